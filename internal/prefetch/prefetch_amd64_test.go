@@ -8,20 +8,20 @@ import (
 )
 
 // TestElementsArriveEarly finds an address computed wrongly, which no result would show: reads of prefetched elements take a
-// tenth of the time and less. One wrong address in four leaves a factor of 4, so 5 is asked for, once in ten rounds: a busy
+// tenth of the time and less, mostly a twentieth. One wrong address in four leaves a factor of 4, so 7 is asked for, once in ten rounds: a busy
 // machine passes. Not under the race detector, whose own memory each read touches as well, and not on arm64, whose tests also
 // run in emulators without caches.
 func TestElementsArriveEarly(t *testing.T) {
 	table := newTable()
 	for _, w := range walks() {
 		best := 0.0
-		for round := uint64(0); round < 10 && best < 5; round++ {
+		for round := uint64(0); round < 10 && best < 7; round++ {
 			r := rand.New(rand.NewPCG(1, round))
 			plain, ahead := w.run(table, r, 1<<12, false), w.run(table, r, 1<<12, true)
 			best = max(best, float64(plain)/float64(ahead))
 		}
-		if best < 5 {
-			t.Errorf("%s: reads are %.2f times as fast as without it, want 5 at least", w.name, best)
+		if best < 7 {
+			t.Errorf("%s: reads are %.2f times as fast as without it, want 7 at least", w.name, best)
 		}
 	}
 }

@@ -1,0 +1,120 @@
+package graph
+
+import (
+	"errors"
+
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// Block is one layer of one edge type: a CSC over local ids. Destination i is node i of the target type's list, its sources
+// Indices[Indptr[i]] .. Indices[Indptr[i+1]-1] are positions in the source type's list, ordered as the sampler says.
+type Block struct {
+	NumSrc, NumDst int64
+	Indptr         unified.Tensor // int32 [NumDst+1]
+	Indices        unified.Tensor // int32 [edges]: local ids below NumSrc
+	EdgePos        unified.Tensor // Schema.PosType [edges]: positions in the graph's CSC; none unless asked for
+}
+
+// NumEdges returns the edges of the block.
+func (b *Block) NumEdges() int64 { return b.Indices.Len() }
+
+// Sample is what a sampler makes of some seeds. All tensors are views of buffers that belong to the sample: they are valid
+// until the sample is filled again or closed. A sampler writes them; whoever gets the sample reads. Init before first use.
+type Sample struct {
+	// Nodes are own ids, Schema.IDType [NumNodes[hops][t]], by node type: the seeds first, each node once.
+	Nodes []unified.Tensor
+	// NumNodes[h][t] is the length of the list of type t after h hops; NumNodes[0] counts the distinct seeds.
+	NumNodes [][]int64
+	// Blocks[layer][edge type]; layer 0 is furthest from the seeds, and its NumSrc covers all nodes.
+	Blocks [][]Block
+	// SeedLocal are the local ids of the requested seeds, int32 [requested], by node type: 0, 1, 2, .. unless seeds repeat.
+	SeedLocal []unified.Tensor
+
+	buf buffers
+}
+
+// buffers is the memory behind a Sample.
+type buffers struct {
+	nodes, seeds             []unified.Buffer   // [node type]
+	indptr, indices, edgePos [][]unified.Buffer // [layer][edge type]
+}
+
+// Init shapes the sample for a schema and a number of layers (hops) and says how its memory is taken. The memory itself is
+// taken by the sampler, as it grows.
+func (s *Sample) Init(schema *Schema, layers int, mem pinned.Options) {
+	nt, et := len(schema.Nodes), len(schema.Edges)
+	s.Nodes, s.SeedLocal = make([]unified.Tensor, nt), make([]unified.Tensor, nt)
+	s.buf.nodes, s.buf.seeds = newBuffers(nt, mem), newBuffers(nt, mem)
+	s.NumNodes = make([][]int64, layers+1)
+	for h := range s.NumNodes {
+		s.NumNodes[h] = make([]int64, nt)
+	}
+	s.Blocks = make([][]Block, layers)
+	s.buf.indptr, s.buf.indices, s.buf.edgePos = make([][]unified.Buffer, layers), make([][]unified.Buffer, layers), make([][]unified.Buffer, layers)
+	for l := range layers {
+		s.Blocks[l] = make([]Block, et)
+		s.buf.indptr[l], s.buf.indices[l], s.buf.edgePos[l] = newBuffers(et, mem), newBuffers(et, mem), newBuffers(et, mem)
+	}
+}
+
+func newBuffers(n int, mem pinned.Options) []unified.Buffer {
+	b := make([]unified.Buffer, n)
+	for i := range b {
+		b[i].Options = mem
+	}
+	return b
+}
+
+// NodeBuffer is the memory behind Nodes[nodeType], for samplers.
+func (s *Sample) NodeBuffer(nodeType int) *unified.Buffer { return &s.buf.nodes[nodeType] }
+
+// SeedBuffer is the memory behind SeedLocal[nodeType], for samplers.
+func (s *Sample) SeedBuffer(nodeType int) *unified.Buffer { return &s.buf.seeds[nodeType] }
+
+// IndptrBuffer is the memory behind Blocks[layer][edgeType].Indptr, for samplers.
+func (s *Sample) IndptrBuffer(layer, edgeType int) *unified.Buffer { return &s.buf.indptr[layer][edgeType] }
+
+// IndicesBuffer is the memory behind Blocks[layer][edgeType].Indices, for samplers.
+func (s *Sample) IndicesBuffer(layer, edgeType int) *unified.Buffer {
+	return &s.buf.indices[layer][edgeType]
+}
+
+// EdgePosBuffer is the memory behind Blocks[layer][edgeType].EdgePos, for samplers.
+func (s *Sample) EdgePosBuffer(layer, edgeType int) *unified.Buffer {
+	return &s.buf.edgePos[layer][edgeType]
+}
+
+// NumEdges returns the edges of all blocks. Layers that are views of one another (see sampling.NewFrontier) count each.
+func (s *Sample) NumEdges() int64 {
+	n := int64(0)
+	for l := range s.Blocks {
+		for e := range s.Blocks[l] {
+			n += s.Blocks[l][e].NumEdges()
+		}
+	}
+	return n
+}
+
+// Bytes returns the memory that the sample holds.
+func (s *Sample) Bytes() int64 {
+	n := int64(0)
+	s.each(func(b *unified.Buffer) { n += b.Cap() })
+	return n
+}
+
+// Close frees the sample's memory. Its tensors must not be used any more.
+func (s *Sample) Close() error {
+	var errs []error
+	s.each(func(b *unified.Buffer) { errs = append(errs, b.Close()) })
+	return errors.Join(errs...)
+}
+
+func (s *Sample) each(f func(*unified.Buffer)) {
+	groups := append(append(append([][]unified.Buffer{s.buf.nodes, s.buf.seeds}, s.buf.indptr...), s.buf.indices...), s.buf.edgePos...)
+	for _, g := range groups {
+		for i := range g {
+			f(&g[i])
+		}
+	}
+}

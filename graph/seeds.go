@@ -1,0 +1,117 @@
+package graph
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/khop-gnn/khop/unified"
+)
+
+// ErrNoSplit is returned for a split that the graph does not have.
+var ErrNoSplit = errors.New("no such split")
+
+// ErrSeed is returned for a seed that is no node of the graph.
+var ErrSeed = errors.New("seed out of range")
+
+// SeedSet is an ordered list of nodes of one type, repeats allowed.
+type SeedSet struct {
+	Type int // index in Schema.Nodes
+	// IDs are own ids of the type, int32 or int64 [n]. None (the zero tensor) means all nodes 0 .. Count-1.
+	IDs unified.Tensor
+	// Count is the number of seeds; it is taken from IDs where those are given.
+	Count int64
+}
+
+// Len returns the number of seeds.
+func (s SeedSet) Len() int64 {
+	if s.IDs.Valid() {
+		return s.IDs.Len()
+	}
+	return s.Count
+}
+
+// Seeds is what an epoch goes over: the seeds of one or several types. Items are numbered through the sets in order.
+type Seeds struct{ Sets []SeedSet }
+
+// NodeIDs returns seeds of the only node type, or of type 0: own ids, in this order. The slice is kept.
+func NodeIDs[T int32 | int64](ids []T) Seeds {
+	return Seeds{Sets: []SeedSet{{IDs: unified.FromSlice(ids)}}}
+}
+
+// AllNodes returns all nodes of the given type as seeds, without storing them.
+func AllNodes(s *Schema, nodeType int) Seeds {
+	return Seeds{Sets: []SeedSet{{Type: nodeType, Count: s.Nodes[nodeType].Count}}}
+}
+
+// Len returns the number of items.
+func (s Seeds) Len() int64 {
+	n := int64(0)
+	for _, set := range s.Sets {
+		n += set.Len()
+	}
+	return n
+}
+
+// At returns item i, 0 <= i < Len: the node's type and own id.
+func (s Seeds) At(i int64) (nodeType int, id int64) {
+	for k := range s.Sets {
+		set := &s.Sets[k]
+		n := set.Len()
+		if i >= n {
+			i -= n
+			continue
+		}
+		if !set.IDs.Valid() {
+			return set.Type, i
+		}
+		return set.Type, idAt(set.IDs, i)
+	}
+	return -1, -1
+}
+
+func idAt(t unified.Tensor, i int64) int64 {
+	if t.DType() == unified.Int32 {
+		v, _ := unified.View[int32](t)
+		return int64(v[i])
+	}
+	v, _ := unified.View[int64](t)
+	return v[i]
+}
+
+// Check reads every seed and returns ErrSeed for the first that is no node of its type.
+func (s Seeds) Check(schema *Schema) error {
+	for k, set := range s.Sets {
+		if set.Type < 0 || set.Type >= len(schema.Nodes) {
+			return fmt.Errorf("%w: seed set %d: node type %d of %d", ErrSeed, k, set.Type, len(schema.Nodes))
+		}
+		nt := &schema.Nodes[set.Type]
+		switch set.IDs.DType() {
+		case unified.Invalid:
+			if set.Count < 0 || set.Count > nt.Count {
+				return fmt.Errorf("%w: %d of %d nodes of type %q", ErrSeed, set.Count, nt.Count, nt.Name)
+			}
+		case unified.Int32:
+			v, _ := unified.View[int32](set.IDs)
+			if err := checkIDs(v, nt); err != nil {
+				return err
+			}
+		case unified.Int64:
+			v, _ := unified.View[int64](set.IDs)
+			if err := checkIDs(v, nt); err != nil {
+				return err
+			}
+		default:
+			return fmt.Errorf("%w: seeds are %v, not int32 or int64", ErrSeed, set.IDs)
+		}
+	}
+	return nil
+}
+
+func checkIDs[T int32 | int64](ids []T, nt *NodeType) error {
+	for i, v := range ids {
+		if v < 0 || int64(v) >= nt.Count {
+			return fmt.Errorf("%w: seed %d is node %d, but there are %d nodes of type %q", ErrSeed, i, v, nt.Count, nt.Name)
+		}
+	}
+	return nil
+}

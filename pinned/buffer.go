@@ -1,0 +1,78 @@
+package pinned
+
+// Buffer is a region that grows. The zero value with Options set is an empty buffer that holds no memory. A buffer has one
+// owner at a time; it is not safe for concurrent use.
+type Buffer struct {
+	Options Options
+	region  *Region
+	touched int64
+}
+
+// Bytes returns the whole capacity. It is valid until the next call of Grow, Reserve or Close.
+func (b *Buffer) Bytes() []byte {
+	if b.region == nil {
+		return nil
+	}
+	return b.region.data
+}
+
+// Cap returns the capacity in bytes.
+func (b *Buffer) Cap() int64 {
+	if b.region == nil {
+		return 0
+	}
+	return b.region.Len()
+}
+
+// Grow makes the capacity at least n bytes and keeps the first keep bytes. If it has to move it takes a quarter more than
+// asked, so that a sequence of batches of similar size settles after few moves.
+func (b *Buffer) Grow(n, keep int64) error {
+	if n <= b.Cap() {
+		return nil
+	}
+	return b.move(n+n/4, keep)
+}
+
+// Reserve makes the capacity at least n bytes, takes no more than that, and touches the pages. It keeps nothing.
+func (b *Buffer) Reserve(n int64) error {
+	if n > b.Cap() {
+		if err := b.move(n, 0); err != nil {
+			return err
+		}
+	}
+	if b.touched < n {
+		b.region.Touch(n)
+		b.touched = n
+	}
+	return nil
+}
+
+func (b *Buffer) move(n, keep int64) error {
+	if keep == 0 && b.region != nil { // nothing to keep: free first, so that the peak is the new size alone
+		if err := b.Close(); err != nil {
+			return err
+		}
+	}
+	r, err := Allocate(n, b.Options)
+	if err != nil {
+		return err
+	}
+	if b.region != nil {
+		copy(r.data, b.region.data[:keep])
+		if err := b.region.Close(); err != nil {
+			return err
+		}
+	}
+	b.region, b.touched = r, 0
+	return nil
+}
+
+// Close frees the memory; the buffer is then empty and may be used again.
+func (b *Buffer) Close() error {
+	r := b.region
+	b.region, b.touched = nil, 0
+	if r == nil {
+		return nil
+	}
+	return r.Close()
+}

@@ -1,0 +1,49 @@
+package unified
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/khop-gnn/khop/pinned"
+)
+
+// Buffer is growable host memory for the elements of one tensor. One owner at a time; not safe for concurrent use. Set
+// Options before the first use to have the bytes counted. The owner calls Close.
+type Buffer struct {
+	Options pinned.Options
+	mem     pinned.Buffer
+}
+
+// Grow makes room for n elements of T, keeps the first keep of them, and returns all the room there is. The slice is valid
+// until the next call of Grow, Reserve or Close.
+func Grow[T Element](b *Buffer, n, keep int64) ([]T, error) {
+	var z T
+	size := int64(unsafe.Sizeof(z))
+	b.mem.Options = b.Options
+	if n < 0 || n > (1<<62)/size {
+		return nil, fmt.Errorf("%w: %d elements", ErrShape, n)
+	}
+	if err := b.mem.Grow(n*size, keep*size); err != nil {
+		return nil, err
+	}
+	mem := b.mem.Bytes()
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(mem))), int64(len(mem))/size), nil
+}
+
+// Tensor returns the first elements as a tensor of the given shape; ErrShape if there is less room. It is valid as long as
+// the slice that Grow returned.
+func (b *Buffer) Tensor(dtype DType, shape ...int64) (Tensor, error) {
+	return New(dtype, b.mem.Bytes(), shape...)
+}
+
+// Reserve takes and touches n bytes, so that the first batch is as fast as the hundredth. It keeps no contents.
+func (b *Buffer) Reserve(n int64) error {
+	b.mem.Options = b.Options
+	return b.mem.Reserve(n)
+}
+
+// Cap returns the bytes held.
+func (b *Buffer) Cap() int64 { return b.mem.Cap() }
+
+// Close frees the memory; the buffer is then empty and may be used again.
+func (b *Buffer) Close() error { return b.mem.Close() }

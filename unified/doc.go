@@ -1,0 +1,16 @@
+// Package unified describes arrays that any processor of the machine may address: their type, shape, bytes and where they
+// lie.
+//
+// # Basics
+//
+// A Tensor is a view: dtype, shape, bytes, placement. It owns nothing and costs nothing to copy. View gives its elements as a
+// Go slice without copying. A Buffer is growable memory that tensors are views of; batches are built in buffers.
+//
+// The idea of a tensor that the host holds and every processor addresses is PyTorch-Direct's (Min et al., "Large Graph
+// Convolutional Network Training with GPU-Oriented Data Communication Architecture", PVLDB 14(11), 2021).
+//
+// # Caveats
+//
+// A tensor is valid as long as what it views: a mapped dataset until its Close, a batch until the loop body ends (see package
+// loader). Bytes are in the machine's order, which is little-endian on every system that khop supports.
+package unified

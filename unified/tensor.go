@@ -1,0 +1,164 @@
+package unified
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"unsafe"
+)
+
+// ErrShape is returned where dtype, shape and bytes do not fit each other.
+var ErrShape = errors.New("shape does not fit")
+
+// MaxRank is the greatest number of dimensions.
+const MaxRank = 4
+
+// Placement says which memory holds a tensor's bytes.
+type Placement uint8
+
+const (
+	Host   Placement = iota // pageable host memory, mapped files among it
+	Pinned                  // page-locked host memory that a device addresses
+	Device                  // device memory: the host cannot read Bytes
+)
+
+var placementNames = [...]string{"host", "pinned", "device"}
+
+// String returns the placement's name.
+func (p Placement) String() string {
+	if int(p) < len(placementNames) {
+		return placementNames[p]
+	}
+	return fmt.Sprintf("placement(%d)", uint8(p))
+}
+
+// Tensor is a view of a dense array in row-major order. The zero value is "no tensor" (Valid is false). Tensors are values:
+// copying one copies no element. Who made it says how long its bytes are valid and who may write them.
+type Tensor struct {
+	dtype     DType
+	rank      uint8
+	placement Placement
+	shape     [MaxRank]int64
+	data      []byte
+}
+
+// New returns a view of data as dtype elements in the given shape. The first bytes of data are used; ErrShape if they are
+// too few, are not aligned to the element size, or the shape is not one (negative, of more than MaxRank dimensions).
+func New(dtype DType, data []byte, shape ...int64) (Tensor, error) {
+	t := Tensor{dtype: dtype, rank: uint8(len(shape))}
+	if dtype == Invalid || dtype >= numDTypes || len(shape) == 0 || len(shape) > MaxRank {
+		return Tensor{}, fmt.Errorf("%w: %v %v", ErrShape, dtype, append([]int64(nil), shape...))
+	}
+	n := uint64(dtype.Size())
+	for i, d := range shape {
+		hi, lo := bits.Mul64(n, uint64(d))
+		if d < 0 || hi != 0 {
+			return Tensor{}, fmt.Errorf("%w: %v", ErrShape, append([]int64(nil), shape...))
+		}
+		n = lo
+		t.shape[i] = d
+	}
+	if n > uint64(len(data)) {
+		return Tensor{}, fmt.Errorf("%w: %v of %v takes %d bytes, there are %d", ErrShape, append([]int64(nil), shape...), dtype, n, len(data))
+	}
+	if n > 0 && uintptr(unsafe.Pointer(unsafe.SliceData(data)))%uintptr(dtype.Size()) != 0 {
+		return Tensor{}, fmt.Errorf("%w: data is not aligned to %d bytes", ErrShape, dtype.Size())
+	}
+	t.data = data[:n:n]
+	return t, nil
+}
+
+// FromSlice returns a one-dimensional view of a Go slice, which the caller must not resize in place while it is in use.
+func FromSlice[T Element](s []T) Tensor {
+	var z T
+	n := len(s) * int(unsafe.Sizeof(z))
+	t := Tensor{dtype: Of[T](), rank: 1}
+	t.shape[0] = int64(len(s))
+	t.data = unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), n)
+	return t
+}
+
+// Reshape returns the same elements in another shape; ErrShape if their number differs.
+func (t Tensor) Reshape(shape ...int64) (Tensor, error) {
+	r, err := New(t.dtype, t.data, shape...)
+	if err == nil && len(r.data) != len(t.data) {
+		return Tensor{}, fmt.Errorf("%w: %v reshaped to %v", ErrShape, t, append([]int64(nil), shape...))
+	}
+	r.placement = t.placement
+	return r, err
+}
+
+// Rows returns the view of rows lo <= i < hi of the first dimension; ErrShape if they are out of range.
+func (t Tensor) Rows(lo, hi int64) (Tensor, error) {
+	if lo < 0 || hi < lo || hi > t.Len() {
+		return Tensor{}, fmt.Errorf("%w: rows %d..%d of %v", ErrShape, lo, hi, t)
+	}
+	w := t.RowBytes()
+	t.shape[0] = hi - lo
+	t.data = t.data[lo*w : hi*w : hi*w]
+	return t, nil
+}
+
+// Valid reports whether t is a tensor at all.
+func (t Tensor) Valid() bool { return t.dtype != Invalid }
+
+// DType returns the type of the elements.
+func (t Tensor) DType() DType { return t.dtype }
+
+// Rank returns the number of dimensions.
+func (t Tensor) Rank() int { return int(t.rank) }
+
+// Dim returns the length of dimension i, which must be below Rank.
+func (t Tensor) Dim(i int) int64 { return t.shape[i] }
+
+// Shape returns a copy of the dimensions.
+func (t Tensor) Shape() []int64 { return append([]int64(nil), t.shape[:t.rank]...) }
+
+// Len returns the length of the first dimension; 0 for no tensor.
+func (t Tensor) Len() int64 { return t.shape[0] }
+
+// Width returns the number of elements of a row, that is of all dimensions but the first.
+func (t Tensor) Width() int64 {
+	w := int64(1)
+	for _, d := range t.shape[min(1, t.rank):t.rank] {
+		w *= d
+	}
+	return w
+}
+
+// RowBytes returns the bytes of a row.
+func (t Tensor) RowBytes() int64 { return t.Width() * t.dtype.Size() }
+
+// Bytes returns the elements' memory, in order.
+func (t Tensor) Bytes() []byte { return t.data }
+
+// Placement returns where the bytes lie.
+func (t Tensor) Placement() Placement { return t.placement }
+
+// String describes the tensor, not its elements: "float32[10,4] host".
+func (t Tensor) String() string {
+	if !t.Valid() {
+		return "none"
+	}
+	s := t.dtype.String() + "["
+	for i, d := range t.shape[:t.rank] {
+		if i > 0 {
+			s += ","
+		}
+		s += fmt.Sprint(d)
+	}
+	return s + "] " + t.placement.String()
+}
+
+// View returns the elements as a Go slice over the same memory, valid as long as the tensor is. ErrShape if the tensor's
+// dtype is not T's, or the host cannot read it.
+func View[T Element](t Tensor) ([]T, error) {
+	if t.dtype != Of[T]() || t.placement == Device {
+		return nil, fmt.Errorf("%w: %v viewed as %v on the host", ErrShape, t, Of[T]())
+	}
+	return viewUnchecked[T](t), nil
+}
+
+func viewUnchecked[T Element](t Tensor) []T {
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(t.data))), len(t.data)/int(t.dtype.Size()))
+}

@@ -13,6 +13,7 @@ const (
 	Int16
 	Uint16
 	Int32
+	Uint32
 	Int64
 	Uint64
 	Float16  // IEEE 754 binary16
@@ -26,7 +27,7 @@ var dtypes = [numDTypes]struct {
 	name string
 	size int64
 }{
-	{"invalid", 0}, {"int8", 1}, {"uint8", 1}, {"int16", 2}, {"uint16", 2}, {"int32", 4}, {"int64", 8}, {"uint64", 8},
+	{"invalid", 0}, {"int8", 1}, {"uint8", 1}, {"int16", 2}, {"uint16", 2}, {"int32", 4}, {"uint32", 4}, {"int64", 8}, {"uint64", 8},
 	{"float16", 2}, {"bfloat16", 2}, {"float32", 4}, {"float64", 8},
 }
 
@@ -64,7 +65,7 @@ type (
 
 // Element is the set of Go types that View maps dtypes to.
 type Element interface {
-	int8 | uint8 | int16 | uint16 | int32 | int64 | uint64 | float32 | float64 | Half | BHalf
+	int8 | uint8 | int16 | uint16 | int32 | uint32 | int64 | uint64 | float32 | float64 | Half | BHalf
 }
 
 // Of returns the dtype whose elements are T.
@@ -81,6 +82,8 @@ func Of[T Element]() DType {
 		return Uint16
 	case int32:
 		return Int32
+	case uint32:
+		return Uint32
 	case int64:
 		return Int64
 	case uint64:

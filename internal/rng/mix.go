@@ -19,12 +19,14 @@ func Mix64(z uint64) uint64 {
 //
 // Method: J. K. Salmon, M. A. Moraes, R. O. Dror and D. E. Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 func Philox(c [4]uint32, k [2]uint32) [4]uint32 {
+	c0, c1, c2, c3 := c[0], c[1], c[2], c[3]
+	k0, k1 := k[0], k[1]
 	for range 10 {
-		hi0, lo0 := bits.Mul32(c[0], 0xD2511F53)
-		hi2, lo2 := bits.Mul32(c[2], 0xCD9E8D57)
-		c = [4]uint32{hi2 ^ c[1] ^ k[0], lo2, hi0 ^ c[3] ^ k[1], lo0}
-		k[0] += 0x9E3779B9
-		k[1] += 0xBB67AE85
+		hi0, lo0 := bits.Mul32(c0, 0xD2511F53)
+		hi2, lo2 := bits.Mul32(c2, 0xCD9E8D57)
+		c0, c1, c2, c3 = hi2^c1^k0, lo2, hi0^c3^k1, lo0
+		k0 += 0x9E3779B9
+		k1 += 0xBB67AE85
 	}
-	return c
+	return [4]uint32{c0, c1, c2, c3}
 }

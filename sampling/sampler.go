@@ -32,6 +32,8 @@ type Bound struct {
 	Layers int   // number of layers of Sample.Blocks, whatever the seeds
 	Nodes  int64 // distinct nodes of all types
 	Edges  int64 // edges of all blocks that take memory of their own
+	// Scratch is the memory of a worker besides the sample, in bytes.
+	Scratch int64
 }
 
 // Env is what a worker works with.

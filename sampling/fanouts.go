@@ -1,0 +1,167 @@
+package sampling
+
+import (
+	"fmt"
+	"sort"
+	"strconv"
+	"strings"
+
+	"github.com/khop-gnn/khop/graph"
+)
+
+// All is the fan-out that takes every in-edge.
+const All = -1
+
+// maxHops is how many hops the key of a draw can tell apart.
+const maxHops = 256
+
+// ParseFanouts reads fan-outs as the command line spells them: "15,10,5" for all edge types, or one list an edge type,
+// "cites=15,10;writes=5,5", where an edge type is named by its relation or as source:relation:target and "*=5,5" stands for
+// all types that are not named. -1 takes every in-edge, 0 none.
+func ParseFanouts(text string) (all []int, perType map[string][]int, err error) {
+	if !strings.Contains(text, "=") {
+		all, err = parseList(text)
+		return all, nil, err
+	}
+	perType = make(map[string][]int)
+	for _, part := range strings.Split(text, ";") {
+		name, list, ok := strings.Cut(part, "=")
+		if name = strings.TrimSpace(name); !ok || name == "" {
+			return nil, nil, fmt.Errorf("%w: fan-outs %q: %q is not of the form type=15,10", ErrOptions, text, part)
+		}
+		k, err := parseList(list)
+		if err != nil {
+			return nil, nil, err
+		}
+		if _, twice := perType[name]; twice || name == "*" && all != nil {
+			return nil, nil, fmt.Errorf("%w: fan-outs %q: %q is there twice", ErrOptions, text, name)
+		}
+		if name == "*" {
+			all = k
+		} else {
+			perType[name] = k
+		}
+	}
+	return all, perType, nil
+}
+
+func parseList(text string) ([]int, error) {
+	var list []int
+	for _, f := range strings.Split(text, ",") {
+		k, err := strconv.ParseInt(strings.TrimSpace(f), 10, 32)
+		if err != nil || k < All {
+			return nil, fmt.Errorf("%w: fan-out %q in %q: must be a number, 0 for no edge or -1 for all", ErrOptions, f, text)
+		}
+		list = append(list, int(k))
+	}
+	return list, nil
+}
+
+// formatFanouts is the inverse of ParseFanouts, with the types in order.
+func formatFanouts(all []int, perType map[string][]int) string {
+	if len(perType) == 0 {
+		return formatList(all)
+	}
+	names := make([]string, 0, len(perType))
+	for name := range perType {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	var parts []string
+	if all != nil {
+		parts = append(parts, "*="+formatList(all))
+	}
+	for _, name := range names {
+		parts = append(parts, name+"="+formatList(perType[name]))
+	}
+	return strings.Join(parts, ";")
+}
+
+func formatList(list []int) string {
+	parts := make([]string, len(list))
+	for i, k := range list {
+		parts[i] = strconv.Itoa(k)
+	}
+	return strings.Join(parts, ",")
+}
+
+// plan is the fan-out of each hop and edge type: [hop][edge type].
+type plan [][]int
+
+func newPlan(s *graph.Schema, all []int, perType map[string][]int) (plan, error) {
+	hops := len(all)
+	for _, k := range perType {
+		hops = max(hops, len(k))
+	}
+	if hops == 0 || hops > maxHops {
+		return nil, fmt.Errorf("%w: %d hops; there must be 1 to %d fan-outs", ErrOptions, hops, maxHops)
+	}
+	lists := make([][]int, len(s.Edges))
+	for e := range lists {
+		lists[e] = all
+	}
+	for name, k := range perType {
+		e, err := s.EdgeType(name)
+		if err != nil {
+			return nil, fmt.Errorf("%w: fan-outs: %w", ErrOptions, err)
+		}
+		lists[e] = k
+	}
+	p := make(plan, hops)
+	for h := range p {
+		p[h] = make([]int, len(s.Edges))
+		for e, list := range lists {
+			if h < len(list) { // a shorter list ends early: no edges of that type beyond
+				p[h][e] = list[h]
+			}
+			if p[h][e] < All {
+				return nil, fmt.Errorf("%w: fan-out %d of hop %d: must be -1 (all), 0 (none) or more", ErrOptions, p[h][e], h)
+			}
+		}
+	}
+	return p, nil
+}
+
+// bound returns the most distinct nodes and edges that a batch can have: the product of the fan-outs, or what the graph has.
+func (p plan) bound(s *graph.Schema, batchSize int, frontier Frontier) (nodes, edges int64) {
+	lists := make([]int64, len(s.Nodes)) // nodes of each type reached so far
+	fresh := make([]int64, len(s.Nodes)) // of these, the ones of the last hop
+	for t := range lists {
+		lists[t] = min(int64(batchSize), s.Nodes[t].Count)
+		fresh[t] = lists[t]
+	}
+	for _, fanouts := range p {
+		reached := make([]int64, len(s.Nodes))
+		for e, k := range fanouts {
+			et := &s.Edges[e]
+			dst := lists[et.Dst]
+			if frontier == NewNodes {
+				dst = fresh[et.Dst]
+			}
+			picks := et.Count
+			if k >= 0 {
+				picks = min(et.Count, satMul(dst, int64(k)))
+			}
+			edges += picks
+			reached[et.Src] += picks
+		}
+		for t := range lists {
+			grown := min(lists[t]+reached[t], s.Nodes[t].Count)
+			lists[t], fresh[t] = grown, grown-lists[t]
+			if frontier == NewNodes { // any of the new nodes may be the ones with edges
+				fresh[t] = min(reached[t], s.Nodes[t].Count)
+			}
+		}
+	}
+	for _, n := range lists {
+		nodes += n
+	}
+	return nodes, edges
+}
+
+func satMul(a, b int64) int64 {
+	if a != 0 && b > (1<<62)/a {
+		return 1 << 62
+	}
+	return a * b
+}

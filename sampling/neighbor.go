@@ -1,0 +1,88 @@
+package sampling
+
+import (
+	"fmt"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// Frontier says which nodes a hop expands.
+type Frontier uint8
+
+const (
+	// AllNodes expands every node reached so far at each hop, with picks of that hop (DGL, GraphBolt).
+	AllNodes Frontier = iota
+	// NewNodes expands only the nodes that the hop before reached first (PyG). Each node is then expanded once, and the
+	// layers are prefix views of one CSC: Blocks[l+1] begins as Blocks[l] does, in the same memory.
+	NewNodes
+)
+
+// String returns the frontier's name on the command line: "all" or "new".
+func (f Frontier) String() string {
+	if f == NewNodes {
+		return "new"
+	}
+	return "all"
+}
+
+// Neighbor samples in-neighbours uniformly: for each destination and edge type up to a fan-out of its in-edges, every subset
+// of that size with equal probability (up to 2^-32), or with Replace that many independent picks. Without replacement picks
+// are ascending by edge position, with replacement in the order of the draws.
+//
+// Cost: O(fan-out) a destination, whatever its degree. Method: node-wise neighbour sampling, Hamilton, Ying and Leskovec,
+// "Inductive Representation Learning on Large Graphs", NeurIPS 2017; subsets by R. W. Floyd, in Bentley, "Programming
+// pearls: a sample of brilliance", CACM 30(9), 1987. docs/sampling.md states the result in full.
+type Neighbor struct {
+	// Fanouts are the picks of each hop, Fanouts[0] out of the seeds; All (-1) takes every in-edge, 0 none.
+	Fanouts []int
+	// PerType overrides Fanouts for single edge types, named by relation or as source:relation:target. Types in neither are
+	// not followed. A list shorter than the longest ends early.
+	PerType map[string][]int
+	// Replace picks with replacement.
+	Replace bool
+	// Frontier says which nodes a hop expands.
+	Frontier Frontier
+}
+
+// Validate implements Sampler.
+func (n Neighbor) Validate(s *graph.Schema) error {
+	if n.Frontier > NewNodes {
+		return fmt.Errorf("%w: frontier %d", ErrOptions, n.Frontier)
+	}
+	_, err := newPlan(s, n.Fanouts, n.PerType)
+	return err
+}
+
+// Fingerprint implements Sampler.
+func (n Neighbor) Fingerprint() string {
+	return fmt.Sprintf("neighbor fanouts=%s replace=%t frontier=%v", formatFanouts(n.Fanouts, n.PerType), n.Replace, n.Frontier)
+}
+
+// Bound implements Sampler.
+func (n Neighbor) Bound(s *graph.Schema, batchSize int) Bound {
+	p, err := newPlan(s, n.Fanouts, n.PerType)
+	if err != nil {
+		return Bound{}
+	}
+	b := Bound{Layers: len(p)}
+	b.Nodes, b.Edges = p.bound(s, batchSize, n.Frontier)
+	if s.IDType() == unified.Int32 {
+		b.Scratch = scratchBytes[int32](s, b)
+	} else {
+		b.Scratch = scratchBytes[int64](s, b)
+	}
+	return b
+}
+
+// Open implements Sampler.
+func (n Neighbor) Open(env Env) (Worker, error) {
+	s := env.Graph.Schema()
+	if err := n.Validate(s); err != nil {
+		return nil, err
+	}
+	if s.IDType() == unified.Int32 {
+		return openNeighbor[int32](n, env)
+	}
+	return openNeighbor[int64](n, env)
+}

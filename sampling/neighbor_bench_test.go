@@ -1,0 +1,117 @@
+package sampling
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/rng"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// powerLaw makes a graph of n nodes and about m edges, in huge pages: in-degree and popularity as a source both fall with
+// the square root of a random rank.
+func powerLaw(b *testing.B, n, m int) *graph.Graph {
+	b.Helper()
+	perm := rng.NewPermutation(1, uint64(n))
+	alloc := func(bytes int) []byte {
+		r, err := pinned.Allocate(int64(bytes), pinned.Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { r.Close() })
+		return r.Bytes()
+	}
+	ptr, err := unified.New(unified.Int64, alloc(8*(n+1)), int64(n+1))
+	if err != nil {
+		b.Fatal(err)
+	}
+	indptr, _ := unified.View[int64](ptr)
+	cumulative := func(rank uint64) int64 {
+		const c = 5.0
+		return int64(float64(m) * (math.Sqrt(float64(rank)+c) - math.Sqrt(c)) / (math.Sqrt(float64(n)+c) - math.Sqrt(c)))
+	}
+	for v := range n {
+		r := perm.At(uint64(v))
+		indptr[v+1] = indptr[v] + cumulative(r+1) - cumulative(r)
+	}
+	m = int(indptr[n])
+	idx, err := unified.New(unified.Int32, alloc(4*m), int64(m))
+	if err != nil {
+		b.Fatal(err)
+	}
+	indices, _ := unified.View[int32](idx)
+	byRank := make([]int32, n)
+	for v := range n {
+		byRank[perm.At(uint64(v))] = int32(v)
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	for v := range n {
+		col := indices[indptr[v]:indptr[v+1]]
+		for i := range col {
+			u := r.Float64()
+			col[i] = byRank[int(u*u*float64(n))]
+		}
+		slices.Sort(col)
+	}
+	g, err := graph.FromArrays(graph.Arrays{
+		Schema: graph.Schema{
+			Nodes: []graph.NodeType{{Name: "node", Count: int64(n)}},
+			Edges: []graph.EdgeType{{Source: "node", Relation: "edge", Target: "node", Count: int64(m)}},
+		},
+		Indptr: ptr, Indices: idx,
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return g
+}
+
+func BenchmarkNeighbor(b *testing.B) {
+	g := powerLaw(b, 2_449_029, 123_718_280)
+	for _, f := range []Frontier{AllNodes, NewNodes} {
+		b.Run("products/frontier="+f.String(), func(b *testing.B) {
+			benchNeighbor(b, g, Neighbor{Fanouts: []int{15, 10, 5}, Frontier: f})
+		})
+	}
+}
+
+func benchNeighbor(b *testing.B, g *graph.Graph, s Neighbor) {
+	w, err := s.Open(Env{Graph: g, BatchSize: 1024})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer w.Close()
+	out := new(graph.Sample)
+	out.Init(g.Schema(), len(s.Fanouts), pinned.Options{})
+	defer out.Close()
+	perm := rng.NewPermutation(7, uint64(g.NumNodes()))
+	seeds := make([]int64, 1024)
+	edges, nodes := int64(0), int64(0)
+	run := func(batch int) {
+		for i := range seeds {
+			seeds[i] = int64(perm.At((uint64(batch)*1024 + uint64(i)) % uint64(g.NumNodes())))
+		}
+		req := Request{Seeds: [][]int64{seeds}, Rand: NewRand(1, 0, 0, uint64(batch))}
+		if err := w.Sample(context.Background(), &req, out); err != nil {
+			b.Fatal(err)
+		}
+		edges += out.NumEdges()
+		nodes += out.NumNodes[len(s.Fanouts)][0]
+	}
+	for i := range 5 {
+		run(i)
+	}
+	edges, nodes = 0, 0
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := range b.N {
+		run(i)
+	}
+	b.ReportMetric(float64(edges)/float64(b.N), "edges/op")
+	b.ReportMetric(float64(nodes)/float64(b.N), "nodes/op")
+}

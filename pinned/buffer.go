@@ -1,5 +1,7 @@
 package pinned
 
+import "errors"
+
 // Buffer is a region that grows. The zero value with Options set is an empty buffer that holds no memory. A buffer has one
 // owner at a time; it is not safe for concurrent use.
 type Buffer struct {
@@ -25,20 +27,32 @@ func (b *Buffer) Cap() int64 {
 }
 
 // Grow makes the capacity at least n bytes and keeps the first keep bytes. If it has to move it takes a quarter more than
-// asked, so that a sequence of batches of similar size settles after few moves.
+// asked, so that a sequence of batches of similar size settles after few moves; only what was asked where a quarter more
+// would exceed the Ledger's limit.
 func (b *Buffer) Grow(n, keep int64) error {
 	if n <= b.Cap() {
 		return nil
 	}
-	return b.move(n+n/4, keep)
+	err := b.move(n+n/4, keep)
+	if errors.Is(err, ErrLimit) {
+		err = b.move(n, keep)
+	}
+	return err
+}
+
+// Claim makes the capacity at least n bytes, takes no more than that, and leaves it to later writes to take the pages from
+// the system. It keeps nothing.
+func (b *Buffer) Claim(n int64) error {
+	if n <= b.Cap() {
+		return nil
+	}
+	return b.move(n, 0)
 }
 
 // Reserve makes the capacity at least n bytes, takes no more than that, and touches the pages. It keeps nothing.
 func (b *Buffer) Reserve(n int64) error {
-	if n > b.Cap() {
-		if err := b.move(n, 0); err != nil {
-			return err
-		}
+	if err := b.Claim(n); err != nil {
+		return err
 	}
 	if b.touched < n {
 		b.region.Touch(n)

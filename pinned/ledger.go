@@ -1,9 +1,13 @@
 package pinned
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 )
+
+// ErrLimit is returned for an allocation that would take a Ledger beyond its limit.
+var ErrLimit = errors.New("memory limit reached")
 
 // Purpose says what a piece of memory is for.
 type Purpose uint8
@@ -30,9 +34,32 @@ func (p Purpose) String() string {
 // Ledger counts bytes in use by purpose. The zero value is ready; all methods are safe for concurrent use and accept a nil
 // receiver, which counts nothing.
 type Ledger struct {
-	used [numPurposes]atomic.Int64
-	sum  atomic.Int64
-	peak atomic.Int64
+	used  [numPurposes]atomic.Int64
+	sum   atomic.Int64
+	peak  atomic.Int64
+	limit atomic.Int64
+}
+
+// SetLimit makes every later Allocate fail with ErrLimit that would take Total beyond n bytes; 0 lifts the limit. What is
+// held stays.
+func (l *Ledger) SetLimit(n int64) { l.limit.Store(n) }
+
+// take counts n more bytes for a purpose, or nothing and returns ErrLimit.
+func (l *Ledger) take(p Purpose, n int64) error {
+	if l == nil {
+		return nil
+	}
+	for {
+		now := l.sum.Load()
+		if limit := l.limit.Load(); limit > 0 && now+n > limit {
+			return fmt.Errorf("%w: %d bytes more for %v, where %d of %d are in use", ErrLimit, n, p, now, limit)
+		}
+		if l.sum.CompareAndSwap(now, now+n) {
+			l.used[p].Add(n)
+			l.raisePeak(now + n)
+			return nil
+		}
+	}
 }
 
 // Add counts n more bytes (fewer if n is negative) for a purpose.
@@ -41,7 +68,10 @@ func (l *Ledger) Add(p Purpose, n int64) {
 		return
 	}
 	l.used[p].Add(n)
-	now := l.sum.Add(n)
+	l.raisePeak(l.sum.Add(n))
+}
+
+func (l *Ledger) raisePeak(now int64) {
 	for {
 		peak := l.peak.Load()
 		if now <= peak || l.peak.CompareAndSwap(peak, now) {

@@ -95,18 +95,29 @@ func Allocate(n int64, opt Options) (*Region, error) {
 	if n == 0 {
 		return r, nil
 	}
-	huge := opt.Pages == PagesHuge || opt.Pages == PagesAuto && n >= HugePage
-	size := roundUp(n, int64(os.Getpagesize()))
-	if huge {
-		size = roundUp(n, HugePage)
+	size := opt.Size(n)
+	if err := opt.Ledger.take(opt.Purpose, size); err != nil {
+		return nil, fmt.Errorf("allocate %d bytes: %w", n, err)
 	}
-	raw, data, err := sysAlloc(int(size), huge)
+	raw, data, err := sysAlloc(int(size), opt.huge(n))
 	if err != nil {
+		opt.Ledger.Add(opt.Purpose, -size)
 		return nil, fmt.Errorf("allocate %d bytes: %w", n, err)
 	}
 	r.raw, r.data = raw, data[:n:size]
-	opt.Ledger.Add(opt.Purpose, size)
 	return r, nil
+}
+
+// Size returns the bytes that Allocate(n, o) counts: n rounded up to whole pages.
+func (o Options) Size(n int64) int64 {
+	if o.huge(n) {
+		return roundUp(n, HugePage)
+	}
+	return roundUp(n, int64(os.Getpagesize()))
+}
+
+func (o Options) huge(n int64) bool {
+	return o.Pages == PagesHuge && n > 0 || o.Pages == PagesAuto && n >= HugePage
 }
 
 const maxAlloc = 1<<(min(unsafe.Sizeof(uintptr(0))*8, 48)-1) - 1<<22
@@ -148,8 +159,8 @@ func (r *Region) Close() error {
 		if r.kind == Mapped {
 			r.closeErr = sysUnmap(r.raw)
 		} else {
-			r.opt.Ledger.Add(r.opt.Purpose, -int64(cap(r.data)))
 			r.closeErr = sysFree(r.raw)
+			r.opt.Ledger.Add(r.opt.Purpose, -int64(cap(r.data)))
 		}
 		r.raw, r.data = nil, nil
 	})

@@ -42,6 +42,12 @@ func (b *Buffer) Reserve(n int64) error {
 	return b.mem.Reserve(n)
 }
 
+// Claim takes n bytes without touching them, so that no batch within n bytes moves the buffer. It keeps no contents.
+func (b *Buffer) Claim(n int64) error {
+	b.mem.Options = b.Options
+	return b.mem.Claim(n)
+}
+
 // Cap returns the bytes held.
 func (b *Buffer) Cap() int64 { return b.mem.Cap() }
 

@@ -1,0 +1,73 @@
+# For developers. "make" lists the targets; users need no more than go and ./test.sh.
+.DEFAULT_GOAL := help
+SHELL := bash
+
+GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.7.0
+FUZZTIME ?= 10m
+BENCHTIME ?= 1s
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: test
+test: ## run everything, as continuous integration does
+	./test.sh
+
+.PHONY: quick
+quick: ## run the Go tests once, without the race detector
+	go test ./...
+
+.PHONY: race
+race: ## run the Go tests with the race detector
+	go test -race ./...
+
+.PHONY: cover
+cover: ## show how much of each package the tests run
+	go test -coverprofile=/tmp/khop-cover.out ./... && go tool cover -func=/tmp/khop-cover.out | tail -n 1
+
+.PHONY: lint
+lint: ## gofmt, vet, staticcheck and golangci-lint, at pinned versions
+	@files=$$(find . -name '*.go' -not -path './.*' -exec gofmt -l {} +); [ -z "$$files" ] || { echo "not gofmt-ed: $$files"; exit 1; }
+	go vet ./...
+	go run $(STATICCHECK) ./...
+	go run $(GOLANGCI_LINT) run ./...
+
+.PHONY: vuln
+vuln: ## look for known vulnerabilities that the code reaches
+	go run $(GOVULNCHECK) ./...
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for FUZZTIME (10m)
+	@set -e; grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n 1 dirname | sort -u | while read -r dir; do \
+		for target in $$(grep -h --include='*_test.go' -o '^func Fuzz[A-Za-z0-9_]*' $$dir/*_test.go | sed 's/func //'); do \
+			echo "== $$dir $$target"; \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$dir; \
+		done; \
+	done
+
+.PHONY: bench
+bench: ## run the Go benchmarks, each for BENCHTIME (1s)
+	go test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./...
+
+.PHONY: bench-peers
+bench-peers: ## measure beside other loaders, on the same graph and batches
+	bench/peers/setup.sh && python3 bench/peers/run.py
+
+.PHONY: golden
+golden: ## make the golden digests again with the independent program
+	.venv/bin/python tests/golden.py
+
+.PHONY: cross
+cross: ## build and vet for the other systems
+	@set -e; for target in linux/arm64 darwin/arm64 darwin/amd64 windows/amd64 windows/arm64; do \
+		echo $$target; \
+		CGO_ENABLED=0 GOOS=$${target%/*} GOARCH=$${target#*/} go build ./...; \
+		CGO_ENABLED=0 GOOS=$${target%/*} GOARCH=$${target#*/} go vet ./...; \
+	done
+
+.PHONY: tidy-check
+tidy-check: ## fail if go.mod or go.sum is not what go mod tidy makes
+	go mod tidy -diff

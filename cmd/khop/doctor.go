@@ -1,0 +1,93 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/khop-gnn/khop/internal/machine"
+)
+
+type doctorCmd struct {
+	JSON bool `help:"Print one JSON object." name:"json"`
+}
+
+// diagnosis is what "khop doctor --json" prints. Scripts rely on the names.
+type diagnosis struct {
+	Versions versions         `json:"versions"`
+	Machine  *machine.Machine `json:"machine"`
+	Paths    []machine.Choice `json:"paths"`
+	Advice   []string         `json:"advice"`
+}
+
+// Run probes the machine and prints what follows from it.
+func (c *doctorCmd) Run(env *environment) error {
+	m := machine.Probe()
+	load := machine.Load{CopyKernel: "generic"}
+	d := diagnosis{Versions: currentVersions(), Machine: m, Paths: m.Plan(load), Advice: m.Advise(load)}
+	if d.Advice == nil {
+		d.Advice = []string{}
+	}
+	if c.JSON {
+		return env.printJSON(d)
+	}
+	return d.print(env)
+}
+
+func (d *diagnosis) print(env *environment) error {
+	m := d.Machine
+	fmt.Fprintf(env.stdout, "khop %s, %s\n\nFound\n", d.Versions.Version, d.Versions.Go)
+	t := newTable(env.stdout)
+	t.row("  system", or(strings.TrimSpace(m.OS+"/"+m.Arch+" "+m.Kernel)))
+	t.row("  processor", fmt.Sprintf("%s, %d logical, %d used at a time", or(m.Processor), m.Cores, m.Threads))
+	t.row("  instructions", or(strings.Join(m.Features, " ")))
+	cache := bytesText(m.CacheBytes)
+	if m.CacheAssumed {
+		cache += ", assumed: the system does not tell"
+	}
+	t.row("  last-level cache", cache)
+	t.row("  memory", fmt.Sprintf("%s, %s available", size(m.MemoryTotal), size(m.MemoryAvailable)))
+	t.row("  control group", limit(m.MemoryLimit))
+	t.row("  locked memory", limit(m.LockLimit)+" (for information: mapping and copying need none)")
+	t.row("  pages", fmt.Sprintf("%s; huge pages: %s, defrag: %s, %s each", bytesText(m.PageSize), or(m.HugePages.Mode), or(m.HugePages.Defrag), size(m.HugePageBytes)))
+	t.row("  NUMA nodes", max(m.NUMANodes, 1))
+	if err := t.flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(env.stdout, "\nPaths")
+	t = newTable(env.stdout)
+	for _, p := range d.Paths {
+		t.row("  "+p.Stage, p.Path, p.Why)
+	}
+	if err := t.flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(env.stdout, "\nAdvice")
+	for _, a := range d.Advice {
+		fmt.Fprintln(env.stdout, "  - "+a)
+	}
+	if len(d.Advice) == 0 {
+		fmt.Fprintln(env.stdout, "  nothing: this machine is set up well")
+	}
+	return nil
+}
+
+func or(s string) string {
+	if s == "" {
+		return "unknown"
+	}
+	return s
+}
+
+func size(n int64) string {
+	if n == 0 {
+		return "unknown"
+	}
+	return bytesText(n)
+}
+
+func limit(n int64) string {
+	if n == machine.Unlimited {
+		return "no limit"
+	}
+	return size(n)
+}

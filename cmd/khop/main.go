@@ -1,0 +1,136 @@
+// Command khop converts graphs, checks them, and loads mini-batches of them. It parses, calls the packages and prints;
+// "khop --help" lists the commands, docs/cli.md describes them.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+// Exit statuses. Scripts rely on them.
+const (
+	exitDone        = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitInterrupted = 130
+)
+
+// commands is the command line; one file holds each command.
+type commands struct {
+	Doctor     doctorCmd     `cmd:"" help:"Say what this machine has, which path each stage takes, and why."`
+	Version    versionCmd    `cmd:"" help:"Print versions: program, file format, sampling semantics."`
+	Completion completionCmd `cmd:"" help:"Print a completion script for a shell."`
+}
+
+// environment is what a command runs in, so that tests run commands in memory.
+type environment struct {
+	ctx            context.Context
+	stdout, stderr io.Writer
+	terminal       bool // stderr is a terminal: progress is shown
+	model          *kong.Application
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr, isTerminal(os.Stderr))
+	stop()
+	os.Exit(code)
+}
+
+// exited is what kong's exit function panics with, so that printing help ends the parse and not the process.
+type exited int
+
+// run executes one command line and returns the exit status. It never panics.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer, terminal bool) (code int) {
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case exited:
+			code = int(p)
+		default:
+			fmt.Fprintf(stderr, "khop: internal error: %v\nThis is a bug; please report it with the command line", p)
+			if os.Getenv("KHOP_DEBUG") != "" {
+				fmt.Fprintf(stderr, " and this trace:\n%s", debug.Stack())
+			} else {
+				fmt.Fprint(stderr, " (KHOP_DEBUG=1 adds a trace).\n")
+			}
+			code = exitFailed
+		}
+	}()
+	var cli commands
+	parser, err := newParser(&cli, stdout, stderr)
+	if err != nil {
+		fmt.Fprintln(stderr, "khop:", err)
+		return exitFailed
+	}
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
+	line, err := parser.Parse(args)
+	if err != nil {
+		fmt.Fprintf(stderr, "khop: %v\n%s\n", err, usageHint(err))
+		return exitUsage
+	}
+	env := &environment{ctx: ctx, stdout: stdout, stderr: stderr, terminal: terminal, model: parser.Model}
+	return env.status(line.Run(env))
+}
+
+func newParser(cli *commands, stdout, stderr io.Writer) (*kong.Kong, error) {
+	return kong.New(cli,
+		kong.Name("khop"),
+		kong.Description("Mini-batches of large graphs for training graph neural networks."),
+		kong.Writers(stdout, stderr),
+		kong.Exit(func(code int) { panic(exited(code)) }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 110}),
+	)
+}
+
+// usageHint names the help that fits where parsing ended.
+func usageHint(err error) string {
+	var parse *kong.ParseError
+	if errors.As(err, &parse) && parse.Context != nil {
+		if n := parse.Context.Selected(); n != nil {
+			return fmt.Sprintf(`See "khop %s --help".`, n.Name)
+		}
+	}
+	return `See "khop --help".`
+}
+
+// errUsage marks errors that lie in how a command was called: exit status 2.
+var errUsage = errors.New("usage")
+
+// usageError returns an error of exit status 2.
+func usageError(format string, args ...any) error {
+	return &usage{fmt.Errorf(format, args...)}
+}
+
+type usage struct{ error }
+
+func (u *usage) Is(target error) bool { return target == errUsage }
+func (u *usage) Unwrap() error        { return u.error }
+
+// status prints a command's error and returns the exit status that stands for it.
+func (env *environment) status(err error) int {
+	switch {
+	case err == nil:
+		return exitDone
+	case env.ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(env.ctx))):
+		fmt.Fprintln(env.stderr, "khop: interrupted")
+		return exitInterrupted
+	case errors.Is(err, errUsage):
+		fmt.Fprintf(env.stderr, "khop: %v\n", err)
+		return exitUsage
+	default:
+		fmt.Fprintf(env.stderr, "khop: %v\n", err)
+		return exitFailed
+	}
+}

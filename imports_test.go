@@ -1,0 +1,176 @@
+package khop_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/khop-gnn/khop"
+
+// layers orders the top folders: a package may import those of lower layers and of its own folder, nothing else of ours.
+var layers = map[string]int{
+	"internal": 0, "pinned": 1, "unified": 2, "graph": 3, "formats": 4, "sampling": 4, "gather": 4, "sparse": 4,
+	"loader": 5, "integrations": 6, "bench": 6, "cmd": 6, "tools": 6,
+}
+
+// source is a parsed file that is no test.
+type source struct {
+	folder string // with slashes, from the root
+	name   string
+	syntax *ast.File
+	files  *token.FileSet
+}
+
+// sources parses all files of the module that are not tests. Folders with a go.mod of their own are other modules.
+func sources(t *testing.T, mode parser.Mode) []source {
+	t.Helper()
+	var all []source
+	err := filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			hidden := p != "." && (strings.HasPrefix(d.Name(), ".") || strings.HasPrefix(d.Name(), "_"))
+			if inner, _ := filepath.Glob(filepath.Join(p, "go.mod")); hidden || d.Name() == "testdata" || p != "." && len(inner) > 0 {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(p, ".go") || strings.HasSuffix(p, "_test.go") {
+			return nil
+		}
+		files := token.NewFileSet()
+		f, err := parser.ParseFile(files, p, nil, mode)
+		if err != nil {
+			return err
+		}
+		all = append(all, source{filepath.ToSlash(filepath.Dir(p)), p, f, files})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func importPath(spec *ast.ImportSpec) string {
+	p, _ := strconv.Unquote(spec.Path.Value)
+	return p
+}
+
+func TestImportsGoOneWay(t *testing.T) {
+	for _, s := range sources(t, parser.ImportsOnly) {
+		if s.folder == "." {
+			continue
+		}
+		from, _, _ := strings.Cut(s.folder, "/")
+		level, known := layers[from]
+		if !known {
+			t.Errorf("%s: folder %s has no layer: add it to the table, with its place", s.name, from)
+			continue
+		}
+		for _, spec := range s.syntax.Imports {
+			ours, ok := strings.CutPrefix(importPath(spec), module+"/")
+			if !ok {
+				continue
+			}
+			to, _, _ := strings.Cut(ours, "/")
+			if to != from && layers[to] >= level {
+				t.Errorf("%s imports %s: %s is not below %s", s.name, ours, to, from)
+			}
+		}
+	}
+}
+
+// hiddenModules are those whose types no exported signature may hold, so that their versions stay ours to change.
+var hiddenModules = []string{"github.com/apache/arrow/go", "gorgonia.org/cu"}
+
+func TestNoExportedSignatureHoldsAForeignType(t *testing.T) {
+	for _, s := range sources(t, parser.SkipObjectResolution) {
+		names := map[string]bool{}
+		for _, spec := range s.syntax.Imports {
+			for _, m := range hiddenModules {
+				if p := importPath(spec); strings.HasPrefix(p, m) {
+					name := path.Base(p)
+					if spec.Name != nil {
+						name = spec.Name.Name
+					}
+					names[name] = true
+				}
+			}
+		}
+		if len(names) == 0 || strings.HasPrefix(s.folder, "internal/") || strings.Contains(s.folder, "/internal") {
+			continue
+		}
+		for _, node := range exported(s.syntax) {
+			ast.Inspect(node, func(n ast.Node) bool {
+				if sel, ok := n.(*ast.SelectorExpr); ok {
+					if x, ok := sel.X.(*ast.Ident); ok && names[x.Name] {
+						t.Errorf("%s: an exported signature holds %s.%s", s.files.Position(n.Pos()), x.Name, sel.Sel.Name)
+					}
+				}
+				return true
+			})
+		}
+	}
+}
+
+// exported returns what users of a file's package see: signatures, types, constants and variables.
+func exported(f *ast.File) []ast.Node {
+	var nodes []ast.Node
+	for _, d := range f.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			if d.Name.IsExported() {
+				nodes = append(nodes, d.Type)
+			}
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				switch spec := spec.(type) {
+				case *ast.TypeSpec:
+					if spec.Name.IsExported() {
+						nodes = append(nodes, visibleParts(spec.Type)...)
+					}
+				case *ast.ValueSpec:
+					if spec.Names[0].IsExported() && spec.Type != nil {
+						nodes = append(nodes, spec.Type)
+					}
+				}
+			}
+		}
+	}
+	return nodes
+}
+
+func visibleParts(t ast.Expr) []ast.Node {
+	s, ok := t.(*ast.StructType)
+	if !ok {
+		return []ast.Node{t}
+	}
+	var nodes []ast.Node
+	for _, field := range s.Fields.List {
+		if len(field.Names) == 0 || field.Names[0].IsExported() {
+			nodes = append(nodes, field.Type)
+		}
+	}
+	return nodes
+}
+
+func TestEveryPackageSaysWhatItIs(t *testing.T) {
+	said := map[string]bool{}
+	for _, s := range sources(t, parser.ParseComments|parser.SkipObjectResolution) {
+		said[s.folder] = said[s.folder] || s.syntax.Doc != nil
+	}
+	for folder, ok := range said {
+		if !ok {
+			t.Errorf("%s: no package comment: add a doc.go", folder)
+		}
+	}
+}

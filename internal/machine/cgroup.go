@@ -1,0 +1,44 @@
+package machine
+
+import (
+	"io/fs"
+	"path"
+	"strings"
+)
+
+// memoryLimit returns the tightest memory limit among the control groups of the process and their parents, and what the
+// group that has it uses. Unlimited and 0 where there is none.
+func memoryLimit(root fs.FS) (limit, used int64) {
+	limit = Unlimited
+	for line := range strings.Lines(text(root, "proc/self/cgroup")) {
+		id, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
+		controllers, group, _ := strings.Cut(rest, ":")
+		base, maxFile, usedFile := "sys/fs/cgroup", "memory.max", "memory.current" // version 2
+		if id != "0" || controllers != "" {
+			if !hasWord(controllers, "memory") {
+				continue
+			}
+			base, maxFile, usedFile = "sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
+		}
+		for dir := path.Clean("/" + group); ; dir = path.Dir(dir) {
+			here := path.Join(base, dir)
+			// Version 1 writes "no limit" as the greatest multiple of a page.
+			if n := number(text(root, path.Join(here, maxFile))); n > 0 && n < 1<<62 && n < limit {
+				limit, used = n, number(text(root, path.Join(here, usedFile)))
+			}
+			if dir == "/" {
+				break
+			}
+		}
+	}
+	return limit, used
+}
+
+func hasWord(list, word string) bool {
+	for w := range strings.SplitSeq(list, ",") {
+		if w == word {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,47 @@
+package machine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"testing"
+	"time"
+)
+
+func TestCopyRateCopies(t *testing.T) {
+	source := bytes.Repeat([]byte{7}, 1<<20)
+	dst := [][]byte{make([]byte, 100_000), make([]byte, 1<<20), make([]byte, 1)}
+	rate, err := CopyRate(t.Context(), source, dst, time.Millisecond)
+	if err != nil || rate < 1e6 {
+		t.Fatalf("%g bytes/s, %v", rate, err)
+	}
+	for i, d := range dst {
+		if !bytes.Equal(d, source[:len(d)]) {
+			t.Errorf("destination %d was not written in full", i)
+		}
+	}
+}
+
+func TestCopyRateRefusesWhatCannotBeMeasured(t *testing.T) {
+	for name, dst := range map[string][][]byte{"none": nil, "empty": {{}}, "longer than the source": {make([]byte, 11)}} {
+		if _, err := CopyRate(t.Context(), make([]byte, 10), dst, 0); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func TestCopyRateEndsWhenCancelled(t *testing.T) {
+	why := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(why)
+	if _, err := CopyRate(ctx, make([]byte, 10), [][]byte{make([]byte, 10)}, time.Hour); !errors.Is(err, why) {
+		t.Errorf("%v, want the cause", err)
+	}
+}
+
+func TestCopySourceIsBeyondTheCache(t *testing.T) {
+	m := &Machine{CacheBytes: 1000}
+	if m.CopySource(10) != 8000 || m.CopySource(9000) != 9000 {
+		t.Error(m.CopySource(10), m.CopySource(9000))
+	}
+}

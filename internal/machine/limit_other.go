@@ -1,0 +1,6 @@
+//go:build !unix
+
+package machine
+
+// lockLimit is unknown where there is no such limit.
+func lockLimit() int64 { return 0 }

@@ -1,0 +1,61 @@
+package machine
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestAdvice(t *testing.T) {
+	roomy := Machine{CacheBytes: 32 << 20, MemoryTotal: 64e9, MemoryAvailable: 60e9, MemoryLimit: Unlimited, HugePages: HugePages{Mode: "madvise"}}
+	large := Load{TopologyBytes: 1e9, ColumnBytes: 9e9}
+	for name, c := range map[string]struct {
+		change func(*Machine)
+		load   Load
+		want   []string // one a line of advice, a part of it
+	}{
+		"large dataset, much memory, huge pages": {func(*Machine) {}, large, []string{"--resident: 10.0 GB"}},
+		"dataset within the cache":               {func(*Machine) {}, Load{ColumnBytes: 1e6}, []string{"fits in the last-level cache"}},
+		"no dataset":                             {func(*Machine) {}, Load{}, nil},
+		"too little memory":                      {func(m *Machine) { m.MemoryAvailable = 12e9 }, large, []string{"does not fit in memory (12.0 GB"}},
+		"memory unknown":                         {func(m *Machine) { m.MemoryAvailable = 0 }, large, nil},
+		"huge pages off":                         {func(m *Machine) { m.HugePages.Mode = "never" }, large, []string{"gains nothing", "echo madvise"}},
+		"tight control group":                    {func(m *Machine) { m.MemoryLimit = 20e9 }, large, []string{"--resident", "control group may use 20.0 GB"}},
+		"several NUMA nodes":                     {func(m *Machine) { m.NUMANodes = 2 }, Load{}, []string{"2 NUMA nodes"}},
+	} {
+		m := roomy
+		c.change(&m)
+		got := m.Advise(c.load)
+		ok := len(got) == len(c.want)
+		for i := 0; ok && i < len(got); i++ {
+			ok = strings.Contains(got[i], c.want[i])
+		}
+		if !ok {
+			t.Errorf("%s: %q, want lines with %q", name, got, c.want)
+		}
+	}
+}
+
+func TestPlanNamesEveryStageOnce(t *testing.T) {
+	m := Probe()
+	seen := map[string]bool{}
+	for _, c := range m.Plan(Load{CopyKernel: "avx2"}) {
+		if c.Path == "" || c.Why == "" || seen[c.Stage] {
+			t.Errorf("%+v", c)
+		}
+		seen[c.Stage] = true
+	}
+	for _, stage := range []string{"device", "topology", "sampling", "features", "gather", "batches"} {
+		if !seen[stage] {
+			t.Errorf("no path for %s", stage)
+		}
+	}
+}
+
+func TestPlanSaysWhyALargeDatasetStaysMapped(t *testing.T) {
+	m := Machine{MemoryAvailable: 1e9, MemoryLimit: Unlimited}
+	for _, c := range m.Plan(Load{ColumnBytes: 5e9}) {
+		if c.Stage == "features" && !strings.Contains(c.Why, "5.0 GB (4.7 GiB) do not fit in the 1.0 GB") {
+			t.Errorf("%+v", c)
+		}
+	}
+}

@@ -1,0 +1,176 @@
+package machine
+
+import (
+	"io/fs"
+	"os"
+	"path"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/cpu"
+)
+
+// DefaultCache is the size that is assumed for a last-level cache which the system does not tell: 32 MiB.
+const DefaultCache = 32 << 20
+
+// Unlimited is a limit that does not limit.
+const Unlimited = int64(1<<63 - 1)
+
+// Machine is what Probe found. Zero and empty mean unknown.
+type Machine struct {
+	OS, Arch  string
+	Kernel    string   // release of the operating system's kernel
+	Processor string   // model name
+	Features  []string // instruction sets that khop has code for, or that matter for speed
+	Cores     int      // logical processors that the process may run on
+	Threads   int      // threads that Go runs at a time: GOMAXPROCS, which follows a CPU quota
+	NUMANodes int
+	PageSize  int64
+
+	CacheBytes   int64 // last-level cache of processor 0, DefaultCache where unknown
+	CacheAssumed bool  // CacheBytes is DefaultCache because the system does not tell
+
+	MemoryTotal     int64
+	MemoryAvailable int64 // what the kernel says can be had without swapping
+	MemoryLimit     int64 // the tightest control-group limit, Unlimited if there is none
+	MemoryInGroup   int64 // what the group with that limit uses now
+	LockLimit       int64 // RLIMIT_MEMLOCK, Unlimited if there is none
+
+	HugePages     HugePages
+	HugePageBytes int64 // size of a transparent huge page
+}
+
+// HugePages says when the kernel gives transparent huge pages to anonymous memory.
+type HugePages struct {
+	Mode   string // "always", "madvise" or "never"; empty where the system has none
+	Defrag string // how hard the kernel tries at once: "always", "defer", "defer+madvise", "madvise" or "never"
+}
+
+// OnRequest reports whether memory that asks for huge pages can get them.
+func (h HugePages) OnRequest() bool { return h.Mode == "always" || h.Mode == "madvise" }
+
+// Room returns the bytes that the process can still take: the less of what is available and what its control group leaves.
+// 0 means unknown.
+func (m *Machine) Room() int64 {
+	room := m.MemoryAvailable
+	if m.MemoryLimit != Unlimited && m.MemoryLimit > 0 {
+		room = min(room, max(m.MemoryLimit-m.MemoryInGroup, 0))
+	}
+	return room
+}
+
+// Probe finds out about this machine. It does not fail.
+func Probe() *Machine { return probe(os.DirFS("/")) }
+
+func probe(root fs.FS) *Machine {
+	m := &Machine{
+		OS: runtime.GOOS, Arch: runtime.GOARCH, Cores: runtime.NumCPU(), Threads: runtime.GOMAXPROCS(0),
+		PageSize: int64(os.Getpagesize()), Features: features(), LockLimit: lockLimit(),
+	}
+	m.Kernel = text(root, "proc/sys/kernel/osrelease")
+	m.Processor = processor(root)
+	m.NUMANodes = numaNodes(root)
+	if m.CacheBytes = lastLevelCache(root); m.CacheBytes == 0 {
+		m.CacheBytes, m.CacheAssumed = DefaultCache, true
+	}
+	info := keyed(root, "proc/meminfo")
+	m.MemoryTotal, m.MemoryAvailable = info["MemTotal"], info["MemAvailable"]
+	m.MemoryLimit, m.MemoryInGroup = memoryLimit(root)
+	const thp = "sys/kernel/mm/transparent_hugepage/"
+	m.HugePages = HugePages{chosen(text(root, thp+"enabled")), chosen(text(root, thp+"defrag"))}
+	m.HugePageBytes = number(text(root, thp+"hpage_pmd_size"))
+	return m
+}
+
+// text returns a small file's contents without the white space around it, or nothing.
+func text(root fs.FS, name string) string {
+	b, err := fs.ReadFile(root, name)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+func number(s string) int64 {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n < 0 {
+		return 0
+	}
+	return n
+}
+
+// keyed reads lines such as "MemTotal:  123 kB" as bytes.
+func keyed(root fs.FS, name string) map[string]int64 {
+	m := make(map[string]int64)
+	for line := range strings.Lines(text(root, name)) {
+		key, value, _ := strings.Cut(line, ":")
+		if n, ok := strings.CutSuffix(strings.TrimSpace(value), " kB"); ok {
+			m[key] = number(strings.TrimSpace(n)) << 10
+		}
+	}
+	return m
+}
+
+// chosen returns the word in brackets of "always [madvise] never".
+func chosen(s string) string {
+	_, s, _ = strings.Cut(s, "[")
+	s, _, _ = strings.Cut(s, "]")
+	return s
+}
+
+func processor(root fs.FS) string {
+	for line := range strings.Lines(text(root, "proc/cpuinfo")) {
+		if key, value, _ := strings.Cut(line, ":"); strings.TrimSpace(key) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+func numaNodes(root fs.FS) int {
+	dirs, _ := fs.Glob(root, "sys/devices/system/node/node[0-9]*")
+	return len(dirs)
+}
+
+// lastLevelCache returns the size of the largest cache level of processor 0 that holds data.
+func lastLevelCache(root fs.FS) int64 {
+	dirs, _ := fs.Glob(root, "sys/devices/system/cpu/cpu0/cache/index[0-9]*")
+	level, size := int64(0), int64(0)
+	for _, dir := range dirs {
+		if text(root, path.Join(dir, "type")) == "Instruction" {
+			continue
+		}
+		if l := number(text(root, path.Join(dir, "level"))); l >= level {
+			level, size = l, suffixed(text(root, path.Join(dir, "size")))
+		}
+	}
+	return size
+}
+
+// suffixed reads "32768K" or "32M" as bytes.
+func suffixed(s string) int64 {
+	for i, unit := range []string{"K", "M", "G"} {
+		if n, ok := strings.CutSuffix(s, unit); ok {
+			return number(n) << (10 * (i + 1))
+		}
+	}
+	return number(s)
+}
+
+func features() []string {
+	var f []string
+	for _, x := range []struct {
+		name string
+		has  bool
+	}{
+		{"sse4.2", cpu.X86.HasSSE42}, {"avx", cpu.X86.HasAVX}, {"avx2", cpu.X86.HasAVX2}, {"bmi2", cpu.X86.HasBMI2},
+		{"fma", cpu.X86.HasFMA}, {"avx512f", cpu.X86.HasAVX512F}, {"avx512bw", cpu.X86.HasAVX512BW}, {"avx512vl", cpu.X86.HasAVX512VL},
+		{"asimd", cpu.ARM64.HasASIMD}, {"sve", cpu.ARM64.HasSVE}, {"atomics", cpu.ARM64.HasATOMICS},
+	} {
+		if x.has {
+			f = append(f, x.name)
+		}
+	}
+	return f
+}

@@ -1,0 +1,121 @@
+package machine
+
+import (
+	"errors"
+	"runtime"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func tree(files map[string]string) fstest.MapFS {
+	t := fstest.MapFS{}
+	for name, text := range files {
+		t[name] = &fstest.MapFile{Data: []byte(text)}
+	}
+	return t
+}
+
+func TestProbeReadsWhatLinuxTells(t *testing.T) {
+	m := probe(tree(map[string]string{
+		"proc/sys/kernel/osrelease": "6.1.0-13-amd64\n",
+		"proc/cpuinfo":              "processor\t: 0\nmodel name\t: Some CPU @ 2.0GHz\n\nprocessor\t: 1\nmodel name\t: Other\n",
+		"proc/meminfo":              "MemTotal:       24560000 kB\nMemFree:  1 kB\nMemAvailable:   20000000 kB\nHugePages_Total:   0\n",
+		"sys/devices/system/cpu/cpu0/cache/index0/level":    "1\n",
+		"sys/devices/system/cpu/cpu0/cache/index0/type":     "Data\n",
+		"sys/devices/system/cpu/cpu0/cache/index0/size":     "48K\n",
+		"sys/devices/system/cpu/cpu0/cache/index3/level":    "3\n",
+		"sys/devices/system/cpu/cpu0/cache/index3/type":     "Unified\n",
+		"sys/devices/system/cpu/cpu0/cache/index3/size":     "36M\n",
+		"sys/devices/system/node/node0/cpulist":             "0-1\n",
+		"sys/devices/system/node/node1/cpulist":             "2-3\n",
+		"sys/kernel/mm/transparent_hugepage/enabled":        "always [madvise] never\n",
+		"sys/kernel/mm/transparent_hugepage/defrag":         "always defer defer+madvise [madvise] never\n",
+		"sys/kernel/mm/transparent_hugepage/hpage_pmd_size": "2097152\n",
+		"proc/self/cgroup":                                    "0::/a/b\n",
+		"sys/fs/cgroup/a/memory.max":                          "1000000000\n",
+		"sys/fs/cgroup/a/memory.current":                      "400000000\n",
+		"sys/fs/cgroup/a/b/memory.max":                        "max\n",
+		"sys/devices/system/cpu/cpu0/cache/index1/level":      "1\n",
+		"sys/devices/system/cpu/cpu0/cache/index1/type":       "Instruction\n",
+		"sys/devices/system/cpu/cpu0/cache/index1/size":       "32K\n",
+		"sys/devices/system/node/possible":                    "0-1\n",
+		"sys/devices/system/cpu/cpu0/cache/index3/shared_cpu": "0-7\n",
+	}))
+	got := Machine{
+		Kernel: m.Kernel, Processor: m.Processor, NUMANodes: m.NUMANodes, CacheBytes: m.CacheBytes, CacheAssumed: m.CacheAssumed,
+		MemoryTotal: m.MemoryTotal, MemoryAvailable: m.MemoryAvailable, MemoryLimit: m.MemoryLimit, MemoryInGroup: m.MemoryInGroup,
+		HugePages: m.HugePages, HugePageBytes: m.HugePageBytes,
+	}
+	want := Machine{
+		Kernel: "6.1.0-13-amd64", Processor: "Some CPU @ 2.0GHz", NUMANodes: 2, CacheBytes: 36 << 20,
+		MemoryTotal: 24560000 << 10, MemoryAvailable: 20000000 << 10, MemoryLimit: 1e9, MemoryInGroup: 4e8,
+		HugePages: HugePages{"madvise", "madvise"}, HugePageBytes: 2 << 20,
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	if room := m.Room(); room != 6e8 {
+		t.Errorf("room %d, want what the control group leaves", room)
+	}
+	if m.Cores < 1 || m.PageSize < 4096 || m.OS != runtime.GOOS {
+		t.Errorf("cores %d, page %d, os %s", m.Cores, m.PageSize, m.OS)
+	}
+}
+
+func TestProbeOfASystemThatTellsNothingLeavesUnknowns(t *testing.T) {
+	m := probe(tree(nil))
+	if m.CacheBytes != DefaultCache || !m.CacheAssumed || m.MemoryLimit != Unlimited || m.Room() != 0 || m.HugePages.OnRequest() {
+		t.Errorf("%+v", m)
+	}
+}
+
+func TestMemoryLimit(t *testing.T) {
+	for name, c := range map[string]struct {
+		files       map[string]string
+		limit, used int64
+	}{
+		"none":                         {nil, Unlimited, 0},
+		"version 2 in a namespace":     {map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "5000\n", "sys/fs/cgroup/memory.current": "100"}, 5000, 100},
+		"version 2 outside the root":   {map[string]string{"proc/self/cgroup": "0::/../x\n", "sys/fs/cgroup/x/memory.max": "7\n"}, 7, 0},
+		"version 1":                    {map[string]string{"proc/self/cgroup": "5:cpu,cpuacct:/c\n4:memory:/d\n", "sys/fs/cgroup/memory/d/memory.limit_in_bytes": "6000", "sys/fs/cgroup/memory/d/memory.usage_in_bytes": "1"}, 6000, 1},
+		"version 1 without a limit":    {map[string]string{"proc/self/cgroup": "4:memory:/\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712"}, Unlimited, 0},
+		"a parent is tighter":          {map[string]string{"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/memory.max": "10", "sys/fs/cgroup/a/b/memory.max": "20"}, 10, 0},
+		"not a number":                 {map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "-5"}, Unlimited, 0},
+		"other controllers are others": {map[string]string{"proc/self/cgroup": "4:memory2:/\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": "5"}, Unlimited, 0},
+	} {
+		if limit, used := memoryLimit(tree(c.files)); limit != c.limit || used != c.used {
+			t.Errorf("%s: limit %d, used %d; want %d, %d", name, limit, used, c.limit, c.used)
+		}
+	}
+}
+
+func TestUsageAddsSharedMemoryToAnonymous(t *testing.T) {
+	u, err := readUsage(tree(map[string]string{"proc/self/status": "Name:\tx\nVmHWM:\t  900 kB\nRssAnon:\t  100 kB\nRssFile:\t  200 kB\nRssShmem:\t  30 kB\nThreads:\t5\n"}))
+	if want := (Usage{Anonymous: 130 << 10, File: 200 << 10, Peak: 900 << 10}); err != nil || u != want {
+		t.Errorf("%+v, %v; want %+v", u, err, want)
+	}
+	if _, err := readUsage(tree(nil)); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("a system that does not tell: %v, want ErrUnsupported", err)
+	}
+}
+
+func TestUsageSeesWhatTheProcessTakes(t *testing.T) {
+	before, err := ReadUsage()
+	if errors.Is(err, errors.ErrUnsupported) {
+		return // nothing to see on this system; the test above covers the answer
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 64<<20)
+	for i := 0; i < len(b); i += 4096 {
+		b[i] = 1
+	}
+	after, _ := ReadUsage()
+	if grew := after.Anonymous - before.Anonymous; grew < 48<<20 {
+		t.Errorf("64 MiB written, but anonymous memory grew by %d bytes", grew)
+	}
+	runtime.KeepAlive(b)
+}

@@ -1,0 +1,143 @@
+#!/usr/bin/env bash
+# Runs every check of this repository: formatting, vet and static analysis, cross builds, tests with the race detector,
+# without cgo and at another instruction-set level, nested modules, and the Python tests that compare with other programs.
+# Installs what is missing first, where it can. See CONTRIBUTING.md.
+#
+# Environment: KHOP_TESTDATA  folder of real graphs; tests that need one skip without it
+#              KHOP_TEST_FAST=1  leaves out the second and third runs of the Go tests and the static analysis
+set -euo pipefail
+cd "$(dirname "$0")"
+
+staticcheck=honnef.co/go/tools/cmd/staticcheck@v0.8.2
+govulncheck=golang.org/x/vuln/cmd/govulncheck@v1.7.0
+requirements=tests/requirements.txt
+started=$SECONDS
+totals=$(mktemp)
+trap 'rm -f "$totals"' EXIT
+
+step() { printf '\n== %s (after %d s)\n' "$*" $((SECONDS - started)); }
+fail() { printf 'test.sh: %s\n' "$*" >&2; exit 1; }
+
+# --- what must be there ---------------------------------------------------------------------------------------------
+
+command -v go >/dev/null || fail "Go is not installed: get 1.24 or later from https://go.dev/dl/"
+have=$(go env GOVERSION) && have=${have#go}
+[ "$(printf '%s\n' 1.24 "$have" | sort -V | head -n 1)" = 1.24 ] || fail "Go $have is too old: 1.24 or later is needed"
+
+# Debian packages: a C compiler for the race detector, Python with venv for the comparisons.
+packages=()
+if ! command -v gcc >/dev/null || ! echo 'int main(void){return 0;}' | gcc -x c - -pthread -o /dev/null 2>/dev/null; then
+    packages+=(gcc libc6-dev)
+fi
+command -v python3 >/dev/null && python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3 python3-venv)
+if [ ${#packages[@]} -gt 0 ]; then
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        step "installing ${packages[*]}"
+        apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}"
+    else
+        fail "missing; run: sudo apt-get install -y ${packages[*]}"
+    fi
+fi
+python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))' || fail "Python 3.10 or later is needed, for the packages in $requirements"
+
+# Python packages, pinned, in a local virtual environment that is made again when the list changes.
+want=$( (python3 --version; cat "$requirements") | sha256sum)
+if [ "$(cat .venv/made-from 2>/dev/null)" != "$want" ]; then
+    step "Python packages into .venv"
+    rm -rf .venv
+    python3 -m venv .venv
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check -r "$requirements"
+    echo "$want" >.venv/made-from
+fi
+
+# --- checks that run nothing ----------------------------------------------------------------------------------------
+
+go version
+step "formatting"
+unformatted=$(find . -name '*.go' -not -path './.*' -print0 | xargs -0 gofmt -l 2>&1)
+[ -z "$unformatted" ] || fail "not gofmt-ed:
+$unformatted"
+
+step "vet"
+go vet ./...
+
+step "builds for other systems"
+for target in linux/arm64 darwin/arm64 darwin/amd64 windows/amd64 windows/arm64; do
+    echo "$target"
+    CGO_ENABLED=0 GOOS=${target%/*} GOARCH=${target#*/} go build ./...
+done
+for target in linux/arm64 darwin/arm64 windows/amd64; do # vet compiles the tests too
+    CGO_ENABLED=0 GOOS=${target%/*} GOARCH=${target#*/} go vet ./...
+done
+
+step "modules"
+go mod verify
+
+if [ -z "${KHOP_TEST_FAST:-}" ]; then
+    step "staticcheck"
+    go run "$staticcheck" ./...
+
+    step "known vulnerabilities"
+    status=0
+    vulnerabilities=$(go run "$govulncheck" ./... 2>&1) || status=$?
+    if [ $status = 0 ]; then
+        echo "none that the code reaches"
+    elif grep -q 'fetching vulnerabilities' <<<"$vulnerabilities"; then
+        echo "not checked: the database https://vuln.go.dev cannot be reached from here"
+    else
+        fail "$vulnerabilities"
+    fi
+fi
+
+# --- tests ----------------------------------------------------------------------------------------------------------
+
+report=$(mktemp -d)/testreport
+trap 'rm -rf "$totals" "$(dirname "$report")"' EXIT
+go build -o "$report" ./tools/testreport
+
+# Every skip must be on the list where the real graphs are there. Without them, any test may skip.
+skips=(-any-skip)
+[ -z "${KHOP_TESTDATA:-}" ] || skips=(-allowed tests/allowed-skips.txt)
+
+step "tests with the race detector"
+go test -race -json ./... | "$report" "${skips[@]}" -totals "$totals"
+
+if [ -z "${KHOP_TEST_FAST:-}" ]; then
+    step "tests without cgo, short"
+    CGO_ENABLED=0 go test -short -json ./... | "$report" -any-skip -totals "$totals"
+
+    step "tests at GOAMD64=v3"
+    if [ "$(go env GOARCH)" != amd64 ]; then
+        echo "not run: this is no amd64"
+    elif ! grep -qw avx2 /proc/cpuinfo 2>/dev/null; then
+        echo "not run: this processor has no AVX2"
+    else
+        level=()
+        for dir in internal/rng sampling gather loader; do [ ! -d $dir ] || level+=("./$dir/..."); done
+        GOAMD64=v3 CGO_ENABLED=0 go test -short -json "${level[@]}" | "$report" -any-skip -totals "$totals"
+    fi
+fi
+
+step "modules of their own"
+while IFS= read -r mod; do
+    echo "$mod"
+    (cd "$mod" && go vet ./... && go test -json ./... | "$report" -any-skip -totals "$totals")
+done < <(find . -mindepth 2 -name go.mod -not -path './.*' -not -path '*/testdata/*' -exec dirname {} \; | sort)
+
+step "Python tests"
+python_passed=0
+if compgen -G 'tests/test_*.py' >/dev/null; then
+    go build -o "$(dirname "$report")/khop" ./cmd/khop
+    log=$(dirname "$report")/pytest.log
+    KHOP="$(dirname "$report")/khop" .venv/bin/python -m pytest -q -rs tests 2>&1 | tee "$log"
+    python_passed=$(grep -Eo '[0-9]+ passed' "$log" | tail -n 1 | grep -Eo '[0-9]+' || echo 0)
+    if [ -n "${KHOP_TESTDATA:-}" ] && grep '^SKIPPED' "$log" | grep -vFf <(sed -n 's/^pytest //p' tests/allowed-skips.txt); then
+        fail "the Python tests above were skipped, but are not on tests/allowed-skips.txt"
+    fi
+else
+    echo "none"
+fi
+
+awk -v python="$python_passed" -v s=$((SECONDS - started)) \
+    '{p += $1; k += $3} END {printf "\nAll passed: %d Go tests, %d skipped, %d Python tests, in %d s.\n", p, k, python, s}' "$totals"
+[ -n "${KHOP_TESTDATA:-}" ] || echo "KHOP_TESTDATA is not set: tests on real graphs were left out."

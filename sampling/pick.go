@@ -10,9 +10,11 @@ import (
 // picker chooses the picks of a stage, chunk by chunk, destination by destination.
 type picker[V nodeID] struct {
 	*stage[V]
+	fanout        int64 // not 0
+	replace       bool
+	key           uint64  // of the stage's draws
 	start, degree []int64 // by position in the list of destinations
 	indices       []V     // only to ask for
-	replace       bool
 
 	i    int   // destination at hand
 	done int64 // of its picks, how many were delivered
@@ -20,7 +22,7 @@ type picker[V nodeID] struct {
 
 // fill writes the next picks to c, up to its room, and asks for the sources that lie at them. No picks means the end.
 func (p *picker[V]) fill(c *chunk[V]) {
-	k := int64(p.fanout)
+	k := p.fanout
 	if k > int64(len(c.pos)) && !p.replace {
 		c.pos, c.nbr = slices.Grow(c.pos, int(k))[:k], slices.Grow(c.nbr, int(k))[:k] // a subset is chosen at once
 	}

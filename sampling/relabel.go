@@ -230,30 +230,29 @@ func (m *hashMap[V]) relabel(ids []V, out []int32, l *list[V]) {
 	m.next = max(m.next, base+uint32(n)+1)
 }
 
+// The prefetches are by the width of an id; which one is known when the generic code is compiled.
+
 func prefetchNodes4[V nodeID](base unsafe.Pointer, ids []V) {
-	switch ids := any(ids).(type) {
-	case []int32:
-		prefetch.Node32x4(base, ids)
-	case []int64:
-		prefetch.Node64x4(base, ids)
+	if unsafe.Sizeof(V(0)) == 4 {
+		prefetch.Node32x4(base, *(*[]int32)(unsafe.Pointer(&ids)))
+	} else {
+		prefetch.Node64x4(base, *(*[]int64)(unsafe.Pointer(&ids)))
 	}
 }
 
 func prefetchNodes8[V nodeID](base unsafe.Pointer, ids []V) {
-	switch ids := any(ids).(type) {
-	case []int32:
-		prefetch.Node32x8(base, ids)
-	case []int64:
-		prefetch.Node64x8(base, ids)
+	if unsafe.Sizeof(V(0)) == 4 {
+		prefetch.Node32x8(base, *(*[]int32)(unsafe.Pointer(&ids)))
+	} else {
+		prefetch.Node64x8(base, *(*[]int64)(unsafe.Pointer(&ids)))
 	}
 }
 
 func prefetchSlots[V nodeID](base unsafe.Pointer, ids []V, shift uint8) {
-	switch ids := any(ids).(type) {
-	case []int32:
-		prefetch.Hash32x8(base, ids, shift)
-	case []int64:
-		prefetch.Hash64x16(base, ids, shift)
+	if unsafe.Sizeof(V(0)) == 4 {
+		prefetch.Hash32x8(base, *(*[]int32)(unsafe.Pointer(&ids)), shift)
+	} else {
+		prefetch.Hash64x16(base, *(*[]int64)(unsafe.Pointer(&ids)), shift)
 	}
 }
 
@@ -261,10 +260,9 @@ func prefetchEdges[V nodeID](indices []V, pos []int64) {
 	if len(indices) == 0 {
 		return
 	}
-	switch p := any(indices).(type) {
-	case []int32:
-		prefetch.Index4(unsafe.Pointer(&p[0]), pos)
-	case []int64:
-		prefetch.Index8(unsafe.Pointer(&p[0]), pos)
+	if unsafe.Sizeof(V(0)) == 4 {
+		prefetch.Index4(unsafe.Pointer(&indices[0]), pos)
+	} else {
+		prefetch.Index8(unsafe.Pointer(&indices[0]), pos)
 	}
 }

@@ -73,7 +73,9 @@ func (s *Sample) NodeBuffer(nodeType int) *unified.Buffer { return &s.buf.nodes[
 func (s *Sample) SeedBuffer(nodeType int) *unified.Buffer { return &s.buf.seeds[nodeType] }
 
 // IndptrBuffer is the memory behind Blocks[layer][edgeType].Indptr, for samplers.
-func (s *Sample) IndptrBuffer(layer, edgeType int) *unified.Buffer { return &s.buf.indptr[layer][edgeType] }
+func (s *Sample) IndptrBuffer(layer, edgeType int) *unified.Buffer {
+	return &s.buf.indptr[layer][edgeType]
+}
 
 // IndicesBuffer is the memory behind Blocks[layer][edgeType].Indices, for samplers.
 func (s *Sample) IndicesBuffer(layer, edgeType int) *unified.Buffer {

@@ -1,0 +1,47 @@
+package csc
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+)
+
+// BenchmarkBuild builds a graph of KHOP_BENCH_NODES nodes (default 100,000) and 50 times as many edges, whose destinations
+// are skewed and whose sources are even.
+func BenchmarkBuild(b *testing.B) {
+	n := int64(100_000)
+	if s := os.Getenv("KHOP_BENCH_NODES"); s != "" {
+		n, _ = strconv.ParseInt(s, 10, 64)
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	m := n * 101 / 2
+	src, dst := make([]int32, m), make([]int32, m)
+	for i := range src {
+		src[i] = int32(r.Int64N(n))
+		x := r.Float64()
+		dst[i] = int32(float64(n) * x * x)
+	}
+	for _, c := range []struct {
+		name string
+		opt  Options
+	}{
+		{"plain", Options{Nodes: n}},
+		{"plain/1worker", Options{Nodes: n, Workers: 1}},
+		{"permutation", Options{Nodes: n, Permutation: true}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			all, _ := Estimate(c.opt, m)
+			b.ReportMetric(float64(all), "estimate-B")
+			for b.Loop() {
+				_, free, err := Build(context.Background(), Slices(src, dst), c.opt)
+				if err != nil {
+					b.Fatal(err)
+				}
+				free()
+			}
+			b.ReportMetric(float64(m)*float64(b.N)/b.Elapsed().Seconds()/1e6, "Medges/s")
+		})
+	}
+}

@@ -1,0 +1,219 @@
+#!/usr/bin/env python3
+"""The batches that khop must make, by a second program.
+
+Written from docs/sampling.md, docs/digest.md and docs/format.md alone; it shares no code with khop. Prints what
+`khop sample DATASET --digest` must print: a line a batch, number, topology digest, full digest.
+
+    oracle.py DATASET --fanouts 15,10,5 --batch-size 1024 --seed 7 --shuffle --batches 20
+"""
+import argparse
+import json
+import os
+import sys
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+
+np.seterr(over="ignore")  # 64-bit arithmetic is modulo 2^64
+G = np.uint64(0x9E3779B97F4A7C15)
+U = np.uint64
+LOW = U(0xFFFFFFFF)
+
+
+# --- random draws (docs/sampling.md, "Notation", "Keys", "Choices") ----------------------------------------------------
+
+def mix64(z):
+    z = np.asarray(z, U)
+    z = (z ^ (z >> U(30))) * U(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> U(27))) * U(0x94D049BB133111EB)
+    return z ^ (z >> U(31))
+
+
+def philox(c, k):
+    (c0, c1, c2, c3), (k0, k1) = c, k
+    for _ in range(10):
+        p, q = c0 * 0xD2511F53, c2 * 0xCD9E8D57
+        c0, c1, c2, c3 = (q >> 32) ^ c1 ^ k0, q & 0xFFFFFFFF, (p >> 32) ^ c3 ^ k1, p & 0xFFFFFFFF
+        k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
+    return c0, c1, c2, c3
+
+
+def batch_key(seed, epoch, batch, instance=0):
+    seed %= 1 << 64  # a signed seed is taken as its two's complement
+    w = philox((epoch, batch & 0xFFFFFFFF, batch >> 32, instance), (seed & 0xFFFFFFFF, seed >> 32))
+    return w[0] | w[1] << 32
+
+
+def type_key(*names):
+    return xxhash.xxh3_64_intdigest("\0".join(names).encode())
+
+
+def stage_key(K, T, purpose, hop):
+    return mix64(K ^ T ^ (purpose << 56 | hop << 48))
+
+
+def stream(a, index):
+    return mix64(a + np.asarray(index).astype(U) * G)
+
+
+def draw(s, i):
+    return mix64(s + (np.asarray(i).astype(U) + U(1)) * G)
+
+
+def bounded(d, n):
+    """floor(d * n / 2^64), by 32-bit halves."""
+    n = np.asarray(n).astype(U)
+    dh, dl, nh, nl = d >> U(32), d & LOW, n >> U(32), n & LOW
+    mid = dh * nl + (dl * nl >> U(32))
+    return (dh * nh + (mid >> U(32)) + ((dl * nh + (mid & LOW)) >> U(32))).astype(np.int64)
+
+
+def picks(s, n, k, replace):
+    """Picks of k of n[i] from stream s[i]: a matrix, and the mask of those that are there."""
+    width = int(n.max(initial=0)) if k < 0 else k
+    t = np.broadcast_to(np.arange(width), (len(n), width)).copy()
+    if k < 0 or len(n) == 0:
+        return t, t < n[:, None]
+    if replace:
+        return bounded(draw(s[:, None], t), n[:, None]), np.broadcast_to(n[:, None] > 0, t.shape)
+    some = n > k
+    for j in range(k):  # Floyd's method, a column at a time
+        i = n[some] - k + j
+        c = bounded(draw(s[some], j), i + 1)
+        t[some, j] = np.where((t[some, :j] == c[:, None]).any(axis=1), i, c)
+    t[some] = np.sort(t[some], axis=1)
+    return t, t < n[:, None]
+
+
+def permutation(s, n, positions):
+    """p(i) for the positions i of an order of n items, from the stream s."""
+    if n <= 65536:
+        p = list(range(n))
+        swaps = bounded(draw(s, np.arange(n)), np.arange(n, 0, -1)).tolist()
+        for i in range(n - 1, 0, -1):
+            j = swaps[n - 1 - i]
+            p[i], p[j] = p[j], p[i]
+        return np.array(p, np.int64)[positions]
+    w = ((n - 1).bit_length() + 1) // 2
+    x, again = np.asarray(positions).astype(U), np.ones(len(positions), bool)
+    while again.any():  # cycle walking
+        L, R = x[again] >> U(w), x[again] & U((1 << w) - 1)
+        for k in draw(s, np.arange(8)):
+            L, R = R, L ^ (mix64(k + R * G) >> U(64 - w))
+        x[again] = L << U(w) | R
+        again = x >= U(n)
+    return x.astype(np.int64)
+
+
+# --- graphs ------------------------------------------------------------------------------------------------------------
+
+class Graph:
+    """One CSC over fused ids, columns a node type. node_types: [(name, count)], edge_types: [(source, relation, target)]."""
+
+    def __init__(self, indptr, indices, type=None, node_types=None, edge_types=None, columns=None, dtypes=None):
+        self.node_types = node_types or [("node", len(indptr) - 1)]
+        self.edge_types = edge_types or [("node", "edge", "node")]
+        self.columns, self.dtypes = columns or {}, dtypes or {}  # (type, column) -> rows, name of the dtype if not NumPy's
+        names = [t for t, _ in self.node_types]
+        self.source = [names.index(s) for s, _, _ in self.edge_types]
+        self.target = [names.index(t) for _, _, t in self.edge_types]
+        self.offset = np.cumsum([0] + [n for _, n in self.node_types])
+        self.node_keys = [type_key(t) if len(names) > 1 else 0 for t in names]
+        self.edge_keys = [type_key(*e) if len(self.edge_types) > 1 else 0 for e in self.edge_types]
+        self.indices, self.runs = indices, []
+        indptr = np.asarray(indptr)
+        for e in range(len(self.edge_types)):  # where the in-edges of type e of each node begin and how many they are
+            if type is None:
+                self.runs.append((indptr[:-1], np.diff(indptr)))
+                continue
+            below, equal = (np.cumsum(np.concatenate(([0], x)))[indptr] for x in (np.less(type, e), np.equal(type, e)))
+            self.runs.append((indptr[:-1] + np.diff(below), np.diff(equal)))
+
+
+def sample(g, seeds, fanouts, replace, new, K, edge_keys=None):
+    """The arrays of a batch without its columns. seeds: ids, a node type each. fanouts: a list, an edge type each."""
+    hops = max(map(len, fanouts))
+    lists, seen, out = [], [np.full(n, -1) for _, n in g.node_types], {}
+
+    def append(t, ids):  # those not in the list yet, in order of first appearance
+        fresh = ids[seen[t][ids] < 0]
+        fresh = fresh[np.sort(np.unique(fresh, return_index=True)[1])]
+        seen[t][fresh] = len(lists[t]) + np.arange(len(fresh))
+        lists[t] = np.concatenate((lists[t], fresh))
+
+    for t, (name, _) in enumerate(g.node_types):
+        lists.append(np.zeros(0, np.int64))
+        append(t, seeds[t])
+        out[f"seeds/{name}"] = seen[t][seeds[t]]
+    num_nodes = [[len(x) for x in lists]]
+    done = [0] * len(lists)  # with frontier new, how many of each list were destinations
+    kept = [([], [], []) for _ in g.edge_types]  # picks a destination, sources, positions
+    for h in range(hops):
+        began = [len(x) for x in lists]
+        for e, (src, dst) in enumerate(zip(g.source, g.target)):
+            k = fanouts[e][h] if h < len(fanouts[e]) else 0
+            v = lists[dst][done[dst] if new else 0:began[dst]]
+            first, n = (x[v + g.offset[dst]] for x in g.runs[e])
+            a = stage_key(K, (edge_keys or g.edge_keys)[e], 0, h)
+            t, there = picks(stream(a, v), n, k, replace)
+            pos = (first[:, None] + t)[there]
+            ids = g.indices[pos].astype(np.int64) - g.offset[src]
+            append(src, ids)
+            if not new:
+                kept[e] = ([], [], [])
+            for held, array in zip(kept[e], (there.sum(axis=1), seen[src][ids], pos)):
+                held.append(array)
+            counts, local, where = (np.concatenate(x).astype(np.int64) for x in kept[e])
+            block = f"block/{hops - 1 - h}/{':'.join(g.edge_types[e])}/"
+            out[block + "indptr"] = np.concatenate(([0], np.cumsum(counts)))
+            out[block + "indices"], out[block + "edge_pos"] = local, where
+        done = began
+        num_nodes.append([len(x) for x in lists])
+    for (name, _), x in zip(g.node_types, lists):
+        out[f"nodes/{name}"] = x
+    out["num_nodes"] = np.array(num_nodes, np.int64)
+    return out
+
+
+# --- digests (docs/digest.md) --------------------------------------------------------------------------------------------
+
+def digest(arrays, dtypes={}):
+    h, word = xxhash.xxh3_64(), lambda n: int(n).to_bytes(8, "little")
+    for name in sorted(arrays, key=str.encode):
+        x, dtype = arrays[name], dtypes.get(name, str(arrays[name].dtype))
+        h.update(word(len(name.encode())) + name.encode() + word(len(dtype)) + dtype.encode())
+        h.update(b"".join(map(word, (x.ndim, *x.shape))))
+        h.update(np.ascontiguousarray(x, x.dtype.newbyteorder("<")).tobytes())
+    return h.hexdigest()
+
+
+def with_columns(g, arrays):
+    """arrays and the default columns: feature of all nodes, label of the seeds; and the dtypes that NumPy does not name."""
+    out, dtypes = dict(arrays), {}
+    for t, (name, _) in enumerate(g.node_types):
+        for prefix, column, rows in (("node", "feature", None), ("seed", "label", arrays["num_nodes"][0][t])):
+            if (name, column) in g.columns:
+                out[f"{prefix}/{name}/{column}"] = g.columns[name, column][arrays[f"nodes/{name}"][:rows]]
+                if (name, column) in g.dtypes:
+                    dtypes[f"{prefix}/{name}/{column}"] = g.dtypes[name, column]
+    return out, dtypes
+
+
+# --- epochs ("Order of an epoch") ------------------------------------------------------------------------------------------
+
+def epoch(g, seeds, fanouts, batch_size=1024, seed=0, epoch=0, shuffle=False, replace=False, new=False, batches=None,
+          edge_pos=False):
+    """Yields batch number and arrays without columns. seeds: ids, a node type each; batches: which (default: all)."""
+    ends = np.cumsum([len(x) for x in seeds])
+    n = int(ends[-1])
+    kinds = [t for t, x in enumerate(seeds) if len(x)]
+    T = g.node_keys[kinds[0]] if len(kinds) == 1 else 0
+    for b in range(-(-n // batch_size)) if batches is None else batches:
+        items = np.arange(b * batch_size, min((b + 1) * batch_size, n))
+        if shuffle:
+            items = permutation(stream(stage_key(batch_key(seed, epoch, 0), T, 1, 0), 0), n, items)
+        kind = np.searchsorted(ends, items, side="right")
+        part = [x[items[kind == t] - (ends[t] - len(x))] for t, x in enumerate(seeds)]
+        arrays = sample(g, part, fanouts, replace, new, batch_key(seed, epoch, b))
+        yield b, {k: v for k, v in arrays.items() if edge_pos or not k.endswith("/edge_pos")}

@@ -1,0 +1,98 @@
+package gather
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/khop-gnn/khop/unified"
+)
+
+// ErrRange is returned for an id that is no row of the column.
+var ErrRange = errors.New("row out of range")
+
+// maxRow is the widest row in bytes: far beyond any feature, and small enough for kernels to count in int.
+const maxRow = 1 << 30
+
+// Store is one column, to gather rows from. It is read-only, owns no memory, and any number of goroutines may use it as long
+// as the column is valid.
+type Store struct {
+	column   unified.Tensor
+	rowBytes int64
+	shape    [unified.MaxRank]int64 // of the result but for the first dimension, which is a batch's
+}
+
+// NewStore returns a store of a column [n, ...] in host memory. unified.ErrShape for a tensor that is none, that the host
+// cannot read, or whose rows are empty or of 1 GiB or more.
+func NewStore(column unified.Tensor) (*Store, error) {
+	row := column.RowBytes()
+	if !column.Valid() || column.Placement() == unified.Device || row <= 0 || row >= maxRow {
+		return nil, fmt.Errorf("%w: no rows can be gathered from %v", unified.ErrShape, column)
+	}
+	s := &Store{column: column, rowBytes: row}
+	for i := 1; i < column.Rank(); i++ {
+		s.shape[i] = column.Dim(i)
+	}
+	return s, nil
+}
+
+// Column returns the column.
+func (s *Store) Column() unified.Tensor { return s.column }
+
+// RowBytes returns the bytes of a row.
+func (s *Store) RowBytes() int64 { return s.rowBytes }
+
+// Gather copies row ids[i] of the column to row i of dst, which grows as needed, and returns it as a tensor [len(ids), ...]
+// over dst. ids are int32 or int64 [m], in any order, repeats allowed; ErrRange names the first that is no row.
+//
+// Cost: a pass over ids to check them, then one copy a row. It allocates nothing once dst is large enough.
+func (s *Store) Gather(dst *unified.Buffer, ids unified.Tensor) (unified.Tensor, error) {
+	m := ids.Len()
+	if m > 0 && ids.Rank() != 1 || m > (1<<62)/s.rowBytes {
+		return unified.Tensor{}, fmt.Errorf("%w: ids are %v", unified.ErrShape, ids)
+	}
+	room, err := unified.Grow[uint8](dst, m*s.rowBytes, 0)
+	if err != nil {
+		return unified.Tensor{}, err
+	}
+	if m > 0 {
+		if err := s.copyRows(room[:m*s.rowBytes], ids); err != nil {
+			return unified.Tensor{}, err
+		}
+	}
+	shape := s.shape
+	shape[0] = m
+	return dst.Tensor(s.column.DType(), shape[:s.column.Rank()]...)
+}
+
+func (s *Store) copyRows(dst []byte, ids unified.Tensor) error {
+	n := s.column.Len()
+	if ids.DType() == unified.Int32 {
+		v, err := unified.View[int32](ids)
+		if err != nil {
+			return err
+		}
+		if !plainOK32(v, n) {
+			return rangeError(v, n)
+		}
+		plainCopy32(dst, s.column.Bytes(), v, int(s.rowBytes))
+		return nil
+	}
+	v, err := unified.View[int64](ids)
+	if err != nil {
+		return err
+	}
+	if !plainOK64(v, n) {
+		return rangeError(v, n)
+	}
+	plainCopy64(dst, s.column.Bytes(), v, int(s.rowBytes))
+	return nil
+}
+
+func rangeError[T int32 | int64](ids []T, n int64) error {
+	for i, id := range ids {
+		if id < 0 || int64(id) >= n {
+			return fmt.Errorf("%w: ids[%d] is %d, but the column has %d rows", ErrRange, i, id, n)
+		}
+	}
+	return fmt.Errorf("%w: of %d rows", ErrRange, n)
+}

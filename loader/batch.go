@@ -1,0 +1,98 @@
+package loader
+
+import (
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// Batch is one mini-batch: a sample, and the columns that were gathered with it.
+//
+// It and all that it gives are valid until the body of the loop that received it ends, or if the body called Keep, until
+// Release. They are read-only, for any number of goroutines. Ids in it are of a node's own type.
+type Batch struct {
+	// Epoch and Number name the batch: Number counts the epoch's batches over all ranks, from 0.
+	Epoch, Number uint64
+	// Padded says that this rank repeats a batch of another, so that all ranks have the same number (see Pad).
+	Padded bool
+	// Sample is what the sampler made: nodes by type, blocks by layer and edge type.
+	Sample *graph.Sample
+
+	loader *Loader
+	next   uint64 // of the state
+	slot   *slot  // nil once released; from Keep on guarded by Loader.mu, as are the following
+	kept   bool
+	shared bool // Keep was called: somebody may hold the pointer for ever
+}
+
+func newBatch(s *slot) *Batch { return &Batch{loader: s.loader, slot: s, Sample: &s.sample} }
+
+// Node returns a column of the nodes of type t: a row for each of Sample.Nodes[t]. No tensor if the type does not have the
+// column, or it was not asked for.
+func (b *Batch) Node(t int, column string) unified.Tensor {
+	if b.slot == nil || t < 0 || t >= len(b.slot.node) {
+		return unified.Tensor{}
+	}
+	return find(b.slot.node[t], column)
+}
+
+// Seed returns a column of the distinct seeds of type t: a row for each of the first Sample.NumNodes[0][t] nodes. No tensor
+// if the type does not have the column, or it was not asked for.
+func (b *Batch) Seed(t int, column string) unified.Tensor {
+	if b.slot == nil || t < 0 || t >= len(b.slot.seed) {
+		return unified.Tensor{}
+	}
+	return find(b.slot.seed[t], column)
+}
+
+// Edge returns a column of the edges of Sample.Blocks[layer][edgeType], a row for each. No tensor if it was not asked for.
+func (b *Batch) Edge(layer, edgeType int, column string) unified.Tensor {
+	if b.slot == nil || layer < 0 || layer >= len(b.slot.edge) || edgeType < 0 || edgeType >= len(b.slot.edge[layer]) {
+		return unified.Tensor{}
+	}
+	return find(b.slot.edge[layer][edgeType], column)
+}
+
+// X returns the features of the batch of a graph with one node type: Node(0, "feature").
+func (b *Batch) X() unified.Tensor { return b.Node(0, "feature") }
+
+// Y returns the seeds' labels of the batch of a graph with one node type: Seed(0, "label"). Where a seed is asked for twice
+// it has one row; Sample.SeedLocal says which.
+func (b *Batch) Y() unified.Tensor { return b.Seed(0, "label") }
+
+// State returns the place after this batch: Resume goes on with the batch that follows.
+func (b *Batch) State() State {
+	if b.slot == nil {
+		return State{}
+	}
+	s := b.loader.state
+	s.Epoch, s.Next = b.Epoch, b.next
+	return s
+}
+
+// Keep holds the batch beyond the loop body, until Release, and returns it. It is called in the body. A kept batch takes one
+// of the loader's slots away: keep fewer than Prefetch, or the loader slows down, and when all are kept it ends with
+// ErrSlotsHeld. A kept batch outlives its epoch, and also Close, until it is released.
+func (b *Batch) Keep() *Batch {
+	b.loader.mu.Lock()
+	defer b.loader.mu.Unlock()
+	if b.slot != nil && !b.kept {
+		b.kept, b.shared = true, true
+		b.loader.held++
+	}
+	return b
+}
+
+// Release gives a kept batch back, whose contents are invalid from then on, or undoes Keep where the body has not ended. It
+// does nothing to a batch that is not kept. Any goroutine may call it, any number of times.
+func (b *Batch) Release() {
+	b.loader.mu.Lock()
+	defer b.loader.mu.Unlock()
+	if b.slot == nil || !b.kept {
+		return
+	}
+	b.kept = false
+	b.loader.held--
+	if !b.slot.inBody {
+		b.loader.recycle(b.slot)
+	}
+}

@@ -1,0 +1,58 @@
+package loader
+
+import (
+	"fmt"
+
+	"github.com/khop-gnn/khop/unified"
+)
+
+// checkSample looks at the shapes of what a sampler made, which may be anybody's: what comes after relies on them. It looks
+// at no id; gathering checks those that it uses.
+func (s *slot) checkSample() error {
+	p := &s.sample
+	l := s.loader
+	schema := l.graph.Schema()
+	if len(p.Nodes) != len(schema.Nodes) || len(p.SeedLocal) != len(schema.Nodes) ||
+		len(p.Blocks) != l.bound.Layers || len(p.NumNodes) != l.bound.Layers+1 {
+		return fmt.Errorf("%w: it reshaped the sample", ErrSampler)
+	}
+	for t := range schema.Nodes {
+		before := int64(0)
+		for h := range p.NumNodes {
+			if len(p.NumNodes[h]) != len(schema.Nodes) || p.NumNodes[h][t] < before {
+				return fmt.Errorf("%w: NumNodes is %v", ErrSampler, p.NumNodes)
+			}
+			before = p.NumNodes[h][t]
+		}
+		if !isList(p.Nodes[t], before, true) {
+			return fmt.Errorf("%w: Nodes[%d] is %v, but there are %d nodes", ErrSampler, t, p.Nodes[t], before)
+		}
+		if !isList(p.SeedLocal[t], int64(len(s.request.Seeds[t])), false) {
+			return fmt.Errorf("%w: SeedLocal[%d] is %v for %d seeds", ErrSampler, t, p.SeedLocal[t], len(s.request.Seeds[t]))
+		}
+	}
+	for layer := range p.Blocks {
+		if len(p.Blocks[layer]) != len(schema.Edges) {
+			return fmt.Errorf("%w: it reshaped the sample", ErrSampler)
+		}
+		for e := range p.Blocks[layer] {
+			b := &p.Blocks[layer][e]
+			if b.NumDst < 0 || b.NumSrc < 0 || !isList(b.Indptr, b.NumDst+1, false) || !isList(b.Indices, b.Indices.Len(), false) {
+				return fmt.Errorf("%w: Blocks[%d][%d]: %d destinations, indptr %v, indices %v", ErrSampler, layer, e, b.NumDst, b.Indptr, b.Indices)
+			}
+			if l.cols.edgePos && !isList(b.EdgePos, b.Indices.Len(), true) {
+				return fmt.Errorf("%w: Blocks[%d][%d]: edge positions %v for indices %v", ErrSampler, layer, e, b.EdgePos, b.Indices)
+			}
+		}
+	}
+	return nil
+}
+
+// isList reports whether t is n ids in host memory, int32, or int64 where those are allowed; none if n is 0.
+func isList(t unified.Tensor, n int64, allow64 bool) bool {
+	if !t.Valid() {
+		return n == 0
+	}
+	ok := t.DType() == unified.Int32 || allow64 && t.DType() == unified.Int64
+	return ok && t.Rank() == 1 && t.Len() == n && t.Placement() != unified.Device
+}

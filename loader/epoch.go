@@ -1,0 +1,247 @@
+package loader
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/khop-gnn/khop/internal/rng"
+	"github.com/khop-gnn/khop/pinned"
+)
+
+// Epoch goes over the batches of epoch n (below 2^32) that this rank has, in order.
+//
+// An error comes at most once and last, with no batch: context.Cause of ctx when that ends, ErrBusy where another epoch of
+// this loader is under way, ErrClosed when the loader is closed, ErrSlotsHeld, or what made a batch fail, in its place:
+// the batches before it are yielded first. Breaking out of the loop ends the epoch without an error. When the loop has ended,
+// no goroutine of the epoch is left.
+func (l *Loader) Epoch(ctx context.Context, n uint64) iter.Seq2[*Batch, error] {
+	return l.Range(ctx, n, 0, math.MaxUint64)
+}
+
+// Range goes over a part of an epoch as Epoch does: batches first .. first+count-1, as far as there are such. Ranks share
+// the part as they share an epoch, so rank r has first+r, first+r+WorldSize, ...
+func (l *Loader) Range(ctx context.Context, epoch, first, count uint64) iter.Seq2[*Batch, error] {
+	return func(yield func(*Batch, error) bool) {
+		r, err := l.begin(ctx, epoch, first, count)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer r.end()
+		r.loop(yield)
+	}
+}
+
+// Resume goes on after the batch whose State s is, to the end of that epoch. ErrState if s is of another dataset, seed list
+// or sampling options than this loader's.
+func (l *Loader) Resume(ctx context.Context, s State) iter.Seq2[*Batch, error] {
+	return func(yield func(*Batch, error) bool) {
+		if err := s.check(l.state); err != nil {
+			yield(nil, err)
+			return
+		}
+		l.Range(ctx, s.Epoch, s.Next, math.MaxUint64)(yield)
+	}
+}
+
+// run is an epoch, or a part of one, under way. Its batches are counted as this rank sees them: position 0, 1, ...
+type run struct {
+	l      *Loader
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	epoch  uint32
+	order  *rng.Permutation
+	first  uint64 // number of the batch at position 0 of rank 0
+	last   uint64 // number after the last batch of the part
+	rounds uint64 // batches of this rank
+	began  time.Time
+
+	wg   sync.WaitGroup
+	mu   sync.Mutex // guards next: slots and positions are taken together
+	next uint64
+
+	// window[i % slots] gets the batch at position i. Positions taken and not yet delivered each hold a slot and follow
+	// one another, so no two share an entry.
+	window  []chan *slot
+	current *slot // in the loop body
+}
+
+// begin starts the workers.
+func (l *Loader) begin(ctx context.Context, epoch, first, count uint64) (*run, error) {
+	if epoch > math.MaxUint32 {
+		return nil, fmt.Errorf("%w: epoch %d: must be below 2^32", ErrOptions, epoch)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil, ErrClosed
+	}
+	if l.running != nil {
+		return nil, ErrBusy
+	}
+	first = min(first, l.batches)
+	r := &run{l: l, epoch: uint32(epoch), first: first, last: first + min(count, l.batches-first), began: time.Now()}
+	r.rounds = l.rounds(r.last - first)
+	workers := l.workers[:min(uint64(len(l.workers)), r.rounds)]
+	for _, w := range workers {
+		if err := pinned.Guard(w.open); err != nil {
+			return nil, err
+		}
+	}
+	r.ctx, r.cancel = context.WithCancelCause(ctx)
+	r.order = l.order(r.epoch)
+	r.window = make([]chan *slot, len(l.slots))
+	for i := range r.window {
+		r.window[i] = make(chan *slot, 1)
+	}
+	for _, w := range workers {
+		r.wg.Add(1)
+		go r.work(w)
+	}
+	l.running = r
+	return r, nil
+}
+
+// rounds returns how many batches this rank has of n that all ranks share.
+func (l *Loader) rounds(n uint64) uint64 {
+	rank, world := uint64(l.opt.Rank), uint64(l.opt.WorldSize)
+	switch l.opt.Remainder {
+	case Drop:
+		return n / world
+	case Short:
+		return (n + world - 1 - rank) / world
+	default:
+		return (n + world - 1) / world
+	}
+}
+
+// batchAt returns which batch is at a position. Beyond the end of the part it is one that some rank has too.
+func (r *run) batchAt(position uint64) (number uint64, padded bool) {
+	l := r.l
+	number = r.first + uint64(l.opt.Rank) + position*uint64(l.opt.WorldSize)
+	return number % l.batches, number >= r.last
+}
+
+// work makes batches until there are no more, or the run ends.
+func (r *run) work(w *worker) {
+	defer r.wg.Done()
+	for {
+		s, position, ok := r.take()
+		if !ok {
+			return
+		}
+		j := job{epoch: r.epoch, order: r.order}
+		number, padded := r.batchAt(position)
+		j.number = number
+		s.err = w.fill(r.ctx, s, j)
+		b := s.batch
+		b.Epoch, b.Number, b.Padded = uint64(r.epoch), number, padded
+		b.next = r.first + (position+1)*uint64(r.l.opt.WorldSize)
+		r.window[position%uint64(len(r.window))] <- s // never blocks
+	}
+}
+
+// take waits for a slot and takes the next position with it. Slots go to positions in order, so the batch that the loop
+// waits for always has one: no order of events can end in a deadlock.
+func (r *run) take() (*slot, uint64, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.next == r.rounds || r.ctx.Err() != nil {
+		return nil, 0, false
+	}
+	select {
+	case s := <-r.l.free:
+		r.next++
+		return s, r.next - 1, true
+	case <-r.ctx.Done():
+		return nil, 0, false
+	}
+}
+
+// loop yields the batches in order.
+func (r *run) loop(yield func(*Batch, error) bool) {
+	for position := range r.rounds {
+		s, err := r.receive(position)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		r.current = s
+		begin := time.Now()
+		more := yield(s.batch, nil)
+		r.l.stats.body.add(time.Since(begin))
+		r.current = nil
+		r.l.leave(s)
+		if !more {
+			return
+		}
+	}
+}
+
+// receive waits for the batch at a position.
+func (r *run) receive(position uint64) (*slot, error) {
+	if r.ctx.Err() != nil {
+		return nil, context.Cause(r.ctx)
+	}
+	begin := time.Now()
+	var timeout <-chan time.Time
+	if r.l.allHeld() { // nothing can come before a release
+		t := time.NewTimer(r.l.opt.SlotTimeout)
+		defer t.Stop()
+		timeout = t.C
+	}
+	w := r.window[position%uint64(len(r.window))]
+	select {
+	case s := <-w:
+		return s, r.accept(s, begin)
+	case <-r.ctx.Done():
+		return nil, context.Cause(r.ctx)
+	case <-timeout:
+		return nil, r.l.heldError()
+	}
+}
+
+// accept hands a slot to the loop body, or frees it if it holds an error.
+func (r *run) accept(s *slot, begin time.Time) error {
+	if s.err != nil {
+		err := s.err
+		if r.ctx.Err() != nil { // it failed because the run ended
+			err = context.Cause(r.ctx)
+		}
+		r.l.free <- s
+		return err
+	}
+	if !r.l.deliver(s) {
+		return ErrClosed
+	}
+	now := time.Now()
+	r.l.stats.wait.add(now.Sub(begin))
+	r.l.stats.ready.add(max(0, begin.Sub(s.readyAt)))
+	r.l.stats.count(s)
+	return nil
+}
+
+// end stops the workers, waits for them, and frees the slots that were made and not delivered.
+func (r *run) end() {
+	l := r.l
+	r.cancel(context.Canceled)
+	r.wg.Wait()
+	if r.current != nil { // the loop body panicked
+		l.leave(r.current)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, w := range r.window {
+		select {
+		case s := <-w:
+			l.free <- s
+		default:
+		}
+	}
+	l.running = nil
+	l.opt.log().Debug("epoch ended", "epoch", r.epoch, "first", r.first, "duration", time.Since(r.began))
+}

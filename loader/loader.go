@@ -1,0 +1,223 @@
+package loader
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/sampling"
+)
+
+// Loader loads the mini-batches of one source. Make it with New and Close it.
+//
+// One epoch at a time may be under way; all other methods may be called at any time by any goroutine. Several loaders may
+// share a source.
+type Loader struct {
+	opt           Options // with defaults, and the numbers that plan settled on
+	name          string  // of the source, in errors
+	graph         *graph.Graph
+	seeds         seedList
+	cols          columns
+	bound         sampling.Bound
+	state         State // what all states begin as
+	digestEntries []digestEntry
+	batches       uint64 // of an epoch, over all ranks
+	estimate      Estimate
+
+	ledger  pinned.Ledger
+	regions []*pinned.Region // copies of the source
+	workers []*worker
+	slots   []*slot
+	free    chan *slot // slots that nobody owns
+	stats   counters
+
+	closeOnce sync.Once
+	mu        sync.Mutex // guards the following, and what slots and batches say of it
+	closed    bool
+	closeErr  error
+	running   *run
+	held      int // slots of kept batches
+}
+
+// New is NewContext with a context that never ends.
+func New(src Source, opt Options) (*Loader, error) { return NewContext(context.Background(), src, opt) }
+
+// NewContext makes a loader. It checks options and seeds, copies the source into memory if asked to (Resident), samples
+// some batches to learn their size, and takes the memory for all that follow: Estimate tells how much. It reports progress,
+// and stops with context.Cause when ctx ends; the loader does not depend on ctx afterwards.
+//
+// Errors: ErrOptions, ErrDevice, ErrMemory, graph.ErrNoSplit, graph.ErrSeed, those of Sampler.Validate, and pinned.ErrFault
+// where a mapped file was cut short.
+func NewContext(ctx context.Context, src Source, opt Options) (*Loader, error) {
+	if err := opt.EnsureDefaults().Validate(); err != nil {
+		return nil, err
+	}
+	l := &Loader{opt: opt, name: nameOfSource(src)}
+	err := pinned.Guard(func() error { return l.prepare(ctx, src) })
+	if errors.Is(err, pinned.ErrFault) {
+		err = fmt.Errorf("%s: %w", l.name, err)
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// nameOfSource is how errors call the source.
+func nameOfSource(src Source) string {
+	if p, ok := src.(interface{ Path() string }); ok {
+		return p.Path()
+	}
+	id := src.ID()
+	return "dataset " + hex.EncodeToString(id[:])
+}
+
+func (l *Loader) prepare(ctx context.Context, src Source) error {
+	l.graph = src.Graph()
+	schema := l.graph.Schema()
+	if err := l.opt.Sampler.Validate(schema); err != nil {
+		return err
+	}
+	if err := l.prepareSeeds(src, schema); err != nil {
+		return err
+	}
+	var err error
+	if l.cols, err = newColumns(&l.opt, l.graph); err != nil {
+		return err
+	}
+	l.bound = l.opt.Sampler.Bound(schema, int(l.batchSize()))
+	if l.bound.Layers < 0 || l.bound.Layers > 256 {
+		return fmt.Errorf("%w: %d layers", ErrSampler, l.bound.Layers)
+	}
+	l.state = l.newState(src.ID())
+	l.digestEntries = newDigestEntries(schema, l.bound.Layers, &l.cols)
+	if err := l.plan(); err != nil {
+		return err
+	}
+	l.ledger.SetLimit(l.opt.MaxMemory)
+	if l.opt.Residence == Resident {
+		if err := l.makeResident(ctx); err != nil {
+			return err
+		}
+	}
+	for range l.opt.Workers {
+		w := &worker{loader: l}
+		l.workers = append(l.workers, w)
+		if err := w.open(); err != nil {
+			return l.explainLimit(err)
+		}
+	}
+	if err := l.prepareSlots(ctx); err != nil {
+		return err
+	}
+	l.estimate.Expected = l.memory()
+	l.opt.log().Info("loader ready", "source", l.name, "seeds", l.opt.Seeds.String(), "batches", l.batches,
+		"workers", l.opt.Workers, "slots", len(l.slots), "memory", l.estimate.Expected.Total(), "memory_bound", l.estimate.Bound.Total())
+	return nil
+}
+
+func (l *Loader) prepareSeeds(src Source, schema *graph.Schema) error {
+	seeds, what, err := l.opt.Seeds.resolve(src, schema)
+	if err != nil {
+		return err
+	}
+	if err := seeds.Check(schema); err != nil {
+		return fmt.Errorf("%v: %w", what, err)
+	}
+	if l.seeds, err = newSeedList(seeds, schema); err != nil {
+		return err
+	}
+	if l.opt.Seeds.kind == trainOrAll && what.kind == allNodes {
+		l.opt.log().Info("no train split: all nodes are seeds")
+	}
+	l.opt.Seeds = what
+	size := int64(l.opt.BatchSize)
+	l.batches = uint64(l.seeds.n / size)
+	if l.seeds.n%size != 0 && !l.opt.DropLast {
+		l.batches++
+	}
+	return nil
+}
+
+// explainLimit is explain for what is no batch.
+func (l *Loader) explainLimit(err error) error {
+	if errors.Is(err, pinned.ErrLimit) {
+		return fmt.Errorf("%w: MaxMemory is %d: %w", ErrMemory, l.opt.MaxMemory, err)
+	}
+	return err
+}
+
+// Options returns the options in effect: defaults filled in, Seeds as they turned out, Workers and Prefetch after MaxMemory.
+func (l *Loader) Options() Options { return l.opt }
+
+// Schema returns the source's schema. It must not be changed.
+func (l *Loader) Schema() *graph.Schema { return l.graph.Schema() }
+
+// NumBatches returns the batches of an epoch that this rank yields.
+func (l *Loader) NumBatches() uint64 { return l.rounds(l.batches) }
+
+// NumSeeds returns the seeds that an epoch goes over, over all ranks.
+func (l *Loader) NumSeeds() int64 { return l.seeds.n }
+
+// allHeld reports whether every slot holds a kept batch.
+func (l *Loader) allHeld() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.held == len(l.slots)
+}
+
+// heldError says who holds the slots.
+func (l *Loader) heldError() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	text := ""
+	for _, s := range l.slots {
+		if s.batch.kept {
+			text += fmt.Sprintf(", %d of epoch %d", s.batch.Number, s.batch.Epoch)
+		}
+	}
+	return fmt.Errorf("%w: batches %s were kept and not released for %v: release some, or raise Prefetch",
+		ErrSlotsHeld, text[min(2, len(text)):], l.opt.SlotTimeout)
+}
+
+// Close ends an epoch under way (its loop gets ErrClosed), waits for the workers, and frees all memory but that of batches
+// that are in a loop body or were kept: it is freed when the body ends or Release is called. It may be called in a loop
+// body, and again; later calls return the first result.
+func (l *Loader) Close() error {
+	l.closeOnce.Do(func() {
+		l.mu.Lock()
+		l.closed = true
+		r := l.running
+		l.mu.Unlock()
+		if r != nil {
+			r.cancel(ErrClosed)
+			r.wg.Wait()
+		}
+		l.freeAll()
+	})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.closeErr
+}
+
+func (l *Loader) freeAll() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var errs []error
+	for _, w := range l.workers {
+		errs = append(errs, w.close())
+	}
+	for _, s := range l.slots {
+		if !s.inBody && !s.batch.kept {
+			errs = append(errs, s.close())
+		}
+	}
+	for _, r := range l.regions {
+		errs = append(errs, r.Close())
+	}
+	l.closeErr = errors.Join(errs...)
+}

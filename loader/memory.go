@@ -1,0 +1,291 @@
+package loader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"sync"
+
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// Estimate says what memory a loader needs, before the first batch.
+type Estimate struct {
+	Workers  int `json:"workers"`  // after MaxMemory
+	Prefetch int `json:"prefetch"` // after MaxMemory
+	Slots    int `json:"slots"`    // Workers + Prefetch
+
+	// Expected is what is held once New has returned, with room for batches a quarter larger than those it tried. Unless
+	// batches differ much it stays so.
+	Expected Memory `json:"expected"`
+	// Bound is what the largest batch that the sampler can make would need in every slot. MaxMemory is kept against it.
+	Bound Memory `json:"bound"`
+	// SlotBound is one slot's part of it.
+	SlotBound int64 `json:"slot_bound"`
+	// FileBytes is how much of the source is read where it lies, through the page cache if it is in mapped files.
+	FileBytes int64 `json:"file_bytes"`
+}
+
+// Estimate returns what memory the loader needs.
+func (l *Loader) Estimate() Estimate { return l.estimate }
+
+const (
+	// writeAhead is how many ids beyond the last a sampler may ask room for in a node list.
+	writeAhead = 1024
+	// mostBlockEdges is what a block's int32 offsets can number.
+	mostBlockEdges = math.MaxInt32
+)
+
+// batchSize returns the most seeds that a batch of this loader has.
+func (l *Loader) batchSize() int64 { return max(1, min(int64(l.opt.BatchSize), l.seeds.n)) }
+
+// mostNodes returns the most nodes of type t in a batch.
+func (l *Loader) mostNodes(t int) int64 {
+	return min(l.graph.Schema().Nodes[t].Count, max(0, l.bound.Nodes))
+}
+
+// mostSeeds returns the most seeds of type t in a batch.
+func (l *Loader) mostSeeds(t int) int64 {
+	n := int64(0)
+	for _, r := range l.seeds.sets {
+		if r.nodeType == t {
+			n += r.end - r.begin
+		}
+	}
+	return min(n, l.batchSize())
+}
+
+// mostEdges returns the most edges in a block.
+func (l *Loader) mostEdges(_, _ int) int64 { return min(max(0, l.bound.Edges), mostBlockEdges) }
+
+// mostScratch returns the most memory of a worker. The sampler says what its tables hold; buffers that grow take up to a
+// quarter more, and while one moves it is there twice.
+func (l *Loader) mostScratch() int64 {
+	n := satMul(max(0, l.bound.Scratch), 7) / 4
+	if n >= pinned.HugePage {
+		n = satAdd(n, 4*pinned.HugePage)
+	}
+	return satAdd(n, 64<<10)
+}
+
+func satAdd(a, b int64) int64 { return min(a, math.MaxInt64/2) + min(b, math.MaxInt64/2) }
+
+// satMul multiplies numbers that are not negative.
+func satMul(a, b int64) int64 {
+	if a != 0 && b > math.MaxInt64/2/a {
+		return math.MaxInt64 / 2
+	}
+	return a * b
+}
+
+// plan settles on numbers of workers and slots, so that the bound is within MaxMemory.
+func (l *Loader) plan() error {
+	e := &l.estimate
+	l.opt.Workers = max(1, int(min(uint64(l.opt.Workers), l.rounds(l.batches))))
+	largest := int64(0)
+	mem := pinned.Options{}
+	l.newSlot().each(func(_ *unified.Buffer, most, _ int64) {
+		e.SlotBound = satAdd(e.SlotBound, mem.Size(min(most, math.MaxInt64/4)))
+		largest = max(largest, most)
+	})
+	topology, columns := l.sourceBytes()
+	if l.opt.Residence == Resident {
+		e.Bound.Topology, e.Bound.Columns = topology, columns
+	} else {
+		e.FileBytes = topology + columns
+	}
+	wanted := l.opt
+	for {
+		e.Workers, e.Prefetch, e.Slots = l.opt.Workers, l.opt.Prefetch, l.opt.Workers+l.opt.Prefetch
+		e.Bound.Batches, e.Bound.Scratch = satMul(int64(e.Slots), e.SlotBound), satMul(int64(e.Workers), l.mostScratch())
+		if l.opt.MaxMemory == 0 {
+			// Without a limit buffers grow as needed: by a quarter more than needed, and are there twice while they move.
+			e.Bound.Batches = satAdd(e.Bound.Batches, satAdd(e.Bound.Batches/4, satMul(int64(e.Workers), largest)))
+			return nil
+		}
+		switch {
+		case e.Bound.Total() <= l.opt.MaxMemory:
+			if wanted.Workers != e.Workers || wanted.Prefetch != e.Prefetch {
+				l.opt.log().Warn("fewer workers or slots, to keep within MaxMemory", "max_memory", l.opt.MaxMemory,
+					"workers", e.Workers, "prefetch", e.Prefetch)
+			}
+			return nil
+		case l.opt.Prefetch > 1:
+			l.opt.Prefetch--
+		case l.opt.Workers > 1:
+			l.opt.Workers--
+		case l.opt.Prefetch > 0: // one slot: the worker rests while the loop body runs
+			l.opt.Prefetch = 0
+		default:
+			return fmt.Errorf("%w: %d bytes are needed (%d for copies of the source, %d for one batch, %d for scratch), "+
+				"MaxMemory is %d; take smaller batches, smaller fan-outs or fewer columns", ErrMemory, e.Bound.Total(),
+				e.Bound.Topology+e.Bound.Columns, e.SlotBound, e.Bound.Scratch, l.opt.MaxMemory)
+		}
+	}
+}
+
+// sourceBytes returns how much memory copies of topology and columns take.
+func (l *Loader) sourceBytes() (topology, columns int64) {
+	mem := pinned.Options{}
+	for _, t := range l.topology() {
+		topology += mem.Size(int64(len(t.Bytes())))
+	}
+	for _, t := range l.cols.tensors() {
+		columns += mem.Size(int64(len(t.Bytes())))
+	}
+	return topology, columns
+}
+
+// topology returns the arrays that samplers read.
+func (l *Loader) topology() []unified.Tensor {
+	return []unified.Tensor{unified.FromSlice(l.graph.Indptr()), l.graph.Indices(), l.graph.Types()}
+}
+
+// prepareSlots makes the slots, fills some on trial to learn how large batches are, and takes and touches that much memory
+// in all slots, so that the first batch is as fast as the hundredth.
+func (l *Loader) prepareSlots(ctx context.Context) error {
+	l.free = make(chan *slot, l.estimate.Slots)
+	for range l.estimate.Slots {
+		s := l.newSlot()
+		l.slots = append(l.slots, s)
+		l.free <- s
+	}
+	var sizes sizes
+	if l.opt.MaxMemory > 0 { // no batch may need a buffer to grow: there might be no room for it then
+		for _, s := range l.slots {
+			if err := s.claimBound(); err != nil {
+				return l.explainLimit(err)
+			}
+		}
+	}
+	if l.batches > 0 {
+		if err := l.probe(ctx, &sizes); err != nil {
+			return err
+		}
+	}
+	return l.reserve(ctx, sizes.bytes)
+}
+
+func (s *slot) claimBound() (err error) {
+	s.each(func(b *unified.Buffer, most, _ int64) {
+		if err == nil {
+			err = b.Claim(most)
+		}
+	})
+	return err
+}
+
+// sizes is what each buffer of a slot should have, in the order of slot.each.
+type sizes struct {
+	mu    sync.Mutex
+	bytes []int64
+}
+
+// learn takes the needs of the batch in s into account.
+func (z *sizes) learn(s *slot) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	i := 0
+	s.each(func(b *unified.Buffer, most, used int64) {
+		if i == len(z.bytes) {
+			z.bytes = append(z.bytes, 0)
+		}
+		want := min(used+used/4, most)
+		if s.loader.opt.MaxMemory == 0 {
+			want = max(want, b.Cap()) // the sampler asked for as much
+		}
+		z.bytes[i] = max(z.bytes[i], want)
+		i++
+	})
+}
+
+// probe samples some batches of epoch 0, spread over it, at least one with each worker, so that its scratch is there too.
+// A batch that fails is left for the epoch to report.
+func (l *Loader) probe(ctx context.Context, z *sizes) error {
+	const least = 4
+	n := max(least, len(l.workers))
+	order := l.order(0)
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for i, w := range l.workers {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for k := i; k < n && ctx.Err() == nil; k += len(l.workers) {
+				number := uint64(float64(l.batches) * float64(k) / float64(n))
+				if errs[k] = w.fill(ctx, l.slots[i], job{number: number, order: order, stages: sampleOnly}); errs[k] != nil {
+					return
+				}
+				z.learn(l.slots[i])
+			}
+		}()
+	}
+	wg.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	for _, err := range errs {
+		if errors.Is(err, ErrMemory) {
+			return err
+		}
+		if err != nil {
+			l.opt.log().Debug("a batch on trial failed", "error", err)
+		}
+	}
+	return nil
+}
+
+// reserve takes and touches memory in all slots.
+func (l *Loader) reserve(ctx context.Context, bytes []int64) error {
+	if len(bytes) == 0 {
+		return nil
+	}
+	total := int64(0)
+	for _, n := range bytes {
+		total += n
+	}
+	total *= int64(len(l.slots))
+	var (
+		mu   sync.Mutex
+		wg   sync.WaitGroup
+		done int64
+		err  error
+		next = make(chan *slot, len(l.slots))
+	)
+	for _, s := range l.slots {
+		next <- s
+	}
+	close(next)
+	work := func() {
+		defer wg.Done()
+		for s := range next {
+			i := 0
+			s.each(func(b *unified.Buffer, _, _ int64) {
+				n := bytes[i]
+				i++
+				if n == 0 || ctx.Err() != nil {
+					return
+				}
+				e := b.Reserve(n)
+				mu.Lock()
+				defer mu.Unlock()
+				err = errors.Join(err, e)
+				if done += n; l.opt.Progress != nil {
+					l.opt.Progress("slots", done, total)
+				}
+			})
+		}
+	}
+	for range min(runtime.GOMAXPROCS(0), len(l.slots)) {
+		wg.Add(1)
+		go work()
+	}
+	wg.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return l.explainLimit(err)
+}

@@ -1,0 +1,202 @@
+package loader
+
+import (
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/sampling"
+)
+
+// Source is what batches are loaded from: a *graph.Graph in memory, a dataset of package formats, or one of yours. It must
+// stay open and unchanged while the loader is in use. A source that also has Path() string is named by it in errors.
+type Source interface {
+	// ID identifies the contents: equal ids mean equal graphs.
+	ID() [16]byte
+	// Graph returns the graph, the same at each call.
+	Graph() *graph.Graph
+	// Split returns a named set of seeds; an error that wraps graph.ErrNoSplit if there is none.
+	Split(name string, index int) (graph.Seeds, error)
+}
+
+// Remainder says what happens where the batches of an epoch do not divide by the number of ranks.
+type Remainder uint8
+
+const (
+	// Pad gives every rank the same number of batches: ranks that run short repeat batches of the epoch, flagged Padded.
+	Pad Remainder = iota
+	// Drop leaves out the last, incomplete round.
+	Drop
+	// Short gives the last ranks a batch less, as evaluation wants it.
+	Short
+)
+
+var remainders = []string{"pad", "drop", "short"}
+
+// String returns the name on the command line: "pad", "drop" or "short".
+func (r Remainder) String() string { return nameOf(remainders, uint8(r)) }
+
+// UnmarshalText is the inverse of String.
+func (r *Remainder) UnmarshalText(text []byte) error {
+	return parseName("remainder", remainders, text, (*uint8)(r))
+}
+
+// Residence says where the dataset lies while it is read.
+type Residence uint8
+
+const (
+	// Mapped reads the source's own memory: for a dataset its mapped files, through the page cache.
+	Mapped Residence = iota
+	// Resident copies topology and the columns in use once, in New, into memory on huge pages. It costs that memory and
+	// the time to read it, and makes every batch faster.
+	Resident
+)
+
+var residences = []string{"mapped", "resident"}
+
+// String returns the name on the command line: "mapped" or "resident".
+func (r Residence) String() string { return nameOf(residences, uint8(r)) }
+
+// UnmarshalText is the inverse of String.
+func (r *Residence) UnmarshalText(text []byte) error {
+	return parseName("residence", residences, text, (*uint8)(r))
+}
+
+func nameOf(names []string, i uint8) string {
+	if int(i) < len(names) {
+		return names[i]
+	}
+	return fmt.Sprintf("unknown(%d)", i)
+}
+
+func parseName(what string, names []string, text []byte, to *uint8) error {
+	for i, name := range names {
+		if name == string(text) {
+			*to = uint8(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: %s %q: must be one of %s", ErrOptions, what, text, strings.Join(names, ", "))
+}
+
+// Options say what to load and how. The zero value of every field but Sampler is its default.
+//
+// Only Sampler, Seeds, BatchSize, Shuffle, DropLast, Seed and Instance decide what is in a batch. Rank, WorldSize and
+// Remainder decide which batches this loader yields; the rest decides how fast, and what comes along.
+type Options struct {
+	// Sampler makes the batches; required.
+	Sampler sampling.Sampler
+	// Seeds are what an epoch goes over. Default: the split "train" of index 0, and where there is none all nodes.
+	Seeds SeedSource
+	// BatchSize is the seeds of a batch; the last may have fewer. Default 1024.
+	BatchSize int
+	// Shuffle takes the seeds in another random order each epoch instead of the order given.
+	Shuffle bool
+	// DropLast leaves out the last batch if it has fewer seeds than the others.
+	DropLast bool
+	// Seed keys every random choice.
+	Seed uint64
+	// Instance tells apart loaders that share a seed and must not repeat each other, such as training 0 and validation 1.
+	Instance uint32
+
+	// Rank and WorldSize share an epoch among processes: rank r yields batches r, r+WorldSize, ... What is in a batch does
+	// not depend on them. Default 0 of 1.
+	Rank, WorldSize int
+	// Remainder says what happens where the batches do not divide by WorldSize. Default Pad.
+	Remainder Remainder
+
+	// Workers are the goroutines that sample and gather. Default: all cores.
+	Workers int
+	// Prefetch is how many finished batches may wait for the loop. Default 2.
+	Prefetch int
+
+	// NodeColumns are gathered for all nodes of a batch, SeedColumns for its distinct seeds, EdgeColumns for its edges, from
+	// every type that has them. nil means the default: "feature" and "label" where the graph has them, and no edge column.
+	// An empty slice that is not nil means none.
+	NodeColumns, SeedColumns, EdgeColumns []string
+	// EdgePos delivers the edges' positions in the dataset with each block; EdgeColumns imply it.
+	EdgePos bool
+
+	// Residence says where the dataset lies while it is read. Default Mapped.
+	Residence Residence
+	// MaxMemory is the most anonymous memory that the loader takes, in bytes: copies of the dataset, slots and scratch, not
+	// mapped files. It is kept by having fewer slots and workers, down to one; New fails with ErrMemory where that does not
+	// suffice. Default: no limit.
+	MaxMemory int64
+	// Device is where batches are made: "auto" (the default), "cpu", "cuda" or "cuda:0".
+	Device string
+
+	// Logger hears of decisions and of the end of each epoch; nil is silent.
+	Logger *slog.Logger
+	// Progress is told how far a stage of New is, in bytes: "topology", "columns" (Residence) or "slots". One goroutine at
+	// a time calls it; nil for none.
+	Progress func(stage string, done, total int64)
+	// SlotTimeout is how long to wait for a release when all slots hold kept batches, before ErrSlotsHeld. Default 60 s.
+	SlotTimeout time.Duration
+}
+
+// EnsureDefaults replaces zero values by their defaults and returns o. What depends on the source (Seeds, columns) stays.
+func (o *Options) EnsureDefaults() *Options {
+	setDefault(&o.BatchSize, 1024)
+	setDefault(&o.WorldSize, 1)
+	setDefault(&o.Workers, runtime.GOMAXPROCS(0))
+	setDefault(&o.Prefetch, 2)
+	setDefault(&o.Device, "auto")
+	setDefault(&o.SlotTimeout, 60*time.Second)
+	return o
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Validate returns an error that wraps ErrOptions, or ErrDevice, for options that make no sense whatever the source. It
+// expects defaults to be in place.
+func (o *Options) Validate() error {
+	if o.Sampler == nil {
+		return fmt.Errorf("%w: Sampler is not set", ErrOptions)
+	}
+	for _, f := range []struct {
+		name    string
+		v, most int64
+		least   int64
+	}{
+		{"BatchSize", int64(o.BatchSize), 1 << 30, 1},
+		{"WorldSize", int64(o.WorldSize), 1 << 30, 1},
+		{"Rank", int64(o.Rank), int64(o.WorldSize) - 1, 0},
+		{"Workers", int64(o.Workers), 1 << 12, 1},
+		{"Prefetch", int64(o.Prefetch), 1 << 12, 1},
+		{"Remainder", int64(o.Remainder), int64(Short), 0},
+		{"Residence", int64(o.Residence), int64(Resident), 0},
+		{"MaxMemory", o.MaxMemory, 1<<63 - 1, 0},
+		{"SlotTimeout", int64(o.SlotTimeout), 1<<63 - 1, 1},
+	} {
+		if f.v < f.least || f.v > f.most {
+			return fmt.Errorf("%w: %s is %d: must be %d to %d", ErrOptions, f.name, f.v, f.least, f.most)
+		}
+	}
+	return checkDevice(o.Device)
+}
+
+func checkDevice(name string) error {
+	switch {
+	case name == "auto" || name == "cpu":
+		return nil
+	case name == "cuda" || strings.HasPrefix(name, "cuda:"):
+		return fmt.Errorf("%w: %s: no CUDA device; take \"cpu\" or \"auto\"", ErrDevice, name)
+	}
+	return fmt.Errorf("%w: Device %q: must be auto, cpu, cuda or cuda:<number>", ErrOptions, name)
+}
+
+func (o *Options) log() *slog.Logger {
+	if o.Logger == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return o.Logger
+}

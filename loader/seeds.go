@@ -1,0 +1,175 @@
+package loader
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/rng"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// SeedSource says which seeds an epoch goes over. The zero value is the split "train", and all nodes where there is none.
+// Make others with Split, SplitIndex, AllNodes, NodeIDs or GivenSeeds.
+type SeedSource struct {
+	kind  seedKind
+	split string
+	index int
+	types []string
+	given graph.Seeds
+}
+
+type seedKind uint8
+
+const (
+	trainOrAll seedKind = iota
+	ofSplit
+	allNodes
+	given
+)
+
+// Split is the seeds of a split of index 0, such as "train".
+func Split(name string) SeedSource { return SplitIndex(name, 0) }
+
+// SplitIndex is the seeds of one of several splits of the same name.
+func SplitIndex(name string, index int) SeedSource {
+	return SeedSource{kind: ofSplit, split: name, index: index}
+}
+
+// AllNodes is all nodes of the named node types, in this order; of all types where none is named.
+func AllNodes(types ...string) SeedSource { return SeedSource{kind: allNodes, types: types} }
+
+// NodeIDs is the given nodes of the first node type: own ids, in this order, repeats allowed. The slice is kept and must
+// not change.
+func NodeIDs[T int32 | int64](ids []T) SeedSource { return GivenSeeds(graph.NodeIDs(ids)) }
+
+// GivenSeeds is seeds made by hand, of any types. They are kept and must not change.
+func GivenSeeds(s graph.Seeds) SeedSource { return SeedSource{kind: given, given: s} }
+
+// String describes the seeds in a few words, such as "split train".
+func (s SeedSource) String() string {
+	switch s.kind {
+	case ofSplit:
+		if s.index != 0 {
+			return fmt.Sprintf("split %s %d", s.split, s.index)
+		}
+		return "split " + s.split
+	case allNodes:
+		if len(s.types) > 0 {
+			return fmt.Sprintf("all nodes of %v", s.types)
+		}
+		return "all nodes"
+	case given:
+		return fmt.Sprintf("%d given nodes", s.given.Len())
+	default:
+		return "split train, or else all nodes"
+	}
+}
+
+// resolve returns the seeds, and what they turned out to be.
+func (s SeedSource) resolve(src Source, schema *graph.Schema) (graph.Seeds, SeedSource, error) {
+	switch s.kind {
+	case trainOrAll:
+		seeds, err := src.Split("train", 0)
+		if errors.Is(err, graph.ErrNoSplit) {
+			return AllNodes().resolve(src, schema)
+		}
+		return seeds, Split("train"), err
+	case ofSplit:
+		seeds, err := src.Split(s.split, s.index)
+		return seeds, s, err
+	case allNodes:
+		seeds, err := s.ofTypes(schema)
+		return seeds, s, err
+	default:
+		return s.given, s, nil
+	}
+}
+
+func (s SeedSource) ofTypes(schema *graph.Schema) (seeds graph.Seeds, err error) {
+	if len(s.types) == 0 {
+		for t := range schema.Nodes {
+			seeds.Sets = append(seeds.Sets, graph.AllNodes(schema, t).Sets...)
+		}
+		return seeds, nil
+	}
+	for _, name := range s.types {
+		t := schema.NodeType(name)
+		if t < 0 {
+			return seeds, fmt.Errorf("%w: seeds: no node type %q", ErrOptions, name)
+		}
+		seeds.Sets = append(seeds.Sets, graph.AllNodes(schema, t).Sets...)
+	}
+	return seeds, nil
+}
+
+// seedList is the seeds of a loader, laid out for looking up item after item.
+type seedList struct {
+	sets []seedRun
+	n    int64
+	key  uint64 // type key of the shuffle
+}
+
+// seedRun is the items end-len .. end-1: nodes of one type.
+type seedRun struct {
+	nodeType   int
+	begin, end int64
+	ids32      []int32
+	ids64      []int64 // neither: the id is the item's number within the run
+}
+
+func newSeedList(s graph.Seeds, schema *graph.Schema) (seedList, error) {
+	l := seedList{}
+	oneType := true
+	for _, set := range s.Sets {
+		n := set.Len()
+		if n == 0 {
+			continue
+		}
+		r := seedRun{nodeType: set.Type, begin: l.n, end: l.n + n}
+		var err error
+		switch set.IDs.DType() {
+		case unified.Invalid:
+		case unified.Int32:
+			r.ids32, err = unified.View[int32](set.IDs)
+		default:
+			r.ids64, err = unified.View[int64](set.IDs)
+		}
+		if err != nil {
+			return l, err
+		}
+		oneType = oneType && (len(l.sets) == 0 || l.sets[0].nodeType == set.Type)
+		l.sets, l.n = append(l.sets, r), r.end
+	}
+	if oneType && len(l.sets) > 0 {
+		l.key = schema.Nodes[l.sets[0].nodeType].Key
+	}
+	return l, nil
+}
+
+// at returns item i, 0 <= i < n.
+func (l *seedList) at(i int64) (nodeType int, id int64) {
+	k := 0
+	for i >= l.sets[k].end {
+		k++
+	}
+	r := &l.sets[k]
+	switch i -= r.begin; {
+	case r.ids32 != nil:
+		id = int64(r.ids32[i])
+	case r.ids64 != nil:
+		id = r.ids64[i]
+	default:
+		id = i
+	}
+	return r.nodeType, id
+}
+
+// order returns the order of an epoch's items, nil for the order given.
+func (l *Loader) order(epoch uint32) *rng.Permutation {
+	if !l.opt.Shuffle {
+		return nil
+	}
+	stage := rng.StageKey(rng.BatchKey(l.opt.Seed, epoch, l.opt.Instance, 0), l.seeds.key, rng.Shuffle, 0)
+	return rng.NewPermutation(rng.Stream(stage, 0), uint64(l.seeds.n))
+}

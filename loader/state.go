@@ -1,0 +1,68 @@
+package loader
+
+import (
+	"encoding/hex"
+	"fmt"
+)
+
+// Semantics is the version of what a batch holds for given inputs: the generator, the shuffle, the samplers. It changes only
+// if some batch does.
+const Semantics = 1
+
+// State is a place in an epoch, and what the batches from there on depend on. It is plain data: store it as JSON with a
+// model's checkpoint. Restoring costs no more than starting an epoch.
+//
+// Workers, memory, columns, rank and world size are not part of it. All ranks that have done the same number of rounds have
+// the same state, and any number of ranks may go on from it.
+type State struct {
+	Semantics int    `json:"semantics"`
+	Dataset   string `json:"dataset"` // Source.ID in hexadecimal
+	Sampler   string `json:"sampler"` // Sampler.Fingerprint
+	Seeds     string `json:"seeds"`   // hash of the seed list
+	BatchSize int    `json:"batch_size"`
+	Shuffle   bool   `json:"shuffle"`
+	DropLast  bool   `json:"drop_last"`
+	Seed      uint64 `json:"seed"`
+	Instance  uint32 `json:"instance"`
+	Epoch     uint64 `json:"epoch"`
+	Next      uint64 `json:"next"` // number of the next batch, of all ranks
+}
+
+// newState returns the part of all states that does not change from batch to batch.
+func (l *Loader) newState(id [16]byte) State {
+	return State{
+		Semantics: Semantics,
+		Dataset:   hex.EncodeToString(id[:]),
+		Sampler:   l.opt.Sampler.Fingerprint(),
+		Seeds:     fmt.Sprintf("%016x", l.seeds.hash()),
+		BatchSize: l.opt.BatchSize,
+		Shuffle:   l.opt.Shuffle,
+		DropLast:  l.opt.DropLast,
+		Seed:      l.opt.Seed,
+		Instance:  l.opt.Instance,
+	}
+}
+
+// check returns ErrState, naming the first difference, unless s is a state of a loader whose states begin as own.
+func (s State) check(own State) error {
+	for _, f := range []struct {
+		name      string
+		got, want any
+	}{
+		{"version of the sampling semantics", s.Semantics, own.Semantics},
+		{"dataset", s.Dataset, own.Dataset},
+		{"sampler", s.Sampler, own.Sampler},
+		{"seed list", s.Seeds, own.Seeds},
+		{"batch size", s.BatchSize, own.BatchSize},
+		{"shuffle", s.Shuffle, own.Shuffle},
+		{"drop last", s.DropLast, own.DropLast},
+		{"seed", s.Seed, own.Seed},
+		{"instance", s.Instance, own.Instance},
+	} {
+		if f.got != f.want {
+			return fmt.Errorf("%w: its %s is %v, the loader's %v; open the loader as it was, or start an epoch anew",
+				ErrState, f.name, f.got, f.want)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,162 @@
+package loader
+
+import (
+	"math/bits"
+	"sync/atomic"
+	"time"
+
+	"github.com/khop-gnn/khop/pinned"
+)
+
+// Memory is bytes of anonymous memory by purpose. Mapped files are not in it.
+type Memory struct {
+	Topology int64 `json:"topology"` // copies of the graph (Resident)
+	Columns  int64 `json:"columns"`  // copies of columns (Resident)
+	Batches  int64 `json:"batches"`  // slots
+	Scratch  int64 `json:"scratch"`  // what samplers need besides
+}
+
+// Total returns the sum over all purposes.
+func (m Memory) Total() int64 {
+	return satAdd(satAdd(m.Topology, m.Columns), satAdd(m.Batches, m.Scratch))
+}
+
+// Durations describes how long a stage took, batch by batch. Quantiles are exact to 6 %.
+type Durations struct {
+	Count uint64        `json:"count"`
+	Sum   time.Duration `json:"sum_ns"`
+	P50   time.Duration `json:"p50_ns"`
+	P90   time.Duration `json:"p90_ns"`
+	P99   time.Duration `json:"p99_ns"`
+	Max   time.Duration `json:"max_ns"`
+}
+
+// Stats says what a loader has done since New. It counts batches when the loop receives them.
+type Stats struct {
+	Batches uint64 `json:"batches"`
+	Nodes   uint64 `json:"nodes"` // of all types
+	Edges   uint64 `json:"edges"`
+	Rows    uint64 `json:"rows"`  // gathered, over all columns
+	Bytes   uint64 `json:"bytes"` // gathered
+
+	Sample  Durations `json:"sample"`  // a worker's time to sample
+	Gather  Durations `json:"gather"`  // a worker's time to gather
+	Deliver Durations `json:"deliver"` // how long a finished batch stood ready before the loop asked for it
+	Wait    Durations `json:"wait"`    // how long the loop waited for a batch
+	Body    Durations `json:"body"`    // how long the loop body took
+
+	Memory    Memory `json:"memory"`     // held now
+	MaxMemory int64  `json:"max_memory"` // the most that was ever held
+	Slots     int    `json:"slots"`      // in all
+	SlotsHeld int    `json:"slots_held"` // by batches that were kept
+}
+
+// Stats returns what the loader has done so far. It may be called at any time, also after Close.
+func (l *Loader) Stats() Stats {
+	c := &l.stats
+	s := Stats{
+		Batches: c.batches.Load(), Nodes: c.nodes.Load(), Edges: c.edges.Load(), Rows: c.rows.Load(), Bytes: c.bytes.Load(),
+		Sample: c.sample.durations(), Gather: c.gather.durations(), Deliver: c.ready.durations(),
+		Wait: c.wait.durations(), Body: c.body.durations(),
+		Memory: l.memory(), MaxMemory: l.ledger.Peak(), Slots: len(l.slots),
+	}
+	l.mu.Lock()
+	s.SlotsHeld = l.held
+	l.mu.Unlock()
+	return s
+}
+
+func (l *Loader) memory() Memory {
+	return Memory{
+		Topology: l.ledger.Used(pinned.Topology), Columns: l.ledger.Used(pinned.Columns),
+		Batches: l.ledger.Used(pinned.Batches), Scratch: l.ledger.Used(pinned.Scratch),
+	}
+}
+
+// counters is what Stats reads.
+type counters struct {
+	batches, nodes, edges, rows, bytes atomic.Uint64
+	sample, gather, ready, wait, body  histogram
+}
+
+// count adds a delivered batch.
+func (c *counters) count(s *slot) {
+	nodes, rows, bytes := int64(0), int64(0), int64(0)
+	for _, n := range s.sample.NumNodes[len(s.sample.NumNodes)-1] {
+		nodes += n
+	}
+	add := func(g []gathered) {
+		for i := range g {
+			rows += g[i].rows.Len()
+			bytes += int64(len(g[i].rows.Bytes()))
+		}
+	}
+	for t := range s.node {
+		add(s.node[t])
+		add(s.seed[t])
+	}
+	for l := range s.edge {
+		for e := range s.edge[l] {
+			add(s.edge[l][e])
+		}
+	}
+	c.batches.Add(1)
+	c.nodes.Add(uint64(nodes))
+	c.edges.Add(uint64(s.sample.NumEdges()))
+	c.rows.Add(uint64(rows))
+	c.bytes.Add(uint64(bytes))
+}
+
+// histogram counts durations in buckets of a sixteenth of a power of two. It is safe for concurrent use.
+type histogram struct {
+	n, sum, max atomic.Uint64
+	buckets     [64 * 16]atomic.Uint32
+}
+
+func (h *histogram) add(d time.Duration) {
+	v := uint64(max(0, d))
+	h.n.Add(1)
+	h.sum.Add(v)
+	h.buckets[bucketOf(v)].Add(1)
+	for {
+		m := h.max.Load()
+		if v <= m || h.max.CompareAndSwap(m, v) {
+			return
+		}
+	}
+}
+
+// bucketOf returns the bucket of v: its highest bit and the four after it.
+func bucketOf(v uint64) int {
+	if v < 16 {
+		return int(v)
+	}
+	e := bits.Len64(v) - 5
+	return e<<4 + int(v>>e)
+}
+
+// topOf returns the greatest value of a bucket.
+func topOf(bucket int) uint64 {
+	if bucket < 32 {
+		return uint64(bucket)
+	}
+	e := bucket>>4 - 1
+	return uint64(bucket&15+16+1)<<e - 1
+}
+
+func (h *histogram) durations() Durations {
+	d := Durations{Count: h.n.Load(), Sum: time.Duration(h.sum.Load()), Max: time.Duration(h.max.Load())}
+	d.P50, d.P90, d.P99 = h.quantile(0.5, d), h.quantile(0.9, d), h.quantile(0.99, d)
+	return d
+}
+
+func (h *histogram) quantile(q float64, d Durations) time.Duration {
+	rank, seen := uint64(q*float64(d.Count)), uint64(0)
+	for i := range h.buckets {
+		seen += uint64(h.buckets[i].Load())
+		if seen > rank {
+			return min(time.Duration(topOf(i)), d.Max)
+		}
+	}
+	return d.Max
+}

@@ -1,0 +1,194 @@
+package loader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"runtime/trace"
+	"time"
+
+	"github.com/khop-gnn/khop/internal/rng"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// worker makes batches, one at a time, from seeds to columns. It is used by one goroutine at a time.
+type worker struct {
+	loader  *Loader
+	sampler sampling.Worker
+	broken  bool // it panicked or faulted: its scratch may be half written
+}
+
+// open gives the worker a sampler, a new one if the last is broken.
+func (w *worker) open() (err error) {
+	if w.sampler != nil && !w.broken {
+		return nil
+	}
+	defer recovered(&err)
+	if err := w.close(); err != nil {
+		return err
+	}
+	l := w.loader
+	w.broken = false
+	w.sampler, err = l.opt.Sampler.Open(sampling.Env{
+		Graph:     l.graph,
+		BatchSize: int(l.batchSize()),
+		EdgePos:   l.cols.edgePos,
+		Scratch:   pinned.Options{Ledger: &l.ledger, Purpose: pinned.Scratch},
+	})
+	return err
+}
+
+func (w *worker) close() error {
+	s := w.sampler
+	w.sampler = nil
+	if s == nil {
+		return nil
+	}
+	return s.Close()
+}
+
+// job is one batch to make.
+type job struct {
+	epoch  uint32
+	number uint64
+	order  *rng.Permutation // nil: the order given
+	stages stages
+}
+
+// stages says how much of a batch to make.
+type stages uint8
+
+const (
+	allStages  stages = iota
+	sampleOnly        // to learn sizes
+)
+
+// fill makes a batch in the slot. Faults and panics become errors.
+func (w *worker) fill(ctx context.Context, s *slot, j job) (err error) {
+	defer func() {
+		if err != nil {
+			w.broken = w.broken || errors.Is(err, pinned.ErrFault) || errors.Is(err, ErrSampler)
+			err = w.loader.explain(err, j)
+		}
+	}()
+	defer recovered(&err)
+	return pinned.Guard(func() error { return w.run(ctx, s, j) })
+}
+
+// recovered, deferred, makes an error of a panic: samplers may be anybody's.
+func recovered(err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("%w: panic: %v\n%s", ErrSampler, p, debug.Stack())
+	}
+}
+
+// explain says where an error happened and what it means.
+func (l *Loader) explain(err error, j job) error {
+	switch {
+	case errors.Is(err, pinned.ErrFault):
+		err = fmt.Errorf("%s: %w", l.name, err)
+	case errors.Is(err, pinned.ErrLimit):
+		err = fmt.Errorf("%w: MaxMemory is %d: %w", ErrMemory, l.opt.MaxMemory, err)
+	}
+	return fmt.Errorf("epoch %d, batch %d: %w", j.epoch, j.number, err)
+}
+
+func (w *worker) run(ctx context.Context, s *slot, j job) error {
+	l := w.loader
+	begin := time.Now()
+	region := trace.StartRegion(ctx, "khop.sample")
+	err := w.sample(ctx, s, j)
+	region.End()
+	sampled := time.Now()
+	if err != nil || j.stages == sampleOnly {
+		return err
+	}
+	region = trace.StartRegion(ctx, "khop.gather")
+	err = s.gather()
+	region.End()
+	s.readyAt = time.Now()
+	l.stats.sample.add(sampled.Sub(begin))
+	l.stats.gather.add(s.readyAt.Sub(sampled))
+	return err
+}
+
+func (w *worker) sample(ctx context.Context, s *slot, j job) error {
+	if err := s.takeSeeds(j); err != nil {
+		return err
+	}
+	opt := &w.loader.opt
+	s.request.Rand = sampling.NewRand(opt.Seed, j.epoch, opt.Instance, j.number)
+	if err := w.sampler.Sample(ctx, &s.request, &s.sample); err != nil {
+		return err
+	}
+	return s.checkSample()
+}
+
+// takeSeeds looks up the batch's seeds, by type.
+func (s *slot) takeSeeds(j job) error {
+	l := s.loader
+	lo := int64(j.number) * int64(l.opt.BatchSize)
+	hi := min(lo+int64(l.opt.BatchSize), l.seeds.n)
+	for t := range s.request.Seeds {
+		s.request.Seeds[t] = nil
+	}
+	for _, r := range l.seeds.sets { // room for as many of each type as there can be
+		room, err := unified.Grow[int64](&s.seedIDs[r.nodeType], l.mostSeeds(r.nodeType), 0)
+		if err != nil {
+			return err
+		}
+		s.request.Seeds[r.nodeType] = room[:0]
+	}
+	for i := lo; i < hi; i++ {
+		item := i
+		if j.order != nil {
+			item = int64(j.order.At(uint64(i)))
+		}
+		t, id := l.seeds.at(item)
+		s.request.Seeds[t] = append(s.request.Seeds[t], id)
+	}
+	return nil
+}
+
+// gather copies the columns' rows.
+func (s *slot) gather() error {
+	for t := range s.node {
+		for c := range s.node[t] {
+			if err := s.node[t][c].gather(s.sample.Nodes[t]); err != nil {
+				return s.columnError(t, s.node[t][c].name, err)
+			}
+		}
+		if len(s.seed[t]) == 0 {
+			continue
+		}
+		seeds := s.sample.Nodes[t]
+		if seeds.Valid() {
+			var err error
+			if seeds, err = seeds.Rows(0, s.sample.NumNodes[0][t]); err != nil {
+				return err
+			}
+		}
+		for c := range s.seed[t] {
+			if err := s.seed[t][c].gather(seeds); err != nil {
+				return s.columnError(t, s.seed[t][c].name, err)
+			}
+		}
+	}
+	for l := range s.edge {
+		for e := range s.edge[l] {
+			for c := range s.edge[l][e] {
+				if err := s.edge[l][e][c].gather(s.sample.Blocks[l][e].EdgePos); err != nil {
+					return fmt.Errorf("edge column %s: %w", s.edge[l][e][c].name, err)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (s *slot) columnError(t int, name string, err error) error {
+	return fmt.Errorf("column %s of node type %s: %w", name, s.loader.graph.Schema().Nodes[t].Name, err)
+}

@@ -65,6 +65,12 @@ func MapFile(path string) (*Region, error) {
 		return nil, err
 	}
 	defer f.Close()
+	return Map(f)
+}
+
+// Map maps an open file as MapFile does. The file stays the caller's, who may close it at once.
+func Map(f *os.File) (*Region, error) {
+	path := f.Name()
 	st, err := f.Stat()
 	if err != nil {
 		return nil, err

@@ -1,0 +1,308 @@
+package formats
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// Dataset is an open dataset: its files, mapped. It is read-only and safe for concurrent use until Close. It is a source for
+// a loader.
+type Dataset struct {
+	dir      string
+	manifest *Manifest
+	graph    *graph.Graph
+	strings  map[[2]string]*Strings
+	bytes    int64
+
+	closeOnce sync.Once
+	closeErr  error
+	regions   []*pinned.Region
+}
+
+// Open maps the dataset at dir. Time and memory depend on the number of columns and not on their length: it reads the
+// manifest, each file's head and footer, and the two ends of indptr.
+//
+// Errors: ErrIncomplete if there is no manifest; ErrVersion if a newer khop wrote it; ErrCorrupt if a file is missing, cut
+// short or damaged where it was read; fs.ErrNotExist if there is no directory. The caller closes the dataset.
+func Open(dir string) (*Dataset, error) {
+	dir = filepath.Clean(dir)
+	root, err := openRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	m, err := readManifest(dir, root)
+	if err != nil {
+		return nil, err
+	}
+	d := &Dataset{dir: dir, manifest: m, strings: make(map[[2]string]*Strings)}
+	if st, err := root.Stat(manifestName); err == nil {
+		d.bytes = st.Size()
+	}
+	if err := d.open(root); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+func openRoot(dir string) (*os.Root, error) {
+	st, err := os.Stat(dir)
+	if err != nil {
+		return nil, fileError(dir, "name the directory of a dataset", err)
+	}
+	if !st.IsDir() {
+		return nil, fileError(dir, "name the directory of a dataset, or convert this file first", fmt.Errorf("%w: it is not a directory", ErrIncomplete))
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fileError(dir, "", err)
+	}
+	return root, nil
+}
+
+// open maps all files and builds the graph over them.
+func (d *Dataset) open(root *os.Root) error {
+	c := &d.manifest.Content
+	a := graph.Arrays{
+		Schema: c.schema(), ID: d.manifest.ID,
+		NodeColumns: make([]map[string]unified.Tensor, len(c.NodeTypes)),
+		EdgeColumns: make(map[string]unified.Tensor),
+	}
+	owners := make(map[string]int, len(c.NodeTypes))
+	for t := range c.NodeTypes {
+		owners[nodeOwner(t)] = t
+		a.NodeColumns[t] = make(map[string]unified.Tensor)
+	}
+	for i := range c.Columns {
+		info := &c.Columns[i]
+		typ, err := info.arrayType()
+		if err != nil {
+			return err
+		}
+		body, l, err := d.mapPart(root, typ, &info.Parts[0])
+		if err != nil {
+			return err
+		}
+		if l.strings {
+			d.strings[[2]string{info.Owner, info.Name}] = &Strings{path: d.filePath(&info.Parts[0]), name: info.Name, body: body, l: l}
+			continue
+		}
+		t, err := l.tensor(body)
+		if err != nil {
+			return corrupt(d.filePath(&info.Parts[0]), "%v", err)
+		}
+		switch info.Owner {
+		case OwnerGraph:
+			setTopology(&a, info.Name, t)
+		case OwnerEdges:
+			a.EdgeColumns[info.Name] = t
+		default:
+			a.NodeColumns[owners[info.Owner]][info.Name] = t
+		}
+	}
+	if err := d.openSplits(root, &a); err != nil {
+		return err
+	}
+	err := pinned.Guard(func() (err error) {
+		d.graph, err = graph.FromArrays(a)
+		return err
+	})
+	if err != nil {
+		return corrupt(d.dir, "%v", err)
+	}
+	return nil
+}
+
+func setTopology(a *graph.Arrays, name string, t unified.Tensor) {
+	switch name {
+	case nameIndptr:
+		a.Indptr = t
+	case nameIndices:
+		a.Indices = t
+	case nameType:
+		a.Types = t
+	case nameEdgeID:
+		a.EdgeIDs = t
+	}
+}
+
+func (d *Dataset) openSplits(root *os.Root, a *graph.Arrays) error {
+	for i := range d.manifest.Splits {
+		info := &d.manifest.Splits[i]
+		split := graph.Split{Name: info.Name, Index: info.Index}
+		for j := range info.Sets {
+			set := &info.Sets[j]
+			dtype, _ := unified.ParseDType(set.DType)
+			body, l, err := d.mapPart(root, arrayType{name: info.Name, dtype: dtype}, &set.Parts[0])
+			if err != nil {
+				return err
+			}
+			t, err := l.tensor(body)
+			if err != nil {
+				return corrupt(d.filePath(&set.Parts[0]), "%v", err)
+			}
+			split.Seeds.Sets = append(split.Seeds.Sets, graph.SeedSet{Type: set.NodeType, IDs: t, Count: t.Len()})
+		}
+		a.Splits = append(a.Splits, split)
+	}
+	return nil
+}
+
+func (d *Dataset) filePath(p *Part) string { return filepath.Join(d.dir, filepath.FromSlash(p.Path)) }
+
+// mapPart maps a file, checks its head and footer, and returns its body, without the padding.
+func (d *Dataset) mapPart(root *os.Root, a arrayType, p *Part) ([]byte, layout, error) {
+	r, l, err := mapFile(root, d.dir, a, p)
+	if err != nil {
+		return nil, layout{}, err
+	}
+	d.regions = append(d.regions, r)
+	d.bytes += r.Len()
+	end := l.bodyOffset + l.bytes
+	return r.Bytes()[l.bodyOffset:end:end], l, nil
+}
+
+// mapFile maps a file and checks that head and footer are what the manifest says.
+func mapFile(root *os.Root, dir string, a arrayType, p *Part) (*pinned.Region, layout, error) {
+	path := filepath.Join(dir, filepath.FromSlash(p.Path))
+	f, err := openRegular(root, p.Path)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = corruptf("the file is missing")
+		}
+		return nil, layout{}, fileError(path, remedyConvert, err)
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, layout{}, fileError(path, "", err)
+	}
+	if st.Size() != p.FileBytes {
+		return nil, layout{}, corrupt(path, "the file has %s bytes, it must have %s", grouped(st.Size()), grouped(p.FileBytes))
+	}
+	r, err := pinned.Map(f)
+	if err != nil {
+		return nil, layout{}, fileError(path, "", err)
+	}
+	var l layout
+	err = pinned.Guard(func() (err error) {
+		l, err = checkFile(r.Bytes(), a, p)
+		return err
+	})
+	if err != nil {
+		if !errors.Is(err, ErrCorrupt) {
+			err = corruptf("%v", err)
+		}
+		return nil, layout{}, errors.Join(fileError(path, remedyConvert, err), r.Close())
+	}
+	return r, l, nil
+}
+
+// checkFile checks the checksum of head and footer, and what they say. The manifest has been checked: its numbers fit p.
+func checkFile(file []byte, a arrayType, p *Part) (layout, error) {
+	if int64(len(file)) != p.FileBytes {
+		return layout{}, corruptf("the file has %d bytes, it must have %d", len(file), p.FileBytes)
+	}
+	h := xxh3.New()
+	_, _ = h.Write(file[:p.BodyOffset])
+	_, _ = h.Write(file[p.BodyOffset+p.Bytes:])
+	if formatHash(h.Sum64()) != p.HeadXXH3 {
+		return layout{}, corruptf("bytes 0 to %d or %d to %d (head and footer) do not fit their checksum", p.BodyOffset, p.BodyOffset+p.Bytes, p.FileBytes)
+	}
+	l, err := walk(file)
+	if err != nil {
+		return layout{}, err
+	}
+	if !l.arrayType.equal(a) || l.rows != p.Rows || l.bodyOffset != p.BodyOffset || l.bytes != p.Bytes {
+		return layout{}, corruptf("it holds %d rows of %q, %v%v, %d bytes at %d; the manifest says %d rows of %q, %v%v, %d bytes at %d",
+			l.rows, l.name, l.dtype, l.shape, l.bytes, l.bodyOffset, p.Rows, a.name, a.dtype, a.shape, p.Bytes, p.BodyOffset)
+	}
+	return l, nil
+}
+
+func (l layout) tensor(body []byte) (unified.Tensor, error) {
+	return unified.New(l.dtype, body, append([]int64{l.rows}, l.shape...)...)
+}
+
+// openRegular opens a file of the dataset for reading. It must be a regular file: no link, pipe or device.
+func openRegular(root *os.Root, name string) (*os.File, error) {
+	name = filepath.FromSlash(name)
+	for i := range name { // no directory on the way may be a link
+		if os.IsPathSeparator(name[i]) {
+			if st, err := root.Lstat(name[:i]); err != nil || !st.IsDir() {
+				return nil, cannotOpen(err)
+			}
+		}
+	}
+	if st, err := root.Lstat(name); err != nil || !st.Mode().IsRegular() {
+		return nil, cannotOpen(err)
+	}
+	return root.OpenFile(name, os.O_RDONLY|openNonblock, 0)
+}
+
+func cannotOpen(err error) error {
+	if err == nil {
+		err = corruptf("not a regular file: datasets have no links, pipes or devices")
+	}
+	return err
+}
+
+// Path returns the directory.
+func (d *Dataset) Path() string { return d.dir }
+
+// ID identifies the contents: datasets with equal ids have equal files, wherever and whenever they were written.
+func (d *Dataset) ID() [16]byte { return d.manifest.ID }
+
+// Manifest returns what dataset.json says. It must not be changed. It stays valid after Close.
+func (d *Dataset) Manifest() *Manifest { return d.manifest }
+
+// Graph returns the graph over the mapped files, valid until Close.
+func (d *Dataset) Graph() *graph.Graph { return d.graph }
+
+// Split returns the seeds of a split: a name such as "train" and the split's index, 0 where there is one. The ids have not
+// been checked against the graph: Check does, or Seeds.Check. graph.ErrNoSplit, with what there is, if there is no such split.
+func (d *Dataset) Split(name string, index int) (graph.Seeds, error) {
+	return d.graph.Split(name, index)
+}
+
+// Strings returns a list of strings that belongs to a node type; ErrNoStrings, with what there is, if there is no such list.
+func (d *Dataset) Strings(nodeType int, name string) (*Strings, error) {
+	owner := nodeOwner(nodeType)
+	if s, ok := d.strings[[2]string{owner, name}]; ok {
+		return s, nil
+	}
+	var names []string
+	for i := range d.manifest.Columns {
+		if c := &d.manifest.Columns[i]; c.DType == stringsDType && c.Owner == owner && len(names) < 20 {
+			names = append(names, c.Name)
+		}
+	}
+	return nil, fileError(d.dir, "", fmt.Errorf("%w: %q of node type %d; there are: %s", ErrNoStrings, name, nodeType, strings.Join(append(names, "no others"), ", ")))
+}
+
+// FileBytes returns the bytes of all files, the manifest among them.
+func (d *Dataset) FileBytes() int64 { return d.bytes }
+
+// Close unmaps the files. Nothing that the dataset returned may be used any more, but the manifest. Later calls return the
+// first result.
+func (d *Dataset) Close() error {
+	d.closeOnce.Do(func() {
+		var errs []error
+		for _, r := range d.regions {
+			errs = append(errs, r.Close())
+		}
+		d.closeErr = errors.Join(errs...)
+	})
+	return d.closeErr
+}

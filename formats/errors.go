@@ -1,0 +1,109 @@
+package formats
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// What went wrong, for errors.Is. Details are in an *Error.
+var (
+	// ErrCorrupt is damage: a checksum, an offset or an element that cannot be right.
+	ErrCorrupt = errors.New("corrupt dataset")
+	// ErrVersion is a dataset that a newer khop has written.
+	ErrVersion = errors.New("unsupported format version")
+	// ErrIncomplete is a directory without a manifest: it is being written, or its writer died.
+	ErrIncomplete = errors.New("incomplete dataset")
+	// ErrExist is a target that is there already and that Create must not replace.
+	ErrExist = errors.New("target exists")
+	// ErrSpace is a file system without room for the dataset.
+	ErrSpace = errors.New("not enough disk space")
+	// ErrNoStrings is a list of strings that the dataset does not have.
+	ErrNoStrings = errors.New("no such list of strings")
+)
+
+// Error says where something is wrong and what to do about it.
+type Error struct {
+	Path   string // file or directory
+	Column string // name of the array; "" where none is meant
+	Row    int64  // its row, or -1
+	Remedy string // what to do; may be ""
+	Err    error  // what is wrong; wraps one of the sentinels, or an error of the system
+
+	unit string // what a row is: "edge", "node"; "" means "row"
+}
+
+// Error returns "path: column: row n: what is wrong; remedy".
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString(e.Path)
+	if e.Column != "" {
+		fmt.Fprintf(&b, ": column %q", e.Column)
+	}
+	if e.Row >= 0 {
+		unit := e.unit
+		if unit == "" {
+			unit = "row"
+		}
+		fmt.Fprintf(&b, ": %s %s", unit, grouped(e.Row))
+	}
+	if e.Err != nil {
+		b.WriteString(": ")
+		b.WriteString(e.Err.Error())
+	}
+	if e.Remedy != "" {
+		b.WriteString("; ")
+		b.WriteString(e.Remedy)
+	}
+	return b.String()
+}
+
+// Unwrap returns what is wrong.
+func (e *Error) Unwrap() error { return e.Err }
+
+const (
+	remedyConvert = `the dataset is damaged: restore it or convert again ("khop check" says what else is)`
+	remedyForeign = `the file does not belong to this dataset: run "khop check" or convert again`
+)
+
+// fileError is an error about a whole file.
+func fileError(path, remedy string, err error) *Error {
+	return &Error{Path: path, Row: -1, Remedy: remedy, Err: err}
+}
+
+// corrupt is damage to a file.
+func corrupt(path, format string, args ...any) *Error {
+	return fileError(path, remedyConvert, corruptf(format, args...))
+}
+
+// corruptf wraps ErrCorrupt with what is wrong.
+func corruptf(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrCorrupt, fmt.Sprintf(format, args...))
+}
+
+// grouped writes a number with commas: 1,234,567.
+func grouped(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	neg := ""
+	if s[0] == '-' {
+		neg, s = "-", s[1:]
+	}
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return neg + s
+}
+
+// size writes bytes as people read them, exact where short.
+func size(n int64) string {
+	const unit = 1024
+	if n < unit {
+		return fmt.Sprintf("%d B", n)
+	}
+	x, i := float64(n)/unit, 0
+	for x >= unit && i < 4 {
+		x, i = x/unit, i+1
+	}
+	return fmt.Sprintf("%.1f %ciB", x, "KMGTP"[i])
+}

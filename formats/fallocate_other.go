@@ -1,0 +1,7 @@
+//go:build !linux
+
+package formats
+
+import "os"
+
+func reserveSpace(*os.File, int64) error { return nil }

@@ -1,0 +1,254 @@
+package formats
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// FormatMajor and FormatMinor are the version that this package writes. It reads every minor version of its major one.
+const (
+	FormatMajor = 1
+	FormatMinor = 0
+)
+
+// ChunkBytes is the length of body that one checksum covers in the datasets that this package writes.
+const ChunkBytes = 64 << 20
+
+// Manifest is what dataset.json says. It is read-only. docs/format.md describes each field.
+type Manifest struct {
+	Format     [2]int
+	Requires   []string
+	ID         [16]byte // of Content: equal data, equal id
+	Generation int64    // 1, and one more each time the directory was replaced
+	Provenance map[string]string
+	Content
+}
+
+// Content is the part of a manifest that the id covers: what the dataset is, not where it comes from.
+type Content struct {
+	ChunkBytes int64       `json:"chunk_bytes"`
+	NodeTypes  []NodeInfo  `json:"node_types"`
+	EdgeTypes  []EdgeInfo  `json:"edge_types"`
+	Columns    []ArrayInfo `json:"columns"`
+	Splits     []SplitInfo `json:"splits"`
+}
+
+// NodeInfo is a node type.
+type NodeInfo struct {
+	Name  string `json:"name"`
+	Count int64  `json:"count"`
+}
+
+// EdgeInfo is an edge type.
+type EdgeInfo struct {
+	Source   string `json:"source"`
+	Relation string `json:"relation"`
+	Target   string `json:"target"`
+	Count    int64  `json:"count"`
+	Order    string `json:"order"` // "source" or "time"
+}
+
+// The owners of arrays; a node type t owns "nodes/t".
+const (
+	OwnerGraph = "graph" // indptr, indices, type, edge_id
+	OwnerEdges = "edges" // a row an edge
+)
+
+// ArrayInfo is an array: a column, or a part of the graph's structure.
+type ArrayInfo struct {
+	Owner string   `json:"owner"` // OwnerGraph, OwnerEdges or "nodes/<type>"
+	Name  string   `json:"name"`
+	DType string   `json:"dtype"`           // as unified.DType spells it, or "utf8"
+	Shape []int64  `json:"shape"`           // of a row; empty for a number
+	Scale *float64 `json:"scale,omitempty"` // the value is scale times the stored number
+	Unit  string   `json:"unit,omitempty"`
+	Fill  *float64 `json:"fill,omitempty"` // what stands in the rows of edges that do not have the column
+	Parts []Part   `json:"parts"`          // exactly one in this version
+}
+
+// SplitInfo is a named set of seeds.
+type SplitInfo struct {
+	Task  string    `json:"task"` // "node"
+	Name  string    `json:"name"`
+	Index int       `json:"index"`
+	Sets  []SetInfo `json:"sets"`
+}
+
+// SetInfo is the seeds of one node type in a split.
+type SetInfo struct {
+	NodeType int    `json:"node_type"`
+	DType    string `json:"dtype"` // int32 or int64
+	Parts    []Part `json:"parts"`
+}
+
+// Part is a file.
+type Part struct {
+	Path       string `json:"path"` // within the dataset's directory, with slashes
+	Rows       int64  `json:"rows"`
+	FileBytes  int64  `json:"file_bytes"`  // of the whole file
+	BodyOffset int64  `json:"body_offset"` // where the elements begin
+	Bytes      int64  `json:"bytes"`       // of the elements
+	HeadXXH3   string `json:"head_xxh3"`   // of all but the elements: what is before them, then what is behind
+	ChunkXXH3  Sums   `json:"chunk_xxh3"`  // of each ChunkBytes of elements
+}
+
+// Sums is a list of checksums. It is decoded only when it is asked for, since nothing but Check needs it.
+type Sums struct{ text []byte }
+
+// Decode returns the checksums; ErrCorrupt if the list is not one.
+func (s Sums) Decode() ([]uint64, error) {
+	var list []string
+	if err := json.Unmarshal(s.text, &list); err != nil {
+		return nil, corruptf("checksums: %v", err)
+	}
+	sums := make([]uint64, len(list))
+	for i, h := range list {
+		v, err := parseHash(h)
+		if err != nil {
+			return nil, err
+		}
+		sums[i] = v
+	}
+	return sums, nil
+}
+
+// MarshalJSON writes the list as it was read or made.
+func (s Sums) MarshalJSON() ([]byte, error) {
+	if s.text == nil {
+		return []byte("[]"), nil
+	}
+	return s.text, nil
+}
+
+// UnmarshalJSON keeps a copy of the list's text.
+func (s *Sums) UnmarshalJSON(b []byte) error {
+	s.text = bytes.Clone(b)
+	return nil
+}
+
+func newSums(sums []uint64) Sums {
+	b := []byte{'['}
+	for i, v := range sums {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, '"')
+		b = append(b, formatHash(v)...)
+		b = append(b, '"')
+	}
+	return Sums{append(b, ']')}
+}
+
+func formatHash(v uint64) string { return fmt.Sprintf("%016x", v) }
+
+func parseHash(s string) (uint64, error) {
+	b, err := hex.DecodeString(s)
+	if err != nil || len(b) != 8 || s != strings.ToLower(s) {
+		return 0, corruptf("checksum %.20q is not 16 hexadecimal digits", s)
+	}
+	v := uint64(0)
+	for _, c := range b {
+		v = v<<8 | uint64(c)
+	}
+	return v, nil
+}
+
+// The manifest ends in these, with the checksum of everything before between them.
+const (
+	manifestChecksum = "  \"checksum\": \""
+	manifestEnd      = "\"\n}\n"
+)
+
+// encode returns the manifest's text and sets its id.
+func (m *Manifest) encode() ([]byte, error) {
+	content, err := marshalIndent(m.Content, "  ")
+	if err != nil {
+		return nil, err
+	}
+	m.ID = xxh3.Hash128(content).Bytes()
+	provenance, err := marshalIndent(m.Provenance, "  ")
+	if err != nil {
+		return nil, err
+	}
+	if len(m.Provenance) == 0 {
+		provenance = []byte("{}")
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "{\n  \"format\": [%d, %d],\n  \"requires\": [],\n  \"id\": \"%x\",\n  \"generation\": %d,\n", m.Format[0], m.Format[1], m.ID, m.Generation)
+	fmt.Fprintf(&b, "  \"provenance\": %s,\n  \"content\": %s,\n", provenance, content)
+	sum := xxh3.Hash(b.Bytes())
+	b.WriteString(manifestChecksum + formatHash(sum) + manifestEnd)
+	return b.Bytes(), nil
+}
+
+func marshalIndent(v any, prefix string) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent(prefix, "  ")
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// nodeOwner returns the owner of the columns of node type t.
+func nodeOwner(t int) string { return fmt.Sprintf("nodes/%d", t) }
+
+// schema returns the graph schema that the content describes, without checking it.
+func (c *Content) schema() graph.Schema {
+	var s graph.Schema
+	owners := make(map[string]int, len(c.NodeTypes))
+	for i, n := range c.NodeTypes {
+		s.Nodes = append(s.Nodes, graph.NodeType{Name: n.Name, Count: n.Count})
+		owners[nodeOwner(i)] = i
+	}
+	for _, e := range c.EdgeTypes {
+		t := graph.EdgeType{Source: e.Source, Relation: e.Relation, Target: e.Target, Count: e.Count}
+		if e.Order == graph.ByTime.String() {
+			t.Order = graph.ByTime
+		}
+		s.Edges = append(s.Edges, t)
+	}
+	for i := range c.Columns {
+		a := &c.Columns[i]
+		if a.DType == stringsDType {
+			continue
+		}
+		dtype, _ := unified.ParseDType(a.DType)
+		col := graph.Column{Name: a.Name, DType: dtype, Shape: slices.Clone(a.Shape)}
+		if a.Owner == OwnerEdges {
+			s.EdgeColumns = append(s.EdgeColumns, col)
+		} else if t, ok := owners[a.Owner]; ok {
+			s.Nodes[t].Columns = append(s.Nodes[t].Columns, col)
+		}
+	}
+	return s
+}
+
+// parts returns all files that the content names.
+func (c *Content) parts() []*Part {
+	var list []*Part
+	for i := range c.Columns {
+		for j := range c.Columns[i].Parts {
+			list = append(list, &c.Columns[i].Parts[j])
+		}
+	}
+	for i := range c.Splits {
+		for j := range c.Splits[i].Sets {
+			for k := range c.Splits[i].Sets[j].Parts {
+				list = append(list, &c.Splits[i].Sets[j].Parts[k])
+			}
+		}
+	}
+	return list
+}

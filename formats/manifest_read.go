@@ -1,0 +1,357 @@
+package formats
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// Limits on a manifest, so that reading a hostile one takes bounded memory.
+const (
+	maxManifest = 64 << 20
+	maxDepth    = 16
+	maxObjects  = 1 << 18
+	maxCount    = 1 << 56 // nodes or edges
+)
+
+// manifestJSON is the outer object. Keys that are not here are ignored.
+type manifestJSON struct {
+	Format     []int                      `json:"format"`
+	Requires   []string                   `json:"requires"`
+	ID         string                     `json:"id"`
+	Generation int64                      `json:"generation"`
+	Provenance map[string]json.RawMessage `json:"provenance"`
+	Content    json.RawMessage            `json:"content"`
+}
+
+// readManifest reads the manifest of the dataset at dir, which root has open, and checks it.
+func readManifest(dir string, root *os.Root) (*Manifest, error) {
+	path := filepath.Join(dir, manifestName)
+	f, err := openRegular(root, manifestName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, incomplete(dir, root)
+	}
+	if err != nil {
+		return nil, fileError(path, "", err)
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, fileError(path, "", err)
+	}
+	if st.Size() > maxManifest {
+		return nil, corrupt(path, "a manifest of %s", size(st.Size()))
+	}
+	text := make([]byte, st.Size())
+	if _, err := io.ReadFull(f, text); err != nil {
+		return nil, corrupt(path, "the manifest could not be read whole: %v", err)
+	}
+	m, err := parseManifest(text)
+	if err == nil {
+		return m, nil
+	}
+	remedy := remedyConvert
+	if errors.Is(err, ErrVersion) {
+		remedy = "use a newer khop"
+	}
+	return nil, fileError(path, remedy, err)
+}
+
+func incomplete(dir string, root *os.Root) error {
+	if _, err := root.Lstat(markerName); err == nil {
+		return fileError(dir, "wait for its writer, or write it again", fmt.Errorf("%w: it is being written, or was left unfinished", ErrIncomplete))
+	}
+	return fileError(dir, "name the directory of a dataset", fmt.Errorf("%w: there is no %s", ErrIncomplete, manifestName))
+}
+
+// parseManifest checks the text's checksum, then its structure, then what it says.
+func parseManifest(text []byte) (*Manifest, error) {
+	if len(text) > maxManifest {
+		return nil, corruptf("a manifest of %s", size(int64(len(text))))
+	}
+	body, ok := bytes.CutSuffix(text, []byte(manifestEnd))
+	if len(body) < len(manifestChecksum)+16 {
+		ok = false
+	}
+	if !ok {
+		return nil, corruptf("the manifest does not end in its checksum: it was cut short")
+	}
+	sum := string(body[len(body)-16:])
+	body, ok = bytes.CutSuffix(body[:len(body)-16], []byte(manifestChecksum))
+	if !ok || sum != formatHash(xxh3.Hash(body)) {
+		return nil, corruptf("the manifest's checksum does not fit")
+	}
+	if err := checkNesting(text); err != nil {
+		return nil, err
+	}
+	var j manifestJSON
+	if err := json.Unmarshal(text, &j); err != nil {
+		return nil, corruptf("the manifest is not what it should be: %v", err)
+	}
+	return j.manifest()
+}
+
+func (j *manifestJSON) manifest() (*Manifest, error) {
+	if len(j.Format) != 2 {
+		return nil, corruptf("the manifest names no format version")
+	}
+	if j.Format[0] != FormatMajor {
+		return nil, fmt.Errorf("%w: format %d.%d, this khop reads %d.x", ErrVersion, j.Format[0], j.Format[1], FormatMajor)
+	}
+	if len(j.Requires) > 0 {
+		return nil, fmt.Errorf("%w: it requires %.100q, which this khop does not know", ErrVersion, strings.Join(j.Requires[:min(8, len(j.Requires))], ", "))
+	}
+	m := &Manifest{Format: [2]int(j.Format), Generation: j.Generation, Provenance: make(map[string]string, len(j.Provenance))}
+	if id, err := parseID(j.ID); err != nil {
+		return nil, err
+	} else if m.ID = id; id != xxh3.Hash128(j.Content).Bytes() {
+		return nil, corruptf("the manifest's id is not that of its content")
+	}
+	for k, raw := range j.Provenance {
+		var s string
+		if json.Unmarshal(raw, &s) != nil {
+			s = string(raw)
+		}
+		m.Provenance[k] = s
+	}
+	if err := json.Unmarshal(j.Content, &m.Content); err != nil {
+		return nil, corruptf("the manifest's content is not what it should be: %v", err)
+	}
+	return m, m.Content.check()
+}
+
+func parseID(s string) (id [16]byte, err error) {
+	if len(s) != 32 {
+		return id, corruptf("the id is not 32 hexadecimal digits")
+	}
+	for half := range 2 {
+		v, err := parseHash(s[16*half : 16*half+16])
+		if err != nil {
+			return id, err
+		}
+		for i := range 8 {
+			id[8*half+i] = byte(v >> (56 - 8*i))
+		}
+	}
+	return id, nil
+}
+
+// checkNesting bounds depth and number of objects before anything is decoded, so that decoding takes memory in proportion
+// to the text.
+func checkNesting(text []byte) error {
+	depth, objects, inString := 0, 0, false
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		switch {
+		case inString && c == '\\':
+			i++
+		case c == '"':
+			inString = !inString
+		case inString:
+		case c == '{' || c == '[':
+			depth++
+			objects++
+		case c == '}' || c == ']':
+			depth--
+		}
+		if depth > maxDepth || objects > maxObjects {
+			return corruptf("the manifest is nested too deeply or has too many objects")
+		}
+	}
+	return nil
+}
+
+// check checks everything that can be checked without the files.
+func (c *Content) check() error {
+	if c.ChunkBytes < 4096 || c.ChunkBytes&(c.ChunkBytes-1) != 0 || c.ChunkBytes > 1<<40 {
+		return corruptf("chunks of %d bytes", c.ChunkBytes)
+	}
+	nodes, edges := int64(0), int64(0)
+	for _, n := range c.NodeTypes {
+		if n.Count < 0 || n.Count > maxCount || nodes > maxCount {
+			return corruptf("node type %.100q has %d nodes", n.Name, n.Count)
+		}
+		nodes += n.Count
+	}
+	for _, e := range c.EdgeTypes {
+		if e.Count < 0 || e.Count > maxCount || edges > maxCount {
+			return corruptf("edge type %.100q has %d edges", e.Relation, e.Count)
+		}
+		if e.Order != graph.BySource.String() && e.Order != graph.ByTime.String() {
+			return fmt.Errorf("%w: edge order %.100q", ErrVersion, e.Order)
+		}
+		edges += e.Count
+	}
+	s := c.schema()
+	if err := s.Init(); err != nil {
+		return corruptf("%v", err)
+	}
+	return c.checkArrays(&s)
+}
+
+func (c *Content) checkArrays(s *graph.Schema) error {
+	p := partChecker{chunk: c.ChunkBytes, paths: make(map[string]bool)}
+	seen := make(map[[2]string]bool, len(c.Columns))
+	rows := map[string]int64{OwnerEdges: s.NumEdges()}
+	for t := range s.Nodes {
+		rows[nodeOwner(t)] = s.Nodes[t].Count
+	}
+	for i := range c.Columns {
+		a := &c.Columns[i]
+		if key := [2]string{a.Owner, a.Name}; seen[key] {
+			return corruptf("column %.100q of %.100q is there twice", a.Name, a.Owner)
+		} else {
+			seen[key] = true
+		}
+		n, known := rows[a.Owner]
+		if a.Owner == OwnerGraph {
+			n, known = topologyRows(a.Name, s)
+		}
+		if !known {
+			return corruptf("column %.100q belongs to %.100q, which is not there", a.Name, a.Owner)
+		}
+		t, err := a.arrayType()
+		if err != nil {
+			return err
+		}
+		if t.strings {
+			n = -1
+		}
+		if err := p.check(t, a.Parts, n); err != nil {
+			return err
+		}
+	}
+	if !seen[[2]string{OwnerGraph, nameIndptr}] || !seen[[2]string{OwnerGraph, nameIndices}] {
+		return corruptf("there is no indptr or no indices")
+	}
+	return c.checkSplits(s, &p)
+}
+
+func (c *Content) checkSplits(s *graph.Schema, p *partChecker) error {
+	type key struct {
+		name  string
+		index int
+	}
+	seen := make(map[key]bool, len(c.Splits))
+	for i := range c.Splits {
+		sp := &c.Splits[i]
+		k := key{sp.Name, sp.Index}
+		if sp.Task != taskNode {
+			return fmt.Errorf("%w: splits of task %.100q", ErrVersion, sp.Task)
+		}
+		if seen[k] || sp.Index < 0 || sp.Name == "" || len(sp.Sets) == 0 {
+			return corruptf("split %.100q %d: there twice, or empty", sp.Name, sp.Index)
+		}
+		seen[k] = true
+		for _, set := range sp.Sets {
+			if set.NodeType < 0 || set.NodeType >= len(s.Nodes) {
+				return corruptf("split %.100q %d has seeds of node type %d", sp.Name, sp.Index, set.NodeType)
+			}
+			dtype, err := unified.ParseDType(set.DType)
+			if err != nil || dtype != unified.Int32 && dtype != unified.Int64 {
+				return corruptf("split %.100q %d has seeds of type %.20q", sp.Name, sp.Index, set.DType)
+			}
+			if err := p.check(arrayType{name: sp.Name, dtype: dtype}, set.Parts, -1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (a *ArrayInfo) arrayType() (arrayType, error) {
+	t := arrayType{name: a.Name, shape: a.Shape, strings: a.DType == stringsDType}
+	if t.strings && len(a.Shape) == 0 && strings.HasPrefix(a.Owner, ownerNodes) {
+		return t, nil
+	}
+	d, err := unified.ParseDType(a.DType)
+	if err != nil || len(a.Shape) > maxNestedLists {
+		return t, corruptf("column %.100q has dtype %.20q and a row shape of %d dimensions", a.Name, a.DType, len(a.Shape))
+	}
+	width := int64(1)
+	for _, n := range a.Shape {
+		if n <= 0 || n > maxListSize || width > maxCount/n {
+			return t, corruptf("column %.100q has a dimension of %d", a.Name, n)
+		}
+		width *= n
+	}
+	t.dtype = d
+	return t, nil
+}
+
+// topologyRows returns how many rows an array of the graph's structure has.
+func topologyRows(name string, s *graph.Schema) (int64, bool) {
+	switch name {
+	case nameIndptr:
+		return s.NumNodes() + 1, true
+	case nameIndices, nameType, nameEdgeID:
+		return s.NumEdges(), true
+	}
+	return 0, false
+}
+
+// partChecker checks what the manifest says of files.
+type partChecker struct {
+	chunk int64
+	paths map[string]bool
+}
+
+// check checks the parts of an array that must have rows rows, or any number if that is negative.
+func (c *partChecker) check(a arrayType, parts []Part, rows int64) error {
+	if len(parts) != 1 {
+		return fmt.Errorf("%w: column %.100q has %d parts", ErrVersion, a.name, len(parts))
+	}
+	p := &parts[0]
+	if err := checkPath(p.Path); err != nil {
+		return err
+	}
+	if c.paths[p.Path] {
+		return corruptf("file %q is named twice", p.Path)
+	}
+	c.paths[p.Path] = true
+	tail := p.FileBytes - p.BodyOffset - p.Bytes
+	if p.BodyOffset < alignSmall || p.BodyOffset%alignSmall != 0 || p.BodyOffset > maxMetadata ||
+		p.Bytes < 0 || p.FileBytes < 0 || p.Bytes > p.FileBytes || tail < int64(footerSuffix) || tail > maxMetadata {
+		return corruptf("file %q: %d bytes at %d of %d", p.Path, p.Bytes, p.BodyOffset, p.FileBytes)
+	}
+	if rows >= 0 && p.Rows != rows {
+		return corruptf("file %q has %d rows, there must be %d", p.Path, p.Rows, rows)
+	}
+	l := layout{arrayType: a, rows: p.Rows}
+	if err := l.fit(p.Bytes); err != nil {
+		return err
+	}
+	if !a.strings && p.Rows*a.rowBytes() != p.Bytes {
+		return corruptf("file %q: %d rows in %d bytes", p.Path, p.Rows, p.Bytes)
+	}
+	_, err := parseHash(p.HeadXXH3)
+	return err
+}
+
+// checkPath accepts what this package writes: lower-case names of letters, digits, '-', '_' and inner dots, with slashes
+// between. Nothing that can leave the directory or mean something to a shell or a file system is among it.
+func checkPath(path string) error {
+	parts := strings.Split(path, "/")
+	ok := len(path) <= 255 && len(parts) <= 4 && strings.HasSuffix(path, ".arrow")
+	for _, name := range parts {
+		ok = ok && name != "" && name[0] != '.' && len(name) <= 128
+		for _, c := range []byte(name) {
+			ok = ok && (c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.')
+		}
+	}
+	if !ok {
+		return corruptf("the manifest names a file %.260q, which no dataset has", path)
+	}
+	return nil
+}

@@ -1,0 +1,262 @@
+package formats
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// marker is the file that says "a writer is at work here". Its writer holds a lock on it, and notes in it every file and
+// directory before making it, so that the next writer clears away exactly what a dead one has left.
+type marker struct {
+	dir   string
+	root  *os.Root
+	f     *os.File
+	files []string // what the marker names, validated
+	dirs  []string
+	fresh bool // it was not there, or empty
+}
+
+const (
+	markerHead  = "khop is writing a dataset here, or was stopped while it did. It made:\n"
+	markerFile  = "file "
+	markerDir   = "dir "
+	maxMarker   = 64 << 20
+	claimTrials = 16
+)
+
+// claim makes the directory if need be and takes its marker's lock. ErrExist if another process has it.
+func claim(dir string) (*marker, error) {
+	for range claimTrials {
+		made := os.Mkdir(dir, 0o777)
+		if made != nil && !errors.Is(made, fs.ErrExist) {
+			return nil, fileError(dir, "", made)
+		}
+		m, err := lockMarker(dir)
+		if err != nil {
+			return nil, err
+		}
+		if m == nil {
+			continue // the last writer has just gone, with the marker or with the directory
+		}
+		if made == nil {
+			err = m.note(markerDir, ".")
+		}
+		if err != nil {
+			return nil, errors.Join(err, m.release())
+		}
+		return m, nil
+	}
+	return nil, fileError(dir, "try again", fmt.Errorf("%w: other processes write here", ErrExist))
+}
+
+// lockMarker opens and locks the marker, and makes it if it is not there. It returns nil if the marker that it locked is no
+// longer the directory's.
+func lockMarker(dir string) (*marker, error) {
+	root, err := os.OpenRoot(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fileError(dir, "", err)
+	}
+	m := &marker{dir: dir, root: root}
+	m.f, err = root.OpenFile(markerName, os.O_RDWR|os.O_CREATE|openNonblock, 0o666)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, root.Close()
+	}
+	if err != nil {
+		return nil, errors.Join(fileError(filepath.Join(dir, markerName), "", err), root.Close())
+	}
+	if err := lockFile(m.f); err != nil {
+		err = fileError(dir, "wait for it, or choose another target", fmt.Errorf("%w: another process is writing it (%v)", ErrExist, err))
+		return nil, errors.Join(err, m.release())
+	}
+	mine, err1 := m.f.Stat()
+	there, err2 := root.Lstat(markerName)
+	if err1 != nil || err2 != nil || !os.SameFile(mine, there) {
+		return nil, m.release()
+	}
+	return m, m.read()
+}
+
+// read takes in what an earlier writer noted, and begins the file where it is new.
+func (m *marker) read() error {
+	text, err := io.ReadAll(io.LimitReader(m.f, maxMarker))
+	if err != nil {
+		return m.fail(err)
+	}
+	whole := text[:bytes.LastIndexByte(text, '\n')+1] // a torn line names what its writer did not get to make
+	if err := m.f.Truncate(int64(len(whole))); err != nil {
+		return m.fail(err)
+	}
+	if len(whole) == 0 {
+		m.fresh = true
+		return m.restart()
+	}
+	list, ok := strings.CutPrefix(string(whole), markerHead)
+	if !ok {
+		return m.fail(fmt.Errorf("%w: this marker is not khop's", ErrExist))
+	}
+	for line := range strings.Lines(list) {
+		line = strings.TrimSuffix(line, "\n")
+		if name, ok := strings.CutPrefix(line, markerFile); ok && (name == manifestTemp || checkPath(name) == nil) {
+			m.files = append(m.files, name)
+		} else if name, ok := strings.CutPrefix(line, markerDir); ok && (name == "." || checkPath(name+"/x"+extension) == nil) {
+			m.dirs = append(m.dirs, name)
+		} else {
+			return m.fail(fmt.Errorf("%w: this marker names %.100q", ErrExist, line))
+		}
+	}
+	return nil
+}
+
+// restart begins the marker anew, when nothing that it named is left.
+func (m *marker) restart() error {
+	made := m.madeDirectory()
+	m.files, m.dirs = nil, nil
+	text := markerHead
+	if made {
+		text += markerDir + ".\n"
+		m.dirs = []string{"."}
+	}
+	err := m.f.Truncate(0)
+	if err == nil {
+		_, err = m.f.WriteAt([]byte(text), 0)
+	}
+	return m.fail(err)
+}
+
+// fail closes the marker if there is an error.
+func (m *marker) fail(err error) error {
+	if err == nil {
+		return nil
+	}
+	return errors.Join(fileError(filepath.Join(m.dir, markerName), "remove the directory yourself", err), m.release())
+}
+
+// note writes that name is about to be made, and waits until that is on the disk.
+func (m *marker) note(kind string, names ...string) error {
+	var b strings.Builder
+	for _, name := range names {
+		b.WriteString(kind + name + "\n")
+		if kind == markerFile {
+			m.files = append(m.files, name)
+		} else {
+			m.dirs = append(m.dirs, name)
+		}
+	}
+	_, err := m.f.Seek(0, io.SeekEnd)
+	if err == nil {
+		_, err = m.f.WriteString(b.String())
+	}
+	if err == nil {
+		err = m.f.Sync()
+	}
+	if err != nil {
+		return writeError(filepath.Join(m.dir, markerName), err, 0)
+	}
+	return nil
+}
+
+// foreign returns the first file or directory that is neither in known nor noted in the marker; "" if there is none.
+func (m *marker) foreign(known map[string]bool) (string, error) {
+	ours := map[string]bool{".": true, markerName: true, manifestName: true, manifestTemp: true}
+	for _, name := range m.files {
+		ours[name] = true
+	}
+	for name := range known {
+		ours[name] = true
+	}
+	for _, name := range append(dirsOf(append(sortedKeys(known), m.files...)), m.dirs...) {
+		ours[name] = true
+	}
+	stranger := ""
+	err := fs.WalkDir(m.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if !ours[name] || d.Type()&^fs.ModeDir != 0 {
+			stranger = name
+			return fs.SkipAll
+		}
+		return nil
+	})
+	if err != nil {
+		err = fileError(m.dir, "", err)
+	}
+	return stranger, err
+}
+
+// clear removes all files and directories that are noted, but not the marker and the dataset's own directory.
+func (m *marker) clear() error {
+	for _, name := range m.files {
+		if err := m.root.Remove(filepath.FromSlash(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fileError(filepath.Join(m.dir, name), "", err)
+		}
+	}
+	dirs := map[string]bool{}
+	for _, d := range append(dirsOf(m.files), m.dirs...) {
+		dirs[d] = d != "."
+	}
+	for _, d := range slices.Backward(sortedKeys(dirs)) { // the inner before the outer
+		if dirs[d] {
+			_ = m.root.Remove(filepath.FromSlash(d)) // where it fails, something is in it that is not ours to remove
+		}
+	}
+	return nil
+}
+
+// remove removes the marker itself.
+func (m *marker) remove() error {
+	if closeBeforeRemove {
+		_ = m.f.Close()
+	}
+	if err := m.root.Remove(markerName); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fileError(filepath.Join(m.dir, markerName), "", err)
+	}
+	return nil
+}
+
+// madeDirectory reports whether a writer made the dataset's own directory.
+func (m *marker) madeDirectory() bool {
+	for _, d := range m.dirs {
+		if d == "." {
+			return true
+		}
+	}
+	return false
+}
+
+// release gives the lock back and closes everything.
+func (m *marker) release() error {
+	_ = m.f.Close() // it may be closed already
+	return m.root.Close()
+}
+
+func sortedKeys(m map[string]bool) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// dirsOf returns the directories of the given files, the outer before the inner.
+func dirsOf(files []string) []string {
+	dirs := map[string]bool{}
+	for _, name := range files {
+		for d := path.Dir(name); d != "."; d = path.Dir(d) {
+			dirs[d] = true
+		}
+	}
+	return sortedKeys(dirs)
+}

@@ -1,0 +1,80 @@
+package formats
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/zeebo/xxh3"
+)
+
+// Names within a dataset's directory.
+const (
+	manifestName = "dataset.json"
+	manifestTemp = "dataset.json.tmp"
+	markerName   = ".khop-incomplete"
+	ownerNodes   = "nodes/"
+	taskNode     = "node"
+	extension    = ".arrow"
+
+	nameIndptr  = "indptr"
+	nameIndices = "indices"
+	nameType    = "type"
+	nameEdgeID  = "edge_id"
+)
+
+// taken are names that an edge column's file cannot have, because the structure's files have them or may one day.
+var taken = map[string]bool{nameIndptr: true, nameIndices: true, nameType: true, nameEdgeID: true, "by_source": true}
+
+// reserved are names that some systems do not allow for files.
+var reserved = map[string]bool{"con": true, "prn": true, "aux": true, "nul": true}
+
+// fileStem returns a file name for a column's name: the name itself where it is plain, else what is plain of it and a hash of
+// all of it. It depends on nothing but the name, so that equal datasets have equal files.
+func fileStem(name string) string {
+	plain := func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '_' || r == '-' {
+			return r
+		}
+		if r >= 'A' && r <= 'Z' {
+			return r + 'a' - 'A'
+		}
+		return '_'
+	}
+	s := strings.Map(plain, name)
+	device := len(s) == 4 && (strings.HasPrefix(s, "com") || strings.HasPrefix(s, "lpt"))
+	if s == name && s != "" && len(s) <= 60 && !reserved[s] && !device {
+		return s
+	}
+	return hashedStem(s, name)
+}
+
+func hashedStem(plain, name string) string {
+	return fmt.Sprintf("%s-%08x", plain[:min(len(plain), 48)], uint32(xxh3.HashString(name)))
+}
+
+func topologyPath(name string) string { return "graph/" + name + extension }
+
+func edgeColumnPath(name string) string {
+	stem := fileStem(name)
+	if taken[stem] {
+		stem = hashedStem(stem, name)
+	}
+	return "graph/" + stem + extension
+}
+
+func nodeColumnPath(nodeType int, name string) string {
+	return fmt.Sprintf("nodes/n%d/%s%s", nodeType, fileStem(name), extension)
+}
+
+// splitPath names the file of one node type's seeds: splits/node/train.arrow, splits/node-3/train.arrow for split 3, and
+// train.n2.arrow for node type 2.
+func splitPath(name string, index, nodeType int) string {
+	dir, suffix := taskNode, ""
+	if index > 0 {
+		dir = fmt.Sprintf("%s-%d", taskNode, index)
+	}
+	if nodeType > 0 {
+		suffix = fmt.Sprintf(".n%d", nodeType)
+	}
+	return "splits/" + dir + "/" + fileStem(name) + suffix + extension
+}

@@ -35,13 +35,15 @@ type assembler interface {
 
 // NewAssembler returns an assembler for samples of b.Layers hops. b is what the sampler's Bound returned.
 func NewAssembler(env Env, frontier Frontier, b Bound) (*Assembler, error) {
-	var impl assembler
-	var err error
-	if env.Graph.Schema().IDType() == unified.Int32 {
-		impl, err = newCustom[int32](env, frontier, b)
-	} else {
-		impl, err = newCustom[int64](env, frontier, b)
+	if ids, err := unified.View[int32](env.Graph.Indices()); err == nil {
+		impl, err := newCustom(env, ids, frontier, b)
+		return &Assembler{impl}, err
 	}
+	ids, err := unified.View[int64](env.Graph.Indices())
+	if err != nil {
+		return nil, err
+	}
+	impl, err := newCustom(env, ids, frontier, b)
 	return &Assembler{impl}, err
 }
 
@@ -61,8 +63,8 @@ type custom[V nodeID] struct {
 	chunk chunk[V]
 }
 
-func newCustom[V nodeID](env Env, frontier Frontier, b Bound) (*custom[V], error) {
-	a, err := newAssembly[V](env, frontier, b)
+func newCustom[V nodeID](env Env, indices []V, frontier Frontier, b Bound) (*custom[V], error) {
+	a, err := newAssembly(env, indices, frontier, b)
 	return &custom[V]{assembly: a, chunk: newChunk[V]()}, err
 }
 

@@ -11,7 +11,6 @@ import (
 // assembly is what all samplers share: it keeps the node lists and local ids of a batch, finds the edges of destinations,
 // and lays out blocks. A sampler says which edges are picked.
 type assembly[V nodeID] struct {
-	graph    *graph.Graph
 	schema   *graph.Schema
 	layers   int
 	frontier Frontier
@@ -69,13 +68,11 @@ func scratchBytes[V nodeID](s *graph.Schema, b Bound) int64 {
 	return bytes
 }
 
-func newAssembly[V nodeID](env Env, frontier Frontier, b Bound) (a assembly[V], err error) {
+// newAssembly is for ids of the width that the graph's schema says; indices are the graph's.
+func newAssembly[V nodeID](env Env, indices []V, frontier Frontier, b Bound) (a assembly[V], err error) {
 	g := env.Graph
 	s := g.Schema()
-	a = assembly[V]{graph: g, schema: s, layers: b.Layers, frontier: frontier, edgePos: env.EdgePos, indptr: g.Indptr()}
-	if a.indices, err = viewIDs[V](g.Indices()); err != nil {
-		return a, err
-	}
+	a = assembly[V]{schema: s, layers: b.Layers, frontier: frontier, edgePos: env.EdgePos, indptr: g.Indptr(), indices: indices}
 	if a.types, err = newTypeColumn(g.Types()); err != nil {
 		return a, err
 	}
@@ -95,16 +92,6 @@ func newAssembly[V nodeID](env Env, frontier Frontier, b Bound) (a assembly[V], 
 	a.starts.Options, a.counts.Options = env.Scratch, env.Scratch
 	a.local = newRelabeler[V](g.NumNodes(), b.Nodes, env.Scratch)
 	return a, nil
-}
-
-func viewIDs[V nodeID](t unified.Tensor) ([]V, error) {
-	var z V
-	if unsafe.Sizeof(z) == 4 {
-		v, err := unified.View[int32](t)
-		return *(*[]V)(unsafe.Pointer(&v)), err
-	}
-	v, err := unified.View[int64](t)
-	return *(*[]V)(unsafe.Pointer(&v)), err
 }
 
 func (a *assembly[V]) close() error {
@@ -241,7 +228,7 @@ func (a *assembly[V]) open(st *stage[V], picks int, out *graph.Sample) (local []
 // finish views the buffers, which move while they grow, as the sample's tensors.
 func (a *assembly[V]) finish(out *graph.Sample) (err error) {
 	for t := range a.lists {
-		if out.Nodes[t], err = out.NodeBuffer(t).Tensor(a.schema.IDType(), int64(a.lists[t].n)); err != nil {
+		if out.Nodes[t], err = out.NodeBuffer(t).Tensor(unified.Of[V](), int64(a.lists[t].n)); err != nil {
 			return err
 		}
 	}

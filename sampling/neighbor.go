@@ -81,8 +81,12 @@ func (n Neighbor) Open(env Env) (Worker, error) {
 	if err := n.Validate(s); err != nil {
 		return nil, err
 	}
-	if s.IDType() == unified.Int32 {
-		return openNeighbor[int32](n, env)
+	if ids, err := unified.View[int32](env.Graph.Indices()); err == nil {
+		return openNeighbor(n, env, ids)
 	}
-	return openNeighbor[int64](n, env)
+	ids, err := unified.View[int64](env.Graph.Indices())
+	if err != nil {
+		return nil, err
+	}
+	return openNeighbor(n, env, ids)
 }

@@ -21,13 +21,13 @@ type neighborWorker[V nodeID] struct {
 	out  *graph.Sample
 }
 
-func openNeighbor[V nodeID](opt Neighbor, env Env) (Worker, error) {
+func openNeighbor[V nodeID](opt Neighbor, env Env, indices []V) (Worker, error) {
 	s := env.Graph.Schema()
 	p, err := newPlan(s, opt.Fanouts, opt.PerType)
 	if err != nil {
 		return nil, err
 	}
-	a, err := newAssembly[V](env, opt.Frontier, opt.Bound(s, env.BatchSize))
+	a, err := newAssembly(env, indices, opt.Frontier, opt.Bound(s, env.BatchSize))
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,341 @@
+package sampling
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/rng"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// oracleSample is docs/sampling.md word by word: slow, with maps, and nothing shared with the worker but package rng.
+type oracleSample struct {
+	nodes    [][]int64   // [node type]
+	numNodes [][]int64   // [hop][node type]
+	seeds    [][]int64   // [node type]
+	blocks   [][]oracleB // [layer][edge type]
+}
+
+type oracleB struct {
+	numSrc, numDst      int64
+	indptr, local, edge []int64
+}
+
+func oracle(g *graph.Graph, runs edgeRuns, n Neighbor, req *Request) *oracleSample {
+	s := g.Schema()
+	p, err := newPlan(s, n.Fanouts, n.PerType)
+	if err != nil {
+		panic(err)
+	}
+	o := &oracleSample{nodes: make([][]int64, len(s.Nodes)), seeds: make([][]int64, len(s.Nodes)), blocks: make([][]oracleB, len(p))}
+	local := make([]map[int64]int64, len(s.Nodes))
+	place := func(t int, id int64) int64 {
+		if at, ok := local[t][id]; ok {
+			return at
+		}
+		at := int64(len(o.nodes[t]))
+		local[t][id] = at
+		o.nodes[t] = append(o.nodes[t], id)
+		return at
+	}
+	lengths := func() []int64 {
+		l := make([]int64, len(o.nodes))
+		for t := range l {
+			l[t] = int64(len(o.nodes[t]))
+		}
+		return l
+	}
+	for t := range s.Nodes {
+		local[t] = map[int64]int64{}
+		for _, id := range req.Seeds[t] {
+			o.seeds[t] = append(o.seeds[t], place(t, id))
+		}
+	}
+	o.numNodes = append(o.numNodes, lengths())
+	grown := make([]oracleB, len(s.Edges)) // with NewNodes, all hops so far
+	for h := range p {
+		layer := make([]oracleB, len(s.Edges))
+		for e := range s.Edges {
+			et := &s.Edges[e]
+			b := oracleB{indptr: []int64{0}}
+			if n.Frontier == NewNodes && h > 0 {
+				b = grown[e]
+			}
+			begin := o.numNodes[h][et.Dst]
+			for _, v := range o.nodes[et.Dst][b.numDst:begin] {
+				for _, pos := range oraclePick(g, runs, n, req, p[h][e], h, e, v) {
+					u := indexAt(g, pos) - g.Offset(et.Src)
+					b.local = append(b.local, place(et.Src, u))
+					b.edge = append(b.edge, pos)
+				}
+				b.indptr = append(b.indptr, int64(len(b.local)))
+			}
+			b.numDst = begin
+			grown[e], layer[e] = b, b
+		}
+		o.numNodes = append(o.numNodes, lengths())
+		for e := range layer {
+			layer[e].numSrc = o.numNodes[h+1][s.Edges[e].Src]
+		}
+		o.blocks[len(p)-1-h] = layer
+	}
+	return o
+}
+
+func oraclePick(g *graph.Graph, runs edgeRuns, n Neighbor, req *Request, k, h, e int, v int64) []int64 {
+	et := &g.Schema().Edges[e]
+	fused := v + g.Offset(et.Dst)
+	run := runs[[2]int64{fused, int64(e)}]
+	stream := rng.Stream(rng.StageKey(req.Rand.key, et.Key, rng.Pick, uint8(h)), uint64(v))
+	var picks []uint64
+	switch {
+	case k < 0:
+		return run
+	case k == 0:
+	case n.Replace:
+		picks = rng.WithReplacement(nil, stream, uint64(len(run)), uint64(k))
+	default:
+		picks = rng.Floyd(nil, stream, uint64(len(run)), uint64(k))
+	}
+	var out []int64
+	for _, t := range picks {
+		out = append(out, run[t])
+	}
+	return out
+}
+
+// edgeRuns are the positions of the in-edges by fused id and edge type.
+type edgeRuns map[[2]int64][]int64
+
+func newEdgeRuns(g *graph.Graph) edgeRuns {
+	runs := edgeRuns{}
+	for v := range g.NumNodes() {
+		for pos := g.Indptr()[v]; pos < g.Indptr()[v+1]; pos++ {
+			key := [2]int64{v, int64(typeAt(g, pos))}
+			runs[key] = append(runs[key], pos)
+		}
+	}
+	return runs
+}
+
+func indexAt(g *graph.Graph, pos int64) int64 {
+	v, _ := unified.View[int32](g.Indices())
+	return int64(v[pos])
+}
+
+func typeAt(g *graph.Graph, pos int64) int {
+	if !g.Types().Valid() {
+		return 0
+	}
+	if v, err := unified.View[uint8](g.Types()); err == nil {
+		return int(v[pos])
+	}
+	v, _ := unified.View[uint16](g.Types())
+	return int(v[pos])
+}
+
+// randomGraph makes a graph of some node types and edge types, with isolated nodes, hubs, self-loops and parallel edges.
+func randomGraph(t testing.TB, r *rand.Rand, nodeTypes, edgeTypes int) *graph.Graph {
+	var s graph.Schema
+	total := int64(0)
+	offsets := []int64{0}
+	for i := range nodeTypes {
+		n := 1 + r.Int64N(60)
+		s.Nodes = append(s.Nodes, graph.NodeType{Name: fmt.Sprintf("n%d", i), Count: n})
+		total += n
+		offsets = append(offsets, total)
+	}
+	for e := range edgeTypes {
+		s.Edges = append(s.Edges, graph.EdgeType{
+			Source: s.Nodes[r.IntN(nodeTypes)].Name, Relation: fmt.Sprintf("r%d", e), Target: s.Nodes[r.IntN(nodeTypes)].Name})
+	}
+	if err := s.Init(); err != nil {
+		t.Fatal(err)
+	}
+	indptr := []int64{0}
+	var indices []int32
+	var types []uint16
+	for v := range total {
+		for e := range s.Edges {
+			et := &s.Edges[e]
+			if v < offsets[et.Dst] || v >= offsets[et.Dst+1] {
+				continue
+			}
+			d := []int{0, 0, r.IntN(4), r.IntN(12), r.IntN(70), 60 + r.IntN(10), r.IntN(300)}[r.IntN(7)]
+			col := make([]int32, d)
+			for i := range col {
+				col[i] = int32(offsets[et.Src] + r.Int64N(s.Nodes[et.Src].Count))
+			}
+			slices.Sort(col)
+			indices = append(indices, col...)
+			types = append(types, slices.Repeat([]uint16{uint16(e)}, d)...)
+			et.Count += int64(d)
+		}
+		indptr = append(indptr, int64(len(indices)))
+	}
+	a := graph.Arrays{Schema: s, Indptr: unified.FromSlice(indptr), Indices: unified.FromSlice(indices)}
+	switch {
+	case edgeTypes > 256:
+		a.Types = unified.FromSlice(types)
+	case edgeTypes > 1:
+		t8 := make([]uint8, len(types))
+		for i, x := range types {
+			t8[i] = uint8(x)
+		}
+		a.Types = unified.FromSlice(t8)
+	}
+	g, err := graph.FromArrays(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func randomOptions(r *rand.Rand, s *graph.Schema) Neighbor {
+	fan := func() []int {
+		f := make([]int, 1+r.IntN(3))
+		for i := range f {
+			f[i] = []int{-1, 0, 1, 2, 3, 5, 10, 15, 16, 17, 40, 100}[r.IntN(12)]
+		}
+		return f
+	}
+	n := Neighbor{Fanouts: fan(), Replace: r.IntN(3) == 0, Frontier: Frontier(r.IntN(2))}
+	if len(s.Edges) > 1 && r.IntN(2) == 0 {
+		n.PerType = map[string][]int{}
+		for i := range s.Edges {
+			if r.IntN(2) == 0 {
+				n.PerType[s.Edges[i].Relation] = fan()
+			}
+		}
+		if r.IntN(2) == 0 && len(n.PerType) > 0 {
+			n.Fanouts = nil
+		}
+	}
+	return n
+}
+
+func TestNeighborEqualsTheOracle(t *testing.T) {
+	const seed = 20261121
+	r := rand.New(rand.NewPCG(seed, 0))
+	for round := range 160 {
+		types := [][2]int{{1, 1}, {1, 1}, {1, 3}, {3, 5}, {2, 300}}[r.IntN(5)]
+		if types[1] == 300 && round%16 != 0 {
+			types = [2]int{1, 1}
+		}
+		g := randomGraph(t, r, types[0], types[1])
+		n := randomOptions(r, g.Schema())
+		workers, runs := openVariants(t, g, n), newEdgeRuns(g)
+		for batch := range 3 {
+			req := &Request{Rand: NewRand(r.Uint64(), r.Uint32(), 0, uint64(batch)), Seeds: make([][]int64, types[0])}
+			for t := range req.Seeds {
+				for range r.IntN(8) {
+					req.Seeds[t] = append(req.Seeds[t], r.Int64N(g.Schema().Nodes[t].Count))
+				}
+			}
+			want := oracle(g, runs, n, req)
+			for name, w := range workers {
+				compare(t, fmt.Sprintf("seed %d round %d batch %d: %s: %s", seed, round, batch, n.Fingerprint(), name), g, w, req, want)
+			}
+		}
+		for _, w := range workers {
+			if err := w.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// openVariants opens the sampler over every width of ids and every relabel table.
+func openVariants(t *testing.T, g *graph.Graph, n Neighbor) map[string]Worker {
+	t.Helper()
+	env := Env{Graph: g, BatchSize: 8, EdgePos: true}
+	ids, _ := unified.View[int32](g.Indices())
+	wide := make([]int64, len(ids))
+	for i, v := range ids {
+		wide[i] = int64(v)
+	}
+	open := func(w Worker, err error) Worker {
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	narrow := open(openNeighbor(n, env, ids)).(*neighborWorker[int32])
+	narrow.local = &hashMap[int32]{}
+	direct := open(openNeighbor(n, env, wide)).(*neighborWorker[int64])
+	direct.local = &directMap[int64]{numNodes: g.NumNodes()}
+	hashed := open(openNeighbor(n, env, wide)).(*neighborWorker[int64])
+	hashed.local = &hashMap[int64]{}
+	return map[string]Worker{"as opened": open(n.Open(env)), "int32 hash": narrow, "int64 direct": direct, "int64 hash": hashed}
+}
+
+func compare(t *testing.T, what string, g *graph.Graph, w Worker, req *Request, want *oracleSample) {
+	t.Helper()
+	got := new(graph.Sample)
+	got.Init(g.Schema(), len(want.blocks), pinned.Options{})
+	defer got.Close()
+	if err := w.Sample(context.Background(), req, got); err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	same := func(name string, got unified.Tensor, want []int64) {
+		if v := widen(t, got); !slices.Equal(v, want) {
+			t.Fatalf("%s: %s is %v, want %v", what, name, v, want)
+		}
+	}
+	for i := range want.nodes {
+		same(fmt.Sprintf("nodes of type %d", i), got.Nodes[i], want.nodes[i])
+		same(fmt.Sprintf("seeds of type %d", i), got.SeedLocal[i], want.seeds[i])
+	}
+	for h := range want.numNodes {
+		if !slices.Equal(got.NumNodes[h], want.numNodes[h]) {
+			t.Fatalf("%s: after %d hops %v nodes, want %v", what, h, got.NumNodes[h], want.numNodes[h])
+		}
+	}
+	for l := range want.blocks {
+		for e, b := range want.blocks[l] {
+			name := fmt.Sprintf("layer %d type %d ", l, e)
+			have := &got.Blocks[l][e]
+			same(name+"indptr", have.Indptr, b.indptr)
+			same(name+"indices", have.Indices, b.local)
+			same(name+"positions", have.EdgePos, b.edge)
+			if have.NumSrc != b.numSrc || have.NumDst != b.numDst {
+				t.Fatalf("%s: %s%d x %d, want %d x %d", what, name, have.NumSrc, have.NumDst, b.numSrc, b.numDst)
+			}
+		}
+	}
+}
+
+func widen(t *testing.T, x unified.Tensor) []int64 {
+	t.Helper()
+	if v, err := unified.View[int32](x); err == nil {
+		w := make([]int64, len(v))
+		for i := range v {
+			w[i] = int64(v[i])
+		}
+		return w
+	}
+	v, err := unified.View[int64](x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.Clone(v)
+}
+
+func TestLayersOfNewNodesAreViewsOfOneCSC(t *testing.T) {
+	g := randomGraph(t, rand.New(rand.NewPCG(3, 3)), 1, 1)
+	out := sampleOnce(t, g, Neighbor{Fanouts: []int{3, 3, 3}, Frontier: NewNodes}, &Request{Seeds: [][]int64{{0}}, Rand: NewRand(1, 0, 0, 0)}, true)
+	for l := 1; l < 3; l++ {
+		inner, outer := &out.Blocks[l][0], &out.Blocks[l-1][0]
+		for _, pair := range [][2][]byte{{inner.Indptr.Bytes(), outer.Indptr.Bytes()}, {inner.Indices.Bytes(), outer.Indices.Bytes()}} {
+			if !bytes.HasPrefix(pair[1], pair[0]) || len(pair[0]) > 0 && &pair[0][0] != &pair[1][0] {
+				t.Errorf("layer %d is no prefix view of layer %d", l, l-1)
+			}
+		}
+	}
+}

@@ -4,10 +4,14 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/machine"
 )
 
 type doctorCmd struct {
+	Dataset string `arg:"" optional:"" help:"Dataset to give advice for."`
+
 	JSON bool `help:"Print one JSON object." name:"json"`
 }
 
@@ -23,6 +27,16 @@ type diagnosis struct {
 func (c *doctorCmd) Run(env *environment) error {
 	m := machine.Probe()
 	load := machine.Load{CopyKernel: "generic"}
+	if c.Dataset != "" {
+		ds, err := formats.Open(c.Dataset)
+		if err != nil {
+			return err
+		}
+		load.TopologyBytes, load.ColumnBytes = sizes(ds.Graph())
+		if err := ds.Close(); err != nil {
+			return err
+		}
+	}
 	d := diagnosis{Versions: currentVersions(), Machine: m, Paths: m.Plan(load), Advice: m.Advise(load)}
 	if d.Advice == nil {
 		d.Advice = []string{}
@@ -69,6 +83,19 @@ func (d *diagnosis) print(env *environment) error {
 		fmt.Fprintln(env.stdout, "  nothing: this machine is set up well")
 	}
 	return nil
+}
+
+// sizes returns the bytes of a graph's structure, and of the columns that a loader takes along by default.
+func sizes(g *graph.Graph) (topology, columns int64) {
+	topology = int64(len(g.Indptr()))*8 + int64(len(g.Indices().Bytes())) + int64(len(g.Types().Bytes()))
+	for t := range g.Schema().Nodes {
+		for _, name := range []string{"feature", "label"} {
+			if c, ok := g.NodeColumn(t, name); ok {
+				columns += int64(len(c.Bytes()))
+			}
+		}
+	}
+	return topology, columns
 }
 
 func or(s string) string {

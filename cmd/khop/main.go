@@ -13,6 +13,10 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/khop-gnn/khop/formats/synthetic"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/sampling"
 )
 
 // Exit statuses. Scripts rely on them.
@@ -25,6 +29,12 @@ const (
 
 // commands is the command line; one file holds each command.
 type commands struct {
+	Demo       demoCmd       `cmd:"" help:"Make a small graph, check it and load two epochs of it: a tour of everything."`
+	Generate   generateCmd   `cmd:"" help:"Write a synthetic graph of any size."`
+	Info       infoCmd       `cmd:"" help:"Say what a dataset holds."`
+	Check      checkCmd      `cmd:"" help:"Verify a dataset: checksums, ids, order, counts."`
+	Sample     sampleCmd     `cmd:"" help:"Load batches and print a line each, or their digests."`
+	Bench      benchCmd      `cmd:"" help:"Measure how fast batches of a dataset load."`
 	Doctor     doctorCmd     `cmd:"" help:"Say what this machine has, which path each stage takes, and why."`
 	Version    versionCmd    `cmd:"" help:"Print versions: program, file format, sampling semantics."`
 	Completion completionCmd `cmd:"" help:"Print a completion script for a shell."`
@@ -89,6 +99,7 @@ func newParser(cli *commands, stdout, stderr io.Writer) (*kong.Kong, error) {
 		kong.Name("khop"),
 		kong.Description("Mini-batches of large graphs for training graph neural networks."),
 		kong.Writers(stdout, stderr),
+		kong.WithHyphenPrefixedParameters(true), // --fanouts -1
 		kong.Exit(func(code int) { panic(exited(code)) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 110}),
 	)
@@ -118,6 +129,16 @@ type usage struct{ error }
 func (u *usage) Is(target error) bool { return target == errUsage }
 func (u *usage) Unwrap() error        { return u.error }
 
+// isUsage tells errors that another command line would not have.
+func isUsage(err error) bool {
+	for _, target := range []error{errUsage, loader.ErrOptions, sampling.ErrOptions, synthetic.ErrOptions} {
+		if errors.Is(err, target) {
+			return true
+		}
+	}
+	return false
+}
+
 // status prints a command's error and returns the exit status that stands for it.
 func (env *environment) status(err error) int {
 	switch {
@@ -126,11 +147,18 @@ func (env *environment) status(err error) int {
 	case env.ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(env.ctx))):
 		fmt.Fprintln(env.stderr, "khop: interrupted")
 		return exitInterrupted
-	case errors.Is(err, errUsage):
+	case isUsage(err):
 		fmt.Fprintf(env.stderr, "khop: %v\n", err)
 		return exitUsage
 	default:
 		fmt.Fprintf(env.stderr, "khop: %v\n", err)
 		return exitFailed
+	}
+}
+
+// closing is deferred with what ends something; it keeps the first error.
+func closing(err *error, end func() error) {
+	if e := end(); *err == nil {
+		*err = e
 	}
 }

@@ -1,0 +1,274 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/pinned"
+)
+
+type benchCmd struct {
+	loadFlags `embed:""`
+
+	Batches    positive `default:"100" placeholder:"N" help:"Batches to measure; the epoch is repeated as needed."`
+	Warmup     int      `default:"10" placeholder:"N" help:"Batches to load before."`
+	NoFeatures bool     `help:"Sample only: gather no columns."`
+	NoMemcpy   bool     `help:"Do not measure how fast memory is copied."`
+	JSON       bool     `name:"json" help:"Print one JSON object."`
+}
+
+// benchResult is what "khop bench --json" prints. Scripts rely on the names.
+type benchResult struct {
+	Dataset   string `json:"dataset"`
+	Sampler   string `json:"sampler"`
+	Residence string `json:"residence"`
+	Features  bool   `json:"features"`
+	BatchSize int    `json:"batch_size"`
+	Seed      uint64 `json:"seed"`
+	Workers   int    `json:"workers"`
+	Prefetch  int    `json:"prefetch"`
+	Warmup    int    `json:"warmup"`
+	Batches   int    `json:"batches"`
+
+	Seconds       float64 `json:"seconds"`
+	BatchesPerS   float64 `json:"batches_per_s"`
+	EdgesPerS     float64 `json:"edges_per_s"`
+	RowsPerS      float64 `json:"rows_per_s"`      // rows gathered, of all columns
+	GatherGBPerS  float64 `json:"gather_gb_per_s"` // bytes gathered by all workers while they gather
+	MemcpyGBPerS  float64 `json:"memcpy_gb_per_s"` // the same threads and output size, copied from one run of memory; 0: not measured
+	MsPerBatch    spread  `json:"ms_per_batch"`    // time between batches, over runs of four batches a worker
+	SampleMs      float64 `json:"sample_ms"`       // a worker's time to sample a batch, mean
+	GatherMs      float64 `json:"gather_ms"`       // a worker's time to gather a batch's rows, mean
+	RowsPerBatch  float64 `json:"rows_per_batch"`  // mean
+	BytesPerBatch float64 `json:"bytes_per_batch"` // gathered, mean
+
+	SeedsPerBatch float64   `json:"seeds_per_batch"`
+	NodesPerBatch float64   `json:"nodes_per_batch"`
+	EdgesPerBatch float64   `json:"edges_per_batch"`
+	NodesPerHop   []float64 `json:"nodes_per_hop"` // nodes after 0, 1, ... hops
+	EdgesPerHop   []float64 `json:"edges_per_hop"` // edges drawn at each hop
+
+	EstimateBytes int64 `json:"estimate_bytes"` // memory that the loader said it would need
+	LoaderBytes   int64 `json:"loader_bytes"`   // the most that it took
+	AnonBytes     int64 `json:"anon_bytes"`     // RssAnon + RssShmem of the process
+	FileBytes     int64 `json:"file_bytes"`     // RssFile: pages of mapped files
+
+	Versions versions `json:"versions"`
+}
+
+type spread struct {
+	Median float64 `json:"median"`
+	Min    float64 `json:"min"`
+	Max    float64 `json:"max"`
+}
+
+// Run measures.
+func (c *benchCmd) Run(env *environment) (err error) {
+	if c.Warmup < 0 {
+		return usageError("--warmup %d: must be 0 or more", c.Warmup)
+	}
+	var opt loader.Options
+	ld, err := c.open(env, func(o *loader.Options) {
+		if c.NoFeatures {
+			o.NodeColumns, o.SeedColumns = []string{}, []string{}
+		}
+		opt = *o.EnsureDefaults()
+	})
+	if err != nil {
+		return err
+	}
+	defer closing(&err, ld.close)
+	r := benchResult{
+		Dataset: c.Dataset, Sampler: c.sampler().Fingerprint(), Residence: opt.Residence.String(), Features: !c.NoFeatures,
+		BatchSize: opt.BatchSize, Seed: opt.Seed, Workers: opt.Workers, Prefetch: opt.Prefetch, Warmup: c.Warmup,
+		Batches: int(c.Batches), EstimateBytes: ld.Estimate().Expected.Total(), Versions: currentVersions(),
+	}
+	env.note("the loader needs up to %s", bytesText(r.EstimateBytes))
+	if err := c.measure(env, ld, &r); err != nil {
+		return err
+	}
+	r.LoaderBytes = ld.Stats().MaxMemory
+	usage, err := machine.ReadUsage()
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return err
+	}
+	r.AnonBytes, r.FileBytes = usage.Anonymous, usage.File
+	if !c.NoMemcpy {
+		if r.MemcpyGBPerS, err = copyRate(env.ctx, r.Workers, int64(r.BytesPerBatch)); err != nil {
+			return err
+		}
+	}
+	if c.JSON {
+		return env.printJSON(r)
+	}
+	return r.print(env)
+}
+
+// measure loads the warm-up batches, then the measured ones, and breaks off: to the end the workers are as busy as in the
+// middle of an epoch.
+func (c *benchCmd) measure(env *environment, ld *loading, r *benchResult) error {
+	var (
+		total  work
+		marks  = make([]time.Time, 0, r.Batches)
+		before loader.Stats
+		start  time.Time
+		loaded int
+	)
+	frontier := c.sampler().Frontier
+	take := func(b *loader.Batch) (more bool) {
+		loaded++
+		if loaded > r.Warmup {
+			total.add(countBatch(b, frontier))
+			marks = append(marks, time.Now())
+		}
+		if loaded == r.Warmup {
+			before, start = ld.Stats(), time.Now()
+		}
+		return loaded < r.Warmup+r.Batches
+	}
+	if r.Warmup == 0 {
+		before, start = ld.Stats(), time.Now()
+	}
+	if err := repeat(env.ctx, ld, take); err != nil {
+		return err
+	}
+	r.fill(&total, before, ld.Stats(), start, marks)
+	return nil
+}
+
+// repeat hands batches to take, epoch after epoch, until it has enough.
+func repeat(ctx context.Context, ld *loading, take func(*loader.Batch) bool) error {
+	for epoch := uint64(0); ; epoch++ {
+		any := false
+		for b, err := range ld.Epoch(ctx, epoch) {
+			if err != nil {
+				return err
+			}
+			any = true
+			if !take(b) {
+				return nil
+			}
+		}
+		if !any {
+			return errors.New("an epoch has no batches: there are no seeds")
+		}
+	}
+}
+
+func (w *work) add(o work) {
+	w.seeds += o.seeds
+	w.nodes += o.nodes
+	w.edges += o.edges
+	w.nodesPerHop = addAll(w.nodesPerHop, o.nodesPerHop)
+	w.edgesPerHop = addAll(w.edgesPerHop, o.edgesPerHop)
+}
+
+func addAll(sum, n []int64) []int64 {
+	if sum == nil {
+		sum = make([]int64, len(n))
+	}
+	for i := range n {
+		sum[i] += n[i]
+	}
+	return sum
+}
+
+func (r *benchResult) fill(total *work, before, after loader.Stats, start time.Time, marks []time.Time) {
+	n := float64(len(marks))
+	r.Seconds = marks[len(marks)-1].Sub(start).Seconds()
+	r.BatchesPerS, r.EdgesPerS = n/r.Seconds, float64(total.edges)/r.Seconds
+	r.MsPerBatch = betweenBatches(start, marks, r.Workers)
+	r.SeedsPerBatch, r.NodesPerBatch, r.EdgesPerBatch = float64(total.seeds)/n, float64(total.nodes)/n, float64(total.edges)/n
+	r.NodesPerHop, r.EdgesPerHop = means(total.nodesPerHop, n), means(total.edgesPerHop, n)
+
+	r.RowsPerBatch = float64(after.Rows-before.Rows) / n
+	r.BytesPerBatch = float64(after.Bytes-before.Bytes) / n
+	r.RowsPerS = float64(after.Rows-before.Rows) / r.Seconds
+	mean := func(a, b loader.Durations) float64 {
+		return (a.Sum - b.Sum).Seconds() / float64(max(a.Count-b.Count, 1))
+	}
+	gather := mean(after.Gather, before.Gather)
+	r.SampleMs, r.GatherMs = mean(after.Sample, before.Sample)*1e3, gather*1e3
+	if gather > 0 {
+		r.GatherGBPerS = r.BytesPerBatch / gather * float64(r.Workers) / 1e9
+	}
+}
+
+// betweenBatches returns the time between batches. Workers that run side by side deliver in bursts, so it is taken over runs
+// of four batches a worker, or of a quarter of all where there are few.
+func betweenBatches(start time.Time, marks []time.Time, workers int) spread {
+	run := max(min(4*workers, len(marks)/4), 1)
+	var ms []float64
+	last := start
+	for i := run - 1; i < len(marks); i += run {
+		ms = append(ms, marks[i].Sub(last).Seconds()*1e3/float64(run))
+		last = marks[i]
+	}
+	slices.Sort(ms)
+	return spread{Median: (ms[len(ms)/2] + ms[(len(ms)-1)/2]) / 2, Min: ms[0], Max: ms[len(ms)-1]}
+}
+
+func means(sum []int64, n float64) []float64 {
+	m := make([]float64, len(sum))
+	for i, v := range sum {
+		m[i] = float64(v) / n
+	}
+	return m
+}
+
+// copyRate measures how fast as many threads copy as many bytes as a batch's rows take, in GB/s.
+func copyRate(ctx context.Context, threads int, bytes int64) (rate float64, err error) {
+	if bytes == 0 {
+		return 0, nil
+	}
+	var regions []*pinned.Region
+	defer func() {
+		for _, r := range regions {
+			err = errors.Join(err, r.Close())
+		}
+	}()
+	take := func(n int64) ([]byte, error) {
+		r, err := pinned.Allocate(n, pinned.Options{})
+		if err != nil {
+			return nil, err
+		}
+		regions = append(regions, r)
+		r.Touch(n)
+		return r.Bytes(), nil
+	}
+	source, err := take(machine.Probe().CopySource(bytes))
+	if err != nil {
+		return 0, err
+	}
+	dst := make([][]byte, threads)
+	for i := range dst {
+		if dst[i], err = take(bytes); err != nil {
+			return 0, err
+		}
+	}
+	rate, err = machine.CopyRate(ctx, source, dst, 200*time.Millisecond)
+	return rate / 1e9, err
+}
+
+func (r *benchResult) print(env *environment) error {
+	t := newTable(env.stdout)
+	t.row("dataset", r.Dataset)
+	t.row("sampler", r.Sampler)
+	t.row("setting", fmt.Sprintf("%d seeds a batch, %d workers, prefetch %d, %s", r.BatchSize, r.Workers, r.Prefetch, r.Residence))
+	t.row("measured", fmt.Sprintf("%d batches in %.2f s, after %d", r.Batches, r.Seconds, r.Warmup))
+	t.row("batches", fmt.Sprintf("%.1f/s; %.2f ms each (median; %.2f to %.2f)", r.BatchesPerS, r.MsPerBatch.Median, r.MsPerBatch.Min, r.MsPerBatch.Max))
+	t.row("a batch", fmt.Sprintf("%.0f seeds, %.0f nodes, %.0f edges", r.SeedsPerBatch, r.NodesPerBatch, r.EdgesPerBatch))
+	t.row("edges", fmt.Sprintf("%.1f million/s; %.2f ms a worker and batch to sample", r.EdgesPerS/1e6, r.SampleMs))
+	if r.BytesPerBatch > 0 {
+		t.row("rows", fmt.Sprintf("%.1f million/s; %.2f ms a worker and batch to gather %s", r.RowsPerS/1e6, r.GatherMs, bytesText(int64(r.BytesPerBatch))))
+		t.row("gather", fmt.Sprintf("%.1f GB/s while gathering, memcpy %.1f GB/s", r.GatherGBPerS, r.MemcpyGBPerS))
+	}
+	t.row("memory", fmt.Sprintf("loader: %s expected, %s taken", bytesText(r.EstimateBytes), bytesText(r.LoaderBytes)))
+	t.row("process", fmt.Sprintf("%s its own, %s of mapped files", bytesText(r.AnonBytes), bytesText(r.FileBytes)))
+	return t.flush()
+}

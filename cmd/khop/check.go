@@ -1,0 +1,80 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/khop-gnn/khop/formats"
+)
+
+type checkCmd struct {
+	Dataset string `arg:"" help:"Dataset: a directory that khop has written."`
+
+	Workers int  `default:"0" placeholder:"N" help:"Goroutines that read; 0: one a core."`
+	JSON    bool `name:"json" help:"Print one JSON object."`
+}
+
+// checkResult is what "khop check --json" prints. Scripts rely on the names.
+type checkResult struct {
+	Dataset  string         `json:"dataset"`
+	OK       bool           `json:"ok"`
+	Files    int            `json:"files"`
+	Bytes    int64          `json:"bytes"`
+	Found    int64          `json:"problems_found"`
+	Problems []checkProblem `json:"problems"` // the first ones
+	Seconds  float64        `json:"seconds"`
+}
+
+type checkProblem struct {
+	Path   string `json:"path"`
+	Column string `json:"column,omitempty"`
+	Row    int64  `json:"row"` // -1: none
+	Text   string `json:"text"`
+}
+
+// errProblems is the error of a dataset that is not right.
+var errProblems = errors.New("the dataset is damaged")
+
+// Run checks.
+func (c *checkCmd) Run(env *environment) error {
+	bar := env.newProgress()
+	start := time.Now()
+	rep, err := formats.Check(env.ctx, c.Dataset, formats.CheckOptions{Workers: c.Workers, Progress: bar.report()})
+	bar.finish()
+	if err != nil {
+		return err
+	}
+	r := checkResult{Dataset: c.Dataset, OK: rep.OK(), Files: rep.Files, Bytes: rep.Bytes, Found: rep.Found,
+		Problems: []checkProblem{}, Seconds: time.Since(start).Seconds()}
+	for _, p := range rep.Problems {
+		problem := checkProblem{Row: -1, Text: p.Error()}
+		if at := (*formats.Error)(nil); errors.As(p, &at) {
+			problem.Path, problem.Column, problem.Row = at.Path, at.Column, at.Row
+		}
+		r.Problems = append(r.Problems, problem)
+	}
+	if c.JSON {
+		err = env.printJSON(r)
+	} else {
+		err = r.print(env, time.Since(start))
+	}
+	if err == nil && !r.OK {
+		err = fmt.Errorf("%s: %w: %d problems", c.Dataset, errProblems, r.Found)
+	}
+	return err
+}
+
+func (r *checkResult) print(env *environment, took time.Duration) error {
+	for _, p := range r.Problems {
+		fmt.Fprintln(env.stdout, p.Text)
+	}
+	if more := r.Found - int64(len(r.Problems)); more > 0 {
+		fmt.Fprintf(env.stdout, "... and %s more\n", countText(more))
+	}
+	if !r.OK {
+		return nil
+	}
+	_, err := fmt.Fprintf(env.stdout, "%s: %d files, %s, are right (%s)\n", r.Dataset, r.Files, bytesText(r.Bytes), durationText(took))
+	return err
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/synthetic"
+	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/sampling"
+)
+
+type demoCmd struct {
+	Dataset string `arg:"" optional:"" help:"Directory to write the dataset to; default: a new one among the temporary files."`
+
+	Nodes int64  `default:"20000" placeholder:"N" help:"Nodes of the graph."`
+	Seed  uint64 `default:"7" placeholder:"N" help:"Keys every random choice."`
+	Force bool   `help:"Replace a dataset that is there."`
+}
+
+// demoFanouts and demoBatch are what the demonstration loads.
+var demoFanouts = []int{10, 5}
+
+const (
+	demoBatch  = 256
+	demoEpochs = 2
+)
+
+// Run makes, checks and loads a small graph, and says what it does.
+func (c *demoCmd) Run(env *environment) error {
+	if c.Dataset != "" {
+		return c.tour(env, c.Dataset)
+	}
+	dir, err := os.MkdirTemp("", "khop-demo-")
+	if err != nil {
+		return err
+	}
+	c.Dataset = filepath.Join(dir, "demo.khop")
+	if err := c.tour(env, dir); err != nil {
+		_ = os.RemoveAll(dir)
+		return err
+	}
+	return nil
+}
+
+// tour does it all; made is what to remove afterwards.
+func (c *demoCmd) tour(env *environment, made string) (err error) {
+	if err := c.make(env); err != nil {
+		return err
+	}
+	if err := c.check(env); err != nil {
+		return err
+	}
+	start := time.Now()
+	ds, err := formats.Open(c.Dataset)
+	if err != nil {
+		return err
+	}
+	defer closing(&err, ds.Close)
+	fmt.Fprintf(env.stdout, "opened    in %s: the files are mapped, not read\n", durationText(time.Since(start)))
+	if err := c.load(env, ds); err != nil {
+		return err
+	}
+	fmt.Fprintf(env.stdout, `
+The dataset stays where it is. Next:
+  %[1]s info %[2]s
+  %[1]s sample %[2]s --batches 3 --digest
+  %[1]s bench %[2]s
+  rm -r %[3]s
+`, programName(), c.Dataset, made)
+	return nil
+}
+
+// programName is how the user calls the program again.
+func programName() string {
+	if strings.Contains(os.Args[0], "go-build") {
+		return "go run ./cmd/khop"
+	}
+	return "khop"
+}
+
+func (c *demoCmd) make(env *environment) error {
+	bar := env.newProgress()
+	start := time.Now()
+	res, err := synthetic.Generate(env.ctx, synthetic.SBM, c.Dataset, synthetic.Options{Nodes: c.Nodes, Seed: c.Seed, Force: c.Force, Progress: bar.report()})
+	bar.finish()
+	if err != nil {
+		return err
+	}
+	o := res.Options
+	fmt.Fprintf(env.stdout, "made      %s: %s nodes, %s edges, %d float32 features, %d classes, %s, in %s\n", c.Dataset,
+		countText(o.Nodes), countText(o.Edges), o.Features, o.Classes, bytesText(res.Bytes), durationText(time.Since(start)))
+	return nil
+}
+
+func (c *demoCmd) check(env *environment) error {
+	start := time.Now()
+	rep, err := formats.Check(env.ctx, c.Dataset, formats.CheckOptions{})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(env.stdout, "checked   %d files, %s, in %s: checksums, order and ids are right\n", rep.Files, bytesText(rep.Bytes), durationText(time.Since(start)))
+	return nil
+}
+
+func (c *demoCmd) load(env *environment, ds *formats.Dataset) (err error) {
+	ld, err := loader.NewContext(env.ctx, ds, loader.Options{
+		Sampler: sampling.Neighbor{Fanouts: demoFanouts}, Seeds: loader.Split("train"), BatchSize: demoBatch, Shuffle: true, Seed: c.Seed,
+	})
+	if err != nil {
+		return err
+	}
+	defer closing(&err, ld.Close)
+	said := ld.Estimate()
+	fmt.Fprintf(env.stdout, "loader    %s train seeds, %d a batch, fan-outs %v; %d workers; it will need %s\n", countText(ld.NumSeeds()),
+		demoBatch, demoFanouts, said.Workers, bytesText(said.Expected.Total()))
+	for epoch := range uint64(demoEpochs) {
+		if err := c.epoch(env, ld, epoch); err != nil {
+			return err
+		}
+	}
+	took := ld.Stats().MaxMemory
+	line := fmt.Sprintf("memory    the loader said %s and took %s", bytesText(said.Expected.Total()), bytesText(took))
+	if u, err := machine.ReadUsage(); err == nil {
+		line += fmt.Sprintf("; the whole process holds %s, and %s of mapped files", bytesText(u.Anonymous), bytesText(u.File))
+	}
+	fmt.Fprintln(env.stdout, line)
+	return nil
+}
+
+func (c *demoCmd) epoch(env *environment, ld *loader.Loader, epoch uint64) error {
+	var total work
+	var digest uint64
+	batches := 0
+	start := time.Now()
+	for b, err := range ld.Epoch(env.ctx, epoch) {
+		if err != nil {
+			return err
+		}
+		total.add(countBatch(b, sampling.AllNodes))
+		if batches == 0 {
+			_, digest = b.Digest()
+		}
+		batches++
+	}
+	took := time.Since(start)
+	fmt.Fprintf(env.stdout, "epoch %d   %d batches in %s: %.0f batches/s, %.1f million edges/s; a batch has about %s nodes; batch 0 is %016x\n",
+		epoch, batches, durationText(took), float64(batches)/took.Seconds(), float64(total.edges)/took.Seconds()/1e6,
+		countText(total.nodes/int64(max(batches, 1))), digest)
+	return nil
+}

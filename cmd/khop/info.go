@@ -1,0 +1,177 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/graph"
+)
+
+type infoCmd struct {
+	Dataset string `arg:"" help:"Dataset: a directory that khop has written."`
+
+	JSON bool `name:"json" help:"Print one JSON object."`
+}
+
+// infoResult is what "khop info --json" prints. Scripts rely on the names.
+type infoResult struct {
+	Dataset      string            `json:"dataset"`
+	ID           string            `json:"id"`
+	Format       string            `json:"format"`
+	Generation   int64             `json:"generation"`
+	Nodes        int64             `json:"nodes"`
+	Edges        int64             `json:"edges"`
+	SourceEdges  int64             `json:"source_edges"` // edges of what was converted, before reverse edges were added
+	NodeTypes    []nodeTypeInfo    `json:"node_types"`
+	EdgeTypes    []edgeTypeInfo    `json:"edge_types"`
+	EdgeColumns  []columnInfo      `json:"edge_columns"`
+	FeatureDim   int64             `json:"feature_dim"`   // of the first node type that has features; 0: none
+	FeatureDType string            `json:"feature_dtype"` // "": none
+	Classes      int64             `json:"classes"`       // 0: no labels, or not told
+	Splits       []splitInfo       `json:"splits"`
+	Bytes        int64             `json:"bytes"`
+	Provenance   map[string]string `json:"provenance"`
+}
+
+type nodeTypeInfo struct {
+	Name    string       `json:"name"`
+	Count   int64        `json:"count"`
+	Columns []columnInfo `json:"columns"`
+}
+
+type edgeTypeInfo struct {
+	Source   string `json:"source"`
+	Relation string `json:"relation"`
+	Target   string `json:"target"`
+	Count    int64  `json:"count"`
+	Order    string `json:"order"`
+}
+
+type columnInfo struct {
+	Name  string  `json:"name"`
+	DType string  `json:"dtype"`
+	Shape []int64 `json:"shape"` // of a row; empty for a number
+}
+
+type splitInfo struct {
+	Name  string `json:"name"`
+	Index int    `json:"index"`
+	Count int64  `json:"count"`
+}
+
+// Run prints what the dataset holds.
+func (c *infoCmd) Run(env *environment) (err error) {
+	ds, err := formats.Open(c.Dataset)
+	if err != nil {
+		return err
+	}
+	defer closing(&err, ds.Close)
+	r := describe(c.Dataset, ds)
+	if c.JSON {
+		return env.printJSON(r)
+	}
+	return r.print(env)
+}
+
+func describe(path string, ds *formats.Dataset) infoResult {
+	m, g := ds.Manifest(), ds.Graph()
+	schema, id := g.Schema(), ds.ID()
+	r := infoResult{
+		Dataset: path, ID: fmt.Sprintf("%x", id[:]), Format: fmt.Sprintf("%d.%d", m.Format[0], m.Format[1]), Generation: m.Generation,
+		Nodes: g.NumNodes(), Edges: g.NumEdges(), SourceEdges: g.NumEdges(), EdgeColumns: columnInfos(schema.EdgeColumns),
+		Splits: []splitInfo{}, Bytes: ds.FileBytes(), Provenance: m.Provenance,
+	}
+	for _, n := range schema.Nodes {
+		r.NodeTypes = append(r.NodeTypes, nodeTypeInfo{n.Name, n.Count, columnInfos(n.Columns)})
+		for _, c := range n.Columns {
+			if c.Name == "feature" && r.FeatureDType == "" {
+				r.FeatureDim, r.FeatureDType = c.Width(), c.DType.String()
+			}
+		}
+	}
+	for _, e := range schema.Edges {
+		r.EdgeTypes = append(r.EdgeTypes, edgeTypeInfo{e.Source, e.Relation, e.Target, e.Count, e.Order.String()})
+	}
+	for _, s := range g.Splits() {
+		r.Splits = append(r.Splits, splitInfo{s.Name, s.Index, s.Seeds.Len()})
+	}
+	if n, err := strconv.ParseInt(m.Provenance["source_edges"], 10, 64); err == nil {
+		r.SourceEdges = n
+	}
+	if n, err := strconv.ParseInt(m.Provenance["classes"], 10, 64); err == nil {
+		r.Classes = n
+	}
+	return r
+}
+
+func columnInfos(cols []graph.Column) []columnInfo {
+	list := []columnInfo{}
+	for _, c := range cols {
+		shape := c.Shape
+		if shape == nil {
+			shape = []int64{}
+		}
+		list = append(list, columnInfo{c.Name, c.DType.String(), shape})
+	}
+	return list
+}
+
+func (r *infoResult) print(env *environment) error {
+	t := newTable(env.stdout)
+	t.row("dataset", r.Dataset)
+	t.row("id", fmt.Sprintf("%s (format %s, generation %d)", r.ID, r.Format, r.Generation))
+	t.row("size", bytesText(r.Bytes))
+	edges := countText(r.Edges)
+	if r.SourceEdges != r.Edges {
+		edges += fmt.Sprintf(", of %s in the source", countText(r.SourceEdges))
+	}
+	t.row("nodes", countText(r.Nodes))
+	t.row("edges", edges)
+	for _, n := range r.NodeTypes {
+		t.row("node type", fmt.Sprintf("%s: %s%s", n.Name, countText(n.Count), columnsText(n.Columns)))
+	}
+	for _, e := range r.EdgeTypes {
+		t.row("edge type", fmt.Sprintf("%s:%s:%s: %s, by %s%s", e.Source, e.Relation, e.Target, countText(e.Count), e.Order, columnsText(r.EdgeColumns)))
+	}
+	if r.Classes > 0 {
+		t.row("classes", r.Classes)
+	}
+	for _, s := range splitLines(r.Splits) {
+		t.row("split", s)
+	}
+	for _, k := range slices.Sorted(maps.Keys(r.Provenance)) {
+		t.row("from", k+": "+r.Provenance[k])
+	}
+	return t.flush()
+}
+
+func columnsText(cols []columnInfo) string {
+	text := ""
+	for _, c := range cols {
+		text += fmt.Sprintf(", %s %s", c.Name, c.DType)
+		if len(c.Shape) > 0 {
+			text += strings.ReplaceAll(fmt.Sprint(c.Shape), " ", ",")
+		}
+	}
+	return text
+}
+
+// splitLines writes a line a name: sizes of all splits of that name.
+func splitLines(splits []splitInfo) []string {
+	sizes := map[string][]string{}
+	var names []string
+	for _, s := range splits {
+		if sizes[s.Name] == nil {
+			names = append(names, s.Name)
+		}
+		sizes[s.Name] = append(sizes[s.Name], countText(s.Count))
+	}
+	for i, name := range names {
+		names[i] = fmt.Sprintf("%s: %s", name, strings.Join(sizes[name], ", "))
+	}
+	return names
+}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/sampling"
+)
+
+// loadFlags say what to load and how; commands that load batches share them.
+type loadFlags struct {
+	Dataset string `arg:"" help:"Dataset: a directory that khop has written."`
+
+	Sampler   string   `enum:"neighbor" default:"neighbor" help:"How to sample: neighbor (uniform)."`
+	Fanouts   fanouts  `default:"15,10,5" placeholder:"LIST" help:"Neighbours a hop, the first out of the seeds: 15,10,5. -1 takes all, 0 none. By edge type: 'cites=15,10;writes=5,5;*=5,5'."`
+	Frontier  string   `enum:"all,new" default:"all" help:"Nodes that a hop expands: all that were reached, or new ones only."`
+	Replace   bool     `help:"Sample with replacement."`
+	Seeds     string   `default:"train" placeholder:"SEEDS" help:"A split (train, val, test), all, all:TYPE, or @FILE with a node id a line."`
+	Split     int      `default:"0" placeholder:"N" help:"Which of several splits of the name."`
+	BatchSize positive `default:"1024" placeholder:"N" help:"Seeds a batch."`
+	DropLast  bool     `help:"Leave out the last batch of an epoch where it has fewer seeds."`
+	Shuffle   bool     `help:"Take the seeds in another order each epoch."`
+	Seed      uint64   `default:"0" placeholder:"N" help:"Keys every random choice."`
+	Instance  uint32   `default:"0" placeholder:"N" help:"Tells apart loaders that share a seed."`
+
+	Workers   int      `default:"0" placeholder:"N" help:"Goroutines that make batches; 0: one a core."`
+	Prefetch  positive `default:"2" placeholder:"N" help:"Finished batches that may wait."`
+	Device    string   `enum:"auto,cpu,cuda" default:"auto" help:"Where batches are made: auto, cpu or cuda."`
+	Resident  bool     `help:"Copy graph and columns into memory on huge pages first."`
+	MaxMemory byteSize `placeholder:"SIZE" help:"The most memory to take, such as 4GB; mapped files do not count."`
+}
+
+// fanouts is the value of --fanouts.
+type fanouts struct {
+	all     []int
+	perType map[string][]int
+	text    string
+}
+
+// UnmarshalText reads fan-outs as package sampling does.
+func (f *fanouts) UnmarshalText(text []byte) (err error) {
+	f.text = string(text)
+	f.all, f.perType, err = sampling.ParseFanouts(f.text)
+	return err
+}
+
+// positive is a number of 1 or more.
+type positive int
+
+// UnmarshalText reads the number.
+func (p *positive) UnmarshalText(text []byte) error {
+	n, err := strconv.ParseInt(string(text), 10, 32)
+	if err != nil || n < 1 {
+		return fmt.Errorf("%q is not a number of 1 or more", text)
+	}
+	*p = positive(n)
+	return nil
+}
+
+// sampler returns the sampler that the flags describe.
+func (f *loadFlags) sampler() sampling.Neighbor {
+	n := sampling.Neighbor{Fanouts: f.Fanouts.all, PerType: f.Fanouts.perType, Replace: f.Replace}
+	if f.Frontier == sampling.NewNodes.String() {
+		n.Frontier = sampling.NewNodes
+	}
+	return n
+}
+
+// options returns the loader's options; g is the graph, for the seeds.
+func (f *loadFlags) options(env *environment, g *graph.Graph) (loader.Options, error) {
+	seeds, err := env.seedSource(f.Seeds, f.Split, g)
+	if err != nil {
+		return loader.Options{}, err
+	}
+	o := loader.Options{
+		Sampler: f.sampler(), Seeds: seeds, BatchSize: int(f.BatchSize), Shuffle: f.Shuffle, DropLast: f.DropLast,
+		Seed: f.Seed, Instance: f.Instance, Workers: f.Workers, Prefetch: int(f.Prefetch), Device: f.Device,
+		MaxMemory: int64(f.MaxMemory),
+	}
+	if f.Resident {
+		o.Residence = loader.Resident
+	}
+	return o, nil
+}
+
+// loading is a dataset and a loader of it.
+type loading struct {
+	dataset *formats.Dataset
+	*loader.Loader
+}
+
+// open opens the dataset and a loader of it, with the flags' options after change (which may be nil) has had a look at them.
+func (f *loadFlags) open(env *environment, change func(*loader.Options)) (*loading, error) {
+	ds, err := formats.Open(f.Dataset)
+	if err != nil {
+		return nil, err
+	}
+	opt, err := f.options(env, ds.Graph())
+	if err != nil {
+		return nil, errors.Join(err, ds.Close())
+	}
+	if change != nil {
+		change(&opt)
+	}
+	bar := env.newProgress()
+	opt.Progress = bar.report()
+	ld, err := loader.NewContext(env.ctx, ds, opt)
+	bar.finish()
+	if err != nil {
+		return nil, errors.Join(err, ds.Close())
+	}
+	return &loading{ds, ld}, nil
+}
+
+// close ends the loader, then the dataset that it reads.
+func (l *loading) close() error { return errors.Join(l.Loader.Close(), l.dataset.Close()) }
+
+// work is what a batch holds, counted.
+type work struct {
+	seeds, nodes, edges int64
+	nodesPerHop         []int64 // nodes after 0, 1, ... hops, of all types
+	edgesPerHop         []int64 // edges drawn at each hop, of all types
+}
+
+// countBatch counts a batch. Layers that are views of one another (frontier new) count what each hop has drawn.
+func countBatch(b *loader.Batch, frontier sampling.Frontier) work {
+	var w work
+	s := b.Sample
+	for _, t := range s.SeedLocal {
+		w.seeds += t.Len()
+	}
+	for _, types := range s.NumNodes {
+		n := int64(0)
+		for _, k := range types {
+			n += k
+		}
+		w.nodesPerHop = append(w.nodesPerHop, n)
+		w.nodes = n
+	}
+	before := int64(0)
+	for l := len(s.Blocks) - 1; l >= 0; l-- { // the last layer is the hop out of the seeds
+		n := int64(0)
+		for e := range s.Blocks[l] {
+			n += s.Blocks[l][e].NumEdges()
+		}
+		w.edgesPerHop = append(w.edgesPerHop, n-before)
+		if frontier == sampling.NewNodes {
+			before = n
+		}
+	}
+	for _, n := range w.edgesPerHop {
+		w.edges += n
+	}
+	return w
+}

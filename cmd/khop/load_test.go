@@ -1,0 +1,267 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/khop-gnn/khop/graph"
+)
+
+// digests runs "khop sample --digest" and returns its lines by batch number.
+func digests(t *testing.T, data string, more ...string) []string {
+	t.Helper()
+	out := must(t, append([]string{"sample", data, "--digest", "--fanouts", "5,3", "--batch-size", "100", "--seed", "7", "--shuffle"}, more...)...)
+	return strings.Split(strings.TrimSpace(out), "\n")
+}
+
+func TestDigestsDoNotDependOnHowBatchesAreLoaded(t *testing.T) {
+	data := small(t)
+	want := digests(t, data)
+	if len(want) != 12 {
+		t.Fatalf("%d batches of 100 of 1,200 train seeds", len(want))
+	}
+	for i, line := range want {
+		f := strings.Fields(line)
+		if len(f) != 3 || f[0] != fmt.Sprint(i) || len(f[1]) != 16 || len(f[2]) != 16 || f[1] == f[2] {
+			t.Fatalf("line %d is %q", i, line)
+		}
+	}
+	for _, how := range []string{"--workers 1", "--workers 2", "--workers 8", "--prefetch 1", "--prefetch 8", "--resident", "--device cpu", "--max-memory 64MB"} {
+		if d := cmp.Diff(want, digests(t, data, strings.Fields(how)...)); d != "" {
+			t.Errorf("%s: %s", how, d)
+		}
+	}
+	if d := cmp.Diff(want[10:], digests(t, data, "--first", "10")); d != "" {
+		t.Errorf("--first 10: %s", d)
+	}
+	if d := cmp.Diff(want[3:5], digests(t, data, "--first", "3", "--batches", "2")); d != "" {
+		t.Errorf("--first 3 --batches 2: %s", d)
+	}
+	var both []string
+	ranks := [2][]string{digests(t, data, "--world-size", "2", "--rank", "0"), digests(t, data, "--world-size", "2", "--rank", "1")}
+	for i := range ranks[0] {
+		both = append(both, ranks[0][i], ranks[1][i])
+	}
+	if d := cmp.Diff(want, both); d != "" {
+		t.Errorf("two ranks: %s", d)
+	}
+	for _, how := range []string{"--seed 8", "--epoch 1", "--fanouts 5,4", "--replace", "--frontier new", "--instance 1", "--seeds val", "--seeds all", "--batch-size 99"} {
+		if got := digests(t, data, strings.Fields(how)...); got[0] == want[0] {
+			t.Errorf("%s made the same first batch", how)
+		}
+	}
+}
+
+func TestSampleOutputsAgree(t *testing.T) {
+	data := small(t)
+	args := []string{"sample", data, "--fanouts", "5,3", "--batch-size", "500", "--digest"}
+	var whole sampleResult
+	if err := json.Unmarshal([]byte(must(t, append(args, "--json")...)), &whole); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(must(t, append(args, "--jsonl")...)), "\n")
+	text := strings.Split(strings.TrimSpace(must(t, args...)), "\n")
+	table := strings.Split(strings.TrimSpace(must(t, args[:len(args)-1]...)), "\n")
+	if len(whole.Batches) != 3 || len(lines) != 3 || len(text) != 3 || len(table) != 4 {
+		t.Fatalf("%d, %d, %d, %d batches", len(whole.Batches), len(lines), len(text), len(table)-1)
+	}
+	seeds := int64(0)
+	for i, b := range whole.Batches {
+		var one batchRecord
+		if err := json.Unmarshal([]byte(lines[i]), &one); err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(b, one); d != "" {
+			t.Errorf("--json and --jsonl differ: %s", d)
+		}
+		if want := fmt.Sprintf("%d %s %s", b.Batch, b.Topology, b.Full); text[i] != want {
+			t.Errorf("line %q, want %q", text[i], want)
+		}
+		want := []string{fmt.Sprint(b.Batch), fmt.Sprint(b.Seeds), fmt.Sprint(b.Nodes), fmt.Sprint(b.Edges)}
+		if d := cmp.Diff(append(want, strings.Fields(joined(b.NodesPerHop))...), strings.Fields(table[i+1])); d != "" {
+			t.Error(d)
+		}
+		if b.NodesPerHop[0] != b.Seeds || b.NodesPerHop[2] != b.Nodes || b.EdgesPerHop[0]+b.EdgesPerHop[1] != b.Edges {
+			t.Errorf("sums do not fit: %+v", b)
+		}
+		seeds += b.Seeds
+	}
+	if seeds != 1200 {
+		t.Errorf("%d seeds, want the 1,200 of the train split", seeds)
+	}
+}
+
+func TestEdgesAHopWithEitherFrontier(t *testing.T) {
+	data := small(t)
+	edges := map[string][]any{}
+	for _, frontier := range []string{"all", "new"} {
+		o := object(t, "sample", data, "--fanouts", "4,4,4", "--batch-size", "20", "--batches", "1", "--frontier", frontier, "--json")
+		edges[frontier] = o["batches"].([]any)[0].(map[string]any)["edges_per_hop"].([]any)
+	}
+	all, fresh := edges["all"], edges["new"]
+	if all[0] != fresh[0] {
+		t.Errorf("hop 1: %v and %v edges: out of the seeds there is no difference", all[0], fresh[0])
+	}
+	for h := 1; h < 3; h++ {
+		if all[h].(float64) <= fresh[h].(float64) {
+			t.Errorf("hop %d: %v edges from all nodes, %v from new ones", h+1, all[h], fresh[h])
+		}
+	}
+}
+
+func TestWithoutATrainSplitAllNodesAreSeeds(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rmat.khop")
+	must(t, "generate", "rmat", path, "--nodes", "500", "--edges", "2000")
+	out, errOut, code := khop(t, "sample", path, "--jsonl", "--batch-size", "300")
+	if code != exitDone || strings.Count(errOut, "all nodes") != 1 || strings.Count(out, "\n") != 2 {
+		t.Errorf("status %d, %q, %q", code, errOut, out)
+	}
+	if _, errOut, _ := khop(t, "sample", path, "--seeds", "all", "--batches", "1"); errOut != "" {
+		t.Errorf("it says %q where all nodes were asked for", errOut)
+	}
+}
+
+func TestSeedFiles(t *testing.T) {
+	schema := &graph.Schema{Nodes: []graph.NodeType{{Name: "paper", Count: 10}, {Name: "author", Count: 5}},
+		Edges: []graph.EdgeType{{Source: "author", Relation: "writes", Target: "paper"}}}
+	if err := schema.Init(); err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{
+		"3\n1\n3\n": "0:3 0:1 0:3",
+		"# seeds\n\n 7 # the last\r\nauthor 4\n2": "0:7 1:4 0:2",
+		"author\t0\nauthor 1":                     "1:0 1:1",
+		"":                                        "error: no node in it",
+		"1\n\nx2\n":                               `error: line 3: not a list of seeds: "x2" is not a node id`,
+		"1\n10\n":                                 `error: line 2: seed out of range: node 10, but there are 10 nodes of type "paper", from 0`,
+		"-1":                                      "error: line 1: seed out of range",
+		"author 5":                                `error: line 1: seed out of range: node 5, but there are 5 nodes of type "author"`,
+		"venue 5":                                 `error: line 1: not a list of seeds: no node type "venue"`,
+		"1.5":                                     `error: line 1: not a list of seeds: "1.5" is not a node id`,
+		"99999999999999999999":                    "error: line 1",
+		"1\n" + strings.Repeat("9", 1<<17) + "\n2": "error: line 2",
+	} {
+		seeds, err := readSeeds(strings.NewReader(text), schema)
+		var got []string
+		for i := range seeds.Len() {
+			nodeType, id := seeds.At(i)
+			got = append(got, fmt.Sprintf("%d:%d", nodeType, id))
+		}
+		if err != nil {
+			if fail, isError := strings.CutPrefix(want, "error: "); !isError || !strings.Contains(err.Error(), fail) {
+				t.Errorf("%.40q: %v, want %s", text, err, want)
+			}
+		} else if strings.Join(got, " ") != want {
+			t.Errorf("%.40q: %v, want %s", text, got, want)
+		}
+	}
+}
+
+func TestSeedsFromAFile(t *testing.T) {
+	data := small(t)
+	file := filepath.Join(t.TempDir(), "seeds.txt")
+	if err := os.WriteFile(file, []byte("5\n1999\n5\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var b batchRecord
+	if err := json.Unmarshal([]byte(must(t, "sample", data, "--seeds", "@"+file, "--jsonl")), &b); err != nil || b.Seeds != 3 || b.NodesPerHop[0] != 2 {
+		t.Errorf("%+v, %v", b, err)
+	}
+	if err := os.WriteFile(file, []byte("5\n2000\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, errOut, code := khop(t, "sample", data, "--seeds", "@"+file); code != exitFailed || !strings.Contains(errOut, file+": line 2") {
+		t.Errorf("status %d, %q", code, errOut)
+	}
+}
+
+func TestBenchTellsWhatScriptsRead(t *testing.T) {
+	data := small(t)
+	args := []string{"bench", data, "--fanouts", "5,3", "--batch-size", "100", "--batches", "20", "--warmup", "2", "--workers", "2"}
+	r := object(t, append(args, "--json")...)
+	for _, name := range []string{"batches_per_s", "edges_per_s", "rows_per_s", "gather_gb_per_s", "memcpy_gb_per_s", "nodes_per_batch", "estimate_bytes"} {
+		if v, _ := r[name].(float64); v <= 0 {
+			t.Errorf("%s is %v", name, r[name])
+		}
+	}
+	for _, name := range []string{"anon_bytes", "file_bytes", "workers"} {
+		if _, ok := r[name].(float64); !ok {
+			t.Errorf("%s is %v", name, r[name])
+		}
+	}
+	ms := r["ms_per_batch"].(map[string]any)
+	if lo, mid, hi := ms["min"].(float64), ms["median"].(float64), ms["max"].(float64); lo > mid || mid > hi || mid <= 0 {
+		t.Errorf("ms_per_batch %v", ms)
+	}
+	if h := r["edges_per_hop"].([]any); len(h) != 2 || h[0].(float64) > 500 {
+		t.Errorf("edges_per_hop %v", h)
+	}
+	if h := r["nodes_per_hop"].([]any); len(h) != 3 || h[0].(float64) != 100 {
+		t.Errorf("nodes_per_hop %v", h)
+	}
+	bare := object(t, append(args, "--json", "--no-features")...)
+	if bare["rows_per_s"].(float64) != 0 || bare["memcpy_gb_per_s"].(float64) != 0 {
+		t.Errorf("rows without features: %v", bare)
+	}
+	text, errOut, code := khop(t, args...)
+	if code != exitDone || !strings.Contains(text, "GB/s while gathering") || !strings.Contains(errOut, "the loader needs") {
+		t.Errorf("status %d, %q, %q", code, text, errOut)
+	}
+}
+
+func TestInfoTellsWhatScriptsRead(t *testing.T) {
+	data := small(t)
+	r := object(t, "info", data, "--json")
+	for name, want := range map[string]any{"nodes": 2000.0, "edges": 20000.0, "source_edges": 20000.0, "feature_dim": 9.0, "feature_dtype": "float32", "classes": 4.0} {
+		if r[name] != want {
+			t.Errorf("%s is %v, want %v", name, r[name], want)
+		}
+	}
+	if n := r["node_types"].([]any)[0].(map[string]any); n["name"] != "node" || n["count"] != 2000.0 {
+		t.Errorf("node_types %v", r["node_types"])
+	}
+	if e := r["edge_types"].([]any)[0].(map[string]any); e["source"] != "node" || e["count"] != 20000.0 {
+		t.Errorf("edge_types %v", r["edge_types"])
+	}
+	if s := r["splits"].([]any); len(s) != 3 || s[0].(map[string]any)["name"] != "train" || s[0].(map[string]any)["count"] != 1200.0 {
+		t.Errorf("splits %v", s)
+	}
+	size := int64(0)
+	err := filepath.WalkDir(data, func(p string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			st, _ := d.Info()
+			size += st.Size()
+		}
+		return err
+	})
+	if err != nil || int64(r["bytes"].(float64)) != size {
+		t.Errorf("bytes %v, but the files have %d (%v)", r["bytes"], size, err)
+	}
+	if text := must(t, "info", data); !strings.Contains(text, "feature float32[9]") || !strings.Contains(text, "20,000") {
+		t.Error(text)
+	}
+}
+
+func TestCheckFindsAFlippedByte(t *testing.T) {
+	data := small(t)
+	file := filepath.Join(data, "nodes", "n0", "feature.arrow")
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(b)/2] ^= 1
+	if err := os.WriteFile(file, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, errOut, code := khop(t, "check", data, "--json")
+	var r checkResult
+	if err := json.Unmarshal([]byte(out), &r); err != nil || code != exitFailed || r.OK || r.Found != 1 || r.Problems[0].Path != file {
+		t.Errorf("status %d, %+v, %v, %s", code, r, err, errOut)
+	}
+}

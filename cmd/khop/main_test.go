@@ -1,0 +1,209 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// khop runs a command line in this process.
+func khop(t *testing.T, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	return khopIn(t.Context(), args...)
+}
+
+func khopIn(ctx context.Context, args ...string) (stdout, stderr string, code int) {
+	var out, err strings.Builder
+	code = run(ctx, args, &out, &err, false)
+	return out.String(), err.String(), code
+}
+
+// must runs a command line that has to succeed and returns what it prints.
+func must(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err, code := khop(t, args...)
+	if code != exitDone {
+		t.Fatalf("khop %s: status %d: %s", strings.Join(args, " "), code, err)
+	}
+	return out
+}
+
+// object runs a command line that prints a JSON object and nothing else.
+func object(t *testing.T, args ...string) map[string]any {
+	t.Helper()
+	var v map[string]any
+	d := json.NewDecoder(strings.NewReader(must(t, args...)))
+	if err := d.Decode(&v); err != nil || d.More() {
+		t.Fatalf("khop %s: not one JSON object: %v", strings.Join(args, " "), err)
+	}
+	return v
+}
+
+// small generates a small graph and returns its path.
+func small(t *testing.T, more ...string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "small.khop")
+	must(t, append([]string{"generate", "sbm", path, "--nodes", "2000", "--edges", "20000", "--features", "9", "--classes", "4", "--seed", "3"}, more...)...)
+	return path
+}
+
+func TestExitStatusAndMessage(t *testing.T) {
+	data := small(t)
+	unsplit := filepath.Join(t.TempDir(), "rmat.khop")
+	must(t, "generate", "rmat", unsplit, "--nodes", "500", "--edges", "2000")
+	empty := t.TempDir()
+	for _, c := range []struct {
+		args string
+		code int
+		text string // on stderr, or on stdout where the status is 0
+	}{
+		{"", exitDone, "Usage: khop <command>"},
+		{"--help", exitDone, "bench"},
+		{"sample --help", exitDone, "--fanouts"},
+		{"generate --help", exitDone, "stochastic block model"},
+		{"docter", exitUsage, `did you mean "doctor"?`},
+		{"sampel " + data, exitUsage, `did you mean "sample"?`},
+		{"sample " + data + " --fanout 3", exitUsage, "--fanouts"},
+		{"sample", exitUsage, `See "khop sample --help"`},
+		{"sample " + data + " --fanouts 5,x", exitUsage, `fan-out "x"`},
+		{"sample " + data + " --fanouts cites=5", exitUsage, `no edge type "cites"`},
+		{"sample " + data + " --batch-size 0", exitUsage, "not a number of 1 or more"},
+		{"sample " + data + " --rank 2 --world-size 2", exitUsage, "Rank is 2"},
+		{"sample " + data + " --json --jsonl", exitUsage, "--json"},
+		{"sample " + data + " --frontier old", exitUsage, "all"},
+		{"sample " + data + " --device cuda", exitFailed, "no CUDA device"},
+		{"sample " + data + " --device cpu --batches 1", exitDone, "nodes"},
+		{"sample " + data + " --seeds nosuch", exitFailed, "there are: train (split 0)"},
+		{"sample " + data + " --split 3", exitFailed, `"train" (split 3)`},
+		{"sample " + data + " --seeds @" + empty + "/none", exitFailed, "none"},
+		{"sample " + data + " --max-memory 1kB", exitFailed, "MaxMemory is 1000"},
+		{"sample " + data + " --max-memory lots", exitUsage, "4GB"},
+		{"sample " + empty, exitFailed, empty},
+		{"info " + empty + "/none", exitFailed, "name the directory of a dataset"},
+		{"check " + data, exitDone, "are right"},
+		{"check " + empty, exitFailed, empty},
+		{"generate sbm " + data, exitFailed, "complete dataset"},
+		{"generate sbm " + data + " --nodes 2000 --force", exitDone, "2,000 nodes"},
+		{"generate nosuch x", exitUsage, "sbm"},
+		{"generate sbm " + empty + "/x --nodes -5", exitUsage, "-5 nodes"},
+		{"generate sbm " + empty + "/no/such/folder", exitFailed, "no such file"},
+		{"completion tcsh", exitUsage, "bash"},
+		{"bench " + unsplit + " --batches 0", exitUsage, "not a number of 1 or more"},
+		{"bench " + unsplit + " --warmup -1", exitUsage, "--warmup"},
+	} {
+		out, errOut, code := khop(t, strings.Fields(c.args)...)
+		where := errOut
+		if c.code == exitDone {
+			where = out
+		}
+		if code != c.code || !strings.Contains(where, c.text) {
+			t.Errorf("khop %s: status %d, want %d, and %q in:\n%s", c.args, code, c.code, c.text, where)
+		}
+		if code != exitDone && (out != "" || strings.Contains(errOut, "goroutine")) {
+			t.Errorf("khop %s: failed, but printed %q; stderr %q", c.args, out, errOut)
+		}
+	}
+}
+
+func TestInterruptingEndsWithStatus130AndLeavesNoDataset(t *testing.T) {
+	data := small(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	target := filepath.Join(t.TempDir(), "cut.khop")
+	for _, args := range [][]string{{"generate", "sbm", target}, {"demo", target}, {"sample", data}, {"bench", data}} {
+		if _, errOut, code := khopIn(ctx, args...); code != exitInterrupted || !strings.Contains(errOut, "interrupted") {
+			t.Errorf("khop %v: status %d, %q", args, code, errOut)
+		}
+		if _, _, code := khop(t, "info", target); code == exitDone {
+			t.Errorf("khop %v left a dataset", args)
+		}
+	}
+}
+
+func TestInterruptingInTheMiddle(t *testing.T) {
+	target := filepath.Join(t.TempDir(), "cut.khop")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan int)
+	go func() {
+		_, _, code := khopIn(ctx, "generate", "products", target)
+		done <- code
+	}()
+	for { // until it is at work
+		if _, err := os.Stat(target); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		select {
+		case code := <-done:
+			t.Fatalf("ended with status %d before it began to write", code)
+		case <-time.After(time.Millisecond):
+		}
+	}
+	cancel()
+	if code := <-done; code != exitInterrupted {
+		t.Errorf("status %d", code)
+	}
+	if _, _, code := khop(t, "info", target); code != exitFailed {
+		t.Errorf("it left a dataset: khop info ends with status %d", code)
+	}
+}
+
+// panicking is a context that panics when it is asked for anything.
+type panicking struct{ context.Context }
+
+func (panicking) Done() <-chan struct{} { panic("a bug") }
+func (panicking) Err() error            { panic("a bug") }
+
+func TestAPanicDoesNotReachTheUser(t *testing.T) {
+	_, errOut, code := khopIn(panicking{t.Context()}, "demo", filepath.Join(t.TempDir(), "x.khop"))
+	if code != exitFailed || !strings.Contains(errOut, "internal error: a bug") || strings.Contains(errOut, "goroutine") {
+		t.Errorf("status %d, %q", code, errOut)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	v := object(t, "version", "--json")
+	for _, name := range []string{"version", "go", "platform", "format", "semantics"} {
+		if s, _ := v[name].(string); s == "" {
+			t.Errorf("no %s in %v", name, v)
+		}
+	}
+	if text := must(t, "version"); !strings.Contains(text, v["version"].(string)) {
+		t.Error(text)
+	}
+}
+
+func TestDoctor(t *testing.T) {
+	d := object(t, "doctor", "--json")
+	for _, name := range []string{"machine", "paths", "advice", "versions"} {
+		if d[name] == nil {
+			t.Errorf("no %s", name)
+		}
+	}
+	text := must(t, "doctor", small(t))
+	for _, word := range []string{"Found", "Paths", "Advice", "gather", "topology", "last-level cache"} {
+		if !strings.Contains(text, word) {
+			t.Errorf("no %q in:\n%s", word, text)
+		}
+	}
+}
+
+func TestDemoShowsItsWork(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "demo.khop")
+	out := must(t, "demo", dir, "--nodes", "3000")
+	for _, word := range []string{dir, "checked", "it will need", "epoch 0", "epoch 1", "batches/s", "memory", "took"} {
+		if !strings.Contains(out, word) {
+			t.Errorf("no %q in:\n%s", word, out)
+		}
+	}
+	must(t, "check", dir)
+}

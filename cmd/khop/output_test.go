@@ -1,0 +1,92 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestNumbersAsPeopleReadThem(t *testing.T) {
+	for _, c := range []struct{ got, want string }{
+		{bytesText(0), "0 bytes"}, {bytesText(9999), "9999 bytes"}, {bytesText(20_000), "20.0 kB (19.5 KiB)"},
+		{bytesText(5 << 20), "5.2 MB (5.0 MiB)"}, {bytesText(24 << 30), "25.77 GB (24.00 GiB)"}, {bytesText(-20_000), "-20.0 kB (19.5 KiB)"},
+		{countText(0), "0"}, {countText(999), "999"}, {countText(1000), "1,000"}, {countText(-123456), "-123,456"}, {countText(123718280), "123,718,280"},
+		{durationText(1234567 * time.Nanosecond), "1.23ms"}, {durationText(90 * time.Second), "1m30s"}, {durationText(1234 * time.Millisecond), "1.23s"},
+	} {
+		if c.got != c.want {
+			t.Errorf("%q, want %q", c.got, c.want)
+		}
+	}
+}
+
+func TestSizesOnTheCommandLine(t *testing.T) {
+	for text, want := range map[string]int64{
+		"0": 0, "123": 123, "4GB": 4e9, "1.5 GiB": 3 << 29, "500mb": 5e8, "2KiB": 2048, "7b": 7, "1TB": 1e12,
+		"": -1, "GB": -1, "-1GB": -1, "four": -1, "1e30": -1, "NaN": -1, "9999999TiB": -1,
+	} {
+		size := byteSize(-1)
+		if err := size.UnmarshalText([]byte(text)); (err != nil) != (want < 0) || int64(size) != want {
+			t.Errorf("%q: %d, %v; want %d", text, size, err, want)
+		}
+	}
+}
+
+func TestBashCompletes(t *testing.T) {
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("no bash here")
+	}
+	script := filepath.Join(t.TempDir(), "khop.bash")
+	if err := os.WriteFile(script, []byte(must(t, "completion", "bash")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for line, want := range map[string]string{
+		"khop ":                            "demo generate",
+		"khop sam":                         "sample",
+		"khop sample --fan":                "--fanouts",
+		"khop sample d.khop --frontier ":   "all new",
+		"khop generate ":                   "sbm rmat products typed",
+		"khop completion z":                "zsh",
+		"khop sample d.khop --remainder s": "short",
+	} {
+		words := strings.Split(line, " ")
+		quoted := ""
+		for _, w := range words {
+			quoted += fmt.Sprintf(" '%s'", w)
+		}
+		cmd := exec.Command(bash, "-c", fmt.Sprintf(`source "$1"; COMP_WORDS=(%s); COMP_CWORD=%d; _khop; echo "${COMPREPLY[*]}"`, quoted, len(words)-1), "-", script)
+		out, err := cmd.CombinedOutput()
+		if err != nil || !strings.Contains(string(out), want) {
+			t.Errorf("%q: %q, %v; want %q", line, out, err, want)
+		}
+	}
+}
+
+func TestCompletionScriptsNameEveryCommandAndFlag(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		script := must(t, "completion", shell)
+		for _, word := range []string{"demo", "generate", "convert", "info", "check", "sample", "bench", "doctor", "version", "completion", "fanouts", "world-size", "no-features"} {
+			if !strings.Contains(script, word) {
+				t.Errorf("%s: no %s", shell, word)
+			}
+		}
+	}
+}
+
+func TestTimeBetweenBatches(t *testing.T) {
+	start := time.Unix(0, 0)
+	var marks []time.Time
+	for i := range 64 { // two workers that deliver two batches at once each 10 ms
+		marks = append(marks, start.Add(time.Duration(i/2+1)*10*time.Millisecond))
+	}
+	if s := betweenBatches(start, marks, 2); s.Median != 5 || s.Min != 5 || s.Max != 5 {
+		t.Errorf("%+v, want 5 ms", s)
+	}
+	if s := betweenBatches(start, marks[1:2], 8); s.Median != 10 {
+		t.Errorf("%+v, want 10 ms", s)
+	}
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/khop-gnn/khop/loader"
+)
+
+type sampleCmd struct {
+	loadFlags `embed:""`
+
+	Epoch     uint32           `default:"0" placeholder:"N" help:"Which epoch."`
+	First     uint64           `default:"0" placeholder:"N" help:"Number of the first batch."`
+	Batches   uint64           `placeholder:"N" help:"How many batches, over all ranks; default: to the end of the epoch."`
+	Rank      int              `default:"0" placeholder:"N" help:"This process among --world-size."`
+	WorldSize positive         `default:"1" placeholder:"N" help:"Processes that share the epoch."`
+	Remainder loader.Remainder `enum:"pad,drop,short" default:"pad" help:"Where batches do not divide by processes: pad, drop or short."`
+
+	Digest bool `help:"Print a batch's number and digests: topology, then full."`
+	JSON   bool `name:"json" xor:"output" help:"Print one JSON object."`
+	JSONL  bool `name:"jsonl" xor:"output" help:"Print a JSON object a batch."`
+}
+
+// batchRecord is a batch in the output of "khop sample". Scripts rely on the names.
+type batchRecord struct {
+	Batch       uint64  `json:"batch"`
+	Epoch       uint64  `json:"epoch"`
+	Padded      bool    `json:"padded"`
+	Seeds       int64   `json:"seeds"`
+	Nodes       int64   `json:"nodes"`
+	Edges       int64   `json:"edges"`
+	NodesPerHop []int64 `json:"nodes_per_hop"`
+	EdgesPerHop []int64 `json:"edges_per_hop"`
+	Topology    string  `json:"topology,omitempty"` // with --digest
+	Full        string  `json:"full,omitempty"`
+}
+
+// sampleResult is what "khop sample --json" prints.
+type sampleResult struct {
+	Dataset string        `json:"dataset"`
+	Sampler string        `json:"sampler"`
+	Batches []batchRecord `json:"batches"`
+}
+
+// Run loads the batches and prints a line each.
+func (c *sampleCmd) Run(env *environment) (err error) {
+	ld, err := c.open(env, func(o *loader.Options) {
+		o.Rank, o.WorldSize, o.Remainder = c.Rank, int(c.WorldSize), c.Remainder
+		if !c.Digest { // nothing looks at columns
+			o.NodeColumns, o.SeedColumns = []string{}, []string{}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	defer closing(&err, ld.close)
+	count := c.Batches
+	if count == 0 {
+		count = math.MaxUint64
+	}
+	result := sampleResult{Dataset: c.Dataset, Sampler: c.sampler().Fingerprint(), Batches: []batchRecord{}}
+	if !c.JSON && !c.JSONL && !c.Digest {
+		fmt.Fprintf(env.stdout, "%8s %8s %10s %11s  %s\n", "batch", "seeds", "nodes", "edges", "nodes after each hop")
+	}
+	for batch, err := range ld.Range(env.ctx, uint64(c.Epoch), c.First, count) {
+		if err != nil {
+			return err
+		}
+		r := c.record(batch)
+		switch {
+		case c.JSON:
+			result.Batches = append(result.Batches, r)
+		case c.JSONL:
+			err = env.printJSONLine(r)
+		case c.Digest:
+			_, err = fmt.Fprintln(env.stdout, r.Batch, r.Topology, r.Full)
+		default:
+			_, err = fmt.Fprintf(env.stdout, "%8d %8d %10d %11d  %s\n", r.Batch, r.Seeds, r.Nodes, r.Edges, joined(r.NodesPerHop))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if c.JSON {
+		return env.printJSON(result)
+	}
+	return nil
+}
+
+func (c *sampleCmd) record(b *loader.Batch) batchRecord {
+	w := countBatch(b, c.sampler().Frontier)
+	r := batchRecord{Batch: b.Number, Epoch: b.Epoch, Padded: b.Padded, Seeds: w.seeds, Nodes: w.nodes, Edges: w.edges,
+		NodesPerHop: w.nodesPerHop, EdgesPerHop: w.edgesPerHop}
+	if c.Digest {
+		topology, full := b.Digest()
+		r.Topology, r.Full = fmt.Sprintf("%016x", topology), fmt.Sprintf("%016x", full)
+	}
+	return r
+}
+
+func joined(n []int64) string {
+	s := make([]string, len(n))
+	for i, v := range n {
+		s[i] = fmt.Sprint(v)
+	}
+	return strings.Join(s, " ")
+}

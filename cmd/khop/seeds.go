@@ -1,0 +1,120 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/loader"
+)
+
+// seedSource turns what --seeds and --split say into a loader's seeds, and tells the user where that is not what was asked.
+func (env *environment) seedSource(name string, split int, g *graph.Graph) (loader.SeedSource, error) {
+	if file, ok := strings.CutPrefix(name, "@"); ok {
+		seeds, err := readSeedFile(file, g.Schema())
+		return loader.GivenSeeds(seeds), err
+	}
+	if types, ok := strings.CutPrefix(name, "all:"); ok {
+		return loader.AllNodes(strings.Split(types, ",")...), nil
+	}
+	if name == "all" {
+		return loader.AllNodes(), nil
+	}
+	if name == "train" && !hasSplit(g, name) {
+		env.note("the dataset has no train split: the seeds are all nodes")
+		return loader.AllNodes(), nil
+	}
+	if _, err := g.Split(name, split); err != nil {
+		return loader.SeedSource{}, err
+	}
+	return loader.SplitIndex(name, split), nil
+}
+
+func hasSplit(g *graph.Graph, name string) bool {
+	for _, s := range g.Splits() {
+		if s.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+func readSeedFile(path string, schema *graph.Schema) (graph.Seeds, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return graph.Seeds{}, fmt.Errorf("seeds: %w", err)
+	}
+	defer f.Close()
+	seeds, err := readSeeds(f, schema)
+	if err != nil {
+		return graph.Seeds{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return seeds, nil
+}
+
+// errSeedFile is returned for a list of seeds that is none.
+var errSeedFile = errors.New("not a list of seeds")
+
+// readSeeds reads one node a line: its id, or on graphs with several node types "TYPE ID". Empty lines and what follows a #
+// are ignored. Seeds are in the order of the lines, repeats allowed.
+func readSeeds(r io.Reader, schema *graph.Schema) (graph.Seeds, error) {
+	var seeds graph.Seeds
+	var ids []int64
+	nodeType := 0
+	flush := func() {
+		if len(ids) > 0 {
+			set := graph.NodeIDs(ids).Sets[0]
+			set.Type = nodeType
+			seeds.Sets = append(seeds.Sets, set)
+		}
+		ids = nil
+	}
+	lines := bufio.NewScanner(r)
+	number := 0
+	for lines.Scan() {
+		number++
+		text, _, _ := strings.Cut(lines.Text(), "#")
+		if text = strings.TrimSpace(text); text == "" {
+			continue
+		}
+		t, id, err := readSeed(text, schema)
+		if err != nil {
+			return seeds, fmt.Errorf("line %d: %w", number, err)
+		}
+		if t != nodeType {
+			flush()
+			nodeType = t
+		}
+		ids = append(ids, id)
+	}
+	if err := lines.Err(); err != nil {
+		return seeds, fmt.Errorf("line %d: %w", number+1, err)
+	}
+	if flush(); len(seeds.Sets) == 0 {
+		return seeds, fmt.Errorf("%w: no node in it", errSeedFile)
+	}
+	return seeds, nil
+}
+
+func readSeed(text string, schema *graph.Schema) (nodeType int, id int64, err error) {
+	number := text
+	if cut := strings.LastIndexAny(text, " \t"); cut >= 0 {
+		name := strings.TrimSpace(text[:cut])
+		number = text[cut+1:]
+		if nodeType = schema.NodeType(name); nodeType < 0 {
+			return 0, 0, fmt.Errorf("%w: no node type %q; a line is a node id, or a node type and an id", errSeedFile, name)
+		}
+	}
+	if id, err = strconv.ParseInt(number, 10, 64); err != nil {
+		return 0, 0, fmt.Errorf("%w: %q is not a node id", errSeedFile, number)
+	}
+	if nt := &schema.Nodes[nodeType]; id < 0 || id >= nt.Count {
+		return 0, 0, fmt.Errorf("%w: node %d, but there are %s nodes of type %q, from 0", graph.ErrSeed, id, countText(nt.Count), nt.Name)
+	}
+	return nodeType, id, nil
+}

@@ -16,7 +16,7 @@
 // # Caveats
 //
 // Parallel edges and self-loops occur where the model draws them. A destination's column is held and sorted in memory. Class tables
-// take about 100 bytes a class, and 4 bytes a class and feature.
+// take about 250 bytes a class, and 4 bytes a class and feature.
 //
 // The same options make the same files on every machine, but another version of khop may make others: the manifest's provenance
 // names the version of the generator.

@@ -6,8 +6,13 @@ import (
 	"github.com/khop-gnn/khop/internal/rng"
 )
 
-// passes is the number of half-updates of a shuffle.
-const passes = 6
+// The number of half-updates of a shuffle. With six, where neighbouring positions go is uniform for n from about 100 on; with
+// twelve for every n (measured by chi-square over pairs, 400,000 keys).
+const (
+	passesLong  = 6
+	passesShort = 12
+	shortest    = 4096 // the least n that takes passesLong
+)
 
 // shuffle is a keyed bijection of 0 .. n-1 that takes no memory, whatever n. It differs from rng.Permutation, whose order is
 // frozen and whose short orders are tables: here every class of a graph has a shuffle of its own, and each edge costs several
@@ -19,11 +24,15 @@ const passes = 6
 type shuffle struct {
 	n, rows uint64
 	width   uint
-	keys    [passes]uint64
+	passes  int
+	keys    [passesShort]uint64
 }
 
 func newShuffle(state, n uint64) shuffle {
-	s := shuffle{n: n, width: uint(bits.Len64(n)) / 2}
+	s := shuffle{n: n, width: uint(bits.Len64(n)) / 2, passes: passesLong}
+	if n < shortest {
+		s.passes = passesShort
+	}
 	s.rows = (n + 1<<s.width - 1) >> s.width
 	for i := range s.keys {
 		s.keys[i] = rng.Draw(state, uint64(i))
@@ -31,12 +40,15 @@ func newShuffle(state, n uint64) shuffle {
 	return s
 }
 
-// at returns the item at position i < n.
+// at returns the item at position i. For i >= n, where there is none, it returns i.
 func (s *shuffle) at(i uint64) uint64 {
+	if i >= s.n {
+		return i
+	}
 	width := s.width & 63
 	for {
 		high, low := i>>width, i&(1<<width-1)
-		for k := 0; k < passes; k += 2 {
+		for k := 0; k+1 < s.passes; k += 2 {
 			high += s.highUpdate(k, low)
 			if high >= s.rows {
 				high -= s.rows
@@ -49,12 +61,15 @@ func (s *shuffle) at(i uint64) uint64 {
 	}
 }
 
-// inverse returns the position of item x < n: inverse(at(i)) = i.
+// inverse returns the position of item x: inverse(at(i)) = i. For x >= n it returns x.
 func (s *shuffle) inverse(x uint64) uint64 {
+	if x >= s.n {
+		return x
+	}
 	width := s.width & 63
 	for {
 		high, low := x>>width, x&(1<<width-1)
-		for k := passes - 2; k >= 0; k -= 2 {
+		for k := s.passes - 2; k >= 0; k -= 2 {
 			low ^= s.lowUpdate(k+1, high)
 			d := s.highUpdate(k, low)
 			if high < d {

@@ -98,12 +98,12 @@ func (t *tree) split(height uint, low, edges uint64) uint64 {
 }
 
 // exactTrials is the most trials that binomial counts one by one.
-const exactTrials = 4096
+const exactTrials = 1024
 
 // binomial returns the successes among n trials of probability p/2^64, from the stream with state s.
 //
 // Up to exactTrials the trials are made: 64 at a time, bit by bit of p, until all are decided, which takes about eight draws. Above,
-// where the standard deviation is some dozens at least, it is the rounded normal approximation, with a sum of twelve uniforms in
+// where the standard deviation is a dozen or more, it is the rounded normal approximation, with a sum of twelve uniforms in
 // place of the normal variate (its tails end at six standard deviations).
 func binomial(s, n, p uint64) uint64 {
 	if n > exactTrials {

@@ -24,9 +24,9 @@ type counts struct{ papers, authors, institutions int64 }
 
 // typedCounts deals nodes to the types: half papers, a hundredth institutions, the others authors.
 func typedCounts(nodes int64) counts {
-	c := counts{papers: (nodes + 1) / 2, institutions: nodes / 100}
+	c := counts{papers: nodes / 2, institutions: nodes / 100}
 	if nodes >= 3 {
-		c.institutions = max(c.institutions, 1)
+		c.institutions = max(c.institutions, 1) // and one author or more is left
 	}
 	c.authors = nodes - c.papers - c.institutions
 	return c

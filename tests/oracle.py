@@ -202,18 +202,98 @@ def with_columns(g, arrays):
 
 # --- epochs ("Order of an epoch") ------------------------------------------------------------------------------------------
 
-def epoch(g, seeds, fanouts, batch_size=1024, seed=0, epoch=0, shuffle=False, replace=False, new=False, batches=None,
+def epoch(g, sets, fanouts, batch_size=1024, seed=0, epoch=0, shuffle=False, replace=False, new=False, batches=None,
           edge_pos=False):
-    """Yields batch number and arrays without columns. seeds: ids, a node type each; batches: which (default: all)."""
-    ends = np.cumsum([len(x) for x in seeds])
-    n = int(ends[-1])
-    kinds = [t for t, x in enumerate(seeds) if len(x)]
+    """Yields batch number and arrays without columns. sets: (node type, ids), one after another; batches: which (default: all)."""
+    kind = np.concatenate([np.full(len(ids), t) for t, ids in sets])
+    ids = np.concatenate([ids for _, ids in sets]).astype(np.int64)
+    kinds, n = np.unique(kind), len(ids)
     T = g.node_keys[kinds[0]] if len(kinds) == 1 else 0
     for b in range(-(-n // batch_size)) if batches is None else batches:
         items = np.arange(b * batch_size, min((b + 1) * batch_size, n))
         if shuffle:
             items = permutation(stream(stage_key(batch_key(seed, epoch, 0), T, 1, 0), 0), n, items)
-        kind = np.searchsorted(ends, items, side="right")
-        part = [x[items[kind == t] - (ends[t] - len(x))] for t, x in enumerate(seeds)]
-        arrays = sample(g, part, fanouts, replace, new, batch_key(seed, epoch, b))
+        seeds = [ids[items[kind[items] == t]] for t in range(len(g.node_types))]
+        arrays = sample(g, seeds, fanouts, replace, new, batch_key(seed, epoch, b))
         yield b, {k: v for k, v in arrays.items() if edge_pos or not k.endswith("/edge_pos")}
+
+
+# --- datasets (docs/format.md) and the command ---------------------------------------------------------------------------
+
+def column(root, entry, shape=()):
+    """The elements of an array of the manifest, [rows, ...shape]: a view of the mapped file."""
+    (part,) = entry["parts"]
+    (batch,) = [pa.ipc.open_file(pa.memory_map(os.path.join(root, part["path"]))).get_batch(0)]
+    values = batch.column(0)
+    while pa.types.is_fixed_size_list(values.type):
+        values = values.flatten()
+    if pa.types.is_float16(values.type):
+        values = values.view(pa.uint16())
+        return values.to_numpy().view(np.float16).reshape(part["rows"], *shape)
+    return values.to_numpy().reshape(part["rows"], *shape)
+
+
+def load(root):
+    """The graph of a dataset, and its manifest's content."""
+    with open(os.path.join(root, "dataset.json"), encoding="utf-8") as f:
+        content = json.load(f)["content"]
+    nodes = [(n["name"], n["count"]) for n in content["node_types"]]
+    edges = [(e["source"], e["relation"], e["target"]) for e in content["edge_types"]]
+    owners = {f"nodes/{i}": name for i, (name, _) in enumerate(nodes)}
+    arrays = {(c["owner"], c["name"]): c for c in content["columns"]}
+    structure = [column(root, arrays["graph", x]) if ("graph", x) in arrays else None for x in ("indptr", "indices", "type")]
+    columns, dtypes = {}, {}
+    for (owner, name), c in arrays.items():
+        if owner in owners and name in ("feature", "label"):
+            columns[owners[owner], name] = column(root, c, c["shape"])
+            dtypes[owners[owner], name] = c["dtype"]
+    return Graph(*structure, nodes, edges, columns, dtypes), content
+
+
+def parse_fanouts(text, edge_types):
+    """A list of fan-outs an edge type: "15,10" for all, or "cites=15,10;writes=5;*=2" by relation; * is all others."""
+    if "=" not in text:
+        return [[int(k) for k in text.split(",")] for _ in edge_types]
+    given = dict(part.split("=") for part in text.split(";"))
+    return [[int(k) for k in given.get(relation, given.get("*", "0")).split(",")] for _, relation, _ in edge_types]
+
+
+def seeds_of(root, content, g, name, index):
+    """The sets (node type, ids) of a split, of all nodes (also where there is no train split) or of a file."""
+    types = {t: i for i, (t, _) in enumerate(g.node_types)}
+    if name.startswith("@"):
+        with open(name[1:], encoding="utf-8") as f:
+            lines = [line.split() for line in f]
+        return [(types[line[0]] if line[1:] else 0, np.array([int(line[-1])])) for line in lines]
+    if name.startswith("all:"):
+        return [(types[t], np.arange(g.node_types[types[t]][1])) for t in name[4:].split(",")]
+    splits = [s for s in content["splits"] if s["name"] == name]
+    if name == "all" or (name == "train" and not splits):
+        return [(i, np.arange(n)) for i, (_, n) in enumerate(g.node_types)]
+    (split,) = [s for s in splits if s["index"] == index]
+    return [(s["node_type"], column(root, s)) for s in split["sets"]]
+
+
+def main(arguments):
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("dataset")
+    p.add_argument("--fanouts", default="15,10,5")
+    p.add_argument("--frontier", choices=("all", "new"), default="all")
+    p.add_argument("--seeds", default="train")
+    for option, default in (("batch-size", 1024), ("seed", 0), ("epoch", 0), ("split", 0), ("first", 0), ("batches", None)):
+        p.add_argument("--" + option, type=int, default=default)
+    for option in ("shuffle", "replace", "digest"):
+        p.add_argument("--" + option, action="store_true")
+    a = p.parse_args(arguments)
+    g, content = load(a.dataset)
+    seeds = seeds_of(a.dataset, content, g, a.seeds, a.split)
+    total = -(-sum(len(ids) for _, ids in seeds) // a.batch_size)
+    batches = range(a.first, total if a.batches is None else min(total, a.first + a.batches))
+    fanouts = parse_fanouts(a.fanouts, g.edge_types)
+    for b, arrays in epoch(g, seeds, fanouts, a.batch_size, a.seed, a.epoch, a.shuffle, a.replace, a.frontier == "new", batches):
+        yield f"{b} {digest(arrays)} {digest(*with_columns(g, arrays))}"
+
+
+if __name__ == "__main__":
+    for line in main(sys.argv[1:]):
+        print(line, flush=True)

@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""Makes tests/golden/*.json again: digests of batches, by the independent program oracle.py.
+
+Run from anywhere, with the packages of tests/requirements.txt; datasets come from khop generate and khop convert.
+    KHOP_TESTDATA=FOLDER make_golden.py [NAME ...]
+"""
+import json
+import pathlib
+import sys
+import tempfile
+
+import conftest
+import oracle
+
+SHAPES = [  # every option that changes a batch, on small batches
+    "--fanouts 15,10,5 --batch-size 256 --seed 7 --seeds all --batches 12",
+    "--fanouts 15,10,5 --batch-size 256 --seed 7 --seeds all --shuffle --batches 12",
+    "--fanouts 15,10,5 --batch-size 256 --seed 7 --seeds all --shuffle --epoch 1 --batches 3",
+    "--fanouts 15,10,5 --batch-size 256 --seed 7 --seeds all --shuffle --epoch 4294967295 --batches 2",
+    "--fanouts 15,10,5 --batch-size 64 --seed 7 --seeds all --shuffle --replace --batches 3",
+    "--fanouts 15,10,5 --batch-size 64 --seed 7 --seeds all --shuffle --frontier new --batches 3",
+    "--fanouts 10,5 --batch-size 64 --seed 7 --seeds all --shuffle --frontier new --replace --batches 3",
+    "--fanouts=-1 --batch-size 100 --seed 7 --seeds all --batches 2",
+    "--fanouts=-1,-1 --batch-size 3 --seed 7 --seeds all --batches 3",
+    "--fanouts=-1,-1,2 --batch-size 3 --seed 7 --seeds all --frontier new --batches 3",
+    "--fanouts=-1,3 --batch-size 20 --seed 7 --seeds all --replace --batches 2",
+    "--fanouts 0 --batch-size 20 --seed 7 --seeds all --batches 2",
+    "--fanouts 5,0,3 --batch-size 20 --seed 7 --seeds all --batches 2",
+    "--fanouts 5,0,3 --batch-size 20 --seed 7 --seeds all --frontier new --batches 2",
+    "--fanouts 0,4 --batch-size 20 --seed 7 --seeds all --shuffle --frontier new --batches 2",
+    "--fanouts 1 --batch-size 1 --seed 7 --seeds all --first 17 --batches 9",
+    "--fanouts 300,2 --batch-size 40 --seed 7 --seeds all --batches 2",
+    "--fanouts 70,20 --batch-size 40 --seed 7 --seeds all --replace --batches 2",
+    "--fanouts 3,3,3,3,3 --batch-size 5 --seed 7 --seeds all --batches 2",
+    "--fanouts 5,3 --batch-size 700 --seed 18446744073709551615 --seeds all --shuffle",
+    "--fanouts 5,3 --batch-size 1000000 --seed 0 --seeds all --shuffle",
+    "--fanouts 5,3 --batch-size 1000000 --seed 0 --seeds train --shuffle",
+    "--fanouts 10,10 --batch-size 128 --seed 3 --seeds train --shuffle",
+]
+TYPED = SHAPES + [
+    "--fanouts cites=15,10;writes=5,5 --batch-size 64 --seed 7 --seeds train --shuffle --batches 4",
+    "--fanouts cites=15,10;writes=5,5 --batch-size 64 --seed 7 --seeds all --shuffle --batches 4",
+    "--fanouts cites=15,10;writes=5,5 --batch-size 64 --seed 7 --seeds all --shuffle --frontier new --batches 4",
+    "--fanouts cites=4;writes=2,-1,3 --batch-size 64 --seed 7 --seeds all --shuffle --frontier new --batches 4",
+    "--fanouts cites=4;writes=2,-1,3 --batch-size 64 --seed 7 --seeds all --shuffle --replace --batches 4",
+]
+REAL = [
+    "--fanouts 15,10,5 --batch-size 64 --seed 7 --seeds all --shuffle --batches 4",
+    "--fanouts 10,5 --batch-size 512 --seed 7 --seeds all --epoch 2 --shuffle --replace --batches 3",
+    "--fanouts 10,5 --batch-size 512 --seed 7 --seeds all --epoch 2 --shuffle --frontier new --batches 3",
+    "--fanouts=-1 --batch-size 512 --seed 7 --seeds all --batches 3",
+]
+SPLITS = REAL + [
+    "--fanouts 15,10,5 --batch-size 1024 --seed 7 --seeds train --split 0 --shuffle --batches 4",
+    "--fanouts 5,5 --batch-size 1024 --seed 7 --seeds train --split 9",
+]
+LARGE = [  # more than 65,536 seeds: the shuffle is the Feistel network
+    "--fanouts 15,10,5 --batch-size 1024 --seed 7 --seeds all --shuffle --batches 3",
+    "--fanouts 2 --batch-size 1024 --seed 7 --seeds all --shuffle --epoch 5 --first 60",
+    "--fanouts 3,3 --batch-size 32768 --seed 8 --seeds all --shuffle --frontier new --replace",
+    "--fanouts 10,5 --batch-size 1024 --seed 7 --seeds train --shuffle --batches 2",
+]
+CASES = {
+    "sbm": SHAPES, "typed": TYPED, "rmat": LARGE,
+    "tolokers": SPLITS, "minesweeper": SPLITS, "actor": SPLITS, "squirrel_filtered": SPLITS,
+    "cora_ml": REAL, "citeseer": REAL, "musae-facebook-page": REAL, "CollegeMsg": REAL, "ogbl-ddi": REAL,
+}
+
+
+def main(names):
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        datasets = conftest.Datasets(conftest.program(folder / "khop"), folder)
+        for name in names or CASES:
+            path = datasets(name)
+            manifest = json.loads((path / "dataset.json").read_text())
+            golden = {
+                "made": ["generate", *conftest.GENERATED[name]] if name in conftest.GENERATED else ["convert", conftest.REAL[name]],
+                "id": manifest["id"],
+                "cases": [{"options": case, "batches": list(oracle.main([str(path), *case.split()]))} for case in CASES[name]],
+            }
+            (conftest.TESTS / "golden" / (name + ".json")).write_text(json.dumps(golden, indent=1) + "\n")
+            print(name, len(golden["cases"]), "cases,", sum(len(c["batches"]) for c in golden["cases"]), "batches")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

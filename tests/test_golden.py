@@ -1,0 +1,56 @@
+"""khop sample makes the batches that the independent program made (golden/*.json, by make_golden.py)."""
+import json
+
+import numpy as np
+import pytest
+
+import oracle
+from conftest import TESTS
+
+GOLDEN = {f.stem: json.loads(f.read_text()) for f in sorted((TESTS / "golden").glob("*.json"))}
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_batches_equal_the_golden_ones(name, dataset, sample):
+    path, golden = dataset(name), GOLDEN[name]
+    assert json.loads((path / "dataset.json").read_text())["id"] == golden["id"], \
+        f"{name} is another dataset than when the golden file was made; if that is meant, run tests/make_golden.py"
+    differ = []
+    for case in golden["cases"]:
+        want = [(int(line.split()[0]), line.split()[-1]) for line in case["batches"]]
+        if sample(path, *case["options"].split()) != want:
+            differ.append(case["options"])
+    assert not differ, f"of {len(golden['cases'])} cases of {name} these differ: {differ}"
+
+
+@pytest.mark.parametrize("name", ["sbm", "typed"])
+@pytest.mark.parametrize("number", range(12))
+def test_batches_equal_the_oracle_under_random_options(name, number, dataset, sample):
+    rng = np.random.default_rng(number)
+    options = ["--fanouts=" + ",".join(map(str, rng.choice([-1, 0, 1, 2, 3, 5, 8, 20], rng.integers(1, 4)))),
+               "--batch-size", rng.integers(1, 60), "--seed", rng.integers(2**63), "--epoch", rng.integers(2**32),
+               "--first", rng.integers(20), "--batches", 2, "--seeds", rng.choice(["all", "train"]),
+               "--frontier", rng.choice(["all", "new"]),
+               *[o for o in ("--shuffle", "--replace") if rng.integers(2)]]
+    options = [str(o) for o in options]
+    want = [(int(line.split()[0]), line.split()[-1]) for line in oracle.main([str(dataset(name)), *options])]
+    assert sample(dataset(name), *options) == want, " ".join(options)
+
+
+def test_any_byte_of_any_array_is_in_the_digest():
+    rng = np.random.default_rng(5)
+    indptr = np.concatenate(([0], np.cumsum(rng.integers(0, 6, 50))))
+    g = oracle.Graph(indptr, rng.integers(0, 50, indptr[-1]), columns={
+        ("node", "feature"): rng.random((50, 3), np.float32), ("node", "label"): rng.integers(0, 4, 50)})
+    (_, arrays), = oracle.epoch(g, [(0, np.arange(50))], [[4, 3]], batch_size=20, batches=[1], edge_pos=True)
+    arrays, _ = oracle.with_columns(g, arrays)
+    seen = {oracle.digest(arrays)}
+    for name, array in arrays.items():
+        for position in {0, array.nbytes // 2, array.nbytes - 1}:
+            changed = array.copy()
+            changed.view(np.uint8).reshape(-1)[position] ^= 1
+            seen.add(oracle.digest({**arrays, name: changed}))
+        seen.add(oracle.digest({**arrays, name: array.reshape(1, *array.shape)}))
+        seen.add(oracle.digest({**arrays, name: array.view(np.float64 if array.itemsize == 8 else np.int32)}))
+        seen.add(oracle.digest({k + "x" * (k == name): v for k, v in arrays.items()}))
+    assert len(seen) == 1 + sum(3 + len({0, a.nbytes // 2, a.nbytes - 1}) for a in arrays.values())

@@ -1,0 +1,227 @@
+package npy
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sbinet/npyio"
+
+	"github.com/khop-gnn/khop/unified"
+)
+
+// file returns a version 1 file with the given header text and elements.
+func file(header string, elements []byte) []byte {
+	b := append([]byte(magic), 1, 0)
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(header)))
+	return append(append(b, header...), elements...)
+}
+
+func header(descr, fortran, shape string) string {
+	return fmt.Sprintf("{'descr': '%s', 'fortran_order': %s, 'shape': %s, }   \n", descr, fortran, shape)
+}
+
+func TestReadEqualsWhatAnotherLibraryWrites(t *testing.T) {
+	for _, v := range []any{
+		[]int8{-1, 2}, []uint8{1, 255}, []int16{-300, 4}, []uint16{1, 65535}, []int32{1 << 30, -5, 6}, []uint32{math.MaxUint32},
+		[]int64{math.MinInt64, 7}, []uint64{1, 2}, []float32{1.5, -2}, []float64{math.Pi},
+	} {
+		var b bytes.Buffer
+		if err := npyio.Write(&b, v); err != nil {
+			t.Fatal(err)
+		}
+		a, err := Read(&b)
+		if err != nil {
+			t.Fatalf("%T: %v", v, err)
+		}
+		x, err := a.Tensor()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want bytes.Buffer
+		_ = binary.Write(&want, binary.LittleEndian, v)
+		if got := strings.TrimPrefix(fmt.Sprintf("%T", v), "[]"); x.DType().String() != got || !bytes.Equal(x.Bytes(), want.Bytes()) {
+			t.Errorf("%T: got %v % x, want % x", v, x, x.Bytes(), want.Bytes())
+		}
+	}
+}
+
+func TestOrderAndByteOrderDoNotMatter(t *testing.T) {
+	// The array [[1 2 3] [4 5 6]] four times.
+	for _, c := range []struct {
+		name, descr, fortran string
+		values               []int16
+		order                binary.ByteOrder
+	}{
+		{"rows, little", "<i2", "False", []int16{1, 2, 3, 4, 5, 6}, binary.LittleEndian},
+		{"rows, big", ">i2", "False", []int16{1, 2, 3, 4, 5, 6}, binary.BigEndian},
+		{"columns, little", "<i2", "True", []int16{1, 4, 2, 5, 3, 6}, binary.LittleEndian},
+		{"columns, big", ">i2", "True", []int16{1, 4, 2, 5, 3, 6}, binary.BigEndian},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var elements bytes.Buffer
+			_ = binary.Write(&elements, c.order, c.values)
+			f := file(header(c.descr, c.fortran, "(2, 3)"), elements.Bytes())
+			a, err := Read(bytes.NewReader(f))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if v, err := a.Ints(); err != nil || !slices.Equal(v, []int64{1, 2, 3, 4, 5, 6}) {
+				t.Errorf("Ints: %v, %v", v, err)
+			}
+			r := bytes.NewReader(f)
+			h, err := ReadHeader(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var out bytes.Buffer
+			if err := Stream(context.Background(), &out, r, h); err != nil || !bytes.Equal(out.Bytes(), a.Raw()) {
+				t.Errorf("Stream: % x, %v; want % x", out.Bytes(), err, a.Raw())
+			}
+		})
+	}
+}
+
+func TestTransposeInThreeDimensions(t *testing.T) {
+	// numpy: arange(24).reshape(2,3,4), saved column-major.
+	var cols []byte
+	for k := range 4 {
+		for j := range 3 {
+			for i := range 2 {
+				cols = append(cols, byte(12*i+4*j+k))
+			}
+		}
+	}
+	a, err := Read(bytes.NewReader(file(header("|u1", "True", "(2, 3, 4)"), cols)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, b := range a.Raw() {
+		if int(b) != i {
+			t.Fatalf("element %d is %d", i, b)
+		}
+	}
+}
+
+func TestStrings(t *testing.T) {
+	text := func(s string, width int) []byte {
+		b := make([]byte, 4*width)
+		for i, r := range []rune(s) {
+			binary.LittleEndian.PutUint32(b[4*i:], uint32(r))
+		}
+		return b
+	}
+	a, err := Read(bytes.NewReader(file(header("<U3", "False", "(3,)"), slices.Concat(text("中a", 3), text("", 3), text("xyz", 3)))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err := a.Strings(); err != nil || !slices.Equal(s, []string{"中a", "", "xyz"}) {
+		t.Errorf("%q, %v", s, err)
+	}
+	a, err = Read(bytes.NewReader(file(header("|S2", "False", "(2,)"), []byte("ab\xff\x00"))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err := a.Strings(); err != nil || !slices.Equal(s, []string{"ab", "\uFFFD"}) {
+		t.Errorf("%q, %v", s, err)
+	}
+}
+
+func TestHeadersAreReadStrictly(t *testing.T) {
+	good := []string{
+		"{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }",
+		`{"shape":(1L,),"descr":"<f4","fortran_order":False}`,
+		"{ 'descr' :'<f4' , 'fortran_order' : True, 'shape': ( 1 , ) }\n",
+		"{'descr': '<f4', 'fortran_order': False, 'shape': (), }",
+	}
+	for _, h := range good {
+		if _, err := Read(bytes.NewReader(file(h, make([]byte, 4)))); err != nil {
+			t.Errorf("%s: %v", h, err)
+		}
+	}
+	for _, c := range []struct {
+		header string
+		is     error
+	}{
+		{"", ErrFormat},
+		{"{}", ErrFormat},
+		{"{'descr': '<f4', 'fortran_order': False}", ErrFormat},
+		{"{'descr': '<f4', 'fortran_order': False, 'shape': (1,)} x", ErrFormat},
+		{"{'descr': '<f4', 'fortran_order': 0, 'shape': (1,)}", ErrFormat},
+		{"{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}", ErrFormat},
+		{"{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,)}", ErrFormat},
+		{"{'descr': '<f4', 'fortran_order': False, 'shape': (4000000000, 4000000000, 4)}", ErrFormat},
+		{"{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904,)}", ErrFormat},
+		{"{'descr': '<f4', 'fortran_order': False, 'shape': (1,), 'x': 'y'}", ErrFormat},
+		{"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}", ErrFormat},
+		{"{'descr': '', 'fortran_order': False, 'shape': (1,)}", ErrFormat},
+		{"{'descr': '|O', 'fortran_order': False, 'shape': (1,)}", ErrObject},
+		{"{'descr': '<c8', 'fortran_order': False, 'shape': (1,)}", ErrType},
+		{"{'descr': '<M8[ns]', 'fortran_order': False, 'shape': (1,)}", ErrType},
+		{"{'descr': '<f4', 'fortran_order': False, 'shape': (2,)}", io.ErrUnexpectedEOF},
+		{"{'descr': '|b1', 'fortran_order': False, 'shape': (2,)}", ErrFormat}, // the bytes are 7
+	} {
+		if _, err := Read(bytes.NewReader(file(c.header, []byte{7, 7, 7, 7}))); !errors.Is(err, c.is) {
+			t.Errorf("%s: got %v, want %v", c.header, err, c.is)
+		}
+	}
+}
+
+func TestIntsRefuseWhatIsNoInteger(t *testing.T) {
+	for _, v := range []any{[]float64{1, 1.5}, []float64{math.NaN()}, []float64{1e300}, []float32{float32(math.Inf(1))}, []uint64{1, 1 << 63}} {
+		var b bytes.Buffer
+		if err := npyio.Write(&b, v); err != nil {
+			t.Fatal(err)
+		}
+		a, err := Read(&b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := a.Ints(); err == nil || !strings.Contains(err.Error(), "row ") {
+			t.Errorf("%v became %v, %v", v, got, err)
+		}
+	}
+}
+
+// FuzzRead: no input panics, or makes more memory than a multiple of what there is of it.
+func FuzzRead(f *testing.F) {
+	f.Add(file(header("<f4", "False", "(2, 2)"), make([]byte, 16)))
+	f.Add(file(header(">i8", "True", "(2, 2)"), make([]byte, 32)))
+	f.Add(file(header("<U2", "False", "(2,)"), make([]byte, 16)))
+	f.Add(file(header("|S0", "False", "(99999999999,)"), nil))
+	f.Add(file(header("<i8", "False", "(999999999999,)"), make([]byte, 100)))
+	f.Add(file(header("|b1", "True", "(0, 5)"), nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		a, err := Read(bytes.NewReader(b))
+		if err == nil {
+			_, _ = a.Tensor()
+			_, _ = a.Ints()
+			_, _ = a.Strings()
+			r := bytes.NewReader(b)
+			h, err := ReadHeader(r)
+			if err == nil {
+				err = Stream(context.Background(), io.Discard, r, h)
+			}
+			if err != nil {
+				t.Fatalf("Read takes it, Stream says %v", err)
+			}
+			if a.DType != unified.Invalid && int64(len(a.Raw())) != a.Elements()*a.DType.Size() {
+				t.Fatalf("%v has %d bytes", &a.Header, len(a.Raw()))
+			}
+		}
+		runtime.ReadMemStats(&after)
+		if made := after.TotalAlloc - before.TotalAlloc; made > 4<<20+64*uint64(len(b)) {
+			t.Fatalf("%d bytes of input made %d bytes of memory", len(b), made)
+		}
+	})
+}

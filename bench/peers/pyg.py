@@ -1,0 +1,59 @@
+"""PyG's NeighborLoader on torch-sparse (pyg-lib is not in the package index). It expands only nodes that are new at a hop.
+
+The graph is an edge_index sorted by destination: with a SparseTensor PyG sorts the edges of every batch again. Its ways are the
+loader's: everything in the main process, or in as many workers as there are threads.
+"""
+import warnings
+
+import peer
+
+args = peer.arguments(__doc__)
+warnings.filterwarnings("ignore")
+import torch
+import torch_geometric
+import torch_sparse
+from torch_geometric.data import Data
+from torch_geometric.loader import NeighborLoader
+
+WAYS = {"main": 0}  # worker processes
+if args.threads > 1:
+    WAYS[f"workers={args.threads}"] = args.threads
+
+indptr, indices, seeds, x = peer.load(args, ids="int64")
+num_nodes = len(indptr) - 1
+edge_index = torch.stack([indices, torch.repeat_interleave(torch.arange(num_nodes), indptr[1:] - indptr[:-1])])
+del indices
+loaders = {}
+
+
+def loader(features, workers):
+    data = Data(edge_index=edge_index, num_nodes=num_nodes)
+    if features:
+        data.x = x
+    return NeighborLoader(data, num_neighbors=list(peer.FANOUTS), input_nodes=seeds, batch_size=peer.BATCH_SIZE, shuffle=False,
+                          is_sorted=True, num_workers=workers, persistent_workers=workers > 0)
+
+
+def batches(features, way):
+    if (features, way) not in loaders:  # kept, so that worker processes start only once
+        loaders[features, way] = loader(features, WAYS[way])
+    return iter(loaders[features, way])
+
+
+def hops(batch):
+    """torch-sparse tells no counts a hop. Nodes are in order of discovery, so a hop's edges end in the nodes of the hop before."""
+    source, destination = batch.edge_index
+    edges, nodes, done, end = [], [], 0, batch.batch_size
+    for _ in peer.FANOUTS:
+        within = destination < end
+        upto = int(within.sum())
+        edges.append(upto - done)
+        end = max(end, int(source[within].max()) + 1)
+        nodes.append(end)
+        done = upto
+    assert done == destination.numel() and end == batch.num_nodes, "the nodes are not in order of discovery"
+    return edges, nodes, len(batch.x) if "x" in batch else 0
+
+
+peer.serve(args, {"sampling": list(WAYS), "features": list(WAYS)}, batches, hops,
+           {"torch_geometric": torch_geometric.__version__, "torch_sparse": torch_sparse.__version__, "torch": torch.__version__})

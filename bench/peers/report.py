@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""The tables of a contest. `report.py cpu.json > cpu.md` writes them again from the measurements."""
+import json
+import statistics
+import sys
+
+REFERENCE = {"all": "resident", "new": "resident, new"}  # khop's way that a peer is compared with, by frontier
+
+
+def median_spread(values, digits=1):
+    """Median (lowest-highest)."""
+    text = lambda v: f"{v:,.{digits}f}"
+    return f"{text(statistics.median(values))} ({text(min(values))}-{text(max(values))})"
+
+
+def select(runs, **wanted):
+    return [run for run in runs if all(run[key] == value for key, value in wanted.items())]
+
+
+def best_ways(runs, **where):
+    """Name of contestant and way -> its runs, one a round: every way of khop, and the fastest way of each peer."""
+    found = {}
+    for run in select(runs, **where):
+        found.setdefault((run["contestant"], run["way"]), []).append(run)
+    speed = lambda name: statistics.median(run["ms"] for run in found[name])
+    # A way that left after the first round is not measured often enough to be called the fastest.
+    rounds = {peer: max(len(r) for (p, _), r in found.items() if p == peer) for peer, _ in found}
+    full = [name for name in found if len(found[name]) == rounds[name[0]]]
+    fastest = {peer: min((n for n in full if n[0] == peer), key=speed) for peer in rounds}
+    return {name: found[name] for name in full if name[0] == "khop" or name == fastest[name[0]]}
+
+
+def ratios(runs, reference):
+    """How many times as long as khop, round by round."""
+    base = {run["round"]: run["ms"] for run in reference}
+    return [run["ms"] / base[run["round"]] for run in runs if run["round"] in base]
+
+
+def speed_table(runs, what, threads):
+    ways = best_ways(runs, what=what, threads=threads)
+    lines = ["| | ms a batch | M edges/s | ÷ khop, resident | ÷ khop, mapped | memory, GB |", "|---|---|---|---|---|---|"]
+    for (name, way), mine in ways.items():
+        frontier = mine[0]["frontier"]
+        edges = statistics.median(sum(run["edges_per_hop"]) / run["ms"] / 1e3 for run in mine)
+        against = []
+        for reference in (REFERENCE[frontier], "mapped"):
+            base = ways.get(("khop", reference))
+            usable = base and base[0]["frontier"] == frontier and base is not mine
+            against.append(median_spread(ratios(mine, base)) if usable else "")
+        memory = max(run.get("anon_bytes", 0) for run in mine) / 1e9
+        lines.append(f"| {name}, {way} | {median_spread([r['ms'] for r in mine])} | {edges:.1f} | {against[0]} | {against[1]} "
+                     f"| {memory:.1f} |")
+    return lines
+
+
+def count_table(runs):
+    lines = ["| | frontier | edges, hop 1, 2, 3 | nodes after hop 1, 2, 3 |", "|---|---|---|---|"]
+    means = lambda group, key: ", ".join(f"{statistics.fmean(h):,.0f}" for h in zip(*(run[key] for run in group)))
+    for name in dict.fromkeys((run["contestant"], run["frontier"]) for run in runs):
+        group = select(runs, contestant=name[0], frontier=name[1])
+        lines.append(f"| {name[0]} | {name[1]} | {means(group, 'edges_per_hop')} | {means(group, 'nodes_per_hop')} |")
+    return lines
+
+
+def gather_table(result):
+    lines = ["| | threads | bytes a row | pages | gather, GB/s | memcpy, GB/s |", "|---|---|---|---|---|---|"]
+    spread = lambda s: f"{s['median']:.1f} ({s['min']:.1f}-{s['max']:.1f})"
+    for threads in result["workload"]["threads"]:
+        for way, pages in (("resident", "huge"), ("mapped", "page cache")):
+            mine = [run for run in select(result["runs"], contestant="khop", what="features", way=way, threads=threads)
+                    if "gather_gb_per_s" in run]
+            if mine:
+                lines.append(f"| khop, {way} | {threads} | dataset's | {pages} | {median_spread([r['gather_gb_per_s'] for r in mine])} "
+                             f"| {median_spread([r['memcpy_gb_per_s'] for r in mine])} |")
+    for run in result["index_select"]:
+        for row in run["results"]:
+            lines.append(f"| index_select | {run['threads']} | {row['row_bytes']} | {row['pages']} | {spread(row['gather_gb_per_s'])} "
+                         f"| {spread(row['memcpy_gb_per_s'])} |")
+    return lines
+
+
+def markdown(result):
+    machine, work, runs = result["machine"], result["workload"], result["runs"]
+    versions = "; ".join(f"{peer}: " + ", ".join(f"{k} {v}" for k, v in v.items()) for peer, v in result["versions"].items())
+    lines = [
+        "# Mini-batches on the CPU: khop and its peers", "",
+        "Written by `make bench-peers`; every measurement is in [cpu.json](cpu.json).", "",
+        f"- {result['date']}, {'virtual machine, ' if machine['virtual'] else ''}{machine['cpus']} x {machine['cpu']}, "
+        f"{machine['memory_bytes'] / 1e9:.0f} GB, Linux {machine['kernel']}, transparent huge pages {machine['huge_pages']}.",
+        f"- khop {result['commit'][:12]}{' with changes that are not committed' if result['modified'] else ''}, {result['go']}. {versions}.",
+        f"- {work['dataset']}: {work['nodes']:,} nodes, {work['edges']:,} edges; fan-outs {list(work['fanouts'])} out of the seeds, "
+        f"{work['batch_size']} seeds a batch, the train split in order.",
+        f"- {work['rounds']} rounds in which the contestants take turns, {work['batches']} timed batches a round (PyG a sixth) after "
+        f"{work['warmup']} that are not. A cell is the median over the rounds (lowest-highest); the ratios are formed round by round. "
+        f"Load average before the rounds: {min(r['load'] for r in runs):.1f}-{max(r['load'] for r in runs):.1f}.",
+        "- Peers hold the graph and the features in their own memory on huge pages, with malloc told to keep what it frees ("
+        + ", ".join(f"`{k}={v}`" for k, v in result["peers_environment"].items()) + "), in the fastest of their ways that were tried.",
+        "- khop *resident* holds them in huge-page memory too; *mapped* reads the files through the page cache, which is warm, and "
+        "counts in memory only what is its own. *new* expands only the nodes that are new at a hop, as PyG does.", "",
+    ]
+    for what, title in (("sampling", "Sampling"), ("features", "Sampling and feature rows")):
+        for threads in work["threads"]:
+            lines += [f"## {title}, {threads} thread{'s' * (threads > 1)}", "", *speed_table(runs, what, threads), ""]
+    lines += ["## What was sampled", "", "Means a batch; the contest fails where two differ by more than 1 %.", "", *count_table(runs), "",
+              "## Feature rows alone", "", *gather_table(result), ""]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(markdown(json.load(open(sys.argv[1]))), end="")

@@ -1,0 +1,238 @@
+#!/usr/bin/env python3
+"""The contest: khop against its peers on one graph, the same seeds, fan-outs and thread counts, in interleaved rounds.
+
+    bench/peers/setup.sh && python3 bench/peers/run.py
+
+Writes docs/results/cpu.json, with every single measurement, and docs/results/cpu.md, the tables. Before anything is written the
+sampled edges and nodes a hop are compared: a contestant that differs by more than 1 % measured other work, and the run fails.
+Only the standard library is needed here; the peers run in the environments that setup.sh made.
+"""
+import argparse
+import json
+import os
+import pathlib
+import platform
+import subprocess
+import sys
+import time
+
+import report
+
+HERE = pathlib.Path(__file__).resolve().parent
+REPO = HERE.parents[1]
+FANOUTS, BATCH_SIZE = (15, 10, 5), 1024
+TOLERANCE = 0.01
+SLOW_WAY = 1.5  # a peer's way this much slower than its best is not run after the first round
+
+# malloc keeps what it got: without this the peers spend half of their time on page faults.
+TUNED = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(32 << 30), "MALLOC_TOP_PAD_": str(64 << 20)}
+
+# Name: (environment, script, frontier, share of --batches). PyG takes over a second a batch, so it makes fewer.
+PEERS = {
+    "GraphBolt": ("dgl", "graphbolt.py", "all", 1),
+    "DGL": ("dgl", "dgl_classic.py", "all", 1),
+    "PyG": ("pyg", "pyg.py", "new", 1 / 6),
+}
+# Ways of khop: (name, options, frontier). "resident" is what the peers do: the graph and the features in memory of the process.
+KHOP = [
+    ("resident", ["--resident"], "all"),
+    ("mapped", [], "all"),
+    ("resident, new", ["--resident", "--frontier", "new"], "new"),
+]
+WORK = ("sampling", "features")
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    default = pathlib.Path(os.environ.get("KHOP_BENCH_DIR", REPO / ".bench"))
+    parser.add_argument("--dir", type=pathlib.Path, default=default, help="environments and data (default $KHOP_BENCH_DIR)")
+    parser.add_argument("--dataset", type=pathlib.Path, help="default: products.khop in --dir, generated where it is missing")
+    parser.add_argument("--khop", type=pathlib.Path, help="the program; default: built from this repository")
+    parser.add_argument("--threads", default="1,2", help="thread counts, by commas")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--batches", type=int, default=60)
+    parser.add_argument("--warmup", type=int, default=6)
+    parser.add_argument("--peers", default=",".join(PEERS), help="which, by commas")
+    parser.add_argument("--out", type=pathlib.Path, default=REPO / "docs" / "results", help="folder for cpu.json and cpu.md")
+    args = parser.parse_args()
+    args.threads = [int(t) for t in args.threads.split(",")]
+    args.peers = args.peers.split(",")
+    args.dir = args.dir.absolute()  # not resolved: an environment's python is a link
+    args.khop, args.dataset = (path and path.absolute() for path in (args.khop, args.dataset))
+    return args
+
+
+def say(text):
+    print(time.strftime("%H:%M:%S"), text, file=sys.stderr, flush=True)
+
+
+def environ(threads):
+    one = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads), "DGLBACKEND": "pytorch"}
+    return {**os.environ, **TUNED, **one}
+
+
+class Peer:
+    """A peer's process. It holds the graph and the features in its own memory from the first round to the last."""
+
+    def __init__(self, name, args, data, threads):
+        env, script, self.frontier, share = PEERS[name]
+        self.name, self.threads = name, threads
+        batches = max(5, round(args.batches * share))
+        command = [args.dir / env / "bin" / "python", HERE / script, "--data", data, "--threads", threads,
+                   "--batches", batches, "--warmup", min(args.warmup, batches), "--json"]
+        self.process = subprocess.Popen([str(c) for c in command], env=environ(threads), text=True,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        hello = self.answer()
+        self.versions, self.ways = hello["versions"], hello["ways"]
+
+    def answer(self):
+        line = self.process.stdout.readline()
+        if not line:
+            sys.exit(f"{self.name}: ended with status {self.process.wait()}; its last words are above")
+        return json.loads(line)
+
+    def run(self, what):
+        """One measurement of each way that is still in the contest."""
+        runs = []
+        for way in self.ways[what]:
+            self.process.stdin.write(f"run {what} {way}\n")
+            self.process.stdin.flush()
+            runs.append({"contestant": self.name, "frontier": self.frontier, "threads": self.threads, **self.answer()})
+        limit = SLOW_WAY * min(run["ms"] for run in runs)
+        self.ways[what] = [run["way"] for run in runs if run["ms"] <= limit]
+        return runs
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+class Khop:
+    """khop's own benchmark: a process a measurement, with as many processors as the peers have threads."""
+
+    def __init__(self, args, threads):
+        self.args, self.threads = args, threads
+
+    def run(self, what):
+        return [self.bench(what, *way) for way in KHOP]
+
+    def bench(self, what, way, options, frontier):
+        command = [self.args.khop, "bench", self.args.dataset, "--fanouts", ",".join(map(str, FANOUTS)), "--batch-size",
+                   BATCH_SIZE, "--batches", self.args.batches, "--workers", self.threads, "--json", *options]
+        command += ["--no-features"] if what == "sampling" else []
+        got = json.loads(call(command, env={**os.environ, "GOMAXPROCS": str(self.threads)}))
+        kept = ("ms_per_batch", "edges_per_hop", "edges_per_s", "rows_per_s", "gather_gb_per_s", "memcpy_gb_per_s", "anon_bytes",
+                "file_bytes", "workers")
+        return {"contestant": "khop", "what": what, "way": way, "frontier": frontier, "threads": self.threads,
+                "ms": 1e3 / got["batches_per_s"], "batches": self.args.batches,
+                "nodes_per_hop": got["nodes_per_hop"][-len(FANOUTS):],  # without the seeds, where they are told
+                "rows_per_batch": got["rows_per_s"] / got["batches_per_s"] if what == "features" else 0,
+                **{key: got[key] for key in kept if key in got}}
+
+
+def call(command, **options):
+    done = subprocess.run([str(c) for c in command], stdout=subprocess.PIPE, text=True, **options)
+    if done.returncode:
+        sys.exit(f"{' '.join(map(str, command))}: status {done.returncode}")
+    return done.stdout
+
+
+def prepare(args):
+    """Builds khop, generates and exports the graph where they are missing, and reads it all once into the page cache."""
+    args.dir.mkdir(parents=True, exist_ok=True)
+    if args.khop is None:
+        args.khop = args.dir / "khop"
+        call(["go", "build", "-o", args.khop, "./cmd/khop"], cwd=REPO)
+    if args.dataset is None:
+        args.dataset = args.dir / "products.khop"
+        if not args.dataset.exists():
+            say("generating products")
+            call([args.khop, "generate", "products", args.dataset])
+    data = args.dir / (args.dataset.name + ".npy")
+    say(f"exporting to {data}")
+    call([args.dir / "pyg" / "bin" / "python", HERE / "export.py", args.dataset, data])
+    for file in sorted(args.dataset.rglob("*.arrow")):
+        with open(file, "rb") as f:
+            while f.read(1 << 24):
+                pass
+    return data
+
+
+def deviations(runs):
+    """What each run sampled, against the first run of khop with the same frontier: a list of complaints."""
+    complaints = []
+    for run in runs:
+        like = next(r for r in runs if r["frontier"] == run["frontier"])
+        name = f"{run['contestant']} ({run['way']}), {run['what']}, {run['threads']} threads"
+        for key in ("edges_per_hop", "nodes_per_hop"):
+            for hop, (got, want) in enumerate(zip(run[key], like[key], strict=True), 1):
+                if abs(got - want) > TOLERANCE * want:
+                    complaints.append(f"{name}: hop {hop}: {got:,.0f} {key.split('_')[0]}, but {want:,.0f} by {like['contestant']}")
+        rows = run["nodes_per_hop"][-1] if run["what"] == "features" else 0
+        if abs(run["rows_per_batch"] - rows) > TOLERANCE * rows:
+            complaints.append(f"{name}: {run['rows_per_batch']:,.0f} feature rows for {rows:,.0f} nodes")
+    return complaints
+
+
+def contest(args, data, threads):
+    """All rounds at one thread count. Returns the runs and the peers' versions."""
+    peers = [Peer(name, args, data, threads) for name in args.peers]
+    contestants, runs = [Khop(args, threads), *peers], []
+    for number in range(args.rounds):
+        load = os.getloadavg()[0]
+        for what in WORK:
+            for contestant in contestants[number % len(contestants):] + contestants[:number % len(contestants)]:
+                for run in contestant.run(what):
+                    runs.append({"round": number, "load": load, **run})
+                    say(f"{threads} threads, round {number + 1}/{args.rounds}: {what:8} {run['contestant']:9} {run['way']:13} "
+                        f"{run['ms']:8.1f} ms")
+    for peer in peers:
+        peer.close()
+    return runs, {peer.name: peer.versions for peer in peers}
+
+
+def machine():
+    read = lambda path: pathlib.Path(path).read_text() if pathlib.Path(path).exists() else ""
+    field = lambda path, key: next((l.split(":", 1)[1].strip() for l in read(path).splitlines() if l.startswith(key)), "unknown")
+    return {"cpu": field("/proc/cpuinfo", "model name"), "cpus": os.cpu_count(),
+            "virtual": " hypervisor " in field("/proc/cpuinfo", "flags") + " ",
+            "memory_bytes": int(field("/proc/meminfo", "MemTotal").split()[0]) * 1024, "kernel": platform.release(),
+            "huge_pages": read("/sys/kernel/mm/transparent_hugepage/enabled").strip()}
+
+
+def main():
+    args = parse()
+    data = prepare(args)
+    result = {"date": time.strftime("%Y-%m-%d"), "machine": machine(), "peers_environment": TUNED,
+              "commit": call(["git", "rev-parse", "HEAD"], cwd=REPO).strip(),
+              "modified": bool(call(["git", "status", "--porcelain", "-uno", "--", "*.go", "*.s"], cwd=REPO)),
+              "go": call(["go", "version"]).split()[2], "versions": {},
+              "workload": {"dataset": args.dataset.name, "nodes": elements(data / "indptr.npy") - 1,
+                           "edges": elements(data / "indices.npy"), "fanouts": FANOUTS, "batch_size": BATCH_SIZE,
+                           "batches": args.batches, "warmup": args.warmup, "rounds": args.rounds, "threads": args.threads},
+              "runs": [], "index_select": []}
+    for threads in args.threads:
+        say(f"index_select, {threads} threads")
+        command = [args.dir / "dgl" / "bin" / "python", HERE / "index_select.py", "--data", data, "--threads", threads, "--json"]
+        plain = {k: v for k, v in environ(threads).items() if k not in TUNED}  # it brings its own memory
+        result["index_select"].append(json.loads(call(command, env=plain)))
+        runs, versions = contest(args, data, threads)
+        result["runs"] += runs
+        result["versions"] |= versions
+    complaints = deviations(sorted(result["runs"], key=lambda run: run["contestant"] != "khop"))
+    if complaints:
+        sys.exit("run.py: the contestants did different work; nothing was written\n  " + "\n  ".join(complaints))
+    args.out.mkdir(parents=True, exist_ok=True)
+    (args.out / "cpu.json").write_text(json.dumps(result, indent=1) + "\n")
+    (args.out / "cpu.md").write_text(report.markdown(result))
+    say(f"wrote {args.out / 'cpu.md'}")
+
+
+def elements(path):
+    """The length of a one-dimensional .npy file, from its head."""
+    with open(path, "rb") as f:
+        head = f.read(256)
+    return int(head[head.index(b"'shape': (") + 10:].split(b",")[0])
+
+
+main()

@@ -1,6 +1,21 @@
 package formats
 
-import "context"
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/khop-gnn/khop/pinned"
+)
 
 // CheckOptions say how Check works. The zero value uses all cores, silently.
 type CheckOptions struct {
@@ -10,10 +25,12 @@ type CheckOptions struct {
 
 // Report is what Check found.
 type Report struct {
-	Files    int     // files that the manifest names, and the manifest
-	Bytes    int64   // of all of them
-	Problems []error // *Error each, in the order of the manifest, at most MaxProblems
-	Found    int64   // problems in all
+	Files int   // files that the manifest names, and the manifest
+	Bytes int64 // of all that are there
+	// Problems are *Error each, ordered by file as the manifest names them and by place; at most MaxProblems. A stretch of a
+	// file (64 MiB for checksums, some thousand rows for what is in them) is reported at most once for each rule.
+	Problems []error
+	Found    int64 // problems in all, those that are not listed among them
 }
 
 // MaxProblems is the greatest number of problems that a report lists.
@@ -22,12 +39,229 @@ const MaxProblems = 100
 // OK reports whether nothing was found.
 func (r *Report) OK() bool { return r.Found == 0 }
 
-// Check reads a dataset whole and reports what is wrong with it.
+// Check reads a dataset whole and reports all that is wrong with it: checksums, located to a file and a range of bytes; and
+// the rules of docs/format.md for elements: indptr never descends, ids are in range, edges are in order and of the types
+// that they should be, weights are finite and not negative, seeds are in range, strings are UTF-8. It uses a bounded amount
+// of memory besides the page cache.
+//
+// Damage is in the report. The error is for what keeps Check from checking: no directory, ErrIncomplete, ErrVersion,
+// context.Cause(ctx). The report is then nil.
 func Check(ctx context.Context, dir string, opt CheckOptions) (*Report, error) {
-	d, err := Open(dir)
+	dir = filepath.Clean(dir)
+	root, err := openRoot(dir)
 	if err != nil {
 		return nil, err
 	}
-	defer d.Close()
-	return &Report{Files: len(d.regions) + 1, Bytes: d.FileBytes()}, ctx.Err()
+	defer root.Close()
+	m, err := readManifest(dir, root)
+	if errors.Is(err, ErrCorrupt) {
+		return &Report{Files: 1, Problems: []error{err}, Found: 1}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	c := &checker{dir: dir, m: m, schema: m.schema()}
+	if err := c.schema.Init(); err != nil {
+		return nil, fileError(dir, "", err) // not reached: the manifest's schema was checked
+	}
+	defer c.close()
+	c.openAll(root)
+	c.addChecksums()
+	c.addRules()
+	if err := c.run(ctx, opt); err != nil {
+		return nil, err
+	}
+	c.checkEdgeCounts()
+	return c.report(), nil
+}
+
+// checker holds one run of Check.
+type checker struct {
+	dir    string
+	m      *Manifest
+	schema schema
+	files  []*checkedFile
+	bytes  int64
+	tasks  []task
+	edges  edgeCounts
+
+	mu    sync.Mutex
+	found []problem
+	n     int64
+}
+
+// checkedFile is a file of the dataset; body is nil if it could not be opened.
+type checkedFile struct {
+	index  int
+	path   string
+	part   *Part
+	typ    arrayType
+	owner  string // "" for seeds
+	set    *SetInfo
+	region *pinned.Region
+	l      layout
+	body   []byte
+}
+
+// task is a stretch of work. It returns the first problem that it finds.
+type task struct {
+	file  *checkedFile
+	at    int64 // where in the file it is, to order problems
+	bytes int64 // for progress
+	run   func(*scratch) error
+}
+
+// problem is one that was found, and where.
+type problem struct {
+	file int
+	at   int64
+	err  error
+}
+
+// add takes a problem that a task of some file found. Where its error names a row of a file, that is its place.
+func (c *checker) add(file int, at int64, err error) {
+	var e *Error
+	if errors.As(err, &e) && e.Row >= 0 {
+		if i := slices.IndexFunc(c.files, func(f *checkedFile) bool { return f.path == e.Path }); i >= 0 {
+			f := c.files[i]
+			file, at = i, f.l.bodyOffset+e.Row*f.l.rowBytes()
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n++
+	c.found = append(c.found, problem{file, at, err})
+	if len(c.found) >= 2*MaxProblems {
+		c.trim()
+	}
+}
+
+func (c *checker) trim() {
+	slices.SortFunc(c.found, func(a, b problem) int {
+		return cmp.Or(cmp.Compare(a.file, b.file), cmp.Compare(a.at, b.at), cmp.Compare(a.err.Error(), b.err.Error()))
+	})
+	c.found = c.found[:min(len(c.found), MaxProblems)]
+}
+
+func (c *checker) report() *Report {
+	c.trim()
+	r := &Report{Files: len(c.files) + 1, Bytes: c.bytes, Found: c.n}
+	for _, p := range c.found {
+		r.Problems = append(r.Problems, p.err)
+	}
+	return r
+}
+
+func (c *checker) close() {
+	for _, f := range c.files {
+		if f.region != nil {
+			_ = f.region.Close()
+		}
+	}
+}
+
+// openAll maps every file and checks its head and footer.
+func (c *checker) openAll(root *os.Root) {
+	if st, err := root.Lstat(manifestName); err == nil {
+		c.bytes = st.Size()
+	}
+	for i := range c.m.Columns {
+		info := &c.m.Columns[i]
+		typ, _ := info.arrayType()
+		c.openFile(root, &checkedFile{part: &info.Parts[0], typ: typ, owner: info.Owner})
+	}
+	for i := range c.m.Splits {
+		for j := range c.m.Splits[i].Sets {
+			set := &c.m.Splits[i].Sets[j]
+			c.openFile(root, &checkedFile{part: &set.Parts[0], typ: arrayType{name: c.m.Splits[i].Name, dtype: parseDType(set.DType)}, set: set})
+		}
+	}
+}
+
+func (c *checker) openFile(root *os.Root, f *checkedFile) {
+	f.index = len(c.files)
+	f.path = filepath.Join(c.dir, filepath.FromSlash(f.part.Path))
+	c.files = append(c.files, f)
+	var err error
+	if f.region, f.l, err = mapFile(root, c.dir, f.typ, f.part); err != nil {
+		c.add(f.index, 0, err)
+		return
+	}
+	c.bytes += f.region.Len()
+	f.body = f.region.Bytes()[f.l.bodyOffset : f.l.bodyOffset+f.l.bytes]
+}
+
+// addChecksums adds a task for each chunk of each file.
+func (c *checker) addChecksums() {
+	for _, f := range c.files {
+		if f.region == nil {
+			continue
+		}
+		sums, err := f.part.ChunkXXH3.Decode()
+		if want := (f.l.bytes + c.m.ChunkBytes - 1) / c.m.ChunkBytes; err == nil && int64(len(sums)) != want {
+			err = corruptf("the manifest has %d checksums for it, there must be %d", len(sums), want)
+		}
+		if err != nil {
+			c.add(f.index, 0, fileError(f.path, remedyConvert, err))
+			continue
+		}
+		for i, want := range sums {
+			lo := int64(i) * c.m.ChunkBytes
+			hi := min(lo+c.m.ChunkBytes, f.l.bytes)
+			c.tasks = append(c.tasks, task{file: f, at: f.l.bodyOffset + lo, bytes: hi - lo, run: func(*scratch) error {
+				if xxh3.Hash(f.body[lo:hi]) == want {
+					return nil
+				}
+				return corrupt(f.path, "bytes %s to %s do not fit their checksum", grouped(f.l.bodyOffset+lo), grouped(f.l.bodyOffset+hi))
+			}})
+		}
+	}
+}
+
+// run works through the tasks.
+func (c *checker) run(ctx context.Context, opt CheckOptions) error {
+	workers := opt.Workers
+	if workers <= 0 {
+		workers = runtime.GOMAXPROCS(0)
+	}
+	meter := progressMeter{f: opt.Progress, stage: "check"}
+	for i := range c.tasks {
+		meter.total += c.tasks[i].bytes
+	}
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(workers, max(1, len(c.tasks))) {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			s := &scratch{counts: make([]int64, len(c.schema.Edges))}
+			for ctx.Err() == nil {
+				i := int(next.Add(1)) - 1
+				if i >= len(c.tasks) {
+					break
+				}
+				c.runTask(&c.tasks[i], s)
+				meter.add(c.tasks[i].bytes)
+			}
+			c.edges.merge(s.counts)
+		}()
+	}
+	wg.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	meter.finish()
+	return nil
+}
+
+func (c *checker) runTask(t *task, s *scratch) {
+	err := pinned.Guard(func() error { return t.run(s) })
+	if err == nil {
+		return
+	}
+	if errors.Is(err, pinned.ErrFault) {
+		c.edges.spoil()
+		err = fileError(t.file.path, remedyConvert, fmt.Errorf("%w: %w", ErrCorrupt, err))
+	}
+	c.add(t.file.index, t.at, err)
 }

@@ -231,6 +231,7 @@ func writeError(path string, err error, need int64) error {
 type progressMeter struct {
 	mu    sync.Mutex
 	f     Progress
+	stage string
 	done  int64
 	total int64
 	told  int64
@@ -247,7 +248,7 @@ func (p *progressMeter) add(n int64) {
 	p.done += n
 	if p.done-p.told >= progressStep {
 		p.told = p.done
-		p.f("write", p.done, max(p.total, 0))
+		p.f(p.stage, p.done, p.total)
 	}
 }
 
@@ -257,5 +258,5 @@ func (p *progressMeter) finish() {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.f("write", p.done, p.done)
+	p.f(p.stage, p.done, p.done)
 }

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/zeebo/xxh3"
@@ -235,7 +236,38 @@ func (c *Content) checkArrays(s *graph.Schema) error {
 	if !seen[[2]string{OwnerGraph, nameIndptr}] || !seen[[2]string{OwnerGraph, nameIndices}] {
 		return corruptf("there is no indptr or no indices")
 	}
+	if err := c.checkDTypes(s, seen); err != nil {
+		return err
+	}
 	return c.checkSplits(s, &p)
+}
+
+// checkDTypes checks that the arrays that mean something to khop have the dtypes for it.
+func (c *Content) checkDTypes(s *graph.Schema, seen map[[2]string]bool) error {
+	for i := range c.Columns {
+		a := &c.Columns[i]
+		if a.Owner != OwnerGraph {
+			continue
+		}
+		want := unified.Int64
+		switch a.Name {
+		case nameIndices:
+			want = s.IDType()
+		case nameType:
+			want = typeDType(len(s.Edges))
+		}
+		if a.DType != want.String() || len(a.Shape) > 0 {
+			return corruptf("%s is %s%v, it must be %v", a.Name, a.DType, a.Shape, want)
+		}
+	}
+	if typed := seen[[2]string{OwnerGraph, nameType}]; typed != (len(s.Edges) > 1) {
+		return corruptf("there are %d edge types, but the array of types is there: %t", len(s.Edges), typed)
+	}
+	byTime := slices.ContainsFunc(s.Edges, func(e graph.EdgeType) bool { return e.Order == graph.ByTime })
+	if byTime && !slices.ContainsFunc(s.EdgeColumns, func(col graph.Column) bool { return col.Name == nameTime && len(col.Shape) == 0 }) {
+		return corruptf("edges are ordered by time, but there is no edge column %q of one number an edge", nameTime)
+	}
+	return nil
 }
 
 func (c *Content) checkSplits(s *graph.Schema, p *partChecker) error {

@@ -77,7 +77,7 @@ func Create(dir string, opt WriterOptions) (*Writer, error) {
 		return nil, err
 	}
 	w := &Writer{dir: dir, opt: opt, gen: 1, mark: mark, paths: make(map[string]bool)}
-	w.progress = progressMeter{f: opt.Progress, total: opt.ExpectBytes}
+	w.progress = progressMeter{f: opt.Progress, stage: "write", total: opt.ExpectBytes}
 	if err := w.makeRoom(); err != nil {
 		return nil, errors.Join(err, mark.release())
 	}

@@ -1,0 +1,223 @@
+package formats
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/unified"
+)
+
+type schema = graph.Schema
+
+func parseDType(name string) unified.DType {
+	d, _ := unified.ParseDType(name)
+	return d
+}
+
+// checkRows is how many rows a task looks at.
+const checkRows = 1 << 16
+
+// scratch belongs to one worker.
+type scratch struct{ counts []int64 }
+
+// edgeCounts counts edges by type over all workers.
+type edgeCounts struct {
+	mu      sync.Mutex
+	counts  []int64
+	checked bool // every destination was looked at
+}
+
+func (e *edgeCounts) merge(counts []int64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.counts == nil {
+		e.counts = make([]int64, len(counts))
+	}
+	for i, n := range counts {
+		e.counts[i] += n
+	}
+}
+
+// spoil says that the counts are not those of all edges.
+func (e *edgeCounts) spoil() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.checked = false
+}
+
+// addRules adds the tasks that look at elements.
+func (c *checker) addRules() {
+	for _, f := range c.files {
+		switch {
+		case f.region == nil:
+		case f.set != nil:
+			c.addSeeds(f)
+		case f.typ.strings:
+			c.addStrings(f)
+		case f.owner == OwnerEdges && f.typ.name == nameWeight:
+			c.addWeights(f)
+		case f.owner == OwnerGraph && f.typ.name == nameEdgeID:
+			c.addRows(f, func(lo, hi int64) error { return f.checkRange("edge id", "edge", lo, hi, math.MaxInt64) })
+		}
+	}
+	c.addEdges()
+}
+
+// addRows adds tasks over stretches of a file's rows.
+func (c *checker) addRows(f *checkedFile, check func(lo, hi int64) error) {
+	width := f.l.rowBytes()
+	for lo := int64(0); lo < f.l.rows; lo += checkRows {
+		hi := min(lo+checkRows, f.l.rows)
+		c.tasks = append(c.tasks, task{file: f, at: f.l.bodyOffset + lo*width, bytes: (hi - lo) * width, run: func(*scratch) error { return check(lo, hi) }})
+	}
+}
+
+// rowError is a rule that a row breaks.
+func (f *checkedFile) rowError(unit string, row int64, remedy, format string, args ...any) error {
+	return &Error{Path: f.path, Row: row, Remedy: remedy, unit: unit, Err: corruptf(format, args...)}
+}
+
+func (f *checkedFile) tensor() unified.Tensor {
+	t, err := f.l.tensor(f.body)
+	if err != nil {
+		return unified.Tensor{}
+	}
+	return t
+}
+
+// checkRange checks that rows lo to hi hold integers from 0 to below end.
+func (f *checkedFile) checkRange(what, unit string, lo, hi, end int64) error {
+	at := int64(-1)
+	var v int64
+	if x, err := unified.View[int32](f.tensor()); err == nil {
+		if i := slices.IndexFunc(x[lo:hi], func(v int32) bool { return v < 0 || int64(v) >= end }); i >= 0 {
+			at, v = lo+int64(i), int64(x[lo+int64(i)])
+		}
+	} else if x, err := unified.View[int64](f.tensor()); err == nil {
+		if i := slices.IndexFunc(x[lo:hi], func(v int64) bool { return v < 0 || v >= end }); i >= 0 {
+			at, v = lo+int64(i), x[lo+int64(i)]
+		}
+	}
+	if at < 0 {
+		return nil
+	}
+	if v < 0 {
+		return f.rowError(unit, at, remedyForeign, "%s %s is negative", what, grouped(v))
+	}
+	return f.rowError(unit, at, remedyForeign, "%s %s is not below %s nodes", what, grouped(v), grouped(end))
+}
+
+func (c *checker) addSeeds(f *checkedFile) {
+	n := c.schema.Nodes[f.set.NodeType].Count
+	c.addRows(f, func(lo, hi int64) error { return f.checkRange("node", "seed", lo, hi, n) })
+}
+
+// addWeights checks that weights are finite and not negative.
+func (c *checker) addWeights(f *checkedFile) {
+	at, ok := floatAt(f.tensor())
+	if !ok {
+		return
+	}
+	width := f.tensor().Width()
+	c.addRows(f, func(lo, hi int64) error {
+		for i := lo * width; i < hi*width; i++ {
+			if v := at(i); !(v >= 0) || math.IsInf(v, 0) {
+				return f.rowError("edge", i/width, "mend the weights and convert again", "weight %v is not a finite number from 0", v)
+			}
+		}
+		return nil
+	})
+}
+
+// floatAt returns a reader of a floating-point tensor's elements; ok is false for other dtypes.
+func floatAt(t unified.Tensor) (at func(i int64) float64, ok bool) {
+	switch t.DType() {
+	case unified.Float32:
+		v, _ := unified.View[float32](t)
+		return func(i int64) float64 { return float64(v[i]) }, true
+	case unified.Float64:
+		v, _ := unified.View[float64](t)
+		return func(i int64) float64 { return v[i] }, true
+	case unified.BFloat16:
+		v, _ := unified.View[unified.BHalf](t)
+		return func(i int64) float64 { return float64(math.Float32frombits(uint32(v[i]) << 16)) }, true
+	case unified.Float16:
+		v, _ := unified.View[unified.Half](t)
+		return func(i int64) float64 { return halfToFloat(uint16(v[i])) }, true
+	}
+	return nil, false
+}
+
+// halfToFloat widens an IEEE 754 binary16 number.
+func halfToFloat(h uint16) float64 {
+	exp, frac := int(h>>10&31), float64(h&1023)
+	v := math.Ldexp(1+frac/1024, exp-15)
+	switch exp {
+	case 0:
+		v = math.Ldexp(frac/1024, -14)
+	case 31:
+		v = math.Inf(1)
+		if frac != 0 {
+			v = math.NaN()
+		}
+	}
+	if h>>15 != 0 {
+		return -v
+	}
+	return v
+}
+
+func (c *checker) addStrings(f *checkedFile) {
+	s := &Strings{path: f.path, name: f.typ.name, body: f.body, l: f.l}
+	chars := f.l.bytes - f.l.data
+	for lo := int64(0); lo <= f.l.rows; lo += checkRows {
+		hi := min(lo+checkRows, f.l.rows)
+		c.tasks = append(c.tasks, task{file: f, at: f.l.bodyOffset + 8*lo, bytes: 8 * (hi - lo), run: func(*scratch) error {
+			if first, last := s.offset(0), s.offset(f.l.rows); lo == 0 && (first != 0 || last != chars) {
+				return f.rowError("string", 0, remedyConvert, "strings run from %d to %d of %d bytes", first, last, chars)
+			}
+			for i := lo; i < hi; i++ {
+				from, to := s.offset(i), s.offset(i+1)
+				if from < 0 || to < from || to > chars || !utf8.Valid(f.body[f.l.data+from:f.l.data+to]) {
+					return f.rowError("string", i, remedyConvert, "it runs from %d to %d of %d bytes, or is not UTF-8", from, to, chars)
+				}
+			}
+			return nil
+		}})
+	}
+}
+
+// checkEdgeCounts compares the numbers of edges of each type with the manifest, if all edges could be read.
+func (c *checker) checkEdgeCounts() {
+	if !c.edges.checked {
+		return
+	}
+	f := c.topology(nameType)
+	if f == nil {
+		f = c.topology(nameIndptr)
+	}
+	for t := range c.schema.Edges {
+		e := &c.schema.Edges[t]
+		if n := c.edges.counts[t]; n != e.Count {
+			c.add(f.index, math.MaxInt64, corrupt(f.path, "there are %s edges of type %v, there must be %s", grouped(n), e, grouped(e.Count)))
+		}
+	}
+}
+
+// topology returns an array of the graph's structure; nil if it is not there or could not be opened.
+func (c *checker) topology(name string) *checkedFile {
+	for _, f := range c.files {
+		if f.owner == OwnerGraph && f.typ.name == name && f.region != nil {
+			return f
+		}
+	}
+	return nil
+}
+
+func describe(v int64, what string, n int64) string {
+	return fmt.Sprintf("%s %s is not below %s", what, grouped(v), grouped(n))
+}

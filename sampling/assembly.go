@@ -22,6 +22,7 @@ type assembly[V nodeID] struct {
 
 	lists []list[V] // [node type], over the sample's buffers
 	local relabeler[V]
+	fused [chunkPicks]V // seeds on their way to local
 	edges []edgeState   // [edge type]
 	made  [][]edgeState // [layer][edge type]: edges when the layer's hop was done
 
@@ -139,7 +140,7 @@ func (a *assembly[V]) seed(t int, seeds []int64, out *graph.Sample) error {
 		return err
 	}
 	l := &a.lists[t]
-	var nbr [chunkPicks]V
+	nbr := a.fused[:]
 	for lo := 0; lo < len(seeds); lo += chunkPicks {
 		part := seeds[lo:min(lo+chunkPicks, len(seeds))]
 		for i, id := range part {

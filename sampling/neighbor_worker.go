@@ -14,6 +14,7 @@ type neighborWorker[V nodeID] struct {
 	plan    plan
 	replace bool
 	chunks  [2]chunk[V]
+	set     subsetter
 	expand  func(*stage[V]) error // w.expandStage, made once: a method value allocates
 
 	// of the sample at hand
@@ -74,7 +75,8 @@ func (w *neighborWorker[V]) expandStage(st *stage[V]) error {
 		return err
 	}
 	key := w.rand.Stage(w.schema.Edges[st.edgeType].Key, PurposePick, uint8(st.hop)).key
-	p := picker[V]{stage: st, fanout: int64(fanout), replace: w.replace, key: key, start: w.start, degree: w.degree, indices: w.indices, i: st.lo}
+	p := picker[V]{stage: st, fanout: int64(fanout), replace: w.replace, key: key, start: w.start, degree: w.degree, indices: w.indices,
+		set: &w.set, i: st.lo}
 	return w.stream(&p, local, &pos)
 }
 

@@ -1,0 +1,126 @@
+package sampling
+
+import (
+	"math/bits"
+	"slices"
+
+	"github.com/khop-gnn/khop/internal/rng"
+)
+
+// subsetter draws Floyd subsets in ascending order. The set is kept as a bit mask, which answers "is it in?" and hands out the
+// picks in order, both without a branch: whether a draw repeats and where the next pick lies are random, and an insertion sort
+// that branches on them costs five times as much a pick. A mask of more than 64 bits has summaries above it, one bit a
+// word, and is left empty.
+type subsetter struct {
+	leaf [64 * 64]uint64 // bit t
+	mid  [64]uint64      // bit w: leaf[w] is not empty
+}
+
+// The numbers of picks that masks of one, two and three levels can choose from.
+const (
+	oneLevel    = 64
+	twoLevels   = 64 * 64
+	threeLevels = 64 * 64 * 64
+)
+
+// subset writes start plus a Floyd subset of 0 .. n-1, ascending, to pos; its size is len(pos) < n.
+func (s *subsetter) subset(pos []int64, stream uint64, start int64, n uint64) {
+	switch {
+	case haveSubset16 && len(pos) <= 16 && n < 1<<32:
+		if len(pos) > 0 {
+			subset16(&pos[0], len(pos), stream, start, n)
+		}
+	case n <= oneLevel:
+		subset64(pos, stream, start, n)
+	case n <= twoLevels:
+		s.subset4096(pos, stream, start, n)
+	case n <= threeLevels:
+		s.subset262144(pos, stream, start, n)
+	default:
+		subsetLarge(pos, stream, start, n)
+	}
+}
+
+func subset64(pos []int64, stream uint64, start int64, n uint64) {
+	set := uint64(0)
+	i := n - uint64(len(pos))
+	for range pos {
+		stream += rng.Golden
+		t := rng.Bounded(rng.Mix64(stream), i+1)
+		t ^= (t ^ i) & -(set >> (t & 63) & 1) // i where t is in
+		set |= 1 << (t & 63)
+		i++
+	}
+	for j := range pos {
+		pos[j] = start + int64(bits.TrailingZeros64(set))
+		set &= set - 1
+	}
+}
+
+func (s *subsetter) subset4096(pos []int64, stream uint64, start int64, n uint64) {
+	leaf := (*[64]uint64)(s.leaf[:64])
+	top := uint64(0)
+	i := n - uint64(len(pos))
+	for range pos {
+		stream += rng.Golden
+		t := rng.Bounded(rng.Mix64(stream), i+1)
+		t ^= (t ^ i) & -(leaf[t>>6&63] >> (t & 63) & 1)
+		leaf[t>>6&63] |= 1 << (t & 63)
+		top |= 1 << (t >> 6 & 63)
+		i++
+	}
+	for j := range pos {
+		w := bits.TrailingZeros64(top) & 63
+		set := leaf[w]
+		pos[j] = start + int64(w<<6+bits.TrailingZeros64(set))
+		set &= set - 1
+		leaf[w] = set
+		top &^= isZero(set) << w
+	}
+}
+
+func (s *subsetter) subset262144(pos []int64, stream uint64, start int64, n uint64) {
+	leaf, mid := &s.leaf, &s.mid
+	top := uint64(0)
+	i := n - uint64(len(pos))
+	for range pos {
+		stream += rng.Golden
+		t := rng.Bounded(rng.Mix64(stream), i+1)
+		t ^= (t ^ i) & -(leaf[t>>6&4095] >> (t & 63) & 1)
+		leaf[t>>6&4095] |= 1 << (t & 63)
+		mid[t>>12&63] |= 1 << (t >> 6 & 63)
+		top |= 1 << (t >> 12 & 63)
+		i++
+	}
+	for j := range pos {
+		m := bits.TrailingZeros64(top) & 63
+		words := mid[m]
+		w := m<<6 + bits.TrailingZeros64(words)&63
+		set := leaf[w]
+		pos[j] = start + int64(w<<6+bits.TrailingZeros64(set))
+		set &= set - 1
+		leaf[w] = set
+		words &^= isZero(set) << (w & 63)
+		mid[m] = words
+		top &^= isZero(words) << m
+	}
+}
+
+// isZero is 1 for 0 and 0 for all others.
+func isZero(x uint64) uint64 { return (x|-x)>>63 ^ 1 }
+
+// subsetLarge keeps the picks sorted by inserting: they are few against n, and such degrees are rare.
+func subsetLarge(pos []int64, stream uint64, start int64, n uint64) {
+	k := uint64(len(pos))
+	set := pos[:0]
+	for j := range k {
+		i := n - k + j
+		t := start + int64(rng.Bounded(rng.Draw(stream, j), i+1))
+		at, found := slices.BinarySearch(set, t)
+		if found {
+			set = append(set, start+int64(i))
+		} else {
+			set = slices.Insert(set, at, t)
+		}
+	}
+}

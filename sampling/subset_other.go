@@ -1,0 +1,7 @@
+//go:build !amd64 || purego
+
+package sampling
+
+const haveSubset16 = false
+
+func subset16(*int64, int, uint64, int64, uint64) {}

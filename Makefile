@@ -58,7 +58,7 @@ bench-peers: ## measure beside other loaders, on the same graph and batches
 
 .PHONY: golden
 golden: ## make the golden digests again with the independent program
-	.venv/bin/python tests/golden.py
+	.venv/bin/python tests/make_golden.py
 
 .PHONY: cross
 cross: ## build and vet for the other systems

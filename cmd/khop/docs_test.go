@@ -1,0 +1,43 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+func TestTheManualNamesEveryCommandAndFlag(t *testing.T) {
+	b, err := os.ReadFile("../../docs/cli.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, manual, _ := strings.Cut(string(b), "\n## Conventions")
+	sections := map[string]string{}
+	for _, s := range strings.Split(manual, "\n## khop ")[1:] {
+		name, _, _ := strings.Cut(s, "\n")
+		sections[strings.Fields(name)[0]] = s
+	}
+	var cli commands
+	parser, err := newParser(&cli, os.Stdout, os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range parser.Model.Children {
+		section, ok := sections[c.Name]
+		if !ok {
+			t.Errorf("docs/cli.md has no section on khop %s", c.Name)
+		}
+		if c.Name == "bench" {
+			section += sections["sample"]
+		}
+		for _, f := range c.Flags {
+			if !strings.Contains(section, "--"+f.Name) {
+				t.Errorf("docs/cli.md: khop %s: no --%s", c.Name, f.Name)
+			}
+		}
+		delete(sections, c.Name)
+	}
+	for name := range sections {
+		t.Errorf("docs/cli.md describes khop %s, which there is not", name)
+	}
+}

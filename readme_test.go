@@ -1,0 +1,105 @@
+package khop_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/synthetic"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// readmeExample is what README.md shows, between the two comments.
+func readmeExample(ctx context.Context, train func(blocks [][]graph.Block, x, y unified.Tensor)) error {
+	// begin
+	ds, err := formats.Open("products.khop")
+	if err != nil {
+		return err
+	}
+	defer ds.Close()
+	ld, err := loader.New(ds, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{15, 10, 5}}, Shuffle: true, Seed: 42})
+	if err != nil {
+		return err
+	}
+	defer ld.Close()
+	for batch, err := range ld.Epoch(ctx, 0) { // a batch is valid until the body ends; batch.Keep holds it longer
+		if err != nil {
+			return err
+		}
+		train(batch.Sample.Blocks, batch.X(), batch.Y())
+	}
+	// end
+	return nil
+}
+
+func TestReadmeExampleLoadsAnEpoch(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if _, err := synthetic.Generate(t.Context(), synthetic.Products, "products.khop", synthetic.Options{Nodes: 30_000}); err != nil {
+		t.Fatal(err)
+	}
+	batches, seeds := 0, int64(0)
+	err := readmeExample(t.Context(), func(blocks [][]graph.Block, x, y unified.Tensor) {
+		batches++
+		seeds += y.Len()
+		if len(blocks) != 3 || x.Len() != blocks[0][0].NumSrc || y.Len() != blocks[2][0].NumDst || x.Dim(1) != 100 {
+			t.Errorf("batch %d: %d layers, features %v, labels %v", batches, len(blocks), x, y)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ds, err := formats.Open("products.khop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ds.Close()
+	split, err := ds.Split("train", 0)
+	if err != nil || seeds != split.Len() || int64(batches) != (split.Len()+1023)/1024 {
+		t.Errorf("%d batches with %d seeds, but the split has %d (%v)", batches, seeds, split.Len(), err)
+	}
+}
+
+func TestReadmeShowsTheExampleThatIsTested(t *testing.T) {
+	readme, code := read(t, "README.md"), read(t, "readme_test.go")
+	_, shown, _ := strings.Cut(readme, "```go\n")
+	shown, _, _ = strings.Cut(shown, "```")
+	_, tested, _ := strings.Cut(code, "// begin\n")
+	tested, _, _ = strings.Cut(tested, "\t// end\n")
+	lines := strings.SplitAfter(tested, "\n")
+	for i := range lines {
+		lines[i] = strings.TrimPrefix(lines[i], "\t")
+	}
+	if tested = strings.Join(lines, ""); shown != tested || shown == "" {
+		t.Errorf("README.md shows\n%s\nbut what is tested is\n%s", shown, tested)
+	}
+}
+
+var link = regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
+
+func TestLinksInDocumentsLeadSomewhere(t *testing.T) {
+	documents, _ := filepath.Glob("*.md")
+	more, _ := filepath.Glob("docs/*.md")
+	for _, doc := range append(documents, more...) {
+		for _, m := range link.FindAllStringSubmatch(read(t, doc), -1) {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(doc), m[1])); err != nil {
+				t.Errorf("%s links to %s: %v", doc, m[1], err)
+			}
+		}
+	}
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}

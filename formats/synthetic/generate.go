@@ -2,6 +2,7 @@ package synthetic
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -18,6 +19,9 @@ const (
 	chunkEdges = 1 << 17
 	chunkBytes = 1 << 19
 )
+
+// headBytes is what the heads and tails of all files take at most: not much over 64 KiB for each.
+const headBytes = 1 << 20
 
 // Result is what Generate made.
 type Result struct {
@@ -43,7 +47,7 @@ func Generate(ctx context.Context, kind, dst string, opt Options) (res *Result, 
 	if err := p.schema.Init(); err != nil {
 		return nil, err
 	}
-	w, err := formats.Create(dst, formats.WriterOptions{Force: o.Force, Progress: o.Progress, ExpectBytes: p.bytes(),
+	w, err := formats.Create(dst, formats.WriterOptions{Force: o.Force, Progress: o.Progress, ExpectBytes: p.bytes() + headBytes,
 		Provenance: map[string]string{
 			"generator":         "khop generate " + kind,
 			"generator_version": version,
@@ -58,11 +62,10 @@ func Generate(ctx context.Context, kind, dst string, opt Options) (res *Result, 
 	}
 	defer func() {
 		if err != nil {
-			w.Abort()
-			res = nil
+			res, err = nil, errors.Join(err, w.Abort())
 		}
 	}()
-	g := &generator{plan: p, w: w, workers: o.Workers, progress: o.Progress}
+	g := &generator{plan: p, w: w, workers: o.Workers}
 	res = &Result{Kind: kind, Options: o, Schema: p.schema, Bytes: p.bytes()}
 	if res.MaxInDegree, err = g.topology(ctx); err != nil {
 		return res, err
@@ -88,16 +91,9 @@ func Generate(ctx context.Context, kind, dst string, opt Options) (res *Result, 
 
 // generator writes a plan.
 type generator struct {
-	plan     *plan
-	w        *formats.Writer
-	workers  int
-	progress formats.Progress
-}
-
-func (g *generator) report(stage string, done, total int64) {
-	if g.progress != nil {
-		g.progress(stage, done, total)
-	}
+	plan    *plan
+	w       *formats.Writer
+	workers int
 }
 
 // topology writes the CSC and returns the greatest in-degree.
@@ -133,7 +129,6 @@ func (g *generator) topology(ctx context.Context) (maxDegree int64, err error) {
 		}
 		done += last
 		c.other = encodeIDs(c.other, c.ends, 8)
-		g.report("edges", done, edges)
 		return writeAll(piece{indptr, c.other}, piece{indices, c.bytes}, piece{types, c.types})
 	}
 	length := int(max(1, chunkEdges/(edges/max(nodes, 1)+1)))
@@ -167,7 +162,6 @@ func (g *generator) columns(ctx context.Context, t int) (err error) {
 	}
 	fill := func(c *chunk) error { a.fill(c); return nil }
 	write := func(c *chunk) error {
-		g.report(nt.Name+" columns", int64(c.first)+int64(c.n), nt.Count)
 		return writeAll(piece{feature, c.bytes}, piece{label, c.other})
 	}
 	return inOrder(ctx, g.workers, nt.Count, max(1, chunkBytes/(4*a.width+8)), fill, write)
@@ -190,7 +184,6 @@ func (g *generator) split(ctx context.Context, s split, order *shuffle, first ui
 		return nil
 	}
 	write := func(c *chunk) error {
-		g.report(s.name+" split", int64(c.first)+int64(c.n), s.size)
 		return writeAll(piece{seeds, c.bytes})
 	}
 	return inOrder(ctx, g.workers, s.size, chunkBytes/8, fill, write)

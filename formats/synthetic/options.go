@@ -60,7 +60,7 @@ type Options struct {
 	Force bool
 	// Workers is the number of goroutines that compute. 0 is one a CPU. It changes nothing that is written.
 	Workers int
-	// Progress, if not nil, is called now and then from one goroutine.
+	// Progress, if not nil, is told of the bytes written.
 	Progress formats.Progress
 }
 

@@ -90,7 +90,7 @@ func (a *attributes) columns() []graph.Column {
 	return cols
 }
 
-// bytes returns the size of all arrays, about: files have heads besides.
+// bytes returns the size of all arrays, without the heads of their files.
 func (p *plan) bytes() int64 {
 	s := &p.schema
 	n := 8*(s.NumNodes()+1) + s.IDType().Size()*s.NumEdges()

@@ -1,0 +1,225 @@
+package synthetic
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/unified"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func files(t *testing.T, dir string) map[string][]byte {
+	t.Helper()
+	all := map[string][]byte{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		all[strings.TrimPrefix(path, dir)] = b
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func TestFilesAreTheSameWithAnyNumberOfWorkers(t *testing.T) {
+	for _, kind := range []string{SBM, RMAT, Products, Typed} {
+		var first map[string][]byte
+		for _, workers := range []int{1, 2, 7} {
+			dir := filepath.Join(t.TempDir(), "g.khop")
+			// Enough for several chunks of edges, features and seeds.
+			o := Options{Nodes: 30_000, Edges: 300_000, Features: 5, Classes: 4, Seed: 7, Workers: workers}
+			res, err := Generate(context.Background(), kind, dir, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := files(t, dir)
+			if first == nil {
+				first = got
+				check(t, dir, res)
+				continue
+			}
+			if len(got) != len(first) {
+				t.Errorf("%s: %d files with %d workers, %d with one", kind, len(got), workers, len(first))
+			}
+			for name, want := range first {
+				if !bytes.Equal(got[name], want) {
+					t.Errorf("%s: %s differs between 1 worker and %d", kind, name, workers)
+				}
+			}
+		}
+	}
+}
+
+// check looks at a dataset as its users will: it passes formats.Check, and holds what Generate says.
+func check(t *testing.T, dir string, res *Result) {
+	t.Helper()
+	report, err := formats.Check(context.Background(), dir, formats.CheckOptions{})
+	if err != nil || !report.OK() {
+		t.Fatalf("%s: check: %v, %+v", res.Kind, err, report)
+	}
+	ds, err := formats.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := ds.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	g, top := ds.Graph(), int64(0)
+	indptr := g.Indptr()
+	for v := range g.NumNodes() {
+		top = max(top, indptr[v+1]-indptr[v])
+	}
+	if g.NumNodes() != res.Options.Nodes || g.NumEdges() != res.Options.Edges || top != res.MaxInDegree {
+		t.Errorf("%s: %d nodes, %d edges, %d in-edges at most; Generate said %+v", res.Kind, g.NumNodes(), g.NumEdges(), top, res)
+	}
+	label, ok := g.NodeColumn(0, "label")
+	feature, too := g.NodeColumn(0, "feature")
+	if !ok || !too || feature.Dim(1) != 5 || feature.DType() != unified.Float32 {
+		t.Fatalf("%s: features %v, labels %v", res.Kind, feature, label)
+	}
+	labels, _ := unified.View[int64](label)
+	seen := [4]int{}
+	for _, k := range labels {
+		seen[k]++
+	}
+	if n := len(labels) / 4; seen[0]-n > 1 || seen[3] < n {
+		t.Errorf("%s: nodes by class: %v", res.Kind, seen)
+	}
+	checkSplits(t, g, res.Kind)
+}
+
+// checkSplits sees that train, val and test hold every node of type 0 once, and not in the order of ids.
+func checkSplits(t *testing.T, g *graph.Graph, kind string) {
+	t.Helper()
+	n := g.Schema().Nodes[0].Count
+	seen, ascents, total := make([]bool, n), int64(0), int64(0)
+	for _, name := range []string{"train", "val", "test"} {
+		seeds, err := g.Split(name, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		last := int64(-1)
+		for i := range seeds.Len() {
+			_, id := seeds.At(i)
+			if seen[id] {
+				t.Fatalf("%s: node %d is in two splits", kind, id)
+			}
+			seen[id] = true
+			if id > last {
+				ascents++
+			}
+			last = id
+		}
+		total += seeds.Len()
+	}
+	if total != n || ascents < n*45/100 || ascents > n*55/100 {
+		t.Errorf("%s: %d of %d nodes in splits, %d of them above the one before", kind, total, n, ascents)
+	}
+}
+
+func TestColumnsAreLeftOutWhereNoneAreWanted(t *testing.T) {
+	for _, kind := range []string{SBM, RMAT, Products, Typed} {
+		dir := filepath.Join(t.TempDir(), "g.khop")
+		res, err := Generate(context.Background(), kind, dir, Options{Nodes: 500, Edges: 900, Features: None, Classes: None})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range res.Schema.Nodes {
+			if len(n.Columns) > 0 {
+				t.Errorf("%s: type %s has columns %v", kind, n.Name, n.Columns)
+			}
+		}
+	}
+	// A graph of nothing is a dataset too.
+	dir := filepath.Join(t.TempDir(), "g.khop")
+	if _, err := Generate(context.Background(), SBM, dir, Options{Nodes: None}); err != nil {
+		t.Fatal(err)
+	}
+	if ds, err := formats.Open(dir); err != nil {
+		t.Error(err)
+	} else if err := ds.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestBadOptionsSayWhatIsWrong(t *testing.T) {
+	for _, c := range []struct {
+		kind string
+		o    Options
+		want string
+	}{
+		{"smb", Options{}, `"smb"; there are: sbm, rmat, products, typed`},
+		{SBM, Options{Nodes: -2}, "-2 nodes"},
+		{SBM, Options{Features: -5}, "-5 features"},
+		{SBM, Options{Classes: MaxClasses + 1}, "classes"},
+		{RMAT, Options{Edges: 1 << 60}, "edges"},
+		{RMAT, Options{Workers: -1}, "-1 workers"},
+		{RMAT, Options{Nodes: None, Edges: 7}, "7 edges without nodes"},
+		{Products, Options{Nodes: 10, Classes: 11}, "11 classes of 10"},
+		{Typed, Options{Nodes: 2, Edges: 7}, "3 nodes at least"},
+	} {
+		dir := filepath.Join(t.TempDir(), "g.khop")
+		_, err := Generate(context.Background(), c.kind, dir, c.o)
+		if !errors.Is(err, ErrOptions) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s %+v: error %v, want one that says %q", c.kind, c.o, err, c.want)
+		}
+		if _, err := os.Stat(dir); err == nil {
+			t.Errorf("%s %+v: something was written", c.kind, c.o)
+		}
+	}
+}
+
+func TestCancellingLeavesNoDataset(t *testing.T) {
+	why := errors.New("enough")
+	for _, kind := range []string{SBM, Products} {
+		dir := filepath.Join(t.TempDir(), "g.khop")
+		ctx, cancel := context.WithCancelCause(context.Background())
+		calls := 0
+		o := Options{Nodes: 200_000, Edges: 1_000_000, Features: 64, Workers: 2, Progress: func(string, int64, int64) {
+			calls++
+			cancel(why)
+		}}
+		_, err := Generate(ctx, kind, dir, o)
+		if !errors.Is(err, why) {
+			t.Errorf("%s: error %v, want the cause of the cancellation", kind, err)
+		}
+		if calls == 0 {
+			t.Errorf("%s: progress was never reported", kind)
+		}
+		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: the directory is left: %v", kind, err)
+		}
+	}
+}
+
+func TestAnExistingDatasetIsKeptUnlessForced(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "g.khop")
+	o := Options{Nodes: 100, Edges: 500}
+	if _, err := Generate(context.Background(), SBM, dir, o); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Generate(context.Background(), SBM, dir, o); !errors.Is(err, formats.ErrExist) {
+		t.Errorf("error %v, want ErrExist", err)
+	}
+	o.Force = true
+	if _, err := Generate(context.Background(), SBM, dir, o); err != nil {
+		t.Error(err)
+	}
+}

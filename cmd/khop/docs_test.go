@@ -22,6 +22,7 @@ func TestTheManualNamesEveryCommandAndFlag(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	there := map[string]bool{}
 	for _, c := range parser.Model.Children {
 		section, ok := sections[c.Name]
 		if !ok {
@@ -35,9 +36,12 @@ func TestTheManualNamesEveryCommandAndFlag(t *testing.T) {
 				t.Errorf("docs/cli.md: khop %s: no --%s", c.Name, f.Name)
 			}
 		}
-		delete(sections, c.Name)
+		there[c.Name] = true
 	}
 	for name := range sections {
+		if there[name] {
+			continue
+		}
 		t.Errorf("docs/cli.md describes khop %s, which there is not", name)
 	}
 }

@@ -87,7 +87,7 @@ func (l *Loader) plan() error {
 	l.opt.Workers = max(1, int(min(uint64(l.opt.Workers), l.rounds(l.batches))))
 	largest := int64(0)
 	mem := pinned.Options{}
-	l.newSlot().each(func(_ *unified.Buffer, most, _ int64) {
+	l.newSlot().each(func(_ *unified.Buffer, most int64) {
 		e.SlotBound = satAdd(e.SlotBound, mem.Size(min(most, math.MaxInt64/4)))
 		largest = max(largest, most)
 	})
@@ -170,7 +170,7 @@ func (l *Loader) prepareSlots(ctx context.Context) error {
 }
 
 func (s *slot) claimBound() (err error) {
-	s.each(func(b *unified.Buffer, most, _ int64) {
+	s.each(func(b *unified.Buffer, most int64) {
 		if err == nil {
 			err = b.Claim(most)
 		}
@@ -189,11 +189,11 @@ func (z *sizes) learn(s *slot) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	i := 0
-	s.each(func(b *unified.Buffer, most, used int64) {
+	s.eachUsed(func(b *unified.Buffer, most int64, used func() int64) {
 		if i == len(z.bytes) {
 			z.bytes = append(z.bytes, 0)
 		}
-		want := min(used+used/4, most)
+		want := min(used()*5/4, most)
 		if s.loader.opt.MaxMemory == 0 {
 			want = max(want, b.Cap()) // the sampler asked for as much
 		}
@@ -263,7 +263,7 @@ func (l *Loader) reserve(ctx context.Context, bytes []int64) error {
 		defer wg.Done()
 		for s := range next {
 			i := 0
-			s.each(func(b *unified.Buffer, _, _ int64) {
+			s.each(func(b *unified.Buffer, _ int64) {
 				n := bytes[i]
 				i++
 				if n == 0 || ctx.Err() != nil {

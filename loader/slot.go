@@ -31,7 +31,7 @@ type slot struct {
 // newSlot returns a slot that holds no memory yet.
 func (l *Loader) newSlot() *slot {
 	schema := l.graph.Schema()
-	mem := pinned.Options{Ledger: &l.ledger, Purpose: pinned.Batches}
+	mem := l.slotMemory()
 	s := &slot{loader: l}
 	s.batch = newBatch(s)
 	s.seedIDs = make([]unified.Buffer, len(schema.Nodes))
@@ -62,36 +62,56 @@ func (l *Loader) newSlot() *slot {
 	return s
 }
 
-// each calls f for every buffer of the slot, in a fixed order, with the most bytes that the sampler's bound lets it need, and
-// the bytes that the sample in the slot needs.
-func (s *slot) each(f func(b *unified.Buffer, most, used int64)) {
+func (l *Loader) slotMemory() pinned.Options {
+	return pinned.Options{Ledger: &l.ledger, Purpose: pinned.Batches}
+}
+
+// repair gives the slot a new sample where a sampler may have broken the old one's shape.
+func (s *slot) repair() error {
+	err := s.sample.Close()
+	s.sample = graph.Sample{}
+	s.sample.Init(s.loader.graph.Schema(), s.loader.bound.Layers, s.loader.slotMemory())
+	return err
+}
+
+// each calls f for every buffer of the slot, in a fixed order, with the most bytes that the sampler's bound lets it need.
+func (s *slot) each(f func(b *unified.Buffer, most int64)) {
+	s.eachUsed(func(b *unified.Buffer, most int64, _ func() int64) { f(b, most) })
+}
+
+// eachUsed is each, with the bytes that the sample in the slot needs, which may be asked for if checkSample approved of it.
+func (s *slot) eachUsed(f func(b *unified.Buffer, most int64, used func() int64)) {
 	l, schema, p := s.loader, s.loader.graph.Schema(), &s.sample
 	idSize, posSize := schema.IDType().Size(), schema.PosType().Size()
 	for t := range schema.Nodes {
 		nodes, seeds := l.mostNodes(t), l.mostSeeds(t)
-		f(p.NodeBuffer(t), satMul(satAdd(nodes, writeAhead), idSize), p.Nodes[t].Len()*idSize)
-		f(p.SeedBuffer(t), seeds*4, p.SeedLocal[t].Len()*4)
-		f(&s.seedIDs[t], seeds*8, seeds*8)
+		f(p.NodeBuffer(t), satMul(satAdd(nodes, writeAhead), idSize), func() int64 { return p.Nodes[t].Len() * idSize })
+		f(p.SeedBuffer(t), seeds*4, func() int64 { return p.SeedLocal[t].Len() * 4 })
+		f(&s.seedIDs[t], seeds*8, func() int64 { return seeds * 8 })
 		for c := range s.node[t] {
 			row := s.node[t][c].store.RowBytes()
-			f(&s.node[t][c].buf, satMul(nodes, row), p.Nodes[t].Len()*row)
+			f(&s.node[t][c].buf, satMul(nodes, row), func() int64 { return p.Nodes[t].Len() * row })
 		}
 		for c := range s.seed[t] {
 			row := s.seed[t][c].store.RowBytes()
-			f(&s.seed[t][c].buf, satMul(min(nodes, seeds), row), p.NumNodes[0][t]*row)
+			f(&s.seed[t][c].buf, satMul(min(nodes, seeds), row), func() int64 { return p.NumNodes[0][t] * row })
 		}
 	}
 	for layer := range l.bound.Layers {
 		for e := range schema.Edges {
-			b, edges := &p.Blocks[layer][e], l.mostEdges(layer, e)
-			f(p.IndptrBuffer(layer, e), satMul(l.mostNodes(schema.Edges[e].Dst)+1, 4), b.Indptr.Len()*4)
-			f(p.IndicesBuffer(layer, e), satMul(edges, 4), b.Indices.Len()*4)
+			edges := l.mostEdges(layer, e)
+			numEdges := func(size int64) func() int64 {
+				return func() int64 { return p.Blocks[layer][e].NumEdges() * size }
+			}
+			f(p.IndptrBuffer(layer, e), satMul(l.mostNodes(schema.Edges[e].Dst)+1, 4),
+				func() int64 { return p.Blocks[layer][e].Indptr.Len() * 4 })
+			f(p.IndicesBuffer(layer, e), satMul(edges, 4), numEdges(4))
 			if l.cols.edgePos {
-				f(p.EdgePosBuffer(layer, e), satMul(edges, posSize), b.EdgePos.Len()*posSize)
+				f(p.EdgePosBuffer(layer, e), satMul(edges, posSize), numEdges(posSize))
 			}
 			for c := range l.cols.edge {
 				row := l.cols.edge[c].store.RowBytes()
-				f(&s.edge[layer][e][c].buf, satMul(edges, row), b.EdgePos.Len()*row)
+				f(&s.edge[layer][e][c].buf, satMul(edges, row), numEdges(row))
 			}
 		}
 	}
@@ -100,7 +120,7 @@ func (s *slot) each(f func(b *unified.Buffer, most, used int64)) {
 // close frees the slot's memory.
 func (s *slot) close() error {
 	var errs []error
-	s.each(func(b *unified.Buffer, _, _ int64) { errs = append(errs, b.Close()) })
+	s.each(func(b *unified.Buffer, _ int64) { errs = append(errs, b.Close()) })
 	errs = append(errs, s.sample.Close()) // a sampler may have used what the options did not ask for
 	return errors.Join(errs...)
 }

@@ -70,7 +70,11 @@ const (
 func (w *worker) fill(ctx context.Context, s *slot, j job) (err error) {
 	defer func() {
 		if err != nil {
-			w.broken = w.broken || errors.Is(err, pinned.ErrFault) || errors.Is(err, ErrSampler)
+			if errors.Is(err, ErrSampler) {
+				w.broken = true
+				err = errors.Join(err, s.repair())
+			}
+			w.broken = w.broken || errors.Is(err, pinned.ErrFault)
 			err = w.loader.explain(err, j)
 		}
 	}()

@@ -1,0 +1,229 @@
+package loader_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sort"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/zeebo/xxh3"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/unified"
+)
+
+var equateEmpty = cmpopts.EquateEmpty()
+
+// array is a named array as docs/digest.md has it.
+type array struct {
+	name, dtype string
+	shape       []int64
+	data        []byte
+}
+
+func ids(name string, t unified.Tensor) array {
+	a := array{name: name, dtype: "int64", shape: []int64{t.Len()}}
+	for i := range t.Len() {
+		id := int64(0)
+		if t.DType() == unified.Int32 {
+			id = int64(int32(binary.LittleEndian.Uint32(t.Bytes()[4*i:])))
+		} else {
+			id = int64(binary.LittleEndian.Uint64(t.Bytes()[8*i:]))
+		}
+		a.data = binary.LittleEndian.AppendUint64(a.data, uint64(id))
+	}
+	return a
+}
+
+// arraysOf lists a batch's arrays as docs/digest.md words it; columns only if full.
+func arraysOf(g *graph.Graph, b *loader.Batch, full bool) (list []array) {
+	s, p := g.Schema(), b.Sample
+	counts := array{name: "num_nodes", dtype: "int64", shape: []int64{int64(len(p.NumNodes)), int64(len(s.Nodes))}}
+	for _, row := range p.NumNodes {
+		for _, n := range row {
+			counts.data = binary.LittleEndian.AppendUint64(counts.data, uint64(n))
+		}
+	}
+	list = append(list, counts)
+	col := func(name string, t unified.Tensor) {
+		if full && t.Valid() {
+			list = append(list, array{name, t.DType().String(), t.Shape(), t.Bytes()})
+		}
+	}
+	for t, nt := range s.Nodes {
+		list = append(list, ids("nodes/"+nt.Name, p.Nodes[t]), ids("seeds/"+nt.Name, p.SeedLocal[t]))
+		for _, c := range nt.Columns {
+			col("node/"+nt.Name+"/"+c.Name, b.Node(t, c.Name))
+			col("seed/"+nt.Name+"/"+c.Name, b.Seed(t, c.Name))
+		}
+	}
+	for l := range p.Blocks {
+		for e, et := range s.Edges {
+			block, name := &p.Blocks[l][e], fmt.Sprintf("%d/%s:%s:%s", l, et.Source, et.Relation, et.Target)
+			list = append(list, ids("block/"+name+"/indptr", block.Indptr), ids("block/"+name+"/indices", block.Indices))
+			if block.EdgePos.Valid() {
+				list = append(list, ids("block/"+name+"/edge_pos", block.EdgePos))
+			}
+			for _, c := range s.EdgeColumns {
+				col("edge/"+name+"/"+c.Name, b.Edge(l, e, c.Name))
+			}
+		}
+	}
+	return list
+}
+
+func hashArrays(list []array) uint64 {
+	sort.Slice(list, func(i, j int) bool { return list[i].name < list[j].name })
+	var all []byte
+	u64 := func(n int) { all = binary.LittleEndian.AppendUint64(all, uint64(n)) }
+	for _, a := range list {
+		u64(len(a.name))
+		all = append(all, a.name...)
+		u64(len(a.dtype))
+		all = append(all, a.dtype...)
+		u64(len(a.shape))
+		for _, d := range a.shape {
+			u64(int(d))
+		}
+		all = append(all, a.data...)
+	}
+	return xxh3.Hash(all)
+}
+
+func TestDigestIsTheHashOfTheArraysByName(t *testing.T) {
+	for _, c := range []struct {
+		g   *graph.Graph
+		opt loader.Options
+	}{
+		{plainGraph(t, 900, 5), loader.Options{BatchSize: 300}},
+		{plainGraph(t, 200, 5), loader.Options{EdgePos: true, Sampler: sampling.Neighbor{Fanouts: slices.Repeat([]int{1}, 12)}}},
+		{typedGraph(t, 60, 40), loader.Options{EdgeColumns: []string{"stars"}, NodeColumns: []string{"label", "feature"}}},
+		{typedGraph(t, 60, 40), loader.Options{Seeds: loader.AllNodes("item")}},
+	} {
+		if c.opt.Sampler == nil {
+			c.opt.Sampler = neighbor
+		}
+		l := open(t, c.g, c.opt)
+		for b, err := range l.Epoch(background, 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			topology, full := b.Digest()
+			if want := hashArrays(arraysOf(c.g, b, false)); topology != want {
+				t.Errorf("topology %016x, want %016x", topology, want)
+			}
+			if want := hashArrays(arraysOf(c.g, b, true)); full != want {
+				t.Errorf("full %016x, want %016x", full, want)
+			}
+		}
+	}
+}
+
+func TestAnyByteOfABatchChangesItsDigest(t *testing.T) {
+	g := typedGraph(t, 60, 40)
+	l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 20, EdgeColumns: []string{"stars"}})
+	for b, err := range l.Epoch(background, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		var arrays [][]byte
+		isColumn := make(map[int]bool)
+		for _, x := range [][]unified.Tensor{b.Sample.Nodes, b.Sample.SeedLocal} {
+			for _, x := range x {
+				arrays = append(arrays, x.Bytes())
+			}
+		}
+		for layer := range b.Sample.Blocks {
+			for e, block := range b.Sample.Blocks[layer] {
+				arrays = append(arrays, block.Indptr.Bytes(), block.Indices.Bytes(), block.EdgePos.Bytes())
+				isColumn[len(arrays)] = true
+				arrays = append(arrays, b.Edge(layer, e, "stars").Bytes())
+			}
+		}
+		for ty := range g.Schema().Nodes {
+			isColumn[len(arrays)], isColumn[len(arrays)+1] = true, true
+			arrays = append(arrays, b.Node(ty, "feature").Bytes(), b.Seed(ty, "label").Bytes())
+		}
+		topology, full := b.Digest()
+		for i, bytes := range arrays {
+			for at := range bytes {
+				bytes[at] ^= 0x10
+				topology2, full2 := b.Digest()
+				bytes[at] ^= 0x10
+				if full2 == full || (topology2 == topology) != isColumn[i] {
+					t.Fatalf("array %d, byte %d changed: %016x %016x, was %016x %016x", i, at, topology2, full2, topology, full)
+				}
+			}
+		}
+		if a, b := b.Digest(); a != topology || b != full {
+			t.Error("the digest is not the same twice")
+		}
+		break
+	}
+}
+
+// What is in a batch does not depend on how it was loaded.
+func TestBatchesAreTheSameHoweverTheyAreLoaded(t *testing.T) {
+	const seed = 20
+	r := rand.New(rand.NewPCG(seed, 0))
+	graphs := []*graph.Graph{plainGraph(t, 400, 6), typedGraph(t, 120, 70)}
+	samplers := []sampling.Neighbor{
+		neighbor, {Fanouts: []int{3, 0, 2}}, {Fanouts: []int{-1}}, {Fanouts: []int{2, 2}, Replace: true},
+		{Fanouts: []int{3, 2, 2}, Frontier: sampling.NewNodes},
+	}
+	for range 30 {
+		g, s := graphs[r.IntN(2)], samplers[r.IntN(len(samplers))]
+		fixed := loader.Options{
+			Sampler: s, BatchSize: 1 + r.IntN(60), Shuffle: r.IntN(2) == 0, DropLast: r.IntN(2) == 0,
+			Seed: r.Uint64(), Instance: r.Uint32(), EdgePos: r.IntN(2) == 0, Seeds: loader.AllNodes(),
+		}
+		if g == graphs[1] && r.IntN(2) == 0 {
+			fixed.EdgeColumns = []string{"stars"}
+		}
+		epoch := uint64(r.Uint32())
+		fixed.Workers, fixed.Prefetch = 1, 1
+		whole := digests(t, open(t, g, fixed).Epoch(background, epoch))
+		for range 4 {
+			opt := fixed
+			opt.Workers, opt.Prefetch = 1+r.IntN(8), 1+r.IntN(8)
+			opt.Residence = loader.Residence(r.IntN(2))
+			opt.WorldSize = 1 + r.IntN(4)
+			opt.Remainder = loader.Short
+			if r.IntN(2) == 0 {
+				opt.MaxMemory = 64 << 20
+			}
+			first := uint64(r.IntN(len(whole) + 1))
+			got := make([]string, uint64(len(whole))-first)
+			for rank := range opt.WorldSize {
+				opt.Rank = rank
+				l := open(t, g, opt)
+				at := rank
+				seq := l.Range(background, epoch, first, 1<<62)
+				for seq != nil {
+					var next func(func(*loader.Batch, error) bool)
+					for b, err := range seq {
+						if err != nil {
+							t.Fatal(err)
+						}
+						got[at] = digestOf(b)
+						at += opt.WorldSize
+						if r.IntN(5) == 0 {
+							next = l.Resume(background, b.State())
+							break
+						}
+					}
+					seq = next
+				}
+			}
+			if d := cmp.Diff(whole[first:], got, equateEmpty); d != "" {
+				t.Fatalf("seed %d: %s, fixed %+v, varied %+v: %s", seed, s.Fingerprint(), fixed, opt, d)
+			}
+		}
+	}
+}

@@ -1,0 +1,352 @@
+package loader_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/rng"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/sampling"
+)
+
+func TestAnEpochGoesOverEverySeedOnceInTheOrderGiven(t *testing.T) {
+	g := plainGraph(t, 230, 5)
+	for _, shuffle := range []bool{false, true} {
+		for _, batchSize := range []int{1, 7, 23, 115, 1000} {
+			l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: batchSize, Shuffle: shuffle, Seed: 9, Workers: 3})
+			for epoch := range uint64(3) {
+				perm := rng.NewPermutation(rng.Stream(rng.StageKey(rng.BatchKey(9, uint32(epoch), 0, 0), 0, rng.Shuffle, 0), 0), 115)
+				var want, got []int32
+				for i := range 115 {
+					item := i
+					if shuffle {
+						item = int(perm.At(uint64(i)))
+					}
+					want = append(want, int32(114-item))
+				}
+				number := uint64(0)
+				for b, err := range l.Epoch(background, epoch) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					seeds := seedsOf(t, b)
+					if len(seeds) != min(batchSize, 115-len(got)) || b.Number != number || b.Epoch != epoch || b.Padded {
+						t.Fatalf("batch size %d: batch %d of epoch %d has %d seeds", batchSize, b.Number, b.Epoch, len(seeds))
+					}
+					got = append(got, seeds...)
+					number++
+				}
+				if number != l.NumBatches() {
+					t.Errorf("%d batches, NumBatches says %d", number, l.NumBatches())
+				}
+				if d := cmp.Diff(want, got); d != "" {
+					t.Fatalf("shuffle %t, batch size %d, epoch %d: %s", shuffle, batchSize, epoch, d)
+				}
+			}
+		}
+	}
+}
+
+func TestColumnsComeWithTheirNodes(t *testing.T) {
+	g := plainGraph(t, 200, 6)
+	l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 16, Shuffle: true, EdgeColumns: []string{"weight"}})
+	weights, _ := g.EdgeColumn("weight")
+	all := view[float32](t, weights)
+	for b, err := range l.Epoch(background, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		nodes, x, y := view[int32](t, b.Sample.Nodes[0]), view[float32](t, b.X()), view[int64](t, b.Y())
+		if b.X().Dim(0) != int64(len(nodes)) || b.X().Dim(1) != 3 || int64(len(y)) != b.Sample.NumNodes[0][0] {
+			t.Fatalf("%d nodes, features %v, labels %v", len(nodes), b.X(), b.Y())
+		}
+		for i, v := range nodes {
+			if x[3*i] != float32(v) || x[3*i+2] != float32(v)+0.5 {
+				t.Fatalf("batch %d: node %d at %d has features %v", b.Number, v, i, x[3*i:3*i+3])
+			}
+			if i < len(y) && y[i] != int64(v)*10 {
+				t.Fatalf("batch %d: seed %d has label %d", b.Number, v, y[i])
+			}
+		}
+		for layer := range b.Sample.Blocks {
+			w := view[float32](t, b.Edge(layer, 0, "weight"))
+			for i, p := range view[int32](t, b.Sample.Blocks[layer][0].EdgePos) {
+				if w[i] != all[p] {
+					t.Fatalf("batch %d, layer %d: edge %d at position %d has weight %g, want %g", b.Number, layer, i, p, w[i], all[p])
+				}
+			}
+		}
+	}
+	if s := l.Stats(); s.Batches != 7 || s.Rows == 0 || s.Sample.Count != 7 || s.Wait.P99 > s.Wait.Max {
+		t.Errorf("statistics: %+v", s)
+	}
+}
+
+func TestColumnsAreTheDefaultOnesUnlessNamed(t *testing.T) {
+	g := typedGraph(t, 60, 40)
+	none := []string{}
+	for _, c := range []struct {
+		what             string
+		node, seed, edge []string
+		want             [4]bool // user feature, item feature, user label (of seeds), stars
+	}{
+		{"default", nil, nil, nil, [4]bool{true, true, true, false}},
+		{"none", none, none, none, [4]bool{}},
+		{"named", []string{"label"}, []string{"feature"}, []string{"stars"}, [4]bool{false, false, false, true}},
+		{"feature alone", []string{"feature"}, none, nil, [4]bool{true, true, false, false}},
+	} {
+		l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 64, NodeColumns: c.node, SeedColumns: c.seed, EdgeColumns: c.edge})
+		for b, err := range l.Epoch(background, 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := [4]bool{b.Node(0, "feature").Valid(), b.Node(1, "feature").Valid(), b.Seed(0, "label").Valid(), b.Edge(0, 0, "stars").Valid()}
+			if got != c.want {
+				t.Errorf("%s: columns there %v, want %v", c.what, got, c.want)
+			}
+		}
+	}
+	for _, opt := range []loader.Options{
+		{NodeColumns: []string{"faeture"}}, {SeedColumns: []string{"label", "label"}}, {EdgeColumns: []string{"weight"}},
+	} {
+		opt.Sampler = neighbor
+		if l, err := loader.New(g, opt); !errors.Is(err, loader.ErrOptions) {
+			t.Errorf("columns %v %v %v: %v, %v", opt.NodeColumns, opt.SeedColumns, opt.EdgeColumns, l, err)
+		}
+	}
+}
+
+func TestRanksShareAnEpoch(t *testing.T) {
+	g := plainGraph(t, 220, 5) // 110 seeds: 11 batches of 10
+	whole := digests(t, open(t, g, loader.Options{Sampler: neighbor, BatchSize: 10, Shuffle: true}).Epoch(background, 4))
+	for _, c := range []struct {
+		world     int
+		remainder loader.Remainder
+		want      []int // batches by rank
+		padded    int
+	}{
+		{1, loader.Pad, []int{11}, 0},
+		{2, loader.Pad, []int{6, 6}, 1},
+		{2, loader.Drop, []int{5, 5}, 0},
+		{2, loader.Short, []int{6, 5}, 0},
+		{4, loader.Short, []int{3, 3, 3, 2}, 0},
+		{30, loader.Drop, make([]int, 30), 0},
+		{30, loader.Pad, slices.Repeat([]int{1}, 30), 19},
+	} {
+		padded := 0
+		for rank := range c.world {
+			l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 10, Shuffle: true, Rank: rank, WorldSize: c.world,
+				Remainder: c.remainder, Workers: 2})
+			n := 0
+			for b, err := range l.Epoch(background, 4) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				at := rank + n*c.world
+				want := whole[at%11]
+				if at >= 11 {
+					padded++
+					want = strings.Replace(want, "false", "true", 1)
+				}
+				if got := digestOf(b); got != want {
+					t.Errorf("rank %d of %d, %v: batch %d is %s, want %s", rank, c.world, c.remainder, n, got, want)
+				}
+				n++
+			}
+			if n != c.want[rank] || uint64(n) != l.NumBatches() {
+				t.Errorf("rank %d of %d, %v: %d batches, want %d; NumBatches says %d", rank, c.world, c.remainder, n, c.want[rank], l.NumBatches())
+			}
+		}
+		if padded != c.padded {
+			t.Errorf("%d ranks, %v: %d batches are padding, want %d", c.world, c.remainder, padded, c.padded)
+		}
+	}
+}
+
+func TestSeedsMayBeFewRepeatedOrOfSeveralTypes(t *testing.T) {
+	plain, typed := plainGraph(t, 50, 4), typedGraph(t, 60, 40)
+	run := func(g *graph.Graph, seeds loader.SeedSource, opt loader.Options) (list [][]int64) {
+		t.Helper()
+		opt.Sampler, opt.Seeds = neighbor, seeds
+		for b, err := range open(t, g, opt).Epoch(background, 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, slices.Clone(b.Sample.NumNodes[0]))
+			for ty := range b.Sample.SeedLocal {
+				list = append(list, []int64{b.Sample.SeedLocal[ty].Len()})
+			}
+		}
+		return list
+	}
+	for _, c := range []struct {
+		what string
+		got  [][]int64
+		want [][]int64 // per batch: distinct seeds by type, then requested ones of each type
+	}{
+		{"an empty split has no batches", run(plain, loader.Split("test"), loader.Options{}), nil},
+		{"no seeds", run(plain, loader.NodeIDs([]int64{}), loader.Options{}), nil},
+		{"a batch larger than the split", run(plain, loader.Split("train"), loader.Options{BatchSize: 4096}), [][]int64{{25}, {25}}},
+		{"dropped if it is the last too", run(plain, loader.Split("train"), loader.Options{BatchSize: 4096, DropLast: true}), nil},
+		{"repeated seeds", run(plain, loader.NodeIDs([]int64{3, 3, 5, 3}), loader.Options{BatchSize: 3}), [][]int64{{2}, {3}, {1}, {1}}},
+		{"all nodes of one type", run(typed, loader.AllNodes("item"), loader.Options{BatchSize: 30}), [][]int64{{0, 30}, {0}, {30}, {0, 10}, {0}, {10}}},
+		{"all nodes of all types", run(typed, loader.SeedSource{}, loader.Options{BatchSize: 50}),
+			[][]int64{{50, 0}, {50}, {0}, {10, 40}, {10}, {40}}},
+	} {
+		if d := cmp.Diff(c.want, c.got); d != "" {
+			t.Errorf("%s: %s", c.what, d)
+		}
+	}
+}
+
+func TestSeedsOutOfRangeAndUnknownSplitsAreRefused(t *testing.T) {
+	g := plainGraph(t, 50, 4)
+	for _, c := range []struct {
+		seeds loader.SeedSource
+		want  error
+	}{
+		{loader.NodeIDs([]int64{1, 50}), graph.ErrSeed},
+		{loader.NodeIDs([]int32{-1}), graph.ErrSeed},
+		{loader.Split("tarin"), graph.ErrNoSplit},
+		{loader.SplitIndex("train", 3), graph.ErrNoSplit},
+		{loader.AllNodes("user"), loader.ErrOptions},
+	} {
+		if _, err := loader.New(g, loader.Options{Sampler: neighbor, Seeds: c.seeds}); !errors.Is(err, c.want) {
+			t.Errorf("seeds %v: %v, want %v", c.seeds, err, c.want)
+		}
+	}
+}
+
+func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
+	g := plainGraph(t, 50, 4)
+	for name, opt := range map[string]loader.Options{
+		"no sampler":         {},
+		"negative batch":     {Sampler: neighbor, BatchSize: -1},
+		"rank beyond":        {Sampler: neighbor, Rank: 2, WorldSize: 2},
+		"negative workers":   {Sampler: neighbor, Workers: -1},
+		"negative prefetch":  {Sampler: neighbor, Prefetch: -1},
+		"unknown remainder":  {Sampler: neighbor, Remainder: 9},
+		"unknown residence":  {Sampler: neighbor, Residence: 9},
+		"negative memory":    {Sampler: neighbor, MaxMemory: -1},
+		"unknown device":     {Sampler: neighbor, Device: "tpu"},
+		"negative timeout":   {Sampler: neighbor, SlotTimeout: -1},
+		"sampler's own veto": {Sampler: sampling.Neighbor{}},
+	} {
+		_, err := loader.New(g, opt)
+		if !errors.Is(err, loader.ErrOptions) && !errors.Is(err, sampling.ErrOptions) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := loader.New(g, loader.Options{Sampler: neighbor, Device: "cuda:0"}); !errors.Is(err, loader.ErrDevice) {
+		t.Errorf("a device that is not there: %v", err)
+	}
+	l := open(t, g, loader.Options{Sampler: neighbor})
+	for _, err := range l.Epoch(background, 1<<32) {
+		if !errors.Is(err, loader.ErrOptions) {
+			t.Errorf("epoch 2^32: %v", err)
+		}
+	}
+}
+
+func TestCancellingYieldsItsCauseOnceAndLast(t *testing.T) {
+	g := plainGraph(t, 200, 5)
+	l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 5, Workers: 2})
+	why := errors.New("why")
+	ctx, cancel := context.WithCancelCause(background)
+	defer cancel(nil)
+	batches, errs := 0, 0
+	for b, err := range l.Epoch(ctx, 0) {
+		if err != nil {
+			if errs++; !errors.Is(err, why) || b != nil {
+				t.Errorf("%v, %v", b, err)
+			}
+			continue
+		}
+		if batches++; batches == 3 {
+			cancel(why)
+		}
+	}
+	if batches != 3 || errs != 1 {
+		t.Errorf("%d batches and %d errors, want 3 and 1", batches, errs)
+	}
+	for b, err := range l.Epoch(ctx, 0) {
+		if b != nil || !errors.Is(err, why) {
+			t.Errorf("an epoch that was cancelled before: %v, %v", b, err)
+		}
+	}
+}
+
+func TestBreakingOutLeavesTheLoaderReady(t *testing.T) {
+	l := open(t, plainGraph(t, 200, 5), loader.Options{Sampler: neighbor, BatchSize: 5, Workers: 3})
+	want := digests(t, l.Epoch(background, 0))
+	for stop := range len(want) {
+		var got []string
+		for b, err := range l.Epoch(background, 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got = append(got, digestOf(b)); len(got) > stop {
+				break
+			}
+		}
+		if d := cmp.Diff(want[:stop+1], got); d != "" {
+			t.Fatal(d)
+		}
+	}
+}
+
+func TestAPanicInTheBodyPassesAndLeavesTheLoaderReady(t *testing.T) {
+	l := open(t, plainGraph(t, 200, 5), loader.Options{Sampler: neighbor, BatchSize: 5, Workers: 3})
+	want := digests(t, l.Epoch(background, 0))
+	for range 20 {
+		func() {
+			defer func() {
+				if p := recover(); p != "mine" {
+					t.Errorf("recovered %v", p)
+				}
+			}()
+			for range l.Epoch(background, 0) {
+				panic("mine")
+			}
+		}()
+	}
+	if d := cmp.Diff(want, digests(t, l.Epoch(background, 0))); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestASecondEpochMeanwhileIsRefused(t *testing.T) {
+	l := open(t, plainGraph(t, 200, 5), loader.Options{Sampler: neighbor, BatchSize: 50})
+	for _, err := range l.Epoch(background, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for b, err := range l.Epoch(background, 1) {
+			if n++; b != nil || !errors.Is(err, loader.ErrBusy) {
+				t.Errorf("%v, %v", b, err)
+			}
+		}
+		if n != 1 {
+			t.Errorf("the second epoch yielded %d times", n)
+		}
+	}
+}
+
+func TestTwoLoadersShareASource(t *testing.T) {
+	g := plainGraph(t, 300, 5)
+	opt := loader.Options{Sampler: neighbor, BatchSize: 10, Shuffle: true, Residence: loader.Resident}
+	a, b := open(t, g, opt), open(t, g, opt)
+	list := make(chan []string)
+	go func() { list <- digests(t, a.Epoch(background, 0)) }()
+	got := digests(t, b.Epoch(background, 0))
+	if d := cmp.Diff(got, <-list); d != "" {
+		t.Error(d)
+	}
+}

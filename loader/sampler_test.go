@@ -1,0 +1,279 @@
+package loader_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// hooked is Neighbor with a hook that is called before each sample, with the first seed of type 0.
+type hooked struct {
+	sampling.Neighbor
+	before func(ctx context.Context, seed int64) error
+	opened *atomic.Int64 // nil: not counted
+}
+
+func (h hooked) Open(env sampling.Env) (sampling.Worker, error) {
+	if h.opened != nil {
+		h.opened.Add(1)
+	}
+	w, err := h.Neighbor.Open(env)
+	return hookedWorker{w, h}, err
+}
+
+type hookedWorker struct {
+	sampling.Worker
+	h hooked
+}
+
+func (w hookedWorker) Sample(ctx context.Context, req *sampling.Request, out *graph.Sample) error {
+	if err := w.h.before(ctx, req.Seeds[0][0]); err != nil {
+		return err
+	}
+	return w.Worker.Sample(ctx, req, out)
+}
+
+// cycle is a sampler of somebody else: one hop, from each distinct seed v to node v+1, which it draws with certainty.
+type cycle struct {
+	spoil func(*graph.Sample) // applied to what was made; nil for nothing
+}
+
+func (cycle) Validate(*graph.Schema) error { return nil }
+func (cycle) Fingerprint() string          { return "cycle" }
+func (cycle) Bound(_ *graph.Schema, n int) sampling.Bound {
+	return sampling.Bound{Layers: 1, Nodes: 2 * int64(n), Edges: int64(n)}
+}
+
+func (c cycle) Open(env sampling.Env) (sampling.Worker, error) {
+	return &cycleWorker{spoil: c.spoil, nodes: env.Graph.NumNodes()}, nil
+}
+
+type cycleWorker struct {
+	spoil func(*graph.Sample)
+	nodes int64
+}
+
+func (w *cycleWorker) Close() error { return nil }
+
+func (w *cycleWorker) Sample(_ context.Context, req *sampling.Request, out *graph.Sample) error {
+	n := int64(len(req.Seeds[0]))
+	local := map[int64]int32{}
+	var list []int64
+	add := func(v int64) int32 {
+		if _, ok := local[v]; !ok {
+			local[v] = int32(len(list))
+			list = append(list, v)
+		}
+		return local[v]
+	}
+	seed, _ := unified.Grow[int32](out.SeedBuffer(0), n, 0)
+	for i, v := range req.Seeds[0] {
+		seed[i] = add(v)
+	}
+	distinct := int64(len(list))
+	indptr, _ := unified.Grow[int32](out.IndptrBuffer(0, 0), distinct+1, 0)
+	indices, _ := unified.Grow[int32](out.IndicesBuffer(0, 0), distinct, 0)
+	indptr[0] = 0
+	for i := range distinct {
+		indices[i], indptr[i+1] = add((list[i]+1)%w.nodes), int32(i+1)
+	}
+	nodes, err := unified.Grow[int32](out.NodeBuffer(0), int64(len(list)), 0)
+	for i, v := range list {
+		nodes[i] = int32(v)
+	}
+	out.NumNodes[0][0], out.NumNodes[1][0] = distinct, int64(len(list))
+	out.Nodes[0], _ = out.NodeBuffer(0).Tensor(unified.Int32, int64(len(list)))
+	out.SeedLocal[0], _ = out.SeedBuffer(0).Tensor(unified.Int32, n)
+	b := &out.Blocks[0][0]
+	b.NumDst, b.NumSrc = distinct, int64(len(list))
+	b.Indptr, _ = out.IndptrBuffer(0, 0).Tensor(unified.Int32, distinct+1)
+	b.Indices, _ = out.IndicesBuffer(0, 0).Tensor(unified.Int32, distinct)
+	if w.spoil != nil {
+		w.spoil(out)
+	}
+	return err
+}
+
+func TestASamplerOfOnesOwnLoadsAsTheOthersDo(t *testing.T) {
+	g := plainGraph(t, 100, 3)
+	var want []string
+	for _, workers := range []int{1, 3} {
+		l := open(t, g, loader.Options{Sampler: cycle{}, BatchSize: 7, Shuffle: true, Workers: workers})
+		got := digests(t, l.Epoch(background, 0))
+		if want == nil {
+			want = got
+		}
+		if d := cmp.Diff(want, got); d != "" || len(got) != 8 {
+			t.Error(d)
+		}
+	}
+}
+
+func TestASampleThatContradictsItselfIsAnError(t *testing.T) {
+	g := plainGraph(t, 100, 3)
+	short := func(x unified.Tensor) unified.Tensor { x, _ = x.Rows(0, x.Len()-1); return x }
+	for name, spoil := range map[string]func(*graph.Sample){
+		"too few nodes":     func(s *graph.Sample) { s.Nodes[0] = short(s.Nodes[0]) },
+		"too few seeds":     func(s *graph.Sample) { s.SeedLocal[0] = short(s.SeedLocal[0]) },
+		"indptr cut":        func(s *graph.Sample) { s.Blocks[0][0].Indptr = short(s.Blocks[0][0].Indptr) },
+		"fewer nodes later": func(s *graph.Sample) { s.NumNodes[0][0] = s.NumNodes[1][0] + 1 },
+		"layers gone":       func(s *graph.Sample) { s.Blocks = nil },
+		"types gone":        func(s *graph.Sample) { s.Nodes = nil },
+		"floats as ids": func(s *graph.Sample) {
+			s.Nodes[0], _ = unified.New(unified.Float32, s.Nodes[0].Bytes(), s.Nodes[0].Len())
+		},
+		"node out of range": func(s *graph.Sample) { v, _ := unified.View[int32](s.Nodes[0]); v[len(v)-1] = 100 },
+		"negative node":     func(s *graph.Sample) { v, _ := unified.View[int32](s.Nodes[0]); v[len(v)-1] = -1 },
+	} {
+		l := open(t, g, loader.Options{Sampler: cycle{spoil}, BatchSize: 7, Workers: 1})
+		for range 5 { // over all slots, and again
+			_ = lastError(l.Epoch(background, 0))
+		}
+		err := lastError(l.Epoch(background, 0))
+		if err == nil || !strings.Contains(err.Error(), "batch 0") || strings.Contains(err.Error(), "panic") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func lastError(seq func(func(*loader.Batch, error) bool)) (last error) {
+	for _, err := range seq {
+		last = err
+	}
+	return last
+}
+
+func TestAnErrorComesInItsBatchsPlaceAndTheNextEpochIsWhole(t *testing.T) {
+	g := plainGraph(t, 400, 4) // 200 seeds, 199 first
+	mine := errors.New("mine")
+	for what, fail := range map[string]func() error{
+		"error": func() error { return mine },
+		"panic": func() error { panic("of the sampler") },
+	} {
+		var broken atomic.Bool
+		var opened atomic.Int64
+		s := hooked{Neighbor: neighbor, opened: &opened, before: func(_ context.Context, seed int64) error {
+			if broken.Load() && seed == 199-7*10 {
+				return fail()
+			}
+			return nil
+		}}
+		l := open(t, g, loader.Options{Sampler: s, BatchSize: 10, Workers: 3, Prefetch: 4})
+		want := digests(t, l.Epoch(background, 5))
+		broken.Store(true)
+		var got []string
+		var errs []error
+		for b, err := range l.Epoch(background, 5) {
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			got = append(got, digestOf(b))
+		}
+		if d := cmp.Diff(want[:7], got); d != "" || len(errs) != 1 {
+			t.Fatalf("%s: %d errors, batches before: %s", what, len(errs), d)
+		}
+		if text := errs[0].Error(); !strings.Contains(text, "epoch 5, batch 7") {
+			t.Errorf("%s: the error does not say where: %s", what, text)
+		}
+		if !errors.Is(errs[0], mine) && !errors.Is(errs[0], loader.ErrSampler) {
+			t.Errorf("%s: %v", what, errs[0])
+		}
+		broken.Store(false)
+		if d := cmp.Diff(want, digests(t, l.Epoch(background, 5))); d != "" {
+			t.Errorf("%s: the epoch after: %s", what, d)
+		}
+		if n := opened.Load(); what == "panic" && n != 4 || what == "error" && n != 3 {
+			t.Errorf("%s: samplers were opened %d times", what, n)
+		}
+	}
+}
+
+func TestWorkersGoOnWhileTheBodyRuns(t *testing.T) {
+	g := plainGraph(t, 400, 4)
+	for _, c := range []struct{ workers, prefetch int }{{1, 1}, {1, 3}, {2, 2}, {4, 1}} {
+		var started atomic.Int64
+		ahead := make(chan struct{}, 1000)
+		s := hooked{Neighbor: neighbor, before: func(context.Context, int64) error {
+			started.Add(1)
+			ahead <- struct{}{}
+			return nil
+		}}
+		l := open(t, g, loader.Options{Sampler: s, BatchSize: 10, Workers: c.workers, Prefetch: c.prefetch})
+		for len(ahead) > 0 { // batches on trial
+			<-ahead
+		}
+		first := true
+		for _, err := range l.Epoch(background, 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if first { // all slots but this one are filled before the body ends
+				for range c.workers + c.prefetch {
+					<-ahead
+				}
+				first = false
+			}
+		}
+	}
+}
+
+func TestGraphsThatContradictThemselvesAreErrors(t *testing.T) {
+	for name, spoil := range map[string]func(indptr []int64, indices []int32){
+		"source too large":  func(_ []int64, x []int32) { fill(x, 1<<30) },
+		"source negative":   func(_ []int64, x []int32) { fill(x, -5) },
+		"indptr far beyond": func(p []int64, _ []int32) { fill(p[1:len(p)-1], 1<<60) },
+		"indptr negative":   func(p []int64, _ []int32) { fill(p[1:len(p)-1], -1<<60) },
+		"indptr backwards":  func(p []int64, _ []int32) { p[40], p[41] = p[41], p[40] },
+	} {
+		g := plainGraph(t, 100, 3)
+		spoil(g.Indptr(), view[int32](t, g.Indices()))
+		for _, s := range []sampling.Neighbor{neighbor, {Fanouts: []int{-1, 2}}, {Fanouts: []int{3}, Replace: true}} {
+			l := open(t, g, loader.Options{Sampler: s, BatchSize: 50, EdgeColumns: []string{"weight"}})
+			if err := lastError(l.Epoch(background, 0)); !errors.Is(err, sampling.ErrGraph) {
+				t.Errorf("%s, %s: %v", name, s.Fingerprint(), err)
+			}
+		}
+	}
+}
+
+func fill[T any](s []T, v T) {
+	for i := range s {
+		s[i] = v
+	}
+}
+
+func ExampleLoader_Epoch() {
+	g, err := graph.New(graph.Data{
+		Nodes: []graph.NodeData{{Count: 4, Columns: map[string]unified.Tensor{"label": unified.FromSlice([]int64{10, 11, 12, 13})}}},
+		Edges: []graph.EdgeData{{Src: []int64{1, 2, 3, 0}, Dst: []int64{0, 1, 2, 3}}},
+	})
+	if err != nil {
+		panic(err)
+	}
+	ld, err := loader.New(g, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2, 2}}, BatchSize: 2})
+	if err != nil {
+		panic(err)
+	}
+	defer ld.Close()
+	for batch, err := range ld.Epoch(context.Background(), 0) {
+		if err != nil {
+			panic(err)
+		}
+		labels, _ := unified.View[int64](batch.Y())
+		fmt.Println(batch.Number, batch.Sample.NumNodes, labels)
+	}
+	// Output:
+	// 0 [[2] [3] [4]] [10 11]
+	// 1 [[2] [3] [4]] [12 13]
+}

@@ -1,0 +1,135 @@
+package loader_test
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/sampling"
+)
+
+func TestResumeGoesOnAfterAnyBatch(t *testing.T) {
+	g := plainGraph(t, 220, 5)
+	opt := loader.Options{Sampler: neighbor, BatchSize: 10, Shuffle: true, Seed: 1<<64 - 1}
+	l := open(t, g, opt)
+	whole := digests(t, l.Epoch(background, 7))
+	var states []string
+	for b, err := range l.Epoch(background, 7) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(b.State())
+		if err != nil {
+			t.Fatal(err)
+		}
+		states = append(states, string(text))
+	}
+	opt.Workers, opt.Prefetch, opt.Residence, opt.SeedColumns = 3, 1, loader.Resident, nil
+	other := open(t, g, opt)
+	for i, text := range states {
+		var s loader.State
+		if err := json.Unmarshal([]byte(text), &s); err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(whole[i+1:], digests(t, other.Resume(background, s)), equateEmpty); d != "" {
+			t.Errorf("resumed after batch %d: %s", i, d)
+		}
+	}
+}
+
+func TestResumeMayBeWithOtherRanks(t *testing.T) {
+	g := plainGraph(t, 220, 5)
+	opt := loader.Options{Sampler: neighbor, BatchSize: 10, Shuffle: true, Remainder: loader.Short}
+	whole := digests(t, open(t, g, opt).Epoch(background, 0))
+	opt.WorldSize = 2
+	var s [2]loader.State // of both ranks after the second round
+	for rank := range 2 {
+		opt.Rank = rank
+		n := 0
+		for b, err := range open(t, g, opt).Epoch(background, 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n++; n == 2 {
+				s[rank] = b.State()
+				break
+			}
+		}
+	}
+	if s[0] != s[1] {
+		t.Errorf("states after a round differ: %+v and %+v", s[0], s[1])
+	}
+	for world := 1; world <= 4; world++ {
+		got := make([]string, len(whole)-4)
+		for rank := range world {
+			opt.Rank, opt.WorldSize = rank, world
+			at := rank
+			for _, d := range digests(t, open(t, g, opt).Resume(background, s[0])) {
+				got[at] = d
+				at += world
+			}
+		}
+		if d := cmp.Diff(whole[4:], got); d != "" {
+			t.Errorf("%d ranks: %s", world, d)
+		}
+	}
+}
+
+func TestAStateOfAnotherLoaderIsRefused(t *testing.T) {
+	g := plainGraph(t, 220, 5)
+	own := loader.Options{Sampler: neighbor, BatchSize: 10, Shuffle: true, Seed: 4}
+	var s loader.State
+	for b := range open(t, g, own).Epoch(background, 0) {
+		s = b.State()
+		break
+	}
+	for name, change := range map[string]func(*loader.Options){
+		"sampler":    func(o *loader.Options) { o.Sampler = sampling.Neighbor{Fanouts: []int{4, 2}} },
+		"seed":       func(o *loader.Options) { o.Seed = 5 },
+		"seed list":  func(o *loader.Options) { o.Seeds = loader.AllNodes() },
+		"seed order": func(o *loader.Options) { o.Seeds = loader.NodeIDs([]int32{109, 107, 108}) },
+		"batch size": func(o *loader.Options) { o.BatchSize = 11 },
+		"shuffle":    func(o *loader.Options) { o.Shuffle = false },
+		"drop last":  func(o *loader.Options) { o.DropLast = true },
+		"instance":   func(o *loader.Options) { o.Instance = 1 },
+	} {
+		opt := own
+		change(&opt)
+		if err := lastError(open(t, g, opt).Resume(background, s)); !errors.Is(err, loader.ErrState) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, src := range map[string]loader.Source{"dataset": plainGraph(t, 222, 5)} {
+		if err := lastError(open(t, src, own).Resume(background, s)); !errors.Is(err, loader.ErrState) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	later := s
+	later.Semantics++
+	for name, bad := range map[string]loader.State{"none": {}, "other semantics": later} {
+		if err := lastError(open(t, g, own).Resume(background, bad)); !errors.Is(err, loader.ErrState) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	s.Next = 1<<64 - 1
+	if n := len(digests(t, open(t, g, own).Resume(background, s))); n != 0 {
+		t.Errorf("a state far beyond the end: %d batches", n)
+	}
+}
+
+func TestRangeIsAPartOfTheEpoch(t *testing.T) {
+	g := plainGraph(t, 220, 5)
+	opt := loader.Options{Sampler: neighbor, BatchSize: 10, Shuffle: true}
+	l := open(t, g, opt)
+	whole := digests(t, l.Epoch(background, 1))
+	for _, c := range []struct{ first, count uint64 }{{0, 11}, {0, 3}, {10, 1}, {4, 100}, {11, 5}, {99, 1}, {3, 0}, {2, 1<<64 - 1}} {
+		want := whole[min(c.first, 11):]
+		want = want[:min(c.count, uint64(len(want)))]
+		if d := cmp.Diff(want, digests(t, l.Range(background, 1, c.first, c.count)), equateEmpty); d != "" {
+			t.Errorf("%d batches from %d: %s", c.count, c.first, d)
+		}
+	}
+}

@@ -122,42 +122,59 @@ func newPlan(s *graph.Schema, all []int, perType map[string][]int) (plan, error)
 	return p, nil
 }
 
-// bound returns the most distinct nodes and edges that a batch can have: the product of the fan-outs, or what the graph has.
-func (p plan) bound(s *graph.Schema, batchSize int, frontier Frontier) (nodes, edges int64) {
+// bound returns the most distinct nodes that a batch can have, and the most edges of each [layer][edge type]: the product of
+// the fan-outs, or what the graph has. With NewNodes all edges lie in layer 0.
+func (p plan) bound(s *graph.Schema, batchSize int, n Neighbor) (nodes int64, blocks [][]int64) {
+	blocks = make([][]int64, len(p))
+	for l := range blocks {
+		blocks[l] = make([]int64, len(s.Edges))
+	}
 	lists := make([]int64, len(s.Nodes)) // nodes of each type reached so far
 	fresh := make([]int64, len(s.Nodes)) // of these, the ones of the last hop
 	for t := range lists {
 		lists[t] = min(int64(batchSize), s.Nodes[t].Count)
 		fresh[t] = lists[t]
 	}
-	for _, fanouts := range p {
+	for h, fanouts := range p {
+		layer := len(p) - 1 - h
+		if n.Frontier == NewNodes {
+			layer = 0
+		}
 		reached := make([]int64, len(s.Nodes))
 		for e, k := range fanouts {
 			et := &s.Edges[e]
 			dst := lists[et.Dst]
-			if frontier == NewNodes {
+			if n.Frontier == NewNodes {
 				dst = fresh[et.Dst]
 			}
 			picks := et.Count
 			if k >= 0 {
-				picks = min(et.Count, satMul(dst, int64(k)))
+				picks = satMul(dst, int64(k))
 			}
-			edges += picks
-			reached[et.Src] += picks
+			if !n.Replace {
+				picks = min(picks, et.Count)
+			}
+			blocks[layer][e] = satAdd(blocks[layer][e], picks)
+			if !n.Replace { // with NewNodes each node is expanded once
+				blocks[layer][e] = min(blocks[layer][e], et.Count)
+			}
+			reached[et.Src] = satAdd(reached[et.Src], picks)
 		}
 		for t := range lists {
-			grown := min(lists[t]+reached[t], s.Nodes[t].Count)
+			grown := min(satAdd(lists[t], reached[t]), s.Nodes[t].Count)
 			lists[t], fresh[t] = grown, grown-lists[t]
-			if frontier == NewNodes { // any of the new nodes may be the ones with edges
+			if n.Frontier == NewNodes { // any of the new nodes may be the ones with edges
 				fresh[t] = min(reached[t], s.Nodes[t].Count)
 			}
 		}
 	}
-	for _, n := range lists {
-		nodes += n
+	for _, count := range lists {
+		nodes += count
 	}
-	return nodes, edges
+	return nodes, blocks
 }
+
+func satAdd(a, b int64) int64 { return min(a, 1<<62-1) + min(b, 1<<62-1) }
 
 func satMul(a, b int64) int64 {
 	if a != 0 && b > (1<<62)/a {

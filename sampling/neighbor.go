@@ -66,7 +66,12 @@ func (n Neighbor) Bound(s *graph.Schema, batchSize int) Bound {
 		return Bound{}
 	}
 	b := Bound{Layers: len(p)}
-	b.Nodes, b.Edges = p.bound(s, batchSize, n.Frontier)
+	b.Nodes, b.Blocks = p.bound(s, batchSize, n)
+	for _, layer := range b.Blocks {
+		for _, edges := range layer {
+			b.Edges = satAdd(b.Edges, edges)
+		}
+	}
 	if s.IDType() == unified.Int32 {
 		b.Scratch = scratchBytes[int32](s, b)
 	} else {

@@ -3,6 +3,7 @@ package sampling
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/pinned"
@@ -32,8 +33,17 @@ type Bound struct {
 	Layers int   // number of layers of Sample.Blocks, whatever the seeds
 	Nodes  int64 // distinct nodes of all types
 	Edges  int64 // edges of all blocks that take memory of their own
+	// Blocks are the edges of each block that takes memory of its own, by layer and edge type. nil means that it is not
+	// known how Edges divide.
+	Blocks [][]int64
 	// Scratch is the memory of a worker besides the sample, in bytes.
 	Scratch int64
+}
+
+// BoundFanout is the Bound of a sampler that picks up to k in-edges of every type a node (All for every in-edge), for a
+// number of hops, and expands all nodes reached.
+func BoundFanout(s *graph.Schema, batchSize, k, hops int) Bound {
+	return Neighbor{Fanouts: slices.Repeat([]int{k}, max(hops, 0))}.Bound(s, batchSize)
 }
 
 // Env is what a worker works with.

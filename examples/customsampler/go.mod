@@ -1,0 +1,14 @@
+module github.com/khop-gnn/khop/examples/customsampler
+
+go 1.24.0
+
+require github.com/khop-gnn/khop v0.0.0
+
+require (
+	github.com/google/flatbuffers v25.2.10+incompatible // indirect
+	github.com/klauspost/cpuid/v2 v2.2.5 // indirect
+	github.com/zeebo/xxh3 v1.0.2 // indirect
+	golang.org/x/sys v0.35.0 // indirect
+)
+
+replace github.com/khop-gnn/khop => ../..

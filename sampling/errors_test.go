@@ -1,0 +1,248 @@
+package sampling
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/pinned"
+)
+
+func TestFanoutsAreReadAndWritten(t *testing.T) {
+	for _, c := range []struct {
+		text    string
+		all     []int
+		perType map[string][]int
+	}{
+		{"15,10,5", []int{15, 10, 5}, nil},
+		{" 15 , -1 ", []int{15, -1}, nil},
+		{"0", []int{0}, nil},
+		{"cites=15,10;writes=5,5", nil, map[string][]int{"cites": {15, 10}, "writes": {5, 5}}},
+		{"a:writes:b=2;*=5,5", []int{5, 5}, map[string][]int{"a:writes:b": {2}}},
+	} {
+		all, perType, err := ParseFanouts(c.text)
+		if err != nil || !slices.Equal(all, c.all) || !reflect.DeepEqual(perType, c.perType) {
+			t.Errorf("%q: %v %v %v", c.text, all, perType, err)
+		}
+		again, againType, err := ParseFanouts(formatFanouts(all, perType))
+		if err != nil || !slices.Equal(again, c.all) || !reflect.DeepEqual(againType, c.perType) {
+			t.Errorf("%q written and read again: %v %v %v", c.text, again, againType, err)
+		}
+	}
+	for _, text := range []string{"", "a", "1,,2", "-2", "1.5", "99999999999", "=5", "cites=", "cites=5;cites=6", "cites=5;;", "*=1;*=2", "1;2"} {
+		if all, perType, err := ParseFanouts(text); !errors.Is(err, ErrOptions) {
+			t.Errorf("%q: %v %v %v, want ErrOptions", text, all, perType, err)
+		}
+	}
+}
+
+func TestNeighborRefusesWhatMakesNoSense(t *testing.T) {
+	g := randomGraph(t, rand.New(rand.NewPCG(1, 1)), 2, 3)
+	for name, n := range map[string]Neighbor{
+		"no hops":       {},
+		"too many hops": {Fanouts: make([]int, 257)},
+		"below all":     {Fanouts: []int{-2}},
+		"unknown type":  {PerType: map[string][]int{"nobody": {1}}},
+		"frontier":      {Fanouts: []int{1}, Frontier: 7},
+	} {
+		if err := n.Validate(g.Schema()); !errors.Is(err, ErrOptions) {
+			t.Errorf("%s: %v, want ErrOptions", name, err)
+		}
+		if _, err := n.Open(Env{Graph: g, BatchSize: 1}); !errors.Is(err, ErrOptions) {
+			t.Errorf("%s: opened with %v, want ErrOptions", name, err)
+		}
+	}
+}
+
+// trySample samples from a graph whose arrays may contradict each other.
+func trySample(t *testing.T, indptr []int64, indices []int32, seeds []int64) error {
+	t.Helper()
+	g := plainGraph(t, indptr, indices)
+	w, err := Neighbor{Fanouts: []int{2, -1}}.Open(Env{Graph: g, BatchSize: len(seeds)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	var out graph.Sample
+	out.Init(g.Schema(), 2, pinned.Options{})
+	defer out.Close()
+	return w.Sample(context.Background(), &Request{Seeds: [][]int64{seeds}, Rand: NewRand(0, 0, 0, 0)}, &out)
+}
+
+func TestDamagedGraphsAreErrorsThatSayWhere(t *testing.T) {
+	for name, c := range map[string]struct {
+		indptr  []int64
+		indices []int32
+		seeds   []int64
+		want    error
+		says    string
+	}{
+		"sound":               {[]int64{0, 1, 3}, []int32{1, 0, 1}, []int64{0, 1}, nil, ""},
+		"source too great":    {[]int64{0, 1, 3}, []int32{1, 0, 2}, []int64{1}, ErrGraph, "edge 2: source 2"},
+		"source negative":     {[]int64{0, 1, 3}, []int32{-1, 0, 1}, []int64{0}, ErrGraph, "edge 0: source -1"},
+		"indptr falls":        {[]int64{0, 3, 2, 3}, []int32{1, 0, 1}, []int64{1}, ErrGraph, "node 1"},
+		"indptr beyond":       {[]int64{0, 9, 3}, []int32{1, 0, 1}, []int64{0}, ErrGraph, "node 0"},
+		"indptr negative":     {[]int64{0, -5, 3}, []int32{1, 0, 1}, []int64{1}, ErrGraph, "node 1"},
+		"seed too great":      {[]int64{0, 1, 3}, []int32{1, 0, 1}, []int64{0, 2}, graph.ErrSeed, "seed 1: node 2"},
+		"seed negative":       {[]int64{0, 1, 3}, []int32{1, 0, 1}, []int64{-1}, graph.ErrSeed, "node -1"},
+		"no edges, one node":  {[]int64{0, 0}, []int32{}, []int64{0, 0}, nil, ""},
+		"no seeds":            {[]int64{0, 1, 3}, []int32{1, 0, 1}, nil, nil, ""},
+		"damage out of reach": {[]int64{0, 1, 3, 4}, []int32{0, 0, 77, 99}, []int64{0}, nil, ""},
+	} {
+		err := trySample(t, c.indptr, c.indices, c.seeds)
+		if !errors.Is(err, c.want) || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, want %v with %q", name, err, c.want, c.says)
+		}
+	}
+}
+
+func TestWorkerGoesOnAfterAnError(t *testing.T) {
+	g := randomGraph(t, rand.New(rand.NewPCG(5, 5)), 1, 1)
+	n := Neighbor{Fanouts: []int{3, 3}}
+	w, err := n.Open(Env{Graph: g, BatchSize: 4, EdgePos: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	var out graph.Sample
+	out.Init(g.Schema(), 2, pinned.Options{})
+	defer out.Close()
+	bad := &Request{Seeds: [][]int64{{0, 1 << 40}}, Rand: NewRand(1, 0, 0, 0)}
+	if err := w.Sample(context.Background(), bad, &out); !errors.Is(err, graph.ErrSeed) {
+		t.Fatal(err)
+	}
+	good := &Request{Seeds: [][]int64{{0}}, Rand: NewRand(1, 0, 0, 0)}
+	compare(t, "after an error", g, w, good, oracle(g, newEdgeRuns(g), n, good))
+}
+
+func TestSamplingStopsWhenCancelled(t *testing.T) {
+	g := randomGraph(t, rand.New(rand.NewPCG(5, 5)), 1, 1)
+	w, err := Neighbor{Fanouts: []int{3, 3}}.Open(Env{Graph: g, BatchSize: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	var out graph.Sample
+	out.Init(g.Schema(), 2, pinned.Options{})
+	defer out.Close()
+	why := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(why)
+	if err := w.Sample(ctx, &Request{Seeds: [][]int64{{0}}}, &out); !errors.Is(err, why) {
+		t.Errorf("%v, want the cause", err)
+	}
+}
+
+func TestSamplingAllocatesNothingOnceWarm(t *testing.T) {
+	for _, types := range [][2]int{{1, 1}, {3, 5}} {
+		g := randomGraph(t, rand.New(rand.NewPCG(9, 9)), types[0], types[1])
+		for _, n := range []Neighbor{{Fanouts: []int{5, 3}}, {Fanouts: []int{5, -1}, Frontier: NewNodes}, {Fanouts: []int{5, 3}, Replace: true}} {
+			w, err := n.Open(Env{Graph: g, BatchSize: 4, EdgePos: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var out graph.Sample
+			out.Init(g.Schema(), 2, pinned.Options{})
+			req := &Request{Seeds: make([][]int64, types[0])}
+			for t := range req.Seeds {
+				req.Seeds[t] = []int64{0, 0}
+			}
+			batch := uint64(0)
+			run := func() {
+				batch = (batch + 1) % 50
+				req.Rand = NewRand(1, 0, 0, batch)
+				if err := w.Sample(context.Background(), req, &out); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if allocs := testing.AllocsPerRun(200, run); allocs != 0 {
+				t.Errorf("%v on %d types: %v allocations a batch", n.Fingerprint(), types[1], allocs)
+			}
+			out.Close()
+			w.Close()
+		}
+	}
+}
+
+func TestAssemblerMakesWhatNeighborMakes(t *testing.T) {
+	const seed = 7
+	r := rand.New(rand.NewPCG(seed, 0))
+	for round := range 40 {
+		g := randomGraph(t, r, 1+r.IntN(3), 1+r.IntN(4))
+		n := Neighbor{Fanouts: []int{All, All}, Frontier: Frontier(r.IntN(2))}
+		a, err := NewAssembler(Env{Graph: g, BatchSize: 4, EdgePos: true}, n.Frontier, n.Bound(g.Schema(), 4))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req := &Request{Seeds: make([][]int64, len(g.Schema().Nodes)), Rand: NewRand(seed, 0, 0, uint64(round))}
+		req.Seeds[0] = []int64{0}
+		compare(t, "all edges by hand", g, everything{a}, req, oracle(g, newEdgeRuns(g), n, req))
+		a.Close()
+	}
+}
+
+type everything struct{ *Assembler }
+
+func (w everything) Sample(ctx context.Context, req *Request, out *graph.Sample) error {
+	return w.Assembler.Sample(ctx, req, out, func(d *Destination, picks []int64) []int64 {
+		for p := d.First; p < d.Last; p++ {
+			picks = append(picks, p)
+		}
+		return picks
+	})
+}
+
+func TestAssemblerRefusesPicksOutsideTheColumn(t *testing.T) {
+	g := plainGraph(t, []int64{0, 1, 3}, []int32{1, 0, 1})
+	a, err := NewAssembler(Env{Graph: g, BatchSize: 1}, AllNodes, Bound{Layers: 1, Nodes: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	var out graph.Sample
+	out.Init(g.Schema(), 1, pinned.Options{})
+	defer out.Close()
+	for _, p := range []int64{-1, 1, 1 << 40} {
+		err := a.Sample(context.Background(), &Request{Seeds: [][]int64{{0}}}, &out, func(_ *Destination, picks []int64) []int64 { return append(picks, p) })
+		if !errors.Is(err, ErrOptions) {
+			t.Errorf("pick %d: %v, want ErrOptions", p, err)
+		}
+	}
+}
+
+func TestBoundIsNeverExceeded(t *testing.T) {
+	const seed = 11
+	r := rand.New(rand.NewPCG(seed, 0))
+	for round := range 100 {
+		g := randomGraph(t, r, 1+r.IntN(3), 1+r.IntN(4))
+		n := randomOptions(r, g.Schema())
+		req := &Request{Seeds: make([][]int64, len(g.Schema().Nodes)), Rand: NewRand(seed, 0, 0, uint64(round))}
+		size := 0
+		for t := range req.Seeds {
+			for range r.IntN(5) {
+				req.Seeds[t] = append(req.Seeds[t], r.Int64N(g.Schema().Nodes[t].Count))
+				size++
+			}
+		}
+		bound := n.Bound(g.Schema(), size)
+		out := sampleOnce(t, g, n, req, false)
+		nodes, edges := int64(0), out.NumEdges()
+		for _, l := range out.Nodes {
+			nodes += l.Len()
+		}
+		if n.Frontier == NewNodes { // the layers share memory
+			edges = 0
+			for e := range out.Blocks[0] {
+				edges += out.Blocks[0][e].NumEdges()
+			}
+		}
+		if nodes > bound.Nodes || edges > bound.Edges {
+			t.Errorf("seed %d round %d: %s: %d nodes, %d edges, bound %+v", seed, round, n.Fingerprint(), nodes, edges, bound)
+		}
+	}
+}

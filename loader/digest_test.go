@@ -168,6 +168,30 @@ func TestAnyByteOfABatchChangesItsDigest(t *testing.T) {
 	}
 }
 
+// checkBound demands that a batch is within what its sampler said of it: memory limits are kept against that.
+func checkBound(t *testing.T, b *loader.Batch, s sampling.Neighbor, bound sampling.Bound) {
+	t.Helper()
+	nodes := int64(0)
+	for _, n := range b.Sample.NumNodes[bound.Layers] {
+		nodes += n
+	}
+	edges := int64(0)
+	for layer := range b.Sample.Blocks {
+		for e := range b.Sample.Blocks[layer] {
+			n := b.Sample.Blocks[layer][e].NumEdges()
+			if s.Frontier == sampling.NewNodes && layer > 0 { // a view of layer 0
+				continue
+			}
+			if edges += n; n > bound.Blocks[layer][e] {
+				t.Errorf("%s: block %d, %d has %d edges, bound %v", s.Fingerprint(), layer, e, n, bound.Blocks)
+			}
+		}
+	}
+	if nodes > bound.Nodes || edges > bound.Edges {
+		t.Errorf("%s: %d nodes and %d edges, bound %+v", s.Fingerprint(), nodes, edges, bound)
+	}
+}
+
 // What is in a batch does not depend on how it was loaded.
 func TestBatchesAreTheSameHoweverTheyAreLoaded(t *testing.T) {
 	const seed = 20
@@ -188,7 +212,14 @@ func TestBatchesAreTheSameHoweverTheyAreLoaded(t *testing.T) {
 		}
 		epoch := uint64(r.Uint32())
 		fixed.Workers, fixed.Prefetch = 1, 1
-		whole := digests(t, open(t, g, fixed).Epoch(background, epoch))
+		var whole []string
+		for b, err := range open(t, g, fixed).Epoch(background, epoch) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			whole = append(whole, digestOf(b))
+			checkBound(t, b, s, s.Bound(g.Schema(), fixed.BatchSize))
+		}
 		for range 4 {
 			opt := fixed
 			opt.Workers, opt.Prefetch = 1+r.IntN(8), 1+r.IntN(8)

@@ -59,7 +59,13 @@ func (l *Loader) mostSeeds(t int) int64 {
 }
 
 // mostEdges returns the most edges in a block.
-func (l *Loader) mostEdges(_, _ int) int64 { return min(max(0, l.bound.Edges), mostBlockEdges) }
+func (l *Loader) mostEdges(layer, edgeType int) int64 {
+	n := l.bound.Edges
+	if b := l.bound.Blocks; layer < len(b) && edgeType < len(b[layer]) {
+		n = b[layer][edgeType]
+	}
+	return min(max(0, n), mostBlockEdges)
+}
 
 // mostScratch returns the most memory of a worker. The sampler says what its tables hold; buffers that grow take up to a
 // quarter more, and while one moves it is there twice.

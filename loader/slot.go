@@ -117,6 +117,13 @@ func (s *slot) eachUsed(f func(b *unified.Buffer, most int64, used func() int64)
 	}
 }
 
+// isView reports whether a block is a prefix of layer 0's of the same type, in the same memory (sampling.NewNodes).
+func (s *slot) isView(layer, e int) bool {
+	b := s.sample.Blocks
+	p := firstByte(b[layer][e].Indices)
+	return layer > 0 && p != nil && p == firstByte(b[0][e].Indices)
+}
+
 // close frees the slot's memory.
 func (s *slot) close() error {
 	var errs []error

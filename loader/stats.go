@@ -35,7 +35,7 @@ type Durations struct {
 type Stats struct {
 	Batches uint64 `json:"batches"`
 	Nodes   uint64 `json:"nodes"` // of all types
-	Edges   uint64 `json:"edges"`
+	Edges   uint64 `json:"edges"` // sampled; layers that are views of one another (sampling.NewNodes) count once
 	Rows    uint64 `json:"rows"`  // gathered, over all columns
 	Bytes   uint64 `json:"bytes"` // gathered
 
@@ -81,7 +81,7 @@ type counters struct {
 
 // count adds a delivered batch.
 func (c *counters) count(s *slot) {
-	nodes, rows, bytes := int64(0), int64(0), int64(0)
+	nodes, edges, rows, bytes := int64(0), int64(0), int64(0), int64(0)
 	for _, n := range s.sample.NumNodes[len(s.sample.NumNodes)-1] {
 		nodes += n
 	}
@@ -95,14 +95,20 @@ func (c *counters) count(s *slot) {
 		add(s.node[t])
 		add(s.seed[t])
 	}
-	for l := range s.edge {
-		for e := range s.edge[l] {
-			add(s.edge[l][e])
+	for l := range s.sample.Blocks {
+		for e := range s.sample.Blocks[l] {
+			if s.isView(l, e) {
+				continue
+			}
+			edges += s.sample.Blocks[l][e].NumEdges()
+			if len(s.edge) > 0 {
+				add(s.edge[l][e])
+			}
 		}
 	}
 	c.batches.Add(1)
 	c.nodes.Add(uint64(nodes))
-	c.edges.Add(uint64(s.sample.NumEdges()))
+	c.edges.Add(uint64(edges))
 	c.rows.Add(uint64(rows))
 	c.bytes.Add(uint64(bytes))
 }

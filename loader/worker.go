@@ -183,11 +183,26 @@ func (s *slot) gather() error {
 	}
 	for l := range s.edge {
 		for e := range s.edge[l] {
-			for c := range s.edge[l][e] {
-				if err := s.edge[l][e][c].gather(s.sample.Blocks[l][e].EdgePos); err != nil {
-					return fmt.Errorf("edge column %s: %w", s.edge[l][e][c].name, err)
-				}
+			if err := s.gatherEdges(l, e); err != nil {
+				return err
 			}
+		}
+	}
+	return nil
+}
+
+func (s *slot) gatherEdges(layer, e int) (err error) {
+	pos := s.sample.Blocks[layer][e].EdgePos
+	view := s.isView(layer, e)
+	for c := range s.edge[layer][e] {
+		g := &s.edge[layer][e][c]
+		if view {
+			g.rows, err = s.edge[0][e][c].rows.Rows(0, pos.Len())
+		} else {
+			err = g.gather(pos)
+		}
+		if err != nil {
+			return fmt.Errorf("edge column %s: %w", g.name, err)
 		}
 	}
 	return nil

@@ -1,0 +1,201 @@
+package gather_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// column returns rows of random bytes.
+func column(t *testing.T, r *rand.Rand, dtype unified.DType, shape ...int64) unified.Tensor {
+	t.Helper()
+	n := dtype.Size()
+	for _, d := range shape {
+		n *= d
+	}
+	data := make([]byte, n+64)
+	const period = 65521 // a prime, so that no two rows at round distances are alike
+	for i := range data[:min(len(data), period)] {
+		data[i] = byte(r.Uint32())
+	}
+	for at := period; at < len(data); at *= 2 {
+		copy(data[at:], data[:at])
+	}
+	c, err := unified.New(dtype, data, shape...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestGatherCopiesTheRowsOfEveryDType(t *testing.T) {
+	const seed = 5
+	r := rand.New(rand.NewPCG(seed, 0))
+	for dtype := unified.Int8; dtype.Size() > 0; dtype++ {
+		for _, shape := range [][]int64{{100}, {100, 1}, {77, 3}, {50, 100}, {9, 2, 5}, {6, 3, 1, 7}, {1, 129}} {
+			c := column(t, r, dtype, shape...)
+			s, err := gather.NewStore(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var dst unified.Buffer
+			for _, m := range []int{0, 1, 2, 31, 500} {
+				ids32, ids64 := make([]int32, m), make([]int64, m)
+				for i := range m {
+					ids32[i] = r.Int32N(int32(shape[0]))
+					ids64[i] = int64(ids32[i])
+				}
+				for _, ids := range []unified.Tensor{unified.FromSlice(ids32), unified.FromSlice(ids64)} {
+					got, err := s.Gather(&dst, ids)
+					if err != nil {
+						t.Fatal(err)
+					}
+					var want []byte
+					for _, id := range ids64 {
+						want = append(want, c.Bytes()[id*c.RowBytes():(id+1)*c.RowBytes()]...)
+					}
+					if got.DType() != dtype || got.Rank() != len(shape) || got.Len() != int64(m) || got.Width() != c.Width() || !bytes.Equal(got.Bytes(), want) {
+						t.Fatalf("seed %d: %v rows of %v by %v: %v", seed, m, c, ids, got)
+					}
+				}
+			}
+			if err := dst.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+func TestAnIDThatIsNoRowIsNamed(t *testing.T) {
+	c := unified.FromSlice([]int64{1, 2, 3})
+	s, err := gather.NewStore(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var dst unified.Buffer
+	defer dst.Close()
+	for text, ids := range map[string]unified.Tensor{
+		"ids[1] is 3, but the column has 3 rows":     unified.FromSlice([]int32{0, 3}),
+		"ids[0] is -1":                               unified.FromSlice([]int32{-1, 3}),
+		"ids[39] is 4294967296":                      unified.FromSlice(append(make([]int64, 39), 1<<32)),
+		"ids[2] is -9223372036854775808":             unified.FromSlice([]int64{0, 0, -1 << 63}),
+		"ids[99] is -2147483648, but the column has": unified.FromSlice(append(make([]int32, 99), -1<<31)),
+	} {
+		if _, err := s.Gather(&dst, ids); !errors.Is(err, gather.ErrRange) || !strings.Contains(err.Error(), text) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	empty, err := gather.NewStore(unified.FromSlice([]int64{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := empty.Gather(&dst, unified.FromSlice([]int32{0})); !errors.Is(err, gather.ErrRange) {
+		t.Errorf("a row of an empty column: %v", err)
+	}
+	if _, err := s.Gather(&dst, unified.FromSlice([]float32{0})); !errors.Is(err, unified.ErrShape) {
+		t.Errorf("floats as ids: %v", err)
+	}
+	if _, err := gather.NewStore(unified.Tensor{}); !errors.Is(err, unified.ErrShape) {
+		t.Errorf("a store of nothing: %v", err)
+	}
+}
+
+func TestGatherAllocatesNothingOnceItsBufferIsLargeEnough(t *testing.T) {
+	s, err := gather.NewStore(unified.FromSlice(make([]float32, 1000)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var dst unified.Buffer
+	defer dst.Close()
+	ids := unified.FromSlice(make([]int32, 500))
+	if n := testing.AllocsPerRun(100, func() { _, _ = s.Gather(&dst, ids) }); n != 0 {
+		t.Errorf("%g allocations", n)
+	}
+}
+
+func TestResidentIsAnEqualCopyThatIsCounted(t *testing.T) {
+	r := rand.New(rand.NewPCG(6, 0))
+	for _, rows := range []int64{0, 1, 1000, 3 << 20} { // the last is several chunks of huge pages
+		c := column(t, r, unified.Float32, rows, 4)
+		var ledger pinned.Ledger
+		last := int64(0)
+		opt := gather.ResidentOptions{Memory: pinned.Options{Ledger: &ledger, Purpose: pinned.Columns}, Workers: 3,
+			Progress: func(done, total int64) {
+				if done <= last || done > total || total != rows*16 {
+					t.Errorf("progress %d of %d after %d", done, total, last)
+				}
+				last = done
+			}}
+		got, region, err := gather.Resident(context.Background(), c, opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.String() != c.String() || !bytes.Equal(got.Bytes(), c.Bytes()) || last != rows*16 {
+			t.Errorf("a copy of %v is %v, or of other contents; progress to %d", c, got, last)
+		}
+		if n := ledger.Used(pinned.Columns); n < rows*16 || n > rows*16+pinned.HugePage {
+			t.Errorf("%v: %d bytes counted", c, n)
+		}
+		if err := region.Close(); err != nil || ledger.Total() != 0 {
+			t.Errorf("after Close %d bytes, %v", ledger.Total(), err)
+		}
+	}
+}
+
+func TestResidentLeavesNothingWhenItFails(t *testing.T) {
+	var ledger pinned.Ledger
+	opt := gather.ResidentOptions{Memory: pinned.Options{Ledger: &ledger}, Workers: 2}
+	big := column(t, rand.New(rand.NewPCG(7, 0)), unified.Uint8, 80<<20)
+
+	why := errors.New("why")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	cancelling := opt
+	cancelling.Progress = func(int64, int64) { cancel(why) }
+	if _, _, err := gather.Resident(ctx, big, cancelling); !errors.Is(err, why) || ledger.Total() != 0 {
+		t.Errorf("cancelled: %v, %d bytes held", err, ledger.Total())
+	}
+
+	ledger.SetLimit(1 << 20)
+	if _, _, err := gather.Resident(context.Background(), big, opt); !errors.Is(err, pinned.ErrLimit) || ledger.Total() != 0 {
+		t.Errorf("beyond the limit: %v, %d bytes held", err, ledger.Total())
+	}
+	ledger.SetLimit(0)
+
+	if runtime.GOOS == "windows" {
+		return // Windows refuses to cut a mapped file
+	}
+	path := filepath.Join(t.TempDir(), "column")
+	if err := os.WriteFile(path, big.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file, err := pinned.MapFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	mapped, err := unified.New(unified.Uint8, file.Bytes(), file.Len())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, 20<<20); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := gather.Resident(context.Background(), mapped, opt); !errors.Is(err, pinned.ErrFault) || ledger.Total() != 0 {
+		t.Errorf("a file cut short: %v, %d bytes held", err, ledger.Total())
+	}
+}

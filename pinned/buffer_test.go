@@ -1,0 +1,52 @@
+package pinned
+
+import "testing"
+
+func TestBufferGrowsAndKeeps(t *testing.T) {
+	var ledger Ledger
+	b := Buffer{Options: Options{Ledger: &ledger, Purpose: Scratch}}
+	kept := int64(0)
+	for _, n := range []int64{10, 5000, 5001, 100_000, 3 << 20} {
+		if err := b.Grow(n, kept); err != nil {
+			t.Fatal(err)
+		}
+		if b.Cap() < n {
+			t.Fatalf("%d bytes asked, %d given", n, b.Cap())
+		}
+		for i := range kept {
+			if b.Bytes()[i] != byte(i*3) {
+				t.Fatalf("byte %d was lost growing to %d", i, n)
+			}
+		}
+		for i := kept; i < n; i++ {
+			b.Bytes()[i] = byte(i * 3)
+		}
+		kept = n
+	}
+	before := ledger.Total()
+	if err := b.Grow(kept/2, kept); err != nil || ledger.Total() != before {
+		t.Errorf("asking for less moved the buffer: %v", err)
+	}
+	if err := b.Close(); err != nil || ledger.Total() != 0 || b.Cap() != 0 {
+		t.Errorf("closed: %v, %d bytes counted", err, ledger.Total())
+	}
+	if err := b.Grow(10, 0); err != nil || b.Cap() < 10 {
+		t.Errorf("a closed buffer cannot be used again: %v", err)
+	}
+	b.Close()
+}
+
+func TestReserveTakesNoMoreThanAsked(t *testing.T) {
+	var ledger Ledger
+	b := Buffer{Options: Options{Ledger: &ledger, Pages: PagesSmall}}
+	defer b.Close()
+	if err := b.Reserve(1 << 20); err != nil {
+		t.Fatal(err)
+	}
+	if ledger.Total() != 1<<20 {
+		t.Errorf("%d bytes taken for %d", ledger.Total(), 1<<20)
+	}
+	if err := b.Reserve(1 << 10); err != nil || b.Cap() != 1<<20 {
+		t.Errorf("reserving less changed the buffer: %v, %d bytes", err, b.Cap())
+	}
+}

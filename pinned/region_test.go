@@ -1,0 +1,181 @@
+package pinned
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"unsafe"
+)
+
+func TestAllocationsAreZeroAlignedAndCounted(t *testing.T) {
+	var ledger Ledger
+	for _, n := range []int64{1, 4095, 4096, 4097, HugePage - 1, HugePage, 3*HugePage + 5} {
+		for _, pages := range []PageSize{PagesAuto, PagesSmall, PagesHuge} {
+			before := ledger.Total()
+			r, err := Allocate(n, Options{Ledger: &ledger, Purpose: Batches, Pages: pages})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := r.Bytes()
+			if int64(len(b)) != n || r.Len() != n || r.Kind() != Anonymous {
+				t.Errorf("%d bytes asked, %d given, %v", n, len(b), r.Kind())
+			}
+			if len(bytes.Trim(b, "\x00")) != 0 {
+				t.Errorf("%d bytes are not zero", n)
+			}
+			align := uintptr(os.Getpagesize())
+			if pages == PagesHuge || pages == PagesAuto && n >= HugePage {
+				align = HugePage
+			}
+			if at := uintptr(unsafe.Pointer(&b[0])); at%align != 0 && runtime.GOOS != "windows" {
+				t.Errorf("%d bytes with pages %d begin at %#x, not a multiple of %d", n, pages, at, align)
+			}
+			if got := ledger.Used(Batches) - before; got < n || got >= n+HugePage {
+				t.Errorf("%d bytes are counted as %d", n, got)
+			}
+			for i := range b { // every byte can be written
+				b[i] = 1
+			}
+			if err := r.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if err := r.Close(); err != nil || ledger.Total() != before {
+				t.Errorf("closed twice: %v, and %d bytes are still counted", err, ledger.Total()-before)
+			}
+		}
+	}
+	if ledger.Peak() < 3*HugePage+5 {
+		t.Errorf("peak is %d", ledger.Peak())
+	}
+}
+
+func TestAllocateRefusesImpossibleSizes(t *testing.T) {
+	for _, n := range []int64{-1, 1 << 60, 1<<63 - 1} {
+		if _, err := Allocate(n, Options{}); !errors.Is(err, ErrTooLarge) {
+			t.Errorf("%d bytes: %v, want ErrTooLarge", n, err)
+		}
+	}
+	r, err := Allocate(0, Options{})
+	if err != nil || r.Len() != 0 || r.Close() != nil {
+		t.Errorf("0 bytes: %v", err)
+	}
+}
+
+func TestTouchKeepsContents(t *testing.T) {
+	r, err := Allocate(100_000, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for i := range r.Bytes() {
+		r.Bytes()[i] = byte(i * 7)
+	}
+	r.Touch(1 << 40)
+	for i, b := range r.Bytes() {
+		if b != byte(i*7) {
+			t.Fatalf("byte %d is %d", i, b)
+		}
+	}
+}
+
+func TestMappedFileIsTheFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	want := bytes.Repeat([]byte("khop"), 5000)
+	if err := os.WriteFile(path, want, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, err := MapFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if !bytes.Equal(r.Bytes(), want) || r.Kind() != Mapped {
+		t.Error("the mapping differs from the file")
+	}
+}
+
+func TestWhatCannotBeMappedIsAnError(t *testing.T) {
+	dir := t.TempDir()
+	empty := filepath.Join(dir, "empty")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{empty, dir, filepath.Join(dir, "missing")} {
+		if r, err := MapFile(path); err == nil {
+			r.Close()
+			t.Errorf("%s was mapped", path)
+		}
+	}
+}
+
+func TestGuardTurnsATruncatedFileIntoAnError(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a mapped file cannot be cut short on Windows")
+	}
+	path := filepath.Join(t.TempDir(), "f")
+	if err := os.WriteFile(path, make([]byte, 1<<16), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, err := MapFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if err := os.Truncate(path, 4096); err != nil {
+		t.Fatal(err)
+	}
+	sum := 0
+	read := func() error {
+		for _, b := range r.Bytes() {
+			sum += int(b)
+		}
+		return nil
+	}
+	if err := Guard(read); !errors.Is(err, ErrFault) {
+		t.Fatalf("%v, want ErrFault", err)
+	}
+	if err := Guard(func() error { return os.ErrClosed }); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("Guard returned %v for an ordinary error", err)
+	}
+	defer func() {
+		if p := recover(); p != "mine" {
+			t.Errorf("Guard swallowed a panic of the caller's: %v", p)
+		}
+	}()
+	_ = Guard(func() error { panic("mine") })
+}
+
+func TestLedgerRefusesMoreThanItsLimit(t *testing.T) {
+	var ledger Ledger
+	ledger.SetLimit(1 << 20)
+	opt := Options{Ledger: &ledger, Pages: PagesSmall}
+	r, err := Allocate(1<<19, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Allocate(1<<20, opt); !errors.Is(err, ErrLimit) {
+		t.Errorf("%v, want ErrLimit", err)
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r, err = Allocate(1<<20, opt)
+	if err != nil {
+		t.Fatalf("memory that was given back is not to be had: %v", err)
+	}
+	r.Close()
+	if ledger.Total() != 0 || ledger.Peak() != 1<<20 {
+		t.Errorf("total %d, peak %d", ledger.Total(), ledger.Peak())
+	}
+}
+
+func TestNilLedgerCountsNothing(t *testing.T) {
+	var l *Ledger
+	l.Add(Topology, 5)
+	if l.Total() != 0 || l.Peak() != 0 || l.Used(Topology) != 0 || l.ByPurpose()["topology"] != 0 {
+		t.Error("a nil ledger counted")
+	}
+}

@@ -1,0 +1,142 @@
+package unified
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/khop-gnn/khop/pinned"
+)
+
+func TestDTypesHaveNamesAndSizes(t *testing.T) {
+	sizes := map[string]int64{"int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8,
+		"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
+	for d := Invalid + 1; d < numDTypes; d++ {
+		back, err := ParseDType(d.String())
+		if err != nil || back != d || d.Size() != sizes[d.String()] {
+			t.Errorf("%v: parsed as %v, %v; %d bytes", d, back, err, d.Size())
+		}
+		delete(sizes, d.String())
+	}
+	if len(sizes) != 0 {
+		t.Errorf("missing: %v", sizes)
+	}
+	for _, name := range []string{"", "invalid", "int128", "FLOAT32"} {
+		if d, err := ParseDType(name); err == nil {
+			t.Errorf("%q parsed as %v", name, d)
+		}
+	}
+}
+
+func TestNewRefusesWhatDoesNotFit(t *testing.T) {
+	data := make([]byte, 64)
+	for name, c := range map[string]struct {
+		dtype DType
+		data  []byte
+		shape []int64
+	}{
+		"no type":     {Invalid, data, []int64{1}},
+		"unknown":     {200, data, []int64{1}},
+		"no shape":    {Int8, data, nil},
+		"rank 5":      {Int8, data, []int64{1, 1, 1, 1, 1}},
+		"negative":    {Int8, data, []int64{-1}},
+		"too long":    {Int64, data, []int64{9}},
+		"overflow":    {Int64, data, []int64{1 << 62, 1 << 62}},
+		"wraps to 0":  {Int64, data, []int64{1 << 61}},
+		"not aligned": {Int32, data[1:], []int64{1}},
+	} {
+		if x, err := New(c.dtype, c.data, c.shape...); !errors.Is(err, ErrShape) || x.Valid() {
+			t.Errorf("%s: %v, %v", name, x, err)
+		}
+	}
+}
+
+func TestTensorsAreViews(t *testing.T) {
+	s := []float32{0, 1, 2, 3, 4, 5}
+	x, err := FromSlice(s).Reshape(3, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x.Len() != 3 || x.Width() != 2 || x.RowBytes() != 8 || x.Rank() != 2 || !slices.Equal(x.Shape(), []int64{3, 2}) {
+		t.Errorf("%v: %d rows of %d", x, x.Len(), x.Width())
+	}
+	rows, err := x.Rows(1, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := View[float32](rows)
+	if err != nil || !slices.Equal(v, []float32{2, 3, 4, 5}) {
+		t.Errorf("rows 1 and 2 are %v, %v", v, err)
+	}
+	v[0] = 9
+	if s[2] != 9 {
+		t.Error("a view was a copy")
+	}
+	if _, err := View[int32](x); !errors.Is(err, ErrShape) {
+		t.Errorf("float32 viewed as int32: %v", err)
+	}
+	for _, r := range [][2]int64{{-1, 1}, {2, 1}, {0, 4}} {
+		if _, err := x.Rows(r[0], r[1]); !errors.Is(err, ErrShape) {
+			t.Errorf("rows %v: %v", r, err)
+		}
+	}
+	if _, err := x.Reshape(4, 2); !errors.Is(err, ErrShape) {
+		t.Errorf("6 elements reshaped to 8: %v", err)
+	}
+	if _, err := x.Reshape(2, 2); !errors.Is(err, ErrShape) {
+		t.Errorf("6 elements reshaped to 4: %v", err)
+	}
+}
+
+func TestEmptyTensors(t *testing.T) {
+	x, err := New(Float32, nil, 0, 7)
+	if err != nil || !x.Valid() || x.Len() != 0 || x.Width() != 7 {
+		t.Errorf("%v, %v", x, err)
+	}
+	if v, err := View[float32](x); err != nil || len(v) != 0 {
+		t.Errorf("%v, %v", v, err)
+	}
+	if v, err := View[int64](FromSlice[int64](nil)); err != nil || len(v) != 0 {
+		t.Errorf("%v, %v", v, err)
+	}
+	if (Tensor{}).Valid() || (Tensor{}).Len() != 0 {
+		t.Error("the zero tensor is one")
+	}
+}
+
+func TestBufferGrowsByElements(t *testing.T) {
+	var ledger pinned.Ledger
+	b := Buffer{Options: pinned.Options{Ledger: &ledger}}
+	v, err := Grow[int64](&b, 100, 0)
+	if err != nil || len(v) < 100 {
+		t.Fatal(len(v), err)
+	}
+	for i := range v {
+		v[i] = int64(i)
+	}
+	n := int64(len(v))
+	v, err = Grow[int64](&b, 10*n, n)
+	if err != nil || int64(len(v)) < 10*n {
+		t.Fatal(len(v), err)
+	}
+	for i := range n {
+		if v[i] != i {
+			t.Fatalf("element %d is %d", i, v[i])
+		}
+	}
+	x, err := b.Tensor(Int64, n)
+	if err != nil || x.Len() != n {
+		t.Fatal(x, err)
+	}
+	if _, err := b.Tensor(Int64, 1<<40); !errors.Is(err, ErrShape) {
+		t.Errorf("a tensor beyond the buffer: %v", err)
+	}
+	for _, bad := range []int64{-1, 1 << 61} {
+		if _, err := Grow[int64](&b, bad, 0); err == nil {
+			t.Errorf("grew to %d elements", bad)
+		}
+	}
+	if err := b.Close(); err != nil || ledger.Total() != 0 {
+		t.Errorf("closed: %v, %d bytes", err, ledger.Total())
+	}
+}

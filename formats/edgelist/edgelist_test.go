@@ -1,0 +1,335 @@
+package edgelist
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/source"
+	"github.com/khop-gnn/khop/internal/csc"
+	"github.com/khop-gnn/khop/unified"
+)
+
+func write(t testing.TB, name string, text []byte) string {
+	t.Helper()
+	p := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(p, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func pairs(t testing.TB, g *source.Graph) string {
+	t.Helper()
+	var b strings.Builder
+	if err := g.Edges.Each(func(c csc.Chunk[int64]) error {
+		for i := range c.Src {
+			fmt.Fprintf(&b, " %d>%d", c.Src[i], c.Dst[i])
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimPrefix(b.String(), " ")
+}
+
+// describe spells out a graph: nodes, edges, columns, names.
+func describe(t testing.TB, g *source.Graph) string {
+	t.Helper()
+	s := fmt.Sprintf("%d: %s", g.Nodes, pairs(t, g))
+	for _, c := range g.Edges.Columns {
+		s += fmt.Sprintf("; %s %v", c.Name, c.DType)
+		for b := c.Data; len(b) > 0; b = b[c.DType.Size():] {
+			switch c.DType {
+			case unified.Int64:
+				s += fmt.Sprint(" ", int64(binary.LittleEndian.Uint64(b)))
+			case unified.Float64:
+				s += fmt.Sprint(" ", math.Float64frombits(binary.LittleEndian.Uint64(b)))
+			case unified.Float32:
+				s += fmt.Sprint(" ", math.Float32frombits(binary.LittleEndian.Uint32(b)))
+			case unified.Int8:
+				s += fmt.Sprint(" ", int8(b[0]))
+			}
+		}
+	}
+	for _, n := range g.Strings {
+		s += "; " + n.Name
+		_ = n.Each(func(v string) error { s += fmt.Sprintf(" %q", v); return nil })
+	}
+	return s
+}
+
+func TestReadFindsOutWhatItWasGiven(t *testing.T) {
+	for _, c := range []struct {
+		name, text string
+		opt        Options
+		want       string
+	}{
+		{"spaces", "0 1\n2 0\n", Options{}, "3: 0>1 2>0"},
+		{"no newline at the end", "0 1\n2 0", Options{}, "3: 0>1 2>0"},
+		{"windows", "0 1\r\n2 0\r\n", Options{}, "3: 0>1 2>0"},
+		{"tabs", "0\t1\n2\t0\n", Options{}, "3: 0>1 2>0"},
+		{"commas and spaces", "0, 1\n2 ,0\n", Options{}, "3: 0>1 2>0"},
+		{"semicolons", "0;1\n2;0\n", Options{}, "3: 0>1 2>0"},
+		{"runs of white space", "  0   1  \n2\t\t0\n", Options{}, "3: 0>1 2>0"},
+		{"comments", "# a\n% b\n// c\n\n0 1\n# d\n\n2 0\n", Options{}, "3: 0>1 2>0"},
+		{"byte order mark", "\xef\xbb\xbf0 1\n", Options{}, "2: 0>1"},
+		{"self-loops and parallel edges", "1 1\n1 1\n0 1\n0 1\n", Options{}, "2: 1>1 1>1 0>1 0>1"},
+		{"one-based", "1 2\n", Options{}, "3: 1>2"},
+		{"header of words", "a,b\n0,1\n", Options{}, "2: 0>1"},
+		{"header known", "id_1,id_2\n0,1\n", Options{}, "2: 0>1"},
+		{"header over names", "src\tdst\nx\ty\n", Options{}, `2: 0>1; id "x" "y"`},
+		{"header in another order", "weight,target,source\n0.5,1,0\n2,0,0\n", Options{}, "2: 0>1 0>0; weight float64 0.5 2"},
+		{"integers that become floats", "src dst w\n0 1 7\n1 0 8\n1 1 .5\n", Options{}, "2: 0>1 1>0 1>1; w float64 7 8 0.5"},
+		{"integer column", "src,dst,time\n0,1,1082040961\n1,0,-5\n", Options{}, "2: 0>1 1>0; time int64 1082040961 -5"},
+		{"words in a header's column", "src,dst,kind\n0,1,1\n1,0,b\n", Options{}, "2: 0>1 1>0"},
+		{"columns without names", "0 1 5\n1 0 6\n", Options{}, "2: 0>1 1>0"},
+		{"columns named", "0 1 5 x\n1 0 6 y\n", Options{Columns: []string{"src", "dst", "weight:float32", "-"}}, "2: 0>1 1>0; weight float32 5 6"},
+		{"columns named, ends first", "0 1 5\n", Options{Columns: []string{"a", "b", "t:int8"}}, "2: 0>1; t int8 5"},
+		{"columns named over a header", "x,y,z\n0,1,5\n", Options{Columns: []string{"dst", "src", "z2"}}, "2: 1>0; z2 int64 5"},
+		{"names", "b a\na c\n", Options{}, `3: 0>1 1>2; id "b" "a" "c"`},
+		{"leading zeros are names", "00001740 00002137\n00002137 5\n", Options{}, `3: 0>1 1>2; id "00001740" "00002137" "5"`},
+		{"leading zeros as numbers", "007 08\n", Options{IDs: Numbers}, "9: 7>8"},
+		{"numbers as names", "7 5\n5 9\n", Options{IDs: Names}, `3: 0>1 1>2; id "7" "5" "9"`},
+		{"huge ids as names", "1000000000000000000 5\n5 9\n", Options{IDs: Names}, `3: 0>1 1>2; id "1000000000000000000" "5" "9"`},
+		{"quotes", `"a, ""b""",c` + "\n" + `c,"d"` + "\n", Options{}, `3: 0>1 1>2; id "a, \"b\"" "c" "d"`},
+		{"names with spaces", "New York\tBoston\n", Options{}, `2: 0>1; id "New York" "Boston"`},
+		{"wide ids", "3000000000 1\n", Options{IDs: Numbers}, "3000000001: 3000000000>1"},
+		{"nodes known", "0 1\n", Options{Nodes: 9}, "9: 0>1"},
+		{"nothing, nodes known", "# empty\n", Options{Nodes: 9}, "9: "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g, err := Read(context.Background(), write(t, "edges.txt", []byte(c.text)), c.opt)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer g.Close()
+			if got := describe(t, g); got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestBadLinesAreNamed(t *testing.T) {
+	many := strings.Repeat("1 2\n", 5000)
+	for _, c := range []struct {
+		name, text string
+		opt        Options
+		row        int64
+		says       string
+	}{
+		{"one field", "0 1\n2\n", Options{}, 2, "the line has 1 fields, not 2"},
+		{"one field in all", "# c\n7\n8\n", Options{}, 2, "one field only"},
+		{"three fields", "0 1\n2 3 4\n", Options{}, 2, "the line has 3 fields"},
+		{"adjacency list", "0 1 2\n1 2\n", Options{}, 2, "the line has 2 fields, not 3"},
+		{"negative", "0 1\n# c\n-2 3\n", Options{}, 3, "id -2 is negative"},
+		{"word late", many + "1 x\n", Options{}, 5001, `id "x" is no number`},
+		{"word early among numbers", strings.Repeat("1 2\n", 50) + "x 3\n", Options{}, 51, "most are"},
+		{"leading zero late", many + "1 02\n", Options{}, 5001, "leading zeros"},
+		{"too large", "0 1\n1 99999999999999999999\n", Options{IDs: Numbers}, 2, "does not fit 64 bits"},
+		{"floats", "0.5 1\n", Options{}, 1, "no whole number"},
+		{"sparse", "1000000000000000000 5\n5 9\n1 2\n", Options{}, -1, "--ids names"},
+		{"beyond the table", "0 1\n1 3\n", Options{Nodes: 3}, 2, "not below the 3 nodes"},
+		{"NaN weight", "src,dst,weight\n0,1,1\n0,1,nan\n", Options{}, 3, "nan is no weight"},
+		{"infinite weight", "src,dst,weight\n0,1,-inf\n", Options{}, 2, "no weight"},
+		{"word for a weight", "src,dst,weight\n0,1,heavy\n", Options{}, 2, `"heavy" is no number`},
+		{"word where a number was asked for", "0 1 x\n", Options{Columns: []string{"s", "d", "c:int64"}}, 1, `"x" is no whole number`},
+		{"number too large for its type", "0 1 300\n", Options{Columns: []string{"s", "d", "c:int8"}}, 1, "does not fit int8"},
+		{"unknown type", "0 1 300\n", Options{Columns: []string{"s", "d", "c:int7"}}, -1, "int7"},
+		{"more columns than fields", "0 1\n", Options{Columns: []string{"s", "d", "c"}}, -1, "names 3 fields"},
+		{"column twice", "0 1 2 3\n", Options{Columns: []string{"s", "d", "c", "c"}}, -1, "there twice"},
+		{"empty", "", Options{}, -1, "no edge"},
+		{"comments only", "# x\n", Options{}, -1, "no edge"},
+		{"zero bytes", "0 1\n\x00\x01\x02", Options{}, -1, "zero bytes"},
+		{"UTF-16", "\xff\xfe0\x00 \x001\x00", Options{}, -1, "UTF-16"},
+		{"latin-1 names", "caf\xe9 b\n", Options{}, 1, "not UTF-8"},
+		{"Matrix Market", "%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n", Options{}, 1, "Matrix Market"},
+		{"pickle", "\x80\x02}q", Options{}, -1, "never executed"},
+		{"long line", strings.Repeat("1", 3<<20), Options{}, 1, "longer than"},
+		{"long line later", "1 2\n" + strings.Repeat("x", MaxLine+5) + "\n", Options{}, 2, "longer than"},
+		{"open quotes", "\"a,b\n", Options{}, 1, "quotes do not end"},
+		{"text after quotes", "\"a\"b,c\n", Options{}, 1, "follows the quotes"},
+		{"empty name", "a,b\n,c\n", Options{}, 2, "empty"},
+		{"names that are fewer than rows", "a b\n", Options{Nodes: 3}, -1, "names 2 nodes"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g, err := Read(context.Background(), write(t, "edges.txt", []byte(c.text)), c.opt)
+			if err == nil {
+				defer g.Close()
+				t.Fatalf("got %.200s", describe(t, g))
+			}
+			var e *formats.Error
+			if !errors.As(err, &e) || e.Row != c.row || !strings.Contains(err.Error(), c.says) || !strings.HasSuffix(e.Path, "edges.txt") {
+				t.Errorf("got %v; want row %d, saying %q", err, c.row, c.says)
+			}
+		})
+	}
+}
+
+func TestCompressedFilesAreReadAndCutOnesRefused(t *testing.T) {
+	text := []byte(strings.Repeat("# comment\n0 1\n12 3\n", 3000))
+	var gz bytes.Buffer
+	w := gzip.NewWriter(&gz)
+	_, _ = w.Write(text)
+	_ = w.Close()
+	enc, _ := zstd.NewWriter(nil)
+	for name, b := range map[string][]byte{"gzip": gz.Bytes(), "zstd": enc.EncodeAll(text, nil)} {
+		t.Run(name, func(t *testing.T) {
+			// The name of the file says nothing: its first bytes do.
+			g, err := Read(context.Background(), write(t, "edges.txt", b), Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer g.Close()
+			if g.Edges.Count != 6000 || g.Nodes != 13 {
+				t.Errorf("%d edges, %d nodes", g.Edges.Count, g.Nodes)
+			}
+			for _, cut := range []int{5, len(b) / 2, len(b) - 1} {
+				if g, err := Read(context.Background(), write(t, "edges.txt", b[:cut]), Options{}); err == nil {
+					t.Errorf("cut to %d of %d bytes it gives %d edges", cut, len(b), g.Edges.Count)
+					g.Close()
+				}
+			}
+		})
+	}
+	for _, magic := range []string{"\xfd7zXZ\x00abc", "\x04\x22\x4d\x18abc"} {
+		if _, err := Read(context.Background(), write(t, "edges.txt", []byte(magic)), Options{}); err == nil || !strings.Contains(err.Error(), "not supported") {
+			t.Errorf("%q: %v", magic, err)
+		}
+	}
+}
+
+// TestManyEdgesMoveToAFile reads more than the memory of a spool and the chunk of a store hold, with narrow and wide ids.
+func TestManyEdgesMoveToAFile(t *testing.T) {
+	var b bytes.Buffer
+	b.WriteString("src dst time\n")
+	const n = 700_000
+	for i := range n {
+		id := int64(i)
+		if i > n/2 {
+			id += 1 << 32
+		}
+		fmt.Fprintf(&b, "%d %d %d\n", id, i%7, i*3)
+	}
+	dir := t.TempDir()
+	g, err := Read(context.Background(), write(t, "edges.txt", b.Bytes()), Options{IDs: Numbers, TempDir: dir, SpoolMemory: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // it can be gone over again
+		i := 0
+		if err := g.Edges.Each(func(c csc.Chunk[int64]) error {
+			for k := range c.Src {
+				want := int64(i)
+				if i > n/2 {
+					want += 1 << 32
+				}
+				if c.Src[k] != want || c.Dst[k] != int64(i%7) {
+					t.Fatalf("edge %d is %d>%d", i, c.Src[k], c.Dst[k])
+				}
+				i++
+			}
+			return nil
+		}); err != nil || i != n {
+			t.Fatalf("%d edges, %v", i, err)
+		}
+	}
+	for i := range int64(n) {
+		if v := binary.LittleEndian.Uint64(g.Edges.Columns[0].Data[8*i:]); int64(v) != 3*i {
+			t.Fatalf("time of edge %d is %d", i, v)
+		}
+	}
+	if err := g.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if left, _ := os.ReadDir(dir); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestCancellingStopsReading(t *testing.T) {
+	cause := errors.New("stopped")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(cause)
+	if _, err := Read(ctx, write(t, "edges.txt", []byte("0 1\n")), Options{}); !errors.Is(err, cause) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// FuzzRead: no text panics, and what is taken has all its edges within its nodes and a row in each column for each.
+func FuzzRead(f *testing.F) {
+	for _, s := range []string{
+		"0 1\n2 0\n", "src,dst,weight\n0,1,.5\n", "\"a\"\"\",b\nc,\"d\"\n", "00 1\n", "1\t2\t3\n# x\n", "% c\n-1 5\n", "a;b;c\n1;2;3\n",
+		"\xef\xbb\xbf1 2\r\n", "999999999999999999 1\n", "id_1,id_2\n1,2\n", "\x1f\x8b\x08\x00", "\x28\xb5\x2f\xfd\x04\x00",
+	} {
+		f.Add([]byte(s), uint8(0))
+		f.Add([]byte(s), uint8(1))
+		f.Add([]byte(s), uint8(2))
+	}
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, text []byte, mode uint8) {
+		path := filepath.Join(dir, "edges")
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		g, err := Read(context.Background(), path, Options{IDs: IDs(mode % 3), TempDir: dir})
+		if err != nil {
+			return
+		}
+		defer g.Close()
+		n := int64(0)
+		if err := g.Edges.Each(func(c csc.Chunk[int64]) error {
+			n += int64(len(c.Src))
+			for i := range c.Src {
+				if c.Src[i] < 0 || c.Src[i] >= g.Nodes || c.Dst[i] < 0 || c.Dst[i] >= g.Nodes {
+					t.Fatalf("edge %d>%d of %d nodes", c.Src[i], c.Dst[i], g.Nodes)
+				}
+			}
+			return nil
+		}); err != nil || n != g.Edges.Count {
+			t.Fatalf("%d edges of %d: %v", n, g.Edges.Count, err)
+		}
+		for _, c := range g.Edges.Columns {
+			if int64(len(c.Data)) != n*c.DType.Size() {
+				t.Fatalf("column %s: %d bytes for %d edges of %v", c.Name, len(c.Data), n, c.DType)
+			}
+		}
+	})
+}
+
+func BenchmarkRead(b *testing.B) {
+	for _, c := range []struct{ name, line string }{{"tsv", "%d\t%d\n"}, {"weighted", "%d\t%d\t0.25\n"}, {"names", "n%d\tn%d\n"}} {
+		b.Run(c.name, func(b *testing.B) {
+			var text bytes.Buffer
+			const n = 1_000_000
+			if c.name == "weighted" {
+				text.WriteString("src\tdst\tweight\n")
+			}
+			for i := range n {
+				fmt.Fprintf(&text, c.line, (i*7919)%2_449_029, (i*104_729)%2_449_029)
+			}
+			path := write(b, "edges.tsv", text.Bytes())
+			b.SetBytes(int64(text.Len()))
+			for b.Loop() {
+				g, err := Read(context.Background(), path, Options{})
+				if err != nil {
+					b.Fatal(err)
+				}
+				g.Close()
+			}
+			b.ReportMetric(n*float64(b.N)/b.Elapsed().Seconds()/1e6, "Medges/s")
+		})
+	}
+}

@@ -1,0 +1,313 @@
+package edgelist
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/khop-gnn/khop/formats/source"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// layout is what the first lines say about a file.
+type layout struct {
+	delim    byte // ' ' is any white space
+	fields   int  // in every line
+	src, dst int  // which of them are the ids
+	names    bool // ids are names
+	columns  []columnSpec
+	skip     int // bytes of the first block up to the first edge
+	plain    bool
+	notes    []string
+}
+
+// columnSpec is a column to be stored.
+type columnSpec struct {
+	name     string
+	field    int
+	dtype    unified.DType // Invalid: found out
+	explicit bool          // asked for: not to be dropped
+}
+
+// sampleLines is how many lines of edges decide on the layout.
+const sampleLines = 1000
+
+// ends are pairs of names that headers give source and target.
+var ends = [][2]string{
+	{"src", "dst"}, {"source", "target"}, {"from", "to"}, {"source_id", "target_id"}, {"src_id", "dst_id"}, {"fromnodeid", "tonodeid"},
+	{"from_id", "to_id"}, {"id_1", "id_2"}, {"id1", "id2"}, {"node_1", "node_2"}, {"node1", "node2"}, {"head", "tail"}, {"u", "v"},
+	{"u", "i"}, {"source", "destination"}, {"src", "dest"}, {"start", "end"}, {"row", "col"}, {"subject", "object"},
+}
+
+// sampled is a line that is no comment, with where it stands.
+type sampled struct {
+	at     int // offset in the block
+	fields [][]byte
+}
+
+// detect decides on the layout by the first lines of a block; nil if there is no edge in it.
+func (r *reader) detect(b []byte) (*layout, error) {
+	lay := &layout{src: 0, dst: 1}
+	offset := 0
+	if r.line == 0 {
+		if err := r.checkText(b); err != nil {
+			return nil, err
+		}
+		offset = len(b) - len(bytes.TrimPrefix(b, []byte("\xef\xbb\xbf")))
+	}
+	var lines []sampled
+	for offset < len(b) && len(lines) <= sampleLines {
+		line, next := cutLine(b, offset)
+		if !skippable(line) {
+			if lay.delim == 0 {
+				lay.delim = delimiter(line)
+			}
+			f, err := r.split(line, lay.delim, nil)
+			if err != nil {
+				return nil, r.lineError(b[offset:], "", err)
+			}
+			s := sampled{at: offset}
+			for _, x := range f {
+				s.fields = append(s.fields, bytes.Clone(x))
+			}
+			lines = append(lines, s)
+		}
+		offset = next
+	}
+	if len(lines) == 0 {
+		return nil, nil
+	}
+	lay.fields, lay.skip = len(lines[0].fields), lines[0].at
+	if lay.fields < 2 {
+		return nil, r.lineError(b[lines[0].at:], "an edge list has two ids a line", errors.New("there is one field only"))
+	}
+	if err := r.nameFields(lay, b, &lines); err != nil {
+		return nil, err
+	}
+	if err := r.decideIDs(lay, b, lines); err != nil {
+		return nil, err
+	}
+	lay.plain = !lay.names && lay.src == 0 && lay.dst == 1 && len(lay.columns) == 0
+	return lay, nil
+}
+
+func (r *reader) checkText(b []byte) error {
+	head := b[:min(len(b), 4096)]
+	what := ""
+	switch {
+	case bytes.HasPrefix(head, []byte("%%MatrixMarket")):
+		return source.Error(r.path, "", 1, "write its entries as an edge list: its first line holds sizes, its ids count from 1", errors.New("is a Matrix Market file, which is not supported"))
+	case bytes.HasPrefix(head, []byte("\xff\xfe")) || bytes.HasPrefix(head, []byte("\xfe\xff")):
+		what = "is text in UTF-16: convert it to UTF-8 first"
+	case len(head) > 262 && string(head[257:262]) == "ustar":
+		what = "is a tar archive: unpack it first"
+	case head[0] == 0x80 && len(head) > 1 && head[1] <= 5:
+		what = "is a Python pickle, which is never executed"
+	case bytes.IndexByte(head, 0) >= 0:
+		what = "holds zero bytes: it is no text"
+	default:
+		return nil
+	}
+	return source.Error(r.path, "", -1, "an edge list is text with two ids a line", errors.New(what))
+}
+
+// cutLine returns the line at an offset, without its end, and the offset of the next one.
+func cutLine(b []byte, at int) (line []byte, next int) {
+	end := bytes.IndexByte(b[at:], '\n')
+	if end < 0 {
+		return b[at:], len(b)
+	}
+	return b[at : at+end], at + end + 1
+}
+
+// skippable tells empty lines and comments.
+func skippable(line []byte) bool {
+	line = bytes.TrimLeft(line, " \t\r")
+	return len(line) == 0 || line[0] == '#' || line[0] == '%' || len(line) > 1 && line[0] == '/' && line[1] == '/'
+}
+
+func delimiter(line []byte) byte {
+	for _, d := range []byte("\t,;") {
+		if bytes.IndexByte(line, d) >= 0 {
+			return d
+		}
+	}
+	return ' '
+}
+
+// nameFields finds header, ids and columns. It removes the header from lines.
+func (r *reader) nameFields(lay *layout, b []byte, lines *[]sampled) error {
+	first := (*lines)[0]
+	var header []string
+	for _, f := range first.fields {
+		header = append(header, strings.ToLower(string(f)))
+	}
+	isHeader := findEnds(header, lay) || looksLikeHeader(*lines)
+	if isHeader {
+		_, next := cutLine(b, first.at)
+		lay.skip = next
+		*lines = (*lines)[1:]
+	}
+	switch {
+	case r.opt.Columns != nil:
+		return r.explicitColumns(lay)
+	case isHeader:
+		for i, f := range first.fields {
+			if name := columnName(string(f)); i != lay.src && i != lay.dst && name != "" {
+				lay.columns = append(lay.columns, columnSpec{name: uniqueName(lay.columns, name), field: i})
+			}
+		}
+	case lay.fields > 2:
+		lay.notes = append(lay.notes, fmt.Sprintf("fields 3 to %d have no names and are not stored; name them by --columns src,dst,weight,..", lay.fields))
+	}
+	return nil
+}
+
+// findEnds looks for a pair of names of source and target.
+func findEnds(header []string, lay *layout) bool {
+	for _, pair := range ends {
+		src, dst := -1, -1
+		for i, h := range header {
+			if h == pair[0] && src < 0 {
+				src = i
+			}
+			if h == pair[1] && dst < 0 {
+				dst = i
+			}
+		}
+		if src >= 0 && dst >= 0 {
+			lay.src, lay.dst = src, dst
+			return true
+		}
+	}
+	return false
+}
+
+// looksLikeHeader reports whether the first line has words where all others have numbers.
+func looksLikeHeader(lines []sampled) bool {
+	if len(lines) < 2 {
+		return false
+	}
+	for i, l := range lines {
+		for k := range 2 {
+			if k >= len(l.fields) || isNumber(l.fields[k]) == (i == 0) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func isNumber(f []byte) bool {
+	_, err := strconv.ParseInt(string(f), 10, 64)
+	return err == nil
+}
+
+// columnName makes a header's word a name that a schema takes; "" for none.
+func columnName(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if strings.ContainsRune(":;=,\n\x00", r) {
+			return '_'
+		}
+		return r
+	}, strings.TrimSpace(s))
+	if len(s) > 200 {
+		return ""
+	}
+	return s
+}
+
+func uniqueName(columns []columnSpec, name string) string {
+	for {
+		twice := false
+		for _, c := range columns {
+			twice = twice || c.name == name
+		}
+		if !twice {
+			return name
+		}
+		name += "_"
+	}
+}
+
+// explicitColumns takes Options.Columns.
+func (r *reader) explicitColumns(lay *layout) error {
+	lower := make([]string, len(r.opt.Columns))
+	for i, c := range r.opt.Columns {
+		lower[i] = strings.ToLower(c)
+	}
+	bad := func(format string, args ...any) error {
+		return source.Error(r.path, "", -1, "name the fields in order, as in --columns src,dst,weight,-,time:int64", fmt.Errorf(format, args...))
+	}
+	if len(lower) > lay.fields || len(lower) < 2 {
+		return bad("--columns names %d fields, the first line has %d", len(lower), lay.fields)
+	}
+	lay.src, lay.dst = 0, 1
+	findEnds(lower, lay)
+	for i, c := range r.opt.Columns {
+		name, typ, typed := strings.Cut(c, ":")
+		if i == lay.src || i == lay.dst || name == "-" {
+			continue
+		}
+		spec := columnSpec{name: columnName(name), field: i, explicit: true}
+		if typed {
+			var err error
+			if spec.dtype, err = unified.ParseDType(typ); err != nil || !storable(spec.dtype) {
+				return bad("--columns: %q: type %q is none of int8, int16, int32, int64, float32, float64", c, typ)
+			}
+		}
+		if spec.name == "" || uniqueName(lay.columns, spec.name) != spec.name {
+			return bad("--columns: name %q is empty, or there twice", name)
+		}
+		lay.columns = append(lay.columns, spec)
+	}
+	return nil
+}
+
+// decideIDs decides between numbers and names.
+func (r *reader) decideIDs(lay *layout, b []byte, lines []sampled) error {
+	lay.names = r.opt.IDs == Names
+	if r.opt.IDs != Auto {
+		return nil
+	}
+	for _, field := range []int{lay.src, lay.dst} {
+		numbers, zeros, odd := 0, 0, -1
+		for i, l := range lines {
+			if len(l.fields) <= field {
+				break // an error when its turn comes
+			}
+			switch f := l.fields[field]; {
+			case !isNumber(f) && !isDigits(f):
+				if odd < 0 {
+					odd = i
+				}
+			case len(f) > 1 && f[0] == '0':
+				zeros++
+			default:
+				numbers++
+			}
+		}
+		if odd >= 0 {
+			f := string(lines[odd].fields[field])
+			if _, err := strconv.ParseFloat(f, 64); err == nil && (strings.ContainsAny(f, ".eE") || strings.EqualFold(f, "nan")) {
+				return r.lineError(b[lines[odd].at:], "write ids as whole numbers, or take them as names by --ids names", fmt.Errorf("id %q is no whole number", f))
+			}
+			if numbers > 9*len(lines)/10 {
+				return r.lineError(b[lines[odd].at:], "correct the line, or take all ids as names by --ids names", fmt.Errorf("id %q is no number, but most are", f))
+			}
+		}
+		lay.names = lay.names || odd >= 0 || zeros > 0
+	}
+	return nil
+}
+
+func isDigits(f []byte) bool {
+	for _, c := range f {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return len(f) > 0
+}

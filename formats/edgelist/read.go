@@ -1,0 +1,215 @@
+package edgelist
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/source"
+)
+
+// IDs says what the ids in the text are.
+type IDs uint8
+
+// What ids can be.
+const (
+	Auto    IDs = iota // numbers or names, as the first lines say
+	Numbers            // node numbers from 0, however far they reach
+	Names              // any words; numbered as they first appear
+)
+
+// MaxLine is the greatest length of a line, in bytes.
+const MaxLine = 1 << 20
+
+// Options say how to read. The zero value finds everything out.
+type Options struct {
+	IDs IDs
+	// Columns name the fields in order, instead of a header (a header line that there is, is skipped): src and dst, or the
+	// first two, are the ids; "-" is not stored; "name:float32" sets the type (int8 .. int64, float32, float64).
+	Columns []string
+	// Nodes is the number of nodes if it is known from elsewhere, such as a feature table; 0: one more than the greatest id.
+	Nodes int64
+	// TempDir is where edges may be kept in a temporary file.
+	TempDir string
+	// SpoolMemory is how many bytes of edges, and of each column, are kept in memory before that; 0: source.DefaultMemory.
+	SpoolMemory int64
+	Progress    formats.Progress
+}
+
+// maxSparse is how many times more nodes than edges node numbers may ask for, beyond the first freeNodes.
+const (
+	maxSparse = 32
+	freeNodes = 1 << 20
+)
+
+// Read reads the edge list at path. The caller closes the graph. Memory: about 8 MB, the names if ids are names, and up to
+// source.DefaultMemory of edges and of each column before they move to a temporary file.
+func Read(ctx context.Context, path string, opt Options) (_ *source.Graph, err error) {
+	f, err := source.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	g := &source.Graph{}
+	r := &reader{path: path, opt: opt, store: &source.EdgeStore{Spool: source.Spool{Dir: opt.TempDir, Memory: opt.SpoolMemory}}}
+	g.Own(r.store)
+	defer func() {
+		if err != nil {
+			for _, c := range r.columns {
+				err = errors.Join(err, c.spool.Close())
+			}
+			err = errors.Join(err, g.Close())
+		}
+	}()
+	if err := r.readAll(ctx, f); err != nil {
+		return nil, err
+	}
+	if err := r.finish(g); err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+// chunkEdges is how many edges are handed to the store at once.
+const chunkEdges = 1 << 18
+
+// reader parses one file.
+type reader struct {
+	path    string
+	opt     Options
+	lay     *layout // nil until the first lines have been seen
+	line    int64   // lines before the block that is being parsed
+	block   []byte  // that block, for line numbers in errors
+	src     []int64
+	dst     []int64
+	store   *source.EdgeStore
+	names   *names // of nodes, if ids are names
+	columns []*column
+	fields  [][]byte
+	quoted  []byte
+}
+
+// readAll parses the file block by block; a block ends at the end of a line.
+func (r *reader) readAll(ctx context.Context, f *source.File) error {
+	buf := make([]byte, 2*MaxLine)
+	have := 0
+	for end := false; !end; {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		for have < len(buf)-1 && !end { // room for a last newline
+			n, err := f.Read(buf[have : len(buf)-1])
+			have += n
+			if end = err == io.EOF; err != nil && !end {
+				lines := r.line + int64(bytes.Count(buf[:have], []byte{'\n'}))
+				return source.Error(r.path, "", lines+1, "the file is cut short or damaged", err)
+			}
+		}
+		if end && have > 0 && buf[have-1] != '\n' {
+			buf[have] = '\n'
+			have++
+		}
+		whole := bytes.LastIndexByte(buf[:have], '\n') + 1
+		if whole == 0 && !end {
+			return source.Error(r.path, "", r.line+1, "this is no edge list", fmt.Errorf("the line is longer than %d bytes", MaxLine))
+		}
+		if err := r.parse(buf[:whole]); err != nil {
+			return err
+		}
+		have = copy(buf, buf[whole:have])
+		if r.opt.Progress != nil {
+			r.opt.Progress("read", f.Done(), f.Size)
+		}
+	}
+	return r.flush()
+}
+
+// parse takes a block of whole lines.
+func (r *reader) parse(b []byte) error {
+	r.block = b
+	if len(b) == 0 {
+		return nil
+	}
+	if r.lay == nil {
+		lay, err := r.detect(b)
+		if err != nil || lay == nil {
+			r.line += int64(bytes.Count(b, []byte{'\n'}))
+			return err
+		}
+		r.lay = lay
+		b = b[lay.skip:]
+		for i := range lay.columns {
+			c := &column{columnSpec: lay.columns[i]}
+			c.spool.Dir, c.spool.Memory = r.opt.TempDir, r.opt.SpoolMemory
+			r.columns = append(r.columns, c)
+		}
+		if lay.names {
+			r.names = newNames()
+		}
+	}
+	var err error
+	if r.lay.plain {
+		err = r.parseNumbers(b)
+	} else {
+		err = r.parseLines(b)
+	}
+	r.line += int64(bytes.Count(r.block, []byte{'\n'}))
+	return err
+}
+
+// lineError is an error about the line at which rest, the end of the block, begins.
+func (r *reader) lineError(rest []byte, remedy string, err error) error {
+	before := r.block[:len(r.block)-len(rest)]
+	return source.Error(r.path, "", r.line+int64(bytes.Count(before, []byte{'\n'}))+1, remedy, err)
+}
+
+func (r *reader) flush() error {
+	err := r.store.Append(r.src, r.dst)
+	r.src, r.dst = r.src[:0], r.dst[:0]
+	return err
+}
+
+func (r *reader) finish(g *source.Graph) error {
+	if r.lay == nil && r.opt.Nodes == 0 {
+		return source.Error(r.path, "", -1, "an edge list has two ids a line", errors.New("there is no edge in it"))
+	}
+	least, greatest := r.store.Range()
+	g.Nodes = greatest + 1
+	switch {
+	case r.names != nil:
+		g.Nodes = r.names.Len()
+		if r.opt.Nodes > 0 && g.Nodes != r.opt.Nodes {
+			return source.Error(r.path, "", -1, "give tables with a row for each name, in the order of first appearance",
+				fmt.Errorf("it names %d nodes, but the tables have %d rows", g.Nodes, r.opt.Nodes))
+		}
+		g.Strings = append(g.Strings, r.names.strings("id"))
+		g.Note("ids are names: nodes are numbered as they first appear, their names are kept as \"id\"")
+	case r.opt.Nodes > 0:
+		g.Nodes = r.opt.Nodes
+	case r.opt.IDs == Auto && (greatest-freeNodes)/maxSparse > r.store.Len():
+		return source.Error(r.path, "", -1, "number them in order of appearance by --ids names, or keep all these nodes by --ids numbers",
+			fmt.Errorf("ids reach %d, but there are only %d edges", greatest, r.store.Len()))
+	case least == 1:
+		g.Note("the smallest id is 1: node 0 exists and has no edges")
+	}
+	g.Edges.Count, g.Edges.Each = r.store.Len(), r.store.Each
+	for _, c := range r.columns {
+		g.Own(&c.spool)
+		if c.dropped != "" {
+			g.Note("%s", c.dropped)
+			continue
+		}
+		col, err := c.finish(g, r.opt.TempDir)
+		if err != nil {
+			return err
+		}
+		g.Edges.Columns = append(g.Edges.Columns, col)
+	}
+	if r.lay != nil {
+		g.Notes = append(g.Notes, r.lay.notes...)
+	}
+	return nil
+}

@@ -1,0 +1,110 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/csc"
+)
+
+// Graph is a graph of one node type and one edge type as a foreign format holds it.
+type Graph struct {
+	Nodes   int64
+	Edges   Edges
+	Columns []Column  // of nodes
+	Strings []Strings // names of nodes, of classes
+	Splits  []Split
+	Classes int64 // 1 + the largest label; 0 without labels
+	// Notes say what a person should know: what was skipped, or guessed. One sentence each.
+	Notes []string
+
+	closers []io.Closer
+}
+
+// Edges are the edges as the source lists them.
+type Edges struct {
+	Count int64
+	// Undirected says that by the format's definition an edge goes both ways and is listed once.
+	Undirected bool
+	// Each yields the edges in the source's order, Src -> Dst, without Types and Numbers. May be called several times.
+	Each csc.Edges[int64]
+	// Columns have a row an edge, in the order of Each.
+	Columns []EdgeColumn
+	// Where names an edge in messages, such as "adj_matrix: entry 17"; nil: "edge 17".
+	Where func(edge int64) string
+}
+
+// EdgeColumn is a column of edges, in memory or mapped, valid until the graph is closed.
+type EdgeColumn struct {
+	graph.Column
+	Data []byte // little-endian, a row an edge
+}
+
+// Column is a column of nodes that is written when it is asked for.
+type Column struct {
+	graph.Column
+	// Write writes all rows, little-endian, to w. It may be called several times.
+	Write func(ctx context.Context, w io.Writer) error
+}
+
+// Strings is a list of strings that belongs to the nodes.
+type Strings struct {
+	Name string
+	Rows int64
+	Each func(yield func(string) error) error
+}
+
+// Split is a named set of nodes.
+type Split struct {
+	Name  string
+	Index int
+	IDs   []int64
+}
+
+// Bytes returns a column that holds its elements in memory, which is kept.
+func Bytes(c graph.Column, data []byte) Column {
+	return Column{Column: c, Write: func(_ context.Context, w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	}}
+}
+
+// List returns strings that lie in memory, which is kept.
+func List(name string, list []string) Strings {
+	return Strings{Name: name, Rows: int64(len(list)), Each: func(yield func(string) error) error {
+		for _, s := range list {
+			if err := yield(s); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+}
+
+// Note adds a note.
+func (g *Graph) Note(format string, args ...any) {
+	g.Notes = append(g.Notes, fmt.Sprintf(format, args...))
+}
+
+// Own makes Close close c.
+func (g *Graph) Own(c io.Closer) { g.closers = append(g.closers, c) }
+
+// Close frees files and temporary room. What the graph yields must not be used any more.
+func (g *Graph) Close() error {
+	var errs []error
+	for i := len(g.closers) - 1; i >= 0; i-- {
+		errs = append(errs, g.closers[i].Close())
+	}
+	g.closers = nil
+	return errors.Join(errs...)
+}
+
+// Error returns an error about a place in a file: what (a column or member, or ""), the row (-1: none meant; lines of a text
+// count from 1, elements of an array from 0) and what to do about it.
+func Error(path, what string, row int64, remedy string, err error) error {
+	return &formats.Error{Path: path, Column: what, Row: row, Remedy: remedy, Err: err}
+}

@@ -1,0 +1,126 @@
+package source
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"syscall"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/pinned"
+)
+
+// Spool is bytes that are appended and then read at will: in memory while they are few, else in a temporary file. The zero
+// value with Dir set is ready. It has one owner at a time. The owner calls Close.
+type Spool struct {
+	Dir    string // where a temporary file may be made
+	Memory int64  // bytes kept in memory; 0: DefaultMemory
+
+	mem    []byte
+	file   *os.File
+	path   string // of a file that still has a name
+	size   int64
+	region *pinned.Region
+}
+
+// DefaultMemory is how much a Spool keeps in memory.
+const DefaultMemory = 32 << 20
+
+// fileBuffer is how much is gathered before it goes to the file.
+const fileBuffer = 1 << 20
+
+// Write appends p. A full disk is formats.ErrSpace.
+func (s *Spool) Write(p []byte) (int, error) {
+	limit := s.Memory
+	if limit == 0 {
+		limit = DefaultMemory
+	}
+	if s.file != nil {
+		limit = fileBuffer
+	}
+	if int64(len(s.mem)+len(p)) > limit {
+		if err := s.toFile(); err != nil {
+			return 0, err
+		}
+	}
+	if s.file != nil && len(p) >= fileBuffer {
+		n, err := s.file.Write(p)
+		s.size += int64(n)
+		return n, s.explain(err)
+	}
+	s.mem = append(s.mem, p...)
+	s.size += int64(len(p))
+	return len(p), nil
+}
+
+// toFile moves what is in memory to the file, and makes the file first.
+func (s *Spool) toFile() error {
+	if s.file == nil {
+		f, err := os.CreateTemp(s.Dir, ".khop-edges-*.tmp")
+		if err != nil {
+			return fmt.Errorf("make a temporary file beside the target: %w", err)
+		}
+		s.file, s.path = f, f.Name()
+		if runtime.GOOS == "linux" && os.Remove(s.path) == nil { // its name is not needed: /proc leads to it
+			s.path = ""
+		}
+	}
+	mem := s.mem
+	if cap(mem) > 2*fileBuffer {
+		s.mem = make([]byte, 0, fileBuffer)
+	} else {
+		s.mem = mem[:0]
+	}
+	_, err := s.file.Write(mem)
+	return s.explain(err)
+}
+
+func (s *Spool) explain(err error) error {
+	if errors.Is(err, syscall.ENOSPC) {
+		return Error(s.Dir, "", -1, "make room, or choose a target on another disk",
+			fmt.Errorf("%w: a temporary file of the edges has taken %d bytes so far: %w", formats.ErrSpace, s.size, err))
+	}
+	return err
+}
+
+// Len returns the number of bytes.
+func (s *Spool) Len() int64 { return s.size }
+
+// Bytes ends the writing and returns all bytes, valid until Close. Nobody may write to them.
+func (s *Spool) Bytes() ([]byte, error) {
+	if s.file == nil {
+		return s.mem, nil
+	}
+	if s.region == nil {
+		if err := s.toFile(); err != nil {
+			return nil, err
+		}
+		path := s.path
+		if path == "" {
+			path = fmt.Sprintf("/proc/self/fd/%d", s.file.Fd())
+		}
+		r, err := pinned.MapFile(path)
+		if err != nil {
+			return nil, err
+		}
+		s.region = r
+	}
+	return s.region.Bytes(), nil
+}
+
+// Close frees memory and file.
+func (s *Spool) Close() error {
+	var errs []error
+	if s.region != nil {
+		errs = append(errs, s.region.Close())
+	}
+	if s.file != nil {
+		errs = append(errs, s.file.Close())
+	}
+	if s.path != "" {
+		errs = append(errs, os.Remove(s.path))
+	}
+	*s = Spool{Dir: s.Dir, Memory: s.Memory}
+	return errors.Join(errs...)
+}

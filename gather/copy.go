@@ -1,0 +1,153 @@
+package gather
+
+import (
+	"unsafe"
+)
+
+// rowID is the type of an id, a row number of the table.
+type rowID interface{ int32 | int64 }
+
+// A variant is a way to copy rows; all give the same bytes. Which are at hand depends on the processor.
+type variant uint8
+
+const (
+	plain      variant = iota // copy, row by row: the specification
+	prefetched                // the same with rows prefetched ahead
+	avx2                      // vectors of 32 bytes
+	avx512                    // vectors of 64 bytes
+)
+
+func (v variant) String() string { return [...]string{"plain", "prefetched", "avx2", "avx512"}[v] }
+
+// best is the variant in use.
+var best = variants()[0]
+
+// How rows are copied was chosen by measurement on Zen 5 with a table of 1 GB at random rows, against copy() of as many bytes.
+//
+//   - Prefetching decides: 16 rows of 400 B ahead are twice as fast as none. How far matters little beyond that, so that it is
+//     given in bytes, with bounds for the widest and the narrowest rows.
+//   - Prefetching a line twice, or a line that is not used, costs as much as a miss does. Up to 512 B the first four lines and
+//     the last are best: the processor finds the others. Above, all lines.
+//   - A level farther (T1, T2), non-temporal (NTA), every other line, the first line of a row much farther ahead for its page
+//     walk, and prefetches strewn between the copies all gained nothing.
+//   - Non-temporal stores gain a quarter where dst is larger than the caches, if no line is written in two parts. Where
+//     dst fits, they would push it out before it is used.
+const (
+	narrowRow   = 64       // rows below are copied in Go: a few moves each
+	giantRow    = 64 << 10 // rows above are left to copy(), which no kernel beats
+	chunkBytes  = 256 << 10
+	chunkRows   = 1024 // rows to copy between two points where the goroutine may be preempted
+	streamBytes = 16 << 20
+	cacheLine   = 64
+)
+
+// aheadRows returns how many rows ahead to prefetch.
+func aheadRows(rowBytes int) int { return min(max(9600/rowBytes, 8), 64) }
+
+// aheadLines returns how many of a row's lines to prefetch besides the last.
+func aheadLines(rowBytes int) int {
+	lines := max((rowBytes-1)/cacheLine, 1)
+	if rowBytes < 576 {
+		return min(lines, 4)
+	}
+	return lines
+}
+
+// copyRows32 copies row ids[i] of src to row i of dst, for each i. A row is rowBytes long, 1 at least.
+//
+// Every id must be a row of src (rangeOK32); dst must hold len(ids) rows and not overlap src. Only those rows are read and
+// written. Neither needs to be aligned, though a dst at a multiple of 64 is best. A fault in src, a mapped file that was cut
+// short, is an ordinary Go panic (debug.SetPanicOnFault), after which dst is undefined.
+func copyRows32(dst, src []byte, ids []int32, rowBytes int) { copyRows(best, dst, src, ids, rowBytes) }
+
+// copyRows64 is copyRows32 for ids of 64 bits.
+func copyRows64(dst, src []byte, ids []int64, rowBytes int) { copyRows(best, dst, src, ids, rowBytes) }
+
+func copyRows[I rowID](v variant, dst, src []byte, ids []I, rowBytes int) {
+	if len(ids) == 0 {
+		return
+	}
+	dst = dst[:len(ids)*rowBytes]
+	table := unsafe.Pointer(unsafe.SliceData(src))
+	switch {
+	case v == plain || rowBytes > giantRow:
+		copyPlain(dst, src, ids, rowBytes)
+	case rowBytes < narrowRow:
+		copyNarrow(dst, table, ids, rowBytes)
+	case v == prefetched:
+		copyPrefetched(dst, src, ids, rowBytes)
+	case len(dst) >= streamBytes && uintptr(unsafe.Pointer(&dst[0]))%cacheLine == 0:
+		streamRows(v, dst, table, ids, rowBytes)
+	default:
+		copyVectors(v, dst, table, ids, rowBytes)
+	}
+}
+
+// copyPlain is the specification, and what remains where there is no assembly.
+func copyPlain[I rowID](dst, src []byte, ids []I, rowBytes int) {
+	for i, id := range ids {
+		copy(dst[i*rowBytes:(i+1)*rowBytes], src[int(id)*rowBytes:])
+	}
+}
+
+// copyPrefetched is copyPlain with the rows of the next block prefetched before a block is copied.
+func copyPrefetched[I rowID](dst, src []byte, ids []I, rowBytes int) {
+	block, lines := aheadRows(rowBytes), aheadLines(rowBytes)
+	table := unsafe.Pointer(unsafe.SliceData(src))
+	for b := 0; b < len(ids); b += block {
+		e := min(b+block, len(ids))
+		if m := min(e+block, len(ids)) - e; m > 0 {
+			prefetchRows(table, &ids[e], m, rowBytes, lines)
+		}
+		copyPlain(dst[b*rowBytes:], src, ids[b:e], rowBytes)
+	}
+}
+
+// rowsPerCall returns how many rows to hand to assembly at once: it cannot be preempted. It is a multiple of 64, so that
+// every call finds dst aligned as the first did.
+func rowsPerCall(rowBytes int) int {
+	return min(max(chunkBytes/rowBytes, cacheLine)&^(cacheLine-1), chunkRows)
+}
+
+func copyVectors[I rowID](v variant, dst []byte, table unsafe.Pointer, ids []I, rowBytes int) {
+	step, ahead, lines := rowsPerCall(rowBytes), aheadRows(rowBytes), aheadLines(rowBytes)
+	prefetchRows(table, &ids[0], min(ahead, len(ids)), rowBytes, lines)
+	for b := 0; b < len(ids); b += step {
+		n := min(step, len(ids)-b)
+		copyCall(v, unsafe.Pointer(&dst[b*rowBytes]), table, &ids[b], n, len(ids)-b, rowBytes, ahead, lines)
+	}
+}
+
+// streamRows is copyVectors with non-temporal stores. dst is aligned to a line.
+func streamRows[I rowID](v variant, dst []byte, table unsafe.Pointer, ids []I, rowBytes int) {
+	step, ahead, lines := rowsPerCall(rowBytes), aheadRows(rowBytes), aheadLines(rowBytes)
+	prefetchRows(table, &ids[0], min(ahead, len(ids)), rowBytes, lines)
+	var room [4 * cacheLine]byte // a line that is aligned, with a line's room before and after
+	at := cacheLine + int(-uintptr(unsafe.Pointer(&room))%cacheLine)
+	line := unsafe.Pointer(&room[at])
+	for b := 0; b < len(ids); b += step {
+		n := min(step, len(ids)-b)
+		left := streamCall(v, unsafe.Pointer(&dst[b*rowBytes]), table, &ids[b], n, len(ids)-b, rowBytes, ahead, lines, line)
+		end := (b + n) * rowBytes
+		copy(dst[end-left:end], room[at:])
+	}
+}
+
+// rangeOK32 reports whether every id is at least 0 and below n.
+func rangeOK32(ids []int32, n int64) bool {
+	n = min(n, 1<<31) // every id that is not negative is below
+	in := ^uint64(0)
+	for _, id := range ids {
+		in &= uint64(uint32(id)) - uint64(n) // the sign bit stays set as long as the ids are below n
+	}
+	return int64(in) < 0 || len(ids) == 0
+}
+
+// rangeOK64 reports whether every id is at least 0 and below n.
+func rangeOK64(ids []int64, n int64) bool {
+	in := ^uint64(0)
+	for _, id := range ids {
+		in &= (uint64(id) - uint64(n)) &^ uint64(id) // a negative id clears the sign bit as well
+	}
+	return int64(in) < 0 || len(ids) == 0
+}

@@ -1,0 +1,98 @@
+//go:build !purego
+
+package gather
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/cpu"
+)
+
+// variants returns those that this processor runs, the best first.
+func variants() []variant {
+	vs := []variant{prefetched, plain}
+	if cpu.X86.HasAVX2 {
+		vs = append([]variant{avx2}, vs...)
+		if cpu.X86.HasAVX512F {
+			vs = append([]variant{avx512}, vs...)
+		}
+	}
+	return vs
+}
+
+// prefetchRows prefetches the first lines of n rows, 1 at least of each, and their last. Nothing is read but the ids, n of
+// them, 1 at least.
+func prefetchRows[I rowID](table unsafe.Pointer, ids *I, n, rowBytes, lines int) {
+	switch p := any(ids).(type) {
+	case *int32:
+		prefetchRows32(table, p, n, rowBytes, lines)
+	case *int64:
+		prefetchRows64(table, p, n, rowBytes, lines)
+	}
+}
+
+// copyCall copies n rows, 1 at least, of 64 bytes and more, and prefetches those that many ids ahead, of which avail exist.
+func copyCall[I rowID](v variant, dst, table unsafe.Pointer, ids *I, n, avail, rowBytes, ahead, lines int) {
+	switch p := any(ids).(type) {
+	case *int32:
+		if v == avx512 {
+			copyAVX512x32(dst, table, p, n, avail, rowBytes, ahead, lines)
+			return
+		}
+		copyAVX2x32(dst, table, p, n, avail, rowBytes, ahead, lines)
+	case *int64:
+		if v == avx512 {
+			copyAVX512x64(dst, table, p, n, avail, rowBytes, ahead, lines)
+			return
+		}
+		copyAVX2x64(dst, table, p, n, avail, rowBytes, ahead, lines)
+	}
+}
+
+// streamCall is copyCall with non-temporal stores. dst and scratch are at multiples of 64; scratch has 64 bytes before it and
+// 128 from it on. The last bytes of the last row, as many as it returns, are left in scratch: the caller copies them.
+func streamCall[I rowID](v variant, dst, table unsafe.Pointer, ids *I, n, avail, rowBytes, ahead, lines int, scratch unsafe.Pointer) int {
+	switch p := any(ids).(type) {
+	case *int32:
+		if v == avx512 {
+			return streamAVX512x32(dst, table, p, n, avail, rowBytes, ahead, lines, scratch)
+		}
+		return streamAVX2x32(dst, table, p, n, avail, rowBytes, ahead, lines, scratch)
+	case *int64:
+		if v == avx512 {
+			return streamAVX512x64(dst, table, p, n, avail, rowBytes, ahead, lines, scratch)
+		}
+		return streamAVX2x64(dst, table, p, n, avail, rowBytes, ahead, lines, scratch)
+	}
+	return 0
+}
+
+//go:noescape
+func prefetchRows32(src unsafe.Pointer, ids *int32, n, rowBytes, lines int)
+
+//go:noescape
+func prefetchRows64(src unsafe.Pointer, ids *int64, n, rowBytes, lines int)
+
+//go:noescape
+func copyAVX2x32(dst, src unsafe.Pointer, ids *int32, n, avail, rowBytes, ahead, lines int)
+
+//go:noescape
+func copyAVX2x64(dst, src unsafe.Pointer, ids *int64, n, avail, rowBytes, ahead, lines int)
+
+//go:noescape
+func copyAVX512x32(dst, src unsafe.Pointer, ids *int32, n, avail, rowBytes, ahead, lines int)
+
+//go:noescape
+func copyAVX512x64(dst, src unsafe.Pointer, ids *int64, n, avail, rowBytes, ahead, lines int)
+
+//go:noescape
+func streamAVX2x32(dst, src unsafe.Pointer, ids *int32, n, avail, rowBytes, ahead, lines int, scratch unsafe.Pointer) (left int)
+
+//go:noescape
+func streamAVX2x64(dst, src unsafe.Pointer, ids *int64, n, avail, rowBytes, ahead, lines int, scratch unsafe.Pointer) (left int)
+
+//go:noescape
+func streamAVX512x32(dst, src unsafe.Pointer, ids *int32, n, avail, rowBytes, ahead, lines int, scratch unsafe.Pointer) (left int)
+
+//go:noescape
+func streamAVX512x64(dst, src unsafe.Pointer, ids *int64, n, avail, rowBytes, ahead, lines int, scratch unsafe.Pointer) (left int)

@@ -1,0 +1,6 @@
+//go:build !race
+
+package gather
+
+// raceEnabled shortens tests under the race detector.
+const raceEnabled = false

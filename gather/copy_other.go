@@ -1,0 +1,15 @@
+//go:build !amd64 || purego
+
+package gather
+
+import "unsafe"
+
+// Only amd64 copies in assembly: variants never returns what would come here.
+
+func copyCall[I rowID](v variant, dst, table unsafe.Pointer, ids *I, n, avail, rowBytes, ahead, lines int) {
+	panic("gather: no such variant")
+}
+
+func streamCall[I rowID](v variant, dst, table unsafe.Pointer, ids *I, n, avail, rowBytes, ahead, lines int, scratch unsafe.Pointer) int {
+	panic("gather: no such variant")
+}

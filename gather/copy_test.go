@@ -1,0 +1,232 @@
+package gather
+
+import (
+	"bytes"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// rowWidths are those of real columns (labels, float16 to float64 features) and their neighbours, where code paths change.
+var rowWidths = []int{
+	1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 40, 63, 64, 65, 95, 96, 97, 100, 127, 128, 129, 132, 159, 160, 161,
+	191, 192, 193, 255, 256, 257, 319, 320, 321, 383, 384, 385, 400, 401, 512, 513, 516, 575, 576, 640, 1000, 1024, 2052, 4096,
+	4100, 8191, giantRow, giantRow + 1,
+}
+
+// patterns are rows to gather from a table of n, as many as a batch has.
+var patterns = []struct {
+	name string
+	ids  func(r *rand.Rand, n int) []int64
+}{
+	{"none", func(*rand.Rand, int) []int64 { return nil }},
+	{"first", func(*rand.Rand, int) []int64 { return []int64{0} }},
+	{"last", func(_ *rand.Rand, n int) []int64 { return []int64{int64(n - 1)} }},
+	{"the same again", func(_ *rand.Rand, n int) []int64 { return []int64{int64(n - 1), 0, 0, int64(n - 1), int64(n - 1)} }},
+	{"in order", func(_ *rand.Rand, n int) []int64 {
+		ids := make([]int64, n)
+		for i := range ids {
+			ids[i] = int64(i)
+		}
+		return ids
+	}},
+	{"backwards", func(_ *rand.Rand, n int) []int64 {
+		ids := make([]int64, n)
+		for i := range ids {
+			ids[i] = int64(n - 1 - i)
+		}
+		return ids
+	}},
+	{"random", func(r *rand.Rand, n int) []int64 {
+		ids := make([]int64, 1+r.IntN(3*n))
+		for i := range ids {
+			ids[i] = r.Int64N(int64(n))
+		}
+		return ids
+	}},
+}
+
+func random(r *rand.Rand, n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(r.Uint32())
+	}
+	return b
+}
+
+func narrowed(ids []int64) []int32 {
+	out := make([]int32, len(ids))
+	for i, id := range ids {
+		out[i] = int32(id)
+	}
+	return out
+}
+
+// A way is a function that copies rows as copyRows does.
+type way struct {
+	name  string
+	least int // bytes a row, below which it may not be called
+	most  int
+	rows  func(dst, src []byte, ids32 []int32, ids64 []int64, rowBytes int)
+}
+
+// ways returns every path through the package, for both types of id: also those that the size of dst would not choose.
+func ways() []way {
+	var ws []way
+	for _, v := range variants() {
+		ws = append(ws,
+			way{v.String() + "/int32", 1, math.MaxInt, func(dst, src []byte, ids []int32, _ []int64, w int) { copyRows(v, dst, src, ids, w) }},
+			way{v.String() + "/int64", 1, math.MaxInt, func(dst, src []byte, _ []int32, ids []int64, w int) { copyRows(v, dst, src, ids, w) }})
+		if v >= avx2 {
+			ws = append(ws,
+				way{v.String() + "/stream/int32", narrowRow, giantRow, func(dst, src []byte, ids []int32, _ []int64, w int) { stream(v, dst, src, ids, w) }},
+				way{v.String() + "/stream/int64", narrowRow, giantRow, func(dst, src []byte, _ []int32, ids []int64, w int) { stream(v, dst, src, ids, w) }})
+		}
+	}
+	return ws
+}
+
+// stream streams to a line of its own and copies that to dst, which may have any alignment.
+func stream[I rowID](v variant, dst, src []byte, ids []I, rowBytes int) {
+	if len(ids) == 0 {
+		return
+	}
+	room := aligned(len(dst)+cacheLine, 0)
+	mark := room[len(ids)*rowBytes:]
+	for i := range mark {
+		mark[i] = 0xA5
+	}
+	streamRows(v, room[:len(ids)*rowBytes], pointer(src), ids, rowBytes)
+	for _, b := range mark {
+		if b != 0xA5 {
+			panic("written past the last row")
+		}
+	}
+	copy(dst, room[:len(ids)*rowBytes])
+}
+
+// compare copies rows in every way and compares the bytes with the specification's, and those around dst with what they were.
+func compare(t *testing.T, src []byte, ids []int64, rowBytes, shift int) {
+	t.Helper()
+	size := len(ids) * rowBytes
+	want := make([]byte, size)
+	copyPlain(want, src, ids, rowBytes)
+	ids32 := narrowed(ids)
+	for _, w := range ways() {
+		if rowBytes < w.least || rowBytes > w.most {
+			continue
+		}
+		room := aligned(size+2*cacheLine, shift)
+		for i := range room {
+			room[i] = 0x5A
+		}
+		dst := room[cacheLine : cacheLine+size]
+		w.rows(dst, src, ids32, ids, rowBytes)
+		if !bytes.Equal(dst, want) {
+			t.Fatalf("%s: %d rows of %d bytes, dst shifted by %d: differ from copy()", w.name, len(ids), rowBytes, shift)
+		}
+		for i, b := range room {
+			if b != 0x5A && (i < cacheLine || i >= cacheLine+size) {
+				t.Fatalf("%s: %d rows of %d bytes, dst shifted by %d: byte %d beside dst is written", w.name, len(ids), rowBytes, shift, i-cacheLine)
+			}
+		}
+	}
+}
+
+func TestEveryVariantCopiesTheSameBytes(t *testing.T) {
+	const seed = 7
+	r := rand.New(rand.NewPCG(seed, 0))
+	for _, w := range rowWidths {
+		rows := min(131, max(3, 1<<18/w))
+		for _, shift := range []int{0, 1, 4, 16, 63} {
+			src := random(r, rows*w+shift)[shift:]
+			for _, p := range patterns {
+				compare(t, src, p.ids(r, rows), w, shift)
+				if t.Failed() {
+					t.Fatalf("pattern %s, seed %d", p.name, seed)
+				}
+			}
+		}
+	}
+}
+
+// TestManyRowsInSeveralCalls covers what spans calls into assembly, and the choice by the size of dst.
+func TestManyRowsInSeveralCalls(t *testing.T) {
+	const seed = 8
+	r := rand.New(rand.NewPCG(seed, 0))
+	for _, w := range []int{4, 40, 64, 401, 1028} {
+		src := random(r, 1000*w)
+		n := streamBytes/w + 77
+		if testing.Short() || raceEnabled {
+			n = 5000
+		}
+		ids := make([]int64, n)
+		for i := range ids {
+			ids[i] = r.Int64N(1000)
+		}
+		compare(t, src, ids, w, 0)
+	}
+}
+
+func FuzzCopyRows(f *testing.F) {
+	f.Add(uint16(400), uint8(0), uint64(1), []byte{0, 1, 2, 255})
+	f.Add(uint16(1), uint8(3), uint64(2), []byte{9})
+	f.Add(uint16(67), uint8(63), uint64(3), []byte{})
+	f.Fuzz(func(t *testing.T, width uint16, shift uint8, seed uint64, picks []byte) {
+		w, rows := int(width)%5000+1, 256
+		src := random(rand.New(rand.NewPCG(seed, 0)), rows*w)
+		ids := make([]int64, len(picks))
+		for i, p := range picks {
+			ids[i] = int64(p)
+		}
+		compare(t, src, ids, w, int(shift)%cacheLine)
+	})
+}
+
+func TestRangeIsChecked(t *testing.T) {
+	for _, c := range []struct {
+		id   int64
+		n    int64
+		want bool
+	}{
+		{0, 0, false}, {0, 1, true}, {1, 1, false}, {-1, 1, false}, {-1, math.MaxInt32, false}, {math.MaxInt32, math.MaxInt32, false},
+		{math.MaxInt32, 1 << 31, true}, {math.MaxInt32, 1 << 40, true}, {-1, 1 << 40, false}, {math.MinInt32, 1 << 40, false},
+		{math.MinInt32, 5, false}, {1 << 40, 1 << 40, false}, {1<<40 - 1, 1 << 40, true}, {math.MaxInt64, math.MaxInt64, false},
+		{math.MinInt64, math.MaxInt64, false}, {math.MinInt64, 0, false}, {-5, 3, false}, {1 << 32, 5, false},
+	} {
+		for _, length := range []int{1, 2, 9, 40} {
+			for at := range length {
+				ids := make([]int64, length)
+				ids[at] = c.id
+				want := c.want && c.n > 0
+				if got := rangeOK64(ids, c.n); got != want {
+					t.Errorf("id %d at %d of %d, %d rows, int64: %v, want %v", c.id, at, length, c.n, got, want)
+				}
+				if c.id != int64(int32(c.id)) {
+					continue
+				}
+				if got := rangeOK32(narrowed(ids), c.n); got != want {
+					t.Errorf("id %d at %d of %d, %d rows, int32: %v, want %v", c.id, at, length, c.n, got, want)
+				}
+			}
+		}
+	}
+	if !rangeOK32(nil, 0) || !rangeOK64(nil, 0) {
+		t.Error("no ids at all are in range of any table")
+	}
+}
+
+func TestCopyingAllocatesNothing(t *testing.T) {
+	for _, w := range []int{4, 40, 400} {
+		src := make([]byte, 100*w)
+		ids32, ids64 := make([]int32, streamBytes/w+1), make([]int64, streamBytes/w+1)
+		dst := aligned(len(ids32)*w, 0)
+		if n := testing.AllocsPerRun(3, func() {
+			copyRows32(dst, src, ids32, w)
+			copyRows64(dst, src, ids64, w)
+			copyRows64(dst, src, ids64[:50], w)
+		}); n != 0 {
+			t.Errorf("rows of %d bytes: %v allocations", w, n)
+		}
+	}
+}

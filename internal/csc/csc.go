@@ -51,6 +51,7 @@ func Slices[T ID](src, dst []T) Edges[T] {
 // Options say what to build. Nodes must be set; the zero values of the rest are defaults.
 type Options struct {
 	Nodes       int64 // fused ids are below it
+	Sources     int64 // ids of sources are below it; 0: Nodes
 	Types       int   // number of edge types; 0 and 1: types are not stored
 	Permutation bool  // also give each position's edge number
 	MemoryLimit int64 // bytes that Stream holds at most, besides the source's own; 0: no limit
@@ -83,7 +84,7 @@ type Part struct {
 	Indptr    []int64 // of nodes FirstNode, FirstNode+1, ..: the position of their first in-edge; the last part's ends with that of node Nodes, the number of edges
 	FirstEdge int64
 	Edges     int64  // number of positions
-	Indices   []byte // sources, int32 or int64 (see IDBytes)
+	Indices   []byte // sources, int32 or int64 (see IDBytes, of Sources)
 	Types     []byte // uint8 or uint16 (see TypeBytes); empty if there is one type
 	Perm      Perm   // edge numbers, if asked for
 }
@@ -184,6 +185,9 @@ func (o Options) withDefaults() Options {
 	if o.Types <= 0 {
 		o.Types = 1
 	}
+	if o.Sources == 0 {
+		o.Sources = o.Nodes
+	}
 	if o.Alloc == nil {
 		o.Alloc = func(n int64) ([]byte, func(), error) { return heap(n), func() {}, nil }
 	}
@@ -194,7 +198,7 @@ func (o Options) withDefaults() Options {
 }
 
 func (o Options) validate() error {
-	if o.Nodes < 0 || o.Types > 1<<16 || o.MemoryLimit < 0 {
+	if o.Nodes < 0 || o.Sources < 0 || o.Types > 1<<16 || o.MemoryLimit < 0 {
 		return fmt.Errorf("csc: %d nodes, %d edge types, memory limit %d", o.Nodes, o.Types, o.MemoryLimit)
 	}
 	if lay := newLayout(o, 1<<60); lay.idBits+lay.typeBits > 64 || lay.tops > maxTopsEver {

@@ -243,6 +243,31 @@ func TestWideKeysAreStoredInPart(t *testing.T) {
 	}
 }
 
+// TestSourcesMayBeOthersThanDestinations builds structures that are wider or narrower than they are high.
+func TestSourcesMayBeOthersThanDestinations(t *testing.T) {
+	r := rand.New(rand.NewPCG(6, 6))
+	for _, sources := range []int64{3, 5000} {
+		es := randomEdges(r, 100, 20_000, 1, "even")
+		for i := range es {
+			es[i].src = r.Int64N(sources)
+		}
+		opt := Options{Nodes: 100, Sources: sources, Permutation: true, Workers: 2}
+		part, free, err := Build(context.Background(), source[int64](es, 5000, false, false), opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got collected
+		got.add(t, part, opt)
+		free()
+		got.check(t, es, opt)
+		es[9].src = sources
+		var re *RangeError
+		if _, _, err := Build(context.Background(), source[int64](es, 5000, false, false), opt); !errors.As(err, &re) || re.Edge != 9 || re.Limit != sources {
+			t.Errorf("source %d of %d: %v", sources, sources, err)
+		}
+	}
+}
+
 func TestEdgesOutOfRangeAreNamed(t *testing.T) {
 	for _, c := range []struct {
 		name string

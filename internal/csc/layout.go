@@ -7,7 +7,7 @@ import "math/bits"
 //
 // layout says how many bits each part has and how the destinations are cut into ranges.
 type layout struct {
-	idBits, typeBits int
+	idBits, typeBits int // of a source, of a type
 	idBytes, typByte int64
 	shift            int // destination >> shift is its range
 	tops             int // number of ranges
@@ -26,8 +26,8 @@ const (
 // newLayout cuts nodes into ranges of about leafEdges edges and at most leafNodes nodes each.
 func newLayout(opt Options, edges int64) layout {
 	l := layout{
-		idBits: bitsFor(opt.Nodes), typeBits: bitsFor(int64(opt.Types)),
-		idBytes: IDBytes(opt.Nodes), typByte: TypeBytes(opt.Types),
+		idBits: bitsFor(opt.Sources), typeBits: bitsFor(int64(opt.Types)),
+		idBytes: IDBytes(opt.Sources), typByte: TypeBytes(opt.Types),
 		nodes: opt.Nodes, permutation: opt.Permutation,
 	}
 	if opt.idBits > 0 {

@@ -73,10 +73,10 @@ func (pl *placer[T, N]) walk(ctx context.Context, edges Edges[T]) (int64, error)
 func (pl *placer[T, N]) count(w int, c Chunk[T]) error {
 	b, cnt := pl.b, pl.cursor[w][:len(pl.fill)]
 	clear(cnt)
-	n, shift, first := uint64(b.opt.Nodes), b.lay.shift, int32(pl.pass.first)
+	n, sources, shift, first := uint64(b.opt.Nodes), uint64(b.opt.Sources), b.lay.shift, int32(pl.pass.first)
 	for i, d := range c.Dst {
 		src, dst := uint64(c.Src[i]), uint64(d)
-		if src >= n || dst >= n {
+		if src >= sources || dst >= n {
 			return ErrChanged
 		}
 		e := b.entries[dst>>shift]

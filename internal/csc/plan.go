@@ -151,9 +151,9 @@ func countTops[T ID](ctx context.Context, b *builder, edges Edges[T], lay layout
 	largest := make([]int64, b.opt.Workers)
 	var err error
 	b.edges, err = walk(ctx, b, edges, "count", func(w int, c Chunk[T], first int64) error {
-		n, cnt, shift := uint64(b.opt.Nodes), counts[w], lay.shift
+		n, sources, cnt, shift := uint64(b.opt.Nodes), uint64(b.opt.Sources), counts[w], lay.shift
 		for i, d := range c.Dst {
-			if uint64(d) >= n || uint64(c.Src[i]) >= n {
+			if uint64(d) >= n || uint64(c.Src[i]) >= sources {
 				return rangeError(c, i, first, b.opt)
 			}
 			cnt[uint64(d)>>shift]++
@@ -181,9 +181,9 @@ func countTops[T ID](ctx context.Context, b *builder, edges Edges[T], lay layout
 }
 
 func rangeError[T ID](c Chunk[T], i int, first int64, opt Options) error {
-	e := &RangeError{Edge: first + int64(i), What: "source", Value: int64(c.Src[i]), Limit: opt.Nodes}
-	if uint64(c.Src[i]) < uint64(opt.Nodes) {
-		e.What, e.Value = "destination", int64(c.Dst[i])
+	e := &RangeError{Edge: first + int64(i), What: "source", Value: int64(c.Src[i]), Limit: opt.Sources}
+	if uint64(c.Src[i]) < uint64(opt.Sources) {
+		e.What, e.Value, e.Limit = "destination", int64(c.Dst[i]), opt.Nodes
 		if uint64(c.Dst[i]) < uint64(opt.Nodes) {
 			e.What, e.Value, e.Limit = "type", int64(c.Types[i]), int64(opt.Types)
 		}
@@ -243,10 +243,10 @@ func (b *builder) split(entry, nbits int) {
 }
 
 func countSplits[T ID](b *builder, c Chunk[T], counts []int64, firstNew int32) error {
-	n := uint64(b.opt.Nodes)
+	n, sources := uint64(b.opt.Nodes), uint64(b.opt.Sources)
 	for i := range c.Src {
 		src, dst := uint64(c.Src[i]), uint64(c.Dst[i])
-		if src >= n || dst >= n {
+		if src >= sources || dst >= n {
 			return ErrChanged
 		}
 		e := b.entries[dst>>b.lay.shift]

@@ -71,20 +71,20 @@ func (s *Store) copyRows(dst []byte, ids unified.Tensor) error {
 		if err != nil {
 			return err
 		}
-		if !plainOK32(v, n) {
+		if !rangeOK32(v, n) {
 			return rangeError(v, n)
 		}
-		plainCopy32(dst, s.column.Bytes(), v, int(s.rowBytes))
+		copyRows32(dst, s.column.Bytes(), v, int(s.rowBytes))
 		return nil
 	}
 	v, err := unified.View[int64](ids)
 	if err != nil {
 		return err
 	}
-	if !plainOK64(v, n) {
+	if !rangeOK64(v, n) {
 		return rangeError(v, n)
 	}
-	plainCopy64(dst, s.column.Bytes(), v, int(s.rowBytes))
+	copyRows64(dst, s.column.Bytes(), v, int(s.rowBytes))
 	return nil
 }
 

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -276,4 +278,41 @@ func ExampleLoader_Epoch() {
 	// Output:
 	// 0 [[2] [3] [4]] [10 11]
 	// 1 [[2] [3] [4]] [12 13]
+}
+
+// A loop body that takes T a batch, and loading that takes L, together take max(T, L) a batch and not T + L.
+func TestTheSlowerOfBodyAndLoadingDecides(t *testing.T) {
+	g := plainGraph(t, 1200, 4)
+	for _, c := range []struct {
+		workers, prefetch int
+		body, load        time.Duration
+	}{{1, 1, 4 * time.Millisecond, 3 * time.Millisecond}, {1, 1, 3 * time.Millisecond, 4 * time.Millisecond}, {2, 1, 4 * time.Millisecond, 7 * time.Millisecond}} {
+		s := hooked{Neighbor: neighbor, before: func(context.Context, int64) error {
+			time.Sleep(c.load) // stands for work, on any number of cores
+			return nil
+		}}
+		l := open(t, g, loader.Options{Sampler: s, BatchSize: 10, Workers: c.workers, Prefetch: c.prefetch})
+		best := math.Inf(1)
+		for attempt := 0; attempt < 5 && best > 1.1; attempt++ { // other programs disturb
+			was, begin := l.Stats(), time.Now()
+			n := 0
+			for _, err := range l.Epoch(background, 0) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				n++
+				time.Sleep(c.body)
+			}
+			took, is := time.Since(begin), l.Stats()
+			most := max(is.Body.Sum-was.Body.Sum, (is.Sample.Sum-was.Sample.Sum)/time.Duration(c.workers))
+			best = min(best, float64(took)/float64(most))
+			if n != 60 {
+				t.Fatalf("%d batches", n)
+			}
+		}
+		if best > 1.1 {
+			t.Errorf("%d workers, prefetch %d, body %v, load %v: the epoch takes %.2f of the slower", c.workers, c.prefetch, c.body, c.load, best)
+		}
+		t.Logf("%d workers, prefetch %d, body %v, load %v: %.3f of the slower", c.workers, c.prefetch, c.body, c.load, best)
+	}
 }

@@ -1,0 +1,40 @@
+//go:build !race
+
+package loader_test
+
+import (
+	"syscall"
+	"testing"
+
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/sampling"
+)
+
+// A batch that takes its memory from the system pays for each page: New must have touched it all before.
+func TestTheFirstBatchesFindTheirMemoryThere(t *testing.T) {
+	g := plainGraph(t, 50000, 8)
+	l := open(t, g, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{8, 8, 8}}, BatchSize: 500, Shuffle: true, Workers: 2,
+		Residence: loader.Resident, NodeColumns: []string{"feature", "label"}})
+	faults := func() int64 {
+		var u syscall.Rusage
+		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+			t.Fatal(err)
+		}
+		return u.Minflt
+	}
+	var each []int64
+	last := faults()
+	bytes := int64(0)
+	for b, err := range l.Range(background, 1, 0, 20) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		bytes += int64(len(b.X().Bytes())) + b.Sample.NumEdges()*4
+		now := faults()
+		each = append(each, now-last)
+		last = now
+	}
+	if got := each[0] + each[1] + each[2] + each[3]; got > 100 {
+		t.Errorf("page faults by batch %v, for %d pages of results a batch", each, bytes/20/4096)
+	}
+}

@@ -2,6 +2,7 @@ package gather
 
 import (
 	"bytes"
+	"encoding/binary"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -47,11 +48,11 @@ var patterns = []struct {
 }
 
 func random(r *rand.Rand, n int) []byte {
-	b := make([]byte, n)
-	for i := range b {
-		b[i] = byte(r.Uint32())
+	b := make([]byte, 0, n+8)
+	for len(b) < n {
+		b = binary.LittleEndian.AppendUint64(b, r.Uint64())
 	}
-	return b
+	return b[:n]
 }
 
 func narrowed(ids []int64) []int32 {
@@ -93,14 +94,10 @@ func stream[I rowID](v variant, dst, src []byte, ids []I, rowBytes int) {
 	}
 	room := aligned(len(dst)+cacheLine, 0)
 	mark := room[len(ids)*rowBytes:]
-	for i := range mark {
-		mark[i] = 0xA5
-	}
+	copy(mark, bytes.Repeat([]byte{0xA5}, len(mark)))
 	streamRows(v, room[:len(ids)*rowBytes], pointer(src), ids, rowBytes)
-	for _, b := range mark {
-		if b != 0xA5 {
-			panic("written past the last row")
-		}
+	if bytes.Count(mark, []byte{0xA5}) != len(mark) {
+		panic("written past the last row")
 	}
 	copy(dst, room[:len(ids)*rowBytes])
 }
@@ -111,24 +108,21 @@ func compare(t *testing.T, src []byte, ids []int64, rowBytes, shift int) {
 	size := len(ids) * rowBytes
 	want := make([]byte, size)
 	copyPlain(want, src, ids, rowBytes)
-	ids32 := narrowed(ids)
+	ids32, mark := narrowed(ids), bytes.Repeat([]byte{0x5A}, cacheLine)
 	for _, w := range ways() {
 		if rowBytes < w.least || rowBytes > w.most {
 			continue
 		}
 		room := aligned(size+2*cacheLine, shift)
-		for i := range room {
-			room[i] = 0x5A
-		}
-		dst := room[cacheLine : cacheLine+size]
+		before, dst, after := room[:cacheLine], room[cacheLine:cacheLine+size], room[cacheLine+size:]
+		copy(before, mark)
+		copy(after, mark)
 		w.rows(dst, src, ids32, ids, rowBytes)
 		if !bytes.Equal(dst, want) {
 			t.Fatalf("%s: %d rows of %d bytes, dst shifted by %d: differ from copy()", w.name, len(ids), rowBytes, shift)
 		}
-		for i, b := range room {
-			if b != 0x5A && (i < cacheLine || i >= cacheLine+size) {
-				t.Fatalf("%s: %d rows of %d bytes, dst shifted by %d: byte %d beside dst is written", w.name, len(ids), rowBytes, shift, i-cacheLine)
-			}
+		if !bytes.Equal(before, mark) || !bytes.Equal(after, mark) {
+			t.Fatalf("%s: %d rows of %d bytes, dst shifted by %d: bytes beside dst are written", w.name, len(ids), rowBytes, shift)
 		}
 	}
 }
@@ -137,8 +131,11 @@ func TestEveryVariantCopiesTheSameBytes(t *testing.T) {
 	const seed = 7
 	r := rand.New(rand.NewPCG(seed, 0))
 	for _, w := range rowWidths {
-		rows := min(131, max(3, 1<<18/w))
+		rows := min(131, max(3, 1<<17/w))
 		for _, shift := range []int{0, 1, 4, 16, 63} {
+			if raceEnabled && shift&1 != 0 {
+				continue
+			}
 			src := random(r, rows*w+shift)[shift:]
 			for _, p := range patterns {
 				compare(t, src, p.ids(r, rows), w, shift)
@@ -157,7 +154,7 @@ func TestManyRowsInSeveralCalls(t *testing.T) {
 	for _, w := range []int{4, 40, 64, 401, 1028} {
 		src := random(r, 1000*w)
 		n := streamBytes/w + 77
-		if testing.Short() || raceEnabled {
+		if raceEnabled {
 			n = 5000
 		}
 		ids := make([]int64, n)
@@ -217,11 +214,11 @@ func TestRangeIsChecked(t *testing.T) {
 }
 
 func TestCopyingAllocatesNothing(t *testing.T) {
-	for _, w := range []int{4, 40, 400} {
+	for _, w := range []int{4, 400} {
 		src := make([]byte, 100*w)
 		ids32, ids64 := make([]int32, streamBytes/w+1), make([]int64, streamBytes/w+1)
 		dst := aligned(len(ids32)*w, 0)
-		if n := testing.AllocsPerRun(3, func() {
+		if n := testing.AllocsPerRun(1, func() {
 			copyRows32(dst, src, ids32, w)
 			copyRows64(dst, src, ids64, w)
 			copyRows64(dst, src, ids64[:50], w)

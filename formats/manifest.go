@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/zeebo/xxh3"
@@ -225,7 +224,7 @@ func (c *Content) schema() graph.Schema {
 			continue
 		}
 		dtype, _ := unified.ParseDType(a.DType)
-		col := graph.Column{Name: a.Name, DType: dtype, Shape: slices.Clone(a.Shape)}
+		col := graph.Column{Name: a.Name, DType: dtype, Shape: append([]int64(nil), a.Shape...)}
 		if a.Owner == OwnerEdges {
 			s.EdgeColumns = append(s.EdgeColumns, col)
 		} else if t, ok := owners[a.Owner]; ok {

@@ -22,6 +22,14 @@ func WriteGraph(ctx context.Context, dir string, g *graph.Graph, opt WriterOptio
 		return err
 	}
 	defer func() { err = errors.Join(err, w.Abort()) }()
+	if err := w.writeArrays(ctx, g); err != nil {
+		return err
+	}
+	return w.Commit(*g.Schema())
+}
+
+// writeArrays writes all arrays of a graph.
+func (w *Writer) writeArrays(ctx context.Context, g *graph.Graph) error {
 	if err := w.writeEdges(ctx, g); err != nil {
 		return err
 	}
@@ -40,7 +48,7 @@ func WriteGraph(ctx context.Context, dir string, g *graph.Graph, opt WriterOptio
 			return err
 		}
 	}
-	return w.Commit(*s)
+	return nil
 }
 
 func (w *Writer) writeEdges(ctx context.Context, g *graph.Graph) error {

@@ -1,0 +1,488 @@
+package formats
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// openError opens and closes.
+func openError(dir string) error {
+	d, err := Open(dir)
+	if err != nil {
+		return err
+	}
+	return d.Close()
+}
+
+func isKnown(err error) bool {
+	return errors.Is(err, ErrCorrupt) || errors.Is(err, ErrVersion) || errors.Is(err, ErrIncomplete)
+}
+
+// flips are the bits that tests change in each byte.
+var flips = []byte{0x01, 0x20, 0x80}
+
+// TestEveryFlippedBitOfManifestHeadAndFooterIsFound changes every bit in memory, and some in the files themselves.
+func TestEveryFlippedBitOfManifestHeadAndFooterIsFound(t *testing.T) {
+	dir := write(t, plainArrays(t), WriterOptions{Provenance: map[string]string{"source": "test"}})
+	m := manifestOf(t, dir)
+	checks := map[string]func(b []byte) error{manifestName: func(b []byte) error { _, err := parseManifest(b); return err }}
+	elements := map[string][2]int64{}
+	for i := range m.Columns {
+		a, p := &m.Columns[i], &m.Columns[i].Parts[0]
+		typ, err := a.arrayType()
+		if err != nil {
+			t.Fatal(err)
+		}
+		elements[p.Path] = [2]int64{p.BodyOffset, p.BodyOffset + p.Bytes}
+		checks[p.Path] = func(b []byte) error { _, err := checkFile(b, typ, p); return err }
+	}
+	all := files(t, dir)
+	for name, check := range checks {
+		b := all[name]
+		if err := check(b); err != nil {
+			t.Fatal(err)
+		}
+		for i := range b {
+			if e := elements[name]; int64(i) >= e[0] && int64(i) < e[1] {
+				continue // Check reads them
+			}
+			for bit := range 8 {
+				b[i] ^= 1 << bit
+				if err := check(b); !errors.Is(err, ErrCorrupt) {
+					t.Fatalf("%s: bit %d of byte %d changed: %v", name, bit, i, err)
+				}
+				if i%23 == 0 && bit == i%8 {
+					put(t, dir, name, b)
+					if err := openError(dir); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), filepath.FromSlash(name)) {
+						t.Fatalf("%s: bit %d of byte %d changed in the file: %v", name, bit, i, err)
+					}
+				}
+				b[i] ^= 1 << bit
+			}
+		}
+		put(t, dir, name, b)
+	}
+	if err := openError(dir); err != nil {
+		t.Fatal("restored: ", err)
+	}
+}
+
+func TestOpenFindsEveryCutAndEveryTail(t *testing.T) {
+	dir := write(t, randomArrays(t, 7, 20_000, 8), WriterOptions{})
+	for name, b := range files(t, dir) {
+		for n := 0; n < len(b); n += 4096 {
+			put(t, dir, name, b[:n])
+			if err := openError(dir); !errors.Is(err, ErrCorrupt) {
+				t.Fatalf("%s cut to %d of %d bytes: %v", name, n, len(b), err)
+			}
+			report, err := Check(context.Background(), dir, CheckOptions{})
+			if err != nil || report.OK() || !strings.Contains(report.Problems[0].Error(), filepath.FromSlash(name)) {
+				t.Fatalf("check of %s cut to %d of %d bytes: %+v %v", name, n, len(b), report, err)
+			}
+		}
+		for _, n := range []int{1, 5, len(b) - 1} {
+			put(t, dir, name, b[:len(b)-n])
+			if err := openError(dir); !errors.Is(err, ErrCorrupt) {
+				t.Fatalf("%s cut by %d bytes: %v", name, n, err)
+			}
+		}
+		put(t, dir, name, append(b[:len(b):len(b)], 0))
+		if err := openError(dir); !errors.Is(err, ErrCorrupt) {
+			t.Fatalf("%s longer by a byte: %v", name, err)
+		}
+		os.Remove(filepath.Join(dir, name))
+		if err := openError(dir); !isKnown(err) {
+			t.Fatalf("%s missing: %v", name, err)
+		}
+		put(t, dir, name, b)
+	}
+	if err := openError(dir); err != nil {
+		t.Fatal("restored: ", err)
+	}
+}
+
+var byteRange = regexp.MustCompile(`bytes ([\d,]+) to ([\d,]+) do not fit their checksum`)
+
+func TestCheckFindsEveryFlippedByteAndSaysWhere(t *testing.T) {
+	dir := write(t, randomArrays(t, 9, 3000, 3), WriterOptions{chunkBytes: 4096})
+	m := manifestOf(t, dir)
+	for _, p := range m.parts() {
+		b := files(t, dir)[p.Path]
+		f, err := os.OpenFile(filepath.Join(dir, filepath.FromSlash(p.Path)), os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for k, i := 0, p.BodyOffset; i < p.BodyOffset+p.Bytes; k, i = k+1, i+97 {
+			f.WriteAt([]byte{b[i] ^ flips[k%len(flips)]}, i)
+			report, err := Check(context.Background(), dir, CheckOptions{Workers: 1 + k%3})
+			if err != nil || report.OK() {
+				t.Fatalf("%s: byte %d changed: %+v, %v", p.Path, i, report, err)
+			}
+			located := false
+			for _, problem := range report.Problems {
+				if r := byteRange.FindStringSubmatch(problem.Error()); r != nil {
+					lo, hi := number(r[1]), number(r[2])
+					located = located || lo <= i && i < hi && hi-lo <= 4096 && strings.Contains(problem.Error(), filepath.FromSlash(p.Path))
+				}
+				if !errors.Is(problem, ErrCorrupt) {
+					t.Fatalf("not ErrCorrupt: %v", problem)
+				}
+			}
+			if !located {
+				t.Fatalf("%s: byte %d changed: not located by %v", p.Path, i, report.Problems)
+			}
+			f.WriteAt(b[i:i+1], i)
+		}
+		f.Close()
+	}
+	if report, err := Check(context.Background(), dir, CheckOptions{}); err != nil || !report.OK() {
+		t.Fatal("restored: ", report, err)
+	}
+}
+
+func number(s string) int64 {
+	n, _ := strconv.ParseInt(strings.ReplaceAll(s, ",", ""), 10, 64)
+	return n
+}
+
+func manifestOf(t testing.TB, dir string) *Manifest {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, manifestName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := parseManifest(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// TestCheckFindsBrokenRules writes graphs that break one rule each, with all checksums right.
+func TestCheckFindsBrokenRules(t *testing.T) {
+	indices := func(v ...int32) func(*graph.Arrays) {
+		return func(a *graph.Arrays) { a.Indices = unified.FromSlice(v) }
+	}
+	cases := []struct {
+		name   string
+		typed  bool
+		change func(*graph.Arrays)
+		want   string
+		row    int64
+	}{
+		{"source too large", false, indices(1, 4, 5, 0, 0, 3), "edge 2: corrupt dataset: source 5 is not below 5 nodes", 2},
+		{"source negative", false, indices(1, 4, 2, 0, 0, -1), "source -1 is negative", 5},
+		{"order", false, indices(4, 1, 2, 0, 0, 3), "does not come after", 1},
+		{"order at the end", false, indices(1, 4, 2, 3, 0, 3), "does not come after", 4},
+		{"indptr descends", false, func(a *graph.Arrays) { a.Indptr = unified.FromSlice([]int64{0, 2, 1, 3, 5, 6}) }, "indptr descends from 2 to 1", 1},
+		{"indptr out of range", false, func(a *graph.Arrays) { a.Indptr = unified.FromSlice([]int64{0, 2, 9, 3, 5, 6}) }, "its edges run from 2 to 9 of 6", 1},
+		{"indptr negative", false, func(a *graph.Arrays) { a.Indptr = unified.FromSlice([]int64{0, -2, 2, 3, 5, 6}) }, "indptr descends from 0 to -2", 0},
+		{"seed out of range", false, func(a *graph.Arrays) { a.Splits[1].Seeds = graph.NodeIDs([]int32{0, 5}) }, "seed 1: corrupt dataset: node 5 is not below 5 nodes", 1},
+		{"seed negative", false, func(a *graph.Arrays) { a.Splits[1].Seeds = graph.NodeIDs([]int64{-1}) }, "node -1 is negative", 0},
+		{"weight NaN", true, weights(nan()), "weight NaN is not a finite number", 3},
+		{"weight infinite", true, weights(inf()), "weight +Inf is not a finite number", 3},
+		{"weight negative", true, weights(-1), "weight -1 is not a finite number", 3},
+		{"edge id negative", true, func(a *graph.Arrays) { a.EdgeIDs = unified.FromSlice([]int64{6, 0, 1, 2, 3, 4, -5}) }, "edge id -5 is negative", 6},
+		{"type too large", true, types(0, 0, 1, 1, 0, 1, 4), "type 4 is not below 4", 6},
+		{"type in disorder", true, types(0, 1, 0, 1, 0, 1, 2), "", -1},
+		{"type of other nodes", true, types(0, 0, 1, 1, 0, 2, 2), `leads to a node of type "paper"`, 5},
+		{"source of another type", true, func(a *graph.Arrays) { a.Indices = unified.FromSlice([]int32{3, 1, 4, 5, 2, 3, 0}) }, `are of type "Author / öther"`, 5},
+		{"time in disorder", true, func(a *graph.Arrays) { a.EdgeColumns["time"] = unified.FromSlice([]int32{8, 7, 0, 0, 1, 0, 0}) }, "does not come after", 1},
+		{"counts by type", true, func(a *graph.Arrays) {
+			a.Types, a.Indices = unified.FromSlice([]uint8{0, 0, 0, 1, 0, 1, 2}), unified.FromSlice([]int32{3, 1, 2, 5, 2, 4, 0})
+			a.EdgeColumns["time"] = unified.FromSlice([]int32{-5, 7, 8, 0, 1, 0, 0})
+		}, "there are 4 edges of type paper:cites:paper, there must be 3", -1},
+		{"parallel edges with one id", false, func(a *graph.Arrays) {
+			a.Indices, a.EdgeIDs = unified.FromSlice([]int32{1, 1, 2, 0, 0, 3}), unified.FromSlice([]int64{4, 4, 0, 1, 2, 3})
+		}, "does not come after", 1},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			a := plainArrays(t)
+			if c.typed {
+				a = typedArrays(t)
+			}
+			c.change(&a)
+			report, err := Check(context.Background(), write(t, a, WriterOptions{}), CheckOptions{})
+			if err != nil || report.OK() {
+				t.Fatalf("not found: %+v, %v", report, err)
+			}
+			for _, problem := range report.Problems {
+				var e *Error
+				if errors.As(problem, &e) && errors.Is(e, ErrCorrupt) && strings.Contains(e.Error(), c.want) && (c.row < 0 || e.Row == c.row) {
+					return
+				}
+			}
+			t.Errorf("no problem says %q at row %d: %v", c.want, c.row, report.Problems)
+		})
+	}
+}
+
+func weights(bad float64) func(*graph.Arrays) {
+	return func(a *graph.Arrays) {
+		a.EdgeColumns["weight"] = unified.FromSlice([]float64{0, 1, 2.5, bad, 1e300, 5, 6})
+	}
+}
+
+func types(v ...uint8) func(*graph.Arrays) {
+	return func(a *graph.Arrays) { a.Types = unified.FromSlice(v) }
+}
+
+func TestCheckReportsABoundedNumberOfProblems(t *testing.T) {
+	a := randomArrays(t, 11, 40_000, 8)
+	w, _ := unified.View[float32](a.EdgeColumns["weight"])
+	dir := write(t, a, WriterOptions{chunkBytes: 4096})
+	path := filepath.Join(dir, "graph/weight.arrow")
+	b := files(t, dir)["graph/weight.arrow"]
+	p := manifestOf(t, dir).Columns[2].Parts[0]
+	for i := range int64(len(w)) {
+		copy(b[p.BodyOffset+4*i:], "\xff\xff\xff\xff")
+	}
+	if err := os.WriteFile(path, b, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	report, err := Check(context.Background(), dir, CheckOptions{Workers: 3})
+	if err != nil || len(report.Problems) != MaxProblems || report.Found <= MaxProblems {
+		t.Fatalf("%d problems listed of %d: %v", len(report.Problems), report.Found, err)
+	}
+	again, _ := Check(context.Background(), dir, CheckOptions{Workers: 1})
+	for i := range report.Problems {
+		if report.Problems[i].Error() != again.Problems[i].Error() {
+			t.Fatalf("problem %d depends on the number of workers: %v, %v", i, report.Problems[i], again.Problems[i])
+		}
+	}
+}
+
+func TestCheckStopsWhenCancelled(t *testing.T) {
+	dir := write(t, plainArrays(t), WriterOptions{})
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cause := errors.New("enough")
+	cancel(cause)
+	if report, err := Check(ctx, dir, CheckOptions{}); !errors.Is(err, cause) || report != nil {
+		t.Errorf("%v, %v", report, err)
+	}
+}
+
+func TestCheckTellsProgress(t *testing.T) {
+	dir := write(t, plainArrays(t), WriterOptions{})
+	done, total := int64(-1), int64(0)
+	_, err := Check(context.Background(), dir, CheckOptions{Progress: func(_ string, d, n int64) { done, total = d, n }})
+	if err != nil || done != total || total == 0 {
+		t.Errorf("told %d of %d, %v", done, total, err)
+	}
+}
+
+func TestCheckReportsADamagedManifest(t *testing.T) {
+	dir := write(t, plainArrays(t), WriterOptions{})
+	put(t, dir, manifestName, []byte("{}"))
+	if report, err := Check(context.Background(), dir, CheckOptions{}); err != nil || report.OK() || !errors.Is(report.Problems[0], ErrCorrupt) {
+		t.Errorf("%+v, %v", report, err)
+	}
+}
+
+func nan() float64 { var z float64; return z / z }
+func inf() float64 { var z float64; return 1 / z }
+
+// forge changes a dataset's manifest and makes id and checksum right again.
+func forge(t testing.TB, dir string, change func(*Manifest)) {
+	t.Helper()
+	m := manifestOf(t, dir)
+	change(m)
+	text, err := m.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, dir, manifestName, text)
+}
+
+// TestOpenRefusesManifestsThatLie changes one field each, with id and checksum right.
+func TestOpenRefusesManifestsThatLie(t *testing.T) {
+	part := func(f func(*Part)) func(*Manifest) { return func(m *Manifest) { f(&m.Columns[0].Parts[0]) } }
+	column := func(i int, f func(*ArrayInfo)) func(*Manifest) { return func(m *Manifest) { f(&m.Columns[i]) } }
+	for name, change := range map[string]func(*Manifest){
+		"rows more":                 part(func(p *Part) { p.Rows++ }),
+		"rows huge":                 part(func(p *Part) { p.Rows = 1 << 62 }),
+		"rows negative":             part(func(p *Part) { p.Rows = -1 }),
+		"body offset 0":             part(func(p *Part) { p.BodyOffset = 0 }),
+		"body offset odd":           part(func(p *Part) { p.BodyOffset++ }),
+		"body offset far":           part(func(p *Part) { p.BodyOffset = 1 << 40 }),
+		"body offset negative":      part(func(p *Part) { p.BodyOffset = -128 }),
+		"bytes more":                part(func(p *Part) { p.Bytes += 8 }),
+		"bytes huge":                part(func(p *Part) { p.Bytes = 1<<63 - 1 }),
+		"bytes negative":            part(func(p *Part) { p.Bytes = -8 }),
+		"file bytes more":           part(func(p *Part) { p.FileBytes++ }),
+		"file bytes huge":           part(func(p *Part) { p.FileBytes = 1<<63 - 1 }),
+		"head sum":                  part(func(p *Part) { p.HeadXXH3 = "0000000000000000" }),
+		"head sum no number":        part(func(p *Part) { p.HeadXXH3 = "x" }),
+		"path of another file":      part(func(p *Part) { p.Path = "graph/indices.arrow" }),
+		"path out":                  part(func(p *Part) { p.Path = "../x.khop/graph/indptr.arrow" }),
+		"path in and out":           part(func(p *Part) { p.Path = "graph/../graph/indptr.arrow" }),
+		"path absolute":             part(func(p *Part) { p.Path = "/etc/passwd.arrow" }),
+		"path with a backslash":     part(func(p *Part) { p.Path = `graph\indptr.arrow` }),
+		"path empty":                part(func(p *Part) { p.Path = "" }),
+		"path of a directory":       part(func(p *Part) { p.Path = "graph" }),
+		"two parts":                 func(m *Manifest) { m.Columns[0].Parts = append(m.Columns[0].Parts, m.Columns[1].Parts[0]) },
+		"no parts":                  func(m *Manifest) { m.Columns[0].Parts = nil },
+		"no indptr":                 func(m *Manifest) { m.Columns = m.Columns[1:] },
+		"no columns":                func(m *Manifest) { m.Columns = nil },
+		"a column twice":            func(m *Manifest) { m.Columns = append(m.Columns, m.Columns[0]) },
+		"owner":                     column(2, func(a *ArrayInfo) { a.Owner = "nodes/1" }),
+		"owner negative":            column(2, func(a *ArrayInfo) { a.Owner = "nodes/-1" }),
+		"owner huge":                column(2, func(a *ArrayInfo) { a.Owner = "nodes/99999999999999999999" }),
+		"topology name":             column(0, func(a *ArrayInfo) { a.Name = "csr" }),
+		"dtype of the same size":    column(2, func(a *ArrayInfo) { a.DType = "int32" }),
+		"dtype unknown":             column(2, func(a *ArrayInfo) { a.DType = "complex64" }),
+		"indptr of float64":         column(0, func(a *ArrayInfo) { a.DType = "float64" }),
+		"numbers as strings":        column(3, func(a *ArrayInfo) { a.DType = "utf8" }),
+		"shape":                     column(2, func(a *ArrayInfo) { a.Shape = []int64{1, 3} }),
+		"shape zero":                column(2, func(a *ArrayInfo) { a.Shape = []int64{0} }),
+		"shape negative":            column(2, func(a *ArrayInfo) { a.Shape = []int64{-3} }),
+		"shape overflows":           column(2, func(a *ArrayInfo) { a.Shape = []int64{1 << 30, 1 << 30, 1 << 30} }),
+		"shape of many dimensions":  column(2, func(a *ArrayInfo) { a.Shape = []int64{1, 1, 1, 3} }),
+		"nodes more":                func(m *Manifest) { m.NodeTypes[0].Count++ },
+		"nodes negative":            func(m *Manifest) { m.NodeTypes[0].Count = -5 },
+		"nodes overflow":            func(m *Manifest) { m.NodeTypes[0].Count = 1<<63 - 1 },
+		"edges fewer":               func(m *Manifest) { m.EdgeTypes[0].Count-- },
+		"no node types":             func(m *Manifest) { m.NodeTypes = nil },
+		"no edge types":             func(m *Manifest) { m.EdgeTypes = nil },
+		"two edge types":            func(m *Manifest) { m.EdgeTypes = append(m.EdgeTypes, EdgeInfo{"node", "x", "node", 0, "source"}) },
+		"order":                     func(m *Manifest) { m.EdgeTypes[0].Order = "random" },
+		"order by time without it":  func(m *Manifest) { m.EdgeTypes[0].Order = "time" },
+		"chunks of no bytes":        func(m *Manifest) { m.ChunkBytes = 0 },
+		"chunks of negative length": func(m *Manifest) { m.ChunkBytes = -4096 },
+		"split of another type":     func(m *Manifest) { m.Splits[0].Sets[0].NodeType = 1 },
+		"split of negative type":    func(m *Manifest) { m.Splits[0].Sets[0].NodeType = -1 },
+		"split of floats":           func(m *Manifest) { m.Splits[0].Sets[0].DType = "float32" },
+		"split twice":               func(m *Manifest) { m.Splits[1].Name = "train" },
+		"split without seeds":       func(m *Manifest) { m.Splits[1].Sets = nil },
+		"task":                      func(m *Manifest) { m.Splits[0].Task = "link" },
+		"format 2.0":                func(m *Manifest) { m.Format = [2]int{2, 0} },
+		"format 0.9":                func(m *Manifest) { m.Format = [2]int{0, 9} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := write(t, plainArrays(t), WriterOptions{})
+			forge(t, dir, change)
+			err := openError(dir)
+			if !isKnown(err) || strings.HasPrefix(name, "format") != errors.Is(err, ErrVersion) && name != "task" && name != "order" && !strings.HasSuffix(name, "parts") {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestOpenReadsLaterMinorVersionsAndIgnoresUnknownKeys(t *testing.T) {
+	dir := write(t, plainArrays(t), WriterOptions{})
+	forge(t, dir, func(m *Manifest) { m.Format[1] = 7 })
+	rewrite(t, dir, `"generation": 1,`, `"generation": 1, "later": {"a": [1, 2, {"b": null}]},`)
+	d := open(t, dir)
+	if d.Manifest().Format != [2]int{1, 7} {
+		t.Errorf("format %v", d.Manifest().Format)
+	}
+}
+
+func TestOpenRefusesUnknownRequirements(t *testing.T) {
+	dir := write(t, plainArrays(t), WriterOptions{})
+	rewrite(t, dir, `"requires": []`, `"requires": ["compression"]`)
+	if err := openError(dir); !errors.Is(err, ErrVersion) || !strings.Contains(err.Error(), "compression") {
+		t.Error(err)
+	}
+}
+
+func TestOpenRefusesLinksAndPipes(t *testing.T) {
+	dir := write(t, plainArrays(t), WriterOptions{})
+	path := filepath.Join(dir, "graph/indptr.arrow")
+	moved := filepath.Join(scratchDir(t), "moved")
+	b, _ := os.ReadFile(path)
+	if err := errors.Join(os.WriteFile(moved, b, 0o666), os.Remove(path), os.Symlink(moved, path)); err != nil {
+		t.Skip("no links here: ", err)
+	}
+	if err := openError(dir); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("a link out of the directory: %v", err)
+	}
+	os.Remove(path)
+	os.Rename(filepath.Join(dir, "graph"), filepath.Join(dir, "away"))
+	os.Symlink("away", filepath.Join(dir, "graph"))
+	put(t, dir, "away/indptr.arrow", b)
+	if err := openError(dir); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("a link to a directory: %v", err)
+	}
+	os.Remove(filepath.Join(dir, "graph"))
+	os.Rename(filepath.Join(dir, "away"), filepath.Join(dir, "graph"))
+	if err := openError(dir); err != nil {
+		t.Fatal("restored: ", err)
+	}
+	os.Remove(path)
+	if err := makePipe(path); err != nil {
+		t.Skip("no pipes here: ", err)
+	}
+	if err := openError(dir); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("a pipe: %v", err)
+	}
+}
+
+// rewrite replaces text in a manifest and makes the checksum right again; the text must not be in its content.
+func rewrite(t testing.TB, dir, old, new string) {
+	t.Helper()
+	text := string(files(t, dir)[manifestName])
+	if strings.Count(text, old) != 1 {
+		t.Fatalf("%q is not there once", old)
+	}
+	put(t, dir, manifestName, seal(strings.Replace(text, old, new, 1)))
+}
+
+func TestHostileJSONIsRefusedBeforeItIsDecoded(t *testing.T) {
+	for name, body := range map[string]string{
+		"deep":         strings.Repeat("[", 1<<20),
+		"deep objects": strings.Repeat(`{"a":`, 1<<16),
+		"many objects": `{"content": [` + strings.Repeat("{},", 1<<20) + "{}]}",
+		"no object":    "[]",
+		"a number":     "1",
+		"cut":          `{"format": [1,`,
+		"wrong types":  `{"format": "1.0", "requires": 3, "content": []}`,
+		"no content":   `{"format": [1, 0]}`,
+		"huge number":  `{"format": [1e999, 0]}`,
+		"long version": `{"format": [1, 0, 0]}`,
+	} {
+		if _, err := parseManifest(seal(body + "\n" + manifestChecksum + strings.Repeat("0", 16) + manifestEnd)); !isKnown(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func FuzzManifest(f *testing.F) {
+	for _, a := range []graph.Arrays{plainArrays(f), typedArrays(f)} {
+		text := files(f, write(f, a, WriterOptions{}))[manifestName]
+		f.Add(text)
+		var j manifestJSON
+		if err := json.Unmarshal(text, &j); err != nil {
+			f.Fatal(err)
+		}
+		f.Add([]byte(j.Content))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		for _, try := range [][]byte{text, seal(string(text)), asContent(text)} {
+			m, err := parseManifest(try)
+			if err != nil && !isKnown(err) {
+				t.Fatalf("%v", err)
+			}
+			if err != nil {
+				continue
+			}
+			for _, p := range m.parts() { // what is accepted stays in the directory and in the file
+				if !filepath.IsLocal(filepath.FromSlash(p.Path)) || p.BodyOffset < 0 || p.Bytes < 0 || p.BodyOffset+p.Bytes > p.FileBytes {
+					t.Fatalf("accepted %+v", p)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,327 @@
+package formats
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+func requireEqualGraphs(t testing.TB, a, b *graph.Graph) {
+	t.Helper()
+	if !reflect.DeepEqual(a.Schema(), b.Schema()) {
+		t.Fatalf("schemas differ:\n%+v\n%+v", a.Schema(), b.Schema())
+	}
+	same := slices.Equal(a.Indptr(), b.Indptr()) && equalTensors(a.Indices(), b.Indices()) && equalTensors(a.Types(), b.Types()) && equalTensors(a.EdgeIDs(), b.EdgeIDs())
+	for _, c := range a.Schema().EdgeColumns {
+		x, _ := a.EdgeColumn(c.Name)
+		y, _ := b.EdgeColumn(c.Name)
+		same = same && equalTensors(x, y)
+	}
+	for n := range a.Schema().Nodes {
+		for _, c := range a.Schema().Nodes[n].Columns {
+			x, _ := a.NodeColumn(n, c.Name)
+			y, ok := b.NodeColumn(n, c.Name)
+			same = same && ok && equalTensors(x, y)
+		}
+	}
+	same = same && len(a.Splits()) == len(b.Splits())
+	for _, s := range a.Splits() {
+		x, err := b.Split(s.Name, s.Index)
+		same = same && err == nil && len(x.Sets) == len(s.Seeds.Sets)
+		for i := range x.Sets {
+			same = same && x.Sets[i].Type == s.Seeds.Sets[i].Type && equalTensors(x.Sets[i].IDs, s.Seeds.Sets[i].IDs)
+		}
+	}
+	if !same {
+		t.Fatal("the graphs differ")
+	}
+}
+
+func TestOpenReadsWhatWriteGraphWrote(t *testing.T) {
+	for name, arrays := range map[string]graph.Arrays{"plain": plainArrays(t), "typed": typedArrays(t), "random": randomArrays(t, 3, 5000, 4)} {
+		t.Run(name, func(t *testing.T) {
+			dir := write(t, arrays, WriterOptions{Provenance: map[string]string{"source": "a \"test\" <&> \n"}})
+			d := open(t, dir)
+			requireEqualGraphs(t, newGraph(t, arrays), d.Graph())
+			if got := d.Manifest().Provenance["source"]; got != "a \"test\" <&> \n" {
+				t.Errorf("provenance is %q", got)
+			}
+			if d.ID() == [16]byte{} || d.ID() != d.Graph().ID() || d.Path() != dir {
+				t.Errorf("id %x, graph's id %x, path %s", d.ID(), d.Graph().ID(), d.Path())
+			}
+			total := int64(0)
+			for _, b := range files(t, dir) {
+				total += int64(len(b))
+			}
+			if d.FileBytes() != total {
+				t.Errorf("FileBytes is %d, the files have %d", d.FileBytes(), total)
+			}
+			report, err := Check(context.Background(), dir, CheckOptions{})
+			if err != nil || !report.OK() || report.Bytes != total || report.Files != len(files(t, dir)) {
+				t.Errorf("check: %+v, %v", report, err)
+			}
+			again := filepath.Join(scratchDir(t), "y.khop") // a graph over mapped files can be written like any other
+			if err := WriteGraph(context.Background(), again, d.Graph(), WriterOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if id := open(t, again).ID(); id != d.ID() {
+				t.Errorf("written again it has id %x, not %x", id, d.ID())
+			}
+		})
+	}
+}
+
+func TestDegenerateGraphsRoundTrip(t *testing.T) {
+	node := func(n, m int64) graph.Schema {
+		return graph.Schema{Nodes: []graph.NodeType{{Name: "node", Count: n}}, Edges: []graph.EdgeType{{Source: "node", Relation: "edge", Target: "node", Count: m}}}
+	}
+	for name, a := range map[string]graph.Arrays{
+		"no node":         {Schema: node(0, 0), Indptr: unified.FromSlice([]int64{0}), Indices: unified.FromSlice([]int32{})},
+		"one node":        {Schema: node(1, 0), Indptr: unified.FromSlice([]int64{0, 0}), Indices: unified.FromSlice([]int32{})},
+		"one self-loop":   {Schema: node(1, 1), Indptr: unified.FromSlice([]int64{0, 1}), Indices: unified.FromSlice([]int32{0})},
+		"parallel edges":  {Schema: node(2, 3), Indptr: unified.FromSlice([]int64{0, 3, 3}), Indices: unified.FromSlice([]int32{1, 1, 1})},
+		"only isolated":   {Schema: node(4, 0), Indptr: unified.FromSlice([]int64{0, 0, 0, 0, 0}), Indices: unified.FromSlice([]int32{})},
+		"ids in disorder": {Schema: node(2, 2), Indptr: unified.FromSlice([]int64{0, 2, 2}), Indices: unified.FromSlice([]int32{0, 1}), EdgeIDs: unified.FromSlice([]int64{1, 0})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := write(t, a, WriterOptions{})
+			requireEqualGraphs(t, newGraph(t, a), open(t, dir).Graph())
+			if report, err := Check(context.Background(), dir, CheckOptions{}); err != nil || !report.OK() {
+				t.Errorf("check: %+v, %v", report, err)
+			}
+		})
+	}
+}
+
+func TestEqualDataHasEqualFilesAndIDWhereverWrittenAndInWhateverOrder(t *testing.T) {
+	a := plainArrays(t)
+	first := write(t, a, WriterOptions{})
+	want := files(t, first)
+	dir := filepath.Join(scratchDir(t), "other name.khop")
+	w, err := Create(dir, WriterOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Everything is open at once and written from the end to the beginning.
+	type open struct {
+		w *ColumnWriter
+		t unified.Tensor
+	}
+	var list []open
+	for _, s := range slices.Backward(a.Splits) {
+		cw, err := w.Split(s.Name, s.Index, 0, unified.Int32, s.Seeds.Len())
+		list, err = append(list, open{cw, s.Seeds.Sets[0].IDs}), errors.Join(err)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range slices.Backward(a.Schema.Nodes[0].Columns) {
+		cw, err := w.NodeColumn(0, c, 5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, open{cw, a.NodeColumns[0][c.Name]})
+	}
+	for name, x := range map[string]unified.Tensor{"indices": a.Indices, "indptr": a.Indptr} {
+		cw, err := w.Topology(name, x.DType(), x.Len())
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, open{cw, x})
+	}
+	for busy := true; busy; { // a byte at a time, in turn
+		busy = false
+		for i := range list {
+			if b := list[i].t.Bytes(); len(b) > 0 {
+				if _, err := list[i].w.Write(b[:1]); err != nil {
+					t.Fatal(err)
+				}
+				list[i].t, _ = unified.New(unified.Uint8, b[1:], int64(len(b)-1))
+				busy = true
+			}
+		}
+	}
+	for i := range list {
+		if err := list[i].w.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Commit(a.Schema); err != nil {
+		t.Fatal(err)
+	}
+	got := files(t, dir)
+	for name := range want {
+		if !bytes.Equal(got[name], want[name]) {
+			t.Errorf("%s differs", name)
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("%d files, not %d", len(got), len(want))
+	}
+}
+
+func TestIDDependsOnDataAndNotOnProvenance(t *testing.T) {
+	a := plainArrays(t)
+	id := open(t, write(t, a, WriterOptions{})).ID()
+	if got := open(t, write(t, a, WriterOptions{Provenance: map[string]string{"when": "now"}})).ID(); got != id {
+		t.Errorf("provenance changes the id: %x, %x", got, id)
+	}
+	a.Indices = unified.FromSlice([]int32{1, 3, 2, 0, 0, 3})
+	if got := open(t, write(t, a, WriterOptions{})).ID(); got == id {
+		t.Error("another edge leaves the id as it was")
+	}
+}
+
+func TestStringsAreReadByTypeAndName(t *testing.T) {
+	a := plainArrays(t)
+	dir := filepath.Join(scratchDir(t), "x.khop")
+	w, err := Create(dir, WriterOptions{chunkBytes: 4096})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Abort()
+	want := make([]string, 70_000) // more than one buffer of offsets and of characters
+	for i := range want {
+		want[i] = string(counting(int64(i % 11))[:0]) + string(rune('a'+i%26)) + "é"[:2*(i%2)]
+	}
+	s, err := w.NodeStrings(0, "names of nodes", int64(len(want)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range want {
+		if err := s.Write(v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(s.Close(), s.Close(), w.writeEdges(context.Background(), newGraph(t, a))); err != nil {
+		t.Fatal(err)
+	}
+	a.Schema.Nodes[0].Columns = nil
+	if err := w.Commit(a.Schema); err != nil {
+		t.Fatal(err)
+	}
+	d := open(t, dir)
+	list, err := d.Strings(0, "names of nodes")
+	if err != nil || list.Len() != int64(len(want)) {
+		t.Fatal(list, err)
+	}
+	for i, v := range want {
+		if got, err := list.At(int64(i)); err != nil || got != v {
+			t.Fatalf("string %d is %q, %v; written %q", i, got, err, v)
+		}
+	}
+	if _, err := list.At(list.Len()); err == nil {
+		t.Error("a string beyond the last one is no error")
+	}
+	if _, err := d.Strings(0, "name"); !errors.Is(err, ErrNoStrings) {
+		t.Errorf("strings that are not there: %v", err)
+	}
+	if report, err := Check(context.Background(), dir, CheckOptions{}); err != nil || !report.OK() {
+		t.Errorf("check: %+v, %v", report, err)
+	}
+}
+
+// TestOpenCostsTheSameWhateverTheSize compares a dataset of a few bytes with one of 200 MB.
+func TestOpenCostsTheSameWhateverTheSize(t *testing.T) {
+	cost := func(rows int64) (allocs, size float64) {
+		dir := filepath.Join(scratchDir(t), "x.khop")
+		w, err := Create(dir, WriterOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		column := func(cw *ColumnWriter, err error) {
+			t.Helper()
+			zeros := make([]byte, 1<<20)
+			for n := int64(0); err == nil && n < cw.l.bytes; n += int64(len(zeros)) {
+				_, err = cw.Write(zeros[:min(int64(len(zeros)), cw.l.bytes-n)])
+			}
+			if err := errors.Join(err, cw.Close()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		column(w.Topology("indptr", unified.Int64, rows+1))
+		column(w.Topology("indices", unified.Int32, 0))
+		c := graph.Column{Name: "feature", DType: unified.Float32, Shape: []int64{92}}
+		column(w.NodeColumn(0, c, rows))
+		err = w.Commit(graph.Schema{
+			Nodes: []graph.NodeType{{Name: "node", Count: rows, Columns: []graph.Column{c}}},
+			Edges: []graph.EdgeType{{Source: "node", Relation: "edge", Target: "node"}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		openOnce := func() {
+			d, err := Open(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d.Close()
+		}
+		openOnce()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		const runs = 50
+		allocs = testing.AllocsPerRun(runs-1, openOnce)
+		runtime.ReadMemStats(&after)
+		return allocs, float64(after.TotalAlloc-before.TotalAlloc) / runs
+	}
+	allocs, bytes := cost(3)
+	bigAllocs, bigBytes := cost(500_000)
+	if bigAllocs > allocs+2 || bigBytes > bytes+2048 {
+		t.Errorf("a dataset of 188 MB takes %v allocations of %v bytes, one of 1 KB %v of %v", bigAllocs, bigBytes, allocs, bytes)
+	}
+}
+
+func TestOpenSaysWhatIsNotADataset(t *testing.T) {
+	dir := scratchDir(t)
+	if _, err := Open(filepath.Join(dir, "nothing")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no directory: %v", err)
+	}
+	if _, err := Open(dir); !errors.Is(err, ErrIncomplete) {
+		t.Errorf("a directory without a manifest: %v", err)
+	}
+	put(t, dir, "file", []byte("1 2\n"))
+	if _, err := Open(filepath.Join(dir, "file")); !errors.Is(err, ErrIncomplete) {
+		t.Errorf("a file: %v", err)
+	}
+	if _, err := Check(context.Background(), dir, CheckOptions{}); !errors.Is(err, ErrIncomplete) {
+		t.Errorf("check of a directory without a manifest: %v", err)
+	}
+}
+
+func TestAFileThatIsCutWhileOpenIsAnErrorToItsReader(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("mapped files cannot be cut here")
+	}
+	dir := write(t, randomArrays(t, 5, 5000, 4), WriterOptions{})
+	d := open(t, dir)
+	if err := os.Truncate(filepath.Join(dir, "graph/indices.arrow"), 4096); err != nil {
+		t.Fatal(err)
+	}
+	sum := int32(0)
+	err := pinned.Guard(func() error {
+		v, err := unified.View[int32](d.Graph().Indices())
+		for _, x := range v {
+			sum += x
+		}
+		return err
+	})
+	if !errors.Is(err, pinned.ErrFault) {
+		t.Errorf("reading a file that was cut short: %v", err)
+	}
+	err = WriteGraph(context.Background(), filepath.Join(scratchDir(t), "y.khop"), d.Graph(), WriterOptions{})
+	if !errors.Is(err, pinned.ErrFault) {
+		t.Errorf("writing a graph whose file was cut short: %v", err)
+	}
+}

@@ -1,0 +1,400 @@
+package formats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/unified"
+)
+
+func TestCreateRefusesWhatItMustNotReplace(t *testing.T) {
+	ctx, g := context.Background(), newGraph(t, plainArrays(t))
+	t.Run("a complete dataset", func(t *testing.T) {
+		dir := write(t, plainArrays(t), WriterOptions{})
+		before := files(t, dir)
+		if err := WriteGraph(ctx, dir, g, WriterOptions{}); !errors.Is(err, ErrExist) {
+			t.Errorf("%v", err)
+		}
+		requireEqualFiles(t, before, files(t, dir))
+	})
+	t.Run("a file", func(t *testing.T) {
+		dir := scratchDir(t)
+		put(t, dir, "x.khop", []byte("precious"))
+		for _, force := range []bool{false, true} {
+			if err := WriteGraph(ctx, filepath.Join(dir, "x.khop"), g, WriterOptions{Force: force}); !errors.Is(err, ErrExist) {
+				t.Errorf("force %t: %v", force, err)
+			}
+		}
+		requireEqualFiles(t, map[string][]byte{"x.khop": []byte("precious")}, files(t, dir))
+	})
+	// Each of these changes a directory; a writer must leave it as it then is, by force or not.
+	foreign := map[string]func(t *testing.T, dir string){
+		"a foreign directory": func(t *testing.T, dir string) {
+			os.RemoveAll(dir)
+			os.MkdirAll(filepath.Join(dir, "graph"), 0o777)
+			put(t, dir, "graph/indptr.arrow", []byte("mine"))
+		},
+		"a foreign file in a dataset":         func(t *testing.T, dir string) { put(t, dir, "notes.txt", []byte("mine")) },
+		"a foreign file beside a dataset's":   func(t *testing.T, dir string) { put(t, dir, "graph/mine.arrow", []byte("mine")) },
+		"a foreign directory in a dataset":    func(t *testing.T, dir string) { os.Mkdir(filepath.Join(dir, "backup"), 0o777) },
+		"a link in a dataset":                 func(t *testing.T, dir string) { os.Symlink("/etc/hostname", filepath.Join(dir, "link")) },
+		"a dataset with a damaged manifest":   func(t *testing.T, dir string) { put(t, dir, manifestName, []byte("{}")) },
+		"a foreign file beside what was left": func(t *testing.T, dir string) { leave(t, dir); put(t, dir, "notes.txt", []byte("mine")) },
+		"a marker that is not ours": func(t *testing.T, dir string) {
+			leave(t, dir)
+			put(t, dir, markerName, []byte("todo\nfile graph/indptr.arrow\n"))
+		},
+		"a marker that names files outside": func(t *testing.T, dir string) {
+			leave(t, dir)
+			put(t, dir, markerName, []byte(markerHead+"file ../../precious.arrow\n"))
+		},
+		"a marker that names directories beyond": func(t *testing.T, dir string) { leave(t, dir); put(t, dir, markerName, []byte(markerHead+"dir ..\n")) },
+	}
+	for name, change := range foreign {
+		t.Run(name, func(t *testing.T) {
+			dir := write(t, plainArrays(t), WriterOptions{})
+			change(t, dir)
+			before := files(t, filepath.Dir(dir))
+			for _, force := range []bool{false, true} {
+				if err := WriteGraph(ctx, dir, g, WriterOptions{Force: force}); !errors.Is(err, ErrExist) {
+					t.Errorf("force %t: %v", force, err)
+				}
+			}
+			requireEqualFiles(t, before, files(t, filepath.Dir(dir)))
+		})
+	}
+}
+
+// leave makes a complete dataset look as if its writer had died just before the end.
+func leave(t *testing.T, dir string) {
+	t.Helper()
+	text := markerHead
+	for name := range files(t, dir) {
+		if name != manifestName {
+			text += markerFile + name + "\n"
+		}
+	}
+	put(t, dir, markerName, []byte(text))
+	if err := os.Remove(filepath.Join(dir, manifestName)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func requireEqualFiles(t *testing.T, want, got map[string][]byte) {
+	t.Helper()
+	for name := range want {
+		if string(got[name]) != string(want[name]) {
+			t.Errorf("%s was changed or removed", name)
+		}
+	}
+	for name := range got {
+		if _, ok := want[name]; !ok {
+			t.Errorf("%s was left behind", name)
+		}
+	}
+}
+
+func TestForceReplacesADatasetAndLeavesOpenOnesAlone(t *testing.T) {
+	dir := write(t, typedArrays(t), WriterOptions{})
+	old := open(t, dir)
+	g := newGraph(t, plainArrays(t))
+	if err := WriteGraph(context.Background(), dir, g, WriterOptions{Force: true}); err != nil {
+		t.Fatal(err)
+	}
+	d := open(t, dir)
+	requireEqualGraphs(t, g, d.Graph())
+	requireEqualGraphs(t, newGraph(t, typedArrays(t)), old.Graph())
+	if d.Manifest().Generation != 2 {
+		t.Errorf("generation %d", d.Manifest().Generation)
+	}
+	requireEqualNames(t, dir, write(t, plainArrays(t), WriterOptions{}))
+}
+
+func requireEqualNames(t *testing.T, a, b string) {
+	t.Helper()
+	list := func(dir string) string {
+		var names []string
+		filepath.WalkDir(dir, func(path string, _ os.DirEntry, _ error) error {
+			rel, _ := filepath.Rel(dir, path)
+			names = append(names, rel)
+			return nil
+		})
+		return strings.Join(names, "\n")
+	}
+	if x, y := list(a), list(b); x != y {
+		t.Errorf("%s holds\n%s\nand %s\n%s", a, x, b, y)
+	}
+}
+
+func TestAnUnfinishedDatasetIsRefusedAndThenReplaced(t *testing.T) {
+	dir := write(t, typedArrays(t), WriterOptions{})
+	leave(t, dir)
+	if err := openError(dir); !errors.Is(err, ErrIncomplete) {
+		t.Errorf("open: %v", err)
+	}
+	f, _ := os.OpenFile(filepath.Join(dir, markerName), os.O_APPEND|os.O_WRONLY, 0)
+	f.WriteString("file nodes/n0/torn.ar") // the writer died in the middle of a line
+	f.Close()
+	g := newGraph(t, plainArrays(t))
+	if err := WriteGraph(context.Background(), dir, g, WriterOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	requireEqualGraphs(t, g, open(t, dir).Graph())
+	requireEqualNames(t, dir, write(t, plainArrays(t), WriterOptions{}))
+}
+
+func TestADatasetWhoseMarkerWasLeftIsComplete(t *testing.T) {
+	dir := write(t, plainArrays(t), WriterOptions{})
+	text := files(t, dir)[manifestName]
+	leave(t, dir)
+	put(t, dir, manifestName, text)
+	g := newGraph(t, plainArrays(t))
+	requireEqualGraphs(t, g, open(t, dir).Graph())
+	if err := WriteGraph(context.Background(), dir, g, WriterOptions{}); !errors.Is(err, ErrExist) {
+		t.Errorf("without force: %v", err)
+	}
+	requireEqualGraphs(t, g, open(t, dir).Graph())
+	if err := WriteGraph(context.Background(), dir, g, WriterOptions{Force: true}); err != nil {
+		t.Errorf("by force: %v", err)
+	}
+	requireEqualNames(t, dir, write(t, plainArrays(t), WriterOptions{}))
+}
+
+func TestAbortLeavesNothingBehind(t *testing.T) {
+	for _, made := range []bool{true, false} {
+		dir := filepath.Join(scratchDir(t), "x.khop")
+		if !made {
+			os.Mkdir(dir, 0o777)
+		}
+		w, err := Create(dir, WriterOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := w.NodeColumn(3, graph.Column{Name: "a", DType: unified.Int32}, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Write(make([]byte, 12))
+		if err := errors.Join(w.Abort(), w.Abort()); err != nil {
+			t.Fatal(err)
+		}
+		list, err := os.ReadDir(dir)
+		if made && !errors.Is(err, os.ErrNotExist) || !made && (err != nil || len(list) > 0) {
+			t.Errorf("the directory was there before: %t; now: %v, %v", !made, list, err)
+		}
+		if _, err := w.NodeColumn(0, graph.Column{Name: "a", DType: unified.Int32}, 10); err == nil {
+			t.Error("a writer that was aborted goes on")
+		}
+		if err := w.Commit(plainArrays(t).Schema); err == nil {
+			t.Error("a writer that was aborted commits")
+		}
+	}
+}
+
+func TestOnlyOneOfManyWritersOfATargetWins(t *testing.T) {
+	g := newGraph(t, plainArrays(t))
+	for round := range 20 {
+		dir := filepath.Join(scratchDir(t), "x.khop")
+		var wg sync.WaitGroup
+		errs := make([]error, 4)
+		for i := range errs {
+			wg.Add(1)
+			go func() {
+				defer wg.Done()
+				errs[i] = WriteGraph(context.Background(), dir, g, WriterOptions{})
+			}()
+		}
+		wg.Wait()
+		won := 0
+		for _, err := range errs {
+			if err == nil {
+				won++
+			} else if !errors.Is(err, ErrExist) {
+				t.Fatalf("round %d: %v", round, err)
+			}
+		}
+		if won != 1 {
+			t.Fatalf("round %d: %d writers won: %v", round, won, errs)
+		}
+		requireEqualGraphs(t, g, open(t, dir).Graph())
+	}
+}
+
+func TestColumnWriterWantsExactlyItsBytes(t *testing.T) {
+	w, err := Create(filepath.Join(scratchDir(t), "x.khop"), WriterOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Abort()
+	column := func(name string) *ColumnWriter {
+		c, err := w.NodeColumn(0, graph.Column{Name: name, DType: unified.Int32}, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	few, many, exact := column("few"), column("many"), column("exact")
+	few.Write(make([]byte, 11))
+	if err := few.Close(); err == nil || !strings.Contains(err.Error(), "11 bytes written, but 3 rows take 12") {
+		t.Errorf("a byte missing: %v", err)
+	}
+	if _, err := many.Write(make([]byte, 13)); err == nil {
+		t.Error("a byte too many is accepted")
+	}
+	if err := many.Close(); err == nil {
+		t.Error("Close forgets the error")
+	}
+	exact.Write(make([]byte, 12))
+	if err := errors.Join(exact.Close(), exact.Close()); err != nil {
+		t.Error(err)
+	}
+	if _, err := exact.Write([]byte{1}); err == nil {
+		t.Error("a byte after Close is accepted")
+	}
+	if _, err := w.NodeColumn(0, graph.Column{Name: "few", DType: unified.Int32}, 3); !errors.Is(err, ErrExist) {
+		t.Errorf("a column twice: %v", err)
+	}
+}
+
+func TestCommitRefusesWhatDoesNotFitTheSchema(t *testing.T) {
+	for name, change := range map[string]func(w *Writer, s *graph.Schema){
+		"a column that was not written": func(_ *Writer, s *graph.Schema) {
+			s.Nodes[0].Columns = append(s.Nodes[0].Columns, graph.Column{Name: "x", DType: unified.Int8})
+		},
+		"a column that is not in the schema": func(_ *Writer, s *graph.Schema) { s.Nodes[0].Columns = s.Nodes[0].Columns[:1] },
+		"another dtype":                      func(_ *Writer, s *graph.Schema) { s.Nodes[0].Columns[1].DType = unified.Uint64 },
+		"another shape":                      func(_ *Writer, s *graph.Schema) { s.Nodes[0].Columns[0].Shape = []int64{1, 3} },
+		"another count":                      func(_ *Writer, s *graph.Schema) { s.Nodes[0].Count = 6 },
+		"another number of edges":            func(_ *Writer, s *graph.Schema) { s.Edges[0].Count = 5 },
+		"a second edge type": func(_ *Writer, s *graph.Schema) {
+			s.Edges = append(s.Edges, graph.EdgeType{Source: "node", Relation: "x", Target: "node"})
+		},
+		"no node type":            func(_ *Writer, s *graph.Schema) { s.Nodes = nil },
+		"an order without a time": func(_ *Writer, s *graph.Schema) { s.Edges[0].Order = graph.ByTime },
+		"types of a plain graph": func(w *Writer, _ *graph.Schema) {
+			c, _ := w.Topology("type", unified.Uint8, 6)
+			c.Write(make([]byte, 6))
+			c.Close()
+		},
+		"a column that is not done": func(w *Writer, _ *graph.Schema) { w.EdgeColumn(graph.Column{Name: "weight", DType: unified.Int8}, 6) },
+		"seeds of another type":     func(w *Writer, _ *graph.Schema) { c, _ := w.Split("x", 0, 1, unified.Int32, 0); c.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := plainArrays(t)
+			g := newGraph(t, plainArrays(t))
+			dir := filepath.Join(scratchDir(t), "x.khop")
+			w, err := Create(dir, WriterOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := w.writeEdges(context.Background(), g); err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range g.Schema().Nodes[0].Columns {
+				x, _ := g.NodeColumn(0, c.Name)
+				cw, err := w.NodeColumn(0, c, x.Len())
+				if err := writeTensor(context.Background(), cw, err, x); err != nil {
+					t.Fatal(err)
+				}
+			}
+			change(w, &a.Schema)
+			if err := w.Commit(a.Schema); !errors.Is(err, graph.ErrSchema) && name != "a column that is not done" || err == nil {
+				t.Errorf("%v", err)
+			}
+			if err := openError(dir); !errors.Is(err, ErrIncomplete) {
+				t.Errorf("after the refusal: %v", err)
+			}
+			if err := w.Abort(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func TestCreateChecksTheSpaceBeforeItTouchesAnything(t *testing.T) {
+	parent := scratchDir(t)
+	dir := filepath.Join(parent, "x.khop")
+	_, err := Create(dir, WriterOptions{ExpectBytes: 1 << 60})
+	if !errors.Is(err, ErrSpace) || !strings.Contains(err.Error(), "1,152,921,504,606,846,976 bytes") || !strings.Contains(err.Error(), "are free") {
+		t.Errorf("%v", err)
+	}
+	if list, _ := os.ReadDir(parent); len(list) > 0 {
+		t.Errorf("left behind: %v", list)
+	}
+	dir = write(t, plainArrays(t), WriterOptions{})
+	before := files(t, dir)
+	if _, err := Create(dir, WriterOptions{ExpectBytes: 1 << 60, Force: true}); !errors.Is(err, ErrSpace) {
+		t.Errorf("%v", err)
+	}
+	requireEqualFiles(t, before, files(t, dir))
+}
+
+func TestAFullDiskIsNamedWithTheSpaceNeeded(t *testing.T) {
+	err := writeError("/tmp/x.khop/graph/indices.arrow", fmt.Errorf("write: %w", syscall.ENOSPC), 123_456_789)
+	if !errors.Is(err, ErrSpace) || !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "123,456,789 bytes") || !strings.Contains(err.Error(), "free") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestWriteGraphStopsWhenCancelledAndLeavesNothing(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cause := errors.New("enough")
+	cancel(cause)
+	dir := filepath.Join(scratchDir(t), "x.khop")
+	if err := WriteGraph(ctx, dir, newGraph(t, plainArrays(t)), WriterOptions{}); !errors.Is(err, cause) {
+		t.Errorf("%v", err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("left behind: %v", err)
+	}
+}
+
+func TestAllNodesAsSeedsAreWrittenOut(t *testing.T) {
+	a := plainArrays(t)
+	a.Splits = []graph.Split{{Name: "all", Seeds: graph.AllNodes(&a.Schema, 0)}}
+	s, err := open(t, write(t, a, WriterOptions{})).Split("all", 0)
+	if err != nil || s.Len() != 5 {
+		t.Fatal(s, err)
+	}
+	for i := range s.Len() {
+		if _, id := s.At(i); id != i {
+			t.Errorf("seed %d is node %d", i, id)
+		}
+	}
+}
+
+func TestFileNamesArePlainAndDistinct(t *testing.T) {
+	seen := map[string]string{}
+	for _, name := range []string{"feature", "Feature", "FEATURE", "a b", "a_b", "a/b", "../a", "..", ".", "名", "字", "con", "aux", "com1", "x.arrow", strings.Repeat("x", 100), strings.Repeat("x", 101), "indptr", "type", "by_source"} {
+		for _, path := range []string{edgeColumnPath(name), nodeColumnPath(0, name), splitPath(name, 0, 0), splitPath(name, 3, 0), splitPath(name, 0, 2)} {
+			if err := checkPath(path); err != nil {
+				t.Errorf("%q: %v", name, err)
+			}
+			if seen[path] != "" {
+				t.Errorf("%q and %q are both %s", name, seen[path], path)
+			}
+			seen[path] = name
+		}
+	}
+	for _, name := range []string{nameIndptr, nameIndices, nameType, nameEdgeID} {
+		if seen[topologyPath(name)] != "" {
+			t.Errorf("an edge column has the file of %s", name)
+		}
+	}
+}
+
+func TestErrorsSayWhereWhatAndWhatToDo(t *testing.T) {
+	err := &Error{Path: "products.khop/graph/indices.arrow", Row: 123456789, unit: "edge", Remedy: `run "khop check" or convert again`, Err: corruptf("source 2,500,000 is not below 2,449,029 nodes")}
+	want := `products.khop/graph/indices.arrow: edge 123,456,789: corrupt dataset: source 2,500,000 is not below 2,449,029 nodes; run "khop check" or convert again`
+	if err.Error() != want {
+		t.Errorf("%s", err)
+	}
+}

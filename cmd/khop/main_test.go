@@ -3,18 +3,22 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"io/fs"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain lets the test binary stand for the program: with KHOP_TEST_AS_PROGRAM it runs its arguments as khop does.
+func TestMain(m *testing.M) {
+	if os.Getenv("KHOP_TEST_AS_PROGRAM") != "" {
+		main()
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // khop runs a command line in this process.
 func khop(t *testing.T, args ...string) (stdout, stderr string, code int) {
@@ -130,30 +134,20 @@ func TestInterruptingEndsWithStatus130AndLeavesNoDataset(t *testing.T) {
 	}
 }
 
+// onWrite calls itself at every write.
+type onWrite func()
+
+func (f onWrite) Write(p []byte) (int, error) { f(); return len(p), nil }
+
 func TestInterruptingInTheMiddle(t *testing.T) {
 	target := filepath.Join(t.TempDir(), "cut.khop")
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan int)
-	go func() {
-		_, _, code := khopIn(ctx, "generate", "products", target)
-		done <- code
-	}()
-	for { // until it is at work
-		if _, err := os.Stat(target); !errors.Is(err, fs.ErrNotExist) {
-			break
-		}
-		select {
-		case code := <-done:
-			t.Fatalf("ended with status %d before it began to write", code)
-		case <-time.After(time.Millisecond):
-		}
-	}
-	cancel()
-	if code := <-done; code != exitInterrupted {
+	// A terminal sees progress as soon as something is written to the dataset.
+	if code := run(ctx, []string{"generate", "products", target}, io.Discard, onWrite(cancel), true); code != exitInterrupted {
 		t.Errorf("status %d", code)
 	}
-	if _, _, code := khop(t, "info", target); code != exitFailed {
-		t.Errorf("it left a dataset: khop info ends with status %d", code)
+	if _, errOut, code := khop(t, "info", target); code != exitFailed {
+		t.Errorf("it left a dataset: khop info ends with status %d, %q", code, errOut)
 	}
 }
 

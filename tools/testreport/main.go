@@ -85,7 +85,7 @@ func parseList(text string) ([]pattern, error) {
 		}
 		for _, p := range f {
 			if _, err := path.Match(p, ""); err != nil {
-				return nil, fmt.Errorf("line %d: %q: %v", i+1, p, err)
+				return nil, fmt.Errorf("line %d: %q: %w", i+1, p, err)
 			}
 		}
 		list = append(list, pattern{f[0], f[1]})

@@ -1,0 +1,42 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"errors"
+	"os"
+	"os/exec"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestSignalsEndTheProgram(t *testing.T) {
+	data := small(t)
+	for _, signal := range []unix.Signal{unix.SIGINT, unix.SIGTERM} {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "sample", data, "--jsonl", "--batch-size", "1")
+		cmd.Env = append(os.Environ(), "KHOP_TEST_AS_PROGRAM=1")
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewReader(out)
+		if _, err := lines.ReadString('\n'); err != nil { // it is at work, and will be until somebody reads on
+			t.Fatal(err)
+		}
+		if err := cmd.Process.Signal(signal); err != nil {
+			t.Fatal(err)
+		}
+		for err == nil {
+			_, err = lines.ReadString('\n')
+		}
+		exit := (*exec.ExitError)(nil)
+		if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != exitInterrupted {
+			t.Errorf("%v: %v, want status %d", signal, err, exitInterrupted)
+		}
+	}
+}

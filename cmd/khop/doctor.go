@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/machine"
 )
@@ -26,7 +27,7 @@ type diagnosis struct {
 // Run probes the machine and prints what follows from it.
 func (c *doctorCmd) Run(env *environment) error {
 	m := machine.Probe()
-	load := machine.Load{CopyKernel: "generic"}
+	load := machine.Load{CopyKernel: gather.Kernel()}
 	if c.Dataset != "" {
 		ds, err := formats.Open(c.Dataset)
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/khop-gnn/khop/formats/convert"
 	"github.com/khop-gnn/khop/formats/synthetic"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
@@ -31,6 +32,7 @@ const (
 type commands struct {
 	Demo       demoCmd       `cmd:"" help:"Make a small graph, check it and load two epochs of it: a tour of everything."`
 	Generate   generateCmd   `cmd:"" help:"Write a synthetic graph of any size."`
+	Convert    convertCmd    `cmd:"" help:"Convert a graph from a foreign format."`
 	Info       infoCmd       `cmd:"" help:"Say what a dataset holds."`
 	Check      checkCmd      `cmd:"" help:"Verify a dataset: checksums, ids, order, counts."`
 	Sample     sampleCmd     `cmd:"" help:"Load batches and print a line each, or their digests."`
@@ -131,7 +133,7 @@ func (u *usage) Unwrap() error        { return u.error }
 
 // isUsage tells errors that another command line would not have.
 func isUsage(err error) bool {
-	for _, target := range []error{errUsage, loader.ErrOptions, sampling.ErrOptions, synthetic.ErrOptions} {
+	for _, target := range []error{errUsage, loader.ErrOptions, sampling.ErrOptions, synthetic.ErrOptions, convert.ErrOptions} {
 		if errors.Is(err, target) {
 			return true
 		}

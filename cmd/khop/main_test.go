@@ -65,7 +65,10 @@ func TestExitStatusAndMessage(t *testing.T) {
 	data := small(t)
 	unsplit := filepath.Join(t.TempDir(), "rmat.khop")
 	must(t, "generate", "rmat", unsplit, "--nodes", "500", "--edges", "2000")
-	empty := t.TempDir()
+	empty, list := t.TempDir(), filepath.Join(t.TempDir(), "list.txt")
+	if err := os.WriteFile(list, []byte("0 1\n1 2\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		args string
 		code int
@@ -98,6 +101,12 @@ func TestExitStatusAndMessage(t *testing.T) {
 		{"check " + empty, exitFailed, empty},
 		{"generate sbm " + data, exitFailed, "complete dataset"},
 		{"generate sbm " + data + " --nodes 2000 --force", exitDone, "2,000 nodes"},
+		{"convert " + list + " " + empty + "/list.khop", exitDone, "3 nodes, 2 edges"},
+		{"convert " + list + " " + empty + "/list.khop", exitFailed, "complete dataset"},
+		{"convert " + list + " " + empty + "/list.khop --force --symmetrise", exitDone, "4 edges"},
+		{"convert " + list + " x.khop --symmetrise --directed", exitUsage, "--directed"},
+		{"convert " + list + " x.khop --from nosuch", exitUsage, "edgelist"},
+		{"convert " + empty + "/none x.khop", exitFailed, "none"},
 		{"generate nosuch x", exitUsage, "sbm"},
 		{"generate sbm " + empty + "/x --nodes -5", exitUsage, "-5 nodes"},
 		{"generate sbm " + empty + "/no/such/folder", exitFailed, "no such file"},

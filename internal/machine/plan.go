@@ -35,10 +35,14 @@ func (m *Machine) Plan(l Load) []Choice {
 }
 
 func kernelWhy(kernel string) string {
-	if kernel == "generic" {
-		return "no faster kernel for this processor is built in"
+	switch kernel {
+	case "plain":
+		return "neither assembly nor prefetching is built in for this processor"
+	case "prefetched":
+		return "Go's own copy, with rows prefetched ahead: no vector code is built in for this processor"
+	default:
+		return "the widest vectors that this processor has, with rows prefetched ahead"
 	}
-	return "the processor has it"
 }
 
 // fits reports whether the load can be copied into memory with a fifth of the room to spare; false where the room is unknown.

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/khop-gnn/khop/formats/convert"
+)
+
+type convertCmd struct {
+	Source  string `arg:"" help:"File or directory to convert."`
+	Dataset string `arg:"" help:"Directory to write; it must not exist."`
+
+	From       string   `placeholder:"KIND" help:"Kind of the source; recognised without it."`
+	Directed   bool     `xor:"direction" help:"Store edges as they are listed."`
+	Symmetrise bool     `xor:"direction" help:"Store both directions of every edge, self-loops once."`
+	Features   string   `placeholder:"FILE" help:".npy file with a row of features a node."`
+	Labels     string   `placeholder:"FILE" help:".npy file with a label a node."`
+	Columns    []string `placeholder:"NAME,..." help:"Names of an edge list's fields, in order."`
+	IDs        string   `name:"ids" enum:"auto,numbers,names" default:"auto" help:"What an edge list's ids are: auto, numbers or names."`
+	MaxMemory  byteSize `placeholder:"SIZE" help:"The most memory to build the structure in, such as 4GB; default: half of what is free."`
+	Force      bool     `help:"Replace a dataset that is there."`
+	JSON       bool     `name:"json" help:"Print one JSON object."`
+}
+
+// Help lists the kinds.
+func (convertCmd) Help() string {
+	text := "The kind of the source is recognised by its contents:\n\n"
+	for _, k := range convert.Kinds() {
+		text += fmt.Sprintf("%-22s %s\n\n", k[0], k[1])
+	}
+	return text
+}
+
+// convertResult is what "khop convert --json" prints. Scripts rely on the names.
+type convertResult struct {
+	Source      string   `json:"source"`
+	Dataset     string   `json:"dataset"`
+	Kind        string   `json:"kind"`
+	Nodes       int64    `json:"nodes"`
+	Edges       int64    `json:"edges"`
+	SourceEdges int64    `json:"source_edges"`
+	Direction   string   `json:"direction"`
+	FeatureDim  int64    `json:"feature_dim"`
+	Classes     int64    `json:"classes"`
+	Splits      int      `json:"splits"`
+	Bytes       int64    `json:"bytes"`
+	Notes       []string `json:"notes"`
+	Seconds     float64  `json:"seconds"`
+}
+
+// Run converts.
+func (c *convertCmd) Run(env *environment) error {
+	opt := convert.Options{
+		From: c.From, Features: c.Features, Labels: c.Labels, Columns: c.Columns, IDs: c.IDs, MemoryLimit: int64(c.MaxMemory), Force: c.Force,
+	}
+	switch {
+	case c.Directed:
+		opt.Direction = convert.Directed
+	case c.Symmetrise:
+		opt.Direction = convert.Symmetrise
+	}
+	bar := env.newProgress()
+	opt.Progress = bar.report()
+	opt.Log = func(line string) {
+		bar.finish()
+		env.note("%s", line)
+	}
+	start := time.Now()
+	res, err := convert.Run(env.ctx, c.Source, c.Dataset, opt)
+	bar.finish()
+	if err != nil {
+		return err
+	}
+	r := convertResult{Source: c.Source, Dataset: c.Dataset, Kind: res.Kind, Nodes: res.Nodes, Edges: res.Edges, SourceEdges: res.SourceEdges,
+		Direction: res.Direction, FeatureDim: res.FeatureDim, Classes: res.Classes, Splits: res.Splits, Bytes: res.Bytes,
+		Notes: append([]string{}, res.Notes...), Seconds: time.Since(start).Seconds()}
+	if c.JSON {
+		return env.printJSON(r)
+	}
+	_, err = fmt.Fprintf(env.stdout, "%s: %s; %s nodes, %s edges (%s; %s in the source), %d features, %d classes, %d splits, %s in %s\n",
+		c.Dataset, r.Kind, countText(r.Nodes), countText(r.Edges), r.Direction, countText(r.SourceEdges), r.FeatureDim, r.Classes, r.Splits,
+		bytesText(r.Bytes), durationText(time.Since(start)))
+	return err
+}

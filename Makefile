@@ -40,11 +40,11 @@ vuln: ## look for known vulnerabilities that the code reaches
 	go run $(GOVULNCHECK) ./...
 
 .PHONY: fuzz
-fuzz: ## run every fuzz target for FUZZTIME (10m)
+fuzz: ## run every fuzz target for FUZZTIME (10m) on one core
 	@set -e; grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n 1 dirname | sort -u | while read -r dir; do \
 		for target in $$(grep -h --include='*_test.go' -o '^func Fuzz[A-Za-z0-9_]*' $$dir/*_test.go | sed 's/func //'); do \
 			echo "== $$dir $$target"; \
-			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$dir; \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -parallel 1 $$dir; \
 		done; \
 	done
 

@@ -22,22 +22,25 @@ func (v variant) String() string { return [...]string{"plain", "prefetched", "av
 // best is the variant in use.
 var best = variants()[0]
 
-// How rows are copied was chosen by measurement on Zen 5 with a table of 1 GB at random rows, against copy() of as many bytes.
+// How rows are copied was chosen by measurement on Zen 5 (AVX-512, a virtual machine), random rows of a table of 1 GB, against
+// copy() of as many bytes in the same run. BenchmarkCopyRows repeats it.
 //
-//   - Prefetching decides: 16 rows of 400 B ahead are twice as fast as none. How far matters little beyond that, so that it is
-//     given in bytes, with bounds for the widest and the narrowest rows.
-//   - Prefetching a line twice, or a line that is not used, costs as much as a miss does. Up to 512 B the first four lines and
-//     the last are best: the processor finds the others. Above, all lines.
-//   - A level farther (T1, T2), non-temporal (NTA), every other line, the first line of a row much farther ahead for its page
-//     walk, and prefetches strewn between the copies all gained nothing.
-//   - Non-temporal stores gain a quarter where dst is larger than the caches, if no line is written in two parts. Where
-//     dst fits, they would push it out before it is used.
+//   - Prefetching decides: rows of 400 B prefetched 16 ahead and more are copied twice as fast. How far matters little beyond
+//     that, so it is given in bytes, with bounds for the narrowest and the widest rows.
+//   - A prefetch that is not needed costs as much as a miss: the processor drops others for it. Up to 512 B the first four
+//     lines and the last are best, and the rest comes by itself; above, all lines. To find out whether two of them fall in one
+//     line costs more than asking twice.
+//   - A level farther (T1, T2), non-temporal (NTA), every other line, the first line of a row 48 ahead for its page walk, and
+//     prefetches strewn between the copies gained nothing, on huge pages or 4 KiB ones. Nor did REP MOVSB, nor copying in the
+//     order of the table.
+//   - Non-temporal stores gain a quarter where dst is larger than the caches, if no line is written in two parts: then dst is
+//     not read first. A reader that comes later is as fast. With slots of 8 MB it is even, with 1 MB they lose half.
 const (
 	narrowRow   = 64       // rows below are copied in Go: a few moves each
 	giantRow    = 64 << 10 // rows above are left to copy(), which no kernel beats
 	chunkBytes  = 256 << 10
 	chunkRows   = 1024 // rows to copy between two points where the goroutine may be preempted
-	streamBytes = 16 << 20
+	streamBytes = 8 << 20
 	cacheLine   = 64
 )
 

@@ -162,6 +162,7 @@ func TestManyRowsInSeveralCalls(t *testing.T) {
 			ids[i] = r.Int64N(1000)
 		}
 		compare(t, src, ids, w, 0)
+		compare(t, src, ids, w, 4) // not at a line, so that nothing is streamed
 	}
 }
 

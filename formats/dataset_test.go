@@ -83,16 +83,13 @@ func TestOpenReadsWhatWriteGraphWrote(t *testing.T) {
 }
 
 func TestDegenerateGraphsRoundTrip(t *testing.T) {
-	node := func(n, m int64) graph.Schema {
-		return graph.Schema{Nodes: []graph.NodeType{{Name: "node", Count: n}}, Edges: []graph.EdgeType{{Source: "node", Relation: "edge", Target: "node", Count: m}}}
-	}
 	for name, a := range map[string]graph.Arrays{
-		"no node":         {Schema: node(0, 0), Indptr: unified.FromSlice([]int64{0}), Indices: unified.FromSlice([]int32{})},
-		"one node":        {Schema: node(1, 0), Indptr: unified.FromSlice([]int64{0, 0}), Indices: unified.FromSlice([]int32{})},
-		"one self-loop":   {Schema: node(1, 1), Indptr: unified.FromSlice([]int64{0, 1}), Indices: unified.FromSlice([]int32{0})},
-		"parallel edges":  {Schema: node(2, 3), Indptr: unified.FromSlice([]int64{0, 3, 3}), Indices: unified.FromSlice([]int32{1, 1, 1})},
-		"only isolated":   {Schema: node(4, 0), Indptr: unified.FromSlice([]int64{0, 0, 0, 0, 0}), Indices: unified.FromSlice([]int32{})},
-		"ids in disorder": {Schema: node(2, 2), Indptr: unified.FromSlice([]int64{0, 2, 2}), Indices: unified.FromSlice([]int32{0, 1}), EdgeIDs: unified.FromSlice([]int64{1, 0})},
+		"no node":         {Schema: plainSchema(0, 0), Indptr: unified.FromSlice([]int64{0}), Indices: unified.FromSlice([]int32{})},
+		"one node":        {Schema: plainSchema(1, 0), Indptr: unified.FromSlice([]int64{0, 0}), Indices: unified.FromSlice([]int32{})},
+		"one self-loop":   {Schema: plainSchema(1, 1), Indptr: unified.FromSlice([]int64{0, 1}), Indices: unified.FromSlice([]int32{0})},
+		"parallel edges":  {Schema: plainSchema(2, 3), Indptr: unified.FromSlice([]int64{0, 3, 3}), Indices: unified.FromSlice([]int32{1, 1, 1})},
+		"only isolated":   {Schema: plainSchema(4, 0), Indptr: unified.FromSlice([]int64{0, 0, 0, 0, 0}), Indices: unified.FromSlice([]int32{})},
+		"ids in disorder": {Schema: plainSchema(2, 2), Indptr: unified.FromSlice([]int64{0, 2, 2}), Indices: unified.FromSlice([]int32{0, 1}), EdgeIDs: unified.FromSlice([]int64{1, 0})},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := write(t, a, WriterOptions{})

@@ -3,7 +3,6 @@ package formats
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -220,5 +219,7 @@ func randomArrays(t testing.TB, seed uint64, n, degree int) graph.Arrays {
 	}
 }
 
-func le64(v int64) []byte { return binary.LittleEndian.AppendUint64(nil, uint64(v)) }
-func le32(v int32) []byte { return binary.LittleEndian.AppendUint32(nil, uint32(v)) }
+// plainSchema has n nodes of one type and m edges of one type, without columns.
+func plainSchema(n, m int64) graph.Schema {
+	return graph.Schema{Nodes: []graph.NodeType{{Name: "node", Count: n}}, Edges: []graph.EdgeType{{Source: "node", Relation: "edge", Target: "node", Count: m}}}
+}

@@ -23,6 +23,8 @@ const (
 	maxManifest = 64 << 20
 	maxDepth    = 16
 	maxObjects  = 1 << 18
+	maxValues   = 1 << 22
+	maxName     = 4096    // bytes of a type's or a column's name
 	maxCount    = 1 << 56 // nodes or edges
 )
 
@@ -148,10 +150,10 @@ func parseID(s string) (id [16]byte, err error) {
 	return id, nil
 }
 
-// checkNesting bounds depth and number of objects before anything is decoded, so that decoding takes memory in proportion
-// to the text.
+// checkNesting bounds depth and numbers of objects and values before anything is decoded, so that decoding takes memory in
+// proportion to the text.
 func checkNesting(text []byte) error {
-	depth, objects, inString := 0, 0, false
+	depth, objects, values, inString := 0, 0, 0, false
 	for i := 0; i < len(text); i++ {
 		c := text[i]
 		switch {
@@ -165,9 +167,11 @@ func checkNesting(text []byte) error {
 			objects++
 		case c == '}' || c == ']':
 			depth--
+		case c == ',':
+			values++
 		}
-		if depth > maxDepth || objects > maxObjects {
-			return corruptf("the manifest is nested too deeply or has too many objects")
+		if depth > maxDepth || objects > maxObjects || values > maxValues {
+			return corruptf("the manifest is nested too deeply or has too many values")
 		}
 	}
 	return nil
@@ -180,19 +184,24 @@ func (c *Content) check() error {
 	}
 	nodes, edges := int64(0), int64(0)
 	for _, n := range c.NodeTypes {
-		if n.Count < 0 || n.Count > maxCount || nodes > maxCount {
+		if n.Count < 0 || n.Count > maxCount || nodes > maxCount || len(n.Name) > maxName {
 			return corruptf("node type %.100q has %d nodes", n.Name, n.Count)
 		}
 		nodes += n.Count
 	}
 	for _, e := range c.EdgeTypes {
-		if e.Count < 0 || e.Count > maxCount || edges > maxCount {
+		if e.Count < 0 || e.Count > maxCount || edges > maxCount || max(len(e.Source), len(e.Relation), len(e.Target)) > maxName {
 			return corruptf("edge type %.100q has %d edges", e.Relation, e.Count)
 		}
 		if e.Order != graph.BySource.String() && e.Order != graph.ByTime.String() {
 			return fmt.Errorf("%w: edge order %.100q", ErrVersion, e.Order)
 		}
 		edges += e.Count
+	}
+	for i := range c.Columns {
+		if len(c.Columns[i].Name) > maxName {
+			return corruptf("a column's name has %d bytes", len(c.Columns[i].Name))
+		}
 	}
 	s := c.schema()
 	if err := s.Init(); err != nil {
@@ -282,7 +291,7 @@ func (c *Content) checkSplits(s *graph.Schema, p *partChecker) error {
 		if sp.Task != taskNode {
 			return fmt.Errorf("%w: splits of task %.100q", ErrVersion, sp.Task)
 		}
-		if seen[k] || sp.Index < 0 || sp.Name == "" || len(sp.Sets) == 0 {
+		if seen[k] || sp.Index < 0 || sp.Name == "" || len(sp.Name) > maxName || len(sp.Sets) == 0 {
 			return corruptf("split %.100q %d: there twice, or empty", sp.Name, sp.Index)
 		}
 		seen[k] = true

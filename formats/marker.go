@@ -37,7 +37,7 @@ func claim(dir string) (*marker, error) {
 	for range claimTrials {
 		made := os.Mkdir(dir, 0o777)
 		if made != nil && !errors.Is(made, fs.ErrExist) {
-			return nil, fileError(dir, "", made)
+			return nil, writeError(dir, made, 0)
 		}
 		m, err := lockMarker(dir)
 		if err != nil {
@@ -99,7 +99,10 @@ func (m *marker) read() error {
 	}
 	if len(whole) == 0 {
 		m.fresh = true
-		return m.restart()
+		if err := m.restart(); err != nil {
+			return err
+		}
+		return m.fail(syncDir(m.root, ".")) // the marker must not be lost while files that it names are kept
 	}
 	list, ok := strings.CutPrefix(string(whole), markerHead)
 	if !ok {

@@ -290,7 +290,7 @@ func (w *Writer) add(a *written, name string, rows int64) error {
 	if w.done {
 		return fileError(w.dir, "", errors.New("the writer has ended"))
 	}
-	if a.typ.name == "" || strings.ContainsRune(a.typ.name, 0) || len(a.typ.name) > 4096 || rows < 0 || rows > maxCount {
+	if a.typ.name == "" || strings.ContainsRune(a.typ.name, 0) || len(a.typ.name) > maxName || rows < 0 || rows > maxCount {
 		return fileError(full, "", fmt.Errorf("%w: column %.100q with %d rows", graph.ErrSchema, a.typ.name, rows))
 	}
 	if w.paths[name] {
@@ -342,7 +342,11 @@ func (w *Writer) Abort() error {
 	for _, a := range w.arrays {
 		_ = a.file.Close()
 	}
-	err := w.mark.clear()
+	// A Commit that failed at the very end may have named the manifest already. It goes first: without it there is no dataset.
+	err := w.mark.root.Remove(manifestName)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		err = w.mark.clear()
+	}
 	if err == nil {
 		err = w.undoClaim()
 	}
@@ -398,8 +402,19 @@ func (w *Writer) publish(text []byte) error {
 		err = os.Rename(filepath.Join(w.dir, manifestTemp), filepath.Join(w.dir, manifestName))
 	}
 	err = cmp.Or(err, syncDir(root, "."))
+	if w.mark.madeDirectory() {
+		syncParent(w.dir)
+	}
 	if err != nil {
 		return writeError(filepath.Join(w.dir, manifestName), err, int64(len(text)))
 	}
 	return nil
+}
+
+// syncParent makes the name of the dataset's directory durable, where this user may read the directory that holds it.
+func syncParent(dir string) {
+	if root, err := os.OpenRoot(filepath.Dir(dir)); err == nil {
+		_ = syncDir(root, ".")
+		_ = root.Close()
+	}
 }

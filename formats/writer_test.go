@@ -398,3 +398,35 @@ func TestErrorsSayWhereWhatAndWhatToDo(t *testing.T) {
 		t.Errorf("%s", err)
 	}
 }
+
+func TestAnnotationsAreInTheManifest(t *testing.T) {
+	a := plainArrays(t)
+	dir := filepath.Join(scratchDir(t), "x.khop")
+	w, err := Create(dir, WriterOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Abort()
+	a.Schema.Nodes[0].Columns, a.Schema.EdgeColumns = nil, []graph.Column{{Name: "length", DType: unified.Int16}}
+	c, err := w.EdgeColumn(a.Schema.EdgeColumns[0], 6)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Annotate("m", 0.25, nan())
+	c.Write(make([]byte, 12))
+	g := newGraph(t, graph.Arrays{Schema: plainSchema(5, 6), Indptr: a.Indptr, Indices: a.Indices})
+	if err := errors.Join(c.Close(), w.writeEdges(context.Background(), g), w.Commit(a.Schema)); err != nil {
+		t.Fatal(err)
+	}
+	info := open(t, dir).Manifest().Columns[2]
+	if info.Name != "length" || info.Unit != "m" || info.Scale == nil || *info.Scale != 0.25 || info.Fill != nil {
+		t.Errorf("%+v", info)
+	}
+}
+
+func TestAGraphWithOneTypeHasNoArrayOfTypes(t *testing.T) {
+	dir := write(t, plainArrays(t), WriterOptions{})
+	if _, err := os.Stat(filepath.Join(dir, "graph/type.arrow")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%v", err)
+	}
+}

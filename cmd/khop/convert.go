@@ -16,7 +16,7 @@ type convertCmd struct {
 	Symmetrise bool     `xor:"direction" help:"Store both directions of every edge, self-loops once."`
 	Features   string   `placeholder:"FILE" help:".npy file with a row of features a node."`
 	Labels     string   `placeholder:"FILE" help:".npy file with a label a node."`
-	Columns    []string `placeholder:"NAME,..." help:"Names of an edge list's fields, in order."`
+	Columns    []string `placeholder:"NAME" help:"Names of an edge list's fields, in order."`
 	IDs        string   `name:"ids" enum:"auto,numbers,names" default:"auto" help:"What an edge list's ids are: auto, numbers or names."`
 	MaxMemory  byteSize `placeholder:"SIZE" help:"The most memory to build the structure in, such as 4GB; default: half of what is free."`
 	Force      bool     `help:"Replace a dataset that is there."`

@@ -85,8 +85,14 @@ func describe(path string, ds *formats.Dataset) infoResult {
 		Nodes: g.NumNodes(), Edges: g.NumEdges(), SourceEdges: g.NumEdges(), EdgeColumns: columnInfos(schema.EdgeColumns),
 		Splits: []splitInfo{}, Bytes: ds.FileBytes(), Provenance: m.Provenance,
 	}
-	for _, n := range schema.Nodes {
-		r.NodeTypes = append(r.NodeTypes, nodeTypeInfo{n.Name, n.Count, columnInfos(n.Columns)})
+	for t, n := range schema.Nodes {
+		cols := columnInfos(n.Columns)
+		for _, a := range m.Columns { // lists of strings are not in the schema
+			if a.DType == "utf8" && a.Owner == fmt.Sprintf("nodes/%d", t) {
+				cols = append(cols, columnInfo{a.Name, a.DType, []int64{}})
+			}
+		}
+		r.NodeTypes = append(r.NodeTypes, nodeTypeInfo{n.Name, n.Count, cols})
 		for _, c := range n.Columns {
 			if c.Name == "feature" && r.FeatureDType == "" {
 				r.FeatureDim, r.FeatureDType = c.Width(), c.DType.String()

@@ -311,3 +311,9 @@ func isDigits(f []byte) bool {
 	}
 	return len(f) > 0
 }
+
+// Looks reports whether the first bytes of a file can be those of an edge list: text, and nothing that is known to be else.
+func Looks(head []byte) bool {
+	r := &reader{}
+	return len(head) > 0 && r.checkText(head) == nil
+}

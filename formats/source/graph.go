@@ -9,6 +9,7 @@ import (
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/csc"
+	"github.com/khop-gnn/khop/unified"
 )
 
 // Graph is a graph of one node type and one edge type as a foreign format holds it.
@@ -107,4 +108,34 @@ func (g *Graph) Close() error {
 // count from 1, elements of an array from 0) and what to do about it.
 func Error(path, what string, row int64, remedy string, err error) error {
 	return &formats.Error{Path: path, Column: what, Row: row, Remedy: remedy, Err: err}
+}
+
+// Classes returns how many classes labels tell apart: one more than the largest; negative ones mean "no label".
+func Classes(labels []int64) int64 {
+	n := int64(0)
+	for _, v := range labels {
+		n = max(n, v+1)
+	}
+	return n
+}
+
+// WriteRows writes rows of float32 to w. fill gets each row as zeros and sets what is not. It stops when ctx is done.
+func WriteRows(ctx context.Context, w io.Writer, rows, width int64, fill func(i int64, row []float32)) error {
+	batch := max(1, (1<<18)/width)
+	buf := make([]float32, min(batch, max(rows, 1))*width)
+	for lo := int64(0); lo < rows; lo += batch {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		n := min(batch, rows-lo)
+		b := buf[:n*width]
+		clear(b)
+		for i := range n {
+			fill(lo+i, b[i*width:(i+1)*width])
+		}
+		if _, err := w.Write(unified.FromSlice(b).Bytes()); err != nil {
+			return err
+		}
+	}
+	return nil
 }

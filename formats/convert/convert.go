@@ -1,0 +1,287 @@
+package convert
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/source"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// ErrOptions is returned for options that make no sense, or none for the source at hand.
+var ErrOptions = errors.New("invalid options")
+
+// ErrUnknown is returned for a source of no known kind.
+var ErrUnknown = errors.New("not recognised")
+
+// Direction says which directions of an edge are stored.
+type Direction uint8
+
+const (
+	// AsGiven stores both directions where the format is undirected by definition, else the edges as listed.
+	AsGiven Direction = iota
+	// Directed stores the edges as listed.
+	Directed
+	// Symmetrise stores both directions.
+	Symmetrise
+)
+
+// Options say how to convert. The zero value recognises everything.
+type Options struct {
+	// From names the kind of the source (see Kinds); "" recognises it.
+	From      string
+	Direction Direction
+	// Features and Labels are .npy files with a row a node: features [n, width] of any number type, labels [n] of integers.
+	// They go beside, or in place of, what the source has.
+	Features, Labels string
+	// Columns name the fields of an edge list, see edgelist.Options.
+	Columns []string
+	// IDs says what the ids of an edge list are: "auto" (or ""), "numbers", "names".
+	IDs string
+	// Force replaces a dataset that is there.
+	Force bool
+	// MemoryLimit bounds what building the structure takes, in bytes; 0: half of what the machine has free.
+	MemoryLimit int64
+	Progress    formats.Progress
+	// Log, if set, is told what is understood and what is about to happen, a line at a time.
+	Log func(line string)
+}
+
+// Result says what was converted.
+type Result struct {
+	Kind        string // of the source
+	Nodes       int64
+	Edges       int64 // stored
+	SourceEdges int64 // listed in the source
+	Direction   string
+	FeatureDim  int64
+	Classes     int64
+	Splits      int
+	Bytes       int64 // of all arrays, about
+	Notes       []string
+}
+
+// Run converts the file or directory src to a new dataset at dst.
+//
+// Errors: *formats.Error with file, row and remedy for what is wrong with the source; ErrUnknown, ErrOptions;
+// formats.ErrExist and formats.ErrSpace for the target; context.Cause(ctx). After an error there is no dataset at dst, except
+// where one was and Force has not come to replace it.
+func Run(ctx context.Context, src, dst string, opt Options) (res *Result, err error) {
+	if opt.Log == nil {
+		opt.Log = func(string) {}
+	}
+	if opt.MemoryLimit == 0 {
+		opt.MemoryLimit = machine.Probe().Room() / 2
+	}
+	if !opt.Force { // say at once, not after an hour of reading, that the target cannot be
+		w, err := formats.Create(dst, formats.WriterOptions{})
+		if err != nil {
+			return nil, err
+		}
+		if err := w.Abort(); err != nil {
+			return nil, err
+		}
+	}
+	c := &conversion{src: src, dst: dst, opt: opt, temp: filepath.Dir(filepath.Clean(dst))}
+	err = pinned.Guard(func() error { // temporary files are mapped
+		res, err = c.run(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return res, nil
+}
+
+// conversion is one run.
+type conversion struct {
+	src, dst string
+	opt      Options
+	temp     string // directory for temporary files
+
+	kind   string
+	graph  *source.Graph
+	tables []*table
+}
+
+func (c *conversion) run(ctx context.Context) (res *Result, err error) {
+	if err := c.read(ctx); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, c.graph.Close()) }()
+	return c.write(ctx)
+}
+
+// read recognises the source and reads it, with the tables beside it.
+func (c *conversion) read(ctx context.Context) (err error) {
+	k, err := recognise(c.src, c.opt.From)
+	if err != nil {
+		return err
+	}
+	c.kind = k.name
+	if !k.text && (c.opt.Columns != nil || c.opt.IDs != "" && c.opt.IDs != "auto") {
+		return fmt.Errorf("%w: columns and ids are for edge lists, %s is: %s", ErrOptions, c.src, k.name)
+	}
+	nodes, err := c.openTables()
+	if err != nil {
+		return err
+	}
+	c.opt.Log(fmt.Sprintf("%s: %s", c.src, k.title))
+	if c.graph, err = k.read(ctx, c, nodes); err != nil {
+		return err
+	}
+	if err = c.addTables(ctx); err != nil {
+		err = errors.Join(err, c.graph.Close())
+	}
+	return err
+}
+
+// write writes the dataset.
+func (c *conversion) write(ctx context.Context) (res *Result, err error) {
+	g := c.graph
+	t, err := c.plan(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer t.close()
+	schema := graph.Schema{
+		Nodes: []graph.NodeType{{Name: "node", Count: g.Nodes}},
+		Edges: []graph.EdgeType{{Source: "node", Relation: "edge", Target: "node", Count: t.edges}},
+	}
+	for _, col := range g.Columns {
+		schema.Nodes[0].Columns = append(schema.Nodes[0].Columns, col.Column)
+	}
+	for _, col := range g.Edges.Columns {
+		schema.EdgeColumns = append(schema.EdgeColumns, col.Column)
+	}
+	if err := schema.Init(); err != nil {
+		return nil, err
+	}
+	res = c.result(&schema, t)
+	c.opt.Log(fmt.Sprintf("writing %s: %d nodes, %d edges (%s), about %s", c.dst, res.Nodes, res.Edges, res.Direction, bytesText(res.Bytes)))
+	w, err := formats.Create(c.dst, formats.WriterOptions{
+		Force: c.opt.Force, Progress: c.opt.Progress, ExpectBytes: res.Bytes,
+		Provenance: map[string]string{
+			"source":       filepath.Base(filepath.Clean(c.src)),
+			"kind":         c.kind,
+			"source_edges": strconv.FormatInt(res.SourceEdges, 10),
+			"direction":    res.Direction,
+			"classes":      strconv.FormatInt(res.Classes, 10),
+		}})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.Abort())
+		}
+	}()
+	if err = t.write(ctx, w, &schema); err != nil {
+		return nil, err
+	}
+	if err = c.writeColumns(ctx, w); err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err = w.Commit(schema); err != nil {
+		return nil, err
+	}
+	res.Notes = append(res.Notes, t.notes()...)
+	for _, n := range res.Notes {
+		c.opt.Log("note: " + n)
+	}
+	return res, nil
+}
+
+func (c *conversion) result(s *graph.Schema, t *topology) *Result {
+	g := c.graph
+	r := &Result{
+		Kind: c.kind, Nodes: g.Nodes, Edges: t.edges, SourceEdges: g.Edges.Count, Direction: t.direction, Classes: g.Classes,
+		Splits: len(g.Splits), Notes: g.Notes,
+	}
+	r.Bytes = 8*(r.Nodes+1) + r.Edges*s.IDType().Size()
+	for _, col := range s.EdgeColumns {
+		r.Bytes += r.Edges * col.RowBytes()
+	}
+	for _, col := range s.Nodes[0].Columns {
+		r.Bytes += r.Nodes * col.RowBytes()
+		if col.Name == "feature" {
+			r.FeatureDim = col.Width()
+		}
+	}
+	for _, split := range g.Splits {
+		r.Bytes += int64(len(split.IDs)) * s.IDType().Size()
+	}
+	return r
+}
+
+// writeColumns writes node columns, names and splits.
+func (c *conversion) writeColumns(ctx context.Context, w *formats.Writer) error {
+	for _, col := range c.graph.Columns {
+		cw, err := w.NodeColumn(0, col.Column, c.graph.Nodes)
+		if err == nil {
+			err = col.Write(ctx, cw)
+		}
+		if err == nil {
+			err = cw.Close()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, list := range c.graph.Strings {
+		sw, err := w.NodeStrings(0, list.Name, list.Rows)
+		if err == nil {
+			err = list.Each(sw.Write)
+		}
+		if err == nil {
+			err = sw.Close()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, split := range c.graph.Splits {
+		data, dtype := unified.FromSlice(split.IDs).Bytes(), unified.Int64
+		if c.graph.Nodes < 1<<31 {
+			narrow := make([]int32, len(split.IDs))
+			for i, v := range split.IDs {
+				narrow[i] = int32(v)
+			}
+			data, dtype = unified.FromSlice(narrow).Bytes(), unified.Int32
+		}
+		cw, err := w.Split(split.Name, split.Index, 0, dtype, int64(len(split.IDs)))
+		if err == nil {
+			_, err = cw.Write(data)
+		}
+		if err == nil {
+			err = cw.Close()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bytesText writes bytes as people read them.
+func bytesText(n int64) string {
+	const unit = 1000
+	x, i := float64(n), 0
+	for x >= unit && i < 4 {
+		x, i = x/unit, i+1
+	}
+	if i == 0 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %cB", x, "kMGT"[i-1])
+}

@@ -1,0 +1,123 @@
+package convert
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/khop-gnn/khop/formats/npy"
+	"github.com/khop-gnn/khop/formats/source"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// table is a .npy file with a row a node.
+type table struct {
+	path, column string
+	header       npy.Header
+}
+
+// openTables reads the headers of the tables that the options name and returns how many rows they have; 0 without any.
+func (c *conversion) openTables() (nodes int64, err error) {
+	for _, t := range []table{{path: c.opt.Features, column: "feature"}, {path: c.opt.Labels, column: "label"}} {
+		if t.path == "" {
+			continue
+		}
+		f, err := source.Open(t.path)
+		if err != nil {
+			return 0, err
+		}
+		t.header, err = npy.ReadHeader(f)
+		if err = errors.Join(err, f.Close()); err != nil {
+			return 0, source.Error(t.path, "", -1, "write it by numpy.save", err)
+		}
+		h := &t.header
+		switch {
+		case h.DType == unified.Invalid:
+			err = fmt.Errorf("%w %q: numbers are wanted", npy.ErrType, h.Descr)
+		case t.column == "feature" && len(h.Shape) != 2 || h.Elements() == 0 && len(h.Shape) == 2 && h.Shape[1] == 0:
+			err = fmt.Errorf("features have the shape (nodes, width), not %v", h.Shape)
+		case t.column == "label" && len(h.Shape) != 1 && (len(h.Shape) != 2 || h.Shape[1] != 1):
+			err = fmt.Errorf("labels have the shape (nodes,), not %v", h.Shape)
+		case len(c.tables) > 0 && h.Shape[0] != nodes:
+			err = fmt.Errorf("there are %d rows, but %s has %d", h.Shape[0], c.tables[0].path, nodes)
+		}
+		if err != nil {
+			return 0, source.Error(t.path, "", -1, "", err)
+		}
+		nodes = h.Shape[0]
+		c.tables = append(c.tables, &t)
+	}
+	return nodes, nil
+}
+
+// addTables puts the tables in place of what the source has of that name.
+func (c *conversion) addTables(ctx context.Context) error {
+	g := c.graph
+	for _, t := range c.tables {
+		if t.header.Shape[0] != g.Nodes {
+			return source.Error(t.path, "", -1, "a table has a row for each node", fmt.Errorf("there are %d rows, but %d nodes", t.header.Shape[0], g.Nodes))
+		}
+		col := source.Column{Column: graph.Column{Name: t.column, DType: t.header.DType}, Write: t.write}
+		if t.column == "feature" {
+			col.Shape = []int64{t.header.Shape[1]}
+		} else {
+			col.DType = unified.Int64
+			labels, err := t.labels()
+			if err != nil {
+				return err
+			}
+			col = source.Bytes(col.Column, unified.FromSlice(labels).Bytes())
+			g.Classes = source.Classes(labels)
+		}
+		replaced := false
+		for i := range g.Columns {
+			if g.Columns[i].Name == t.column {
+				g.Columns[i], replaced = col, true
+				g.Note("%s replaces the %ss of %s", t.path, t.column, c.src)
+			}
+		}
+		if !replaced {
+			g.Columns = append(g.Columns, col)
+		}
+	}
+	return ctx.Err()
+}
+
+func (t *table) labels() ([]int64, error) {
+	f, err := source.Open(t.path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	a, err := npy.Read(f)
+	if err != nil {
+		return nil, source.Error(t.path, "", -1, "", err)
+	}
+	labels, err := a.Ints()
+	if err != nil {
+		return nil, source.Error(t.path, "", -1, "labels are whole numbers", err)
+	}
+	return labels, nil
+}
+
+// write streams the table's elements.
+func (t *table) write(ctx context.Context, w io.Writer) error {
+	f, err := source.Open(t.path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	h, err := npy.ReadHeader(f)
+	if err == nil && h.String() != t.header.String() {
+		err = errors.New("the file has changed")
+	}
+	if err == nil {
+		err = npy.Stream(ctx, w, f, h)
+	}
+	if err != nil && ctx.Err() == nil {
+		return source.Error(t.path, "", -1, "", err)
+	}
+	return err
+}

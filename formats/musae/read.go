@@ -1,0 +1,253 @@
+package musae
+
+import (
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/edgelist"
+	"github.com/khop-gnn/khop/formats/source"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// maxWidth is the greatest feature number that is taken, plus one.
+const maxWidth = 1 << 20
+
+// Prefix returns what the names of a collection's files begin with, such as "facebook", given the names in its directory.
+func Prefix(entries []string) (string, bool) {
+	for _, e := range entries {
+		if p, ok := strings.CutSuffix(e, "_edges.csv"); ok && slices.Contains(entries, p+"_target.csv") && slices.Contains(entries, p+"_features.json") {
+			return p, true
+		}
+	}
+	return "", false
+}
+
+// Options say how to read.
+type Options struct {
+	TempDir  string // where edges may be kept in a temporary file
+	Progress formats.Progress
+}
+
+// Read reads the collection in a directory, whose files begin with prefix. The caller closes the graph.
+func Read(ctx context.Context, dir, prefix string, opt Options) (*source.Graph, error) {
+	file := func(end string) string { return filepath.Join(dir, prefix+end) }
+	t, err := readTarget(file("_target.csv"))
+	if err != nil {
+		return nil, err
+	}
+	nodes := int64(len(t.labels))
+	g, err := edgelist.Read(ctx, file("_edges.csv"), edgelist.Options{IDs: edgelist.Numbers, Nodes: nodes, TempDir: opt.TempDir, Progress: opt.Progress})
+	if err != nil {
+		return nil, err
+	}
+	g.Edges.Undirected = true
+	if err := addFeatures(g, file("_features.json")); err != nil {
+		return nil, errors.Join(err, g.Close())
+	}
+	g.Classes = int64(len(t.classes))
+	g.Columns = append(g.Columns, source.Bytes(graph.Column{Name: "label", DType: unified.Int64}, unified.FromSlice(t.labels).Bytes()))
+	g.Strings = append(g.Strings, source.List("class", t.classes))
+	if t.names != nil {
+		g.Strings = append(g.Strings, source.List("name", t.names))
+	}
+	return g, nil
+}
+
+// target is the table of nodes, by node number.
+type target struct {
+	labels  []int64
+	classes []string // sorted
+	names   []string // nil if the table has none
+}
+
+func readTarget(path string) (*target, error) {
+	f, err := source.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	r := csv.NewReader(f)
+	r.ReuseRecord = true
+	header, err := r.Read()
+	if err != nil {
+		return nil, source.Error(path, "", 1, "", err)
+	}
+	id, class, name := slices.Index(header, "id"), -1, -1
+	for _, n := range []string{"page_type", "ml_target", "target"} {
+		class = max(class, slices.Index(header, n))
+	}
+	for _, n := range []string{"page_name", "name"} {
+		name = max(name, slices.Index(header, n))
+	}
+	if id < 0 || class < 0 {
+		return nil, source.Error(path, "", 1, "the header names a column id, and page_type or ml_target", fmt.Errorf("the columns are %.200q", header))
+	}
+	type row struct {
+		line        int64
+		class, name string
+	}
+	rows := map[int64]row{}
+	for {
+		rec, err := r.Read()
+		if err == io.EOF {
+			break
+		}
+		line, _ := r.FieldPos(0)
+		var parse *csv.ParseError
+		if errors.As(err, &parse) {
+			return nil, source.Error(path, "", int64(parse.Line), "", parse.Err)
+		}
+		if err != nil {
+			return nil, source.Error(path, "", -1, "", err)
+		}
+		v, err := strconv.ParseInt(rec[id], 10, 64)
+		if err != nil || v < 0 {
+			return nil, source.Error(path, "id", int64(line), "node numbers count from 0", fmt.Errorf("%.80q is no node number", rec[id]))
+		}
+		if old, twice := rows[v]; twice {
+			return nil, source.Error(path, "id", int64(line), "", fmt.Errorf("node %d has a row already, at %d", v, old.line))
+		}
+		x := row{line: int64(line), class: strings.ToValidUTF8(strings.Clone(rec[class]), "\uFFFD")}
+		if name >= 0 {
+			x.name = strings.ToValidUTF8(strings.Clone(rec[name]), "\uFFFD")
+		}
+		rows[v] = x
+	}
+	t := &target{labels: make([]int64, len(rows))}
+	if name >= 0 {
+		t.names = make([]string, len(rows))
+	}
+	seen := map[string]int64{}
+	for _, x := range rows {
+		if _, ok := seen[x.class]; !ok {
+			seen[x.class] = 0
+			t.classes = append(t.classes, x.class)
+		}
+	}
+	sortClasses(t.classes)
+	for i, c := range t.classes {
+		seen[c] = int64(i)
+	}
+	for v, x := range rows {
+		if v >= int64(len(rows)) {
+			return nil, source.Error(path, "id", x.line, "every node from 0 on must have a row", fmt.Errorf("node %d, but there are %d rows", v, len(rows)))
+		}
+		t.labels[v] = seen[x.class]
+		if name >= 0 {
+			t.names[v] = x.name
+		}
+	}
+	return t, nil
+}
+
+// sortClasses sorts numbers by value, else names byte by byte.
+func sortClasses(classes []string) {
+	number := func(s string) (int64, bool) {
+		v, err := strconv.ParseInt(s, 10, 64)
+		return v, err == nil
+	}
+	slices.SortFunc(classes, func(a, b string) int {
+		x, okX := number(a)
+		y, okY := number(b)
+		if okX && okY && x != y {
+			return int(max(min(x-y, 1), -1))
+		}
+		return strings.Compare(a, b)
+	})
+}
+
+// addFeatures reads the lists of features and adds them as dense rows, made as they are written.
+func addFeatures(g *source.Graph, path string) error {
+	f, err := source.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	l := &lists{path: path, starts: make([]int64, g.Nodes), counts: make([]int32, g.Nodes), seen: make([]bool, g.Nodes)}
+	if err := l.read(json.NewDecoder(f)); err != nil {
+		return err
+	}
+	if l.missing > 0 {
+		g.Note("%d nodes are missing from %s: their features are zeros", l.missing, path)
+	}
+	if l.width == 0 {
+		g.Note("%s holds no features", path)
+		return nil
+	}
+	c := graph.Column{Name: "feature", DType: unified.Float32, Shape: []int64{l.width}}
+	g.Columns = append(g.Columns, source.Column{Column: c, Write: func(ctx context.Context, w io.Writer) error {
+		return source.WriteRows(ctx, w, g.Nodes, l.width, func(i int64, row []float32) {
+			for _, k := range l.features[l.starts[i] : l.starts[i]+int64(l.counts[i])] {
+				row[k] = 1
+			}
+		})
+	}})
+	return nil
+}
+
+// lists are the features of each node, as a ragged table.
+type lists struct {
+	path     string
+	features []int32
+	starts   []int64
+	counts   []int32
+	seen     []bool
+	width    int64
+	missing  int64
+}
+
+// read reads {"node": [feature, ..], ..}.
+func (l *lists) read(d *json.Decoder) error {
+	fail := func(node string, err error) error {
+		return source.Error(l.path, node, -1, "the file is an object of node numbers and lists of feature numbers", err)
+	}
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return fail("", errors.Join(errors.New("does not begin with {"), err))
+	}
+	left := int64(len(l.seen))
+	var list []int64
+	for d.More() {
+		t, err := d.Token()
+		if err != nil {
+			return fail("", err)
+		}
+		key, _ := t.(string)
+		v, err := strconv.ParseInt(key, 10, 64)
+		if err != nil || v < 0 || v >= int64(len(l.seen)) {
+			return fail(clip(key), fmt.Errorf("no node number: there are %d nodes", len(l.seen)))
+		}
+		if l.seen[v] {
+			return fail(key, errors.New("the node has a list already"))
+		}
+		list = list[:0]
+		if err := d.Decode(&list); err != nil {
+			return fail(key, err)
+		}
+		l.seen[v], l.starts[v], l.counts[v] = true, int64(len(l.features)), int32(len(list))
+		left--
+		for i, k := range list {
+			if k < 0 || k >= maxWidth {
+				return fail(key, fmt.Errorf("entry %d: feature %d is not in 0 .. %d", i, k, maxWidth-1))
+			}
+			l.width = max(l.width, k+1)
+			l.features = append(l.features, int32(k))
+		}
+	}
+	if _, err := d.Token(); err != nil {
+		return fail("", err)
+	}
+	l.missing = left
+	return nil
+}
+
+func clip(s string) string { return s[:min(len(s), 40)] }

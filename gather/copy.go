@@ -28,7 +28,7 @@ var best = variants()[0]
 //   - Prefetching decides: rows of 400 B prefetched 16 ahead and more are copied twice as fast. How far matters little beyond
 //     that, so it is given in bytes, with bounds for the narrowest and the widest rows.
 //   - A prefetch that is not needed costs as much as a miss: the processor drops others for it. Up to 512 B the first four
-//     lines and the last are best, and the rest comes by itself; above, all lines. To find out whether two of them fall in one
+//     lines and the last are best, and the rest comes by itself; above, all lines, up to 2 KiB. To find out whether two of them fall in one
 //     line costs more than asking twice.
 //   - A level farther (T1, T2), non-temporal (NTA), every other line, the first line of a row 48 ahead for its page walk, and
 //     prefetches strewn between the copies gained nothing, on huge pages or 4 KiB ones. Nor did REP MOVSB, nor copying in the
@@ -45,15 +45,20 @@ const (
 )
 
 // aheadRows returns how many rows ahead to prefetch.
-func aheadRows(rowBytes int) int { return min(max(9600/rowBytes, 8), 64) }
+func aheadRows(rowBytes int) int { return min(max(9600/rowBytes, 4), 64) }
 
 // aheadLines returns how many of a row's lines to prefetch besides the last.
 func aheadLines(rowBytes int) int {
-	lines := max((rowBytes-1)/cacheLine, 1)
-	if rowBytes < 576 {
+	lines := (rowBytes - 1) / cacheLine
+	switch {
+	case rowBytes >= 576:
+		return min(lines, 32)
+	case rowBytes > cacheLine:
 		return min(lines, 4)
+	case cacheLine%rowBytes == 0:
+		return 0 // a row is in one line
 	}
-	return lines
+	return 1
 }
 
 // copyRows32 copies row ids[i] of src to row i of dst, for each i. A row is rowBytes long, 1 at least.

@@ -8,7 +8,7 @@
 // Registers, in all of them:
 //   DI next byte of dst     SI table            DX bytes a row
 //   BX next id to copy      CX rows to go       R8 next id to prefetch
-//   R9 last id that exists  R10 lines to prefetch of a row, 1 at least
+//   R9 last id that exists  R10 lines to prefetch of a row, besides the last
 //   R11, R12, AX work       R13 scratch line    R14 bytes waiting in it
 //
 // Loads stay within the row: a masked load that reaches past its end still
@@ -42,11 +42,14 @@
 	ADDQ SI, R11; \
 	LEAQ -1(R11)(DX*1), R12; \
 	MOVQ R10, AX; \
+	TESTQ AX, AX; \
+	JZ last; \
 line: \
 	PREFETCHT0 (R11); \
 	ADDQ $64, R11; \
 	DECQ AX; \
 	JNZ line; \
+last: \
 	PREFETCHT0 (R12)
 
 // ROW sets R11 to the row to copy and R12 to its size.

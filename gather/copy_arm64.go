@@ -7,8 +7,7 @@ import "unsafe"
 // variants returns those that this processor runs, the best first. copy() is as good as vectors by hand on arm64.
 func variants() []variant { return []variant{prefetched, plain} }
 
-// prefetchRows prefetches the first lines of n rows, 1 at least of each, and their last. Nothing is read but the ids, n of
-// them, 1 at least.
+// prefetchRows prefetches the first lines of n rows and their last. Nothing is read but the ids, n of them, 1 at least.
 func prefetchRows[I rowID](table unsafe.Pointer, ids *I, n, rowBytes, lines int) {
 	switch p := any(ids).(type) {
 	case *int32:

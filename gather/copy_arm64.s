@@ -15,12 +15,14 @@ row: \
 	LOAD.P SIZE(R1), R5; \
 	MADD R3, R0, R5, R6; \
 	ADD R9, R6, R7; \
+	CBZ R4, last; \
 	MOVD R4, R8; \
 line: \
 	PRFM (R6), PLDL1KEEP; \
 	ADD $64, R6, R6; \
 	SUBS $1, R8, R8; \
 	BNE line; \
+last: \
 	PRFM (R7), PLDL1KEEP; \
 	SUBS $1, R2, R2; \
 	BNE row; \

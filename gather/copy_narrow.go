@@ -8,10 +8,11 @@ const narrowBlock = 64
 // copyNarrow copies rows of less than narrowRow bytes. A row is moved by two or four moves that may overlap within it, so that
 // one loop serves all widths of a class, and no byte beside the row is read: a wider read would wait for the line behind.
 func copyNarrow[I rowID](dst []byte, table unsafe.Pointer, ids []I, rowBytes int) {
+	lines := aheadLines(rowBytes)
 	for b := 0; b < len(ids); b += narrowBlock {
 		e := min(b+narrowBlock, len(ids))
 		if m := min(e+narrowBlock, len(ids)) - e; m > 0 {
-			prefetchRows(table, &ids[e], m, rowBytes, 1)
+			prefetchRows(table, &ids[e], m, rowBytes, lines)
 		}
 		d := unsafe.Pointer(&dst[b*rowBytes])
 		switch {

@@ -171,20 +171,54 @@ func TestClosingEndsTheEpochUnderWay(t *testing.T) {
 	}
 }
 
-func TestClosingElsewhereWakesALoopThatWaits(t *testing.T) {
+func TestABatchKeptBeforeCloseIsValidUntilReleased(t *testing.T) {
+	l := open(t, plainGraph(t, 300, 5), loader.Options{Sampler: neighbor, BatchSize: 10, Workers: 2})
+	var kept *loader.Batch
+	for b, err := range l.Epoch(background, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b.Number == 7 {
+			kept = b.Keep()
+		}
+	}
+	want := digestOf(kept)
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if got := digestOf(kept); got != want {
+		t.Errorf("%s, was %s", got, want)
+	}
+	kept.Release()
+}
+
+func TestCancellingOrClosingElsewhereWakesALoopThatWaits(t *testing.T) {
 	arrived := make(chan struct{}, 100)
 	var block atomic.Bool
 	s := hooked{Neighbor: neighbor, before: func(ctx context.Context, _ int64) error {
 		if block.Load() {
 			arrived <- struct{}{}
 			<-ctx.Done()
-			return ctx.Err()
+			return errors.New("interrupted")
 		}
 		return nil
 	}}
 	l := open(t, plainGraph(t, 300, 5), loader.Options{Sampler: s, BatchSize: 10, Workers: 2})
 	block.Store(true)
 	result := make(chan error)
+	why := errors.New("why")
+	for range 30 { // what the sampler makes of it must not show, whoever is first
+		ctx, cancel := context.WithCancelCause(background)
+		go func() { result <- lastError(l.Epoch(ctx, 0)) }()
+		<-arrived
+		cancel(why)
+		if err := <-result; !errors.Is(err, why) {
+			t.Fatalf("cancelled, the loop ended with %v", err)
+		}
+		for len(arrived) > 0 {
+			<-arrived
+		}
+	}
 	go func() { result <- lastError(l.Epoch(background, 0)) }()
 	<-arrived
 	if err := l.Close(); err != nil {

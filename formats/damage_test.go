@@ -400,6 +400,14 @@ func TestOpenRefusesUnknownRequirements(t *testing.T) {
 	}
 }
 
+func TestOpenRefusesAContentThatIsNotTheIDs(t *testing.T) {
+	dir := write(t, plainArrays(t), WriterOptions{})
+	rewrite(t, dir, `"chunk_bytes": 67108864`, `"chunk_bytes": 33554432`)
+	if err := openError(dir); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "id") {
+		t.Error(err)
+	}
+}
+
 func TestOpenRefusesLinksAndPipes(t *testing.T) {
 	dir := write(t, plainArrays(t), WriterOptions{})
 	path := filepath.Join(dir, "graph/indptr.arrow")
@@ -432,7 +440,7 @@ func TestOpenRefusesLinksAndPipes(t *testing.T) {
 	}
 }
 
-// rewrite replaces text in a manifest and makes the checksum right again; the text must not be in its content.
+// rewrite replaces text in a manifest and makes the checksum right again, but not the id.
 func rewrite(t testing.TB, dir, old, new string) {
 	t.Helper()
 	text := string(files(t, dir)[manifestName])
@@ -447,7 +455,7 @@ func TestHostileJSONIsRefusedBeforeItIsDecoded(t *testing.T) {
 		"deep":         strings.Repeat("[", 1<<20),
 		"deep objects": strings.Repeat(`{"a":`, 1<<16),
 		"many objects": `{"content": [` + strings.Repeat("{},", 1<<20) + "{}]}",
-		"many values":  `{"content": {"columns": [{"shape": [1` + strings.Repeat(",1", 1<<22) + "]}]}}",
+		"many values":  `{"content": {"columns": [{"shape": [1` + strings.Repeat(",1", 1<<22+1) + "]}]}}",
 		"no object":    "[]",
 		"a number":     "1",
 		"cut":          `{"format": [1,`,
@@ -456,7 +464,9 @@ func TestHostileJSONIsRefusedBeforeItIsDecoded(t *testing.T) {
 		"huge number":  `{"format": [1e999, 0]}`,
 		"long version": `{"format": [1, 0, 0]}`,
 	} {
-		if _, err := parseManifest(seal(body + "\n" + manifestChecksum + strings.Repeat("0", 16) + manifestEnd)); !isKnown(err) {
+		_, err := parseManifest(seal(body + "\n" + manifestChecksum + strings.Repeat("0", 16) + manifestEnd))
+		big := len(body) > 1<<16
+		if !isKnown(err) || big != strings.Contains(err.Error(), "nested too deeply") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

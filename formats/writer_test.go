@@ -54,7 +54,8 @@ func TestCreateRefusesWhatItMustNotReplace(t *testing.T) {
 		},
 		"a marker that names files outside": func(t *testing.T, dir string) {
 			leave(t, dir)
-			put(t, dir, markerName, []byte(markerHead+"file ../../precious.arrow\n"))
+			put(t, dir, markerName, append(files(t, dir)[markerName], "file ../precious.arrow\n"...))
+			put(t, filepath.Dir(dir), "precious.arrow", []byte("mine"))
 		},
 		"a marker that names directories beyond": func(t *testing.T, dir string) { leave(t, dir); put(t, dir, markerName, []byte(markerHead+"dir ..\n")) },
 	}

@@ -82,7 +82,10 @@ func (c *conversion) addTables(ctx context.Context) error {
 			g.Columns = append(g.Columns, col)
 		}
 	}
-	return ctx.Err()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
 }
 
 func (t *table) labels() ([]int64, error) {

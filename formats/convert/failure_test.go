@@ -1,0 +1,257 @@
+package convert
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sbinet/npyio"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/unified"
+)
+
+func randomText(seed uint64, nodes, edges int) string {
+	r := rand.New(rand.NewPCG(seed, 0))
+	var b strings.Builder
+	b.WriteString("src dst weight\n")
+	for range edges {
+		fmt.Fprintf(&b, "%d %d %d\n", r.IntN(nodes), r.IntN(nodes)*r.IntN(nodes)/nodes, r.IntN(100))
+	}
+	return b.String()
+}
+
+// TestMemoryLimitChangesNothing: a structure that is built in many walks is the same, byte for byte.
+func TestMemoryLimitChangesNothing(t *testing.T) {
+	src := write(t, "edges.txt", randomText(1, 5000, 200_000))
+	for d, limit := range map[Direction]int64{Directed: 6 << 20, Symmetrise: 12 << 20} {
+		_, all := convert(t, src, Options{Direction: d})
+		_, parts := convert(t, src, Options{Direction: d, MemoryLimit: limit})
+		if all.ID() != parts.ID() {
+			t.Errorf("direction %d: the datasets differ", d)
+		}
+	}
+	_, err := Run(context.Background(), src, filepath.Join(t.TempDir(), "x"), Options{MemoryLimit: 1 << 10})
+	if !errors.Is(err, ErrOptions) || !strings.Contains(err.Error(), "at least") {
+		t.Errorf("a limit of 1 KiB: %v", err)
+	}
+}
+
+func npyFile(t *testing.T, v any) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := npyio.Write(&b, v); err != nil {
+		t.Fatal(err)
+	}
+	return write(t, "table.npy", b.String())
+}
+
+// npyMatrix writes float32 rows; the library writes vectors only.
+func npyMatrix(t *testing.T, rows, width int, v []float32) string {
+	t.Helper()
+	header := fmt.Sprintf("{'descr': '<f4', 'fortran_order': False, 'shape': (%d, %d), }\n", rows, width)
+	b := append([]byte("\x93NUMPY\x01\x00"), byte(len(header)), byte(len(header)>>8))
+	b = append(append(b, header...), unified.FromSlice(v).Bytes()...)
+	return write(t, "features.npy", string(b))
+}
+
+func TestTablesGoBesideAnEdgeList(t *testing.T) {
+	src := write(t, "edges.txt", "0 1\n1 2\n")
+	res, ds := convert(t, src, Options{
+		Features: npyMatrix(t, 4, 2, []float32{1, 2, 3, 4, 5, 6, 7, 8}), Labels: npyFile(t, []int32{0, 5, -1, 2}),
+	})
+	if res.Nodes != 4 || res.FeatureDim != 2 || res.Classes != 6 {
+		t.Errorf("%+v", res)
+	}
+	f, _ := ds.Graph().NodeColumn(0, "feature")
+	if v, err := unified.View[float32](f); err != nil || fmt.Sprint(v) != "[1 2 3 4 5 6 7 8]" {
+		t.Errorf("features %v, %v", v, err)
+	}
+	l, _ := ds.Graph().NodeColumn(0, "label")
+	if v, err := unified.View[int64](l); err != nil || fmt.Sprint(v) != "[0 5 -1 2]" {
+		t.Errorf("labels %v, %v", v, err)
+	}
+}
+
+func TestWhatCannotBeConvertedIsAnErrorAndLeavesNothing(t *testing.T) {
+	good := write(t, "edges.txt", "0 1\n1 2\n")
+	for _, c := range []struct {
+		name string
+		src  string
+		opt  Options
+		is   error
+		says string
+	}{
+		{"no such file", filepath.Join(t.TempDir(), "none"), Options{}, fs.ErrNotExist, "none"},
+		{"a directory of nothing", t.TempDir(), Options{}, ErrUnknown, "--from"},
+		{"an empty file", write(t, "x", ""), Options{}, ErrUnknown, "empty file"},
+		{"a pickle", write(t, "x", "\x80\x02}q\x00."), Options{}, ErrUnknown, "never executed"},
+		{"a Parquet file", write(t, "x", "PAR1\x00\x00"), Options{}, ErrUnknown, "Parquet"},
+		{"an unknown kind", good, Options{From: "dgl"}, ErrOptions, "edgelist"},
+		{"text as an archive", good, Options{From: "npz"}, nil, "edges.txt"},
+		{"a file as a collection", good, Options{From: "musae"}, nil, "edges.csv"},
+		{"an unknown kind of ids", good, Options{IDs: "hex"}, ErrOptions, "names"},
+		{"a direction that is none", good, Options{Direction: 9}, ErrOptions, "direction 9"},
+		{"columns of an archive", write(t, "x", "PK\x05\x06"+strings.Repeat("\x00", 18)), Options{Columns: []string{"a", "b"}}, ErrOptions, "edge lists"},
+		{"an archive of nothing", write(t, "x", "PK\x05\x06"+strings.Repeat("\x00", 18)), Options{}, nil, "no arrays"},
+		{"too few rows of features", good, Options{Features: npyMatrix(t, 2, 1, []float32{1, 2})}, nil, "id 2 is not below the 2 nodes"},
+		{"tables of different length", good, Options{Features: npyMatrix(t, 3, 1, []float32{1, 2, 3}), Labels: npyFile(t, []int64{1, 2})}, nil, "2 rows"},
+		{"labels that are no integers", good, Options{Labels: npyFile(t, []float32{1, 2.5, 3})}, nil, "row 1"},
+		{"features in one dimension", good, Options{Features: npyFile(t, []float32{1, 2, 3})}, nil, "(nodes, width)"},
+		{"a table that is none", good, Options{Features: good}, nil, "numpy.save"},
+		{"a table that is cut short", good, Options{Features: write(t, "f.npy", cut(t, npyMatrix(t, 3, 2, make([]float32, 6))))}, nil, "f.npy"},
+		{"nodes without end", write(t, "edges.txt", "0 4611686018427387900\n"), Options{IDs: "numbers"}, nil, "nodes"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			_, err := Run(context.Background(), c.src, filepath.Join(dir, "out.khop"), c.opt)
+			if err == nil || c.is != nil && !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v, want %v saying %q", err, c.is, c.says)
+			}
+			if left, _ := os.ReadDir(dir); len(left) > 0 {
+				t.Errorf("left behind: %v", left)
+			}
+		})
+	}
+}
+
+func cut(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b[:len(b)-1])
+}
+
+func TestATargetIsReplacedOnlyByForce(t *testing.T) {
+	dst := filepath.Join(t.TempDir(), "out.khop")
+	run := func(text string, force bool) error {
+		_, err := Run(context.Background(), write(t, "edges.txt", text), dst, Options{Force: force})
+		return err
+	}
+	if err := run("0 1\n", false); err != nil {
+		t.Fatal(err)
+	}
+	if err := run("0 2\n", false); !errors.Is(err, formats.ErrExist) {
+		t.Errorf("without force: %v", err)
+	}
+	// A source that is bad is found out before anything is replaced.
+	if err := run("0\n", true); err == nil {
+		t.Errorf("a bad source was converted")
+	}
+	if ds, err := formats.Open(dst); err != nil || ds.Graph().NumNodes() != 2 {
+		t.Fatalf("the old dataset is lost: %v", err)
+	} else if err := ds.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := run("0 2\n", true); err != nil {
+		t.Fatal(err)
+	}
+	ds, err := formats.Open(dst)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ds.Close()
+	if ds.Graph().NumNodes() != 3 {
+		t.Errorf("%d nodes after replacing", ds.Graph().NumNodes())
+	}
+}
+
+// TestCancellingLeavesNothing cancels at every step that reports progress.
+func TestCancellingLeavesNothing(t *testing.T) {
+	src := write(t, "edges.txt", randomText(2, 1000, 300_000))
+	cause := errors.New("stopped by the user")
+	stages := map[string]bool{}
+	for step := 0; ; step++ {
+		ctx, cancel := context.WithCancelCause(context.Background())
+		dir, n := t.TempDir(), 0
+		_, err := Run(ctx, src, filepath.Join(dir, "out.khop"), Options{Direction: Symmetrise, MemoryLimit: 16 << 20, Progress: func(stage string, _, _ int64) {
+			if n == step {
+				stages[stage] = true
+				cancel(cause)
+			}
+			n++
+		}})
+		cancel(nil)
+		left, _ := os.ReadDir(dir)
+		if err == nil { // it was done before, or nobody was listening any more
+			if len(left) != 1 {
+				t.Errorf("step %d: beside the dataset: %v", step, left)
+			}
+			if n <= step {
+				break
+			}
+			continue
+		}
+		if !errors.Is(err, cause) || len(left) > 0 {
+			t.Fatalf("step %d: %v; left behind: %v", step, err, left)
+		}
+	}
+	for _, s := range []string{"read", "count", "place", "sort"} {
+		if !stages[s] {
+			t.Errorf("never cancelled in stage %q", s)
+		}
+	}
+}
+
+const victim = "KHOP_TEST_CONVERT_VICTIM"
+
+// TestAKilledConversionLeavesNoDatasetOrAWholeOne kills a process that converts, at random moments.
+func TestAKilledConversionLeavesNoDatasetOrAWholeOne(t *testing.T) {
+	if src := os.Getenv(victim); src != "" { // we are that process
+		_, err := Run(context.Background(), src, os.Getenv(victim+"_TARGET"), Options{Direction: Symmetrise})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	src := write(t, "edges.txt", randomText(3, 2000, 60_000))
+	start := time.Now()
+	runVictim(t, src, filepath.Join(t.TempDir(), "warm.khop"), time.Minute)
+	whole := time.Since(start)
+	r := rand.New(rand.NewPCG(20261121, 9))
+	complete := 0
+	for i := range 20 {
+		dir := t.TempDir()
+		dst := filepath.Join(dir, "out.khop")
+		runVictim(t, src, dst, time.Duration(r.Int64N(int64(whole)*5/4)))
+		report, err := formats.Check(context.Background(), dst, formats.CheckOptions{Workers: 1})
+		switch {
+		case err == nil && report.Found == 0:
+			complete++
+		case errors.Is(err, formats.ErrIncomplete) || errors.Is(err, fs.ErrNotExist):
+			if _, err := Run(context.Background(), src, dst, Options{}); err != nil {
+				t.Errorf("kill %d: converting again: %v", i, err)
+			}
+		default:
+			t.Errorf("kill %d: %v %v", i, err, report)
+		}
+		if left, _ := os.ReadDir(dir); len(left) != 1 {
+			t.Errorf("kill %d: beside the dataset: %v", i, left)
+		}
+	}
+	t.Logf("%d of 20 were complete; a whole run takes %v", complete, whole)
+}
+
+// runVictim runs this test in another process and kills it after a while.
+func runVictim(t *testing.T, src, dst string, after time.Duration) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), victim+"="+src, victim+"_TARGET="+dst)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	timer := time.AfterFunc(after, func() { _ = cmd.Process.Kill() })
+	_ = cmd.Wait()
+	timer.Stop()
+}

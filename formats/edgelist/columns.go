@@ -44,6 +44,9 @@ func (c *column) add(f []byte) error {
 	}
 	if !c.floats {
 		v, err := strconv.ParseInt(string(f), 10, 64)
+		if err == nil && v < 0 && c.name == "weight" {
+			return c.badWeight(f)
+		}
 		if err == nil {
 			binary.LittleEndian.PutUint64(word[:], uint64(v))
 			return c.store(word[:])
@@ -73,10 +76,14 @@ func (c *column) float(f []byte) (float64, error) {
 	if err != nil {
 		return 0, badf("", "column %q: %q is no number", c.name, clip(f))
 	}
-	if c.name == "weight" && (math.IsNaN(x) || math.IsInf(x, 0)) {
-		return 0, badf("correct it, or remove the edge", "column %q: %s is no weight", c.name, clip(f))
+	if c.name == "weight" && (!(x >= 0) || math.IsInf(x, 0)) {
+		return 0, c.badWeight(f)
 	}
 	return x, nil
+}
+
+func (c *column) badWeight(f []byte) error {
+	return badf("correct it, remove the edge, or give the column another name by --columns", "column %q: %s is no weight: it must be finite and not negative", c.name, clip(f))
 }
 
 // encode parses a value of a given type.

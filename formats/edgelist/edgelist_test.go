@@ -144,6 +144,8 @@ func TestBadLinesAreNamed(t *testing.T) {
 		{"beyond the table", "0 1\n1 3\n", Options{Nodes: 3}, 2, "not below the 3 nodes"},
 		{"NaN weight", "src,dst,weight\n0,1,1\n0,1,nan\n", Options{}, 3, "nan is no weight"},
 		{"infinite weight", "src,dst,weight\n0,1,-inf\n", Options{}, 2, "no weight"},
+		{"negative weight", "src,dst,weight\n0,1,-2\n", Options{}, 2, "no weight"},
+		{"negative weight among floats", "src,dst,weight\n0,1,.5\n0,1,-.5\n", Options{}, 3, "no weight"},
 		{"word for a weight", "src,dst,weight\n0,1,heavy\n", Options{}, 2, `"heavy" is no number`},
 		{"word where a number was asked for", "0 1 x\n", Options{Columns: []string{"s", "d", "c:int64"}}, 1, `"x" is no whole number`},
 		{"number too large for its type", "0 1 300\n", Options{Columns: []string{"s", "d", "c:int8"}}, 1, "does not fit int8"},

@@ -48,7 +48,7 @@ type EdgeData struct {
 	// Src and Dst are own ids, of equal length. They are read, not kept.
 	Src, Dst []int64
 	// Columns by name: [edges, ...], a row an edge, in the order of Src. They are copied into the order of the graph. A type
-	// that lacks a column that another type has gets rows of zeros. A column "weight" of floats must hold no NaN or infinity.
+	// that lacks a column that another type has gets rows of zeros. A column "weight" of floats must hold finite numbers from 0 on.
 	Columns map[string]unified.Tensor
 	// IDs are the user's numbers of the edges; nil means no number is kept, and parallel edges stay in the order of Src. If
 	// one type of several has them, those without are numbered from 0 in the order of Src.
@@ -162,7 +162,7 @@ func checkData(data *Data, s *Schema) error {
 				return fmt.Errorf("%w: edge type %v: column %q is %v, but there are %d edges", ErrSchema, et, name, t, et.Count)
 			}
 			if row := badWeight(name, t); row >= 0 {
-				return fmt.Errorf("%w: edge type %v: edge %d: its weight is NaN or infinite", ErrEdge, et, row)
+				return fmt.Errorf("%w: edge type %v: edge %d: its weight is no finite number from 0 on", ErrEdge, et, row)
 			}
 		}
 		if err := checkEnds(e.Src, "source", et, &s.Nodes[et.Src]); err != nil {
@@ -184,12 +184,12 @@ func checkEnds(ids []int64, what string, et *EdgeType, nt *NodeType) error {
 	return nil
 }
 
-// badWeight returns the first row of a weight column that is not finite, or -1.
+// badWeight returns the first row of a weight column that is not finite or is negative, or -1.
 func badWeight(name string, t unified.Tensor) int64 {
 	if name != "weight" {
 		return -1
 	}
-	bad := func(x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) }
+	bad := func(x float64) bool { return !(x >= 0) || math.IsInf(x, 0) }
 	if v, err := unified.View[float32](t); err == nil {
 		return int64(slices.IndexFunc(v, func(x float32) bool { return bad(float64(x)) }))
 	}

@@ -230,6 +230,7 @@ func TestNewRefusesBadData(t *testing.T) {
 	two := []graph.NodeData{{Name: "a", Count: 3}, {Name: "b", Count: 2}}
 	one := []graph.NodeData{{Count: 3}}
 	nan := []graph.EdgeData{{Src: []int64{0}, Dst: []int64{1}, Columns: map[string]unified.Tensor{"weight": unified.FromSlice([]float32{float32(math.NaN())})}}}
+	negative := []graph.EdgeData{{Src: []int64{0, 0}, Dst: []int64{1, 1}, Columns: map[string]unified.Tensor{"weight": unified.FromSlice([]float64{0, -1})}}}
 	for _, c := range []struct {
 		name string
 		data graph.Data
@@ -244,6 +245,7 @@ func TestNewRefusesBadData(t *testing.T) {
 		{"negative", graph.Data{Nodes: one, Edges: []graph.EdgeData{{Src: []int64{0}, Dst: []int64{-1}}}}, graph.ErrEdge, "edge 0: destination -1"},
 		{"id of another type", graph.Data{Nodes: two, Edges: []graph.EdgeData{{Source: "a", Relation: "r", Target: "b", Src: []int64{2}, Dst: []int64{2}}}}, graph.ErrEdge, `a:r:b: edge 0: destination 2 is not below 2 nodes of type "b"`},
 		{"weight", graph.Data{Nodes: one, Edges: nan}, graph.ErrEdge, "edge 0: its weight"},
+		{"negative weight", graph.Data{Nodes: one, Edges: negative}, graph.ErrEdge, "edge 1: its weight"},
 		{"ids", graph.Data{Nodes: one, Edges: []graph.EdgeData{{Src: []int64{0}, Dst: []int64{0}, IDs: []int64{}}}}, graph.ErrSchema, "0 ids for 1 edges"},
 		{"column too short", graph.Data{Nodes: []graph.NodeData{{Count: 3, Columns: map[string]unified.Tensor{"label": unified.FromSlice([]int64{1})}}}}, graph.ErrSchema, "label"},
 		{"column is nothing", graph.Data{Nodes: []graph.NodeData{{Count: 3, Columns: map[string]unified.Tensor{"label": {}}}}}, graph.ErrSchema, "label"},

@@ -6,6 +6,8 @@ import sys
 
 REFERENCE = {"all": "resident", "new": "resident, new"}  # khop's way that a peer is compared with, by frontier
 
+BUSY = 0.5
+
 
 def median_spread(values, digits=1):
     """Median (lowest-highest)."""
@@ -92,7 +94,8 @@ def markdown(result):
         f"{work['batch_size']} seeds a batch, the train split in order.",
         f"- {work['rounds']} rounds in which the contestants take turns, {work['batches']} timed batches a round (PyG a sixth) after "
         f"{work['warmup']} that are not. A cell is the median over the rounds (lowest-highest); the ratios are formed round by round. "
-        f"Load average before the rounds: {min(r['load'] for r in runs):.1f}-{max(r['load'] for r in runs):.1f}.",
+        f"Load average before the start: {result['load_before']:.1f}"
+        + (": the machine was busy with other work, and the times are not to be trusted." if result["load_before"] > BUSY else "."),
         "- Peers hold the graph and the features in their own memory on huge pages, with malloc told to keep what it frees ("
         + ", ".join(f"`{k}={v}`" for k, v in result["peers_environment"].items()) + "), in the fastest of their ways that were tried.",
         "- khop *resident* holds them in huge-page memory too; *mapped* reads the files through the page cache, which is warm, and "

@@ -118,15 +118,16 @@ class Khop:
 
     def bench(self, what, way, options, frontier):
         command = [self.args.khop, "bench", self.args.dataset, "--fanouts", ",".join(map(str, FANOUTS)), "--batch-size",
-                   BATCH_SIZE, "--batches", self.args.batches, "--workers", self.threads, "--json", *options]
-        command += ["--no-features"] if what == "sampling" else []
+                   BATCH_SIZE, "--batches", self.args.batches, "--warmup", self.args.warmup, "--drop-last",
+                   "--workers", self.threads, "--json", *options]
+        command += ["--no-features", "--no-memcpy"] if what == "sampling" else []
         got = json.loads(call(command, env={**os.environ, "GOMAXPROCS": str(self.threads)}))
         kept = ("ms_per_batch", "edges_per_hop", "edges_per_s", "rows_per_s", "gather_gb_per_s", "memcpy_gb_per_s", "anon_bytes",
                 "file_bytes", "workers")
         return {"contestant": "khop", "what": what, "way": way, "frontier": frontier, "threads": self.threads,
                 "ms": 1e3 / got["batches_per_s"], "batches": self.args.batches,
                 "nodes_per_hop": got["nodes_per_hop"][-len(FANOUTS):],  # without the seeds, where they are told
-                "rows_per_batch": got["rows_per_s"] / got["batches_per_s"] if what == "features" else 0,
+                "rows_per_batch": got["rows_per_batch"],  # with the labels of the seeds
                 **{key: got[key] for key in kept if key in got}}
 
 
@@ -179,11 +180,10 @@ def contest(args, data, threads):
     peers = [Peer(name, args, data, threads) for name in args.peers]
     contestants, runs = [Khop(args, threads), *peers], []
     for number in range(args.rounds):
-        load = os.getloadavg()[0]
         for what in WORK:
             for contestant in contestants[number % len(contestants):] + contestants[:number % len(contestants)]:
                 for run in contestant.run(what):
-                    runs.append({"round": number, "load": load, **run})
+                    runs.append({"round": number, **run})
                     say(f"{threads} threads, round {number + 1}/{args.rounds}: {what:8} {run['contestant']:9} {run['way']:13} "
                         f"{run['ms']:8.1f} ms")
     for peer in peers:
@@ -201,9 +201,9 @@ def machine():
 
 
 def main():
-    args = parse()
+    args, load = parse(), os.getloadavg()[0]
     data = prepare(args)
-    result = {"date": time.strftime("%Y-%m-%d"), "machine": machine(), "peers_environment": TUNED,
+    result = {"date": time.strftime("%Y-%m-%d"), "machine": machine(), "load_before": load, "peers_environment": TUNED,
               "commit": call(["git", "rev-parse", "HEAD"], cwd=REPO).strip(),
               "modified": bool(call(["git", "status", "--porcelain", "-uno", "--", "*.go", "*.s"], cwd=REPO)),
               "go": call(["go", "version"]).split()[2], "versions": {},

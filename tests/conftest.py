@@ -20,6 +20,7 @@ REAL = {  # where each real graph lies under KHOP_TESTDATA
     "musae-facebook-page": "musae-facebook-page",
     "CollegeMsg": "CollegeMsg-temporal/CollegeMsg.txt",
     "ogbl-ddi": "ogbl-ddi/raw/edge.csv.gz",
+    "cnr-2000": "cnr-2000-webgraph/derived/cnr-2000.csr.npz",
 }
 GENERATED = {  # arguments of khop generate
     "sbm": ["sbm", "--nodes", "3000", "--edges", "40000", "--features", "16", "--classes", "5", "--seed", "1"],

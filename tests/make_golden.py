@@ -36,6 +36,7 @@ SHAPES = [  # every option that changes a batch, on small batches
     "--fanouts 5,3 --batch-size 1000000 --seed 0 --seeds all --shuffle",
     "--fanouts 5,3 --batch-size 1000000 --seed 0 --seeds train --shuffle",
     "--fanouts 10,10 --batch-size 128 --seed 3 --seeds train --shuffle",
+    "--fanouts 10,10 --batch-size 128 --seed 3 --instance 1 --seeds train --shuffle --batches 2",
 ]
 TYPED = SHAPES + [
     "--fanouts cites=15,10;writes=5,5 --batch-size 64 --seed 7 --seeds train --shuffle --batches 4",
@@ -43,6 +44,9 @@ TYPED = SHAPES + [
     "--fanouts cites=15,10;writes=5,5 --batch-size 64 --seed 7 --seeds all --shuffle --frontier new --batches 4",
     "--fanouts cites=4;writes=2,-1,3 --batch-size 64 --seed 7 --seeds all --shuffle --frontier new --batches 4",
     "--fanouts cites=4;writes=2,-1,3 --batch-size 64 --seed 7 --seeds all --shuffle --replace --batches 4",
+    "--fanouts cites=3,3;*=2 --batch-size 64 --seed 7 --seeds all --shuffle --batches 4",
+    "--fanouts 5,5 --batch-size 64 --seed 7 --seeds all:author --shuffle --batches 4",
+    "--fanouts 5,5 --batch-size 64 --seed 7 --seeds all:institution,paper --shuffle --batches 4",
 ]
 REAL = [
     "--fanouts 15,10,5 --batch-size 64 --seed 7 --seeds all --shuffle --batches 4",
@@ -70,6 +74,7 @@ CASES = {
     "sbm": SHAPES, "typed": TYPED, "rmat": LARGE,
     "tolokers": SPLITS, "minesweeper": SPLITS, "actor": SPLITS, "squirrel_filtered": SPLITS,
     "cora_ml": REAL, "citeseer": REAL, "musae-facebook-page": REAL, "CollegeMsg": REAL, "ogbl-ddi": REAL,
+    "cnr-2000": LARGE,
 }
 
 

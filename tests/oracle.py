@@ -202,8 +202,8 @@ def with_columns(g, arrays):
 
 # --- epochs ("Order of an epoch") ------------------------------------------------------------------------------------------
 
-def epoch(g, sets, fanouts, batch_size=1024, seed=0, epoch=0, shuffle=False, replace=False, new=False, batches=None,
-          edge_pos=False):
+def epoch(g, sets, fanouts, batch_size=1024, seed=0, epoch=0, instance=0, shuffle=False, replace=False, new=False,
+          batches=None, edge_pos=False):
     """Yields batch number and arrays without columns. sets: (node type, ids), one after another; batches: which (default: all)."""
     kind = np.concatenate([np.full(len(ids), t) for t, ids in sets])
     ids = np.concatenate([ids for _, ids in sets]).astype(np.int64)
@@ -212,9 +212,9 @@ def epoch(g, sets, fanouts, batch_size=1024, seed=0, epoch=0, shuffle=False, rep
     for b in range(-(-n // batch_size)) if batches is None else batches:
         items = np.arange(b * batch_size, min((b + 1) * batch_size, n))
         if shuffle:
-            items = permutation(stream(stage_key(batch_key(seed, epoch, 0), T, 1, 0), 0), n, items)
+            items = permutation(stream(stage_key(batch_key(seed, epoch, 0, instance), T, 1, 0), 0), n, items)
         seeds = [ids[items[kind[items] == t]] for t in range(len(g.node_types))]
-        arrays = sample(g, seeds, fanouts, replace, new, batch_key(seed, epoch, b))
+        arrays = sample(g, seeds, fanouts, replace, new, batch_key(seed, epoch, b, instance))
         yield b, {k: v for k, v in arrays.items() if edge_pos or not k.endswith("/edge_pos")}
 
 
@@ -280,7 +280,7 @@ def main(arguments):
     p.add_argument("--fanouts", default="15,10,5")
     p.add_argument("--frontier", choices=("all", "new"), default="all")
     p.add_argument("--seeds", default="train")
-    for option, default in (("batch-size", 1024), ("seed", 0), ("epoch", 0), ("split", 0), ("first", 0), ("batches", None)):
+    for option, default in (("batch-size", 1024), ("seed", 0), ("epoch", 0), ("instance", 0), ("split", 0), ("first", 0), ("batches", None)):
         p.add_argument("--" + option, type=int, default=default)
     for option in ("shuffle", "replace", "digest"):
         p.add_argument("--" + option, action="store_true")
@@ -290,7 +290,8 @@ def main(arguments):
     total = -(-sum(len(ids) for _, ids in seeds) // a.batch_size)
     batches = range(a.first, total if a.batches is None else min(total, a.first + a.batches))
     fanouts = parse_fanouts(a.fanouts, g.edge_types)
-    for b, arrays in epoch(g, seeds, fanouts, a.batch_size, a.seed, a.epoch, a.shuffle, a.replace, a.frontier == "new", batches):
+    options = a.batch_size, a.seed, a.epoch, a.instance, a.shuffle, a.replace, a.frontier == "new"
+    for b, arrays in epoch(g, seeds, fanouts, *options, batches):
         yield f"{b} {digest(arrays)} {digest(*with_columns(g, arrays))}"
 
 

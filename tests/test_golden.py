@@ -37,6 +37,16 @@ def test_batches_equal_the_oracle_under_random_options(name, number, dataset, sa
     assert sample(dataset(name), *options) == want, " ".join(options)
 
 
+@pytest.mark.parametrize("name, lines", [("sbm", ["7", "3", "7 ", "2999", "0", "3", "11"]),
+                                         ("typed", ["paper 7", "author 3", "paper 7", "author 3", "institution 1", "paper 2"])])
+@pytest.mark.parametrize("options", ["--batch-size 3", "--batch-size 4 --shuffle", "--batch-size 100 --frontier new"])
+def test_seeds_from_a_file_may_repeat(name, lines, options, dataset, sample, tmp_path):
+    (tmp_path / "seeds.txt").write_text("\n".join(lines) + "\n")
+    options = ["--fanouts", "4,3", "--seed", "5", "--seeds", f"@{tmp_path}/seeds.txt", *options.split()]
+    want = [(int(line.split()[0]), line.split()[-1]) for line in oracle.main([str(dataset(name)), *options])]
+    assert sample(dataset(name), *options) == want
+
+
 def test_any_byte_of_any_array_is_in_the_digest():
     rng = np.random.default_rng(5)
     indptr = np.concatenate(([0], np.cumsum(rng.integers(0, 6, 50))))

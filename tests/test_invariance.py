@@ -74,24 +74,32 @@ def test_placement_changes_nothing(name, options, dataset, sample):
     assert sample(dataset(name), *options, "--resident") == sample(dataset(name), *options)
 
 
-@pytest.mark.parametrize("name, owner, array", [("sbm", "nodes/0", "feature"), ("sbm", "nodes/0", "label"),
-                                                ("typed", "nodes/0", "feature")])
-def test_a_changed_byte_on_disk_changes_the_digest(name, owner, array, khop, dataset, sample, tmp_path):
-    options = ["--fanouts", "3,2", "--batch-size", 50, "--seeds", "all", "--batches", 2]
+@pytest.mark.parametrize("name", DATASETS)
+@pytest.mark.parametrize("array", ["indices", "feature", "label", "train"])
+def test_a_changed_byte_on_disk_changes_the_digest(name, array, khop, dataset, sample, tmp_path):
+    options = ["--fanouts=-1", "--batch-size", "10000", "--seeds", "train"]  # the whole graph around all seeds
     path = tmp_path / "changed.khop"
     shutil.copytree(dataset(name), path)
-    before = sample(path, *options)
-    g, content = oracle.load(path)
-    (entry,) = [c for c in content["columns"] if (c["owner"], c["name"]) == (owner, array)]
-    (part,) = entry["parts"]
-    row = 7 * part["bytes"] // part["rows"]  # of node 7, which is a seed of batch 0
+    (before,) = sample(path, *options)
+    _, content = oracle.load(path)
+    arrays = [(c["name"], c["parts"][0]) for c in content["columns"]] + [(s["name"], s["sets"][0]["parts"][0]) for s in content["splits"]]
+    part = next(p for n, p in arrays if n == array)
+    row = used_row(array, content, path)
     with open(path / part["path"], "r+b") as f:
-        f.seek(part["body_offset"] + row)
+        at = part["body_offset"] + row * (part["bytes"] // part["rows"])
+        f.seek(at)
         byte = f.read(1)[0]
-        f.seek(part["body_offset"] + row)
+        f.seek(at)
         f.write(bytes([byte ^ 1]))
-    after = sample(path, *options)
-    assert after[0] != before[0], "the batch that holds the row"
-    want = [line.split()[-1] for line in oracle.main([str(path), *map(str, options)])]
-    assert [d for _, d in after] == want
+    (after,) = sample(path, *options)
+    assert after != before
+    (want,) = oracle.main([str(path), *options])
+    assert after[1] == want.split()[-1]
     assert part["path"] in run(khop, "check", path, fails=True)
+
+
+def used_row(array, content, path):
+    """A row that the batch of the first type's seeds holds."""
+    seed = int(oracle.column(path, content["splits"][0]["sets"][0])[5])
+    indptr = oracle.column(path, content["columns"][0])
+    return {"indices": int(indptr[seed]), "train": 5}.get(array, seed)

@@ -90,10 +90,12 @@ def measure(batches, hops, warmup):
 
 
 def memory():
-    """The process's resident bytes: anonymous (with shared memory, as khop counts it), and mapped files."""
+    """The process's resident bytes: anonymous (with shared memory, as khop counts it), mapped files, and what lies on huge pages."""
     status = dict(line.split(":", 1) for line in open("/proc/self/status") if ":" in line)
     size = {key: int(status[key].split()[0]) * 1024 for key in ("RssAnon", "RssShmem", "RssFile")}
-    return {"anon_bytes": size["RssAnon"] + size["RssShmem"], "file_bytes": size["RssFile"]}
+    rollup = dict(line.split(":", 1) for line in open("/proc/self/smaps_rollup") if ":" in line.split()[0])
+    return {"anon_bytes": size["RssAnon"] + size["RssShmem"], "file_bytes": size["RssFile"],
+            "huge_page_bytes": int(rollup["AnonHugePages"].split()[0]) * 1024}
 
 
 def serve(args, ways, batches, hops, versions):

@@ -9,6 +9,7 @@ import peer
 
 args = peer.arguments(__doc__)
 warnings.filterwarnings("ignore")
+import numpy as np
 import torch
 import torch_geometric
 import torch_sparse
@@ -21,7 +22,9 @@ if args.threads > 1:
 
 indptr, indices, seeds, x = peer.load(args, ids="int64")
 num_nodes = len(indptr) - 1
-edge_index = torch.stack([indices, torch.repeat_interleave(torch.arange(num_nodes), indptr[1:] - indptr[:-1])])
+edge_index = torch.from_numpy(np.empty((2, len(indices)), np.int64))  # NumPy's, for its huge pages
+edge_index[0] = indices
+edge_index[1] = torch.repeat_interleave(torch.arange(num_nodes), indptr[1:] - indptr[:-1])
 del indices
 loaders = {}
 

@@ -104,6 +104,9 @@ func (l *Loader) prepare(ctx context.Context, src Source) error {
 			return err
 		}
 	}
+	if err := l.warm(ctx); err != nil {
+		return err
+	}
 	for range l.opt.Workers {
 		w := &worker{loader: l}
 		l.workers = append(l.workers, w)

@@ -179,3 +179,29 @@ func TestNilLedgerCountsNothing(t *testing.T) {
 		t.Error("a nil ledger counted")
 	}
 }
+
+func TestPopulateReadsWhatIsThere(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	if err := os.WriteFile(path, bytes.Repeat([]byte{7}, 1<<16), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, err := MapFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for _, part := range [][]byte{r.Bytes(), r.Bytes()[5000:5001], r.Bytes()[4095:9000], nil} {
+		if err := Populate(part); err != nil && !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("%d bytes: %v", len(part), err)
+		}
+	}
+	if runtime.GOOS != "linux" {
+		return
+	}
+	if err := os.Truncate(path, 4096); err != nil {
+		t.Fatal(err)
+	}
+	if err := Populate(r.Bytes()); !errors.Is(err, ErrFault) && !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("a file that was cut short: %v, want ErrFault", err)
+	}
+}

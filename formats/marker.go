@@ -32,8 +32,10 @@ const (
 	claimTrials = 16
 )
 
-// claim makes the directory if need be and takes its marker's lock. ErrExist if another process has it.
+// claim makes the directory if need be and takes its marker's lock. ErrExist if another process has it. A directory that was
+// not there at the beginning counts as made, whoever of several writers did it: the one with the lock removes it again.
 func claim(dir string) (*marker, error) {
+	absent := !exists(dir)
 	for range claimTrials {
 		made := os.Mkdir(dir, 0o777)
 		if made != nil && !errors.Is(made, fs.ErrExist) {
@@ -46,7 +48,7 @@ func claim(dir string) (*marker, error) {
 		if m == nil {
 			continue // the last writer has just gone, with the marker or with the directory
 		}
-		if made == nil {
+		if made == nil || absent {
 			err = m.note(markerDir, ".")
 		}
 		if err != nil {

@@ -102,6 +102,9 @@ func lookFirst(dir string, opt WriterOptions) error {
 		return existsError(dir)
 	}
 	list, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // another writer has just given up
+	}
 	if err != nil {
 		return fileError(dir, "", err)
 	}
@@ -177,7 +180,7 @@ func (w *Writer) makeRoom() error {
 func (w *Writer) undoClaim() error {
 	err := w.mark.remove()
 	if w.mark.madeDirectory() {
-		err = errors.Join(err, os.Remove(w.dir))
+		_ = os.Remove(w.dir) // where it fails another writer has come, and it is that one's now
 	}
 	return err
 }

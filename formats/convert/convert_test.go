@@ -76,7 +76,6 @@ func TestRealGraphsHaveTheirCounts(t *testing.T) {
 		{path: "heterophilous/squirrel_filtered.npz", nodes: 2223, edges: 93_996, listed: 46_998, width: 2089, classes: 5, splits: 30, train: 1053},
 		{path: "heterophilous/actor.npz", opt: Options{Direction: Directed}, nodes: 7600, edges: 26_659, listed: 26_659, width: 932, classes: 5, splits: 30, train: 3648},
 		{path: "musae-facebook-page", nodes: 22_470, edges: 341_825, listed: 171_002, width: 4714, classes: 4},
-		{path: "musae-facebook-page", opt: Options{Direction: Directed}, nodes: 22_470, edges: 171_002, listed: 171_002, width: 4714, classes: 4},
 		{path: "musae-facebook-page/facebook_edges.csv", nodes: 22_470, edges: 171_002, listed: 171_002},
 		{path: "cnr-2000-webgraph/derived/cnr-2000.csr.npz", nodes: 325_557, edges: 3_216_152, listed: 3_216_152},
 		{path: "CollegeMsg-temporal/CollegeMsg.txt", nodes: 1900, edges: 59_835, listed: 59_835},

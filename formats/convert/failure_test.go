@@ -167,39 +167,49 @@ func TestATargetIsReplacedOnlyByForce(t *testing.T) {
 	}
 }
 
-// TestCancellingLeavesNothing cancels at every step that reports progress.
+// TestCancellingLeavesNothing cancels at the first and the last report of each stage of progress.
 func TestCancellingLeavesNothing(t *testing.T) {
 	src := write(t, "edges.txt", randomText(2, 1000, 300_000))
 	cause := errors.New("stopped by the user")
-	stages := map[string]bool{}
-	for step := 0; ; step++ {
+	run := func(t *testing.T, report func(stage string, cancel func())) ([]os.DirEntry, error) {
 		ctx, cancel := context.WithCancelCause(context.Background())
-		dir, n := t.TempDir(), 0
+		defer cancel(nil)
+		dir := t.TempDir()
 		_, err := Run(ctx, src, filepath.Join(dir, "out.khop"), Options{Direction: Symmetrise, MemoryLimit: 16 << 20, Progress: func(stage string, _, _ int64) {
-			if n == step {
-				stages[stage] = true
-				cancel(cause)
-			}
-			n++
+			report(stage, func() { cancel(cause) })
 		}})
-		cancel(nil)
 		left, _ := os.ReadDir(dir)
-		if err == nil { // it was done before, or nobody was listening any more
-			if len(left) != 1 {
-				t.Errorf("step %d: beside the dataset: %v", step, left)
-			}
-			if n <= step {
-				break
-			}
-			continue
-		}
-		if !errors.Is(err, cause) || len(left) > 0 {
-			t.Fatalf("step %d: %v; left behind: %v", step, err, left)
-		}
+		return left, err
+	}
+	reports := map[string]int{}
+	if _, err := run(t, func(stage string, _ func()) { reports[stage]++ }); err != nil {
+		t.Fatal(err)
 	}
 	for _, s := range []string{"read", "count", "place", "sort"} {
-		if !stages[s] {
-			t.Errorf("never cancelled in stage %q", s)
+		if reports[s] < 1 {
+			t.Errorf("stage %q reports nothing", s)
+		}
+	}
+	for stage, n := range reports {
+		for _, at := range []int{0, n - 1} {
+			t.Run(fmt.Sprintf("%s %d", stage, at), func(t *testing.T) {
+				seen := 0
+				left, err := run(t, func(s string, cancel func()) {
+					if s != stage {
+						return
+					}
+					if seen == at {
+						cancel()
+					}
+					seen++
+				})
+				if err == nil && len(left) == 1 { // the dataset was complete when it was cancelled
+					return
+				}
+				if !errors.Is(err, cause) || len(left) > 0 {
+					t.Errorf("%v; left behind: %v", err, left)
+				}
+			})
 		}
 	}
 }

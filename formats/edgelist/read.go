@@ -94,7 +94,11 @@ type reader struct {
 
 // readAll parses the file block by block; a block ends at the end of a line.
 func (r *reader) readAll(ctx context.Context, f *source.File) error {
-	buf := make([]byte, 2*MaxLine)
+	size := int64(2 * MaxLine)
+	if f.Compression == "" {
+		size = min(size, f.Size+2)
+	}
+	buf := make([]byte, size)
 	have := 0
 	for end := false; !end; {
 		if ctx.Err() != nil {

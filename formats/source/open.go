@@ -50,6 +50,8 @@ func Open(path string) (*File, error) {
 	st, err := f.Stat()
 	if err == nil && st.IsDir() {
 		err = Error(path, "", -1, "name a file", errors.New("is a directory"))
+	} else if err == nil && !st.Mode().IsRegular() {
+		err = Error(path, "", -1, "write it to a file first: it is read more than once", errors.New("is no regular file"))
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())

@@ -85,6 +85,9 @@ func TestOpenFindsEveryCutAndEveryTail(t *testing.T) {
 			if err := openError(dir); !errors.Is(err, ErrCorrupt) {
 				t.Fatalf("%s cut to %d of %d bytes: %v", name, n, len(b), err)
 			}
+			if n%(8*4096) != 0 {
+				continue
+			}
 			report, err := Check(context.Background(), dir, CheckOptions{})
 			if err != nil || report.OK() || !strings.Contains(report.Problems[0].Error(), filepath.FromSlash(name)) {
 				t.Fatalf("check of %s cut to %d of %d bytes: %+v %v", name, n, len(b), report, err)

@@ -184,6 +184,8 @@ func intType(bits int32, signed bool) unified.DType {
 		return unified.Uint8
 	case bits == 16:
 		return unified.Uint16
+	case bits == 32:
+		return unified.Uint32
 	case bits == 64:
 		return unified.Uint64
 	}

@@ -23,7 +23,8 @@ type Loader struct {
 	seeds         seedList
 	cols          columns
 	bound         sampling.Bound
-	state         State // what all states begin as
+	fingerprint   string // of the sampler
+	state         State  // what all states begin as
 	digestEntries []digestEntry
 	batches       uint64 // of an epoch, over all ranks
 	estimate      Estimate
@@ -53,11 +54,24 @@ func New(src Source, opt Options) (*Loader, error) { return NewContext(context.B
 // Errors: ErrOptions, ErrDevice, ErrMemory, graph.ErrNoSplit, graph.ErrSeed, those of Sampler.Validate, and pinned.ErrFault
 // where a mapped file was cut short.
 func NewContext(ctx context.Context, src Source, opt Options) (*Loader, error) {
+	return settled(src, opt, func(l *Loader) error { return l.prepare(ctx) })
+}
+
+// settled decides all that does not take memory, then calls f. It closes the loader if either fails.
+func settled(src Source, opt Options, f func(*Loader) error) (*Loader, error) {
 	if err := opt.EnsureDefaults().Validate(); err != nil {
 		return nil, err
 	}
-	l := &Loader{opt: opt, name: nameOfSource(src)}
-	err := pinned.Guard(func() error { return l.prepare(ctx, src) })
+	l := &Loader{opt: opt, name: nameOfSource(src), graph: src.Graph()}
+	if l.graph == nil {
+		return nil, fmt.Errorf("%w: %s has no graph", ErrOptions, l.name)
+	}
+	err := pinned.Guard(func() error {
+		if err := l.settle(src); err != nil {
+			return err
+		}
+		return f(l)
+	})
 	if errors.Is(err, pinned.ErrFault) {
 		err = fmt.Errorf("%s: %w", l.name, err)
 	}
@@ -76,22 +90,18 @@ func nameOfSource(src Source) string {
 	return "dataset " + hex.EncodeToString(id[:])
 }
 
-func (l *Loader) prepare(ctx context.Context, src Source) error {
-	l.graph = src.Graph()
+// settle looks up seeds and columns and decides on workers, slots and the bound of memory.
+func (l *Loader) settle(src Source) error {
 	schema := l.graph.Schema()
-	if err := l.opt.Sampler.Validate(schema); err != nil {
+	if err := l.prepareSeeds(src, schema); err != nil {
 		return err
 	}
-	if err := l.prepareSeeds(src, schema); err != nil {
+	if err := l.askSampler(schema); err != nil {
 		return err
 	}
 	var err error
 	if l.cols, err = newColumns(&l.opt, l.graph); err != nil {
 		return err
-	}
-	l.bound = l.opt.Sampler.Bound(schema, int(l.batchSize()))
-	if l.bound.Layers < 0 || l.bound.Layers > 256 {
-		return fmt.Errorf("%w: %d layers", ErrSampler, l.bound.Layers)
 	}
 	l.state = l.newState(src.ID())
 	l.digestEntries = newDigestEntries(schema, l.bound.Layers, &l.cols)
@@ -99,6 +109,25 @@ func (l *Loader) prepare(ctx context.Context, src Source) error {
 		return err
 	}
 	l.ledger.SetLimit(l.opt.MaxMemory)
+	return nil
+}
+
+// askSampler learns what the sampler says of itself.
+func (l *Loader) askSampler(schema *graph.Schema) (err error) {
+	defer recovered(&err)
+	if err := l.opt.Sampler.Validate(schema); err != nil {
+		return err
+	}
+	l.fingerprint = l.opt.Sampler.Fingerprint()
+	l.bound = l.opt.Sampler.Bound(schema, int(l.batchSize()))
+	if l.bound.Layers < 0 || l.bound.Layers > 256 {
+		return fmt.Errorf("%w: %d layers", ErrSampler, l.bound.Layers)
+	}
+	return nil
+}
+
+// prepare takes the memory and makes the workers.
+func (l *Loader) prepare(ctx context.Context) error {
 	if l.opt.Residence == Resident {
 		if err := l.makeResident(ctx); err != nil {
 			return err
@@ -107,12 +136,8 @@ func (l *Loader) prepare(ctx context.Context, src Source) error {
 	if err := l.warm(ctx); err != nil {
 		return err
 	}
-	for range l.opt.Workers {
-		w := &worker{loader: l}
-		l.workers = append(l.workers, w)
-		if err := w.open(); err != nil {
-			return l.explainLimit(err)
-		}
+	if err := l.openWorkers(); err != nil {
+		return err
 	}
 	if err := l.prepareSlots(ctx); err != nil {
 		return err
@@ -120,6 +145,17 @@ func (l *Loader) prepare(ctx context.Context, src Source) error {
 	l.estimate.Expected = l.memory()
 	l.opt.log().Info("loader ready", "source", l.name, "seeds", l.opt.Seeds.String(), "batches", l.batches,
 		"workers", l.opt.Workers, "slots", len(l.slots), "memory", l.estimate.Expected.Total(), "memory_bound", l.estimate.Bound.Total())
+	return nil
+}
+
+func (l *Loader) openWorkers() error {
+	for range l.opt.Workers {
+		w := &worker{loader: l}
+		l.workers = append(l.workers, w)
+		if err := w.open(); err != nil {
+			return l.explainLimit(err)
+		}
+	}
 	return nil
 }
 

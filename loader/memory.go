@@ -12,7 +12,7 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Estimate says what memory a loader needs, before the first batch.
+// Estimate says what memory a loader needs: Loader.Estimate before the first batch, Plan before anything is taken.
 type Estimate struct {
 	Workers  int `json:"workers"`  // after MaxMemory
 	Prefetch int `json:"prefetch"` // after MaxMemory
@@ -31,6 +31,37 @@ type Estimate struct {
 
 // Estimate returns what memory the loader needs.
 func (l *Loader) Estimate() Estimate { return l.estimate }
+
+// Plan returns what memory New would need with these arguments, without taking it: Expected within some percent. It samples
+// a few batches in one slot to learn their size. Its errors are those of New.
+func Plan(ctx context.Context, src Source, opt Options) (Estimate, error) {
+	var e Estimate
+	l, err := settled(src, opt, func(l *Loader) error {
+		e = l.estimate
+		l.opt.Workers, l.opt.Prefetch, l.estimate.Slots, l.opt.Progress = 1, 0, 1, nil
+		if err := l.openWorkers(); err != nil {
+			return err
+		}
+		var z sizes
+		l.slots = []*slot{l.newSlot()}
+		if l.batches > 0 {
+			if err := l.probe(ctx, &z); err != nil {
+				return err
+			}
+		}
+		slotBytes := e.SlotBound // with a limit all of it is taken
+		if l.opt.MaxMemory == 0 {
+			slotBytes = z.total()
+		}
+		e.Expected = Memory{Topology: e.Bound.Topology, Columns: e.Bound.Columns,
+			Batches: int64(e.Slots) * slotBytes, Scratch: int64(e.Workers) * l.ledger.Used(pinned.Scratch)}
+		return nil
+	})
+	if err != nil {
+		return Estimate{}, err
+	}
+	return e, l.Close()
+}
 
 const (
 	// writeAhead is how many ids beyond the last a sampler may ask room for in a node list.
@@ -206,6 +237,14 @@ func (z *sizes) learn(s *slot) {
 		z.bytes[i] = max(z.bytes[i], want)
 		i++
 	})
+}
+
+// total returns what a slot with these sizes takes.
+func (z *sizes) total() (bytes int64) {
+	for _, n := range z.bytes {
+		bytes += pinned.Options{}.Size(n)
+	}
+	return bytes
 }
 
 // probe samples some batches of epoch 0, spread over it, at least one with each worker, so that its scratch is there too.

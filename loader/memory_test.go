@@ -33,6 +33,31 @@ func TestAnEpochTakesNoMoreMemoryThanNewDid(t *testing.T) {
 	}
 }
 
+func TestPlanSaysBeforehandWhatNewTakes(t *testing.T) {
+	for _, g := range []*graph.Graph{plainGraph(t, 20000, 8), typedGraph(t, 3000, 2000)} {
+		for _, opt := range []loader.Options{{}, {Residence: loader.Resident, Prefetch: 5}, {MaxMemory: 100 << 20}, {MaxMemory: 1 << 20}} {
+			opt.Sampler, opt.BatchSize, opt.Workers, opt.Seeds = sampling.Neighbor{Fanouts: []int{5, 3}}, 200, 3, loader.AllNodes()
+			plan, err := loader.Plan(background, g, opt)
+			l, err2 := loader.New(g, opt)
+			if err != nil || err2 != nil {
+				if !errors.Is(err, loader.ErrMemory) || !errors.Is(err2, loader.ErrMemory) {
+					t.Errorf("Plan: %v, New: %v", err, err2)
+				}
+				continue
+			}
+			is := l.Estimate()
+			want, got := is.Expected.Total(), plan.Expected.Total()
+			is.Expected, plan.Expected = loader.Memory{}, loader.Memory{}
+			if is != plan || got < want*8/10 || got > want*12/10 {
+				t.Errorf("Plan says %d and %+v, New takes %d and says %+v", got, plan, want, is)
+			}
+			if err := l.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
 func TestMaxMemoryIsKept(t *testing.T) {
 	g := plainGraph(t, 20000, 8)
 	opt := loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{-1, 5}}, BatchSize: 100, Shuffle: true, Workers: 4, Prefetch: 4,

@@ -318,3 +318,49 @@ func TestTheSlowerOfBodyAndLoadingDecides(t *testing.T) {
 		t.Logf("%d workers, prefetch %d, body %v, load %v: %.3f of the slower", c.workers, c.prefetch, c.body, c.load, best)
 	}
 }
+
+// panicky panics in one of its methods.
+type panicky struct {
+	cycle
+	in string
+}
+
+func (p panicky) at(method string) {
+	if p.in == method {
+		panic(method)
+	}
+}
+
+func (p panicky) Validate(*graph.Schema) error { p.at("Validate"); return nil }
+func (p panicky) Fingerprint() string          { p.at("Fingerprint"); return "" }
+
+func (p panicky) Bound(s *graph.Schema, n int) sampling.Bound {
+	p.at("Bound")
+	return p.cycle.Bound(s, n)
+}
+
+func (p panicky) Open(env sampling.Env) (sampling.Worker, error) {
+	p.at("Open")
+	w, err := p.cycle.Open(env)
+	return panickyWorker{w, p}, err
+}
+
+type panickyWorker struct {
+	sampling.Worker
+	p panicky
+}
+
+func (w panickyWorker) Close() error { w.p.at("Close"); return nil }
+
+func TestASamplersPanicIsAnErrorWhereverItHappens(t *testing.T) {
+	g := plainGraph(t, 100, 3)
+	for _, method := range []string{"Validate", "Fingerprint", "Bound", "Open", "Close"} {
+		l, err := loader.New(g, loader.Options{Sampler: panicky{in: method}, BatchSize: 10})
+		if err == nil {
+			err = l.Close()
+		}
+		if !errors.Is(err, loader.ErrSampler) || !strings.Contains(err.Error(), method) {
+			t.Errorf("%s: %v", method, err)
+		}
+	}
+}

@@ -33,7 +33,7 @@ func (l *Loader) newState(id [16]byte) State {
 	return State{
 		Semantics: Semantics,
 		Dataset:   hex.EncodeToString(id[:]),
-		Sampler:   l.opt.Sampler.Fingerprint(),
+		Sampler:   l.fingerprint,
 		Seeds:     fmt.Sprintf("%016x", l.seeds.hash()),
 		BatchSize: l.opt.BatchSize,
 		Shuffle:   l.opt.Shuffle,

@@ -41,7 +41,8 @@ func (w *worker) open() (err error) {
 	return err
 }
 
-func (w *worker) close() error {
+func (w *worker) close() (err error) {
+	defer recovered(&err)
 	s := w.sampler
 	w.sampler = nil
 	if s == nil {

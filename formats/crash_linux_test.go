@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -33,13 +34,13 @@ func writeUntilKilled(dir string) {
 	a := randomArrays(&testing.T{}, 1, 2000, 5)
 	g, err := graph.FromArrays(a)
 	for force := false; err == nil; force = true {
-		os.Stdout.WriteString("go\n")
+		fmt.Println("go")
 		err = WriteGraph(context.Background(), dir, g, WriterOptions{Force: force})
 		if !force && errors.Is(err, ErrExist) { // what was left is complete
 			err = WriteGraph(context.Background(), dir, g, WriterOptions{Force: true})
 		}
 	}
-	os.Stdout.WriteString(err.Error() + "\n")
+	fmt.Println(err)
 	os.Exit(3)
 }
 
@@ -98,7 +99,7 @@ func killWriter(t *testing.T, dir string, r *rand.Rand) {
 		t.Fatalf("the writer says %q, %v", line, err)
 	}
 	time.Sleep(time.Duration(r.IntN(8000)) * time.Microsecond)
-	cmd.Process.Kill()
+	must(t, cmd.Process.Kill())
 	rest, _ := io.ReadAll(lines)
 	err = cmd.Wait()
 	var exit *exec.ExitError
@@ -112,7 +113,7 @@ func TestAFullDiskIsAnErrorThatNamesTheSpace(t *testing.T) {
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
 		t.Skip("cannot mount a small disk here: ", err)
 	}
-	defer unix.Unmount(dir, unix.MNT_DETACH)
+	defer func() { must(t, unix.Unmount(dir, unix.MNT_DETACH)) }()
 	check := func(name string, err error, says string) {
 		t.Helper()
 		if !errors.Is(err, ErrSpace) || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "free") {

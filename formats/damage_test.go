@@ -114,6 +114,13 @@ func TestOpenFindsEveryCutAndEveryTail(t *testing.T) {
 	}
 }
 
+// flip writes one byte to a file.
+func flip(t testing.TB, f *os.File, b byte, at int64) {
+	t.Helper()
+	_, err := f.WriteAt([]byte{b}, at)
+	must(t, err)
+}
+
 var byteRange = regexp.MustCompile(`bytes ([\d,]+) to ([\d,]+) do not fit their checksum`)
 
 func TestCheckFindsEveryFlippedByteAndSaysWhere(t *testing.T) {
@@ -126,7 +133,7 @@ func TestCheckFindsEveryFlippedByteAndSaysWhere(t *testing.T) {
 			t.Fatal(err)
 		}
 		for k, i := 0, p.BodyOffset; i < p.BodyOffset+p.Bytes; k, i = k+1, i+97 {
-			f.WriteAt([]byte{b[i] ^ flips[k%len(flips)]}, i)
+			flip(t, f, b[i]^flips[k%len(flips)], i)
 			report, err := Check(context.Background(), dir, CheckOptions{Workers: 1 + k%3})
 			if err != nil || report.OK() {
 				t.Fatalf("%s: byte %d changed: %+v, %v", p.Path, i, report, err)
@@ -144,7 +151,7 @@ func TestCheckFindsEveryFlippedByteAndSaysWhere(t *testing.T) {
 			if !located {
 				t.Fatalf("%s: byte %d changed: not located by %v", p.Path, i, report.Problems)
 			}
-			f.WriteAt(b[i:i+1], i)
+			flip(t, f, b[i], i)
 		}
 		f.Close()
 	}
@@ -422,15 +429,12 @@ func TestOpenRefusesLinksAndPipes(t *testing.T) {
 	if err := openError(dir); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("a link out of the directory: %v", err)
 	}
-	os.Remove(path)
-	os.Rename(filepath.Join(dir, "graph"), filepath.Join(dir, "away"))
-	os.Symlink("away", filepath.Join(dir, "graph"))
+	must(t, os.Remove(path), os.Rename(filepath.Join(dir, "graph"), filepath.Join(dir, "away")), os.Symlink("away", filepath.Join(dir, "graph")))
 	put(t, dir, "away/indptr.arrow", b)
 	if err := openError(dir); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("a link to a directory: %v", err)
 	}
-	os.Remove(filepath.Join(dir, "graph"))
-	os.Rename(filepath.Join(dir, "away"), filepath.Join(dir, "graph"))
+	must(t, os.Remove(filepath.Join(dir, "graph")), os.Rename(filepath.Join(dir, "away"), filepath.Join(dir, "graph")))
 	if err := openError(dir); err != nil {
 		t.Fatal("restored: ", err)
 	}

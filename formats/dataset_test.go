@@ -187,7 +187,7 @@ func TestStringsAreReadByTypeAndName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.Abort()
+	defer func() { must(t, w.Abort()) }()
 	want := make([]string, 70_000) // more than one buffer of offsets and of characters
 	for i := range want {
 		want[i] = string(counting(int64(i % 11))[:0]) + string(rune('a'+i%26)) + "é"[:2*(i%2)]

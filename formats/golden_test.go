@@ -37,7 +37,7 @@ func writeGolden(t *testing.T, name, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.Abort()
+	defer func() { must(t, w.Abort()) }()
 	s, err := w.NodeStrings(0, "names", int64(len(goldenNames)))
 	for _, v := range goldenNames {
 		if err == nil {

@@ -223,3 +223,13 @@ func randomArrays(t testing.TB, seed uint64, n, degree int) graph.Arrays {
 func plainSchema(n, m int64) graph.Schema {
 	return graph.Schema{Nodes: []graph.NodeType{{Name: "node", Count: n}}, Edges: []graph.EdgeType{{Source: "node", Relation: "edge", Target: "node", Count: m}}}
 }
+
+// must ends the test at the first error.
+func must(t testing.TB, errs ...error) {
+	t.Helper()
+	for _, err := range errs {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -39,14 +39,13 @@ func TestCreateRefusesWhatItMustNotReplace(t *testing.T) {
 	// Each of these changes a directory; a writer must leave it as it then is, by force or not.
 	foreign := map[string]func(t *testing.T, dir string){
 		"a foreign directory": func(t *testing.T, dir string) {
-			os.RemoveAll(dir)
-			os.MkdirAll(filepath.Join(dir, "graph"), 0o777)
+			must(t, os.RemoveAll(dir), os.MkdirAll(filepath.Join(dir, "graph"), 0o777))
 			put(t, dir, "graph/indptr.arrow", []byte("mine"))
 		},
 		"a foreign file in a dataset":         func(t *testing.T, dir string) { put(t, dir, "notes.txt", []byte("mine")) },
 		"a foreign file beside a dataset's":   func(t *testing.T, dir string) { put(t, dir, "graph/mine.arrow", []byte("mine")) },
-		"a foreign directory in a dataset":    func(t *testing.T, dir string) { os.Mkdir(filepath.Join(dir, "backup"), 0o777) },
-		"a link in a dataset":                 func(t *testing.T, dir string) { os.Symlink("/etc/hostname", filepath.Join(dir, "link")) },
+		"a foreign directory in a dataset":    func(t *testing.T, dir string) { must(t, os.Mkdir(filepath.Join(dir, "backup"), 0o777)) },
+		"a link in a dataset":                 func(t *testing.T, dir string) { must(t, os.Symlink("/etc/hostname", filepath.Join(dir, "link"))) },
 		"a dataset with a damaged manifest":   func(t *testing.T, dir string) { put(t, dir, manifestName, []byte("{}")) },
 		"a foreign file beside what was left": func(t *testing.T, dir string) { leave(t, dir); put(t, dir, "notes.txt", []byte("mine")) },
 		"a marker that is not ours": func(t *testing.T, dir string) {
@@ -124,11 +123,11 @@ func requireEqualNames(t *testing.T, a, b string) {
 	t.Helper()
 	list := func(dir string) string {
 		var names []string
-		filepath.WalkDir(dir, func(path string, _ os.DirEntry, _ error) error {
+		must(t, filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
 			rel, _ := filepath.Rel(dir, path)
 			names = append(names, rel)
-			return nil
-		})
+			return err
+		}))
 		return strings.Join(names, "\n")
 	}
 	if x, y := list(a), list(b); x != y {
@@ -142,9 +141,8 @@ func TestAnUnfinishedDatasetIsRefusedAndThenReplaced(t *testing.T) {
 	if err := openError(dir); !errors.Is(err, ErrIncomplete) {
 		t.Errorf("open: %v", err)
 	}
-	f, _ := os.OpenFile(filepath.Join(dir, markerName), os.O_APPEND|os.O_WRONLY, 0)
-	f.WriteString("file nodes/n0/torn.ar") // the writer died in the middle of a line
-	f.Close()
+	torn := append(files(t, dir)[markerName], "file nodes/n0/torn.ar"...) // the writer died in the middle of a line
+	put(t, dir, markerName, torn)
 	g := newGraph(t, plainArrays(t))
 	if err := WriteGraph(context.Background(), dir, g, WriterOptions{}); err != nil {
 		t.Fatal(err)
@@ -170,11 +168,18 @@ func TestADatasetWhoseMarkerWasLeftIsComplete(t *testing.T) {
 	requireEqualNames(t, dir, write(t, plainArrays(t), WriterOptions{}))
 }
 
+// feed writes n zeros to a column.
+func feed(t testing.TB, c *ColumnWriter, n int) {
+	t.Helper()
+	_, err := c.Write(make([]byte, n))
+	must(t, err)
+}
+
 func TestAbortLeavesNothingBehind(t *testing.T) {
 	for _, made := range []bool{true, false} {
 		dir := filepath.Join(scratchDir(t), "x.khop")
 		if !made {
-			os.Mkdir(dir, 0o777)
+			must(t, os.Mkdir(dir, 0o777))
 		}
 		w, err := Create(dir, WriterOptions{})
 		if err != nil {
@@ -184,10 +189,8 @@ func TestAbortLeavesNothingBehind(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.Write(make([]byte, 12))
-		if err := errors.Join(w.Abort(), w.Abort()); err != nil {
-			t.Fatal(err)
-		}
+		feed(t, c, 12)
+		must(t, w.Abort(), w.Abort())
 		list, err := os.ReadDir(dir)
 		if made && !errors.Is(err, os.ErrNotExist) || !made && (err != nil || len(list) > 0) {
 			t.Errorf("the directory was there before: %t; now: %v, %v", !made, list, err)
@@ -271,7 +274,7 @@ func TestColumnWriterWantsExactlyItsBytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.Abort()
+	defer func() { must(t, w.Abort()) }()
 	column := func(name string) *ColumnWriter {
 		c, err := w.NodeColumn(0, graph.Column{Name: name, DType: unified.Int32}, 3)
 		if err != nil {
@@ -280,7 +283,7 @@ func TestColumnWriterWantsExactlyItsBytes(t *testing.T) {
 		return c
 	}
 	few, many, exact := column("few"), column("many"), column("exact")
-	few.Write(make([]byte, 11))
+	feed(t, few, 11)
 	if err := few.Close(); err == nil || !strings.Contains(err.Error(), "11 bytes written, but 3 rows take 12") {
 		t.Errorf("a byte missing: %v", err)
 	}
@@ -290,7 +293,7 @@ func TestColumnWriterWantsExactlyItsBytes(t *testing.T) {
 	if err := many.Close(); err == nil {
 		t.Error("Close forgets the error")
 	}
-	exact.Write(make([]byte, 12))
+	feed(t, exact, 12)
 	if err := errors.Join(exact.Close(), exact.Close()); err != nil {
 		t.Error(err)
 	}
@@ -318,12 +321,19 @@ func TestCommitRefusesWhatDoesNotFitTheSchema(t *testing.T) {
 		"no node type":            func(_ *Writer, s *graph.Schema) { s.Nodes = nil },
 		"an order without a time": func(_ *Writer, s *graph.Schema) { s.Edges[0].Order = graph.ByTime },
 		"types of a plain graph": func(w *Writer, _ *graph.Schema) {
-			c, _ := w.Topology("type", unified.Uint8, 6)
-			c.Write(make([]byte, 6))
-			c.Close()
+			c, err := w.Topology("type", unified.Uint8, 6)
+			must(t, err)
+			feed(t, c, 6)
+			must(t, c.Close())
 		},
-		"a column that is not done": func(w *Writer, _ *graph.Schema) { w.EdgeColumn(graph.Column{Name: "weight", DType: unified.Int8}, 6) },
-		"seeds of another type":     func(w *Writer, _ *graph.Schema) { c, _ := w.Split("x", 0, 1, unified.Int32, 0); c.Close() },
+		"a column that is not done": func(w *Writer, _ *graph.Schema) {
+			_, err := w.EdgeColumn(graph.Column{Name: "weight", DType: unified.Int8}, 6)
+			must(t, err)
+		},
+		"seeds of another type": func(w *Writer, _ *graph.Schema) {
+			c, err := w.Split("x", 0, 1, unified.Int32, 0)
+			must(t, err, c.Close())
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := plainArrays(t)
@@ -445,14 +455,14 @@ func TestAnnotationsAreInTheManifest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.Abort()
+	defer func() { must(t, w.Abort()) }()
 	a.Schema.Nodes[0].Columns, a.Schema.EdgeColumns = nil, []graph.Column{{Name: "length", DType: unified.Int16}}
 	c, err := w.EdgeColumn(a.Schema.EdgeColumns[0], 6)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.Annotate("m", 0.25, nan())
-	c.Write(make([]byte, 12))
+	feed(t, c, 12)
 	g := newGraph(t, graph.Arrays{Schema: plainSchema(5, 6), Indptr: a.Indptr, Indices: a.Indices})
 	if err := errors.Join(c.Close(), w.writeEdges(context.Background(), g), w.Commit(a.Schema)); err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@ package pinned
 import (
 	"errors"
 	"os"
+	"runtime"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -15,15 +16,18 @@ func Populate(b []byte) error {
 	if len(b) == 0 {
 		return nil
 	}
-	p := unsafe.Pointer(unsafe.SliceData(b))
-	before := uintptr(p) % uintptr(os.Getpagesize())
-	pages := unsafe.Slice((*byte)(unsafe.Add(p, -int(before))), len(b)+int(before))
-	err := unix.Madvise(pages, unix.MADV_POPULATE_READ)
+	// By number, since the page may begin before the object that b is part of, where b is Go memory.
+	p := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+	before := p % uintptr(os.Getpagesize())
+	_, _, errno := unix.Syscall(unix.SYS_MADVISE, p-before, uintptr(len(b))+before, unix.MADV_POPULATE_READ)
+	runtime.KeepAlive(b)
 	switch {
-	case errors.Is(err, unix.EINVAL):
+	case errno == 0:
+		return nil
+	case errno == unix.EINVAL:
 		return errors.ErrUnsupported
-	case errors.Is(err, unix.EFAULT):
+	case errno == unix.EFAULT:
 		return ErrFault
 	}
-	return err
+	return errno
 }

@@ -34,7 +34,7 @@ func TestAnEpochTakesNoMoreMemoryThanNewDid(t *testing.T) {
 }
 
 func TestPlanSaysBeforehandWhatNewTakes(t *testing.T) {
-	for _, g := range []*graph.Graph{plainGraph(t, 20000, 8), typedGraph(t, 3000, 2000)} {
+	for _, g := range []*graph.Graph{plainGraph(t, 6000, 8), typedGraph(t, 3000, 2000)} {
 		for _, opt := range []loader.Options{{}, {Residence: loader.Resident, Prefetch: 5}, {MaxMemory: 100 << 20}, {MaxMemory: 1 << 20}} {
 			opt.Sampler, opt.BatchSize, opt.Workers, opt.Seeds = sampling.Neighbor{Fanouts: []int{5, 3}}, 200, 3, loader.AllNodes()
 			plan, err := loader.Plan(background, g, opt)
@@ -59,7 +59,7 @@ func TestPlanSaysBeforehandWhatNewTakes(t *testing.T) {
 }
 
 func TestMaxMemoryIsKept(t *testing.T) {
-	g := plainGraph(t, 20000, 8)
+	g := plainGraph(t, 6000, 8)
 	opt := loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{-1, 5}}, BatchSize: 100, Shuffle: true, Workers: 4, Prefetch: 4,
 		Residence: loader.Resident}
 	free := open(t, g, opt)
@@ -244,7 +244,7 @@ func TestAFileCutShortMeanwhileEndsTheEpochWithAnError(t *testing.T) {
 		t.Skip("Windows refuses to cut a mapped file")
 	}
 	for _, name := range []string{"indptr", "indices", "feature", "label", "weight", "train"} {
-		src := mappedGraph(t, 40000)
+		src := mappedGraph(t, 12000)
 		l := open(t, src, loader.Options{Sampler: neighbor, BatchSize: 50, Shuffle: true, Workers: 3, EdgeColumns: []string{"weight"}})
 		n := 0
 		var last error

@@ -132,6 +132,7 @@ func TestBadFilesAreNamed(t *testing.T) {
 		{"header", edges, features, "a,b\n1,2\n", "x_target.csv", "columns are", 1},
 		{"ragged row", edges, features, targets + "3,4\n", "x_target.csv", "fields", 5},
 		{"bad quotes", edges, features, targets + "3,4,a\"b,c\n", "x_target.csv", "quote", 5},
+		{"quotes that do not end", edges, features, targets + "\"", "x_target.csv", "quote", 5},
 		{"hole among the nodes", edges, features, targets + "4,4,a,b\n", "x_target.csv", "node 4, but there are 4 rows", 5},
 		{"node twice in the table", edges, features, targets + "1,4,a,b\n", "x_target.csv", "a row already, at 4", 5},
 		{"negative node in the table", edges, features, targets + "-1,4,a,b\n", "x_target.csv", "-1", 5},

@@ -102,7 +102,6 @@ func readTarget(path string) (*target, error) {
 		if err == io.EOF {
 			break
 		}
-		line, _ := r.FieldPos(0)
 		var parse *csv.ParseError
 		if errors.As(err, &parse) {
 			return nil, source.Error(path, "", int64(parse.Line), "", parse.Err)
@@ -110,6 +109,7 @@ func readTarget(path string) (*target, error) {
 		if err != nil {
 			return nil, source.Error(path, "", -1, "", err)
 		}
+		line, _ := r.FieldPos(0)
 		v, err := strconv.ParseInt(rec[id], 10, 64)
 		if err != nil || v < 0 {
 			return nil, source.Error(path, "id", int64(line), "node numbers count from 0", fmt.Errorf("%.80q is no node number", rec[id]))

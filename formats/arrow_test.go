@@ -23,7 +23,7 @@ func fileOf(l layout, body []byte) []byte {
 // arrayCases are arrays of every dtype, every rank, and lengths on both sides of each border.
 func arrayCases() []layout {
 	var list []layout
-	for _, d := range allDTypes {
+	for _, d := range append([]unified.DType{unified.Uint32}, allDTypes...) {
 		for _, shape := range [][]int64{nil, {1}, {3}, {2, 5}, {2, 1, 3}} {
 			for _, rows := range []int64{0, 1, 9} {
 				list = append(list, newLayout(arrayType{name: "x", dtype: d, shape: shape}, rows, 0))
@@ -108,6 +108,7 @@ func arrowType(a arrayType) string {
 	s := map[unified.DType]arrow.DataType{
 		unified.Int8: arrow.PrimitiveTypes.Int8, unified.Uint8: arrow.PrimitiveTypes.Uint8, unified.Int16: arrow.PrimitiveTypes.Int16,
 		unified.Uint16: arrow.PrimitiveTypes.Uint16, unified.Int32: arrow.PrimitiveTypes.Int32, unified.Int64: arrow.PrimitiveTypes.Int64,
+		unified.Uint32: arrow.PrimitiveTypes.Uint32,
 		unified.Uint64: arrow.PrimitiveTypes.Uint64, unified.Float16: arrow.FixedWidthTypes.Float16,
 		unified.Float32: arrow.PrimitiveTypes.Float32, unified.Float64: arrow.PrimitiveTypes.Float64,
 	}[d].String()

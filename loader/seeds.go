@@ -110,7 +110,7 @@ type seedList struct {
 	key  uint64 // type key of the shuffle
 }
 
-// seedRun is the items end-len .. end-1: nodes of one type.
+// seedRun is the items begin .. end-1: nodes of one type.
 type seedRun struct {
 	nodeType   int
 	begin, end int64

@@ -61,6 +61,9 @@ type directMap[V nodeID] struct {
 
 func (d *directMap[V]) begin() (err error) {
 	if d.tab == nil {
+		if err := d.buf.Claim(4 * d.numNodes); err != nil {
+			return err
+		}
 		if d.tab, err = unified.Grow[uint32](&d.buf, d.numNodes, 0); err != nil {
 			return err
 		}

@@ -70,6 +70,7 @@ done
 
 step "modules"
 go mod verify
+go mod tidy -diff || fail "go.mod or go.sum is not tidy: run go mod tidy"
 
 if [ -z "${KHOP_TEST_FAST:-}" ]; then
     step "staticcheck"

@@ -72,23 +72,26 @@ func (c *benchCmd) Run(env *environment) (err error) {
 	if c.Warmup < 0 {
 		return usageError("--warmup %d: must be 0 or more", c.Warmup)
 	}
+	var memory loader.Estimate
 	ld, err := c.open(env, func(o *loader.Options) {
 		if c.NoFeatures {
 			o.NodeColumns, o.SeedColumns = []string{}, []string{}
 		}
+	}, func(e loader.Estimate) {
+		memory = e
+		env.note("the loader will need %s, and %s if every batch were the largest that there can be; %s are read from mapped files",
+			bytesText(e.Expected.Total()), bytesText(e.Bound.Total()), bytesText(e.FileBytes))
 	})
 	if err != nil {
 		return err
 	}
 	defer closing(&err, ld.close)
-	opt, memory := ld.Options(), ld.Estimate()
+	opt := ld.Options()
 	r := benchResult{
 		Dataset: c.Dataset, Sampler: c.sampler().Fingerprint(), Residence: opt.Residence.String(), Features: !c.NoFeatures,
 		BatchSize: opt.BatchSize, Seed: opt.Seed, Workers: opt.Workers, Prefetch: opt.Prefetch, Warmup: c.Warmup,
 		Batches: int(c.Batches), EstimateBytes: memory.Expected.Total(), Versions: currentVersions(),
 	}
-	env.note("the loader needs %s, and %s if every batch were the largest that there can be; %s are read from mapped files",
-		bytesText(r.EstimateBytes), bytesText(memory.Bound.Total()), bytesText(memory.FileBytes))
 	if err := c.measure(env, ld, &r); err != nil {
 		return err
 	}

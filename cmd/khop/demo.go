@@ -108,16 +108,20 @@ func (c *demoCmd) check(env *environment) error {
 }
 
 func (c *demoCmd) load(env *environment, ds *formats.Dataset) (err error) {
-	ld, err := loader.NewContext(env.ctx, ds, loader.Options{
+	opt := loader.Options{
 		Sampler: sampling.Neighbor{Fanouts: demoFanouts}, Seeds: loader.Split("train"), BatchSize: demoBatch, Shuffle: true, Seed: c.Seed,
-	})
+	}
+	said, err := loader.Plan(env.ctx, ds, opt)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(env.stdout, "loader    fan-outs %v, %d seeds a batch, %d workers: it will need %s\n",
+		demoFanouts, demoBatch, said.Workers, bytesText(said.Expected.Total()))
+	ld, err := loader.NewContext(env.ctx, ds, opt)
 	if err != nil {
 		return err
 	}
 	defer closing(&err, ld.Close)
-	said := ld.Estimate()
-	fmt.Fprintf(env.stdout, "loader    %s train seeds, %d a batch, fan-outs %v; %d workers; it will need %s\n", countText(ld.NumSeeds()),
-		demoBatch, demoFanouts, said.Workers, bytesText(said.Expected.Total()))
 	for epoch := range uint64(demoEpochs) {
 		if err := c.epoch(env, ld, epoch); err != nil {
 			return err

@@ -93,8 +93,9 @@ type loading struct {
 	*loader.Loader
 }
 
-// open opens the dataset and a loader of it, with the flags' options after change (which may be nil) has had a look at them.
-func (f *loadFlags) open(env *environment, change func(*loader.Options)) (*loading, error) {
+// open opens the dataset and a loader of it, with the flags' options after change has had a look at them. planned, if not nil,
+// is told what memory the loader will need before any is taken.
+func (f *loadFlags) open(env *environment, change func(*loader.Options), planned func(loader.Estimate)) (*loading, error) {
 	ds, err := formats.Open(f.Dataset)
 	if err != nil {
 		return nil, err
@@ -103,8 +104,13 @@ func (f *loadFlags) open(env *environment, change func(*loader.Options)) (*loadi
 	if err != nil {
 		return nil, errors.Join(err, ds.Close())
 	}
-	if change != nil {
-		change(&opt)
+	change(&opt)
+	if planned != nil {
+		memory, err := loader.Plan(env.ctx, ds, opt)
+		if err != nil {
+			return nil, errors.Join(err, ds.Close())
+		}
+		planned(memory)
 	}
 	bar := env.newProgress()
 	opt.Progress = bar.report()

@@ -210,7 +210,7 @@ func TestBenchTellsWhatScriptsRead(t *testing.T) {
 		t.Errorf("rows without features: %v", bare)
 	}
 	text, errOut, code := khop(t, args...)
-	if code != exitDone || !strings.Contains(text, "GB/s while gathering") || !strings.Contains(errOut, "the loader needs") {
+	if code != exitDone || !strings.Contains(text, "GB/s while gathering") || !strings.Contains(errOut, "the loader will need") {
 		t.Errorf("status %d, %q, %q", code, text, errOut)
 	}
 }

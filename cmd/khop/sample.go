@@ -51,7 +51,7 @@ func (c *sampleCmd) Run(env *environment) (err error) {
 		if !c.Digest { // nothing looks at columns
 			o.NodeColumns, o.SeedColumns = []string{}, []string{}
 		}
-	})
+	}, nil)
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 // memoryLimit returns the tightest memory limit among the control groups of the process and their parents, and what the
-// group that has it uses. Unlimited and 0 where there is none.
+// group that has it uses, without file pages that the kernel would give back first. Unlimited and 0 where there is none.
 func memoryLimit(root fs.FS) (limit, used int64) {
 	limit = Unlimited
 	for line := range strings.Lines(text(root, "proc/self/cgroup")) {
@@ -25,6 +25,7 @@ func memoryLimit(root fs.FS) (limit, used int64) {
 			// Version 1 writes "no limit" as the greatest multiple of a page.
 			if n := number(text(root, path.Join(here, maxFile))); n > 0 && n < 1<<62 && n < limit {
 				limit, used = n, number(text(root, path.Join(here, usedFile)))
+				used = max(used-inactiveFile(root, here), 0)
 			}
 			if dir == "/" {
 				break
@@ -32,6 +33,16 @@ func memoryLimit(root fs.FS) (limit, used int64) {
 		}
 	}
 	return limit, used
+}
+
+// inactiveFile returns the bytes of cached files that a group has not used lately.
+func inactiveFile(root fs.FS, group string) int64 {
+	for line := range strings.Lines(text(root, path.Join(group, "memory.stat"))) {
+		if n, ok := strings.CutPrefix(line, "inactive_file "); ok {
+			return number(strings.TrimSpace(n))
+		}
+	}
+	return 0
 }
 
 func hasWord(list, word string) bool {

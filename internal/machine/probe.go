@@ -19,32 +19,33 @@ const Unlimited = int64(1<<63 - 1)
 
 // Machine is what Probe found. Zero and empty mean unknown.
 type Machine struct {
-	OS, Arch  string
-	Kernel    string   // release of the operating system's kernel
-	Processor string   // model name
-	Features  []string // instruction sets that khop has code for, or that matter for speed
-	Cores     int      // logical processors that the process may run on
-	Threads   int      // threads that Go runs at a time: GOMAXPROCS, which follows a CPU quota
-	NUMANodes int
-	PageSize  int64
+	OS        string   `json:"os"`
+	Arch      string   `json:"arch"`
+	Kernel    string   `json:"kernel"`    // release of the operating system's kernel
+	Processor string   `json:"processor"` // model name
+	Features  []string `json:"features"`  // instruction sets that khop has code for, or that matter for speed
+	Cores     int      `json:"cores"`     // logical processors that the process may run on
+	Threads   int      `json:"threads"`   // threads that Go runs at a time: GOMAXPROCS, which follows a CPU quota
+	NUMANodes int      `json:"numa_nodes"`
+	PageSize  int64    `json:"page_bytes"`
 
-	CacheBytes   int64 // last-level cache of processor 0, DefaultCache where unknown
-	CacheAssumed bool  // CacheBytes is DefaultCache because the system does not tell
+	CacheBytes   int64 `json:"cache_bytes"`   // last-level cache of processor 0, DefaultCache where unknown
+	CacheAssumed bool  `json:"cache_assumed"` // CacheBytes is DefaultCache because the system does not tell
 
-	MemoryTotal     int64
-	MemoryAvailable int64 // what the kernel says can be had without swapping
-	MemoryLimit     int64 // the tightest control-group limit, Unlimited if there is none
-	MemoryInGroup   int64 // what the group with that limit uses now
-	LockLimit       int64 // RLIMIT_MEMLOCK, Unlimited if there is none
+	MemoryTotal     int64 `json:"memory_bytes"`
+	MemoryAvailable int64 `json:"memory_available_bytes"` // what the kernel says can be had without swapping
+	MemoryLimit     int64 `json:"memory_limit_bytes"`     // the tightest control-group limit, Unlimited if there is none
+	MemoryInGroup   int64 `json:"memory_in_group_bytes"`  // what the group with that limit uses now
+	LockLimit       int64 `json:"lock_limit_bytes"`       // RLIMIT_MEMLOCK, Unlimited if there is none
 
-	HugePages     HugePages
-	HugePageBytes int64 // size of a transparent huge page
+	HugePages     HugePages `json:"huge_pages"`
+	HugePageBytes int64     `json:"huge_page_bytes"` // size of a transparent huge page
 }
 
 // HugePages says when the kernel gives transparent huge pages to anonymous memory.
 type HugePages struct {
-	Mode   string // "always", "madvise" or "never"; empty where the system has none
-	Defrag string // how hard the kernel tries at once: "always", "defer", "defer+madvise", "madvise" or "never"
+	Mode   string `json:"mode"`   // "always", "madvise" or "never"; empty where the system has none
+	Defrag string `json:"defrag"` // how hard the kernel tries at once: "always", "defer", "defer+madvise", "madvise" or "never"
 }
 
 // OnRequest reports whether memory that asks for huge pages can get them.

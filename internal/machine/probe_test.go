@@ -79,6 +79,7 @@ func TestMemoryLimit(t *testing.T) {
 		"none":                         {nil, Unlimited, 0},
 		"version 2 in a namespace":     {map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "5000\n", "sys/fs/cgroup/memory.current": "100"}, 5000, 100},
 		"version 2 outside the root":   {map[string]string{"proc/self/cgroup": "0::/../x\n", "sys/fs/cgroup/x/memory.max": "7\n"}, 7, 0},
+		"cached files do not count":    {map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "5000\n", "sys/fs/cgroup/memory.current": "1000", "sys/fs/cgroup/memory.stat": "anon 5\nfile 900\ninactive_file 700\nactive_file 200\n"}, 5000, 300},
 		"version 1":                    {map[string]string{"proc/self/cgroup": "5:cpu,cpuacct:/c\n4:memory:/d\n", "sys/fs/cgroup/memory/d/memory.limit_in_bytes": "6000", "sys/fs/cgroup/memory/d/memory.usage_in_bytes": "1"}, 6000, 1},
 		"version 1 without a limit":    {map[string]string{"proc/self/cgroup": "4:memory:/\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712"}, Unlimited, 0},
 		"a parent is tighter":          {map[string]string{"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/memory.max": "10", "sys/fs/cgroup/a/b/memory.max": "20"}, 10, 0},

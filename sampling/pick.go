@@ -38,7 +38,7 @@ func (p *picker[V]) fill(c *chunk[V]) {
 			for q := range c.pos[n : n+int(m)] {
 				c.pos[n+q] = first + int64(q)
 			}
-			prefetchEdges(p.indices, c.pos[n:n+int(m)])
+			prefetchColumn(p.indices, first, m)
 			n += int(m)
 			if m < left {
 				p.done += m
@@ -51,7 +51,7 @@ func (p *picker[V]) fill(c *chunk[V]) {
 			for q := range m {
 				c.pos[n+int(q)] = start + int64(rng.Bounded(rng.Draw(s, uint64(p.done+q)), uint64(d)))
 			}
-			prefetchEdges(p.indices, c.pos[n:n+int(m)])
+			prefetchPicks(p.indices, c.pos[n:n+int(m)], start, d)
 			n += int(m)
 			if p.done+m < k {
 				p.done += m
@@ -65,7 +65,7 @@ func (p *picker[V]) fill(c *chunk[V]) {
 			}
 			pos := c.pos[n : n+int(k)]
 			p.set.subset(pos, rng.Stream(p.key, uint64(p.dst.ids[p.i])), start, uint64(d))
-			prefetchEdges(p.indices, pos)
+			prefetchPicks(p.indices, pos, start, d)
 			n += int(k)
 		}
 		p.done = 0

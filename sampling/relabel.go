@@ -259,13 +259,22 @@ func prefetchSlots[V nodeID](base unsafe.Pointer, ids []V, shift uint8) {
 	}
 }
 
-func prefetchEdges[V nodeID](indices []V, pos []int64) {
-	if len(indices) == 0 {
+// prefetchPicks asks for the sources at pos, which lie in the column start .. start+n-1: for the whole column, where it has
+// fewer lines than half the picks, since a line that was asked for is asked for again at a cost.
+func prefetchPicks[V nodeID](indices []V, pos []int64, start, n int64) {
+	if n*int64(unsafe.Sizeof(V(0))) <= int64(len(pos))*32 {
+		prefetchColumn(indices, start, n)
 		return
 	}
 	if unsafe.Sizeof(V(0)) == 4 {
-		prefetch.Index4(unsafe.Pointer(&indices[0]), pos)
+		prefetch.Index4(unsafe.Pointer(unsafe.SliceData(indices)), pos)
 	} else {
-		prefetch.Index8(unsafe.Pointer(&indices[0]), pos)
+		prefetch.Index8(unsafe.Pointer(unsafe.SliceData(indices)), pos)
 	}
+}
+
+// prefetchColumn asks for the n sources from position start on.
+func prefetchColumn[V nodeID](indices []V, start, n int64) {
+	size := int64(unsafe.Sizeof(V(0)))
+	prefetch.Range(unsafe.Add(unsafe.Pointer(unsafe.SliceData(indices)), start*size), int(n*size))
 }

@@ -245,3 +245,21 @@ one:
 
 done:
 	RET
+
+// func Range(p unsafe.Pointer, n int)
+TEXT ·Range(SB), NOSPLIT|NOFRAME, $0-16
+	MOVQ p+0(FP), SI
+	MOVQ n+8(FP), DX
+	TESTQ DX, DX
+	JLE done
+	LEAQ -1(SI)(DX*1), DX // last byte
+	ANDQ $-64, SI
+
+line:
+	PREFETCHT0 (SI)
+	ADDQ $64, SI
+	CMPQ SI, DX
+	JLS line
+
+done:
+	RET

@@ -258,3 +258,22 @@ one:
 
 done:
 	RET
+
+// func Range(p unsafe.Pointer, n int)
+TEXT ·Range(SB), NOSPLIT|NOFRAME, $0-16
+	MOVD p+0(FP), R0
+	MOVD n+8(FP), R1
+	CMP $0, R1
+	BLE done
+	ADD R0, R1, R1
+	SUB $1, R1, R1 // last byte
+	AND $~63, R0, R0
+
+line:
+	PRFM (R0), PLDL1KEEP
+	ADD $64, R0, R0
+	CMP R1, R0
+	BLS line
+
+done:
+	RET

@@ -36,3 +36,8 @@ func Hash32x8(base unsafe.Pointer, ids []int32, shift uint8)
 //
 //go:noescape
 func Hash64x16(base unsafe.Pointer, ids []int64, shift uint8)
+
+// Range prefetches every line of 64 bytes that the n bytes at p touch; none for n <= 0. Nothing is read.
+//
+//go:noescape
+func Range(p unsafe.Pointer, n int)

@@ -24,3 +24,6 @@ func Hash32x8(base unsafe.Pointer, ids []int32, shift uint8) {}
 
 // Hash64x16 prefetches slot (uint64(ids[i]) * Multiplier) >> shift of a table of 16-byte slots, for each i. shift is below 64.
 func Hash64x16(base unsafe.Pointer, ids []int64, shift uint8) {}
+
+// Range prefetches every line of 64 bytes that the n bytes at p touch; none for n <= 0. Nothing is read.
+func Range(p unsafe.Pointer, n int) {}

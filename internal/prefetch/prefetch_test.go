@@ -37,6 +37,11 @@ func TestAnyAddressIsHarmless(t *testing.T) {
 		}
 		c.call(nil, nil, nil)
 	}
+	for _, p := range []unsafe.Pointer{nil, unsafe.Pointer(&table[0]), unsafe.Pointer(&table[4095])} {
+		for _, n := range []int{math.MinInt, -1, 0, 1, 63, 64, 65, 1 << 20} {
+			Range(p, n)
+		}
+	}
 	for i, b := range table {
 		if b != 0 {
 			t.Fatalf("byte %d of the table was written", i)

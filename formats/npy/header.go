@@ -145,7 +145,7 @@ func (h *Header) resolve() error {
 	if len(code) > 1 {
 		var err error
 		if n, err = strconv.ParseInt(code[1:], 10, 32); err != nil || n < 0 || n > 1<<30 {
-			h.Kind, n = Foreign, 0
+			h.Kind = Foreign
 			return h.count()
 		}
 	}

@@ -120,7 +120,7 @@ func (c *custom[V]) deliver(st *stage[V], out *graph.Sample) error {
 	}
 	for rest := c.picks; len(rest) > 0; rest = rest[c.chunk.n:] {
 		c.chunk.n = copy(c.chunk.pos, rest)
-		if err := c.load(st, &c.chunk); err != nil {
+		if err := c.load(st, &c.chunk, 0, c.chunk.n); err != nil {
 			return err
 		}
 		if err := c.room(st.srcType, c.chunk.n, out); err != nil {

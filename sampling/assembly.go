@@ -261,11 +261,12 @@ func (a *assembly[V]) view(l, e int, out *graph.Sample) (err error) {
 	return err
 }
 
-// load reads the sources at the picks and asks for their entries in the relabel table.
-func (a *assembly[V]) load(st *stage[V], c *chunk[V]) error {
-	indices, nbr, off, count := a.indices, c.nbr[:c.n], st.src.offset, uint64(st.src.count)
+// load reads the sources at picks lo .. hi-1, as far as there are such, and asks for their entries in the relabel table.
+func (a *assembly[V]) load(st *stage[V], c *chunk[V], lo, hi int) error {
+	lo, hi = min(lo, c.n), min(hi, c.n)
+	indices, nbr, off, count := a.indices, c.nbr[lo:hi], st.src.offset, uint64(st.src.count)
 	bad := uint64(0)
-	for i, p := range c.pos[:c.n] {
+	for i, p := range c.pos[lo:hi] {
 		v := indices[p]
 		nbr[i] = v
 		if uint64(v-off) >= count {
@@ -273,16 +274,16 @@ func (a *assembly[V]) load(st *stage[V], c *chunk[V]) error {
 		}
 	}
 	if bad != 0 {
-		return a.badSource(st, c)
+		return a.badSource(st, c, lo, hi)
 	}
 	a.local.prefetch(nbr)
 	return nil
 }
 
-func (a *assembly[V]) badSource(st *stage[V], c *chunk[V]) error {
-	for i, v := range c.nbr[:c.n] {
+func (a *assembly[V]) badSource(st *stage[V], c *chunk[V], lo, hi int) error {
+	for i, v := range c.nbr[lo:hi] {
 		if uint64(v-st.src.offset) >= uint64(st.src.count) {
-			return fmt.Errorf("%w: edge %d: source %d is none of the %d nodes of type %q", ErrGraph, c.pos[i], v,
+			return fmt.Errorf("%w: edge %d: source %d is none of the %d nodes of type %q", ErrGraph, c.pos[lo+i], v,
 				st.src.count, a.schema.Nodes[st.srcType].Name)
 		}
 	}

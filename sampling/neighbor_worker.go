@@ -13,7 +13,7 @@ type neighborWorker[V nodeID] struct {
 	assembly[V]
 	plan    plan
 	replace bool
-	chunks  [2]chunk[V]
+	chunks  [3]chunk[V]
 	set     subsetter
 	expand  func(*stage[V]) error // w.expandStage, made once: a method value allocates
 
@@ -32,7 +32,7 @@ func openNeighbor[V nodeID](opt Neighbor, env Env, indices []V) (Worker, error) 
 	if err != nil {
 		return nil, err
 	}
-	w := &neighborWorker[V]{assembly: a, plan: p, replace: opt.Replace, chunks: [2]chunk[V]{newChunk[V](), newChunk[V]()}}
+	w := &neighborWorker[V]{assembly: a, plan: p, replace: opt.Replace, chunks: [3]chunk[V]{newChunk[V](), newChunk[V](), newChunk[V]()}}
 	w.expand = w.expandStage
 	return w, nil
 }
@@ -119,22 +119,34 @@ func (w *neighborWorker[V]) count(st *stage[V], k int64) (int, error) {
 	return int(n - have), nil
 }
 
-// stream sends the picks through the stages, a chunk behind one another.
+// stream sends the picks through the steps. While the local ids of one chunk are looked up, the sources of the next are
+// read, whose entries the table is asked for, and the picks of the one after were made, whose sources were asked for. The
+// first two alternate in small blocks: a whole chunk of prefetches at once is more than the processor keeps track of, and
+// what it drops is then waited for (half of a batch's time went there).
 func (w *neighborWorker[V]) stream(p *picker[V], local []int32, pos *posSink) error {
-	cur, next := &w.chunks[0], &w.chunks[1]
+	const block = 32
+	cur, next, after := &w.chunks[0], &w.chunks[1], &w.chunks[2]
 	p.fill(cur)
+	if err := w.load(p.stage, cur, 0, cur.n); err != nil {
+		return err
+	}
+	p.fill(next)
 	for cur.n > 0 {
-		p.fill(next) // asks for its sources, while those of cur arrive
-		if err := w.load(p.stage, cur); err != nil {
-			return err
-		}
+		p.fill(after)
 		if err := w.room(p.srcType, cur.n, w.out); err != nil {
 			return err
 		}
-		w.local.relabel(cur.nbr[:cur.n], local, p.src)
+		for lo := 0; lo < max(cur.n, next.n); lo += block {
+			if err := w.load(p.stage, next, lo, lo+block); err != nil {
+				return err
+			}
+			if lo < cur.n {
+				w.local.relabel(cur.nbr[lo:min(lo+block, cur.n)], local[lo:], p.src)
+			}
+		}
 		pos.put(cur.pos[:cur.n])
 		local = local[cur.n:]
-		cur, next = next, cur
+		cur, next, after = next, after, cur
 	}
 	return nil
 }

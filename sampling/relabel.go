@@ -275,6 +275,7 @@ func prefetchPicks[V nodeID](indices []V, pos []int64, start, n int64) {
 
 // prefetchColumn asks for the n sources from position start on.
 func prefetchColumn[V nodeID](indices []V, start, n int64) {
-	size := int64(unsafe.Sizeof(V(0)))
-	prefetch.Range(unsafe.Add(unsafe.Pointer(unsafe.SliceData(indices)), start*size), int(n*size))
+	if column := indices[start : start+n]; n > 0 {
+		prefetch.Range(unsafe.Pointer(&column[0]), len(column)*int(unsafe.Sizeof(V(0))))
+	}
 }

@@ -48,7 +48,8 @@ func (r *Remainder) UnmarshalText(text []byte) error {
 type Residence uint8
 
 const (
-	// Mapped reads the source's own memory: for a dataset its mapped files, through the page cache.
+	// Mapped reads the source's own memory: for a dataset its mapped files, through the page cache. New reads them ahead
+	// where they take at most half of the memory that is available.
 	Mapped Residence = iota
 	// Resident copies topology and the columns in use once, in New, into memory on huge pages. It costs that memory and
 	// the time to read it, and makes every batch faster.

@@ -127,3 +127,17 @@ func (s *Stream) Close() error {
 	}
 	return s.device.dispose("close a stream", func() result { return drv.closeStream(handle(h)) })
 }
+
+// legacyStream is CU_STREAM_LEGACY: the handle of the default stream where 0 cannot stand for it.
+const legacyStream = 1
+
+// BorrowStream returns the stream of another program's handle, a CUstream of this device as a number; 0 is the legacy default
+// stream. It stays the other program's: do not Close it.
+func (d *Device) BorrowStream(handle uintptr) *Stream {
+	s := &Stream{device: d.primary}
+	if handle == 0 {
+		handle = legacyStream
+	}
+	s.h.Store(handle)
+	return s
+}

@@ -125,6 +125,15 @@ func Map(f *os.File) (*Region, error) {
 // Errors: ErrTooLarge, ErrLimit of the Ledger, cuda.ErrOutOfMemory and others of the driver, ErrPlacement for a Place that
 // needs a device and options without one.
 func Allocate(n int64, opt Options) (*Region, error) {
+	r, err := allocate(n, opt)
+	if err == nil && r.kind == PageLocked {
+		clear(r.data) // the driver promises nothing
+	}
+	return r, err
+}
+
+// allocate is Allocate, but page-locked memory may hold anything.
+func allocate(n int64, opt Options) (*Region, error) {
 	if n < 0 || n > maxAlloc {
 		return nil, fmt.Errorf("%w: %d bytes", ErrTooLarge, n)
 	}
@@ -146,6 +155,9 @@ func Allocate(n int64, opt Options) (*Region, error) {
 		return nil, fmt.Errorf("allocate %d bytes of %v memory: %w", n, place, err)
 	}
 	r.raw, r.data = raw, data[:n:size]
+	if r.kind == Anonymous {
+		own.add(r.data)
+	}
 	return r, nil
 }
 
@@ -163,7 +175,6 @@ func (r *Region) take(size int64) (raw, data []byte, err error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		clear(raw) // the driver promises nothing
 		return raw, raw, nil
 	default:
 		return sysAlloc(int(size), r.opt.huge(size))
@@ -243,6 +254,7 @@ func (r *Region) Close() error {
 		case Mapped:
 			r.closeErr = sysUnmap(r.raw)
 		case Anonymous:
+			own.remove(r.data)
 			r.closeErr = sysFree(r.raw)
 		case PageLocked:
 			r.closeErr = r.opt.Device.HostFree(r.raw)

@@ -1,0 +1,10 @@
+//go:build !linux
+
+package pinned
+
+import "errors"
+
+// fileSystem is not known.
+func fileSystem(string) string { return "" }
+
+func mapWritable(memory, int) ([]byte, error) { return nil, errors.ErrUnsupported }

@@ -40,7 +40,7 @@ func (w *deviceNeighbor) batch() deviceBatch {
 	s, l, c, g := w.schema, &w.layout, &w.capacity, w.env.Graph
 	b := deviceBatch{
 		indptr: w.env.Topology.Indptr, indices: w.env.Topology.Indices, types: w.env.Topology.Types, numEdges: g.NumEdges(),
-		typeBytes: g.Types().DType().Size(), wideIDs: bit(s.IDType() == unified.Int64), widePositions: bit(s.PosType() == unified.Int64),
+		typeBytes: g.Types().DType().Size(), wideIDs: bit(w.ids == unified.Int64), widePositions: bit(w.pos == unified.Int64),
 		replace: bit(w.opt.Replace), newNodes: bit(w.opt.Frontier == NewNodes), numTypes: int64(len(s.Nodes)),
 		tableValues: w.values.Address(), tableBits: int64(c.bits), stamp: w.stamp,
 		start: w.dsts.Address(), maxDsts: w.dsts.Cap() / 16, fresh: w.fresh.Address(), subsets: w.subsets.Address(),

@@ -101,7 +101,7 @@ func (w *deviceNeighbor) shape(out *graph.Sample) (err error) {
 	}
 	seeds := part[deviceSegment](w.description, w.segment(-1, 0), len(s.Nodes))
 	for t := range s.Nodes {
-		if out.Nodes[t], err = out.NodeBuffer(t).Tensor(s.IDType(), out.NumNodes[hops][t]); err != nil {
+		if out.Nodes[t], err = out.NodeBuffer(t).Tensor(w.ids, out.NumNodes[hops][t]); err != nil {
 			return err
 		}
 		if out.SeedLocal[t], err = out.SeedBuffer(t).Tensor(unified.Int32, int64(seeds[t].picks)); err != nil {
@@ -131,6 +131,6 @@ func (w *deviceNeighbor) view(out *graph.Sample, h, e int, edges int64) (err err
 	if b.Indices, err = out.IndicesBuffer(from, e).Tensor(unified.Int32, edges); err != nil || !w.env.EdgePos {
 		return err
 	}
-	b.EdgePos, err = out.EdgePosBuffer(from, e).Tensor(w.schema.PosType(), edges)
+	b.EdgePos, err = out.EdgePosBuffer(from, e).Tensor(w.pos, edges)
 	return err
 }

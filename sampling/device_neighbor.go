@@ -29,6 +29,8 @@ type deviceNeighbor struct {
 	opt     Neighbor
 	schema  *graph.Schema
 	plan    plan
+	ids     unified.DType // of the graph's arrays
+	pos     unified.DType
 	kernels *deviceKernels
 	layout  deviceLayout
 	blocks  int
@@ -67,7 +69,7 @@ func (n Neighbor) OpenDevice(env DeviceEnv) (DeviceWorker, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &deviceNeighbor{env: env, opt: n, schema: s, plan: p, blocks: env.MaxBlocks}
+	w := &deviceNeighbor{env: env, opt: n, schema: s, plan: p, ids: s.IDType(), pos: s.PosType(), blocks: env.MaxBlocks}
 	if w.blocks <= 0 {
 		w.blocks = defaultBlocksOfSM * max(env.Device.SMs(), 1)
 	}
@@ -242,7 +244,7 @@ func (w *deviceNeighbor) claimSample(req *Request, out *graph.Sample) error {
 	s, c, hops := w.schema, &w.capacity, len(w.plan)
 	claim := func(b *unified.Buffer, n int64, of unified.DType) error { return b.Claim(n * of.Size()) }
 	for t := range s.Nodes {
-		if err := claim(out.NodeBuffer(t), c.nodes[hops][t], s.IDType()); err != nil {
+		if err := claim(out.NodeBuffer(t), c.nodes[hops][t], w.ids); err != nil {
 			return err
 		}
 		if err := claim(out.SeedBuffer(t), int64(len(req.Seeds[t])), unified.Int32); err != nil {
@@ -268,7 +270,7 @@ func (w *deviceNeighbor) claimSample(req *Request, out *graph.Sample) error {
 			if !w.env.EdgePos {
 				continue
 			}
-			if err := claim(out.EdgePosBuffer(layer, e), edges, s.PosType()); err != nil {
+			if err := claim(out.EdgePosBuffer(layer, e), edges, w.pos); err != nil {
 				return err
 			}
 		}

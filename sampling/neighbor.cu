@@ -3,7 +3,7 @@
 #include "cuda_env.h"
 #include "batch.cuh"
 #include "table.cuh"
-#include "subset.cuh"
+#include "../internal/rng/subset.cuh"
 
 constexpr int64_t kAll = -1;
 

@@ -9,15 +9,14 @@ static const char* const kindNames[] = {"read", "write", "atomic"};
 
 // --- Races -------------------------------------------------------------------------------------------------------------
 
-static void checkCells(Shadow c, const Fiber* f, Kind kind, uintptr_t a, unsigned size, int pc, bool readers) {
+static void checkCells(Shadow c, const Fiber* f, Kind kind, uintptr_t a, unsigned size, int pc, History h) {
   if (size >= 4 && !(a & 3)) {
-    for (unsigned i = 0; i < size; i += 4) checkRace(c.w[i >> 2], c.r[i >> 2], f, kind, 15, pc, a + i, readers);
+    for (unsigned i = 0; i < size; i += 4) checkRace(c.at(i >> 2), f, kind, 15, pc, a + i, h);
     return;
   }
   for (uintptr_t p = a; p < a + size;) {
     unsigned n = std::min<uintptr_t>(4 - (p & 3), a + size - p);
-    size_t i = (p >> 2) - (a >> 2);
-    checkRace(c.w[i], c.r[i], f, kind, ((1u << n) - 1) << (p & 3), pc, p, readers);
+    checkRace(c.at((p >> 2) - (a >> 2)), f, kind, ((1u << n) - 1) << (p & 3), pc, p, h);
     p += n;
   }
 }
@@ -67,11 +66,11 @@ static inline __attribute__((always_inline)) void access(uintptr_t a, unsigned s
     FAULT(kMisalignedAddress, "MISALIGNED %s of %u bytes at 0x%lx (%s) by %s", kindNames[kind], size, (unsigned long)a, place(pi).c_str(), whoAmI().c_str());
   if ((G.config.checks & CHECK_RACES) && c.w) {
     if (!r) {
-      checkCells(c, f, kind, a, size, pi, true);
+      checkCells(c, f, kind, a, size, pi, {true, nullptr});
     } else {
       if (unlikely(r->lastLaunch != G.launch->id)) touch(*r);
       if (unlikely(!r->transfers.empty())) checkTransfers(*r, a, size, kind, pi);
-      if (takeDown(*r, kind)) checkCells(c, f, kind, a, size, pi, r->recorded);
+      if (takeDown(*r, kind)) checkCells(c, f, kind, a, size, pi, {r->recorded, &r->shared});
     }
   }
   if (r && (G.config.checks & COUNT_LINES)) logAccess(f, pc, a, size, kind != READ);

@@ -44,12 +44,14 @@ void* reserve(size_t bytes) {
 
 static size_t shadowBytes(size_t bytes) { return (bytes / 4 + 8) * sizeof(Record); }
 
-Shadow newShadow(size_t bytes) { return {(Record*)reserve(shadowBytes(bytes)), (Record*)reserve(shadowBytes(bytes))}; }
+Shadow newShadow(size_t bytes) {
+  size_t part = shadowBytes(bytes);
+  char* p = (char*)reserve(3 * part);
+  return {(Record*)p, (Record*)(p + part), (Record*)(p + 2 * part)};
+}
 
 void freeShadow(Shadow s, size_t bytes) {
-  if (!s.w) return;
-  munmap(s.w, shadowBytes(bytes));
-  munmap(s.r, shadowBytes(bytes));
+  if (s.w) munmap(s.w, 3 * shadowBytes(bytes));
 }
 
 // Device addresses are taken in turn from a wide arena, so that a freed one is not used again for a long time.
@@ -208,14 +210,13 @@ void freeDevice(Range* r) {
   freeAddresses[freeLo] = freeHi - freeLo;
   // The shadow must be empty when the addresses are used again: its whole pages are given back, the edges are cleared.
   size_t cells = whole / 4, edge = std::min<size_t>(cells, 4096 / sizeof(Record));
-  for (Record* cell : {r->written ? r->shadow.w : nullptr, r->recorded ? r->shadow.r : nullptr}) {
+  for (Record* cell : {r->written ? r->shadow.w : nullptr, r->recorded ? r->shadow.r : nullptr, r->shared ? r->shadow.other : nullptr}) {
     if (!cell) continue;
     memset((void*)cell, 0, edge * sizeof(Record));
     memset((void*)(cell + cells - edge), 0, edge * sizeof(Record));
   }
   releasePages(G.arena, lo, hi, freeLo, freeHi, 1);
-  releasePages((uintptr_t)G.arenaShadow.w, lo, hi, freeLo, freeHi, 4);
-  releasePages((uintptr_t)G.arenaShadow.r, lo, hi, freeLo, freeHi, 4);
+  for (Record* shadow : {G.arenaShadow.w, G.arenaShadow.r, G.arenaShadow.other}) releasePages((uintptr_t)shadow, lo, hi, freeLo, freeHi, 4);
 }
 
 bool overlapsHost(uintptr_t lo, uintptr_t hi) {

@@ -43,13 +43,14 @@ struct Record {
   uint32_t launch : 18, pc : 14;
   uint32_t block : 24, warp : 5, level : 2, atomic : 1;
 };
-static_assert(sizeof(Record) == 16, "the shadow takes 16 bytes a cell, twice");
+static_assert(sizeof(Record) == 16, "the shadow takes 16 bytes a cell");
 constexpr uint32_t kMaxLaunches = 1 << 18, kMaxPcs = 1 << 14, kBlockMask = (1 << 24) - 1;
 
-// Writers (or atomics) and readers are two arrays, so that memory that is only read costs only the second.
+// Writers (or atomics) and readers are arrays of their own, so that memory that is only read costs only the second. The third
+// keeps readers of one launch where another launch, not ordered after it, has read as well; it is almost never needed.
 struct Shadow {
-  Record *w = nullptr, *r = nullptr;
-  Shadow at(size_t cell) const { return {w + cell, r + cell}; }
+  Record *w = nullptr, *r = nullptr, *other = nullptr;
+  Shadow at(size_t cell) const { return {w + cell, r + cell, other + cell}; }
 };
 Shadow newShadow(size_t bytes);
 void freeShadow(Shadow, size_t bytes);
@@ -69,7 +70,7 @@ struct Range {
   uintptr_t lo = 1, hi = 0;            // an empty range contains nothing
   Origin origin = ALLOCATION;
   bool live = false, readOnly = false;
-  bool written = false, recorded = false;   // by kernels: is there anything in shadow.w, in shadow.r
+  bool written = false, recorded = false, shared = false;   // by kernels: is there anything in shadow.w, .r, .other
   unsigned flags = 0;                  // as given to the driver
   Shadow shadow;
   uint32_t lastLaunch = 0;             // the newest in `touched`

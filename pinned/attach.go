@@ -23,7 +23,7 @@ type AttachOptions struct {
 
 	From      Rung  // the best rung to try; 0 tries all
 	Available int64 // bytes of host memory that may be page-locked or copied to; 0 asks the system
-	chunk     int64 // 0 is chunkBytes
+	chunk     int64 // for tests: smaller pieces than chunkBytes and stageBytes; 0 is those
 }
 
 // chunkBytes is how much is registered at a time: the driver holds the process's memory map meanwhile, and above 2 GiB older

@@ -118,7 +118,7 @@ func Attach(ctx context.Context, dev *cuda.Device, b []byte, opt AttachOptions) 
 	}
 	if c.steps[0].Refused == "" { // nothing to register, so nothing to share
 		if err := c.readAhead(); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("attach %s: %w", c.name(), err)
 		}
 		return &Attachment{bytes: b, rung: RungPageTables}, nil
 	}

@@ -159,8 +159,10 @@ void report(int code, const char* format, ...) __attribute__((format(printf, 2, 
 #define FAULT(code, ...) do { report(code, __VA_ARGS__); abortLaunch(); } while (0)
 
 // memory.cc
-Range* findRange(uintptr_t a);                        // the range around a, live or (device only) freed
-Range* findHostRange(uintptr_t a, int pc);            // the same for host memory, by a small cache
+Range* findRange(uintptr_t a);                        // the live range around a
+Range* findForKernel(uintptr_t a, int pc);            // the same, and keeps it for the next access of that place
+constexpr int kRangeCache = 1024;
+extern Range* rangeCache[kRangeCache];
 [[noreturn]] void badAddress(uintptr_t a, unsigned size, const char* what, int pc);
 
 // run.cc
@@ -177,7 +179,7 @@ void countTrafficAtBarrier();                         // frees memory in long ke
 void dropTraces();
 // shared.cc
 bool isShared(uintptr_t a);
-Shadow sharedCells(uintptr_t a, unsigned size, Kind kind, const void* pc);   // checks bounds and initialisation
+Shadow sharedCells(uintptr_t a, unsigned size, Kind kind, int pc);   // checks bounds and initialisation
 void initShared();
 // transfers.cc
 void checkTransfers(Range&, uintptr_t a, unsigned size, Kind kind, int pc);

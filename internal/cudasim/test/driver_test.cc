@@ -128,12 +128,19 @@ static void theDeviceIsWhatSettingsSay() {
   EXPECT_CODE(2, "cuMemAlloc_v2", &big, (size_t)1 << 20);
   OK("cuMemGetInfo_v2", &free, &total);
   expect(total == 1 << 20 && free == 1 << 19, "%zu of %zu free", free, total);
-  OK("cuMemFree_v2", half);
-  half = allocate(1 << 20);
-  for (int i = 0; i < 3000; i++) {                    // address space never runs out
-    OK("cuMemFree_v2", half);
-    half = allocate(1 << 20);
+}
+
+static void addressesDoNotRunOut() {
+  Device p = 0;
+  for (int i = 0; i < 300; i++) {                     // more than the 128 GiB of addresses that there are
+    OK("cuMemAlloc_v2", &p, (size_t)1 << 30);
+    OK("cuMemFree_v2", p);
   }
+  Device in = upload(Ints(1000, 3)), out = allocate(4000);
+  launch("sim_copy", {4, 256}, in, out, 1000);
+  expectClean("copy in addresses that were used before");
+  launch("sim_copy", {4, 256}, p, out, 1000);
+  expectFinding("freed", 700, "USE AFTER FREE");
 }
 
 static void checksCanBeLeftOut() {
@@ -282,7 +289,7 @@ static void nothingIsLeft() {
 
 extern const std::vector<Case> driverCases = {
   {"ASeedIsASchedule", aSeedIsASchedule}, {"WrongSettingsAreRefused", wrongSettingsAreRefused},
-  {"TheDeviceIsWhatSettingsSay", theDeviceIsWhatSettingsSay}, {"ChecksCanBeLeftOut", checksCanBeLeftOut},
+  {"TheDeviceIsWhatSettingsSay", theDeviceIsWhatSettingsSay}, {"AddressesDoNotRunOut", addressesDoNotRunOut}, {"ChecksCanBeLeftOut", checksCanBeLeftOut},
   {"CallsFailOnPurpose", callsFailOnPurpose}, {"TheDeviceIsLostOnPurpose", theDeviceIsLostOnPurpose},
   {"ModulesAreRead", modulesAreRead}, {"RegistrationFollowsLinux", registrationFollowsLinux},
   {"PageableMemoryWhereAllowed", pageableMemoryWhereAllowed}, {"ThreadsNeedAContext", threadsNeedAContext},

@@ -227,3 +227,92 @@ func TestDeviceNeighborEqualsTheOracle(t *testing.T) {
 		t.Error("no buffer was ever too small")
 	}
 }
+
+// skewedGraph has nodes of one type, edges of the given types, and hubs: sources are chosen by a steep distribution, and a
+// few destinations have a great many edges.
+func skewedGraph(t testing.TB, r *rand.Rand, nodes int64, edgeTypes int) *graph.Graph {
+	s := graph.Schema{Nodes: []graph.NodeType{{Name: "node", Count: nodes}}}
+	for e := range edgeTypes {
+		s.Edges = append(s.Edges, graph.EdgeType{Source: "node", Relation: fmt.Sprintf("r%d", e), Target: "node"})
+	}
+	indptr := []int64{0}
+	var indices []int32
+	var types []uint8
+	for v := range nodes {
+		for e := range edgeTypes {
+			d := r.IntN(20)
+			if v%500 == 7 {
+				d = 2000
+			}
+			for range d {
+				x := r.Float64()
+				indices = append(indices, int32(x*x*x*float64(nodes)))
+				types = append(types, uint8(e))
+			}
+			s.Edges[e].Count += int64(d)
+		}
+		indptr = append(indptr, int64(len(indices)))
+	}
+	a := graph.Arrays{Schema: s, Indptr: unified.FromSlice(indptr), Indices: unified.FromSlice(indices)}
+	if edgeTypes > 1 {
+		a.Types = unified.FromSlice(types)
+	}
+	g, err := graph.FromArrays(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func TestDeviceSharesManyDestinationsAmongFewWarps(t *testing.T) {
+	const seed = 31
+	r := rand.New(rand.NewPCG(seed, 0))
+	d := openDevice(t)
+	for _, types := range []int{1, 2} {
+		g := skewedGraph(t, r, 3000, types)
+		for _, n := range []Neighbor{
+			{Fanouts: []int{15, 10, 5}},
+			{Fanouts: []int{4, 3, All}, Frontier: NewNodes},
+			{Fanouts: []int{40, 7}, Replace: true},
+			{Fanouts: []int{100, 3}},
+		} {
+			host, err := n.Open(Env{Graph: g, BatchSize: 40, EdgePos: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			env := d.env(g, 40)
+			env.MaxBlocks = 1
+			device := d.open(n, env)
+			req := &Request{Rand: NewRand(seed, 0, 0, uint64(types)), Seeds: [][]int64{{}}}
+			for range 40 {
+				req.Seeds[0] = append(req.Seeds[0], r.Int64N(3000))
+			}
+			want := new(graph.Sample)
+			want.Init(g.Schema(), len(n.Fanouts), pinned.Options{})
+			if err := host.Sample(context.Background(), req, want); err != nil {
+				t.Fatal(err)
+			}
+			compare(t, fmt.Sprintf("seed %d: %d types: %s", seed, types, n.Fingerprint()), g, device, req, asOracle(t, want))
+			want.Close()
+			host.Close()
+		}
+	}
+}
+
+// asOracle returns a sample of the host in the form that compare takes.
+func asOracle(t testing.TB, s *graph.Sample) *oracleSample {
+	o := &oracleSample{numNodes: s.NumNodes}
+	for i := range s.Nodes {
+		o.nodes = append(o.nodes, widen(t, s.Nodes[i]))
+		o.seeds = append(o.seeds, widen(t, s.SeedLocal[i]))
+	}
+	for l := range s.Blocks {
+		var layer []oracleB
+		for e := range s.Blocks[l] {
+			b := &s.Blocks[l][e]
+			layer = append(layer, oracleB{b.NumSrc, b.NumDst, widen(t, b.Indptr), widen(t, b.Indices), widen(t, b.EdgePos)})
+		}
+		o.blocks = append(o.blocks, layer)
+	}
+	return o
+}

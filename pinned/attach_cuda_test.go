@@ -278,11 +278,16 @@ func TestCancellingHalfWayLeavesNothing(t *testing.T) {
 	dev := openDevice(t)
 	disk, _ := mapped(t, t.TempDir(), 300_000)
 	shm, _ := mapped(t, onTmpfs(t), 300_000)
+	anonymous, err := Allocate(300_000, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer anonymous.Close()
 	cause := errors.New("enough")
 	for _, c := range []struct {
 		bytes []byte
 		from  Rung
-	}{{disk.Bytes(), 0}, {shm.Bytes(), RungInPlace}, {disk.Bytes(), RungCopy}, {disk.Bytes(), RungHostAlloc}} {
+	}{{disk.Bytes(), 0}, {anonymous.Bytes(), RungInPlace}, {shm.Bytes(), RungInPlace}, {disk.Bytes(), RungCopy}, {disk.Bytes(), RungHostAlloc}} {
 		var ledger Ledger
 		ctx, cancel := context.WithCancelCause(context.Background())
 		opt := AttachOptions{Ledger: &ledger, From: c.from, chunk: testChunk, Progress: func(done, _ int64) {
@@ -430,29 +435,33 @@ func TestUploadedBytesAreOnTheDevice(t *testing.T) {
 }
 
 func TestMemoryOutlivesTheDeviceThatItWasAttachedWith(t *testing.T) {
-	dev := openDevice(t)
 	file, _ := mapped(t, t.TempDir(), 100_000)
 	for _, from := range []Rung{RungReadOnly, RungCopy, RungHostAlloc} {
-		short, err := cuda.Open(0)
+		dev, err := cuda.Open(0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		a, err := Attach(context.Background(), short, file.Bytes(), AttachOptions{From: from})
+		first, err := Attach(context.Background(), dev, file.Bytes(), AttachOptions{From: from})
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := Attach(context.Background(), dev, file.Bytes(), AttachOptions{From: from})
+		if err := dev.Close(); err != nil {
+			t.Fatal(err)
+		}
+		dev = openDevice(t)
+		second, err := Attach(context.Background(), dev, file.Bytes(), AttachOptions{From: from})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(a.Close(), short.Close()); err != nil {
+		if err := first.Close(); err != nil {
 			t.Error(err)
 		}
-		if !bytes.Equal(readBack(t, dev, b), file.Bytes()) {
+		if !bytes.Equal(readBack(t, dev, second), file.Bytes()) {
 			t.Error("other bytes")
 		}
-		if err := b.Close(); err != nil {
+		if err := second.Close(); err != nil {
 			t.Error(err)
 		}
+		unchanged(t, nil)
 	}
 }

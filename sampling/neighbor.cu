@@ -28,22 +28,41 @@ __device__ __forceinline__ int64_t picks_of(const Batch* b, const Segment* seg, 
   return min(degree, seg->fanout);
 }
 
-// Finds where the edges of destination `dst` lie, notes it under number x, and returns how many picks it takes.
+struct Range {
+  int64_t from, to;
+};
+
+// Where the edges of each lane's node v lie; lanes without a node have v = -1. Two lanes read the two ends for one of them, so that
+// each pair is one access: over the bus every access counts.
+__device__ __forceinline__ Range range_of(const Batch* b, int64_t v) {
+  Range r = {};
+  for (int half = 0; half < 2; half++) {
+    int64_t of = __shfl_sync(kFull, v, half * 16 + lane_id() / 2);
+    int64_t end = of < 0 ? 0 : b->indptr[of + (lane_id() & 1)];
+    int at = 2 * (lane_id() & 15);
+    int64_t from = __shfl_sync(kFull, end, at), to = __shfl_sync(kFull, end, at + 1);
+    if (lane_id() / 16 == half) r = {from, to};
+  }
+  return r;
+}
+
+// Finds where the edges of destination `dst` lie, notes it under number x, and returns how many picks it takes. All lanes of the warp take part; those whose destination is none of the segment's return 0.
 __device__ __forceinline__ int64_t measure(Batch* b, const Segment* seg, int64_t dst, int64_t x) {
   const List* list = &b->lists[seg->target];
-  int64_t v = load_id(list->ids, dst, b->wideIds) + list->offset;
-  int64_t from = b->indptr[v], to = b->indptr[v + 1];
-  if ((u64)from > (u64)to || to > b->numEdges) {
+  int64_t v = dst < seg->hi ? load_id(list->ids, dst, b->wideIds) + list->offset : -1;
+  Range r = range_of(b, v);
+  if (v < 0) return 0;
+  if ((u64)r.from > (u64)r.to || r.to > b->numEdges) {
     atomicMin(&b->status->badNode, (u64)v);
-    from = to = 0;
+    r = {};
   }
   if (b->typeBytes) {
-    from = first_of_type(b, from, to, seg->type);
-    to = first_of_type(b, from, to, seg->type + 1);
+    r.from = first_of_type(b, r.from, r.to, seg->type);
+    r.to = first_of_type(b, r.from, r.to, seg->type + 1);
   }
-  b->start[x] = from;
-  b->degree[x] = to - from;
-  return picks_of(b, seg, to - from);
+  b->start[x] = r.from;
+  b->degree[x] = r.to - r.from;
+  return picks_of(b, seg, r.to - r.from);
 }
 
 // Counts the picks of a stage: of each chunk of destinations and of each segment.
@@ -56,7 +75,7 @@ extern "C" __global__ void neighbor_count(Batch* b, uint64_t stage) {
       int64_t x = run * kLanes + lane_id();
       Segment* seg = segment_of<&Segment::firstDst>(st, run * kLanes);
       int64_t dst = seg->lo + x - seg->firstDst;
-      int64_t picks = dst < seg->hi && seg->fanout ? measure(b, seg, dst, x) : 0;
+      int64_t picks = seg->fanout ? measure(b, seg, dst, x) : 0;
       int64_t all = __shfl_sync(kFull, warp_inclusive(picks), kLanes - 1);
       if (lane_id() == 0 && all) atomicAdd(&seg->picks, (u64)all);
       sum += all;

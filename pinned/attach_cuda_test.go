@@ -436,7 +436,7 @@ func TestUploadedBytesAreOnTheDevice(t *testing.T) {
 
 func TestMemoryOutlivesTheDeviceThatItWasAttachedWith(t *testing.T) {
 	file, _ := mapped(t, t.TempDir(), 100_000)
-	for _, from := range []Rung{RungReadOnly, RungCopy, RungHostAlloc} {
+	for _, from := range []Rung{RungHostAlloc, RungCopy, RungReadOnly} {
 		dev, err := cuda.Open(0)
 		if err != nil {
 			t.Fatal(err)

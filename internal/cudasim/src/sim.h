@@ -105,7 +105,8 @@ struct Warp {
 struct Kernel {
   std::string name; void* function; void (*call)(void*, void**); std::vector<int> sizes;
   unsigned staticShared = 0, maxDynamic = 48 << 10;
-  uint64_t launches = 0, threads = 0;
+  uint64_t runs = 0;                   // since the settings changed: seeds the next one's schedule
+  uint64_t launches = 0, threads = 0;  // since the counts were reset
   Traffic traffic[2][2] = {};          // [space][reads, writes]
 };
 

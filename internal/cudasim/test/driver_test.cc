@@ -116,6 +116,15 @@ static void wrongSettingsAreRefused() {
   expect(!call<const char*>("cudasim_config", "checks=addresses+races,memory=8g,attr113=0,driver=11080"), "right settings");
 }
 
+static void settingsCanBeRestored() {
+  call<const char*>("cudasim_config", "order=reverse,seed=9,checks=addresses+lines,memory=8g,attr113=0,driver=11080");
+  std::string saved = call<const char*>("cudasim_settings");
+  call<void>("cudasim_defaults");
+  expect(saved != call<const char*>("cudasim_settings"), "defaults");
+  expect(!call<const char*>("cudasim_config", saved.c_str()), "%s is refused", saved.c_str());
+  expect(saved == call<const char*>("cudasim_settings"), "%s became %s", saved.c_str(), call<const char*>("cudasim_settings"));
+}
+
 static void theDeviceIsWhatSettingsSay() {
   int v = -1;
   size_t free = 0, total = 0;
@@ -289,7 +298,7 @@ static void nothingIsLeft() {
 
 extern const std::vector<Case> driverCases = {
   {"ASeedIsASchedule", aSeedIsASchedule}, {"WrongSettingsAreRefused", wrongSettingsAreRefused},
-  {"TheDeviceIsWhatSettingsSay", theDeviceIsWhatSettingsSay}, {"AddressesDoNotRunOut", addressesDoNotRunOut}, {"ChecksCanBeLeftOut", checksCanBeLeftOut},
+  {"SettingsCanBeRestored", settingsCanBeRestored}, {"TheDeviceIsWhatSettingsSay", theDeviceIsWhatSettingsSay}, {"AddressesDoNotRunOut", addressesDoNotRunOut}, {"ChecksCanBeLeftOut", checksCanBeLeftOut},
   {"CallsFailOnPurpose", callsFailOnPurpose}, {"TheDeviceIsLostOnPurpose", theDeviceIsLostOnPurpose},
   {"ModulesAreRead", modulesAreRead}, {"RegistrationFollowsLinux", registrationFollowsLinux},
   {"PageableMemoryWhereAllowed", pageableMemoryWhereAllowed}, {"ThreadsNeedAContext", threadsNeedAContext},

@@ -16,6 +16,8 @@ static void readPastTheEnd() {
   expect(download<int>(out, n) == Ints(n, 1), "copied");
   launch("sim_copy_past_end", {4, 256}, in, out, n);
   expectFinding("past the end", 700, "OUT OF BOUNDS: byte 4000 of an allocation of 4000");
+  launch("sim_copy_past_end", {4, 256}, in, out, n);
+  expectFinding("where", 700, "(internal/cudasim/testdata/copy.cu:");
 }
 
 static void useAfterFree() {

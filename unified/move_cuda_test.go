@@ -11,11 +11,13 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/internal/cuda/cudatest"
 	"github.com/khop-gnn/khop/pinned"
 )
 
 func openProcessor(t *testing.T) *Processor {
 	t.Helper()
+	cudatest.Open(t) // for what it finds
 	p, err := OpenDevice("cuda:0")
 	if err != nil {
 		t.Fatal(err)

@@ -92,7 +92,7 @@ const testChunk = 1 << 16 // so that a small file takes several registrations
 func TestDeviceFindsTheBytesOnEveryRung(t *testing.T) {
 	dev := cudatest.Open(t)
 	disk, _ := mapped(t, t.TempDir(), 300_001)
-	shm, _ := mapped(t, onTmpfs(t), 300_001)
+	shm, shmPath := mapped(t, onTmpfs(t), 300_001)
 	anonymous, err := Allocate(300_001, Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -159,9 +159,22 @@ func TestDeviceFindsTheBytesOnEveryRung(t *testing.T) {
 			if a.Bytes() != nil || a.Address() != 0 || a.Contiguous(0) != 0 {
 				t.Error("closed, but it still has bytes")
 			}
+			if n := mappings(t, filepath.Dir(shmPath)); n != 1 {
+				t.Errorf("the file on tmpfs is mapped %d times", n)
+			}
 			unchanged(t, &ledger)
 		})
 	}
+}
+
+// mappings counts the mappings of files in a folder.
+func mappings(t *testing.T, dir string) int {
+	t.Helper()
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Count(string(maps), " "+dir+"/")
 }
 
 // onTmpfs returns a folder on tmpfs, which is a folder of the test's own.

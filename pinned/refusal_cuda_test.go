@@ -82,32 +82,40 @@ func TestARefusedRegistrationTakesTheNextRung(t *testing.T) {
 	shm, _ := mapped(t, onTmpfs(t), 300_000)
 	pieces := (300_000 + testChunk - 1) / testChunk
 	for nth := 1; nth <= pieces; nth++ {
-		for _, c := range []struct {
-			bytes []byte
-			from  Rung
-			want  Rung
-		}{{disk.Bytes(), 0, RungCopy}, {shm.Bytes(), 0, RungInPlace}, {shm.Bytes(), RungInPlace, RungCopy}, {disk.Bytes(), RungCopy, RungHostAlloc}} {
-			dev := cudatest.Open(t)
-			var ledger Ledger
-			check := nothingLeft(t, &ledger)
-			cudatest.Fail(t, "cuMemHostRegister_v2", nth, notPermitted)
-			a, err := Attach(context.Background(), dev, c.bytes, AttachOptions{Ledger: &ledger, From: c.from, chunk: testChunk})
-			if err != nil {
-				t.Fatalf("piece %d: %v", nth, err)
-			}
-			reasons := a.Reasons()
-			if a.Rung() != c.want || !strings.Contains(reasons[len(reasons)-1].Refused+reasons[max(len(reasons)-2, 0)].Refused, "CUDA_ERROR_NOT_PERMITTED") {
-				t.Errorf("piece %d: %v, want %v; refused: %v", nth, a.Rung(), c.want, reasons)
-			}
-			if !bytes.Equal(readBack(t, dev, a), c.bytes) {
-				t.Error("the device finds other bytes")
-			}
-			if err := a.Close(); err != nil {
-				t.Error(err)
-			}
-			check()
+		for _, call := range []string{"cuMemHostRegister_v2", "cuMemHostGetDevicePointer_v2"} {
+			refuse(t, call, nth, disk.Bytes(), 0, RungCopy)
+			refuse(t, call, nth, shm.Bytes(), 0, RungInPlace)
+			refuse(t, call, nth, shm.Bytes(), RungInPlace, RungCopy)
+			refuse(t, call, nth, disk.Bytes(), RungCopy, RungHostAlloc)
 		}
 	}
+}
+
+// refuse lets the nth call of a driver function fail while b is attached, and expects another rung.
+func refuse(t *testing.T, call string, nth int, b []byte, from, want Rung) {
+	t.Helper()
+	dev := cudatest.Open(t)
+	var ledger Ledger
+	check := nothingLeft(t, &ledger)
+	cudatest.Fail(t, call, nth, notPermitted)
+	a, err := Attach(context.Background(), dev, b, AttachOptions{Ledger: &ledger, From: from, chunk: testChunk})
+	if err != nil {
+		t.Fatalf("%s of piece %d: %v", call, nth, err)
+	}
+	said := false
+	for _, s := range a.Reasons() {
+		said = said || strings.Contains(s.Refused, "CUDA_ERROR_NOT_PERMITTED")
+	}
+	if a.Rung() != want || !said {
+		t.Errorf("%s of piece %d: %v, want %v; refused: %v", call, nth, a.Rung(), want, a.Reasons())
+	}
+	if !bytes.Equal(readBack(t, dev, a), b) {
+		t.Error("the device finds other bytes")
+	}
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+	check()
 }
 
 func TestEverythingRefusedNamesEveryReason(t *testing.T) {
@@ -136,8 +144,8 @@ func TestALostDeviceEndsTheClimb(t *testing.T) {
 	var ledger Ledger
 	check := nothingLeft(t, &ledger)
 	cudatest.Fail(t, "cuMemHostRegister_v2", 2, launchFailure)
-	if _, err := Attach(context.Background(), dev, disk.Bytes(), AttachOptions{Ledger: &ledger, chunk: testChunk}); !errors.Is(err, cuda.ErrDeviceLost) {
-		t.Errorf("%v, want ErrDeviceLost", err)
+	if _, err := Attach(context.Background(), dev, disk.Bytes(), AttachOptions{Ledger: &ledger, chunk: testChunk}); !errors.Is(err, cuda.ErrDeviceLost) || strings.Contains(err.Error(), RungCopy.String()) {
+		t.Errorf("%v, want ErrDeviceLost, and no rung tried after it", err)
 	}
 	check()
 	if _, err := Attach(context.Background(), dev, disk.Bytes(), AttachOptions{Ledger: &ledger}); !errors.Is(err, cuda.ErrDeviceLost) {

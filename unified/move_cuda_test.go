@@ -141,6 +141,23 @@ func TestAMappedFileBecomesUnifiedWithoutACopy(t *testing.T) {
 	}
 }
 
+func TestAdviceThatMeansNothingIsNoError(t *testing.T) {
+	cudatest.SetAttribute(t, cuda.AttrPageableAccess, 1)
+	p := openProcessor(t)
+	x := FromSlice(make([]float32, 1000))
+	for _, target := range []Target{{}, p.Unified(), p.Memory()} {
+		for _, a := range []Advice{ReadMostly, PreferredLocation, AccessedBy} {
+			if err := move(t, x, target).Advise(p, a); err != nil {
+				t.Errorf("advice %d on %v memory: %v", a, target.Placement(), err)
+			}
+		}
+	}
+	cudatest.Fail(t, "cuMemAdvise", 1, 719)
+	if err := x.Advise(p, ReadMostly); !errors.Is(err, cuda.ErrDeviceLost) {
+		t.Errorf("advice on a lost device: %v", err)
+	}
+}
+
 func TestEmptyTensorsMove(t *testing.T) {
 	p := openProcessor(t)
 	x, err := New(Float32, nil, 0, 7)

@@ -282,6 +282,32 @@ func TestIdOutOfRangeIsNamedAndNotRead(t *testing.T) {
 	}
 }
 
+// TestNothingBehindTheColumnIsRead ends the column with its allocation, between two words.
+func TestNothingBehindTheColumnIsRead(t *testing.T) {
+	const seed = 15
+	r, rnd := newRig(t), rand.New(rand.NewPCG(seed, 0))
+	for _, width := range []int{1, 3, 5, 131, 263} {
+		for shift := range 4 {
+			const n = 7
+			src := random(rnd, n*width)
+			at := must(r.dev.Alloc(int64(shift + len(src))))(t)
+			r.check(r.stream.CopyToDevice(at+cuda.Address(shift), src))
+			column := must(unified.New(unified.Uint8, src, n, int64(width)))(t) // of which only the shape matters
+			s := must(NewDeviceStore(r.dev, column, at+cuda.Address(shift)))(t)
+			list := []int64{n - 1, 0, n - 1, 3}
+			want := make([]byte, len(list)*width)
+			copyPlain(want, src, list, width)
+			for _, s.Method = range deviceMethods {
+				if got := r.gather(s, r.idsOnDevice(unified.Int64, list), 0); !bytes.Equal(got, want) {
+					t.Errorf("%v: rows of %d bytes at %d: differs; seed %d", s.Method, width, shift, seed)
+				}
+			}
+			r.check(s.Close())
+			r.check(r.dev.Free(at))
+		}
+	}
+}
+
 // TestSortedOrderIsStable reads back in which order Sorted gathers: ascending by row, and by position among equal ones.
 func TestSortedOrderIsStable(t *testing.T) {
 	const seed = 13

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/khop-gnn/khop/formats"
@@ -61,15 +62,20 @@ func (d *diagnosis) decide(load *machine.Load) {
 	for _, found := range d.CUDA.Devices {
 		if found.Name != "" {
 			load.Device, load.DeviceNode = fmt.Sprintf("%s (%s)", found.Device, found.Name), found.PCI.NUMANode
-			load.DeviceWhy = "the first CUDA device that can be opened"
+			load.DeviceFree, load.DeviceWhy = found.MemoryFree, "the first CUDA device that can be opened"
 			break
 		}
 	}
+	var rungs []string
 	for _, a := range d.Arrays {
+		if name := a.Rung.String(); !slices.Contains(rungs, name) {
+			rungs = append(rungs, name)
+		}
 		if a.Rung == pinned.RungCopy || a.Rung == pinned.RungHostAlloc {
 			load.CopyBytes += a.Bytes
 		}
 	}
+	load.HostRungs = strings.Join(rungs, " or ")
 	d.Paths, d.Advice = d.Machine.Plan(*load), d.Machine.Advise(*load)
 	if d.Advice == nil {
 		d.Advice = []string{}

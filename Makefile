@@ -95,6 +95,10 @@ khop-cuda: ## write dist/khop-cuda, which uses a GPU where there is one
 		go build -tags cuda -trimpath -ldflags='-s -w' -o dist/khop-cuda ./cmd/khop
 	@ls -l dist/khop-cuda
 
+.PHONY: cudasim
+cudasim: ## compile every .cu into dist/libcudasim.so, a driver that checks kernels on the CPU
+	@mkdir -p dist && flock dist/.cudasim.lock $(MAKE) --no-print-directory -s -j2 -C internal/cudasim
+
 .PHONY: cuda-headers
 cuda-headers: ## see that internal/cuda links with the headers of CUDA 11, 12 and 13
 	@set -e; for major in 11 12 13; do \

@@ -14,8 +14,9 @@ const (
 // Stream is a queue of work on a device. Work on one stream runs in order, work on different streams in any order that their
 // events allow. No stream waits for the legacy default stream. The zero value is not usable.
 type Stream struct {
-	device *primary
-	h      atomic.Uintptr
+	device   *primary
+	h        atomic.Uintptr
+	borrowed bool // not ours to destroy
 }
 
 // NewStream makes a stream. Close it.
@@ -122,7 +123,7 @@ func (s *Stream) Handle() uintptr { return s.h.Load() }
 // Close gives the stream back. Work that is on it still runs. A second Close does nothing.
 func (s *Stream) Close() error {
 	h := s.h.Swap(0)
-	if h == 0 {
+	if h == 0 || s.borrowed {
 		return nil
 	}
 	return s.device.dispose("close a stream", func() result { return drv.closeStream(handle(h)) })
@@ -132,9 +133,9 @@ func (s *Stream) Close() error {
 const legacyStream = 1
 
 // BorrowStream returns the stream of another program's handle, a CUstream of this device as a number; 0 is the legacy default
-// stream. It stays the other program's: do not Close it.
+// stream. It stays the other program's: Close only forgets it.
 func (d *Device) BorrowStream(handle uintptr) *Stream {
-	s := &Stream{device: d.primary}
+	s := &Stream{device: d.primary, borrowed: true}
 	if handle == 0 {
 		handle = legacyStream
 	}

@@ -7,6 +7,11 @@ type Load struct {
 	TopologyBytes int64  // the graph's structure
 	ColumnBytes   int64  // node and edge columns that go with the batches
 	CopyKernel    string // how rows are copied, as package gather names it
+
+	Device     string // the CUDA device that batches are made on, such as "cuda:0 (NVIDIA H200)"; empty is the CPU
+	DeviceWhy  string // why it is that one, or why there is none
+	DeviceNode int    // NUMA node that the device is attached to, -1 if unknown
+	CopyBytes  int64  // what would be copied once at start, because it cannot be registered where it lies
 }
 
 // Choice is the path that a stage takes, and why.
@@ -18,7 +23,10 @@ type Choice struct {
 
 // Plan says which path each stage of loading takes on this machine.
 func (m *Machine) Plan(l Load) []Choice {
-	device := Choice{"device", "cpu", "this build has no GPU support"}
+	device := Choice{"device", "cpu", l.DeviceWhy}
+	if l.Device != "" {
+		device.Path = l.Device
+	}
 	topology := Choice{"topology", "mapped file", "opening costs nothing; --resident copies it into memory once at start"}
 	features := Choice{"features", "mapped file", "the page cache serves what fits in memory; --resident copies them once at start"}
 	if l.TopologyBytes+l.ColumnBytes > 0 && !m.fits(l) {
@@ -72,7 +80,12 @@ func (m *Machine) Advise(l Load) []string {
 	if m.MemoryLimit != Unlimited && m.MemoryTotal > 0 && m.MemoryLimit < m.MemoryTotal/2 {
 		advice = append(advice, fmt.Sprintf("the control group may use %s of the machine's %s: cached file pages count against it too", gb(m.MemoryLimit), gb(m.MemoryTotal)))
 	}
-	if m.NUMANodes > 1 {
+	if l.CopyBytes > 0 {
+		advice = append(advice, fmt.Sprintf("%s are copied once at start for the device to address: on tmpfs or hugetlbfs they would be registered where they lie", gb(l.CopyBytes)))
+	}
+	if m.NUMANodes > 1 && l.Device != "" && l.DeviceNode >= 0 {
+		advice = append(advice, fmt.Sprintf("%d NUMA nodes: run beside the device (numactl --cpunodebind=%d --membind=%d)", m.NUMANodes, l.DeviceNode, l.DeviceNode))
+	} else if m.NUMANodes > 1 {
 		advice = append(advice, fmt.Sprintf("%d NUMA nodes: run one loader a node (numactl --cpunodebind=N --membind=N)", m.NUMANodes))
 	}
 	return advice

@@ -20,7 +20,10 @@ func TestAdvice(t *testing.T) {
 		"memory unknown":                         {func(m *Machine) { m.MemoryAvailable = 0 }, large, nil},
 		"huge pages off":                         {func(m *Machine) { m.HugePages.Mode = "never" }, large, []string{"gains nothing", "echo madvise"}},
 		"tight control group":                    {func(m *Machine) { m.MemoryLimit = 20e9 }, large, []string{"--resident", "control group may use 20.0 GB"}},
-		"several NUMA nodes":                     {func(m *Machine) { m.NUMANodes = 2 }, Load{}, []string{"2 NUMA nodes"}},
+		"several NUMA nodes":                     {func(m *Machine) { m.NUMANodes = 2 }, Load{}, []string{"2 NUMA nodes: run one loader a node"}},
+		"several NUMA nodes and a device":        {func(m *Machine) { m.NUMANodes = 2 }, Load{Device: "cuda:0", DeviceNode: 1}, []string{"--cpunodebind=1"}},
+		"a device somewhere":                     {func(m *Machine) { m.NUMANodes = 2 }, Load{Device: "cuda:0", DeviceNode: -1}, []string{"run one loader a node"}},
+		"files that have to be copied":           {func(*Machine) {}, Load{CopyBytes: 5e9}, []string{"5.0 GB (4.7 GiB) are copied once"}},
 	} {
 		m := roomy
 		c.change(&m)
@@ -38,7 +41,7 @@ func TestAdvice(t *testing.T) {
 func TestPlanNamesEveryStageOnce(t *testing.T) {
 	m := Probe()
 	seen := map[string]bool{}
-	for _, c := range m.Plan(Load{CopyKernel: "avx2"}) {
+	for _, c := range m.Plan(Load{CopyKernel: "avx2", DeviceWhy: "no device"}) {
 		if c.Path == "" || c.Why == "" || seen[c.Stage] {
 			t.Errorf("%+v", c)
 		}
@@ -48,6 +51,13 @@ func TestPlanNamesEveryStageOnce(t *testing.T) {
 		if !seen[stage] {
 			t.Errorf("no path for %s", stage)
 		}
+	}
+}
+
+func TestPlanNamesTheDevice(t *testing.T) {
+	c := (&Machine{}).Plan(Load{Device: "cuda:0 (some GPU)", DeviceWhy: "it is the first"})[0]
+	if want := (Choice{"device", "cuda:0 (some GPU)", "it is the first"}); c != want {
+		t.Errorf("%+v, want %+v", c, want)
 	}
 }
 

@@ -1,0 +1,130 @@
+#include "cuda_env.h"
+#include "rows.cuh"
+
+// Rows are gathered one a group of lanes: 32, or fewer where a row has fewer pieces. A piece is what a lane moves at once.
+//
+// Host memory is read in requests of a line, 128 bytes, at most, and a warp's load costs one for each line that it touches.
+// So no two loads of a row may touch the same line. A row that one load cannot hold is read in loads that begin at lines: the first
+// one begins at the line in which the row does, with the lanes before the row idle. The addresses decide, not the offsets in the column.
+//
+// A group reads several pieces before it writes the first, of one row or of several, since it is requests under way that
+// keep a bus busy.
+
+// A Walk leads a group from load to load. All lanes of a group take the same steps.
+struct Walk {
+  int64_t turn, stride;  // the group's turn in the list, and how many groups there are
+  int64_t row;           // of the result
+  const char* from;      // the row, rounded down to a piece
+  int skip;              // bytes of the first piece that lie before the row
+  int pieces;            // pieces that the row touches
+  int start;             // the piece that the group's first lane reads next; negative before the row
+};
+
+// gather_step goes on to the next load, and says whether there is one.
+template <int size>
+__device__ __forceinline__ bool gather_step(Walk& w, const Column& c, const List& list, int lanes, int lane, Counts& counts) {
+  w.start += lanes;
+  if (w.start < w.pieces) return true;
+  for (;;) {
+    w.turn += w.stride;
+    if (w.turn >= list.length) return false;
+    w.row = list.at(w.turn);
+    const char* from = gather_find(c, w.row, list.id(w.row), lane == 0, counts);
+    if (!from) continue;
+    w.skip = (int)((uint64_t)from & (size - 1));
+    w.from = from - w.skip;
+    w.pieces = (int)((w.skip + c.bytes + size - 1) / size);
+    w.start = w.pieces <= lanes ? 0 : -(int)(((uint64_t)w.from & 127) / size);
+    return true;
+  }
+}
+
+__device__ __forceinline__ Walk gather_walk(int shift) {
+  Walk w;
+  w.stride = (int64_t)gridDim.x * blockDim.x >> shift;
+  w.turn = (((int64_t)blockIdx.x * blockDim.x + threadIdx.x) >> shift) - w.stride;
+  w.pieces = w.start = 0;
+  return w;
+}
+
+// gather_whole copies rows that begin and end with a piece, there and here.
+template <class Piece, int depth>
+__device__ __forceinline__ void gather_whole(const Column& c, const List& list, char* dst, int shift, Counts& counts) {
+  const int lanes = 1 << shift, lane = threadIdx.x & (lanes - 1);
+  Walk w = gather_walk(shift);
+  for (bool more = true; more;) {
+    Piece piece[depth];
+    Piece* to[depth];
+#pragma unroll
+    for (int u = 0; u < depth; u++) {
+      to[u] = nullptr;
+      if (more) more = gather_step<sizeof(Piece)>(w, c, list, lanes, lane, counts);
+      const int p = w.start + lane;
+      if (!more || p < 0 || p >= w.pieces) continue;
+      piece[u] = __ldg((const Piece*)w.from + p);
+      to[u] = (Piece*)(dst + w.row * c.bytes) + p;
+    }
+#pragma unroll
+    for (int u = 0; u < depth; u++)
+      if (to[u]) *to[u] = piece[u];
+  }
+}
+
+// gather_ragged copies rows that do not, in the source or in the result: it reads words, and writes units of 1, 2 or 4 bytes of them.
+// A word at the edge of a row holds bytes of the neighbours, which are dropped. Only at the edges of the column there may
+// be no memory beside the row: there it reads the row's own bytes.
+template <class Unit, int depth>
+__device__ __forceinline__ void gather_ragged(const Column& c, const List& list, char* dst, int shift, Counts& counts) {
+  const int lanes = 1 << shift, lane = threadIdx.x & (lanes - 1);
+  const char* const end = c.base + c.n * c.bytes;
+  Walk w = gather_walk(shift);
+  for (bool more = true; more;) {
+    uint32_t word[depth];
+    char* to[depth];          // where byte 0 of the word would go
+    int first[depth], last[depth]; // bytes of the word that belong to the row: first <= b < last
+#pragma unroll
+    for (int u = 0; u < depth; u++) {
+      first[u] = last[u] = 0;
+      if (more) more = gather_step<4>(w, c, list, lanes, lane, counts);
+      const int p = w.start + lane;
+      if (!more || p < 0 || p >= w.pieces) continue;
+      const char* at = w.from + 4 * (int64_t)p;
+      first[u] = p == 0 ? w.skip : 0;
+      last[u] = p == w.pieces - 1 ? (int)(w.skip + c.bytes - 4 * (int64_t)p) : 4;
+      to[u] = dst + w.row * c.bytes + (4 * (int64_t)p - w.skip);
+      if ((at < c.base && at + 4 > c.base) || (at < end && at + 4 > end)) {
+        uint32_t bytes = 0;
+        for (int b = first[u]; b < last[u]; b++) bytes |= (uint32_t)(uint8_t)at[b] << 8 * b;
+        word[u] = bytes;
+      } else {
+        word[u] = __ldg((const uint32_t*)at);
+      }
+    }
+#pragma unroll
+    for (int u = 0; u < depth; u++)
+#pragma unroll
+      for (int b = 0; b < 4; b += sizeof(Unit))
+        if (first[u] <= b && b < last[u]) *(Unit*)(to[u] + b) = (Unit)(word[u] >> 8 * b);
+  }
+}
+
+// gather_rows copies row id(i) of the column to row i of dst.
+//
+// unit is the number of bytes that divides every address and the row: 16, 8, 4, 2 or 1. A group has 1 << shift lanes. Blocks
+// have whole warps; any grid will do.
+extern "C" __global__ void __launch_bounds__(256)
+gather_rows(const char* base, int64_t n, int64_t bytes, const uint32_t* where, const char* hot, uint32_t* uses, unsigned long long* words,
+            int64_t* fault, const void* ids, int64_t idBytes, int64_t room, const int64_t* count, const uint32_t* order,
+            char* dst, int64_t unit, int64_t shift) {
+  const Column c{base, n, bytes, where, hot, uses, words, fault};
+  const List list{ids, idBytes, gather_length(room, count), order};
+  Counts counts{0, 0};
+  switch (unit) {
+    case 16: gather_whole<uint4, 4>(c, list, dst, (int)shift, counts); break;
+    case 8: gather_whole<uint2, 4>(c, list, dst, (int)shift, counts); break;
+    case 4: gather_whole<uint32_t, 8>(c, list, dst, (int)shift, counts); break;
+    case 2: gather_ragged<uint16_t, 4>(c, list, dst, (int)shift, counts); break;
+    default: gather_ragged<uint8_t, 4>(c, list, dst, (int)shift, counts);
+  }
+  gather_add(c, counts);
+}

@@ -1,3 +1,0 @@
-//go:build cuda
-
-package drivertest

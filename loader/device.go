@@ -23,6 +23,7 @@ type device struct {
 	topology sampling.Topology
 	owned    []interface{ Close() error } // device copies, attachments and caches, to close in reverse order
 	placed   []Placed
+	columns  []*deviceColumn
 	users    int // the loader, and each slot that has memory; guarded by Loader.mu
 }
 
@@ -72,7 +73,6 @@ func (l *Loader) openDevice() error {
 		return nil
 	}
 	l.opt.Device = fmt.Sprintf("cuda:%d", ordinal)
-	setDefault(&l.opt.DeviceBlocks, 2*d.SMs())
 	l.device = &device{Device: d, loader: l, sampler: sampler, users: 1}
 	return nil
 }
@@ -173,6 +173,11 @@ func (w *deviceWorker) close() error {
 // sample samples the slot's request and waits for the sizes. A buffer that was too small has grown then, and the batch is
 // sampled again: the draws are the same.
 func (w *deviceWorker) sample(ctx context.Context, s *slot) error {
+	for _, c := range w.loader.device.columns {
+		if err := c.store.Err(); err != nil { // of an earlier batch: only a sampler of yours can cause it
+			return fmt.Errorf("column %s: %w", c.name, err)
+		}
+	}
 	if err := s.awaitReaders(w.picks); err != nil {
 		return err
 	}

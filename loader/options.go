@@ -163,8 +163,8 @@ type Options struct {
 	DeviceMemory int64
 	// HotRows ranks the rows of columns that do not fit in DeviceMemory as a whole. Default RankInDegree.
 	HotRows Ranking
-	// DeviceBlocks is the most thread blocks that a kernel of this loader has under way, which leaves the other
-	// multiprocessors to training. Default: two a multiprocessor.
+	// DeviceBlocks is the most blocks of 256 threads that a kernel of this loader has, which leaves the other multiprocessors
+	// to training. Default: 40 for rows that are gathered over the bus, which keep it busy, and else 8 a multiprocessor.
 	DeviceBlocks int
 
 	// Logger hears of decisions and of the end of each epoch; nil is silent.

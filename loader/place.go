@@ -64,6 +64,16 @@ func (d *device) budget() (int64, error) {
 	return l.opt.DeviceMemory - min(satAdd(b.Batches, b.Scratch), l.opt.DeviceMemory/2), nil
 }
 
+// deviceColumn is a column of the source, once, however often it is delivered.
+type deviceColumn struct {
+	name     string
+	tensor   unified.Tensor
+	nodeType int       // -1 for a column of the edges
+	users    []*column // where its rows are delivered
+	store    *gather.DeviceStore
+	placed   int // in device.placed
+}
+
 // placer brings the arrays of a source to where kernels read them.
 type placer struct {
 	d           *device
@@ -128,24 +138,40 @@ func (p *placer) topology() (err error) {
 // columns places each column once, the smallest first, and makes the stores that gather from them.
 func (p *placer) columns() error {
 	l := p.d.loader
-	stores := map[*byte]*gather.DeviceStore{}
-	var list []*column
-	l.cols.each(func(c *column, _ int) { list = append(list, c) })
-	size := func(c *column) int { return len(c.store.Column().Bytes()) }
-	slices.SortStableFunc(list, func(a, b *column) int { return cmp.Compare(size(a), size(b)) })
-	for _, c := range list {
-		t := c.store.Column()
-		key := firstByte(t)
-		if stores[key] == nil || key == nil {
-			at, err := p.array("column "+c.name, t, pinned.Columns)
-			if err != nil {
-				return err
-			}
-			if stores[key], err = gather.NewDeviceStore(p.d.Device, t, at); err != nil {
-				return fmt.Errorf("column %s: %w", c.name, err)
-			}
+	found := map[*byte]*deviceColumn{}
+	var list []*deviceColumn
+	l.cols.each(func(c *column, nodeType int) {
+		key := firstByte(c.store.Column())
+		if found[key] == nil || key == nil {
+			found[key] = &deviceColumn{name: c.name, tensor: c.store.Column(), nodeType: nodeType}
+			list = append(list, found[key])
 		}
-		c.onDevice = stores[key]
+		found[key].users = append(found[key].users, c)
+	})
+	slices.SortStableFunc(list, func(a, b *deviceColumn) int { return cmp.Compare(len(a.tensor.Bytes()), len(b.tensor.Bytes())) })
+	p.d.columns = list
+	for _, c := range list {
+		if err := p.column(c); err != nil {
+			return fmt.Errorf("column %s: %w", c.name, err)
+		}
+	}
+	return nil
+}
+
+// column places a column and makes the store that gathers from it.
+func (p *placer) column(c *deviceColumn) error {
+	at, err := p.array("column "+c.name, c.tensor, pinned.Columns)
+	if err != nil {
+		return err
+	}
+	c.placed = len(p.d.placed) - 1
+	if c.store, err = gather.NewDeviceStore(p.d.Device, c.tensor, at); err != nil {
+		return err
+	}
+	c.store.MaxBlocks, c.store.Ledger = p.d.loader.opt.DeviceBlocks, &p.d.loader.ledger
+	p.d.owned = append(p.d.owned, c.store)
+	for _, user := range c.users {
+		user.onDevice = c.store
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ type loadFlags struct {
 
 	DeviceMemory byteSize       `placeholder:"SIZE" help:"The most device memory to take; default: half of what is free."`
 	HotRows      loader.Ranking `enum:"in-degree,pagerank,presample,none" default:"in-degree" help:"Which rows stay in device memory, where a column does not fit: in-degree, pagerank, presample or none."`
-	DeviceBlocks int            `default:"0" placeholder:"N" help:"The most thread blocks of a kernel at a time; 0: two a multiprocessor."`
+	DeviceBlocks int            `default:"0" placeholder:"N" help:"The most blocks of 256 threads a kernel; 0: 40 over the bus, else 8 a multiprocessor."`
 }
 
 // fanouts is the value of --fanouts.

@@ -157,6 +157,7 @@ func (c *climb) copied(e *entry, to Options) error {
 	attached.narrow(e, c.b)
 	if to.Place == Host {
 		e.chunk = c.opt.chunk
+		_ = preferNode(r.data, c.node()) // a wish: without NUMA there is nothing to prefer
 	}
 	return c.chunks(n, func(lo, hi int64) error {
 		if err := copyParallel(c.ctx, r.data[lo:hi], c.b[lo:hi]); err != nil || to.Place != Host {
@@ -164,6 +165,12 @@ func (c *climb) copied(e *entry, to Options) error {
 		}
 		return e.register(c.dev, r.data[lo:hi], 0)
 	})
+}
+
+// node returns the NUMA node that the device is attached to, -1 if the system names none.
+func (c *climb) node() int {
+	d := c.dev
+	return machine.FindPCI(d.Attribute(cuda.AttrPCIDomain), d.Attribute(cuda.AttrPCIBus), d.Attribute(cuda.AttrPCIDevice)).NUMANode
 }
 
 // preflight fails if n bytes more cannot be page-locked with a sixteenth of what there is to spare: what is locked cannot be

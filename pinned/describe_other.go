@@ -8,3 +8,5 @@ import "errors"
 func fileSystem(string) string { return "" }
 
 func mapWritable(memory, int) ([]byte, error) { return nil, errors.ErrUnsupported }
+
+func preferNode([]byte, int) error { return errors.ErrUnsupported }

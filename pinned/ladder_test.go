@@ -143,7 +143,7 @@ func TestDescribeTellsKindsOfMemoryApart(t *testing.T) {
 	if m := describe(make([]byte, 1<<20)); m.kind != memoryForeign || !m.writable || m.shared {
 		t.Errorf("the Go heap: %+v", m)
 	}
-	beyond := bytesAt(uintptr(addressOf(file.Bytes())), 1<<40)
+	beyond := bytesAt(uintptr(addressOf(file.Bytes())), 1<<30)
 	if m := describe(beyond); m.kind != memoryUnknown || m.why == "" {
 		t.Errorf("a range beyond the mapping: %+v", m)
 	}

@@ -13,9 +13,11 @@ wanted=$root/tools/ptx/cuda$major.txt
 [ -f "$wanted" ] || { echo "cuda-env.sh: CUDA $major is not known: 11, 12 or 13" >&2; exit 2; }
 
 target=$home/cuda$major
+mkdir -p "$home"
+exec 9>"$home/lock" # two runs at once must not install over each other
+! command -v flock >/dev/null || flock 9
 if ! cmp -s "$wanted" "$target/made-from"; then
     echo "installing $(grep -v '^#' "$wanted" | tr '\n' ' ')into $target" >&2
-    mkdir -p "$home"
     [ -x "$home/pip/bin/python" ] || python3 -m venv "$home/pip" >&2
     rm -rf "$target"
     "$home/pip/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --target "$target" -r "$wanted" >&2
@@ -31,5 +33,5 @@ mkdir -p "$home/stub"
 [ -s "$home/stub/libcuda.a" ] || printf '!<arch>\n' >"$home/stub/libcuda.a"
 
 printf 'export CGO_ENABLED=1\n'
-printf 'export CGO_CFLAGS=%q\n' "-O2 -g -I$root/internal/cuda/include/shim -I$toolkit/include"
-printf 'export CGO_LDFLAGS=%q\n' "-L$home/stub"
+printf 'export CGO_CFLAGS=%q\n' "-O2 -g '-I$root/internal/cuda/include/shim' '-I$toolkit/include'"
+printf 'export CGO_LDFLAGS=%q\n' "'-L$home/stub'"

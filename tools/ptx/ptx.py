@@ -262,10 +262,10 @@ def generate(nvrtc, source):
     return {stem + ".ptx": ptx, stem + "_launch.go": launchers(source, kernels)}, ptx
 
 
-def report(source, columns):
+def report(source, ptx, columns):
     """Prints registers a thread for each kernel and architecture; returns those that spill."""
     bad = []
-    for kernel in columns[ARCHITECTURES[0]]:
+    for kernel in entries(ptx):
         rows = [columns[a][kernel] for a in ARCHITECTURES]
         shared, stack, spilled = (max(r[i] for r in rows) for i in (1, 2, 3))
         print(f"  {kernel:32} {' '.join(f'{r[0]:5}' for r in rows)} {shared:8} {stack:6} {spilled:6}")
@@ -292,7 +292,7 @@ def main():
                 bad.append(str(e))
                 continue
             print(source)
-            bad += report(source, columns)
+            bad += report(source, ptx, columns)
             for path, text in files.items():
                 old = Path(path).read_text() if os.path.exists(path) else None
                 if options.check and old != text:

@@ -67,7 +67,7 @@ func deviceFactors(t testing.TB) []factor {
 		oneOf("frontier", func(c *deviceCase, f sampling.Frontier) { c.setSampler(func(n *sampling.Neighbor) { n.Frontier = f }) },
 			sampling.AllNodes, sampling.NewNodes),
 		oneOf("seeds", func(c *deviceCase, s loader.SeedSource) { c.opt.Seeds = s },
-			loader.SeedSource{}, loader.AllNodes(), loader.GivenSeeds(graph.NodeIDs([]int64{3, 3, 1, 0, 5, 3, 6})), loader.Nodes(graph.NodeIDs([]int32{4}))),
+			loader.SeedSource{}, loader.AllNodes(), loader.GivenSeeds(graph.NodeIDs([]int64{3, 3, 1, 0, 5, 3, 6})), loader.GivenSeeds(graph.NodeIDs([]int32{4}))),
 		oneOf("batch size", func(c *deviceCase, n int) { c.opt.BatchSize = n }, 1, 5, 64),
 		oneOf("shuffle", func(c *deviceCase, b bool) { c.opt.Shuffle = b }, false, true),
 		oneOf("drop last", func(c *deviceCase, b bool) { c.opt.DropLast = b }, false, true),

@@ -14,6 +14,7 @@ import (
 // cache is a copy of some rows of a column in device memory.
 type cache struct {
 	rows       int64
+	memory     pinned.Options // how it was taken
 	table, mem *pinned.Region
 	where, hot cuda.Address // of table and mem; no table where all rows are held
 }
@@ -35,21 +36,23 @@ func (c *cache) close() error {
 const (
 	entryBytes = 4       // of the table, for each row of the column
 	slackBytes = 16      // behind the last row: kernels read whole words
+	spareBytes = 2 << 10 // what allocations take beyond that
 	fillRows   = 1 << 18 // rows to copy between two looks at the context
 	maxSlots   = 1 << 30
 )
 
 // CacheRows returns how many rows of a column a cache of so many bytes holds: all, if they fit; else as many as fit beside a
-// table of 4 bytes for each row of the column, which may be none.
+// table of 4 bytes for each row of the column, which may be none. Allocations are rounded up; 2 KiB are left for that.
 func CacheRows(column unified.Tensor, budget int64) int64 {
 	n, row := column.Len(), column.RowBytes()
+	budget = max(budget, spareBytes) - spareBytes
 	if row <= 0 {
 		return 0
 	}
-	if n <= (budget-slackBytes)/row {
+	if n <= budget/row {
 		return n
 	}
-	return min(max((budget-slackBytes-n*entryBytes)/row, 0), maxSlots)
+	return min(max((budget-n*entryBytes)/row, 0), maxSlots)
 }
 
 // Cache copies rows of the column to device memory, from where later gathers take them; it takes the place of an earlier
@@ -86,8 +89,22 @@ func (s *DeviceStore) Cache(ctx context.Context, hot []int64, memory pinned.Opti
 	if err != nil {
 		return fmt.Errorf("cache %d rows: %w", rows, errors.Join(err, c.close()))
 	}
+	c.memory = memory
 	s.cache = c
 	return nil
+}
+
+// Rerank fills the cache anew with as many rows, those that were gathered most since CountUses or since Uses or Rerank was called
+// last. It does nothing where nobody counts, and where the cache holds no rows or all.
+func (s *DeviceStore) Rerank(ctx context.Context) error {
+	if s.uses == nil || s.cache.rows == 0 || s.cache.whole() {
+		return nil
+	}
+	uses, err := s.Uses()
+	if err != nil {
+		return err
+	}
+	return s.Cache(ctx, Hottest(uses, s.cache.rows), s.cache.memory)
 }
 
 // Uncache frees the cache.

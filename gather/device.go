@@ -227,7 +227,11 @@ func (s *DeviceStore) launch(stream *cuda.Stream, j job) error {
 	}
 	unit := alignment(s.addr, j.hot, j.dst, cuda.Address(s.rowBytes))
 	shift := groupShift(s.rowBytes, unit)
-	return s.kernels.rows.gatherRows(stream, s.grid(m, 1<<shift), block, 0, s.addr, s.column.Len(), s.rowBytes, j.where, j.hot, j.uses, j.words,
+	run := s.kernels.rows.gatherRows
+	if unit < 4 {
+		run = s.kernels.rows.gatherRowsRagged
+	}
+	return run(stream, s.grid(m, 1<<shift), block, 0, s.addr, s.column.Len(), s.rowBytes, j.where, j.hot, j.uses, j.words,
 		s.fault.Address(), j.ids.Address(), j.ids.DType().Size(), m, j.count, j.order, j.dst, unit, shift)
 }
 

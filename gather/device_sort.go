@@ -26,20 +26,31 @@ const (
 )
 
 // run sorts the ids of a job, and then launches it.
-func (o *sorter) run(s *DeviceStore, stream *cuda.Stream, j job) error {
+func (o *sorter) run(s *DeviceStore, stream *cuda.Stream, j job) (err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if j.order, err = o.sort(s, stream, &j); err != nil {
+		return err
+	}
+	if err := s.launch(stream, j); err != nil {
+		return err
+	}
+	return stream.Record(o.done)
+}
+
+// sort returns where the device finds the positions of the job's ids, uint32, in the order of their rows.
+func (o *sorter) sort(s *DeviceStore, stream *cuda.Stream, j *job) (cuda.Address, error) {
 	m := j.ids.Len()
 	if m > maxSorted {
-		return fmt.Errorf("%w: %v are too many to sort", unified.ErrShape, j.ids)
+		return 0, fmt.Errorf("%w: %v are too many to sort", unified.ErrShape, j.ids)
 	}
 	kernels, err := s.kernels.orderLoaded()
 	if err != nil {
-		return err
+		return 0, err
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
 	grid := s.grid(m, 1)
 	if err := o.reserve(s, stream, 4*(digits*int64(grid.X)+4*m)); err != nil {
-		return err
+		return 0, err
 	}
 	counts := o.scratch.Address()
 	at := counts + cuda.Address(4*digits*int64(grid.X))
@@ -65,15 +76,11 @@ func (o *sorter) run(s *DeviceStore, stream *cuda.Stream, j job) error {
 			err = kernels.orderPlace(stream, grid, block, 0, ids, size, m, j.count, int64(drop), oldKeys, oldPositions, bit, counts, newKeys, positions[p%2])
 		}
 		if err != nil {
-			return err
+			return 0, err
 		}
 		oldKeys, oldPositions = newKeys, positions[p%2]
 	}
-	j.order = oldPositions
-	if err := s.launch(stream, j); err != nil {
-		return err
-	}
-	return stream.Record(o.done)
+	return oldPositions, nil
 }
 
 // reserve makes the scratch memory n bytes, and lets the stream wait until it is free.

@@ -57,17 +57,29 @@ __device__ __forceinline__ void gather_whole(const Column& c, const List& list, 
     Piece* to[depth];
 #pragma unroll
     for (int u = 0; u < depth; u++) {
-      to[u] = nullptr;
       if (more) more = gather_step<sizeof(Piece)>(w, c, list, lanes, lane, counts);
       const int p = w.start + lane;
-      if (!more || p < 0 || p >= w.pieces) continue;
-      piece[u] = __ldg((const Piece*)w.from + p);
-      to[u] = (Piece*)(dst + w.row * c.bytes) + p;
+      to[u] = nullptr;
+      if (more && p >= 0 && p < w.pieces) {
+        piece[u] = __ldg((const Piece*)w.from + p);
+        to[u] = (Piece*)(dst + w.row * c.bytes) + p;
+      }
     }
 #pragma unroll
     for (int u = 0; u < depth; u++)
       if (to[u]) *to[u] = piece[u];
   }
+}
+
+// gather_word reads those bytes of the word at an address whose bits are set in keep, and maybe the others.
+__device__ __forceinline__ uint32_t gather_word(const Column& c, const char* at, unsigned keep) {
+  const char* const end = c.base + c.n * c.bytes;
+  if (!((at < c.base && at + 4 > c.base) || (at < end && at + 4 > end))) return __ldg((const uint32_t*)at);
+  uint32_t word = 0;
+#pragma unroll 1
+  for (int b = 0; b < 4; b++)
+    if (keep >> b & 1) word |= (uint32_t)(uint8_t)at[b] << 8 * b;
+  return word;
 }
 
 // gather_ragged copies rows that do not, in the source or in the result: it reads words, and writes units of 1, 2 or 4 bytes of them.
@@ -76,42 +88,35 @@ __device__ __forceinline__ void gather_whole(const Column& c, const List& list, 
 template <class Unit, int depth>
 __device__ __forceinline__ void gather_ragged(const Column& c, const List& list, char* dst, int shift, Counts& counts) {
   const int lanes = 1 << shift, lane = threadIdx.x & (lanes - 1);
-  const char* const end = c.base + c.n * c.bytes;
   Walk w = gather_walk(shift);
   for (bool more = true; more;) {
     uint32_t word[depth];
-    char* to[depth];          // where byte 0 of the word would go
-    int first[depth], last[depth]; // bytes of the word that belong to the row: first <= b < last
+    char* to[depth];      // where byte 0 of the word would go
+    unsigned keep[depth]; // which bytes of the word belong to the row, a bit each
 #pragma unroll
     for (int u = 0; u < depth; u++) {
-      first[u] = last[u] = 0;
       if (more) more = gather_step<4>(w, c, list, lanes, lane, counts);
       const int p = w.start + lane;
-      if (!more || p < 0 || p >= w.pieces) continue;
-      const char* at = w.from + 4 * (int64_t)p;
-      first[u] = p == 0 ? w.skip : 0;
-      last[u] = p == w.pieces - 1 ? (int)(w.skip + c.bytes - 4 * (int64_t)p) : 4;
-      to[u] = dst + w.row * c.bytes + (4 * (int64_t)p - w.skip);
-      if ((at < c.base && at + 4 > c.base) || (at < end && at + 4 > end)) {
-        uint32_t bytes = 0;
-        for (int b = first[u]; b < last[u]; b++) bytes |= (uint32_t)(uint8_t)at[b] << 8 * b;
-        word[u] = bytes;
-      } else {
-        word[u] = __ldg((const uint32_t*)at);
+      const int offset = 4 * p - w.skip; // of the word in the row, which is of less than 1 GiB
+      to[u] = dst + w.row * c.bytes + offset;
+      keep[u] = 0;
+      if (more && p >= 0 && p < w.pieces) {
+        keep[u] = 0xfu << max(0, -offset) & 0xfu >> max(0, offset + 4 - (int)c.bytes);
+        word[u] = gather_word(c, w.from + 4 * (int64_t)p, keep[u]);
       }
     }
 #pragma unroll
     for (int u = 0; u < depth; u++)
 #pragma unroll
       for (int b = 0; b < 4; b += sizeof(Unit))
-        if (first[u] <= b && b < last[u]) *(Unit*)(to[u] + b) = (Unit)(word[u] >> 8 * b);
+        if (keep[u] >> b & 1) *(Unit*)(to[u] + b) = (Unit)(word[u] >> 8 * b);
   }
 }
 
 // gather_rows copies row id(i) of the column to row i of dst.
 //
-// unit is the number of bytes that divides every address and the row: 16, 8, 4, 2 or 1. A group has 1 << shift lanes. Blocks
-// have whole warps; any grid will do.
+// unit, 16, 8 or 4, is how many bytes divide every address and the row; a group has 1 << shift lanes. Blocks have whole
+// warps; any grid will do.
 extern "C" __global__ void __launch_bounds__(256)
 gather_rows(const char* base, int64_t n, int64_t bytes, const uint32_t* where, const char* hot, uint32_t* uses, unsigned long long* words,
             int64_t* fault, const void* ids, int64_t idBytes, int64_t room, const int64_t* count, const uint32_t* order,
@@ -122,9 +127,20 @@ gather_rows(const char* base, int64_t n, int64_t bytes, const uint32_t* where, c
   switch (unit) {
     case 16: gather_whole<uint4, 4>(c, list, dst, (int)shift, counts); break;
     case 8: gather_whole<uint2, 4>(c, list, dst, (int)shift, counts); break;
-    case 4: gather_whole<uint32_t, 8>(c, list, dst, (int)shift, counts); break;
-    case 2: gather_ragged<uint16_t, 4>(c, list, dst, (int)shift, counts); break;
-    default: gather_ragged<uint8_t, 4>(c, list, dst, (int)shift, counts);
+    default: gather_whole<uint32_t, 8>(c, list, dst, (int)shift, counts);
   }
+  gather_add(c, counts);
+}
+
+// gather_rows_ragged is gather_rows for a unit of 2 or 1.
+extern "C" __global__ void __launch_bounds__(256)
+gather_rows_ragged(const char* base, int64_t n, int64_t bytes, const uint32_t* where, const char* hot, uint32_t* uses,
+                   unsigned long long* words, int64_t* fault, const void* ids, int64_t idBytes, int64_t room, const int64_t* count,
+                   const uint32_t* order, char* dst, int64_t unit, int64_t shift) {
+  const Column c{base, n, bytes, where, hot, uses, words, fault};
+  const List list{ids, idBytes, gather_length(room, count), order};
+  Counts counts{0, 0};
+  if (unit == 2) gather_ragged<uint16_t, 4>(c, list, dst, (int)shift, counts);
+  else gather_ragged<uint8_t, 4>(c, list, dst, (int)shift, counts);
   gather_add(c, counts);
 }

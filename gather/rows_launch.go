@@ -13,8 +13,9 @@ var rowsPTX []byte
 
 // rowsKernels are the kernels of rows.cu, loaded on one device. They are safe for concurrent use.
 type rowsKernels struct {
-	module           *cuda.Module
-	gatherRowsKernel *cuda.Kernel
+	module                 *cuda.Module
+	gatherRowsKernel       *cuda.Kernel
+	gatherRowsRaggedKernel *cuda.Kernel
 }
 
 // loadRowsKernels loads them. Close them before the device.
@@ -25,7 +26,8 @@ func loadRowsKernels(device *cuda.Device) (*rowsKernels, error) {
 	}
 	kernels := &rowsKernels{module: module}
 	for name, kernel := range map[string]**cuda.Kernel{
-		"gather_rows": &kernels.gatherRowsKernel,
+		"gather_rows":        &kernels.gatherRowsKernel,
+		"gather_rows_ragged": &kernels.gatherRowsRaggedKernel,
 	} {
 		if *kernel, err = module.Kernel(name); err != nil {
 			module.Close()
@@ -41,4 +43,9 @@ func (kernels *rowsKernels) Close() error { return kernels.module.Close() }
 // gatherRows launches gather_rows(const char*base, int64_t n, int64_t bytes, const uint32_t*where, const char*hot, uint32_t*uses, unsigned long long*words, int64_t*fault, const void*ids, int64_t idBytes, int64_t room, const int64_t*count, const uint32_t*order, char*dst, int64_t unit, int64_t shift).
 func (kernels *rowsKernels) gatherRows(stream *cuda.Stream, grid, block cuda.Dim3, shared int, base cuda.Address, n int64, bytes int64, where cuda.Address, hot cuda.Address, uses cuda.Address, words cuda.Address, fault cuda.Address, ids cuda.Address, idBytes int64, room int64, count cuda.Address, order cuda.Address, dst cuda.Address, unit int64, shift int64) error {
 	return stream.Launch(kernels.gatherRowsKernel, grid, block, shared, uint64(base), uint64(n), uint64(bytes), uint64(where), uint64(hot), uint64(uses), uint64(words), uint64(fault), uint64(ids), uint64(idBytes), uint64(room), uint64(count), uint64(order), uint64(dst), uint64(unit), uint64(shift))
+}
+
+// gatherRowsRagged launches gather_rows_ragged(const char*base, int64_t n, int64_t bytes, const uint32_t*where, const char*hot, uint32_t*uses, unsigned long long*words, int64_t*fault, const void*ids, int64_t idBytes, int64_t room, const int64_t*count, const uint32_t*order, char*dst, int64_t unit, int64_t shift).
+func (kernels *rowsKernels) gatherRowsRagged(stream *cuda.Stream, grid, block cuda.Dim3, shared int, base cuda.Address, n int64, bytes int64, where cuda.Address, hot cuda.Address, uses cuda.Address, words cuda.Address, fault cuda.Address, ids cuda.Address, idBytes int64, room int64, count cuda.Address, order cuda.Address, dst cuda.Address, unit int64, shift int64) error {
+	return stream.Launch(kernels.gatherRowsRaggedKernel, grid, block, shared, uint64(base), uint64(n), uint64(bytes), uint64(where), uint64(hot), uint64(uses), uint64(words), uint64(fault), uint64(ids), uint64(idBytes), uint64(room), uint64(count), uint64(order), uint64(dst), uint64(unit), uint64(shift))
 }

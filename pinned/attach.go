@@ -23,7 +23,7 @@ type AttachOptions struct {
 
 	From      Rung  // the best rung to try; 0 tries all
 	Available int64 // bytes of host memory that may be page-locked or copied to; 0 asks the system
-	chunk     int64 // 0 is chunkBytes
+	chunk     int64 // for tests: smaller pieces than chunkBytes and stageBytes; 0 is those
 }
 
 // chunkBytes is how much is registered at a time: the driver holds the process's memory map meanwhile, and above 2 GiB older
@@ -118,7 +118,7 @@ func Attach(ctx context.Context, dev *cuda.Device, b []byte, opt AttachOptions) 
 	}
 	if c.steps[0].Refused == "" { // nothing to register, so nothing to share
 		if err := c.readAhead(); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("attach %s: %w", c.name(), err)
 		}
 		return &Attachment{bytes: b, rung: RungPageTables}, nil
 	}

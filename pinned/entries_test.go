@@ -9,6 +9,9 @@ import (
 	"testing"
 )
 
+// testBytes stay where they are, other than those of a test's own stack.
+var testBytes [1 << 16]byte
+
 // fill makes an entry serve memory where it lies, as inPlace does without a device.
 func fill(e *entry, undone *atomic.Int32) error {
 	e.mem = bytesAt(e.lo, int(e.hi-e.lo))
@@ -57,7 +60,7 @@ func TestEntriesShareRangesWithinOneAnother(t *testing.T) {
 func TestEntriesThatFailOrStandAloneServeNobodyElse(t *testing.T) {
 	var table entries
 	var undone atomic.Int32
-	b := make([]byte, 100)
+	b := testBytes[:100]
 	for _, alone := range []bool{false, true} {
 		e, fresh, err := table.get(context.Background(), b)
 		if err != nil || !fresh {
@@ -88,7 +91,7 @@ func TestEntriesThatFailOrStandAloneServeNobodyElse(t *testing.T) {
 func TestGoroutinesWaitForWhoMakesTheEntry(t *testing.T) {
 	var table entries
 	var made, undone atomic.Int32
-	b := make([]byte, 1<<16)
+	b := testBytes[:]
 	var all sync.WaitGroup
 	for i := range 16 {
 		all.Add(1)
@@ -121,7 +124,7 @@ func TestGoroutinesWaitForWhoMakesTheEntry(t *testing.T) {
 
 func TestWaitingForAnEntryEndsWithTheContext(t *testing.T) {
 	var table entries
-	b := make([]byte, 100)
+	b := testBytes[:100]
 	e, _, err := table.get(context.Background(), b)
 	if err != nil {
 		t.Fatal(err)

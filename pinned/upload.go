@@ -58,6 +58,9 @@ func send(ctx context.Context, dev *cuda.Device, stream *cuda.Stream, to cuda.Ad
 		}
 	}()
 	size := min(len(b), stageBytes)
+	if opt.chunk > 0 {
+		size = min(size, int(opt.chunk))
+	}
 	for i := range stages {
 		if stages[i], err = newStage(dev, int64(size), opt.Ledger); err != nil {
 			return err

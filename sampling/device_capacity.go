@@ -17,6 +17,8 @@ type deviceCapacity struct {
 	edges [][]int64 // [hop][edge type]: edges of the block after the hop
 	bits  int       // of the number of slots of the table, where it has keys
 
+	changes int // how often it grew
+
 	maxNodes []int64
 	maxEdges [][]int64
 }
@@ -64,7 +66,7 @@ func newDeviceCapacity(s *graph.Schema, p plan, n Neighbor, batchSize int, first
 // needNodes makes room for n nodes of a type before a hop, and at all later ones.
 func (c *deviceCapacity) needNodes(h, t int, n int64) {
 	for ; h < len(c.nodes); h++ {
-		c.nodes[h][t] = enough(c.nodes[h][t], n, c.maxNodes[t])
+		c.grow(&c.nodes[h][t], n, c.maxNodes[t])
 	}
 	c.fitTable()
 }
@@ -72,19 +74,19 @@ func (c *deviceCapacity) needNodes(h, t int, n int64) {
 // needEdges makes room for n edges of a type at a hop. With shared, the blocks of all hops lie in one buffer.
 func (c *deviceCapacity) needEdges(h, e int, n int64, shared bool) {
 	if !shared {
-		c.edges[h][e] = enough(c.edges[h][e], n, c.maxEdges[h][e])
+		c.grow(&c.edges[h][e], n, c.maxEdges[h][e])
 		return
 	}
 	for h := range c.edges {
-		c.edges[h][e] = enough(c.edges[h][e], n, c.maxEdges[h][e])
+		c.grow(&c.edges[h][e], n, c.maxEdges[h][e])
 	}
 }
 
-func enough(have, n, bound int64) int64 {
-	if n <= have {
-		return have
+func (c *deviceCapacity) grow(have *int64, n, bound int64) {
+	if n > *have {
+		*have = max(n, min(n+n/4, bound))
+		c.changes++
 	}
-	return max(n, min(n+n/4, bound))
 }
 
 // fitTable keeps the load of the table at one half or less.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
@@ -64,8 +65,13 @@ func (d *deviceUnderTest) upload(data []byte) cuda.Address {
 	return addr
 }
 
-func (d *deviceUnderTest) topology(g *graph.Graph) Topology {
-	return Topology{Indptr: d.upload(unified.FromSlice(g.Indptr()).Bytes()), Indices: d.upload(g.Indices().Bytes()), Types: d.upload(g.Types().Bytes())}
+// topology puts a graph's arrays on the device, with ids as wide as asked for.
+func (d *deviceUnderTest) topology(g *graph.Graph, ids unified.DType) Topology {
+	indices := g.Indices()
+	if ids == unified.Int64 {
+		indices = unified.FromSlice(widen(d.t, indices))
+	}
+	return Topology{Indptr: d.upload(unified.FromSlice(g.Indptr()).Bytes()), Indices: d.upload(indices.Bytes()), Types: d.upload(g.Types().Bytes())}
 }
 
 // download copies a tensor of the device into a buffer of the host.
@@ -93,21 +99,44 @@ type onDevice struct {
 }
 
 // open opens a sampler on the device.
-func (d *deviceUnderTest) open(g *graph.Graph, n Neighbor, top Topology, blocks int) *onDevice {
+func (d *deviceUnderTest) open(n Neighbor, env DeviceEnv) *onDevice {
 	d.t.Helper()
-	env := DeviceEnv{Env: Env{Graph: g, BatchSize: 8, EdgePos: true}, Device: d.device, Stream: d.stream, Topology: top, MaxBlocks: blocks}
+	env.Device, env.Stream = d.device, d.stream
 	w, err := n.OpenDevice(env)
 	if err != nil {
 		d.t.Fatal(err)
 	}
 	o := &onDevice{deviceUnderTest: d, worker: w}
-	o.sample.Init(g.Schema(), n.Bound(g.Schema(), 8).Layers, pinned.Options{Device: d.device})
+	s := env.Graph.Schema()
+	o.sample.Init(s, n.Bound(s, env.BatchSize).Layers, pinned.Options{Device: d.device})
 	d.t.Cleanup(func() {
 		if err := o.Close(); err != nil {
 			d.t.Error(err)
 		}
 	})
 	return o
+}
+
+// openVariants opens the sampler over every width of ids and every table, and with buffers that are too small.
+func (d *deviceUnderTest) openVariants(n Neighbor, g *graph.Graph, blocks int) map[string]*onDevice {
+	d.t.Helper()
+	narrow := DeviceEnv{Env: Env{Graph: g, BatchSize: 8, EdgePos: true}, Topology: d.topology(g, unified.Int32), MaxBlocks: blocks}
+	wide := narrow
+	wide.Topology = d.topology(g, unified.Int64)
+	all := map[string]*onDevice{"as opened": d.open(n, narrow), "hash": d.open(n, narrow), "small": d.open(n, narrow),
+		"int64": d.open(n, wide), "int64 hash": d.open(n, wide)}
+	for name, o := range all {
+		w := o.worker.(*deviceNeighbor)
+		w.direct = !strings.Contains(name, "hash") && name != "small"
+		if strings.Contains(name, "int64") {
+			w.ids, w.pos = unified.Int64, unified.Int64
+		}
+		if name == "small" {
+			w.capacity = newDeviceCapacity(w.schema, w.plan, n, 1, 1)
+			w.capacity.bits = 1
+		}
+	}
+	return all
 }
 
 func (o *onDevice) Sample(ctx context.Context, req *Request, out *graph.Sample) error {
@@ -175,7 +204,8 @@ func TestDeviceNeighborEqualsTheOracle(t *testing.T) {
 	const seed = 20261121
 	r := rand.New(rand.NewPCG(seed, 0))
 	d := openDevice(t)
-	for round := range 60 {
+	replays := 0
+	for round := range 40 {
 		types := [][2]int{{1, 1}, {1, 1}, {1, 3}, {3, 5}, {2, 300}}[r.IntN(5)]
 		if types[1] == 300 && round%16 != 0 {
 			types = [2]int{1, 1}
@@ -183,11 +213,106 @@ func TestDeviceNeighborEqualsTheOracle(t *testing.T) {
 		g := randomGraph(t, r, types[0], types[1])
 		n := randomOptions(r, g.Schema())
 		runs := newEdgeRuns(g)
-		w := d.open(g, n, d.topology(g), 1+r.IntN(4))
-		for batch := range 3 {
+		workers := d.openVariants(n, g, 1+r.IntN(4))
+		for batch := range 2 {
 			req := &Request{Rand: NewRand(r.Uint64(), r.Uint32(), 0, uint64(batch)), Seeds: randomSeeds(r, g)}
 			want := oracle(g, runs, n, req)
-			compare(t, fmt.Sprintf("seed %d round %d batch %d: %s", seed, round, batch, n.Fingerprint()), g, w, req, want)
+			for name, w := range workers {
+				compare(t, fmt.Sprintf("seed %d round %d batch %d: %s: %s", seed, round, batch, n.Fingerprint(), name), g, w, req, want)
+			}
+		}
+		replays += workers["small"].replays
+	}
+	if replays == 0 {
+		t.Error("no buffer was ever too small")
+	}
+}
+
+// skewedGraph has nodes of one type, edges of the given types, and hubs: sources are chosen by a steep distribution, and a
+// few destinations have a great many edges.
+func skewedGraph(t testing.TB, r *rand.Rand, nodes int64, edgeTypes int) *graph.Graph {
+	s := graph.Schema{Nodes: []graph.NodeType{{Name: "node", Count: nodes}}}
+	for e := range edgeTypes {
+		s.Edges = append(s.Edges, graph.EdgeType{Source: "node", Relation: fmt.Sprintf("r%d", e), Target: "node"})
+	}
+	indptr := []int64{0}
+	var indices []int32
+	var types []uint8
+	for v := range nodes {
+		for e := range edgeTypes {
+			d := r.IntN(20)
+			if v%500 == 7 {
+				d = 2000
+			}
+			for range d {
+				x := r.Float64()
+				indices = append(indices, int32(x*x*x*float64(nodes)))
+				types = append(types, uint8(e))
+			}
+			s.Edges[e].Count += int64(d)
+		}
+		indptr = append(indptr, int64(len(indices)))
+	}
+	a := graph.Arrays{Schema: s, Indptr: unified.FromSlice(indptr), Indices: unified.FromSlice(indices)}
+	if edgeTypes > 1 {
+		a.Types = unified.FromSlice(types)
+	}
+	g, err := graph.FromArrays(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func TestDeviceSharesManyDestinationsAmongFewWarps(t *testing.T) {
+	const seed = 31
+	r := rand.New(rand.NewPCG(seed, 0))
+	d := openDevice(t)
+	for _, types := range []int{1, 2} {
+		g := skewedGraph(t, r, 3000, types)
+		for _, n := range []Neighbor{
+			{Fanouts: []int{15, 10, 5}},
+			{Fanouts: []int{4, 3, All}, Frontier: NewNodes},
+			{Fanouts: []int{40, 7}, Replace: true},
+			{Fanouts: []int{100, 3}},
+		} {
+			host, err := n.Open(Env{Graph: g, BatchSize: 40, EdgePos: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			env := d.env(g, 40)
+			env.MaxBlocks = 1
+			device := d.open(n, env)
+			req := &Request{Rand: NewRand(seed, 0, 0, uint64(types)), Seeds: [][]int64{{}}}
+			for range 40 {
+				req.Seeds[0] = append(req.Seeds[0], r.Int64N(3000))
+			}
+			want := new(graph.Sample)
+			want.Init(g.Schema(), len(n.Fanouts), pinned.Options{})
+			if err := host.Sample(context.Background(), req, want); err != nil {
+				t.Fatal(err)
+			}
+			compare(t, fmt.Sprintf("seed %d: %d types: %s", seed, types, n.Fingerprint()), g, device, req, asOracle(t, want))
+			want.Close()
+			host.Close()
 		}
 	}
+}
+
+// asOracle returns a sample of the host in the form that compare takes.
+func asOracle(t testing.TB, s *graph.Sample) *oracleSample {
+	o := &oracleSample{numNodes: s.NumNodes}
+	for i := range s.Nodes {
+		o.nodes = append(o.nodes, widen(t, s.Nodes[i]))
+		o.seeds = append(o.seeds, widen(t, s.SeedLocal[i]))
+	}
+	for l := range s.Blocks {
+		var layer []oracleB
+		for e := range s.Blocks[l] {
+			b := &s.Blocks[l][e]
+			layer = append(layer, oracleB{b.NumSrc, b.NumDst, widen(t, b.Indptr), widen(t, b.Indices), widen(t, b.EdgePos)})
+		}
+		o.blocks = append(o.blocks, layer)
+	}
+	return o
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// describe writes the description of a batch, and returns how many words of picks the seeds are.
-func (w *deviceNeighbor) describe(req *Request, out *graph.Sample) (seedWords int64) {
+// describe writes the description of a batch.
+func (w *deviceNeighbor) describe(req *Request, out *graph.Sample) {
 	s, l, d := w.schema, &w.layout, w.description
 	nt, ne, hops := len(s.Nodes), len(s.Edges), len(w.plan)
 	clear(d[:l.size])
@@ -23,9 +23,8 @@ func (w *deviceNeighbor) describe(req *Request, out *graph.Sample) (seedWords in
 	copy(part[int64](d, l.begins, nt+1), w.seedBegins)
 	copy(part[int64](d, l.begins+8*int64(nt+1), nt+1), w.begins)
 	stages := part[deviceStage](d, l.stages, hops+1)
-	seedWords = w.describeSeeds(req, out)
 	stages[0] = deviceStage{segments: w.at(w.segment(-1, 0)), numSegments: int64(nt), bySource: w.at(l.bySource), sourceBegin: w.at(l.begins),
-		words: seedWords}
+		words: w.describeSeeds(req, out)}
 	for h := range hops {
 		stages[h+1] = deviceStage{segments: w.at(w.segment(h, 0)), numSegments: int64(ne), bySource: w.at(l.bySource + 8*int64(nt)),
 			sourceBegin: w.at(l.begins + 8*int64(nt+1)), made: w.at(l.made + 8*int64(h*ne))}
@@ -33,7 +32,6 @@ func (w *deviceNeighbor) describe(req *Request, out *graph.Sample) (seedWords in
 			part[deviceSegment](d, w.segment(h, e), 1)[0] = w.describeSegment(req.Rand, out, h, e)
 		}
 	}
-	return seedWords
 }
 
 func (w *deviceNeighbor) batch() deviceBatch {

@@ -23,6 +23,8 @@ const (
 	defaultBlocksOfSM = 8
 )
 
+var _ DeviceSampler = Neighbor{}
+
 // deviceNeighbor runs Neighbor on a device (batch.cuh says how a batch goes). All edge types of a hop go together.
 type deviceNeighbor struct {
 	env     DeviceEnv
@@ -37,8 +39,12 @@ type deviceNeighbor struct {
 	has     struct{ all, large bool } // fan-outs that take every edge, or more than a warp has lanes
 
 	capacity deviceCapacity
-	direct   bool // the table has no keys
+	seedRoom int64 // seeds that the description has room for
+	direct   bool  // the table has no keys
 	stamp    uint64
+
+	graph    *cuda.Graph // what a batch puts on the stream
+	captured launches    // what graph was made for
 
 	order, begins         []int64 // of the segments of a hop, by source type
 	seedOrder, seedBegins []int64
@@ -54,6 +60,14 @@ type deviceNeighbor struct {
 	partials    unified.Buffer
 
 	out *graph.Sample // in hand
+}
+
+// launches is what the launches of a batch depend on.
+type launches struct {
+	device   cuda.Address
+	host     *uint8
+	size     int
+	capacity int // how often it changed
 }
 
 // OpenDevice implements DeviceSampler.
@@ -118,6 +132,7 @@ func (w *deviceNeighbor) Close() error {
 	if w.out != nil {
 		errs = append(errs, w.env.Stream.Synchronize())
 	}
+	errs = append(errs, w.dropGraph())
 	for _, b := range append(w.scratch(), &w.host) {
 		errs = append(errs, b.Close())
 	}
@@ -140,12 +155,14 @@ func (w *deviceNeighbor) Enqueue(ctx context.Context, req *Request, out *graph.S
 	if err := w.claim(req, out); err != nil {
 		return err
 	}
-	seedWords := w.describe(req, out)
-	w.out = out
-	if err := w.launch(seedWords); err != nil {
-		w.out = nil
+	w.describe(req, out)
+	if err := w.capture(); err != nil {
 		return err
 	}
+	if err := w.env.Stream.LaunchGraph(w.graph); err != nil {
+		return err
+	}
+	w.out = out
 	return nil
 }
 
@@ -188,7 +205,8 @@ func (w *deviceNeighbor) claim(req *Request, out *graph.Sample) error {
 	if w.has.large {
 		subsets = picks
 	}
-	size := w.layout.size + 8*seeds
+	w.seedRoom = max(w.seedRoom, seeds, int64(w.env.BatchSize))
+	size := w.layout.size + 8*w.seedRoom
 	mem, err := unified.Grow[uint8](&w.host, size, 0)
 	if err != nil {
 		return err
@@ -278,28 +296,63 @@ func (w *deviceNeighbor) claimSample(req *Request, out *graph.Sample) error {
 	return nil
 }
 
-// launch puts the batch on the stream. Grids are as large as the capacities can keep busy.
-func (w *deviceNeighbor) launch(seedWords int64) error {
-	if err := w.env.Stream.CopyToDevice(w.device.Address(), w.description); err != nil {
+// capture makes the graph of a batch's launches, unless there is one for buffers as they are. A graph is launched with one call
+// where a batch has dozens. It is captured on a stream of its own, since others may use the worker's meanwhile.
+func (w *deviceNeighbor) capture() (err error) {
+	now := launches{w.device.Address(), &w.description[0], len(w.description), w.capacity.changes}
+	if w.graph != nil && w.captured == now {
+		return nil
+	}
+	if err := w.dropGraph(); err != nil {
 		return err
 	}
-	b := w.at(w.layout.batch)
-	if err := w.kernels.assembly.assemblySeed(w.env.Stream, w.grid(seedWords), cuda.Dim(deviceThreads), 0, b); err != nil {
+	stream, err := w.env.Device.NewStream(cuda.PriorityLow)
+	if err != nil {
 		return err
 	}
-	if err := w.launchAssembly(b, 0, seedWords); err != nil {
+	defer func() { err = errors.Join(err, stream.Close()) }()
+	if err := stream.BeginCapture(); err != nil {
+		return err
+	}
+	launched := w.launch(stream)
+	w.graph, err = stream.EndCapture()
+	w.captured = now
+	if launched != nil {
+		err = errors.Join(launched, err, w.dropGraph())
+	}
+	return err
+}
+
+func (w *deviceNeighbor) dropGraph() (err error) {
+	if w.graph != nil {
+		err = w.graph.Close()
+	}
+	w.graph = nil
+	return err
+}
+
+// launch puts a batch on a stream. Grids are as large as the capacities can keep busy.
+func (w *deviceNeighbor) launch(stream *cuda.Stream) error {
+	if err := stream.CopyToDevice(w.device.Address(), w.description); err != nil {
+		return err
+	}
+	b, seeds := w.at(w.layout.batch), roundUp32(w.seedRoom)/32+int64(len(w.schema.Nodes))
+	if err := w.kernels.assembly.assemblySeed(stream, w.grid(seeds), cuda.Dim(deviceThreads), 0, b); err != nil {
+		return err
+	}
+	if err := w.launchAssembly(stream, b, 0, seeds); err != nil {
 		return err
 	}
 	for h := range w.plan {
 		stage := uint64(h + 1)
-		if err := w.launchPicks(b, stage, w.capacity.dsts(w.schema, h)/32, w.capacity.picks(h)/32); err != nil {
+		if err := w.launchPicks(stream, b, stage, w.capacity.dsts(w.schema, h)/32, w.capacity.picks(h)/32); err != nil {
 			return err
 		}
-		if err := w.launchAssembly(b, stage, w.capacity.picks(h)/32); err != nil {
+		if err := w.launchAssembly(stream, b, stage, w.capacity.picks(h)/32); err != nil {
 			return err
 		}
 	}
-	return w.env.Stream.CopyToHost(w.description[:w.layout.results], w.device.Address())
+	return stream.CopyToHost(w.description[:w.layout.results], w.device.Address())
 }
 
 // grid returns blocks for a number of warps.
@@ -309,8 +362,8 @@ func (w *deviceNeighbor) grid(warps int64) cuda.Dim3 {
 }
 
 // launchPicks is the part of a stage that the sampler decides on, with at most so many runs and words (batch.cuh).
-func (w *deviceNeighbor) launchPicks(b cuda.Address, stage uint64, runs, words int64) error {
-	stream, k, block := w.env.Stream, w.kernels.neighbor, cuda.Dim(deviceThreads)
+func (w *deviceNeighbor) launchPicks(stream *cuda.Stream, b cuda.Address, stage uint64, runs, words int64) error {
+	k, block := w.kernels.neighbor, cuda.Dim(deviceThreads)
 	if err := k.neighborCount(stream, w.grid(runs), block, 0, b, stage); err != nil {
 		return err
 	}
@@ -327,8 +380,8 @@ func (w *deviceNeighbor) launchPicks(b cuda.Address, stage uint64, runs, words i
 }
 
 // launchAssembly gives the picks of a stage local ids.
-func (w *deviceNeighbor) launchAssembly(b cuda.Address, stage uint64, words int64) error {
-	stream, k, grid, block := w.env.Stream, w.kernels.assembly, w.grid(words), cuda.Dim(deviceThreads)
+func (w *deviceNeighbor) launchAssembly(stream *cuda.Stream, b cuda.Address, stage uint64, words int64) error {
+	k, grid, block := w.kernels.assembly, w.grid(words), cuda.Dim(deviceThreads)
 	if err := k.assemblyFlag(stream, grid, block, 0, b, stage); err != nil {
 		return err
 	}

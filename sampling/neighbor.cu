@@ -3,22 +3,68 @@
 #include "cuda_env.h"
 #include "batch.cuh"
 #include "table.cuh"
-#include "subset.cuh"
+#include "../internal/rng/subset.cuh"
 
 constexpr int64_t kAll = -1;
 
-__device__ __forceinline__ int64_t type_of(const Batch* b, int64_t position) {
-  return b->typeBytes == 1 ? ((const uint8_t*)b->types)[position] : ((const uint16_t*)b->types)[position];
+struct Range {
+  int64_t from, to;
+};
+
+// 16 bytes of the type column, in one access.
+template <class T>
+struct Types {
+  static constexpr int64_t kCount = 16 / sizeof(T);
+  ulonglong2 words;
+  int64_t first;  // position of the first; a multiple of kCount
+
+  // Those around a position, all of which must be within the column.
+  __device__ __forceinline__ Types(const T* column, int64_t position) : first(position & -kCount) {
+    words = *(const ulonglong2*)(column + first);
+  }
+  __device__ __forceinline__ T at(int64_t position) const {
+    int64_t bits = (position - first) * (int64_t)sizeof(T) * 8;
+    return (T)((bits < 64 ? words.x : words.y) >> (bits & 63));
+  }
+};
+
+// The first position of r whose type is at least `type`; types ascend there.
+template <class T>
+__device__ __forceinline__ int64_t first_of_type(const T* column, Range r, int64_t type) {
+  while (r.from < r.to) {
+    int64_t mid = (r.from + r.to) / 2;
+    if (column[mid] < type) r.from = mid + 1;
+    else r.to = mid;
+  }
+  return r.from;
 }
 
-// The first position of lo .. hi whose type is at least `type`; types ascend there.
-__device__ __forceinline__ int64_t first_of_type(const Batch* b, int64_t lo, int64_t hi, int64_t type) {
-  while (lo < hi) {
+// The part of a column's range whose edges have a type. The search ends in 16 bytes that are read at once, and so does the search
+// for the end where the part is short: over the bus every access counts.
+template <class T>
+__device__ __forceinline__ Range narrow(const Batch* b, Range r, int64_t type) {
+  const T* column = (const T*)b->types;
+  int64_t lo = r.from, hi = r.to;  // the first edge of the type is among them, or is hi
+  while (hi - lo >= Types<T>::kCount) {
     int64_t mid = (lo + hi) / 2;
-    if (type_of(b, mid) < type) lo = mid + 1;
+    if (column[mid] < type) lo = mid + 1;
     else hi = mid;
   }
-  return lo;
+  bool aligned = ((u64)column & 15) == 0;
+  while (lo < r.to) {
+    if (!aligned || (lo | (Types<T>::kCount - 1)) >= b->numEdges) {
+      lo = first_of_type(column, {lo, r.to}, type);
+      return {lo, first_of_type(column, {lo, r.to}, type + 1)};
+    }
+    Types<T> some(column, lo);
+    int64_t end = min(some.first + Types<T>::kCount, r.to);
+    while (lo < end && some.at(lo) < type) lo++;
+    if (lo == end) continue;
+    int64_t to = lo;
+    while (to < end && some.at(to) == type) to++;
+    return {lo, to < end ? to : first_of_type(column, {to, r.to}, type + 1)};
+  }
+  return {lo, lo};
 }
 
 // How many picks a destination of that degree takes.
@@ -28,22 +74,35 @@ __device__ __forceinline__ int64_t picks_of(const Batch* b, const Segment* seg, 
   return min(degree, seg->fanout);
 }
 
-// Finds where the edges of destination `dst` lie, notes it under number x, and returns how many picks it takes.
+// Where the edges of each lane's node v lie; lanes without a node have v = -1. Two lanes read the two ends for one of them, so that
+// each pair is one access: over the bus every access counts.
+__device__ __forceinline__ Range range_of(const Batch* b, int64_t v) {
+  Range r = {};
+  for (int half = 0; half < 2; half++) {
+    int64_t of = __shfl_sync(kFull, v, half * 16 + lane_id() / 2);
+    int64_t end = of < 0 ? 0 : b->indptr[of + (lane_id() & 1)];
+    int at = 2 * (lane_id() & 15);
+    int64_t from = __shfl_sync(kFull, end, at), to = __shfl_sync(kFull, end, at + 1);
+    if (lane_id() / 16 == half) r = {from, to};
+  }
+  return r;
+}
+
+// Finds where the edges of destination `dst` lie, notes it under number x, and returns how many picks it takes. All lanes of the warp take part; those whose destination is none of the segment's return 0.
 __device__ __forceinline__ int64_t measure(Batch* b, const Segment* seg, int64_t dst, int64_t x) {
   const List* list = &b->lists[seg->target];
-  int64_t v = load_id(list->ids, dst, b->wideIds) + list->offset;
-  int64_t from = b->indptr[v], to = b->indptr[v + 1];
-  if ((u64)from > (u64)to || to > b->numEdges) {
+  int64_t v = dst < seg->hi ? load_id(list->ids, dst, b->wideIds) + list->offset : -1;
+  Range r = range_of(b, v);
+  if (v < 0) return 0;
+  if ((u64)r.from > (u64)r.to || r.to > b->numEdges) {
     atomicMin(&b->status->badNode, (u64)v);
-    from = to = 0;
+    r = {};
   }
-  if (b->typeBytes) {
-    from = first_of_type(b, from, to, seg->type);
-    to = first_of_type(b, from, to, seg->type + 1);
-  }
-  b->start[x] = from;
-  b->degree[x] = to - from;
-  return picks_of(b, seg, to - from);
+  if (b->typeBytes == 1) r = narrow<uint8_t>(b, r, seg->type);
+  if (b->typeBytes == 2) r = narrow<uint16_t>(b, r, seg->type);
+  b->start[x] = r.from;
+  b->degree[x] = r.to - r.from;
+  return picks_of(b, seg, r.to - r.from);
 }
 
 // Counts the picks of a stage: of each chunk of destinations and of each segment.
@@ -56,7 +115,7 @@ extern "C" __global__ void neighbor_count(Batch* b, uint64_t stage) {
       int64_t x = run * kLanes + lane_id();
       Segment* seg = segment_of<&Segment::firstDst>(st, run * kLanes);
       int64_t dst = seg->lo + x - seg->firstDst;
-      int64_t picks = dst < seg->hi && seg->fanout ? measure(b, seg, dst, x) : 0;
+      int64_t picks = seg->fanout ? measure(b, seg, dst, x) : 0;
       int64_t all = __shfl_sync(kFull, warp_inclusive(picks), kLanes - 1);
       if (lane_id() == 0 && all) atomicAdd(&seg->picks, (u64)all);
       sum += all;

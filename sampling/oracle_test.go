@@ -311,7 +311,7 @@ func compare(t *testing.T, what string, g *graph.Graph, w Worker, req *Request, 
 	}
 }
 
-func widen(t *testing.T, x unified.Tensor) []int64 {
+func widen(t testing.TB, x unified.Tensor) []int64 {
 	t.Helper()
 	if v, err := unified.View[int32](x); err == nil {
 		w := make([]int64, len(v))

@@ -32,20 +32,18 @@ type diagnosis struct {
 func (c *doctorCmd) Run(env *environment) error {
 	d := diagnosis{Versions: currentVersions(), Machine: machine.Probe(), Arrays: []arrayLadder{}}
 	load := machine.Load{CopyKernel: gather.Kernel(), DeviceNode: -1}
-	var ds *formats.Dataset
+	var dev *cuda.Device
+	d.CUDA, dev = probeCUDA()
+	if dev != nil {
+		defer dev.Close()
+	}
 	if c.Dataset != "" {
-		var err error
-		if ds, err = formats.Open(c.Dataset); err != nil {
+		ds, err := formats.Open(c.Dataset)
+		if err != nil {
 			return err
 		}
 		load.TopologyBytes, load.ColumnBytes = sizes(ds.Graph())
-	}
-	d.CUDA = probeCUDA(func(dev *cuda.Device) {
-		if ds != nil {
-			d.Arrays = ladders(dev, ds)
-		}
-	})
-	if ds != nil {
+		d.Arrays = ladders(dev, ds)
 		if err := ds.Close(); err != nil {
 			return err
 		}

@@ -51,13 +51,12 @@ type arrayLadder struct {
 	Better []pinned.Step `json:"better"` // the better rungs, and why each is refused
 }
 
-// probeCUDA reports on every device. open gets the first one that can be opened, and must not keep it.
-func probeCUDA(open func(*cuda.Device)) cudaReport {
-	r := cudaReport{Reason: cuda.Reason(), Devices: []deviceReport{}}
+// probeCUDA reports on every device and returns the first one that can be opened, for the caller to close; nil if there is none.
+func probeCUDA() (r cudaReport, first *cuda.Device) {
+	r = cudaReport{Reason: cuda.Reason(), Devices: []deviceReport{}}
 	if v, err := cuda.DriverVersion(); err == nil {
 		r.Driver = fmt.Sprintf("%d.%d", v/1000, v%1000/10)
 	}
-	opened := false
 	for i := range cuda.Count() {
 		d, err := cuda.Open(i)
 		if err != nil {
@@ -65,19 +64,16 @@ func probeCUDA(open func(*cuda.Device)) cudaReport {
 			continue
 		}
 		r.Devices = append(r.Devices, reportDevice(d))
-		if !opened {
-			open(d)
-			opened = true
+		if first == nil {
+			first = d
+		} else {
+			d.Close()
 		}
-		d.Close()
 	}
-	if !opened {
-		if r.Reason == "" {
-			r.Reason = "none of the devices can be opened"
-		}
-		open(nil)
+	if first == nil && r.Reason == "" {
+		r.Reason = "none of the devices can be opened"
 	}
-	return r
+	return r, first
 }
 
 func reportDevice(d *cuda.Device) deviceReport {

@@ -122,6 +122,24 @@ func TestDeviceIsLostFromTheFirstFaultOn(t *testing.T) {
 	again.Close()
 }
 
+func TestEveryFaultLosesTheDevice(t *testing.T) {
+	f := newFake(t)
+	// As cuda.h numbers them: uncorrectable ECC and NVLink errors, illegal address, launch timeout, context destroyed, assert,
+	// hardware stack error, illegal instruction, misaligned address, invalid address space, invalid pc, launch failed.
+	for _, code := range []result{214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719} {
+		d, err := Open(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.fail = map[string]result{"synchronize": code}
+		if err := d.Synchronize(); !errors.Is(err, ErrDeviceLost) || !errors.Is(d.Lost(), ErrDeviceLost) {
+			t.Errorf("code %d: %v", code, err)
+		}
+		f.fail = nil
+		d.Close()
+	}
+}
+
 func TestOrdinaryErrorsAreNotFinal(t *testing.T) {
 	f := newFake(t)
 	d, err := Open(0)
@@ -181,10 +199,13 @@ func TestRegisteringIsCountedByRange(t *testing.T) {
 	if err := second.Register(memory[4096:8192], 0); !errors.Is(err, ErrHostRegistered) {
 		t.Errorf("a part of it: %v", err)
 	}
+	if err := second.Register(memory[:4096], 0); !errors.Is(err, ErrHostRegistered) {
+		t.Errorf("its beginning: %v", err)
+	}
 	if err := second.Unregister(memory[:4096]); !errors.Is(err, ErrNotRegistered) {
 		t.Errorf("unregistering a part: %v", err)
 	}
-	if err := first.Register(nil, 0); err != nil || f.calls["register"] != 2 {
+	if err := first.Register(nil, 0); err != nil || f.calls["register"] != 3 {
 		t.Errorf("nothing: %v", err)
 	}
 	// The device that registered first may go first: the registration holds its context.

@@ -133,10 +133,10 @@ func (p *primary) dispose(op string, call func() result) error {
 }
 
 func (p *primary) quiet(err error) error {
-	if p.lost.Load() != nil {
-		return nil
+	if p.lost.Load() == nil {
+		return err
 	}
-	return err
+	return nil
 }
 
 // fault returns why the device is lost.

@@ -44,7 +44,7 @@ const (
 
 // lostCodes: uncorrectable ECC and NVLink errors, contained ones, illegal address, launch timeout, destroyed context, assert,
 // hardware stack error, illegal instruction, misaligned address, invalid address space, invalid pc, launch failure.
-var lostCodes = []int{214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721}
+var lostCodes = []int{214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719}
 
 type class struct {
 	text  string

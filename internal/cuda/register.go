@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 )
@@ -51,8 +52,7 @@ func (d *Device) Register(b []byte, f RegisterFlags) error {
 		return err
 	}
 	if err := d.do(op, func() result { return drv.register(at, n, f) }); err != nil {
-		owner.letGo()
-		return err
+		return errors.Join(err, owner.letGo())
 	}
 	if registrations.at == nil {
 		registrations.at = map[uintptr]*registration{}

@@ -57,7 +57,6 @@ static void load(void) {
         *table[i].address = address ? address : (void *)not_supported;
     }
     init_code = init(0);
-    if (init_code) khop_cuDeviceGetCount = (void *)no_devices;
 }
 
 // cuInit always succeeds: gorgonia.org/cu calls it when the program starts and exits the process if it fails.

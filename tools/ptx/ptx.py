@@ -44,12 +44,12 @@ class Failure(Exception):
     """What is wrong with a source, for its author."""
 
 
-def sources():
-    """Every .cu file, relative to the root, in a fixed order."""
+def find(ending):
+    """Every file of the repository with this ending, relative to the root, in a fixed order."""
     found = []
     for folder, inner, files in os.walk(ROOT):
         inner[:] = [d for d in inner if d[0] not in "._" and d not in SKIPPED]
-        found += [os.path.relpath(os.path.join(folder, f), ROOT) for f in files if f.endswith(".cu")]
+        found += [os.path.relpath(os.path.join(folder, f), ROOT) for f in files if f.endswith(ending)]
     return sorted(found)
 
 
@@ -253,24 +253,44 @@ func (kernels *{kind}) Close() error {{ return kernels.module.Close() }}
 # --- all together ---
 
 
-def generate(nvrtc, source):
-    """Returns ({path: text}, PTX)."""
-    ptx = nvrtc.compile(source)
-    kernels = signatures(source)
-    check_parameters(source, kernels, ptx)
-    stem = os.path.splitext(source)[0]
-    return {stem + ".ptx": ptx, stem + "_launch.go": launchers(source, kernels)}, ptx
+def build(nvrtc, source):
+    """Returns ({path: text}, {kernel: [what assemble says for each architecture]}), or a Failure."""
+    try:
+        ptx = nvrtc.compile(source)
+        kernels = signatures(source)
+        check_parameters(source, kernels, ptx)
+        stem = os.path.splitext(source)[0]
+        files = {stem + ".ptx": ptx, stem + "_launch.go": launchers(source, kernels)}
+        columns = [assemble(ptx, a) for a in ARCHITECTURES]
+        return files, {kernel: [c[kernel] for c in columns] for kernel, _ in kernels}
+    except Failure as e:
+        return e
 
 
-def report(source, ptx, columns):
+def report(source, rows):
     """Prints registers a thread for each kernel and architecture; returns those that spill."""
     bad = []
-    for kernel in entries(ptx):
-        rows = [columns[a][kernel] for a in ARCHITECTURES]
-        shared, stack, spilled = (max(r[i] for r in rows) for i in (1, 2, 3))
-        print(f"  {kernel:32} {' '.join(f'{r[0]:5}' for r in rows)} {shared:8} {stack:6} {spilled:6}")
+    print(source)
+    for kernel, row in rows.items():
+        shared, stack, spilled = (max(r[i] for r in row) for i in (1, 2, 3))
+        print(f"  {kernel:32} {' '.join(f'{r[0]:5}' for r in row)} {shared:8} {stack:6} {spilled:6}")
         if spilled:
             bad.append(f"{source}: kernel {kernel} spills {spilled} bytes")
+    return bad
+
+
+def settle(source, files, check):
+    """Writes the files that changed, or returns those that differ."""
+    bad = []
+    for path, text in files.items():
+        old = Path(path).read_text() if os.path.exists(path) else None
+        if old == text:
+            continue
+        if check:
+            bad.append(f"{path} is not what {source} gives: run make ptx and commit it")
+        else:
+            Path(path).write_text(text)
+            print(f"  wrote {path}")
     return bad
 
 
@@ -279,27 +299,18 @@ def main():
     arguments.add_argument("--check", action="store_true", help="write nothing; fail on a difference")
     arguments.add_argument("sources", nargs="*", metavar="PATH")
     options = arguments.parse_args()
-    chosen = [os.path.relpath(os.path.abspath(p), ROOT) for p in options.sources] or sources()
+    chosen = [os.path.relpath(os.path.abspath(p), ROOT) for p in options.sources] or find(".cu")
     os.chdir(ROOT)
     nvrtc, bad = NVRTC(), []
     print(f"  {'registers a thread':32} {' '.join(f'sm_{a}' for a in ARCHITECTURES)} {'shared B':>8} {'stack':>6} {'spills':>6}")
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for source in chosen:
-            try:
-                files, ptx = generate(nvrtc, source)
-                columns = dict(zip(ARCHITECTURES, pool.map(lambda a: assemble(ptx, a), ARCHITECTURES)))
-            except Failure as e:
-                bad.append(str(e))
-                continue
-            print(source)
-            bad += report(source, ptx, columns)
-            for path, text in files.items():
-                old = Path(path).read_text() if os.path.exists(path) else None
-                if options.check and old != text:
-                    bad.append(f"{path} is not what {source} gives: run make ptx and commit it")
-                elif old != text:
-                    Path(path).write_text(text)
-                    print(f"  wrote {path}")
+        for source, made in zip(chosen, pool.map(lambda s: build(nvrtc, s), chosen)):
+            if isinstance(made, Failure):
+                bad.append(str(made))
+            else:
+                files, rows = made
+                bad += report(source, rows) + settle(source, files, options.check)
+    bad += [f"{p} has no .cu: remove it" for p in find(".ptx") if not os.path.exists(p[:-4] + ".cu")]
     for line in bad:
         print(line, file=sys.stderr)
     return 1 if bad else 0

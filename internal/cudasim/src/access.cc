@@ -9,15 +9,14 @@ static const char* const kindNames[] = {"read", "write", "atomic"};
 
 // --- Races -------------------------------------------------------------------------------------------------------------
 
-static void checkCells(Shadow c, const Fiber* f, Kind kind, uintptr_t a, unsigned size, int pc, bool readers) {
+static void checkCells(Shadow c, const Fiber* f, Kind kind, uintptr_t a, unsigned size, int pc, History h) {
   if (size >= 4 && !(a & 3)) {
-    for (unsigned i = 0; i < size; i += 4) checkRace(c.w[i >> 2], c.r[i >> 2], f, kind, 15, pc, a + i, readers);
+    for (unsigned i = 0; i < size; i += 4) checkRace(c.at(i >> 2), f, kind, 15, pc, a + i, h);
     return;
   }
   for (uintptr_t p = a; p < a + size;) {
     unsigned n = std::min<uintptr_t>(4 - (p & 3), a + size - p);
-    size_t i = (p >> 2) - (a >> 2);
-    checkRace(c.w[i], c.r[i], f, kind, ((1u << n) - 1) << (p & 3), pc, p, readers);
+    checkRace(c.at((p >> 2) - (a >> 2)), f, kind, ((1u << n) - 1) << (p & 3), pc, p, h);
     p += n;
   }
 }
@@ -41,40 +40,40 @@ static bool takeDown(Range& r, Kind kind) {
 
 // --- Every access ------------------------------------------------------------------------------------------------------
 
-static inline __attribute__((always_inline)) void access(uintptr_t a, unsigned size, Kind kind, const void* pc, bool vector) {
+static inline __attribute__((always_inline)) void access(uintptr_t a, unsigned size, Kind kind, const void* code, bool vector) {
   const Fiber* f = G.current;
   if (unlikely(!f) || !G.config.checks) return;       // not in a kernel: constructors of this library
-  Range* r = nullptr;
+  if (a - (uintptr_t)f->stack < kStack) return;       // its own local variables
+  const int pc = pcIndex(code);
+  Range* r = rangeCache[pc % kRangeCache];
   Shadow c;
-  if (likely(a - G.arena < G.arenaBytes)) {
-    r = findRange(a);
-    if (unlikely(!r || a < r->lo || a + size > r->hi || !r->live)) badAddress(a, size, kindNames[kind], pcIndex(pc));
-    c = r->cells(a);
-  } else if (a - (uintptr_t)f->stack < kStack) {
-    return;                                           // its own local variables
-  } else if (isShared(a)) {
-    c = sharedCells(a, size, kind, pc);
-  } else {
-    r = findHostRange(a, pcIndex(pc));
-    if (unlikely(!r || a + size > r->hi)) badAddress(a, size, kindNames[kind], pcIndex(pc));
-    if (unlikely(r->readOnly && kind != READ))
-      FAULT(kIllegalAddress, "WRITE TO READ-ONLY memory: %s of %u bytes at 0x%lx (%s) by %s: the range was registered with READ_ONLY",
-            kindNames[kind], size, (unsigned long)a, place(pcIndex(pc)).c_str(), whoAmI().c_str());
-    if (r->shadow.w) c = r->cells(a);
-  }
-  const int pi = pcIndex(pc);
-  if (unlikely(vector && (a & (size - 1))))
-    FAULT(kMisalignedAddress, "MISALIGNED %s of %u bytes at 0x%lx (%s) by %s", kindNames[kind], size, (unsigned long)a, place(pi).c_str(), whoAmI().c_str());
-  if ((G.config.checks & CHECK_RACES) && c.w) {
-    if (!r) {
-      checkCells(c, f, kind, a, size, pi, true);
+  if (unlikely(!r || a < r->lo || a + size > r->hi)) {
+    if (isShared(a)) {
+      c = sharedCells(a, size, kind, pc);
+      r = nullptr;
     } else {
-      if (unlikely(r->lastLaunch != G.launch->id)) touch(*r);
-      if (unlikely(!r->transfers.empty())) checkTransfers(*r, a, size, kind, pi);
-      if (takeDown(*r, kind)) checkCells(c, f, kind, a, size, pi, r->recorded);
+      r = findForKernel(a, pc);
+      if (unlikely(!r || a + size > r->hi)) badAddress(a, size, kindNames[kind], pc);
     }
   }
-  if (r && (G.config.checks & COUNT_LINES)) logAccess(f, pc, a, size, kind != READ);
+  if (r) {
+    if (unlikely(r->readOnly && kind != READ))
+      FAULT(kIllegalAddress, "WRITE TO READ-ONLY memory: %s of %u bytes at 0x%lx (%s) by %s: the range was registered with READ_ONLY",
+            kindNames[kind], size, (unsigned long)a, place(pc).c_str(), whoAmI().c_str());
+    if (likely(r->shadow.w)) c = r->cells(a);
+  }
+  if (unlikely(vector && (a & (size - 1))))
+    FAULT(kMisalignedAddress, "MISALIGNED %s of %u bytes at 0x%lx (%s) by %s", kindNames[kind], size, (unsigned long)a, place(pc).c_str(), whoAmI().c_str());
+  if ((G.config.checks & CHECK_RACES) && c.w) {
+    if (!r) {
+      checkCells(c, f, kind, a, size, pc, {true, nullptr});
+    } else {
+      if (unlikely(r->lastLaunch != G.launch->id)) touch(*r);
+      if (unlikely(!r->transfers.empty())) checkTransfers(*r, a, size, kind, pc);
+      if (takeDown(*r, kind)) checkCells(c, f, kind, a, size, pc, {r->recorded, &r->shared});
+    }
+  }
+  if (r && (G.config.checks & COUNT_LINES)) logAccess(f, code, a, size, kind != READ);
 }
 
 // --- What the compiler calls ---------------------------------------------------------------------------------------------

@@ -10,25 +10,35 @@
 size_t eventCount();                                  // api_stream.cc
 size_t moduleCount();                                 // api_module.cc
 
-// Settings as in KHOP_CUDASIM. Returns null, or what is wrong. Everything that is queued runs first. Random choices start anew.
-CONTROL const char* cudasim_config(const char* settings) {
-  Call call(__func__, NOTHING);
+// Random choices start anew, and what is queued has run.
+static void settle() {
   if (driverStarted()) drainAll();
-  const char* wrong = configure(settings);
-  if (wrong) return wrong;
   seedStreams(G.config.seed);
   G.scheduleHash = 0;
-  for (auto& k : kernels()) k.second.launches = 0;
-  return nullptr;
+  for (auto& k : kernels()) k.second.runs = 0;
 }
 
-// Forgets attributes, memory size and driver version that were set, and failures that have not come yet.
+// Changes settings, written as in KHOP_CUDASIM. Returns null, or what is wrong with them; then nothing changes.
+CONTROL const char* cudasim_config(const char* settings) {
+  Call call(__func__, NOTHING);
+  settle();
+  const char* wrong = configure(settings);
+  settle();
+  return wrong;
+}
+// All settings, as cudasim_config takes them. Valid until the next call.
+CONTROL const char* cudasim_settings() {
+  Call call(__func__, NOTHING);
+  static std::string s;
+  return (s = settings()).c_str();
+}
+// Settings as they were at the start, KHOP_CUDASIM included.
 CONTROL void cudasim_defaults() {
   Call call(__func__, NOTHING);
-  if (driverStarted()) drainAll();
+  settle();
   G.config = Config();
-  clearFailures();
   readEnvironment();
+  settle();
 }
 
 // The nth call of a driver function from now answers code. "kernel:<name>" lets the nth run of a kernel lose the device.

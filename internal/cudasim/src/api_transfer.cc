@@ -11,7 +11,7 @@
 #include "streams.h"
 
 typedef unsigned long long Device;                    // CUdeviceptr
-struct Side { uintptr_t a; bool device; };            // device: must be memory that the driver knows
+struct Side { uintptr_t a; bool mustBeKnown; };       // to the driver: device memory, and host memory that was page-locked
 
 static bool known(uintptr_t a, size_t n) {
   Range* r = findRange(a);
@@ -20,7 +20,7 @@ static bool known(uintptr_t a, size_t n) {
 
 // Host memory may be unknown, but a copy must not span the border of what is registered.
 static bool valid(Side s, size_t n) {
-  if (s.device) return known(s.a, n);
+  if (s.mustBeKnown) return known(s.a, n);
   if (findRange(s.a)) return known(s.a, n);
   return !overlapsHost(s.a, s.a + n);
 }
@@ -48,7 +48,9 @@ static CUresult copyAsync(Side to, Side from, size_t n, void* stream) {
   if (!s) return kInvalidHandle;
   if (!n) return kSuccess;
   if (!valid(to, n) || !valid(from, n)) return kInvalidValue;
-  bool staged = !from.device && !findRange(from.a), waits = !to.device && !findRange(to.a);
+  from.mustBeKnown |= findRange(from.a) != nullptr;   // also when the copy runs
+  to.mustBeKnown |= findRange(to.a) != nullptr;
+  bool staged = !from.mustBeKnown, waits = !to.mustBeKnown;
   if ((staged || waits) && s->capture) return kCaptureUnsupported;
   std::function<void(Launch*)> work = [=](Launch* L) { copyNow(L, to, from, n, true); };
   if (staged) {

@@ -87,6 +87,18 @@ static const char* parseOne(const std::string& key, const std::string& v, Config
   return nullptr;
 }
 
+std::string settings() {
+  static const char* const orders[] = {"forward", "reverse", "random"};
+  const Config& c = G.config;
+  std::string s = std::string("order=") + orders[c.order] + ",seed=" + std::to_string(c.seed) + ",checks=";
+  s += !(c.checks & ~LAZY) ? "none" : c.checks & CHECK_RACES ? "races" : "addresses";
+  if (c.checks & COUNT_LINES) s += "+lines";
+  if (c.checks & LAZY) s += "+lazy";
+  s += ",memory=" + std::to_string(c.memory) + ",driver=" + std::to_string(c.driver) + ",devices=" + std::to_string(c.devices);
+  for (auto& a : c.attributes) s += ",attr" + std::to_string(a.first) + "=" + std::to_string(a.second);
+  return s;
+}
+
 const char* configure(const char* settings) {
   Config c = G.config;
   std::string s = settings;

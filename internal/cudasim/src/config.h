@@ -7,6 +7,7 @@ typedef int CUresult;
 
 void readEnvironment();                               // KHOP_CUDASIM, once
 const char* configure(const char* settings);          // null, or what is wrong with them
+std::string settings();                               // all of them, as configure takes them
 int attribute(int number);
 void failCall(const std::string& name, int nth, int code);
 void clearFailures();

@@ -27,7 +27,13 @@ static void add(Traffic& t, int lanes, int sectors, int lines) {
   t.lines += lines;
 }
 
-static void countInstruction(const uintptr_t* at, int lanes, uint32_t size) {
+static Range* rangeAt(uintptr_t a, uint32_t offset) {
+  int pc = pcIndex((const void*)(G.imageLo + offset));
+  Range* r = rangeCache[pc % kRangeCache];
+  return r && a >= r->lo && a < r->hi ? r : findForKernel(a, pc);
+}
+
+static void countInstruction(uint32_t pc, const uintptr_t* at, int lanes, uint32_t size) {
   uint64_t sector[64];                                 // 32 lanes x 16 bytes touch 64 sectors at most
   int sectors = 0, lines = 0;
   unsigned bytes = size & 0xff;
@@ -42,8 +48,8 @@ static void countInstruction(const uintptr_t* at, int lanes, uint32_t size) {
       lines += !line;
       if (sectors < 64) sector[sectors++] = s;
     }
-  Range* r = findRange(at[0]);
-  if (!r) return;                                      // pageable host memory that nobody registered
+  Range* r = rangeAt(at[0], pc);
+  if (!r) return;
   bool write = size >> 31;
   add(r->traffic[write], lanes, sectors, lines);
   add(G.launch->kernel->traffic[r->space()][write], lanes, sectors, lines);
@@ -72,7 +78,7 @@ void countTraffic(int warp) {
       }
       next[i] = ++p[i] == end[i] ? ~0u : p[i]->pc;
     }
-    if (lanes) countInstruction(at, lanes, size);
+    if (lanes) countInstruction(lowest, at, lanes, size);
   }
   for (int i = 0; i < 32; i++) trace[warp * 32 + i].clear();
 }

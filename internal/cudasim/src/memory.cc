@@ -7,24 +7,24 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 
 #include "findings.h"
 
-static constexpr size_t kGranule = 256;               // of device addresses, as with the real driver
-static constexpr size_t kMaxRanges = 8 << 20;
+static constexpr size_t kGranule = 256;               // alignment of device memory, as with the real driver
+static constexpr size_t kFreedKept = 1 << 16;         // freed ranges that are remembered, to explain a use after free
 
-static Range* ranges;                                 // by id, never moved; 0 is the empty range
-static uint32_t rangeCount = 1;
-static std::vector<uint32_t> spareIds;                // of host ranges; device ranges stay, to explain a use after free
-static uint32_t* granules;                            // device: granule -> id of its range, also after it was freed
+static std::map<uintptr_t, Range*> deviceRanges;      // by start: live ones, and freed ones whose addresses are not in use again
+static std::deque<uintptr_t> freed;                   // their starts, oldest first
 static std::map<uintptr_t, size_t> freeAddresses;     // device: start -> bytes, never adjacent
 static uintptr_t rover;                               // next address to give out
 static size_t used;
 
 static std::map<uintptr_t, Range*> hostRanges;        // live, by start
-static std::vector<std::pair<uintptr_t, uintptr_t>> unregistered;     // the last ones, to explain a bad address
-static Range* hostCache[256];                         // by place in the code: a load mostly stays in one range
+static std::deque<std::pair<uintptr_t, uintptr_t>> unregistered;      // the last ones, to explain a bad address
 static Range everything;                              // any host memory, where the device is told to read pageable memory
+
+Range* rangeCache[kRangeCache];                       // live ranges, by place in the code: a load mostly stays in one range
 
 std::string sharedComplaint();
 
@@ -44,12 +44,14 @@ void* reserve(size_t bytes) {
 
 static size_t shadowBytes(size_t bytes) { return (bytes / 4 + 8) * sizeof(Record); }
 
-Shadow newShadow(size_t bytes) { return {(Record*)reserve(shadowBytes(bytes)), (Record*)reserve(shadowBytes(bytes))}; }
+Shadow newShadow(size_t bytes) {
+  size_t part = shadowBytes(bytes);
+  char* p = (char*)reserve(3 * part);
+  return {(Record*)p, (Record*)(p + part), (Record*)(p + 2 * part)};
+}
 
 void freeShadow(Shadow s, size_t bytes) {
-  if (!s.w) return;
-  munmap(s.w, shadowBytes(bytes));
-  munmap(s.r, shadowBytes(bytes));
+  if (s.w) munmap(s.w, 3 * shadowBytes(bytes));
 }
 
 // Device addresses are taken in turn from a wide arena, so that a freed one is not used again for a long time.
@@ -57,9 +59,6 @@ void initMemory() {
   for (G.arenaBytes = 128ull << 30; !(G.arena = (uintptr_t)tryReserve(G.arenaBytes)); G.arenaBytes /= 2)
     if (G.arenaBytes < 1 << 28) abort();
   G.arenaShadow = newShadow(G.arenaBytes);
-  granules = (uint32_t*)reserve(G.arenaBytes / kGranule * 4);
-  ranges = (Range*)reserve(kMaxRanges * sizeof(Range));
-  new (&ranges[0]) Range;
   freeAddresses[G.arena + kGranule] = G.arenaBytes - 2 * kGranule;
   rover = G.arena;
   everything.lo = 0;
@@ -72,38 +71,37 @@ void initMemory() {
 
 static bool onDevice(uintptr_t a) { return a - G.arena < G.arenaBytes; }
 
+static Range* lastAtOrBefore(const std::map<uintptr_t, Range*>& m, uintptr_t a) {
+  auto it = m.upper_bound(a);
+  return it == m.begin() ? nullptr : std::prev(it)->second;
+}
+
 Range* liveHostRange(uintptr_t a) {
-  auto it = hostRanges.upper_bound(a);
-  if (it == hostRanges.begin()) return nullptr;
-  Range* r = (--it)->second;
-  return a < r->hi ? r : nullptr;
+  Range* r = lastAtOrBefore(hostRanges, a);
+  return r && a < r->hi ? r : nullptr;
 }
 
 Range* findRange(uintptr_t a) {
   if (!onDevice(a)) return liveHostRange(a);
-  uint32_t id = granules[(a - G.arena) / kGranule];
-  return id ? &ranges[id] : nullptr;
+  Range* r = lastAtOrBefore(deviceRanges, a);
+  return r && r->live && a < r->hi ? r : nullptr;
 }
 
-Range* findHostRange(uintptr_t a, int pc) {
-  Range*& cached = hostCache[pc & 255];
-  if (likely(cached && a >= cached->lo && a < cached->hi)) return cached;
-  Range* r = liveHostRange(a);
-  if (r) return cached = r;
-  return attribute(kPageableByPageTables) ? &everything : nullptr;
+Range* findForKernel(uintptr_t a, int pc) {
+  Range* r = findRange(a);
+  if (r) return rangeCache[pc % kRangeCache] = r;
+  return !onDevice(a) && attribute(kPageableByPageTables) ? &everything : nullptr;
 }
 
-static void forgetCaches() { memset(hostCache, 0, sizeof hostCache); }
+static void forgetCaches() { memset(rangeCache, 0, sizeof rangeCache); }
 
 void badAddress(uintptr_t a, unsigned size, const char* what, int pc) {
   char why[240] = "neither device memory nor registered host memory (is a host pointer not registered?)";
   if (onDevice(a)) {
-    uint32_t id = granules[(a - G.arena) / kGranule];
-    for (uintptr_t g = (a - G.arena) / kGranule, n = 0; !id && g && n < 4096; n++) id = granules[--g];
-    const Range& r = ranges[id];
-    if (!id) snprintf(why, sizeof why, "a device address that was never allocated");
-    else if (!r.live) snprintf(why, sizeof why, "USE AFTER FREE: byte %ld of a freed allocation of %zu bytes", (long)(a - r.lo), r.bytes());
-    else snprintf(why, sizeof why, "OUT OF BOUNDS: byte %ld of an allocation of %zu bytes", (long)(a - r.lo), r.bytes());
+    const Range* r = lastAtOrBefore(deviceRanges, a);
+    if (!r) snprintf(why, sizeof why, "a device address that was never allocated, or freed long ago");
+    else if (!r->live) snprintf(why, sizeof why, "USE AFTER FREE: byte %ld of a freed allocation of %zu bytes", (long)(a - r->lo), r->bytes());
+    else snprintf(why, sizeof why, "OUT OF BOUNDS: byte %ld of an allocation of %zu bytes", (long)(a - r->lo), r->bytes());
   } else if (isShared(a)) {
     snprintf(why, sizeof why, "%s", sharedComplaint().c_str());
   } else {
@@ -117,22 +115,12 @@ void badAddress(uintptr_t a, unsigned size, const char* what, int pc) {
 
 // --- Ranges ------------------------------------------------------------------------------------------------------------
 
-static Range* newRange(uintptr_t lo, size_t bytes, Range::Origin origin, uint32_t* idOut) {
-  uint32_t id;
-  if (!spareIds.empty()) {
-    id = spareIds.back();
-    spareIds.pop_back();
-  } else if (rangeCount < kMaxRanges) {
-    id = rangeCount++;
-  } else {
-    return nullptr;
-  }
-  Range* r = new (&ranges[id]) Range;
+static Range* newRange(uintptr_t lo, size_t bytes, Range::Origin origin) {
+  Range* r = new Range;
   r->lo = lo;
   r->hi = lo + bytes;
   r->origin = origin;
   r->live = true;
-  if (idOut) *idOut = id;
   return r;
 }
 
@@ -159,17 +147,38 @@ static uintptr_t takeAddresses(size_t span) {
 
 static size_t rounded(size_t bytes) { return (bytes + kGranule - 1) / kGranule * kGranule; }
 
+// Drops what is remembered of freed ranges in [lo, hi): the addresses have a new owner.
+static void forgetFreed(uintptr_t lo, uintptr_t hi) {
+  auto it = deviceRanges.upper_bound(lo);
+  if (it != deviceRanges.begin()) --it;
+  while (it != deviceRanges.end() && it->first < hi) {
+    if (it->second->live || it->second->hi <= lo) {
+      ++it;
+      continue;
+    }
+    delete it->second;
+    it = deviceRanges.erase(it);
+  }
+}
+
+static void rememberFreed(uintptr_t lo) {
+  freed.push_back(lo);
+  if (freed.size() <= kFreedKept) return;
+  auto it = deviceRanges.find(freed.front());
+  freed.pop_front();
+  if (it == deviceRanges.end() || it->second->live) return;
+  delete it->second;
+  deviceRanges.erase(it);
+}
+
 Range* allocateDevice(size_t bytes, Range::Origin origin) {
   if (bytes > G.config.memory || used + rounded(bytes) > G.config.memory) return nullptr;
   size_t whole = rounded(bytes);
   uintptr_t lo = takeAddresses(whole + kGranule);     // a granule of no man's land behind each
   if (!lo) return nullptr;
-  uint32_t* g = granules + (lo - G.arena) / kGranule;
-  uint32_t id;
-  Range* r = newRange(lo, bytes, origin, &id);
-  if (!r) return nullptr;
-  std::fill(g, g + whole / kGranule, id);
-  g[whole / kGranule] = 0;
+  forgetFreed(lo, lo + whole);
+  Range* r = newRange(lo, bytes, origin);
+  deviceRanges[lo] = r;
   r->shadow = G.arenaShadow.at((lo - G.arena) >> 2);
   used += whole;
   // Fresh memory holds garbage; of large allocations, only the start, to save the pages.
@@ -188,6 +197,7 @@ static void releasePages(uintptr_t base, uintptr_t lo, uintptr_t hi, uintptr_t f
 
 void freeDevice(Range* r) {
   r->live = false;
+  forgetCaches();
   r->transfers = {};
   r->touched = {};
   size_t whole = rounded(r->bytes());
@@ -208,14 +218,14 @@ void freeDevice(Range* r) {
   freeAddresses[freeLo] = freeHi - freeLo;
   // The shadow must be empty when the addresses are used again: its whole pages are given back, the edges are cleared.
   size_t cells = whole / 4, edge = std::min<size_t>(cells, 4096 / sizeof(Record));
-  for (Record* cell : {r->written ? r->shadow.w : nullptr, r->recorded ? r->shadow.r : nullptr}) {
+  for (Record* cell : {r->written ? r->shadow.w : nullptr, r->recorded ? r->shadow.r : nullptr, r->shared ? r->shadow.other : nullptr}) {
     if (!cell) continue;
     memset((void*)cell, 0, edge * sizeof(Record));
     memset((void*)(cell + cells - edge), 0, edge * sizeof(Record));
   }
   releasePages(G.arena, lo, hi, freeLo, freeHi, 1);
-  releasePages((uintptr_t)G.arenaShadow.w, lo, hi, freeLo, freeHi, 4);
-  releasePages((uintptr_t)G.arenaShadow.r, lo, hi, freeLo, freeHi, 4);
+  for (Record* shadow : {G.arenaShadow.w, G.arenaShadow.r, G.arenaShadow.other}) releasePages((uintptr_t)shadow, lo, hi, freeLo, freeHi, 4);
+  rememberFreed(lo);
 }
 
 bool overlapsHost(uintptr_t lo, uintptr_t hi) {
@@ -224,36 +234,32 @@ bool overlapsHost(uintptr_t lo, uintptr_t hi) {
 }
 
 Range* addHost(uintptr_t lo, size_t bytes, Range::Origin origin, bool readOnly) {
-  Range* r = newRange(lo, bytes, origin, nullptr);
-  if (!r) return nullptr;
+  Range* r = newRange(lo, bytes, origin);
   r->readOnly = readOnly;
   if (!readOnly) r->shadow = newShadow(bytes);        // what nobody may write cannot race
   hostRanges[lo] = r;
-  unregistered.erase(std::remove_if(unregistered.begin(), unregistered.end(), [&](auto& u) { return u.first < lo + bytes && lo < u.second; }), unregistered.end());
-  forgetCaches();
+  auto again = [&](auto& u) { return u.first < lo + bytes && lo < u.second; };
+  unregistered.erase(std::remove_if(unregistered.begin(), unregistered.end(), again), unregistered.end());
   return r;
 }
 
 void removeHost(Range* r) {
   hostRanges.erase(r->lo);
-  if (unregistered.size() >= 1024) unregistered.erase(unregistered.begin());
+  if (unregistered.size() >= 1024) unregistered.pop_front();
   unregistered.push_back({r->lo, r->hi});
   freeShadow(r->shadow, r->bytes());
-  spareIds.push_back(r - ranges);
-  r->~Range();
-  new (r) Range;
+  delete r;
   forgetCaches();
 }
 
 size_t deviceBytesUsed() { return used; }
 size_t hostRangeCount() { return hostRanges.size(); }
 size_t deviceRangeCount() {
-  size_t n = 0;
-  for (uint32_t i = 1; i < rangeCount; i++) n += ranges[i].live && ranges[i].space() == DEVICE;
-  return n;
+  return std::count_if(deviceRanges.begin(), deviceRanges.end(), [](auto& r) { return r.second->live; });
 }
 
 void forEachRange(void (*f)(Range&)) {
-  for (uint32_t i = 1; i < rangeCount; i++)
-    if (ranges[i].live) f(ranges[i]);
+  for (auto& r : hostRanges) f(*r.second);
+  for (auto& r : deviceRanges)
+    if (r.second->live) f(*r.second);
 }

@@ -68,17 +68,30 @@ inline bool onlyMine(const Record& r, const Fiber* f) {
 
 void reportRace(const Record& r, Kind mine, Kind theirs, uintptr_t a, int pc);
 
-// Checks one access against the writers W and readers R of a cell and takes it down. `bytes` is the mask of the cell's bytes;
-// readers: has the range of the cell any recorded reader at all?
-inline void checkRace(Record& W, Record& R, const Fiber* f, Kind kind, unsigned bytes, int pc, uintptr_t a, bool readers) {
+// What a cell is part of, as far as its history goes.
+struct History { bool readers, *shared; };            // has it recorded readers at all; is there anything in .other
+
+// A read by a launch that is not ordered after the readers it displaces: a later write must be ordered after both.
+inline void keepOthers(Record& R, Record& other, History h) {
+  if (!R.lanes || R.launch == G.launch->id || R.launch == G.orderedLaunch || launchOrdered(R.launch)) return;
+  other = R;
+  *h.shared = true;
+}
+
+// Checks one access against what is known of a cell and takes it down. `bytes` is the mask of the cell's bytes.
+inline void checkRace(Shadow c, const Fiber* f, Kind kind, unsigned bytes, int pc, uintptr_t a, History h) {
+  Record &W = *c.w, &R = *c.r;
   if (W.lanes && !onlyMine(W, f) && !(kind == ATOMIC && W.atomic) && (W.bytes & bytes) && unlikely(!ordered(W, f)))
     reportRace(W, kind, W.atomic ? ATOMIC : WRITE, a, pc);
   if (kind == READ) {
+    if (h.shared) keepOthers(R, *c.other, h);
     addLane(R, f, pc, bytes, false);
     return;
   }
-  if (readers && R.lanes && !onlyMine(R, f) && (R.bytes & bytes) && unlikely(!ordered(R, f))) reportRace(R, kind, READ, a, pc);
+  if (h.readers && R.lanes && !onlyMine(R, f) && (R.bytes & bytes) && unlikely(!ordered(R, f))) reportRace(R, kind, READ, a, pc);
+  if (unlikely(h.shared && *h.shared) && c.other->lanes && (c.other->bytes & bytes) && !ordered(*c.other, f))
+    reportRace(*c.other, kind, READ, a, pc);
   if (kind == ATOMIC) addLane(W, f, pc, bytes, true);
   else W = recordOf(f, pc, bytes, false);
-  if (readers && R.lanes && !onlyMine(R, f)) R.lanes = 0;     // they are ordered before this write, which now stands for them
+  if (h.readers && R.lanes && !onlyMine(R, f)) R.lanes = 0;   // they are ordered before this write, which now stands for them
 }

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <cstdarg>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "findings.h"
@@ -23,7 +24,10 @@ void initPlaces(uintptr_t base) {
   libraryBase = base;
   pcTable = (uint16_t*)reserve((G.imageHi - G.imageLo) * 2);
   Dl_info info;
-  if (dladdr((void*)&initPlaces, &info)) libraryPath = info.dli_fname;
+  if (!dladdr((void*)&initPlaces, &info)) return;
+  char* whole = realpath(info.dli_fname, nullptr);
+  libraryPath = whole ? whole : info.dli_fname;
+  free(whole);
 }
 const std::string& ownPath() { return libraryPath; }
 
@@ -49,10 +53,12 @@ static std::string sourceLine(const std::string& address) {
   std::string command = "addr2line -i -e '" + libraryPath + "' " + address + " 2>/dev/null", out;
   FILE* f = popen(command.c_str(), "r");
   if (!f) return address;
+  const std::string root = libraryPath.substr(0, libraryPath.rfind("/dist/") + 1);   // of the repository that it was built in
   char line[1024];
   while (fgets(line, sizeof line, f)) {
     std::string s(line, strcspn(line, "\n"));
     if (size_t p = s.find(" (discriminator"); p != std::string::npos) s.resize(p);
+    if (s.compare(0, root.size(), root) == 0) s.erase(0, root.size());
     if (s.find("cuda_env") != std::string::npos || s.find(".khop.cc") != std::string::npos || s.find("??") != std::string::npos) continue;
     out += (out.empty() ? "" : ", inlined at ") + s;
   }

@@ -159,7 +159,7 @@ void runKernel(Launch* L) {
   G.orderedLaunch = 0;
   aborted = false;
   G.now = 1;
-  G.random = mixSeed(G.config.seed, k->launches);
+  G.random = mixSeed(G.config.seed, k->runs++);
   for (char c : k->name) G.random = mixSeed(G.random, c);
   k->launches++;
   for (Warp& w : G.warps) memset(w.know, 0, sizeof w.know);

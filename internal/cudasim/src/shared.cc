@@ -28,8 +28,8 @@ static bool outside(uintptr_t a, unsigned size) {
   return !o || owner[last] != o || (owners[o] && owners[o] != G.launch->kernel);
 }
 
-Shadow sharedCells(uintptr_t a, unsigned size, Kind kind, const void* pc) {
-  if (unlikely(outside(a, size))) badAddress(a, size, kind == READ ? "read" : kind == WRITE ? "write" : "atomic", pcIndex(pc));
+Shadow sharedCells(uintptr_t a, unsigned size, Kind kind, int pc) {
+  if (unlikely(outside(a, size))) badAddress(a, size, kind == READ ? "read" : kind == WRITE ? "write" : "atomic", pc);
   size_t at = (a - tlsLo) >> 2, n = ((a & 3) + size + 3) >> 2;
   Shadow c = cells.at(at);
   for (size_t i = 0; i < n; i++) {
@@ -39,7 +39,7 @@ Shadow sharedCells(uintptr_t a, unsigned size, Kind kind, const void* pc) {
     }
     if (kind == WRITE) initialised[at + i] = G.blockStamp;
     else if (unlikely(initialised[at + i] != G.blockStamp)) {
-      report(kLaunchFailed, "UNINITIALISED shared memory is read at %s by %s", place(pcIndex(pc)).c_str(), whoAmI().c_str());
+      report(kLaunchFailed, "UNINITIALISED shared memory is read at %s by %s", place(pc).c_str(), whoAmI().c_str());
       initialised[at + i] = G.blockStamp;             // once is enough
     }
   }

@@ -43,13 +43,14 @@ struct Record {
   uint32_t launch : 18, pc : 14;
   uint32_t block : 24, warp : 5, level : 2, atomic : 1;
 };
-static_assert(sizeof(Record) == 16, "the shadow takes 16 bytes a cell, twice");
+static_assert(sizeof(Record) == 16, "the shadow takes 16 bytes a cell");
 constexpr uint32_t kMaxLaunches = 1 << 18, kMaxPcs = 1 << 14, kBlockMask = (1 << 24) - 1;
 
-// Writers (or atomics) and readers are two arrays, so that memory that is only read costs only the second.
+// Writers (or atomics) and readers are arrays of their own, so that memory that is only read costs only the second. The third
+// keeps readers of one launch where another launch, not ordered after it, has read as well; it is almost never needed.
 struct Shadow {
-  Record *w = nullptr, *r = nullptr;
-  Shadow at(size_t cell) const { return {w + cell, r + cell}; }
+  Record *w = nullptr, *r = nullptr, *other = nullptr;
+  Shadow at(size_t cell) const { return {w + cell, r + cell, other + cell}; }
 };
 Shadow newShadow(size_t bytes);
 void freeShadow(Shadow, size_t bytes);
@@ -69,7 +70,7 @@ struct Range {
   uintptr_t lo = 1, hi = 0;            // an empty range contains nothing
   Origin origin = ALLOCATION;
   bool live = false, readOnly = false;
-  bool written = false, recorded = false;   // by kernels: is there anything in shadow.w, in shadow.r
+  bool written = false, recorded = false, shared = false;   // by kernels: is there anything in shadow.w, .r, .other
   unsigned flags = 0;                  // as given to the driver
   Shadow shadow;
   uint32_t lastLaunch = 0;             // the newest in `touched`
@@ -104,7 +105,8 @@ struct Warp {
 struct Kernel {
   std::string name; void* function; void (*call)(void*, void**); std::vector<int> sizes;
   unsigned staticShared = 0, maxDynamic = 48 << 10;
-  uint64_t launches = 0, threads = 0;
+  uint64_t runs = 0;                   // since the settings changed: seeds the next one's schedule
+  uint64_t launches = 0, threads = 0;  // since the counts were reset
   Traffic traffic[2][2] = {};          // [space][reads, writes]
 };
 
@@ -158,8 +160,10 @@ void report(int code, const char* format, ...) __attribute__((format(printf, 2, 
 #define FAULT(code, ...) do { report(code, __VA_ARGS__); abortLaunch(); } while (0)
 
 // memory.cc
-Range* findRange(uintptr_t a);                        // the range around a, live or (device only) freed
-Range* findHostRange(uintptr_t a, int pc);            // the same for host memory, by a small cache
+Range* findRange(uintptr_t a);                        // the live range around a
+Range* findForKernel(uintptr_t a, int pc);            // the same, and keeps it for the next access of that place
+constexpr int kRangeCache = 1024;
+extern Range* rangeCache[kRangeCache];
 [[noreturn]] void badAddress(uintptr_t a, unsigned size, const char* what, int pc);
 
 // run.cc
@@ -176,7 +180,7 @@ void countTrafficAtBarrier();                         // frees memory in long ke
 void dropTraces();
 // shared.cc
 bool isShared(uintptr_t a);
-Shadow sharedCells(uintptr_t a, unsigned size, Kind kind, const void* pc);   // checks bounds and initialisation
+Shadow sharedCells(uintptr_t a, unsigned size, Kind kind, int pc);   // checks bounds and initialisation
 void initShared();
 // transfers.cc
 void checkTransfers(Range&, uintptr_t a, unsigned size, Kind kind, int pc);

@@ -75,6 +75,7 @@ static void forgetLaunches() {
     if (r.space() == DEVICE && r.shadow.w) {
       if (r.written) std::fill(r.shadow.w, r.shadow.w + (r.bytes() + 3) / 4, Record{});
       if (r.recorded) std::fill(r.shadow.r, r.shadow.r + (r.bytes() + 3) / 4, Record{});
+      if (r.shared) std::fill(r.shadow.other, r.shadow.other + (r.bytes() + 3) / 4, Record{});
     } else if (r.shadow.w) {
       freeShadow(r.shadow, r.bytes());
       r.shadow = newShadow(r.bytes());

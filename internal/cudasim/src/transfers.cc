@@ -58,6 +58,7 @@ static void checkKernels(Range& r, uintptr_t a, size_t n, bool write) {
   for (size_t i = 0; i < cells; i++) {
     if (r.written && c.w[i].lanes && !launchOrdered(c.w[i].launch)) return reportRace(c.w[i], write ? WRITE : READ, WRITE, a + i * 4, 0);
     if (write && r.recorded && c.r[i].lanes && !launchOrdered(c.r[i].launch)) return reportRace(c.r[i], WRITE, READ, a + i * 4, 0);
+    if (write && r.shared && c.other[i].lanes && !launchOrdered(c.other[i].launch)) return reportRace(c.other[i], WRITE, READ, a + i * 4, 0);
   }
 }
 

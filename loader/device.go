@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/internal/cuda"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -101,6 +102,32 @@ func (d *device) release() error {
 		return nil
 	}
 	return d.Close()
+}
+
+// settle waits for all that is under way, and counts it. Nothing may be enqueued meanwhile.
+func (d *device) settle() error {
+	if d == nil {
+		return nil
+	}
+	var errs []error
+	for _, w := range d.loader.workers {
+		if w.device != nil {
+			errs = append(errs, w.device.picks.Synchronize(), w.device.columns.Synchronize())
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	var sum gather.Traffic
+	for _, c := range d.columns {
+		t, err := c.store.Traffic()
+		if err != nil {
+			return err
+		}
+		sum.Rows, sum.Hits, sum.Bytes, sum.Saved = sum.Rows+t.Rows, sum.Hits+t.Hits, sum.Bytes+t.Bytes, sum.Saved+t.Saved
+	}
+	d.loader.stats.onDevice.Store(&sum)
+	return nil
 }
 
 // closeSource frees what the source's arrays took. No kernel that reads them may be under way.

@@ -8,15 +8,13 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/internal/cuda"
 	"github.com/khop-gnn/khop/internal/cuda/cudatest"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -39,7 +37,7 @@ type deviceCase struct {
 	graph  *graph.Graph
 	opt    loader.Options // of both
 	device loader.Options // what only the device's loader has
-	order  cudatest.Order // of the simulator's lanes
+	order  string         // of the simulator's lanes
 	epoch  uint64
 }
 
@@ -87,18 +85,19 @@ func deviceFactors(t testing.TB) []factor {
 		oneOf("workers", func(c *deviceCase, n int) { c.device.Workers = n }, 1, 2, 3),
 		oneOf("prefetch", func(c *deviceCase, n int) { c.device.Prefetch = n }, 1, 3),
 		oneOf("residence", func(c *deviceCase, r loader.Residence) { c.device.Residence = r }, loader.Mapped, loader.Resident),
-		oneOf("device memory", func(c *deviceCase, n int64) { c.device.DeviceMemory = n }, 0, 3<<20, 1<<20),
+		oneOf("device memory", func(c *deviceCase, n int64) { c.device.DeviceMemory = n }, 0, 64<<20),
+		oneOf("device cache", func(c *deviceCase, n int64) { c.device.DeviceCache = n }, 0, loader.NoDeviceCache, 2_000, 10_000),
 		oneOf("hot rows", func(c *deviceCase, r loader.Ranking) { c.device.HotRows = r },
-			loader.RankInDegree, loader.RankPageRank, loader.RankPresample, loader.RankNone),
+			loader.RankInDegree, loader.RankPageRank, loader.RankPresample, loader.RankUses, loader.RankNone),
 		oneOf("blocks", func(c *deviceCase, n int) { c.device.DeviceBlocks = n }, 1, 3, 16),
-		oneOf("lanes", func(c *deviceCase, o cudatest.Order) { c.order = o }, cudatest.Forward, cudatest.Reverse, cudatest.Random),
+		oneOf("lanes", func(c *deviceCase, o string) { c.order = o }, "forward", "reverse", "random"),
 	}
 }
 
 // TestDeviceMakesTheSameBatchesUnderAnyOptions compares a device's batches with the CPU's over cases in which every two
 // values of every two factors meet, and then over random ones.
 func TestDeviceMakesTheSameBatchesUnderAnyOptions(t *testing.T) {
-	needDevice(t)
+	cudatest.Open(t)
 	factors := deviceFactors(t)
 	r := rand.New(rand.NewPCG(*metamorphicSeed, 7))
 	cases := *metamorphicCases
@@ -106,23 +105,45 @@ func TestDeviceMakesTheSameBatchesUnderAnyOptions(t *testing.T) {
 		cases /= 10
 	}
 	pairs := newPairs(factors)
+	batches := 0
+	cudatest.ResetStats(t)
 	for i := range cases {
 		choice := pairs.next(r)
 		if *metamorphicOnly >= 0 && i != *metamorphicOnly {
 			continue
 		}
-		if !compareWithCPU(t, factors, choice, i) {
+		n, ok := compareWithCPU(t, factors, choice, i)
+		if batches += n; !ok {
 			t.Fatalf("repeat it with -metamorphic.seed=%d -metamorphic.only=%d", *metamorphicSeed, i)
 		}
 	}
 	if left := pairs.left; left > 0 && !testing.Short() {
 		t.Errorf("%d of %d pairs of options were never tried together: raise -metamorphic.cases", left, pairs.total)
 	}
-	cudatest.Report(t)
+	t.Logf("%d cases, %d batches, %d pairs of options", cases, batches, pairs.total-pairs.left)
+	if batches < cases/2 {
+		t.Errorf("only %d batches in %d cases", batches, cases)
+	}
+	wantLaunches(t)
+}
+
+// wantLaunches fails the test where a kernel that some case needs has not run: that batches are equal proves nothing where the
+// CPU has made them.
+func wantLaunches(t *testing.T) {
+	t.Helper()
+	if !cudatest.Simulated() {
+		return
+	}
+	for _, kernel := range []string{"assembly_seed", "assembly_flag", "assembly_lists", "assembly_append", "assembly_relabel",
+		"neighbor_count", "neighbor_admit", "neighbor_pick", "neighbor_expand", "gather_rows"} {
+		if cudatest.Launches(kernel) == 0 {
+			t.Errorf("%s never ran", kernel)
+		}
+	}
 }
 
 // compareWithCPU loads some batches both ways and compares their digests.
-func compareWithCPU(t *testing.T, factors []factor, choice []int, number int) bool {
+func compareWithCPU(t *testing.T, factors []factor, choice []int, number int) (batches int, ok bool) {
 	c := deviceCase{opt: loader.Options{Sampler: sampling.Neighbor{}}}
 	var text []string
 	for f, i := range choice {
@@ -134,14 +155,15 @@ func compareWithCPU(t *testing.T, factors []factor, choice []int, number int) bo
 	got := c.opt
 	got.Device, got.Workers, got.Prefetch = "cuda:0", c.device.Workers, c.device.Prefetch
 	got.Residence, got.DeviceMemory, got.HotRows, got.DeviceBlocks = c.device.Residence, c.device.DeviceMemory, c.device.HotRows, c.device.DeviceBlocks
-	cudatest.SetOrder(c.order, uint64(number))
+	got.DeviceCache = c.device.DeviceCache
+	cudatest.Configure(t, fmt.Sprintf("order=%s,seed=%d", c.order, number))
 	a, errA := firstDigests(c.graph, want, c.epoch)
 	b, errB := firstDigests(c.graph, got, c.epoch)
 	if fmt.Sprint(a) != fmt.Sprint(b) || (errA == nil) != (errB == nil) {
 		t.Errorf("case %d (%s):\n CPU    %v %v\n device %v %v", number, strings.Join(text, ", "), a, errA, b, errB)
-		return false
+		return len(a), false
 	}
-	return !t.Failed()
+	return len(a), !t.Failed()
 }
 
 // firstDigests returns the digests of the first batches, and the error that ends them.
@@ -210,13 +232,6 @@ func (p *pairs) each(choice []int, f func([4]int)) {
 		for j := range i {
 			f([4]int{j, choice[j], i, choice[i]})
 		}
-	}
-}
-
-func needDevice(t testing.TB) {
-	t.Helper()
-	if cuda.Count() == 0 {
-		t.Fatalf("no CUDA device: %s; run with KHOP_CUDA_DRIVER=dist/libcudasim.so", cuda.Reason())
 	}
 }
 
@@ -292,27 +307,46 @@ func mustGraph(t testing.TB, d graph.Data) *graph.Graph {
 	return g
 }
 
-// TestKernelsOfTheDeviceAreUsed: that batches are equal proves nothing where the CPU has made them.
-func TestKernelsOfTheDeviceAreUsed(t *testing.T) {
-	needDevice(t)
-	cudatest.ResetStats()
-	l := open(t, wideGraph(t, 200, 6), loader.Options{Sampler: neighbor, Device: "cuda:0", BatchSize: 32})
-	for b, err := range l.Epoch(context.Background(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := b.Sync(); err != nil {
-			t.Fatal(err)
-		}
-		if x := b.X(); x.Placement() != unified.Device || b.Device() != "cuda:0" {
-			t.Fatalf("features are %v on %s", x, b.Device())
-		}
+// TestBatchesOfADeviceLieThere also looks at what the loader says of where it has put what.
+func TestBatchesOfADeviceLieThere(t *testing.T) {
+	cudatest.Open(t)
+	g := wideGraph(t, 4000, 6)
+	for _, c := range []struct {
+		name     string
+		opt      loader.Options
+		whole    bool // the features are in device memory
+		anyCache bool
+	}{
+		{"all that is free", loader.Options{}, true, false},
+		{"half of the features", loader.Options{DeviceCache: 1 << 20}, false, true},
+		{"none", loader.Options{DeviceCache: loader.NoDeviceCache}, false, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.opt.Sampler, c.opt.Device = neighbor, "cuda"
+			l := open(t, g, c.opt)
+			for b, err := range l.Range(context.Background(), 0, 0, 20) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if x := b.X(); x.Placement() != unified.Device || b.Device() != "cuda:0" {
+					t.Fatalf("features are %v on %s", x, b.Device())
+				}
+				if _, err := unified.View[float32](b.X()); err == nil {
+					t.Fatal("the host was given device memory to read")
+				}
+			}
+			s := l.Stats()
+			if s.Device != "cuda:0" || s.DeviceMemory.Total() == 0 || s.MaxDeviceMemory > l.Options().DeviceMemory {
+				t.Errorf("statistics: %+v", s)
+			}
+			for _, p := range l.Placed() {
+				if p.Array == "column feature" && ((p.Rung == pinned.RungDevice) != c.whole || (p.CachedRows > 0) != c.anyCache) {
+					t.Errorf("%+v", p)
+				}
+			}
+			if (s.DeviceHits > 0) != c.anyCache || s.DeviceSaved != s.DeviceHits*129*4 || s.DeviceRows == 0 {
+				t.Errorf("%d rows, %d hits, %d bytes saved", s.DeviceRows, s.DeviceHits, s.DeviceSaved)
+			}
+		})
 	}
-	if n := cudatest.LaunchesOfAll(); n == 0 {
-		t.Error("no kernel ran")
-	}
-	cudatest.Report(t)
 }
-
-var _ = slices.Sort[[]int]
-var _ = os.Args

@@ -66,6 +66,9 @@ func (r *Residence) UnmarshalText(text []byte) error {
 	return parseName("residence", residences, text, (*uint8)(r))
 }
 
+// NoDeviceCache is the Options.DeviceCache with which all of the source is read over the bus.
+const NoDeviceCache = -1
+
 // Ranking says which rows of a column are kept in device memory, where the column does not fit as a whole.
 type Ranking uint8
 
@@ -79,13 +82,16 @@ const (
 	// RankPresample keeps the rows that batches of epoch 0 ask for most, of which New samples some (Yang et al., "GNNLab",
 	// EuroSys 2022).
 	RankPresample
+	// RankUses begins as RankPresample does, and before each epoch keeps the rows that were gathered most in the one before.
+	// It costs 4 bytes of device memory a row.
+	RankUses
 	// RankNone keeps none.
 	RankNone
 )
 
-var rankings = []string{"in-degree", "pagerank", "presample", "none"}
+var rankings = []string{"in-degree", "pagerank", "presample", "uses", "none"}
 
-// String returns the name on the command line: "in-degree", "pagerank", "presample" or "none".
+// String returns the name on the command line: "in-degree", "pagerank", "presample", "uses" or "none".
 func (r Ranking) String() string { return nameOf(rankings, uint8(r)) }
 
 // UnmarshalText is the inverse of String.
@@ -157,10 +163,13 @@ type Options struct {
 	// Device is where batches are made and lie: "cpu", "cuda" (the first device), "cuda:1", or "auto" (the default): the
 	// first device where there is one and Sampler runs on it, else the CPU. Batches are the same, byte for byte.
 	Device string
-	// DeviceMemory is the most device memory that the loader takes, in bytes: slots and scratch come first, then the graph,
-	// then whole columns, the smallest first, then the rows that HotRows expects to be read most. What does not fit is read
-	// over the bus. Default: half of what is free on the device when New is called.
+	// DeviceMemory is the most device memory that the loader takes, in bytes. Default: half of what is free on the device when
+	// New is called.
 	DeviceMemory int64
+	// DeviceCache is how much of it is for the source, in bytes: first the graph, then whole columns, the smallest first, then
+	// the rows that HotRows expects to be read most. What does not fit is read over the bus. Default: what slots and scratch
+	// leave, and at least half; NoDeviceCache for none.
+	DeviceCache int64
 	// HotRows ranks the rows of columns that do not fit in DeviceMemory as a whole. Default RankInDegree.
 	HotRows Ranking
 	// DeviceBlocks is the most blocks of 256 threads that a kernel of this loader has, which leaves the other multiprocessors
@@ -214,6 +223,7 @@ func (o *Options) Validate() error {
 		{"Residence", int64(o.Residence), int64(Resident), 0},
 		{"MaxMemory", o.MaxMemory, 1<<63 - 1, 0},
 		{"DeviceMemory", o.DeviceMemory, 1<<63 - 1, 0},
+		{"DeviceCache", o.DeviceCache, 1<<63 - 1, NoDeviceCache},
 		{"HotRows", int64(o.HotRows), int64(RankNone), 0},
 		{"DeviceBlocks", int64(o.DeviceBlocks), 1 << 20, 0},
 		{"SlotTimeout", int64(o.SlotTimeout), 1<<63 - 1, 1},

@@ -24,6 +24,14 @@ type Placed struct {
 	CachedRows int64 `json:"cached_rows,omitempty"`
 }
 
+// Placed returns where each array of the source is that a device reads; nil on the CPU.
+func (l *Loader) Placed() []Placed {
+	if l.device == nil {
+		return nil
+	}
+	return slices.Clone(l.device.placed)
+}
+
 // place decides where the kernels find each array of the source, and brings it there: into device memory while that lasts,
 // topology first, then the columns from the smallest on; else into host memory that the device addresses. Of the columns
 // there the device keeps the rows that HotRows ranks first.
@@ -49,7 +57,7 @@ func (d *device) place(ctx context.Context) error {
 	return p.stream.Synchronize()
 }
 
-// budget returns how much device memory is for the source: what slots and scratch leave of DeviceMemory, and at least half.
+// budget returns how much device memory is for the source.
 func (d *device) budget() (int64, error) {
 	l := d.loader
 	free, _, err := d.Memory()
@@ -60,8 +68,15 @@ func (d *device) budget() (int64, error) {
 		l.opt.DeviceMemory = free / 2
 	}
 	l.ledger.SetDeviceLimit(l.opt.DeviceMemory)
-	b := &l.estimate.Bound
-	return l.opt.DeviceMemory - min(satAdd(b.Batches, b.Scratch), l.opt.DeviceMemory/2), nil
+	if l.opt.DeviceCache == NoDeviceCache {
+		return 0, nil
+	}
+	b := &l.estimate.DeviceBound
+	rest := l.opt.DeviceMemory - min(satAdd(b.Batches, b.Scratch), l.opt.DeviceMemory/2)
+	if l.opt.DeviceCache > 0 {
+		rest = min(l.opt.DeviceCache, l.opt.DeviceMemory)
+	}
+	return rest, nil
 }
 
 // deviceColumn is a column of the source, once, however often it is delivered.
@@ -71,7 +86,8 @@ type deviceColumn struct {
 	nodeType int       // -1 for a column of the edges
 	users    []*column // where its rows are delivered
 	store    *gather.DeviceStore
-	placed   int // in device.placed
+	placed   int  // in device.placed
+	counted  bool // its rows are ranked again, from their uses
 }
 
 // placer brings the arrays of a source to where kernels read them.
@@ -155,7 +171,7 @@ func (p *placer) columns() error {
 			return fmt.Errorf("column %s: %w", c.name, err)
 		}
 	}
-	return nil
+	return p.keepHotRows()
 }
 
 // column places a column and makes the store that gathers from it.

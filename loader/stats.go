@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -48,6 +49,12 @@ type Stats struct {
 	Device  string `json:"device"`  // where batches are made
 	Replays uint64 `json:"replays"` // batches that a device sampled again, into more memory
 
+	// DeviceRows are the rows that a device has gathered up to the last epoch's end, DeviceHits those of them that its cache
+	// had, DeviceSaved their bytes, which were not read over the bus.
+	DeviceRows  int64 `json:"device_rows"`
+	DeviceHits  int64 `json:"device_hits"`
+	DeviceSaved int64 `json:"device_saved"`
+
 	Memory    Memory `json:"memory"`     // held now
 	MaxMemory int64  `json:"max_memory"` // the most that was ever held
 	// DeviceMemory is what is held in device memory now, MaxDeviceMemory the most that ever was.
@@ -68,6 +75,9 @@ func (l *Loader) Stats() Stats {
 		Device: l.opt.Device, Replays: c.replays.Load(),
 		Memory: l.memory(), MaxMemory: l.ledger.Peak(), Slots: len(l.slots),
 		DeviceMemory: l.deviceMemory(), MaxDeviceMemory: l.ledger.DevicePeak(),
+	}
+	if t := c.onDevice.Load(); t != nil {
+		s.DeviceRows, s.DeviceHits, s.DeviceSaved = t.Rows, t.Hits, t.Saved
 	}
 	l.mu.Lock()
 	s.SlotsHeld = l.held
@@ -92,6 +102,7 @@ func (l *Loader) deviceMemory() Memory {
 // counters is what Stats reads.
 type counters struct {
 	replays                            atomic.Uint64
+	onDevice                           atomic.Pointer[gather.Traffic]
 	batches, nodes, edges, rows, bytes atomic.Uint64
 	sample, gather, ready, wait, body  histogram
 }

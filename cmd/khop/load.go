@@ -35,7 +35,8 @@ type loadFlags struct {
 	MaxMemory byteSize `placeholder:"SIZE" help:"The most memory to take, such as 4GB; mapped files do not count."`
 
 	DeviceMemory byteSize       `placeholder:"SIZE" help:"The most device memory to take; default: half of what is free."`
-	HotRows      loader.Ranking `enum:"in-degree,pagerank,presample,none" default:"in-degree" help:"Which rows stay in device memory, where a column does not fit: in-degree, pagerank, presample or none."`
+	DeviceCache  *byteSize      `placeholder:"SIZE" help:"How much of it is for graph and columns; the rest is read over the bus. 0: none; default: what batches leave."`
+	HotRows      loader.Ranking `enum:"in-degree,pagerank,presample,uses,none" default:"in-degree" help:"Which rows stay in device memory, where a column does not fit: in-degree, pagerank, presample, uses (of the epoch before) or none."`
 	DeviceBlocks int            `default:"0" placeholder:"N" help:"The most blocks of 256 threads a kernel; 0: 40 over the bus, else 8 a multiprocessor."`
 }
 
@@ -99,6 +100,11 @@ func (f *loadFlags) options(env *environment, g *graph.Graph) (loader.Options, e
 		Sampler: f.sampler(), Seeds: seeds, BatchSize: int(f.BatchSize), Shuffle: f.Shuffle, DropLast: f.DropLast,
 		Seed: f.Seed, Instance: f.Instance, Workers: f.Workers, Prefetch: int(f.Prefetch), Device: string(f.Device),
 		MaxMemory: int64(f.MaxMemory), DeviceMemory: int64(f.DeviceMemory), HotRows: f.HotRows, DeviceBlocks: f.DeviceBlocks,
+	}
+	if f.DeviceCache != nil {
+		if o.DeviceCache = int64(*f.DeviceCache); o.DeviceCache == 0 {
+			o.DeviceCache = loader.NoDeviceCache
+		}
 	}
 	if f.Resident {
 		o.Residence = loader.Resident

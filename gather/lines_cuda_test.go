@@ -24,7 +24,7 @@ const linesPage = "../docs/results/lines.md"
 // the least that any method could read. The column begins shift bytes after a line.
 func (r *rig) linesRead(rnd *rand.Rand, dtype unified.DType, width, shift int, methods []Method) (least float64, read []float64) {
 	r.t.Helper()
-	const n, m = 500, 150
+	const n, m = 500, 32
 	rowBytes := width * int(dtype.Size())
 	src := r.host(random(rnd, n*rowBytes), shift)
 	s := r.store(dtype, src, n, int64(width))
@@ -52,8 +52,7 @@ func (r *rig) linesRead(rnd *rand.Rand, dtype unified.DType, width, shift int, m
 // docs/results/lines.md true; -write-lines makes that page.
 func TestDefaultGatherReadsFewestLines(t *testing.T) {
 	const seed = 31
-	cudatest.Checks(t, "all")
-	defer cudatest.Checks(t, "default")
+	cudatest.Checks(t, "lines")
 	methods := []Method{Naive, Shift, PerRow}
 	var page strings.Builder
 	page.WriteString(linesHead)
@@ -98,7 +97,7 @@ A device reads host memory in requests of one line, 128 bytes, at most. A warp's
 so the number of lines that a gather touches is what a bus carries, and a method that touches a line twice pays for it twice.
 
 The figures are the lines of the column that a row costs, as the simulated device counts them warp instruction by warp instruction (no
-hardware was measured, and no cache is modelled, which may merge two requests that follow each other closely): 150 random rows of
+hardware was measured, and no cache is modelled, which may merge two requests that follow each other closely): 32 random rows of
 a float32 column, at each of the 32 places, 0, 4, ..., 124 bytes after a line, where such a column may begin; the mean of all,
 and in brackets how far the worst place is above its minimum. *Least* is what any method has to read. *Naive* gives each element of the result to
 a thread. *Shift* is PyTorch-Direct's circular shift, computed from addresses. *Per row* is khop's default.
@@ -121,8 +120,7 @@ and compared with in every test run with -tags cuda; rows that begin and end any
 // TestFewestLinesWithElementsOfEverySize: also where rows begin and end between words, and where several fit in a warp.
 func TestFewestLinesWithElementsOfEverySize(t *testing.T) {
 	const seed = 32
-	cudatest.Checks(t, "all")
-	defer cudatest.Checks(t, "default")
+	cudatest.Checks(t, "lines")
 	for _, dtype := range sizedTypes {
 		r, rnd := newRig(t), rand.New(rand.NewPCG(seed, 0))
 		size := int(dtype.Size())

@@ -74,7 +74,7 @@ __device__ __forceinline__ void gather_whole(const Column& c, const List& list, 
 // gather_word reads those bytes of the word at an address whose bits are set in keep, and maybe the others.
 __device__ __forceinline__ uint32_t gather_word(const Column& c, const char* at, unsigned keep) {
   const char* const end = c.base + c.n * c.bytes;
-  if (!((at < c.base && at + 4 > c.base) || (at < end && at + 4 > end))) return __ldg((const uint32_t*)at);
+  if (at >= end || at + 4 <= end) return __ldg((const uint32_t*)at);
   uint32_t word = 0;
 #pragma unroll 1
   for (int b = 0; b < 4; b++)
@@ -82,9 +82,9 @@ __device__ __forceinline__ uint32_t gather_word(const Column& c, const char* at,
   return word;
 }
 
-// gather_ragged copies rows that do not, in the source or in the result: it reads words, and writes units of 1, 2 or 4 bytes of them.
-// A word at the edge of a row holds bytes of the neighbours, which are dropped. Only at the edges of the column there may
-// be no memory beside the row: there it reads the row's own bytes.
+// gather_ragged copies rows that do not, in the column or in the result: it reads words, and writes units of 1 or 2 bytes of
+// them. A word at the edge of a row holds bytes of what is beside the row, which are dropped. Memory begins and ends at words,
+// so these can be read, except that what is allocated may end with the column: of its last word the row's own bytes are read.
 template <class Unit, int depth>
 __device__ __forceinline__ void gather_ragged(const Column& c, const List& list, char* dst, int shift, Counts& counts) {
   const int lanes = 1 << shift, lane = threadIdx.x & (lanes - 1);

@@ -13,22 +13,8 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/internal/cuda/cudatest"
 )
-
-// openDevice opens the first device. A build for devices that finds none has nothing to test.
-func openDevice(t *testing.T) *cuda.Device {
-	t.Helper()
-	dev, err := cuda.Open(0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := dev.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return dev
-}
 
 func newStream(t *testing.T, dev *cuda.Device) *cuda.Stream {
 	t.Helper()
@@ -44,7 +30,11 @@ func newStream(t *testing.T, dev *cuda.Device) *cuda.Stream {
 // the host.
 func readBack(t *testing.T, dev *cuda.Device, a *Attachment) []byte {
 	t.Helper()
-	s := newStream(t, dev)
+	s, err := dev.NewStream(cuda.PriorityLow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
 	n := int64(len(a.Bytes()))
 	there, err := Allocate(n, Options{Device: dev})
 	if err != nil {
@@ -100,9 +90,9 @@ func unchanged(t *testing.T, ledger *Ledger) {
 const testChunk = 1 << 16 // so that a small file takes several registrations
 
 func TestDeviceFindsTheBytesOnEveryRung(t *testing.T) {
-	dev := openDevice(t)
+	dev := cudatest.Open(t)
 	disk, _ := mapped(t, t.TempDir(), 300_001)
-	shm, _ := mapped(t, onTmpfs(t), 300_001)
+	shm, shmPath := mapped(t, onTmpfs(t), 300_001)
 	anonymous, err := Allocate(300_001, Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -169,9 +159,22 @@ func TestDeviceFindsTheBytesOnEveryRung(t *testing.T) {
 			if a.Bytes() != nil || a.Address() != 0 || a.Contiguous(0) != 0 {
 				t.Error("closed, but it still has bytes")
 			}
+			if n := mappings(t, filepath.Dir(shmPath)); n != 1 {
+				t.Errorf("the file on tmpfs is mapped %d times", n)
+			}
 			unchanged(t, &ledger)
 		})
 	}
+}
+
+// mappings counts the mappings of files in a folder.
+func mappings(t *testing.T, dir string) int {
+	t.Helper()
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Count(string(maps), " "+dir+"/")
 }
 
 // onTmpfs returns a folder on tmpfs, which is a folder of the test's own.
@@ -186,7 +189,7 @@ func onTmpfs(t *testing.T) string {
 }
 
 func TestNoBytesAttachToNothing(t *testing.T) {
-	dev := openDevice(t)
+	dev := cudatest.Open(t)
 	for _, b := range [][]byte{nil, {}, make([]byte, 5)[:0]} {
 		a, err := Attach(context.Background(), dev, b, AttachOptions{})
 		if err != nil || a.Address() != 0 || a.Rung() != 0 || a.Close() != nil {
@@ -199,7 +202,7 @@ func TestNoBytesAttachToNothing(t *testing.T) {
 }
 
 func TestAttachingAgainSharesWhatIsThere(t *testing.T) {
-	dev := openDevice(t)
+	dev := cudatest.Open(t)
 	file, _ := mapped(t, t.TempDir(), 300_000)
 	for _, from := range []Rung{0, RungCopy, RungHostAlloc} {
 		var ledger Ledger
@@ -231,7 +234,7 @@ func TestAttachingAgainSharesWhatIsThere(t *testing.T) {
 }
 
 func TestWritableMemoryIsCopiedForEachAttachment(t *testing.T) {
-	dev := openDevice(t)
+	dev := cudatest.Open(t)
 	b := []byte("before")
 	first, err := Attach(context.Background(), dev, b, AttachOptions{From: RungCopy})
 	if err != nil {
@@ -250,7 +253,7 @@ func TestWritableMemoryIsCopiedForEachAttachment(t *testing.T) {
 }
 
 func TestOverlappingRangesAreCopied(t *testing.T) {
-	dev := openDevice(t)
+	dev := cudatest.Open(t)
 	file, _ := mapped(t, onTmpfs(t), 300_000)
 	var ledger Ledger
 	opt := AttachOptions{Ledger: &ledger, From: RungInPlace, chunk: testChunk}
@@ -275,7 +278,7 @@ func TestOverlappingRangesAreCopied(t *testing.T) {
 }
 
 func TestCancellingHalfWayLeavesNothing(t *testing.T) {
-	dev := openDevice(t)
+	dev := cudatest.Open(t)
 	disk, _ := mapped(t, t.TempDir(), 300_000)
 	shm, _ := mapped(t, onTmpfs(t), 300_000)
 	anonymous, err := Allocate(300_000, Options{})
@@ -310,7 +313,7 @@ func TestCancellingHalfWayLeavesNothing(t *testing.T) {
 }
 
 func TestTooLittleHostMemorySaysHowMuch(t *testing.T) {
-	dev := openDevice(t)
+	dev := cudatest.Open(t)
 	disk, path := mapped(t, t.TempDir(), 300_000)
 	var ledger Ledger
 	_, err := Attach(context.Background(), dev, disk.Bytes(), AttachOptions{Ledger: &ledger, From: RungReadOnly, Available: 200_000})
@@ -337,7 +340,7 @@ func TestTooLittleHostMemorySaysHowMuch(t *testing.T) {
 }
 
 func TestAFileCutShortIsNotAttached(t *testing.T) {
-	dev := openDevice(t)
+	dev := cudatest.Open(t)
 	for _, from := range []Rung{0, RungCopy, RungHostAlloc} {
 		dir := t.TempDir()
 		file, path := mapped(t, dir, 300_000)
@@ -353,7 +356,7 @@ func TestAFileCutShortIsNotAttached(t *testing.T) {
 }
 
 func TestGoroutinesAttachAndCloseTheSameFile(t *testing.T) {
-	dev := openDevice(t)
+	dev := cudatest.Open(t)
 	file, _ := mapped(t, t.TempDir(), 300_000)
 	var ledger Ledger
 	var all sync.WaitGroup
@@ -381,7 +384,7 @@ func TestGoroutinesAttachAndCloseTheSameFile(t *testing.T) {
 }
 
 func TestUploadedBytesAreOnTheDevice(t *testing.T) {
-	dev := openDevice(t)
+	dev := cudatest.Open(t)
 	file, path := mapped(t, t.TempDir(), 5*testChunk+12_345)
 	for _, n := range []int{1, 1000, testChunk, len(file.Bytes())} {
 		var ledger Ledger
@@ -448,7 +451,7 @@ func TestMemoryOutlivesTheDeviceThatItWasAttachedWith(t *testing.T) {
 		if err := dev.Close(); err != nil {
 			t.Fatal(err)
 		}
-		dev = openDevice(t)
+		dev = cudatest.Open(t)
 		second, err := Attach(context.Background(), dev, file.Bytes(), AttachOptions{From: from})
 		if err != nil {
 			t.Fatal(err)

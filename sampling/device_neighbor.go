@@ -130,7 +130,9 @@ func (w *deviceNeighbor) Close() error {
 	}
 	var errs []error
 	if w.out != nil {
-		errs = append(errs, w.env.Stream.Synchronize())
+		if err := w.env.Stream.Synchronize(); !errors.Is(err, cuda.ErrDeviceLost) { // nothing runs on a lost device
+			errs = append(errs, err)
+		}
 	}
 	errs = append(errs, w.dropGraph())
 	for _, b := range append(w.scratch(), &w.host) {

@@ -11,60 +11,48 @@ struct Range {
   int64_t from, to;
 };
 
-// 16 bytes of the type column, in one access.
+// Reads the type column 16 bytes at a time and keeps the last 16: a search of neighbouring types then takes few accesses, which
+// is what counts over the bus.
 template <class T>
-struct Types {
+struct TypeReader {
   static constexpr int64_t kCount = 16 / sizeof(T);
-  ulonglong2 words;
-  int64_t first;  // position of the first; a multiple of kCount
+  const T* column;
+  int64_t limit;       // positions from here on are read one by one
+  int64_t first = -1;  // position of what is kept
+  ulonglong2 kept = {};
 
-  // Those around a position, all of which must be within the column.
-  __device__ __forceinline__ Types(const T* column, int64_t position) : first(position & -kCount) {
-    words = *(const ulonglong2*)(column + first);
-  }
-  __device__ __forceinline__ T at(int64_t position) const {
+  __device__ __forceinline__ TypeReader(const Batch* b)
+      : column((const T*)b->types), limit(((u64)b->types & 15) == 0 ? b->numEdges & -kCount : 0) {}
+
+  __device__ __forceinline__ T at(int64_t position) {
+    if (position >= limit) return column[position];
+    if ((position & -kCount) != first) {
+      first = position & -kCount;
+      kept = *(const ulonglong2*)(column + first);
+    }
     int64_t bits = (position - first) * (int64_t)sizeof(T) * 8;
-    return (T)((bits < 64 ? words.x : words.y) >> (bits & 63));
+    return (T)((bits < 64 ? kept.x : kept.y) >> (bits & 63));
+  }
+
+  // The first position of lo .. hi whose type is at least `type`; types ascend there.
+  __device__ __forceinline__ int64_t first_of(int64_t lo, int64_t hi, int64_t type) {
+    while (lo < hi) {
+      int64_t mid = (lo + hi) / 2;
+      if (at(mid) < type) lo = mid + 1;
+      else hi = mid;
+    }
+    return lo;
   }
 };
 
-// The first position of r whose type is at least `type`; types ascend there.
-template <class T>
-__device__ __forceinline__ int64_t first_of_type(const T* column, Range r, int64_t type) {
-  while (r.from < r.to) {
-    int64_t mid = (r.from + r.to) / 2;
-    if (column[mid] < type) r.from = mid + 1;
-    else r.to = mid;
-  }
-  return r.from;
-}
-
-// The part of a column's range whose edges have a type. The search ends in 16 bytes that are read at once, and so does the search
-// for the end where the part is short: over the bus every access counts.
+// The part of a column whose edges have a type.
 template <class T>
 __device__ __forceinline__ Range narrow(const Batch* b, Range r, int64_t type) {
-  const T* column = (const T*)b->types;
-  int64_t lo = r.from, hi = r.to;  // the first edge of the type is among them, or is hi
-  while (hi - lo >= Types<T>::kCount) {
-    int64_t mid = (lo + hi) / 2;
-    if (column[mid] < type) lo = mid + 1;
-    else hi = mid;
-  }
-  bool aligned = ((u64)column & 15) == 0;
-  while (lo < r.to) {
-    if (!aligned || (lo | (Types<T>::kCount - 1)) >= b->numEdges) {
-      lo = first_of_type(column, {lo, r.to}, type);
-      return {lo, first_of_type(column, {lo, r.to}, type + 1)};
-    }
-    Types<T> some(column, lo);
-    int64_t end = min(some.first + Types<T>::kCount, r.to);
-    while (lo < end && some.at(lo) < type) lo++;
-    if (lo == end) continue;
-    int64_t to = lo;
-    while (to < end && some.at(to) == type) to++;
-    return {lo, to < end ? to : first_of_type(column, {to, r.to}, type + 1)};
-  }
-  return {lo, lo};
+  TypeReader<T> types(b);
+  r.from = types.first_of(r.from, r.to, type);
+  if (r.from < r.to && types.at(r.from) != type) r.to = r.from;  // of many types, most are absent
+  r.to = types.first_of(r.from, r.to, type + 1);
+  return r;
 }
 
 // How many picks a destination of that degree takes.

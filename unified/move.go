@@ -110,10 +110,10 @@ func deviceOf(t Tensor) (*cuda.Device, error) {
 		return nil, err
 	}
 	info, err := dev.Pointer(t.Address())
-	if err != nil || info.Ordinal == dev.Ordinal() {
-		return dev, err
+	if err == nil && info.Ordinal == dev.Ordinal() {
+		return dev, nil
 	}
-	if err := dev.Close(); err != nil {
+	if err = errors.Join(err, dev.Close()); err != nil {
 		return nil, err
 	}
 	return cuda.Open(info.Ordinal)

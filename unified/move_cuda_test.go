@@ -11,11 +11,13 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/internal/cuda/cudatest"
 	"github.com/khop-gnn/khop/pinned"
 )
 
 func openProcessor(t *testing.T) *Processor {
 	t.Helper()
+	cudatest.Open(t) // for what it finds
 	p, err := OpenDevice("cuda:0")
 	if err != nil {
 		t.Fatal(err)
@@ -136,6 +138,23 @@ func TestAMappedFileBecomesUnifiedWithoutACopy(t *testing.T) {
 	}
 	if err := m.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestAdviceThatMeansNothingIsNoError(t *testing.T) {
+	cudatest.SetAttribute(t, cuda.AttrPageableAccess, 1)
+	p := openProcessor(t)
+	x := FromSlice(make([]float32, 1000))
+	for _, target := range []Target{{}, p.Unified(), p.Memory()} {
+		for _, a := range []Advice{ReadMostly, PreferredLocation, AccessedBy} {
+			if err := move(t, x, target).Advise(p, a); err != nil {
+				t.Errorf("advice %d on %v memory: %v", a, target.Placement(), err)
+			}
+		}
+	}
+	cudatest.Fail(t, "cuMemAdvise", 1, 719)
+	if err := x.Advise(p, ReadMostly); !errors.Is(err, cuda.ErrDeviceLost) {
+		t.Errorf("advice on a lost device: %v", err)
 	}
 }
 

@@ -16,6 +16,15 @@
 // (symbols.h, table_cuda.c, trampolines_cuda.S), which is filled at start from the library that the environment variable
 // KHOP_CUDA_DRIVER names, else from libcuda.so.1. Where neither loads there are no devices, and that is all.
 //
+// # Building
+//
+// No CUDA toolkit is needed, and no GPU: tools/cuda-env.sh installs pinned wheels into .venv-cuda and prints what to export;
+// make khop-cuda builds the command; make ptx compiles kernels (x.cu) to PTX with typed launchers (x_launch.go); make cudasim
+// builds a simulated device, on which tools/test-cuda.sh runs the tests:
+//
+//	eval "$(tools/cuda-env.sh)"
+//	KHOP_CUDA_DRIVER=$PWD/dist/libcudasim.so go test -tags cuda ./internal/cuda/...
+//
 // # Caveats
 //
 // All methods may be called from any goroutine: each call locks its OS thread and makes the device's context current. Closing

@@ -67,10 +67,14 @@ static std::string sourceLine(const std::string& address) {
 }
 
 static std::string resolve(std::string text) {
+  static std::map<std::string, std::string> known;    // addr2line takes its time
   for (size_t at; (at = text.find("<0x")) != std::string::npos;) {
     size_t end = text.find('>', at);
     if (end == std::string::npos) break;
-    text.replace(at, end - at + 1, sourceLine(text.substr(at + 1, end - at - 1)));
+    std::string address = text.substr(at + 1, end - at - 1);
+    std::string& line = known[address];
+    if (line.empty()) line = sourceLine(address);
+    text.replace(at, end - at + 1, line);
   }
   return text;
 }

@@ -42,7 +42,7 @@ static bool takeDown(Range& r, Kind kind) {
 
 static inline __attribute__((always_inline)) void access(uintptr_t a, unsigned size, Kind kind, const void* code, bool vector) {
   const Fiber* f = G.current;
-  if (unlikely(!f) || !G.config.checks) return;       // not in a kernel: constructors of this library
+  if (unlikely(!f) || !(G.config.checks & kOfKernels)) return;       // not in a kernel: constructors of this library
   if (a - (uintptr_t)f->stack < kStack) return;       // its own local variables
   const int pc = pcIndex(code);
   Range* r = rangeCache[pc % kRangeCache];

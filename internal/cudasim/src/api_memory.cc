@@ -16,28 +16,33 @@ typedef unsigned long long Device;                    // CUdeviceptr
 
 // --- Device memory -----------------------------------------------------------------------------------------------------
 
-static CUresult allocate(Device* p, size_t n, Range::Origin origin) {
+static CUresult allocate(Device* p, size_t n) {
   if (!p || !n) return kInvalidValue;
   if (anyCapture()) return kCaptureUnsupported;
-  Range* r = allocateDevice(n, origin);
+  Range* r = allocateDevice(n);
   if (!r) return kOutOfMemory;
   *p = r->lo;
   return kSuccess;
 }
 API cuMemAlloc_v2(Device* p, size_t n) {
   ENTER(CONTEXT);
-  return allocate(p, n, Range::ALLOCATION);
+  return allocate(p, n);
 }
 API cuMemAllocManaged(Device* p, size_t n, unsigned flags) {
   ENTER(CONTEXT);
   if (!attribute(83)) return kNotSupported;
-  return flags == 1 || flags == 2 ? allocate(p, n, Range::MANAGED) : kInvalidValue;
+  if (!p || !n || (flags != 1 && flags != 2)) return kInvalidValue;
+  if (anyCapture()) return kCaptureUnsupported;
+  Range* r = allocateManaged(n);
+  if (!r) return kOutOfMemory;
+  *p = r->lo;
+  return kSuccess;
 }
 API cuMemAllocPitch_v2(Device* p, size_t* pitch, size_t width, size_t height, unsigned element) {
   ENTER(CONTEXT);
   if (element != 4 && element != 8 && element != 16) return kInvalidValue;
   *pitch = (width + 511) / 512 * 512;
-  return allocate(p, *pitch * height, Range::ALLOCATION);
+  return allocate(p, *pitch * height);
 }
 API cuMemFree_v2(Device p) {
   ENTER(FREEING);
@@ -45,8 +50,14 @@ API cuMemFree_v2(Device p) {
   if (anyCapture()) return kCaptureUnsupported;
   drainAll();                                         // the real one waits for the device, too
   Range* r = findRange(p);
-  if (!r || !r->live || r->lo != p || r->space() != DEVICE) return kInvalidValue;
-  freeDevice(r);
+  if (!r || r->lo != p || r->space() != DEVICE) return kInvalidValue;
+  if (r->origin == Range::MANAGED) {
+    size_t n = r->bytes();
+    removeHost(r);
+    munmap((void*)p, n);
+  } else {
+    freeDevice(r);
+  }
   return G.sticky;
 }
 API cuMemGetInfo_v2(size_t* free, size_t* total) {

@@ -46,13 +46,13 @@ static const char* parseOrder(const std::string& v, Config& c) {
 
 static const char* parseChecks(const std::string& v, Config& c) {
   static const std::map<std::string, unsigned> names = {
-    {"all", CHECK_ADDRESSES | CHECK_RACES | COUNT_LINES}, {"default", CHECK_DEFAULT}, {"none", 0}, {"addresses", CHECK_ADDRESSES},
-    {"races", CHECK_ADDRESSES | CHECK_RACES}, {"lines", CHECK_ADDRESSES | COUNT_LINES}, {"lazy", LAZY}};
+    {"all", CHECK_DEFAULT & ~LAZY}, {"default", CHECK_DEFAULT}, {"none", 0}, {"addresses", CHECK_ADDRESSES},
+    {"races", CHECK_ADDRESSES | CHECK_RACES}, {"lines", CHECK_ADDRESSES | COUNT_LINES}, {"lazy", LAZY}, {"host", CHECK_HOST}};
   unsigned checks = 0;
   for (size_t at = 0; at <= v.size();) {
     size_t end = std::min(v.find('+', at), v.size());
     auto it = names.find(v.substr(at, end - at));
-    if (it == names.end()) return "checks is all, default, none, or addresses, races, lines, lazy joined by +";
+    if (it == names.end()) return "checks is all, default, none, or addresses, races, lines, host, lazy joined by +";
     checks |= it->second;
     at = end + 1;
   }
@@ -91,9 +91,10 @@ std::string settings() {
   static const char* const orders[] = {"forward", "reverse", "random"};
   const Config& c = G.config;
   std::string s = std::string("order=") + orders[c.order] + ",seed=" + std::to_string(c.seed) + ",checks=";
-  s += !(c.checks & ~LAZY) ? "none" : c.checks & CHECK_RACES ? "races" : "addresses";
+  s += !(c.checks & kOfKernels) ? "none" : c.checks & CHECK_RACES ? "races" : "addresses";
   if (c.checks & COUNT_LINES) s += "+lines";
   if (c.checks & LAZY) s += "+lazy";
+  if (c.checks & CHECK_HOST) s += "+host";
   s += ",memory=" + std::to_string(c.memory) + ",driver=" + std::to_string(c.driver) + ",devices=" + std::to_string(c.devices);
   for (auto& a : c.attributes) s += ",attr" + std::to_string(a.first) + "=" + std::to_string(a.second);
   return s;

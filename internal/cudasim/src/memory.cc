@@ -67,6 +67,22 @@ void initMemory() {
   everything.live = true;
 }
 
+static bool arenaOpen = true;
+
+static void protectArena(bool open) {
+  if (arenaOpen == open) return;
+  mprotect((void*)G.arena, G.arenaBytes, open ? PROT_READ | PROT_WRITE : PROT_NONE);
+  arenaOpen = open;
+}
+static int opened;                                    // openings may nest
+DeviceOpen::DeviceOpen() {
+  opened++;
+  protectArena(true);
+}
+DeviceOpen::~DeviceOpen() {
+  if (--opened == 0 && (G.config.checks & CHECK_HOST)) protectArena(false);
+}
+
 // --- Look-up -----------------------------------------------------------------------------------------------------------
 
 static bool onDevice(uintptr_t a) { return a - G.arena < G.arenaBytes; }
@@ -171,19 +187,26 @@ static void rememberFreed(uintptr_t lo) {
   deviceRanges.erase(it);
 }
 
-Range* allocateDevice(size_t bytes, Range::Origin origin) {
+Range* allocateDevice(size_t bytes) {
   if (bytes > G.config.memory || used + rounded(bytes) > G.config.memory) return nullptr;
   size_t whole = rounded(bytes);
   uintptr_t lo = takeAddresses(whole + kGranule);     // a granule of no man's land behind each
   if (!lo) return nullptr;
   forgetFreed(lo, lo + whole);
-  Range* r = newRange(lo, bytes, origin);
+  Range* r = newRange(lo, bytes, Range::ALLOCATION);
   deviceRanges[lo] = r;
   r->shadow = G.arenaShadow.at((lo - G.arena) >> 2);
   used += whole;
   // Fresh memory holds garbage; of large allocations, only the start, to save the pages.
+  DeviceOpen open;
   memset((void*)lo, 0xCB, bytes <= 4 << 20 ? bytes : 1 << 20);
   return r;
+}
+
+// Managed memory is the host's as well, so it lies apart from the arena.
+Range* allocateManaged(size_t bytes) {
+  void* p = tryReserve(bytes);
+  return p ? addHost((uintptr_t)p, bytes, Range::MANAGED, false) : nullptr;
 }
 
 // Gives pages back to the system that hold nothing but free addresses now.

@@ -119,7 +119,8 @@ struct Launch {                        // one operation of a stream: a kernel, c
 struct LaunchOrder { int stream; uint32_t number; };
 
 enum Order { FORWARD, REVERSE, RANDOM };
-enum Checks { CHECK_ADDRESSES = 1, CHECK_RACES = 2, COUNT_LINES = 4, LAZY = 8, CHECK_DEFAULT = 15 };
+enum Checks { CHECK_ADDRESSES = 1, CHECK_RACES = 2, COUNT_LINES = 4, LAZY = 8, CHECK_HOST = 16, CHECK_DEFAULT = 15 };
+constexpr unsigned kOfKernels = CHECK_ADDRESSES | CHECK_RACES | COUNT_LINES;   // any of them: every access is looked at
 
 struct Config {
   Order order = FORWARD; uint64_t seed = 1; unsigned checks = CHECK_DEFAULT;

@@ -127,6 +127,7 @@ static void runHead(Stream& s) {
       L->clock = s.clock;
       if (L->kernel && injectedLaunchFailure(L->kernel->name)) break;
       if (G.sticky && G.sticky != kLaunchFailed) break;       // the device is lost; a mere race lets the rest run
+      DeviceOpen open;
       onWorker([&] { L->kernel ? runKernel(L) : op.work(L); });
     }
   }
@@ -145,6 +146,8 @@ static Stream* pickStream() {
 }
 
 static void drain(const std::function<bool()>& until) {
+  if (until()) return;
+  DeviceOpen open;
   while (!until()) {
     Stream* s = pickStream();
     if (!s) {

@@ -260,6 +260,30 @@ static void pageableMemoryWhereAllowed() {
   expect(download<int>(out, 1000) == memory, "copied");
 }
 
+// Whether this process may read an address, without a fault: a system call that reads it says so.
+static bool readable(Device p) {
+  int fd[2];
+  expect(pipe(fd) == 0, "pipe");
+  bool yes = write(fd[1], (void*)p, 4) == 4;
+  close(fd[0]);
+  close(fd[1]);
+  return yes;
+}
+static void theHostCannotTouchTheDevice() {
+  call<const char*>("cudasim_config", "checks=default+host");
+  Device p = upload(Ints(1000, 7)), managed = 0;
+  expect(!readable(p), "device memory is readable");
+  OK("cuMemAllocManaged", &managed, (size_t)4000, 1u);
+  expect(readable(managed), "managed memory is not readable");
+  launch("sim_copy", {4, 256}, p, managed, 1000);
+  expectClean("copy");
+  expect(*(int*)managed == 7 && !readable(p), "after a kernel");
+  OK("cuMemFree_v2", managed);
+  call<const char*>("cudasim_config", "checks=none");
+  launch("sim_copy", {4, 256}, p, p, 0);
+  expect(readable(p), "without checks");
+}
+
 static void* withoutContext(void* code) {
   Device p = 0;
   *(int*)code = call("cuMemAlloc_v2", &p, (size_t)64);
@@ -301,5 +325,5 @@ extern const std::vector<Case> driverCases = {
   {"SettingsCanBeRestored", settingsCanBeRestored}, {"TheDeviceIsWhatSettingsSay", theDeviceIsWhatSettingsSay}, {"AddressesDoNotRunOut", addressesDoNotRunOut}, {"ChecksCanBeLeftOut", checksCanBeLeftOut},
   {"CallsFailOnPurpose", callsFailOnPurpose}, {"TheDeviceIsLostOnPurpose", theDeviceIsLostOnPurpose},
   {"ModulesAreRead", modulesAreRead}, {"RegistrationFollowsLinux", registrationFollowsLinux},
-  {"PageableMemoryWhereAllowed", pageableMemoryWhereAllowed}, {"ThreadsNeedAContext", threadsNeedAContext},
+  {"PageableMemoryWhereAllowed", pageableMemoryWhereAllowed}, {"TheHostCannotTouchTheDevice", theHostCannotTouchTheDevice}, {"ThreadsNeedAContext", threadsNeedAContext},
   {"PointersAreKnown", pointersAreKnown}, {"NothingIsLeft", nothingIsLeft}};

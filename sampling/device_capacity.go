@@ -65,10 +65,13 @@ func newDeviceCapacity(s *graph.Schema, p plan, n Neighbor, batchSize int, first
 
 // needNodes makes room for n nodes of a type before a hop, and at all later ones.
 func (c *deviceCapacity) needNodes(h, t int, n int64) {
+	before := c.changes
 	for ; h < len(c.nodes); h++ {
 		c.grow(&c.nodes[h][t], n, c.maxNodes[t])
 	}
-	c.fitTable()
+	if c.changes > before {
+		c.fitTable()
+	}
 }
 
 // needEdges makes room for n edges of a type at a hop. With shared, the blocks of all hops lie in one buffer.

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 func report(t *testing.T, driver string) string {
 	t.Helper()
 	command := exec.Command(os.Args[0])
-	command.Env = append(os.Environ(), "KHOP_CUDA_TEST_REPORT=1", "KHOP_CUDA_DRIVER="+driver)
+	command.Env = append(os.Environ(), "KHOP_CUDA_TEST_REPORT=1", "GORACE=atexit_sleep_ms=0", "KHOP_CUDA_DRIVER="+driver)
 	out, err := command.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)

@@ -10,11 +10,11 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/internal/cuda/cudatest"
 )
 
 // rig is an open device with the kernels of this folder, closed when the test ends.
@@ -27,14 +27,10 @@ type rig struct {
 
 func open(t *testing.T) *rig {
 	t.Helper()
-	device, err := cuda.Open(0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &rig{T: t, device: device}
-	r.closing(device)
-	r.kernels, err = loadDrivertestKernels(device)
+	r := &rig{T: t, device: cudatest.Open(t)}
+	kernels, err := loadDrivertestKernels(r.device)
 	r.must(err)
+	r.kernels = kernels
 	r.closing(r.kernels)
 	r.stream = r.newStream()
 	return r
@@ -156,6 +152,10 @@ func TestFillWritesWords(t *testing.T) {
 }
 
 func TestKernelsComputeWhatTheyAreGiven(t *testing.T) {
+	cudatest.EachOrder(t, kernelsComputeWhatTheyAreGiven)
+}
+
+func kernelsComputeWhatTheyAreGiven(t *testing.T) {
 	r := open(t)
 	const n = 1000
 	words, b := r.host(n)
@@ -220,6 +220,10 @@ func TestMemoryBeyondTheDeviceIsRefused(t *testing.T) {
 }
 
 func TestStreamsAreOrderedByEvents(t *testing.T) {
+	cudatest.EachOrder(t, streamsAreOrderedByEvents)
+}
+
+func streamsAreOrderedByEvents(t *testing.T) {
 	r := open(t)
 	const n = 20_000
 	second := r.newStream()
@@ -340,7 +344,7 @@ func work(r *rig, factor uint64, n int64) (err error) {
 func TestFaultIsFinal(t *testing.T) {
 	if os.Getenv("KHOP_TEST_FAULT") == "" {
 		command := exec.Command(os.Args[0], "-test.run=^TestFaultIsFinal$", "-test.v")
-		command.Env = append(os.Environ(), "KHOP_TEST_FAULT=1")
+		command.Env = append(os.Environ(), "KHOP_TEST_FAULT=1", "GORACE=atexit_sleep_ms=0")
 		if out, err := command.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: TestFaultIsFinal") {
 			t.Fatalf("%v\n%s", err, out)
 		}
@@ -362,78 +366,10 @@ func TestFaultIsFinal(t *testing.T) {
 			t.Errorf("%s after it: %v", what, err)
 		}
 	}
+	if found := cudatest.Findings(); cudatest.Simulated() && (len(found) != 1 || !strings.Contains(found[0], "drivertest.cu")) {
+		t.Errorf("the simulator found %q", found)
+	}
 	// The cleanups see that everything still closes without an error.
-}
-
-// anonymous maps private memory, which registers.
-func anonymous(r *rig, n int) []byte {
-	r.Helper()
-	b, err := syscall.Mmap(-1, 0, n, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
-	r.must(err)
-	r.Cleanup(func() { r.must(syscall.Munmap(b)) })
-	return b
-}
-
-func TestKernelsAddressRegisteredHostMemory(t *testing.T) {
-	r := open(t)
-	memory := anonymous(r, 1<<16)
-	const n, offset = 1000, 4096 + 8
-	for i := range n {
-		binary.LittleEndian.PutUint64(memory[offset+8*i:], uint64(i)+5)
-	}
-	r.must(r.device.Register(memory, 0))
-	r.must(r.device.Register(memory, 0)) // counted
-	if err := r.device.Register(memory[4096:12288], 0); !errors.Is(err, cuda.ErrHostRegistered) {
-		t.Errorf("a part of it: %v", err)
-	}
-	r.must(r.device.Unregister(memory))
-	in, err := r.device.HostAddress(memory[offset:])
-	r.must(err)
-	words, b := r.host(n)
-	out, err := r.device.HostAddress(b)
-	r.must(err)
-	r.must(r.kernels.scaleAdd(r.stream, cuda.Dim(4), cuda.Dim(64), 0, out, in, 2, n))
-	r.must(r.stream.Synchronize())
-	for i, got := range words {
-		if want := 2*(uint64(i)+5) + uint64(i); got != want {
-			t.Fatalf("word %d is %d, not %d", i, got, want)
-		}
-	}
-	r.must(r.device.Unregister(memory))
-	if err := r.device.Unregister(memory); !errors.Is(err, cuda.ErrNotRegistered) {
-		t.Errorf("once too often: %v", err)
-	}
-	if a, err := r.device.HostAddress(memory); err == nil && r.device.Attribute(cuda.AttrPageableAccess) == 0 {
-		t.Errorf("memory that is not registered has address %#x", a)
-	}
-}
-
-func TestPointersTellWhereTheyPoint(t *testing.T) {
-	r := open(t)
-	const n = 10_000
-	a := r.alloc(n)
-	info, err := r.device.Pointer(a + 5000)
-	r.must(err)
-	if info.Type != cuda.MemoryDevice || info.Ordinal != 0 || info.Managed || info.Device != a+5000 {
-		t.Errorf("device memory: %+v", info)
-	}
-	if info.Start != a || info.Size < n {
-		t.Errorf("of %d bytes at %#x: %+v", n, a, info)
-	}
-	_, b := r.host(n / 8)
-	info, err = r.device.Pointer(cuda.Address(uintptr(unsafe.Pointer(&b[0]))))
-	r.must(err)
-	address, err := r.device.HostAddress(b)
-	r.must(err)
-	if info.Type != cuda.MemoryHost || info.Host != uintptr(unsafe.Pointer(&b[0])) || info.Device != address {
-		t.Errorf("page-locked memory: %+v", info)
-	}
-	pageable := anonymous(r, 4096)
-	info, err = r.device.Pointer(cuda.Address(uintptr(unsafe.Pointer(&pageable[0]))))
-	r.must(err)
-	if info.Type != cuda.MemoryUnknown {
-		t.Errorf("pageable memory: %+v", info)
-	}
 }
 
 func TestGraphRepeatsWhatWasCaptured(t *testing.T) {
@@ -444,7 +380,7 @@ func TestGraphRepeatsWhatWasCaptured(t *testing.T) {
 	r.must(r.stream.CopyToDevice(a, b))
 	r.must(r.stream.Synchronize())
 	err := r.stream.BeginCapture()
-	if errors.Is(err, cuda.ErrNotSupported) && os.Getenv("KHOP_CUDA_DRIVER") != "" {
+	if errors.Is(err, cuda.ErrNotSupported) && cudatest.Simulated() {
 		t.Log("the simulated device does not capture")
 		return
 	}

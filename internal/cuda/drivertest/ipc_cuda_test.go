@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/internal/cuda/cudatest"
 )
 
 // TestMemoryIsSharedBetweenProcesses lets this binary, started again, read and write memory of this process.
@@ -39,13 +40,13 @@ func TestMemoryIsSharedBetweenProcesses(t *testing.T) {
 	r.must(r.stream.CopyToDevice(a, b))
 	r.must(r.stream.Synchronize())
 	handle, err := r.device.ExportMemory(a)
-	if errors.Is(err, cuda.ErrNotSupported) && os.Getenv("KHOP_CUDA_DRIVER") != "" {
+	if errors.Is(err, cuda.ErrNotSupported) && cudatest.Simulated() {
 		t.Log("the simulated device does not share memory between processes")
 		return
 	}
 	r.must(err)
 	command := exec.Command(os.Args[0], "-test.run=^TestMemoryIsSharedBetweenProcesses$")
-	command.Env = append(os.Environ(), "KHOP_TEST_IPC="+hex.EncodeToString(handle[:]))
+	command.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", "KHOP_TEST_IPC="+hex.EncodeToString(handle[:]))
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -62,7 +63,7 @@ func TestInterprocessEventIsExported(t *testing.T) {
 	r := open(t)
 	e := r.newEvent(cuda.Interprocess)
 	h, err := e.Export()
-	if errors.Is(err, cuda.ErrNotSupported) && os.Getenv("KHOP_CUDA_DRIVER") != "" {
+	if errors.Is(err, cuda.ErrNotSupported) && cudatest.Simulated() {
 		t.Log("the simulated device does not share events between processes")
 		return
 	}

@@ -81,8 +81,11 @@ const (
 // pinned.Upload say. The column's own bytes are not read. Close the store before the column goes and before the device is closed.
 //
 // unified.ErrShape for a tensor that is none or whose rows are empty or of 1 GiB or more, or an address that is not
-// aligned to the elements; errors of the driver.
+// aligned to the elements; cuda.ErrNoDevice for no device; errors of the driver.
 func NewDeviceStore(dev *cuda.Device, column unified.Tensor, addr cuda.Address) (*DeviceStore, error) {
+	if dev == nil {
+		return nil, cuda.ErrNoDevice
+	}
 	row := column.RowBytes()
 	if !column.Valid() || row <= 0 || row >= maxRow {
 		return nil, fmt.Errorf("%w: no rows can be gathered from %v", unified.ErrShape, column)
@@ -144,9 +147,11 @@ func (s *DeviceStore) Enqueue(stream *cuda.Stream, dst *unified.Buffer, ids unif
 	if err := claim(dst, m*s.rowBytes); err != nil {
 		return unified.Tensor{}, err
 	}
-	shape := s.column.Shape()
-	shape[0] = m
-	out, err := dst.Tensor(s.column.DType(), shape...)
+	shape := [unified.MaxRank]int64{m}
+	for i := 1; i < s.column.Rank(); i++ {
+		shape[i] = s.column.Dim(i)
+	}
+	out, err := dst.Tensor(s.column.DType(), shape[:s.column.Rank()]...)
 	if err != nil {
 		return unified.Tensor{}, err
 	}

@@ -1,11 +1,13 @@
 #include "cuda_env.h"
 #include "rows.cuh"
 
-// Rows are gathered one a group of lanes: 32, or fewer where a row has fewer pieces. A piece is what a lane moves at once.
+// Each row is copied by a group of lanes: 32, or fewer where a row has fewer pieces. A piece is what a lane moves at once.
 //
-// Host memory is read in requests of a line, 128 bytes, at most, and a warp's load costs one for each line that it touches.
-// So no two loads of a row may touch the same line. A row that one load cannot hold is read in loads that begin at lines: the first
-// one begins at the line in which the row does, with the lanes before the row idle. The addresses decide, not the offsets in the column.
+// Host memory is read in requests of at most a line, 128 bytes, and a warp's load makes one for each line that its lanes touch; vectors
+// of 8 and 16 bytes are served a half and a quarter of a warp at a time, 128 bytes again. So that no line is asked for twice,
+// loads begin at lines: the first of a row at the line in which the row begins, with the lanes before the row idle. It is the
+// addresses that decide, not the offsets in the column. Only a group whose lanes hold no more than 128 bytes begins with the row:
+// that is one request for each line anyway.
 //
 // A group reads several pieces before it writes the first, of one row or of several, since it is requests under way that
 // keep a bus busy.
@@ -34,7 +36,7 @@ __device__ __forceinline__ bool gather_step(Walk& w, const Column& c, const List
     w.skip = (int)((uint64_t)from & (size - 1));
     w.from = from - w.skip;
     w.pieces = (int)((w.skip + c.bytes + size - 1) / size);
-    w.start = w.pieces <= lanes ? 0 : -(int)(((uint64_t)w.from & 127) / size);
+    w.start = w.pieces <= lanes && (size <= 4 || lanes * size <= 128) ? 0 : -(int)(((uint64_t)w.from & 127) / size);
     return true;
   }
 }

@@ -131,11 +131,12 @@ func (c *climb) inPlace(e *entry, mem []byte, flags cuda.RegisterFlags) error {
 func (c *climb) shared(e *entry) error {
 	mem := bytesAt(e.lo, int(e.hi-e.lo))
 	if !c.what.writable {
-		var err error
-		if mem, err = mapWritable(c.what, len(mem)); err != nil {
+		again, err := mapWritable(c.what)
+		if err != nil {
 			return err
 		}
-		e.onUndo(func() error { return sysUnmap(mem) })
+		e.onUndo(func() error { return sysUnmap(again) })
+		mem = again[e.lo-c.what.lo:][:len(mem)]
 	}
 	return c.inPlace(e, mem, 0)
 }

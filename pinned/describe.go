@@ -27,8 +27,9 @@ type memory struct {
 	why              string // of memoryUnknown
 	path             string // of a file, as it was when it was mapped
 	file             fileID
-	fs               string // "tmpfs", "hugetlbfs", or "" for any other
-	offset           int64  // in the file, of the first whole page
+	fs               string  // "tmpfs", "hugetlbfs", or "" for any other
+	lo, hi           uintptr // the mapping around the range
+	offset           int64   // of lo in the file
 	shared, writable bool
 }
 
@@ -110,21 +111,29 @@ func readMaps(maps io.Reader, lo, hi uintptr) memory {
 		switch {
 		case first.hi == 0 && a.lo <= lo:
 			first = a
-		case first.hi == 0 || a.lo != last.hi || a.path != first.path || a.perms != first.perms:
+		case first.hi == 0:
+			return memory{why: "the range is not mapped"}
+		case !a.continues(last):
 			return memory{why: "the range is not one mapping"}
 		}
 		if last = a; a.hi >= hi {
-			return first.memory(lo)
+			return first.memory(last.hi)
 		}
 	}
 	return memory{why: "the range is not mapped"}
 }
 
-func (a *area) memory(lo uintptr) memory {
+// continues reports whether a is the next part of the same mapping.
+func (a *area) continues(last area) bool {
+	sameFile := a.path == last.path && a.file == last.file && (a.file == fileID{} || a.offset == last.offset+int64(last.hi-last.lo))
+	return a.lo == last.hi && a.perms == last.perms && sameFile
+}
+
+// memory describes a mapping of which a is the first part.
+func (a *area) memory(hi uintptr) memory {
 	m := memory{kind: memoryForeign, shared: a.perms[3] == 's', writable: a.perms[1] == 'w'}
 	if a.path != "" && a.path[0] == '/' {
-		page := uintptr(os.Getpagesize())
-		m.kind, m.path, m.file, m.offset = memoryFile, a.path, a.file, a.offset+int64(lo/page*page-a.lo)
+		m.kind, m.path, m.file, m.lo, m.hi, m.offset = memoryFile, a.path, a.file, a.lo, hi, a.offset
 	}
 	return m
 }

@@ -29,9 +29,9 @@ func fileSystem(path string) string {
 	return ""
 }
 
-// mapWritable maps n bytes of a file from m.offset on again, shared, for reading and writing. Nothing writes there: it is how
-// pages of tmpfs and hugetlbfs can be pinned.
-func mapWritable(m memory, n int) ([]byte, error) {
+// mapWritable maps again what m describes, shared, for reading and writing. Nothing writes there: it is how pages of tmpfs and
+// hugetlbfs can be pinned.
+func mapWritable(m memory) ([]byte, error) {
 	f, err := os.OpenFile(m.path, os.O_RDWR, 0)
 	if err != nil {
 		return nil, fmt.Errorf("it cannot be mapped for writing: %w", err)
@@ -41,8 +41,8 @@ func mapWritable(m memory, n int) ([]byte, error) {
 	if err := unix.Fstat(int(f.Fd()), &now); err != nil {
 		return nil, err
 	}
-	if (fileID{unix.Major(now.Dev), unix.Minor(now.Dev), now.Ino}) != m.file {
+	if (fileID{unix.Major(uint64(now.Dev)), unix.Minor(uint64(now.Dev)), now.Ino}) != m.file {
 		return nil, fmt.Errorf("%s is another file now than the one that is mapped", m.path)
 	}
-	return unix.Mmap(int(f.Fd()), m.offset, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	return unix.Mmap(int(f.Fd()), m.offset, int(m.hi-m.lo), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 }

@@ -7,6 +7,6 @@ import "errors"
 // fileSystem is not known.
 func fileSystem(string) string { return "" }
 
-func mapWritable(memory, int) ([]byte, error) { return nil, errors.ErrUnsupported }
+func mapWritable(memory) ([]byte, error) { return nil, errors.ErrUnsupported }
 
 func preferNode([]byte, int) error { return errors.ErrUnsupported }

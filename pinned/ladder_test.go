@@ -137,7 +137,7 @@ func TestDescribeTellsKindsOfMemoryApart(t *testing.T) {
 		t.Errorf("memory of Allocate: %+v", m)
 	}
 	file, path := mapped(t, t.TempDir(), 100_000)
-	if m := describe(file.Bytes()[5000:99_000]); m.kind != memoryFile || m.path != path || !m.shared || m.writable || m.offset != int64(5000/os.Getpagesize()*os.Getpagesize()) {
+	if m := describe(file.Bytes()[5000:99_000]); m.kind != memoryFile || m.path != path || !m.shared || m.writable || m.offset != 0 || m.lo != uintptr(addressOf(file.Bytes())) || m.hi < m.lo+99_000 {
 		t.Errorf("a mapped file: %+v", m)
 	}
 	if m := describe(make([]byte, 1<<20)); m.kind != memoryForeign || !m.writable || m.shared {
@@ -171,12 +171,12 @@ func TestMappingsOnTmpfsAreFoundAndMappedForWriting(t *testing.T) {
 	if m.kind != memoryFile || m.fs != "tmpfs" {
 		t.Fatalf("%+v", m)
 	}
-	again, err := mapWritable(m, len(part))
+	again, err := mapWritable(m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	again[10] ^= 0xff
-	if part[10] != again[10] {
+	again[os.Getpagesize()+10] ^= 0xff
+	if part[10] != again[os.Getpagesize()+10] {
 		t.Error("the second mapping is not of the same pages")
 	}
 	if err := sysUnmap(again); err != nil {
@@ -189,7 +189,7 @@ func TestMappingsOnTmpfsAreFoundAndMappedForWriting(t *testing.T) {
 	if err := os.WriteFile(path, make([]byte, len(r.Bytes())), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if b, err := mapWritable(m, len(part)); err == nil || !strings.Contains(err.Error(), "another file") {
+	if b, err := mapWritable(m); err == nil || !strings.Contains(err.Error(), "another file") {
 		t.Errorf("another file of that name: %d bytes, %v", len(b), err)
 	}
 }
@@ -205,21 +205,25 @@ func TestReadMapsFollowsSplitMappings(t *testing.T) {
 b000-c000 rw-p 00000000 00:00 0                          [heap]
 c000-d000 rw-p 00000000 00:00 0                          [anon: Go: heap]
 d000-e000 rw-s 00000000 00:01 9                          /memfd:x (deleted)
+10000-11000 r--s 00000000 fd:01 79                       /data/twice
+11000-12000 r--s 00004000 fd:01 79                       /data/twice
 nonsense
 `
 	for name, c := range map[string]struct {
 		lo, hi uintptr
 		want   memory
 	}{
-		"over two lines":      {0x2010, 0x7fff, memory{kind: memoryFile, path: "/data/graph/in dices.arrow", offset: 0x1000, shared: true, file: fileID{0xfd, 1, 77}}},
-		"two files":           {0x7000, 0x8001, memory{why: "the range is not one mapping"}},
-		"a hole":              {0x9000, 0xb001, memory{why: "the range is not one mapping"}},
-		"begins before":       {0x800, 0x1800, memory{why: "the range is not one mapping"}},
-		"nothing there":       {0xf000, 0xf001, memory{why: "the range is not mapped"}},
-		"anonymous":           {0x9000, 0xa000, memory{kind: memoryForeign, writable: true}},
-		"heap":                {0xb000, 0xb010, memory{kind: memoryForeign, writable: true}},
-		"named anonymous":     {0xc000, 0xd000, memory{kind: memoryForeign, writable: true}},
-		"a file without name": {0xd000, 0xe000, memory{kind: memoryFile, path: "/memfd:x (deleted)", shared: true, writable: true, file: fileID{0, 1, 9}}},
+		"over two lines":            {0x2010, 0x7fff, memory{kind: memoryFile, path: "/data/graph/in dices.arrow", lo: 0x1000, hi: 0x8000, shared: true, file: fileID{0xfd, 1, 77}}},
+		"a part, from 0x2000":       {0x3010, 0x4000, memory{kind: memoryFile, path: "/data/graph/in dices.arrow", lo: 0x3000, hi: 0x8000, offset: 0x2000, shared: true, file: fileID{0xfd, 1, 77}}},
+		"another place of the file": {0x10000, 0x11001, memory{why: "the range is not one mapping"}},
+		"two files":                 {0x7000, 0x8001, memory{why: "the range is not one mapping"}},
+		"a hole":                    {0x9000, 0xb001, memory{why: "the range is not one mapping"}},
+		"begins before":             {0x800, 0x1800, memory{why: "the range is not mapped"}},
+		"nothing there":             {0xf000, 0xf001, memory{why: "the range is not mapped"}},
+		"anonymous":                 {0x9000, 0xa000, memory{kind: memoryForeign, writable: true}},
+		"heap":                      {0xb000, 0xb010, memory{kind: memoryForeign, writable: true}},
+		"named anonymous":           {0xc000, 0xd000, memory{kind: memoryForeign, writable: true}},
+		"a file without name":       {0xd000, 0xe000, memory{kind: memoryFile, path: "/memfd:x (deleted)", lo: 0xd000, hi: 0xe000, shared: true, writable: true, file: fileID{0, 1, 9}}},
 	} {
 		if got := readMaps(strings.NewReader(maps), c.lo, c.hi); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)

@@ -6,7 +6,7 @@ import (
 	"github.com/khop-gnn/khop/internal/cuda"
 )
 
-// The description of a batch in device memory, as batch.cuh has it: every field is 8 bytes.
+// The description of a batch in device memory, as batch.cuh has it: every field is 8 bytes. What only the device uses has no name here.
 
 type deviceList struct {
 	ids                     cuda.Address
@@ -22,12 +22,11 @@ type deviceSegment struct {
 	seeds                      cuda.Address
 	maxIndptr, maxIndices      int64
 	before                     cuda.Address
-	firstDst, lo, hi           int64
+	_                          [3]int64 // firstDst, lo, hi
 	picks                      uint64
-	picksBefore                int64
-	firstPick, have            int64
-	fresh                      uint64
-	freshBefore, firstLocal    int64
+	_                          int64 // picksBefore
+	firstPick                  int64
+	_                          [4]int64 // have, fresh, freshBefore, firstLocal
 }
 
 type deviceStage struct {
@@ -35,7 +34,9 @@ type deviceStage struct {
 	numSegments           int64
 	bySource, sourceBegin cuda.Address
 	made                  cuda.Address
-	runs, words, admitted int64
+	_                     int64 // runs
+	words                 int64
+	_                     int64 // admitted
 }
 
 // Why a batch was stopped; stop is reasons*stage + reason.
@@ -51,7 +52,7 @@ const (
 type deviceStatus struct {
 	stop             int64
 	badNode, badEdge uint64
-	full             uint64
+	_                uint64 // full
 }
 
 type deviceBatch struct {

@@ -274,8 +274,7 @@ def report(source, rows):
     for kernel, row in rows.items():
         shared, stack, spilled = (max(r[i] for r in row) for i in (1, 2, 3))
         print(f"  {kernel:32} {' '.join(f'{r[0]:5}' for r in row)} {shared:8} {stack:6} {spilled:6}")
-        if spilled:
-            bad.append(f"{source}: kernel {kernel} spills {spilled} bytes")
+        bad += [f"{source}: kernel {kernel} spills {r[3]} bytes on sm_{a}" for a, r in zip(ARCHITECTURES, row) if r[3]]
     return bad
 
 

@@ -80,7 +80,7 @@ func (l *Loader) openDevice() error {
 
 func noDevice(name string) error {
 	if n := cuda.Count(); n > 0 {
-		return fmt.Errorf("%w: %s: there are %d CUDA devices, cuda:0 the first", ErrDevice, name, n)
+		return fmt.Errorf("%w: %s: found %d CUDA device(s), cuda:0 the first", ErrDevice, name, n)
 	}
 	return fmt.Errorf("%w: %s: no CUDA device: %s; take \"cpu\" or \"auto\"", ErrDevice, name, cuda.Reason())
 }

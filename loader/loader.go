@@ -208,6 +208,9 @@ func (l *Loader) explainLimit(err error) error {
 	if errors.Is(err, cuda.ErrOutOfMemory) {
 		return fmt.Errorf("%w: %s: %w; take smaller batches or fan-outs, a lower Prefetch, or \"cpu\"", ErrMemory, l.limits(), err)
 	}
+	if errors.Is(err, cuda.ErrDeviceLost) {
+		return fmt.Errorf("%s: %w; start the process again, or take \"cpu\"", l.opt.Device, err)
+	}
 	return err
 }
 

@@ -14,7 +14,6 @@ import (
 // cache is a copy of some rows of a column in device memory.
 type cache struct {
 	rows       int64
-	memory     pinned.Options // how it was taken
 	table, mem *pinned.Region
 	where, hot cuda.Address // of table and mem; no table where all rows are held
 }
@@ -89,22 +88,8 @@ func (s *DeviceStore) Cache(ctx context.Context, hot []int64, memory pinned.Opti
 	if err != nil {
 		return fmt.Errorf("cache %d rows: %w", rows, errors.Join(err, c.close()))
 	}
-	c.memory = memory
 	s.cache = c
 	return nil
-}
-
-// Rerank fills the cache anew with as many rows, those that were gathered most since CountUses or since Uses or Rerank was called
-// last. It does nothing where nobody counts, and where the cache holds no rows or all.
-func (s *DeviceStore) Rerank(ctx context.Context) error {
-	if s.uses == nil || s.cache.rows == 0 || s.cache.whole() {
-		return nil
-	}
-	uses, err := s.Uses()
-	if err != nil {
-		return err
-	}
-	return s.Cache(ctx, Hottest(uses, s.cache.rows), s.cache.memory)
 }
 
 // Uncache frees the cache.
@@ -233,8 +218,8 @@ func (s *DeviceStore) CountUses(memory pinned.Options) error {
 	return s.resetUses()
 }
 
-// Uses returns how often each row was gathered since CountUses, or since Uses was called last, and begins anew. It
-// returns nil where nobody counts.
+// Uses returns how often each row was gathered since CountUses, or since Uses was called last, and begins anew: scores for
+// Hottest, to cache other rows in the next epoch. It returns nil where nobody counts.
 func (s *DeviceStore) Uses() ([]uint32, error) {
 	if s.uses == nil {
 		return nil, nil

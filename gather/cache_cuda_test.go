@@ -89,11 +89,13 @@ func TestCachedRowsAreNotReadFromTheColumn(t *testing.T) {
 	}
 }
 
-// TestUsesAreCountedAndRerankTheCache plays two epochs.
-func TestUsesAreCountedAndRerankTheCache(t *testing.T) {
+// TestUsesRankTheRowsOfTheNextEpoch plays two epochs.
+func TestUsesRankTheRowsOfTheNextEpoch(t *testing.T) {
 	r := newRig(t)
 	s := r.store(unified.Float32, r.host(make([]byte, 10*400), 0), 10, 100)
-	r.check(s.Rerank(context.Background())) // without a cache and counts: nothing
+	if uses := must(s.Uses())(t); uses != nil {
+		t.Errorf("nobody counts, but uses are %v", uses)
+	}
 	r.check(s.CountUses(pinned.Options{}))
 	r.check(s.Cache(context.Background(), []int64{0, 1}, pinned.Options{}))
 	list := []int64{5, 5, 7, 5, 7, 9, 0}
@@ -105,7 +107,7 @@ func TestUsesAreCountedAndRerankTheCache(t *testing.T) {
 	}
 	before := must(s.Traffic())(t)
 	r.gather(s, r.idsOnDevice(unified.Int64, list), 0)
-	r.check(s.Rerank(context.Background()))
+	r.check(s.Cache(context.Background(), Hottest(must(s.Uses())(t), 2), pinned.Options{}))
 	if uses := must(s.Uses())(t); slices.Max(uses) != 0 {
 		t.Errorf("uses begin anew with %v", uses)
 	}

@@ -9,6 +9,12 @@ size_t eventCount() { return events.size(); }
 
 static Event* findEvent(void* handle) { return events.count((Event*)handle) ? (Event*)handle : nullptr; }
 
+static void endCapture(Capture* c) {
+  leaveCapture(c);
+  for (Event* e : events)
+    if (e->capture == c) e->capture = nullptr;
+}
+
 // --- Streams -----------------------------------------------------------------------------------------------------------
 
 API cuStreamCreate(void** stream, unsigned flags) {
@@ -27,6 +33,7 @@ API cuStreamDestroy_v2(void* stream) {
   ENTER(FREEING);
   Stream* s = findStream(stream);
   if (!s || !s->index) return kInvalidHandle;
+  if (s->capture) endCapture(s->capture);
   destroyStream(s);
   return G.sticky;
 }
@@ -70,6 +77,7 @@ API cuStreamWaitEvent(void* stream, void* event, unsigned) {
     s->capture = e->capture;
     return kSuccess;
   }
+  if (s->capture) return s->capture->broken = true, kCaptureIsolation;       // an event from outside
   if (e->last) enqueue(s, Operation{Operation::WAIT, nullptr, e->last, nullptr});
   return kSuccess;
 }
@@ -138,17 +146,17 @@ API cuEventElapsedTime(float* milliseconds, void* start, void* end) {
 struct Graph { std::vector<Operation> operations; };
 static std::set<Graph*> graphs;
 
-static CUresult beginCapture(void* stream) {
+enum { CAPTURE_RELAXED = 2 };
+
+API cuStreamBeginCapture_v2(void* stream, int mode) {
+  ENTER(CONTEXT);
   Stream* s = findStream(stream);
   if (!s || !s->index) return !s ? kInvalidHandle : kCaptureUnsupported;
   if (s->capture) return kInvalidValue;
   s->capture = new Capture;
+  s->capture->relaxed = mode == CAPTURE_RELAXED;
   s->captureOrigin = true;
   return kSuccess;
-}
-API cuStreamBeginCapture_v2(void* stream, int) {
-  ENTER(CONTEXT);
-  return beginCapture(stream);
 }
 API cuStreamEndCapture(void* stream, void** graph) {
   ENTER(CONTEXT);
@@ -157,10 +165,8 @@ API cuStreamEndCapture(void* stream, void** graph) {
   if (!s->capture) return kInvalidValue;
   if (!s->captureOrigin) return kCaptureUnmatched;
   Capture* c = s->capture;
-  leaveCapture(c);
+  endCapture(c);
   s->captureOrigin = false;
-  for (Event* e : events)
-    if (e->capture == c) e->capture = nullptr;
   Graph* g = c->broken ? nullptr : new Graph{c->operations};
   if (g) graphs.insert(g);
   *graph = g;

@@ -80,13 +80,18 @@ void countTraffic(int warp) {
     }
     if (lanes) countInstruction(lowest, at, lanes, size);
   }
-  for (int i = 0; i < 32; i++) trace[warp * 32 + i].clear();
+  for (int i = 0; i < 32; i++) {
+    auto& t = trace[warp * 32 + i];
+    if (t.capacity() > 1 << 16) std::vector<Event>().swap(t);
+    t.clear();
+  }
 }
 
-// At a barrier all lanes stand at one place, so what they did before can be counted now. Only long traces are worth it.
-void countTrafficAtBarrier() {
-  for (int w = 0; w < G.warpsUsed; w++)
-    if (trace[w * 32].size() > 1 << 14) countTraffic(w);
+// At a barrier or a collective of the whole warp all lanes stand at one place: what they did before can be counted then.
+void countLongTraffic(int warp) {
+  size_t longest = 0;
+  for (int i = 0; i < 32; i++) longest = std::max(longest, trace[warp * 32 + i].size());
+  if (longest > 1 << 12) countTraffic(warp);
 }
 
 void dropTraces() {

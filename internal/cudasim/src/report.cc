@@ -42,7 +42,7 @@ int pcIndex(const void* pc) {
 }
 
 std::string place(int pc) {
-  if (!pc) return "(unknown place)";
+  if (!pc) return "(no place in a kernel)";
   char b[64];
   snprintf(b, sizeof b, "<0x%lx>", (unsigned long)((uintptr_t)pcs[pc] - libraryBase - 1));   // inside of the call
   return b;

@@ -27,7 +27,7 @@ enum {
   kInvalidImage = 200, kInvalidContext = 201, kInvalidPtx = 218, kInvalidHandle = 400, kNotFound = 500, kNotReady = 600,
   kIllegalAddress = 700, kLaunchTimeout = 702, kHostMemoryRegistered = 712, kHostMemoryNotRegistered = 713,
   kMisalignedAddress = 716, kLaunchFailed = 719, kNotSupported = 801, kCaptureUnsupported = 900,
-  kCaptureInvalidated = 901, kCaptureUnmatched = 903, kCaptureUnjoined = 904, kCapturedEvent = 907,
+  kCaptureInvalidated = 901, kCaptureUnmatched = 903, kCaptureIsolation = 905, kCapturedEvent = 907,
 };
 
 // --- Memory ------------------------------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ struct Launch {                        // one operation of a stream: a kernel, c
   std::vector<uint64_t> storage; std::vector<void*> args;     // the parameters, copied when the launch was queued
   Clock clock;                         // what is complete when it starts
 };
-struct LaunchOrder { int stream; uint32_t number; };
+struct LaunchOrder { int stream; uint32_t number; const char* name; };
 
 enum Order { FORWARD, REVERSE, RANDOM };
 enum Checks { CHECK_ADDRESSES = 1, CHECK_RACES = 2, COUNT_LINES = 4, LAZY = 8, CHECK_HOST = 16, CHECK_DEFAULT = 15 };
@@ -177,7 +177,7 @@ extern int liveThreads;
 // lines.cc
 void logAccess(const Fiber*, const void* pc, uintptr_t a, unsigned bytes, bool write);
 void countTraffic(int warp);                          // at the end of a warp
-void countTrafficAtBarrier();                         // frees memory in long kernels
+void countLongTraffic(int warp);                      // where all lanes are at one place: frees memory in long kernels
 void dropTraces();
 // shared.cc
 bool isShared(uintptr_t a);

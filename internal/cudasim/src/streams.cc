@@ -45,7 +45,7 @@ void onWorker(const std::function<void()>& f) {
 static std::deque<Stream> streams;                    // [0] is the legacy default stream; never shrinks, entries are reused
 
 void startWorker() {
-  G.launches.push_back({-1, 0});
+  G.launches.push_back({-1, 0, "the start"});
   streams.emplace_back();
   initMemory();
   // A host such as Go sends signals to its threads; none must be handled on the small stack of a fiber. Faults still are.
@@ -86,10 +86,10 @@ static void forgetLaunches() {
   G.launches.resize(1);
 }
 
-static uint32_t newLaunch(Stream& s) {
+static uint32_t newLaunch(Stream& s, const char* name) {
   if (G.launches.size() >= kMaxLaunches) forgetLaunches();
   if ((size_t)s.index >= s.clock.size()) s.clock.resize(s.index + 1);
-  G.launches.push_back({s.index, ++s.clock[s.index]});
+  G.launches.push_back({s.index, ++s.clock[s.index], name});
   return G.launches.size() - 1;
 }
 
@@ -99,8 +99,6 @@ static uint64_t streamRandom = 1;
 void seedStreams(uint64_t seed) { streamRandom = mixSeed(seed, 0x73747265); }
 
 static bool runnable(const Stream& s) { return !s.queue.empty() && (s.queue[0].kind != Operation::WAIT || s.queue[0].mark->ran); }
-
-static void finishDestroyed(Stream& s);
 
 static int64_t nanoseconds() {
   timespec t;
@@ -123,7 +121,7 @@ static void runHead(Stream& s) {
       break;
     default: {
       Launch* L = op.launch.get();
-      L->id = newLaunch(s);
+      L->id = newLaunch(s, L->kernel ? L->kernel->name.c_str() : "a copy or fill");
       L->clock = s.clock;
       if (L->kernel && injectedLaunchFailure(L->kernel->name)) break;
       if (G.sticky && G.sticky != kLaunchFailed) break;       // the device is lost; a mere race lets the rest run
@@ -131,7 +129,6 @@ static void runHead(Stream& s) {
       onWorker([&] { L->kernel ? runKernel(L) : op.work(L); });
     }
   }
-  finishDestroyed(s);
 }
 
 static Stream* pickStream() {
@@ -266,21 +263,14 @@ Stream* findStream(void* handle) {
   return nullptr;
 }
 
-static void finishDestroyed(Stream& s) {
-  if (s.destroyed && s.queue.empty()) s.capture = nullptr;
-}
-
-void destroyStream(Stream* s) {                       // what is queued still runs, as with the real driver
-  s->destroyed = true;
-  finishDestroyed(*s);
-}
+void destroyStream(Stream* s) { s->destroyed = true; }        // what is queued still runs, as with the real driver
 
 size_t streamCount() {
   return std::count_if(streams.begin(), streams.end(), [](const Stream& s) { return s.index && !s.destroyed; });
 }
 
 bool anyCapture() {
-  return std::any_of(streams.begin(), streams.end(), [](const Stream& s) { return s.capture; });
+  return std::any_of(streams.begin(), streams.end(), [](const Stream& s) { return s.capture && !s.capture->relaxed; });
 }
 
 void leaveCapture(Capture* c) {

@@ -24,6 +24,7 @@ struct Operation {
 // Operations taken down in place of being queued. Replayed in the order of their capture, within the stream of the launch.
 struct Capture {
   std::vector<Operation> operations;
+  bool relaxed = false;                               // allows calls that wait or allocate
   bool broken = false;                                // an operation that is not allowed came in between
 };
 struct Stream {

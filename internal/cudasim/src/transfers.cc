@@ -11,10 +11,11 @@
 static std::set<uint64_t> seen;                       // pairs of places that were reported
 void clearSeenRaces() { seen.clear(); }
 
+static std::string atPlace(int pc) { return pc ? " at " + place(pc) : ""; }      // a copy has none
+
 static std::string launchName(uint32_t id) {
-  char b[64];
-  snprintf(b, sizeof b, "operation %u of stream %d", G.launches[id].number, G.launches[id].stream);
-  return b;
+  const LaunchOrder& o = G.launches[id];
+  return std::string(o.name) + ", operation " + std::to_string(o.number) + " of stream " + std::to_string(o.stream);
 }
 
 __attribute__((noinline)) void reportRace(const Record& r, Kind mine, Kind theirs, uintptr_t a, int pc) {
@@ -24,14 +25,14 @@ __attribute__((noinline)) void reportRace(const Record& r, Kind mine, Kind their
   if (r.launch != G.launch->id) other = launchName(r.launch);
   else if (r.level == MANY_BLOCKS) other = "several blocks";
   else if (r.level == MANY_WARPS) other = "several warps of block " + std::to_string(r.block);
-  report(kLaunchFailed, "RACE: %s at %s by %s conflicts with the %s at %s by %s; address 0x%lx", names[mine], place(pc).c_str(),
-         whoAmI().c_str(), names[theirs], place(r.pc).c_str(), other.c_str(), (unsigned long)a);
+  report(kLaunchFailed, "RACE: %s%s by %s conflicts with the %s%s by %s; address 0x%lx", names[mine], atPlace(pc).c_str(),
+         whoAmI().c_str(), names[theirs], atPlace(r.pc).c_str(), other.c_str(), (unsigned long)a);
 }
 
 static void reportTransferRace(const Transfer& t, const char* mine, uintptr_t a, int pc) {
   if (!seen.insert(1ull << 63 | (uint64_t)pc << 32 | t.launch).second) return;
-  report(kLaunchFailed, "RACE: %s at %s by %s conflicts with an asynchronous copy or fill that %s the memory, %s; address 0x%lx: no event or synchronisation orders them",
-         mine, pc ? place(pc).c_str() : "the host", whoAmI().c_str(), t.write ? "writes" : "reads", launchName(t.launch).c_str(), (unsigned long)a);
+  report(kLaunchFailed, "RACE: %s%s by %s conflicts with the %s by %s; address 0x%lx: no event or synchronisation orders them",
+         mine, atPlace(pc).c_str(), whoAmI().c_str(), t.write ? "write" : "read", launchName(t.launch).c_str(), (unsigned long)a);
 }
 
 void checkTransfers(Range& r, uintptr_t a, unsigned size, Kind kind, int pc) {

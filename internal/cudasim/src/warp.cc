@@ -29,8 +29,8 @@ static void releaseBarrier() {
   G.blockSync = ++G.now;
   barrierResult = trueCount;
   waiting = trueCount = 0;
-  if (G.config.checks & COUNT_LINES) countTrafficAtBarrier();
   for (int w = 0; w < G.warpsUsed; w++) {
+    if (G.config.checks & COUNT_LINES) countLongTraffic(w);
     G.warps[w].ready |= G.warps[w].barrier;
     G.warps[w].barrier = 0;
   }
@@ -111,6 +111,7 @@ static void complete(int warp, Group g) {
     }
   }
   if (g.op == CUDASIM_SYNC) orderLanes(G.warps[warp], g.arrived);   // a shuffle or vote is no memory barrier
+  if (g.arrived == G.warps[warp].live && (G.config.checks & COUNT_LINES)) countLongTraffic(warp);
 }
 
 static Group takeGroup(Warp& W, int i) {

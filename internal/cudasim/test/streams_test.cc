@@ -156,6 +156,12 @@ static void graphsReplay() {
   OK("cuStreamBeginCapture_v2", s.a, 0);
   EXPECT_CODE(900, "cuStreamSynchronize", s.a);
   EXPECT_CODE(901, "cuStreamEndCapture", s.a, &graph);
+  OK("cuEventRecord", s.event, s.b);
+  OK("cuStreamBeginCapture_v2", s.a, 2);
+  EXPECT_CODE(905, "cuStreamWaitEvent", s.a, s.event, 0u);
+  Device allowed = allocate(64);                      // relaxed
+  EXPECT_CODE(901, "cuStreamEndCapture", s.a, &graph);
+  OK("cuMemFree_v2", allowed);
 }
 
 extern const std::vector<Case> streamCases = {

@@ -5,6 +5,7 @@ go 1.24.3
 require (
 	github.com/gomlx/gomlx v0.26.0
 	github.com/khop-gnn/khop v0.0.0
+	go.uber.org/goleak v1.3.0
 )
 
 require (

@@ -117,6 +117,9 @@ func (w *worker) run(ctx context.Context, s *slot, j job) error {
 	s.readyAt = time.Now()
 	l.stats.sample.add(sampled.Sub(begin))
 	l.stats.gather.add(s.readyAt.Sub(sampled))
+	if err == nil && l.opt.Made != nil {
+		err = l.opt.Made(s.batch)
+	}
 	return err
 }
 
@@ -138,7 +141,7 @@ func (s *slot) takeSeeds(j job) error {
 	lo := int64(j.number) * int64(l.opt.BatchSize)
 	hi := min(lo+int64(l.opt.BatchSize), l.seeds.n)
 	for t := range s.request.Seeds {
-		s.request.Seeds[t] = nil
+		s.request.Seeds[t], s.items[t] = nil, s.items[t][:0]
 	}
 	for _, r := range l.seeds.sets { // room for as many of each type as there can be
 		room, err := unified.Grow[int64](&s.seedIDs[r.nodeType], l.mostSeeds(r.nodeType), 0)
@@ -154,6 +157,7 @@ func (s *slot) takeSeeds(j job) error {
 		}
 		t, id := l.seeds.at(item)
 		s.request.Seeds[t] = append(s.request.Seeds[t], id)
+		s.items[t] = append(s.items[t], item)
 	}
 	return nil
 }

@@ -32,6 +32,7 @@ type Options struct {
 	Ledger  *Ledger // counts the bytes; nil counts nothing
 	Purpose Purpose
 	Pages   PageSize
+	From    Provider // gives the memory, which then need not be zero; nil takes it from the system
 }
 
 // Kind tells how a Region came to be.
@@ -91,7 +92,7 @@ func Map(f *os.File) (*Region, error) {
 	return &Region{kind: Mapped, data: b, raw: b}, nil
 }
 
-// Allocate returns an anonymous region of n zero bytes (n may be 0), aligned to a page, or to HugePage where huge pages were
+// Allocate returns an anonymous region of n bytes (n may be 0), zero unless opt.From gives them, aligned to a page, or to HugePage where huge pages were
 // asked for. Pages are taken from the system when they are first written; see Touch.
 func Allocate(n int64, opt Options) (*Region, error) {
 	if n < 0 || n > maxAlloc {
@@ -105,13 +106,29 @@ func Allocate(n int64, opt Options) (*Region, error) {
 	if err := opt.Ledger.take(opt.Purpose, size); err != nil {
 		return nil, fmt.Errorf("allocate %d bytes: %w", n, err)
 	}
-	raw, data, err := sysAlloc(int(size), opt.huge(n))
+	raw, data, err := opt.take(int(size), opt.huge(n))
 	if err != nil {
 		opt.Ledger.Add(opt.Purpose, -size)
 		return nil, fmt.Errorf("allocate %d bytes: %w", n, err)
 	}
 	r.raw, r.data = raw, data[:n:size]
 	return r, nil
+}
+
+// take returns what was given, and the part of it to use.
+func (o Options) take(size int, huge bool) (raw, data []byte, err error) {
+	if o.From == nil {
+		return sysAlloc(size, huge)
+	}
+	raw, err = o.From.Take(int64(size))
+	return raw, raw, err
+}
+
+func (o Options) give(raw []byte) error {
+	if o.From == nil {
+		return sysFree(raw)
+	}
+	return o.From.Give(raw)
 }
 
 // Size returns the bytes that Allocate(n, o) counts: n rounded up to whole pages.
@@ -165,7 +182,7 @@ func (r *Region) Close() error {
 		if r.kind == Mapped {
 			r.closeErr = sysUnmap(r.raw)
 		} else {
-			r.closeErr = sysFree(r.raw)
+			r.closeErr = r.opt.give(r.raw)
 			r.opt.Ledger.Add(r.opt.Purpose, -int64(cap(r.data)))
 		}
 		r.raw, r.data = nil, nil

@@ -9,6 +9,11 @@ import (
 	"net"
 )
 
+var (
+	errBrokenPipe = errSystem
+	errReset      = errSystem
+)
+
 // errSystem is what everything returns here: sealed memory and its hand-over are Linux's.
 var errSystem = fmt.Errorf("the feed: %w: it needs Linux", errors.ErrUnsupported)
 

@@ -147,6 +147,9 @@ func TestTrainingResumesAfterAnyBatch(t *testing.T) {
 
 		again := openDataset(t, openLoader(t, g, opt), gomlx.Options{})
 		again.Resume(state)
+		if s, ok := again.State(); !ok || s != state {
+			t.Fatalf("state %+v, %t after Resume, want %+v", s, ok, state)
+		}
 		again.Reset() // as the evaluation loop does at its start: must not skip what is to come
 		for _, seeds := range seedsByEpoch(t, again, 2) {
 			got = append(got, seeds...)
@@ -230,35 +233,66 @@ func TestACancelledContextEndsYieldWithItsCause(t *testing.T) {
 	}
 }
 
-// stuck is a sampler whose batches do not come before the context ends.
-type stuck struct{ sampling.Neighbor }
+// stuck is a sampler whose batches from the given one on do not come before the context ends.
+type stuck struct {
+	sampling.Neighbor
+	from    int
+	entered chan struct{} // told when a batch is stuck
+}
 
 func (s stuck) Open(env sampling.Env) (sampling.Worker, error) {
 	w, err := s.Neighbor.Open(env)
-	return &stuckWorker{Worker: w}, err
+	return &stuckWorker{Worker: w, stuck: s}, err
 }
 
-type stuckWorker struct{ sampling.Worker }
+type stuckWorker struct {
+	sampling.Worker
+	stuck
+	made int
+}
 
 func (w *stuckWorker) Sample(ctx context.Context, req *sampling.Request, out *graph.Sample) error {
 	if ctx.Done() != nil { // not while the loader learns the size of batches
-		<-ctx.Done()
-		return ctx.Err()
+		if w.made++; w.made > w.from {
+			select {
+			case w.entered <- struct{}{}:
+			default:
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		}
 	}
 	return w.Worker.Sample(ctx, req, out)
 }
 
+func (w *stuckWorker) Close() error { return w.Worker.Close() }
+
 func TestCloseFreesAYieldThatWaits(t *testing.T) {
-	ds := openDataset(t, openLoader(t, smallGraph(t, 40), loader.Options{Sampler: stuck{neighbor}, BatchSize: 8}), gomlx.Options{})
-	result := make(chan error)
-	go func() {
-		_, _, _, err := ds.Yield()
-		result <- err
-	}()
-	ds.Close()
-	if err := <-result; !errors.Is(err, gomlx.ErrClosed) {
-		t.Errorf("error %v, want ErrClosed", err)
+	g := smallGraph(t, 40)
+	for range 20 { // several things end at once, in any order
+		s := stuck{Neighbor: neighbor, entered: make(chan struct{}, 1)}
+		ds := openDataset(t, openLoader(t, g, loader.Options{Sampler: s, BatchSize: 8, Workers: 1}), gomlx.Options{})
+		result := make(chan error)
+		go func() {
+			_, _, _, err := ds.Yield()
+			result <- err
+		}()
+		<-s.entered
+		ds.Close()
+		if err := <-result; !errors.Is(err, gomlx.ErrClosed) {
+			t.Fatalf("error %v, want ErrClosed", err)
+		}
 	}
+}
+
+func TestResetDoesNotWaitForTheRestOfTheEpoch(t *testing.T) {
+	s := stuck{Neighbor: neighbor, from: 2, entered: make(chan struct{}, 1)}
+	ds := openDataset(t, openLoader(t, smallGraph(t, 400), loader.Options{Sampler: s, BatchSize: 8, Workers: 1}), gomlx.Options{})
+	if _, _, _, err := ds.Yield(); err != nil {
+		t.Fatal(err)
+	}
+	<-s.entered // the third batch never comes
+	ds.Reset()
 }
 
 func TestAClosedLoaderIsReportedAsSuch(t *testing.T) {

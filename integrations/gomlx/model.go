@@ -117,7 +117,9 @@ func (l Layer) EdgeMask() *ml.Node {
 
 // Destinations returns the rows of h that belong to the layer's destinations: of [sources, ...] the first, [destinations, ...].
 func (l Layer) Destinations(h *ml.Node) *ml.Node {
-	return ml.SliceAxis(h, 0, ml.AxisRange(0, l.Mask.Shape().Dimensions[0]))
+	// Not a slice: its gradient is a Pad, which the Go backend lacks.
+	first := shapes.Make(l.Source.DType(), l.Mask.Shape().Dimensions[0], 1)
+	return ml.Gather(h, ml.Iota(h.Graph(), first, 0), true)
 }
 
 // Messages returns the row of h of each edge's source: of [sources, ...] those, [edges, ...].

@@ -1,6 +1,7 @@
 package gomlx_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -236,6 +237,59 @@ func TestASampleBeyondItsBoundIsAnError(t *testing.T) {
 	ds := openDataset(t, openLoader(t, smallGraph(t, 400), loader.Options{Sampler: tooSmallBound{neighbor}, BatchSize: 8}), gomlx.Options{Pad: gomlx.Maximum})
 	if _, _, _, err := ds.Yield(); !errors.Is(err, gomlx.ErrBatch) || !strings.Contains(err.Error(), "epoch 0, batch 0") {
 		t.Errorf("error %v, want ErrBatch of batch 0", err)
+	}
+}
+
+// broken is a sampler that spoils what another made.
+type broken struct {
+	sampling.Neighbor
+	spoil func(*graph.Block)
+}
+
+func (b broken) Open(env sampling.Env) (sampling.Worker, error) {
+	w, err := b.Neighbor.Open(env)
+	return brokenWorker{w, b.spoil}, err
+}
+
+type brokenWorker struct {
+	sampling.Worker
+	spoil func(*graph.Block)
+}
+
+func (w brokenWorker) Sample(ctx context.Context, req *sampling.Request, out *graph.Sample) error {
+	err := w.Worker.Sample(ctx, req, out)
+	if err == nil {
+		w.spoil(&out.Blocks[len(out.Blocks)-1][0])
+	}
+	return err
+}
+
+func TestASampleThatContradictsItselfIsAnError(t *testing.T) {
+	g := smallGraph(t, 400)
+	for what, spoil := range map[string]func(*graph.Block){
+		"a source beyond the list": func(b *graph.Block) { hostInt32(t, b.Indices)[2] = int32(b.NumSrc) },
+		"a negative source":        func(b *graph.Block) { hostInt32(t, b.Indices)[2] = -1 },
+		"more sources than nodes":  func(b *graph.Block) { b.NumSrc = 1 << 20 },
+		"edges that go backwards":  func(b *graph.Block) { hostInt32(t, b.Indptr)[3] = -5 },
+		"edges beyond the list":    func(b *graph.Block) { hostInt32(t, b.Indptr)[3] = 1 << 20 },
+		"edges of nobody before":   func(b *graph.Block) { hostInt32(t, b.Indptr)[0] = 1 },
+		"edges of nobody after": func(b *graph.Block) {
+			p := hostInt32(t, b.Indptr)
+			for i := range p {
+				p[i] = 0
+			}
+		},
+		"a destination too few": func(b *graph.Block) {
+			b.NumDst--
+			b.Indptr, _ = b.Indptr.Rows(0, b.NumDst+1)
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			ds := openDataset(t, openLoader(t, g, loader.Options{Sampler: broken{neighbor, spoil}, BatchSize: 16}), gomlx.Options{})
+			if _, _, _, err := ds.Yield(); !errors.Is(err, gomlx.ErrBatch) || !strings.Contains(err.Error(), "epoch 0, batch 0") {
+				t.Errorf("error %v, want ErrBatch of batch 0", err)
+			}
+		})
 	}
 }
 

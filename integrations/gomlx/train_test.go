@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/gomlx/gomlx/backends"
 	"github.com/gomlx/gomlx/backends/simplego"
 	ml "github.com/gomlx/gomlx/pkg/core/graph"
 	"github.com/gomlx/gomlx/pkg/core/tensors"
@@ -60,20 +59,10 @@ func linear(classes int) train.ModelFn {
 	}
 }
 
-func newBackend(t testing.TB) backends.Backend {
-	t.Helper()
-	b, err := simplego.New("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(b.Finalize)
-	return b
-}
-
-func newTrainer(backend backends.Backend, model train.ModelFn) *train.Trainer {
+func newTrainer(model train.ModelFn) *train.Trainer {
 	ctx := mlctx.New()
 	ctx.SetParam(mlctx.ParamInitialSeed, int64(42))
-	return train.NewTrainer(backend, ctx, model, losses.SparseCategoricalCrossEntropyLogits,
+	return train.NewTrainer(simplego.GetBackend(), ctx, model, losses.SparseCategoricalCrossEntropyLogits,
 		optimizers.Adam().LearningRate(0.01).Done(), nil,
 		[]metrics.Interface{metrics.NewSparseCategoricalAccuracy("accuracy", "acc")})
 }
@@ -81,7 +70,7 @@ func newTrainer(backend backends.Backend, model train.ModelFn) *train.Trainer {
 // accuracy trains a model and returns its accuracy on a validation set.
 func accuracy(t *testing.T, model train.ModelFn, training, validation *gomlx.Dataset, steps int) float64 {
 	t.Helper()
-	trainer := newTrainer(newBackend(t), model)
+	trainer := newTrainer(model)
 	if _, err := train.NewLoop(trainer).RunSteps(training, steps); err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +174,7 @@ func TestPaddingChangesNoLossAndNoGradient(t *testing.T) {
 		defer ds.Close()
 		ctx := mlctx.New()
 		ctx.SetParam(mlctx.ParamInitialSeed, int64(42))
-		trainer := train.NewTrainer(newBackend(t), ctx, sage(8, 1, 0), squaredError, optimizers.Adam().LearningRate(0.01).Done(), nil, nil)
+		trainer := train.NewTrainer(simplego.GetBackend(), ctx, sage(8, 1, 0), squaredError, optimizers.Adam().LearningRate(0.01).Done(), nil, nil)
 		for range 5 { // from the second on, a loss shows the gradients of those before
 			spec, inputs, labels, err := ds.Yield()
 			if err != nil {

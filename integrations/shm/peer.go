@@ -67,7 +67,7 @@ func (p *peer) serve(ctx context.Context) {
 	err := p.greet(ctx)
 	if err == nil {
 		log.Info("a consumer is there", "rank", p.rank.number, "pid", p.pid)
-		stop := watch(p.pid, func() { _ = p.socket.close() })
+		stop := WatchProcess(p.pid, func() { _ = p.socket.close() })
 		err = p.receiveAll()
 		stop()
 	}

@@ -224,9 +224,12 @@ func (s *Server) Path() string { return s.opt.Path }
 // Options returns the options in effect: defaults filled in, the loader's as they turned out for rank 0.
 func (s *Server) Options() Options {
 	o := s.opt
-	o.Loader = s.ranks[0].loader.Options()
+	o.Loader, o.IndexDType = s.ranks[0].loader.Options(), s.ranks[0].index
 	return o
 }
+
+// NumBatches returns the batches of an epoch that rank 0 yields.
+func (s *Server) NumBatches() uint64 { return s.ranks[0].loader.NumBatches() }
 
 // describe is the JSON of WELCOME.
 type describe struct {

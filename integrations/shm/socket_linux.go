@@ -100,36 +100,6 @@ func (s *socket) peer() (uid uint32, pid int, err error) {
 	return cred.Uid, int(cred.Pid), nil
 }
 
-// watch calls gone when the process pid ends, unless stop is called first; stop waits for the watching goroutine. Where the
-// process cannot be seen, it does nothing.
-func watch(pid int, gone func()) (stop func()) {
-	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
-	if err != nil {
-		return func() {}
-	}
-	f := os.NewFile(uintptr(fd), "pidfd")
-	raw, err := f.SyscallConn()
-	if err != nil {
-		_ = f.Close()
-		return func() {}
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		err := raw.Read(func(fd uintptr) bool {
-			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
-			return err == nil && n > 0
-		})
-		if err == nil {
-			gone()
-		}
-	}()
-	return func() {
-		_ = f.Close()
-		<-done
-	}
-}
-
 // listen makes the socket, and its directory where there is none. remove undoes that.
 func listen(path string) (l *net.UnixListener, remove func() error, err error) {
 	if path, err = filepath.Abs(path); err != nil {

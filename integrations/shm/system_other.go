@@ -23,7 +23,6 @@ func (s *socket) send([]byte, int) error             { return errSystem }
 func (s *socket) receive([]byte) (int, int, error)   { return 0, -1, errSystem }
 func (s *socket) close() error                       { return nil }
 func (s *socket) peer() (uint32, int, error)         { return 0, 0, errSystem }
-func watch(int, func()) (stop func())                { return func() {} }
 func closeDescriptor(int)                            {}
 func newSegment(int64, access) (*segment, error)     { return nil, errSystem }
 func openSegment(int, segmentNote) (*segment, error) { return nil, errSystem }
@@ -31,3 +30,6 @@ func (s *segment) close() error                      { return nil }
 
 func listen(string) (*net.UnixListener, func() error, error) { return nil, nil, errSystem }
 func dial(context.Context, string) (*socket, error)          { return nil, errSystem }
+
+// WatchProcess does nothing here.
+func WatchProcess(pid int, gone func()) (stop func()) { return func() {} }

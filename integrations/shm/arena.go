@@ -19,6 +19,7 @@ var ErrNoRoom = errors.New("no room for the ring")
 // gathers rows right into it. It never shrinks: what was given back is given out again.
 type arena struct {
 	access access
+	least  int64        // of a segment
 	room   func() int64 // bytes that the machine still has; 0: unknown
 
 	mu       sync.Mutex
@@ -45,14 +46,17 @@ const (
 type extent struct{ begin, end int64 }
 
 const (
-	pageSize     = 4096
-	leastSegment = 64 << 20
-	mostSpare    = 1 << 30 // a segment is larger than what it is made for by at most this
+	pageSize  = 4096
+	mostSpare = 1 << 30 // a segment is larger than what it is made for by at most this
 )
 
-func newArena(a access) *arena {
-	return &arena{access: a, room: func() int64 { return machine.Probe().Room() }}
-}
+// These are variables for tests only.
+var (
+	leastSegment int64 = 64 << 20
+	roomLeft           = func() int64 { return machine.Probe().Room() }
+)
+
+func newArena(a access) *arena { return &arena{access: a, least: leastSegment, room: roomLeft} }
 
 func (a *arena) all() []*segment {
 	if p := a.segments.Load(); p != nil {
@@ -112,7 +116,7 @@ func (a *arena) grow(n int64) error {
 	if len(old) == maxSegments {
 		return fmt.Errorf("%w: %d segments", ErrNoRoom, len(old))
 	}
-	size := max(n, leastSegment, min(a.size(), n+mostSpare))
+	size := max(n, a.least, min(a.size(), n+mostSpare))
 	size = (size + pinned.HugePage - 1) &^ (pinned.HugePage - 1)
 	s, err := newSegment(size, a.access)
 	if err != nil {

@@ -91,8 +91,8 @@ func (p *peer) greet(ctx context.Context) error {
 		return err
 	}
 	p.pid = pid
-	if uid != uint32(os.Geteuid()) {
-		return CodeUser.refuse("you are user %d, the server is user %d's: run both as the same user", uid, os.Geteuid())
+	if uid != p.server.uid {
+		return CodeUser.refuse("you are user %d, the server is user %d's: run both as the same user", uid, p.server.uid)
 	}
 	if err := p.socket.conn.SetReadDeadline(time.Now().Add(helloTimeout)); err != nil {
 		return err

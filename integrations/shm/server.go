@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -20,6 +21,7 @@ type Server struct {
 	opt    Options
 	name   string // of the dataset
 	id     [16]byte
+	uid    uint32 // whose consumers are welcome
 	ranks  []*rank
 	states *stateFile // nil for none
 
@@ -44,7 +46,7 @@ func NewServer(ctx context.Context, src loader.Source, opt Options) (*Server, er
 	if err := opt.EnsureDefaults().Validate(); err != nil {
 		return nil, err
 	}
-	s := &Server{opt: opt, id: src.ID(), peers: map[*peer]struct{}{}}
+	s := &Server{opt: opt, id: src.ID(), uid: uint32(os.Geteuid()), peers: map[*peer]struct{}{}}
 	s.name = hex.EncodeToString(s.id[:])
 	if p, ok := src.(interface{ Path() string }); ok {
 		s.name = p.Path()

@@ -1,3 +1,5 @@
+//go:build linux
+
 package shm
 
 import (
@@ -6,7 +8,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 	"time"
 
@@ -19,10 +20,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if runtime.GOOS != "linux" {
-		fmt.Println("the feed needs Linux")
-		os.Exit(0)
-	}
 	if role := os.Getenv("KHOP_TEST_ROLE"); role != "" {
 		playRole(role)
 		return

@@ -70,6 +70,7 @@ func (r *rank) serve(run *run) {
 
 // deliver announces the batches of a run.
 func (r *rank) deliver(run *run) error {
+	r.setWaiting("loader")
 	for b, err := range r.loader.Range(run.ctx, run.at.epoch, run.at.next, math.MaxUint64) {
 		if err != nil {
 			return err

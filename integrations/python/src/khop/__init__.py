@@ -9,13 +9,14 @@
 See docs/python.md.
 """
 
-from .batch import Batch, Block, EdgeView, Info, NodeView
+from .batch import Batch, Info
 from .errors import (
     BinaryNotFound, BusyError, ForkError, KhopError, ProtocolError, ServerError, SlotsHeldError, StateError,
 )
 from .loader import Connection, Epoch, Loader, connect
 from .padding import Padded
 from .schema import EdgeType, Schema
+from .views import Block, EdgeView, NodeView
 
 __version__ = "0.1.0.dev0"
 

@@ -86,7 +86,7 @@ class Torch(Framework):
         out = self.torch.empty((2, len(indices)), dtype=indices.dtype, device=indices.device)
         out[0] = indices
         each = self.torch.arange(n, dtype=indices.dtype, device=indices.device)
-        out[1] = self.torch.repeat_interleave(each, indptr[1:] - indptr[:-1])
+        out[1] = self.torch.repeat_interleave(each, indptr[1:] - indptr[:-1], output_size=len(indices))
         return out
 
     def to(self, array: Array, device: Any, non_blocking: bool) -> Array:

@@ -15,6 +15,7 @@ from .batch import Batch, Info
 from .errors import BusyError, StateError
 from .feed import Feed
 from .frameworks import Framework, framework as _framework
+from .meeting import Meeting
 from .options import Fanouts, Flags, Seeds, fanouts_text, seed_list
 from .padding import pad as _pad_batch
 from .schema import Schema, schema_of
@@ -30,7 +31,7 @@ class Connection:
 
     def __init__(
         self, feed: Feed, *, framework: Union[str, Framework] = "auto", pad: Any = None, pin: Optional[bool] = None,
-        server: Optional[server.Server] = None,
+        server: Optional[server.Server] = None, meeting: Optional[Meeting] = None,
     ) -> None:
         self._feed: Feed = feed
         self._framework = framework if isinstance(framework, Framework) else _framework(framework)
@@ -44,7 +45,7 @@ class Connection:
         self._mode = 1  # the first run goes on where the rank stands
         self._pending: Optional[dict[str, Any]] = None
         feed.ring.pin = _wants_pinned(self._framework) if pin is None else pin
-        self._end = weakref.finalize(self, _end, feed, server, os.getpid())  # also when the interpreter ends
+        self._end = weakref.finalize(self, _end, feed, server, meeting, os.getpid())  # also when the interpreter ends
 
     # --- what it is ---
 
@@ -278,6 +279,7 @@ class Loader(Connection):
         _loaders_made += 1
         own: Optional[server.Server] = None
         feed: Optional[Feed] = None
+        meeting: Optional[Meeting] = None
         try:
             if here.local_rank == 0:
                 seed_file = seed_list(seeds)
@@ -303,9 +305,13 @@ class Loader(Connection):
                 assert path is not None
                 connection = server.connect(path, start_timeout)
                 feed = Feed(connection, rank=here.rank, index_dtype=index_dtype, timeout=timeout, max_ring_bytes=max_ring_bytes)
-            super().__init__(feed, framework=framework, pad=pad, pin=pin, server=own)
+            if here.local_world_size > 1 and path is not None:
+                meeting = Meeting(path, here)
+                if own is not None:
+                    meeting.wait_for_all(start_timeout, own.check)
+            super().__init__(feed, framework=framework, pad=pad, pin=pin, server=own, meeting=meeting)
         except BaseException:
-            _end(feed, own, os.getpid())
+            _end(feed, own, meeting, os.getpid())
             raise
         self._server = own
 
@@ -335,19 +341,21 @@ def connect(
         raise
 
 
-def _end(feed: Optional[Feed], own: Optional[server.Server], pid: int) -> None:
+def _end(feed: Optional[Feed], own: Optional[server.Server], meeting: Optional[Meeting], pid: int) -> None:
     """Leaves the server and ends it if it is ours. Does nothing in a child that was forked."""
     if pid != os.getpid():
         return
     if feed is not None:
         feed.close()
+    if meeting is not None:
+        meeting.leave()
     if own is not None:
         own.close()
 
 
 def _none_is_no_name(columns: Optional[Sequence[str]]) -> Optional[str]:
-    """None is the default; no column at all is an empty list."""
-    return None if columns is None else ",".join(columns)
+    """None is the default; an empty list stands for no column."""
+    return None if columns is None else ",".join(columns) or "none"
 
 
 def _number(state: Mapping[str, Any], key: str) -> int:

@@ -12,7 +12,8 @@ from typing import Any, Mapping, Optional, Sequence, Union
 
 import numpy as np
 
-from .batch import Batch, OwnArrays
+from .arrays import OwnArrays
+from .batch import Batch
 from .frameworks import Array, NumpyArray
 from .schema import EdgeType, Schema, text
 
@@ -118,7 +119,7 @@ def pad(batch: Batch, sizes: Union[str, Sizes] = "pow2", about: Optional[Mapping
             fill(name, sizes.seeds[schema.node(rest)], "seeds")
         elif kind == "edge":
             number, owner, _ = rest.split("/", 2)
-            fill(name, sizes.edges[int(number)][[text(e) for e in schema.edge_types].index(owner)], "edges")
+            fill(name, sizes.edges[int(number)][[text(e) for e in schema.edge_types].index(owner)], f"edges of type {owner} in layer {number}")
     for layer in range(H):
         for e, edge_type in enumerate(schema.edge_types):
             prefix, n = f"block/{layer}/{text(edge_type)}/", sizes.edges[layer][e]

@@ -23,14 +23,18 @@ class Place:
 def find(rank: Optional[int] = None, world_size: Optional[int] = None) -> Place:
     """Returns the place that is asked for, else torch.distributed's, else the environment's (RANK, WORLD_SIZE), else 0 of 1.
 
-    LOCAL_RANK and LOCAL_WORLD_SIZE say how many processes this machine has; without them all are taken to be here.
+    LOCAL_RANK and LOCAL_WORLD_SIZE say how many processes this machine has; without them all are taken to be here. A place that is asked for is
+    alone on its machine.
     """
     if (rank is None) != (world_size is None):
         raise ValueError("rank and world_size: give both or neither")
+    asked = rank is not None
     if rank is None or world_size is None:
         rank, world_size = _from_torch() or _from_environment()
     if not 0 <= rank < world_size:
         raise ValueError(f"rank {rank} is not one of 0 .. {world_size - 1}")
+    if asked:
+        return Place(rank, world_size)
     local_rank = _number("LOCAL_RANK", rank)
     return Place(rank, world_size, local_rank, _number("LOCAL_WORLD_SIZE", world_size))
 

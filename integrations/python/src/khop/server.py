@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import shutil
 import signal
@@ -10,14 +9,12 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from typing import Callable, Optional, Sequence
 
 from .errors import ServerError
 
 _TAIL_LINES = 20
-_PR_SET_PDEATHSIG = 1
 
 
 class Server:
@@ -34,13 +31,13 @@ class Server:
         self._owner = os.getpid()
         self._folder = None if path else tempfile.mkdtemp(prefix="khop-")  # mode 0700
         self.path = path or os.path.join(self._folder or "", "feed.sock")
-        self.command = [binary, "serve", dataset, "--socket", self.path, *options]
+        self.command = [binary, "serve", dataset, "--socket", self.path, "--parent", str(self._owner), *options]
         self._log = tempfile.TemporaryFile() if quiet else None
         self._process: Optional[subprocess.Popen[bytes]] = None
         try:
             self._process = subprocess.Popen(
                 self.command, stdin=subprocess.DEVNULL, stdout=self._log or sys.stderr, stderr=self._log or sys.stderr,
-                preexec_fn=_die_with_parent(), start_new_session=True,  # Ctrl-C is for the trainer, which then ends the server
+                start_new_session=True,  # Ctrl-C is for the trainer, which then ends the server
             )
         except BaseException:
             self.close()
@@ -52,7 +49,7 @@ class Server:
 
     def connect(self, timeout: float) -> socket.socket:
         """Connects as soon as the server listens."""
-        return connect(self.path, timeout, self._check)
+        return connect(self.path, timeout, self.check)
 
     def forget_socket(self) -> None:
         """Removes the private folder: nobody else will connect."""
@@ -60,7 +57,7 @@ class Server:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
 
-    def _check(self) -> None:
+    def check(self) -> None:
         """Raises if the server has ended."""
         assert self._process is not None
         status = self._process.poll()
@@ -117,18 +114,3 @@ def connect(path: str, timeout: float, check: Callable[[], None] = lambda: None)
             raise
         time.sleep(wait)
         wait = min(2 * wait, 0.1)
-
-
-def _die_with_parent() -> Optional[Callable[[], None]]:
-    """What makes a child die with this process. The kernel means the thread that forks, so elsewhere than in the main thread the end of the
-    connection has to do."""
-    if threading.current_thread() is not threading.main_thread():
-        return None
-    libc = ctypes.CDLL(None, use_errno=True)
-    parent = os.getpid()
-
-    def prepare() -> None:
-        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-        if os.getppid() != parent:  # it died meanwhile
-            os._exit(1)
-    return prepare

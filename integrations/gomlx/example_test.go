@@ -41,7 +41,8 @@ func model(ctx *mlctx.Context, spec any, inputs []*ml.Node) []*ml.Node {
 }
 
 // dataset opens what feeds one split.
-func dataset(ctx context.Context, graph *formats.Dataset, split string, instance uint32, after gomlx.After) (*gomlx.Dataset, func(), error) {
+func dataset(ctx context.Context, graph *formats.Dataset, split string, instance uint32, after gomlx.After) (
+	ds *gomlx.Dataset, closeAll func(), err error) {
 	ld, err := loader.New(graph, loader.Options{
 		Sampler:   sampling.Neighbor{Fanouts: []int{5, 5}},
 		Seeds:     loader.Split(split),
@@ -50,7 +51,7 @@ func dataset(ctx context.Context, graph *formats.Dataset, split string, instance
 	if err != nil {
 		return nil, nil, err
 	}
-	ds, err := gomlx.New(ctx, ld, gomlx.Options{Name: split, After: after})
+	ds, err = gomlx.New(ctx, ld, gomlx.Options{Name: split, After: after})
 	if err != nil {
 		ld.Close()
 		return nil, nil, err
@@ -71,7 +72,7 @@ func run(ctx context.Context, graph *formats.Dataset, epochs int) (accuracy floa
 	}
 	defer closeValidation()
 
-	backend, err := simplego.New("")
+	backend, err := simplego.New("ops_sequential")
 	if err != nil {
 		return 0, err
 	}

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gomlx/gomlx/backends/simplego"
 	ml "github.com/gomlx/gomlx/pkg/core/graph"
 	mlctx "github.com/gomlx/gomlx/pkg/ml/context"
 
@@ -34,7 +33,7 @@ func weightedBatch(t *testing.T, check func(b *loader.Batch, y yielded)) {
 // execute runs a function of a batch's inputs in the Go backend.
 func execute(t *testing.T, y yielded, f func(b gomlx.Batch) *ml.Node) (result any, err error) {
 	t.Helper()
-	exec, err := ml.NewExec(simplego.GetBackend(), func(inputs []*ml.Node) *ml.Node { return f(gomlx.Unpack(y.spec, inputs)) })
+	exec, err := ml.NewExec(backend(), func(inputs []*ml.Node) *ml.Node { return f(gomlx.Unpack(y.spec, inputs)) })
 	if err != nil {
 		t.Fatal(err)
 	}

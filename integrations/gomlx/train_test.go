@@ -4,8 +4,10 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
+	"github.com/gomlx/gomlx/backends"
 	"github.com/gomlx/gomlx/backends/simplego"
 	ml "github.com/gomlx/gomlx/pkg/core/graph"
 	"github.com/gomlx/gomlx/pkg/core/tensors"
@@ -59,10 +61,19 @@ func linear(classes int) train.ModelFn {
 	}
 }
 
+// backend is the Go backend. It executes operations one by one, because the race detector objects to GoMLX's other way.
+var backend = sync.OnceValue(func() backends.Backend {
+	b, err := simplego.New("ops_sequential")
+	if err != nil {
+		panic(err)
+	}
+	return b
+})
+
 func newTrainer(model train.ModelFn) *train.Trainer {
 	ctx := mlctx.New()
 	ctx.SetParam(mlctx.ParamInitialSeed, int64(42))
-	return train.NewTrainer(simplego.GetBackend(), ctx, model, losses.SparseCategoricalCrossEntropyLogits,
+	return train.NewTrainer(backend(), ctx, model, losses.SparseCategoricalCrossEntropyLogits,
 		optimizers.Adam().LearningRate(0.01).Done(), nil,
 		[]metrics.Interface{metrics.NewSparseCategoricalAccuracy("accuracy", "acc")})
 }
@@ -174,7 +185,7 @@ func TestPaddingChangesNoLossAndNoGradient(t *testing.T) {
 		defer ds.Close()
 		ctx := mlctx.New()
 		ctx.SetParam(mlctx.ParamInitialSeed, int64(42))
-		trainer := train.NewTrainer(simplego.GetBackend(), ctx, sage(8, 1, 0), squaredError, optimizers.Adam().LearningRate(0.01).Done(), nil, nil)
+		trainer := train.NewTrainer(backend(), ctx, sage(8, 1, 0), squaredError, optimizers.Adam().LearningRate(0.01).Done(), nil, nil)
 		for range 5 { // from the second on, a loss shows the gradients of those before
 			spec, inputs, labels, err := ds.Yield()
 			if err != nil {

@@ -133,7 +133,7 @@ func TestEveryBrokenRuleEndsTheConnectionAndNothingElse(t *testing.T) {
 		"BEGIN in no mode":             begin{run: 7, mode: 9}.bytes(),
 		"BEGIN of epoch 2^32":          begin{run: 7, epoch: 1 << 32}.bytes(),
 		"NEXT of more slots than sent": many,
-		"a slot that is not held":      nextNote{slots: []uint32{0}}.bytes(),
+		"slots that are not held":      nextNote{slots: []uint32{0, 1, 2, 3, 4, 5}}.bytes(),
 		"a slot that there is not":     nextNote{slots: []uint32{1 << 31}}.bytes(),
 		"more than was announced":      nextNote{run: 1, done: 99}.bytes(),
 		"ASK for what there is not":    words{9, 1}.bytes(kindAsk),
@@ -434,7 +434,9 @@ func TestWhatFailsInTheLoaderComesInItsPlace(t *testing.T) {
 	}
 }
 
-func stateAt(s *serving, epoch, next uint64) loader.State { return s.ranks[0].loader.State(epoch, next) }
+func stateAt(s *serving, epoch, next uint64) loader.State {
+	return s.ranks[0].loader.State(epoch, next)
+}
 
 func TestRunsBeginWhereTheyAreToldTo(t *testing.T) {
 	g := plainGraph(t, 500)

@@ -98,4 +98,3 @@ func view(t testing.TB, x unified.Tensor) []int64 {
 	}
 	return v
 }
-

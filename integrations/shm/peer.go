@@ -67,7 +67,8 @@ func (p *peer) serve(ctx context.Context) {
 	err := p.greet(ctx)
 	if err == nil {
 		log.Info("a consumer is there", "rank", p.rank.number, "pid", p.pid)
-		stop := WatchProcess(p.pid, func() { _ = p.socket.close() })
+		// Where a fork still holds the socket, the end comes all the same, but after what was sent.
+		stop := WatchProcess(p.pid, func() { _ = p.socket.conn.CloseRead() })
 		err = p.receiveAll()
 		stop()
 	}

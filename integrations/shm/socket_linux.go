@@ -32,6 +32,9 @@ func (s *socket) send(b []byte, fd int) error {
 // receive returns one packet, and a descriptor or -1. io.EOF and the like where the other end is gone.
 func (s *socket) receive(b []byte) (n, fd int, err error) {
 	n, oobn, flags, _, err := s.conn.ReadMsgUnix(b, s.oob[:])
+	if errors.Is(err, unix.ECONNRESET) { // the other end is gone, and left messages unread; what it sent before is still there
+		n, oobn, flags, _, err = s.conn.ReadMsgUnix(b, s.oob[:])
+	}
 	fd = -1
 	if oobn > 0 {
 		var bad error

@@ -18,7 +18,7 @@ for target in ${WHEELS:-linux/amd64 linux/arm64}; do
     esac
     rm -rf "$work/python"
     mkdir -p "$work/python"
-    cp -r integrations/python/{pyproject.toml,setup.py,README.md,src} "$work/python"
+    cp -r LICENSE integrations/python/{pyproject.toml,setup.py,README.md,src} "$work/python"
     rm -rf "$work"/python/src/*.egg-info "$work/python/src/khop/bin"
     CGO_ENABLED=0 GOOS=${target%/*} GOARCH=${target#*/} go build -trimpath -ldflags='-s -w' -o "$work/python/src/khop/bin/khop" ./cmd/khop
     # Static: it asks nothing of the system's C library, whichever that is.

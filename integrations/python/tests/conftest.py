@@ -7,6 +7,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -26,6 +27,16 @@ def program(tmp_path_factory):
         subprocess.run(["go", "build", "-o", path, "./cmd/khop"], check=True, cwd=ROOT)
     os.environ["KHOP_BIN"] = path  # what the package takes
     return path
+
+
+@pytest.fixture(autouse=True)
+def temporary_folder(monkeypatch):
+    """An empty one, short enough for sockets, that a test leaves as it was."""
+    with tempfile.TemporaryDirectory(prefix="kt-") as folder:
+        monkeypatch.setenv("TMPDIR", folder)
+        monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        yield folder
 
 
 def run(*command, **options):

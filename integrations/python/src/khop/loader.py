@@ -282,11 +282,11 @@ class Loader(Connection):
         meeting: Optional[Meeting] = None
         try:
             if here.local_rank == 0:
-                seed_file = seed_list(seeds)
+                seed_set = seed_list(seeds)
                 flags = Flags(list(serve_options))
                 for name, value in (
                     ("fanouts", None if fanouts is None else fanouts_text(fanouts)), ("sampler", sampler), ("frontier", frontier),
-                    ("replace", replace), ("seeds", seed_file.text), ("split", split), ("batch-size", batch_size), ("drop-last", drop_last),
+                    ("replace", replace), ("seeds", seed_set.text), ("split", split), ("batch-size", batch_size), ("drop-last", drop_last),
                     ("shuffle", shuffle), ("seed", seed % (1 << 64)), ("instance", instance), ("node-columns", _none_is_no_name(node_columns)),
                     ("seed-columns", _none_is_no_name(seed_columns)), ("edge-columns", edge_columns), ("edge-pos", edge_pos), ("workers", workers),
                     ("prefetch", prefetch), ("hold", hold), ("device", device), ("resident", resident), ("max-memory", max_memory),
@@ -294,12 +294,12 @@ class Loader(Connection):
                 ):
                     flags.add(name, value)
                 try:
-                    own = server.Server(_binary.find(binary), os.fspath(dataset), list(flags), path, quiet)
+                    own = server.Server(_binary.find(binary), os.fspath(dataset), list(flags), path, quiet, () if seed_set.fd is None else (seed_set.fd,))
                     connection = own.connect(start_timeout)
                     feed = Feed(connection, rank=here.rank, index_dtype=index_dtype, timeout=timeout, max_ring_bytes=max_ring_bytes,
                                 last_words=own.last_words)
                 finally:
-                    seed_file.close()
+                    seed_set.close()
                 own.forget_socket()
             else:
                 assert path is not None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from dataclasses import dataclass, field
 from typing import Any, Iterator, Mapping, Optional, Sequence, Union
 
@@ -29,41 +28,33 @@ def _numbers(values: Sequence[int]) -> str:
     return ",".join(str(int(k)) for k in values)
 
 
-@dataclass
 class SeedList:
-    """The value of --seeds, and the file that holds the seeds, to be removed when the server has read it."""
+    """The value of --seeds, and the memory in which the server finds seeds that are a list: it inherits fd, if there is one."""
 
-    text: str
-    file: Optional[str] = None
+    def __init__(self, text: str, fd: Optional[int] = None) -> None:
+        self.text, self.fd = text, fd
 
     def close(self) -> None:
-        if self.file is not None:
-            try:
-                os.unlink(self.file)
-            except FileNotFoundError:
-                pass
-            self.file = None
+        """The server has its own descriptor, or will not need one."""
+        fd, self.fd = self.fd, None
+        if fd is not None:
+            os.close(fd)
 
 
 def seed_list(seeds: Seeds) -> SeedList:
-    """Seeds as --seeds has them; a list goes into a file."""
+    """Seeds as --seeds has them."""
     if isinstance(seeds, str):
         return SeedList(seeds)
-    sets: list[tuple[str, Any]]
-    if isinstance(seeds, Mapping):
-        sets = [(str(t), ids) for t, ids in seeds.items()]
-    elif isinstance(seeds, tuple) and len(seeds) == 2 and isinstance(seeds[0], str):
+    if isinstance(seeds, tuple) and len(seeds) == 2 and isinstance(seeds[0], str):
         if seeds[1] is None:
             return SeedList("all:" + seeds[0])
-        sets = [(seeds[0], seeds[1])]
-    else:
-        sets = [("", seeds)]
-    fd, path = tempfile.mkstemp(prefix="khop-seeds-", suffix=".txt")
-    with os.fdopen(fd, "w", encoding="utf-8") as f:
-        for node_type, ids in sets:
-            prefix = f"{node_type} " if node_type else ""
-            f.writelines(f"{prefix}{i}\n" for i in _ids(ids).tolist())
-    return SeedList("@" + path, path)
+        seeds = {seeds[0]: seeds[1]}
+    sets = {f"{t} ": _ids(ids) for t, ids in seeds.items()} if isinstance(seeds, Mapping) else {"": _ids(seeds)}
+    fd = os.memfd_create("khop-seeds", os.MFD_CLOEXEC)
+    with os.fdopen(os.dup(fd), "w", encoding="utf-8") as f:
+        for prefix, ids in sets.items():
+            f.writelines(f"{prefix}{i}\n" for i in ids.tolist())
+    return SeedList(f"@/proc/self/fd/{fd}", fd)
 
 
 def _ids(values: Any) -> Any:

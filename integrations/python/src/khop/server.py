@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -23,13 +24,15 @@ class Server:
     It ends when close is called, when this object is gone, and when this process dies, however it dies.
     """
 
-    def __init__(self, binary: str, dataset: str, options: Sequence[str], path: Optional[str] = None, quiet: bool = True) -> None:
-        """path is the socket; without it there is one in a new folder of its own, which goes as soon as it has been connected to.
+    def __init__(
+        self, binary: str, dataset: str, options: Sequence[str], path: Optional[str] = None, quiet: bool = True, inherit: Sequence[int] = (),
+    ) -> None:
+        """path is the socket; without it there is one in a folder of its own, which goes as soon as it has been connected to.
 
-        With quiet what the server writes to stderr is kept for error messages, else it goes to this process's stderr.
+        The server makes the folder, and removes it if this process dies before. inherit are file descriptors that it gets. With quiet what the server writes to stderr is kept for error messages, else it goes to this process's stderr.
         """
         self._owner = os.getpid()
-        self._folder = None if path else tempfile.mkdtemp(prefix="khop-")  # mode 0700
+        self._folder = None if path else os.path.join(tempfile.gettempdir(), f"khop-{secrets.token_hex(8)}")
         self.path = path or os.path.join(self._folder or "", "feed.sock")
         self.command = [binary, "serve", dataset, "--socket", self.path, "--parent", str(self._owner), *options]
         self._log = tempfile.TemporaryFile() if quiet else None
@@ -37,7 +40,7 @@ class Server:
         try:
             self._process = subprocess.Popen(
                 self.command, stdin=subprocess.DEVNULL, stdout=self._log or sys.stderr, stderr=self._log or sys.stderr,
-                start_new_session=True,  # Ctrl-C is for the trainer, which then ends the server
+                pass_fds=inherit, start_new_session=True,  # Ctrl-C is for the trainer, which then ends the server
             )
         except BaseException:
             self.close()

@@ -90,11 +90,15 @@ func Dial(ctx context.Context, path string, opt ConsumerOptions) (*Consumer, err
 	if err != nil {
 		return nil, err
 	}
-	c := &Consumer{socket: s, opt: opt, process: os.Getpid(), packet: make([]byte, maxMessage), held: map[uint32]*Batch{}, mapped: true}
+	c := newConsumer(s, opt)
 	if err := c.greet(ctx); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
+}
+
+func newConsumer(s *socket, opt ConsumerOptions) *Consumer {
+	return &Consumer{socket: s, opt: opt, process: os.Getpid(), packet: make([]byte, maxMessage), held: map[uint32]*Batch{}, mapped: true}
 }
 
 func (c *Consumer) greet(ctx context.Context) error {

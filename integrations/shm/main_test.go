@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -199,4 +200,16 @@ func want(t testing.TB, src loader.Source, opt loader.Options, epoch uint64) (li
 		list = append(list, line(b.Epoch, b.Number, b.Padded, b.State().Next, topology, full))
 	}
 	return list
+}
+
+// socketOf makes a socket of a descriptor, which it takes.
+func socketOf(t testing.TB, fd int) *socket {
+	t.Helper()
+	file := os.NewFile(uintptr(fd), "socket")
+	defer file.Close()
+	c, err := net.FileConn(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &socket{conn: c.(*net.UnixConn)}
 }

@@ -51,6 +51,9 @@ func openStates(path string, ranks []*rank) (*stateFile, error) {
 		if err := r.loader.CheckState(s); err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
+		if s.Epoch > 1<<32-1 {
+			return nil, fmt.Errorf("%s: %w: epoch %d", path, loader.ErrState, s.Epoch)
+		}
 		r.place, f.states[i] = place{s.Epoch, s.Next}, s
 	}
 	return f, nil

@@ -108,8 +108,7 @@ func checkBatch(t *testing.T, b *loader.Batch, y yielded) {
 			want := [2]int32{int32(rows - 1), int32(dstRows - 1)} // from dump row to dump row
 			if e < len(indices) {
 				want[0] = indices[e]
-				v, found := slices.BinarySearch(indptr, int32(e+1)) // the first v with indptr[v] > e
-				_ = found
+				v, _ := slices.BinarySearch(indptr, int32(e+1)) // the first v with indptr[v] > e
 				want[1] = int32(v - 1)
 			}
 			if got := [2]int32{src[e], dst[e]}; got != want {

@@ -39,10 +39,10 @@ def test_tensors_share_the_slot_and_keep_it(start):
     ring = loader._feed.ring
     epoch = iter(loader)
     batch = next(epoch)
-    x, address = batch.x, batch._arrays().numpy("node/node/feature").ctypes.data
+    x, address = batch.x, batch._arrays().numpy("node/node/feature")[0].ctypes.data
     assert x.data_ptr() == address  # no copy
     x[0, 0] = 42
-    assert batch._arrays().numpy("node/node/feature")[0, 0] == 42
+    assert batch._arrays().numpy("node/node/feature")[0][0, 0] == 42
     kept = x.view(-1)[3:].t().detach()
     del batch, x
     gc.collect()

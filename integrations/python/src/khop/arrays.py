@@ -12,11 +12,10 @@ class Arrays(Protocol):
 
     def names(self) -> tuple[str, ...]: ...
 
-    def dtype(self, name: str) -> str: ...
-
     def shape(self, name: str) -> tuple[int, ...]: ...
 
-    def numpy(self, name: str) -> NumpyArray: ...
+    def numpy(self, name: str) -> tuple[NumpyArray, str]:
+        """The elements, and the dtype's name: NumPy has none for bfloat16, which comes as uint16."""
 
     def release(self) -> None: ...
 
@@ -30,14 +29,11 @@ class OwnArrays:
     def names(self) -> tuple[str, ...]:
         return tuple(self._arrays)
 
-    def dtype(self, name: str) -> str:
-        return self._dtypes[name]
-
     def shape(self, name: str) -> tuple[int, ...]:
         return self._arrays[name].shape
 
-    def numpy(self, name: str) -> NumpyArray:
-        return self._arrays[name]
+    def numpy(self, name: str) -> tuple[NumpyArray, str]:
+        return self._arrays[name], self._dtypes[name]
 
     def release(self) -> None:
         """Does nothing: the memory is Python's."""
@@ -52,14 +48,11 @@ class Converted:
     def names(self) -> tuple[str, ...]:
         return tuple(self._dtypes)
 
-    def dtype(self, name: str) -> str:
-        return self._dtypes[name]
-
     def shape(self, name: str) -> tuple[int, ...]:
         return tuple(self._values[name].shape)
 
-    def numpy(self, name: str) -> NumpyArray:
-        return self._framework.numpy(self._values[name])
+    def numpy(self, name: str) -> tuple[NumpyArray, str]:
+        return self._framework.numpy(self._values[name]), self._dtypes[name]
 
     def release(self) -> None:
         """Does nothing: the memory is the framework's."""

@@ -34,7 +34,7 @@ class Batch:
     graphs they are those of ``batch["paper"]`` and ``batch["paper", "cites", "paper"]``.
     """
 
-    __slots__ = ("schema", "info", "_source", "_framework", "_index", "_values", "_counts", "__weakref__")
+    __slots__ = ("schema", "info", "_source", "_framework", "_index", "_values", "_table", "__weakref__")
 
     def __init__(self, schema: Schema, info: Info, source: Arrays, framework: Framework, index_dtype: str) -> None:
         self.schema = schema
@@ -43,7 +43,7 @@ class Batch:
         self._framework = framework
         self._index = np.dtype(index_dtype)
         self._values: dict[str, Array] = {}
-        self._counts: list[list[int]] = source.numpy("num_nodes").tolist()
+        self._table: Optional[list[list[int]]] = None
 
     # --- which batch it is ---
 
@@ -61,6 +61,13 @@ class Batch:
         """Whether this rank repeats a batch of another, so that all have the same number."""
         return self.info.padded
 
+    @property
+    def _counts(self) -> list[list[int]]:
+        """Nodes [after hop][node type]."""
+        if self._table is None:
+            self._table = self._arrays().numpy("num_nodes")[0].tolist()
+        return self._table
+
     # --- arrays by name ---
 
     def names(self) -> tuple[str, ...]:
@@ -71,11 +78,10 @@ class Batch:
         """An array by its name (docs/digest.md). Ids have the loader's index_dtype: a copy where the feed's is another."""
         value = self._values.get(name)
         if value is None:
-            source = self._arrays()
-            a = source.numpy(name)
+            a, dtype = self._arrays().numpy(name)
             if a.dtype != self._index and _is_index(name):
                 a = a.astype(self._index)
-            self._values[name] = value = self._framework.wrap(a, source.dtype(name))
+            self._values[name] = value = self._framework.wrap(a, dtype)
         return value
 
     def __contains__(self, name: str) -> bool:
@@ -85,6 +91,10 @@ class Batch:
         if self._source is None:
             raise ValueError(f"batch {self.number} of epoch {self.epoch} was released")
         return self._source
+
+    def _dtypes(self) -> dict[str, str]:
+        source = self._arrays()
+        return {n: source.numpy(n)[1] for n in source.names()}
 
     def _cached(self, name: str, make: Callable[[], Array]) -> Array:
         if name not in self._values:
@@ -228,11 +238,10 @@ class Batch:
 
     def _with(self, values: Mapping[str, Array]) -> Batch:
         """A batch of the same content with other arrays for all names."""
-        source = self._arrays()
         out = Batch.__new__(Batch)
-        out.schema, out.info, out._framework, out._index, out._counts = self.schema, self.info, self._framework, self._index, self._counts
+        out.schema, out.info, out._framework, out._index, out._table = self.schema, self.info, self._framework, self._index, self._counts
         out._values = dict(values)
-        out._source = Converted({n: source.dtype(n) for n in source.names()}, out._values, self._framework)
+        out._source = Converted(self._dtypes(), out._values, self._framework)
         return out
 
     # --- the end ---
@@ -252,9 +261,8 @@ class Batch:
 
     def __reduce__(self) -> Tuple[Callable[..., Any], Tuple[Any, ...]]:
         source = self._arrays()
-        arrays = {n: np.array(source.numpy(n), copy=True) for n in source.names()}
-        dtypes = {n: source.dtype(n) for n in source.names()}
-        return _rebuild, (self.schema, self.info, arrays, dtypes, self._framework.name, str(self._index))
+        arrays = {n: np.array(source.numpy(n)[0], copy=True) for n in source.names()}
+        return _rebuild, (self.schema, self.info, arrays, self._dtypes(), self._framework.name, str(self._index))
 
     # --- other forms ---
 
@@ -265,7 +273,7 @@ class Batch:
     def digests(self) -> tuple[str, str]:
         """The topology digest and the full digest. They cover the arrays as they are now."""
         source = self._arrays()
-        return _digest.digests((n, source.dtype(n), source.numpy(n)) for n in source.names())
+        return _digest.digests((n, *source.numpy(n)) for n in source.names())
 
     def to_pyg(self) -> Any:
         """A torch_geometric Data, or HeteroData of a typed graph. edge_index is a copy, all else the same memory."""

@@ -7,8 +7,8 @@ from typing import Iterable, Tuple
 import numpy as np
 from numpy.typing import NDArray
 
-Named = Tuple[str, str, "NDArray[np.generic]"]
-"""An array's name, its dtype's name, and its elements."""
+Named = Tuple[str, "NDArray[np.generic]", str]
+"""An array's name, its elements, and its dtype's name."""
 
 _IDS = ("num_nodes", "nodes/", "seeds/", "block/")
 _COLUMNS = ("node/", "seed/", "edge/")
@@ -21,7 +21,7 @@ def digests(arrays: Iterable[Named]) -> Tuple[str, str]:
     except ImportError:
         raise ImportError('digest() needs xxhash: pip install "khop[digest]"') from None
     topology, full = xxhash.xxh3_64(), xxhash.xxh3_64()
-    for name, dtype, array in sorted(arrays, key=lambda a: a[0].encode()):
+    for name, array, dtype in sorted(arrays, key=lambda a: a[0].encode()):
         if not name.startswith(_IDS + _COLUMNS):
             continue  # not part of what a digest covers
         if name.startswith(_IDS):

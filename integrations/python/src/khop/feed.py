@@ -202,7 +202,7 @@ class Feed:
     def _flush_if_short(self) -> None:
         """A slot came back, in any thread: the server hears of it now if it has few, else with the next request."""
         ring = self.ring
-        if self._hold - len(ring.held) - len(ring.returned) >= 2:
+        if self._hold - len(ring.held) - len(ring.returned) >= 1:
             return
         s = self._socket
         if s is None or not self._mine():

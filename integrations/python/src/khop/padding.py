@@ -89,10 +89,10 @@ def pad(batch: Batch, sizes: Union[str, Sizes] = "pow2", about: Optional[Mapping
     counts, H = batch._counts, schema.layers
     source = batch._arrays()
     arrays: dict[str, NumpyArray] = {"num_nodes": np.array(sizes.nodes, np.int64)}
-    dtypes = {n: source.dtype(n) for n in source.names()}
+    dtypes = batch._dtypes()
 
     def fill(name: str, n: int, what: str) -> None:
-        a = source.numpy(name)
+        a = source.numpy(name)[0]
         if len(a) > n:
             raise ValueError(f"batch {batch.number} has {len(a)} {what}, the padded shape {n}")
         out = np.zeros((n, *a.shape[1:]), a.dtype)
@@ -128,7 +128,7 @@ def pad(batch: Batch, sizes: Union[str, Sizes] = "pow2", about: Optional[Mapping
             real = source.shape(prefix + "indices")[0]
             fill(prefix + "indices", n, f"edges of type {text(edge_type)} in layer {layer}")
             arrays[prefix + "indices"][real:] = sources - 1
-            indptr = source.numpy(prefix + "indptr")
+            indptr = source.numpy(prefix + "indptr")[0]
             arrays[prefix + "indptr"] = out = np.full(targets + 1, real, indptr.dtype)
             out[:len(indptr)] = indptr
             out[-1] = n  # the last padding node has the padding edges

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import struct
 from dataclasses import dataclass
-from typing import Any, Callable, Optional, Sequence, Union
+from typing import Any, Callable, NamedTuple, Optional, Sequence, Union
 
 import numpy as np
 
@@ -264,8 +264,7 @@ _HEAD = struct.Struct("<8sIIQQQQIIQ")
 _ARRAY = struct.Struct("<QIBBHIIQ4Q")
 
 
-@dataclass(frozen=True)
-class Placed:
+class Placed(NamedTuple):
     """Where an array lies: offset and bytes in a segment."""
 
     segment: int
@@ -294,6 +293,7 @@ class Layout:
             if name in self.index:
                 raise ProtocolError(f"descriptor: two arrays are called {name!r}")
             self.index[name] = i
+        self.names = tuple(self.index)
 
 
 class Descriptor:
@@ -322,11 +322,9 @@ class Descriptor:
         shape = tuple(dims[:rank])
         size = numpy.itemsize
         for n in shape:
-            if n >= MAX_BYTES:
-                raise ProtocolError(f"array {name}: a dimension of {n}")
             size *= n  # Python's integers do not overflow
-        if size == 0:
+        if size == 0 and max(shape) < MAX_BYTES:
             return Placed(0, 0, 0, shape, dtype, numpy)
-        if segment >= len(segments) or offset % 128 or offset + size > segments[segment]:
-            raise ProtocolError(f"array {name}: {size} bytes at {offset} of segment {segment}: not in the ring")
+        if segment >= len(segments) or offset % 128 or offset + size > segments[segment] or size == 0:
+            raise ProtocolError(f"array {name}: shape {shape} at {offset} of segment {segment}: not in the ring")
         return Placed(segment, offset, size, shape, dtype, numpy)

@@ -137,20 +137,17 @@ class Lease:
         ring.held[ready.slot] = weakref.ref(self)
 
     def names(self) -> tuple[str, ...]:
-        return tuple(self.descriptor.layout.index)
-
-    def dtype(self, name: str) -> str:
-        return self.descriptor.array(name, self.ring.sizes).dtype
+        return self.descriptor.layout.names
 
     def shape(self, name: str) -> tuple[int, ...]:
         return self.descriptor.array(name, self.ring.sizes).shape
 
-    def numpy(self, name: str) -> NumpyArray:
-        """A view of an array, which keeps the slot."""
-        at = self.descriptor.array(name, self.ring.sizes)
-        if at.bytes == 0:
-            return np.empty(at.shape, at.numpy)
-        return np.asarray(_View(self, self.ring.memory[at.segment], at.offset, at.shape, at.numpy))
+    def numpy(self, name: str) -> tuple[NumpyArray, str]:
+        """A view of an array, which keeps the slot, and its dtype's name."""
+        segment, offset, size, shape, dtype, numpy = self.descriptor.array(name, self.ring.sizes)
+        if size == 0:
+            return np.empty(shape, numpy), dtype
+        return np.asarray(_View(self, self.ring.memory[segment], offset, shape, numpy.str)), dtype
 
     def release(self) -> None:
         """Gives the slot back, once."""
@@ -167,8 +164,8 @@ class _View:
 
     __slots__ = ("__array_interface__", "_lease", "_memory")
 
-    def __init__(self, lease: Lease, memory: Memory, offset: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    def __init__(self, lease: Lease, memory: Memory, offset: int, shape: tuple[int, ...], typestr: str) -> None:
         self._lease, self._memory = lease, memory
         self.__array_interface__ = {
-            "version": 3, "shape": shape, "typestr": dtype.str, "data": (memory.address + offset, memory.read_only),
+            "version": 3, "shape": shape, "typestr": typestr, "data": (memory.address + offset, memory.read_only),
         }

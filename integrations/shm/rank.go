@@ -333,10 +333,5 @@ func (r *rank) settle() error {
 			return CodeState.refuse("the server cannot write its state: %w", err)
 		}
 	}
-	last := r.server.opt.Epochs
-	if !r.finished && last > 0 && r.place.epoch >= last-1 && r.place.next >= r.loader.AllBatches() {
-		r.finished = true
-		r.server.rankFinished()
-	}
 	return nil
 }

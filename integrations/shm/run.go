@@ -3,6 +3,7 @@ package shm
 import (
 	"context"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/khop-gnn/khop/loader"
@@ -13,6 +14,7 @@ func (r *rank) loop(ctx context.Context) {
 	stop := context.AfterFunc(ctx, r.wake)
 	defer stop()
 	for {
+		r.checkFinished()
 		run := r.await(ctx)
 		if run == nil {
 			return
@@ -20,6 +22,19 @@ func (r *rank) loop(ctx context.Context) {
 		r.serve(run)
 		r.finishRun(run, ctx.Err() != nil)
 		run.cancel(nil)
+	}
+}
+
+// checkFinished tells the server when the last epoch was acknowledged.
+func (r *rank) checkFinished() {
+	r.mu.Lock()
+	last := r.server.opt.Epochs
+	now := last > 0 && r.place.epoch >= last-1 && r.place.next >= r.loader.AllBatches()
+	first := now && !r.finished
+	r.finished = r.finished || now
+	r.mu.Unlock()
+	if first {
+		r.server.rankFinished()
 	}
 }
 
@@ -82,7 +97,22 @@ func (r *rank) deliver(run *run) error {
 		}
 		r.setWaiting("loader")
 	}
+	r.settled(run)
 	return nil
+}
+
+// settled waits until all batches of a run are acknowledged, so that its END says that they are.
+func (r *rank) settled(run *run) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for run.ctx.Err() == nil {
+		r.leave(run)
+		if !slices.ContainsFunc(run.peers, func(p *peer) bool { return p.done < p.sent }) {
+			return
+		}
+		r.waiting = "consumer"
+		r.changed.Wait()
+	}
 }
 
 // replay announces the same few batches over and over.
@@ -115,6 +145,7 @@ func (r *rank) replay(run *run) error {
 			return nil
 		}
 	}
+	r.settled(run)
 	return nil
 }
 

@@ -167,14 +167,14 @@ func (s *Server) accept(ctx context.Context) error {
 	}
 }
 
-// dismiss says good-bye to all consumers and ends their connections.
+// dismiss says good-bye to all consumers and ends their connections, once what they have sent so far is dealt with.
 func (s *Server) dismiss(reason uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for p := range s.peers {
 		_ = p.socket.conn.SetWriteDeadline(time.Now().Add(100 * time.Millisecond)) // one that reads nothing is not waited for
 		_ = p.socket.send(words{reason, 0}.bytes(kindBye), -1)
-		_ = p.socket.close()
+		_ = p.socket.conn.CloseRead()
 	}
 }
 

@@ -32,6 +32,7 @@ func openStates(path string, ranks []*rank) (*stateFile, error) {
 	for i, r := range ranks {
 		f.states[i] = r.state()
 	}
+	_ = os.Remove(f.temporary()) // of a server that was killed while it wrote
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return f, f.write() // now, so that a path that cannot be written is found now
@@ -86,9 +87,12 @@ func (f *stateFile) write() error {
 	if err != nil {
 		return err
 	}
-	temporary := filepath.Join(filepath.Dir(f.path), "."+filepath.Base(f.path)+".new")
-	if err := os.WriteFile(temporary, append(text, '\n'), 0o600); err != nil {
+	if err := os.WriteFile(f.temporary(), append(text, '\n'), 0o600); err != nil {
 		return err
 	}
-	return os.Rename(temporary, f.path)
+	return os.Rename(f.temporary(), f.path)
+}
+
+func (f *stateFile) temporary() string {
+	return filepath.Join(filepath.Dir(f.path), "."+filepath.Base(f.path)+".new")
 }

@@ -123,7 +123,7 @@ type player struct {
 func play(t *testing.T, role, socket, state string) *player {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "KHOP_TEST_ROLE="+role, "KHOP_TEST_SOCKET="+socket, "KHOP_TEST_STATE="+state)
+	cmd.Env = append(os.Environ(), "KHOP_TEST_ROLE="+role, "KHOP_TEST_SOCKET="+socket, "KHOP_TEST_STATE="+state, "GORACE=atexit_sleep_ms=0")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -56,6 +56,14 @@ bench: ## run the Go benchmarks, each for BENCHTIME (1s)
 bench-peers: ## measure beside other loaders, on the same graph and batches
 	bench/peers/setup.sh && python3 bench/peers/run.py
 
+.PHONY: bench-feed
+bench-feed: ## measure the feed; PYTHON= and TORCH= name interpreters with NumPy and with torch
+	go run ./bench/feed -json .bench/feed.json $(if $(PYTHON),-python $(PYTHON)) $(if $(TORCH),-torch $(TORCH))
+
+.PHONY: kill-test
+kill-test: ## kill servers and consumers of the feed a thousand times
+	KHOP_KILLS=1000 go test -run 'Kill' -timeout 60m -v ./integrations/shm
+
 .PHONY: golden
 golden: ## make the golden digests again with the independent program
 	.venv/bin/python tests/make_golden.py

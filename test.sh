@@ -143,6 +143,15 @@ else
     echo "none"
 fi
 
+step "Python package"
+if [ "$(go env GOOS)" = linux ]; then
+    log=$(dirname "$report")/package.log
+    tools/test-python.sh "$(dirname "$report")/khop" 2>&1 | tee "$log"
+    python_passed=$((python_passed + $(grep -Eo '[0-9]+ passed' "$log" | tail -n 1 | grep -Eo '[0-9]+' || echo 0)))
+else
+    echo "not run: the feed is for Linux"
+fi
+
 awk -v python="$python_passed" -v s=$((SECONDS - started)) \
     '{p += $1; k += $3} END {printf "\nAll passed: %d Go tests, %d skipped, %d Python tests, in %d s.\n", p, k, python, s}' "$totals"
 [ -n "${KHOP_TESTDATA:-}" ] || echo "KHOP_TESTDATA is not set: tests on real graphs were left out."

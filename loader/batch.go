@@ -59,6 +59,24 @@ func (b *Batch) X() unified.Tensor { return b.Node(0, "feature") }
 // it has one row; Sample.SeedLocal says which.
 func (b *Batch) Y() unified.Tensor { return b.Seed(0, "label") }
 
+// Seeds returns the seeds of type t as they were asked for: their ids, and their numbers in the list of seeds, which counts
+// over all types. Sample.SeedLocal says where in the node list they are.
+func (b *Batch) Seeds(t int) (ids, items []int64) {
+	if b.slot == nil || t < 0 || t >= len(b.slot.items) {
+		return nil, nil
+	}
+	return b.slot.request.Seeds[t], b.slot.items[t]
+}
+
+// Slot returns the number of the slot that the batch is in, below Stats().Slots: no two batches have the same at a time.
+// -1 once the batch is released.
+func (b *Batch) Slot() int {
+	if b.slot == nil {
+		return -1
+	}
+	return b.slot.index
+}
+
 // State returns the place after this batch: Resume goes on with the batch that follows.
 func (b *Batch) State() State {
 	if b.slot == nil {

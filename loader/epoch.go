@@ -142,10 +142,10 @@ func (r *run) work(w *worker) {
 		j := job{epoch: r.epoch, order: r.order}
 		number, padded := r.batchAt(position)
 		j.number = number
-		s.err = w.fill(r.ctx, s, j)
 		b := s.batch
 		b.Epoch, b.Number, b.Padded = uint64(r.epoch), number, padded
 		b.next = r.first + (position+1)*uint64(r.l.opt.WorldSize)
+		s.err = w.fill(r.ctx, s, j)
 		r.window[position%uint64(len(r.window))] <- s // never blocks
 	}
 }

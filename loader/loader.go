@@ -231,6 +231,20 @@ func (l *Loader) Options() Options { return l.opt }
 // Schema returns the source's schema. It must not be changed.
 func (l *Loader) Schema() *graph.Schema { return l.graph.Schema() }
 
+// Graph returns the graph that is read: the source's, or with Resident the copy, which is valid until Close.
+func (l *Loader) Graph() *graph.Graph { return l.graph }
+
+// NumLayers returns the layers of blocks that each sample has.
+func (l *Loader) NumLayers() int { return l.bound.Layers }
+
+// AllBatches returns the batches of an epoch over all ranks.
+func (l *Loader) AllBatches() uint64 { return l.batches }
+
+// NumBatchesFrom returns the batches that this rank yields from batch next of an epoch on, over all ranks, to its end.
+func (l *Loader) NumBatchesFrom(next uint64) uint64 {
+	return l.rounds(l.batches - min(next, l.batches))
+}
+
 // NumBatches returns the batches of an epoch that this rank yields.
 func (l *Loader) NumBatches() uint64 { return l.rounds(l.batches) }
 

@@ -211,8 +211,9 @@ func (l *Loader) topology() []unified.Tensor {
 // in all slots, so that the first batch is as fast as the hundredth.
 func (l *Loader) prepareSlots(ctx context.Context) error {
 	l.free = make(chan *slot, l.estimate.Slots)
-	for range l.estimate.Slots {
+	for i := range l.estimate.Slots {
 		s := l.newSlot()
+		s.index = i
 		l.slots = append(l.slots, s)
 		l.free <- s
 		if err := s.join(l.device); err != nil {

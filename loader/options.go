@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
 )
 
@@ -160,6 +161,12 @@ type Options struct {
 	// mapped files. It is kept by having fewer slots and workers, down to one; New fails with ErrMemory where that does not
 	// suffice. Default: no limit.
 	MaxMemory int64
+	// RowMemory gives the memory that columns are gathered into on the CPU, which is only ever written; nil takes it from the
+	// system.
+	RowMemory pinned.Provider
+	// Made is called by the worker that has made a batch, before the loop gets it, for several batches at a time; nil for
+	// none. It may read the batch until it returns. An error takes the batch's place.
+	Made func(*Batch) error
 	// Device is where batches are made and lie: "cpu", "cuda" (the first device), "cuda:1", or "auto" (the default): the
 	// first device where there is one and Sampler runs on it, else the CPU. Batches are the same, byte for byte.
 	Device string

@@ -14,8 +14,10 @@ import (
 // reorder window, the loop body, or who kept the batch.
 type slot struct {
 	loader  *Loader
+	index   int // in Loader.slots
 	batch   *Batch
 	seedIDs []unified.Buffer // [node type]
+	items   [][]int64        // [node type] the seeds' numbers in the list of seeds
 	request sampling.Request // Seeds are views of seedIDs
 	sample  graph.Sample
 	node    [][]gathered   // [node type][column]
@@ -33,7 +35,9 @@ type slot struct {
 func (l *Loader) newSlot() *slot {
 	schema := l.graph.Schema()
 	mem := l.slotMemory()
-	s := &slot{loader: l}
+	rows := mem
+	rows.From = l.opt.RowMemory
+	s := &slot{loader: l, items: make([][]int64, len(schema.Nodes))}
 	s.batch = newBatch(s)
 	seeds := mem
 	seeds.Device = nil // the host looks them up
@@ -44,7 +48,7 @@ func (l *Loader) newSlot() *slot {
 		g := make([]gathered, len(cols))
 		for i := range g {
 			g[i].column = cols[i]
-			g[i].buf.Options = mem
+			g[i].buf.Options = rows
 		}
 		return g
 	}

@@ -66,3 +66,14 @@ func (s State) check(own State) error {
 	}
 	return nil
 }
+
+// State returns the place before batch next of an epoch: Resume begins with that batch, or with none where next is the number
+// of batches.
+func (l *Loader) State(epoch, next uint64) State {
+	s := l.state
+	s.Epoch, s.Next = epoch, next
+	return s
+}
+
+// CheckState returns ErrState, naming the first difference, unless Resume would go on from s.
+func (l *Loader) CheckState(s State) error { return s.check(l.state) }

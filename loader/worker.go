@@ -133,6 +133,11 @@ func (w *worker) run(ctx context.Context, s *slot, j job) error {
 	if w.device == nil { // a device's time is known when it is done
 		l.stats.gather.add(s.readyAt.Sub(sampled))
 	}
+	if err == nil && l.opt.Made != nil {
+		if err = s.batch.Sync(); err == nil {
+			err = l.opt.Made(s.batch)
+		}
+	}
 	return err
 }
 
@@ -160,7 +165,7 @@ func (s *slot) takeSeeds(j job) error {
 	lo := int64(j.number) * int64(l.opt.BatchSize)
 	hi := min(lo+int64(l.opt.BatchSize), l.seeds.n)
 	for t := range s.request.Seeds {
-		s.request.Seeds[t] = nil
+		s.request.Seeds[t], s.items[t] = nil, s.items[t][:0]
 	}
 	for _, r := range l.seeds.sets { // room for as many of each type as there can be
 		room, err := unified.Grow[int64](&s.seedIDs[r.nodeType], l.mostSeeds(r.nodeType), 0)
@@ -176,6 +181,7 @@ func (s *slot) takeSeeds(j job) error {
 		}
 		t, id := l.seeds.at(item)
 		s.request.Seeds[t] = append(s.request.Seeds[t], id)
+		s.items[t] = append(s.items[t], item)
 	}
 	return nil
 }

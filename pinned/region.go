@@ -43,6 +43,9 @@ type Options struct {
 	// the memory is held.
 	Device *cuda.Device
 	Place  Placement
+
+	// From gives the host memory, which then need not be zero; nil takes it from the system.
+	From Provider
 }
 
 // Placement returns where Allocate takes memory with these options.
@@ -118,7 +121,7 @@ func Map(f *os.File) (*Region, error) {
 	return &Region{kind: Mapped, data: b, raw: b}, nil
 }
 
-// Allocate returns a region of n bytes (n may be 0). Host memory is zero and aligned to a page, or to HugePage where huge
+// Allocate returns a region of n bytes (n may be 0). Host memory is zero, unless opt.From gives it, and aligned to a page, or to HugePage where huge
 // pages were asked for; its pages are taken from the system when they are first written (see Touch), page-locked ones at once.
 // Device memory is aligned to 256 bytes and holds anything.
 //
@@ -177,8 +180,20 @@ func (r *Region) take(size int64) (raw, data []byte, err error) {
 		}
 		return raw, raw, nil
 	default:
-		return sysAlloc(int(size), r.opt.huge(size))
+		if r.opt.From == nil {
+			return sysAlloc(int(size), r.opt.huge(size))
+		}
+		raw, err = r.opt.From.Take(size)
+		return raw, raw, err
 	}
+}
+
+// give gives raw memory of the host back.
+func (o Options) give(raw []byte) error {
+	if o.From == nil {
+		return sysFree(raw)
+	}
+	return o.From.Give(raw)
 }
 
 // Size returns the bytes that Allocate(n, o) counts: n rounded up to what is given out at least.
@@ -255,7 +270,7 @@ func (r *Region) Close() error {
 			r.closeErr = sysUnmap(r.raw)
 		case Anonymous:
 			own.remove(r.data)
-			r.closeErr = sysFree(r.raw)
+			r.closeErr = r.opt.give(r.raw)
 		case PageLocked:
 			r.closeErr = r.opt.Device.HostFree(r.raw)
 		case OnDevice:

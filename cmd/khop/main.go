@@ -16,6 +16,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats/convert"
 	"github.com/khop-gnn/khop/formats/synthetic"
+	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -37,6 +38,7 @@ type commands struct {
 	Check      checkCmd      `cmd:"" help:"Verify a dataset: checksums, ids, order, counts."`
 	Sample     sampleCmd     `cmd:"" help:"Load batches and print a line each, or their digests."`
 	Bench      benchCmd      `cmd:"" help:"Measure how fast batches of a dataset load."`
+	Serve      serveCmd      `cmd:"" help:"Feed batches to trainers, through shared memory."`
 	Doctor     doctorCmd     `cmd:"" help:"Say what this machine has, which path each stage takes, and why."`
 	Version    versionCmd    `cmd:"" help:"Print versions: program, file format, sampling semantics."`
 	Completion completionCmd `cmd:"" help:"Print a completion script for a shell."`
@@ -133,7 +135,7 @@ func (u *usage) Unwrap() error        { return u.error }
 
 // isUsage tells errors that another command line would not have.
 func isUsage(err error) bool {
-	for _, target := range []error{errUsage, loader.ErrOptions, sampling.ErrOptions, synthetic.ErrOptions, convert.ErrOptions} {
+	for _, target := range []error{errUsage, loader.ErrOptions, sampling.ErrOptions, synthetic.ErrOptions, convert.ErrOptions, shm.ErrOptions} {
 		if errors.Is(err, target) {
 			return true
 		}

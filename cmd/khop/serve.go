@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/integrations/shm"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/unified"
+)
+
+type serveCmd struct {
+	loadFlags `embed:""`
+
+	Socket       string           `required:"" type:"path" placeholder:"PATH" help:"Where to make the socket, in a directory of your own."`
+	WorldSize    positive         `default:"1" placeholder:"N" help:"Ranks, each with a ring and an equal share of the batches."`
+	Remainder    loader.Remainder `enum:"pad,drop,short" default:"pad" help:"Where batches do not divide by ranks: pad, drop or short."`
+	Broadcast    int              `default:"0" placeholder:"N" help:"Give the same batches to N consumers, from one ring."`
+	Epochs       uint64           `default:"0" placeholder:"N" help:"End after N epochs; 0: go on."`
+	Hold         positive         `default:"3" placeholder:"N" help:"Batches that a consumer may hold at a time."`
+	IndexDType   string           `name:"index-dtype" enum:"auto,int32,int64" default:"auto" help:"Type of ids where a consumer asks for none: auto, int32 or int64."`
+	MaxConsumers positive         `default:"64" placeholder:"N" help:"Consumers that may be connected at a time."`
+
+	NodeColumns []string `placeholder:"NAMES" help:"Columns for all nodes of a batch, default feature; none for none."`
+	SeedColumns []string `placeholder:"NAMES" help:"Columns for the seeds of a batch, default label; none for none."`
+	EdgeColumns []string `placeholder:"NAMES" help:"Columns for the edges of a batch, default none."`
+	EdgePos     bool     `help:"Deliver the edges' positions in the dataset."`
+
+	State   string `type:"path" placeholder:"FILE" help:"Keep the place in a file, and go on from it."`
+	Metrics string `placeholder:"ADDRESS" help:"Serve metrics for Prometheus there, such as 127.0.0.1:0."`
+	Parent  int    `placeholder:"PID" help:"End when that process, which started this one, ends."`
+	Replay  int    `default:"0" placeholder:"N" help:"Load N batches and announce them over and over, to measure what consumers can take."`
+	JSON    bool   `name:"json" help:"Print one JSON object when consumers can connect."`
+}
+
+// serveReady is what "khop serve --json" prints. Programs that start a server rely on the names.
+type serveReady struct {
+	Socket     string `json:"socket"`
+	PID        int    `json:"pid"`
+	Dataset    string `json:"dataset"`
+	Ranks      int    `json:"ranks"`
+	Readers    int    `json:"readers"` // of a broadcast ring, else 0
+	Batches    uint64 `json:"batches"` // an epoch, of rank 0
+	Hold       int    `json:"hold"`
+	IndexDType string `json:"index_dtype"`
+	Metrics    string `json:"metrics,omitempty"` // address
+	Protocol   int    `json:"protocol"`
+}
+
+// errParent ends a server whose parent has ended.
+var errParent = errors.New("the process that started the server has ended")
+
+// Run serves until it is interrupted, its parent ends or all epochs are loaded.
+func (c *serveCmd) Run(env *environment) (err error) {
+	ctx, cancel := context.WithCancelCause(env.ctx)
+	defer cancel(nil)
+	if c.Parent != 0 {
+		stop := shm.WatchProcess(c.Parent, func() { cancel(errParent) })
+		defer stop()
+		if os.Getppid() != c.Parent { // it has ended before it could be watched
+			return usageError("--parent %d: that is not the process that started this one", c.Parent)
+		}
+	}
+	ds, err := formats.Open(c.Dataset)
+	if err != nil {
+		return err
+	}
+	defer closing(&err, ds.Close)
+	s, err := c.listen(ctx, env, ds)
+	if err != nil {
+		return c.ended(err)
+	}
+	defer closing(&err, s.Close)
+	address, stop, err := c.serveMetrics(s)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	if err := c.ready(env, s, address); err != nil {
+		return err
+	}
+	defer env.showStatus(s)()
+	return c.ended(s.Serve(ctx))
+}
+
+// listen makes the server. From here on the system, not the Go runtime, shares the processors among workers and what answers
+// consumers: the workers would keep all of the runtime's to themselves, for milliseconds.
+func (c *serveCmd) listen(ctx context.Context, env *environment, ds *formats.Dataset) (*shm.Server, error) {
+	opt, err := c.options(env, ds.Graph())
+	if err != nil {
+		return nil, err
+	}
+	opt.EnsureDefaults()
+	opt.Remainder, opt.EdgePos = c.Remainder, c.EdgePos
+	opt.NodeColumns, opt.SeedColumns, opt.EdgeColumns = columnNames(c.NodeColumns), columnNames(c.SeedColumns), columnNames(c.EdgeColumns)
+	log := slog.New(slog.NewTextHandler(env.stderr, &slog.HandlerOptions{ReplaceAttr: withoutTime}))
+	opt.Logger = log
+	bar := env.newProgress()
+	defer bar.finish()
+	opt.Progress = bar.report()
+	runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), runtime.NumCPU()+2))
+	index := unified.Invalid
+	if c.IndexDType != "auto" {
+		if index, err = unified.ParseDType(c.IndexDType); err != nil {
+			return nil, err
+		}
+	}
+	return shm.NewServer(ctx, ds, shm.Options{
+		Path: c.Socket, Loader: opt, WorldSize: int(c.WorldSize), Readers: c.Broadcast, Hold: int(c.Hold), IndexDType: index,
+		Epochs: c.Epochs, MaxConsumers: int(c.MaxConsumers), StateFile: c.State, Replay: c.Replay, Version: versionNumber, Logger: log,
+	})
+}
+
+// columnNames reads the value of a list of columns: nil for the default, "none" for none.
+func columnNames(names []string) []string {
+	if len(names) == 1 && names[0] == "none" {
+		return []string{}
+	}
+	return names
+}
+
+func withoutTime(groups []string, a slog.Attr) slog.Attr {
+	if len(groups) == 0 && a.Key == slog.TimeKey {
+		return slog.Attr{}
+	}
+	return a
+}
+
+// ended makes an orderly end of what was told to end with its parent.
+func (c *serveCmd) ended(err error) error {
+	if errors.Is(err, errParent) {
+		return nil
+	}
+	return err
+}
+
+// ready tells that consumers can connect.
+func (c *serveCmd) ready(env *environment, s *shm.Server, metrics string) error {
+	o := s.Options()
+	r := serveReady{
+		Socket: c.Socket, PID: os.Getpid(), Dataset: c.Dataset, Ranks: o.WorldSize, Readers: o.Readers, Batches: s.NumBatches(),
+		Hold: o.Hold, IndexDType: o.IndexDType.String(), Metrics: metrics, Protocol: shm.Version,
+	}
+	if c.JSON {
+		return env.printJSON(r)
+	}
+	_, err := fmt.Fprintf(env.stdout, "serving %s at %s: %s batches an epoch and rank, %d ranks, %d seeds a batch\n",
+		c.Dataset, c.Socket, countText(int64(r.Batches)), r.Ranks, o.Loader.BatchSize)
+	if err == nil && metrics != "" {
+		_, err = fmt.Fprintf(env.stdout, "metrics at http://%s/metrics\n", metrics)
+	}
+	return err
+}

@@ -1,0 +1,276 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/khop-gnn/khop/integrations/shm"
+)
+
+// server is a "khop serve" under way.
+type server struct {
+	*exec.Cmd
+	ready  serveReady
+	stderr *strings.Builder
+}
+
+// startServer runs "khop serve" with a socket in a folder that it makes, until the test's end.
+func startServer(t *testing.T, args ...string) *server {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "feed", "socket")
+	cmd := exec.Command(os.Args[0], append([]string{"serve", "--socket", socket, "--json"}, args...)...)
+	cmd.Env = append(os.Environ(), "KHOP_TEST_AS_PROGRAM=1", "GORACE=atexit_sleep_ms=0")
+	s := &server{Cmd: cmd, stderr: &strings.Builder{}}
+	cmd.Stderr = s.stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	if err := json.NewDecoder(out).Decode(&s.ready); err != nil {
+		_ = cmd.Wait()
+		t.Fatalf("khop serve %v: %v: %v", args, err, s.stderr)
+	}
+	return s
+}
+
+// status waits for the server's end.
+func (s *server) status(t *testing.T) int {
+	t.Helper()
+	err := s.Wait()
+	exit := (*exec.ExitError)(nil)
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return s.ProcessState.ExitCode()
+}
+
+func (s *server) connect(t *testing.T, opt shm.ConsumerOptions) *shm.Consumer {
+	t.Helper()
+	opt.Timeout = 20 * time.Second
+	c, err := shm.Dial(t.Context(), s.ready.Socket, opt)
+	if err != nil {
+		t.Fatalf("%v; the server says %v", err, s.stderr)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func TestServedBatchesAreThoseOfSample(t *testing.T) {
+	dir := t.TempDir()
+	typed, rmat := filepath.Join(dir, "typed.khop"), filepath.Join(dir, "rmat.khop")
+	must(t, "generate", "typed", typed, "--nodes", "3000", "--edges", "20000", "--features", "6")
+	must(t, "generate", "rmat", rmat, "--nodes", "3000", "--edges", "30000", "--features", "5")
+	for name, c := range map[string]struct{ data, args string }{
+		"one type":         {small(t), "--batch-size 100 --shuffle --seed 5"},
+		"several types":    {typed, "--seeds all --batch-size 300 --fanouts 4,3 --shuffle"},
+		"skewed, views":    {rmat, "--batch-size 250 --fanouts 5,5 --frontier new --seed 9 --resident"},
+		"with replacement": {rmat, "--batch-size 400 --fanouts 5 --replace --drop-last"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const world = 3
+			args := strings.Fields(c.args)
+			s := startServer(t, append([]string{c.data, "--world-size", fmt.Sprint(world)}, args...)...)
+			for rank := range world {
+				con := s.connect(t, shm.ConsumerOptions{Rank: shm.RankOf(rank)})
+				for epoch := range uint64(2) {
+					sample := append([]string{"sample", c.data, "--digest", "--epoch", fmt.Sprint(epoch), "--rank", fmt.Sprint(rank), "--world-size", fmt.Sprint(world)}, args...)
+					want := strings.Split(strings.TrimSpace(must(t, sample...)), "\n")
+					var got []string
+					for b, err := range con.Epoch(t.Context(), epoch) {
+						if err != nil {
+							t.Fatal(err)
+						}
+						topology, full := b.Digest()
+						got = append(got, fmt.Sprintf("%d %016x %016x", b.Number, topology, full))
+					}
+					if !slices.Equal(got, want) {
+						t.Errorf("rank %d, epoch %d: got\n%s\nwant\n%s", rank, epoch, strings.Join(got, "\n"), strings.Join(want, "\n"))
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestServeEndsOnSignalsAndLeavesNothing(t *testing.T) {
+	data := small(t)
+	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		s := startServer(t, data, "--batch-size", "10")
+		c := s.connect(t, shm.ConsumerOptions{})
+		for _, err := range c.Epoch(t.Context(), 0) {
+			if err != nil {
+				if !errors.Is(err, shm.ErrEnded) {
+					t.Errorf("the consumer got %v", err)
+				}
+				break
+			}
+			if err := s.Process.Signal(signal); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if code := s.status(t); code != exitInterrupted || !strings.Contains(s.stderr.String(), "interrupted") {
+			t.Errorf("%v: status %d, %v", signal, code, s.stderr)
+		}
+		if _, err := os.Lstat(filepath.Dir(s.ready.Socket)); err == nil {
+			t.Errorf("%v: the socket's directory is still there", signal)
+		}
+	}
+}
+
+func TestServeEndsWithItsEpochsAndGoesOnFromItsState(t *testing.T) {
+	data, state := small(t), filepath.Join(t.TempDir(), "state.json")
+	numbers := func(c *shm.Consumer, most int) (list []uint64) {
+		for b, err := range c.GoOn(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if list = append(list, b.Epoch*100+b.Number); len(list) == most {
+				break
+			}
+		}
+		return list
+	}
+	args := []string{data, "--batch-size", "400", "--epochs", "2", "--state", state, "--seeds", "all"} // 5 batches an epoch
+	s := startServer(t, args...)
+	got := numbers(s.connect(t, shm.ConsumerOptions{}), 4)[:3]
+	if err := s.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	s.status(t)
+	s = startServer(t, args...)
+	c := s.connect(t, shm.ConsumerOptions{})
+	got = append(got, numbers(c, 0)...)
+	got = append(got, numbers(c, 0)...)
+	if !slices.Equal(got, []uint64{0, 1, 2, 3, 4, 100, 101, 102, 103, 104}) {
+		t.Errorf("batches %v", got)
+	}
+	if code := s.status(t); code != exitDone {
+		t.Errorf("status %d, %v", code, s.stderr)
+	}
+}
+
+func TestServeEndsWithItsParent(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "feed", "socket")
+	parent := exec.Command("sh", "-c", `"$0" serve "$1" --socket "$2" --parent $$ & read nothing`, os.Args[0], small(t), socket)
+	parent.Env = append(os.Environ(), "KHOP_TEST_AS_PROGRAM=1")
+	in, err := parent.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	out, err := parent.StdoutPipe() // its child has it too: it ends with both
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := parent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(out)
+	if text, err := lines.ReadString('\n'); err != nil || !strings.Contains(text, socket) {
+		t.Fatalf("%q, %v", text, err)
+	}
+	if err := parent.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if rest, err := io.ReadAll(lines); err != nil || len(rest) > 0 {
+		t.Errorf("%q, %v", rest, err)
+	}
+	_ = parent.Wait()
+	if _, err := os.Lstat(filepath.Dir(socket)); err == nil {
+		t.Error("the socket's directory is still there")
+	}
+}
+
+func TestServeMetrics(t *testing.T) {
+	s := startServer(t, small(t), "--metrics", "127.0.0.1:0", "--world-size", "2", "--batch-size", "10")
+	c := s.connect(t, shm.ConsumerOptions{})
+	for _, err := range c.Epoch(t.Context(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := http.Get("http://" + s.ready.Metrics + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	b, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(b)
+	for _, line := range []string{
+		"khop_feed_batches_done_total{rank=\"0\"} " + fmt.Sprint(c.Info().Batches), "khop_feed_batches_sent_total{rank=\"1\"} 0",
+		fmt.Sprintf("khop_feed_held_slots{rank=\"0\",pid=\"%d\"} ", os.Getpid()), `khop_loader_stage_seconds{rank="0",stage="gather",quantile="0.5"} `,
+		"# TYPE khop_feed_batches_sent_total counter\n",
+	} {
+		if !strings.Contains(text, line) {
+			t.Errorf("no %q in:\n%s", line, text)
+		}
+	}
+}
+
+func TestServeRefusesPlainly(t *testing.T) {
+	data, open := small(t), t.TempDir()
+	if err := os.Chmod(open, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args string
+		code int
+		text string
+	}{
+		{"", exitUsage, "--socket"},
+		{"--socket " + open + "/socket", exitFailed, "mode 0700"},
+		{"--socket " + open + "/a/s --broadcast 2 --world-size 2", exitUsage, "WorldSize is 2"},
+		{"--socket " + open + "/a/s --device cuda", exitFailed, "no CUDA device"},
+		{"--socket " + open + "/a/s --parent 1", exitUsage, "--parent 1"},
+		{"--socket " + open + "/a/s --index-dtype float32", exitUsage, "--index-dtype"},
+		{"--socket " + open + "/a/s --node-columns nosuch", exitUsage, "nosuch"},
+		{"--socket " + open + "/a/s --state " + open + "/no/such/folder", exitFailed, "no such file"},
+		{"--socket " + open + "/a/s --metrics nowhere", exitFailed, "--metrics"},
+		{"--socket " + open + "/a/b/c/s", exitFailed, "directory of the socket"},
+	} {
+		out, errOut, code := khop(t, append([]string{"serve", data}, strings.Fields(c.args)...)...)
+		if code != c.code || !strings.Contains(errOut, c.text) || out != "" {
+			t.Errorf("khop serve %s: status %d, want %d; %q, and %q in %q", c.args, code, c.code, out, c.text, errOut)
+		}
+		if _, err := os.Lstat(open + "/a"); err == nil {
+			t.Errorf("khop serve %s: left its directory", c.args)
+		}
+	}
+}
+
+func TestStatusNamesWhoHoldsEverything(t *testing.T) {
+	before := []shm.RankStats{{}}
+	now := []shm.RankStats{{Epoch: 3, Sent: 20, Done: 17, Waiting: "consumer", Consumers: []shm.PeerStats{{PID: 77, Held: 3, OldestHeld: 61}}}}
+	text := statusText(before, now, 2*time.Second)
+	for _, part := range []string{"epoch 3", "17 batches", "10/s", "process 77", "61 s"} {
+		if !strings.Contains(text, part) {
+			t.Errorf("no %q in %q", part, text)
+		}
+	}
+	now[0].Consumers = nil
+	if text := statusText(before, now, time.Second); !strings.Contains(text, "to connect") {
+		t.Error(text)
+	}
+}

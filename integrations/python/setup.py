@@ -1,0 +1,25 @@
+"""Tags a wheel that carries a khop program for its platform: KHOP_WHEEL_PLATFORM, which tools/wheel.sh sets. All else is in pyproject.toml."""
+
+import os
+
+from setuptools import setup
+
+try:
+    from setuptools.command.bdist_wheel import bdist_wheel
+except ImportError:  # before setuptools 70.1
+    from wheel.bdist_wheel import bdist_wheel
+
+
+class PlatformWheel(bdist_wheel):
+    """The program is static: any Python 3, any C library."""
+
+    def finalize_options(self):
+        super().finalize_options()
+        self.root_is_pure = "KHOP_WHEEL_PLATFORM" not in os.environ
+
+    def get_tag(self):
+        platform = os.environ.get("KHOP_WHEEL_PLATFORM")
+        return ("py3", "none", platform) if platform else super().get_tag()
+
+
+setup(cmdclass={"bdist_wheel": PlatformWheel})

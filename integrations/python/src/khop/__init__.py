@@ -1,0 +1,26 @@
+"""khop: mini-batches for graph neural networks, from a khop server, over shared memory.
+
+    import khop
+
+    loader = khop.Loader("products.khop", fanouts=[15, 10, 5], batch_size=1024, shuffle=True, seed=7)
+    for batch in loader:
+        batch.x, batch.edge_index, batch.y
+
+See docs/python.md.
+"""
+
+from .batch import Batch, Info
+from .errors import (
+    BinaryNotFound, BusyError, ForkError, KhopError, ProtocolError, ServerError, SlotsHeldError, StateError,
+)
+from .loader import Connection, Epoch, Loader, connect
+from .padding import Padded
+from .schema import EdgeType, Schema
+from .views import Block, EdgeView, NodeView
+
+__version__ = "0.1.0.dev0"
+
+__all__ = [
+    "Batch", "BinaryNotFound", "Block", "BusyError", "Connection", "EdgeType", "EdgeView", "Epoch", "ForkError", "Info", "KhopError", "Loader",
+    "NodeView", "Padded", "ProtocolError", "Schema", "ServerError", "SlotsHeldError", "StateError", "connect",
+]

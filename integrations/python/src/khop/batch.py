@@ -1,0 +1,328 @@
+"""A mini-batch: what was sampled, and the columns that came with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Callable, Mapping, Optional, Tuple, Union, overload
+
+import numpy as np
+
+from . import digest as _digest
+from .arrays import Arrays, Converted, OwnArrays
+from .frameworks import Array, Framework, NumpyArray, framework
+from .schema import EdgeType, Schema
+from .views import Block, EdgeView, NodeView
+
+
+@dataclass(frozen=True)
+class Info:
+    """Which batch it is, and the place after it."""
+
+    epoch: int
+    number: int
+    padded: bool
+    next: int
+
+
+class Batch:
+    """One mini-batch. Arrays are over the feed's memory, without a copy, unless their comment says otherwise.
+
+    They are yours to write. As long as any of them is alive, nothing changes under it: the memory goes back to the server when
+    the last one is gone, or at release(). Arrays are made when they are first asked for.
+
+    A batch of a graph with one node type and one edge type has the fields of both: ``batch.x``, ``batch.edge_index``. On typed
+    graphs they are those of ``batch["paper"]`` and ``batch["paper", "cites", "paper"]``.
+    """
+
+    __slots__ = ("schema", "info", "_source", "_framework", "_index", "_values", "_table", "__weakref__")
+
+    def __init__(self, schema: Schema, info: Info, source: Arrays, framework: Framework, index_dtype: str) -> None:
+        self.schema = schema
+        self.info = info
+        self._source: Optional[Arrays] = source
+        self._framework = framework
+        self._index = np.dtype(index_dtype)
+        self._values: dict[str, Array] = {}
+        self._table: Optional[list[list[int]]] = None
+
+    # --- which batch it is ---
+
+    @property
+    def epoch(self) -> int:
+        return self.info.epoch
+
+    @property
+    def number(self) -> int:
+        """The batch's number in the epoch, over all ranks."""
+        return self.info.number
+
+    @property
+    def padded(self) -> bool:
+        """Whether this rank repeats a batch of another, so that all have the same number."""
+        return self.info.padded
+
+    @property
+    def _counts(self) -> list[list[int]]:
+        """Nodes [after hop][node type]."""
+        if self._table is None:
+            self._table = self._arrays().numpy("num_nodes")[0].tolist()
+        return self._table
+
+    # --- arrays by name ---
+
+    def names(self) -> tuple[str, ...]:
+        """The names of all arrays (docs/digest.md)."""
+        return self._arrays().names()
+
+    def array(self, name: str) -> Array:
+        """An array by its name (docs/digest.md). Ids have the loader's index_dtype: a copy where the feed's is another."""
+        value = self._values.get(name)
+        if value is None:
+            a, dtype = self._arrays().numpy(name)
+            if a.dtype != self._index and _is_index(name):
+                a = a.astype(self._index)
+            self._values[name] = value = self._framework.wrap(a, dtype)
+        return value
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._arrays().names()
+
+    def _arrays(self) -> Arrays:
+        if self._source is None:
+            raise ValueError(f"batch {self.number} of epoch {self.epoch} was released")
+        return self._source
+
+    def _dtypes(self) -> dict[str, str]:
+        source = self._arrays()
+        return {n: source.numpy(n)[1] for n in source.names()}
+
+    def _cached(self, name: str, make: Callable[[], Array]) -> Array:
+        if name not in self._values:
+            self._values[name] = make()
+        return self._values[name]
+
+    # --- types ---
+
+    @overload
+    def __getitem__(self, key: str) -> NodeView: ...
+
+    @overload
+    def __getitem__(self, key: EdgeType) -> EdgeView: ...
+
+    def __getitem__(self, key: Union[str, EdgeType]) -> Union[NodeView, EdgeView]:
+        if isinstance(key, str):
+            return NodeView(self, self.schema.node(key))
+        return EdgeView(self, self.schema.edge(key))
+
+    @property
+    def node_types(self) -> tuple[str, ...]:
+        return self.schema.node_types
+
+    @property
+    def edge_types(self) -> tuple[EdgeType, ...]:
+        return self.schema.edge_types
+
+    def _node(self) -> NodeView:
+        if len(self.schema.node_types) != 1:
+            raise AttributeError(f'there are several node types: say which, as in batch["{self.schema.node_types[0]}"]')
+        return NodeView(self, 0)
+
+    def _edge(self) -> EdgeView:
+        if len(self.schema.edge_types) != 1:
+            raise AttributeError(f"there are several edge types: say which, as in batch[{self.schema.edge_types[0]!r}]")
+        return EdgeView(self, 0)
+
+    # --- graphs with one type of each ---
+
+    @property
+    def x(self) -> Array:
+        """Features [nodes, width]."""
+        return self._node().x
+
+    @property
+    def y(self) -> Array:
+        """Labels of the distinct seeds [batch_size, ..]."""
+        return self._node().y
+
+    @property
+    def n_id(self) -> Array:
+        """Ids of the nodes in the dataset, the seeds first [nodes]."""
+        return self._node().n_id
+
+    @property
+    def input_id(self) -> Array:
+        """Positions of the seeds in the list of seeds, as they were asked for."""
+        return self._node().input_id
+
+    @property
+    def batch_size(self) -> int:
+        """Distinct seeds: the first so many nodes. On typed graphs those of the type that has seeds."""
+        if len(self.schema.node_types) == 1:
+            return self._counts[0][0]
+        seeded = [n for n in self._counts[0] if n]
+        if len(seeded) > 1:
+            raise AttributeError('several node types have seeds: say which, as in batch["paper"].batch_size')
+        return seeded[0] if seeded else 0
+
+    @property
+    def num_nodes(self) -> int:
+        """Nodes, of all types."""
+        return sum(self._counts[-1])
+
+    @property
+    def num_sampled_nodes(self) -> list[int]:
+        """Nodes that each hop added; first the seeds."""
+        return self._node().num_sampled_nodes
+
+    @property
+    def edge_index(self) -> Array:
+        """Sources and destinations as positions in n_id [2, edges]: a copy, made once. See EdgeView.edge_index."""
+        return self._edge().edge_index
+
+    @property
+    def e_id(self) -> Array:
+        return self._edge().e_id
+
+    @property
+    def edge_attr(self) -> Array:
+        return self._edge().edge_attr
+
+    @property
+    def edge_weight(self) -> Array:
+        return self._edge().edge_weight
+
+    @property
+    def edge_time(self) -> Array:
+        return self._edge().edge_time
+
+    @property
+    def num_sampled_edges(self) -> list[int]:
+        """Edges that each hop drew."""
+        return self._edge().num_sampled_edges
+
+    @property
+    def blocks(self) -> list[Block]:
+        """A block a layer, the furthest from the seeds first."""
+        return self._edge().blocks
+
+    # --- devices ---
+
+    def to(self, device: Any, non_blocking: bool = False) -> Batch:
+        """The batch with all arrays on a device. With non_blocking from pinned memory this batch's memory stays untouched until
+        the copies are done."""
+        f = self._framework
+        values = {name: f.to(self.array(name), device, non_blocking) for name in self.names()}
+        if all(values[name] is self._values[name] for name in values):
+            return self
+        for name, value in self._values.items():  # what was computed, such as edge_index
+            if name not in values:
+                values[name] = f.to(value, device, non_blocking)
+        if non_blocking:
+            _hold_until_copied(self, values)
+        return self._with(values)
+
+    def pin_memory(self, device: Any = None) -> Batch:
+        """The batch with its arrays in pinned memory: itself where the ring is pinned or there is no GPU, else a copy."""
+        torch = getattr(self._framework, "torch", None)
+        if torch is None or not torch.cuda.is_available():
+            return self
+        if all(self.array(name).is_pinned() for name in self.names()):
+            return self
+        return self._with({name: self.array(name).pin_memory() for name in self.names()})
+
+    def record_stream(self, stream: Any) -> None:
+        """Tells torch's allocator that a CUDA stream uses the arrays; arrays on the host are left alone."""
+        for value in self._values.values():
+            if getattr(value, "is_cuda", False):
+                value.record_stream(stream)
+
+    def _with(self, values: Mapping[str, Array]) -> Batch:
+        """A batch of the same content with other arrays for all names."""
+        out = Batch.__new__(Batch)
+        out.schema, out.info, out._framework, out._index, out._table = self.schema, self.info, self._framework, self._index, self._counts
+        out._values = dict(values)
+        out._source = Converted(self._dtypes(), out._values, self._framework)
+        return out
+
+    # --- the end ---
+
+    def release(self) -> None:
+        """Gives the memory back now, for those who keep no array. Arrays that are still in use change their contents."""
+        if self._source is not None:
+            self._values.clear()
+            source, self._source = self._source, None
+            source.release()
+
+    def copy(self) -> Batch:
+        """The batch in memory of its own, as pickling makes it."""
+        rebuild, arguments = self.__reduce__()
+        out: Batch = rebuild(*arguments)
+        return out
+
+    def __reduce__(self) -> Tuple[Callable[..., Any], Tuple[Any, ...]]:
+        source = self._arrays()
+        arrays = {n: np.array(source.numpy(n)[0], copy=True) for n in source.names()}
+        return _rebuild, (self.schema, self.info, arrays, self._dtypes(), self._framework.name, str(self._index))
+
+    # --- other forms ---
+
+    def digest(self) -> str:
+        """The full digest, as ``khop sample --digest`` prints it last (docs/digest.md). Needs xxhash."""
+        return self.digests()[1]
+
+    def digests(self) -> tuple[str, str]:
+        """The topology digest and the full digest. They cover the arrays as they are now."""
+        source = self._arrays()
+        return _digest.digests((n, *source.numpy(n)) for n in source.names())
+
+    def to_pyg(self) -> Any:
+        """A torch_geometric Data, or HeteroData of a typed graph. edge_index is a copy, all else the same memory."""
+        from .convert import to_pyg
+
+        return to_pyg(self)
+
+    def to_dgl(self) -> Any:
+        """DGL's triple: input nodes, output nodes, and a list of blocks with columns in srcdata, dstdata and edata."""
+        from .convert import to_dgl
+
+        return to_dgl(self)
+
+    def pad(self, sizes: Any = "pow2") -> Any:
+        """The batch in shapes that repeat, with masks (khop.padding): a copy."""
+        from .padding import pad
+
+        return pad(self, sizes)
+
+    def __repr__(self) -> str:
+        if self._source is None:
+            return f"<khop.Batch {self.number} of epoch {self.epoch}, released>"
+        edges = sum(sum(EdgeView(self, e).num_sampled_edges) for e in range(len(self.edge_types)))
+        return f"<khop.Batch {self.number} of epoch {self.epoch}: {sum(self._counts[0])} seeds, {self.num_nodes} nodes, {edges} edges>"
+
+
+def _is_index(name: str) -> bool:
+    return name.startswith(("nodes/", "seeds/", "input/", "item/", "block/"))
+
+
+def _rebuild(schema: Schema, info: Info, arrays: Mapping[str, NumpyArray], dtypes: Mapping[str, str], kind: str, index: str) -> Batch:
+    return Batch(schema, info, OwnArrays(arrays, dtypes), framework(kind), index)
+
+
+def _hold_until_copied(batch: Batch, values: Mapping[str, Array]) -> None:
+    """Keeps a batch's memory until the copies that torch has begun on the current CUDA stream are done."""
+    if not any(getattr(v, "is_cuda", False) for v in values.values()):
+        return
+    torch = getattr(batch._framework, "torch")
+    event = torch.cuda.Event()
+    event.record()
+    _copying.append((event, batch._arrays()))
+    forget_copied()
+
+
+_copying: list[tuple[Any, Arrays]] = []
+
+
+def forget_copied() -> None:
+    """Lets go of batches whose copies are done. The loader calls it before it asks for another."""
+    while _copying and _copying[0][0].query():
+        _copying.pop(0)

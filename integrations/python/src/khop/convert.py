@@ -1,0 +1,100 @@
+"""Batches as PyTorch Geometric's and DGL's own objects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .batch import Batch
+from .frameworks import Array, Torch
+
+
+def to_pyg(batch: Batch) -> Any:
+    """See Batch.to_pyg."""
+    from torch_geometric.data import Data, HeteroData
+
+    _need_torch(batch, "to_pyg")
+    if batch.schema.plain:
+        data = Data()
+        _fill_nodes(batch, batch.node_types[0], data)
+        _fill_edges(batch, batch.edge_types[0], data)
+        return data
+    data = HeteroData()
+    for node_type in batch.node_types:
+        _fill_nodes(batch, node_type, data[node_type])
+    for edge_type in batch.edge_types:
+        _fill_edges(batch, edge_type, data[edge_type])
+    return data
+
+
+def _fill_nodes(batch: Batch, node_type: str, data: Any) -> None:
+    view = batch[node_type]
+    for column in view.columns():
+        data[{"feature": "x", "label": "y"}.get(column, column)] = view[column]
+    data.num_nodes = view.num_nodes
+    data.n_id = view.n_id
+    data.num_sampled_nodes = view.num_sampled_nodes
+    if view.batch_size:
+        data.batch_size = view.batch_size
+        if f"item/{node_type}" in batch:
+            data.input_id = view.input_id
+
+
+def _fill_edges(batch: Batch, edge_type: Any, data: Any) -> None:
+    view = batch[edge_type]
+    data.edge_index = view.edge_index
+    data.num_sampled_edges = view.num_sampled_edges
+    for column in view.columns():
+        data[{"feature": "edge_attr", "weight": "edge_weight", "edge_id": "e_id"}.get(column, column)] = view[column]
+    if f"block/0/{':'.join(edge_type)}/edge_pos" in batch and "edge_id" not in view.columns():
+        data.e_id = view.edge_pos
+
+
+def to_dgl(batch: Batch) -> Any:
+    """See Batch.to_dgl."""
+    import dgl
+
+    _need_torch(batch, "to_dgl")
+    blocks = [_dgl_block(dgl, batch, layer) for layer in range(batch.schema.layers)]
+    first, last = blocks[0], blocks[-1]
+    inputs: dict[str, Array] = {}
+    outputs: dict[str, Array] = {}
+    for t in batch.node_types:
+        view = batch[t]
+        inputs[t], outputs[t] = view.n_id, view.n_id[:view.batch_size]
+        for column in view.columns():
+            seed_only = f"node/{t}/{column}" not in batch
+            if seed_only:
+                last.dstnodes[t].data[column] = view[column]
+            else:
+                first.srcnodes[t].data[column] = view[column]
+    if len(batch.node_types) == 1:
+        return inputs[batch.node_types[0]], outputs[batch.node_types[0]], blocks
+    return inputs, outputs, blocks
+
+
+def _dgl_block(dgl: Any, batch: Batch, layer: int) -> Any:
+    graphs: dict[Any, Any] = {}
+    counts = batch._counts
+    hop = batch.schema.layers - layer
+    sources = dict(zip(batch.node_types, counts[hop]))
+    targets = dict(zip(batch.node_types, counts[hop - 1]))
+    for edge_type in batch.edge_types:
+        b = batch[edge_type].blocks[layer]
+        graphs[edge_type] = ("csc", (b.indptr, b.indices, b.indices.new_empty(0)))
+    block = dgl.create_block(graphs, sources, targets)
+    for edge_type in batch.edge_types:
+        b = batch[edge_type].blocks[layer]
+        for column in batch[edge_type].columns():
+            block.edges[edge_type].data[column] = b[column]
+        if f"block/{layer}/{':'.join(edge_type)}/edge_pos" in batch:
+            block.edges[edge_type].data[dgl.EID] = b.edge_pos
+    for t in batch.node_types:
+        ids = batch[t].n_id
+        block.srcnodes[t].data[dgl.NID] = ids[:sources[t]]
+        block.dstnodes[t].data[dgl.NID] = ids[:targets[t]]
+    return block
+
+
+def _need_torch(batch: Batch, method: str) -> None:
+    if not isinstance(batch._framework, Torch):
+        raise TypeError(f'{method}() needs torch tensors: make the loader with framework="torch"')

@@ -1,0 +1,33 @@
+"""What can go wrong, as exceptions. All derive from KhopError."""
+
+
+class KhopError(Exception):
+    """Base of everything that khop raises on purpose."""
+
+
+class BinaryNotFound(KhopError):
+    """There is no khop program to start; the message lists where it was looked for."""
+
+
+class ServerError(KhopError):
+    """The server said that it cannot go on, or ended. The message has what it wrote last."""
+
+
+class ProtocolError(KhopError):
+    """The other side sent something that docs/feed.md does not allow. The connection is closed."""
+
+
+class BusyError(KhopError):
+    """A second iterator of a loader whose first one is still in use."""
+
+
+class SlotsHeldError(KhopError):
+    """Every slot of the ring is held by arrays that are still in use. The message names the batches."""
+
+
+class StateError(KhopError):
+    """A state that belongs to another dataset or to other options."""
+
+
+class ForkError(KhopError):
+    """A loader was used in a process that was forked from the one that made it."""

@@ -1,0 +1,289 @@
+"""A consumer's connection to a server."""
+
+from __future__ import annotations
+
+import gc
+import os
+import socket
+import struct
+import time
+import weakref
+from typing import Any, Callable, Optional, TypeVar, Union
+
+from . import protocol as p
+from .batch import forget_copied
+from .errors import ForkError, KhopError, ProtocolError, ServerError, SlotsHeldError, StateError
+from .ring import Lease, Ring
+
+_TICK = 0.25  # seconds between looks at what else may have happened while nothing comes
+
+_E = TypeVar("_E", bound=KhopError)
+
+
+class Feed:
+    """A connection, from HELLO to BYE. One thread at a time may call it; slots come back from any."""
+
+    def __init__(
+        self,
+        connection: socket.socket,
+        *,
+        rank: Optional[int] = None,
+        index_dtype: str = "int64",
+        hold: int = 0,
+        timeout: float = 60.0,
+        max_ring_bytes: int = p.MAX_BYTES,
+        last_words: Callable[[], str] = lambda: "",
+    ) -> None:
+        """Takes over a connected socket. last_words gives what the server wrote last, for error messages."""
+        self._socket: Optional[socket.socket] = connection
+        self._pid = os.getpid()
+        self._timeout = timeout
+        self._last_words = last_words
+        self._buffer = bytearray(p.MESSAGE_BYTES)
+        self._run = 0
+        self._asked = 0
+        self._sequence = 0
+        self.ring = Ring(max_ring_bytes, self._flush_if_short)
+        self._hold = 1
+        _open_feeds.add(self)
+        try:
+            self._check_user()
+            for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+                connection.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", 0, int(_TICK * 1e6)))
+            if index_dtype not in p.INDEX_DTYPES:
+                raise ValueError(f'index_dtype={index_dtype!r}: must be "int64" or "int32"')
+            self._send(p.hello(rank, p.INDEX_DTYPES[index_dtype], hold, self._pid))
+            self.welcome: p.Welcome = self._wait_for(p.Welcome, "an answer to HELLO")
+            self._hold = self.welcome.hold
+        except BaseException:
+            self.close()
+            raise
+
+    def _check_user(self) -> None:
+        assert self._socket is not None
+        _, uid, _ = struct.unpack("3i", self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        if uid != os.getuid():
+            raise ProtocolError(f"the server runs as user {uid}, this process as {os.getuid()}")
+
+    # --- runs ---
+
+    def begin(self, mode: int, epoch: int = 0, next: int = 0, state: Optional[Any] = None) -> p.Begun:
+        """Starts a run; one that is under way ends. See docs/feed.md, BEGIN."""
+        self._run += 1
+        self._sequence = 0
+        self._return_slots()
+        self._send(p.begin(self._run, mode, epoch, next, state))
+        begun: p.Begun = self._wait_for(p.Begun, "an answer to BEGIN")
+        return begun
+
+    def next(self) -> Union[Lease, p.End]:
+        """Acknowledges the batches before, and waits for the next one, or the end of the run."""
+        forget_copied()
+        self._send(p.next_batch(self._run, self._sequence, self.ring.take_returned(p.CREDITS)))
+        self._return_slots()
+        message = self._wait_for((p.BatchReady, p.End), "a batch")
+        if isinstance(message, p.End):
+            return message
+        if message.sequence != self._sequence:
+            raise self._broken(ProtocolError(f"batch {message.sequence} of the run comes where {self._sequence} should"))
+        self._sequence += 1
+        try:
+            return self.ring.lease(message, self.welcome.slots)
+        except ProtocolError as e:
+            raise self._broken(e) from None
+
+    def stop(self) -> None:
+        """Ends the run without waiting for it to end; nothing if the connection is over."""
+        if self._socket is not None and self._mine():
+            self._send(p.stop(self._run))
+        self._run += 1  # what still comes is of a run that was left
+
+    def statistics(self) -> dict[str, Any]:
+        """What the server tells of itself, of this rank and of its consumers. Only between runs."""
+        self._asked += 1
+        self._send(p.ask(p.STATISTICS, self._asked))
+        tell: p.Tell = self._wait_for(p.Tell, "statistics")
+        return tell.about
+
+    # --- messages ---
+
+    def _wait_for(self, kinds: Any, what: str) -> Any:
+        """The next message of some kind that belongs to the current run. What is left of runs before is dealt with."""
+        deadline = time.monotonic() + self._timeout
+        while True:
+            message = self._receive(deadline, what)
+            if isinstance(message, p.Error):
+                if message.run not in (0, self._run):
+                    continue
+                raise self._failed(message)
+            if isinstance(message, p.Bye):
+                raise self._broken(ServerError(f"the server has closed the feed: {message.reason}{self._tail()}"))
+            run = getattr(message, "run", self._run)
+            if run != self._run:
+                if isinstance(message, p.BatchReady):  # of a run that was left: back, unread
+                    self.ring.returned.append(message.slot)
+                continue
+            if isinstance(message, kinds):
+                return message
+            if isinstance(message, p.Tell):
+                continue  # somebody was interrupted while waiting for it
+            raise self._broken(ProtocolError(f"{type(message).__name__} came where {what} should"))
+
+    def _receive(self, deadline: float, what: str) -> p.Message:
+        """The next message other than SEGMENT, whose memory is mapped."""
+        while True:
+            s = self._usable()
+            try:
+                size, ancillary, flags, _ = s.recvmsg_into([self._buffer], 256, socket.MSG_CMSG_CLOEXEC)
+            except BlockingIOError:
+                self._tick(deadline, what)
+                continue
+            except ConnectionResetError:
+                continue  # it closed with messages of ours unread; its own, and the end, are still to be read
+            except OSError as e:
+                raise self._broken(ServerError(f"the connection to the server is broken: {e}{self._tail()}")) from None
+            fds = _descriptors(ancillary)
+            try:
+                if size == 0:
+                    raise ServerError(f"the server has ended without a word{self._tail()}")
+                if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
+                    raise ProtocolError("a message that is too long")
+                message = p.read(bytes(memoryview(self._buffer)[:size]))
+                if not isinstance(message, p.Segment):
+                    if fds:
+                        raise ProtocolError(f"{type(message).__name__} with file descriptors")
+                    return message
+                self.ring.add(message, fds)
+            except KhopError as e:
+                raise self._broken(e)
+            finally:
+                for fd in fds:
+                    os.close(fd)
+
+    def _tick(self, deadline: float, what: str) -> None:
+        """Looks around while nothing comes."""
+        forget_copied()
+        starved = len(self.ring.held) >= self._hold
+        if starved:
+            gc.collect()  # batches in reference cycles
+        if self.ring.returned:
+            self._return_slots()
+        if time.monotonic() < deadline:
+            return
+        if starved:
+            raise SlotsHeldError(
+                f"no batch for {self._timeout:.0f} s: all {self._hold} slots are held by arrays that are still in use: {self.ring.holders()}. "
+                "Let go of them, keep a copy (batch.copy()), or make the loader with more slots (hold=)"
+            )
+        raise ServerError(f"{what} did not come within {self._timeout:.0f} s (timeout=){self._tail()}")
+
+    def _send(self, message: bytes) -> None:
+        deadline = time.monotonic() + self._timeout
+        while True:
+            try:
+                self._usable().send(message, socket.MSG_NOSIGNAL)
+                return
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise self._broken(ServerError(f"the server has read nothing for {self._timeout:.0f} s{self._tail()}")) from None
+            except OSError:
+                return  # the server is gone: what it sent before, which is read next, says why
+
+    # --- slots ---
+
+    def _return_slots(self) -> None:
+        """Sends slots that came back, apart from any acknowledgement."""
+        while True:
+            slots = self.ring.take_returned(p.CREDITS)
+            if not slots:
+                return
+            self._send(p.next_batch(0, 0, slots))
+
+    def _flush_if_short(self) -> None:
+        """A slot came back, in any thread: the server hears of it now if it has few, else with the next request."""
+        ring = self.ring
+        if self._hold - len(ring.held) - len(ring.returned) >= 1:
+            return
+        s = self._socket
+        if s is None or not self._mine():
+            return
+        slots = ring.take_returned(p.CREDITS)
+        if not slots:
+            return
+        try:
+            s.send(p.next_batch(0, 0, slots), socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
+        except OSError:
+            ring.returned.extend(slots)  # the next request takes them along, or says what is wrong
+
+    # --- the end ---
+
+    def close(self) -> None:
+        """Says goodbye. Arrays stay valid: their memory is this process's too."""
+        s, self._socket = self._socket, None
+        _open_feeds.discard(self)
+        if s is None:
+            return
+        if self._mine():
+            try:
+                s.send(p.bye(), socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
+            except OSError:
+                pass
+        s.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_socket"):
+            self.close()
+
+    @property
+    def closed(self) -> bool:
+        return self._socket is None
+
+    def _mine(self) -> bool:
+        return self._pid == os.getpid()
+
+    def _usable(self) -> socket.socket:
+        if not self._mine():
+            raise ForkError(
+                f"this loader belongs to process {self._pid}, and this is its child {os.getpid()}: batches come from a server, so there is nothing "
+                "to win by forking. Use num_workers=0, or make the loader in the child"
+            )
+        if self._socket is None:
+            raise ServerError("the loader is closed")
+        return self._socket
+
+    def _failed(self, error: p.Error) -> KhopError:
+        kind = StateError if error.code == p.ERROR_STATE else ServerError
+        result = kind(f"{error.text or error.name}")
+        return self._broken(result) if error.run == 0 else result
+
+    def _broken(self, error: _E) -> _E:
+        """Closes the connection, after which nothing more can be said on it."""
+        self.close()
+        return error
+
+    def _tail(self) -> str:
+        words = self._last_words()
+        return f"; it wrote last:\n{words}" if words else ""
+
+
+def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
+    fds: list[int] = []
+    for level, kind, data in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            fds.extend(struct.unpack(f"{len(data) // 4}i", data[:len(data) // 4 * 4]))
+    return fds
+
+
+_open_feeds: weakref.WeakSet[Feed] = weakref.WeakSet()
+
+
+def _in_child() -> None:
+    """After a fork: the child must not keep the connection open, or its parent's death would go unnoticed."""
+    for feed in list(_open_feeds):
+        s, feed._socket = feed._socket, None
+        if s is not None:
+            s.close()
+    _open_feeds.clear()
+
+
+os.register_at_fork(after_in_child=_in_child)

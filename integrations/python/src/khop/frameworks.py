@@ -1,0 +1,137 @@
+"""NumPy arrays as tensors of a framework, over the same memory."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = Any
+"""An array of the framework that a loader was asked for: numpy.ndarray, torch.Tensor or jax.Array."""
+
+NumpyArray = NDArray[Any]
+
+
+class Framework:
+    """NumPy's arrays themselves; base of the others."""
+
+    name = "numpy"
+
+    def wrap(self, array: NumpyArray, dtype: str) -> Array:
+        """The array as a tensor. dtype is the name in the dataset, for what NumPy has no dtype for (bfloat16 is uint16)."""
+        return array
+
+    def numpy(self, array: Array) -> NumpyArray:
+        """The tensor's elements on the host, as they lay in the feed."""
+        return np.asarray(array)
+
+    def cat(self, arrays: Sequence[Array]) -> Array:
+        """The arrays one after another: a copy."""
+        return np.concatenate(arrays)
+
+    def edge_index(self, indptr: Array, indices: Array) -> Array:
+        """Row 0 sources, row 1 destinations, of a CSC: a copy."""
+        target = np.repeat(np.arange(len(indptr) - 1, dtype=indices.dtype), np.diff(indptr))
+        return np.stack([indices, target])
+
+    def to(self, array: Array, device: Any, non_blocking: bool) -> Array:
+        """The array on a device."""
+        if str(device) != "cpu":
+            raise ValueError(f'NumPy arrays have no device {device!r}: make the loader with framework="torch" or "jax"')
+        return array
+
+
+class Torch(Framework):
+    """Tensors that share memory with the NumPy arrays, and keep them alive."""
+
+    name = "torch"
+
+    def __init__(self) -> None:
+        import torch
+
+        self.torch: Any = torch
+
+    def wrap(self, array: NumpyArray, dtype: str) -> Array:
+        if dtype == "bfloat16":
+            return self._wrap(array.view(np.int16), dtype).view(self.torch.bfloat16)
+        return self._wrap(array, dtype)
+
+    def _wrap(self, array: NumpyArray, dtype: str) -> Array:
+        if not array.flags.writeable:  # of a ring that many read: torch would warn once a process, but cannot express it
+            array = array.view()
+            import warnings
+
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)
+                return self.torch.from_numpy(array)
+        try:
+            return self.torch.from_numpy(array)
+        except TypeError:
+            raise TypeError(f'torch {self.torch.__version__} has no dtype {dtype}: use framework="numpy" for this column') from None
+
+    def numpy(self, array: Array) -> NumpyArray:
+        array = array.detach().cpu()
+        if array.dtype == self.torch.bfloat16:
+            array = array.view(self.torch.int16)
+            return np.asarray(array.numpy()).view(np.uint16)
+        return np.asarray(array.numpy())
+
+    def cat(self, arrays: Sequence[Array]) -> Array:
+        return self.torch.cat(list(arrays))
+
+    def edge_index(self, indptr: Array, indices: Array) -> Array:
+        n = len(indptr) - 1
+        out = self.torch.empty((2, len(indices)), dtype=indices.dtype, device=indices.device)
+        out[0] = indices
+        each = self.torch.arange(n, dtype=indices.dtype, device=indices.device)
+        out[1] = self.torch.repeat_interleave(each, indptr[1:] - indptr[:-1], output_size=len(indices))
+        return out
+
+    def to(self, array: Array, device: Any, non_blocking: bool) -> Array:
+        return array.to(device, non_blocking=non_blocking)
+
+
+class Jax(Framework):
+    """JAX arrays. JAX takes 64-bit integers as 32-bit ones unless jax_enable_x64 is set; then this is a copy."""
+
+    name = "jax"
+
+    def __init__(self) -> None:
+        import jax
+
+        self.jax: Any = jax
+
+    def wrap(self, array: NumpyArray, dtype: str) -> Array:
+        if dtype == "bfloat16":
+            array = array.view(self.jax.numpy.bfloat16)
+        if not self.jax.config.jax_enable_x64 and array.dtype.itemsize == 8:
+            array = array.astype({"i": np.int32, "u": np.uint32, "f": np.float32}[array.dtype.kind])
+        return self.jax.numpy.asarray(array)
+
+    def numpy(self, array: Array) -> NumpyArray:
+        out = np.asarray(array)
+        return out.view(np.uint16) if str(out.dtype) == "bfloat16" else out
+
+    def cat(self, arrays: Sequence[Array]) -> Array:
+        return self.jax.numpy.concatenate(list(arrays))
+
+    def edge_index(self, indptr: Array, indices: Array) -> Array:
+        return self.jax.numpy.asarray(super().edge_index(np.asarray(indptr), np.asarray(indices)))
+
+    def to(self, array: Array, device: Any, non_blocking: bool) -> Array:
+        if isinstance(device, str):
+            kind, _, number = device.partition(":")
+            device = self.jax.devices(kind)[int(number or 0)]
+        return self.jax.device_put(array, device)
+
+
+def framework(name: str = "auto") -> Framework:
+    """The framework of a name. "auto" is torch where the program has imported it, else numpy."""
+    if name == "auto":
+        name = "torch" if "torch" in sys.modules else "numpy"
+    kinds = {"numpy": Framework, "torch": Torch, "jax": Jax}
+    if name not in kinds:
+        raise ValueError(f"framework={name!r}: must be auto, numpy, torch or jax")
+    return kinds[name]()

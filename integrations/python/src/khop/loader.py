@@ -1,0 +1,377 @@
+"""Loaders: what a training loop iterates over."""
+
+from __future__ import annotations
+
+import os
+import sys
+import weakref
+from types import TracebackType
+from typing import Any, Iterator, Mapping, Optional, Sequence, Type, Union
+
+from . import binary as _binary
+from . import place as _place
+from . import protocol, server
+from .batch import Batch, Info
+from .errors import BusyError, StateError
+from .feed import Feed
+from .frameworks import Framework, framework as _framework
+from .meeting import Meeting
+from .options import Fanouts, Flags, Seeds, fanouts_text, seed_list
+from .padding import pad as _pad_batch
+from .schema import Schema, schema_of
+
+_loaders_made = 0  # of this process, for the meeting points of several ranks
+
+
+class Connection:
+    """Batches of a running server: what connect returns, and what Loader is.
+
+    Each ``iter`` runs the next epoch. One iterator at a time.
+    """
+
+    def __init__(
+        self, feed: Feed, *, framework: Union[str, Framework] = "auto", pad: Any = None, pin: Optional[bool] = None,
+        server: Optional[server.Server] = None, meeting: Optional[Meeting] = None,
+    ) -> None:
+        self._feed: Feed = feed
+        self._framework = framework if isinstance(framework, Framework) else _framework(framework)
+        self._pad = pad
+        self._schema: Optional[Schema] = None
+        self._iterator: Optional[weakref.ref[Epoch]] = None
+        state = feed.welcome.about.get("state")
+        self._state: dict[str, Any] = dict(state) if isinstance(state, dict) else {}
+        self._epoch = _number(self._state, "epoch")
+        self._next = _number(self._state, "next")
+        self._mode = 1  # the first run goes on where the rank stands
+        self._pending: Optional[dict[str, Any]] = None
+        feed.ring.pin = _wants_pinned(self._framework) if pin is None else pin
+        self._end = weakref.finalize(self, _end, feed, server, meeting, os.getpid())  # also when the interpreter ends
+
+    # --- what it is ---
+
+    @property
+    def about(self) -> Mapping[str, Any]:
+        """What the server says of itself: dataset, sampler, seeds, ... (docs/feed.md, WELCOME)."""
+        return self._feed.welcome.about
+
+    @property
+    def rank(self) -> int:
+        return self._feed.welcome.rank
+
+    @property
+    def world_size(self) -> int:
+        return self._feed.welcome.world_size
+
+    def __len__(self) -> int:
+        """Batches of a whole epoch, of this rank."""
+        return self._feed.welcome.batches
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that runs, or that the next ``iter`` runs."""
+        return self._epoch
+
+    # --- iterating ---
+
+    def set_epoch(self, epoch: int) -> None:
+        """Says which epoch the next ``iter`` runs, from its beginning. Without it epochs follow one another."""
+        if not 0 <= epoch < 1 << 32:
+            raise ValueError(f"epoch {epoch}: must be 0 or more, and below 2^32")
+        self._epoch, self._next, self._mode, self._pending = epoch, 0, 0, None
+
+    def __iter__(self) -> Epoch:
+        """Begins the next epoch, or what load_state_dict left of one."""
+        _refuse_workers()
+        running = self._iterator() if self._iterator is not None else None
+        if running is not None and not running.closed:
+            raise BusyError(
+                f"epoch {running.epoch} of this loader is still being iterated, and a loader has one iterator at a time: end that loop, or call "
+                "close() on its iterator, or make a second loader (instance= tells it apart)"
+            )
+        if self._pending is not None:
+            begun = self._feed.begin(2, state=self._pending)
+        else:
+            begun = self._feed.begin(self._mode, self._epoch, self._next)
+        self._epoch, self._next = begun.epoch, begun.next
+        self._mode, self._pending = 0, None
+        epoch = Epoch(self, begun)
+        self._iterator = weakref.ref(epoch)
+        return epoch
+
+    def __getitem__(self, index: Any) -> Any:
+        raise TypeError("a khop loader is iterated, not indexed; for torch.utils.data.DataLoader use khop.torch.Dataset(loader) with batch_size=None")
+
+    def _batch(self, lease: Any) -> Any:
+        ready = lease.ready
+        if self._schema is None:
+            self._schema = schema_of(lease, self._feed.welcome.about)
+        info = Info(ready.epoch, ready.number, ready.padded, ready.next)
+        batch = Batch(self._schema, info, lease, self._framework, self._feed.welcome.index_dtype)
+        self._epoch, self._next = ready.epoch, ready.next
+        return batch if self._pad is None else _pad_batch(batch, self._pad, self._feed.welcome.about)
+
+    # --- states ---
+
+    def state_dict(self) -> dict[str, Any]:
+        """The place after the last batch that was yielded; before the first, the place of the first. Plain data, for JSON.
+
+        After a loop has ended it is the beginning of the next epoch. All ranks that have done as many batches have the same state.
+        """
+        if self._pending is not None:
+            return dict(self._pending)
+        return {**self._state, "epoch": self._epoch, "next": self._next}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Makes the next ``iter`` go on after the batch whose state it is, to the end of that epoch.
+
+        StateError if it is of another dataset or of other options: raised here where that can be seen, else by ``iter``.
+        """
+        running = self._iterator() if self._iterator is not None else None
+        if running is not None:
+            running.close()
+        for key, own in self._state.items():
+            if key not in ("epoch", "next") and key in state and state[key] != own:
+                raise StateError(f"the state's {key} is {state[key]!r}, this loader's {own!r}: make the loader as it was, or start an epoch anew")
+        if not {"epoch", "next"} <= set(state):
+            raise StateError("this is no state of a khop loader: it has no epoch and next")
+        self._pending = dict(state)
+        self._epoch, self._next = _number(self._pending, "epoch"), _number(self._pending, "next")
+
+    def statistics(self) -> dict[str, Any]:
+        """What the server counts: batches, waiting times, memory (docs/feed.md, TELL). Between epochs."""
+        return self._feed.statistics()
+
+    # --- the end ---
+
+    def close(self) -> None:
+        """Leaves the server; a Loader ends it. Arrays that are still in use stay valid."""
+        self._end()
+
+    @property
+    def closed(self) -> bool:
+        return not self._end.alive
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException], traceback: Optional[TracebackType]) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        a = self.about
+        what = f"{a.get('dataset', '?')}, {a.get('sampler', '?')}, rank {self.rank} of {self.world_size}"
+        return f"<khop.{type(self).__name__} {what}{', closed' if self.closed else ''}>"
+
+
+class Epoch:
+    """One pass: the iterator of a loader."""
+
+    def __init__(self, loader: Connection, begun: protocol.Begun) -> None:
+        self._loader: Optional[Connection] = loader
+        self.epoch = begun.epoch
+        self._left = begun.batches
+
+    def __iter__(self) -> Epoch:
+        return self
+
+    def __len__(self) -> int:
+        """Batches that are left."""
+        return self._left
+
+    def __next__(self) -> Batch:
+        loader = self._loader
+        if loader is None:
+            raise StopIteration
+        try:
+            lease = loader._feed.next()
+        except BaseException:
+            if loader._feed.closed:
+                self._loader = None
+            raise
+        if isinstance(lease, protocol.End):
+            self._loader = None
+            loader._epoch, loader._next = self.epoch + 1, 0
+            raise StopIteration
+        self._left -= 1
+        batch: Batch = loader._batch(lease)
+        return batch
+
+    @property
+    def closed(self) -> bool:
+        return self._loader is None
+
+    def close(self) -> None:
+        """Ends the pass early, as leaving the loop does. The loader's next ``iter`` runs the next epoch."""
+        loader, self._loader = self._loader, None
+        if loader is not None:
+            loader._feed.stop()
+            loader._epoch, loader._next = self.epoch + 1, 0
+
+    def __del__(self) -> None:
+        if hasattr(self, "_loader"):
+            self.close()
+
+
+class Loader(Connection):
+    """A loader with a server of its own: starts ``khop serve`` and ends it.
+
+        for epoch in range(10):
+            for batch in loader:
+                train(batch.x, batch.edge_index, batch.y)
+
+    Only dataset, sampler, fanouts, frontier, replace, seeds, split, batch_size, drop_last, shuffle, seed and instance decide what is in
+    a batch. docs/python.md explains every option.
+
+    Where several processes train together (torch.distributed, or RANK and WORLD_SIZE in the environment) each gets its share; the
+    processes of a machine share one server, which its local rank 0 starts.
+    """
+
+    def __init__(
+        self,
+        dataset: _binary.PathLike,
+        fanouts: Optional[Fanouts] = None,
+        *,
+        num_neighbors: Optional[Fanouts] = None,
+        sampler: str = "neighbor",
+        frontier: str = "all",
+        replace: bool = False,
+        seeds: Seeds = "train",
+        split: int = 0,
+        batch_size: int = 1024,
+        drop_last: bool = False,
+        shuffle: bool = False,
+        seed: int = 0,
+        instance: int = 0,
+        node_columns: Optional[Sequence[str]] = None,
+        seed_columns: Optional[Sequence[str]] = None,
+        edge_columns: Optional[Sequence[str]] = None,
+        edge_pos: bool = False,
+        workers: int = 0,
+        prefetch: int = 2,
+        hold: int = 4,
+        device: str = "auto",
+        resident: bool = False,
+        max_memory: Optional[Union[int, str]] = None,
+        rank: Optional[int] = None,
+        world_size: Optional[int] = None,
+        remainder: str = "pad",
+        index_dtype: str = "int64",
+        framework: Union[str, Framework] = "auto",
+        pad: Any = None,
+        pin: Optional[bool] = None,
+        timeout: float = 60.0,
+        start_timeout: float = 600.0,
+        max_ring_bytes: int = protocol.MAX_BYTES,
+        binary: Optional[_binary.PathLike] = None,
+        socket: Optional[_binary.PathLike] = None,
+        quiet: bool = True,
+        serve_options: Sequence[str] = (),
+    ) -> None:
+        global _loaders_made
+        _refuse_workers()
+        if fanouts is not None and num_neighbors is not None:
+            raise TypeError("fanouts and num_neighbors are the same: give one")
+        fanouts = num_neighbors if fanouts is None else fanouts
+        here = _place.find(rank, world_size)
+        path = None if socket is None else os.fspath(socket)
+        if path is None and here.local_world_size > 1:
+            path = _place.meeting_point(_loaders_made)
+        _loaders_made += 1
+        own: Optional[server.Server] = None
+        feed: Optional[Feed] = None
+        meeting: Optional[Meeting] = None
+        try:
+            if here.local_rank == 0:
+                seed_set = seed_list(seeds)
+                flags = Flags(list(serve_options))
+                for name, value in (
+                    ("fanouts", None if fanouts is None else fanouts_text(fanouts)), ("sampler", sampler), ("frontier", frontier),
+                    ("replace", replace), ("seeds", seed_set.text), ("split", split), ("batch-size", batch_size), ("drop-last", drop_last),
+                    ("shuffle", shuffle), ("seed", seed % (1 << 64)), ("instance", instance), ("node-columns", _none_is_no_name(node_columns)),
+                    ("seed-columns", _none_is_no_name(seed_columns)), ("edge-columns", edge_columns), ("edge-pos", edge_pos), ("workers", workers),
+                    ("prefetch", prefetch), ("hold", hold), ("device", device), ("resident", resident), ("max-memory", max_memory),
+                    ("world-size", here.world_size), ("remainder", remainder), ("index-dtype", index_dtype),
+                ):
+                    flags.add(name, value)
+                try:
+                    own = server.Server(_binary.find(binary), os.fspath(dataset), list(flags), path, quiet, () if seed_set.fd is None else (seed_set.fd,))
+                    connection = own.connect(start_timeout)
+                    feed = Feed(connection, rank=here.rank, index_dtype=index_dtype, timeout=timeout, max_ring_bytes=max_ring_bytes,
+                                last_words=own.last_words)
+                finally:
+                    seed_set.close()
+                own.forget_socket()
+            else:
+                assert path is not None
+                connection = server.connect(path, start_timeout)
+                feed = Feed(connection, rank=here.rank, index_dtype=index_dtype, timeout=timeout, max_ring_bytes=max_ring_bytes)
+            if here.local_world_size > 1 and path is not None:
+                meeting = Meeting(path, here)
+                if own is not None:
+                    meeting.wait_for_all(start_timeout, own.check)
+            super().__init__(feed, framework=framework, pad=pad, pin=pin, server=own, meeting=meeting)
+        except BaseException:
+            _end(feed, own, meeting, os.getpid())
+            raise
+        self._server = own
+
+    @property
+    def server_pid(self) -> int:
+        """The process id of the server, where this process has started it; else 0."""
+        return self._server.pid if self._server is not None else 0
+
+
+def connect(
+    path: _binary.PathLike, *, rank: Optional[int] = None, framework: Union[str, Framework] = "auto", index_dtype: str = "int64", hold: int = 0,
+    pad: Any = None, pin: Optional[bool] = None, timeout: float = 60.0, connect_timeout: float = 10.0, max_ring_bytes: int = protocol.MAX_BYTES,
+) -> Connection:
+    """Joins a running ``khop serve --socket path``. rank None takes torch.distributed's or the environment's, else the lowest that is free.
+
+    The first ``iter`` goes on where the rank stands: after a restart with the first batch that was not acknowledged.
+    """
+    here = _place.find() if rank is None else None
+    if here is not None and here.world_size > 1:
+        rank = here.rank
+    connection = server.connect(os.fspath(path), connect_timeout)
+    feed = Feed(connection, rank=rank, index_dtype=index_dtype, hold=hold, timeout=timeout, max_ring_bytes=max_ring_bytes)
+    try:
+        return Connection(feed, framework=framework, pad=pad, pin=pin)
+    except BaseException:
+        feed.close()
+        raise
+
+
+def _end(feed: Optional[Feed], own: Optional[server.Server], meeting: Optional[Meeting], pid: int) -> None:
+    """Leaves the server and ends it if it is ours. Does nothing in a child that was forked."""
+    if pid != os.getpid():
+        return
+    if feed is not None:
+        feed.close()
+    if meeting is not None:
+        meeting.leave()
+    if own is not None:
+        own.close()
+
+
+def _none_is_no_name(columns: Optional[Sequence[str]]) -> Optional[str]:
+    """None is the default; an empty list stands for no column."""
+    return None if columns is None else ",".join(columns) or "none"
+
+
+def _number(state: Mapping[str, Any], key: str) -> int:
+    value = state.get(key, 0)
+    if not isinstance(value, int) or value < 0:
+        raise StateError(f"a state whose {key} is {value!r}")
+    return value
+
+
+def _refuse_workers() -> None:
+    """In a worker of torch's DataLoader: says that there is nothing for it to do."""
+    torch_data = sys.modules.get("torch.utils.data")
+    if torch_data is not None and torch_data.get_worker_info() is not None:
+        raise RuntimeError("khop makes batches in a server of its own: use num_workers=0 with khop.torch.Dataset")
+
+
+def _wants_pinned(framework: Framework) -> bool:
+    torch = getattr(framework, "torch", None)
+    return torch is not None and bool(torch.cuda.is_available())

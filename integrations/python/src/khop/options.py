@@ -1,0 +1,90 @@
+"""What Python says, as options of the command line (docs/cli.md)."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any, Iterator, Mapping, Optional, Sequence, Union
+
+import numpy as np
+
+Fanouts = Union[Sequence[int], Mapping[Any, Sequence[int]]]
+Seeds = Any
+"""A split's name, "all", "all:TYPE", "@FILE", node ids, a mask, (node type, ids or mask), or a mapping of such."""
+
+
+def fanouts_text(fanouts: Fanouts) -> str:
+    """Fan-outs as --fanouts has them. Keys of a mapping are relations, edge types, or "*" for all others."""
+    if isinstance(fanouts, Mapping):
+        if not fanouts:
+            raise ValueError("fanouts: an empty mapping")
+        return ";".join(f"{key if isinstance(key, str) else ':'.join(key)}={_numbers(k)}" for key, k in fanouts.items())
+    return _numbers(fanouts)
+
+
+def _numbers(values: Sequence[int]) -> str:
+    if isinstance(values, (str, bytes)) or not len(values):
+        raise ValueError(f"fanouts={values!r}: must be numbers, one a hop, such as [15, 10, 5]")
+    return ",".join(str(int(k)) for k in values)
+
+
+class SeedList:
+    """The value of --seeds, and the memory in which the server finds seeds that are a list: it inherits fd, if there is one."""
+
+    def __init__(self, text: str, fd: Optional[int] = None) -> None:
+        self.text, self.fd = text, fd
+
+    def close(self) -> None:
+        """The server has its own descriptor, or will not need one."""
+        fd, self.fd = self.fd, None
+        if fd is not None:
+            os.close(fd)
+
+
+def seed_list(seeds: Seeds) -> SeedList:
+    """Seeds as --seeds has them."""
+    if isinstance(seeds, str):
+        return SeedList(seeds)
+    if isinstance(seeds, tuple) and len(seeds) == 2 and isinstance(seeds[0], str):
+        if seeds[1] is None:
+            return SeedList("all:" + seeds[0])
+        seeds = {seeds[0]: seeds[1]}
+    sets = {f"{t} ": _ids(ids) for t, ids in seeds.items()} if isinstance(seeds, Mapping) else {"": _ids(seeds)}
+    fd = os.memfd_create("khop-seeds", os.MFD_CLOEXEC)
+    with os.fdopen(os.dup(fd), "w", encoding="utf-8") as f:
+        for prefix, ids in sets.items():
+            f.writelines(f"{prefix}{i}\n" for i in ids.tolist())
+    return SeedList(f"@/proc/self/fd/{fd}", fd)
+
+
+def _ids(values: Any) -> Any:
+    """Node ids of an array, a tensor, a list or a mask."""
+    array = np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
+    if array.ndim != 1:
+        raise ValueError(f"seeds: an array of shape {array.shape}: must have one dimension")
+    if array.dtype == np.bool_:
+        return np.flatnonzero(array)
+    if array.dtype.kind not in "iu":
+        raise ValueError(f"seeds: an array of {array.dtype}: must be node ids or a mask")
+    return array
+
+
+@dataclass
+class Flags:
+    """Options of khop serve."""
+
+    list: list[str] = field(default_factory=list)
+
+    def add(self, name: str, value: Any) -> None:
+        """Adds an option; None and False stand for its absence, True for a switch."""
+        if value is None or value is False:
+            return
+        if value is True:
+            self.list.append(f"--{name}")
+            return
+        if isinstance(value, (list, tuple)):
+            value = ",".join(map(str, value))
+        self.list.append(f"--{name}={value}")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.list)

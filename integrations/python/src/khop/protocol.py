@@ -1,0 +1,330 @@
+"""The messages of the feed, and the descriptor of a batch: docs/feed.md, byte by byte. Nothing here touches a socket.
+
+Whatever comes in is checked before it is used: a reader raises ProtocolError and never reads outside what it was given.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass
+from typing import Any, Callable, NamedTuple, Optional, Sequence, Union
+
+import numpy as np
+
+from .errors import ProtocolError
+
+VERSION = 1
+MAGIC = b"khopfeed"
+BATCH_MAGIC = b"khopbtch"
+MESSAGE_BYTES = 65_536
+MAX_SEGMENTS = 4096
+MAX_SLOTS = 65_536
+MAX_ARRAYS = 1 << 20
+MAX_DESCRIPTOR = 256 << 20
+MAX_NAME = 4096
+MAX_BYTES = 1 << 47
+CREDITS = 1024  # slots a NEXT message
+ANY_RANK = 0xFFFFFFFF
+
+HELLO, WELCOME, SEGMENT, BEGIN, BEGUN, BATCH, NEXT, END, STOP, ERROR, ASK, TELL, BYE = range(1, 14)
+NAMES = ("?", "HELLO", "WELCOME", "SEGMENT", "BEGIN", "BEGUN", "BATCH", "NEXT", "END", "STOP", "ERROR", "ASK", "TELL", "BYE")
+STATISTICS, STATE = 1, 2
+
+ERRORS = {
+    1: "bad message", 2: "version", 3: "user", 4: "rank", 5: "taken", 6: "full", 7: "index dtype", 8: "state", 9: "epochs",
+    10: "load", 11: "memory", 12: "ending", 13: "readers",
+}
+ERROR_STATE = 8
+GOODBYES = {0: "done", 1: "interrupted", 2: "all epochs were loaded"}
+
+DTYPES: dict[int, tuple[str, np.dtype[Any]]] = {
+    1: ("int8", np.dtype("<i1")), 2: ("uint8", np.dtype("<u1")), 3: ("int16", np.dtype("<i2")), 4: ("uint16", np.dtype("<u2")),
+    5: ("int32", np.dtype("<i4")), 6: ("uint32", np.dtype("<u4")), 7: ("int64", np.dtype("<i8")), 8: ("uint64", np.dtype("<u8")),
+    9: ("float16", np.dtype("<f2")), 10: ("bfloat16", np.dtype("<u2")), 11: ("float32", np.dtype("<f4")), 12: ("float64", np.dtype("<f8")),
+}
+INDEX_DTYPES = {"int32": 5, "int64": 7}
+
+
+# --- what a consumer sends ---------------------------------------------------------------------------------------------
+
+def hello(rank: Optional[int], index_dtype: int, hold: int, pid: int) -> bytes:
+    """index_dtype is a code of DTYPES, 0 for the server's own; hold 0 for as many slots as the server gives."""
+    head = struct.pack("<HHI8sHHIIII", HELLO, 0, 64, MAGIC, VERSION, VERSION, ANY_RANK if rank is None else rank, index_dtype, hold, pid)
+    return head.ljust(64, b"\0")
+
+
+def begin(run: int, mode: int, epoch: int = 0, next: int = 0, state: Optional[Any] = None) -> bytes:
+    """mode 0: batch next of epoch; 1: where the rank stands; 2: after the state."""
+    text = b"" if state is None else json.dumps(state).encode()
+    return struct.pack("<HHIIIQQII", BEGIN, 0, 40 + len(text), run, mode, epoch, next, len(text), 0) + text
+
+
+def next_batch(run: int, done: int, slots: Sequence[int]) -> bytes:
+    """Acknowledges the run's batches below done, and returns slots, at most CREDITS."""
+    n = len(slots)
+    return struct.pack(f"<HHIIIQ{n}I", NEXT, 0, 24 + 4 * n, run, n, done, *slots)
+
+
+def stop(run: int) -> bytes:
+    return struct.pack("<HHIII", STOP, 0, 16, run, 0)
+
+
+def ask(what: int, id: int) -> bytes:
+    return struct.pack("<HHIII", ASK, 0, 16, what, id)
+
+
+def bye(reason: int = 0) -> bytes:
+    return struct.pack("<HHIII", BYE, 0, 16, reason, 0)
+
+
+# --- what a server sends -------------------------------------------------------------------------------------------------
+
+@dataclass(frozen=True)
+class Welcome:
+    version: int
+    rank: int
+    world_size: int
+    hold: int
+    slots: int
+    index_dtype: str
+    broadcast: bool
+    durable: bool
+    batches: int
+    """Batches that an epoch of this rank has."""
+    about: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Segment:
+    number: int
+    memory: int
+    bytes: int
+    read_only: bool
+
+
+@dataclass(frozen=True)
+class Begun:
+    run: int
+    epoch: int
+    next: int
+    batches: int
+
+
+@dataclass(frozen=True)
+class BatchReady:
+    run: int
+    slot: int
+    sequence: int
+    epoch: int
+    number: int
+    next: int
+    padded: bool
+    segment: int
+    offset: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class End:
+    run: int
+    stopped: bool
+    batches: int
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Error:
+    run: int
+    code: int
+    text: str
+
+    @property
+    def name(self) -> str:
+        return ERRORS.get(self.code, f"error {self.code}")
+
+
+@dataclass(frozen=True)
+class Tell:
+    what: int
+    id: int
+    about: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Bye:
+    reason: str
+
+
+Message = Union[Welcome, Segment, Begun, BatchReady, End, Error, Tell, Bye]
+
+_BATCH = struct.Struct("<HHIIIQQQIIQQ")
+_WELCOME = struct.Struct("<HHI8sHHIIIIIIIQQ")
+_FIXED = {SEGMENT: 96, BEGUN: 48, BATCH: 64, END: 40, BYE: 16}
+
+
+def read(data: bytes) -> Message:
+    """Reads a packet that a server sent."""
+    if len(data) < 8:
+        raise ProtocolError(f"a packet of {len(data)} bytes is no message")
+    kind, flags, length = struct.unpack_from("<HHI", data)
+    if length != len(data) or length > MESSAGE_BYTES:
+        raise ProtocolError(f"a message says that it has {length} bytes, its packet has {len(data)}")
+    if kind not in _READERS:
+        raise ProtocolError(f"a server sends no message of kind {kind} ({NAMES[kind] if kind < len(NAMES) else 'unknown'})")
+    fixed = _FIXED.get(kind)
+    if fixed is not None and length != fixed:
+        raise ProtocolError(f"{NAMES[kind]} has {length} bytes, not {fixed}")
+    try:
+        return _READERS[kind](data, flags)
+    except struct.error:
+        raise ProtocolError(f"{NAMES[kind]} has {length} bytes, which are too few") from None
+
+
+def _welcome(data: bytes, flags: int) -> Welcome:
+    (_, _, _, magic, version, _, rank, world, hold, slots, dtype, bits, size, batches, _) = _WELCOME.unpack_from(data)
+    if magic != MAGIC:
+        raise ProtocolError("this is no khop server: its answer does not begin as one")
+    if version != VERSION:
+        raise ProtocolError(f"the server speaks version {version} of the feed, this package version {VERSION}")
+    _limit("rank", rank, world)
+    _limit("slots", slots, MAX_SLOTS + 1)
+    _limit("hold", hold, slots + 1)
+    if dtype not in INDEX_DTYPES.values() or not hold:
+        raise ProtocolError(f"WELCOME: index dtype {dtype}, hold {hold}: out of range")
+    return Welcome(version, rank, world, hold, slots, DTYPES[dtype][0], bool(bits & 1), bool(bits & 2), batches, _json(data, _WELCOME.size, size))
+
+
+def _segment(data: bytes, flags: int) -> Segment:
+    number, memory, size, bits, _ = struct.unpack_from("<IIQII", data, 8)
+    _limit("segment", number, MAX_SEGMENTS)
+    _limit("memory", memory, 2)
+    _limit("bytes of a segment", size, MAX_BYTES)
+    return Segment(number, memory, size, bool(bits & 1))
+
+
+def _begun(data: bytes, flags: int) -> Begun:
+    run, _, epoch, following, batches = struct.unpack_from("<IIQQQ", data, 8)
+    return Begun(run, epoch, following, batches)
+
+
+def _batch(data: bytes, flags: int) -> BatchReady:
+    _, _, _, run, slot, sequence, epoch, number, segment, size, offset, following = _BATCH.unpack_from(data)
+    if size < 64 or size > MAX_DESCRIPTOR:
+        raise ProtocolError(f"BATCH: a descriptor of {size} bytes")
+    return BatchReady(run, slot, sequence, epoch, number, following, bool(flags & 1), segment, offset, size)
+
+
+def _end(data: bytes, flags: int) -> End:
+    run, reason, batches, epoch = struct.unpack_from("<IIQQ", data, 8)
+    _limit("reason", reason, 2)
+    return End(run, reason == 1, batches, epoch)
+
+
+def _error(data: bytes, flags: int) -> Error:
+    run, code, size, _ = struct.unpack_from("<IIII", data, 8)
+    if size != len(data) - 24 or size > 4096:
+        raise ProtocolError(f"ERROR: a text of {size} bytes in a message of {len(data)}")
+    return Error(run, code, data[24:].decode("utf-8", "replace"))
+
+
+def _tell(data: bytes, flags: int) -> Tell:
+    what, id, size, _ = struct.unpack_from("<IIII", data, 8)
+    return Tell(what, id, _json(data, 24, size))
+
+
+def _bye(data: bytes, flags: int) -> Bye:
+    (reason,) = struct.unpack_from("<I", data, 8)
+    return Bye(GOODBYES.get(reason, f"reason {reason}"))
+
+
+_READERS: dict[int, Callable[[bytes, int], Message]] = {WELCOME: _welcome, SEGMENT: _segment, BEGUN: _begun, BATCH: _batch, END: _end, ERROR: _error, TELL: _tell, BYE: _bye}
+
+
+def _limit(what: str, value: int, below: int) -> None:
+    if value >= below:
+        raise ProtocolError(f"{what} is {value}, which is not below {below}")
+
+
+def _json(data: bytes, begin: int, size: int) -> dict[str, Any]:
+    if size != len(data) - begin:
+        raise ProtocolError(f"JSON of {size} bytes where {len(data) - begin} are left")
+    try:
+        value = json.loads(data[begin:].decode("utf-8"))
+    except (ValueError, RecursionError) as e:
+        raise ProtocolError(f"not JSON: {e}") from None
+    if not isinstance(value, dict):
+        raise ProtocolError("JSON that is no object")
+    return value
+
+
+# --- the descriptor of a batch -----------------------------------------------------------------------------------------
+
+_HEAD = struct.Struct("<8sIIQQQQIIQ")
+_ARRAY = struct.Struct("<QIBBHIIQ4Q")
+
+
+class Placed(NamedTuple):
+    """Where an array lies: offset and bytes in a segment."""
+
+    segment: int
+    offset: int
+    bytes: int
+    shape: tuple[int, ...]
+    dtype: str
+    numpy: np.dtype[Any]
+
+
+class Layout:
+    """The names of a descriptor's arrays, in order."""
+
+    def __init__(self, key: int, data: bytes, count: int) -> None:
+        self.key = key
+        self.count = count
+        self.index: dict[str, int] = {}
+        for i in range(count):
+            _, _, _, _, _, begin, size, *_ = _ARRAY.unpack_from(data, 64 + 64 * i)
+            if not 1 <= size <= MAX_NAME or begin < 64 + 64 * count or begin + size > len(data):
+                raise ProtocolError(f"descriptor: array {i}: its name is at {begin}, {size} bytes, outside of the descriptor")
+            try:
+                name = data[begin:begin + size].decode("utf-8")
+            except UnicodeDecodeError:
+                raise ProtocolError(f"descriptor: array {i}: its name is not UTF-8") from None
+            if name in self.index:
+                raise ProtocolError(f"descriptor: two arrays are called {name!r}")
+            self.index[name] = i
+        self.names = tuple(self.index)
+
+
+class Descriptor:
+    """A batch's descriptor. data is a copy: what is in the ring may change under a reader."""
+
+    __slots__ = ("data", "layout")
+
+    def __init__(self, data: bytes, ready: BatchReady, known: Optional[Layout] = None) -> None:
+        """known is the layout of the batch before; it is taken over where the descriptor says that it is the same."""
+        magic, size, count, key, epoch, number, following, _, _, _ = _HEAD.unpack_from(data)
+        if magic != BATCH_MAGIC or size != len(data):
+            raise ProtocolError(f"there is no descriptor of {len(data)} bytes where BATCH says")
+        if count > MAX_ARRAYS or 64 + 64 * count > size:
+            raise ProtocolError(f"a descriptor of {size} bytes with {count} arrays")
+        if (epoch, number, following) != (ready.epoch, ready.number, ready.next):
+            raise ProtocolError(f"BATCH is of batch {ready.number} of epoch {ready.epoch}, the descriptor of {number} of {epoch}")
+        self.data = data
+        self.layout = known if known is not None and known.key == key and known.count == count else Layout(key, data, count)
+
+    def array(self, name: str, segments: Sequence[int]) -> Placed:
+        """Where an array is; KeyError if there is none. segments are their sizes in bytes: the array is within one."""
+        offset, segment, code, rank, _, _, _, _, *dims = _ARRAY.unpack_from(self.data, 64 + 64 * self.layout.index[name])
+        if code not in DTYPES or not 1 <= rank <= 4:
+            raise ProtocolError(f"array {name}: dtype {code}, rank {rank}: out of range")
+        dtype, numpy = DTYPES[code]
+        shape = tuple(dims[:rank])
+        size = numpy.itemsize
+        for n in shape:
+            size *= n  # Python's integers do not overflow
+        if size == 0 and max(shape) < MAX_BYTES:
+            return Placed(0, 0, 0, shape, dtype, numpy)
+        if segment >= len(segments) or offset % 128 or offset + size > segments[segment] or size == 0:
+            raise ProtocolError(f"array {name}: shape {shape} at {offset} of segment {segment}: not in the ring")
+        return Placed(segment, offset, size, shape, dtype, numpy)

@@ -1,0 +1,171 @@
+"""The memory of the feed: segments that are mapped, and slots that come back when nobody looks at them any more."""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import time
+import weakref
+from collections import deque
+from functools import partial
+from importlib import import_module
+from typing import Any, Callable, Optional, Sequence
+
+import numpy as np
+
+from .errors import ProtocolError
+from .frameworks import NumpyArray
+from .protocol import BatchReady, Descriptor, Layout, Segment
+
+_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+
+
+class Memory:
+    """One mapped segment. Unmapped when the last array over it is gone."""
+
+    __slots__ = ("map", "address", "bytes", "read_only", "_unpin")
+
+    def __init__(self, about: Segment, fds: Sequence[int]) -> None:
+        """Maps the descriptor that came with SEGMENT, once it is sure that no access can ever fault. Does not close it."""
+        if about.memory != 0:
+            raise ProtocolError("a segment on a device, which was not asked for")
+        if len(fds) != 1:
+            raise ProtocolError(f"SEGMENT with {len(fds)} file descriptors")
+        try:
+            seals = fcntl.fcntl(fds[0], fcntl.F_GET_SEALS)
+        except OSError as e:
+            raise ProtocolError(f"segment {about.number} is no memfd: {e}") from None
+        if seals & _SEALS != _SEALS:
+            raise ProtocolError(f"segment {about.number} can change its size: its seals are {seals:#x}")
+        size = os.fstat(fds[0]).st_size
+        if size != about.bytes or size == 0:
+            raise ProtocolError(f"segment {about.number} has {size} bytes, not {about.bytes}")
+        access = mmap.ACCESS_READ if about.read_only else mmap.ACCESS_WRITE
+        try:
+            self.map = mmap.mmap(fds[0], size, access=access)
+        except OSError as e:
+            raise ProtocolError(f"segment {about.number} of {size} bytes cannot be mapped: {e}") from None
+        self.bytes, self.read_only = size, about.read_only
+        self.address = int(np.frombuffer(self.map, np.uint8).ctypes.data)
+        self._unpin: Optional[Callable[[], object]] = None
+
+    def pin(self) -> None:
+        """Page-locks the segment for CUDA, once, so that copies to a device are asynchronous. Where CUDA refuses it stays as it is."""
+        cudart: Any = import_module("torch").cuda.cudart()
+        if int(cudart.cudaHostRegister(self.address, self.bytes, 0)) == 0:
+            self._unpin = partial(cudart.cudaHostUnregister, self.address)
+
+    def __del__(self) -> None:
+        unpin = getattr(self, "_unpin", None)
+        if unpin is not None:
+            unpin()
+
+
+class Ring:
+    """The segments of a connection, and the slots that this process holds."""
+
+    def __init__(self, most_bytes: int, on_return: Callable[[], None]) -> None:
+        """on_return is called, in any thread and at any moment, when a slot has come back."""
+        self.memory: list[Memory] = []
+        self.sizes: list[int] = []
+        self.held: dict[int, weakref.ref[Lease]] = {}
+        self.returned: deque[int] = deque()
+        self.pin = False  # whether segments are page-locked for CUDA
+        self._most_bytes = most_bytes
+        self._on_return = on_return
+        self._layout: Optional[Layout] = None
+
+    def add(self, about: Segment, fds: Sequence[int]) -> None:
+        """Maps a segment."""
+        if about.number != len(self.memory):
+            raise ProtocolError(f"segment {about.number} comes after {len(self.memory)} others")
+        if sum(self.sizes) + about.bytes > self._most_bytes:
+            raise ProtocolError(f"a ring of {sum(self.sizes) + about.bytes} bytes, of which max_ring_bytes allows {self._most_bytes}")
+        memory = Memory(about, fds)
+        if self.pin:
+            memory.pin()
+        self.memory.append(memory)
+        self.sizes.append(about.bytes)
+
+    def lease(self, ready: BatchReady, slots: int) -> Lease:
+        """Takes over the slot of a batch."""
+        if ready.slot >= slots or ready.slot in self.held:
+            raise ProtocolError(f"batch {ready.number} is in slot {ready.slot}, which is {'in use' if ready.slot < slots else 'none'}")
+        if ready.segment >= len(self.sizes) or ready.offset + ready.bytes > self.sizes[ready.segment]:
+            raise ProtocolError(f"the descriptor of batch {ready.number} is not in the ring")
+        data = self.memory[ready.segment].map[ready.offset:ready.offset + ready.bytes]
+        descriptor = Descriptor(data, ready, self._layout)
+        self._layout = descriptor.layout
+        return Lease(self, ready, descriptor)
+
+    def give_back(self, slot: int) -> None:
+        """Called once a lease, by its finaliser or its release: in any thread."""
+        self.held.pop(slot, None)
+        self.returned.append(slot)
+        self._on_return()
+
+    def take_returned(self, most: int) -> list[int]:
+        """Slots to be returned to the server, at most so many. Any number of threads may call it."""
+        slots: list[int] = []
+        while len(slots) < most:
+            try:
+                slots.append(self.returned.popleft())
+            except IndexError:
+                break
+        return slots
+
+    def holders(self) -> str:
+        """Who holds slots, for people."""
+        lines = []
+        now = time.monotonic()
+        for lease in [ref() for ref in list(self.held.values())]:
+            if lease is not None:
+                lines.append(f"batch {lease.ready.number} of epoch {lease.ready.epoch} for {now - lease.since:.0f} s")
+        return "; ".join(lines)
+
+
+class Lease:
+    """A slot in this process's hands. It goes back when the last array over it is gone, or at release."""
+
+    __slots__ = ("ring", "ready", "descriptor", "since", "_open", "__weakref__")
+
+    def __init__(self, ring: Ring, ready: BatchReady, descriptor: Descriptor) -> None:
+        self.ring, self.ready, self.descriptor = ring, ready, descriptor
+        self.since = time.monotonic()
+        self._open = True
+        ring.held[ready.slot] = weakref.ref(self)
+
+    def names(self) -> tuple[str, ...]:
+        return self.descriptor.layout.names
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        return self.descriptor.array(name, self.ring.sizes).shape
+
+    def numpy(self, name: str) -> tuple[NumpyArray, str]:
+        """A view of an array, which keeps the slot, and its dtype's name."""
+        segment, offset, size, shape, dtype, numpy = self.descriptor.array(name, self.ring.sizes)
+        if size == 0:
+            return np.empty(shape, numpy), dtype
+        return np.asarray(_View(self, self.ring.memory[segment], offset, shape, numpy.str)), dtype
+
+    def release(self) -> None:
+        """Gives the slot back, once."""
+        if self._open:
+            self._open = False
+            self.ring.give_back(self.ready.slot)
+
+    def __del__(self) -> None:
+        self.release()
+
+
+class _View:
+    """What NumPy takes as the owner of an array's memory: as long as the array lives, so do the lease and the mapping."""
+
+    __slots__ = ("__array_interface__", "_lease", "_memory")
+
+    def __init__(self, lease: Lease, memory: Memory, offset: int, shape: tuple[int, ...], typestr: str) -> None:
+        self._lease, self._memory = lease, memory
+        self.__array_interface__ = {
+            "version": 3, "shape": shape, "typestr": typestr, "data": (memory.address + offset, memory.read_only),
+        }

@@ -1,0 +1,38 @@
+"""khop with torch.utils.data.DataLoader and what is built on it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Iterator
+
+import torch.utils.data
+
+from .loader import Connection
+
+if TYPE_CHECKING:
+    _Base = torch.utils.data.IterableDataset[Any]
+else:
+    _Base = torch.utils.data.IterableDataset
+
+
+class Dataset(_Base):
+    """A loader as an iterable dataset: ``DataLoader(khop.torch.Dataset(loader), batch_size=None)``.
+
+    num_workers must be 0: batches are made in the server, ahead of the loop.
+    """
+
+    def __init__(self, loader: Connection) -> None:
+        super().__init__()
+        self.loader = loader
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.loader)
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Says which epoch the next pass runs."""
+        self.loader.set_epoch(epoch)
+
+    def __getstate__(self) -> Any:
+        raise RuntimeError("a khop dataset does not go to another process: batches are made in a server, use num_workers=0")

@@ -1,0 +1,245 @@
+"""A batch's nodes and edges of one type. They hold the batch, and no array of their own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Callable
+
+from .frameworks import Array
+from .schema import text
+
+if TYPE_CHECKING:
+    from .batch import Batch
+
+
+class NodeView:
+    """The nodes of one type in a batch. Any column that was asked for is an attribute and an item: ``view["year"]``."""
+
+    __slots__ = ("_batch", "_t", "type")
+
+    def __init__(self, batch: Batch, t: int) -> None:
+        self._batch, self._t, self.type = batch, t, batch.schema.node_types[t]
+
+    @property
+    def x(self) -> Array:
+        """Features [num_nodes, width]."""
+        return self._attribute("feature")
+
+    @property
+    def y(self) -> Array:
+        """Labels of the distinct seeds [batch_size, ..]."""
+        return self._attribute("label")
+
+    @property
+    def n_id(self) -> Array:
+        """Ids of the nodes in the dataset, the seeds first [num_nodes]."""
+        return self._batch.array(f"nodes/{self.type}")
+
+    @property
+    def seeds(self) -> Array:
+        """Position in n_id of each seed as it was asked for: 0, 1, 2, .. unless seeds repeat."""
+        return self._batch.array(f"seeds/{self.type}")
+
+    @property
+    def input_node(self) -> Array:
+        """Id of each seed as it was asked for, repeats included."""
+        return self._batch.array(f"input/{self.type}")
+
+    @property
+    def input_id(self) -> Array:
+        """Positions of the seeds in the list of seeds, as they were asked for."""
+        return self._batch.array(f"item/{self.type}")
+
+    @property
+    def batch_size(self) -> int:
+        """Distinct seeds of this type: the first so many nodes."""
+        return self._batch._counts[0][self._t]
+
+    @property
+    def num_nodes(self) -> int:
+        return self._batch._counts[-1][self._t]
+
+    @property
+    def num_sampled_nodes(self) -> list[int]:
+        """Nodes that each hop added; first the seeds."""
+        counts = [row[self._t] for row in self._batch._counts]
+        return [b - a for a, b in zip([0, *counts], counts)]
+
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are here, of all nodes or of the seeds."""
+        prefixes = (f"node/{self.type}/", f"seed/{self.type}/")
+        return tuple(dict.fromkeys(n.split("/", 2)[2] for n in self._batch.names() if n.startswith(prefixes)))
+
+    def __getitem__(self, column: str) -> Array:
+        """A row for each node, or where the column was asked for seeds only, a row for each distinct seed."""
+        for owner in ("node", "seed"):
+            name = f"{owner}/{self.type}/{column}"
+            if name in self._batch:
+                return self._batch.array(name)
+        raise KeyError(f"node type {self.type!r} has no column {column!r} in this batch; it has: {', '.join(self.columns()) or 'none'}")
+
+    def __getattr__(self, name: str) -> Array:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self._attribute(name)
+
+    def _attribute(self, column: str) -> Array:
+        try:
+            return self[column]
+        except KeyError as e:
+            raise AttributeError(e.args[0]) from None
+
+
+class EdgeView:
+    """The edges of one type in a batch, hop after hop out of the seeds."""
+
+    __slots__ = ("_batch", "_e", "type")
+
+    def __init__(self, batch: Batch, e: int) -> None:
+        self._batch, self._e, self.type = batch, e, batch.schema.edge_types[e]
+
+    @property
+    def blocks(self) -> list[Block]:
+        """A block a layer, the furthest from the seeds first."""
+        return [Block(self._batch, layer, self._e) for layer in range(self._batch.schema.layers)]
+
+    @property
+    def edge_index(self) -> Array:
+        """Sources and destinations, as positions in n_id of their types [2, edges]: a copy, since blocks are CSC; made once.
+
+        Edges come hop after hop, as num_sampled_edges counts them. With frontier "all" a node that several hops expand has the
+        neighbours of each: use blocks for a layer's own.
+        """
+        def make() -> Array:
+            f = self._batch._framework
+            parts = [f.edge_index(b.indptr, b.indices) for b in self._parts()]
+            if len(parts) == 1:
+                return parts[0]
+            return f.cat([p.T for p in parts]).T if f.name == "numpy" else self._join(parts)
+        return self._batch._cached(f"edge_index/{text(self.type)}", make)
+
+    def _join(self, parts: list[Array]) -> Array:
+        f = self._batch._framework
+        flat = f.cat([p[0] for p in parts] + [p[1] for p in parts])
+        return flat.reshape(2, -1)
+
+    @property
+    def edge_pos(self) -> Array:
+        """Positions of the edges in the dataset's CSC. Copied together from the blocks with frontier "all"."""
+        return self._joined("edge_pos", lambda b: b.edge_pos)
+
+    @property
+    def e_id(self) -> Array:
+        """Ids of the edges in the graph that was converted: column edge_id, or where the dataset has none, edge_pos."""
+        return self["edge_id"] if "edge_id" in self.columns() else self.edge_pos
+
+    @property
+    def edge_attr(self) -> Array:
+        """Edge features, column feature."""
+        return self._attribute("feature")
+
+    @property
+    def edge_weight(self) -> Array:
+        """Column weight."""
+        return self._attribute("weight")
+
+    @property
+    def edge_time(self) -> Array:
+        """Column time."""
+        return self._attribute("time")
+
+    @property
+    def num_edges(self) -> int:
+        return sum(self.num_sampled_edges)
+
+    @property
+    def num_sampled_edges(self) -> list[int]:
+        """Edges that each hop drew."""
+        counts = [b.num_edges for b in reversed(self.blocks)]
+        if not self._batch.schema.new_nodes:
+            return counts
+        return [b - a for a, b in zip([0, *counts], counts)]
+
+    def columns(self) -> tuple[str, ...]:
+        """The columns that were asked for."""
+        prefix = f"edge/0/{text(self.type)}/"
+        return tuple(n[len(prefix):] for n in self._batch.names() if n.startswith(prefix))
+
+    def __getitem__(self, column: str) -> Array:
+        """A row for each edge, in the order of edge_index. Copied together from the blocks with frontier "all"."""
+        if column not in self.columns():
+            raise KeyError(f"edge type {self.type!r} has no column {column!r} in this batch; it has: {', '.join(self.columns()) or 'none'}")
+        return self._joined(column, lambda b: b[column])
+
+    def _attribute(self, column: str) -> Array:
+        try:
+            return self[column]
+        except KeyError as e:
+            raise AttributeError(e.args[0]) from None
+
+    def _parts(self) -> list[Block]:
+        """The blocks whose edges together are all edges, in the order of hops."""
+        return self.blocks[:1] if self._batch.schema.new_nodes else self.blocks[::-1]
+
+    def _joined(self, what: str, of: Callable[[Block], Array]) -> Array:
+        parts = self._parts()
+        if len(parts) == 1:
+            return of(parts[0])
+        return self._batch._cached(f"edges/{text(self.type)}/{what}", lambda: self._batch._framework.cat([of(b) for b in parts]))
+
+
+class Block:
+    """One layer of one edge type: a CSC over positions in n_id. Destination i's sources are indices[indptr[i]:indptr[i+1]]."""
+
+    __slots__ = ("_batch", "_e", "layer", "type")
+
+    def __init__(self, batch: Batch, layer: int, e: int) -> None:
+        self._batch, self.layer, self._e, self.type = batch, layer, e, batch.schema.edge_types[e]
+
+    def _name(self, what: str) -> str:
+        return f"block/{self.layer}/{text(self.type)}/{what}"
+
+    @property
+    def indptr(self) -> Array:
+        """Where each destination's edges begin [num_dst + 1]."""
+        return self._batch.array(self._name("indptr"))
+
+    @property
+    def indices(self) -> Array:
+        """Sources [num_edges]."""
+        return self._batch.array(self._name("indices"))
+
+    @property
+    def edge_pos(self) -> Array:
+        """Positions in the dataset's CSC [num_edges], where they were asked for."""
+        if self._name("edge_pos") not in self._batch:
+            raise AttributeError("no edge positions in this batch: make the loader with edge_pos=True")
+        return self._batch.array(self._name("edge_pos"))
+
+    @property
+    def num_edges(self) -> int:
+        return self._batch._arrays().shape(self._name("indices"))[0]
+
+    @property
+    def num_src(self) -> int:
+        """Nodes that the sources are among: the first so many of their type."""
+        return self._count(self._batch.schema.layers - self.layer, 0)
+
+    @property
+    def num_dst(self) -> int:
+        """Destinations: the first so many nodes of their type."""
+        return self._count(self._batch.schema.layers - 1 - self.layer, 2)
+
+    def _count(self, hop: int, end: int) -> int:
+        return self._batch._counts[hop][self._batch.schema.node(self.type[end])]
+
+    @property
+    def edge_index(self) -> Array:
+        """Sources and destinations [2, num_edges]: a copy, made at each call."""
+        return self._batch._framework.edge_index(self.indptr, self.indices)
+
+    def __getitem__(self, column: str) -> Array:
+        """A column, a row for each edge."""
+        return self._batch.array(f"edge/{self.layer}/{text(self.type)}/{column}")
+
+    def __repr__(self) -> str:
+        return f"<khop.Block layer {self.layer} {text(self.type)}: {self.num_src} -> {self.num_dst}, {self.num_edges} edges>"

@@ -1,0 +1,369 @@
+"""khop.Loader with a real server: equal batches, resuming, ranks, and what happens when either side dies."""
+import gc
+import json
+import os
+import pickle
+import signal
+import subprocess
+import tempfile
+import time
+
+import numpy as np
+import pytest
+
+import khop
+from conftest import run
+
+OPTIONS = {  # of khop sample, and of khop.Loader
+    "sbm": (["--fanouts", "6,4", "--batch-size", "256", "--shuffle", "--seed", "7"], dict(fanouts=[6, 4], batch_size=256, shuffle=True, seed=7)),
+    "typed": (["--fanouts", "cites=5,3;*=4,2", "--batch-size", "300", "--seed", "9", "--frontier", "new"],
+              dict(fanouts={"cites": [5, 3], "*": [4, 2]}, batch_size=300, seed=9, frontier="new")),
+    "tolokers": (["--fanouts", "10,5,3", "--batch-size", "512", "--replace", "--split", "3"],
+                 dict(num_neighbors=[10, 5, 3], batch_size=512, replace=True, split=3)),
+}
+
+
+@pytest.fixture
+def load(dataset):
+    made = []
+
+    def load(name, **options):
+        options.setdefault("framework", "numpy")
+        loader = khop.Loader(dataset(name), **options)
+        made.append(loader)
+        return loader
+    yield load
+    for loader in made:
+        loader.close()
+
+
+def alive(pid):
+    """Whether a process is there and has not ended."""
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def wait_until(condition, seconds=5.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)
+
+
+# --- the same batches ---
+
+@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("world", [1, 3])
+@pytest.mark.parametrize("index_dtype", ["int64", "int32"])
+def test_digests_equal_those_of_the_program(name, world, index_dtype, load, dataset, sample):
+    pytest.importorskip("xxhash")
+    flags, options = OPTIONS[name]
+    for rank in range(world):
+        loader = load(name, rank=rank, world_size=world, index_dtype=index_dtype, **options)
+        for epoch in range(2):
+            want = sample(dataset(name), *flags, "--epoch", epoch, "--rank", rank, "--world-size", world)
+            assert [(b.number, *b.digests()) for b in loader] == want
+            assert len(want) == len(loader) > 0
+        loader.close()
+
+
+def test_any_option_that_python_has_reaches_the_server(load, dataset, sample):
+    pytest.importorskip("xxhash")
+    options = dict(fanouts=[4, 4], frontier="new", replace=True, batch_size=100, shuffle=True, drop_last=True, seed=2**64 - 1, instance=3,
+                   workers=1, prefetch=3, resident=True, max_memory="500MB", device="cpu", seeds="all:paper")
+    loader = load("typed", **options)
+    loader.set_epoch(4)
+    flags = ["--fanouts", "4,4", "--frontier", "new", "--replace", "--batch-size", 100, "--shuffle", "--drop-last", "--seed", 2**64 - 1,
+             "--instance", 3, "--seeds", "all:paper", "--epoch", 4]
+    assert [b.digest() for b in loader] == [full for _, _, full in sample(dataset("typed"), *flags)]
+
+
+@pytest.mark.parametrize("spelling", ["list", "array", "mask", "pair", "mapping"])
+def test_seeds_may_be_given_as_ids_or_masks(spelling, load):
+    ids = np.array([5, 3, 900, 17, 42])
+    mask = np.zeros(3000, bool)
+    mask[ids] = True
+    name, seeds, want = {
+        "list": ("sbm", ids.tolist(), ids), "array": ("sbm", ids.astype(np.int32), ids), "mask": ("sbm", mask, np.sort(ids)),
+        "pair": ("typed", ("author", ids), ids), "mapping": ("typed", {"author": ids}, ids),
+    }[spelling]
+    loader = load(name, fanouts=[2], batch_size=2, seeds=seeds)
+    got, items = [], []
+    for b in loader:
+        view = b["author" if name == "typed" else b.node_types[0]]
+        got += view.n_id[:view.batch_size].tolist()
+        items += view.input_id.tolist()
+    assert got == want.tolist() and items == list(range(5))
+
+
+def test_seeds_that_are_no_ids_are_refused():
+    from khop.options import seed_list
+    for seeds in ([0.5], np.zeros((2, 2), int)):
+        with pytest.raises(ValueError, match="seeds"):
+            seed_list(seeds)
+
+
+# --- what is in a batch ---
+
+def test_typed_batches_are_what_the_program_counts(load, dataset, program):
+    _, options = OPTIONS["typed"]
+    flags = OPTIONS["typed"][0]
+    counts = [json.loads(line) for line in run(program, "sample", dataset("typed"), *flags, "--jsonl").splitlines()]
+    loader = load("typed", edge_pos=True, **options)
+    for b, want in zip(loader, counts):
+        assert b.num_nodes == want["nodes"] and b.batch_size == want["seeds"]
+        drawn = np.sum([b[e].num_sampled_edges for e in b.edge_types], axis=0)
+        assert drawn.tolist() == want["edges_per_hop"]
+        assert np.cumsum(np.sum([b[t].num_sampled_nodes for t in b.node_types], axis=0)).tolist() == want["nodes_per_hop"]
+        for e in b.edge_types:
+            index = b[e].edge_index
+            assert index.shape == (2, b[e].num_edges) and len(b[e].e_id) == b[e].num_edges
+            if b[e].num_edges:
+                assert index[0].max() < b[e[0]].num_nodes and index[1].max() < b[e[2]].num_nodes
+        with pytest.raises(AttributeError, match="several node types"):
+            b.x
+        with pytest.raises(KeyError, match="no edge type"):
+            b["paper", "likes", "paper"]
+    assert "paper" in b.node_types and b["paper"].x.shape == (b["paper"].num_nodes, 8)
+
+
+def test_edges_lead_where_the_dataset_says(load, dataset):
+    """edge_pos, e_id and edge_index against the dataset's own files."""
+    with open(os.path.join(dataset("sbm"), "dataset.json")) as f:
+        columns = {c["name"]: c for c in json.load(f)["content"]["columns"] if c["owner"] == "graph"}
+
+    def column(name):
+        (part,) = columns[name]["parts"]
+        path = os.path.join(dataset("sbm"), part["path"])
+        return np.fromfile(path, columns[name]["dtype"], part["rows"], offset=part["body_offset"])
+    indptr, indices = column("indptr"), column("indices")
+    for frontier in ("all", "new"):
+        for b in load("sbm", fanouts=[5, 3], batch_size=128, edge_pos=True, frontier=frontier):
+            source, target = b.n_id[b.edge_index]
+            np.testing.assert_array_equal(indices[b.e_id], source)
+            assert ((indptr[target] <= b.e_id) & (b.e_id < indptr[target + 1])).all()
+            assert sum(b.num_sampled_edges) == len(b.e_id)
+
+
+def test_columns_are_those_that_were_asked_for(load):
+    b = next(iter(load("sbm", fanouts=[3], batch_size=10, node_columns=["label", "feature"], seed_columns=[])))
+    node = b.node_types[0]
+    assert set(b[node].columns()) == {"label", "feature"} and b.y.shape == (b.num_nodes,)
+    b = next(iter(load("sbm", fanouts=[3], batch_size=10, node_columns=[], seed_columns=["feature"])))
+    assert b.x.shape == (10, 16) and not hasattr(b, "y")
+    with pytest.raises(khop.ServerError, match='no column "year"'):
+        load("sbm", node_columns=["year"])
+
+
+def test_padding_to_the_most_gives_one_shape(load):
+    shapes = set()
+    loader = load("sbm", fanouts=[3, 2], batch_size=64, pad="max")
+    for b in loader:
+        shapes.add((b.x.shape, b.y.shape, b.edge_index.shape, b.node_mask.shape))
+        assert b.seed_mask.sum() == 64 or b.number == len(loader) - 1
+    assert len(shapes) == 1
+    assert {type(b) for b in load("sbm", fanouts=[3, 2], batch_size=64, pad="pow2")} == {khop.Padded}
+
+
+# --- states ---
+
+@pytest.mark.parametrize("after", [0, 1, 4])
+def test_a_new_process_resumes_after_the_last_batch(after, load, dataset, sample):
+    pytest.importorskip("xxhash")
+    flags, options = OPTIONS["sbm"]
+    loader = load("sbm", **options)
+    loader.set_epoch(2)
+    epoch = iter(loader)
+    for _ in range(after):
+        next(epoch)
+    state = json.loads(json.dumps(loader.state_dict()))
+    loader.close()
+    again = load("sbm", **options)
+    again.load_state_dict(state)
+    assert [b.digest() for b in again] == [full for _, _, full in sample(dataset("sbm"), *flags, "--epoch", 2)][after:]
+    assert [(b.epoch, b.number) for b in again][:1] == [(3, 0)]
+
+
+def test_a_state_of_another_loader_is_refused_with_the_difference(load):
+    state = load("sbm", fanouts=[3], seed=1).state_dict()
+    other = load("sbm", fanouts=[4], seed=1)
+    with pytest.raises(khop.StateError, match="fanouts=3"):
+        other.load_state_dict(state)
+
+
+# --- ends ---
+
+def test_closing_ends_the_server_and_leaves_nothing(load):
+    loader = load("sbm", fanouts=[3])
+    pid = loader.server_pid
+    assert alive(pid)
+    assert not os.listdir(tempfile.gettempdir())  # gone as soon as it has been connected to
+    x = next(iter(loader)).x
+    loader.close()
+    loader.close()
+    assert not alive(pid) and x.shape[1] == 16
+    with pytest.raises(khop.ServerError, match="closed"):
+        iter(loader)
+    with load("sbm", fanouts=[3]) as second:
+        pid = second.server_pid
+    assert not alive(pid)
+
+
+def test_a_loader_that_is_forgotten_ends_its_server(dataset):
+    loader = khop.Loader(dataset("sbm"), fanouts=[3], framework="numpy")
+    pid = loader.server_pid
+    for _ in loader:
+        break
+    del loader, _
+    gc.collect()
+    wait_until(lambda: not alive(pid))
+
+
+PARENT = """
+import os, sys, khop
+loader = khop.Loader(sys.argv[1], fanouts=[3], framework="numpy")
+batch = next(iter(loader))
+print(loader.server_pid, flush=True)
+how = sys.argv[2]
+if how == "exit": sys.exit(0)
+if how == "raise": raise RuntimeError
+if how == "_exit": os._exit(3)
+import time; time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("how", ["exit", "raise", "_exit", "SIGKILL", "SIGTERM", "SIGINT"])
+def test_a_server_ends_with_its_trainer_however_that_ends(how, dataset, python):
+    trainer = python(PARENT, dataset("sbm"), how)
+    pid = int(trainer.stdout.readline())
+    if how.startswith("SIG"):
+        trainer.send_signal(getattr(signal, how))
+    trainer.communicate(timeout=20)
+    wait_until(lambda: not alive(pid), 2)
+    assert not os.listdir(tempfile.gettempdir())
+
+
+def test_a_server_that_is_killed_is_reported_within_a_second(load):
+    loader = load("sbm", fanouts=[3], batch_size=16)
+    epoch = iter(loader)
+    batch = next(epoch)
+    x = batch.x.copy()
+    os.kill(loader.server_pid, signal.SIGKILL)
+    began = time.monotonic()
+    with pytest.raises(khop.ServerError, match="ended without a word"):
+        for _ in epoch:
+            pass
+    assert time.monotonic() - began < 1
+    np.testing.assert_array_equal(batch.x, x)
+
+
+def test_what_the_server_complains_of_is_in_the_error(load, dataset, tmp_path):
+    with pytest.raises(khop.ServerError, match="no-such"):
+        khop.Loader(tmp_path / "no-such.khop")
+    with pytest.raises(khop.ServerError, match="fan-out"):
+        load("sbm", fanouts=[-7])
+    with pytest.raises(khop.ServerError, match="split"):
+        load("sbm", seeds="holdout")
+    with pytest.raises(khop.BinaryNotFound, match="binary= names /nowhere/khop"):
+        load("sbm", binary="/nowhere/khop")
+
+
+def test_fanouts_have_one_name_at_a_time(dataset):
+    with pytest.raises(TypeError, match="the same"):
+        khop.Loader(dataset("sbm"), fanouts=[3], num_neighbors=[3])
+
+
+# --- servers that run already ---
+
+@pytest.fixture
+def serve(program, dataset, tmp_path):
+    """Starts khop serve on its own; returns the process and the socket."""
+    started = []
+
+    def serve(name, *options):
+        path = tmp_path / "feed" / "s"
+        process = subprocess.Popen([program, "serve", dataset(name), "--socket", str(path), "--json", *map(str, options)], stdout=subprocess.PIPE)
+        started.append(process)
+        process.stdout.readline()
+        return process, path
+    yield serve
+    for process in started:
+        process.terminate()
+        process.wait(10)
+        process.stdout.close()
+
+
+def test_a_consumer_that_was_killed_resumes_at_what_it_had_not_acknowledged(serve, python):
+    process, path = serve("sbm", "--fanouts", 3, "--batch-size", 16)
+    consumer = python("""
+import sys, os, khop
+for batch in khop.connect(sys.argv[1], framework="numpy"):
+    print(batch.number, flush=True)
+    if batch.number == 5: os.kill(os.getpid(), 9)
+""", path)
+    out, _ = consumer.communicate(timeout=20)
+    assert out.split() == list("012345")
+    again = khop.connect(path, framework="numpy")
+    assert next(iter(again)).number == 5  # it was asked for, not done
+    again.close()
+
+
+def test_ranks_of_a_running_server_share_an_epoch(serve):
+    _, path = serve("sbm", "--fanouts", 3, "--batch-size", 100, "--world-size", 2)
+    loaders = [khop.connect(path, framework="numpy") for _ in range(2)]
+    assert {loader.rank for loader in loaders} == {0, 1}
+    seeds = [np.concatenate([b.n_id[:b.batch_size].copy() for b in loader if not b.padded]) for loader in loaders]
+    assert not set(seeds[0]) & set(seeds[1])
+    with pytest.raises(khop.ServerError):
+        khop.connect(path, rank=0, framework="numpy")
+    for loader in loaders:
+        loader.close()
+
+
+def test_joining_where_nobody_serves_says_so(tmp_path):
+    with pytest.raises(khop.ServerError, match="no server at"):
+        khop.connect(tmp_path / "s", connect_timeout=0.05)
+
+
+# --- other libraries ---
+
+def test_tqdm_shows_how_far_it_is(load):
+    tqdm = pytest.importorskip("tqdm").tqdm
+    loader = load("sbm", fanouts=[3], batch_size=64)
+    bar = tqdm(loader, file=open(os.devnull, "w"))
+    assert bar.total == len(loader)
+    assert sum(1 for _ in bar) == len(loader)
+
+
+def test_batches_go_through_pickle(load):
+    pytest.importorskip("xxhash")
+    b = next(iter(load("typed", fanouts=[3, 2])))
+    assert pickle.loads(pickle.dumps(b)).digest() == b.digest() == b.copy().digest()
+
+
+def test_pyg_gets_what_it_expects(load):
+    pytest.importorskip("torch", reason="torch is not installed")
+    pytest.importorskip("torch_geometric", reason="torch_geometric is not installed")
+    data = next(iter(load("sbm", fanouts=[4, 3], frontier="new", framework="torch"))).to_pyg()
+    assert data.validate() and data.batch_size <= data.num_nodes and data.edge_index.shape[1] == sum(data.num_sampled_edges)
+    hetero = next(iter(load("typed", fanouts=[4, 3], frontier="new", framework="torch"))).to_pyg()
+    assert hetero.validate() and 0 < hetero["paper"].batch_size <= hetero["paper"].num_nodes
+
+
+def test_dgl_gets_what_it_expects(load):
+    pytest.importorskip("torch", reason="torch is not installed")
+    dgl = pytest.importorskip("dgl", reason="dgl is not installed")
+    batch = next(iter(load("sbm", fanouts=[4, 3], framework="torch", edge_pos=True)))
+    inputs, outputs, blocks = batch.to_dgl()
+    assert len(inputs) == batch.num_nodes and len(outputs) == batch.batch_size == blocks[-1].num_dst_nodes()
+    for block, own in zip(blocks, batch.blocks):
+        source, target = block.edges()
+        assert source.tolist() == own.edge_index[0].tolist() and target.tolist() == own.edge_index[1].tolist()
+        assert block.edata[dgl.EID].tolist() == own.edge_pos.tolist()
+    assert "feature" in blocks[0].srcdata and "label" in blocks[-1].dstdata
+    typed = next(iter(load("typed", fanouts=[4, 3], framework="torch")))
+    _, _, blocks = typed.to_dgl()
+    assert blocks[0].num_src_nodes("paper") == typed["paper"].num_nodes

@@ -1,0 +1,184 @@
+package shm
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/pinned"
+)
+
+// ErrNoRoom is returned where the machine has no memory left for a ring.
+var ErrNoRoom = errors.New("no room for the ring")
+
+// arena is a ring's memory: segments that other processes map, given out in pieces. It is a pinned.Provider, so a loader
+// gathers rows right into it. It never shrinks: what was given back is given out again.
+type arena struct {
+	access access
+	least  int64        // of a segment
+	room   func() int64 // bytes that the machine still has; 0: unknown
+
+	mu       sync.Mutex
+	free     [][]extent                 // [segment], ascending, apart from one another
+	segments atomic.Pointer[[]*segment] // only ever appended to
+}
+
+// segment is one memfd, mapped.
+type segment struct {
+	data []byte
+	fd   int
+	raw  []byte // the mapping that data lies in
+}
+
+// access says what consumers may do with a segment.
+type access uint8
+
+const (
+	readWrite access = iota
+	readOnly
+)
+
+// extent is a run of free bytes.
+type extent struct{ begin, end int64 }
+
+const (
+	pageSize  = 4096
+	mostSpare = 1 << 30 // a segment is larger than what it is made for by at most this
+)
+
+// These are variables for tests only.
+var (
+	leastSegment int64 = 64 << 20
+	roomLeft           = func() int64 { return machine.Probe().Room() }
+)
+
+func newArena(a access) *arena { return &arena{access: a, least: leastSegment, room: roomLeft} }
+
+func (a *arena) all() []*segment {
+	if p := a.segments.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// Take implements pinned.Provider.
+func (a *arena) Take(n int64) ([]byte, error) {
+	align := int64(pageSize)
+	if n%pinned.HugePage == 0 {
+		align = pinned.HugePage
+	}
+	n = (n + pageSize - 1) &^ (pageSize - 1)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range a.free {
+		if at, ok := a.cut(i, n, align); ok {
+			return a.all()[i].data[at : at+n : at+n], nil
+		}
+	}
+	if err := a.grow(n); err != nil {
+		return nil, err
+	}
+	last := len(a.free) - 1
+	at, _ := a.cut(last, n, align)
+	return a.all()[last].data[at : at+n : at+n], nil
+}
+
+// cut takes n bytes out of the first run of segment i that has them.
+func (a *arena) cut(i int, n, align int64) (int64, bool) {
+	for k, x := range a.free[i] {
+		at := (x.begin + align - 1) / align * align
+		if at+n > x.end {
+			continue
+		}
+		rest := make([]extent, 0, 2)
+		for _, r := range []extent{{x.begin, at}, {at + n, x.end}} {
+			if r.begin < r.end {
+				rest = append(rest, r)
+			}
+		}
+		a.free[i] = slices.Replace(a.free[i], k, k+1, rest...)
+		return at, true
+	}
+	return 0, false
+}
+
+// grow adds a segment with room for n bytes.
+func (a *arena) grow(n int64) error {
+	if room := a.room(); room > 0 && n > room {
+		return fmt.Errorf("%w: %d bytes are needed beside the %d that it has, %d are available; take smaller batches, fewer workers or hold fewer slots",
+			ErrNoRoom, n, a.size(), room)
+	}
+	old := a.all()
+	if len(old) == maxSegments {
+		return fmt.Errorf("%w: %d segments", ErrNoRoom, len(old))
+	}
+	size := max(n, a.least, min(a.size(), n+mostSpare))
+	size = (size + pinned.HugePage - 1) &^ (pinned.HugePage - 1)
+	s, err := newSegment(size, a.access)
+	if err != nil {
+		return fmt.Errorf("%w: a segment of %d bytes: %w", ErrNoRoom, size, err)
+	}
+	list := append(slices.Clone(old), s)
+	a.segments.Store(&list)
+	a.free = append(a.free, []extent{{0, size}})
+	return nil
+}
+
+// Give implements pinned.Provider.
+func (a *arena) Give(b []byte) error {
+	i, at, ok := a.locate(b)
+	if !ok {
+		return errors.New("memory that is not of this arena")
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	begin, end := int64(at), int64(at)+int64(len(b))
+	list := a.free[i]
+	k, _ := slices.BinarySearchFunc(list, begin, func(x extent, v int64) int { return int(min(max(x.begin-v, -1), 1)) })
+	list = slices.Insert(list, k, extent{begin, end})
+	if k+1 < len(list) && list[k+1].begin == end {
+		list[k].end = list[k+1].end
+		list = slices.Delete(list, k+1, k+2)
+	}
+	if k > 0 && list[k-1].end == begin {
+		list[k-1].end = list[k].end
+		list = slices.Delete(list, k, k+1)
+	}
+	a.free[i] = list
+	return nil
+}
+
+// locate returns where in which segment b lies.
+func (a *arena) locate(b []byte) (segment uint32, offset uint64, ok bool) {
+	p := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+	for i, s := range a.all() {
+		base := uintptr(unsafe.Pointer(unsafe.SliceData(s.data)))
+		if p >= base && p-base < uintptr(len(s.data)) {
+			return uint32(i), uint64(p - base), true
+		}
+	}
+	return 0, 0, false
+}
+
+// size returns the bytes of all segments.
+func (a *arena) size() (n int64) {
+	for _, s := range a.all() {
+		n += int64(len(s.data))
+	}
+	return n
+}
+
+// close unmaps everything. Nothing of it may be in use in this process; consumers' mappings stay.
+func (a *arena) close() error {
+	var errs []error
+	for _, s := range a.all() {
+		errs = append(errs, s.close())
+	}
+	a.segments.Store(nil)
+	a.free = nil
+	return errors.Join(errs...)
+}

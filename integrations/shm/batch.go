@@ -1,0 +1,173 @@
+package shm
+
+import (
+	"fmt"
+	"sort"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// Batch is one mini-batch at a consumer: named arrays in the server's memory.
+//
+// It and its arrays are valid until the body of the loop that received it ends, or if the body called Keep, until Release.
+// They may be written, unless the ring is a broadcast: then writing faults.
+type Batch struct {
+	// Epoch and Number name the batch: Number counts the epoch's batches over all ranks, from 0.
+	Epoch, Number uint64
+	// Padded says that this rank repeats a batch of another, so that all ranks have the same number.
+	Padded bool
+
+	consumer *Consumer
+	slot     uint32
+	next     uint64
+	arrays   []Array
+
+	// Guarded by Consumer.mu.
+	inBody, kept bool
+}
+
+// open makes a batch of what the server announced.
+func (c *Consumer) open(m announcement) (*Batch, error) {
+	c.mu.Lock()
+	twice := c.held[m.slot] != nil
+	c.mu.Unlock()
+	if twice || m.slot >= uint32(c.info.Slots) {
+		return nil, fmt.Errorf("%w: BATCH in slot %d, which is held or not there", errMessage, m.slot)
+	}
+	data := c.memory(m.segment)
+	if m.offset > uint64(len(data)) || uint64(m.size) > uint64(len(data))-m.offset {
+		return nil, fmt.Errorf("%w: BATCH with its descriptor at %d of segment %d, which has %d bytes", errMessage, m.offset, m.segment, len(data))
+	}
+	d := append([]byte(nil), data[m.offset:m.offset+uint64(m.size)]...) // nobody changes the copy
+	layout := le.Uint64(d[16:])
+	names := c.names
+	if layout != c.layout {
+		names = nil
+	}
+	arrays, err := parseDescriptor(d, c.memory, names)
+	if err != nil {
+		return nil, err
+	}
+	if names == nil {
+		c.layout, c.names = layout, make([]string, len(arrays))
+		for i := range arrays {
+			c.names[i] = arrays[i].Name
+		}
+	}
+	b := &Batch{
+		Epoch: m.epoch, Number: m.number, Padded: m.flags&batchPadded != 0,
+		consumer: c, slot: m.slot, next: m.next, arrays: arrays, inBody: true,
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.held[m.slot] = b
+	return b, nil
+}
+
+// Arrays returns all arrays, in the order in which the server lists them.
+func (b *Batch) Arrays() []Array { return b.arrays }
+
+// Array returns the array of a name (docs/feed.md, "What is in a batch"); no tensor if there is none.
+func (b *Batch) Array(name string) unified.Tensor {
+	for i := range b.arrays {
+		if b.arrays[i].Name == name {
+			return b.arrays[i].Tensor
+		}
+	}
+	return unified.Tensor{}
+}
+
+// State returns the place after this batch: Consumer.Resume, or loader.Loader.Resume, goes on with the batch that follows.
+func (b *Batch) State() loader.State {
+	s := b.consumer.info.State
+	s.Epoch, s.Next = b.Epoch, b.next
+	return s
+}
+
+// Keep holds the batch beyond the loop body, until Release, and returns it. It is called in the body. A kept batch takes one
+// of the slots that the consumer may hold.
+func (b *Batch) Keep() *Batch {
+	b.consumer.mu.Lock()
+	defer b.consumer.mu.Unlock()
+	b.kept = true
+	return b
+}
+
+// Release gives a kept batch back, whose arrays are invalid from then on. It does nothing to a batch that is not kept. Any
+// goroutine may call it, any number of times.
+func (b *Batch) Release() {
+	c := b.consumer
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !b.kept {
+		return
+	}
+	b.kept = false
+	if b.inBody {
+		return
+	}
+	c.giveBack(b)
+	if !c.closed {
+		_ = c.flushSlots() // somebody may wait for it; where it fails the next message will say so
+	}
+	c.unmapIfDone()
+}
+
+// giveBack notes that a batch's slot can go back. mu is held.
+func (c *Consumer) giveBack(b *Batch) {
+	b.arrays = nil
+	delete(c.held, b.slot)
+	c.back = append(c.back, b.slot)
+}
+
+// flushSlots returns slots without acknowledging anything. mu is held.
+func (c *Consumer) flushSlots() error {
+	for len(c.back) > 0 {
+		n := min(len(c.back), maxReturned)
+		if err := c.send(nextNote{0, 0, c.back[:n]}.bytes()); err != nil {
+			return err
+		}
+		c.back = append(c.back[:0], c.back[n:]...)
+	}
+	return nil
+}
+
+// Digest returns the batch's digests (docs/digest.md): topology covers what was sampled, full also the columns.
+func (b *Batch) Digest() (topology, full uint64) {
+	arrays := append([]Array(nil), b.arrays...)
+	sort.Slice(arrays, func(i, j int) bool { return arrays[i].Name < arrays[j].Name })
+	var t, f xxh3.Hasher
+	for _, a := range arrays {
+		for flag, h := range map[uint16]*xxh3.Hasher{inTopology: &t, inFull: &f} {
+			if a.flags&flag != 0 {
+				hashArray(h, a)
+			}
+		}
+	}
+	return t.Sum64(), f.Sum64()
+}
+
+func hashArray(h *xxh3.Hasher, a Array) {
+	dtype, data := a.Tensor.DType(), a.Tensor.Bytes()
+	if a.flags&inTopology != 0 && dtype == unified.Int32 { // ids are hashed as int64
+		dtype = unified.Int64
+		v, _ := unified.View[int32](a.Tensor)
+		data = make([]byte, 8*len(v))
+		for i, x := range v {
+			le.PutUint64(data[8*i:], uint64(int64(x)))
+		}
+	}
+	var b []byte
+	for _, text := range []string{a.Name, dtype.String()} {
+		b = append(le.AppendUint64(b, uint64(len(text))), text...)
+	}
+	b = le.AppendUint64(b, uint64(a.Tensor.Rank()))
+	for _, d := range a.Tensor.Shape() {
+		b = le.AppendUint64(b, uint64(d))
+	}
+	_, _ = h.Write(b) // a hash takes everything
+	_, _ = h.Write(data)
+}

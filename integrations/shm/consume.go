@@ -1,0 +1,240 @@
+package shm
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/khop-gnn/khop/loader"
+)
+
+// Epoch goes over the batches of epoch n. An error comes at most once and last, with no batch: context.Cause of ctx, ErrGone
+// where the server died, ErrEnded, ErrTimeout, ErrHeld, ErrBusy, ErrClosed, or *Error with what the server reports. Breaking
+// out of the loop acknowledges the batches before the last one yielded, not that one.
+func (c *Consumer) Epoch(ctx context.Context, n uint64) iter.Seq2[*Batch, error] {
+	return c.batches(ctx, begin{mode: beginAt, epoch: n})
+}
+
+// GoOn goes on where the rank stands, to the end of that epoch: with the first batch that was not acknowledged, or after a
+// whole epoch with the one after it.
+func (c *Consumer) GoOn(ctx context.Context) iter.Seq2[*Batch, error] {
+	return c.batches(ctx, begin{mode: beginGoOn})
+}
+
+// Resume goes on after the batch whose State s is, to the end of that epoch.
+func (c *Consumer) Resume(ctx context.Context, s loader.State) iter.Seq2[*Batch, error] {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return func(yield func(*Batch, error) bool) { yield(nil, err) }
+	}
+	return c.batches(ctx, begin{mode: beginState, json: text})
+}
+
+func (c *Consumer) batches(ctx context.Context, m begin) iter.Seq2[*Batch, error] {
+	return func(yield func(*Batch, error) bool) {
+		if err := c.enter(); err != nil {
+			yield(nil, err)
+			return
+		}
+		defer c.exit()
+		if err := c.start(ctx, m); err != nil {
+			yield(nil, err)
+			return
+		}
+		for {
+			b, err := c.await(ctx)
+			if err != nil {
+				c.abandon()
+				yield(nil, err)
+				return
+			}
+			if b == nil {
+				return
+			}
+			if !c.lend(b, yield) {
+				c.abandon()
+				return
+			}
+			c.done++
+		}
+	}
+}
+
+// lend gives a batch to the loop body.
+func (c *Consumer) lend(b *Batch, yield func(*Batch, error) bool) (more bool) {
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if b.inBody = false; !b.kept {
+			c.giveBack(b)
+		}
+	}()
+	return yield(b, nil)
+}
+
+// start begins a run.
+func (c *Consumer) start(ctx context.Context, m begin) error {
+	c.run++
+	c.done = 0
+	m.run = c.run
+	if err := c.send(m.bytes()); err != nil {
+		return c.lost(ctx, err)
+	}
+	c.started = true
+	for {
+		b, err := c.receive(ctx, kindBegun, kindBatch, kindEnd, kindError)
+		if err != nil {
+			return c.explain(ctx, err)
+		}
+		switch kind(le.Uint16(b)) {
+		case kindBegun:
+			m, err := parseBegun(b)
+			if err != nil || m.run == c.run {
+				return err
+			}
+		case kindBatch:
+			if err := c.discard(b); err != nil {
+				return err
+			}
+		case kindError:
+			if err := c.failure(b); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// lost returns what a server said before a message could not be sent to it.
+func (c *Consumer) lost(ctx context.Context, err error) error {
+	if isBroken(err) {
+		_, err = c.receive(ctx, kindBye)
+		return err
+	}
+	return c.broken(err)
+}
+
+// explain adds to a timeout what the server says of it.
+func (c *Consumer) explain(ctx context.Context, err error) error {
+	if !errors.Is(err, ErrTimeout) {
+		return err
+	}
+	c.mu.Lock()
+	held := len(c.held)
+	c.mu.Unlock()
+	if held >= c.info.Hold {
+		return fmt.Errorf("%w: all %d, for %v: release some, or start the server with a larger --hold", ErrHeld, held, c.opt.Timeout)
+	}
+	var s RankStats
+	if asking := c.ask(ctx, askStatistics, &s); asking != nil {
+		return fmt.Errorf("%w: within %v; nor does the server answer: %w", ErrTimeout, c.opt.Timeout, asking)
+	}
+	text := ""
+	for _, p := range s.Consumers {
+		text += fmt.Sprintf("; process %d holds %d for %.0f s", p.PID, p.Held, p.OldestHeld)
+	}
+	return fmt.Errorf("%w: within %v; the server waits for: %q%s", ErrTimeout, c.opt.Timeout, s.Waiting, text)
+}
+
+// await acknowledges what was yielded and returns the next batch; nil at the run's end.
+func (c *Consumer) await(ctx context.Context) (*Batch, error) {
+	if err := c.acknowledge(); err != nil {
+		return nil, c.lost(ctx, err)
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	for {
+		b, err := c.receive(ctx, kindBatch, kindEnd, kindError)
+		if err != nil {
+			return nil, c.explain(ctx, err)
+		}
+		switch kind(le.Uint16(b)) {
+		case kindBatch:
+			m, err := parseBatch(b)
+			if err != nil {
+				return nil, err
+			}
+			if m.run == c.run {
+				return c.open(m)
+			}
+			if err := c.discard(b); err != nil {
+				return nil, err
+			}
+		case kindEnd:
+			m, err := parseEnd(b)
+			if err != nil {
+				return nil, err
+			}
+			if m.run != c.run {
+				continue
+			}
+			c.started = false
+			if m.sent != c.done {
+				return nil, fmt.Errorf("%w: END after %d batches, %d came", errMessage, m.sent, c.done)
+			}
+			return nil, nil
+		case kindError:
+			if err := c.failure(b); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+// failure returns the error that ended this run; nil for that of another.
+func (c *Consumer) failure(b []byte) error {
+	m, err := parseText(b)
+	if err != nil || m.first != c.run {
+		return err
+	}
+	c.started = false
+	return &Error{Code(m.second), string(m.text)}
+}
+
+// acknowledge sends what was done and what came back since.
+func (c *Consumer) acknowledge() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.flush()
+}
+
+// flush sends NEXT. mu is held.
+func (c *Consumer) flush() error {
+	for {
+		n := min(len(c.back), maxReturned)
+		err := c.send(nextNote{c.run, c.done, c.back[:n]}.bytes())
+		c.back = append(c.back[:0], c.back[n:]...)
+		if err != nil || len(c.back) == 0 {
+			return err
+		}
+	}
+}
+
+// discard returns a batch of a run that was left.
+func (c *Consumer) discard(b []byte) error {
+	m, err := parseBatch(b)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.back = append(c.back, m.slot)
+	return nil
+}
+
+// abandon leaves a run before its end. What comes of it later is discarded.
+func (c *Consumer) abandon() {
+	if !c.started {
+		return
+	}
+	c.started = false
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return
+	}
+	_ = c.flush() // where it fails the next run will say so
+	_ = c.send(words{c.run, 0}.bytes(kindStop))
+}

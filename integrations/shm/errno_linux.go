@@ -1,0 +1,8 @@
+package shm
+
+import "golang.org/x/sys/unix"
+
+const (
+	errBrokenPipe = unix.EPIPE
+	errReset      = unix.ECONNRESET
+)

@@ -1,0 +1,78 @@
+package shm
+
+import (
+	"errors"
+	"fmt"
+)
+
+// The errors to tell apart with errors.Is.
+var (
+	// ErrNoServer is returned by Dial where nobody listens.
+	ErrNoServer = errors.New("no server there")
+	// ErrRunning is returned for a socket on which another server listens.
+	ErrRunning = errors.New("a server is running there")
+	// ErrUser is returned where the other side runs as another user.
+	ErrUser = errors.New("the other side is another user's")
+	// ErrGone is returned by a consumer whose server ended without a word: it was killed, or has crashed.
+	ErrGone = errors.New("the server is gone: it was killed, or has crashed")
+	// ErrEnded is returned by a consumer whose server has ended in an orderly way.
+	ErrEnded = errors.New("the server has ended")
+	// ErrTimeout is returned by a consumer that waited too long for a batch.
+	ErrTimeout = errors.New("no batch came in time")
+	// ErrHeld is returned by a consumer that would have to wait for a batch while it keeps all slots itself.
+	ErrHeld = errors.New("every slot is held by a kept batch")
+	// ErrClosed is returned by a server or consumer that was closed.
+	ErrClosed = errors.New("the feed is closed")
+	// ErrBusy is returned for a second run of a consumer while one is under way.
+	ErrBusy = errors.New("a run is already under way with this consumer")
+	// ErrOptions is returned for options that make no sense.
+	ErrOptions = errors.New("invalid feed options")
+)
+
+// Code says what kind of error a server has reported (docs/feed.md, "Errors").
+type Code uint32
+
+// The codes.
+const (
+	CodeMessage    Code = iota + 1 // a rule of the protocol was broken
+	CodeVersion                    // no common version
+	CodeUser                       // another user
+	CodeRank                       // no such rank
+	CodeTaken                      // another consumer has the rank
+	CodeFull                       // too many consumers
+	CodeIndexDType                 // the ring does not have it
+	CodeState                      // a state of another dataset or other options
+	CodeEpochs                     // an epoch beyond the last
+	CodeLoad                       // making a batch failed
+	CodeMemory                     // no room for the ring
+	CodeEnding                     // the server is shutting down
+	CodeReaders                    // readers of a broadcast ring asked for different places
+)
+
+var codeNames = [...]string{"0", "bad message", "version", "user", "rank", "taken", "full", "index dtype", "state", "epochs", "load", "memory", "ending", "readers"}
+
+// String returns the code's name in docs/feed.md.
+func (c Code) String() string {
+	if int(c) < len(codeNames) {
+		return codeNames[c]
+	}
+	return fmt.Sprintf("code %d", uint32(c))
+}
+
+// Error is what a server has reported.
+type Error struct {
+	Code Code
+	Text string
+}
+
+// Error returns the server's words.
+func (e *Error) Error() string { return fmt.Sprintf("the server says (%v): %s", e.Code, e.Text) }
+
+// refusal is an error that a consumer is told, after which its connection or its run is over.
+type refusal struct {
+	code Code
+	err  error
+}
+
+func (r *refusal) Error() string { return r.err.Error() }
+func (r *refusal) Unwrap() error { return r.err }

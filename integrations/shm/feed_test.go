@@ -1,0 +1,100 @@
+//go:build linux
+
+package shm
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/unified"
+)
+
+func TestConsumersGetTheBatchesThatTheLoaderMakes(t *testing.T) {
+	plain, typed := plainGraph(t, 500), typedGraph(t)
+	views := usual()
+	views.Sampler = sampling.Neighbor{Fanouts: []int{4, 3, 2}, Frontier: sampling.NewNodes}
+	views.EdgeColumns = []string{"weight"}
+	bare := usual()
+	bare.NodeColumns, bare.SeedColumns, bare.EdgePos = []string{}, []string{}, true
+	resident := usual()
+	resident.Residence = loader.Resident
+	for _, c := range []struct {
+		name  string
+		src   loader.Source
+		opt   loader.Options
+		world int
+	}{
+		{"plain", plain, usual(), 1},
+		{"typed", typed, usual(), 1},
+		{"layers that are views, and edge columns", plain, views, 1},
+		{"no columns, edge positions", typed, bare, 1},
+		{"three ranks", plain, usual(), 3},
+		{"two ranks, resident", plain, resident, 2},
+	} {
+		for _, index := range []unified.DType{unified.Invalid, unified.Int32, unified.Int64} {
+			t.Run(c.name+" "+index.String(), func(t *testing.T) {
+				s := serve(t, c.src, Options{Loader: c.opt, WorldSize: c.world})
+				seen := map[uint64]bool{}
+				for rank := range c.world {
+					con := connect(t, s, ConsumerOptions{IndexDType: index})
+					if i := con.Info(); i.Rank != rank || i.WorldSize != c.world || i.IndexDType != max(index, unified.Int32) {
+						t.Errorf("connected to %+v", i)
+					}
+					opt := c.opt
+					opt.Rank, opt.WorldSize = rank, c.world
+					for epoch := range uint64(2) {
+						if got, want := lines(t, con.Epoch(t.Context(), epoch)), want(t, c.src, opt, epoch); !slices.Equal(got, want) {
+							t.Errorf("rank %d, epoch %d: got\n%q\nwant\n%q", rank, epoch, got, want)
+						}
+					}
+					for b, err := range con.Epoch(t.Context(), 0) {
+						if err != nil {
+							t.Fatal(err)
+						}
+						if seen[b.Number] && !b.Padded {
+							t.Errorf("batch %d came to two ranks", b.Number)
+						}
+						seen[b.Number] = true
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestABatchTellsItsSeeds(t *testing.T) {
+	g := plainGraph(t, 100)
+	opt := usual()
+	ids := []int64{5, 7, 5, 99, 0, 7}
+	opt.Seeds, opt.BatchSize, opt.Shuffle = loader.NodeIDs(ids), 4, false
+	s := serve(t, g, Options{Loader: opt})
+	c := connect(t, s, ConsumerOptions{IndexDType: unified.Int64})
+	var gotIDs, gotItems []int64
+	for b, err := range c.Epoch(t.Context(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, items := view(t, b.Array("input/node")), view(t, b.Array("item/node"))
+		nodes, places := view(t, b.Array("nodes/node")), view(t, b.Array("seeds/node"))
+		for i := range in {
+			if nodes[places[i]] != in[i] {
+				t.Errorf("seed %d is node %d, its place in the node list has %d", i, in[i], nodes[places[i]])
+			}
+		}
+		gotIDs, gotItems = append(gotIDs, in...), append(gotItems, items...)
+	}
+	if !slices.Equal(gotIDs, ids) || !slices.Equal(gotItems, []int64{0, 1, 2, 3, 4, 5}) {
+		t.Errorf("seeds %v, items %v", gotIDs, gotItems)
+	}
+}
+
+func view(t testing.TB, x unified.Tensor) []int64 {
+	t.Helper()
+	v, err := unified.View[int64](x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}

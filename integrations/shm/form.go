@@ -1,0 +1,323 @@
+package shm
+
+import (
+	"fmt"
+	"slices"
+	"unsafe"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// source says which part of a batch an array is.
+type source uint8
+
+const (
+	numNodes source = iota
+	nodeList
+	seedPlaces
+	seedIDs
+	seedItems
+	indptr
+	indices
+	edgePos
+	nodeColumn // the first of the columns, which lie in the ring already
+	seedColumn
+	edgeColumn
+)
+
+// part is one array of every batch: of node or edge type t.
+type part struct {
+	source   source
+	layer, t int
+	column   graph.Column
+	first    int // index of the part of layer 0 that is otherwise the same
+}
+
+// form is how the batches of a ring look in one index dtype.
+type form struct {
+	index      unified.DType
+	parts      []part
+	descriptor []byte // to copy and complete
+}
+
+// newForm lists the arrays of a loader's batches.
+func newForm(ld *loader.Loader, layers int, index unified.DType) (*form, error) {
+	s, opt := ld.Schema(), ld.Options()
+	pos := index
+	if s.IDType() == unified.Int64 && index == unified.Int32 || s.PosType() == unified.Int64 && index == unified.Int32 && withEdgePos(&opt) {
+		return nil, CodeIndexDType.refuse("the dataset has more than 2^31 nodes or edges: their numbers do not fit int32")
+	}
+	f := &form{index: index}
+	var arrays []arrayForm
+	first := map[[2]int]int{} // by source and type
+	add := func(p part, dtype unified.DType, rank int, flags uint16, format string, args ...any) {
+		key := [2]int{int(p.source), p.t}
+		if p.layer == 0 {
+			first[key] = len(f.parts)
+		}
+		p.first = first[key]
+		f.parts = append(f.parts, p)
+		arrays = append(arrays, arrayForm{fmt.Sprintf(format, args...), dtype, rank, flags})
+	}
+	const topology = inTopology | inFull
+	add(part{source: numNodes}, unified.Int64, 2, topology, "num_nodes")
+	for t := range s.Nodes {
+		n := &s.Nodes[t]
+		add(part{source: nodeList, t: t}, index, 1, topology, "nodes/%s", n.Name)
+		add(part{source: seedPlaces, t: t}, index, 1, topology, "seeds/%s", n.Name)
+		add(part{source: seedIDs, t: t}, index, 1, 0, "input/%s", n.Name)
+		add(part{source: seedItems, t: t}, unified.Int64, 1, 0, "item/%s", n.Name)
+		for _, c := range columnsOf(n, opt.NodeColumns, "feature") {
+			add(part{source: nodeColumn, t: t, column: c}, c.DType, 1+len(c.Shape), inFull, "node/%s/%s", n.Name, c.Name)
+		}
+		for _, c := range columnsOf(n, opt.SeedColumns, "label") {
+			add(part{source: seedColumn, t: t, column: c}, c.DType, 1+len(c.Shape), inFull, "seed/%s/%s", n.Name, c.Name)
+		}
+	}
+	for l := range layers {
+		for t := range s.Edges {
+			name := s.Edges[t].String()
+			add(part{source: indptr, layer: l, t: t}, index, 1, topology, "block/%d/%s/indptr", l, name)
+			add(part{source: indices, layer: l, t: t}, index, 1, topology, "block/%d/%s/indices", l, name)
+			if withEdgePos(&opt) {
+				add(part{source: edgePos, layer: l, t: t}, pos, 1, topology, "block/%d/%s/edge_pos", l, name)
+			}
+			for _, c := range s.EdgeColumns {
+				if slices.Contains(opt.EdgeColumns, c.Name) {
+					add(part{source: edgeColumn, layer: l, t: t, column: c}, c.DType, 1+len(c.Shape), inFull, "edge/%d/%s/%s", l, name, c.Name)
+				}
+			}
+		}
+	}
+	if len(arrays) > maxArrays {
+		return nil, fmt.Errorf("%w: %d arrays a batch, at most %d are possible", ErrOptions, len(arrays), maxArrays)
+	}
+	for _, a := range arrays {
+		if len(a.name) > maxName {
+			return nil, fmt.Errorf("%w: the name of array %.40q... has %d bytes, at most %d are possible", ErrOptions, a.name, len(a.name), maxName)
+		}
+	}
+	f.descriptor = newDescriptor(arrays)
+	return f, nil
+}
+
+func withEdgePos(o *loader.Options) bool { return o.EdgePos || len(o.EdgeColumns) > 0 }
+
+// columnsOf returns the columns of a node type that are gathered, as the loader decides it.
+func columnsOf(n *graph.NodeType, names []string, byDefault string) []graph.Column {
+	if names == nil {
+		names = []string{byDefault}
+	}
+	var list []graph.Column
+	for _, name := range names {
+		for _, c := range n.Columns {
+			if c.Name == name {
+				list = append(list, c)
+			}
+		}
+	}
+	return list
+}
+
+// record is the ring's part of a loader slot: one piece of memory with the descriptor and the arrays that are copied, because
+// they are widened, or because the server must not read what a consumer can write.
+type record struct {
+	memory  unified.Buffer
+	segment uint32
+	offset  uint64
+	size    uint32   // of the descriptor
+	starts  []uint64 // of the copied parts, in the segment
+}
+
+func aligned(n int64) int64 { return (n + alignment - 1) &^ (alignment - 1) }
+
+// write describes a batch in the ring. Rows that the loader gathered lie there already.
+func (f *form) write(r *record, a *arena, b *loader.Batch) error {
+	total := aligned(int64(len(f.descriptor)))
+	for i := range f.parts {
+		p := &f.parts[i]
+		if p.source < nodeColumn && !p.isView(b) {
+			total += aligned(f.count(b, p) * p.dtype(f.index).Size())
+		}
+	}
+	room, err := unified.Grow[uint8](&r.memory, total, 0)
+	if err != nil {
+		return err
+	}
+	segment, offset, ok := a.locate(room)
+	if !ok {
+		return fmt.Errorf("%w: a batch's memory is not in the ring", ErrOptions)
+	}
+	r.segment, r.offset, r.size = segment, offset, uint32(len(f.descriptor))
+	d := room[:copy(room, f.descriptor)]
+	putPlace(d, b.Epoch, b.Number, b.State().Next, b.Padded)
+	if len(r.starts) != len(f.parts) {
+		r.starts = make([]uint64, len(f.parts))
+	}
+	w := writer{form: f, batch: b, room: room, at: aligned(int64(len(d))), segment: segment, offset: offset, starts: r.starts}
+	for i := range f.parts {
+		if err := w.array(d, i, a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *part) dtype(index unified.DType) unified.DType {
+	if p.source == numNodes || p.source == seedItems {
+		return unified.Int64
+	}
+	return index
+}
+
+// isView reports whether a part lies in the memory of layer 0's: layers may be the beginnings of one another.
+func (p *part) isView(b *loader.Batch) bool {
+	if p.layer == 0 || p.source != indptr && p.source != indices && p.source != edgePos {
+		return false
+	}
+	mine, its := p.tensor(b, p.layer).Bytes(), p.tensor(b, 0).Bytes()
+	return len(mine) > 0 && len(its) >= len(mine) && unsafe.SliceData(mine) == unsafe.SliceData(its)
+}
+
+// tensor returns the array as the batch has it, for parts that are tensors there.
+func (p *part) tensor(b *loader.Batch, layer int) unified.Tensor {
+	s := b.Sample
+	switch p.source {
+	case nodeList:
+		return s.Nodes[p.t]
+	case seedPlaces:
+		return s.SeedLocal[p.t]
+	case indptr:
+		return s.Blocks[layer][p.t].Indptr
+	case indices:
+		return s.Blocks[layer][p.t].Indices
+	case edgePos:
+		return s.Blocks[layer][p.t].EdgePos
+	case nodeColumn:
+		return b.Node(p.t, p.column.Name)
+	case seedColumn:
+		return b.Seed(p.t, p.column.Name)
+	case edgeColumn:
+		return b.Edge(layer, p.t, p.column.Name)
+	}
+	return unified.Tensor{}
+}
+
+// count returns the elements of a part that is copied.
+func (f *form) count(b *loader.Batch, p *part) int64 {
+	switch p.source {
+	case numNodes:
+		return int64(len(b.Sample.NumNodes) * len(b.Sample.NumNodes[0]))
+	case seedIDs, seedItems:
+		ids, _ := b.Seeds(p.t)
+		return int64(len(ids))
+	}
+	return p.tensor(b, p.layer).Len()
+}
+
+// writer copies one batch's arrays.
+type writer struct {
+	form    *form
+	batch   *loader.Batch
+	room    []byte
+	at      int64 // free from here on
+	segment uint32
+	offset  uint64   // of room in the segment
+	starts  []uint64 // of the copied parts so far, in the segment
+}
+
+func (w *writer) array(d []byte, i int, a *arena) error {
+	p := &w.form.parts[i]
+	if p.source >= nodeColumn {
+		return w.column(d, i, a)
+	}
+	n := w.form.count(w.batch, p)
+	dims := []int64{n}
+	if p.source == numNodes {
+		dims = []int64{int64(len(w.batch.Sample.NumNodes)), int64(len(w.batch.Sample.NumNodes[0]))}
+	}
+	if p.isView(w.batch) {
+		putArray(d, i, w.segment, w.starts[p.first], dims)
+		return nil
+	}
+	w.starts[i] = w.offset + uint64(w.at)
+	putArray(d, i, w.segment, w.starts[i], dims)
+	size := n * p.dtype(w.form.index).Size()
+	if err := w.copy(p, w.room[w.at:w.at+size]); err != nil {
+		return err
+	}
+	w.at += aligned(size)
+	return nil
+}
+
+// column enters rows that the loader has gathered into the ring.
+func (w *writer) column(d []byte, i int, a *arena) error {
+	p := &w.form.parts[i]
+	t := p.tensor(w.batch, p.layer)
+	dims := append([]int64{t.Len()}, p.column.Shape...)
+	if len(t.Bytes()) == 0 {
+		putArray(d, i, 0, 0, dims)
+		return nil
+	}
+	segment, offset, ok := a.locate(t.Bytes())
+	if !ok || offset%alignment != 0 {
+		return fmt.Errorf("%w: column %s does not lie in the ring", ErrOptions, p.column.Name)
+	}
+	putArray(d, i, segment, offset, dims)
+	return nil
+}
+
+func (w *writer) copy(p *part, to []byte) error {
+	switch p.source {
+	case numNodes:
+		for _, row := range w.batch.Sample.NumNodes {
+			to = to[widen(to, row):]
+		}
+	case seedItems:
+		_, items := w.batch.Seeds(p.t)
+		widen(to, items)
+	case seedIDs:
+		ids, _ := w.batch.Seeds(p.t)
+		if w.form.index == unified.Int64 {
+			widen(to, ids)
+			return nil
+		}
+		for i, v := range ids {
+			le.PutUint32(to[4*i:], uint32(v))
+		}
+	default:
+		return w.ids(p.tensor(w.batch, p.layer), to)
+	}
+	return nil
+}
+
+// ids copies ids in the index dtype.
+func (w *writer) ids(t unified.Tensor, to []byte) error {
+	if t.Len() == 0 {
+		return nil
+	}
+	if t.DType() == w.form.index {
+		copy(to, t.Bytes())
+		return nil
+	}
+	v, err := unified.View[int32](t)
+	if err != nil || w.form.index != unified.Int64 {
+		return fmt.Errorf("%w: %v as %v", ErrOptions, t, w.form.index)
+	}
+	widen(to, v)
+	return nil
+}
+
+// widen writes v as int64 and returns how many bytes that took. to is aligned to 8 bytes.
+func widen[T int32 | int64](to []byte, v []T) int {
+	if len(v) == 0 {
+		return 0
+	}
+	d := unsafe.Slice((*int64)(unsafe.Pointer(unsafe.SliceData(to))), len(to)/8)[:len(v)]
+	for i, x := range v {
+		d[i] = int64(x)
+	}
+	return 8 * len(v)
+}

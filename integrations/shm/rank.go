@@ -1,0 +1,337 @@
+package shm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// rank is one ring: a loader, the memory that it fills, and the consumers that read it (one, unless the ring is a broadcast).
+// Its loop makes runs, one after another; consumers' goroutines change what mu guards and tell it through changed.
+type rank struct {
+	server  *Server
+	number  uint32
+	loader  *loader.Loader
+	arena   *arena
+	forms   map[unified.DType]*form // read-only
+	form    *form                   // of the run under way; set before its workers start
+	index   unified.DType           // where a consumer asks for none
+	records []record                // by loader slot
+
+	mu       sync.Mutex
+	changed  *sync.Cond // on mu: something below, or the context
+	peers    map[*peer]struct{}
+	current  *run
+	place    place
+	slots    []held
+	waiting  string // for whom: "loader", "consumer" or nobody
+	sent     uint64
+	done     uint64
+	finished bool // the last epoch was acknowledged
+}
+
+// held is a loader slot: what is in it, and how many consumers have it.
+type held struct {
+	batch     *loader.Batch
+	consumers int
+	replayed  bool // it stays when nobody has it
+}
+
+// run is an epoch, or a part of one, on its way to some consumers.
+type run struct {
+	at     place
+	end    uint64  // how many batches there are
+	peers  []*peer // that still want it; the loop's
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	err    error
+}
+
+// errStopped ends a run that nobody wants any more.
+var errStopped = errors.New("the run was stopped")
+
+func newRank(ctx context.Context, s *Server, src loader.Source, opt loader.Options) (r *rank, err error) {
+	r = &rank{server: s, number: uint32(opt.Rank), peers: map[*peer]struct{}{}, forms: map[unified.DType]*form{}}
+	r.changed = sync.NewCond(&r.mu)
+	a := readWrite
+	if s.opt.Readers > 0 {
+		a = readOnly
+	}
+	r.arena = newArena(a)
+	opt.RowMemory, opt.Made = r.arena, r.made
+	if r.loader, err = loader.NewContext(ctx, src, opt); err != nil {
+		return nil, errors.Join(err, r.arena.close())
+	}
+	n := r.loader.Stats().Slots
+	r.records, r.slots = make([]record, n), make([]held, n)
+	for i := range r.records {
+		r.records[i].memory.Options.From = r.arena
+	}
+	if err := r.makeForms(); err != nil {
+		return nil, errors.Join(err, r.close())
+	}
+	return r, nil
+}
+
+// makeForms prepares the descriptors for the index dtypes that the dataset can have.
+func (r *rank) makeForms() error {
+	r.index = r.server.opt.IndexDType
+	if r.index == unified.Invalid {
+		r.index = r.loader.Schema().IDType()
+	}
+	for _, d := range []unified.DType{unified.Int32, unified.Int64} {
+		f, err := newForm(r.loader, r.loader.NumLayers(), d)
+		var no *refusal
+		if errors.As(err, &no) && d != r.index {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrOptions, err)
+		}
+		r.forms[d] = f
+	}
+	r.form = r.forms[r.index]
+	return nil
+}
+
+// made is called by the loader's workers with each batch.
+func (r *rank) made(b *loader.Batch) error {
+	return r.form.write(&r.records[b.Slot()], r.arena, b)
+}
+
+// close frees the loader and the ring. No consumer may be attached and no loop may run.
+func (r *rank) close() error {
+	errs := []error{r.loader.Close()}
+	for i := range r.records {
+		errs = append(errs, r.records[i].memory.Close())
+	}
+	return errors.Join(append(errs, r.arena.close())...)
+}
+
+// state returns the loader's state of where the rank stands.
+func (r *rank) state() loader.State {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.loader.State(r.place.epoch, r.place.next)
+}
+
+// goOn returns where a consumer begins that goes on: after a whole epoch with the one after it.
+func (r *rank) goOn() place {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.place.next >= r.loader.AllBatches() && r.loader.AllBatches() > 0 {
+		return place{r.place.epoch + 1, 0}
+	}
+	return r.place
+}
+
+// attach gives a consumer the rank that it asks for.
+func (s *Server) attach(ctx context.Context, p *peer, h hello) error {
+	deadline := time.Now().Add(takenTimeout)
+	for {
+		r, wait, err := s.choose(h)
+		if err != nil {
+			return err
+		}
+		taken := r.enter(ctx, p, h, wait, deadline)
+		if taken == nil || h.rank != anyRank || ctx.Err() != nil || !time.Now().Before(deadline) {
+			return taken
+		}
+	}
+}
+
+// choose returns the rank to enter, and whether to wait there for the consumer that has it.
+func (s *Server) choose(h hello) (r *rank, wait bool, err error) {
+	if h.rank != anyRank {
+		if uint64(h.rank) >= uint64(len(s.ranks)) {
+			return nil, false, CodeRank.refuse("rank %d: the server has ranks 0 to %d", h.rank, len(s.ranks)-1)
+		}
+		return s.ranks[h.rank], true, nil
+	}
+	for _, r := range s.ranks {
+		r.mu.Lock()
+		free := len(r.peers) == 0
+		r.mu.Unlock()
+		if free {
+			return r, false, nil
+		}
+	}
+	return s.ranks[0], true, nil
+}
+
+// enter makes p a consumer of the rank, when it is free.
+func (r *rank) enter(ctx context.Context, p *peer, h hello, wait bool, deadline time.Time) error {
+	broadcast := r.server.opt.Readers > 0
+	index := unified.DType(h.index)
+	if index == unified.Invalid {
+		index = r.index
+	}
+	if r.forms[index] == nil || broadcast && index != r.index {
+		return CodeIndexDType.refuse("the ring has ids as %v, not as %v", r.index, index)
+	}
+	wake := context.AfterFunc(ctx, r.wake)
+	defer wake()
+	timer := time.AfterFunc(time.Until(deadline), r.wake)
+	defer timer.Stop()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for !broadcast && len(r.peers) > 0 {
+		if ctx.Err() != nil {
+			return CodeEnding.refuse("the server is shutting down")
+		}
+		if !wait || !time.Now().Before(deadline) {
+			pid := 0
+			for other := range r.peers {
+				pid = other.pid
+			}
+			return CodeTaken.refuse("process %d is the consumer of rank %d: end it, or ask for another rank", pid, r.number)
+		}
+		r.changed.Wait()
+	}
+	p.rank, p.index, p.held = r, index, map[uint32]time.Time{}
+	p.hold = r.server.opt.Hold
+	if h.hold > 0 && int64(h.hold) < int64(p.hold) {
+		p.hold = int(h.hold)
+	}
+	r.peers[p] = struct{}{}
+	return nil
+}
+
+func (r *rank) wake() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.changed.Broadcast()
+}
+
+// detach takes a consumer's slots back and lets its run go on without it.
+func (r *rank) detach(p *peer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p.gone, p.asked = true, nil
+	for slot := range p.held {
+		r.giveBack(slot)
+	}
+	clear(p.held)
+	delete(r.peers, p)
+	r.cancelUnwanted()
+	r.changed.Broadcast()
+}
+
+// giveBack counts one consumer less that has a slot. mu is held.
+func (r *rank) giveBack(slot uint32) {
+	h := &r.slots[slot]
+	h.consumers--
+	if h.consumers == 0 && !h.replayed {
+		h.batch.Release()
+		h.batch = nil
+	}
+}
+
+// cancelUnwanted ends the run where no consumer wants it any more. mu is held.
+func (r *rank) cancelUnwanted() {
+	if r.current == nil {
+		return
+	}
+	for p := range r.peers {
+		if p.active && !p.stop {
+			return
+		}
+	}
+	r.current.cancel(errStopped)
+}
+
+// ask takes a request for a run, and ends the run that the consumer has.
+func (r *rank) ask(p *peer, q *request) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if q.run <= p.lastRun {
+		return fmt.Errorf("%w: BEGIN of run %d after run %d", errMessage, q.run, p.lastRun)
+	}
+	p.lastRun = q.run
+	for other := range r.peers {
+		if o := other.asked; other != p && o != nil && o.at != q.at {
+			return CodeReaders.refuse("another reader waits for epoch %d from batch %d, you ask for epoch %d from batch %d: all readers must begin at the same place",
+				o.at.epoch, o.at.next, q.at.epoch, q.at.next)
+		}
+	}
+	if p.active {
+		p.stop = true
+		r.cancelUnwanted()
+	}
+	if old := p.asked; old != nil { // it never began
+		_ = p.send(endNote{old.run, endStopped, 0, old.at.epoch}.bytes())
+	}
+	p.asked = q
+	r.changed.Broadcast()
+	return nil
+}
+
+// stop ends a consumer's run, or what it has asked for.
+func (r *rank) stop(p *peer, run uint32) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case p.asked != nil && p.asked.run == run:
+		old := p.asked
+		p.asked = nil
+		_ = p.send(endNote{run, endStopped, 0, old.at.epoch}.bytes())
+	case p.active && p.run == run:
+		p.stop = true
+		r.cancelUnwanted()
+		r.changed.Broadcast()
+	}
+}
+
+// next takes acknowledgements and slots.
+func (r *rank) next(p *peer, m nextNote) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, slot := range m.slots {
+		if _, ok := p.held[slot]; !ok {
+			return fmt.Errorf("%w: slot %d comes back, which you do not hold", errMessage, slot)
+		}
+		delete(p.held, slot)
+		r.giveBack(slot)
+	}
+	if m.run == p.run && m.run != 0 {
+		if m.done < p.done || m.done > p.sent {
+			return fmt.Errorf("%w: %d batches acknowledged, where it was %d and %d were announced", errMessage, m.done, p.done, p.sent)
+		}
+		if n := m.done - p.done; n > 0 {
+			p.at = place{p.at.epoch, p.nexts[n-1]}
+			p.nexts = append(p.nexts[:0], p.nexts[n:]...)
+			p.done = m.done
+			r.done += n
+			if err := r.settle(); err != nil {
+				return err
+			}
+		}
+	}
+	r.changed.Broadcast()
+	return nil
+}
+
+// settle learns where the rank stands from what its consumers have acknowledged, and keeps it. mu is held.
+func (r *rank) settle() error {
+	if r.server.opt.Replay > 0 {
+		return nil
+	}
+	first := true
+	for p := range r.peers {
+		if p.run != 0 && (first || p.at.before(r.place)) {
+			r.place, first = p.at, false
+		}
+	}
+	if s := r.server.states; s != nil {
+		if err := s.save(int(r.number), r.loader.State(r.place.epoch, r.place.next)); err != nil {
+			r.server.opt.Logger.Error("the state could not be written", "error", err)
+			return CodeState.refuse("the server cannot write its state: %w", err)
+		}
+	}
+	return nil
+}

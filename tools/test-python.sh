@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# Checks the Python package: types, tests against a real server, and that the wheel alone is enough where there is no Go.
+# test.sh calls it; alone: tools/test-python.sh [KHOP]
+#
+# KHOP           the program to test (default: built from this tree)
+# Environment: KHOP_TESTDATA  folder of real graphs; tests that need one skip without it
+#              PYTHON         the Python to test with (default: Debian's where it has torch or can get it, else python3)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() { printf 'test-python.sh: %s\n' "$*" >&2; exit 1; }
+
+khop=${1:-}
+if [ -z "$khop" ]; then
+    khop=$work/khop
+    CGO_ENABLED=0 go build -o "$khop" ./cmd/khop
+fi
+
+# torch comes from Debian's package, in a minute; without it the tests of tensors skip, and say so.
+python=${PYTHON:-}
+if [ -z "$python" ]; then
+    python=python3
+    if ! python3 -c 'import torch' 2>/dev/null; then
+        if ! /usr/bin/python3 -c 'import torch' 2>/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+            echo "installing python3-torch"
+            (apt-get update -qq && DEBIAN_FRONTEND=noninteractive timeout 600 apt-get install -y -qq --no-install-recommends python3-torch python3-venv) \
+                >"$work/apt.log" 2>&1 || tail -n 3 "$work/apt.log"
+        fi
+        ! /usr/bin/python3 -c 'import torch, ensurepip' 2>/dev/null || python=/usr/bin/python3
+    fi
+fi
+
+requirements=integrations/python/tests/requirements.txt
+want=$( ("$python" --version; "$python" -c 'import sys; print(sys.prefix)'; cat "$requirements") | sha256sum)
+if [ "$(cat .venv-python/made-from 2>/dev/null)" != "$want" ]; then
+    rm -rf .venv-python
+    "$python" -m venv --system-site-packages .venv-python
+    .venv-python/bin/python -m pip install --quiet --disable-pip-version-check -r "$requirements" numpy
+    echo "$want" >.venv-python/made-from
+fi
+python=$PWD/.venv-python/bin/python
+"$python" -c 'import sys, numpy; print("Python", sys.version.split()[0], "NumPy", numpy.__version__, end=" ")'
+"$python" -c 'import torch; print("torch", torch.__version__)' 2>/dev/null || echo "no torch"
+
+(cd integrations/python && "$python" -m mypy)
+
+# The wheel, in an environment that has nothing else, with no Go on PATH.
+PYTHON=$python WHEELS=$(go env GOOS)/$(go env GOARCH) tools/wheel.sh >/dev/null
+"$python" -m venv "$work/clean"
+"$work/clean/bin/python" -m pip install --quiet --disable-pip-version-check dist/khop-*"$(uname -m)"*.whl
+(cd "$work" && env -i PATH=/usr/bin:/bin HOME="$work" clean/bin/khop generate sbm small.khop --nodes 2000 --edges 20000 >/dev/null 2>&1 &&
+    env -i PATH=/usr/bin:/bin HOME="$work" clean/bin/python -c '
+import shutil, khop
+assert shutil.which("go") is None, "there is Go on PATH"
+with khop.Loader("small.khop", fanouts=[5, 3], batch_size=256) as loader:
+    for epoch in range(2):
+        print("wheel: epoch", epoch, sum(b.num_nodes for b in loader), "nodes in", len(loader), "batches")
+') || fail "the wheel does not work on its own"
+
+log=$work/pytest.log
+(cd integrations/python && KHOP_BIN=$khop PYTHONPATH=src "$python" -m pytest) 2>&1 | tee "$log"
+if [ -n "${KHOP_TESTDATA:-}" ] && grep '^SKIPPED' "$log" | grep -vFf <(sed -n 's/^pytest //p' tests/allowed-skips.txt); then
+    fail "the tests above were skipped, but are not on tests/allowed-skips.txt"
+fi

@@ -3,6 +3,7 @@ module github.com/khop-gnn/khop
 go 1.24.0
 
 require (
+	github.com/NVIDIA/go-nvml v0.12.4-1
 	github.com/alecthomas/kong v1.12.1
 	github.com/apache/arrow/go/v15 v15.0.2
 	github.com/google/flatbuffers v25.2.10+incompatible
@@ -21,7 +22,7 @@ require (
 require (
 	github.com/campoy/embedmd v1.0.0 // indirect
 	github.com/goccy/go-json v0.10.2 // indirect
-	github.com/google/uuid v1.3.1 // indirect
+	github.com/google/uuid v1.6.0 // indirect
 	github.com/klauspost/cpuid/v2 v2.2.5 // indirect
 	github.com/mitchellh/colorstring v0.0.0-20190213212951-d06e56a500db // indirect
 	github.com/nlpodyssey/gopickle v0.3.0 // indirect

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/meters"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -58,6 +59,9 @@ type benchResult struct {
 	AnonBytes     int64 `json:"anon_bytes"`     // RssAnon + RssShmem of the process
 	FileBytes     int64 `json:"file_bytes"`     // RssFile: pages of mapped files
 
+	Device string        `json:"device"` // where batches were made
+	Meters meters.Report `json:"meters"` // energy, utilisation and traffic while the measured batches were loaded
+
 	Versions versions `json:"versions"`
 }
 
@@ -90,7 +94,7 @@ func (c *benchCmd) Run(env *environment) (err error) {
 	r := benchResult{
 		Dataset: c.Dataset, Sampler: c.sampler().Fingerprint(), Residence: opt.Residence.String(), Features: !c.NoFeatures,
 		BatchSize: opt.BatchSize, Seed: opt.Seed, Workers: opt.Workers, Prefetch: opt.Prefetch, Warmup: c.Warmup,
-		Batches: int(c.Batches), EstimateBytes: memory.Expected.Total(), Versions: currentVersions(),
+		Batches: int(c.Batches), EstimateBytes: memory.Expected.Total(), Device: opt.Device, Versions: currentVersions(),
 	}
 	if err := c.measure(env, ld, &r); err != nil {
 		return err
@@ -114,14 +118,23 @@ func (c *benchCmd) Run(env *environment) (err error) {
 
 // measure loads the warm-up batches, then the measured ones, and breaks off: to the end the workers are as busy as in the
 // middle of an epoch.
-func (c *benchCmd) measure(env *environment, ld *loading, r *benchResult) error {
+func (c *benchCmd) measure(env *environment, ld *loading, r *benchResult) (err error) {
 	var (
-		total  work
-		marks  = make([]time.Time, 0, r.Batches)
-		before loader.Stats
-		start  time.Time
-		loaded int
+		total   work
+		marks   = make([]time.Time, 0, r.Batches)
+		before  loader.Stats
+		start   time.Time
+		loaded  int
+		metered *meters.Measurement
 	)
+	m := meters.Open(pciAddress(r.Device))
+	defer func() {
+		if metered != nil {
+			r.Meters = metered.Stop()
+		}
+		err = errors.Join(err, m.Close())
+	}()
+	begin := func() { metered, before, start = m.Start(), ld.Stats(), time.Now() }
 	frontier := c.sampler().Frontier
 	take := func(b *loader.Batch) (more bool) {
 		loaded++
@@ -130,12 +143,12 @@ func (c *benchCmd) measure(env *environment, ld *loading, r *benchResult) error 
 			marks = append(marks, time.Now())
 		}
 		if loaded == r.Warmup {
-			before, start = ld.Stats(), time.Now()
+			begin()
 		}
 		return loaded < r.Warmup+r.Batches
 	}
 	if r.Warmup == 0 {
-		before, start = ld.Stats(), time.Now()
+		begin()
 	}
 	if err := repeat(env.ctx, ld, take); err != nil {
 		return err
@@ -272,6 +285,7 @@ func (r *benchResult) print(env *environment) error {
 		t.row("gather", fmt.Sprintf("%.1f GB/s while gathering, memcpy %.1f GB/s", r.GatherGBPerS, r.MemcpyGBPerS))
 	}
 	t.row("memory", fmt.Sprintf("loader: %s expected, %s taken", bytesText(r.EstimateBytes), bytesText(r.LoaderBytes)))
+	t.row("energy", energyText(&r.Meters, r.Batches))
 	t.row("process", fmt.Sprintf("%s its own, %s of mapped files", bytesText(r.AnonBytes), bytesText(r.FileBytes)))
 	return t.flush()
 }

@@ -1,0 +1,74 @@
+package meters
+
+import (
+	"errors"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fakeBoard counts 5 J and 1 replay between any two questions.
+type fakeBoard struct {
+	asked  float64
+	broken error
+	closed bool
+}
+
+func (b *fakeBoard) joules() (float64, error)          { b.asked++; return 5 * b.asked, nil }
+func (b *fakeBoard) percent() (float64, error)         { return 0, b.broken }
+func (b *fakeBoard) pcie() (rx, tx float64, err error) { return 2e9, 1e9, nil }
+func (b *fakeBoard) replays() (int64, error)           { return 0, b.broken }
+func (b *fakeBoard) close() error                      { b.closed = true; return nil }
+
+func TestReportIsWhatPassedBetweenStartAndStop(t *testing.T) {
+	b := &fakeBoard{broken: errors.New("not on this board")}
+	m := &Meters{board: b, noHost: errors.New("no counters")}
+	r := m.Start().Stop()
+	if r.BoardJoules == nil || *r.BoardJoules != 5 {
+		t.Errorf("board: %v", r.BoardJoules)
+	}
+	if r.PCIeReplays != nil || r.NotMeasured["replays"] != "not on this board" {
+		t.Errorf("replays: %v, %q", r.PCIeReplays, r.NotMeasured["replays"])
+	}
+	if r.GPUPercent != nil || r.NotMeasured["gpu"] != "too short for a sample" {
+		t.Errorf("utilisation: %v, %q", r.GPUPercent, r.NotMeasured["gpu"])
+	}
+	if r.HostJoules != nil || r.NotMeasured["host"] != "no counters" {
+		t.Errorf("host: %v, %q", r.HostJoules, r.NotMeasured["host"])
+	}
+	if r.Seconds <= 0 {
+		t.Errorf("%v s", r.Seconds)
+	}
+	if err := m.Close(); err != nil || !b.closed {
+		t.Errorf("the board is not closed: %v", err)
+	}
+}
+
+func TestSamplesAreAveraged(t *testing.T) {
+	why := map[string]string{}
+	var m mean
+	m.add(1e9, nil)
+	m.add(0, errors.New("busy"))
+	m.add(3e9, nil)
+	if v := m.value(1e9, "pcie", why); v == nil || *v != 2 || len(why) > 0 {
+		t.Errorf("%v, %v", v, why)
+	}
+	m = mean{}
+	m.add(0, errors.New("busy"))
+	if v := m.value(1, "pcie", why); v != nil || why["pcie"] != "busy" {
+		t.Errorf("%v, %v", v, why)
+	}
+}
+
+func TestWithoutADeviceTheReportSaysSo(t *testing.T) {
+	m := Open("")
+	r := m.Start().Stop()
+	if r.BoardJoules != nil || r.NotMeasured["board"] != "no CUDA device is in use" {
+		t.Errorf("%v, %v", r.BoardJoules, r.NotMeasured)
+	}
+	if err := m.Close(); err != nil {
+		t.Error(err)
+	}
+}

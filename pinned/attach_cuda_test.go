@@ -271,6 +271,13 @@ func TestOverlappingRangesAreCopied(t *testing.T) {
 	if !bytes.Equal(readBack(t, dev, high), file.Bytes()[100_000:]) {
 		t.Error("the device finds other bytes")
 	}
+	if err := low.Close(); err != nil {
+		t.Error(err)
+	}
+	low, err = Attach(context.Background(), dev, file.Bytes()[:200_000], opt)
+	if err != nil || low.Rung() != RungInPlace {
+		t.Errorf("a copy of other bytes is in the way: %v, %v", low.Rung(), err)
+	}
 	if err := errors.Join(low.Close(), high.Close()); err != nil {
 		t.Error(err)
 	}

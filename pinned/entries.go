@@ -28,7 +28,7 @@ type entry struct {
 	steps  []Step
 	chunk  int64 // mem is registered in pieces of so many bytes; 0: it is one piece
 	alone  bool  // serves the attachment that made it, nobody else
-	crowd  bool  // overlaps another entry: it cannot be registered where it lies
+	crowd  bool  // overlaps what is registered: it cannot be registered where it lies, too
 
 	undo []func() error // in reverse order
 
@@ -70,7 +70,7 @@ func (t *entries) take(lo, hi uintptr) (*entry, chan struct{}) {
 		case e.lo <= lo && hi <= e.hi:
 			e.count++
 			return e, nil
-		case e.lo < fresh.hi && fresh.lo < e.hi:
+		case e.lo < fresh.hi && fresh.lo < e.hi && (e.busy != nil || e.rung < RungCopy): // not of copies, which lie elsewhere
 			fresh.crowd = true
 		}
 	}

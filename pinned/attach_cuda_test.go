@@ -271,12 +271,20 @@ func TestOverlappingRangesAreCopied(t *testing.T) {
 	if !bytes.Equal(readBack(t, dev, high), file.Bytes()[100_000:]) {
 		t.Error("the device finds other bytes")
 	}
-	if err := low.Close(); err != nil {
+	if err := errors.Join(low.Close(), high.Close()); err != nil {
 		t.Error(err)
 	}
-	low, err = Attach(context.Background(), dev, file.Bytes()[:200_000], opt)
-	if err != nil || low.Rung() != RungInPlace {
-		t.Errorf("a copy of other bytes is in the way: %v, %v", low.Rung(), err)
+
+	opt.From = RungCopy
+	if high, err = Attach(context.Background(), dev, file.Bytes()[100_000:], opt); err != nil {
+		t.Fatal(err)
+	}
+	opt.From = RungInPlace
+	if low, err = Attach(context.Background(), dev, file.Bytes()[:200_000], opt); err != nil {
+		t.Fatal(err)
+	}
+	if high.Rung() != RungCopy || low.Rung() != RungInPlace {
+		t.Errorf("a copy is in the way: %v", low.Reasons())
 	}
 	if err := errors.Join(low.Close(), high.Close()); err != nil {
 		t.Error(err)

@@ -128,15 +128,20 @@ func (c *benchCmd) measure(env *environment, ld *loading, r *benchResult) (err e
 		metered *meters.Measurement
 	)
 	m := meters.Open(pciAddress(r.Device))
-	defer func() {
+	defer func() { err = errors.Join(err, m.Close()) }()
+	end := func() {
 		if metered != nil {
-			r.Meters = metered.Stop()
+			r.Meters, metered = metered.Stop(), nil
 		}
-		err = errors.Join(err, m.Close())
-	}()
+	}
+	defer end()
 	begin := func() { metered, before, start = m.Start(), ld.Stats(), time.Now() }
 	frontier := c.sampler().Frontier
+	var late error
 	take := func(b *loader.Batch) (more bool) {
+		if late = b.Sync(); late != nil { // a device's batch is handed over before it is complete
+			return false
+		}
 		loaded++
 		if loaded > r.Warmup {
 			total.add(countBatch(b, frontier))
@@ -145,12 +150,16 @@ func (c *benchCmd) measure(env *environment, ld *loading, r *benchResult) (err e
 		if loaded == r.Warmup {
 			begin()
 		}
-		return loaded < r.Warmup+r.Batches
+		if loaded < r.Warmup+r.Batches {
+			return true
+		}
+		end()
+		return false
 	}
 	if r.Warmup == 0 {
 		begin()
 	}
-	if err := repeat(env.ctx, ld, take); err != nil {
+	if err := errors.Join(repeat(env.ctx, ld, take), late); err != nil {
 		return err
 	}
 	r.fill(&total, before, ld.Stats(), start, marks)

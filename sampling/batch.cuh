@@ -12,6 +12,7 @@ typedef unsigned long long u64;  // what 64-bit atomics take
 
 constexpr int kLanes = 32;
 constexpr unsigned kFull = 0xffffffffu;
+constexpr uint32_t kCold = 0xffffffffu;
 
 // The nodes of one type that the batch has reached.
 struct List {
@@ -82,6 +83,11 @@ struct Batch {
   int64_t typeBytes;  // 0 (one type), 1 or 2
   int64_t wideIds, widePositions;  // 0: 32 bits, 1: 64 bits
 
+  // copies of the columns of some nodes, if there are any
+  const uint32_t* hotStart;  // of each node: where its column begins in them, or kCold
+  const void* hotIndices;
+  const void* hotTypes;
+
   int64_t replace, newNodes;
   int64_t numTypes;  // of nodes
 
@@ -94,6 +100,7 @@ struct Batch {
   // scratch
   int64_t* start;    // of each destination's edges
   int64_t* degree;   // how many they are
+  const void** ids;  // which array, indexed by position, has their sources; only where there are copies
   int64_t maxDsts;   // that these have room for
   uint32_t* fresh;   // a bit for each pick
   int64_t* subsets;  // a cell for each pick, if there are large fan-outs

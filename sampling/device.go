@@ -19,6 +19,11 @@ type Topology struct {
 	Indptr  cuda.Address // int64 [nodes+1]
 	Indices cuda.Address // Schema.IDType [edges]
 	Types   cuda.Address // uint8 or uint16 [edges] where there are several edge types, else 0
+
+	// Copies of the columns of some nodes in device memory, for arrays that lie in host memory: see HotAdjacency. 0 without.
+	HotStart   cuda.Address // uint32 [nodes]: where a node's column begins in the copies, all ones if there is none
+	HotIndices cuda.Address // as Indices
+	HotTypes   cuda.Address // as Types
 }
 
 // DeviceEnv is what a DeviceWorker works with.

@@ -39,9 +39,10 @@ func (w *deviceNeighbor) batch() deviceBatch {
 	b := deviceBatch{
 		indptr: w.env.Topology.Indptr, indices: w.env.Topology.Indices, types: w.env.Topology.Types, numEdges: g.NumEdges(),
 		typeBytes: g.Types().DType().Size(), wideIDs: bit(w.ids == unified.Int64), widePositions: bit(w.pos == unified.Int64),
+		hotStart: w.env.Topology.HotStart, hotIndices: w.env.Topology.HotIndices, hotTypes: w.env.Topology.HotTypes,
 		replace: bit(w.opt.Replace), newNodes: bit(w.opt.Frontier == NewNodes), numTypes: int64(len(s.Nodes)),
 		tableValues: w.values.Address(), tableBits: int64(c.bits), stamp: w.stamp,
-		start: w.dsts.Address(), maxDsts: w.dsts.Cap() / 16, fresh: w.fresh.Address(), subsets: w.subsets.Address(),
+		start: w.dsts.Address(), maxDsts: w.dsts.Cap() / bytesOfDst, fresh: w.fresh.Address(), subsets: w.subsets.Address(),
 		maxPicks: min(8*w.fresh.Cap(), maxDevicePicks),
 		partials: w.partials.Address(), warps: int64(w.blocks) * deviceBlockWarps,
 		lists: w.at(l.lists), stages: w.at(l.stages), numStages: int64(len(w.plan) + 1), status: w.at(l.status), lengths: w.at(l.lengths),
@@ -53,6 +54,7 @@ func (w *deviceNeighbor) batch() deviceBatch {
 		b.tableKeys = w.keys.Address()
 	}
 	b.degree = b.start + 8*cuda.Address(b.maxDsts)
+	b.ids = b.degree + 8*cuda.Address(b.maxDsts)
 	b.shifts = b.partials + 8*cuda.Address(b.warps)
 	return b
 }

@@ -99,8 +99,8 @@ func TestDeviceWorkerClosesOnALostDevice(t *testing.T) {
 }
 
 // overTheBus samples once with the graph in host memory, and returns the picks, the destinations, and the sectors of 32 bytes
-// that the kernels read of it.
-func (d *deviceUnderTest) overTheBus(g *graph.Graph, n Neighbor, seeds int) (picks, dsts int64, sectors map[string]uint64) {
+// that the kernels read of it there.
+func (d *deviceUnderTest) overTheBus(g *graph.Graph, n Neighbor, seeds int, hot *HotAdjacency) (picks, dsts int64, sectors map[string]uint64) {
 	d.t.Helper()
 	onHost := func(data []byte) cuda.Address {
 		region, err := pinned.Allocate(int64(len(data)), pinned.Options{Device: d.device, Place: pinned.Pinned})
@@ -113,6 +113,9 @@ func (d *deviceUnderTest) overTheBus(g *graph.Graph, n Neighbor, seeds int) (pic
 	}
 	env := DeviceEnv{Env: Env{Graph: g, BatchSize: seeds}, MaxBlocks: 8, Topology: Topology{
 		Indptr: onHost(unified.FromSlice(g.Indptr()).Bytes()), Indices: onHost(g.Indices().Bytes()), Types: onHost(g.Types().Bytes())}}
+	if hot != nil {
+		hot.AddTo(&env.Topology)
+	}
 	o := d.open(n, env)
 	req := &Request{Rand: NewRand(1, 0, 0, 0), Seeds: [][]int64{make([]int64, seeds)}}
 	for i := range req.Seeds[0] {
@@ -154,7 +157,7 @@ func TestDeviceReadsTheGraphSparingly(t *testing.T) {
 	} {
 		d := openDevice(t)
 		g := skewedGraph(t, rand.New(rand.NewPCG(3, 3)), 20000, c.types)
-		picks, dsts, sectors := d.overTheBus(g, c.n, 300)
+		picks, dsts, sectors := d.overTheBus(g, c.n, 300, nil)
 		perPick := float64(sectors["neighbor_pick"]+sectors["neighbor_expand"]) / float64(picks)
 		perNode := float64(sectors["neighbor_count"]) / float64(dsts)
 		t.Logf("%s: %d picks, %d destinations; %.3f sectors a pick, %.3f a destination", name, picks, dsts, perPick, perNode)
@@ -175,7 +178,7 @@ func BenchmarkDeviceNeighbor(b *testing.B) {
 			var picks int64
 			var sectors map[string]uint64
 			for b.Loop() {
-				picks, _, sectors = d.overTheBus(g, Neighbor{Fanouts: []int{fanout}}, 300)
+				picks, _, sectors = d.overTheBus(g, Neighbor{Fanouts: []int{fanout}}, 300, nil)
 			}
 			b.ReportMetric(float64(sectors["neighbor_pick"]+sectors["neighbor_expand"])/float64(picks), "sectors/pick")
 		})

@@ -61,6 +61,8 @@ type deviceBatch struct {
 	typeBytes              int64
 	wideIDs, widePositions int64
 
+	hotStart, hotIndices, hotTypes cuda.Address
+
 	replace, newNodes int64
 	numTypes          int64
 
@@ -68,14 +70,14 @@ type deviceBatch struct {
 	tableBits              int64
 	stamp                  uint64
 
-	start, degree cuda.Address
-	maxDsts       int64
-	fresh         cuda.Address
-	subsets       cuda.Address
-	maxPicks      int64
-	partials      cuda.Address
-	warps         int64
-	shifts        cuda.Address
+	start, degree, ids cuda.Address
+	maxDsts            int64
+	fresh              cuda.Address
+	subsets            cuda.Address
+	maxPicks           int64
+	partials           cuda.Address
+	warps              int64
+	shifts             cuda.Address
 
 	lists     cuda.Address
 	stages    cuda.Address

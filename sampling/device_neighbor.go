@@ -21,6 +21,7 @@ const (
 	maxDeviceNodes    = 1 << 40   // likewise
 	maxDeviceTable    = 30        // bits: a slot is an int32 until it is relabelled
 	defaultBlocksOfSM = 8
+	bytesOfDst        = 24 // start, degree, ids
 )
 
 var _ DeviceSampler = Neighbor{}
@@ -218,7 +219,7 @@ func (w *deviceNeighbor) claim(req *Request, out *graph.Sample) error {
 		b *unified.Buffer
 		n int64
 	}{
-		{&w.device, size}, {&w.dsts, 16 * dsts}, {&w.fresh, picks / 8}, {&w.subsets, 8 * subsets},
+		{&w.device, size}, {&w.dsts, bytesOfDst * dsts}, {&w.fresh, picks / 8}, {&w.subsets, 8 * subsets},
 		{&w.partials, 8 * (int64(w.blocks)*deviceBlockWarps + int64(len(s.Nodes)))},
 	} {
 		if err := need.b.Claim(need.n); err != nil {

@@ -21,8 +21,8 @@ struct TypeReader {
   int64_t first = -1;  // position of what is kept
   ulonglong2 kept = {};
 
-  __device__ __forceinline__ TypeReader(const Batch* b)
-      : column((const T*)b->types), limit(((u64)b->types & 15) == 0 ? b->numEdges & -kCount : 0) {}
+  __device__ __forceinline__ TypeReader(const void* types, int64_t numEdges)
+      : column((const T*)types), limit(((u64)types & 15) == 0 ? numEdges & -kCount : 0) {}
 
   __device__ __forceinline__ T at(int64_t position) {
     if (position >= limit) return column[position];
@@ -47,8 +47,7 @@ struct TypeReader {
 
 // The part of a column whose edges have a type.
 template <class T>
-__device__ __forceinline__ Range narrow(const Batch* b, Range r, int64_t type) {
-  TypeReader<T> types(b);
+__device__ __forceinline__ Range narrow(TypeReader<T> types, Range r, int64_t type) {
   r.from = types.first_of(r.from, r.to, type);
   if (r.from < r.to && types.at(r.from) != type) r.to = r.from;  // of many types, most are absent
   r.to = types.first_of(r.from, r.to, type + 1);
@@ -76,6 +75,11 @@ __device__ __forceinline__ Range range_of(const Batch* b, int64_t v) {
   return r;
 }
 
+// What a column's copy is indexed by its positions from: the copy begins `ahead` elements further.
+__device__ __forceinline__ const void* copied(const void* copies, int64_t ahead, int64_t size) {
+  return (const void*)((u64)copies + (u64)(ahead * size));
+}
+
 // Finds where the edges of destination `dst` lie, notes it under number x, and returns how many picks it takes. All lanes of the warp take part; those whose destination is none of the segment's return 0.
 __device__ __forceinline__ int64_t measure(Batch* b, const Segment* seg, int64_t dst, int64_t x) {
   const List* list = &b->lists[seg->target];
@@ -86,8 +90,17 @@ __device__ __forceinline__ int64_t measure(Batch* b, const Segment* seg, int64_t
     atomicMin(&b->status->badNode, (u64)v);
     r = {};
   }
-  if (b->typeBytes == 1) r = narrow<uint8_t>(b, r, seg->type);
-  if (b->typeBytes == 2) r = narrow<uint16_t>(b, r, seg->type);
+  const void *ids = b->indices, *types = b->types;
+  int64_t numTyped = b->numEdges;
+  uint32_t hot = b->hotStart ? b->hotStart[v] : kCold;
+  if (hot != kCold) {
+    ids = copied(b->hotIndices, hot - r.from, b->wideIds ? 8 : 4);
+    types = copied(b->hotTypes, hot - r.from, b->typeBytes);
+    numTyped = 0;  // the copies do not begin and end at 16 bytes
+  }
+  if (b->hotStart) b->ids[x] = ids;
+  if (b->typeBytes == 1) r = narrow(TypeReader<uint8_t>(types, numTyped), r, seg->type);
+  if (b->typeBytes == 2) r = narrow(TypeReader<uint16_t>(types, numTyped), r, seg->type);
   b->start[x] = r.from;
   b->degree[x] = r.to - r.from;
   return picks_of(b, seg, r.to - r.from);
@@ -160,9 +173,9 @@ __device__ __forceinline__ Sink sink_of(Batch* b, const Segment* seg) {
   return {b, table_of(b), seg->indices, seg->positions, list->offset, list->count, seg->firstPick, seg->have};
 }
 
-// Makes the edge at a position of the graph the block's edge e.
-__device__ __forceinline__ void take(const Sink& to, int64_t position, int64_t e) {
-  int64_t id = load_id(to.b->indices, position, to.b->wideIds), slot = kNoSlot;
+// Makes the edge at a position of the graph the block's edge e. ids has its source.
+__device__ __forceinline__ void take(const Sink& to, const void* ids, int64_t position, int64_t e) {
+  int64_t id = load_id(ids, position, to.b->wideIds), slot = kNoSlot;
   if ((u64)(id - to.offset) >= (u64)to.count) {
     atomicMin(&to.b->status->badEdge, (u64)position);
   } else {
@@ -175,6 +188,7 @@ __device__ __forceinline__ void take(const Sink& to, int64_t position, int64_t e
 
 // What one lane knows of its destination.
 struct Destination {
+  const void* ids;
   int64_t start, degree;
   uint64_t stream;
   int32_t picks;
@@ -182,8 +196,8 @@ struct Destination {
 };
 
 __device__ __forceinline__ Destination shuffled(const Destination& d, int from) {
-  return {__shfl_sync(kFull, d.start, from), __shfl_sync(kFull, d.degree, from), __shfl_sync(kFull, d.stream, from),
-          __shfl_sync(kFull, d.picks, from), __shfl_sync(kFull, d.edge, from)};
+  return {(const void*)__shfl_sync(kFull, (u64)d.ids, from), __shfl_sync(kFull, d.start, from), __shfl_sync(kFull, d.degree, from),
+          __shfl_sync(kFull, d.stream, from), __shfl_sync(kFull, d.picks, from), __shfl_sync(kFull, d.edge, from)};
 }
 
 // Picks for the 32 destinations of a run, with as many lanes a destination as the fan-out needs, in `part` of `parts`.
@@ -203,7 +217,7 @@ __device__ __forceinline__ void pick_small(const Sink& to, const Destination& mi
                                                               : small_subset<uint32_t>(fanout, width, choose, d.degree, d.stream, r);
       if (choose) t = member, rank = r;
     }
-    if (j < d.picks) take(to, d.start + t, d.edge + rank);
+    if (j < d.picks) take(to, d.ids, d.start + t, d.edge + rank);
   }
 }
 
@@ -216,7 +230,7 @@ __device__ __forceinline__ void pick_large(const Sink& to, const Destination& mi
     if (choose) large_subset(set, d.picks, d.degree, d.stream);
     for (int j = lane_id(); j < d.picks; j += kLanes) {
       int64_t t = to.b->replace ? (int64_t)bounded(draw(d.stream, j), d.degree) : choose ? set[j] : j;
-      take(to, d.start + t, d.edge + j);
+      take(to, d.ids, d.start + t, d.edge + j);
     }
   }
 }
@@ -227,6 +241,7 @@ __device__ __forceinline__ int64_t pick_run(Batch* b, Stage* st, int64_t run, in
   int64_t x = run * kLanes + lane_id(), dst = seg->lo + x - seg->firstDst;
   Destination d = {};
   if (dst < seg->hi && seg->fanout) {
+    d.ids = b->hotStart ? b->ids[x] : b->indices;
     d.start = b->start[x];
     d.degree = b->degree[x];
     d.picks = (int32_t)picks_of(b, seg, d.degree);
@@ -271,6 +286,7 @@ extern "C" __global__ void neighbor_expand(Batch* b, uint64_t stage) {
       if (seg->indptr[mid] <= e) lo = mid;
       else hi = mid;
     }
-    take(sink_of(b, seg), b->start[seg->firstDst + lo - seg->lo] + e - seg->indptr[lo], e);
+    int64_t x = seg->firstDst + lo - seg->lo;
+    take(sink_of(b, seg), b->hotStart ? b->ids[x] : b->indices, b->start[x] + e - seg->indptr[lo], e);
   }
 }

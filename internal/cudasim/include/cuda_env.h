@@ -119,6 +119,7 @@ CUDASIM_INLINE float atomicAdd(float* p, float v) { return cudasim_add_real(p, v
 CUDASIM_INLINE double atomicAdd(double* p, double v) { return cudasim_add_real(p, v); }
 // A fence orders nothing for the race check: a value handed over by a fence and a flag is reported (see ../README.md).
 CUDASIM_INLINE void __threadfence() { __asm__ volatile("" ::: "memory"); }
+CUDASIM_INLINE void __threadfence_system() { __asm__ volatile("" ::: "memory"); }
 CUDASIM_INLINE void __threadfence_block() { __asm__ volatile("" ::: "memory"); }
 
 // --- Arithmetic: what compute_70 has, with CUDA's answers at the corners ----------------------------------------------

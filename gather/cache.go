@@ -134,17 +134,16 @@ func (s *DeviceStore) fillFrom(ctx context.Context, c *cache, list *pinned.Regio
 	if err != nil {
 		return err
 	}
-	var room []int64
+	var part []int64
 	for lo := int64(0); lo < rows; lo += fillRows {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		part := hot
+		hi := min(lo+fillRows, rows)
 		if hot == nil {
-			room = consecutive(room, lo, min(lo+fillRows, rows))
-			part = room
+			part = consecutive(part, lo, hi)
 		} else {
-			part = hot[lo:min(lo+fillRows, rows)]
+			part = hot[lo:hi]
 		}
 		if err := s.own.CopyToDevice(list.Address(), asBytes(part)); err != nil {
 			return err
@@ -169,7 +168,7 @@ func (s *DeviceStore) fillFrom(ctx context.Context, c *cache, list *pinned.Regio
 	return nil
 }
 
-// consecutive returns lo, lo+1, ..., hi-1, in room if that is large enough.
+// consecutive returns lo, lo+1, ..., hi-1, in the same memory if that is large enough.
 func consecutive(room []int64, lo, hi int64) []int64 {
 	room = room[:0]
 	for i := lo; i < hi; i++ {

@@ -146,11 +146,12 @@ func TestDeviceGathersTheSameBytes(t *testing.T) {
 	const seed = 11
 	cudatest.EachOrder(t, func(t *testing.T) {
 		r, rnd := newRig(t), rand.New(rand.NewPCG(seed, 0))
-		for _, width := range []int{1, 3, 7, 16, 32, 33, 129, 263} {
+		units := map[int64]bool{}
+		for _, width := range []int{1, 3, 7, 16, 32, 1 + rnd.IntN(300), 8 * (1 + rnd.IntN(40)), 263} {
 			for _, dtype := range sizedTypes {
 				size := int(dtype.Size())
-				n := 3 + rnd.IntN(40)
-				shift := size * rnd.IntN(128/size)
+				n := 1 + rnd.IntN(40)
+				shift := size * rnd.IntN(128/size) * rnd.IntN(2)
 				src := random(rnd, n*width*size)
 				s := r.store(dtype, r.host(src, shift), int64(n), int64(width))
 				s.MaxBlocks = 1 + rnd.IntN(3)
@@ -160,7 +161,8 @@ func TestDeviceGathersTheSameBytes(t *testing.T) {
 					copyPlain(want, src, ids, width*size)
 					onDevice := r.idsOnDevice(idTypes[rnd.IntN(2)], ids)
 					for _, s.Method = range deviceMethods {
-						out := size * rnd.IntN(128/size)
+						out := size * rnd.IntN(128/size) * rnd.IntN(2)
+						units[alignment(cuda.Address(shift), cuda.Address(out), cuda.Address(width*size))] = true
 						if got := r.gather(s, onDevice, out); !bytes.Equal(got, want) {
 							t.Fatalf("%v: %v[%d,%d] at %d to %d, %s: differs from copy(); seed %d", s.Method, dtype, n, width, shift, out, p.name, seed)
 						}
@@ -168,6 +170,9 @@ func TestDeviceGathersTheSameBytes(t *testing.T) {
 				}
 				r.check(s.Err())
 			}
+		}
+		if len(units) != 5 {
+			t.Errorf("of vectors of 1, 2, 4, 8 and 16 bytes only %v were tried; seed %d", units, seed)
 		}
 	})
 }

@@ -22,6 +22,8 @@ static void readPastTheEnd() {
 
 static void useAfterFree() {
   Device in = upload(Ints(n, 1)), out = allocate(n * 4);
+  launch("sim_copy", {4, 256}, in, out, n);
+  expectClean("before");
   OK("cuMemFree_v2", in);
   launch("sim_copy", {4, 256}, in, out, n);
   expectFinding("after free", 700, "USE AFTER FREE");

@@ -64,7 +64,7 @@ static std::string imageOf(const std::string& names) {
     {"sim_scan_no_first", 3}, {"sim_scan_no_second", 3}, {"sim_scan_no_third", 3}, {"sim_exchange", 1},
     {"sim_exchange_no_syncwarp", 1}, {"sim_exchange_shuffle", 1}, {"sim_scan_shuffle", 3}, {"sim_same_barrier", 1},
     {"sim_divergent_barrier", 1}, {"sim_early_return", 1}, {"sim_full_mask", 1}, {"sim_lane_missing", 1},
-    {"sim_mask_lacks_caller", 1}, {"sim_shuffle_from_outside", 1}, {"sim_count", 1}, {"sim_count_plain", 1},
+    {"sim_mask_lacks_caller", 1}, {"sim_shuffle_from_outside", 1}, {"sim_count", 1}, {"sim_turns", 2}, {"sim_count_plain", 1},
     {"sim_count_and_read", 2}, {"sim_two_lanes", 1}, {"sim_bytes", 1}, {"sim_next_block", 1}, {"sim_own_block", 2},
     {"sim_shared", 1}, {"sim_shared_uninitialised", 1}, {"sim_shared_count", 1}, {"sim_shared_count_uninitialised", 1},
     {"sim_shared_past_end", 1}, {"sim_dynamic_past_end", 1}, {"sim_gather", 5}, {"sim_gather_aligned", 5}, {"sim_diverge", 4},

@@ -12,11 +12,10 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// deviceThreads is the size of a block; the kernels that are one block have more.
 const (
-	deviceThreads     = 256
+	deviceThreads     = 256 // a block
 	deviceBlockWarps  = deviceThreads / 32
-	deviceSpine       = 512
+	deviceSpine       = 512       // threads of the kernels that are one block
 	maxStamp          = 1<<24 - 1 // what the keys of the table have room for
 	maxDeviceNodes    = 1 << 40   // likewise
 	maxDeviceTable    = 30        // bits: a slot is an int32 until it is relabelled
@@ -99,15 +98,14 @@ func (n Neighbor) OpenDevice(env DeviceEnv) (DeviceWorker, error) {
 			w.has.large = w.has.large || k > 32 && !n.Replace
 		}
 	}
-	sources := make([]int, len(s.Edges))
+	sources, types := make([]int, len(s.Edges)), make([]int, len(s.Nodes))
 	for e := range sources {
 		sources[e] = s.Edges[e].Src
 	}
-	w.order, w.begins = sourceOrder(len(s.Nodes), sources)
-	types := make([]int, len(s.Nodes))
 	for t := range types {
 		types[t] = t
 	}
+	w.order, w.begins = sourceOrder(len(s.Nodes), sources)
 	w.seedOrder, w.seedBegins = sourceOrder(len(s.Nodes), types)
 	mem := env.Scratch
 	mem.Device, mem.Place = env.Device, pinned.Device
@@ -202,6 +200,7 @@ func (w *deviceNeighbor) lessRoom(err error, out *graph.Sample) bool {
 	}
 	w.guess /= 8
 	w.capacity = newDeviceCapacity(w.schema, w.plan, w.opt, w.env.BatchSize, w.guess)
+	w.direct = w.direct && 8*w.schema.NumNodes() <= 16<<w.capacity.bits
 	for _, b := range w.scratch() {
 		if b.Close() != nil {
 			return false

@@ -121,7 +121,6 @@ CUDASIM_INLINE double atomicAdd(double* p, double v) { return cudasim_add_real(p
 CUDASIM_INLINE void __threadfence() { __asm__ volatile("" ::: "memory"); }
 CUDASIM_INLINE void __threadfence_system() { __asm__ volatile("" ::: "memory"); }
 CUDASIM_INLINE void __threadfence_block() { __asm__ volatile("" ::: "memory"); }
-CUDASIM_INLINE void __threadfence_system() { __asm__ volatile("" ::: "memory"); }
 
 // --- Arithmetic: what compute_70 has, with CUDA's answers at the corners ----------------------------------------------
 

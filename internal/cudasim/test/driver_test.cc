@@ -119,7 +119,8 @@ static void ordersAreWhatTheySay() {
     return download<int>(out, n);
   };
   Ints forward = turns("order=forward"), reverse = turns("order=reverse"), random = turns("order=random");
-  for (int i = 0; i < n; i++) expect(forward[i] == i && reverse[i] == n - 1 - i, "thread %d: %d forward, %d in reverse", i, forward[i], reverse[i]);
+  for (int i = 0; i < n; i++)
+    expect(forward[i] == i && reverse[i] == n - 1 - i, "thread %d: %d forward, %d in reverse", i, forward[i], reverse[i]);
   Ints seen(n, 0);
   int moved = 0;
   for (int i = 0; i < n; i++) seen[random[i]]++, moved += random[i] != i;
@@ -344,14 +345,17 @@ static void nothingIsLeft() {
   freeAll();
   uint64_t live[6];
   call<void>("cudasim_live", live);
-  expect(live[0] == 0 && live[1] == 0 && live[2] == 0 && live[3] == 0 && live[4] == 1 && live[5] == 0, "alive: %d allocations, %d host ranges, %d streams, %d events, %d modules",
-         (int)live[0], (int)live[1], (int)live[2], (int)live[3], (int)live[4]);
+  expect(live[0] == 0 && live[1] == 0 && live[2] == 0 && live[3] == 0 && live[4] == 1 && live[5] == 0,
+         "alive: %d allocations, %d host ranges, %d streams, %d events, %d modules", (int)live[0], (int)live[1], (int)live[2], (int)live[3], (int)live[4]);
 }
 
 extern const std::vector<Case> driverCases = {
-  {"ASeedIsASchedule", aSeedIsASchedule}, {"OrdersAreWhatTheySay", ordersAreWhatTheySay}, {"WrongSettingsAreRefused", wrongSettingsAreRefused},
-  {"SettingsCanBeRestored", settingsCanBeRestored}, {"TheDeviceIsWhatSettingsSay", theDeviceIsWhatSettingsSay}, {"AddressesDoNotRunOut", addressesDoNotRunOut}, {"ChecksCanBeLeftOut", checksCanBeLeftOut},
+  {"ASeedIsASchedule", aSeedIsASchedule}, {"OrdersAreWhatTheySay", ordersAreWhatTheySay},
+  {"WrongSettingsAreRefused", wrongSettingsAreRefused}, {"SettingsCanBeRestored", settingsCanBeRestored},
+  {"TheDeviceIsWhatSettingsSay", theDeviceIsWhatSettingsSay}, {"AddressesDoNotRunOut", addressesDoNotRunOut},
+  {"ChecksCanBeLeftOut", checksCanBeLeftOut},
   {"CallsFailOnPurpose", callsFailOnPurpose}, {"TheDeviceIsLostOnPurpose", theDeviceIsLostOnPurpose},
   {"ModulesAreRead", modulesAreRead}, {"RegistrationFollowsLinux", registrationFollowsLinux},
-  {"PageableMemoryWhereAllowed", pageableMemoryWhereAllowed}, {"TheHostCannotTouchTheDevice", theHostCannotTouchTheDevice}, {"ThreadsNeedAContext", threadsNeedAContext},
+  {"PageableMemoryWhereAllowed", pageableMemoryWhereAllowed},
+  {"TheHostCannotTouchTheDevice", theHostCannotTouchTheDevice}, {"ThreadsNeedAContext", threadsNeedAContext},
   {"PointersAreKnown", pointersAreKnown}, {"NothingIsLeft", nothingIsLeft}};

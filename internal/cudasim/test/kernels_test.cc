@@ -252,7 +252,8 @@ static void hashTable() {
   const int keys = 5000, capacity = 8192;
   std::vector<unsigned> k(keys);
   for (int i = 0; i < keys; i++) k[i] = (unsigned)(i * 2654435761u) % 1500;
-  Device dk = upload(k), table = upload(std::vector<unsigned>(capacity, ~0u)), first = upload(std::vector<unsigned>(capacity, ~0u)), slot = allocate(keys * 4);
+  Device dk = upload(k), table = upload(std::vector<unsigned>(capacity, ~0u)), first = upload(std::vector<unsigned>(capacity, ~0u));
+  Device slot = allocate(keys * 4);
   launch("sim_unique", {20, 256}, dk, table, first, slot, keys, capacity - 1);
   expectClean("insert");
   auto s = download<unsigned>(slot, keys), f = download<unsigned>(first, capacity);

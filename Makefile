@@ -79,3 +79,37 @@ cross: ## build and vet for the other systems
 .PHONY: tidy-check
 tidy-check: ## fail if go.mod or go.sum is not what go mod tidy makes
 	go mod tidy -diff
+
+# --- CUDA: nothing here needs a GPU or an installed toolkit; the pinned wheels go to .venv-cuda -----------------------
+
+.PHONY: ptx
+ptx: ## compile every .cu to PTX with its launcher, and print registers (CU=path: only that one)
+	@tools/cuda-env.sh >/dev/null
+	@python3 tools/ptx/ptx.py $(CU)
+
+.PHONY: ptx-check
+ptx-check: ## fail if a committed .ptx or launcher is not what its .cu gives
+	@tools/cuda-env.sh >/dev/null
+	@python3 tools/ptx/ptx.py --check $(CU)
+
+.PHONY: cuda-env
+cuda-env: ## print the exports for go build -tags cuda: eval "$$(make -s cuda-env)"
+	@tools/cuda-env.sh
+
+.PHONY: khop-cuda
+khop-cuda: ## write dist/khop-cuda, which uses a GPU where there is one
+	@mkdir -p dist
+	@set -e; exports=$$(tools/cuda-env.sh); eval "$$exports"; \
+		go build -tags cuda -trimpath -ldflags='-s -w' -o dist/khop-cuda ./cmd/khop
+	@ls -l dist/khop-cuda
+
+.PHONY: cudasim
+cudasim: ## compile every .cu into dist/libcudasim.so, a driver that checks kernels on the CPU
+	@mkdir -p dist && flock dist/.cudasim.lock $(MAKE) --no-print-directory -s -j2 -C internal/cudasim
+
+.PHONY: cuda-headers
+cuda-headers: ## see that internal/cuda links with the headers of CUDA 11, 12 and 13
+	@set -e; for major in 11 12 13; do \
+		echo "CUDA $$major"; exports=$$(tools/cuda-env.sh $$major); eval "$$exports"; \
+		go test -tags cuda -c -o /dev/null ./internal/cuda/drivertest; \
+	done

@@ -17,7 +17,7 @@ const module = "github.com/khop-gnn/khop"
 // layers orders the top folders: a package may import those of lower layers and of its own folder, nothing else of ours.
 var layers = map[string]int{
 	"internal": 0, "pinned": 1, "unified": 2, "graph": 3, "formats": 4, "sampling": 4, "gather": 4, "sparse": 4,
-	"loader": 5, "integrations": 6, "bench": 6, "cmd": 6, "tools": 6,
+	"loader": 5, "integrations": 6, "bench": 7, "cmd": 7, "tools": 7,
 }
 
 // source is a parsed file that is no test.

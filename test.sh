@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Runs every check of this repository: formatting, vet and static analysis, cross builds, tests with the race detector,
-# without cgo and at another instruction-set level, nested modules, and the Python tests that compare with other programs.
+# without cgo and at another instruction-set level, nested modules, the CUDA build on a simulated GPU, and the Python tests that
+# compare with other programs.
 # Installs what is missing first, where it can. See CONTRIBUTING.md.
 #
 # Environment: KHOP_TESTDATA  folder of real graphs; tests that need one skip without it
-#              KHOP_TEST_FAST=1  leaves out the second and third runs of the Go tests and the static analysis
+#              KHOP_TEST_FAST=1  leaves out the second and third runs of the Go tests, the static analysis and the headers of CUDA 12 and 13
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -24,11 +25,13 @@ command -v go >/dev/null || fail "Go is not installed: get 1.24 or later from ht
 have=$(go env GOVERSION) && have=${have#go}
 [ "$(printf '%s\n' 1.24 "$have" | sort -V | head -n 1)" = 1.24 ] || fail "Go $have is too old: 1.24 or later is needed"
 
-# Debian packages: a C compiler for the race detector, Python with venv for the comparisons.
+# Debian packages: a C compiler for the race detector, C++ and make for the simulated GPU, Python with venv for the comparisons.
 packages=()
 if ! command -v gcc >/dev/null || ! echo 'int main(void){return 0;}' | gcc -x c - -pthread -o /dev/null 2>/dev/null; then
     packages+=(gcc libc6-dev)
 fi
+command -v g++ >/dev/null || packages+=(g++)
+command -v make >/dev/null || packages+=(make)
 command -v python3 >/dev/null && python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3 python3-venv)
 if [ ${#packages[@]} -gt 0 ]; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
@@ -122,6 +125,9 @@ while IFS= read -r mod; do
     echo "$mod"
     (cd "$mod" && go vet ./... && go test -json ./... | "$report" -any-skip -totals "$totals")
 done < <(find . -mindepth 2 -name go.mod -not -path './.*' -not -path '*/testdata/*' -exec dirname {} \; | sort)
+
+step "CUDA build"
+REPORT="$report" TOTALS="$totals" tools/test-cuda.sh
 
 step "Python tests"
 python_passed=0

@@ -24,10 +24,10 @@ func (s *slot) checkSample() error {
 			}
 			before = p.NumNodes[h][t]
 		}
-		if !isList(p.Nodes[t], before, true) {
+		if !s.isList(p.Nodes[t], before, true) {
 			return fmt.Errorf("%w: Nodes[%d] is %v, but there are %d nodes", ErrSampler, t, p.Nodes[t], before)
 		}
-		if !isList(p.SeedLocal[t], int64(len(s.request.Seeds[t])), false) {
+		if !s.isList(p.SeedLocal[t], int64(len(s.request.Seeds[t])), false) {
 			return fmt.Errorf("%w: SeedLocal[%d] is %v for %d seeds", ErrSampler, t, p.SeedLocal[t], len(s.request.Seeds[t]))
 		}
 	}
@@ -37,10 +37,10 @@ func (s *slot) checkSample() error {
 		}
 		for e := range p.Blocks[layer] {
 			b := &p.Blocks[layer][e]
-			if b.NumDst < 0 || b.NumSrc < 0 || !isList(b.Indptr, b.NumDst+1, false) || !isList(b.Indices, b.Indices.Len(), false) {
+			if b.NumDst < 0 || b.NumSrc < 0 || !s.isList(b.Indptr, b.NumDst+1, false) || !s.isList(b.Indices, b.Indices.Len(), false) {
 				return fmt.Errorf("%w: Blocks[%d][%d]: %d destinations, indptr %v, indices %v", ErrSampler, layer, e, b.NumDst, b.Indptr, b.Indices)
 			}
-			if l.cols.edgePos && !isList(b.EdgePos, b.Indices.Len(), true) {
+			if l.cols.edgePos && !s.isList(b.EdgePos, b.Indices.Len(), true) {
 				return fmt.Errorf("%w: Blocks[%d][%d]: edge positions %v for indices %v", ErrSampler, layer, e, b.EdgePos, b.Indices)
 			}
 		}
@@ -48,11 +48,12 @@ func (s *slot) checkSample() error {
 	return nil
 }
 
-// isList reports whether t is n ids in host memory, int32, or int64 where those are allowed; none if n is 0.
-func isList(t unified.Tensor, n int64, allow64 bool) bool {
+// isList reports whether t is n ids where the loader makes its batches, int32, or int64 where those are allowed; none if n is 0.
+func (s *slot) isList(t unified.Tensor, n int64, allow64 bool) bool {
 	if !t.Valid() {
 		return n == 0
 	}
 	ok := t.DType() == unified.Int32 || allow64 && t.DType() == unified.Int64
-	return ok && t.Rank() == 1 && t.Len() == n && t.Placement() != unified.Device
+	onDevice := t.Placement() == unified.Device
+	return ok && t.Rank() == 1 && t.Len() == n && onDevice == (s.loader.device != nil)
 }

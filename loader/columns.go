@@ -7,13 +7,15 @@ import (
 
 	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/cuda"
 	"github.com/khop-gnn/khop/unified"
 )
 
 // column is a column to gather with each batch.
 type column struct {
-	name  string
-	store *gather.Store
+	name     string
+	store    *gather.Store
+	onDevice *gather.DeviceStore // in place of store, where batches are made on a device
 }
 
 // columns is all that is gathered with a batch.
@@ -21,6 +23,21 @@ type columns struct {
 	node, seed [][]column // [node type]
 	edge       []column
 	edgePos    bool
+}
+
+// each calls f for every column, with its node type, or -1 for a column of the edges.
+func (c *columns) each(f func(col *column, nodeType int)) {
+	for t := range c.node {
+		for i := range c.node[t] {
+			f(&c.node[t][i], t)
+		}
+		for i := range c.seed[t] {
+			f(&c.seed[t][i], t)
+		}
+	}
+	for i := range c.edge {
+		f(&c.edge[i], -1)
+	}
 }
 
 // newColumns looks up the columns that the options name, or the default ones.
@@ -40,7 +57,7 @@ func newColumns(opt *Options, g *graph.Graph) (c columns, err error) {
 		if err != nil {
 			return c, fmt.Errorf("edge column %s: %w", name, err)
 		}
-		c.edge = append(c.edge, column{name, s})
+		c.edge = append(c.edge, column{name: name, store: s})
 	}
 	c.edgePos = opt.EdgePos || len(c.edge) > 0
 	return c, nil
@@ -65,7 +82,7 @@ func nodeColumns(option string, names []string, byDefault string, g *graph.Graph
 			if err != nil {
 				return nil, fmt.Errorf("column %s of %s: %w", name, schema.Nodes[t].Name, err)
 			}
-			cols[t] = append(cols[t], column{name, s})
+			cols[t] = append(cols[t], column{name: name, store: s})
 		}
 		if !found && !optional || slices.Contains(names[:i], name) {
 			var all []graph.Column
@@ -101,8 +118,13 @@ type gathered struct {
 	rows unified.Tensor
 }
 
-func (g *gathered) gather(ids unified.Tensor) (err error) {
-	g.rows, err = g.store.Gather(&g.buf, ids)
+// gather copies the rows, on the device in the order of stream, which is nil where the CPU does it.
+func (g *gathered) gather(stream *cuda.Stream, ids unified.Tensor) (err error) {
+	if stream != nil {
+		g.rows, err = g.onDevice.Enqueue(stream, &g.buf, ids)
+	} else {
+		g.rows, err = g.store.Gather(&g.buf, ids)
+	}
 	return err
 }
 

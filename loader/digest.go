@@ -80,11 +80,13 @@ func newDigestEntries(s *graph.Schema, layers int, cols *columns) []digestEntry 
 // digester hashes one batch after another.
 type digester struct {
 	topology, full xxh3.Hasher
+	down           download
 	wide           [1024]int64 // ids on their way from 32 to 64 bits
 }
 
 // Digest returns the batch's digests (docs/digest.md): topology covers what was sampled, full also the columns. It reads
-// the whole batch. One goroutine at a time may call it.
+// the whole batch, from a device through the host. One goroutine at a time may call it. 0, 0 of a released batch, and of one
+// that a device failed to make: Sync says why.
 func (b *Batch) Digest() (topology, full uint64) {
 	if b.slot == nil {
 		return 0, 0
@@ -94,6 +96,9 @@ func (b *Batch) Digest() (topology, full uint64) {
 		s.digest = new(digester)
 	}
 	d := s.digest
+	if b.Sync() != nil {
+		return 0, 0
+	}
 	d.topology.Reset()
 	d.full.Reset()
 	for i := range s.loader.digestEntries {
@@ -103,24 +108,35 @@ func (b *Batch) Digest() (topology, full uint64) {
 		case numNodesArray:
 			d.numNodes(e, s.sample.NumNodes)
 		case nodesArray:
-			d.ids(e, s.sample.Nodes[e.t])
+			d.ids(e, d.down.tensor(s, s.sample.Nodes[e.t]))
 		case seedsArray:
-			d.ids(e, s.sample.SeedLocal[e.t])
+			d.ids(e, d.down.tensor(s, s.sample.SeedLocal[e.t]))
 		case indptrArray:
-			d.ids(e, s.sample.Blocks[e.layer][e.t].Indptr)
+			d.ids(e, d.down.tensor(s, s.sample.Blocks[e.layer][e.t].Indptr))
 		case indicesArray:
-			d.ids(e, s.sample.Blocks[e.layer][e.t].Indices)
+			d.ids(e, d.down.tensor(s, s.sample.Blocks[e.layer][e.t].Indices))
 		case edgePosArray:
-			d.ids(e, s.sample.Blocks[e.layer][e.t].EdgePos)
+			d.ids(e, d.down.tensor(s, s.sample.Blocks[e.layer][e.t].EdgePos))
 		case nodeColumnArray:
-			d.rows(e, s.node[e.t][e.c].rows)
+			d.rows(e, d.down.tensor(s, s.node[e.t][e.c].rows))
 		case seedColumnArray:
-			d.rows(e, s.seed[e.t][e.c].rows)
+			d.rows(e, d.down.tensor(s, s.seed[e.t][e.c].rows))
 		case edgeColumnArray:
-			d.rows(e, s.edge[e.layer][e.t][e.c].rows)
+			d.rows(e, d.down.tensor(s, s.edge[e.layer][e.t][e.c].rows))
 		}
 	}
+	if d.down.err != nil {
+		return 0, 0
+	}
 	return d.topology.Sum64(), d.full.Sum64()
+}
+
+// close frees what reading from a device took.
+func (d *digester) close() error {
+	if d == nil {
+		return nil
+	}
+	return d.down.close()
 }
 
 func (d *digester) write(e *digestEntry, p []byte) {

@@ -92,6 +92,11 @@ func (l *Loader) begin(ctx context.Context, epoch, first, count uint64) (*run, e
 			return nil, err
 		}
 	}
+	if l.device != nil {
+		if err := l.device.rankAgain(ctx); err != nil {
+			return nil, err
+		}
+	}
 	r.ctx, r.cancel = context.WithCancelCause(ctx)
 	r.order = l.order(r.epoch)
 	r.window = make([]chan *slot, len(l.slots))
@@ -235,6 +240,11 @@ func (r *run) end() {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if !l.closed {
+		if err := l.device.settle(); err != nil { // the next epoch will say so too
+			l.opt.log().Error("the device failed", "error", err)
+		}
+	}
 	for _, w := range r.window {
 		select {
 		case s := <-w:

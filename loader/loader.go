@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/cuda"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -20,6 +21,7 @@ type Loader struct {
 	opt           Options // with defaults, and the numbers that plan settled on
 	name          string  // of the source, in errors
 	graph         *graph.Graph
+	device        *device // nil: batches are made on the CPU
 	seeds         seedList
 	cols          columns
 	bound         sampling.Bound
@@ -59,6 +61,7 @@ func NewContext(ctx context.Context, src Source, opt Options) (*Loader, error) {
 
 // settled decides all that does not take memory, then calls f. It closes the loader if either fails.
 func settled(src Source, opt Options, f func(*Loader) error) (*Loader, error) {
+	workersChosen := opt.Workers != 0
 	if err := opt.EnsureDefaults().Validate(); err != nil {
 		return nil, err
 	}
@@ -66,7 +69,14 @@ func settled(src Source, opt Options, f func(*Loader) error) (*Loader, error) {
 	if l.graph == nil {
 		return nil, fmt.Errorf("%w: %s has no graph", ErrOptions, l.name)
 	}
-	err := pinned.Guard(func() error {
+	err := l.openDevice()
+	if err != nil {
+		return nil, err
+	}
+	if l.device != nil && !workersChosen {
+		l.opt.Workers = deviceWorkers
+	}
+	err = pinned.Guard(func() error {
 		if err := l.settle(src); err != nil {
 			return err
 		}
@@ -128,12 +138,7 @@ func (l *Loader) askSampler(schema *graph.Schema) (err error) {
 
 // prepare takes the memory and makes the workers.
 func (l *Loader) prepare(ctx context.Context) error {
-	if l.opt.Residence == Resident {
-		if err := l.makeResident(ctx); err != nil {
-			return err
-		}
-	}
-	if err := l.warm(ctx); err != nil {
+	if err := l.bringSource(ctx); err != nil {
 		return err
 	}
 	if err := l.openWorkers(); err != nil {
@@ -142,10 +147,23 @@ func (l *Loader) prepare(ctx context.Context) error {
 	if err := l.prepareSlots(ctx); err != nil {
 		return err
 	}
-	l.estimate.Expected = l.memory()
-	l.opt.log().Info("loader ready", "source", l.name, "seeds", l.opt.Seeds.String(), "batches", l.batches,
-		"workers", l.opt.Workers, "slots", len(l.slots), "memory", l.estimate.Expected.Total(), "memory_bound", l.estimate.Bound.Total())
+	l.estimate.Expected, l.estimate.Device = l.memory(), l.deviceMemory()
+	l.opt.log().Info("loader ready", "source", l.name, "seeds", l.opt.Seeds.String(), "batches", l.batches, "device", l.opt.Device,
+		"workers", l.opt.Workers, "slots", len(l.slots), "memory", l.estimate.Expected.Total(), "memory_bound", l.estimate.Bound.Total(),
+		"device_memory", l.estimate.Device.Total())
 	return nil
+}
+
+// bringSource brings the source to where it is read from.
+func (l *Loader) bringSource(ctx context.Context) error {
+	switch {
+	case l.device != nil:
+		return l.device.place(ctx)
+	case l.opt.Residence == Resident:
+		return l.makeResident(ctx)
+	default:
+		return l.warm(ctx)
+	}
 }
 
 func (l *Loader) openWorkers() error {
@@ -185,9 +203,26 @@ func (l *Loader) prepareSeeds(src Source, schema *graph.Schema) error {
 // explainLimit is explain for what is no batch.
 func (l *Loader) explainLimit(err error) error {
 	if errors.Is(err, pinned.ErrLimit) {
-		return fmt.Errorf("%w: MaxMemory is %d: %w", ErrMemory, l.opt.MaxMemory, err)
+		return fmt.Errorf("%w: %s: %w", ErrMemory, l.limits(), err)
+	}
+	if errors.Is(err, cuda.ErrOutOfMemory) {
+		return fmt.Errorf("%w: %s: %w; take smaller batches or fan-outs, a lower Prefetch, or \"cpu\"", ErrMemory, l.limits(), err)
+	}
+	if errors.Is(err, cuda.ErrDeviceLost) {
+		return fmt.Errorf("%s: %w; start the process again, or take \"cpu\"", l.opt.Device, err)
 	}
 	return err
+}
+
+// limits says what limits the loader's memory.
+func (l *Loader) limits() string {
+	if l.device != nil && l.opt.MaxMemory == 0 {
+		return fmt.Sprintf("DeviceMemory is %d", l.opt.DeviceMemory)
+	}
+	if l.device != nil {
+		return fmt.Sprintf("MaxMemory is %d, DeviceMemory %d", l.opt.MaxMemory, l.opt.DeviceMemory)
+	}
+	return fmt.Sprintf("MaxMemory is %d", l.opt.MaxMemory)
 }
 
 // Options returns the options in effect: defaults filled in, Seeds as they turned out, Workers and Prefetch after MaxMemory.
@@ -206,7 +241,9 @@ func (l *Loader) NumLayers() int { return l.bound.Layers }
 func (l *Loader) AllBatches() uint64 { return l.batches }
 
 // NumBatchesFrom returns the batches that this rank yields from batch next of an epoch on, over all ranks, to its end.
-func (l *Loader) NumBatchesFrom(next uint64) uint64 { return l.rounds(l.batches - min(next, l.batches)) }
+func (l *Loader) NumBatchesFrom(next uint64) uint64 {
+	return l.rounds(l.batches - min(next, l.batches))
+}
 
 // NumBatches returns the batches of an epoch that this rank yields.
 func (l *Loader) NumBatches() uint64 { return l.rounds(l.batches) }
@@ -270,5 +307,6 @@ func (l *Loader) freeAll() {
 	for _, r := range l.regions {
 		errs = append(errs, r.Close())
 	}
+	errs = append(errs, l.device.closeSource(), l.device.release())
 	l.closeErr = errors.Join(errs...)
 }

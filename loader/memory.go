@@ -25,6 +25,10 @@ type Estimate struct {
 	Bound Memory `json:"bound"`
 	// SlotBound is one slot's part of it.
 	SlotBound int64 `json:"slot_bound"`
+	// Device is what is held in device memory once New has returned, DeviceBound what the largest batch would need there in
+	// every slot. DeviceMemory is the limit.
+	Device      Memory `json:"device"`
+	DeviceBound Memory `json:"device_bound"`
 	// FileBytes is how much of the source is read where it lies, through the page cache if it is in mapped files.
 	FileBytes int64 `json:"file_bytes"`
 }
@@ -38,6 +42,10 @@ func Plan(ctx context.Context, src Source, opt Options) (Estimate, error) {
 	var e Estimate
 	l, err := settled(src, opt, func(l *Loader) error {
 		e = l.estimate
+		onDevice := l.device != nil
+		if err := l.leaveDevice(); err != nil { // the CPU's batches have the same size
+			return err
+		}
 		l.opt.Workers, l.opt.Prefetch, l.estimate.Slots, l.opt.Progress = 1, 0, 1, nil
 		if err := l.openWorkers(); err != nil {
 			return err
@@ -52,6 +60,10 @@ func Plan(ctx context.Context, src Source, opt Options) (Estimate, error) {
 		slotBytes := e.SlotBound // with a limit all of it is taken
 		if l.opt.MaxMemory == 0 {
 			slotBytes = z.total()
+		}
+		if onDevice {
+			e.Device = Memory{Batches: int64(e.Slots) * slotBytes, Scratch: e.DeviceBound.Scratch}
+			return nil
 		}
 		e.Expected = Memory{Topology: e.Bound.Topology, Columns: e.Bound.Columns,
 			Batches: int64(e.Slots) * slotBytes, Scratch: int64(e.Workers) * l.ledger.Used(pinned.Scratch)}
@@ -129,6 +141,10 @@ func (l *Loader) plan() error {
 		largest = max(largest, most)
 	})
 	topology, columns := l.sourceBytes()
+	if l.device != nil {
+		l.planDevice(topology + columns)
+		return nil
+	}
 	if l.opt.Residence == Resident {
 		e.Bound.Topology, e.Bound.Columns = topology, columns
 	} else {
@@ -164,6 +180,16 @@ func (l *Loader) plan() error {
 	}
 }
 
+// planDevice is plan for a device: slots take what batches turn out to need, within DeviceMemory.
+func (l *Loader) planDevice(sourceBytes int64) {
+	e := &l.estimate
+	e.FileBytes = sourceBytes
+	e.Workers, e.Prefetch, e.Slots = l.opt.Workers, l.opt.Prefetch, l.opt.Workers+l.opt.Prefetch
+	// A device's relabel table has two entries of 12 bytes a node, and its scans a few words an edge.
+	scratch := satAdd(satMul(max(0, l.bound.Nodes), 40), satMul(max(0, l.bound.Edges), 16))
+	e.DeviceBound = Memory{Batches: satMul(int64(e.Slots), e.SlotBound), Scratch: satMul(int64(e.Workers), scratch)}
+}
+
 // sourceBytes returns how much memory copies of topology and columns take.
 func (l *Loader) sourceBytes() (topology, columns int64) {
 	mem := pinned.Options{}
@@ -190,9 +216,12 @@ func (l *Loader) prepareSlots(ctx context.Context) error {
 		s.index = i
 		l.slots = append(l.slots, s)
 		l.free <- s
+		if err := s.join(l.device); err != nil {
+			return l.explainLimit(err)
+		}
 	}
 	var sizes sizes
-	if l.opt.MaxMemory > 0 { // no batch may need a buffer to grow: there might be no room for it then
+	if l.opt.MaxMemory > 0 && l.device == nil { // no batch may need a buffer to grow: there might be no room for it then
 		for _, s := range l.slots {
 			if err := s.claimBound(); err != nil {
 				return l.explainLimit(err)
@@ -232,7 +261,7 @@ func (z *sizes) learn(s *slot) {
 			z.bytes = append(z.bytes, 0)
 		}
 		want := min(used()*5/4, most)
-		if s.loader.opt.MaxMemory == 0 {
+		if s.loader.opt.MaxMemory == 0 || s.loader.device != nil {
 			want = max(want, b.Cap()) // the sampler asked for as much
 		}
 		z.bytes[i] = max(z.bytes[i], want)

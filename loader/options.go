@@ -67,6 +67,39 @@ func (r *Residence) UnmarshalText(text []byte) error {
 	return parseName("residence", residences, text, (*uint8)(r))
 }
 
+// NoDeviceCache is the Options.DeviceCache with which all of the source is read over the bus.
+const NoDeviceCache = -1
+
+// Ranking says which rows of a column are kept in device memory, where the column does not fit as a whole.
+type Ranking uint8
+
+const (
+	// RankInDegree keeps the rows of the nodes with most in-edges. It costs no pass over the edges; in a graph that has each
+	// edge in both directions these are the nodes that are picked most.
+	RankInDegree Ranking = iota
+	// RankPageRank keeps the rows that a walk from the seeds along in-edges visits most (weighted reverse PageRank; Min et
+	// al., "Graph neural network training with data tiering", KDD 2022).
+	RankPageRank
+	// RankPresample keeps the rows that batches of epoch 0 ask for most, of which New samples some (Yang et al., "GNNLab",
+	// EuroSys 2022).
+	RankPresample
+	// RankUses begins as RankPresample does, and before each epoch keeps the rows that were gathered most in the one before.
+	// It costs 4 bytes of device memory a row.
+	RankUses
+	// RankNone keeps none.
+	RankNone
+)
+
+var rankings = []string{"in-degree", "pagerank", "presample", "uses", "none"}
+
+// String returns the name on the command line: "in-degree", "pagerank", "presample", "uses" or "none".
+func (r Ranking) String() string { return nameOf(rankings, uint8(r)) }
+
+// UnmarshalText is the inverse of String.
+func (r *Ranking) UnmarshalText(text []byte) error {
+	return parseName("ranking", rankings, text, (*uint8)(r))
+}
+
 func nameOf(names []string, i uint8) string {
 	if int(i) < len(names) {
 		return names[i]
@@ -110,7 +143,7 @@ type Options struct {
 	// Remainder says what happens where the batches do not divide by WorldSize. Default Pad.
 	Remainder Remainder
 
-	// Workers are the goroutines that sample and gather. Default: all cores.
+	// Workers are the goroutines that sample and gather. Default: all cores; on a device, where they mostly wait, 2.
 	Workers int
 	// Prefetch is how many finished batches may wait for the loop. Default 2.
 	Prefetch int
@@ -128,13 +161,27 @@ type Options struct {
 	// mapped files. It is kept by having fewer slots and workers, down to one; New fails with ErrMemory where that does not
 	// suffice. Default: no limit.
 	MaxMemory int64
-	// RowMemory gives the memory that columns are gathered into, which is only ever written; nil takes it from the system.
+	// RowMemory gives the memory that columns are gathered into on the CPU, which is only ever written; nil takes it from the
+	// system.
 	RowMemory pinned.Provider
 	// Made is called by the worker that has made a batch, before the loop gets it, for several batches at a time; nil for
 	// none. It may read the batch until it returns. An error takes the batch's place.
 	Made func(*Batch) error
-	// Device is where batches are made: "auto" (the default), "cpu", "cuda" or "cuda:0".
+	// Device is where batches are made and lie: "cpu", "cuda" (the first device), "cuda:1", or "auto" (the default): the
+	// first device where there is one and Sampler runs on it, else the CPU. Batches are the same, byte for byte.
 	Device string
+	// DeviceMemory is the most device memory that the loader takes, in bytes. Default: half of what is free on the device when
+	// New is called.
+	DeviceMemory int64
+	// DeviceCache is how much of it is for the source, in bytes: first the graph, then whole columns, the smallest first, then
+	// the rows that HotRows expects to be read most. What does not fit is read over the bus. Default: what slots and scratch
+	// leave, and at least half; NoDeviceCache for none.
+	DeviceCache int64
+	// HotRows ranks the rows of columns that do not fit in DeviceMemory as a whole. Default RankInDegree.
+	HotRows Ranking
+	// DeviceBlocks is the most blocks of 256 threads that a kernel of this loader has, which leaves the other multiprocessors
+	// to training. Default: 40 for rows that are gathered over the bus, which keep it busy, and else 8 a multiprocessor.
+	DeviceBlocks int
 
 	// Logger hears of decisions and of the end of each epoch; nil is silent.
 	Logger *slog.Logger
@@ -163,8 +210,8 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// Validate returns an error that wraps ErrOptions, or ErrDevice, for options that make no sense whatever the source. It
-// expects defaults to be in place.
+// Validate returns an error that wraps ErrOptions for options that make no sense whatever the source. It expects defaults to be
+// in place.
 func (o *Options) Validate() error {
 	if o.Sampler == nil {
 		return fmt.Errorf("%w: Sampler is not set", ErrOptions)
@@ -182,23 +229,18 @@ func (o *Options) Validate() error {
 		{"Remainder", int64(o.Remainder), int64(Short), 0},
 		{"Residence", int64(o.Residence), int64(Resident), 0},
 		{"MaxMemory", o.MaxMemory, 1<<63 - 1, 0},
+		{"DeviceMemory", o.DeviceMemory, 1<<63 - 1, 0},
+		{"DeviceCache", o.DeviceCache, 1<<63 - 1, NoDeviceCache},
+		{"HotRows", int64(o.HotRows), int64(RankNone), 0},
+		{"DeviceBlocks", int64(o.DeviceBlocks), 1 << 20, 0},
 		{"SlotTimeout", int64(o.SlotTimeout), 1<<63 - 1, 1},
 	} {
 		if f.v < f.least || f.v > f.most {
 			return fmt.Errorf("%w: %s is %d: must be %d to %d", ErrOptions, f.name, f.v, f.least, f.most)
 		}
 	}
-	return checkDevice(o.Device)
-}
-
-func checkDevice(name string) error {
-	switch {
-	case name == "auto" || name == "cpu":
-		return nil
-	case name == "cuda" || strings.HasPrefix(name, "cuda:"):
-		return fmt.Errorf("%w: %s: no CUDA device; take \"cpu\" or \"auto\"", ErrDevice, name)
-	}
-	return fmt.Errorf("%w: Device %q: must be auto, cpu, cuda or cuda:<number>", ErrOptions, name)
+	_, err := parseDevice(o.Device)
+	return err
 }
 
 func (o *Options) log() *slog.Logger {

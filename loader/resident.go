@@ -14,20 +14,13 @@ import (
 func (c *columns) tensors() []unified.Tensor {
 	var list []unified.Tensor
 	seen := map[*byte]bool{}
-	add := func(cols []column) {
-		for _, col := range cols {
-			t := col.store.Column()
-			if p := firstByte(t); p != nil && !seen[p] {
-				seen[p] = true
-				list = append(list, t)
-			}
+	c.each(func(col *column, _ int) {
+		t := col.store.Column()
+		if p := firstByte(t); p != nil && !seen[p] {
+			seen[p] = true
+			list = append(list, t)
 		}
-	}
-	for t := range c.node {
-		add(c.node[t])
-		add(c.seed[t])
-	}
-	add(c.edge)
+	})
 	return list
 }
 

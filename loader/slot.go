@@ -24,6 +24,7 @@ type slot struct {
 	seed    [][]gathered   // [node type][column]
 	edge    [][][]gathered // [layer][edge type][column]
 	digest  *digester      // of the first Digest on
+	onDevice
 
 	err     error     // in place of a batch
 	readyAt time.Time // when the worker was done
@@ -38,6 +39,8 @@ func (l *Loader) newSlot() *slot {
 	rows.From = l.opt.RowMemory
 	s := &slot{loader: l, items: make([][]int64, len(schema.Nodes))}
 	s.batch = newBatch(s)
+	seeds := mem
+	seeds.Device = nil // the host looks them up
 	s.seedIDs = make([]unified.Buffer, len(schema.Nodes))
 	s.request.Seeds = make([][]int64, len(schema.Nodes))
 	s.sample.Init(schema, l.bound.Layers, mem)
@@ -51,7 +54,7 @@ func (l *Loader) newSlot() *slot {
 	}
 	s.node, s.seed = make([][]gathered, len(schema.Nodes)), make([][]gathered, len(schema.Nodes))
 	for t := range schema.Nodes {
-		s.seedIDs[t].Options = mem
+		s.seedIDs[t].Options = seeds
 		s.node[t], s.seed[t] = slots(l.cols.node[t]), slots(l.cols.seed[t])
 	}
 	if len(l.cols.edge) > 0 {
@@ -67,7 +70,11 @@ func (l *Loader) newSlot() *slot {
 }
 
 func (l *Loader) slotMemory() pinned.Options {
-	return pinned.Options{Ledger: &l.ledger, Purpose: pinned.Batches}
+	o := pinned.Options{Ledger: &l.ledger, Purpose: pinned.Batches}
+	if l.device != nil {
+		o.Device = l.device.Device
+	}
+	return o
 }
 
 // repair gives the slot a new sample where a sampler may have broken the old one's shape.
@@ -133,6 +140,9 @@ func (s *slot) close() error {
 	var errs []error
 	s.each(func(b *unified.Buffer, _ int64) { errs = append(errs, b.Close()) })
 	errs = append(errs, s.sample.Close()) // a sampler may have used what the options did not ask for
+	if s.joined {
+		errs = append(errs, s.digest.close(), s.closeEvents(), s.loader.device.release())
+	}
 	return errors.Join(errs...)
 }
 

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -45,10 +46,23 @@ type Stats struct {
 	Wait    Durations `json:"wait"`    // how long the loop waited for a batch
 	Body    Durations `json:"body"`    // how long the loop body took
 
+	Device  string `json:"device"`  // where batches are made
+	Replays uint64 `json:"replays"` // batches that a device sampled again, into more memory
+
+	// DeviceRows are the rows that a device has gathered up to the last epoch's end, DeviceHits those of them that its cache
+	// had, DeviceSaved their bytes, which were not read over the bus.
+	DeviceRows  int64 `json:"device_rows"`
+	DeviceHits  int64 `json:"device_hits"`
+	DeviceSaved int64 `json:"device_saved"`
+
 	Memory    Memory `json:"memory"`     // held now
 	MaxMemory int64  `json:"max_memory"` // the most that was ever held
-	Slots     int    `json:"slots"`      // in all
-	SlotsHeld int    `json:"slots_held"` // by batches that were kept
+	// DeviceMemory is what is held in device memory now, MaxDeviceMemory the most that ever was.
+	DeviceMemory    Memory `json:"device_memory"`
+	MaxDeviceMemory int64  `json:"max_device_memory"`
+
+	Slots     int `json:"slots"`      // in all
+	SlotsHeld int `json:"slots_held"` // by batches that were kept
 }
 
 // Stats returns what the loader has done so far. It may be called at any time, also after Close.
@@ -58,7 +72,12 @@ func (l *Loader) Stats() Stats {
 		Batches: c.batches.Load(), Nodes: c.nodes.Load(), Edges: c.edges.Load(), Rows: c.rows.Load(), Bytes: c.bytes.Load(),
 		Sample: c.sample.durations(), Gather: c.gather.durations(), Deliver: c.ready.durations(),
 		Wait: c.wait.durations(), Body: c.body.durations(),
+		Device: l.opt.Device, Replays: c.replays.Load(),
 		Memory: l.memory(), MaxMemory: l.ledger.Peak(), Slots: len(l.slots),
+		DeviceMemory: l.deviceMemory(), MaxDeviceMemory: l.ledger.DevicePeak(),
+	}
+	if t := c.onDevice.Load(); t != nil {
+		s.DeviceRows, s.DeviceHits, s.DeviceSaved = t.Rows, t.Hits, t.Saved
 	}
 	l.mu.Lock()
 	s.SlotsHeld = l.held
@@ -73,8 +92,17 @@ func (l *Loader) memory() Memory {
 	}
 }
 
+func (l *Loader) deviceMemory() Memory {
+	return Memory{
+		Topology: l.ledger.DeviceUsed(pinned.Topology), Columns: l.ledger.DeviceUsed(pinned.Columns),
+		Batches: l.ledger.DeviceUsed(pinned.Batches), Scratch: l.ledger.DeviceUsed(pinned.Scratch),
+	}
+}
+
 // counters is what Stats reads.
 type counters struct {
+	replays                            atomic.Uint64
+	onDevice                           atomic.Pointer[gather.Traffic]
 	batches, nodes, edges, rows, bytes atomic.Uint64
 	sample, gather, ready, wait, body  histogram
 }

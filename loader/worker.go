@@ -8,6 +8,7 @@ import (
 	"runtime/trace"
 	"time"
 
+	"github.com/khop-gnn/khop/internal/cuda"
 	"github.com/khop-gnn/khop/internal/rng"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
@@ -17,13 +18,14 @@ import (
 // worker makes batches, one at a time, from seeds to columns. It is used by one goroutine at a time.
 type worker struct {
 	loader  *Loader
-	sampler sampling.Worker
-	broken  bool // it panicked or faulted: its scratch may be half written
+	sampler sampling.Worker // or
+	device  *deviceWorker   // where batches are made on a device
+	broken  bool            // it panicked or faulted: its scratch may be half written
 }
 
 // open gives the worker a sampler, a new one if the last is broken.
 func (w *worker) open() (err error) {
-	if w.sampler != nil && !w.broken {
+	if (w.sampler != nil || w.device != nil) && !w.broken {
 		return nil
 	}
 	defer recovered(&err)
@@ -32,19 +34,27 @@ func (w *worker) open() (err error) {
 	}
 	l := w.loader
 	w.broken = false
-	w.sampler, err = l.opt.Sampler.Open(sampling.Env{
+	env := sampling.Env{
 		Graph:     l.graph,
 		BatchSize: int(l.batchSize()),
 		EdgePos:   l.cols.edgePos,
 		Scratch:   pinned.Options{Ledger: &l.ledger, Purpose: pinned.Scratch},
-	})
+	}
+	if l.device != nil {
+		w.device, err = l.device.openWorker(env)
+	} else {
+		w.sampler, err = l.opt.Sampler.Open(env)
+	}
 	return err
 }
 
 func (w *worker) close() (err error) {
 	defer recovered(&err)
-	s := w.sampler
-	w.sampler = nil
+	s, d := w.sampler, w.device
+	w.sampler, w.device = nil, nil
+	if d != nil {
+		return d.close()
+	}
 	if s == nil {
 		return nil
 	}
@@ -95,8 +105,8 @@ func (l *Loader) explain(err error, j job) error {
 	switch {
 	case errors.Is(err, pinned.ErrFault):
 		err = fmt.Errorf("%s: %w", l.name, err)
-	case errors.Is(err, pinned.ErrLimit):
-		err = fmt.Errorf("%w: MaxMemory is %d: %w", ErrMemory, l.opt.MaxMemory, err)
+	default:
+		err = l.explainLimit(err)
 	}
 	return fmt.Errorf("epoch %d, batch %d: %w", j.epoch, j.number, err)
 }
@@ -112,13 +122,21 @@ func (w *worker) run(ctx context.Context, s *slot, j job) error {
 		return err
 	}
 	region = trace.StartRegion(ctx, "khop.gather")
-	err = s.gather()
+	if w.device != nil {
+		err = w.device.gather(s)
+	} else {
+		err = s.gather(nil)
+	}
 	region.End()
 	s.readyAt = time.Now()
 	l.stats.sample.add(sampled.Sub(begin))
-	l.stats.gather.add(s.readyAt.Sub(sampled))
+	if w.device == nil { // a device's time is known when it is done
+		l.stats.gather.add(s.readyAt.Sub(sampled))
+	}
 	if err == nil && l.opt.Made != nil {
-		err = l.opt.Made(s.batch)
+		if err = s.batch.Sync(); err == nil {
+			err = l.opt.Made(s.batch)
+		}
 	}
 	return err
 }
@@ -129,7 +147,13 @@ func (w *worker) sample(ctx context.Context, s *slot, j job) error {
 	}
 	opt := &w.loader.opt
 	s.request.Rand = sampling.NewRand(opt.Seed, j.epoch, opt.Instance, j.number)
-	if err := w.sampler.Sample(ctx, &s.request, &s.sample); err != nil {
+	var err error
+	if w.device != nil {
+		err = w.device.sample(ctx, s)
+	} else {
+		err = w.sampler.Sample(ctx, &s.request, &s.sample)
+	}
+	if err != nil {
 		return err
 	}
 	return s.checkSample()
@@ -162,11 +186,11 @@ func (s *slot) takeSeeds(j job) error {
 	return nil
 }
 
-// gather copies the columns' rows.
-func (s *slot) gather() error {
+// gather copies the columns' rows: on the device, in the order of stream, or where that is nil by the CPU.
+func (s *slot) gather(stream *cuda.Stream) error {
 	for t := range s.node {
 		for c := range s.node[t] {
-			if err := s.node[t][c].gather(s.sample.Nodes[t]); err != nil {
+			if err := s.node[t][c].gather(stream, s.sample.Nodes[t]); err != nil {
 				return s.columnError(t, s.node[t][c].name, err)
 			}
 		}
@@ -181,14 +205,14 @@ func (s *slot) gather() error {
 			}
 		}
 		for c := range s.seed[t] {
-			if err := s.seed[t][c].gather(seeds); err != nil {
+			if err := s.seed[t][c].gather(stream, seeds); err != nil {
 				return s.columnError(t, s.seed[t][c].name, err)
 			}
 		}
 	}
 	for l := range s.edge {
 		for e := range s.edge[l] {
-			if err := s.gatherEdges(l, e); err != nil {
+			if err := s.gatherEdges(stream, l, e); err != nil {
 				return err
 			}
 		}
@@ -196,7 +220,7 @@ func (s *slot) gather() error {
 	return nil
 }
 
-func (s *slot) gatherEdges(layer, e int) (err error) {
+func (s *slot) gatherEdges(stream *cuda.Stream, layer, e int) (err error) {
 	pos := s.sample.Blocks[layer][e].EdgePos
 	view := s.isView(layer, e)
 	for c := range s.edge[layer][e] {
@@ -204,7 +228,7 @@ func (s *slot) gatherEdges(layer, e int) (err error) {
 		if view {
 			g.rows, err = s.edge[0][e][c].rows.Rows(0, pos.Len())
 		} else {
-			err = g.gather(pos)
+			err = g.gather(stream, pos)
 		}
 		if err != nil {
 			return fmt.Errorf("edge column %s: %w", g.name, err)

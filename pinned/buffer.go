@@ -1,21 +1,35 @@
 package pinned
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+
+	"github.com/khop-gnn/khop/internal/cuda"
+)
 
 // Buffer is a region that grows. The zero value with Options set is an empty buffer that holds no memory. A buffer has one
-// owner at a time; it is not safe for concurrent use.
+// owner at a time; it is not safe for concurrent use. Growing may free what it held: what a device does with it must have
+// ended.
 type Buffer struct {
 	Options Options
 	region  *Region
 	touched int64
 }
 
-// Bytes returns the whole capacity. It is valid until the next call of Grow, Reserve or Close.
+// Bytes returns the whole capacity, as Region.Bytes does. It is valid until the next call of Grow, Claim, Reserve or Close.
 func (b *Buffer) Bytes() []byte {
 	if b.region == nil {
 		return nil
 	}
 	return b.region.data
+}
+
+// Address returns what kernels address the first byte by; 0 as in Region.Address. It is valid as long as Bytes.
+func (b *Buffer) Address() cuda.Address {
+	if b.region == nil {
+		return 0
+	}
+	return b.region.Address()
 }
 
 // Cap returns the capacity in bytes.
@@ -28,20 +42,20 @@ func (b *Buffer) Cap() int64 {
 
 // Grow makes the capacity at least n bytes and keeps the first keep bytes. If it has to move it takes a quarter more than
 // asked, so that a sequence of batches of similar size settles after few moves; only what was asked where a quarter more
-// would exceed the Ledger's limit.
+// would exceed the Ledger's limit or the device's memory. Device memory keeps nothing: keep must be 0 there (ErrPlacement).
 func (b *Buffer) Grow(n, keep int64) error {
 	if n <= b.Cap() {
 		return nil
 	}
 	err := b.move(n+n/4, keep)
-	if errors.Is(err, ErrLimit) {
+	if errors.Is(err, ErrLimit) || errors.Is(err, cuda.ErrOutOfMemory) {
 		err = b.move(n, keep)
 	}
 	return err
 }
 
 // Claim makes the capacity at least n bytes, takes no more than that, and leaves it to later writes to take the pages from
-// the system. It keeps nothing.
+// the system. It keeps nothing. This is how buffers of device memory are sized.
 func (b *Buffer) Claim(n int64) error {
 	if n <= b.Cap() {
 		return nil
@@ -62,6 +76,9 @@ func (b *Buffer) Reserve(n int64) error {
 }
 
 func (b *Buffer) move(n, keep int64) error {
+	if keep > 0 && b.Options.Placement() == Device {
+		return fmt.Errorf("grow to %d bytes of device memory and keep %d: %w", n, keep, ErrPlacement)
+	}
 	if keep == 0 && b.region != nil { // nothing to keep: free first, so that the peak is the new size alone
 		if err := b.Close(); err != nil {
 			return err

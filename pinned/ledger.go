@@ -31,69 +31,94 @@ func (p Purpose) String() string {
 	return fmt.Sprintf("purpose(%d)", uint8(p))
 }
 
-// Ledger counts bytes in use by purpose. The zero value is ready; all methods are safe for concurrent use and accept a nil
-// receiver, which counts nothing.
-type Ledger struct {
+// Ledger counts bytes in use by purpose: host memory (pageable and page-locked) and device memory apart, each with a limit of
+// its own. The zero value is ready; all methods but the setters of limits accept a nil receiver, which counts nothing. All are
+// safe for concurrent use.
+type Ledger struct{ host, device account }
+
+// account is one side of a ledger.
+type account struct {
 	used  [numPurposes]atomic.Int64
 	sum   atomic.Int64
 	peak  atomic.Int64
 	limit atomic.Int64
 }
 
-// SetLimit makes every later Allocate fail with ErrLimit that would take Total beyond n bytes; 0 lifts the limit. What is
-// held stays.
-func (l *Ledger) SetLimit(n int64) { l.limit.Store(n) }
+// SetLimit makes every later allocation of host memory fail with ErrLimit that would take Total beyond n bytes; 0 lifts the
+// limit. What is held stays.
+func (l *Ledger) SetLimit(n int64) { l.host.limit.Store(n) }
 
-// take counts n more bytes for a purpose, or nothing and returns ErrLimit.
-func (l *Ledger) take(p Purpose, n int64) error {
+// SetDeviceLimit is SetLimit for device memory and DeviceTotal.
+func (l *Ledger) SetDeviceLimit(n int64) { l.device.limit.Store(n) }
+
+// take counts n more bytes of a placement for a purpose, or nothing and returns ErrLimit.
+func (l *Ledger) take(place Placement, p Purpose, n int64) error {
 	if l == nil {
 		return nil
 	}
+	a, kind := &l.host, ""
+	if place == Device {
+		a, kind = &l.device, "device "
+	}
 	for {
-		now := l.sum.Load()
-		if limit := l.limit.Load(); limit > 0 && now+n > limit {
-			return fmt.Errorf("%w: %d bytes more for %v, where %d of %d are in use", ErrLimit, n, p, now, limit)
+		now := a.sum.Load()
+		if limit := a.limit.Load(); limit > 0 && now+n > limit {
+			return fmt.Errorf("%w: %d bytes more of %smemory for %v, where %d of %d are in use", ErrLimit, n, kind, p, now, limit)
 		}
-		if l.sum.CompareAndSwap(now, now+n) {
-			l.used[p].Add(n)
-			l.raisePeak(now + n)
+		if a.sum.CompareAndSwap(now, now+n) {
+			a.used[p].Add(n)
+			a.raisePeak(now + n)
 			return nil
 		}
 	}
 }
 
-// Add counts n more bytes (fewer if n is negative) for a purpose.
-func (l *Ledger) Add(p Purpose, n int64) {
-	if l == nil {
-		return
+// give takes back what take counted.
+func (l *Ledger) give(place Placement, p Purpose, n int64) {
+	switch {
+	case l == nil:
+	case place == Device:
+		l.device.add(p, -n)
+	default:
+		l.host.add(p, -n)
 	}
-	l.used[p].Add(n)
-	l.raisePeak(l.sum.Add(n))
 }
 
-func (l *Ledger) raisePeak(now int64) {
+// Add counts n more bytes of host memory (fewer if n is negative) for a purpose.
+func (l *Ledger) Add(p Purpose, n int64) {
+	if l != nil {
+		l.host.add(p, n)
+	}
+}
+
+func (a *account) add(p Purpose, n int64) {
+	a.used[p].Add(n)
+	a.raisePeak(a.sum.Add(n))
+}
+
+func (a *account) raisePeak(now int64) {
 	for {
-		peak := l.peak.Load()
-		if now <= peak || l.peak.CompareAndSwap(peak, now) {
+		peak := a.peak.Load()
+		if now <= peak || a.peak.CompareAndSwap(peak, now) {
 			return
 		}
 	}
 }
 
-// Used returns the bytes in use for a purpose.
+// Used returns the bytes of host memory in use for a purpose.
 func (l *Ledger) Used(p Purpose) int64 {
 	if l == nil {
 		return 0
 	}
-	return l.used[p].Load()
+	return l.host.used[p].Load()
 }
 
-// Total returns the bytes in use for all purposes.
+// Total returns the bytes of host memory in use for all purposes.
 func (l *Ledger) Total() int64 {
 	if l == nil {
 		return 0
 	}
-	return l.sum.Load()
+	return l.host.sum.Load()
 }
 
 // Peak returns the greatest Total that there ever was.
@@ -101,14 +126,38 @@ func (l *Ledger) Peak() int64 {
 	if l == nil {
 		return 0
 	}
-	return l.peak.Load()
+	return l.host.peak.Load()
 }
 
-// ByPurpose returns the bytes in use, keyed by Purpose.String.
+// ByPurpose returns the bytes of host memory in use, keyed by Purpose.String.
 func (l *Ledger) ByPurpose() map[string]int64 {
 	m := make(map[string]int64, numPurposes)
 	for p := range numPurposes {
 		m[p.String()] = l.Used(p)
 	}
 	return m
+}
+
+// DeviceUsed returns the bytes of device memory in use for a purpose.
+func (l *Ledger) DeviceUsed(p Purpose) int64 {
+	if l == nil {
+		return 0
+	}
+	return l.device.used[p].Load()
+}
+
+// DeviceTotal returns the bytes of device memory in use for all purposes.
+func (l *Ledger) DeviceTotal() int64 {
+	if l == nil {
+		return 0
+	}
+	return l.device.sum.Load()
+}
+
+// DevicePeak returns the greatest DeviceTotal that there ever was.
+func (l *Ledger) DevicePeak() int64 {
+	if l == nil {
+		return 0
+	}
+	return l.device.peak.Load()
 }

@@ -7,9 +7,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"unsafe"
+
+	"github.com/khop-gnn/khop/internal/cuda"
 )
 
-// PageSize is a wish for the pages of an allocation.
+// PageSize is a wish for the pages of an allocation in pageable host memory.
 type PageSize uint8
 
 const (
@@ -27,12 +29,34 @@ const HugePage = 2 << 20
 // ErrTooLarge is returned for sizes that no allocation of this process can have.
 var ErrTooLarge = errors.New("pinned: size out of range")
 
-// Options say how Allocate and Buffer take memory. The zero value is anonymous memory on PagesAuto, not counted.
+// ErrPlacement is returned where memory is asked to do what its placement cannot.
+var ErrPlacement = errors.New("not possible with memory there")
+
+// Options say how Allocate and Buffer take memory. The zero value is anonymous host memory on PagesAuto, not counted.
 type Options struct {
-	Ledger  *Ledger // counts the bytes; nil counts nothing
+	Ledger  *Ledger // counts the bytes, device memory apart from host memory; nil counts nothing
 	Purpose Purpose
 	Pages   PageSize
-	From    Provider // gives the memory, which then need not be zero; nil takes it from the system
+
+	// Device takes the memory for a device: device memory, or, with Place Pinned, page-locked host memory that every open
+	// device addresses too. nil is pageable host memory, and Place must then be Host. The device must stay open as long as
+	// the memory is held.
+	Device *cuda.Device
+	Place  Placement
+
+	// From gives the host memory, which then need not be zero; nil takes it from the system.
+	From Provider
+}
+
+// Placement returns where Allocate takes memory with these options.
+func (o Options) Placement() Placement {
+	switch {
+	case o.Place == Pinned:
+		return Pinned
+	case o.Device != nil:
+		return Device
+	}
+	return o.Place
 }
 
 // Kind tells how a Region came to be.
@@ -43,14 +67,19 @@ const (
 	Mapped Kind = iota
 	// Anonymous is memory of this process alone.
 	Anonymous
+	// PageLocked is host memory that the CUDA driver allocated.
+	PageLocked
+	// OnDevice is device memory.
+	OnDevice
 )
 
 // Region is one range of memory outside the Go heap. Its bytes may be read by any number of goroutines; those of an
-// anonymous region may be written by whoever the owner allows. It is valid until Close, which the owner calls once.
+// anonymous or page-locked region may be written by whoever the owner allows. The host cannot read a region on a device. It
+// is valid until Close, which the owner calls once; what a device still does with it must have ended by then.
 type Region struct {
 	kind Kind
 	data []byte // what the user sees
-	raw  []byte // what the system gave, data lies within
+	raw  []byte // what the system gave, data lies within; none on a device
 	opt  Options
 
 	closeOnce sync.Once
@@ -92,38 +121,74 @@ func Map(f *os.File) (*Region, error) {
 	return &Region{kind: Mapped, data: b, raw: b}, nil
 }
 
-// Allocate returns an anonymous region of n bytes (n may be 0), zero unless opt.From gives them, aligned to a page, or to HugePage where huge pages were
-// asked for. Pages are taken from the system when they are first written; see Touch.
+// Allocate returns a region of n bytes (n may be 0). Host memory is zero, unless opt.From gives it, and aligned to a page, or to HugePage where huge
+// pages were asked for; its pages are taken from the system when they are first written (see Touch), page-locked ones at once.
+// Device memory is aligned to 256 bytes and holds anything.
+//
+// Errors: ErrTooLarge, ErrLimit of the Ledger, cuda.ErrOutOfMemory and others of the driver, ErrPlacement for a Place that
+// needs a device and options without one.
 func Allocate(n int64, opt Options) (*Region, error) {
+	r, err := allocate(n, opt)
+	if err == nil && r.kind == PageLocked {
+		clear(r.data) // the driver promises nothing
+	}
+	return r, err
+}
+
+// allocate is Allocate, but page-locked memory may hold anything.
+func allocate(n int64, opt Options) (*Region, error) {
 	if n < 0 || n > maxAlloc {
 		return nil, fmt.Errorf("%w: %d bytes", ErrTooLarge, n)
 	}
-	r := &Region{kind: Anonymous, opt: opt}
+	place := opt.Placement()
+	if place != Host && opt.Device == nil {
+		return nil, fmt.Errorf("allocate %d bytes of %v memory: %w: no device is given", n, place, ErrPlacement)
+	}
+	r := &Region{kind: [...]Kind{Host: Anonymous, Pinned: PageLocked, Device: OnDevice}[place], opt: opt}
 	if n == 0 {
 		return r, nil
 	}
 	size := opt.Size(n)
-	if err := opt.Ledger.take(opt.Purpose, size); err != nil {
+	if err := opt.Ledger.take(place, opt.Purpose, size); err != nil {
 		return nil, fmt.Errorf("allocate %d bytes: %w", n, err)
 	}
-	raw, data, err := opt.take(int(size), opt.huge(n))
+	raw, data, err := r.take(size)
 	if err != nil {
-		opt.Ledger.Add(opt.Purpose, -size)
-		return nil, fmt.Errorf("allocate %d bytes: %w", n, err)
+		opt.Ledger.give(place, opt.Purpose, size)
+		return nil, fmt.Errorf("allocate %d bytes of %v memory: %w", n, place, err)
 	}
 	r.raw, r.data = raw, data[:n:size]
+	if r.kind == Anonymous {
+		own.add(r.data)
+	}
 	return r, nil
 }
 
-// take returns what was given, and the part of it to use.
-func (o Options) take(size int, huge bool) (raw, data []byte, err error) {
-	if o.From == nil {
-		return sysAlloc(size, huge)
+// take gets size bytes from the system or the driver.
+func (r *Region) take(size int64) (raw, data []byte, err error) {
+	switch r.kind {
+	case OnDevice:
+		addr, err := r.opt.Device.Alloc(size)
+		if err != nil {
+			return nil, nil, err
+		}
+		return nil, bytesAt(uintptr(addr), int(size)), nil
+	case PageLocked:
+		raw, err = r.opt.Device.HostAlloc(size)
+		if err != nil {
+			return nil, nil, err
+		}
+		return raw, raw, nil
+	default:
+		if r.opt.From == nil {
+			return sysAlloc(int(size), r.opt.huge(size))
+		}
+		raw, err = r.opt.From.Take(size)
+		return raw, raw, err
 	}
-	raw, err = o.From.Take(int64(size))
-	return raw, raw, err
 }
 
+// give gives raw memory of the host back.
 func (o Options) give(raw []byte) error {
 	if o.From == nil {
 		return sysFree(raw)
@@ -131,24 +196,45 @@ func (o Options) give(raw []byte) error {
 	return o.From.Give(raw)
 }
 
-// Size returns the bytes that Allocate(n, o) counts: n rounded up to whole pages.
+// Size returns the bytes that Allocate(n, o) counts: n rounded up to what is given out at least.
 func (o Options) Size(n int64) int64 {
-	if o.huge(n) {
+	switch {
+	case o.Placement() == Device:
+		return roundUp(n, deviceUnit)
+	case o.huge(n):
 		return roundUp(n, HugePage)
 	}
 	return roundUp(n, int64(os.Getpagesize()))
 }
 
 func (o Options) huge(n int64) bool {
-	return o.Pages == PagesHuge && n > 0 || o.Pages == PagesAuto && n >= HugePage
+	return o.Placement() == Host && (o.Pages == PagesHuge && n > 0 || o.Pages == PagesAuto && n >= HugePage)
 }
+
+// deviceUnit is what device memory is counted in: as finely as the driver divides it.
+const deviceUnit = 512
 
 const maxAlloc = 1<<(min(unsafe.Sizeof(uintptr(0))*8, 48)-1) - 1<<22
 
 func roundUp(n, to int64) int64 { return (n + to - 1) / to * to }
 
-// Bytes returns the region's memory. Writing to a Mapped region faults.
+// Bytes returns the region's memory. Writing to a Mapped region faults. Of a region on a device the slice has the device's
+// address and length, but reading or writing its elements on the host faults.
 func (r *Region) Bytes() []byte { return r.data }
+
+// Placement returns where the memory lies.
+func (r *Region) Placement() Placement {
+	return [...]Placement{Mapped: Host, Anonymous: Host, PageLocked: Pinned, OnDevice: Device}[r.kind]
+}
+
+// Address returns what kernels address the first byte by; 0 for an empty region and for pageable memory, which has to be
+// attached first (Attach).
+func (r *Region) Address() cuda.Address {
+	if r.Placement() == Host {
+		return 0
+	}
+	return addressOf(r.data)
+}
 
 // Len returns the number of bytes.
 func (r *Region) Len() int64 { return int64(len(r.data)) }
@@ -157,7 +243,7 @@ func (r *Region) Len() int64 { return int64(len(r.data)) }
 func (r *Region) Kind() Kind { return r.kind }
 
 // Touch writes one byte to every page of an anonymous region's first n bytes, so that later writes find the pages there:
-// a fresh page costs microseconds, a present one nothing. It keeps the contents. It does nothing to a mapped file.
+// a fresh page costs microseconds, a present one nothing. It keeps the contents. It does nothing to other regions.
 func (r *Region) Touch(n int64) {
 	if r.kind != Anonymous {
 		return
@@ -176,16 +262,38 @@ func touch(b []byte) {
 // Close gives the memory back. The bytes must not be used any more. Later calls do nothing and return the first result.
 func (r *Region) Close() error {
 	r.closeOnce.Do(func() {
-		if len(r.raw) == 0 {
+		if len(r.data) == 0 {
 			return
 		}
-		if r.kind == Mapped {
+		switch r.kind {
+		case Mapped:
 			r.closeErr = sysUnmap(r.raw)
-		} else {
+		case Anonymous:
+			own.remove(r.data)
 			r.closeErr = r.opt.give(r.raw)
-			r.opt.Ledger.Add(r.opt.Purpose, -int64(cap(r.data)))
+		case PageLocked:
+			r.closeErr = r.opt.Device.HostFree(r.raw)
+		case OnDevice:
+			r.closeErr = r.opt.Device.Free(addressOf(r.data))
+		}
+		if r.kind != Mapped {
+			r.opt.Ledger.give(r.Placement(), r.opt.Purpose, int64(cap(r.data)))
 		}
 		r.raw, r.data = nil, nil
 	})
 	return r.closeErr
+}
+
+// bytesAt views memory that Go did not allocate. The detour keeps vet from taking the address for arithmetic on a Go pointer.
+func bytesAt(addr uintptr, n int) []byte {
+	return unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&addr))), n)
+}
+
+// addressOf returns the address of the first byte as a device sees it, 0 for none. Host memory that a device addresses has
+// the same address there (unified addressing), which Attach and Allocate have the driver confirm.
+func addressOf(b []byte) cuda.Address {
+	if cap(b) == 0 {
+		return 0
+	}
+	return cuda.Address(uintptr(unsafe.Pointer(unsafe.SliceData(b))))
 }

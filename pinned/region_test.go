@@ -172,10 +172,50 @@ func TestLedgerRefusesMoreThanItsLimit(t *testing.T) {
 	}
 }
 
+func TestLedgerCountsDeviceMemoryApart(t *testing.T) {
+	var l Ledger
+	l.SetLimit(100)
+	l.SetDeviceLimit(1000)
+	if err := l.take(Device, Columns, 900); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.take(Pinned, Columns, 100); err != nil {
+		t.Fatal(err)
+	}
+	for _, place := range []Placement{Host, Pinned, Device} {
+		if err := l.take(place, Columns, 101); !errors.Is(err, ErrLimit) {
+			t.Errorf("%v memory beyond the limit: %v", place, err)
+		}
+	}
+	if l.Total() != 100 || l.Used(Columns) != 100 || l.DeviceTotal() != 900 || l.DeviceUsed(Columns) != 900 {
+		t.Errorf("host %d, device %d", l.Total(), l.DeviceTotal())
+	}
+	l.give(Device, Columns, 900)
+	l.give(Pinned, Columns, 100)
+	if l.Total() != 0 || l.DeviceTotal() != 0 || l.DevicePeak() != 900 || l.Peak() != 100 {
+		t.Errorf("host %d of %d, device %d of %d", l.Total(), l.Peak(), l.DeviceTotal(), l.DevicePeak())
+	}
+}
+
+func TestPlacementsNeedADevice(t *testing.T) {
+	for _, place := range []Placement{Pinned, Device} {
+		if r, err := Allocate(10, Options{Place: place}); !errors.Is(err, ErrPlacement) {
+			r.Close()
+			t.Errorf("%v memory without a device: %v", place, err)
+		}
+	}
+	for place, want := range map[Placement]string{Host: "host", Pinned: "pinned", Device: "device", 9: "placement(9)"} {
+		if place.String() != want {
+			t.Errorf("%d is %q, want %q", place, place, want)
+		}
+	}
+}
+
 func TestNilLedgerCountsNothing(t *testing.T) {
 	var l *Ledger
 	l.Add(Topology, 5)
-	if l.Total() != 0 || l.Peak() != 0 || l.Used(Topology) != 0 || l.ByPurpose()["topology"] != 0 {
+	if l.Total() != 0 || l.Peak() != 0 || l.Used(Topology) != 0 || l.ByPurpose()["topology"] != 0 ||
+		l.take(Device, Topology, 1) != nil || l.DeviceTotal() != 0 || l.DevicePeak() != 0 || l.DeviceUsed(Topology) != 0 {
 		t.Error("a nil ledger counted")
 	}
 }

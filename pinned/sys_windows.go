@@ -36,8 +36,3 @@ func sysAlloc(n int, _ bool) (raw, data []byte, err error) {
 func sysFree(raw []byte) error {
 	return windows.VirtualFree(uintptr(unsafe.Pointer(unsafe.SliceData(raw))), 0, windows.MEM_RELEASE)
 }
-
-// bytesAt views memory that the system gave, which the Go runtime does not know of.
-func bytesAt(addr uintptr, n int) []byte {
-	return unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&addr))), n)
-}

@@ -11,6 +11,10 @@
 // A sampler of your own implements Sampler and Worker. Assembler does what all samplers share (seeds first, each node once,
 // local ids, blocks), so that it says only which edges are picked; examples/customsampler is one of 40 lines.
 //
+// A DeviceSampler also runs on a CUDA device, from the same Go code in every build: OpenDevice fails where there is no device,
+// and never before. Its DeviceWorker puts whole batches on a stream and makes the same samples there. The kernels are
+// neighbor.cu (what is picked) and assembly.cu (lists, local ids); docs/sampling.md, "On a device", says how they go about it.
+//
 // # Caveats
 //
 // Fanouts[0] is the hop out of the seeds, as in PyG; DGL and GraphBolt list the hops the other way round. Blocks[0] is the

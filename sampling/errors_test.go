@@ -74,26 +74,29 @@ func trySample(t *testing.T, indptr []int64, indices []int32, seeds []int64) err
 	return w.Sample(context.Background(), &Request{Seeds: [][]int64{seeds}, Rand: NewRand(0, 0, 0, 0)}, &out)
 }
 
+// damagedGraphs are arrays that contradict each other, and what sampling 2 and then all neighbours of the seeds says of them.
+var damagedGraphs = map[string]struct {
+	indptr  []int64
+	indices []int32
+	seeds   []int64
+	want    error
+	says    string
+}{
+	"sound":               {[]int64{0, 1, 3}, []int32{1, 0, 1}, []int64{0, 1}, nil, ""},
+	"source too great":    {[]int64{0, 1, 3}, []int32{1, 0, 2}, []int64{1}, ErrGraph, "edge 2: source 2"},
+	"source negative":     {[]int64{0, 1, 3}, []int32{-1, 0, 1}, []int64{0}, ErrGraph, "edge 0: source -1"},
+	"indptr falls":        {[]int64{0, 3, 2, 3}, []int32{1, 0, 1}, []int64{1}, ErrGraph, "node 1"},
+	"indptr beyond":       {[]int64{0, 9, 3}, []int32{1, 0, 1}, []int64{0}, ErrGraph, "node 0"},
+	"indptr negative":     {[]int64{0, -5, 3}, []int32{1, 0, 1}, []int64{1}, ErrGraph, "node 1"},
+	"seed too great":      {[]int64{0, 1, 3}, []int32{1, 0, 1}, []int64{0, 2}, graph.ErrSeed, "seed 1: node 2"},
+	"seed negative":       {[]int64{0, 1, 3}, []int32{1, 0, 1}, []int64{-1}, graph.ErrSeed, "node -1"},
+	"no edges, one node":  {[]int64{0, 0}, []int32{}, []int64{0, 0}, nil, ""},
+	"no seeds":            {[]int64{0, 1, 3}, []int32{1, 0, 1}, nil, nil, ""},
+	"damage out of reach": {[]int64{0, 1, 3, 4}, []int32{0, 0, 77, 99}, []int64{0}, nil, ""},
+}
+
 func TestDamagedGraphsAreErrorsThatSayWhere(t *testing.T) {
-	for name, c := range map[string]struct {
-		indptr  []int64
-		indices []int32
-		seeds   []int64
-		want    error
-		says    string
-	}{
-		"sound":               {[]int64{0, 1, 3}, []int32{1, 0, 1}, []int64{0, 1}, nil, ""},
-		"source too great":    {[]int64{0, 1, 3}, []int32{1, 0, 2}, []int64{1}, ErrGraph, "edge 2: source 2"},
-		"source negative":     {[]int64{0, 1, 3}, []int32{-1, 0, 1}, []int64{0}, ErrGraph, "edge 0: source -1"},
-		"indptr falls":        {[]int64{0, 3, 2, 3}, []int32{1, 0, 1}, []int64{1}, ErrGraph, "node 1"},
-		"indptr beyond":       {[]int64{0, 9, 3}, []int32{1, 0, 1}, []int64{0}, ErrGraph, "node 0"},
-		"indptr negative":     {[]int64{0, -5, 3}, []int32{1, 0, 1}, []int64{1}, ErrGraph, "node 1"},
-		"seed too great":      {[]int64{0, 1, 3}, []int32{1, 0, 1}, []int64{0, 2}, graph.ErrSeed, "seed 1: node 2"},
-		"seed negative":       {[]int64{0, 1, 3}, []int32{1, 0, 1}, []int64{-1}, graph.ErrSeed, "node -1"},
-		"no edges, one node":  {[]int64{0, 0}, []int32{}, []int64{0, 0}, nil, ""},
-		"no seeds":            {[]int64{0, 1, 3}, []int32{1, 0, 1}, nil, nil, ""},
-		"damage out of reach": {[]int64{0, 1, 3, 4}, []int32{0, 0, 77, 99}, []int64{0}, nil, ""},
-	} {
+	for name, c := range damagedGraphs {
 		err := trySample(t, c.indptr, c.indices, c.seeds)
 		if !errors.Is(err, c.want) || err != nil && !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %v with %q", name, err, c.want, c.says)

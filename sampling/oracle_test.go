@@ -275,7 +275,7 @@ func openVariants(t *testing.T, g *graph.Graph, n Neighbor) map[string]Worker {
 	return map[string]Worker{"as opened": open(n.Open(env)), "int32 hash": narrow, "int64 direct": direct, "int64 hash": hashed}
 }
 
-func compare(t *testing.T, what string, g *graph.Graph, w Worker, req *Request, want *oracleSample) {
+func compare(t testing.TB, what string, g *graph.Graph, w Worker, req *Request, want *oracleSample) {
 	t.Helper()
 	got := new(graph.Sample)
 	got.Init(g.Schema(), len(want.blocks), pinned.Options{})
@@ -311,7 +311,7 @@ func compare(t *testing.T, what string, g *graph.Graph, w Worker, req *Request, 
 	}
 }
 
-func widen(t *testing.T, x unified.Tensor) []int64 {
+func widen(t testing.TB, x unified.Tensor) []int64 {
 	t.Helper()
 	if v, err := unified.View[int32](x); err == nil {
 		w := make([]int64, len(v))

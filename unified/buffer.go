@@ -4,22 +4,27 @@ import (
 	"fmt"
 	"unsafe"
 
+	"github.com/khop-gnn/khop/internal/cuda"
 	"github.com/khop-gnn/khop/pinned"
 )
 
-// Buffer is growable host memory for the elements of one tensor. One owner at a time; not safe for concurrent use. Set
-// Options before the first use to have the bytes counted. The owner calls Close.
+// Buffer is growable memory for the elements of one tensor. One owner at a time; not safe for concurrent use. Set Options
+// before the first use to have the bytes counted, or to take them on a device: such a buffer is sized with Claim, since it
+// cannot be viewed as a Go slice. The owner calls Close, after a device has done with it.
 type Buffer struct {
 	Options pinned.Options
 	mem     pinned.Buffer
 }
 
 // Grow makes room for n elements of T, keeps the first keep of them, and returns all the room there is. The slice is valid
-// until the next call of Grow, Reserve or Close.
+// until the next call of Grow, Claim, Reserve or Close. pinned.ErrPlacement for a buffer of device memory.
 func Grow[T Element](b *Buffer, n, keep int64) ([]T, error) {
 	var z T
 	size := int64(unsafe.Sizeof(z))
 	b.mem.Options = b.Options
+	if b.Options.Placement() == Device {
+		return nil, fmt.Errorf("view %d elements on the host: %w", n, pinned.ErrPlacement)
+	}
 	if n < 0 || n > (1<<62)/size {
 		return nil, fmt.Errorf("%w: %d elements", ErrShape, n)
 	}
@@ -31,9 +36,9 @@ func Grow[T Element](b *Buffer, n, keep int64) ([]T, error) {
 }
 
 // Tensor returns the first elements as a tensor of the given shape; ErrShape if there is less room. It is valid as long as
-// the slice that Grow returned.
+// the slice that Grow returned, and its placement is that of the buffer.
 func (b *Buffer) Tensor(dtype DType, shape ...int64) (Tensor, error) {
-	return New(dtype, b.mem.Bytes(), shape...)
+	return NewPlaced(b.Options.Placement(), dtype, b.mem.Bytes(), shape...)
 }
 
 // Reserve takes and touches n bytes, so that the first batch is as fast as the hundredth. It keeps no contents.
@@ -47,6 +52,9 @@ func (b *Buffer) Claim(n int64) error {
 	b.mem.Options = b.Options
 	return b.mem.Claim(n)
 }
+
+// Address returns what kernels address the first byte by; 0 for pageable host memory and an empty buffer.
+func (b *Buffer) Address() cuda.Address { return b.mem.Address() }
 
 // Cap returns the bytes held.
 func (b *Buffer) Cap() int64 { return b.mem.Cap() }

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"math/bits"
 	"unsafe"
+
+	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/pinned"
 )
 
 // ErrShape is returned where dtype, shape and bytes do not fit each other.
@@ -14,23 +17,14 @@ var ErrShape = errors.New("shape does not fit")
 const MaxRank = 4
 
 // Placement says which memory holds a tensor's bytes.
-type Placement uint8
+type Placement = pinned.Placement
 
+// The placements.
 const (
-	Host   Placement = iota // pageable host memory, mapped files among it
-	Pinned                  // page-locked host memory that a device addresses
-	Device                  // device memory: the host cannot read Bytes
+	Host   = pinned.Host   // pageable host memory, mapped files among it
+	Pinned = pinned.Pinned // host memory that a device addresses too: a unified tensor
+	Device = pinned.Device // device memory: the host cannot read Bytes
 )
-
-var placementNames = [...]string{"host", "pinned", "device"}
-
-// String returns the placement's name.
-func (p Placement) String() string {
-	if int(p) < len(placementNames) {
-		return placementNames[p]
-	}
-	return fmt.Sprintf("placement(%d)", uint8(p))
-}
 
 // Tensor is a view of a dense array in row-major order. The zero value is "no tensor" (Valid is false). Tensors are values:
 // copying one copies no element. Who made it says how long its bytes are valid and who may write them.
@@ -68,6 +62,15 @@ func New(dtype DType, data []byte, shape ...int64) (Tensor, error) {
 	return t, nil
 }
 
+// NewPlaced is New for memory at a placement, such as the bytes of a pinned.Region or a pinned.Attachment.
+func NewPlaced(place Placement, dtype DType, data []byte, shape ...int64) (Tensor, error) {
+	t, err := New(dtype, data, shape...)
+	if err == nil {
+		t.placement = place
+	}
+	return t, err
+}
+
 // FromSlice returns a one-dimensional view of a Go slice, which the caller must not resize in place while it is in use.
 func FromSlice[T Element](s []T) Tensor {
 	var z T
@@ -80,11 +83,10 @@ func FromSlice[T Element](s []T) Tensor {
 
 // Reshape returns the same elements in another shape; ErrShape if their number differs.
 func (t Tensor) Reshape(shape ...int64) (Tensor, error) {
-	r, err := New(t.dtype, t.data, shape...)
+	r, err := NewPlaced(t.placement, t.dtype, t.data, shape...)
 	if err == nil && len(r.data) != len(t.data) {
 		return Tensor{}, fmt.Errorf("%w: %v reshaped to %v", ErrShape, t, append([]int64(nil), shape...))
 	}
-	r.placement = t.placement
 	return r, err
 }
 
@@ -129,8 +131,18 @@ func (t Tensor) Width() int64 {
 // RowBytes returns the bytes of a row.
 func (t Tensor) RowBytes() int64 { return t.Width() * t.dtype.Size() }
 
-// Bytes returns the elements' memory, in order.
+// Bytes returns the elements' memory, in order. With placement Device the slice has the right address and length, but reading
+// or writing its elements on the host faults.
 func (t Tensor) Bytes() []byte { return t.data }
+
+// Address returns what kernels address the first element by; 0 where no device can (placement Host) and where there are no
+// elements. It is valid as long as the tensor is.
+func (t Tensor) Address() cuda.Address {
+	if t.placement == Host || len(t.data) == 0 {
+		return 0
+	}
+	return cuda.Address(uintptr(unsafe.Pointer(unsafe.SliceData(t.data))))
+}
 
 // Placement returns where the bytes lie.
 func (t Tensor) Placement() Placement { return t.placement }

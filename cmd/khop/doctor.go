@@ -2,12 +2,15 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/cuda"
 	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/pinned"
 )
 
 type doctorCmd struct {
@@ -20,32 +23,63 @@ type doctorCmd struct {
 type diagnosis struct {
 	Versions versions         `json:"versions"`
 	Machine  *machine.Machine `json:"machine"`
+	CUDA     cudaReport       `json:"cuda"`
+	Arrays   []arrayLadder    `json:"arrays"` // of the dataset, if one was given
 	Paths    []machine.Choice `json:"paths"`
 	Advice   []string         `json:"advice"`
 }
 
 // Run probes the machine and prints what follows from it.
 func (c *doctorCmd) Run(env *environment) error {
-	m := machine.Probe()
-	load := machine.Load{CopyKernel: gather.Kernel()}
+	d := diagnosis{Versions: currentVersions(), Machine: machine.Probe(), Arrays: []arrayLadder{}}
+	load := machine.Load{CopyKernel: gather.Kernel(), DeviceNode: -1}
+	var dev *cuda.Device
+	d.CUDA, dev = probeCUDA()
+	if dev != nil {
+		defer dev.Close()
+	}
 	if c.Dataset != "" {
 		ds, err := formats.Open(c.Dataset)
 		if err != nil {
 			return err
 		}
 		load.TopologyBytes, load.ColumnBytes = sizes(ds.Graph())
+		d.Arrays = ladders(dev, ds)
 		if err := ds.Close(); err != nil {
 			return err
 		}
 	}
-	d := diagnosis{Versions: currentVersions(), Machine: m, Paths: m.Plan(load), Advice: m.Advise(load)}
-	if d.Advice == nil {
-		d.Advice = []string{}
-	}
+	d.decide(&load)
 	if c.JSON {
 		return env.printJSON(d)
 	}
 	return d.print(env)
+}
+
+// decide fills in what follows from what was found.
+func (d *diagnosis) decide(load *machine.Load) {
+	load.DeviceWhy = "no CUDA device: " + d.CUDA.Reason
+	for _, found := range d.CUDA.Devices {
+		if found.Name != "" {
+			load.Device, load.DeviceNode = fmt.Sprintf("%s (%s)", found.Device, found.Name), found.PCI.NUMANode
+			load.DeviceFree, load.DeviceWhy = found.MemoryFree, "the first CUDA device that can be opened"
+			break
+		}
+	}
+	var rungs []string
+	for _, a := range d.Arrays {
+		if name := a.Rung.String(); !slices.Contains(rungs, name) {
+			rungs = append(rungs, name)
+		}
+		if a.Rung == pinned.RungCopy || a.Rung == pinned.RungHostAlloc {
+			load.CopyBytes += a.Bytes
+		}
+	}
+	load.HostRungs = strings.Join(rungs, " or ")
+	d.Paths, d.Advice = d.Machine.Plan(*load), d.Machine.Advise(*load)
+	if d.Advice == nil {
+		d.Advice = []string{}
+	}
 }
 
 func (d *diagnosis) print(env *environment) error {
@@ -66,6 +100,12 @@ func (d *diagnosis) print(env *environment) error {
 	t.row("  pages", fmt.Sprintf("%s; huge pages: %s, defrag: %s, %s each", bytesText(m.PageSize), or(m.HugePages.Mode), or(m.HugePages.Defrag), size(m.HugePageBytes)))
 	t.row("  NUMA nodes", max(m.NUMANodes, 1))
 	if err := t.flush(); err != nil {
+		return err
+	}
+	if err := d.CUDA.print(env); err != nil {
+		return err
+	}
+	if err := printLadders(env, d.Arrays); err != nil {
 		return err
 	}
 	fmt.Fprintln(env.stdout, "\nPaths")

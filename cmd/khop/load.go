@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 
 	"github.com/khop-gnn/khop/formats"
@@ -29,9 +30,14 @@ type loadFlags struct {
 
 	Workers   int      `default:"0" placeholder:"N" help:"Goroutines that make batches; 0: one a core."`
 	Prefetch  positive `default:"2" placeholder:"N" help:"Finished batches that may wait."`
-	Device    string   `enum:"auto,cpu,cuda" default:"auto" help:"Where batches are made: auto, cpu or cuda."`
+	Device    device   `default:"auto" placeholder:"NAME" help:"Where batches are made: auto, cpu, cuda or cuda:N."`
 	Resident  bool     `help:"Copy graph and columns into memory on huge pages first."`
 	MaxMemory byteSize `placeholder:"SIZE" help:"The most memory to take, such as 4GB; mapped files do not count."`
+
+	DeviceMemory byteSize       `placeholder:"SIZE" help:"The most device memory to take; default: half of what is free."`
+	DeviceCache  *byteSize      `placeholder:"SIZE" help:"How much of it is for graph and columns; the rest is read over the bus. 0: none; default: what batches leave."`
+	HotRows      loader.Ranking `enum:"in-degree,pagerank,presample,uses,none" default:"in-degree" help:"Which rows stay in device memory, where a column does not fit: in-degree, pagerank, presample, uses (of the epoch before) or none."`
+	DeviceBlocks int            `default:"0" placeholder:"N" help:"The most blocks of 256 threads a kernel; 0: 40 over the bus, else 8 a multiprocessor."`
 }
 
 // fanouts is the value of --fanouts.
@@ -46,6 +52,20 @@ func (f *fanouts) UnmarshalText(text []byte) (err error) {
 	f.text = string(text)
 	f.all, f.perType, err = sampling.ParseFanouts(f.text)
 	return err
+}
+
+// device is the name of a device.
+type device string
+
+var deviceNames = regexp.MustCompile(`^(auto|cpu|cuda(:[0-9]{1,4})?)$`)
+
+// UnmarshalText checks the name.
+func (d *device) UnmarshalText(text []byte) error {
+	if !deviceNames.Match(text) {
+		return fmt.Errorf("%q must be auto, cpu, cuda or cuda:N", text)
+	}
+	*d = device(text)
+	return nil
 }
 
 // positive is a number of 1 or more.
@@ -78,8 +98,13 @@ func (f *loadFlags) options(env *environment, g *graph.Graph) (loader.Options, e
 	}
 	o := loader.Options{
 		Sampler: f.sampler(), Seeds: seeds, BatchSize: int(f.BatchSize), Shuffle: f.Shuffle, DropLast: f.DropLast,
-		Seed: f.Seed, Instance: f.Instance, Workers: f.Workers, Prefetch: int(f.Prefetch), Device: f.Device,
-		MaxMemory: int64(f.MaxMemory),
+		Seed: f.Seed, Instance: f.Instance, Workers: f.Workers, Prefetch: int(f.Prefetch), Device: string(f.Device),
+		MaxMemory: int64(f.MaxMemory), DeviceMemory: int64(f.DeviceMemory), HotRows: f.HotRows, DeviceBlocks: f.DeviceBlocks,
+	}
+	if f.DeviceCache != nil {
+		if o.DeviceCache = int64(*f.DeviceCache); o.DeviceCache == 0 {
+			o.DeviceCache = loader.NoDeviceCache
+		}
 	}
 	if f.Resident {
 		o.Residence = loader.Resident

@@ -68,8 +68,9 @@ func (c *sampleCmd) Run(env *environment) (err error) {
 		if err != nil {
 			return err
 		}
-		r := c.record(batch)
+		r, err := c.record(batch)
 		switch {
+		case err != nil:
 		case c.JSON:
 			result.Batches = append(result.Batches, r)
 		case c.JSONL:
@@ -89,15 +90,18 @@ func (c *sampleCmd) Run(env *environment) (err error) {
 	return nil
 }
 
-func (c *sampleCmd) record(b *loader.Batch) batchRecord {
+func (c *sampleCmd) record(b *loader.Batch) (batchRecord, error) {
 	w := countBatch(b, c.sampler().Frontier)
 	r := batchRecord{Batch: b.Number, Epoch: b.Epoch, Padded: b.Padded, Seeds: w.seeds, Nodes: w.nodes, Edges: w.edges,
 		NodesPerHop: w.nodesPerHop, EdgesPerHop: w.edgesPerHop}
 	if c.Digest {
+		if err := b.Sync(); err != nil {
+			return r, err
+		}
 		topology, full := b.Digest()
 		r.Topology, r.Full = fmt.Sprintf("%016x", topology), fmt.Sprintf("%016x", full)
 	}
-	return r
+	return r, nil
 }
 
 func joined(n []int64) string {

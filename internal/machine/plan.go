@@ -7,6 +7,13 @@ type Load struct {
 	TopologyBytes int64  // the graph's structure
 	ColumnBytes   int64  // node and edge columns that go with the batches
 	CopyKernel    string // how rows are copied, as package gather names it
+
+	Device     string // the CUDA device that batches are made on, such as "cuda:0 (NVIDIA H200)"; empty is the CPU
+	DeviceWhy  string // why it is that one, or why there is none
+	DeviceNode int    // NUMA node that the device is attached to, -1 if unknown
+	DeviceFree int64  // device memory that is free
+	HostRungs  string // how the device addresses what stays in host memory, such as "registered in place"
+	CopyBytes  int64  // what would be copied once at start, because it cannot be registered where it lies
 }
 
 // Choice is the path that a stage takes, and why.
@@ -18,7 +25,9 @@ type Choice struct {
 
 // Plan says which path each stage of loading takes on this machine.
 func (m *Machine) Plan(l Load) []Choice {
-	device := Choice{"device", "cpu", "this build has no GPU support"}
+	if l.Device != "" {
+		return m.devicePlan(l)
+	}
 	topology := Choice{"topology", "mapped file", "opening costs nothing; --resident copies it into memory once at start"}
 	features := Choice{"features", "mapped file", "the page cache serves what fits in memory; --resident copies them once at start"}
 	if l.TopologyBytes+l.ColumnBytes > 0 && !m.fits(l) {
@@ -30,8 +39,21 @@ func (m *Machine) Plan(l Load) []Choice {
 		batches.Path = "huge pages from 2 MiB on"
 		batches.Why = "transparent huge pages are on " + m.HugePages.Mode
 	}
-	return []Choice{device, topology, {"sampling", "stages over vectors of nodes, prefetched", fmt.Sprintf("%d threads, one batch each", m.Threads)},
+	return []Choice{{"device", "cpu", l.DeviceWhy}, topology, {"sampling", "stages over vectors of nodes, prefetched", fmt.Sprintf("%d threads, one batch each", m.Threads)},
 		features, {"gather", l.CopyKernel, kernelWhy(l.CopyKernel)}, batches}
+}
+
+// devicePlan is Plan where batches are made on a device.
+func (m *Machine) devicePlan(l Load) []Choice {
+	data := Choice{"", "device memory or host memory", "device memory while it lasts, then host memory that the device addresses; name a dataset to see how"}
+	if l.HostRungs != "" {
+		data.Path = "device memory, else " + l.HostRungs
+		data.Why = fmt.Sprintf("device memory while it lasts (%s are free), then host memory over the bus", gb(l.DeviceFree))
+	}
+	topology, features := data, data
+	topology.Stage, features.Stage = "topology", "features"
+	return []Choice{{"device", l.Device, l.DeviceWhy}, topology, {"sampling", "CUDA kernels", "the host waits for nothing within a batch"},
+		features, {"gather", "CUDA kernels", "rows are read where they lie"}, {"batches", "device memory", "where they are made"}}
 }
 
 func kernelWhy(kernel string) string {
@@ -50,32 +72,52 @@ func (m *Machine) fits(l Load) bool {
 	return l.TopologyBytes+l.ColumnBytes <= m.Room()/5*4
 }
 
+// fitsDevice reports whether a device holds the load with a tenth of what is free to spare.
+func (l *Load) fitsDevice() bool {
+	return l.Device != "" && l.TopologyBytes+l.ColumnBytes <= l.DeviceFree/10*9
+}
+
 // Advise says what would make loading faster here, most useful first. It is empty where nothing is left to do.
 func (m *Machine) Advise(l Load) []string {
-	var advice []string
-	total := l.TopologyBytes + l.ColumnBytes
-	switch {
-	case total == 0:
-	case total <= m.CacheBytes:
-		advice = append(advice, fmt.Sprintf("the dataset (%s) fits in the last-level cache: mapped files are as fast as memory", gb(total)))
-	case m.fits(l) && m.HugePages.OnRequest():
-		advice = append(advice, fmt.Sprintf("--resident: %s fit in memory and are far larger than the last-level cache (%s); "+
-			"copied onto huge pages, rows are found without a page walk each", gb(total), gb(m.CacheBytes)))
-	case m.fits(l):
-		advice = append(advice, "mapped files are as good as memory here: without huge pages --resident gains nothing once the files are cached")
-	case m.Room() > 0:
-		advice = append(advice, fmt.Sprintf("the dataset (%s) does not fit in memory (%s can be had): keep it on a fast local disk", gb(total), gb(m.Room())))
-	}
+	advice := m.adviseData(l)
 	if m.HugePages.Mode == "never" {
 		advice = append(advice, "turn huge pages on: echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled")
 	}
 	if m.MemoryLimit != Unlimited && m.MemoryTotal > 0 && m.MemoryLimit < m.MemoryTotal/2 {
 		advice = append(advice, fmt.Sprintf("the control group may use %s of the machine's %s: cached file pages count against it too", gb(m.MemoryLimit), gb(m.MemoryTotal)))
 	}
-	if m.NUMANodes > 1 {
+	if l.CopyBytes > 0 && !l.fitsDevice() {
+		advice = append(advice, fmt.Sprintf("%s are copied once at start for the device to address: on tmpfs or hugetlbfs they would be registered where they lie", gb(l.CopyBytes)))
+	}
+	if m.NUMANodes > 1 && l.Device != "" && l.DeviceNode >= 0 {
+		advice = append(advice, fmt.Sprintf("%d NUMA nodes: run beside the device (numactl --cpunodebind=%d --membind=%d)", m.NUMANodes, l.DeviceNode, l.DeviceNode))
+	} else if m.NUMANodes > 1 {
 		advice = append(advice, fmt.Sprintf("%d NUMA nodes: run one loader a node (numactl --cpunodebind=N --membind=N)", m.NUMANodes))
 	}
 	return advice
+}
+
+// adviseData says what suits the dataset, if one is at hand.
+func (m *Machine) adviseData(l Load) []string {
+	total := l.TopologyBytes + l.ColumnBytes
+	switch {
+	case total == 0:
+	case l.fitsDevice():
+		return []string{fmt.Sprintf("the dataset (%s) fits in the device's memory (%s are free)", gb(total), gb(l.DeviceFree))}
+	case l.Device != "" && m.Room() > 0 && !m.fits(l):
+		return []string{fmt.Sprintf("the dataset (%s) cannot be page-locked whole (%s can be had)", gb(total), gb(m.Room()))}
+	case l.Device != "":
+	case total <= m.CacheBytes:
+		return []string{fmt.Sprintf("the dataset (%s) fits in the last-level cache: mapped files are as fast as memory", gb(total))}
+	case m.fits(l) && m.HugePages.OnRequest():
+		return []string{fmt.Sprintf("--resident: %s fit in memory and are far larger than the last-level cache (%s); "+
+			"copied onto huge pages, rows are found without a page walk each", gb(total), gb(m.CacheBytes))}
+	case m.fits(l):
+		return []string{"mapped files are as good as memory here: without huge pages --resident gains nothing once the files are cached"}
+	case m.Room() > 0:
+		return []string{fmt.Sprintf("the dataset (%s) does not fit in memory (%s can be had): keep it on a fast local disk", gb(total), gb(m.Room()))}
+	}
+	return nil
 }
 
 func gb(n int64) string {

@@ -20,7 +20,13 @@ func TestAdvice(t *testing.T) {
 		"memory unknown":                         {func(m *Machine) { m.MemoryAvailable = 0 }, large, nil},
 		"huge pages off":                         {func(m *Machine) { m.HugePages.Mode = "never" }, large, []string{"gains nothing", "echo madvise"}},
 		"tight control group":                    {func(m *Machine) { m.MemoryLimit = 20e9 }, large, []string{"--resident", "control group may use 20.0 GB"}},
-		"several NUMA nodes":                     {func(m *Machine) { m.NUMANodes = 2 }, Load{}, []string{"2 NUMA nodes"}},
+		"several NUMA nodes":                     {func(m *Machine) { m.NUMANodes = 2 }, Load{}, []string{"2 NUMA nodes: run one loader a node"}},
+		"several NUMA nodes and a device":        {func(m *Machine) { m.NUMANodes = 2 }, Load{Device: "cuda:0", DeviceNode: 1}, []string{"--cpunodebind=1"}},
+		"a device somewhere":                     {func(m *Machine) { m.NUMANodes = 2 }, Load{Device: "cuda:0", DeviceNode: -1}, []string{"run one loader a node"}},
+		"a device that holds the dataset":        {func(*Machine) {}, Load{Device: "cuda:0", DeviceFree: 80e9, ColumnBytes: 9e9}, []string{"fits in the device's memory (80.0 GB"}},
+		"a device that does not":                 {func(*Machine) {}, Load{Device: "cuda:0", DeviceFree: 8e9, ColumnBytes: 9e9}, nil},
+		"a device, and too little host memory":   {func(m *Machine) { m.MemoryAvailable = 8e9 }, Load{Device: "cuda:0", DeviceFree: 8e9, ColumnBytes: 9e9}, []string{"cannot be page-locked whole (8.0 GB"}},
+		"files that have to be copied":           {func(*Machine) {}, Load{CopyBytes: 5e9}, []string{"5.0 GB (4.7 GiB) are copied once"}},
 	} {
 		m := roomy
 		c.change(&m)
@@ -38,7 +44,7 @@ func TestAdvice(t *testing.T) {
 func TestPlanNamesEveryStageOnce(t *testing.T) {
 	m := Probe()
 	seen := map[string]bool{}
-	for _, c := range m.Plan(Load{CopyKernel: "avx2"}) {
+	for _, c := range m.Plan(Load{CopyKernel: "avx2", DeviceWhy: "no device"}) {
 		if c.Path == "" || c.Why == "" || seen[c.Stage] {
 			t.Errorf("%+v", c)
 		}
@@ -48,6 +54,21 @@ func TestPlanNamesEveryStageOnce(t *testing.T) {
 		if !seen[stage] {
 			t.Errorf("no path for %s", stage)
 		}
+	}
+}
+
+func TestPlanOnADeviceNamesEveryStageOnce(t *testing.T) {
+	plan := (&Machine{}).Plan(Load{Device: "cuda:0 (some GPU)", DeviceWhy: "it is the first", HostRungs: "registered in place", DeviceFree: 8e9})
+	if want := (Choice{"device", "cuda:0 (some GPU)", "it is the first"}); plan[0] != want {
+		t.Errorf("%+v, want %+v", plan[0], want)
+	}
+	for i, stage := range []string{"device", "topology", "sampling", "features", "gather", "batches"} {
+		if c := plan[i]; c.Stage != stage || c.Path == "" || c.Why == "" {
+			t.Errorf("stage %d: %+v, want %s", i, c, stage)
+		}
+	}
+	if c := plan[1]; !strings.Contains(c.Path, "registered in place") || !strings.Contains(c.Why, "8.0 GB") {
+		t.Errorf("%+v", c)
 	}
 }
 

@@ -1,0 +1,198 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// cudaReport is what doctor says about CUDA. Scripts rely on the names.
+type cudaReport struct {
+	Driver  string         `json:"driver"` // CUDA version that the driver supports, such as "12.4"; empty without one
+	Reason  string         `json:"reason"` // why there is no device; empty if there is one
+	Devices []deviceReport `json:"devices"`
+}
+
+type deviceReport struct {
+	Device      string         `json:"device"` // "cuda:0"
+	Name        string         `json:"name"`
+	Compute     string         `json:"compute"` // compute capability
+	SMs         int            `json:"sms"`
+	MemoryBytes int64          `json:"memory_bytes"`
+	MemoryFree  int64          `json:"memory_free_bytes"`
+	PCI         machine.PCI    `json:"pci"`
+	Attributes  map[string]int `json:"attributes"` // those that decide how host memory is addressed
+	Error       string         `json:"error,omitempty"`
+}
+
+// memoryAttributes are the attributes that doctor reports, in order.
+var memoryAttributes = []struct {
+	name string
+	attr cuda.Attr
+}{
+	{"unified_addressing", cuda.AttrUnifiedAddressing}, {"host_register", cuda.AttrHostRegister},
+	{"host_pointer_for_registered", cuda.AttrHostPointerForRegistered}, {"read_only_register", cuda.AttrReadOnlyRegister},
+	{"pageable_access", cuda.AttrPageableAccess}, {"pageable_uses_host_page_tables", cuda.AttrPageableUsesHostPageTables},
+	{"integrated", cuda.AttrIntegrated},
+}
+
+// arrayLadder is how a device would address an array of a dataset.
+type arrayLadder struct {
+	Array  string        `json:"array"` // its file, within the dataset
+	Bytes  int64         `json:"bytes"`
+	Rung   pinned.Rung   `json:"rung"`
+	Better []pinned.Step `json:"better"` // the better rungs, and why each is refused
+}
+
+// probeCUDA reports on every device and returns the first one that can be opened, for the caller to close; nil if there is none.
+func probeCUDA() (r cudaReport, first *cuda.Device) {
+	r = cudaReport{Reason: cuda.Reason(), Devices: []deviceReport{}}
+	if v, err := cuda.DriverVersion(); err == nil {
+		r.Driver = fmt.Sprintf("%d.%d", v/1000, v%1000/10)
+	}
+	for i := range cuda.Count() {
+		d, err := cuda.Open(i)
+		if err != nil {
+			r.Devices = append(r.Devices, deviceReport{Device: fmt.Sprintf("cuda:%d", i), PCI: machine.PCI{NUMANode: -1}, Error: err.Error()})
+			continue
+		}
+		r.Devices = append(r.Devices, reportDevice(d))
+		if first == nil {
+			first = d
+		} else {
+			d.Close()
+		}
+	}
+	if first == nil && r.Reason == "" {
+		r.Reason = "none of the devices can be opened"
+	}
+	return r, first
+}
+
+func reportDevice(d *cuda.Device) deviceReport {
+	r := deviceReport{
+		Device: fmt.Sprintf("cuda:%d", d.Ordinal()), Name: d.Name(), SMs: d.SMs(), Attributes: map[string]int{},
+		Compute: fmt.Sprintf("%d.%d", d.Attribute(cuda.AttrComputeMajor), d.Attribute(cuda.AttrComputeMinor)),
+		PCI:     machine.FindPCI(d.Attribute(cuda.AttrPCIDomain), d.Attribute(cuda.AttrPCIBus), d.Attribute(cuda.AttrPCIDevice)),
+	}
+	var err error
+	if r.MemoryFree, r.MemoryBytes, err = d.Memory(); err != nil {
+		r.Error = err.Error()
+	}
+	for _, a := range memoryAttributes {
+		r.Attributes[a.name] = d.Attribute(a.attr)
+	}
+	return r
+}
+
+// ladders says for every array of a dataset that batches are made from how the device would address it.
+func ladders(dev *cuda.Device, ds *formats.Dataset) []arrayLadder {
+	all := []arrayLadder{}
+	columns := ds.Manifest().Columns
+	for i := range columns {
+		info := &columns[i]
+		b := arrayBytes(ds.Graph(), info)
+		if len(b) == 0 {
+			continue
+		}
+		steps := pinned.Ladder(dev, b)
+		held := slices.IndexFunc(steps, func(s pinned.Step) bool { return s.Refused == "" })
+		all = append(all, arrayLadder{Array: info.Parts[0].Path, Bytes: int64(len(b)), Rung: steps[held].Rung, Better: steps[:held]})
+	}
+	return all
+}
+
+// arrayBytes returns the memory of an array of the dataset; nothing for lists of strings and edge ids, which no device reads.
+func arrayBytes(g *graph.Graph, info *formats.ArrayInfo) []byte {
+	var t unified.Tensor
+	switch info.Owner {
+	case formats.OwnerGraph:
+		switch info.Name {
+		case "indptr":
+			t = unified.FromSlice(g.Indptr())
+		case "indices":
+			t = g.Indices()
+		case "type":
+			t = g.Types()
+		}
+	case formats.OwnerEdges:
+		t, _ = g.EdgeColumn(info.Name)
+	default:
+		var node int
+		if _, err := fmt.Sscanf(info.Owner, "nodes/%d", &node); err == nil {
+			t, _ = g.NodeColumn(node, info.Name)
+		}
+	}
+	return t.Bytes()
+}
+
+// print writes the part of the report that is for people.
+func (r *cudaReport) print(env *environment) error {
+	fmt.Fprintln(env.stdout, "\nCUDA")
+	t := newTable(env.stdout)
+	if r.Driver != "" {
+		t.row("  driver", "CUDA "+r.Driver)
+	}
+	if r.Reason != "" {
+		t.row("  device", "no CUDA device: "+r.Reason)
+	}
+	for i := range r.Devices {
+		d := &r.Devices[i]
+		if d.Name == "" {
+			t.row("  "+d.Device, "cannot be opened: "+d.Error)
+			continue
+		}
+		t.row("  "+d.Device, fmt.Sprintf("%s, compute capability %s, %d SMs, %s free of %s", d.Name, d.Compute, d.SMs, size(d.MemoryFree), size(d.MemoryBytes)))
+		node := "unknown"
+		if d.PCI.NUMANode >= 0 {
+			node = fmt.Sprint(d.PCI.NUMANode)
+		}
+		t.row("", fmt.Sprintf("bus %s, link %s, NUMA node %s, IOMMU %s", d.PCI.Address, or(d.PCI.Link), node, or(d.PCI.IOMMU)))
+		var attributes []string
+		for _, a := range memoryAttributes {
+			attributes = append(attributes, fmt.Sprintf("%s %d", a.name, d.Attributes[a.name]))
+		}
+		t.row("", strings.Join(attributes, ", "))
+		if d.Error != "" {
+			t.row("", d.Error)
+		}
+	}
+	return t.flush()
+}
+
+// printLadders writes how each array would be addressed. Reasons that several arrays share are written once.
+func printLadders(env *environment, all []arrayLadder) error {
+	if len(all) == 0 {
+		return nil
+	}
+	fmt.Fprintln(env.stdout, "\nArrays, as a device would address them in host memory")
+	t := newTable(env.stdout)
+	var reasons []string
+	for _, a := range all {
+		var notes []string
+		for _, s := range a.Better {
+			text := fmt.Sprintf("not %v: %s", s.Rung, s.Refused)
+			at := slices.Index(reasons, text)
+			if at < 0 {
+				at = len(reasons)
+				reasons = append(reasons, text)
+			}
+			notes = append(notes, fmt.Sprintf("[%d]", at+1))
+		}
+		t.row("  "+a.Array, bytesText(a.Bytes), a.Rung, strings.Join(notes, ""))
+	}
+	if err := t.flush(); err != nil {
+		return err
+	}
+	for i, text := range reasons {
+		fmt.Fprintf(env.stdout, "  [%d] %s\n", i+1, text)
+	}
+	return nil
+}

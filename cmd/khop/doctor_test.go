@@ -1,0 +1,75 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/pinned"
+)
+
+// diagnose runs doctor and returns what it found.
+func diagnose(t *testing.T, args ...string) (d struct {
+	CUDA   cudaReport `json:"cuda"`
+	Arrays []struct {
+		Array  string                           `json:"array"`
+		Bytes  int64                            `json:"bytes"`
+		Rung   string                           `json:"rung"`
+		Better []struct{ Rung, Refused string } `json:"better"`
+	} `json:"arrays"`
+	Paths []struct{ Stage, Path, Why string } `json:"paths"`
+}) {
+	t.Helper()
+	text := must(t, append([]string{"doctor", "--json"}, args...)...)
+	if err := json.Unmarshal([]byte(text), &d); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	return d
+}
+
+func TestDoctorSaysWhichDevicesThereAreOrWhyNone(t *testing.T) {
+	d := diagnose(t)
+	text := must(t, "doctor")
+	if cuda.Count() == 0 {
+		want := "no CUDA device: " + cuda.Reason()
+		if d.CUDA.Reason == "" || len(d.CUDA.Devices) != 0 || d.Paths[0].Path != "cpu" || d.Paths[0].Why != want || !strings.Contains(text, want) {
+			t.Errorf("%+v, %+v and %s", d.CUDA, d.Paths[0], text)
+		}
+		return
+	}
+	for _, found := range d.CUDA.Devices {
+		if found.Name == "" || found.SMs == 0 || found.MemoryBytes == 0 || len(found.Attributes) != len(memoryAttributes) || !strings.Contains(text, found.Name) {
+			t.Errorf("%+v in %s", found, text)
+		}
+	}
+	if d.CUDA.Reason != "" || len(d.CUDA.Devices) != cuda.Count() || d.CUDA.Driver == "" || !strings.HasPrefix(d.Paths[0].Path, "cuda:0") {
+		t.Errorf("%+v, %+v", d.CUDA, d.Paths[0])
+	}
+}
+
+func TestDoctorSaysHowEachArrayWouldBeAddressed(t *testing.T) {
+	data := small(t)
+	d := diagnose(t, data)
+	seen := map[string]bool{}
+	for _, a := range d.Arrays {
+		seen[a.Array] = true
+		if a.Bytes == 0 || a.Rung == "" {
+			t.Errorf("%+v", a)
+		}
+		if cuda.Count() == 0 && a.Rung != pinned.RungHost.String() {
+			t.Errorf("without a device %s would be %s", a.Array, a.Rung)
+		}
+		for _, b := range a.Better {
+			if b.Rung == a.Rung || b.Refused == "" {
+				t.Errorf("%s: %+v is better than %s", a.Array, b, a.Rung)
+			}
+		}
+	}
+	text := must(t, "doctor", data)
+	for _, name := range []string{"graph/indptr.arrow", "graph/indices.arrow", "nodes/n0/feature.arrow", "nodes/n0/label.arrow"} {
+		if !seen[name] || !strings.Contains(text, name) {
+			t.Errorf("nothing about %s among %v", name, seen)
+		}
+	}
+}

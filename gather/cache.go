@@ -1,0 +1,247 @@
+package gather
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// cache is a copy of some rows of a column in device memory.
+type cache struct {
+	rows       int64
+	table, mem *pinned.Region
+	where, hot cuda.Address // of table and mem; no table where all rows are held
+}
+
+// whole reports whether the cache holds all rows.
+func (c *cache) whole() bool { return c.hot != 0 && c.where == 0 }
+
+func (c *cache) close() error {
+	var errs []error
+	for _, r := range []*pinned.Region{c.table, c.mem} {
+		if r != nil {
+			errs = append(errs, r.Close())
+		}
+	}
+	*c = cache{}
+	return errors.Join(errs...)
+}
+
+const (
+	entryBytes = 4       // of the table, for each row of the column
+	slackBytes = 16      // behind the last row: kernels read whole words
+	spareBytes = 2 << 10 // what allocations take beyond that
+	fillRows   = 1 << 18 // rows to copy between two looks at the context
+	maxSlots   = 1 << 30
+)
+
+// CacheRows returns how many rows of a column a cache of so many bytes holds: all, if they fit; else as many as fit beside a
+// table of 4 bytes for each row of the column, which may be none. Allocations are rounded up; 2 KiB are left for that.
+func CacheRows(column unified.Tensor, budget int64) int64 {
+	n, row := column.Len(), column.RowBytes()
+	budget = max(budget, spareBytes) - spareBytes
+	if row <= 0 {
+		return 0
+	}
+	if n <= budget/row {
+		return n
+	}
+	return min(max((budget-n*entryBytes)/row, 0), maxSlots)
+}
+
+// Cache copies rows of the column to device memory, from where later gathers take them; it takes the place of an earlier
+// cache. What is gathered stays the same. hot are the rows, ascending without repeats (see Hottest); as many as the column has
+// stand for the whole of it, and nil means all. Of a column in device memory nothing is copied.
+//
+// memory says who counts the bytes, CacheRows how many rows they are good for. Cache returns when the copy is complete; at a
+// cancelled ctx or an error there is no cache, and the store works without one.
+func (s *DeviceStore) Cache(ctx context.Context, hot []int64, memory pinned.Options) error {
+	if err := s.Uncache(); err != nil {
+		return err
+	}
+	n := s.column.Len()
+	rows := int64(len(hot))
+	if hot == nil {
+		rows = n
+	}
+	if s.onDevice || rows == 0 {
+		return nil
+	}
+	for i, id := range hot {
+		if id < 0 || id >= n {
+			return fmt.Errorf("cache: %w: row %d of %d", ErrRange, id, n)
+		}
+		if i > 0 && id <= hot[i-1] {
+			return fmt.Errorf("cache: %w: rows must ascend, but %d comes after %d", ErrRange, id, hot[i-1])
+		}
+	}
+	if rows > maxSlots && rows < n {
+		return fmt.Errorf("cache: %w: %d rows, at most %d", unified.ErrShape, rows, maxSlots)
+	}
+	memory.Device, memory.Place = s.device, pinned.Host // device memory
+	c, err := s.fill(ctx, hot, rows, memory)
+	if err != nil {
+		return fmt.Errorf("cache %d rows: %w", rows, errors.Join(err, c.close()))
+	}
+	s.cache = c
+	return nil
+}
+
+// Uncache frees the cache.
+func (s *DeviceStore) Uncache() error { return s.cache.close() }
+
+// Cached returns how many rows the cache holds.
+func (s *DeviceStore) Cached() int64 { return s.cache.rows }
+
+func (s *DeviceStore) fill(ctx context.Context, hot []int64, rows int64, memory pinned.Options) (c cache, err error) {
+	n := s.column.Len()
+	if c.mem, err = pinned.Allocate(rows*s.rowBytes+slackBytes, memory); err != nil {
+		return c, err
+	}
+	if rows < n {
+		if c.table, err = pinned.Allocate(n*entryBytes, memory); err != nil {
+			return c, err
+		}
+		if err = s.own.Fill32(c.table.Address(), 0, n); err != nil {
+			return c, err
+		}
+	}
+	scratch := memory
+	scratch.Purpose = pinned.Scratch
+	list, err := pinned.Allocate(8*min(rows, fillRows), scratch)
+	if err != nil {
+		return c, err
+	}
+	err = s.fillFrom(ctx, &c, list, hot, rows)
+	err = errors.Join(err, s.own.Synchronize(), list.Close())
+	if err == nil {
+		c.rows, c.hot = rows, c.mem.Address()
+		if c.table != nil {
+			c.where = c.table.Address()
+		}
+	}
+	return c, err
+}
+
+// fillFrom gathers the rows into the cache, some at a time, as batches are gathered.
+func (s *DeviceStore) fillFrom(ctx context.Context, c *cache, list *pinned.Region, hot []int64, rows int64) error {
+	kernels, err := s.kernels.cacheLoaded()
+	if err != nil {
+		return err
+	}
+	var room []int64
+	for lo := int64(0); lo < rows; lo += fillRows {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		part := hot
+		if hot == nil {
+			room = consecutive(room, lo, min(lo+fillRows, rows))
+			part = room
+		} else {
+			part = hot[lo:min(lo+fillRows, rows)]
+		}
+		if err := s.own.CopyToDevice(list.Address(), asBytes(part)); err != nil {
+			return err
+		}
+		ids, err := unified.NewPlaced(unified.Device, unified.Int64, list.Bytes(), int64(len(part)))
+		if err != nil {
+			return err
+		}
+		j := job{ids: ids, dst: c.mem.Address() + cuda.Address(lo*s.rowBytes), words: s.words.Address() + wordsBytes/2}
+		if err := s.launch(s.own, j); err != nil {
+			return err
+		}
+		if c.table != nil {
+			if err := kernels.cacheMark(s.own, s.grid(int64(len(part)), 1), cuda.Dim(blockThreads), 0, list.Address(), int64(len(part)), lo, c.table.Address()); err != nil {
+				return err
+			}
+		}
+		if err := s.own.Synchronize(); err != nil { // part may be written again
+			return err
+		}
+	}
+	return nil
+}
+
+// consecutive returns lo, lo+1, ..., hi-1, in room if that is large enough.
+func consecutive(room []int64, lo, hi int64) []int64 {
+	room = room[:0]
+	for i := lo; i < hi; i++ {
+		room = append(room, i)
+	}
+	return room
+}
+
+func asBytes[T uint32 | uint64 | int64](s []T) []byte {
+	var z T
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(z)))
+}
+
+// Traffic is what a store has gathered.
+type Traffic struct {
+	Rows  int64 // that were gathered
+	Hits  int64 // of them, rows that came out of the cache
+	Bytes int64 // of all rows
+	Saved int64 // of them, bytes that were not read from the column's own place
+}
+
+// Traffic returns what was gathered since the store was made. The device counts; asking costs a copy. All streams must have passed what
+// was enqueued: ask at the end of an epoch.
+func (s *DeviceStore) Traffic() (Traffic, error) {
+	var words [3]uint64
+	if err := s.read(asBytes(words[:]), s.words.Address()); err != nil {
+		return Traffic{}, err
+	}
+	t := Traffic{Rows: int64(words[1]), Hits: int64(words[2])}
+	t.Bytes, t.Saved = t.Rows*s.rowBytes, t.Hits*s.rowBytes
+	return t, nil
+}
+
+// CountUses counts from now on how often each row is gathered, in 4 bytes of device memory a row. memory says who counts
+// those.
+func (s *DeviceStore) CountUses(memory pinned.Options) error {
+	if s.uses != nil || s.column.Len() == 0 {
+		return nil
+	}
+	memory.Device, memory.Place = s.device, pinned.Host
+	uses, err := pinned.Allocate(s.column.Len()*4, memory)
+	if err != nil {
+		return err
+	}
+	s.uses = uses
+	return s.resetUses()
+}
+
+// Uses returns how often each row was gathered since CountUses, or since Uses was called last, and begins anew: scores for
+// Hottest, to cache other rows in the next epoch. It returns nil where nobody counts.
+func (s *DeviceStore) Uses() ([]uint32, error) {
+	if s.uses == nil {
+		return nil, nil
+	}
+	counts := make([]uint32, s.column.Len())
+	if err := s.read(asBytes(counts), s.uses.Address()); err != nil {
+		return nil, err
+	}
+	return counts, s.resetUses()
+}
+
+func (s *DeviceStore) resetUses() error {
+	if err := s.own.Fill32(s.uses.Address(), 0, s.column.Len()); err != nil {
+		return err
+	}
+	return s.own.Synchronize()
+}
+
+// read copies from the device and waits.
+func (s *DeviceStore) read(to []byte, from cuda.Address) error {
+	if err := s.own.CopyToHost(to, from); err != nil {
+		return err
+	}
+	return s.own.Synchronize()
+}

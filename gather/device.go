@@ -1,0 +1,304 @@
+package gather
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// Method is a way in which a device copies rows. All of them yield the same bytes.
+type Method uint8
+
+const (
+	// PerRow gives each row to a group of 32 lanes or fewer, which read it from the 128-byte line on in which it begins: no line is
+	// read twice, whatever the alignment.
+	PerRow Method = iota
+	// Sorted is PerRow in the order of the rows in the column, so that rows on one page are read one after another. It
+	// costs a sort of the ids, and device memory of 16 bytes an id.
+	Sorted
+	// Shift gives each element of the result to a thread, and rotates the columns of each row so that warps read whole lines.
+	// It is PyTorch-Direct's method (Min et al., 2021).
+	Shift
+	// Naive gives each element of the result to a thread, in order.
+	Naive
+)
+
+var methods = [...]string{"per-row", "sorted", "shift", "naive"}
+
+// String returns the method's name: "per-row", "sorted", "shift" or "naive".
+func (m Method) String() string {
+	if int(m) < len(methods) {
+		return methods[m]
+	}
+	return fmt.Sprintf("method(%d)", uint8(m))
+}
+
+// DeviceStore is one column, to gather rows from on a CUDA device: its kernels read the column where it lies, in device
+// memory or over the bus in host memory. Any number of goroutines may use it, each with a stream of its own, but Cache,
+// Uncache, CountUses, Uses and Close need it for themselves, and all streams to have passed what was enqueued.
+//
+// It owns some hundred bytes on the device, and what Cache, CountUses and the Sorted method take. The column and the device
+// stay the caller's, who closes them after the store.
+type DeviceStore struct {
+	// Method is how rows are copied. It may be set before the first Enqueue.
+	Method Method
+	// MaxBlocks is how many blocks of 256 threads a kernel may have, which bounds the multiprocessors that gathering holds; 0
+	// is enough to keep a bus busy, or for a column in device memory eight for each multiprocessor. It may be set before
+	// the first Enqueue.
+	MaxBlocks int
+	// Ledger counts what the Sorted method takes; nil counts nothing.
+	Ledger *pinned.Ledger
+
+	device   *cuda.Device
+	column   unified.Tensor
+	addr     cuda.Address
+	onDevice bool // the column lies in device memory
+	rowBytes int64
+	kernels  *deviceKernels
+	own      *cuda.Stream   // for what is not part of a batch
+	words    *pinned.Region // on the device: Column.words of rows.cuh, for batches and for filling the cache
+	fault    *pinned.Region // in page-locked memory: Column.fault
+	sorter   sorter
+	cache    cache
+	uses     *pinned.Region // nil: not counted
+}
+
+const (
+	blockThreads = 256
+	busBlocks    = 40 // 10,240 threads: with 4 loads of a thread under way they cover a bus's latency several times over
+	smBlocks     = 8
+	wordsBytes   = 64 // three words for batches, and from the half on three for the cache
+	faultBytes   = 24
+)
+
+// NewDeviceStore returns a store of a column [n, ...] whose bytes the device addresses at addr, as pinned.Attach or
+// pinned.Upload say. The column's own bytes are not read. Close the store before the column goes and before the device is closed.
+//
+// unified.ErrShape for a tensor that is none or whose rows are empty or of 1 GiB or more, or an address that is not
+// aligned to the elements; cuda.ErrNoDevice for no device; errors of the driver.
+func NewDeviceStore(dev *cuda.Device, column unified.Tensor, addr cuda.Address) (*DeviceStore, error) {
+	if dev == nil {
+		return nil, cuda.ErrNoDevice
+	}
+	row := column.RowBytes()
+	if !column.Valid() || row <= 0 || row >= maxRow {
+		return nil, fmt.Errorf("%w: no rows can be gathered from %v", unified.ErrShape, column)
+	}
+	if uint64(addr)%uint64(column.DType().Size()) != 0 || addr == 0 && column.Len() > 0 {
+		return nil, fmt.Errorf("%w: %v at address %#x", unified.ErrShape, column, uint64(addr))
+	}
+	s := &DeviceStore{device: dev, column: column, addr: addr, rowBytes: row}
+	if err := s.open(); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (s *DeviceStore) open() (err error) {
+	if s.addr != 0 {
+		at, err := s.device.Pointer(s.addr)
+		if err != nil {
+			return err
+		}
+		s.onDevice = at.Type == cuda.MemoryDevice && !at.Managed
+	}
+	if s.kernels, err = holdDeviceKernels(s.device); err != nil {
+		return err
+	}
+	if s.own, err = s.device.NewStream(cuda.PriorityLow); err != nil {
+		return err
+	}
+	if s.words, err = pinned.Allocate(wordsBytes, pinned.Options{Device: s.device}); err != nil {
+		return err
+	}
+	if s.fault, err = pinned.Allocate(faultBytes, pinned.Options{Device: s.device, Place: pinned.Pinned}); err != nil {
+		return err
+	}
+	if err := s.own.Fill32(s.words.Address(), 0, wordsBytes/4); err != nil {
+		return err
+	}
+	return s.own.Synchronize()
+}
+
+// Column returns the column.
+func (s *DeviceStore) Column() unified.Tensor { return s.column }
+
+// RowBytes returns the bytes of a row.
+func (s *DeviceStore) RowBytes() int64 { return s.rowBytes }
+
+// Enqueue puts on the stream that row ids[i] of the column is copied to row i of dst, and returns dst as a tensor [len(ids),
+// ...], which holds the rows when the stream has passed. The host waits for nothing, unless dst or the scratch memory of the
+// Sorted method has to grow: then for the device.
+//
+// ids are int32 or int64 [m] in memory that the device addresses, as is dst's; in any order, repeats allowed. An id that is no
+// row is left out and told by Err. unified.ErrShape for other ids, pinned.ErrPlacement for a dst of host memory, else errors of
+// the driver and of the memory's Ledger.
+func (s *DeviceStore) Enqueue(stream *cuda.Stream, dst *unified.Buffer, ids unified.Tensor) (unified.Tensor, error) {
+	m := ids.Len()
+	if m > (1<<61)/s.rowBytes {
+		return unified.Tensor{}, fmt.Errorf("%w: ids are %v", unified.ErrShape, ids)
+	}
+	if err := claim(dst, m*s.rowBytes); err != nil {
+		return unified.Tensor{}, err
+	}
+	shape := [unified.MaxRank]int64{m}
+	for i := 1; i < s.column.Rank(); i++ {
+		shape[i] = s.column.Dim(i)
+	}
+	out, err := dst.Tensor(s.column.DType(), shape[:s.column.Rank()]...)
+	if err != nil {
+		return unified.Tensor{}, err
+	}
+	return out, s.EnqueueInto(stream, out, ids, 0)
+}
+
+// claim makes room for n bytes, as pinned.Buffer.Grow does: more than asked where that is to be had, so that batches of
+// about one size settle.
+func claim(dst *unified.Buffer, n int64) error {
+	if n <= dst.Cap() {
+		return nil
+	}
+	err := dst.Claim(n + n/4)
+	if errors.Is(err, pinned.ErrLimit) || errors.Is(err, cuda.ErrOutOfMemory) {
+		err = dst.Claim(n)
+	}
+	return err
+}
+
+// EnqueueInto is Enqueue for memory that is there already: out is a tensor [m, ...] of the column's dtype and row shape,
+// aligned to the elements. count, if not 0, is where the device finds an int64, how many of the ids there are when the
+// stream comes to it; rows of out from there on are not written.
+func (s *DeviceStore) EnqueueInto(stream *cuda.Stream, out, ids unified.Tensor, count cuda.Address) error {
+	m := ids.Len()
+	if m == 0 {
+		return nil
+	}
+	if t := ids.DType(); ids.Rank() != 1 || t != unified.Int32 && t != unified.Int64 || ids.Address() == 0 {
+		return fmt.Errorf("%w: ids are %v, not integers in memory of the device", unified.ErrShape, ids)
+	}
+	if out.DType() != s.column.DType() || out.Len() != m || out.RowBytes() != s.rowBytes {
+		return fmt.Errorf("%w: rows of %v for %d ids are not %v", unified.ErrShape, s.column, m, out)
+	}
+	if out.Address() == 0 {
+		return fmt.Errorf("gather to %v: %w", out, pinned.ErrPlacement)
+	}
+	j := job{ids: ids, count: count, dst: out.Address(), words: s.words.Address(), where: s.cache.where, hot: s.cache.hot}
+	if s.uses != nil {
+		j.uses = s.uses.Address()
+	}
+	if s.Method == Sorted {
+		return s.sorter.run(s, stream, j)
+	}
+	return s.launch(stream, j)
+}
+
+// A job is one launch of a kernel that gathers.
+type job struct {
+	ids              unified.Tensor
+	count            cuda.Address
+	dst              cuda.Address
+	words            cuda.Address
+	where, hot, uses cuda.Address // of the cache, see rows.cuh
+	order            cuda.Address
+}
+
+func (s *DeviceStore) launch(stream *cuda.Stream, j job) error {
+	m, method, block := j.ids.Len(), s.Method, cuda.Dim(blockThreads)
+	if method == Shift && (s.rowBytes <= 128 || s.rowBytes%128 == 0) { // nothing to gain, and short rows would wrap twice
+		method = Naive
+	}
+	if method == Naive || method == Shift {
+		kernels, err := s.kernels.elementsLoaded()
+		if err != nil {
+			return err
+		}
+		run := kernels.gatherNaive
+		if method == Shift {
+			run = kernels.gatherShift
+		}
+		unit := s.column.DType().Size()
+		hi, elements := bits.Mul64(uint64(m), uint64(s.rowBytes/unit))
+		if hi != 0 {
+			elements = 1 << 62
+		}
+		return run(stream, s.grid(int64(min(elements, 1<<62)), 1), block, 0, s.addr, s.column.Len(), s.rowBytes, j.where, j.hot, j.uses, j.words,
+			s.fault.Address(), j.ids.Address(), j.ids.DType().Size(), m, j.count, j.order, j.dst, unit)
+	}
+	unit := alignment(s.addr, j.hot, j.dst, cuda.Address(s.rowBytes))
+	shift := groupShift(s.rowBytes, unit)
+	run := s.kernels.rows.gatherRows
+	if unit < 4 {
+		run = s.kernels.rows.gatherRowsRagged
+	}
+	return run(stream, s.grid(m, 1<<shift), block, 0, s.addr, s.column.Len(), s.rowBytes, j.where, j.hot, j.uses, j.words,
+		s.fault.Address(), j.ids.Address(), j.ids.DType().Size(), m, j.count, j.order, j.dst, unit, shift)
+}
+
+// grid returns as many blocks as n things take with so many lanes each, within bounds.
+func (s *DeviceStore) grid(n, lanes int64) cuda.Dim3 {
+	most := int64(s.MaxBlocks)
+	if most <= 0 {
+		most = busBlocks
+		if s.onDevice || s.cache.whole() {
+			most = int64(s.device.SMs()) * smBlocks
+		}
+	}
+	each := blockThreads / lanes
+	return cuda.Dim(int(min(max(most, 1), (n-1)/each+1, 1<<31-1)))
+}
+
+// alignment returns the greatest of 1, 2, 4, 8 and 16 that divides all of the numbers; 0 is divided by each.
+func alignment(numbers ...cuda.Address) int64 {
+	all := uint64(16)
+	for _, n := range numbers {
+		all |= uint64(n)
+	}
+	return int64(all & -all)
+}
+
+// groupShift returns the logarithm of how many lanes copy a row: as many as the row has pieces, rounded up to a power of two,
+// but no more than a warp. See rows.cu for pieces.
+func groupShift(rowBytes, unit int64) int64 {
+	pieces := rowBytes / unit
+	if unit < 4 {
+		pieces = (rowBytes + 6) / 4 // words, of which the first and the last may be parts
+	}
+	return int64(min(bits.Len64(uint64(pieces-1)), 5))
+}
+
+// Err returns an ErrRange that names an id which is no row, and its position, if there was one in what streams have passed
+// by now. It stays. The rows of such a batch are undefined.
+func (s *DeviceStore) Err() error {
+	b := s.fault.Bytes()
+	words := (*[3]int64)(unsafe.Pointer(unsafe.SliceData(b)))
+	if atomic.LoadInt64(&words[0]) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: ids[%d] is %d, but the column has %d rows", ErrRange, words[1], words[2], s.column.Len())
+}
+
+// Close frees what the store owns. Nothing may be under way. A second Close does nothing.
+func (s *DeviceStore) Close() error {
+	errs := []error{s.sorter.close(), s.cache.close()}
+	for _, r := range []**pinned.Region{&s.uses, &s.words, &s.fault} {
+		if *r != nil {
+			errs = append(errs, (*r).Close())
+			*r = nil
+		}
+	}
+	if s.own != nil {
+		errs = append(errs, s.own.Close())
+		s.own = nil
+	}
+	if s.kernels != nil {
+		errs = append(errs, s.kernels.letGo())
+		s.kernels = nil
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,412 @@
+//go:build cuda
+
+package gather
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/internal/cuda/cudatest"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+var deviceMethods = []Method{PerRow, Sorted, Shift, Naive}
+
+// A rig is a device and a stream of it for one test, which fails where there is no device or where the simulator finds anything.
+type rig struct {
+	t      testing.TB
+	dev    *cuda.Device
+	stream *cuda.Stream
+}
+
+func newRig(t testing.TB) *rig {
+	t.Helper()
+	r := &rig{t: t, dev: cudatest.Open(t)}
+	r.stream = must(r.dev.NewStream(cuda.PriorityLow))(t)
+	t.Cleanup(func() { r.check(r.stream.Close()) })
+	return r
+}
+
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func (r *rig) check(err error) {
+	r.t.Helper()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// take returns n bytes of memory that the device addresses, shift bytes after a line begins and at the end of the allocation.
+func (r *rig) take(place pinned.Placement, n, shift int) []byte {
+	r.t.Helper()
+	opt := pinned.Options{Device: r.dev}
+	if place == pinned.Pinned {
+		opt.Place = place
+	}
+	region := must(pinned.Allocate(int64(n+shift), opt))(r.t)
+	r.t.Cleanup(func() { r.check(region.Close()) })
+	return region.Bytes()[shift:]
+}
+
+// host returns page-locked memory with these contents.
+func (r *rig) host(contents []byte, shift int) []byte {
+	b := r.take(pinned.Pinned, len(contents), shift)
+	copy(b, contents)
+	return b
+}
+
+func (r *rig) tensor(place pinned.Placement, dtype unified.DType, b []byte, shape ...int64) unified.Tensor {
+	r.t.Helper()
+	return must(unified.NewPlaced(place, dtype, b, shape...))(r.t)
+}
+
+// idsOnDevice copies ids to the device, as a tensor of the dtype.
+func (r *rig) idsOnDevice(dtype unified.DType, ids []int64) unified.Tensor {
+	r.t.Helper()
+	var b []byte
+	if dtype == unified.Int32 {
+		for _, id := range ids {
+			b = append(b, asBytes([]uint32{uint32(id)})...)
+		}
+	} else {
+		b = asBytes(ids)
+	}
+	d := r.take(pinned.Device, len(b), 0)
+	r.upload(d, b)
+	return r.tensor(unified.Device, dtype, d, int64(len(ids)))
+}
+
+func addressOf(b []byte) cuda.Address {
+	t, _ := unified.NewPlaced(unified.Device, unified.Uint8, b, int64(len(b)))
+	return t.Address()
+}
+
+func (r *rig) upload(to, from []byte) {
+	r.t.Helper()
+	r.check(r.stream.CopyToDevice(addressOf(to), from))
+	r.check(r.stream.Synchronize())
+}
+
+func (r *rig) download(from []byte) []byte {
+	r.t.Helper()
+	b := make([]byte, len(from))
+	r.check(r.stream.CopyToHost(b, addressOf(from)))
+	r.check(r.stream.Synchronize())
+	return b
+}
+
+// store returns a store of a column of n rows at b.
+func (r *rig) store(dtype unified.DType, b []byte, n, width int64) *DeviceStore {
+	r.t.Helper()
+	column := r.tensor(unified.Pinned, dtype, b, n, width)
+	s := must(NewDeviceStore(r.dev, column, addressOf(b)))(r.t)
+	r.t.Cleanup(func() { r.check(s.Close()) })
+	return s
+}
+
+// gather returns what the store gathers to memory shift bytes after a line, and fails if bytes beside it are written.
+func (r *rig) gather(s *DeviceStore, ids unified.Tensor, shift int) []byte {
+	r.t.Helper()
+	size, dtype := int(ids.Len()*s.rowBytes), s.column.DType()
+	const margin = 32
+	room := r.take(pinned.Device, margin+shift+size+margin, 0)
+	mark := bytes.Repeat([]byte{0xA5}, len(room))
+	r.upload(room, mark)
+	at := margin + shift
+	out := r.tensor(unified.Device, dtype, room[at:at+size], ids.Len(), s.column.Width())
+	r.check(s.EnqueueInto(r.stream, out, ids, 0))
+	all := r.download(room)
+	if !bytes.Equal(all[:at], mark[:at]) || !bytes.Equal(all[at+size:], mark[at+size:]) {
+		r.t.Errorf("%v: bytes beside the result are written", s.Method)
+	}
+	return all[at : at+size]
+}
+
+var (
+	sizedTypes = []unified.DType{unified.Uint8, unified.Float16, unified.Float32, unified.Int64}
+	idTypes    = []unified.DType{unified.Int32, unified.Int64}
+)
+
+// TestDeviceGathersTheSameBytes compares every method with copy(), over widths, dtypes, alignments and lists of ids.
+func TestDeviceGathersTheSameBytes(t *testing.T) {
+	const seed = 11
+	cudatest.EachOrder(t, func(t *testing.T) {
+		r, rnd := newRig(t), rand.New(rand.NewPCG(seed, 0))
+		for _, width := range []int{1, 3, 7, 16, 32, 33, 129, 263} {
+			for _, dtype := range sizedTypes {
+				size := int(dtype.Size())
+				n := 3 + rnd.IntN(40)
+				shift := size * rnd.IntN(128/size)
+				src := random(rnd, n*width*size)
+				s := r.store(dtype, r.host(src, shift), int64(n), int64(width))
+				s.MaxBlocks = 1 + rnd.IntN(3)
+				for _, p := range patterns {
+					ids := p.ids(rnd, n)
+					want := make([]byte, len(ids)*width*size)
+					copyPlain(want, src, ids, width*size)
+					onDevice := r.idsOnDevice(idTypes[rnd.IntN(2)], ids)
+					for _, s.Method = range deviceMethods {
+						out := size * rnd.IntN(128/size)
+						if got := r.gather(s, onDevice, out); !bytes.Equal(got, want) {
+							t.Fatalf("%v: %v[%d,%d] at %d to %d, %s: differs from copy(); seed %d", s.Method, dtype, n, width, shift, out, p.name, seed)
+						}
+					}
+				}
+				r.check(s.Err())
+			}
+		}
+	})
+}
+
+// TestEveryGatherKernelRuns: nothing falls back to another method, and each method has a kernel of its own.
+func TestEveryGatherKernelRuns(t *testing.T) {
+	cudatest.NeedSimulator(t)
+	r := newRig(t)
+	s := r.store(unified.Float32, r.host(make([]byte, 50*132), 4), 50, 33)
+	ids := r.idsOnDevice(unified.Int64, []int64{3, 4, 49, 3})
+	for method, kernels := range map[Method][]string{
+		PerRow: {"gather_rows"}, Sorted: {"order_count", "order_scan", "order_place", "gather_rows"},
+		Shift: {"gather_shift"}, Naive: {"gather_naive"},
+	} {
+		s.Method = method
+		before := map[string]int64{}
+		for _, k := range kernels {
+			before[k] = cudatest.Launches(k)
+		}
+		r.gather(s, ids, 0)
+		for _, k := range kernels {
+			if cudatest.Launches(k) != before[k]+1 {
+				t.Errorf("%v: %s was launched %d times", method, k, cudatest.Launches(k)-before[k])
+			}
+		}
+	}
+	ragged := r.store(unified.Uint8, r.host(make([]byte, 50*5), 1), 50, 5)
+	before := cudatest.Launches("gather_rows_ragged")
+	r.gather(ragged, ids, 0)
+	if cudatest.Launches("gather_rows_ragged") != before+1 {
+		t.Error("rows that begin between words have a kernel of their own, which was not launched")
+	}
+}
+
+// TestBufferOfTheBatchGrows uses one buffer for batches of all sizes, as a loader does, labels among them.
+func TestBufferOfTheBatchGrows(t *testing.T) {
+	const seed = 12
+	r, rnd := newRig(t), rand.New(rand.NewPCG(seed, 0))
+	src := random(rnd, 8*1000)
+	column := r.tensor(unified.Pinned, unified.Int64, r.host(src, 8), 1000)
+	s := must(NewDeviceStore(r.dev, column, column.Address()))(t)
+	defer s.Close()
+	buf := unified.Buffer{Options: pinned.Options{Device: r.dev}}
+	defer buf.Close()
+	for _, m := range []int{0, 1, 900, 3, 2000, 0} {
+		ids := make([]int64, m)
+		for i := range ids {
+			ids[i] = rnd.Int64N(1000)
+		}
+		out := must(s.Enqueue(r.stream, &buf, r.idsOnDevice(unified.Int32, ids)))(t)
+		if out.Rank() != 1 || out.Len() != int64(m) || out.DType() != unified.Int64 || out.Placement() != unified.Device {
+			t.Fatalf("%d labels are %v", m, out)
+		}
+		want := make([]byte, 8*m)
+		copyPlain(want, src, ids, 8)
+		if m > 0 && !bytes.Equal(r.download(out.Bytes()), want) {
+			t.Fatalf("%d labels differ, seed %d", m, seed)
+		}
+	}
+}
+
+// TestDeviceKnowsTheNumberOfIds leaves it to a word on the device how many ids there are.
+func TestDeviceKnowsTheNumberOfIds(t *testing.T) {
+	const room = 300
+	r := newRig(t)
+	src := random(rand.New(rand.NewPCG(1, 0)), 400*20)
+	s := r.store(unified.Float32, r.host(src, 0), 400, 5)
+	list := make([]int64, room)
+	for i := range list {
+		list[i] = int64(room - i)
+	}
+	ids, word := r.idsOnDevice(unified.Int64, list), r.take(pinned.Device, 8, 0)
+	for _, s.Method = range deviceMethods {
+		for _, m := range []int64{0, 1, 255, 256, 257, room, room + 1} {
+			r.upload(word, asBytes([]int64{m}))
+			mark := bytes.Repeat([]byte{7}, room*20)
+			dst := r.take(pinned.Device, len(mark), 0)
+			r.upload(dst, mark)
+			r.check(s.EnqueueInto(r.stream, r.tensor(unified.Device, unified.Float32, dst, room, 5), ids, addressOf(word)))
+			n := min(m, room)
+			copyPlain(mark[:n*20], src, list[:n], 20)
+			if !bytes.Equal(r.download(dst), mark) {
+				t.Errorf("%v: %d ids of %d: differs", s.Method, m, room)
+			}
+		}
+	}
+}
+
+// TestIdOutOfRangeIsNamedAndNotRead: the simulator would find a read beside the column.
+func TestIdOutOfRangeIsNamedAndNotRead(t *testing.T) {
+	r := newRig(t)
+	for _, method := range deviceMethods {
+		for _, bad := range []int64{-1, 40, 1 << 30, -1 << 31, 1<<62 + 5, -1 << 62} {
+			s := r.store(unified.Float32, r.host(make([]byte, 40*256), 0), 40, 64)
+			s.Method = method
+			list := []int64{0, 39, 7, bad, 1}
+			dtype := unified.Int64
+			if bad == int64(int32(bad)) {
+				dtype = unified.Int32
+			}
+			r.gather(s, r.idsOnDevice(dtype, list), 0)
+			err := s.Err()
+			if want := fmt.Sprintf("ids[3] is %d, but the column has 40 rows", bad); !errors.Is(err, ErrRange) || err.Error() != ErrRange.Error()+": "+want {
+				t.Errorf("%v: %v, want %q", method, err, want)
+			}
+			list[3] = 2
+			r.gather(s, r.idsOnDevice(dtype, list), 0)
+			if s.Err() == nil {
+				t.Errorf("%v: the error is forgotten", method)
+			}
+		}
+	}
+}
+
+// TestNothingBehindTheColumnIsRead ends the column with its allocation, between two words.
+func TestNothingBehindTheColumnIsRead(t *testing.T) {
+	const seed = 15
+	r, rnd := newRig(t), rand.New(rand.NewPCG(seed, 0))
+	for _, width := range []int{1, 3, 5, 131, 263} {
+		for shift := range 4 {
+			const n = 7
+			src := random(rnd, n*width)
+			at := must(r.dev.Alloc(int64(shift + len(src))))(t)
+			r.check(r.stream.CopyToDevice(at+cuda.Address(shift), src))
+			column := must(unified.New(unified.Uint8, src, n, int64(width)))(t) // of which only the shape matters
+			s := must(NewDeviceStore(r.dev, column, at+cuda.Address(shift)))(t)
+			list := []int64{n - 1, 0, n - 1, 3}
+			want := make([]byte, len(list)*width)
+			copyPlain(want, src, list, width)
+			for _, s.Method = range deviceMethods {
+				if got := r.gather(s, r.idsOnDevice(unified.Int64, list), 0); !bytes.Equal(got, want) {
+					t.Errorf("%v: rows of %d bytes at %d: differs; seed %d", s.Method, width, shift, seed)
+				}
+			}
+			r.check(s.Close())
+			r.check(r.dev.Free(at))
+		}
+	}
+}
+
+// TestSortedOrderIsStable reads back in which order Sorted gathers: ascending by row, and by position among equal ones.
+func TestSortedOrderIsStable(t *testing.T) {
+	const seed = 13
+	cudatest.EachOrder(t, func(t *testing.T) {
+		r, rnd := newRig(t), rand.New(rand.NewPCG(seed, 0))
+		for _, n := range []int64{1, 2, 256, 257, 70000} {
+			s := r.store(unified.Uint8, r.host(make([]byte, n), 0), n, 1)
+			for _, m := range []int{1, 31, 256, 1000, 3000} {
+				s.MaxBlocks = 1 + rnd.IntN(5)
+				list := make([]int64, m)
+				for i := range list {
+					list[i] = rnd.Int64N(n)
+				}
+				order := r.order(s, list)
+				want := make([]uint32, m)
+				for i := range want {
+					want[i] = uint32(i)
+				}
+				slices.SortStableFunc(want, func(a, b uint32) int { return int(list[a] - list[b]) })
+				if !slices.Equal(order, want) {
+					t.Fatalf("%d ids of %d rows: not in order; seed %d", m, n, seed)
+				}
+			}
+		}
+	})
+}
+
+// order returns the positions of ids in the order in which they are gathered.
+func (r *rig) order(s *DeviceStore, list []int64) []uint32 {
+	r.t.Helper()
+	ids := r.idsOnDevice(idTypes[len(list)%2], list)
+	m := ids.Len()
+	dst := r.take(pinned.Device, int(m), 0)
+	j := job{ids: ids, dst: addressOf(dst), words: s.words.Address()}
+	sorted := must(s.sorter.sort(s, r.stream, &j))(r.t)
+	out := make([]uint32, m)
+	r.check(r.stream.CopyToHost(asBytes(out), sorted))
+	r.check(r.stream.Synchronize())
+	return out
+}
+
+// TestStoresShareADeviceAndStreams gathers on several streams at once from one store, as the slots of a loader do.
+func TestStoresShareADeviceAndStreams(t *testing.T) {
+	const seed = 14
+	r, rnd := newRig(t), rand.New(rand.NewPCG(seed, 0))
+	src := random(rnd, 500*96)
+	s := r.store(unified.Float32, r.host(src, 0), 500, 24)
+	for _, s.Method = range deviceMethods {
+		type slot struct {
+			stream *cuda.Stream
+			buf    unified.Buffer
+			out    unified.Tensor
+			ids    []int64
+		}
+		slots := make([]slot, 3)
+		for i := range slots {
+			p := &slots[i]
+			p.stream = must(r.dev.NewStream(cuda.PriorityLow))(t)
+			p.buf.Options.Device = r.dev
+			p.ids = make([]int64, 100+i*150)
+			for j := range p.ids {
+				p.ids[j] = rnd.Int64N(500)
+			}
+			p.out = must(s.Enqueue(p.stream, &p.buf, r.idsOnDevice(unified.Int32, p.ids)))(t)
+		}
+		for i := range slots {
+			p := &slots[i]
+			r.check(p.stream.Synchronize())
+			want := make([]byte, len(p.ids)*96)
+			copyPlain(want, src, p.ids, 96)
+			if !bytes.Equal(r.download(p.out.Bytes()), want) {
+				t.Errorf("%v: stream %d differs, seed %d", s.Method, i, seed)
+			}
+			r.check(p.stream.Close())
+			r.check(p.buf.Close())
+		}
+	}
+}
+
+func TestDeviceStoreRefusesWhatItCannotGather(t *testing.T) {
+	r := newRig(t)
+	column := r.tensor(unified.Pinned, unified.Float32, r.host(make([]byte, 400), 0), 10, 10)
+	if _, err := NewDeviceStore(r.dev, unified.Tensor{}, 0); !errors.Is(err, unified.ErrShape) {
+		t.Errorf("no column: %v", err)
+	}
+	if _, err := NewDeviceStore(r.dev, column, column.Address()+1); !errors.Is(err, unified.ErrShape) {
+		t.Errorf("an address between elements: %v", err)
+	}
+	s := must(NewDeviceStore(r.dev, column, column.Address()))(t)
+	defer s.Close()
+	onHost := unified.FromSlice([]int64{1, 2})
+	buf := unified.Buffer{Options: pinned.Options{Device: r.dev}}
+	defer buf.Close()
+	if _, err := s.Enqueue(r.stream, &buf, onHost); !errors.Is(err, unified.ErrShape) {
+		t.Errorf("ids that the device cannot address: %v", err)
+	}
+	var pageable unified.Buffer
+	defer pageable.Close()
+	if _, err := s.Enqueue(r.stream, &pageable, r.idsOnDevice(unified.Int32, []int64{1})); !errors.Is(err, pinned.ErrPlacement) {
+		t.Errorf("a result that the device cannot address: %v", err)
+	}
+}

@@ -1,0 +1,53 @@
+//go:build cuda
+
+package cudasim
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io/fs"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// runCases runs the tests of test/*.cc on a library; each line of theirs is a subtest.
+func runCases(t *testing.T, args ...string) {
+	t.Helper()
+	const program = "../../dist/cudasim_test"
+	out, err := exec.Command(program, args...).CombinedOutput()
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("%v: run make cudasim", err)
+	}
+	cases := 0
+	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
+		result, rest, _ := strings.Cut(lines.Text(), " ")
+		name, problems, _ := strings.Cut(rest, "; ")
+		switch result {
+		case "ok", "FAIL":
+			cases++
+			t.Run(name, func(t *testing.T) {
+				if result == "FAIL" {
+					t.Error(problems)
+				}
+			})
+		default:
+			t.Log(lines.Text())
+		}
+	}
+	if err != nil {
+		t.Errorf("%s: %v", program, err)
+	}
+	if cases == 0 {
+		t.Errorf("%s ran nothing: %s", program, out)
+	}
+}
+
+// TestPlantedBugsAreFound: and nothing is found in their right counterparts, whatever the order of lanes.
+func TestPlantedBugsAreFound(t *testing.T) { runCases(t, "../../dist/libcudasim.so") }
+
+// TestFastLibraryGivesTheSameResults runs what has no bugs on the library without checks.
+func TestFastLibraryGivesTheSameResults(t *testing.T) {
+	runCases(t, "../../dist/libcudasim_fast.so", "results")
+}

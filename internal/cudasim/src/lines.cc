@@ -1,0 +1,99 @@
+// Counts the 32-byte sectors and 128-byte lines of each warp instruction that reads or writes global memory.
+//
+// Which accesses of 32 lanes are one instruction? "The n-th execution of one place in the code" is wrong as soon as a lane
+// is masked out of the first round of a loop, as in every aligned gather: it lags by one from then on. So the trace of
+// basic blocks (-fsanitize-coverage=trace-pc) is kept too, and at the end of a warp its 32 traces are replayed together,
+// always advancing the lanes with the lowest address: they meet again behind an if and behind a loop, as on the device.
+#include <algorithm>
+
+#include "sim.h"
+
+struct Event { uint32_t pc, size; uintptr_t a; };      // size 0: a basic block; bit 31: a write
+static std::vector<Event> trace[kMaxThreads];
+
+HIDDEN void __sanitizer_cov_trace_pc() {
+  if (G.current && (G.config.checks & COUNT_LINES))
+    trace[G.current->thread].push_back({(uint32_t)((uintptr_t)__builtin_return_address(0) - G.imageLo), 0, 0});
+}
+
+void logAccess(const Fiber* f, const void* pc, uintptr_t a, unsigned bytes, bool write) {
+  trace[f->thread].push_back({(uint32_t)((uintptr_t)pc - G.imageLo), bytes | (write ? 1u << 31 : 0), a});
+}
+
+static void add(Traffic& t, int lanes, int sectors, int lines) {
+  t.instructions++;
+  t.lanes += lanes;
+  t.sectors += sectors;
+  t.lines += lines;
+}
+
+static Range* rangeAt(uintptr_t a, uint32_t offset) {
+  int pc = pcIndex((const void*)(G.imageLo + offset));
+  Range* r = rangeCache[pc % kRangeCache];
+  return r && a >= r->lo && a < r->hi ? r : findForKernel(a, pc);
+}
+
+static void countInstruction(uint32_t pc, const uintptr_t* at, int lanes, uint32_t size) {
+  uint64_t sector[64];                                 // 32 lanes x 16 bytes touch 64 sectors at most
+  int sectors = 0, lines = 0;
+  unsigned bytes = size & 0xff;
+  for (int i = 0; i < lanes; i++)
+    for (uint64_t s = at[i] >> 5; s <= (at[i] + bytes - 1) >> 5; s++) {
+      bool known = sectors && sector[sectors - 1] == s, line = false;
+      for (int k = sectors - 1; k >= 0 && !known; k--) {
+        known = sector[k] == s;
+        line |= sector[k] >> 2 == s >> 2;
+      }
+      if (known) continue;
+      lines += !line;
+      if (sectors < 64) sector[sectors++] = s;
+    }
+  Range* r = rangeAt(at[0], pc);
+  if (!r) return;
+  bool write = size >> 31;
+  add(r->traffic[write], lanes, sectors, lines);
+  add(G.launch->kernel->traffic[r->space()][write], lanes, sectors, lines);
+}
+
+void countTraffic(int warp) {
+  const Event *p[32], *end[32];
+  uint32_t next[32];
+  for (int i = 0; i < 32; i++) {
+    auto& t = trace[warp * 32 + i];
+    p[i] = t.data();
+    end[i] = p[i] + t.size();
+    next[i] = p[i] == end[i] ? ~0u : p[i]->pc;
+  }
+  for (;;) {
+    uint32_t lowest = *std::min_element(next, next + 32);
+    if (lowest == ~0u) break;
+    uintptr_t at[32];
+    int lanes = 0;
+    uint32_t size = 0;
+    for (int i = 0; i < 32; i++) {
+      if (next[i] != lowest) continue;
+      if (p[i]->size) {
+        at[lanes++] = p[i]->a;
+        size = p[i]->size;
+      }
+      next[i] = ++p[i] == end[i] ? ~0u : p[i]->pc;
+    }
+    if (lanes) countInstruction(lowest, at, lanes, size);
+  }
+  for (int i = 0; i < 32; i++) {
+    auto& t = trace[warp * 32 + i];
+    if (t.capacity() > 1 << 16) std::vector<Event>().swap(t);
+    t.clear();
+  }
+}
+
+// At a barrier or a collective of the whole warp all lanes stand at one place: what they did before can be counted then.
+void countLongTraffic(int warp) {
+  size_t longest = 0;
+  for (int i = 0; i < 32; i++) longest = std::max(longest, trace[warp * 32 + i].size());
+  if (longest > 1 << 12) countTraffic(warp);
+}
+
+void dropTraces() {
+  for (auto& t : trace) t.clear();
+}

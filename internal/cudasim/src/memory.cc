@@ -1,0 +1,288 @@
+// Memory that kernels may address: where it lies, who owns an address, and what is wrong with a bad one.
+#include "memory.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+
+#include "findings.h"
+
+static constexpr size_t kGranule = 256;               // alignment of device memory, as with the real driver
+static constexpr size_t kFreedKept = 1 << 16;         // freed ranges that are remembered, to explain a use after free
+
+static std::map<uintptr_t, Range*> deviceRanges;      // by start: live ones, and freed ones whose addresses are not in use again
+static std::deque<uintptr_t> freed;                   // their starts, oldest first
+static std::map<uintptr_t, size_t> freeAddresses;     // device: start -> bytes, never adjacent
+static uintptr_t rover;                               // next address to give out
+static size_t used;
+
+static std::map<uintptr_t, Range*> hostRanges;        // live, by start
+static std::deque<std::pair<uintptr_t, uintptr_t>> unregistered;      // the last ones, to explain a bad address
+static Range everything;                              // any host memory, where the device is told to read pageable memory
+
+Range* rangeCache[kRangeCache];                       // live ranges, by place in the code: a load mostly stays in one range
+
+std::string sharedComplaint();
+
+// --- Start -------------------------------------------------------------------------------------------------------------
+
+static void* tryReserve(size_t bytes) {
+  void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return p == MAP_FAILED ? nullptr : p;
+}
+
+void* reserve(size_t bytes) {
+  void* p = tryReserve(bytes);
+  if (p) return p;
+  fprintf(stderr, "cudasim: cannot reserve %zu bytes of addresses; is RLIMIT_AS set?\n", bytes);
+  abort();
+}
+
+static size_t shadowBytes(size_t bytes) { return (bytes / 4 + 8) * sizeof(Record); }
+
+Shadow newShadow(size_t bytes) {
+  size_t part = shadowBytes(bytes);
+  char* p = (char*)reserve(3 * part);
+  return {(Record*)p, (Record*)(p + part), (Record*)(p + 2 * part)};
+}
+
+void freeShadow(Shadow s, size_t bytes) {
+  if (s.w) munmap(s.w, 3 * shadowBytes(bytes));
+}
+
+// Device addresses are taken in turn from a wide arena, so that a freed one is not used again for a long time.
+void initMemory() {
+  for (G.arenaBytes = 128ull << 30; !(G.arena = (uintptr_t)tryReserve(G.arenaBytes)); G.arenaBytes /= 2)
+    if (G.arenaBytes < 1 << 28) abort();
+  G.arenaShadow = newShadow(G.arenaBytes);
+  freeAddresses[G.arena + kGranule] = G.arenaBytes - 2 * kGranule;
+  rover = G.arena;
+  everything.lo = 0;
+  everything.hi = ~(uintptr_t)0;
+  everything.origin = Range::REGISTERED;
+  everything.live = true;
+}
+
+static bool arenaOpen = true;
+
+static void protectArena(bool open) {
+  if (arenaOpen == open) return;
+  mprotect((void*)G.arena, G.arenaBytes, open ? PROT_READ | PROT_WRITE : PROT_NONE);
+  arenaOpen = open;
+}
+static int opened;                                    // openings may nest
+DeviceOpen::DeviceOpen() {
+  opened++;
+  protectArena(true);
+}
+DeviceOpen::~DeviceOpen() {
+  if (--opened == 0 && (G.config.checks & CHECK_HOST)) protectArena(false);
+}
+
+// --- Look-up -----------------------------------------------------------------------------------------------------------
+
+static bool onDevice(uintptr_t a) { return a - G.arena < G.arenaBytes; }
+
+static Range* lastAtOrBefore(const std::map<uintptr_t, Range*>& m, uintptr_t a) {
+  auto it = m.upper_bound(a);
+  return it == m.begin() ? nullptr : std::prev(it)->second;
+}
+
+Range* liveHostRange(uintptr_t a) {
+  Range* r = lastAtOrBefore(hostRanges, a);
+  return r && a < r->hi ? r : nullptr;
+}
+
+Range* findRange(uintptr_t a) {
+  if (!onDevice(a)) return liveHostRange(a);
+  Range* r = lastAtOrBefore(deviceRanges, a);
+  return r && r->live && a < r->hi ? r : nullptr;
+}
+
+Range* findForKernel(uintptr_t a, int pc) {
+  Range* r = findRange(a);
+  if (r) return rangeCache[pc % kRangeCache] = r;
+  return !onDevice(a) && attribute(kPageableByPageTables) ? &everything : nullptr;
+}
+
+static void forgetCaches() { memset(rangeCache, 0, sizeof rangeCache); }
+
+void badAddress(uintptr_t a, unsigned size, const char* what, int pc) {
+  char why[240] = "neither device memory nor registered host memory (is a host pointer not registered?)";
+  if (onDevice(a)) {
+    const Range* r = lastAtOrBefore(deviceRanges, a);
+    if (!r) snprintf(why, sizeof why, "a device address that was never allocated, or freed long ago");
+    else if (!r->live) snprintf(why, sizeof why, "USE AFTER FREE: byte %ld of a freed allocation of %zu bytes", (long)(a - r->lo), r->bytes());
+    else snprintf(why, sizeof why, "OUT OF BOUNDS: byte %ld of an allocation of %zu bytes", (long)(a - r->lo), r->bytes());
+  } else if (isShared(a)) {
+    snprintf(why, sizeof why, "%s", sharedComplaint().c_str());
+  } else {
+    for (auto& u : unregistered)
+      if (a >= u.first && a < u.second) snprintf(why, sizeof why, "USE AFTER UNREGISTER of host memory: byte %zu of %zu", (size_t)(a - u.first), (size_t)(u.second - u.first));
+    for (auto& [lo, r] : hostRanges)
+      if (a + 64 >= lo && a < r->hi + 4096) snprintf(why, sizeof why, "OUT OF BOUNDS of registered host memory: byte %ld of %zu", (long)(a - lo), r->bytes());
+  }
+  FAULT(kIllegalAddress, "ILLEGAL ADDRESS: %s of %u bytes at 0x%lx (%s) by %s: %s", what, size, (unsigned long)a, place(pc).c_str(), whoAmI().c_str(), why);
+}
+
+// --- Ranges ------------------------------------------------------------------------------------------------------------
+
+static Range* newRange(uintptr_t lo, size_t bytes, Range::Origin origin) {
+  Range* r = new Range;
+  r->lo = lo;
+  r->hi = lo + bytes;
+  r->origin = origin;
+  r->live = true;
+  return r;
+}
+
+// Next fit: the first free addresses behind the last ones given out.
+static uintptr_t takeAddresses(size_t span) {
+  auto it = freeAddresses.upper_bound(rover);
+  if (it != freeAddresses.begin()) --it;
+  uintptr_t from = rover;
+  for (size_t k = 0; k <= freeAddresses.size(); k++, ++it) {
+    if (it == freeAddresses.end()) {
+      it = freeAddresses.begin();
+      from = 0;
+    }
+    uintptr_t start = it->first, end = start + it->second, lo = std::max(start, from);
+    if (lo >= end || end - lo < span) continue;
+    freeAddresses.erase(it);
+    if (lo > start) freeAddresses[start] = lo - start;
+    if (end > lo + span) freeAddresses[lo + span] = end - lo - span;
+    rover = lo + span;
+    return lo;
+  }
+  return 0;
+}
+
+static size_t rounded(size_t bytes) { return (bytes + kGranule - 1) / kGranule * kGranule; }
+
+// Drops what is remembered of freed ranges in [lo, hi): the addresses have a new owner.
+static void forgetFreed(uintptr_t lo, uintptr_t hi) {
+  auto it = deviceRanges.upper_bound(lo);
+  if (it != deviceRanges.begin()) --it;
+  while (it != deviceRanges.end() && it->first < hi) {
+    if (it->second->live || it->second->hi <= lo) {
+      ++it;
+      continue;
+    }
+    delete it->second;
+    it = deviceRanges.erase(it);
+  }
+}
+
+static void rememberFreed(uintptr_t lo) {
+  freed.push_back(lo);
+  if (freed.size() <= kFreedKept) return;
+  auto it = deviceRanges.find(freed.front());
+  freed.pop_front();
+  if (it == deviceRanges.end() || it->second->live) return;
+  delete it->second;
+  deviceRanges.erase(it);
+}
+
+Range* allocateDevice(size_t bytes) {
+  if (bytes > G.config.memory || used + rounded(bytes) > G.config.memory) return nullptr;
+  size_t whole = rounded(bytes);
+  uintptr_t lo = takeAddresses(whole + kGranule);     // a granule of no man's land behind each
+  if (!lo) return nullptr;
+  forgetFreed(lo, lo + whole);
+  Range* r = newRange(lo, bytes, Range::ALLOCATION);
+  deviceRanges[lo] = r;
+  r->shadow = G.arenaShadow.at((lo - G.arena) >> 2);
+  used += whole;
+  // Fresh memory holds garbage; of large allocations, only the start, to save the pages.
+  DeviceOpen open;
+  memset((void*)lo, 0xCB, bytes <= 4 << 20 ? bytes : 1 << 20);
+  return r;
+}
+
+// Managed memory is the host's as well, so it lies apart from the arena.
+Range* allocateManaged(size_t bytes) {
+  void* p = tryReserve(bytes);
+  return p ? addHost((uintptr_t)p, bytes, Range::MANAGED, false) : nullptr;
+}
+
+// Gives pages back to the system that hold nothing but free addresses now.
+static void releasePages(uintptr_t base, uintptr_t lo, uintptr_t hi, uintptr_t freeLo, uintptr_t freeHi, size_t scale) {
+  const uintptr_t page = 4096;
+  auto scaled = [&](uintptr_t a) { return base + (a - G.arena) * scale; };
+  uintptr_t from = std::max(scaled(lo) & ~(page - 1), (scaled(freeLo) + page - 1) & ~(page - 1));
+  uintptr_t to = std::min((scaled(hi) + page - 1) & ~(page - 1), scaled(freeHi) & ~(page - 1));
+  if (to > from) madvise((void*)from, to - from, MADV_DONTNEED);
+}
+
+void freeDevice(Range* r) {
+  r->live = false;
+  forgetCaches();
+  r->transfers = {};
+  r->touched = {};
+  size_t whole = rounded(r->bytes());
+  used -= whole;
+  uintptr_t lo = r->lo, hi = lo + whole + kGranule, freeLo = lo, freeHi = hi;
+  auto after = freeAddresses.lower_bound(lo);
+  if (after != freeAddresses.end() && after->first == hi) {
+    freeHi += after->second;
+    after = freeAddresses.erase(after);
+  }
+  if (after != freeAddresses.begin()) {
+    auto before = std::prev(after);
+    if (before->first + before->second == lo) {
+      freeLo = before->first;
+      freeAddresses.erase(before);
+    }
+  }
+  freeAddresses[freeLo] = freeHi - freeLo;
+  // The shadow must be empty when the addresses are used again: its whole pages are given back, the edges are cleared.
+  size_t cells = whole / 4, edge = std::min<size_t>(cells, 4096 / sizeof(Record));
+  for (Record* cell : {r->written ? r->shadow.w : nullptr, r->recorded ? r->shadow.r : nullptr, r->shared ? r->shadow.other : nullptr}) {
+    if (!cell) continue;
+    memset((void*)cell, 0, edge * sizeof(Record));
+    memset((void*)(cell + cells - edge), 0, edge * sizeof(Record));
+  }
+  releasePages(G.arena, lo, hi, freeLo, freeHi, 1);
+  for (Record* shadow : {G.arenaShadow.w, G.arenaShadow.r, G.arenaShadow.other}) releasePages((uintptr_t)shadow, lo, hi, freeLo, freeHi, 4);
+  rememberFreed(lo);
+}
+
+bool overlapsHost(uintptr_t lo, uintptr_t hi) {
+  auto it = hostRanges.lower_bound(hi);
+  return it != hostRanges.begin() && (--it)->second->hi > lo;
+}
+
+Range* addHost(uintptr_t lo, size_t bytes, Range::Origin origin, bool readOnly) {
+  Range* r = newRange(lo, bytes, origin);
+  r->readOnly = readOnly;
+  if (!readOnly) r->shadow = newShadow(bytes);        // what nobody may write cannot race
+  hostRanges[lo] = r;
+  auto again = [&](auto& u) { return u.first < lo + bytes && lo < u.second; };
+  unregistered.erase(std::remove_if(unregistered.begin(), unregistered.end(), again), unregistered.end());
+  return r;
+}
+
+void removeHost(Range* r) {
+  hostRanges.erase(r->lo);
+  if (unregistered.size() >= 1024) unregistered.pop_front();
+  unregistered.push_back({r->lo, r->hi});
+  freeShadow(r->shadow, r->bytes());
+  delete r;
+  forgetCaches();
+}
+
+size_t deviceBytesUsed() { return used; }
+size_t hostRangeCount() { return hostRanges.size(); }
+size_t deviceRangeCount() {
+  return std::count_if(deviceRanges.begin(), deviceRanges.end(), [](auto& r) { return r.second->live; });
+}
+
+void forEachRange(void (*f)(Range&)) {
+  for (auto& r : hostRanges) f(*r.second);
+  for (auto& r : deviceRanges)
+    if (r.second->live) f(*r.second);
+}

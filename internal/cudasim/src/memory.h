@@ -1,0 +1,26 @@
+// Memory as the host half sees it.
+#pragma once
+#include "sim.h"
+
+void initMemory();
+
+Range* allocateDevice(size_t bytes);                             // null: out of memory
+Range* allocateManaged(size_t bytes);
+void freeDevice(Range*);
+bool overlapsHost(uintptr_t lo, uintptr_t hi);                   // with something registered
+Range* addHost(uintptr_t lo, size_t bytes, Range::Origin origin, bool readOnly);
+void removeHost(Range*);
+// Device memory can be touched while a DeviceOpen lives, as far as checks ask for that; a host that does so else faults, as it
+// would with a real device.
+struct DeviceOpen {
+  DeviceOpen();
+  ~DeviceOpen();
+};
+Range* liveHostRange(uintptr_t a);
+size_t deviceBytesUsed();
+size_t deviceRangeCount();
+size_t hostRangeCount();
+void forEachRange(void (*f)(Range&));                            // the live ones
+
+constexpr int kPageableByPageTables = 100, kReadOnlyRegister = 113;
+int attribute(int number);                                       // config.cc

@@ -1,0 +1,352 @@
+//go:build cuda
+
+package loader_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/cuda/cudatest"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/unified"
+)
+
+var (
+	metamorphicCases = flag.Int("metamorphic.cases", 2000, "cases of TestDeviceMakesTheSameBatchesUnderAnyOptions")
+	metamorphicOnly  = flag.Int("metamorphic.only", -1, "the one case to run")
+	metamorphicSeed  = flag.Uint64("metamorphic.seed", 1, "seed of the cases")
+)
+
+// factor is an option with the values that it is tried with. apply sets value i.
+type factor struct {
+	name   string
+	values int
+	apply  func(c *deviceCase, i int)
+}
+
+// deviceCase is one way to load, on a device and on the CPU.
+type deviceCase struct {
+	graph  *graph.Graph
+	opt    loader.Options // of both
+	device loader.Options // what only the device's loader has
+	order  string         // of the simulator's lanes
+	epoch  uint64
+}
+
+func (c *deviceCase) sampler() sampling.Neighbor { return c.opt.Sampler.(sampling.Neighbor) }
+
+func (c *deviceCase) setSampler(f func(*sampling.Neighbor)) {
+	n := c.sampler()
+	f(&n)
+	c.opt.Sampler = n
+}
+
+func oneOf[T any](name string, set func(*deviceCase, T), values ...T) factor {
+	return factor{name, len(values), func(c *deviceCase, i int) { set(c, values[i]) }}
+}
+
+// deviceFactors lists what is varied. The graph comes first.
+func deviceFactors(t testing.TB) []factor {
+	graphs := []*graph.Graph{plainGraph(t, 60, 5), plainGraph(t, 7, 40), typedGraph(t, 30, 20), wideGraph(t, 50, 6), hubGraph(t, 90), manyTypes(t, 24)}
+	plain := func(f ...int) func(*sampling.Neighbor) { return func(n *sampling.Neighbor) { n.Fanouts = f } }
+	return []factor{
+		oneOf("graph", func(c *deviceCase, g *graph.Graph) { c.graph = g }, graphs...),
+		oneOf("fanouts", func(c *deviceCase, f func(*sampling.Neighbor)) { c.setSampler(f) },
+			plain(3), plain(4, 3), plain(3, 2, 2), plain(-1), plain(2, -1), plain(40), plain(0, 3), plain(33, 1), plain(1, 0, 1)),
+		oneOf("replace", func(c *deviceCase, b bool) { c.setSampler(func(n *sampling.Neighbor) { n.Replace = b }) }, false, true),
+		oneOf("frontier", func(c *deviceCase, f sampling.Frontier) { c.setSampler(func(n *sampling.Neighbor) { n.Frontier = f }) },
+			sampling.AllNodes, sampling.NewNodes),
+		oneOf("seeds", func(c *deviceCase, s loader.SeedSource) { c.opt.Seeds = s },
+			loader.SeedSource{}, loader.AllNodes(), loader.GivenSeeds(graph.NodeIDs([]int64{3, 3, 1, 0, 5, 3, 6})), loader.GivenSeeds(graph.NodeIDs([]int32{4}))),
+		oneOf("batch size", func(c *deviceCase, n int) { c.opt.BatchSize = n }, 1, 5, 64),
+		oneOf("shuffle", func(c *deviceCase, b bool) { c.opt.Shuffle = b }, false, true),
+		oneOf("drop last", func(c *deviceCase, b bool) { c.opt.DropLast = b }, false, true),
+		oneOf("seed", func(c *deviceCase, s uint64) { c.opt.Seed = s }, 0, 1<<63|12345),
+		oneOf("instance", func(c *deviceCase, i uint32) { c.opt.Instance = i }, 0, 3),
+		oneOf("epoch", func(c *deviceCase, e uint64) { c.epoch = e }, 0, 1<<31),
+		oneOf("world", func(c *deviceCase, w [2]int) { c.opt.Rank, c.opt.WorldSize = w[0], w[1] }, [2]int{0, 1}, [2]int{1, 3}),
+		oneOf("remainder", func(c *deviceCase, r loader.Remainder) { c.opt.Remainder = r }, loader.Pad, loader.Drop, loader.Short),
+		oneOf("columns", func(c *deviceCase, names []string) { c.opt.NodeColumns = names }, nil, []string{}),
+		oneOf("seed columns", func(c *deviceCase, names []string) { c.opt.SeedColumns = names }, nil, []string{}, []string{"feature"}),
+		oneOf("edge positions", func(c *deviceCase, b bool) { c.opt.EdgePos = b }, false, true),
+		oneOf("edge columns", func(c *deviceCase, b bool) {
+			if columns := c.graph.Schema().EdgeColumns; b && len(columns) > 0 {
+				c.opt.EdgeColumns = []string{columns[0].Name}
+			}
+		}, false, true),
+		oneOf("workers", func(c *deviceCase, n int) { c.device.Workers = n }, 1, 2, 3),
+		oneOf("prefetch", func(c *deviceCase, n int) { c.device.Prefetch = n }, 1, 3),
+		oneOf("residence", func(c *deviceCase, r loader.Residence) { c.device.Residence = r }, loader.Mapped, loader.Resident),
+		oneOf("device memory", func(c *deviceCase, n int64) { c.device.DeviceMemory = n }, 0, 64<<20),
+		oneOf("device cache", func(c *deviceCase, n int64) { c.device.DeviceCache = n }, 0, loader.NoDeviceCache, 2_000, 10_000),
+		oneOf("hot rows", func(c *deviceCase, r loader.Ranking) { c.device.HotRows = r },
+			loader.RankInDegree, loader.RankPageRank, loader.RankPresample, loader.RankUses, loader.RankNone),
+		oneOf("blocks", func(c *deviceCase, n int) { c.device.DeviceBlocks = n }, 1, 3, 16),
+		oneOf("lanes", func(c *deviceCase, o string) { c.order = o }, "forward", "reverse", "random"),
+	}
+}
+
+// TestDeviceMakesTheSameBatchesUnderAnyOptions compares a device's batches with the CPU's over cases in which every two
+// values of every two factors meet, and then over random ones.
+func TestDeviceMakesTheSameBatchesUnderAnyOptions(t *testing.T) {
+	cudatest.Open(t)
+	factors := deviceFactors(t)
+	r := rand.New(rand.NewPCG(*metamorphicSeed, 7))
+	cases := *metamorphicCases
+	if testing.Short() {
+		cases /= 10
+	}
+	pairs := newPairs(factors)
+	batches := 0
+	cudatest.ResetStats(t)
+	for i := range cases {
+		choice := pairs.next(r)
+		if *metamorphicOnly >= 0 && i != *metamorphicOnly {
+			continue
+		}
+		n, ok := compareWithCPU(t, factors, choice, i)
+		if batches += n; !ok {
+			t.Fatalf("repeat it with -metamorphic.seed=%d -metamorphic.only=%d", *metamorphicSeed, i)
+		}
+	}
+	if left := pairs.left; left > 0 && !testing.Short() {
+		t.Errorf("%d of %d pairs of options were never tried together: raise -metamorphic.cases", left, pairs.total)
+	}
+	t.Logf("%d cases, %d batches, %d pairs of options", cases, batches, pairs.total-pairs.left)
+	if batches < cases/2 {
+		t.Errorf("only %d batches in %d cases", batches, cases)
+	}
+	wantLaunches(t)
+}
+
+// wantLaunches fails the test where a kernel that some case needs has not run: that batches are equal proves nothing where the
+// CPU has made them.
+func wantLaunches(t *testing.T) {
+	t.Helper()
+	if !cudatest.Simulated() {
+		return
+	}
+	for _, kernel := range []string{"assembly_seed", "assembly_flag", "assembly_lists", "assembly_append", "assembly_relabel",
+		"neighbor_count", "neighbor_admit", "neighbor_pick", "neighbor_expand", "gather_rows"} {
+		if cudatest.Launches(kernel) == 0 {
+			t.Errorf("%s never ran", kernel)
+		}
+	}
+}
+
+// compareWithCPU loads some batches both ways and compares their digests.
+func compareWithCPU(t *testing.T, factors []factor, choice []int, number int) (batches int, ok bool) {
+	c := deviceCase{opt: loader.Options{Sampler: sampling.Neighbor{}}}
+	var text []string
+	for f, i := range choice {
+		factors[f].apply(&c, i)
+		text = append(text, fmt.Sprintf("%s %d", factors[f].name, i))
+	}
+	want := c.opt
+	want.Device, want.Workers = "cpu", 1
+	got := c.opt
+	got.Device, got.Workers, got.Prefetch = "cuda:0", c.device.Workers, c.device.Prefetch
+	got.Residence, got.DeviceMemory, got.HotRows, got.DeviceBlocks = c.device.Residence, c.device.DeviceMemory, c.device.HotRows, c.device.DeviceBlocks
+	got.DeviceCache = c.device.DeviceCache
+	cudatest.Configure(t, fmt.Sprintf("order=%s,seed=%d", c.order, number))
+	a, errA := firstDigests(c.graph, want, c.epoch)
+	b, errB := firstDigests(c.graph, got, c.epoch)
+	if fmt.Sprint(a) != fmt.Sprint(b) || (errA == nil) != (errB == nil) {
+		t.Errorf("case %d (%s):\n CPU    %v %v\n device %v %v", number, strings.Join(text, ", "), a, errA, b, errB)
+		return len(a), false
+	}
+	return len(a), !t.Failed()
+}
+
+// firstDigests returns the digests of the first batches, and the error that ends them.
+func firstDigests(g *graph.Graph, opt loader.Options, epoch uint64) (list []string, err error) {
+	l, err := loader.New(g, opt)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	for b, err := range l.Range(context.Background(), epoch, 0, uint64(2*max(1, opt.WorldSize))) {
+		if err != nil {
+			return list, err
+		}
+		if err := b.Sync(); err != nil {
+			return list, err
+		}
+		list = append(list, digestOf(b))
+	}
+	return list, nil
+}
+
+// pairs chooses cases so that every two values of every two factors meet soon.
+type pairs struct {
+	factors     []factor
+	met         map[[4]int]bool
+	left, total int
+}
+
+func newPairs(factors []factor) *pairs {
+	p := &pairs{factors: factors, met: map[[4]int]bool{}}
+	for i := range factors {
+		for j := range i {
+			p.total += factors[i].values * factors[j].values
+		}
+	}
+	p.left = p.total
+	return p
+}
+
+// next returns the one of several random cases in which most pairs meet for the first time.
+func (p *pairs) next(r *rand.Rand) []int {
+	var best []int
+	gain := -1
+	for range 20 {
+		choice := make([]int, len(p.factors))
+		for f := range choice {
+			choice[f] = r.IntN(p.factors[f].values)
+		}
+		n := 0
+		p.each(choice, func(key [4]int) {
+			if !p.met[key] {
+				n++
+			}
+		})
+		if n > gain {
+			best, gain = choice, n
+		}
+	}
+	p.each(best, func(key [4]int) { p.met[key] = true })
+	p.left = p.total - len(p.met)
+	return best
+}
+
+func (p *pairs) each(choice []int, f func([4]int)) {
+	for i := range choice {
+		for j := range i {
+			f([4]int{j, choice[j], i, choice[i]})
+		}
+	}
+}
+
+// wideGraph has rows of 129 float32, labels, and 16-bit columns.
+func wideGraph(t testing.TB, n, deg int) *graph.Graph {
+	t.Helper()
+	r := rand.New(rand.NewPCG(3, uint64(n)))
+	e := graph.EdgeData{Columns: map[string]unified.Tensor{}}
+	for v := range n {
+		for range r.IntN(2 * deg) {
+			e.Src, e.Dst = append(e.Src, int64(r.IntN(n))), append(e.Dst, int64(v))
+		}
+	}
+	times := make([]int64, len(e.Src))
+	for i := range times {
+		times[i] = int64(i)
+	}
+	e.Columns["time"] = unified.FromSlice(times)
+	wide, label := make([]float32, 129*n), make([]int16, n)
+	for i := range wide {
+		wide[i] = float32(i)
+		label[i/129] = int16(i / 129)
+	}
+	return mustGraph(t, graph.Data{Nodes: []graph.NodeData{{Count: int64(n), Columns: map[string]unified.Tensor{
+		"feature": matrix(t, wide, 129), "label": unified.FromSlice(label)}}}, Edges: []graph.EdgeData{e}})
+}
+
+// hubGraph has one node with edges from all others, many of them twice, and nodes without any.
+func hubGraph(t testing.TB, n int) *graph.Graph {
+	t.Helper()
+	var e graph.EdgeData
+	for v := range n {
+		e.Src, e.Dst = append(e.Src, int64(v), int64(v), 0), append(e.Dst, 3, 3, int64(v/2))
+	}
+	bytes := make([]uint8, 5*n)
+	for i := range bytes {
+		bytes[i] = uint8(i)
+	}
+	return mustGraph(t, graph.Data{Nodes: []graph.NodeData{{Count: int64(n), Columns: map[string]unified.Tensor{"feature": matrix(t, bytes, 5)}}},
+		Edges: []graph.EdgeData{e}})
+}
+
+// manyTypes has three node types and seven edge types, some without edges.
+func manyTypes(t testing.TB, n int) *graph.Graph {
+	t.Helper()
+	r := rand.New(rand.NewPCG(5, uint64(n)))
+	names := []string{"a", "b", "c"}
+	d := graph.Data{}
+	for i, name := range names {
+		f := make([]float64, n+i)
+		for k := range f {
+			f[k] = float64(100*i + k)
+		}
+		d.Nodes = append(d.Nodes, graph.NodeData{Name: name, Count: int64(n + i), Columns: map[string]unified.Tensor{"feature": unified.FromSlice(f)}})
+	}
+	for k := range 7 {
+		s, o := k%3, (k/3+k)%3
+		e := graph.EdgeData{Source: names[s], Relation: fmt.Sprintf("r%d", k), Target: names[o]}
+		for range []int{3 * n, 0, n, n / 2, 2 * n, 0, n}[k] {
+			e.Src, e.Dst = append(e.Src, int64(r.IntN(n+s))), append(e.Dst, int64(r.IntN(n+o)))
+		}
+		d.Edges = append(d.Edges, e)
+	}
+	return mustGraph(t, d)
+}
+
+func mustGraph(t testing.TB, d graph.Data) *graph.Graph {
+	t.Helper()
+	g, err := graph.New(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// TestBatchesOfADeviceLieThere also looks at what the loader says of where it has put what.
+func TestBatchesOfADeviceLieThere(t *testing.T) {
+	cudatest.Open(t)
+	g := wideGraph(t, 4000, 6)
+	for _, c := range []struct {
+		name     string
+		opt      loader.Options
+		whole    bool // the features are in device memory
+		anyCache bool
+	}{
+		{"all that is free", loader.Options{}, true, false},
+		{"half of the features", loader.Options{DeviceCache: 1 << 20}, false, true},
+		{"none", loader.Options{DeviceCache: loader.NoDeviceCache}, false, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.opt.Sampler, c.opt.Device = neighbor, "cuda"
+			l := open(t, g, c.opt)
+			for b, err := range l.Range(context.Background(), 0, 0, 20) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if x := b.X(); x.Placement() != unified.Device || b.Device() != "cuda:0" {
+					t.Fatalf("features are %v on %s", x, b.Device())
+				}
+				if _, err := unified.View[float32](b.X()); err == nil {
+					t.Fatal("the host was given device memory to read")
+				}
+			}
+			s := l.Stats()
+			if s.Device != "cuda:0" || s.DeviceMemory.Total() == 0 || s.MaxDeviceMemory > l.Options().DeviceMemory {
+				t.Errorf("statistics: %+v", s)
+			}
+			for _, p := range l.Placed() {
+				if p.Array == "column feature" && ((p.Rung == pinned.RungDevice) != c.whole || (p.CachedRows > 0) != c.anyCache) {
+					t.Errorf("%+v", p)
+				}
+			}
+			if (s.DeviceHits > 0) != c.anyCache || s.DeviceSaved != s.DeviceHits*129*4 || s.DeviceRows == 0 {
+				t.Errorf("%d rows, %d hits, %d bytes saved", s.DeviceRows, s.DeviceHits, s.DeviceSaved)
+			}
+		})
+	}
+}

@@ -1,0 +1,222 @@
+//go:build cuda
+
+package loader_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/internal/cuda/cudatest"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/pinned"
+)
+
+// What the driver answers, by its numbers.
+const (
+	notSupported   = 801
+	illegalAddress = 700
+)
+
+var onDevice = loader.Options{Sampler: neighbor, Device: "cuda:0", BatchSize: 16, DeviceCache: loader.NoDeviceCache}
+
+func TestRefusedRegistrationsFallBackToCopies(t *testing.T) {
+	cudatest.Open(t)
+	cudatest.NeedSimulator(t)
+	g := wideGraph(t, 300, 6)
+	want := digests(t, open(t, g, loader.Options{Sampler: neighbor, Device: "cpu", BatchSize: 16}).Epoch(context.Background(), 0))
+	cudatest.Fail(t, "cuMemHostRegister_v2", 1, notSupported)
+	l := open(t, g, onDevice)
+	if got := digests(t, l.Epoch(context.Background(), 0)); !slices.Equal(got, want) {
+		t.Errorf("device %v, CPU %v", got, want)
+	}
+	if p := l.Placed()[0]; p.Rung != pinned.RungHostAlloc || !strings.Contains(p.Refused[len(p.Refused)-1].Refused, "NOT_SUPPORTED") {
+		t.Errorf("%+v: want a copy in memory of the driver, and the driver's reason", p)
+	}
+}
+
+func TestTooLittleDeviceMemoryIsSaid(t *testing.T) {
+	cudatest.Open(t)
+	g := wideGraph(t, 3000, 6)
+	opt := onDevice
+	opt.BatchSize, opt.DeviceMemory = 1024, 300_000
+	_, err := loader.New(g, opt)
+	if !errors.Is(err, loader.ErrMemory) || !strings.Contains(err.Error(), "DeviceMemory is 300000") {
+		t.Errorf("DeviceMemory below one batch: %v", err)
+	}
+	cudatest.SetMemory(t, 2<<20)
+	opt.DeviceMemory = 1 << 30
+	_, err = loader.New(g, opt)
+	if !errors.Is(err, loader.ErrMemory) || !errors.Is(err, cuda.ErrOutOfMemory) || !strings.Contains(err.Error(), "smaller batches") {
+		t.Errorf("a device smaller than one batch: %v", err)
+	}
+}
+
+func TestLoadersShareADevice(t *testing.T) {
+	cudatest.Open(t)
+	g := wideGraph(t, 300, 6)
+	want := digests(t, open(t, g, loader.Options{Sampler: neighbor, Device: "cpu", BatchSize: 16}).Epoch(context.Background(), 0))
+	var wg sync.WaitGroup
+	for range 2 {
+		l := open(t, g, onDevice)
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			i := 0
+			for b, err := range l.Epoch(context.Background(), 0) {
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if got := digestOf(b); got != want[i] {
+					t.Errorf("batch %d: %s, want %s", i, got, want[i])
+				}
+				i++
+			}
+		}()
+	}
+	wg.Wait()
+}
+
+func TestALostDeviceEndsTheEpochWithItsName(t *testing.T) {
+	for kernel, run := range map[string]int{"neighbor_pick": 15, "gather_rows_ragged": 5} {
+		t.Run(kernel, func(t *testing.T) {
+			cudatest.Open(t)
+			cudatest.NeedSimulator(t)
+			defer cudatest.Findings() // the loss is expected
+			l, err := loader.New(wideGraph(t, 300, 6), onDevice)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cudatest.Fail(t, "kernel:"+kernel, run, illegalAddress)
+			batches := 0
+			for _, err = range l.Epoch(context.Background(), 0) {
+				if err == nil {
+					batches++
+				}
+			}
+			if !errors.Is(err, cuda.ErrDeviceLost) || !strings.Contains(err.Error(), "cuda:0") || batches == 0 || batches > 12 {
+				t.Errorf("%d batches, then %v", batches, err)
+			}
+			for _, err := range l.Epoch(context.Background(), 1) {
+				if !errors.Is(err, cuda.ErrDeviceLost) {
+					t.Errorf("another epoch: %v", err)
+				}
+			}
+			if err := l.Close(); err != nil && !errors.Is(err, cuda.ErrDeviceLost) {
+				t.Errorf("close: %v", err)
+			}
+			if m := l.Stats(); m.Memory.Total() != 0 || m.DeviceMemory.Total() != 0 {
+				t.Errorf("memory held after Close: %+v, %+v", m.Memory, m.DeviceMemory)
+			}
+		})
+	}
+}
+
+func TestCloseWaitsForKernels(t *testing.T) {
+	cudatest.Open(t)
+	before := cudatest.NowLive(t)
+	for stop := range 6 {
+		l, err := loader.New(wideGraph(t, 300, 6), onDevice)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for b, err := range l.Epoch(context.Background(), 0) {
+			if err != nil {
+				if !errors.Is(err, loader.ErrClosed) {
+					t.Fatal(err)
+				}
+				break
+			}
+			if n++; n == stop {
+				if stop%2 == 0 {
+					b.Keep()
+					defer b.Release()
+				}
+				if err := l.Close(); err != nil {
+					t.Fatal(err)
+				}
+				if stop%2 == 0 {
+					if topology, _ := b.Digest(); topology == 0 {
+						t.Error("a kept batch cannot be read after Close")
+					}
+					b.Release()
+				}
+			}
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if m := l.Stats(); m.Memory.Total() != 0 || m.DeviceMemory.Total() != 0 {
+			t.Errorf("memory held after Close: %+v, %+v", m.Memory, m.DeviceMemory)
+		}
+	}
+	if after := cudatest.NowLive(t); after != before {
+		t.Errorf("left on the device: %+v, before %+v", after, before)
+	}
+}
+
+func TestAConsumersStreamHoldsTheSlot(t *testing.T) {
+	d := cudatest.Open(t)
+	consumer, err := d.NewStream(cuda.PriorityLow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer consumer.Close()
+	opt := onDevice
+	opt.Workers, opt.Prefetch, opt.NodeColumns = 1, 1, []string{"feature"}
+	l := open(t, wideGraph(t, 300, 6), opt)
+	var sums [][]byte
+	var want []string
+	for b, err := range l.Epoch(context.Background(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := b.X()
+		host, err := d.HostAlloc(int64(len(x.Bytes())))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.HostFree(host)
+		// The consumer copies on its own stream and waits for nothing on the host: the batch's memory must stay until then.
+		if err := b.Wait(consumer.Handle()); err != nil {
+			t.Fatal(err)
+		}
+		if err := consumer.CopyToHost(host, x.Address()); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.RecordStream(consumer.Handle()); err != nil {
+			t.Fatal(err)
+		}
+		sums = append(sums, host)
+		want = append(want, string(rowsOf(t, l, b)))
+	}
+	if err := consumer.Synchronize(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range sums {
+		if string(sums[i]) != want[i] {
+			t.Errorf("batch %d changed under its consumer", i)
+		}
+	}
+}
+
+// rowsOf returns the features that the batch of the same number has on the CPU.
+func rowsOf(t *testing.T, l *loader.Loader, b *loader.Batch) []byte {
+	t.Helper()
+	opt := l.Options()
+	opt.Device, opt.DeviceMemory, opt.DeviceCache = "cpu", 0, 0
+	c := open(t, wideGraph(t, 300, 6), opt)
+	for same, err := range c.Range(context.Background(), b.Epoch, b.Number, 1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.Clone(same.X().Bytes())
+	}
+	return nil
+}

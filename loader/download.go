@@ -1,0 +1,56 @@
+package loader
+
+import (
+	"errors"
+
+	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// download brings tensors of a device to the host, one at a time. The zero value is ready; its first error stays.
+type download struct {
+	stream *cuda.Stream
+	memory pinned.Buffer
+	err    error
+}
+
+// tensor returns t's elements in host memory: t itself where it lies there, else a copy that is valid until the next call.
+func (d *download) tensor(s *slot, t unified.Tensor) unified.Tensor {
+	if t.Placement() != unified.Device || len(t.Bytes()) == 0 || d.err != nil {
+		return t
+	}
+	host, err := d.copy(s.loader, t)
+	d.err = err
+	return host
+}
+
+func (d *download) copy(l *Loader, t unified.Tensor) (host unified.Tensor, err error) {
+	if d.stream == nil {
+		d.memory.Options = pinned.Options{Ledger: &l.ledger, Purpose: pinned.Batches, Device: l.device.Device, Place: pinned.Pinned}
+		if d.stream, err = l.device.NewStream(cuda.PriorityLow); err != nil {
+			return host, err
+		}
+	}
+	n := int64(len(t.Bytes()))
+	if err := d.memory.Grow(n, 0); err != nil {
+		return host, err
+	}
+	mem := d.memory.Bytes()[:n]
+	if err := d.stream.CopyToHost(mem, t.Address()); err != nil {
+		return host, err
+	}
+	if err := d.stream.Synchronize(); err != nil {
+		return host, err
+	}
+	return unified.NewPlaced(unified.Pinned, t.DType(), mem, t.Shape()...)
+}
+
+func (d *download) close() error {
+	if d.stream == nil {
+		return nil
+	}
+	err := errors.Join(d.stream.Close(), d.memory.Close())
+	d.stream = nil
+	return err
+}

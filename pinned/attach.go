@@ -1,0 +1,135 @@
+package pinned
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/khop-gnn/khop/internal/cuda"
+)
+
+// ErrMemory is returned where attaching would need more host memory than there is.
+var ErrMemory = errors.New("not enough host memory to page-lock")
+
+// AttachOptions say how Attach and Upload take memory. The zero value counts nothing and tells nobody.
+type AttachOptions struct {
+	Ledger  *Ledger // counts what is page-locked, copied or uploaded
+	Purpose Purpose
+
+	// Progress, if set, is told how many of the bytes are done, by the goroutine that attaches and for every GiB at least. It
+	// begins again at 0 where a rung fails half-way and the next one is tried.
+	Progress func(done, total int64)
+
+	From      Rung  // the best rung to try; 0 tries all
+	Available int64 // bytes of host memory that may be page-locked or copied to; 0 asks the system
+	chunk     int64 // for tests: smaller pieces than chunkBytes and stageBytes; 0 is those
+}
+
+// chunkBytes is how much is registered at a time: the driver holds the process's memory map meanwhile, and above 2 GiB older
+// kernels fail.
+const chunkBytes = 1 << 30
+
+// Attachment is memory that a device addresses. It is safe for concurrent use. The owner calls Close, after what the device
+// still does with the memory has ended; until then the bytes that were attached must stay mapped and unchanged.
+type Attachment struct {
+	bytes  []byte
+	entry  *entry // nil where nothing was taken
+	rung   Rung
+	steps  []Step
+	closed atomic.Bool
+}
+
+// Address returns what kernels address the first byte by: it equals the address of Bytes on the host, and the whole range
+// is contiguous though it is registered in pieces. 0 of no bytes, and after Close.
+func (a *Attachment) Address() cuda.Address { return addressOf(a.Bytes()) }
+
+// Bytes returns the memory that the device addresses: what was attached, or its copy; on RungDevice the host cannot read it.
+// Nobody may write to it. It is valid until Close, and nil afterwards.
+func (a *Attachment) Bytes() []byte {
+	if a.closed.Load() {
+		return nil
+	}
+	return a.bytes
+}
+
+// Placement returns where Bytes lie: Device of Upload, else Pinned.
+func (a *Attachment) Placement() Placement {
+	if a.rung == RungDevice {
+		return Device
+	}
+	return Pinned
+}
+
+// Rung returns how the device addresses the bytes; 0 of no bytes.
+func (a *Attachment) Rung() Rung { return a.rung }
+
+// Reasons returns the better rungs and why each was refused. The slice is shared: do not write to it.
+func (a *Attachment) Reasons() []Step { return a.steps }
+
+// Contiguous returns how many bytes from an offset on a single copy by the driver may take: it must not span two
+// registrations. Kernels need not care. 0 after Close, and of an offset that is not in Bytes.
+func (a *Attachment) Contiguous(offset int64) int64 {
+	b := a.Bytes()
+	if offset < 0 || offset >= int64(len(b)) {
+		return 0
+	}
+	left := int64(len(b)) - offset
+	if a.entry == nil || a.entry.chunk == 0 {
+		return left
+	}
+	chunk := uint64(a.entry.chunk)
+	return min(left, int64(chunk-uint64(addressOf(b[offset:])-addressOf(a.entry.mem))%chunk))
+}
+
+// Close gives back what Attach or Upload took. Later calls do nothing.
+func (a *Attachment) Close() error {
+	if a.closed.Swap(true) || a.entry == nil {
+		return nil
+	}
+	return attached.drop(a.entry)
+}
+
+// Attach lets a device address b, by the best rung that there is: where the bytes lie, or in a copy. What is registered is
+// read ahead first. Attaching what is attached already, or a part of it, costs nothing and shares what is there; each
+// Attachment is closed on its own. No bytes make an Attachment of nothing.
+//
+// b is a mapped file, memory of Allocate, or any other memory, the Go heap included, which is then copied.
+//
+// Errors: cuda.ErrNoDevice without a device; the cause of ctx where that ends, looked at between pieces; ErrFault where a
+// mapped file was cut short; cuda.ErrDeviceLost; otherwise one that names every rung with the reason against it, among them
+// ErrMemory where host memory is short and ErrLimit of the Ledger. Nothing stays registered or allocated then.
+func Attach(ctx context.Context, dev *cuda.Device, b []byte, opt AttachOptions) (*Attachment, error) {
+	if dev == nil {
+		return nil, fmt.Errorf("attach %d bytes: %w", len(b), cuda.ErrNoDevice)
+	}
+	if len(b) == 0 {
+		return &Attachment{}, nil
+	}
+	c := climb{ctx: ctx, b: b, opt: opt, what: describe(b)}
+	if c.opt.chunk == 0 {
+		c.opt.chunk = chunkBytes
+	}
+	c.steps = ladder(factsOf(dev), c.what)
+	for i := range c.steps {
+		if c.steps[i].Rung < opt.From {
+			c.steps[i].Refused = "not asked for"
+		}
+	}
+	if c.steps[0].Refused == "" { // nothing to register, so nothing to share
+		if err := c.readAhead(); err != nil {
+			return nil, fmt.Errorf("attach %s: %w", c.name(), err)
+		}
+		return &Attachment{bytes: b, rung: RungPageTables}, nil
+	}
+	e, fresh, err := attached.get(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	if fresh {
+		if err := attached.settle(e, c.make(dev, e)); err != nil {
+			return nil, err
+		}
+	}
+	return &Attachment{bytes: e.view(b), entry: e, rung: e.rung, steps: e.steps}, nil
+}

@@ -1,0 +1,470 @@
+//go:build cuda
+
+package pinned
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/internal/cuda/cudatest"
+)
+
+func newStream(t *testing.T, dev *cuda.Device) *cuda.Stream {
+	t.Helper()
+	s, err := dev.NewStream(cuda.PriorityLow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// readBack returns what the device finds at the address of an attachment: it copies it to device memory and from there to
+// the host.
+func readBack(t *testing.T, dev *cuda.Device, a *Attachment) []byte {
+	t.Helper()
+	s, err := dev.NewStream(cuda.PriorityLow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	n := int64(len(a.Bytes()))
+	there, err := Allocate(n, Options{Device: dev})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer there.Close()
+	back, err := Allocate(n, Options{Device: dev, Place: Pinned})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer back.Close()
+	for at := int64(0); at < n; {
+		step := a.Contiguous(at)
+		var err error
+		if a.Rung() == RungPageTables { // not known to the driver: only kernels address it
+			err = s.CopyToDevice(there.Address(), a.Bytes())
+		} else {
+			err = s.Copy(there.Address()+cuda.Address(at), a.Address()+cuda.Address(at), step)
+		}
+		if err != nil {
+			t.Fatalf("copy %d bytes at %d: %v", step, at, err)
+		}
+		at += step
+	}
+	if err := errors.Join(s.CopyToHost(back.Bytes(), there.Address()), s.Synchronize()); err != nil {
+		t.Fatal(err)
+	}
+	return bytes.Clone(back.Bytes())
+}
+
+// best returns the best rung that the machine has for b, from a rung on.
+func best(t *testing.T, dev *cuda.Device, b []byte, from Rung) Rung {
+	t.Helper()
+	for _, s := range Ladder(dev, b) {
+		if s.Refused == "" && s.Rung >= from {
+			return s.Rung
+		}
+	}
+	t.Fatalf("no rung from %v on", from)
+	return 0
+}
+
+// unchanged fails the test if closing what it attached has left something.
+func unchanged(t *testing.T, ledger *Ledger) {
+	t.Helper()
+	attached.Lock()
+	defer attached.Unlock()
+	if len(attached.all) != 0 || ledger.Total() != 0 || ledger.DeviceTotal() != 0 {
+		t.Errorf("left: %d entries, %d bytes of host memory, %d of device memory", len(attached.all), ledger.Total(), ledger.DeviceTotal())
+	}
+}
+
+const testChunk = 1 << 16 // so that a small file takes several registrations
+
+func TestDeviceFindsTheBytesOnEveryRung(t *testing.T) {
+	dev := cudatest.Open(t)
+	disk, _ := mapped(t, t.TempDir(), 300_001)
+	shm, shmPath := mapped(t, onTmpfs(t), 300_001)
+	anonymous, err := Allocate(300_001, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer anonymous.Close()
+	copy(anonymous.Bytes(), disk.Bytes())
+	heap := bytes.Clone(disk.Bytes())
+	for _, c := range []struct {
+		name  string
+		bytes []byte
+		from  Rung
+	}{
+		{"file", disk.Bytes(), 0},
+		{"file, in place", disk.Bytes(), RungInPlace},
+		{"file, copied", disk.Bytes(), RungCopy},
+		{"file, memory of the driver", disk.Bytes(), RungHostAlloc},
+		{"part of a file", disk.Bytes()[70_000:200_000], 0},
+		{"one byte of a file", disk.Bytes()[4095:4096], 0},
+		{"file on tmpfs", shm.Bytes(), 0},
+		{"file on tmpfs, in place", shm.Bytes(), RungInPlace},
+		{"part of a file on tmpfs, in place", shm.Bytes()[5000:290_000], RungInPlace},
+		{"anonymous", anonymous.Bytes(), RungReadOnly},
+		{"anonymous, copied", anonymous.Bytes(), RungCopy},
+		{"Go heap", heap, 0},
+		{"part of the Go heap", heap[3:100], 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var ledger Ledger
+			var told []int64
+			want := best(t, dev, c.bytes, c.from)
+			opt := AttachOptions{Ledger: &ledger, Purpose: Columns, From: c.from, chunk: testChunk, Progress: func(done, total int64) {
+				if total < int64(len(c.bytes)) || done > total {
+					t.Errorf("%d of %d are done", done, total)
+				}
+				told = append(told, done)
+			}}
+			a, err := Attach(context.Background(), dev, c.bytes, opt)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a.Rung() != want || a.Placement() != Pinned || a.Address() == 0 || a.Address() != addressOf(a.Bytes()) {
+				t.Errorf("%v at %#x, placement %v; want %v; refused: %v", a.Rung(), a.Address(), a.Placement(), want, a.Reasons())
+			}
+			for i, s := range a.Reasons() {
+				if s.Refused == "" || s.Rung != RungPageTables+Rung(i) {
+					t.Errorf("reason %d: %+v", i, s)
+				}
+			}
+			if len(a.Reasons()) != int(want-RungPageTables) {
+				t.Errorf("%d reasons against the rungs before %v", len(a.Reasons()), want)
+			}
+			if !bytes.Equal(readBack(t, dev, a), c.bytes) {
+				t.Error("the device finds other bytes")
+			}
+			if n := len(told); n < (len(c.bytes)+testChunk-1)/testChunk {
+				t.Errorf("progress was told %d times", n)
+			}
+			if counted := ledger.Used(Columns); counted < int64(len(c.bytes)) && want != RungPageTables && c.name != "anonymous" {
+				t.Errorf("%d bytes are counted", counted)
+			}
+			if err := a.Close(); err != nil || a.Close() != nil {
+				t.Error(err)
+			}
+			if a.Bytes() != nil || a.Address() != 0 || a.Contiguous(0) != 0 {
+				t.Error("closed, but it still has bytes")
+			}
+			if n := mappings(t, filepath.Dir(shmPath)); n != 1 {
+				t.Errorf("the file on tmpfs is mapped %d times", n)
+			}
+			unchanged(t, &ledger)
+		})
+	}
+}
+
+// mappings counts the mappings of files in a folder.
+func mappings(t *testing.T, dir string) int {
+	t.Helper()
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Count(string(maps), " "+dir+"/")
+}
+
+// onTmpfs returns a folder on tmpfs, which is a folder of the test's own.
+func onTmpfs(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "khop-test-")
+	if err != nil || fileSystem(dir) != "tmpfs" {
+		t.Fatalf("no tmpfs at /dev/shm: %v", err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+func TestNoBytesAttachToNothing(t *testing.T) {
+	dev := cudatest.Open(t)
+	for _, b := range [][]byte{nil, {}, make([]byte, 5)[:0]} {
+		a, err := Attach(context.Background(), dev, b, AttachOptions{})
+		if err != nil || a.Address() != 0 || a.Rung() != 0 || a.Close() != nil {
+			t.Errorf("%+v, %v", a, err)
+		}
+		if a, err = Upload(context.Background(), dev, newStream(t, dev), b, AttachOptions{}); err != nil || a.Address() != 0 || a.Close() != nil {
+			t.Errorf("%+v, %v", a, err)
+		}
+	}
+}
+
+func TestAttachingAgainSharesWhatIsThere(t *testing.T) {
+	dev := cudatest.Open(t)
+	file, _ := mapped(t, t.TempDir(), 300_000)
+	for _, from := range []Rung{0, RungCopy, RungHostAlloc} {
+		var ledger Ledger
+		opt := AttachOptions{Ledger: &ledger, From: from, chunk: testChunk}
+		first, err := Attach(context.Background(), dev, file.Bytes(), opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		taken := ledger.Total()
+		again, err := Attach(context.Background(), dev, file.Bytes(), opt)
+		if err != nil || again.Address() != first.Address() || ledger.Total() != taken {
+			t.Fatalf("again at %#x, first at %#x, %v", again.Address(), first.Address(), err)
+		}
+		part, err := Attach(context.Background(), dev, file.Bytes()[1000:2000], opt)
+		if err != nil || part.Address() != first.Address()+1000 || len(part.Bytes()) != 1000 {
+			t.Fatalf("a part at %#x, all at %#x, %v", part.Address(), first.Address(), err)
+		}
+		if err := errors.Join(first.Close(), again.Close()); err != nil || ledger.Total() != taken {
+			t.Errorf("closed while a part is in use: %v, %d bytes left", err, ledger.Total())
+		}
+		if !bytes.Equal(readBack(t, dev, part), file.Bytes()[1000:2000]) {
+			t.Error("the part is gone")
+		}
+		if err := part.Close(); err != nil {
+			t.Error(err)
+		}
+		unchanged(t, &ledger)
+	}
+}
+
+func TestWritableMemoryIsCopiedForEachAttachment(t *testing.T) {
+	dev := cudatest.Open(t)
+	b := []byte("before")
+	first, err := Attach(context.Background(), dev, b, AttachOptions{From: RungCopy})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	copy(b, "after ")
+	second, err := Attach(context.Background(), dev, b, AttachOptions{From: RungCopy})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	if string(first.Bytes()) != "before" || string(second.Bytes()) != "after " {
+		t.Errorf("%q and %q", first.Bytes(), second.Bytes())
+	}
+}
+
+func TestOverlappingRangesAreCopied(t *testing.T) {
+	dev := cudatest.Open(t)
+	file, _ := mapped(t, onTmpfs(t), 300_000)
+	var ledger Ledger
+	opt := AttachOptions{Ledger: &ledger, From: RungInPlace, chunk: testChunk}
+	low, err := Attach(context.Background(), dev, file.Bytes()[:200_000], opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	high, err := Attach(context.Background(), dev, file.Bytes()[100_000:], opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if low.Rung() != RungInPlace || high.Rung() != RungCopy || !strings.Contains(high.Reasons()[2].Refused, "overlaps") {
+		t.Errorf("%v and %v: %v", low.Rung(), high.Rung(), high.Reasons())
+	}
+	if !bytes.Equal(readBack(t, dev, high), file.Bytes()[100_000:]) {
+		t.Error("the device finds other bytes")
+	}
+	if err := errors.Join(low.Close(), high.Close()); err != nil {
+		t.Error(err)
+	}
+	unchanged(t, &ledger)
+}
+
+func TestCancellingHalfWayLeavesNothing(t *testing.T) {
+	dev := cudatest.Open(t)
+	disk, _ := mapped(t, t.TempDir(), 300_000)
+	shm, _ := mapped(t, onTmpfs(t), 300_000)
+	anonymous, err := Allocate(300_000, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer anonymous.Close()
+	cause := errors.New("enough")
+	for _, c := range []struct {
+		bytes []byte
+		from  Rung
+	}{{disk.Bytes(), 0}, {anonymous.Bytes(), RungInPlace}, {shm.Bytes(), RungInPlace}, {disk.Bytes(), RungCopy}, {disk.Bytes(), RungHostAlloc}} {
+		var ledger Ledger
+		ctx, cancel := context.WithCancelCause(context.Background())
+		opt := AttachOptions{Ledger: &ledger, From: c.from, chunk: testChunk, Progress: func(done, _ int64) {
+			if done > testChunk {
+				cancel(cause)
+			}
+		}}
+		if a, err := Attach(ctx, dev, c.bytes, opt); !errors.Is(err, cause) {
+			t.Fatalf("%v, %v; want the cause", a, err)
+		}
+		unchanged(t, &ledger)
+		a, err := Attach(context.Background(), dev, c.bytes, AttachOptions{Ledger: &ledger, From: c.from, chunk: testChunk})
+		if err != nil {
+			t.Fatalf("cancelled once, it cannot be attached any more: %v", err)
+		}
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestTooLittleHostMemorySaysHowMuch(t *testing.T) {
+	dev := cudatest.Open(t)
+	disk, path := mapped(t, t.TempDir(), 300_000)
+	var ledger Ledger
+	_, err := Attach(context.Background(), dev, disk.Bytes(), AttachOptions{Ledger: &ledger, From: RungReadOnly, Available: 200_000})
+	if !errors.Is(err, ErrMemory) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "303104 bytes are needed") ||
+		!strings.Contains(err.Error(), "187500 of the 200000") || !strings.Contains(err.Error(), "memory.max") {
+		t.Errorf("%v", err)
+	}
+	unchanged(t, &ledger)
+
+	shm, _ := mapped(t, onTmpfs(t), 300_000)
+	a, err := Attach(context.Background(), dev, shm.Bytes(), AttachOptions{Ledger: &ledger, From: RungInPlace, Available: 200_000})
+	if err != nil {
+		t.Fatalf("a file on tmpfs is in memory already, but %v", err)
+	}
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+
+	ledger.SetLimit(100_000)
+	if _, err := Attach(context.Background(), dev, disk.Bytes(), AttachOptions{Ledger: &ledger, From: RungReadOnly}); !errors.Is(err, ErrLimit) {
+		t.Errorf("beyond the ledger's limit: %v", err)
+	}
+	unchanged(t, &ledger)
+}
+
+func TestAFileCutShortIsNotAttached(t *testing.T) {
+	dev := cudatest.Open(t)
+	for _, from := range []Rung{0, RungCopy, RungHostAlloc} {
+		dir := t.TempDir()
+		file, path := mapped(t, dir, 300_000)
+		if err := os.Truncate(path, 100_000); err != nil {
+			t.Fatal(err)
+		}
+		var ledger Ledger
+		if _, err := Attach(context.Background(), dev, file.Bytes(), AttachOptions{Ledger: &ledger, From: from, chunk: testChunk}); !errors.Is(err, ErrFault) || !strings.Contains(err.Error(), filepath.Base(path)) {
+			t.Errorf("from %v: %v, want ErrFault with the path", from, err)
+		}
+		unchanged(t, &ledger)
+	}
+}
+
+func TestGoroutinesAttachAndCloseTheSameFile(t *testing.T) {
+	dev := cudatest.Open(t)
+	file, _ := mapped(t, t.TempDir(), 300_000)
+	var ledger Ledger
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			for range 8 {
+				a, err := Attach(context.Background(), dev, file.Bytes()[i*10:], AttachOptions{Ledger: &ledger, chunk: testChunk})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if a.Bytes()[0] != file.Bytes()[i*10] {
+					t.Error("other bytes")
+				}
+				if err := a.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		}()
+	}
+	all.Wait()
+	unchanged(t, &ledger)
+}
+
+func TestUploadedBytesAreOnTheDevice(t *testing.T) {
+	dev := cudatest.Open(t)
+	file, path := mapped(t, t.TempDir(), 5*testChunk+12_345)
+	for _, n := range []int{1, 1000, testChunk, len(file.Bytes())} {
+		var ledger Ledger
+		last := int64(0)
+		a, err := Upload(context.Background(), dev, newStream(t, dev), file.Bytes()[:n], AttachOptions{Ledger: &ledger, Purpose: Columns, chunk: testChunk, Progress: func(done, total int64) {
+			if done <= last || total != int64(n) {
+				t.Errorf("%d of %d after %d", done, total, last)
+			}
+			last = done
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.Rung() != RungDevice || a.Placement() != Device || last != int64(n) || len(a.Bytes()) != n {
+			t.Errorf("%v, %v, %d of %d told", a.Rung(), a.Placement(), last, n)
+		}
+		if ledger.DeviceUsed(Columns) < int64(n) || ledger.Total() != 0 {
+			t.Errorf("%d bytes uploaded: %d on the device and %d on the host are counted", n, ledger.DeviceUsed(Columns), ledger.Total())
+		}
+		if !bytes.Equal(readBack(t, dev, a), file.Bytes()[:n]) {
+			t.Error("the device finds other bytes")
+		}
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+		unchanged(t, &ledger)
+	}
+
+	var ledger Ledger
+	ledger.SetDeviceLimit(100_000)
+	if _, err := Upload(context.Background(), dev, newStream(t, dev), file.Bytes(), AttachOptions{Ledger: &ledger}); !errors.Is(err, ErrLimit) {
+		t.Errorf("beyond the limit: %v", err)
+	}
+	ledger.SetDeviceLimit(0)
+	if _, err := Upload(context.Background(), dev, newStream(t, dev), bytesAt(uintptr(addressOf(file.Bytes())), 1<<46), AttachOptions{Ledger: &ledger}); !errors.Is(err, cuda.ErrOutOfMemory) {
+		t.Errorf("more than any device has: %v", err)
+	}
+	cause := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	_, err := Upload(ctx, dev, newStream(t, dev), file.Bytes(), AttachOptions{Ledger: &ledger, chunk: testChunk, Progress: func(int64, int64) { cancel(cause) }})
+	if !errors.Is(err, cause) {
+		t.Errorf("cancelled: %v", err)
+	}
+	if err := os.Truncate(path, testChunk); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Upload(context.Background(), dev, newStream(t, dev), file.Bytes(), AttachOptions{Ledger: &ledger}); !errors.Is(err, ErrFault) {
+		t.Errorf("a file cut short: %v", err)
+	}
+	unchanged(t, &ledger)
+}
+
+func TestMemoryOutlivesTheDeviceThatItWasAttachedWith(t *testing.T) {
+	file, _ := mapped(t, t.TempDir(), 100_000)
+	for _, from := range []Rung{RungHostAlloc, RungCopy, RungReadOnly} {
+		dev, err := cuda.Open(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, err := Attach(context.Background(), dev, file.Bytes(), AttachOptions{From: from})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := dev.Close(); err != nil {
+			t.Fatal(err)
+		}
+		dev = cudatest.Open(t)
+		second, err := Attach(context.Background(), dev, file.Bytes(), AttachOptions{From: from})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := first.Close(); err != nil {
+			t.Error(err)
+		}
+		if !bytes.Equal(readBack(t, dev, second), file.Bytes()) {
+			t.Error("other bytes")
+		}
+		if err := second.Close(); err != nil {
+			t.Error(err)
+		}
+		unchanged(t, nil)
+	}
+}

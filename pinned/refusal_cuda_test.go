@@ -1,0 +1,249 @@
+//go:build cuda
+
+package pinned
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/internal/cuda/cudatest"
+)
+
+// The driver's codes that these tests let it answer.
+const (
+	outOfMemory   = 2
+	notPermitted  = 800
+	launchFailure = 719
+)
+
+// nothingLeft returns a function that fails the test if the driver holds other than it did when nothingLeft was called.
+func nothingLeft(t *testing.T, ledger *Ledger) func() {
+	before := cudatest.NowLive(t)
+	return func() {
+		t.Helper()
+		if now := cudatest.NowLive(t); now != before {
+			t.Errorf("the driver holds %+v, before it held %+v", now, before)
+		}
+		unchanged(t, ledger)
+	}
+}
+
+func TestAttributesDecideTheRung(t *testing.T) {
+	cudatest.NeedSimulator(t)
+	disk, _ := mapped(t, t.TempDir(), 300_000)
+	shm, _ := mapped(t, onTmpfs(t), 300_000)
+	for _, c := range []struct {
+		name      string
+		attribute cuda.Attr
+		value     int
+		disk, shm Rung
+	}{
+		{"read-only registration", cuda.AttrReadOnlyRegister, 1, RungReadOnly, RungReadOnly},
+		{"no read-only registration", cuda.AttrReadOnlyRegister, 0, RungCopy, RungInPlace},
+		{"host page tables", cuda.AttrPageableUsesHostPageTables, 1, RungPageTables, RungPageTables},
+		{"pageable access alone", cuda.AttrPageableAccess, 1, RungReadOnly, RungReadOnly},
+		{"no registration", cuda.AttrHostRegister, 0, RungHostAlloc, RungHostAlloc},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cudatest.SetAttribute(t, c.attribute, c.value)
+			dev := cudatest.Open(t)
+			var ledger Ledger
+			check := nothingLeft(t, &ledger)
+			for want, b := range map[*Rung][]byte{&c.disk: disk.Bytes(), &c.shm: shm.Bytes()} {
+				a, err := Attach(context.Background(), dev, b, AttachOptions{Ledger: &ledger, chunk: testChunk})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if a.Rung() != *want {
+					t.Errorf("%v, want %v; refused: %v", a.Rung(), *want, a.Reasons())
+				}
+				if inPlace := &a.Bytes()[0] == &b[0]; inPlace != (*want <= RungReadOnly) {
+					t.Errorf("%v, but in place: %v", *want, inPlace)
+				}
+				if !bytes.Equal(readBack(t, dev, a), b) {
+					t.Error("the device finds other bytes")
+				}
+				if err := a.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+			check()
+		})
+	}
+}
+
+func TestARefusedRegistrationTakesTheNextRung(t *testing.T) {
+	cudatest.NeedSimulator(t)
+	disk, _ := mapped(t, t.TempDir(), 300_000)
+	shm, _ := mapped(t, onTmpfs(t), 300_000)
+	pieces := (300_000 + testChunk - 1) / testChunk
+	for nth := 1; nth <= pieces; nth++ {
+		for _, call := range []string{"cuMemHostRegister_v2", "cuMemHostGetDevicePointer_v2"} {
+			refuse(t, call, nth, disk.Bytes(), 0, RungCopy)
+			refuse(t, call, nth, shm.Bytes(), 0, RungInPlace)
+			refuse(t, call, nth, shm.Bytes(), RungInPlace, RungCopy)
+			refuse(t, call, nth, disk.Bytes(), RungCopy, RungHostAlloc)
+		}
+	}
+}
+
+// refuse lets the nth call of a driver function fail while b is attached, and expects another rung.
+func refuse(t *testing.T, call string, nth int, b []byte, from, want Rung) {
+	t.Helper()
+	dev := cudatest.Open(t)
+	var ledger Ledger
+	check := nothingLeft(t, &ledger)
+	cudatest.Fail(t, call, nth, notPermitted)
+	a, err := Attach(context.Background(), dev, b, AttachOptions{Ledger: &ledger, From: from, chunk: testChunk})
+	if err != nil {
+		t.Fatalf("%s of piece %d: %v", call, nth, err)
+	}
+	said := false
+	for _, s := range a.Reasons() {
+		said = said || strings.Contains(s.Refused, "CUDA_ERROR_NOT_PERMITTED")
+	}
+	if a.Rung() != want || !said {
+		t.Errorf("%s of piece %d: %v, want %v; refused: %v", call, nth, a.Rung(), want, a.Reasons())
+	}
+	if !bytes.Equal(readBack(t, dev, a), b) {
+		t.Error("the device finds other bytes")
+	}
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+	check()
+}
+
+func TestEverythingRefusedNamesEveryReason(t *testing.T) {
+	dev := cudatest.Open(t)
+	disk, path := mapped(t, t.TempDir(), 300_000)
+	var ledger Ledger
+	check := nothingLeft(t, &ledger)
+	cudatest.Fail(t, "cuMemHostRegister_v2", 1, notPermitted) // read-only
+	cudatest.Fail(t, "cuMemHostRegister_v2", 3, notPermitted) // the second piece of the copy
+	cudatest.Fail(t, "cuMemHostAlloc", 1, outOfMemory)
+	a, err := Attach(context.Background(), dev, disk.Bytes(), AttachOptions{Ledger: &ledger, chunk: testChunk})
+	if a != nil || !errors.Is(err, cuda.ErrNotPermitted) || !errors.Is(err, cuda.ErrOutOfMemory) {
+		t.Fatalf("%v, %v", a, err)
+	}
+	for _, part := range []string{path, "attribute 100", "tmpfs", "CUDA_ERROR_NOT_PERMITTED", "CUDA_ERROR_OUT_OF_MEMORY", RungReadOnly.String(), RungInPlace.String(), RungCopy.String(), RungHostAlloc.String()} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("no %q in %v", part, err)
+		}
+	}
+	check()
+}
+
+func TestALostDeviceEndsTheClimb(t *testing.T) {
+	dev := cudatest.Open(t)
+	disk, _ := mapped(t, t.TempDir(), 300_000)
+	var ledger Ledger
+	check := nothingLeft(t, &ledger)
+	cudatest.Fail(t, "cuMemHostRegister_v2", 2, launchFailure)
+	if _, err := Attach(context.Background(), dev, disk.Bytes(), AttachOptions{Ledger: &ledger, chunk: testChunk}); !errors.Is(err, cuda.ErrDeviceLost) || strings.Contains(err.Error(), RungCopy.String()) {
+		t.Errorf("%v, want ErrDeviceLost, and no rung tried after it", err)
+	}
+	check()
+	if _, err := Attach(context.Background(), dev, disk.Bytes(), AttachOptions{Ledger: &ledger}); !errors.Is(err, cuda.ErrDeviceLost) {
+		t.Errorf("attached to a lost device: %v", err)
+	}
+	check()
+}
+
+func TestClosingOnALostDeviceSucceeds(t *testing.T) {
+	dev := cudatest.Open(t)
+	disk, _ := mapped(t, t.TempDir(), 300_000)
+	var ledger Ledger
+	var all []*Attachment
+	check := nothingLeft(t, &ledger)
+	for i, from := range []Rung{RungReadOnly, RungCopy, RungHostAlloc} {
+		a, err := Attach(context.Background(), dev, disk.Bytes()[i*8192:][:8192], AttachOptions{Ledger: &ledger, From: from})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, a)
+	}
+	s := newStream(t, dev)
+	a, err := Upload(context.Background(), dev, s, disk.Bytes(), AttachOptions{Ledger: &ledger})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all = append(all, a)
+	cudatest.Fail(t, "cuStreamSynchronize", 1, launchFailure)
+	if err := s.Synchronize(); !errors.Is(err, cuda.ErrDeviceLost) {
+		t.Fatalf("the device is well: %v", err)
+	}
+	for _, a := range all {
+		if err := a.Close(); err != nil {
+			t.Errorf("%v: %v", a.Rung(), err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	check()
+}
+
+func TestAnUploadThatFailsLeavesNothing(t *testing.T) {
+	disk, _ := mapped(t, t.TempDir(), 300_000)
+	for _, c := range []struct {
+		call string
+		nth  int
+	}{{"cuMemAlloc_v2", 1}, {"cuMemHostAlloc", 1}, {"cuMemHostAlloc", 2}, {"cuEventCreate", 2}, {"cuEventSynchronize", 3},
+		{"cuMemcpyHtoDAsync_v2", 2}, {"cuEventRecord", 2}} {
+		dev := cudatest.Open(t)
+		var ledger Ledger
+		s := newStream(t, dev)
+		check := nothingLeft(t, &ledger)
+		cudatest.Fail(t, c.call, c.nth, outOfMemory)
+		if a, err := Upload(context.Background(), dev, s, disk.Bytes(), AttachOptions{Ledger: &ledger, chunk: testChunk}); !errors.Is(err, cuda.ErrOutOfMemory) {
+			t.Errorf("call %d of %s fails: %v, %v", c.nth, c.call, a, err)
+		}
+		check()
+		cudatest.Report(t) // forgets a failure that has not come
+	}
+}
+
+func TestUploadsAreWholeInEveryOrder(t *testing.T) {
+	disk, _ := mapped(t, t.TempDir(), 300_000)
+	cudatest.EachOrder(t, func(t *testing.T) {
+		dev := cudatest.Open(t)
+		a, err := Upload(context.Background(), dev, newStream(t, dev), disk.Bytes(), AttachOptions{chunk: 8192})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Close()
+		if !bytes.Equal(readBack(t, dev, a), disk.Bytes()) {
+			t.Error("the device finds other bytes")
+		}
+	})
+}
+
+func TestDeviceMemoryTooSmall(t *testing.T) {
+	cudatest.SetMemory(t, 1<<20)
+	dev := cudatest.Open(t)
+	var ledger Ledger
+	s := newStream(t, dev)
+	check := nothingLeft(t, &ledger)
+	if _, err := Upload(context.Background(), dev, s, make([]byte, 2<<20), AttachOptions{Ledger: &ledger}); !errors.Is(err, cuda.ErrOutOfMemory) {
+		t.Errorf("%v, want ErrOutOfMemory", err)
+	}
+	b := Buffer{Options: Options{Ledger: &ledger, Device: dev}}
+	if err := b.Grow(900_000, 0); err != nil || b.Cap() != 900_000 {
+		t.Errorf("what just fits: %v, capacity %d", err, b.Cap())
+	}
+	if err := b.Grow(950_000, 1); !errors.Is(err, ErrPlacement) {
+		t.Errorf("device memory kept something: %v", err)
+	}
+	if err := b.Grow(2<<20, 0); !errors.Is(err, cuda.ErrOutOfMemory) || b.Cap() != 0 {
+		t.Errorf("%v, want ErrOutOfMemory; capacity %d", err, b.Cap())
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	check()
+}

@@ -1,0 +1,34 @@
+package pinned
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestMemoryPrefersANode(t *testing.T) {
+	r, err := Allocate(1<<20, Options{Pages: PagesSmall})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if err := preferNode(r.Bytes(), 0); err != nil {
+		t.Skipf("a kernel without NUMA: %v", err)
+	}
+	maps, err := os.ReadFile("/proc/self/numa_maps")
+	if err != nil {
+		t.Skip(err)
+	}
+	want := fmt.Sprintf("%x prefer", addressOf(r.Bytes()))
+	if !strings.Contains(string(maps), want) {
+		t.Errorf("no %q in:\n%s", want, maps)
+	}
+	for _, bad := range []int{-1, 1024, 1 << 30} {
+		if err := preferNode(r.Bytes(), bad); err != unix.EINVAL {
+			t.Errorf("node %d: %v", bad, err)
+		}
+	}
+}

@@ -1,0 +1,154 @@
+// What all samplers share on a device: each node once, in the order of first appearance; local ids; the sizes of the next stage.
+// The counterpart of assembly.go and relabel.go.
+#include "cuda_env.h"
+#include "batch.cuh"
+#include "table.cuh"
+
+// Notes the seeds, which are picks 0, 1, .. of stage 0.
+extern "C" __global__ void assembly_seed(Batch* b) {
+  Stage* st = &b->stages[0];
+  Table table = table_of(b);
+  for (int64_t w = warp_index(); w < st->words; w += warp_count()) {
+    Segment* seg = segment_of<&Segment::firstPick>(st, w * kLanes);
+    int64_t order = w * kLanes + lane_id(), i = order - seg->firstPick;
+    if (i >= (int64_t)seg->picks) continue;
+    int64_t slot = table_note(table, seg->seeds[i] + b->lists[seg->source].offset, order);
+    if (slot == kNoSlot) atomicOr(&b->status->full, 1ull);
+    seg->indices[i] = (int32_t)slot;
+  }
+}
+
+// Marks the picks that are the first appearance of their node, and counts them: for each chunk and for each segment.
+extern "C" __global__ void assembly_flag(Batch* b, uint64_t stage) {
+  Stage* st = &b->stages[stage];
+  Table table = table_of(b);
+  Chunks chunks = chunks_of(b, st->words);
+  for (int64_t c = warp_index(); c < chunks.count; c += warp_count()) {
+    int64_t sum = 0;
+    for (int64_t w = chunk_begin(chunks, c); w < chunk_end(chunks, c); w++) {
+      Segment* seg = segment_of<&Segment::firstPick>(st, w * kLanes);
+      int64_t order = w * kLanes + lane_id(), i = order - seg->firstPick;
+      int32_t slot = i < (int64_t)seg->picks ? seg->indices[seg->have + i] : kNoSlot;
+      uint32_t mask = __ballot_sync(kFull, slot != kNoSlot && table_first(table, slot, order));
+      if (lane_id() == 0) {
+        b->fresh[w] = mask;
+        if (mask) atomicAdd(&seg->fresh, (u64)__popc(mask));
+      }
+      sum += __popc(mask);
+    }
+    if (lane_id() == 0) b->partials[c] = sum;
+  }
+}
+
+// Says where the new nodes of each segment go in the lists: in the order of the segments within a type.
+__device__ __forceinline__ bool place_nodes(Batch* b, int64_t stage, int64_t* cells) {
+  Stage* st = &b->stages[stage];
+  int64_t n = st->numSegments, carry = 0, total;
+  for (int64_t base = 0; base < n; base += blockDim.x) {
+    int64_t i = base + threadIdx.x;
+    int64_t below = block_exclusive(i < n ? (int64_t)st->segments[i].fresh : 0, cells, &total);
+    if (i < n) st->segments[i].freshBefore = carry + below;
+    carry += total;
+  }
+  carry = 0;
+  for (int64_t base = 0; base < n; base += blockDim.x) {
+    int64_t i = base + threadIdx.x;
+    Segment* seg = i < n ? &st->segments[st->bySource[i]] : nullptr;
+    int64_t below = block_exclusive(seg ? (int64_t)seg->fresh : 0, cells, &total);
+    if (seg) seg->firstLocal = carry + below;
+    carry += total;
+  }
+  __syncthreads();
+  bool over = false;
+  for (int64_t t = threadIdx.x; t < b->numTypes; t += blockDim.x) {
+    int64_t lo = st->sourceBegin[t], hi = st->sourceBegin[t + 1], from = 0, to = 0;
+    if (lo < hi) {
+      Segment* last = &st->segments[st->bySource[hi - 1]];
+      from = st->segments[st->bySource[lo]].firstLocal;
+      to = last->firstLocal + (int64_t)last->fresh;
+    }
+    int64_t had = stage ? b->lengths[(stage - 1) * b->numTypes + t] : 0;
+    b->shifts[t] = had - from;
+    b->lengths[stage * b->numTypes + t] = had + to - from;
+    over |= had + to - from > b->lists[t].capacity;
+  }
+  __syncthreads();
+  for (int64_t i = threadIdx.x; i < n; i += blockDim.x) st->segments[i].firstLocal += b->shifts[st->segments[i].source];
+  return over;
+}
+
+// Says which nodes are the destinations of a stage, and returns in runs how many runs they are.
+__device__ __forceinline__ bool place_destinations(Batch* b, int64_t stage, int64_t* cells, int64_t* runs) {
+  Stage* st = &b->stages[stage];
+  int64_t n = st->numSegments, carry = 0, total;
+  bool over = false;
+  for (int64_t base = 0; base < n; base += blockDim.x) {
+    int64_t i = base + threadIdx.x, own = 0;
+    Segment* seg = i < n ? &st->segments[i] : nullptr;
+    if (seg) {
+      seg->hi = b->lengths[(stage - 1) * b->numTypes + seg->target];
+      seg->lo = b->newNodes && stage > 1 ? b->lengths[(stage - 2) * b->numTypes + seg->target] : 0;
+      own = (seg->hi - seg->lo + kLanes - 1) / kLanes;
+      over |= seg->hi >= seg->maxIndptr;
+    }
+    int64_t below = block_exclusive(own, cells, &total);
+    if (seg) seg->firstDst = (carry + below) * kLanes;
+    carry += total;
+  }
+  *runs = carry;
+  return over || carry * kLanes > b->maxDsts;
+}
+
+// Ends a stage: new lengths of the lists, and the destinations of the next stage. One block.
+extern "C" __global__ void assembly_lists(Batch* b, uint64_t stage) {
+  __shared__ int64_t cells[kLanes];
+  Stage* st = &b->stages[stage];
+  int64_t stop = b->status->stop, runs = 0;
+  if (!stop && b->status->badEdge != ~0ull) stop = kReasons * (int64_t)stage + kBadGraph;
+  if (!stop && b->status->full) stop = kReasons * (int64_t)stage + kTableFull;
+  block_prefix(b->partials, chunks_of(b, st->words).count, cells);
+  bool over = place_nodes(b, stage, cells);
+  __syncthreads();
+  if ((int64_t)stage + 1 < b->numStages) over |= place_destinations(b, stage + 1, cells, &runs);
+  over = __syncthreads_or(over);
+  if (threadIdx.x) return;
+  if (!stop && over) stop = kReasons * (int64_t)stage + kNodesFull;
+  b->status->stop = stop;
+  if (stop) st->words = 0;
+  if ((int64_t)stage + 1 < b->numStages) b->stages[stage + 1].runs = stop ? 0 : runs;
+}
+
+// Appends the new nodes to the lists, and lets the table give their local ids from now on.
+extern "C" __global__ void assembly_append(Batch* b, uint64_t stage) {
+  Stage* st = &b->stages[stage];
+  Table table = table_of(b);
+  Chunks chunks = chunks_of(b, st->words);
+  for (int64_t c = warp_index(); c < chunks.count; c += warp_count()) {
+    int64_t before = b->partials[c];
+    for (int64_t w = chunk_begin(chunks, c); w < chunk_end(chunks, c); w++) {
+      uint32_t mask = b->fresh[w];
+      if (mask >> lane_id() & 1) {
+        Segment* seg = segment_of<&Segment::firstPick>(st, w * kLanes);
+        List* list = &b->lists[seg->source];
+        int32_t slot = seg->indices[seg->have + w * kLanes + lane_id() - seg->firstPick];
+        int64_t local = seg->firstLocal + before - seg->freshBefore + __popc(mask & ((1u << lane_id()) - 1));
+        store_id(list->ids, local, b->wideIds, table_id(table, slot) - list->offset);
+        table_settle(table, slot, local);
+      }
+      before += __popc(mask);
+    }
+  }
+}
+
+// Replaces the slots in the blocks by local ids.
+extern "C" __global__ void assembly_relabel(Batch* b, uint64_t stage) {
+  Stage* st = &b->stages[stage];
+  Table table = table_of(b);
+  for (int64_t w = warp_index(); w < st->words; w += warp_count()) {
+    Segment* seg = segment_of<&Segment::firstPick>(st, w * kLanes);
+    int64_t i = w * kLanes + lane_id() - seg->firstPick;
+    if (i >= (int64_t)seg->picks) continue;
+    int32_t* cell = &seg->indices[seg->have + i];
+    *cell = table_local(table, *cell);
+  }
+}

@@ -1,0 +1,333 @@
+//go:build cuda
+
+package sampling
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/internal/cuda/cudatest"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// deviceUnderTest is a device with a stream and a graph's arrays on it.
+type deviceUnderTest struct {
+	t      testing.TB
+	device *cuda.Device
+	stream *cuda.Stream
+}
+
+// openDevice fails where there is no device, since these tests are only built for one. The test fails on whatever the simulated one
+// finds.
+func openDevice(t testing.TB) *deviceUnderTest {
+	t.Helper()
+	device := cudatest.Open(t)
+	stream, err := device.NewStream(cuda.PriorityLow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := stream.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &deviceUnderTest{t, device, stream}
+}
+
+// upload copies an array to the device for as long as the test runs.
+func (d *deviceUnderTest) upload(data []byte) cuda.Address {
+	d.t.Helper()
+	addr, err := d.device.Alloc(int64(len(data)))
+	if err == nil {
+		err = d.stream.CopyToDevice(addr, data)
+	}
+	if err == nil {
+		err = d.stream.Synchronize()
+	}
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.t.Cleanup(func() {
+		if err := d.device.Free(addr); err != nil {
+			d.t.Error(err)
+		}
+	})
+	return addr
+}
+
+// topology puts a graph's arrays on the device, with ids as wide as asked for.
+func (d *deviceUnderTest) topology(g *graph.Graph, ids unified.DType) Topology {
+	indices := g.Indices()
+	if ids == unified.Int64 {
+		indices = unified.FromSlice(widen(d.t, indices))
+	}
+	return Topology{Indptr: d.upload(unified.FromSlice(g.Indptr()).Bytes()), Indices: d.upload(indices.Bytes()), Types: d.upload(g.Types().Bytes())}
+}
+
+// download copies a tensor of the device into a buffer of the host.
+func (d *deviceUnderTest) download(x unified.Tensor, to *unified.Buffer) (unified.Tensor, error) {
+	n := int64(len(x.Bytes()))
+	mem, err := unified.Grow[uint8](to, n, 0)
+	if err == nil {
+		err = d.stream.CopyToHost(mem[:n], x.Address())
+	}
+	if err == nil {
+		err = d.stream.Synchronize()
+	}
+	if err != nil || !x.Valid() {
+		return unified.Tensor{}, err
+	}
+	return to.Tensor(x.DType(), x.Shape()...)
+}
+
+// onDevice is a Worker that samples on a device and brings the sample to the host.
+type onDevice struct {
+	*deviceUnderTest
+	worker  DeviceWorker
+	sample  graph.Sample
+	replays int
+}
+
+// open opens a sampler on the device.
+func (d *deviceUnderTest) open(n Neighbor, env DeviceEnv) *onDevice {
+	d.t.Helper()
+	env.Device, env.Stream = d.device, d.stream
+	w, err := n.OpenDevice(env)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	o := &onDevice{deviceUnderTest: d, worker: w}
+	s := env.Graph.Schema()
+	o.sample.Init(s, n.Bound(s, env.BatchSize).Layers, pinned.Options{Device: d.device})
+	d.t.Cleanup(func() {
+		if err := o.Close(); err != nil {
+			d.t.Error(err)
+		}
+	})
+	return o
+}
+
+// openVariants opens the sampler over every width of ids and every table, and with buffers that are too small.
+func (d *deviceUnderTest) openVariants(n Neighbor, g *graph.Graph, blocks int) map[string]*onDevice {
+	d.t.Helper()
+	narrow := DeviceEnv{Env: Env{Graph: g, BatchSize: 8, EdgePos: true}, Topology: d.topology(g, unified.Int32), MaxBlocks: blocks}
+	wide := narrow
+	wide.Topology = d.topology(g, unified.Int64)
+	all := map[string]*onDevice{"as opened": d.open(n, narrow), "hash": d.open(n, narrow), "small": d.open(n, narrow),
+		"small hash": d.open(n, narrow), "int64": d.open(n, wide), "int64 hash": d.open(n, wide)}
+	for name, o := range all {
+		w := o.worker.(*deviceNeighbor)
+		w.direct = !strings.Contains(name, "hash")
+		if strings.Contains(name, "int64") {
+			w.ids, w.pos = unified.Int64, unified.Int64
+		}
+	}
+	w := all["small"].worker.(*deviceNeighbor)
+	w.capacity = newDeviceCapacity(w.schema, w.plan, n, 1, 1)
+	all["small hash"].worker.(*deviceNeighbor).capacity.bits = 1
+	return all
+}
+
+func (o *onDevice) Sample(ctx context.Context, req *Request, out *graph.Sample) error {
+	if err := o.enqueue(ctx, req); err != nil {
+		return err
+	}
+	return o.bring(out)
+}
+
+// enqueue samples to the device, as often as it takes.
+func (o *onDevice) enqueue(ctx context.Context, req *Request) error {
+	for {
+		if err := o.worker.Enqueue(ctx, req, &o.sample); err != nil {
+			return err
+		}
+		if err := o.stream.Synchronize(); err != nil {
+			return err
+		}
+		replay, err := o.worker.Finish(&o.sample)
+		if err != nil || !replay {
+			return err
+		}
+		o.replays++
+	}
+}
+
+func (o *onDevice) bring(out *graph.Sample) (err error) {
+	bring := func(x *unified.Tensor, from unified.Tensor, to *unified.Buffer) {
+		if err == nil {
+			*x, err = o.download(from, to)
+		}
+	}
+	for t := range out.Nodes {
+		bring(&out.Nodes[t], o.sample.Nodes[t], out.NodeBuffer(t))
+		bring(&out.SeedLocal[t], o.sample.SeedLocal[t], out.SeedBuffer(t))
+	}
+	for h := range out.NumNodes {
+		copy(out.NumNodes[h], o.sample.NumNodes[h])
+	}
+	for l := range out.Blocks {
+		for e := range out.Blocks[l] {
+			b, from := &out.Blocks[l][e], &o.sample.Blocks[l][e]
+			b.NumSrc, b.NumDst = from.NumSrc, from.NumDst
+			bring(&b.Indptr, from.Indptr, out.IndptrBuffer(l, e))
+			bring(&b.Indices, from.Indices, out.IndicesBuffer(l, e))
+			bring(&b.EdgePos, from.EdgePos, out.EdgePosBuffer(l, e))
+		}
+	}
+	return err
+}
+
+func (o *onDevice) Close() error {
+	if err := o.worker.Close(); err != nil {
+		return err
+	}
+	return o.sample.Close()
+}
+
+func randomSeeds(r *rand.Rand, g *graph.Graph) [][]int64 {
+	seeds := make([][]int64, len(g.Schema().Nodes))
+	for t := range seeds {
+		for range r.IntN(8) {
+			seeds[t] = append(seeds[t], r.Int64N(g.Schema().Nodes[t].Count))
+		}
+	}
+	return seeds
+}
+
+func TestDeviceNeighborEqualsTheOracle(t *testing.T) {
+	const seed = 20261121
+	r := rand.New(rand.NewPCG(seed, 0))
+	buffers, table := 0, 0
+	cudatest.EachOrder(t, func(t *testing.T) {
+		d := openDevice(t)
+		for round := range 6 {
+			types := [][2]int{{1, 1}, {1, 1}, {1, 3}, {3, 5}}[r.IntN(4)]
+			g := randomGraph(t, r, types[0], types[1])
+			b, t := d.compareVariants(fmt.Sprintf("seed %d round %d", seed, round), r, g, randomOptions(r, g.Schema()))
+			buffers, table = buffers+b, table+t
+		}
+	})
+	if buffers == 0 || table == 0 {
+		t.Errorf("%d replays because of small buffers, %d because of small tables: want some of each", buffers, table)
+	}
+}
+
+func TestDeviceNeighborTakesManyEdgeTypes(t *testing.T) {
+	const seed = 41
+	r := rand.New(rand.NewPCG(seed, 0))
+	d := openDevice(t)
+	g := randomGraph(t, r, 2, 300) // types of 16 bits
+	for _, n := range []Neighbor{{Fanouts: []int{2, 1}}, {PerType: map[string][]int{"r7": {5, 5}, "r250": {All}, "r30": {40}}, Frontier: NewNodes}} {
+		d.compareVariants(fmt.Sprintf("seed %d", seed), r, g, n)
+	}
+}
+
+// compareVariants compares two batches with the oracle, and returns how often too small buffers and a too small table made a replay.
+func (d *deviceUnderTest) compareVariants(what string, r *rand.Rand, g *graph.Graph, n Neighbor) (buffers, table int) {
+	d.t.Helper()
+	runs := newEdgeRuns(g)
+	workers := d.openVariants(n, g, 1+r.IntN(4))
+	for batch := range 2 {
+		req := &Request{Rand: NewRand(r.Uint64(), r.Uint32(), 0, uint64(batch)), Seeds: randomSeeds(r, g)}
+		want := oracle(g, runs, n, req)
+		for name, w := range workers {
+			compare(d.t, fmt.Sprintf("%s batch %d: %s: %s", what, batch, n.Fingerprint(), name), g, w, req, want)
+		}
+	}
+	return workers["small"].replays, workers["small hash"].replays
+}
+
+// skewedGraph has nodes of one type, edges of the given types, and hubs: sources are chosen by a steep distribution, and a
+// few destinations have a great many edges.
+func skewedGraph(t testing.TB, r *rand.Rand, nodes int64, edgeTypes int) *graph.Graph {
+	s := graph.Schema{Nodes: []graph.NodeType{{Name: "node", Count: nodes}}}
+	for e := range edgeTypes {
+		s.Edges = append(s.Edges, graph.EdgeType{Source: "node", Relation: fmt.Sprintf("r%d", e), Target: "node"})
+	}
+	indptr := []int64{0}
+	var indices []int32
+	var types []uint8
+	for v := range nodes {
+		for e := range edgeTypes {
+			d := r.IntN(20)
+			if v%500 == 7 {
+				d = 2000
+			}
+			for range d {
+				x := r.Float64()
+				indices = append(indices, int32(x*x*x*float64(nodes)))
+				types = append(types, uint8(e))
+			}
+			s.Edges[e].Count += int64(d)
+		}
+		indptr = append(indptr, int64(len(indices)))
+	}
+	a := graph.Arrays{Schema: s, Indptr: unified.FromSlice(indptr), Indices: unified.FromSlice(indices)}
+	if edgeTypes > 1 {
+		a.Types = unified.FromSlice(types)
+	}
+	g, err := graph.FromArrays(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func TestDeviceSharesManyDestinationsAmongFewWarps(t *testing.T) {
+	const seed = 31
+	r := rand.New(rand.NewPCG(seed, 0))
+	d := openDevice(t)
+	for _, types := range []int{1, 2} {
+		g := skewedGraph(t, r, 3000, types)
+		for _, n := range []Neighbor{
+			{Fanouts: []int{15, 10, 5}},
+			{Fanouts: []int{4, 3, All}, Frontier: NewNodes},
+			{Fanouts: []int{40, 7}, Replace: true},
+			{Fanouts: []int{100, 3}},
+		} {
+			host, err := n.Open(Env{Graph: g, BatchSize: 40, EdgePos: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			env := d.env(g, 40)
+			env.MaxBlocks = 1
+			device := d.open(n, env)
+			req := &Request{Rand: NewRand(seed, 0, 0, uint64(types)), Seeds: [][]int64{{}}}
+			for range 40 {
+				req.Seeds[0] = append(req.Seeds[0], r.Int64N(3000))
+			}
+			want := new(graph.Sample)
+			want.Init(g.Schema(), len(n.Fanouts), pinned.Options{})
+			if err := host.Sample(context.Background(), req, want); err != nil {
+				t.Fatal(err)
+			}
+			compare(t, fmt.Sprintf("seed %d: %d types: %s", seed, types, n.Fingerprint()), g, device, req, asOracle(t, want))
+			want.Close()
+			host.Close()
+		}
+	}
+}
+
+// asOracle returns a sample of the host in the form that compare takes.
+func asOracle(t testing.TB, s *graph.Sample) *oracleSample {
+	o := &oracleSample{numNodes: s.NumNodes}
+	for i := range s.Nodes {
+		o.nodes = append(o.nodes, widen(t, s.Nodes[i]))
+		o.seeds = append(o.seeds, widen(t, s.SeedLocal[i]))
+	}
+	for l := range s.Blocks {
+		var layer []oracleB
+		for e := range s.Blocks[l] {
+			b := &s.Blocks[l][e]
+			layer = append(layer, oracleB{b.NumSrc, b.NumDst, widen(t, b.Indptr), widen(t, b.Indices), widen(t, b.EdgePos)})
+		}
+		o.blocks = append(o.blocks, layer)
+	}
+	return o
+}

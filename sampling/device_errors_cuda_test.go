@@ -1,0 +1,156 @@
+//go:build cuda
+
+package sampling
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// env is what a worker needs for a graph of 32-bit ids.
+func (d *deviceUnderTest) env(g *graph.Graph, batch int) DeviceEnv {
+	return DeviceEnv{Env: Env{Graph: g, BatchSize: batch, EdgePos: true}, Topology: d.topology(g, unified.Int32), MaxBlocks: 2}
+}
+
+// sampleOn samples once and drops the sample.
+func sampleOn(t *testing.T, w Worker, g *graph.Graph, layers int, req *Request) error {
+	t.Helper()
+	var out graph.Sample
+	out.Init(g.Schema(), layers, pinned.Options{})
+	defer out.Close()
+	return w.Sample(context.Background(), req, &out)
+}
+
+func TestDeviceReportsDamagedGraphs(t *testing.T) {
+	d := openDevice(t)
+	for name, c := range damagedGraphs {
+		g := plainGraph(t, c.indptr, c.indices)
+		w := d.open(Neighbor{Fanouts: []int{2, -1}}, d.env(g, len(c.seeds)))
+		for range 2 { // the worker goes on after an error
+			err := sampleOn(t, w, g, 2, &Request{Seeds: [][]int64{c.seeds}})
+			if !errors.Is(err, c.want) || err != nil && !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%s: %v, want %v with %q", name, err, c.want, c.says)
+			}
+		}
+	}
+}
+
+func TestDeviceReportsASourceOfAnotherType(t *testing.T) {
+	a := graph.Arrays{
+		Schema: graph.Schema{
+			Nodes: []graph.NodeType{{Name: "a", Count: 2}, {Name: "b", Count: 2}},
+			Edges: []graph.EdgeType{
+				{Source: "b", Relation: "one", Target: "a", Count: 2},
+				{Source: "a", Relation: "two", Target: "a", Count: 2},
+			},
+		},
+		Indptr:  unified.FromSlice([]int64{0, 2, 4, 4, 4}),
+		Indices: unified.FromSlice([]int32{2, 0, 3, 3}), // the last is a "b"
+		Types:   unified.FromSlice([]uint8{0, 1, 0, 1}),
+	}
+	g, err := graph.FromArrays(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := openDevice(t)
+	w := d.open(Neighbor{Fanouts: []int{5}}, d.env(g, 2))
+	if err := sampleOn(t, w, g, 1, &Request{Seeds: [][]int64{{0}, nil}}); err != nil {
+		t.Errorf("sound edges: %v", err)
+	}
+	err = sampleOn(t, w, g, 1, &Request{Seeds: [][]int64{{0, 1}, nil}})
+	if want := `hop 0, edge type a:two:a: invalid graph: edge 3: source 3 is none of the 2 nodes of type "a"`; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
+func TestDeviceStampsStartOver(t *testing.T) {
+	const seed = 21
+	r := rand.New(rand.NewPCG(seed, 0))
+	d := openDevice(t)
+	g := randomGraph(t, r, 2, 3)
+	n, runs := Neighbor{Fanouts: []int{3, 2}}, newEdgeRuns(g)
+	for name, o := range d.openVariants(n, g, 2) {
+		w := o.worker.(*deviceNeighbor)
+		for batch := range 6 {
+			if batch == 1 {
+				w.stamp = maxStamp - 2
+			}
+			req := &Request{Rand: NewRand(r.Uint64(), 0, 0, uint64(batch)), Seeds: randomSeeds(r, g)}
+			compare(t, fmt.Sprintf("seed %d batch %d: %s", seed, batch, name), g, o, req, oracle(g, runs, n, req))
+		}
+		if w.stamp > 100 {
+			t.Errorf("%s: stamp is %d, did not start over", name, w.stamp)
+		}
+	}
+}
+
+func TestDeviceWorkerHasOneBatchInHand(t *testing.T) {
+	d := openDevice(t)
+	g := randomGraph(t, rand.New(rand.NewPCG(5, 5)), 1, 1)
+	o := d.open(Neighbor{Fanouts: []int{3}}, d.env(g, 2))
+	ctx, req := context.Background(), &Request{Seeds: [][]int64{{0}}}
+	if _, err := o.worker.Finish(&o.sample); !errors.Is(err, ErrOptions) {
+		t.Errorf("finished what was not begun: %v", err)
+	}
+	if err := o.worker.Enqueue(ctx, req, &o.sample); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.worker.Enqueue(ctx, req, &o.sample); !errors.Is(err, ErrOptions) {
+		t.Errorf("began a second batch: %v", err)
+	}
+	if err := o.worker.Close(); err != nil { // waits
+		t.Error(err)
+	}
+	if err := o.worker.Close(); err != nil {
+		t.Errorf("closed twice: %v", err)
+	}
+}
+
+func TestDeviceEnqueueRefusesWhatItCannotDo(t *testing.T) {
+	d := openDevice(t)
+	g := randomGraph(t, rand.New(rand.NewPCG(5, 5)), 1, 1)
+	n := Neighbor{Fanouts: []int{3}}
+	env := d.env(g, 2)
+	why := errors.New("enough")
+	cancelled, cancel := context.WithCancelCause(context.Background())
+	cancel(why)
+	var ledger pinned.Ledger
+	ledger.SetDeviceLimit(1000)
+	limited := env
+	limited.Scratch.Ledger = &ledger
+	onHost := new(graph.Sample)
+	onHost.Init(g.Schema(), 1, pinned.Options{})
+	for name, c := range map[string]struct {
+		env  DeviceEnv
+		ctx  context.Context
+		req  *Request
+		out  *graph.Sample
+		want error
+	}{
+		"cancelled":         {env, cancelled, &Request{Seeds: [][]int64{{0}}}, nil, why},
+		"seeds of no type":  {env, context.Background(), &Request{}, nil, ErrOptions},
+		"no such node":      {env, context.Background(), &Request{Seeds: [][]int64{{g.NumNodes()}}}, nil, graph.ErrSeed},
+		"a sample on hosts": {env, context.Background(), &Request{Seeds: [][]int64{{0}}}, onHost, ErrOptions},
+		"no memory":         {limited, context.Background(), &Request{Seeds: [][]int64{{0}}}, nil, pinned.ErrLimit},
+	} {
+		o := d.open(n, c.env)
+		out := c.out
+		if out == nil {
+			out = &o.sample
+		}
+		if err := o.worker.Enqueue(c.ctx, c.req, out); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
+	if _, err := (Neighbor{}).OpenDevice(env); !errors.Is(err, ErrOptions) {
+		t.Errorf("no hops: %v", err)
+	}
+}

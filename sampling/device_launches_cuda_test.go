@@ -1,0 +1,183 @@
+//go:build cuda
+
+package sampling
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/internal/cuda/cudatest"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+func TestDeviceRunsEveryKernel(t *testing.T) {
+	cudatest.NeedSimulator(t)
+	d := openDevice(t)
+	g := randomGraph(t, rand.New(rand.NewPCG(5, 5)), 2, 4)
+	o := d.open(Neighbor{Fanouts: []int{3, All, 2}}, d.env(g, 2))
+	cudatest.ResetStats(t)
+	if err := sampleOn(t, o, g, 3, &Request{Seeds: [][]int64{{0}, {0}}}); err != nil {
+		t.Fatal(err)
+	}
+	for kernel, want := range map[string]int64{
+		"assembly_seed": 1, "assembly_flag": 4, "assembly_lists": 4, "assembly_append": 4, "assembly_relabel": 4,
+		"neighbor_count": 3, "neighbor_admit": 3, "neighbor_pick": 3, "neighbor_expand": 3,
+	} {
+		if n := cudatest.Launches(kernel); n != want {
+			t.Errorf("%s ran %d times, want %d", kernel, n, want)
+		}
+	}
+}
+
+func TestDeviceWorkerLeavesNothingBehind(t *testing.T) {
+	cudatest.NeedSimulator(t)
+	device := cudatest.Open(t)
+	before := cudatest.NowLive(t)
+	stream, err := device.NewStream(cuda.PriorityLow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("sample", func(t *testing.T) {
+		d := &deviceUnderTest{t, device, stream}
+		g := randomGraph(t, rand.New(rand.NewPCG(5, 5)), 2, 4)
+		for _, o := range d.openVariants(Neighbor{Fanouts: []int{3, 40}}, g, 1) {
+			if err := sampleOn(t, o, g, 2, &Request{Seeds: [][]int64{{0}, {0}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	if err := stream.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if after := cudatest.NowLive(t); after != before {
+		t.Errorf("alive afterwards: %+v, before: %+v", after, before)
+	}
+}
+
+func TestDeviceWorkerOutlivesALackOfMemory(t *testing.T) {
+	cudatest.NeedSimulator(t)
+	d := openDevice(t)
+	g := randomGraph(t, rand.New(rand.NewPCG(5, 5)), 1, 1)
+	n, req := Neighbor{Fanouts: []int{5, 5}}, &Request{Seeds: [][]int64{{0}}}
+	want := oracle(g, newEdgeRuns(g), n, req)
+	for nth := 1; ; nth++ { // each allocation of the first batch fails once
+		o := d.open(n, d.env(g, 2))
+		o.worker.(*deviceNeighbor).direct = false
+		cudatest.Fail(t, "cuMemAlloc", nth, 2)
+		err := sampleOn(t, o, g, 2, req)
+		cudatest.Findings() // forgets a failure that did not come
+		if err == nil && nth > 10 {
+			return
+		}
+		if !errors.Is(err, cuda.ErrOutOfMemory) {
+			t.Fatalf("allocation %d fails: %v, want ErrOutOfMemory", nth, err)
+		}
+		compare(t, fmt.Sprintf("after allocation %d failed", nth), g, o, req, want)
+	}
+}
+
+func TestDeviceWorkerClosesOnALostDevice(t *testing.T) {
+	cudatest.NeedSimulator(t)
+	d := openDevice(t)
+	g := randomGraph(t, rand.New(rand.NewPCG(5, 5)), 1, 1)
+	o := d.open(Neighbor{Fanouts: []int{5}}, d.env(g, 2))
+	cudatest.Fail(t, "kernel:neighbor_pick", 1, 700)
+	err := sampleOn(t, o, g, 1, &Request{Seeds: [][]int64{{0}}})
+	if !errors.Is(err, cuda.ErrDeviceLost) {
+		t.Errorf("%v, want ErrDeviceLost", err)
+	}
+	if err := o.worker.Close(); err != nil {
+		t.Error(err)
+	}
+	cudatest.Findings() // the loss was asked for
+}
+
+// overTheBus samples once with the graph in host memory, and returns the picks, the destinations, and the sectors of 32 bytes
+// that the kernels read of it.
+func (d *deviceUnderTest) overTheBus(g *graph.Graph, n Neighbor, seeds int) (picks, dsts int64, sectors map[string]uint64) {
+	d.t.Helper()
+	onHost := func(data []byte) cuda.Address {
+		region, err := pinned.Allocate(int64(len(data)), pinned.Options{Device: d.device, Place: pinned.Pinned})
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		d.t.Cleanup(func() { region.Close() })
+		copy(region.Bytes(), data)
+		return region.Address()
+	}
+	env := DeviceEnv{Env: Env{Graph: g, BatchSize: seeds}, MaxBlocks: 8, Topology: Topology{
+		Indptr: onHost(unified.FromSlice(g.Indptr()).Bytes()), Indices: onHost(g.Indices().Bytes()), Types: onHost(g.Types().Bytes())}}
+	o := d.open(n, env)
+	req := &Request{Rand: NewRand(1, 0, 0, 0), Seeds: [][]int64{make([]int64, seeds)}}
+	for i := range req.Seeds[0] {
+		req.Seeds[0][i] = int64(i) * 31 % g.NumNodes()
+	}
+	cudatest.ResetStats(d.t)
+	if err := o.enqueue(context.Background(), req); err != nil {
+		d.t.Fatal(err)
+	}
+	sectors = make(map[string]uint64)
+	for _, kernel := range []string{"assembly_seed", "assembly_flag", "assembly_lists", "assembly_append", "assembly_relabel",
+		"neighbor_count", "neighbor_admit", "neighbor_pick", "neighbor_expand"} {
+		if s := cudatest.Sectors(d.t, kernel, cudatest.Host); s > 0 {
+			sectors[kernel] = s
+		}
+	}
+	for l := range o.sample.Blocks {
+		for e := range o.sample.Blocks[l] {
+			picks += o.sample.Blocks[l][e].NumEdges()
+			dsts += o.sample.Blocks[l][e].NumDst
+		}
+	}
+	return picks, dsts, sectors
+}
+
+func TestDeviceReadsTheGraphSparingly(t *testing.T) {
+	cudatest.NeedSimulator(t)
+	cudatest.Checks(t, "lines")
+	for name, c := range map[string]struct {
+		n                Neighbor
+		types            int
+		perPick, perNode float64 // sectors over the bus
+	}{
+		"fan-outs":      {Neighbor{Fanouts: []int{10, 5}}, 1, 1, 1.3},
+		"replacement":   {Neighbor{Fanouts: []int{10, 5}, Replace: true}, 1, 1, 1.3},
+		"large":         {Neighbor{Fanouts: []int{50}}, 1, 1, 1.3},
+		"all":           {Neighbor{Fanouts: []int{All}}, 1, 0.35, 1.3},
+		"several types": {Neighbor{Fanouts: []int{10, 5}}, 3, 1, 4.5},
+	} {
+		d := openDevice(t)
+		g := skewedGraph(t, rand.New(rand.NewPCG(3, 3)), 20000, c.types)
+		picks, dsts, sectors := d.overTheBus(g, c.n, 300)
+		perPick := float64(sectors["neighbor_pick"]+sectors["neighbor_expand"]) / float64(picks)
+		perNode := float64(sectors["neighbor_count"]) / float64(dsts)
+		t.Logf("%s: %d picks, %d destinations; %.3f sectors a pick, %.3f a destination", name, picks, dsts, perPick, perNode)
+		delete(sectors, "neighbor_pick")
+		delete(sectors, "neighbor_expand")
+		delete(sectors, "neighbor_count")
+		if perPick > c.perPick || perNode > c.perNode || len(sectors) > 0 {
+			t.Errorf("%s: %.3f sectors a pick, at most %.2f; %.3f a destination, at most %.2f; others: %v", name, perPick, c.perPick, perNode, c.perNode, sectors)
+		}
+	}
+}
+
+func BenchmarkDeviceNeighbor(b *testing.B) {
+	for _, fanout := range []int{5, 15, 50, All} {
+		b.Run(fmt.Sprintf("fanout=%d", fanout), func(b *testing.B) {
+			d := openDevice(b)
+			g := skewedGraph(b, rand.New(rand.NewPCG(3, 3)), 20000, 1)
+			var picks int64
+			var sectors map[string]uint64
+			for b.Loop() {
+				picks, _, sectors = d.overTheBus(g, Neighbor{Fanouts: []int{fanout}}, 300)
+			}
+			b.ReportMetric(float64(sectors["neighbor_pick"]+sectors["neighbor_expand"])/float64(picks), "sectors/pick")
+		})
+	}
+}

@@ -1,0 +1,40 @@
+package unified
+
+import (
+	"errors"
+	"unsafe"
+
+	"github.com/khop-gnn/khop/internal/cuda"
+)
+
+// Advice says how a processor will use a tensor.
+type Advice uint8
+
+const (
+	ReadMostly        Advice = iota // read often and written rarely, by any processor: copies may be kept
+	PreferredLocation               // pages should lie in the processor's memory
+	AccessedBy                      // the processor will read it: keep it mapped there
+)
+
+// Advise tells the driver how p will use the tensor. It never changes what is read, and failing to be of use is no error.
+//
+// It has an effect only on memory that a device reaches by page faults: host memory, mapped files among it, on a machine where
+// the device accesses pageable memory (pinned.RungPageTables, or HMM). It is a no-op
+//   - for placement Device and for page-locked memory (registered or of the driver), whose pages stay where they are and are
+//     mapped for every device already;
+//   - where p is the CPU;
+//   - on devices without access to pageable memory.
+//
+// khop itself takes no managed memory, for which advice was made. Errors: those of a device that is lost or closed.
+func (t Tensor) Advise(p *Processor, a Advice) error {
+	if p.dev == nil || t.placement == Device || len(t.data) == 0 || p.dev.Attribute(cuda.AttrPageableAccess) == 0 {
+		return nil
+	}
+	what := map[Advice]cuda.Advice{ReadMostly: cuda.AdviseReadMostly, PreferredLocation: cuda.AdvisePreferredLocation, AccessedBy: cuda.AdviseAccessedBy}[a]
+	at := cuda.Address(uintptr(unsafe.Pointer(unsafe.SliceData(t.data))))
+	err := p.dev.Advise(at, int64(len(t.data)), what, cuda.Location(p.dev.Ordinal()))
+	if errors.Is(err, cuda.ErrInvalidValue) || errors.Is(err, cuda.ErrNotSupported) {
+		return nil // page-locked memory, or a driver that gives no advice on pageable memory
+	}
+	return err
+}

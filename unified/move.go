@@ -1,0 +1,129 @@
+package unified
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/pinned"
+)
+
+// Moved is a tensor and what was taken to have it where it is. It can be used as any tensor; views of it are valid until
+// Close, which the owner calls after the last use, on a device too.
+type Moved struct {
+	Tensor
+	release func() error
+}
+
+// Close gives back what To took. The tensor is then none. Later calls do nothing.
+func (m *Moved) Close() error {
+	release := m.release
+	m.Tensor, m.release = Tensor{}, nil
+	if release == nil {
+		return nil
+	}
+	return release()
+}
+
+// To returns the tensor at another place, with the same elements. At its place already it is the same view, and costs nothing.
+//
+//   - To Processor.Unified of a device: the tensor is attached (pinned.Attach). Mapped files and memory of package pinned are
+//     registered where they lie if the machine allows it, and must then stay valid and unchanged until Close; else, and from the
+//     Go heap, the elements are copied once.
+//   - To Processor.Memory of a device: copied to device memory (pinned.Upload).
+//   - To the host, the zero Target: copied to pageable memory.
+//
+// What writes to a tensor on a device must have ended before it is moved from there. ctx ends the work early. Errors are those
+// of Attach and Upload; pinned.ErrPlacement for a tensor on one device that is asked for on another.
+func (t Tensor) To(ctx context.Context, to Target) (*Moved, error) {
+	switch {
+	case !t.Valid() || t.placement == to.place && t.placement != Device:
+		return &Moved{Tensor: t}, nil
+	case t.placement == Device:
+		return t.fromDevice(to)
+	case to.place == Host:
+		r, err := pinned.Allocate(int64(len(t.data)), pinned.Options{Purpose: pinned.Columns})
+		if err != nil {
+			return nil, err
+		}
+		copy(r.Bytes(), t.data)
+		return t.moved(Host, r.Bytes(), r.Close)
+	case to.place == Pinned:
+		a, err := pinned.Attach(ctx, to.dev, t.data, pinned.AttachOptions{Purpose: pinned.Columns})
+		if err != nil {
+			return nil, err
+		}
+		return t.moved(Pinned, a.Bytes(), a.Close)
+	}
+	return t.upload(ctx, to.dev)
+}
+
+// moved returns t with other memory, which holds the same elements.
+func (t Tensor) moved(place Placement, data []byte, release func() error) (*Moved, error) {
+	t.placement, t.data = place, data[:len(t.data):len(t.data)]
+	return &Moved{t, release}, nil
+}
+
+func (t Tensor) upload(ctx context.Context, dev *cuda.Device) (*Moved, error) {
+	s, err := dev.NewStream(cuda.PriorityLow)
+	if err != nil {
+		return nil, err
+	}
+	a, err := pinned.Upload(ctx, dev, s, t.data, pinned.AttachOptions{Purpose: pinned.Columns})
+	if err = errors.Join(err, s.Close()); err != nil {
+		return nil, err
+	}
+	return t.moved(Device, a.Bytes(), a.Close)
+}
+
+// fromDevice copies a tensor in device memory to host memory, page-locked or not. On the device that it is on it stays.
+func (t Tensor) fromDevice(to Target) (*Moved, error) {
+	if len(t.data) == 0 {
+		return t.moved(to.place, nil, nil)
+	}
+	home, err := deviceOf(t)
+	if err != nil {
+		return nil, err
+	}
+	defer home.Close()
+	if to.place == Device {
+		if home.Ordinal() != to.dev.Ordinal() {
+			return nil, fmt.Errorf("move %v from cuda:%d to cuda:%d: %w: move it to the host first", t, home.Ordinal(), to.dev.Ordinal(), pinned.ErrPlacement)
+		}
+		return &Moved{Tensor: t}, nil
+	}
+	r, err := pinned.Allocate(int64(len(t.data)), pinned.Options{Purpose: pinned.Columns, Device: to.dev, Place: to.place})
+	if err != nil {
+		return nil, err
+	}
+	if err := download(home, r.Bytes(), t.Address()); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return t.moved(to.place, r.Bytes(), r.Close)
+}
+
+// deviceOf opens the device that holds a tensor.
+func deviceOf(t Tensor) (*cuda.Device, error) {
+	dev, err := cuda.Open(0) // any device can be asked
+	if err != nil {
+		return nil, err
+	}
+	info, err := dev.Pointer(t.Address())
+	if err == nil && info.Ordinal == dev.Ordinal() {
+		return dev, nil
+	}
+	if err = errors.Join(err, dev.Close()); err != nil {
+		return nil, err
+	}
+	return cuda.Open(info.Ordinal)
+}
+
+func download(dev *cuda.Device, dst []byte, src cuda.Address) error {
+	s, err := dev.NewStream(cuda.PriorityLow)
+	if err != nil {
+		return err
+	}
+	err = s.CopyToHost(dst, src)
+	return errors.Join(err, s.Synchronize(), s.Close())
+}

@@ -59,6 +59,14 @@ def test_a_loop_that_is_left_early_is_followed_by_the_next_epoch(start):
     assert numbers(loader)[0][:2] == (1, 0)
 
 
+def test_a_pass_of_which_nothing_was_taken_comes_again(start):
+    _, loader = start(lambda s: s.serve())
+    loader.load_state_dict({**loader.state_dict(), "epoch": 4, "next": 1})
+    iter(loader).close()
+    assert (loader.state_dict()["epoch"], loader.state_dict()["next"]) == (4, 1)
+    assert [(b.epoch, b.number) for b in loader] == [(4, 1), (4, 2)]
+
+
 def test_the_state_after_each_batch_resumes_after_it(start):
     _, loader = start(lambda s: s.serve())
     assert (loader.state_dict()["epoch"], loader.state_dict()["next"]) == (0, 0)

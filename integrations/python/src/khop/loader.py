@@ -188,7 +188,9 @@ class Epoch:
     def __init__(self, loader: Connection, begun: protocol.Begun) -> None:
         self._loader: Optional[Connection] = loader
         self.epoch = begun.epoch
+        self._first = begun.next
         self._left = begun.batches
+        self._taken = False
         self.taken_over = False
 
     def __iter__(self) -> Epoch:
@@ -215,6 +217,7 @@ class Epoch:
             loader._epoch, loader._next = self.epoch + 1, 0
             raise StopIteration
         self._left -= 1
+        self._taken = True
         batch: Batch = loader._batch(lease)
         return batch
 
@@ -223,11 +226,11 @@ class Epoch:
         return self._loader is None
 
     def close(self) -> None:
-        """Ends the pass early, as leaving the loop does. The loader's next ``iter`` runs the next epoch."""
+        """Ends the pass early, as leaving the loop does. The loader's next ``iter`` runs the next epoch, or this one if no batch of it was taken."""
         loader, self._loader = self._loader, None
         if loader is not None:
             loader._feed.stop()
-            loader._epoch, loader._next = self.epoch + 1, 0
+            loader._epoch, loader._next = (self.epoch + 1, 0) if self._taken else (self.epoch, self._first)
 
     def __del__(self) -> None:
         if hasattr(self, "_loader"):

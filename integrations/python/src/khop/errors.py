@@ -12,6 +12,9 @@ class BinaryNotFound(KhopError):
 class ServerError(KhopError):
     """The server said that it cannot go on, or ended. The message has what it wrote last."""
 
+    code = 0
+    """What the server calls it (docs/feed.md, "Errors"), or 0."""
+
 
 class ProtocolError(KhopError):
     """The other side sent something that docs/feed.md does not allow. The connection is closed."""

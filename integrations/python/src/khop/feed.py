@@ -28,13 +28,13 @@ class Feed:
         connection: socket.socket,
         *,
         rank: Optional[int] = None,
-        index_dtype: str = "int64",
+        index_dtype: Optional[str] = "int64",
         hold: int = 0,
         timeout: float = 60.0,
         max_ring_bytes: int = p.MAX_BYTES,
         last_words: Callable[[], str] = lambda: "",
     ) -> None:
-        """Takes over a connected socket. last_words gives what the server wrote last, for error messages."""
+        """Takes over a connected socket. index_dtype None takes the server's. last_words gives what the server wrote last, for error messages."""
         self._socket: Optional[socket.socket] = connection
         self._pid = os.getpid()
         self._timeout = timeout
@@ -50,9 +50,9 @@ class Feed:
             self._check_user()
             for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
                 connection.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", 0, int(_TICK * 1e6)))
-            if index_dtype not in p.INDEX_DTYPES:
+            if index_dtype is not None and index_dtype not in p.INDEX_DTYPES:
                 raise ValueError(f'index_dtype={index_dtype!r}: must be "int64" or "int32"')
-            self._send(p.hello(rank, p.INDEX_DTYPES[index_dtype], hold, self._pid))
+            self._send(p.hello(rank, p.INDEX_DTYPES[index_dtype] if index_dtype else 0, hold, self._pid))
             self.welcome: p.Welcome = self._wait_for(p.Welcome, "an answer to HELLO")
             self._hold = self.welcome.hold
         except BaseException:
@@ -252,8 +252,10 @@ class Feed:
         return self._socket
 
     def _failed(self, error: p.Error) -> KhopError:
-        kind = StateError if error.code == p.ERROR_STATE else ServerError
-        result = kind(f"{error.text or error.name}")
+        text = error.text or error.name
+        result: KhopError = StateError(text) if error.code == p.ERROR_STATE else ServerError(text)
+        if isinstance(result, ServerError):
+            result.code = error.code
         return self._broken(result) if error.run == 0 else result
 
     def _broken(self, error: _E) -> _E:

@@ -14,7 +14,7 @@ from . import binary as _binary
 from . import place as _place
 from . import protocol, server
 from .batch import Batch, Info
-from .errors import BusyError, StateError
+from .errors import BusyError, ServerError, StateError
 from .feed import Feed
 from .frameworks import Framework, framework as _framework
 from .meeting import Meeting
@@ -32,12 +32,13 @@ class Connection:
     """
 
     def __init__(
-        self, feed: Feed, *, framework: Union[str, Framework] = "auto", pad: Any = None, pin: Optional[bool] = None,
+        self, feed: Feed, *, framework: Union[str, Framework] = "auto", index_dtype: Optional[str] = None, pad: Any = None, pin: Optional[bool] = None,
         server: Optional[server.Server] = None, meeting: Optional[Meeting] = None, binary: Optional[_binary.PathLike] = None,
     ) -> None:
         self._binary = binary
         self._feed: Feed = feed
         self._framework = framework if isinstance(framework, Framework) else _framework(framework)
+        self._index_dtype = index_dtype or feed.welcome.index_dtype
         self._pad = pad
         self._schema: Optional[Schema] = None
         self._iterator: Optional[weakref.ref[Epoch]] = None
@@ -47,7 +48,7 @@ class Connection:
         self._next = _number(self._state, "next")
         self._mode = 1  # the first run goes on where the rank stands
         self._pending: Optional[dict[str, Any]] = None
-        feed.ring.pin = _wants_pinned(self._framework) if pin is None else pin
+        feed.ring.pin = _has_gpu(self._framework) if pin is None else pin
         self._end = weakref.finalize(self, _end, feed, server, meeting, os.getpid())  # also when the interpreter ends
 
     # --- what it is ---
@@ -64,6 +65,13 @@ class Connection:
     @property
     def world_size(self) -> int:
         return self._feed.welcome.world_size
+
+    @property
+    def device(self) -> str:
+        """The device that this process trains on, for ``batch.to(loader.device)``: the GPU of its local rank where there is one, else the CPU."""
+        if not _has_gpu(self._framework):
+            return "cpu"
+        return f"cuda:{_place.find().local_rank}"
 
     def __len__(self) -> int:
         """Batches of a whole epoch, of this rank."""
@@ -125,7 +133,7 @@ class Connection:
             about = self._feed.welcome.about
             self._schema = schema_of(lease, about if self._pad != "max" else {**about, **_sizes(about, self._binary)})
         info = Info(ready.epoch, ready.number, ready.padded, ready.next)
-        batch = Batch(self._schema, info, lease, self._framework, self._feed.welcome.index_dtype)
+        batch = Batch(self._schema, info, lease, self._framework, self._index_dtype)
         self._epoch, self._next = ready.epoch, ready.next
         return batch if self._pad is None else _pad_batch(batch, self._pad, self._feed.welcome.about)
 
@@ -352,15 +360,25 @@ def connect(
 ) -> Connection:
     """Joins a running ``khop serve --socket path``. rank None takes torch.distributed's or the environment's, else the lowest that is free.
 
+    On a ring that many read (``--broadcast``) arrays are read-only, and ids of another width than index_dtype are copied.
+
     The first ``iter`` goes on where the rank stands: after a restart with the first batch that was not acknowledged.
     """
     here = _place.find() if rank is None else None
     if here is not None and here.world_size > 1:
         rank = here.rank
-    connection = server.connect(os.fspath(path), connect_timeout)
-    feed = Feed(connection, rank=rank, index_dtype=index_dtype, hold=hold, timeout=timeout, max_ring_bytes=max_ring_bytes)
+
+    def join(asked: Optional[str]) -> Feed:
+        connection = server.connect(os.fspath(path), connect_timeout)
+        return Feed(connection, rank=rank, index_dtype=asked, hold=hold, timeout=timeout, max_ring_bytes=max_ring_bytes)
     try:
-        return Connection(feed, framework=framework, pad=pad, pin=pin)
+        feed = join(index_dtype)
+    except ServerError as e:
+        if e.code != protocol.ERROR_INDEX_DTYPE:
+            raise
+        feed = join(None)  # a ring that many read has the ids of one width for all: here they are converted
+    try:
+        return Connection(feed, framework=framework, index_dtype=index_dtype, pad=pad, pin=pin)
     except BaseException:
         feed.close()
         raise
@@ -404,6 +422,6 @@ def _refuse_workers() -> None:
         raise RuntimeError("khop makes batches in a server of its own: use num_workers=0 with khop.torch.Dataset")
 
 
-def _wants_pinned(framework: Framework) -> bool:
+def _has_gpu(framework: Framework) -> bool:
     torch = getattr(framework, "torch", None)
     return torch is not None and bool(torch.cuda.is_available())

@@ -35,7 +35,7 @@ ERRORS = {
     1: "bad message", 2: "version", 3: "user", 4: "rank", 5: "taken", 6: "full", 7: "index dtype", 8: "state", 9: "epochs",
     10: "load", 11: "memory", 12: "ending", 13: "readers",
 }
-ERROR_STATE = 8
+ERROR_INDEX_DTYPE, ERROR_STATE = 7, 8
 GOODBYES = {0: "done", 1: "interrupted", 2: "all epochs were loaded"}
 
 DTYPES: dict[int, tuple[str, np.dtype[Any]]] = {

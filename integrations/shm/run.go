@@ -73,9 +73,11 @@ func (r *rank) await(ctx context.Context) *run {
 func (r *rank) serve(run *run) {
 	stop := context.AfterFunc(run.ctx, r.wake)
 	defer stop()
+	r.mu.Lock()
 	for _, p := range run.peers {
 		_ = p.send(begun{p.run, run.at.epoch, run.at.next, run.end}.bytes()) // if it fails, the consumer's goroutine knows
 	}
+	r.mu.Unlock()
 	if n := r.server.opt.Replay; n > 0 {
 		run.err = r.replay(run, n)
 	} else {

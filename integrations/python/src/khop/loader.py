@@ -20,6 +20,7 @@ from .frameworks import Framework, framework as _framework
 from .meeting import Meeting
 from .options import Fanouts, Flags, Seeds, fanouts_text, seed_list
 from .padding import pad as _pad_batch
+from .ring import SlotArrays
 from .schema import Schema, schema_of
 
 _loaders_made = 0  # of this process, for the meeting points of several ranks
@@ -127,13 +128,13 @@ class Connection:
     def __getitem__(self, index: Any) -> Any:
         raise TypeError("a khop loader is iterated, not indexed; for torch.utils.data.DataLoader use khop.torch.Dataset(loader) with batch_size=None")
 
-    def _batch(self, lease: Any) -> Any:
-        ready = lease.ready
+    def _batch(self, arrays: SlotArrays) -> Any:
+        ready = arrays.lease.ready
         if self._schema is None:
             about = self._feed.welcome.about
-            self._schema = schema_of(lease, about if self._pad != "max" else {**about, **_sizes(about, self._binary)})
+            self._schema = schema_of(arrays, about if self._pad != "max" else {**about, **_sizes(about, self._binary)})
         info = Info(ready.epoch, ready.number, ready.padded, ready.next)
-        batch = Batch(self._schema, info, lease, self._framework, self._index_dtype)
+        batch = Batch(self._schema, info, arrays, self._framework, self._index_dtype)
         self._epoch, self._next = ready.epoch, ready.next
         return batch if self._pad is None else _pad_batch(batch, self._pad, self._feed.welcome.about)
 
@@ -215,18 +216,18 @@ class Epoch:
                 raise BusyError("another iterator of this loader was begun meanwhile, and a loader has one at a time")
             raise StopIteration
         try:
-            lease = loader._feed.next()
+            arrays = loader._feed.next()
         except BaseException:
             if loader._feed.closed:
                 self._loader = None
             raise
-        if isinstance(lease, protocol.End):
+        if isinstance(arrays, protocol.End):
             self._loader = None
             loader._epoch, loader._next = self.epoch + 1, 0
             raise StopIteration
         self._left -= 1
         self._taken = True
-        batch: Batch = loader._batch(lease)
+        batch: Batch = loader._batch(arrays)
         return batch
 
     @property

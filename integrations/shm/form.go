@@ -334,9 +334,16 @@ func widen[T int32 | int64](to []byte, v []T) int {
 	if len(v) == 0 {
 		return 0
 	}
+	n := 8 * len(v)
 	d := unsafe.Slice((*int64)(unsafe.Pointer(unsafe.SliceData(to))), len(to)/8)[:len(v)]
+	for len(v) >= 8 { // eight at a time take half the time
+		a, b := (*[8]T)(v), (*[8]int64)(d)
+		b[0], b[1], b[2], b[3] = int64(a[0]), int64(a[1]), int64(a[2]), int64(a[3])
+		b[4], b[5], b[6], b[7] = int64(a[4]), int64(a[5]), int64(a[6]), int64(a[7])
+		v, d = v[8:], d[8:]
+	}
 	for i, x := range v {
 		d[i] = int64(x)
 	}
-	return 8 * len(v)
+	return n
 }

@@ -56,6 +56,8 @@ class Feed:
             self._send(p.hello(rank, p.INDEX_DTYPES[index_dtype] if index_dtype else 0, hold, self._pid))
             self.welcome: p.Welcome = self._wait_for((p.Welcome,), "an answer to HELLO")
             self._hold = self.welcome.hold
+            if rank is not None and self.welcome.rank != rank:
+                raise ProtocolError(f"the server gives rank {self.welcome.rank} where {rank} was asked for")
         except BaseException:
             self.close()
             raise
@@ -259,8 +261,7 @@ class Feed:
     def _failed(self, error: p.Error) -> KhopError:
         text = error.text or error.name
         result: KhopError = StateError(text) if error.code == p.ERROR_STATE else ServerError(text)
-        if isinstance(result, ServerError):
-            result.code = error.code
+        result.code = error.code
         return self._broken(result) if error.run == 0 else result
 
     def _broken(self, error: _E) -> _E:

@@ -14,7 +14,7 @@ from . import binary as _binary
 from . import place as _place
 from . import protocol, server
 from .batch import Batch, Info
-from .errors import BusyError, ServerError, StateError
+from .errors import BusyError, KhopError, ServerError, StateError
 from .feed import Feed
 from .frameworks import Framework, framework as _framework
 from .meeting import Meeting
@@ -217,9 +217,9 @@ class Epoch:
             raise StopIteration
         try:
             arrays = loader._feed.next()
-        except BaseException:
-            if loader._feed.closed:
-                self._loader = None
+        except KhopError as e:
+            if loader._feed.closed or e.code:
+                self._loader = None  # the pass is over; the next one begins with the batch that failed
             raise
         if isinstance(arrays, protocol.End):
             self._loader = None

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/khop-gnn/khop/loader"
@@ -182,7 +183,8 @@ func (p *peer) complain(run uint32, err error) {
 		code = CodeMessage
 	}
 	text := err.Error()
-	_ = p.send(textNote{run, uint32(code), []byte(text[:min(len(text), maxText)])}.bytes(kindError)) // if it fails, receiving does too
+	text = strings.ToValidUTF8(text[:min(len(text), maxText)], "")
+	_ = p.send(textNote{run, uint32(code), []byte(text)}.bytes(kindError)) // if it fails, receiving does too
 }
 
 // receiveAll handles messages until the connection ends.

@@ -327,6 +327,32 @@ for batch in khop.connect(sys.argv[1], framework="numpy"):
     again.close()
 
 
+def test_consumers_killed_at_random_moments_lose_and_repeat_nothing(serve, python, tmp_path):
+    seed = int.from_bytes(os.urandom(4), "little")
+    rng = np.random.default_rng(seed)
+    process, path = serve("sbm", "--fanouts", 3, "--batch-size", 2, "--seeds", "all", "--shuffle")
+    log, last = tmp_path / "numbers", None
+    for _ in range(6):
+        log.write_text("")
+        consumer = python("""
+import sys, khop
+with open(sys.argv[2], "w", buffering=1) as log:
+    for batch in khop.connect(sys.argv[1], framework="numpy"):
+        print(batch.number, file=log)
+""", path, log)
+        wait_until(lambda: log.stat().st_size, 20)
+        time.sleep(rng.random() / 20)
+        consumer.kill()
+        consumer.communicate()
+        numbers = list(map(int, log.read_text().split()))
+        assert numbers == list(range(numbers[0], numbers[0] + len(numbers))), f"seed {seed}"
+        assert last is None or numbers[0] in (last, last + 1), f"seed {seed}"  # the last one that was seen was not yet done with
+        last = numbers[-1]
+        if last == 1499:  # the whole epoch
+            break
+    assert process.poll() is None
+
+
 def test_ranks_of_a_running_server_share_an_epoch(serve):
     _, path = serve("sbm", "--fanouts", 3, "--batch-size", 100, "--world-size", 2)
     loaders = [khop.connect(path, framework="numpy") for _ in range(2)]

@@ -328,7 +328,7 @@ class Loader(Connection):
                 ):
                     flags.add(name, value)
                 try:
-                    own = server.Server(_binary.find(binary), os.fspath(dataset), list(flags), path, quiet, () if seed_set.fd is None else (seed_set.fd,))
+                    own = server.Server(_binary.find(binary), os.fspath(dataset), list(flags), path, quiet, seed_set.inherit())
                     connection = own.connect(start_timeout)
                     feed = Feed(connection, rank=here.rank, index_dtype=index_dtype, timeout=timeout, max_ring_bytes=max_ring_bytes,
                                 last_words=own.last_words)

@@ -18,7 +18,8 @@ from .errors import ProtocolError
 from .frameworks import NumpyArray
 from .protocol import BatchReady, Descriptor, Layout, Segment
 
-_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+_F_GET_SEALS = 1034  # Linux's numbers: Pythons that were built for old C libraries do not have the names
+_SEALS = 0x0001 | 0x0002 | 0x0004  # F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW
 
 
 class Memory:
@@ -33,7 +34,7 @@ class Memory:
         if len(fds) != 1:
             raise ProtocolError(f"SEGMENT with {len(fds)} file descriptors")
         try:
-            seals = fcntl.fcntl(fds[0], fcntl.F_GET_SEALS)
+            seals = fcntl.fcntl(fds[0], _F_GET_SEALS)
         except OSError as e:
             raise ProtocolError(f"segment {about.number} is no memfd: {e}") from None
         if seals & _SEALS != _SEALS:

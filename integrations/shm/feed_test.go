@@ -121,3 +121,31 @@ func knowledge(t testing.TB) *graph.Graph {
 	}
 	return g
 }
+
+func TestReplayedBatchesComeAgainAndAgain(t *testing.T) {
+	g := plainGraph(t, 500)
+	s := serve(t, g, Options{Replay: 4})
+	c := connect(t, s, ConsumerOptions{})
+	few := want(t, g, usual(), 0)[:4]
+	var last *Batch
+	for epoch := range uint64(3) {
+		n := 0
+		for b, err := range c.Epoch(t.Context(), epoch) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Contains(few, lineOf(b)) {
+				t.Errorf("%q is none of %q", lineOf(b), few)
+			}
+			n++
+			b.Keep()
+			if last != nil { // as a consumer does that still has the last batch when it asks for another
+				last.Release()
+			}
+			last = b
+		}
+		if n != 16 {
+			t.Errorf("%d batches", n)
+		}
+	}
+}

@@ -153,7 +153,7 @@ func (r *rank) pump() {
 	}
 	r.leave(run)
 	for len(run.peers) > 0 && run.ctx.Err() == nil {
-		b := run.front()
+		b := r.front(run)
 		switch {
 		case b == nil:
 			r.waiting = "loader"
@@ -169,12 +169,17 @@ func (r *rank) pump() {
 	}
 }
 
-// front returns the batch to announce next; nil if it is not there yet.
-func (run *run) front() *loader.Batch {
+// front returns the batch to announce next; nil if it is not there yet. mu is held.
+func (r *rank) front(run *run) *loader.Batch {
 	switch {
 	case run.announced == run.end:
 	case len(run.replayed) > 0:
-		return run.replayed[run.announced%uint64(len(run.replayed))]
+		for _, b := range run.replayed { // one that nobody has
+			if r.slots[b.Slot()].consumers == 0 {
+				return b
+			}
+		}
+		return run.replayed[0]
 	case len(run.queue) > 0:
 		return run.queue[0]
 	}

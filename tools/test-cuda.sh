@@ -71,12 +71,12 @@ dist/khop-cuda sample "$scratch/sbm.khop" --digest --device cuda | cmp - "$scrat
 skips=(-any-skip)
 [ -z "${KHOP_TESTDATA:-}" ] || skips=(-allowed tests/allowed-skips.txt)
 
-# The tests that need a device are those of the files named *_cuda_test.go.
+# Not from the cache, which does not see that the simulator has changed. The tests that need a device are those of the files named *_cuda_test.go.
 [ -n "${REPORT:-}" ] || { REPORT=$scratch/testreport; go build -o "$REPORT" ./tools/testreport; }
 find . -name '*_cuda_test.go' -not -path './.*' -printf '%h\n' | sort -u | while read -r folder; do
     names=$(grep -h -o '^func \(Test\|Fuzz\|Example\)[A-Za-z0-9_]*' "$folder"/*_cuda_test.go | sed 's/^func //; /^TestMain$/d' | paste -sd '|')
     [ -z "$names" ] || printf '%s ^(%s)$\n' "$folder" "$names"
 done >"$scratch/tests"
 while read -r folder names; do
-    go test -race -tags cuda -json -run "$names" "$folder" </dev/null || : # the report counts what failed
+    go test -race -tags cuda -count 1 -timeout 25m -json -run "$names" "$folder" </dev/null || : # the report counts what failed
 done <"$scratch/tests" | "$REPORT" "${skips[@]}" ${TOTALS:+-totals "$TOTALS"}

@@ -122,6 +122,15 @@ def test_a_dataloader_passes_batches_on(start):
         assert [(b.epoch, b.number) for b in data] == [(epoch, i) for i in range(8)]
 
 
+def test_a_pass_that_is_kept_gives_way_to_the_next_one(start):
+    data = torch.utils.data.DataLoader(khop.torch.Dataset(start()), batch_size=None)
+    kept = iter(data)  # as Lightning does, after its sanity check
+    next(kept)
+    assert [b.number for b in data] == list(range(8))
+    with pytest.raises(khop.BusyError, match="one at a time"):
+        next(kept)
+
+
 def test_workers_are_refused_with_the_way_out(start):
     data = torch.utils.data.DataLoader(khop.torch.Dataset(start()), batch_size=None, num_workers=1)
     with pytest.raises(RuntimeError, match="num_workers=0"):
@@ -159,3 +168,29 @@ def test_pinning_is_done_once_a_segment_and_undone(monkeypatch):
     gc.collect()
     assert [c[0] for c in calls] == ["register", "unregister"] and calls[1][1] == calls[0][1]
     server.close()
+
+
+def test_a_slot_is_kept_until_the_copies_from_it_are_done(start, monkeypatch):
+    done = []
+
+    class OnDevice:  # stands for a tensor on a GPU
+        is_cuda = True
+
+    class Event:
+        def record(self):
+            pass
+
+        def query(self):
+            return bool(done)
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(khop.frameworks.Torch, "to", lambda self, array, device, non_blocking: OnDevice())
+    loader = start()
+    ring = loader._feed.ring
+    epoch = iter(loader)
+    next(epoch).to("cuda", non_blocking=True)
+    next(epoch).release()
+    gc.collect()
+    assert len(ring.held) == 1  # the copies may still read it
+    done.append(True)
+    next(epoch).release()
+    assert len(ring.held) == 0

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Callable, Mapping, Optional, Tuple, Union, overload
+from typing import Any, Callable, Mapping, NamedTuple, Optional, Tuple, Union, overload
 
 import numpy as np
 
@@ -14,8 +13,7 @@ from .schema import EdgeType, Schema
 from .views import Block, EdgeView, NodeView
 
 
-@dataclass(frozen=True)
-class Info:
+class Info(NamedTuple):
     """Which batch it is, and the place after it."""
 
     epoch: int
@@ -85,7 +83,7 @@ class Batch:
         return value
 
     def __contains__(self, name: str) -> bool:
-        return name in self._arrays().names()
+        return self._arrays().has(name)
 
     def _arrays(self) -> Arrays:
         if self._source is None:

@@ -13,7 +13,7 @@ from typing import Any, Callable, Optional, TypeVar, Union
 from . import protocol as p
 from .batch import forget_copied
 from .errors import ForkError, KhopError, ProtocolError, ServerError, SlotsHeldError, StateError
-from .ring import Lease, Ring
+from .ring import Ring, SlotArrays
 
 _TICK = 0.25  # seconds between looks at what else may have happened while nothing comes
 
@@ -28,18 +28,19 @@ class Feed:
         connection: socket.socket,
         *,
         rank: Optional[int] = None,
-        index_dtype: str = "int64",
+        index_dtype: Optional[str] = "int64",
         hold: int = 0,
         timeout: float = 60.0,
         max_ring_bytes: int = p.MAX_BYTES,
         last_words: Callable[[], str] = lambda: "",
     ) -> None:
-        """Takes over a connected socket. last_words gives what the server wrote last, for error messages."""
+        """Takes over a connected socket. index_dtype None takes the server's. last_words gives what the server wrote last, for error messages."""
         self._socket: Optional[socket.socket] = connection
         self._pid = os.getpid()
         self._timeout = timeout
         self._last_words = last_words
         self._buffer = bytearray(p.MESSAGE_BYTES)
+        self._view = memoryview(self._buffer)
         self._run = 0
         self._asked = 0
         self._sequence = 0
@@ -50,11 +51,13 @@ class Feed:
             self._check_user()
             for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
                 connection.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", 0, int(_TICK * 1e6)))
-            if index_dtype not in p.INDEX_DTYPES:
+            if index_dtype is not None and index_dtype not in p.INDEX_DTYPES:
                 raise ValueError(f'index_dtype={index_dtype!r}: must be "int64" or "int32"')
-            self._send(p.hello(rank, p.INDEX_DTYPES[index_dtype], hold, self._pid))
-            self.welcome: p.Welcome = self._wait_for(p.Welcome, "an answer to HELLO")
+            self._send(p.hello(rank, p.INDEX_DTYPES[index_dtype] if index_dtype else 0, hold, self._pid))
+            self.welcome: p.Welcome = self._wait_for((p.Welcome,), "an answer to HELLO")
             self._hold = self.welcome.hold
+            if rank is not None and self.welcome.rank != rank:
+                raise ProtocolError(f"the server gives rank {self.welcome.rank} where {rank} was asked for")
         except BaseException:
             self.close()
             raise
@@ -73,14 +76,16 @@ class Feed:
         self._sequence = 0
         self._return_slots()
         self._send(p.begin(self._run, mode, epoch, next, state))
-        begun: p.Begun = self._wait_for(p.Begun, "an answer to BEGIN")
+        begun: p.Begun = self._wait_for((p.Begun,), "an answer to BEGIN")
         return begun
 
-    def next(self) -> Union[Lease, p.End]:
+    def next(self) -> Union[SlotArrays, p.End]:
         """Acknowledges the batches before, and waits for the next one, or the end of the run."""
         forget_copied()
-        self._send(p.next_batch(self._run, self._sequence, self.ring.take_returned(p.CREDITS)))
-        self._return_slots()
+        returned = self.ring.returned
+        self._send(p.next_batch(self._run, self._sequence, self.ring.take_returned(p.CREDITS) if returned else ()))
+        if returned:
+            self._return_slots()
         message = self._wait_for((p.BatchReady, p.End), "a batch")
         if isinstance(message, p.End):
             return message
@@ -88,7 +93,7 @@ class Feed:
             raise self._broken(ProtocolError(f"batch {message.sequence} of the run comes where {self._sequence} should"))
         self._sequence += 1
         try:
-            return self.ring.lease(message, self.welcome.slots)
+            return SlotArrays(self.ring.lease(message, self.welcome.slots))
         except ProtocolError as e:
             raise self._broken(e) from None
 
@@ -102,16 +107,18 @@ class Feed:
         """What the server tells of itself, of this rank and of its consumers. Only between runs."""
         self._asked += 1
         self._send(p.ask(p.STATISTICS, self._asked))
-        tell: p.Tell = self._wait_for(p.Tell, "statistics")
+        tell: p.Tell = self._wait_for((p.Tell,), "statistics")
         return tell.about
 
     # --- messages ---
 
-    def _wait_for(self, kinds: Any, what: str) -> Any:
+    def _wait_for(self, kinds: tuple[type, ...], what: str) -> Any:
         """The next message of some kind that belongs to the current run. What is left of runs before is dealt with."""
         deadline = time.monotonic() + self._timeout
         while True:
             message = self._receive(deadline, what)
+            if type(message) is p.BatchReady and message.run == self._run and p.BatchReady in kinds:
+                return message
             if isinstance(message, p.Error):
                 if message.run not in (0, self._run):
                     continue
@@ -123,7 +130,7 @@ class Feed:
                 if isinstance(message, p.BatchReady):  # of a run that was left: back, unread
                     self.ring.returned.append(message.slot)
                 continue
-            if isinstance(message, kinds):
+            if type(message) in kinds:
                 return message
             if isinstance(message, p.Tell):
                 continue  # somebody was interrupted while waiting for it
@@ -142,13 +149,13 @@ class Feed:
                 continue  # it closed with messages of ours unread; its own, and the end, are still to be read
             except OSError as e:
                 raise self._broken(ServerError(f"the connection to the server is broken: {e}{self._tail()}")) from None
-            fds = _descriptors(ancillary)
+            fds = _descriptors(ancillary) if ancillary else ()
             try:
                 if size == 0:
                     raise ServerError(f"the server has ended without a word{self._tail()}")
                 if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
                     raise ProtocolError("a message that is too long")
-                message = p.read(bytes(memoryview(self._buffer)[:size]))
+                message = p.read(bytes(self._view[:size]))
                 if not isinstance(message, p.Segment):
                     if fds:
                         raise ProtocolError(f"{type(message).__name__} with file descriptors")
@@ -252,8 +259,9 @@ class Feed:
         return self._socket
 
     def _failed(self, error: p.Error) -> KhopError:
-        kind = StateError if error.code == p.ERROR_STATE else ServerError
-        result = kind(f"{error.text or error.name}")
+        text = error.text or error.name
+        result: KhopError = StateError(text) if error.code == p.ERROR_STATE else ServerError(text)
+        result.code = error.code
         return self._broken(result) if error.run == 0 else result
 
     def _broken(self, error: _E) -> _E:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import sys
 import weakref
 from types import TracebackType
@@ -12,12 +14,13 @@ from . import binary as _binary
 from . import place as _place
 from . import protocol, server
 from .batch import Batch, Info
-from .errors import BusyError, StateError
+from .errors import BusyError, KhopError, ServerError, StateError
 from .feed import Feed
 from .frameworks import Framework, framework as _framework
 from .meeting import Meeting
 from .options import Fanouts, Flags, Seeds, fanouts_text, seed_list
 from .padding import pad as _pad_batch
+from .ring import SlotArrays
 from .schema import Schema, schema_of
 
 _loaders_made = 0  # of this process, for the meeting points of several ranks
@@ -30,11 +33,13 @@ class Connection:
     """
 
     def __init__(
-        self, feed: Feed, *, framework: Union[str, Framework] = "auto", pad: Any = None, pin: Optional[bool] = None,
-        server: Optional[server.Server] = None, meeting: Optional[Meeting] = None,
+        self, feed: Feed, *, framework: Union[str, Framework] = "auto", index_dtype: Optional[str] = None, pad: Any = None, pin: Optional[bool] = None,
+        server: Optional[server.Server] = None, meeting: Optional[Meeting] = None, binary: Optional[_binary.PathLike] = None,
     ) -> None:
+        self._binary = binary
         self._feed: Feed = feed
         self._framework = framework if isinstance(framework, Framework) else _framework(framework)
+        self._index_dtype = index_dtype or feed.welcome.index_dtype
         self._pad = pad
         self._schema: Optional[Schema] = None
         self._iterator: Optional[weakref.ref[Epoch]] = None
@@ -44,7 +49,7 @@ class Connection:
         self._next = _number(self._state, "next")
         self._mode = 1  # the first run goes on where the rank stands
         self._pending: Optional[dict[str, Any]] = None
-        feed.ring.pin = _wants_pinned(self._framework) if pin is None else pin
+        feed.ring.pin = _has_gpu(self._framework) if pin is None else pin
         self._end = weakref.finalize(self, _end, feed, server, meeting, os.getpid())  # also when the interpreter ends
 
     # --- what it is ---
@@ -61,6 +66,13 @@ class Connection:
     @property
     def world_size(self) -> int:
         return self._feed.welcome.world_size
+
+    @property
+    def device(self) -> str:
+        """The device that this process trains on, for ``batch.to(loader.device)``: the GPU of its local rank where there is one, else the CPU."""
+        if not _has_gpu(self._framework):
+            return "cpu"
+        return f"cuda:{_place.find().local_rank}"
 
     def __len__(self) -> int:
         """Batches of a whole epoch, of this rank."""
@@ -82,11 +94,11 @@ class Connection:
     def __iter__(self) -> Epoch:
         """Begins the next epoch, or what load_state_dict left of one."""
         _refuse_workers()
-        running = self._iterator() if self._iterator is not None else None
-        if running is not None and not running.closed:
+        running = self._running()
+        if running is not None:
             raise BusyError(
                 f"epoch {running.epoch} of this loader is still being iterated, and a loader has one iterator at a time: end that loop, or call "
-                "close() on its iterator, or make a second loader (instance= tells it apart)"
+                "close() on its iterator, or make a second loader (instance= tells it apart). For Lightning wrap it in khop.torch.Dataset"
             )
         if self._pending is not None:
             begun = self._feed.begin(2, state=self._pending)
@@ -98,15 +110,31 @@ class Connection:
         self._iterator = weakref.ref(epoch)
         return epoch
 
+    def restart(self) -> Epoch:
+        """As ``iter``, but takes over where an iterator is still in use, which is an error for that one's user from then on.
+
+        For libraries that leave a loop early and keep the iterator.
+        """
+        running = self._running()
+        if running is not None:
+            running.close()
+            running.taken_over = True
+        return iter(self)
+
+    def _running(self) -> Optional[Epoch]:
+        running = self._iterator() if self._iterator is not None else None
+        return None if running is None or running.closed else running
+
     def __getitem__(self, index: Any) -> Any:
         raise TypeError("a khop loader is iterated, not indexed; for torch.utils.data.DataLoader use khop.torch.Dataset(loader) with batch_size=None")
 
-    def _batch(self, lease: Any) -> Any:
-        ready = lease.ready
+    def _batch(self, arrays: SlotArrays) -> Any:
+        ready = arrays.lease.ready
         if self._schema is None:
-            self._schema = schema_of(lease, self._feed.welcome.about)
+            about = self._feed.welcome.about
+            self._schema = schema_of(arrays, about if self._pad != "max" else {**about, **_sizes(about, self._binary)})
         info = Info(ready.epoch, ready.number, ready.padded, ready.next)
-        batch = Batch(self._schema, info, lease, self._framework, self._feed.welcome.index_dtype)
+        batch = Batch(self._schema, info, arrays, self._framework, self._index_dtype)
         self._epoch, self._next = ready.epoch, ready.next
         return batch if self._pad is None else _pad_batch(batch, self._pad, self._feed.welcome.about)
 
@@ -126,7 +154,7 @@ class Connection:
 
         StateError if it is of another dataset or of other options: raised here where that can be seen, else by ``iter``.
         """
-        running = self._iterator() if self._iterator is not None else None
+        running = self._running()
         if running is not None:
             running.close()
         for key, own in self._state.items():
@@ -169,7 +197,10 @@ class Epoch:
     def __init__(self, loader: Connection, begun: protocol.Begun) -> None:
         self._loader: Optional[Connection] = loader
         self.epoch = begun.epoch
+        self._first = begun.next
         self._left = begun.batches
+        self._taken = False
+        self.taken_over = False
 
     def __iter__(self) -> Epoch:
         return self
@@ -181,19 +212,22 @@ class Epoch:
     def __next__(self) -> Batch:
         loader = self._loader
         if loader is None:
+            if self.taken_over:
+                raise BusyError("another iterator of this loader was begun meanwhile, and a loader has one at a time")
             raise StopIteration
         try:
-            lease = loader._feed.next()
-        except BaseException:
-            if loader._feed.closed:
-                self._loader = None
+            arrays = loader._feed.next()
+        except KhopError as e:
+            if loader._feed.closed or e.code:
+                self._loader = None  # the pass is over; the next one begins with the batch that failed
             raise
-        if isinstance(lease, protocol.End):
+        if isinstance(arrays, protocol.End):
             self._loader = None
             loader._epoch, loader._next = self.epoch + 1, 0
             raise StopIteration
         self._left -= 1
-        batch: Batch = loader._batch(lease)
+        self._taken = True
+        batch: Batch = loader._batch(arrays)
         return batch
 
     @property
@@ -201,11 +235,11 @@ class Epoch:
         return self._loader is None
 
     def close(self) -> None:
-        """Ends the pass early, as leaving the loop does. The loader's next ``iter`` runs the next epoch."""
+        """Ends the pass early, as leaving the loop does. The loader's next ``iter`` runs the next epoch, or this one if no batch of it was taken."""
         loader, self._loader = self._loader, None
         if loader is not None:
             loader._feed.stop()
-            loader._epoch, loader._next = self.epoch + 1, 0
+            loader._epoch, loader._next = (self.epoch + 1, 0) if self._taken else (self.epoch, self._first)
 
     def __del__(self) -> None:
         if hasattr(self, "_loader"):
@@ -294,7 +328,7 @@ class Loader(Connection):
                 ):
                     flags.add(name, value)
                 try:
-                    own = server.Server(_binary.find(binary), os.fspath(dataset), list(flags), path, quiet, () if seed_set.fd is None else (seed_set.fd,))
+                    own = server.Server(_binary.find(binary), os.fspath(dataset), list(flags), path, quiet, seed_set.inherit())
                     connection = own.connect(start_timeout)
                     feed = Feed(connection, rank=here.rank, index_dtype=index_dtype, timeout=timeout, max_ring_bytes=max_ring_bytes,
                                 last_words=own.last_words)
@@ -309,7 +343,7 @@ class Loader(Connection):
                 meeting = Meeting(path, here)
                 if own is not None:
                     meeting.wait_for_all(start_timeout, own.check)
-            super().__init__(feed, framework=framework, pad=pad, pin=pin, server=own, meeting=meeting)
+            super().__init__(feed, framework=framework, pad=pad, pin=pin, server=own, meeting=meeting, binary=binary)
         except BaseException:
             _end(feed, own, meeting, os.getpid())
             raise
@@ -327,15 +361,25 @@ def connect(
 ) -> Connection:
     """Joins a running ``khop serve --socket path``. rank None takes torch.distributed's or the environment's, else the lowest that is free.
 
+    On a ring that many read (``--broadcast``) arrays are read-only, and ids of another width than index_dtype are copied.
+
     The first ``iter`` goes on where the rank stands: after a restart with the first batch that was not acknowledged.
     """
     here = _place.find() if rank is None else None
     if here is not None and here.world_size > 1:
         rank = here.rank
-    connection = server.connect(os.fspath(path), connect_timeout)
-    feed = Feed(connection, rank=rank, index_dtype=index_dtype, hold=hold, timeout=timeout, max_ring_bytes=max_ring_bytes)
+
+    def join(asked: Optional[str]) -> Feed:
+        connection = server.connect(os.fspath(path), connect_timeout)
+        return Feed(connection, rank=rank, index_dtype=asked, hold=hold, timeout=timeout, max_ring_bytes=max_ring_bytes)
     try:
-        return Connection(feed, framework=framework, pad=pad, pin=pin)
+        feed = join(index_dtype)
+    except ServerError as e:
+        if e.code != protocol.ERROR_INDEX_DTYPE:
+            raise
+        feed = join(None)  # a ring that many read has the ids of one width for all: here they are converted
+    try:
+        return Connection(feed, framework=framework, index_dtype=index_dtype, pad=pad, pin=pin)
     except BaseException:
         feed.close()
         raise
@@ -358,6 +402,13 @@ def _none_is_no_name(columns: Optional[Sequence[str]]) -> Optional[str]:
     return None if columns is None else ",".join(columns) or "none"
 
 
+def _sizes(about: Mapping[str, Any], binary: Optional[_binary.PathLike]) -> dict[str, Any]:
+    """How many nodes and edges of each type the dataset has, as khop info tells."""
+    command = [_binary.find(binary), "info", str(about.get("dataset")), "--json"]
+    info = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    return {"node_types": info["node_types"], "edge_types": info["edge_types"]}
+
+
 def _number(state: Mapping[str, Any], key: str) -> int:
     value = state.get(key, 0)
     if not isinstance(value, int) or value < 0:
@@ -372,6 +423,6 @@ def _refuse_workers() -> None:
         raise RuntimeError("khop makes batches in a server of its own: use num_workers=0 with khop.torch.Dataset")
 
 
-def _wants_pinned(framework: Framework) -> bool:
+def _has_gpu(framework: Framework) -> bool:
     torch = getattr(framework, "torch", None)
     return torch is not None and bool(torch.cuda.is_available())

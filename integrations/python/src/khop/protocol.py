@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import struct
-from dataclasses import dataclass
 from typing import Any, Callable, NamedTuple, Optional, Sequence, Union
 
 import numpy as np
@@ -35,7 +34,7 @@ ERRORS = {
     1: "bad message", 2: "version", 3: "user", 4: "rank", 5: "taken", 6: "full", 7: "index dtype", 8: "state", 9: "epochs",
     10: "load", 11: "memory", 12: "ending", 13: "readers",
 }
-ERROR_STATE = 8
+ERROR_INDEX_DTYPE, ERROR_STATE = 7, 8
 GOODBYES = {0: "done", 1: "interrupted", 2: "all epochs were loaded"}
 
 DTYPES: dict[int, tuple[str, np.dtype[Any]]] = {
@@ -80,8 +79,7 @@ def bye(reason: int = 0) -> bytes:
 
 # --- what a server sends -------------------------------------------------------------------------------------------------
 
-@dataclass(frozen=True)
-class Welcome:
+class Welcome(NamedTuple):
     version: int
     rank: int
     world_size: int
@@ -95,24 +93,21 @@ class Welcome:
     about: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Segment:
+class Segment(NamedTuple):
     number: int
     memory: int
     bytes: int
     read_only: bool
 
 
-@dataclass(frozen=True)
-class Begun:
+class Begun(NamedTuple):
     run: int
     epoch: int
     next: int
     batches: int
 
 
-@dataclass(frozen=True)
-class BatchReady:
+class BatchReady(NamedTuple):
     run: int
     slot: int
     sequence: int
@@ -125,16 +120,14 @@ class BatchReady:
     bytes: int
 
 
-@dataclass(frozen=True)
-class End:
+class End(NamedTuple):
     run: int
     stopped: bool
     batches: int
     epoch: int
 
 
-@dataclass(frozen=True)
-class Error:
+class Error(NamedTuple):
     run: int
     code: int
     text: str
@@ -144,15 +137,13 @@ class Error:
         return ERRORS.get(self.code, f"error {self.code}")
 
 
-@dataclass(frozen=True)
-class Tell:
+class Tell(NamedTuple):
     what: int
     id: int
     about: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Bye:
+class Bye(NamedTuple):
     reason: str
 
 

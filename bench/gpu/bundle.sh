@@ -1,31 +1,35 @@
 #!/usr/bin/env bash
-# Writes dist/gpu: all that a machine with a GPU, Python and no Go needs to test and measure khop. "make gpu-bundle" calls it.
+# Writes all that a machine with a GPU, Python and no Go needs to test and measure khop. "make gpu-bundle" calls it.
+#
+#   bundle.sh [FOLDER [PACKAGE...]]   default: dist/gpu, with the tests of all packages
 #
 # Environment: KHOP_PEERS=folder   source archives of torch-scatter and torch-sparse to take along, for PyG's sampler (optional)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 exports=$(tools/cuda-env.sh)
 eval "$exports"
-out=dist/gpu limit=$((48 << 20))
-rm -rf "$out" dist/gpu-tests
-mkdir -p "$out/python" "$out/peers" dist/gpu-tests
+out=${1:-dist/gpu} limit=$((48 << 20))
+packages=("${@:2}")
+[ ${#packages[@]} -gt 0 ] || packages=($(find . -name '*_cuda_test.go' -not -path './.*' -not -path './internal/cudasim/*' -printf '%P\n' | xargs -n 1 dirname | sort -u))
+tests=$out.tests
+rm -rf "$out" "$tests"
+mkdir -p "$out/python" "$out/peers" "$tests"
 
 build=(-tags cuda -trimpath "-ldflags=-s -w")
 go build "${build[@]}" -o "$out/khop" ./cmd/khop
 go build "${build[@]}" -o "$out/gpubench" ./bench/gpu/gpubench
 
 # The tests that need a device, a program a package: they share most of their code, so that together they pack well.
-find . -name '*_cuda_test.go' -not -path './.*' -not -path './internal/cudasim/*' -printf '%h\n' | sort -u | while read -r folder; do
+for folder in "${packages[@]}"; do
     names=$(grep -h -o '^func Test[A-Za-z0-9_]*' "$folder"/*_cuda_test.go | sed 's/^func //; /^TestMain$/d' | paste -sd '|')
     [ -n "$names" ] || continue
-    folder=${folder#./}
-    mkdir -p "dist/gpu-tests/$folder"
-    go test -c "${build[@]}" -o "dist/gpu-tests/$folder/test" "./$folder"
-    [ ! -d "$folder/testdata" ] || cp -r "$folder/testdata" "dist/gpu-tests/$folder/"
-    printf '%s ^(%s)$\n' "$folder" "$names" >>dist/gpu-tests/list.txt
+    mkdir -p "$tests/$folder"
+    go test -c "${build[@]}" -o "$tests/$folder/test" "./$folder"
+    [ ! -d "$folder/testdata" ] || cp -r "$folder/testdata" "$tests/$folder/"
+    printf '%s ^(%s)$\n' "$folder" "$names" >>"$tests/list.txt"
 done
-tar -C dist/gpu-tests --sort=name --owner=0 --group=0 -cf - . | xz -T0 -3 >"$out/tests.tar.xz"
-rm -rf dist/gpu-tests
+tar -C "$tests" --sort=name --owner=0 --group=0 -cf - . | xz -T0 -3 >"$out/tests.tar.xz"
+rm -rf "$tests"
 
 cp bench/gpu/*.py "$out/"
 mv "$out/run.py" "$out/run"

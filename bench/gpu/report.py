@@ -41,16 +41,20 @@ def claims(phase, state):
         claim("transfer time with 20 % of the rows cached / CPU-centric, unpipelined", "<= 0.30",
               ratio(khop.get("bus, cached"), plain, "ms_per_batch"), lambda v: v <= 0.3)
     if phase == "training":
-        own = usable(state, phase, "khop-cuda")
-        staged = usable(state, phase, "staged")
-        centric = [r for r in (usable(state, phase, s) for s in ("select", "khop-cpu")) if r]
+        way = "khop-cuda" if usable(state, phase, "khop-cuda") else "khop-cpu"
+        own, staged, bus = usable(state, phase, way), usable(state, phase, "staged"), usable(state, "gather", "file 1 GiB")
+        centric = [r for r in (usable(state, phase, s) for s in {"select", "khop-cpu"} - {way}) if r]
         pyg = [r for r in (usable(state, phase, f"pyg-{n}") for n in (0, 4, 8, 15)) if r]
         best = lambda runs: min(runs, key=lambda r: r["ms_per_batch"], default=None)
-        claim("a training step with khop on the device / the model on staged batches", "<= 1.10", ratio(own, staged, "ms_per_batch"), lambda v: v <= 1.1)
-        claim("PyG at its best / khop on the device", ">= 8", ratio(best(pyg), own, "ms_per_batch"), lambda v: v >= 8)
-        claim("the best CPU-centric pipeline / khop on the device", ">= 1.6", ratio(best(centric), own, "ms_per_batch"), lambda v: v >= 1.6)
-        joules = own and own["board_joules"] and best(centric) and ratio(own, best(centric), "board_joules_per_batch")
-        claim("board energy of khop on the device / of that pipeline", "<= 0.75", joules or None, lambda v: v <= 0.75)
+        least = own and staged and bus and {"ms_per_batch": max(
+            staged["ms_per_batch"], own["nodes_per_batch"] * own["row_bytes"] / bus["bus"]["in_order_gb_per_s"] / 1e6)}
+        claim(f"a step by {way} / the greater of the model alone and its rows' bytes in order over the bus", "<= 1.10",
+              ratio(own, least, "ms_per_batch"), lambda v: v <= 1.1)
+        claim(f"PyG at its best / {way}", ">= 8", ratio(best(pyg), own, "ms_per_batch"), lambda v: v >= 8)
+        claim(f"the best CPU-centric pipeline / {way}", ">= 1.6", ratio(best(centric), own, "ms_per_batch"), lambda v: v >= 1.6)
+        metered = own and best(centric) and own["board_joules"] and best(centric)["board_joules"]
+        claim(f"board energy of {way} / of that pipeline", "<= 0.75",
+              ratio(own, best(centric), "board_joules_per_batch") if metered else None, lambda v: v <= 0.75)
     return found
 
 

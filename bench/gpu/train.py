@@ -88,10 +88,19 @@ def for_ever(loader):
 
 def fed(device):
     """Batches of khop serve, as (x, edge_index, y)."""
+    from khop.errors import ServerError
+
+    if device != "cpu" and not cuda:
+        cannot("batches on a device need torch with CUDA")
     options = ["--device-memory", args.device_memory] if device != "cpu" else []
-    for b in for_ever(khop_loader(device=device, serve_options=options)):
-        b = b.to(args.device, non_blocking=True)
-        yield b.x, b.edge_index, b.y
+    try:
+        for b in for_ever(khop_loader(device=device, serve_options=options)):
+            b = b.to(args.device, non_blocking=True)
+            yield b.x, b.edge_index, b.y
+    except ServerError as error:
+        if device == "cpu" or "feed options" not in str(error):
+            raise
+        cannot(f"this version of the feed does not carry batches on a device: {error}")
 
 
 def staged():
@@ -172,5 +181,5 @@ for i, (x, edge_index, y) in enumerate(batches()):
     if i == args.warmup + args.batches - 1:
         break
 result = measured.stop(args.batches)
-print(json.dumps({"way": args.way, "device": args.device, "torch": torch.__version__, "loss": loss.item(),
+print(json.dumps({"way": args.way, "device": args.device, "row_bytes": x.shape[1] * x.element_size(), "torch": torch.__version__, "loss": loss.item(),
                   "nodes_per_batch": nodes / args.batches, "edges_per_batch": edges / args.batches, **result}, indent=1))

@@ -4,7 +4,7 @@ import re
 import shutil
 
 GIB = 1 << 30
-WIDTHS = "4,8,16,32,64,128,132,256,400,512,516,1024,2048,2052,4096"
+WIDTHS = "4,8,16,32,64,128,132,256,400,512,516,1024,2048,2052,4096,4100"
 ALIGNMENTS = ",".join(str(w) for w in range(2048, 2077, 4))
 CARD = "8GiB"  # device memory, wherever the claim is about what is larger than the card
 

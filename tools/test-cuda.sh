@@ -78,7 +78,7 @@ find . -name '*_cuda_test.go' -not -path './.*' -printf '%h\n' | sort -u | while
     [ -z "$names" ] || printf '%s ^(%s)$\n' "$folder" "$names"
 done >"$scratch/tests"
 while read -r folder names; do
-    go test -race -tags cuda -count 1 -timeout 25m -json -run "$names" "$folder" </dev/null || : # the report counts what failed; a new simulator outdates results unseen
+    go test -race -tags cuda -count 1 -timeout 25m -json -run "$names" "$folder" </dev/null || : # -count 1: a new simulator is no change to the cache
 done <"$scratch/tests" | "$REPORT" "${skips[@]}" ${TOTALS:+-totals "$TOTALS"}
 
 step "bundle" # of programs that measure a GPU: all phases run, in tiny sizes

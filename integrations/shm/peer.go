@@ -18,8 +18,10 @@ const (
 	helloTimeout = 5 * time.Second
 	// takenTimeout is how long a new consumer waits for the one before it, which may have died a moment ago.
 	takenTimeout = time.Second
-	writeTimeout = 10 * time.Second
 )
+
+// writeTimeout is how long a consumer may read nothing before it is given up. A variable for tests only.
+var writeTimeout = 10 * time.Second
 
 // peer is a consumer, as its server sees it. Its goroutine receives what it sends; the rank's loop announces batches to it.
 type peer struct {
@@ -159,15 +161,25 @@ func (p *peer) welcome() error {
 	return p.send(w.bytes())
 }
 
-// send sends a message that is not a batch's. A consumer that does not read for long is given up.
+// send sends a message.
 func (p *peer) send(b []byte) error {
 	if len(b) > maxMessage {
 		return CodeMessage.refuse("%w: an answer of %d bytes", errMessage, len(b))
 	}
-	if err := p.socket.conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
-		return err
+	return p.write(b, -1)
+}
+
+// write sends a message, with a descriptor unless fd is negative. A consumer that does not read for long is given up: its own
+// goroutine then learns that the connection has ended, and takes its slots back.
+func (p *peer) write(b []byte, fd int) error {
+	err := p.socket.conn.SetWriteDeadline(time.Now().Add(writeTimeout)) // anew each time: it counts for all that follows
+	if err == nil {
+		err = p.socket.send(b, fd)
 	}
-	return p.socket.send(b, -1)
+	if err != nil {
+		_ = p.socket.conn.CloseRead()
+	}
+	return err
 }
 
 // complain sends ERROR about a run, or with run 0 about the connection.

@@ -535,7 +535,8 @@ func TestOptionsThatMakeNoSense(t *testing.T) {
 }
 
 func TestARunMayTakeLongerThanAMessage(t *testing.T) {
-	defer func(d time.Duration) { writeTimeout = d }(writeTimeout)
+	was := writeTimeout
+	t.Cleanup(func() { writeTimeout = was }) // after the server's end
 	writeTimeout = 30 * time.Millisecond
 	s := serve(t, plainGraph(t, 500), Options{Hold: 1})
 	c := connect(t, s, ConsumerOptions{Timeout: 3 * time.Second})

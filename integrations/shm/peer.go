@@ -25,13 +25,14 @@ var writeTimeout = 10 * time.Second
 
 // peer is a consumer, as its server sees it. Its goroutine receives what it sends; the rank's loop announces batches to it.
 type peer struct {
-	server *Server
-	socket *socket
-	rank   *rank // from HELLO on
-	pid    int   // as the kernel or else the consumer says
-	since  time.Time
-	index  unified.DType
-	hold   int
+	server  *Server
+	socket  *socket
+	rank    *rank // from HELLO on
+	pid     int   // as the kernel or else the consumer says, for messages
+	watched int   // as the kernel says; 0 for a process that it does not show us
+	since   time.Time
+	index   unified.DType
+	hold    int
 
 	slots []uint32 // room for parsing; the receiving goroutine's
 
@@ -71,7 +72,7 @@ func (p *peer) serve(ctx context.Context) {
 	if err == nil {
 		log.Info("a consumer is there", "rank", p.rank.number, "pid", p.pid)
 		// Where a fork still holds the socket, the end comes all the same, but after what was sent.
-		stop := WatchProcess(p.pid, func() { _ = p.socket.conn.CloseRead() })
+		stop := WatchProcess(p.watched, func() { _ = p.socket.conn.CloseRead() })
 		err = p.receiveAll()
 		stop()
 	}
@@ -94,7 +95,7 @@ func (p *peer) greet(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.pid = pid
+	p.pid, p.watched = pid, pid
 	if uid != p.server.uid {
 		return CodeUser.refuse("you are user %d, the server is user %d's: run both as the same user", uid, p.server.uid)
 	}

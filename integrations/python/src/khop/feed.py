@@ -15,6 +15,7 @@ from .batch import forget_copied
 from .errors import ForkError, KhopError, ProtocolError, ServerError, SlotsHeldError, StateError
 from .ring import Ring, SlotArrays
 
+_STOP = 5.0  # seconds that the end of a run which was left may take
 _TICK = 0.25  # seconds between looks at what else may have happened while nothing comes
 
 _E = TypeVar("_E", bound=KhopError)
@@ -98,10 +99,26 @@ class Feed:
             raise self._broken(e) from None
 
     def stop(self) -> None:
-        """Ends the run without waiting for it to end; nothing if the connection is over."""
+        """Ends the run, and returns what was announced of it and not taken. Raises nothing: who asks for the next run hears what is wrong."""
         if self._socket is not None and self._mine():
             self._send(p.stop(self._run))
+            try:
+                self._read_to_end(time.monotonic() + min(self._timeout, _STOP))
+                self._return_slots()
+            except KhopError:
+                pass
         self._run += 1  # what still comes is of a run that was left
+
+    def _read_to_end(self, deadline: float) -> None:
+        while True:
+            message = self._receive(deadline, "the end of the run")
+            if isinstance(message, p.BatchReady):
+                self.ring.returned.append(message.slot)
+            elif isinstance(message, (p.End, p.Error)) and message.run == self._run:
+                return
+            elif isinstance(message, p.Bye) or isinstance(message, p.Error) and message.run == 0:
+                self.close()
+                return
 
     def statistics(self) -> dict[str, Any]:
         """What the server tells of itself, of this rank and of its consumers. Only between runs."""

@@ -161,17 +161,21 @@ def main():
     if state.get("of") != of:  # another bundle or device: nothing that was measured holds for it
         state = {"of": of}
     result["phases"] = {}
+    out = os.environ.get("OUT")
+    out = out and pathlib.Path(out)
+    if out and out.is_dir():
+        out /= f"khop-gpu-{'-'.join(phases) if args.phase else 'all'}.json"
     for phase in phases:
         if args.again:
             state.pop(phase, None)
         complete = run_phase(bench, phase, state)
         result["phases"][phase] = {"complete": complete, "claims": report.claims(phase, state), "steps": state[phase]}
+        text = json.dumps(result, indent=1) + "\n"
+        if out:  # after each phase, for whoever is stopped in the next
+            out.write_text(text)
+    print(text, end="", flush=True)
+    for phase in phases:  # last, for whoever sees the end of the output only
         report.table(phase, result)
-    text = json.dumps(result, indent=1) + "\n"
-    print(text, end="")
-    if out := os.environ.get("OUT"):
-        out = pathlib.Path(out)
-        (out / f"khop-gpu-{'-'.join(phases) if args.phase else 'all'}.json" if out.is_dir() else out).write_text(text)
     unfinished = [p for p in phases if not result["phases"][p]["complete"]]
     if unfinished:
         print(f"run: not done yet: {', '.join(unfinished)}; run it again to go on", file=sys.stderr)

@@ -24,7 +24,7 @@ def claims(phase, state):
 
     if phase == "gather":
         cells = [(c["of_model"], f"{step}: {c['row_bytes']} B at {c['offset']}") for step in state.get(phase, {})
-                 for c in (usable(state, phase, step) or {}).get("cells", []) if c["method"] == "per-row" and c["row_bytes"] >= 128]
+                 for c in (usable(state, phase, step) or {}).get("cells", []) if c["method"] == "per-row" and c["row_bytes"] >= 128 and not c["blocks"]]
         worst = min(cells, default=(None, "no cell"))
         claim(f"gather over the bus, share of the model, worst cell of 128 B and more ({worst[1]})", ">= 0.95", worst[0], lambda v: v >= 0.95)
     if phase == "sampling":
@@ -97,12 +97,12 @@ def gather_lines(step, r):
     bus, memory = r["bus"], r["memory"]
     yield (f"{step}: {memory['rung']}; in order {bus['in_order_gb_per_s']:.1f} GB/s with {bus['blocks']} blocks, copy engine {bus['copy_gb_per_s']:.1f}, "
            f"link {bus['link_gb_per_s']:.1f}")
-    yield f"    {'bytes':>6} {'at':>4} {'model':>7} " + " ".join(f"{m:>14}" for m in ("per-row", "sorted", "shift", "naive")) + "   GB/s, share of the model"
+    yield f"    {'bytes':>6} {'at':>4} {'blocks':>6} {'model':>7} " + " ".join(f"{m:>14}" for m in ("per-row", "sorted", "shift", "naive")) + "   GB/s, share of the model"
     rows = {}
     for c in r["cells"]:
-        rows.setdefault((c["row_bytes"], c["offset"]), {})[c["method"]] = c
-    for (width, offset), by in rows.items():
-        yield f"    {width:6} {offset:4} {by['per-row']['model_gb_per_s']:7.2f} " + " ".join(
+        rows.setdefault((c["row_bytes"], c["offset"], c["blocks"] or ""), {})[c["method"]] = c
+    for (width, offset, blocks), by in rows.items():
+        yield f"    {width:6} {offset:4} {blocks:6} {by['per-row']['model_gb_per_s']:7.2f} " + " ".join(
             f"{by[m]['gb_per_s']:8.2f} {by[m]['of_model']:4.0%} " for m in ("per-row", "sorted", "shift", "naive"))
 
 

@@ -38,6 +38,9 @@ def claims(phase, state):
         piped = min((w for w in (khop.get("cpu, pipelined"), torch.get("torch, pipelined")) if w), key=lambda w: w["ms_per_batch"], default=None)
         claim("transfer time over the bus / CPU-centric, unpipelined", "<= 0.60", ratio(khop.get("bus"), plain, "ms_per_batch"), lambda v: v <= 0.6)
         claim("transfer time over the bus / CPU-centric, pipelined", "<= 1.05", ratio(khop.get("bus"), piped, "ms_per_batch"), lambda v: v <= 1.05)
+        bus = khop.get("bus")
+        busy = bus["cpu_ms_per_batch"] / bus["ms_per_batch"] if bus and bus["cpu_ms_per_batch"] is not None else None
+        claim("processors that transfer over the bus keeps busy", "<= 0.1", busy, lambda v: v <= 0.1)
         claim("transfer time with 20 % of the rows cached / CPU-centric, unpipelined", "<= 0.30",
               ratio(khop.get("bus, cached"), plain, "ms_per_batch"), lambda v: v <= 0.3)
     if phase == "training":

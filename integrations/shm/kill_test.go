@@ -34,6 +34,8 @@ func playRole(role string) {
 		playConsumer(socket)
 	case "fork":
 		playFork(socket)
+	case "take":
+		playTaker(socket, os.Getenv("KHOP_TEST_STATE"))
 	}
 }
 
@@ -120,7 +122,7 @@ type player struct {
 	lines chan string // what it prints, then closed
 }
 
-func play(t *testing.T, role, socket, state string) *player {
+func play(t testing.TB, role, socket, state string) *player {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "KHOP_TEST_ROLE="+role, "KHOP_TEST_SOCKET="+socket, "KHOP_TEST_STATE="+state, "GORACE=atexit_sleep_ms=0")
@@ -159,7 +161,7 @@ func (p *player) rest() (all []string) {
 }
 
 // wait returns the next line that begins so, within a time; others are handed to see.
-func (p *player) wait(t *testing.T, prefix string, within time.Duration, see func(string)) string {
+func (p *player) wait(t testing.TB, prefix string, within time.Duration, see func(string)) string {
 	t.Helper()
 	late := time.After(within)
 	for {

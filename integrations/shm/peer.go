@@ -30,21 +30,21 @@ type peer struct {
 	index  unified.DType
 	hold   int
 
-	segments int      // announced; the loop's
-	slots    []uint32 // room for parsing; the receiving goroutine's
+	slots []uint32 // room for parsing; the receiving goroutine's
 
 	// Guarded by rank.mu.
-	gone    bool // the connection is over
-	asked   *request
-	active  bool   // takes part in the rank's run
-	stop    bool   // wants out of it
-	run     uint32 // the run's number, also after its end
-	lastRun uint32 // the greatest number it has used
-	sent    uint64 // batches of the run
-	done    uint64 // acknowledged
-	at      place  // after the last that was acknowledged
-	nexts   []uint64
-	held    map[uint32]time.Time // slots, since when
+	segments int  // announced
+	gone     bool // the connection is over
+	asked    *request
+	active   bool   // takes part in the rank's run
+	stop     bool   // wants out of it
+	run      uint32 // the run's number, also after its end
+	lastRun  uint32 // the greatest number it has used
+	sent     uint64 // batches of the run
+	done     uint64 // acknowledged
+	at       place  // after the last that was acknowledged
+	nexts    []uint64
+	held     map[uint32]time.Time // slots, since when
 }
 
 // request is a BEGIN, resolved.

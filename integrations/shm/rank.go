@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -21,7 +22,10 @@ type rank struct {
 	forms   map[unified.DType]*form // read-only
 	form    *form                   // of the run under way; set before its workers start
 	index   unified.DType           // where a consumer asks for none
+	hold    int                     // slots that a consumer may hold
 	records []record                // by loader slot
+
+	replayed []*loader.Batch // kept, to announce over and over; the loop's
 
 	mu       sync.Mutex
 	changed  *sync.Cond // on mu: something below, or the context
@@ -45,11 +49,17 @@ type held struct {
 // run is an epoch, or a part of one, on its way to some consumers.
 type run struct {
 	at     place
-	end    uint64  // how many batches there are
-	peers  []*peer // that still want it; the loop's
+	end    uint64 // how many batches there are
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	err    error
+
+	// Guarded by rank.mu.
+	peers     []*peer         // that still want it
+	announced uint64          // batches
+	queue     []*loader.Batch // made, and not announced yet
+	replayed  []*loader.Batch // what to announce over and over
+	awaits    func() bool     // what the loop waits for; nil if it does not
 }
 
 // errStopped ends a run that nobody wants any more.
@@ -64,10 +74,17 @@ func newRank(ctx context.Context, s *Server, src loader.Source, opt loader.Optio
 	}
 	r.arena = newArena(a)
 	opt.RowMemory, opt.Made = r.arena, r.made
+	opt.SlotTimeout = math.MaxInt64 // how long a batch is held is the consumer's affair, and statistics tell it
 	if r.loader, err = loader.NewContext(ctx, src, opt); err != nil {
 		return nil, errors.Join(err, r.arena.close())
 	}
 	n := r.loader.Stats().Slots
+	if r.hold = min(s.opt.Hold, n-1); r.hold < s.opt.Hold {
+		s.opt.Logger.Warn("consumers may hold fewer batches, to keep within MaxMemory", "hold", r.hold)
+	}
+	if r.hold < 1 {
+		return nil, errors.Join(fmt.Errorf("%w: MaxMemory is %d, which has room for %d batch at a time; the feed needs two", loader.ErrMemory, opt.MaxMemory, n), r.close())
+	}
 	r.records, r.slots = make([]record, n), make([]held, n)
 	for i := range r.records {
 		r.records[i].memory.Options.From = r.arena
@@ -106,6 +123,9 @@ func (r *rank) made(b *loader.Batch) error {
 
 // close frees the loader and the ring. No consumer may be attached and no loop may run.
 func (r *rank) close() error {
+	for _, b := range r.replayed {
+		b.Release()
+	}
 	errs := []error{r.loader.Close()}
 	for i := range r.records {
 		errs = append(errs, r.records[i].memory.Close())
@@ -194,7 +214,7 @@ func (r *rank) enter(ctx context.Context, p *peer, h hello, wait bool, deadline 
 		r.changed.Wait()
 	}
 	p.rank, p.index, p.held = r, index, map[uint32]time.Time{}
-	p.hold = r.server.opt.Hold
+	p.hold = r.hold
 	if h.hold > 0 && int64(h.hold) < int64(p.hold) {
 		p.hold = int(h.hold)
 	}
@@ -219,6 +239,7 @@ func (r *rank) detach(p *peer) {
 	clear(p.held)
 	delete(r.peers, p)
 	r.cancelUnwanted()
+	r.pump()
 	r.changed.Broadcast()
 }
 
@@ -312,7 +333,10 @@ func (r *rank) next(p *peer, m nextNote) error {
 			}
 		}
 	}
-	r.changed.Broadcast()
+	r.pump()
+	if run := r.current; run != nil && run.awaits != nil && run.awaits() { // nobody else waits for this
+		r.changed.Broadcast()
+	}
 	return nil
 }
 

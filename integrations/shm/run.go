@@ -76,117 +76,128 @@ func (r *rank) serve(run *run) {
 	for _, p := range run.peers {
 		_ = p.send(begun{p.run, run.at.epoch, run.at.next, run.end}.bytes()) // if it fails, the consumer's goroutine knows
 	}
-	if r.server.opt.Replay > 0 {
-		run.err = r.replay(run)
+	if n := r.server.opt.Replay; n > 0 {
+		run.err = r.replay(run, n)
 	} else {
 		run.err = r.deliver(run)
 	}
+	if run.err == nil {
+		r.settled(run)
+	}
 }
 
-// deliver announces the batches of a run.
+// deliver queues the batches of a run.
 func (r *rank) deliver(run *run) error {
-	r.setWaiting("loader")
+	room := max(1, r.loader.Options().Prefetch-r.server.opt.Hold)
 	for b, err := range r.loader.Range(run.ctx, run.at.epoch, run.at.next, math.MaxUint64) {
-		if err != nil {
+		r.mu.Lock()
+		if err != nil { // it comes after the batches before it
+			r.until(run, func() bool { return len(run.queue) == 0 })
+			r.mu.Unlock()
 			return err
 		}
 		b.Keep()
-		if !r.offer(run, b) {
-			b.Release()
-			return nil
-		}
-		r.setWaiting("loader")
+		run.queue = append(run.queue, b)
+		r.pump()
+		r.until(run, func() bool { return len(run.queue) < room })
+		r.mu.Unlock()
 	}
-	r.settled(run)
 	return nil
 }
 
-// settled waits until all batches of a run are acknowledged, so that its END says that they are.
+// until lets the loop wait, unless the run ends. mu is held.
+func (r *rank) until(run *run, is func() bool) {
+	run.awaits = is
+	for run.ctx.Err() == nil && !is() {
+		r.changed.Wait()
+	}
+	run.awaits = nil
+}
+
+// replay has n batches announced over and over, which it makes the first time.
+func (r *rank) replay(run *run, n int) error {
+	if len(r.replayed) == 0 {
+		for b, err := range r.loader.Range(run.ctx, run.at.epoch, run.at.next, uint64(n)*uint64(r.loader.Options().WorldSize)) {
+			if err != nil {
+				return err
+			}
+			r.mu.Lock()
+			r.slots[b.Slot()] = held{batch: b.Keep(), replayed: true}
+			r.mu.Unlock()
+			r.replayed = append(r.replayed, b)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	run.replayed = r.replayed
+	r.pump()
+	return nil
+}
+
+// settled waits until all batches of a run are announced and acknowledged, so that its END says that they are.
 func (r *rank) settled(run *run) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for run.ctx.Err() == nil {
-		r.leave(run)
-		if !slices.ContainsFunc(run.peers, func(p *peer) bool { return p.done < p.sent }) {
+	r.until(run, func() bool {
+		return !slices.ContainsFunc(run.peers, func(p *peer) bool { return !p.gone && !p.stop && p.done < run.end })
+	})
+}
+
+// pump announces what consumers can take. It runs where a batch was made and where a slot came back. mu is held.
+func (r *rank) pump() {
+	run := r.current
+	if run == nil {
+		return
+	}
+	r.leave(run)
+	for len(run.peers) > 0 && run.ctx.Err() == nil {
+		b := run.front()
+		switch {
+		case b == nil:
+			r.waiting = "loader"
+			return
+		case !r.canTake(run, uint32(b.Slot())):
+			r.waiting = "consumer"
 			return
 		}
-		r.waiting = "consumer"
-		r.changed.Wait()
+		if run.announced++; run.replayed == nil {
+			run.queue = append(run.queue[:0], run.queue[1:]...)
+		}
+		r.announce(run, b)
 	}
 }
 
-// replay announces the same few batches over and over.
-func (r *rank) replay(run *run) error {
-	var list []*loader.Batch
-	defer func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		for _, b := range list {
-			h := &r.slots[b.Slot()]
-			if h.replayed = false; h.consumers == 0 {
-				h.batch = nil
-				b.Release()
-			}
-		}
-	}()
-	for b, err := range r.loader.Range(run.ctx, run.at.epoch, run.at.next, math.MaxUint64) {
-		if err != nil {
-			return err
-		}
-		r.mu.Lock()
-		r.slots[b.Slot()] = held{batch: b, replayed: true}
-		r.mu.Unlock()
-		if list = append(list, b.Keep()); len(list) == r.server.opt.Replay {
-			break
-		}
+// front returns the batch to announce next; nil if it is not there yet.
+func (run *run) front() *loader.Batch {
+	switch {
+	case run.announced == run.end:
+	case len(run.replayed) > 0:
+		return run.replayed[run.announced%uint64(len(run.replayed))]
+	case len(run.queue) > 0:
+		return run.queue[0]
 	}
-	for i := range run.end {
-		if !r.offer(run, list[i%uint64(len(list))]) {
-			return nil
-		}
-	}
-	r.settled(run)
 	return nil
 }
 
-// offer waits until every consumer of the run can take a batch, and announces it. False if nobody wants it any more.
-func (r *rank) offer(run *run, b *loader.Batch) bool {
+// announce gives a batch to all consumers of the run. mu is held.
+func (r *rank) announce(run *run, b *loader.Batch) {
 	slot := uint32(b.Slot())
-	r.mu.Lock()
-	for {
-		r.leave(run)
-		if len(run.peers) == 0 || run.ctx.Err() != nil {
-			r.mu.Unlock()
-			return false
-		}
-		if r.canTake(run, slot) {
-			break
-		}
-		r.waiting = "consumer"
-		r.changed.Wait()
-	}
-	r.waiting = ""
-	h := &r.slots[slot]
+	h, rec := &r.slots[slot], &r.records[slot]
 	h.batch, h.consumers = b, len(run.peers)
-	next, now := b.State().Next, time.Now()
-	for _, p := range run.peers {
-		p.held[slot] = now
-		p.nexts = append(p.nexts, next)
-		p.sent++
-	}
-	r.sent++
-	sequence := run.peers[0].sent - 1 // the same for all: they began together
-	r.mu.Unlock()
-	rec := &r.records[slot]
-	m := announcement{slot: slot, sequence: sequence, epoch: b.Epoch, number: b.Number, segment: rec.segment, size: rec.size, offset: rec.offset, next: next}
+	m := announcement{slot: slot, sequence: run.announced - 1, epoch: b.Epoch, number: b.Number,
+		segment: rec.segment, size: rec.size, offset: rec.offset, next: b.State().Next}
 	if b.Padded {
 		m.flags = batchPadded
 	}
+	now := time.Now()
 	for _, p := range run.peers {
+		p.held[slot] = now
+		p.nexts = append(p.nexts, m.next)
+		p.sent++
 		m.run = p.run
 		p.announce(&m)
 	}
-	return true
+	r.sent++
 }
 
 // canTake reports whether all consumers of the run have credit. mu is held.
@@ -225,6 +236,9 @@ func (r *rank) finishRun(run *run, ending bool) {
 	defer r.mu.Unlock()
 	r.leave(run)
 	r.current, r.waiting = nil, ""
+	for _, b := range run.queue { // nobody wants them any more
+		b.Release()
+	}
 	for _, p := range run.peers {
 		p.active = false
 		switch {
@@ -242,12 +256,6 @@ func (r *rank) finishRun(run *run, ending bool) {
 	if run.err != nil && len(run.peers) > 0 && !ending {
 		r.server.opt.Logger.Error("a run failed", "rank", r.number, "epoch", run.at.epoch, "error", run.err)
 	}
-}
-
-func (r *rank) setWaiting(who string) {
-	r.mu.Lock()
-	r.waiting = who
-	r.mu.Unlock()
 }
 
 // announce sends BATCH, and before it the segments that the consumer has not got yet. If sending fails, the consumer's own

@@ -165,6 +165,8 @@ def test_padding_to_the_most_gives_one_shape(load):
         shapes.add((b.x.shape, b.y.shape, b.edge_index.shape, b.node_mask.shape))
         assert b.seed_mask.sum() == 64 or b.number == len(loader) - 1
     assert len(shapes) == 1
+    (b,) = load("sbm", fanouts=[-1], batch_size=3000, pad="max", seeds="all")  # no more than the graph has
+    assert b.num_nodes == 3001 and b.edge_index.shape == (2, 40000) and b.edge_mask.all()
     assert {type(b) for b in load("sbm", fanouts=[3, 2], batch_size=64, pad="pow2")} == {khop.Padded}
 
 

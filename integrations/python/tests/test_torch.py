@@ -122,6 +122,15 @@ def test_a_dataloader_passes_batches_on(start):
         assert [(b.epoch, b.number) for b in data] == [(epoch, i) for i in range(8)]
 
 
+def test_a_pass_that_is_kept_gives_way_to_the_next_one(start):
+    data = torch.utils.data.DataLoader(khop.torch.Dataset(start()), batch_size=None)
+    kept = iter(data)  # as Lightning does, after its sanity check
+    next(kept)
+    assert [b.number for b in data] == list(range(8))
+    with pytest.raises(khop.BusyError, match="one at a time"):
+        next(kept)
+
+
 def test_workers_are_refused_with_the_way_out(start):
     data = torch.utils.data.DataLoader(khop.torch.Dataset(start()), batch_size=None, num_workers=1)
     with pytest.raises(RuntimeError, match="num_workers=0"):

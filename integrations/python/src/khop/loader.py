@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import sys
 import weakref
 from types import TracebackType
@@ -31,8 +33,9 @@ class Connection:
 
     def __init__(
         self, feed: Feed, *, framework: Union[str, Framework] = "auto", pad: Any = None, pin: Optional[bool] = None,
-        server: Optional[server.Server] = None, meeting: Optional[Meeting] = None,
+        server: Optional[server.Server] = None, meeting: Optional[Meeting] = None, binary: Optional[_binary.PathLike] = None,
     ) -> None:
+        self._binary = binary
         self._feed: Feed = feed
         self._framework = framework if isinstance(framework, Framework) else _framework(framework)
         self._pad = pad
@@ -82,11 +85,11 @@ class Connection:
     def __iter__(self) -> Epoch:
         """Begins the next epoch, or what load_state_dict left of one."""
         _refuse_workers()
-        running = self._iterator() if self._iterator is not None else None
-        if running is not None and not running.closed:
+        running = self._running()
+        if running is not None:
             raise BusyError(
                 f"epoch {running.epoch} of this loader is still being iterated, and a loader has one iterator at a time: end that loop, or call "
-                "close() on its iterator, or make a second loader (instance= tells it apart)"
+                "close() on its iterator, or make a second loader (instance= tells it apart). For Lightning wrap it in khop.torch.Dataset"
             )
         if self._pending is not None:
             begun = self._feed.begin(2, state=self._pending)
@@ -98,13 +101,29 @@ class Connection:
         self._iterator = weakref.ref(epoch)
         return epoch
 
+    def restart(self) -> Epoch:
+        """As ``iter``, but takes over where an iterator is still in use, which is an error for that one's user from then on.
+
+        For libraries that leave a loop early and keep the iterator.
+        """
+        running = self._running()
+        if running is not None:
+            running.close()
+            running.taken_over = True
+        return iter(self)
+
+    def _running(self) -> Optional[Epoch]:
+        running = self._iterator() if self._iterator is not None else None
+        return None if running is None or running.closed else running
+
     def __getitem__(self, index: Any) -> Any:
         raise TypeError("a khop loader is iterated, not indexed; for torch.utils.data.DataLoader use khop.torch.Dataset(loader) with batch_size=None")
 
     def _batch(self, lease: Any) -> Any:
         ready = lease.ready
         if self._schema is None:
-            self._schema = schema_of(lease, self._feed.welcome.about)
+            about = self._feed.welcome.about
+            self._schema = schema_of(lease, about if self._pad != "max" else {**about, **_sizes(about, self._binary)})
         info = Info(ready.epoch, ready.number, ready.padded, ready.next)
         batch = Batch(self._schema, info, lease, self._framework, self._feed.welcome.index_dtype)
         self._epoch, self._next = ready.epoch, ready.next
@@ -126,7 +145,7 @@ class Connection:
 
         StateError if it is of another dataset or of other options: raised here where that can be seen, else by ``iter``.
         """
-        running = self._iterator() if self._iterator is not None else None
+        running = self._running()
         if running is not None:
             running.close()
         for key, own in self._state.items():
@@ -170,6 +189,7 @@ class Epoch:
         self._loader: Optional[Connection] = loader
         self.epoch = begun.epoch
         self._left = begun.batches
+        self.taken_over = False
 
     def __iter__(self) -> Epoch:
         return self
@@ -181,6 +201,8 @@ class Epoch:
     def __next__(self) -> Batch:
         loader = self._loader
         if loader is None:
+            if self.taken_over:
+                raise BusyError("another iterator of this loader was begun meanwhile, and a loader has one at a time")
             raise StopIteration
         try:
             lease = loader._feed.next()
@@ -309,7 +331,7 @@ class Loader(Connection):
                 meeting = Meeting(path, here)
                 if own is not None:
                     meeting.wait_for_all(start_timeout, own.check)
-            super().__init__(feed, framework=framework, pad=pad, pin=pin, server=own, meeting=meeting)
+            super().__init__(feed, framework=framework, pad=pad, pin=pin, server=own, meeting=meeting, binary=binary)
         except BaseException:
             _end(feed, own, meeting, os.getpid())
             raise
@@ -356,6 +378,13 @@ def _end(feed: Optional[Feed], own: Optional[server.Server], meeting: Optional[M
 def _none_is_no_name(columns: Optional[Sequence[str]]) -> Optional[str]:
     """None is the default; an empty list stands for no column."""
     return None if columns is None else ",".join(columns) or "none"
+
+
+def _sizes(about: Mapping[str, Any], binary: Optional[_binary.PathLike]) -> dict[str, Any]:
+    """How many nodes and edges of each type the dataset has, as khop info tells."""
+    command = [_binary.find(binary), "info", str(about.get("dataset")), "--json"]
+    info = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    return {"node_types": info["node_types"], "edge_types": info["edge_types"]}
 
 
 def _number(state: Mapping[str, Any], key: str) -> int:

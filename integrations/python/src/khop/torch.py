@@ -15,9 +15,10 @@ else:
 
 
 class Dataset(_Base):
-    """A loader as an iterable dataset: ``DataLoader(khop.torch.Dataset(loader), batch_size=None)``.
+    """A loader as an iterable dataset: ``DataLoader(khop.torch.Dataset(loader), batch_size=None)``, and for Lightning.
 
-    num_workers must be 0: batches are made in the server, ahead of the loop.
+    num_workers must be 0: batches are made in the server, ahead of the loop. A pass that begins ends one that was left: Lightning keeps the
+    iterators of loops that it has left early.
     """
 
     def __init__(self, loader: Connection) -> None:
@@ -25,7 +26,7 @@ class Dataset(_Base):
         self.loader = loader
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self.loader)
+        return self.loader.restart()
 
     def __len__(self) -> int:
         return len(self.loader)

@@ -22,7 +22,7 @@ const (
 	indptr
 	indices
 	edgePos
-	nodeColumn // the first of the columns, which lie in the ring already
+	nodeColumn // the first of the columns
 	seedColumn
 	edgeColumn
 )
@@ -37,6 +37,7 @@ type part struct {
 
 // form is how the batches of a ring look in one index dtype.
 type form struct {
+	place      unified.Placement // where ids and columns lie: Host or Device
 	index      unified.DType
 	parts      []part
 	descriptor []byte // to copy and complete
@@ -45,11 +46,14 @@ type form struct {
 // newForm lists the arrays of a loader's batches.
 func newForm(ld *loader.Loader, layers int, index unified.DType) (*form, error) {
 	s, opt := ld.Schema(), ld.Options()
-	pos := index
+	ids, local, pos := index, index, index
 	if s.IDType() == unified.Int64 && index == unified.Int32 || s.PosType() == unified.Int64 && index == unified.Int32 && withEdgePos(&opt) {
 		return nil, CodeIndexDType.refuse("the dataset has more than 2^31 nodes or edges: their numbers do not fit int32")
 	}
-	f := &form{index: index}
+	f := &form{index: index, place: unified.Host}
+	if opt.Device != "cpu" { // announced as they lie there
+		f.place, ids, local, pos = unified.Device, s.IDType(), unified.Int32, s.PosType()
+	}
 	var arrays []arrayForm
 	first := map[[2]int]int{} // by source and type
 	add := func(p part, dtype unified.DType, rank int, flags uint16, format string, args ...any) {
@@ -65,8 +69,8 @@ func newForm(ld *loader.Loader, layers int, index unified.DType) (*form, error) 
 	add(part{source: numNodes}, unified.Int64, 2, topology, "num_nodes")
 	for t := range s.Nodes {
 		n := &s.Nodes[t]
-		add(part{source: nodeList, t: t}, index, 1, topology, "nodes/%s", n.Name)
-		add(part{source: seedPlaces, t: t}, index, 1, topology, "seeds/%s", n.Name)
+		add(part{source: nodeList, t: t}, ids, 1, topology, "nodes/%s", n.Name)
+		add(part{source: seedPlaces, t: t}, local, 1, topology, "seeds/%s", n.Name)
 		add(part{source: seedIDs, t: t}, index, 1, 0, "input/%s", n.Name)
 		add(part{source: seedItems, t: t}, unified.Int64, 1, 0, "item/%s", n.Name)
 		for _, c := range columnsOf(n, opt.NodeColumns, "feature") {
@@ -79,8 +83,8 @@ func newForm(ld *loader.Loader, layers int, index unified.DType) (*form, error) 
 	for l := range layers {
 		for t := range s.Edges {
 			name := s.Edges[t].String()
-			add(part{source: indptr, layer: l, t: t}, index, 1, topology, "block/%d/%s/indptr", l, name)
-			add(part{source: indices, layer: l, t: t}, index, 1, topology, "block/%d/%s/indices", l, name)
+			add(part{source: indptr, layer: l, t: t}, local, 1, topology, "block/%d/%s/indptr", l, name)
+			add(part{source: indices, layer: l, t: t}, local, 1, topology, "block/%d/%s/indices", l, name)
 			if withEdgePos(&opt) {
 				add(part{source: edgePos, layer: l, t: t}, pos, 1, topology, "block/%d/%s/edge_pos", l, name)
 			}
@@ -133,12 +137,12 @@ type record struct {
 
 func aligned(n int64) int64 { return (n + alignment - 1) &^ (alignment - 1) }
 
-// write describes a batch in the ring. Rows that the loader gathered lie there already.
+// write describes a batch in the ring. Rows that the loader gathered lie there already, and on a device what it sampled.
 func (f *form) write(r *record, a *arena, b *loader.Batch) error {
 	total := aligned(int64(len(f.descriptor)))
 	for i := range f.parts {
 		p := &f.parts[i]
-		if p.source < nodeColumn && !p.isView(b) {
+		if !f.inPlace(p) && !p.isView(b) {
 			total += aligned(f.count(b, p) * p.dtype(f.index).Size())
 		}
 	}
@@ -163,6 +167,12 @@ func (f *form) write(r *record, a *arena, b *loader.Batch) error {
 		}
 	}
 	return nil
+}
+
+// inPlace reports whether a part lies in the ring already: columns do, and on a device what was sampled.
+func (f *form) inPlace(p *part) bool {
+	sampled := p.source != numNodes && p.source != seedIDs && p.source != seedItems
+	return p.source >= nodeColumn || f.place == unified.Device && sampled
 }
 
 func (p *part) dtype(index unified.DType) unified.DType {
@@ -230,8 +240,8 @@ type writer struct {
 
 func (w *writer) array(d []byte, i int, a *arena) error {
 	p := &w.form.parts[i]
-	if p.source >= nodeColumn {
-		return w.column(d, i, a)
+	if w.form.inPlace(p) {
+		return w.lying(d, i, a)
 	}
 	n := w.form.count(w.batch, p)
 	dims := []int64{n}
@@ -252,8 +262,8 @@ func (w *writer) array(d []byte, i int, a *arena) error {
 	return nil
 }
 
-// column enters rows that the loader has gathered into the ring.
-func (w *writer) column(d []byte, i int, a *arena) error {
+// lying enters what the loader has put into the ring.
+func (w *writer) lying(d []byte, i int, a *arena) error {
 	p := &w.form.parts[i]
 	t := p.tensor(w.batch, p.layer)
 	dims := append([]int64{t.Len()}, p.column.Shape...)
@@ -263,7 +273,7 @@ func (w *writer) column(d []byte, i int, a *arena) error {
 	}
 	segment, offset, ok := a.locate(t.Bytes())
 	if !ok || offset%alignment != 0 {
-		return fmt.Errorf("%w: column %s does not lie in the ring", ErrOptions, p.column.Name)
+		return fmt.Errorf("%w: %v, made by the loader, does not lie in the ring", ErrOptions, t)
 	}
 	putArray(d, i, segment, offset, dims)
 	return nil

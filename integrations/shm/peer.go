@@ -118,6 +118,9 @@ func (p *peer) greet(ctx context.Context) error {
 	if most := p.server.opt.MaxConsumers; p.server.connected() > most {
 		return CodeFull.refuse("%d consumers are connected, which is all that --max-consumers allows", most)
 	}
+	if err := p.server.checkDevice(h); err != nil {
+		return err
+	}
 	if p.pid == 0 { // of a process that this one cannot see
 		p.pid = int(h.self)
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/khop-gnn/khop/internal/cuda"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -19,6 +20,7 @@ type rank struct {
 	number  uint32
 	loader  *loader.Loader
 	arena   *arena
+	device  *cuda.Device            // that batches lie on; nil for none
 	forms   map[unified.DType]*form // read-only
 	form    *form                   // of the run under way; set before its workers start
 	index   unified.DType           // where a consumer asks for none
@@ -74,9 +76,12 @@ func newRank(ctx context.Context, s *Server, src loader.Source, opt loader.Optio
 	}
 	r.arena = newArena(a)
 	opt.RowMemory, opt.Made = r.arena, r.made
+	if err := r.openDevice(&opt); err != nil {
+		return nil, err
+	}
 	opt.SlotTimeout = math.MaxInt64 // how long a batch is held is the consumer's affair, and statistics tell it
 	if r.loader, err = loader.NewContext(ctx, src, opt); err != nil {
-		return nil, errors.Join(err, r.arena.close())
+		return nil, errors.Join(err, r.arena.close(), r.closeDevice())
 	}
 	n := r.loader.Stats().Slots
 	if r.hold = min(s.opt.Hold, n-1); r.hold < s.opt.Hold {
@@ -130,7 +135,7 @@ func (r *rank) close() error {
 	for i := range r.records {
 		errs = append(errs, r.records[i].memory.Close())
 	}
-	return errors.Join(append(errs, r.arena.close())...)
+	return errors.Join(append(errs, r.arena.close(), r.closeDevice())...)
 }
 
 // state returns the loader's state of where the rank stands.

@@ -265,6 +265,7 @@ func (p *peer) announce(m *announcement) {
 	for all := arena.all(); p.segments < len(all); p.segments++ {
 		s := all[p.segments]
 		note := segmentNote{index: uint32(p.segments), size: uint64(len(s.data))}
+		s.device.describe(&note)
 		if arena.access == readOnly {
 			note.flag = segmentReadOnly
 		}

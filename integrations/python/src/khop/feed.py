@@ -12,7 +12,9 @@ from typing import Any, Callable, Optional, TypeVar, Union
 
 from . import protocol as p
 from .batch import forget_copied
-from .errors import ForkError, KhopError, ProtocolError, ServerError, SlotsHeldError, StateError
+from .cuda import Device
+from .device import DeviceRing
+from .errors import DeviceError, ForkError, KhopError, ProtocolError, ServerError, SlotsHeldError, StateError
 from .ring import Lease, Ring
 
 _TICK = 0.25  # seconds between looks at what else may have happened while nothing comes
@@ -32,9 +34,10 @@ class Feed:
         hold: int = 0,
         timeout: float = 60.0,
         max_ring_bytes: int = p.MAX_BYTES,
+        device: Optional[Device] = None,
         last_words: Callable[[], str] = lambda: "",
     ) -> None:
-        """Takes over a connected socket. last_words gives what the server wrote last, for error messages."""
+        """Takes over a connected socket. device is where batches may lie. last_words gives what the server wrote last, for error messages."""
         self._socket: Optional[socket.socket] = connection
         self._pid = os.getpid()
         self._timeout = timeout
@@ -43,7 +46,7 @@ class Feed:
         self._run = 0
         self._asked = 0
         self._sequence = 0
-        self.ring = Ring(max_ring_bytes, self._flush_if_short)
+        self.ring = DeviceRing(device, max_ring_bytes, self._flush_if_short) if device else Ring(max_ring_bytes, self._flush_if_short)
         self._hold = 1
         _open_feeds.add(self)
         try:
@@ -52,7 +55,7 @@ class Feed:
                 connection.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", 0, int(_TICK * 1e6)))
             if index_dtype not in p.INDEX_DTYPES:
                 raise ValueError(f'index_dtype={index_dtype!r}: must be "int64" or "int32"')
-            self._send(p.hello(rank, p.INDEX_DTYPES[index_dtype], hold, self._pid))
+            self._send(p.hello(rank, p.INDEX_DTYPES[index_dtype], hold, self._pid, p.TAKES_DEVICE if device else 0))
             self.welcome: p.Welcome = self._wait_for(p.Welcome, "an answer to HELLO")
             self._hold = self.welcome.hold
         except BaseException:
@@ -133,6 +136,8 @@ class Feed:
         """The next message other than SEGMENT, whose memory is mapped."""
         while True:
             s = self._usable()
+            if self.ring.away() >= self._hold and self.ring.wait_for_one():  # or nothing would come
+                self._return_slots()
             try:
                 size, ancillary, flags, _ = s.recvmsg_into([self._buffer], 256, socket.MSG_CMSG_CLOEXEC)
             except BlockingIOError:
@@ -202,7 +207,7 @@ class Feed:
     def _flush_if_short(self) -> None:
         """A slot came back, in any thread: the server hears of it now if it has few, else with the next request."""
         ring = self.ring
-        if self._hold - len(ring.held) - len(ring.returned) >= 1:
+        if self._hold - ring.away() >= 1:
             return
         s = self._socket
         if s is None or not self._mine():
@@ -224,6 +229,7 @@ class Feed:
         if s is None:
             return
         if self._mine():
+            self.ring.close()
             try:
                 s.send(p.bye(), socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
             except OSError:
@@ -252,7 +258,7 @@ class Feed:
         return self._socket
 
     def _failed(self, error: p.Error) -> KhopError:
-        kind = StateError if error.code == p.ERROR_STATE else ServerError
+        kind = {p.ERROR_STATE: StateError, p.ERROR_DEVICE: DeviceError}.get(error.code, ServerError)
         result = kind(f"{error.text or error.name}")
         return self._broken(result) if error.run == 0 else result
 

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Iterator, Mapping, Optional, Sequence, Type, Union
 
 from . import binary as _binary
+from . import device as device_
 from . import place as _place
 from . import protocol, server
 from .batch import Batch, Info
@@ -47,6 +48,10 @@ class Connection:
         self._next = _number(self._state, "next")
         self._mode = 1  # the first run goes on where the rank stands
         self._pending: Optional[dict[str, Any]] = None
+        if isinstance(feed.ring, device_.DeviceRing):
+            if pad is not None:
+                raise ValueError('pad= works on the host: take device="cpu", or pad batch.to("cpu")')
+            device_.use_streams(feed.ring, self._framework)
         feed.ring.pin = _wants_pinned(self._framework) if pin is None else pin
         self._end = weakref.finalize(self, _end, feed, server, meeting, os.getpid())  # also when the interpreter ends
 
@@ -271,7 +276,7 @@ class Loader(Connection):
         workers: int = 0,
         prefetch: int = 2,
         hold: int = 4,
-        device: str = "auto",
+        device: Any = "auto",
         resident: bool = False,
         max_memory: Optional[Union[int, str]] = None,
         rank: Optional[int] = None,
@@ -295,6 +300,12 @@ class Loader(Connection):
             raise TypeError("fanouts and num_neighbors are the same: give one")
         fanouts = num_neighbors if fanouts is None else fanouts
         here = _place.find(rank, world_size)
+        on, framework = device_.prepare(device, framework if isinstance(framework, Framework) else _framework(framework))
+        if on is not None and here.local_world_size > 1:
+            raise ValueError(
+                f'device="{device}": a server makes batches on one device, and {here.local_world_size} processes of this machine share one: '
+                "give each a server of its own with rank= and world_size=, and its own device"
+            )
         path = None if socket is None else os.fspath(socket)
         if path is None and here.local_world_size > 1:
             path = _place.meeting_point(_loaders_made)
@@ -319,7 +330,7 @@ class Loader(Connection):
                     own = server.Server(_binary.find(binary), os.fspath(dataset), list(flags), path, quiet, () if seed_set.fd is None else (seed_set.fd,))
                     connection = own.connect(start_timeout)
                     feed = Feed(connection, rank=here.rank, index_dtype=index_dtype, timeout=timeout, max_ring_bytes=max_ring_bytes,
-                                last_words=own.last_words)
+                                device=on, last_words=own.last_words)
                 finally:
                     seed_set.close()
                 own.forget_socket()
@@ -346,16 +357,19 @@ class Loader(Connection):
 def connect(
     path: _binary.PathLike, *, rank: Optional[int] = None, framework: Union[str, Framework] = "auto", index_dtype: str = "int64", hold: int = 0,
     pad: Any = None, pin: Optional[bool] = None, timeout: float = 60.0, connect_timeout: float = 10.0, max_ring_bytes: int = protocol.MAX_BYTES,
+    device: Any = "cpu",
 ) -> Connection:
     """Joins a running ``khop serve --socket path``. rank None takes torch.distributed's or the environment's, else the lowest that is free.
 
+    device is where batches may lie: a server on a device refuses those who take none there.
     The first ``iter`` goes on where the rank stands: after a restart with the first batch that was not acknowledged.
     """
     here = _place.find() if rank is None else None
     if here is not None and here.world_size > 1:
         rank = here.rank
+    on, framework = device_.prepare(device, framework if isinstance(framework, Framework) else _framework(framework))
     connection = server.connect(os.fspath(path), connect_timeout)
-    feed = Feed(connection, rank=rank, index_dtype=index_dtype, hold=hold, timeout=timeout, max_ring_bytes=max_ring_bytes)
+    feed = Feed(connection, rank=rank, index_dtype=index_dtype, hold=hold, timeout=timeout, max_ring_bytes=max_ring_bytes, device=on)
     try:
         return Connection(feed, framework=framework, pad=pad, pin=pin)
     except BaseException:

@@ -26,6 +26,7 @@ MAX_NAME = 4096
 MAX_BYTES = 1 << 47
 CREDITS = 1024  # slots a NEXT message
 ANY_RANK = 0xFFFFFFFF
+TAKES_DEVICE = 1  # HELLO: segments of device memory
 
 HELLO, WELCOME, SEGMENT, BEGIN, BEGUN, BATCH, NEXT, END, STOP, ERROR, ASK, TELL, BYE = range(1, 14)
 NAMES = ("?", "HELLO", "WELCOME", "SEGMENT", "BEGIN", "BEGUN", "BATCH", "NEXT", "END", "STOP", "ERROR", "ASK", "TELL", "BYE")
@@ -33,9 +34,10 @@ STATISTICS, STATE = 1, 2
 
 ERRORS = {
     1: "bad message", 2: "version", 3: "user", 4: "rank", 5: "taken", 6: "full", 7: "index dtype", 8: "state", 9: "epochs",
-    10: "load", 11: "memory", 12: "ending", 13: "readers",
+    10: "load", 11: "memory", 12: "ending", 13: "readers", 14: "device",
 }
 ERROR_STATE = 8
+ERROR_DEVICE = 14
 GOODBYES = {0: "done", 1: "interrupted", 2: "all epochs were loaded"}
 
 DTYPES: dict[int, tuple[str, np.dtype[Any]]] = {
@@ -48,9 +50,9 @@ INDEX_DTYPES = {"int32": 5, "int64": 7}
 
 # --- what a consumer sends ---------------------------------------------------------------------------------------------
 
-def hello(rank: Optional[int], index_dtype: int, hold: int, pid: int) -> bytes:
-    """index_dtype is a code of DTYPES, 0 for the server's own; hold 0 for as many slots as the server gives."""
-    head = struct.pack("<HHI8sHHIIII", HELLO, 0, 64, MAGIC, VERSION, VERSION, ANY_RANK if rank is None else rank, index_dtype, hold, pid)
+def hello(rank: Optional[int], index_dtype: int, hold: int, pid: int, takes: int = 0) -> bytes:
+    """index_dtype is a code of DTYPES, 0 for the server's own; hold 0 for as many slots as the server gives; takes TAKES_DEVICE or 0."""
+    head = struct.pack("<HHI8sHHIIIII", HELLO, 0, 64, MAGIC, VERSION, VERSION, ANY_RANK if rank is None else rank, index_dtype, hold, pid, takes)
     return head.ljust(64, b"\0")
 
 
@@ -95,12 +97,18 @@ class Welcome:
     about: dict[str, Any]
 
 
+Handle = bytes
+
+
 @dataclass(frozen=True)
 class Segment:
     number: int
     memory: int
     bytes: int
     read_only: bool
+    device: int = 0
+    handle: Handle = b""
+    """Of cuIpcGetMemHandle, for memory on a device."""
 
 
 @dataclass(frozen=True)
@@ -196,11 +204,11 @@ def _welcome(data: bytes, flags: int) -> Welcome:
 
 
 def _segment(data: bytes, flags: int) -> Segment:
-    number, memory, size, bits, _ = struct.unpack_from("<IIQII", data, 8)
+    number, memory, size, bits, device = struct.unpack_from("<IIQII", data, 8)
     _limit("segment", number, MAX_SEGMENTS)
     _limit("memory", memory, 2)
     _limit("bytes of a segment", size, MAX_BYTES)
-    return Segment(number, memory, size, bool(bits & 1))
+    return Segment(number, memory, size, bool(bits & 1), device, data[32:96])
 
 
 def _begun(data: bytes, flags: int) -> Begun:

@@ -67,7 +67,7 @@ class Ring:
 
     def __init__(self, most_bytes: int, on_return: Callable[[], None]) -> None:
         """on_return is called, in any thread and at any moment, when a slot has come back."""
-        self.memory: list[Memory] = []
+        self.memory: list[Optional[Memory]] = []  # None for what is not on the host
         self.sizes: list[int] = []
         self.held: dict[int, weakref.ref[Lease]] = {}
         self.returned: deque[int] = deque()
@@ -82,11 +82,14 @@ class Ring:
             raise ProtocolError(f"segment {about.number} comes after {len(self.memory)} others")
         if sum(self.sizes) + about.bytes > self._most_bytes:
             raise ProtocolError(f"a ring of {sum(self.sizes) + about.bytes} bytes, of which max_ring_bytes allows {self._most_bytes}")
+        self.memory.append(self._open(about, fds))
+        self.sizes.append(about.bytes)
+
+    def _open(self, about: Segment, fds: Sequence[int]) -> Optional[Memory]:
         memory = Memory(about, fds)
         if self.pin:
             memory.pin()
-        self.memory.append(memory)
-        self.sizes.append(about.bytes)
+        return memory
 
     def lease(self, ready: BatchReady, slots: int) -> Lease:
         """Takes over the slot of a batch."""
@@ -94,10 +97,27 @@ class Ring:
             raise ProtocolError(f"batch {ready.number} is in slot {ready.slot}, which is {'in use' if ready.slot < slots else 'none'}")
         if ready.segment >= len(self.sizes) or ready.offset + ready.bytes > self.sizes[ready.segment]:
             raise ProtocolError(f"the descriptor of batch {ready.number} is not in the ring")
-        data = self.memory[ready.segment].map[ready.offset:ready.offset + ready.bytes]
+        memory = self.memory[ready.segment]
+        if memory is None:
+            raise ProtocolError(f"the descriptor of batch {ready.number} is on a device")
+        data = memory.map[ready.offset:ready.offset + ready.bytes]
         descriptor = Descriptor(data, ready, self._layout)
         self._layout = descriptor.layout
+        return self._lease(ready, descriptor)
+
+    def _lease(self, ready: BatchReady, descriptor: Descriptor) -> Lease:
         return Lease(self, ready, descriptor)
+
+    def away(self) -> int:
+        """Slots that the server does not have, as far as is known here."""
+        return len(self.held) + len(self.returned)
+
+    def wait_for_one(self) -> bool:
+        """Waits for a slot that is about to come back; False if none is."""
+        return False
+
+    def close(self) -> None:
+        """The connection is over."""
 
     def give_back(self, slot: int) -> None:
         """Called once a lease, by its finaliser or its release: in any thread."""
@@ -147,13 +167,19 @@ class Lease:
         segment, offset, size, shape, dtype, numpy = self.descriptor.array(name, self.ring.sizes)
         if size == 0:
             return np.empty(shape, numpy), dtype
-        return np.asarray(_View(self, self.ring.memory[segment], offset, shape, numpy.str)), dtype
+        memory = self.ring.memory[segment]
+        if memory is None:
+            raise ProtocolError(f"array {name} is on a device")
+        return np.asarray(_View(self, memory, offset, shape, numpy.str)), dtype
 
     def release(self) -> None:
         """Gives the slot back, once."""
         if self._open:
             self._open = False
-            self.ring.give_back(self.ready.slot)
+            self._return()
+
+    def _return(self) -> None:
+        self.ring.give_back(self.ready.slot)
 
     def __del__(self) -> None:
         self.release()

@@ -1,0 +1,235 @@
+"""Batches on a device, with the simulated one: its memory is the host's, so that ctypes can look at it.
+
+They run where KHOP_CUDA_DRIVER names the simulator, or it and the program for it are in dist/, and skip elsewhere.
+"""
+import ctypes
+import gc
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import khop
+from khop import cuda, digest
+from khop.device import DeviceArray
+from khop.feed import Feed
+from khop.protocol import TAKES_DEVICE
+from khop.ring import Lease
+
+ROOT = pathlib.Path(__file__).parents[3]
+PROGRAM, DRIVER = ROOT / "dist/khop-cuda", ROOT / "dist/libcudasim_fast.so"
+
+pytestmark = pytest.mark.skipif(
+    not (PROGRAM.exists() and DRIVER.exists()), reason="no dist/khop-cuda or no dist/libcudasim_fast.so: make khop-cuda cudasim",
+)
+PLAIN = dict(fanouts=[5, 3], batch_size=256, seed=3, shuffle=True)
+FLAGS = ["--fanouts=5,3", "--batch-size=256", "--seed=3", "--shuffle"]
+
+
+@pytest.fixture(autouse=True)
+def driver(monkeypatch):
+    monkeypatch.setenv("KHOP_CUDA_DRIVER", str(DRIVER))
+    monkeypatch.setenv("KHOP_BIN", str(PROGRAM))
+
+
+def loader(dataset, **options):
+    return khop.Loader(dataset, **{**PLAIN, "device": "cuda:0", "framework": "numpy", **options})
+
+
+def look(array):
+    """An array on the simulated device, through the address that it tells frameworks."""
+    about = array.__cuda_array_interface__
+    assert about["version"] == 3 and about["stream"] is None and about["strides"] is None
+    dtype, (address, read_only) = np.dtype(about["typestr"]), about["data"]
+    assert not read_only
+    size = int(np.prod(about["shape"], dtype=np.int64)) * dtype.itemsize
+    return np.frombuffer((ctypes.c_uint8 * size).from_address(address), dtype).reshape(about["shape"]) if size else np.empty(about["shape"], dtype)
+
+
+def looked_digest(batch):
+    """The full digest of what lies on the device, without the package's own copies."""
+    source = batch._arrays()
+
+    def arrays():
+        for name in batch.names():
+            a = batch.array(name)
+            if isinstance(a, DeviceArray):
+                yield name, look(a), a.dtype_name
+            else:
+                yield name, a, source.dtype(name)
+    return digest.digests(arrays())
+
+
+@pytest.mark.parametrize("name, more", [("sbm", []), ("sbm", ["--edge-pos"]), ("typed", ["--frontier=new"])])
+def test_another_process_sees_the_batches_that_the_cpu_makes(dataset, sample, name, more):
+    options = {"edge_pos": "--edge-pos" in more, "frontier": "new" if "--frontier=new" in more else "all"}
+    data = dataset(name)
+    with loader(data, **options) as batches:
+        assert batches.about["device"] == "cuda:0"
+        for epoch in range(2):
+            expected = sample(data, "--device=cpu", f"--epoch={epoch}", *FLAGS, *[m for m in more if m != "--edge-pos"])
+            got = []
+            for b in batches:
+                topology, full = b.digests()
+                assert (topology, full) == looked_digest(b)
+                got.append((b.number, topology, full))
+            if not options["edge_pos"]:
+                assert got == expected
+            assert len(got) == len(expected)
+        rings = batches.statistics()
+        assert rings["ring_device_bytes"] >= 64 << 20 and rings["ring_bytes"] > 0
+
+
+def test_columns_and_ids_are_on_the_device_and_counts_are_not(dataset):
+    with loader(dataset("sbm")) as batches:
+        b = next(iter(batches))
+        for a in (b.x, b.y, b.n_id, b.blocks[0].indptr, b.blocks[0].indices):
+            assert isinstance(a, DeviceArray) and a.__dlpack_device__() == (2, 0)
+            assert (look(a) == a.numpy()).all()
+        assert b.x.shape == (b.num_nodes, 16) and b.x.dtype == np.float32
+        assert b.n_id.dtype == np.int32  # the dataset's own
+        assert isinstance(b.input_id, np.ndarray) and b.input_id.dtype == np.int64
+        assert b.num_sampled_nodes[0] == b.batch_size
+        with pytest.raises(TypeError, match='framework="torch"'):
+            b.edge_index
+        host = b.copy()
+        assert isinstance(host.x, np.ndarray) and host.digest() == b.digest()
+        assert host.edge_index.shape[0] == 2
+
+
+def test_a_slot_comes_back_when_the_last_array_is_gone(dataset):
+    with loader(dataset("sbm"), hold=2) as batches:
+        batches._feed._timeout = 1.0
+        it = iter(batches)
+        kept = [next(it).x, next(it).x]
+        before = [k.numpy() for k in kept]
+        with pytest.raises(khop.SlotsHeldError):
+            next(it)
+        assert all((look(k) == was).all() for k, was in zip(kept, before))
+        kept.pop()
+        gc.collect()
+        assert next(it).number == 2
+
+
+class Slow(cuda.Event):
+    """An event that passes when it is told to."""
+
+    __slots__ = ()
+    passed = False
+
+    def done(self):
+        return Slow.passed
+
+    def wait(self):
+        Slow.passed = True
+
+
+def test_a_slot_comes_back_when_the_streams_have_passed(dataset, monkeypatch):
+    streams = []
+
+    def record(device, which):
+        streams.append(set(which))
+        return [Slow(device, ctypes.c_void_p())]
+    with loader(dataset("sbm"), hold=3) as batches:
+        ring = batches._feed.ring
+        monkeypatch.setattr(cuda.Device, "record", record)
+        Slow.passed = False
+        it = iter(batches)
+        b = next(it)
+        b.record_stream(7)
+        b.release()
+        assert streams == [{0, 7}]
+        assert len(ring.passing) == 1 and not ring.returned and not ring.held
+        next(it).release()
+        assert len(ring.passing) == 2  # asking for a batch has polled, and not waited
+        assert not Slow.passed
+        next(it).release()
+        assert next(it).number == 3  # nothing more could come: the first was waited for
+        assert Slow.passed
+        monkeypatch.undo()
+
+
+def test_a_consumer_without_a_device_is_told_what_to_do(dataset, tmp_path):
+    path = tmp_path / "feed" / "sock"
+    serve = subprocess.Popen([PROGRAM, "serve", dataset("sbm"), f"--socket={path}", "--device=cuda", *FLAGS], stdout=subprocess.PIPE, text=True)
+    try:
+        assert "serving" in serve.stdout.readline()
+        with pytest.raises(khop.DeviceError, match="--device cpu"):
+            khop.connect(path)
+        with khop.connect(path, device="cuda", framework="numpy") as batches:
+            assert isinstance(next(iter(batches)).x, DeviceArray)
+    finally:
+        serve.send_signal(signal.SIGTERM)
+        serve.communicate()
+
+
+def test_a_server_on_the_cpu_serves_those_who_take_batches_anywhere(dataset, tmp_path):
+    path = tmp_path / "feed" / "sock"
+    serve = subprocess.Popen([PROGRAM, "serve", dataset("sbm"), f"--socket={path}", "--device=auto", *FLAGS], stdout=subprocess.PIPE, text=True)
+    try:
+        assert "serving" in serve.stdout.readline()
+        with khop.connect(path, device="cuda:0", framework="numpy") as batches:
+            assert batches.about["device"] == "cpu"
+            assert isinstance(next(iter(batches)).x, np.ndarray)
+    finally:
+        serve.send_signal(signal.SIGTERM)
+        serve.communicate()
+
+
+def test_arrays_outlive_a_server_that_was_killed(dataset):
+    # So it is with the simulator. CUDA promises nothing of memory whose owner has gone.
+    with loader(dataset("sbm")) as batches:
+        it = iter(batches)
+        b = next(it)
+        was = b.digest()
+        os.kill(batches.server_pid, signal.SIGKILL)
+        with pytest.raises(khop.ServerError):
+            while True:
+                next(it)
+        assert b.digest() == was == looked_digest(b)[1]
+
+
+def test_what_cannot_be_is_refused(dataset, monkeypatch):
+    data = dataset("sbm")
+    with pytest.raises(ValueError, match="must be"):
+        loader(data, device="tpu")
+    with pytest.raises(khop.DeviceError, match="there are 1"):
+        loader(data, device="cuda:3")
+    with pytest.raises(ValueError, match="pad="):
+        loader(data, pad="pow2")
+    with pytest.raises(ValueError, match="from_dlpack"):
+        pytest.importorskip("jax")
+        loader(data, framework="jax")
+
+
+def test_without_a_driver_the_error_says_so(dataset, python):
+    code = "import khop, sys\ntry:\n khop.Loader(sys.argv[1], fanouts=[3], device='cuda', framework='numpy')\nexcept khop.DeviceError as e: print(e)"
+    out, err = python(code, dataset("sbm"), KHOP_CUDA_DRIVER="/nonexistent").communicate()
+    assert "no CUDA driver" in out and 'device="cpu"' in out, err
+
+
+def test_a_torch_without_cuda_is_refused(dataset):
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available():
+        pytest.skip("this torch finds a device")
+    with pytest.raises(khop.DeviceError, match="built for CUDA"):
+        loader(dataset("sbm"), framework="torch")
+
+
+def test_nothing_is_left_open(dataset):
+    def maps():
+        return sum("memfd" in line for line in open("/proc/self/maps"))
+    cuda.Device(0)
+    before = maps()
+    for _ in range(2):
+        with loader(dataset("sbm")) as batches:
+            for b in batches:
+                b.x
+        del b, batches
+        gc.collect()
+    assert maps() == before

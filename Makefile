@@ -60,6 +60,14 @@ bench-peers: ## measure beside other loaders, on the same graph and batches
 bench-feed: ## measure the feed; PYTHON= and TORCH= name interpreters with NumPy and with torch
 	go run ./bench/feed -json .bench/feed.json $(if $(PYTHON),-python $(PYTHON)) $(if $(TORCH),-torch $(TORCH))
 
+.PHONY: wheel
+wheel: ## build the Python package into dist/, for Linux on amd64 and arm64; PYTHON= names one with setuptools
+	$(if $(PYTHON),PYTHON=$(PYTHON)) tools/wheel.sh
+
+.PHONY: test-python
+test-python: ## run the tests of the Python package
+	tools/test-python.sh
+
 .PHONY: kill-test
 kill-test: ## kill servers and consumers of the feed a thousand times
 	KHOP_KILLS=1000 go test -run 'Kill' -timeout 60m -v ./integrations/shm

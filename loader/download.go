@@ -2,6 +2,7 @@ package loader
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/khop-gnn/khop/internal/cuda"
 	"github.com/khop-gnn/khop/pinned"
@@ -23,6 +24,26 @@ func (d *download) tensor(s *slot, t unified.Tensor) unified.Tensor {
 	host, err := d.copy(s.loader, t)
 	d.err = err
 	return host
+}
+
+// CopyTo copies a tensor of the batch to host memory, wherever it lies. The batch must be complete (Sync), and one goroutine
+// at a time may call it.
+func (b *Batch) CopyTo(to []byte, t unified.Tensor) error {
+	if len(to) != len(t.Bytes()) {
+		return fmt.Errorf("%w: %v into %d bytes", unified.ErrShape, t, len(to))
+	}
+	if t.Placement() != unified.Device || len(to) == 0 {
+		copy(to, t.Bytes())
+		return nil
+	}
+	if b.slot == nil {
+		return fmt.Errorf("%w: the batch was released", ErrClosed)
+	}
+	host, err := b.slot.down.copy(b.loader, t)
+	if err == nil {
+		copy(to, host.Bytes())
+	}
+	return err
 }
 
 func (d *download) copy(l *Loader, t unified.Tensor) (host unified.Tensor, err error) {

@@ -232,25 +232,27 @@ type figure struct {
 	Least      float64    `json:"us_least"`
 	Most       float64    `json:"us_most"`
 	OfBench    float64    `json:"of_bench,omitempty"` // median over the rounds of its rate by khop bench's in the same round
+	Added      float64    `json:"added_us,omitempty"` // median over the rounds of its time a batch less khop bench's
 	All        []measured `json:"all"`
 }
 
 func (s *settings) report(ways []*way) error {
 	var list []figure
-	fmt.Printf("| %-45s | MB a batch | batches/s | us a batch | least to most | of khop bench |\n|---|---|---|---|---|---|\n", "")
+	fmt.Printf("| %-45s | MB a batch | batches/s | us a batch | least to most | of khop bench | added us |\n|---|---|---|---|---|---|---|\n", "")
 	for _, w := range ways {
 		f := figure{Name: w.name, BytesBatch: w.all[0].BytesBatch, All: w.all}
-		var micro, of []float64
+		var micro, of, added []float64
 		for i, m := range w.all {
 			micro = append(micro, m.micro())
 			of = append(of, m.rate()/ways[0].all[i].rate())
+			added = append(added, m.micro()-ways[0].all[i].micro())
 		}
 		f.Micro, f.Least, f.Most = median(micro), slices.Min(micro), slices.Max(micro)
 		f.Rate = 1e6 / f.Micro
-		text := ""
+		text := "|"
 		if strings.HasPrefix(w.name, "feed") {
-			f.OfBench = median(of)
-			text = fmt.Sprintf("%.1f %%", 100*f.OfBench)
+			f.OfBench, f.Added = median(of), median(added)
+			text = fmt.Sprintf("%.1f %% | %.1f", 100*f.OfBench, f.Added)
 		}
 		fmt.Printf("| %-45s | %.2f | %.1f | %.1f | %.1f to %.1f | %s |\n", f.Name, f.BytesBatch/1e6, f.Rate, f.Micro, f.Least, f.Most, text)
 		list = append(list, f)

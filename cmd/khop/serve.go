@@ -98,7 +98,7 @@ func (c *serveCmd) listen(ctx context.Context, env *environment, ds *formats.Dat
 	opt.EnsureDefaults()
 	opt.Remainder, opt.EdgePos = c.Remainder, c.EdgePos
 	opt.NodeColumns, opt.SeedColumns, opt.EdgeColumns = columnNames(c.NodeColumns), columnNames(c.SeedColumns), columnNames(c.EdgeColumns)
-	log := slog.New(slog.NewTextHandler(env.stderr, &slog.HandlerOptions{ReplaceAttr: withoutTime}))
+	log := slog.New(slog.NewTextHandler(env.overStatus(), &slog.HandlerOptions{ReplaceAttr: withoutTime}))
 	opt.Logger = log
 	bar := env.newProgress()
 	defer bar.finish()

@@ -13,8 +13,8 @@ import (
 // Batch is one mini-batch at a consumer: named arrays in the server's memory.
 //
 // It and its arrays are valid until the body of the loop that received it ends, or if the body called Keep, until Release.
-// They may be written, unless the ring is a broadcast: then writing faults. Of a server on a device all but num_nodes, input and
-// item are tensors of placement Device: what streams do with them must be done before the batch goes back.
+// They may be written, unless the ring is a broadcast: then writing faults. Where batches lie on a device (Info.OnDevice), all but
+// num_nodes, input and item are tensors of placement Device: what streams do with them must be done before the batch goes back.
 type Batch struct {
 	// Epoch and Number name the batch: Number counts the epoch's batches over all ranks, from 0.
 	Epoch, Number uint64

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"time"
 
 	"github.com/khop-gnn/khop/loader"
 )
@@ -224,17 +225,51 @@ func (c *Consumer) discard(b []byte) error {
 	return nil
 }
 
-// abandon leaves a run before its end. What comes of it later is discarded.
+// abandonTimeout is how long a run that was left may take to end.
+const abandonTimeout = time.Second
+
+// abandon leaves a run before its end, and returns the batches that were announced and not read: others may wait for them.
 func (c *Consumer) abandon() {
 	if !c.started {
 		return
 	}
 	c.started = false
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
+	if !c.leave() {
 		return
 	}
-	_ = c.flush() // where it fails the next run will say so
-	_ = c.send(words{c.run, 0}.bytes(kindStop))
+	defer func(d time.Duration) { c.opt.Timeout = d }(c.opt.Timeout)
+	c.opt.Timeout = abandonTimeout
+	for ended := false; !ended; {
+		b, err := c.receive(context.Background(), kindBatch, kindEnd, kindError)
+		if err != nil {
+			return // the next run will say so
+		}
+		switch kind(le.Uint16(b)) {
+		case kindBatch:
+			err = c.discard(b)
+		case kindEnd:
+			var m endNote
+			m, err = parseEnd(b)
+			ended = m.run == c.run
+		case kindError:
+			var m textNote
+			m, err = parseText(b)
+			ended = m.first == c.run
+		}
+		if err != nil {
+			return
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		_ = c.flushSlots()
+	}
+}
+
+// leave sends STOP; false where that cannot be.
+func (c *Consumer) leave() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.closed && c.flush() == nil && c.send(words{c.run, 0}.bytes(kindStop)) == nil
 }

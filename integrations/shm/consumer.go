@@ -25,8 +25,8 @@ type ConsumerOptions struct {
 	Hold int
 	// Timeout is how long to wait for a batch before ErrTimeout. Default 60 s.
 	Timeout time.Duration
-	// Device is the CUDA device on which to take batches, "cuda:0" or so, from a server that makes them there; both processes
-	// must number their devices alike. Default: none, and such a server refuses.
+	// Device is the CUDA device on which to take batches, "cuda:0" or so, from a server that makes them there: Info tells whether
+	// it does. Both processes must number their devices alike. Default: none; such a server copies batches to the host.
 	Device string
 	// MaxRing is the most memory of a server to map, in bytes; ErrNoRoom beyond it. Default: no limit but the protocol's.
 	MaxRing int64
@@ -48,6 +48,7 @@ type Info struct {
 	Slots           int           // of the ring
 	IndexDType      unified.DType // of ids
 	Batches         uint64        // an epoch, of this rank
+	OnDevice        bool          // batches lie on the device that ConsumerOptions names
 	Broadcast       bool          // other consumers get the same batches; arrays are read-only
 	Durable         bool          // the server keeps its place in a file
 	Server          json.RawMessage
@@ -139,7 +140,7 @@ func (c *Consumer) greet(ctx context.Context) error {
 	}
 	c.info = Info{
 		Rank: int(m.rank), WorldSize: int(m.world), Hold: int(m.hold), Slots: int(m.slots), IndexDType: unified.DType(m.index),
-		Batches: m.batches, Broadcast: m.flag&welcomeBroadcast != 0, Durable: m.flag&welcomeDurable != 0,
+		Batches: m.batches, OnDevice: m.flag&welcomeDevice != 0, Broadcast: m.flag&welcomeBroadcast != 0, Durable: m.flag&welcomeDurable != 0,
 		Server: append(json.RawMessage(nil), m.json...), State: d.State,
 	}
 	return nil
@@ -261,7 +262,7 @@ func (c *Consumer) addSegment(b []byte, fd int) error {
 	if err == nil && (fd >= 0) != (m.memory == hostSegment) {
 		err = fmt.Errorf("%w: SEGMENT %d in memory %d, with or without a descriptor", errMessage, m.index, m.memory)
 	}
-	if err == nil && int(m.index) != len(c.segments) {
+	if err == nil && int(m.index) < len(c.segments) {
 		err = fmt.Errorf("%w: SEGMENT %d after %d others", errMessage, m.index, len(c.segments))
 	}
 	if err == nil && c.opt.MaxRing > 0 && uint64(c.opt.MaxRing-c.total) < m.size {
@@ -282,6 +283,9 @@ func (c *Consumer) addSegment(b []byte, fd int) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	for int(m.index) > len(c.segments) { // those of other consumers
+		c.segments = append(c.segments, &segment{fd: -1})
+	}
 	c.segments = append(c.segments, s)
 	c.total += int64(m.size)
 	return nil

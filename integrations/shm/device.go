@@ -45,7 +45,7 @@ func newDeviceSegment(d *cuda.Device, n int64) (*segment, error) {
 	}
 	h, err := d.ExportMemory(r.Address())
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%w: take device cpu", err), r.Close())
+		return nil, errors.Join(err, r.Close())
 	}
 	return &segment{data: r.Bytes(), fd: -1, device: &deviceMemory{d, h, r.Close}}, nil
 }
@@ -62,25 +62,25 @@ func (a deviceArena) Take(n int64) ([]byte, error) { return a.take(n, a.on) }
 // --- the server ---
 
 // openDevice lets the loader make batches in the ring's device memory, where it makes them on a device. Where there is no such
-// device the loader says so.
+// device the loader says so; where a driver shares no memory all consumers get copies on the host.
 func (r *rank) openDevice(opt *loader.Options) error {
 	n, err := loader.ParseDevice(opt.Device)
 	if err != nil || n < 0 || n >= cuda.Count() {
 		return err
 	}
-	if r.device, err = cuda.Open(n); err != nil {
+	d, err := cuda.Open(n)
+	if err != nil {
 		return fmt.Errorf("%w: %s: %w", loader.ErrDevice, opt.Device, err)
 	}
-	memory := deviceArena{r.arena, r.device}
-	opt.RowMemory = memory
-	first, err := memory.Take(1) // a driver that shares no memory says so now
-	if err == nil {
-		err = memory.Give(first)
-	}
+	opt.RowMemory = nil
+	memory := deviceArena{r.arena, d}
+	first, err := memory.Take(1)
 	if err != nil {
-		return errors.Join(fmt.Errorf("%s: %w", opt.Device, err), r.arena.close(), r.closeDevice())
+		r.server.opt.Logger.Warn("consumers get copies on the host", "device", opt.Device, "error", err)
+		return d.Close()
 	}
-	return nil
+	r.device, opt.RowMemory = d, memory
+	return memory.Give(first)
 }
 
 func (r *rank) closeDevice() error {
@@ -98,13 +98,20 @@ func (r *rank) deviceBytes() int64 {
 	return r.arena.size(r.device)
 }
 
-// checkDevice refuses a consumer that could not reach the batches.
-func (s *Server) checkDevice(h hello) error {
-	if s.ranks[0].device == nil || h.takes&takesDevice != 0 {
-		return nil
+// places returns where consumers can have batches. What several read lies on the host: CUDA shares no memory for reading only.
+func (r *rank) places() []unified.Placement {
+	if r.device == nil || r.server.opt.Readers > 0 {
+		return []unified.Placement{unified.Host}
 	}
-	return CodeDevice.refuse(`batches are made on %s and lie there, and you take batches on the host: connect with device="cuda", or serve with --device cpu`,
-		s.opt.Loader.Device)
+	return []unified.Placement{unified.Host, unified.Device}
+}
+
+// placeFor returns where a consumer gets its batches.
+func (r *rank) placeFor(h hello) unified.Placement {
+	if h.takes&takesDevice == 0 || len(r.places()) == 1 {
+		return unified.Host
+	}
+	return unified.Device
 }
 
 // --- the consumer ---

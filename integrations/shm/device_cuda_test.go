@@ -5,6 +5,7 @@ package shm
 import (
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -64,42 +65,40 @@ func TestAnotherProcessGetsTheBatchesOfADevice(t *testing.T) {
 	}
 }
 
-func TestConsumersThatCannotReachADeviceAreRefused(t *testing.T) {
+func TestCUDAOpensNoMemoryOfItsOwnProcess(t *testing.T) {
 	cudatest.Open(t)
-	g := plainGraph(t, 500)
-	s := serve(t, g, Options{Loader: usualOn("cuda:0")})
-	_, err := Dial(t.Context(), s.path, ConsumerOptions{})
-	var e *Error
-	if !errors.As(err, &e) || e.Code != CodeDevice || !strings.Contains(e.Text, "--device cpu") {
-		t.Errorf("a consumer without a device: %v", err)
-	}
+	s := serve(t, plainGraph(t, 500), Options{Loader: usualOn("cuda:0")})
 	if _, err := Dial(t.Context(), s.path, ConsumerOptions{Device: "cpu"}); !errors.Is(err, ErrOptions) {
 		t.Errorf("a consumer on device cpu: %v", err)
 	}
 	c := connect(t, s, ConsumerOptions{Device: "cuda:0"})
-	for b, err := range c.Epoch(t.Context(), 0) { // CUDA opens no memory of the same process
+	if !c.Info().OnDevice {
+		t.Errorf("connected to %+v", c.Info())
+	}
+	for b, err := range c.Epoch(t.Context(), 0) {
 		if err == nil || !strings.Contains(err.Error(), "segment ") {
-			t.Errorf("its own memory: batch %v, error %v", b, err)
+			t.Errorf("batch %v, error %v", b, err)
 		}
 	}
 }
 
-func TestServersRefuseWhatADeviceCannotDo(t *testing.T) {
+func TestWhereADeviceSharesNothingBatchesLieOnTheHost(t *testing.T) {
 	cudatest.Open(t)
 	g := plainGraph(t, 500)
-	opt := Options{Path: filepath.Join(t.TempDir(), "feed", "socket"), Loader: usualOn("cuda:0"), Readers: 2}
-	if _, err := NewServer(t.Context(), g, opt); !errors.Is(err, ErrOptions) {
-		t.Errorf("a broadcast ring on a device: %v", err)
+	list := want(t, g, usualOn(""), 0)
+	for name, readers := range map[string]int{"broadcast": 1, "no IPC": 0} {
+		if readers == 0 {
+			cudatest.Fail(t, "cuIpcGetMemHandle", 1, 801)
+		}
+		s := serve(t, g, Options{Loader: usualOn("cuda:0"), Readers: readers})
+		c := connect(t, s, ConsumerOptions{Device: "cuda:0"}) // it may ask
+		if got := lines(t, c.Epoch(t.Context(), 0)); c.Info().OnDevice || !slices.Equal(got, list) {
+			t.Errorf("%s: %+v: got\n%q\nwant\n%q", name, c.Info(), got, list)
+		}
 	}
-	opt.Readers = 0
-	opt.Loader.Device = "cuda:7"
+	opt := Options{Path: filepath.Join(t.TempDir(), "feed", "socket"), Loader: usualOn("cuda:7")}
 	if _, err := NewServer(t.Context(), g, opt); !errors.Is(err, loader.ErrDevice) {
 		t.Errorf("a device that is not there: %v", err)
-	}
-	opt.Loader.Device = "cuda:0"
-	cudatest.Fail(t, "cuIpcGetMemHandle", 1, 801)
-	if _, err := NewServer(t.Context(), g, opt); err == nil || !strings.Contains(err.Error(), "take device cpu") {
-		t.Errorf("a driver that shares no memory: %v", err)
 	}
 }
 
@@ -189,7 +188,7 @@ func TestADeviceKeepsTheDatasetsIDs(t *testing.T) {
 	opt.EdgePos = true
 	s := serve(t, plainGraph(t, 500), Options{Loader: opt})
 	for _, index := range []unified.DType{unified.Int32, unified.Int64} {
-		f := s.ranks[0].forms[index]
+		f := s.ranks[0].forms[way{index, unified.Device}]
 		d := f.descriptor[descriptorHead:]
 		for i, p := range f.parts {
 			dtype := unified.DType(d[entrySize*i+12])

@@ -47,10 +47,9 @@ const (
 	CodeMemory                     // no room for the ring
 	CodeEnding                     // the server is shutting down
 	CodeReaders                    // readers of a broadcast ring asked for different places
-	CodeDevice                     // batches lie on a device, and the consumer takes none there
 )
 
-var codeNames = [...]string{"0", "bad message", "version", "user", "rank", "taken", "full", "index dtype", "state", "epochs", "load", "memory", "ending", "readers", "device"}
+var codeNames = [...]string{"0", "bad message", "version", "user", "rank", "taken", "full", "index dtype", "state", "epochs", "load", "memory", "ending", "readers"}
 
 // String returns the code's name in docs/feed.md.
 func (c Code) String() string {

@@ -3,9 +3,12 @@
 package shm
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
@@ -32,6 +35,7 @@ func TestConsumersGetTheBatchesThatTheLoaderMakes(t *testing.T) {
 		{"no columns, edge positions", typed, bare, 1},
 		{"three ranks", plain, usual(), 3},
 		{"two ranks, resident", plain, resident, 2},
+		{"hundreds of edge types", knowledge(t), usual(), 1},
 	} {
 		for _, index := range []unified.DType{unified.Invalid, unified.Int32, unified.Int64} {
 			t.Run(c.name+" "+index.String(), func(t *testing.T) {
@@ -97,4 +101,51 @@ func view(t testing.TB, x unified.Tensor) []int64 {
 		t.Fatal(err)
 	}
 	return v
+}
+
+// knowledge is a graph of 300 relations.
+func knowledge(t testing.TB) *graph.Graph {
+	t.Helper()
+	r := rand.New(rand.NewPCG(4, 4))
+	d := graph.Data{Nodes: []graph.NodeData{{Name: "entity", Count: 200}}}
+	for i := range 300 {
+		e := graph.EdgeData{Source: "entity", Relation: fmt.Sprintf("relation_number_%d", i), Target: "entity"}
+		for range 20 {
+			e.Src, e.Dst = append(e.Src, r.Int64N(200)), append(e.Dst, r.Int64N(200))
+		}
+		d.Edges = append(d.Edges, e)
+	}
+	g, err := graph.New(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func TestReplayedBatchesComeAgainAndAgain(t *testing.T) {
+	g := plainGraph(t, 500)
+	s := serve(t, g, Options{Replay: 4})
+	c := connect(t, s, ConsumerOptions{})
+	few := want(t, g, usual(), 0)[:4]
+	var last *Batch
+	for epoch := range uint64(3) {
+		n := 0
+		for b, err := range c.Epoch(t.Context(), epoch) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Contains(few, lineOf(b)) {
+				t.Errorf("%q is none of %q", lineOf(b), few)
+			}
+			n++
+			b.Keep()
+			if last != nil { // as a consumer does that still has the last batch when it asks for another
+				last.Release()
+			}
+			last = b
+		}
+		if n != 16 {
+			t.Errorf("%d batches", n)
+		}
+	}
 }

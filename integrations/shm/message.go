@@ -129,6 +129,7 @@ func parseHello(b []byte) (m hello, err error) {
 const (
 	welcomeBroadcast = 1 << 0
 	welcomeDurable   = 1 << 1
+	welcomeDevice    = 1 << 2
 )
 
 type welcome struct {

@@ -13,7 +13,7 @@ type Options struct {
 	// Path is where the socket is made. Its directory must be the user's alone; it is made where there is none.
 	Path string
 	// Loader says what to load and how. Rank, WorldSize, RowMemory and Made are the server's to set; Prefetch is raised by Hold.
-	// Device "auto" is the CPU: only consumers that ask for it take batches on a device.
+	// Device "auto" is the CPU. On a device batches lie there for consumers that take them there; others get copies on the host.
 	Loader loader.Options
 	// WorldSize is the number of ranks; each has a ring and a loader with an equal share of the batches. The workers are
 	// shared out among them. Default 1.
@@ -73,8 +73,6 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("%w: Readers is %d: must be 0 to MaxConsumers, %d", ErrOptions, o.Readers, o.MaxConsumers)
 	case o.Readers > 0 && o.WorldSize > 1:
 		return fmt.Errorf("%w: a broadcast ring has one rank: WorldSize is %d", ErrOptions, o.WorldSize)
-	case o.Readers > 0 && o.Loader.Device != "cpu":
-		return fmt.Errorf("%w: a broadcast ring lies on the host, since consumers could write to memory of %s: take device cpu", ErrOptions, o.Loader.Device)
 	case o.IndexDType != unified.Invalid && o.IndexDType != unified.Int32 && o.IndexDType != unified.Int64:
 		return fmt.Errorf("%w: IndexDType is %v: must be int32 or int64", ErrOptions, o.IndexDType)
 	case o.Replay < 0 || o.Replay > 1<<12:

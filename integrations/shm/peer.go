@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/khop-gnn/khop/loader"
@@ -27,7 +28,7 @@ type peer struct {
 	rank   *rank // from HELLO on
 	pid    int   // as the kernel or else the consumer says
 	since  time.Time
-	index  unified.DType
+	way    way
 	hold   int
 
 	slots []uint32 // room for parsing; the receiving goroutine's
@@ -118,9 +119,6 @@ func (p *peer) greet(ctx context.Context) error {
 	if most := p.server.opt.MaxConsumers; p.server.connected() > most {
 		return CodeFull.refuse("%d consumers are connected, which is all that --max-consumers allows", most)
 	}
-	if err := p.server.checkDevice(h); err != nil {
-		return err
-	}
 	if p.pid == 0 { // of a process that this one cannot see
 		p.pid = int(h.self)
 	}
@@ -156,8 +154,11 @@ func (p *peer) welcome() error {
 	if s.states != nil {
 		flag |= welcomeDurable
 	}
+	if p.way.place == unified.Device {
+		flag |= welcomeDevice
+	}
 	w := welcome{version: Version, rank: r.number, world: uint32(len(s.ranks)), hold: uint32(p.hold), slots: uint32(len(r.records)),
-		index: uint32(p.index), flag: flag, batches: r.loader.NumBatches(), json: text}
+		index: uint32(p.way.index), flag: flag, batches: r.loader.NumBatches(), json: text}
 	return p.send(w.bytes())
 }
 
@@ -185,7 +186,8 @@ func (p *peer) complain(run uint32, err error) {
 		code = CodeMessage
 	}
 	text := err.Error()
-	_ = p.send(textNote{run, uint32(code), []byte(text[:min(len(text), maxText)])}.bytes(kindError)) // if it fails, receiving does too
+	text = strings.ToValidUTF8(text[:min(len(text), maxText)], "")
+	_ = p.send(textNote{run, uint32(code), []byte(text)}.bytes(kindError)) // if it fails, receiving does too
 }
 
 // receiveAll handles messages until the connection ends.

@@ -20,12 +20,12 @@ type rank struct {
 	number  uint32
 	loader  *loader.Loader
 	arena   *arena
-	device  *cuda.Device            // that batches lie on; nil for none
-	forms   map[unified.DType]*form // read-only
-	form    *form                   // of the run under way; set before its workers start
-	index   unified.DType           // where a consumer asks for none
-	hold    int                     // slots that a consumer may hold
-	records []record                // by loader slot
+	device  *cuda.Device  // that batches lie on; nil for none
+	forms   map[way]*form // read-only
+	form    *form         // of the run under way; set before its workers start
+	index   unified.DType // where a consumer asks for none
+	hold    int           // slots that a consumer may hold
+	records []record      // by loader slot
 
 	replayed []*loader.Batch // kept, to announce over and over; the loop's
 
@@ -68,7 +68,7 @@ type run struct {
 var errStopped = errors.New("the run was stopped")
 
 func newRank(ctx context.Context, s *Server, src loader.Source, opt loader.Options) (r *rank, err error) {
-	r = &rank{server: s, number: uint32(opt.Rank), peers: map[*peer]struct{}{}, forms: map[unified.DType]*form{}}
+	r = &rank{server: s, number: uint32(opt.Rank), peers: map[*peer]struct{}{}, forms: map[way]*form{}}
 	r.changed = sync.NewCond(&r.mu)
 	a := readWrite
 	if s.opt.Readers > 0 {
@@ -107,17 +107,20 @@ func (r *rank) makeForms() error {
 		r.index = r.loader.Schema().IDType()
 	}
 	for _, d := range []unified.DType{unified.Int32, unified.Int64} {
-		f, err := newForm(r.loader, r.loader.NumLayers(), d)
-		var no *refusal
-		if errors.As(err, &no) && d != r.index {
-			continue
+		for _, place := range r.places() {
+			w := way{d, place}
+			f, err := newForm(r.loader, r.loader.NumLayers(), w)
+			var no *refusal
+			if errors.As(err, &no) && d != r.index {
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("%w: %w", ErrOptions, err)
+			}
+			r.forms[w] = f
 		}
-		if err != nil {
-			return fmt.Errorf("%w: %w", ErrOptions, err)
-		}
-		r.forms[d] = f
 	}
-	r.form = r.forms[r.index]
+	r.form = r.forms[way{r.index, unified.Host}]
 	return nil
 }
 
@@ -196,7 +199,8 @@ func (r *rank) enter(ctx context.Context, p *peer, h hello, wait bool, deadline 
 	if index == unified.Invalid {
 		index = r.index
 	}
-	if r.forms[index] == nil || broadcast && index != r.index {
+	w := way{index, r.placeFor(h)}
+	if r.forms[w] == nil || broadcast && index != r.index {
 		return CodeIndexDType.refuse("the ring has ids as %v, not as %v", r.index, index)
 	}
 	wake := context.AfterFunc(ctx, r.wake)
@@ -218,7 +222,7 @@ func (r *rank) enter(ctx context.Context, p *peer, h hello, wait bool, deadline 
 		}
 		r.changed.Wait()
 	}
-	p.rank, p.index, p.held = r, index, map[uint32]time.Time{}
+	p.rank, p.way, p.held = r, w, map[uint32]time.Time{}
 	p.hold = r.hold
 	if h.hold > 0 && int64(h.hold) < int64(p.hold) {
 		p.hold = int(h.hold)

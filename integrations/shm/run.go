@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/unified"
 )
 
 // loop makes the runs that consumers ask for, until ctx ends.
@@ -59,7 +60,7 @@ func (r *rank) await(ctx context.Context) *run {
 		for _, p := range run.peers {
 			p.run, p.at, p.asked = p.asked.run, p.asked.at, nil
 			p.active, p.stop, p.sent, p.done, p.nexts = true, false, 0, 0, p.nexts[:0]
-			r.form = r.forms[p.index]
+			r.form = r.forms[p.way]
 		}
 		run.end = r.loader.NumBatchesFrom(run.at.next)
 		run.ctx, run.cancel = context.WithCancelCause(ctx)
@@ -73,9 +74,11 @@ func (r *rank) await(ctx context.Context) *run {
 func (r *rank) serve(run *run) {
 	stop := context.AfterFunc(run.ctx, r.wake)
 	defer stop()
+	r.mu.Lock()
 	for _, p := range run.peers {
 		_ = p.send(begun{p.run, run.at.epoch, run.at.next, run.end}.bytes()) // if it fails, the consumer's goroutine knows
 	}
+	r.mu.Unlock()
 	if n := r.server.opt.Replay; n > 0 {
 		run.err = r.replay(run, n)
 	} else {
@@ -151,7 +154,7 @@ func (r *rank) pump() {
 	}
 	r.leave(run)
 	for len(run.peers) > 0 && run.ctx.Err() == nil {
-		b := run.front()
+		b := r.front(run)
 		switch {
 		case b == nil:
 			r.waiting = "loader"
@@ -167,12 +170,17 @@ func (r *rank) pump() {
 	}
 }
 
-// front returns the batch to announce next; nil if it is not there yet.
-func (run *run) front() *loader.Batch {
+// front returns the batch to announce next; nil if it is not there yet. mu is held.
+func (r *rank) front(run *run) *loader.Batch {
 	switch {
 	case run.announced == run.end:
 	case len(run.replayed) > 0:
-		return run.replayed[run.announced%uint64(len(run.replayed))]
+		for _, b := range run.replayed { // one that nobody has
+			if r.slots[b.Slot()].consumers == 0 {
+				return b
+			}
+		}
+		return run.replayed[0]
 	case len(run.queue) > 0:
 		return run.queue[0]
 	}
@@ -264,6 +272,9 @@ func (p *peer) announce(m *announcement) {
 	arena := p.rank.arena
 	for all := arena.all(); p.segments < len(all); p.segments++ {
 		s := all[p.segments]
+		if s.device != nil && p.way.place == unified.Host {
+			continue
+		}
 		note := segmentNote{index: uint32(p.segments), size: uint64(len(s.data))}
 		s.device.describe(&note)
 		if arena.access == readOnly {

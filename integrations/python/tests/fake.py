@@ -93,7 +93,7 @@ class Fake:
 
     def __init__(self, script, slots=4):
         self.client, self.socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.slots, self.got, self.error, self.out = slots, [], None, set()
+        self.slots, self.got, self.error, self.out, self.run = slots, [], None, set(), 0
         self.ring = memfd(slots * self.SLOT)
         self.thread = threading.Thread(target=self._run, args=(script,), daemon=True)
         self.thread.start()
@@ -123,6 +123,9 @@ class Fake:
             got, _, length = struct.unpack_from("<HHI", data)
             assert length == len(data)
             self.got.append((got, data[8:]))
+            if got == STOP and self.run == struct.unpack_from("<I", data, 8)[0]:
+                self.run = 0
+                self.send(end(struct.unpack_from("<I", data, 8)[0], 0, 1))
             if got == NEXT:
                 self.out -= set(struct.unpack_from(f"<{(length - 24) // 4}I", data, 24))
             if kind is None or got == kind:
@@ -144,7 +147,9 @@ class Fake:
 
     def begin(self):
         """Waits for BEGIN: run, mode, epoch, next, JSON."""
-        return self.parse_begin(self.receive(BEGIN)[1])
+        begin = self.parse_begin(self.receive(BEGIN)[1])
+        self.run = begin[0]
+        return begin
 
     @staticmethod
     def parse_begin(body):
@@ -166,10 +171,8 @@ class Fake:
         """A server as it should be: every BEGIN is answered, batches come as slots allow."""
         self.greet(batches=batches, **options)
         hold = options.get("hold", 3)
-        pending = None
         while True:
-            run, mode, epoch, following, state = pending or self.begin()
-            pending = None
+            run, mode, epoch, following, state = self.begin()
             if mode == 2:
                 epoch, following = state["epoch"], state["next"]
             if mode == 1:
@@ -177,19 +180,17 @@ class Fake:
             self.send(begun(run, epoch, following, max(0, batches - following)))
             sent = 0
             while following + sent < batches:
-                while len(self.out) >= hold and not pending:
-                    kind, body = self.receive()
-                    if kind == BEGIN:
-                        pending = self.parse_begin(body)
-                    elif kind == BYE:
-                        return
-                if pending:
+                while len(self.out) >= hold and self.run:
+                    self.receive()
+                if not self.run:  # stopped
                     break
                 slot = next(s for s in range(self.slots) if s not in self.out)
                 self.out.add(slot)
                 self.put(run, slot, sent, epoch=epoch, number=following + sent, following=following + sent + 1)
                 sent += 1
-            self.send(end(run, sent, 1 if pending else 0, epoch))
+            if self.run:
+                self.run = 0
+                self.send(end(run, sent, 0, epoch))
 
     def close(self):
         self.client.close()

@@ -8,8 +8,6 @@ import os
 import pathlib
 import signal
 import subprocess
-import sys
-import time
 
 import numpy as np
 import pytest
@@ -17,9 +15,6 @@ import pytest
 import khop
 from khop import cuda, digest
 from khop.device import DeviceArray
-from khop.feed import Feed
-from khop.protocol import TAKES_DEVICE
-from khop.ring import Lease
 
 ROOT = pathlib.Path(__file__).parents[3]
 PROGRAM, DRIVER = ROOT / "dist/khop-cuda", ROOT / "dist/libcudasim_fast.so"
@@ -154,31 +149,56 @@ def test_a_slot_comes_back_when_the_streams_have_passed(dataset, monkeypatch):
         monkeypatch.undo()
 
 
-def test_a_consumer_without_a_device_is_told_what_to_do(dataset, tmp_path):
-    path = tmp_path / "feed" / "sock"
-    serve = subprocess.Popen([PROGRAM, "serve", dataset("sbm"), f"--socket={path}", "--device=cuda", *FLAGS], stdout=subprocess.PIPE, text=True)
-    try:
-        assert "serving" in serve.stdout.readline()
-        with pytest.raises(khop.DeviceError, match="--device cpu"):
-            khop.connect(path)
-        with khop.connect(path, device="cuda", framework="numpy") as batches:
-            assert isinstance(next(iter(batches)).x, DeviceArray)
-    finally:
-        serve.send_signal(signal.SIGTERM)
-        serve.communicate()
+@pytest.fixture
+def serve(dataset, tmp_path):
+    made = []
+
+    def serve(*options, **environment):
+        path = tmp_path / f"feed{len(made)}" / "sock"
+        command = [PROGRAM, "serve", dataset("sbm"), f"--socket={path}", *FLAGS, *options]
+        p = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env={**os.environ, **environment})
+        made.append(p)
+        assert "serving" in p.stdout.readline()
+        return path
+    yield serve
+    for p in made:
+        p.send_signal(signal.SIGTERM)
+        p.communicate()
 
 
-def test_a_server_on_the_cpu_serves_those_who_take_batches_anywhere(dataset, tmp_path):
-    path = tmp_path / "feed" / "sock"
-    serve = subprocess.Popen([PROGRAM, "serve", dataset("sbm"), f"--socket={path}", "--device=auto", *FLAGS], stdout=subprocess.PIPE, text=True)
-    try:
-        assert "serving" in serve.stdout.readline()
-        with khop.connect(path, device="cuda:0", framework="numpy") as batches:
-            assert batches.about["device"] == "cpu"
-            assert isinstance(next(iter(batches)).x, np.ndarray)
-    finally:
-        serve.send_signal(signal.SIGTERM)
-        serve.communicate()
+def test_consumers_on_the_host_and_on_the_device_take_turns(dataset, sample, serve):
+    path = serve("--device=cuda")
+    want = sample(dataset("sbm"), "--device=cpu", *FLAGS)
+    for device in ("cpu", "cuda", "cpu", "cuda:0"):
+        with khop.connect(path, device=device, framework="numpy", index_dtype="int32") as batches:
+            batches.set_epoch(0)
+            kind = np.ndarray if device == "cpu" else DeviceArray
+            for b, (number, topology, full) in zip(batches, want):
+                assert isinstance(b.x, kind) and isinstance(b.n_id, kind)
+                assert (b.number, *b.digests()) == (number, topology, full)
+        del b
+        gc.collect()
+
+
+def test_batches_of_the_cpu_come_to_those_who_take_them_anywhere(serve):
+    with khop.connect(serve("--device=auto"), device="cuda:0", framework="numpy") as batches:
+        assert batches.about["device"] == "cpu"
+        assert isinstance(next(iter(batches)).x, np.ndarray)
+
+
+def test_a_ring_that_many_read_lies_on_the_host(serve):
+    with pytest.warns(RuntimeWarning, match="through host memory"):
+        batches = khop.connect(serve("--device=cuda", "--broadcast=1"), device="cuda:0", framework="numpy")
+    with batches:
+        assert isinstance(next(iter(batches)).x, np.ndarray)
+
+
+def test_closing_a_loader_whose_arrays_are_in_use_warns(dataset):
+    batches = loader(dataset("sbm"))
+    x = next(iter(batches)).x
+    with pytest.warns(RuntimeWarning, match="are still in use: batch 0"):
+        batches.close()
+    del x
 
 
 def test_arrays_outlive_a_server_that_was_killed(dataset):
@@ -192,9 +212,10 @@ def test_arrays_outlive_a_server_that_was_killed(dataset):
             while True:
                 next(it)
         assert b.digest() == was == looked_digest(b)[1]
+        del b
 
 
-def test_what_cannot_be_is_refused(dataset, monkeypatch):
+def test_what_cannot_be_is_refused(dataset):
     data = dataset("sbm")
     with pytest.raises(ValueError, match="must be"):
         loader(data, device="tpu")
@@ -202,9 +223,12 @@ def test_what_cannot_be_is_refused(dataset, monkeypatch):
         loader(data, device="cuda:3")
     with pytest.raises(ValueError, match="pad="):
         loader(data, pad="pow2")
+
+
+def test_jax_is_told_of_its_way(dataset):
+    pytest.importorskip("jax", reason="jax is not installed")
     with pytest.raises(ValueError, match="from_dlpack"):
-        pytest.importorskip("jax")
-        loader(data, framework="jax")
+        loader(dataset("sbm"), framework="jax")
 
 
 def test_without_a_driver_the_error_says_so(dataset, python):
@@ -214,7 +238,7 @@ def test_without_a_driver_the_error_says_so(dataset, python):
 
 
 def test_a_torch_without_cuda_is_refused(dataset):
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="torch is not installed")
     if torch.cuda.is_available():
         pytest.skip("this torch finds a device")
     with pytest.raises(khop.DeviceError, match="built for CUDA"):

@@ -59,6 +59,14 @@ def test_a_loop_that_is_left_early_is_followed_by_the_next_epoch(start):
     assert numbers(loader)[0][:2] == (1, 0)
 
 
+def test_a_pass_of_which_nothing_was_taken_comes_again(start):
+    _, loader = start(lambda s: s.serve())
+    loader.load_state_dict({**loader.state_dict(), "epoch": 4, "next": 1})
+    iter(loader).close()
+    assert (loader.state_dict()["epoch"], loader.state_dict()["next"]) == (4, 1)
+    assert [(b.epoch, b.number) for b in loader] == [(4, 1), (4, 2)]
+
+
 def test_the_state_after_each_batch_resumes_after_it(start):
     _, loader = start(lambda s: s.serve())
     assert (loader.state_dict()["epoch"], loader.state_dict()["next"]) == (0, 0)
@@ -253,7 +261,7 @@ def test_an_error_of_a_run_is_raised_in_its_place(code, kind, start):
     assert next(epoch).number == 0
     with pytest.raises(kind, match="cut short"):
         next(epoch)
-    epoch.close()
+    assert next(epoch, None) is None  # it is over
     assert list(loader) == []  # the connection is as it was
 
 
@@ -298,6 +306,17 @@ def test_a_batch_that_does_not_come_in_time_is_an_error(start):
 def test_a_refusal_is_quoted(start):
     with pytest.raises(khop.ServerError, match="rank 9"):
         start(lambda s: (s.receive(f.HELLO), s.send(f.error(0, 4, "there is no rank 9: --world-size is 2"))), rank=9)
+
+
+def test_a_server_of_another_user_is_refused(start, monkeypatch):
+    monkeypatch.setattr(os, "getuid", lambda: 12345)
+    with pytest.raises(khop.ProtocolError, match="the server runs as user"):
+        start(lambda s: s.serve())
+
+
+def test_another_rank_than_asked_for_is_refused(start):
+    with pytest.raises(khop.ProtocolError, match="gives rank 0 where 1"):
+        start(lambda s: s.greet(world=2), rank=1)
 
 
 def test_another_version_is_refused(start):

@@ -6,6 +6,7 @@ import pickle
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 
 import numpy as np
@@ -262,6 +263,19 @@ def test_a_server_that_is_killed_is_reported_within_a_second(load):
     np.testing.assert_array_equal(batch.x, x)
 
 
+def test_a_server_that_hangs_is_reported_with_what_it_wrote(load):
+    loader = load("sbm", fanouts=[3], batch_size=16, timeout=1)
+    epoch = iter(loader)
+    next(epoch)
+    os.kill(loader.server_pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(khop.ServerError, match="(?s)did not come within 1 s.*it wrote last:.*a consumer is there"):
+            for _ in epoch:
+                pass
+    finally:
+        os.kill(loader.server_pid, signal.SIGCONT)
+
+
 def test_what_the_server_complains_of_is_in_the_error(load, dataset, tmp_path):
     with pytest.raises(khop.ServerError, match="no-such"):
         khop.Loader(tmp_path / "no-such.khop")
@@ -313,6 +327,32 @@ for batch in khop.connect(sys.argv[1], framework="numpy"):
     again.close()
 
 
+def test_consumers_killed_at_random_moments_lose_and_repeat_nothing(serve, python, tmp_path):
+    seed = int.from_bytes(os.urandom(4), "little")
+    rng = np.random.default_rng(seed)
+    process, path = serve("sbm", "--fanouts", 3, "--batch-size", 2, "--seeds", "all", "--shuffle")
+    log, last = tmp_path / "numbers", None
+    for _ in range(6):
+        log.write_text("")
+        consumer = python("""
+import sys, khop
+with open(sys.argv[2], "w", buffering=1) as log:
+    for batch in khop.connect(sys.argv[1], framework="numpy"):
+        print(batch.number, file=log)
+""", path, log)
+        wait_until(lambda: log.stat().st_size, 20)
+        time.sleep(rng.random() / 20)
+        consumer.kill()
+        consumer.communicate()
+        numbers = list(map(int, log.read_text().split()))
+        assert numbers == list(range(numbers[0], numbers[0] + len(numbers))), f"seed {seed}"
+        assert last is None or numbers[0] in (last, last + 1), f"seed {seed}"  # the last one that was seen was not yet done with
+        last = numbers[-1]
+        if last == 1499:  # the whole epoch
+            break
+    assert process.poll() is None
+
+
 def test_ranks_of_a_running_server_share_an_epoch(serve):
     _, path = serve("sbm", "--fanouts", 3, "--batch-size", 100, "--world-size", 2)
     loaders = [khop.connect(path, framework="numpy") for _ in range(2)]
@@ -323,6 +363,23 @@ def test_ranks_of_a_running_server_share_an_epoch(serve):
         khop.connect(path, rank=0, framework="numpy")
     for loader in loaders:
         loader.close()
+
+
+def test_many_read_the_same_batches_and_none_can_write(serve):
+    _, path = serve("sbm", "--fanouts", 3, "--batch-size", 100, "--broadcast", 2)
+    seen = [[], []]
+
+    def read(mine):
+        with khop.connect(path, framework="numpy") as loader:
+            for b in loader:
+                assert not b.x.flags.writeable
+                mine.append((b.number, b.n_id.sum(), b.x.sum()))
+    readers = [threading.Thread(target=read, args=(mine,)) for mine in seen]
+    for r in readers:
+        r.start()
+    for r in readers:
+        r.join(30)
+    assert len(seen[0]) > 5 and seen[0] == seen[1]
 
 
 def test_joining_where_nobody_serves_says_so(tmp_path):

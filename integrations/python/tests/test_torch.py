@@ -168,3 +168,29 @@ def test_pinning_is_done_once_a_segment_and_undone(monkeypatch):
     gc.collect()
     assert [c[0] for c in calls] == ["register", "unregister"] and calls[1][1] == calls[0][1]
     server.close()
+
+
+def test_a_slot_is_kept_until_the_copies_from_it_are_done(start, monkeypatch):
+    done = []
+
+    class OnDevice:  # stands for a tensor on a GPU
+        is_cuda = True
+
+    class Event:
+        def record(self):
+            pass
+
+        def query(self):
+            return bool(done)
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(khop.frameworks.Torch, "to", lambda self, array, device, non_blocking: OnDevice())
+    loader = start()
+    ring = loader._feed.ring
+    epoch = iter(loader)
+    next(epoch).to("cuda", non_blocking=True)
+    next(epoch).release()
+    gc.collect()
+    assert len(ring.held) == 1  # the copies may still read it
+    done.append(True)
+    next(epoch).release()
+    assert len(ring.held) == 0

@@ -9,6 +9,11 @@
 See docs/python.md.
 """
 
+import sys
+
+if sys.platform != "linux":
+    raise ImportError("khop's feed is for Linux: it hands over memory in ways that other systems do not have")
+
 from .batch import Batch, Info
 from .device import DeviceArray
 from .errors import (

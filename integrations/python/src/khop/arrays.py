@@ -12,6 +12,8 @@ class Arrays(Protocol):
 
     def names(self) -> tuple[str, ...]: ...
 
+    def has(self, name: str) -> bool: ...
+
     def shape(self, name: str) -> tuple[int, ...]: ...
 
     def numpy(self, name: str) -> tuple[NumpyArray, str]:
@@ -28,6 +30,9 @@ class OwnArrays:
 
     def names(self) -> tuple[str, ...]:
         return tuple(self._arrays)
+
+    def has(self, name: str) -> bool:
+        return name in self._arrays
 
     def shape(self, name: str) -> tuple[int, ...]:
         return self._arrays[name].shape
@@ -47,6 +52,9 @@ class Converted:
 
     def names(self) -> tuple[str, ...]:
         return tuple(self._dtypes)
+
+    def has(self, name: str) -> bool:
+        return name in self._dtypes
 
     def shape(self, name: str) -> tuple[int, ...]:
         return tuple(self._values[name].shape)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Callable, Mapping, Optional, Tuple, Union, overload
+from typing import Any, Callable, Mapping, NamedTuple, Optional, Tuple, Union, overload
 
 import numpy as np
 
 from . import digest as _digest
 from .arrays import Arrays, Converted, OwnArrays
-from .device import DeviceLease, array_of
+from .device import DeviceArrays, array_of
 from .frameworks import Array, Framework, NumpyArray, framework
 from .schema import EdgeType, Schema
 from .views import Block, EdgeView, NodeView
 
 
-@dataclass(frozen=True)
-class Info:
+class Info(NamedTuple):
     """Which batch it is, and the place after it."""
 
     epoch: int
@@ -80,7 +78,7 @@ class Batch:
         value = self._values.get(name)
         if value is None:
             source = self._arrays()
-            if isinstance(source, DeviceLease):
+            if isinstance(source, DeviceArrays):
                 value = array_of(self._framework, source, name, self._index if _is_index(name) else None)
             else:
                 a, dtype = source.numpy(name)
@@ -91,7 +89,7 @@ class Batch:
         return value
 
     def __contains__(self, name: str) -> bool:
-        return name in self._arrays().names()
+        return self._arrays().has(name)
 
     def _arrays(self) -> Arrays:
         if self._source is None:
@@ -100,7 +98,7 @@ class Batch:
 
     def _dtypes(self) -> dict[str, str]:
         source = self._arrays()
-        if isinstance(source, DeviceLease):
+        if isinstance(source, DeviceArrays):
             return {n: source.dtype(n) for n in source.names()}
         return {n: source.numpy(n)[1] for n in source.names()}
 
@@ -232,7 +230,7 @@ class Batch:
     def pin_memory(self, device: Any = None) -> Batch:
         """The batch with its arrays in pinned memory: itself where the ring is pinned or there is no GPU, else a copy."""
         torch = getattr(self._framework, "torch", None)
-        if torch is None or not torch.cuda.is_available() or isinstance(self._source, DeviceLease):
+        if torch is None or not torch.cuda.is_available() or isinstance(self._source, DeviceArrays):
             return self
         if all(self.array(name).is_pinned() for name in self.names()):
             return self
@@ -241,8 +239,8 @@ class Batch:
     def record_stream(self, stream: Any) -> None:
         """Tells torch's allocator that a CUDA stream uses the arrays; arrays on the host are left alone. The memory of a batch that
         came on a device is kept until that stream has done what is on it when the last array goes."""
-        if isinstance(self._source, DeviceLease):
-            self._source.record_stream(stream)
+        if isinstance(self._source, DeviceArrays):
+            self._source.device_lease.record_stream(stream)
         for value in self._values.values():
             if getattr(value, "is_cuda", False):
                 value.record_stream(stream)

@@ -6,6 +6,7 @@ last array is gone *and* the streams that worked with the batch have passed that
 
 from __future__ import annotations
 
+import warnings
 from collections import deque
 from typing import Any, Callable, Optional, Sequence
 
@@ -14,8 +15,8 @@ import numpy as np
 from . import cuda
 from .errors import DeviceError, ProtocolError
 from .frameworks import Array, Framework, Jax, NumpyArray, Torch
-from .protocol import BatchReady, Descriptor, Segment
-from .ring import Lease, Memory, Ring
+from .protocol import BatchReady, Descriptor, Segment, Welcome
+from .ring import Lease, Memory, Ring, SlotArrays
 
 
 class DeviceMemory:
@@ -49,7 +50,7 @@ class DeviceRing(Ring):
         self.device = device
         self.current_stream: Callable[[], int] = lambda: 0  # of the thread that asks
         self.opened: dict[int, DeviceMemory] = {}  # by segment
-        self.passing: deque[tuple[int, list[cuda.Event]]] = deque()  # slots that come back when streams have passed
+        self.passing: deque[tuple[int, list[cuda.Event]]] = deque()  # slots, and what streams have to pass
 
     def _open(self, about: Segment, fds: Sequence[int]) -> Optional[Memory]:
         if about.memory == 0:
@@ -60,8 +61,8 @@ class DeviceRing(Ring):
     def _lease(self, ready: BatchReady, descriptor: Descriptor) -> Lease:
         return DeviceLease(self, ready, descriptor)
 
-    def away(self) -> int:
-        return super().away() + len(self.passing)
+    def arrays(self, lease: Lease) -> SlotArrays:
+        return DeviceArrays(lease) if isinstance(lease, DeviceLease) else SlotArrays(lease)
 
     def give_back_after(self, slot: int, streams: set[int]) -> None:
         """give_back, as soon as streams have done what is on them now."""
@@ -103,8 +104,11 @@ class DeviceRing(Ring):
 
     def close(self) -> None:
         """Closes the server's memory, if nothing of it is in use: it must not free what others have open."""
-        while self.wait_for_one():
-            pass
+        try:
+            while self.wait_for_one():
+                pass
+        except DeviceError:  # lost
+            return
         if not self.held:
             self.opened.clear()
 
@@ -126,26 +130,31 @@ class DeviceLease(Lease):
     def _return(self) -> None:
         self.device_ring.give_back_after(self.ready.slot, self.streams | {self.device_ring.current_stream()})
 
+
+class DeviceArrays(SlotArrays):
+    """The arrays of a slot on a device. Some lie on the host, and where the server shares no device memory all do."""
+
+    __slots__ = ("device_lease",)
+
+    def __init__(self, lease: DeviceLease) -> None:
+        super().__init__(lease)
+        self.device_lease = lease
+
     def dtype(self, name: str) -> str:
-        return self.descriptor.array(name, self.ring.sizes).dtype
+        return self.lease.descriptor.array(name, self.lease.ring.sizes).dtype
 
     def view(self, name: str) -> Optional[DeviceArray]:
         """An array on the device; None for one on the host."""
-        segment, offset, size, shape, dtype, numpy = self.descriptor.array(name, self.ring.sizes)
-        memory = self.device_ring.opened.get(segment)
-        if size and memory is None or _stays(name):
+        segment, offset, size, shape, dtype, numpy = self.lease.descriptor.array(name, self.lease.ring.sizes)
+        memory = self.device_lease.device_ring.opened.get(segment) if size else None
+        if memory is None:
             return None
-        return DeviceArray(self, memory, memory.address + offset if memory and size else 0, shape, numpy, dtype)
+        return DeviceArray(self.device_lease, memory, memory.address + offset, shape, numpy, dtype)
 
     def numpy(self, name: str) -> tuple[NumpyArray, str]:
-        """A copy in host memory of an array on the device; else as Lease has it."""
+        """A view of an array on the host, a copy of one on the device."""
         view = self.view(name)
         return super().numpy(name) if view is None else (view.numpy(), view.dtype_name)
-
-
-def _stays(name: str) -> bool:
-    """Whether an array lies on the host also where batches are made on a device."""
-    return name == "num_nodes" or name.startswith(("input/", "item/"))
 
 
 class DeviceArray:
@@ -157,7 +166,7 @@ class DeviceArray:
     __slots__ = ("shape", "dtype", "dtype_name", "_address", "_lease", "_memory", "__weakref__")
 
     def __init__(
-        self, lease: DeviceLease, memory: Optional[DeviceMemory], address: int, shape: tuple[int, ...], dtype: np.dtype[Any], dtype_name: str,
+        self, lease: DeviceLease, memory: DeviceMemory, address: int, shape: tuple[int, ...], dtype: np.dtype[Any], dtype_name: str,
     ) -> None:
         self.shape, self.dtype, self.dtype_name = shape, dtype, dtype_name
         self._address, self._lease, self._memory = address, lease, memory
@@ -196,6 +205,15 @@ class DeviceArray:
 
     def __repr__(self) -> str:
         return f"<khop.DeviceArray {self.dtype_name}{list(self.shape)} on cuda:{self._lease.device_ring.device.ordinal}>"
+
+
+def warn_of_arrays(ring: Ring) -> None:
+    """Tells who closes a loader that CUDA promises nothing of what is still in use."""
+    if isinstance(ring, DeviceRing) and ring.held and ring.opened:
+        warnings.warn(
+            f"{len(ring.held)} batches on cuda:{ring.device.ordinal} are still in use: {ring.holders()}. Their memory is the server's: let go of "
+            "them before the loader is closed, or keep copies", RuntimeWarning, 3,
+        )
 
 
 # --- frameworks ---
@@ -237,34 +255,40 @@ def prepare(device: Any, framework: Framework) -> tuple[Optional[cuda.Device], F
     return cuda.Device(ordinal), Objects()
 
 
-def use_streams(ring: DeviceRing, framework: Framework) -> None:
+def begin(ring: DeviceRing, framework: Framework, welcome: Welcome) -> None:
     """Lets the ring know which stream the framework works on."""
+    made = str(welcome.about.get("device"))
+    if made.startswith("cuda") and not welcome.device:
+        warnings.warn(f"batches are made on {made} and come through host memory: the server cannot share its device memory", RuntimeWarning, 4)
     if isinstance(framework, Torch):
         current, number = framework.torch.cuda.current_stream, ring.device.ordinal
         ring.current_stream = lambda: int(current(number).cuda_stream)
 
 
-def array_of(framework: Framework, lease: DeviceLease, name: str, index: Optional[np.dtype[Any]]) -> Array:
-    """An array of a batch, on the device if the framework can have it there. Ids get the index dtype: a copy, on the device, where
+def array_of(framework: Framework, arrays: DeviceArrays, name: str, index: Optional[np.dtype[Any]]) -> Array:
+    """An array of a batch, which with torch is on the device wherever it lay. Ids get the index dtype: a copy, on the device, where
     they have another. index is None for what is no id."""
-    view = lease.view(name)
-    if not isinstance(framework, Torch):
-        return Lease.numpy(lease, name)[0] if view is None else view
-    if view is None:  # small, and made on the host
-        host, dtype = Lease.numpy(lease, name)
-        value = framework.wrap(host, dtype).to(f"cuda:{lease.device_ring.device.ordinal}")
-    else:
-        value = tensor_of(framework, view)
-    return value if index is None else value.to(getattr(framework.torch, index.name))
+    view = arrays.view(name)
+    if isinstance(framework, Torch):
+        if view is not None:
+            value = tensor_of(framework, view)
+        else:
+            value = framework.wrap(*arrays.numpy(name)).to(_name(arrays.device_lease))
+        return value if index is None else value.to(getattr(framework.torch, index.name))
+    if view is not None:
+        return view
+    host = arrays.numpy(name)[0]
+    return host if index is None else host.astype(index, copy=False)
+
+
+def _name(lease: DeviceLease) -> str:
+    return f"cuda:{lease.device_ring.device.ordinal}"
 
 
 def tensor_of(framework: Torch, view: DeviceArray) -> Array:
     """A torch tensor over the same memory."""
-    torch, device = framework.torch, f"cuda:{view._lease.device_ring.device.ordinal}"
-    name = view.dtype_name
+    torch, device, name = framework.torch, _name(view._lease), view.dtype_name
     try:
-        if 0 in view.shape:
-            return torch.empty(view.shape, dtype=getattr(torch, name), device=device)
         if name == "bfloat16":
             return torch.as_tensor(view.as_type("<i2"), device=device).view(torch.bfloat16)
         return torch.as_tensor(view, device=device)

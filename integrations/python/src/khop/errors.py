@@ -4,6 +4,9 @@
 class KhopError(Exception):
     """Base of everything that khop raises on purpose."""
 
+    code = 0
+    """What the server calls it (docs/feed.md, "Errors"); 0 for what does not come from there."""
+
 
 class BinaryNotFound(KhopError):
     """There is no khop program to start; the message lists where it was looked for."""

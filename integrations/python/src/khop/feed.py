@@ -14,9 +14,10 @@ from . import protocol as p
 from .batch import forget_copied
 from .cuda import Device
 from .device import DeviceRing
-from .errors import DeviceError, ForkError, KhopError, ProtocolError, ServerError, SlotsHeldError, StateError
-from .ring import Lease, Ring
+from .errors import ForkError, KhopError, ProtocolError, ServerError, SlotsHeldError, StateError
+from .ring import Ring, SlotArrays
 
+_STOP = 5.0  # seconds that the end of a run which was left may take
 _TICK = 0.25  # seconds between looks at what else may have happened while nothing comes
 
 _E = TypeVar("_E", bound=KhopError)
@@ -30,19 +31,21 @@ class Feed:
         connection: socket.socket,
         *,
         rank: Optional[int] = None,
-        index_dtype: str = "int64",
+        index_dtype: Optional[str] = "int64",
         hold: int = 0,
         timeout: float = 60.0,
         max_ring_bytes: int = p.MAX_BYTES,
         device: Optional[Device] = None,
         last_words: Callable[[], str] = lambda: "",
     ) -> None:
-        """Takes over a connected socket. device is where batches may lie. last_words gives what the server wrote last, for error messages."""
+        """Takes over a connected socket. index_dtype None takes the server's. device is where batches may lie. last_words gives what the
+        server wrote last, for error messages."""
         self._socket: Optional[socket.socket] = connection
         self._pid = os.getpid()
         self._timeout = timeout
         self._last_words = last_words
         self._buffer = bytearray(p.MESSAGE_BYTES)
+        self._view = memoryview(self._buffer)
         self._run = 0
         self._asked = 0
         self._sequence = 0
@@ -53,11 +56,14 @@ class Feed:
             self._check_user()
             for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
                 connection.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", 0, int(_TICK * 1e6)))
-            if index_dtype not in p.INDEX_DTYPES:
+            if index_dtype is not None and index_dtype not in p.INDEX_DTYPES:
                 raise ValueError(f'index_dtype={index_dtype!r}: must be "int64" or "int32"')
-            self._send(p.hello(rank, p.INDEX_DTYPES[index_dtype], hold, self._pid, p.TAKES_DEVICE if device else 0))
-            self.welcome: p.Welcome = self._wait_for(p.Welcome, "an answer to HELLO")
+            takes = p.TAKES_DEVICE if device else 0
+            self._send(p.hello(rank, p.INDEX_DTYPES[index_dtype] if index_dtype else 0, hold, self._pid, takes))
+            self.welcome: p.Welcome = self._wait_for((p.Welcome,), "an answer to HELLO")
             self._hold = self.welcome.hold
+            if rank is not None and self.welcome.rank != rank:
+                raise ProtocolError(f"the server gives rank {self.welcome.rank} where {rank} was asked for")
         except BaseException:
             self.close()
             raise
@@ -76,14 +82,16 @@ class Feed:
         self._sequence = 0
         self._return_slots()
         self._send(p.begin(self._run, mode, epoch, next, state))
-        begun: p.Begun = self._wait_for(p.Begun, "an answer to BEGIN")
+        begun: p.Begun = self._wait_for((p.Begun,), "an answer to BEGIN")
         return begun
 
-    def next(self) -> Union[Lease, p.End]:
+    def next(self) -> Union[SlotArrays, p.End]:
         """Acknowledges the batches before, and waits for the next one, or the end of the run."""
         forget_copied()
-        self._send(p.next_batch(self._run, self._sequence, self.ring.take_returned(p.CREDITS)))
-        self._return_slots()
+        returned = self.ring.returned or self.ring.passing
+        self._send(p.next_batch(self._run, self._sequence, self.ring.take_returned(p.CREDITS) if returned else ()))
+        if returned:
+            self._return_slots()
         message = self._wait_for((p.BatchReady, p.End), "a batch")
         if isinstance(message, p.End):
             return message
@@ -91,30 +99,48 @@ class Feed:
             raise self._broken(ProtocolError(f"batch {message.sequence} of the run comes where {self._sequence} should"))
         self._sequence += 1
         try:
-            return self.ring.lease(message, self.welcome.slots)
+            return self.ring.arrays(self.ring.lease(message, self.welcome.slots))
         except ProtocolError as e:
             raise self._broken(e) from None
 
     def stop(self) -> None:
-        """Ends the run without waiting for it to end; nothing if the connection is over."""
+        """Ends the run, and returns what was announced of it and not taken. Raises nothing: who asks for the next run hears what is wrong."""
         if self._socket is not None and self._mine():
             self._send(p.stop(self._run))
+            try:
+                self._read_to_end(time.monotonic() + min(self._timeout, _STOP))
+                self._return_slots()
+            except KhopError:
+                pass
         self._run += 1  # what still comes is of a run that was left
+
+    def _read_to_end(self, deadline: float) -> None:
+        while True:
+            message = self._receive(deadline, "the end of the run")
+            if isinstance(message, p.BatchReady):
+                self.ring.returned.append(message.slot)
+            elif isinstance(message, (p.End, p.Error)) and message.run == self._run:
+                return
+            elif isinstance(message, p.Bye) or isinstance(message, p.Error) and message.run == 0:
+                self.close()
+                return
 
     def statistics(self) -> dict[str, Any]:
         """What the server tells of itself, of this rank and of its consumers. Only between runs."""
         self._asked += 1
         self._send(p.ask(p.STATISTICS, self._asked))
-        tell: p.Tell = self._wait_for(p.Tell, "statistics")
+        tell: p.Tell = self._wait_for((p.Tell,), "statistics")
         return tell.about
 
     # --- messages ---
 
-    def _wait_for(self, kinds: Any, what: str) -> Any:
+    def _wait_for(self, kinds: tuple[type, ...], what: str) -> Any:
         """The next message of some kind that belongs to the current run. What is left of runs before is dealt with."""
         deadline = time.monotonic() + self._timeout
         while True:
             message = self._receive(deadline, what)
+            if type(message) is p.BatchReady and message.run == self._run and p.BatchReady in kinds:
+                return message
             if isinstance(message, p.Error):
                 if message.run not in (0, self._run):
                     continue
@@ -126,7 +152,7 @@ class Feed:
                 if isinstance(message, p.BatchReady):  # of a run that was left: back, unread
                     self.ring.returned.append(message.slot)
                 continue
-            if isinstance(message, kinds):
+            if type(message) in kinds:
                 return message
             if isinstance(message, p.Tell):
                 continue  # somebody was interrupted while waiting for it
@@ -147,13 +173,13 @@ class Feed:
                 continue  # it closed with messages of ours unread; its own, and the end, are still to be read
             except OSError as e:
                 raise self._broken(ServerError(f"the connection to the server is broken: {e}{self._tail()}")) from None
-            fds = _descriptors(ancillary)
+            fds = _descriptors(ancillary) if ancillary else ()
             try:
                 if size == 0:
                     raise ServerError(f"the server has ended without a word{self._tail()}")
                 if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
                     raise ProtocolError("a message that is too long")
-                message = p.read(bytes(memoryview(self._buffer)[:size]))
+                message = p.read(bytes(self._view[:size]))
                 if not isinstance(message, p.Segment):
                     if fds:
                         raise ProtocolError(f"{type(message).__name__} with file descriptors")
@@ -171,7 +197,7 @@ class Feed:
         starved = len(self.ring.held) >= self._hold
         if starved:
             gc.collect()  # batches in reference cycles
-        if self.ring.returned:
+        if self.ring.returned or self.ring.passing:
             self._return_slots()
         if time.monotonic() < deadline:
             return
@@ -258,8 +284,9 @@ class Feed:
         return self._socket
 
     def _failed(self, error: p.Error) -> KhopError:
-        kind = {p.ERROR_STATE: StateError, p.ERROR_DEVICE: DeviceError}.get(error.code, ServerError)
-        result = kind(f"{error.text or error.name}")
+        text = error.text or error.name
+        result: KhopError = StateError(text) if error.code == p.ERROR_STATE else ServerError(text)
+        result.code = error.code
         return self._broken(result) if error.run == 0 else result
 
     def _broken(self, error: _E) -> _E:

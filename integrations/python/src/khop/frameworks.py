@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from typing import Any, Sequence
 
 import numpy as np
@@ -59,15 +60,12 @@ class Torch(Framework):
         return self._wrap(array, dtype)
 
     def _wrap(self, array: NumpyArray, dtype: str) -> Array:
-        if not array.flags.writeable:  # of a ring that many read: torch would warn once a process, but cannot express it
-            array = array.view()
-            import warnings
-
-            with warnings.catch_warnings():
+        try:
+            if array.flags.writeable:
+                return self.torch.from_numpy(array)
+            with warnings.catch_warnings():  # of a ring that many read: torch has no read-only tensors, and says so
                 warnings.simplefilter("ignore", UserWarning)
                 return self.torch.from_numpy(array)
-        try:
-            return self.torch.from_numpy(array)
         except TypeError:
             raise TypeError(f'torch {self.torch.__version__} has no dtype {dtype}: use framework="numpy" for this column') from None
 

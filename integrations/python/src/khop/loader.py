@@ -15,12 +15,13 @@ from . import device as device_
 from . import place as _place
 from . import protocol, server
 from .batch import Batch, Info
-from .errors import BusyError, StateError
+from .errors import BusyError, KhopError, ServerError, StateError
 from .feed import Feed
 from .frameworks import Framework, framework as _framework
 from .meeting import Meeting
 from .options import Fanouts, Flags, Seeds, fanouts_text, seed_list
 from .padding import pad as _pad_batch
+from .ring import SlotArrays
 from .schema import Schema, schema_of
 
 _loaders_made = 0  # of this process, for the meeting points of several ranks
@@ -33,12 +34,13 @@ class Connection:
     """
 
     def __init__(
-        self, feed: Feed, *, framework: Union[str, Framework] = "auto", pad: Any = None, pin: Optional[bool] = None,
+        self, feed: Feed, *, framework: Union[str, Framework] = "auto", index_dtype: Optional[str] = None, pad: Any = None, pin: Optional[bool] = None,
         server: Optional[server.Server] = None, meeting: Optional[Meeting] = None, binary: Optional[_binary.PathLike] = None,
     ) -> None:
         self._binary = binary
         self._feed: Feed = feed
         self._framework = framework if isinstance(framework, Framework) else _framework(framework)
+        self._index_dtype = index_dtype or feed.welcome.index_dtype
         self._pad = pad
         self._schema: Optional[Schema] = None
         self._iterator: Optional[weakref.ref[Epoch]] = None
@@ -51,8 +53,8 @@ class Connection:
         if isinstance(feed.ring, device_.DeviceRing):
             if pad is not None:
                 raise ValueError('pad= works on the host: take device="cpu", or pad batch.to("cpu")')
-            device_.use_streams(feed.ring, self._framework)
-        feed.ring.pin = _wants_pinned(self._framework) if pin is None else pin
+            device_.begin(feed.ring, self._framework, feed.welcome)
+        feed.ring.pin = _has_gpu(self._framework) if pin is None else pin
         self._end = weakref.finalize(self, _end, feed, server, meeting, os.getpid())  # also when the interpreter ends
 
     # --- what it is ---
@@ -69,6 +71,13 @@ class Connection:
     @property
     def world_size(self) -> int:
         return self._feed.welcome.world_size
+
+    @property
+    def device(self) -> str:
+        """The device that this process trains on, for ``batch.to(loader.device)``: the GPU of its local rank where there is one, else the CPU."""
+        if not _has_gpu(self._framework):
+            return "cpu"
+        return f"cuda:{_place.find().local_rank}"
 
     def __len__(self) -> int:
         """Batches of a whole epoch, of this rank."""
@@ -124,13 +133,13 @@ class Connection:
     def __getitem__(self, index: Any) -> Any:
         raise TypeError("a khop loader is iterated, not indexed; for torch.utils.data.DataLoader use khop.torch.Dataset(loader) with batch_size=None")
 
-    def _batch(self, lease: Any) -> Any:
-        ready = lease.ready
+    def _batch(self, arrays: SlotArrays) -> Any:
+        ready = arrays.lease.ready
         if self._schema is None:
             about = self._feed.welcome.about
-            self._schema = schema_of(lease, about if self._pad != "max" else {**about, **_sizes(about, self._binary)})
+            self._schema = schema_of(arrays, about if self._pad != "max" else {**about, **_sizes(about, self._binary)})
         info = Info(ready.epoch, ready.number, ready.padded, ready.next)
-        batch = Batch(self._schema, info, lease, self._framework, self._feed.welcome.index_dtype)
+        batch = Batch(self._schema, info, arrays, self._framework, self._index_dtype)
         self._epoch, self._next = ready.epoch, ready.next
         return batch if self._pad is None else _pad_batch(batch, self._pad, self._feed.welcome.about)
 
@@ -168,7 +177,8 @@ class Connection:
     # --- the end ---
 
     def close(self) -> None:
-        """Leaves the server; a Loader ends it. Arrays that are still in use stay valid."""
+        """Leaves the server; a Loader ends it. Arrays that are still in use stay valid, but for those on a device."""
+        device_.warn_of_arrays(self._feed.ring)
         self._end()
 
     @property
@@ -193,7 +203,9 @@ class Epoch:
     def __init__(self, loader: Connection, begun: protocol.Begun) -> None:
         self._loader: Optional[Connection] = loader
         self.epoch = begun.epoch
+        self._first = begun.next
         self._left = begun.batches
+        self._taken = False
         self.taken_over = False
 
     def __iter__(self) -> Epoch:
@@ -210,17 +222,18 @@ class Epoch:
                 raise BusyError("another iterator of this loader was begun meanwhile, and a loader has one at a time")
             raise StopIteration
         try:
-            lease = loader._feed.next()
-        except BaseException:
-            if loader._feed.closed:
-                self._loader = None
+            arrays = loader._feed.next()
+        except KhopError as e:
+            if loader._feed.closed or e.code:
+                self._loader = None  # the pass is over; the next one begins with the batch that failed
             raise
-        if isinstance(lease, protocol.End):
+        if isinstance(arrays, protocol.End):
             self._loader = None
             loader._epoch, loader._next = self.epoch + 1, 0
             raise StopIteration
         self._left -= 1
-        batch: Batch = loader._batch(lease)
+        self._taken = True
+        batch: Batch = loader._batch(arrays)
         return batch
 
     @property
@@ -228,11 +241,11 @@ class Epoch:
         return self._loader is None
 
     def close(self) -> None:
-        """Ends the pass early, as leaving the loop does. The loader's next ``iter`` runs the next epoch."""
+        """Ends the pass early, as leaving the loop does. The loader's next ``iter`` runs the next epoch, or this one if no batch of it was taken."""
         loader, self._loader = self._loader, None
         if loader is not None:
             loader._feed.stop()
-            loader._epoch, loader._next = self.epoch + 1, 0
+            loader._epoch, loader._next = (self.epoch + 1, 0) if self._taken else (self.epoch, self._first)
 
     def __del__(self) -> None:
         if hasattr(self, "_loader"):
@@ -327,7 +340,7 @@ class Loader(Connection):
                 ):
                     flags.add(name, value)
                 try:
-                    own = server.Server(_binary.find(binary), os.fspath(dataset), list(flags), path, quiet, () if seed_set.fd is None else (seed_set.fd,))
+                    own = server.Server(_binary.find(binary), os.fspath(dataset), list(flags), path, quiet, seed_set.inherit())
                     connection = own.connect(start_timeout)
                     feed = Feed(connection, rank=here.rank, index_dtype=index_dtype, timeout=timeout, max_ring_bytes=max_ring_bytes,
                                 device=on, last_words=own.last_words)
@@ -361,17 +374,28 @@ def connect(
 ) -> Connection:
     """Joins a running ``khop serve --socket path``. rank None takes torch.distributed's or the environment's, else the lowest that is free.
 
-    device is where batches may lie: a server on a device refuses those who take none there.
+    device is where batches may lie: those of a server on a device lie there, all others are copied there.
+
+    On a ring that many read (``--broadcast``) arrays are read-only, and ids of another width than index_dtype are copied.
+
     The first ``iter`` goes on where the rank stands: after a restart with the first batch that was not acknowledged.
     """
     here = _place.find() if rank is None else None
     if here is not None and here.world_size > 1:
         rank = here.rank
     on, framework = device_.prepare(device, framework if isinstance(framework, Framework) else _framework(framework))
-    connection = server.connect(os.fspath(path), connect_timeout)
-    feed = Feed(connection, rank=rank, index_dtype=index_dtype, hold=hold, timeout=timeout, max_ring_bytes=max_ring_bytes, device=on)
+
+    def join(asked: Optional[str]) -> Feed:
+        connection = server.connect(os.fspath(path), connect_timeout)
+        return Feed(connection, rank=rank, index_dtype=asked, hold=hold, timeout=timeout, max_ring_bytes=max_ring_bytes, device=on)
     try:
-        return Connection(feed, framework=framework, pad=pad, pin=pin)
+        feed = join(index_dtype)
+    except ServerError as e:
+        if e.code != protocol.ERROR_INDEX_DTYPE:
+            raise
+        feed = join(None)  # a ring that many read has the ids of one width for all: here they are converted
+    try:
+        return Connection(feed, framework=framework, index_dtype=index_dtype, pad=pad, pin=pin)
     except BaseException:
         feed.close()
         raise
@@ -415,6 +439,6 @@ def _refuse_workers() -> None:
         raise RuntimeError("khop makes batches in a server of its own: use num_workers=0 with khop.torch.Dataset")
 
 
-def _wants_pinned(framework: Framework) -> bool:
+def _has_gpu(framework: Framework) -> bool:
     torch = getattr(framework, "torch", None)
     return torch is not None and bool(torch.cuda.is_available())

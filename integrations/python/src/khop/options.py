@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
+import tempfile
 from dataclasses import dataclass, field
-from typing import Any, Iterator, Mapping, Optional, Sequence, Union
+from typing import IO, Any, Iterator, Mapping, Optional, Sequence, Union
 
 import numpy as np
 
@@ -29,16 +29,19 @@ def _numbers(values: Sequence[int]) -> str:
 
 
 class SeedList:
-    """The value of --seeds, and the memory in which the server finds seeds that are a list: it inherits fd, if there is one."""
+    """The value of --seeds, and where seeds that are a list are: a file without a name, which the server inherits."""
 
-    def __init__(self, text: str, fd: Optional[int] = None) -> None:
-        self.text, self.fd = text, fd
+    def __init__(self, text: str, file: Optional[IO[str]] = None) -> None:
+        self.text, self._file = text, file
+
+    def inherit(self) -> tuple[int, ...]:
+        """The file descriptors that the server needs."""
+        return () if self._file is None else (self._file.fileno(),)
 
     def close(self) -> None:
         """The server has its own descriptor, or will not need one."""
-        fd, self.fd = self.fd, None
-        if fd is not None:
-            os.close(fd)
+        if self._file is not None:
+            self._file.close()
 
 
 def seed_list(seeds: Seeds) -> SeedList:
@@ -50,11 +53,11 @@ def seed_list(seeds: Seeds) -> SeedList:
             return SeedList("all:" + seeds[0])
         seeds = {seeds[0]: seeds[1]}
     sets = {f"{t} ": _ids(ids) for t, ids in seeds.items()} if isinstance(seeds, Mapping) else {"": _ids(seeds)}
-    fd = os.memfd_create("khop-seeds", os.MFD_CLOEXEC)
-    with os.fdopen(os.dup(fd), "w", encoding="utf-8") as f:
-        for prefix, ids in sets.items():
-            f.writelines(f"{prefix}{i}\n" for i in ids.tolist())
-    return SeedList(f"@/proc/self/fd/{fd}", fd)
+    file = tempfile.TemporaryFile("w", encoding="utf-8")
+    for prefix, ids in sets.items():
+        file.writelines(f"{prefix}{i}\n" for i in ids.tolist())
+    file.flush()
+    return SeedList(f"@/proc/self/fd/{file.fileno()}", file)
 
 
 def _ids(values: Any) -> Any:

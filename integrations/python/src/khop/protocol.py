@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import struct
-from dataclasses import dataclass
 from typing import Any, Callable, NamedTuple, Optional, Sequence, Union
 
 import numpy as np
@@ -34,10 +33,9 @@ STATISTICS, STATE = 1, 2
 
 ERRORS = {
     1: "bad message", 2: "version", 3: "user", 4: "rank", 5: "taken", 6: "full", 7: "index dtype", 8: "state", 9: "epochs",
-    10: "load", 11: "memory", 12: "ending", 13: "readers", 14: "device",
+    10: "load", 11: "memory", 12: "ending", 13: "readers",
 }
-ERROR_STATE = 8
-ERROR_DEVICE = 14
+ERROR_INDEX_DTYPE, ERROR_STATE = 7, 8
 GOODBYES = {0: "done", 1: "interrupted", 2: "all epochs were loaded"}
 
 DTYPES: dict[int, tuple[str, np.dtype[Any]]] = {
@@ -82,8 +80,7 @@ def bye(reason: int = 0) -> bytes:
 
 # --- what a server sends -------------------------------------------------------------------------------------------------
 
-@dataclass(frozen=True)
-class Welcome:
+class Welcome(NamedTuple):
     version: int
     rank: int
     world_size: int
@@ -92,6 +89,8 @@ class Welcome:
     index_dtype: str
     broadcast: bool
     durable: bool
+    device: bool
+    """Whether batches lie on the device that was asked for."""
     batches: int
     """Batches that an epoch of this rank has."""
     about: dict[str, Any]
@@ -100,8 +99,7 @@ class Welcome:
 Handle = bytes
 
 
-@dataclass(frozen=True)
-class Segment:
+class Segment(NamedTuple):
     number: int
     memory: int
     bytes: int
@@ -111,16 +109,14 @@ class Segment:
     """Of cuIpcGetMemHandle, for memory on a device."""
 
 
-@dataclass(frozen=True)
-class Begun:
+class Begun(NamedTuple):
     run: int
     epoch: int
     next: int
     batches: int
 
 
-@dataclass(frozen=True)
-class BatchReady:
+class BatchReady(NamedTuple):
     run: int
     slot: int
     sequence: int
@@ -133,16 +129,14 @@ class BatchReady:
     bytes: int
 
 
-@dataclass(frozen=True)
-class End:
+class End(NamedTuple):
     run: int
     stopped: bool
     batches: int
     epoch: int
 
 
-@dataclass(frozen=True)
-class Error:
+class Error(NamedTuple):
     run: int
     code: int
     text: str
@@ -152,15 +146,13 @@ class Error:
         return ERRORS.get(self.code, f"error {self.code}")
 
 
-@dataclass(frozen=True)
-class Tell:
+class Tell(NamedTuple):
     what: int
     id: int
     about: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Bye:
+class Bye(NamedTuple):
     reason: str
 
 
@@ -200,7 +192,7 @@ def _welcome(data: bytes, flags: int) -> Welcome:
     _limit("hold", hold, slots + 1)
     if dtype not in INDEX_DTYPES.values() or not hold:
         raise ProtocolError(f"WELCOME: index dtype {dtype}, hold {hold}: out of range")
-    return Welcome(version, rank, world, hold, slots, DTYPES[dtype][0], bool(bits & 1), bool(bits & 2), batches, _json(data, _WELCOME.size, size))
+    return Welcome(version, rank, world, hold, slots, DTYPES[dtype][0], bool(bits & 1), bool(bits & 2), bool(bits & 4), batches, _json(data, _WELCOME.size, size))
 
 
 def _segment(data: bytes, flags: int) -> Segment:

@@ -18,7 +18,8 @@ from .errors import ProtocolError
 from .frameworks import NumpyArray
 from .protocol import BatchReady, Descriptor, Layout, Segment
 
-_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+_F_GET_SEALS = 1034  # Linux's numbers: Pythons that were built for old C libraries do not have the names
+_SEALS = 0x0001 | 0x0002 | 0x0004  # F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW
 
 
 class Memory:
@@ -33,7 +34,7 @@ class Memory:
         if len(fds) != 1:
             raise ProtocolError(f"SEGMENT with {len(fds)} file descriptors")
         try:
-            seals = fcntl.fcntl(fds[0], fcntl.F_GET_SEALS)
+            seals = fcntl.fcntl(fds[0], _F_GET_SEALS)
         except OSError as e:
             raise ProtocolError(f"segment {about.number} is no memfd: {e}") from None
         if seals & _SEALS != _SEALS:
@@ -71,6 +72,7 @@ class Ring:
         self.sizes: list[int] = []
         self.held: dict[int, weakref.ref[Lease]] = {}
         self.returned: deque[int] = deque()
+        self.passing: deque[Any] = deque()  # slots that streams of a device still work with (device.DeviceRing)
         self.pin = False  # whether segments are page-locked for CUDA
         self._most_bytes = most_bytes
         self._on_return = on_return
@@ -78,11 +80,15 @@ class Ring:
 
     def add(self, about: Segment, fds: Sequence[int]) -> None:
         """Maps a segment."""
-        if about.number != len(self.memory):
+        if about.number < len(self.memory):
             raise ProtocolError(f"segment {about.number} comes after {len(self.memory)} others")
         if sum(self.sizes) + about.bytes > self._most_bytes:
             raise ProtocolError(f"a ring of {sum(self.sizes) + about.bytes} bytes, of which max_ring_bytes allows {self._most_bytes}")
-        self.memory.append(self._open(about, fds))
+        opened = self._open(about, fds)
+        for _ in range(about.number - len(self.memory)):  # those of other consumers
+            self.memory.append(None)
+            self.sizes.append(0)
+        self.memory.append(opened)
         self.sizes.append(about.bytes)
 
     def _open(self, about: Segment, fds: Sequence[int]) -> Optional[Memory]:
@@ -108,9 +114,12 @@ class Ring:
     def _lease(self, ready: BatchReady, descriptor: Descriptor) -> Lease:
         return Lease(self, ready, descriptor)
 
+    def arrays(self, lease: Lease) -> SlotArrays:
+        return SlotArrays(lease)
+
     def away(self) -> int:
         """Slots that the server does not have, as far as is known here."""
-        return len(self.held) + len(self.returned)
+        return len(self.held) + len(self.returned) + len(self.passing)
 
     def wait_for_one(self) -> bool:
         """Waits for a slot that is about to come back; False if none is."""
@@ -156,22 +165,6 @@ class Lease:
         self._open = True
         ring.held[ready.slot] = weakref.ref(self)
 
-    def names(self) -> tuple[str, ...]:
-        return self.descriptor.layout.names
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        return self.descriptor.array(name, self.ring.sizes).shape
-
-    def numpy(self, name: str) -> tuple[NumpyArray, str]:
-        """A view of an array, which keeps the slot, and its dtype's name."""
-        segment, offset, size, shape, dtype, numpy = self.descriptor.array(name, self.ring.sizes)
-        if size == 0:
-            return np.empty(shape, numpy), dtype
-        memory = self.ring.memory[segment]
-        if memory is None:
-            raise ProtocolError(f"array {name} is on a device")
-        return np.asarray(_View(self, memory, offset, shape, numpy.str)), dtype
-
     def release(self) -> None:
         """Gives the slot back, once."""
         if self._open:
@@ -185,13 +178,46 @@ class Lease:
         self.release()
 
 
-class _View:
-    """What NumPy takes as the owner of an array's memory: as long as the array lives, so do the lease and the mapping."""
+class SlotArrays:
+    """The arrays of a slot: views that keep its lease."""
+
+    __slots__ = ("lease", "_bases")
+
+    def __init__(self, lease: Lease) -> None:
+        self.lease = lease
+        self._bases: dict[int, NumpyArray] = {}  # a segment's bytes; not kept by the lease, which they keep
+
+    def names(self) -> tuple[str, ...]:
+        return self.lease.descriptor.layout.names
+
+    def has(self, name: str) -> bool:
+        return name in self.lease.descriptor.layout.index
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        return self.lease.descriptor.array(name, self.lease.ring.sizes).shape
+
+    def numpy(self, name: str) -> tuple[NumpyArray, str]:
+        """A view of an array, and its dtype's name."""
+        segment, offset, size, shape, dtype, numpy = self.lease.descriptor.array(name, self.lease.ring.sizes)
+        if size == 0:
+            return np.empty(shape, numpy), dtype
+        base = self._bases.get(segment)
+        if base is None:
+            memory = self.lease.ring.memory[segment]
+            if memory is None:
+                raise ProtocolError(f"array {name} is in segment {segment}, which is not there")
+            self._bases[segment] = base = np.asarray(_Owner(self.lease, memory))
+        return np.ndarray(shape, numpy, base, offset), dtype
+
+    def release(self) -> None:
+        self.lease.release()
+
+
+class _Owner:
+    """What NumPy takes as the owner of a segment's bytes: as long as an array over them lives, so do the lease and the mapping."""
 
     __slots__ = ("__array_interface__", "_lease", "_memory")
 
-    def __init__(self, lease: Lease, memory: Memory, offset: int, shape: tuple[int, ...], typestr: str) -> None:
+    def __init__(self, lease: Lease, memory: Memory) -> None:
         self._lease, self._memory = lease, memory
-        self.__array_interface__ = {
-            "version": 3, "shape": shape, "typestr": typestr, "data": (memory.address + offset, memory.read_only),
-        }
+        self.__array_interface__ = {"version": 3, "shape": (memory.bytes,), "typestr": "|u1", "data": (memory.address, memory.read_only)}

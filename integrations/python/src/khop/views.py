@@ -112,15 +112,8 @@ class EdgeView:
         def make() -> Array:
             f = self._batch._framework
             parts = [f.edge_index(b.indptr, b.indices) for b in self._parts()]
-            if len(parts) == 1:
-                return parts[0]
-            return f.cat([p.T for p in parts]).T if f.name == "numpy" else self._join(parts)
+            return parts[0] if len(parts) == 1 else f.cat([p[0] for p in parts] + [p[1] for p in parts]).reshape(2, -1)
         return self._batch._cached(f"edge_index/{text(self.type)}", make)
-
-    def _join(self, parts: list[Array]) -> Array:
-        f = self._batch._framework
-        flat = f.cat([p[0] for p in parts] + [p[1] for p in parts])
-        return flat.reshape(2, -1)
 
     @property
     def edge_pos(self) -> Array:

@@ -1,0 +1,198 @@
+package loader_test
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"unsafe"
+
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// shelf gives memory from the Go heap and knows what it has given.
+type shelf struct {
+	mu    sync.Mutex
+	given map[*byte]int
+	full  error
+}
+
+func (s *shelf) Take(n int64) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.full != nil {
+		return nil, s.full
+	}
+	align := 4096
+	if n%pinned.HugePage == 0 {
+		align = pinned.HugePage
+	}
+	raw := make([]byte, int(n)+align)
+	skip := int(-uintptr(unsafe.Pointer(&raw[0])) & uintptr(align-1))
+	b := raw[skip : skip+int(n) : skip+int(n)]
+	for i := range b {
+		b[i] = 0xaa // what it gives need not be zero
+	}
+	s.given[&b[0]] = len(b)
+	return b, nil
+}
+
+func (s *shelf) Give(b []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.given[unsafe.SliceData(b)] != len(b) {
+		return errors.New("not given like that")
+	}
+	delete(s.given, unsafe.SliceData(b))
+	return nil
+}
+
+// has reports whether a tensor lies in memory that was given.
+func (s *shelf) has(t unified.Tensor) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := uintptr(unsafe.Pointer(unsafe.SliceData(t.Bytes())))
+	for at, n := range s.given {
+		if base := uintptr(unsafe.Pointer(at)); p >= base && p+uintptr(len(t.Bytes())) <= base+uintptr(n) {
+			return true
+		}
+	}
+	return false
+}
+
+func TestRowsAreGatheredIntoMemoryOfTheUsers(t *testing.T) {
+	g := plainGraph(t, 300, 5)
+	opt := loader.Options{Sampler: neighbor, BatchSize: 16, Workers: 2, EdgeColumns: []string{"weight"}}
+	want := digests(t, open(t, g, opt).Epoch(t.Context(), 0))
+	s := &shelf{given: map[*byte]int{}}
+	opt.RowMemory = s
+	l, err := loader.New(g, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for b, err := range l.Epoch(t.Context(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, digestOf(b))
+		if !s.has(b.X()) || !s.has(b.Y()) || !s.has(b.Edge(0, 0, "weight")) || s.has(b.Sample.Nodes[0]) {
+			t.Error("rows lie elsewhere, or ids in the users' memory")
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if err := l.Close(); err != nil || len(s.given) != 0 {
+		t.Errorf("%v, and %d pieces are not back", err, len(s.given))
+	}
+	s.full = errors.New("the shelf is full")
+	if _, err := loader.New(g, opt); !errors.Is(err, s.full) {
+		t.Errorf("%v, want that there is no memory", err)
+	}
+}
+
+func TestMadeSeesEveryBatchBeforeTheLoop(t *testing.T) {
+	g := plainGraph(t, 300, 5)
+	var mu sync.Mutex
+	made := map[string]int{} // digest to slot
+	opt := loader.Options{Sampler: neighbor, BatchSize: 16, Workers: 3, Seed: 3}
+	opt.Made = func(b *loader.Batch) error {
+		mu.Lock()
+		defer mu.Unlock()
+		made[digestOf(b)] = b.Slot()
+		return nil
+	}
+	l := open(t, g, opt)
+	for b, err := range l.Epoch(t.Context(), 2) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		mu.Lock()
+		slot, ok := made[digestOf(b)]
+		mu.Unlock()
+		if !ok || slot != b.Slot() || slot < 0 || slot >= l.Stats().Slots {
+			t.Errorf("batch %d: made: %t, in slot %d, now in %d", b.Number, ok, slot, b.Slot())
+		}
+	}
+	if uint64(len(made)) != l.NumBatches() {
+		t.Errorf("%d batches were made of %d", len(made), l.NumBatches())
+	}
+	wrong := errors.New("not this one")
+	opt.Made = func(b *loader.Batch) error {
+		if b.Number == 3 {
+			return wrong
+		}
+		return nil
+	}
+	l = open(t, g, opt)
+	n := 0
+	for _, err := range l.Epoch(t.Context(), 0) {
+		if err != nil {
+			if !errors.Is(err, wrong) {
+				t.Error(err)
+			}
+			break
+		}
+		n++
+	}
+	if n != 3 {
+		t.Errorf("%d batches came before the one that was refused", n)
+	}
+}
+
+func TestSeedsAreToldAsTheyWereAskedFor(t *testing.T) {
+	g := plainGraph(t, 100, 4)
+	ids := []int64{5, 7, 5, 99, 0, 7}
+	l := open(t, g, loader.Options{Sampler: neighbor, Seeds: loader.NodeIDs(ids), BatchSize: 4, Shuffle: true})
+	seen := map[int64]bool{}
+	for b, err := range l.Epoch(t.Context(), 1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, items := b.Seeds(0)
+		if !slices.Equal(seedsOf(t, b), func() (s []int32) {
+			for _, id := range got {
+				s = append(s, int32(id))
+			}
+			return s
+		}()) {
+			t.Errorf("seeds are %v, the sample has %v", got, seedsOf(t, b))
+		}
+		for i, item := range items {
+			if ids[item] != got[i] || seen[item] {
+				t.Errorf("item %d is node %d, or came twice", item, got[i])
+			}
+			seen[item] = true
+		}
+		if a, b := b.Seeds(1); a != nil || b != nil {
+			t.Error("there are seeds of a type that there is not")
+		}
+	}
+	if len(seen) != len(ids) {
+		t.Errorf("%d of %d items came", len(seen), len(ids))
+	}
+}
+
+func TestStatesCanBeMadeAndChecked(t *testing.T) {
+	g := plainGraph(t, 300, 5)
+	opt := loader.Options{Sampler: neighbor, BatchSize: 16, WorldSize: 2}
+	l := open(t, g, opt)
+	want := digests(t, l.Epoch(t.Context(), 4))
+	s := l.State(4, 6)
+	if got := digests(t, l.Resume(t.Context(), s)); !slices.Equal(got, want[3:]) || uint64(len(got)) != l.NumBatchesFrom(6) {
+		t.Errorf("got %q, want %q; %d batches are said to come", got, want[3:], l.NumBatchesFrom(6))
+	}
+	if err := l.CheckState(s); err != nil {
+		t.Error(err)
+	}
+	s.BatchSize++
+	if err := l.CheckState(s); !errors.Is(err, loader.ErrState) {
+		t.Errorf("%v, want ErrState", err)
+	}
+	if n := l.NumBatchesFrom(1 << 60); n != 0 {
+		t.Errorf("%d batches beyond the end", n)
+	}
+}

@@ -193,12 +193,19 @@ def test_a_ring_that_many_read_lies_on_the_host(serve):
         assert isinstance(next(iter(batches)).x, np.ndarray)
 
 
-def test_closing_a_loader_whose_arrays_are_in_use_warns(dataset):
+def test_the_server_ends_when_the_last_array_is_gone(dataset):
     batches = loader(dataset("sbm"))
-    x = next(iter(batches)).x
-    with pytest.warns(RuntimeWarning, match="are still in use: batch 0"):
-        batches.close()
+    pid = batches.server_pid
+    b = next(iter(batches))
+    x, was = b.x, b.x.numpy()
+    del b
+    batches.close()
+    os.kill(pid, 0)  # it is there: the memory is its own
+    assert (x.numpy() == was).all()
     del x
+    gc.collect()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
 
 
 def test_arrays_outlive_a_server_that_was_killed(dataset):

@@ -50,6 +50,7 @@ class DeviceRing(Ring):
         self.device = device
         self.current_stream: Callable[[], int] = lambda: 0  # of the thread that asks
         self.opened: dict[int, DeviceMemory] = {}  # by segment
+        self._afterwards: Optional[Callable[[], object]] = None
         self.passing: deque[tuple[int, list[cuda.Event]]] = deque()  # slots, and what streams have to pass
 
     def _open(self, about: Segment, fds: Sequence[int]) -> Optional[Memory]:
@@ -73,6 +74,10 @@ class DeviceRing(Ring):
         self.passing.append((slot, events))
         self.held.pop(slot, None)
         self._on_return()
+        if not self.held and self._afterwards is not None:
+            then, self._afterwards = self._afterwards, None
+            self.close()
+            then()
 
     def take_returned(self, most: int) -> list[int]:
         for _ in range(len(self.passing)):
@@ -101,6 +106,12 @@ class DeviceRing(Ring):
             e.wait()
         self._passed(slot, events)
         return True
+
+    def when_free(self, then: Callable[[], object]) -> None:
+        if not self.held:
+            then()
+        else:
+            self._afterwards = then
 
     def close(self) -> None:
         """Closes the server's memory, if nothing of it is in use: it must not free what others have open."""
@@ -205,15 +216,6 @@ class DeviceArray:
 
     def __repr__(self) -> str:
         return f"<khop.DeviceArray {self.dtype_name}{list(self.shape)} on cuda:{self._lease.device_ring.device.ordinal}>"
-
-
-def warn_of_arrays(ring: Ring) -> None:
-    """Tells who closes a loader that CUDA promises nothing of what is still in use."""
-    if isinstance(ring, DeviceRing) and ring.held and ring.opened:
-        warnings.warn(
-            f"{len(ring.held)} batches on cuda:{ring.device.ordinal} are still in use: {ring.holders()}. Their memory is the server's: let go of "
-            "them before the loader is closed, or keep copies", RuntimeWarning, 3,
-        )
 
 
 # --- frameworks ---

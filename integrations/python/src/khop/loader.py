@@ -177,8 +177,8 @@ class Connection:
     # --- the end ---
 
     def close(self) -> None:
-        """Leaves the server; a Loader ends it. Arrays that are still in use stay valid, but for those on a device."""
-        device_.warn_of_arrays(self._feed.ring)
+        """Leaves the server; a Loader ends it. Arrays that are still in use stay valid: where they are on a device, its server ends when the
+        last one is gone."""
         self._end()
 
     @property
@@ -409,7 +409,9 @@ def _end(feed: Optional[Feed], own: Optional[server.Server], meeting: Optional[M
         feed.close()
     if meeting is not None:
         meeting.leave()
-    if own is not None:
+    if own is not None and feed is not None:
+        feed.ring.when_free(own.close)
+    elif own is not None:
         own.close()
 
 

@@ -121,3 +121,7 @@ cuda-headers: ## see that internal/cuda links with the headers of CUDA 11, 12 an
 		echo "CUDA $$major"; exports=$$(tools/cuda-env.sh $$major); eval "$$exports"; \
 		go test -tags cuda -c -o /dev/null ./internal/cuda/drivertest; \
 	done
+
+.PHONY: gpu-bundle
+gpu-bundle: ## write dist/gpu, which tests and measures khop on a machine with a GPU: dist/gpu/run there
+	@bench/gpu/bundle.sh

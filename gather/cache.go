@@ -36,7 +36,7 @@ const (
 	entryBytes = 4       // of the table, for each row of the column
 	slackBytes = 16      // behind the last row: kernels read whole words
 	spareBytes = 2 << 10 // what allocations take beyond that
-	fillRows   = 1 << 18 // rows to copy between two looks at the context
+	fillRows   = 1 << 16 // rows to copy between two looks at the context
 	maxSlots   = 1 << 30
 )
 
@@ -111,9 +111,8 @@ func (s *DeviceStore) fill(ctx context.Context, hot []int64, rows int64, memory 
 			return c, err
 		}
 	}
-	scratch := memory
-	scratch.Purpose = pinned.Scratch
-	list, err := pinned.Allocate(8*min(rows, fillRows), scratch)
+	// The list is in host memory, so that filling takes no more device memory than the cache.
+	list, err := pinned.Allocate(8*min(rows, fillRows), pinned.Options{Device: s.device, Place: pinned.Pinned, Ledger: memory.Ledger, Purpose: pinned.Scratch})
 	if err != nil {
 		return c, err
 	}
@@ -134,22 +133,26 @@ func (s *DeviceStore) fillFrom(ctx context.Context, c *cache, list *pinned.Regio
 	if err != nil {
 		return err
 	}
-	var room []int64
+	whole, err := unified.NewPlaced(unified.Pinned, unified.Int64, list.Bytes(), min(rows, fillRows))
+	if err != nil {
+		return err
+	}
+	view, err := unified.View[int64](whole)
+	if err != nil {
+		return err
+	}
 	for lo := int64(0); lo < rows; lo += fillRows {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		part := hot
-		if hot == nil {
-			room = consecutive(room, lo, min(lo+fillRows, rows))
-			part = room
-		} else {
-			part = hot[lo:min(lo+fillRows, rows)]
+		n := min(fillRows, rows-lo)
+		for i := range n {
+			view[i] = lo + i
 		}
-		if err := s.own.CopyToDevice(list.Address(), asBytes(part)); err != nil {
-			return err
+		if hot != nil {
+			copy(view, hot[lo:lo+n])
 		}
-		ids, err := unified.NewPlaced(unified.Device, unified.Int64, list.Bytes(), int64(len(part)))
+		ids, err := whole.Rows(0, n)
 		if err != nil {
 			return err
 		}
@@ -158,24 +161,15 @@ func (s *DeviceStore) fillFrom(ctx context.Context, c *cache, list *pinned.Regio
 			return err
 		}
 		if c.table != nil {
-			if err := kernels.cacheMark(s.own, s.grid(int64(len(part)), 1), cuda.Dim(blockThreads), 0, list.Address(), int64(len(part)), lo, c.table.Address()); err != nil {
+			if err := kernels.cacheMark(s.own, s.grid(n, 1), cuda.Dim(blockThreads), 0, list.Address(), n, lo, c.table.Address()); err != nil {
 				return err
 			}
 		}
-		if err := s.own.Synchronize(); err != nil { // part may be written again
+		if err := s.own.Synchronize(); err != nil { // then the list may be written again
 			return err
 		}
 	}
 	return nil
-}
-
-// consecutive returns lo, lo+1, ..., hi-1, in room if that is large enough.
-func consecutive(room []int64, lo, hi int64) []int64 {
-	room = room[:0]
-	for i := lo; i < hi; i++ {
-		room = append(room, i)
-	}
-	return room
 }
 
 func asBytes[T uint32 | uint64 | int64](s []T) []byte {

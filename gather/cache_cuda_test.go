@@ -153,12 +153,13 @@ func TestCacheThatCannotBeMadeLeavesAStoreThatWorks(t *testing.T) {
 	}
 }
 
-// TestCacheTakesWhatItsBudgetAllows: the ledger counts no more than CacheRows was given, list of rows aside.
+// TestCacheTakesWhatItsBudgetAllows: the ledger never counts more than CacheRows was given.
 func TestCacheTakesWhatItsBudgetAllows(t *testing.T) {
 	r := newRig(t)
 	s := r.store(unified.Float32, r.host(make([]byte, 1000*400), 0), 1000, 100)
 	for _, budget := range []int64{100_000, 402_048} {
 		var ledger pinned.Ledger
+		ledger.SetDeviceLimit(budget)
 		rows := CacheRows(s.Column(), budget)
 		r.check(s.Cache(context.Background(), Hottest(make([]uint32, 1000), rows), pinned.Options{Ledger: &ledger, Purpose: pinned.Columns}))
 		if got := ledger.DeviceTotal(); got > budget || got < budget-2048-400 {
@@ -189,5 +190,25 @@ func TestColumnOnTheDeviceIsNotCached(t *testing.T) {
 	copyPlain(want, src, list, 12)
 	if !bytes.Equal(r.gather(s, r.idsOnDevice(unified.Int64, list), 8), want) {
 		t.Error("gathers other rows")
+	}
+}
+
+// TestLargeCacheIsFilledInParts holds more rows than are copied at a time.
+func TestLargeCacheIsFilledInParts(t *testing.T) {
+	const seed, n = 43, fillRows + 5000
+	r, rnd := newRig(t), rand.New(rand.NewPCG(seed, 0))
+	src := random(rnd, 4*n)
+	s := r.store(unified.Float32, r.host(src, 0), n, 1)
+	list := []int64{0, n - 1, fillRows - 1, fillRows, fillRows + 1, 7}
+	want := make([]byte, 4*len(list))
+	copyPlain(want, src, list, 4)
+	for _, rows := range []int64{n, n - 1} { // all, and all but the last
+		r.check(s.Cache(context.Background(), Hottest(make([]uint32, n), rows), pinned.Options{}))
+		if got := r.gather(s, r.idsOnDevice(unified.Int64, list), 0); !bytes.Equal(got, want) {
+			t.Errorf("%d rows cached: differs; seed %d", rows, seed)
+		}
+	}
+	if got := must(s.Traffic())(t); got.Rows != 12 || got.Hits != 11 {
+		t.Errorf("%+v, want 11 hits of 12", got)
 	}
 }

@@ -85,7 +85,8 @@ type PageRank struct {
 const rankNodes = 1 << 16
 
 // Scores returns a score for each node, 16 bytes a node while it runs and 8 after. It is the same on every machine: one goroutine
-// adds in the order of the edges.
+// adds in the order of the edges, at the pace of random reads of memory. (More goroutines, each with a part of the nodes, were slower:
+// what an edge costs them is to find out whether it is theirs.)
 //
 // Errors: ErrRange for a seed or source that is no node, unified.ErrShape for Indices that are not those of Indptr, the cause of
 // ctx, pinned.ErrFault for a mapped file that was cut short.

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/khop-gnn/khop/internal/cuda"
 	"github.com/khop-gnn/khop/internal/cuda/cudatest"
 	"github.com/khop-gnn/khop/pinned"
@@ -146,11 +148,12 @@ func TestDeviceGathersTheSameBytes(t *testing.T) {
 	const seed = 11
 	cudatest.EachOrder(t, func(t *testing.T) {
 		r, rnd := newRig(t), rand.New(rand.NewPCG(seed, 0))
-		for _, width := range []int{1, 3, 7, 16, 32, 33, 129, 263} {
+		units := map[int64]bool{}
+		for _, width := range []int{1, 3, 7, 16, 32, 1 + rnd.IntN(300), 8 * (1 + rnd.IntN(40)), 263} {
 			for _, dtype := range sizedTypes {
 				size := int(dtype.Size())
-				n := 3 + rnd.IntN(40)
-				shift := size * rnd.IntN(128/size)
+				n := 1 + rnd.IntN(40)
+				shift := size * rnd.IntN(128/size) * rnd.IntN(2)
 				src := random(rnd, n*width*size)
 				s := r.store(dtype, r.host(src, shift), int64(n), int64(width))
 				s.MaxBlocks = 1 + rnd.IntN(3)
@@ -160,7 +163,8 @@ func TestDeviceGathersTheSameBytes(t *testing.T) {
 					copyPlain(want, src, ids, width*size)
 					onDevice := r.idsOnDevice(idTypes[rnd.IntN(2)], ids)
 					for _, s.Method = range deviceMethods {
-						out := size * rnd.IntN(128/size)
+						out := size * rnd.IntN(128/size) * rnd.IntN(2)
+						units[alignment(cuda.Address(shift), cuda.Address(out), cuda.Address(width*size))] = true
 						if got := r.gather(s, onDevice, out); !bytes.Equal(got, want) {
 							t.Fatalf("%v: %v[%d,%d] at %d to %d, %s: differs from copy(); seed %d", s.Method, dtype, n, width, shift, out, p.name, seed)
 						}
@@ -168,6 +172,9 @@ func TestDeviceGathersTheSameBytes(t *testing.T) {
 				}
 				r.check(s.Err())
 			}
+		}
+		if len(units) != 5 {
+			t.Errorf("of vectors of 1, 2, 4, 8 and 16 bytes only %v were tried; seed %d", units, seed)
 		}
 	})
 }
@@ -408,5 +415,35 @@ func TestDeviceStoreRefusesWhatItCannotGather(t *testing.T) {
 	defer pageable.Close()
 	if _, err := s.Enqueue(r.stream, &pageable, r.idsOnDevice(unified.Int32, []int64{1})); !errors.Is(err, pinned.ErrPlacement) {
 		t.Errorf("a result that the device cannot address: %v", err)
+	}
+}
+
+// TestRowsBeyondFourBillion: only some of the column's rows are in memory, those that are gathered.
+func TestRowsBeyondFourBillion(t *testing.T) {
+	const n, first, held = 5 << 30, 4500 << 20, 1000
+	r := newRig(t)
+	nothing := must(unix.Mmap(-1, 0, n, unix.PROT_NONE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE))(t)
+	defer func() { r.check(unix.Munmap(nothing)) }()
+	src := r.host(random(rand.New(rand.NewPCG(3, 0)), held), 0)
+	column := r.tensor(unified.Pinned, unified.Uint8, nothing, n, 1)
+	s := must(NewDeviceStore(r.dev, column, addressOf(src)-first))(t)
+	defer func() { r.check(s.Close()) }()
+	list := make([]int64, 500)
+	want := make([]byte, len(list))
+	for i := range list {
+		list[i] = first + int64(i*7919%held)
+		want[i] = src[i*7919%held]
+	}
+	ids := r.idsOnDevice(unified.Int64, list)
+	for _, s.Method = range deviceMethods {
+		if !bytes.Equal(r.gather(s, ids, 0), want) {
+			t.Errorf("%v: differs", s.Method)
+		}
+	}
+	order := r.order(s, list)
+	for i := range order[1:] {
+		if a, b := list[order[i]]>>1, list[order[i+1]]>>1; a > b { // keys have 32 of the 33 bits
+			t.Fatalf("row %d comes before row %d", list[order[i]], list[order[i+1]])
+		}
 	}
 }

@@ -45,7 +45,7 @@ __device__ __forceinline__ const char* gather_find(const Column& c, int64_t posi
     if (lead && atomicCAS(c.words, 0ull, 1ull) == 0) { // of many, one is told: host memory is written once
       c.fault[1] = position;
       c.fault[2] = id;
-      __threadfence();
+      __threadfence_system();
       c.fault[0] = 1;
     }
     return nullptr;

@@ -206,6 +206,7 @@ func (w *deviceWorker) sample(ctx context.Context, s *slot) error {
 			return fmt.Errorf("column %s: %w", c.name, err)
 		}
 	}
+	s.countGather()
 	if err := s.awaitReaders(w.picks); err != nil {
 		return err
 	}
@@ -244,7 +245,7 @@ func (w *deviceWorker) gather(s *slot) error {
 	if err := w.columns.Record(s.ready); err != nil {
 		return err
 	}
-	s.filled, s.wasRead = true, false
+	s.filled, s.counted, s.wasRead = true, false, false
 	return nil
 }
 
@@ -252,7 +253,7 @@ func (w *deviceWorker) gather(s *slot) error {
 type onDevice struct {
 	joined           bool
 	gathering, ready *cuda.Event // around the last gather
-	filled           bool        // they were recorded
+	filled, counted  bool        // they were recorded; the time between them was counted
 	read             *cuda.Event // what the last consumer's stream had to do by then
 	wasRead          bool
 }
@@ -292,11 +293,12 @@ func (s *slot) awaitReaders(stream *cuda.Stream) error {
 	return nil
 }
 
-// countGather adds the time that the slot's last gather took, if it is done by now.
+// countGather adds the time that the slot's last gather took, if it is done by now, once.
 func (s *slot) countGather() {
-	if !s.filled {
+	if !s.filled || s.counted {
 		return
 	}
+	s.counted = true
 	if done, err := s.ready.Done(); err != nil || !done {
 		return
 	}

@@ -86,7 +86,7 @@ func deviceFactors(t testing.TB) []factor {
 		oneOf("prefetch", func(c *deviceCase, n int) { c.device.Prefetch = n }, 1, 3),
 		oneOf("residence", func(c *deviceCase, r loader.Residence) { c.device.Residence = r }, loader.Mapped, loader.Resident),
 		oneOf("device memory", func(c *deviceCase, n int64) { c.device.DeviceMemory = n }, 0, 64<<20),
-		oneOf("device cache", func(c *deviceCase, n int64) { c.device.DeviceCache = n }, 0, loader.NoDeviceCache, 2_000, 10_000),
+		oneOf("device cache", func(c *deviceCase, n int64) { c.device.DeviceCache = n }, 0, loader.NoDeviceCache, 1_000, 2_500, 10_000),
 		oneOf("hot rows", func(c *deviceCase, r loader.Ranking) { c.device.HotRows = r },
 			loader.RankInDegree, loader.RankPageRank, loader.RankPresample, loader.RankUses, loader.RankNone),
 		oneOf("blocks", func(c *deviceCase, n int) { c.device.DeviceBlocks = n }, 1, 3, 16),
@@ -319,6 +319,7 @@ func TestBatchesOfADeviceLieThere(t *testing.T) {
 	}{
 		{"all that is free", loader.Options{}, true, false},
 		{"half of the features", loader.Options{DeviceCache: 1 << 20}, false, true},
+		{"most of the graph", loader.Options{DeviceCache: 120_000}, false, true},
 		{"none", loader.Options{DeviceCache: loader.NoDeviceCache}, false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -340,6 +341,9 @@ func TestBatchesOfADeviceLieThere(t *testing.T) {
 				t.Errorf("statistics: %+v", s)
 			}
 			for _, p := range l.Placed() {
+				if partly := c.opt.DeviceCache == 120_000; p.Array == "indices" && (p.CachedRows > 0) != partly {
+					t.Errorf("%+v", p)
+				}
 				if p.Array == "column feature" && ((p.Rung == pinned.RungDevice) != c.whole || (p.CachedRows > 0) != c.anyCache) {
 					t.Errorf("%+v", p)
 				}

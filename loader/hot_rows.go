@@ -1,11 +1,15 @@
 package loader
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -13,7 +17,63 @@ import (
 // the future; the ranking of the first rows is settled much earlier.
 const presampled = 64
 
-// keepHotRows gives what is left of the budget to the rows that HotRows ranks first, of the largest column first.
+// scores returns how hot each node is by HotRows, by fused id. It ranks once.
+func (p *placer) scores() ([]float64, error) {
+	if p.ranked != nil {
+		return p.ranked, nil
+	}
+	l := p.d.loader
+	var err error
+	switch l.opt.HotRows {
+	case RankPageRank:
+		rank := gather.PageRank{Indptr: l.graph.Indptr(), Indices: l.graph.Indices(), Seeds: l.fusedSeeds()}
+		p.ranked, err = rank.Scores(p.ctx)
+	case RankPresample, RankUses:
+		p.ranked, err = l.presample(p.ctx)
+	default:
+		p.ranked = make([]float64, l.graph.NumNodes())
+		for v, degree := range gather.InDegree(l.graph.Indptr()) {
+			p.ranked[v] = float64(degree)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("rank nodes by %v: %w", l.opt.HotRows, err)
+	}
+	return p.ranked, nil
+}
+
+// keepHotAdjacency gives a quarter of what is left of the budget to the in-edges of hot nodes, where the whole graph does not
+// fit: a pick takes a request of the bus, but rows take most of its bytes.
+func (p *placer) keepHotAdjacency() error {
+	l := p.d.loader
+	g := l.graph
+	bytes := p.rest / 4
+	room := (bytes - 4*g.NumNodes()) / g.Schema().IDType().Size()
+	edges := slices.IndexFunc(p.d.placed, func(a Placed) bool { return a.Array == "indices" })
+	if l.opt.HotRows == RankNone || room <= 0 || edges < 0 || p.d.placed[edges].Rung == pinned.RungDevice {
+		return nil
+	}
+	scores, err := p.scores()
+	if err != nil {
+		return err
+	}
+	mean := max(1, float64(g.NumEdges())/float64(g.NumNodes()))
+	order := gather.Hottest(scores, int64(float64(room)/mean)+1)
+	slices.SortStableFunc(order, func(a, b int64) int { return cmp.Compare(scores[b], scores[a]) })
+	hot, err := sampling.NewHotAdjacency(p.ctx, p.stream, g, order, bytes,
+		pinned.Options{Ledger: &l.ledger, Purpose: pinned.Topology, Device: p.d.Device})
+	if err != nil {
+		return fmt.Errorf("in-edges of hot nodes: %w", err)
+	}
+	p.d.owned = append(p.d.owned, hot)
+	hot.AddTo(&p.d.topology)
+	p.rest -= hot.Bytes()
+	p.d.placed[edges].CachedRows = hot.Edges
+	l.opt.log().Info("in-edges kept in device memory", "nodes", hot.Nodes, "edges", hot.Edges, "of", g.NumEdges(), "ranked_by", l.opt.HotRows.String())
+	return nil
+}
+
+// keepHotRows gives what is left of the budget to the rows of hot nodes, of the largest column that does not fit.
 func (p *placer) keepHotRows() error {
 	l := p.d.loader
 	if l.opt.HotRows == RankNone {
@@ -25,15 +85,15 @@ func (p *placer) keepHotRows() error {
 		if p.d.placed[c.placed].Rung == pinned.RungDevice || c.nodeType < 0 || k == 0 {
 			continue
 		}
-		scores, err := l.rankRows(p.ctx, c.nodeType)
+		scores, err := p.scores()
 		if err != nil {
-			return fmt.Errorf("rank the rows of column %s by %v: %w", c.name, l.opt.HotRows, err)
+			return err
 		}
+		scores = scores[l.graph.Offset(c.nodeType):l.graph.Offset(c.nodeType+1)]
 		if err := c.keep(p.ctx, gather.Hottest(scores, k), &l.ledger); err != nil {
 			return fmt.Errorf("column %s: %w", c.name, err)
 		}
 		p.d.placed[c.placed].CachedRows = c.store.Cached()
-		p.rest = 0 // the next column's would be the crumbs
 		if l.opt.HotRows == RankUses {
 			if err := c.store.CountUses(pinned.Options{Ledger: &l.ledger, Purpose: pinned.Columns}); err != nil {
 				return fmt.Errorf("column %s: %w", c.name, err)
@@ -41,34 +101,13 @@ func (p *placer) keepHotRows() error {
 			c.counted = true
 		}
 		l.opt.log().Info("rows kept in device memory", "column", c.name, "rows", k, "of", c.tensor.Len(), "ranked_by", l.opt.HotRows.String())
+		break // crumbs are left
 	}
 	return nil
 }
 
 func (c *deviceColumn) keep(ctx context.Context, hot []int64, ledger *pinned.Ledger) error {
 	return c.store.Cache(ctx, hot, pinned.Options{Ledger: ledger, Purpose: pinned.Columns})
-}
-
-// rankRows returns a score for each node of a type.
-func (l *Loader) rankRows(ctx context.Context, nodeType int) ([]float64, error) {
-	lo, hi := l.graph.Offset(nodeType), l.graph.Offset(nodeType+1)
-	switch l.opt.HotRows {
-	case RankPageRank:
-		rank := gather.PageRank{Indptr: l.graph.Indptr(), Indices: l.graph.Indices(), Seeds: l.fusedSeeds()}
-		scores, err := rank.Scores(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return scores[lo:hi], nil
-	case RankPresample, RankUses:
-		return l.presample(ctx, nodeType)
-	default:
-		scores := make([]float64, hi-lo)
-		for i, degree := range gather.InDegree(l.graph.Indptr()[lo : hi+1]) {
-			scores[i] = float64(degree)
-		}
-		return scores, nil
-	}
 }
 
 // fusedSeeds returns the seeds of an epoch as ids of all types together.
@@ -81,21 +120,18 @@ func (l *Loader) fusedSeeds() []int64 {
 	return ids
 }
 
-// presample counts how often each node of a type is in batches of epoch 0, which the CPU samples.
-func (l *Loader) presample(ctx context.Context, nodeType int) (counts []float64, err error) {
-	schema := l.graph.Schema()
-	counts = make([]float64, schema.Nodes[nodeType].Count)
+// presample counts how often each node, by fused id, is in batches of epoch 0, which the CPU samples.
+func (l *Loader) presample(ctx context.Context) (counts []float64, err error) {
+	types := len(l.graph.Schema().Nodes)
+	counts = make([]float64, l.graph.NumNodes())
 	onCPU := &Loader{opt: l.opt, name: l.name, graph: l.graph, seeds: l.seeds, bound: l.bound, batches: l.batches,
-		cols: columns{node: make([][]column, len(schema.Nodes)), seed: make([][]column, len(schema.Nodes))}}
+		cols: columns{node: make([][]column, types), seed: make([][]column, types)}}
 	w := &worker{loader: onCPU}
 	if err := w.open(); err != nil {
 		return nil, err
 	}
 	s := onCPU.newSlot()
-	defer func() {
-		err = firstError(err, w.close())
-		err = firstError(err, s.close())
-	}()
+	defer func() { err = errors.Join(err, w.close(), s.close()) }()
 	order := onCPU.order(0)
 	n := min(l.batches, presampled)
 	for i := range n {
@@ -106,16 +142,11 @@ func (l *Loader) presample(ctx context.Context, nodeType int) (counts []float64,
 		if err := w.fill(ctx, s, job{number: number, order: order, stages: sampleOnly}); err != nil {
 			return nil, err
 		}
-		count(s.sample.Nodes[nodeType], counts)
+		for t := range types {
+			count(s.sample.Nodes[t], counts[l.graph.Offset(t):])
+		}
 	}
 	return counts, nil
-}
-
-func firstError(a, b error) error {
-	if a != nil {
-		return a
-	}
-	return b
 }
 
 // count adds one for each id.

@@ -64,7 +64,7 @@ func (s *shelf) has(t unified.Tensor) bool {
 
 func TestRowsAreGatheredIntoMemoryOfTheUsers(t *testing.T) {
 	g := plainGraph(t, 300, 5)
-	opt := loader.Options{Sampler: neighbor, BatchSize: 16, Workers: 2, EdgeColumns: []string{"weight"}}
+	opt := loader.Options{Sampler: neighbor, BatchSize: 16, Workers: 2, EdgeColumns: []string{"weight"}, Device: "cpu"}
 	want := digests(t, open(t, g, opt).Epoch(t.Context(), 0))
 	s := &shelf{given: map[*byte]int{}}
 	opt.RowMemory = s

@@ -99,8 +99,12 @@ func matrix[T unified.Element](t testing.TB, v []T, width int64) unified.Tensor 
 	return m
 }
 
+// open makes a loader on the CPU, unless opt names a device, whatever devices there are.
 func open(t testing.TB, src loader.Source, opt loader.Options) *loader.Loader {
 	t.Helper()
+	if opt.Device == "" {
+		opt.Device = "cpu"
+	}
 	l, err := loader.New(src, opt)
 	if err != nil {
 		t.Fatal(err)

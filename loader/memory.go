@@ -185,8 +185,8 @@ func (l *Loader) planDevice(sourceBytes int64) {
 	e := &l.estimate
 	e.FileBytes = sourceBytes
 	e.Workers, e.Prefetch, e.Slots = l.opt.Workers, l.opt.Prefetch, l.opt.Workers+l.opt.Prefetch
-	// A device's relabel table has two entries of 12 bytes a node, and its scans a few words an edge.
-	scratch := satAdd(satMul(max(0, l.bound.Nodes), 40), satMul(max(0, l.bound.Edges), 16))
+	// The largest that docs/sampling.md names: four slots of 16 bytes a node, 24 bytes a destination, a bit a pick.
+	scratch := satAdd(satMul(max(0, l.bound.Nodes), 4*16+24), max(0, l.bound.Edges)/8+1<<20)
 	e.DeviceBound = Memory{Batches: satMul(int64(e.Slots), e.SlotBound), Scratch: satMul(int64(e.Workers), scratch)}
 }
 

@@ -20,7 +20,7 @@ type Placed struct {
 	Rung  pinned.Rung `json:"rung"`
 	// Refused are the better ways to let the device address it, and why they were not taken.
 	Refused []pinned.Step `json:"refused,omitempty"`
-	// CachedRows are the rows that are in device memory besides.
+	// CachedRows are the rows of a column, or the edges, that are in device memory besides.
 	CachedRows int64 `json:"cached_rows,omitempty"`
 }
 
@@ -97,6 +97,7 @@ type placer struct {
 	stream      *cuda.Stream
 	rest        int64 // device memory that may still be taken
 	done, total int64 // for progress
+	ranked      []float64
 }
 
 // array brings one array to where the budget lets it be.
@@ -148,7 +149,7 @@ func (p *placer) topology() (err error) {
 			return err
 		}
 	}
-	return nil
+	return p.keepHotAdjacency()
 }
 
 // columns places each column once, the smallest first, and makes the stores that gather from them.

@@ -7,8 +7,12 @@ import (
 	"github.com/khop-gnn/khop/graph"
 )
 
-// firstEdges is how many edges of a hop a worker makes room for before it has seen a batch, where the bound is greater.
-const firstEdges = 1 << 20
+// firstEdges is how many edges of a hop a worker makes room for before it has seen a batch, where the bound is greater. Where there
+// is no memory for them it tries with fewer, as long as they are leastEdges.
+const (
+	firstEdges = 1 << 20
+	leastEdges = 1 << 10
+)
 
 // deviceCapacity is what the buffers of a device worker hold. It starts at a guess and grows to a quarter more than what a batch
 // needed, never beyond what any batch can need.

@@ -154,3 +154,27 @@ func TestDeviceEnqueueRefusesWhatItCannotDo(t *testing.T) {
 		t.Errorf("no hops: %v", err)
 	}
 }
+
+func TestDeviceWorkerStartsSmallerWhereMemoryIsShort(t *testing.T) {
+	d := openDevice(t)
+	g := skewedGraph(t, rand.New(rand.NewPCG(5, 5)), 20000, 1)
+	n := Neighbor{Fanouts: []int{2, 100, 2}} // most nodes have far fewer edges than the bound
+	var ledger pinned.Ledger
+	env := d.env(g, 16)
+	env.Scratch.Ledger = &ledger
+	req := &Request{Seeds: [][]int64{{1, 2, 3}}}
+	want := oracle(g, newEdgeRuns(g), n, req)
+	for _, limit := range []int64{1 << 40, 100_000, 10_000} {
+		ledger.SetDeviceLimit(limit)
+		o := d.open(n, env)
+		o.worker.(*deviceNeighbor).direct = false
+		if limit > 10_000 {
+			compare(t, fmt.Sprintf("%d bytes", limit), g, o, req, want)
+		} else if err := sampleOn(t, o, g, 3, req); !errors.Is(err, pinned.ErrLimit) {
+			t.Errorf("%d bytes: %v, want ErrLimit", limit, err)
+		}
+		if err := o.worker.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -12,7 +12,7 @@ func (w *deviceNeighbor) Finish(out *graph.Sample) (replay bool, err error) {
 	if w.out == nil || w.out != out {
 		return false, fmt.Errorf("%w: no such batch is in hand", ErrOptions)
 	}
-	w.out = nil
+	w.out, w.guess = nil, 0
 	status := part[deviceStatus](w.description, w.layout.status, 1)[0]
 	stage := int(status.stop / reasons)
 	switch status.stop % reasons {

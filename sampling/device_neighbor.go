@@ -12,11 +12,10 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// deviceThreads is the size of a block; the kernels that are one block have more.
 const (
-	deviceThreads     = 256
+	deviceThreads     = 256 // a block
 	deviceBlockWarps  = deviceThreads / 32
-	deviceSpine       = 512
+	deviceSpine       = 512       // threads of the kernels that are one block
 	maxStamp          = 1<<24 - 1 // what the keys of the table have room for
 	maxDeviceNodes    = 1 << 40   // likewise
 	maxDeviceTable    = 30        // bits: a slot is an int32 until it is relabelled
@@ -40,6 +39,7 @@ type deviceNeighbor struct {
 	has     struct{ all, large bool } // fan-outs that take every edge, or more than a warp has lanes
 
 	capacity deviceCapacity
+	guess    int64 // edges of a hop that the first batch has room for; 0 once a batch has said how many there are
 	seedRoom int64 // seeds that the description has room for
 	direct   bool  // the table has no keys
 	stamp    uint64
@@ -89,7 +89,8 @@ func (n Neighbor) OpenDevice(env DeviceEnv) (DeviceWorker, error) {
 		w.blocks = defaultBlocksOfSM * max(env.Device.SMs(), 1)
 	}
 	w.layout = newDeviceLayout(len(s.Nodes), len(s.Edges), len(p))
-	w.capacity = newDeviceCapacity(s, p, n, env.BatchSize, firstEdges)
+	w.guess = firstEdges
+	w.capacity = newDeviceCapacity(s, p, n, env.BatchSize, w.guess)
 	w.direct = directSlots(s.NumNodes(), n.Bound(s, env.BatchSize).Nodes)
 	for _, fanouts := range p {
 		for _, k := range fanouts {
@@ -97,15 +98,14 @@ func (n Neighbor) OpenDevice(env DeviceEnv) (DeviceWorker, error) {
 			w.has.large = w.has.large || k > 32 && !n.Replace
 		}
 	}
-	sources := make([]int, len(s.Edges))
+	sources, types := make([]int, len(s.Edges)), make([]int, len(s.Nodes))
 	for e := range sources {
 		sources[e] = s.Edges[e].Src
 	}
-	w.order, w.begins = sourceOrder(len(s.Nodes), sources)
-	types := make([]int, len(s.Nodes))
 	for t := range types {
 		types[t] = t
 	}
+	w.order, w.begins = sourceOrder(len(s.Nodes), sources)
 	w.seedOrder, w.seedBegins = sourceOrder(len(s.Nodes), types)
 	mem := env.Scratch
 	mem.Device, mem.Place = env.Device, pinned.Device
@@ -155,7 +155,11 @@ func (w *deviceNeighbor) Enqueue(ctx context.Context, req *Request, out *graph.S
 	if err := w.check(req, out); err != nil {
 		return err
 	}
-	if err := w.claim(req, out); err != nil {
+	err := w.claim(req, out)
+	for w.lessRoom(err, out) {
+		err = w.claim(req, out)
+	}
+	if err != nil {
 		return err
 	}
 	w.describe(req, out)
@@ -186,6 +190,23 @@ func (w *deviceNeighbor) check(req *Request, out *graph.Sample) error {
 		}
 	}
 	return nil
+}
+
+// lessRoom makes the guess for the first batch smaller, and gives back what was taken, where an error says that there is not so much
+// memory. It returns whether to try again.
+func (w *deviceNeighbor) lessRoom(err error, out *graph.Sample) bool {
+	if w.guess < leastEdges || !errors.Is(err, pinned.ErrLimit) && !errors.Is(err, cuda.ErrOutOfMemory) {
+		return false
+	}
+	w.guess /= 8
+	w.capacity = newDeviceCapacity(w.schema, w.plan, w.opt, w.env.BatchSize, w.guess)
+	w.direct = w.direct && 8*w.schema.NumNodes() <= 16<<w.capacity.bits
+	for _, b := range w.scratch() {
+		if b.Close() != nil {
+			return false
+		}
+	}
+	return out.Close() == nil
 }
 
 // claim makes the buffers as large as the capacities say.

@@ -64,12 +64,15 @@ __device__ __forceinline__ int64_t picks_of(const Batch* b, const Segment* seg, 
 // Where the edges of each lane's node v lie; lanes without a node have v = -1. Two lanes read the two ends for one of them, so that
 // each pair is one access: over the bus every access counts.
 __device__ __forceinline__ Range range_of(const Batch* b, int64_t v) {
-  Range r = {};
+  int64_t end[2];  // of nodes 0 .. 15 of the warp, and of the others
   for (int half = 0; half < 2; half++) {
     int64_t of = __shfl_sync(kFull, v, half * 16 + lane_id() / 2);
-    int64_t end = of < 0 ? 0 : b->indptr[of + (lane_id() & 1)];
+    end[half] = of < 0 ? 0 : b->indptr[of + (lane_id() & 1)];
+  }
+  Range r = {};
+  for (int half = 0; half < 2; half++) {
     int at = 2 * (lane_id() & 15);
-    int64_t from = __shfl_sync(kFull, end, at), to = __shfl_sync(kFull, end, at + 1);
+    int64_t from = __shfl_sync(kFull, end[half], at), to = __shfl_sync(kFull, end[half], at + 1);
     if (lane_id() / 16 == half) r = {from, to};
   }
   return r;

@@ -3,7 +3,8 @@
 # generations of headers, the command starts without a driver, and the tests that need a device pass. test.sh calls it; alone
 # it runs from anywhere. Installs the pinned CUDA wheels into .venv-cuda first. Needs gcc, g++, make and Python with venv; no GPU.
 #
-# Environment: KHOP_TEST_FAST=1   leaves out static analysis and the headers of CUDA 12 and 13
+# Environment: KHOP_TESTDATA      folder of real graphs; tests that need one skip without it
+#              KHOP_TEST_FAST=1   leaves out static analysis and the headers of CUDA 12 and 13
 #              REPORT, TOTALS     what test.sh counts with
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -20,6 +21,8 @@ for tool in gcc g++ make python3; do
     command -v $tool >/dev/null || fail "$tool is missing; run: sudo apt-get install -y gcc g++ make python3 python3-venv"
 done
 
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
 exports=$(tools/cuda-env.sh)
 eval "$exports"
 
@@ -41,7 +44,19 @@ make --no-print-directory -s khop-cuda
 if readelf -d dist/khop-cuda | grep NEEDED | grep -i cuda; then
     fail "dist/khop-cuda is linked to the library above: it must start without one"
 fi
-KHOP_CUDA_DRIVER=/nonexistent dist/khop-cuda version
+(
+    export KHOP_CUDA_DRIVER=/nonexistent
+    says() { grep -q "$1" "$scratch/said" || fail "it does not say \"$1\": $(cat "$scratch/said")"; }
+    dist/khop-cuda doctor >"$scratch/said"
+    says 'no CUDA device'
+    dist/khop-cuda generate sbm "$scratch/sbm.khop" --nodes 2000 >/dev/null
+    dist/khop-cuda sample "$scratch/sbm.khop" --digest >"$scratch/digests"
+    status=0
+    dist/khop-cuda sample "$scratch/sbm.khop" --digest --device cuda >"$scratch/said" 2>&1 || status=$?
+    [ $status = 1 ] || fail "--device cuda exits $status without a device, not 1"
+    says 'no CUDA device'
+    echo "works on the CPU; --device cuda fails"
+)
 
 step "simulated device"
 if [ "$(go env GOARCH)" != amd64 ]; then
@@ -50,13 +65,24 @@ if [ "$(go env GOARCH)" != amd64 ]; then
 fi
 make --no-print-directory -s cudasim
 export KHOP_CUDA_DRIVER=$PWD/dist/libcudasim.so
+dist/khop-cuda sample "$scratch/sbm.khop" --digest --device cuda | cmp - "$scratch/digests" || fail "a device's batches differ from the CPU's"
 
-# The tests that need a device are those of the files named *_cuda_test.go.
-[ -n "${REPORT:-}" ] || { REPORT=$(mktemp -d)/testreport; trap 'rm -rf "$(dirname "$REPORT")"' EXIT; go build -o "$REPORT" ./tools/testreport; }
+# Without the real graphs any test may skip; with them only those on the list.
+skips=(-any-skip)
+[ -z "${KHOP_TESTDATA:-}" ] || skips=(-allowed tests/allowed-skips.txt)
+
+# Not from the cache, which does not see that the simulator has changed. The tests that need a device are those of the files named *_cuda_test.go.
+[ -n "${REPORT:-}" ] || { REPORT=$scratch/testreport; go build -o "$REPORT" ./tools/testreport; }
 find . -name '*_cuda_test.go' -not -path './.*' -printf '%h\n' | sort -u | while read -r folder; do
     names=$(grep -h -o '^func \(Test\|Fuzz\|Example\)[A-Za-z0-9_]*' "$folder"/*_cuda_test.go | sed 's/^func //; /^TestMain$/d' | paste -sd '|')
     [ -z "$names" ] || printf '%s ^(%s)$\n' "$folder" "$names"
-done >dist/cuda-tests.txt
+done >"$scratch/tests"
 while read -r folder names; do
-    go test -race -tags cuda -json -run "$names" "$folder" || : # the report counts what failed
-done <dist/cuda-tests.txt | "$REPORT" -any-skip ${TOTALS:+-totals "$TOTALS"}
+    go test -race -tags cuda -count 1 -timeout 25m -json -run "$names" "$folder" </dev/null || : # -count 1: a new simulator is no change to the cache
+done <"$scratch/tests" | "$REPORT" "${skips[@]}" ${TOTALS:+-totals "$TOTALS"}
+
+step "bundle" # of programs that measure a GPU: all phases run, in tiny sizes
+bench/gpu/bundle.sh "$scratch/gpu" internal/cuda/drivertest
+"$scratch/gpu/run" --smoke --dir "$scratch/state" >"$scratch/result.json" || fail "a phase of the bundle failed: see above"
+python3 -c 'import json, sys; r = json.load(open(sys.argv[1])); sys.exit(not (r["simulated"] and all(p["complete"] for p in r["phases"].values())))' \
+    "$scratch/result.json" || fail "the bundle did not run all phases: see above"

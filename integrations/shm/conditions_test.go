@@ -533,3 +533,23 @@ func TestOptionsThatMakeNoSense(t *testing.T) {
 		}
 	}
 }
+
+func TestARunMayTakeLongerThanAMessage(t *testing.T) {
+	was := writeTimeout
+	t.Cleanup(func() { writeTimeout = was }) // after the server's end
+	writeTimeout = 30 * time.Millisecond
+	s := serve(t, plainGraph(t, 500), Options{Hold: 1})
+	c := connect(t, s, ConsumerOptions{Timeout: 3 * time.Second})
+	n := 0
+	for _, err := range c.Epoch(t.Context(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n++; n < 5 {
+			<-time.After(20 * time.Millisecond)
+		}
+	}
+	if n != 16 {
+		t.Errorf("%d batches", n)
+	}
+}

@@ -1,8 +1,10 @@
 package shm
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"time"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/internal/cuda"
@@ -112,6 +114,22 @@ func (r *rank) placeFor(h hello) unified.Placement {
 		return unified.Host
 	}
 	return unified.Device
+}
+
+// teardownTimeout is how long a process may take to end that has died with batches on a device.
+const teardownTimeout = 5 * time.Second
+
+// awaitKernels waits until a consumer that went without a word has ended: until then its kernels may still write to slots that it
+// held on a device.
+func (p *peer) awaitKernels(ctx context.Context, ended <-chan struct{}) {
+	if p.way.place != unified.Device || p.watched == 0 {
+		return
+	}
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	case <-time.After(teardownTimeout):
+	}
 }
 
 // --- the consumer ---

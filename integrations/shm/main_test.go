@@ -106,7 +106,7 @@ func matrix[T unified.Element](t testing.TB, v []T, width int64) unified.Tensor 
 
 // usual are loader options for small graphs: 500 nodes make 16 batches.
 func usual() loader.Options {
-	return loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{4, 3}}, Seeds: loader.AllNodes(), BatchSize: 32, Shuffle: true, Seed: 7, Workers: 2}
+	return loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{4, 3}}, Seeds: loader.AllNodes(), BatchSize: 32, Shuffle: true, Seed: 7, Workers: 2, Device: "cpu"}
 }
 
 // usualOn is usual with a device; "" is the CPU.

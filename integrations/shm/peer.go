@@ -18,18 +18,21 @@ const (
 	helloTimeout = 5 * time.Second
 	// takenTimeout is how long a new consumer waits for the one before it, which may have died a moment ago.
 	takenTimeout = time.Second
-	writeTimeout = 10 * time.Second
 )
+
+// writeTimeout is how long a consumer may read nothing before it is given up. A variable for tests only.
+var writeTimeout = 10 * time.Second
 
 // peer is a consumer, as its server sees it. Its goroutine receives what it sends; the rank's loop announces batches to it.
 type peer struct {
-	server *Server
-	socket *socket
-	rank   *rank // from HELLO on
-	pid    int   // as the kernel or else the consumer says
-	since  time.Time
-	way    way
-	hold   int
+	server  *Server
+	socket  *socket
+	rank    *rank // from HELLO on
+	pid     int   // as the kernel or else the consumer says, for messages
+	watched int   // as the kernel says; 0 for a process that it does not show us
+	since   time.Time
+	way     way
+	hold    int
 
 	slots []uint32 // room for parsing; the receiving goroutine's
 
@@ -69,8 +72,14 @@ func (p *peer) serve(ctx context.Context) {
 	if err == nil {
 		log.Info("a consumer is there", "rank", p.rank.number, "pid", p.pid)
 		// Where a fork still holds the socket, the end comes all the same, but after what was sent.
-		stop := WatchProcess(p.pid, func() { _ = p.socket.conn.CloseRead() })
-		err = p.receiveAll()
+		ended := make(chan struct{})
+		stop := WatchProcess(p.watched, func() {
+			close(ended)
+			_ = p.socket.conn.CloseRead()
+		})
+		if err = p.receiveAll(); err != nil {
+			p.awaitKernels(ctx, ended)
+		}
 		stop()
 	}
 	var r *refusal
@@ -92,7 +101,7 @@ func (p *peer) greet(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.pid = pid
+	p.pid, p.watched = pid, pid
 	if uid != p.server.uid {
 		return CodeUser.refuse("you are user %d, the server is user %d's: run both as the same user", uid, p.server.uid)
 	}
@@ -162,15 +171,25 @@ func (p *peer) welcome() error {
 	return p.send(w.bytes())
 }
 
-// send sends a message that is not a batch's. A consumer that does not read for long is given up.
+// send sends a message.
 func (p *peer) send(b []byte) error {
 	if len(b) > maxMessage {
 		return CodeMessage.refuse("%w: an answer of %d bytes", errMessage, len(b))
 	}
-	if err := p.socket.conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
-		return err
+	return p.write(b, -1)
+}
+
+// write sends a message, with a descriptor unless fd is negative. A consumer that does not read for long is given up: its own
+// goroutine then learns that the connection has ended, and takes its slots back.
+func (p *peer) write(b []byte, fd int) error {
+	err := p.socket.conn.SetWriteDeadline(time.Now().Add(writeTimeout)) // anew each time: it counts for all that follows
+	if err == nil {
+		err = p.socket.send(b, fd)
 	}
-	return p.socket.send(b, -1)
+	if err != nil {
+		_ = p.socket.conn.CloseRead()
+	}
+	return err
 }
 
 // complain sends ERROR about a run, or with run 0 about the connection.

@@ -280,11 +280,11 @@ func (p *peer) announce(m *announcement) {
 		if arena.access == readOnly {
 			note.flag = segmentReadOnly
 		}
-		if err := p.socket.send(note.bytes(), s.fd); err != nil {
+		if err := p.write(note.bytes(), s.fd); err != nil {
 			return
 		}
 	}
 	var b [64]byte
 	m.put(b[:])
-	_ = p.socket.send(b[:], -1)
+	_ = p.write(b[:], -1)
 }

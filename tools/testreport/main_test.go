@@ -39,6 +39,7 @@ func TestASkipMustBeOnTheList(t *testing.T) {
 		"* TestY":                   true,
 		"b TestY":                   false,
 		"a TestZ\n\n# comment":      false,
+		"pytest a TestY is absent":  false,
 		"a TestY/other\nc/m/a Test": false,
 	} {
 		allowed, err := parseList(list)

@@ -1,4 +1,6 @@
 """Padded batches: shapes repeat, and nothing real changes."""
+import pickle
+
 import numpy as np
 import pytest
 
@@ -76,6 +78,15 @@ def test_padding_changes_nothing_that_is_real(seed):
     assert padded.real == batch._counts
     with pytest.raises(TypeError, match="no digest"):
         padded.digest()
+
+
+def test_padded_batches_stay_padded_where_they_go():
+    padded = random_batch(2).pad("pow2")
+    again = pickle.loads(pickle.dumps(padded))
+    assert type(again) is khop.Padded and again.real == padded.real
+    np.testing.assert_array_equal(again.node_mask_of("paper"), padded.node_mask_of("paper"))
+    moved = padded._with({n: padded.array(n) for n in padded.names()})  # as to() makes it
+    assert type(moved) is khop.Padded and moved.real == padded.real
 
 
 def shapes(batch):

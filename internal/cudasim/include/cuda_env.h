@@ -75,7 +75,9 @@ CUDASIM_EXCHANGE(__shfl_up_sync, CUDASIM_SHFL_UP)
 CUDASIM_EXCHANGE(__shfl_down_sync, CUDASIM_SHFL_DOWN)
 CUDASIM_EXCHANGE(__shfl_xor_sync, CUDASIM_SHFL_XOR)
 
-CUDASIM_INLINE unsigned __ballot_sync(unsigned mask, int p, int line = __builtin_LINE()) { return cudasim_warp(CUDASIM_BALLOT, mask, !!p, 0, 32, line); }
+CUDASIM_INLINE unsigned __ballot_sync(unsigned mask, int p, int line = __builtin_LINE()) {
+  return cudasim_warp(CUDASIM_BALLOT, mask, !!p, 0, 32, line);
+}
 CUDASIM_INLINE int __any_sync(unsigned mask, int p, int line = __builtin_LINE()) { return __ballot_sync(mask, p, line) != 0; }
 CUDASIM_INLINE int __all_sync(unsigned mask, int p, int line = __builtin_LINE()) { return __ballot_sync(mask, !p, line) == 0; }
 template <class T> CUDASIM_INLINE unsigned __match_any_sync(unsigned mask, T v, int line = __builtin_LINE()) {
@@ -103,11 +105,11 @@ CUDASIM_ATOMIC(atomicMin, long long, CUDASIM_SMIN)
 CUDASIM_ATOMIC(atomicMax, long long, CUDASIM_SMAX)
 CUDASIM_INLINE int atomicSub(int* p, int v) { return atomicAdd(p, -v); }
 CUDASIM_INLINE unsigned atomicSub(unsigned* p, unsigned v) { return atomicAdd(p, 0u - v); }
-CUDASIM_INLINE int atomicCAS(int* p, int expected, int v) { return (int)cudasim_atomic(CUDASIM_CAS, 4, p, (uint64_t)expected, (uint64_t)v); }
-CUDASIM_INLINE unsigned atomicCAS(unsigned* p, unsigned expected, unsigned v) { return (unsigned)cudasim_atomic(CUDASIM_CAS, 4, p, expected, v); }
-CUDASIM_INLINE unsigned long long atomicCAS(unsigned long long* p, unsigned long long expected, unsigned long long v) {
-  return cudasim_atomic(CUDASIM_CAS, 8, p, expected, v);
-}
+#define CUDASIM_ATOMIC_CAS(T) \
+  CUDASIM_INLINE T atomicCAS(T* p, T expected, T v) { return (T)cudasim_atomic(CUDASIM_CAS, sizeof v, p, (uint64_t)expected, (uint64_t)v); }
+CUDASIM_ATOMIC_CAS(int)
+CUDASIM_ATOMIC_CAS(unsigned)
+CUDASIM_ATOMIC_CAS(unsigned long long)
 template <class T> CUDASIM_INLINE T cudasim_add_real(T* p, T v) {
   uint64_t bits = 0;
   __builtin_memcpy(&bits, &v, sizeof v);
@@ -119,6 +121,7 @@ CUDASIM_INLINE float atomicAdd(float* p, float v) { return cudasim_add_real(p, v
 CUDASIM_INLINE double atomicAdd(double* p, double v) { return cudasim_add_real(p, v); }
 // A fence orders nothing for the race check: a value handed over by a fence and a flag is reported (see ../README.md).
 CUDASIM_INLINE void __threadfence() { __asm__ volatile("" ::: "memory"); }
+CUDASIM_INLINE void __threadfence_system() { __asm__ volatile("" ::: "memory"); }
 CUDASIM_INLINE void __threadfence_block() { __asm__ volatile("" ::: "memory"); }
 
 // --- Arithmetic: what compute_70 has, with CUDA's answers at the corners ----------------------------------------------

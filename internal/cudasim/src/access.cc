@@ -63,7 +63,8 @@ static inline __attribute__((always_inline)) void access(uintptr_t a, unsigned s
     if (likely(r->shadow.w)) c = r->cells(a);
   }
   if (unlikely(vector && (a & (size - 1))))
-    FAULT(kMisalignedAddress, "MISALIGNED %s of %u bytes at 0x%lx (%s) by %s", kindNames[kind], size, (unsigned long)a, place(pc).c_str(), whoAmI().c_str());
+    FAULT(kMisalignedAddress, "MISALIGNED %s of %u bytes at 0x%lx (%s) by %s", kindNames[kind], size, (unsigned long)a,
+          place(pc).c_str(), whoAmI().c_str());
   if ((G.config.checks & CHECK_RACES) && c.w) {
     if (!r) {
       checkCells(c, f, kind, a, size, pc, {true, nullptr});

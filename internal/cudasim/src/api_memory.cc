@@ -208,8 +208,10 @@ API cuPointerGetAttribute(void* out, int what, Device p) {
 }
 API cuPointerGetAttributes(unsigned n, int* what, void** out, Device p) {
   ENTER(CONTEXT);
-  for (unsigned i = 0; i < n; i++)                    // unlike the call for one, this one answers 0 for what is no memory of ours
-    if (pointerAttribute(out[i], what[i], p)) memset(out[i], 0, what[i] == POINTER_MEMORY_TYPE || what[i] == POINTER_MANAGED || what[i] == POINTER_ORDINAL || what[i] == POINTER_MAPPED ? 4 : 8);
+  for (unsigned i = 0; i < n; i++) {                  // unlike the call for one, this one answers 0 for what is no memory of ours
+    bool narrow = what[i] == POINTER_MEMORY_TYPE || what[i] == POINTER_MANAGED || what[i] == POINTER_ORDINAL || what[i] == POINTER_MAPPED;
+    if (pointerAttribute(out[i], what[i], p)) memset(out[i], 0, narrow ? 4 : 8);
+  }
   return kSuccess;
 }
 API cuPointerSetAttribute(const void*, int, Device) {

@@ -55,7 +55,8 @@ static CUresult readEntry(const std::string& ptx, size_t at, Module* m) {
   }
   int params = parametersOf(ptx, open, close);
   if (params != (int)k->sizes.size()) {
-    report(kInvalidPtx, "STALE PTX: kernel %s takes %d parameters in the PTX, %zu in the .cu file: regenerate the PTX", entry.c_str(), params, k->sizes.size());
+    report(kInvalidPtx, "STALE PTX: kernel %s takes %d parameters in the PTX, %zu in the .cu file: regenerate the PTX", entry.c_str(),
+           params, k->sizes.size());
     return kInvalidPtx;
   }
   int threads[3] = {attribute(1), 1, 1};
@@ -190,7 +191,8 @@ static std::shared_ptr<Launch> newLaunch(Kernel* k, void** params) {
   return L;
 }
 
-API cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void* stream, void** params, void** extra) {
+API cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                   unsigned shared, void* stream, void** params, void** extra) {
   ENTER(CONTEXT);
   Function* f = (Function*)function;
   Stream* s = findStream(stream);

@@ -27,7 +27,8 @@ static bool valid(Side s, size_t n) {
 
 static void copyNow(Launch* L, Side to, Side from, size_t n, bool async) {
   if (!valid(to, n) || !valid(from, n)) {
-    report(kIllegalAddress, "COPY OF MEMORY THAT IS GONE: %zu bytes from 0x%lx to 0x%lx: freed or unregistered after the copy was queued", n, (unsigned long)from.a, (unsigned long)to.a);
+    report(kIllegalAddress, "COPY OF MEMORY THAT IS GONE: %zu bytes from 0x%lx to 0x%lx: freed or unregistered after the copy was queued", n,
+           (unsigned long)from.a, (unsigned long)to.a);
     return;
   }
   hostTransfer(L, from.a, n, false, async);

@@ -18,12 +18,15 @@ static const std::map<int, int> defaults = {
   {11, 2147483647}, {12, 65536}, {13, 1410000},       // pitch, registers a block, clock in kHz
   {14, 512}, {15, 1}, {16, 4}, {17, 0}, {18, 0},      // texture alignment, overlap, SMs, time-out, integrated
   {19, 1}, {20, 0}, {31, 1}, {32, 0},                 // can map host memory, compute mode, concurrent kernels, ECC
-  {33, 1}, {34, 0}, {35, 0}, {36, 1215000}, {37, 5120}, {38, 4 << 20}, {39, 2048},   // PCI bus, device, TCC, memory clock, bus, L2, threads an SM
-  {40, 2}, {41, 1}, {50, 0},                          // copy engines, unified addressing, PCI domain
+  {33, 1}, {34, 0}, {35, 0},                          // PCI bus and device, TCC
+  {36, 1215000}, {37, 5120}, {38, 4 << 20},           // memory clock, bus width, L2
+  {39, 2048}, {40, 2}, {41, 1}, {50, 0},              // threads an SM, copy engines, unified addressing, PCI domain
   {75, 8}, {76, 0}, {78, 1}, {79, 1}, {80, 1},        // compute capability, stream priorities, L1 caches
-  {81, 164 << 10}, {82, 65536}, {83, 1}, {84, 0}, {85, 0},   // shared memory and registers an SM, managed memory, multi-GPU board
-  {86, 0}, {87, 2}, {88, 0}, {89, 0}, {90, 1},        // native atomics over the bus, single/double ratio, pageable, concurrent managed, preemption
-  {91, 1}, {95, 0}, {97, (int)kDynamicShared}, {99, 1}, {100, 0}, {101, 0},   // host pointers of registered memory, cooperative launch, opt-in shared memory, host registration, page tables
+  {81, 164 << 10}, {82, 65536}, {83, 1},              // shared memory and registers an SM, managed memory
+  {84, 0}, {85, 0}, {86, 0}, {87, 2},                 // multi-GPU board and group, native atomics over the bus, single/double ratio
+  {88, 0}, {89, 0}, {90, 1}, {91, 1},                 // pageable, concurrent managed, preemption, host pointers of registered memory
+  {95, 0}, {97, (int)kDynamicShared},                 // cooperative launch, opt-in shared memory
+  {99, 1}, {100, 0}, {101, 0},                        // host registration, host page tables, direct managed access
   {106, 32}, {113, 1}, {115, 0},                      // blocks an SM, read-only host registration, memory pools
 };
 
@@ -151,7 +154,8 @@ int takeFailure(const std::string& name) {
 // Errors after which a real context is of no use any more.
 static bool deviceLost(int code) {
   switch (code) {
-    case 46: case 79: case 214: case 220: case 226: case 700: case 702: case 710: case 714: case 715: case 716: case 717: case 718: case 719:
+    case 46: case 79: case 214: case 220: case 226: case 700: case 702:
+    case 710: case 714: case 715: case 716: case 717: case 718: case 719:
       return true;
     default:
       return false;

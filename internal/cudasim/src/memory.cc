@@ -132,22 +132,31 @@ Range* findForKernel(uintptr_t a, int pc) {
 
 static void forgetCaches() { memset(rangeCache, 0, sizeof rangeCache); }
 
+static std::string format(const char* text, long byte, size_t bytes) {
+  char b[200];
+  snprintf(b, sizeof b, text, byte, bytes);
+  return b;
+}
+
+static std::string complaintOnDevice(uintptr_t a) {
+  const Range* r = lastAtOrBefore(deviceRanges, a);
+  if (!r) return "a device address that was never allocated, or freed long ago";
+  return format(r->live ? "OUT OF BOUNDS: byte %ld of an allocation of %zu bytes" : "USE AFTER FREE: byte %ld of a freed allocation of %zu bytes",
+                a - r->lo, r->bytes());
+}
+
+static std::string complaintOnHost(uintptr_t a) {
+  for (auto& [lo, r] : hostRanges)
+    if (a + 64 >= lo && a < r->hi + 4096) return format("OUT OF BOUNDS of registered host memory: byte %ld of %zu", a - lo, r->bytes());
+  for (auto& [lo, hi] : unregistered)
+    if (a >= lo && a < hi) return format("USE AFTER UNREGISTER of host memory: byte %ld of %zu", a - lo, hi - lo);
+  return "neither device memory nor registered host memory (is a host pointer not registered?)";
+}
+
 void badAddress(uintptr_t a, unsigned size, const char* what, int pc) {
-  char why[240] = "neither device memory nor registered host memory (is a host pointer not registered?)";
-  if (onDevice(a)) {
-    const Range* r = lastAtOrBefore(deviceRanges, a);
-    if (!r) snprintf(why, sizeof why, "a device address that was never allocated, or freed long ago");
-    else if (!r->live) snprintf(why, sizeof why, "USE AFTER FREE: byte %ld of a freed allocation of %zu bytes", (long)(a - r->lo), r->bytes());
-    else snprintf(why, sizeof why, "OUT OF BOUNDS: byte %ld of an allocation of %zu bytes", (long)(a - r->lo), r->bytes());
-  } else if (isShared(a)) {
-    snprintf(why, sizeof why, "%s", sharedComplaint().c_str());
-  } else {
-    for (auto& u : unregistered)
-      if (a >= u.first && a < u.second) snprintf(why, sizeof why, "USE AFTER UNREGISTER of host memory: byte %zu of %zu", (size_t)(a - u.first), (size_t)(u.second - u.first));
-    for (auto& [lo, r] : hostRanges)
-      if (a + 64 >= lo && a < r->hi + 4096) snprintf(why, sizeof why, "OUT OF BOUNDS of registered host memory: byte %ld of %zu", (long)(a - lo), r->bytes());
-  }
-  FAULT(kIllegalAddress, "ILLEGAL ADDRESS: %s of %u bytes at 0x%lx (%s) by %s: %s", what, size, (unsigned long)a, place(pc).c_str(), whoAmI().c_str(), why);
+  std::string why = onDevice(a) ? complaintOnDevice(a) : isShared(a) ? sharedComplaint() : complaintOnHost(a);
+  FAULT(kIllegalAddress, "ILLEGAL ADDRESS: %s of %u bytes at 0x%lx (%s) by %s: %s", what, size, (unsigned long)a, place(pc).c_str(),
+        whoAmI().c_str(), why.c_str());
 }
 
 // --- Ranges ------------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@
 #include "sim.h"
 
 static constexpr size_t kMaxFindings = 50;            // the first ones tell; the rest would repeat
-static std::vector<Finding> findings;
+static std::vector<std::string> findings;
 
 // --- Places ------------------------------------------------------------------------------------------------------------
 
@@ -99,7 +99,7 @@ void report(int code, const char* format, ...) {
   static const char* const orders[] = {"forward", "reverse", "random"};
   char setting[80];
   snprintf(setting, sizeof setting, " [order=%s,seed=%llu]", orders[G.config.order], (unsigned long long)G.config.seed);
-  findings.push_back({code, std::string(b) + setting});
+  findings.push_back(std::string(b) + setting);
 }
 
 int findingCount() { return findings.size(); }
@@ -107,7 +107,7 @@ int findingCount() { return findings.size(); }
 const std::string& finding(int i) {
   static const std::string none;
   if (i < 0 || i >= (int)findings.size()) return none;
-  return findings[i].text = resolve(findings[i].text);
+  return findings[i] = resolve(findings[i]);
 }
 
 void clearFindings() {

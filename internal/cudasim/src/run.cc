@@ -135,8 +135,8 @@ static void reportDeadlock(int threads) {
     if (G.fibers[i].state == IN_WARP) inWarp++;
   for (int w = 0; w < G.warpsUsed && !line; w++)
     if (G.warps[w].groups) line = G.warps[w].group[0].line;
-  report(kLaunchTimeout, "DEADLOCK: kernel %s, block %u: of %d live threads %d wait at __syncthreads (line %d) and %d in a warp collective (line %d)",
-         G.launch->kernel->name.c_str(), G.block, liveThreads, threadsAtBarrier(), lineOfBarrier(), inWarp, line);
+  report(kLaunchTimeout, "DEADLOCK: kernel %s, block %u: of %d live threads %d wait at __syncthreads (line %d) and %d in a warp "
+         "collective (line %d)", G.launch->kernel->name.c_str(), G.block, liveThreads, threadsAtBarrier(), lineOfBarrier(), inWarp, line);
 }
 
 static bool runBlock(int threads) {
@@ -173,7 +173,8 @@ void runKernel(Launch* L) {
     do step = rnd() % blocks | 1; while (std::gcd(step, blocks) != 1);
   }
   for (uint64_t i = 0; i < blocks; i++) {
-    uint64_t b = G.config.order == FORWARD ? i : G.config.order == REVERSE ? blocks - 1 - i : (uint64_t)(((unsigned __int128)step * i + shift) % blocks);
+    uint64_t b = ((unsigned __int128)step * i + shift) % blocks;
+    if (G.config.order == REVERSE) b = blocks - 1 - i;
     G.block = b;
     G.blockIdx = {(unsigned)(b % g[0]), (unsigned)(b / g[0] % g[1]), (unsigned)(b / g[0] / g[1])};
     if (!runBlock(threads)) break;

@@ -152,7 +152,6 @@ uint64_t rnd();
 uint64_t mixSeed(uint64_t a, uint64_t b);
 
 // report.cc
-struct Finding { int code; std::string text; };
 int pcIndex(const void* pc);                          // a small number for a place in a kernel; 0: none
 std::string place(int pc);                            // its text, to be resolved to a source line when it is read
 std::string whoAmI();

@@ -21,7 +21,8 @@ static std::string launchName(uint32_t id) {
 __attribute__((noinline)) void reportRace(const Record& r, Kind mine, Kind theirs, uintptr_t a, int pc) {
   static const char* const names[] = {"read", "write", "atomic"};
   if (!seen.insert((uint64_t)pc << 16 | r.pc).second) return;
-  std::string other = "block " + std::to_string(r.block) + " warp " + std::to_string(r.warp) + " lane " + std::to_string(__builtin_ctz(r.lanes));
+  std::string other = "block " + std::to_string(r.block) + " warp " + std::to_string(r.warp);
+  other += " lane " + std::to_string(__builtin_ctz(r.lanes));
   if (r.launch != G.launch->id) other = launchName(r.launch);
   else if (r.level == MANY_BLOCKS) other = "several blocks";
   else if (r.level == MANY_WARPS) other = "several warps of block " + std::to_string(r.block);
@@ -56,10 +57,11 @@ static void checkKernels(Range& r, uintptr_t a, size_t n, bool write) {
   if (kernelsOrdered(r) || !r.shadow.w) return;
   Shadow c = r.cells(a);
   size_t cells = (n + (a & 3) + 3) / 4;
+  auto open = [](bool any, const Record& o) { return any && o.lanes && !launchOrdered(o.launch); };
   for (size_t i = 0; i < cells; i++) {
-    if (r.written && c.w[i].lanes && !launchOrdered(c.w[i].launch)) return reportRace(c.w[i], write ? WRITE : READ, WRITE, a + i * 4, 0);
-    if (write && r.recorded && c.r[i].lanes && !launchOrdered(c.r[i].launch)) return reportRace(c.r[i], WRITE, READ, a + i * 4, 0);
-    if (write && r.shared && c.other[i].lanes && !launchOrdered(c.other[i].launch)) return reportRace(c.other[i], WRITE, READ, a + i * 4, 0);
+    if (open(r.written, c.w[i])) return reportRace(c.w[i], write ? WRITE : READ, WRITE, a + i * 4, 0);
+    if (open(write && r.recorded, c.r[i])) return reportRace(c.r[i], WRITE, READ, a + i * 4, 0);
+    if (open(write && r.shared, c.other[i])) return reportRace(c.other[i], WRITE, READ, a + i * 4, 0);
   }
 }
 

@@ -110,6 +110,23 @@ static void aSeedIsASchedule() {
   expect(scheduleOf("order=forward") != scheduleOf("order=reverse"), "forward is reverse");
 }
 
+static void ordersAreWhatTheySay() {
+  const int n = 512;
+  auto turns = [&](const char* settings) {            // which thread came when
+    call<const char*>("cudasim_config", settings);
+    Device counter = upload(Ints(1, 0)), out = allocate(n * 4);
+    launch("sim_turns", {4, 128}, counter, out);
+    return download<int>(out, n);
+  };
+  Ints forward = turns("order=forward"), reverse = turns("order=reverse"), random = turns("order=random");
+  for (int i = 0; i < n; i++)
+    expect(forward[i] == i && reverse[i] == n - 1 - i, "thread %d: %d forward, %d in reverse", i, forward[i], reverse[i]);
+  Ints seen(n, 0);
+  int moved = 0;
+  for (int i = 0; i < n; i++) seen[random[i]]++, moved += random[i] != i;
+  expect(seen == Ints(n, 1) && moved > n / 2, "random: %d moved", moved);
+}
+
 static void wrongSettingsAreRefused() {
   for (const char* wrong : {"order=sideways", "seed", "seed=", "checks=some", "colour=red", "memory=8q"})
     expect(call<const char*>("cudasim_config", wrong), "%s was taken", wrong);
@@ -145,9 +162,15 @@ static void addressesDoNotRunOut() {
     OK("cuMemAlloc_v2", &p, (size_t)1 << 30);
     OK("cuMemFree_v2", p);
   }
-  Device in = upload(Ints(1000, 3)), out = allocate(4000);
+  for (int i = 0; i < 300; i++) {                     // other sizes, so that new ranges lie across old ones
+    OK("cuMemAlloc_v2", &p, ((size_t)1 << 30) + i * 5000000);
+    OK("cuMemFree_v2", p);
+  }
+  Device far = allocate((size_t)3 << 30), in = far + ((size_t)2 << 30), out = upload(Ints(1000, 0));
+  OK("cuMemsetD32_v2", in, 3u, (size_t)1000);
   launch("sim_copy", {4, 256}, in, out, 1000);
   expectClean("copy in addresses that were used before");
+  expect(download<int>(out, 1000) == Ints(1000, 3), "copied");
   launch("sim_copy", {4, 256}, p, out, 1000);
   expectFinding("freed", 700, "USE AFTER FREE");
 }
@@ -194,6 +217,12 @@ static void theDeviceIsLostOnPurpose() {
   OK("cuMemAlloc_v2", &p, (size_t)64);
   OK("cuMemFree_v2", p);
   EXPECT_CODE(1, "cuMemFree_v2", cells);
+  call<void>("cudasim_fail", "cuMemGetInfo", 1, 719);      // any call can be the one that loses it
+  size_t bytes;
+  EXPECT_CODE(719, "cuMemGetInfo_v2", &bytes, &bytes);
+  EXPECT_CODE(719, "cuCtxSynchronize");
+  call<void>("cudasim_reset");
+  OK("cuCtxSynchronize");
 }
 
 // --- What the driver answers -------------------------------------------------------------------------------------------
@@ -316,14 +345,17 @@ static void nothingIsLeft() {
   freeAll();
   uint64_t live[6];
   call<void>("cudasim_live", live);
-  expect(live[0] == 0 && live[1] == 0 && live[2] == 0 && live[3] == 0 && live[4] == 1 && live[5] == 0, "alive: %d allocations, %d host ranges, %d streams, %d events, %d modules",
-         (int)live[0], (int)live[1], (int)live[2], (int)live[3], (int)live[4]);
+  expect(live[0] == 0 && live[1] == 0 && live[2] == 0 && live[3] == 0 && live[4] == 1 && live[5] == 0,
+         "alive: %d allocations, %d host ranges, %d streams, %d events, %d modules", (int)live[0], (int)live[1], (int)live[2], (int)live[3], (int)live[4]);
 }
 
 extern const std::vector<Case> driverCases = {
-  {"ASeedIsASchedule", aSeedIsASchedule}, {"WrongSettingsAreRefused", wrongSettingsAreRefused},
-  {"SettingsCanBeRestored", settingsCanBeRestored}, {"TheDeviceIsWhatSettingsSay", theDeviceIsWhatSettingsSay}, {"AddressesDoNotRunOut", addressesDoNotRunOut}, {"ChecksCanBeLeftOut", checksCanBeLeftOut},
+  {"ASeedIsASchedule", aSeedIsASchedule}, {"OrdersAreWhatTheySay", ordersAreWhatTheySay},
+  {"WrongSettingsAreRefused", wrongSettingsAreRefused}, {"SettingsCanBeRestored", settingsCanBeRestored},
+  {"TheDeviceIsWhatSettingsSay", theDeviceIsWhatSettingsSay}, {"AddressesDoNotRunOut", addressesDoNotRunOut},
+  {"ChecksCanBeLeftOut", checksCanBeLeftOut},
   {"CallsFailOnPurpose", callsFailOnPurpose}, {"TheDeviceIsLostOnPurpose", theDeviceIsLostOnPurpose},
   {"ModulesAreRead", modulesAreRead}, {"RegistrationFollowsLinux", registrationFollowsLinux},
-  {"PageableMemoryWhereAllowed", pageableMemoryWhereAllowed}, {"TheHostCannotTouchTheDevice", theHostCannotTouchTheDevice}, {"ThreadsNeedAContext", threadsNeedAContext},
+  {"PageableMemoryWhereAllowed", pageableMemoryWhereAllowed},
+  {"TheHostCannotTouchTheDevice", theHostCannotTouchTheDevice}, {"ThreadsNeedAContext", threadsNeedAContext},
   {"PointersAreKnown", pointersAreKnown}, {"NothingIsLeft", nothingIsLeft}};

@@ -22,6 +22,8 @@ static void readPastTheEnd() {
 
 static void useAfterFree() {
   Device in = upload(Ints(n, 1)), out = allocate(n * 4);
+  launch("sim_copy", {4, 256}, in, out, n);
+  expectClean("before");
   OK("cuMemFree_v2", in);
   launch("sim_copy", {4, 256}, in, out, n);
   expectFinding("after free", 700, "USE AFTER FREE");
@@ -250,7 +252,8 @@ static void hashTable() {
   const int keys = 5000, capacity = 8192;
   std::vector<unsigned> k(keys);
   for (int i = 0; i < keys; i++) k[i] = (unsigned)(i * 2654435761u) % 1500;
-  Device dk = upload(k), table = upload(std::vector<unsigned>(capacity, ~0u)), first = upload(std::vector<unsigned>(capacity, ~0u)), slot = allocate(keys * 4);
+  Device dk = upload(k), table = upload(std::vector<unsigned>(capacity, ~0u)), first = upload(std::vector<unsigned>(capacity, ~0u));
+  Device slot = allocate(keys * 4);
   launch("sim_unique", {20, 256}, dk, table, first, slot, keys, capacity - 1);
   expectClean("insert");
   auto s = download<unsigned>(slot, keys), f = download<unsigned>(first, capacity);

@@ -12,6 +12,10 @@ extern "C" __global__ void sim_count_and_read(int* counter, int* out) {       //
   atomicAdd(counter, 1);
   out[blockIdx.x * blockDim.x + threadIdx.x] = *counter;
 }
+// When each thread's turn came.
+extern "C" __global__ void sim_turns(int* counter, int* out) {
+  out[blockIdx.x * blockDim.x + threadIdx.x] = atomicAdd(counter, 1);
+}
 // Two lanes of a warp write one word without any order between them.
 extern "C" __global__ void sim_two_lanes(int* cell) {
   if (threadIdx.x < 2) cell[0] = threadIdx.x;

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Mapping, NamedTuple, Optional, Tuple, Union, overload
+from typing import Any, Callable, Mapping, NamedTuple, Optional, Tuple, Type, Union, overload
 
 import numpy as np
 
@@ -247,7 +247,7 @@ class Batch:
 
     def _with(self, values: Mapping[str, Array]) -> Batch:
         """A batch of the same content with other arrays for all names."""
-        out = Batch.__new__(Batch)
+        out = type(self).__new__(type(self))
         out.schema, out.info, out._framework, out._index, out._table = self.schema, self.info, self._framework, self._index, self._counts
         out._values = dict(values)
         out._source = Converted(self._dtypes(), out._values, self._framework)
@@ -271,7 +271,7 @@ class Batch:
     def __reduce__(self) -> Tuple[Callable[..., Any], Tuple[Any, ...]]:
         source = self._arrays()
         arrays = {n: np.array(source.numpy(n)[0], copy=True) for n in source.names()}
-        return _rebuild, (self.schema, self.info, arrays, self._dtypes(), self._framework.name, str(self._index))
+        return _rebuild, (type(self), self.schema, self.info, arrays, self._dtypes(), self._framework.name, str(self._index))
 
     # --- other forms ---
 
@@ -313,8 +313,10 @@ def _is_index(name: str) -> bool:
     return name.startswith(("nodes/", "seeds/", "input/", "item/", "block/"))
 
 
-def _rebuild(schema: Schema, info: Info, arrays: Mapping[str, NumpyArray], dtypes: Mapping[str, str], kind: str, index: str) -> Batch:
-    return Batch(schema, info, OwnArrays(arrays, dtypes), framework(kind), index)
+def _rebuild(
+    kind: Type[Batch], schema: Schema, info: Info, arrays: Mapping[str, NumpyArray], dtypes: Mapping[str, str], frame: str, index: str,
+) -> Batch:
+    return kind(schema, info, OwnArrays(arrays, dtypes), framework(frame), index)
 
 
 def _hold_until_copied(batch: Batch, values: Mapping[str, Array]) -> None:

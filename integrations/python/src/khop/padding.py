@@ -36,10 +36,13 @@ class Padded(Batch):
     num_nodes and batch_size count padding; ``real`` has the true counts.
     """
 
-    __slots__ = ("real",)
+    __slots__ = ()
 
-    real: list[list[int]]
-    """True counts of nodes [hop][node type]."""
+    @property
+    def real(self) -> list[list[int]]:
+        """True counts of nodes [hop][node type]."""
+        counts: list[list[int]] = self._arrays().numpy("real")[0].tolist()
+        return counts
 
     @property
     def node_mask(self) -> Array:
@@ -88,8 +91,8 @@ def pad(batch: Batch, sizes: Union[str, Sizes] = "pow2", about: Optional[Mapping
             raise ValueError(f'pad={sizes!r}: must be "pow2", "max" (as an option of the loader) or khop.padding.Sizes')
     counts, H = batch._counts, schema.layers
     source = batch._arrays()
-    arrays: dict[str, NumpyArray] = {"num_nodes": np.array(sizes.nodes, np.int64)}
-    dtypes = batch._dtypes()
+    arrays: dict[str, NumpyArray] = {"num_nodes": np.array(sizes.nodes, np.int64), "real": np.array(counts, np.int64)}
+    dtypes = {**batch._dtypes(), "real": "int64"}
 
     def fill(name: str, n: int, what: str) -> None:
         a = source.numpy(name)[0]
@@ -135,9 +138,7 @@ def pad(batch: Batch, sizes: Union[str, Sizes] = "pow2", about: Optional[Mapping
             if prefix + "edge_pos" in source.names():
                 fill(prefix + "edge_pos", n, "edges")
             mask(f"mask/edge/{layer}/{text(edge_type)}", real, n)
-    padded = Padded(schema, batch.info, OwnArrays(arrays, dtypes), batch._framework, str(batch._index))
-    padded.real = counts
-    return padded
+    return Padded(schema, batch.info, OwnArrays(arrays, dtypes), batch._framework, str(batch._index))
 
 
 def _powers_of_two(batch: Batch) -> Sizes:

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Writes all that a machine with a GPU, Python and no Go needs to test and measure khop. "make gpu-bundle" calls it.
+#
+#   bundle.sh [FOLDER [PACKAGE...]]   default: dist/gpu, with the tests of all packages
+#
+# Environment: KHOP_PEERS=folder   source archives of torch-scatter and torch-sparse to take along, for PyG's sampler (optional)
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+exports=$(tools/cuda-env.sh)
+eval "$exports"
+out=${1:-dist/gpu} limit=$((48 << 20))
+packages=("${@:2}")
+[ ${#packages[@]} -gt 0 ] || packages=($(find . -name '*_cuda_test.go' -not -path './.*' -not -path './internal/cudasim/*' -printf '%P\n' | xargs -n 1 dirname | sort -u))
+tests=$out.tests
+rm -rf "$out" "$tests"
+mkdir -p "$out/python" "$out/peers" "$tests"
+
+build=(-tags cuda -trimpath "-ldflags=-s -w")
+go build "${build[@]}" -o "$out/khop" ./cmd/khop
+go build "${build[@]}" -o "$out/gpubench" ./bench/gpu/gpubench
+
+# The tests that need a device, a program a package: they share most of their code, so that together they pack well.
+for folder in "${packages[@]}"; do
+    names=$(grep -h -o '^func Test[A-Za-z0-9_]*' "$folder"/*_cuda_test.go | sed 's/^func //; /^TestMain$/d' | paste -sd '|')
+    [ -n "$names" ] || continue
+    mkdir -p "$tests/$folder"
+    go test -c "${build[@]}" -o "$tests/$folder/test" "./$folder"
+    [ ! -d "$folder/testdata" ] || cp -r "$folder/testdata" "$tests/$folder/"
+    printf '%s ^(%s)$\n' "$folder" "$names" >>"$tests/list.txt"
+done
+tar -C "$tests" --sort=name --owner=0 --group=0 -cf - . | xz -T0 -3 >"$out/tests.tar.xz"
+rm -rf "$tests"
+
+cp bench/gpu/*.py "$out/"
+mv "$out/run.py" "$out/run"
+chmod +x "$out/run"
+cp -r integrations/python/src/khop "$out/python/"
+find "$out/python" -name __pycache__ -prune -exec rm -rf {} +
+[ -z "${KHOP_PEERS:-}" ] || cp "$KHOP_PEERS"/torch*.tar.gz "$out/peers/"
+commit=$(git rev-parse HEAD 2>/dev/null || echo unknown)
+modified=$([ -z "$(git status --porcelain -uno -- '*.go' '*.s' '*.cu' '*.py' 2>/dev/null)" ] && echo false || echo true)
+printf '{"commit": "%s", "modified": %s, "go": "%s", "date": "%s"}\n' "$commit" "$modified" "$(go env GOVERSION)" "$(date -u +%F)" >"$out/about.json"
+
+bytes=$(du -sb "$out" | cut -f1)
+printf '%s: %d bytes\n' "$out" "$bytes"
+[ "$bytes" -le $limit ] || { echo "bundle.sh: $out is larger than $limit bytes" >&2; exit 1; }

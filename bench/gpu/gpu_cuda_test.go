@@ -1,0 +1,94 @@
+//go:build cuda
+
+package gpu
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/khop-gnn/khop/formats/synthetic"
+	"github.com/khop-gnn/khop/internal/cuda/cudatest"
+)
+
+func measure(t *testing.T, args ...string) any {
+	t.Helper()
+	result, err := Run(context.Background(), args)
+	cudatest.Report(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+// TestRowsAreMeasuredAndCompared: every cell has a rate, and the model's sectors and lines are those of its rows.
+func TestRowsAreMeasuredAndCompared(t *testing.T) {
+	for _, memory := range [][]string{{"-pages=small"}, {"-pages=huge"}, {"-file=" + filepath.Join(t.TempDir(), "rows")}} {
+		args := append([]string{"rows", "-bytes=300K", "-widths=4,128,132", "-offsets=0,4", "-reads=16K", "-reps=1"}, memory...)
+		r := measure(t, args...).(*rowsResult)
+		if r.Bus.InOrderGBPerS <= 0 || r.Bus.CopyGBPerS <= 0 || len(r.Cells) != 3*2*4 {
+			t.Fatalf("%v: %d cells, bus %+v", memory, len(r.Cells), r.Bus)
+		}
+		for _, c := range r.Cells {
+			if c.GBPerS <= 0 || c.OfModel <= 0 {
+				t.Errorf("%v: %+v has no rate", memory, c)
+			}
+			if c.RowBytes == 128 {
+				want := [2]float64{4, 1}
+				if c.Offset != 0 {
+					want = [2]float64{5, 2}
+				}
+				if got := [2]float64{c.SectorsPerRow, c.LinesPerRow}; got != want {
+					t.Errorf("rows of 128 bytes at %d touch %v sectors and lines, not %v", c.Offset, got, want)
+				}
+			}
+		}
+	}
+}
+
+func TestRandomReadsAreMeasured(t *testing.T) {
+	r := measure(t, "random", "-bytes=64K", "-reads=2K", "-reps=1").(*randomResult)
+	if r.MReadsPerS <= 0 || r.Reads != 2<<10 {
+		t.Errorf("%+v", r)
+	}
+	if cudatest.Simulated() {
+		if n := cudatest.Launches("read_at_random"); n < int64(2*len(inOrder)) {
+			t.Errorf("the kernel was launched %d times", n)
+		}
+	}
+}
+
+// TestWaysOfTransferBringTheSameRows: Run itself compares them.
+func TestWaysOfTransferBringTheSameRows(t *testing.T) {
+	dataset := filepath.Join(t.TempDir(), "products.khop")
+	if _, err := synthetic.Generate(context.Background(), "products", dataset, synthetic.Options{Nodes: 3000, Features: 20}); err != nil {
+		t.Fatal(err)
+	}
+	r := measure(t, "transfer", "-dataset", dataset, "-fanouts=3,2", "-batch-size=16", "-batches=3", "-threads=3", "-rounds=1").(*transferResult)
+	names := ""
+	for _, w := range r.Ways {
+		names += w.Way + "; "
+		if w.MsPerBatch <= 0 || w.GBPerS <= 0 {
+			t.Errorf("%+v has no rate", w)
+		}
+		if cached := w.Way == "bus, cached"; cached != (w.HitShare > 0.2) {
+			t.Errorf("%s: %v of the rows are found in the cache", w.Way, w.HitShare)
+		}
+	}
+	if want := "cpu, unpipelined; cpu, pipelined; bus; bus, cached; "; names != want {
+		t.Errorf("ways are %s", names)
+	}
+}
+
+func TestBadOptionsAreRefused(t *testing.T) {
+	for _, args := range [][]string{
+		{}, {"dance"}, {"rows"}, {"rows", "-widths=6"}, {"rows", "-widths=4", "-bytes=100"}, {"rows", "-widths=4", "-pages=tiny"},
+		{"rows", "-widths=4", "-bytes=1X"}, {"transfer"}, {"transfer", "-batches=0"}, {"random", "-reps=0"},
+	} {
+		if r, err := Run(context.Background(), args); err == nil {
+			t.Errorf("%v gives %v", args, fmt.Sprint(r))
+		}
+	}
+	cudatest.Report(t)
+}

@@ -1,0 +1,35 @@
+#include "cuda_env.h"
+
+#include "internal/rng/rng.cuh"
+
+// Kernels that measure the bus: what a gather and a sampler are compared with. Both read only; the sum keeps the reads alive.
+
+// Reads n vectors of 16 bytes in order, four at a time a thread: whole lines, as fast as the bus gives them.
+extern "C" __global__ void read_in_order(const uint4 *__restrict__ from, int64_t n, uint64_t *sink) {
+    const int64_t step = (int64_t)gridDim.x * blockDim.x;
+    uint32_t sum = 0;
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    for (; i + 3 * step < n; i += 4 * step) {
+        const uint4 a = from[i], b = from[i + step], c = from[i + 2 * step], d = from[i + 3 * step];
+        sum ^= a.x ^ a.y ^ a.z ^ a.w ^ b.x ^ b.y ^ b.z ^ b.w ^ c.x ^ c.y ^ c.z ^ c.w ^ d.x ^ d.y ^ d.z ^ d.w;
+    }
+    for (; i < n; i += step) {
+        const uint4 a = from[i];
+        sum ^= a.x ^ a.y ^ a.z ^ a.w;
+    }
+    if (sum == 0x9E3779B9u) atomicAdd((unsigned long long *)sink, 1ull);
+}
+
+// Makes n reads of 4 bytes, each of a random one of so many sectors of 32 bytes: what a pick costs over the bus, and nothing else.
+extern "C" __global__ void read_at_random(const uint32_t *__restrict__ from, int64_t sectors, int64_t n, uint64_t key, uint64_t *sink) {
+    const int64_t step = (int64_t)gridDim.x * blockDim.x;
+    uint32_t sum = 0;
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    for (; i + 3 * step < n; i += 4 * step) {
+        const uint32_t a = from[8 * bounded(draw(key, i), sectors)], b = from[8 * bounded(draw(key, i + step), sectors)];
+        const uint32_t c = from[8 * bounded(draw(key, i + 2 * step), sectors)], d = from[8 * bounded(draw(key, i + 3 * step), sectors)];
+        sum ^= a ^ b ^ c ^ d;
+    }
+    for (; i < n; i += step) sum ^= from[8 * bounded(draw(key, i), sectors)];
+    if (sum == 0x9E3779B9u) atomicAdd((unsigned long long *)sink, 1ull);
+}

@@ -1,0 +1,136 @@
+"""Tables for people, and what the results say of khop's claims."""
+import sys
+
+
+def usable(state, phase, step):
+    """A step's result; None where it was not run, skipped or failed."""
+    r = state.get(phase, {}).get(step)
+    return None if r is None or "failed" in r or "skipped" in r and isinstance(r["skipped"], str) else r
+
+
+def ways(result):
+    return {w["way"]: w for w in result["ways"]} if result else {}
+
+
+def claims(phase, state):
+    """What was to be shown: a claim with the wanted and the measured value. Measured is None where a figure is missing."""
+    found = []
+
+    def claim(text, wanted, measured, holds):
+        found.append({"claim": text, "wanted": wanted, "measured": measured, "holds": None if measured is None else holds(measured)})
+
+    def ratio(a, b, key):
+        return a[key] / b[key] if a and b else None
+
+    if phase == "gather":
+        cells = [(c["of_model"], f"{step}: {c['row_bytes']} B at {c['offset']}") for step in state.get(phase, {})
+                 for c in (usable(state, phase, step) or {}).get("cells", []) if c["method"] == "per-row" and c["row_bytes"] >= 128]
+        worst = min(cells, default=(None, "no cell"))
+        claim(f"gather over the bus, share of the model, worst cell of 128 B and more ({worst[1]})", ">= 0.95", worst[0], lambda v: v >= 0.95)
+    if phase == "sampling":
+        card, bus, random = (usable(state, phase, s) for s in ("card", "bus", "random reads"))
+        claim("sampling with the topology on the card, edges/s", ">= 0.7e9", card and card["edges_per_s"], lambda v: v >= 0.7e9)
+        share = random["ms_per_batch"] / (bus["seconds"] / bus["batches"] * 1e3) if random and bus else None
+        claim("sampling over the bus, share of as many random reads", ">= 0.70", share, lambda v: v >= 0.7)
+    if phase == "transfer":
+        khop, torch = ways(usable(state, phase, "khop")), ways(usable(state, phase, "torch"))
+        plain = min((w for w in (khop.get("cpu, unpipelined"), torch.get("torch, unpipelined")) if w), key=lambda w: w["ms_per_batch"], default=None)
+        piped = min((w for w in (khop.get("cpu, pipelined"), torch.get("torch, pipelined")) if w), key=lambda w: w["ms_per_batch"], default=None)
+        claim("transfer time over the bus / CPU-centric, unpipelined", "<= 0.60", ratio(khop.get("bus"), plain, "ms_per_batch"), lambda v: v <= 0.6)
+        claim("transfer time over the bus / CPU-centric, pipelined", "<= 1.05", ratio(khop.get("bus"), piped, "ms_per_batch"), lambda v: v <= 1.05)
+        claim("transfer time with 20 % of the rows cached / CPU-centric, unpipelined", "<= 0.30",
+              ratio(khop.get("bus, cached"), plain, "ms_per_batch"), lambda v: v <= 0.3)
+    if phase == "training":
+        way = "khop-cuda" if usable(state, phase, "khop-cuda") else "khop-cpu"
+        own, staged, bus = usable(state, phase, way), usable(state, phase, "staged"), usable(state, "gather", "file 1 GiB")
+        centric = [r for r in (usable(state, phase, s) for s in {"select", "khop-cpu"} - {way}) if r]
+        pyg = [r for r in (usable(state, phase, f"pyg-{n}") for n in (0, 4, 8, 15)) if r]
+        best = lambda runs: min(runs, key=lambda r: r["ms_per_batch"], default=None)
+        least = own and staged and bus and {"ms_per_batch": max(
+            staged["ms_per_batch"], own["nodes_per_batch"] * own["row_bytes"] / bus["bus"]["in_order_gb_per_s"] / 1e6)}
+        claim(f"a step by {way} / the greater of the model alone and its rows' bytes in order over the bus", "<= 1.10",
+              ratio(own, least, "ms_per_batch"), lambda v: v <= 1.1)
+        claim(f"PyG at its best / {way}", ">= 8", ratio(best(pyg), own, "ms_per_batch"), lambda v: v >= 8)
+        claim(f"the best CPU-centric pipeline / {way}", ">= 1.6", ratio(best(centric), own, "ms_per_batch"), lambda v: v >= 1.6)
+        metered = own and best(centric) and own["board_joules"] and best(centric)["board_joules"]
+        claim(f"board energy of {way} / of that pipeline", "<= 0.75",
+              ratio(own, best(centric), "board_joules_per_batch") if metered else None, lambda v: v <= 0.75)
+    return found
+
+
+def table(phase, result):
+    """Prints a phase for people, on standard error."""
+    p, out = result["phases"][phase], sys.stderr
+    mark = "SIMULATED: the figures mean nothing" if result["simulated"] else "tiny sizes: the figures mean little" if result["smoke"] else ""
+    print(f"\n== {phase}{'' if p['complete'] else ' (not done yet)'} {mark}", file=out)
+    for step, r in p["steps"].items():
+        if "failed" in r:
+            print(f"  {step}: FAILED: {r['failed'].splitlines()[0][:150]}", file=out)
+        elif isinstance(r.get("skipped"), str):
+            print(f"  {step}: not run: {r['skipped']}", file=out)
+        else:
+            for line in LINES[phase](step, r):
+                print("  " + line, file=out)
+    for c in p["claims"]:
+        verdict = "not measured" if c["holds"] is None else "holds" if c["holds"] else "DOES NOT HOLD"
+        value = "" if c["measured"] is None else f"{c['measured']:.3g}, "
+        print(f"  {c['claim']}: {value}wanted {c['wanted']}: {'simulated' if result['simulated'] else verdict}", file=out)
+    out.flush()
+
+
+def machine_lines(step, r):
+    if step == "doctor":
+        d = r["cuda"]["devices"][0]
+        yield f"{d['name']}, compute {d['compute']}, {d['sms']} SMs, CUDA {r['cuda']['driver']}, link {d['pci']['link'] or '?'}"
+        yield " ".join(f"{k}={v}" for k, v in d["attributes"].items())
+        for a in r["arrays"]:
+            yield f"{a['array']:28} {a['rung']}"
+    elif step.startswith("tests"):
+        yield f"{step:36} {r['passed']} passed" + (f", {len(r['skipped'])} need the simulator" if r["skipped"] else "")
+    elif step.startswith("same"):
+        yield f"{step}: {r['batches']} batches, byte for byte"
+    else:
+        yield f"{step}: {r['summary'][-1] if r['summary'] else 'done'}"
+
+
+def gather_lines(step, r):
+    bus, memory = r["bus"], r["memory"]
+    yield (f"{step}: {memory['rung']}; in order {bus['in_order_gb_per_s']:.1f} GB/s with {bus['blocks']} blocks, copy engine {bus['copy_gb_per_s']:.1f}, "
+           f"link {bus['link_gb_per_s']:.1f}")
+    yield f"    {'bytes':>6} {'at':>4} {'model':>7} " + " ".join(f"{m:>14}" for m in ("per-row", "sorted", "shift", "naive")) + "   GB/s, share of the model"
+    rows = {}
+    for c in r["cells"]:
+        rows.setdefault((c["row_bytes"], c["offset"]), {})[c["method"]] = c
+    for (width, offset), by in rows.items():
+        yield f"    {width:6} {offset:4} {by['per-row']['model_gb_per_s']:7.2f} " + " ".join(
+            f"{by[m]['gb_per_s']:8.2f} {by[m]['of_model']:4.0%} " for m in ("per-row", "sorted", "shift", "naive"))
+
+
+def sampling_lines(step, r):
+    if step == "random reads":
+        yield f"{step}: {r['m_reads_per_s']:.0f} million/s; as many as a batch makes take {r['ms_per_batch']:.3f} ms"
+    else:
+        yield f"{step}: {r['edges_per_s'] / 1e6:.1f} million edges/s, {r['seconds'] / r['batches'] * 1e3:.3f} ms a batch; {energy(r['meters'], r['batches'])}"
+
+
+def transfer_lines(step, r):
+    for w in r["ways"]:
+        cpu = "?" if w["cpu_ms_per_batch"] is None else f"{w['cpu_ms_per_batch']:.2f}"
+        yield f"{w['way']:20} {w['ms_per_batch']:9.3f} ms a batch, {w['gb_per_s']:6.2f} GB/s, {cpu} ms of processors; " + energy(
+            w.get("meters", w), w.get("batches", 1) if "meters" not in w else w["meters"]["seconds"] / w["ms_per_batch"] * 1e3)
+
+
+def training_lines(step, r):
+    if "built" in r:
+        yield f"{step}: built {', '.join(r['built'])}"
+    else:
+        yield f"{step:10} {r['ms_per_batch']:9.2f} ms a batch, {r['cpu_ms_per_batch']:.1f} ms of processors; {energy(r, r['batches'])}"
+
+
+def energy(r, batches):
+    if r["board_joules"] is None:
+        return f"energy not measured ({r['not_measured'].get('board', '?')})"
+    return f"{r['board_joules'] / batches:.3f} J a batch"
+
+
+LINES = {"machine": machine_lines, "gather": gather_lines, "sampling": sampling_lines, "transfer": transfer_lines, "training": training_lines}

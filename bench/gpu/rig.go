@@ -1,0 +1,114 @@
+package gpu
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/pinned"
+)
+
+// simulatorName is what the simulated device calls itself.
+const simulatorName = "khop CUDA simulator"
+
+// rig is the device under measurement, with a stream and what times it.
+type rig struct {
+	ctx    context.Context
+	reps   int
+	dev    *cuda.Device
+	stream *cuda.Stream
+	begin  *cuda.Event
+	end    *cuda.Event
+	probe  *probeKernels
+	sink   *pinned.Region // on the device: a word that no kernel writes in practice
+}
+
+// machineResult is what every result begins with.
+type machineResult struct {
+	Device    string `json:"device"`
+	Simulated bool   `json:"simulated"` // figures mean nothing
+}
+
+func (r *rig) machine() machineResult {
+	return machineResult{Device: r.dev.Name(), Simulated: r.dev.Name() == simulatorName}
+}
+
+func (r *rig) open() (err error) {
+	if r.dev, err = cuda.Open(0); err != nil {
+		return err
+	}
+	if r.stream, err = r.dev.NewStream(cuda.PriorityLow); err == nil {
+		r.begin, err = r.dev.NewEvent(cuda.Timed)
+	}
+	if err == nil {
+		r.end, err = r.dev.NewEvent(cuda.Timed)
+	}
+	if err == nil {
+		r.probe, err = loadProbeKernels(r.dev)
+	}
+	if err == nil {
+		r.sink, err = pinned.Allocate(8, pinned.Options{Device: r.dev})
+	}
+	if err != nil {
+		return errors.Join(err, r.close())
+	}
+	return nil
+}
+
+func (r *rig) close() error {
+	var errs []error
+	if r.sink != nil {
+		errs = append(errs, r.sink.Close())
+	}
+	if r.probe != nil {
+		errs = append(errs, r.probe.Close())
+	}
+	for _, e := range []*cuda.Event{r.begin, r.end} {
+		if e != nil {
+			errs = append(errs, e.Close())
+		}
+	}
+	if r.stream != nil {
+		errs = append(errs, r.stream.Close())
+	}
+	return errors.Join(append(errs, r.dev.Close())...)
+}
+
+// address returns where the device is on the bus.
+func (r *rig) address() string {
+	return machine.FindPCI(r.dev.Attribute(cuda.AttrPCIDomain), r.dev.Attribute(cuda.AttrPCIBus), r.dev.Attribute(cuda.AttrPCIDevice)).Address
+}
+
+// time returns the median time on the device of what work puts on the stream, after once that does not count.
+func (r *rig) time(work func() error) (seconds float64, err error) {
+	times := make([]time.Duration, 0, r.reps)
+	for i := range r.reps + 1 {
+		if r.ctx.Err() != nil {
+			return 0, context.Cause(r.ctx)
+		}
+		if err := r.stream.Record(r.begin); err != nil {
+			return 0, err
+		}
+		if err := work(); err != nil {
+			return 0, err
+		}
+		if err := r.stream.Record(r.end); err != nil {
+			return 0, err
+		}
+		if err := r.end.Synchronize(); err != nil {
+			return 0, err
+		}
+		took, err := r.end.Elapsed(r.begin)
+		if err != nil {
+			return 0, err
+		}
+		if i > 0 {
+			times = append(times, took)
+		}
+	}
+	slices.Sort(times)
+	return max(times[len(times)/2].Seconds(), 1e-9), nil
+}

@@ -1,0 +1,185 @@
+package gpu
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+	"unsafe"
+
+	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+type rowsOptions struct {
+	memory          memoryOptions
+	widths, offsets []int64
+	reads           int64
+}
+
+type rowsResult struct {
+	machineResult
+	Memory memoryResult `json:"memory"`
+	Bus    busResult    `json:"bus"`
+	Cells  []rowsCell   `json:"cells"`
+}
+
+// rowsCell is one measurement of a gather of random rows.
+type rowsCell struct {
+	RowBytes      int64   `json:"row_bytes"`
+	Offset        int64   `json:"offset"` // of the first row from a line
+	Method        string  `json:"method"`
+	Rows          int64   `json:"rows"`
+	SectorsPerRow float64 `json:"sectors_per_row"` // that the rows touch, at least
+	LinesPerRow   float64 `json:"lines_per_row"`
+	GBPerS        float64 `json:"gb_per_s"`       // of rows
+	ModelGBPerS   float64 `json:"model_gb_per_s"` // what the link gives in the model
+	OfModel       float64 `json:"of_model"`       // the one divided by the other
+}
+
+const maxRows = 16 << 20
+
+// rows measures the gather of random rows of every width at every offset, by every method.
+func (r *rig) rows(o rowsOptions) (result *rowsResult, err error) {
+	if len(o.widths) == 0 {
+		return nil, errors.New("-widths: name some")
+	}
+	if len(o.offsets) == 0 {
+		o.offsets = []int64{0}
+	}
+	for _, width := range o.widths {
+		for _, offset := range o.offsets {
+			if width%4 != 0 || width <= 0 || offset%4 != 0 || offset < 0 || offset+width > o.memory.bytes {
+				return nil, fmt.Errorf("rows of %d bytes at %d: must be multiples of 4, within the memory", width, offset)
+			}
+		}
+	}
+	m, err := r.take(o.memory)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = m.giveBack(err) }()
+	result = &rowsResult{machineResult: r.machine(), Memory: m.result}
+	if result.Bus, err = r.bus(m); err != nil {
+		return nil, err
+	}
+	for _, width := range o.widths {
+		for _, offset := range o.offsets {
+			cells, err := r.cells(m, width, offset, o.reads, result.Bus.LinkGBPerS)
+			if err != nil {
+				return nil, fmt.Errorf("rows of %d bytes at %d: %w", width, offset, err)
+			}
+			result.Cells = append(result.Cells, cells...)
+		}
+	}
+	return result, nil
+}
+
+// cells measures all methods on rows of one width, in as many bytes as the bus then carries.
+func (r *rig) cells(m *memory, width, offset, reads int64, link float64) (cells []rowsCell, err error) {
+	n := (int64(len(m.bytes)) - offset) / width
+	column, err := unified.NewPlaced(unified.Pinned, unified.Float32, m.bytes[offset:offset+n*width], n, width/4)
+	if err != nil {
+		return nil, err
+	}
+	count := min(max(reads/(width+overheadBytes+sectorBytes), 1), maxRows)
+	ids := make([]int64, count)
+	rnd := rand.New(rand.NewPCG(uint64(width), uint64(offset)))
+	for i := range ids {
+		ids[i] = rnd.Int64N(n)
+	}
+	sectors, lines := touched(ids, uint64(m.addr)+uint64(offset), uint64(width))
+	idList, release, err := r.idsOnDevice(ids)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, release()) }()
+	room, err := pinned.Allocate(count*width, pinned.Options{Device: r.dev})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, room.Close()) }()
+	out, err := unified.NewPlaced(unified.Device, unified.Float32, room.Bytes(), count, width/4)
+	if err != nil {
+		return nil, err
+	}
+	store, err := gather.NewDeviceStore(r.dev, column, m.addr+cuda.Address(offset))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	model := link * float64(width) / wireBytes(sectors, lines)
+	for _, store.Method = range []gather.Method{gather.PerRow, gather.Sorted, gather.Shift, gather.Naive} {
+		took, err := r.time(func() error { return store.EnqueueInto(r.stream, out, idList, 0) })
+		if err != nil {
+			return nil, err
+		}
+		if err := r.compare(column, out, ids); err != nil {
+			return nil, fmt.Errorf("%v: %w", store.Method, err)
+		}
+		rate := float64(count*width) / took / 1e9
+		cells = append(cells, rowsCell{RowBytes: width, Offset: offset, Method: store.Method.String(), Rows: count,
+			SectorsPerRow: sectors, LinesPerRow: lines, GBPerS: rate, ModelGBPerS: model, OfModel: rate / model})
+	}
+	return cells, store.Err()
+}
+
+// touched returns how many sectors and lines a row touches in the mean.
+func touched(ids []int64, base, width uint64) (sectors, lines float64) {
+	var s, l uint64
+	for _, id := range ids {
+		first := base + uint64(id)*width
+		last := first + width - 1
+		s += last/sectorBytes - first/sectorBytes + 1
+		l += last/lineBytes - first/lineBytes + 1
+	}
+	n := float64(len(ids))
+	return float64(s) / n, float64(l) / n
+}
+
+// idsOnDevice copies ids to device memory.
+func (r *rig) idsOnDevice(ids []int64) (t unified.Tensor, release func() error, err error) {
+	room, err := pinned.Allocate(int64(len(ids))*8, pinned.Options{Device: r.dev})
+	if err != nil {
+		return t, nil, err
+	}
+	err = r.stream.CopyToDevice(room.Address(), unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(ids))), 8*len(ids)))
+	if err == nil {
+		err = r.stream.Synchronize()
+	}
+	if err == nil {
+		t, err = unified.NewPlaced(unified.Device, unified.Int64, room.Bytes(), int64(len(ids)))
+	}
+	if err != nil {
+		return t, nil, errors.Join(err, room.Close())
+	}
+	return t, room.Close, nil
+}
+
+// compare looks at the first rows that were gathered, 4 MiB of them at most.
+func (r *rig) compare(column, out unified.Tensor, ids []int64) error {
+	width := column.RowBytes()
+	n := min(int64(len(ids)), max(4<<20/width, 1))
+	got := make([]byte, n*width)
+	if err := r.stream.CopyToHost(got, out.Address()); err != nil {
+		return err
+	}
+	if err := r.stream.Synchronize(); err != nil {
+		return err
+	}
+	for i, id := range ids[:n] {
+		if !bytes.Equal(got[int64(i)*width:][:width], column.Bytes()[id*width:][:width]) {
+			return fmt.Errorf("row %d, which is %d of the column, differs from the column's", i, id)
+		}
+	}
+	return nil
+}
+
+// seconds returns a clock that tells the time since now.
+func seconds() func() float64 {
+	start := time.Now()
+	return func() float64 { return time.Since(start).Seconds() }
+}

@@ -1,0 +1,185 @@
+"""Trains GraphSAGE on a khop dataset with batches that come one of several ways, and prints what a batch costs as a JSON object.
+
+    train.py WAY --dataset D --khop PROGRAM [--device cuda|cpu] ...
+
+WAY  staged     the same batches over and over, on the device already: what the model alone takes
+     khop-cuda  khop serve makes batches on the device
+     khop-cpu   khop serve makes batches on the CPU; they come through shared memory and are copied to the device
+     select     khop serve samples on the CPU; torch copies the rows: index_select into pinned memory, while the batch before trains
+     pyg-N      PyG's NeighborLoader with N workers
+
+All train the same three layers on the same kind of batch (only nodes new at a hop are expanded), so that only loading differs.
+Status 3: this way cannot run here, and the last line on standard error says why. --device cpu only shows that it runs.
+"""
+import argparse
+import itertools
+import json
+import os
+import sys
+
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("way")
+parser.add_argument("--dataset", required=True)
+parser.add_argument("--khop", required=True)
+parser.add_argument("--device", default="cuda")
+parser.add_argument("--fanouts", default="15,10,5")
+parser.add_argument("--batch-size", type=int, default=1024)
+parser.add_argument("--batches", type=int, default=100)
+parser.add_argument("--warmup", type=int, default=10)
+parser.add_argument("--hidden", type=int, default=256)
+parser.add_argument("--threads", type=int, default=16)
+parser.add_argument("--device-memory", default="8GiB", help="the most that khop may take on the device")
+args = parser.parse_args()
+os.environ["OMP_NUM_THREADS"] = str(args.threads)
+
+
+def cannot(why):
+    print(why, file=sys.stderr)
+    sys.exit(3)
+
+
+try:
+    import numpy as np
+    import torch
+except ImportError as error:
+    cannot(error)
+import meter
+
+cuda = args.device != "cpu"
+if cuda and not torch.cuda.is_available():
+    cannot("torch finds no CUDA device")
+torch.manual_seed(0)
+torch.set_num_threads(args.threads)
+fanouts = [int(k) for k in args.fanouts.split(",")]
+synchronize = torch.cuda.synchronize if cuda else lambda: None
+
+
+class SAGE(torch.nn.Module):
+    """GraphSAGE with means: a layer is W1 x + W2 mean(x of the sources). Hamilton et al., NeurIPS 2017."""
+
+    def __init__(self, widths):
+        super().__init__()
+        pairs = list(itertools.pairwise(widths))
+        self.own = torch.nn.ModuleList(torch.nn.Linear(a, b) for a, b in pairs)
+        self.sources = torch.nn.ModuleList(torch.nn.Linear(a, b, bias=False) for a, b in pairs)
+
+    def forward(self, x, edge_index):
+        source, destination = edge_index
+        degree = torch.zeros(len(x), device=x.device).index_add_(0, destination, torch.ones(len(destination), device=x.device))
+        for i, (own, sources) in enumerate(zip(self.own, self.sources)):
+            mean = torch.zeros_like(x).index_add_(0, destination, x[source]) / degree.clamp(min=1)[:, None]
+            x = own(x) + sources(mean)
+            if i < len(self.own) - 1:
+                x = x.relu()
+        return x
+
+
+def khop_loader(**options):
+    import khop
+
+    return khop.Loader(args.dataset, fanouts, frontier="new", batch_size=args.batch_size, shuffle=True, drop_last=False, binary=args.khop,
+                       framework="torch", **options)
+
+
+def for_ever(loader):
+    while True:
+        yield from loader
+
+
+def fed(device):
+    """Batches of khop serve, as (x, edge_index, y)."""
+    from khop.errors import ServerError
+
+    if device != "cpu" and not cuda:
+        cannot("batches on a device need torch with CUDA")
+    options = ["--device-memory", args.device_memory] if device != "cpu" else []
+    try:
+        for b in for_ever(khop_loader(device=device, serve_options=options)):
+            b = b.to(args.device, non_blocking=True)
+            yield b.x, b.edge_index, b.y
+    except ServerError as error:
+        if device == "cpu" or "feed options" not in str(error):
+            raise
+        cannot(f"this version of the feed does not carry batches on a device: {error}")
+
+
+def staged():
+    kept = [tuple(t.clone() for t in batch) for batch in itertools.islice(fed("cpu"), 8)]
+    yield from itertools.cycle(kept)
+
+
+def select():
+    """The CPU-centric way: two pinned buffers, so that rows are copied together while the device trains on those before."""
+    x = torch.from_numpy(np.array(meter.column(args.dataset, "nodes/0", "feature")))
+    buffers, sent = [torch.empty((0, x.shape[1]))] * 2, [None, None]
+    for i, b in enumerate(for_ever(khop_loader(device="cpu", node_columns=[]))):
+        half, n = i % 2, len(b.n_id)
+        if len(buffers[half]) < n:
+            buffers[half] = torch.empty((n + n // 4, x.shape[1]), dtype=x.dtype, pin_memory=cuda)
+        if sent[half] is not None:
+            sent[half].synchronize()
+        rows = torch.index_select(x, 0, b.n_id, out=buffers[half][:n]).to(args.device, non_blocking=True)
+        if cuda:
+            sent[half] = torch.cuda.Event()
+            sent[half].record()
+        else:
+            rows = rows.clone()
+        b = b.to(args.device, non_blocking=True)
+        yield rows, b.edge_index, b.y
+
+
+def pyg(workers):
+    try:
+        from torch_geometric.data import Data
+        from torch_geometric.loader import NeighborLoader
+    except ImportError as error:
+        cannot(error)
+    indptr, indices = (torch.from_numpy(np.array(meter.column(args.dataset, "graph", name)).astype(np.int64)) for name in ("indptr", "indices"))
+    destination = torch.repeat_interleave(torch.arange(len(indptr) - 1), indptr.diff())
+    data = Data(x=torch.from_numpy(np.array(meter.column(args.dataset, "nodes/0", "feature"))), edge_index=torch.stack([indices, destination]),
+                y=torch.from_numpy(np.array(meter.column(args.dataset, "nodes/0", "label"))))
+    seeds = torch.from_numpy(meter.train_seeds(args.dataset))
+    try:
+        loader = NeighborLoader(data, num_neighbors=fanouts, input_nodes=seeds, batch_size=args.batch_size, shuffle=True, is_sorted=True,
+                                num_workers=workers, persistent_workers=workers > 0, pin_memory=cuda)
+        next(iter(loader))
+    except ImportError as error:
+        cannot(error)
+    for b in for_ever(loader):
+        n = b.batch_size
+        b = b.to(args.device, non_blocking=True)
+        yield b.x, b.edge_index, b.y[:n]
+
+
+def batches():
+    if args.way == "staged":
+        return staged()
+    if args.way in ("khop-cpu", "khop-cuda"):
+        return fed("cpu" if args.way == "khop-cpu" else "cuda:0")
+    if args.way == "select":
+        return select()
+    if args.way.startswith("pyg-"):
+        return pyg(int(args.way[4:]))
+    parser.error(f"{args.way}: no such way")
+
+
+model, board, measured = None, meter.Board(cuda), None
+nodes = edges = 0
+for i, (x, edge_index, y) in enumerate(batches()):
+    if model is None:
+        classes = int(meter.column(args.dataset, "nodes/0", "label").max()) + 1
+        model = SAGE([x.shape[1]] + [args.hidden] * (len(fanouts) - 1) + [classes]).to(args.device)
+        optimizer = torch.optim.Adam(model.parameters())
+    if i == args.warmup:
+        measured = meter.Measurement(board, synchronize)
+    optimizer.zero_grad(set_to_none=True)
+    loss = torch.nn.functional.cross_entropy(model(x, edge_index)[:len(y)], y.long())
+    loss.backward()
+    optimizer.step()
+    if i >= args.warmup:
+        nodes, edges = nodes + len(x), edges + edge_index.shape[1]
+    if i == args.warmup + args.batches - 1:
+        break
+result = measured.stop(args.batches)
+print(json.dumps({"way": args.way, "device": args.device, "row_bytes": x.shape[1] * x.element_size(), "torch": torch.__version__, "loss": loss.item(),
+                  "nodes_per_batch": nodes / args.batches, "edges_per_batch": edges / args.batches, **result}, indent=1))

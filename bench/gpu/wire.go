@@ -1,0 +1,97 @@
+package gpu
+
+import (
+	"github.com/khop-gnn/khop/internal/cuda"
+)
+
+// The model of the bus (docs/gpu-bundle.md): a read of a line, or of a part of one, costs its sectors of 32 bytes and 20 bytes besides.
+const (
+	lineBytes     = 128
+	sectorBytes   = 32
+	overheadBytes = 20
+)
+
+// wireBytes returns what the bus carries for a row, in the model.
+func wireBytes(sectors, lines float64) float64 { return sectorBytes*sectors + overheadBytes*lines }
+
+// busResult is how fast memory of the host is read.
+type busResult struct {
+	InOrderGBPerS float64 `json:"in_order_gb_per_s"` // by a kernel that reads whole lines in order; the best of several grids
+	Blocks        int     `json:"blocks"`            // of that grid
+	CopyGBPerS    float64 `json:"copy_gb_per_s"`     // by the copy engine, to device memory
+	LinkGBPerS    float64 `json:"link_gb_per_s"`     // what the bus carries in the model while it is read in order
+}
+
+// inOrder are the grids that are tried, in blocks of 256 threads.
+var inOrder = []int{40, 80, 160, 320, 640, 1280}
+
+const blockThreads = 256
+
+// bus measures the bus over the first bytes of some memory, 1 GiB at most.
+func (r *rig) bus(m *memory) (b busResult, err error) {
+	n := min(int64(len(m.bytes)), 1<<30) &^ (lineBytes - 1)
+	for _, blocks := range inOrder {
+		took, err := r.time(func() error {
+			return r.probe.readInOrder(r.stream, cuda.Dim(blocks), cuda.Dim(blockThreads), 0, m.addr, n/16, r.sink.Address())
+		})
+		if err != nil {
+			return b, err
+		}
+		if rate := float64(n) / took / 1e9; rate > b.InOrderGBPerS {
+			b.InOrderGBPerS, b.Blocks = rate, blocks
+		}
+	}
+	b.LinkGBPerS = b.InOrderGBPerS * wireBytes(lineBytes/sectorBytes, 1) / lineBytes
+	n = min(n, 256<<20, m.contiguous)
+	to, err := r.dev.Alloc(n)
+	if err != nil {
+		return b, err
+	}
+	defer r.dev.Free(to)
+	took, err := r.time(func() error { return r.stream.CopyToDevice(to, m.bytes[:n]) })
+	b.CopyGBPerS = float64(n) / took / 1e9
+	return b, err
+}
+
+type randomOptions struct {
+	memory memoryOptions
+	reads  int64
+}
+
+type randomResult struct {
+	machineResult
+	Memory     memoryResult `json:"memory"`
+	Bus        busResult    `json:"bus"`
+	Reads      int64        `json:"reads"`
+	Seconds    float64      `json:"seconds"`
+	MReadsPerS float64      `json:"m_reads_per_s"` // millions of random reads of one sector
+	Blocks     int          `json:"blocks"`        // of the best grid
+}
+
+// random measures random reads of one sector each: the most that a sampler over the bus can have.
+func (r *rig) random(o randomOptions) (result *randomResult, err error) {
+	m, err := r.take(o.memory)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = m.giveBack(err) }()
+	result = &randomResult{machineResult: r.machine(), Memory: m.result, Reads: o.reads}
+	if result.Bus, err = r.bus(m); err != nil {
+		return nil, err
+	}
+	key := uint64(0)
+	for _, blocks := range inOrder {
+		took, err := r.time(func() error {
+			key++ // other sectors each time
+			return r.probe.readAtRandom(r.stream, cuda.Dim(blocks), cuda.Dim(blockThreads), 0, m.addr, int64(len(m.bytes))/sectorBytes, o.reads,
+				key*0x9E3779B97F4A7C15, r.sink.Address())
+		})
+		if err != nil {
+			return nil, err
+		}
+		if rate := float64(o.reads) / took / 1e6; rate > result.MReadsPerS {
+			result.MReadsPerS, result.Seconds, result.Blocks = rate, took, blocks
+		}
+	}
+	return result, nil
+}

@@ -222,7 +222,7 @@ def test_arrays_outlive_a_server_that_was_killed(dataset):
         del b
 
 
-def test_what_cannot_be_is_refused(dataset):
+def test_what_cannot_be_is_refused(dataset, monkeypatch):
     data = dataset("sbm")
     with pytest.raises(ValueError, match="must be"):
         loader(data, device="tpu")
@@ -230,6 +230,10 @@ def test_what_cannot_be_is_refused(dataset):
         loader(data, device="cuda:3")
     with pytest.raises(ValueError, match="pad="):
         loader(data, pad="pow2")
+    for name, value in {"RANK": 0, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2}.items():
+        monkeypatch.setenv(name, str(value))
+    with pytest.raises(ValueError, match="a server of its own with rank="):
+        loader(data)
 
 
 def test_jax_is_told_of_its_way(dataset):

@@ -139,7 +139,11 @@ class DeviceLease(Lease):
         self.streams.add(int(getattr(stream, "cuda_stream", getattr(stream, "ptr", stream))))
 
     def _return(self) -> None:
-        self.device_ring.give_back_after(self.ready.slot, self.streams | {self.device_ring.current_stream()})
+        try:
+            streams = self.streams | {self.device_ring.current_stream()}
+        except Exception:  # the interpreter is ending, and the framework is half gone
+            streams = self.streams
+        self.device_ring.give_back_after(self.ready.slot, streams)
 
 
 class DeviceArrays(SlotArrays):

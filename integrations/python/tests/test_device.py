@@ -309,7 +309,7 @@ def test_tensors_are_over_the_memory_and_ids_are_widened(dataset, monkeypatch):
 
 def test_nothing_is_left_open(dataset):
     def maps():
-        return sum("memfd" in line for line in open("/proc/self/maps"))
+        return sum("memfd:cudasim" in line for line in open("/proc/self/maps"))
     cuda.Device(0)
     gc.collect()
     before = maps()
@@ -317,6 +317,6 @@ def test_nothing_is_left_open(dataset):
         with loader(dataset("sbm")) as batches:
             for b in batches:
                 b.x
-        del b, batches
-        gc.collect()
-    assert maps() <= before
+            del b
+            gc.collect()
+        assert maps() <= before  # closed with the loader, which frees it

@@ -94,6 +94,7 @@ def gather(b):
     yield "file 1 GiB", lambda: rows(GIB, file="rows-1")
     yield "alignments", lambda: rows(GIB, widths=ALIGNMENTS, file="rows-1")
     yield "offsets", lambda: rows(GIB, widths="128,400,512,2048", offsets="0,4,16,32,64,100", file="rows-1")
+    yield "grids", lambda: rows(GIB, "-blocks", "20,40,80,160,320", widths="128,400,512,2048", file="rows-1")
     for pages in ("small", "huge"):
         yield f"anonymous 1 GiB, {pages} pages", lambda pages=pages: rows(GIB, "-pages", pages)
     yield "file 8 GiB", lambda: rows(8 * GIB, file="rows-8")
@@ -110,6 +111,8 @@ def sampling(b):
 
     yield "card", lambda: bench("--device", "cuda:0", "--device-memory", CARD)
     yield "bus", lambda: bench("--device", "cuda:0", "--device-memory", CARD, "--device-cache", "0")
+    for blocks in (40, 160, 640):
+        yield f"bus, {blocks} blocks", lambda blocks=blocks: bench("--device", "cuda:0", "--device-memory", CARD, "--device-cache", "0", "--device-blocks", blocks)
     yield "cpu", lambda: bench("--device", "cpu", "--resident")
 
     def random():

@@ -24,7 +24,7 @@ def claims(phase, state):
 
     if phase == "gather":
         cells = [(c["of_model"], f"{step}: {c['row_bytes']} B at {c['offset']}") for step in state.get(phase, {})
-                 for c in (usable(state, phase, step) or {}).get("cells", []) if c["method"] == "per-row" and c["row_bytes"] >= 128]
+                 for c in (usable(state, phase, step) or {}).get("cells", []) if c["method"] == "per-row" and c["row_bytes"] >= 128 and not c["blocks"]]
         worst = min(cells, default=(None, "no cell"))
         claim(f"gather over the bus, share of the model, worst cell of 128 B and more ({worst[1]})", ">= 0.95", worst[0], lambda v: v >= 0.95)
     if phase == "sampling":
@@ -38,6 +38,9 @@ def claims(phase, state):
         piped = min((w for w in (khop.get("cpu, pipelined"), torch.get("torch, pipelined")) if w), key=lambda w: w["ms_per_batch"], default=None)
         claim("transfer time over the bus / CPU-centric, unpipelined", "<= 0.60", ratio(khop.get("bus"), plain, "ms_per_batch"), lambda v: v <= 0.6)
         claim("transfer time over the bus / CPU-centric, pipelined", "<= 1.05", ratio(khop.get("bus"), piped, "ms_per_batch"), lambda v: v <= 1.05)
+        bus = khop.get("bus")
+        busy = bus["cpu_ms_per_batch"] / bus["ms_per_batch"] if bus and bus["cpu_ms_per_batch"] is not None else None
+        claim("processors that transfer over the bus keeps busy", "<= 0.1", busy, lambda v: v <= 0.1)
         claim("transfer time with 20 % of the rows cached / CPU-centric, unpipelined", "<= 0.30",
               ratio(khop.get("bus, cached"), plain, "ms_per_batch"), lambda v: v <= 0.3)
     if phase == "training":
@@ -97,12 +100,12 @@ def gather_lines(step, r):
     bus, memory = r["bus"], r["memory"]
     yield (f"{step}: {memory['rung']}; in order {bus['in_order_gb_per_s']:.1f} GB/s with {bus['blocks']} blocks, copy engine {bus['copy_gb_per_s']:.1f}, "
            f"link {bus['link_gb_per_s']:.1f}")
-    yield f"    {'bytes':>6} {'at':>4} {'model':>7} " + " ".join(f"{m:>14}" for m in ("per-row", "sorted", "shift", "naive")) + "   GB/s, share of the model"
+    yield f"    {'bytes':>6} {'at':>4} {'blocks':>6} {'model':>7} " + " ".join(f"{m:>14}" for m in ("per-row", "sorted", "shift", "naive")) + "   GB/s, share of the model"
     rows = {}
     for c in r["cells"]:
-        rows.setdefault((c["row_bytes"], c["offset"]), {})[c["method"]] = c
-    for (width, offset), by in rows.items():
-        yield f"    {width:6} {offset:4} {by['per-row']['model_gb_per_s']:7.2f} " + " ".join(
+        rows.setdefault((c["row_bytes"], c["offset"], c["blocks"] or ""), {})[c["method"]] = c
+    for (width, offset, blocks), by in rows.items():
+        yield f"    {width:6} {offset:4} {blocks:6} {by['per-row']['model_gb_per_s']:7.2f} " + " ".join(
             f"{by[m]['gb_per_s']:8.2f} {by[m]['of_model']:4.0%} " for m in ("per-row", "sorted", "shift", "naive"))
 
 

@@ -17,6 +17,7 @@ import (
 type rowsOptions struct {
 	memory          memoryOptions
 	widths, offsets []int64
+	blocks          []int64 // grids to try; 0 is the store's own choice
 	reads           int64
 }
 
@@ -32,6 +33,7 @@ type rowsCell struct {
 	RowBytes      int64   `json:"row_bytes"`
 	Offset        int64   `json:"offset"` // of the first row from a line
 	Method        string  `json:"method"`
+	Blocks        int64   `json:"blocks"` // at most; 0: as many as the store takes by itself
 	Rows          int64   `json:"rows"`
 	SectorsPerRow float64 `json:"sectors_per_row"` // that the rows touch, at least
 	LinesPerRow   float64 `json:"lines_per_row"`
@@ -49,6 +51,9 @@ func (r *rig) rows(o rowsOptions) (result *rowsResult, err error) {
 	}
 	if len(o.offsets) == 0 {
 		o.offsets = []int64{0}
+	}
+	if len(o.blocks) == 0 {
+		o.blocks = []int64{0}
 	}
 	for _, width := range o.widths {
 		for _, offset := range o.offsets {
@@ -68,7 +73,7 @@ func (r *rig) rows(o rowsOptions) (result *rowsResult, err error) {
 	}
 	for _, width := range o.widths {
 		for _, offset := range o.offsets {
-			cells, err := r.cells(m, width, offset, o.reads, result.Bus.LinkGBPerS)
+			cells, err := r.cells(m, width, offset, o, result.Bus.LinkGBPerS)
 			if err != nil {
 				return nil, fmt.Errorf("rows of %d bytes at %d: %w", width, offset, err)
 			}
@@ -79,13 +84,13 @@ func (r *rig) rows(o rowsOptions) (result *rowsResult, err error) {
 }
 
 // cells measures all methods on rows of one width, in as many bytes as the bus then carries.
-func (r *rig) cells(m *memory, width, offset, reads int64, link float64) (cells []rowsCell, err error) {
+func (r *rig) cells(m *memory, width, offset int64, o rowsOptions, link float64) (cells []rowsCell, err error) {
 	n := (int64(len(m.bytes)) - offset) / width
 	column, err := unified.NewPlaced(unified.Pinned, unified.Float32, m.bytes[offset:offset+n*width], n, width/4)
 	if err != nil {
 		return nil, err
 	}
-	count := min(max(reads/(width+overheadBytes+sectorBytes), 1), maxRows)
+	count := min(max(o.reads/(width+overheadBytes+sectorBytes), 1), maxRows)
 	ids := make([]int64, count)
 	rnd := rand.New(rand.NewPCG(uint64(width), uint64(offset)))
 	for i := range ids {
@@ -112,17 +117,20 @@ func (r *rig) cells(m *memory, width, offset, reads int64, link float64) (cells 
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	model := link * float64(width) / wireBytes(sectors, lines)
-	for _, store.Method = range []gather.Method{gather.PerRow, gather.Sorted, gather.Shift, gather.Naive} {
-		took, err := r.time(func() error { return store.EnqueueInto(r.stream, out, idList, 0) })
-		if err != nil {
-			return nil, err
+	for _, blocks := range o.blocks {
+		store.MaxBlocks = int(blocks)
+		for _, store.Method = range []gather.Method{gather.PerRow, gather.Sorted, gather.Shift, gather.Naive} {
+			took, err := r.time(func() error { return store.EnqueueInto(r.stream, out, idList, 0) })
+			if err != nil {
+				return nil, err
+			}
+			if err := r.compare(column, out, ids); err != nil {
+				return nil, fmt.Errorf("%v: %w", store.Method, err)
+			}
+			rate := float64(count*width) / took / 1e9
+			cells = append(cells, rowsCell{RowBytes: width, Offset: offset, Method: store.Method.String(), Blocks: blocks, Rows: count,
+				SectorsPerRow: sectors, LinesPerRow: lines, GBPerS: rate, ModelGBPerS: model, OfModel: rate / model})
 		}
-		if err := r.compare(column, out, ids); err != nil {
-			return nil, fmt.Errorf("%v: %w", store.Method, err)
-		}
-		rate := float64(count*width) / took / 1e9
-		cells = append(cells, rowsCell{RowBytes: width, Offset: offset, Method: store.Method.String(), Rows: count,
-			SectorsPerRow: sectors, LinesPerRow: lines, GBPerS: rate, ModelGBPerS: model, OfModel: rate / model})
 	}
 	return cells, store.Err()
 }

@@ -26,6 +26,7 @@ func Run(ctx context.Context, args []string) (result any, err error) {
 		o.memory.flags(flags)
 		flags.Var((*sizes)(&o.widths), "widths", "bytes a row, by commas")
 		flags.Var((*sizes)(&o.offsets), "offsets", "bytes before the first row, by commas")
+		flags.Var((*sizes)(&o.blocks), "blocks", "the most blocks of 256 threads a kernel, by commas; 0: the default")
 		flags.Var((*size)(&o.reads), "reads", "bytes that a measurement carries over the bus")
 		measure = func() (any, error) { return r.rows(o) }
 	case "random":

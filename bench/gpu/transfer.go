@@ -110,8 +110,8 @@ type transferring struct {
 	store    *gather.DeviceStore
 	out      *pinned.Region // on the device: the rows of one batch, twice
 	cpu      *crew          // what copies rows on the CPU
-	sent     [2]*cuda.Event
-	want     uint64 // hash of the last batch's rows
+	sent     [2]*cuda.Event // a half is on the device
+	want     uint64         // hash of the last batch's rows
 	undo     []func() error
 }
 

@@ -46,8 +46,3 @@ func runCases(t *testing.T, args ...string) {
 
 // TestPlantedBugsAreFound: and nothing is found in their right counterparts, whatever the order of lanes.
 func TestPlantedBugsAreFound(t *testing.T) { runCases(t, "../../dist/libcudasim.so") }
-
-// TestFastLibraryGivesTheSameResults runs what has no bugs on the library without checks.
-func TestFastLibraryGivesTheSameResults(t *testing.T) {
-	runCases(t, "../../dist/libcudasim_fast.so", "results")
-}

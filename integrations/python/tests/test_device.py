@@ -320,3 +320,8 @@ def test_nothing_is_left_open(dataset):
             del b
             gc.collect()
         assert maps() <= before  # closed with the loader, which frees it
+
+
+def test_memory_that_is_not_there_is_not_opened():
+    with pytest.raises(khop.DeviceError, match="open the server's memory"):
+        cuda.Device(0).open(b"\1" * 64, 4096)

@@ -17,7 +17,7 @@ import (
 var ErrNoRoom = errors.New("no room for the ring")
 
 // arena is a ring's memory: segments that other processes map, given out in pieces. It is a pinned.Provider, so a loader
-// gathers rows right into it; onDevice makes it one of device memory. It never shrinks: what was given back is given out again.
+// gathers rows right into it; deviceArena is one of device memory. It never shrinks: what was given back is given out again.
 type arena struct {
 	access access
 	least  int64        // of a segment
@@ -124,7 +124,10 @@ func (a *arena) grow(n int64, on *cuda.Device) error {
 	if len(old) == maxSegments {
 		return fmt.Errorf("%w: %d segments", ErrNoRoom, len(old))
 	}
-	size := max(n, a.least, min(a.size(on), n+mostSpare))
+	size := max(n, a.least)
+	if on == nil { // pages that nobody touches take no memory; on a device they do
+		size = max(size, min(a.size(on), n+mostSpare))
+	}
 	size = (size + pinned.HugePage - 1) &^ (pinned.HugePage - 1)
 	var s *segment
 	var err error

@@ -164,7 +164,7 @@ func (c *Consumer) importSegment(m segmentNote) (*segment, error) {
 	}
 	end := func() error { return c.device.CloseMemory(at) }
 	info, err := c.device.Pointer(at)
-	if err == nil && uint64(info.Start)+uint64(info.Size) < uint64(at)+m.size {
+	if err == nil && info.Size > 0 && uint64(info.Start)+uint64(info.Size) < uint64(at)+m.size {
 		err = fmt.Errorf("%w: SEGMENT %d has %d bytes, not %d", errMessage, m.index, info.Size, m.size)
 	}
 	if err != nil {

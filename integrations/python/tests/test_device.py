@@ -325,3 +325,10 @@ def test_nothing_is_left_open(dataset):
 def test_memory_that_is_not_there_is_not_opened():
     with pytest.raises(khop.DeviceError, match="open the server's memory"):
         cuda.Device(0).open(b"\1" * 64, 4096)
+
+
+def test_memory_that_is_smaller_than_announced_is_refused(dataset, monkeypatch):
+    opened = cuda.Device.open
+    monkeypatch.setattr(cuda.Device, "open", lambda self, handle, size: opened(self, handle, 4 * size))
+    with pytest.raises(khop.DeviceError, match="bytes, not"), loader(dataset("sbm")) as batches:
+        next(iter(batches))

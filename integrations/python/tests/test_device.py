@@ -17,10 +17,10 @@ from khop import cuda, device, digest, frameworks
 from khop.device import DeviceArray
 
 ROOT = pathlib.Path(__file__).parents[3]
-PROGRAM, DRIVER = ROOT / "dist/khop-cuda", ROOT / "dist/libcudasim_fast.so"
+PROGRAM, DRIVER = ROOT / "dist/khop-cuda", ROOT / "dist/libcudasim.so"
 
 pytestmark = pytest.mark.skipif(
-    not (PROGRAM.exists() and DRIVER.exists()), reason="no dist/khop-cuda or no dist/libcudasim_fast.so: make khop-cuda cudasim",
+    not (PROGRAM.exists() and DRIVER.exists()), reason="no dist/khop-cuda or no dist/libcudasim.so: make khop-cuda cudasim",
 )
 PLAIN = dict(fanouts=[5, 3], batch_size=256, seed=3, shuffle=True)
 FLAGS = ["--fanouts=5,3", "--batch-size=256", "--seed=3", "--shuffle"]

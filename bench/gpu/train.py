@@ -88,19 +88,18 @@ def for_ever(loader):
 
 def fed(device):
     """Batches of khop serve, as (x, edge_index, y)."""
-    from khop.errors import ServerError
+    from khop.errors import DeviceError
 
     if device != "cpu" and not cuda:
         cannot("batches on a device need torch with CUDA")
     options = ["--device-memory", args.device_memory] if device != "cpu" else []
     try:
         for b in for_ever(khop_loader(device=device, serve_options=options)):
-            b = b.to(args.device, non_blocking=True)
+            if device == "cpu":
+                b = b.to(args.device, non_blocking=True)
             yield b.x, b.edge_index, b.y
-    except ServerError as error:
-        if device == "cpu" or "feed options" not in str(error):
-            raise
-        cannot(f"this version of the feed does not carry batches on a device: {error}")
+    except DeviceError as error:
+        cannot(error)
 
 
 def staged():

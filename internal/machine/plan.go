@@ -52,7 +52,7 @@ func (m *Machine) devicePlan(l Load) []Choice {
 	}
 	topology, features := data, data
 	topology.Stage, features.Stage = "topology", "features"
-	return []Choice{{"device", l.Device, l.DeviceWhy}, topology, {"sampling", "CUDA kernels", "the host waits for nothing within a batch"},
+	return []Choice{{"device", l.Device, l.DeviceWhy}, topology, {"sampling", "CUDA kernels", "the host waits once a batch, for its sizes"},
 		features, {"gather", "CUDA kernels", "rows are read where they lie"}, {"batches", "device memory", "where they are made"}}
 }
 

@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 
 	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/internal/cuda"
 	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/unified"
 )
 
 // deviceWorkers is the default of Workers on a device: while one waits for sizes, the other keeps the device busy.
@@ -30,17 +29,13 @@ type device struct {
 
 // parseDevice reads Options.Device. A name that is no CUDA device has ordinal -1.
 func parseDevice(name string) (ordinal int, err error) {
-	switch number, numbered := strings.CutPrefix(name, "cuda:"); {
-	case name == "auto" || name == "cpu":
+	if name == "auto" {
 		return -1, nil
-	case name == "cuda":
-		return 0, nil
-	case numbered:
-		if n, err := strconv.ParseUint(number, 10, 16); err == nil {
-			return int(n), nil
-		}
 	}
-	return -1, fmt.Errorf("%w: Device %q: must be auto, cpu, cuda or cuda:<number>", ErrOptions, name)
+	if ordinal, err = unified.ParseDevice(name); err != nil {
+		return -1, fmt.Errorf("%w: Device %q: must be auto, cpu, cuda or cuda:<number>", ErrOptions, name)
+	}
+	return ordinal, nil
 }
 
 // openDevice settles on where batches are made and opens the device, if it is one.

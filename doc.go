@@ -12,12 +12,13 @@
 //	})
 //	for batch, err := range ld.Epoch(ctx, 0) { ... }
 //
-// Packages graph and unified hold the types that all share, pinned and gather the memory and the feature rows. The command
-// cmd/khop converts, generates, checks and measures.
+// Packages graph and unified hold the types that all share, pinned and gather the memory and the feature rows. A build with
+// -tags cuda makes the same batches on a GPU: loader.Options.Device. Below integrations are the feed to other processes (shm, with a
+// consumer in Python) and datasets for GoMLX. The command cmd/khop converts, generates, checks, measures and serves.
 //
 // Imports go one way:
 //
-//	internal/* <- pinned <- unified <- graph <- {formats, sampling, gather} <- loader <- {bench, cmd}
+//	internal/* <- pinned <- unified <- graph <- {formats, sampling, gather} <- loader <- integrations <- {bench, cmd, tools}
 //
 // Siblings in braces do not import each other.
 //

@@ -99,8 +99,8 @@ so the number of lines that a gather touches is what a bus carries, and a method
 The figures are the lines of the column that a row costs, as the simulated device counts them warp instruction by warp instruction (no
 hardware was measured, and no cache is modelled, which may merge two requests that follow each other closely): 32 random rows of
 a float32 column, at each of the 32 places, 0, 4, ..., 124 bytes after a line, where such a column may begin; the mean of all,
-and in brackets how far the worst place is above its minimum. *Least* is what any method has to read. *Naive* gives each element of the result to
-a thread. *Shift* is PyTorch-Direct's circular shift, computed from addresses. *Per row* is khop's default.
+and in brackets how far the worst place is above its minimum. *Least* is what any method has to read. *Naive* gives each element of the
+result to a thread. *Shift* is PyTorch-Direct's circular shift, computed from addresses. *Per row* is khop's default.
 
 | bytes a row | least | naive | shift | per row |
 |---:|---:|---:|---:|---:|
@@ -114,7 +114,8 @@ make cudasim && eval "$(tools/cuda-env.sh)"
 KHOP_CUDA_DRIVER=$PWD/dist/libcudasim.so go test -tags cuda -run TestDefaultGatherReadsFewestLines ./gather -args -write-lines
 ` + "```" + `
 
-and compared with in every test run with -tags cuda; rows that begin and end anywhere, of elements of 1, 2, 4 and 8 bytes, are tested too.
+Every test run with -tags cuda compares with this table. Rows that begin and end anywhere, of elements of 1, 2, 4 and 8 bytes, are tested
+too.
 `
 
 // TestFewestLinesWithElementsOfEverySize: also where rows begin and end between words, and where several fit in a warp.

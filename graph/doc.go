@@ -20,5 +20,6 @@
 // # Caveats
 //
 // A graph's tensors are read-only: their memory may be a mapped file. They are valid until whatever opened the graph is
-// closed. A Sample belongs to one goroutine at a time, and its tensors are views of buffers that the next sample overwrites.
+// closed. A Sample belongs to one goroutine at a time, and its tensors are views of buffers that the next sample overwrites. Where a
+// device has made it they lie in device memory (placement Device), which the host must not read; its counts are on the host.
 package graph

@@ -27,8 +27,9 @@ type device struct {
 	users    int // the loader, and each slot that has memory; guarded by Loader.mu
 }
 
-// parseDevice reads Options.Device. A name that is no CUDA device has ordinal -1.
-func parseDevice(name string) (ordinal int, err error) {
+// ParseDevice reads Options.Device: the number of the CUDA device that it names, or -1 for "cpu" and "auto"; ErrOptions for a name
+// of another form.
+func ParseDevice(name string) (ordinal int, err error) {
 	if name == "auto" {
 		return -1, nil
 	}
@@ -40,7 +41,7 @@ func parseDevice(name string) (ordinal int, err error) {
 
 // openDevice settles on where batches are made and opens the device, if it is one.
 func (l *Loader) openDevice() error {
-	ordinal, err := parseDevice(l.opt.Device)
+	ordinal, err := ParseDevice(l.opt.Device)
 	if err != nil {
 		return err
 	}

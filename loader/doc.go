@@ -16,6 +16,11 @@
 // the next batch number together, samples and gathers, and puts the slot into a window from which the loop takes batches in
 // order. In steady state nothing is allocated, and the workers go on while the loop body runs.
 //
+// Options.Device makes batches on a CUDA device, and there they stay: their tensors have placement Device, which kernels take
+// (Tensor.Address) and the host must not read. A batch is delivered when its work is queued: Batch.Wait or Sync come before its
+// use, Batch.RecordStream after the last one. Placed says where the source's arrays came to lie. The default takes the first device
+// where there is one: name "cpu" where batches must lie in host memory. docs/loader.md describes all of it.
+//
 // # Caveats
 //
 // A batch is valid until the loop body ends: its slot is then filled again. Keep holds it longer, at the price of a slot.

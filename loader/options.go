@@ -161,8 +161,8 @@ type Options struct {
 	// mapped files. It is kept by having fewer slots and workers, down to one; New fails with ErrMemory where that does not
 	// suffice. Default: no limit.
 	MaxMemory int64
-	// RowMemory gives the memory that columns are gathered into on the CPU, which is only ever written; nil takes it from the
-	// system.
+	// RowMemory gives the memory that columns are gathered into, which the loader only ever writes; nil takes it from the system.
+	// On a device it gives all device memory of the slots, ids among it, which the loader reads as well.
 	RowMemory pinned.Provider
 	// Made is called by the worker that has made a batch, before the loop gets it, for several batches at a time; nil for
 	// none. It may read the batch until it returns. An error takes the batch's place.
@@ -239,7 +239,7 @@ func (o *Options) Validate() error {
 			return fmt.Errorf("%w: %s is %d: must be %d to %d", ErrOptions, f.name, f.v, f.least, f.most)
 		}
 	}
-	_, err := parseDevice(o.Device)
+	_, err := ParseDevice(o.Device)
 	return err
 }
 

@@ -41,7 +41,7 @@ func (l *Loader) newSlot() *slot {
 	s := &slot{loader: l, items: make([][]int64, len(schema.Nodes))}
 	s.batch = newBatch(s)
 	seeds := mem
-	seeds.Device = nil // the host looks them up
+	seeds.Device, seeds.From = nil, nil // the host looks them up
 	s.seedIDs = make([]unified.Buffer, len(schema.Nodes))
 	s.request.Seeds = make([][]int64, len(schema.Nodes))
 	s.sample.Init(schema, l.bound.Layers, mem)
@@ -73,7 +73,7 @@ func (l *Loader) newSlot() *slot {
 func (l *Loader) slotMemory() pinned.Options {
 	o := pinned.Options{Ledger: &l.ledger, Purpose: pinned.Batches}
 	if l.device != nil {
-		o.Device = l.device.Device
+		o.Device, o.From = l.device.Device, l.opt.RowMemory
 	}
 	return o
 }

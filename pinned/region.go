@@ -44,7 +44,8 @@ type Options struct {
 	Device *cuda.Device
 	Place  Placement
 
-	// From gives the host memory, which then need not be zero; nil takes it from the system.
+	// From gives the memory, on the host or on Device, which then need not be zero; nil takes it from the system or the driver.
+	// It never gives page-locked memory.
 	From Provider
 }
 
@@ -79,7 +80,7 @@ const (
 type Region struct {
 	kind Kind
 	data []byte // what the user sees
-	raw  []byte // what the system gave, data lies within; none on a device
+	raw  []byte // what the system or a Provider gave, data lies within; of the driver's device memory none
 	opt  Options
 
 	closeOnce sync.Once
@@ -168,6 +169,10 @@ func allocate(n int64, opt Options) (*Region, error) {
 func (r *Region) take(size int64) (raw, data []byte, err error) {
 	switch r.kind {
 	case OnDevice:
+		if r.opt.From != nil {
+			raw, err = r.opt.From.Take(size)
+			return raw, raw, err
+		}
 		addr, err := r.opt.Device.Alloc(size)
 		if err != nil {
 			return nil, nil, err
@@ -188,12 +193,15 @@ func (r *Region) take(size int64) (raw, data []byte, err error) {
 	}
 }
 
-// give gives raw memory of the host back.
-func (o Options) give(raw []byte) error {
-	if o.From == nil {
-		return sysFree(raw)
+// give gives pageable memory of the host, or device memory, back.
+func (r *Region) give() error {
+	switch {
+	case r.opt.From != nil:
+		return r.opt.From.Give(r.raw)
+	case r.kind == OnDevice:
+		return r.opt.Device.Free(addressOf(r.data))
 	}
-	return o.From.Give(raw)
+	return sysFree(r.raw)
 }
 
 // Size returns the bytes that Allocate(n, o) counts: n rounded up to what is given out at least.
@@ -270,11 +278,11 @@ func (r *Region) Close() error {
 			r.closeErr = sysUnmap(r.raw)
 		case Anonymous:
 			own.remove(r.data)
-			r.closeErr = r.opt.give(r.raw)
+			r.closeErr = r.give()
 		case PageLocked:
 			r.closeErr = r.opt.Device.HostFree(r.raw)
 		case OnDevice:
-			r.closeErr = r.opt.Device.Free(addressOf(r.data))
+			r.closeErr = r.give()
 		}
 		if r.kind != Mapped {
 			r.opt.Ledger.give(r.Placement(), r.opt.Purpose, int64(cap(r.data)))

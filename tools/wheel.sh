@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the wheels of integrations/python into dist/, each with the khop program of its platform inside.
 #
-# Environment: PYTHON  one that has setuptools (default: python3)
+# Environment: PYTHON  one that has pip (default: python3); without setuptools 77 or later in it, pip downloads that
 #              WHEELS  platforms (default: "linux/amd64 linux/arm64")
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -10,6 +10,11 @@ python=${PYTHON:-python3}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p dist
+
+isolation=()
+if "$python" -c 'import setuptools, sys; sys.exit(int(setuptools.__version__.split(".")[0]) < 77)' 2>/dev/null; then
+    isolation=(--no-build-isolation) # nothing to download
+fi
 for target in ${WHEELS:-linux/amd64 linux/arm64}; do
     case $target in
         linux/amd64) machine=x86_64 ;;
@@ -23,7 +28,7 @@ for target in ${WHEELS:-linux/amd64 linux/arm64}; do
     CGO_ENABLED=0 GOOS=${target%/*} GOARCH=${target#*/} go build -trimpath -ldflags='-s -w' -o "$work/python/src/khop/bin/khop" ./cmd/khop
     # Static: it asks nothing of the system's C library, whichever that is.
     KHOP_WHEEL_PLATFORM=manylinux2014_$machine.manylinux_2_17_$machine.musllinux_1_1_$machine SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-315532800} \
-        "$python" -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir "$work/out" "$work/python"
+        "$python" -m pip wheel --quiet --disable-pip-version-check --no-deps "${isolation[@]}" --wheel-dir "$work/out" "$work/python"
 done
 mv "$work"/out/*.whl dist/
 ls -l dist/*.whl

@@ -56,6 +56,7 @@ type benchResult struct {
 
 	EstimateBytes int64 `json:"estimate_bytes"` // memory that the loader said it would need
 	LoaderBytes   int64 `json:"loader_bytes"`   // the most that it took
+	DeviceBytes   int64 `json:"device_bytes"`   // the most device memory that it took
 	AnonBytes     int64 `json:"anon_bytes"`     // RssAnon + RssShmem of the process
 	FileBytes     int64 `json:"file_bytes"`     // RssFile: pages of mapped files
 
@@ -83,6 +84,10 @@ func (c *benchCmd) Run(env *environment) (err error) {
 		}
 	}, func(e loader.Estimate) {
 		memory = e
+		if on := e.Device.Total(); on > 0 {
+			env.note("the loader will need up to about %s of device memory for batches, and takes more for graph and columns", bytesText(on))
+			return
+		}
 		env.note("the loader will need %s, and %s if every batch were the largest that there can be; %s are read from mapped files",
 			bytesText(e.Expected.Total()), bytesText(e.Bound.Total()), bytesText(e.FileBytes))
 	})
@@ -99,7 +104,8 @@ func (c *benchCmd) Run(env *environment) (err error) {
 	if err := c.measure(env, ld, &r); err != nil {
 		return err
 	}
-	r.LoaderBytes = ld.Stats().MaxMemory
+	took := ld.Stats()
+	r.LoaderBytes, r.DeviceBytes = took.MaxMemory, took.MaxDeviceMemory
 	usage, err := machine.ReadUsage()
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return err
@@ -284,16 +290,24 @@ func (r *benchResult) print(env *environment) error {
 	t := newTable(env.stdout)
 	t.row("dataset", r.Dataset)
 	t.row("sampler", r.Sampler)
-	t.row("setting", fmt.Sprintf("%d seeds a batch, %d workers, prefetch %d, %s", r.BatchSize, r.Workers, r.Prefetch, r.Residence))
+	t.row("setting", fmt.Sprintf("%d seeds a batch, %d workers, prefetch %d, %s, made on %s", r.BatchSize, r.Workers, r.Prefetch, r.Residence, r.Device))
 	t.row("measured", fmt.Sprintf("%d batches in %.2f s, after %d", r.Batches, r.Seconds, r.Warmup))
 	t.row("batches", fmt.Sprintf("%.1f/s; %.2f ms each (median; %.2f to %.2f)", r.BatchesPerS, r.MsPerBatch.Median, r.MsPerBatch.Min, r.MsPerBatch.Max))
 	t.row("a batch", fmt.Sprintf("%.0f seeds, %.0f nodes, %.0f edges", r.SeedsPerBatch, r.NodesPerBatch, r.EdgesPerBatch))
 	t.row("edges", fmt.Sprintf("%.1f million/s; %.2f ms a worker and batch to sample", r.EdgesPerS/1e6, r.SampleMs))
 	if r.BytesPerBatch > 0 {
 		t.row("rows", fmt.Sprintf("%.1f million/s; %.2f ms a worker and batch to gather %s", r.RowsPerS/1e6, r.GatherMs, bytesText(int64(r.BytesPerBatch))))
-		t.row("gather", fmt.Sprintf("%.1f GB/s while gathering, memcpy %.1f GB/s", r.GatherGBPerS, r.MemcpyGBPerS))
+		gather := fmt.Sprintf("%.1f GB/s while gathering", r.GatherGBPerS)
+		if r.MemcpyGBPerS > 0 {
+			gather += fmt.Sprintf(", memcpy %.1f GB/s", r.MemcpyGBPerS)
+		}
+		t.row("gather", gather)
 	}
-	t.row("memory", fmt.Sprintf("loader: %s expected, %s taken", bytesText(r.EstimateBytes), bytesText(r.LoaderBytes)))
+	if r.DeviceBytes > 0 {
+		t.row("memory", fmt.Sprintf("loader: %s of device memory taken, %s of host memory", bytesText(r.DeviceBytes), bytesText(r.LoaderBytes)))
+	} else {
+		t.row("memory", fmt.Sprintf("loader: %s expected, %s taken", bytesText(r.EstimateBytes), bytesText(r.LoaderBytes)))
+	}
 	t.row("energy", energyText(&r.Meters, r.Batches))
 	t.row("process", fmt.Sprintf("%s its own, %s of mapped files", bytesText(r.AnonBytes), bytesText(r.FileBytes)))
 	return t.flush()

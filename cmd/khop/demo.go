@@ -115,8 +115,11 @@ func (c *demoCmd) load(env *environment, ds *formats.Dataset) (err error) {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(env.stdout, "loader    fan-outs %v, %d seeds a batch, %d workers: it will need %s\n",
-		demoFanouts, demoBatch, said.Workers, bytesText(said.Expected.Total()))
+	need := bytesText(said.Expected.Total())
+	if on := said.Device.Total(); on > 0 {
+		need = "up to about " + bytesText(on) + " of device memory for batches"
+	}
+	fmt.Fprintf(env.stdout, "loader    fan-outs %v, %d seeds a batch, %d workers: it will need %s\n", demoFanouts, demoBatch, said.Workers, need)
 	ld, err := loader.NewContext(env.ctx, ds, opt)
 	if err != nil {
 		return err
@@ -127,8 +130,12 @@ func (c *demoCmd) load(env *environment, ds *formats.Dataset) (err error) {
 			return err
 		}
 	}
-	took := ld.Stats().MaxMemory
-	line := fmt.Sprintf("memory    the loader said %s and took %s", bytesText(said.Expected.Total()), bytesText(took))
+	took := ld.Stats()
+	line := fmt.Sprintf("memory    the loader said %s and took %s", need, bytesText(took.MaxMemory))
+	if took.MaxDeviceMemory > 0 {
+		line = fmt.Sprintf("memory    the loader said %s and took %s with graph and columns, and %s of host memory",
+			need, bytesText(took.MaxDeviceMemory), bytesText(took.MaxMemory))
+	}
 	if u, err := machine.ReadUsage(); err == nil {
 		line += fmt.Sprintf("; the whole process holds %s, and %s of mapped files", bytesText(u.Anonymous), bytesText(u.File))
 	}

@@ -61,7 +61,8 @@ func writeMetrics(w io.Writer, ranks []shm.RankStats) {
 	one("khop_feed_batches_sent_total", "counter", "Batches announced to consumers.", func(r *shm.RankStats) float64 { return float64(r.Sent) })
 	one("khop_feed_batches_done_total", "counter", "Batches that consumers acknowledged.", func(r *shm.RankStats) float64 { return float64(r.Done) })
 	one("khop_feed_epoch", "gauge", "Epoch in which the rank stands.", func(r *shm.RankStats) float64 { return float64(r.Epoch) })
-	one("khop_feed_ring_bytes", "gauge", "Size of the ring's segments.", func(r *shm.RankStats) float64 { return float64(r.RingBytes) })
+	one("khop_feed_ring_bytes", "gauge", "Size of the ring's segments on the host.", func(r *shm.RankStats) float64 { return float64(r.RingBytes) })
+	one("khop_feed_ring_device_bytes", "gauge", "Size of the ring's segments on a device.", func(r *shm.RankStats) float64 { return float64(r.OnDevice) })
 	one("khop_feed_consumers", "gauge", "Consumers that are connected.", func(r *shm.RankStats) float64 { return float64(len(r.Consumers)) })
 	metric("khop_feed_waiting", "gauge", "1 for whom the rank waits.", func(r *shm.RankStats, put func(string, float64)) {
 		for _, who := range []string{"loader", "consumer"} {

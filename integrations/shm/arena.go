@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/khop-gnn/khop/internal/cuda"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -16,7 +17,7 @@ import (
 var ErrNoRoom = errors.New("no room for the ring")
 
 // arena is a ring's memory: segments that other processes map, given out in pieces. It is a pinned.Provider, so a loader
-// gathers rows right into it. It never shrinks: what was given back is given out again.
+// gathers rows right into it; deviceArena is one of device memory. It never shrinks: what was given back is given out again.
 type arena struct {
 	access access
 	least  int64        // of a segment
@@ -27,11 +28,12 @@ type arena struct {
 	segments atomic.Pointer[[]*segment] // only ever appended to
 }
 
-// segment is one memfd, mapped.
+// segment is one memfd, mapped, or a piece of device memory.
 type segment struct {
-	data []byte
-	fd   int
-	raw  []byte // the mapping that data lies in
+	data   []byte
+	fd     int
+	raw    []byte        // the mapping that data lies in
+	device *deviceMemory // nil on the host
 }
 
 // access says what consumers may do with a segment.
@@ -65,8 +67,11 @@ func (a *arena) all() []*segment {
 	return nil
 }
 
-// Take implements pinned.Provider.
-func (a *arena) Take(n int64) ([]byte, error) {
+// Take implements pinned.Provider for host memory.
+func (a *arena) Take(n int64) ([]byte, error) { return a.take(n, nil) }
+
+// take returns n bytes of the host or of a device.
+func (a *arena) take(n int64, on *cuda.Device) ([]byte, error) {
 	align := int64(pageSize)
 	if n%pinned.HugePage == 0 {
 		align = pinned.HugePage
@@ -75,11 +80,14 @@ func (a *arena) Take(n int64) ([]byte, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i := range a.free {
+		if !a.all()[i].isOn(on) {
+			continue
+		}
 		if at, ok := a.cut(i, n, align); ok {
 			return a.all()[i].data[at : at+n : at+n], nil
 		}
 	}
-	if err := a.grow(n); err != nil {
+	if err := a.grow(n, on); err != nil {
 		return nil, err
 	}
 	last := len(a.free) - 1
@@ -107,18 +115,27 @@ func (a *arena) cut(i int, n, align int64) (int64, bool) {
 }
 
 // grow adds a segment with room for n bytes.
-func (a *arena) grow(n int64) error {
-	if room := a.room(); room > 0 && n > room {
+func (a *arena) grow(n int64, on *cuda.Device) error {
+	if room := a.room(); on == nil && room > 0 && n > room {
 		return fmt.Errorf("%w: %d bytes are needed beside the %d that it has, %d are available; take smaller batches, fewer workers or hold fewer slots",
-			ErrNoRoom, n, a.size(), room)
+			ErrNoRoom, n, a.size(nil), room)
 	}
 	old := a.all()
 	if len(old) == maxSegments {
 		return fmt.Errorf("%w: %d segments", ErrNoRoom, len(old))
 	}
-	size := max(n, a.least, min(a.size(), n+mostSpare))
+	size := max(n, a.least)
+	if on == nil { // pages that nobody touches take no memory; on a device they do
+		size = max(size, min(a.size(on), n+mostSpare))
+	}
 	size = (size + pinned.HugePage - 1) &^ (pinned.HugePage - 1)
-	s, err := newSegment(size, a.access)
+	var s *segment
+	var err error
+	if on != nil {
+		s, err = newDeviceSegment(on, size)
+	} else {
+		s, err = newSegment(size, a.access)
+	}
 	if err != nil {
 		return fmt.Errorf("%w: a segment of %d bytes: %w", ErrNoRoom, size, err)
 	}
@@ -164,10 +181,12 @@ func (a *arena) locate(b []byte) (segment uint32, offset uint64, ok bool) {
 	return 0, 0, false
 }
 
-// size returns the bytes of all segments.
-func (a *arena) size() (n int64) {
+// size returns the bytes of all segments on the host, or on a device.
+func (a *arena) size(on *cuda.Device) (n int64) {
 	for _, s := range a.all() {
-		n += int64(len(s.data))
+		if s.isOn(on) {
+			n += int64(len(s.data))
+		}
 	}
 	return n
 }

@@ -13,7 +13,8 @@ import (
 // Batch is one mini-batch at a consumer: named arrays in the server's memory.
 //
 // It and its arrays are valid until the body of the loop that received it ends, or if the body called Keep, until Release.
-// They may be written, unless the ring is a broadcast: then writing faults.
+// They may be written, unless the ring is a broadcast: then writing faults. Where batches lie on a device (Info.OnDevice), all but
+// num_nodes, input and item are tensors of placement Device: what streams do with them must be done before the batch goes back.
 type Batch struct {
 	// Epoch and Number name the batch: Number counts the epoch's batches over all ranks, from 0.
 	Epoch, Number uint64
@@ -38,6 +39,9 @@ func (c *Consumer) open(m announcement) (*Batch, error) {
 		return nil, fmt.Errorf("%w: BATCH in slot %d, which is held or not there", errMessage, m.slot)
 	}
 	data := c.memory(m.segment)
+	if c.onDevice(m.segment) {
+		return nil, fmt.Errorf("%w: BATCH with its descriptor on a device", errMessage)
+	}
 	if m.offset > uint64(len(data)) || uint64(m.size) > uint64(len(data))-m.offset {
 		return nil, fmt.Errorf("%w: BATCH with its descriptor at %d of segment %d, which has %d bytes", errMessage, m.offset, m.segment, len(data))
 	}
@@ -49,6 +53,9 @@ func (c *Consumer) open(m announcement) (*Batch, error) {
 	}
 	arrays, err := parseDescriptor(d, c.memory, names)
 	if err != nil {
+		return nil, err
+	}
+	if err := c.placeArrays(d, arrays); err != nil {
 		return nil, err
 	}
 	if names == nil {
@@ -135,9 +142,13 @@ func (c *Consumer) flushSlots() error {
 	return nil
 }
 
-// Digest returns the batch's digests (docs/digest.md): topology covers what was sampled, full also the columns.
+// Digest returns the batch's digests (docs/digest.md): topology covers what was sampled, full also the columns. Arrays on a
+// device are copied down for it; 0, 0 where that fails.
 func (b *Batch) Digest() (topology, full uint64) {
-	arrays := append([]Array(nil), b.arrays...)
+	arrays, err := b.consumer.download(b.arrays)
+	if err != nil {
+		return 0, 0
+	}
 	sort.Slice(arrays, func(i, j int) bool { return arrays[i].Name < arrays[j].Name })
 	var t, f xxh3.Hasher
 	for _, a := range arrays {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/khop-gnn/khop/internal/cuda"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -24,6 +25,9 @@ type ConsumerOptions struct {
 	Hold int
 	// Timeout is how long to wait for a batch before ErrTimeout. Default 60 s.
 	Timeout time.Duration
+	// Device is the CUDA device on which to take batches, "cuda:0" or so, from a server that makes them there: Info tells whether
+	// it does. Both processes must number their devices alike. Default: none; such a server copies batches to the host.
+	Device string
 	// MaxRing is the most memory of a server to map, in bytes; ErrNoRoom beyond it. Default: no limit but the protocol's.
 	MaxRing int64
 }
@@ -44,6 +48,7 @@ type Info struct {
 	Slots           int           // of the ring
 	IndexDType      unified.DType // of ids
 	Batches         uint64        // an epoch, of this rank
+	OnDevice        bool          // batches lie on the device that ConsumerOptions names
 	Broadcast       bool          // other consumers get the same batches; arrays are read-only
 	Durable         bool          // the server keeps its place in a file
 	Server          json.RawMessage
@@ -54,6 +59,7 @@ type Info struct {
 // and Close may be called by any.
 type Consumer struct {
 	socket  *socket
+	device  *cuda.Device // nil for none; closed with the mappings
 	opt     ConsumerOptions
 	info    Info
 	process int // a fork of it must leave the connection alone
@@ -91,7 +97,10 @@ func Dial(ctx context.Context, path string, opt ConsumerOptions) (*Consumer, err
 		return nil, err
 	}
 	c := newConsumer(s, opt)
-	if err := c.greet(ctx); err != nil {
+	if err = c.openDevice(); err == nil {
+		err = c.greet(ctx)
+	}
+	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
@@ -103,6 +112,9 @@ func newConsumer(s *socket, opt ConsumerOptions) *Consumer {
 
 func (c *Consumer) greet(ctx context.Context) error {
 	h := hello{oldest: Version, newest: Version, rank: anyRank, index: uint32(c.opt.IndexDType), hold: uint32(c.opt.Hold), self: uint32(c.process)}
+	if c.device != nil {
+		h.takes = takesDevice
+	}
 	if c.opt.Rank != AnyRank {
 		h.rank = uint32(c.opt.Rank.number - 1)
 	}
@@ -128,7 +140,7 @@ func (c *Consumer) greet(ctx context.Context) error {
 	}
 	c.info = Info{
 		Rank: int(m.rank), WorldSize: int(m.world), Hold: int(m.hold), Slots: int(m.slots), IndexDType: unified.DType(m.index),
-		Batches: m.batches, Broadcast: m.flag&welcomeBroadcast != 0, Durable: m.flag&welcomeDurable != 0,
+		Batches: m.batches, OnDevice: m.flag&welcomeDevice != 0, Broadcast: m.flag&welcomeBroadcast != 0, Durable: m.flag&welcomeDurable != 0,
 		Server: append(json.RawMessage(nil), m.json...), State: d.State,
 	}
 	return nil
@@ -247,10 +259,10 @@ func (c *Consumer) broken(err error) error {
 // addSegment maps memory that the server has sent.
 func (c *Consumer) addSegment(b []byte, fd int) error {
 	m, err := parseSegment(b)
-	if err == nil && fd < 0 {
-		err = fmt.Errorf("%w: SEGMENT %d without a descriptor", errMessage, m.index)
+	if err == nil && (fd >= 0) != (m.memory == hostSegment) {
+		err = fmt.Errorf("%w: SEGMENT %d in memory %d, with or without a descriptor", errMessage, m.index, m.memory)
 	}
-	if err == nil && int(m.index) != len(c.segments) {
+	if err == nil && int(m.index) < len(c.segments) {
 		err = fmt.Errorf("%w: SEGMENT %d after %d others", errMessage, m.index, len(c.segments))
 	}
 	if err == nil && c.opt.MaxRing > 0 && uint64(c.opt.MaxRing-c.total) < m.size {
@@ -260,12 +272,20 @@ func (c *Consumer) addSegment(b []byte, fd int) error {
 		closeDescriptor(fd)
 		return err
 	}
-	s, err := openSegment(fd, m)
+	var s *segment
+	if m.memory == deviceSegment {
+		s, err = c.importSegment(m)
+	} else {
+		s, err = openSegment(fd, m)
+	}
 	if err != nil {
 		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	for int(m.index) > len(c.segments) { // those of other consumers
+		c.segments = append(c.segments, &segment{fd: -1})
+	}
 	c.segments = append(c.segments, s)
 	c.total += int64(m.size)
 	return nil
@@ -353,4 +373,5 @@ func (c *Consumer) unmapIfDone() {
 	for _, s := range c.segments {
 		_ = s.close() // an address range that is ours: unmapping it cannot fail
 	}
+	c.closeDevice()
 }

@@ -16,12 +16,16 @@
 // Asking for the next batch acknowledges those before it; a batch that was not acknowledged comes again after a restart of
 // either side, and no other does. The memory of a batch goes back apart from that, when the consumer is done with it.
 //
+// Batches that are made on a CUDA device stay there for consumers that take them there (ConsumerOptions.Device): they open the
+// server's device memory. Others get copies on the host.
+//
 // # Caveats
 //
 // Linux only: elsewhere everything returns errors.ErrUnsupported.
 //
 // Server and consumer belong to the same user and trust each other's data. They do not trust each other's messages: nothing
-// that one sends makes the other touch memory outside the ring, or allocate without bound.
+// that one sends makes the other touch memory outside the ring, or allocate without bound. Device memory protects less:
+// docs/feed.md, "On a device".
 //
 // A batch at the consumer is valid until the loop body ends, or if the body called Keep, until Release. A consumer that keeps
 // all the slots it may hold gets no more batches.

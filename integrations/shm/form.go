@@ -22,7 +22,7 @@ const (
 	indptr
 	indices
 	edgePos
-	nodeColumn // the first of the columns, which lie in the ring already
+	nodeColumn // the first of the columns
 	seedColumn
 	edgeColumn
 )
@@ -35,21 +35,31 @@ type part struct {
 	first    int // index of the part of layer 0 that is otherwise the same
 }
 
-// form is how the batches of a ring look in one index dtype.
+// form is how the batches of a ring look to consumers of one way.
 type form struct {
-	index      unified.DType
+	way
 	parts      []part
 	descriptor []byte // to copy and complete
 }
 
+// way is how a consumer gets batches: with ids of which dtype, and where ids and columns lie, Host or Device.
+type way struct {
+	index unified.DType
+	place unified.Placement
+}
+
 // newForm lists the arrays of a loader's batches.
-func newForm(ld *loader.Loader, layers int, index unified.DType) (*form, error) {
+func newForm(ld *loader.Loader, layers int, w way) (*form, error) {
 	s, opt := ld.Schema(), ld.Options()
-	pos := index
+	index := w.index
+	ids, local, pos := index, index, index
 	if s.IDType() == unified.Int64 && index == unified.Int32 || s.PosType() == unified.Int64 && index == unified.Int32 && withEdgePos(&opt) {
 		return nil, CodeIndexDType.refuse("the dataset has more than 2^31 nodes or edges: their numbers do not fit int32")
 	}
-	f := &form{index: index}
+	f := &form{way: w}
+	if w.place == unified.Device { // announced as they lie there
+		ids, local, pos = s.IDType(), unified.Int32, s.PosType()
+	}
 	var arrays []arrayForm
 	first := map[[2]int]int{} // by source and type
 	add := func(p part, dtype unified.DType, rank int, flags uint16, format string, args ...any) {
@@ -65,8 +75,8 @@ func newForm(ld *loader.Loader, layers int, index unified.DType) (*form, error) 
 	add(part{source: numNodes}, unified.Int64, 2, topology, "num_nodes")
 	for t := range s.Nodes {
 		n := &s.Nodes[t]
-		add(part{source: nodeList, t: t}, index, 1, topology, "nodes/%s", n.Name)
-		add(part{source: seedPlaces, t: t}, index, 1, topology, "seeds/%s", n.Name)
+		add(part{source: nodeList, t: t}, ids, 1, topology, "nodes/%s", n.Name)
+		add(part{source: seedPlaces, t: t}, local, 1, topology, "seeds/%s", n.Name)
 		add(part{source: seedIDs, t: t}, index, 1, 0, "input/%s", n.Name)
 		add(part{source: seedItems, t: t}, unified.Int64, 1, 0, "item/%s", n.Name)
 		for _, c := range columnsOf(n, opt.NodeColumns, "feature") {
@@ -79,8 +89,8 @@ func newForm(ld *loader.Loader, layers int, index unified.DType) (*form, error) 
 	for l := range layers {
 		for t := range s.Edges {
 			name := s.Edges[t].String()
-			add(part{source: indptr, layer: l, t: t}, index, 1, topology, "block/%d/%s/indptr", l, name)
-			add(part{source: indices, layer: l, t: t}, index, 1, topology, "block/%d/%s/indices", l, name)
+			add(part{source: indptr, layer: l, t: t}, local, 1, topology, "block/%d/%s/indptr", l, name)
+			add(part{source: indices, layer: l, t: t}, local, 1, topology, "block/%d/%s/indices", l, name)
 			if withEdgePos(&opt) {
 				add(part{source: edgePos, layer: l, t: t}, pos, 1, topology, "block/%d/%s/edge_pos", l, name)
 			}
@@ -134,11 +144,12 @@ type record struct {
 
 func aligned(n int64) int64 { return (n + alignment - 1) &^ (alignment - 1) }
 
-// write describes a batch in the ring. Rows that the loader gathered lie there already.
+// write describes a batch in the ring. Rows that the loader gathered lie there already, and on a device what it sampled.
 func (f *form) write(r *record, a *arena, b *loader.Batch) error {
 	total := aligned(int64(len(f.descriptor)))
 	for i := range f.parts {
 		switch p := &f.parts[i]; {
+		case f.liesOnDevice(p):
 		case p.source < nodeColumn && !p.isView(b):
 			total += aligned(f.count(b, p) * p.dtype(f.index).Size())
 		case p.source >= nodeColumn && p.tensor(b, p.layer).Placement() == unified.Device:
@@ -166,6 +177,11 @@ func (f *form) write(r *record, a *arena, b *loader.Batch) error {
 		}
 	}
 	return nil
+}
+
+// liesOnDevice reports whether a part is announced where it lies on a device: all but what the host knows better.
+func (f *form) liesOnDevice(p *part) bool {
+	return f.place == unified.Device && p.source != numNodes && p.source != seedIDs && p.source != seedItems
 }
 
 func (p *part) dtype(index unified.DType) unified.DType {
@@ -234,8 +250,8 @@ type writer struct {
 
 func (w *writer) array(d []byte, i int, a *arena) error {
 	p := &w.form.parts[i]
-	if p.source >= nodeColumn {
-		return w.column(d, i, a)
+	if p.source >= nodeColumn || w.form.liesOnDevice(p) {
+		return w.lying(d, i, a)
 	}
 	n := w.form.count(w.batch, p)
 	dims := []int64{n}
@@ -256,8 +272,8 @@ func (w *writer) array(d []byte, i int, a *arena) error {
 	return nil
 }
 
-// column enters rows that the loader has gathered into the ring, or brings them there from a device.
-func (w *writer) column(d []byte, i int, a *arena) error {
+// lying enters what the loader has put into the ring, or brings it there from a device.
+func (w *writer) lying(d []byte, i int, a *arena) error {
 	p := &w.form.parts[i]
 	t := p.tensor(w.batch, p.layer)
 	dims := append([]int64{t.Len()}, p.column.Shape...)
@@ -265,7 +281,7 @@ func (w *writer) column(d []byte, i int, a *arena) error {
 		putArray(d, i, 0, 0, dims)
 		return nil
 	}
-	if t.Placement() == unified.Device {
+	if t.Placement() == unified.Device && w.form.place == unified.Host {
 		to := w.room[w.at : w.at+int64(len(t.Bytes()))]
 		putArray(d, i, w.segment, w.offset+uint64(w.at), dims)
 		w.at += aligned(int64(len(to)))
@@ -273,7 +289,7 @@ func (w *writer) column(d []byte, i int, a *arena) error {
 	}
 	segment, offset, ok := a.locate(t.Bytes())
 	if !ok || offset%alignment != 0 {
-		return fmt.Errorf("%w: column %s does not lie in the ring", ErrOptions, p.column.Name)
+		return fmt.Errorf("%w: %v, made by the loader, does not lie in the ring", ErrOptions, t)
 	}
 	putArray(d, i, segment, offset, dims)
 	return nil

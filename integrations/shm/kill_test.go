@@ -50,7 +50,7 @@ func playServer(socket string) {
 	g := plainGraph(program{}, 500)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	s, err := NewServer(ctx, g, Options{Path: socket, Loader: usual(), StateFile: os.Getenv("KHOP_TEST_STATE"), Logger: slog.New(goneHandler{})})
+	s, err := NewServer(ctx, g, Options{Path: socket, Loader: usualOn(os.Getenv("KHOP_TEST_DEVICE")), StateFile: os.Getenv("KHOP_TEST_STATE"), Logger: slog.New(goneHandler{})})
 	if err != nil {
 		program{}.Fatal(err)
 	}
@@ -79,7 +79,8 @@ func (goneHandler) Handle(_ context.Context, r slog.Record) error {
 // playConsumer prints each batch that it gets, epoch after epoch, and at last the error that ended it. That it prints a batch
 // means that it has acknowledged the one before.
 func playConsumer(socket string) {
-	c, err := Dial(context.Background(), socket, ConsumerOptions{})
+	device := os.Getenv("KHOP_TEST_DEVICE")
+	c, err := Dial(context.Background(), socket, ConsumerOptions{Device: device})
 	if err != nil {
 		program{}.Fatal(err)
 	}
@@ -91,6 +92,9 @@ func playConsumer(socket string) {
 				return
 			}
 			fmt.Println("got", lineOf(b))
+			if a := misplaced(b, device != ""); a != "" {
+				program{}.Fatal("array", a, "is where it should not be")
+			}
 		}
 	}
 }

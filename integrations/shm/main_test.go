@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -106,6 +107,27 @@ func matrix[T unified.Element](t testing.TB, v []T, width int64) unified.Tensor 
 // usual are loader options for small graphs: 500 nodes make 16 batches.
 func usual() loader.Options {
 	return loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{4, 3}}, Seeds: loader.AllNodes(), BatchSize: 32, Shuffle: true, Seed: 7, Workers: 2, Device: "cpu"}
+}
+
+// usualOn is usual with a device; "" is the CPU.
+func usualOn(device string) loader.Options {
+	o := usual()
+	if o.Device = device; device == "" {
+		o.Device = "cpu"
+	}
+	return o
+}
+
+// misplaced returns the name of an array that lies on the host instead of a device, or the other way round; "" for none.
+func misplaced(b *Batch, onDevice bool) string {
+	for _, a := range b.Arrays() {
+		always, _, _ := strings.Cut(a.Name, "/")
+		host := !onDevice || always == "num_nodes" || always == "input" || always == "item"
+		if len(a.Tensor.Bytes()) > 0 && (a.Tensor.Placement() == unified.Host) != host {
+			return a.Name
+		}
+	}
+	return ""
 }
 
 // serving is a server under test.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/khop-gnn/khop/internal/cuda"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -88,9 +89,12 @@ func sized(b []byte, n, at int) error {
 	return nil
 }
 
+// takesDevice in HELLO: the consumer takes segments of device memory.
+const takesDevice = 1 << 0
+
 type hello struct {
-	oldest, newest          uint16
-	rank, index, hold, self uint32
+	oldest, newest                 uint16
+	rank, index, hold, self, takes uint32
 }
 
 func (m hello) bytes() []byte {
@@ -102,6 +106,7 @@ func (m hello) bytes() []byte {
 	le.PutUint32(b[24:], m.index)
 	le.PutUint32(b[28:], m.hold)
 	le.PutUint32(b[32:], m.self)
+	le.PutUint32(b[36:], m.takes)
 	return b
 }
 
@@ -113,7 +118,7 @@ func parseHello(b []byte) (m hello, err error) {
 		return m, fmt.Errorf("%w: no HELLO of this protocol", errMessage)
 	}
 	m.oldest, m.newest = le.Uint16(b[16:]), le.Uint16(b[18:])
-	m.rank, m.index, m.hold, m.self = le.Uint32(b[20:]), le.Uint32(b[24:]), le.Uint32(b[28:]), le.Uint32(b[32:])
+	m.rank, m.index, m.hold, m.self, m.takes = le.Uint32(b[20:]), le.Uint32(b[24:]), le.Uint32(b[28:]), le.Uint32(b[32:]), le.Uint32(b[36:])
 	if d := unified.DType(m.index); m.index > 255 || d != unified.Invalid && d != unified.Int32 && d != unified.Int64 {
 		return m, fmt.Errorf("%w: index dtype %d", errMessage, m.index)
 	}
@@ -124,6 +129,7 @@ func parseHello(b []byte) (m hello, err error) {
 const (
 	welcomeBroadcast = 1 << 0
 	welcomeDurable   = 1 << 1
+	welcomeDevice    = 1 << 2
 )
 
 type welcome struct {
@@ -165,10 +171,17 @@ func parseWelcome(b []byte) (m welcome, err error) {
 // segmentReadOnly in SEGMENT: the segment can be mapped for reading only.
 const segmentReadOnly = 1 << 0
 
+// Memory of a SEGMENT.
+const (
+	hostSegment   = 0
+	deviceSegment = 1
+)
+
 type segmentNote struct {
 	index, memory uint32
 	size          uint64
 	flag, device  uint32
+	handle        cuda.IPCHandle
 }
 
 func (m segmentNote) bytes() []byte {
@@ -178,6 +191,7 @@ func (m segmentNote) bytes() []byte {
 	le.PutUint64(b[16:], m.size)
 	le.PutUint32(b[24:], m.flag)
 	le.PutUint32(b[28:], m.device)
+	copy(b[32:], m.handle[:])
 	return b
 }
 
@@ -185,8 +199,8 @@ func parseSegment(b []byte) (m segmentNote, err error) {
 	if err := sized(b, 96, 0); err != nil {
 		return m, err
 	}
-	m = segmentNote{le.Uint32(b[8:]), le.Uint32(b[12:]), le.Uint64(b[16:]), le.Uint32(b[24:]), le.Uint32(b[28:])}
-	if m.index >= maxSegments || m.memory != 0 || m.size == 0 || m.size >= maxSegment {
+	m = segmentNote{le.Uint32(b[8:]), le.Uint32(b[12:]), le.Uint64(b[16:]), le.Uint32(b[24:]), le.Uint32(b[28:]), cuda.IPCHandle(b[32:96])}
+	if m.index >= maxSegments || m.memory > deviceSegment || m.size == 0 || m.size >= maxSegment {
 		return m, fmt.Errorf("%w: SEGMENT %+v", errMessage, m)
 	}
 	return m, nil

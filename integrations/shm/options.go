@@ -13,6 +13,7 @@ type Options struct {
 	// Path is where the socket is made. Its directory must be the user's alone; it is made where there is none.
 	Path string
 	// Loader says what to load and how. Rank, WorldSize, RowMemory and Made are the server's to set; Prefetch is raised by Hold.
+	// Device "auto" is the CPU. On a device batches lie there for consumers that take them there; others get copies on the host.
 	Loader loader.Options
 	// WorldSize is the number of ranks; each has a ring and a loader with an equal share of the batches. The workers are
 	// shared out among them. Default 1.
@@ -41,6 +42,9 @@ type Options struct {
 // EnsureDefaults replaces zero values by their defaults and returns o.
 func (o *Options) EnsureDefaults() *Options {
 	o.Loader.EnsureDefaults()
+	if o.Loader.Device == "auto" {
+		o.Loader.Device = "cpu"
+	}
 	o.WorldSize = max(o.WorldSize, 1)
 	if o.Hold == 0 {
 		o.Hold = 3

@@ -31,7 +31,7 @@ type peer struct {
 	pid     int   // as the kernel or else the consumer says, for messages
 	watched int   // as the kernel says; 0 for a process that it does not show us
 	since   time.Time
-	index   unified.DType
+	way     way
 	hold    int
 
 	slots []uint32 // room for parsing; the receiving goroutine's
@@ -72,8 +72,14 @@ func (p *peer) serve(ctx context.Context) {
 	if err == nil {
 		log.Info("a consumer is there", "rank", p.rank.number, "pid", p.pid)
 		// Where a fork still holds the socket, the end comes all the same, but after what was sent.
-		stop := WatchProcess(p.watched, func() { _ = p.socket.conn.CloseRead() })
-		err = p.receiveAll()
+		ended := make(chan struct{})
+		stop := WatchProcess(p.watched, func() {
+			close(ended)
+			_ = p.socket.conn.CloseRead()
+		})
+		if err = p.receiveAll(); err != nil {
+			p.awaitKernels(ctx, ended)
+		}
 		stop()
 	}
 	var r *refusal
@@ -157,8 +163,11 @@ func (p *peer) welcome() error {
 	if s.states != nil {
 		flag |= welcomeDurable
 	}
+	if p.way.place == unified.Device {
+		flag |= welcomeDevice
+	}
 	w := welcome{version: Version, rank: r.number, world: uint32(len(s.ranks)), hold: uint32(p.hold), slots: uint32(len(r.records)),
-		index: uint32(p.index), flag: flag, batches: r.loader.NumBatches(), json: text}
+		index: uint32(p.way.index), flag: flag, batches: r.loader.NumBatches(), json: text}
 	return p.send(w.bytes())
 }
 

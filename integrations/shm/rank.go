@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/khop-gnn/khop/internal/cuda"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -19,11 +20,12 @@ type rank struct {
 	number  uint32
 	loader  *loader.Loader
 	arena   *arena
-	forms   map[unified.DType]*form // read-only
-	form    *form                   // of the run under way; set before its workers start
-	index   unified.DType           // where a consumer asks for none
-	hold    int                     // slots that a consumer may hold
-	records []record                // by loader slot
+	device  *cuda.Device  // that batches lie on; nil for none
+	forms   map[way]*form // read-only
+	form    *form         // of the run under way; set before its workers start
+	index   unified.DType // where a consumer asks for none
+	hold    int           // slots that a consumer may hold
+	records []record      // by loader slot
 
 	replayed []*loader.Batch // kept, to announce over and over; the loop's
 
@@ -66,7 +68,7 @@ type run struct {
 var errStopped = errors.New("the run was stopped")
 
 func newRank(ctx context.Context, s *Server, src loader.Source, opt loader.Options) (r *rank, err error) {
-	r = &rank{server: s, number: uint32(opt.Rank), peers: map[*peer]struct{}{}, forms: map[unified.DType]*form{}}
+	r = &rank{server: s, number: uint32(opt.Rank), peers: map[*peer]struct{}{}, forms: map[way]*form{}}
 	r.changed = sync.NewCond(&r.mu)
 	a := readWrite
 	if s.opt.Readers > 0 {
@@ -74,9 +76,12 @@ func newRank(ctx context.Context, s *Server, src loader.Source, opt loader.Optio
 	}
 	r.arena = newArena(a)
 	opt.RowMemory, opt.Made = r.arena, r.made
+	if err := r.openDevice(&opt); err != nil {
+		return nil, err
+	}
 	opt.SlotTimeout = math.MaxInt64 // how long a batch is held is the consumer's affair, and statistics tell it
 	if r.loader, err = loader.NewContext(ctx, src, opt); err != nil {
-		return nil, errors.Join(err, r.arena.close())
+		return nil, errors.Join(err, r.arena.close(), r.closeDevice())
 	}
 	n := r.loader.Stats().Slots
 	if r.hold = min(s.opt.Hold, n-1); r.hold < s.opt.Hold {
@@ -102,17 +107,20 @@ func (r *rank) makeForms() error {
 		r.index = r.loader.Schema().IDType()
 	}
 	for _, d := range []unified.DType{unified.Int32, unified.Int64} {
-		f, err := newForm(r.loader, r.loader.NumLayers(), d)
-		var no *refusal
-		if errors.As(err, &no) && d != r.index {
-			continue
+		for _, place := range r.places() {
+			w := way{d, place}
+			f, err := newForm(r.loader, r.loader.NumLayers(), w)
+			var no *refusal
+			if errors.As(err, &no) && d != r.index {
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("%w: %w", ErrOptions, err)
+			}
+			r.forms[w] = f
 		}
-		if err != nil {
-			return fmt.Errorf("%w: %w", ErrOptions, err)
-		}
-		r.forms[d] = f
 	}
-	r.form = r.forms[r.index]
+	r.form = r.forms[way{r.index, unified.Host}]
 	return nil
 }
 
@@ -130,7 +138,7 @@ func (r *rank) close() error {
 	for i := range r.records {
 		errs = append(errs, r.records[i].memory.Close())
 	}
-	return errors.Join(append(errs, r.arena.close())...)
+	return errors.Join(append(errs, r.arena.close(), r.closeDevice())...)
 }
 
 // state returns the loader's state of where the rank stands.
@@ -191,7 +199,8 @@ func (r *rank) enter(ctx context.Context, p *peer, h hello, wait bool, deadline 
 	if index == unified.Invalid {
 		index = r.index
 	}
-	if r.forms[index] == nil || broadcast && index != r.index {
+	w := way{index, r.placeFor(h)}
+	if r.forms[w] == nil || broadcast && index != r.index {
 		return CodeIndexDType.refuse("the ring has ids as %v, not as %v", r.index, index)
 	}
 	wake := context.AfterFunc(ctx, r.wake)
@@ -213,7 +222,7 @@ func (r *rank) enter(ctx context.Context, p *peer, h hello, wait bool, deadline 
 		}
 		r.changed.Wait()
 	}
-	p.rank, p.index, p.held = r, index, map[uint32]time.Time{}
+	p.rank, p.way, p.held = r, w, map[uint32]time.Time{}
 	p.hold = r.hold
 	if h.hold > 0 && int64(h.hold) < int64(p.hold) {
 		p.hold = int(h.hold)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/unified"
 )
 
 // loop makes the runs that consumers ask for, until ctx ends.
@@ -59,7 +60,7 @@ func (r *rank) await(ctx context.Context) *run {
 		for _, p := range run.peers {
 			p.run, p.at, p.asked = p.asked.run, p.asked.at, nil
 			p.active, p.stop, p.sent, p.done, p.nexts = true, false, 0, 0, p.nexts[:0]
-			r.form = r.forms[p.index]
+			r.form = r.forms[p.way]
 		}
 		run.end = r.loader.NumBatchesFrom(run.at.next)
 		run.ctx, run.cancel = context.WithCancelCause(ctx)
@@ -271,7 +272,11 @@ func (p *peer) announce(m *announcement) {
 	arena := p.rank.arena
 	for all := arena.all(); p.segments < len(all); p.segments++ {
 		s := all[p.segments]
+		if s.device != nil && p.way.place == unified.Host {
+			continue
+		}
 		note := segmentNote{index: uint32(p.segments), size: uint64(len(s.data))}
+		s.device.describe(&note)
 		if arena.access == readOnly {
 			note.flag = segmentReadOnly
 		}

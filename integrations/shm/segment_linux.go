@@ -93,12 +93,15 @@ func openSegment(fd int, note segmentNote) (*segment, error) {
 
 func (s *segment) close() error {
 	var errs []error
+	if s.device != nil {
+		errs = append(errs, s.device.free())
+	}
 	if s.raw != nil {
 		errs = append(errs, unix.Munmap(s.raw))
 	}
 	if s.fd >= 0 {
 		errs = append(errs, unix.Close(s.fd))
 	}
-	s.raw, s.data, s.fd = nil, nil, -1
+	s.raw, s.data, s.fd, s.device = nil, nil, -1, nil
 	return errors.Join(errs...)
 }

@@ -11,7 +11,8 @@ type RankStats struct {
 	Rank      int          `json:"rank"`
 	Loader    loader.Stats `json:"loader"`
 	Segments  int          `json:"segments"`
-	RingBytes int64        `json:"ring_bytes"` // of all segments; pages that were never touched take no memory
+	RingBytes int64        `json:"ring_bytes"`        // of the segments on the host; pages that were never touched take no memory
+	OnDevice  int64        `json:"ring_device_bytes"` // of those on a device
 	Sent      uint64       `json:"batches_sent"`
 	Done      uint64       `json:"batches_done"` // acknowledged
 	Epoch     uint64       `json:"epoch"`        // where the rank stands
@@ -40,7 +41,7 @@ func (s *Server) Stats() []RankStats {
 }
 
 func (r *rank) statistics() RankStats {
-	s := RankStats{Rank: int(r.number), Loader: r.loader.Stats(), Segments: len(r.arena.all()), RingBytes: r.arena.size(), Consumers: []PeerStats{}}
+	s := RankStats{Rank: int(r.number), Loader: r.loader.Stats(), Segments: len(r.arena.all()), RingBytes: r.arena.size(nil), OnDevice: r.deviceBytes(), Consumers: []PeerStats{}}
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -398,7 +398,7 @@ def raw(s, run, mutate, arrays=None):
     "another batch's": lambda s, run: raw(s, run, lambda d: d.__setitem__(32, 9)),
     "END of two reasons": lambda s, run: s.send(f.end(run, 0, 7)),
     "second WELCOME": lambda s, run: s.send(f.welcome()),
-    "segment out of order": lambda s, run: s.send(f.segment(2, 4096), [f.memfd(4096)]),
+    "segment out of order": lambda s, run: s.send(f.segment(0, 4096), [f.memfd(4096)]),
     "segment that may shrink": lambda s, run: s.send(f.segment(1, 4096), [f.memfd(4096, 0)]),
     "segment of another size": lambda s, run: s.send(f.segment(1, 8192), [f.memfd(4096)]),
     "segment of no memory": lambda s, run: s.send(f.segment(1, 4096)),

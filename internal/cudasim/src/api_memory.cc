@@ -233,25 +233,3 @@ API cuMemPrefetchAsync(Device p, size_t n, int, void* stream) {
   ENTER(CONTEXT);
   return findStream(stream) ? adviseable(p, n) : kInvalidHandle;
 }
-
-// Sharing memory with other processes is not simulated.
-API cuIpcGetMemHandle(void*, Device) {
-  ENTER(CONTEXT);
-  return kNotSupported;
-}
-API cuIpcOpenMemHandle_v2(Device*, const void*, unsigned) {
-  ENTER(CONTEXT);
-  return kNotSupported;
-}
-API cuIpcCloseMemHandle(Device) {
-  ENTER(CONTEXT);
-  return kNotSupported;
-}
-API cuIpcGetEventHandle(void*, void*) {
-  ENTER(CONTEXT);
-  return kNotSupported;
-}
-API cuIpcOpenEventHandle(void**, const void*) {
-  ENTER(CONTEXT);
-  return kNotSupported;
-}

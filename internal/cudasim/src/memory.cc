@@ -1,7 +1,9 @@
 // Memory that kernels may address: where it lies, who owns an address, and what is wrong with a bad one.
 #include "memory.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -42,6 +44,17 @@ void* reserve(size_t bytes) {
   abort();
 }
 
+// Device memory is a file without a name, so that other processes can open it (api_ipc.cc).
+static int arenaFd = -1;
+
+static bool openArena(size_t bytes) {
+  if (arenaFd < 0) arenaFd = memfd_create("cudasim", MFD_CLOEXEC);
+  if (arenaFd < 0 || ftruncate(arenaFd, bytes)) return false;
+  void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, arenaFd, 0);
+  G.arena = p == MAP_FAILED ? 0 : (uintptr_t)p;
+  return G.arena;
+}
+
 static size_t shadowBytes(size_t bytes) { return (bytes / 4 + 8) * sizeof(Record); }
 
 Shadow newShadow(size_t bytes) {
@@ -56,7 +69,7 @@ void freeShadow(Shadow s, size_t bytes) {
 
 // Device addresses are taken in turn from a wide arena, so that a freed one is not used again for a long time.
 void initMemory() {
-  for (G.arenaBytes = 128ull << 30; !(G.arena = (uintptr_t)tryReserve(G.arenaBytes)); G.arenaBytes /= 2)
+  for (G.arenaBytes = 128ull << 30; !openArena(G.arenaBytes); G.arenaBytes /= 2)
     if (G.arenaBytes < 1 << 28) abort();
   G.arenaShadow = newShadow(G.arenaBytes);
   freeAddresses[G.arena + kGranule] = G.arenaBytes - 2 * kGranule;
@@ -74,6 +87,14 @@ static void protectArena(bool open) {
   mprotect((void*)G.arena, G.arenaBytes, open ? PROT_READ | PROT_WRITE : PROT_NONE);
   arenaOpen = open;
 }
+
+ArenaFile arenaFile(uintptr_t a) { return {arenaFd, (off_t)(a - G.arena)}; }
+
+bool mapArena(uintptr_t lo, size_t bytes, ArenaFile f) {
+  int rights = arenaOpen ? PROT_READ | PROT_WRITE : PROT_NONE;
+  return mmap((void*)lo, bytes, rights, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, f.fd, f.offset) != MAP_FAILED;
+}
+
 static int opened;                                    // openings may nest
 DeviceOpen::DeviceOpen() {
   opened++;
@@ -224,7 +245,11 @@ static void releasePages(uintptr_t base, uintptr_t lo, uintptr_t hi, uintptr_t f
   auto scaled = [&](uintptr_t a) { return base + (a - G.arena) * scale; };
   uintptr_t from = std::max(scaled(lo) & ~(page - 1), (scaled(freeLo) + page - 1) & ~(page - 1));
   uintptr_t to = std::min((scaled(hi) + page - 1) & ~(page - 1), scaled(freeHi) & ~(page - 1));
-  if (to > from) madvise((void*)from, to - from, MADV_DONTNEED);
+  if (to <= from) return;
+  if (base == G.arena)
+    fallocate(arenaFd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, from - base, to - from);
+  else
+    madvise((void*)from, to - from, MADV_DONTNEED);
 }
 
 void freeDevice(Range* r) {

@@ -1,5 +1,7 @@
 // Memory as the host half sees it.
 #pragma once
+#include <sys/types.h>
+
 #include "sim.h"
 
 void initMemory();
@@ -16,6 +18,10 @@ struct DeviceOpen {
   DeviceOpen();
   ~DeviceOpen();
 };
+// Where the memory of a device address lies, and another memory put in its place, whole pages: api_ipc.cc.
+struct ArenaFile { int fd; off_t offset; };
+ArenaFile arenaFile(uintptr_t a);
+bool mapArena(uintptr_t lo, size_t bytes, ArenaFile);
 Range* liveHostRange(uintptr_t a);
 size_t deviceBytesUsed();
 size_t deviceRangeCount();

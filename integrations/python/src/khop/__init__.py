@@ -15,8 +15,9 @@ if sys.platform != "linux":
     raise ImportError("khop's feed is for Linux: it hands over memory in ways that other systems do not have")
 
 from .batch import Batch, Info
+from .device import DeviceArray
 from .errors import (
-    BinaryNotFound, BusyError, ForkError, KhopError, ProtocolError, ServerError, SlotsHeldError, StateError,
+    BinaryNotFound, BusyError, DeviceError, ForkError, KhopError, ProtocolError, ServerError, SlotsHeldError, StateError,
 )
 from .loader import Connection, Epoch, Loader, connect
 from .padding import Padded
@@ -26,6 +27,6 @@ from .views import Block, EdgeView, NodeView
 __version__ = "0.1.0.dev0"
 
 __all__ = [
-    "Batch", "BinaryNotFound", "Block", "BusyError", "Connection", "EdgeType", "EdgeView", "Epoch", "ForkError", "Info", "KhopError", "Loader",
+    "Batch", "BinaryNotFound", "Block", "BusyError", "Connection", "DeviceArray", "DeviceError", "EdgeType", "EdgeView", "Epoch", "ForkError", "Info", "KhopError", "Loader",
     "NodeView", "Padded", "ProtocolError", "Schema", "ServerError", "SlotsHeldError", "StateError", "connect",
 ]

@@ -8,6 +8,7 @@ import numpy as np
 
 from . import digest as _digest
 from .arrays import Arrays, Converted, OwnArrays
+from .device import DeviceArrays, array_of
 from .frameworks import Array, Framework, NumpyArray, framework
 from .schema import EdgeType, Schema
 from .views import Block, EdgeView, NodeView
@@ -76,10 +77,15 @@ class Batch:
         """An array by its name (docs/digest.md). Ids have the loader's index_dtype: a copy where the feed's is another."""
         value = self._values.get(name)
         if value is None:
-            a, dtype = self._arrays().numpy(name)
-            if a.dtype != self._index and _is_index(name):
-                a = a.astype(self._index)
-            self._values[name] = value = self._framework.wrap(a, dtype)
+            source = self._arrays()
+            if isinstance(source, DeviceArrays):
+                value = array_of(self._framework, source, name, self._index if _is_index(name) else None)
+            else:
+                a, dtype = source.numpy(name)
+                if a.dtype != self._index and _is_index(name):
+                    a = a.astype(self._index)
+                value = self._framework.wrap(a, dtype)
+            self._values[name] = value
         return value
 
     def __contains__(self, name: str) -> bool:
@@ -92,6 +98,8 @@ class Batch:
 
     def _dtypes(self) -> dict[str, str]:
         source = self._arrays()
+        if isinstance(source, DeviceArrays):
+            return {n: source.dtype(n) for n in source.names()}
         return {n: source.numpy(n)[1] for n in source.names()}
 
     def _cached(self, name: str, make: Callable[[], Array]) -> Array:
@@ -222,14 +230,17 @@ class Batch:
     def pin_memory(self, device: Any = None) -> Batch:
         """The batch with its arrays in pinned memory: itself where the ring is pinned or there is no GPU, else a copy."""
         torch = getattr(self._framework, "torch", None)
-        if torch is None or not torch.cuda.is_available():
+        if torch is None or not torch.cuda.is_available() or isinstance(self._source, DeviceArrays):
             return self
         if all(self.array(name).is_pinned() for name in self.names()):
             return self
         return self._with({name: self.array(name).pin_memory() for name in self.names()})
 
     def record_stream(self, stream: Any) -> None:
-        """Tells torch's allocator that a CUDA stream uses the arrays; arrays on the host are left alone."""
+        """Tells torch's allocator that a CUDA stream uses the arrays; arrays on the host are left alone. The memory of a batch that
+        came on a device is kept until that stream has done what is on it when the last array goes."""
+        if isinstance(self._source, DeviceArrays):
+            self._source.device_lease.record_stream(stream)
         for value in self._values.values():
             if getattr(value, "is_cuda", False):
                 value.record_stream(stream)

@@ -32,5 +32,9 @@ class StateError(KhopError):
     """A state that belongs to another dataset or to other options."""
 
 
+class DeviceError(KhopError):
+    """A CUDA device that is not there, or cannot share memory with this process."""
+
+
 class ForkError(KhopError):
     """A loader was used in a process that was forked from the one that made it."""

@@ -12,6 +12,8 @@ from typing import Any, Callable, Optional, TypeVar, Union
 
 from . import protocol as p
 from .batch import forget_copied
+from .cuda import Device
+from .device import DeviceRing
 from .errors import ForkError, KhopError, ProtocolError, ServerError, SlotsHeldError, StateError
 from .ring import Ring, SlotArrays
 
@@ -33,9 +35,11 @@ class Feed:
         hold: int = 0,
         timeout: float = 60.0,
         max_ring_bytes: int = p.MAX_BYTES,
+        device: Optional[Device] = None,
         last_words: Callable[[], str] = lambda: "",
     ) -> None:
-        """Takes over a connected socket. index_dtype None takes the server's. last_words gives what the server wrote last, for error messages."""
+        """Takes over a connected socket. index_dtype None takes the server's. device is where batches may lie. last_words gives what the
+        server wrote last, for error messages."""
         self._socket: Optional[socket.socket] = connection
         self._pid = os.getpid()
         self._timeout = timeout
@@ -45,7 +49,7 @@ class Feed:
         self._run = 0
         self._asked = 0
         self._sequence = 0
-        self.ring = Ring(max_ring_bytes, self._flush_if_short)
+        self.ring = DeviceRing(device, max_ring_bytes, self._flush_if_short) if device else Ring(max_ring_bytes, self._flush_if_short)
         self._hold = 1
         _open_feeds.add(self)
         try:
@@ -54,7 +58,8 @@ class Feed:
                 connection.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", 0, int(_TICK * 1e6)))
             if index_dtype is not None and index_dtype not in p.INDEX_DTYPES:
                 raise ValueError(f'index_dtype={index_dtype!r}: must be "int64" or "int32"')
-            self._send(p.hello(rank, p.INDEX_DTYPES[index_dtype] if index_dtype else 0, hold, self._pid))
+            takes = p.TAKES_DEVICE if device else 0
+            self._send(p.hello(rank, p.INDEX_DTYPES[index_dtype] if index_dtype else 0, hold, self._pid, takes))
             self.welcome: p.Welcome = self._wait_for((p.Welcome,), "an answer to HELLO")
             self._hold = self.welcome.hold
             if rank is not None and self.welcome.rank != rank:
@@ -83,7 +88,7 @@ class Feed:
     def next(self) -> Union[SlotArrays, p.End]:
         """Acknowledges the batches before, and waits for the next one, or the end of the run."""
         forget_copied()
-        returned = self.ring.returned
+        returned = self.ring.returned or self.ring.passing
         self._send(p.next_batch(self._run, self._sequence, self.ring.take_returned(p.CREDITS) if returned else ()))
         if returned:
             self._return_slots()
@@ -94,7 +99,7 @@ class Feed:
             raise self._broken(ProtocolError(f"batch {message.sequence} of the run comes where {self._sequence} should"))
         self._sequence += 1
         try:
-            return SlotArrays(self.ring.lease(message, self.welcome.slots))
+            return self.ring.arrays(self.ring.lease(message, self.welcome.slots))
         except ProtocolError as e:
             raise self._broken(e) from None
 
@@ -157,6 +162,8 @@ class Feed:
         """The next message other than SEGMENT, whose memory is mapped."""
         while True:
             s = self._usable()
+            if self.ring.away() >= self._hold and self.ring.wait_for_one():  # or nothing would come
+                self._return_slots()
             try:
                 size, ancillary, flags, _ = s.recvmsg_into([self._buffer], 256, socket.MSG_CMSG_CLOEXEC)
             except BlockingIOError:
@@ -190,7 +197,7 @@ class Feed:
         starved = len(self.ring.held) >= self._hold
         if starved:
             gc.collect()  # batches in reference cycles
-        if self.ring.returned:
+        if self.ring.returned or self.ring.passing:
             self._return_slots()
         if time.monotonic() < deadline:
             return
@@ -226,7 +233,7 @@ class Feed:
     def _flush_if_short(self) -> None:
         """A slot came back, in any thread: the server hears of it now if it has few, else with the next request."""
         ring = self.ring
-        if self._hold - len(ring.held) - len(ring.returned) >= 1:
+        if self._hold - ring.away() >= 1:
             return
         s = self._socket
         if s is None or not self._mine():
@@ -248,6 +255,7 @@ class Feed:
         if s is None:
             return
         if self._mine():
+            self.ring.close()
             try:
                 s.send(p.bye(), socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
             except OSError:

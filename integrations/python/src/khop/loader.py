@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Iterator, Mapping, Optional, Sequence, Type, Union
 
 from . import binary as _binary
+from . import device as device_
 from . import place as _place
 from . import protocol, server
 from .batch import Batch, Info
@@ -49,6 +50,10 @@ class Connection:
         self._next = _number(self._state, "next")
         self._mode = 1  # the first run goes on where the rank stands
         self._pending: Optional[dict[str, Any]] = None
+        if isinstance(feed.ring, device_.DeviceRing):
+            if pad is not None:
+                raise ValueError('pad= works on the host: take device="cpu", or pad batch.to("cpu")')
+            device_.begin(feed.ring, self._framework, feed.welcome)
         feed.ring.pin = _has_gpu(self._framework) if pin is None else pin
         self._end = weakref.finalize(self, _end, feed, server, meeting, os.getpid())  # also when the interpreter ends
 
@@ -172,7 +177,8 @@ class Connection:
     # --- the end ---
 
     def close(self) -> None:
-        """Leaves the server; a Loader ends it. Arrays that are still in use stay valid."""
+        """Leaves the server; a Loader ends it. Arrays that are still in use stay valid: where they are on a device, its server ends when the
+        last one is gone."""
         self._end()
 
     @property
@@ -283,7 +289,7 @@ class Loader(Connection):
         workers: int = 0,
         prefetch: int = 2,
         hold: int = 4,
-        device: str = "auto",
+        device: Any = "auto",
         resident: bool = False,
         max_memory: Optional[Union[int, str]] = None,
         rank: Optional[int] = None,
@@ -307,6 +313,12 @@ class Loader(Connection):
             raise TypeError("fanouts and num_neighbors are the same: give one")
         fanouts = num_neighbors if fanouts is None else fanouts
         here = _place.find(rank, world_size)
+        on, framework = device_.prepare(device, framework if isinstance(framework, Framework) else _framework(framework))
+        if on is not None and here.local_world_size > 1:
+            raise ValueError(
+                f'device="{device}": a server makes batches on one device, and {here.local_world_size} processes of this machine share one: '
+                "give each a server of its own with rank= and world_size=, and its own device"
+            )
         path = None if socket is None else os.fspath(socket)
         if path is None and here.local_world_size > 1:
             path = _place.meeting_point(_loaders_made)
@@ -331,7 +343,7 @@ class Loader(Connection):
                     own = server.Server(_binary.find(binary), os.fspath(dataset), list(flags), path, quiet, seed_set.inherit())
                     connection = own.connect(start_timeout)
                     feed = Feed(connection, rank=here.rank, index_dtype=index_dtype, timeout=timeout, max_ring_bytes=max_ring_bytes,
-                                last_words=own.last_words)
+                                device=on, last_words=own.last_words)
                 finally:
                     seed_set.close()
                 own.forget_socket()
@@ -358,8 +370,11 @@ class Loader(Connection):
 def connect(
     path: _binary.PathLike, *, rank: Optional[int] = None, framework: Union[str, Framework] = "auto", index_dtype: str = "int64", hold: int = 0,
     pad: Any = None, pin: Optional[bool] = None, timeout: float = 60.0, connect_timeout: float = 10.0, max_ring_bytes: int = protocol.MAX_BYTES,
+    device: Any = "cpu",
 ) -> Connection:
     """Joins a running ``khop serve --socket path``. rank None takes torch.distributed's or the environment's, else the lowest that is free.
+
+    device is where batches may lie: those of a server on a device lie there, all others are copied there.
 
     On a ring that many read (``--broadcast``) arrays are read-only, and ids of another width than index_dtype are copied.
 
@@ -368,10 +383,11 @@ def connect(
     here = _place.find() if rank is None else None
     if here is not None and here.world_size > 1:
         rank = here.rank
+    on, framework = device_.prepare(device, framework if isinstance(framework, Framework) else _framework(framework))
 
     def join(asked: Optional[str]) -> Feed:
         connection = server.connect(os.fspath(path), connect_timeout)
-        return Feed(connection, rank=rank, index_dtype=asked, hold=hold, timeout=timeout, max_ring_bytes=max_ring_bytes)
+        return Feed(connection, rank=rank, index_dtype=asked, hold=hold, timeout=timeout, max_ring_bytes=max_ring_bytes, device=on)
     try:
         feed = join(index_dtype)
     except ServerError as e:
@@ -393,7 +409,9 @@ def _end(feed: Optional[Feed], own: Optional[server.Server], meeting: Optional[M
         feed.close()
     if meeting is not None:
         meeting.leave()
-    if own is not None:
+    if own is not None and feed is not None:
+        feed.ring.when_free(own.close)
+    elif own is not None:
         own.close()
 
 

@@ -25,6 +25,7 @@ MAX_NAME = 4096
 MAX_BYTES = 1 << 47
 CREDITS = 1024  # slots a NEXT message
 ANY_RANK = 0xFFFFFFFF
+TAKES_DEVICE = 1  # HELLO: segments of device memory
 
 HELLO, WELCOME, SEGMENT, BEGIN, BEGUN, BATCH, NEXT, END, STOP, ERROR, ASK, TELL, BYE = range(1, 14)
 NAMES = ("?", "HELLO", "WELCOME", "SEGMENT", "BEGIN", "BEGUN", "BATCH", "NEXT", "END", "STOP", "ERROR", "ASK", "TELL", "BYE")
@@ -47,9 +48,9 @@ INDEX_DTYPES = {"int32": 5, "int64": 7}
 
 # --- what a consumer sends ---------------------------------------------------------------------------------------------
 
-def hello(rank: Optional[int], index_dtype: int, hold: int, pid: int) -> bytes:
-    """index_dtype is a code of DTYPES, 0 for the server's own; hold 0 for as many slots as the server gives."""
-    head = struct.pack("<HHI8sHHIIII", HELLO, 0, 64, MAGIC, VERSION, VERSION, ANY_RANK if rank is None else rank, index_dtype, hold, pid)
+def hello(rank: Optional[int], index_dtype: int, hold: int, pid: int, takes: int = 0) -> bytes:
+    """index_dtype is a code of DTYPES, 0 for the server's own; hold 0 for as many slots as the server gives; takes TAKES_DEVICE or 0."""
+    head = struct.pack("<HHI8sHHIIIII", HELLO, 0, 64, MAGIC, VERSION, VERSION, ANY_RANK if rank is None else rank, index_dtype, hold, pid, takes)
     return head.ljust(64, b"\0")
 
 
@@ -88,9 +89,14 @@ class Welcome(NamedTuple):
     index_dtype: str
     broadcast: bool
     durable: bool
+    device: bool
+    """Whether batches lie on the device that was asked for."""
     batches: int
     """Batches that an epoch of this rank has."""
     about: dict[str, Any]
+
+
+Handle = bytes
 
 
 class Segment(NamedTuple):
@@ -98,6 +104,9 @@ class Segment(NamedTuple):
     memory: int
     bytes: int
     read_only: bool
+    device: int = 0
+    handle: Handle = b""
+    """Of cuIpcGetMemHandle, for memory on a device."""
 
 
 class Begun(NamedTuple):
@@ -183,15 +192,15 @@ def _welcome(data: bytes, flags: int) -> Welcome:
     _limit("hold", hold, slots + 1)
     if dtype not in INDEX_DTYPES.values() or not hold:
         raise ProtocolError(f"WELCOME: index dtype {dtype}, hold {hold}: out of range")
-    return Welcome(version, rank, world, hold, slots, DTYPES[dtype][0], bool(bits & 1), bool(bits & 2), batches, _json(data, _WELCOME.size, size))
+    return Welcome(version, rank, world, hold, slots, DTYPES[dtype][0], bool(bits & 1), bool(bits & 2), bool(bits & 4), batches, _json(data, _WELCOME.size, size))
 
 
 def _segment(data: bytes, flags: int) -> Segment:
-    number, memory, size, bits, _ = struct.unpack_from("<IIQII", data, 8)
+    number, memory, size, bits, device = struct.unpack_from("<IIQII", data, 8)
     _limit("segment", number, MAX_SEGMENTS)
     _limit("memory", memory, 2)
     _limit("bytes of a segment", size, MAX_BYTES)
-    return Segment(number, memory, size, bool(bits & 1))
+    return Segment(number, memory, size, bool(bits & 1), device, data[32:96])
 
 
 def _begun(data: bytes, flags: int) -> Begun:

@@ -68,10 +68,11 @@ class Ring:
 
     def __init__(self, most_bytes: int, on_return: Callable[[], None]) -> None:
         """on_return is called, in any thread and at any moment, when a slot has come back."""
-        self.memory: list[Memory] = []
+        self.memory: list[Optional[Memory]] = []  # None for what is not on the host
         self.sizes: list[int] = []
         self.held: dict[int, weakref.ref[Lease]] = {}
         self.returned: deque[int] = deque()
+        self.passing: deque[Any] = deque()  # slots that streams of a device still work with (device.DeviceRing)
         self.pin = False  # whether segments are page-locked for CUDA
         self._most_bytes = most_bytes
         self._on_return = on_return
@@ -79,15 +80,22 @@ class Ring:
 
     def add(self, about: Segment, fds: Sequence[int]) -> None:
         """Maps a segment."""
-        if about.number != len(self.memory):
+        if about.number < len(self.memory):
             raise ProtocolError(f"segment {about.number} comes after {len(self.memory)} others")
         if sum(self.sizes) + about.bytes > self._most_bytes:
             raise ProtocolError(f"a ring of {sum(self.sizes) + about.bytes} bytes, of which max_ring_bytes allows {self._most_bytes}")
+        opened = self._open(about, fds)
+        for _ in range(about.number - len(self.memory)):  # those of other consumers
+            self.memory.append(None)
+            self.sizes.append(0)
+        self.memory.append(opened)
+        self.sizes.append(about.bytes)
+
+    def _open(self, about: Segment, fds: Sequence[int]) -> Optional[Memory]:
         memory = Memory(about, fds)
         if self.pin:
             memory.pin()
-        self.memory.append(memory)
-        self.sizes.append(about.bytes)
+        return memory
 
     def lease(self, ready: BatchReady, slots: int) -> Lease:
         """Takes over the slot of a batch."""
@@ -95,10 +103,34 @@ class Ring:
             raise ProtocolError(f"batch {ready.number} is in slot {ready.slot}, which is {'in use' if ready.slot < slots else 'none'}")
         if ready.segment >= len(self.sizes) or ready.offset + ready.bytes > self.sizes[ready.segment]:
             raise ProtocolError(f"the descriptor of batch {ready.number} is not in the ring")
-        data = self.memory[ready.segment].map[ready.offset:ready.offset + ready.bytes]
+        memory = self.memory[ready.segment]
+        if memory is None:
+            raise ProtocolError(f"the descriptor of batch {ready.number} is on a device")
+        data = memory.map[ready.offset:ready.offset + ready.bytes]
         descriptor = Descriptor(data, ready, self._layout)
         self._layout = descriptor.layout
+        return self._lease(ready, descriptor)
+
+    def _lease(self, ready: BatchReady, descriptor: Descriptor) -> Lease:
         return Lease(self, ready, descriptor)
+
+    def arrays(self, lease: Lease) -> SlotArrays:
+        return SlotArrays(lease)
+
+    def away(self) -> int:
+        """Slots that the server does not have, as far as is known here."""
+        return len(self.held) + len(self.returned) + len(self.passing)
+
+    def wait_for_one(self) -> bool:
+        """Waits for a slot that is about to come back; False if none is."""
+        return False
+
+    def when_free(self, then: Callable[[], object]) -> None:
+        """Calls then, which ends the server: at once, for the memory is this process's too."""
+        then()
+
+    def close(self) -> None:
+        """The connection is over."""
 
     def give_back(self, slot: int) -> None:
         """Called once a lease, by its finaliser or its release: in any thread."""
@@ -141,7 +173,10 @@ class Lease:
         """Gives the slot back, once."""
         if self._open:
             self._open = False
-            self.ring.give_back(self.ready.slot)
+            self._return()
+
+    def _return(self) -> None:
+        self.ring.give_back(self.ready.slot)
 
     def __del__(self) -> None:
         self.release()
@@ -172,7 +207,10 @@ class SlotArrays:
             return np.empty(shape, numpy), dtype
         base = self._bases.get(segment)
         if base is None:
-            self._bases[segment] = base = np.asarray(_Owner(self.lease, self.lease.ring.memory[segment]))
+            memory = self.lease.ring.memory[segment]
+            if memory is None:
+                raise ProtocolError(f"array {name} is in segment {segment}, which is not there")
+            self._bases[segment] = base = np.asarray(_Owner(self.lease, memory))
         return np.ndarray(shape, numpy, base, offset), dtype
 
     def release(self) -> None:

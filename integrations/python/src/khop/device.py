@@ -1,0 +1,302 @@
+"""Batches that lie on a CUDA device: arrays over the server's own device memory, opened by its CUDA IPC handles.
+
+The server announces a batch when it is complete on the device, so nothing has to wait before it is read. A slot goes back when its
+last array is gone *and* the streams that worked with the batch have passed that moment.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import deque
+from typing import Any, Callable, Optional, Sequence
+
+import numpy as np
+
+from . import cuda
+from .errors import DeviceError, ProtocolError
+from .frameworks import Array, Framework, Jax, NumpyArray, Torch
+from .protocol import BatchReady, Descriptor, Segment, Welcome
+from .ring import Lease, Memory, Ring, SlotArrays
+
+
+class DeviceMemory:
+    """One segment on a device. Closed when the last array over it is gone."""
+
+    __slots__ = ("address", "bytes", "_device")
+
+    def __init__(self, about: Segment, fds: Sequence[int], device: cuda.Device) -> None:
+        if fds:
+            raise ProtocolError(f"segment {about.number} is on a device and came with {len(fds)} file descriptors")
+        self._device = device
+        self.bytes = about.bytes
+        try:
+            self.address = device.open(about.handle, about.bytes)
+        except DeviceError as e:
+            raise DeviceError(
+                f"{e}. The server made segment {about.number} on its cuda:{about.device}: both processes must see the same devices in the same "
+                "order (CUDA_VISIBLE_DEVICES) and use the same driver"
+            ) from None
+
+    def __del__(self) -> None:
+        if hasattr(self, "address"):
+            self._device.close(self.address)
+
+
+class DeviceRing(Ring):
+    """A ring of which segments lie on a device."""
+
+    def __init__(self, device: cuda.Device, most_bytes: int, on_return: Callable[[], None]) -> None:
+        super().__init__(most_bytes, on_return)
+        self.device = device
+        self.current_stream: Callable[[], int] = lambda: 0  # of the thread that asks
+        self.opened: dict[int, DeviceMemory] = {}  # by segment
+        self._afterwards: Optional[Callable[[], object]] = None
+        self.passing: deque[tuple[int, list[cuda.Event]]] = deque()  # slots, and what streams have to pass
+
+    def _open(self, about: Segment, fds: Sequence[int]) -> Optional[Memory]:
+        if about.memory == 0:
+            return super()._open(about, fds)
+        self.opened[about.number] = DeviceMemory(about, fds, self.device)
+        return None
+
+    def _lease(self, ready: BatchReady, descriptor: Descriptor) -> Lease:
+        return DeviceLease(self, ready, descriptor)
+
+    def arrays(self, lease: Lease) -> SlotArrays:
+        return DeviceArrays(lease) if isinstance(lease, DeviceLease) else SlotArrays(lease)
+
+    def give_back_after(self, slot: int, streams: set[int]) -> None:
+        """give_back, as soon as streams have done what is on them now."""
+        try:
+            events = self.device.record(streams)
+        except DeviceError:  # the device is lost: nothing is under way, and the framework reports it
+            events = []
+        self.passing.append((slot, events))
+        self.held.pop(slot, None)
+        self._on_return()
+        if not self.held and self._afterwards is not None:
+            then, self._afterwards = self._afterwards, None
+            self.close()
+            then()
+
+    def take_returned(self, most: int) -> list[int]:
+        for _ in range(len(self.passing)):
+            try:
+                slot, events = self.passing.popleft()
+            except IndexError:  # another thread has them
+                break
+            if all(e.done() for e in events):
+                self._passed(slot, events)
+            else:
+                self.passing.append((slot, events))
+        return super().take_returned(most)
+
+    def _passed(self, slot: int, events: list[cuda.Event]) -> None:
+        for e in events:
+            e.forget()
+        self.returned.append(slot)
+
+    def wait_for_one(self) -> bool:
+        """Waits for the streams that the slot which was let go of first depends on; False if no slot is about to come back."""
+        try:
+            slot, events = self.passing.popleft()
+        except IndexError:
+            return False
+        for e in events:
+            e.wait()
+        self._passed(slot, events)
+        return True
+
+    def when_free(self, then: Callable[[], object]) -> None:
+        if not self.held:
+            then()
+        else:
+            self._afterwards = then
+
+    def close(self) -> None:
+        """Closes the server's memory, if nothing of it is in use: it must not free what others have open."""
+        try:
+            while self.wait_for_one():
+                pass
+        except DeviceError:  # lost
+            return
+        if not self.held:
+            self.opened.clear()
+
+
+class DeviceLease(Lease):
+    """A slot with arrays on a device. It goes back when they are gone and streams have passed."""
+
+    __slots__ = ("device_ring", "streams")
+
+    def __init__(self, ring: DeviceRing, ready: BatchReady, descriptor: Descriptor) -> None:
+        super().__init__(ring, ready, descriptor)
+        self.device_ring = ring
+        self.streams = {ring.current_stream()}
+
+    def record_stream(self, stream: Any) -> None:
+        """Says that a stream uses the batch: a torch.cuda.Stream, a cupy.cuda.Stream, or a CUstream as a number."""
+        self.streams.add(int(getattr(stream, "cuda_stream", getattr(stream, "ptr", stream))))
+
+    def _return(self) -> None:
+        try:
+            streams = self.streams | {self.device_ring.current_stream()}
+        except Exception:  # the interpreter is ending, and the framework is half gone
+            streams = self.streams
+        self.device_ring.give_back_after(self.ready.slot, streams)
+
+
+class DeviceArrays(SlotArrays):
+    """The arrays of a slot on a device. Some lie on the host, and where the server shares no device memory all do."""
+
+    __slots__ = ("device_lease",)
+
+    def __init__(self, lease: DeviceLease) -> None:
+        super().__init__(lease)
+        self.device_lease = lease
+
+    def dtype(self, name: str) -> str:
+        return self.lease.descriptor.array(name, self.lease.ring.sizes).dtype
+
+    def view(self, name: str) -> Optional[DeviceArray]:
+        """An array on the device; None for one on the host."""
+        segment, offset, size, shape, dtype, numpy = self.lease.descriptor.array(name, self.lease.ring.sizes)
+        memory = self.device_lease.device_ring.opened.get(segment) if size else None
+        if memory is None:
+            return None
+        return DeviceArray(self.device_lease, memory, memory.address + offset, shape, numpy, dtype)
+
+    def numpy(self, name: str) -> tuple[NumpyArray, str]:
+        """A view of an array on the host, a copy of one on the device."""
+        view = self.view(name)
+        return super().numpy(name) if view is None else (view.numpy(), view.dtype_name)
+
+
+class DeviceArray:
+    """An array on a device, which torch.as_tensor, cupy.asarray, numba and others take without a copy (``__cuda_array_interface__``).
+
+    It holds the batch's slot, as does whatever was made of it.
+    """
+
+    __slots__ = ("shape", "dtype", "dtype_name", "_address", "_lease", "_memory", "__weakref__")
+
+    def __init__(
+        self, lease: DeviceLease, memory: DeviceMemory, address: int, shape: tuple[int, ...], dtype: np.dtype[Any], dtype_name: str,
+    ) -> None:
+        self.shape, self.dtype, self.dtype_name = shape, dtype, dtype_name
+        self._address, self._lease, self._memory = address, lease, memory
+
+    def as_type(self, dtype: str) -> DeviceArray:
+        """The same memory as elements of another dtype of the same size."""
+        return DeviceArray(self._lease, self._memory, self._address, self.shape, np.dtype(dtype), self.dtype_name)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        # No stream to wait for: the batch was complete when it came.
+        return {
+            "version": 3, "shape": self.shape, "typestr": self.dtype.str, "data": (self._address, False), "strides": None, "stream": None,
+        }
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, self._lease.device_ring.device.ordinal  # kDLCUDA
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """Through torch, which has to be there."""
+        return tensor_of(Torch(), self).__dlpack__(**options)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def numpy(self) -> NumpyArray:
+        """A copy in host memory, after what the batch's streams have been told to do."""
+        out = np.empty(self.shape, self.dtype)
+        if out.nbytes:
+            ring = self._lease.device_ring
+            for e in ring.device.record(self._lease.streams | {ring.current_stream()}):
+                e.wait()
+                e.forget()
+            ring.device.download(out.ctypes.data, self._address, out.nbytes)
+        return out
+
+    def __repr__(self) -> str:
+        return f"<khop.DeviceArray {self.dtype_name}{list(self.shape)} on cuda:{self._lease.device_ring.device.ordinal}>"
+
+
+# --- frameworks ---
+
+class Objects(Framework):
+    """DeviceArray as it is, for programs without torch."""
+
+    def cat(self, arrays: Sequence[Array]) -> Array:
+        if all(isinstance(a, np.ndarray) for a in arrays):
+            return super().cat(arrays)
+        raise _needs_torch("this array is made of several")
+
+    def edge_index(self, indptr: Array, indices: Array) -> Array:
+        raise _needs_torch("edge_index is computed")
+
+    def to(self, array: Array, device: Any, non_blocking: bool) -> Array:
+        raise _needs_torch("to() copies")
+
+
+def _needs_torch(what: str) -> TypeError:
+    return TypeError(f'{what}: on a device that needs framework="torch"; blocks, nodes and columns are there without it')
+
+
+def prepare(device: Any, framework: Framework) -> tuple[Optional[cuda.Device], Framework]:
+    """The device on which batches are taken, None for the host, and the framework that is right for it. DeviceError if there is none."""
+    ordinal = cuda.ordinal(device)
+    if ordinal < 0:
+        return None, framework
+    if isinstance(framework, Jax):
+        raise ValueError(
+            f'device="{device}": for JAX take framework="numpy" and jax.dlpack.from_dlpack(array), or device="cpu" and batch.to("cuda")'
+        )
+    if isinstance(framework, Torch):
+        if not framework.torch.cuda.is_available():
+            raise DeviceError(
+                f'device="{device}": this torch ({framework.torch.__version__}) finds no CUDA device: install one that is built for CUDA, or take device="cpu"'
+            )
+        return cuda.Device(ordinal), framework
+    return cuda.Device(ordinal), Objects()
+
+
+def begin(ring: DeviceRing, framework: Framework, welcome: Welcome) -> None:
+    """Lets the ring know which stream the framework works on."""
+    made = str(welcome.about.get("device"))
+    if made.startswith("cuda") and not welcome.device:
+        warnings.warn(f"batches are made on {made} and come through host memory: the server cannot share its device memory", RuntimeWarning, 4)
+    if isinstance(framework, Torch):
+        current, number = framework.torch.cuda.current_stream, ring.device.ordinal
+        ring.current_stream = lambda: int(current(number).cuda_stream)
+
+
+def array_of(framework: Framework, arrays: DeviceArrays, name: str, index: Optional[np.dtype[Any]]) -> Array:
+    """An array of a batch, which with torch is on the device wherever it lay. Ids get the index dtype: a copy, on the device, where
+    they have another. index is None for what is no id."""
+    view = arrays.view(name)
+    if isinstance(framework, Torch):
+        if view is not None:
+            value = tensor_of(framework, view)
+        else:
+            value = framework.wrap(*arrays.numpy(name)).to(_name(arrays.device_lease))
+        return value if index is None else value.to(getattr(framework.torch, index.name))
+    if view is not None:
+        return view
+    host = arrays.numpy(name)[0]
+    return host if index is None else host.astype(index, copy=False)
+
+
+def _name(lease: DeviceLease) -> str:
+    return f"cuda:{lease.device_ring.device.ordinal}"
+
+
+def tensor_of(framework: Torch, view: DeviceArray) -> Array:
+    """A torch tensor over the same memory."""
+    torch, device, name = framework.torch, _name(view._lease), view.dtype_name
+    try:
+        if name == "bfloat16":
+            return torch.as_tensor(view.as_type("<i2"), device=device).view(torch.bfloat16)
+        return torch.as_tensor(view, device=device)
+    except (TypeError, AttributeError):
+        raise TypeError(f'torch {torch.__version__} has no dtype {name} on a device: leave this column out, or take framework="numpy"') from None

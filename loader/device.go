@@ -202,7 +202,7 @@ func (w *deviceWorker) sample(ctx context.Context, s *slot) error {
 		}
 	}
 	s.countGather()
-	if err := s.awaitReaders(w.picks); err != nil {
+	if err := s.makeFree(w.picks); err != nil {
 		return err
 	}
 	for {
@@ -284,6 +284,28 @@ func (s *slot) awaitReaders(stream *cuda.Stream) error {
 	}
 	if s.wasRead {
 		return stream.Wait(s.read)
+	}
+	return nil
+}
+
+// makeFree lets what follows on the stream have the slot's memory, part of which it may give back.
+func (s *slot) makeFree(stream *cuda.Stream) error {
+	if s.loader.opt.RowMemory != nil {
+		return s.outwaitReaders()
+	}
+	return s.awaitReaders(stream)
+}
+
+// outwaitReaders is awaitReaders for the host. It must come before memory of a Provider is given back, which may give it out
+// again at once; the driver waits by itself.
+func (s *slot) outwaitReaders() error {
+	if s.filled {
+		if err := s.ready.Synchronize(); err != nil {
+			return err
+		}
+	}
+	if s.wasRead {
+		return s.read.Synchronize()
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/internal/cuda"
@@ -129,7 +130,7 @@ func (s *DeviceStore) fill(ctx context.Context, hot []int64, rows int64, memory 
 
 // fillFrom gathers the rows into the cache, some at a time, as batches are gathered.
 func (s *DeviceStore) fillFrom(ctx context.Context, c *cache, list *pinned.Region, hot []int64, rows int64) error {
-	kernels, err := s.kernels.cacheLoaded()
+	kernels, err := s.kernels.cacheLoaded(s.device)
 	if err != nil {
 		return err
 	}
@@ -232,8 +233,12 @@ func (s *DeviceStore) resetUses() error {
 	return s.own.Synchronize()
 }
 
-// read copies from the device and waits.
+// read copies from the device to memory of the Go heap and waits. That is pinned meanwhile, for where the device reads the
+// host's page tables the driver need not be done with it when the call returns.
 func (s *DeviceStore) read(to []byte, from cuda.Address) error {
+	var pinner runtime.Pinner
+	pinner.Pin(unsafe.SliceData(to))
+	defer pinner.Unpin()
 	if err := s.own.CopyToHost(to, from); err != nil {
 		return err
 	}

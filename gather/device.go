@@ -108,7 +108,7 @@ func (s *DeviceStore) open() (err error) {
 		}
 		s.onDevice = at.Type == cuda.MemoryDevice && !at.Managed
 	}
-	if s.kernels, err = holdDeviceKernels(s.device); err != nil {
+	if s.kernels, err = sharedKernels.Hold(s.device, loadDeviceKernels); err != nil {
 		return err
 	}
 	if s.own, err = s.device.NewStream(cuda.PriorityLow); err != nil {
@@ -214,7 +214,7 @@ func (s *DeviceStore) launch(stream *cuda.Stream, j job) error {
 		method = Naive
 	}
 	if method == Naive || method == Shift {
-		kernels, err := s.kernels.elementsLoaded()
+		kernels, err := s.kernels.elementsLoaded(s.device)
 		if err != nil {
 			return err
 		}
@@ -297,7 +297,7 @@ func (s *DeviceStore) Close() error {
 		s.own = nil
 	}
 	if s.kernels != nil {
-		errs = append(errs, s.kernels.letGo())
+		errs = append(errs, sharedKernels.LetGo(s.device))
 		s.kernels = nil
 	}
 	return errors.Join(errs...)

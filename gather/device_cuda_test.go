@@ -4,6 +4,7 @@ package gather
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -445,5 +446,24 @@ func TestRowsBeyondFourBillion(t *testing.T) {
 		if a, b := list[order[i]]>>1, list[order[i+1]]>>1; a > b { // keys have 32 of the 33 bits
 			t.Fatalf("row %d comes before row %d", list[order[i]], list[order[i+1]])
 		}
+	}
+}
+
+// TestStoreOutlivesTheDeviceThatLoadedItsKernels loads more kernels after the first owner has gone.
+func TestStoreOutlivesTheDeviceThatLoadedItsKernels(t *testing.T) {
+	r := newRig(t)
+	src := random(rand.New(rand.NewPCG(43, 0)), 400)
+	column := r.host(src, 0)
+	first := must(cuda.Open(0))(t)
+	old := must(NewDeviceStore(first, r.tensor(pinned.Pinned, unified.Float32, column, 100, 1), addressOf(column)))(t)
+	s := r.store(unified.Float32, column, 100, 1)
+	r.check(errors.Join(old.Close(), first.Close()))
+	s.Method = Sorted
+	r.check(s.Cache(context.Background(), nil, pinned.Options{}))
+	list := []int64{7, 99, 0, 7}
+	want := make([]byte, 16)
+	copyPlain(want, src, list, 4)
+	if got := r.gather(s, r.idsOnDevice(unified.Int64, list), 0); !bytes.Equal(got, want) {
+		t.Errorf("gathered %x, want %x", got, want)
 	}
 }

@@ -10,9 +10,7 @@ import (
 // deviceKernels are the kernels of this package on one device. All stores of the device share them. Those of methods that
 // are not the default are loaded with the first use.
 type deviceKernels struct {
-	rows   *rowsKernels
-	device *cuda.Device
-	users  int // guarded by deviceKernelsLoaded
+	rows *rowsKernels
 
 	mu       sync.Mutex
 	elements *elementsKernels
@@ -20,41 +18,18 @@ type deviceKernels struct {
 	cache    *cacheKernels
 }
 
-var deviceKernelsLoaded struct {
-	sync.Mutex
-	by map[*cuda.Device]*deviceKernels
+var sharedKernels cuda.Shared[*deviceKernels]
+
+func loadDeviceKernels(device *cuda.Device) (*deviceKernels, error) {
+	rows, err := loadRowsKernels(device)
+	if err != nil {
+		return nil, err
+	}
+	return &deviceKernels{rows: rows}, nil
 }
 
-// holdDeviceKernels loads the kernels, or finds them loaded. letGo them before the device is closed.
-func holdDeviceKernels(device *cuda.Device) (*deviceKernels, error) {
-	all := &deviceKernelsLoaded
-	all.Lock()
-	defer all.Unlock()
-	k := all.by[device]
-	if k == nil {
-		rows, err := loadRowsKernels(device)
-		if err != nil {
-			return nil, err
-		}
-		k = &deviceKernels{rows: rows, device: device}
-		if all.by == nil {
-			all.by = make(map[*cuda.Device]*deviceKernels)
-		}
-		all.by[device] = k
-	}
-	k.users++
-	return k, nil
-}
-
-// letGo unloads the kernels when the last user has let go.
-func (k *deviceKernels) letGo() error {
-	all := &deviceKernelsLoaded
-	all.Lock()
-	defer all.Unlock()
-	if k.users--; k.users > 0 {
-		return nil
-	}
-	delete(all.by, k.device)
+// Close unloads them. None may be running.
+func (k *deviceKernels) Close() error {
 	err := k.rows.Close()
 	if k.elements != nil {
 		err = errors.Join(err, k.elements.Close())
@@ -68,23 +43,23 @@ func (k *deviceKernels) letGo() error {
 	return err
 }
 
-func (k *deviceKernels) elementsLoaded() (*elementsKernels, error) {
-	return loadedOnce(k, &k.elements, loadElementsKernels)
+func (k *deviceKernels) elementsLoaded(device *cuda.Device) (*elementsKernels, error) {
+	return loadedOnce(k, &k.elements, device, loadElementsKernels)
 }
 
-func (k *deviceKernels) orderLoaded() (*orderKernels, error) {
-	return loadedOnce(k, &k.order, loadOrderKernels)
+func (k *deviceKernels) orderLoaded(device *cuda.Device) (*orderKernels, error) {
+	return loadedOnce(k, &k.order, device, loadOrderKernels)
 }
 
-func (k *deviceKernels) cacheLoaded() (*cacheKernels, error) {
-	return loadedOnce(k, &k.cache, loadCacheKernels)
+func (k *deviceKernels) cacheLoaded(device *cuda.Device) (*cacheKernels, error) {
+	return loadedOnce(k, &k.cache, device, loadCacheKernels)
 }
 
-func loadedOnce[K any](k *deviceKernels, at **K, load func(*cuda.Device) (*K, error)) (_ *K, err error) {
+func loadedOnce[K any](k *deviceKernels, at **K, device *cuda.Device, load func(*cuda.Device) (*K, error)) (_ *K, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if *at == nil {
-		*at, err = load(k.device)
+		*at, err = load(device)
 	}
 	return *at, err
 }

@@ -44,7 +44,7 @@ func (o *sorter) sort(s *DeviceStore, stream *cuda.Stream, j *job) (cuda.Address
 	if m > maxSorted {
 		return 0, fmt.Errorf("%w: %v are too many to sort", unified.ErrShape, j.ids)
 	}
-	kernels, err := s.kernels.orderLoaded()
+	kernels, err := s.kernels.orderLoaded(s.device)
 	if err != nil {
 		return 0, err
 	}

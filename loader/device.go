@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 
 	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/internal/cuda"
 	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/unified"
 )
 
 // deviceWorkers is the default of Workers on a device: while one waits for sizes, the other keeps the device busy.
@@ -31,17 +30,13 @@ type device struct {
 // ParseDevice reads Options.Device: the number of the CUDA device that it names, or -1 for "cpu" and "auto"; ErrOptions for a name
 // of another form.
 func ParseDevice(name string) (ordinal int, err error) {
-	switch number, numbered := strings.CutPrefix(name, "cuda:"); {
-	case name == "auto" || name == "cpu":
+	if name == "auto" {
 		return -1, nil
-	case name == "cuda":
-		return 0, nil
-	case numbered:
-		if n, err := strconv.ParseUint(number, 10, 16); err == nil {
-			return int(n), nil
-		}
 	}
-	return -1, fmt.Errorf("%w: Device %q: must be auto, cpu, cuda or cuda:<number>", ErrOptions, name)
+	if ordinal, err = unified.ParseDevice(name); err != nil {
+		return -1, fmt.Errorf("%w: Device %q: must be auto, cpu, cuda or cuda:<number>", ErrOptions, name)
+	}
+	return ordinal, nil
 }
 
 // openDevice settles on where batches are made and opens the device, if it is one.
@@ -207,7 +202,7 @@ func (w *deviceWorker) sample(ctx context.Context, s *slot) error {
 		}
 	}
 	s.countGather()
-	if err := s.awaitReaders(w.picks); err != nil {
+	if err := s.makeFree(w.picks); err != nil {
 		return err
 	}
 	for {
@@ -289,6 +284,28 @@ func (s *slot) awaitReaders(stream *cuda.Stream) error {
 	}
 	if s.wasRead {
 		return stream.Wait(s.read)
+	}
+	return nil
+}
+
+// makeFree lets what follows on the stream have the slot's memory, part of which it may give back.
+func (s *slot) makeFree(stream *cuda.Stream) error {
+	if s.loader.opt.RowMemory != nil {
+		return s.outwaitReaders()
+	}
+	return s.awaitReaders(stream)
+}
+
+// outwaitReaders is awaitReaders for the host. It must come before memory of a Provider is given back, which may give it out
+// again at once; the driver waits by itself.
+func (s *slot) outwaitReaders() error {
+	if s.filled {
+		if err := s.ready.Synchronize(); err != nil {
+			return err
+		}
+	}
+	if s.wasRead {
+		return s.read.Synchronize()
 	}
 	return nil
 }

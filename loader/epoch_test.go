@@ -243,7 +243,7 @@ func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := loader.New(g, loader.Options{Sampler: neighbor, Device: "cuda:0"}); !errors.Is(err, loader.ErrDevice) {
+	if _, err := loader.New(g, loader.Options{Sampler: neighbor, Device: "cuda:65535"}); !errors.Is(err, loader.ErrDevice) {
 		t.Errorf("a device that is not there: %v", err)
 	}
 	l := open(t, g, loader.Options{Sampler: neighbor})

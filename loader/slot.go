@@ -139,6 +139,9 @@ func (s *slot) isView(layer, e int) bool {
 // close frees the slot's memory.
 func (s *slot) close() error {
 	var errs []error
+	if s.loader.opt.RowMemory != nil {
+		errs = append(errs, s.outwaitReaders())
+	}
 	s.each(func(b *unified.Buffer, _ int64) { errs = append(errs, b.Close()) })
 	errs = append(errs, s.sample.Close()) // a sampler may have used what the options did not ask for
 	if s.joined {

@@ -2,7 +2,6 @@ package sampling
 
 import (
 	"errors"
-	"sync"
 
 	"github.com/khop-gnn/khop/internal/cuda"
 )
@@ -11,47 +10,23 @@ import (
 type deviceKernels struct {
 	assembly *assemblyKernels
 	neighbor *neighborKernels
-	device   *cuda.Device
-	users    int
 }
 
-var deviceKernelsLoaded struct {
-	sync.Mutex
-	by map[*cuda.Device]*deviceKernels
-}
+var sharedKernels cuda.Shared[*deviceKernels]
 
-// holdDeviceKernels loads the kernels, or finds them loaded. letGo them before the device is closed.
-func holdDeviceKernels(device *cuda.Device) (*deviceKernels, error) {
-	all := &deviceKernelsLoaded
-	all.Lock()
-	defer all.Unlock()
-	k := all.by[device]
-	if k == nil {
-		k = &deviceKernels{device: device}
-		var err error
-		if k.assembly, err = loadAssemblyKernels(device); err != nil {
-			return nil, err
-		}
-		if k.neighbor, err = loadNeighborKernels(device); err != nil {
-			return nil, errors.Join(err, k.assembly.Close())
-		}
-		if all.by == nil {
-			all.by = make(map[*cuda.Device]*deviceKernels)
-		}
-		all.by[device] = k
+func loadDeviceKernels(device *cuda.Device) (*deviceKernels, error) {
+	assembly, err := loadAssemblyKernels(device)
+	if err != nil {
+		return nil, err
 	}
-	k.users++
-	return k, nil
+	neighbor, err := loadNeighborKernels(device)
+	if err != nil {
+		return nil, errors.Join(err, assembly.Close())
+	}
+	return &deviceKernels{assembly: assembly, neighbor: neighbor}, nil
 }
 
-// letGo unloads the kernels when the last user has let go.
-func (k *deviceKernels) letGo() error {
-	all := &deviceKernelsLoaded
-	all.Lock()
-	defer all.Unlock()
-	if k.users--; k.users > 0 {
-		return nil
-	}
-	delete(all.by, k.device)
+// Close unloads them. None may be running.
+func (k *deviceKernels) Close() error {
 	return errors.Join(k.assembly.Close(), k.neighbor.Close())
 }

@@ -114,7 +114,7 @@ func (n Neighbor) OpenDevice(env DeviceEnv) (DeviceWorker, error) {
 	}
 	w.host.Options = mem
 	w.host.Options.Place = pinned.Pinned
-	if w.kernels, err = holdDeviceKernels(env.Device); err != nil {
+	if w.kernels, err = sharedKernels.Hold(env.Device, loadDeviceKernels); err != nil {
 		return nil, err
 	}
 	return w, nil
@@ -139,7 +139,7 @@ func (w *deviceNeighbor) Close() error {
 	for _, b := range append(w.scratch(), &w.host) {
 		errs = append(errs, b.Close())
 	}
-	errs = append(errs, w.kernels.letGo())
+	errs = append(errs, sharedKernels.LetGo(w.env.Device))
 	w.kernels, w.description, w.out = nil, nil, nil
 	return errors.Join(errs...)
 }

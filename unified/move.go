@@ -82,7 +82,7 @@ func (t Tensor) fromDevice(to Target) (*Moved, error) {
 	if len(t.data) == 0 {
 		return t.moved(to.place, nil, nil)
 	}
-	home, err := deviceOf(t)
+	home, err := cuda.OpenAt(t.Address())
 	if err != nil {
 		return nil, err
 	}
@@ -101,22 +101,6 @@ func (t Tensor) fromDevice(to Target) (*Moved, error) {
 		return nil, errors.Join(err, r.Close())
 	}
 	return t.moved(to.place, r.Bytes(), r.Close)
-}
-
-// deviceOf opens the device that holds a tensor.
-func deviceOf(t Tensor) (*cuda.Device, error) {
-	dev, err := cuda.Open(0) // any device can be asked
-	if err != nil {
-		return nil, err
-	}
-	info, err := dev.Pointer(t.Address())
-	if err == nil && info.Ordinal == dev.Ordinal() {
-		return dev, nil
-	}
-	if err = errors.Join(err, dev.Close()); err != nil {
-		return nil, err
-	}
-	return cuda.Open(info.Ordinal)
 }
 
 func download(dev *cuda.Device, dst []byte, src cuda.Address) error {

@@ -260,3 +260,27 @@ func TestManyGoroutinesOpenAndClose(t *testing.T) {
 		t.Errorf("%d contexts and %d registrations are left", f.retained, len(f.registered))
 	}
 }
+
+func TestMemoryIsTracedWithoutOpeningOtherDevices(t *testing.T) {
+	f := newFake(t)
+	f.home = 1
+	user, err := Open(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := OpenAt(4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.Ordinal() != 1 || f.calls["retain"] != 1 {
+		t.Errorf("found cuda:%d, with %d contexts", d.Ordinal(), f.calls["retain"])
+	}
+	f.home = 0
+	other, err := OpenAt(4096)
+	if err != nil || other.Ordinal() != 0 {
+		t.Fatal(other, err)
+	}
+	if err := errors.Join(user.Close(), d.Close(), other.Close()); err != nil || f.retained != 0 {
+		t.Error(err, f.retained)
+	}
+}

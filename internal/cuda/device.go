@@ -47,6 +47,33 @@ func Open(ordinal int) (*Device, error) {
 	return &Device{primary: p}, nil
 }
 
+// OpenAt opens the device that device memory at an address belongs to. It makes no context on a device that nobody here uses:
+// that would take time and memory there, or be refused.
+func OpenAt(a Address) (*Device, error) {
+	d, err := Open(anyOpen())
+	if err != nil {
+		return nil, err
+	}
+	info, err := d.Pointer(a)
+	if err == nil && info.Ordinal == d.ordinal {
+		return d, nil
+	}
+	if err = errors.Join(err, d.Close()); err != nil {
+		return nil, err
+	}
+	return Open(info.Ordinal)
+}
+
+// anyOpen returns the number of a device that is open, else 0: any can be asked about all.
+func anyOpen() int {
+	primaries.Lock()
+	defer primaries.Unlock()
+	for ordinal := range primaries.open {
+		return ordinal
+	}
+	return 0
+}
+
 // hold returns the context of a device, retained once more.
 func hold(ordinal int) (*primary, error) {
 	primaries.Lock()

@@ -15,6 +15,7 @@ type fake struct {
 	ver        int
 	devices    int
 	compute    int
+	home       int               // the device of all memory
 	fail       map[string]result // by the method's name, instead of what it would do
 	retained   int
 	registered map[uintptr]int64
@@ -80,9 +81,12 @@ func (f *fake) release(int) result {
 	f.retained--
 	return f.answer("release")
 }
-func (f *fake) setCurrent(handle) result            { return f.answer("setCurrent") }
-func (f *fake) synchronize() result                 { return f.answer("synchronize") }
-func (f *fake) alloc(int64) (Address, result)       { return 4096, f.answer("alloc") }
+func (f *fake) setCurrent(handle) result      { return f.answer("setCurrent") }
+func (f *fake) synchronize() result           { return f.answer("synchronize") }
+func (f *fake) alloc(int64) (Address, result) { return 4096, f.answer("alloc") }
+func (f *fake) pointer(Address) (PointerInfo, result) {
+	return PointerInfo{Type: MemoryDevice, Ordinal: f.home}, f.answer("pointer")
+}
 func (f *fake) free(Address) result                 { return f.answer("free") }
 func (f *fake) newStream(Priority) (handle, result) { return 7, f.answer("newStream") }
 func (f *fake) closeStream(handle) result           { return f.answer("closeStream") }

@@ -1,0 +1,146 @@
+//go:build cuda
+
+package loader_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/internal/cuda/cudatest"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/sampling"
+)
+
+// providedMemory gives device memory in place of the driver.
+type providedMemory struct {
+	dev *cuda.Device
+	mu  sync.Mutex
+	all map[*byte]*pinned.Region
+
+	giving func(*byte) // if not nil, told of each Give
+}
+
+func (p *providedMemory) Take(n int64) ([]byte, error) {
+	r, err := pinned.Allocate(n, pinned.Options{Device: p.dev})
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b := r.Bytes()
+	p.all[&b[0]] = r
+	return b, nil
+}
+
+func (p *providedMemory) Give(b []byte) error {
+	if p.giving != nil {
+		p.giving(&b[0])
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r := p.all[&b[0]]
+	delete(p.all, &b[0])
+	return r.Close()
+}
+
+// watchedSampler tells when a batch begins to be sampled.
+type watchedSampler struct {
+	sampling.Neighbor
+	begins func(*graph.Sample)
+}
+
+type watchedWorker struct {
+	sampling.DeviceWorker
+	begins func(*graph.Sample)
+}
+
+func (s watchedSampler) OpenDevice(env sampling.DeviceEnv) (sampling.DeviceWorker, error) {
+	w, err := s.Neighbor.OpenDevice(env)
+	return watchedWorker{w, s.begins}, err
+}
+
+func (w watchedWorker) Enqueue(ctx context.Context, req *sampling.Request, out *graph.Sample) error {
+	w.begins(out)
+	return w.DeviceWorker.Enqueue(ctx, req, out)
+}
+
+// TestMemoryOfAProviderIsGivenBackWhenItsReadersAreDone: a provider gives memory out again at once, so whatever a sampler may give
+// back must not be in use on any stream.
+func TestMemoryOfAProviderIsGivenBackWhenItsReadersAreDone(t *testing.T) {
+	cudatest.NeedSimulator(t) // whose streams do nothing unless somebody waits
+	dev := cudatest.Open(t)
+	var mu sync.Mutex
+	readers, scratch := map[*graph.Sample]*cuda.Stream{}, map[*cuda.Stream]cuda.Address{}
+	users := map[*byte]*cuda.Stream{}
+	again := 0
+	begins := func(s *graph.Sample) {
+		mu.Lock()
+		defer mu.Unlock()
+		if readers[s] == nil {
+			return
+		}
+		again++
+		if done, err := readers[s].Query(); err != nil || !done {
+			t.Errorf("a batch is made in memory that is still read: %v, %v", done, err)
+		}
+	}
+	memory := &providedMemory{dev: dev, all: map[*byte]*pinned.Region{}}
+	l := open(t, plainGraph(t, 60, 5), loader.Options{Device: "cuda:0", RowMemory: memory, BatchSize: 5, Workers: 1, Prefetch: 1,
+		Sampler: watchedSampler{sampling.Neighbor{Fanouts: []int{3}}, begins}})
+	given := 0
+	memory.giving = func(at *byte) {
+		if users[at] == nil {
+			return
+		}
+		given++
+		if done, err := users[at].Query(); err != nil || !done {
+			t.Errorf("memory is given back while it is read: %v, %v", done, err)
+		}
+	}
+	for b, err := range l.Epoch(background, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		mu.Lock()
+		last := again > 3
+		mu.Unlock()
+		if last { // then the memory goes when the body ends
+			if err := l.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		mu.Lock()
+		s := readers[b.Sample]
+		if s == nil {
+			if s, err = dev.NewStream(cuda.PriorityLow); err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			if scratch[s], err = dev.Alloc(4); err != nil {
+				t.Fatal(err)
+			}
+			defer dev.Free(scratch[s])
+			readers[b.Sample] = s
+		}
+		for range 100 {
+			if err := s.Fill32(scratch[s], 1, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := b.RecordStream(s.Handle()); err != nil {
+			t.Fatal(err)
+		}
+		users[&b.Sample.Nodes[0].Bytes()[0]] = s
+		mu.Unlock()
+		if last {
+			break
+		}
+	}
+	if again == 0 || given == 0 {
+		t.Errorf("%d batches were made in the memory of others, %d pieces of memory were given back", again, given)
+	}
+}

@@ -26,8 +26,7 @@ func (d *download) tensor(s *slot, t unified.Tensor) unified.Tensor {
 	return host
 }
 
-// CopyTo copies a tensor of the batch to host memory, wherever it lies. The batch must be complete (Sync), and one goroutine
-// at a time may call it.
+// CopyTo copies a tensor of the batch to host memory, wherever it lies, and waits for it. One goroutine at a time may call it.
 func (b *Batch) CopyTo(to []byte, t unified.Tensor) error {
 	if len(to) != len(t.Bytes()) {
 		return fmt.Errorf("%w: %v into %d bytes", unified.ErrShape, t, len(to))
@@ -38,6 +37,9 @@ func (b *Batch) CopyTo(to []byte, t unified.Tensor) error {
 	}
 	if b.slot == nil {
 		return fmt.Errorf("%w: the batch was released", ErrClosed)
+	}
+	if err := b.Sync(); err != nil {
+		return err
 	}
 	host, err := b.slot.down.copy(b.loader, t)
 	if err == nil {

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/internal/cuda"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
@@ -176,7 +177,12 @@ func (d *device) rankAgain(ctx context.Context) error {
 		if k == 0 || k == c.tensor.Len() || !anyUse(uses) {
 			continue
 		}
-		if err := c.keep(ctx, gather.Hottest(uses, k), &d.loader.ledger); err != nil {
+		err = c.keep(ctx, gather.Hottest(uses, k), &d.loader.ledger)
+		if errors.Is(err, cuda.ErrOutOfMemory) { // somebody else has taken it meanwhile: all rows go over the bus
+			d.loader.opt.log().Warn("no rows are kept in device memory any more", "column", c.name, "error", err)
+			continue
+		}
+		if err != nil {
 			return fmt.Errorf("column %s: %w", c.name, err)
 		}
 	}

@@ -83,6 +83,9 @@ func (w *worker) fill(ctx context.Context, s *slot, j job) (err error) {
 		if err != nil {
 			if errors.Is(err, ErrSampler) {
 				w.broken = true
+				if w.device != nil { // what it may have enqueued writes to the sample
+					err = errors.Join(err, w.device.picks.Synchronize())
+				}
 				err = errors.Join(err, s.repair())
 			}
 			w.broken = w.broken || errors.Is(err, pinned.ErrFault)

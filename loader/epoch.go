@@ -159,9 +159,9 @@ func (r *run) take() (*slot, uint64, bool) {
 		return nil, 0, false
 	}
 	select {
-	case s := <-r.l.free:
+	case <-r.l.free.ready:
 		r.next++
-		return s, r.next - 1, true
+		return r.l.free.take(), r.next - 1, true
 	case <-r.ctx.Done():
 		return nil, 0, false
 	}
@@ -217,7 +217,7 @@ func (r *run) accept(s *slot, begin time.Time) error {
 		if r.ctx.Err() != nil { // it failed because the run ended
 			err = context.Cause(r.ctx)
 		}
-		r.l.free <- s
+		r.l.free.put(s)
 		return err
 	}
 	if !r.l.deliver(s) {
@@ -248,7 +248,7 @@ func (r *run) end() {
 	for _, w := range r.window {
 		select {
 		case s := <-w:
-			l.free <- s
+			l.free.put(s)
 		default:
 		}
 	}

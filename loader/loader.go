@@ -35,7 +35,7 @@ type Loader struct {
 	regions []*pinned.Region // copies of the source
 	workers []*worker
 	slots   []*slot
-	free    chan *slot // slots that nobody owns
+	free    *freeList
 	stats   counters
 
 	closeOnce sync.Once

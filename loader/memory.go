@@ -210,12 +210,12 @@ func (l *Loader) topology() []unified.Tensor {
 // prepareSlots makes the slots, fills some on trial to learn how large batches are, and takes and touches that much memory
 // in all slots, so that the first batch is as fast as the hundredth.
 func (l *Loader) prepareSlots(ctx context.Context) error {
-	l.free = make(chan *slot, l.estimate.Slots)
+	l.free = newFreeList(l.estimate.Slots)
 	for i := range l.estimate.Slots {
 		s := l.newSlot()
 		s.index = i
 		l.slots = append(l.slots, s)
-		l.free <- s
+		l.free.put(s)
 		if err := s.join(l.device); err != nil {
 			return l.explainLimit(err)
 		}

@@ -181,5 +181,5 @@ func (l *Loader) recycle(s *slot) {
 		l.closeErr = errors.Join(l.closeErr, s.close())
 		return
 	}
-	l.free <- s // never blocks: there is room for all slots
+	l.free.put(s)
 }

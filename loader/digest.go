@@ -80,7 +80,6 @@ func newDigestEntries(s *graph.Schema, layers int, cols *columns) []digestEntry 
 // digester hashes one batch after another.
 type digester struct {
 	topology, full xxh3.Hasher
-	down           download
 	wide           [1024]int64 // ids on their way from 32 to 64 bits
 }
 
@@ -108,35 +107,27 @@ func (b *Batch) Digest() (topology, full uint64) {
 		case numNodesArray:
 			d.numNodes(e, s.sample.NumNodes)
 		case nodesArray:
-			d.ids(e, d.down.tensor(s, s.sample.Nodes[e.t]))
+			d.ids(e, s.down.tensor(s, s.sample.Nodes[e.t]))
 		case seedsArray:
-			d.ids(e, d.down.tensor(s, s.sample.SeedLocal[e.t]))
+			d.ids(e, s.down.tensor(s, s.sample.SeedLocal[e.t]))
 		case indptrArray:
-			d.ids(e, d.down.tensor(s, s.sample.Blocks[e.layer][e.t].Indptr))
+			d.ids(e, s.down.tensor(s, s.sample.Blocks[e.layer][e.t].Indptr))
 		case indicesArray:
-			d.ids(e, d.down.tensor(s, s.sample.Blocks[e.layer][e.t].Indices))
+			d.ids(e, s.down.tensor(s, s.sample.Blocks[e.layer][e.t].Indices))
 		case edgePosArray:
-			d.ids(e, d.down.tensor(s, s.sample.Blocks[e.layer][e.t].EdgePos))
+			d.ids(e, s.down.tensor(s, s.sample.Blocks[e.layer][e.t].EdgePos))
 		case nodeColumnArray:
-			d.rows(e, d.down.tensor(s, s.node[e.t][e.c].rows))
+			d.rows(e, s.down.tensor(s, s.node[e.t][e.c].rows))
 		case seedColumnArray:
-			d.rows(e, d.down.tensor(s, s.seed[e.t][e.c].rows))
+			d.rows(e, s.down.tensor(s, s.seed[e.t][e.c].rows))
 		case edgeColumnArray:
-			d.rows(e, d.down.tensor(s, s.edge[e.layer][e.t][e.c].rows))
+			d.rows(e, s.down.tensor(s, s.edge[e.layer][e.t][e.c].rows))
 		}
 	}
-	if d.down.err != nil {
+	if s.down.err != nil {
 		return 0, 0
 	}
 	return d.topology.Sum64(), d.full.Sum64()
-}
-
-// close frees what reading from a device took.
-func (d *digester) close() error {
-	if d == nil {
-		return nil
-	}
-	return d.down.close()
 }
 
 func (d *digester) write(e *digestEntry, p []byte) {

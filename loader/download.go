@@ -26,7 +26,8 @@ func (d *download) tensor(s *slot, t unified.Tensor) unified.Tensor {
 	return host
 }
 
-// CopyTo copies a tensor of the batch to host memory, wherever it lies, and waits for it. One goroutine at a time may call it.
+// CopyTo copies a tensor of the batch to host memory, wherever it lies, and waits for it. One goroutine at a time may call it,
+// or Digest.
 func (b *Batch) CopyTo(to []byte, t unified.Tensor) error {
 	if len(to) != len(t.Bytes()) {
 		return fmt.Errorf("%w: %v into %d bytes", unified.ErrShape, t, len(to))

@@ -24,7 +24,7 @@ type slot struct {
 	seed    [][]gathered   // [node type][column]
 	edge    [][][]gathered // [layer][edge type][column]
 	digest  *digester      // of the first Digest on
-	down    download       // of the first CopyTo on
+	down    download       // of the first Digest or CopyTo on
 	onDevice
 
 	err     error     // in place of a batch
@@ -145,7 +145,7 @@ func (s *slot) close() error {
 	s.each(func(b *unified.Buffer, _ int64) { errs = append(errs, b.Close()) })
 	errs = append(errs, s.sample.Close()) // a sampler may have used what the options did not ask for
 	if s.joined {
-		errs = append(errs, s.digest.close(), s.down.close(), s.closeEvents(), s.loader.device.release())
+		errs = append(errs, s.down.close(), s.closeEvents(), s.loader.device.release())
 	}
 	return errors.Join(errs...)
 }

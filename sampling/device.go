@@ -44,7 +44,8 @@ type DeviceEnv struct {
 type DeviceWorker interface {
 	// Enqueue puts a whole batch on the stream. The host waits for nothing and learns nothing of it until Finish. out was
 	// shaped by Init for the graph's schema and Bound's layers, with memory of the device; it, and what the device may
-	// still do with it, is the worker's until Finish. req is not kept.
+	// still do with it, is the worker's until Finish. req is not kept. A batch in hand is given up, after a wait for the stream:
+	// so it goes where what followed failed.
 	Enqueue(ctx context.Context, req *Request, out *graph.Sample) error
 	// Finish makes out the sample of the batch in hand, once the stream has passed it; to wait for that is the caller's. Its tensors
 	// are in out's memory, where only work behind this stream may read them; NumNodes and the shapes are for the host.

@@ -95,16 +95,24 @@ func TestDeviceStampsStartOver(t *testing.T) {
 func TestDeviceWorkerHasOneBatchInHand(t *testing.T) {
 	d := openDevice(t)
 	g := randomGraph(t, rand.New(rand.NewPCG(5, 5)), 1, 1)
-	o := d.open(Neighbor{Fanouts: []int{3}}, d.env(g, 2))
+	n := Neighbor{Fanouts: []int{3}}
+	o := d.open(n, d.env(g, 2))
 	ctx, req := context.Background(), &Request{Seeds: [][]int64{{0}}}
 	if _, err := o.worker.Finish(&o.sample); !errors.Is(err, ErrOptions) {
 		t.Errorf("finished what was not begun: %v", err)
 	}
-	if err := o.worker.Enqueue(ctx, req, &o.sample); err != nil {
+	var givenUp graph.Sample
+	givenUp.Init(g.Schema(), 1, o.sample.NodeBuffer(0).Options)
+	defer givenUp.Close()
+	if err := o.worker.Enqueue(ctx, &Request{Seeds: [][]int64{{1}}}, &givenUp); err != nil {
 		t.Fatal(err)
 	}
-	if err := o.worker.Enqueue(ctx, req, &o.sample); !errors.Is(err, ErrOptions) {
-		t.Errorf("began a second batch: %v", err)
+	compare(t, "after a batch that was given up", g, o, req, oracle(g, newEdgeRuns(g), n, req))
+	if _, err := o.worker.Finish(&givenUp); !errors.Is(err, ErrOptions) {
+		t.Errorf("finished what was given up: %v", err)
+	}
+	if err := o.worker.Enqueue(ctx, req, &o.sample); err != nil {
+		t.Fatal(err)
 	}
 	if err := o.worker.Close(); err != nil { // waits
 		t.Error(err)

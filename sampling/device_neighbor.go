@@ -130,10 +130,8 @@ func (w *deviceNeighbor) Close() error {
 		return nil
 	}
 	var errs []error
-	if w.out != nil {
-		if err := w.env.Stream.Synchronize(); !errors.Is(err, cuda.ErrDeviceLost) { // nothing runs on a lost device
-			errs = append(errs, err)
-		}
+	if err := w.giveUp(); !errors.Is(err, cuda.ErrDeviceLost) { // nothing runs on a lost device
+		errs = append(errs, err)
 	}
 	errs = append(errs, w.dropGraph())
 	for _, b := range append(w.scratch(), &w.host) {
@@ -149,10 +147,10 @@ func (w *deviceNeighbor) Enqueue(ctx context.Context, req *Request, out *graph.S
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if w.out != nil {
-		return fmt.Errorf("%w: a batch is in hand already", ErrOptions)
-	}
 	if err := w.check(req, out); err != nil {
+		return err
+	}
+	if err := w.giveUp(); err != nil {
 		return err
 	}
 	err := w.claim(req, out)
@@ -170,6 +168,18 @@ func (w *deviceNeighbor) Enqueue(ctx context.Context, req *Request, out *graph.S
 		return err
 	}
 	w.out = out
+	return nil
+}
+
+// giveUp waits for a batch in hand that nobody finished, whose description and sample are then free.
+func (w *deviceNeighbor) giveUp() error {
+	if w.out == nil {
+		return nil
+	}
+	if err := w.env.Stream.Synchronize(); err != nil {
+		return err
+	}
+	w.out = nil
 	return nil
 }
 

@@ -42,11 +42,8 @@ func raw(t *testing.T, s *serving) *socket {
 // answer returns the next message, within ten seconds.
 func answer(t *testing.T, k *socket) ([]byte, error) {
 	t.Helper()
-	if err := k.conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
 	b := make([]byte, maxMessage)
-	n, fd, err := k.receive(b)
+	n, fd, err := k.receive(t.Context(), time.Now().Add(10*time.Second), b)
 	closeDescriptor(fd)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatal("no answer")
@@ -57,7 +54,7 @@ func answer(t *testing.T, k *socket) ([]byte, error) {
 // refused sends a message and wants the connection to end with an ERROR of the code.
 func refused(t *testing.T, k *socket, message []byte, want Code) {
 	t.Helper()
-	if err := k.send(message, -1); err != nil {
+	if err := k.send(message, -1, time.Second); err != nil {
 		t.Fatal(err)
 	}
 	for {
@@ -139,10 +136,10 @@ func TestEveryBrokenRuleEndsTheConnectionAndNothingElse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := raw(t, s)
-			if err := k.send(good.bytes(), -1); err != nil {
+			if err := k.send(good.bytes(), -1, time.Second); err != nil {
 				t.Fatal(err)
 			}
-			if err := k.send(begin{run: 1}.bytes(), -1); err != nil {
+			if err := k.send(begin{run: 1}.bytes(), -1, time.Second); err != nil {
 				t.Fatal(err)
 			}
 			for range 4 { // WELCOME, BEGUN, SEGMENT, BATCH

@@ -91,15 +91,12 @@ func FuzzServer(f *testing.F) {
 		defer k.close()
 		for _, m := range [][]byte{good.bytes(), a, b, c, words{}.bytes(kindBye)} {
 			if len(m) > 0 && len(m) <= 2*maxMessage {
-				_ = k.send(m, -1) // the server may have had enough
+				_ = k.send(m, -1, time.Second) // the server may have had enough
 			}
 		}
-		if err := k.conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
-			t.Fatal(err)
-		}
-		room := make([]byte, maxMessage)
+		end, room := time.Now().Add(10*time.Second), make([]byte, maxMessage)
 		for {
-			_, fd, err := k.receive(room)
+			_, fd, err := k.receive(t.Context(), end, room)
 			closeDescriptor(fd)
 			if os.IsTimeout(err) {
 				t.Fatal("the server did not end the connection")
@@ -155,11 +152,11 @@ func FuzzConsumer(f *testing.F) {
 			if len(m) > 2 && kind(le.Uint16(m)) == kindSegment {
 				fd = seg.fd
 			}
-			if err := theirs.send(m, fd); err != nil {
+			if err := theirs.send(m, fd, time.Second); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := theirs.conn.CloseWrite(); err != nil {
+		if err := unix.Shutdown(theirs.fd, unix.SHUT_WR); err != nil {
 			t.Fatal(err)
 		}
 		consumer := newConsumer(ours, ConsumerOptions{Timeout: 5 * time.Second, MaxRing: 4 << 20})

@@ -93,10 +93,10 @@ def table(phase, result):
             for line in LINES[phase](step, r):
                 print("  " + line, file=out)
     for c in p["claims"]:
-        verdict = "not measured" if c["holds"] is None else "holds" if c["holds"] else "DOES NOT HOLD"
+        verdict = "not measured" if c["holds"] is None else "simulated" if result["simulated"] else "holds" if c["holds"] else "DOES NOT HOLD"
         value = "" if c["measured"] is None else f"{c['measured']:.3g}, "
         why = f" ({c['why'].splitlines()[0][:150]})" if "why" in c else ""
-        print(f"  {c['claim']}: {value}wanted {c['wanted']}: {'simulated' if result['simulated'] and not why else verdict}{why}", file=out)
+        print(f"  {c['claim']}: {value}wanted {c['wanted']}: {verdict}{why}", file=out)
     out.flush()
 
 

@@ -75,9 +75,18 @@ class Batch:
 
     def array(self, name: str) -> Array:
         """An array by its name (docs/digest.md). Ids have the loader's index_dtype: a copy where the feed's is another."""
+        value = self._find(name)
+        if value is None:
+            raise KeyError(name)
+        return value
+
+    def _find(self, name: str) -> Optional[Array]:
+        """The array of a name, None if there is none."""
         value = self._values.get(name)
         if value is None:
-            source = self._arrays()
+            source = self._source or self._arrays()
+            if not source.has(name):
+                return None
             if isinstance(source, DeviceArrays):
                 value = array_of(self._framework, source, name, self._index if _is_index(name) else None)
             else:

@@ -15,7 +15,7 @@ import numpy as np
 from . import cuda
 from .errors import DeviceError, ProtocolError
 from .frameworks import Array, Framework, Jax, NumpyArray, Torch
-from .protocol import BatchReady, Descriptor, Segment, Welcome
+from .protocol import BatchReady, Segment, Welcome
 from .ring import Lease, Memory, Ring, SlotArrays
 
 
@@ -59,11 +59,8 @@ class DeviceRing(Ring):
         self.opened[about.number] = DeviceMemory(about, fds, self.device)
         return None
 
-    def _lease(self, ready: BatchReady, descriptor: Descriptor) -> Lease:
-        return DeviceLease(self, ready, descriptor)
-
-    def arrays(self, lease: Lease) -> SlotArrays:
-        return DeviceArrays(lease) if isinstance(lease, DeviceLease) else SlotArrays(lease)
+    def _arrays(self, descriptor: bytes, ready: BatchReady) -> SlotArrays:
+        return DeviceArrays(descriptor, ready, self._layout, DeviceLease(self, ready))
 
     def give_back_after(self, slot: int, streams: set[int]) -> None:
         """give_back, as soon as streams have done what is on them now."""
@@ -129,8 +126,8 @@ class DeviceLease(Lease):
 
     __slots__ = ("device_ring", "streams")
 
-    def __init__(self, ring: DeviceRing, ready: BatchReady, descriptor: Descriptor) -> None:
-        super().__init__(ring, ready, descriptor)
+    def __init__(self, ring: DeviceRing, ready: BatchReady) -> None:
+        super().__init__(ring, ready)
         self.device_ring = ring
         self.streams = {ring.current_stream()}
 
@@ -143,28 +140,29 @@ class DeviceLease(Lease):
             streams = self.streams | {self.device_ring.current_stream()}
         except Exception:  # the interpreter is ending, and the framework is half gone
             streams = self.streams
-        self.device_ring.give_back_after(self.ready.slot, streams)
+        self.device_ring.give_back_after(self.slot, streams)
 
 
 class DeviceArrays(SlotArrays):
     """The arrays of a slot on a device. Some lie on the host, and where the server shares no device memory all do."""
 
-    __slots__ = ("device_lease",)
+    __slots__ = ()
 
-    def __init__(self, lease: DeviceLease) -> None:
-        super().__init__(lease)
-        self.device_lease = lease
+    @property
+    def device_lease(self) -> DeviceLease:
+        assert isinstance(self.lease, DeviceLease)
+        return self.lease
 
     def dtype(self, name: str) -> str:
-        return self.lease.descriptor.array(name, self.lease.ring.sizes).dtype
+        return self.layout.forms[name].dtype
 
     def view(self, name: str) -> Optional[DeviceArray]:
         """An array on the device; None for one on the host."""
-        segment, offset, size, shape, dtype, numpy = self.lease.descriptor.array(name, self.lease.ring.sizes)
-        memory = self.device_lease.device_ring.opened.get(segment) if size else None
+        segment, offset, shape, form = self.place(name, self._sizes)
+        memory = self.device_lease.device_ring.opened.get(segment)
         if memory is None:
             return None
-        return DeviceArray(self.device_lease, memory, memory.address + offset, shape, numpy, dtype)
+        return DeviceArray(self.device_lease, memory, memory.address + offset, shape, form.numpy, form.dtype)
 
     def numpy(self, name: str) -> tuple[NumpyArray, str]:
         """A view of an array on the host, a copy of one on the device."""

@@ -8,7 +8,7 @@ import socket
 import struct
 import time
 import weakref
-from typing import Any, Callable, Optional, TypeVar, Union
+from typing import Any, Callable, NoReturn, Optional, TypeVar, Union
 
 from . import protocol as p
 from .batch import forget_copied
@@ -18,6 +18,8 @@ from .errors import ForkError, KhopError, ProtocolError, ServerError, SlotsHeldE
 from .ring import Ring, SlotArrays
 
 _STOP = 5.0  # seconds that the end of a run which was left may take
+_NO_SIGNAL, _AT_ONCE, _CLOSE_ON_EXEC = int(socket.MSG_NOSIGNAL), int(socket.MSG_DONTWAIT), int(socket.MSG_CMSG_CLOEXEC)  # enums compute slowly
+_TRUNCATED = int(socket.MSG_TRUNC | socket.MSG_CTRUNC)
 _TICK = 0.25  # seconds between looks at what else may have happened while nothing comes
 
 _E = TypeVar("_E", bound=KhopError)
@@ -45,7 +47,7 @@ class Feed:
         self._timeout = timeout
         self._last_words = last_words
         self._buffer = bytearray(p.MESSAGE_BYTES)
-        self._view = memoryview(self._buffer)
+        self._buffers, self._view = [self._buffer], memoryview(self._buffer)
         self._run = 0
         self._asked = 0
         self._sequence = 0
@@ -88,9 +90,10 @@ class Feed:
     def next(self) -> Union[SlotArrays, p.End]:
         """Acknowledges the batches before, and waits for the next one, or the end of the run."""
         forget_copied()
-        returned = self.ring.returned or self.ring.passing
-        self._send(p.next_batch(self._run, self._sequence, self.ring.take_returned(p.CREDITS) if returned else ()))
-        if returned:
+        ring = self.ring
+        slots = ring.take_returned(p.CREDITS) if ring.returned or ring.passing else ()
+        self._send(p.next_batch(self._run, self._sequence, slots))
+        if len(slots) == p.CREDITS:
             self._return_slots()
         message = self._wait_for((p.BatchReady, p.End), "a batch")
         if isinstance(message, p.End):
@@ -99,7 +102,7 @@ class Feed:
             raise self._broken(ProtocolError(f"batch {message.sequence} of the run comes where {self._sequence} should"))
         self._sequence += 1
         try:
-            return self.ring.arrays(self.ring.lease(message, self.welcome.slots))
+            return ring.take(message, self.welcome.slots)
         except ProtocolError as e:
             raise self._broken(e) from None
 
@@ -140,7 +143,7 @@ class Feed:
         while True:
             message = self._receive(deadline, what)
             if type(message) is p.BatchReady and message.run == self._run and p.BatchReady in kinds:
-                return message
+                return message  # what comes most
             if isinstance(message, p.Error):
                 if message.run not in (0, self._run):
                     continue
@@ -161,11 +164,11 @@ class Feed:
     def _receive(self, deadline: float, what: str) -> p.Message:
         """The next message other than SEGMENT, whose memory is mapped."""
         while True:
-            s = self._usable()
-            if self.ring.away() >= self._hold and self.ring.wait_for_one():  # or nothing would come
+            ring, s = self.ring, self._socket or self._unusable()
+            if ring.passing and ring.away() >= self._hold and ring.wait_for_one():  # or nothing would come
                 self._return_slots()
             try:
-                size, ancillary, flags, _ = s.recvmsg_into([self._buffer], 256, socket.MSG_CMSG_CLOEXEC)
+                size, ancillary, flags, _ = s.recvmsg_into(self._buffers, 256, _CLOSE_ON_EXEC)
             except BlockingIOError:
                 self._tick(deadline, what)
                 continue
@@ -177,14 +180,14 @@ class Feed:
             try:
                 if size == 0:
                     raise ServerError(f"the server has ended without a word{self._tail()}")
-                if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
+                if flags & _TRUNCATED:
                     raise ProtocolError("a message that is too long")
                 message = p.read(bytes(self._view[:size]))
-                if not isinstance(message, p.Segment):
+                if type(message) is not p.Segment:
                     if fds:
                         raise ProtocolError(f"{type(message).__name__} with file descriptors")
                     return message
-                self.ring.add(message, fds)
+                ring.add(message, fds)
             except KhopError as e:
                 raise self._broken(e)
             finally:
@@ -212,7 +215,7 @@ class Feed:
         deadline = time.monotonic() + self._timeout
         while True:
             try:
-                self._usable().send(message, socket.MSG_NOSIGNAL)
+                (self._socket or self._unusable()).send(message, _NO_SIGNAL)
                 return
             except BlockingIOError:
                 if time.monotonic() > deadline:
@@ -242,7 +245,7 @@ class Feed:
         if not slots:
             return
         try:
-            s.send(p.next_batch(0, 0, slots), socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
+            s.send(p.next_batch(0, 0, slots), _NO_SIGNAL | _AT_ONCE)
         except OSError:
             ring.returned.extend(slots)  # the next request takes them along, or says what is wrong
 
@@ -257,7 +260,7 @@ class Feed:
         if self._mine():
             self.ring.close()
             try:
-                s.send(p.bye(), socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
+                s.send(p.bye(), _NO_SIGNAL | _AT_ONCE)
             except OSError:
                 pass
         s.close()
@@ -273,15 +276,13 @@ class Feed:
     def _mine(self) -> bool:
         return self._pid == os.getpid()
 
-    def _usable(self) -> socket.socket:
+    def _unusable(self) -> NoReturn:
         if not self._mine():
             raise ForkError(
                 f"this loader belongs to process {self._pid}, and this is its child {os.getpid()}: batches come from a server, so there is nothing "
                 "to win by forking. Use num_workers=0, or make the loader in the child"
             )
-        if self._socket is None:
-            raise ServerError("the loader is closed")
-        return self._socket
+        raise ServerError("the loader is closed")
 
     def _failed(self, error: p.Error) -> KhopError:
         text = error.text or error.name
@@ -311,7 +312,7 @@ _open_feeds: weakref.WeakSet[Feed] = weakref.WeakSet()
 
 
 def _in_child() -> None:
-    """After a fork: the child must not keep the connection open, or its parent's death would go unnoticed."""
+    """After a fork: the child must not keep the connection open, or its parent's death would go unnoticed. Nor can it use it so."""
     for feed in list(_open_feeds):
         s, feed._socket = feed._socket, None
         if s is not None:

@@ -134,7 +134,7 @@ class Connection:
         raise TypeError("a khop loader is iterated, not indexed; for torch.utils.data.DataLoader use khop.torch.Dataset(loader) with batch_size=None")
 
     def _batch(self, arrays: SlotArrays) -> Any:
-        ready = arrays.lease.ready
+        ready = arrays.ready
         if self._schema is None:
             about = self._feed.welcome.about
             self._schema = schema_of(arrays, about if self._pad != "max" else {**about, **_sizes(about, self._binary)})

@@ -6,7 +6,6 @@ import fcntl
 import mmap
 import os
 import time
-import weakref
 from collections import deque
 from functools import partial
 from importlib import import_module
@@ -70,7 +69,7 @@ class Ring:
         """on_return is called, in any thread and at any moment, when a slot has come back."""
         self.memory: list[Optional[Memory]] = []  # None for what is not on the host
         self.sizes: list[int] = []
-        self.held: dict[int, weakref.ref[Lease]] = {}
+        self.held: dict[int, tuple[BatchReady, float]] = {}  # what is in the slots that this process holds, and since when
         self.returned: deque[int] = deque()
         self.passing: deque[Any] = deque()  # slots that streams of a device still work with (device.DeviceRing)
         self.pin = False  # whether segments are page-locked for CUDA
@@ -97,25 +96,22 @@ class Ring:
             memory.pin()
         return memory
 
-    def lease(self, ready: BatchReady, slots: int) -> Lease:
+    def take(self, ready: BatchReady, slots: int) -> SlotArrays:
         """Takes over the slot of a batch."""
-        if ready.slot >= slots or ready.slot in self.held:
-            raise ProtocolError(f"batch {ready.number} is in slot {ready.slot}, which is {'in use' if ready.slot < slots else 'none'}")
-        if ready.segment >= len(self.sizes) or ready.offset + ready.bytes > self.sizes[ready.segment]:
+        slot, begin = ready.slot, ready.offset
+        if slot >= slots or slot in self.held:
+            raise ProtocolError(f"batch {ready.number} is in slot {slot}, which is {'in use' if slot < slots else 'none'}")
+        if ready.segment >= len(self.sizes) or begin + ready.bytes > self.sizes[ready.segment]:
             raise ProtocolError(f"the descriptor of batch {ready.number} is not in the ring")
         memory = self.memory[ready.segment]
         if memory is None:
             raise ProtocolError(f"the descriptor of batch {ready.number} is on a device")
-        data = memory.map[ready.offset:ready.offset + ready.bytes]
-        descriptor = Descriptor(data, ready, self._layout)
-        self._layout = descriptor.layout
-        return self._lease(ready, descriptor)
+        arrays = self._arrays(memory.map[begin:begin + ready.bytes], ready)
+        self._layout = arrays.layout
+        return arrays
 
-    def _lease(self, ready: BatchReady, descriptor: Descriptor) -> Lease:
-        return Lease(self, ready, descriptor)
-
-    def arrays(self, lease: Lease) -> SlotArrays:
-        return SlotArrays(lease)
+    def _arrays(self, descriptor: bytes, ready: BatchReady) -> SlotArrays:
+        return SlotArrays(descriptor, ready, self._layout, Lease(self, ready))
 
     def away(self) -> int:
         """Slots that the server does not have, as far as is known here."""
@@ -152,22 +148,19 @@ class Ring:
         """Who holds slots, for people."""
         lines = []
         now = time.monotonic()
-        for lease in [ref() for ref in list(self.held.values())]:
-            if lease is not None:
-                lines.append(f"batch {lease.ready.number} of epoch {lease.ready.epoch} for {now - lease.since:.0f} s")
+        for ready, since in list(self.held.values()):
+            lines.append(f"batch {ready.number} of epoch {ready.epoch} for {now - since:.0f} s")
         return "; ".join(lines)
 
 
 class Lease:
     """A slot in this process's hands. It goes back when the last array over it is gone, or at release."""
 
-    __slots__ = ("ring", "ready", "descriptor", "since", "_open", "__weakref__")
+    __slots__ = ("ring", "slot", "_open")
 
-    def __init__(self, ring: Ring, ready: BatchReady, descriptor: Descriptor) -> None:
-        self.ring, self.ready, self.descriptor = ring, ready, descriptor
-        self.since = time.monotonic()
-        self._open = True
-        ring.held[ready.slot] = weakref.ref(self)
+    def __init__(self, ring: Ring, ready: BatchReady) -> None:
+        self.ring, self.slot, self._open = ring, ready.slot, True
+        ring.held[ready.slot] = ready, time.monotonic()
 
     def release(self) -> None:
         """Gives the slot back, once."""
@@ -176,52 +169,53 @@ class Lease:
             self._return()
 
     def _return(self) -> None:
-        self.ring.give_back(self.ready.slot)
+        self.ring.give_back(self.slot)
 
     def __del__(self) -> None:
         self.release()
 
 
-class SlotArrays:
+class SlotArrays(Descriptor):
     """The arrays of a slot: views that keep its lease."""
 
-    __slots__ = ("lease", "_bases")
+    __slots__ = ("ready", "lease", "_sizes", "_bases")
 
-    def __init__(self, lease: Lease) -> None:
-        self.lease = lease
-        self._bases: dict[int, NumpyArray] = {}  # a segment's bytes; not kept by the lease, which they keep
+    def __init__(self, descriptor: bytes, ready: BatchReady, known: Optional[Layout], lease: Lease) -> None:
+        super().__init__(descriptor, ready, known)
+        self.ready, self.lease, self._sizes = ready, lease, lease.ring.sizes
+        self._bases: dict[int, SlotBytes] = {}  # by segment; not kept by the lease, which they keep
 
     def names(self) -> tuple[str, ...]:
-        return self.lease.descriptor.layout.names
+        return self.layout.names
 
     def has(self, name: str) -> bool:
-        return name in self.lease.descriptor.layout.index
+        return name in self.layout.forms
 
     def shape(self, name: str) -> tuple[int, ...]:
-        return self.lease.descriptor.array(name, self.lease.ring.sizes).shape
+        return self.place(name, self._sizes)[2]
 
     def numpy(self, name: str) -> tuple[NumpyArray, str]:
         """A view of an array, and its dtype's name."""
-        segment, offset, size, shape, dtype, numpy = self.lease.descriptor.array(name, self.lease.ring.sizes)
-        if size == 0:
-            return np.empty(shape, numpy), dtype
+        segment, offset, shape, form = self.place(name, self._sizes)
         base = self._bases.get(segment)
         if base is None:
+            if segment < 0:
+                return np.empty(shape, form.numpy), form.dtype
             memory = self.lease.ring.memory[segment]
             if memory is None:
                 raise ProtocolError(f"array {name} is in segment {segment}, which is not there")
-            self._bases[segment] = base = np.asarray(_Owner(self.lease, memory))
-        return np.ndarray(shape, numpy, base, offset), dtype
+            base = self._bases[segment] = SlotBytes(memory.bytes, np.uint8, memory.map)
+            base.lease = self.lease
+        return np.ndarray(shape, form.numpy, base, offset), form.dtype
 
     def release(self) -> None:
         self.lease.release()
 
 
-class _Owner:
-    """What NumPy takes as the owner of a segment's bytes: as long as an array over them lives, so do the lease and the mapping."""
+class SlotBytes(NumpyArray):
+    """A segment's bytes, as the base of a slot's arrays: as long as one of them lives, so does the lease. (NumPy replaces the base of a view
+    by that one's base only where both have the view's own type, so it stops here.)"""
 
-    __slots__ = ("__array_interface__", "_lease", "_memory")
+    __slots__ = ("lease",)
 
-    def __init__(self, lease: Lease, memory: Memory) -> None:
-        self._lease, self._memory = lease, memory
-        self.__array_interface__ = {"version": 3, "shape": (memory.bytes,), "typestr": "|u1", "data": (memory.address, memory.read_only)}
+    lease: Lease

@@ -165,7 +165,7 @@ def main():
             report.table(phase, result)
     if unfinished := [p for p in args.phases if not result["phases"][p]["complete"]]:
         print(f"run: not done yet: {', '.join(unfinished)}; run it again to go on", file=sys.stderr)
-    broken = [f"{phase}: {step}: {r['failed']}" for phase in args.phases for step, r in run.state[phase].items() if failed(r)]
+    broken = [f"{phase}: {step}: {r['failed'].splitlines()[0][:300]}" for phase in args.phases for step, r in run.state[phase].items() if failed(r)]
     for line in broken:
         print("run: failed:", line, file=sys.stderr)
     sys.exit(1 if broken else 0)

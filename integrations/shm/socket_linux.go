@@ -18,20 +18,21 @@ import (
 
 // socket is one end of a connection. Sending is safe from any goroutine, a message at a time; one goroutine receives.
 //
-// It waits by itself. Go's poller, which watches every socket for room to send as well, would wake for each message that the
-// other end takes; and a goroutine that it has woken must first be given a thread. Here a thread sleeps in the kernel for each
-// goroutine that waits, or where messages come faster than a thread wakes, it does not sleep but looks again.
+// The descriptor is not in Go's poller, which watches every socket for room to send as well and would wake for each message that
+// the other end takes. The poller watches an epoll of the socket's own instead, and that one for messages only; while they come
+// faster than a goroutine falls asleep and wakes it watches for nothing: who receives then looks again.
 type socket struct {
 	fd     int
-	bell   int          // an eventfd, readable when who waits for a message shall look whether it still should
-	use    sync.RWMutex // read-locked by who uses these descriptors, locked to close them
+	use    sync.RWMutex // read-locked by who uses fd, locked to close it
 	closed atomic.Bool
+	sleep  *os.File // the epoll, in which who receives waits
 
 	// The receiving goroutine's.
-	header unix.Msghdr
-	part   unix.Iovec
-	oob    [64]byte // for received descriptors
-	habit  habit
+	watched int // EPOLL_CTL_ADD where the epoll watches for messages, else EPOLL_CTL_DEL
+	header  unix.Msghdr
+	part    unix.Iovec
+	oob     [64]byte // for received descriptors
+	habit   habit
 }
 
 // newSocket takes a connection over from package net.
@@ -54,12 +55,16 @@ func newSocket(c *net.UnixConn) (*socket, error) {
 
 // ownSocket makes a socket of a descriptor, which it takes.
 func ownSocket(fd int) (*socket, error) {
-	bell, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-	if err != nil {
-		closeDescriptor(fd)
-		return nil, os.NewSyscallError("eventfd", err)
+	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err == nil {
+		err = unix.SetNonblock(epoll, true) // so that Go's poller takes it
 	}
-	return &socket{fd: fd, bell: bell}, nil
+	if err != nil {
+		closeDescriptor(epoll)
+		closeDescriptor(fd)
+		return nil, os.NewSyscallError("epoll", err)
+	}
+	return &socket{fd: fd, sleep: os.NewFile(uintptr(epoll), "epoll"), watched: unix.EPOLL_CTL_DEL}, nil
 }
 
 // send sends a message, with a descriptor unless fd is negative. Where the other end does not read it waits for room: at most
@@ -73,7 +78,7 @@ func (s *socket) send(b []byte, fd int, most time.Duration) error {
 	}
 	var end time.Time
 	for !s.closed.Load() {
-		_, err := unix.SendmsgN(s.fd, b, oob, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+		err := s.put(b, oob)
 		switch err {
 		case nil, unix.EINTR:
 			if err == nil {
@@ -96,6 +101,16 @@ func (s *socket) send(b []byte, fd int, most time.Duration) error {
 		}
 	}
 	return net.ErrClosed
+}
+
+// put sends a message that there is room for; EAGAIN where there is none.
+func (s *socket) put(b, oob []byte) error {
+	const flags = unix.MSG_DONTWAIT | unix.MSG_NOSIGNAL
+	if oob == nil {
+		return unix.Send(s.fd, b, flags)
+	}
+	_, err := unix.SendmsgN(s.fd, b, oob, nil, flags)
+	return err
 }
 
 // receive returns one packet, and a descriptor or -1. Errors: os.ErrDeadlineExceeded after end, where it is not zero; the cause
@@ -140,7 +155,7 @@ func (s *socket) take(b []byte) (int, error) {
 	s.header.SetIovlen(1)
 	s.header.SetControllen(len(s.oob))
 	for {
-		n, _, err := unix.Syscall(unix.SYS_RECVMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&s.header)), unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
+		n, _, err := unix.RawSyscall(unix.SYS_RECVMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&s.header)), unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
 		switch err {
 		case 0:
 			return int(n), nil
@@ -154,39 +169,64 @@ func (s *socket) take(b []byte) (int, error) {
 // await waits for a packet and takes it.
 func (s *socket) await(ctx context.Context, end time.Time, b []byte) (n int, err error) {
 	begin := time.Now()
-	for s.habit.isShort() && time.Since(begin) < shortWait {
-		_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) // whoever has work to do goes first
-		if n, err = s.take(b); err != unix.EAGAIN {
-			s.habit.learn(time.Since(begin))
-			return n, err
-		}
-	}
-	stop := context.AfterFunc(ctx, s.ring)
-	defer stop()
-	for err = unix.EAGAIN; err == unix.EAGAIN; n, err = s.take(b) {
-		if ctx.Err() != nil {
-			return 0, context.Cause(ctx)
-		}
-		fds := [2]unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLIN}, {Fd: int32(s.bell), Events: unix.POLLIN}}
-		if err := poll(fds[:], end); err != nil {
+	defer func() { s.habit.learn(time.Since(begin)) }()
+	if s.habit.isShort() {
+		if err := s.watch(unix.EPOLL_CTL_DEL); err != nil {
 			return 0, err
 		}
-		if fds[1].Revents != 0 {
-			var count [8]byte
-			_, _ = unix.Read(s.bell, count[:])
+		for time.Since(begin) < shortWait {
+			_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) // whoever has work to do goes first
+			if n, err := s.take(b); err != unix.EAGAIN {
+				return n, err
+			}
 		}
 	}
-	s.habit.learn(time.Since(begin))
-	return n, err
+	if err := s.watch(unix.EPOLL_CTL_ADD); err != nil {
+		return 0, err
+	}
+	raw, err := s.sleep.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	for {
+		if err := s.sleep.SetReadDeadline(end); err != nil {
+			return 0, err
+		}
+		stop := context.AfterFunc(ctx, s.wake)
+		failed := raw.Read(func(uintptr) bool {
+			n, err = s.take(b)
+			return err != unix.EAGAIN
+		})
+		stop()
+		switch {
+		case failed == nil:
+			return n, err
+		case ctx.Err() != nil:
+			return 0, context.Cause(ctx)
+		case !errors.Is(failed, os.ErrDeadlineExceeded) || !end.IsZero() && !time.Now().Before(end):
+			return 0, failed
+		}
+	}
 }
 
-// ring has who waits for a message look again.
-func (s *socket) ring() {
-	s.use.RLock()
-	defer s.use.RUnlock()
-	if !s.closed.Load() {
-		_, _ = unix.Write(s.bell, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+// wake has who waits for a message look whether it still should.
+func (s *socket) wake() { _ = s.sleep.SetReadDeadline(time.Unix(1, 0)) }
+
+// watch has the epoll watch for messages, EPOLL_CTL_ADD, or not, EPOLL_CTL_DEL.
+func (s *socket) watch(do int) error {
+	if s.watched == do {
+		return nil
 	}
+	raw, err := s.sleep.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var inner error
+	err = raw.Control(func(epoll uintptr) {
+		inner = unix.EpollCtl(int(epoll), do, s.fd, &unix.EpollEvent{Events: unix.EPOLLIN})
+	})
+	s.watched = do
+	return errors.Join(err, os.NewSyscallError("epoll_ctl", inner))
 }
 
 // poll sleeps until one of the descriptors is ready, or a signal came; os.ErrDeadlineExceeded after end, where it is not zero.
@@ -206,7 +246,7 @@ func poll(fds []unix.PollFd, end time.Time) error {
 }
 
 // shortWait is about how long a thread takes to fall asleep and wake.
-const shortWait = 20 * time.Microsecond
+const shortWait = 50 * time.Microsecond
 
 // habit is how long the waits of late were: it is worth looking again for a message, instead of sleeping, where they were short.
 // Otherwise the processor is for who makes batches.
@@ -271,10 +311,11 @@ func (s *socket) close() error {
 	if s.closed.Swap(true) {
 		return net.ErrClosed
 	}
-	_ = unix.Shutdown(s.fd, unix.SHUT_RDWR) // who waits looks again
+	_ = unix.Shutdown(s.fd, unix.SHUT_RDWR) // ends who waits for room
+	err := s.sleep.Close()                  // ends who waits for a message
 	s.use.Lock()
 	defer s.use.Unlock()
-	return errors.Join(unix.Close(s.fd), unix.Close(s.bell))
+	return errors.Join(err, unix.Close(s.fd))
 }
 
 // peer asks the kernel who is at the other end.

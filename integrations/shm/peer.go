@@ -82,16 +82,15 @@ func (p *peer) serve(ctx context.Context) {
 		}
 		stop()
 	}
-	var r *refusal
-	if errors.As(err, &r) {
-		p.complain(0, err)
-		log.Warn("a consumer was refused", "pid", p.pid, "code", r.code.String(), "error", err)
-	}
 	if p.rank != nil {
 		p.rank.detach(p)
-		if r == nil {
-			log.Info("a consumer has gone", "rank", p.rank.number, "pid", p.pid)
-		}
+	}
+	var r *refusal
+	if errors.As(err, &r) {
+		p.complain(0, err) // no batch comes after it
+		log.Warn("a consumer was refused", "pid", p.pid, "code", r.code.String(), "error", err)
+	} else if p.rank != nil {
+		log.Info("a consumer has gone", "rank", p.rank.number, "pid", p.pid)
 	}
 }
 

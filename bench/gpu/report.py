@@ -1,4 +1,6 @@
-"""Tables for people, and what the results say of khop's claims."""
+"""Tables for people, and what the results say of khop's claims. "report.py FILE" prints those of an object that run has written."""
+import json
+import pathlib
 import sys
 
 
@@ -156,3 +158,9 @@ def energy(r, batches):
 
 
 LINES = {"machine": machine_lines, "gather": gather_lines, "sampling": sampling_lines, "transfer": transfer_lines, "training": training_lines}
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        written = json.loads(pathlib.Path(name).read_text())
+        for part in written["phases"]:
+            table(part, written)

@@ -31,7 +31,7 @@ def machine(b):
     if b.smoke:
         tests = [t for t in tests if t[0] == "internal/cuda/drivertest"]
     for folder, names in tests:
-        yield Step(f"tests {folder}", lambda folder=folder, names=names: run_tests(b, folder, names), TESTS, seconds=240)
+        yield Step(f"tests {folder}", lambda folder=folder, names=names: run_tests(b, folder, names), TESTS, seconds=400)
     for tool in ("memcheck", "racecheck"):
         yield Step(tool, lambda tool=tool: sanitize(b, tool))
 
@@ -39,7 +39,7 @@ def machine(b):
 def run_tests(b, folder, names):
     place = b.tests() / folder
     env = {"KHOP_TESTDATA": ""}
-    status, out, errors = b.call([place / "test", "-test.v", "-test.run", names, "-test.timeout", "230s"], cwd=place, env=env, allowed=(0, 1, 2))
+    status, out, errors = b.call([place / "test", "-test.v", "-test.run", names, "-test.timeout", "390s"], cwd=place, env=env, allowed=(0, 1, 2))
     count = {what: re.findall(rf"^--- {what}: (\S+)", out, re.M) for what in ("PASS", "FAIL", "SKIP")}
     result = {"passed": len(count["PASS"]), "skipped": count["SKIP"]}  # skipped: what needs the simulator
     if status or count["FAIL"]:

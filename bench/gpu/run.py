@@ -26,7 +26,7 @@ import report
 from bench import HERE, Bench, Failed, OutOfTime
 from phases import PHASES
 
-LEAST = 10  # seconds: with less left no step is begun
+LEAST = 0.2  # of the seconds that a step may take: with less left it is not begun, for it would likely be tried in vain
 
 
 class Run:
@@ -67,7 +67,7 @@ class Run:
         for phase, step in self.pending():
             start = time.monotonic()
             over = min(self.end, start + self.limit - self.spent[phase])
-            if over - start < LEAST:
+            if over - start < LEAST * step.seconds:
                 continue
             print(f"{time.strftime('%H:%M:%S')} {phase}: {step.name}", file=sys.stderr, flush=True)
             self.bench.begin(step.seconds, over)

@@ -12,7 +12,7 @@ CARD = "8GiB"  # device memory, wherever the claim is about what is larger than 
 WORKERS = (15, 8, 4, 0)  # of PyG's NeighborLoader, the likeliest best first
 
 # What is worth the time of a machine first: where some is lent for half an hour, all of the first ones and most of the others are done.
-CLAIM, TESTS, PEER, MORE = range(4)
+CLAIM, TESTS, PEER, MORE, SLOW = range(5)
 
 
 class Step(NamedTuple):
@@ -33,7 +33,7 @@ def machine(b):
     for folder, names in tests:
         yield Step(f"tests {folder}", lambda folder=folder, names=names: run_tests(b, folder, names), TESTS, seconds=400)
     for tool in ("memcheck", "racecheck"):
-        yield Step(tool, lambda tool=tool: sanitize(b, tool))
+        yield Step(tool, lambda tool=tool: sanitize(b, tool), SLOW)
 
 
 def run_tests(b, folder, names):

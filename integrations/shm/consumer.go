@@ -73,6 +73,8 @@ type Consumer struct {
 	asked   uint32
 	layout  uint64
 	names   []string
+	// Room for the copy of a descriptor, and under mu for a NEXT.
+	descriptor, note []byte
 
 	mu       sync.Mutex // guards the following
 	busy     bool

@@ -78,7 +78,7 @@ func within(a, m []byte) bool {
 
 // FuzzServer: no messages of a consumer make the server fail, or keep it from serving the next one.
 func FuzzServer(f *testing.F) {
-	f.Add(begin{run: 1}.bytes(), nextNote{run: 1, done: 1, slots: []uint32{0, 1}}.bytes(), words{1, 0}.bytes(kindStop))
+	f.Add(begin{run: 1}.bytes(), nextNote{run: 1, done: 1, slots: []uint32{0, 1}}.append(nil), words{1, 0}.bytes(kindStop))
 	f.Add(begin{run: 1, mode: beginState, json: []byte(`{"epoch":1e99}`)}.bytes(), words{askState, 1}.bytes(kindAsk), words{}.bytes(kindBye))
 	f.Add(begin{run: 1<<32 - 1, epoch: 1<<32 - 1, next: 1<<64 - 1}.bytes(), begin{run: 1, mode: beginGoOn}.bytes(), good.bytes())
 	f.Add(begin{run: 1}.bytes(), begin{run: 2, epoch: 5}.bytes(), begin{run: 3, mode: beginGoOn}.bytes())

@@ -476,9 +476,9 @@ def test_any_descriptor_gives_arrays_in_the_ring_or_a_protocol_error():
         if rng.integers(8) == 0:
             data = data[:rng.integers(64, len(data) + 1)]
         try:
-            d = protocol.Descriptor(bytes(data), ready)
-            for name in d.layout.names:
-                segment, offset, shape, form = d.place(name, [65536])
+            layout = protocol.layout(bytes(data), ready)
+            for name in layout.names:
+                segment, offset, shape, form = layout.place(name, bytes(data), [65536])
                 size = math.prod(shape) * form.itemsize
                 assert segment == -1 and size == 0 or segment == 0 and 0 <= offset <= 65536 - size
                 arrays += 1

@@ -10,6 +10,7 @@ from . import digest as _digest
 from .arrays import Arrays, Converted, OwnArrays
 from .device import DeviceArrays, array_of
 from .frameworks import Array, Framework, NumpyArray, framework
+from .protocol import BatchReady
 from .schema import EdgeType, Schema
 from .views import Block, EdgeView, NodeView
 
@@ -33,11 +34,11 @@ class Batch:
     graphs they are those of ``batch["paper"]`` and ``batch["paper", "cites", "paper"]``.
     """
 
-    __slots__ = ("schema", "info", "_source", "_framework", "_index", "_values", "_table", "__weakref__")
+    __slots__ = ("schema", "_ready", "_source", "_framework", "_index", "_values", "_table", "__weakref__")
 
-    def __init__(self, schema: Schema, info: Info, source: Arrays, framework: Framework, index_dtype: str) -> None:
+    def __init__(self, schema: Schema, info: Union[Info, BatchReady], source: Arrays, framework: Framework, index_dtype: Union[str, np.dtype[Any]]) -> None:
         self.schema = schema
-        self.info = info
+        self._ready = info
         self._source: Optional[Arrays] = source
         self._framework = framework
         self._index = np.dtype(index_dtype)
@@ -47,18 +48,22 @@ class Batch:
     # --- which batch it is ---
 
     @property
+    def info(self) -> Info:
+        return Info(self._ready.epoch, self._ready.number, self._ready.padded, self._ready.next)
+
+    @property
     def epoch(self) -> int:
-        return self.info.epoch
+        return self._ready.epoch
 
     @property
     def number(self) -> int:
         """The batch's number in the epoch, over all ranks."""
-        return self.info.number
+        return self._ready.number
 
     @property
     def padded(self) -> bool:
         """Whether this rank repeats a batch of another, so that all have the same number."""
-        return self.info.padded
+        return self._ready.padded
 
     @property
     def _counts(self) -> list[list[int]]:
@@ -75,18 +80,9 @@ class Batch:
 
     def array(self, name: str) -> Array:
         """An array by its name (docs/digest.md). Ids have the loader's index_dtype: a copy where the feed's is another."""
-        value = self._find(name)
-        if value is None:
-            raise KeyError(name)
-        return value
-
-    def _find(self, name: str) -> Optional[Array]:
-        """The array of a name, None if there is none."""
         value = self._values.get(name)
         if value is None:
             source = self._source or self._arrays()
-            if not source.has(name):
-                return None
             if isinstance(source, DeviceArrays):
                 value = array_of(self._framework, source, name, self._index if _is_index(name) else None)
             else:
@@ -96,6 +92,20 @@ class Batch:
                 value = self._framework.wrap(a, dtype)
             self._values[name] = value
         return value
+
+    def _find(self, name: str) -> Optional[Array]:
+        """The array of a name, None if there is none."""
+        return self.array(name) if self._arrays().has(name) else None
+
+    def _column(self, node_type: str, column: str) -> Optional[Array]:
+        """A column of all nodes of a type, or where it was asked for seeds only, of the seeds; None if there is none."""
+        has = self._arrays().has
+        name = f"node/{node_type}/{column}"
+        if not has(name):
+            name = f"seed/{node_type}/{column}"
+            if not has(name):
+                return None
+        return self.array(name)
 
     def __contains__(self, name: str) -> bool:
         return self._arrays().has(name)
@@ -257,7 +267,7 @@ class Batch:
     def _with(self, values: Mapping[str, Array]) -> Batch:
         """A batch of the same content with other arrays for all names."""
         out = type(self).__new__(type(self))
-        out.schema, out.info, out._framework, out._index, out._table = self.schema, self.info, self._framework, self._index, self._counts
+        out.schema, out._ready, out._framework, out._index, out._table = self.schema, self._ready, self._framework, self._index, self._counts
         out._values = dict(values)
         out._source = Converted(self._dtypes(), out._values, self._framework)
         return out

@@ -15,7 +15,7 @@ import numpy as np
 from . import cuda
 from .errors import DeviceError, ProtocolError
 from .frameworks import Array, Framework, Jax, NumpyArray, Torch
-from .protocol import BatchReady, Segment, Welcome
+from .protocol import BatchReady, Layout, Segment, Welcome
 from .ring import Lease, Memory, Ring, SlotArrays
 
 
@@ -59,17 +59,23 @@ class DeviceRing(Ring):
         self.opened[about.number] = DeviceMemory(about, fds, self.device)
         return None
 
-    def _arrays(self, descriptor: bytes, ready: BatchReady) -> SlotArrays:
-        return DeviceArrays(descriptor, ready, self._layout, DeviceLease(self, ready))
+    def _lease(self, descriptor: bytes, ready: BatchReady, layout: Layout) -> SlotArrays:
+        return DeviceArrays(descriptor, ready, layout, DeviceLease(self, ready))
 
-    def give_back_after(self, slot: int, streams: set[int]) -> None:
-        """give_back, as soon as streams have done what is on them now."""
+    def give_back(self, lease: Lease) -> None:
+        """The slot comes back as soon as the lease's streams, and the current one, have done what is on them now."""
+        assert isinstance(lease, DeviceLease)
+        streams = lease.streams
+        try:
+            streams = streams | {self.current_stream()}
+        except Exception:  # the interpreter is ending, and the framework is half gone
+            pass
         try:
             events = self.device.record(streams)
         except DeviceError:  # the device is lost: nothing is under way, and the framework reports it
             events = []
-        self.passing.append((slot, events))
-        self.held.pop(slot, None)
+        self.passing.append((lease.slot, events))
+        self.held.pop(lease.slot, None)
         self._on_return()
         if not self.held and self._afterwards is not None:
             then, self._afterwards = self._afterwards, None
@@ -135,13 +141,6 @@ class DeviceLease(Lease):
         """Says that a stream uses the batch: a torch.cuda.Stream, a cupy.cuda.Stream, or a CUstream as a number."""
         self.streams.add(int(getattr(stream, "cuda_stream", getattr(stream, "ptr", stream))))
 
-    def _return(self) -> None:
-        try:
-            streams = self.streams | {self.device_ring.current_stream()}
-        except Exception:  # the interpreter is ending, and the framework is half gone
-            streams = self.streams
-        self.device_ring.give_back_after(self.slot, streams)
-
 
 class DeviceArrays(SlotArrays):
     """The arrays of a slot on a device. Some lie on the host, and where the server shares no device memory all do."""
@@ -154,11 +153,11 @@ class DeviceArrays(SlotArrays):
         return self.lease
 
     def dtype(self, name: str) -> str:
-        return self.layout.forms[name].dtype
+        return self._layout.forms[name].dtype
 
     def view(self, name: str) -> Optional[DeviceArray]:
         """An array on the device; None for one on the host."""
-        segment, offset, shape, form = self.place(name, self._sizes)
+        segment, offset, shape, form = self._layout.place(name, self._descriptor, self._sizes)
         memory = self.device_lease.device_ring.opened.get(segment)
         if memory is None:
             return None

@@ -142,21 +142,19 @@ class Feed:
         deadline = time.monotonic() + self._timeout
         while True:
             message = self._receive(deadline, what)
-            if type(message) is p.BatchReady and message.run == self._run and p.BatchReady in kinds:
-                return message  # what comes most
+            run = getattr(message, "run", self._run)
+            if run == self._run and type(message) in kinds:
+                return message
             if isinstance(message, p.Error):
                 if message.run not in (0, self._run):
                     continue
                 raise self._failed(message)
             if isinstance(message, p.Bye):
                 raise self._broken(ServerError(f"the server has closed the feed: {message.reason}{self._tail()}"))
-            run = getattr(message, "run", self._run)
             if run != self._run:
                 if isinstance(message, p.BatchReady):  # of a run that was left: back, unread
                     self.ring.returned.append(message.slot)
                 continue
-            if type(message) in kinds:
-                return message
             if isinstance(message, p.Tell):
                 continue  # somebody was interrupted while waiting for it
             raise self._broken(ProtocolError(f"{type(message).__name__} came where {what} should"))
@@ -212,12 +210,13 @@ class Feed:
         raise ServerError(f"{what} did not come within {self._timeout:.0f} s (timeout=){self._tail()}")
 
     def _send(self, message: bytes) -> None:
-        deadline = time.monotonic() + self._timeout
+        deadline = 0.0
         while True:
             try:
                 (self._socket or self._unusable()).send(message, _NO_SIGNAL)
                 return
             except BlockingIOError:
+                deadline = deadline or time.monotonic() + self._timeout
                 if time.monotonic() > deadline:
                     raise self._broken(ServerError(f"the server has read nothing for {self._timeout:.0f} s{self._tail()}")) from None
             except OSError:

@@ -290,6 +290,8 @@ class Form(NamedTuple):
 class Layout:
     """What the descriptors of a feed have in common: the names of the arrays, in order, and their forms."""
 
+    __slots__ = ("key", "count", "forms", "names")
+
     def __init__(self, key: int, data: bytes, count: int) -> None:
         self.key = key
         self.count = count
@@ -311,33 +313,29 @@ class Layout:
             self.forms[name] = Form(at, _PLACES[rank], numpy, numpy.itemsize, dtype)
         self.names = tuple(self.forms)
 
-
-class Descriptor:
-    """A batch's descriptor. data is a copy: what is in the ring may change under a reader."""
-
-    __slots__ = ("data", "layout")
-
-    def __init__(self, data: bytes, ready: BatchReady, known: Optional[Layout] = None) -> None:
-        """known is the layout of the batch before; it is taken over where the descriptor says that it is the same."""
-        magic, size, count, key, epoch, number, following = _HEAD.unpack_from(data)
-        if magic != BATCH_MAGIC or size != len(data):
-            raise ProtocolError(f"there is no descriptor of {len(data)} bytes where BATCH says")
-        if count > MAX_ARRAYS or 64 + 64 * count > size:
-            raise ProtocolError(f"a descriptor of {size} bytes with {count} arrays")
-        if epoch != ready.epoch or number != ready.number or following != ready.next:
-            raise ProtocolError(f"BATCH is of batch {ready.number} of epoch {ready.epoch}, the descriptor of {number} of {epoch}")
-        self.data = data
-        self.layout = known if known is not None and known.key == key and known.count == count else Layout(key, data, count)
-
-    def place(self, name: str, segments: Sequence[int]) -> tuple[int, int, tuple[int, ...], Form]:
-        """Where an array is: segment, offset, shape, form; KeyError if there is none. segments are their sizes in bytes: the array is within one,
-        or has no elements and segment -1."""
-        form = self.layout.forms[name]
-        offset, segment, *dimensions = form.place.unpack_from(self.data, form.at)
-        shape = tuple(dimensions)
-        size = prod(shape) * form.itemsize  # Python's integers do not overflow
+    def place(self, name: str, descriptor: bytes, segments: Sequence[int]) -> tuple[int, int, tuple[int, ...], Form]:
+        """Where an array of a batch is: segment, offset, shape, form; KeyError if there is none. segments are their sizes in bytes: the array
+        is within one, or has no elements and segment -1."""
+        form = self.forms[name]
+        at, place, _, size, _ = form
+        values: tuple[int, ...] = place.unpack_from(descriptor, at)
+        offset, segment, shape = values[0], values[1], values[2:]
+        size *= prod(shape)  # Python's integers do not overflow
         if size == 0 and max(shape) < MAX_BYTES:
             return -1, 0, shape, form
-        if segment >= len(segments) or offset % 128 or offset + size > segments[segment] or size == 0:
+        if segment >= len(segments) or offset + size > segments[segment] or offset % 128 or size == 0:
             raise ProtocolError(f"array {name}: shape {shape} at {offset} of segment {segment}: not in the ring")
         return segment, offset, shape, form
+
+
+def layout(descriptor: bytes, ready: BatchReady, known: Optional[Layout] = None) -> Layout:
+    """Checks a batch's descriptor and reads its layout. known is that of the batch before, which is taken over where the descriptor says that it is
+    the same. descriptor is a copy: what is in the ring may change under a reader."""
+    magic, size, count, key, epoch, number, following = _HEAD.unpack_from(descriptor)
+    if magic != BATCH_MAGIC or size != len(descriptor):
+        raise ProtocolError(f"there is no descriptor of {len(descriptor)} bytes where BATCH says")
+    if count > MAX_ARRAYS or 64 + 64 * count > size:
+        raise ProtocolError(f"a descriptor of {size} bytes with {count} arrays")
+    if epoch != ready.epoch or number != ready.number or following != ready.next:
+        raise ProtocolError(f"BATCH is of batch {ready.number} of epoch {ready.epoch}, the descriptor of {number} of {epoch}")
+    return known if known is not None and known.key == key and known.count == count else Layout(key, descriptor, count)

@@ -15,7 +15,7 @@ import numpy as np
 
 from .errors import ProtocolError
 from .frameworks import NumpyArray
-from .protocol import BatchReady, Descriptor, Layout, Segment
+from .protocol import BatchReady, Layout, Segment, layout
 
 _F_GET_SEALS = 1034  # Linux's numbers: Pythons that were built for old C libraries do not have the names
 _SEALS = 0x0001 | 0x0002 | 0x0004  # F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW
@@ -106,12 +106,12 @@ class Ring:
         memory = self.memory[ready.segment]
         if memory is None:
             raise ProtocolError(f"the descriptor of batch {ready.number} is on a device")
-        arrays = self._arrays(memory.map[begin:begin + ready.bytes], ready)
-        self._layout = arrays.layout
-        return arrays
+        descriptor = memory.map[begin:begin + ready.bytes]
+        self._layout = layout(descriptor, ready, self._layout)
+        return self._lease(descriptor, ready, self._layout)
 
-    def _arrays(self, descriptor: bytes, ready: BatchReady) -> SlotArrays:
-        return SlotArrays(descriptor, ready, self._layout, Lease(self, ready))
+    def _lease(self, descriptor: bytes, ready: BatchReady, layout: Layout) -> SlotArrays:
+        return SlotArrays(descriptor, ready, layout, Lease(self, ready))
 
     def away(self) -> int:
         """Slots that the server does not have, as far as is known here."""
@@ -128,20 +128,20 @@ class Ring:
     def close(self) -> None:
         """The connection is over."""
 
-    def give_back(self, slot: int) -> None:
+    def give_back(self, lease: Lease) -> None:
         """Called once a lease, by its finaliser or its release: in any thread."""
-        self.held.pop(slot, None)
-        self.returned.append(slot)
+        self.held.pop(lease.slot, None)
+        self.returned.append(lease.slot)
         self._on_return()
 
     def take_returned(self, most: int) -> list[int]:
         """Slots to be returned to the server, at most so many. Any number of threads may call it."""
         slots: list[int] = []
-        while len(slots) < most:
-            try:
+        try:
+            for _ in range(min(most, len(self.returned))):
                 slots.append(self.returned.popleft())
-            except IndexError:
-                break
+        except IndexError:  # another thread has taken them
+            pass
         return slots
 
     def holders(self) -> str:
@@ -166,37 +166,33 @@ class Lease:
         """Gives the slot back, once."""
         if self._open:
             self._open = False
-            self._return()
+            self.ring.give_back(self)
 
-    def _return(self) -> None:
-        self.ring.give_back(self.slot)
-
-    def __del__(self) -> None:
-        self.release()
+    __del__ = release
 
 
-class SlotArrays(Descriptor):
+class SlotArrays:
     """The arrays of a slot: views that keep its lease."""
 
-    __slots__ = ("ready", "lease", "_sizes", "_bases")
+    __slots__ = ("ready", "lease", "_layout", "_descriptor", "_sizes", "_bases")
 
-    def __init__(self, descriptor: bytes, ready: BatchReady, known: Optional[Layout], lease: Lease) -> None:
-        super().__init__(descriptor, ready, known)
-        self.ready, self.lease, self._sizes = ready, lease, lease.ring.sizes
+    def __init__(self, descriptor: bytes, ready: BatchReady, layout: Layout, lease: Lease) -> None:
+        self._descriptor, self.ready, self._layout, self.lease = descriptor, ready, layout, lease
+        self._sizes = lease.ring.sizes
         self._bases: dict[int, SlotBytes] = {}  # by segment; not kept by the lease, which they keep
 
     def names(self) -> tuple[str, ...]:
-        return self.layout.names
+        return self._layout.names
 
     def has(self, name: str) -> bool:
-        return name in self.layout.forms
+        return name in self._layout.forms
 
     def shape(self, name: str) -> tuple[int, ...]:
-        return self.place(name, self._sizes)[2]
+        return self._layout.place(name, self._descriptor, self._sizes)[2]
 
     def numpy(self, name: str) -> tuple[NumpyArray, str]:
         """A view of an array, and its dtype's name."""
-        segment, offset, shape, form = self.place(name, self._sizes)
+        segment, offset, shape, form = self._layout.place(name, self._descriptor, self._sizes)
         base = self._bases.get(segment)
         if base is None:
             if segment < 0:

@@ -71,7 +71,7 @@ class NodeView:
 
     def __getitem__(self, column: str) -> Array:
         """A row for each node, or where the column was asked for seeds only, a row for each distinct seed."""
-        value = self._find(column)
+        value = self._batch._column(self.type, column)
         if value is None:
             raise KeyError(self._there_is_no(column))
         return value
@@ -82,14 +82,10 @@ class NodeView:
         return self._attribute(name)
 
     def _attribute(self, column: str) -> Array:
-        value = self._find(column)
+        value = self._batch._column(self.type, column)
         if value is None:
             raise AttributeError(self._there_is_no(column))
         return value
-
-    def _find(self, column: str) -> Optional[Array]:
-        value = self._batch._find(f"node/{self.type}/{column}")
-        return self._batch._find(f"seed/{self.type}/{column}") if value is None else value
 
     def _there_is_no(self, column: str) -> str:
         return f"node type {self.type!r} has no column {column!r} in this batch; it has: {', '.join(self.columns()) or 'none'}"

@@ -49,7 +49,7 @@ class Run:
             if {"bundle": earlier["bundle"], "smoke": earlier["smoke"], "device": earlier["cuda"]["devices"][0]["name"]} != of:
                 sys.exit(f"run: {args.earlier} is of another bundle or device")
             for phase, p in earlier["phases"].items():
-                self.state[phase] = {step: r for step, r in p["steps"].items() if not failed(r)} | self.state.get(phase, {})
+                self.state[phase] = p["steps"] | self.state.get(phase, {})
         for phase in args.phases:
             self.state[phase] = {} if args.again else self.state.get(phase, {})
         self.out = os.environ.get("OUT") and pathlib.Path(os.environ["OUT"])

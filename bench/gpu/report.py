@@ -11,8 +11,13 @@ def usable(state, phase, step):
 
 
 def peers(state, phase):
-    """The usable results of PyG, with whatever number of workers."""
-    return [r for r in (usable(state, phase, step) for step in state.get(phase, {}) if step.startswith("pyg-")) if r]
+    """The usable results of PyG, by the number of its workers."""
+    return {step[4:]: r for step in state.get(phase, {}) if step.startswith("pyg-") and (r := usable(state, phase, step))}
+
+
+def pyg(found):
+    """What PyG's best is the best of."""
+    return f"PyG at its best of {', '.join(found)} workers" if found else "PyG"
 
 
 def no_peer(state, phase):
@@ -47,9 +52,10 @@ def claims(phase, state):
         claim("sampling with the topology on the card, edges/s", ">= 0.7e9", card and card["edges_per_s"], lambda v: v >= 0.7e9)
         share = random["ms_per_batch"] / (bus["seconds"] / bus["batches"] * 1e3) if random and bus else None
         new = usable(state, phase, "card, new")  # the edges that PyG draws
-        peer = max(peers(state, phase), key=lambda r: r["edges_per_s"], default=None)
+        found_peers = peers(state, phase)
+        peer = max(found_peers.values(), key=lambda r: r["edges_per_s"], default=None)
         threads = peer["threads"] if peer else 16
-        claim(f"sampling with the topology on the card / PyG at its best on {threads} threads, edges/s", ">= 10", ratio(new, peer, "edges_per_s"),
+        claim(f"sampling with the topology on the card / {pyg(found_peers)} on {threads} threads, edges/s", ">= 10", ratio(new, peer, "edges_per_s"),
               lambda v: v >= 10, no_peer(state, phase))
         claim("sampling over the bus, share of as many random reads", ">= 0.70", share, lambda v: v >= 0.7)
     if phase == "transfer":
@@ -67,13 +73,13 @@ def claims(phase, state):
         way = "khop-cuda" if usable(state, phase, "khop-cuda") else "khop-cpu"
         own, staged, bus = usable(state, phase, way), usable(state, phase, "staged"), usable(state, "gather", "file 1 GiB")
         centric = [r for r in (usable(state, phase, s) for s in {"select", "khop-cpu"} - {way}) if r]
-        pyg = peers(state, phase)
+        found_peers = peers(state, phase)
         best = lambda runs: min(runs, key=lambda r: r["ms_per_batch"], default=None)
         least = own and staged and bus and {"ms_per_batch": max(
             staged["ms_per_batch"], own["nodes_per_batch"] * own["row_bytes"] / bus["bus"]["in_order_gb_per_s"] / 1e6)}
         claim(f"a step by {way} / the greater of the model alone and its rows' bytes in order over the bus", "<= 1.10",
               ratio(own, least, "ms_per_batch"), lambda v: v <= 1.1)
-        claim(f"PyG at its best / {way}", ">= 8", ratio(best(pyg), own, "ms_per_batch"), lambda v: v >= 8, no_peer(state, phase))
+        claim(f"{pyg(found_peers)} / {way}", ">= 8", ratio(best(found_peers.values()), own, "ms_per_batch"), lambda v: v >= 8, no_peer(state, phase))
         claim(f"the best CPU-centric pipeline / {way}", ">= 1.6", ratio(best(centric), own, "ms_per_batch"), lambda v: v >= 1.6)
         metered = own and best(centric) and own["board_joules"] and best(centric)["board_joules"]
         claim(f"board energy of {way} / of that pipeline", "<= 0.75",

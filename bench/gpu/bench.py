@@ -122,7 +122,7 @@ class Bench:
         _, out, errors = self.call(  # both at once, and each on many cores: it still takes minutes
             ["sh", "-c", 'for peer in torch-scatter torch-sparse; do "$@" $peer & done; wait', "sh", sys.executable, "-m", "pip", "install", "--no-index",
              "--find-links", HERE / "peers", "--no-deps", "--no-build-isolation", "--upgrade", "--target", self.dir / "site"],
-            env={"FORCE_ONLY_CPU": "1", "MAX_JOBS": str(self.threads), "CFLAGS": "-g0", "DIST_EXTRA_CONFIG": str(config)})
+            env={"FORCE_ONLY_CPU": "1", "MAX_JOBS": str(self.threads), "CFLAGS": "-g0 -DNDEBUG", "DIST_EXTRA_CONFIG": str(config)})
         return "" if self._works("import torch_sparse") else f"torch-sparse, which PyG samples with, cannot be built here: {(errors or out)[-1000:]}"
 
 

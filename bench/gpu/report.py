@@ -17,7 +17,7 @@ def peers(state, phase):
 
 def pyg(found):
     """What PyG's best is the best of."""
-    return f"PyG at its best of {', '.join(found)} workers" if found else "PyG"
+    return f"PyG at its best (workers: {', '.join(found)})" if found else "PyG at its best"
 
 
 def no_peer(state, phase):
@@ -55,7 +55,7 @@ def claims(phase, state):
         found_peers = peers(state, phase)
         peer = max(found_peers.values(), key=lambda r: r["edges_per_s"], default=None)
         threads = peer["threads"] if peer else 16
-        claim(f"sampling with the topology on the card / {pyg(found_peers)} on {threads} threads, edges/s", ">= 10", ratio(new, peer, "edges_per_s"),
+        claim(f"sampling with the topology on the card / {pyg(found_peers)} on {threads} threads in all, edges/s", ">= 10", ratio(new, peer, "edges_per_s"),
               lambda v: v >= 10, no_peer(state, phase))
         claim("sampling over the bus, share of as many random reads", ">= 0.70", share, lambda v: v >= 0.7)
     if phase == "transfer":

@@ -97,14 +97,15 @@ class Batch:
         """The array of a name, None if there is none."""
         return self.array(name) if self._arrays().has(name) else None
 
-    def _column(self, node_type: str, column: str) -> Optional[Array]:
-        """A column of all nodes of a type, or where it was asked for seeds only, of the seeds; None if there is none."""
+    def _attribute(self, node_type: str, column: str) -> Array:
+        """A column of all nodes of a type, or where it was asked for seeds only, of the seeds."""
         has = self._arrays().has
         name = f"node/{node_type}/{column}"
         if not has(name):
             name = f"seed/{node_type}/{column}"
             if not has(name):
-                return None
+                there_are = ", ".join(self[node_type].columns()) or "none"
+                raise AttributeError(f"node type {node_type!r} has no column {column!r} in this batch; it has: {there_are}")
         return self.array(name)
 
     def __contains__(self, name: str) -> bool:
@@ -147,10 +148,15 @@ class Batch:
     def edge_types(self) -> tuple[EdgeType, ...]:
         return self.schema.edge_types
 
+    @property
+    def _node_type(self) -> str:
+        types = self.schema.node_types
+        if len(types) != 1:
+            raise AttributeError(f'there are several node types: say which, as in batch["{types[0]}"]')
+        return types[0]
+
     def _node(self) -> NodeView:
-        if len(self.schema.node_types) != 1:
-            raise AttributeError(f'there are several node types: say which, as in batch["{self.schema.node_types[0]}"]')
-        return NodeView(self, 0)
+        return self[self._node_type]
 
     def _edge(self) -> EdgeView:
         if len(self.schema.edge_types) != 1:
@@ -162,17 +168,17 @@ class Batch:
     @property
     def x(self) -> Array:
         """Features [nodes, width]."""
-        return self._node().x
+        return self._attribute(self._node_type, "feature")
 
     @property
     def y(self) -> Array:
         """Labels of the distinct seeds [batch_size, ..]."""
-        return self._node().y
+        return self._attribute(self._node_type, "label")
 
     @property
     def n_id(self) -> Array:
         """Ids of the nodes in the dataset, the seeds first [nodes]."""
-        return self._node().n_id
+        return self.array(f"nodes/{self._node_type}")
 
     @property
     def input_id(self) -> Array:

@@ -157,11 +157,11 @@ class DeviceArrays(SlotArrays):
 
     def view(self, name: str) -> Optional[DeviceArray]:
         """An array on the device; None for one on the host."""
-        segment, offset, shape, form = self._layout.place(name, self._descriptor, self._sizes)
+        segment, offset, shape, numpy, dtype = self._layout.place(name, self._descriptor, self._sizes)
         memory = self.device_lease.device_ring.opened.get(segment)
         if memory is None:
             return None
-        return DeviceArray(self.device_lease, memory, memory.address + offset, shape, form.numpy, form.dtype)
+        return DeviceArray(self.device_lease, memory, memory.address + offset, shape, numpy, dtype)
 
     def numpy(self, name: str) -> tuple[NumpyArray, str]:
         """A view of an array on the host, a copy of one on the device."""

@@ -234,10 +234,9 @@ class Feed:
 
     def _flush_if_short(self) -> None:
         """A slot came back, in any thread: the server hears of it now if it has few, else with the next request."""
-        ring = self.ring
-        if self._hold - ring.away() >= 1:
+        ring, s = self.ring, self._socket
+        if ring.away() < self._hold:
             return
-        s = self._socket
         if s is None or not self._mine():
             return
         slots = ring.take_returned(p.CREDITS)

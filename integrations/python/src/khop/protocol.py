@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import struct
+from functools import lru_cache
 from math import prod
 from typing import Any, Callable, NamedTuple, Optional, Sequence, Union
 
@@ -64,7 +65,12 @@ def begin(run: int, mode: int, epoch: int = 0, next: int = 0, state: Optional[An
 def next_batch(run: int, done: int, slots: Sequence[int]) -> bytes:
     """Acknowledges the run's batches below done, and returns slots, at most CREDITS."""
     n = len(slots)
-    return struct.pack(f"<HHIIIQ{n}I", NEXT, 0, 24 + 4 * n, run, n, done, *slots)
+    return _next(n).pack(NEXT, 0, 24 + 4 * n, run, n, done, *slots)
+
+
+@lru_cache
+def _next(slots: int) -> struct.Struct:
+    return struct.Struct(f"<HHIIIQ{slots}I")
 
 
 def stop(run: int) -> bytes:
@@ -216,7 +222,7 @@ def _begun(data: bytes, flags: int) -> Begun:
 
 
 def _batch(data: bytes, flags: int) -> BatchReady:
-    ready = BatchReady._make(_BATCH.unpack(data))
+    ready = tuple.__new__(BatchReady, _BATCH.unpack(data))  # _make, which would count the fields again
     if not 64 <= ready.bytes <= MAX_DESCRIPTOR:
         raise ProtocolError(f"BATCH: a descriptor of {ready.bytes} bytes")
     return ready
@@ -282,8 +288,8 @@ class Form(NamedTuple):
     """Where its entry is in descriptors."""
     place: struct.Struct
     """Reads offset, segment and dimensions from there."""
-    numpy: np.dtype[Any]
     itemsize: int
+    numpy: np.dtype[Any]
     dtype: str
 
 
@@ -310,22 +316,21 @@ class Layout:
             if code not in DTYPES or rank not in _PLACES:
                 raise ProtocolError(f"array {name}: dtype {code}, rank {rank}: out of range")
             dtype, numpy = DTYPES[code]
-            self.forms[name] = Form(at, _PLACES[rank], numpy, numpy.itemsize, dtype)
+            self.forms[name] = Form(at, _PLACES[rank], numpy.itemsize, numpy, dtype)
         self.names = tuple(self.forms)
 
-    def place(self, name: str, descriptor: bytes, segments: Sequence[int]) -> tuple[int, int, tuple[int, ...], Form]:
-        """Where an array of a batch is: segment, offset, shape, form; KeyError if there is none. segments are their sizes in bytes: the array
-        is within one, or has no elements and segment -1."""
-        form = self.forms[name]
-        at, place, _, size, _ = form
+    def place(self, name: str, descriptor: bytes, segments: Sequence[int]) -> tuple[int, int, tuple[int, ...], np.dtype[Any], str]:
+        """Where an array of a batch is: segment, offset, shape, NumPy's dtype and the dtype's name; KeyError if there is none. segments are
+        their sizes in bytes: the array is within one, or has no elements and segment -1."""
+        at, place, size, numpy, dtype = self.forms[name]
         values: tuple[int, ...] = place.unpack_from(descriptor, at)
         offset, segment, shape = values[0], values[1], values[2:]
         size *= prod(shape)  # Python's integers do not overflow
         if size == 0 and max(shape) < MAX_BYTES:
-            return -1, 0, shape, form
+            return -1, 0, shape, numpy, dtype
         if segment >= len(segments) or offset + size > segments[segment] or offset % 128 or size == 0:
             raise ProtocolError(f"array {name}: shape {shape} at {offset} of segment {segment}: not in the ring")
-        return segment, offset, shape, form
+        return segment, offset, shape, numpy, dtype
 
 
 def layout(descriptor: bytes, ready: BatchReady, known: Optional[Layout] = None) -> Layout:

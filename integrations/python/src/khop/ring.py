@@ -192,17 +192,17 @@ class SlotArrays:
 
     def numpy(self, name: str) -> tuple[NumpyArray, str]:
         """A view of an array, and its dtype's name."""
-        segment, offset, shape, form = self._layout.place(name, self._descriptor, self._sizes)
+        segment, offset, shape, numpy, dtype = self._layout.place(name, self._descriptor, self._sizes)
         base = self._bases.get(segment)
         if base is None:
             if segment < 0:
-                return np.empty(shape, form.numpy), form.dtype
+                return np.empty(shape, numpy), dtype
             memory = self.lease.ring.memory[segment]
             if memory is None:
                 raise ProtocolError(f"array {name} is in segment {segment}, which is not there")
             base = self._bases[segment] = SlotBytes(memory.bytes, np.uint8, memory.map)
             base.lease = self.lease
-        return np.ndarray(shape, form.numpy, base, offset), form.dtype
+        return np.ndarray(shape, numpy, base, offset), dtype
 
     def release(self) -> None:
         self.lease.release()

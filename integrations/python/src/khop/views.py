@@ -22,12 +22,12 @@ class NodeView:
     @property
     def x(self) -> Array:
         """Features [num_nodes, width]."""
-        return self._attribute("feature")
+        return self._batch._attribute(self.type, "feature")
 
     @property
     def y(self) -> Array:
         """Labels of the distinct seeds [batch_size, ..]."""
-        return self._attribute("label")
+        return self._batch._attribute(self.type, "label")
 
     @property
     def n_id(self) -> Array:
@@ -71,24 +71,15 @@ class NodeView:
 
     def __getitem__(self, column: str) -> Array:
         """A row for each node, or where the column was asked for seeds only, a row for each distinct seed."""
-        value = self._batch._column(self.type, column)
-        if value is None:
-            raise KeyError(self._there_is_no(column))
-        return value
+        try:
+            return self._batch._attribute(self.type, column)
+        except AttributeError as e:
+            raise KeyError(e.args[0]) from None
 
     def __getattr__(self, name: str) -> Array:
         if name.startswith("_"):
             raise AttributeError(name)
-        return self._attribute(name)
-
-    def _attribute(self, column: str) -> Array:
-        value = self._batch._column(self.type, column)
-        if value is None:
-            raise AttributeError(self._there_is_no(column))
-        return value
-
-    def _there_is_no(self, column: str) -> str:
-        return f"node type {self.type!r} has no column {column!r} in this batch; it has: {', '.join(self.columns()) or 'none'}"
+        return self._batch._attribute(self.type, name)
 
 
 class EdgeView:

@@ -118,6 +118,9 @@ func (s *socket) put(b, oob []byte) error {
 func (s *socket) receive(ctx context.Context, end time.Time, b []byte) (n, fd int, err error) {
 	s.use.RLock()
 	defer s.use.RUnlock()
+	if s.closed.Load() {
+		return 0, -1, net.ErrClosed
+	}
 	n, err = s.take(b)
 	if err == unix.EAGAIN {
 		n, err = s.await(ctx, end, b)
@@ -126,6 +129,9 @@ func (s *socket) receive(ctx context.Context, end time.Time, b []byte) (n, fd in
 		n, err = s.take(b)
 	}
 	if err != nil {
+		if s.closed.Load() {
+			err = net.ErrClosed
+		}
 		return 0, -1, err
 	}
 	fd = -1
@@ -146,9 +152,6 @@ func (s *socket) receive(ctx context.Context, end time.Time, b []byte) (n, fd in
 
 // take takes a packet that is there; EAGAIN where none is.
 func (s *socket) take(b []byte) (int, error) {
-	if s.closed.Load() {
-		return 0, net.ErrClosed
-	}
 	s.part.Base = unsafe.SliceData(b)
 	s.part.SetLen(len(b))
 	s.header = unix.Msghdr{Iov: &s.part, Control: &s.oob[0]}

@@ -208,7 +208,7 @@ class SlotArrays:
         self.lease.release()
 
 
-class SlotBytes(NumpyArray):
+class SlotBytes(np.ndarray):  # type: ignore[type-arg]  # NumPy 2.5 has no NDArray to derive from
     """A segment's bytes, as the base of a slot's arrays: as long as one of them lives, so does the lease. (NumPy replaces the base of a view
     by that one's base only where both have the view's own type, so it stops here.)"""
 

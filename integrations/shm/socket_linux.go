@@ -19,8 +19,8 @@ import (
 // socket is one end of a connection. Sending is safe from any goroutine, a message at a time; one goroutine receives.
 //
 // The descriptor is not in Go's poller, which watches every socket for room to send as well and would wake for each message that
-// the other end takes. The poller watches an epoll of the socket's own instead, and that one for messages only; while they come
-// faster than a goroutine falls asleep and wakes it watches for nothing: who receives then looks again.
+// the other end takes. The poller watches an epoll of the socket's own instead, and that one for messages only; and for nothing
+// while they come fast (shortWait).
 type socket struct {
 	fd     int
 	use    sync.RWMutex // read-locked by who uses fd, locked to close it
@@ -248,26 +248,23 @@ func poll(fds []unix.PollFd, end time.Time) error {
 	return nil
 }
 
-// shortWait is about how long a thread takes to fall asleep and wake.
+// shortWait is a wait that is better spent looking again: to fall asleep and to be woken takes about as long, of both ends.
 const shortWait = 50 * time.Microsecond
 
-// habit is how long the waits of late were: it is worth looking again for a message, instead of sleeping, where they were short.
-// Otherwise the processor is for who makes batches.
+// habit is how many waits of late were short, one after another. After a long one the processor is for who makes batches.
 type habit int
 
 // learn hears of a wait.
 func (h *habit) learn(d time.Duration) {
 	if d < shortWait {
-		*h = min(*h+1, 2)
+		*h++
 	} else {
 		*h = 0
 	}
 }
 
-func (h habit) isShort() bool { return h == 2 && severalProcessors }
-
-// severalProcessors says that looking again does not keep the other end from answering.
-var severalProcessors = runtime.NumCPU() > 1
+// isShort reports whether the next wait is likely to be short. On a single processor nobody answers who is not let.
+func (h habit) isShort() bool { return h >= 8 && runtime.NumCPU() > 1 }
 
 // descriptor returns the one descriptor of a control message, and closes all where there are more.
 func (s *socket) descriptor(oob []byte) (int, error) {

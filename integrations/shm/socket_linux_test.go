@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"runtime"
 	"testing"
 	"time"
 
@@ -280,24 +281,19 @@ func TestNoMessageIsMissedAtAnyPace(t *testing.T) {
 }
 
 func TestOnlyWhoWaitedShortlyLooksAgain(t *testing.T) {
-	const short, long = shortWait / 2, shortWait * 2
 	for _, c := range []struct {
-		waits []time.Duration
-		want  bool
-	}{
-		{nil, false},
-		{[]time.Duration{short}, false},
-		{[]time.Duration{short, short}, true},
-		{[]time.Duration{short, short, short, short, long}, false},
-		{[]time.Duration{short, long, short, long, short}, false},
-		{[]time.Duration{long, short, short}, true},
-	} {
+		long, short int // so many waits
+		want        bool
+	}{{0, 0, false}, {0, 7, false}, {0, 8, true}, {1, 7, false}, {1, 8, true}, {9, 7, false}, {9, 8, true}, {3, 100, true}} {
 		var h habit
-		for _, d := range c.waits {
-			h.learn(d)
+		for range c.long {
+			h.learn(2 * shortWait)
 		}
-		if h.isShort() != (c.want && severalProcessors) {
-			t.Errorf("after waits of %v: %t", c.waits, !c.want)
+		for range c.short {
+			h.learn(shortWait / 2)
+		}
+		if got := h.isShort(); got != (c.want && runtime.NumCPU() > 1) {
+			t.Errorf("after %d long waits and %d short ones: %t", c.long, c.short, got)
 		}
 	}
 }

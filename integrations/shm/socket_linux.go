@@ -178,7 +178,6 @@ func (s *socket) await(ctx context.Context, end time.Time, b []byte) (n int, err
 			return 0, err
 		}
 		for time.Since(begin) < shortWait {
-			_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) // whoever has work to do goes first
 			if n, err := s.take(b); err != unix.EAGAIN {
 				return n, err
 			}
@@ -249,22 +248,28 @@ func poll(fds []unix.PollFd, end time.Time) error {
 }
 
 // shortWait is a wait that is better spent looking again: to fall asleep and to be woken takes about as long, of both ends.
-const shortWait = 50 * time.Microsecond
+const shortWait = 100 * time.Microsecond
 
-// habit is how many waits of late were short, one after another. After a long one the processor is for who makes batches.
+// habit is above 0 where it pays to look again: where longWeight short waits come with each long one, or more. To look again in
+// vain takes the processor from who makes batches.
 type habit int
+
+const (
+	longWeight = 8
+	mostHabit  = 32 // either way: so soon habits change
+)
 
 // learn hears of a wait.
 func (h *habit) learn(d time.Duration) {
 	if d < shortWait {
-		*h++
+		*h = min(*h+1, mostHabit)
 	} else {
-		*h = 0
+		*h = max(*h-longWeight, -mostHabit)
 	}
 }
 
 // isShort reports whether the next wait is likely to be short. On a single processor nobody answers who is not let.
-func (h habit) isShort() bool { return h >= 8 && runtime.NumCPU() > 1 }
+func (h habit) isShort() bool { return h > 0 && runtime.NumCPU() > 1 }
 
 // descriptor returns the one descriptor of a control message, and closes all where there are more.
 func (s *socket) descriptor(oob []byte) (int, error) {

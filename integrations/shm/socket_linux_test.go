@@ -280,20 +280,22 @@ func TestNoMessageIsMissedAtAnyPace(t *testing.T) {
 	t.Logf("%d without Go's poller, %d with it", fast, slow)
 }
 
-func TestOnlyWhoWaitedShortlyLooksAgain(t *testing.T) {
+func TestOnlyWhoMostlyWaitsShortlyLooksAgain(t *testing.T) {
 	for _, c := range []struct {
-		long, short int // so many waits
-		want        bool
-	}{{0, 0, false}, {0, 7, false}, {0, 8, true}, {1, 7, false}, {1, 8, true}, {9, 7, false}, {9, 8, true}, {3, 100, true}} {
+		rounds, long, short int // so many rounds of so many waits
+		want                bool
+	}{{0, 0, 0, false}, {1, 0, 1, true}, {1, 1, 8, false}, {1, 1, 9, true}, {100, 1, 7, false}, {100, 1, 12, true}, {1, 1000, 32, false}, {1, 1000, 33, true}} {
 		var h habit
-		for range c.long {
-			h.learn(2 * shortWait)
-		}
-		for range c.short {
-			h.learn(shortWait / 2)
+		for range c.rounds {
+			for range c.long {
+				h.learn(2 * shortWait)
+			}
+			for range c.short {
+				h.learn(shortWait / 2)
+			}
 		}
 		if got := h.isShort(); got != (c.want && runtime.NumCPU() > 1) {
-			t.Errorf("after %d long waits and %d short ones: %t", c.long, c.short, got)
+			t.Errorf("after %d times %d long waits and %d short ones: %t", c.rounds, c.long, c.short, got)
 		}
 	}
 }

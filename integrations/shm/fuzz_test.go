@@ -94,7 +94,7 @@ func FuzzServer(f *testing.F) {
 				_ = k.send(m, -1) // the server may have had enough
 			}
 		}
-		if err := k.conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		if err := k.conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
 			t.Fatal(err)
 		}
 		room := make([]byte, maxMessage)
@@ -162,7 +162,7 @@ func FuzzConsumer(f *testing.F) {
 		if err := theirs.conn.CloseWrite(); err != nil {
 			t.Fatal(err)
 		}
-		consumer := newConsumer(ours, ConsumerOptions{Timeout: 5 * time.Second, MaxRing: 4 << 20})
+		consumer := newConsumer(ours, ConsumerOptions{Timeout: patience, MaxRing: 4 << 20})
 		if err := consumer.greet(t.Context()); err == nil {
 			for b, err := range consumer.Epoch(t.Context(), 0) {
 				if err == nil {

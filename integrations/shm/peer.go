@@ -16,12 +16,12 @@ import (
 
 const (
 	helloTimeout = 5 * time.Second
-	// takenTimeout is how long a new consumer waits for the one before it, which may have died a moment ago.
+	// writeTimeout is how long a consumer may read nothing before it is given up.
+	writeTimeout = 10 * time.Second
+	// takenTimeout is how long a new consumer waits for the one before it, which may die at this moment. For one whose
+	// connection has ended it waits longer: the server only has to get around to it.
 	takenTimeout = time.Second
 )
-
-// writeTimeout is how long a consumer may read nothing before it is given up. A variable for tests only.
-var writeTimeout = 10 * time.Second
 
 // peer is a consumer, as its server sees it. Its goroutine receives what it sends; the rank's loop announces batches to it.
 type peer struct {
@@ -83,15 +83,16 @@ func (p *peer) serve(ctx context.Context) {
 		stop()
 	}
 	var r *refusal
-	if errors.As(err, &r) {
-		p.complain(0, err)
-		log.Warn("a consumer was refused", "pid", p.pid, "code", r.code.String(), "error", err)
-	}
+	refused := errors.As(err, &r)
 	if p.rank != nil {
-		p.rank.detach(p)
-		if r == nil {
+		p.rank.detach(p) // first: nothing may follow the ERROR
+		if !refused {
 			log.Info("a consumer has gone", "rank", p.rank.number, "pid", p.pid)
 		}
+	}
+	if refused {
+		p.complain(0, err)
+		log.Warn("a consumer was refused", "pid", p.pid, "code", r.code.String(), "error", err)
 	}
 }
 

@@ -172,8 +172,11 @@ func (s *Server) dismiss(reason uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for p := range s.peers {
-		_ = p.socket.conn.SetWriteDeadline(time.Now().Add(100 * time.Millisecond)) // one that reads nothing is not waited for
-		_ = p.socket.send(words{reason, 0}.bytes(kindBye), -1)
+		bye := words{reason, 0}.bytes(kindBye)
+		if p.socket.trySend(bye) != nil { // its buffer is full: one that reads nothing is not waited for
+			_ = p.socket.conn.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+			_ = p.socket.send(bye, -1)
+		}
 		_ = p.socket.conn.CloseRead()
 	}
 }

@@ -29,6 +29,32 @@ func (s *socket) send(b []byte, fd int) error {
 	return err
 }
 
+// trySend sends a message if there is room for it now, whatever deadline is set.
+func (s *socket) trySend(b []byte) error {
+	raw, err := s.conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	if e := raw.Control(func(fd uintptr) { err = unix.Sendmsg(int(fd), b, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL) }); e != nil {
+		return e
+	}
+	return err
+}
+
+// ended reports whether nothing more can come: the other end has closed, or reading was.
+func (s *socket) ended() bool {
+	raw, err := s.conn.SyscallConn()
+	if err != nil {
+		return true
+	}
+	hangup := false
+	err = raw.Control(func(fd uintptr) {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}, 0) // POLLHUP comes unasked
+		hangup = err == nil && n > 0
+	})
+	return hangup || err != nil
+}
+
 // receive returns one packet, and a descriptor or -1. io.EOF and the like where the other end is gone.
 func (s *socket) receive(b []byte) (n, fd int, err error) {
 	n, oobn, flags, _, err := s.conn.ReadMsgUnix(b, s.oob[:])

@@ -20,6 +20,8 @@ var errSystem = fmt.Errorf("the feed: %w: it needs Linux", errors.ErrUnsupported
 type socket struct{ conn *net.UnixConn }
 
 func (s *socket) send([]byte, int) error             { return errSystem }
+func (s *socket) trySend([]byte) error               { return errSystem }
+func (s *socket) ended() bool                        { return true }
 func (s *socket) receive([]byte) (int, int, error)   { return 0, -1, errSystem }
 func (s *socket) close() error                       { return nil }
 func (s *socket) peer() (uint32, int, error)         { return 0, 0, errSystem }

@@ -11,6 +11,7 @@ import tempfile
 
 import pytest
 
+PATIENCE = 180  # seconds that a test waits for what comes at once, unless the machine is busy with something else
 ROOT = pathlib.Path(__file__).parents[3]
 GENERATED = {
     "sbm": ["sbm", "--nodes", "3000", "--edges", "40000", "--features", "16", "--classes", "5", "--seed", "1"],
@@ -41,7 +42,7 @@ def temporary_folder(monkeypatch):
 
 def run(*command, **options):
     """What a command prints; the test fails if the command does."""
-    p = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120, **options)
+    p = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=PATIENCE, **options)
     assert p.returncode == 0, f"{command}: exit {p.returncode}\n{p.stderr}"
     return p.stdout
 

@@ -4,6 +4,7 @@ package gather
 
 import (
 	"bytes"
+	"crypto/sha1"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -80,6 +81,9 @@ func TestDefaultGatherReadsFewestLines(t *testing.T) {
 		page.WriteString("\n")
 	}
 	page.WriteString(linesFoot)
+	for _, kernels := range []string{"rows.cu", "elements.cu", "rows.cuh"} {
+		fmt.Fprintf(&page, "- gather/%s, git blob %s\n", kernels, blob(t, kernels))
+	}
 	if *writeLines {
 		if err := os.WriteFile(filepath.FromSlash(linesPage), []byte(page.String()), 0o644); err != nil {
 			t.Fatal(err)
@@ -115,8 +119,20 @@ KHOP_CUDA_DRIVER=$PWD/dist/libcudasim.so go test -tags cuda -run TestDefaultGath
 ` + "```" + `
 
 Every test run with -tags cuda compares with this table. Rows that begin and end anywhere, of elements of 1, 2, 4 and 8 bytes, are tested
-too.
+too. All are figures of these kernels and of no other state of them, whatever machine counts;
+"git log --find-object" with a blob's name finds the commits that brought and replaced it:
+
 `
+
+// blob returns git's name of a file's content.
+func blob(t *testing.T, path string) string {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%x", sha1.Sum(fmt.Appendf(nil, "blob %d\x00%s", len(content), content)))
+}
 
 // TestFewestLinesWithElementsOfEverySize: also where rows begin and end between words, and where several fit in a warp.
 func TestFewestLinesWithElementsOfEverySize(t *testing.T) {

@@ -38,6 +38,8 @@ type Loader struct {
 	free    *freeList
 	stats   counters
 
+	metering metering
+
 	closeOnce sync.Once
 	mu        sync.Mutex // guards the following, and what slots and batches say of it
 	closed    bool
@@ -285,17 +287,17 @@ func (l *Loader) Close() error {
 			r.cancel(ErrClosed)
 			r.wg.Wait()
 		}
-		l.freeAll()
+		l.freeAll(l.metering.close())
 	})
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.closeErr
 }
 
-func (l *Loader) freeAll() {
+func (l *Loader) freeAll(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var errs []error
+	errs := []error{err}
 	for _, w := range l.workers {
 		errs = append(errs, w.close())
 	}

@@ -63,6 +63,8 @@ type Stats struct {
 
 	Slots     int `json:"slots"`      // in all
 	SlotsHeld int `json:"slots_held"` // by batches that were kept
+
+	Meters *Meters `json:"meters,omitempty"` // what loading costs since Loader.Meter; nil where that was not called
 }
 
 // Stats returns what the loader has done so far. It may be called at any time, also after Close.
@@ -75,6 +77,7 @@ func (l *Loader) Stats() Stats {
 		Device: l.opt.Device, Replays: c.replays.Load(),
 		Memory: l.memory(), MaxMemory: l.ledger.Peak(), Slots: len(l.slots),
 		DeviceMemory: l.deviceMemory(), MaxDeviceMemory: l.ledger.DevicePeak(),
+		Meters: l.metering.report(),
 	}
 	if t := c.onDevice.Load(); t != nil {
 		s.DeviceRows, s.DeviceHits, s.DeviceSaved = t.Rows, t.Hits, t.Saved

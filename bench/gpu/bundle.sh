@@ -3,7 +3,7 @@
 #
 #   bundle.sh [FOLDER [PACKAGE...]]   default: dist/gpu, with the tests of all packages
 #
-# Environment: KHOP_PEERS=folder   source archives of torch-scatter and torch-sparse to take along, for PyG's sampler (optional)
+# Environment: KHOP_PEERS=folder   source archives, or wheels, of torch-scatter and torch-sparse to take along, for PyG's sampler (optional)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 exports=$(tools/cuda-env.sh)
@@ -14,6 +14,7 @@ packages=("${@:2}")
 tests=$out.tests
 rm -rf "$out" "$tests"
 mkdir -p "$out/python" "$out/peers" "$tests"
+touch "$out/tests.txt"
 
 build=(-tags cuda -trimpath "-ldflags=-s -w")
 go build "${build[@]}" -o "$out/khop" ./cmd/khop
@@ -26,7 +27,7 @@ for folder in "${packages[@]}"; do
     mkdir -p "$tests/$folder"
     go test -c "${build[@]}" -o "$tests/$folder/test" "./$folder"
     [ ! -d "$folder/testdata" ] || cp -r "$folder/testdata" "$tests/$folder/"
-    printf '%s ^(%s)$\n' "$folder" "$names" >>"$tests/list.txt"
+    printf '%s ^(%s)$\n' "$folder" "$names" >>"$out/tests.txt"
 done
 tar -C "$tests" --sort=name --owner=0 --group=0 -cf - . | xz -T0 -3 >"$out/tests.tar.xz"
 rm -rf "$tests"
@@ -36,7 +37,11 @@ mv "$out/run.py" "$out/run"
 chmod +x "$out/run"
 cp -r integrations/python/src/khop "$out/python/"
 find "$out/python" -name __pycache__ -prune -exec rm -rf {} +
-[ -z "${KHOP_PEERS:-}" ] || cp "$KHOP_PEERS"/torch*.tar.gz "$out/peers/"
+if [ -n "${KHOP_PEERS:-}" ]; then
+    find "$KHOP_PEERS" -maxdepth 1 \( -name 'torch*.tar.gz' -o -name 'torch*.whl' \) -exec cp -t "$out/peers" {} +
+else
+    echo "without sources of PyG's sampler: set KHOP_PEERS for comparisons with PyG on machines that do not have it (docs/gpu-bundle.md)"
+fi
 commit=$(git rev-parse HEAD 2>/dev/null || echo unknown)
 modified=$([ -z "$(git status --porcelain -uno -- '*.go' '*.s' '*.cu' '*.py' 2>/dev/null)" ] && echo false || echo true)
 printf '{"commit": "%s", "modified": %s, "go": "%s", "date": "%s"}\n' "$commit" "$modified" "$(go env GOVERSION)" "$(date -u +%F)" >"$out/about.json"

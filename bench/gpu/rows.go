@@ -44,7 +44,8 @@ type rowsCell struct {
 
 const maxRows = 16 << 20
 
-// rows measures the gather of random rows of every width at every offset, by every method.
+// rows measures the gather of random rows of every width at every offset, by every method. With an error it returns what it had
+// measured before, if anything.
 func (r *rig) rows(o rowsOptions) (result *rowsResult, err error) {
 	if len(o.widths) == 0 {
 		return nil, errors.New("-widths: name some")
@@ -74,10 +75,10 @@ func (r *rig) rows(o rowsOptions) (result *rowsResult, err error) {
 	for _, width := range o.widths {
 		for _, offset := range o.offsets {
 			cells, err := r.cells(m, width, offset, o, result.Bus.LinkGBPerS)
-			if err != nil {
-				return nil, fmt.Errorf("rows of %d bytes at %d: %w", width, offset, err)
-			}
 			result.Cells = append(result.Cells, cells...)
+			if err != nil {
+				return result, fmt.Errorf("rows of %d bytes at %d: %w", width, offset, err)
+			}
 		}
 	}
 	return result, nil
@@ -122,10 +123,10 @@ func (r *rig) cells(m *memory, width, offset int64, o rowsOptions, link float64)
 		for _, store.Method = range []gather.Method{gather.PerRow, gather.Sorted, gather.Shift, gather.Naive} {
 			took, err := r.time(func() error { return store.EnqueueInto(r.stream, out, idList, 0) })
 			if err != nil {
-				return nil, err
+				return cells, err
 			}
 			if err := r.compare(column, out, ids); err != nil {
-				return nil, fmt.Errorf("%v: %w", store.Method, err)
+				return cells, fmt.Errorf("%v: %w", store.Method, err)
 			}
 			rate := float64(count*width) / took / 1e9
 			cells = append(cells, rowsCell{RowBytes: width, Offset: offset, Method: store.Method.String(), Blocks: blocks, Rows: count,

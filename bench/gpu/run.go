@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// Run executes "rows", "random" or "transfer" with its flags on the first device.
+// Run executes "rows", "random" or "transfer" with its flags on the first device. With an error the result is what was measured before
+// it, or nil.
 func Run(ctx context.Context, args []string) (result any, err error) {
 	if len(args) == 0 {
 		return nil, errors.New("say what to measure: rows, random or transfer")
@@ -28,12 +29,12 @@ func Run(ctx context.Context, args []string) (result any, err error) {
 		flags.Var((*sizes)(&o.offsets), "offsets", "bytes before the first row, by commas")
 		flags.Var((*sizes)(&o.blocks), "blocks", "the most blocks of 256 threads a kernel, by commas; 0: the default")
 		flags.Var((*size)(&o.reads), "reads", "bytes that a measurement carries over the bus")
-		measure = func() (any, error) { return r.rows(o) }
+		measure = func() (any, error) { return orNothing(r.rows(o)) }
 	case "random":
 		o := randomOptions{memory: memoryOptions{bytes: 1 << 30}, reads: 1 << 20}
 		o.memory.flags(flags)
 		flags.Var((*size)(&o.reads), "reads", "how many reads of 32 bytes")
-		measure = func() (any, error) { return r.random(o) }
+		measure = func() (any, error) { return orNothing(r.random(o)) }
 	case "transfer":
 		o := transferOptions{}
 		flags.StringVar(&o.dataset, "dataset", "", "dataset with a column feature")
@@ -44,7 +45,7 @@ func Run(ctx context.Context, args []string) (result any, err error) {
 		flags.IntVar(&o.rounds, "rounds", 3, "times that all batches are measured")
 		flags.Float64Var(&o.share, "cache", 0.2, "share of the rows that are cached in the cached way")
 		flags.StringVar(&o.save, "save", "", "folder to write the batches' ids to, for other programs")
-		measure = func() (any, error) { return r.transfer(o) }
+		measure = func() (any, error) { return orNothing(r.transfer(o)) }
 	default:
 		return nil, fmt.Errorf("%q is none of rows, random, transfer", args[0])
 	}
@@ -59,6 +60,14 @@ func Run(ctx context.Context, args []string) (result any, err error) {
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
 	return measure()
+}
+
+// orNothing makes a nil result one that is equal to nil.
+func orNothing[T any](result *T, err error) (any, error) {
+	if result == nil {
+		return nil, err
+	}
+	return result, err
 }
 
 // size is a flag of bytes: a number, or one with K, M or G of 1,024.

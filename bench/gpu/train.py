@@ -25,7 +25,7 @@ parser.add_argument("--device", default="cuda")
 parser.add_argument("--fanouts", default="15,10,5")
 parser.add_argument("--batch-size", type=int, default=1024)
 parser.add_argument("--batches", type=int, default=100)
-parser.add_argument("--warmup", type=int, default=10)
+parser.add_argument("--warmup", type=int, default=10, help="batches before, 1 or more")
 parser.add_argument("--hidden", type=int, default=256)
 parser.add_argument("--threads", type=int, default=16)
 parser.add_argument("--device-memory", default="8GiB", help="the most that khop may take on the device")
@@ -44,6 +44,7 @@ try:
 except ImportError as error:
     cannot(error)
 import meter
+import neighbors
 
 cuda = args.device != "cpu"
 if cuda and not torch.cuda.is_available():
@@ -81,11 +82,6 @@ def khop_loader(**options):
                        framework="torch", **options)
 
 
-def for_ever(loader):
-    while True:
-        yield from loader
-
-
 def fed(device):
     """Batches of khop serve, as (x, edge_index, y)."""
     from khop.errors import DeviceError
@@ -94,7 +90,7 @@ def fed(device):
         cannot("batches on a device need torch with CUDA")
     options = ["--device-memory", args.device_memory] if device != "cpu" else []
     try:
-        for b in for_ever(khop_loader(device=device, serve_options=options)):
+        for b in neighbors.for_ever(khop_loader(device=device, serve_options=options)):
             if device == "cpu":
                 b = b.to(args.device, non_blocking=True)
             yield b.x, b.edge_index, b.y
@@ -111,7 +107,7 @@ def select():
     """The CPU-centric way: two pinned buffers, so that rows are copied together while the device trains on those before."""
     x = torch.from_numpy(np.array(meter.column(args.dataset, "nodes/0", "feature")))
     buffers, sent = [torch.empty((0, x.shape[1]))] * 2, [None, None]
-    for i, b in enumerate(for_ever(khop_loader(device="cpu", node_columns=[]))):
+    for i, b in enumerate(neighbors.for_ever(khop_loader(device="cpu", node_columns=[]))):
         half, n = i % 2, len(b.n_id)
         if len(buffers[half]) < n:
             buffers[half] = torch.empty((n + n // 4, x.shape[1]), dtype=x.dtype, pin_memory=cuda)
@@ -129,25 +125,13 @@ def select():
 
 def pyg(workers):
     try:
-        from torch_geometric.data import Data
-        from torch_geometric.loader import NeighborLoader
+        loader = neighbors.loader(args.dataset, fanouts, args.batch_size, workers, pin_memory=cuda)
+        for b in neighbors.for_ever(loader):
+            n = b.batch_size
+            b = b.to(args.device, non_blocking=True)
+            yield b.x, b.edge_index, b.y[:n]
     except ImportError as error:
         cannot(error)
-    indptr, indices = (torch.from_numpy(np.array(meter.column(args.dataset, "graph", name)).astype(np.int64)) for name in ("indptr", "indices"))
-    destination = torch.repeat_interleave(torch.arange(len(indptr) - 1), indptr.diff())
-    data = Data(x=torch.from_numpy(np.array(meter.column(args.dataset, "nodes/0", "feature"))), edge_index=torch.stack([indices, destination]),
-                y=torch.from_numpy(np.array(meter.column(args.dataset, "nodes/0", "label"))))
-    seeds = torch.from_numpy(meter.train_seeds(args.dataset))
-    try:
-        loader = NeighborLoader(data, num_neighbors=fanouts, input_nodes=seeds, batch_size=args.batch_size, shuffle=True, is_sorted=True,
-                                num_workers=workers, persistent_workers=workers > 0, pin_memory=cuda)
-        next(iter(loader))
-    except ImportError as error:
-        cannot(error)
-    for b in for_ever(loader):
-        n = b.batch_size
-        b = b.to(args.device, non_blocking=True)
-        yield b.x, b.edge_index, b.y[:n]
 
 
 def batches():
@@ -169,14 +153,14 @@ for i, (x, edge_index, y) in enumerate(batches()):
         classes = int(meter.column(args.dataset, "nodes/0", "label").max()) + 1
         model = SAGE([x.shape[1]] + [args.hidden] * (len(fanouts) - 1) + [classes]).to(args.device)
         optimizer = torch.optim.Adam(model.parameters())
-    if i == args.warmup:
-        measured = meter.Measurement(board, synchronize)
     optimizer.zero_grad(set_to_none=True)
     loss = torch.nn.functional.cross_entropy(model(x, edge_index)[:len(y)], y.long())
     loss.backward()
     optimizer.step()
-    if i >= args.warmup:
+    if measured:
         nodes, edges = nodes + len(x), edges + edge_index.shape[1]
+    if i == args.warmup - 1:
+        measured = meter.Measurement(board, synchronize)
     if i == args.warmup + args.batches - 1:
         break
 result = measured.stop(args.batches)

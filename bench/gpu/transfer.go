@@ -52,7 +52,7 @@ type transferWay struct {
 	Meters     meters.Report `json:"meters"`
 }
 
-// transfer compares ways to bring the rows of sampled batches to the device.
+// transfer compares ways to bring the rows of sampled batches to the device. With an error it returns the ways before it.
 func (r *rig) transfer(o transferOptions) (result *transferResult, err error) {
 	if o.batches < 1 || o.threads < 1 || o.rounds < 1 || o.share < 0 || o.share > 1 {
 		return nil, errors.New("-batches, -threads and -rounds must be 1 or more, -cache from 0 to 1")
@@ -86,12 +86,12 @@ func (r *rig) transfer(o transferOptions) (result *transferResult, err error) {
 	} {
 		if way.name == "bus, cached" {
 			if err := t.cache(ds); err != nil {
-				return nil, err
+				return result, err
 			}
 		}
 		w, err := t.measure(energy, way.name, way.run)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", way.name, err)
+			return result, fmt.Errorf("%s: %w", way.name, err)
 		}
 		result.Ways = append(result.Ways, w)
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/khop-gnn/khop/internal/machine"
-	"github.com/khop-gnn/khop/internal/meters"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -61,7 +60,7 @@ type benchResult struct {
 	FileBytes     int64 `json:"file_bytes"`     // RssFile: pages of mapped files
 
 	Device string        `json:"device"` // where batches were made
-	Meters meters.Report `json:"meters"` // energy, utilisation and traffic while the measured batches were loaded
+	Meters loader.Meters `json:"meters"` // energy, utilisation and traffic while the measured batches were loaded
 
 	Versions versions `json:"versions"`
 }
@@ -124,24 +123,20 @@ func (c *benchCmd) Run(env *environment) (err error) {
 
 // measure loads the warm-up batches, then the measured ones, and breaks off: to the end the workers are as busy as in the
 // middle of an epoch.
-func (c *benchCmd) measure(env *environment, ld *loading, r *benchResult) (err error) {
+func (c *benchCmd) measure(env *environment, ld *loading, r *benchResult) error {
 	var (
-		total   work
-		marks   = make([]time.Time, 0, r.Batches)
-		before  loader.Stats
-		start   time.Time
-		loaded  int
-		metered *meters.Measurement
+		total  work
+		marks  = make([]time.Time, 0, r.Batches)
+		before loader.Stats
+		after  loader.Stats
+		start  time.Time
+		loaded int
 	)
-	m := meters.Open(pciAddress(r.Device))
-	defer func() { err = errors.Join(err, m.Close()) }()
-	end := func() {
-		if metered != nil {
-			r.Meters, metered = metered.Stop(), nil
-		}
+	ld.Meter() // finds the meters, which takes its time, and begins anew after the warm-up
+	begin := func() {
+		ld.Meter()
+		before, start = ld.Stats(), time.Now()
 	}
-	defer end()
-	begin := func() { metered, before, start = m.Start(), ld.Stats(), time.Now() }
 	frontier := c.sampler().Frontier
 	var late error
 	take := func(b *loader.Batch) (more bool) {
@@ -159,7 +154,7 @@ func (c *benchCmd) measure(env *environment, ld *loading, r *benchResult) (err e
 		if loaded < r.Warmup+r.Batches {
 			return true
 		}
-		end()
+		after = ld.Stats()
 		return false
 	}
 	if r.Warmup == 0 {
@@ -168,7 +163,7 @@ func (c *benchCmd) measure(env *environment, ld *loading, r *benchResult) (err e
 	if err := errors.Join(repeat(env.ctx, ld, take), late); err != nil {
 		return err
 	}
-	r.fill(&total, before, ld.Stats(), start, marks)
+	r.fill(&total, before, after, start, marks)
 	return nil
 }
 
@@ -217,6 +212,7 @@ func (r *benchResult) fill(total *work, before, after loader.Stats, start time.T
 	r.SeedsPerBatch, r.NodesPerBatch, r.EdgesPerBatch = float64(total.seeds)/n, float64(total.nodes)/n, float64(total.edges)/n
 	r.NodesPerHop, r.EdgesPerHop = means(total.nodesPerHop, n), means(total.edgesPerHop, n)
 
+	r.Meters = *after.Meters
 	r.RowsPerBatch = float64(after.Rows-before.Rows) / n
 	r.BytesPerBatch = float64(after.Bytes-before.Bytes) / n
 	r.RowsPerS = float64(after.Rows-before.Rows) / r.Seconds

@@ -5,27 +5,11 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/khop-gnn/khop/internal/cuda"
-	"github.com/khop-gnn/khop/internal/machine"
-	"github.com/khop-gnn/khop/internal/meters"
+	"github.com/khop-gnn/khop/loader"
 )
 
-// pciAddress returns where on the bus the device of a loader is; empty for the processor, and where the device cannot be opened.
-func pciAddress(device string) string {
-	var ordinal int
-	if _, err := fmt.Sscanf(device, "cuda:%d", &ordinal); err != nil {
-		return ""
-	}
-	d, err := cuda.Open(ordinal)
-	if err != nil {
-		return ""
-	}
-	defer d.Close()
-	return machine.FindPCI(d.Attribute(cuda.AttrPCIDomain), d.Attribute(cuda.AttrPCIBus), d.Attribute(cuda.AttrPCIDevice)).Address
-}
-
 // energyText says what n batches cost, for people.
-func energyText(r *meters.Report, n int) string {
+func energyText(r *loader.Meters, n int) string {
 	var parts []string
 	if r.BoardJoules != nil {
 		text := fmt.Sprintf("board %.1f J, %.3f J a batch", *r.BoardJoules, *r.BoardJoules/float64(n))

@@ -3,12 +3,12 @@ package main
 import (
 	"testing"
 
-	"github.com/khop-gnn/khop/internal/meters"
+	"github.com/khop-gnn/khop/loader"
 )
 
 func TestEnergyIsToldOrWhyNot(t *testing.T) {
 	value := func(v float64) *float64 { return &v }
-	for want, r := range map[string]meters.Report{
+	for want, r := range map[string]loader.Meters{
 		"not measured: no CUDA device is in use": {NotMeasured: map[string]string{"board": "no CUDA device is in use", "host": "x"}},
 		"board 20.0 J, 2.000 J a batch, busy 40 %, reads 3.5 GB/s over the bus; host 8.0 J (package-0, dram)": {
 			BoardJoules: value(20), GPUPercent: value(40), PCIeReadGBPerS: value(3.5), HostJoules: value(8), HostDomains: []string{"package-0", "dram"}},
@@ -16,14 +16,6 @@ func TestEnergyIsToldOrWhyNot(t *testing.T) {
 	} {
 		if got := energyText(&r, 10); got != want {
 			t.Errorf("%s; want %s", got, want)
-		}
-	}
-}
-
-func TestOnlyDevicesHaveAPlaceOnTheBus(t *testing.T) {
-	for _, device := range []string{"cpu", "", "cuda:9999"} {
-		if got := pciAddress(device); got != "" {
-			t.Errorf("%q is at %s", device, got)
 		}
 	}
 }

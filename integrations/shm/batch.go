@@ -32,12 +32,6 @@ type Batch struct {
 
 // open makes a batch of what the server announced.
 func (c *Consumer) open(m announcement) (*Batch, error) {
-	c.mu.Lock()
-	twice := c.held[m.slot] != nil
-	c.mu.Unlock()
-	if twice || m.slot >= uint32(c.info.Slots) {
-		return nil, fmt.Errorf("%w: BATCH in slot %d, which is held or not there", errMessage, m.slot)
-	}
 	data := c.memory(m.segment)
 	if c.onDevice(m.segment) {
 		return nil, fmt.Errorf("%w: BATCH with its descriptor on a device", errMessage)
@@ -45,7 +39,8 @@ func (c *Consumer) open(m announcement) (*Batch, error) {
 	if m.offset > uint64(len(data)) || uint64(m.size) > uint64(len(data))-m.offset {
 		return nil, fmt.Errorf("%w: BATCH with its descriptor at %d of segment %d, which has %d bytes", errMessage, m.offset, m.segment, len(data))
 	}
-	d := append([]byte(nil), data[m.offset:m.offset+uint64(m.size)]...) // nobody changes the copy
+	d := append(c.descriptor[:0], data[m.offset:m.offset+uint64(m.size)]...) // nobody changes the copy
+	c.descriptor = d
 	layout := le.Uint64(d[16:])
 	names := c.names
 	if layout != c.layout {
@@ -70,6 +65,9 @@ func (c *Consumer) open(m announcement) (*Batch, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.held[m.slot] != nil || m.slot >= uint32(c.info.Slots) {
+		return nil, fmt.Errorf("%w: BATCH in slot %d, which is held or not there", errMessage, m.slot)
+	}
 	c.held[m.slot] = b
 	return b, nil
 }
@@ -134,7 +132,7 @@ func (c *Consumer) giveBack(b *Batch) {
 func (c *Consumer) flushSlots() error {
 	for len(c.back) > 0 {
 		n := min(len(c.back), maxReturned)
-		if err := c.send(nextNote{0, 0, c.back[:n]}.bytes()); err != nil {
+		if err := c.send(nextNote{0, 0, c.back[:n]}.append(nil)); err != nil {
 			return err
 		}
 		c.back = append(c.back[:0], c.back[n:]...)

@@ -164,6 +164,52 @@ func TestWhenAReaderLeavesTheOthersGoOn(t *testing.T) {
 	until(t, func() bool { return s.Stats()[0].Loader.SlotsHeld == 0 }) // what the others left is free again
 }
 
+func TestAReaderThatLeavesIsToldAtOnce(t *testing.T) {
+	g := plainGraph(t, 500)
+	s := serve(t, g, Options{Readers: 2, Hold: 2})
+	a, b := connect(t, s, ConsumerOptions{}), raw(t, s)
+	for _, m := range [][]byte{good.bytes(), begin{run: 1}.bytes()} {
+		if err := b.send(m, -1, time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	together(2, func(i int) {
+		if i == 0 {
+			if got := lines(t, a.Epoch(t.Context(), 0)); !slices.Equal(got, want(t, g, usual(), 0)) {
+				t.Errorf("got %q", got)
+			}
+			return
+		}
+		until(t, func() bool { // everybody waits for this reader, which holds all slots
+			r := s.ranks[0]
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			idle := false
+			for p := range r.peers {
+				idle = idle || len(p.held) == 0 && p.done == 2
+			}
+			return idle && r.current.awaits != nil && !r.current.awaits()
+		})
+		if err := b.send(words{1, 0}.bytes(kindStop), -1, time.Second); err != nil {
+			t.Error(err)
+		}
+		var slots []uint32
+		for k := kindHello; k != kindEnd; {
+			m, err := answer(t, b)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if k = kind(le.Uint16(m)); k == kindBatch {
+				slots = append(slots, le.Uint32(m[12:]))
+			}
+		}
+		if err := b.send(nextNote{slots: slots}.append(nil), -1, time.Second); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // until waits for something that happens in its own time.
 func until(t *testing.T, is func() bool) {
 	t.Helper()

@@ -208,7 +208,8 @@ func (c *Consumer) acknowledge() error {
 func (c *Consumer) flush() error {
 	for {
 		n := min(len(c.back), maxReturned)
-		err := c.send(nextNote{c.run, c.done, c.back[:n]}.bytes())
+		c.note = nextNote{c.run, c.done, c.back[:n]}.append(c.note[:0])
+		err := c.socket.send(c.note, -1, c.opt.Timeout)
 		c.back = append(c.back[:0], c.back[n:]...)
 		if err != nil || len(c.back) == 0 {
 			return err

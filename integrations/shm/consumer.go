@@ -73,6 +73,8 @@ type Consumer struct {
 	asked   uint32
 	layout  uint64
 	names   []string
+	// Room for the copy of a descriptor, and under mu for a NEXT.
+	descriptor, note []byte
 
 	mu       sync.Mutex // guards the following
 	busy     bool
@@ -150,11 +152,15 @@ func (c *Consumer) greet(ctx context.Context) error {
 func (c *Consumer) Info() Info { return c.info }
 
 func (c *Consumer) send(b []byte) error {
-	if os.Getpid() != c.process {
+	if c.isFork() {
 		return fmt.Errorf("%w: this process is a fork of the one that connected", ErrClosed)
 	}
-	return c.socket.send(b, -1)
+	return c.socket.send(b, -1, c.opt.Timeout)
 }
+
+// isFork reports whether this process is another than the one that connected. It is a system call: to go on with a run does
+// without, to begin one does not.
+func (c *Consumer) isFork() bool { return os.Getpid() != c.process }
 
 // receive returns the next message of the wanted kinds. Batches and ends that come before it wait for their turn; ERROR of
 // the connection, BYE and the end of the connection are errors.
@@ -173,19 +179,12 @@ func (c *Consumer) receive(ctx context.Context, want ...kind) ([]byte, error) {
 			return b, nil
 		}
 	}
-	if err := c.socket.conn.SetReadDeadline(time.Now().Add(c.opt.Timeout)); err != nil {
-		return nil, c.broken(err)
-	}
-	stop := context.AfterFunc(ctx, func() { _ = c.socket.conn.SetReadDeadline(time.Unix(1, 0)) })
-	defer stop()
+	end := time.Now().Add(c.opt.Timeout)
 	for {
-		n, fd, err := c.socket.receive(c.packet)
+		n, fd, err := c.socket.receive(ctx, end, c.packet)
 		if err != nil {
-			switch {
-			case ctx.Err() != nil:
+			if ctx.Err() != nil {
 				return nil, context.Cause(ctx)
-			case errors.Is(err, os.ErrDeadlineExceeded):
-				return nil, ErrTimeout
 			}
 			return nil, c.broken(err)
 		}
@@ -252,6 +251,8 @@ func (c *Consumer) broken(err error) error {
 		return ErrClosed
 	case isBroken(err):
 		return ErrGone
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return ErrTimeout
 	}
 	return err
 }
@@ -358,10 +359,12 @@ func (c *Consumer) Close() error {
 		return nil
 	}
 	c.closed = true
-	_ = c.send(words{byeDone, 0}.bytes(kindBye)) // the server sees the end anyway
-	err := c.socket.close()
 	c.unmapIfDone()
-	return err
+	if c.isFork() { // the connection is not its to end
+		return nil
+	}
+	_ = c.send(words{byeDone, 0}.bytes(kindBye)) // the server sees the end anyway
+	return c.socket.close()
 }
 
 // unmapIfDone frees the mappings where nobody can use them any more. mu is held.

@@ -78,7 +78,7 @@ func within(a, m []byte) bool {
 
 // FuzzServer: no messages of a consumer make the server fail, or keep it from serving the next one.
 func FuzzServer(f *testing.F) {
-	f.Add(begin{run: 1}.bytes(), nextNote{run: 1, done: 1, slots: []uint32{0, 1}}.bytes(), words{1, 0}.bytes(kindStop))
+	f.Add(begin{run: 1}.bytes(), nextNote{run: 1, done: 1, slots: []uint32{0, 1}}.append(nil), words{1, 0}.bytes(kindStop))
 	f.Add(begin{run: 1, mode: beginState, json: []byte(`{"epoch":1e99}`)}.bytes(), words{askState, 1}.bytes(kindAsk), words{}.bytes(kindBye))
 	f.Add(begin{run: 1<<32 - 1, epoch: 1<<32 - 1, next: 1<<64 - 1}.bytes(), begin{run: 1, mode: beginGoOn}.bytes(), good.bytes())
 	f.Add(begin{run: 1}.bytes(), begin{run: 2, epoch: 5}.bytes(), begin{run: 3, mode: beginGoOn}.bytes())
@@ -91,15 +91,12 @@ func FuzzServer(f *testing.F) {
 		defer k.close()
 		for _, m := range [][]byte{good.bytes(), a, b, c, words{}.bytes(kindBye)} {
 			if len(m) > 0 && len(m) <= 2*maxMessage {
-				_ = k.send(m, -1) // the server may have had enough
+				_ = k.send(m, -1, time.Second) // the server may have had enough
 			}
 		}
-		if err := k.conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
-			t.Fatal(err)
-		}
-		room := make([]byte, maxMessage)
+		end, room := time.Now().Add(patience), make([]byte, maxMessage)
 		for {
-			_, fd, err := k.receive(room)
+			_, fd, err := k.receive(t.Context(), end, room)
 			closeDescriptor(fd)
 			if os.IsTimeout(err) {
 				t.Fatal("the server did not end the connection")
@@ -155,11 +152,11 @@ func FuzzConsumer(f *testing.F) {
 			if len(m) > 2 && kind(le.Uint16(m)) == kindSegment {
 				fd = seg.fd
 			}
-			if err := theirs.send(m, fd); err != nil {
+			if err := theirs.send(m, fd, time.Second); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := theirs.conn.CloseWrite(); err != nil {
+		if err := unix.Shutdown(theirs.fd, unix.SHUT_WR); err != nil {
 			t.Fatal(err)
 		}
 		consumer := newConsumer(ours, ConsumerOptions{Timeout: patience, MaxRing: 4 << 20})

@@ -105,12 +105,8 @@ func playFork(socket string) {
 	if err != nil {
 		program{}.Fatal(err)
 	}
-	f, err := c.socket.conn.File()
-	if err != nil {
-		program{}.Fatal(err)
-	}
 	child := exec.Command("sleep", "600")
-	child.ExtraFiles = []*os.File{f}
+	child.ExtraFiles = []*os.File{os.NewFile(uintptr(c.socket.fd), "socket")}
 	if err := child.Start(); err != nil {
 		program{}.Fatal(err)
 	}

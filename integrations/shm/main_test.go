@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -230,11 +229,9 @@ func want(t testing.TB, src loader.Source, opt loader.Options, epoch uint64) (li
 // socketOf makes a socket of a descriptor, which it takes.
 func socketOf(t testing.TB, fd int) *socket {
 	t.Helper()
-	file := os.NewFile(uintptr(fd), "socket")
-	defer file.Close()
-	c, err := net.FileConn(file)
+	s, err := ownSocket(fd)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &socket{conn: c.(*net.UnixConn)}
+	return s
 }

@@ -312,13 +312,16 @@ type nextNote struct {
 	slots []uint32
 }
 
-func (m nextNote) bytes() []byte {
-	b := newMessage(kindNext, 0, 24+4*len(m.slots))
-	le.PutUint32(b[8:], m.run)
-	le.PutUint32(b[12:], uint32(len(m.slots)))
-	le.PutUint64(b[16:], m.done)
-	for i, s := range m.slots {
-		le.PutUint32(b[24+4*i:], s)
+// append appends the message to b.
+func (m nextNote) append(b []byte) []byte {
+	b = le.AppendUint16(b, uint16(kindNext))
+	b = le.AppendUint16(b, 0)
+	b = le.AppendUint32(b, uint32(24+4*len(m.slots)))
+	b = le.AppendUint32(b, m.run)
+	b = le.AppendUint32(b, uint32(len(m.slots)))
+	b = le.AppendUint64(b, m.done)
+	for _, s := range m.slots {
+		b = le.AppendUint32(b, s)
 	}
 	return b
 }

@@ -16,12 +16,13 @@ import (
 
 const (
 	helloTimeout = 5 * time.Second
-	// writeTimeout is how long a consumer may read nothing before it is given up.
-	writeTimeout = 10 * time.Second
 	// takenTimeout is how long a new consumer waits for the one before it, which may die at this moment. For one whose
 	// connection has ended it waits longer: the server only has to get around to it.
 	takenTimeout = time.Second
 )
+
+// writeTimeout is how long a consumer may read nothing before it is given up. A variable for tests only.
+var writeTimeout = 10 * time.Second
 
 // peer is a consumer, as its server sees it. Its goroutine receives what it sends; the rank's loop announces batches to it.
 type peer struct {
@@ -75,24 +76,22 @@ func (p *peer) serve(ctx context.Context) {
 		ended := make(chan struct{})
 		stop := WatchProcess(p.watched, func() {
 			close(ended)
-			_ = p.socket.conn.CloseRead()
+			p.socket.closeRead()
 		})
 		if err = p.receiveAll(); err != nil {
 			p.awaitKernels(ctx, ended)
 		}
 		stop()
 	}
-	var r *refusal
-	refused := errors.As(err, &r)
 	if p.rank != nil {
-		p.rank.detach(p) // first: nothing may follow the ERROR
-		if !refused {
-			log.Info("a consumer has gone", "rank", p.rank.number, "pid", p.pid)
-		}
+		p.rank.detach(p)
 	}
-	if refused {
-		p.complain(0, err)
+	var r *refusal
+	if errors.As(err, &r) {
+		p.complain(0, err) // no batch comes after it
 		log.Warn("a consumer was refused", "pid", p.pid, "code", r.code.String(), "error", err)
+	} else if p.rank != nil {
+		log.Info("a consumer has gone", "rank", p.rank.number, "pid", p.pid)
 	}
 }
 
@@ -106,11 +105,8 @@ func (p *peer) greet(ctx context.Context) error {
 	if uid != p.server.uid {
 		return CodeUser.refuse("you are user %d, the server is user %d's: run both as the same user", uid, p.server.uid)
 	}
-	if err := p.socket.conn.SetReadDeadline(time.Now().Add(helloTimeout)); err != nil {
-		return err
-	}
 	b := make([]byte, maxMessage)
-	n, fd, err := p.socket.receive(b)
+	n, fd, err := p.socket.receive(context.Background(), time.Now().Add(helloTimeout), b)
 	closeDescriptor(fd)
 	if err != nil {
 		return err
@@ -133,9 +129,6 @@ func (p *peer) greet(ctx context.Context) error {
 		p.pid = int(h.self)
 	}
 	if err := p.server.attach(ctx, p, h); err != nil {
-		return err
-	}
-	if err := p.socket.conn.SetReadDeadline(time.Time{}); err != nil {
 		return err
 	}
 	return p.welcome()
@@ -183,12 +176,9 @@ func (p *peer) send(b []byte) error {
 // write sends a message, with a descriptor unless fd is negative. A consumer that does not read for long is given up: its own
 // goroutine then learns that the connection has ended, and takes its slots back.
 func (p *peer) write(b []byte, fd int) error {
-	err := p.socket.conn.SetWriteDeadline(time.Now().Add(writeTimeout)) // anew each time: it counts for all that follows
-	if err == nil {
-		err = p.socket.send(b, fd)
-	}
+	err := p.socket.send(b, fd, writeTimeout)
 	if err != nil {
-		_ = p.socket.conn.CloseRead()
+		p.socket.closeRead()
 	}
 	return err
 }
@@ -214,7 +204,7 @@ func (p *peer) complain(run uint32, err error) {
 func (p *peer) receiveAll() error {
 	b := make([]byte, maxMessage)
 	for {
-		n, fd, err := p.socket.receive(b)
+		n, fd, err := p.socket.receive(context.Background(), time.Time{}, b)
 		closeDescriptor(fd)
 		if err != nil {
 			if errors.Is(err, errMessage) {

@@ -302,8 +302,7 @@ func (r *rank) ask(p *peer, q *request) error {
 		}
 	}
 	if p.active {
-		p.stop = true
-		r.cancelUnwanted()
+		r.stopRun(p)
 	}
 	if old := p.asked; old != nil { // it never began
 		_ = p.send(endNote{old.run, endStopped, 0, old.at.epoch}.bytes())
@@ -323,10 +322,17 @@ func (r *rank) stop(p *peer, run uint32) {
 		p.asked = nil
 		_ = p.send(endNote{run, endStopped, 0, old.at.epoch}.bytes())
 	case p.active && p.run == run:
-		p.stop = true
-		r.cancelUnwanted()
-		r.changed.Broadcast()
+		r.stopRun(p)
 	}
+}
+
+// stopRun lets a consumer's run go on without it, and tells it so at once: others may wait for the slots that it then returns.
+// mu is held.
+func (r *rank) stopRun(p *peer) {
+	p.stop = true
+	r.cancelUnwanted()
+	r.pump()
+	r.changed.Broadcast()
 }
 
 // next takes acknowledgements and slots.

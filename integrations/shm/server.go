@@ -144,15 +144,16 @@ func (s *Server) accept(ctx context.Context) error {
 			return context.Cause(ctx)
 		case errors.Is(err, net.ErrClosed):
 			return ErrClosed
-		case err != nil: // no descriptors left, for instance
-			s.opt.Logger.Warn("a consumer could not connect", "error", err)
-			select {
-			case <-time.After(100 * time.Millisecond):
-			case <-ctx.Done():
-			}
+		case err != nil:
+			s.unreachable(ctx, err)
 			continue
 		}
-		p := &peer{server: s, socket: &socket{conn: c}, since: time.Now()}
+		k, err := newSocket(c)
+		if err != nil {
+			s.unreachable(ctx, err)
+			continue
+		}
+		p := &peer{server: s, socket: k, since: time.Now()}
 		s.mu.Lock()
 		s.peers[p] = struct{}{}
 		s.mu.Unlock()
@@ -167,17 +168,27 @@ func (s *Server) accept(ctx context.Context) error {
 	}
 }
 
+// unreachable says that a consumer could not connect, where no descriptors are left for instance, and lets some time pass.
+func (s *Server) unreachable(ctx context.Context, err error) {
+	s.opt.Logger.Warn("a consumer could not connect", "error", err)
+	select {
+	case <-time.After(100 * time.Millisecond):
+	case <-ctx.Done():
+	}
+}
+
+// dismissTimeout is how long a consumer has to take a good-bye.
+const dismissTimeout = 100 * time.Millisecond
+
 // dismiss says good-bye to all consumers and ends their connections, once what they have sent so far is dealt with.
 func (s *Server) dismiss(reason uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for p := range s.peers {
-		bye := words{reason, 0}.bytes(kindBye)
-		if p.socket.trySend(bye) != nil { // its buffer is full: one that reads nothing is not waited for
-			_ = p.socket.conn.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
-			_ = p.socket.send(bye, -1)
-		}
-		_ = p.socket.conn.CloseRead()
+		late := time.AfterFunc(dismissTimeout, p.socket.closeRead) // whatever waits for one that reads nothing
+		_ = p.socket.send(words{reason, 0}.bytes(kindBye), -1, dismissTimeout)
+		late.Stop()
+		p.socket.closeRead()
 	}
 }
 

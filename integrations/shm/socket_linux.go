@@ -4,80 +4,270 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
+	"io"
 	"net"
 	"os"
-	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
 // socket is one end of a connection. Sending is safe from any goroutine, a message at a time; one goroutine receives.
+//
+// The descriptor is not in Go's poller, which watches every socket for room to send as well and would wake for each message that
+// the other end takes. The poller watches an epoll of the socket's own instead, and that one for messages only; while they come
+// faster than a goroutine falls asleep and wakes it watches for nothing: who receives then looks again.
 type socket struct {
-	conn *net.UnixConn
-	oob  [64]byte // for received descriptors
+	fd     int
+	use    sync.RWMutex // read-locked by who uses fd, locked to close it
+	closed atomic.Bool
+	sleep  *os.File // the epoll, in which who receives waits
+
+	// The receiving goroutine's.
+	watched int // EPOLL_CTL_ADD where the epoll watches for messages, else EPOLL_CTL_DEL
+	header  unix.Msghdr
+	part    unix.Iovec
+	oob     [64]byte // for received descriptors
+	habit   habit
 }
 
-// send sends a message, with a descriptor unless fd is negative.
-func (s *socket) send(b []byte, fd int) error {
+// newSocket takes a connection over from package net.
+func newSocket(c *net.UnixConn) (*socket, error) {
+	defer c.Close() // this leaves Go's poller
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	fd := -1
+	var inner error
+	if err := raw.Control(func(its uintptr) { fd, inner = unix.FcntlInt(its, unix.F_DUPFD_CLOEXEC, 0) }); err != nil {
+		return nil, err
+	}
+	if inner != nil {
+		return nil, os.NewSyscallError("fcntl", inner)
+	}
+	return ownSocket(fd)
+}
+
+// ownSocket makes a socket of a descriptor, which it takes.
+func ownSocket(fd int) (*socket, error) {
+	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err == nil {
+		err = unix.SetNonblock(epoll, true) // so that Go's poller takes it
+	}
+	if err != nil {
+		closeDescriptor(epoll)
+		closeDescriptor(fd)
+		return nil, os.NewSyscallError("epoll", err)
+	}
+	return &socket{fd: fd, sleep: os.NewFile(uintptr(epoll), "epoll"), watched: unix.EPOLL_CTL_DEL}, nil
+}
+
+// send sends a message, with a descriptor unless fd is negative. Where the other end does not read it waits for room: at most
+// for the time given, os.ErrDeadlineExceeded then, and while this end is open for reading.
+func (s *socket) send(b []byte, fd int, most time.Duration) error {
+	s.use.RLock()
+	defer s.use.RUnlock()
 	var oob []byte
 	if fd >= 0 {
 		oob = unix.UnixRights(fd)
 	}
-	_, _, err := s.conn.WriteMsgUnix(b, oob, nil)
-	return err
-}
-
-// trySend sends a message if there is room for it now, whatever deadline is set.
-func (s *socket) trySend(b []byte) error {
-	raw, err := s.conn.SyscallConn()
-	if err != nil {
-		return err
-	}
-	if e := raw.Control(func(fd uintptr) { err = unix.Sendmsg(int(fd), b, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL) }); e != nil {
-		return e
-	}
-	return err
-}
-
-// ended reports whether nothing more can come: the other end has closed, or reading was.
-func (s *socket) ended() bool {
-	raw, err := s.conn.SyscallConn()
-	if err != nil {
-		return true
-	}
-	hangup := false
-	err = raw.Control(func(fd uintptr) {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}, 0) // POLLHUP comes unasked
-		hangup = err == nil && n > 0
-	})
-	return hangup || err != nil
-}
-
-// receive returns one packet, and a descriptor or -1. io.EOF and the like where the other end is gone.
-func (s *socket) receive(b []byte) (n, fd int, err error) {
-	n, oobn, flags, _, err := s.conn.ReadMsgUnix(b, s.oob[:])
-	if errors.Is(err, unix.ECONNRESET) { // the other end is gone, and left messages unread; what it sent before is still there
-		n, oobn, flags, _, err = s.conn.ReadMsgUnix(b, s.oob[:])
-	}
-	fd = -1
-	if oobn > 0 {
-		var bad error
-		if fd, bad = s.descriptor(s.oob[:oobn]); err == nil {
-			err = bad
+	var end time.Time
+	for !s.closed.Load() {
+		err := s.put(b, oob)
+		switch err {
+		case nil, unix.EINTR:
+			if err == nil {
+				return nil
+			}
+			continue
+		case unix.EAGAIN:
+		default:
+			return os.NewSyscallError("sendmsg", err)
+		}
+		if end.IsZero() {
+			end = time.Now().Add(most)
+		}
+		room := [1]unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLOUT | unix.POLLRDHUP}}
+		if err := poll(room[:], end); err != nil {
+			return err
+		}
+		if room[0].Revents == unix.POLLRDHUP {
+			return unix.EPIPE
 		}
 	}
+	return net.ErrClosed
+}
+
+// put sends a message that there is room for; EAGAIN where there is none.
+func (s *socket) put(b, oob []byte) error {
+	const flags = unix.MSG_DONTWAIT | unix.MSG_NOSIGNAL
+	if oob == nil {
+		return unix.Send(s.fd, b, flags)
+	}
+	_, err := unix.SendmsgN(s.fd, b, oob, nil, flags)
+	return err
+}
+
+// receive returns one packet, and a descriptor or -1. Errors: os.ErrDeadlineExceeded after end, where it is not zero; the cause
+// of ctx; net.ErrClosed; io.EOF and the like where the other end is gone.
+func (s *socket) receive(ctx context.Context, end time.Time, b []byte) (n, fd int, err error) {
+	s.use.RLock()
+	defer s.use.RUnlock()
+	if s.closed.Load() {
+		return 0, -1, net.ErrClosed
+	}
+	n, err = s.take(b)
+	if err == unix.EAGAIN {
+		n, err = s.await(ctx, end, b)
+	}
+	if err == unix.ECONNRESET { // the other end is gone, and left messages unread; what it sent before is still there
+		n, err = s.take(b)
+	}
 	if err != nil {
-		closeDescriptor(fd)
+		if s.closed.Load() {
+			err = net.ErrClosed
+		}
 		return 0, -1, err
 	}
-	if flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 || n == 0 && fd >= 0 {
+	fd = -1
+	if s.header.Controllen > 0 {
+		if fd, err = s.descriptor(s.oob[:s.header.Controllen]); err != nil {
+			return 0, -1, err
+		}
+	}
+	if s.header.Flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 || n == 0 && fd >= 0 {
 		closeDescriptor(fd)
 		return 0, -1, fmt.Errorf("%w: a packet of more than %d bytes, or with too many descriptors", errMessage, len(b))
 	}
+	if n == 0 {
+		return 0, -1, io.EOF
+	}
 	return n, fd, nil
 }
+
+// take takes a packet that is there; EAGAIN where none is.
+func (s *socket) take(b []byte) (int, error) {
+	s.part.Base = unsafe.SliceData(b)
+	s.part.SetLen(len(b))
+	s.header = unix.Msghdr{Iov: &s.part, Control: &s.oob[0]}
+	s.header.SetIovlen(1)
+	s.header.SetControllen(len(s.oob))
+	for {
+		n, _, err := unix.RawSyscall(unix.SYS_RECVMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&s.header)), unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
+		switch err {
+		case 0:
+			return int(n), nil
+		case unix.EINTR:
+			continue
+		}
+		return 0, err
+	}
+}
+
+// await waits for a packet and takes it.
+func (s *socket) await(ctx context.Context, end time.Time, b []byte) (n int, err error) {
+	begin := time.Now()
+	defer func() { s.habit.learn(time.Since(begin)) }()
+	if s.habit.isShort() {
+		if err := s.watch(unix.EPOLL_CTL_DEL); err != nil {
+			return 0, err
+		}
+		for time.Since(begin) < shortWait {
+			_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) // whoever has work to do goes first
+			if n, err := s.take(b); err != unix.EAGAIN {
+				return n, err
+			}
+		}
+	}
+	if err := s.watch(unix.EPOLL_CTL_ADD); err != nil {
+		return 0, err
+	}
+	raw, err := s.sleep.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	for {
+		if err := s.sleep.SetReadDeadline(end); err != nil {
+			return 0, err
+		}
+		stop := context.AfterFunc(ctx, s.wake)
+		failed := raw.Read(func(uintptr) bool {
+			n, err = s.take(b)
+			return err != unix.EAGAIN
+		})
+		stop()
+		switch {
+		case failed == nil:
+			return n, err
+		case ctx.Err() != nil:
+			return 0, context.Cause(ctx)
+		case !errors.Is(failed, os.ErrDeadlineExceeded) || !end.IsZero() && !time.Now().Before(end):
+			return 0, failed
+		}
+	}
+}
+
+// wake has who waits for a message look whether it still should.
+func (s *socket) wake() { _ = s.sleep.SetReadDeadline(time.Unix(1, 0)) }
+
+// watch has the epoll watch for messages, EPOLL_CTL_ADD, or not, EPOLL_CTL_DEL.
+func (s *socket) watch(do int) error {
+	if s.watched == do {
+		return nil
+	}
+	raw, err := s.sleep.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var inner error
+	err = raw.Control(func(epoll uintptr) {
+		inner = unix.EpollCtl(int(epoll), do, s.fd, &unix.EpollEvent{Events: unix.EPOLLIN})
+	})
+	s.watched = do
+	return errors.Join(err, os.NewSyscallError("epoll_ctl", inner))
+}
+
+// poll sleeps until one of the descriptors is ready, or a signal came; os.ErrDeadlineExceeded after end, where it is not zero.
+func poll(fds []unix.PollFd, end time.Time) error {
+	var timeout *unix.Timespec
+	if !end.IsZero() {
+		t := unix.NsecToTimespec(max(0, int64(time.Until(end))))
+		timeout = &t
+	}
+	switch n, err := unix.Ppoll(fds, timeout, nil); {
+	case err != nil && err != unix.EINTR:
+		return os.NewSyscallError("ppoll", err)
+	case err == nil && n == 0:
+		return os.ErrDeadlineExceeded
+	}
+	return nil
+}
+
+// shortWait is about how long a thread takes to fall asleep and wake.
+const shortWait = 50 * time.Microsecond
+
+// habit is how long the waits of late were: it is worth looking again for a message, instead of sleeping, where they were short.
+// Otherwise the processor is for who makes batches.
+type habit int
+
+// learn hears of a wait.
+func (h *habit) learn(d time.Duration) {
+	if d < shortWait {
+		*h = min(*h+1, 2)
+	} else {
+		*h = 0
+	}
+}
+
+func (h habit) isShort() bool { return h == 2 && severalProcessors }
+
+// severalProcessors says that looking again does not keep the other end from answering.
+var severalProcessors = runtime.NumCPU() > 1
 
 // descriptor returns the one descriptor of a control message, and closes all where there are more.
 func (s *socket) descriptor(oob []byte) (int, error) {
@@ -110,131 +300,48 @@ func closeDescriptor(fd int) {
 	}
 }
 
-func (s *socket) close() error { return s.conn.Close() }
+// closeRead ends receiving, once what the other end has sent so far is received, and sends that wait for room.
+func (s *socket) closeRead() {
+	s.use.RLock()
+	defer s.use.RUnlock()
+	if !s.closed.Load() {
+		_ = unix.Shutdown(s.fd, unix.SHUT_RD)
+	}
+}
+
+// ended reports whether nothing more can come: the other end has closed, or this one no longer reads.
+func (s *socket) ended() bool {
+	s.use.RLock()
+	defer s.use.RUnlock()
+	if s.closed.Load() {
+		return true
+	}
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLRDHUP}}, 0) // POLLHUP comes unasked
+	return err == nil && n > 0
+}
+
+// close ends the connection, in forks too, and whatever waits.
+func (s *socket) close() error {
+	if s.closed.Swap(true) {
+		return net.ErrClosed
+	}
+	_ = unix.Shutdown(s.fd, unix.SHUT_RDWR) // ends who waits for room
+	err := s.sleep.Close()                  // ends who waits for a message
+	s.use.Lock()
+	defer s.use.Unlock()
+	return errors.Join(err, unix.Close(s.fd))
+}
 
 // peer asks the kernel who is at the other end.
 func (s *socket) peer() (uid uint32, pid int, err error) {
-	raw, err := s.conn.SyscallConn()
+	s.use.RLock()
+	defer s.use.RUnlock()
+	if s.closed.Load() {
+		return 0, 0, net.ErrClosed
+	}
+	cred, err := unix.GetsockoptUcred(s.fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
 	if err != nil {
-		return 0, 0, err
-	}
-	var cred *unix.Ucred
-	var inner error
-	if err := raw.Control(func(fd uintptr) { cred, inner = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
-		return 0, 0, err
-	}
-	if inner != nil {
-		return 0, 0, inner
+		return 0, 0, os.NewSyscallError("getsockopt", err)
 	}
 	return cred.Uid, int(cred.Pid), nil
-}
-
-// listen makes the socket, and its directory where there is none. remove undoes that.
-func listen(path string) (l *net.UnixListener, remove func() error, err error) {
-	if path, err = filepath.Abs(path); err != nil {
-		return nil, nil, err
-	}
-	dir := filepath.Dir(path)
-	made := true
-	if err := os.Mkdir(dir, 0o700); errors.Is(err, fs.ErrExist) {
-		made = false
-	} else if err != nil {
-		return nil, nil, fmt.Errorf("directory of the socket: %w", err)
-	}
-	undo := func() error {
-		if made {
-			if err := os.Remove(dir); err != nil && !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
-		}
-		return nil
-	}
-	if l, err = listenIn(dir, path); err != nil {
-		return nil, nil, errors.Join(err, undo())
-	}
-	return l, undo, nil
-}
-
-func listenIn(dir, path string) (*net.UnixListener, error) {
-	d, err := os.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	st, err := d.Stat()
-	if err != nil {
-		return nil, err
-	}
-	var sys unix.Stat_t
-	if err := unix.Fstat(int(d.Fd()), &sys); err != nil {
-		return nil, err
-	}
-	if !st.IsDir() || sys.Uid != uint32(os.Geteuid()) || st.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("%s: others may enter it: the socket's directory must be yours alone (mode 0700); name one that does not exist yet, such as %s",
-			dir, filepath.Join(dir, "khop", filepath.Base(path)))
-	}
-	// One server at a time looks for a stale socket in this directory.
-	if err := unix.Flock(int(d.Fd()), unix.LOCK_EX); err != nil {
-		return nil, err
-	}
-	if err := removeStale(path); err != nil {
-		return nil, err
-	}
-	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
-	if err != nil {
-		if len(path) > 107 {
-			err = fmt.Errorf("%s: the path of a socket may have 107 bytes, this one has %d", path, len(path))
-		}
-		return nil, err
-	}
-	if err := os.Chmod(path, 0o600); err != nil { // nobody else could enter the directory meanwhile
-		return nil, errors.Join(err, l.Close())
-	}
-	return l, nil
-}
-
-// removeStale removes a socket on which nobody listens. It is an error if somebody does, or if path is something else.
-func removeStale(path string) error {
-	st, err := os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if st.Mode()&fs.ModeSocket == 0 {
-		return fmt.Errorf("%s: there is a file, which is no socket: name another path", path)
-	}
-	c, err := net.DialTimeout("unixpacket", path, time.Second)
-	if err == nil {
-		_ = c.Close()
-		return fmt.Errorf("%s: %w: end it, or name another path", path, ErrRunning)
-	}
-	if !errors.Is(err, unix.ECONNREFUSED) {
-		return fmt.Errorf("%s: cannot tell whether a server listens: %w", path, err)
-	}
-	return os.Remove(path)
-}
-
-// dial connects to a server of the same user.
-func dial(ctx context.Context, path string) (*socket, error) {
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "unixpacket", path)
-	switch {
-	case errors.Is(err, unix.ECONNREFUSED):
-		return nil, fmt.Errorf("%w: %s is the socket of a server that has ended: %w", ErrNoServer, path, err)
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("%w: %s: %w", ErrNoServer, path, err)
-	case err != nil:
-		return nil, err
-	}
-	s := &socket{conn: c.(*net.UnixConn)}
-	uid, pid, err := s.peer()
-	if err == nil && uid != uint32(os.Geteuid()) {
-		err = fmt.Errorf("%w: %s: the server, process %d, runs as user %d", ErrUser, path, pid, uid)
-	}
-	if err != nil {
-		return nil, errors.Join(err, s.close())
-	}
-	return s, nil
 }

@@ -168,6 +168,41 @@ func TestOrdinaryErrorsAreNotFinal(t *testing.T) {
 	}
 }
 
+func TestThreadKeepsItsCurrentContext(t *testing.T) {
+	f := newFake(t)
+	d, err := Open(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	const own, others = 100, 999
+	for _, test := range []struct {
+		before handle
+		fail   map[string]result
+		asked  int // of the driver besides the call itself
+		call   int
+	}{
+		{before: own, asked: 1, call: 1},
+		{before: 0, asked: 3, call: 1},
+		{before: others, asked: 3, call: 1},
+		{before: others, asked: 3, call: 1, fail: map[string]result{"synchronize": 1}},
+		{before: others, asked: 1, call: 0, fail: map[string]result{"current": 201}},
+		{before: others, asked: 2, call: 0, fail: map[string]result{"push": 201}},
+	} {
+		f.thread, f.fail = test.before, test.fail
+		clear(f.calls)
+		if err := d.Synchronize(); (err != nil) != (test.fail != nil) {
+			t.Errorf("%+v: %v", test, err)
+		}
+		if f.thread != test.before {
+			t.Errorf("%+v: context %d is current afterwards", test, f.thread)
+		}
+		if asked := f.calls["current"] + f.calls["push"] + f.calls["pop"]; asked != test.asked || f.calls["synchronize"] != test.call {
+			t.Errorf("%+v: the driver is called %v", test, f.calls)
+		}
+	}
+}
+
 func TestNotReadyIsNoError(t *testing.T) {
 	f := newFake(t)
 	d, _ := Open(0)

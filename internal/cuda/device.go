@@ -131,7 +131,7 @@ func (d *Device) Close() error {
 	return d.letGo()
 }
 
-// do runs a driver call with the context current on a thread of its own.
+// do runs a driver call with the context current on a thread of its own, and leaves the thread as it found it.
 func (p *primary) do(op string, call func() result) error {
 	if err := p.fault(); err != nil {
 		return err
@@ -143,15 +143,28 @@ func (p *primary) do(op string, call func() result) error {
 func (p *primary) force(op string, call func() result) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	code := drv.setCurrent(p.context)
-	if code == success {
-		code = call()
-	}
-	err := failure(op, code)
+	err := failure(op, p.within(call))
 	if e := (*Error)(nil); errors.As(err, &e) && errors.Is(e, ErrDeviceLost) {
 		p.lost.CompareAndSwap(nil, e)
 	}
 	return err
+}
+
+// within runs a call with the context current on this thread. Another one that was current, which a program with contexts of
+// its own relies on, is current again afterwards, and so is none.
+func (p *primary) within(call func() result) result {
+	before, code := drv.current()
+	if code != success {
+		return code
+	}
+	if before == p.context {
+		return call()
+	}
+	if code = drv.push(p.context); code != success {
+		return code
+	}
+	defer drv.pop() // what this may report is a fault of before, which is not the call's and which the next one reports too
+	return call()
 }
 
 // dispose is for calls that give something back: on a lost device they succeed, for there is nothing more to be done.

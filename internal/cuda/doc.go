@@ -27,8 +27,8 @@
 //
 // # Caveats
 //
-// All methods may be called from any goroutine: each call locks its OS thread and makes the device's context current. Closing
-// something beside another call on the same thing is a mistake of the caller.
+// All methods may be called from any goroutine: each call locks its OS thread, makes the device's context current there and
+// leaves the thread with the context that it found. Closing something beside another call on the same thing is a mistake of the caller.
 //
 // Work on a stream is asynchronous. Host memory handed to a copy, and device memory handed to a kernel, must stay valid until the
 // stream has passed. An Address is a number: nothing keeps what it points to alive, and the host must not read through it.

@@ -14,7 +14,9 @@ type driver interface {
 	attribute(ordinal int, a Attr) (int, result)
 	retain(ordinal int) (handle, result)
 	release(ordinal int) result
-	setCurrent(context handle) result
+	current() (context handle, code result) // of the calling thread; 0: none
+	push(context handle) result             // makes it the thread's current one
+	pop() result                            // undoes the push
 
 	// ---
 	memory() (free, total int64, code result)

@@ -80,8 +80,15 @@ func (native) release(ordinal int) result {
 	return answer(d.ReleasePrimaryCtx())
 }
 
-func (native) setCurrent(context handle) result {
-	return answer(cu.SetCurrentContext(in[cu.CUContext](context)))
+func (native) current() (handle, result) { return out(cu.CurrentContext()) }
+
+func (native) push(context handle) result {
+	return answer(cu.PushCurrentCtx(in[cu.CUContext](context)))
+}
+
+func (native) pop() result {
+	_, err := cu.PopCurrentCtx()
+	return answer(err)
 }
 
 func (native) memory() (free, total int64, code result) {

@@ -18,6 +18,8 @@ type fake struct {
 	home       int               // the device of all memory
 	fail       map[string]result // by the method's name, instead of what it would do
 	retained   int
+	thread     handle // the current context of the only thread
+	before     handle // the one below it
 	registered map[uintptr]int64
 	calls      map[string]int
 }
@@ -81,7 +83,31 @@ func (f *fake) release(int) result {
 	f.retained--
 	return f.answer("release")
 }
-func (f *fake) setCurrent(handle) result      { return f.answer("setCurrent") }
+func (f *fake) current() (handle, result) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls["current"]++
+	return f.thread, f.fail["current"]
+}
+
+func (f *fake) push(context handle) result {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls["push"]++
+	if f.fail["push"] == success {
+		f.before, f.thread = f.thread, context
+	}
+	return f.fail["push"]
+}
+
+func (f *fake) pop() result {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls["pop"]++
+	f.thread = f.before
+	return f.fail["pop"]
+}
+
 func (f *fake) synchronize() result           { return f.answer("synchronize") }
 func (f *fake) alloc(int64) (Address, result) { return 4096, f.answer("alloc") }
 func (f *fake) pointer(Address) (PointerInfo, result) {

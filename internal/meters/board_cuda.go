@@ -14,6 +14,14 @@ type nvmlBoard struct {
 	device  nvml.Device
 }
 
+// OpenOn is Open with another NVML than the driver's, such as the mock of go-nvml.
+func OpenOn(library nvml.Interface, address string) *Meters {
+	m := &Meters{}
+	m.board, m.noBoard = openNVML(library, address)
+	m.host, m.noHost = openHost()
+	return m
+}
+
 func openBoard(address string) (board, error) { return openNVML(nvml.New(), address) }
 
 func openNVML(library nvml.Interface, address string) (board, error) {

@@ -63,21 +63,21 @@ func (m *Meters) Close() error {
 	return m.board.close()
 }
 
-// A Measurement runs from Start to Stop. It owns a goroutine meanwhile.
+// A Measurement runs from Start to Stop. It owns a goroutine meanwhile. It is safe for concurrent use.
 type Measurement struct {
 	m     *Meters
 	start time.Time
 	cpu   reading[float64]
 	board reading[float64]
 	again reading[int64]
-	why   map[string]string
 
 	end  chan struct{}
 	done sync.WaitGroup
 
-	// Of the goroutine, until it is done.
+	mu           sync.Mutex // guards the following
 	busy, rx, tx mean
 	host         reading[float64]
+	hostSince    hostState
 }
 
 // A reading is a counter's value, or why there is none.
@@ -130,7 +130,10 @@ func (m *mean) value(scale float64, name string, why map[string]string) *float64
 
 // Start begins a measurement. Stop ends it.
 func (m *Meters) Start() *Measurement {
-	s := &Measurement{m: m, why: map[string]string{}, end: make(chan struct{})}
+	s := &Measurement{m: m, end: make(chan struct{})}
+	if m.host != nil {
+		s.hostSince, s.host.err = m.host.read()
+	}
 	s.done.Add(1)
 	go s.sample()
 	s.board, s.again = m.boardNow()
@@ -139,31 +142,42 @@ func (m *Meters) Start() *Measurement {
 	return s
 }
 
-// Stop ends the measurement. A second Stop is not allowed.
+// Stop ends the measurement and returns what was measured. A second Stop is not allowed.
 func (s *Measurement) Stop() Report {
+	r := s.Report()
+	close(s.end)
+	s.done.Wait()
+	return r
+}
+
+// Report returns what was measured so far.
+func (s *Measurement) Report() Report {
 	took := time.Since(s.start)
 	cpu := read(cpuSeconds())
 	energy, again := s.m.boardNow()
-	close(s.end)
-	s.done.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.advanceHost()
 
-	r := Report{Seconds: took.Seconds(), NotMeasured: s.why}
-	r.CPUSeconds = s.cpu.until(cpu, "cpu", s.why)
+	why := map[string]string{}
+	r := Report{Seconds: took.Seconds(), NotMeasured: why}
+	r.CPUSeconds = s.cpu.until(cpu, "cpu", why)
 	if s.m.board == nil {
-		s.why["board"] = s.m.noBoard.Error()
+		why["board"] = s.m.noBoard.Error()
 	} else {
-		r.BoardJoules = s.board.until(energy, "board", s.why)
-		r.PCIeReplays = s.again.until(again, "replays", s.why)
-		r.GPUPercent = s.busy.value(1, "gpu", s.why)
-		r.PCIeReadGBPerS, r.PCIeSentGBPerS = s.rx.value(1e9, "pcie", s.why), s.tx.value(1e9, "pcie", s.why)
+		r.BoardJoules = s.board.until(energy, "board", why)
+		r.PCIeReplays = s.again.until(again, "replays", why)
+		r.GPUPercent = s.busy.value(1, "gpu", why)
+		r.PCIeReadGBPerS, r.PCIeSentGBPerS = s.rx.value(1e9, "pcie", why), s.tx.value(1e9, "pcie", why)
 	}
 	switch {
 	case s.m.host == nil:
-		s.why["host"] = s.m.noHost.Error()
+		why["host"] = s.m.noHost.Error()
 	case s.host.err != nil:
-		s.why["host"] = s.host.err.Error()
+		why["host"] = s.host.err.Error()
 	default:
-		r.HostJoules, r.HostDomains = &s.host.value, s.m.host.names()
+		joules := s.host.value
+		r.HostJoules, r.HostDomains = &joules, s.m.host.names()
 	}
 	return r
 }
@@ -175,35 +189,43 @@ func (m *Meters) boardNow() (energy reading[float64], again reading[int64]) {
 	return read(m.board.joules()), read(m.board.replays())
 }
 
+// advanceHost adds what the host has used since the last call.
+func (s *Measurement) advanceHost() {
+	if s.m.host != nil && s.host.err == nil {
+		var more float64
+		more, s.host.err = s.m.host.advance(s.hostSince)
+		s.host.value += more
+	}
+}
+
 // sample looks at what counts the last moments only, and at the host's counters, which wrap after minutes.
 func (s *Measurement) sample() {
 	defer s.done.Done()
 	tick := time.NewTicker(sampleEvery)
 	defer tick.Stop()
-	var since hostState
-	if s.m.host != nil {
-		since, s.host.err = s.m.host.read()
-	}
-	host := func() {
-		if s.m.host != nil && s.host.err == nil {
-			var more float64
-			more, s.host.err = s.m.host.advance(since)
-			s.host.value += more
-		}
-	}
-	defer host()
 	for {
 		select {
 		case <-s.end:
 			return
 		case <-tick.C:
 		}
-		host()
-		if b := s.m.board; b != nil {
-			s.busy.add(b.percent())
-			rx, tx, err := b.pcie()
-			s.rx.add(rx, err)
-			s.tx.add(tx, err)
-		}
+		s.look()
+	}
+}
+
+func (s *Measurement) look() {
+	var busy, rx, tx reading[float64]
+	b := s.m.board
+	if b != nil { // it takes its time: not under the lock
+		busy = read(b.percent())
+		rx.value, tx.value, rx.err = b.pcie()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.advanceHost()
+	if b != nil {
+		s.busy.add(busy.value, busy.err)
+		s.rx.add(rx.value, rx.err)
+		s.tx.add(tx.value, rx.err)
 	}
 }

@@ -4,6 +4,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -15,13 +16,12 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	result, err := gpu.Run(ctx, os.Args[1:])
 	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "gpubench:", err)
-		os.Exit(1)
+	if result != nil { // with an error it is what was measured before
+		out := json.NewEncoder(os.Stdout)
+		out.SetIndent("", " ")
+		err = errors.Join(err, out.Encode(result))
 	}
-	out := json.NewEncoder(os.Stdout)
-	out.SetIndent("", " ")
-	if err := out.Encode(result); err != nil {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "gpubench:", err)
 		os.Exit(1)
 	}

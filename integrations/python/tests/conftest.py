@@ -31,8 +31,9 @@ def program(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def temporary_folder(monkeypatch):
+def temporary_folder(monkeypatch, tmp_path_factory):
     """An empty one, short enough for sockets, that a test leaves as it was."""
+    tmp_path_factory.getbasetemp()  # made now, where it stays, and not in the first test's folder
     with tempfile.TemporaryDirectory(prefix="kt-") as folder:
         monkeypatch.setenv("TMPDIR", folder)
         monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)

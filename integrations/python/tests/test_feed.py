@@ -1,5 +1,6 @@
 """The consumer against a server of a few lines: order, slots, what happens when either side errs."""
 import gc
+import math
 import os
 import pickle
 import socket
@@ -138,6 +139,32 @@ def test_a_slot_comes_back_when_the_last_array_over_it_is_gone(start):
     assert len(ring.held) == 1
     del column
     assert len(ring.held) == 0
+
+
+@pytest.mark.parametrize("view", [
+    lambda x: x.view(np.uint8), lambda x: x[:, 1:].T, lambda x: np.asarray(memoryview(x)), lambda x: np.frombuffer(x, np.int32),
+    lambda x: x.view(np.recarray), lambda x: np.lib.stride_tricks.as_strided(x, (2, 2)), lambda x: np.ndarray((3,), np.float32, x), lambda x: x.base[128:],
+], ids=["dtype", "transposed", "memoryview", "buffer", "subclass", "strides", "ndarray", "base"])
+def test_every_kind_of_view_holds_the_slot(view, start):
+    _, loader = start(lambda s: s.serve())
+    ring = loader._feed.ring
+    kept = view(next(iter(loader)).x)
+    gc.collect()
+    assert len(ring.held) == 1
+    del kept
+    assert not ring.held
+
+
+def test_more_slots_than_a_message_takes_come_back_in_several(start, monkeypatch):
+    monkeypatch.setattr(protocol, "CREDITS", 2)
+    server, loader = start(lambda s: s.serve(batches=20, hold=8), slots=8)
+    epoch = iter(loader)
+    kept = [next(epoch) for _ in range(7)]  # of which five come back at once; the server has one slot, so nothing is sent meanwhile
+    del kept[:5]
+    assert len(loader._feed.ring.returned) == 5
+    kept.append(next(epoch))
+    assert not loader._feed.ring.returned
+    assert [b.number for b in epoch] == list(range(8, 20))
 
 
 def test_releasing_gives_the_slot_back_at_once_and_once(start):
@@ -436,9 +463,39 @@ def test_no_array_is_made_outside_of_the_ring(what, at, value, start):
     def make(s, run):
         raw(s, run, lambda d: d.__setitem__(slice(64 + 64 * index + at, 64 + 64 * index + at + len(value)), value))
     _, loader = start(begun_with(make))
-    batch = next(iter(loader))
     with pytest.raises(khop.ProtocolError):
-        batch.x
+        next(iter(loader)).x
+
+
+def test_a_layout_that_is_known_is_not_read_again(start):
+    """A server that says that all is as before and describes other arrays gets what it deserves: those of before, in the ring."""
+    index = list(f.small_batch()).index("node/node/feature")
+
+    def lie(s, run):
+        s.put(run, 1, 0)
+        data, writes = f.descriptor(f.small_batch(1), 4096, number=1, following=2)
+        entry = bytearray(data)
+        entry[64 + 64 * index + 12:64 + 64 * index + 14] = bytes([12, 4])  # float64 of rank 4
+        os.pwrite(s.ring, bytes(entry), 0)
+        for offset, content in writes:
+            os.pwrite(s.ring, content, offset)
+        s.send(f.batch(run, 0, 1, number=1, size=len(data), offset=0, following=2))
+    _, loader = start(begun_with(lie))
+    epoch = iter(loader)
+    assert next(epoch).x.shape == (7, 3)
+    x = next(epoch).x
+    assert x.shape == (7, 3) and x.dtype == np.float32 and float(x[0, 1]) == 1001.0
+
+
+def test_a_layout_of_another_number_of_arrays_is_another(start):
+    def script(s, run):
+        s.put(run, 0, 0)
+        s.put(run, 1, 1, {n: a for n, a in f.small_batch(1).items() if n != "nodes/node"})  # the fake calls all layouts 1
+    _, loader = start(begun_with(script))
+    epoch = iter(loader)
+    assert "nodes/node" in next(epoch)
+    second = next(epoch)
+    assert "nodes/node" not in second and float(second.x[0, 0]) == 1000.0
 
 
 def test_a_ring_larger_than_allowed_is_refused(start):
@@ -468,10 +525,12 @@ def test_any_bytes_are_a_message_or_a_protocol_error():
     assert refused > 1000
 
 
-def test_any_descriptor_gives_arrays_in_the_ring_or_a_protocol_error():
+@pytest.mark.parametrize("taken_over", [False, True], ids=["first", "of a layout that is known"])
+def test_any_descriptor_gives_arrays_in_the_ring_or_a_protocol_error(taken_over):
     rng = np.random.default_rng(4)
     good, _ = f.descriptor(f.small_batch(), 4096)
     ready = protocol.read(f.batch(1, 0, 0, size=len(good)))
+    known = protocol.layout(good, ready) if taken_over else None
     arrays = 0
     for i in range(20_000):
         data = bytearray(good)
@@ -481,10 +540,11 @@ def test_any_descriptor_gives_arrays_in_the_ring_or_a_protocol_error():
         if rng.integers(8) == 0:
             data = data[:rng.integers(64, len(data) + 1)]
         try:
-            d = protocol.Descriptor(bytes(data), ready)
-            for name in d.layout.index:
-                at = d.array(name, [65536])
-                assert at.bytes == 0 or (at.segment == 0 and 0 <= at.offset <= 65536 - at.bytes)
+            layout = protocol.layout(bytes(data), ready, known)
+            for name in layout.names:
+                segment, offset, shape, numpy, _ = layout.place(name, bytes(data), [65536])
+                size = math.prod(shape) * numpy.itemsize
+                assert segment == -1 and size == 0 or segment == 0 and 0 <= offset <= 65536 - size
                 arrays += 1
         except khop.ProtocolError:
             pass

@@ -22,7 +22,8 @@ func TestWhatTheDriverRefusesIsAnErrorAndLeavesNothing(t *testing.T) {
 	memory := anonymous(r, 4096)
 	for function, call := range map[string]func() error{
 		"cuMemGetInfo_v2":              func() error { _, _, err := r.device.Memory(); return err },
-		"cuCtxSetCurrent":              r.device.Synchronize,
+		"cuCtxGetCurrent":              r.device.Synchronize,
+		"cuCtxPushCurrent_v2":          r.device.Synchronize,
 		"cuCtxSynchronize":             r.device.Synchronize,
 		"cuMemAlloc_v2":                func() error { _, err := r.device.Alloc(8); return err },
 		"cuMemHostAlloc":               func() error { _, err := r.device.HostAlloc(8); return err },

@@ -10,6 +10,7 @@ from . import digest as _digest
 from .arrays import Arrays, Converted, OwnArrays
 from .device import DeviceArrays, array_of
 from .frameworks import Array, Framework, NumpyArray, framework
+from .protocol import BatchReady
 from .schema import EdgeType, Schema
 from .views import Block, EdgeView, NodeView
 
@@ -33,11 +34,11 @@ class Batch:
     graphs they are those of ``batch["paper"]`` and ``batch["paper", "cites", "paper"]``.
     """
 
-    __slots__ = ("schema", "info", "_source", "_framework", "_index", "_values", "_table", "__weakref__")
+    __slots__ = ("schema", "_ready", "_source", "_framework", "_index", "_values", "_table", "__weakref__")
 
-    def __init__(self, schema: Schema, info: Info, source: Arrays, framework: Framework, index_dtype: str) -> None:
+    def __init__(self, schema: Schema, info: Union[Info, BatchReady], source: Arrays, framework: Framework, index_dtype: Union[str, np.dtype[Any]]) -> None:
         self.schema = schema
-        self.info = info
+        self._ready = info
         self._source: Optional[Arrays] = source
         self._framework = framework
         self._index = np.dtype(index_dtype)
@@ -47,18 +48,22 @@ class Batch:
     # --- which batch it is ---
 
     @property
+    def info(self) -> Info:
+        return Info(self._ready.epoch, self._ready.number, self._ready.padded, self._ready.next)
+
+    @property
     def epoch(self) -> int:
-        return self.info.epoch
+        return self._ready.epoch
 
     @property
     def number(self) -> int:
         """The batch's number in the epoch, over all ranks."""
-        return self.info.number
+        return self._ready.number
 
     @property
     def padded(self) -> bool:
         """Whether this rank repeats a batch of another, so that all have the same number."""
-        return self.info.padded
+        return self._ready.padded
 
     @property
     def _counts(self) -> list[list[int]]:
@@ -77,7 +82,7 @@ class Batch:
         """An array by its name (docs/digest.md). Ids have the loader's index_dtype: a copy where the feed's is another."""
         value = self._values.get(name)
         if value is None:
-            source = self._arrays()
+            source = self._source or self._arrays()
             if isinstance(source, DeviceArrays):
                 value = array_of(self._framework, source, name, self._index if _is_index(name) else None)
             else:
@@ -87,6 +92,21 @@ class Batch:
                 value = self._framework.wrap(a, dtype)
             self._values[name] = value
         return value
+
+    def _find(self, name: str) -> Optional[Array]:
+        """The array of a name, None if there is none."""
+        return self.array(name) if self._arrays().has(name) else None
+
+    def _attribute(self, node_type: str, column: str) -> Array:
+        """A column of all nodes of a type, or where it was asked for seeds only, of the seeds."""
+        has = self._arrays().has
+        name = f"node/{node_type}/{column}"
+        if not has(name):
+            name = f"seed/{node_type}/{column}"
+            if not has(name):
+                there_are = ", ".join(self[node_type].columns()) or "none"
+                raise AttributeError(f"node type {node_type!r} has no column {column!r} in this batch; it has: {there_are}")
+        return self.array(name)
 
     def __contains__(self, name: str) -> bool:
         return self._arrays().has(name)
@@ -128,10 +148,15 @@ class Batch:
     def edge_types(self) -> tuple[EdgeType, ...]:
         return self.schema.edge_types
 
+    @property
+    def _node_type(self) -> str:
+        types = self.schema.node_types
+        if len(types) != 1:
+            raise AttributeError(f'there are several node types: say which, as in batch["{types[0]}"]')
+        return types[0]
+
     def _node(self) -> NodeView:
-        if len(self.schema.node_types) != 1:
-            raise AttributeError(f'there are several node types: say which, as in batch["{self.schema.node_types[0]}"]')
-        return NodeView(self, 0)
+        return self[self._node_type]
 
     def _edge(self) -> EdgeView:
         if len(self.schema.edge_types) != 1:
@@ -143,17 +168,17 @@ class Batch:
     @property
     def x(self) -> Array:
         """Features [nodes, width]."""
-        return self._node().x
+        return self._attribute(self._node_type, "feature")
 
     @property
     def y(self) -> Array:
         """Labels of the distinct seeds [batch_size, ..]."""
-        return self._node().y
+        return self._attribute(self._node_type, "label")
 
     @property
     def n_id(self) -> Array:
         """Ids of the nodes in the dataset, the seeds first [nodes]."""
-        return self._node().n_id
+        return self.array(f"nodes/{self._node_type}")
 
     @property
     def input_id(self) -> Array:
@@ -248,7 +273,7 @@ class Batch:
     def _with(self, values: Mapping[str, Array]) -> Batch:
         """A batch of the same content with other arrays for all names."""
         out = type(self).__new__(type(self))
-        out.schema, out.info, out._framework, out._index, out._table = self.schema, self.info, self._framework, self._index, self._counts
+        out.schema, out._ready, out._framework, out._index, out._table = self.schema, self._ready, self._framework, self._index, self._counts
         out._values = dict(values)
         out._source = Converted(self._dtypes(), out._values, self._framework)
         return out

@@ -15,7 +15,7 @@ import numpy as np
 from . import cuda
 from .errors import DeviceError, ProtocolError
 from .frameworks import Array, Framework, Jax, NumpyArray, Torch
-from .protocol import BatchReady, Descriptor, Segment, Welcome
+from .protocol import BatchReady, Layout, Segment, Welcome
 from .ring import Lease, Memory, Ring, SlotArrays
 
 
@@ -59,20 +59,23 @@ class DeviceRing(Ring):
         self.opened[about.number] = DeviceMemory(about, fds, self.device)
         return None
 
-    def _lease(self, ready: BatchReady, descriptor: Descriptor) -> Lease:
-        return DeviceLease(self, ready, descriptor)
+    def _lease(self, descriptor: bytes, ready: BatchReady, layout: Layout) -> SlotArrays:
+        return DeviceArrays(descriptor, ready, layout, DeviceLease(self, ready))
 
-    def arrays(self, lease: Lease) -> SlotArrays:
-        return DeviceArrays(lease) if isinstance(lease, DeviceLease) else SlotArrays(lease)
-
-    def give_back_after(self, slot: int, streams: set[int]) -> None:
-        """give_back, as soon as streams have done what is on them now."""
+    def give_back(self, lease: Lease) -> None:
+        """The slot comes back as soon as the lease's streams, and the current one, have done what is on them now."""
+        assert isinstance(lease, DeviceLease)
+        streams = lease.streams
+        try:
+            streams = streams | {self.current_stream()}
+        except Exception:  # the interpreter is ending, and the framework is half gone
+            pass
         try:
             events = self.device.record(streams)
         except DeviceError:  # the device is lost: nothing is under way, and the framework reports it
             events = []
-        self.passing.append((slot, events))
-        self.held.pop(slot, None)
+        self.passing.append((lease.slot, events))
+        self.held.pop(lease.slot, None)
         self._on_return()
         if not self.held and self._afterwards is not None:
             then, self._afterwards = self._afterwards, None
@@ -129,8 +132,8 @@ class DeviceLease(Lease):
 
     __slots__ = ("device_ring", "streams")
 
-    def __init__(self, ring: DeviceRing, ready: BatchReady, descriptor: Descriptor) -> None:
-        super().__init__(ring, ready, descriptor)
+    def __init__(self, ring: DeviceRing, ready: BatchReady) -> None:
+        super().__init__(ring, ready)
         self.device_ring = ring
         self.streams = {ring.current_stream()}
 
@@ -138,30 +141,24 @@ class DeviceLease(Lease):
         """Says that a stream uses the batch: a torch.cuda.Stream, a cupy.cuda.Stream, or a CUstream as a number."""
         self.streams.add(int(getattr(stream, "cuda_stream", getattr(stream, "ptr", stream))))
 
-    def _return(self) -> None:
-        try:
-            streams = self.streams | {self.device_ring.current_stream()}
-        except Exception:  # the interpreter is ending, and the framework is half gone
-            streams = self.streams
-        self.device_ring.give_back_after(self.ready.slot, streams)
-
 
 class DeviceArrays(SlotArrays):
     """The arrays of a slot on a device. Some lie on the host, and where the server shares no device memory all do."""
 
-    __slots__ = ("device_lease",)
+    __slots__ = ()
 
-    def __init__(self, lease: DeviceLease) -> None:
-        super().__init__(lease)
-        self.device_lease = lease
+    @property
+    def device_lease(self) -> DeviceLease:
+        assert isinstance(self.lease, DeviceLease)
+        return self.lease
 
     def dtype(self, name: str) -> str:
-        return self.lease.descriptor.array(name, self.lease.ring.sizes).dtype
+        return self._layout.forms[name].dtype
 
     def view(self, name: str) -> Optional[DeviceArray]:
         """An array on the device; None for one on the host."""
-        segment, offset, size, shape, dtype, numpy = self.lease.descriptor.array(name, self.lease.ring.sizes)
-        memory = self.device_lease.device_ring.opened.get(segment) if size else None
+        segment, offset, shape, numpy, dtype = self._layout.place(name, self._descriptor, self._sizes)
+        memory = self.device_lease.device_ring.opened.get(segment)
         if memory is None:
             return None
         return DeviceArray(self.device_lease, memory, memory.address + offset, shape, numpy, dtype)

@@ -8,7 +8,7 @@ import socket
 import struct
 import time
 import weakref
-from typing import Any, Callable, Optional, TypeVar, Union
+from typing import Any, Callable, NoReturn, Optional, TypeVar, Union
 
 from . import protocol as p
 from .batch import forget_copied
@@ -18,6 +18,8 @@ from .errors import ForkError, KhopError, ProtocolError, ServerError, SlotsHeldE
 from .ring import Ring, SlotArrays
 
 _STOP = 5.0  # seconds that the end of a run which was left may take
+_NO_SIGNAL, _AT_ONCE, _CLOSE_ON_EXEC = int(socket.MSG_NOSIGNAL), int(socket.MSG_DONTWAIT), int(socket.MSG_CMSG_CLOEXEC)  # enums compute slowly
+_TRUNCATED = int(socket.MSG_TRUNC | socket.MSG_CTRUNC)
 _TICK = 0.25  # seconds between looks at what else may have happened while nothing comes
 
 _E = TypeVar("_E", bound=KhopError)
@@ -45,7 +47,7 @@ class Feed:
         self._timeout = timeout
         self._last_words = last_words
         self._buffer = bytearray(p.MESSAGE_BYTES)
-        self._view = memoryview(self._buffer)
+        self._buffers, self._view = [self._buffer], memoryview(self._buffer)
         self._run = 0
         self._asked = 0
         self._sequence = 0
@@ -88,9 +90,10 @@ class Feed:
     def next(self) -> Union[SlotArrays, p.End]:
         """Acknowledges the batches before, and waits for the next one, or the end of the run."""
         forget_copied()
-        returned = self.ring.returned or self.ring.passing
-        self._send(p.next_batch(self._run, self._sequence, self.ring.take_returned(p.CREDITS) if returned else ()))
-        if returned:
+        ring = self.ring
+        slots = ring.take_returned(p.CREDITS) if ring.returned or ring.passing else ()
+        self._send(p.next_batch(self._run, self._sequence, slots))
+        if len(slots) == p.CREDITS:
             self._return_slots()
         message = self._wait_for((p.BatchReady, p.End), "a batch")
         if isinstance(message, p.End):
@@ -99,7 +102,7 @@ class Feed:
             raise self._broken(ProtocolError(f"batch {message.sequence} of the run comes where {self._sequence} should"))
         self._sequence += 1
         try:
-            return self.ring.arrays(self.ring.lease(message, self.welcome.slots))
+            return ring.take(message, self.welcome.slots)
         except ProtocolError as e:
             raise self._broken(e) from None
 
@@ -139,7 +142,8 @@ class Feed:
         deadline = time.monotonic() + self._timeout
         while True:
             message = self._receive(deadline, what)
-            if type(message) is p.BatchReady and message.run == self._run and p.BatchReady in kinds:
+            run = getattr(message, "run", self._run)
+            if run == self._run and type(message) in kinds:
                 return message
             if isinstance(message, p.Error):
                 if message.run not in (0, self._run):
@@ -147,13 +151,10 @@ class Feed:
                 raise self._failed(message)
             if isinstance(message, p.Bye):
                 raise self._broken(ServerError(f"the server has closed the feed: {message.reason}{self._tail()}"))
-            run = getattr(message, "run", self._run)
             if run != self._run:
                 if isinstance(message, p.BatchReady):  # of a run that was left: back, unread
                     self.ring.returned.append(message.slot)
                 continue
-            if type(message) in kinds:
-                return message
             if isinstance(message, p.Tell):
                 continue  # somebody was interrupted while waiting for it
             raise self._broken(ProtocolError(f"{type(message).__name__} came where {what} should"))
@@ -161,11 +162,11 @@ class Feed:
     def _receive(self, deadline: float, what: str) -> p.Message:
         """The next message other than SEGMENT, whose memory is mapped."""
         while True:
-            s = self._usable()
-            if self.ring.away() >= self._hold and self.ring.wait_for_one():  # or nothing would come
+            ring, s = self.ring, self._socket or self._unusable()
+            if ring.passing and ring.away() >= self._hold and ring.wait_for_one():  # or nothing would come
                 self._return_slots()
             try:
-                size, ancillary, flags, _ = s.recvmsg_into([self._buffer], 256, socket.MSG_CMSG_CLOEXEC)
+                size, ancillary, flags, _ = s.recvmsg_into(self._buffers, 256, _CLOSE_ON_EXEC)
             except BlockingIOError:
                 self._tick(deadline, what)
                 continue
@@ -177,14 +178,14 @@ class Feed:
             try:
                 if size == 0:
                     raise ServerError(f"the server has ended without a word{self._tail()}")
-                if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
+                if flags & _TRUNCATED:
                     raise ProtocolError("a message that is too long")
                 message = p.read(bytes(self._view[:size]))
-                if not isinstance(message, p.Segment):
+                if type(message) is not p.Segment:
                     if fds:
                         raise ProtocolError(f"{type(message).__name__} with file descriptors")
                     return message
-                self.ring.add(message, fds)
+                ring.add(message, fds)
             except KhopError as e:
                 raise self._broken(e)
             finally:
@@ -209,12 +210,13 @@ class Feed:
         raise ServerError(f"{what} did not come within {self._timeout:.0f} s (timeout=){self._tail()}")
 
     def _send(self, message: bytes) -> None:
-        deadline = time.monotonic() + self._timeout
+        deadline = 0.0
         while True:
             try:
-                self._usable().send(message, socket.MSG_NOSIGNAL)
+                (self._socket or self._unusable()).send(message, _NO_SIGNAL)
                 return
             except BlockingIOError:
+                deadline = deadline or time.monotonic() + self._timeout
                 if time.monotonic() > deadline:
                     raise self._broken(ServerError(f"the server has read nothing for {self._timeout:.0f} s{self._tail()}")) from None
             except OSError:
@@ -232,17 +234,16 @@ class Feed:
 
     def _flush_if_short(self) -> None:
         """A slot came back, in any thread: the server hears of it now if it has few, else with the next request."""
-        ring = self.ring
-        if self._hold - ring.away() >= 1:
+        ring, s = self.ring, self._socket
+        if ring.away() < self._hold:
             return
-        s = self._socket
         if s is None or not self._mine():
             return
         slots = ring.take_returned(p.CREDITS)
         if not slots:
             return
         try:
-            s.send(p.next_batch(0, 0, slots), socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
+            s.send(p.next_batch(0, 0, slots), _NO_SIGNAL | _AT_ONCE)
         except OSError:
             ring.returned.extend(slots)  # the next request takes them along, or says what is wrong
 
@@ -257,7 +258,7 @@ class Feed:
         if self._mine():
             self.ring.close()
             try:
-                s.send(p.bye(), socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
+                s.send(p.bye(), _NO_SIGNAL | _AT_ONCE)
             except OSError:
                 pass
         s.close()
@@ -273,15 +274,13 @@ class Feed:
     def _mine(self) -> bool:
         return self._pid == os.getpid()
 
-    def _usable(self) -> socket.socket:
+    def _unusable(self) -> NoReturn:
         if not self._mine():
             raise ForkError(
                 f"this loader belongs to process {self._pid}, and this is its child {os.getpid()}: batches come from a server, so there is nothing "
                 "to win by forking. Use num_workers=0, or make the loader in the child"
             )
-        if self._socket is None:
-            raise ServerError("the loader is closed")
-        return self._socket
+        raise ServerError("the loader is closed")
 
     def _failed(self, error: p.Error) -> KhopError:
         text = error.text or error.name
@@ -311,7 +310,7 @@ _open_feeds: weakref.WeakSet[Feed] = weakref.WeakSet()
 
 
 def _in_child() -> None:
-    """After a fork: the child must not keep the connection open, or its parent's death would go unnoticed."""
+    """After a fork: the child must not keep the connection open, or its parent's death would go unnoticed. Nor can it use it so."""
     for feed in list(_open_feeds):
         s, feed._socket = feed._socket, None
         if s is not None:

@@ -53,21 +53,21 @@ class Torch(Framework):
         import torch
 
         self.torch: Any = torch
+        self._from_numpy = torch.from_numpy
 
     def wrap(self, array: NumpyArray, dtype: str) -> Array:
         if dtype == "bfloat16":
-            return self._wrap(array.view(np.int16), dtype).view(self.torch.bfloat16)
-        return self._wrap(array, dtype)
-
-    def _wrap(self, array: NumpyArray, dtype: str) -> Array:
+            return self.wrap(array.view(np.int16), "int16").view(self.torch.bfloat16)
         try:
-            if array.flags.writeable:
-                return self.torch.from_numpy(array)
-            with warnings.catch_warnings():  # of a ring that many read: torch has no read-only tensors, and says so
-                warnings.simplefilter("ignore", UserWarning)
-                return self.torch.from_numpy(array)
+            return self._from_numpy(array) if array.flags.writeable else self._read_only(array)
         except TypeError:
             raise TypeError(f'torch {self.torch.__version__} has no dtype {dtype}: use framework="numpy" for this column') from None
+
+    def _read_only(self, array: NumpyArray) -> Array:
+        """Of a ring that many read: torch has no read-only tensors, and says so."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            return self._from_numpy(array)
 
     def numpy(self, array: Array) -> NumpyArray:
         array = array.detach().cpu()

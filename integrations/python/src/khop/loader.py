@@ -10,11 +10,13 @@ import weakref
 from types import TracebackType
 from typing import Any, Iterator, Mapping, Optional, Sequence, Type, Union
 
+import numpy as np
+
 from . import binary as _binary
 from . import device as device_
 from . import place as _place
 from . import protocol, server
-from .batch import Batch, Info
+from .batch import Batch
 from .errors import BusyError, KhopError, ServerError, StateError
 from .feed import Feed
 from .frameworks import Framework, framework as _framework
@@ -40,7 +42,7 @@ class Connection:
         self._binary = binary
         self._feed: Feed = feed
         self._framework = framework if isinstance(framework, Framework) else _framework(framework)
-        self._index_dtype = index_dtype or feed.welcome.index_dtype
+        self._index_dtype = np.dtype(index_dtype or feed.welcome.index_dtype)
         self._pad = pad
         self._schema: Optional[Schema] = None
         self._iterator: Optional[weakref.ref[Epoch]] = None
@@ -134,12 +136,11 @@ class Connection:
         raise TypeError("a khop loader is iterated, not indexed; for torch.utils.data.DataLoader use khop.torch.Dataset(loader) with batch_size=None")
 
     def _batch(self, arrays: SlotArrays) -> Any:
-        ready = arrays.lease.ready
+        ready = arrays.ready
         if self._schema is None:
             about = self._feed.welcome.about
             self._schema = schema_of(arrays, about if self._pad != "max" else {**about, **_sizes(about, self._binary)})
-        info = Info(ready.epoch, ready.number, ready.padded, ready.next)
-        batch = Batch(self._schema, info, arrays, self._framework, self._index_dtype)
+        batch = Batch(self._schema, ready, arrays, self._framework, self._index_dtype)
         self._epoch, self._next = ready.epoch, ready.next
         return batch if self._pad is None else _pad_batch(batch, self._pad, self._feed.welcome.about)
 

@@ -47,12 +47,12 @@ class Padded(Batch):
     @property
     def node_mask(self) -> Array:
         """Which nodes are real [nodes]."""
-        return self.array(f"mask/node/{self._node().type}")
+        return self.array(f"mask/node/{self._node_type}")
 
     @property
     def seed_mask(self) -> Array:
         """Which of the distinct seeds are real [batch_size]."""
-        return self.array(f"mask/seed/{self._node().type}")
+        return self.array(f"mask/seed/{self._node_type}")
 
     @property
     def edge_mask(self) -> Array:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import struct
+from functools import lru_cache
+from math import prod
 from typing import Any, Callable, NamedTuple, Optional, Sequence, Union
 
 import numpy as np
@@ -63,7 +65,12 @@ def begin(run: int, mode: int, epoch: int = 0, next: int = 0, state: Optional[An
 def next_batch(run: int, done: int, slots: Sequence[int]) -> bytes:
     """Acknowledges the run's batches below done, and returns slots, at most CREDITS."""
     n = len(slots)
-    return struct.pack(f"<HHIIIQ{n}I", NEXT, 0, 24 + 4 * n, run, n, done, *slots)
+    return _next(n).pack(NEXT, 0, 24 + 4 * n, run, n, done, *slots)
+
+
+@lru_cache
+def _next(slots: int) -> struct.Struct:
+    return struct.Struct(f"<HHIIIQ{slots}I")
 
 
 def stop(run: int) -> bytes:
@@ -117,16 +124,22 @@ class Begun(NamedTuple):
 
 
 class BatchReady(NamedTuple):
+    """As it is in the message, field by field."""
+
+    flags: int
     run: int
     slot: int
     sequence: int
     epoch: int
     number: int
-    next: int
-    padded: bool
     segment: int
-    offset: int
     bytes: int
+    offset: int
+    next: int
+
+    @property
+    def padded(self) -> bool:
+        return bool(self.flags & 1)
 
 
 class End(NamedTuple):
@@ -158,25 +171,25 @@ class Bye(NamedTuple):
 
 Message = Union[Welcome, Segment, Begun, BatchReady, End, Error, Tell, Bye]
 
-_BATCH = struct.Struct("<HHIIIQQQIIQQ")
+_KIND = struct.Struct("<HHI")
+_BATCH = struct.Struct("<2xH4xIIQQQIIQQ")
 _WELCOME = struct.Struct("<HHI8sHHIIIIIIIQQ")
-_FIXED = {SEGMENT: 96, BEGUN: 48, BATCH: 64, END: 40, BYE: 16}
 
 
 def read(data: bytes) -> Message:
     """Reads a packet that a server sent."""
     if len(data) < 8:
         raise ProtocolError(f"a packet of {len(data)} bytes is no message")
-    kind, flags, length = struct.unpack_from("<HHI", data)
+    kind, flags, length = _KIND.unpack_from(data)
     if length != len(data) or length > MESSAGE_BYTES:
         raise ProtocolError(f"a message says that it has {length} bytes, its packet has {len(data)}")
     if kind not in _READERS:
         raise ProtocolError(f"a server sends no message of kind {kind} ({NAMES[kind] if kind < len(NAMES) else 'unknown'})")
-    fixed = _FIXED.get(kind)
-    if fixed is not None and length != fixed:
+    fixed, reader = _READERS[kind]
+    if fixed and length != fixed:
         raise ProtocolError(f"{NAMES[kind]} has {length} bytes, not {fixed}")
     try:
-        return _READERS[kind](data, flags)
+        return reader(data, flags)
     except struct.error:
         raise ProtocolError(f"{NAMES[kind]} has {length} bytes, which are too few") from None
 
@@ -209,10 +222,10 @@ def _begun(data: bytes, flags: int) -> Begun:
 
 
 def _batch(data: bytes, flags: int) -> BatchReady:
-    _, _, _, run, slot, sequence, epoch, number, segment, size, offset, following = _BATCH.unpack_from(data)
-    if size < 64 or size > MAX_DESCRIPTOR:
-        raise ProtocolError(f"BATCH: a descriptor of {size} bytes")
-    return BatchReady(run, slot, sequence, epoch, number, following, bool(flags & 1), segment, offset, size)
+    ready = tuple.__new__(BatchReady, _BATCH.unpack(data))  # _make, which would count the fields again
+    if not 64 <= ready.bytes <= MAX_DESCRIPTOR:
+        raise ProtocolError(f"BATCH: a descriptor of {ready.bytes} bytes")
+    return ready
 
 
 def _end(data: bytes, flags: int) -> End:
@@ -238,7 +251,10 @@ def _bye(data: bytes, flags: int) -> Bye:
     return Bye(GOODBYES.get(reason, f"reason {reason}"))
 
 
-_READERS: dict[int, Callable[[bytes, int], Message]] = {WELCOME: _welcome, SEGMENT: _segment, BEGUN: _begun, BATCH: _batch, END: _end, ERROR: _error, TELL: _tell, BYE: _bye}
+_READERS: dict[int, tuple[int, Callable[[bytes, int], Message]]] = {  # with the bytes of those that have a fixed number
+    WELCOME: (0, _welcome), SEGMENT: (96, _segment), BEGUN: (48, _begun), BATCH: (64, _batch), END: (40, _end), ERROR: (0, _error),
+    TELL: (0, _tell), BYE: (16, _bye),
+}
 
 
 def _limit(what: str, value: int, below: int) -> None:
@@ -260,71 +276,71 @@ def _json(data: bytes, begin: int, size: int) -> dict[str, Any]:
 
 # --- the descriptor of a batch -----------------------------------------------------------------------------------------
 
-_HEAD = struct.Struct("<8sIIQQQQIIQ")
+_HEAD = struct.Struct("<8sIIQQQQ")
 _ARRAY = struct.Struct("<QIBBHIIQ4Q")
+_PLACES = {rank: struct.Struct(f"<QI20x{rank}Q") for rank in range(1, 5)}  # of an array's entry: offset, segment and dimensions
 
 
-class Placed(NamedTuple):
-    """Where an array lies: offset and bytes in a segment."""
+class Form(NamedTuple):
+    """What a layout fixes of an array."""
 
-    segment: int
-    offset: int
-    bytes: int
-    shape: tuple[int, ...]
-    dtype: str
+    at: int
+    """Where its entry is in descriptors."""
+    place: struct.Struct
+    """Reads offset, segment and dimensions from there."""
+    itemsize: int
     numpy: np.dtype[Any]
+    dtype: str
 
 
 class Layout:
-    """The names of a descriptor's arrays, in order."""
+    """What the descriptors of a feed have in common: the names of the arrays, in order, and their forms."""
+
+    __slots__ = ("key", "count", "forms", "names")
 
     def __init__(self, key: int, data: bytes, count: int) -> None:
         self.key = key
         self.count = count
-        self.index: dict[str, int] = {}
+        self.forms: dict[str, Form] = {}
         for i in range(count):
-            _, _, _, _, _, begin, size, *_ = _ARRAY.unpack_from(data, 64 + 64 * i)
+            at = 64 + 64 * i
+            _, _, code, rank, _, begin, size, *_ = _ARRAY.unpack_from(data, at)
             if not 1 <= size <= MAX_NAME or begin < 64 + 64 * count or begin + size > len(data):
                 raise ProtocolError(f"descriptor: array {i}: its name is at {begin}, {size} bytes, outside of the descriptor")
             try:
                 name = data[begin:begin + size].decode("utf-8")
             except UnicodeDecodeError:
                 raise ProtocolError(f"descriptor: array {i}: its name is not UTF-8") from None
-            if name in self.index:
+            if name in self.forms:
                 raise ProtocolError(f"descriptor: two arrays are called {name!r}")
-            self.index[name] = i
-        self.names = tuple(self.index)
+            if code not in DTYPES or rank not in _PLACES:
+                raise ProtocolError(f"array {name}: dtype {code}, rank {rank}: out of range")
+            dtype, numpy = DTYPES[code]
+            self.forms[name] = Form(at, _PLACES[rank], numpy.itemsize, numpy, dtype)
+        self.names = tuple(self.forms)
 
-
-class Descriptor:
-    """A batch's descriptor. data is a copy: what is in the ring may change under a reader."""
-
-    __slots__ = ("data", "layout")
-
-    def __init__(self, data: bytes, ready: BatchReady, known: Optional[Layout] = None) -> None:
-        """known is the layout of the batch before; it is taken over where the descriptor says that it is the same."""
-        magic, size, count, key, epoch, number, following, _, _, _ = _HEAD.unpack_from(data)
-        if magic != BATCH_MAGIC or size != len(data):
-            raise ProtocolError(f"there is no descriptor of {len(data)} bytes where BATCH says")
-        if count > MAX_ARRAYS or 64 + 64 * count > size:
-            raise ProtocolError(f"a descriptor of {size} bytes with {count} arrays")
-        if (epoch, number, following) != (ready.epoch, ready.number, ready.next):
-            raise ProtocolError(f"BATCH is of batch {ready.number} of epoch {ready.epoch}, the descriptor of {number} of {epoch}")
-        self.data = data
-        self.layout = known if known is not None and known.key == key and known.count == count else Layout(key, data, count)
-
-    def array(self, name: str, segments: Sequence[int]) -> Placed:
-        """Where an array is; KeyError if there is none. segments are their sizes in bytes: the array is within one."""
-        offset, segment, code, rank, _, _, _, _, *dims = _ARRAY.unpack_from(self.data, 64 + 64 * self.layout.index[name])
-        if code not in DTYPES or not 1 <= rank <= 4:
-            raise ProtocolError(f"array {name}: dtype {code}, rank {rank}: out of range")
-        dtype, numpy = DTYPES[code]
-        shape = tuple(dims[:rank])
-        size = numpy.itemsize
-        for n in shape:
-            size *= n  # Python's integers do not overflow
+    def place(self, name: str, descriptor: bytes, segments: Sequence[int]) -> tuple[int, int, tuple[int, ...], np.dtype[Any], str]:
+        """Where an array of a batch is: segment, offset, shape, NumPy's dtype and the dtype's name; KeyError if there is none. segments are
+        their sizes in bytes: the array is within one, or has no elements and segment -1."""
+        at, place, size, numpy, dtype = self.forms[name]
+        values: tuple[int, ...] = place.unpack_from(descriptor, at)
+        offset, segment, shape = values[0], values[1], values[2:]
+        size *= prod(shape)  # Python's integers do not overflow
         if size == 0 and max(shape) < MAX_BYTES:
-            return Placed(0, 0, 0, shape, dtype, numpy)
-        if segment >= len(segments) or offset % 128 or offset + size > segments[segment] or size == 0:
+            return -1, 0, shape, numpy, dtype
+        if segment >= len(segments) or offset + size > segments[segment] or offset % 128 or size == 0:
             raise ProtocolError(f"array {name}: shape {shape} at {offset} of segment {segment}: not in the ring")
-        return Placed(segment, offset, size, shape, dtype, numpy)
+        return segment, offset, shape, numpy, dtype
+
+
+def layout(descriptor: bytes, ready: BatchReady, known: Optional[Layout] = None) -> Layout:
+    """Checks a batch's descriptor and reads its layout. known is that of the batch before, which is taken over where the descriptor says that it is
+    the same. descriptor is a copy: what is in the ring may change under a reader."""
+    magic, size, count, key, epoch, number, following = _HEAD.unpack_from(descriptor)
+    if magic != BATCH_MAGIC or size != len(descriptor):
+        raise ProtocolError(f"there is no descriptor of {len(descriptor)} bytes where BATCH says")
+    if count > MAX_ARRAYS or 64 + 64 * count > size:
+        raise ProtocolError(f"a descriptor of {size} bytes with {count} arrays")
+    if epoch != ready.epoch or number != ready.number or following != ready.next:
+        raise ProtocolError(f"BATCH is of batch {ready.number} of epoch {ready.epoch}, the descriptor of {number} of {epoch}")
+    return known if known is not None and known.key == key and known.count == count else Layout(key, descriptor, count)

@@ -6,7 +6,6 @@ import fcntl
 import mmap
 import os
 import time
-import weakref
 from collections import deque
 from functools import partial
 from importlib import import_module
@@ -16,7 +15,7 @@ import numpy as np
 
 from .errors import ProtocolError
 from .frameworks import NumpyArray
-from .protocol import BatchReady, Descriptor, Layout, Segment
+from .protocol import BatchReady, Layout, Segment, layout
 
 _F_GET_SEALS = 1034  # Linux's numbers: Pythons that were built for old C libraries do not have the names
 _SEALS = 0x0001 | 0x0002 | 0x0004  # F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW
@@ -70,7 +69,7 @@ class Ring:
         """on_return is called, in any thread and at any moment, when a slot has come back."""
         self.memory: list[Optional[Memory]] = []  # None for what is not on the host
         self.sizes: list[int] = []
-        self.held: dict[int, weakref.ref[Lease]] = {}
+        self.held: dict[int, tuple[BatchReady, float]] = {}  # what is in the slots that this process holds, and since when
         self.returned: deque[int] = deque()
         self.passing: deque[Any] = deque()  # slots that streams of a device still work with (device.DeviceRing)
         self.pin = False  # whether segments are page-locked for CUDA
@@ -97,25 +96,22 @@ class Ring:
             memory.pin()
         return memory
 
-    def lease(self, ready: BatchReady, slots: int) -> Lease:
+    def take(self, ready: BatchReady, slots: int) -> SlotArrays:
         """Takes over the slot of a batch."""
-        if ready.slot >= slots or ready.slot in self.held:
-            raise ProtocolError(f"batch {ready.number} is in slot {ready.slot}, which is {'in use' if ready.slot < slots else 'none'}")
-        if ready.segment >= len(self.sizes) or ready.offset + ready.bytes > self.sizes[ready.segment]:
+        slot, begin = ready.slot, ready.offset
+        if slot >= slots or slot in self.held:
+            raise ProtocolError(f"batch {ready.number} is in slot {slot}, which is {'in use' if slot < slots else 'none'}")
+        if ready.segment >= len(self.sizes) or begin + ready.bytes > self.sizes[ready.segment]:
             raise ProtocolError(f"the descriptor of batch {ready.number} is not in the ring")
         memory = self.memory[ready.segment]
         if memory is None:
             raise ProtocolError(f"the descriptor of batch {ready.number} is on a device")
-        data = memory.map[ready.offset:ready.offset + ready.bytes]
-        descriptor = Descriptor(data, ready, self._layout)
-        self._layout = descriptor.layout
-        return self._lease(ready, descriptor)
+        descriptor = memory.map[begin:begin + ready.bytes]
+        self._layout = layout(descriptor, ready, self._layout)
+        return self._lease(descriptor, ready, self._layout)
 
-    def _lease(self, ready: BatchReady, descriptor: Descriptor) -> Lease:
-        return Lease(self, ready, descriptor)
-
-    def arrays(self, lease: Lease) -> SlotArrays:
-        return SlotArrays(lease)
+    def _lease(self, descriptor: bytes, ready: BatchReady, layout: Layout) -> SlotArrays:
+        return SlotArrays(descriptor, ready, layout, Lease(self, ready))
 
     def away(self) -> int:
         """Slots that the server does not have, as far as is known here."""
@@ -132,96 +128,90 @@ class Ring:
     def close(self) -> None:
         """The connection is over."""
 
-    def give_back(self, slot: int) -> None:
+    def give_back(self, lease: Lease) -> None:
         """Called once a lease, by its finaliser or its release: in any thread."""
-        self.held.pop(slot, None)
-        self.returned.append(slot)
+        self.held.pop(lease.slot, None)
+        self.returned.append(lease.slot)
         self._on_return()
 
     def take_returned(self, most: int) -> list[int]:
         """Slots to be returned to the server, at most so many. Any number of threads may call it."""
         slots: list[int] = []
-        while len(slots) < most:
-            try:
+        try:
+            for _ in range(min(most, len(self.returned))):
                 slots.append(self.returned.popleft())
-            except IndexError:
-                break
+        except IndexError:  # another thread has taken them
+            pass
         return slots
 
     def holders(self) -> str:
         """Who holds slots, for people."""
         lines = []
         now = time.monotonic()
-        for lease in [ref() for ref in list(self.held.values())]:
-            if lease is not None:
-                lines.append(f"batch {lease.ready.number} of epoch {lease.ready.epoch} for {now - lease.since:.0f} s")
+        for ready, since in list(self.held.values()):
+            lines.append(f"batch {ready.number} of epoch {ready.epoch} for {now - since:.0f} s")
         return "; ".join(lines)
 
 
 class Lease:
     """A slot in this process's hands. It goes back when the last array over it is gone, or at release."""
 
-    __slots__ = ("ring", "ready", "descriptor", "since", "_open", "__weakref__")
+    __slots__ = ("ring", "slot", "_open")
 
-    def __init__(self, ring: Ring, ready: BatchReady, descriptor: Descriptor) -> None:
-        self.ring, self.ready, self.descriptor = ring, ready, descriptor
-        self.since = time.monotonic()
-        self._open = True
-        ring.held[ready.slot] = weakref.ref(self)
+    def __init__(self, ring: Ring, ready: BatchReady) -> None:
+        self.ring, self.slot, self._open = ring, ready.slot, True
+        ring.held[ready.slot] = ready, time.monotonic()
 
     def release(self) -> None:
         """Gives the slot back, once."""
         if self._open:
             self._open = False
-            self._return()
+            self.ring.give_back(self)
 
-    def _return(self) -> None:
-        self.ring.give_back(self.ready.slot)
-
-    def __del__(self) -> None:
-        self.release()
+    __del__ = release
 
 
 class SlotArrays:
     """The arrays of a slot: views that keep its lease."""
 
-    __slots__ = ("lease", "_bases")
+    __slots__ = ("ready", "lease", "_layout", "_descriptor", "_sizes", "_bases")
 
-    def __init__(self, lease: Lease) -> None:
-        self.lease = lease
-        self._bases: dict[int, NumpyArray] = {}  # a segment's bytes; not kept by the lease, which they keep
+    def __init__(self, descriptor: bytes, ready: BatchReady, layout: Layout, lease: Lease) -> None:
+        self._descriptor, self.ready, self._layout, self.lease = descriptor, ready, layout, lease
+        self._sizes = lease.ring.sizes
+        self._bases: dict[int, SlotBytes] = {}  # by segment; not kept by the lease, which they keep
 
     def names(self) -> tuple[str, ...]:
-        return self.lease.descriptor.layout.names
+        return self._layout.names
 
     def has(self, name: str) -> bool:
-        return name in self.lease.descriptor.layout.index
+        return name in self._layout.forms
 
     def shape(self, name: str) -> tuple[int, ...]:
-        return self.lease.descriptor.array(name, self.lease.ring.sizes).shape
+        return self._layout.place(name, self._descriptor, self._sizes)[2]
 
     def numpy(self, name: str) -> tuple[NumpyArray, str]:
         """A view of an array, and its dtype's name."""
-        segment, offset, size, shape, dtype, numpy = self.lease.descriptor.array(name, self.lease.ring.sizes)
-        if size == 0:
-            return np.empty(shape, numpy), dtype
+        segment, offset, shape, numpy, dtype = self._layout.place(name, self._descriptor, self._sizes)
         base = self._bases.get(segment)
         if base is None:
+            if segment < 0:
+                return np.empty(shape, numpy), dtype
             memory = self.lease.ring.memory[segment]
             if memory is None:
                 raise ProtocolError(f"array {name} is in segment {segment}, which is not there")
-            self._bases[segment] = base = np.asarray(_Owner(self.lease, memory))
+            base = self._bases[segment] = SlotBytes(memory.bytes, np.uint8, memory.map)
+            base.lease = self.lease
         return np.ndarray(shape, numpy, base, offset), dtype
 
     def release(self) -> None:
         self.lease.release()
 
 
-class _Owner:
-    """What NumPy takes as the owner of a segment's bytes: as long as an array over them lives, so do the lease and the mapping."""
+class SlotBytes(NumpyArray):
+    """A segment's bytes, as the base of a slot's arrays: as long as one of them lives, so does the lease. (NumPy replaces the base of a view
+    by that one's base only where both have the view's own type, so it stops here.)"""
 
-    __slots__ = ("__array_interface__", "_lease", "_memory")
+    __slots__ = ("lease",)
 
-    def __init__(self, lease: Lease, memory: Memory) -> None:
-        self._lease, self._memory = lease, memory
-        self.__array_interface__ = {"version": 3, "shape": (memory.bytes,), "typestr": "|u1", "data": (memory.address, memory.read_only)}
+    lease: Lease

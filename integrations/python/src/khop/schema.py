@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Mapping, Sequence, Tuple
 
 from .errors import ProtocolError
@@ -27,6 +28,11 @@ class Schema:
     def plain(self) -> bool:
         """Whether there is one node type and one edge type."""
         return len(self.node_types) == 1 and len(self.edge_types) == 1
+
+    @cached_property
+    def block_names(self) -> tuple[tuple[str, ...], ...]:
+        """What the names of a block's arrays begin with [edge type][layer]."""
+        return tuple(tuple(f"block/{layer}/{text(e)}/" for layer in range(self.layers)) for e in self.edge_types)
 
     def node(self, name: str) -> int:
         """The position of a node type."""

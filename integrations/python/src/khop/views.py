@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Callable
+from typing import TYPE_CHECKING, Callable, Optional
 
 from .frameworks import Array
-from .schema import text
+from .schema import EdgeType, text
 
 if TYPE_CHECKING:
     from .batch import Batch
@@ -22,12 +22,12 @@ class NodeView:
     @property
     def x(self) -> Array:
         """Features [num_nodes, width]."""
-        return self._attribute("feature")
+        return self._batch._attribute(self.type, "feature")
 
     @property
     def y(self) -> Array:
         """Labels of the distinct seeds [batch_size, ..]."""
-        return self._attribute("label")
+        return self._batch._attribute(self.type, "label")
 
     @property
     def n_id(self) -> Array:
@@ -71,22 +71,15 @@ class NodeView:
 
     def __getitem__(self, column: str) -> Array:
         """A row for each node, or where the column was asked for seeds only, a row for each distinct seed."""
-        for owner in ("node", "seed"):
-            name = f"{owner}/{self.type}/{column}"
-            if name in self._batch:
-                return self._batch.array(name)
-        raise KeyError(f"node type {self.type!r} has no column {column!r} in this batch; it has: {', '.join(self.columns()) or 'none'}")
+        try:
+            return self._batch._attribute(self.type, column)
+        except AttributeError as e:
+            raise KeyError(e.args[0]) from None
 
     def __getattr__(self, name: str) -> Array:
         if name.startswith("_"):
             raise AttributeError(name)
-        return self._attribute(name)
-
-    def _attribute(self, column: str) -> Array:
-        try:
-            return self[column]
-        except KeyError as e:
-            raise AttributeError(e.args[0]) from None
+        return self._batch._attribute(self.type, name)
 
 
 class EdgeView:
@@ -100,7 +93,7 @@ class EdgeView:
     @property
     def blocks(self) -> list[Block]:
         """A block a layer, the furthest from the seeds first."""
-        return [Block(self._batch, layer, self._e) for layer in range(self._batch.schema.layers)]
+        return [Block(self._batch, layer, self.type, name) for layer, name in enumerate(self._batch.schema.block_names[self._e])]
 
     @property
     def edge_index(self) -> Array:
@@ -183,34 +176,32 @@ class EdgeView:
 class Block:
     """One layer of one edge type: a CSC over positions in n_id. Destination i's sources are indices[indptr[i]:indptr[i+1]]."""
 
-    __slots__ = ("_batch", "_e", "layer", "type")
+    __slots__ = ("_batch", "_name", "layer", "type")
 
-    def __init__(self, batch: Batch, layer: int, e: int) -> None:
-        self._batch, self.layer, self._e, self.type = batch, layer, e, batch.schema.edge_types[e]
-
-    def _name(self, what: str) -> str:
-        return f"block/{self.layer}/{text(self.type)}/{what}"
+    def __init__(self, batch: Batch, layer: int, type: EdgeType, name: str) -> None:
+        self._batch, self.layer, self.type, self._name = batch, layer, type, name
 
     @property
     def indptr(self) -> Array:
         """Where each destination's edges begin [num_dst + 1]."""
-        return self._batch.array(self._name("indptr"))
+        return self._batch.array(self._name + "indptr")
 
     @property
     def indices(self) -> Array:
         """Sources [num_edges]."""
-        return self._batch.array(self._name("indices"))
+        return self._batch.array(self._name + "indices")
 
     @property
     def edge_pos(self) -> Array:
         """Positions in the dataset's CSC [num_edges], where they were asked for."""
-        if self._name("edge_pos") not in self._batch:
+        value = self._batch._find(self._name + "edge_pos")
+        if value is None:
             raise AttributeError("no edge positions in this batch: make the loader with edge_pos=True")
-        return self._batch.array(self._name("edge_pos"))
+        return value
 
     @property
     def num_edges(self) -> int:
-        return self._batch._arrays().shape(self._name("indices"))[0]
+        return self._batch._arrays().shape(self._name + "indices")[0]
 
     @property
     def num_src(self) -> int:

@@ -1,0 +1,150 @@
+"""What the phases run programs with, and the time that they have."""
+import functools
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+class OutOfTime(Exception):
+    """The phase's time, or that of the whole run, is over; the step is tried again by the next run."""
+
+
+class Failed(Exception):
+    """A step that did not work, and why. partial is what it had measured before."""
+
+    def __init__(self, why, partial=None):
+        super().__init__(why)
+        self.partial = partial or {}
+
+
+class Bench:
+    """Programs, folders, sizes, and the time that is left."""
+
+    def __init__(self, dir, smoke):
+        self.dir, self.smoke, self.here = dir, smoke, HERE
+        self.khop, self.gpubench = HERE / "khop", HERE / "gpubench"
+        self.threads = min(16, os.cpu_count())
+        self.end = self.over = 0  # by the clock: when the step has failed, and when it has to leave off to be tried again
+
+    def begin(self, seconds, over):
+        """A step begins, which has failed after so many seconds, and stops, undone, when the clock says over."""
+        self.end, self.over = time.monotonic() + seconds, over
+
+    def call(self, command, env=None, cwd=None, allowed=(0,)):
+        """Runs a program to its end, or to that of the step's time. Returns (status, stdout, stderr)."""
+        command = [str(c) for c in command]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", cwd=cwd,
+                                   env={**os.environ, **(env or {})}, start_new_session=True, preexec_fn=_expendable)
+        try:
+            out, errors = process.communicate(timeout=max(min(self.end, self.over) - time.monotonic(), 1))
+        except subprocess.TimeoutExpired:
+            _kill(process)
+            if self.over < self.end:
+                raise OutOfTime from None
+            raise Failed(f"takes too long and was ended: {' '.join(command)}") from None
+        except BaseException:
+            _kill(process)
+            raise
+        if process.returncode not in allowed:
+            raise Failed(f"{_last(errors)}\nstatus {process.returncode}: {' '.join(command)}\n{errors[-2000:]}", _parsed(out))
+        return process.returncode, out, errors
+
+    def json(self, command, **options):
+        return json.loads(self.call(command, **options)[1])
+
+    def dataset(self, kind="products", *options):
+        """A dataset, generated where it is missing."""
+        if self.smoke and kind == "products":
+            options = ("--nodes", "3000", "--features", "20", *options)
+        path = self.dir / ("-".join([kind, *(o.strip("-") for o in map(str, options))]) + ".khop")
+        if not (path / "dataset.json").exists():  # what is written last
+            shutil.rmtree(path, ignore_errors=True)
+            self.call([self.khop, "generate", kind, path, *options])
+        return path
+
+    def tests(self):
+        """The folder of the tests, unpacked."""
+        folder = self.dir / "tests"
+        if not folder.exists():
+            partial = self.dir / "tests.partial"
+            shutil.rmtree(partial, ignore_errors=True)
+            with tarfile.open(HERE / "tests.tar.xz") as archive:
+                archive.extractall(partial, filter="data") if hasattr(tarfile, "data_filter") else archive.extractall(partial)
+            partial.rename(folder)
+        return folder
+
+    def python(self, script, *options, allowed=(0,)):
+        """Runs one of the bundle's scripts with the interpreter that runs this one."""
+        return self.call([sys.executable, HERE / script, *options], env=self._environment(), allowed=allowed)
+
+    def python_json(self, script, *options):
+        """What a script prints. Status 3: it cannot run here, and its last line on standard error says why."""
+        status, out, errors = self.python(script, *options, allowed=(0, 3))
+        return {"skipped": _last(errors)} if status == 3 else json.loads(out)
+
+    def peer(self, script, *options):
+        """The same of a script that needs PyG's NeighborLoader."""
+        return {"skipped": self.no_sampler} if self.no_sampler else self.python_json(script, *options)
+
+    def _environment(self):
+        return {"PYTHONPATH": os.pathsep.join(map(str, [HERE / "python", self.dir / "site", HERE])), "PYTHONDONTWRITEBYTECODE": "1"}
+
+    def _works(self, code):
+        return self.call([sys.executable, "-c", code], env=self._environment(), allowed=range(-64, 256))[0] == 0
+
+    @functools.cached_property
+    def no_torch(self):
+        """Why torch cannot be used; empty if it can."""
+        works = self._works("import torch" if self.smoke else "import torch; assert torch.cuda.is_available()")
+        return "" if works else "torch is not installed for this Python, or finds no CUDA device"
+
+    @functools.cached_property
+    def no_sampler(self):
+        """Why PyG's NeighborLoader cannot be used; empty if it can. What it samples with is built where it is missing."""
+        if not self._works("import torch, torch_geometric"):
+            return "torch and torch_geometric are not both installed for this Python"
+        if self._works("import pyg_lib") or self._works("import torch_sparse"):
+            return ""
+        if not list((HERE / "peers").iterdir()):
+            return "PyG has no sampler here: neither pyg-lib nor torch-sparse is installed, and the bundle was made without KHOP_PEERS"
+        if self.smoke:
+            return "PyG's sampler is not built to see that all runs"
+        config = self.dir / "build.cfg"
+        config.write_text(f"[build_ext]\nparallel = {self.threads}\n")
+        _, out, errors = self.call(  # both at once, and each on many cores: it still takes minutes
+            ["sh", "-c", 'for peer in torch-scatter torch-sparse; do "$@" $peer & done; wait', "sh", sys.executable, "-m", "pip", "install", "--no-index",
+             "--find-links", HERE / "peers", "--no-deps", "--no-build-isolation", "--upgrade", "--target", self.dir / "site"],
+            env={"FORCE_ONLY_CPU": "1", "MAX_JOBS": str(self.threads), "CFLAGS": "-g0 -DNDEBUG", "DIST_EXTRA_CONFIG": str(config)})
+        return "" if self._works("import torch_sparse") else f"torch-sparse, which PyG samples with, cannot be built here: {(errors or out)[-1000:]}"
+
+
+def _last(errors):
+    return (errors.strip().splitlines() or ["it does not say why"])[-1]
+
+
+def _parsed(text):
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+def _kill(process):
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def _expendable():
+    """For a program: if memory runs out, it goes and not the run."""
+    try:
+        pathlib.Path("/proc/self/oom_score_adj").write_text("800")
+    except OSError:
+        pass

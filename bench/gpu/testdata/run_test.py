@@ -1,0 +1,129 @@
+"""How the bundle's steps are run, with steps that are programs of no use. bundle_test.go runs it: no device is needed."""
+import argparse
+import contextlib
+import io
+import json
+import math
+import pathlib
+import sys
+import tempfile
+import time
+import unittest
+from unittest import mock
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+sys.dont_write_bytecode = True
+import report
+import run
+from bench import Bench
+from phases import CLAIM, MORE, PEER, Step
+
+ABOUT = {"bundle": {"commit": "c"}, "cuda": {"devices": [{"name": "none"}]}, "smoke": True, "simulated": True}
+
+
+class Steps(unittest.TestCase):
+    def setUp(self):
+        self.ran, folder = [], tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.dir = pathlib.Path(folder.name)
+        self.out = self.dir / "out.json"
+
+    def run_steps(self, phases, **options):
+        """Runs the steps of phases, (name, worth, seconds, work), as run does, and returns what it writes."""
+        def phase(steps):
+            def noted(name, work):
+                self.ran.append(name)
+                return work(self.bench)
+            return lambda b: [Step(name, lambda name=name, work=work: noted(name, work), worth, seconds) for name, worth, seconds, work in steps]
+        args = argparse.Namespace(**{"phases": list(phases), "minutes": 8, "total": math.inf, "earlier": None, "again": False, **options})
+        self.bench, self.ran[:] = Bench(self.dir, True), []
+        with mock.patch.dict(run.PHASES, {name: phase(steps) for name, steps in phases.items()}, clear=True), \
+                mock.patch.dict("os.environ", {"OUT": str(self.out)}), mock.patch.object(report, "claims", lambda phase, state: []), \
+                contextlib.redirect_stderr(io.StringIO()):
+            one = run.Run(args, self.bench, ABOUT)
+            try:
+                one.go()
+            finally:
+                one.save()
+        return json.loads(self.out.read_text())["phases"]
+
+    def test_what_is_worth_most_runs_first_and_once(self):
+        work = lambda b: {"figure": 1}
+        phases = {"a": [("a1", MORE, 9, work), ("a2", CLAIM, 9, work)], "b": [("b1", PEER, 9, work), ("b2", CLAIM, 9, work)]}
+        result = self.run_steps(phases)
+        self.assertEqual(self.ran, ["a2", "b2", "b1", "a1"])
+        self.assertTrue(result["a"]["complete"] and result["b"]["complete"])
+        self.run_steps(phases)
+        self.assertEqual(self.ran, [], "they are done")
+        self.run_steps(phases, again=True)
+        self.assertEqual(len(self.ran), 4, "they are to be forgotten")
+
+    def test_a_step_that_fails_keeps_what_it_had_and_is_tried_again_last(self):
+        broken = lambda b: b.json(["sh", "-c", 'echo "{\\"cells\\": [1, 2]}"; echo "no more" >&2; exit 1'])
+        phases = {"a": [("broken", CLAIM, 9, broken), ("odd", CLAIM, 9, lambda b: {}["key"]), ("fine", MORE, 9, lambda b: {})]}
+        steps = self.run_steps(phases)["a"]["steps"]
+        self.assertEqual(steps["broken"]["cells"], [1, 2])
+        self.assertTrue(steps["broken"]["failed"].startswith("no more\nstatus 1: sh"), steps["broken"])
+        self.assertIn("KeyError", steps["odd"]["failed"])
+        self.assertNotIn("failed", steps["fine"])
+        phases["a"].append(("new", MORE, 9, lambda b: {}))
+        self.run_steps(phases)
+        self.assertEqual(self.ran, ["new", "broken", "odd"])
+
+    def test_a_program_that_hangs_is_ended(self):
+        hangs = lambda b: b.json(["sh", "-c", "sleep 100 & sleep 100"])
+        start = time.monotonic()
+        steps = self.run_steps({"a": [("hangs", CLAIM, 1, hangs), ("fine", MORE, 9, lambda b: {})]})["a"]["steps"]
+        self.assertIn("takes too long", steps["hangs"]["failed"])
+        self.assertIn("fine", steps)
+        self.assertLess(time.monotonic() - start, 30)
+
+    def test_out_of_time_is_no_failure(self):
+        slow = lambda b: b.json(["sleep", "100"])
+        phases = {"a": [("long", CLAIM, 500, slow), ("done", CLAIM, 2, lambda b: {}), ("slow", CLAIM, 9, slow), ("later", MORE, 9, lambda b: {})]}
+        result = self.run_steps(phases, total=2.2 / 60)
+        self.assertEqual(list(result["a"]["steps"]), ["done"])
+        self.assertFalse(result["a"]["complete"])
+        self.assertNotIn("long", self.ran, "it could not end in time")
+
+    def test_what_is_stopped_was_written_before(self):
+        def stop(b):
+            self.assertIn("first", json.loads(self.out.read_text())["phases"]["a"]["steps"])
+            raise SystemExit(143)
+        with self.assertRaises(SystemExit):
+            self.run_steps({"a": [("first", CLAIM, 9, lambda b: {"figure": 7}), ("stopped", MORE, 9, stop)]})
+        self.assertEqual(json.loads(self.out.read_text())["phases"]["a"]["steps"]["first"]["figure"], 7)
+
+    def test_another_machine_goes_on_from_the_object(self):
+        phases = {"a": [("done", CLAIM, 9, lambda b: {"figure": 1}), ("broken", CLAIM, 9, lambda b: {"failed": "why"})]}
+        self.run_steps(phases)
+        self.out.rename(self.dir / "earlier.json")
+        (self.dir / "state.json").unlink()
+        steps = self.run_steps(phases, earlier=self.dir / "earlier.json")["a"]["steps"]
+        self.assertEqual(self.ran, ["broken"])
+        self.assertEqual(steps["done"]["figure"], 1)
+        with mock.patch.dict(ABOUT, {"bundle": {"commit": "other"}}), self.assertRaises(SystemExit):
+            self.run_steps(phases, earlier=self.dir / "earlier.json")
+
+
+class Claims(unittest.TestCase):
+    def test_a_peer_that_cannot_run_leaves_the_claim_not_measured_and_says_why(self):
+        ours = {"edges_per_s": 8e8, "seconds": 1, "batches": 10}
+        peer = lambda rate: {"edges_per_s": rate, "threads": 16}
+        for steps, measured, holds, why in (
+            ({"pyg-15": {"skipped": "no torch"}, "pyg-0": {"skipped": "no torch"}}, None, None, "no torch"),
+            ({"pyg-15": {"failed": "it broke"}}, None, None, "it broke"),
+            ({}, None, None, None),
+            ({"pyg-15": peer(1e7), "pyg-8": peer(4e7), "pyg-0": {"skipped": "no torch"}}, 20, True, None),
+            ({"pyg-4": peer(1e8)}, 8, False, None),
+        ):
+            found = [c for c in report.claims("sampling", {"sampling": {"card, new": ours, **steps}}) if "PyG" in c["claim"]]
+            self.assertEqual([(c["measured"], c["holds"], c.get("why")) for c in found], [(measured, holds, why)])
+            said = io.StringIO()
+            with contextlib.redirect_stderr(said):
+                report.table("sampling", {"simulated": False, "smoke": False, "phases": {"sampling": {"complete": True, "steps": {}, "claims": found}}})
+            self.assertIn({None: "not measured", True: "holds", False: "DOES NOT HOLD"}[holds], said.getvalue())
+            self.assertIn(why or "", said.getvalue())
+
+
+unittest.main()

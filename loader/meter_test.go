@@ -1,0 +1,47 @@
+package loader_test
+
+import (
+	"testing"
+
+	"github.com/khop-gnn/khop/internal/meters"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/sampling"
+)
+
+func meteredOptions() loader.Options {
+	return loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{3, 2}}, BatchSize: 20, Seeds: loader.AllNodes(), Device: "cpu"}
+}
+
+func TestLoaderIsMeasuredOnlyWhenAsked(t *testing.T) {
+	opened := 0
+	loader.MeterWith(t, func(address string) *meters.Meters {
+		opened++
+		return meters.Open(address)
+	})
+	l := open(t, plainGraph(t, 200, 5), meteredOptions())
+	digests(t, l.Epoch(background, 0))
+	if s := l.Stats(); s.Meters != nil || opened != 0 {
+		t.Fatalf("nobody asked: %+v, meters opened %d times", s.Meters, opened)
+	}
+	l.Meter()
+	digests(t, l.Epoch(background, 1))
+	first, second := l.Stats().Meters, l.Stats().Meters
+	if first == nil || first.Seconds <= 0 || second.Seconds <= first.Seconds {
+		t.Fatalf("%+v, then %+v", first, second)
+	}
+	if first.BoardJoules != nil || first.NotMeasured["board"] != "no CUDA device is in use" {
+		t.Errorf("a board: %+v", first)
+	}
+	l.Meter() // anew
+	if again := l.Stats().Meters; again.Seconds >= second.Seconds || opened != 1 {
+		t.Errorf("%+v after a new beginning, meters opened %d times", again, opened)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	last := l.Stats().Meters
+	l.Meter()
+	if s := l.Stats(); last == nil || s.Meters != last || opened != 1 {
+		t.Errorf("a closed loader's meters are %+v, then %+v; opened %d times", last, s.Meters, opened)
+	}
+}

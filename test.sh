@@ -102,11 +102,11 @@ skips=(-any-skip)
 [ -z "${KHOP_TESTDATA:-}" ] || skips=(-allowed tests/allowed-skips.txt)
 
 step "tests with the race detector"
-go test -race -json ./... | "$report" "${skips[@]}" -totals "$totals"
+go test -race -timeout 30m -json ./... | "$report" "${skips[@]}" -totals "$totals"
 
 if [ -z "${KHOP_TEST_FAST:-}" ]; then
     step "tests without cgo, short"
-    CGO_ENABLED=0 go test -short -json ./... | "$report" -any-skip -totals "$totals"
+    CGO_ENABLED=0 go test -short -timeout 30m -json ./... | "$report" -any-skip -totals "$totals"
 
     step "tests at GOAMD64=v3"
     if [ "$(go env GOARCH)" != amd64 ]; then
@@ -116,7 +116,7 @@ if [ -z "${KHOP_TEST_FAST:-}" ]; then
     else
         level=()
         for dir in internal/rng sampling gather loader; do [ ! -d $dir ] || level+=("./$dir/..."); done
-        GOAMD64=v3 CGO_ENABLED=0 go test -short -json "${level[@]}" | "$report" -any-skip -totals "$totals"
+        GOAMD64=v3 CGO_ENABLED=0 go test -short -timeout 30m -json "${level[@]}" | "$report" -any-skip -totals "$totals"
     fi
 fi
 

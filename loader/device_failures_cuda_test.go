@@ -22,7 +22,8 @@ const (
 	illegalAddress = 700
 )
 
-var onDevice = loader.Options{Sampler: neighbor, Device: "cuda:0", BatchSize: 16, DeviceCache: loader.NoDeviceCache}
+// onDevice has as many batches under way on any machine.
+var onDevice = loader.Options{Sampler: neighbor, Device: "cuda:0", BatchSize: 16, DeviceCache: loader.NoDeviceCache, Workers: 2, Prefetch: 2}
 
 func TestRefusedRegistrationsFallBackToCopies(t *testing.T) {
 	cudatest.Open(t)

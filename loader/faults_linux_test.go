@@ -34,7 +34,7 @@ func TestTheFirstBatchesFindTheirMemoryThere(t *testing.T) {
 		each = append(each, now-last)
 		last = now
 	}
-	if got := each[0] + each[1] + each[2] + each[3]; got > 100 {
+	if got := each[0] + each[1] + each[2] + each[3]; got > 300 { // those of Go itself, on a machine that is busy, are some dozens
 		t.Errorf("page faults by batch %v, for %d pages of results a batch", each, bytes/20/4096)
 	}
 }

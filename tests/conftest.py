@@ -33,7 +33,7 @@ COMMITTED = {name: "formats/testdata/" + name for name in ("golden-v1-plain", "g
 
 def run(program, *arguments, fails=False):
     """What a command prints on stdout; the test fails if the command does. With fails the other way round, and stderr too."""
-    p = subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, timeout=120)
+    p = subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, timeout=600)
     assert (p.returncode != 0) == fails, f"khop {' '.join(map(str, arguments))}: exit {p.returncode}\n{p.stderr}"
     return p.stdout + p.stderr if fails else p.stdout
 

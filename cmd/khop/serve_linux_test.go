@@ -65,7 +65,7 @@ func (s *server) status(t *testing.T) int {
 
 func (s *server) connect(t *testing.T, opt shm.ConsumerOptions) *shm.Consumer {
 	t.Helper()
-	opt.Timeout = 20 * time.Second
+	opt.Timeout = 2 * time.Minute
 	c, err := shm.Dial(t.Context(), s.ready.Socket, opt)
 	if err != nil {
 		t.Fatalf("%v; the server says %v", err, s.stderr)

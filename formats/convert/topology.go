@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/khop-gnn/khop/formats"
@@ -81,6 +82,10 @@ func (c *conversion) plan(ctx context.Context) (*topology, error) {
 	need := all
 	if limit := c.opt.MemoryLimit; limit > 0 && all > limit {
 		t.stream, t.opt.MemoryLimit, need = true, limit, limit
+		for t.opt.Workers = runtime.GOMAXPROCS(0); limit < least && t.opt.Workers > 1; { // each takes some
+			t.opt.Workers /= 2
+			_, least = csc.Estimate(t.opt, given)
+		}
 		if limit < least {
 			return nil, fmt.Errorf("%w: %s of memory, but %d edges take %s at least (%s to go over them once)", ErrOptions, bytesText(limit), given, bytesText(least), bytesText(all))
 		}

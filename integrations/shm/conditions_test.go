@@ -39,11 +39,11 @@ func raw(t *testing.T, s *serving) *socket {
 	return k
 }
 
-// answer returns the next message, within ten seconds.
+// answer returns the next message, which must come.
 func answer(t *testing.T, k *socket) ([]byte, error) {
 	t.Helper()
 	b := make([]byte, maxMessage)
-	n, fd, err := k.receive(t.Context(), time.Now().Add(10*time.Second), b)
+	n, fd, err := k.receive(t.Context(), time.Now().Add(patience), b)
 	closeDescriptor(fd)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatal("no answer")
@@ -181,6 +181,24 @@ func TestRanksAreGivenOnceAndSaidPlainly(t *testing.T) {
 	}
 	c := connect(t, s, ConsumerOptions{Rank: RankOf(1)}) // at once: the server may not have seen the end yet
 	lines(t, c.Epoch(t.Context(), 0))
+}
+
+// A server that is slow to see the end of a consumer lets the next one wait; it does not refuse it.
+func TestAConsumerWhoseConnectionHasEndedHoldsNoRank(t *testing.T) {
+	s := serve(t, plainGraph(t, 100), Options{})
+	c := connect(t, s, ConsumerOptions{})
+	r := s.ranks[0]
+	r.mu.Lock() // the server sees nothing meanwhile
+	defer r.mu.Unlock()
+	if pid := r.holder(); pid != os.Getpid() {
+		t.Errorf("process %d has the rank", pid)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if pid := r.holder(); pid != 0 || len(r.peers) != 1 {
+		t.Errorf("process %d has the rank, of %d", pid, len(r.peers))
+	}
 }
 
 func TestServersAndWhatIsLeftOfThem(t *testing.T) {
@@ -327,7 +345,8 @@ func last(seq func(func(*Batch, error) bool)) (last error) {
 func TestAConsumerThatReturnsNothingIsToldAndNamed(t *testing.T) {
 	g := plainGraph(t, 500)
 	s := serve(t, g, Options{Hold: 2})
-	c := connect(t, s, ConsumerOptions{Timeout: 200 * time.Millisecond})
+	c := connect(t, s, ConsumerOptions{})
+	patient := c.opt.Timeout
 	var kept []*Batch
 	var before []string
 	for b, err := range c.Epoch(t.Context(), 0) {
@@ -339,7 +358,11 @@ func TestAConsumerThatReturnsNothingIsToldAndNamed(t *testing.T) {
 		}
 		kept = append(kept, b.Keep())
 		before = append(before, lineOf(b))
+		if len(kept) == 2 { // the third will not come, however long it waits
+			c.opt.Timeout = 50 * time.Millisecond
+		}
 	}
+	c.opt.Timeout = patient
 	if len(kept) != 2 {
 		t.Fatalf("%d batches, where 2 may be held", len(kept))
 	}
@@ -536,7 +559,7 @@ func TestARunMayTakeLongerThanAMessage(t *testing.T) {
 	t.Cleanup(func() { writeTimeout = was }) // after the server's end
 	writeTimeout = 30 * time.Millisecond
 	s := serve(t, plainGraph(t, 500), Options{Hold: 1})
-	c := connect(t, s, ConsumerOptions{Timeout: 3 * time.Second})
+	c := connect(t, s, ConsumerOptions{})
 	n := 0
 	for _, err := range c.Epoch(t.Context(), 0) {
 		if err != nil {

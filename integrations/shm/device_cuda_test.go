@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/khop-gnn/khop/internal/cuda/cudatest"
 	"github.com/khop-gnn/khop/loader"
@@ -52,9 +51,9 @@ func TestAnotherProcessGetsTheBatchesOfADevice(t *testing.T) {
 			c.opt.Device = "cuda"
 			s := serve(t, c.src, Options{Loader: c.opt})
 			p := play(t, "consume", s.path, "")
-			p.wait(t, "connected", time.Minute, nil)
+			p.wait(t, "connected", nil)
 			for _, want := range list {
-				if got := p.wait(t, "", time.Minute, nil); got != "got "+want {
+				if got := p.wait(t, "", nil); got != "got "+want {
 					t.Fatalf("got %q, want %q", got, want)
 				}
 			}
@@ -123,7 +122,7 @@ func TestConsumersOutliveTheServerOfADevice(t *testing.T) {
 	t.Setenv("KHOP_TEST_DEVICE", "cuda:0")
 	path := filepath.Join(t.TempDir(), "feed", "socket")
 	p := play(t, "serve", path, "")
-	p.wait(t, "ready", time.Minute, nil)
+	p.wait(t, "ready", nil)
 	c, err := Dial(t.Context(), path, ConsumerOptions{Device: "cuda:0"})
 	if err != nil {
 		t.Fatal(err)
@@ -168,7 +167,7 @@ func TestABatchOnADeviceGoesToTheNextConsumerWhenOneDies(t *testing.T) {
 	j := &journal{t: t, src: g, last: -1}
 	j.want = map[uint64][]string{0: want(t, g, usualOn(""), 0)}
 	p := play(t, "consume", s.path, "")
-	j.see(p.wait(t, "got ", time.Minute, nil))
+	j.see(p.wait(t, "got ", nil))
 	if err := p.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +177,7 @@ func TestABatchOnADeviceGoesToTheNextConsumerWhenOneDies(t *testing.T) {
 	j.from = true
 	next := play(t, "consume", s.path, "")
 	for j.last < len(j.want[0])-1 && !t.Failed() {
-		j.see(next.wait(t, "got ", time.Minute, nil))
+		j.see(next.wait(t, "got ", nil))
 	}
 }
 

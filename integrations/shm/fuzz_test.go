@@ -94,7 +94,7 @@ func FuzzServer(f *testing.F) {
 				_ = k.send(m, -1, time.Second) // the server may have had enough
 			}
 		}
-		end, room := time.Now().Add(10*time.Second), make([]byte, maxMessage)
+		end, room := time.Now().Add(patience), make([]byte, maxMessage)
 		for {
 			_, fd, err := k.receive(t.Context(), end, room)
 			closeDescriptor(fd)
@@ -159,7 +159,7 @@ func FuzzConsumer(f *testing.F) {
 		if err := unix.Shutdown(theirs.fd, unix.SHUT_WR); err != nil {
 			t.Fatal(err)
 		}
-		consumer := newConsumer(ours, ConsumerOptions{Timeout: 5 * time.Second, MaxRing: 4 << 20})
+		consumer := newConsumer(ours, ConsumerOptions{Timeout: patience, MaxRing: 4 << 20})
 		if err := consumer.greet(t.Context()); err == nil {
 			for b, err := range consumer.Epoch(t.Context(), 0) {
 				if err == nil {

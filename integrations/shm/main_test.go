@@ -129,6 +129,9 @@ func misplaced(b *Batch, onDevice bool) string {
 	return ""
 }
 
+// patience is how long a test waits for what comes at once, unless the machine is busy with something else.
+const patience = 2 * time.Minute
+
 // serving is a server under test.
 type serving struct {
 	*Server
@@ -169,7 +172,7 @@ func serve(t testing.TB, src loader.Source, opt Options) *serving {
 func connect(t testing.TB, s *serving, opt ConsumerOptions) *Consumer {
 	t.Helper()
 	if opt.Timeout == 0 {
-		opt.Timeout = 20 * time.Second
+		opt.Timeout = patience
 	}
 	c, err := Dial(t.Context(), s.path, opt)
 	if err != nil {

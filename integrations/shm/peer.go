@@ -16,7 +16,8 @@ import (
 
 const (
 	helloTimeout = 5 * time.Second
-	// takenTimeout is how long a new consumer waits for the one before it, which may have died a moment ago.
+	// takenTimeout is how long a new consumer waits for the one before it, which may die at this moment. For one whose
+	// connection has ended it waits longer: the server only has to get around to it.
 	takenTimeout = time.Second
 )
 

@@ -214,9 +214,10 @@ func (r *rank) enter(ctx context.Context, p *peer, h hello, wait bool, deadline 
 			return CodeEnding.refuse("the server is shutting down")
 		}
 		if !wait || !time.Now().Before(deadline) {
-			pid := 0
-			for other := range r.peers {
-				pid = other.pid
+			pid := r.holder()
+			if pid == 0 && wait {
+				r.changed.Wait() // for detach
+				continue
 			}
 			return CodeTaken.refuse("process %d is the consumer of rank %d: end it, or ask for another rank", pid, r.number)
 		}
@@ -229,6 +230,17 @@ func (r *rank) enter(ctx context.Context, p *peer, h hello, wait bool, deadline 
 	}
 	r.peers[p] = struct{}{}
 	return nil
+}
+
+// holder returns a process that is connected to the rank; 0 if the connections of all have ended, as detach is about to find.
+// mu is held.
+func (r *rank) holder() int {
+	for p := range r.peers {
+		if !p.socket.ended() {
+			return p.pid
+		}
+	}
+	return 0
 }
 
 func (r *rank) wake() {

@@ -311,6 +311,17 @@ func (s *socket) closeRead() {
 	}
 }
 
+// ended reports whether nothing more can come: the other end has closed, or this one no longer reads.
+func (s *socket) ended() bool {
+	s.use.RLock()
+	defer s.use.RUnlock()
+	if s.closed.Load() {
+		return true
+	}
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLRDHUP}}, 0) // POLLHUP comes unasked
+	return err == nil && n > 0
+}
+
 // close ends the connection, in forks too, and whatever waits.
 func (s *socket) close() error {
 	if s.closed.Swap(true) {

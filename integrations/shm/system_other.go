@@ -24,6 +24,7 @@ func newSocket(c *net.UnixConn) (*socket, error)        { return nil, errors.Joi
 func (s *socket) send([]byte, int, time.Duration) error { return errSystem }
 func (s *socket) peer() (uint32, int, error)            { return 0, 0, errSystem }
 func (s *socket) closeRead()                            {}
+func (s *socket) ended() bool                           { return true }
 func (s *socket) close() error                          { return nil }
 func closeDescriptor(int)                               {}
 func newSegment(int64, access) (*segment, error)        { return nil, errSystem }

@@ -31,8 +31,8 @@ type board interface {
 	close() error
 }
 
-// sampleEvery is the time between samples. PCIe throughput takes NVML 20 ms a direction.
-const sampleEvery = 200 * time.Millisecond
+// sampleEvery is the time between samples. PCIe throughput takes NVML 20 ms a direction. A variable for tests only.
+var sampleEvery = 200 * time.Millisecond
 
 // Meters are those of one board and of the host. One measurement runs at a time.
 type Meters struct {

@@ -11,6 +11,7 @@ import tempfile
 
 import pytest
 
+PATIENCE = 180  # seconds that a test waits for what comes at once, unless the machine is busy with something else
 ROOT = pathlib.Path(__file__).parents[3]
 GENERATED = {
     "sbm": ["sbm", "--nodes", "3000", "--edges", "40000", "--features", "16", "--classes", "5", "--seed", "1"],
@@ -30,8 +31,9 @@ def program(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def temporary_folder(monkeypatch):
+def temporary_folder(monkeypatch, tmp_path_factory):
     """An empty one, short enough for sockets, that a test leaves as it was."""
+    tmp_path_factory.getbasetemp()  # made now, where it stays, and not in the first test's folder
     with tempfile.TemporaryDirectory(prefix="kt-") as folder:
         monkeypatch.setenv("TMPDIR", folder)
         monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
@@ -41,7 +43,7 @@ def temporary_folder(monkeypatch):
 
 def run(*command, **options):
     """What a command prints; the test fails if the command does."""
-    p = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120, **options)
+    p = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=PATIENCE, **options)
     assert p.returncode == 0, f"{command}: exit {p.returncode}\n{p.stderr}"
     return p.stdout
 

@@ -194,7 +194,7 @@ class Fake:
 
     def close(self):
         self.client.close()
-        self.thread.join(5)
+        self.thread.join(180)
         os.close(self.ring)
         if self.error:
             raise self.error

@@ -99,12 +99,13 @@ def test_columns_and_ids_are_on_the_device_and_counts_are_not(dataset):
 
 def test_a_slot_comes_back_when_the_last_array_is_gone(dataset):
     with loader(dataset("sbm"), hold=2) as batches:
-        batches._feed._timeout = 1.0
         it = iter(batches)
         kept = [next(it).x, next(it).x]
         before = [k.numpy() for k in kept]
+        patient, batches._feed._timeout = batches._feed._timeout, 1.0
         with pytest.raises(khop.SlotsHeldError):
             next(it)
+        batches._feed._timeout = patient
         assert all((look(k) == was).all() for k, was in zip(kept, before))
         kept.pop()
         gc.collect()

@@ -16,13 +16,14 @@ from khop.feed import Feed
 from khop.loader import Connection
 
 import fake as f
+from conftest import PATIENCE
 
 
 @pytest.fixture
 def start(request):
     made = []
 
-    def start(script, slots=4, timeout=5.0, framework="numpy", pad=None, **options):
+    def start(script, slots=4, timeout=float(PATIENCE), framework="numpy", pad=None, **options):
         server = f.Fake(script, slots)
         loader = Connection(Feed(server.client, timeout=timeout, **options), framework=framework, pad=pad)
         made.append((server, loader))
@@ -116,7 +117,7 @@ def test_asking_for_the_next_batch_acknowledges_those_before(start):
     for _ in loader:
         pass
     loader.close()
-    server.thread.join(5)
+    server.thread.join(PATIENCE)
     assert server.returned()[1] == [(1, 0), (1, 1), (1, 2), (1, 3)]
 
 
@@ -178,16 +179,18 @@ def test_releasing_gives_the_slot_back_at_once_and_once(start):
         batch.x
     assert [b.number for b in epoch] == list(range(1, 10))
     loader.close()
-    server.thread.join(5)
+    server.thread.join(PATIENCE)
     assert server.returned()[0].count(0) in (3, 4)  # of ten batches in three slots; the last may be on its way
 
 
 def test_holding_every_slot_waits_and_then_says_who_holds_them(start):
-    _, loader = start(lambda s: s.serve(batches=10, hold=2), timeout=0.6)
+    _, loader = start(lambda s: s.serve(batches=10, hold=2))
     epoch = iter(loader)
     held = [next(epoch), next(epoch)]
+    loader._feed._timeout = 0.3
     with pytest.raises(khop.SlotsHeldError, match=r"all 2 slots .* batch 0 of epoch 0 .*; batch 1 of epoch 0 .* copy"):
         next(epoch)
+    loader._feed._timeout = PATIENCE
     timer = threading.Timer(0.2, held.pop)  # another thread lets go of one
     timer.start()
     assert next(epoch).number == 2  # and the loop goes on
@@ -304,7 +307,7 @@ def test_a_server_that_dies_is_reported_at_once(start):
     began = time.monotonic()
     with pytest.raises(khop.ServerError, match="without a word"):
         next(epoch)
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < PATIENCE / 2  # not when a batch is overdue
     assert float(x[1, 0]) == 3.0  # what is held stays
 
 
@@ -325,9 +328,11 @@ def test_a_batch_that_does_not_come_in_time_is_an_error(start):
         run, *_ = s.begin()
         s.send(f.begun(run))
         s.receive(f.BYE)
-    _, loader = start(script, timeout=0.4)
+    _, loader = start(script)
+    epoch = iter(loader)
+    loader._feed._timeout = 0.4
     with pytest.raises(khop.ServerError, match="a batch did not come within 0 s"):
-        next(iter(loader))
+        next(epoch)
 
 
 def test_a_refusal_is_quoted(start):

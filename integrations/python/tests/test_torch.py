@@ -11,6 +11,7 @@ from khop.feed import Feed
 from khop.loader import Connection
 
 import fake as f
+from conftest import PATIENCE
 import test_padding
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -25,7 +26,7 @@ def start():
 
     def start(script=lambda s: s.serve(batches=8), **options):
         server = f.Fake(script)
-        loader = Connection(Feed(server.client, timeout=5), framework="torch", **options)
+        loader = Connection(Feed(server.client, timeout=PATIENCE), framework="torch", **options)
         made.append((server, loader))
         return loader
     yield start
@@ -155,7 +156,7 @@ def test_pinning_is_done_once_a_segment_and_undone(monkeypatch):
             return 0
     monkeypatch.setattr(torch.cuda, "cudart", lambda: Runtime())
     server = f.Fake(lambda s: s.serve(batches=4))
-    loader = Connection(Feed(server.client, timeout=5), framework="torch", pin=True)
+    loader = Connection(Feed(server.client, timeout=PATIENCE), framework="torch", pin=True)
     batch = None
     for batch in loader:
         pass

@@ -80,10 +80,9 @@ func (s *socket) send(b []byte, fd int, most time.Duration) error {
 	for !s.closed.Load() {
 		err := s.put(b, oob)
 		switch err {
-		case nil, unix.EINTR:
-			if err == nil {
-				return nil
-			}
+		case nil:
+			return nil
+		case unix.EINTR:
 			continue
 		case unix.EAGAIN:
 		default:
@@ -92,15 +91,30 @@ func (s *socket) send(b []byte, fd int, most time.Duration) error {
 		if end.IsZero() {
 			end = time.Now().Add(most)
 		}
-		room := [1]unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLOUT | unix.POLLRDHUP}}
-		if err := poll(room[:], end); err != nil {
+		if err := s.awaitRoom(end); err != nil {
 			return err
-		}
-		if room[0].Revents == unix.POLLRDHUP {
-			return unix.EPIPE
 		}
 	}
 	return net.ErrClosed
+}
+
+// awaitRoom sleeps until a message can be sent or a signal came; os.ErrDeadlineExceeded after end, EPIPE where nobody reads at this
+// end any more.
+func (s *socket) awaitRoom(end time.Time) error {
+	room := [1]unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLOUT | unix.POLLRDHUP}}
+	left := unix.NsecToTimespec(max(0, int64(time.Until(end))))
+	n, err := unix.Ppoll(room[:], &left, nil)
+	switch {
+	case err == unix.EINTR:
+		return nil
+	case err != nil:
+		return os.NewSyscallError("ppoll", err)
+	case n == 0:
+		return os.ErrDeadlineExceeded
+	case room[0].Revents == unix.POLLRDHUP:
+		return unix.EPIPE
+	}
+	return nil
 }
 
 // put sends a message that there is room for; EAGAIN where there is none.
@@ -229,22 +243,6 @@ func (s *socket) watch(do int) error {
 	})
 	s.watched = do
 	return errors.Join(err, os.NewSyscallError("epoll_ctl", inner))
-}
-
-// poll sleeps until one of the descriptors is ready, or a signal came; os.ErrDeadlineExceeded after end, where it is not zero.
-func poll(fds []unix.PollFd, end time.Time) error {
-	var timeout *unix.Timespec
-	if !end.IsZero() {
-		t := unix.NsecToTimespec(max(0, int64(time.Until(end))))
-		timeout = &t
-	}
-	switch n, err := unix.Ppoll(fds, timeout, nil); {
-	case err != nil && err != unix.EINTR:
-		return os.NewSyscallError("ppoll", err)
-	case err == nil && n == 0:
-		return os.ErrDeadlineExceeded
-	}
-	return nil
 }
 
 // shortWait is a wait that is better spent looking again: to fall asleep and to be woken takes about as long, of both ends.

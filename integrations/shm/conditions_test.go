@@ -398,6 +398,29 @@ func TestReleasingFromAnotherGoroutineLetsTheRunGoOn(t *testing.T) {
 	}
 }
 
+func TestABatchMayBeReleasedWhileItsRunIsLeft(t *testing.T) {
+	s := serve(t, plainGraph(t, 500), Options{})
+	c := connect(t, s, ConsumerOptions{})
+	for range 100 {
+		released := make(chan struct{})
+		var kept *Batch
+		for b, err := range c.Epoch(t.Context(), 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if kept != nil {
+				go func() { kept.Release(); close(released) }()
+				break
+			}
+			kept = b.Keep()
+		}
+		<-released
+	}
+	if n := len(lines(t, c.Epoch(t.Context(), 1))); n != 16 {
+		t.Errorf("%d batches afterwards", n)
+	}
+}
+
 func stateAt(s *serving, epoch, next uint64) loader.State {
 	return s.ranks[0].loader.State(epoch, next)
 }

@@ -127,18 +127,16 @@ func (c *Consumer) explain(ctx context.Context, err error) error {
 	if held >= c.info.Hold {
 		return fmt.Errorf("%w: all %d, for %v: release some, or start the server with a larger --hold", ErrHeld, held, c.opt.Timeout)
 	}
-	defer func(d time.Duration) { c.opt.Timeout = d }(c.opt.Timeout)
-	waited := c.opt.Timeout
-	c.opt.Timeout = answerTimeout
+	defer c.hurry()()
 	var s RankStats
 	if asking := c.ask(ctx, askStatistics, &s); asking != nil {
-		return fmt.Errorf("%w: within %v; nor does the server answer: %w", ErrTimeout, waited, asking)
+		return fmt.Errorf("%w: within %v; nor does the server answer: %w", ErrTimeout, c.opt.Timeout, asking)
 	}
 	text := ""
 	for _, p := range s.Consumers {
 		text += fmt.Sprintf("; process %d holds %d for %.0f s", p.PID, p.Held, p.OldestHeld)
 	}
-	return fmt.Errorf("%w: within %v; the server waits for: %q%s", ErrTimeout, waited, s.Waiting, text)
+	return fmt.Errorf("%w: within %v; the server waits for: %q%s", ErrTimeout, c.opt.Timeout, s.Waiting, text)
 }
 
 // await acknowledges what was yielded and returns the next batch; nil at the run's end.
@@ -232,6 +230,12 @@ func (c *Consumer) discard(b []byte) error {
 // answerTimeout is how long a server may take to say what it waits for, and to end a run that was left.
 const answerTimeout = 5 * time.Second
 
+// hurry has receive wait no longer than for an answer, until it is undone.
+func (c *Consumer) hurry() (undo func()) {
+	c.wait = answerTimeout
+	return func() { c.wait = 0 }
+}
+
 // abandon leaves a run before its end, and returns the batches that were announced and not read: others may wait for them.
 func (c *Consumer) abandon() {
 	if !c.started {
@@ -241,8 +245,7 @@ func (c *Consumer) abandon() {
 	if !c.leave() {
 		return
 	}
-	defer func(d time.Duration) { c.opt.Timeout = d }(c.opt.Timeout)
-	c.opt.Timeout = answerTimeout
+	defer c.hurry()()
 	for ended := false; !ended; {
 		b, err := c.receive(context.Background(), kindBatch, kindEnd, kindError)
 		if err != nil {

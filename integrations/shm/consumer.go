@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -66,7 +67,8 @@ type Consumer struct {
 
 	// Of the goroutine that iterates, or holds busy.
 	packet  []byte
-	pending [][]byte // received while something else was awaited
+	pending [][]byte      // received while something else was awaited
+	wait    time.Duration // how long receive waits; 0: Timeout
 	run     uint32
 	done    uint64 // acknowledged of the run
 	started bool   // BEGIN was sent, END has not come
@@ -179,7 +181,7 @@ func (c *Consumer) receive(ctx context.Context, want ...kind) ([]byte, error) {
 			return b, nil
 		}
 	}
-	end := time.Now().Add(c.opt.Timeout)
+	end := time.Now().Add(cmp.Or(c.wait, c.opt.Timeout))
 	for {
 		n, fd, err := c.socket.receive(ctx, end, c.packet)
 		if err != nil {

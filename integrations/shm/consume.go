@@ -207,10 +207,11 @@ func (c *Consumer) flush() error {
 	for {
 		n := min(len(c.back), maxReturned)
 		c.note = nextNote{c.run, c.done, c.back[:n]}.append(c.note[:0])
-		err := c.socket.send(c.note, -1, c.opt.Timeout)
-		c.back = append(c.back[:0], c.back[n:]...)
-		if err != nil || len(c.back) == 0 {
+		if err := c.socket.send(c.note, -1, c.opt.Timeout); err != nil {
 			return err
+		}
+		if c.back = append(c.back[:0], c.back[n:]...); len(c.back) == 0 {
+			return nil
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -196,6 +197,32 @@ func TestASenderWaitsNoLongerThanThisEndReads(t *testing.T) {
 		if _, _, err := b.receive(t.Context(), inTime(), room); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+func TestSlotsForWhichThereWasNoRoomGoBackLater(t *testing.T) {
+	a, b := socketPair(t)
+	c := newConsumer(a, ConsumerOptions{Timeout: 20 * time.Millisecond})
+	c.back = []uint32{3, 5}
+	n := fill(t, a)
+	if err := c.acknowledge(); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("%v, want os.ErrDeadlineExceeded", err)
+	}
+	room := make([]byte, 64)
+	for range n {
+		if _, _, err := b.receive(t.Context(), inTime(), room); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.acknowledge(); err != nil {
+		t.Fatal(err)
+	}
+	k, _, err := b.receive(t.Context(), inTime(), room)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := parseNext(room[:k], nil); err != nil || !slices.Equal(m.slots, []uint32{3, 5}) {
+		t.Errorf("%+v, %v", m, err)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"runtime"
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/integrations/shm"
@@ -22,7 +21,7 @@ type serveCmd struct {
 	Remainder    loader.Remainder `enum:"pad,drop,short" default:"pad" help:"Where batches do not divide by ranks: pad, drop or short."`
 	Broadcast    int              `default:"0" placeholder:"N" help:"Give the same batches to N consumers, from one ring."`
 	Epochs       uint64           `default:"0" placeholder:"N" help:"End after N epochs; 0: go on."`
-	Hold         positive         `default:"3" placeholder:"N" help:"Batches that a consumer may hold at a time."`
+	Hold         int              `default:"0" placeholder:"N" help:"Batches that a consumer may hold at a time; 0: 4, of small ones up to 12."`
 	IndexDType   string           `name:"index-dtype" enum:"auto,int32,int64" default:"auto" help:"Type of ids where a consumer asks for none: auto, int32 or int64."`
 	MaxConsumers positive         `default:"64" placeholder:"N" help:"Consumers that may be connected at a time."`
 
@@ -103,7 +102,6 @@ func (c *serveCmd) listen(ctx context.Context, env *environment, ds *formats.Dat
 	bar := env.newProgress()
 	defer bar.finish()
 	opt.Progress = bar.report()
-	runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), runtime.NumCPU()+2))
 	index := unified.Invalid
 	if c.IndexDType != "auto" {
 		if index, err = unified.ParseDType(c.IndexDType); err != nil {
@@ -111,7 +109,7 @@ func (c *serveCmd) listen(ctx context.Context, env *environment, ds *formats.Dat
 		}
 	}
 	return shm.NewServer(ctx, ds, shm.Options{
-		Path: c.Socket, Loader: opt, WorldSize: int(c.WorldSize), Readers: c.Broadcast, Hold: int(c.Hold), IndexDType: index,
+		Path: c.Socket, Loader: opt, WorldSize: int(c.WorldSize), Readers: c.Broadcast, Hold: c.Hold, IndexDType: index,
 		Epochs: c.Epochs, MaxConsumers: int(c.MaxConsumers), StateFile: c.State, Replay: c.Replay, Version: versionNumber, Logger: log,
 	})
 }

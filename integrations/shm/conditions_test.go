@@ -5,6 +5,7 @@ package shm
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -558,6 +559,27 @@ func TestAConsumerMapsNoMoreThanItWants(t *testing.T) {
 	c := connect(t, s, ConsumerOptions{MaxRing: 1 << 20})
 	if err := last(c.Epoch(t.Context(), 0)); !errors.Is(err, ErrNoRoom) {
 		t.Errorf("%v, want ErrNoRoom", err)
+	}
+}
+
+func TestSmallBatchesMayBeHeldInGreaterNumber(t *testing.T) {
+	const n = 500
+	for width, want := range map[int64]int{1: 12, 4_000: 7, 10_000: 4} { // batches of 2 KB, 8 and 20 MB, and some room
+		t.Run(fmt.Sprint(width), func(t *testing.T) {
+			g, err := graph.New(graph.Data{
+				Nodes: []graph.NodeData{{Count: n, Columns: map[string]unified.Tensor{"feature": matrix(t, make([]float32, n*width), width)}}},
+				Edges: []graph.EdgeData{{Src: []int64{1}, Dst: []int64{0}}},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			opt := usual()
+			opt.BatchSize, opt.Workers, opt.Prefetch = n, 1, 1
+			s := serve(t, g, Options{Loader: opt})
+			if c := connect(t, s, ConsumerOptions{}); s.Options().Hold != want || c.Info().Hold != want {
+				t.Errorf("%d batches, the consumer is told %d, want %d", s.Options().Hold, c.Info().Hold, want)
+			}
+		})
 	}
 }
 

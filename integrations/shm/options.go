@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 
@@ -20,7 +21,9 @@ type Options struct {
 	WorldSize int
 	// Readers, if above 0, makes one ring that as many consumers read: all get the same batches. WorldSize must be 1 then.
 	Readers int
-	// Hold is how many batches a consumer may hold at a time, announced ones included. Default 3.
+	// Hold is how many batches a consumer may hold at a time, announced ones included. Default: as many as 64 MiB have room for,
+	// but 4 to 12. A consumer that shares its processors with the workers gets one after a time slice, some milliseconds: the workers
+	// would rest where that is as long as several batches take.
 	Hold int
 	// IndexDType is the dtype of ids where a consumer asks for none: Int32 or Int64. Default: what the dataset has.
 	IndexDType unified.DType
@@ -39,16 +42,13 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// EnsureDefaults replaces zero values by their defaults and returns o.
+// EnsureDefaults replaces zero values by their defaults, but that of Hold, and returns o.
 func (o *Options) EnsureDefaults() *Options {
 	o.Loader.EnsureDefaults()
 	if o.Loader.Device == "auto" {
 		o.Loader.Device = "cpu"
 	}
 	o.WorldSize = max(o.WorldSize, 1)
-	if o.Hold == 0 {
-		o.Hold = 3
-	}
 	if o.MaxConsumers == 0 {
 		o.MaxConsumers = 64
 	}
@@ -65,8 +65,8 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("%w: no path for the socket", ErrOptions)
 	case o.WorldSize > maxSlots:
 		return fmt.Errorf("%w: WorldSize is %d: must be at most %d", ErrOptions, o.WorldSize, maxSlots)
-	case o.Hold < 1 || o.Hold > 1<<12:
-		return fmt.Errorf("%w: Hold is %d: must be 1 to 4096", ErrOptions, o.Hold)
+	case o.Hold < 0 || o.Hold > 1<<12:
+		return fmt.Errorf("%w: Hold is %d: must be 1 to 4096, or 0 for the default", ErrOptions, o.Hold)
 	case o.MaxConsumers < 1:
 		return fmt.Errorf("%w: MaxConsumers is %d: must be 1 or more", ErrOptions, o.MaxConsumers)
 	case o.Readers < 0 || o.Readers > o.MaxConsumers:
@@ -79,4 +79,20 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("%w: Replay is %d: must be 0 to 4096", ErrOptions, o.Replay)
 	}
 	return nil
+}
+
+const (
+	leastHold = 4
+	mostHold  = 12
+	holdBytes = 64 << 20
+)
+
+// defaultHold is Options.Hold for batches of a loader. It samples a few to learn how large they are.
+func defaultHold(ctx context.Context, src loader.Source, opt loader.Options) (int, error) {
+	e, err := loader.Plan(ctx, src, opt)
+	if err != nil {
+		return 0, err
+	}
+	batch := (e.Expected.Batches + e.Device.Batches) / int64(e.Slots)
+	return int(min(max(holdBytes/max(batch, 1), leastHold), mostHold)), nil
 }

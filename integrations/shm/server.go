@@ -63,6 +63,11 @@ func (s *Server) open(ctx context.Context, src loader.Source) (err error) {
 	}
 	opt := s.opt.Loader
 	opt.WorldSize = s.opt.WorldSize
+	if s.opt.Hold == 0 {
+		if s.opt.Hold, err = defaultHold(ctx, src, opt); err != nil {
+			return err
+		}
+	}
 	opt.Prefetch += s.opt.Hold + s.opt.Replay
 	opt.Workers = max(1, opt.Workers/s.opt.WorldSize)
 	for n := range s.opt.WorldSize {

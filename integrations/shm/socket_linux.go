@@ -249,8 +249,10 @@ func (s *socket) watch(do int) error {
 	err = raw.Control(func(epoll uintptr) {
 		inner = unix.EpollCtl(int(epoll), do, s.fd, &unix.EpollEvent{Events: unix.EPOLLIN})
 	})
-	s.watched = do
-	return errors.Join(err, os.NewSyscallError("epoll_ctl", inner))
+	if err = errors.Join(err, os.NewSyscallError("epoll_ctl", inner)); err == nil {
+		s.watched = do
+	}
+	return err
 }
 
 // shortWait is a wait that is better spent looking again: to fall asleep and to be woken takes about as long, of both ends.

@@ -289,7 +289,7 @@ class Loader(Connection):
         edge_pos: bool = False,
         workers: int = 0,
         prefetch: int = 2,
-        hold: int = 4,
+        hold: int = 0,
         device: Any = "auto",
         resident: bool = False,
         max_memory: Optional[Union[int, str]] = None,

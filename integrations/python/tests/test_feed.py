@@ -549,3 +549,14 @@ def test_any_descriptor_gives_arrays_in_the_ring_or_a_protocol_error(taken_over)
         except khop.ProtocolError:
             pass
     assert arrays > 1000
+
+
+def test_an_array_without_elements_may_not_have_any_shape():
+    good, _ = f.descriptor({"x": np.empty((0, 5, 6))}, 4096)
+    ready = protocol.read(f.batch(1, 0, 0, size=len(good)))
+    assert protocol.layout(good, ready).place("x", good, [65536])[2] == (0, 5, 6)
+    bad = bytearray(good)
+    for k in (1, 2):
+        bad[64 + 32 + 8 * k:64 + 40 + 8 * k] = (2**46).to_bytes(8, "little")  # no array of NumPy's
+    with pytest.raises(khop.ProtocolError):
+        protocol.layout(bytes(bad), ready).place("x", bytes(bad), [65536])

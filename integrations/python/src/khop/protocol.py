@@ -326,7 +326,7 @@ class Layout:
         values: tuple[int, ...] = place.unpack_from(descriptor, at)
         offset, segment, shape = values[0], values[1], values[2:]
         size *= prod(shape)  # Python's integers do not overflow
-        if size == 0 and max(shape) < MAX_BYTES:
+        if size == 0 and prod(n or 1 for n in shape) < MAX_BYTES:  # or NumPy would not make it
             return -1, 0, shape, numpy, dtype
         if segment >= len(segments) or offset + size > segments[segment] or offset % 128 or size == 0:
             raise ProtocolError(f"array {name}: shape {shape} at {offset} of segment {segment}: not in the ring")

@@ -382,46 +382,6 @@ func TestAConsumerThatReturnsNothingIsToldAndNamed(t *testing.T) {
 	}
 }
 
-func TestReleasingFromAnotherGoroutineLetsTheRunGoOn(t *testing.T) {
-	s := serve(t, plainGraph(t, 500), Options{Hold: 1})
-	c := connect(t, s, ConsumerOptions{})
-	n := 0
-	for b, err := range c.Epoch(t.Context(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		n++
-		b.Keep()
-		time.AfterFunc(time.Millisecond, b.Release) // likely while the loop waits for the next
-	}
-	if n != 16 {
-		t.Errorf("%d batches", n)
-	}
-}
-
-func TestABatchMayBeReleasedWhileItsRunIsLeft(t *testing.T) {
-	s := serve(t, plainGraph(t, 500), Options{})
-	c := connect(t, s, ConsumerOptions{})
-	for range 100 {
-		released := make(chan struct{})
-		var kept *Batch
-		for b, err := range c.Epoch(t.Context(), 0) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			if kept != nil {
-				go func() { kept.Release(); close(released) }()
-				break
-			}
-			kept = b.Keep()
-		}
-		<-released
-	}
-	if n := len(lines(t, c.Epoch(t.Context(), 1))); n != 16 {
-		t.Errorf("%d batches afterwards", n)
-	}
-}
-
 func stateAt(s *serving, epoch, next uint64) loader.State {
 	return s.ranks[0].loader.State(epoch, next)
 }

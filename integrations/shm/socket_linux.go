@@ -199,9 +199,12 @@ func (s *socket) await(ctx context.Context, end time.Time, b []byte) (n int, err
 		if err := s.watch(unix.EPOLL_CTL_DEL); err != nil {
 			return 0, err
 		}
-		for time.Since(begin) < shortWait {
+		for waited := time.Duration(0); waited < shortWait; waited = time.Since(begin) {
 			if n, err := s.take(b); err != unix.EAGAIN {
 				return n, err
+			}
+			if waited > shortWait/10 { // the other end may be waiting for this very processor
+				_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 			}
 		}
 	}
@@ -258,12 +261,12 @@ func (s *socket) watch(do int) error {
 // shortWait is a wait that is better spent looking again: to fall asleep and to be woken takes about as long, of both ends.
 const shortWait = 100 * time.Microsecond
 
-// habit is above 0 where it pays to look again: where longWeight short waits come with each long one, or more. To look again in
-// vain takes the processor from who makes batches.
+// habit says whether to spin before sleeping: above 0 it pays to look again, where longWeight short waits come with each long one,
+// or more. To look again in vain takes the processor from who makes batches.
 type habit int
 
 const (
-	longWeight = 8
+	longWeight = 2
 	mostHabit  = 32 // either way: so soon habits change
 )
 

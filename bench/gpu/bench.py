@@ -131,10 +131,12 @@ def _last(errors):
 
 
 def _parsed(text):
+    """The object that a program has printed, None where that is something else."""
     try:
-        return json.loads(text)
+        value = json.loads(text)
     except ValueError:
         return None
+    return value if isinstance(value, dict) else None
 
 
 def _kill(process):

@@ -60,15 +60,17 @@ class Steps(unittest.TestCase):
 
     def test_a_step_that_fails_keeps_what_it_had_and_is_tried_again_last(self):
         broken = lambda b: b.json(["sh", "-c", 'echo "{\\"cells\\": [1, 2]}"; echo "no more" >&2; exit 1'])
-        phases = {"a": [("broken", CLAIM, 9, broken), ("odd", CLAIM, 9, lambda b: {}["key"]), ("fine", MORE, 9, lambda b: {})]}
+        number = lambda b: b.json(["sh", "-c", "echo 5; exit 1"])
+        phases = {"a": [("broken", CLAIM, 9, broken), ("odd", CLAIM, 9, lambda b: {}["key"]), ("number", CLAIM, 9, number), ("fine", MORE, 9, lambda b: {})]}
         steps = self.run_steps(phases)["a"]["steps"]
         self.assertEqual(steps["broken"]["cells"], [1, 2])
         self.assertTrue(steps["broken"]["failed"].startswith("no more\nstatus 1: sh"), steps["broken"])
         self.assertIn("KeyError", steps["odd"]["failed"])
+        self.assertIn("status 1", steps["number"]["failed"])
         self.assertNotIn("failed", steps["fine"])
         phases["a"].append(("new", MORE, 9, lambda b: {}))
         self.run_steps(phases)
-        self.assertEqual(self.ran, ["new", "broken", "odd"])
+        self.assertEqual(self.ran, ["new", "broken", "odd", "number"])
 
     def test_a_program_that_hangs_is_ended(self):
         hangs = lambda b: b.json(["sh", "-c", "sleep 100 & sleep 100"])

@@ -54,7 +54,7 @@ func main() {
 	flag.StringVar(&s.out, "json", "", "file for the figures")
 	flag.IntVar(&s.rounds, "rounds", 5, "rounds; each measures everything once")
 	flag.IntVar(&s.batches, "batches", 2000, "batches to measure in a round")
-	flag.IntVar(&s.replayed, "replayed", 50000, "batches to measure where they are announced over and over")
+	flag.IntVar(&s.replayed, "replayed", 200000, "batches to measure where they are announced over and over")
 	flag.IntVar(&s.workers, "workers", runtime.NumCPU(), "workers of the loader")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

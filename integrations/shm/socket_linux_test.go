@@ -311,7 +311,7 @@ func TestOnlyWhoMostlyWaitsShortlyLooksAgain(t *testing.T) {
 	for _, c := range []struct {
 		rounds, long, short int // so many rounds of so many waits
 		want                bool
-	}{{0, 0, 0, false}, {1, 0, 1, true}, {1, 1, 8, false}, {1, 1, 9, true}, {100, 1, 7, false}, {100, 1, 12, true}, {1, 1000, 32, false}, {1, 1000, 33, true}} {
+	}{{0, 0, 0, false}, {1, 0, 1, true}, {1, 1, 2, false}, {1, 1, 3, true}, {100, 1, 1, false}, {100, 1, 4, true}, {1, 1000, 32, false}, {1, 1000, 33, true}} {
 		var h habit
 		for range c.rounds {
 			for range c.long {

@@ -11,7 +11,7 @@ ALIGNMENTS = ",".join(str(w) for w in range(2048, 2077, 4))
 CARD = "8GiB"  # device memory, wherever the claim is about what is larger than the card
 WORKERS = (15, 8, 4, 0)  # of PyG's NeighborLoader, the likeliest best first
 
-# What is worth the time of a machine first: where some is lent for half an hour, all of the first ones and most of the others are done.
+# What is worth the time of a machine first: in half an hour all of the first ones and most of the others are done.
 CLAIM, TESTS, PEER, MORE, SLOW = range(5)
 
 

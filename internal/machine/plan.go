@@ -110,7 +110,7 @@ func (m *Machine) adviseData(l Load) []string {
 	case total <= m.CacheBytes:
 		return []string{fmt.Sprintf("the dataset (%s) fits in the last-level cache: mapped files are as fast as memory", gb(total))}
 	case m.fits(l) && m.HugePages.OnRequest():
-		return []string{fmt.Sprintf("--resident: %s fit in memory and are far larger than the last-level cache (%s); "+
+		return []string{fmt.Sprintf("--resident: %s fit in memory and not in the last-level cache (%s); "+
 			"copied onto huge pages, rows are found without a page walk each", gb(total), gb(m.CacheBytes))}
 	case m.fits(l):
 		return []string{"mapped files are as good as memory here: without huge pages --resident gains nothing once the files are cached"}

@@ -24,7 +24,7 @@ type ConsumerOptions struct {
 	IndexDType unified.DType
 	// Hold is how many batches to hold at most, announced ones included. Default: as many as the server gives.
 	Hold int
-	// Timeout is how long to wait for a batch before ErrTimeout. Default 60 s.
+	// Timeout is how long to wait for a batch before ErrTimeout, and in Dial for the server to have loaded. Default 60 s.
 	Timeout time.Duration
 	// Device is the CUDA device on which to take batches, "cuda:0" or so, from a server that makes them there: Info tells whether
 	// it does. Both processes must number their devices alike. Default: none; such a server copies batches to the host.

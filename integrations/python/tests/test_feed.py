@@ -311,6 +311,16 @@ def test_a_server_that_dies_is_reported_at_once(start):
     assert float(x[1, 0]) == 3.0  # what is held stays
 
 
+def test_a_server_may_take_its_time_to_load(start):
+    def script(s):
+        time.sleep(0.5)
+        s.greet()
+    with pytest.raises(khop.ServerError, match="HELLO did not come"):
+        start(script, timeout=0.1)
+    _, loader = start(script, timeout=0.1, start_timeout=float(PATIENCE))
+    assert loader._feed._timeout == 0.1  # from then on
+
+
 def test_a_server_that_says_goodbye_is_quoted(start):
     def script(s):
         s.greet()

@@ -5,6 +5,7 @@ import os
 import pickle
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -290,6 +291,24 @@ def test_what_the_server_complains_of_is_in_the_error(load, dataset, tmp_path):
         load("sbm", seeds="holdout")
     with pytest.raises(khop.BinaryNotFound, match="binary= names /nowhere/khop"):
         load("sbm", binary="/nowhere/khop")
+
+
+def test_what_a_server_says_after_it_has_closed_the_connection_is_in_the_error(dataset, tmp_path):
+    program = tmp_path / "khop"
+    program.write_text(f"""#!{sys.executable}
+import os, socket, sys, time
+path = sys.argv[sys.argv.index("--socket") + 1]
+os.mkdir(os.path.dirname(path), 0o700)
+with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+    s.bind(path)
+    s.listen()
+    s.accept()
+time.sleep(0.5)
+sys.exit("a late reason")
+""")
+    program.chmod(0o700)
+    with pytest.raises(khop.ServerError, match="(?s)without a word.*a late reason"):
+        khop.Loader(dataset("sbm"), binary=program)
 
 
 def test_fanouts_have_one_name_at_a_time(dataset):

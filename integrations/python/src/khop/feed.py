@@ -36,15 +36,17 @@ class Feed:
         index_dtype: Optional[str] = "int64",
         hold: int = 0,
         timeout: float = 60.0,
+        start_timeout: float = 0.0,
         max_ring_bytes: int = p.MAX_BYTES,
         device: Optional[Device] = None,
-        last_words: Callable[[], str] = lambda: "",
+        last_words: Callable[[bool], str] = lambda ending: "",
     ) -> None:
-        """Takes over a connected socket. index_dtype None takes the server's. device is where batches may lie. last_words gives what the
-        server wrote last, for error messages."""
+        """Takes over a connected socket. index_dtype None takes the server's. start_timeout, if it is longer, is for the first answer, which
+        comes when the server has loaded. device is where batches may lie. last_words gives what the server wrote last, for error messages; its
+        argument says that the server has closed the connection, and so is ending."""
         self._socket: Optional[socket.socket] = connection
         self._pid = os.getpid()
-        self._timeout = timeout
+        self._timeout = max(timeout, start_timeout)
         self._last_words = last_words
         self._buffer = bytearray(p.MESSAGE_BYTES)
         self._buffers, self._view = [self._buffer], memoryview(self._buffer)
@@ -63,6 +65,7 @@ class Feed:
             takes = p.TAKES_DEVICE if device else 0
             self._send(p.hello(rank, p.INDEX_DTYPES[index_dtype] if index_dtype else 0, hold, self._pid, takes))
             self.welcome: p.Welcome = self._wait_for((p.Welcome,), "an answer to HELLO")
+            self._timeout = timeout
             self._hold = self.welcome.hold
             if rank is not None and self.welcome.rank != rank:
                 raise ProtocolError(f"the server gives rank {self.welcome.rank} where {rank} was asked for")
@@ -173,11 +176,11 @@ class Feed:
             except ConnectionResetError:
                 continue  # it closed with messages of ours unread; its own, and the end, are still to be read
             except OSError as e:
-                raise self._broken(ServerError(f"the connection to the server is broken: {e}{self._tail()}")) from None
+                raise self._broken(ServerError(f"the connection to the server is broken: {e}{self._tail(ending=True)}")) from None
             fds = _descriptors(ancillary) if ancillary else ()
             try:
                 if size == 0:
-                    raise ServerError(f"the server has ended without a word{self._tail()}")
+                    raise ServerError(f"the server has ended without a word{self._tail(ending=True)}")
                 if flags & _TRUNCATED:
                     raise ProtocolError("a message that is too long")
                 message = p.read(bytes(self._view[:size]))
@@ -207,7 +210,7 @@ class Feed:
                 f"no batch for {self._timeout:.0f} s: all {self._hold} slots are held by arrays that are still in use: {self.ring.holders()}. "
                 "Let go of them, keep a copy (batch.copy()), or make the loader with more slots (hold=)"
             )
-        raise ServerError(f"{what} did not come within {self._timeout:.0f} s (timeout=){self._tail()}")
+        raise ServerError(f"{what} did not come within {self._timeout:.0f} s{self._tail()}")
 
     def _send(self, message: bytes) -> None:
         deadline = 0.0
@@ -293,8 +296,8 @@ class Feed:
         self.close()
         return error
 
-    def _tail(self) -> str:
-        words = self._last_words()
+    def _tail(self, ending: bool = False) -> str:
+        words = self._last_words(ending)
         return f"; it wrote last:\n{words}" if words else ""
 
 

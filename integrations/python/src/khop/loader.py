@@ -343,15 +343,15 @@ class Loader(Connection):
                 try:
                     own = server.Server(_binary.find(binary), os.fspath(dataset), list(flags), path, quiet, seed_set.inherit())
                     connection = own.connect(start_timeout)
-                    feed = Feed(connection, rank=here.rank, index_dtype=index_dtype, timeout=timeout, max_ring_bytes=max_ring_bytes,
-                                device=on, last_words=own.last_words)
+                    feed = Feed(connection, rank=here.rank, index_dtype=index_dtype, timeout=timeout, start_timeout=start_timeout,
+                                max_ring_bytes=max_ring_bytes, device=on, last_words=own.last_words)
                 finally:
                     seed_set.close()
                 own.forget_socket()
             else:
                 assert path is not None
                 connection = server.connect(path, start_timeout)
-                feed = Feed(connection, rank=here.rank, index_dtype=index_dtype, timeout=timeout, max_ring_bytes=max_ring_bytes)
+                feed = Feed(connection, rank=here.rank, index_dtype=index_dtype, timeout=timeout, start_timeout=start_timeout, max_ring_bytes=max_ring_bytes)
             if here.local_world_size > 1 and path is not None:
                 meeting = Meeting(path, here)
                 if own is not None:

@@ -16,6 +16,7 @@ from typing import Callable, Optional, Sequence
 from .errors import ServerError
 
 _TAIL_LINES = 20
+_END = 5.0  # seconds that a server may take to end
 
 
 class Server:
@@ -67,15 +68,20 @@ class Server:
         if status is not None:
             raise ServerError(f"khop serve has ended, status {status}:\n{self.last_words() or '(no output)'}\ncommand: {' '.join(self.command)}")
 
-    def last_words(self) -> str:
-        """The last lines that the server wrote."""
+    def last_words(self, ending: bool = False) -> str:
+        """The last lines that the server wrote. ending: it has closed the connection, and what it has to say may come after."""
+        if ending and self._process is not None:
+            try:
+                self._process.wait(_END)
+            except subprocess.TimeoutExpired:
+                pass
         if self._log is None:
             return ""
         size = os.fstat(self._log.fileno()).st_size
         data = os.pread(self._log.fileno(), 8192, max(0, size - 8192))
         return "\n".join(data.decode("utf-8", "replace").replace("\r", "\n").splitlines()[-_TAIL_LINES:])
 
-    def close(self, timeout: float = 5.0) -> None:
+    def close(self, timeout: float = _END) -> None:
         """Ends the server: asks, and if it does not end in time, kills."""
         process, self._process = self._process, None
         if process is not None and self._owner != os.getpid():

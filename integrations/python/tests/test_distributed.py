@@ -47,6 +47,8 @@ weights = [torch.zeros_like(model.module.weight) for _ in range(dist.get_world_s
 dist.all_gather(weights, model.module.weight.detach())
 assert all(torch.equal(w, weights[0]) for w in weights)
 loader.close()
+del model
+dist.barrier()  # one that goes while the other is still at work may abort it
 dist.destroy_process_group()
 """
 

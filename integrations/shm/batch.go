@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"context"
 	"fmt"
 	"sort"
 
@@ -130,12 +131,13 @@ func (c *Consumer) giveBack(b *Batch) {
 
 // flushSlots returns slots without acknowledging anything. mu is held.
 func (c *Consumer) flushSlots() error {
+	if len(c.back) > 0 && c.isFork() {
+		return errFork
+	}
 	for len(c.back) > 0 {
-		n := min(len(c.back), maxReturned)
-		if err := c.send(nextNote{0, 0, c.back[:n]}.append(nil)); err != nil {
+		if err := c.sendNext(0, 0); err != nil {
 			return err
 		}
-		c.back = append(c.back[:0], c.back[n:]...)
 	}
 	return nil
 }
@@ -143,17 +145,22 @@ func (c *Consumer) flushSlots() error {
 // Digest returns the batch's digests (docs/digest.md): topology covers what was sampled, full also the columns. Arrays on a
 // device are copied down for it; 0, 0 where that fails.
 func (b *Batch) Digest() (topology, full uint64) {
-	arrays, err := b.consumer.download(b.arrays)
-	if err != nil {
-		return 0, 0
-	}
+	arrays := append([]Array(nil), b.arrays...)
 	sort.Slice(arrays, func(i, j int) bool { return arrays[i].Name < arrays[j].Name })
 	var t, f xxh3.Hasher
 	for _, a := range arrays {
+		host, err := a.Tensor.To(context.Background(), unified.Target{})
+		if err != nil {
+			return 0, 0
+		}
+		a.Tensor = host.Tensor
 		for flag, h := range map[uint16]*xxh3.Hasher{inTopology: &t, inFull: &f} {
 			if a.flags&flag != 0 {
 				hashArray(h, a)
 			}
+		}
+		if host.Close() != nil {
+			return 0, 0
 		}
 	}
 	return t.Sum64(), f.Sum64()

@@ -202,18 +202,23 @@ func (c *Consumer) acknowledge() error {
 	return c.flush()
 }
 
-// flush sends NEXT. mu is held.
+// flush acknowledges what was done of the run, and returns slots. mu is held.
 func (c *Consumer) flush() error {
-	for {
-		n := min(len(c.back), maxReturned)
-		c.note = nextNote{c.run, c.done, c.back[:n]}.append(c.note[:0])
-		if err := c.socket.send(c.note, -1, c.opt.Timeout); err != nil {
-			return err
-		}
-		if c.back = append(c.back[:0], c.back[n:]...); len(c.back) == 0 {
-			return nil
-		}
+	if err := c.sendNext(c.run, c.done); err != nil {
+		return err
 	}
+	return c.flushSlots()
+}
+
+// sendNext sends NEXT with as many slots as it has room for; they stay to be returned where that fails. mu is held.
+func (c *Consumer) sendNext(run uint32, done uint64) error {
+	n := min(len(c.back), maxReturned)
+	c.note = nextNote{run, done, c.back[:n]}.append(c.note[:0])
+	if err := c.socket.send(c.note, -1, c.opt.Timeout); err != nil {
+		return err
+	}
+	c.back = append(c.back[:0], c.back[n:]...)
+	return nil
 }
 
 // discard returns a batch of a run that was left.

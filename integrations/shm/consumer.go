@@ -155,10 +155,12 @@ func (c *Consumer) Info() Info { return c.info }
 
 func (c *Consumer) send(b []byte) error {
 	if c.isFork() {
-		return fmt.Errorf("%w: this process is a fork of the one that connected", ErrClosed)
+		return errFork
 	}
 	return c.socket.send(b, -1, c.opt.Timeout)
 }
+
+var errFork = fmt.Errorf("%w: this process is a fork of the one that connected", ErrClosed)
 
 // isFork reports whether this process is another than the one that connected. It is a system call: to go on with a run does
 // without, to begin one does not.

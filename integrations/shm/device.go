@@ -193,33 +193,3 @@ func (c *Consumer) placeArrays(d []byte, arrays []Array) (err error) {
 	}
 	return nil
 }
-
-// download returns the arrays with copies in host memory of those that lie on the device.
-func (c *Consumer) download(arrays []Array) ([]Array, error) {
-	arrays = append([]Array(nil), arrays...)
-	if c.device == nil {
-		return arrays, nil
-	}
-	s, err := c.device.NewStream(cuda.PriorityLow)
-	if err != nil {
-		return nil, err
-	}
-	defer s.Close()
-	for i := range arrays {
-		t := &arrays[i].Tensor
-		if t.Placement() != unified.Device {
-			continue
-		}
-		host := make([]byte, len(t.Bytes()))
-		if err := s.CopyToHost(host, t.Address()); err != nil {
-			return nil, err
-		}
-		if err := s.Synchronize(); err != nil {
-			return nil, err
-		}
-		if *t, err = unified.New(t.DType(), host, t.Shape()...); err != nil {
-			return nil, err
-		}
-	}
-	return arrays, nil
-}

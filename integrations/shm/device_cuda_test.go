@@ -11,7 +11,6 @@ import (
 
 	"github.com/khop-gnn/khop/internal/cuda/cudatest"
 	"github.com/khop-gnn/khop/loader"
-	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -26,11 +25,7 @@ func TestAnotherProcessGetsTheBatchesOfADevice(t *testing.T) {
 	cudatest.Open(t)
 	smallSegments(t)
 	plain, typed := plainGraph(t, 500), typedGraph(t)
-	views := usual()
-	views.Sampler = sampling.Neighbor{Fanouts: []int{4, 3, 2}, Frontier: sampling.NewNodes}
-	views.EdgeColumns = []string{"weight"}
-	bare := usual()
-	bare.NodeColumns, bare.SeedColumns, bare.EdgePos = []string{}, []string{}, true
+	views, bare := layerViews(), positionsOnly()
 	t.Setenv("KHOP_TEST_DEVICE", "cuda:0")
 	for _, c := range []struct {
 		name string

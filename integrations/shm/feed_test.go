@@ -11,17 +11,12 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/loader"
-	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
 )
 
 func TestConsumersGetTheBatchesThatTheLoaderMakes(t *testing.T) {
 	plain, typed := plainGraph(t, 500), typedGraph(t)
-	views := usual()
-	views.Sampler = sampling.Neighbor{Fanouts: []int{4, 3, 2}, Frontier: sampling.NewNodes}
-	views.EdgeColumns = []string{"weight"}
-	bare := usual()
-	bare.NodeColumns, bare.SeedColumns, bare.EdgePos = []string{}, []string{}, true
+	views, bare := layerViews(), positionsOnly()
 	resident := usual()
 	resident.Residence = loader.Resident
 	for _, c := range []struct {

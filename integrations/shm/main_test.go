@@ -108,6 +108,21 @@ func usual() loader.Options {
 	return loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{4, 3}}, Seeds: loader.AllNodes(), BatchSize: 32, Shuffle: true, Seed: 7, Workers: 2, Device: "cpu"}
 }
 
+// layerViews are loader options with which a layer is the beginning of another.
+func layerViews() loader.Options {
+	o := usual()
+	o.Sampler = sampling.Neighbor{Fanouts: []int{4, 3, 2}, Frontier: sampling.NewNodes}
+	o.EdgeColumns = []string{"weight"}
+	return o
+}
+
+// positionsOnly are loader options without columns, but with the edges' positions.
+func positionsOnly() loader.Options {
+	o := usual()
+	o.NodeColumns, o.SeedColumns, o.EdgePos = []string{}, []string{}, true
+	return o
+}
+
 // usualOn is usual with a device; "" is the CPU.
 func usualOn(device string) loader.Options {
 	o := usual()

@@ -65,8 +65,8 @@ func TestCancellingEndsAWaitAndNotTheConnection(t *testing.T) {
 	}
 }
 
-func TestClosingEndsAllWaits(t *testing.T) {
-	a, b := socketPair(t)
+// waitBothWays has a socket wait for room and for a message. What ends the waits comes through the channel.
+func waitBothWays(t *testing.T, a *socket) <-chan error {
 	fill(t, a)
 	ended := make(chan error)
 	go func() { ended <- a.send([]byte("more"), -1, patience) }()
@@ -74,6 +74,12 @@ func TestClosingEndsAllWaits(t *testing.T) {
 		_, _, err := a.receive(t.Context(), inTime(), make([]byte, 64))
 		ended <- err
 	}()
+	return ended
+}
+
+func TestClosingEndsAllWaits(t *testing.T) {
+	a, b := socketPair(t)
+	ended := waitBothWays(t, a)
 	begin := time.Now()
 	time.AfterFunc(10*time.Millisecond, func() { _ = a.close() })
 	for range 2 {
@@ -107,13 +113,7 @@ func TestClosingEndsAllWaits(t *testing.T) {
 
 func TestTheOtherEndsDeathEndsAllWaits(t *testing.T) {
 	a, b := socketPair(t)
-	fill(t, a)
-	ended := make(chan error)
-	go func() { ended <- a.send([]byte("more"), -1, patience) }()
-	go func() {
-		_, _, err := a.receive(t.Context(), inTime(), make([]byte, 64))
-		ended <- err
-	}()
+	ended := waitBothWays(t, a)
 	time.AfterFunc(10*time.Millisecond, func() { _ = b.close() })
 	for range 2 {
 		if err := <-ended; !isBroken(err) {

@@ -116,10 +116,10 @@ cudasim: ## compile every .cu into dist/libcudasim.so, a driver that checks kern
 	@mkdir -p dist && flock dist/.cudasim.lock $(MAKE) --no-print-directory -s -j2 -C internal/cudasim
 
 .PHONY: cuda-headers
-cuda-headers: ## see that internal/cuda links with the headers of CUDA 11, 12 and 13
+cuda-headers: ## see that device links with the headers of CUDA 11, 12 and 13
 	@set -e; for major in 11 12 13; do \
 		echo "CUDA $$major"; exports=$$(tools/cuda-env.sh $$major); eval "$$exports"; \
-		go test -tags cuda -c -o /dev/null ./internal/cuda/drivertest; \
+		go test -tags cuda -c -o /dev/null ./internal/drivertest; \
 	done
 
 .PHONY: gpu-bundle

@@ -3,7 +3,8 @@
 //
 // # Basics
 //
-// Package formats opens a dataset, package sampling says how neighbours are chosen, and package loader iterates batches:
+// Package formats opens a dataset, package sampling says how neighbours are chosen, and package loader iterates
+// batches:
 //
 //	ds, err := formats.Open("products.khop")
 //	ld, err := loader.New(ds, loader.Options{
@@ -12,7 +13,8 @@
 //	})
 //	for batch, err := range ld.Epoch(ctx, 0) { ... }
 //
-// Packages graph and unified hold the types that all share, pinned and gather the memory and the feature rows. A build with
+// Packages graph and unified hold the types that all share, pinned and gather the memory and the feature rows. A build
+// with
 // -tags cuda makes the same batches on a GPU: loader.Options.Device. Below integrations are the feed to other processes (shm, with a
 // consumer in Python) and datasets for GoMLX. The command cmd/khop converts, generates, checks, measures and serves.
 //
@@ -24,6 +26,7 @@
 //
 // # Caveats
 //
-// A batch is a pure function of dataset, sampler options, seed, epoch and batch number: the machine, the number of workers
-// and the order of delivery never change it. What may change between versions of this module is listed in CHANGELOG.md.
+// A batch is a pure function of dataset, sampler options, seed, epoch and batch number: the machine, the number of
+// workers and the order of delivery never change it. What may change between versions of this module is listed in
+// CHANGELOG.md.
 package khop

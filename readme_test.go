@@ -24,7 +24,8 @@ func readmeExample(ctx context.Context, train func(blocks [][]graph.Block, x, y 
 		return err
 	}
 	defer ds.Close()
-	ld, err := loader.New(ds, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{15, 10, 5}}, Shuffle: true, Seed: 42})
+	ld, err := loader.New(ds, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{15, 10, 5}}, Shuffle: true,
+		Seed: 42})
 	if err != nil {
 		return err
 	}
@@ -41,7 +42,8 @@ func readmeExample(ctx context.Context, train func(blocks [][]graph.Block, x, y 
 
 func TestReadmeExampleLoadsAnEpoch(t *testing.T) {
 	t.Chdir(t.TempDir())
-	if _, err := synthetic.Generate(t.Context(), synthetic.Products, "products.khop", synthetic.Options{Nodes: 30_000}); err != nil {
+	if _, err := synthetic.Generate(t.Context(), synthetic.Products, "products.khop",
+		synthetic.Options{Nodes: 30_000}); err != nil {
 		t.Fatal(err)
 	}
 	batches, seeds := 0, int64(0)

@@ -34,7 +34,8 @@ func arrayCases() []layout {
 		list = append(list, newLayout(arrayType{name: "long", dtype: unified.Float32}, rows, 0))
 	}
 	for rows := range int64(20) { // lengths that end at each place before the next border
-		list = append(list, newLayout(arrayType{name: "a rather long name with ünïcode 名", dtype: unified.Uint8}, 57+rows, 0))
+		list = append(list, newLayout(arrayType{name: "a rather long name with ünïcode 名", dtype: unified.Uint8},
+			57+rows, 0))
 	}
 	return list
 }
@@ -51,7 +52,8 @@ func TestWalkFindsWhatWasWritten(t *testing.T) {
 			t.Fatalf("%v: %v", l, err)
 		}
 		if !got.equal(l.arrayType) || got.rows != l.rows || got.bodyOffset != l.bodyOffset || got.bytes != l.bytes {
-			t.Fatalf("%v: found %v at %d, %d bytes; written at %d, %d bytes", l, got, got.bodyOffset, got.bytes, l.bodyOffset, l.bytes)
+			t.Fatalf("%v: found %v at %d, %d bytes; written at %d, %d bytes", l, got, got.bodyOffset, got.bytes,
+				l.bodyOffset, l.bytes)
 		}
 		align := int64(128)
 		if l.bytes >= 1<<20 {
@@ -106,8 +108,10 @@ func arrowType(a arrayType) string {
 		d = unified.Uint16
 	}
 	s := map[unified.DType]arrow.DataType{
-		unified.Int8: arrow.PrimitiveTypes.Int8, unified.Uint8: arrow.PrimitiveTypes.Uint8, unified.Int16: arrow.PrimitiveTypes.Int16,
-		unified.Uint16: arrow.PrimitiveTypes.Uint16, unified.Int32: arrow.PrimitiveTypes.Int32, unified.Int64: arrow.PrimitiveTypes.Int64,
+		unified.Int8: arrow.PrimitiveTypes.Int8, unified.Uint8: arrow.PrimitiveTypes.Uint8,
+		unified.Int16:  arrow.PrimitiveTypes.Int16,
+		unified.Uint16: arrow.PrimitiveTypes.Uint16, unified.Int32: arrow.PrimitiveTypes.Int32,
+		unified.Int64:  arrow.PrimitiveTypes.Int64,
 		unified.Uint32: arrow.PrimitiveTypes.Uint32,
 		unified.Uint64: arrow.PrimitiveTypes.Uint64, unified.Float16: arrow.FixedWidthTypes.Float16,
 		unified.Float32: arrow.PrimitiveTypes.Float32, unified.Float64: arrow.PrimitiveTypes.Float64,
@@ -164,8 +168,8 @@ func TestArrowReadsStrings(t *testing.T) {
 	}
 }
 
-// TestWalkSurvivesEveryChangedByte gives the walker heads and footers without a checksum to protect it: each byte takes the
-// values near its own and near the ends, and some others. What it accepts must lie within the file.
+// TestWalkSurvivesEveryChangedByte gives the walker heads and footers without a checksum to protect it: each byte takes
+// the values near its own and near the ends, and some others. What it accepts must lie within the file.
 func TestWalkSurvivesEveryChangedByte(t *testing.T) {
 	cases := []layout{
 		newLayout(arrayType{name: "x", dtype: unified.BFloat16, shape: []int64{2, 3}}, 4, 0),
@@ -210,14 +214,16 @@ func checkWalk(t testing.TB, file []byte) error {
 		}
 		return err
 	}
-	if l.rows < 0 || l.bytes < 0 || l.bodyOffset < 0 || l.bodyOffset+l.bytes > int64(len(file)) || !l.strings && l.rows*l.rowBytes() != l.bytes {
+	if l.rows < 0 || l.bytes < 0 || l.bodyOffset < 0 || l.bodyOffset+l.bytes > int64(len(file)) || !l.strings &&
+		l.rows*l.rowBytes() != l.bytes {
 		t.Fatalf("accepted %v: %d bytes at %d of %d", l, l.bytes, l.bodyOffset, len(file))
 	}
 	return nil
 }
 
 func FuzzWalk(f *testing.F) {
-	f.Add(fileOf(newLayout(arrayType{name: "x", dtype: unified.BFloat16, shape: []int64{2, 3}}, 4, 0), make([]byte, 48)))
+	f.Add(fileOf(newLayout(arrayType{name: "x", dtype: unified.BFloat16, shape: []int64{2, 3}}, 4, 0),
+		make([]byte, 48)))
 	f.Add(fileOf(newLayout(arrayType{name: "s", strings: true}, 3, 11), make([]byte, 75)))
 	f.Add(fileOf(newLayout(arrayType{name: "y", dtype: unified.Int8}, 0, 0), nil))
 	f.Fuzz(func(t *testing.T, file []byte) { _ = checkWalk(t, file) })

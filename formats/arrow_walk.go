@@ -8,8 +8,8 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// walk finds the one array of an Arrow IPC file. It reads the head and the footer, checks every offset against the file, and
-// does not touch the body. It works in memory that does not depend on the file.
+// walk finds the one array of an Arrow IPC file. It reads the head and the footer, checks every offset against the
+// file, and does not touch the body. It works in memory that does not depend on the file.
 func walk(file []byte) (layout, error) {
 	foot, end, err := findFooter(file)
 	if err != nil {
@@ -29,7 +29,8 @@ func walk(file []byte) (layout, error) {
 		return layout{}, f.err
 	}
 	if version != arrowV5 || dictionaries.n != 0 || blocks.n != 1 {
-		return layout{}, corruptf("Arrow footer: version %d, %d dictionaries, %d record batches; expected 4, 0 and 1", version, dictionaries.n, blocks.n)
+		return layout{}, corruptf("Arrow footer: version %d, %d dictionaries, %d record batches; expected 4, 0 and 1",
+			version, dictionaries.n, blocks.n)
 	}
 	offset, meta, body := f.i64(blocks.pos), int64(int32(f.u32(blocks.pos+8))), f.i64(blocks.pos+16)
 	first, err := readMessage(file, firstMessage, end)
@@ -47,7 +48,8 @@ func walk(file []byte) (layout, error) {
 		return layout{}, err
 	}
 	if batch.next-offset != meta || body < 0 || body%8 != 0 || body > end-batch.next {
-		return layout{}, corruptf("Arrow footer: the record batch takes %d + %d bytes, the file has %d + %d", meta, body, batch.next-offset, end-batch.next)
+		return layout{}, corruptf("Arrow footer: the record batch takes %d + %d bytes, the file has %d + %d", meta,
+			body, batch.next-offset, end-batch.next)
 	}
 	return readBatch(batch, a, body)
 }
@@ -82,7 +84,8 @@ func readMessage(file []byte, pos, end int64) (message, error) {
 		return message{}, corruptf("an Arrow message at %d of %d", pos, end)
 	}
 	size := int64(binary.LittleEndian.Uint32(file[pos+4:]))
-	if binary.LittleEndian.Uint32(file[pos:]) != continuation || size > maxMetadata || size%8 != 0 || size > end-pos-messagePrefix {
+	if binary.LittleEndian.Uint32(file[pos:]) != continuation || size > maxMetadata || size%8 != 0 ||
+		size > end-pos-messagePrefix {
 		return message{}, corruptf("an Arrow message of %d bytes at %d of %d", size, pos, end)
 	}
 	m := message{f: &flatbuf{b: file[pos+messagePrefix : pos+messagePrefix+size]}, next: pos + messagePrefix + size}
@@ -140,7 +143,8 @@ func readSchema(f *flatbuf, schema fbTable) (arrayType, error) {
 		}
 		n := f.fieldI32(typ, 0)
 		if f.err == nil && (n <= 0 || children.n != 1 || depth >= maxNestedLists) {
-			return arrayType{}, corruptf("Arrow field %q: a list of size %d with %d children at depth %d", a.name, n, children.n, depth)
+			return arrayType{}, corruptf("Arrow field %q: a list of size %d with %d children at depth %d", a.name, n,
+				children.n, depth)
 		}
 		a.shape = append(a.shape, int64(n))
 		field = f.element(children, 0)
@@ -263,7 +267,8 @@ func (l layout) readBuffers(f *flatbuf, nodes, buffers fbVector, body int64) (la
 	}
 	lengths, extents := l.extents()
 	if nodes.n != len(lengths) || buffers.n != len(extents) {
-		return layout{}, corruptf("%d Arrow nodes and %d buffers, expected %d and %d", nodes.n, buffers.n, len(lengths), len(extents))
+		return layout{}, corruptf("%d Arrow nodes and %d buffers, expected %d and %d", nodes.n, buffers.n, len(lengths),
+			len(extents))
 	}
 	for i, want := range lengths {
 		if n, nulls := f.i64(nodes.pos+nodeSize*i), f.i64(nodes.pos+nodeSize*i+8); n != want || nulls != 0 {

@@ -198,7 +198,8 @@ func floatPrecision(d unified.DType) (int16, bool) {
 	return 0, false
 }
 
-func finishField(b *flatbuffers.Builder, a arrayType, name string, kind byte, typ, children flatbuffers.UOffsetT, outer bool) flatbuffers.UOffsetT {
+func finishField(b *flatbuffers.Builder, a arrayType, name string, kind byte, typ, children flatbuffers.UOffsetT,
+	outer bool) flatbuffers.UOffsetT {
 	if children == 0 {
 		b.StartVector(4, 0, 4)
 		children = b.EndVector(0)

@@ -27,8 +27,8 @@ type CheckOptions struct {
 type Report struct {
 	Files int   // files that the manifest names, and the manifest
 	Bytes int64 // of all that are there
-	// Problems are *Error each, ordered by file as the manifest names them and by place; at most MaxProblems. A stretch of a
-	// file (64 MiB for checksums, some thousand rows for what is in them) is reported at most once for each rule.
+	// Problems are *Error each, ordered by file as the manifest names them and by place; at most MaxProblems. A stretch
+	// of a file (64 MiB for checksums, some thousand rows for what is in them) is reported at most once for each rule.
 	Problems []error
 	Found    int64 // problems in all, those that are not listed among them
 }
@@ -39,10 +39,10 @@ const MaxProblems = 100
 // OK reports whether nothing was found.
 func (r *Report) OK() bool { return r.Found == 0 }
 
-// Check reads a dataset whole and reports all that is wrong with it: checksums, located to a file and a range of bytes; and
-// the rules of docs/format.md for elements: indptr never descends, ids are in range, edges are in order and of the types
-// that they should be, weights are finite and not negative, seeds are in range, strings are UTF-8. It uses a bounded amount
-// of memory besides the page cache.
+// Check reads a dataset whole and reports all that is wrong with it: checksums, located to a file and a range of bytes;
+// and the rules of docs/format.md for elements: indptr never descends, ids are in range, edges are in order and of the
+// types that they should be, weights are finite and not negative, seeds are in range, strings are UTF-8. It uses a
+// bounded amount of memory besides the page cache.
 //
 // Damage is in the report. The error is for what keeps Check from checking: no directory, ErrIncomplete, ErrVersion,
 // context.Cause(ctx). The report is then nil.
@@ -173,7 +173,8 @@ func (c *checker) openAll(root *os.Root) {
 	for i := range c.m.Splits {
 		for j := range c.m.Splits[i].Sets {
 			set := &c.m.Splits[i].Sets[j]
-			c.openFile(root, &checkedFile{part: &set.Parts[0], typ: arrayType{name: c.m.Splits[i].Name, dtype: parseDType(set.DType)}, set: set})
+			c.openFile(root, &checkedFile{part: &set.Parts[0], typ: arrayType{name: c.m.Splits[i].Name,
+				dtype: parseDType(set.DType)}, set: set})
 		}
 	}
 }
@@ -212,7 +213,8 @@ func (c *checker) addChecksums() {
 				if xxh3.Hash(f.body[lo:hi]) == want {
 					return nil
 				}
-				return corrupt(f.path, "bytes %s to %s do not fit their checksum", grouped(f.l.bodyOffset+lo), grouped(f.l.bodyOffset+hi))
+				return corrupt(f.path, "bytes %s to %s do not fit their checksum", grouped(f.l.bodyOffset+lo),
+					grouped(f.l.bodyOffset+hi))
 			}})
 		}
 	}

@@ -52,24 +52,27 @@ func addTypedEdges[T int32 | int64, U uint8 | uint16](c *checker, indptr *checke
 	complete := e.openEdges(c)
 	c.edges.checked = complete
 	n := c.schema.NumNodes()
-	share := int64(float64(len(e.indices)) * float64(checkRows) / float64(max(n, 1))) // about how many edges a task looks at
+	// about how many edges a task looks at
+	share := int64(float64(len(e.indices)) * float64(checkRows) / float64(max(n, 1)))
 	for lo := int64(0); lo < n || lo == 0; lo += checkRows {
 		hi := min(lo+checkRows, n)
-		c.tasks = append(c.tasks, task{file: indptr, at: indptr.l.bodyOffset + 8*lo, bytes: 8 * (hi - lo), run: func(*scratch) error { return e.checkIndptr(lo, hi) }})
+		c.tasks = append(c.tasks, task{file: indptr, at: indptr.l.bodyOffset + 8*lo, bytes: 8 * (hi - lo),
+			run: func(*scratch) error { return e.checkIndptr(lo, hi) }})
 		if complete {
-			c.tasks = append(c.tasks, task{file: e.indicesFile, at: e.indicesFile.l.bodyOffset, bytes: share, run: func(s *scratch) error {
-				err := e.checkDestinations(lo, hi, s.counts)
-				if err != nil {
-					c.edges.spoil()
-				}
-				return err
-			}})
+			c.tasks = append(c.tasks, task{file: e.indicesFile, at: e.indicesFile.l.bodyOffset, bytes: share,
+				run: func(s *scratch) error {
+					err := e.checkDestinations(lo, hi, s.counts)
+					if err != nil {
+						c.edges.spoil()
+					}
+					return err
+				}})
 		}
 	}
 }
 
-// openEdges takes the views of the edges' arrays. It reports whether all that are needed are there and have the dtypes that
-// the schema asks for; where they have not, that has been reported.
+// openEdges takes the views of the edges' arrays. It reports whether all that are needed are there and have the dtypes
+// that the schema asks for; where they have not, that has been reported.
 func (e *edgeChecker[T, U]) openEdges(c *checker) bool {
 	var err error
 	if e.indicesFile = c.topology(nameIndices); e.indicesFile == nil {
@@ -103,18 +106,20 @@ func (e *edgeChecker[T, U]) openEdges(c *checker) bool {
 func (e *edgeChecker[T, U]) checkIndptr(lo, hi int64) error {
 	m, n := e.schema.NumEdges(), e.schema.NumNodes()
 	if lo == 0 && (e.indptr[0] != 0 || e.indptr[n] != m) {
-		return e.indptrFile.rowError("node", 0, remedyForeign, "indptr runs from %s to %s, not from 0 to %s edges", grouped(e.indptr[0]), grouped(e.indptr[n]), grouped(m))
+		return e.indptrFile.rowError("node", 0, remedyForeign, "indptr runs from %s to %s, not from 0 to %s edges",
+			grouped(e.indptr[0]), grouped(e.indptr[n]), grouped(m))
 	}
 	for v := lo; v < hi; v++ {
 		if e.indptr[v+1] < e.indptr[v] {
-			return e.indptrFile.rowError("node", v, remedyForeign, "indptr descends from %s to %s", grouped(e.indptr[v]), grouped(e.indptr[v+1]))
+			return e.indptrFile.rowError("node", v, remedyForeign, "indptr descends from %s to %s",
+				grouped(e.indptr[v]), grouped(e.indptr[v+1]))
 		}
 	}
 	return nil
 }
 
-// checkDestinations checks the edges into nodes lo to hi and counts them by type. Where indptr itself is wrong it stops: that
-// is reported elsewhere.
+// checkDestinations checks the edges into nodes lo to hi and counts them by type. Where indptr itself is wrong it
+// stops: that is reported elsewhere.
 func (e *edgeChecker[T, U]) checkDestinations(lo, hi int64, counts []int64) error {
 	nodeType := sort.Search(len(e.schema.Nodes), func(t int) bool { return e.offsets[t+1] > lo })
 	m := int64(len(e.indices))
@@ -124,7 +129,8 @@ func (e *edgeChecker[T, U]) checkDestinations(lo, hi int64, counts []int64) erro
 		}
 		from, to := e.indptr[v], e.indptr[v+1]
 		if from < 0 || to < from || to > m {
-			return e.indptrFile.rowError("node", v, remedyForeign, "its edges run from %s to %s of %s", grouped(from), grouped(to), grouped(m))
+			return e.indptrFile.rowError("node", v, remedyForeign, "its edges run from %s to %s of %s", grouped(from),
+				grouped(to), grouped(m))
 		}
 		var err error
 		if e.types == nil && e.schema.Edges[0].Order == graph.BySource {
@@ -166,7 +172,8 @@ func (e *edgeChecker[T, U]) checkTyped(v, from, to int64, nodeType int, counts [
 	for i := from; i < to; i++ {
 		t := e.typeOf(i)
 		if t >= len(e.schema.Edges) {
-			return e.typeFile.rowError("edge", i, remedyForeign, "%s", describe(int64(t), "type", int64(len(e.schema.Edges))))
+			return e.typeFile.rowError("edge", i, remedyForeign, "%s",
+				describe(int64(t), "type", int64(len(e.schema.Edges))))
 		}
 		et := &e.schema.Edges[t]
 		if et.Dst != nodeType {
@@ -214,7 +221,8 @@ func (e *edgeChecker[T, U]) wrongTarget(i int64, t, nodeType int) error {
 	if f == nil {
 		f = e.indptrFile
 	}
-	return f.rowError("edge", i, remedyForeign, "it has type %v, but leads to a node of type %q", &e.schema.Edges[t], e.schema.Nodes[nodeType].Name)
+	return f.rowError("edge", i, remedyForeign, "it has type %v, but leads to a node of type %q", &e.schema.Edges[t],
+		e.schema.Nodes[nodeType].Name)
 }
 
 func (e *edgeChecker[T, U]) sourceError(i int64, t int) error {
@@ -225,14 +233,17 @@ func (e *edgeChecker[T, U]) sourceError(i int64, t int) error {
 	case src < 0:
 		return e.indicesFile.rowError("edge", i, remedyForeign, "source %s is negative", grouped(src))
 	case src >= e.schema.NumNodes():
-		return e.indicesFile.rowError("edge", i, remedyForeign, "%s nodes", describe(src, "source", e.schema.NumNodes()))
+		return e.indicesFile.rowError("edge", i, remedyForeign, "%s nodes",
+			describe(src, "source", e.schema.NumNodes()))
 	}
-	return e.indicesFile.rowError("edge", i, remedyForeign, "source %s is not among nodes %s to %s, which are of type %q, as edges of type %v need",
+	return e.indicesFile.rowError("edge", i, remedyForeign,
+		"source %s is not among nodes %s to %s, which are of type %q, as edges of type %v need",
 		grouped(src), grouped(first), grouped(end-1), et.Source, et)
 }
 
 func (e *edgeChecker[T, U]) orderError(i int64) error {
-	return e.indicesFile.rowError("edge", i, remedyConvert, "it does not come after the edge before it: edges of a destination ascend by type, source and id, or by type, time, source and id")
+	return e.indicesFile.rowError("edge", i, remedyConvert,
+		"it does not come after the edge before it: edges of a destination ascend by type, source and id, or by type, time, source and id")
 }
 
 // timeColumn compares the times of edges. Its functions are nil where there is no such column.

@@ -72,7 +72,8 @@ func (c *checker) addRows(f *checkedFile, check func(lo, hi int64) error) {
 	width := f.l.rowBytes()
 	for lo := int64(0); lo < f.l.rows; lo += checkRows {
 		hi := min(lo+checkRows, f.l.rows)
-		c.tasks = append(c.tasks, task{file: f, at: f.l.bodyOffset + lo*width, bytes: (hi - lo) * width, run: func(*scratch) error { return check(lo, hi) }})
+		c.tasks = append(c.tasks, task{file: f, at: f.l.bodyOffset + lo*width, bytes: (hi - lo) * width,
+			run: func(*scratch) error { return check(lo, hi) }})
 	}
 }
 
@@ -126,7 +127,8 @@ func (c *checker) addWeights(f *checkedFile) {
 	c.addRows(f, func(lo, hi int64) error {
 		for i := lo * width; i < hi*width; i++ {
 			if v := at(i); !(v >= 0) || math.IsInf(v, 0) {
-				return f.rowError("edge", i/width, "mend the weights and convert again", "weight %v is not a finite number from 0", v)
+				return f.rowError("edge", i/width, "mend the weights and convert again",
+					"weight %v is not a finite number from 0", v)
 			}
 		}
 		return nil
@@ -176,18 +178,21 @@ func (c *checker) addStrings(f *checkedFile) {
 	chars := f.l.bytes - f.l.data
 	for lo := int64(0); lo <= f.l.rows; lo += checkRows {
 		hi := min(lo+checkRows, f.l.rows)
-		c.tasks = append(c.tasks, task{file: f, at: f.l.bodyOffset + 8*lo, bytes: 8 * (hi - lo), run: func(*scratch) error {
-			if first, last := s.offset(0), s.offset(f.l.rows); lo == 0 && (first != 0 || last != chars) {
-				return f.rowError("string", 0, remedyConvert, "strings run from %d to %d of %d bytes", first, last, chars)
-			}
-			for i := lo; i < hi; i++ {
-				from, to := s.offset(i), s.offset(i+1)
-				if from < 0 || to < from || to > chars || !utf8.Valid(f.body[f.l.data+from:f.l.data+to]) {
-					return f.rowError("string", i, remedyConvert, "it runs from %d to %d of %d bytes, or is not UTF-8", from, to, chars)
+		c.tasks = append(c.tasks, task{file: f, at: f.l.bodyOffset + 8*lo, bytes: 8 * (hi - lo),
+			run: func(*scratch) error {
+				if first, last := s.offset(0), s.offset(f.l.rows); lo == 0 && (first != 0 || last != chars) {
+					return f.rowError("string", 0, remedyConvert, "strings run from %d to %d of %d bytes", first, last,
+						chars)
 				}
-			}
-			return nil
-		}})
+				for i := lo; i < hi; i++ {
+					from, to := s.offset(i), s.offset(i+1)
+					if from < 0 || to < from || to > chars || !utf8.Valid(f.body[f.l.data+from:f.l.data+to]) {
+						return f.rowError("string", i, remedyConvert, "it runs from %d to %d of %d bytes, or is not UTF-8",
+							from, to, chars)
+					}
+				}
+				return nil
+			}})
 	}
 }
 
@@ -203,7 +208,8 @@ func (c *checker) checkEdgeCounts() {
 	for t := range c.schema.Edges {
 		e := &c.schema.Edges[t]
 		if n := c.edges.counts[t]; n != e.Count {
-			c.add(f.index, math.MaxInt64, corrupt(f.path, "there are %s edges of type %v, there must be %s", grouped(n), e, grouped(e.Count)))
+			c.add(f.index, math.MaxInt64, corrupt(f.path, "there are %s edges of type %v, there must be %s", grouped(n),
+				e, grouped(e.Count)))
 		}
 	}
 }

@@ -13,8 +13,9 @@ import (
 // writeBuffer is how much a column writer collects before it writes.
 const writeBuffer = 256 << 10
 
-// ColumnWriter takes the elements of one array, in order, as their bytes in little-endian order and in pieces of any length.
-// It uses the same memory however many there are. One goroutine at a time; different column writers are independent.
+// ColumnWriter takes the elements of one array, in order, as their bytes in little-endian order and in pieces of any
+// length. It uses the same memory however many there are. One goroutine at a time; different column writers are
+// independent.
 type ColumnWriter struct {
 	a    *written
 	l    layout
@@ -88,12 +89,13 @@ func (c *ColumnWriter) put(p []byte) error {
 }
 
 func (c *ColumnWriter) lengthError(n int64) error {
-	return &Error{Path: c.a.file.path, Column: c.a.typ.name, Row: -1, Err: fmt.Errorf("%s bytes written, but %s rows take %s",
-		grouped(n), grouped(c.l.rows), grouped(c.l.bytes))}
+	return &Error{Path: c.a.file.path, Column: c.a.typ.name, Row: -1,
+		Err: fmt.Errorf("%s bytes written, but %s rows take %s",
+			grouped(n), grouped(c.l.rows), grouped(c.l.bytes))}
 }
 
-// Close finishes the file and waits until it is on the disk. It is an error if bytes are missing. Later calls return the
-// first result.
+// Close finishes the file and waits until it is on the disk. It is an error if bytes are missing. Later calls return
+// the first result.
 func (c *ColumnWriter) Close() error {
 	if c.a.closed || c.err != nil {
 		return c.err

@@ -15,17 +15,20 @@ func (w *Writer) content(s graph.Schema) (*Content, error) {
 	if err := s.Init(); err != nil {
 		return nil, fileError(w.dir, "", err)
 	}
-	c := &Content{ChunkBytes: w.opt.chunkBytes, NodeTypes: []NodeInfo{}, EdgeTypes: []EdgeInfo{}, Columns: []ArrayInfo{}, Splits: []SplitInfo{}}
+	c := &Content{ChunkBytes: w.opt.chunkBytes, NodeTypes: []NodeInfo{}, EdgeTypes: []EdgeInfo{},
+		Columns: []ArrayInfo{}, Splits: []SplitInfo{}}
 	for _, n := range s.Nodes {
 		c.NodeTypes = append(c.NodeTypes, NodeInfo{Name: n.Name, Count: n.Count})
 	}
 	for _, e := range s.Edges {
-		c.EdgeTypes = append(c.EdgeTypes, EdgeInfo{Source: e.Source, Relation: e.Relation, Target: e.Target, Count: e.Count, Order: e.Order.String()})
+		c.EdgeTypes = append(c.EdgeTypes, EdgeInfo{Source: e.Source, Relation: e.Relation, Target: e.Target,
+			Count: e.Count, Order: e.Order.String()})
 	}
 	byKey := make(map[[2]string]*written, len(w.arrays))
 	for _, a := range w.arrays {
 		if !a.closed {
-			return nil, &Error{Path: a.file.path, Column: a.typ.name, Row: -1, Err: fmt.Errorf("not written whole: its writer was not closed, or failed")}
+			return nil, &Error{Path: a.file.path, Column: a.typ.name, Row: -1,
+				Err: fmt.Errorf("not written whole: its writer was not closed, or failed")}
 		}
 		if a.info.Owner != "" {
 			byKey[[2]string{a.info.Owner, a.info.Name}] = a
@@ -41,8 +44,10 @@ func (w *Writer) content(s graph.Schema) (*Content, error) {
 			return nil, w.schemaError(want.name, "%v was not written", want)
 		}
 		delete(byKey, key)
-		if a.part.Rows != want.rows || a.typ.dtype != want.dtype || a.typ.strings || !slices.Equal(a.typ.shape, want.shape) {
-			return nil, w.schemaError(want.name, "%s rows of %v%v were written; expected %v", grouped(a.part.Rows), a.typ.dtype, a.typ.shape, want)
+		if a.part.Rows != want.rows || a.typ.dtype != want.dtype || a.typ.strings ||
+			!slices.Equal(a.typ.shape, want.shape) {
+			return nil, w.schemaError(want.name, "%s rows of %v%v were written; expected %v", grouped(a.part.Rows),
+				a.typ.dtype, a.typ.shape, want)
 		}
 		a.info.Parts = []Part{a.part}
 		c.Columns = append(c.Columns, a.info)
@@ -58,7 +63,8 @@ func (w *Writer) content(s graph.Schema) (*Content, error) {
 }
 
 func (w *Writer) schemaError(column, format string, args ...any) error {
-	return &Error{Path: w.dir, Column: column, Row: -1, Err: fmt.Errorf("%w: %s", graph.ErrSchema, fmt.Sprintf(format, args...))}
+	return &Error{Path: w.dir, Column: column, Row: -1, Err: fmt.Errorf("%w: %s", graph.ErrSchema,
+		fmt.Sprintf(format, args...))}
 }
 
 // expectation is an array that a schema asks for.
@@ -90,7 +96,8 @@ func expected(s *graph.Schema) []expectation {
 	}
 	for t := range s.Nodes {
 		for _, c := range s.Nodes[t].Columns {
-			list = append(list, expectation{owner: nodeOwner(t), name: c.Name, dtype: c.DType, shape: c.Shape, rows: s.Nodes[t].Count})
+			list = append(list, expectation{owner: nodeOwner(t), name: c.Name, dtype: c.DType, shape: c.Shape,
+				rows: s.Nodes[t].Count})
 		}
 	}
 	return list
@@ -113,7 +120,8 @@ func (w *Writer) addStrings(c *Content, left map[[2]string]*written, nodeTypes i
 	var list []*written
 	for _, a := range left {
 		if _, ok := owners[a.info.Owner]; !ok || !a.typ.strings {
-			return w.schemaError(a.info.Name, "%s of %s was written, but the schema does not have it", a.info.Name, a.info.Owner)
+			return w.schemaError(a.info.Name, "%s of %s was written, but the schema does not have it", a.info.Name,
+				a.info.Owner)
 		}
 		list = append(list, a)
 	}
@@ -155,6 +163,7 @@ func (w *Writer) addSplits(c *Content) {
 		return 3
 	}
 	slices.SortStableFunc(c.Splits, func(a, b SplitInfo) int {
-		return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(rank(a.Name), rank(b.Name)), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(rank(a.Name), rank(b.Name)),
+			cmp.Compare(a.Name, b.Name))
 	})
 }

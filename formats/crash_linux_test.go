@@ -128,7 +128,8 @@ func TestAFullDiskIsAnErrorThatNamesTheSpace(t *testing.T) {
 	big.NodeColumns[0]["feature"] = tensor(t, unified.Float32, make([]byte, 5<<18), 5, 1<<16)
 	target := filepath.Join(dir, "x.khop")
 	check("known beforehand", WriteGraph(context.Background(), target, newGraph(t, big), WriterOptions{}), "1,")
-	check("known when a column begins", WriteGraph(context.Background(), target, newGraph(t, big), WriterOptions{ExpectBytes: 1}), "1,376,498 bytes")
+	check("known when a column begins", WriteGraph(context.Background(), target, newGraph(t, big),
+		WriterOptions{ExpectBytes: 1}), "1,376,498 bytes")
 
 	w, err := Create(target, WriterOptions{})
 	if err != nil {

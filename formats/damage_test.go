@@ -35,7 +35,11 @@ var flips = []byte{0x01, 0x20, 0x80}
 func TestEveryFlippedBitOfManifestHeadAndFooterIsFound(t *testing.T) {
 	dir := write(t, plainArrays(t), WriterOptions{Provenance: map[string]string{"source": "test"}})
 	m := manifestOf(t, dir)
-	checks := map[string]func(b []byte) error{manifestName: func(b []byte) error { _, err := parseManifest(b); return err }}
+	checks := map[string]func(b []byte) error{manifestName: func(b []byte) error {
+		_,
+			err := parseManifest(b)
+		return err
+	}}
 	elements := map[string][2]int64{}
 	for i := range m.Columns {
 		a, p := &m.Columns[i], &m.Columns[i].Parts[0]
@@ -63,7 +67,8 @@ func TestEveryFlippedBitOfManifestHeadAndFooterIsFound(t *testing.T) {
 				}
 				if i%23 == 0 && bit == i%8 {
 					put(t, dir, name, b)
-					if err := openError(dir); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), filepath.FromSlash(name)) {
+					if err := openError(dir); !errors.Is(err, ErrCorrupt) ||
+						!strings.Contains(err.Error(), filepath.FromSlash(name)) {
 						t.Fatalf("%s: bit %d of byte %d changed in the file: %v", name, bit, i, err)
 					}
 				}
@@ -142,7 +147,8 @@ func TestCheckFindsEveryFlippedByteAndSaysWhere(t *testing.T) {
 			for _, problem := range report.Problems {
 				if r := byteRange.FindStringSubmatch(problem.Error()); r != nil {
 					lo, hi := number(r[1]), number(r[2])
-					located = located || lo <= i && i < hi && hi-lo <= 4096 && strings.Contains(problem.Error(), filepath.FromSlash(p.Path))
+					located = located || lo <= i && i < hi && hi-lo <= 4096 &&
+						strings.Contains(problem.Error(), filepath.FromSlash(p.Path))
 				}
 				if !errors.Is(problem, ErrCorrupt) {
 					t.Fatalf("not ErrCorrupt: %v", problem)
@@ -190,30 +196,49 @@ func TestCheckFindsBrokenRules(t *testing.T) {
 		want   string
 		row    int64
 	}{
-		{"source too large", false, indices(1, 4, 5, 0, 0, 3), "edge 2: corrupt dataset: source 5 is not below 5 nodes", 2},
+		{"source too large", false, indices(1, 4, 5, 0, 0, 3), "edge 2: corrupt dataset: source 5 is not below 5 nodes",
+			2},
 		{"source negative", false, indices(1, 4, 2, 0, 0, -1), "source -1 is negative", 5},
 		{"order", false, indices(4, 1, 2, 0, 0, 3), "does not come after", 1},
 		{"order at the end", false, indices(1, 4, 2, 3, 0, 3), "does not come after", 4},
-		{"indptr descends", false, func(a *graph.Arrays) { a.Indptr = unified.FromSlice([]int64{0, 2, 1, 3, 5, 6}) }, "indptr descends from 2 to 1", 1},
-		{"indptr out of range", false, func(a *graph.Arrays) { a.Indptr = unified.FromSlice([]int64{0, 2, 9, 3, 5, 6}) }, "its edges run from 2 to 9 of 6", 1},
-		{"indptr negative", false, func(a *graph.Arrays) { a.Indptr = unified.FromSlice([]int64{0, -2, 2, 3, 5, 6}) }, "indptr descends from 0 to -2", 0},
-		{"seed out of range", false, func(a *graph.Arrays) { a.Splits[1].Seeds = graph.NodeIDs([]int32{0, 5}) }, "seed 1: corrupt dataset: node 5 is not below 5 nodes", 1},
-		{"seed negative", false, func(a *graph.Arrays) { a.Splits[1].Seeds = graph.NodeIDs([]int64{-1}) }, "node -1 is negative", 0},
+		{"indptr descends", false, func(a *graph.Arrays) { a.Indptr = unified.FromSlice([]int64{0, 2, 1, 3, 5, 6}) },
+			"indptr descends from 2 to 1", 1},
+		{"indptr out of range", false, func(a *graph.Arrays) {
+			a.Indptr = unified.FromSlice([]int64{0, 2, 9, 3, 5,
+				6})
+		}, "its edges run from 2 to 9 of 6", 1},
+		{"indptr negative", false, func(a *graph.Arrays) { a.Indptr = unified.FromSlice([]int64{0, -2, 2, 3, 5, 6}) },
+			"indptr descends from 0 to -2", 0},
+		{"seed out of range", false, func(a *graph.Arrays) { a.Splits[1].Seeds = graph.NodeIDs([]int32{0, 5}) },
+			"seed 1: corrupt dataset: node 5 is not below 5 nodes", 1},
+		{"seed negative", false, func(a *graph.Arrays) { a.Splits[1].Seeds = graph.NodeIDs([]int64{-1}) },
+			"node -1 is negative", 0},
 		{"weight NaN", true, weights(nan()), "weight NaN is not a finite number", 3},
 		{"weight infinite", true, weights(inf()), "weight +Inf is not a finite number", 3},
 		{"weight negative", true, weights(-1), "weight -1 is not a finite number", 3},
-		{"edge id negative", true, func(a *graph.Arrays) { a.EdgeIDs = unified.FromSlice([]int64{6, 0, 1, 2, 3, 4, -5}) }, "edge id -5 is negative", 6},
+		{"edge id negative", true, func(a *graph.Arrays) {
+			a.EdgeIDs = unified.FromSlice([]int64{6, 0, 1, 2, 3, 4,
+				-5})
+		}, "edge id -5 is negative", 6},
 		{"type too large", true, types(0, 0, 1, 1, 0, 1, 4), "type 4 is not below 4", 6},
 		{"type in disorder", true, types(0, 1, 0, 1, 0, 1, 2), "", -1},
 		{"type of other nodes", true, types(0, 0, 1, 1, 0, 2, 2), `leads to a node of type "paper"`, 5},
-		{"source of another type", true, func(a *graph.Arrays) { a.Indices = unified.FromSlice([]int32{3, 1, 4, 5, 2, 3, 0}) }, `are of type "Author / öther"`, 5},
-		{"time in disorder", true, func(a *graph.Arrays) { a.EdgeColumns["time"] = unified.FromSlice([]int32{8, 7, 0, 0, 1, 0, 0}) }, "does not come after", 1},
+		{"source of another type", true, func(a *graph.Arrays) {
+			a.Indices = unified.FromSlice([]int32{3, 1, 4, 5, 2, 3,
+				0})
+		}, `are of type "Author / öther"`, 5},
+		{"time in disorder", true, func(a *graph.Arrays) {
+			a.EdgeColumns["time"] = unified.FromSlice([]int32{8, 7, 0, 0,
+				1, 0, 0})
+		}, "does not come after", 1},
 		{"counts by type", true, func(a *graph.Arrays) {
-			a.Types, a.Indices = unified.FromSlice([]uint8{0, 0, 0, 1, 0, 1, 2}), unified.FromSlice([]int32{3, 1, 2, 5, 2, 4, 0})
+			a.Types, a.Indices = unified.FromSlice([]uint8{0, 0, 0, 1, 0, 1, 2}),
+				unified.FromSlice([]int32{3, 1, 2, 5, 2, 4, 0})
 			a.EdgeColumns["time"] = unified.FromSlice([]int32{-5, 7, 8, 0, 1, 0, 0})
 		}, "there are 4 edges of type paper:cites:paper, there must be 3", -1},
 		{"parallel edges with one id", false, func(a *graph.Arrays) {
-			a.Indices, a.EdgeIDs = unified.FromSlice([]int32{1, 1, 2, 0, 0, 3}), unified.FromSlice([]int64{4, 4, 0, 1, 2, 3})
+			a.Indices, a.EdgeIDs = unified.FromSlice([]int32{1, 1, 2, 0, 0, 3}),
+				unified.FromSlice([]int64{4, 4, 0, 1, 2, 3})
 		}, "does not come after", 1},
 	}
 	for _, c := range cases {
@@ -229,7 +254,8 @@ func TestCheckFindsBrokenRules(t *testing.T) {
 			}
 			for _, problem := range report.Problems {
 				var e *Error
-				if errors.As(problem, &e) && errors.Is(e, ErrCorrupt) && strings.Contains(e.Error(), c.want) && (c.row < 0 || e.Row == c.row) {
+				if errors.As(problem, &e) && errors.Is(e, ErrCorrupt) && strings.Contains(e.Error(), c.want) &&
+					(c.row < 0 || e.Row == c.row) {
 					return
 				}
 			}
@@ -286,7 +312,10 @@ func TestCheckStopsWhenCancelled(t *testing.T) {
 func TestCheckTellsProgress(t *testing.T) {
 	dir := write(t, plainArrays(t), WriterOptions{})
 	done, total := int64(-1), int64(0)
-	_, err := Check(context.Background(), dir, CheckOptions{Progress: func(_ string, d, n int64) { done, total = d, n }})
+	_, err := Check(context.Background(), dir, CheckOptions{Progress: func(_ string, d, n int64) {
+		done, total = d,
+			n
+	}})
 	if err != nil || done != total || total == 0 {
 		t.Errorf("told %d of %d, %v", done, total, err)
 	}
@@ -295,7 +324,8 @@ func TestCheckTellsProgress(t *testing.T) {
 func TestCheckReportsADamagedManifest(t *testing.T) {
 	dir := write(t, plainArrays(t), WriterOptions{})
 	put(t, dir, manifestName, []byte("{}"))
-	if report, err := Check(context.Background(), dir, CheckOptions{}); err != nil || report.OK() || !errors.Is(report.Problems[0], ErrCorrupt) {
+	if report, err := Check(context.Background(), dir, CheckOptions{}); err != nil || report.OK() ||
+		!errors.Is(report.Problems[0], ErrCorrupt) {
 		t.Errorf("%+v, %v", report, err)
 	}
 }
@@ -320,52 +350,58 @@ func TestOpenRefusesManifestsThatLie(t *testing.T) {
 	part := func(f func(*Part)) func(*Manifest) { return func(m *Manifest) { f(&m.Columns[0].Parts[0]) } }
 	column := func(i int, f func(*ArrayInfo)) func(*Manifest) { return func(m *Manifest) { f(&m.Columns[i]) } }
 	for name, change := range map[string]func(*Manifest){
-		"rows more":                 part(func(p *Part) { p.Rows++ }),
-		"rows huge":                 part(func(p *Part) { p.Rows = 1 << 62 }),
-		"rows negative":             part(func(p *Part) { p.Rows = -1 }),
-		"body offset 0":             part(func(p *Part) { p.BodyOffset = 0 }),
-		"body offset odd":           part(func(p *Part) { p.BodyOffset++ }),
-		"body offset far":           part(func(p *Part) { p.BodyOffset = 1 << 40 }),
-		"body offset negative":      part(func(p *Part) { p.BodyOffset = -128 }),
-		"bytes more":                part(func(p *Part) { p.Bytes += 8 }),
-		"bytes huge":                part(func(p *Part) { p.Bytes = 1<<63 - 1 }),
-		"bytes negative":            part(func(p *Part) { p.Bytes = -8 }),
-		"file bytes more":           part(func(p *Part) { p.FileBytes++ }),
-		"file bytes huge":           part(func(p *Part) { p.FileBytes = 1<<63 - 1 }),
-		"head sum":                  part(func(p *Part) { p.HeadXXH3 = "0000000000000000" }),
-		"head sum no number":        part(func(p *Part) { p.HeadXXH3 = "x" }),
-		"path of another file":      part(func(p *Part) { p.Path = "graph/indices.arrow" }),
-		"path out":                  part(func(p *Part) { p.Path = "../x.khop/graph/indptr.arrow" }),
-		"path in and out":           part(func(p *Part) { p.Path = "graph/../graph/indptr.arrow" }),
-		"path absolute":             part(func(p *Part) { p.Path = "/etc/passwd.arrow" }),
-		"path with a backslash":     part(func(p *Part) { p.Path = `graph\indptr.arrow` }),
-		"path empty":                part(func(p *Part) { p.Path = "" }),
-		"path of a directory":       part(func(p *Part) { p.Path = "graph" }),
-		"two parts":                 func(m *Manifest) { m.Columns[0].Parts = append(m.Columns[0].Parts, m.Columns[1].Parts[0]) },
-		"no parts":                  func(m *Manifest) { m.Columns[0].Parts = nil },
-		"no indptr":                 func(m *Manifest) { m.Columns = m.Columns[1:] },
-		"no columns":                func(m *Manifest) { m.Columns = nil },
-		"a column twice":            func(m *Manifest) { m.Columns = append(m.Columns, m.Columns[0]) },
-		"owner":                     column(2, func(a *ArrayInfo) { a.Owner = "nodes/1" }),
-		"owner negative":            column(2, func(a *ArrayInfo) { a.Owner = "nodes/-1" }),
-		"owner huge":                column(2, func(a *ArrayInfo) { a.Owner = "nodes/99999999999999999999" }),
-		"topology name":             column(0, func(a *ArrayInfo) { a.Name = "csr" }),
-		"dtype of the same size":    column(2, func(a *ArrayInfo) { a.DType = "int32" }),
-		"dtype unknown":             column(2, func(a *ArrayInfo) { a.DType = "complex64" }),
-		"indptr of float64":         column(0, func(a *ArrayInfo) { a.DType = "float64" }),
-		"numbers as strings":        column(3, func(a *ArrayInfo) { a.DType = "utf8" }),
-		"shape":                     column(2, func(a *ArrayInfo) { a.Shape = []int64{1, 3} }),
-		"shape zero":                column(2, func(a *ArrayInfo) { a.Shape = []int64{0} }),
-		"shape negative":            column(2, func(a *ArrayInfo) { a.Shape = []int64{-3} }),
-		"shape overflows":           column(2, func(a *ArrayInfo) { a.Shape = []int64{1 << 30, 1 << 30, 1 << 30} }),
-		"shape of many dimensions":  column(2, func(a *ArrayInfo) { a.Shape = []int64{1, 1, 1, 3} }),
-		"nodes more":                func(m *Manifest) { m.NodeTypes[0].Count++ },
-		"nodes negative":            func(m *Manifest) { m.NodeTypes[0].Count = -5 },
-		"nodes overflow":            func(m *Manifest) { m.NodeTypes[0].Count = 1<<63 - 1 },
-		"edges fewer":               func(m *Manifest) { m.EdgeTypes[0].Count-- },
-		"no node types":             func(m *Manifest) { m.NodeTypes = nil },
-		"no edge types":             func(m *Manifest) { m.EdgeTypes = nil },
-		"two edge types":            func(m *Manifest) { m.EdgeTypes = append(m.EdgeTypes, EdgeInfo{"node", "x", "node", 0, "source"}) },
+		"rows more":             part(func(p *Part) { p.Rows++ }),
+		"rows huge":             part(func(p *Part) { p.Rows = 1 << 62 }),
+		"rows negative":         part(func(p *Part) { p.Rows = -1 }),
+		"body offset 0":         part(func(p *Part) { p.BodyOffset = 0 }),
+		"body offset odd":       part(func(p *Part) { p.BodyOffset++ }),
+		"body offset far":       part(func(p *Part) { p.BodyOffset = 1 << 40 }),
+		"body offset negative":  part(func(p *Part) { p.BodyOffset = -128 }),
+		"bytes more":            part(func(p *Part) { p.Bytes += 8 }),
+		"bytes huge":            part(func(p *Part) { p.Bytes = 1<<63 - 1 }),
+		"bytes negative":        part(func(p *Part) { p.Bytes = -8 }),
+		"file bytes more":       part(func(p *Part) { p.FileBytes++ }),
+		"file bytes huge":       part(func(p *Part) { p.FileBytes = 1<<63 - 1 }),
+		"head sum":              part(func(p *Part) { p.HeadXXH3 = "0000000000000000" }),
+		"head sum no number":    part(func(p *Part) { p.HeadXXH3 = "x" }),
+		"path of another file":  part(func(p *Part) { p.Path = "graph/indices.arrow" }),
+		"path out":              part(func(p *Part) { p.Path = "../x.khop/graph/indptr.arrow" }),
+		"path in and out":       part(func(p *Part) { p.Path = "graph/../graph/indptr.arrow" }),
+		"path absolute":         part(func(p *Part) { p.Path = "/etc/passwd.arrow" }),
+		"path with a backslash": part(func(p *Part) { p.Path = `graph\indptr.arrow` }),
+		"path empty":            part(func(p *Part) { p.Path = "" }),
+		"path of a directory":   part(func(p *Part) { p.Path = "graph" }),
+		"two parts": func(m *Manifest) {
+			m.Columns[0].Parts = append(m.Columns[0].Parts,
+				m.Columns[1].Parts[0])
+		},
+		"no parts":                 func(m *Manifest) { m.Columns[0].Parts = nil },
+		"no indptr":                func(m *Manifest) { m.Columns = m.Columns[1:] },
+		"no columns":               func(m *Manifest) { m.Columns = nil },
+		"a column twice":           func(m *Manifest) { m.Columns = append(m.Columns, m.Columns[0]) },
+		"owner":                    column(2, func(a *ArrayInfo) { a.Owner = "nodes/1" }),
+		"owner negative":           column(2, func(a *ArrayInfo) { a.Owner = "nodes/-1" }),
+		"owner huge":               column(2, func(a *ArrayInfo) { a.Owner = "nodes/99999999999999999999" }),
+		"topology name":            column(0, func(a *ArrayInfo) { a.Name = "csr" }),
+		"dtype of the same size":   column(2, func(a *ArrayInfo) { a.DType = "int32" }),
+		"dtype unknown":            column(2, func(a *ArrayInfo) { a.DType = "complex64" }),
+		"indptr of float64":        column(0, func(a *ArrayInfo) { a.DType = "float64" }),
+		"numbers as strings":       column(3, func(a *ArrayInfo) { a.DType = "utf8" }),
+		"shape":                    column(2, func(a *ArrayInfo) { a.Shape = []int64{1, 3} }),
+		"shape zero":               column(2, func(a *ArrayInfo) { a.Shape = []int64{0} }),
+		"shape negative":           column(2, func(a *ArrayInfo) { a.Shape = []int64{-3} }),
+		"shape overflows":          column(2, func(a *ArrayInfo) { a.Shape = []int64{1 << 30, 1 << 30, 1 << 30} }),
+		"shape of many dimensions": column(2, func(a *ArrayInfo) { a.Shape = []int64{1, 1, 1, 3} }),
+		"nodes more":               func(m *Manifest) { m.NodeTypes[0].Count++ },
+		"nodes negative":           func(m *Manifest) { m.NodeTypes[0].Count = -5 },
+		"nodes overflow":           func(m *Manifest) { m.NodeTypes[0].Count = 1<<63 - 1 },
+		"edges fewer":              func(m *Manifest) { m.EdgeTypes[0].Count-- },
+		"no node types":            func(m *Manifest) { m.NodeTypes = nil },
+		"no edge types":            func(m *Manifest) { m.EdgeTypes = nil },
+		"two edge types": func(m *Manifest) {
+			m.EdgeTypes = append(m.EdgeTypes,
+				EdgeInfo{"node", "x", "node", 0, "source"})
+		},
 		"order":                     func(m *Manifest) { m.EdgeTypes[0].Order = "random" },
 		"a long name":               func(m *Manifest) { m.NodeTypes[0].Name = strings.Repeat("x", 1<<20) },
 		"a column's long name":      column(2, func(a *ArrayInfo) { a.Name = strings.Repeat("x", 1<<20) }),
@@ -385,7 +421,8 @@ func TestOpenRefusesManifestsThatLie(t *testing.T) {
 			dir := write(t, plainArrays(t), WriterOptions{})
 			forge(t, dir, change)
 			err := openError(dir)
-			if !isKnown(err) || strings.HasPrefix(name, "format") != errors.Is(err, ErrVersion) && name != "task" && name != "order" && !strings.HasSuffix(name, "parts") {
+			if !isKnown(err) || strings.HasPrefix(name, "format") != errors.Is(err, ErrVersion) && name != "task" &&
+				name != "order" && !strings.HasSuffix(name, "parts") {
 				t.Error(err)
 			}
 		})
@@ -429,7 +466,8 @@ func TestOpenRefusesLinksAndPipes(t *testing.T) {
 	if err := openError(dir); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("a link out of the directory: %v", err)
 	}
-	must(t, os.Remove(path), os.Rename(filepath.Join(dir, "graph"), filepath.Join(dir, "away")), os.Symlink("away", filepath.Join(dir, "graph")))
+	must(t, os.Remove(path), os.Rename(filepath.Join(dir, "graph"), filepath.Join(dir, "away")),
+		os.Symlink("away", filepath.Join(dir, "graph")))
 	put(t, dir, "away/indptr.arrow", b)
 	if err := openError(dir); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("a link to a directory: %v", err)
@@ -499,7 +537,8 @@ func FuzzManifest(f *testing.F) {
 				continue
 			}
 			for _, p := range m.parts() { // what is accepted stays in the directory and in the file
-				if !filepath.IsLocal(filepath.FromSlash(p.Path)) || p.BodyOffset < 0 || p.Bytes < 0 || p.BodyOffset+p.Bytes > p.FileBytes {
+				if !filepath.IsLocal(filepath.FromSlash(p.Path)) || p.BodyOffset < 0 || p.Bytes < 0 ||
+					p.BodyOffset+p.Bytes > p.FileBytes {
 					t.Fatalf("accepted %+v", p)
 				}
 			}

@@ -16,8 +16,8 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Dataset is an open dataset: its files, mapped. It is read-only and safe for concurrent use until Close. It is a source for
-// a loader.
+// Dataset is an open dataset: its files, mapped. It is read-only and safe for concurrent use until Close. It is a
+// source for a loader.
 type Dataset struct {
 	dir      string
 	manifest *Manifest
@@ -33,8 +33,8 @@ type Dataset struct {
 // Open maps the dataset at dir. Time and memory depend on the number of columns and not on their length: it reads the
 // manifest, each file's head and footer, and the two ends of indptr.
 //
-// Errors: ErrIncomplete if there is no manifest; ErrVersion if a newer khop wrote it; ErrCorrupt if a file is missing, cut
-// short or damaged where it was read; fs.ErrNotExist if there is no directory. The caller closes the dataset.
+// Errors: ErrIncomplete if there is no manifest; ErrVersion if a newer khop wrote it; ErrCorrupt if a file is missing,
+// cut short or damaged where it was read; fs.ErrNotExist if there is no directory. The caller closes the dataset.
 func Open(dir string) (*Dataset, error) {
 	dir = filepath.Clean(dir)
 	root, err := openRoot(dir)
@@ -62,7 +62,8 @@ func openRoot(dir string) (*os.Root, error) {
 		return nil, fileError(dir, "name the directory of a dataset", err)
 	}
 	if !st.IsDir() {
-		return nil, fileError(dir, "name the directory of a dataset, or convert this file first", fmt.Errorf("%w: it is not a directory", ErrIncomplete))
+		return nil, fileError(dir, "name the directory of a dataset, or convert this file first",
+			fmt.Errorf("%w: it is not a directory", ErrIncomplete))
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -95,7 +96,8 @@ func (d *Dataset) open(root *os.Root) error {
 			return err
 		}
 		if l.strings {
-			d.strings[[2]string{info.Owner, info.Name}] = &Strings{path: d.filePath(&info.Parts[0]), name: info.Name, body: body, l: l}
+			d.strings[[2]string{info.Owner, info.Name}] = &Strings{path: d.filePath(&info.Parts[0]), name: info.Name,
+				body: body, l: l}
 			continue
 		}
 		t, err := l.tensor(body)
@@ -189,7 +191,8 @@ func mapFile(root *os.Root, dir string, a arrayType, p *Part) (*pinned.Region, l
 		return nil, layout{}, fileError(path, "", err)
 	}
 	if st.Size() != p.FileBytes {
-		return nil, layout{}, corrupt(path, "the file has %s bytes, it must have %s", grouped(st.Size()), grouped(p.FileBytes))
+		return nil, layout{}, corrupt(path, "the file has %s bytes, it must have %s", grouped(st.Size()),
+			grouped(p.FileBytes))
 	}
 	r, err := pinned.Map(f)
 	if err != nil {
@@ -209,7 +212,8 @@ func mapFile(root *os.Root, dir string, a arrayType, p *Part) (*pinned.Region, l
 	return r, l, nil
 }
 
-// checkFile checks the checksum of head and footer, and what they say. The manifest has been checked: its numbers fit p.
+// checkFile checks the checksum of head and footer, and what they say. The manifest has been checked: its numbers fit
+// p.
 func checkFile(file []byte, a arrayType, p *Part) (layout, error) {
 	if int64(len(file)) != p.FileBytes {
 		return layout{}, corruptf("the file has %d bytes, it must have %d", len(file), p.FileBytes)
@@ -218,7 +222,8 @@ func checkFile(file []byte, a arrayType, p *Part) (layout, error) {
 	_, _ = h.Write(file[:p.BodyOffset])
 	_, _ = h.Write(file[p.BodyOffset+p.Bytes:])
 	if formatHash(h.Sum64()) != p.HeadXXH3 {
-		return layout{}, corruptf("bytes 0 to %d or %d to %d (head and footer) do not fit their checksum", p.BodyOffset, p.BodyOffset+p.Bytes, p.FileBytes)
+		return layout{}, corruptf("bytes 0 to %d or %d to %d (head and footer) do not fit their checksum", p.BodyOffset,
+			p.BodyOffset+p.Bytes, p.FileBytes)
 	}
 	l, err := walk(file)
 	if err != nil {
@@ -226,7 +231,8 @@ func checkFile(file []byte, a arrayType, p *Part) (layout, error) {
 	}
 	if !l.arrayType.equal(a) || l.rows != p.Rows || l.bodyOffset != p.BodyOffset || l.bytes != p.Bytes {
 		return layout{}, corruptf("it holds %d rows of %q, %v%v, %d bytes at %d; the manifest says %d rows of %q, %v%v, %d bytes at %d",
-			l.rows, l.name, l.dtype, l.shape, l.bytes, l.bodyOffset, p.Rows, a.name, a.dtype, a.shape, p.Bytes, p.BodyOffset)
+			l.rows, l.name, l.dtype, l.shape, l.bytes, l.bodyOffset, p.Rows, a.name, a.dtype, a.shape, p.Bytes,
+			p.BodyOffset)
 	}
 	return l, nil
 }
@@ -270,13 +276,15 @@ func (d *Dataset) Manifest() *Manifest { return d.manifest }
 // Graph returns the graph over the mapped files, valid until Close.
 func (d *Dataset) Graph() *graph.Graph { return d.graph }
 
-// Split returns the seeds of a split: a name such as "train" and the split's index, 0 where there is one. The ids have not
-// been checked against the graph: Check does, or Seeds.Check. graph.ErrNoSplit, with what there is, if there is no such split.
+// Split returns the seeds of a split: a name such as "train" and the split's index, 0 where there is one. The ids have
+// not been checked against the graph: Check does, or Seeds.Check. graph.ErrNoSplit, with what there is, if there is no
+// such split.
 func (d *Dataset) Split(name string, index int) (graph.Seeds, error) {
 	return d.graph.Split(name, index)
 }
 
-// Strings returns a list of strings that belongs to a node type; ErrNoStrings, with what there is, if there is no such list.
+// Strings returns a list of strings that belongs to a node type; ErrNoStrings, with what there is, if there is no such
+// list.
 func (d *Dataset) Strings(nodeType int, name string) (*Strings, error) {
 	owner := nodeOwner(nodeType)
 	if s, ok := d.strings[[2]string{owner, name}]; ok {
@@ -288,14 +296,15 @@ func (d *Dataset) Strings(nodeType int, name string) (*Strings, error) {
 			names = append(names, c.Name)
 		}
 	}
-	return nil, fileError(d.dir, "", fmt.Errorf("%w: %q of node type %d; there are: %s", ErrNoStrings, name, nodeType, strings.Join(append(names, "no others"), ", ")))
+	return nil, fileError(d.dir, "", fmt.Errorf("%w: %q of node type %d; there are: %s", ErrNoStrings, name, nodeType,
+		strings.Join(append(names, "no others"), ", ")))
 }
 
 // FileBytes returns the bytes of all files, the manifest among them.
 func (d *Dataset) FileBytes() int64 { return d.bytes }
 
-// Close unmaps the files. Nothing that the dataset returned may be used any more, but the manifest. Later calls return the
-// first result.
+// Close unmaps the files. Nothing that the dataset returned may be used any more, but the manifest. Later calls return
+// the first result.
 func (d *Dataset) Close() error {
 	d.closeOnce.Do(func() {
 		var errs []error

@@ -22,7 +22,8 @@ func requireEqualGraphs(t testing.TB, a, b *graph.Graph) {
 	if !reflect.DeepEqual(a.Schema(), b.Schema()) {
 		t.Fatalf("schemas differ:\n%+v\n%+v", a.Schema(), b.Schema())
 	}
-	same := slices.Equal(a.Indptr(), b.Indptr()) && equalTensors(a.Indices(), b.Indices()) && equalTensors(a.Types(), b.Types()) && equalTensors(a.EdgeIDs(), b.EdgeIDs())
+	same := slices.Equal(a.Indptr(), b.Indptr()) && equalTensors(a.Indices(), b.Indices()) &&
+		equalTensors(a.Types(), b.Types()) && equalTensors(a.EdgeIDs(), b.EdgeIDs())
 	for _, c := range a.Schema().EdgeColumns {
 		x, _ := a.EdgeColumn(c.Name)
 		y, _ := b.EdgeColumn(c.Name)
@@ -49,7 +50,8 @@ func requireEqualGraphs(t testing.TB, a, b *graph.Graph) {
 }
 
 func TestOpenReadsWhatWriteGraphWrote(t *testing.T) {
-	for name, arrays := range map[string]graph.Arrays{"plain": plainArrays(t), "typed": typedArrays(t), "random": randomArrays(t, 3, 5000, 4)} {
+	for name, arrays := range map[string]graph.Arrays{"plain": plainArrays(t), "typed": typedArrays(t),
+		"random": randomArrays(t, 3, 5000, 4)} {
 		t.Run(name, func(t *testing.T) {
 			dir := write(t, arrays, WriterOptions{Provenance: map[string]string{"source": "a \"test\" <&> \n"}})
 			d := open(t, dir)
@@ -84,12 +86,18 @@ func TestOpenReadsWhatWriteGraphWrote(t *testing.T) {
 
 func TestDegenerateGraphsRoundTrip(t *testing.T) {
 	for name, a := range map[string]graph.Arrays{
-		"no node":         {Schema: plainSchema(0, 0), Indptr: unified.FromSlice([]int64{0}), Indices: unified.FromSlice([]int32{})},
-		"one node":        {Schema: plainSchema(1, 0), Indptr: unified.FromSlice([]int64{0, 0}), Indices: unified.FromSlice([]int32{})},
-		"one self-loop":   {Schema: plainSchema(1, 1), Indptr: unified.FromSlice([]int64{0, 1}), Indices: unified.FromSlice([]int32{0})},
-		"parallel edges":  {Schema: plainSchema(2, 3), Indptr: unified.FromSlice([]int64{0, 3, 3}), Indices: unified.FromSlice([]int32{1, 1, 1})},
-		"only isolated":   {Schema: plainSchema(4, 0), Indptr: unified.FromSlice([]int64{0, 0, 0, 0, 0}), Indices: unified.FromSlice([]int32{})},
-		"ids in disorder": {Schema: plainSchema(2, 2), Indptr: unified.FromSlice([]int64{0, 2, 2}), Indices: unified.FromSlice([]int32{0, 1}), EdgeIDs: unified.FromSlice([]int64{1, 0})},
+		"no node": {Schema: plainSchema(0, 0), Indptr: unified.FromSlice([]int64{0}),
+			Indices: unified.FromSlice([]int32{})},
+		"one node": {Schema: plainSchema(1, 0), Indptr: unified.FromSlice([]int64{0, 0}),
+			Indices: unified.FromSlice([]int32{})},
+		"one self-loop": {Schema: plainSchema(1, 1), Indptr: unified.FromSlice([]int64{0, 1}),
+			Indices: unified.FromSlice([]int32{0})},
+		"parallel edges": {Schema: plainSchema(2, 3), Indptr: unified.FromSlice([]int64{0, 3, 3}),
+			Indices: unified.FromSlice([]int32{1, 1, 1})},
+		"only isolated": {Schema: plainSchema(4, 0), Indptr: unified.FromSlice([]int64{0, 0, 0, 0, 0}),
+			Indices: unified.FromSlice([]int32{})},
+		"ids in disorder": {Schema: plainSchema(2, 2), Indptr: unified.FromSlice([]int64{0, 2, 2}),
+			Indices: unified.FromSlice([]int32{0, 1}), EdgeIDs: unified.FromSlice([]int64{1, 0})},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := write(t, a, WriterOptions{})
@@ -280,7 +288,8 @@ func TestOpenCostsTheSameWhateverTheSize(t *testing.T) {
 	allocs, bytes := cost(3)
 	bigAllocs, bigBytes := cost(500_000)
 	if bigAllocs > allocs+2 || bigBytes > bytes+2048 {
-		t.Errorf("a dataset of 188 MB takes %v allocations of %v bytes, one of 1 KB %v of %v", bigAllocs, bigBytes, allocs, bytes)
+		t.Errorf("a dataset of 188 MB takes %v allocations of %v bytes, one of 1 KB %v of %v", bigAllocs, bigBytes,
+			allocs, bytes)
 	}
 }
 

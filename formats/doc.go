@@ -1,30 +1,33 @@
-// Package formats reads and writes khop's dataset on disk: a directory of Arrow files and a manifest. docs/format.md is its
-// specification.
+// Package formats reads and writes khop's dataset on disk: a directory of Arrow files and a manifest. docs/format.md is
+// its specification.
 //
 // # Basics
 //
-// Create begins a dataset, the Writer's column writers take the arrays as streams of little-endian bytes, Commit makes it a
-// dataset. WriteGraph does all of that for a graph in memory. Memory in use does not depend on the length of a column.
+// Create begins a dataset, the Writer's column writers take the arrays as streams of little-endian bytes, Commit makes
+// it a dataset. WriteGraph does all of that for a graph in memory. Memory in use does not depend on the length of a
+// column.
 //
-// Open maps a dataset. It reads the manifest and each file's head and footer, and no element but the two ends of indptr, so
-// it takes the same time and memory for a kilobyte as for a terabyte. The graph that it returns views the mapped files.
+// Open maps a dataset. It reads the manifest and each file's head and footer, and no element but the two ends of
+// indptr, so it takes the same time and memory for a kilobyte as for a terabyte. The graph that it returns views the
+// mapped files.
 //
-// Check reads everything: checksums, order, ranges. Files from elsewhere should be checked once, before use: Open vouches for
-// the shape of the arrays, not for their elements.
+// Check reads everything: checksums, order, ranges. Files from elsewhere should be checked once, before use: Open
+// vouches for the shape of the arrays, not for their elements.
 //
 // # Safety
 //
-// A directory with a manifest is a complete dataset: the manifest is renamed into place last, after all else is on the disk.
-// A writer that dies leaves a directory with a marker file, which Open refuses with ErrIncomplete and the next Create clears
-// away. Create deletes only what the marker or the manifest names; a directory that holds anything else is refused.
+// A directory with a manifest is a complete dataset: the manifest is renamed into place last, after all else is on the
+// disk. A writer that dies leaves a directory with a marker file, which Open refuses with ErrIncomplete and the next
+// Create clears away. Create deletes only what the marker or the manifest names; a directory that holds anything else
+// is refused.
 //
-// Files are hostile until checked. The manifest is bounded in size and depth, its paths cannot leave the directory, heads
-// and footers are verified by checksum and then walked with every offset checked. What is damaged is ErrCorrupt, with the
-// file, the place and what to do; nothing panics.
+// Files are hostile until checked. The manifest is bounded in size and depth, its paths cannot leave the directory,
+// heads and footers are verified by checksum and then walked with every offset checked. What is damaged is ErrCorrupt,
+// with the file, the place and what to do; nothing panics.
 //
 // # Caveats
 //
-// Tensors and strings of a Dataset are valid until its Close. A mapped file that someone cuts short raises a fault when it
-// is read: readers of elements run under pinned.Guard. Replacing a dataset (WriterOptions.Force) unlinks its files and does
-// not change them, so that a process that has them mapped goes on with the old ones.
+// Tensors and strings of a Dataset are valid until its Close. A mapped file that someone cuts short raises a fault when
+// it is read: readers of elements run under pinned.Guard. Replacing a dataset (WriterOptions.Force) unlinks its files
+// and does not change them, so that a process that has them mapped goes on with the old ones.
 package formats

@@ -2,14 +2,15 @@ package formats
 
 import "encoding/binary"
 
-// flatbuf reads a FlatBuffers buffer that nobody has checked. Every read is checked against the buffer; the first that does
-// not fit sets err, and all later reads return zeros. Positions are absolute.
+// flatbuf reads a FlatBuffers buffer that nobody has checked. Every read is checked against the buffer; the first that
+// does not fit sets err, and all later reads return zeros. Positions are absolute.
 type flatbuf struct {
 	b   []byte
 	err error
 }
 
-// fbTable is a table: where it begins, and its vtable. The zero value is an absent table, all of whose fields are absent.
+// fbTable is a table: where it begins, and its vtable. The zero value is an absent table, all of whose fields are
+// absent.
 type fbTable struct {
 	pos    int
 	vtable int

@@ -41,7 +41,8 @@ var allDTypes = []unified.DType{
 	unified.Float16, unified.BFloat16, unified.Float32, unified.Float64,
 }
 
-// plainArrays is a graph of five nodes and six edges with a parallel edge and a self-loop, a feature, labels and splits.
+// plainArrays is a graph of five nodes and six edges with a parallel edge and a self-loop, a feature, labels and
+// splits.
 func plainArrays(t testing.TB) graph.Arrays {
 	return graph.Arrays{
 		Schema: graph.Schema{
@@ -64,19 +65,21 @@ func plainArrays(t testing.TB) graph.Arrays {
 	}
 }
 
-// typedArrays is a graph of three node types and three edge types, one in order of time and one without edges, with edge ids,
-// edge columns, a node column of every dtype, and two splits.
+// typedArrays is a graph of three node types and three edge types, one in order of time and one without edges, with
+// edge ids, edge columns, a node column of every dtype, and two splits.
 func typedArrays(t testing.TB) graph.Arrays {
 	a := graph.Arrays{
 		Schema: graph.Schema{
-			Nodes: []graph.NodeType{{Name: "paper", Count: 4}, {Name: "Author / öther", Count: 2}, {Name: "empty", Count: 0}},
+			Nodes: []graph.NodeType{{Name: "paper", Count: 4}, {Name: "Author / öther", Count: 2},
+				{Name: "empty", Count: 0}},
 			Edges: []graph.EdgeType{
 				{Source: "paper", Relation: "cites", Target: "paper", Count: 3, Order: graph.ByTime},
 				{Source: "Author / öther", Relation: "writes", Target: "paper", Count: 3},
 				{Source: "paper", Relation: "rev writes", Target: "Author / öther", Count: 1},
 				{Source: "empty", Relation: "none", Target: "paper", Count: 0},
 			},
-			EdgeColumns: []graph.Column{{Name: "time", DType: unified.Int32}, {Name: "weight", DType: unified.Float64}, {Name: "type", DType: unified.Uint8}},
+			EdgeColumns: []graph.Column{{Name: "time", DType: unified.Int32}, {Name: "weight", DType: unified.Float64},
+				{Name: "type", DType: unified.Uint8}},
 		},
 		Indptr:  unified.FromSlice([]int64{0, 4, 4, 6, 6, 6, 7}),
 		Indices: unified.FromSlice([]int32{3, 1, 4, 5, 2, 4, 0}),
@@ -106,9 +109,11 @@ func typedArrays(t testing.TB) graph.Arrays {
 	for i := range 2 {
 		a.Splits = append(a.Splits,
 			graph.Split{Name: "train", Index: i, Seeds: graph.Seeds{Sets: []graph.SeedSet{
-				{Type: 1, IDs: unified.FromSlice([]int64{1, int64(i)}), Count: 2}, {Type: 0, IDs: unified.FromSlice([]int32{2}), Count: 1},
+				{Type: 1, IDs: unified.FromSlice([]int64{1, int64(i)}), Count: 2},
+				{Type: 0, IDs: unified.FromSlice([]int32{2}), Count: 1},
 			}}},
-			graph.Split{Name: "Odd name", Index: i, Seeds: graph.Seeds{Sets: []graph.SeedSet{{IDs: unified.FromSlice([]int32{0}), Count: 1}}}},
+			graph.Split{Name: "Odd name", Index: i,
+				Seeds: graph.Seeds{Sets: []graph.SeedSet{{IDs: unified.FromSlice([]int32{0}), Count: 1}}}},
 		)
 	}
 	return a
@@ -133,8 +138,8 @@ func write(t testing.TB, a graph.Arrays, opt WriterOptions) string {
 	return dir
 }
 
-// scratchDir is a temporary directory in memory where there is one: tests make many small files and wait for each to be on
-// the disk.
+// scratchDir is a temporary directory in memory where there is one: tests make many small files and wait for each to be
+// on the disk.
 func scratchDir(t testing.TB) string {
 	t.Helper()
 	if os.Getenv("TMPDIR") == "" {
@@ -210,8 +215,9 @@ func randomArrays(t testing.TB, seed uint64, n, degree int) graph.Arrays {
 	}
 	return graph.Arrays{
 		Schema: graph.Schema{
-			Nodes:       []graph.NodeType{{Name: "node", Count: int64(n)}},
-			Edges:       []graph.EdgeType{{Source: "node", Relation: "edge", Target: "node", Count: int64(len(indices))}},
+			Nodes: []graph.NodeType{{Name: "node", Count: int64(n)}},
+			Edges: []graph.EdgeType{{Source: "node", Relation: "edge", Target: "node",
+				Count: int64(len(indices))}},
 			EdgeColumns: []graph.Column{{Name: "weight", DType: unified.Float32}},
 		},
 		Indptr: unified.FromSlice(indptr), Indices: unified.FromSlice(indices),
@@ -221,7 +227,8 @@ func randomArrays(t testing.TB, seed uint64, n, degree int) graph.Arrays {
 
 // plainSchema has n nodes of one type and m edges of one type, without columns.
 func plainSchema(n, m int64) graph.Schema {
-	return graph.Schema{Nodes: []graph.NodeType{{Name: "node", Count: n}}, Edges: []graph.EdgeType{{Source: "node", Relation: "edge", Target: "node", Count: m}}}
+	return graph.Schema{Nodes: []graph.NodeType{{Name: "node", Count: n}},
+		Edges: []graph.EdgeType{{Source: "node", Relation: "edge", Target: "node", Count: m}}}
 }
 
 // must ends the test at the first error.

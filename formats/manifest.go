@@ -182,7 +182,8 @@ func (m *Manifest) encode() ([]byte, error) {
 		provenance = []byte("{}")
 	}
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "{\n  \"format\": [%d, %d],\n  \"requires\": [],\n  \"id\": \"%x\",\n  \"generation\": %d,\n", m.Format[0], m.Format[1], m.ID, m.Generation)
+	fmt.Fprintf(&b, "{\n  \"format\": [%d, %d],\n  \"requires\": [],\n  \"id\": \"%x\",\n  \"generation\": %d,\n",
+		m.Format[0], m.Format[1], m.ID, m.Generation)
 	fmt.Fprintf(&b, "  \"provenance\": %s,\n  \"content\": %s,\n", provenance, content)
 	sum := xxh3.Hash(b.Bytes())
 	b.WriteString(manifestChecksum + formatHash(sum) + manifestEnd)

@@ -73,9 +73,11 @@ func readManifest(dir string, root *os.Root) (*Manifest, error) {
 
 func incomplete(dir string, root *os.Root) error {
 	if _, err := root.Lstat(markerName); err == nil {
-		return fileError(dir, "wait for its writer, or write it again", fmt.Errorf("%w: it is being written, or was left unfinished", ErrIncomplete))
+		return fileError(dir, "wait for its writer, or write it again",
+			fmt.Errorf("%w: it is being written, or was left unfinished", ErrIncomplete))
 	}
-	return fileError(dir, "name the directory of a dataset", fmt.Errorf("%w: there is no %s", ErrIncomplete, manifestName))
+	return fileError(dir, "name the directory of a dataset", fmt.Errorf("%w: there is no %s", ErrIncomplete,
+		manifestName))
 }
 
 // parseManifest checks the text's checksum, then its structure, then what it says.
@@ -110,12 +112,15 @@ func (j *manifestJSON) manifest() (*Manifest, error) {
 		return nil, corruptf("the manifest names no format version")
 	}
 	if j.Format[0] != FormatMajor {
-		return nil, fmt.Errorf("%w: format %d.%d, this khop reads %d.x", ErrVersion, j.Format[0], j.Format[1], FormatMajor)
+		return nil, fmt.Errorf("%w: format %d.%d, this khop reads %d.x", ErrVersion, j.Format[0], j.Format[1],
+			FormatMajor)
 	}
 	if len(j.Requires) > 0 {
-		return nil, fmt.Errorf("%w: it requires %.100q, which this khop does not know", ErrVersion, strings.Join(j.Requires[:min(8, len(j.Requires))], ", "))
+		return nil, fmt.Errorf("%w: it requires %.100q, which this khop does not know", ErrVersion,
+			strings.Join(j.Requires[:min(8, len(j.Requires))], ", "))
 	}
-	m := &Manifest{Format: [2]int(j.Format), Generation: j.Generation, Provenance: make(map[string]string, len(j.Provenance))}
+	m := &Manifest{Format: [2]int(j.Format), Generation: j.Generation,
+		Provenance: make(map[string]string, len(j.Provenance))}
 	if id, err := parseID(j.ID); err != nil {
 		return nil, err
 	} else if m.ID = id; id != xxh3.Hash128(j.Content).Bytes() {
@@ -150,8 +155,8 @@ func parseID(s string) (id [16]byte, err error) {
 	return id, nil
 }
 
-// checkNesting bounds depth and numbers of objects and values before anything is decoded, so that decoding takes memory in
-// proportion to the text.
+// checkNesting bounds depth and numbers of objects and values before anything is decoded, so that decoding takes memory
+// in proportion to the text.
 func checkNesting(text []byte) error {
 	depth, objects, values, inString := 0, 0, 0, false
 	for i := 0; i < len(text); i++ {
@@ -190,7 +195,8 @@ func (c *Content) check() error {
 		nodes += n.Count
 	}
 	for _, e := range c.EdgeTypes {
-		if e.Count < 0 || e.Count > maxCount || edges > maxCount || max(len(e.Source), len(e.Relation), len(e.Target)) > maxName {
+		if e.Count < 0 || e.Count > maxCount || edges > maxCount || max(len(e.Source), len(e.Relation),
+			len(e.Target)) > maxName {
 			return corruptf("edge type %.100q has %d edges", e.Relation, e.Count)
 		}
 		if e.Order != graph.BySource.String() && e.Order != graph.ByTime.String() {
@@ -273,7 +279,10 @@ func (c *Content) checkDTypes(s *graph.Schema, seen map[[2]string]bool) error {
 		return corruptf("there are %d edge types, but the array of types is there: %t", len(s.Edges), typed)
 	}
 	byTime := slices.ContainsFunc(s.Edges, func(e graph.EdgeType) bool { return e.Order == graph.ByTime })
-	if byTime && !slices.ContainsFunc(s.EdgeColumns, func(col graph.Column) bool { return col.Name == nameTime && len(col.Shape) == 0 }) {
+	if byTime && !slices.ContainsFunc(s.EdgeColumns, func(col graph.Column) bool {
+		return col.Name == nameTime &&
+			len(col.Shape) == 0
+	}) {
 		return corruptf("edges are ordered by time, but there is no edge column %q of one number an edge", nameTime)
 	}
 	return nil
@@ -318,7 +327,8 @@ func (a *ArrayInfo) arrayType() (arrayType, error) {
 	}
 	d, err := unified.ParseDType(a.DType)
 	if err != nil || len(a.Shape) > maxNestedLists {
-		return t, corruptf("column %.100q has dtype %.20q and a row shape of %d dimensions", a.Name, a.DType, len(a.Shape))
+		return t, corruptf("column %.100q has dtype %.20q and a row shape of %d dimensions", a.Name, a.DType,
+			len(a.Shape))
 	}
 	width := int64(1)
 	for _, n := range a.Shape {
@@ -380,8 +390,8 @@ func (c *partChecker) check(a arrayType, parts []Part, rows int64) error {
 	return err
 }
 
-// checkPath accepts what this package writes: lower-case names of letters, digits, '-', '_' and inner dots, with slashes
-// between. Nothing that can leave the directory or mean something to a shell or a file system is among it.
+// checkPath accepts what this package writes: lower-case names of letters, digits, '-', '_' and inner dots, with
+// slashes between. Nothing that can leave the directory or mean something to a shell or a file system is among it.
 func checkPath(path string) error {
 	parts := strings.Split(path, "/")
 	ok := len(path) <= 255 && len(parts) <= 4 && strings.HasSuffix(path, ".arrow")

@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// marker is the file that says "a writer is at work here". Its writer holds a lock on it, and notes in it every file and
-// directory before making it, so that the next writer clears away exactly what a dead one has left.
+// marker is the file that says "a writer is at work here". Its writer holds a lock on it, and notes in it every file
+// and directory before making it, so that the next writer clears away exactly what a dead one has left.
 type marker struct {
 	dir   string
 	root  *os.Root
@@ -32,8 +32,9 @@ const (
 	claimTrials = 16
 )
 
-// claim makes the directory if need be and takes its marker's lock. ErrExist if another process has it. A directory that was
-// not there at the beginning counts as made, whoever of several writers did it: the one with the lock removes it again.
+// claim makes the directory if need be and takes its marker's lock. ErrExist if another process has it. A directory
+// that was not there at the beginning counts as made, whoever of several writers did it: the one with the lock removes
+// it again.
 func claim(dir string) (*marker, error) {
 	absent := !exists(dir)
 	for range claimTrials {
@@ -59,8 +60,8 @@ func claim(dir string) (*marker, error) {
 	return nil, fileError(dir, "try again", fmt.Errorf("%w: other processes write here", ErrExist))
 }
 
-// lockMarker opens and locks the marker, and makes it if it is not there. It returns nil if the marker that it locked is no
-// longer the directory's.
+// lockMarker opens and locks the marker, and makes it if it is not there. It returns nil if the marker that it locked
+// is no longer the directory's.
 func lockMarker(dir string) (*marker, error) {
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -78,7 +79,8 @@ func lockMarker(dir string) (*marker, error) {
 		return nil, errors.Join(fileError(filepath.Join(dir, markerName), "", err), root.Close())
 	}
 	if err := lockFile(m.f); err != nil {
-		err = fileError(dir, "wait for it, or choose another target", fmt.Errorf("%w: another process is writing it (%v)", ErrExist, err))
+		err = fileError(dir, "wait for it, or choose another target",
+			fmt.Errorf("%w: another process is writing it (%v)", ErrExist, err))
 		return nil, errors.Join(err, m.release())
 	}
 	mine, err1 := m.f.Stat()
@@ -114,7 +116,8 @@ func (m *marker) read() error {
 		line = strings.TrimSuffix(line, "\n")
 		if name, ok := strings.CutPrefix(line, markerFile); ok && (name == manifestTemp || checkPath(name) == nil) {
 			m.files = append(m.files, name)
-		} else if name, ok := strings.CutPrefix(line, markerDir); ok && (name == "." || checkPath(name+"/x"+extension) == nil) {
+		} else if name, ok := strings.CutPrefix(line, markerDir); ok &&
+			(name == "." || checkPath(name+"/x"+extension) == nil) {
 			m.dirs = append(m.dirs, name)
 		} else {
 			return m.fail(fmt.Errorf("%w: this marker names %.100q", ErrExist, line))

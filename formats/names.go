@@ -30,8 +30,8 @@ var taken = map[string]bool{nameIndptr: true, nameIndices: true, nameType: true,
 // reserved are names that some systems do not allow for files.
 var reserved = map[string]bool{"con": true, "prn": true, "aux": true, "nul": true}
 
-// fileStem returns a file name for a column's name: the name itself where it is plain, else what is plain of it and a hash of
-// all of it. It depends on nothing but the name, so that equal datasets have equal files.
+// fileStem returns a file name for a column's name: the name itself where it is plain, else what is plain of it and a
+// hash of all of it. It depends on nothing but the name, so that equal datasets have equal files.
 func fileStem(name string) string {
 	plain := func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '_' || r == '-' {
@@ -68,8 +68,8 @@ func nodeColumnPath(nodeType int, name string) string {
 	return fmt.Sprintf("nodes/n%d/%s%s", nodeType, fileStem(name), extension)
 }
 
-// splitPath names the file of one node type's seeds: splits/node/train.arrow, splits/node-3/train.arrow for split 3, and
-// train.n2.arrow for node type 2.
+// splitPath names the file of one node type's seeds: splits/node/train.arrow, splits/node-3/train.arrow for split 3,
+// and train.n2.arrow for node type 2.
 func splitPath(name string, index, nodeType int) string {
 	dir, suffix := taskNode, ""
 	if index > 0 {

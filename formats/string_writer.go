@@ -9,7 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// StringWriter takes a list of strings, in order. It uses the same memory however many there are. One goroutine at a time.
+// StringWriter takes a list of strings, in order. It uses the same memory however many there are. One goroutine at a
+// time.
 type StringWriter struct {
 	a     *written
 	l     layout
@@ -40,7 +41,8 @@ func (s *StringWriter) Write(v string) error {
 		return s.err
 	}
 	if s.n == s.l.rows || !utf8.ValidString(v) {
-		s.err = &Error{Path: s.a.file.path, Column: s.a.typ.name, Row: s.n, Err: fmt.Errorf("one string more than the %s declared, or not UTF-8", grouped(s.l.rows))}
+		s.err = &Error{Path: s.a.file.path, Column: s.a.typ.name, Row: s.n,
+			Err: fmt.Errorf("one string more than the %s declared, or not UTF-8", grouped(s.l.rows))}
 		return s.err
 	}
 	s.n++
@@ -50,14 +52,15 @@ func (s *StringWriter) Write(v string) error {
 	return s.err
 }
 
-// Close finishes the file and waits until it is on the disk. It is an error if strings are missing. Later calls return the
-// first result.
+// Close finishes the file and waits until it is on the disk. It is an error if strings are missing. Later calls return
+// the first result.
 func (s *StringWriter) Close() error {
 	if s.a.closed || s.err != nil {
 		return s.err
 	}
 	if s.n != s.l.rows {
-		s.err = &Error{Path: s.a.file.path, Column: s.a.typ.name, Row: -1, Err: fmt.Errorf("%s strings written, but %s declared", grouped(s.n), grouped(s.l.rows))}
+		s.err = &Error{Path: s.a.file.path, Column: s.a.typ.name, Row: -1,
+			Err: fmt.Errorf("%s strings written, but %s declared", grouped(s.n), grouped(s.l.rows))}
 		return s.err
 	}
 	s.err = s.finish()

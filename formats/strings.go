@@ -22,7 +22,8 @@ func (s *Strings) Len() int64 { return s.l.rows }
 // At returns a copy of string i, 0 <= i < Len. ErrCorrupt if the file is damaged there.
 func (s *Strings) At(i int64) (v string, err error) {
 	if i < 0 || i >= s.l.rows {
-		return "", &Error{Path: s.path, Column: s.name, Row: i, Err: fmt.Errorf("there are %s strings", grouped(s.l.rows))}
+		return "", &Error{Path: s.path, Column: s.name, Row: i, Err: fmt.Errorf("there are %s strings",
+			grouped(s.l.rows))}
 	}
 	err = pinned.Guard(func() error {
 		lo, hi := s.offset(i), s.offset(i+1)

@@ -15,7 +15,8 @@ const (
 func lockFile(f *os.File) error {
 	// The lock is on a byte far beyond the text, which other processes may then still read.
 	o := windows.Overlapped{OffsetHigh: 0x7FFFFFFF}
-	return windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &o)
+	return windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY,
+		0, 1, 0, &o)
 }
 
 func freeSpace(dir string) (int64, error) {

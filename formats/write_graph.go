@@ -10,9 +10,9 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// WriteGraph writes a graph with its columns and splits as a dataset at dir. It copies no array. ExpectBytes is set from the
-// graph where it is 0. Errors are those of Create, and context.Cause(ctx) if that is done first; nothing is then left.
-// Strings belong to datasets, not to graphs: those of a dataset that the graph came from are not written.
+// WriteGraph writes a graph with its columns and splits as a dataset at dir. It copies no array. ExpectBytes is set
+// from the graph where it is 0. Errors are those of Create, and context.Cause(ctx) if that is done first; nothing is
+// then left. Strings belong to datasets, not to graphs: those of a dataset that the graph came from are not written.
 func WriteGraph(ctx context.Context, dir string, g *graph.Graph, opt WriterOptions) (err error) {
 	if opt.ExpectBytes == 0 {
 		opt.ExpectBytes = graphBytes(g)
@@ -56,7 +56,8 @@ func (w *Writer) writeEdges(ctx context.Context, g *graph.Graph) error {
 		name string
 		t    unified.Tensor
 	}{
-		{nameIndptr, unified.FromSlice(g.Indptr())}, {nameIndices, g.Indices()}, {nameType, g.Types()}, {nameEdgeID, g.EdgeIDs()},
+		{nameIndptr, unified.FromSlice(g.Indptr())}, {nameIndices, g.Indices()}, {nameType, g.Types()},
+		{nameEdgeID, g.EdgeIDs()},
 	}
 	for _, a := range topology {
 		if !a.t.Valid() {

@@ -15,22 +15,23 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Progress is told how far a long operation has come: done of total units (bytes, or files) of a stage; total is 0 where it
-// is not known. It is called from one goroutine at a time and must return quickly. A nil Progress is silent.
+// Progress is told how far a long operation has come: done of total units (bytes, or files) of a stage; total is 0
+// where it is not known. It is called from one goroutine at a time and must return quickly. A nil Progress is silent.
 type Progress func(stage string, done, total int64)
 
 // WriterOptions say how Create writes. The zero value writes a new dataset, silently, with no provenance.
 type WriterOptions struct {
-	Force       bool              // replace a complete dataset
-	Provenance  map[string]string // where the data comes from; free, not part of the dataset's id
-	Progress    Progress
-	ExpectBytes int64 // what the dataset will take; checked against the free space before anything is touched. 0 is not known.
+	Force      bool              // replace a complete dataset
+	Provenance map[string]string // where the data comes from; free, not part of the dataset's id
+	Progress   Progress
+	// what the dataset will take; checked against the free space before anything is touched. 0 is not known.
+	ExpectBytes int64
 
 	chunkBytes int64 // tests write small chunks; 0 is ChunkBytes
 }
 
-// Writer writes one dataset. Its methods are safe for concurrent use; each column writer belongs to one goroutine at a time.
-// End it by Commit, or by Abort, which a defer may do in any case: after Commit it does nothing.
+// Writer writes one dataset. Its methods are safe for concurrent use; each column writer belongs to one goroutine at a
+// time. End it by Commit, or by Abort, which a defer may do in any case: after Commit it does nothing.
 type Writer struct {
 	dir string
 	opt WriterOptions
@@ -55,12 +56,12 @@ type written struct {
 	part   Part // when closed
 }
 
-// Create begins a dataset at dir, which must not exist, or be empty, or hold what a writer that died has left. With Force it
-// may also be a complete dataset, which is then removed at once. Its parent must exist. The directory is locked against
-// other writers until Commit or Abort, in this process and others.
+// Create begins a dataset at dir, which must not exist, or be empty, or hold what a writer that died has left. With
+// Force it may also be a complete dataset, which is then removed at once. Its parent must exist. The directory is
+// locked against other writers until Commit or Abort, in this process and others.
 //
-// Errors: ErrExist if there is something that must not be replaced, or another writer is at work; ErrSpace if there is less
-// room than ExpectBytes; else what the system says.
+// Errors: ErrExist if there is something that must not be replaced, or another writer is at work; ErrSpace if there is
+// less room than ExpectBytes; else what the system says.
 func Create(dir string, opt WriterOptions) (*Writer, error) {
 	dir = filepath.Clean(dir)
 	if opt.chunkBytes == 0 {
@@ -120,11 +121,13 @@ func lookFirst(dir string, opt WriterOptions) error {
 }
 
 func existsError(dir string) error {
-	return fileError(dir, "choose another target, or replace it by force", fmt.Errorf("%w: it is a complete dataset", ErrExist))
+	return fileError(dir, "choose another target, or replace it by force",
+		fmt.Errorf("%w: it is a complete dataset", ErrExist))
 }
 
 func foreignError(dir, name string) error {
-	return fileError(dir, "choose another target, or remove the directory yourself", fmt.Errorf("%w: it holds %q, which no khop dataset has", ErrExist, name))
+	return fileError(dir, "choose another target, or remove the directory yourself",
+		fmt.Errorf("%w: it holds %q, which no khop dataset has", ErrExist, name))
 }
 
 // makeRoom looks at the directory under the lock, and removes what may be removed.
@@ -145,7 +148,8 @@ func (w *Writer) makeRoom() error {
 	case complete && !w.opt.Force:
 		refuse = existsError(w.dir)
 	case complete && manifestErr != nil:
-		refuse = fileError(w.dir, "remove the directory yourself", fmt.Errorf("%w, and what belongs to it is unknown: %w", ErrExist, manifestErr))
+		refuse = fileError(w.dir, "remove the directory yourself",
+			fmt.Errorf("%w, and what belongs to it is unknown: %w", ErrExist, manifestErr))
 	case stranger != "":
 		refuse = foreignError(w.dir, stranger)
 	}
@@ -205,16 +209,17 @@ func checkSpace(dir string, need, freed int64) error {
 	if err != nil || need <= free+freed {
 		return nil // an unknown amount is found out by writing
 	}
-	return fileError(dir, "make room, or choose another disk", fmt.Errorf("%w: %s bytes (%s) are needed, %s (%s) are free",
-		ErrSpace, grouped(need), size(need), grouped(free+freed), size(free+freed)))
+	return fileError(dir, "make room, or choose another disk",
+		fmt.Errorf("%w: %s bytes (%s) are needed, %s (%s) are free",
+			ErrSpace, grouped(need), size(need), grouped(free+freed), size(free+freed)))
 }
 
 // Path returns the directory that is written.
 func (w *Writer) Path() string { return w.dir }
 
-// Topology returns the writer of one array of the graph's structure: "indptr" (int64, nodes + 1 rows), "indices" (int32 or
-// int64, Schema.IDType), "type" (uint8, or uint16 with more than 256 edge types; only with more than one), "edge_id" (int64,
-// optional). Indices are fused ids; the order within a destination is docs/format.md's.
+// Topology returns the writer of one array of the graph's structure: "indptr" (int64, nodes + 1 rows), "indices" (int32
+// or int64, Schema.IDType), "type" (uint8, or uint16 with more than 256 edge types; only with more than one), "edge_id"
+// (int64, optional). Indices are fused ids; the order within a destination is docs/format.md's.
 func (w *Writer) Topology(name string, dtype unified.DType, rows int64) (*ColumnWriter, error) {
 	switch name {
 	case nameIndptr, nameIndices, nameType, nameEdgeID:
@@ -238,8 +243,8 @@ func (w *Writer) NodeColumn(nodeType int, c graph.Column, rows int64) (*ColumnWr
 	return w.column(nodeOwner(nodeType), nodeColumnPath(nodeType, c.Name), c, rows)
 }
 
-// NodeStrings returns the writer of a list of strings that belongs to a node type: names of its nodes, of its classes. It may
-// have any number of rows.
+// NodeStrings returns the writer of a list of strings that belongs to a node type: names of its nodes, of its classes.
+// It may have any number of rows.
 func (w *Writer) NodeStrings(nodeType int, name string, rows int64) (*StringWriter, error) {
 	if nodeType < 0 {
 		return nil, fileError(w.dir, "", fmt.Errorf("node type %d", nodeType))
@@ -254,11 +259,12 @@ func (w *Writer) NodeStrings(nodeType int, name string, rows int64) (*StringWrit
 	return newStringWriter(w, a, rows)
 }
 
-// Split returns the writer of the seeds of one node type in a split: own ids, int32 or int64, repeats allowed. A split with
-// several node types has one writer for each; its sets are ordered as they were asked for.
+// Split returns the writer of the seeds of one node type in a split: own ids, int32 or int64, repeats allowed. A split
+// with several node types has one writer for each; its sets are ordered as they were asked for.
 func (w *Writer) Split(name string, index int, nodeType int, dtype unified.DType, rows int64) (*ColumnWriter, error) {
 	if index < 0 || nodeType < 0 || dtype != unified.Int32 && dtype != unified.Int64 {
-		return nil, fileError(w.dir, "", fmt.Errorf("split %q %d of node type %d: ids of type %v", name, index, nodeType, dtype))
+		return nil, fileError(w.dir, "", fmt.Errorf("split %q %d of node type %d: ids of type %v", name, index,
+			nodeType, dtype))
 	}
 	a := &written{
 		split: SplitInfo{Task: taskNode, Name: name, Index: index},
@@ -277,7 +283,8 @@ func (w *Writer) column(owner, name string, c graph.Column, rows int64) (*Column
 		typ:  arrayType{name: c.Name, dtype: c.DType, shape: slices.Clone(c.Shape)},
 	}
 	if _, err := a.info.arrayType(); err != nil || rows < 0 || rows > maxCount/max(1, a.typ.rowBytes()) {
-		return nil, fileError(filepath.Join(w.dir, name), "", fmt.Errorf("%w: column %q: %s rows of %v %v", graph.ErrSchema, c.Name, grouped(rows), c.Shape, c.DType))
+		return nil, fileError(filepath.Join(w.dir, name), "", fmt.Errorf("%w: column %q: %s rows of %v %v",
+			graph.ErrSchema, c.Name, grouped(rows), c.Shape, c.DType))
 	}
 	if err := w.add(a, name, rows); err != nil {
 		return nil, err
@@ -293,7 +300,8 @@ func (w *Writer) add(a *written, name string, rows int64) error {
 	if w.done {
 		return fileError(w.dir, "", errors.New("the writer has ended"))
 	}
-	if a.typ.name == "" || strings.ContainsRune(a.typ.name, 0) || len(a.typ.name) > maxName || rows < 0 || rows > maxCount {
+	if a.typ.name == "" || strings.ContainsRune(a.typ.name, 0) || len(a.typ.name) > maxName || rows < 0 ||
+		rows > maxCount {
 		return fileError(full, "", fmt.Errorf("%w: column %.100q with %d rows", graph.ErrSchema, a.typ.name, rows))
 	}
 	if w.paths[name] {
@@ -333,8 +341,8 @@ func (w *Writer) createFile(name string) (*os.File, error) {
 	return f, nil
 }
 
-// Abort removes all that was written, and the directory if Create has made it. It does nothing after Commit, and nothing
-// the second time. Column writers that are still open fail from then on.
+// Abort removes all that was written, and the directory if Create has made it. It does nothing after Commit, and
+// nothing the second time. Column writers that are still open fail from then on.
 func (w *Writer) Abort() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -345,7 +353,8 @@ func (w *Writer) Abort() error {
 	for _, a := range w.arrays {
 		_ = a.file.Close()
 	}
-	// A Commit that failed at the very end may have named the manifest already. It goes first: without it there is no dataset.
+	// A Commit that failed at the very end may have named the manifest already. It goes first: without it there is no
+	// dataset.
 	err := w.mark.root.Remove(manifestName)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		err = w.mark.clear()
@@ -369,7 +378,8 @@ func (w *Writer) Commit(s graph.Schema) error {
 	if err != nil {
 		return err
 	}
-	m := &Manifest{Format: [2]int{FormatMajor, FormatMinor}, Generation: w.gen, Provenance: w.opt.Provenance, Content: *content}
+	m := &Manifest{Format: [2]int{FormatMajor, FormatMinor}, Generation: w.gen, Provenance: w.opt.Provenance,
+		Content: *content}
 	text, err := m.encode()
 	if err != nil {
 		return fileError(w.dir, "", err)

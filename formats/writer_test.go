@@ -30,7 +30,8 @@ func TestCreateRefusesWhatItMustNotReplace(t *testing.T) {
 		dir := scratchDir(t)
 		put(t, dir, "x.khop", []byte("precious"))
 		for _, force := range []bool{false, true} {
-			if err := WriteGraph(ctx, filepath.Join(dir, "x.khop"), g, WriterOptions{Force: force}); !errors.Is(err, ErrExist) {
+			if err := WriteGraph(ctx, filepath.Join(dir, "x.khop"), g, WriterOptions{Force: force}); !errors.Is(err,
+				ErrExist) {
 				t.Errorf("force %t: %v", force, err)
 			}
 		}
@@ -42,12 +43,31 @@ func TestCreateRefusesWhatItMustNotReplace(t *testing.T) {
 			must(t, os.RemoveAll(dir), os.MkdirAll(filepath.Join(dir, "graph"), 0o777))
 			put(t, dir, "graph/indptr.arrow", []byte("mine"))
 		},
-		"a foreign file in a dataset":         func(t *testing.T, dir string) { put(t, dir, "notes.txt", []byte("mine")) },
-		"a foreign file beside a dataset's":   func(t *testing.T, dir string) { put(t, dir, "graph/mine.arrow", []byte("mine")) },
-		"a foreign directory in a dataset":    func(t *testing.T, dir string) { must(t, os.Mkdir(filepath.Join(dir, "backup"), 0o777)) },
-		"a link in a dataset":                 func(t *testing.T, dir string) { must(t, os.Symlink("/etc/hostname", filepath.Join(dir, "link"))) },
-		"a dataset with a damaged manifest":   func(t *testing.T, dir string) { put(t, dir, manifestName, []byte("{}")) },
-		"a foreign file beside what was left": func(t *testing.T, dir string) { leave(t, dir); put(t, dir, "notes.txt", []byte("mine")) },
+		"a foreign file in a dataset": func(t *testing.T, dir string) {
+			put(t, dir, "notes.txt",
+				[]byte("mine"))
+		},
+		"a foreign file beside a dataset's": func(t *testing.T, dir string) {
+			put(t, dir, "graph/mine.arrow",
+				[]byte("mine"))
+		},
+		"a foreign directory in a dataset": func(t *testing.T, dir string) {
+			must(t,
+				os.Mkdir(filepath.Join(dir, "backup"), 0o777))
+		},
+		"a link in a dataset": func(t *testing.T, dir string) {
+			must(t,
+				os.Symlink("/etc/hostname", filepath.Join(dir, "link")))
+		},
+		"a dataset with a damaged manifest": func(t *testing.T, dir string) {
+			put(t, dir, manifestName,
+				[]byte("{}"))
+		},
+		"a foreign file beside what was left": func(t *testing.T, dir string) {
+			leave(t, dir)
+			put(t, dir, "notes.txt",
+				[]byte("mine"))
+		},
 		"a marker that is not ours": func(t *testing.T, dir string) {
 			leave(t, dir)
 			put(t, dir, markerName, []byte("todo\nfile graph/indptr.arrow\n"))
@@ -57,7 +77,11 @@ func TestCreateRefusesWhatItMustNotReplace(t *testing.T) {
 			put(t, dir, markerName, append(files(t, dir)[markerName], "file ../precious.arrow\n"...))
 			put(t, filepath.Dir(dir), "precious.arrow", []byte("mine"))
 		},
-		"a marker that names directories beyond": func(t *testing.T, dir string) { leave(t, dir); put(t, dir, markerName, []byte(markerHead+"dir ..\n")) },
+		"a marker that names directories beyond": func(t *testing.T, dir string) {
+			leave(t, dir)
+			put(t, dir,
+				markerName, []byte(markerHead+"dir ..\n"))
+		},
 	}
 	for name, change := range foreign {
 		t.Run(name, func(t *testing.T) {
@@ -264,7 +288,8 @@ func TestATargetHasOneWriterAtATimeThoughWritersComeAndGo(t *testing.T) {
 	}
 	wg.Wait()
 	// A writer that found the directory of another one leaves it, empty, as it would leave a user's.
-	if list, err := os.ReadDir(dir); wins.Load() == 0 || len(list) > 0 || err != nil && !errors.Is(err, os.ErrNotExist) {
+	if list, err := os.ReadDir(dir); wins.Load() == 0 || len(list) > 0 || err != nil &&
+		!errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%d writers began; left behind: %v, %v", wins.Load(), list, err)
 	}
 }
@@ -310,11 +335,20 @@ func TestCommitRefusesWhatDoesNotFitTheSchema(t *testing.T) {
 		"a column that was not written": func(_ *Writer, s *graph.Schema) {
 			s.Nodes[0].Columns = append(s.Nodes[0].Columns, graph.Column{Name: "x", DType: unified.Int8})
 		},
-		"a column that is not in the schema": func(_ *Writer, s *graph.Schema) { s.Nodes[0].Columns = s.Nodes[0].Columns[:1] },
-		"another dtype":                      func(_ *Writer, s *graph.Schema) { s.Nodes[0].Columns[1].DType = unified.Uint64 },
-		"another shape":                      func(_ *Writer, s *graph.Schema) { s.Nodes[0].Columns[0].Shape = []int64{1, 3} },
-		"another count":                      func(_ *Writer, s *graph.Schema) { s.Nodes[0].Count = 6 },
-		"another number of edges":            func(_ *Writer, s *graph.Schema) { s.Edges[0].Count = 5 },
+		"a column that is not in the schema": func(_ *Writer,
+			s *graph.Schema) {
+			s.Nodes[0].Columns = s.Nodes[0].Columns[:1]
+		},
+		"another dtype": func(_ *Writer,
+			s *graph.Schema) {
+			s.Nodes[0].Columns[1].DType = unified.Uint64
+		},
+		"another shape": func(_ *Writer,
+			s *graph.Schema) {
+			s.Nodes[0].Columns[0].Shape = []int64{1, 3}
+		},
+		"another count":           func(_ *Writer, s *graph.Schema) { s.Nodes[0].Count = 6 },
+		"another number of edges": func(_ *Writer, s *graph.Schema) { s.Edges[0].Count = 5 },
 		"a second edge type": func(_ *Writer, s *graph.Schema) {
 			s.Edges = append(s.Edges, graph.EdgeType{Source: "node", Relation: "x", Target: "node"})
 		},
@@ -355,7 +389,9 @@ func TestCommitRefusesWhatDoesNotFitTheSchema(t *testing.T) {
 			}
 			change(w, &a.Schema)
 			err = w.Commit(a.Schema)
-			if undone := name == "a column that is not done"; err == nil || undone != strings.Contains(err.Error(), "not written whole") || !undone && !errors.Is(err, graph.ErrSchema) {
+			if undone := name == "a column that is not done"; err == nil ||
+				undone != strings.Contains(err.Error(), "not written whole") || !undone &&
+				!errors.Is(err, graph.ErrSchema) {
 				t.Errorf("%v", err)
 			}
 			if err := openError(dir); !errors.Is(err, ErrIncomplete) {
@@ -372,7 +408,8 @@ func TestCreateChecksTheSpaceBeforeItTouchesAnything(t *testing.T) {
 	parent := scratchDir(t)
 	dir := filepath.Join(parent, "x.khop")
 	_, err := Create(dir, WriterOptions{ExpectBytes: 1 << 60})
-	if !errors.Is(err, ErrSpace) || !strings.Contains(err.Error(), "1,152,921,504,606,846,976 bytes") || !strings.Contains(err.Error(), "are free") {
+	if !errors.Is(err, ErrSpace) || !strings.Contains(err.Error(), "1,152,921,504,606,846,976 bytes") ||
+		!strings.Contains(err.Error(), "are free") {
 		t.Errorf("%v", err)
 	}
 	if list, _ := os.ReadDir(parent); len(list) > 0 {
@@ -388,7 +425,8 @@ func TestCreateChecksTheSpaceBeforeItTouchesAnything(t *testing.T) {
 
 func TestAFullDiskIsNamedWithTheSpaceNeeded(t *testing.T) {
 	err := writeError("/tmp/x.khop/graph/indices.arrow", fmt.Errorf("write: %w", syscall.ENOSPC), 123_456_789)
-	if !errors.Is(err, ErrSpace) || !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "123,456,789 bytes") || !strings.Contains(err.Error(), "free") {
+	if !errors.Is(err, ErrSpace) || !errors.Is(err, syscall.ENOSPC) ||
+		!strings.Contains(err.Error(), "123,456,789 bytes") || !strings.Contains(err.Error(), "free") {
 		t.Errorf("%v", err)
 	}
 }
@@ -422,8 +460,11 @@ func TestAllNodesAsSeedsAreWrittenOut(t *testing.T) {
 
 func TestFileNamesArePlainAndDistinct(t *testing.T) {
 	seen := map[string]string{}
-	for _, name := range []string{"feature", "Feature", "FEATURE", "a b", "a_b", "a/b", "../a", "..", ".", "名", "字", "con", "aux", "com1", "x.arrow", strings.Repeat("x", 100), strings.Repeat("x", 101), "indptr", "type", "by_source"} {
-		for _, path := range []string{edgeColumnPath(name), nodeColumnPath(0, name), splitPath(name, 0, 0), splitPath(name, 3, 0), splitPath(name, 0, 2)} {
+	for _, name := range []string{"feature", "Feature", "FEATURE", "a b", "a_b", "a/b", "../a", "..", ".", "名", "字",
+		"con", "aux", "com1", "x.arrow", strings.Repeat("x", 100), strings.Repeat("x", 101), "indptr", "type",
+		"by_source"} {
+		for _, path := range []string{edgeColumnPath(name), nodeColumnPath(0, name), splitPath(name, 0, 0),
+			splitPath(name, 3, 0), splitPath(name, 0, 2)} {
 			if err := checkPath(path); err != nil {
 				t.Errorf("%q: %v", name, err)
 			}
@@ -441,7 +482,8 @@ func TestFileNamesArePlainAndDistinct(t *testing.T) {
 }
 
 func TestErrorsSayWhereWhatAndWhatToDo(t *testing.T) {
-	err := &Error{Path: "products.khop/graph/indices.arrow", Row: 123456789, unit: "edge", Remedy: `run "khop check" or convert again`, Err: corruptf("source 2,500,000 is not below 2,449,029 nodes")}
+	err := &Error{Path: "products.khop/graph/indices.arrow", Row: 123456789, unit: "edge",
+		Remedy: `run "khop check" or convert again`, Err: corruptf("source 2,500,000 is not below 2,449,029 nodes")}
 	want := `products.khop/graph/indices.arrow: edge 123,456,789: corrupt dataset: source 2,500,000 is not below 2,449,029 nodes; run "khop check" or convert again`
 	if err.Error() != want {
 		t.Errorf("%s", err)

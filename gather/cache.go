@@ -7,7 +7,7 @@ import (
 	"runtime"
 	"unsafe"
 
-	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -16,7 +16,7 @@ import (
 type cache struct {
 	rows       int64
 	table, mem *pinned.Region
-	where, hot cuda.Address // of table and mem; no table where all rows are held
+	where, hot device.Address // of table and mem; no table where all rows are held
 }
 
 // whole reports whether the cache holds all rows.
@@ -41,8 +41,9 @@ const (
 	maxSlots   = 1 << 30
 )
 
-// CacheRows returns how many rows of a column a cache of so many bytes holds: all, if they fit; else as many as fit beside a
-// table of 4 bytes for each row of the column, which may be none. Allocations are rounded up; 2 KiB are left for that.
+// CacheRows returns how many rows of a column a cache of so many bytes holds: all, if they fit; else as many as fit
+// beside a table of 4 bytes for each row of the column, which may be none. Allocations are rounded up; 2 KiB are left
+// for that.
 func CacheRows(column unified.Tensor, budget int64) int64 {
 	n, row := column.Len(), column.RowBytes()
 	budget = max(budget, spareBytes) - spareBytes
@@ -55,12 +56,12 @@ func CacheRows(column unified.Tensor, budget int64) int64 {
 	return min(max((budget-n*entryBytes)/row, 0), maxSlots)
 }
 
-// Cache copies rows of the column to device memory, from where later gathers take them; it takes the place of an earlier
-// cache. What is gathered stays the same. hot are the rows, ascending without repeats (see Hottest); as many as the column has
-// stand for the whole of it, and nil means all. Of a column in device memory nothing is copied.
+// Cache copies rows of the column to device memory, from where later gathers take them; it takes the place of an
+// earlier cache. What is gathered stays the same. hot are the rows, ascending without repeats (see Hottest); as many as
+// the column has stand for the whole of it, and nil means all. Of a column in device memory nothing is copied.
 //
-// memory says who counts the bytes, CacheRows how many rows they are good for. Cache returns when the copy is complete; at a
-// cancelled ctx or an error there is no cache, and the store works without one.
+// memory says who counts the bytes, CacheRows how many rows they are good for. Cache returns when the copy is complete;
+// at a cancelled ctx or an error there is no cache, and the store works without one.
 func (s *DeviceStore) Cache(ctx context.Context, hot []int64, memory pinned.Options) error {
 	if err := s.Uncache(); err != nil {
 		return err
@@ -113,7 +114,8 @@ func (s *DeviceStore) fill(ctx context.Context, hot []int64, rows int64, memory 
 		}
 	}
 	// The list is in host memory, so that filling takes no more device memory than the cache.
-	list, err := pinned.Allocate(8*min(rows, fillRows), pinned.Options{Device: s.device, Place: pinned.Pinned, Ledger: memory.Ledger, Purpose: pinned.Scratch})
+	list, err := pinned.Allocate(8*min(rows, fillRows), pinned.Options{Device: s.device, Place: pinned.Pinned,
+		Ledger: memory.Ledger, Purpose: pinned.Scratch})
 	if err != nil {
 		return c, err
 	}
@@ -157,12 +159,14 @@ func (s *DeviceStore) fillFrom(ctx context.Context, c *cache, list *pinned.Regio
 		if err != nil {
 			return err
 		}
-		j := job{ids: ids, dst: c.mem.Address() + cuda.Address(lo*s.rowBytes), words: s.words.Address() + wordsBytes/2}
+		j := job{ids: ids, dst: c.mem.Address() + device.Address(lo*s.rowBytes), words: s.words.Address() +
+			wordsBytes/2}
 		if err := s.launch(s.own, j); err != nil {
 			return err
 		}
 		if c.table != nil {
-			if err := kernels.cacheMark(s.own, s.grid(n, 1), cuda.Dim(blockThreads), 0, list.Address(), n, lo, c.table.Address()); err != nil {
+			if err := kernels.cacheMark(s.own, s.grid(n, 1), device.Dim(blockThreads), 0, list.Address(), n, lo,
+				c.table.Address()); err != nil {
 				return err
 			}
 		}
@@ -186,8 +190,8 @@ type Traffic struct {
 	Saved int64 // of them, bytes that were not read from the column's own place
 }
 
-// Traffic returns what was gathered since the store was made. The device counts; asking costs a copy. All streams must have passed what
-// was enqueued: ask at the end of an epoch.
+// Traffic returns what was gathered since the store was made. The device counts; asking costs a copy. All streams must
+// have passed what was enqueued: ask at the end of an epoch.
 func (s *DeviceStore) Traffic() (Traffic, error) {
 	var words [3]uint64
 	if err := s.read(asBytes(words[:]), s.words.Address()); err != nil {
@@ -198,8 +202,8 @@ func (s *DeviceStore) Traffic() (Traffic, error) {
 	return t, nil
 }
 
-// CountUses counts from now on how often each row is gathered, in 4 bytes of device memory a row. memory says who counts
-// those.
+// CountUses counts from now on how often each row is gathered, in 4 bytes of device memory a row. memory says who
+// counts those.
 func (s *DeviceStore) CountUses(memory pinned.Options) error {
 	if s.uses != nil || s.column.Len() == 0 {
 		return nil
@@ -213,8 +217,8 @@ func (s *DeviceStore) CountUses(memory pinned.Options) error {
 	return s.resetUses()
 }
 
-// Uses returns how often each row was gathered since CountUses, or since Uses was called last, and begins anew: scores for
-// Hottest, to cache other rows in the next epoch. It returns nil where nobody counts.
+// Uses returns how often each row was gathered since CountUses, or since Uses was called last, and begins anew: scores
+// for Hottest, to cache other rows in the next epoch. It returns nil where nobody counts.
 func (s *DeviceStore) Uses() ([]uint32, error) {
 	if s.uses == nil {
 		return nil, nil
@@ -233,9 +237,9 @@ func (s *DeviceStore) resetUses() error {
 	return s.own.Synchronize()
 }
 
-// read copies from the device to memory of the Go heap and waits. That is pinned meanwhile, for where the device reads the
-// host's page tables the driver need not be done with it when the call returns.
-func (s *DeviceStore) read(to []byte, from cuda.Address) error {
+// read copies from the device to memory of the Go heap and waits. That is pinned meanwhile, for where the device reads
+// the host's page tables the driver need not be done with it when the call returns.
+func (s *DeviceStore) read(to []byte, from device.Address) error {
 	var pinner runtime.Pinner
 	pinner.Pin(unsafe.SliceData(to))
 	defer pinner.Unpin()

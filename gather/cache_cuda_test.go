@@ -10,7 +10,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/khop-gnn/khop/internal/cuda/cudatest"
+	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -45,7 +45,8 @@ func TestCacheChangesNoByte(t *testing.T) {
 					}
 					for _, s.Method = range deviceMethods {
 						if got := r.gather(s, ids, 0); !bytes.Equal(got, want) {
-							t.Fatalf("%v: %v[%d,%d], %d rows cached: differs from copy(); seed %d", s.Method, dtype, n, width, rows, seed)
+							t.Fatalf("%v: %v[%d,%d], %d rows cached: differs from copy(); seed %d", s.Method, dtype, n,
+								width, rows, seed)
 						}
 						expected.Rows += int64(len(list))
 						for _, id := range list {
@@ -114,7 +115,8 @@ func TestUsesRankTheRowsOfTheNextEpoch(t *testing.T) {
 	r.gather(s, r.idsOnDevice(unified.Int64, list), 0)
 	after := must(s.Traffic())(t)
 	if s.Cached() != 2 || after.Rows-before.Rows != 14 || after.Hits-before.Hits != 1+5 {
-		t.Errorf("%d rows are cached; of 14 rows %d came out of the cache, want 1 before and 5 after", s.Cached(), after.Hits-before.Hits)
+		t.Errorf("%d rows are cached; of 14 rows %d came out of the cache, want 1 before and 5 after", s.Cached(),
+			after.Hits-before.Hits)
 	}
 }
 
@@ -134,12 +136,13 @@ func TestCacheThatCannotBeMadeLeavesAStoreThatWorks(t *testing.T) {
 		memory pinned.Options
 		want   error
 	}{
-		"no memory for the table": {context.Background(), []int64{1, 2, 3}, pinned.Options{Ledger: &full}, pinned.ErrLimit},
-		"no memory for the rows":  {context.Background(), nil, pinned.Options{Ledger: &full}, pinned.ErrLimit},
-		"cancelled":               {cancelled, nil, pinned.Options{Ledger: &roomy}, stop},
-		"a row beyond":            {context.Background(), []int64{1, 100}, pinned.Options{}, ErrRange},
-		"a negative row":          {context.Background(), []int64{-1, 1}, pinned.Options{}, ErrRange},
-		"a row twice":             {context.Background(), []int64{4, 4}, pinned.Options{}, ErrRange},
+		"no memory for the table": {context.Background(), []int64{1, 2, 3}, pinned.Options{Ledger: &full},
+			pinned.ErrLimit},
+		"no memory for the rows": {context.Background(), nil, pinned.Options{Ledger: &full}, pinned.ErrLimit},
+		"cancelled":              {cancelled, nil, pinned.Options{Ledger: &roomy}, stop},
+		"a row beyond":           {context.Background(), []int64{1, 100}, pinned.Options{}, ErrRange},
+		"a negative row":         {context.Background(), []int64{-1, 1}, pinned.Options{}, ErrRange},
+		"a row twice":            {context.Background(), []int64{4, 4}, pinned.Options{}, ErrRange},
 	} {
 		if err := s.Cache(c.ctx, c.hot, c.memory); !errors.Is(err, c.want) || s.Cached() != 0 {
 			t.Errorf("%s: %v, want %v; %d rows are cached", name, err, c.want, s.Cached())
@@ -148,7 +151,8 @@ func TestCacheThatCannotBeMadeLeavesAStoreThatWorks(t *testing.T) {
 	if full.DeviceTotal() != 0 || roomy.DeviceTotal() != 0 {
 		t.Errorf("%d and %d bytes are still taken", full.DeviceTotal(), roomy.DeviceTotal())
 	}
-	if got := r.gather(s, r.idsOnDevice(unified.Int32, []int64{99, 3}), 0); !bytes.Equal(got[:64], src[99*64:]) || !bytes.Equal(got[64:], src[3*64:4*64]) {
+	if got := r.gather(s, r.idsOnDevice(unified.Int32, []int64{99, 3}), 0); !bytes.Equal(got[:64], src[99*64:]) ||
+		!bytes.Equal(got[64:], src[3*64:4*64]) {
 		t.Error("the store without a cache gathers other rows")
 	}
 }
@@ -161,7 +165,8 @@ func TestCacheTakesWhatItsBudgetAllows(t *testing.T) {
 		var ledger pinned.Ledger
 		ledger.SetDeviceLimit(budget)
 		rows := CacheRows(s.Column(), budget)
-		r.check(s.Cache(context.Background(), Hottest(make([]uint32, 1000), rows), pinned.Options{Ledger: &ledger, Purpose: pinned.Columns}))
+		r.check(s.Cache(context.Background(), Hottest(make([]uint32, 1000), rows),
+			pinned.Options{Ledger: &ledger, Purpose: pinned.Columns}))
 		if got := ledger.DeviceTotal(); got > budget || got < budget-2048-400 {
 			t.Errorf("%d bytes for %d rows, the budget is %d", got, rows, budget)
 		}

@@ -5,7 +5,7 @@ package gather
 import (
 	_ "embed"
 
-	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/device"
 )
 
 //go:embed cache.ptx
@@ -13,18 +13,18 @@ var cachePTX []byte
 
 // cacheKernels are the kernels of cache.cu, loaded on one device. They are safe for concurrent use.
 type cacheKernels struct {
-	module          *cuda.Module
-	cacheMarkKernel *cuda.Kernel
+	module          *device.Module
+	cacheMarkKernel *device.Kernel
 }
 
 // loadCacheKernels loads them. Close them before the device.
-func loadCacheKernels(device *cuda.Device) (*cacheKernels, error) {
-	module, err := device.Load(cachePTX)
+func loadCacheKernels(on *device.Device) (*cacheKernels, error) {
+	module, err := on.Load(cachePTX)
 	if err != nil {
 		return nil, err
 	}
 	kernels := &cacheKernels{module: module}
-	for name, kernel := range map[string]**cuda.Kernel{
+	for name, kernel := range map[string]**device.Kernel{
 		"cache_mark": &kernels.cacheMarkKernel,
 	} {
 		if *kernel, err = module.Kernel(name); err != nil {
@@ -39,6 +39,6 @@ func loadCacheKernels(device *cuda.Device) (*cacheKernels, error) {
 func (kernels *cacheKernels) Close() error { return kernels.module.Close() }
 
 // cacheMark launches cache_mark(const int64_t*ids, int64_t length, int64_t first, uint32_t*where).
-func (kernels *cacheKernels) cacheMark(stream *cuda.Stream, grid, block cuda.Dim3, shared int, ids cuda.Address, length int64, first int64, where cuda.Address) error {
+func (kernels *cacheKernels) cacheMark(stream *device.Stream, grid, block device.Dim3, shared int, ids device.Address, length int64, first int64, where device.Address) error {
 	return stream.Launch(kernels.cacheMarkKernel, grid, block, shared, uint64(ids), uint64(length), uint64(first), uint64(where))
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Hottest returns the rows of the k highest scores, of equal ones the lowest rows, in ascending order: what a cache of k rows
-// should hold. There are len(scores) rows; a k beyond that means all, one below 1 none. Scores are not NaN.
+// Hottest returns the rows of the k highest scores, of equal ones the lowest rows, in ascending order: what a cache of
+// k rows should hold. There are len(scores) rows; a k beyond that means all, one below 1 none. Scores are not NaN.
 //
 // Cost: five passes over the scores, and 8k bytes for the result.
 func Hottest[S int64 | uint32 | float64](scores []S, k int64) []int64 {
@@ -19,7 +19,8 @@ func Hottest[S int64 | uint32 | float64](scores []S, k int64) []int64 {
 	if k == 0 {
 		return hot
 	}
-	// The k-th highest, 16 bits at a time from the highest on; equal is how many rows of exactly that score are to be taken.
+	// The k-th highest, 16 bits at a time from the highest on; equal is how many rows of exactly that score are to be
+	// taken.
 	var last uint64
 	equal, counts := k, make([]int64, 1<<16)
 	for shift := 48; shift >= 0; shift -= 16 {
@@ -56,8 +57,8 @@ func ordered(x float64) uint64 {
 	return b | 1<<63
 }
 
-// InDegree returns the in-degree of each node as its score: in a graph that has each edge in both directions, such nodes
-// are in most neighbourhoods. indptr [n+1] is ascending.
+// InDegree returns the in-degree of each node as its score: in a graph that has each edge in both directions, such
+// nodes are in most neighbourhoods. indptr [n+1] is ascending.
 func InDegree(indptr []int64) []int64 {
 	scores := make([]int64, max(len(indptr)-1, 0))
 	for v := range scores {
@@ -66,8 +67,9 @@ func InDegree(indptr []int64) []int64 {
 	return scores
 }
 
-// PageRank scores nodes by how often a walk visits them that begins at a random seed, goes from each node to the source of a random
-// in-edge, as samplers do, and begins anew with probability 1 - Damping: reverse PageRank weighted by the seeds.
+// PageRank scores nodes by how often a walk visits them that begins at a random seed, goes from each node to the source
+// of a random in-edge, as samplers do, and begins anew with probability 1 - Damping: reverse PageRank weighted by the
+// seeds.
 //
 // Source: Min et al., "Graph neural network training with data tiering", KDD 2022.
 type PageRank struct {
@@ -76,20 +78,20 @@ type PageRank struct {
 	Seeds   []int64        // nodes, in any order; one that occurs twice weighs twice
 	// Damping is the probability that a walk goes on; 0 means 0.85.
 	Damping float64
-	// Iterations is how many steps from the seeds are looked at, at most; 0 means 5. Each is a pass over the edges of the nodes
-	// reached so far.
+	// Iterations is how many steps from the seeds are looked at, at most; 0 means 5. Each is a pass over the edges of
+	// the nodes reached so far.
 	Iterations int
 }
 
 // rankNodes is how many nodes to rank between two looks at the context.
 const rankNodes = 1 << 16
 
-// Scores returns a score for each node, 16 bytes a node while it runs and 8 after. It is the same on every machine: one goroutine
-// adds in the order of the edges, at the pace of random reads of memory. (More goroutines, each with a part of the nodes, were slower:
-// what an edge costs them is to find out whether it is theirs.)
+// Scores returns a score for each node, 16 bytes a node while it runs and 8 after. It is the same on every machine: one
+// goroutine adds in the order of the edges, at the pace of random reads of memory. (More goroutines, each with a part
+// of the nodes, were slower: what an edge costs them is to find out whether it is theirs.)
 //
-// Errors: ErrRange for a seed or source that is no node, unified.ErrShape for Indices that are not those of Indptr, the cause of
-// ctx, pinned.ErrFault for a mapped file that was cut short.
+// Errors: ErrRange for a seed or source that is no node, unified.ErrShape for Indices that are not those of Indptr, the
+// cause of ctx, pinned.ErrFault for a mapped file that was cut short.
 func (p PageRank) Scores(ctx context.Context) ([]float64, error) {
 	n := max(len(p.Indptr)-1, 0)
 	if p.Damping == 0 {
@@ -104,7 +106,8 @@ func (p PageRank) Scores(ctx context.Context) ([]float64, error) {
 		}
 	}
 	if n > 0 && (p.Indptr[0] < 0 || p.Indptr[n] > p.Indices.Len()) {
-		return nil, fmt.Errorf("page rank: %w: edges %d to %d of %v", unified.ErrShape, p.Indptr[0], p.Indptr[n], p.Indices)
+		return nil, fmt.Errorf("page rank: %w: edges %d to %d of %v", unified.ErrShape, p.Indptr[0], p.Indptr[n],
+			p.Indices)
 	}
 	if p.Indices.DType() == unified.Int32 {
 		return rank[int32](ctx, p, n)

@@ -73,13 +73,14 @@ func TestPageRankIsTheChanceToBeVisited(t *testing.T) {
 	const seed, walks = 22, 400_000
 	// 3 <- 0, 1; 0 <- 1, 2, 2; 2 <- 2; 1 has no in-edges, 4 is not connected.
 	indptr, indices := []int64{0, 3, 3, 4, 6, 6}, []int64{1, 2, 2, 2, 0, 1}
-	p := PageRank{Indptr: indptr, Indices: unified.FromSlice(indices), Seeds: []int64{3, 0, 3}, Damping: 0.7, Iterations: 3}
+	p := PageRank{Indptr: indptr, Indices: unified.FromSlice(indices), Seeds: []int64{3, 0, 3}, Damping: 0.7,
+		Iterations: 3}
 	scores, err := p.Scores(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The score of a node is the chance that a walk stands there after the third step, where a walk that has come to a node
-	// without in-edges is lost.
+	// The score of a node is the chance that a walk stands there after the third step, where a walk that has come to a
+	// node without in-edges is lost.
 	r := rand.New(rand.NewPCG(seed, 0))
 	stood := make([]float64, 5)
 	for range walks {
@@ -123,11 +124,14 @@ func TestPageRankReportsWhatIsWrong(t *testing.T) {
 		ctx    context.Context
 		want   error
 	}{
-		"a seed beyond":         {func(p *PageRank) { p.Seeds = []int64{1, 2} }, context.Background(), ErrRange},
-		"a negative source":     {func(p *PageRank) { p.Indices = unified.FromSlice([]int32{-1, -1}) }, context.Background(), ErrRange},
-		"too few edges":         {func(p *PageRank) { p.Indices = unified.FromSlice([]int32{1}) }, context.Background(), unified.ErrShape},
-		"edges that are floats": {func(p *PageRank) { p.Indices = unified.FromSlice([]float32{1, 0}) }, context.Background(), unified.ErrShape},
-		"a cancelled context":   {func(*PageRank) {}, ctx, stop},
+		"a seed beyond": {func(p *PageRank) { p.Seeds = []int64{1, 2} }, context.Background(), ErrRange},
+		"a negative source": {func(p *PageRank) { p.Indices = unified.FromSlice([]int32{-1, -1}) },
+			context.Background(), ErrRange},
+		"too few edges": {func(p *PageRank) { p.Indices = unified.FromSlice([]int32{1}) }, context.Background(),
+			unified.ErrShape},
+		"edges that are floats": {func(p *PageRank) { p.Indices = unified.FromSlice([]float32{1, 0}) },
+			context.Background(), unified.ErrShape},
+		"a cancelled context": {func(*PageRank) {}, ctx, stop},
 	} {
 		p := good
 		c.change(&p)
@@ -149,8 +153,10 @@ func TestCacheRowsFitTheBudget(t *testing.T) {
 		return c
 	}
 	for _, c := range []struct{ n, width, budget, want int64 }{
-		{100, 25, 0, 0}, {100, 25, 2448, 0}, {100, 25, 2547, 0}, {100, 25, 2548, 1}, {100, 25, 11_947, 94}, {100, 25, 11_948, 95},
-		{100, 25, 12_047, 95}, {100, 25, 12_048, 100}, {100, 25, math.MaxInt64, 100}, {100, 25, math.MinInt64, 0}, {0, 25, 100, 0},
+		{100, 25, 0, 0}, {100, 25, 2448, 0}, {100, 25, 2547, 0}, {100, 25, 2548, 1}, {100, 25, 11_947, 94},
+		{100, 25, 11_948, 95},
+		{100, 25, 12_047, 95}, {100, 25, 12_048, 100}, {100, 25, math.MaxInt64, 100}, {100, 25, math.MinInt64, 0},
+		{0, 25, 100, 0},
 		{100, 1, 2447, 0}, {100, 1, 2448, 100},
 	} {
 		if got := CacheRows(column(c.n, c.width), c.budget); got != c.want {

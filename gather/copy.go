@@ -20,8 +20,8 @@ func (v variant) String() string { return [...]string{"plain", "prefetched", "av
 // best is the variant in use.
 var best = variants()[0]
 
-// How rows are copied was chosen by measurement on Zen 5 (AVX-512, a virtual machine), random rows of a table of 1 GB, against
-// copy() of as many bytes in the same run. BenchmarkCopyRows repeats it.
+// How rows are copied was chosen by measurement on Zen 5 (AVX-512, a virtual machine), random rows of a table of 1 GB,
+// against copy() of as many bytes in the same run. BenchmarkCopyRows repeats it.
 //
 //   - Prefetching decides: rows of 400 B prefetched 16 ahead and more are copied twice as fast. How far matters little beyond
 //     that, so it is given in bytes, with bounds for the narrowest and the widest rows.
@@ -64,9 +64,9 @@ func aheadLines(rowBytes int) int {
 
 // copyRows32 copies row ids[i] of src to row i of dst, for each i. A row is rowBytes long, 1 at least.
 //
-// Every id must be a row of src (rangeOK32); dst must hold len(ids) rows and not overlap src. Only those rows are read and
-// written. Neither needs to be aligned, though a dst at a multiple of 64 is best. A fault in src, a mapped file that was cut
-// short, is an ordinary Go panic (debug.SetPanicOnFault), after which dst is undefined.
+// Every id must be a row of src (rangeOK32); dst must hold len(ids) rows and not overlap src. Only those rows are read
+// and written. Neither needs to be aligned, though a dst at a multiple of 64 is best. A fault in src, a mapped file
+// that was cut short, is an ordinary Go panic (debug.SetPanicOnFault), after which dst is undefined.
 func copyRows32(dst, src []byte, ids []int32, rowBytes int) { copyRows(best, dst, src, ids, rowBytes) }
 
 // copyRows64 is copyRows32 for ids of 64 bits.
@@ -112,8 +112,8 @@ func copyPrefetched[I rowID](dst, src []byte, ids []I, rowBytes int) {
 	}
 }
 
-// rowsPerCall returns how many rows to hand to assembly at once: it cannot be preempted. It is a multiple of 64, so that
-// every call finds dst aligned as the first did.
+// rowsPerCall returns how many rows to hand to assembly at once: it cannot be preempted. It is a multiple of 64, so
+// that every call finds dst aligned as the first did.
 func rowsPerCall(rowBytes int) int {
 	return min(max(chunkBytes/rowBytes, cacheLine)&^(cacheLine-1), chunkRows)
 }
@@ -136,7 +136,8 @@ func streamRows[I rowID](v variant, dst []byte, table unsafe.Pointer, ids []I, r
 	line := unsafe.Pointer(&room[at])
 	for b := 0; b < len(ids); b += step {
 		n := min(step, len(ids)-b)
-		left := streamCall(v, unsafe.Pointer(&dst[b*rowBytes]), table, &ids[b], n, len(ids)-b, rowBytes, ahead, lines, line)
+		left := streamCall(v, unsafe.Pointer(&dst[b*rowBytes]), table, &ids[b], n, len(ids)-b, rowBytes, ahead, lines,
+			line)
 		end := (b + n) * rowBytes
 		copy(dst[end-left:end], room[at:])
 	}

@@ -30,7 +30,8 @@ func prefetchRows[I rowID](table unsafe.Pointer, ids *I, n, rowBytes, lines int)
 	}
 }
 
-// copyCall copies n rows, 1 at least, of 64 bytes and more, and prefetches those that many ids ahead, of which avail exist.
+// copyCall copies n rows, 1 at least, of 64 bytes and more, and prefetches those that many ids ahead, of which avail
+// exist.
 func copyCall[I rowID](v variant, dst, table unsafe.Pointer, ids *I, n, avail, rowBytes, ahead, lines int) {
 	switch p := any(ids).(type) {
 	case *int32:
@@ -48,9 +49,11 @@ func copyCall[I rowID](v variant, dst, table unsafe.Pointer, ids *I, n, avail, r
 	}
 }
 
-// streamCall is copyCall with non-temporal stores. dst and scratch are at multiples of 64; scratch has 64 bytes before it and
-// 128 from it on. The last bytes of the last row, as many as it returns, are left in scratch: the caller copies them.
-func streamCall[I rowID](v variant, dst, table unsafe.Pointer, ids *I, n, avail, rowBytes, ahead, lines int, scratch unsafe.Pointer) int {
+// streamCall is copyCall with non-temporal stores. dst and scratch are at multiples of 64; scratch has 64 bytes before
+// it and 128 from it on. The last bytes of the last row, as many as it returns, are left in scratch: the caller copies
+// them.
+func streamCall[I rowID](v variant, dst, table unsafe.Pointer, ids *I, n, avail, rowBytes, ahead, lines int,
+	scratch unsafe.Pointer) int {
 	switch p := any(ids).(type) {
 	case *int32:
 		if v == avx512 {
@@ -85,13 +88,17 @@ func copyAVX512x32(dst, src unsafe.Pointer, ids *int32, n, avail, rowBytes, ahea
 func copyAVX512x64(dst, src unsafe.Pointer, ids *int64, n, avail, rowBytes, ahead, lines int)
 
 //go:noescape
-func streamAVX2x32(dst, src unsafe.Pointer, ids *int32, n, avail, rowBytes, ahead, lines int, scratch unsafe.Pointer) (left int)
+func streamAVX2x32(dst, src unsafe.Pointer, ids *int32, n, avail, rowBytes, ahead, lines int,
+	scratch unsafe.Pointer) (left int)
 
 //go:noescape
-func streamAVX2x64(dst, src unsafe.Pointer, ids *int64, n, avail, rowBytes, ahead, lines int, scratch unsafe.Pointer) (left int)
+func streamAVX2x64(dst, src unsafe.Pointer, ids *int64, n, avail, rowBytes, ahead, lines int,
+	scratch unsafe.Pointer) (left int)
 
 //go:noescape
-func streamAVX512x32(dst, src unsafe.Pointer, ids *int32, n, avail, rowBytes, ahead, lines int, scratch unsafe.Pointer) (left int)
+func streamAVX512x32(dst, src unsafe.Pointer, ids *int32, n, avail, rowBytes, ahead, lines int,
+	scratch unsafe.Pointer) (left int)
 
 //go:noescape
-func streamAVX512x64(dst, src unsafe.Pointer, ids *int64, n, avail, rowBytes, ahead, lines int, scratch unsafe.Pointer) (left int)
+func streamAVX512x64(dst, src unsafe.Pointer, ids *int64, n, avail, rowBytes, ahead, lines int,
+	scratch unsafe.Pointer) (left int)

@@ -37,9 +37,10 @@ func mapped(b *testing.B, n, advice int) []byte {
 	return t
 }
 
-// BenchmarkCopyRows gathers random rows, one batch an iteration, with every variant, and copies as many bytes in order with
-// copy(), from a far part of the same table, between any two of them. It reports GB/s of the best variant and of copy(), and
-// the median ratio to the copies just before and after, for every variant: other load on the machine disturbs both alike.
+// BenchmarkCopyRows gathers random rows, one batch an iteration, with every variant, and copies as many bytes in order
+// with copy(), from a far part of the same table, between any two of them. It reports GB/s of the best variant and of
+// copy(), and the median ratio to the copies just before and after, for every variant: other load on the machine
+// disturbs both alike.
 func BenchmarkCopyRows(b *testing.B) {
 	for _, pages := range []struct {
 		name   string
@@ -50,7 +51,8 @@ func BenchmarkCopyRows(b *testing.B) {
 			dst := mapped(b, benchDst, unix.MADV_HUGEPAGE)
 			for _, w := range []int{1, 4, 8, 12, 40, 64, 132, 256, 400, 512, 640, 1024, 2052, 4096} {
 				for _, threads := range []int{1, 2} {
-					b.Run(fmt.Sprintf("bytes=%d/threads=%d", w, threads), func(b *testing.B) { benchRows(b, dst, src, w, threads) })
+					b.Run(fmt.Sprintf("bytes=%d/threads=%d", w, threads),
+						func(b *testing.B) { benchRows(b, dst, src, w, threads) })
 				}
 			}
 		})

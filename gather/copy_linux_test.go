@@ -32,7 +32,8 @@ func fenced(t testing.TB, n int, atEnd bool) []byte {
 	return m[page : page+n : page+n]
 }
 
-// TestNothingBesideTheRowsIsTouched puts table, dst and ids against pages that may not be read: a byte too far is a fault.
+// TestNothingBesideTheRowsIsTouched puts table, dst and ids against pages that may not be read: a byte too far is a
+// fault.
 func TestNothingBesideTheRowsIsTouched(t *testing.T) {
 	for _, w := range rowWidths {
 		const rows = 3
@@ -66,7 +67,8 @@ func TestNothingBesideTheRowsIsTouched(t *testing.T) {
 	}
 }
 
-// TestFileCutShortIsAPanicThatIsRecovered: a fault inside the assembly unwinds like any other, and copying works again after.
+// TestFileCutShortIsAPanicThatIsRecovered: a fault inside the assembly unwinds like any other, and copying works again
+// after.
 func TestFileCutShortIsAPanicThatIsRecovered(t *testing.T) {
 	page := unix.Getpagesize()
 	for _, w := range []int{1, 4, 8, 12, 40, 64, 100, 400, 1024, 4096} {
@@ -107,7 +109,8 @@ func TestFileCutShortIsAPanicThatIsRecovered(t *testing.T) {
 					}
 					if fault := recovered(func() { way.rows(dst, src, ids32, ids64, w) }); fault == nil {
 						t.Fatalf("round %d: half the file is gone, and nobody noticed", round)
-					} else if a, ok := fault.(interface{ Addr() uintptr }); ok && a.Addr()-uintptr(pointer(src)) >= uintptr(size) {
+					} else if a, ok := fault.(interface{ Addr() uintptr }); ok &&
+						a.Addr()-uintptr(pointer(src)) >= uintptr(size) {
 						t.Fatalf("round %d: the fault is at %#x, which is not in the table", round, a.Addr())
 					}
 				}

@@ -5,8 +5,9 @@ import "unsafe"
 // narrowBlock is how many narrow rows are prefetched at once.
 const narrowBlock = 64
 
-// copyNarrow copies rows of less than narrowRow bytes. A row is moved by two or four moves that may overlap within it, so that
-// one loop serves all widths of a class, and no byte beside the row is read: a wider read would wait for the line behind.
+// copyNarrow copies rows of less than narrowRow bytes. A row is moved by two or four moves that may overlap within it,
+// so that one loop serves all widths of a class, and no byte beside the row is read: a wider read would wait for the
+// line behind.
 func copyNarrow[I rowID](dst []byte, table unsafe.Pointer, ids []I, rowBytes int) {
 	lines := aheadLines(rowBytes)
 	for b := 0; b < len(ids); b += narrowBlock {

@@ -10,6 +10,7 @@ func copyCall[I rowID](v variant, dst, table unsafe.Pointer, ids *I, n, avail, r
 	panic("gather: no such variant")
 }
 
-func streamCall[I rowID](v variant, dst, table unsafe.Pointer, ids *I, n, avail, rowBytes, ahead, lines int, scratch unsafe.Pointer) int {
+func streamCall[I rowID](v variant, dst, table unsafe.Pointer, ids *I, n, avail, rowBytes, ahead, lines int,
+	scratch unsafe.Pointer) int {
 	panic("gather: no such variant")
 }

@@ -8,10 +8,13 @@ import (
 	"testing"
 )
 
-// rowWidths are those of real columns (labels, float16 to float64 features) and their neighbours, where code paths change.
+// rowWidths are those of real columns (labels, float16 to float64 features) and their neighbours, where code paths
+// change.
 var rowWidths = []int{
-	1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 40, 63, 64, 65, 95, 96, 97, 100, 127, 128, 129, 132, 159, 160, 161,
-	191, 192, 193, 255, 256, 257, 319, 320, 321, 383, 384, 385, 400, 401, 512, 513, 516, 575, 576, 640, 1000, 1024, 2052, 4096,
+	1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 40, 63, 64, 65, 95, 96, 97, 100, 127, 128, 129, 132, 159,
+	160, 161,
+	191, 192, 193, 255, 256, 257, 319, 320, 321, 383, 384, 385, 400, 401, 512, 513, 516, 575, 576, 640, 1000, 1024,
+	2052, 4096,
 	4100, 8191, giantRow, giantRow + 1,
 }
 
@@ -23,7 +26,10 @@ var patterns = []struct {
 	{"none", func(*rand.Rand, int) []int64 { return nil }},
 	{"first", func(*rand.Rand, int) []int64 { return []int64{0} }},
 	{"last", func(_ *rand.Rand, n int) []int64 { return []int64{int64(n - 1)} }},
-	{"the same again", func(_ *rand.Rand, n int) []int64 { return []int64{int64(n - 1), 0, 0, int64(n - 1), int64(n - 1)} }},
+	{"the same again", func(_ *rand.Rand, n int) []int64 {
+		return []int64{int64(n - 1), 0, 0, int64(n - 1),
+			int64(n - 1)}
+	}},
 	{"in order", func(_ *rand.Rand, n int) []int64 {
 		ids := make([]int64, n)
 		for i := range ids {
@@ -76,12 +82,20 @@ func ways() []way {
 	var ws []way
 	for _, v := range variants() {
 		ws = append(ws,
-			way{v.String() + "/int32", 1, math.MaxInt, func(dst, src []byte, ids []int32, _ []int64, w int) { copyRows(v, dst, src, ids, w) }},
-			way{v.String() + "/int64", 1, math.MaxInt, func(dst, src []byte, _ []int32, ids []int64, w int) { copyRows(v, dst, src, ids, w) }})
+			way{v.String() + "/int32", 1, math.MaxInt, func(dst, src []byte, ids []int32, _ []int64,
+				w int) {
+				copyRows(v, dst, src, ids, w)
+			}},
+			way{v.String() + "/int64", 1, math.MaxInt, func(dst, src []byte, _ []int32, ids []int64,
+				w int) {
+				copyRows(v, dst, src, ids, w)
+			}})
 		if v >= avx2 {
 			ws = append(ws,
-				way{v.String() + "/stream/int32", narrowRow, giantRow, func(dst, src []byte, ids []int32, _ []int64, w int) { stream(v, dst, src, ids, w) }},
-				way{v.String() + "/stream/int64", narrowRow, giantRow, func(dst, src []byte, _ []int32, ids []int64, w int) { stream(v, dst, src, ids, w) }})
+				way{v.String() + "/stream/int32", narrowRow, giantRow,
+					func(dst, src []byte, ids []int32, _ []int64, w int) { stream(v, dst, src, ids, w) }},
+				way{v.String() + "/stream/int64", narrowRow, giantRow,
+					func(dst, src []byte, _ []int32, ids []int64, w int) { stream(v, dst, src, ids, w) }})
 		}
 	}
 	return ws
@@ -102,7 +116,8 @@ func stream[I rowID](v variant, dst, src []byte, ids []I, rowBytes int) {
 	copy(dst, room[:len(ids)*rowBytes])
 }
 
-// compare copies rows in every way and compares the bytes with the specification's, and those around dst with what they were.
+// compare copies rows in every way and compares the bytes with the specification's, and those around dst with what they
+// were.
 func compare(t *testing.T, src []byte, ids []int64, rowBytes, shift int) {
 	t.Helper()
 	size := len(ids) * rowBytes
@@ -119,10 +134,12 @@ func compare(t *testing.T, src []byte, ids []int64, rowBytes, shift int) {
 		copy(after, mark)
 		w.rows(dst, src, ids32, ids, rowBytes)
 		if !bytes.Equal(dst, want) {
-			t.Fatalf("%s: %d rows of %d bytes, dst shifted by %d: differ from copy()", w.name, len(ids), rowBytes, shift)
+			t.Fatalf("%s: %d rows of %d bytes, dst shifted by %d: differ from copy()", w.name, len(ids), rowBytes,
+				shift)
 		}
 		if !bytes.Equal(before, mark) || !bytes.Equal(after, mark) {
-			t.Fatalf("%s: %d rows of %d bytes, dst shifted by %d: bytes beside dst are written", w.name, len(ids), rowBytes, shift)
+			t.Fatalf("%s: %d rows of %d bytes, dst shifted by %d: bytes beside dst are written", w.name, len(ids),
+				rowBytes, shift)
 		}
 	}
 }
@@ -187,9 +204,12 @@ func TestRangeIsChecked(t *testing.T) {
 		n    int64
 		want bool
 	}{
-		{0, 0, false}, {0, 1, true}, {1, 1, false}, {-1, 1, false}, {-1, math.MaxInt32, false}, {math.MaxInt32, math.MaxInt32, false},
-		{math.MaxInt32, 1 << 31, true}, {math.MaxInt32, 1 << 40, true}, {-1, 1 << 40, false}, {math.MinInt32, 1 << 40, false},
-		{math.MinInt32, 5, false}, {1 << 40, 1 << 40, false}, {1<<40 - 1, 1 << 40, true}, {math.MaxInt64, math.MaxInt64, false},
+		{0, 0, false}, {0, 1, true}, {1, 1, false}, {-1, 1, false}, {-1, math.MaxInt32, false},
+		{math.MaxInt32, math.MaxInt32, false},
+		{math.MaxInt32, 1 << 31, true}, {math.MaxInt32, 1 << 40, true}, {-1, 1 << 40, false},
+		{math.MinInt32, 1 << 40, false},
+		{math.MinInt32, 5, false}, {1 << 40, 1 << 40, false}, {1<<40 - 1, 1 << 40, true},
+		{math.MaxInt64, math.MaxInt64, false},
 		{math.MinInt64, math.MaxInt64, false}, {math.MinInt64, 0, false}, {-5, 3, false}, {1 << 32, 5, false},
 	} {
 		for _, length := range []int{1, 2, 9, 40} {

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -16,14 +16,14 @@ import (
 type Method uint8
 
 const (
-	// PerRow gives each row to a group of 32 lanes or fewer, which read it from the 128-byte line on in which it begins: no line is
-	// read twice, whatever the alignment.
+	// PerRow gives each row to a group of 32 lanes or fewer, which read it from the 128-byte line on in which it
+	// begins: no line is read twice, whatever the alignment.
 	PerRow Method = iota
 	// Sorted is PerRow in the order of the rows in the column, so that rows on one page are read one after another. It
 	// costs a sort of the ids, and device memory of 16 bytes an id.
 	Sorted
-	// Shift gives each element of the result to a thread, and rotates the columns of each row so that warps read whole lines.
-	// It is PyTorch-Direct's method (Min et al., 2021).
+	// Shift gives each element of the result to a thread, and rotates the columns of each row so that warps read whole
+	// lines. It is PyTorch-Direct's method (Min et al., 2021).
 	Shift
 	// Naive gives each element of the result to a thread, in order.
 	Naive
@@ -43,25 +43,25 @@ func (m Method) String() string {
 // memory or over the bus in host memory. Any number of goroutines may use it, each with a stream of its own, but Cache,
 // Uncache, CountUses, Uses and Close need it for themselves, and all streams to have passed what was enqueued.
 //
-// It owns some hundred bytes on the device, and what Cache, CountUses and the Sorted method take. The column and the device
-// stay the caller's, who closes them after the store.
+// It owns some hundred bytes on the device, and what Cache, CountUses and the Sorted method take. The column and the
+// device stay the caller's, who closes them after the store.
 type DeviceStore struct {
 	// Method is how rows are copied. It may be set before the first Enqueue.
 	Method Method
-	// MaxBlocks is how many blocks of 256 threads a kernel may have, which bounds the multiprocessors that gathering holds; 0
-	// is enough to keep a bus busy, or for a column in device memory eight for each multiprocessor. It may be set before
-	// the first Enqueue.
+	// MaxBlocks is how many blocks of 256 threads a kernel may have, which bounds the multiprocessors that gathering
+	// holds; 0 is enough to keep a bus busy, or for a column in device memory eight for each multiprocessor. It may be
+	// set before the first Enqueue.
 	MaxBlocks int
 	// Ledger counts what the Sorted method takes; nil counts nothing.
 	Ledger *pinned.Ledger
 
-	device   *cuda.Device
+	device   *device.Device
 	column   unified.Tensor
-	addr     cuda.Address
+	addr     device.Address
 	onDevice bool // the column lies in device memory
 	rowBytes int64
 	kernels  *deviceKernels
-	own      *cuda.Stream   // for what is not part of a batch
+	own      *device.Stream // for what is not part of a batch
 	words    *pinned.Region // on the device: Column.words of rows.cuh, for batches and for filling the cache
 	fault    *pinned.Region // in page-locked memory: Column.fault
 	sorter   sorter
@@ -71,20 +71,22 @@ type DeviceStore struct {
 
 const (
 	blockThreads = 256
-	busBlocks    = 40 // 10,240 threads: with 4 loads of a thread under way they cover a bus's latency several times over
-	smBlocks     = 8
-	wordsBytes   = 64 // three words for batches, and from the half on three for the cache
-	faultBytes   = 24
+	// 10,240 threads: with 4 loads of a thread under way they cover a bus's latency several times over
+	busBlocks  = 40
+	smBlocks   = 8
+	wordsBytes = 64 // three words for batches, and from the half on three for the cache
+	faultBytes = 24
 )
 
 // NewDeviceStore returns a store of a column [n, ...] whose bytes the device addresses at addr, as pinned.Attach or
-// pinned.Upload say. The column's own bytes are not read. Close the store before the column goes and before the device is closed.
+// pinned.Upload say. The column's own bytes are not read. Close the store before the column goes and before the device
+// is closed.
 //
 // unified.ErrShape for a tensor that is none or whose rows are empty or of 1 GiB or more, or an address that is not
-// aligned to the elements; cuda.ErrNoDevice for no device; errors of the driver.
-func NewDeviceStore(dev *cuda.Device, column unified.Tensor, addr cuda.Address) (*DeviceStore, error) {
+// aligned to the elements; device.ErrNoDevice for no device; errors of the driver.
+func NewDeviceStore(dev *device.Device, column unified.Tensor, addr device.Address) (*DeviceStore, error) {
 	if dev == nil {
-		return nil, cuda.ErrNoDevice
+		return nil, device.ErrNoDevice
 	}
 	row := column.RowBytes()
 	if !column.Valid() || row <= 0 || row >= maxRow {
@@ -106,12 +108,12 @@ func (s *DeviceStore) open() (err error) {
 		if err != nil {
 			return err
 		}
-		s.onDevice = at.Type == cuda.MemoryDevice && !at.Managed
+		s.onDevice = at.Type == device.MemoryDevice && !at.Managed
 	}
 	if s.kernels, err = sharedKernels.Hold(s.device, loadDeviceKernels); err != nil {
 		return err
 	}
-	if s.own, err = s.device.NewStream(cuda.PriorityLow); err != nil {
+	if s.own, err = s.device.NewStream(device.PriorityLow); err != nil {
 		return err
 	}
 	if s.words, err = pinned.Allocate(wordsBytes, pinned.Options{Device: s.device}); err != nil {
@@ -132,14 +134,14 @@ func (s *DeviceStore) Column() unified.Tensor { return s.column }
 // RowBytes returns the bytes of a row.
 func (s *DeviceStore) RowBytes() int64 { return s.rowBytes }
 
-// Enqueue puts on the stream that row ids[i] of the column is copied to row i of dst, and returns dst as a tensor [len(ids),
-// ...], which holds the rows when the stream has passed. The host waits for nothing, unless dst or the scratch memory of the
-// Sorted method has to grow: then for the device.
+// Enqueue puts on the stream that row ids[i] of the column is copied to row i of dst, and returns dst as a tensor
+// [len(ids), ...], which holds the rows when the stream has passed. The host waits for nothing, unless dst or the
+// scratch memory of the Sorted method has to grow: then for the device.
 //
-// ids are int32 or int64 [m] in memory that the device addresses, as is dst's; in any order, repeats allowed. An id that is no
-// row is left out and told by Err. unified.ErrShape for other ids, pinned.ErrPlacement for a dst of host memory, else errors of
-// the driver and of the memory's Ledger.
-func (s *DeviceStore) Enqueue(stream *cuda.Stream, dst *unified.Buffer, ids unified.Tensor) (unified.Tensor, error) {
+// ids are int32 or int64 [m] in memory that the device addresses, as is dst's; in any order, repeats allowed. An id
+// that is no row is left out and told by Err. unified.ErrShape for other ids, pinned.ErrPlacement for a dst of host
+// memory, else errors of the driver and of the memory's Ledger.
+func (s *DeviceStore) Enqueue(stream *device.Stream, dst *unified.Buffer, ids unified.Tensor) (unified.Tensor, error) {
 	m := ids.Len()
 	if m > (1<<61)/s.rowBytes {
 		return unified.Tensor{}, fmt.Errorf("%w: ids are %v", unified.ErrShape, ids)
@@ -165,16 +167,16 @@ func claim(dst *unified.Buffer, n int64) error {
 		return nil
 	}
 	err := dst.Claim(n + n/4)
-	if errors.Is(err, pinned.ErrLimit) || errors.Is(err, cuda.ErrOutOfMemory) {
+	if errors.Is(err, pinned.ErrLimit) || errors.Is(err, device.ErrOutOfMemory) {
 		err = dst.Claim(n)
 	}
 	return err
 }
 
-// EnqueueInto is Enqueue for memory that is there already: out is a tensor [m, ...] of the column's dtype and row shape,
-// aligned to the elements. count, if not 0, is where the device finds an int64, how many of the ids there are when the
-// stream comes to it; rows of out from there on are not written.
-func (s *DeviceStore) EnqueueInto(stream *cuda.Stream, out, ids unified.Tensor, count cuda.Address) error {
+// EnqueueInto is Enqueue for memory that is there already: out is a tensor [m, ...] of the column's dtype and row
+// shape, aligned to the elements. count, if not 0, is where the device finds an int64, how many of the ids there are
+// when the stream comes to it; rows of out from there on are not written.
+func (s *DeviceStore) EnqueueInto(stream *device.Stream, out, ids unified.Tensor, count device.Address) error {
 	m := ids.Len()
 	if m == 0 {
 		return nil
@@ -188,7 +190,8 @@ func (s *DeviceStore) EnqueueInto(stream *cuda.Stream, out, ids unified.Tensor, 
 	if out.Address() == 0 {
 		return fmt.Errorf("gather to %v: %w", out, pinned.ErrPlacement)
 	}
-	j := job{ids: ids, count: count, dst: out.Address(), words: s.words.Address(), where: s.cache.where, hot: s.cache.hot}
+	j := job{ids: ids, count: count, dst: out.Address(), words: s.words.Address(), where: s.cache.where,
+		hot: s.cache.hot}
 	if s.uses != nil {
 		j.uses = s.uses.Address()
 	}
@@ -201,16 +204,17 @@ func (s *DeviceStore) EnqueueInto(stream *cuda.Stream, out, ids unified.Tensor, 
 // A job is one launch of a kernel that gathers.
 type job struct {
 	ids              unified.Tensor
-	count            cuda.Address
-	dst              cuda.Address
-	words            cuda.Address
-	where, hot, uses cuda.Address // of the cache, see rows.cuh
-	order            cuda.Address
+	count            device.Address
+	dst              device.Address
+	words            device.Address
+	where, hot, uses device.Address // of the cache, see rows.cuh
+	order            device.Address
 }
 
-func (s *DeviceStore) launch(stream *cuda.Stream, j job) error {
-	m, method, block := j.ids.Len(), s.Method, cuda.Dim(blockThreads)
-	if method == Shift && (s.rowBytes <= 128 || s.rowBytes%128 == 0) { // nothing to gain, and short rows would wrap twice
+func (s *DeviceStore) launch(stream *device.Stream, j job) error {
+	m, method, block := j.ids.Len(), s.Method, device.Dim(blockThreads)
+	// nothing to gain, and short rows would wrap twice
+	if method == Shift && (s.rowBytes <= 128 || s.rowBytes%128 == 0) {
 		method = Naive
 	}
 	if method == Naive || method == Shift {
@@ -227,21 +231,23 @@ func (s *DeviceStore) launch(stream *cuda.Stream, j job) error {
 		if hi != 0 {
 			elements = 1 << 62
 		}
-		return run(stream, s.grid(int64(min(elements, 1<<62)), 1), block, 0, s.addr, s.column.Len(), s.rowBytes, j.where, j.hot, j.uses, j.words,
+		return run(stream, s.grid(int64(min(elements, 1<<62)), 1), block, 0, s.addr, s.column.Len(), s.rowBytes,
+			j.where, j.hot, j.uses, j.words,
 			s.fault.Address(), j.ids.Address(), j.ids.DType().Size(), m, j.count, j.order, j.dst, unit)
 	}
-	unit := alignment(s.addr, j.hot, j.dst, cuda.Address(s.rowBytes))
+	unit := alignment(s.addr, j.hot, j.dst, device.Address(s.rowBytes))
 	shift := groupShift(s.rowBytes, unit)
 	run := s.kernels.rows.gatherRows
 	if unit < 4 {
 		run = s.kernels.rows.gatherRowsRagged
 	}
-	return run(stream, s.grid(m, 1<<shift), block, 0, s.addr, s.column.Len(), s.rowBytes, j.where, j.hot, j.uses, j.words,
+	return run(stream, s.grid(m, 1<<shift), block, 0, s.addr, s.column.Len(), s.rowBytes, j.where, j.hot, j.uses,
+		j.words,
 		s.fault.Address(), j.ids.Address(), j.ids.DType().Size(), m, j.count, j.order, j.dst, unit, shift)
 }
 
 // grid returns as many blocks as n things take with so many lanes each, within bounds.
-func (s *DeviceStore) grid(n, lanes int64) cuda.Dim3 {
+func (s *DeviceStore) grid(n, lanes int64) device.Dim3 {
 	most := int64(s.MaxBlocks)
 	if most <= 0 {
 		most = busBlocks
@@ -250,11 +256,11 @@ func (s *DeviceStore) grid(n, lanes int64) cuda.Dim3 {
 		}
 	}
 	each := blockThreads / lanes
-	return cuda.Dim(int(min(max(most, 1), (n-1)/each+1, 1<<31-1)))
+	return device.Dim(int(min(max(most, 1), (n-1)/each+1, 1<<31-1)))
 }
 
 // alignment returns the greatest of 1, 2, 4, 8 and 16 that divides all of the numbers; 0 is divided by each.
-func alignment(numbers ...cuda.Address) int64 {
+func alignment(numbers ...device.Address) int64 {
 	all := uint64(16)
 	for _, n := range numbers {
 		all |= uint64(n)
@@ -262,8 +268,8 @@ func alignment(numbers ...cuda.Address) int64 {
 	return int64(all & -all)
 }
 
-// groupShift returns the logarithm of how many lanes copy a row: as many as the row has pieces, rounded up to a power of two,
-// but no more than a warp. See rows.cu for pieces.
+// groupShift returns the logarithm of how many lanes copy a row: as many as the row has pieces, rounded up to a power
+// of two, but no more than a warp. See rows.cu for pieces.
 func groupShift(rowBytes, unit int64) int64 {
 	pieces := rowBytes / unit
 	if unit < 4 {
@@ -272,8 +278,8 @@ func groupShift(rowBytes, unit int64) int64 {
 	return int64(min(bits.Len64(uint64(pieces-1)), 5))
 }
 
-// Err returns an ErrRange that names an id which is no row, and its position, if there was one in what streams have passed
-// by now. It stays. The rows of such a batch are undefined.
+// Err returns an ErrRange that names an id which is no row, and its position, if there was one in what streams have
+// passed by now. It stays. The rows of such a batch are undefined.
 func (s *DeviceStore) Err() error {
 	b := s.fault.Bytes()
 	words := (*[3]int64)(unsafe.Pointer(unsafe.SliceData(b)))

@@ -13,25 +13,26 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/khop-gnn/khop/internal/cuda"
-	"github.com/khop-gnn/khop/internal/cuda/cudatest"
+	"github.com/khop-gnn/khop/device"
+	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
 var deviceMethods = []Method{PerRow, Sorted, Shift, Naive}
 
-// A rig is a device and a stream of it for one test, which fails where there is no device or where the simulator finds anything.
+// A rig is a device and a stream of it for one test, which fails where there is no device or where the simulator finds
+// anything.
 type rig struct {
 	t      testing.TB
-	dev    *cuda.Device
-	stream *cuda.Stream
+	dev    *device.Device
+	stream *device.Stream
 }
 
 func newRig(t testing.TB) *rig {
 	t.Helper()
 	r := &rig{t: t, dev: cudatest.Open(t)}
-	r.stream = must(r.dev.NewStream(cuda.PriorityLow))(t)
+	r.stream = must(r.dev.NewStream(device.PriorityLow))(t)
 	t.Cleanup(func() { r.check(r.stream.Close()) })
 	return r
 }
@@ -53,7 +54,8 @@ func (r *rig) check(err error) {
 	}
 }
 
-// take returns n bytes of memory that the device addresses, shift bytes after a line begins and at the end of the allocation.
+// take returns n bytes of memory that the device addresses, shift bytes after a line begins and at the end of the
+// allocation.
 func (r *rig) take(place pinned.Placement, n, shift int) []byte {
 	r.t.Helper()
 	opt := pinned.Options{Device: r.dev}
@@ -93,7 +95,7 @@ func (r *rig) idsOnDevice(dtype unified.DType, ids []int64) unified.Tensor {
 	return r.tensor(unified.Device, dtype, d, int64(len(ids)))
 }
 
-func addressOf(b []byte) cuda.Address {
+func addressOf(b []byte) device.Address {
 	t, _ := unified.NewPlaced(unified.Device, unified.Uint8, b, int64(len(b)))
 	return t.Address()
 }
@@ -165,9 +167,10 @@ func TestDeviceGathersTheSameBytes(t *testing.T) {
 					onDevice := r.idsOnDevice(idTypes[rnd.IntN(2)], ids)
 					for _, s.Method = range deviceMethods {
 						out := size * rnd.IntN(128/size) * rnd.IntN(2)
-						units[alignment(cuda.Address(shift), cuda.Address(out), cuda.Address(width*size))] = true
+						units[alignment(device.Address(shift), device.Address(out), device.Address(width*size))] = true
 						if got := r.gather(s, onDevice, out); !bytes.Equal(got, want) {
-							t.Fatalf("%v: %v[%d,%d] at %d to %d, %s: differs from copy(); seed %d", s.Method, dtype, n, width, shift, out, p.name, seed)
+							t.Fatalf("%v: %v[%d,%d] at %d to %d, %s: differs from copy(); seed %d", s.Method, dtype, n,
+								width, shift, out, p.name, seed)
 						}
 					}
 				}
@@ -226,7 +229,8 @@ func TestBufferOfTheBatchGrows(t *testing.T) {
 			ids[i] = rnd.Int64N(1000)
 		}
 		out := must(s.Enqueue(r.stream, &buf, r.idsOnDevice(unified.Int32, ids)))(t)
-		if out.Rank() != 1 || out.Len() != int64(m) || out.DType() != unified.Int64 || out.Placement() != unified.Device {
+		if out.Rank() != 1 || out.Len() != int64(m) || out.DType() != unified.Int64 ||
+			out.Placement() != unified.Device {
 			t.Fatalf("%d labels are %v", m, out)
 		}
 		want := make([]byte, 8*m)
@@ -254,7 +258,8 @@ func TestDeviceKnowsTheNumberOfIds(t *testing.T) {
 			mark := bytes.Repeat([]byte{7}, room*20)
 			dst := r.take(pinned.Device, len(mark), 0)
 			r.upload(dst, mark)
-			r.check(s.EnqueueInto(r.stream, r.tensor(unified.Device, unified.Float32, dst, room, 5), ids, addressOf(word)))
+			r.check(s.EnqueueInto(r.stream, r.tensor(unified.Device, unified.Float32, dst, room, 5), ids,
+				addressOf(word)))
 			n := min(m, room)
 			copyPlain(mark[:n*20], src, list[:n], 20)
 			if !bytes.Equal(r.download(dst), mark) {
@@ -278,7 +283,8 @@ func TestIdOutOfRangeIsNamedAndNotRead(t *testing.T) {
 			}
 			r.gather(s, r.idsOnDevice(dtype, list), 0)
 			err := s.Err()
-			if want := fmt.Sprintf("ids[3] is %d, but the column has 40 rows", bad); !errors.Is(err, ErrRange) || err.Error() != ErrRange.Error()+": "+want {
+			if want := fmt.Sprintf("ids[3] is %d, but the column has 40 rows", bad); !errors.Is(err, ErrRange) ||
+				err.Error() != ErrRange.Error()+": "+want {
 				t.Errorf("%v: %v, want %q", method, err, want)
 			}
 			list[3] = 2
@@ -299,9 +305,9 @@ func TestNothingBehindTheColumnIsRead(t *testing.T) {
 			const n = 7
 			src := random(rnd, n*width)
 			at := must(r.dev.Alloc(int64(shift + len(src))))(t)
-			r.check(r.stream.CopyToDevice(at+cuda.Address(shift), src))
+			r.check(r.stream.CopyToDevice(at+device.Address(shift), src))
 			column := must(unified.New(unified.Uint8, src, n, int64(width)))(t) // of which only the shape matters
-			s := must(NewDeviceStore(r.dev, column, at+cuda.Address(shift)))(t)
+			s := must(NewDeviceStore(r.dev, column, at+device.Address(shift)))(t)
 			list := []int64{n - 1, 0, n - 1, 3}
 			want := make([]byte, len(list)*width)
 			copyPlain(want, src, list, width)
@@ -365,7 +371,7 @@ func TestStoresShareADeviceAndStreams(t *testing.T) {
 	s := r.store(unified.Float32, r.host(src, 0), 500, 24)
 	for _, s.Method = range deviceMethods {
 		type slot struct {
-			stream *cuda.Stream
+			stream *device.Stream
 			buf    unified.Buffer
 			out    unified.Tensor
 			ids    []int64
@@ -373,7 +379,7 @@ func TestStoresShareADeviceAndStreams(t *testing.T) {
 		slots := make([]slot, 3)
 		for i := range slots {
 			p := &slots[i]
-			p.stream = must(r.dev.NewStream(cuda.PriorityLow))(t)
+			p.stream = must(r.dev.NewStream(device.PriorityLow))(t)
 			p.buf.Options.Device = r.dev
 			p.ids = make([]int64, 100+i*150)
 			for j := range p.ids {
@@ -414,7 +420,8 @@ func TestDeviceStoreRefusesWhatItCannotGather(t *testing.T) {
 	}
 	var pageable unified.Buffer
 	defer pageable.Close()
-	if _, err := s.Enqueue(r.stream, &pageable, r.idsOnDevice(unified.Int32, []int64{1})); !errors.Is(err, pinned.ErrPlacement) {
+	if _, err := s.Enqueue(r.stream, &pageable, r.idsOnDevice(unified.Int32, []int64{1})); !errors.Is(err,
+		pinned.ErrPlacement) {
 		t.Errorf("a result that the device cannot address: %v", err)
 	}
 }
@@ -454,7 +461,7 @@ func TestStoreOutlivesTheDeviceThatLoadedItsKernels(t *testing.T) {
 	r := newRig(t)
 	src := random(rand.New(rand.NewPCG(43, 0)), 400)
 	column := r.host(src, 0)
-	first := must(cuda.Open(0))(t)
+	first := must(device.Open(0))(t)
 	old := must(NewDeviceStore(first, r.tensor(pinned.Pinned, unified.Float32, column, 100, 1), addressOf(column)))(t)
 	s := r.store(unified.Float32, column, 100, 1)
 	r.check(errors.Join(old.Close(), first.Close()))

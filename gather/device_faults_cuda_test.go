@@ -7,8 +7,8 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/khop-gnn/khop/internal/cuda"
-	"github.com/khop-gnn/khop/internal/cuda/cudatest"
+	"github.com/khop-gnn/khop/device"
+	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -21,10 +21,11 @@ func TestStoreThatCannotBeMadeLeavesNothing(t *testing.T) {
 	r := newRig(t)
 	column := r.tensor(unified.Pinned, unified.Float32, r.host(make([]byte, 4000), 0), 100, 10)
 	before := cudatest.NowLive(t)
-	for _, call := range []string{"cuModuleLoadData", "cuModuleGetFunction", "cuStreamCreateWithPriority", "cuMemAlloc", "cuMemHostAlloc", "cuMemsetD32Async", "cuStreamSynchronize"} {
+	for _, call := range []string{"cuModuleLoadData", "cuModuleGetFunction", "cuStreamCreateWithPriority", "cuMemAlloc",
+		"cuMemHostAlloc", "cuMemsetD32Async", "cuStreamSynchronize"} {
 		cudatest.Fail(t, call, 1, codeOutOfMemory)
 		s, err := NewDeviceStore(r.dev, column, column.Address())
-		if !errors.Is(err, cuda.ErrOutOfMemory) {
+		if !errors.Is(err, device.ErrOutOfMemory) {
 			t.Errorf("%s fails: %v", call, err)
 			if err == nil {
 				r.check(s.Close())
@@ -45,10 +46,12 @@ func TestCacheThatFailsLeavesNothing(t *testing.T) {
 	r.check(s.Cache(context.Background(), hot, pinned.Options{})) // loads what is loaded once
 	r.check(s.Uncache())
 	before := cudatest.NowLive(t)
-	for call, nth := range map[string]int{"cuMemAlloc": 2, "cuMemHostAlloc": 1, "cuMemsetD32Async": 1, "cuLaunchKernel": 2} {
+	for call, nth := range map[string]int{"cuMemAlloc": 2, "cuMemHostAlloc": 1, "cuMemsetD32Async": 1,
+		"cuLaunchKernel": 2} {
 		for n := 1; n <= nth; n++ {
 			cudatest.Fail(t, call, n, codeOutOfMemory)
-			if err := s.Cache(context.Background(), hot, pinned.Options{}); !errors.Is(err, cuda.ErrOutOfMemory) || s.Cached() != 0 {
+			if err := s.Cache(context.Background(), hot, pinned.Options{}); !errors.Is(err, device.ErrOutOfMemory) ||
+				s.Cached() != 0 {
 				t.Errorf("%s fails the %d. time: %v, %d rows cached", call, n, err, s.Cached())
 			}
 			if now := cudatest.NowLive(t); now != before {
@@ -61,8 +64,8 @@ func TestCacheThatFailsLeavesNothing(t *testing.T) {
 // TestDeviceLostWhileGathering: every call says so, and closing returns.
 func TestDeviceLostWhileGathering(t *testing.T) {
 	cudatest.NeedSimulator(t)
-	dev := must(cuda.Open(0))(t)
-	stream := must(dev.NewStream(cuda.PriorityLow))(t)
+	dev := must(device.Open(0))(t)
+	stream := must(dev.NewStream(device.PriorityLow))(t)
 	r := &rig{t: t, dev: dev, stream: stream}
 	src := must(pinned.Allocate(4000, pinned.Options{Device: dev, Place: pinned.Pinned}))(t)
 	column := must(unified.NewPlaced(unified.Pinned, unified.Float32, src.Bytes(), 100, 10))(t)
@@ -73,16 +76,17 @@ func TestDeviceLostWhileGathering(t *testing.T) {
 	cudatest.Fail(t, "kernel:gather_rows", 1, codeLaunchFailed)
 	_, err := s.Enqueue(stream, &buf, ids)
 	r.check(err)
-	if err := stream.Synchronize(); !errors.Is(err, cuda.ErrDeviceLost) {
+	if err := stream.Synchronize(); !errors.Is(err, device.ErrDeviceLost) {
 		t.Errorf("the batch: %v", err)
 	}
-	if _, err := s.Enqueue(stream, &buf, ids); !errors.Is(err, cuda.ErrDeviceLost) {
+	if _, err := s.Enqueue(stream, &buf, ids); !errors.Is(err, device.ErrDeviceLost) {
 		t.Errorf("the next one: %v", err)
 	}
-	if _, err := s.Traffic(); !errors.Is(err, cuda.ErrDeviceLost) {
+	if _, err := s.Traffic(); !errors.Is(err, device.ErrDeviceLost) {
 		t.Errorf("its counts: %v", err)
 	}
-	if err := errors.Join(s.Close(), s.Close(), buf.Close(), idMemory.Close(), src.Close(), stream.Close(), dev.Close()); err != nil {
+	if err := errors.Join(s.Close(), s.Close(), buf.Close(), idMemory.Close(), src.Close(), stream.Close(),
+		dev.Close()); err != nil {
 		t.Errorf("closing: %v", err)
 	}
 	cudatest.Findings() // the loss, which was meant

@@ -4,11 +4,11 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/device"
 )
 
-// deviceKernels are the kernels of this package on one device. All stores of the device share them. Those of methods that
-// are not the default are loaded with the first use.
+// deviceKernels are the kernels of this package on one device. All stores of the device share them. Those of methods
+// that are not the default are loaded with the first use.
 type deviceKernels struct {
 	rows *rowsKernels
 
@@ -18,9 +18,9 @@ type deviceKernels struct {
 	cache    *cacheKernels
 }
 
-var sharedKernels cuda.Shared[*deviceKernels]
+var sharedKernels device.Shared[*deviceKernels]
 
-func loadDeviceKernels(device *cuda.Device) (*deviceKernels, error) {
+func loadDeviceKernels(device *device.Device) (*deviceKernels, error) {
 	rows, err := loadRowsKernels(device)
 	if err != nil {
 		return nil, err
@@ -43,19 +43,20 @@ func (k *deviceKernels) Close() error {
 	return err
 }
 
-func (k *deviceKernels) elementsLoaded(device *cuda.Device) (*elementsKernels, error) {
+func (k *deviceKernels) elementsLoaded(device *device.Device) (*elementsKernels, error) {
 	return loadedOnce(k, &k.elements, device, loadElementsKernels)
 }
 
-func (k *deviceKernels) orderLoaded(device *cuda.Device) (*orderKernels, error) {
+func (k *deviceKernels) orderLoaded(device *device.Device) (*orderKernels, error) {
 	return loadedOnce(k, &k.order, device, loadOrderKernels)
 }
 
-func (k *deviceKernels) cacheLoaded(device *cuda.Device) (*cacheKernels, error) {
+func (k *deviceKernels) cacheLoaded(device *device.Device) (*cacheKernels, error) {
 	return loadedOnce(k, &k.cache, device, loadCacheKernels)
 }
 
-func loadedOnce[K any](k *deviceKernels, at **K, device *cuda.Device, load func(*cuda.Device) (*K, error)) (_ *K, err error) {
+func loadedOnce[K any](k *deviceKernels, at **K, device *device.Device, load func(*device.Device) (*K, error)) (_ *K,
+	err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if *at == nil {

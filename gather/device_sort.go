@@ -6,17 +6,17 @@ import (
 	"math/bits"
 	"sync"
 
-	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
-// sorter finds the order in which the Sorted method gathers. Its scratch memory serves one batch after another: a stream
-// waits for the one before.
+// sorter finds the order in which the Sorted method gathers. Its scratch memory serves one batch after another: a
+// stream waits for the one before.
 type sorter struct {
 	mu      sync.Mutex
 	scratch *pinned.Region
-	done    *cuda.Event // when the scratch memory is free again
+	done    *device.Event // when the scratch memory is free again
 }
 
 const (
@@ -26,7 +26,7 @@ const (
 )
 
 // run sorts the ids of a job, and then launches it.
-func (o *sorter) run(s *DeviceStore, stream *cuda.Stream, j job) (err error) {
+func (o *sorter) run(s *DeviceStore, stream *device.Stream, j job) (err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if j.order, err = o.sort(s, stream, &j); err != nil {
@@ -39,7 +39,7 @@ func (o *sorter) run(s *DeviceStore, stream *cuda.Stream, j job) (err error) {
 }
 
 // sort returns where the device finds the positions of the job's ids, uint32, in the order of their rows.
-func (o *sorter) sort(s *DeviceStore, stream *cuda.Stream, j *job) (cuda.Address, error) {
+func (o *sorter) sort(s *DeviceStore, stream *device.Stream, j *job) (device.Address, error) {
 	m := j.ids.Len()
 	if m > maxSorted {
 		return 0, fmt.Errorf("%w: %v are too many to sort", unified.ErrShape, j.ids)
@@ -53,16 +53,16 @@ func (o *sorter) sort(s *DeviceStore, stream *cuda.Stream, j *job) (cuda.Address
 		return 0, err
 	}
 	counts := o.scratch.Address()
-	at := counts + cuda.Address(4*digits*int64(grid.X))
-	var keys, positions [2]cuda.Address
+	at := counts + device.Address(4*digits*int64(grid.X))
+	var keys, positions [2]device.Address
 	for i := range 2 {
-		keys[i], positions[i] = at+cuda.Address(8*m*int64(i)), at+cuda.Address(8*m*int64(i)+4*m)
+		keys[i], positions[i] = at+device.Address(8*m*int64(i)), at+device.Address(8*m*int64(i)+4*m)
 	}
 	used := max(bits.Len64(uint64(s.column.Len()-1)), 1)
 	drop := max(used-32, 0)
 	passes := (used - drop + digitBits - 1) / digitBits
-	ids, size, block := j.ids.Address(), j.ids.DType().Size(), cuda.Dim(blockThreads)
-	var oldKeys, oldPositions cuda.Address // 0: the ids themselves, in order
+	ids, size, block := j.ids.Address(), j.ids.DType().Size(), device.Dim(blockThreads)
+	var oldKeys, oldPositions device.Address // 0: the ids themselves, in order
 	for p := range passes {
 		bit, newKeys := int64(p*digitBits), keys[p%2]
 		if p == passes-1 {
@@ -70,10 +70,11 @@ func (o *sorter) sort(s *DeviceStore, stream *cuda.Stream, j *job) (cuda.Address
 		}
 		err := kernels.orderCount(stream, grid, block, 0, ids, size, m, j.count, int64(drop), oldKeys, bit, counts)
 		if err == nil {
-			err = kernels.orderScan(stream, cuda.Dim(1), cuda.Dim(digits), 0, counts, int64(grid.X))
+			err = kernels.orderScan(stream, device.Dim(1), device.Dim(digits), 0, counts, int64(grid.X))
 		}
 		if err == nil {
-			err = kernels.orderPlace(stream, grid, block, 0, ids, size, m, j.count, int64(drop), oldKeys, oldPositions, bit, counts, newKeys, positions[p%2])
+			err = kernels.orderPlace(stream, grid, block, 0, ids, size, m, j.count, int64(drop), oldKeys, oldPositions,
+				bit, counts, newKeys, positions[p%2])
 		}
 		if err != nil {
 			return 0, err
@@ -84,9 +85,9 @@ func (o *sorter) sort(s *DeviceStore, stream *cuda.Stream, j *job) (cuda.Address
 }
 
 // reserve makes the scratch memory n bytes, and lets the stream wait until it is free.
-func (o *sorter) reserve(s *DeviceStore, stream *cuda.Stream, n int64) (err error) {
+func (o *sorter) reserve(s *DeviceStore, stream *device.Stream, n int64) (err error) {
 	if o.done == nil {
-		if o.done, err = s.device.NewEvent(cuda.Untimed); err != nil {
+		if o.done, err = s.device.NewEvent(device.Untimed); err != nil {
 			return err
 		}
 	}
@@ -97,7 +98,8 @@ func (o *sorter) reserve(s *DeviceStore, stream *cuda.Stream, n int64) (err erro
 		if err := o.free(); err != nil {
 			return err
 		}
-		if o.scratch, err = pinned.Allocate(n+n/4, pinned.Options{Device: s.device, Ledger: s.Ledger, Purpose: pinned.Scratch}); err != nil {
+		if o.scratch, err = pinned.Allocate(n+n/4, pinned.Options{Device: s.device, Ledger: s.Ledger,
+			Purpose: pinned.Scratch}); err != nil {
 			return err
 		}
 	}

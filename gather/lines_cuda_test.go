@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/khop-gnn/khop/internal/cuda/cudatest"
+	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -21,9 +21,10 @@ var writeLines = flag.Bool("write-lines", false, "write docs/results/lines.md in
 
 const linesPage = "../docs/results/lines.md"
 
-// linesRead counts, for each method, the 128-byte lines of the column that it reads for a row on average over random rows, and
-// the least that any method could read. The column begins shift bytes after a line.
-func (r *rig) linesRead(rnd *rand.Rand, dtype unified.DType, width, shift int, methods []Method) (least float64, read []float64) {
+// linesRead counts, for each method, the 128-byte lines of the column that it reads for a row on average over random
+// rows, and the least that any method could read. The column begins shift bytes after a line.
+func (r *rig) linesRead(rnd *rand.Rand, dtype unified.DType, width, shift int, methods []Method) (least float64,
+	read []float64) {
 	r.t.Helper()
 	const n, m = 500, 32
 	rowBytes := width * int(dtype.Size())
@@ -65,7 +66,8 @@ func TestDefaultGatherReadsFewestLines(t *testing.T) {
 		for shift := 0; shift < 128; shift += 4 {
 			least, read := r.linesRead(rnd, unified.Float32, rowBytes/4, shift, methods)
 			if read[2] > 1.02*least {
-				t.Errorf("rows of %d bytes, column at %d: %.3f lines a row, %.3f would do; seed %d", rowBytes, shift, read[2], least, seed)
+				t.Errorf("rows of %d bytes, column at %d: %.3f lines a row, %.3f would do; seed %d", rowBytes, shift,
+					read[2], least, seed)
 			}
 			leastSum += least
 			for i := range read {
@@ -146,7 +148,8 @@ func TestFewestLinesWithElementsOfEverySize(t *testing.T) {
 				shift := size * rnd.IntN(128/size)
 				least, read := r.linesRead(rnd, dtype, width, shift, []Method{PerRow})
 				if read[0] > 1.02*least+0.1 { // words at the edges of the column are read in bytes
-					t.Errorf("%v[%d] at %d: %.3f lines a row, %.3f would do; seed %d", dtype, width, shift, read[0], least, seed)
+					t.Errorf("%v[%d] at %d: %.3f lines a row, %.3f would do; seed %d", dtype, width, shift, read[0],
+						least, seed)
 				}
 			}
 		}

@@ -5,7 +5,7 @@ package gather
 import (
 	_ "embed"
 
-	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/device"
 )
 
 //go:embed order.ptx
@@ -13,20 +13,20 @@ var orderPTX []byte
 
 // orderKernels are the kernels of order.cu, loaded on one device. They are safe for concurrent use.
 type orderKernels struct {
-	module           *cuda.Module
-	orderCountKernel *cuda.Kernel
-	orderScanKernel  *cuda.Kernel
-	orderPlaceKernel *cuda.Kernel
+	module           *device.Module
+	orderCountKernel *device.Kernel
+	orderScanKernel  *device.Kernel
+	orderPlaceKernel *device.Kernel
 }
 
 // loadOrderKernels loads them. Close them before the device.
-func loadOrderKernels(device *cuda.Device) (*orderKernels, error) {
-	module, err := device.Load(orderPTX)
+func loadOrderKernels(on *device.Device) (*orderKernels, error) {
+	module, err := on.Load(orderPTX)
 	if err != nil {
 		return nil, err
 	}
 	kernels := &orderKernels{module: module}
-	for name, kernel := range map[string]**cuda.Kernel{
+	for name, kernel := range map[string]**device.Kernel{
 		"order_count": &kernels.orderCountKernel,
 		"order_scan":  &kernels.orderScanKernel,
 		"order_place": &kernels.orderPlaceKernel,
@@ -43,16 +43,16 @@ func loadOrderKernels(device *cuda.Device) (*orderKernels, error) {
 func (kernels *orderKernels) Close() error { return kernels.module.Close() }
 
 // orderCount launches order_count(const void*ids, int64_t idBytes, int64_t room, const int64_t*count, int64_t drop, const uint32_t*keys, int64_t bit, uint32_t*counts).
-func (kernels *orderKernels) orderCount(stream *cuda.Stream, grid, block cuda.Dim3, shared int, ids cuda.Address, idBytes int64, room int64, count cuda.Address, drop int64, keys cuda.Address, bit int64, counts cuda.Address) error {
+func (kernels *orderKernels) orderCount(stream *device.Stream, grid, block device.Dim3, shared int, ids device.Address, idBytes int64, room int64, count device.Address, drop int64, keys device.Address, bit int64, counts device.Address) error {
 	return stream.Launch(kernels.orderCountKernel, grid, block, shared, uint64(ids), uint64(idBytes), uint64(room), uint64(count), uint64(drop), uint64(keys), uint64(bit), uint64(counts))
 }
 
 // orderScan launches order_scan(uint32_t*counts, int64_t blocks).
-func (kernels *orderKernels) orderScan(stream *cuda.Stream, grid, block cuda.Dim3, shared int, counts cuda.Address, blocks int64) error {
+func (kernels *orderKernels) orderScan(stream *device.Stream, grid, block device.Dim3, shared int, counts device.Address, blocks int64) error {
 	return stream.Launch(kernels.orderScanKernel, grid, block, shared, uint64(counts), uint64(blocks))
 }
 
 // orderPlace launches order_place(const void*ids, int64_t idBytes, int64_t room, const int64_t*count, int64_t drop, const uint32_t*keys, const uint32_t*positions, int64_t bit, const uint32_t*counts, uint32_t*newKeys, uint32_t*newPositions).
-func (kernels *orderKernels) orderPlace(stream *cuda.Stream, grid, block cuda.Dim3, shared int, ids cuda.Address, idBytes int64, room int64, count cuda.Address, drop int64, keys cuda.Address, positions cuda.Address, bit int64, counts cuda.Address, newKeys cuda.Address, newPositions cuda.Address) error {
+func (kernels *orderKernels) orderPlace(stream *device.Stream, grid, block device.Dim3, shared int, ids device.Address, idBytes int64, room int64, count device.Address, drop int64, keys device.Address, positions device.Address, bit int64, counts device.Address, newKeys device.Address, newPositions device.Address) error {
 	return stream.Launch(kernels.orderPlaceKernel, grid, block, shared, uint64(ids), uint64(idBytes), uint64(room), uint64(count), uint64(drop), uint64(keys), uint64(positions), uint64(bit), uint64(counts), uint64(newKeys), uint64(newPositions))
 }

@@ -5,7 +5,7 @@ package gather
 import (
 	_ "embed"
 
-	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/device"
 )
 
 //go:embed rows.ptx
@@ -13,19 +13,19 @@ var rowsPTX []byte
 
 // rowsKernels are the kernels of rows.cu, loaded on one device. They are safe for concurrent use.
 type rowsKernels struct {
-	module                 *cuda.Module
-	gatherRowsKernel       *cuda.Kernel
-	gatherRowsRaggedKernel *cuda.Kernel
+	module                 *device.Module
+	gatherRowsKernel       *device.Kernel
+	gatherRowsRaggedKernel *device.Kernel
 }
 
 // loadRowsKernels loads them. Close them before the device.
-func loadRowsKernels(device *cuda.Device) (*rowsKernels, error) {
-	module, err := device.Load(rowsPTX)
+func loadRowsKernels(on *device.Device) (*rowsKernels, error) {
+	module, err := on.Load(rowsPTX)
 	if err != nil {
 		return nil, err
 	}
 	kernels := &rowsKernels{module: module}
-	for name, kernel := range map[string]**cuda.Kernel{
+	for name, kernel := range map[string]**device.Kernel{
 		"gather_rows":        &kernels.gatherRowsKernel,
 		"gather_rows_ragged": &kernels.gatherRowsRaggedKernel,
 	} {
@@ -41,11 +41,11 @@ func loadRowsKernels(device *cuda.Device) (*rowsKernels, error) {
 func (kernels *rowsKernels) Close() error { return kernels.module.Close() }
 
 // gatherRows launches gather_rows(const char*base, int64_t n, int64_t bytes, const uint32_t*where, const char*hot, uint32_t*uses, unsigned long long*words, int64_t*fault, const void*ids, int64_t idBytes, int64_t room, const int64_t*count, const uint32_t*order, char*dst, int64_t unit, int64_t shift).
-func (kernels *rowsKernels) gatherRows(stream *cuda.Stream, grid, block cuda.Dim3, shared int, base cuda.Address, n int64, bytes int64, where cuda.Address, hot cuda.Address, uses cuda.Address, words cuda.Address, fault cuda.Address, ids cuda.Address, idBytes int64, room int64, count cuda.Address, order cuda.Address, dst cuda.Address, unit int64, shift int64) error {
+func (kernels *rowsKernels) gatherRows(stream *device.Stream, grid, block device.Dim3, shared int, base device.Address, n int64, bytes int64, where device.Address, hot device.Address, uses device.Address, words device.Address, fault device.Address, ids device.Address, idBytes int64, room int64, count device.Address, order device.Address, dst device.Address, unit int64, shift int64) error {
 	return stream.Launch(kernels.gatherRowsKernel, grid, block, shared, uint64(base), uint64(n), uint64(bytes), uint64(where), uint64(hot), uint64(uses), uint64(words), uint64(fault), uint64(ids), uint64(idBytes), uint64(room), uint64(count), uint64(order), uint64(dst), uint64(unit), uint64(shift))
 }
 
 // gatherRowsRagged launches gather_rows_ragged(const char*base, int64_t n, int64_t bytes, const uint32_t*where, const char*hot, uint32_t*uses, unsigned long long*words, int64_t*fault, const void*ids, int64_t idBytes, int64_t room, const int64_t*count, const uint32_t*order, char*dst, int64_t unit, int64_t shift).
-func (kernels *rowsKernels) gatherRowsRagged(stream *cuda.Stream, grid, block cuda.Dim3, shared int, base cuda.Address, n int64, bytes int64, where cuda.Address, hot cuda.Address, uses cuda.Address, words cuda.Address, fault cuda.Address, ids cuda.Address, idBytes int64, room int64, count cuda.Address, order cuda.Address, dst cuda.Address, unit int64, shift int64) error {
+func (kernels *rowsKernels) gatherRowsRagged(stream *device.Stream, grid, block device.Dim3, shared int, base device.Address, n int64, bytes int64, where device.Address, hot device.Address, uses device.Address, words device.Address, fault device.Address, ids device.Address, idBytes int64, room int64, count device.Address, order device.Address, dst device.Address, unit int64, shift int64) error {
 	return stream.Launch(kernels.gatherRowsRaggedKernel, grid, block, shared, uint64(base), uint64(n), uint64(bytes), uint64(where), uint64(hot), uint64(uses), uint64(words), uint64(fault), uint64(ids), uint64(idBytes), uint64(room), uint64(count), uint64(order), uint64(dst), uint64(unit), uint64(shift))
 }

@@ -13,16 +13,16 @@ var ErrRange = errors.New("row out of range")
 // maxRow is the widest row in bytes: far beyond any feature, and small enough for kernels to count in int.
 const maxRow = 1 << 30
 
-// Store is one column, to gather rows from. It is read-only, owns no memory, and any number of goroutines may use it as long
-// as the column is valid.
+// Store is one column, to gather rows from. It is read-only, owns no memory, and any number of goroutines may use it as
+// long as the column is valid.
 type Store struct {
 	column   unified.Tensor
 	rowBytes int64
 	shape    [unified.MaxRank]int64 // of the result but for the first dimension, which is a batch's
 }
 
-// NewStore returns a store of a column [n, ...] in host memory. unified.ErrShape for a tensor that is none, that the host
-// cannot read, or whose rows are empty or of 1 GiB or more.
+// NewStore returns a store of a column [n, ...] in host memory. unified.ErrShape for a tensor that is none, that the
+// host cannot read, or whose rows are empty or of 1 GiB or more.
 func NewStore(column unified.Tensor) (*Store, error) {
 	row := column.RowBytes()
 	if !column.Valid() || column.Placement() == unified.Device || row <= 0 || row >= maxRow {
@@ -41,8 +41,8 @@ func (s *Store) Column() unified.Tensor { return s.column }
 // RowBytes returns the bytes of a row.
 func (s *Store) RowBytes() int64 { return s.rowBytes }
 
-// Gather copies row ids[i] of the column to row i of dst, which grows as needed, and returns it as a tensor [len(ids), ...]
-// over dst. ids are int32 or int64 [m], in any order, repeats allowed; ErrRange names the first that is no row.
+// Gather copies row ids[i] of the column to row i of dst, which grows as needed, and returns it as a tensor [len(ids),
+// ...] over dst. ids are int32 or int64 [m], in any order, repeats allowed; ErrRange names the first that is no row.
 //
 // Cost: a pass over ids to check them, then one copy a row. It allocates nothing once dst is large enough.
 func (s *Store) Gather(dst *unified.Buffer, ids unified.Tensor) (unified.Tensor, error) {

@@ -10,8 +10,8 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// chunk is how much is copied between two looks at the context: some milliseconds from memory, little enough for a progress
-// bar from a slow disk.
+// chunk is how much is copied between two looks at the context: some milliseconds from memory, little enough for a
+// progress bar from a slow disk.
 const chunk = 16 << 20
 
 // ResidentOptions say how Resident copies. The zero value takes uncounted memory and all cores.
@@ -21,9 +21,9 @@ type ResidentOptions struct {
 	Progress func(done, total int64) // called now and then, by one goroutine at a time, with bytes; nil for none
 }
 
-// Resident copies a tensor in host memory (a mapped file) into anonymous memory, on huge pages where it is large enough to
-// profit. The copy has the same dtype, shape and contents. The caller closes the region, after which the copy must not be
-// used; the original is not needed any more.
+// Resident copies a tensor in host memory (a mapped file) into anonymous memory, on huge pages where it is large enough
+// to profit. The copy has the same dtype, shape and contents. The caller closes the region, after which the copy must
+// not be used; the original is not needed any more.
 //
 // Cancelling returns context.Cause and leaves no memory. A file that was cut short is pinned.ErrFault.
 func Resident(ctx context.Context, t unified.Tensor, opt ResidentOptions) (unified.Tensor, *pinned.Region, error) {

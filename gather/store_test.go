@@ -68,7 +68,8 @@ func TestGatherCopiesTheRowsOfEveryDType(t *testing.T) {
 					for _, id := range ids64 {
 						want = append(want, c.Bytes()[id*c.RowBytes():(id+1)*c.RowBytes()]...)
 					}
-					if got.DType() != dtype || got.Rank() != len(shape) || got.Len() != int64(m) || got.Width() != c.Width() || !bytes.Equal(got.Bytes(), want) {
+					if got.DType() != dtype || got.Rank() != len(shape) || got.Len() != int64(m) ||
+						got.Width() != c.Width() || !bytes.Equal(got.Bytes(), want) {
 						t.Fatalf("seed %d: %v rows of %v by %v: %v", seed, m, c, ids, got)
 					}
 				}
@@ -171,7 +172,8 @@ func TestResidentLeavesNothingWhenItFails(t *testing.T) {
 	}
 
 	ledger.SetLimit(1 << 20)
-	if _, _, err := gather.Resident(context.Background(), big, opt); !errors.Is(err, pinned.ErrLimit) || ledger.Total() != 0 {
+	if _, _, err := gather.Resident(context.Background(), big, opt); !errors.Is(err, pinned.ErrLimit) ||
+		ledger.Total() != 0 {
 		t.Errorf("beyond the limit: %v, %d bytes held", err, ledger.Total())
 	}
 	ledger.SetLimit(0)
@@ -195,7 +197,8 @@ func TestResidentLeavesNothingWhenItFails(t *testing.T) {
 	if err := os.Truncate(path, 20<<20); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := gather.Resident(context.Background(), mapped, opt); !errors.Is(err, pinned.ErrFault) || ledger.Total() != 0 {
+	if _, _, err := gather.Resident(context.Background(), mapped, opt); !errors.Is(err, pinned.ErrFault) ||
+		ledger.Total() != 0 {
 		t.Errorf("a file cut short: %v, %d bytes held", err, ledger.Total())
 	}
 }

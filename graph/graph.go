@@ -6,8 +6,8 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Arrays are the parts of a Graph. All tensors are kept, not copied, and must stay valid and unchanged while the graph is
-// in use.
+// Arrays are the parts of a Graph. All tensors are kept, not copied, and must stay valid and unchanged while the graph
+// is in use.
 type Arrays struct {
 	Schema      Schema
 	ID          [16]byte                    // identifies the contents: equal ids mean equal graphs
@@ -27,8 +27,8 @@ type Split struct {
 	Seeds Seeds
 }
 
-// Graph is a graph in memory or in mapped files, with its columns and splits. It is read-only and safe for concurrent use.
-// It does not own its memory.
+// Graph is a graph in memory or in mapped files, with its columns and splits. It is read-only and safe for concurrent
+// use. It does not own its memory.
 type Graph struct {
 	a       Arrays
 	indptr  []int64
@@ -36,8 +36,8 @@ type Graph struct {
 }
 
 // FromArrays checks that the parts fit each other and returns the graph. It looks at dtypes, shapes and the two ends of
-// Indptr, not at the elements: what comes from outside is checked by package formats. It sets the counts that the schema
-// leaves at zero only where there is one type.
+// Indptr, not at the elements: what comes from outside is checked by package formats. It sets the counts that the
+// schema leaves at zero only where there is one type.
 func FromArrays(a Arrays) (*Graph, error) {
 	if err := a.Schema.Init(); err != nil {
 		return nil, err
@@ -52,7 +52,8 @@ func FromArrays(a Arrays) (*Graph, error) {
 	}
 	g.indptr, _ = unified.View[int64](a.Indptr)
 	if g.indptr[0] != 0 || g.indptr[n] != m {
-		return nil, fmt.Errorf("%w: indptr runs from %d to %d, not from 0 to %d edges", ErrSchema, g.indptr[0], g.indptr[n], m)
+		return nil, fmt.Errorf("%w: indptr runs from %d to %d, not from 0 to %d edges", ErrSchema, g.indptr[0],
+			g.indptr[n], m)
 	}
 	if err := checkTensor("indices", a.Indices, a.Schema.IDType(), m); err != nil {
 		return nil, err

@@ -40,28 +40,29 @@ type NodeData struct {
 	Columns map[string]unified.Tensor
 }
 
-// EdgeData is an edge type. Edge i goes from Src[i] to Dst[i]: Src[i] is an in-neighbour of Dst[i]. Self-loops and parallel
-// edges are kept as they are.
+// EdgeData is an edge type. Edge i goes from Src[i] to Dst[i]: Src[i] is an in-neighbour of Dst[i]. Self-loops and
+// parallel edges are kept as they are.
 type EdgeData struct {
 	// Source and Target name node types; empty means the only one. Relation is "edge" if it is empty.
 	Source, Relation, Target string
 	// Src and Dst are own ids, of equal length. They are read, not kept.
 	Src, Dst []int64
-	// Columns by name: [edges, ...], a row an edge, in the order of Src. They are copied into the order of the graph. A type
-	// that lacks a column that another type has gets rows of zeros. A column "weight" of floats must hold finite numbers from 0 on.
+	// Columns by name: [edges, ...], a row an edge, in the order of Src. They are copied into the order of the graph. A
+	// type that lacks a column that another type has gets rows of zeros. A column "weight" of floats must hold finite
+	// numbers from 0 on.
 	Columns map[string]unified.Tensor
-	// IDs are the user's numbers of the edges; nil means no number is kept, and parallel edges stay in the order of Src. If
-	// one type of several has them, those without are numbered from 0 in the order of Src.
+	// IDs are the user's numbers of the edges; nil means no number is kept, and parallel edges stay in the order of
+	// Src. If one type of several has them, those without are numbered from 0 in the order of Src.
 	IDs []int64
 }
 
-// New builds a graph from slices in memory. Nothing touches a disk. The graph's topology and edge columns are new Go memory;
-// its node columns and splits are the caller's, who must leave them unchanged while the graph is in use. The result depends
-// on the data alone, and so does its ID: XXH3, 128 bits, over schema, arrays, columns and splits.
+// New builds a graph from slices in memory. Nothing touches a disk. The graph's topology and edge columns are new Go
+// memory; its node columns and splits are the caller's, who must leave them unchanged while the graph is in use. The
+// result depends on the data alone, and so does its ID: XXH3, 128 bits, over schema, arrays, columns and splits.
 //
-// Errors: ErrSchema for names, shapes and lengths that do not fit each other, ErrEdge, with the edge type and the number of
-// the edge, for edges that lead nowhere, ErrSeed for splits that name no node. No nodes, no edges, nodes without edges are
-// all fine.
+// Errors: ErrSchema for names, shapes and lengths that do not fit each other, ErrEdge, with the edge type and the
+// number of the edge, for edges that lead nowhere, ErrSeed for splits that name no node. No nodes, no edges, nodes
+// without edges are all fine.
 //
 // Memory meanwhile, besides the result: 8 bytes an edge, 12 to 16 with edge columns or ids, and a few MB.
 func New(data Data) (*Graph, error) {
@@ -127,7 +128,8 @@ func schemaOf(data *Data, a *Arrays) error {
 		for name, t := range e.Columns {
 			c := columnOf(name, t)
 			if first, ok := columns[name]; ok && (first.DType != c.DType || !slices.Equal(first.Shape, c.Shape)) {
-				return fmt.Errorf("%w: edge type %d: column %q is %v%v, but %v%v for another type", ErrSchema, i, name, c.DType, c.Shape, first.DType, first.Shape)
+				return fmt.Errorf("%w: edge type %d: column %q is %v%v, but %v%v for another type", ErrSchema, i, name,
+					c.DType, c.Shape, first.DType, first.Shape)
 			}
 			columns[name] = c
 		}
@@ -159,10 +161,12 @@ func checkData(data *Data, s *Schema) error {
 		for _, name := range slices.Sorted(maps.Keys(e.Columns)) {
 			t := e.Columns[name]
 			if t.Len() != et.Count || t.Placement() == unified.Device {
-				return fmt.Errorf("%w: edge type %v: column %q is %v, but there are %d edges", ErrSchema, et, name, t, et.Count)
+				return fmt.Errorf("%w: edge type %v: column %q is %v, but there are %d edges", ErrSchema, et, name, t,
+					et.Count)
 			}
 			if row := badWeight(name, t); row >= 0 {
-				return fmt.Errorf("%w: edge type %v: edge %d: its weight is no finite number from 0 on", ErrEdge, et, row)
+				return fmt.Errorf("%w: edge type %v: edge %d: its weight is no finite number from 0 on", ErrEdge, et,
+					row)
 			}
 		}
 		if err := checkEnds(e.Src, "source", et, &s.Nodes[et.Src]); err != nil {
@@ -178,7 +182,8 @@ func checkData(data *Data, s *Schema) error {
 func checkEnds(ids []int64, what string, et *EdgeType, nt *NodeType) error {
 	for i, v := range ids {
 		if uint64(v) >= uint64(nt.Count) {
-			return fmt.Errorf("%w: edge type %v: edge %d: %s %d is not below %d nodes of type %q", ErrEdge, et, i, what, v, nt.Count, nt.Name)
+			return fmt.Errorf("%w: edge type %v: edge %d: %s %d is not below %d nodes of type %q", ErrEdge, et, i, what,
+				v, nt.Count, nt.Name)
 		}
 	}
 	return nil
@@ -269,7 +274,8 @@ func fusedEdges(data *Data, s *Schema) csc.Edges[int64] {
 		for i, e := range data.Edges {
 			from, to := offsets[s.Edges[i].Src], offsets[s.Edges[i].Dst]
 			for k := range e.Src {
-				c.Src, c.Dst, c.Types = append(c.Src, e.Src[k]+from), append(c.Dst, e.Dst[k]+to), append(c.Types, uint16(i))
+				c.Src, c.Dst, c.Types = append(c.Src, e.Src[k]+from), append(c.Dst, e.Dst[k]+to),
+					append(c.Types, uint16(i))
 				if len(c.Src) == room {
 					if err := yield(c); err != nil {
 						return err
@@ -292,7 +298,8 @@ type permuted struct {
 }
 
 func newPermuted(data *Data, a *Arrays, perm csc.Perm) *permuted {
-	p := &permuted{data: data, a: a, perm: perm, bases: make([]int64, len(a.Schema.Edges)), typ: func(int64) int { return 0 }}
+	p := &permuted{data: data, a: a, perm: perm, bases: make([]int64, len(a.Schema.Edges)),
+		typ: func(int64) int { return 0 }}
 	for i := range p.bases[1:] {
 		p.bases[i+1] = p.bases[i] + a.Schema.Edges[i].Count
 	}

@@ -85,7 +85,8 @@ func naive(d graph.Data, offset map[string]int64) map[int64][]naiveEdge {
 	}
 	for _, es := range m {
 		slices.SortFunc(es, func(a, b naiveEdge) int {
-			return cmp.Or(cmp.Compare(a.typ, b.typ), cmp.Compare(a.src, b.src), cmp.Compare(a.id, b.id), cmp.Compare(a.order, b.order))
+			return cmp.Or(cmp.Compare(a.typ, b.typ), cmp.Compare(a.src, b.src), cmp.Compare(a.id, b.id),
+				cmp.Compare(a.order, b.order))
 		})
 	}
 	return m
@@ -100,7 +101,8 @@ func randomData(t *testing.T, r *rand.Rand, withIDs bool) (graph.Data, map[strin
 		offset[name] = sum
 		sum += counts[name]
 	}
-	for i, rel := range [][3]string{{"paper", "cites", "paper"}, {"author", "writes", "paper"}, {"paper", "in", "venue"}, {"author", "knows", "author"}} {
+	for i, rel := range [][3]string{{"paper", "cites", "paper"}, {"author", "writes", "paper"},
+		{"paper", "in", "venue"}, {"author", "knows", "author"}} {
 		m := r.IntN(300)
 		if counts[rel[0]] == 0 || counts[rel[2]] == 0 {
 			m = 0
@@ -157,7 +159,8 @@ func TestNewEqualsANaiveBuilder(t *testing.T) {
 			}
 			for k, n := range want[v] {
 				p := lo + int64(k)
-				got := naiveEdge{typ: typ[p], src: src[p], id: n.id, order: n.order, weight: weights[p], vec: [3]int16(vecs[3*p:])}
+				got := naiveEdge{typ: typ[p], src: src[p], id: n.id, order: n.order, weight: weights[p],
+					vec: [3]int16(vecs[3*p:])}
 				if withIDs {
 					got.id = edgeIDs[p]
 				}
@@ -209,10 +212,12 @@ func TestNewTakesTheSmallestGraphs(t *testing.T) {
 		{"no nodes", graph.Data{Nodes: []graph.NodeData{{}}}, 0, 0},
 		{"no edges", graph.Data{Nodes: []graph.NodeData{{Count: 5}}}, 5, 0},
 		{"one node", graph.Data{Nodes: []graph.NodeData{{Count: 1}}}, 1, 0},
-		{"one node, looped twice", graph.Data{Nodes: []graph.NodeData{{Count: 1}}, Edges: []graph.EdgeData{{Src: []int64{0, 0}, Dst: []int64{0, 0}}}}, 1, 2},
-		{"two types, no edges", graph.Data{Nodes: []graph.NodeData{{Name: "a", Count: 2}, {Name: "b"}}, Edges: []graph.EdgeData{
-			{Source: "a", Relation: "r", Target: "b"}, {Source: "b", Relation: "r", Target: "a"},
-		}}, 2, 0},
+		{"one node, looped twice", graph.Data{Nodes: []graph.NodeData{{Count: 1}},
+			Edges: []graph.EdgeData{{Src: []int64{0, 0}, Dst: []int64{0, 0}}}}, 1, 2},
+		{"two types, no edges", graph.Data{Nodes: []graph.NodeData{{Name: "a", Count: 2}, {Name: "b"}},
+			Edges: []graph.EdgeData{
+				{Source: "a", Relation: "r", Target: "b"}, {Source: "b", Relation: "r", Target: "a"},
+			}}, 2, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g, err := graph.New(c.data)
@@ -229,8 +234,10 @@ func TestNewTakesTheSmallestGraphs(t *testing.T) {
 func TestNewRefusesBadData(t *testing.T) {
 	two := []graph.NodeData{{Name: "a", Count: 3}, {Name: "b", Count: 2}}
 	one := []graph.NodeData{{Count: 3}}
-	nan := []graph.EdgeData{{Src: []int64{0}, Dst: []int64{1}, Columns: map[string]unified.Tensor{"weight": unified.FromSlice([]float32{float32(math.NaN())})}}}
-	negative := []graph.EdgeData{{Src: []int64{0, 0}, Dst: []int64{1, 1}, Columns: map[string]unified.Tensor{"weight": unified.FromSlice([]float64{0, -1})}}}
+	nan := []graph.EdgeData{{Src: []int64{0}, Dst: []int64{1},
+		Columns: map[string]unified.Tensor{"weight": unified.FromSlice([]float32{float32(math.NaN())})}}}
+	negative := []graph.EdgeData{{Src: []int64{0, 0}, Dst: []int64{1, 1},
+		Columns: map[string]unified.Tensor{"weight": unified.FromSlice([]float64{0, -1})}}}
 	for _, c := range []struct {
 		name string
 		data graph.Data
@@ -240,16 +247,25 @@ func TestNewRefusesBadData(t *testing.T) {
 		{"no node type", graph.Data{}, graph.ErrSchema, "no node type"},
 		{"names missing", graph.Data{Nodes: two, Edges: []graph.EdgeData{{}}}, graph.ErrSchema, "node type"},
 		{"no edge type for two", graph.Data{Nodes: two}, graph.ErrSchema, ""},
-		{"lengths", graph.Data{Nodes: one, Edges: []graph.EdgeData{{Src: []int64{1}}}}, graph.ErrSchema, "1 sources, 0 destinations"},
-		{"source", graph.Data{Nodes: one, Edges: []graph.EdgeData{{Src: []int64{0, 3}, Dst: []int64{0, 0}}}}, graph.ErrEdge, "edge 1: source 3 is not below 3"},
-		{"negative", graph.Data{Nodes: one, Edges: []graph.EdgeData{{Src: []int64{0}, Dst: []int64{-1}}}}, graph.ErrEdge, "edge 0: destination -1"},
-		{"id of another type", graph.Data{Nodes: two, Edges: []graph.EdgeData{{Source: "a", Relation: "r", Target: "b", Src: []int64{2}, Dst: []int64{2}}}}, graph.ErrEdge, `a:r:b: edge 0: destination 2 is not below 2 nodes of type "b"`},
+		{"lengths", graph.Data{Nodes: one, Edges: []graph.EdgeData{{Src: []int64{1}}}}, graph.ErrSchema,
+			"1 sources, 0 destinations"},
+		{"source", graph.Data{Nodes: one, Edges: []graph.EdgeData{{Src: []int64{0, 3}, Dst: []int64{0, 0}}}},
+			graph.ErrEdge, "edge 1: source 3 is not below 3"},
+		{"negative", graph.Data{Nodes: one, Edges: []graph.EdgeData{{Src: []int64{0}, Dst: []int64{-1}}}},
+			graph.ErrEdge, "edge 0: destination -1"},
+		{"id of another type", graph.Data{Nodes: two, Edges: []graph.EdgeData{{Source: "a", Relation: "r", Target: "b",
+			Src: []int64{2}, Dst: []int64{2}}}}, graph.ErrEdge,
+			`a:r:b: edge 0: destination 2 is not below 2 nodes of type "b"`},
 		{"weight", graph.Data{Nodes: one, Edges: nan}, graph.ErrEdge, "edge 0: its weight"},
 		{"negative weight", graph.Data{Nodes: one, Edges: negative}, graph.ErrEdge, "edge 1: its weight"},
-		{"ids", graph.Data{Nodes: one, Edges: []graph.EdgeData{{Src: []int64{0}, Dst: []int64{0}, IDs: []int64{}}}}, graph.ErrSchema, "0 ids for 1 edges"},
-		{"column too short", graph.Data{Nodes: []graph.NodeData{{Count: 3, Columns: map[string]unified.Tensor{"label": unified.FromSlice([]int64{1})}}}}, graph.ErrSchema, "label"},
-		{"column is nothing", graph.Data{Nodes: []graph.NodeData{{Count: 3, Columns: map[string]unified.Tensor{"label": {}}}}}, graph.ErrSchema, "label"},
-		{"split", graph.Data{Nodes: one, Splits: []graph.Split{{Name: "train", Seeds: graph.NodeIDs([]int64{3})}}}, graph.ErrSeed, "node 3"},
+		{"ids", graph.Data{Nodes: one, Edges: []graph.EdgeData{{Src: []int64{0}, Dst: []int64{0}, IDs: []int64{}}}},
+			graph.ErrSchema, "0 ids for 1 edges"},
+		{"column too short", graph.Data{Nodes: []graph.NodeData{{Count: 3,
+			Columns: map[string]unified.Tensor{"label": unified.FromSlice([]int64{1})}}}}, graph.ErrSchema, "label"},
+		{"column is nothing", graph.Data{Nodes: []graph.NodeData{{Count: 3,
+			Columns: map[string]unified.Tensor{"label": {}}}}}, graph.ErrSchema, "label"},
+		{"split", graph.Data{Nodes: one, Splits: []graph.Split{{Name: "train", Seeds: graph.NodeIDs([]int64{3})}}},
+			graph.ErrSeed, "node 3"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := graph.New(c.data)
@@ -263,7 +279,8 @@ func TestNewRefusesBadData(t *testing.T) {
 func TestIDChangesWithEverythingInTheGraph(t *testing.T) {
 	fresh := func() graph.Data {
 		return graph.Data{
-			Nodes: []graph.NodeData{{Count: 3, Columns: map[string]unified.Tensor{"label": unified.FromSlice([]int64{0, 1, 2})}}},
+			Nodes: []graph.NodeData{{Count: 3, Columns: map[string]unified.Tensor{"label": unified.FromSlice([]int64{0,
+				1, 2})}}},
 			Edges: []graph.EdgeData{{Src: []int64{0, 1, 2}, Dst: []int64{1, 2, 0}, IDs: []int64{7, 8, 9},
 				Columns: map[string]unified.Tensor{"weight": unified.FromSlice([]float32{1, 2, 3})}}},
 			Splits: []graph.Split{{Name: "train", Seeds: graph.NodeIDs([]int64{0})}},

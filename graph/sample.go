@@ -7,8 +7,9 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Block is one layer of one edge type: a CSC over local ids. Destination i is node i of the target type's list, its sources
-// Indices[Indptr[i]] .. Indices[Indptr[i+1]-1] are positions in the source type's list, ordered as the sampler says.
+// Block is one layer of one edge type: a CSC over local ids. Destination i is node i of the target type's list, its
+// sources Indices[Indptr[i]] .. Indices[Indptr[i+1]-1] are positions in the source type's list, ordered as the sampler
+// says.
 type Block struct {
 	NumSrc, NumDst int64
 	Indptr         unified.Tensor // int32 [NumDst+1]
@@ -19,8 +20,9 @@ type Block struct {
 // NumEdges returns the edges of the block.
 func (b *Block) NumEdges() int64 { return b.Indices.Len() }
 
-// Sample is what a sampler makes of some seeds. All tensors are views of buffers that belong to the sample: they are valid
-// until the sample is filled again or closed. A sampler writes them; whoever gets the sample reads. Init before first use.
+// Sample is what a sampler makes of some seeds. All tensors are views of buffers that belong to the sample: they are
+// valid until the sample is filled again or closed. A sampler writes them; whoever gets the sample reads. Init before
+// first use.
 type Sample struct {
 	// Nodes are own ids, Schema.IDType [NumNodes[hops][t]], by node type: the seeds first, each node once.
 	Nodes []unified.Tensor
@@ -28,7 +30,8 @@ type Sample struct {
 	NumNodes [][]int64
 	// Blocks[layer][edge type]; layer 0 is furthest from the seeds, and its NumSrc covers all nodes.
 	Blocks [][]Block
-	// SeedLocal are the local ids of the requested seeds, int32 [requested], by node type: 0, 1, 2, .. unless seeds repeat.
+	// SeedLocal are the local ids of the requested seeds, int32 [requested], by node type: 0, 1, 2, .. unless seeds
+	// repeat.
 	SeedLocal []unified.Tensor
 
 	buf buffers
@@ -40,8 +43,8 @@ type buffers struct {
 	indptr, indices, edgePos [][]unified.Buffer // [layer][edge type]
 }
 
-// Init shapes the sample for a schema and a number of layers (hops) and says how its memory is taken. The memory itself is
-// taken by the sampler, as it grows.
+// Init shapes the sample for a schema and a number of layers (hops) and says how its memory is taken. The memory itself
+// is taken by the sampler, as it grows.
 func (s *Sample) Init(schema *Schema, layers int, mem pinned.Options) {
 	nt, et := len(schema.Nodes), len(schema.Edges)
 	s.Nodes, s.SeedLocal = make([]unified.Tensor, nt), make([]unified.Tensor, nt)
@@ -51,10 +54,12 @@ func (s *Sample) Init(schema *Schema, layers int, mem pinned.Options) {
 		s.NumNodes[h] = make([]int64, nt)
 	}
 	s.Blocks = make([][]Block, layers)
-	s.buf.indptr, s.buf.indices, s.buf.edgePos = make([][]unified.Buffer, layers), make([][]unified.Buffer, layers), make([][]unified.Buffer, layers)
+	s.buf.indptr, s.buf.indices, s.buf.edgePos = make([][]unified.Buffer, layers), make([][]unified.Buffer, layers),
+		make([][]unified.Buffer, layers)
 	for l := range layers {
 		s.Blocks[l] = make([]Block, et)
-		s.buf.indptr[l], s.buf.indices[l], s.buf.edgePos[l] = newBuffers(et, mem), newBuffers(et, mem), newBuffers(et, mem)
+		s.buf.indptr[l], s.buf.indices[l], s.buf.edgePos[l] = newBuffers(et, mem), newBuffers(et, mem),
+			newBuffers(et, mem)
 	}
 }
 
@@ -113,7 +118,8 @@ func (s *Sample) Close() error {
 }
 
 func (s *Sample) each(f func(*unified.Buffer)) {
-	groups := append(append(append([][]unified.Buffer{s.buf.nodes, s.buf.seeds}, s.buf.indptr...), s.buf.indices...), s.buf.edgePos...)
+	groups := append(append(append([][]unified.Buffer{s.buf.nodes, s.buf.seeds}, s.buf.indptr...), s.buf.indices...),
+		s.buf.edgePos...)
 	for _, g := range groups {
 		for i := range g {
 			f(&g[i])

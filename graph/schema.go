@@ -74,8 +74,8 @@ type Schema struct {
 	EdgeColumns []Column
 }
 
-// Init checks the schema and sets what follows from it: the types' keys and indices. Names must be unique, not empty, and
-// free of zero bytes, ':' , ';' , '=' and ','; counts must not be negative. ErrSchema otherwise.
+// Init checks the schema and sets what follows from it: the types' keys and indices. Names must be unique, not empty,
+// and free of zero bytes, ':' , ';' , '=' and ','; counts must not be negative. ErrSchema otherwise.
 func (s *Schema) Init() error {
 	if len(s.Nodes) == 0 || len(s.Edges) == 0 {
 		return fmt.Errorf("%w: there must be at least one node type and one edge type", ErrSchema)
@@ -140,7 +140,8 @@ func (s *Schema) initEdge(e *EdgeType, index map[string]int, seen map[string]boo
 
 func checkName(what, name string) error {
 	if name == "" || strings.ContainsAny(name, "\x00:;=,\n") {
-		return fmt.Errorf("%w: %s %q: a name must not be empty or contain any of : ; = , or a zero byte", ErrSchema, what, name)
+		return fmt.Errorf("%w: %s %q: a name must not be empty or contain any of : ; = , or a zero byte", ErrSchema,
+			what, name)
 	}
 	return nil
 }
@@ -152,7 +153,8 @@ func checkColumns(owner string, cols []Column) error {
 			return err
 		}
 		if seen[c.Name] || c.DType.Size() == 0 || len(c.Shape) >= unified.MaxRank {
-			return fmt.Errorf("%w: %s: column %q: there twice, of an unknown type, or of too many dimensions", ErrSchema, owner, c.Name)
+			return fmt.Errorf("%w: %s: column %q: there twice, of an unknown type, or of too many dimensions",
+				ErrSchema, owner, c.Name)
 		}
 		seen[c.Name] = true
 		width := int64(1)
@@ -176,8 +178,8 @@ func (s *Schema) NodeType(name string) int {
 	return -1
 }
 
-// EdgeType returns the index of an edge type by "source:relation:target", or by its relation alone where only one type has
-// it. The error says what there is.
+// EdgeType returns the index of an edge type by "source:relation:target", or by its relation alone where only one type
+// has it. The error says what there is.
 func (s *Schema) EdgeType(name string) (int, error) {
 	found := -1
 	for i := range s.Edges {
@@ -187,7 +189,8 @@ func (s *Schema) EdgeType(name string) (int, error) {
 		}
 		if e.Relation == name {
 			if found >= 0 {
-				return -1, fmt.Errorf("%w: several edge types have the relation %q: write source:relation:target", ErrSchema, name)
+				return -1, fmt.Errorf("%w: several edge types have the relation %q: write source:relation:target",
+					ErrSchema, name)
 			}
 			found = i
 		}

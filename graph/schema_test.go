@@ -34,7 +34,10 @@ func TestSchemaThatContradictsItselfIsRefused(t *testing.T) {
 			s.EdgeColumns = []Column{{Name: "w", DType: unified.Int8}, {Name: "w", DType: unified.Int8}}
 		},
 		"column untyped": func(s *Schema) { s.Nodes[0].Columns = []Column{{Name: "w"}} },
-		"width 0":        func(s *Schema) { s.Nodes[0].Columns = []Column{{Name: "w", DType: unified.Int8, Shape: []int64{0}}} },
+		"width 0": func(s *Schema) {
+			s.Nodes[0].Columns = []Column{{Name: "w", DType: unified.Int8,
+				Shape: []int64{0}}}
+		},
 		"width overflows": func(s *Schema) {
 			s.Nodes[0].Columns = []Column{{Name: "w", DType: unified.Int8, Shape: []int64{1 << 40, 1 << 40}}}
 		},
@@ -114,7 +117,8 @@ func TestArraysThatDoNotFitAreRefused(t *testing.T) {
 }
 
 func TestSeedsAreNumberedThroughTheirSets(t *testing.T) {
-	s := Seeds{Sets: []SeedSet{{Type: 1, IDs: unified.FromSlice([]int64{7, 5})}, {Type: 0, Count: 3}, {Type: 1, IDs: unified.FromSlice([]int32{4})}}}
+	s := Seeds{Sets: []SeedSet{{Type: 1, IDs: unified.FromSlice([]int64{7, 5})}, {Type: 0, Count: 3},
+		{Type: 1, IDs: unified.FromSlice([]int32{4})}}}
 	want := [][2]int64{{1, 7}, {1, 5}, {0, 0}, {0, 1}, {0, 2}, {1, 4}}
 	if s.Len() != int64(len(want)) {
 		t.Fatalf("%d seeds", s.Len())
@@ -143,7 +147,8 @@ func TestSeedsOutOfRangeAreFound(t *testing.T) {
 			t.Errorf("%s: %v, want ErrSeed", name, err)
 		}
 	}
-	for name, seeds := range map[string]Seeds{"repeats": NodeIDs([]int64{1, 1, 0}), "all": AllNodes(&s, 0), "none": {}} {
+	for name, seeds := range map[string]Seeds{"repeats": NodeIDs([]int64{1, 1, 0}), "all": AllNodes(&s, 0),
+		"none": {}} {
 		if err := seeds.Check(&s); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

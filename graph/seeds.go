@@ -110,7 +110,8 @@ func (s Seeds) Check(schema *Schema) error {
 func checkIDs[T int32 | int64](ids []T, nt *NodeType) error {
 	for i, v := range ids {
 		if v < 0 || int64(v) >= nt.Count {
-			return fmt.Errorf("%w: seed %d is node %d, but there are %d nodes of type %q", ErrSeed, i, v, nt.Count, nt.Name)
+			return fmt.Errorf("%w: seed %d is node %d, but there are %d nodes of type %q", ErrSeed, i, v, nt.Count,
+				nt.Name)
 		}
 	}
 	return nil

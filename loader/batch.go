@@ -7,8 +7,8 @@ import (
 
 // Batch is one mini-batch: a sample, and the columns that were gathered with it.
 //
-// It and all that it gives are valid until the body of the loop that received it ends, or if the body called Keep, until
-// Release. They are read-only, for any number of goroutines. Ids in it are of a node's own type.
+// It and all that it gives are valid until the body of the loop that received it ends, or if the body called Keep,
+// until Release. They are read-only, for any number of goroutines. Ids in it are of a node's own type.
 type Batch struct {
 	// Epoch and Number name the batch: Number counts the epoch's batches over all ranks, from 0.
 	Epoch, Number uint64
@@ -26,8 +26,8 @@ type Batch struct {
 
 func newBatch(s *slot) *Batch { return &Batch{loader: s.loader, slot: s, Sample: &s.sample} }
 
-// Node returns a column of the nodes of type t: a row for each of Sample.Nodes[t]. No tensor if the type does not have the
-// column, or it was not asked for.
+// Node returns a column of the nodes of type t: a row for each of Sample.Nodes[t]. No tensor if the type does not have
+// the column, or it was not asked for.
 func (b *Batch) Node(t int, column string) unified.Tensor {
 	if b.slot == nil || t < 0 || t >= len(b.slot.node) {
 		return unified.Tensor{}
@@ -35,8 +35,8 @@ func (b *Batch) Node(t int, column string) unified.Tensor {
 	return find(b.slot.node[t], column)
 }
 
-// Seed returns a column of the distinct seeds of type t: a row for each of the first Sample.NumNodes[0][t] nodes. No tensor
-// if the type does not have the column, or it was not asked for.
+// Seed returns a column of the distinct seeds of type t: a row for each of the first Sample.NumNodes[0][t] nodes. No
+// tensor if the type does not have the column, or it was not asked for.
 func (b *Batch) Seed(t int, column string) unified.Tensor {
 	if b.slot == nil || t < 0 || t >= len(b.slot.seed) {
 		return unified.Tensor{}
@@ -44,7 +44,8 @@ func (b *Batch) Seed(t int, column string) unified.Tensor {
 	return find(b.slot.seed[t], column)
 }
 
-// Edge returns a column of the edges of Sample.Blocks[layer][edgeType], a row for each. No tensor if it was not asked for.
+// Edge returns a column of the edges of Sample.Blocks[layer][edgeType], a row for each. No tensor if it was not asked
+// for.
 func (b *Batch) Edge(layer, edgeType int, column string) unified.Tensor {
 	if b.slot == nil || layer < 0 || layer >= len(b.slot.edge) || edgeType < 0 || edgeType >= len(b.slot.edge[layer]) {
 		return unified.Tensor{}
@@ -55,12 +56,12 @@ func (b *Batch) Edge(layer, edgeType int, column string) unified.Tensor {
 // X returns the features of the batch of a graph with one node type: Node(0, "feature").
 func (b *Batch) X() unified.Tensor { return b.Node(0, "feature") }
 
-// Y returns the seeds' labels of the batch of a graph with one node type: Seed(0, "label"). Where a seed is asked for twice
-// it has one row; Sample.SeedLocal says which.
+// Y returns the seeds' labels of the batch of a graph with one node type: Seed(0, "label"). Where a seed is asked for
+// twice it has one row; Sample.SeedLocal says which.
 func (b *Batch) Y() unified.Tensor { return b.Seed(0, "label") }
 
-// Seeds returns the seeds of type t as they were asked for: their ids, and their numbers in the list of seeds, which counts
-// over all types. Sample.SeedLocal says where in the node list they are.
+// Seeds returns the seeds of type t as they were asked for: their ids, and their numbers in the list of seeds, which
+// counts over all types. Sample.SeedLocal says where in the node list they are.
 func (b *Batch) Seeds(t int) (ids, items []int64) {
 	if b.slot == nil || t < 0 || t >= len(b.slot.items) {
 		return nil, nil
@@ -68,7 +69,8 @@ func (b *Batch) Seeds(t int) (ids, items []int64) {
 	return b.slot.request.Seeds[t], b.slot.items[t]
 }
 
-// Slot returns the number of the slot that the batch is in, below Stats().Slots: no two batches have the same at a time.
+// Slot returns the number of the slot that the batch is in, below Stats().Slots: no two batches have the same at a
+// time.
 // -1 once the batch is released.
 func (b *Batch) Slot() int {
 	if b.slot == nil {
@@ -87,9 +89,9 @@ func (b *Batch) State() State {
 	return s
 }
 
-// Keep holds the batch beyond the loop body, until Release, and returns it. It is called in the body. A kept batch takes one
-// of the loader's slots away: keep fewer than Prefetch, or the loader slows down, and when all are kept it ends with
-// ErrSlotsHeld. A kept batch outlives its epoch, and also Close, until it is released.
+// Keep holds the batch beyond the loop body, until Release, and returns it. It is called in the body. A kept batch
+// takes one of the loader's slots away: keep fewer than Prefetch, or the loader slows down, and when all are kept it
+// ends with ErrSlotsHeld. A kept batch outlives its epoch, and also Close, until it is released.
 func (b *Batch) Keep() *Batch {
 	b.loader.mu.Lock()
 	defer b.loader.mu.Unlock()
@@ -100,8 +102,8 @@ func (b *Batch) Keep() *Batch {
 	return b
 }
 
-// Release gives a kept batch back, whose contents are invalid from then on, or undoes Keep where the body has not ended. It
-// does nothing to a batch that is not kept. Any goroutine may call it, any number of times.
+// Release gives a kept batch back, whose contents are invalid from then on, or undoes Keep where the body has not
+// ended. It does nothing to a batch that is not kept. Any goroutine may call it, any number of times.
 func (b *Batch) Release() {
 	b.loader.mu.Lock()
 	defer b.loader.mu.Unlock()

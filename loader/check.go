@@ -6,8 +6,8 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// checkSample looks at the shapes of what a sampler made, which may be anybody's: what comes after relies on them. It looks
-// at no id; gathering checks those that it uses.
+// checkSample looks at the shapes of what a sampler made, which may be anybody's: what comes after relies on them. It
+// looks at no id; gathering checks those that it uses.
 func (s *slot) checkSample() error {
 	p := &s.sample
 	l := s.loader
@@ -28,7 +28,8 @@ func (s *slot) checkSample() error {
 			return fmt.Errorf("%w: Nodes[%d] is %v, but there are %d nodes", ErrSampler, t, p.Nodes[t], before)
 		}
 		if !s.isList(p.SeedLocal[t], int64(len(s.request.Seeds[t])), false) {
-			return fmt.Errorf("%w: SeedLocal[%d] is %v for %d seeds", ErrSampler, t, p.SeedLocal[t], len(s.request.Seeds[t]))
+			return fmt.Errorf("%w: SeedLocal[%d] is %v for %d seeds", ErrSampler, t, p.SeedLocal[t],
+				len(s.request.Seeds[t]))
 		}
 	}
 	for layer := range p.Blocks {
@@ -37,18 +38,22 @@ func (s *slot) checkSample() error {
 		}
 		for e := range p.Blocks[layer] {
 			b := &p.Blocks[layer][e]
-			if b.NumDst < 0 || b.NumSrc < 0 || !s.isList(b.Indptr, b.NumDst+1, false) || !s.isList(b.Indices, b.Indices.Len(), false) {
-				return fmt.Errorf("%w: Blocks[%d][%d]: %d destinations, indptr %v, indices %v", ErrSampler, layer, e, b.NumDst, b.Indptr, b.Indices)
+			if b.NumDst < 0 || b.NumSrc < 0 || !s.isList(b.Indptr, b.NumDst+1, false) ||
+				!s.isList(b.Indices, b.Indices.Len(), false) {
+				return fmt.Errorf("%w: Blocks[%d][%d]: %d destinations, indptr %v, indices %v", ErrSampler, layer, e,
+					b.NumDst, b.Indptr, b.Indices)
 			}
 			if l.cols.edgePos && !s.isList(b.EdgePos, b.Indices.Len(), true) {
-				return fmt.Errorf("%w: Blocks[%d][%d]: edge positions %v for indices %v", ErrSampler, layer, e, b.EdgePos, b.Indices)
+				return fmt.Errorf("%w: Blocks[%d][%d]: edge positions %v for indices %v", ErrSampler, layer, e,
+					b.EdgePos, b.Indices)
 			}
 		}
 	}
 	return nil
 }
 
-// isList reports whether t is n ids where the loader makes its batches, int32, or int64 where those are allowed; none if n is 0.
+// isList reports whether t is n ids where the loader makes its batches, int32, or int64 where those are allowed; none
+// if n is 0.
 func (s *slot) isList(t unified.Tensor, n int64, allow64 bool) bool {
 	if !t.Valid() {
 		return n == 0

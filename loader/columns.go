@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/internal/cuda"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -119,7 +119,7 @@ type gathered struct {
 }
 
 // gather copies the rows, on the device in the order of stream, which is nil where the CPU does it.
-func (g *gathered) gather(stream *cuda.Stream, ids unified.Tensor) (err error) {
+func (g *gathered) gather(stream *device.Stream, ids unified.Tensor) (err error) {
 	if stream != nil {
 		g.rows, err = g.onDevice.Enqueue(stream, &g.buf, ids)
 	} else {

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/gather"
-	"github.com/khop-gnn/khop/internal/cuda"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -14,10 +14,10 @@ import (
 // deviceWorkers is the default of Workers on a device: while one waits for sizes, the other keeps the device busy.
 const deviceWorkers = 2
 
-// device is what a loader has on a CUDA device. Batches then are made and lie there: their kernels read topology and
-// columns where placed put them, in device memory or, over the bus, in host memory.
-type device struct {
-	*cuda.Device
+// deviceSource is what a loader has on a CUDA device. Batches then are made and lie there: their kernels read topology
+// and columns where placed put them, in device memory or, over the bus, in host memory.
+type deviceSource struct {
+	*device.Device
 	loader   *Loader
 	sampler  sampling.DeviceSampler
 	topology sampling.Topology
@@ -27,8 +27,8 @@ type device struct {
 	users    int // the loader, and each slot that has memory; guarded by Loader.mu
 }
 
-// ParseDevice reads Options.Device: the number of the CUDA device that it names, or -1 for "cpu" and "auto"; ErrOptions for a name
-// of another form.
+// ParseDevice reads Options.Device: the number of the CUDA device that it names, or -1 for "cpu" and "auto"; ErrOptions
+// for a name of another form.
 func ParseDevice(name string) (ordinal int, err error) {
 	if name == "auto" {
 		return -1, nil
@@ -47,7 +47,7 @@ func (l *Loader) openDevice() error {
 	}
 	name := l.opt.Device
 	sampler, runs := l.opt.Sampler.(sampling.DeviceSampler)
-	if name == "auto" && runs && cuda.Count() > 0 {
+	if name == "auto" && runs && device.Count() > 0 {
 		ordinal = 0
 	}
 	if ordinal < 0 {
@@ -57,10 +57,10 @@ func (l *Loader) openDevice() error {
 	if !runs {
 		return fmt.Errorf("%w: %s: samplers of %T do not run on a device; take \"cpu\"", ErrDevice, name, l.opt.Sampler)
 	}
-	if ordinal >= cuda.Count() {
+	if ordinal >= device.Count() {
 		return noDevice(name)
 	}
-	d, err := cuda.Open(ordinal)
+	d, err := device.Open(ordinal)
 	if err != nil {
 		if name != "auto" {
 			return fmt.Errorf("%w: %s: %w", ErrDevice, name, err)
@@ -70,15 +70,15 @@ func (l *Loader) openDevice() error {
 		return nil
 	}
 	l.opt.Device = fmt.Sprintf("cuda:%d", ordinal)
-	l.device = &device{Device: d, loader: l, sampler: sampler, users: 1}
+	l.device = &deviceSource{Device: d, loader: l, sampler: sampler, users: 1}
 	return nil
 }
 
 func noDevice(name string) error {
-	if n := cuda.Count(); n > 0 {
+	if n := device.Count(); n > 0 {
 		return fmt.Errorf("%w: %s: found %d CUDA device(s), cuda:0 the first", ErrDevice, name, n)
 	}
-	return fmt.Errorf("%w: %s: no CUDA device: %s; take \"cpu\" or \"auto\"", ErrDevice, name, cuda.Reason())
+	return fmt.Errorf("%w: %s: no CUDA device: %s; take \"cpu\" or \"auto\"", ErrDevice, name, device.Reason())
 }
 
 // leaveDevice makes a loader that holds nothing yet one of the CPU.
@@ -89,7 +89,7 @@ func (l *Loader) leaveDevice() error {
 }
 
 // release gives back one use of the device: the last one closes it. Loader.mu is held, or nobody else is left.
-func (d *device) release() error {
+func (d *deviceSource) release() error {
 	if d == nil {
 		return nil
 	}
@@ -101,7 +101,7 @@ func (d *device) release() error {
 }
 
 // settle waits for all that is under way, and counts it. Nothing may be enqueued meanwhile.
-func (d *device) settle() error {
+func (d *deviceSource) settle() error {
 	if d == nil {
 		return nil
 	}
@@ -120,14 +120,15 @@ func (d *device) settle() error {
 		if err != nil {
 			return err
 		}
-		sum.Rows, sum.Hits, sum.Bytes, sum.Saved = sum.Rows+t.Rows, sum.Hits+t.Hits, sum.Bytes+t.Bytes, sum.Saved+t.Saved
+		sum.Rows, sum.Hits, sum.Bytes, sum.Saved = sum.Rows+t.Rows, sum.Hits+t.Hits, sum.Bytes+t.Bytes,
+			sum.Saved+t.Saved
 	}
 	d.loader.stats.onDevice.Store(&sum)
 	return nil
 }
 
 // closeSource frees what the source's arrays took. No kernel that reads them may be under way.
-func (d *device) closeSource() error {
+func (d *deviceSource) closeSource() error {
 	if d == nil {
 		return nil
 	}
@@ -139,16 +140,16 @@ func (d *device) closeSource() error {
 	return errors.Join(errs...)
 }
 
-// deviceWorker makes batches on a device: it samples on one stream and gathers on another, so that the rows of one batch
-// are on their way while the next is sampled. The host waits once a batch, for the sizes of what was sampled.
+// deviceWorker makes batches on a device: it samples on one stream and gathers on another, so that the rows of one
+// batch are on their way while the next is sampled. The host waits once a batch, for the sizes of what was sampled.
 type deviceWorker struct {
 	loader         *Loader
 	sampler        sampling.DeviceWorker
-	picks, columns *cuda.Stream
-	sampled        *cuda.Event
+	picks, columns *device.Stream
+	sampled        *device.Event
 }
 
-func (d *device) openWorker(env sampling.Env) (w *deviceWorker, err error) {
+func (d *deviceSource) openWorker(env sampling.Env) (w *deviceWorker, err error) {
 	w = &deviceWorker{loader: d.loader}
 	defer func() {
 		if err != nil {
@@ -156,13 +157,13 @@ func (d *device) openWorker(env sampling.Env) (w *deviceWorker, err error) {
 			w = nil
 		}
 	}()
-	if w.picks, err = d.NewStream(cuda.PriorityLow); err != nil {
+	if w.picks, err = d.NewStream(device.PriorityLow); err != nil {
 		return w, err
 	}
-	if w.columns, err = d.NewStream(cuda.PriorityLow); err != nil {
+	if w.columns, err = d.NewStream(device.PriorityLow); err != nil {
 		return w, err
 	}
-	if w.sampled, err = d.NewEvent(cuda.Untimed); err != nil {
+	if w.sampled, err = d.NewEvent(device.Untimed); err != nil {
 		return w, err
 	}
 	env.Scratch.Device = d.Device
@@ -174,7 +175,7 @@ func (d *device) openWorker(env sampling.Env) (w *deviceWorker, err error) {
 // close waits for what is under way and frees the worker.
 func (w *deviceWorker) close() error {
 	var errs []error
-	for _, s := range []*cuda.Stream{w.picks, w.columns} {
+	for _, s := range []*device.Stream{w.picks, w.columns} {
 		if s != nil {
 			errs = append(errs, s.Synchronize())
 		}
@@ -185,7 +186,7 @@ func (w *deviceWorker) close() error {
 	if w.sampled != nil {
 		errs = append(errs, w.sampled.Close())
 	}
-	for _, s := range []*cuda.Stream{w.picks, w.columns} {
+	for _, s := range []*device.Stream{w.picks, w.columns} {
 		if s != nil {
 			errs = append(errs, s.Close())
 		}
@@ -193,8 +194,8 @@ func (w *deviceWorker) close() error {
 	return errors.Join(errs...)
 }
 
-// sample samples the slot's request and waits for the sizes. A buffer that was too small has grown then, and the batch is
-// sampled again: the draws are the same.
+// sample samples the slot's request and waits for the sizes. A buffer that was too small has grown then, and the batch
+// is sampled again: the draws are the same.
 func (w *deviceWorker) sample(ctx context.Context, s *slot) error {
 	for _, c := range w.loader.device.columns {
 		if err := c.store.Err(); err != nil { // of an earlier batch: only a sampler of yours can cause it
@@ -247,14 +248,14 @@ func (w *deviceWorker) gather(s *slot) error {
 // onDevice is the part of a slot that only a device needs.
 type onDevice struct {
 	joined           bool
-	gathering, ready *cuda.Event // around the last gather
-	filled, counted  bool        // they were recorded; the time between them was counted
-	read             *cuda.Event // what the last consumer's stream had to do by then
+	gathering, ready *device.Event // around the last gather
+	filled, counted  bool          // they were recorded; the time between them was counted
+	read             *device.Event // what the last consumer's stream had to do by then
 	wasRead          bool
 }
 
 // join makes the slot one of a device: close then lets go of it.
-func (s *slot) join(d *device) error {
+func (s *slot) join(d *deviceSource) error {
 	if d == nil {
 		return nil
 	}
@@ -263,20 +264,20 @@ func (s *slot) join(d *device) error {
 	return s.openEvents(d.Device)
 }
 
-func (o *onDevice) openEvents(d *cuda.Device) (err error) {
-	if o.gathering, err = d.NewEvent(cuda.Timed); err != nil {
+func (o *onDevice) openEvents(d *device.Device) (err error) {
+	if o.gathering, err = d.NewEvent(device.Timed); err != nil {
 		return err
 	}
-	if o.ready, err = d.NewEvent(cuda.Timed); err != nil {
+	if o.ready, err = d.NewEvent(device.Timed); err != nil {
 		return err
 	}
-	o.read, err = d.NewEvent(cuda.Untimed)
+	o.read, err = d.NewEvent(device.Untimed)
 	return err
 }
 
-// awaitReaders lets what follows on the stream wait until nobody uses the slot's memory: neither who filled it before, nor
-// the consumer whose stream Batch.RecordStream named.
-func (s *slot) awaitReaders(stream *cuda.Stream) error {
+// awaitReaders lets what follows on the stream wait until nobody uses the slot's memory: neither who filled it before,
+// nor the consumer whose stream Batch.RecordStream named.
+func (s *slot) awaitReaders(stream *device.Stream) error {
 	if s.filled {
 		if err := stream.Wait(s.ready); err != nil {
 			return err
@@ -289,15 +290,15 @@ func (s *slot) awaitReaders(stream *cuda.Stream) error {
 }
 
 // makeFree lets what follows on the stream have the slot's memory, part of which it may give back.
-func (s *slot) makeFree(stream *cuda.Stream) error {
+func (s *slot) makeFree(stream *device.Stream) error {
 	if s.loader.opt.RowMemory != nil {
 		return s.outwaitReaders()
 	}
 	return s.awaitReaders(stream)
 }
 
-// outwaitReaders is awaitReaders for the host. It must come before memory of a Provider is given back, which may give it out
-// again at once; the driver waits by itself.
+// outwaitReaders is awaitReaders for the host. It must come before memory of a Provider is given back, which may give
+// it out again at once; the driver waits by itself.
 func (s *slot) outwaitReaders() error {
 	if s.filled {
 		if err := s.ready.Synchronize(); err != nil {
@@ -326,7 +327,7 @@ func (s *slot) countGather() {
 
 func (o *onDevice) closeEvents() error {
 	var errs []error
-	for _, e := range []*cuda.Event{o.gathering, o.ready, o.read} {
+	for _, e := range []*device.Event{o.gathering, o.ready, o.read} {
 		if e != nil {
 			errs = append(errs, e.Close())
 		}
@@ -338,8 +339,8 @@ func (o *onDevice) closeEvents() error {
 // Device returns where the batch's tensors lie: "cpu", or "cuda:0" and so on.
 func (b *Batch) Device() string { return b.loader.opt.Device }
 
-// Wait lets what is enqueued on a CUDA stream from now on wait for the batch, and the host for nothing: stream is a CUstream
-// (cudaStream_t) of the batch's device, 0 the default stream. It does nothing for a batch in host memory.
+// Wait lets what is enqueued on a CUDA stream from now on wait for the batch, and the host for nothing: stream is a
+// CUstream (cudaStream_t) of the batch's device, 0 the default stream. It does nothing for a batch in host memory.
 func (b *Batch) Wait(stream uintptr) error {
 	if b.slot == nil || !b.slot.filled {
 		return nil
@@ -347,9 +348,9 @@ func (b *Batch) Wait(stream uintptr) error {
 	return b.loader.device.BorrowStream(stream).Wait(b.slot.ready)
 }
 
-// RecordStream keeps the batch's memory as it is until all that is on a CUDA stream by now is done, also after Release or the
-// end of the loop body. Call it after the last use, once; a later call takes the place of the one before. It does nothing for
-// a batch in host memory.
+// RecordStream keeps the batch's memory as it is until all that is on a CUDA stream by now is done, also after Release
+// or the end of the loop body. Call it after the last use, once; a later call takes the place of the one before. It
+// does nothing for a batch in host memory.
 func (b *Batch) RecordStream(stream uintptr) error {
 	if b.slot == nil || !b.slot.filled {
 		return nil

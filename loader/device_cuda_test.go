@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/internal/cuda/cudatest"
+	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
@@ -55,27 +55,37 @@ func oneOf[T any](name string, set func(*deviceCase, T), values ...T) factor {
 
 // deviceFactors lists what is varied. The graph comes first.
 func deviceFactors(t testing.TB) []factor {
-	graphs := []*graph.Graph{plainGraph(t, 60, 5), plainGraph(t, 7, 40), typedGraph(t, 30, 20), wideGraph(t, 50, 6), hubGraph(t, 90), manyTypes(t, 24)}
+	graphs := []*graph.Graph{plainGraph(t, 60, 5), plainGraph(t, 7, 40), typedGraph(t, 30, 20), wideGraph(t, 50, 6),
+		hubGraph(t, 90), manyTypes(t, 24)}
 	plain := func(f ...int) func(*sampling.Neighbor) { return func(n *sampling.Neighbor) { n.Fanouts = f } }
 	return []factor{
 		oneOf("graph", func(c *deviceCase, g *graph.Graph) { c.graph = g }, graphs...),
 		oneOf("fanouts", func(c *deviceCase, f func(*sampling.Neighbor)) { c.setSampler(f) },
-			plain(3), plain(4, 3), plain(3, 2, 2), plain(-1), plain(2, -1), plain(40), plain(0, 3), plain(33, 1), plain(1, 0, 1)),
-		oneOf("replace", func(c *deviceCase, b bool) { c.setSampler(func(n *sampling.Neighbor) { n.Replace = b }) }, false, true),
-		oneOf("frontier", func(c *deviceCase, f sampling.Frontier) { c.setSampler(func(n *sampling.Neighbor) { n.Frontier = f }) },
+			plain(3), plain(4, 3), plain(3, 2, 2), plain(-1), plain(2, -1), plain(40), plain(0, 3), plain(33, 1),
+			plain(1, 0, 1)),
+		oneOf("replace", func(c *deviceCase, b bool) { c.setSampler(func(n *sampling.Neighbor) { n.Replace = b }) },
+			false, true),
+		oneOf("frontier", func(c *deviceCase,
+			f sampling.Frontier) {
+			c.setSampler(func(n *sampling.Neighbor) { n.Frontier = f })
+		},
 			sampling.AllNodes, sampling.NewNodes),
 		oneOf("seeds", func(c *deviceCase, s loader.SeedSource) { c.opt.Seeds = s },
-			loader.SeedSource{}, loader.AllNodes(), loader.GivenSeeds(graph.NodeIDs([]int64{3, 3, 1, 0, 5, 3, 6})), loader.GivenSeeds(graph.NodeIDs([]int32{4}))),
+			loader.SeedSource{}, loader.AllNodes(), loader.GivenSeeds(graph.NodeIDs([]int64{3, 3, 1, 0, 5, 3, 6})),
+			loader.GivenSeeds(graph.NodeIDs([]int32{4}))),
 		oneOf("batch size", func(c *deviceCase, n int) { c.opt.BatchSize = n }, 1, 5, 64),
 		oneOf("shuffle", func(c *deviceCase, b bool) { c.opt.Shuffle = b }, false, true),
 		oneOf("drop last", func(c *deviceCase, b bool) { c.opt.DropLast = b }, false, true),
 		oneOf("seed", func(c *deviceCase, s uint64) { c.opt.Seed = s }, 0, 1<<63|12345),
 		oneOf("instance", func(c *deviceCase, i uint32) { c.opt.Instance = i }, 0, 3),
 		oneOf("epoch", func(c *deviceCase, e uint64) { c.epoch = e }, 0, 1<<31),
-		oneOf("world", func(c *deviceCase, w [2]int) { c.opt.Rank, c.opt.WorldSize = w[0], w[1] }, [2]int{0, 1}, [2]int{1, 3}),
-		oneOf("remainder", func(c *deviceCase, r loader.Remainder) { c.opt.Remainder = r }, loader.Pad, loader.Drop, loader.Short),
+		oneOf("world", func(c *deviceCase, w [2]int) { c.opt.Rank, c.opt.WorldSize = w[0], w[1] }, [2]int{0, 1},
+			[2]int{1, 3}),
+		oneOf("remainder", func(c *deviceCase, r loader.Remainder) { c.opt.Remainder = r }, loader.Pad, loader.Drop,
+			loader.Short),
 		oneOf("columns", func(c *deviceCase, names []string) { c.opt.NodeColumns = names }, nil, []string{}),
-		oneOf("seed columns", func(c *deviceCase, names []string) { c.opt.SeedColumns = names }, nil, []string{}, []string{"feature"}),
+		oneOf("seed columns", func(c *deviceCase, names []string) { c.opt.SeedColumns = names }, nil, []string{},
+			[]string{"feature"}),
 		oneOf("edge positions", func(c *deviceCase, b bool) { c.opt.EdgePos = b }, false, true),
 		oneOf("edge columns", func(c *deviceCase, b bool) {
 			if columns := c.graph.Schema().EdgeColumns; b && len(columns) > 0 {
@@ -84,9 +94,11 @@ func deviceFactors(t testing.TB) []factor {
 		}, false, true),
 		oneOf("workers", func(c *deviceCase, n int) { c.device.Workers = n }, 1, 2, 3),
 		oneOf("prefetch", func(c *deviceCase, n int) { c.device.Prefetch = n }, 1, 3),
-		oneOf("residence", func(c *deviceCase, r loader.Residence) { c.device.Residence = r }, loader.Mapped, loader.Resident),
+		oneOf("residence", func(c *deviceCase, r loader.Residence) { c.device.Residence = r }, loader.Mapped,
+			loader.Resident),
 		oneOf("device memory", func(c *deviceCase, n int64) { c.device.DeviceMemory = n }, 0, 64<<20),
-		oneOf("device cache", func(c *deviceCase, n int64) { c.device.DeviceCache = n }, 0, loader.NoDeviceCache, 1_000, 2_500, 10_000),
+		oneOf("device cache", func(c *deviceCase, n int64) { c.device.DeviceCache = n }, 0, loader.NoDeviceCache, 1_000,
+			2_500, 10_000),
 		oneOf("hot rows", func(c *deviceCase, r loader.Ranking) { c.device.HotRows = r },
 			loader.RankInDegree, loader.RankPageRank, loader.RankPresample, loader.RankUses, loader.RankNone),
 		oneOf("blocks", func(c *deviceCase, n int) { c.device.DeviceBlocks = n }, 1, 3, 16),
@@ -127,14 +139,15 @@ func TestDeviceMakesTheSameBatchesUnderAnyOptions(t *testing.T) {
 	wantLaunches(t)
 }
 
-// wantLaunches fails the test where a kernel that some case needs has not run: that batches are equal proves nothing where the
-// CPU has made them.
+// wantLaunches fails the test where a kernel that some case needs has not run: that batches are equal proves nothing
+// where the CPU has made them.
 func wantLaunches(t *testing.T) {
 	t.Helper()
 	if !cudatest.Simulated() {
 		return
 	}
-	for _, kernel := range []string{"assembly_seed", "assembly_flag", "assembly_lists", "assembly_append", "assembly_relabel",
+	for _, kernel := range []string{"assembly_seed", "assembly_flag", "assembly_lists", "assembly_append",
+		"assembly_relabel",
 		"neighbor_count", "neighbor_admit", "neighbor_pick", "neighbor_expand", "gather_rows"} {
 		if cudatest.Launches(kernel) == 0 {
 			t.Errorf("%s never ran", kernel)
@@ -154,7 +167,8 @@ func compareWithCPU(t *testing.T, factors []factor, choice []int, number int) (b
 	want.Device, want.Workers = "cpu", 1
 	got := c.opt
 	got.Device, got.Workers, got.Prefetch = "cuda:0", c.device.Workers, c.device.Prefetch
-	got.Residence, got.DeviceMemory, got.HotRows, got.DeviceBlocks = c.device.Residence, c.device.DeviceMemory, c.device.HotRows, c.device.DeviceBlocks
+	got.Residence, got.DeviceMemory, got.HotRows, got.DeviceBlocks = c.device.Residence, c.device.DeviceMemory,
+		c.device.HotRows, c.device.DeviceBlocks
 	got.DeviceCache = c.device.DeviceCache
 	cudatest.Configure(t, fmt.Sprintf("order=%s,seed=%d", c.order, number))
 	a, errA := firstDigests(c.graph, want, c.epoch)
@@ -270,7 +284,8 @@ func hubGraph(t testing.TB, n int) *graph.Graph {
 	for i := range bytes {
 		bytes[i] = uint8(i)
 	}
-	return mustGraph(t, graph.Data{Nodes: []graph.NodeData{{Count: int64(n), Columns: map[string]unified.Tensor{"feature": matrix(t, bytes, 5)}}},
+	return mustGraph(t, graph.Data{Nodes: []graph.NodeData{{Count: int64(n),
+		Columns: map[string]unified.Tensor{"feature": matrix(t, bytes, 5)}}},
 		Edges: []graph.EdgeData{e}})
 }
 
@@ -285,7 +300,8 @@ func manyTypes(t testing.TB, n int) *graph.Graph {
 		for k := range f {
 			f[k] = float64(100*i + k)
 		}
-		d.Nodes = append(d.Nodes, graph.NodeData{Name: name, Count: int64(n + i), Columns: map[string]unified.Tensor{"feature": unified.FromSlice(f)}})
+		d.Nodes = append(d.Nodes, graph.NodeData{Name: name, Count: int64(n + i),
+			Columns: map[string]unified.Tensor{"feature": unified.FromSlice(f)}})
 	}
 	for k := range 7 {
 		s, o := k%3, (k/3+k)%3
@@ -344,7 +360,8 @@ func TestBatchesOfADeviceLieThere(t *testing.T) {
 				if partly := c.opt.DeviceCache == 120_000; p.Array == "indices" && (p.CachedRows > 0) != partly {
 					t.Errorf("%+v", p)
 				}
-				if p.Array == "column feature" && ((p.Rung == pinned.RungDevice) != c.whole || (p.CachedRows > 0) != c.anyCache) {
+				if p.Array == "column feature" && ((p.Rung == pinned.RungDevice) != c.whole ||
+					(p.CachedRows > 0) != c.anyCache) {
 					t.Errorf("%+v", p)
 				}
 			}

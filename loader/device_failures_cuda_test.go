@@ -10,8 +10,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/khop-gnn/khop/internal/cuda"
-	"github.com/khop-gnn/khop/internal/cuda/cudatest"
+	"github.com/khop-gnn/khop/device"
+	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -23,19 +23,22 @@ const (
 )
 
 // onDevice has as many batches under way on any machine.
-var onDevice = loader.Options{Sampler: neighbor, Device: "cuda:0", BatchSize: 16, DeviceCache: loader.NoDeviceCache, Workers: 2, Prefetch: 2}
+var onDevice = loader.Options{Sampler: neighbor, Device: "cuda:0", BatchSize: 16, DeviceCache: loader.NoDeviceCache,
+	Workers: 2, Prefetch: 2}
 
 func TestRefusedRegistrationsFallBackToCopies(t *testing.T) {
 	cudatest.Open(t)
 	cudatest.NeedSimulator(t)
 	g := wideGraph(t, 300, 6)
-	want := digests(t, open(t, g, loader.Options{Sampler: neighbor, Device: "cpu", BatchSize: 16}).Epoch(context.Background(), 0))
+	want := digests(t, open(t, g, loader.Options{Sampler: neighbor, Device: "cpu",
+		BatchSize: 16}).Epoch(context.Background(), 0))
 	cudatest.Fail(t, "cuMemHostRegister_v2", 1, notSupported)
 	l := open(t, g, onDevice)
 	if got := digests(t, l.Epoch(context.Background(), 0)); !slices.Equal(got, want) {
 		t.Errorf("device %v, CPU %v", got, want)
 	}
-	if p := l.Placed()[0]; p.Rung != pinned.RungHostAlloc || !strings.Contains(p.Refused[len(p.Refused)-1].Refused, "NOT_SUPPORTED") {
+	if p := l.Placed()[0]; p.Rung != pinned.RungHostAlloc || !strings.Contains(p.Refused[len(p.Refused)-1].Refused,
+		"NOT_SUPPORTED") {
 		t.Errorf("%+v: want a copy in memory of the driver, and the driver's reason", p)
 	}
 }
@@ -52,7 +55,8 @@ func TestTooLittleDeviceMemoryIsSaid(t *testing.T) {
 	cudatest.SetMemory(t, 2<<20)
 	opt.DeviceMemory = 1 << 30
 	_, err = loader.New(g, opt)
-	if !errors.Is(err, loader.ErrMemory) || !errors.Is(err, cuda.ErrOutOfMemory) || !strings.Contains(err.Error(), "smaller batches") {
+	if !errors.Is(err, loader.ErrMemory) || !errors.Is(err, device.ErrOutOfMemory) ||
+		!strings.Contains(err.Error(), "smaller batches") {
 		t.Errorf("a device smaller than one batch: %v", err)
 	}
 }
@@ -60,7 +64,8 @@ func TestTooLittleDeviceMemoryIsSaid(t *testing.T) {
 func TestLoadersShareADevice(t *testing.T) {
 	cudatest.Open(t)
 	g := wideGraph(t, 300, 6)
-	want := digests(t, open(t, g, loader.Options{Sampler: neighbor, Device: "cpu", BatchSize: 16}).Epoch(context.Background(), 0))
+	want := digests(t, open(t, g, loader.Options{Sampler: neighbor, Device: "cpu",
+		BatchSize: 16}).Epoch(context.Background(), 0))
 	var wg sync.WaitGroup
 	for range 2 {
 		l := open(t, g, onDevice)
@@ -100,15 +105,16 @@ func TestALostDeviceEndsTheEpochWithItsName(t *testing.T) {
 					batches++
 				}
 			}
-			if !errors.Is(err, cuda.ErrDeviceLost) || !strings.Contains(err.Error(), "cuda:0") || batches == 0 || batches > 12 {
+			if !errors.Is(err, device.ErrDeviceLost) || !strings.Contains(err.Error(), "cuda:0") || batches == 0 ||
+				batches > 12 {
 				t.Errorf("%d batches, then %v", batches, err)
 			}
 			for _, err := range l.Epoch(context.Background(), 1) {
-				if !errors.Is(err, cuda.ErrDeviceLost) {
+				if !errors.Is(err, device.ErrDeviceLost) {
 					t.Errorf("another epoch: %v", err)
 				}
 			}
-			if err := l.Close(); err != nil && !errors.Is(err, cuda.ErrDeviceLost) {
+			if err := l.Close(); err != nil && !errors.Is(err, device.ErrDeviceLost) {
 				t.Errorf("close: %v", err)
 			}
 			if m := l.Stats(); m.Memory.Total() != 0 || m.DeviceMemory.Total() != 0 {
@@ -164,7 +170,7 @@ func TestCloseWaitsForKernels(t *testing.T) {
 
 func TestAConsumersStreamHoldsTheSlot(t *testing.T) {
 	d := cudatest.Open(t)
-	consumer, err := d.NewStream(cuda.PriorityLow)
+	consumer, err := d.NewStream(device.PriorityLow)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +190,8 @@ func TestAConsumersStreamHoldsTheSlot(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer d.HostFree(host)
-		// The consumer copies on its own stream and waits for nothing on the host: the batch's memory must stay until then.
+		// The consumer copies on its own stream and waits for nothing on the host: the batch's memory must stay until
+		// then.
 		if err := b.Wait(consumer.Handle()); err != nil {
 			t.Fatal(err)
 		}

@@ -7,9 +7,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/internal/cuda"
-	"github.com/khop-gnn/khop/internal/cuda/cudatest"
+	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
@@ -17,7 +17,7 @@ import (
 
 // providedMemory gives device memory in place of the driver.
 type providedMemory struct {
-	dev *cuda.Device
+	dev *device.Device
 	mu  sync.Mutex
 	all map[*byte]*pinned.Region
 
@@ -68,14 +68,14 @@ func (w watchedWorker) Enqueue(ctx context.Context, req *sampling.Request, out *
 	return w.DeviceWorker.Enqueue(ctx, req, out)
 }
 
-// TestMemoryOfAProviderIsGivenBackWhenItsReadersAreDone: a provider gives memory out again at once, so whatever a sampler may give
-// back must not be in use on any stream.
+// TestMemoryOfAProviderIsGivenBackWhenItsReadersAreDone: a provider gives memory out again at once, so whatever a
+// sampler may give back must not be in use on any stream.
 func TestMemoryOfAProviderIsGivenBackWhenItsReadersAreDone(t *testing.T) {
 	cudatest.NeedSimulator(t) // whose streams do nothing unless somebody waits
 	dev := cudatest.Open(t)
 	var mu sync.Mutex
-	readers, scratch := map[*graph.Sample]*cuda.Stream{}, map[*cuda.Stream]cuda.Address{}
-	users := map[*byte]*cuda.Stream{}
+	readers, scratch := map[*graph.Sample]*device.Stream{}, map[*device.Stream]device.Address{}
+	users := map[*byte]*device.Stream{}
 	again := 0
 	begins := func(s *graph.Sample) {
 		mu.Lock()
@@ -89,8 +89,9 @@ func TestMemoryOfAProviderIsGivenBackWhenItsReadersAreDone(t *testing.T) {
 		}
 	}
 	memory := &providedMemory{dev: dev, all: map[*byte]*pinned.Region{}}
-	l := open(t, plainGraph(t, 60, 5), loader.Options{Device: "cuda:0", RowMemory: memory, BatchSize: 5, Workers: 1, Prefetch: 1,
-		Sampler: watchedSampler{sampling.Neighbor{Fanouts: []int{3}}, begins}})
+	l := open(t, plainGraph(t, 60, 5), loader.Options{Device: "cuda:0", RowMemory: memory, BatchSize: 5, Workers: 1,
+		Prefetch: 1,
+		Sampler:  watchedSampler{sampling.Neighbor{Fanouts: []int{3}}, begins}})
 	given := 0
 	memory.giving = func(at *byte) {
 		if users[at] == nil {
@@ -116,7 +117,7 @@ func TestMemoryOfAProviderIsGivenBackWhenItsReadersAreDone(t *testing.T) {
 		mu.Lock()
 		s := readers[b.Sample]
 		if s == nil {
-			if s, err = dev.NewStream(cuda.PriorityLow); err != nil {
+			if s, err = dev.NewStream(device.PriorityLow); err != nil {
 				t.Fatal(err)
 			}
 			defer s.Close()

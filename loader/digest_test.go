@@ -66,7 +66,8 @@ func arraysOf(g *graph.Graph, b *loader.Batch, full bool) (list []array) {
 	for l := range p.Blocks {
 		for e, et := range s.Edges {
 			block, name := &p.Blocks[l][e], fmt.Sprintf("%d/%s:%s:%s", l, et.Source, et.Relation, et.Target)
-			list = append(list, ids("block/"+name+"/indptr", block.Indptr), ids("block/"+name+"/indices", block.Indices))
+			list = append(list, ids("block/"+name+"/indptr", block.Indptr),
+				ids("block/"+name+"/indices", block.Indices))
 			if block.EdgePos.Valid() {
 				list = append(list, ids("block/"+name+"/edge_pos", block.EdgePos))
 			}
@@ -102,8 +103,10 @@ func TestDigestIsTheHashOfTheArraysByName(t *testing.T) {
 		opt loader.Options
 	}{
 		{plainGraph(t, 900, 5), loader.Options{BatchSize: 300}},
-		{plainGraph(t, 200, 5), loader.Options{EdgePos: true, Sampler: sampling.Neighbor{Fanouts: slices.Repeat([]int{1}, 12)}}},
-		{typedGraph(t, 60, 40), loader.Options{EdgeColumns: []string{"stars"}, NodeColumns: []string{"label", "feature"}}},
+		{plainGraph(t, 200, 5), loader.Options{EdgePos: true,
+			Sampler: sampling.Neighbor{Fanouts: slices.Repeat([]int{1}, 12)}}},
+		{typedGraph(t, 60, 40), loader.Options{EdgeColumns: []string{"stars"},
+			NodeColumns: []string{"label", "feature"}}},
 		{typedGraph(t, 60, 40), loader.Options{Seeds: loader.AllNodes("item")}},
 	} {
 		if c.opt.Sampler == nil {
@@ -157,7 +160,8 @@ func TestAnyByteOfABatchChangesItsDigest(t *testing.T) {
 				topology2, full2 := b.Digest()
 				bytes[at] ^= 0x10
 				if full2 == full || (topology2 == topology) != isColumn[i] {
-					t.Fatalf("array %d, byte %d changed: %016x %016x, was %016x %016x", i, at, topology2, full2, topology, full)
+					t.Fatalf("array %d, byte %d changed: %016x %016x, was %016x %016x", i, at, topology2, full2,
+						topology, full)
 				}
 			}
 		}

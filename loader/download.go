@@ -4,19 +4,20 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
 // download brings tensors of a device to the host, one at a time. The zero value is ready; its first error stays.
 type download struct {
-	stream *cuda.Stream
+	stream *device.Stream
 	memory pinned.Buffer
 	err    error
 }
 
-// tensor returns t's elements in host memory: t itself where it lies there, else a copy that is valid until the next call.
+// tensor returns t's elements in host memory: t itself where it lies there, else a copy that is valid until the next
+// call.
 func (d *download) tensor(s *slot, t unified.Tensor) unified.Tensor {
 	if t.Placement() != unified.Device || len(t.Bytes()) == 0 || d.err != nil {
 		return t
@@ -26,8 +27,8 @@ func (d *download) tensor(s *slot, t unified.Tensor) unified.Tensor {
 	return host
 }
 
-// CopyTo copies a tensor of the batch to host memory, wherever it lies, and waits for it. One goroutine at a time may call it,
-// or Digest.
+// CopyTo copies a tensor of the batch to host memory, wherever it lies, and waits for it. One goroutine at a time may
+// call it, or Digest.
 func (b *Batch) CopyTo(to []byte, t unified.Tensor) error {
 	if len(to) != len(t.Bytes()) {
 		return fmt.Errorf("%w: %v into %d bytes", unified.ErrShape, t, len(to))
@@ -51,8 +52,9 @@ func (b *Batch) CopyTo(to []byte, t unified.Tensor) error {
 
 func (d *download) copy(l *Loader, t unified.Tensor) (host unified.Tensor, err error) {
 	if d.stream == nil {
-		d.memory.Options = pinned.Options{Ledger: &l.ledger, Purpose: pinned.Batches, Device: l.device.Device, Place: pinned.Pinned}
-		if d.stream, err = l.device.NewStream(cuda.PriorityLow); err != nil {
+		d.memory.Options = pinned.Options{Ledger: &l.ledger, Purpose: pinned.Batches, Device: l.device.Device,
+			Place: pinned.Pinned}
+		if d.stream, err = l.device.NewStream(device.PriorityLow); err != nil {
 			return host, err
 		}
 	}

@@ -19,9 +19,11 @@ func TestAnEpochGoesOverEverySeedOnceInTheOrderGiven(t *testing.T) {
 	g := plainGraph(t, 230, 5)
 	for _, shuffle := range []bool{false, true} {
 		for _, batchSize := range []int{1, 7, 23, 115, 1000} {
-			l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: batchSize, Shuffle: shuffle, Seed: 9, Workers: 3})
+			l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: batchSize, Shuffle: shuffle, Seed: 9,
+				Workers: 3})
 			for epoch := range uint64(3) {
-				perm := rng.NewPermutation(rng.Stream(rng.StageKey(rng.BatchKey(9, uint32(epoch), 0, 0), 0, rng.Shuffle, 0), 0), 115)
+				perm := rng.NewPermutation(rng.Stream(rng.StageKey(rng.BatchKey(9, uint32(epoch), 0, 0), 0, rng.Shuffle,
+					0), 0), 115)
 				var want, got []int32
 				for i := range 115 {
 					item := i
@@ -36,8 +38,10 @@ func TestAnEpochGoesOverEverySeedOnceInTheOrderGiven(t *testing.T) {
 						t.Fatal(err)
 					}
 					seeds := seedsOf(t, b)
-					if len(seeds) != min(batchSize, 115-len(got)) || b.Number != number || b.Epoch != epoch || b.Padded {
-						t.Fatalf("batch size %d: batch %d of epoch %d has %d seeds", batchSize, b.Number, b.Epoch, len(seeds))
+					if len(seeds) != min(batchSize, 115-len(got)) || b.Number != number || b.Epoch != epoch ||
+						b.Padded {
+						t.Fatalf("batch size %d: batch %d of epoch %d has %d seeds", batchSize, b.Number, b.Epoch,
+							len(seeds))
 					}
 					got = append(got, seeds...)
 					number++
@@ -78,7 +82,8 @@ func TestColumnsComeWithTheirNodes(t *testing.T) {
 			w := view[float32](t, b.Edge(layer, 0, "weight"))
 			for i, p := range view[int32](t, b.Sample.Blocks[layer][0].EdgePos) {
 				if w[i] != all[p] {
-					t.Fatalf("batch %d, layer %d: edge %d at position %d has weight %g, want %g", b.Number, layer, i, p, w[i], all[p])
+					t.Fatalf("batch %d, layer %d: edge %d at position %d has weight %g, want %g", b.Number, layer, i, p,
+						w[i], all[p])
 				}
 			}
 		}
@@ -101,19 +106,22 @@ func TestColumnsAreTheDefaultOnesUnlessNamed(t *testing.T) {
 		{"named", []string{"label"}, []string{"feature"}, []string{"stars"}, [4]bool{false, false, false, true}},
 		{"feature alone", []string{"feature"}, none, nil, [4]bool{true, true, false, false}},
 	} {
-		l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 64, NodeColumns: c.node, SeedColumns: c.seed, EdgeColumns: c.edge})
+		l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 64, NodeColumns: c.node, SeedColumns: c.seed,
+			EdgeColumns: c.edge})
 		for b, err := range l.Epoch(background, 0) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := [4]bool{b.Node(0, "feature").Valid(), b.Node(1, "feature").Valid(), b.Seed(0, "label").Valid(), b.Edge(0, 0, "stars").Valid()}
+			got := [4]bool{b.Node(0, "feature").Valid(), b.Node(1, "feature").Valid(), b.Seed(0, "label").Valid(),
+				b.Edge(0, 0, "stars").Valid()}
 			if got != c.want {
 				t.Errorf("%s: columns there %v, want %v", c.what, got, c.want)
 			}
 		}
 	}
 	for _, opt := range []loader.Options{
-		{NodeColumns: []string{"faeture"}}, {SeedColumns: []string{"label", "label"}}, {EdgeColumns: []string{"weight"}},
+		{NodeColumns: []string{"faeture"}}, {SeedColumns: []string{"label", "label"}},
+		{EdgeColumns: []string{"weight"}},
 	} {
 		opt.Sampler = neighbor
 		if l, err := loader.New(g, opt); !errors.Is(err, loader.ErrOptions) {
@@ -124,7 +132,8 @@ func TestColumnsAreTheDefaultOnesUnlessNamed(t *testing.T) {
 
 func TestRanksShareAnEpoch(t *testing.T) {
 	g := plainGraph(t, 220, 5) // 110 seeds: 11 batches of 10
-	whole := digests(t, open(t, g, loader.Options{Sampler: neighbor, BatchSize: 10, Shuffle: true}).Epoch(background, 4))
+	whole := digests(t, open(t, g, loader.Options{Sampler: neighbor, BatchSize: 10, Shuffle: true}).Epoch(background,
+		4))
 	for _, c := range []struct {
 		world     int
 		remainder loader.Remainder
@@ -141,7 +150,8 @@ func TestRanksShareAnEpoch(t *testing.T) {
 	} {
 		padded := 0
 		for rank := range c.world {
-			l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 10, Shuffle: true, Rank: rank, WorldSize: c.world,
+			l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 10, Shuffle: true, Rank: rank,
+				WorldSize: c.world,
 				Remainder: c.remainder, Workers: 2})
 			n := 0
 			for b, err := range l.Epoch(background, 4) {
@@ -160,7 +170,8 @@ func TestRanksShareAnEpoch(t *testing.T) {
 				n++
 			}
 			if n != c.want[rank] || uint64(n) != l.NumBatches() {
-				t.Errorf("rank %d of %d, %v: %d batches, want %d; NumBatches says %d", rank, c.world, c.remainder, n, c.want[rank], l.NumBatches())
+				t.Errorf("rank %d of %d, %v: %d batches, want %d; NumBatches says %d", rank, c.world, c.remainder, n,
+					c.want[rank], l.NumBatches())
 			}
 		}
 		if padded != c.padded {
@@ -192,10 +203,14 @@ func TestSeedsMayBeFewRepeatedOrOfSeveralTypes(t *testing.T) {
 	}{
 		{"an empty split has no batches", run(plain, loader.Split("test"), loader.Options{}), nil},
 		{"no seeds", run(plain, loader.NodeIDs([]int64{}), loader.Options{}), nil},
-		{"a batch larger than the split", run(plain, loader.Split("train"), loader.Options{BatchSize: 4096}), [][]int64{{25}, {25}}},
-		{"dropped if it is the last too", run(plain, loader.Split("train"), loader.Options{BatchSize: 4096, DropLast: true}), nil},
-		{"repeated seeds", run(plain, loader.NodeIDs([]int64{3, 3, 5, 3}), loader.Options{BatchSize: 3}), [][]int64{{2}, {3}, {1}, {1}}},
-		{"all nodes of one type", run(typed, loader.AllNodes("item"), loader.Options{BatchSize: 30}), [][]int64{{0, 30}, {0}, {30}, {0, 10}, {0}, {10}}},
+		{"a batch larger than the split", run(plain, loader.Split("train"), loader.Options{BatchSize: 4096}),
+			[][]int64{{25}, {25}}},
+		{"dropped if it is the last too", run(plain, loader.Split("train"),
+			loader.Options{BatchSize: 4096, DropLast: true}), nil},
+		{"repeated seeds", run(plain, loader.NodeIDs([]int64{3, 3, 5, 3}), loader.Options{BatchSize: 3}),
+			[][]int64{{2}, {3}, {1}, {1}}},
+		{"all nodes of one type", run(typed, loader.AllNodes("item"), loader.Options{BatchSize: 30}),
+			[][]int64{{0, 30}, {0}, {30}, {0, 10}, {0}, {10}}},
 		{"all nodes of all types", run(typed, loader.SeedSource{}, loader.Options{BatchSize: 50}),
 			[][]int64{{50, 0}, {50}, {0}, {10, 40}, {10}, {40}}},
 	} {
@@ -243,7 +258,8 @@ func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := loader.New(g, loader.Options{Sampler: neighbor, Device: "cuda:65535"}); !errors.Is(err, loader.ErrDevice) {
+	if _, err := loader.New(g, loader.Options{Sampler: neighbor, Device: "cuda:65535"}); !errors.Is(err,
+		loader.ErrDevice) {
 		t.Errorf("a device that is not there: %v", err)
 	}
 	l := open(t, g, loader.Options{Sampler: neighbor})

@@ -17,7 +17,8 @@ var (
 	ErrBusy = errors.New("an epoch is already under way in this loader")
 	// ErrClosed is returned by a loader that was closed.
 	ErrClosed = errors.New("the loader is closed")
-	// ErrSlotsHeld is returned where no batch can be made because all slots hold batches that were kept and not released.
+	// ErrSlotsHeld is returned where no batch can be made because all slots hold batches that were kept and not
+	// released.
 	ErrSlotsHeld = errors.New("every slot is held by a kept batch")
 	// ErrSampler is returned where a sampler panicked, or made a sample that contradicts itself.
 	ErrSampler = errors.New("the sampler failed")

@@ -13,7 +13,8 @@ import (
 // A batch that takes its memory from the system pays for each page: New must have touched it all before.
 func TestTheFirstBatchesFindTheirMemoryThere(t *testing.T) {
 	g := plainGraph(t, 50000, 8)
-	l := open(t, g, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{8, 8, 8}}, BatchSize: 500, Shuffle: true, Workers: 2,
+	l := open(t, g, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{8, 8, 8}}, BatchSize: 500, Shuffle: true,
+		Workers:   2,
 		Residence: loader.Resident, NodeColumns: []string{"feature", "label"}})
 	faults := func() int64 {
 		var u syscall.Rusage
@@ -34,7 +35,8 @@ func TestTheFirstBatchesFindTheirMemoryThere(t *testing.T) {
 		each = append(each, now-last)
 		last = now
 	}
-	if got := each[0] + each[1] + each[2] + each[3]; got > 300 { // those of Go itself, on a machine that is busy, are some dozens
+	// those of Go itself, on a machine that is busy, are some dozens
+	if got := each[0] + each[1] + each[2] + each[3]; got > 300 {
 		t.Errorf("page faults by batch %v, for %d pages of results a batch", each, bytes/20/4096)
 	}
 }

@@ -2,8 +2,8 @@ package loader
 
 import "sync"
 
-// freeList is the slots that nobody owns. The one that was given back last comes first: its memory is still in the caches,
-// where a loop that keeps up with the workers leaves most slots untouched.
+// freeList is the slots that nobody owns. The one that was given back last comes first: its memory is still in the
+// caches, where a loop that keeps up with the workers leaves most slots untouched.
 type freeList struct {
 	ready chan struct{} // one for each slot in the list
 	mu    sync.Mutex

@@ -7,15 +7,15 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/gather"
-	"github.com/khop-gnn/khop/internal/cuda"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
 )
 
-// presampled is how many batches RankPresample samples, at most. GNNLab's authors found one epoch to be as good as knowing
-// the future; the ranking of the first rows is settled much earlier.
+// presampled is how many batches RankPresample samples, at most. GNNLab's authors found one epoch to be as good as
+// knowing the future; the ranking of the first rows is settled much earlier.
 const presampled = 64
 
 // scores returns how hot each node is by HotRows, by fused id. It ranks once.
@@ -43,8 +43,8 @@ func (p *placer) scores() ([]float64, error) {
 	return p.ranked, nil
 }
 
-// keepHotAdjacency gives a quarter of what is left of the budget to the in-edges of hot nodes, where the whole graph does not
-// fit: a pick takes a request of the bus, but rows take most of its bytes.
+// keepHotAdjacency gives a quarter of what is left of the budget to the in-edges of hot nodes, where the whole graph
+// does not fit: a pick takes a request of the bus, but rows take most of its bytes.
 func (p *placer) keepHotAdjacency() error {
 	l := p.d.loader
 	g := l.graph
@@ -70,7 +70,8 @@ func (p *placer) keepHotAdjacency() error {
 	hot.AddTo(&p.d.topology)
 	p.rest -= hot.Bytes()
 	p.d.placed[edges].CachedRows = hot.Edges
-	l.opt.log().Info("in-edges kept in device memory", "nodes", hot.Nodes, "edges", hot.Edges, "of", g.NumEdges(), "ranked_by", l.opt.HotRows.String())
+	l.opt.log().Info("in-edges kept in device memory", "nodes", hot.Nodes, "edges", hot.Edges, "of", g.NumEdges(),
+		"ranked_by", l.opt.HotRows.String())
 	return nil
 }
 
@@ -101,7 +102,8 @@ func (p *placer) keepHotRows() error {
 			}
 			c.counted = true
 		}
-		l.opt.log().Info("rows kept in device memory", "column", c.name, "rows", k, "of", c.tensor.Len(), "ranked_by", l.opt.HotRows.String())
+		l.opt.log().Info("rows kept in device memory", "column", c.name, "rows", k, "of", c.tensor.Len(), "ranked_by",
+			l.opt.HotRows.String())
 		break // crumbs are left
 	}
 	return nil
@@ -163,8 +165,9 @@ func count(ids unified.Tensor, counts []float64) {
 	}
 }
 
-// rankAgain keeps from now on the rows that were gathered most since the last time (RankUses). No batch may be under way.
-func (d *device) rankAgain(ctx context.Context) error {
+// rankAgain keeps from now on the rows that were gathered most since the last time (RankUses). No batch may be under
+// way.
+func (d *deviceSource) rankAgain(ctx context.Context) error {
 	for _, c := range d.columns {
 		if !c.counted {
 			continue
@@ -178,7 +181,7 @@ func (d *device) rankAgain(ctx context.Context) error {
 			continue
 		}
 		err = c.keep(ctx, gather.Hottest(uses, k), &d.loader.ledger)
-		if errors.Is(err, cuda.ErrOutOfMemory) { // somebody else has taken it meanwhile: all rows go over the bus
+		if errors.Is(err, device.ErrOutOfMemory) { // somebody else has taken it meanwhile: all rows go over the bus
 			d.loader.opt.log().Warn("no rows are kept in device memory any more", "column", c.name, "error", err)
 			continue
 		}

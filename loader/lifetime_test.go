@@ -232,7 +232,8 @@ func TestCancellingOrClosingElsewhereWakesALoopThatWaits(t *testing.T) {
 func TestClosingAtAnyMomentLeavesNothing(t *testing.T) {
 	g := plainGraph(t, 300, 5)
 	for i := range 60 {
-		l := open(t, g, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{3}}, BatchSize: 10, Workers: 1 + i%3, Prefetch: 1 + i%2})
+		l := open(t, g, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{3}}, BatchSize: 10, Workers: 1 + i%3,
+			Prefetch: 1 + i%2})
 		start := make(chan struct{})
 		var wg sync.WaitGroup
 		for range 2 {

@@ -7,21 +7,21 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/internal/cuda"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
 )
 
 // Loader loads the mini-batches of one source. Make it with New and Close it.
 //
-// One epoch at a time may be under way; all other methods may be called at any time by any goroutine. Several loaders may
-// share a source.
+// One epoch at a time may be under way; all other methods may be called at any time by any goroutine. Several loaders
+// may share a source.
 type Loader struct {
 	opt           Options // with defaults, and the numbers that plan settled on
 	name          string  // of the source, in errors
 	graph         *graph.Graph
-	device        *device // nil: batches are made on the CPU
+	device        *deviceSource // nil: batches are made on the CPU
 	seeds         seedList
 	cols          columns
 	bound         sampling.Bound
@@ -52,11 +52,11 @@ type Loader struct {
 func New(src Source, opt Options) (*Loader, error) { return NewContext(context.Background(), src, opt) }
 
 // NewContext makes a loader. It checks options and seeds, copies the source into memory if asked to (Resident), samples
-// some batches to learn their size, and takes the memory for all that follow: Estimate tells how much. It reports progress,
-// and stops with context.Cause when ctx ends; the loader does not depend on ctx afterwards.
+// some batches to learn their size, and takes the memory for all that follow: Estimate tells how much. It reports
+// progress, and stops with context.Cause when ctx ends; the loader does not depend on ctx afterwards.
 //
-// Errors: ErrOptions, ErrDevice, ErrMemory, graph.ErrNoSplit, graph.ErrSeed, those of Sampler.Validate, and pinned.ErrFault
-// where a mapped file was cut short.
+// Errors: ErrOptions, ErrDevice, ErrMemory, graph.ErrNoSplit, graph.ErrSeed, those of Sampler.Validate, and
+// pinned.ErrFault where a mapped file was cut short.
 func NewContext(ctx context.Context, src Source, opt Options) (*Loader, error) {
 	return settled(src, opt, func(l *Loader) error { return l.prepare(ctx) })
 }
@@ -150,8 +150,10 @@ func (l *Loader) prepare(ctx context.Context) error {
 		return err
 	}
 	l.estimate.Expected, l.estimate.Device = l.memory(), l.deviceMemory()
-	l.opt.log().Info("loader ready", "source", l.name, "seeds", l.opt.Seeds.String(), "batches", l.batches, "device", l.opt.Device,
-		"workers", l.opt.Workers, "slots", len(l.slots), "memory", l.estimate.Expected.Total(), "memory_bound", l.estimate.Bound.Total(),
+	l.opt.log().Info("loader ready", "source", l.name, "seeds", l.opt.Seeds.String(), "batches", l.batches, "device",
+		l.opt.Device,
+		"workers", l.opt.Workers, "slots", len(l.slots), "memory", l.estimate.Expected.Total(), "memory_bound",
+		l.estimate.Bound.Total(),
 		"device_memory", l.estimate.Device.Total())
 	return nil
 }
@@ -207,10 +209,11 @@ func (l *Loader) explainLimit(err error) error {
 	if errors.Is(err, pinned.ErrLimit) {
 		return fmt.Errorf("%w: %s: %w", ErrMemory, l.limits(), err)
 	}
-	if errors.Is(err, cuda.ErrOutOfMemory) {
-		return fmt.Errorf("%w: %s: %w; take smaller batches or fan-outs, a lower Prefetch, or \"cpu\"", ErrMemory, l.limits(), err)
+	if errors.Is(err, device.ErrOutOfMemory) {
+		return fmt.Errorf("%w: %s: %w; take smaller batches or fan-outs, a lower Prefetch, or \"cpu\"", ErrMemory,
+			l.limits(), err)
 	}
-	if errors.Is(err, cuda.ErrDeviceLost) {
+	if errors.Is(err, device.ErrDeviceLost) {
 		return fmt.Errorf("%s: %w; start the process again, or take \"cpu\"", l.opt.Device, err)
 	}
 	return err
@@ -227,7 +230,8 @@ func (l *Loader) limits() string {
 	return fmt.Sprintf("MaxMemory is %d", l.opt.MaxMemory)
 }
 
-// Options returns the options in effect: defaults filled in, Seeds as they turned out, Workers and Prefetch after MaxMemory.
+// Options returns the options in effect: defaults filled in, Seeds as they turned out, Workers and Prefetch after
+// MaxMemory.
 func (l *Loader) Options() Options { return l.opt }
 
 // Schema returns the source's schema. It must not be changed.
@@ -274,9 +278,9 @@ func (l *Loader) heldError() error {
 		ErrSlotsHeld, text[min(2, len(text)):], l.opt.SlotTimeout)
 }
 
-// Close ends an epoch under way (its loop gets ErrClosed), waits for the workers, and frees all memory but that of batches
-// that are in a loop body or were kept: it is freed when the body ends or Release is called. It may be called in a loop
-// body, and again; later calls return the first result.
+// Close ends an epoch under way (its loop gets ErrClosed), waits for the workers, and frees all memory but that of
+// batches that are in a loop body or were kept: it is freed when the body ends or Release is called. It may be called
+// in a loop body, and again; later calls return the first result.
 func (l *Loader) Close() error {
 	l.closeOnce.Do(func() {
 		l.mu.Lock()

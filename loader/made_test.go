@@ -182,7 +182,8 @@ func TestStatesCanBeMadeAndChecked(t *testing.T) {
 	l := open(t, g, opt)
 	want := digests(t, l.Epoch(t.Context(), 4))
 	s := l.State(4, 6)
-	if got := digests(t, l.Resume(t.Context(), s)); !slices.Equal(got, want[3:]) || uint64(len(got)) != l.NumBatchesFrom(6) {
+	if got := digests(t, l.Resume(t.Context(), s)); !slices.Equal(got, want[3:]) ||
+		uint64(len(got)) != l.NumBatchesFrom(6) {
 		t.Errorf("got %q, want %q; %d batches are said to come", got, want[3:], l.NumBatchesFrom(6))
 	}
 	if err := l.CheckState(s); err != nil {

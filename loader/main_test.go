@@ -16,8 +16,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// plainGraph is a graph of n nodes with deg in-edges each, features [n, 3] float32 that say node and column, labels int64,
-// edge weights, and the first half of the nodes, backwards, as train split.
+// plainGraph is a graph of n nodes with deg in-edges each, features [n, 3] float32 that say node and column, labels
+// int64, edge weights, and the first half of the nodes, backwards, as train split.
 func plainGraph(t testing.TB, n, deg int) *graph.Graph {
 	t.Helper()
 	r := rand.New(rand.NewPCG(1, uint64(n)))
@@ -41,8 +41,9 @@ func plainGraph(t testing.TB, n, deg int) *graph.Graph {
 		Nodes: []graph.NodeData{{Count: int64(n), Columns: map[string]unified.Tensor{
 			"feature": matrix(t, feature, 3), "label": unified.FromSlice(label),
 		}}},
-		Edges:  []graph.EdgeData{e},
-		Splits: []graph.Split{{Name: "train", Seeds: graph.NodeIDs(train)}, {Name: "test", Seeds: graph.NodeIDs([]int32{})}},
+		Edges: []graph.EdgeData{e},
+		Splits: []graph.Split{{Name: "train", Seeds: graph.NodeIDs(train)},
+			{Name: "test", Seeds: graph.NodeIDs([]int32{})}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +51,8 @@ func plainGraph(t testing.TB, n, deg int) *graph.Graph {
 	return g
 }
 
-// typedGraph has users, items that users rate, and friends among users. Users have float64 features, items float16 ones.
+// typedGraph has users, items that users rate, and friends among users. Users have float64 features, items float16
+// ones.
 func typedGraph(t testing.TB, users, items int) *graph.Graph {
 	t.Helper()
 	r := rand.New(rand.NewPCG(2, uint64(users)))
@@ -79,7 +81,8 @@ func typedGraph(t testing.TB, users, items int) *graph.Graph {
 	}
 	g, err := graph.New(graph.Data{
 		Nodes: []graph.NodeData{
-			{Name: "user", Count: int64(users), Columns: map[string]unified.Tensor{"feature": matrix(t, uf, 2), "label": unified.FromSlice(uLabel)}},
+			{Name: "user", Count: int64(users), Columns: map[string]unified.Tensor{"feature": matrix(t, uf, 2),
+				"label": unified.FromSlice(uLabel)}},
 			{Name: "item", Count: int64(items), Columns: map[string]unified.Tensor{"feature": matrix(t, xf, 4)}},
 		},
 		Edges: []graph.EdgeData{rates, rated, friend},

@@ -18,15 +18,15 @@ type Estimate struct {
 	Prefetch int `json:"prefetch"` // after MaxMemory
 	Slots    int `json:"slots"`    // Workers + Prefetch
 
-	// Expected is what is held once New has returned, with room for batches a quarter larger than those it tried. Unless
-	// batches differ much it stays so.
+	// Expected is what is held once New has returned, with room for batches a quarter larger than those it tried.
+	// Unless batches differ much it stays so.
 	Expected Memory `json:"expected"`
 	// Bound is what the largest batch that the sampler can make would need in every slot. MaxMemory is kept against it.
 	Bound Memory `json:"bound"`
 	// SlotBound is one slot's part of it.
 	SlotBound int64 `json:"slot_bound"`
-	// Device is what is held in device memory once New has returned, DeviceBound what the largest batch would need there in
-	// every slot. DeviceMemory is the limit.
+	// Device is what is held in device memory once New has returned, DeviceBound what the largest batch would need
+	// there in every slot. DeviceMemory is the limit.
 	Device      Memory `json:"device"`
 	DeviceBound Memory `json:"device_bound"`
 	// FileBytes is how much of the source is read where it lies, through the page cache if it is in mapped files.
@@ -36,8 +36,8 @@ type Estimate struct {
 // Estimate returns what memory the loader needs.
 func (l *Loader) Estimate() Estimate { return l.estimate }
 
-// Plan returns what memory New would need with these arguments, without taking it: Expected within some percent. It samples
-// a few batches in one slot to learn their size. Its errors are those of New.
+// Plan returns what memory New would need with these arguments, without taking it: Expected within some percent. It
+// samples a few batches in one slot to learn their size. Its errors are those of New.
 func Plan(ctx context.Context, src Source, opt Options) (Estimate, error) {
 	var e Estimate
 	l, err := settled(src, opt, func(l *Loader) error {
@@ -110,8 +110,8 @@ func (l *Loader) mostEdges(layer, edgeType int) int64 {
 	return min(max(0, n), mostBlockEdges)
 }
 
-// mostScratch returns the most memory of a worker. The sampler says what its tables hold; buffers that grow take up to a
-// quarter more, and while one moves it is there twice.
+// mostScratch returns the most memory of a worker. The sampler says what its tables hold; buffers that grow take up to
+// a quarter more, and while one moves it is there twice.
 func (l *Loader) mostScratch() int64 {
 	n := satMul(max(0, l.bound.Scratch), 7) / 4
 	if n >= pinned.HugePage {
@@ -153,9 +153,11 @@ func (l *Loader) plan() error {
 	wanted := l.opt
 	for {
 		e.Workers, e.Prefetch, e.Slots = l.opt.Workers, l.opt.Prefetch, l.opt.Workers+l.opt.Prefetch
-		e.Bound.Batches, e.Bound.Scratch = satMul(int64(e.Slots), e.SlotBound), satMul(int64(e.Workers), l.mostScratch())
+		e.Bound.Batches, e.Bound.Scratch = satMul(int64(e.Slots), e.SlotBound),
+			satMul(int64(e.Workers), l.mostScratch())
 		if l.opt.MaxMemory == 0 {
-			// Without a limit buffers grow as needed: by a quarter more than needed, and are there twice while they move.
+			// Without a limit buffers grow as needed: by a quarter more than needed, and are there twice while they
+			// move.
 			e.Bound.Batches = satAdd(e.Bound.Batches, satAdd(e.Bound.Batches/4, satMul(int64(e.Workers), largest)))
 			return nil
 		}
@@ -207,8 +209,8 @@ func (l *Loader) topology() []unified.Tensor {
 	return []unified.Tensor{unified.FromSlice(l.graph.Indptr()), l.graph.Indices(), l.graph.Types()}
 }
 
-// prepareSlots makes the slots, fills some on trial to learn how large batches are, and takes and touches that much memory
-// in all slots, so that the first batch is as fast as the hundredth.
+// prepareSlots makes the slots, fills some on trial to learn how large batches are, and takes and touches that much
+// memory in all slots, so that the first batch is as fast as the hundredth.
 func (l *Loader) prepareSlots(ctx context.Context) error {
 	l.free = newFreeList(l.estimate.Slots)
 	for i := range l.estimate.Slots {
@@ -221,7 +223,8 @@ func (l *Loader) prepareSlots(ctx context.Context) error {
 		}
 	}
 	var sizes sizes
-	if l.opt.MaxMemory > 0 && l.device == nil { // no batch may need a buffer to grow: there might be no room for it then
+	// no batch may need a buffer to grow: there might be no room for it then
+	if l.opt.MaxMemory > 0 && l.device == nil {
 		for _, s := range l.slots {
 			if err := s.claimBound(); err != nil {
 				return l.explainLimit(err)
@@ -277,8 +280,8 @@ func (z *sizes) total() (bytes int64) {
 	return bytes
 }
 
-// probe samples some batches of epoch 0, spread over it, at least one with each worker, so that its scratch is there too.
-// A batch that fails is left for the epoch to report.
+// probe samples some batches of epoch 0, spread over it, at least one with each worker, so that its scratch is there
+// too. A batch that fails is left for the epoch to report.
 func (l *Loader) probe(ctx context.Context, z *sizes) error {
 	const least = 4
 	n := max(least, len(l.workers))
@@ -291,7 +294,8 @@ func (l *Loader) probe(ctx context.Context, z *sizes) error {
 			defer wg.Done()
 			for k := i; k < n && ctx.Err() == nil; k += len(l.workers) {
 				number := uint64(float64(l.batches) * float64(k) / float64(n))
-				if errs[k] = w.fill(ctx, l.slots[i], job{number: number, order: order, stages: sampleOnly}); errs[k] != nil {
+				if errs[k] = w.fill(ctx, l.slots[i], job{number: number, order: order,
+					stages: sampleOnly}); errs[k] != nil {
 					return
 				}
 				z.learn(l.slots[i])

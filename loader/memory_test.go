@@ -20,23 +20,27 @@ import (
 
 func TestAnEpochTakesNoMoreMemoryThanNewDid(t *testing.T) {
 	for _, g := range []*graph.Graph{plainGraph(t, 20000, 8), typedGraph(t, 3000, 2000)} {
-		l := open(t, g, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{5, 3}}, BatchSize: 200, Shuffle: true, Workers: 3,
-			Seeds: loader.AllNodes()})
+		l := open(t, g, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{5, 3}}, BatchSize: 200, Shuffle: true,
+			Workers: 3,
+			Seeds:   loader.AllNodes()})
 		want := l.Stats().Memory
 		if e := l.Estimate().Expected; e != want {
 			t.Errorf("expected %+v, held after New %+v", e, want)
 		}
 		digests(t, l.Epoch(background, 3))
 		if got := l.Stats(); got.Memory != want || got.MaxMemory > l.Estimate().Bound.Total() {
-			t.Errorf("memory after New %+v, after an epoch %+v (at most %d, bound %+v)", want, got.Memory, got.MaxMemory, l.Estimate().Bound)
+			t.Errorf("memory after New %+v, after an epoch %+v (at most %d, bound %+v)", want, got.Memory,
+				got.MaxMemory, l.Estimate().Bound)
 		}
 	}
 }
 
 func TestPlanSaysBeforehandWhatNewTakes(t *testing.T) {
 	for _, g := range []*graph.Graph{plainGraph(t, 6000, 8), typedGraph(t, 3000, 2000)} {
-		for _, opt := range []loader.Options{{}, {Residence: loader.Resident, Prefetch: 5}, {MaxMemory: 100 << 20}, {MaxMemory: 1 << 20}} {
-			opt.Sampler, opt.BatchSize, opt.Workers, opt.Seeds = sampling.Neighbor{Fanouts: []int{5, 3}}, 200, 3, loader.AllNodes()
+		for _, opt := range []loader.Options{{}, {Residence: loader.Resident, Prefetch: 5}, {MaxMemory: 100 << 20},
+			{MaxMemory: 1 << 20}} {
+			opt.Sampler, opt.BatchSize, opt.Workers, opt.Seeds = sampling.Neighbor{Fanouts: []int{5, 3}}, 200, 3,
+				loader.AllNodes()
 			plan, err := loader.Plan(background, g, opt)
 			l, err2 := loader.New(g, opt)
 			if err != nil || err2 != nil {
@@ -60,7 +64,8 @@ func TestPlanSaysBeforehandWhatNewTakes(t *testing.T) {
 
 func TestMaxMemoryIsKept(t *testing.T) {
 	g := plainGraph(t, 6000, 8)
-	opt := loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{-1, 5}}, BatchSize: 100, Shuffle: true, Workers: 4, Prefetch: 4,
+	opt := loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{-1, 5}}, BatchSize: 100, Shuffle: true, Workers: 4,
+		Prefetch:  4,
 		Residence: loader.Resident}
 	free := open(t, g, opt)
 	want := digests(t, free.Epoch(background, 0))
@@ -84,7 +89,8 @@ func TestMaxMemoryIsKept(t *testing.T) {
 		if d := cmp.Diff(want, digests(t, l.Epoch(background, 0))); d != "" {
 			t.Errorf("limit %d: %s", limit, d)
 		}
-		if s, e := l.Stats(), l.Estimate(); s.MaxMemory > limit || e.Bound.Total() > limit || s.Slots != e.Workers+e.Prefetch {
+		if s, e := l.Stats(), l.Estimate(); s.MaxMemory > limit || e.Bound.Total() > limit ||
+			s.Slots != e.Workers+e.Prefetch {
 			t.Errorf("limit %d: took %d, said %+v", limit, s.MaxMemory, e)
 		}
 		if err := l.Close(); err != nil {
@@ -124,7 +130,8 @@ func (w greedyWorker) Close() error { return w.b.Close() }
 
 func TestAWarmLoaderAllocatesNothing(t *testing.T) {
 	for _, g := range []*graph.Graph{plainGraph(t, 4000, 8), typedGraph(t, 3000, 1000)} {
-		l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 2, Shuffle: true, Seeds: loader.AllNodes(), Workers: 2})
+		l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 2, Shuffle: true, Seeds: loader.AllNodes(),
+			Workers: 2})
 		digests(t, l.Range(background, 0, 0, 50))
 		var before, after runtime.MemStats
 		n := uint64(0)
@@ -155,7 +162,8 @@ func TestResidentCopiesWhatIsReadAndSaysHowFar(t *testing.T) {
 		}}
 	l := open(t, g, opt)
 	m := l.Stats().Memory
-	if topology := int64(5001*8 + 40000*4); m.Topology < topology || m.Topology > topology+3*65536 || stages["topology"] != [2]int64{topology, topology} {
+	if topology := int64(5001*8 + 40000*4); m.Topology < topology || m.Topology > topology+3*65536 ||
+		stages["topology"] != [2]int64{topology, topology} {
 		t.Errorf("topology takes %d, reported %v, has %d", m.Topology, stages["topology"], topology)
 	}
 	if columns := int64(5000 * 20); m.Columns < columns || stages["columns"] != [2]int64{columns, columns} {
@@ -180,7 +188,8 @@ func TestNewStopsWhenItsContextEnds(t *testing.T) {
 	for _, stage := range []string{"topology", "columns", "slots"} {
 		ctx, cancel := context.WithCancelCause(background)
 		defer cancel(nil)
-		l, err := loader.NewContext(ctx, g, loader.Options{Sampler: neighbor, BatchSize: 100, Residence: loader.Resident,
+		l, err := loader.NewContext(ctx, g, loader.Options{Sampler: neighbor, BatchSize: 100,
+			Residence: loader.Resident,
 			Progress: func(s string, _, _ int64) {
 				if s == stage {
 					cancel(why)
@@ -228,9 +237,11 @@ func mappedGraph(t *testing.T, n int) files {
 	a := graph.Arrays{
 		Schema: *g.Schema(), ID: g.ID(),
 		Indptr: onDisk("indptr", unified.FromSlice(g.Indptr())), Indices: onDisk("indices", g.Indices()),
-		NodeColumns: []map[string]unified.Tensor{{"feature": onDisk("feature", feature), "label": onDisk("label", label)}},
+		NodeColumns: []map[string]unified.Tensor{{"feature": onDisk("feature", feature),
+			"label": onDisk("label", label)}},
 		EdgeColumns: map[string]unified.Tensor{"weight": onDisk("weight", weight)},
-		Splits:      []graph.Split{{Name: "train", Seeds: graph.Seeds{Sets: []graph.SeedSet{{IDs: onDisk("train", train.Sets[0].IDs)}}}}},
+		Splits: []graph.Split{{Name: "train", Seeds: graph.Seeds{Sets: []graph.SeedSet{{IDs: onDisk("train",
+			train.Sets[0].IDs)}}}}},
 	}
 	m, err := graph.FromArrays(a)
 	if err != nil {
@@ -245,7 +256,8 @@ func TestAFileCutShortMeanwhileEndsTheEpochWithAnError(t *testing.T) {
 	}
 	for _, name := range []string{"indptr", "indices", "feature", "label", "weight", "train"} {
 		src := mappedGraph(t, 12000)
-		l := open(t, src, loader.Options{Sampler: neighbor, BatchSize: 50, Shuffle: true, Workers: 3, EdgeColumns: []string{"weight"}})
+		l := open(t, src, loader.Options{Sampler: neighbor, BatchSize: 50, Shuffle: true, Workers: 3,
+			EdgeColumns: []string{"weight"}})
 		n := 0
 		var last error
 		for _, err := range l.Epoch(background, 0) {
@@ -265,7 +277,8 @@ func TestAFileCutShortMeanwhileEndsTheEpochWithAnError(t *testing.T) {
 		if name == "feature" || name == "label" || name == "weight" { // not read by New unless copied
 			continue
 		}
-		if _, err := loader.New(src, loader.Options{Sampler: neighbor, Residence: loader.Resident}); !errors.Is(err, pinned.ErrFault) {
+		if _, err := loader.New(src, loader.Options{Sampler: neighbor, Residence: loader.Resident}); !errors.Is(err,
+			pinned.ErrFault) {
 			t.Errorf("%s: New: %v", name, err)
 		}
 	}

@@ -3,15 +3,16 @@ package loader
 import (
 	"sync"
 
-	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/meters"
 )
 
-// Meters is energy, utilisation and traffic since Loader.Meter. What could not be measured is nil, and NotMeasured says why.
+// Meters is energy, utilisation and traffic since Loader.Meter. What could not be measured is nil, and NotMeasured says
+// why.
 //
-// Board and host are measured whole: what else runs there counts too. Utilisation and traffic over the bus are means over samples, of
-// which each looks back on some milliseconds only: they need a second and more.
+// Board and host are measured whole: what else runs there counts too. Utilisation and traffic over the bus are means
+// over samples, of which each looks back on some milliseconds only: they need a second and more.
 type Meters struct {
 	Seconds    float64  `json:"seconds"`
 	CPUSeconds *float64 `json:"cpu_seconds"` // of this process, all threads, user and system
@@ -22,14 +23,15 @@ type Meters struct {
 	PCIeSentGBPerS *float64 `json:"pcie_tx_gb_per_s"` // sent by the board
 	PCIeReplays    *int64   `json:"pcie_replays"`     // packets that had to be sent again
 
-	HostJoules  *float64          `json:"host_joules"`  // of processor packages and memory, by RAPL
-	HostDomains []string          `json:"host_domains"` // which
-	NotMeasured map[string]string `json:"not_measured"` // why a value is nil: by "board", "gpu", "pcie", "replays", "host", "cpu"
+	HostJoules  *float64 `json:"host_joules"`  // of processor packages and memory, by RAPL
+	HostDomains []string `json:"host_domains"` // which
+	// why a value is nil: by "board", "gpu", "pcie", "replays", "host", "cpu"
+	NotMeasured map[string]string `json:"not_measured"`
 }
 
-// Meter begins to measure what loading costs, or begins anew: Stats().Meters then tells it, up to Close. It opens the meters of the
-// loader's device and of the host, and takes five samples a second, which costs next to nothing; a loader that is never asked opens
-// and samples nothing. On a closed loader it does nothing.
+// Meter begins to measure what loading costs, or begins anew: Stats().Meters then tells it, up to Close. It opens the
+// meters of the loader's device and of the host, and takes five samples a second, which costs next to nothing; a loader
+// that is never asked opens and samples nothing. On a closed loader it does nothing.
 func (l *Loader) Meter() { l.metering.begin(l.busAddress()) }
 
 // busAddress returns where on the bus the loader's device is; empty for the processor.
@@ -37,8 +39,8 @@ func (l *Loader) busAddress() string {
 	if l.device == nil {
 		return ""
 	}
-	at := func(a cuda.Attr) int { return l.device.Attribute(a) }
-	return machine.FindPCI(at(cuda.AttrPCIDomain), at(cuda.AttrPCIBus), at(cuda.AttrPCIDevice)).Address
+	at := func(a device.Attr) int { return l.device.Attribute(a) }
+	return machine.FindPCI(at(device.AttrPCIDomain), at(device.AttrPCIBus), at(device.AttrPCIDevice)).Address
 }
 
 // openMeters finds the meters; tests bring their own.

@@ -9,7 +9,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
 
-	"github.com/khop-gnn/khop/internal/cuda/cudatest"
+	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/internal/meters"
 	"github.com/khop-gnn/khop/loader"
 )
@@ -45,7 +45,8 @@ func TestBoardsEnergyIsInTheStatistics(t *testing.T) {
 	l.Meter()
 	for i, want := range []float64{2.5, 5} { // each question to the mock costs as much
 		m := l.Stats().Meters
-		if m.BoardJoules == nil || *m.BoardJoules != want || m.PCIeReplays != nil || m.NotMeasured["replays"] != "PCIe replays: NVML: Not Supported" {
+		if m.BoardJoules == nil || *m.BoardJoules != want || m.PCIeReplays != nil ||
+			m.NotMeasured["replays"] != "PCIe replays: NVML: Not Supported" {
 			t.Errorf("report %d: %+v, %v", i, m, m.NotMeasured)
 		}
 	}

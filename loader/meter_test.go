@@ -10,7 +10,8 @@ import (
 )
 
 func meteredOptions() loader.Options {
-	return loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{3, 2}}, BatchSize: 20, Seeds: loader.AllNodes(), Device: "cpu"}
+	return loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{3, 2}}, BatchSize: 20, Seeds: loader.AllNodes(),
+		Device: "cpu"}
 }
 
 func TestLoaderIsMeasuredOnlyWhenAsked(t *testing.T) {

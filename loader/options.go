@@ -12,8 +12,9 @@ import (
 	"github.com/khop-gnn/khop/sampling"
 )
 
-// Source is what batches are loaded from: a *graph.Graph in memory, a dataset of package formats, or one of yours. It must
-// stay open and unchanged while the loader is in use. A source that also has Path() string is named by it in errors.
+// Source is what batches are loaded from: a *graph.Graph in memory, a dataset of package formats, or one of yours. It
+// must stay open and unchanged while the loader is in use. A source that also has Path() string is named by it in
+// errors.
 type Source interface {
 	// ID identifies the contents: equal ids mean equal graphs.
 	ID() [16]byte
@@ -27,7 +28,8 @@ type Source interface {
 type Remainder uint8
 
 const (
-	// Pad gives every rank the same number of batches: ranks that run short repeat batches of the epoch, flagged Padded.
+	// Pad gives every rank the same number of batches: ranks that run short repeat batches of the epoch, flagged
+	// Padded.
 	Pad Remainder = iota
 	// Drop leaves out the last, incomplete round.
 	Drop
@@ -49,8 +51,8 @@ func (r *Remainder) UnmarshalText(text []byte) error {
 type Residence uint8
 
 const (
-	// Mapped reads the source's own memory: for a dataset its mapped files, through the page cache. New reads them ahead
-	// where they take at most half of the memory that is available.
+	// Mapped reads the source's own memory: for a dataset its mapped files, through the page cache. New reads them
+	// ahead where they take at most half of the memory that is available.
 	Mapped Residence = iota
 	// Resident copies topology and the columns in use once, in New, into memory on huge pages. It costs that memory and
 	// the time to read it, and makes every batch faster.
@@ -74,17 +76,17 @@ const NoDeviceCache = -1
 type Ranking uint8
 
 const (
-	// RankInDegree keeps the rows of the nodes with most in-edges. It costs no pass over the edges; in a graph that has each
-	// edge in both directions these are the nodes that are picked most.
+	// RankInDegree keeps the rows of the nodes with most in-edges. It costs no pass over the edges; in a graph that has
+	// each edge in both directions these are the nodes that are picked most.
 	RankInDegree Ranking = iota
-	// RankPageRank keeps the rows that a walk from the seeds along in-edges visits most (weighted reverse PageRank; Min et
-	// al., "Graph neural network training with data tiering", KDD 2022).
+	// RankPageRank keeps the rows that a walk from the seeds along in-edges visits most (weighted reverse PageRank; Min
+	// et al., "Graph neural network training with data tiering", KDD 2022).
 	RankPageRank
-	// RankPresample keeps the rows that batches of epoch 0 ask for most, of which New samples some (Yang et al., "GNNLab",
-	// EuroSys 2022).
+	// RankPresample keeps the rows that batches of epoch 0 ask for most, of which New samples some (Yang et al.,
+	// "GNNLab", EuroSys 2022).
 	RankPresample
-	// RankUses begins as RankPresample does, and before each epoch keeps the rows that were gathered most in the one before.
-	// It costs 4 bytes of device memory a row.
+	// RankUses begins as RankPresample does, and before each epoch keeps the rows that were gathered most in the one
+	// before. It costs 4 bytes of device memory a row.
 	RankUses
 	// RankNone keeps none.
 	RankNone
@@ -134,11 +136,12 @@ type Options struct {
 	DropLast bool
 	// Seed keys every random choice.
 	Seed uint64
-	// Instance tells apart loaders that share a seed and must not repeat each other, such as training 0 and validation 1.
+	// Instance tells apart loaders that share a seed and must not repeat each other, such as training 0 and validation
+	// 1.
 	Instance uint32
 
-	// Rank and WorldSize share an epoch among processes: rank r yields batches r, r+WorldSize, ... What is in a batch does
-	// not depend on them. Default 0 of 1.
+	// Rank and WorldSize share an epoch among processes: rank r yields batches r, r+WorldSize, ... What is in a batch
+	// does not depend on them. Default 0 of 1.
 	Rank, WorldSize int
 	// Remainder says what happens where the batches do not divide by WorldSize. Default Pad.
 	Remainder Remainder
@@ -148,51 +151,54 @@ type Options struct {
 	// Prefetch is how many finished batches may wait for the loop. Default 2.
 	Prefetch int
 
-	// NodeColumns are gathered for all nodes of a batch, SeedColumns for its distinct seeds, EdgeColumns for its edges, from
-	// every type that has them. nil means the default: "feature" and "label" where the graph has them, and no edge column.
-	// An empty slice that is not nil means none.
+	// NodeColumns are gathered for all nodes of a batch, SeedColumns for its distinct seeds, EdgeColumns for its edges,
+	// from every type that has them. nil means the default: "feature" and "label" where the graph has them, and no edge
+	// column. An empty slice that is not nil means none.
 	NodeColumns, SeedColumns, EdgeColumns []string
 	// EdgePos delivers the edges' positions in the dataset with each block; EdgeColumns imply it.
 	EdgePos bool
 
 	// Residence says where the dataset lies while it is read. Default Mapped.
 	Residence Residence
-	// MaxMemory is the most anonymous memory that the loader takes, in bytes: copies of the dataset, slots and scratch, not
-	// mapped files. It is kept by having fewer slots and workers, down to one; New fails with ErrMemory where that does not
-	// suffice. Default: no limit.
+	// MaxMemory is the most anonymous memory that the loader takes, in bytes: copies of the dataset, slots and scratch,
+	// not mapped files. It is kept by having fewer slots and workers, down to one; New fails with ErrMemory where that
+	// does not suffice. Default: no limit.
 	MaxMemory int64
-	// RowMemory gives the memory that columns are gathered into, which the loader only ever writes; nil takes it from the system.
-	// On a device it gives all device memory of the slots, ids among it, which the loader reads as well.
+	// RowMemory gives the memory that columns are gathered into, which the loader only ever writes; nil takes it from
+	// the system. On a device it gives all device memory of the slots, ids among it, which the loader reads as well.
 	RowMemory pinned.Provider
-	// Made is called by the worker that has made a batch, before the loop gets it, for several batches at a time; nil for
-	// none. It may read the batch until it returns. An error takes the batch's place.
+	// Made is called by the worker that has made a batch, before the loop gets it, for several batches at a time; nil
+	// for none. It may read the batch until it returns. An error takes the batch's place.
 	Made func(*Batch) error
-	// Device is where batches are made and lie: "cpu", "cuda" (the first device), "cuda:1", or "auto" (the default): the
-	// first device where there is one and Sampler runs on it, else the CPU. Batches are the same, byte for byte.
+	// Device is where batches are made and lie: "cpu", "cuda" (the first device), "cuda:1", or "auto" (the default):
+	// the first device where there is one and Sampler runs on it, else the CPU. Batches are the same, byte for byte.
 	Device string
-	// DeviceMemory is the most device memory that the loader takes, in bytes. Default: half of what is free on the device when
-	// New is called.
+	// DeviceMemory is the most device memory that the loader takes, in bytes. Default: half of what is free on the
+	// device when New is called.
 	DeviceMemory int64
-	// DeviceCache is how much of it is for the source, in bytes: first the graph, then whole columns, the smallest first, then
-	// the rows that HotRows expects to be read most. What does not fit is read over the bus. Default: what slots and scratch
-	// leave, and at least half; NoDeviceCache for none.
+	// DeviceCache is how much of it is for the source, in bytes: first the graph, then whole columns, the smallest
+	// first, then the rows that HotRows expects to be read most. What does not fit is read over the bus. Default: what
+	// slots and scratch leave, and at least half; NoDeviceCache for none.
 	DeviceCache int64
 	// HotRows ranks the rows of columns that do not fit in DeviceMemory as a whole. Default RankInDegree.
 	HotRows Ranking
-	// DeviceBlocks is the most blocks of 256 threads that a kernel of this loader has, which leaves the other multiprocessors
-	// to training. Default: 40 for rows that are gathered over the bus, which keep it busy, and else 8 a multiprocessor.
+	// DeviceBlocks is the most blocks of 256 threads that a kernel of this loader has, which leaves the other
+	// multiprocessors to training. Default: 40 for rows that are gathered over the bus, which keep it busy, and else 8
+	// a multiprocessor.
 	DeviceBlocks int
 
 	// Logger hears of decisions and of the end of each epoch; nil is silent.
 	Logger *slog.Logger
-	// Progress is told how far a stage of New is, in bytes: "topology" and "columns" (Resident) or "read ahead" (Mapped),
-	// then "slots". One goroutine at a time calls it; nil for none.
+	// Progress is told how far a stage of New is, in bytes: "topology" and "columns" (Resident) or "read ahead"
+	// (Mapped), then "slots". One goroutine at a time calls it; nil for none.
 	Progress func(stage string, done, total int64)
-	// SlotTimeout is how long to wait for a release when all slots hold kept batches, before ErrSlotsHeld. Default 60 s.
+	// SlotTimeout is how long to wait for a release when all slots hold kept batches, before ErrSlotsHeld. Default 60
+	// s.
 	SlotTimeout time.Duration
 }
 
-// EnsureDefaults replaces zero values by their defaults and returns o. What depends on the source (Seeds, columns) stays.
+// EnsureDefaults replaces zero values by their defaults and returns o. What depends on the source (Seeds, columns)
+// stays.
 func (o *Options) EnsureDefaults() *Options {
 	setDefault(&o.BatchSize, 1024)
 	setDefault(&o.WorldSize, 1)
@@ -210,8 +216,8 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// Validate returns an error that wraps ErrOptions for options that make no sense whatever the source. It expects defaults to be
-// in place.
+// Validate returns an error that wraps ErrOptions for options that make no sense whatever the source. It expects
+// defaults to be in place.
 func (o *Options) Validate() error {
 	if o.Sampler == nil {
 		return fmt.Errorf("%w: Sampler is not set", ErrOptions)

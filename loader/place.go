@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/gather"
-	"github.com/khop-gnn/khop/internal/cuda"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -32,10 +32,10 @@ func (l *Loader) Placed() []Placed {
 	return slices.Clone(l.device.placed)
 }
 
-// place decides where the kernels find each array of the source, and brings it there: into device memory while that lasts,
-// topology first, then the columns from the smallest on; else into host memory that the device addresses. Of the columns
-// there the device keeps the rows that HotRows ranks first.
-func (d *device) place(ctx context.Context) error {
+// place decides where the kernels find each array of the source, and brings it there: into device memory while that
+// lasts, topology first, then the columns from the smallest on; else into host memory that the device addresses. Of the
+// columns there the device keeps the rows that HotRows ranks first.
+func (d *deviceSource) place(ctx context.Context) error {
 	l := d.loader
 	rest, err := d.budget()
 	if err != nil {
@@ -44,7 +44,7 @@ func (d *device) place(ctx context.Context) error {
 	p := placer{d: d, ctx: ctx, rest: rest}
 	topology, columns := l.sourceBytes()
 	p.total = topology + columns
-	if p.stream, err = d.NewStream(cuda.PriorityLow); err != nil {
+	if p.stream, err = d.NewStream(device.PriorityLow); err != nil {
 		return err
 	}
 	defer p.stream.Close()
@@ -58,7 +58,7 @@ func (d *device) place(ctx context.Context) error {
 }
 
 // budget returns how much device memory is for the source.
-func (d *device) budget() (int64, error) {
+func (d *deviceSource) budget() (int64, error) {
 	l := d.loader
 	free, _, err := d.Memory()
 	if err != nil {
@@ -92,16 +92,16 @@ type deviceColumn struct {
 
 // placer brings the arrays of a source to where kernels read them.
 type placer struct {
-	d           *device
+	d           *deviceSource
 	ctx         context.Context
-	stream      *cuda.Stream
+	stream      *device.Stream
 	rest        int64 // device memory that may still be taken
 	done, total int64 // for progress
 	ranked      []float64
 }
 
 // array brings one array to where the budget lets it be.
-func (p *placer) array(name string, t unified.Tensor, purpose pinned.Purpose) (cuda.Address, error) {
+func (p *placer) array(name string, t unified.Tensor, purpose pinned.Purpose) (device.Address, error) {
 	l, size := p.d.loader, int64(len(t.Bytes()))
 	if size == 0 {
 		return 0, nil
@@ -131,7 +131,7 @@ func (p *placer) bring(b []byte, opt pinned.AttachOptions) (*pinned.Attachment, 
 		return pinned.Attach(p.ctx, p.d.Device, b, opt)
 	}
 	a, err := pinned.Upload(p.ctx, p.d.Device, p.stream, b, opt)
-	if errors.Is(err, cuda.ErrOutOfMemory) { // somebody else has taken it meanwhile
+	if errors.Is(err, device.ErrOutOfMemory) { // somebody else has taken it meanwhile
 		p.rest = 0
 		return pinned.Attach(p.ctx, p.d.Device, b, opt)
 	}
@@ -144,7 +144,7 @@ func (p *placer) topology() (err error) {
 	t := &p.d.topology
 	for i, array := range p.d.loader.topology() {
 		name := [...]string{"indptr", "indices", "edge types"}[i]
-		to := [...]*cuda.Address{&t.Indptr, &t.Indices, &t.Types}[i]
+		to := [...]*device.Address{&t.Indptr, &t.Indices, &t.Types}[i]
 		if *to, err = p.array(name, array, pinned.Topology); err != nil {
 			return err
 		}
@@ -165,7 +165,10 @@ func (p *placer) columns() error {
 		}
 		found[key].users = append(found[key].users, c)
 	})
-	slices.SortStableFunc(list, func(a, b *deviceColumn) int { return cmp.Compare(len(a.tensor.Bytes()), len(b.tensor.Bytes())) })
+	slices.SortStableFunc(list, func(a, b *deviceColumn) int {
+		return cmp.Compare(len(a.tensor.Bytes()),
+			len(b.tensor.Bytes()))
+	})
 	p.d.columns = list
 	for _, c := range list {
 		if err := p.column(c); err != nil {

@@ -259,7 +259,8 @@ func fill[T any](s []T, v T) {
 
 func ExampleLoader_Epoch() {
 	g, err := graph.New(graph.Data{
-		Nodes: []graph.NodeData{{Count: 4, Columns: map[string]unified.Tensor{"label": unified.FromSlice([]int64{10, 11, 12, 13})}}},
+		Nodes: []graph.NodeData{{Count: 4, Columns: map[string]unified.Tensor{"label": unified.FromSlice([]int64{10, 11,
+			12, 13})}}},
 		Edges: []graph.EdgeData{{Src: []int64{1, 2, 3, 0}, Dst: []int64{0, 1, 2, 3}}},
 	})
 	if err != nil {
@@ -288,16 +289,20 @@ func TestTheSlowerOfBodyAndLoadingDecides(t *testing.T) {
 	for _, c := range []struct {
 		workers, prefetch int
 		body, load        time.Duration
-	}{{1, 1, 4 * time.Millisecond, 3 * time.Millisecond}, {1, 1, 3 * time.Millisecond, 4 * time.Millisecond}, {2, 1, 4 * time.Millisecond, 7 * time.Millisecond}} {
-		const most = 1.2    // one after the other they take 1.75 or more
-		best := math.Inf(1) // over attempts, each twice as slow as the one before: what other programs disturb becomes small beside it
+	}{{1, 1, 4 * time.Millisecond, 3 * time.Millisecond}, {1, 1, 3 * time.Millisecond, 4 * time.Millisecond},
+		{2, 1, 4 * time.Millisecond, 7 * time.Millisecond}} {
+		const most = 1.2 // one after the other they take 1.75 or more
+		// over attempts, each twice as slow as the one before: what other programs disturb becomes small beside it
+		best := math.Inf(1)
 		for slower := time.Duration(1); slower <= 64 && best > most; slower *= 2 {
 			best = min(best, overSlower(t, g, c.workers, c.prefetch, slower*c.body, slower*c.load))
 		}
 		if best > most {
-			t.Errorf("%d workers, prefetch %d, body %v, load %v: the epoch takes %.2f of the slower", c.workers, c.prefetch, c.body, c.load, best)
+			t.Errorf("%d workers, prefetch %d, body %v, load %v: the epoch takes %.2f of the slower", c.workers,
+				c.prefetch, c.body, c.load, best)
 		}
-		t.Logf("%d workers, prefetch %d, body %v, load %v: %.3f of the slower", c.workers, c.prefetch, c.body, c.load, best)
+		t.Logf("%d workers, prefetch %d, body %v, load %v: %.3f of the slower", c.workers, c.prefetch, c.body, c.load,
+			best)
 	}
 }
 

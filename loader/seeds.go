@@ -9,8 +9,8 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// SeedSource says which seeds an epoch goes over. The zero value is the split "train", and all nodes where there is none.
-// Make others with Split, SplitIndex, AllNodes, NodeIDs or GivenSeeds.
+// SeedSource says which seeds an epoch goes over. The zero value is the split "train", and all nodes where there is
+// none. Make others with Split, SplitIndex, AllNodes, NodeIDs or GivenSeeds.
 type SeedSource struct {
 	kind  seedKind
 	split string
@@ -39,8 +39,8 @@ func SplitIndex(name string, index int) SeedSource {
 // AllNodes is all nodes of the named node types, in this order; of all types where none is named.
 func AllNodes(types ...string) SeedSource { return SeedSource{kind: allNodes, types: types} }
 
-// NodeIDs is the given nodes of the first node type: own ids, in this order, repeats allowed. The slice is kept and must
-// not change.
+// NodeIDs is the given nodes of the first node type: own ids, in this order, repeats allowed. The slice is kept and
+// must not change.
 func NodeIDs[T int32 | int64](ids []T) SeedSource { return GivenSeeds(graph.NodeIDs(ids)) }
 
 // GivenSeeds is seeds made by hand, of any types. They are kept and must not change.

@@ -10,8 +10,8 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// slot is all the memory of one batch. It has one owner at a time: the list of free slots, the worker that fills it, the
-// reorder window, the loop body, or who kept the batch.
+// slot is all the memory of one batch. It has one owner at a time: the list of free slots, the worker that fills it,
+// the reorder window, the loop body, or who kept the batch.
 type slot struct {
 	loader  *Loader
 	index   int // in Loader.slots
@@ -86,12 +86,14 @@ func (s *slot) repair() error {
 	return err
 }
 
-// each calls f for every buffer of the slot, in a fixed order, with the most bytes that the sampler's bound lets it need.
+// each calls f for every buffer of the slot, in a fixed order, with the most bytes that the sampler's bound lets it
+// need.
 func (s *slot) each(f func(b *unified.Buffer, most int64)) {
 	s.eachUsed(func(b *unified.Buffer, most int64, _ func() int64) { f(b, most) })
 }
 
-// eachUsed is each, with the bytes that the sample in the slot needs, which may be asked for if checkSample approved of it.
+// eachUsed is each, with the bytes that the sample in the slot needs, which may be asked for if checkSample approved of
+// it.
 func (s *slot) eachUsed(f func(b *unified.Buffer, most int64, used func() int64)) {
 	l, schema, p := s.loader, s.loader.graph.Schema(), &s.sample
 	idSize, posSize := schema.IDType().Size(), schema.PosType().Size()

@@ -5,15 +5,15 @@ import (
 	"fmt"
 )
 
-// Semantics is the version of what a batch holds for given inputs: the generator, the shuffle, the samplers. It changes only
-// if some batch does.
+// Semantics is the version of what a batch holds for given inputs: the generator, the shuffle, the samplers. It changes
+// only if some batch does.
 const Semantics = 1
 
 // State is a place in an epoch, and what the batches from there on depend on. It is plain data: store it as JSON with a
 // model's checkpoint. Restoring costs no more than starting an epoch.
 //
-// Workers, memory, columns, rank and world size are not part of it. All ranks that have done the same number of rounds have
-// the same state, and any number of ranks may go on from it.
+// Workers, memory, columns, rank and world size are not part of it. All ranks that have done the same number of rounds
+// have the same state, and any number of ranks may go on from it.
 type State struct {
 	Semantics int    `json:"semantics"`
 	Dataset   string `json:"dataset"` // Source.ID in hexadecimal
@@ -67,8 +67,8 @@ func (s State) check(own State) error {
 	return nil
 }
 
-// State returns the place before batch next of an epoch: Resume begins with that batch, or with none where next is the number
-// of batches.
+// State returns the place before batch next of an epoch: Resume begins with that batch, or with none where next is the
+// number of batches.
 func (l *Loader) State(epoch, next uint64) State {
 	s := l.state
 	s.Epoch, s.Next = epoch, next

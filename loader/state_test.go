@@ -125,7 +125,8 @@ func TestRangeIsAPartOfTheEpoch(t *testing.T) {
 	opt := loader.Options{Sampler: neighbor, BatchSize: 10, Shuffle: true}
 	l := open(t, g, opt)
 	whole := digests(t, l.Epoch(background, 1))
-	for _, c := range []struct{ first, count uint64 }{{0, 11}, {0, 3}, {10, 1}, {4, 100}, {11, 5}, {99, 1}, {3, 0}, {2, 1<<64 - 1}} {
+	for _, c := range []struct{ first, count uint64 }{{0, 11}, {0, 3}, {10, 1}, {4, 100}, {11, 5}, {99, 1}, {3, 0},
+		{2, 1<<64 - 1}} {
 		want := whole[min(c.first, 11):]
 		want = want[:min(c.count, uint64(len(want)))]
 		if d := cmp.Diff(want, digests(t, l.Range(background, 1, c.first, c.count)), equateEmpty); d != "" {

@@ -49,8 +49,8 @@ type Stats struct {
 	Device  string `json:"device"`  // where batches are made
 	Replays uint64 `json:"replays"` // batches that a device sampled again, into more memory
 
-	// DeviceRows are the rows that a device has gathered up to the last epoch's end, DeviceHits those of them that its cache
-	// had, DeviceSaved their bytes, which were not read over the bus.
+	// DeviceRows are the rows that a device has gathered up to the last epoch's end, DeviceHits those of them that its
+	// cache had, DeviceSaved their bytes, which were not read over the bus.
 	DeviceRows  int64 `json:"device_rows"`
 	DeviceHits  int64 `json:"device_hits"`
 	DeviceSaved int64 `json:"device_saved"`
@@ -71,7 +71,8 @@ type Stats struct {
 func (l *Loader) Stats() Stats {
 	c := &l.stats
 	s := Stats{
-		Batches: c.batches.Load(), Nodes: c.nodes.Load(), Edges: c.edges.Load(), Rows: c.rows.Load(), Bytes: c.bytes.Load(),
+		Batches: c.batches.Load(), Nodes: c.nodes.Load(), Edges: c.edges.Load(), Rows: c.rows.Load(),
+		Bytes:  c.bytes.Load(),
 		Sample: c.sample.durations(), Gather: c.gather.durations(), Deliver: c.ready.durations(),
 		Wait: c.wait.durations(), Body: c.body.durations(),
 		Device: l.opt.Device, Replays: c.replays.Load(),

@@ -8,9 +8,9 @@ import (
 	"github.com/khop-gnn/khop/pinned"
 )
 
-// warm reads ahead what the loader will read from mapped files: in order, which a disk gives many times faster than pages at
-// random, and so that the first epoch takes no page faults. It is worth it while all of it stays in memory: at most half of
-// what is available. A larger source is left to the page cache.
+// warm reads ahead what the loader will read from mapped files: in order, which a disk gives many times faster than
+// pages at random, and so that the first epoch takes no page faults. It is worth it while all of it stays in memory: at
+// most half of what is available. A larger source is left to the page cache.
 func (l *Loader) warm(ctx context.Context) error {
 	if l.opt.Residence != Mapped || l.estimate.FileBytes > machine.Probe().Room()/2 {
 		return nil

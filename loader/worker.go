@@ -8,7 +8,7 @@ import (
 	"runtime/trace"
 	"time"
 
-	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/internal/rng"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
@@ -190,7 +190,7 @@ func (s *slot) takeSeeds(j job) error {
 }
 
 // gather copies the columns' rows: on the device, in the order of stream, or where that is nil by the CPU.
-func (s *slot) gather(stream *cuda.Stream) error {
+func (s *slot) gather(stream *device.Stream) error {
 	for t := range s.node {
 		for c := range s.node[t] {
 			if err := s.node[t][c].gather(stream, s.sample.Nodes[t]); err != nil {
@@ -223,7 +223,7 @@ func (s *slot) gather(stream *cuda.Stream) error {
 	return nil
 }
 
-func (s *slot) gatherEdges(stream *cuda.Stream, layer, e int) (err error) {
+func (s *slot) gatherEdges(stream *device.Stream, layer, e int) (err error) {
 	pos := s.sample.Blocks[layer][e].EdgePos
 	view := s.isView(layer, e)
 	for c := range s.edge[layer][e] {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/device"
 )
 
 // ErrMemory is returned where attaching would need more host memory than there is.
@@ -17,8 +17,8 @@ type AttachOptions struct {
 	Ledger  *Ledger // counts what is page-locked, copied or uploaded
 	Purpose Purpose
 
-	// Progress, if set, is told how many of the bytes are done, by the goroutine that attaches and for every GiB at least. It
-	// begins again at 0 where a rung fails half-way and the next one is tried.
+	// Progress, if set, is told how many of the bytes are done, by the goroutine that attaches and for every GiB at
+	// least. It begins again at 0 where a rung fails half-way and the next one is tried.
 	Progress func(done, total int64)
 
 	From      Rung  // the best rung to try; 0 tries all
@@ -26,12 +26,12 @@ type AttachOptions struct {
 	chunk     int64 // for tests: smaller pieces than chunkBytes and stageBytes; 0 is those
 }
 
-// chunkBytes is how much is registered at a time: the driver holds the process's memory map meanwhile, and above 2 GiB older
-// kernels fail.
+// chunkBytes is how much is registered at a time: the driver holds the process's memory map meanwhile, and above 2 GiB
+// older kernels fail.
 const chunkBytes = 1 << 30
 
-// Attachment is memory that a device addresses. It is safe for concurrent use. The owner calls Close, after what the device
-// still does with the memory has ended; until then the bytes that were attached must stay mapped and unchanged.
+// Attachment is memory that a device addresses. It is safe for concurrent use. The owner calls Close, after what the
+// device still does with the memory has ended; until then the bytes that were attached must stay mapped and unchanged.
 type Attachment struct {
 	bytes  []byte
 	entry  *entry // nil where nothing was taken
@@ -40,12 +40,12 @@ type Attachment struct {
 	closed atomic.Bool
 }
 
-// Address returns what kernels address the first byte by: it equals the address of Bytes on the host, and the whole range
-// is contiguous though it is registered in pieces. 0 of no bytes, and after Close.
-func (a *Attachment) Address() cuda.Address { return addressOf(a.Bytes()) }
+// Address returns what kernels address the first byte by: it equals the address of Bytes on the host, and the whole
+// range is contiguous though it is registered in pieces. 0 of no bytes, and after Close.
+func (a *Attachment) Address() device.Address { return addressOf(a.Bytes()) }
 
-// Bytes returns the memory that the device addresses: what was attached, or its copy; on RungDevice the host cannot read it.
-// Nobody may write to it. It is valid until Close, and nil afterwards.
+// Bytes returns the memory that the device addresses: what was attached, or its copy; on RungDevice the host cannot
+// read it. Nobody may write to it. It is valid until Close, and nil afterwards.
 func (a *Attachment) Bytes() []byte {
 	if a.closed.Load() {
 		return nil
@@ -90,18 +90,19 @@ func (a *Attachment) Close() error {
 	return attached.drop(a.entry)
 }
 
-// Attach lets a device address b, by the best rung that there is: where the bytes lie, or in a copy. What is registered is
-// read ahead first. Attaching what is attached already, or a part of it, costs nothing and shares what is there; each
-// Attachment is closed on its own. No bytes make an Attachment of nothing.
+// Attach lets a device address b, by the best rung that there is: where the bytes lie, or in a copy. What is registered
+// is read ahead first. Attaching what is attached already, or a part of it, costs nothing and shares what is there;
+// each Attachment is closed on its own. No bytes make an Attachment of nothing.
 //
 // b is a mapped file, memory of Allocate, or any other memory, the Go heap included, which is then copied.
 //
-// Errors: cuda.ErrNoDevice without a device; the cause of ctx where that ends, looked at between pieces; ErrFault where a
-// mapped file was cut short; cuda.ErrDeviceLost; otherwise one that names every rung with the reason against it, among them
-// ErrMemory where host memory is short and ErrLimit of the Ledger. Nothing stays registered or allocated then.
-func Attach(ctx context.Context, dev *cuda.Device, b []byte, opt AttachOptions) (*Attachment, error) {
+// Errors: device.ErrNoDevice without a device; the cause of ctx where that ends, looked at between pieces; ErrFault
+// where a mapped file was cut short; device.ErrDeviceLost; otherwise one that names every rung with the reason against
+// it, among them ErrMemory where host memory is short and ErrLimit of the Ledger. Nothing stays registered or allocated
+// then.
+func Attach(ctx context.Context, dev *device.Device, b []byte, opt AttachOptions) (*Attachment, error) {
 	if dev == nil {
-		return nil, fmt.Errorf("attach %d bytes: %w", len(b), cuda.ErrNoDevice)
+		return nil, fmt.Errorf("attach %d bytes: %w", len(b), device.ErrNoDevice)
 	}
 	if len(b) == 0 {
 		return &Attachment{}, nil

@@ -12,13 +12,13 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/khop-gnn/khop/internal/cuda"
-	"github.com/khop-gnn/khop/internal/cuda/cudatest"
+	"github.com/khop-gnn/khop/device"
+	"github.com/khop-gnn/khop/internal/cudatest"
 )
 
-func newStream(t *testing.T, dev *cuda.Device) *cuda.Stream {
+func newStream(t *testing.T, dev *device.Device) *device.Stream {
 	t.Helper()
-	s, err := dev.NewStream(cuda.PriorityLow)
+	s, err := dev.NewStream(device.PriorityLow)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,11 +26,11 @@ func newStream(t *testing.T, dev *cuda.Device) *cuda.Stream {
 	return s
 }
 
-// readBack returns what the device finds at the address of an attachment: it copies it to device memory and from there to
-// the host.
-func readBack(t *testing.T, dev *cuda.Device, a *Attachment) []byte {
+// readBack returns what the device finds at the address of an attachment: it copies it to device memory and from there
+// to the host.
+func readBack(t *testing.T, dev *device.Device, a *Attachment) []byte {
 	t.Helper()
-	s, err := dev.NewStream(cuda.PriorityLow)
+	s, err := dev.NewStream(device.PriorityLow)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func readBack(t *testing.T, dev *cuda.Device, a *Attachment) []byte {
 		if a.Rung() == RungPageTables { // not known to the driver: only kernels address it
 			err = s.CopyToDevice(there.Address(), a.Bytes())
 		} else {
-			err = s.Copy(there.Address()+cuda.Address(at), a.Address()+cuda.Address(at), step)
+			err = s.Copy(there.Address()+device.Address(at), a.Address()+device.Address(at), step)
 		}
 		if err != nil {
 			t.Fatalf("copy %d bytes at %d: %v", step, at, err)
@@ -66,7 +66,7 @@ func readBack(t *testing.T, dev *cuda.Device, a *Attachment) []byte {
 }
 
 // best returns the best rung that the machine has for b, from a rung on.
-func best(t *testing.T, dev *cuda.Device, b []byte, from Rung) Rung {
+func best(t *testing.T, dev *device.Device, b []byte, from Rung) Rung {
 	t.Helper()
 	for _, s := range Ladder(dev, b) {
 		if s.Refused == "" && s.Rung >= from {
@@ -83,7 +83,8 @@ func unchanged(t *testing.T, ledger *Ledger) {
 	attached.Lock()
 	defer attached.Unlock()
 	if len(attached.all) != 0 || ledger.Total() != 0 || ledger.DeviceTotal() != 0 {
-		t.Errorf("left: %d entries, %d bytes of host memory, %d of device memory", len(attached.all), ledger.Total(), ledger.DeviceTotal())
+		t.Errorf("left: %d entries, %d bytes of host memory, %d of device memory", len(attached.all), ledger.Total(),
+			ledger.DeviceTotal())
 	}
 }
 
@@ -123,18 +124,20 @@ func TestDeviceFindsTheBytesOnEveryRung(t *testing.T) {
 			var ledger Ledger
 			var told []int64
 			want := best(t, dev, c.bytes, c.from)
-			opt := AttachOptions{Ledger: &ledger, Purpose: Columns, From: c.from, chunk: testChunk, Progress: func(done, total int64) {
-				if total < int64(len(c.bytes)) || done > total {
-					t.Errorf("%d of %d are done", done, total)
-				}
-				told = append(told, done)
-			}}
+			opt := AttachOptions{Ledger: &ledger, Purpose: Columns, From: c.from, chunk: testChunk,
+				Progress: func(done, total int64) {
+					if total < int64(len(c.bytes)) || done > total {
+						t.Errorf("%d of %d are done", done, total)
+					}
+					told = append(told, done)
+				}}
 			a, err := Attach(context.Background(), dev, c.bytes, opt)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if a.Rung() != want || a.Placement() != Pinned || a.Address() == 0 || a.Address() != addressOf(a.Bytes()) {
-				t.Errorf("%v at %#x, placement %v; want %v; refused: %v", a.Rung(), a.Address(), a.Placement(), want, a.Reasons())
+				t.Errorf("%v at %#x, placement %v; want %v; refused: %v", a.Rung(), a.Address(), a.Placement(), want,
+					a.Reasons())
 			}
 			for i, s := range a.Reasons() {
 				if s.Refused == "" || s.Rung != RungPageTables+Rung(i) {
@@ -150,7 +153,8 @@ func TestDeviceFindsTheBytesOnEveryRung(t *testing.T) {
 			if n := len(told); n < (len(c.bytes)+testChunk-1)/testChunk {
 				t.Errorf("progress was told %d times", n)
 			}
-			if counted := ledger.Used(Columns); counted < int64(len(c.bytes)) && want != RungPageTables && c.name != "anonymous" {
+			if counted := ledger.Used(Columns); counted < int64(len(c.bytes)) && want != RungPageTables &&
+				c.name != "anonymous" {
 				t.Errorf("%d bytes are counted", counted)
 			}
 			if err := a.Close(); err != nil || a.Close() != nil {
@@ -195,7 +199,8 @@ func TestNoBytesAttachToNothing(t *testing.T) {
 		if err != nil || a.Address() != 0 || a.Rung() != 0 || a.Close() != nil {
 			t.Errorf("%+v, %v", a, err)
 		}
-		if a, err = Upload(context.Background(), dev, newStream(t, dev), b, AttachOptions{}); err != nil || a.Address() != 0 || a.Close() != nil {
+		if a, err = Upload(context.Background(), dev, newStream(t, dev), b, AttachOptions{}); err != nil ||
+			a.Address() != 0 || a.Close() != nil {
 			t.Errorf("%+v, %v", a, err)
 		}
 	}
@@ -265,7 +270,8 @@ func TestOverlappingRangesAreCopied(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if low.Rung() != RungInPlace || high.Rung() != RungCopy || !strings.Contains(high.Reasons()[2].Refused, "overlaps") {
+	if low.Rung() != RungInPlace || high.Rung() != RungCopy || !strings.Contains(high.Reasons()[2].Refused,
+		"overlaps") {
 		t.Errorf("%v and %v: %v", low.Rung(), high.Rung(), high.Reasons())
 	}
 	if !bytes.Equal(readBack(t, dev, high), file.Bytes()[100_000:]) {
@@ -305,7 +311,8 @@ func TestCancellingHalfWayLeavesNothing(t *testing.T) {
 	for _, c := range []struct {
 		bytes []byte
 		from  Rung
-	}{{disk.Bytes(), 0}, {anonymous.Bytes(), RungInPlace}, {shm.Bytes(), RungInPlace}, {disk.Bytes(), RungCopy}, {disk.Bytes(), RungHostAlloc}} {
+	}{{disk.Bytes(), 0}, {anonymous.Bytes(), RungInPlace}, {shm.Bytes(), RungInPlace}, {disk.Bytes(), RungCopy},
+		{disk.Bytes(), RungHostAlloc}} {
 		var ledger Ledger
 		ctx, cancel := context.WithCancelCause(context.Background())
 		opt := AttachOptions{Ledger: &ledger, From: c.from, chunk: testChunk, Progress: func(done, _ int64) {
@@ -317,7 +324,8 @@ func TestCancellingHalfWayLeavesNothing(t *testing.T) {
 			t.Fatalf("%v, %v; want the cause", a, err)
 		}
 		unchanged(t, &ledger)
-		a, err := Attach(context.Background(), dev, c.bytes, AttachOptions{Ledger: &ledger, From: c.from, chunk: testChunk})
+		a, err := Attach(context.Background(), dev, c.bytes, AttachOptions{Ledger: &ledger, From: c.from,
+			chunk: testChunk})
 		if err != nil {
 			t.Fatalf("cancelled once, it cannot be attached any more: %v", err)
 		}
@@ -331,15 +339,18 @@ func TestTooLittleHostMemorySaysHowMuch(t *testing.T) {
 	dev := cudatest.Open(t)
 	disk, path := mapped(t, t.TempDir(), 300_000)
 	var ledger Ledger
-	_, err := Attach(context.Background(), dev, disk.Bytes(), AttachOptions{Ledger: &ledger, From: RungReadOnly, Available: 200_000})
-	if !errors.Is(err, ErrMemory) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "303104 bytes are needed") ||
+	_, err := Attach(context.Background(), dev, disk.Bytes(), AttachOptions{Ledger: &ledger, From: RungReadOnly,
+		Available: 200_000})
+	if !errors.Is(err, ErrMemory) || !strings.Contains(err.Error(), path) ||
+		!strings.Contains(err.Error(), "303104 bytes are needed") ||
 		!strings.Contains(err.Error(), "187500 of the 200000") || !strings.Contains(err.Error(), "memory.max") {
 		t.Errorf("%v", err)
 	}
 	unchanged(t, &ledger)
 
 	shm, _ := mapped(t, onTmpfs(t), 300_000)
-	a, err := Attach(context.Background(), dev, shm.Bytes(), AttachOptions{Ledger: &ledger, From: RungInPlace, Available: 200_000})
+	a, err := Attach(context.Background(), dev, shm.Bytes(), AttachOptions{Ledger: &ledger, From: RungInPlace,
+		Available: 200_000})
 	if err != nil {
 		t.Fatalf("a file on tmpfs is in memory already, but %v", err)
 	}
@@ -348,7 +359,8 @@ func TestTooLittleHostMemorySaysHowMuch(t *testing.T) {
 	}
 
 	ledger.SetLimit(100_000)
-	if _, err := Attach(context.Background(), dev, disk.Bytes(), AttachOptions{Ledger: &ledger, From: RungReadOnly}); !errors.Is(err, ErrLimit) {
+	if _, err := Attach(context.Background(), dev, disk.Bytes(), AttachOptions{Ledger: &ledger,
+		From: RungReadOnly}); !errors.Is(err, ErrLimit) {
 		t.Errorf("beyond the ledger's limit: %v", err)
 	}
 	unchanged(t, &ledger)
@@ -363,7 +375,8 @@ func TestAFileCutShortIsNotAttached(t *testing.T) {
 			t.Fatal(err)
 		}
 		var ledger Ledger
-		if _, err := Attach(context.Background(), dev, file.Bytes(), AttachOptions{Ledger: &ledger, From: from, chunk: testChunk}); !errors.Is(err, ErrFault) || !strings.Contains(err.Error(), filepath.Base(path)) {
+		if _, err := Attach(context.Background(), dev, file.Bytes(), AttachOptions{Ledger: &ledger, From: from,
+			chunk: testChunk}); !errors.Is(err, ErrFault) || !strings.Contains(err.Error(), filepath.Base(path)) {
 			t.Errorf("from %v: %v, want ErrFault with the path", from, err)
 		}
 		unchanged(t, &ledger)
@@ -380,7 +393,8 @@ func TestGoroutinesAttachAndCloseTheSameFile(t *testing.T) {
 		go func() {
 			defer all.Done()
 			for range 8 {
-				a, err := Attach(context.Background(), dev, file.Bytes()[i*10:], AttachOptions{Ledger: &ledger, chunk: testChunk})
+				a, err := Attach(context.Background(), dev, file.Bytes()[i*10:],
+					AttachOptions{Ledger: &ledger, chunk: testChunk})
 				if err != nil {
 					t.Error(err)
 					return
@@ -404,12 +418,13 @@ func TestUploadedBytesAreOnTheDevice(t *testing.T) {
 	for _, n := range []int{1, 1000, testChunk, len(file.Bytes())} {
 		var ledger Ledger
 		last := int64(0)
-		a, err := Upload(context.Background(), dev, newStream(t, dev), file.Bytes()[:n], AttachOptions{Ledger: &ledger, Purpose: Columns, chunk: testChunk, Progress: func(done, total int64) {
-			if done <= last || total != int64(n) {
-				t.Errorf("%d of %d after %d", done, total, last)
-			}
-			last = done
-		}})
+		a, err := Upload(context.Background(), dev, newStream(t, dev), file.Bytes()[:n],
+			AttachOptions{Ledger: &ledger, Purpose: Columns, chunk: testChunk, Progress: func(done, total int64) {
+				if done <= last || total != int64(n) {
+					t.Errorf("%d of %d after %d", done, total, last)
+				}
+				last = done
+			}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -417,7 +432,8 @@ func TestUploadedBytesAreOnTheDevice(t *testing.T) {
 			t.Errorf("%v, %v, %d of %d told", a.Rung(), a.Placement(), last, n)
 		}
 		if ledger.DeviceUsed(Columns) < int64(n) || ledger.Total() != 0 {
-			t.Errorf("%d bytes uploaded: %d on the device and %d on the host are counted", n, ledger.DeviceUsed(Columns), ledger.Total())
+			t.Errorf("%d bytes uploaded: %d on the device and %d on the host are counted", n,
+				ledger.DeviceUsed(Columns), ledger.Total())
 		}
 		if !bytes.Equal(readBack(t, dev, a), file.Bytes()[:n]) {
 			t.Error("the device finds other bytes")
@@ -430,23 +446,27 @@ func TestUploadedBytesAreOnTheDevice(t *testing.T) {
 
 	var ledger Ledger
 	ledger.SetDeviceLimit(100_000)
-	if _, err := Upload(context.Background(), dev, newStream(t, dev), file.Bytes(), AttachOptions{Ledger: &ledger}); !errors.Is(err, ErrLimit) {
+	if _, err := Upload(context.Background(), dev, newStream(t, dev), file.Bytes(),
+		AttachOptions{Ledger: &ledger}); !errors.Is(err, ErrLimit) {
 		t.Errorf("beyond the limit: %v", err)
 	}
 	ledger.SetDeviceLimit(0)
-	if _, err := Upload(context.Background(), dev, newStream(t, dev), bytesAt(uintptr(addressOf(file.Bytes())), 1<<46), AttachOptions{Ledger: &ledger}); !errors.Is(err, cuda.ErrOutOfMemory) {
+	if _, err := Upload(context.Background(), dev, newStream(t, dev), bytesAt(uintptr(addressOf(file.Bytes())), 1<<46),
+		AttachOptions{Ledger: &ledger}); !errors.Is(err, device.ErrOutOfMemory) {
 		t.Errorf("more than any device has: %v", err)
 	}
 	cause := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(context.Background())
-	_, err := Upload(ctx, dev, newStream(t, dev), file.Bytes(), AttachOptions{Ledger: &ledger, chunk: testChunk, Progress: func(int64, int64) { cancel(cause) }})
+	_, err := Upload(ctx, dev, newStream(t, dev), file.Bytes(), AttachOptions{Ledger: &ledger, chunk: testChunk,
+		Progress: func(int64, int64) { cancel(cause) }})
 	if !errors.Is(err, cause) {
 		t.Errorf("cancelled: %v", err)
 	}
 	if err := os.Truncate(path, testChunk); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Upload(context.Background(), dev, newStream(t, dev), file.Bytes(), AttachOptions{Ledger: &ledger}); !errors.Is(err, ErrFault) {
+	if _, err := Upload(context.Background(), dev, newStream(t, dev), file.Bytes(),
+		AttachOptions{Ledger: &ledger}); !errors.Is(err, ErrFault) {
 		t.Errorf("a file cut short: %v", err)
 	}
 	unchanged(t, &ledger)
@@ -455,7 +475,7 @@ func TestUploadedBytesAreOnTheDevice(t *testing.T) {
 func TestMemoryOutlivesTheDeviceThatItWasAttachedWith(t *testing.T) {
 	file, _ := mapped(t, t.TempDir(), 100_000)
 	for _, from := range []Rung{RungHostAlloc, RungCopy, RungReadOnly} {
-		dev, err := cuda.Open(0)
+		dev, err := device.Open(0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,19 +4,20 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/device"
 )
 
-// Buffer is a region that grows. The zero value with Options set is an empty buffer that holds no memory. A buffer has one
-// owner at a time; it is not safe for concurrent use. Growing may free what it held: what a device does with it must have
-// ended.
+// Buffer is a region that grows. The zero value with Options set is an empty buffer that holds no memory. A buffer has
+// one owner at a time; it is not safe for concurrent use. Growing may free what it held: what a device does with it
+// must have ended.
 type Buffer struct {
 	Options Options
 	region  *Region
 	touched int64
 }
 
-// Bytes returns the whole capacity, as Region.Bytes does. It is valid until the next call of Grow, Claim, Reserve or Close.
+// Bytes returns the whole capacity, as Region.Bytes does. It is valid until the next call of Grow, Claim, Reserve or
+// Close.
 func (b *Buffer) Bytes() []byte {
 	if b.region == nil {
 		return nil
@@ -25,7 +26,7 @@ func (b *Buffer) Bytes() []byte {
 }
 
 // Address returns what kernels address the first byte by; 0 as in Region.Address. It is valid as long as Bytes.
-func (b *Buffer) Address() cuda.Address {
+func (b *Buffer) Address() device.Address {
 	if b.region == nil {
 		return 0
 	}
@@ -40,22 +41,23 @@ func (b *Buffer) Cap() int64 {
 	return b.region.Len()
 }
 
-// Grow makes the capacity at least n bytes and keeps the first keep bytes. If it has to move it takes a quarter more than
-// asked, so that a sequence of batches of similar size settles after few moves; only what was asked where a quarter more
-// would exceed the Ledger's limit or the device's memory. Device memory keeps nothing: keep must be 0 there (ErrPlacement).
+// Grow makes the capacity at least n bytes and keeps the first keep bytes. If it has to move it takes a quarter more
+// than asked, so that a sequence of batches of similar size settles after few moves; only what was asked where a
+// quarter more would exceed the Ledger's limit or the device's memory. Device memory keeps nothing: keep must be 0
+// there (ErrPlacement).
 func (b *Buffer) Grow(n, keep int64) error {
 	if n <= b.Cap() {
 		return nil
 	}
 	err := b.move(n+n/4, keep)
-	if errors.Is(err, ErrLimit) || errors.Is(err, cuda.ErrOutOfMemory) {
+	if errors.Is(err, ErrLimit) || errors.Is(err, device.ErrOutOfMemory) {
 		err = b.move(n, keep)
 	}
 	return err
 }
 
-// Claim makes the capacity at least n bytes, takes no more than that, and leaves it to later writes to take the pages from
-// the system. It keeps nothing. This is how buffers of device memory are sized.
+// Claim makes the capacity at least n bytes, takes no more than that, and leaves it to later writes to take the pages
+// from the system. It keeps nothing. This is how buffers of device memory are sized.
 func (b *Buffer) Claim(n int64) error {
 	if n <= b.Cap() {
 		return nil

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/internal/machine"
 )
 
@@ -23,13 +23,13 @@ type climb struct {
 	opt   AttachOptions
 	what  memory
 	steps []Step
-	dev   *cuda.Device // the entry's own handle
+	dev   *device.Device // the entry's own handle
 }
 
 // make tries the rungs, best first, until one holds e's memory. If none does it returns why, and nothing is held.
-func (c *climb) make(dev *cuda.Device, e *entry) (err error) {
+func (c *climb) make(dev *device.Device, e *entry) (err error) {
 	// A handle of the entry's own, so that the context outlives the memory whoever closes what first.
-	if c.dev, err = cuda.Open(dev.Ordinal()); err != nil {
+	if c.dev, err = device.Open(dev.Ordinal()); err != nil {
 		return err
 	}
 	var reasons []error
@@ -48,7 +48,7 @@ func (c *climb) make(dev *cuda.Device, e *entry) (err error) {
 		if undo := e.giveBack(); undo != nil {
 			err = errors.Join(err, undo)
 		}
-		if c.ctx.Err() != nil || errors.Is(err, ErrFault) || errors.Is(err, cuda.ErrDeviceLost) {
+		if c.ctx.Err() != nil || errors.Is(err, ErrFault) || errors.Is(err, device.ErrDeviceLost) {
 			return errors.Join(fmt.Errorf("attach %s: %w", c.name(), err), c.dev.Close())
 		}
 		s.Refused = err.Error()
@@ -88,7 +88,7 @@ func (c *climb) try(r Rung, e *entry) error {
 	}
 	switch r {
 	case RungReadOnly:
-		return c.inPlace(e, bytesAt(e.lo, int(e.hi-e.lo)), cuda.RegisterReadOnly)
+		return c.inPlace(e, bytesAt(e.lo, int(e.hi-e.lo)), device.RegisterReadOnly)
 	case RungInPlace:
 		if c.what.kind == memoryOwn {
 			return c.inPlace(e, bytesAt(e.lo, int(e.hi-e.lo)), 0)
@@ -101,9 +101,9 @@ func (c *climb) try(r Rung, e *entry) error {
 	}
 }
 
-// inPlace registers memory that stands for e's range. Pages of a file are read ahead and from then on are memory of this process;
-// those of Allocate are so already.
-func (c *climb) inPlace(e *entry, mem []byte, flags cuda.RegisterFlags) error {
+// inPlace registers memory that stands for e's range. Pages of a file are read ahead and from then on are memory of
+// this process; those of Allocate are so already.
+func (c *climb) inPlace(e *entry, mem []byte, flags device.RegisterFlags) error {
 	n := int64(len(mem))
 	if c.what.kind == memoryFile {
 		if c.what.fs == "" { // pages of tmpfs are in memory anyway
@@ -171,11 +171,12 @@ func (c *climb) copied(e *entry, to Options) error {
 // node returns the NUMA node that the device is attached to, -1 if the system names none.
 func (c *climb) node() int {
 	d := c.dev
-	return machine.FindPCI(d.Attribute(cuda.AttrPCIDomain), d.Attribute(cuda.AttrPCIBus), d.Attribute(cuda.AttrPCIDevice)).NUMANode
+	return machine.FindPCI(d.Attribute(device.AttrPCIDomain), d.Attribute(device.AttrPCIBus),
+		d.Attribute(device.AttrPCIDevice)).NUMANode
 }
 
-// preflight fails if n bytes more cannot be page-locked with a sixteenth of what there is to spare: what is locked cannot be
-// reclaimed.
+// preflight fails if n bytes more cannot be page-locked with a sixteenth of what there is to spare: what is locked
+// cannot be reclaimed.
 func (c *climb) preflight(n int64) error {
 	room := c.opt.Available
 	if room == 0 {
@@ -183,7 +184,8 @@ func (c *climb) preflight(n int64) error {
 	}
 	if free := room - room/16; room > 0 && n > free {
 		return fmt.Errorf("%w: %d bytes are needed, and %d of the %d that the system and its control group leave may be locked: "+
-			"free memory or raise memory.max, or stay on the CPU, which reads mapped files as they are", ErrMemory, n, free, room)
+			"free memory or raise memory.max, or stay on the CPU, which reads mapped files as they are", ErrMemory, n,
+			free, room)
 	}
 	return nil
 }
@@ -239,7 +241,8 @@ func readPages(b []byte) {
 	sink.Store(sum)
 }
 
-// copyParallel copies src to dst, which is as long, on all cores. ErrFault where src is a mapped file that was cut short.
+// copyParallel copies src to dst, which is as long, on all cores. ErrFault where src is a mapped file that was cut
+// short.
 func copyParallel(ctx context.Context, dst, src []byte) error {
 	const step = 4 << 20
 	var next atomic.Int64

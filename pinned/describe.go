@@ -125,7 +125,8 @@ func readMaps(maps io.Reader, lo, hi uintptr) memory {
 
 // continues reports whether a is the next part of the same mapping.
 func (a *area) continues(last area) bool {
-	sameFile := a.path == last.path && a.file == last.file && (a.file == fileID{} || a.offset == last.offset+int64(last.hi-last.lo))
+	sameFile := a.path == last.path && a.file == last.file && (a.file == fileID{} ||
+		a.offset == last.offset+int64(last.hi-last.lo))
 	return a.lo == last.hi && a.perms == last.perms && sameFile
 }
 
@@ -138,8 +139,8 @@ func (a *area) memory(hi uintptr) memory {
 	return m
 }
 
-// own are the anonymous regions of Allocate, first byte to end. Nothing else may be registered as it lies: memory of the Go heap is
-// given back to the system, and used again, behind the driver's back.
+// own are the anonymous regions of Allocate, first byte to end. Nothing else may be registered as it lies: memory of
+// the Go heap is given back to the system, and used again, behind the driver's back.
 var own = regions{at: map[uintptr]uintptr{}}
 
 type regions struct {

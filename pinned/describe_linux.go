@@ -29,8 +29,8 @@ func fileSystem(path string) string {
 	return ""
 }
 
-// mapWritable maps again what m describes, shared, for reading and writing. Nothing writes there: it is how pages of tmpfs and
-// hugetlbfs can be pinned.
+// mapWritable maps again what m describes, shared, for reading and writing. Nothing writes there: it is how pages of
+// tmpfs and hugetlbfs can be pinned.
 func mapWritable(m memory) ([]byte, error) {
 	f, err := os.OpenFile(m.path, os.O_RDWR, 0)
 	if err != nil {

@@ -7,11 +7,11 @@ import (
 	"sync"
 	"unsafe"
 
-	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/device"
 )
 
-// attached is what this process has attached. A range is registered once, whoever asks: registering it again fails, and copying
-// it again would double the memory.
+// attached is what this process has attached. A range is registered once, whoever asks: registering it again fails, and
+// copying it again would double the memory.
 var attached entries
 
 // entries tells which memory serves which range of addresses.
@@ -36,8 +36,8 @@ type entry struct {
 	busy  chan struct{} // while it is made or undone; guarded by the lock
 }
 
-// get returns an entry that serves b, counted for the caller. It is fresh where the caller has to make it and then to call
-// settle. It waits while another goroutine makes or undoes one that would serve.
+// get returns an entry that serves b, counted for the caller. It is fresh where the caller has to make it and then to
+// call settle. It waits while another goroutine makes or undoes one that would serve.
 func (t *entries) get(ctx context.Context, b []byte) (e *entry, fresh bool, err error) {
 	lo := uintptr(addressOf(b))
 	hi := lo + uintptr(len(b))
@@ -56,8 +56,8 @@ func (t *entries) get(ctx context.Context, b []byte) (e *entry, fresh bool, err 
 	}
 }
 
-// take returns an entry that is ready; or a fresh one, and what will be closed when it is settled; or no entry, and what to
-// wait for.
+// take returns an entry that is ready; or a fresh one, and what will be closed when it is settled; or no entry, and
+// what to wait for.
 func (t *entries) take(lo, hi uintptr) (*entry, chan struct{}) {
 	t.Lock()
 	defer t.Unlock()
@@ -146,7 +146,7 @@ func (e *entry) giveBack() (err error) {
 }
 
 // register page-locks a piece of memory for an entry and makes sure that the device finds it where the host does.
-func (e *entry) register(dev *cuda.Device, piece []byte, flags cuda.RegisterFlags) error {
+func (e *entry) register(dev *device.Device, piece []byte, flags device.RegisterFlags) error {
 	if err := dev.Register(piece, flags); err != nil {
 		return err
 	}

@@ -3,11 +3,11 @@ package pinned
 import (
 	"fmt"
 
-	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/device"
 )
 
-// Rung is a way for a device to address the bytes of a file or of host memory. The lower the number, the better; docs/memory.md
-// describes the ladder.
+// Rung is a way for a device to address the bytes of a file or of host memory. The lower the number, the better;
+// docs/memory.md describes the ladder.
 type Rung uint8
 
 const (
@@ -20,8 +20,10 @@ const (
 	RungHost                       // not addressed by a device: a plain mapping
 )
 
-var rungNames = [...]string{RungDevice: "device memory", RungPageTables: "host page tables", RungReadOnly: "file registered read-only",
-	RungInPlace: "registered in place", RungCopy: "copied and registered", RungHostAlloc: "copied to memory of the driver", RungHost: "mapped"}
+var rungNames = [...]string{RungDevice: "device memory", RungPageTables: "host page tables",
+	RungReadOnly: "file registered read-only",
+	RungInPlace:  "registered in place", RungCopy: "copied and registered",
+	RungHostAlloc: "copied to memory of the driver", RungHost: "mapped"}
 
 // String says what the rung is; "none" of 0, which is the rung of nothing at all.
 func (r Rung) String() string {
@@ -42,10 +44,10 @@ type Step struct {
 	Refused string `json:"refused,omitempty"`
 }
 
-// Ladder returns the rungs that Attach would try for b on a device, best first, with the reasons against those that are known
-// to fail without trying. It is cheap and changes nothing: it reads attributes of the device and the process's memory map.
-// Without a device the answer is RungHost.
-func Ladder(dev *cuda.Device, b []byte) []Step {
+// Ladder returns the rungs that Attach would try for b on a device, best first, with the reasons against those that are
+// known to fail without trying. It is cheap and changes nothing: it reads attributes of the device and the process's
+// memory map. Without a device the answer is RungHost.
+func Ladder(dev *device.Device, b []byte) []Step {
 	if dev == nil {
 		return []Step{{Rung: RungHost}}
 	}
@@ -60,17 +62,18 @@ type deviceFacts struct {
 	readOnly   bool // AttrReadOnlyRegister
 }
 
-func factsOf(dev *cuda.Device) deviceFacts {
+func factsOf(dev *device.Device) deviceFacts {
 	return deviceFacts{
-		pageTables: dev.Attribute(cuda.AttrPageableUsesHostPageTables) != 0,
-		pageable:   dev.Attribute(cuda.AttrPageableAccess) != 0,
-		register:   dev.Attribute(cuda.AttrHostRegister) != 0,
-		readOnly:   dev.Attribute(cuda.AttrReadOnlyRegister) != 0,
+		pageTables: dev.Attribute(device.AttrPageableUsesHostPageTables) != 0,
+		pageable:   dev.Attribute(device.AttrPageableAccess) != 0,
+		register:   dev.Attribute(device.AttrHostRegister) != 0,
+		readOnly:   dev.Attribute(device.AttrReadOnlyRegister) != 0,
 	}
 }
 
 func ladder(d deviceFacts, m memory) []Step {
-	steps := []Step{{RungPageTables, ""}, {RungReadOnly, m.refuseReadOnly()}, {RungInPlace, m.refuseInPlace()}, {RungCopy, ""}, {RungHostAlloc, ""}}
+	steps := []Step{{RungPageTables, ""}, {RungReadOnly, m.refuseReadOnly()}, {RungInPlace, m.refuseInPlace()},
+		{RungCopy, ""}, {RungHostAlloc, ""}}
 	if !d.pageTables {
 		steps[0].Refused = "the device does not use the host's page tables (attribute 100 is 0)"
 		if d.pageable {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/device"
 )
 
 // allowed returns the rungs that a ladder does not refuse.
@@ -39,21 +39,37 @@ func TestLadderDecidesByAttributesAndMemory(t *testing.T) {
 		want   []Rung
 		why    string // a part of the first refusal
 	}{
-		"a file, on a device that shares the page tables":    {coherent, file, []Rung{RungPageTables, RungReadOnly, RungCopy, RungHostAlloc}, "not on tmpfs"},
-		"a file, where read-only registration works":         {readOnly, file, []Rung{RungReadOnly, RungCopy, RungHostAlloc}, "attribute 100"},
-		"a file, where it does not":                          {discrete, file, []Rung{RungCopy, RungHostAlloc}, "attribute 100"},
-		"a file, with HMM alone":                             {with(func(d *deviceFacts) { d.pageable = true }), file, []Rung{RungCopy, RungHostAlloc}, "moves pages"},
-		"a file on tmpfs":                                    {discrete, tmpfs, []Rung{RungInPlace, RungCopy, RungHostAlloc}, "attribute 100"},
-		"a file on tmpfs, with read-only registration":       {readOnly, tmpfs, []Rung{RungReadOnly, RungInPlace, RungCopy, RungHostAlloc}, "attribute 100"},
-		"a file on hugetlbfs, writable":                      {readOnly, memory{kind: memoryFile, shared: true, writable: true, fs: "hugetlbfs"}, []Rung{RungInPlace, RungCopy, RungHostAlloc}, "attribute 100"},
-		"a private mapping":                                  {readOnly, memory{kind: memoryFile}, []Rung{RungCopy, RungHostAlloc}, "attribute 100"},
-		"a private mapping on tmpfs":                         {readOnly, memory{kind: memoryFile, fs: "tmpfs"}, []Rung{RungCopy, RungHostAlloc}, "attribute 100"},
-		"a writable shared mapping":                          {readOnly, memory{kind: memoryFile, shared: true, writable: true}, []Rung{RungCopy, RungHostAlloc}, "attribute 100"},
-		"memory of Allocate":                                 {discrete, memory{kind: memoryOwn, writable: true}, []Rung{RungInPlace, RungCopy, RungHostAlloc}, "attribute 100"},
-		"the Go heap":                                        {discrete, memory{kind: memoryForeign, writable: true}, []Rung{RungCopy, RungHostAlloc}, "attribute 100"},
-		"memory of a system that tells nothing":              {readOnly, memory{why: "no idea"}, []Rung{RungCopy, RungHostAlloc}, "attribute 100"},
-		"a device that registers nothing":                    {deviceFacts{}, tmpfs, []Rung{RungHostAlloc}, "attribute 100"},
-		"a device that registers nothing, with a plain file": {deviceFacts{readOnly: true}, file, []Rung{RungHostAlloc}, "attribute 100"},
+		"a file, on a device that shares the page tables": {coherent, file,
+			[]Rung{RungPageTables, RungReadOnly, RungCopy, RungHostAlloc}, "not on tmpfs"},
+		"a file, where read-only registration works": {readOnly, file,
+			[]Rung{RungReadOnly, RungCopy, RungHostAlloc}, "attribute 100"},
+		"a file, where it does not": {discrete, file, []Rung{RungCopy, RungHostAlloc},
+			"attribute 100"},
+		"a file, with HMM alone": {with(func(d *deviceFacts) { d.pageable = true }), file,
+			[]Rung{RungCopy, RungHostAlloc}, "moves pages"},
+		"a file on tmpfs": {discrete, tmpfs,
+			[]Rung{RungInPlace, RungCopy, RungHostAlloc}, "attribute 100"},
+		"a file on tmpfs, with read-only registration": {readOnly, tmpfs,
+			[]Rung{RungReadOnly, RungInPlace, RungCopy, RungHostAlloc}, "attribute 100"},
+		"a file on hugetlbfs, writable": {readOnly,
+			memory{kind: memoryFile, shared: true, writable: true, fs: "hugetlbfs"},
+			[]Rung{RungInPlace, RungCopy, RungHostAlloc}, "attribute 100"},
+		"a private mapping": {readOnly, memory{kind: memoryFile},
+			[]Rung{RungCopy, RungHostAlloc}, "attribute 100"},
+		"a private mapping on tmpfs": {readOnly, memory{kind: memoryFile, fs: "tmpfs"},
+			[]Rung{RungCopy, RungHostAlloc}, "attribute 100"},
+		"a writable shared mapping": {readOnly,
+			memory{kind: memoryFile, shared: true, writable: true}, []Rung{RungCopy, RungHostAlloc}, "attribute 100"},
+		"memory of Allocate": {discrete, memory{kind: memoryOwn, writable: true},
+			[]Rung{RungInPlace, RungCopy, RungHostAlloc}, "attribute 100"},
+		"the Go heap": {discrete, memory{kind: memoryForeign, writable: true},
+			[]Rung{RungCopy, RungHostAlloc}, "attribute 100"},
+		"memory of a system that tells nothing": {readOnly, memory{why: "no idea"},
+			[]Rung{RungCopy, RungHostAlloc}, "attribute 100"},
+		"a device that registers nothing": {deviceFacts{}, tmpfs, []Rung{RungHostAlloc},
+			"attribute 100"},
+		"a device that registers nothing, with a plain file": {deviceFacts{readOnly: true}, file, []Rung{RungHostAlloc},
+			"attribute 100"},
 	} {
 		steps := ladder(c.device, c.memory)
 		got := allowed(steps)
@@ -88,10 +104,12 @@ func TestWithoutADeviceFilesStayMapped(t *testing.T) {
 	if len(steps) != 1 || steps[0].Rung != RungHost || steps[0].Refused != "" {
 		t.Errorf("%v", steps)
 	}
-	if _, err := Attach(context.Background(), nil, make([]byte, 10), AttachOptions{}); !errors.Is(err, cuda.ErrNoDevice) {
+	if _, err := Attach(context.Background(), nil, make([]byte, 10), AttachOptions{}); !errors.Is(err,
+		device.ErrNoDevice) {
 		t.Errorf("attached to no device: %v", err)
 	}
-	if _, err := Upload(context.Background(), nil, nil, make([]byte, 10), AttachOptions{}); !errors.Is(err, cuda.ErrNoDevice) {
+	if _, err := Upload(context.Background(), nil, nil, make([]byte, 10), AttachOptions{}); !errors.Is(err,
+		device.ErrNoDevice) {
 		t.Errorf("uploaded to no device: %v", err)
 	}
 }
@@ -137,7 +155,8 @@ func TestDescribeTellsKindsOfMemoryApart(t *testing.T) {
 		t.Errorf("memory of Allocate: %+v", m)
 	}
 	file, path := mapped(t, t.TempDir(), 100_000)
-	if m := describe(file.Bytes()[5000:99_000]); m.kind != memoryFile || m.path != path || !m.shared || m.writable || m.offset != 0 || m.lo != uintptr(addressOf(file.Bytes())) || m.hi < m.lo+99_000 {
+	if m := describe(file.Bytes()[5000:99_000]); m.kind != memoryFile || m.path != path || !m.shared || m.writable ||
+		m.offset != 0 || m.lo != uintptr(addressOf(file.Bytes())) || m.hi < m.lo+99_000 {
 		t.Errorf("a mapped file: %+v", m)
 	}
 	if m := describe(make([]byte, 1<<20)); m.kind != memoryForeign || !m.writable || m.shared {
@@ -213,8 +232,10 @@ nonsense
 		lo, hi uintptr
 		want   memory
 	}{
-		"over two lines":            {0x2010, 0x7fff, memory{kind: memoryFile, path: "/data/graph/in dices.arrow", lo: 0x1000, hi: 0x8000, shared: true, file: fileID{0xfd, 1, 77}}},
-		"a part, from 0x2000":       {0x3010, 0x4000, memory{kind: memoryFile, path: "/data/graph/in dices.arrow", lo: 0x3000, hi: 0x8000, offset: 0x2000, shared: true, file: fileID{0xfd, 1, 77}}},
+		"over two lines": {0x2010, 0x7fff, memory{kind: memoryFile, path: "/data/graph/in dices.arrow",
+			lo: 0x1000, hi: 0x8000, shared: true, file: fileID{0xfd, 1, 77}}},
+		"a part, from 0x2000": {0x3010, 0x4000, memory{kind: memoryFile, path: "/data/graph/in dices.arrow",
+			lo: 0x3000, hi: 0x8000, offset: 0x2000, shared: true, file: fileID{0xfd, 1, 77}}},
 		"another place of the file": {0x10000, 0x11001, memory{why: "the range is not one mapping"}},
 		"two files":                 {0x7000, 0x8001, memory{why: "the range is not one mapping"}},
 		"a hole":                    {0x9000, 0xb001, memory{why: "the range is not one mapping"}},
@@ -223,7 +244,8 @@ nonsense
 		"anonymous":                 {0x9000, 0xa000, memory{kind: memoryForeign, writable: true}},
 		"heap":                      {0xb000, 0xb010, memory{kind: memoryForeign, writable: true}},
 		"named anonymous":           {0xc000, 0xd000, memory{kind: memoryForeign, writable: true}},
-		"a file without name":       {0xd000, 0xe000, memory{kind: memoryFile, path: "/memfd:x (deleted)", lo: 0xd000, hi: 0xe000, shared: true, writable: true, file: fileID{0, 1, 9}}},
+		"a file without name": {0xd000, 0xe000, memory{kind: memoryFile, path: "/memfd:x (deleted)", lo: 0xd000,
+			hi: 0xe000, shared: true, writable: true, file: fileID{0, 1, 9}}},
 	} {
 		if got := readMaps(strings.NewReader(maps), c.lo, c.hi); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)

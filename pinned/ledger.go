@@ -31,9 +31,9 @@ func (p Purpose) String() string {
 	return fmt.Sprintf("purpose(%d)", uint8(p))
 }
 
-// Ledger counts bytes in use by purpose: host memory (pageable and page-locked) and device memory apart, each with a limit of
-// its own. The zero value is ready; all methods but the setters of limits accept a nil receiver, which counts nothing. All are
-// safe for concurrent use.
+// Ledger counts bytes in use by purpose: host memory (pageable and page-locked) and device memory apart, each with a
+// limit of its own. The zero value is ready; all methods but the setters of limits accept a nil receiver, which counts
+// nothing. All are safe for concurrent use.
 type Ledger struct{ host, device account }
 
 // account is one side of a ledger.
@@ -44,8 +44,8 @@ type account struct {
 	limit atomic.Int64
 }
 
-// SetLimit makes every later allocation of host memory fail with ErrLimit that would take Total beyond n bytes; 0 lifts the
-// limit. What is held stays.
+// SetLimit makes every later allocation of host memory fail with ErrLimit that would take Total beyond n bytes; 0 lifts
+// the limit. What is held stays.
 func (l *Ledger) SetLimit(n int64) { l.host.limit.Store(n) }
 
 // SetDeviceLimit is SetLimit for device memory and DeviceTotal.
@@ -63,7 +63,8 @@ func (l *Ledger) take(place Placement, p Purpose, n int64) error {
 	for {
 		now := a.sum.Load()
 		if limit := a.limit.Load(); limit > 0 && now+n > limit {
-			return fmt.Errorf("%w: %d bytes more of %smemory for %v, where %d of %d are in use", ErrLimit, n, kind, p, now, limit)
+			return fmt.Errorf("%w: %d bytes more of %smemory for %v, where %d of %d are in use", ErrLimit, n, kind, p,
+				now, limit)
 		}
 		if a.sum.CompareAndSwap(now, now+n) {
 			a.used[p].Add(n)

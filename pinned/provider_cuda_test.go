@@ -5,8 +5,8 @@ package pinned
 import (
 	"testing"
 
-	"github.com/khop-gnn/khop/internal/cuda"
-	"github.com/khop-gnn/khop/internal/cuda/cudatest"
+	"github.com/khop-gnn/khop/device"
+	"github.com/khop-gnn/khop/internal/cudatest"
 )
 
 // onePiece gives out pieces of one allocation on a device, and remembers which.
@@ -18,7 +18,7 @@ type onePiece struct {
 
 func (p *onePiece) Take(n int64) ([]byte, error) {
 	if p.at+int(n) > len(p.memory) {
-		return nil, cuda.ErrOutOfMemory
+		return nil, device.ErrOutOfMemory
 	}
 	b := p.memory[p.at : p.at+int(n) : p.at+int(n)]
 	p.at += int(n)
@@ -48,8 +48,8 @@ func TestAProviderGivesDeviceMemory(t *testing.T) {
 		if err := b.Grow(n, 0); err != nil {
 			t.Fatal(err)
 		}
-		end := whole.Address() + cuda.Address(whole.Len())
-		if a := b.Address(); a < whole.Address() || a+cuda.Address(n) > end || len(p.out) != 1 {
+		end := whole.Address() + device.Address(whole.Len())
+		if a := b.Address(); a < whole.Address() || a+device.Address(n) > end || len(p.out) != 1 {
 			t.Errorf("%d bytes at %#x, %d pieces are out", n, a, len(p.out))
 		}
 		if l.DeviceTotal() < n || l.Total() != 0 {

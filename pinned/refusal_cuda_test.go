@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/khop-gnn/khop/internal/cuda"
-	"github.com/khop-gnn/khop/internal/cuda/cudatest"
+	"github.com/khop-gnn/khop/device"
+	"github.com/khop-gnn/khop/internal/cudatest"
 )
 
 // The driver's codes that these tests let it answer.
@@ -38,15 +38,15 @@ func TestAttributesDecideTheRung(t *testing.T) {
 	shm, _ := mapped(t, onTmpfs(t), 300_000)
 	for _, c := range []struct {
 		name      string
-		attribute cuda.Attr
+		attribute device.Attr
 		value     int
 		disk, shm Rung
 	}{
-		{"read-only registration", cuda.AttrReadOnlyRegister, 1, RungReadOnly, RungReadOnly},
-		{"no read-only registration", cuda.AttrReadOnlyRegister, 0, RungCopy, RungInPlace},
-		{"host page tables", cuda.AttrPageableUsesHostPageTables, 1, RungPageTables, RungPageTables},
-		{"pageable access alone", cuda.AttrPageableAccess, 1, RungReadOnly, RungReadOnly},
-		{"no registration", cuda.AttrHostRegister, 0, RungHostAlloc, RungHostAlloc},
+		{"read-only registration", device.AttrReadOnlyRegister, 1, RungReadOnly, RungReadOnly},
+		{"no read-only registration", device.AttrReadOnlyRegister, 0, RungCopy, RungInPlace},
+		{"host page tables", device.AttrPageableUsesHostPageTables, 1, RungPageTables, RungPageTables},
+		{"pageable access alone", device.AttrPageableAccess, 1, RungReadOnly, RungReadOnly},
+		{"no registration", device.AttrHostRegister, 0, RungHostAlloc, RungHostAlloc},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cudatest.SetAttribute(t, c.attribute, c.value)
@@ -127,10 +127,12 @@ func TestEverythingRefusedNamesEveryReason(t *testing.T) {
 	cudatest.Fail(t, "cuMemHostRegister_v2", 3, notPermitted) // the second piece of the copy
 	cudatest.Fail(t, "cuMemHostAlloc", 1, outOfMemory)
 	a, err := Attach(context.Background(), dev, disk.Bytes(), AttachOptions{Ledger: &ledger, chunk: testChunk})
-	if a != nil || !errors.Is(err, cuda.ErrNotPermitted) || !errors.Is(err, cuda.ErrOutOfMemory) {
+	if a != nil || !errors.Is(err, device.ErrNotPermitted) || !errors.Is(err, device.ErrOutOfMemory) {
 		t.Fatalf("%v, %v", a, err)
 	}
-	for _, part := range []string{path, "attribute 100", "tmpfs", "CUDA_ERROR_NOT_PERMITTED", "CUDA_ERROR_OUT_OF_MEMORY", RungReadOnly.String(), RungInPlace.String(), RungCopy.String(), RungHostAlloc.String()} {
+	for _, part := range []string{path, "attribute 100", "tmpfs", "CUDA_ERROR_NOT_PERMITTED",
+		"CUDA_ERROR_OUT_OF_MEMORY", RungReadOnly.String(), RungInPlace.String(), RungCopy.String(),
+		RungHostAlloc.String()} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("no %q in %v", part, err)
 		}
@@ -144,11 +146,13 @@ func TestALostDeviceEndsTheClimb(t *testing.T) {
 	var ledger Ledger
 	check := nothingLeft(t, &ledger)
 	cudatest.Fail(t, "cuMemHostRegister_v2", 2, launchFailure)
-	if _, err := Attach(context.Background(), dev, disk.Bytes(), AttachOptions{Ledger: &ledger, chunk: testChunk}); !errors.Is(err, cuda.ErrDeviceLost) || strings.Contains(err.Error(), RungCopy.String()) {
+	if _, err := Attach(context.Background(), dev, disk.Bytes(), AttachOptions{Ledger: &ledger,
+		chunk: testChunk}); !errors.Is(err, device.ErrDeviceLost) || strings.Contains(err.Error(), RungCopy.String()) {
 		t.Errorf("%v, want ErrDeviceLost, and no rung tried after it", err)
 	}
 	check()
-	if _, err := Attach(context.Background(), dev, disk.Bytes(), AttachOptions{Ledger: &ledger}); !errors.Is(err, cuda.ErrDeviceLost) {
+	if _, err := Attach(context.Background(), dev, disk.Bytes(), AttachOptions{Ledger: &ledger}); !errors.Is(err,
+		device.ErrDeviceLost) {
 		t.Errorf("attached to a lost device: %v", err)
 	}
 	check()
@@ -161,7 +165,8 @@ func TestClosingOnALostDeviceSucceeds(t *testing.T) {
 	var all []*Attachment
 	check := nothingLeft(t, &ledger)
 	for i, from := range []Rung{RungReadOnly, RungCopy, RungHostAlloc} {
-		a, err := Attach(context.Background(), dev, disk.Bytes()[i*8192:][:8192], AttachOptions{Ledger: &ledger, From: from})
+		a, err := Attach(context.Background(), dev, disk.Bytes()[i*8192:][:8192],
+			AttachOptions{Ledger: &ledger, From: from})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -174,7 +179,7 @@ func TestClosingOnALostDeviceSucceeds(t *testing.T) {
 	}
 	all = append(all, a)
 	cudatest.Fail(t, "cuStreamSynchronize", 1, launchFailure)
-	if err := s.Synchronize(); !errors.Is(err, cuda.ErrDeviceLost) {
+	if err := s.Synchronize(); !errors.Is(err, device.ErrDeviceLost) {
 		t.Fatalf("the device is well: %v", err)
 	}
 	for _, a := range all {
@@ -193,14 +198,16 @@ func TestAnUploadThatFailsLeavesNothing(t *testing.T) {
 	for _, c := range []struct {
 		call string
 		nth  int
-	}{{"cuMemAlloc_v2", 1}, {"cuMemHostAlloc", 1}, {"cuMemHostAlloc", 2}, {"cuEventCreate", 2}, {"cuEventSynchronize", 3},
+	}{{"cuMemAlloc_v2", 1}, {"cuMemHostAlloc", 1}, {"cuMemHostAlloc", 2}, {"cuEventCreate", 2},
+		{"cuEventSynchronize", 3},
 		{"cuMemcpyHtoDAsync_v2", 2}, {"cuEventRecord", 2}} {
 		dev := cudatest.Open(t)
 		var ledger Ledger
 		s := newStream(t, dev)
 		check := nothingLeft(t, &ledger)
 		cudatest.Fail(t, c.call, c.nth, outOfMemory)
-		if a, err := Upload(context.Background(), dev, s, disk.Bytes(), AttachOptions{Ledger: &ledger, chunk: testChunk}); !errors.Is(err, cuda.ErrOutOfMemory) {
+		if a, err := Upload(context.Background(), dev, s, disk.Bytes(),
+			AttachOptions{Ledger: &ledger, chunk: testChunk}); !errors.Is(err, device.ErrOutOfMemory) {
 			t.Errorf("call %d of %s fails: %v, %v", c.nth, c.call, a, err)
 		}
 		check()
@@ -229,7 +236,8 @@ func TestDeviceMemoryTooSmall(t *testing.T) {
 	var ledger Ledger
 	s := newStream(t, dev)
 	check := nothingLeft(t, &ledger)
-	if _, err := Upload(context.Background(), dev, s, make([]byte, 2<<20), AttachOptions{Ledger: &ledger}); !errors.Is(err, cuda.ErrOutOfMemory) {
+	if _, err := Upload(context.Background(), dev, s, make([]byte, 2<<20),
+		AttachOptions{Ledger: &ledger}); !errors.Is(err, device.ErrOutOfMemory) {
 		t.Errorf("%v, want ErrOutOfMemory", err)
 	}
 	b := Buffer{Options: Options{Ledger: &ledger, Device: dev}}
@@ -239,7 +247,7 @@ func TestDeviceMemoryTooSmall(t *testing.T) {
 	if err := b.Grow(950_000, 1); !errors.Is(err, ErrPlacement) {
 		t.Errorf("device memory kept something: %v", err)
 	}
-	if err := b.Grow(2<<20, 0); !errors.Is(err, cuda.ErrOutOfMemory) || b.Cap() != 0 {
+	if err := b.Grow(2<<20, 0); !errors.Is(err, device.ErrOutOfMemory) || b.Cap() != 0 {
 		t.Errorf("%v, want ErrOutOfMemory; capacity %d", err, b.Cap())
 	}
 	if err := b.Close(); err != nil {

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/device"
 )
 
 // PageSize is a wish for the pages of an allocation in pageable host memory.
@@ -38,14 +38,14 @@ type Options struct {
 	Purpose Purpose
 	Pages   PageSize
 
-	// Device takes the memory for a device: device memory, or, with Place Pinned, page-locked host memory that every open
-	// device addresses too. nil is pageable host memory, and Place must then be Host. The device must stay open as long as
-	// the memory is held.
-	Device *cuda.Device
+	// Device takes the memory for a device: device memory, or, with Place Pinned, page-locked host memory that every
+	// open device addresses too. nil is pageable host memory, and Place must then be Host. The device must stay open as
+	// long as the memory is held.
+	Device *device.Device
 	Place  Placement
 
-	// From gives the memory, on the host or on Device, which then need not be zero; nil takes it from the system or the driver.
-	// It never gives page-locked memory.
+	// From gives the memory, on the host or on Device, which then need not be zero; nil takes it from the system or the
+	// driver. It never gives page-locked memory.
 	From Provider
 }
 
@@ -75,8 +75,9 @@ const (
 )
 
 // Region is one range of memory outside the Go heap. Its bytes may be read by any number of goroutines; those of an
-// anonymous or page-locked region may be written by whoever the owner allows. The host cannot read a region on a device. It
-// is valid until Close, which the owner calls once; what a device still does with it must have ended by then.
+// anonymous or page-locked region may be written by whoever the owner allows. The host cannot read a region on a
+// device. It is valid until Close, which the owner calls once; what a device still does with it must have ended by
+// then.
 type Region struct {
 	kind Kind
 	data []byte // what the user sees
@@ -87,9 +88,9 @@ type Region struct {
 	closeErr  error
 }
 
-// MapFile maps a file of at least one byte, whole and read-only. The mapping shares the page cache with every other reader;
-// it is not counted as memory of this process. The file may be closed, renamed or removed afterwards, but must not be cut
-// short: reading past its new end faults.
+// MapFile maps a file of at least one byte, whole and read-only. The mapping shares the page cache with every other
+// reader; it is not counted as memory of this process. The file may be closed, renamed or removed afterwards, but must
+// not be cut short: reading past its new end faults.
 func MapFile(path string) (*Region, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -122,12 +123,12 @@ func Map(f *os.File) (*Region, error) {
 	return &Region{kind: Mapped, data: b, raw: b}, nil
 }
 
-// Allocate returns a region of n bytes (n may be 0). Host memory is zero, unless opt.From gives it, and aligned to a page, or to HugePage where huge
-// pages were asked for; its pages are taken from the system when they are first written (see Touch), page-locked ones at once.
-// Device memory is aligned to 256 bytes and holds anything.
+// Allocate returns a region of n bytes (n may be 0). Host memory is zero, unless opt.From gives it, and aligned to a
+// page, or to HugePage where huge pages were asked for; its pages are taken from the system when they are first written
+// (see Touch), page-locked ones at once. Device memory is aligned to 256 bytes and holds anything.
 //
-// Errors: ErrTooLarge, ErrLimit of the Ledger, cuda.ErrOutOfMemory and others of the driver, ErrPlacement for a Place that
-// needs a device and options without one.
+// Errors: ErrTooLarge, ErrLimit of the Ledger, device.ErrOutOfMemory and others of the driver, ErrPlacement for a Place
+// that needs a device and options without one.
 func Allocate(n int64, opt Options) (*Region, error) {
 	r, err := allocate(n, opt)
 	if err == nil && r.kind == PageLocked {
@@ -226,8 +227,8 @@ const maxAlloc = 1<<(min(unsafe.Sizeof(uintptr(0))*8, 48)-1) - 1<<22
 
 func roundUp(n, to int64) int64 { return (n + to - 1) / to * to }
 
-// Bytes returns the region's memory. Writing to a Mapped region faults. Of a region on a device the slice has the device's
-// address and length, but reading or writing its elements on the host faults.
+// Bytes returns the region's memory. Writing to a Mapped region faults. Of a region on a device the slice has the
+// device's address and length, but reading or writing its elements on the host faults.
 func (r *Region) Bytes() []byte { return r.data }
 
 // Placement returns where the memory lies.
@@ -235,9 +236,9 @@ func (r *Region) Placement() Placement {
 	return [...]Placement{Mapped: Host, Anonymous: Host, PageLocked: Pinned, OnDevice: Device}[r.kind]
 }
 
-// Address returns what kernels address the first byte by; 0 for an empty region and for pageable memory, which has to be
-// attached first (Attach).
-func (r *Region) Address() cuda.Address {
+// Address returns what kernels address the first byte by; 0 for an empty region and for pageable memory, which has to
+// be attached first (Attach).
+func (r *Region) Address() device.Address {
 	if r.Placement() == Host {
 		return 0
 	}
@@ -250,8 +251,9 @@ func (r *Region) Len() int64 { return int64(len(r.data)) }
 // Kind returns how the region came to be.
 func (r *Region) Kind() Kind { return r.kind }
 
-// Touch writes one byte to every page of an anonymous region's first n bytes, so that later writes find the pages there:
-// a fresh page costs microseconds, a present one nothing. It keeps the contents. It does nothing to other regions.
+// Touch writes one byte to every page of an anonymous region's first n bytes, so that later writes find the pages
+// there: a fresh page costs microseconds, a present one nothing. It keeps the contents. It does nothing to other
+// regions.
 func (r *Region) Touch(n int64) {
 	if r.kind != Anonymous {
 		return
@@ -292,16 +294,17 @@ func (r *Region) Close() error {
 	return r.closeErr
 }
 
-// bytesAt views memory that Go did not allocate. The detour keeps vet from taking the address for arithmetic on a Go pointer.
+// bytesAt views memory that Go did not allocate. The detour keeps vet from taking the address for arithmetic on a Go
+// pointer.
 func bytesAt(addr uintptr, n int) []byte {
 	return unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&addr))), n)
 }
 
-// addressOf returns the address of the first byte as a device sees it, 0 for none. Host memory that a device addresses has
-// the same address there (unified addressing), which Attach and Allocate have the driver confirm.
-func addressOf(b []byte) cuda.Address {
+// addressOf returns the address of the first byte as a device sees it, 0 for none. Host memory that a device addresses
+// has the same address there (unified addressing), which Attach and Allocate have the driver confirm.
+func addressOf(b []byte) device.Address {
 	if cap(b) == 0 {
 		return 0
 	}
-	return cuda.Address(uintptr(unsafe.Pointer(unsafe.SliceData(b))))
+	return device.Address(uintptr(unsafe.Pointer(unsafe.SliceData(b))))
 }

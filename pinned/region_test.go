@@ -215,7 +215,8 @@ func TestNilLedgerCountsNothing(t *testing.T) {
 	var l *Ledger
 	l.Add(Topology, 5)
 	if l.Total() != 0 || l.Peak() != 0 || l.Used(Topology) != 0 || l.ByPurpose()["topology"] != 0 ||
-		l.take(Device, Topology, 1) != nil || l.DeviceTotal() != 0 || l.DevicePeak() != 0 || l.DeviceUsed(Topology) != 0 {
+		l.take(Device, Topology, 1) != nil || l.DeviceTotal() != 0 || l.DevicePeak() != 0 ||
+		l.DeviceUsed(Topology) != 0 {
 		t.Error("a nil ledger counted")
 	}
 }

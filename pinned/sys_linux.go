@@ -10,8 +10,8 @@ import (
 // adviseHuge asks for transparent huge pages. Kernels without them refuse; the memory is as good on base pages.
 func adviseHuge(b []byte) { _ = unix.Madvise(b, unix.MADV_HUGEPAGE) }
 
-// preferNode asks that pages of b which are not taken yet lie on a NUMA node while it has room. b begins on a page. Kernels
-// without NUMA refuse.
+// preferNode asks that pages of b which are not taken yet lie on a NUMA node while it has room. b begins on a page.
+// Kernels without NUMA refuse.
 func preferNode(b []byte, node int) error {
 	const preferred = 1 // MPOL_PREFERRED
 	var mask [16]uint64
@@ -19,7 +19,8 @@ func preferNode(b []byte, node int) error {
 		return unix.EINVAL
 	}
 	mask[node/64] = 1 << (node % 64)
-	_, _, errno := unix.Syscall6(unix.SYS_MBIND, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), preferred,
+	_, _, errno := unix.Syscall6(unix.SYS_MBIND, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)),
+		preferred,
 		uintptr(unsafe.Pointer(&mask)), uintptr(64*len(mask)), 0)
 	runtime.KeepAlive(b)
 	if errno != 0 {

@@ -5,26 +5,27 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/device"
 )
 
 // stageBytes is the size of each of the two buffers that Upload goes through.
 const stageBytes = 32 << 20
 
-// Upload copies b to device memory, the best rung of the ladder, over a stream of the device. It returns when the copy is complete:
-// b is not needed any more. The Ledger counts the device memory, and two staging buffers as Scratch until Upload returns. No
-// bytes make an Attachment of nothing.
+// Upload copies b to device memory, the best rung of the ladder, over a stream of the device. It returns when the copy
+// is complete: b is not needed any more. The Ledger counts the device memory, and two staging buffers as Scratch until
+// Upload returns. No bytes make an Attachment of nothing.
 //
-// Errors: cuda.ErrOutOfMemory and ErrLimit where the device or the Ledger has too little left, the cause of ctx where that ends,
-// ErrFault where a mapped file was cut short, others of the driver. Nothing stays allocated then.
-func Upload(ctx context.Context, dev *cuda.Device, stream *cuda.Stream, b []byte, opt AttachOptions) (*Attachment, error) {
+// Errors: device.ErrOutOfMemory and ErrLimit where the device or the Ledger has too little left, the cause of ctx where
+// that ends, ErrFault where a mapped file was cut short, others of the driver. Nothing stays allocated then.
+func Upload(ctx context.Context, dev *device.Device, stream *device.Stream, b []byte, opt AttachOptions) (*Attachment,
+	error) {
 	if dev == nil {
-		return nil, fmt.Errorf("upload %d bytes: %w", len(b), cuda.ErrNoDevice)
+		return nil, fmt.Errorf("upload %d bytes: %w", len(b), device.ErrNoDevice)
 	}
 	if len(b) == 0 {
 		return &Attachment{}, nil
 	}
-	own, err := cuda.Open(dev.Ordinal()) // so that the context outlives the memory
+	own, err := device.Open(dev.Ordinal()) // so that the context outlives the memory
 	if err != nil {
 		return nil, err
 	}
@@ -45,11 +46,13 @@ func Upload(ctx context.Context, dev *cuda.Device, stream *cuda.Stream, b []byte
 // stage is a page-locked buffer, and the event after which it may be written again.
 type stage struct {
 	mem  *Region
-	free *cuda.Event
+	free *device.Event
 }
 
-// send copies b by way of two staging buffers: one is filled while the other is on the bus. It returns when the stream has passed.
-func send(ctx context.Context, dev *cuda.Device, stream *cuda.Stream, to cuda.Address, b []byte, opt AttachOptions) (err error) {
+// send copies b by way of two staging buffers: one is filled while the other is on the bus. It returns when the stream
+// has passed.
+func send(ctx context.Context, dev *device.Device, stream *device.Stream, to device.Address, b []byte,
+	opt AttachOptions) (err error) {
 	var stages [2]stage
 	defer func() {
 		err = errors.Join(err, stream.Synchronize()) // the stages are in use until then
@@ -75,7 +78,7 @@ func send(ctx context.Context, dev *cuda.Device, stream *cuda.Stream, to cuda.Ad
 		if err := copyParallel(ctx, s.mem.data[:len(piece)], piece); err != nil {
 			return err
 		}
-		if err := stream.CopyToDevice(to+cuda.Address(done), s.mem.data[:len(piece)]); err != nil {
+		if err := stream.CopyToDevice(to+device.Address(done), s.mem.data[:len(piece)]); err != nil {
 			return err
 		}
 		if err := stream.Record(s.free); err != nil {
@@ -89,11 +92,11 @@ func send(ctx context.Context, dev *cuda.Device, stream *cuda.Stream, to cuda.Ad
 	return nil
 }
 
-func newStage(dev *cuda.Device, n int64, ledger *Ledger) (s stage, err error) {
+func newStage(dev *device.Device, n int64, ledger *Ledger) (s stage, err error) {
 	if s.mem, err = allocate(n, Options{Ledger: ledger, Purpose: Scratch, Device: dev, Place: Pinned}); err != nil {
 		return stage{}, err
 	}
-	if s.free, err = dev.NewEvent(cuda.Untimed); err != nil {
+	if s.free, err = dev.NewEvent(device.Untimed); err != nil {
 		return stage{}, errors.Join(err, s.mem.Close())
 	}
 	return s, nil

@@ -9,8 +9,8 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Assembler does for a custom sampler what all samplers share: seeds first, each node once, local ids, blocks. The sampler
-// says which edges are picked. An Assembler is for one goroutine.
+// Assembler does for a custom sampler what all samplers share: seeds first, each node once, local ids, blocks. The
+// sampler says which edges are picked. An Assembler is for one goroutine.
 type Assembler struct{ impl assembler }
 
 // Destination is a node whose in-edges of one type are to be picked from.
@@ -24,8 +24,8 @@ type Destination struct {
 	Draws Stream
 }
 
-// PickFunc appends to picks the positions of the edges that d follows, in the order that they shall have in the block, and
-// returns it. It must not keep picks. Positions outside d.First .. d.Last-1 are an error.
+// PickFunc appends to picks the positions of the edges that d follows, in the order that they shall have in the block,
+// and returns it. It must not keep picks. Positions outside d.First .. d.Last-1 are an error.
 type PickFunc func(d *Destination, picks []int64) []int64
 
 type assembler interface {
@@ -47,8 +47,8 @@ func NewAssembler(env Env, frontier Frontier, b Bound) (*Assembler, error) {
 	return &Assembler{impl}, err
 }
 
-// Sample fills out, asking pick for every destination of every hop and edge type, in the order of docs/sampling.md. A custom
-// Worker's Sample is this call.
+// Sample fills out, asking pick for every destination of every hop and edge type, in the order of docs/sampling.md. A
+// custom Worker's Sample is this call.
 func (a *Assembler) Sample(ctx context.Context, req *Request, out *graph.Sample, pick PickFunc) error {
 	return a.impl.sample(ctx, req, out, pick)
 }
@@ -100,8 +100,12 @@ func (c *custom[V]) expand(st *stage[V], r Rand, out *graph.Sample, pick PickFun
 		d.Draws = draws.Stream(uint64(d.Node))
 		n := len(c.picks)
 		c.picks = pick(&d, c.picks)
-		if len(c.picks) < n || slices.ContainsFunc(c.picks[n:], func(p int64) bool { return p < d.First || p >= d.Last }) {
-			return fmt.Errorf("%w: node %d: a pick lies outside its edges %d to %d", ErrOptions, d.Node, d.First, d.Last)
+		if len(c.picks) < n || slices.ContainsFunc(c.picks[n:], func(p int64) bool {
+			return p < d.First ||
+				p >= d.Last
+		}) {
+			return fmt.Errorf("%w: node %d: a pick lies outside its edges %d to %d", ErrOptions, d.Node, d.First,
+				d.Last)
 		}
 		end := c.edges[st.edgeType].numEdges + len(c.picks)
 		if end > maxBlockEdges {

@@ -8,8 +8,8 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// assembly is what all samplers share: it keeps the node lists and local ids of a batch, finds the edges of destinations,
-// and lays out blocks. A sampler says which edges are picked.
+// assembly is what all samplers share: it keeps the node lists and local ids of a batch, finds the edges of
+// destinations, and lays out blocks. A sampler says which edges are picked.
 type assembly[V nodeID] struct {
 	schema   *graph.Schema
 	layers   int
@@ -73,7 +73,8 @@ func scratchBytes[V nodeID](s *graph.Schema, b Bound) int64 {
 func newAssembly[V nodeID](env Env, indices []V, frontier Frontier, b Bound) (a assembly[V], err error) {
 	g := env.Graph
 	s := g.Schema()
-	a = assembly[V]{schema: s, layers: b.Layers, frontier: frontier, edgePos: env.EdgePos, indptr: g.Indptr(), indices: indices}
+	a = assembly[V]{schema: s, layers: b.Layers, frontier: frontier, edgePos: env.EdgePos, indptr: g.Indptr(),
+		indices: indices}
 	if a.types, err = newTypeColumn(g.Types()); err != nil {
 		return a, err
 	}
@@ -145,7 +146,8 @@ func (a *assembly[V]) seed(t int, seeds []int64, out *graph.Sample) error {
 		part := seeds[lo:min(lo+chunkPicks, len(seeds))]
 		for i, id := range part {
 			if uint64(id) >= uint64(l.count) {
-				return fmt.Errorf("%w: seed %d: node %d of %d nodes of type %q", graph.ErrSeed, lo+i, id, l.count, a.schema.Nodes[t].Name)
+				return fmt.Errorf("%w: seed %d: node %d of %d nodes of type %q", graph.ErrSeed, lo+i, id, l.count,
+					a.schema.Nodes[t].Name)
 			}
 			nbr[i] = V(id) + l.offset
 		}
@@ -261,7 +263,8 @@ func (a *assembly[V]) view(l, e int, out *graph.Sample) (err error) {
 	return err
 }
 
-// load reads the sources at picks lo .. hi-1, as far as there are such, and asks for their entries in the relabel table.
+// load reads the sources at picks lo .. hi-1, as far as there are such, and asks for their entries in the relabel
+// table.
 func (a *assembly[V]) load(st *stage[V], c *chunk[V], lo, hi int) error {
 	lo, hi = min(lo, c.n), min(hi, c.n)
 	indices, nbr, off, count := a.indices, c.nbr[lo:hi], st.src.offset, uint64(st.src.count)
@@ -344,7 +347,8 @@ func (a *assembly[V]) columns(st *stage[V], lo int) error {
 const maxBlockEdges = 1<<30 - 1<<20
 
 func errTooManyEdges(n int64) error {
-	return fmt.Errorf("%w: a block of %d edges, at most %d are possible: take smaller batches or fan-outs", ErrOptions, n, maxBlockEdges)
+	return fmt.Errorf("%w: a block of %d edges, at most %d are possible: take smaller batches or fan-outs", ErrOptions,
+		n, maxBlockEdges)
 }
 
 // posSink writes edge positions where they are wanted.

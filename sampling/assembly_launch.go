@@ -5,7 +5,7 @@ package sampling
 import (
 	_ "embed"
 
-	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/device"
 )
 
 //go:embed assembly.ptx
@@ -13,22 +13,22 @@ var assemblyPTX []byte
 
 // assemblyKernels are the kernels of assembly.cu, loaded on one device. They are safe for concurrent use.
 type assemblyKernels struct {
-	module                *cuda.Module
-	assemblySeedKernel    *cuda.Kernel
-	assemblyFlagKernel    *cuda.Kernel
-	assemblyListsKernel   *cuda.Kernel
-	assemblyAppendKernel  *cuda.Kernel
-	assemblyRelabelKernel *cuda.Kernel
+	module                *device.Module
+	assemblySeedKernel    *device.Kernel
+	assemblyFlagKernel    *device.Kernel
+	assemblyListsKernel   *device.Kernel
+	assemblyAppendKernel  *device.Kernel
+	assemblyRelabelKernel *device.Kernel
 }
 
 // loadAssemblyKernels loads them. Close them before the device.
-func loadAssemblyKernels(device *cuda.Device) (*assemblyKernels, error) {
-	module, err := device.Load(assemblyPTX)
+func loadAssemblyKernels(on *device.Device) (*assemblyKernels, error) {
+	module, err := on.Load(assemblyPTX)
 	if err != nil {
 		return nil, err
 	}
 	kernels := &assemblyKernels{module: module}
-	for name, kernel := range map[string]**cuda.Kernel{
+	for name, kernel := range map[string]**device.Kernel{
 		"assembly_seed":    &kernels.assemblySeedKernel,
 		"assembly_flag":    &kernels.assemblyFlagKernel,
 		"assembly_lists":   &kernels.assemblyListsKernel,
@@ -47,26 +47,26 @@ func loadAssemblyKernels(device *cuda.Device) (*assemblyKernels, error) {
 func (kernels *assemblyKernels) Close() error { return kernels.module.Close() }
 
 // assemblySeed launches assembly_seed(Batch*b).
-func (kernels *assemblyKernels) assemblySeed(stream *cuda.Stream, grid, block cuda.Dim3, shared int, b cuda.Address) error {
+func (kernels *assemblyKernels) assemblySeed(stream *device.Stream, grid, block device.Dim3, shared int, b device.Address) error {
 	return stream.Launch(kernels.assemblySeedKernel, grid, block, shared, uint64(b))
 }
 
 // assemblyFlag launches assembly_flag(Batch*b, uint64_t stage).
-func (kernels *assemblyKernels) assemblyFlag(stream *cuda.Stream, grid, block cuda.Dim3, shared int, b cuda.Address, stage uint64) error {
+func (kernels *assemblyKernels) assemblyFlag(stream *device.Stream, grid, block device.Dim3, shared int, b device.Address, stage uint64) error {
 	return stream.Launch(kernels.assemblyFlagKernel, grid, block, shared, uint64(b), stage)
 }
 
 // assemblyLists launches assembly_lists(Batch*b, uint64_t stage).
-func (kernels *assemblyKernels) assemblyLists(stream *cuda.Stream, grid, block cuda.Dim3, shared int, b cuda.Address, stage uint64) error {
+func (kernels *assemblyKernels) assemblyLists(stream *device.Stream, grid, block device.Dim3, shared int, b device.Address, stage uint64) error {
 	return stream.Launch(kernels.assemblyListsKernel, grid, block, shared, uint64(b), stage)
 }
 
 // assemblyAppend launches assembly_append(Batch*b, uint64_t stage).
-func (kernels *assemblyKernels) assemblyAppend(stream *cuda.Stream, grid, block cuda.Dim3, shared int, b cuda.Address, stage uint64) error {
+func (kernels *assemblyKernels) assemblyAppend(stream *device.Stream, grid, block device.Dim3, shared int, b device.Address, stage uint64) error {
 	return stream.Launch(kernels.assemblyAppendKernel, grid, block, shared, uint64(b), stage)
 }
 
 // assemblyRelabel launches assembly_relabel(Batch*b, uint64_t stage).
-func (kernels *assemblyKernels) assemblyRelabel(stream *cuda.Stream, grid, block cuda.Dim3, shared int, b cuda.Address, stage uint64) error {
+func (kernels *assemblyKernels) assemblyRelabel(stream *device.Stream, grid, block device.Dim3, shared int, b device.Address, stage uint64) error {
 	return stream.Launch(kernels.assemblyRelabelKernel, grid, block, shared, uint64(b), stage)
 }

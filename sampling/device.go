@@ -3,54 +3,57 @@ package sampling
 import (
 	"context"
 
+	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/internal/cuda"
 )
 
 // DeviceSampler is a Sampler that also runs on a CUDA device and makes the same samples there, byte for byte.
 type DeviceSampler interface {
 	Sampler
-	// OpenDevice makes a worker for a device. The loader opens one for each batch that it prepares at a time, and closes it.
+	// OpenDevice makes a worker for a device. The loader opens one for each batch that it prepares at a time, and
+	// closes it.
 	OpenDevice(DeviceEnv) (DeviceWorker, error)
 }
 
 // Topology is where a device finds the arrays of a graph: in its own memory, or in host memory that it addresses.
 type Topology struct {
-	Indptr  cuda.Address // int64 [nodes+1]
-	Indices cuda.Address // Schema.IDType [edges]
-	Types   cuda.Address // uint8 or uint16 [edges] where there are several edge types, else 0
+	Indptr  device.Address // int64 [nodes+1]
+	Indices device.Address // Schema.IDType [edges]
+	Types   device.Address // uint8 or uint16 [edges] where there are several edge types, else 0
 
-	// Copies of the columns of some nodes in device memory, for arrays that lie in host memory: see HotAdjacency. 0 without.
-	HotStart   cuda.Address // uint32 [nodes]: where a node's column begins in the copies, all ones if there is none
-	HotIndices cuda.Address // as Indices
-	HotTypes   cuda.Address // as Types
+	// Copies of the columns of some nodes in device memory, for arrays that lie in host memory: see HotAdjacency. 0
+	// without.
+	HotStart   device.Address // uint32 [nodes]: where a node's column begins in the copies, all ones if there is none
+	HotIndices device.Address // as Indices
+	HotTypes   device.Address // as Types
 }
 
 // DeviceEnv is what a DeviceWorker works with.
 type DeviceEnv struct {
 	// Env is as for a Worker. Scratch memory is taken on Device, and a little page-locked host memory besides.
 	Env
-	Device *cuda.Device
+	Device *device.Device
 	// Stream is where all the worker's work goes. It must stay open until the worker is closed.
-	Stream *cuda.Stream
+	Stream *device.Stream
 	// Topology must stay valid and unchanged until the worker is closed.
 	Topology Topology
-	// MaxBlocks is how many blocks of 256 threads a kernel may have, which bounds the multiprocessors that sampling holds;
-	// 0 is eight for each multiprocessor.
+	// MaxBlocks is how many blocks of 256 threads a kernel may have, which bounds the multiprocessors that sampling
+	// holds; 0 is eight for each multiprocessor.
 	MaxBlocks int
 }
 
 // DeviceWorker samples on a device. One goroutine at a time may use it, and it has one batch in hand at a time.
 type DeviceWorker interface {
-	// Enqueue puts a whole batch on the stream. The host waits for nothing and learns nothing of it until Finish. out was
-	// shaped by Init for the graph's schema and Bound's layers, with memory of the device; it, and what the device may
-	// still do with it, is the worker's until Finish. req is not kept. A batch in hand is given up, after a wait for the stream:
-	// so it goes where what followed failed.
+	// Enqueue puts a whole batch on the stream. The host waits for nothing and learns nothing of it until Finish. out
+	// was shaped by Init for the graph's schema and Bound's layers, with memory of the device; it, and what the device
+	// may still do with it, is the worker's until Finish. req is not kept. A batch in hand is given up, after a wait
+	// for the stream: so it goes where what followed failed.
 	Enqueue(ctx context.Context, req *Request, out *graph.Sample) error
-	// Finish makes out the sample of the batch in hand, once the stream has passed it; to wait for that is the caller's. Its tensors
-	// are in out's memory, where only work behind this stream may read them; NumNodes and the shapes are for the host.
-	// replay means that a buffer was too small and will be greater: Enqueue the same request again. What is then made is
-	// what would have been made. On an error out is undefined, and the worker can be used again.
+	// Finish makes out the sample of the batch in hand, once the stream has passed it; to wait for that is the
+	// caller's. Its tensors are in out's memory, where only work behind this stream may read them; NumNodes and the
+	// shapes are for the host. replay means that a buffer was too small and will be greater: Enqueue the same request
+	// again. What is then made is what would have been made. On an error out is undefined, and the worker can be used
+	// again.
 	Finish(out *graph.Sample) (replay bool, err error)
 	// Close frees the worker's memory. It waits for the stream where a batch is in hand.
 	Close() error

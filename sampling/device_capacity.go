@@ -7,17 +7,18 @@ import (
 	"github.com/khop-gnn/khop/graph"
 )
 
-// firstEdges is how many edges of a hop a worker makes room for before it has seen a batch, where the bound is greater. Where there
-// is no memory for them it tries with fewer, as long as they are leastEdges.
+// firstEdges is how many edges of a hop a worker makes room for before it has seen a batch, where the bound is greater.
+// Where there is no memory for them it tries with fewer, as long as they are leastEdges.
 const (
 	firstEdges = 1 << 20
 	leastEdges = 1 << 10
 )
 
-// deviceCapacity is what the buffers of a device worker hold. It starts at a guess and grows to a quarter more than what a batch
-// needed, never beyond what any batch can need.
+// deviceCapacity is what the buffers of a device worker hold. It starts at a guess and grows to a quarter more than
+// what a batch needed, never beyond what any batch can need.
 type deviceCapacity struct {
-	nodes [][]int64 // [hop][node type]: length of the list before the hop, and after the last; never falls from hop to hop
+	// [hop][node type]: length of the list before the hop, and after the last; never falls from hop to hop
+	nodes [][]int64
 	edges [][]int64 // [hop][edge type]: edges of the block after the hop
 	bits  int       // of the number of slots of the table, where it has keys
 
@@ -137,8 +138,8 @@ func last(rows [][]int64, i int) int64 {
 	return n
 }
 
-// directSlots returns whether the table has a slot for every node of the graph, rather than keys: where that is not larger, or
-// small enough to stay in the device's cache.
+// directSlots returns whether the table has a slot for every node of the graph, rather than keys: where that is not
+// larger, or small enough to stay in the device's cache.
 func directSlots(numNodes, batchNodes int64) bool {
 	const cached = 32 << 20
 	return numNodes < 1<<31 && 8*numNodes <= max(cached, 16*hashSlots(batchNodes))

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/internal/cuda"
-	"github.com/khop-gnn/khop/internal/cuda/cudatest"
+	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -19,16 +19,16 @@ import (
 // deviceUnderTest is a device with a stream and a graph's arrays on it.
 type deviceUnderTest struct {
 	t      testing.TB
-	device *cuda.Device
-	stream *cuda.Stream
+	device *device.Device
+	stream *device.Stream
 }
 
-// openDevice fails where there is no device, since these tests are only built for one. The test fails on whatever the simulated one
-// finds.
+// openDevice fails where there is no device, since these tests are only built for one. The test fails on whatever the
+// simulated one finds.
 func openDevice(t testing.TB) *deviceUnderTest {
 	t.Helper()
-	device := cudatest.Open(t)
-	stream, err := device.NewStream(cuda.PriorityLow)
+	gpu := cudatest.Open(t)
+	stream, err := gpu.NewStream(device.PriorityLow)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,11 +37,11 @@ func openDevice(t testing.TB) *deviceUnderTest {
 			t.Error(err)
 		}
 	})
-	return &deviceUnderTest{t, device, stream}
+	return &deviceUnderTest{t, gpu, stream}
 }
 
 // upload copies an array to the device for as long as the test runs.
-func (d *deviceUnderTest) upload(data []byte) cuda.Address {
+func (d *deviceUnderTest) upload(data []byte) device.Address {
 	d.t.Helper()
 	addr, err := d.device.Alloc(int64(len(data)))
 	if err == nil {
@@ -67,7 +67,8 @@ func (d *deviceUnderTest) topology(g *graph.Graph, ids unified.DType) Topology {
 	if ids == unified.Int64 {
 		indices = unified.FromSlice(widen(d.t, indices))
 	}
-	return Topology{Indptr: d.upload(unified.FromSlice(g.Indptr()).Bytes()), Indices: d.upload(indices.Bytes()), Types: d.upload(g.Types().Bytes())}
+	return Topology{Indptr: d.upload(unified.FromSlice(g.Indptr()).Bytes()), Indices: d.upload(indices.Bytes()),
+		Types: d.upload(g.Types().Bytes())}
 }
 
 // download copies a tensor of the device into a buffer of the host.
@@ -116,7 +117,8 @@ func (d *deviceUnderTest) open(n Neighbor, env DeviceEnv) *onDevice {
 // openVariants opens the sampler over every width of ids and every table, and with buffers that are too small.
 func (d *deviceUnderTest) openVariants(n Neighbor, g *graph.Graph, blocks int) map[string]*onDevice {
 	d.t.Helper()
-	narrow := DeviceEnv{Env: Env{Graph: g, BatchSize: 8, EdgePos: true}, Topology: d.topology(g, unified.Int32), MaxBlocks: blocks}
+	narrow := DeviceEnv{Env: Env{Graph: g, BatchSize: 8, EdgePos: true}, Topology: d.topology(g, unified.Int32),
+		MaxBlocks: blocks}
 	wide := narrow
 	wide.Topology = d.topology(g, unified.Int64)
 	all := map[string]*onDevice{"as opened": d.open(n, narrow), "hash": d.open(n, narrow), "small": d.open(n, narrow),
@@ -224,14 +226,16 @@ func TestDeviceNeighborTakesManyEdgeTypes(t *testing.T) {
 	d := openDevice(t)
 	g := randomGraph(t, r, 2, 300) // types of 16 bits
 	runs := newEdgeRuns(g)
-	for _, n := range []Neighbor{{Fanouts: []int{2, 1}}, {PerType: map[string][]int{"r7": {5, 5}, "r250": {All}, "r30": {40}}, Frontier: NewNodes}} {
+	for _, n := range []Neighbor{{Fanouts: []int{2, 1}}, {PerType: map[string][]int{"r7": {5, 5}, "r250": {All},
+		"r30": {40}}, Frontier: NewNodes}} {
 		w := d.open(n, d.env(g, 8))
 		req := &Request{Rand: NewRand(seed, 0, 0, 0), Seeds: randomSeeds(r, g)}
 		compare(t, fmt.Sprintf("seed %d: %s", seed, n.Fingerprint()), g, w, req, oracle(g, runs, n, req))
 	}
 }
 
-// compareVariants compares two batches with the oracle, and returns how often too small buffers and a too small table made a replay.
+// compareVariants compares two batches with the oracle, and returns how often too small buffers and a too small table
+// made a replay.
 func (d *deviceUnderTest) compareVariants(what string, r *rand.Rand, g *graph.Graph, n Neighbor) (buffers, table int) {
 	d.t.Helper()
 	runs := newEdgeRuns(g)
@@ -246,8 +250,8 @@ func (d *deviceUnderTest) compareVariants(what string, r *rand.Rand, g *graph.Gr
 	return workers["small"].replays, workers["small hash"].replays
 }
 
-// skewedGraph has nodes of one type, edges of the given types, and hubs: sources are chosen by a steep distribution, and a
-// few destinations have a great many edges.
+// skewedGraph has nodes of one type, edges of the given types, and hubs: sources are chosen by a steep distribution,
+// and a few destinations have a great many edges.
 func skewedGraph(t testing.TB, r *rand.Rand, nodes int64, edgeTypes int) *graph.Graph {
 	s := graph.Schema{Nodes: []graph.NodeType{{Name: "node", Count: nodes}}}
 	for e := range edgeTypes {
@@ -310,7 +314,8 @@ func TestDeviceSharesManyDestinationsAmongFewWarps(t *testing.T) {
 			if err := host.Sample(context.Background(), req, want); err != nil {
 				t.Fatal(err)
 			}
-			compare(t, fmt.Sprintf("seed %d: %d types: %s", seed, types, n.Fingerprint()), g, device, req, asOracle(t, want))
+			compare(t, fmt.Sprintf("seed %d: %d types: %s", seed, types, n.Fingerprint()), g, device, req,
+				asOracle(t, want))
 			want.Close()
 			host.Close()
 		}
@@ -328,7 +333,8 @@ func asOracle(t testing.TB, s *graph.Sample) *oracleSample {
 		var layer []oracleB
 		for e := range s.Blocks[l] {
 			b := &s.Blocks[l][e]
-			layer = append(layer, oracleB{b.NumSrc, b.NumDst, widen(t, b.Indptr), widen(t, b.Indices), widen(t, b.EdgePos)})
+			layer = append(layer, oracleB{b.NumSrc, b.NumDst, widen(t, b.Indptr), widen(t, b.Indices),
+				widen(t, b.EdgePos)})
 		}
 		o.blocks = append(o.blocks, layer)
 	}

@@ -1,8 +1,8 @@
 package sampling
 
 import (
+	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/internal/cuda"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -15,18 +15,21 @@ func (w *deviceNeighbor) describe(req *Request, out *graph.Sample) {
 	part[deviceBatch](d, l.batch, 1)[0] = w.batch()
 	lists := part[deviceList](d, l.lists, nt)
 	for t := range lists {
-		lists[t] = deviceList{ids: out.NodeBuffer(t).Address(), capacity: w.capacity.nodes[hops][t], offset: w.env.Graph.Offset(t),
-			count: s.Nodes[t].Count}
+		lists[t] = deviceList{ids: out.NodeBuffer(t).Address(), capacity: w.capacity.nodes[hops][t],
+			offset: w.env.Graph.Offset(t),
+			count:  s.Nodes[t].Count}
 	}
 	copy(part[int64](d, l.bySource, nt), w.seedOrder)
 	copy(part[int64](d, l.bySource+8*int64(nt), ne), w.order)
 	copy(part[int64](d, l.begins, nt+1), w.seedBegins)
 	copy(part[int64](d, l.begins+8*int64(nt+1), nt+1), w.begins)
 	stages := part[deviceStage](d, l.stages, hops+1)
-	stages[0] = deviceStage{segments: w.at(w.segment(-1, 0)), numSegments: int64(nt), bySource: w.at(l.bySource), sourceBegin: w.at(l.begins),
-		words: w.describeSeeds(req, out)}
+	stages[0] = deviceStage{segments: w.at(w.segment(-1, 0)), numSegments: int64(nt), bySource: w.at(l.bySource),
+		sourceBegin: w.at(l.begins),
+		words:       w.describeSeeds(req, out)}
 	for h := range hops {
-		stages[h+1] = deviceStage{segments: w.at(w.segment(h, 0)), numSegments: int64(ne), bySource: w.at(l.bySource + 8*int64(nt)),
+		stages[h+1] = deviceStage{segments: w.at(w.segment(h, 0)), numSegments: int64(ne),
+			bySource:    w.at(l.bySource + 8*int64(nt)),
 			sourceBegin: w.at(l.begins + 8*int64(nt+1)), made: w.at(l.made + 8*int64(h*ne))}
 		for e := range s.Edges {
 			part[deviceSegment](d, w.segment(h, e), 1)[0] = w.describeSegment(req.Rand, out, h, e)
@@ -37,15 +40,19 @@ func (w *deviceNeighbor) describe(req *Request, out *graph.Sample) {
 func (w *deviceNeighbor) batch() deviceBatch {
 	s, l, c, g := w.schema, &w.layout, &w.capacity, w.env.Graph
 	b := deviceBatch{
-		indptr: w.env.Topology.Indptr, indices: w.env.Topology.Indices, types: w.env.Topology.Types, numEdges: g.NumEdges(),
-		typeBytes: g.Types().DType().Size(), wideIDs: bit(w.ids == unified.Int64), widePositions: bit(w.pos == unified.Int64),
-		hotStart: w.env.Topology.HotStart, hotIndices: w.env.Topology.HotIndices, hotTypes: w.env.Topology.HotTypes,
+		indptr: w.env.Topology.Indptr, indices: w.env.Topology.Indices, types: w.env.Topology.Types,
+		numEdges:  g.NumEdges(),
+		typeBytes: g.Types().DType().Size(), wideIDs: bit(w.ids == unified.Int64),
+		widePositions: bit(w.pos == unified.Int64),
+		hotStart:      w.env.Topology.HotStart, hotIndices: w.env.Topology.HotIndices, hotTypes: w.env.Topology.HotTypes,
 		replace: bit(w.opt.Replace), newNodes: bit(w.opt.Frontier == NewNodes), numTypes: int64(len(s.Nodes)),
 		tableValues: w.values.Address(), tableBits: int64(c.bits), stamp: w.stamp,
-		start: w.dsts.Address(), maxDsts: w.dsts.Cap() / bytesOfDst, fresh: w.fresh.Address(), subsets: w.subsets.Address(),
+		start: w.dsts.Address(), maxDsts: w.dsts.Cap() / bytesOfDst, fresh: w.fresh.Address(),
+		subsets:  w.subsets.Address(),
 		maxPicks: min(8*w.fresh.Cap(), maxDevicePicks),
 		partials: w.partials.Address(), warps: int64(w.blocks) * deviceBlockWarps,
-		lists: w.at(l.lists), stages: w.at(l.stages), numStages: int64(len(w.plan) + 1), status: w.at(l.status), lengths: w.at(l.lengths),
+		lists: w.at(l.lists), stages: w.at(l.stages), numStages: int64(len(w.plan) + 1), status: w.at(l.status),
+		lengths: w.at(l.lengths),
 	}
 	if w.has.large {
 		b.maxPicks = min(b.maxPicks, w.subsets.Cap()/8)
@@ -53,9 +60,9 @@ func (w *deviceNeighbor) batch() deviceBatch {
 	if !w.direct {
 		b.tableKeys = w.keys.Address()
 	}
-	b.degree = b.start + 8*cuda.Address(b.maxDsts)
-	b.ids = b.degree + 8*cuda.Address(b.maxDsts)
-	b.shifts = b.partials + 8*cuda.Address(b.warps)
+	b.degree = b.start + 8*device.Address(b.maxDsts)
+	b.ids = b.degree + 8*device.Address(b.maxDsts)
+	b.shifts = b.partials + 8*device.Address(b.warps)
 	return b
 }
 

@@ -17,7 +17,8 @@ import (
 
 // env is what a worker needs for a graph of 32-bit ids.
 func (d *deviceUnderTest) env(g *graph.Graph, batch int) DeviceEnv {
-	return DeviceEnv{Env: Env{Graph: g, BatchSize: batch, EdgePos: true}, Topology: d.topology(g, unified.Int32), MaxBlocks: 2}
+	return DeviceEnv{Env: Env{Graph: g, BatchSize: batch, EdgePos: true}, Topology: d.topology(g, unified.Int32),
+		MaxBlocks: 2}
 }
 
 // sampleOn samples once and drops the sample.
@@ -143,9 +144,10 @@ func TestDeviceEnqueueRefusesWhatItCannotDo(t *testing.T) {
 		out  *graph.Sample
 		want error
 	}{
-		"cancelled":         {env, cancelled, &Request{Seeds: [][]int64{{0}}}, nil, why},
-		"seeds of no type":  {env, context.Background(), &Request{}, nil, ErrOptions},
-		"no such node":      {env, context.Background(), &Request{Seeds: [][]int64{{g.NumNodes()}}}, nil, graph.ErrSeed},
+		"cancelled":        {env, cancelled, &Request{Seeds: [][]int64{{0}}}, nil, why},
+		"seeds of no type": {env, context.Background(), &Request{}, nil, ErrOptions},
+		"no such node": {env, context.Background(), &Request{Seeds: [][]int64{{g.NumNodes()}}}, nil,
+			graph.ErrSeed},
 		"a sample on hosts": {env, context.Background(), &Request{Seeds: [][]int64{{0}}}, onHost, ErrOptions},
 		"no memory":         {limited, context.Background(), &Request{Seeds: [][]int64{{0}}}, nil, pinned.ErrLimit},
 	} {

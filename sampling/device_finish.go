@@ -65,7 +65,8 @@ func (w *deviceNeighbor) in(h, e int, err error) error {
 	return fmt.Errorf("hop %d, edge type %v: %w", h, &w.schema.Edges[e], err)
 }
 
-// badGraph says what the kernels found wrong with the graph. Where several things are, it is not always what a Worker finds first.
+// badGraph says what the kernels found wrong with the graph. Where several things are, it is not always what a Worker
+// finds first.
 func (w *deviceNeighbor) badGraph(h int, status *deviceStatus) error {
 	g, s := w.env.Graph, w.schema
 	if v := int64(status.badNode); v >= 0 {
@@ -75,7 +76,8 @@ func (w *deviceNeighbor) badGraph(h int, status *deviceStatus) error {
 				break
 			}
 		}
-		return w.in(h, e, fmt.Errorf("%w: node %d: its edges are %d to %d of %d", ErrGraph, v, g.Indptr()[v], g.Indptr()[v+1], g.NumEdges()))
+		return w.in(h, e, fmt.Errorf("%w: node %d: its edges are %d to %d of %d", ErrGraph, v, g.Indptr()[v],
+			g.Indptr()[v+1], g.NumEdges()))
 	}
 	pos := int64(status.badEdge)
 	e, source := 0, int64(0)
@@ -90,7 +92,8 @@ func (w *deviceNeighbor) badGraph(h int, status *deviceStatus) error {
 		source = ids[pos]
 	}
 	src := &s.Nodes[s.Edges[e].Src]
-	return w.in(h, e, fmt.Errorf("%w: edge %d: source %d is none of the %d nodes of type %q", ErrGraph, pos, source, src.Count, src.Name))
+	return w.in(h, e, fmt.Errorf("%w: edge %d: source %d is none of the %d nodes of type %q", ErrGraph, pos, source,
+		src.Count, src.Name))
 }
 
 // shape views the buffers as the sample's tensors.

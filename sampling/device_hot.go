@@ -6,14 +6,14 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/internal/cuda"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
-// HotAdjacency is a copy of the in-edges of some nodes in device memory, for graphs whose arrays stay in host memory: what is
-// picked there does not go over the bus. It changes nothing that is sampled.
+// HotAdjacency is a copy of the in-edges of some nodes in device memory, for graphs whose arrays stay in host memory:
+// what is picked there does not go over the bus. It changes nothing that is sampled.
 type HotAdjacency struct {
 	Nodes int64 // that have a copy
 	Edges int64 // in the copies
@@ -24,12 +24,15 @@ type HotAdjacency struct {
 // maxHotEdges is what a start has room for.
 const maxHotEdges = math.MaxUint32 - 1
 
-// NewHotAdjacency copies the in-edges of nodes in the order given (fused ids, the hottest first), as many as go into so many
-// bytes of device memory; a node whose in-edges do not fit is passed over. 4 bytes for each node of the graph are taken
-// first: where that does not go, there are no copies, and nothing is taken. The stream is used, and waited for, until it returns.
+// NewHotAdjacency copies the in-edges of nodes in the order given (fused ids, the hottest first), as many as go into so
+// many bytes of device memory; a node whose in-edges do not fit is passed over. 4 bytes for each node of the graph are
+// taken first: where that does not go, there are no copies, and nothing is taken. The stream is used, and waited for,
+// until it returns.
 //
-// Errors: ErrGraph for columns that make no sense, graph.ErrSeed for an id that is no node, those of the device, the context's cause.
-func NewHotAdjacency(ctx context.Context, stream *cuda.Stream, g *graph.Graph, order []int64, bytes int64, mem pinned.Options) (*HotAdjacency, error) {
+// Errors: ErrGraph for columns that make no sense, graph.ErrSeed for an id that is no node, those of the device, the
+// context's cause.
+func NewHotAdjacency(ctx context.Context, stream *device.Stream, g *graph.Graph, order []int64, bytes int64,
+	mem pinned.Options) (*HotAdjacency, error) {
 	h := &HotAdjacency{}
 	mem.Place = pinned.Device
 	for _, b := range []*unified.Buffer{&h.start, &h.indices, &h.types} {
@@ -44,7 +47,8 @@ func NewHotAdjacency(ctx context.Context, stream *cuda.Stream, g *graph.Graph, o
 	return h, nil
 }
 
-func (h *HotAdjacency) copy(ctx context.Context, stream *cuda.Stream, g *graph.Graph, order []int64, bytes int64, staging *unified.Buffer) error {
+func (h *HotAdjacency) copy(ctx context.Context, stream *device.Stream, g *graph.Graph, order []int64, bytes int64,
+	staging *unified.Buffer) error {
 	n := g.NumNodes()
 	idSize, typeSize := g.Indices().DType().Size(), g.Types().DType().Size()
 	room := min((bytes-4*n)/(idSize+typeSize), maxHotEdges)
@@ -107,7 +111,8 @@ func (h *HotAdjacency) choose(g *graph.Graph, order []int64, start []uint32, roo
 const hotChunk = 4 << 20
 
 // columns copies the chosen nodes' part of an edge array to the device.
-func (h *HotAdjacency) columns(ctx context.Context, stream *cuda.Stream, g *graph.Graph, chosen []int64, array unified.Tensor, to, staging *unified.Buffer) error {
+func (h *HotAdjacency) columns(ctx context.Context, stream *device.Stream, g *graph.Graph, chosen []int64,
+	array unified.Tensor, to, staging *unified.Buffer) error {
 	size := array.DType().Size()
 	if err := to.Claim(h.Edges * size); err != nil {
 		return err
@@ -118,7 +123,7 @@ func (h *HotAdjacency) columns(ctx context.Context, stream *cuda.Stream, g *grap
 	}
 	used, sent := 0, int64(0)
 	flush := func() error {
-		if err := stream.CopyToDevice(to.Address()+cuda.Address(sent), buf[:used]); err != nil {
+		if err := stream.CopyToDevice(to.Address()+device.Address(sent), buf[:used]); err != nil {
 			return err
 		}
 		sent, used = sent+int64(used), 0

@@ -3,7 +3,7 @@ package sampling
 import (
 	"errors"
 
-	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/device"
 )
 
 // deviceKernels are the kernels of samplers on one device. All workers of the device share them.
@@ -12,9 +12,9 @@ type deviceKernels struct {
 	neighbor *neighborKernels
 }
 
-var sharedKernels cuda.Shared[*deviceKernels]
+var sharedKernels device.Shared[*deviceKernels]
 
-func loadDeviceKernels(device *cuda.Device) (*deviceKernels, error) {
+func loadDeviceKernels(device *device.Device) (*deviceKernels, error) {
 	assembly, err := loadAssemblyKernels(device)
 	if err != nil {
 		return nil, err

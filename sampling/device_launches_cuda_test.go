@@ -9,9 +9,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/internal/cuda"
-	"github.com/khop-gnn/khop/internal/cuda/cudatest"
+	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -37,14 +37,14 @@ func TestDeviceRunsEveryKernel(t *testing.T) {
 
 func TestDeviceWorkerLeavesNothingBehind(t *testing.T) {
 	cudatest.NeedSimulator(t)
-	device := cudatest.Open(t)
+	gpu := cudatest.Open(t)
 	before := cudatest.NowLive(t)
-	stream, err := device.NewStream(cuda.PriorityLow)
+	stream, err := gpu.NewStream(device.PriorityLow)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Run("sample", func(t *testing.T) {
-		d := &deviceUnderTest{t, device, stream}
+		d := &deviceUnderTest{t, gpu, stream}
 		g := randomGraph(t, rand.New(rand.NewPCG(5, 5)), 2, 4)
 		for _, o := range d.openVariants(Neighbor{Fanouts: []int{3, 40}}, g, 1) {
 			if err := sampleOn(t, o, g, 2, &Request{Seeds: [][]int64{{0}, {0}}}); err != nil {
@@ -79,7 +79,7 @@ func TestDeviceWorkerOutlivesALackOfMemory(t *testing.T) {
 		if nth > 20 {
 			return
 		}
-		if nth <= 10 && (nth%2 == 0) != errors.Is(err, cuda.ErrOutOfMemory) {
+		if nth <= 10 && (nth%2 == 0) != errors.Is(err, device.ErrOutOfMemory) {
 			t.Fatalf("allocation %d fails: %v", nth, err)
 		}
 		compare(t, fmt.Sprintf("after allocation %d failed", nth), g, o, req, want)
@@ -93,7 +93,7 @@ func TestDeviceWorkerClosesOnALostDevice(t *testing.T) {
 	o := d.open(Neighbor{Fanouts: []int{5}}, d.env(g, 2))
 	cudatest.Fail(t, "kernel:neighbor_pick", 1, 700)
 	err := sampleOn(t, o, g, 1, &Request{Seeds: [][]int64{{0}}})
-	if !errors.Is(err, cuda.ErrDeviceLost) {
+	if !errors.Is(err, device.ErrDeviceLost) {
 		t.Errorf("%v, want ErrDeviceLost", err)
 	}
 	if err := o.worker.Close(); err != nil {
@@ -102,11 +102,12 @@ func TestDeviceWorkerClosesOnALostDevice(t *testing.T) {
 	cudatest.Findings() // the loss was asked for
 }
 
-// overTheBus samples once with the graph in host memory, and returns the picks, the destinations, and the sectors of 32 bytes
-// that the kernels read of it there.
-func (d *deviceUnderTest) overTheBus(g *graph.Graph, n Neighbor, seeds int, hot *HotAdjacency) (picks, dsts int64, sectors map[string]uint64) {
+// overTheBus samples once with the graph in host memory, and returns the picks, the destinations, and the sectors of 32
+// bytes that the kernels read of it there.
+func (d *deviceUnderTest) overTheBus(g *graph.Graph, n Neighbor, seeds int, hot *HotAdjacency) (picks, dsts int64,
+	sectors map[string]uint64) {
 	d.t.Helper()
-	onHost := func(data []byte) cuda.Address {
+	onHost := func(data []byte) device.Address {
 		region, err := pinned.Allocate(int64(len(data)), pinned.Options{Device: d.device, Place: pinned.Pinned})
 		if err != nil {
 			d.t.Fatal(err)
@@ -116,7 +117,8 @@ func (d *deviceUnderTest) overTheBus(g *graph.Graph, n Neighbor, seeds int, hot 
 		return region.Address()
 	}
 	env := DeviceEnv{Env: Env{Graph: g, BatchSize: seeds}, MaxBlocks: 8, Topology: Topology{
-		Indptr: onHost(unified.FromSlice(g.Indptr()).Bytes()), Indices: onHost(g.Indices().Bytes()), Types: onHost(g.Types().Bytes())}}
+		Indptr: onHost(unified.FromSlice(g.Indptr()).Bytes()), Indices: onHost(g.Indices().Bytes()),
+		Types: onHost(g.Types().Bytes())}}
 	if hot != nil {
 		hot.AddTo(&env.Topology)
 	}
@@ -130,7 +132,8 @@ func (d *deviceUnderTest) overTheBus(g *graph.Graph, n Neighbor, seeds int, hot 
 		d.t.Fatal(err)
 	}
 	sectors = make(map[string]uint64)
-	for _, kernel := range []string{"assembly_seed", "assembly_flag", "assembly_lists", "assembly_append", "assembly_relabel",
+	for _, kernel := range []string{"assembly_seed", "assembly_flag", "assembly_lists", "assembly_append",
+		"assembly_relabel",
 		"neighbor_count", "neighbor_admit", "neighbor_pick", "neighbor_expand"} {
 		if s := cudatest.Sectors(d.t, kernel, cudatest.Host); s > 0 {
 			sectors[kernel] = s
@@ -164,12 +167,14 @@ func TestDeviceReadsTheGraphSparingly(t *testing.T) {
 		picks, dsts, sectors := d.overTheBus(g, c.n, 300, nil)
 		perPick := float64(sectors["neighbor_pick"]+sectors["neighbor_expand"]) / float64(picks)
 		perNode := float64(sectors["neighbor_count"]) / float64(dsts)
-		t.Logf("%s: %d picks, %d destinations; %.3f sectors a pick, %.3f a destination", name, picks, dsts, perPick, perNode)
+		t.Logf("%s: %d picks, %d destinations; %.3f sectors a pick, %.3f a destination", name, picks, dsts, perPick,
+			perNode)
 		delete(sectors, "neighbor_pick")
 		delete(sectors, "neighbor_expand")
 		delete(sectors, "neighbor_count")
 		if perPick > c.perPick || perNode > c.perNode || len(sectors) > 0 {
-			t.Errorf("%s: %.3f sectors a pick, at most %.2f; %.3f a destination, at most %.2f; others: %v", name, perPick, c.perPick, perNode, c.perNode, sectors)
+			t.Errorf("%s: %.3f sectors a pick, at most %.2f; %.3f a destination, at most %.2f; others: %v", name,
+				perPick, c.perPick, perNode, c.perNode, sectors)
 		}
 	}
 }

@@ -3,13 +3,14 @@ package sampling
 import (
 	"unsafe"
 
-	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/device"
 )
 
-// The description of a batch in device memory, as batch.cuh has it: every field is 8 bytes. What only the device uses has no name here.
+// The description of a batch in device memory, as batch.cuh has it: every field is 8 bytes. What only the device uses
+// has no name here.
 
 type deviceList struct {
-	ids                     cuda.Address
+	ids                     device.Address
 	capacity, offset, count int64
 }
 
@@ -18,10 +19,10 @@ type deviceSegment struct {
 	source, target             int64
 	fanout                     int64
 	key                        uint64
-	indptr, indices, positions cuda.Address
-	seeds                      cuda.Address
+	indptr, indices, positions device.Address
+	seeds                      device.Address
 	maxIndptr, maxIndices      int64
-	before                     cuda.Address
+	before                     device.Address
 	_                          [3]int64 // firstDst, lo, hi
 	picks                      uint64
 	_                          int64 // picksBefore
@@ -30,10 +31,10 @@ type deviceSegment struct {
 }
 
 type deviceStage struct {
-	segments              cuda.Address
+	segments              device.Address
 	numSegments           int64
-	bySource, sourceBegin cuda.Address
-	made                  cuda.Address
+	bySource, sourceBegin device.Address
+	made                  device.Address
 	_                     int64 // runs
 	words                 int64
 	_                     int64 // admitted
@@ -56,38 +57,38 @@ type deviceStatus struct {
 }
 
 type deviceBatch struct {
-	indptr, indices, types cuda.Address
+	indptr, indices, types device.Address
 	numEdges               int64
 	typeBytes              int64
 	wideIDs, widePositions int64
 
-	hotStart, hotIndices, hotTypes cuda.Address
+	hotStart, hotIndices, hotTypes device.Address
 
 	replace, newNodes int64
 	numTypes          int64
 
-	tableValues, tableKeys cuda.Address
+	tableValues, tableKeys device.Address
 	tableBits              int64
 	stamp                  uint64
 
-	start, degree, ids cuda.Address
+	start, degree, ids device.Address
 	maxDsts            int64
-	fresh              cuda.Address
-	subsets            cuda.Address
+	fresh              device.Address
+	subsets            device.Address
 	maxPicks           int64
-	partials           cuda.Address
+	partials           device.Address
 	warps              int64
-	shifts             cuda.Address
+	shifts             device.Address
 
-	lists     cuda.Address
-	stages    cuda.Address
+	lists     device.Address
+	stages    device.Address
 	numStages int64
-	status    cuda.Address
-	lengths   cuda.Address
+	status    device.Address
+	lengths   device.Address
 }
 
-// deviceLayout says where the parts of the description lie: the same on the host and on the device. The results come first,
-// so that one copy brings them back.
+// deviceLayout says where the parts of the description lie: the same on the host and on the device. The results come
+// first, so that one copy brings them back.
 type deviceLayout struct {
 	status, lengths, made, results                         int64 // results is the end of them
 	batch, lists, stages, segments, bySource, begins, size int64 // seeds come at size

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"unsafe"
 
+	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/internal/cuda"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -44,8 +44,8 @@ type deviceNeighbor struct {
 	direct   bool  // the table has no keys
 	stamp    uint64
 
-	graph    *cuda.Graph // what a batch puts on the stream
-	captured launches    // what graph was made for
+	graph    *device.Graph // what a batch puts on the stream
+	captured launches      // what graph was made for
 
 	order, begins         []int64 // of the segments of a hop, by source type
 	seedOrder, seedBegins []int64
@@ -65,7 +65,7 @@ type deviceNeighbor struct {
 
 // launches is what the launches of a batch depend on.
 type launches struct {
-	device   cuda.Address
+	device   device.Address
 	host     *uint8
 	size     int
 	capacity int // how often it changed
@@ -130,7 +130,7 @@ func (w *deviceNeighbor) Close() error {
 		return nil
 	}
 	var errs []error
-	if err := w.giveUp(); !errors.Is(err, cuda.ErrDeviceLost) { // nothing runs on a lost device
+	if err := w.giveUp(); !errors.Is(err, device.ErrDeviceLost) { // nothing runs on a lost device
 		errs = append(errs, err)
 	}
 	errs = append(errs, w.dropGraph())
@@ -195,17 +195,18 @@ func (w *deviceNeighbor) check(req *Request, out *graph.Sample) error {
 	for t, seeds := range req.Seeds {
 		for i, id := range seeds {
 			if uint64(id) >= uint64(s.Nodes[t].Count) {
-				return fmt.Errorf("%w: seed %d: node %d of %d nodes of type %q", graph.ErrSeed, i, id, s.Nodes[t].Count, s.Nodes[t].Name)
+				return fmt.Errorf("%w: seed %d: node %d of %d nodes of type %q", graph.ErrSeed, i, id, s.Nodes[t].Count,
+					s.Nodes[t].Name)
 			}
 		}
 	}
 	return nil
 }
 
-// lessRoom makes the guess for the first batch smaller, and gives back what was taken, where an error says that there is not so much
-// memory. It returns whether to try again.
+// lessRoom makes the guess for the first batch smaller, and gives back what was taken, where an error says that there
+// is not so much memory. It returns whether to try again.
 func (w *deviceNeighbor) lessRoom(err error, out *graph.Sample) bool {
-	if w.guess < leastEdges || !errors.Is(err, pinned.ErrLimit) && !errors.Is(err, cuda.ErrOutOfMemory) {
+	if w.guess < leastEdges || !errors.Is(err, pinned.ErrLimit) && !errors.Is(err, device.ErrOutOfMemory) {
 		return false
 	}
 	w.guess /= 8
@@ -269,7 +270,8 @@ func (w *deviceNeighbor) claimTable() error {
 	if w.direct {
 		slots, keys = w.schema.NumNodes(), 0
 	} else if w.capacity.bits > maxDeviceTable {
-		return fmt.Errorf("%w: a batch of %d nodes or more: take smaller batches or fan-outs", ErrOptions, int64(1)<<(maxDeviceTable-1))
+		return fmt.Errorf("%w: a batch of %d nodes or more: take smaller batches or fan-outs", ErrOptions,
+			int64(1)<<(maxDeviceTable-1))
 	}
 	if w.values.Cap() >= 8*slots && w.keys.Cap() >= 8*keys && w.stamp > 0 && w.stamp < maxStamp {
 		w.stamp++
@@ -330,8 +332,9 @@ func (w *deviceNeighbor) claimSample(req *Request, out *graph.Sample) error {
 	return nil
 }
 
-// capture makes the graph of a batch's launches, unless there is one for buffers as they are. A graph is launched with one call
-// where a batch has dozens. It is captured on a stream of its own, since others may use the worker's meanwhile.
+// capture makes the graph of a batch's launches, unless there is one for buffers as they are. A graph is launched with
+// one call where a batch has dozens. It is captured on a stream of its own, since others may use the worker's
+// meanwhile.
 func (w *deviceNeighbor) capture() (err error) {
 	now := launches{w.device.Address(), &w.description[0], len(w.description), w.capacity.changes}
 	if w.graph != nil && w.captured == now {
@@ -340,7 +343,7 @@ func (w *deviceNeighbor) capture() (err error) {
 	if err := w.dropGraph(); err != nil {
 		return err
 	}
-	stream, err := w.env.Device.NewStream(cuda.PriorityLow)
+	stream, err := w.env.Device.NewStream(device.PriorityLow)
 	if err != nil {
 		return err
 	}
@@ -366,12 +369,12 @@ func (w *deviceNeighbor) dropGraph() (err error) {
 }
 
 // launch puts a batch on a stream. Grids are as large as the capacities can keep busy.
-func (w *deviceNeighbor) launch(stream *cuda.Stream) error {
+func (w *deviceNeighbor) launch(stream *device.Stream) error {
 	if err := stream.CopyToDevice(w.device.Address(), w.description); err != nil {
 		return err
 	}
 	b, seeds := w.at(w.layout.batch), roundUp32(w.seedRoom)/32+int64(len(w.schema.Nodes))
-	if err := w.kernels.assembly.assemblySeed(stream, w.grid(seeds), cuda.Dim(deviceThreads), 0, b); err != nil {
+	if err := w.kernels.assembly.assemblySeed(stream, w.grid(seeds), device.Dim(deviceThreads), 0, b); err != nil {
 		return err
 	}
 	if err := w.launchAssembly(stream, b, 0, seeds); err != nil {
@@ -390,18 +393,18 @@ func (w *deviceNeighbor) launch(stream *cuda.Stream) error {
 }
 
 // grid returns blocks for a number of warps.
-func (w *deviceNeighbor) grid(warps int64) cuda.Dim3 {
+func (w *deviceNeighbor) grid(warps int64) device.Dim3 {
 	blocks := (warps + deviceBlockWarps - 1) / deviceBlockWarps
-	return cuda.Dim(int(max(min(blocks, int64(w.blocks)), 1)))
+	return device.Dim(int(max(min(blocks, int64(w.blocks)), 1)))
 }
 
 // launchPicks is the part of a stage that the sampler decides on, with at most so many runs and words (batch.cuh).
-func (w *deviceNeighbor) launchPicks(stream *cuda.Stream, b cuda.Address, stage uint64, runs, words int64) error {
-	k, block := w.kernels.neighbor, cuda.Dim(deviceThreads)
+func (w *deviceNeighbor) launchPicks(stream *device.Stream, b device.Address, stage uint64, runs, words int64) error {
+	k, block := w.kernels.neighbor, device.Dim(deviceThreads)
 	if err := k.neighborCount(stream, w.grid(runs), block, 0, b, stage); err != nil {
 		return err
 	}
-	if err := k.neighborAdmit(stream, cuda.Dim(1), cuda.Dim(deviceSpine), 0, b, stage); err != nil {
+	if err := k.neighborAdmit(stream, device.Dim(1), device.Dim(deviceSpine), 0, b, stage); err != nil {
 		return err
 	}
 	if err := k.neighborPick(stream, w.grid(32*runs), block, 0, b, stage); err != nil {
@@ -414,12 +417,12 @@ func (w *deviceNeighbor) launchPicks(stream *cuda.Stream, b cuda.Address, stage 
 }
 
 // launchAssembly gives the picks of a stage local ids.
-func (w *deviceNeighbor) launchAssembly(stream *cuda.Stream, b cuda.Address, stage uint64, words int64) error {
-	k, grid, block := w.kernels.assembly, w.grid(words), cuda.Dim(deviceThreads)
+func (w *deviceNeighbor) launchAssembly(stream *device.Stream, b device.Address, stage uint64, words int64) error {
+	k, grid, block := w.kernels.assembly, w.grid(words), device.Dim(deviceThreads)
 	if err := k.assemblyFlag(stream, grid, block, 0, b, stage); err != nil {
 		return err
 	}
-	if err := k.assemblyLists(stream, cuda.Dim(1), cuda.Dim(deviceSpine), 0, b, stage); err != nil {
+	if err := k.assemblyLists(stream, device.Dim(1), device.Dim(deviceSpine), 0, b, stage); err != nil {
 		return err
 	}
 	if err := k.assemblyAppend(stream, grid, block, 0, b, stage); err != nil {
@@ -429,8 +432,8 @@ func (w *deviceNeighbor) launchAssembly(stream *cuda.Stream, b cuda.Address, sta
 }
 
 // at returns where a part of the description is on the device.
-func (w *deviceNeighbor) at(offset int64) cuda.Address {
-	return w.device.Address() + cuda.Address(offset)
+func (w *deviceNeighbor) at(offset int64) device.Address {
+	return w.device.Address() + device.Address(offset)
 }
 
 // segment returns the offset of the segment of an edge type at a hop; hop -1 is the seeds, by node type.

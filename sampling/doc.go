@@ -2,23 +2,25 @@
 //
 // # Basics
 //
-// A Sampler is a plain value of options. Open makes workers of it, one for each goroutine, and a worker fills a graph.Sample for
-// each Request. Neighbor is uniform neighbour sampling, with or without replacement, over any number of hops and edge types.
+// A Sampler is a plain value of options. Open makes workers of it, one for each goroutine, and a worker fills a
+// graph.Sample for each Request. Neighbor is uniform neighbour sampling, with or without replacement, over any number
+// of hops and edge types.
 //
-// What a sample holds is a pure function of graph, options, seeds and Rand: docs/sampling.md states it in full, so that other
-// programs and devices make the same.
+// What a sample holds is a pure function of graph, options, seeds and Rand: docs/sampling.md states it in full, so that
+// other programs and devices make the same.
 //
-// A sampler of your own implements Sampler and Worker. Assembler does what all samplers share (seeds first, each node once,
-// local ids, blocks), so that it says only which edges are picked; examples/customsampler is one of 40 lines.
+// A sampler of your own implements Sampler and Worker. Assembler does what all samplers share (seeds first, each node
+// once, local ids, blocks), so that it says only which edges are picked; examples/customsampler is one of 40 lines.
 //
-// A DeviceSampler also runs on a CUDA device, from the same Go code in every build: OpenDevice fails where there is no device,
-// and never before. Its DeviceWorker puts whole batches on a stream and makes the same samples there. The kernels are
-// neighbor.cu (what is picked) and assembly.cu (lists, local ids); docs/sampling.md, "On a device", says how they go about it.
+// A DeviceSampler also runs on a CUDA device, from the same Go code in every build: OpenDevice fails where there is no
+// device, and never before. Its DeviceWorker puts whole batches on a stream and makes the same samples there. The
+// kernels are neighbor.cu (what is picked) and assembly.cu (lists, local ids); docs/sampling.md, "On a device", says
+// how they go about it.
 //
 // # Caveats
 //
-// Fanouts[0] is the hop out of the seeds, as in PyG; DGL and GraphBolt list the hops the other way round. Blocks[0] is the
-// layer furthest from the seeds, as in DGL.
+// Fanouts[0] is the hop out of the seeds, as in PyG; DGL and GraphBolt list the hops the other way round. Blocks[0] is
+// the layer furthest from the seeds, as in DGL.
 //
 // A worker is for one goroutine, and what it makes lies in the sample's buffers: the next call overwrites it.
 package sampling

@@ -34,7 +34,8 @@ func TestFanoutsAreReadAndWritten(t *testing.T) {
 			t.Errorf("%q written and read again: %v %v %v", c.text, again, againType, err)
 		}
 	}
-	for _, text := range []string{"", "a", "1,,2", "-2", "1.5", "99999999999", "=5", "cites=", "cites=5;cites=6", "cites=5;;", "*=1;*=2", "1;2"} {
+	for _, text := range []string{"", "a", "1,,2", "-2", "1.5", "99999999999", "=5", "cites=", "cites=5;cites=6",
+		"cites=5;;", "*=1;*=2", "1;2"} {
 		if all, perType, err := ParseFanouts(text); !errors.Is(err, ErrOptions) {
 			t.Errorf("%q: %v %v %v, want ErrOptions", text, all, perType, err)
 		}
@@ -74,7 +75,8 @@ func trySample(t *testing.T, indptr []int64, indices []int32, seeds []int64) err
 	return w.Sample(context.Background(), &Request{Seeds: [][]int64{seeds}, Rand: NewRand(0, 0, 0, 0)}, &out)
 }
 
-// damagedGraphs are arrays that contradict each other, and what sampling 2 and then all neighbours of the seeds says of them.
+// damagedGraphs are arrays that contradict each other, and what sampling 2 and then all neighbours of the seeds says of
+// them.
 var damagedGraphs = map[string]struct {
 	indptr  []int64
 	indices []int32
@@ -144,7 +146,8 @@ func TestSamplingStopsWhenCancelled(t *testing.T) {
 func TestSamplingAllocatesNothingOnceWarm(t *testing.T) {
 	for _, types := range [][2]int{{1, 1}, {3, 5}} {
 		g := randomGraph(t, rand.New(rand.NewPCG(9, 9)), types[0], types[1])
-		for _, n := range []Neighbor{{Fanouts: []int{5, 3}}, {Fanouts: []int{5, -1}, Frontier: NewNodes}, {Fanouts: []int{5, 3}, Replace: true}} {
+		for _, n := range []Neighbor{{Fanouts: []int{5, 3}}, {Fanouts: []int{5, -1}, Frontier: NewNodes},
+			{Fanouts: []int{5, 3}, Replace: true}} {
 			w, err := n.Open(Env{Graph: g, BatchSize: 4, EdgePos: true})
 			if err != nil {
 				t.Fatal(err)
@@ -211,7 +214,8 @@ func TestAssemblerRefusesPicksOutsideTheColumn(t *testing.T) {
 	out.Init(g.Schema(), 1, pinned.Options{})
 	defer out.Close()
 	for _, p := range []int64{-1, 1, 1 << 40} {
-		err := a.Sample(context.Background(), &Request{Seeds: [][]int64{{0}}}, &out, func(_ *Destination, picks []int64) []int64 { return append(picks, p) })
+		err := a.Sample(context.Background(), &Request{Seeds: [][]int64{{0}}}, &out,
+			func(_ *Destination, picks []int64) []int64 { return append(picks, p) })
 		if !errors.Is(err, ErrOptions) {
 			t.Errorf("pick %d: %v, want ErrOptions", p, err)
 		}
@@ -245,7 +249,8 @@ func TestBoundIsNeverExceeded(t *testing.T) {
 			}
 		}
 		if nodes > bound.Nodes || edges > bound.Edges {
-			t.Errorf("seed %d round %d: %s: %d nodes, %d edges, bound %+v", seed, round, n.Fingerprint(), nodes, edges, bound)
+			t.Errorf("seed %d round %d: %s: %d nodes, %d edges, bound %+v", seed, round, n.Fingerprint(), nodes, edges,
+				bound)
 		}
 	}
 }

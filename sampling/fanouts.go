@@ -16,8 +16,8 @@ const All = -1
 const maxHops = 256
 
 // ParseFanouts reads fan-outs as the command line spells them: "15,10,5" for all edge types, or one list an edge type,
-// "cites=15,10;writes=5,5", where an edge type is named by its relation or as source:relation:target and "*=5,5" stands for
-// all types that are not named. -1 takes every in-edge, 0 none.
+// "cites=15,10;writes=5,5", where an edge type is named by its relation or as source:relation:target and "*=5,5" stands
+// for all types that are not named. -1 takes every in-edge, 0 none.
 func ParseFanouts(text string) (all []int, perType map[string][]int, err error) {
 	if !strings.Contains(text, "=") {
 		all, err = parseList(text)
@@ -50,7 +50,8 @@ func parseList(text string) ([]int, error) {
 	for _, f := range strings.Split(text, ",") {
 		k, err := strconv.ParseInt(strings.TrimSpace(f), 10, 32)
 		if err != nil || k < All {
-			return nil, fmt.Errorf("%w: fan-out %q in %q: must be a number, 0 for no edge or -1 for all", ErrOptions, f, text)
+			return nil, fmt.Errorf("%w: fan-out %q in %q: must be a number, 0 for no edge or -1 for all", ErrOptions, f,
+				text)
 		}
 		list = append(list, int(k))
 	}
@@ -115,15 +116,16 @@ func newPlan(s *graph.Schema, all []int, perType map[string][]int) (plan, error)
 				p[h][e] = list[h]
 			}
 			if p[h][e] < All {
-				return nil, fmt.Errorf("%w: fan-out %d of hop %d: must be -1 (all), 0 (none) or more", ErrOptions, p[h][e], h)
+				return nil, fmt.Errorf("%w: fan-out %d of hop %d: must be -1 (all), 0 (none) or more", ErrOptions,
+					p[h][e], h)
 			}
 		}
 	}
 	return p, nil
 }
 
-// bound returns the most distinct nodes that a batch can have, and the most edges of each [layer][edge type]: the product of
-// the fan-outs, or what the graph has. With NewNodes all edges lie in layer 0.
+// bound returns the most distinct nodes that a batch can have, and the most edges of each [layer][edge type]: the
+// product of the fan-outs, or what the graph has. With NewNodes all edges lie in layer 0.
 func (p plan) bound(s *graph.Schema, batchSize int, n Neighbor) (nodes int64, blocks [][]int64) {
 	blocks = make([][]int64, len(p))
 	for l := range blocks {

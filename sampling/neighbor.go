@@ -26,18 +26,18 @@ func (f Frontier) String() string {
 	return "all"
 }
 
-// Neighbor samples in-neighbours uniformly: for each destination and edge type up to a fan-out of its in-edges, every subset
-// of that size with equal probability (up to 2^-32), or with Replace that many independent picks. Without replacement picks
-// are ascending by edge position, with replacement in the order of the draws.
+// Neighbor samples in-neighbours uniformly: for each destination and edge type up to a fan-out of its in-edges, every
+// subset of that size with equal probability (up to 2^-32), or with Replace that many independent picks. Without
+// replacement picks are ascending by edge position, with replacement in the order of the draws.
 //
-// Cost: O(fan-out) a destination, whatever its degree. Method: node-wise neighbour sampling, Hamilton, Ying and Leskovec,
-// "Inductive Representation Learning on Large Graphs", NeurIPS 2017; subsets by R. W. Floyd, in Bentley, "Programming
-// pearls: a sample of brilliance", CACM 30(9), 1987. docs/sampling.md states the result in full.
+// Cost: O(fan-out) a destination, whatever its degree. Method: node-wise neighbour sampling, Hamilton, Ying and
+// Leskovec, "Inductive Representation Learning on Large Graphs", NeurIPS 2017; subsets by R. W. Floyd, in Bentley,
+// "Programming pearls: a sample of brilliance", CACM 30(9), 1987. docs/sampling.md states the result in full.
 type Neighbor struct {
 	// Fanouts are the picks of each hop, Fanouts[0] out of the seeds; All (-1) takes every in-edge, 0 none.
 	Fanouts []int
-	// PerType overrides Fanouts for single edge types, named by relation or as source:relation:target. Types in neither are
-	// not followed. A list shorter than the longest ends early.
+	// PerType overrides Fanouts for single edge types, named by relation or as source:relation:target. Types in neither
+	// are not followed. A list shorter than the longest ends early.
 	PerType map[string][]int
 	// Replace picks with replacement.
 	Replace bool
@@ -56,7 +56,8 @@ func (n Neighbor) Validate(s *graph.Schema) error {
 
 // Fingerprint implements Sampler.
 func (n Neighbor) Fingerprint() string {
-	return fmt.Sprintf("neighbor fanouts=%s replace=%t frontier=%v", formatFanouts(n.Fanouts, n.PerType), n.Replace, n.Frontier)
+	return fmt.Sprintf("neighbor fanouts=%s replace=%t frontier=%v", formatFanouts(n.Fanouts, n.PerType), n.Replace,
+		n.Frontier)
 }
 
 // Bound implements Sampler.

@@ -13,8 +13,8 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// powerLaw makes a graph of n nodes and about m edges, in huge pages: in-degree and popularity as a source both fall with
-// the square root of a random rank.
+// powerLaw makes a graph of n nodes and about m edges, in huge pages: in-degree and popularity as a source both fall
+// with the square root of a random rank.
 func powerLaw(b *testing.B, n, m int) *graph.Graph {
 	b.Helper()
 	perm := rng.NewPermutation(1, uint64(n))

@@ -5,7 +5,7 @@ package sampling
 import (
 	_ "embed"
 
-	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/device"
 )
 
 //go:embed neighbor.ptx
@@ -13,21 +13,21 @@ var neighborPTX []byte
 
 // neighborKernels are the kernels of neighbor.cu, loaded on one device. They are safe for concurrent use.
 type neighborKernels struct {
-	module               *cuda.Module
-	neighborCountKernel  *cuda.Kernel
-	neighborAdmitKernel  *cuda.Kernel
-	neighborPickKernel   *cuda.Kernel
-	neighborExpandKernel *cuda.Kernel
+	module               *device.Module
+	neighborCountKernel  *device.Kernel
+	neighborAdmitKernel  *device.Kernel
+	neighborPickKernel   *device.Kernel
+	neighborExpandKernel *device.Kernel
 }
 
 // loadNeighborKernels loads them. Close them before the device.
-func loadNeighborKernels(device *cuda.Device) (*neighborKernels, error) {
-	module, err := device.Load(neighborPTX)
+func loadNeighborKernels(on *device.Device) (*neighborKernels, error) {
+	module, err := on.Load(neighborPTX)
 	if err != nil {
 		return nil, err
 	}
 	kernels := &neighborKernels{module: module}
-	for name, kernel := range map[string]**cuda.Kernel{
+	for name, kernel := range map[string]**device.Kernel{
 		"neighbor_count":  &kernels.neighborCountKernel,
 		"neighbor_admit":  &kernels.neighborAdmitKernel,
 		"neighbor_pick":   &kernels.neighborPickKernel,
@@ -45,21 +45,21 @@ func loadNeighborKernels(device *cuda.Device) (*neighborKernels, error) {
 func (kernels *neighborKernels) Close() error { return kernels.module.Close() }
 
 // neighborCount launches neighbor_count(Batch*b, uint64_t stage).
-func (kernels *neighborKernels) neighborCount(stream *cuda.Stream, grid, block cuda.Dim3, shared int, b cuda.Address, stage uint64) error {
+func (kernels *neighborKernels) neighborCount(stream *device.Stream, grid, block device.Dim3, shared int, b device.Address, stage uint64) error {
 	return stream.Launch(kernels.neighborCountKernel, grid, block, shared, uint64(b), stage)
 }
 
 // neighborAdmit launches neighbor_admit(Batch*b, uint64_t stage).
-func (kernels *neighborKernels) neighborAdmit(stream *cuda.Stream, grid, block cuda.Dim3, shared int, b cuda.Address, stage uint64) error {
+func (kernels *neighborKernels) neighborAdmit(stream *device.Stream, grid, block device.Dim3, shared int, b device.Address, stage uint64) error {
 	return stream.Launch(kernels.neighborAdmitKernel, grid, block, shared, uint64(b), stage)
 }
 
 // neighborPick launches neighbor_pick(Batch*b, uint64_t stage).
-func (kernels *neighborKernels) neighborPick(stream *cuda.Stream, grid, block cuda.Dim3, shared int, b cuda.Address, stage uint64) error {
+func (kernels *neighborKernels) neighborPick(stream *device.Stream, grid, block device.Dim3, shared int, b device.Address, stage uint64) error {
 	return stream.Launch(kernels.neighborPickKernel, grid, block, shared, uint64(b), stage)
 }
 
 // neighborExpand launches neighbor_expand(Batch*b, uint64_t stage).
-func (kernels *neighborKernels) neighborExpand(stream *cuda.Stream, grid, block cuda.Dim3, shared int, b cuda.Address, stage uint64) error {
+func (kernels *neighborKernels) neighborExpand(stream *device.Stream, grid, block device.Dim3, shared int, b device.Address, stage uint64) error {
 	return stream.Launch(kernels.neighborExpandKernel, grid, block, shared, uint64(b), stage)
 }

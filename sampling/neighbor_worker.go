@@ -6,9 +6,9 @@ import (
 	"github.com/khop-gnn/khop/graph"
 )
 
-// neighborWorker runs Neighbor. A hop of an edge type goes in steps over all its destinations, so that independent cache
-// misses overlap: first where each destination's edges lie, then, in chunks of picks, the picks themselves, the sources that
-// lie at them, and the local ids of those. Each step asks for the memory that the next one reads.
+// neighborWorker runs Neighbor. A hop of an edge type goes in steps over all its destinations, so that independent
+// cache misses overlap: first where each destination's edges lie, then, in chunks of picks, the picks themselves, the
+// sources that lie at them, and the local ids of those. Each step asks for the memory that the next one reads.
 type neighborWorker[V nodeID] struct {
 	assembly[V]
 	plan    plan
@@ -32,7 +32,8 @@ func openNeighbor[V nodeID](opt Neighbor, env Env, indices []V) (Worker, error) 
 	if err != nil {
 		return nil, err
 	}
-	w := &neighborWorker[V]{assembly: a, plan: p, replace: opt.Replace, chunks: [3]chunk[V]{newChunk[V](), newChunk[V](), newChunk[V]()}}
+	w := &neighborWorker[V]{assembly: a, plan: p, replace: opt.Replace,
+		chunks: [3]chunk[V]{newChunk[V](), newChunk[V](), newChunk[V]()}}
 	w.expand = w.expandStage
 	return w, nil
 }
@@ -75,8 +76,9 @@ func (w *neighborWorker[V]) expandStage(st *stage[V]) error {
 		return err
 	}
 	key := w.rand.Stage(w.schema.Edges[st.edgeType].Key, PurposePick, uint8(st.hop)).key
-	p := picker[V]{stage: st, fanout: int64(fanout), replace: w.replace, key: key, start: w.start, degree: w.degree, indices: w.indices,
-		set: &w.set, i: st.lo}
+	p := picker[V]{stage: st, fanout: int64(fanout), replace: w.replace, key: key, start: w.start, degree: w.degree,
+		indices: w.indices,
+		set:     &w.set, i: st.lo}
 	return w.stream(&p, local, &pos)
 }
 
@@ -120,9 +122,9 @@ func (w *neighborWorker[V]) count(st *stage[V], k int64) (int, error) {
 }
 
 // stream sends the picks through the steps. While the local ids of one chunk are looked up, the sources of the next are
-// read, whose entries the table is asked for, and the picks of the one after were made, whose sources were asked for. The
-// first two alternate in small blocks: a whole chunk of prefetches at once is more than the processor keeps track of, and
-// what it drops is then waited for (half of a batch's time went there).
+// read, whose entries the table is asked for, and the picks of the one after were made, whose sources were asked for.
+// The first two alternate in small blocks: a whole chunk of prefetches at once is more than the processor keeps track
+// of, and what it drops is then waited for (half of a batch's time went there).
 func (w *neighborWorker[V]) stream(p *picker[V], local []int32, pos *posSink) error {
 	const block = 32
 	cur, next, after := &w.chunks[0], &w.chunks[1], &w.chunks[2]

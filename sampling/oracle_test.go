@@ -33,7 +33,8 @@ func oracle(g *graph.Graph, runs edgeRuns, n Neighbor, req *Request) *oracleSamp
 	if err != nil {
 		panic(err)
 	}
-	o := &oracleSample{nodes: make([][]int64, len(s.Nodes)), seeds: make([][]int64, len(s.Nodes)), blocks: make([][]oracleB, len(p))}
+	o := &oracleSample{nodes: make([][]int64, len(s.Nodes)), seeds: make([][]int64, len(s.Nodes)),
+		blocks: make([][]oracleB, len(p))}
 	local := make([]map[int64]int64, len(s.Nodes))
 	place := func(t int, id int64) int64 {
 		if at, ok := local[t][id]; ok {
@@ -140,7 +141,8 @@ func typeAt(g *graph.Graph, pos int64) int {
 	return int(v[pos])
 }
 
-// randomGraph makes a graph of some node types and edge types, with isolated nodes, hubs, self-loops and parallel edges.
+// randomGraph makes a graph of some node types and edge types, with isolated nodes, hubs, self-loops and parallel
+// edges.
 func randomGraph(t testing.TB, r *rand.Rand, nodeTypes, edgeTypes int) *graph.Graph {
 	var s graph.Schema
 	total := int64(0)
@@ -153,7 +155,8 @@ func randomGraph(t testing.TB, r *rand.Rand, nodeTypes, edgeTypes int) *graph.Gr
 	}
 	for e := range edgeTypes {
 		s.Edges = append(s.Edges, graph.EdgeType{
-			Source: s.Nodes[r.IntN(nodeTypes)].Name, Relation: fmt.Sprintf("r%d", e), Target: s.Nodes[r.IntN(nodeTypes)].Name})
+			Source: s.Nodes[r.IntN(nodeTypes)].Name, Relation: fmt.Sprintf("r%d", e),
+			Target: s.Nodes[r.IntN(nodeTypes)].Name})
 	}
 	if err := s.Init(); err != nil {
 		t.Fatal(err)
@@ -240,7 +243,8 @@ func TestNeighborEqualsTheOracle(t *testing.T) {
 			}
 			want := oracle(g, runs, n, req)
 			for name, w := range workers {
-				compare(t, fmt.Sprintf("seed %d round %d batch %d: %s: %s", seed, round, batch, n.Fingerprint(), name), g, w, req, want)
+				compare(t, fmt.Sprintf("seed %d round %d batch %d: %s: %s", seed, round, batch, n.Fingerprint(), name),
+					g, w, req, want)
 			}
 		}
 		for _, w := range workers {
@@ -272,7 +276,8 @@ func openVariants(t *testing.T, g *graph.Graph, n Neighbor) map[string]Worker {
 	direct.local = &directMap[int64]{numNodes: g.NumNodes()}
 	hashed := open(openNeighbor(n, env, wide)).(*neighborWorker[int64])
 	hashed.local = &hashMap[int64]{}
-	return map[string]Worker{"as opened": open(n.Open(env)), "int32 hash": narrow, "int64 direct": direct, "int64 hash": hashed}
+	return map[string]Worker{"as opened": open(n.Open(env)), "int32 hash": narrow, "int64 direct": direct,
+		"int64 hash": hashed}
 }
 
 func compare(t testing.TB, what string, g *graph.Graph, w Worker, req *Request, want *oracleSample) {
@@ -329,10 +334,12 @@ func widen(t testing.TB, x unified.Tensor) []int64 {
 
 func TestLayersOfNewNodesAreViewsOfOneCSC(t *testing.T) {
 	g := randomGraph(t, rand.New(rand.NewPCG(3, 3)), 1, 1)
-	out := sampleOnce(t, g, Neighbor{Fanouts: []int{3, 3, 3}, Frontier: NewNodes}, &Request{Seeds: [][]int64{{0}}, Rand: NewRand(1, 0, 0, 0)}, true)
+	out := sampleOnce(t, g, Neighbor{Fanouts: []int{3, 3, 3}, Frontier: NewNodes},
+		&Request{Seeds: [][]int64{{0}}, Rand: NewRand(1, 0, 0, 0)}, true)
 	for l := 1; l < 3; l++ {
 		inner, outer := &out.Blocks[l][0], &out.Blocks[l-1][0]
-		for _, pair := range [][2][]byte{{inner.Indptr.Bytes(), outer.Indptr.Bytes()}, {inner.Indices.Bytes(), outer.Indices.Bytes()}} {
+		for _, pair := range [][2][]byte{{inner.Indptr.Bytes(), outer.Indptr.Bytes()},
+			{inner.Indices.Bytes(), outer.Indices.Bytes()}} {
 			if !bytes.HasPrefix(pair[1], pair[0]) || len(pair[0]) > 0 && &pair[0][0] != &pair[1][0] {
 				t.Errorf("layer %d is no prefix view of layer %d", l, l-1)
 			}

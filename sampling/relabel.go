@@ -11,8 +11,8 @@ import (
 // nodeID is the width of node ids in a graph.
 type nodeID interface{ int32 | int64 }
 
-// relabeler maps fused node ids to local ids within a batch. Entries of earlier batches are told by their age, not cleared:
-// values grow from batch to batch, and what lies below base is old.
+// relabeler maps fused node ids to local ids within a batch. Entries of earlier batches are told by their age, not
+// cleared: values grow from batch to batch, and what lies below base is old.
 type relabeler[V nodeID] interface {
 	// begin starts a batch, that will have fewer than 2^30 local ids of any type.
 	begin() error
@@ -20,8 +20,8 @@ type relabeler[V nodeID] interface {
 	grow(n int, lists []list[V]) error
 	// prefetch asks for the entries of ids.
 	prefetch(ids []V)
-	// relabel writes the local id of each id to out; ids that are new get the next ones, in order, and are appended to l.
-	// All ids are fused ids within the graph; l is of their node type and has room for all.
+	// relabel writes the local id of each id to out; ids that are new get the next ones, in order, and are appended to
+	// l. All ids are fused ids within the graph; l is of their node type and has room for all.
 	relabel(ids []V, out []int32, l *list[V])
 	close() error
 }
@@ -34,8 +34,9 @@ type list[V nodeID] struct {
 	count  V // nodes of the type
 }
 
-// newRelabeler chooses: a direct map takes 4 bytes for every node of the graph, a hash table 16 (int32 ids) or 32 (int64)
-// for every node of a batch and 1.5 times as long. So the direct map is for graphs whose map is not larger than the table.
+// newRelabeler chooses: a direct map takes 4 bytes for every node of the graph, a hash table 16 (int32 ids) or 32
+// (int64) for every node of a batch and 1.5 times as long. So the direct map is for graphs whose map is not larger than
+// the table.
 func newRelabeler[V nodeID](numNodes, batchNodes int64, mem pinned.Options) relabeler[V] {
 	if numNodes*4 <= hashSlots(batchNodes)*int64(unsafe.Sizeof(slot[V]{})) {
 		return &directMap[V]{numNodes: numNodes, buf: unified.Buffer{Options: mem}}
@@ -85,8 +86,8 @@ func (d *directMap[V]) prefetch(ids []V) {
 	}
 }
 
-// relabel has no branch that depends on what is found: which ids are new is random, and a mispredicted branch costs more
-// than two stores.
+// relabel has no branch that depends on what is found: which ids are new is random, and a mispredicted branch costs
+// more than two stores.
 func (d *directMap[V]) relabel(ids []V, out []int32, l *list[V]) {
 	tab, base, off := d.tab, d.base, l.offset
 	n, nodes := l.n, l.ids
@@ -259,8 +260,8 @@ func prefetchSlots[V nodeID](base unsafe.Pointer, ids []V, shift uint8) {
 	}
 }
 
-// prefetchPicks asks for the sources at pos, which lie in the column start .. start+n-1: for the whole column, where it has
-// fewer lines than half the picks, since a line that was asked for is asked for again at a cost.
+// prefetchPicks asks for the sources at pos, which lie in the column start .. start+n-1: for the whole column, where it
+// has fewer lines than half the picks, since a line that was asked for is asked for again at a cost.
 func prefetchPicks[V nodeID](indices []V, pos []int64, start, n int64) {
 	if n*int64(unsafe.Sizeof(V(0))) <= int64(len(pos))*32 {
 		prefetchColumn(indices, start, n)

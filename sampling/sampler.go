@@ -56,8 +56,8 @@ type Env struct {
 
 // Worker samples. One goroutine at a time may use it.
 type Worker interface {
-	// Sample fills out, which was shaped by Init for the graph's schema and Bound's layers. On an error out is undefined.
-	// It runs under pinned.Guard: a fault in a mapped file is the loader's to report.
+	// Sample fills out, which was shaped by Init for the graph's schema and Bound's layers. On an error out is
+	// undefined. It runs under pinned.Guard: a fault in a mapped file is the loader's to report.
 	Sample(ctx context.Context, req *Request, out *graph.Sample) error
 	// Close frees the worker's memory.
 	Close() error

@@ -7,10 +7,10 @@ import (
 	"github.com/khop-gnn/khop/internal/rng"
 )
 
-// subsetter draws Floyd subsets in ascending order. The set is kept as a bit mask, which answers "is it in?" and hands out the
-// picks in order, both without a branch: whether a draw repeats and where the next pick lies are random, and an insertion sort
-// that branches on them costs five times as much a pick. A mask of more than 64 bits has summaries above it, one bit a
-// word, and is left empty.
+// subsetter draws Floyd subsets in ascending order. The set is kept as a bit mask, which answers "is it in?" and hands
+// out the picks in order, both without a branch: whether a draw repeats and where the next pick lies are random, and an
+// insertion sort that branches on them costs five times as much a pick. A mask of more than 64 bits has summaries above
+// it, one bit a word, and is left empty.
 type subsetter struct {
 	leaf [64 * 64]uint64 // bit t
 	mid  [64]uint64      // bit w: leaf[w] is not empty

@@ -20,8 +20,10 @@ func subsetsAreFloyds(t *testing.T) {
 	var set subsetter
 	pos := make([]int64, 2000)
 	for _, start := range []int64{0, 1, 123, 1<<31 - 7, 1 << 40} {
-		for _, k := range []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 20, 25, 31, 32, 33, 64, 65, 100, 1000} {
-			for _, n := range []uint64{2, 3, 5, 6, 8, 11, 16, 17, 18, 21, 26, 33, 63, 64, 65, 66, 70, 100, 128, 1001, 4095, 4096, 4097, 1 << 16, 1<<18 - 1, 1 << 18, 1<<18 + 1, 1<<32 - 1, 1 << 32, 1<<32 + 1, 1 << 50} {
+		for _, k := range []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 20, 25, 31, 32, 33, 64, 65,
+			100, 1000} {
+			for _, n := range []uint64{2, 3, 5, 6, 8, 11, 16, 17, 18, 21, 26, 33, 63, 64, 65, 66, 70, 100, 128, 1001,
+				4095, 4096, 4097, 1 << 16, 1<<18 - 1, 1 << 18, 1<<18 + 1, 1<<32 - 1, 1 << 32, 1<<32 + 1, 1 << 50} {
 				if uint64(k) >= n {
 					continue
 				}
@@ -30,7 +32,8 @@ func subsetsAreFloyds(t *testing.T) {
 					set.subset(pos[:k], s, start, n)
 					for i, want := range rng.Floyd(nil, s, n, uint64(k)) {
 						if pos[i] != start+int64(want) {
-							t.Fatalf("%d of %d from %d, stream %#x: pick %d is %d, want %d", k, n, start, s, i, pos[i]-start, want)
+							t.Fatalf("%d of %d from %d, stream %#x: pick %d is %d, want %d", k, n, start, s, i,
+								pos[i]-start, want)
 						}
 					}
 				}

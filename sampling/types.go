@@ -23,8 +23,8 @@ func newTypeColumn(t unified.Tensor) (c typeColumn, err error) {
 	return c, err
 }
 
-// firstAtLeast returns the first position of lo .. hi whose type is at least e, given that types ascend there. It gallops:
-// the cost is the logarithm of the distance.
+// firstAtLeast returns the first position of lo .. hi whose type is at least e, given that types ascend there. It
+// gallops: the cost is the logarithm of the distance.
 func (c typeColumn) firstAtLeast(lo, hi int64, e int) int64 {
 	if c.t8 != nil {
 		return gallop(c.t8, lo, hi, e)
@@ -38,7 +38,8 @@ func gallop[T uint8 | uint16](types []T, lo, hi int64, e int) int64 {
 		next := lo + step
 		if next >= hi || int(types[next]) >= e {
 			end := min(next, hi)
-			return lo + 1 + int64(sort.Search(int(end-lo-1), func(i int) bool { return int(types[lo+1+int64(i)]) >= e }))
+			return lo + 1 + int64(sort.Search(int(end-lo-1),
+				func(i int) bool { return int(types[lo+1+int64(i)]) >= e }))
 		}
 		lo = next
 		step *= 2
@@ -46,8 +47,8 @@ func gallop[T uint8 | uint16](types []T, lo, hi int64, e int) int64 {
 	return lo
 }
 
-// cursor remembers, per destination of one node type, where the edges of the next edge types begin, so that a hop passes
-// over each column once however many edge types there are.
+// cursor remembers, per destination of one node type, where the edges of the next edge types begin, so that a hop
+// passes over each column once however many edge types there are.
 type cursor struct {
 	buf unified.Buffer
 	at  []int64

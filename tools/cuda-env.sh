@@ -28,10 +28,10 @@ case $major in
     *) toolkit=$target/nvidia/cuda_runtime ;;
 esac
 
-# gorgonia.org/cu asks the linker for -lcuda. An archive of nothing satisfies it; the functions come from internal/cuda.
+# gorgonia.org/cu asks the linker for -lcuda. An archive of nothing satisfies it; the functions come from device.
 mkdir -p "$home/stub"
 [ -s "$home/stub/libcuda.a" ] || printf '!<arch>\n' >"$home/stub/libcuda.a"
 
 printf 'export CGO_ENABLED=1\n'
-printf 'export CGO_CFLAGS=%q\n' "-O2 -g '-I$root/internal/cuda/include/shim' '-I$toolkit/include'"
+printf 'export CGO_CFLAGS=%q\n' "-O2 -g '-I$root/device/include/shim' '-I$toolkit/include'"
 printf 'export CGO_LDFLAGS=%q\n' "'-L$home/stub'"

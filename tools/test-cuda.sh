@@ -82,7 +82,7 @@ while read -r folder names; do
 done <"$scratch/tests" | "$REPORT" "${skips[@]}" ${TOTALS:+-totals "$TOTALS"}
 
 step "bundle" # of programs that measure a GPU: all phases run, in tiny sizes
-bench/gpu/bundle.sh "$scratch/gpu" internal/cuda/drivertest
+bench/gpu/bundle.sh "$scratch/gpu" internal/drivertest
 "$scratch/gpu/run" --smoke --minutes 60 --dir "$scratch/state" >"$scratch/result.json" || fail "a phase of the bundle failed: see above"
 python3 -c 'import json, sys; r = json.load(open(sys.argv[1])); sys.exit(not (r["simulated"] and all(p["complete"] for p in r["phases"].values())))' \
     "$scratch/result.json" || fail "the bundle did not run all phases: see above"

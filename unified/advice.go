@@ -4,7 +4,7 @@ import (
 	"errors"
 	"unsafe"
 
-	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/device"
 )
 
 // Advice says how a processor will use a tensor.
@@ -16,10 +16,11 @@ const (
 	AccessedBy                      // the processor will read it: keep it mapped there
 )
 
-// Advise tells the driver how p will use the tensor. It never changes what is read, and failing to be of use is no error.
+// Advise tells the driver how p will use the tensor. It never changes what is read, and failing to be of use is no
+// error.
 //
-// It has an effect only on memory that a device reaches by page faults: host memory, mapped files among it, on a machine where
-// the device accesses pageable memory (pinned.RungPageTables, or HMM). It is a no-op
+// It has an effect only on memory that a device reaches by page faults: host memory, mapped files among it, on a
+// machine where the device accesses pageable memory (pinned.RungPageTables, or HMM). It is a no-op
 //   - for placement Device and for page-locked memory (registered or of the driver), whose pages stay where they are and are
 //     mapped for every device already;
 //   - where p is the CPU;
@@ -27,13 +28,14 @@ const (
 //
 // khop itself takes no managed memory, for which advice was made. Errors: those of a device that is lost or closed.
 func (t Tensor) Advise(p *Processor, a Advice) error {
-	if p.dev == nil || t.placement == Device || len(t.data) == 0 || p.dev.Attribute(cuda.AttrPageableAccess) == 0 {
+	if p.dev == nil || t.placement == Device || len(t.data) == 0 || p.dev.Attribute(device.AttrPageableAccess) == 0 {
 		return nil
 	}
-	what := map[Advice]cuda.Advice{ReadMostly: cuda.AdviseReadMostly, PreferredLocation: cuda.AdvisePreferredLocation, AccessedBy: cuda.AdviseAccessedBy}[a]
-	at := cuda.Address(uintptr(unsafe.Pointer(unsafe.SliceData(t.data))))
-	err := p.dev.Advise(at, int64(len(t.data)), what, cuda.Location(p.dev.Ordinal()))
-	if errors.Is(err, cuda.ErrInvalidValue) || errors.Is(err, cuda.ErrNotSupported) {
+	what := map[Advice]device.Advice{ReadMostly: device.AdviseReadMostly,
+		PreferredLocation: device.AdvisePreferredLocation, AccessedBy: device.AdviseAccessedBy}[a]
+	at := device.Address(uintptr(unsafe.Pointer(unsafe.SliceData(t.data))))
+	err := p.dev.Advise(at, int64(len(t.data)), what, device.Location(p.dev.Ordinal()))
+	if errors.Is(err, device.ErrInvalidValue) || errors.Is(err, device.ErrNotSupported) {
 		return nil // page-locked memory, or a driver that gives no advice on pageable memory
 	}
 	return err

@@ -4,20 +4,20 @@ import (
 	"fmt"
 	"unsafe"
 
-	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/pinned"
 )
 
-// Buffer is growable memory for the elements of one tensor. One owner at a time; not safe for concurrent use. Set Options
-// before the first use to have the bytes counted, or to take them on a device: such a buffer is sized with Claim, since it
-// cannot be viewed as a Go slice. The owner calls Close, after a device has done with it.
+// Buffer is growable memory for the elements of one tensor. One owner at a time; not safe for concurrent use. Set
+// Options before the first use to have the bytes counted, or to take them on a device: such a buffer is sized with
+// Claim, since it cannot be viewed as a Go slice. The owner calls Close, after a device has done with it.
 type Buffer struct {
 	Options pinned.Options
 	mem     pinned.Buffer
 }
 
-// Grow makes room for n elements of T, keeps the first keep of them, and returns all the room there is. The slice is valid
-// until the next call of Grow, Claim, Reserve or Close. pinned.ErrPlacement for a buffer of device memory.
+// Grow makes room for n elements of T, keeps the first keep of them, and returns all the room there is. The slice is
+// valid until the next call of Grow, Claim, Reserve or Close. pinned.ErrPlacement for a buffer of device memory.
 func Grow[T Element](b *Buffer, n, keep int64) ([]T, error) {
 	var z T
 	size := int64(unsafe.Sizeof(z))
@@ -35,8 +35,8 @@ func Grow[T Element](b *Buffer, n, keep int64) ([]T, error) {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(mem))), int64(len(mem))/size), nil
 }
 
-// Tensor returns the first elements as a tensor of the given shape; ErrShape if there is less room. It is valid as long as
-// the slice that Grow returned, and its placement is that of the buffer.
+// Tensor returns the first elements as a tensor of the given shape; ErrShape if there is less room. It is valid as long
+// as the slice that Grow returned, and its placement is that of the buffer.
 func (b *Buffer) Tensor(dtype DType, shape ...int64) (Tensor, error) {
 	return NewPlaced(b.Options.Placement(), dtype, b.mem.Bytes(), shape...)
 }
@@ -54,7 +54,7 @@ func (b *Buffer) Claim(n int64) error {
 }
 
 // Address returns what kernels address the first byte by; 0 for pageable host memory and an empty buffer.
-func (b *Buffer) Address() cuda.Address { return b.mem.Address() }
+func (b *Buffer) Address() device.Address { return b.mem.Address() }
 
 // Cap returns the bytes held.
 func (b *Buffer) Cap() int64 { return b.mem.Cap() }

@@ -7,8 +7,8 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// A tensor of the host becomes a unified one by two lines: opening the device, and To. With "cpu" the same program runs where
-// there is no device.
+// A tensor of the host becomes a unified one by two lines: opening the device, and To. With "cpu" the same program runs
+// where there is no device.
 func ExampleTensor_To() {
 	rows := []float32{0, 1, 2, 3, 4, 5}
 
@@ -18,7 +18,8 @@ func ExampleTensor_To() {
 		return
 	}
 	defer device.Close()
-	features, err := unified.FromSlice(rows).To(context.Background(), device.Unified()) // was: features := unified.FromSlice(rows)
+	// was: features := unified.FromSlice(rows)
+	features, err := unified.FromSlice(rows).To(context.Background(), device.Unified())
 	if err != nil {
 		fmt.Println(err)
 		return

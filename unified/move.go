@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/pinned"
 )
 
-// Moved is a tensor and what was taken to have it where it is. It can be used as any tensor; views of it are valid until
-// Close, which the owner calls after the last use, on a device too.
+// Moved is a tensor and what was taken to have it where it is. It can be used as any tensor; views of it are valid
+// until Close, which the owner calls after the last use, on a device too.
 type Moved struct {
 	Tensor
 	release func() error
@@ -26,7 +26,8 @@ func (m *Moved) Close() error {
 	return release()
 }
 
-// To returns the tensor at another place, with the same elements. At its place already it is the same view, and costs nothing.
+// To returns the tensor at another place, with the same elements. At its place already it is the same view, and costs
+// nothing.
 //
 //   - To Processor.Unified of a device: the tensor is attached (pinned.Attach). Mapped files and memory of package pinned are
 //     registered where they lie if the machine allows it, and must then stay valid and unchanged until Close; else, and from the
@@ -34,8 +35,8 @@ func (m *Moved) Close() error {
 //   - To Processor.Memory of a device: copied to device memory (pinned.Upload).
 //   - To the host, the zero Target: copied to pageable memory.
 //
-// What writes to a tensor on a device must have ended before it is moved from there. ctx ends the work early. Errors are those
-// of Attach and Upload; pinned.ErrPlacement for a tensor on one device that is asked for on another.
+// What writes to a tensor on a device must have ended before it is moved from there. ctx ends the work early. Errors
+// are those of Attach and Upload; pinned.ErrPlacement for a tensor on one device that is asked for on another.
 func (t Tensor) To(ctx context.Context, to Target) (*Moved, error) {
 	switch {
 	case !t.Valid() || t.placement == to.place && t.placement != Device:
@@ -65,8 +66,8 @@ func (t Tensor) moved(place Placement, data []byte, release func() error) (*Move
 	return &Moved{t, release}, nil
 }
 
-func (t Tensor) upload(ctx context.Context, dev *cuda.Device) (*Moved, error) {
-	s, err := dev.NewStream(cuda.PriorityLow)
+func (t Tensor) upload(ctx context.Context, dev *device.Device) (*Moved, error) {
+	s, err := dev.NewStream(device.PriorityLow)
 	if err != nil {
 		return nil, err
 	}
@@ -82,18 +83,20 @@ func (t Tensor) fromDevice(to Target) (*Moved, error) {
 	if len(t.data) == 0 {
 		return t.moved(to.place, nil, nil)
 	}
-	home, err := cuda.OpenAt(t.Address())
+	home, err := device.OpenAt(t.Address())
 	if err != nil {
 		return nil, err
 	}
 	defer home.Close()
 	if to.place == Device {
 		if home.Ordinal() != to.dev.Ordinal() {
-			return nil, fmt.Errorf("move %v from cuda:%d to cuda:%d: %w: move it to the host first", t, home.Ordinal(), to.dev.Ordinal(), pinned.ErrPlacement)
+			return nil, fmt.Errorf("move %v from cuda:%d to cuda:%d: %w: move it to the host first", t, home.Ordinal(),
+				to.dev.Ordinal(), pinned.ErrPlacement)
 		}
 		return &Moved{Tensor: t}, nil
 	}
-	r, err := pinned.Allocate(int64(len(t.data)), pinned.Options{Purpose: pinned.Columns, Device: to.dev, Place: to.place})
+	r, err := pinned.Allocate(int64(len(t.data)), pinned.Options{Purpose: pinned.Columns, Device: to.dev,
+		Place: to.place})
 	if err != nil {
 		return nil, err
 	}
@@ -103,8 +106,8 @@ func (t Tensor) fromDevice(to Target) (*Moved, error) {
 	return t.moved(to.place, r.Bytes(), r.Close)
 }
 
-func download(dev *cuda.Device, dst []byte, src cuda.Address) error {
-	s, err := dev.NewStream(cuda.PriorityLow)
+func download(dev *device.Device, dst []byte, src device.Address) error {
+	s, err := dev.NewStream(device.PriorityLow)
 	if err != nil {
 		return err
 	}

@@ -10,8 +10,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/khop-gnn/khop/internal/cuda"
-	"github.com/khop-gnn/khop/internal/cuda/cudatest"
+	"github.com/khop-gnn/khop/device"
+	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -142,7 +142,7 @@ func TestAMappedFileBecomesUnifiedWithoutACopy(t *testing.T) {
 }
 
 func TestAdviceThatMeansNothingIsNoError(t *testing.T) {
-	cudatest.SetAttribute(t, cuda.AttrPageableAccess, 1)
+	cudatest.SetAttribute(t, device.AttrPageableAccess, 1)
 	p := openProcessor(t)
 	x := FromSlice(make([]float32, 1000))
 	for _, target := range []Target{{}, p.Unified(), p.Memory()} {
@@ -153,7 +153,7 @@ func TestAdviceThatMeansNothingIsNoError(t *testing.T) {
 		}
 	}
 	cudatest.Fail(t, "cuMemAdvise", 1, 719)
-	if err := x.Advise(p, ReadMostly); !errors.Is(err, cuda.ErrDeviceLost) {
+	if err := x.Advise(p, ReadMostly); !errors.Is(err, device.ErrDeviceLost) {
 		t.Errorf("advice on a lost device: %v", err)
 	}
 }
@@ -180,7 +180,7 @@ func TestEmptyTensorsMove(t *testing.T) {
 
 func TestBuffersHoldDeviceMemory(t *testing.T) {
 	p := openProcessor(t)
-	s, err := p.CUDA().NewStream(cuda.PriorityLow)
+	s, err := p.CUDA().NewStream(device.PriorityLow)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,10 +214,12 @@ func TestBuffersHoldDeviceMemory(t *testing.T) {
 			t.Errorf("%d elements went to the device and others came back", n)
 		}
 	}
-	if ledger.DeviceTotal() < 5000*4 || ledger.Total() < 5000*4 || ledger.DeviceTotal() != there.Options.Size(there.Cap()) {
+	if ledger.DeviceTotal() < 5000*4 || ledger.Total() < 5000*4 ||
+		ledger.DeviceTotal() != there.Options.Size(there.Cap()) {
 		t.Errorf("host %d, device %d", ledger.Total(), ledger.DeviceTotal())
 	}
-	if err := errors.Join(there.Close(), stage.Close()); err != nil || ledger.Total() != 0 || ledger.DeviceTotal() != 0 {
+	if err := errors.Join(there.Close(), stage.Close()); err != nil || ledger.Total() != 0 ||
+		ledger.DeviceTotal() != 0 {
 		t.Errorf("closed: %v, host %d, device %d", err, ledger.Total(), ledger.DeviceTotal())
 	}
 
@@ -226,7 +228,7 @@ func TestBuffersHoldDeviceMemory(t *testing.T) {
 		t.Errorf("beyond the limit: %v", err)
 	}
 	ledger.SetDeviceLimit(0)
-	if err := there.Claim(1 << 46); !errors.Is(err, cuda.ErrOutOfMemory) || ledger.DeviceTotal() != 0 {
+	if err := there.Claim(1 << 46); !errors.Is(err, device.ErrOutOfMemory) || ledger.DeviceTotal() != 0 {
 		t.Errorf("more than any device has: %v, %d bytes counted", err, ledger.DeviceTotal())
 	}
 	if err := there.Claim(100); err != nil {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -29,7 +29,7 @@ func TestDeviceNames(t *testing.T) {
 
 func TestADeviceThatIsNotThereSaysWhy(t *testing.T) {
 	_, err := OpenDevice("cuda:99")
-	if !errors.Is(err, cuda.ErrNoDevice) || len(err.Error()) <= len(cuda.ErrNoDevice.Error()) {
+	if !errors.Is(err, device.ErrNoDevice) || len(err.Error()) <= len(device.ErrNoDevice.Error()) {
 		t.Errorf("%v", err)
 	}
 }

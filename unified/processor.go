@@ -5,13 +5,13 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/device"
 )
 
 // Processor is what computes on tensors: the CPU, or an open CUDA device. It is safe for concurrent use. Close it after
 // everything that was moved to it has been closed.
 type Processor struct {
-	dev *cuda.Device // nil is the CPU
+	dev *device.Device // nil is the CPU
 }
 
 // ParseDevice reads "cpu" as -1, "cuda" as 0 and "cuda:2" as 2. It opens nothing.
@@ -29,14 +29,14 @@ func ParseDevice(name string) (ordinal int, err error) {
 	return 0, fmt.Errorf("unknown device %q: give cpu, cuda, or cuda and a number such as cuda:0", name)
 }
 
-// OpenDevice opens "cpu", "cuda" (the first device) or "cuda:N". The error wraps cuda.ErrNoDevice where there is no such
-// device and says why. The caller closes it.
+// OpenDevice opens "cpu", "cuda" (the first device) or "cuda:N". The error wraps device.ErrNoDevice where there is no
+// such device and says why. The caller closes it.
 func OpenDevice(name string) (*Processor, error) {
 	ordinal, err := ParseDevice(name)
 	if err != nil || ordinal < 0 {
 		return &Processor{}, err
 	}
-	dev, err := cuda.Open(ordinal)
+	dev, err := device.Open(ordinal)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func OpenDevice(name string) (*Processor, error) {
 }
 
 // CUDA returns the device for calls that take one; nil of the CPU. It belongs to the Processor.
-func (p *Processor) CUDA() *cuda.Device { return p.dev }
+func (p *Processor) CUDA() *device.Device { return p.dev }
 
 // String returns "cpu", or the device's number: "cuda:0".
 func (p *Processor) String() string {
@@ -62,8 +62,8 @@ func (p *Processor) Close() error {
 	return p.dev.Close()
 }
 
-// Unified is memory that the host and the processor both address: page-locked host memory of a device, host memory of the
-// CPU.
+// Unified is memory that the host and the processor both address: page-locked host memory of a device, host memory of
+// the CPU.
 func (p *Processor) Unified() Target {
 	if p.dev == nil {
 		return Target{}
@@ -81,7 +81,7 @@ func (p *Processor) Memory() Target {
 
 // Target is a place to move tensors to. The zero value is pageable host memory.
 type Target struct {
-	dev   *cuda.Device
+	dev   *device.Device
 	place Placement
 }
 

@@ -6,7 +6,7 @@ import (
 	"math/bits"
 	"unsafe"
 
-	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -26,8 +26,8 @@ const (
 	Device = pinned.Device // device memory: the host cannot read Bytes
 )
 
-// Tensor is a view of a dense array in row-major order. The zero value is "no tensor" (Valid is false). Tensors are values:
-// copying one copies no element. Who made it says how long its bytes are valid and who may write them.
+// Tensor is a view of a dense array in row-major order. The zero value is "no tensor" (Valid is false). Tensors are
+// values: copying one copies no element. Who made it says how long its bytes are valid and who may write them.
 type Tensor struct {
 	dtype     DType
 	rank      uint8
@@ -36,8 +36,9 @@ type Tensor struct {
 	data      []byte
 }
 
-// New returns a view of data as dtype elements in the given shape. The first bytes of data are used; ErrShape if they are
-// too few, are not aligned to the element size, or the shape is not one (negative, of more than MaxRank dimensions).
+// New returns a view of data as dtype elements in the given shape. The first bytes of data are used; ErrShape if they
+// are too few, are not aligned to the element size, or the shape is not one (negative, of more than MaxRank
+// dimensions).
 func New(dtype DType, data []byte, shape ...int64) (Tensor, error) {
 	t := Tensor{dtype: dtype, rank: uint8(len(shape))}
 	if dtype == Invalid || dtype >= numDTypes || len(shape) == 0 || len(shape) > MaxRank {
@@ -53,7 +54,8 @@ func New(dtype DType, data []byte, shape ...int64) (Tensor, error) {
 		t.shape[i] = d
 	}
 	if n > uint64(len(data)) {
-		return Tensor{}, fmt.Errorf("%w: %v of %v takes %d bytes, there are %d", ErrShape, append([]int64(nil), shape...), dtype, n, len(data))
+		return Tensor{}, fmt.Errorf("%w: %v of %v takes %d bytes, there are %d", ErrShape,
+			append([]int64(nil), shape...), dtype, n, len(data))
 	}
 	if n > 0 && uintptr(unsafe.Pointer(unsafe.SliceData(data)))%uintptr(dtype.Size()) != 0 {
 		return Tensor{}, fmt.Errorf("%w: data is not aligned to %d bytes", ErrShape, dtype.Size())
@@ -131,17 +133,17 @@ func (t Tensor) Width() int64 {
 // RowBytes returns the bytes of a row.
 func (t Tensor) RowBytes() int64 { return t.Width() * t.dtype.Size() }
 
-// Bytes returns the elements' memory, in order. With placement Device the slice has the right address and length, but reading
-// or writing its elements on the host faults.
+// Bytes returns the elements' memory, in order. With placement Device the slice has the right address and length, but
+// reading or writing its elements on the host faults.
 func (t Tensor) Bytes() []byte { return t.data }
 
-// Address returns what kernels address the first element by; 0 where no device can (placement Host) and where there are no
-// elements. It is valid as long as the tensor is.
-func (t Tensor) Address() cuda.Address {
+// Address returns what kernels address the first element by; 0 where no device can (placement Host) and where there are
+// no elements. It is valid as long as the tensor is.
+func (t Tensor) Address() device.Address {
 	if t.placement == Host || len(t.data) == 0 {
 		return 0
 	}
-	return cuda.Address(uintptr(unsafe.Pointer(unsafe.SliceData(t.data))))
+	return device.Address(uintptr(unsafe.Pointer(unsafe.SliceData(t.data))))
 }
 
 // Placement returns where the bytes lie.
@@ -162,8 +164,8 @@ func (t Tensor) String() string {
 	return s + "] " + t.placement.String()
 }
 
-// View returns the elements as a Go slice over the same memory, valid as long as the tensor is. ErrShape if the tensor's
-// dtype is not T's, or the host cannot read it.
+// View returns the elements as a Go slice over the same memory, valid as long as the tensor is. ErrShape if the
+// tensor's dtype is not T's, or the host cannot read it.
 func View[T Element](t Tensor) ([]T, error) {
 	if t.dtype != Of[T]() || t.placement == Device {
 		return nil, fmt.Errorf("%w: %v viewed as %v on the host", ErrShape, t, Of[T]())

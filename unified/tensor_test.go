@@ -9,7 +9,8 @@ import (
 )
 
 func TestDTypesHaveNamesAndSizes(t *testing.T) {
-	sizes := map[string]int64{"int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8,
+	sizes := map[string]int64{"int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8,
+		"uint64":  8,
 		"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 	for d := Invalid + 1; d < numDTypes; d++ {
 		back, err := ParseDType(d.String())

@@ -1,6 +1,6 @@
-// Command feed measures what handing batches to another process costs: khop serve and a consumer beside khop bench alone, on
-// the same settings, in turn; and batches that are made once and announced over and over, beside a torch DataLoader that
-// sends the same tensors over and over. "make bench-feed" runs it.
+// Command feed measures what handing batches to another process costs: khop serve and a consumer beside khop bench
+// alone, on the same settings, in turn; and batches that are made once and announced over and over, beside a torch
+// DataLoader that sends the same tensors over and over. "make bench-feed" runs it.
 package main
 
 import (
@@ -29,7 +29,8 @@ type settings struct {
 }
 
 // load is how batches of about 8 MB are made: 1,024 seeds, 20,000 nodes with 100 features each.
-var load = []string{"--fanouts", "4,3", "--batch-size", "1024", "--shuffle", "--seed", "1", "--seeds", "all", "--resident"}
+var load = []string{"--fanouts", "4,3", "--batch-size", "1024", "--shuffle", "--seed", "1", "--seeds", "all",
+	"--resident"}
 
 // measured is what one consumer saw.
 type measured struct {
@@ -83,23 +84,30 @@ func (s *settings) run(ctx context.Context) error {
 	}
 	ways := []*way{
 		{name: "khop bench", once: s.bench},
-		{name: "feed, Go consumer", once: func(ctx context.Context) (measured, error) { return s.feed(ctx, s.goConsumer, s.batches) }},
+		{name: "feed, Go consumer", once: func(ctx context.Context) (measured,
+			error) {
+			return s.feed(ctx, s.goConsumer, s.batches)
+		}},
 		{name: "same batches, Go consumer", once: func(ctx context.Context) (measured, error) {
 			return s.feed(ctx, s.goConsumer, s.replayed, "--replay", "4")
 		}},
 	}
 	if s.python != "" {
 		ways = append(ways,
-			&way{name: "feed, Python consumer", once: func(ctx context.Context) (measured, error) { return s.feed(ctx, s.pyConsumer, s.batches) }},
+			&way{name: "feed, Python consumer", once: func(ctx context.Context) (measured,
+				error) {
+				return s.feed(ctx, s.pyConsumer, s.batches)
+			}},
 			&way{name: "same batches, Python consumer", once: func(ctx context.Context) (measured, error) {
 				return s.feed(ctx, s.pyConsumer, s.replayed, "--replay", "4")
 			}})
 	}
 	if s.torch != "" {
 		for _, strategy := range []string{"file_descriptor", "file_system"} {
-			ways = append(ways, &way{name: "same tensors, torch DataLoader, " + strategy, once: func(ctx context.Context) (measured, error) {
-				return s.script(ctx, s.torch, "bench/feed/torch_loader.py", strategy, strconv.Itoa(s.batches))
-			}})
+			ways = append(ways, &way{name: "same tensors, torch DataLoader, " + strategy,
+				once: func(ctx context.Context) (measured, error) {
+					return s.script(ctx, s.torch, "bench/feed/torch_loader.py", strategy, strconv.Itoa(s.batches))
+				}})
 		}
 	}
 	for round := range s.rounds {
@@ -109,7 +117,8 @@ func (s *settings) run(ctx context.Context) error {
 				return fmt.Errorf("%s: %w", w.name, err)
 			}
 			w.all = append(w.all, m)
-			fmt.Fprintf(os.Stderr, "round %d: %-45s %9.1f batches/s, %8.1f us each, %.2f MB\n", round+1, w.name, m.rate(), m.micro(), m.BytesBatch/1e6)
+			fmt.Fprintf(os.Stderr, "round %d: %-45s %9.1f batches/s, %8.1f us each, %.2f MB\n", round+1, w.name,
+				m.rate(), m.micro(), m.BytesBatch/1e6)
 		}
 	}
 	return s.report(ways)
@@ -135,7 +144,8 @@ func (s *settings) prepare(ctx context.Context) error {
 	if _, err := os.Stat(filepath.Join(s.dataset, "dataset.json")); err == nil {
 		return nil
 	}
-	generate := exec.CommandContext(ctx, s.khop, "generate", "sbm", s.dataset, "--nodes", "1000000", "--edges", "16000000",
+	generate := exec.CommandContext(ctx, s.khop, "generate", "sbm", s.dataset, "--nodes", "1000000", "--edges",
+		"16000000",
 		"--features", "100", "--classes", "10", "--seed", "1", "--force")
 	if out, err := generate.CombinedOutput(); err != nil {
 		return fmt.Errorf("khop generate: %w\n%s", err, out)
@@ -149,7 +159,8 @@ func (s *settings) loading() []string {
 
 // bench is khop alone: batches go to a loop that does nothing.
 func (s *settings) bench(ctx context.Context) (m measured, err error) {
-	args := append([]string{"bench", s.dataset, "--json", "--no-memcpy", "--warmup", "200", "--batches", strconv.Itoa(s.batches)}, s.loading()...)
+	args := append([]string{"bench", s.dataset, "--json", "--no-memcpy", "--warmup", "200", "--batches",
+		strconv.Itoa(s.batches)}, s.loading()...)
 	cmd := exec.CommandContext(ctx, s.khop, args...)
 	out, err := cmd.Output()
 	if err != nil {
@@ -165,14 +176,16 @@ func (s *settings) bench(ctx context.Context) (m measured, err error) {
 }
 
 // feed starts a server and lets a consumer measure it.
-func (s *settings) feed(ctx context.Context, consumer func(context.Context, string, int) (measured, error), batches int, more ...string) (m measured, err error) {
+func (s *settings) feed(ctx context.Context, consumer func(context.Context, string, int) (measured, error), batches int,
+	more ...string) (m measured, err error) {
 	dir, err := os.MkdirTemp("", "khop-bench-")
 	if err != nil {
 		return m, err
 	}
 	defer os.RemoveAll(dir)
 	socket := filepath.Join(dir, "feed")
-	args := append([]string{"serve", s.dataset, "--socket", socket, "--json", "--parent", strconv.Itoa(os.Getpid())}, s.loading()...)
+	args := append([]string{"serve", s.dataset, "--socket", socket, "--json", "--parent", strconv.Itoa(os.Getpid())},
+		s.loading()...)
 	cmd := exec.CommandContext(ctx, s.khop, append(args, more...)...)
 	cmd.Stderr = new(strings.Builder)
 	out, err := cmd.StdoutPipe()
@@ -225,15 +238,16 @@ func failed(cmd *exec.Cmd, err error) error {
 
 // figure is one line of the report.
 type figure struct {
-	Name       string     `json:"name"`
-	BytesBatch float64    `json:"bytes_per_batch"`
-	Rate       float64    `json:"batches_per_s"` // median of the rounds
-	Micro      float64    `json:"us_per_batch"`  // median of the rounds
-	Least      float64    `json:"us_least"`
-	Most       float64    `json:"us_most"`
-	OfBench    float64    `json:"of_bench,omitempty"` // median over the rounds of its rate by khop bench's in the same round
-	Added      float64    `json:"added_us,omitempty"` // median over the rounds of its time a batch less khop bench's
-	All        []measured `json:"all"`
+	Name       string  `json:"name"`
+	BytesBatch float64 `json:"bytes_per_batch"`
+	Rate       float64 `json:"batches_per_s"` // median of the rounds
+	Micro      float64 `json:"us_per_batch"`  // median of the rounds
+	Least      float64 `json:"us_least"`
+	Most       float64 `json:"us_most"`
+	// median over the rounds of its rate by khop bench's in the same round
+	OfBench float64    `json:"of_bench,omitempty"`
+	Added   float64    `json:"added_us,omitempty"` // median over the rounds of its time a batch less khop bench's
+	All     []measured `json:"all"`
 }
 
 func (s *settings) report(ways []*way) error {
@@ -254,13 +268,15 @@ func (s *settings) report(ways []*way) error {
 			f.OfBench, f.Added = median(of), median(added)
 			text = fmt.Sprintf("%.1f %% | %.1f", 100*f.OfBench, f.Added)
 		}
-		fmt.Printf("| %-45s | %.2f | %.1f | %.1f | %.1f to %.1f | %s |\n", f.Name, f.BytesBatch/1e6, f.Rate, f.Micro, f.Least, f.Most, text)
+		fmt.Printf("| %-45s | %.2f | %.1f | %.1f | %.1f to %.1f | %s |\n", f.Name, f.BytesBatch/1e6, f.Rate, f.Micro,
+			f.Least, f.Most, text)
 		list = append(list, f)
 	}
 	if s.out == "" {
 		return nil
 	}
-	text, err := json.MarshalIndent(map[string]any{"when": time.Now().UTC().Format(time.RFC3339), "cpus": runtime.NumCPU(),
+	text, err := json.MarshalIndent(map[string]any{"when": time.Now().UTC().Format(time.RFC3339),
+		"cpus":    runtime.NumCPU(),
 		"workers": s.workers, "load": load, "rounds": s.rounds, "figures": list}, "", "  ")
 	if err != nil {
 		return err

@@ -5,8 +5,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/gather"
-	"github.com/khop-gnn/khop/internal/cuda"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -18,7 +18,7 @@ type crew struct {
 	staged   [2][]unified.Buffer // a thread's share of a batch, twice
 }
 
-func newCrew(dev *cuda.Device, threads int, column unified.Tensor) (c *crew, err error) {
+func newCrew(dev *device.Device, threads int, column unified.Tensor) (c *crew, err error) {
 	c = &crew{}
 	for half := range c.staged {
 		c.staged[half] = make([]unified.Buffer, threads)
@@ -40,8 +40,8 @@ func newCrew(dev *cuda.Device, threads int, column unified.Tensor) (c *crew, err
 	return c, nil
 }
 
-// gather copies the rows to one of the two places, and returns them in order, a part a thread. They stay until that place is
-// asked for again.
+// gather copies the rows to one of the two places, and returns them in order, a part a thread. They stay until that
+// place is asked for again.
 func (c *crew) gather(half int, ids []int64) ([]unified.Tensor, error) {
 	staged := c.staged[half]
 	parts := make([]unified.Tensor, len(staged))

@@ -1,13 +1,14 @@
-// Package gpu measures a CUDA device: its bus, row gather over it, and what loading by it saves. The program in the folder gpubench
-// runs it, and is part of the bundle that "make gpu-bundle" writes; docs/gpu-bundle.md says what each figure means.
+// Package gpu measures a CUDA device: its bus, row gather over it, and what loading by it saves. The program in the
+// folder gpubench runs it, and is part of the bundle that "make gpu-bundle" writes; docs/gpu-bundle.md says what each
+// figure means.
 //
 // # Basics
 //
-// Run executes one measurement and returns what is printed as JSON. Each brings its own memory, measures the bus first, by reading in
-// order, and compares every copied byte that it samples with the host's.
+// Run executes one measurement and returns what is printed as JSON. Each brings its own memory, measures the bus first,
+// by reading in order, and compares every copied byte that it samples with the host's.
 //
 // # Caveats
 //
-// Figures of the simulated device are those of a program that counts accesses on the CPU: they prove that the measurement runs.
-// Results then say "simulated".
+// Figures of the simulated device are those of a program that counts accesses on the CPU: they prove that the
+// measurement runs. Results then say "simulated".
 package gpu

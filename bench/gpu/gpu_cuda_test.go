@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/formats/synthetic"
-	"github.com/khop-gnn/khop/internal/cuda/cudatest"
+	"github.com/khop-gnn/khop/internal/cudatest"
 )
 
 func measure(t *testing.T, args ...string) any {
@@ -24,8 +24,10 @@ func measure(t *testing.T, args ...string) any {
 
 // TestRowsAreMeasuredAndCompared: every cell has a rate, and the model's sectors and lines are those of its rows.
 func TestRowsAreMeasuredAndCompared(t *testing.T) {
-	for _, memory := range [][]string{{"-pages=small"}, {"-pages=huge"}, {"-file=" + filepath.Join(t.TempDir(), "rows")}} {
-		args := append([]string{"rows", "-bytes=300K", "-widths=4,128,132", "-offsets=0,4", "-reads=16K", "-reps=1"}, memory...)
+	for _, memory := range [][]string{{"-pages=small"}, {"-pages=huge"},
+		{"-file=" + filepath.Join(t.TempDir(), "rows")}} {
+		args := append([]string{"rows", "-bytes=300K", "-widths=4,128,132", "-offsets=0,4", "-reads=16K", "-reps=1"},
+			memory...)
 		r := measure(t, args...).(*rowsResult)
 		if r.Bus.InOrderGBPerS <= 0 || r.Bus.CopyGBPerS <= 0 || len(r.Cells) != 3*2*4 {
 			t.Fatalf("%v: %d cells, bus %+v", memory, len(r.Cells), r.Bus)
@@ -62,10 +64,12 @@ func TestRandomReadsAreMeasured(t *testing.T) {
 // TestWaysOfTransferBringTheSameRows: Run itself compares them.
 func TestWaysOfTransferBringTheSameRows(t *testing.T) {
 	dataset := filepath.Join(t.TempDir(), "products.khop")
-	if _, err := synthetic.Generate(context.Background(), "products", dataset, synthetic.Options{Nodes: 3000, Features: 20}); err != nil {
+	if _, err := synthetic.Generate(context.Background(), "products", dataset,
+		synthetic.Options{Nodes: 3000, Features: 20}); err != nil {
 		t.Fatal(err)
 	}
-	r := measure(t, "transfer", "-dataset", dataset, "-fanouts=3,2", "-batch-size=16", "-batches=3", "-threads=3", "-rounds=1").(*transferResult)
+	r := measure(t, "transfer", "-dataset", dataset, "-fanouts=3,2", "-batch-size=16", "-batches=3", "-threads=3",
+		"-rounds=1").(*transferResult)
 	names := ""
 	for _, w := range r.Ways {
 		names += w.Way + "; "
@@ -83,7 +87,8 @@ func TestWaysOfTransferBringTheSameRows(t *testing.T) {
 
 func TestBadOptionsAreRefused(t *testing.T) {
 	for _, args := range [][]string{
-		{}, {"dance"}, {"rows"}, {"rows", "-widths=6"}, {"rows", "-widths=4", "-bytes=100"}, {"rows", "-widths=4", "-pages=tiny"},
+		{}, {"dance"}, {"rows"}, {"rows", "-widths=6"}, {"rows", "-widths=4", "-bytes=100"},
+		{"rows", "-widths=4", "-pages=tiny"},
 		{"rows", "-widths=4", "-bytes=1X"}, {"transfer"}, {"transfer", "-batches=0"}, {"random", "-reps=0"},
 	} {
 		if r, err := Run(context.Background(), args); err == nil {

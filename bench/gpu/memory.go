@@ -9,7 +9,7 @@ import (
 	"runtime"
 	"sync"
 
-	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -38,7 +38,7 @@ type memoryResult struct {
 // memory is host memory that the device addresses. Its bytes are pattern's, here and there.
 type memory struct {
 	bytes      []byte
-	addr       cuda.Address
+	addr       device.Address
 	contiguous int64 // what one copy from the first byte on may take
 	result     memoryResult
 	undo       []func() error
@@ -87,7 +87,8 @@ func (r *rig) mapFile(m *memory, o memoryOptions) error {
 	}
 	m.undo = append(m.undo, a.Close)
 	m.bytes, m.addr, m.contiguous = a.Bytes(), a.Address(), a.Contiguous(0)
-	m.result.Backing, m.result.Pages, m.result.Rung, m.result.Better = "file", "page cache", a.Rung().String(), a.Reasons()
+	m.result.Backing, m.result.Pages, m.result.Rung, m.result.Better = "file", "page cache", a.Rung().String(),
+		a.Reasons()
 	m.result.Seconds = begin()
 	return nil
 }
@@ -150,7 +151,7 @@ func (r *rig) anonymous(m *memory, o memoryOptions) error {
 		if at == 0 {
 			m.addr = a
 		}
-		if a != m.addr+cuda.Address(at) {
+		if a != m.addr+device.Address(at) {
 			return errors.New("the device addresses the pieces of the memory apart from one another")
 		}
 	}

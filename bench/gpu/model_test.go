@@ -10,7 +10,8 @@ func TestRowsTouchTheSectorsAndLinesThatTheyLieIn(t *testing.T) {
 		{0, 4, 1, 1}, {30, 4, 2, 1}, {126, 4, 2, 2}, {0, 128, 4, 1}, {4, 128, 5, 2}, {0, 132, 5, 2}, {100, 400, 13, 4},
 	} {
 		if s, l := touched([]int64{0}, c.base, c.width); s != c.sectors || l != c.lines {
-			t.Errorf("a row of %d bytes at %d touches %v sectors and %v lines, want %v and %v", c.width, c.base, s, l, c.sectors, c.lines)
+			t.Errorf("a row of %d bytes at %d touches %v sectors and %v lines, want %v and %v", c.width, c.base, s, l,
+				c.sectors, c.lines)
 		}
 	}
 	if s, l := touched([]int64{0, 1}, 0, 132); s != 5 || l != 2 { // bytes 0 to 131, and 132 to 263

@@ -12,7 +12,8 @@ func takePages(n int64, pages string) (b []byte, free func() error, err error) {
 	if !known {
 		return nil, nil, fmt.Errorf("-pages %q: must be small or huge", pages)
 	}
-	b, err = unix.Mmap(-1, 0, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+	b, err = unix.Mmap(-1, 0, int(n), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {
 		return nil, nil, fmt.Errorf("map %d bytes: %w", n, err)
 	}

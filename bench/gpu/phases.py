@@ -29,7 +29,7 @@ def machine(b):
         yield Step(" ".join(["same", kind, *options]), lambda kind=kind, options=options: same(b, kind, options), CLAIM if i < 4 else TESTS)
     tests = [line.split() for line in (b.here / "tests.txt").read_text().splitlines()]
     if b.smoke:
-        tests = [t for t in tests if t[0] == "internal/cuda/drivertest"]
+        tests = [t for t in tests if t[0] == "internal/drivertest"]
     for folder, names in tests:
         yield Step(f"tests {folder}", lambda folder=folder, names=names: run_tests(b, folder, names), TESTS, seconds=400)
     for tool in ("memcheck", "racecheck"):

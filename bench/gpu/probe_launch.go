@@ -5,7 +5,7 @@ package gpu
 import (
 	_ "embed"
 
-	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/device"
 )
 
 //go:embed probe.ptx
@@ -13,19 +13,19 @@ var probePTX []byte
 
 // probeKernels are the kernels of probe.cu, loaded on one device. They are safe for concurrent use.
 type probeKernels struct {
-	module             *cuda.Module
-	readInOrderKernel  *cuda.Kernel
-	readAtRandomKernel *cuda.Kernel
+	module             *device.Module
+	readInOrderKernel  *device.Kernel
+	readAtRandomKernel *device.Kernel
 }
 
 // loadProbeKernels loads them. Close them before the device.
-func loadProbeKernels(device *cuda.Device) (*probeKernels, error) {
-	module, err := device.Load(probePTX)
+func loadProbeKernels(on *device.Device) (*probeKernels, error) {
+	module, err := on.Load(probePTX)
 	if err != nil {
 		return nil, err
 	}
 	kernels := &probeKernels{module: module}
-	for name, kernel := range map[string]**cuda.Kernel{
+	for name, kernel := range map[string]**device.Kernel{
 		"read_in_order":  &kernels.readInOrderKernel,
 		"read_at_random": &kernels.readAtRandomKernel,
 	} {
@@ -41,11 +41,11 @@ func loadProbeKernels(device *cuda.Device) (*probeKernels, error) {
 func (kernels *probeKernels) Close() error { return kernels.module.Close() }
 
 // readInOrder launches read_in_order(const uint4 *__restrict__ from, int64_t n, uint64_t *sink).
-func (kernels *probeKernels) readInOrder(stream *cuda.Stream, grid, block cuda.Dim3, shared int, from cuda.Address, n int64, sink cuda.Address) error {
+func (kernels *probeKernels) readInOrder(stream *device.Stream, grid, block device.Dim3, shared int, from device.Address, n int64, sink device.Address) error {
 	return stream.Launch(kernels.readInOrderKernel, grid, block, shared, uint64(from), uint64(n), uint64(sink))
 }
 
 // readAtRandom launches read_at_random(const uint32_t *__restrict__ from, int64_t sectors, int64_t n, uint64_t key, uint64_t *sink).
-func (kernels *probeKernels) readAtRandom(stream *cuda.Stream, grid, block cuda.Dim3, shared int, from cuda.Address, sectors int64, n int64, key uint64, sink cuda.Address) error {
+func (kernels *probeKernels) readAtRandom(stream *device.Stream, grid, block device.Dim3, shared int, from device.Address, sectors int64, n int64, key uint64, sink device.Address) error {
 	return stream.Launch(kernels.readAtRandomKernel, grid, block, shared, uint64(from), uint64(sectors), uint64(n), key, uint64(sink))
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -18,10 +18,10 @@ const simulatorName = "khop CUDA simulator"
 type rig struct {
 	ctx    context.Context
 	reps   int
-	dev    *cuda.Device
-	stream *cuda.Stream
-	begin  *cuda.Event
-	end    *cuda.Event
+	dev    *device.Device
+	stream *device.Stream
+	begin  *device.Event
+	end    *device.Event
 	probe  *probeKernels
 	sink   *pinned.Region // on the device: a word that no kernel writes in practice
 }
@@ -37,14 +37,14 @@ func (r *rig) machine() machineResult {
 }
 
 func (r *rig) open() (err error) {
-	if r.dev, err = cuda.Open(0); err != nil {
+	if r.dev, err = device.Open(0); err != nil {
 		return err
 	}
-	if r.stream, err = r.dev.NewStream(cuda.PriorityLow); err == nil {
-		r.begin, err = r.dev.NewEvent(cuda.Timed)
+	if r.stream, err = r.dev.NewStream(device.PriorityLow); err == nil {
+		r.begin, err = r.dev.NewEvent(device.Timed)
 	}
 	if err == nil {
-		r.end, err = r.dev.NewEvent(cuda.Timed)
+		r.end, err = r.dev.NewEvent(device.Timed)
 	}
 	if err == nil {
 		r.probe, err = loadProbeKernels(r.dev)
@@ -66,7 +66,7 @@ func (r *rig) close() error {
 	if r.probe != nil {
 		errs = append(errs, r.probe.Close())
 	}
-	for _, e := range []*cuda.Event{r.begin, r.end} {
+	for _, e := range []*device.Event{r.begin, r.end} {
 		if e != nil {
 			errs = append(errs, e.Close())
 		}
@@ -79,7 +79,8 @@ func (r *rig) close() error {
 
 // address returns where the device is on the bus.
 func (r *rig) address() string {
-	return machine.FindPCI(r.dev.Attribute(cuda.AttrPCIDomain), r.dev.Attribute(cuda.AttrPCIBus), r.dev.Attribute(cuda.AttrPCIDevice)).Address
+	return machine.FindPCI(r.dev.Attribute(device.AttrPCIDomain), r.dev.Attribute(device.AttrPCIBus),
+		r.dev.Attribute(device.AttrPCIDevice)).Address
 }
 
 // time returns the median time on the device of what work puts on the stream, after once that does not count.

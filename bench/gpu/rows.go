@@ -8,8 +8,8 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/gather"
-	"github.com/khop-gnn/khop/internal/cuda"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -44,8 +44,8 @@ type rowsCell struct {
 
 const maxRows = 16 << 20
 
-// rows measures the gather of random rows of every width at every offset, by every method. With an error it returns what it had
-// measured before, if anything.
+// rows measures the gather of random rows of every width at every offset, by every method. With an error it returns
+// what it had measured before, if anything.
 func (r *rig) rows(o rowsOptions) (result *rowsResult, err error) {
 	if len(o.widths) == 0 {
 		return nil, errors.New("-widths: name some")
@@ -59,7 +59,8 @@ func (r *rig) rows(o rowsOptions) (result *rowsResult, err error) {
 	for _, width := range o.widths {
 		for _, offset := range o.offsets {
 			if width%4 != 0 || width <= 0 || offset%4 != 0 || offset < 0 || offset+width > o.memory.bytes {
-				return nil, fmt.Errorf("rows of %d bytes at %d: must be multiples of 4, within the memory", width, offset)
+				return nil, fmt.Errorf("rows of %d bytes at %d: must be multiples of 4, within the memory", width,
+					offset)
 			}
 		}
 	}
@@ -112,7 +113,7 @@ func (r *rig) cells(m *memory, width, offset int64, o rowsOptions, link float64)
 	if err != nil {
 		return nil, err
 	}
-	store, err := gather.NewDeviceStore(r.dev, column, m.addr+cuda.Address(offset))
+	store, err := gather.NewDeviceStore(r.dev, column, m.addr+device.Address(offset))
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +130,8 @@ func (r *rig) cells(m *memory, width, offset int64, o rowsOptions, link float64)
 				return cells, fmt.Errorf("%v: %w", store.Method, err)
 			}
 			rate := float64(count*width) / took / 1e9
-			cells = append(cells, rowsCell{RowBytes: width, Offset: offset, Method: store.Method.String(), Blocks: blocks, Rows: count,
+			cells = append(cells, rowsCell{RowBytes: width, Offset: offset, Method: store.Method.String(),
+				Blocks: blocks, Rows: count,
 				SectorsPerRow: sectors, LinesPerRow: lines, GBPerS: rate, ModelGBPerS: model, OfModel: rate / model})
 		}
 	}
@@ -155,7 +157,8 @@ func (r *rig) idsOnDevice(ids []int64) (t unified.Tensor, release func() error, 
 	if err != nil {
 		return t, nil, err
 	}
-	err = r.stream.CopyToDevice(room.Address(), unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(ids))), 8*len(ids)))
+	err = r.stream.CopyToDevice(room.Address(), unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(ids))),
+		8*len(ids)))
 	if err == nil {
 		err = r.stream.Synchronize()
 	}

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Run executes "rows", "random" or "transfer" with its flags on the first device. With an error the result is what was measured before
-// it, or nil.
+// Run executes "rows", "random" or "transfer" with its flags on the first device. With an error the result is what was
+// measured before it, or nil.
 func Run(ctx context.Context, args []string) (result any, err error) {
 	if len(args) == 0 {
 		return nil, errors.New("say what to measure: rows, random or transfer")

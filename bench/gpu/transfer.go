@@ -11,9 +11,9 @@ import (
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/gather"
-	"github.com/khop-gnn/khop/internal/cuda"
 	"github.com/khop-gnn/khop/internal/meters"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
@@ -52,7 +52,8 @@ type transferWay struct {
 	Meters     meters.Report `json:"meters"`
 }
 
-// transfer compares ways to bring the rows of sampled batches to the device. With an error it returns the ways before it.
+// transfer compares ways to bring the rows of sampled batches to the device. With an error it returns the ways before
+// it.
 func (r *rig) transfer(o transferOptions) (result *transferResult, err error) {
 	if o.batches < 1 || o.threads < 1 || o.rounds < 1 || o.share < 0 || o.share > 1 {
 		return nil, errors.New("-batches, -threads and -rounds must be 1 or more, -cache from 0 to 1")
@@ -71,7 +72,8 @@ func (r *rig) transfer(o transferOptions) (result *transferResult, err error) {
 	if err := t.prepare(ds); err != nil {
 		return nil, err
 	}
-	result = &transferResult{machineResult: r.machine(), Batches: o.batches, Threads: o.threads, RowBytes: column.RowBytes(),
+	result = &transferResult{machineResult: r.machine(), Batches: o.batches, Threads: o.threads,
+		RowBytes:     column.RowBytes(),
 		RowsPerBatch: float64(t.rows) / float64(len(t.batches)), Rung: t.attached.Rung().String()}
 	energy := meters.Open(r.address())
 	defer func() { err = errors.Join(err, energy.Close()) }()
@@ -98,7 +100,8 @@ func (r *rig) transfer(o transferOptions) (result *transferResult, err error) {
 	return result, nil
 }
 
-// transferring is the batches' ids, on the host and the device, the column as each side reads it, and the result's memory.
+// transferring is the batches' ids, on the host and the device, the column as each side reads it, and the result's
+// memory.
 type transferring struct {
 	*rig
 	o       transferOptions
@@ -108,10 +111,10 @@ type transferring struct {
 
 	attached *pinned.Attachment
 	store    *gather.DeviceStore
-	out      *pinned.Region // on the device: the rows of one batch, twice
-	cpu      *crew          // what copies rows on the CPU
-	sent     [2]*cuda.Event // a half is on the device
-	want     uint64         // hash of the last batch's rows
+	out      *pinned.Region   // on the device: the rows of one batch, twice
+	cpu      *crew            // what copies rows on the CPU
+	sent     [2]*device.Event // a half is on the device
+	want     uint64           // hash of the last batch's rows
 	undo     []func() error
 }
 
@@ -152,7 +155,7 @@ func (t *transferring) prepare(ds *formats.Dataset) error {
 	}
 	t.undo = append(t.undo, t.out.Close)
 	for half := range t.sent {
-		if t.sent[half], err = t.dev.NewEvent(cuda.Untimed); err != nil {
+		if t.sent[half], err = t.dev.NewEvent(device.Untimed); err != nil {
 			return err
 		}
 		t.undo = append(t.undo, t.sent[half].Close)
@@ -170,7 +173,8 @@ func (t *transferring) sample(ds *formats.Dataset) error {
 	if err != nil {
 		return err
 	}
-	ld, err := loader.NewContext(t.ctx, ds, loader.Options{Sampler: sampling.Neighbor{Fanouts: fanouts}, BatchSize: t.o.batchSize, Shuffle: true,
+	ld, err := loader.NewContext(t.ctx, ds, loader.Options{Sampler: sampling.Neighbor{Fanouts: fanouts},
+		BatchSize: t.o.batchSize, Shuffle: true,
 		Device: "cpu", NodeColumns: []string{}, SeedColumns: []string{}})
 	if err != nil {
 		return err
@@ -210,7 +214,8 @@ func (t *transferring) keep(nodes unified.Tensor) error {
 	t.undo = append(t.undo, release)
 	if t.o.save != "" {
 		name := filepath.Join(t.o.save, fmt.Sprintf("batch-%03d.i64", len(t.batches)))
-		if err := os.WriteFile(name, unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(ids))), 8*len(ids)), 0o644); err != nil {
+		if err := os.WriteFile(name, unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(ids))), 8*len(ids)),
+			0o644); err != nil {
 			return err
 		}
 	}
@@ -277,8 +282,8 @@ func (t *transferring) check() error {
 }
 
 // half returns where the rows of a batch go.
-func (t *transferring) half(i int) cuda.Address {
-	return t.out.Address() + cuda.Address(int64(i)*int64(len(t.out.Bytes()))/2)
+func (t *transferring) half(i int) device.Address {
+	return t.out.Address() + device.Address(int64(i)*int64(len(t.out.Bytes()))/2)
 }
 
 // cpuCentric copies the rows of each batch to page-locked memory by threads of the CPU, then to the device by the copy
@@ -300,7 +305,7 @@ func (t *transferring) cpuCentric(depth int) error {
 			if err := t.stream.CopyToDevice(to, part.Bytes()); err != nil {
 				return err
 			}
-			to += cuda.Address(len(part.Bytes()))
+			to += device.Address(len(part.Bytes()))
 		}
 		if err := t.stream.Record(t.sent[half]); err != nil {
 			return err
@@ -319,7 +324,8 @@ func (t *transferring) overBus() error {
 	width := t.column.RowBytes()
 	for i, b := range t.batches {
 		half := t.out.Bytes()[i%2*len(t.out.Bytes())/2:]
-		out, err := unified.NewPlaced(unified.Device, t.column.DType(), half[:int64(len(b.host))*width], int64(len(b.host)), t.column.Width())
+		out, err := unified.NewPlaced(unified.Device, t.column.DType(), half[:int64(len(b.host))*width],
+			int64(len(b.host)), t.column.Width())
 		if err != nil {
 			return err
 		}

@@ -1,10 +1,11 @@
 package gpu
 
 import (
-	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/device"
 )
 
-// The model of the bus (docs/gpu-bundle.md): a read of a line, or of a part of one, costs its sectors of 32 bytes and 20 bytes besides.
+// The model of the bus (docs/gpu-bundle.md): a read of a line, or of a part of one, costs its sectors of 32 bytes and
+// 20 bytes besides.
 const (
 	lineBytes     = 128
 	sectorBytes   = 32
@@ -16,10 +17,11 @@ func wireBytes(sectors, lines float64) float64 { return sectorBytes*sectors + ov
 
 // busResult is how fast memory of the host is read.
 type busResult struct {
-	InOrderGBPerS float64 `json:"in_order_gb_per_s"` // by a kernel that reads whole lines in order; the best of several grids
-	Blocks        int     `json:"blocks"`            // of that grid
-	CopyGBPerS    float64 `json:"copy_gb_per_s"`     // by the copy engine, to device memory
-	LinkGBPerS    float64 `json:"link_gb_per_s"`     // what the bus carries in the model while it is read in order
+	// by a kernel that reads whole lines in order; the best of several grids
+	InOrderGBPerS float64 `json:"in_order_gb_per_s"`
+	Blocks        int     `json:"blocks"`        // of that grid
+	CopyGBPerS    float64 `json:"copy_gb_per_s"` // by the copy engine, to device memory
+	LinkGBPerS    float64 `json:"link_gb_per_s"` // what the bus carries in the model while it is read in order
 }
 
 // inOrder are the grids that are tried, in blocks of 256 threads.
@@ -32,7 +34,8 @@ func (r *rig) bus(m *memory) (b busResult, err error) {
 	n := min(int64(len(m.bytes)), 1<<30) &^ (lineBytes - 1)
 	for _, blocks := range inOrder {
 		took, err := r.time(func() error {
-			return r.probe.readInOrder(r.stream, cuda.Dim(blocks), cuda.Dim(blockThreads), 0, m.addr, n/16, r.sink.Address())
+			return r.probe.readInOrder(r.stream, device.Dim(blocks), device.Dim(blockThreads), 0, m.addr, n/16,
+				r.sink.Address())
 		})
 		if err != nil {
 			return b, err
@@ -83,7 +86,8 @@ func (r *rig) random(o randomOptions) (result *randomResult, err error) {
 	for _, blocks := range inOrder {
 		took, err := r.time(func() error {
 			key++ // other sectors each time
-			return r.probe.readAtRandom(r.stream, cuda.Dim(blocks), cuda.Dim(blockThreads), 0, m.addr, int64(len(m.bytes))/sectorBytes, o.reads,
+			return r.probe.readAtRandom(r.stream, device.Dim(blocks), device.Dim(blockThreads), 0, m.addr,
+				int64(len(m.bytes))/sectorBytes, o.reads,
 				key*0x9E3779B97F4A7C15, r.sink.Address())
 		})
 		if err != nil {

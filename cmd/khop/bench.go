@@ -35,12 +35,13 @@ type benchResult struct {
 	Warmup    int    `json:"warmup"`
 	Batches   int    `json:"batches"`
 
-	Seconds       float64 `json:"seconds"`
-	BatchesPerS   float64 `json:"batches_per_s"`
-	EdgesPerS     float64 `json:"edges_per_s"`
-	RowsPerS      float64 `json:"rows_per_s"`      // rows gathered, of all columns
-	GatherGBPerS  float64 `json:"gather_gb_per_s"` // bytes gathered by all workers while they gather
-	MemcpyGBPerS  float64 `json:"memcpy_gb_per_s"` // the same threads and output size, copied from one run of memory; 0: not measured
+	Seconds      float64 `json:"seconds"`
+	BatchesPerS  float64 `json:"batches_per_s"`
+	EdgesPerS    float64 `json:"edges_per_s"`
+	RowsPerS     float64 `json:"rows_per_s"`      // rows gathered, of all columns
+	GatherGBPerS float64 `json:"gather_gb_per_s"` // bytes gathered by all workers while they gather
+	// the same threads and output size, copied from one run of memory; 0: not measured
+	MemcpyGBPerS  float64 `json:"memcpy_gb_per_s"`
 	MsPerBatch    spread  `json:"ms_per_batch"`    // time between batches, over runs of four batches a worker
 	SampleMs      float64 `json:"sample_ms"`       // a worker's time to sample a batch, mean
 	GatherMs      float64 `json:"gather_ms"`       // a worker's time to gather a batch's rows, mean
@@ -96,9 +97,11 @@ func (c *benchCmd) Run(env *environment) (err error) {
 	defer closing(&err, ld.close)
 	opt := ld.Options()
 	r := benchResult{
-		Dataset: c.Dataset, Sampler: c.sampler().Fingerprint(), Residence: opt.Residence.String(), Features: !c.NoFeatures,
+		Dataset: c.Dataset, Sampler: c.sampler().Fingerprint(), Residence: opt.Residence.String(),
+		Features:  !c.NoFeatures,
 		BatchSize: opt.BatchSize, Seed: opt.Seed, Workers: opt.Workers, Prefetch: opt.Prefetch, Warmup: c.Warmup,
-		Batches: int(c.Batches), EstimateBytes: memory.Expected.Total(), Device: opt.Device, Versions: currentVersions(),
+		Batches: int(c.Batches), EstimateBytes: memory.Expected.Total(), Device: opt.Device,
+		Versions: currentVersions(),
 	}
 	if err := c.measure(env, ld, &r); err != nil {
 		return err
@@ -121,8 +124,8 @@ func (c *benchCmd) Run(env *environment) (err error) {
 	return r.print(env)
 }
 
-// measure loads the warm-up batches, then the measured ones, and breaks off: to the end the workers are as busy as in the
-// middle of an epoch.
+// measure loads the warm-up batches, then the measured ones, and breaks off: to the end the workers are as busy as in
+// the middle of an epoch.
 func (c *benchCmd) measure(env *environment, ld *loading, r *benchResult) error {
 	var (
 		total  work
@@ -209,7 +212,8 @@ func (r *benchResult) fill(total *work, before, after loader.Stats, start time.T
 	r.Seconds = marks[len(marks)-1].Sub(start).Seconds()
 	r.BatchesPerS, r.EdgesPerS = n/r.Seconds, float64(total.edges)/r.Seconds
 	r.MsPerBatch = betweenBatches(start, marks, r.Workers)
-	r.SeedsPerBatch, r.NodesPerBatch, r.EdgesPerBatch = float64(total.seeds)/n, float64(total.nodes)/n, float64(total.edges)/n
+	r.SeedsPerBatch, r.NodesPerBatch, r.EdgesPerBatch = float64(total.seeds)/n, float64(total.nodes)/n,
+		float64(total.edges)/n
 	r.NodesPerHop, r.EdgesPerHop = means(total.nodesPerHop, n), means(total.edgesPerHop, n)
 
 	r.Meters = *after.Meters
@@ -226,8 +230,8 @@ func (r *benchResult) fill(total *work, before, after loader.Stats, start time.T
 	}
 }
 
-// betweenBatches returns the time between batches. Workers that run side by side deliver in bursts, so it is taken over runs
-// of four batches a worker, or of a quarter of all where there are few.
+// betweenBatches returns the time between batches. Workers that run side by side deliver in bursts, so it is taken over
+// runs of four batches a worker, or of a quarter of all where there are few.
 func betweenBatches(start time.Time, marks []time.Time, workers int) spread {
 	run := max(min(4*workers, len(marks)/4), 1)
 	var ms []float64
@@ -286,13 +290,17 @@ func (r *benchResult) print(env *environment) error {
 	t := newTable(env.stdout)
 	t.row("dataset", r.Dataset)
 	t.row("sampler", r.Sampler)
-	t.row("setting", fmt.Sprintf("%d seeds a batch, %d workers, prefetch %d, %s, made on %s", r.BatchSize, r.Workers, r.Prefetch, r.Residence, r.Device))
+	t.row("setting", fmt.Sprintf("%d seeds a batch, %d workers, prefetch %d, %s, made on %s", r.BatchSize, r.Workers,
+		r.Prefetch, r.Residence, r.Device))
 	t.row("measured", fmt.Sprintf("%d batches in %.2f s, after %d", r.Batches, r.Seconds, r.Warmup))
-	t.row("batches", fmt.Sprintf("%.1f/s; %.2f ms each (median; %.2f to %.2f)", r.BatchesPerS, r.MsPerBatch.Median, r.MsPerBatch.Min, r.MsPerBatch.Max))
-	t.row("a batch", fmt.Sprintf("%.0f seeds, %.0f nodes, %.0f edges", r.SeedsPerBatch, r.NodesPerBatch, r.EdgesPerBatch))
+	t.row("batches", fmt.Sprintf("%.1f/s; %.2f ms each (median; %.2f to %.2f)", r.BatchesPerS, r.MsPerBatch.Median,
+		r.MsPerBatch.Min, r.MsPerBatch.Max))
+	t.row("a batch", fmt.Sprintf("%.0f seeds, %.0f nodes, %.0f edges", r.SeedsPerBatch, r.NodesPerBatch,
+		r.EdgesPerBatch))
 	t.row("edges", fmt.Sprintf("%.1f million/s; %.2f ms a worker and batch to sample", r.EdgesPerS/1e6, r.SampleMs))
 	if r.BytesPerBatch > 0 {
-		t.row("rows", fmt.Sprintf("%.1f million/s; %.2f ms a worker and batch to gather %s", r.RowsPerS/1e6, r.GatherMs, bytesText(int64(r.BytesPerBatch))))
+		t.row("rows", fmt.Sprintf("%.1f million/s; %.2f ms a worker and batch to gather %s", r.RowsPerS/1e6, r.GatherMs,
+			bytesText(int64(r.BytesPerBatch))))
 		gather := fmt.Sprintf("%.1f GB/s while gathering", r.GatherGBPerS)
 		if r.MemcpyGBPerS > 0 {
 			gather += fmt.Sprintf(", memcpy %.1f GB/s", r.MemcpyGBPerS)
@@ -300,9 +308,11 @@ func (r *benchResult) print(env *environment) error {
 		t.row("gather", gather)
 	}
 	if r.DeviceBytes > 0 {
-		t.row("memory", fmt.Sprintf("loader: %s of device memory taken, %s of host memory", bytesText(r.DeviceBytes), bytesText(r.LoaderBytes)))
+		t.row("memory", fmt.Sprintf("loader: %s of device memory taken, %s of host memory", bytesText(r.DeviceBytes),
+			bytesText(r.LoaderBytes)))
 	} else {
-		t.row("memory", fmt.Sprintf("loader: %s expected, %s taken", bytesText(r.EstimateBytes), bytesText(r.LoaderBytes)))
+		t.row("memory", fmt.Sprintf("loader: %s expected, %s taken", bytesText(r.EstimateBytes),
+			bytesText(r.LoaderBytes)))
 	}
 	t.row("energy", energyText(&r.Meters, r.Batches))
 	t.row("process", fmt.Sprintf("%s its own, %s of mapped files", bytesText(r.AnonBytes), bytesText(r.FileBytes)))

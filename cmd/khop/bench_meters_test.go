@@ -9,10 +9,13 @@ import (
 func TestEnergyIsToldOrWhyNot(t *testing.T) {
 	value := func(v float64) *float64 { return &v }
 	for want, r := range map[string]loader.Meters{
-		"not measured: no CUDA device is in use": {NotMeasured: map[string]string{"board": "no CUDA device is in use", "host": "x"}},
+		"not measured: no CUDA device is in use": {NotMeasured: map[string]string{"board": "no CUDA device is in use",
+			"host": "x"}},
 		"board 20.0 J, 2.000 J a batch, busy 40 %, reads 3.5 GB/s over the bus; host 8.0 J (package-0, dram)": {
-			BoardJoules: value(20), GPUPercent: value(40), PCIeReadGBPerS: value(3.5), HostJoules: value(8), HostDomains: []string{"package-0", "dram"}},
-		"host 8.0 J (package-0)": {HostJoules: value(8), HostDomains: []string{"package-0"}, NotMeasured: map[string]string{"board": "x"}},
+			BoardJoules: value(20), GPUPercent: value(40), PCIeReadGBPerS: value(3.5), HostJoules: value(8),
+			HostDomains: []string{"package-0", "dram"}},
+		"host 8.0 J (package-0)": {HostJoules: value(8), HostDomains: []string{"package-0"},
+			NotMeasured: map[string]string{"board": "x"}},
 	} {
 		if got := energyText(&r, 10); got != want {
 			t.Errorf("%s; want %s", got, want)

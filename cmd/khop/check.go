@@ -75,6 +75,7 @@ func (r *checkResult) print(env *environment, took time.Duration) error {
 	if !r.OK {
 		return nil
 	}
-	_, err := fmt.Fprintf(env.stdout, "%s: %d files, %s, are right (%s)\n", r.Dataset, r.Files, bytesText(r.Bytes), durationText(took))
+	_, err := fmt.Fprintf(env.stdout, "%s: %d files, %s, are right (%s)\n", r.Dataset, r.Files, bytesText(r.Bytes),
+		durationText(took))
 	return err
 }

@@ -52,7 +52,8 @@ type convertResult struct {
 // Run converts.
 func (c *convertCmd) Run(env *environment) error {
 	opt := convert.Options{
-		From: c.From, Features: c.Features, Labels: c.Labels, Columns: c.Columns, IDs: c.IDs, MemoryLimit: int64(c.MaxMemory), Force: c.Force,
+		From: c.From, Features: c.Features, Labels: c.Labels, Columns: c.Columns, IDs: c.IDs,
+		MemoryLimit: int64(c.MaxMemory), Force: c.Force,
 	}
 	switch {
 	case c.Directed:
@@ -72,14 +73,18 @@ func (c *convertCmd) Run(env *environment) error {
 	if err != nil {
 		return err
 	}
-	r := convertResult{Source: c.Source, Dataset: c.Dataset, Kind: res.Kind, Nodes: res.Nodes, Edges: res.Edges, SourceEdges: res.SourceEdges,
-		Direction: res.Direction, FeatureDim: res.FeatureDim, Classes: res.Classes, Splits: res.Splits, Bytes: res.Bytes,
+	r := convertResult{Source: c.Source, Dataset: c.Dataset, Kind: res.Kind, Nodes: res.Nodes, Edges: res.Edges,
+		SourceEdges: res.SourceEdges,
+		Direction:   res.Direction, FeatureDim: res.FeatureDim, Classes: res.Classes, Splits: res.Splits,
+		Bytes: res.Bytes,
 		Notes: append([]string{}, res.Notes...), Seconds: time.Since(start).Seconds()}
 	if c.JSON {
 		return env.printJSON(r)
 	}
-	_, err = fmt.Fprintf(env.stdout, "%s: %s; %s nodes, %s edges (%s; %s in the source), %d features, %d classes, %d splits, %s in %s\n",
-		c.Dataset, r.Kind, countText(r.Nodes), countText(r.Edges), r.Direction, countText(r.SourceEdges), r.FeatureDim, r.Classes, r.Splits,
+	_, err = fmt.Fprintf(env.stdout,
+		"%s: %s; %s nodes, %s edges (%s; %s in the source), %d features, %d classes, %d splits, %s in %s\n",
+		c.Dataset, r.Kind, countText(r.Nodes), countText(r.Edges), r.Direction, countText(r.SourceEdges), r.FeatureDim,
+		r.Classes, r.Splits,
 		bytesText(r.Bytes), durationText(time.Since(start)))
 	return err
 }

@@ -86,14 +86,16 @@ func programName() string {
 func (c *demoCmd) make(env *environment) error {
 	bar := env.newProgress()
 	start := time.Now()
-	res, err := synthetic.Generate(env.ctx, synthetic.SBM, c.Dataset, synthetic.Options{Nodes: c.Nodes, Seed: c.Seed, Force: c.Force, Progress: bar.report()})
+	res, err := synthetic.Generate(env.ctx, synthetic.SBM, c.Dataset, synthetic.Options{Nodes: c.Nodes, Seed: c.Seed,
+		Force: c.Force, Progress: bar.report()})
 	bar.finish()
 	if err != nil {
 		return err
 	}
 	o := res.Options
 	fmt.Fprintf(env.stdout, "made      %s: %s nodes, %s edges, %d float32 features, %d classes, %s, in %s\n", c.Dataset,
-		countText(o.Nodes), countText(o.Edges), o.Features, o.Classes, bytesText(res.Bytes), durationText(time.Since(start)))
+		countText(o.Nodes), countText(o.Edges), o.Features, o.Classes, bytesText(res.Bytes),
+		durationText(time.Since(start)))
 	return nil
 }
 
@@ -103,13 +105,15 @@ func (c *demoCmd) check(env *environment) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(env.stdout, "checked   %d files, %s, in %s: checksums, order and ids are right\n", rep.Files, bytesText(rep.Bytes), durationText(time.Since(start)))
+	fmt.Fprintf(env.stdout, "checked   %d files, %s, in %s: checksums, order and ids are right\n", rep.Files,
+		bytesText(rep.Bytes), durationText(time.Since(start)))
 	return nil
 }
 
 func (c *demoCmd) load(env *environment, ds *formats.Dataset) (err error) {
 	opt := loader.Options{
-		Sampler: sampling.Neighbor{Fanouts: demoFanouts}, Seeds: loader.Split("train"), BatchSize: demoBatch, Shuffle: true, Seed: c.Seed,
+		Sampler: sampling.Neighbor{Fanouts: demoFanouts}, Seeds: loader.Split("train"), BatchSize: demoBatch,
+		Shuffle: true, Seed: c.Seed,
 	}
 	said, err := loader.Plan(env.ctx, ds, opt)
 	if err != nil {
@@ -119,7 +123,8 @@ func (c *demoCmd) load(env *environment, ds *formats.Dataset) (err error) {
 	if on := said.Device.Total(); on > 0 {
 		need = "up to about " + bytesText(on) + " of device memory for batches"
 	}
-	fmt.Fprintf(env.stdout, "loader    fan-outs %v, %d seeds a batch, %d workers: it will need %s\n", demoFanouts, demoBatch, said.Workers, need)
+	fmt.Fprintf(env.stdout, "loader    fan-outs %v, %d seeds a batch, %d workers: it will need %s\n", demoFanouts,
+		demoBatch, said.Workers, need)
 	ld, err := loader.NewContext(env.ctx, ds, opt)
 	if err != nil {
 		return err
@@ -137,7 +142,8 @@ func (c *demoCmd) load(env *environment, ds *formats.Dataset) (err error) {
 			need, bytesText(took.MaxDeviceMemory), bytesText(took.MaxMemory))
 	}
 	if u, err := machine.ReadUsage(); err == nil {
-		line += fmt.Sprintf("; the whole process holds %s, and %s of mapped files", bytesText(u.Anonymous), bytesText(u.File))
+		line += fmt.Sprintf("; the whole process holds %s, and %s of mapped files", bytesText(u.Anonymous),
+			bytesText(u.File))
 	}
 	fmt.Fprintln(env.stdout, line)
 	return nil

@@ -5,10 +5,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/internal/cuda"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -33,7 +33,7 @@ type diagnosis struct {
 func (c *doctorCmd) Run(env *environment) error {
 	d := diagnosis{Versions: currentVersions(), Machine: machine.Probe(), Arrays: []arrayLadder{}}
 	load := machine.Load{CopyKernel: gather.Kernel(), DeviceNode: -1}
-	var dev *cuda.Device
+	var dev *device.Device
 	d.CUDA, dev = probeCUDA()
 	if dev != nil {
 		defer dev.Close()
@@ -97,7 +97,8 @@ func (d *diagnosis) print(env *environment) error {
 	t.row("  memory", fmt.Sprintf("%s, %s available", size(m.MemoryTotal), size(m.MemoryAvailable)))
 	t.row("  control group", limit(m.MemoryLimit))
 	t.row("  locked memory", limit(m.LockLimit)+" (for information: mapping and copying need none)")
-	t.row("  pages", fmt.Sprintf("%s; huge pages: %s, defrag: %s, %s each", bytesText(m.PageSize), or(m.HugePages.Mode), or(m.HugePages.Defrag), size(m.HugePageBytes)))
+	t.row("  pages", fmt.Sprintf("%s; huge pages: %s, defrag: %s, %s each", bytesText(m.PageSize), or(m.HugePages.Mode),
+		or(m.HugePages.Defrag), size(m.HugePageBytes)))
 	t.row("  NUMA nodes", max(m.NUMANodes, 1))
 	if err := t.flush(); err != nil {
 		return err

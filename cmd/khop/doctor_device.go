@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/internal/cuda"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
@@ -35,12 +35,14 @@ type deviceReport struct {
 // memoryAttributes are the attributes that doctor reports, in order.
 var memoryAttributes = []struct {
 	name string
-	attr cuda.Attr
+	attr device.Attr
 }{
-	{"unified_addressing", cuda.AttrUnifiedAddressing}, {"host_register", cuda.AttrHostRegister},
-	{"host_pointer_for_registered", cuda.AttrHostPointerForRegistered}, {"read_only_register", cuda.AttrReadOnlyRegister},
-	{"pageable_access", cuda.AttrPageableAccess}, {"pageable_uses_host_page_tables", cuda.AttrPageableUsesHostPageTables},
-	{"integrated", cuda.AttrIntegrated},
+	{"unified_addressing", device.AttrUnifiedAddressing}, {"host_register", device.AttrHostRegister},
+	{"host_pointer_for_registered", device.AttrHostPointerForRegistered},
+	{"read_only_register", device.AttrReadOnlyRegister},
+	{"pageable_access", device.AttrPageableAccess}, {"pageable_uses_host_page_tables",
+		device.AttrPageableUsesHostPageTables},
+	{"integrated", device.AttrIntegrated},
 }
 
 // arrayLadder is how a device would address an array of a dataset.
@@ -51,16 +53,18 @@ type arrayLadder struct {
 	Better []pinned.Step `json:"better"` // the better rungs, and why each is refused
 }
 
-// probeCUDA reports on every device and returns the first one that can be opened, for the caller to close; nil if there is none.
-func probeCUDA() (r cudaReport, first *cuda.Device) {
-	r = cudaReport{Reason: cuda.Reason(), Devices: []deviceReport{}}
-	if v, err := cuda.DriverVersion(); err == nil {
+// probeCUDA reports on every device and returns the first one that can be opened, for the caller to close; nil if there
+// is none.
+func probeCUDA() (r cudaReport, first *device.Device) {
+	r = cudaReport{Reason: device.Reason(), Devices: []deviceReport{}}
+	if v, err := device.DriverVersion(); err == nil {
 		r.Driver = fmt.Sprintf("%d.%d", v/1000, v%1000/10)
 	}
-	for i := range cuda.Count() {
-		d, err := cuda.Open(i)
+	for i := range device.Count() {
+		d, err := device.Open(i)
 		if err != nil {
-			r.Devices = append(r.Devices, deviceReport{Device: fmt.Sprintf("cuda:%d", i), PCI: machine.PCI{NUMANode: -1}, Error: err.Error()})
+			r.Devices = append(r.Devices, deviceReport{Device: fmt.Sprintf("cuda:%d", i),
+				PCI: machine.PCI{NUMANode: -1}, Error: err.Error()})
 			continue
 		}
 		r.Devices = append(r.Devices, reportDevice(d))
@@ -76,11 +80,12 @@ func probeCUDA() (r cudaReport, first *cuda.Device) {
 	return r, first
 }
 
-func reportDevice(d *cuda.Device) deviceReport {
+func reportDevice(d *device.Device) deviceReport {
 	r := deviceReport{
 		Device: fmt.Sprintf("cuda:%d", d.Ordinal()), Name: d.Name(), SMs: d.SMs(), Attributes: map[string]int{},
-		Compute: fmt.Sprintf("%d.%d", d.Attribute(cuda.AttrComputeMajor), d.Attribute(cuda.AttrComputeMinor)),
-		PCI:     machine.FindPCI(d.Attribute(cuda.AttrPCIDomain), d.Attribute(cuda.AttrPCIBus), d.Attribute(cuda.AttrPCIDevice)),
+		Compute: fmt.Sprintf("%d.%d", d.Attribute(device.AttrComputeMajor), d.Attribute(device.AttrComputeMinor)),
+		PCI: machine.FindPCI(d.Attribute(device.AttrPCIDomain), d.Attribute(device.AttrPCIBus),
+			d.Attribute(device.AttrPCIDevice)),
 	}
 	var err error
 	if r.MemoryFree, r.MemoryBytes, err = d.Memory(); err != nil {
@@ -93,7 +98,7 @@ func reportDevice(d *cuda.Device) deviceReport {
 }
 
 // ladders says for every array of a dataset that batches are made from how the device would address it.
-func ladders(dev *cuda.Device, ds *formats.Dataset) []arrayLadder {
+func ladders(dev *device.Device, ds *formats.Dataset) []arrayLadder {
 	all := []arrayLadder{}
 	columns := ds.Manifest().Columns
 	for i := range columns {
@@ -104,12 +109,14 @@ func ladders(dev *cuda.Device, ds *formats.Dataset) []arrayLadder {
 		}
 		steps := pinned.Ladder(dev, b)
 		held := slices.IndexFunc(steps, func(s pinned.Step) bool { return s.Refused == "" })
-		all = append(all, arrayLadder{Array: info.Parts[0].Path, Bytes: int64(len(b)), Rung: steps[held].Rung, Better: steps[:held]})
+		all = append(all, arrayLadder{Array: info.Parts[0].Path, Bytes: int64(len(b)), Rung: steps[held].Rung,
+			Better: steps[:held]})
 	}
 	return all
 }
 
-// arrayBytes returns the memory of an array of the dataset; nothing for lists of strings and edge ids, which no device reads.
+// arrayBytes returns the memory of an array of the dataset; nothing for lists of strings and edge ids, which no device
+// reads.
 func arrayBytes(g *graph.Graph, info *formats.ArrayInfo) []byte {
 	var t unified.Tensor
 	switch info.Owner {
@@ -149,12 +156,14 @@ func (r *cudaReport) print(env *environment) error {
 			t.row("  "+d.Device, "cannot be opened: "+d.Error)
 			continue
 		}
-		t.row("  "+d.Device, fmt.Sprintf("%s, compute capability %s, %d SMs, %s free of %s", d.Name, d.Compute, d.SMs, size(d.MemoryFree), size(d.MemoryBytes)))
+		t.row("  "+d.Device, fmt.Sprintf("%s, compute capability %s, %d SMs, %s free of %s", d.Name, d.Compute, d.SMs,
+			size(d.MemoryFree), size(d.MemoryBytes)))
 		node := "unknown"
 		if d.PCI.NUMANode >= 0 {
 			node = fmt.Sprint(d.PCI.NUMANode)
 		}
-		t.row("", fmt.Sprintf("bus %s, link %s, NUMA node %s, IOMMU %s", d.PCI.Address, or(d.PCI.Link), node, or(d.PCI.IOMMU)))
+		t.row("", fmt.Sprintf("bus %s, link %s, NUMA node %s, IOMMU %s", d.PCI.Address, or(d.PCI.Link), node,
+			or(d.PCI.IOMMU)))
 		var attributes []string
 		for _, a := range memoryAttributes {
 			attributes = append(attributes, fmt.Sprintf("%s %d", a.name, d.Attributes[a.name]))

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -31,19 +31,22 @@ func diagnose(t *testing.T, args ...string) (d struct {
 func TestDoctorSaysWhichDevicesThereAreOrWhyNone(t *testing.T) {
 	d := diagnose(t)
 	text := must(t, "doctor")
-	if cuda.Count() == 0 {
-		want := "no CUDA device: " + cuda.Reason()
-		if d.CUDA.Reason == "" || len(d.CUDA.Devices) != 0 || d.Paths[0].Path != "cpu" || d.Paths[0].Why != want || !strings.Contains(text, want) {
+	if device.Count() == 0 {
+		want := "no CUDA device: " + device.Reason()
+		if d.CUDA.Reason == "" || len(d.CUDA.Devices) != 0 || d.Paths[0].Path != "cpu" || d.Paths[0].Why != want ||
+			!strings.Contains(text, want) {
 			t.Errorf("%+v, %+v and %s", d.CUDA, d.Paths[0], text)
 		}
 		return
 	}
 	for _, found := range d.CUDA.Devices {
-		if found.Name == "" || found.SMs == 0 || found.MemoryBytes == 0 || len(found.Attributes) != len(memoryAttributes) || !strings.Contains(text, found.Name) {
+		if found.Name == "" || found.SMs == 0 || found.MemoryBytes == 0 ||
+			len(found.Attributes) != len(memoryAttributes) || !strings.Contains(text, found.Name) {
 			t.Errorf("%+v in %s", found, text)
 		}
 	}
-	if d.CUDA.Reason != "" || len(d.CUDA.Devices) != cuda.Count() || d.CUDA.Driver == "" || !strings.HasPrefix(d.Paths[0].Path, "cuda:0") {
+	if d.CUDA.Reason != "" || len(d.CUDA.Devices) != device.Count() || d.CUDA.Driver == "" ||
+		!strings.HasPrefix(d.Paths[0].Path, "cuda:0") {
 		t.Errorf("%+v, %+v", d.CUDA, d.Paths[0])
 	}
 }
@@ -57,7 +60,7 @@ func TestDoctorSaysHowEachArrayWouldBeAddressed(t *testing.T) {
 		if a.Bytes == 0 || a.Rung == "" {
 			t.Errorf("%+v", a)
 		}
-		if cuda.Count() == 0 && a.Rung != pinned.RungHost.String() {
+		if device.Count() == 0 && a.Rung != pinned.RungHost.String() {
 			t.Errorf("without a device %s would be %s", a.Array, a.Rung)
 		}
 		for _, b := range a.Better {
@@ -67,7 +70,8 @@ func TestDoctorSaysHowEachArrayWouldBeAddressed(t *testing.T) {
 		}
 	}
 	text := must(t, "doctor", data)
-	for _, name := range []string{"graph/indptr.arrow", "graph/indices.arrow", "nodes/n0/feature.arrow", "nodes/n0/label.arrow"} {
+	for _, name := range []string{"graph/indptr.arrow", "graph/indices.arrow", "nodes/n0/feature.arrow",
+		"nodes/n0/label.arrow"} {
 		if !seen[name] || !strings.Contains(text, name) {
 			t.Errorf("nothing about %s among %v", name, seen)
 		}

@@ -49,7 +49,8 @@ func (c *generateCmd) Run(env *environment) error {
 	bar := env.newProgress()
 	start := time.Now()
 	res, err := synthetic.Generate(env.ctx, c.Kind, c.Dataset, synthetic.Options{
-		Nodes: c.Nodes, Edges: c.Edges, Features: c.Features, Classes: c.Classes, Seed: c.Seed, Force: c.Force, Workers: c.Workers,
+		Nodes: c.Nodes, Edges: c.Edges, Features: c.Features, Classes: c.Classes, Seed: c.Seed, Force: c.Force,
+		Workers:  c.Workers,
 		Progress: bar.report(),
 	})
 	bar.finish()
@@ -57,12 +58,14 @@ func (c *generateCmd) Run(env *environment) error {
 		return err
 	}
 	o := res.Options
-	r := generateResult{Dataset: c.Dataset, Kind: c.Kind, Nodes: o.Nodes, Edges: o.Edges, Features: o.Features, Classes: o.Classes,
-		Seed: o.Seed, MaxInDegree: res.MaxInDegree, Bytes: res.Bytes, Seconds: time.Since(start).Seconds()}
+	r := generateResult{Dataset: c.Dataset, Kind: c.Kind, Nodes: o.Nodes, Edges: o.Edges, Features: o.Features,
+		Classes: o.Classes,
+		Seed:    o.Seed, MaxInDegree: res.MaxInDegree, Bytes: res.Bytes, Seconds: time.Since(start).Seconds()}
 	if c.JSON {
 		return env.printJSON(r)
 	}
 	_, err = fmt.Fprintf(env.stdout, "%s: %s nodes, %s edges, %d features, %d classes, seed %d: %s in %s\n", c.Dataset,
-		countText(r.Nodes), countText(r.Edges), r.Features, r.Classes, r.Seed, bytesText(r.Bytes), durationText(time.Since(start)))
+		countText(r.Nodes), countText(r.Edges), r.Features, r.Classes, r.Seed, bytesText(r.Bytes),
+		durationText(time.Since(start)))
 	return err
 }

@@ -81,9 +81,11 @@ func describe(path string, ds *formats.Dataset) infoResult {
 	m, g := ds.Manifest(), ds.Graph()
 	schema, id := g.Schema(), ds.ID()
 	r := infoResult{
-		Dataset: path, ID: fmt.Sprintf("%x", id[:]), Format: fmt.Sprintf("%d.%d", m.Format[0], m.Format[1]), Generation: m.Generation,
-		Nodes: g.NumNodes(), Edges: g.NumEdges(), SourceEdges: g.NumEdges(), EdgeColumns: columnInfos(schema.EdgeColumns),
-		Splits: []splitInfo{}, Bytes: ds.FileBytes(), Provenance: m.Provenance,
+		Dataset: path, ID: fmt.Sprintf("%x", id[:]), Format: fmt.Sprintf("%d.%d", m.Format[0], m.Format[1]),
+		Generation: m.Generation,
+		Nodes:      g.NumNodes(), Edges: g.NumEdges(), SourceEdges: g.NumEdges(),
+		EdgeColumns: columnInfos(schema.EdgeColumns),
+		Splits:      []splitInfo{}, Bytes: ds.FileBytes(), Provenance: m.Provenance,
 	}
 	for t, n := range schema.Nodes {
 		cols := columnInfos(n.Columns)
@@ -141,7 +143,8 @@ func (r *infoResult) print(env *environment) error {
 		t.row("node type", fmt.Sprintf("%s: %s%s", n.Name, countText(n.Count), columnsText(n.Columns)))
 	}
 	for _, e := range r.EdgeTypes {
-		t.row("edge type", fmt.Sprintf("%s:%s:%s: %s, by %s%s", e.Source, e.Relation, e.Target, countText(e.Count), e.Order, columnsText(r.EdgeColumns)))
+		t.row("edge type", fmt.Sprintf("%s:%s:%s: %s, by %s%s", e.Source, e.Relation, e.Target, countText(e.Count),
+			e.Order, columnsText(r.EdgeColumns)))
 	}
 	if r.Classes > 0 {
 		t.row("classes", r.Classes)

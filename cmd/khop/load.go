@@ -28,11 +28,11 @@ type loadFlags struct {
 	Seed      uint64   `default:"0" placeholder:"N" help:"Keys every random choice."`
 	Instance  uint32   `default:"0" placeholder:"N" help:"Tells apart loaders that share a seed."`
 
-	Workers   int      `default:"0" placeholder:"N" help:"Goroutines that make batches; 0: one a core."`
-	Prefetch  positive `default:"2" placeholder:"N" help:"Finished batches that may wait."`
-	Device    device   `default:"auto" placeholder:"NAME" help:"Where batches are made: auto, cpu, cuda or cuda:N."`
-	Resident  bool     `help:"Copy graph and columns into memory on huge pages first."`
-	MaxMemory byteSize `placeholder:"SIZE" help:"The most memory to take, such as 4GB; mapped files do not count."`
+	Workers   int        `default:"0" placeholder:"N" help:"Goroutines that make batches; 0: one a core."`
+	Prefetch  positive   `default:"2" placeholder:"N" help:"Finished batches that may wait."`
+	Device    deviceName `default:"auto" placeholder:"NAME" help:"Where batches are made: auto, cpu, cuda or cuda:N."`
+	Resident  bool       `help:"Copy graph and columns into memory on huge pages first."`
+	MaxMemory byteSize   `placeholder:"SIZE" help:"The most memory to take, such as 4GB; mapped files do not count."`
 
 	DeviceMemory byteSize       `placeholder:"SIZE" help:"The most device memory to take; default: half of what is free."`
 	DeviceCache  *byteSize      `placeholder:"SIZE" help:"How much of it is for graph and columns; the rest is read over the bus. 0: none; default: what batches leave."`
@@ -54,17 +54,17 @@ func (f *fanouts) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// device is the name of a device.
-type device string
+// deviceName is the name of a device.
+type deviceName string
 
 var deviceNames = regexp.MustCompile(`^(auto|cpu|cuda(:[0-9]{1,4})?)$`)
 
 // UnmarshalText checks the name.
-func (d *device) UnmarshalText(text []byte) error {
+func (d *deviceName) UnmarshalText(text []byte) error {
 	if !deviceNames.Match(text) {
 		return fmt.Errorf("%q must be auto, cpu, cuda or cuda:N", text)
 	}
-	*d = device(text)
+	*d = deviceName(text)
 	return nil
 }
 
@@ -99,7 +99,8 @@ func (f *loadFlags) options(env *environment, g *graph.Graph) (loader.Options, e
 	o := loader.Options{
 		Sampler: f.sampler(), Seeds: seeds, BatchSize: int(f.BatchSize), Shuffle: f.Shuffle, DropLast: f.DropLast,
 		Seed: f.Seed, Instance: f.Instance, Workers: f.Workers, Prefetch: int(f.Prefetch), Device: string(f.Device),
-		MaxMemory: int64(f.MaxMemory), DeviceMemory: int64(f.DeviceMemory), HotRows: f.HotRows, DeviceBlocks: f.DeviceBlocks,
+		MaxMemory: int64(f.MaxMemory), DeviceMemory: int64(f.DeviceMemory), HotRows: f.HotRows,
+		DeviceBlocks: f.DeviceBlocks,
 	}
 	if f.DeviceCache != nil {
 		if o.DeviceCache = int64(*f.DeviceCache); o.DeviceCache == 0 {
@@ -118,9 +119,10 @@ type loading struct {
 	*loader.Loader
 }
 
-// open opens the dataset and a loader of it, with the flags' options after change has had a look at them. planned, if not nil,
-// is told what memory the loader will need before any is taken.
-func (f *loadFlags) open(env *environment, change func(*loader.Options), planned func(loader.Estimate)) (*loading, error) {
+// open opens the dataset and a loader of it, with the flags' options after change has had a look at them. planned, if
+// not nil, is told what memory the loader will need before any is taken.
+func (f *loadFlags) open(env *environment, change func(*loader.Options), planned func(loader.Estimate)) (*loading,
+	error) {
 	ds, err := formats.Open(f.Dataset)
 	if err != nil {
 		return nil, err

@@ -16,7 +16,8 @@ import (
 // digests runs "khop sample --digest" and returns its lines by batch number.
 func digests(t *testing.T, data string, more ...string) []string {
 	t.Helper()
-	out := must(t, append([]string{"sample", data, "--digest", "--fanouts", "5,3", "--batch-size", "100", "--seed", "7", "--shuffle"}, more...)...)
+	out := must(t, append([]string{"sample", data, "--digest", "--fanouts", "5,3", "--batch-size", "100", "--seed", "7",
+		"--shuffle"}, more...)...)
 	return strings.Split(strings.TrimSpace(out), "\n")
 }
 
@@ -32,7 +33,8 @@ func TestDigestsDoNotDependOnHowBatchesAreLoaded(t *testing.T) {
 			t.Fatalf("line %d is %q", i, line)
 		}
 	}
-	for _, how := range []string{"--workers 1", "--workers 2", "--workers 8", "--prefetch 1", "--prefetch 8", "--resident", "--device cpu", "--max-memory 64MB"} {
+	for _, how := range []string{"--workers 1", "--workers 2", "--workers 8", "--prefetch 1", "--prefetch 8",
+		"--resident", "--device cpu", "--max-memory 64MB"} {
 		if d := cmp.Diff(want, digests(t, data, strings.Fields(how)...)); d != "" {
 			t.Errorf("%s: %s", how, d)
 		}
@@ -44,14 +46,16 @@ func TestDigestsDoNotDependOnHowBatchesAreLoaded(t *testing.T) {
 		t.Errorf("--first 3 --batches 2: %s", d)
 	}
 	var both []string
-	ranks := [2][]string{digests(t, data, "--world-size", "2", "--rank", "0"), digests(t, data, "--world-size", "2", "--rank", "1")}
+	ranks := [2][]string{digests(t, data, "--world-size", "2", "--rank", "0"),
+		digests(t, data, "--world-size", "2", "--rank", "1")}
 	for i := range ranks[0] {
 		both = append(both, ranks[0][i], ranks[1][i])
 	}
 	if d := cmp.Diff(want, both); d != "" {
 		t.Errorf("two ranks: %s", d)
 	}
-	for _, how := range []string{"--seed 8", "--epoch 1", "--fanouts 5,4", "--replace", "--frontier new", "--instance 1", "--seeds val", "--seeds all", "--batch-size 99"} {
+	for _, how := range []string{"--seed 8", "--epoch 1", "--fanouts 5,4", "--replace", "--frontier new",
+		"--instance 1", "--seeds val", "--seeds all", "--batch-size 99"} {
 		if got := digests(t, data, strings.Fields(how)...); got[0] == want[0] {
 			t.Errorf("%s made the same first batch", how)
 		}
@@ -101,7 +105,8 @@ func TestEdgesAHopWithEitherFrontier(t *testing.T) {
 	data := small(t)
 	edges := map[string][]any{}
 	for _, frontier := range []string{"all", "new"} {
-		o := object(t, "sample", data, "--fanouts", "4,4,4", "--batch-size", "20", "--batches", "1", "--frontier", frontier, "--json")
+		o := object(t, "sample", data, "--fanouts", "4,4,4", "--batch-size", "20", "--batches", "1", "--frontier",
+			frontier, "--json")
 		edges[frontier] = o["batches"].([]any)[0].(map[string]any)["edges_per_hop"].([]any)
 	}
 	all, fresh := edges["all"], edges["new"]
@@ -170,22 +175,26 @@ func TestSeedsFromAFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b batchRecord
-	if err := json.Unmarshal([]byte(must(t, "sample", data, "--seeds", "@"+file, "--jsonl")), &b); err != nil || b.Seeds != 3 || b.NodesPerHop[0] != 2 {
+	if err := json.Unmarshal([]byte(must(t, "sample", data, "--seeds", "@"+file, "--jsonl")), &b); err != nil ||
+		b.Seeds != 3 || b.NodesPerHop[0] != 2 {
 		t.Errorf("%+v, %v", b, err)
 	}
 	if err := os.WriteFile(file, []byte("5\n2000\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, errOut, code := khop(t, "sample", data, "--seeds", "@"+file); code != exitFailed || !strings.Contains(errOut, file+": line 2") {
+	if _, errOut, code := khop(t, "sample", data, "--seeds", "@"+file); code != exitFailed ||
+		!strings.Contains(errOut, file+": line 2") {
 		t.Errorf("status %d, %q", code, errOut)
 	}
 }
 
 func TestBenchTellsWhatScriptsRead(t *testing.T) {
 	data := small(t)
-	args := []string{"bench", data, "--fanouts", "5,3", "--batch-size", "100", "--batches", "20", "--warmup", "2", "--workers", "2"}
+	args := []string{"bench", data, "--fanouts", "5,3", "--batch-size", "100", "--batches", "20", "--warmup", "2",
+		"--workers", "2"}
 	r := object(t, append(args, "--json")...)
-	for _, name := range []string{"batches_per_s", "edges_per_s", "rows_per_s", "gather_gb_per_s", "memcpy_gb_per_s", "nodes_per_batch", "estimate_bytes"} {
+	for _, name := range []string{"batches_per_s", "edges_per_s", "rows_per_s", "gather_gb_per_s", "memcpy_gb_per_s",
+		"nodes_per_batch", "estimate_bytes"} {
 		if v, _ := r[name].(float64); v <= 0 {
 			t.Errorf("%s is %v", name, r[name])
 		}
@@ -196,7 +205,8 @@ func TestBenchTellsWhatScriptsRead(t *testing.T) {
 		}
 	}
 	ms := r["ms_per_batch"].(map[string]any)
-	if lo, mid, hi := ms["min"].(float64), ms["median"].(float64), ms["max"].(float64); lo > mid || mid > hi || mid <= 0 {
+	if lo, mid, hi := ms["min"].(float64), ms["median"].(float64), ms["max"].(float64); lo > mid || mid > hi ||
+		mid <= 0 {
 		t.Errorf("ms_per_batch %v", ms)
 	}
 	if h := r["edges_per_hop"].([]any); len(h) != 2 || h[0].(float64) > 500 {
@@ -210,7 +220,8 @@ func TestBenchTellsWhatScriptsRead(t *testing.T) {
 		t.Errorf("rows without features: %v", bare)
 	}
 	text, errOut, code := khop(t, args...)
-	if code != exitDone || !strings.Contains(text, "GB/s while gathering") || !strings.Contains(errOut, "the loader will need") {
+	if code != exitDone || !strings.Contains(text, "GB/s while gathering") ||
+		!strings.Contains(errOut, "the loader will need") {
 		t.Errorf("status %d, %q, %q", code, text, errOut)
 	}
 }
@@ -218,7 +229,8 @@ func TestBenchTellsWhatScriptsRead(t *testing.T) {
 func TestInfoTellsWhatScriptsRead(t *testing.T) {
 	data := small(t)
 	r := object(t, "info", data, "--json")
-	for name, want := range map[string]any{"nodes": 2000.0, "edges": 20000.0, "source_edges": 20000.0, "feature_dim": 9.0, "feature_dtype": "float32", "classes": 4.0} {
+	for name, want := range map[string]any{"nodes": 2000.0, "edges": 20000.0, "source_edges": 20000.0,
+		"feature_dim": 9.0, "feature_dtype": "float32", "classes": 4.0} {
 		if r[name] != want {
 			t.Errorf("%s is %v, want %v", name, r[name], want)
 		}
@@ -229,7 +241,8 @@ func TestInfoTellsWhatScriptsRead(t *testing.T) {
 	if e := r["edge_types"].([]any)[0].(map[string]any); e["source"] != "node" || e["count"] != 20000.0 {
 		t.Errorf("edge_types %v", r["edge_types"])
 	}
-	if s := r["splits"].([]any); len(s) != 3 || s[0].(map[string]any)["name"] != "train" || s[0].(map[string]any)["count"] != 1200.0 {
+	if s := r["splits"].([]any); len(s) != 3 || s[0].(map[string]any)["name"] != "train" ||
+		s[0].(map[string]any)["count"] != 1200.0 {
 		t.Errorf("splits %v", s)
 	}
 	size := int64(0)
@@ -243,7 +256,8 @@ func TestInfoTellsWhatScriptsRead(t *testing.T) {
 	if err != nil || int64(r["bytes"].(float64)) != size {
 		t.Errorf("bytes %v, but the files have %d (%v)", r["bytes"], size, err)
 	}
-	if text := must(t, "info", data); !strings.Contains(text, "feature float32[9]") || !strings.Contains(text, "20,000") {
+	if text := must(t, "info", data); !strings.Contains(text, "feature float32[9]") ||
+		!strings.Contains(text, "20,000") {
 		t.Error(text)
 	}
 }
@@ -261,7 +275,8 @@ func TestCheckFindsAFlippedByte(t *testing.T) {
 	}
 	out, errOut, code := khop(t, "check", data, "--json")
 	var r checkResult
-	if err := json.Unmarshal([]byte(out), &r); err != nil || code != exitFailed || r.OK || r.Found != 1 || r.Problems[0].Path != file {
+	if err := json.Unmarshal([]byte(out), &r); err != nil || code != exitFailed || r.OK || r.Found != 1 ||
+		r.Problems[0].Path != file {
 		t.Errorf("status %d, %+v, %v, %s", code, r, err, errOut)
 	}
 }

@@ -135,7 +135,8 @@ func (u *usage) Unwrap() error        { return u.error }
 
 // isUsage tells errors that another command line would not have.
 func isUsage(err error) bool {
-	for _, target := range []error{errUsage, loader.ErrOptions, sampling.ErrOptions, synthetic.ErrOptions, convert.ErrOptions, shm.ErrOptions} {
+	for _, target := range []error{errUsage, loader.ErrOptions, sampling.ErrOptions, synthetic.ErrOptions,
+		convert.ErrOptions, shm.ErrOptions} {
 		if errors.Is(err, target) {
 			return true
 		}

@@ -57,7 +57,8 @@ func object(t *testing.T, args ...string) map[string]any {
 func small(t *testing.T, more ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "small.khop")
-	must(t, append([]string{"generate", "sbm", path, "--nodes", "2000", "--edges", "20000", "--features", "9", "--classes", "4", "--seed", "3"}, more...)...)
+	must(t, append([]string{"generate", "sbm", path, "--nodes", "2000", "--edges", "20000", "--features", "9",
+		"--classes", "4", "--seed", "3"}, more...)...)
 	return path
 }
 
@@ -134,7 +135,8 @@ func TestInterruptingEndsWithStatus130AndLeavesNoDataset(t *testing.T) {
 	cancel()
 	target := filepath.Join(t.TempDir(), "cut.khop")
 	for _, args := range [][]string{{"generate", "sbm", target}, {"demo", target}, {"sample", data}, {"bench", data}} {
-		if _, errOut, code := khopIn(ctx, args...); code != exitInterrupted || !strings.Contains(errOut, "interrupted") {
+		if _, errOut, code := khopIn(ctx, args...); code != exitInterrupted ||
+			!strings.Contains(errOut, "interrupted") {
 			t.Errorf("khop %v: status %d, %q", args, code, errOut)
 		}
 		if _, _, code := khop(t, "info", target); code == exitDone {
@@ -152,7 +154,8 @@ func TestInterruptingInTheMiddle(t *testing.T) {
 	target := filepath.Join(t.TempDir(), "cut.khop")
 	ctx, cancel := context.WithCancel(t.Context())
 	// A terminal sees progress as soon as something is written to the dataset.
-	if code := run(ctx, []string{"generate", "products", target}, io.Discard, onWrite(cancel), true); code != exitInterrupted {
+	if code := run(ctx, []string{"generate", "products", target}, io.Discard, onWrite(cancel),
+		true); code != exitInterrupted {
 		t.Errorf("status %d", code)
 	}
 	if _, errOut, code := khop(t, "info", target); code != exitFailed {
@@ -168,7 +171,8 @@ func (panicking) Err() error            { panic("a bug") }
 
 func TestAPanicDoesNotReachTheUser(t *testing.T) {
 	_, errOut, code := khopIn(panicking{t.Context()}, "demo", filepath.Join(t.TempDir(), "x.khop"))
-	if code != exitFailed || !strings.Contains(errOut, "internal error: a bug") || strings.Contains(errOut, "goroutine") {
+	if code != exitFailed || !strings.Contains(errOut, "internal error: a bug") ||
+		strings.Contains(errOut, "goroutine") {
 		t.Errorf("status %d, %q", code, errOut)
 	}
 }

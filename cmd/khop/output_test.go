@@ -13,9 +13,12 @@ import (
 func TestNumbersAsPeopleReadThem(t *testing.T) {
 	for _, c := range []struct{ got, want string }{
 		{bytesText(0), "0 bytes"}, {bytesText(9999), "9999 bytes"}, {bytesText(20_000), "20.0 kB (19.5 KiB)"},
-		{bytesText(5 << 20), "5.2 MB (5.0 MiB)"}, {bytesText(24 << 30), "25.77 GB (24.00 GiB)"}, {bytesText(-20_000), "-20.0 kB (19.5 KiB)"},
-		{countText(0), "0"}, {countText(999), "999"}, {countText(1000), "1,000"}, {countText(-123456), "-123,456"}, {countText(123718280), "123,718,280"},
-		{durationText(1234567 * time.Nanosecond), "1.23ms"}, {durationText(90 * time.Second), "1m30s"}, {durationText(1234 * time.Millisecond), "1.23s"},
+		{bytesText(5 << 20), "5.2 MB (5.0 MiB)"}, {bytesText(24 << 30), "25.77 GB (24.00 GiB)"},
+		{bytesText(-20_000), "-20.0 kB (19.5 KiB)"},
+		{countText(0), "0"}, {countText(999), "999"}, {countText(1000), "1,000"}, {countText(-123456), "-123,456"},
+		{countText(123718280), "123,718,280"},
+		{durationText(1234567 * time.Nanosecond), "1.23ms"}, {durationText(90 * time.Second), "1m30s"},
+		{durationText(1234 * time.Millisecond), "1.23s"},
 	} {
 		if c.got != c.want {
 			t.Errorf("%q, want %q", c.got, c.want)
@@ -58,7 +61,9 @@ func TestBashCompletes(t *testing.T) {
 		for _, w := range words {
 			quoted += fmt.Sprintf(" '%s'", w)
 		}
-		cmd := exec.Command(bash, "-c", fmt.Sprintf(`source "$1"; COMP_WORDS=(%s); COMP_CWORD=%d; _khop; echo "${COMPREPLY[*]}"`, quoted, len(words)-1), "-", script)
+		cmd := exec.Command(bash, "-c",
+			fmt.Sprintf(`source "$1"; COMP_WORDS=(%s); COMP_CWORD=%d; _khop; echo "${COMPREPLY[*]}"`, quoted,
+				len(words)-1), "-", script)
 		out, err := cmd.CombinedOutput()
 		if err != nil || !strings.Contains(string(out), want) {
 			t.Errorf("%q: %q, %v; want %q", line, out, err, want)
@@ -69,7 +74,8 @@ func TestBashCompletes(t *testing.T) {
 func TestCompletionScriptsNameEveryCommandAndFlag(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		script := must(t, "completion", shell)
-		for _, word := range []string{"demo", "generate", "convert", "info", "check", "sample", "bench", "doctor", "version", "completion", "fanouts", "world-size", "no-features"} {
+		for _, word := range []string{"demo", "generate", "convert", "info", "check", "sample", "bench", "doctor",
+			"version", "completion", "fanouts", "world-size", "no-features"} {
 			if !strings.Contains(script, word) {
 				t.Errorf("%s: no %s", shell, word)
 			}

@@ -78,7 +78,8 @@ func (c *sampleCmd) Run(env *environment) (err error) {
 		case c.Digest:
 			_, err = fmt.Fprintln(env.stdout, r.Batch, r.Topology, r.Full)
 		default:
-			_, err = fmt.Fprintf(env.stdout, "%8d %8d %10d %11d  %s\n", r.Batch, r.Seeds, r.Nodes, r.Edges, joined(r.NodesPerHop))
+			_, err = fmt.Fprintf(env.stdout, "%8d %8d %10d %11d  %s\n", r.Batch, r.Seeds, r.Nodes, r.Edges,
+				joined(r.NodesPerHop))
 		}
 		if err != nil {
 			return err

@@ -13,7 +13,8 @@ import (
 	"github.com/khop-gnn/khop/loader"
 )
 
-// seedSource turns what --seeds and --split say into a loader's seeds, and tells the user where that is not what was asked.
+// seedSource turns what --seeds and --split say into a loader's seeds, and tells the user where that is not what was
+// asked.
 func (env *environment) seedSource(name string, split int, g *graph.Graph) (loader.SeedSource, error) {
 	if file, ok := strings.CutPrefix(name, "@"); ok {
 		seeds, err := readSeedFile(file, g.Schema())
@@ -60,8 +61,8 @@ func readSeedFile(path string, schema *graph.Schema) (graph.Seeds, error) {
 // errSeedFile is returned for a list of seeds that is none.
 var errSeedFile = errors.New("not a list of seeds")
 
-// readSeeds reads one node a line: its id, or on graphs with several node types "TYPE ID". Empty lines and what follows a #
-// are ignored. Seeds are in the order of the lines, repeats allowed.
+// readSeeds reads one node a line: its id, or on graphs with several node types "TYPE ID". Empty lines and what follows
+// a # are ignored. Seeds are in the order of the lines, repeats allowed.
 func readSeeds(r io.Reader, schema *graph.Schema) (graph.Seeds, error) {
 	var seeds graph.Seeds
 	var ids []int64
@@ -107,14 +108,16 @@ func readSeed(text string, schema *graph.Schema) (nodeType int, id int64, err er
 		name := strings.TrimSpace(text[:cut])
 		number = text[cut+1:]
 		if nodeType = schema.NodeType(name); nodeType < 0 {
-			return 0, 0, fmt.Errorf("%w: no node type %q; a line is a node id, or a node type and an id", errSeedFile, name)
+			return 0, 0, fmt.Errorf("%w: no node type %q; a line is a node id, or a node type and an id", errSeedFile,
+				name)
 		}
 	}
 	if id, err = strconv.ParseInt(number, 10, 64); err != nil {
 		return 0, 0, fmt.Errorf("%w: %q is not a node id", errSeedFile, number)
 	}
 	if nt := &schema.Nodes[nodeType]; id < 0 || id >= nt.Count {
-		return 0, 0, fmt.Errorf("%w: node %d, but there are %s nodes of type %q, from 0", graph.ErrSeed, id, countText(nt.Count), nt.Name)
+		return 0, 0, fmt.Errorf("%w: node %d, but there are %s nodes of type %q, from 0", graph.ErrSeed, id,
+			countText(nt.Count), nt.Name)
 	}
 	return nodeType, id, nil
 }

@@ -87,8 +87,8 @@ func (c *serveCmd) Run(env *environment) (err error) {
 	return c.ended(s.Serve(ctx))
 }
 
-// listen makes the server. From here on the system, not the Go runtime, shares the processors among workers and what answers
-// consumers: the workers would keep all of the runtime's to themselves, for milliseconds.
+// listen makes the server. From here on the system, not the Go runtime, shares the processors among workers and what
+// answers consumers: the workers would keep all of the runtime's to themselves, for milliseconds.
 func (c *serveCmd) listen(ctx context.Context, env *environment, ds *formats.Dataset) (*shm.Server, error) {
 	opt, err := c.options(env, ds.Graph())
 	if err != nil {
@@ -96,7 +96,8 @@ func (c *serveCmd) listen(ctx context.Context, env *environment, ds *formats.Dat
 	}
 	opt.EnsureDefaults()
 	opt.Remainder, opt.EdgePos = c.Remainder, c.EdgePos
-	opt.NodeColumns, opt.SeedColumns, opt.EdgeColumns = columnNames(c.NodeColumns), columnNames(c.SeedColumns), columnNames(c.EdgeColumns)
+	opt.NodeColumns, opt.SeedColumns, opt.EdgeColumns = columnNames(c.NodeColumns), columnNames(c.SeedColumns),
+		columnNames(c.EdgeColumns)
 	log := slog.New(slog.NewTextHandler(env.overStatus(), &slog.HandlerOptions{ReplaceAttr: withoutTime}))
 	opt.Logger = log
 	bar := env.newProgress()
@@ -110,7 +111,8 @@ func (c *serveCmd) listen(ctx context.Context, env *environment, ds *formats.Dat
 	}
 	return shm.NewServer(ctx, ds, shm.Options{
 		Path: c.Socket, Loader: opt, WorldSize: int(c.WorldSize), Readers: c.Broadcast, Hold: c.Hold, IndexDType: index,
-		Epochs: c.Epochs, MaxConsumers: int(c.MaxConsumers), StateFile: c.State, Replay: c.Replay, Version: versionNumber, Logger: log,
+		Epochs: c.Epochs, MaxConsumers: int(c.MaxConsumers), StateFile: c.State, Replay: c.Replay,
+		Version: versionNumber, Logger: log,
 	})
 }
 
@@ -141,8 +143,9 @@ func (c *serveCmd) ended(err error) error {
 func (c *serveCmd) ready(env *environment, s *shm.Server, metrics string) error {
 	o := s.Options()
 	r := serveReady{
-		Socket: c.Socket, PID: os.Getpid(), Dataset: c.Dataset, Ranks: o.WorldSize, Readers: o.Readers, Batches: s.NumBatches(),
-		Hold: o.Hold, IndexDType: o.IndexDType.String(), Metrics: metrics, Protocol: shm.Version,
+		Socket: c.Socket, PID: os.Getpid(), Dataset: c.Dataset, Ranks: o.WorldSize, Readers: o.Readers,
+		Batches: s.NumBatches(),
+		Hold:    o.Hold, IndexDType: o.IndexDType.String(), Metrics: metrics, Protocol: shm.Version,
 	}
 	if c.JSON {
 		return env.printJSON(r)

@@ -92,7 +92,8 @@ func TestServedBatchesAreThoseOfSample(t *testing.T) {
 			for rank := range world {
 				con := s.connect(t, shm.ConsumerOptions{Rank: shm.RankOf(rank)})
 				for epoch := range uint64(2) {
-					sample := append([]string{"sample", c.data, "--digest", "--epoch", fmt.Sprint(epoch), "--rank", fmt.Sprint(rank), "--world-size", fmt.Sprint(world)}, args...)
+					sample := append([]string{"sample", c.data, "--digest", "--epoch", fmt.Sprint(epoch), "--rank",
+						fmt.Sprint(rank), "--world-size", fmt.Sprint(world)}, args...)
 					want := strings.Split(strings.TrimSpace(must(t, sample...)), "\n")
 					var got []string
 					for b, err := range con.Epoch(t.Context(), epoch) {
@@ -103,7 +104,8 @@ func TestServedBatchesAreThoseOfSample(t *testing.T) {
 						got = append(got, fmt.Sprintf("%d %016x %016x", b.Number, topology, full))
 					}
 					if !slices.Equal(got, want) {
-						t.Errorf("rank %d, epoch %d: got\n%s\nwant\n%s", rank, epoch, strings.Join(got, "\n"), strings.Join(want, "\n"))
+						t.Errorf("rank %d, epoch %d: got\n%s\nwant\n%s", rank, epoch, strings.Join(got, "\n"),
+							strings.Join(want, "\n"))
 					}
 				}
 			}
@@ -153,7 +155,8 @@ func TestServeEndsWithItsEpochsAndGoesOnFromItsState(t *testing.T) {
 		}
 		return list
 	}
-	args := []string{data, "--batch-size", "400", "--epochs", "2", "--state", state, "--seeds", "all"} // 5 batches an epoch
+	// 5 batches an epoch
+	args := []string{data, "--batch-size", "400", "--epochs", "2", "--state", state, "--seeds", "all"}
 	s := startServer(t, args...)
 	got := numbers(s.connect(t, shm.ConsumerOptions{}), 4)[:3]
 	if err := s.Process.Kill(); err != nil {
@@ -174,7 +177,8 @@ func TestServeEndsWithItsEpochsAndGoesOnFromItsState(t *testing.T) {
 
 func TestServeEndsWithItsParent(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "feed", "socket")
-	parent := exec.Command("sh", "-c", `"$0" serve "$1" --socket "$2" --parent $$ & read nothing`, os.Args[0], small(t), socket)
+	parent := exec.Command("sh", "-c", `"$0" serve "$1" --socket "$2" --parent $$ & read nothing`, os.Args[0], small(t),
+		socket)
 	parent.Env = append(os.Environ(), "KHOP_TEST_AS_PROGRAM=1")
 	in, err := parent.StdinPipe()
 	if err != nil {
@@ -223,8 +227,10 @@ func TestServeMetrics(t *testing.T) {
 	}
 	text := string(b)
 	for _, line := range []string{
-		"khop_feed_batches_done_total{rank=\"0\"} " + fmt.Sprint(c.Info().Batches), "khop_feed_batches_sent_total{rank=\"1\"} 0",
-		fmt.Sprintf("khop_feed_held_slots{rank=\"0\",pid=\"%d\"} ", os.Getpid()), `khop_loader_stage_seconds{rank="0",stage="gather",quantile="0.5"} `,
+		"khop_feed_batches_done_total{rank=\"0\"} " + fmt.Sprint(c.Info().Batches),
+		"khop_feed_batches_sent_total{rank=\"1\"} 0",
+		fmt.Sprintf("khop_feed_held_slots{rank=\"0\",pid=\"%d\"} ", os.Getpid()),
+		`khop_loader_stage_seconds{rank="0",stage="gather",quantile="0.5"} `,
 		"# TYPE khop_feed_batches_sent_total counter\n",
 	} {
 		if !strings.Contains(text, line) {
@@ -266,7 +272,8 @@ func TestServeRefusesPlainly(t *testing.T) {
 
 func TestStatusNamesWhoHoldsEverything(t *testing.T) {
 	before := []shm.RankStats{{}}
-	now := []shm.RankStats{{Epoch: 3, Sent: 20, Done: 17, Waiting: "consumer", Consumers: []shm.PeerStats{{PID: 77, Held: 3, OldestHeld: 61}}}}
+	now := []shm.RankStats{{Epoch: 3, Sent: 20, Done: 17, Waiting: "consumer",
+		Consumers: []shm.PeerStats{{PID: 77, Held: 3, OldestHeld: 61}}}}
 	text := statusText(before, now, 2*time.Second)
 	for _, part := range []string{"epoch 3", "17 batches", "10/s", "process 77", "61 s"} {
 		if !strings.Contains(text, part) {

@@ -58,42 +58,56 @@ func writeMetrics(w io.Writer, ranks []shm.RankStats) {
 	one := func(name, kind, help string, value func(r *shm.RankStats) float64) {
 		metric(name, kind, help, func(r *shm.RankStats, put func(string, float64)) { put("", value(r)) })
 	}
-	one("khop_feed_batches_sent_total", "counter", "Batches announced to consumers.", func(r *shm.RankStats) float64 { return float64(r.Sent) })
-	one("khop_feed_batches_done_total", "counter", "Batches that consumers acknowledged.", func(r *shm.RankStats) float64 { return float64(r.Done) })
-	one("khop_feed_epoch", "gauge", "Epoch in which the rank stands.", func(r *shm.RankStats) float64 { return float64(r.Epoch) })
-	one("khop_feed_ring_bytes", "gauge", "Size of the ring's segments on the host.", func(r *shm.RankStats) float64 { return float64(r.RingBytes) })
-	one("khop_feed_ring_device_bytes", "gauge", "Size of the ring's segments on a device.", func(r *shm.RankStats) float64 { return float64(r.OnDevice) })
-	one("khop_feed_consumers", "gauge", "Consumers that are connected.", func(r *shm.RankStats) float64 { return float64(len(r.Consumers)) })
-	metric("khop_feed_waiting", "gauge", "1 for whom the rank waits.", func(r *shm.RankStats, put func(string, float64)) {
-		for _, who := range []string{"loader", "consumer"} {
-			v := 0.0
-			if r.Waiting == who {
-				v = 1
+	one("khop_feed_batches_sent_total", "counter", "Batches announced to consumers.",
+		func(r *shm.RankStats) float64 { return float64(r.Sent) })
+	one("khop_feed_batches_done_total", "counter", "Batches that consumers acknowledged.",
+		func(r *shm.RankStats) float64 { return float64(r.Done) })
+	one("khop_feed_epoch", "gauge", "Epoch in which the rank stands.",
+		func(r *shm.RankStats) float64 { return float64(r.Epoch) })
+	one("khop_feed_ring_bytes", "gauge", "Size of the ring's segments on the host.",
+		func(r *shm.RankStats) float64 { return float64(r.RingBytes) })
+	one("khop_feed_ring_device_bytes", "gauge", "Size of the ring's segments on a device.",
+		func(r *shm.RankStats) float64 { return float64(r.OnDevice) })
+	one("khop_feed_consumers", "gauge", "Consumers that are connected.",
+		func(r *shm.RankStats) float64 { return float64(len(r.Consumers)) })
+	metric("khop_feed_waiting", "gauge", "1 for whom the rank waits.",
+		func(r *shm.RankStats, put func(string, float64)) {
+			for _, who := range []string{"loader", "consumer"} {
+				v := 0.0
+				if r.Waiting == who {
+					v = 1
+				}
+				put(fmt.Sprintf(",for=%q", who), v)
 			}
-			put(fmt.Sprintf(",for=%q", who), v)
-		}
-	})
-	metric("khop_feed_held_slots", "gauge", "Slots that a consumer holds.", func(r *shm.RankStats, put func(string, float64)) {
-		for _, c := range r.Consumers {
-			put(fmt.Sprintf(",pid=\"%d\"", c.PID), float64(c.Held))
-		}
-	})
-	metric("khop_feed_oldest_held_seconds", "gauge", "How long a consumer has held a slot at most.", func(r *shm.RankStats, put func(string, float64)) {
-		for _, c := range r.Consumers {
-			put(fmt.Sprintf(",pid=\"%d\"", c.PID), c.OldestHeld)
-		}
-	})
-	one("khop_loader_batches_total", "counter", "Batches loaded.", func(r *shm.RankStats) float64 { return float64(r.Loader.Batches) })
-	one("khop_loader_edges_total", "counter", "Edges sampled.", func(r *shm.RankStats) float64 { return float64(r.Loader.Edges) })
-	one("khop_loader_rows_total", "counter", "Rows gathered.", func(r *shm.RankStats) float64 { return float64(r.Loader.Rows) })
-	one("khop_loader_bytes_total", "counter", "Bytes gathered.", func(r *shm.RankStats) float64 { return float64(r.Loader.Bytes) })
-	metric("khop_loader_memory_bytes", "gauge", "Memory held, by purpose.", func(r *shm.RankStats, put func(string, float64)) {
-		m := r.Loader.Memory
-		put(`,purpose="topology"`, float64(m.Topology))
-		put(`,purpose="columns"`, float64(m.Columns))
-		put(`,purpose="batches"`, float64(m.Batches))
-		put(`,purpose="scratch"`, float64(m.Scratch))
-	})
+		})
+	metric("khop_feed_held_slots", "gauge", "Slots that a consumer holds.",
+		func(r *shm.RankStats, put func(string, float64)) {
+			for _, c := range r.Consumers {
+				put(fmt.Sprintf(",pid=\"%d\"", c.PID), float64(c.Held))
+			}
+		})
+	metric("khop_feed_oldest_held_seconds", "gauge", "How long a consumer has held a slot at most.",
+		func(r *shm.RankStats, put func(string, float64)) {
+			for _, c := range r.Consumers {
+				put(fmt.Sprintf(",pid=\"%d\"", c.PID), c.OldestHeld)
+			}
+		})
+	one("khop_loader_batches_total", "counter", "Batches loaded.",
+		func(r *shm.RankStats) float64 { return float64(r.Loader.Batches) })
+	one("khop_loader_edges_total", "counter", "Edges sampled.",
+		func(r *shm.RankStats) float64 { return float64(r.Loader.Edges) })
+	one("khop_loader_rows_total", "counter", "Rows gathered.",
+		func(r *shm.RankStats) float64 { return float64(r.Loader.Rows) })
+	one("khop_loader_bytes_total", "counter", "Bytes gathered.",
+		func(r *shm.RankStats) float64 { return float64(r.Loader.Bytes) })
+	metric("khop_loader_memory_bytes", "gauge", "Memory held, by purpose.",
+		func(r *shm.RankStats, put func(string, float64)) {
+			m := r.Loader.Memory
+			put(`,purpose="topology"`, float64(m.Topology))
+			put(`,purpose="columns"`, float64(m.Columns))
+			put(`,purpose="batches"`, float64(m.Batches))
+			put(`,purpose="scratch"`, float64(m.Scratch))
+		})
 	stages := func(r *shm.RankStats, put func(string, loader.Durations)) {
 		l := &r.Loader
 		put("sample", l.Sample)
@@ -112,7 +126,8 @@ func writeMetrics(w io.Writer, ranks []shm.RankStats) {
 			}{{"0.5", d.P50}, {"0.9", d.P90}, {"0.99", d.P99}} {
 				fmt.Fprintf(w, "khop_loader_stage_seconds{%s,quantile=%q} %g\n", labels, q.name, q.v.Seconds())
 			}
-			fmt.Fprintf(w, "khop_loader_stage_seconds_sum{%s} %g\nkhop_loader_stage_seconds_count{%s} %d\n", labels, d.Sum.Seconds(), labels, d.Count)
+			fmt.Fprintf(w, "khop_loader_stage_seconds_sum{%s} %g\nkhop_loader_stage_seconds_count{%s} %d\n", labels,
+				d.Sum.Seconds(), labels, d.Count)
 		})
 	}
 }

@@ -34,7 +34,8 @@ func statusText(before, now []shm.RankStats, passed time.Duration) string {
 	case consumers == 0:
 		parts = append(parts, "waiting for a consumer to connect")
 	case waiting["consumer"] > 0 && slowest.OldestHeld > 5:
-		parts = append(parts, fmt.Sprintf("waiting for process %d, which has held a batch for %.0f s", slowest.PID, slowest.OldestHeld))
+		parts = append(parts, fmt.Sprintf("waiting for process %d, which has held a batch for %.0f s", slowest.PID,
+			slowest.OldestHeld))
 	case waiting["consumer"] > 0:
 		parts = append(parts, "waiting for consumers")
 	case waiting["loader"] > 0:

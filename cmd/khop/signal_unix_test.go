@@ -16,12 +16,14 @@ import (
 
 func TestSignalsEndTheProgram(t *testing.T) {
 	data := small(t)
-	seeds := filepath.Join(t.TempDir(), "seeds.txt") // a batch each: no signal is so slow that they are all made before it
+	// a batch each: no signal is so slow that they are all made before it
+	seeds := filepath.Join(t.TempDir(), "seeds.txt")
 	if err := os.WriteFile(seeds, bytes.Repeat([]byte("7\n"), 200_000), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, signal := range []unix.Signal{unix.SIGINT, unix.SIGTERM} {
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "sample", data, "--jsonl", "--batch-size", "1", "--seeds", "@"+seeds)
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "sample", data, "--jsonl", "--batch-size", "1", "--seeds",
+			"@"+seeds)
 		cmd.Env = append(os.Environ(), "KHOP_TEST_AS_PROGRAM=1")
 		out, err := cmd.StdoutPipe()
 		if err != nil {

@@ -14,7 +14,8 @@ var byteUnits = []struct {
 	suffix string
 	bytes  float64
 }{
-	{"tib", 1 << 40}, {"gib", 1 << 30}, {"mib", 1 << 20}, {"kib", 1 << 10}, {"tb", 1e12}, {"gb", 1e9}, {"mb", 1e6}, {"kb", 1e3}, {"b", 1}, {"", 1},
+	{"tib", 1 << 40}, {"gib", 1 << 30}, {"mib", 1 << 20}, {"kib", 1 << 10}, {"tb", 1e12}, {"gb", 1e9}, {"mb", 1e6},
+	{"kb", 1e3}, {"b", 1}, {"", 1},
 }
 
 // UnmarshalText reads a size.

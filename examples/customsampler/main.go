@@ -1,5 +1,5 @@
-// Command customsampler loads batches with a sampler of its own: it picks k consecutive in-edges from a random place, which
-// touches one or two cache lines a node, where uniform picks touch k.
+// Command customsampler loads batches with a sampler of its own: it picks k consecutive in-edges from a random place,
+// which touches one or two cache lines a node, where uniform picks touch k.
 package main
 
 import (

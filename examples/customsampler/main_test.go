@@ -17,7 +17,8 @@ func TestWindowPicksConsecutiveEdges(t *testing.T) {
 			src, dst = append(src, (v+i)%nodes), append(dst, v)
 		}
 	}
-	g, err := graph.New(graph.Data{Nodes: []graph.NodeData{{Count: nodes}}, Edges: []graph.EdgeData{{Src: src, Dst: dst}}})
+	g, err := graph.New(graph.Data{Nodes: []graph.NodeData{{Count: nodes}},
+		Edges: []graph.EdgeData{{Src: src, Dst: dst}}})
 	if err != nil {
 		t.Fatal(err)
 	}

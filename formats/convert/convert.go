@@ -38,8 +38,8 @@ type Options struct {
 	// From names the kind of the source (see Kinds); "" recognises it.
 	From      string
 	Direction Direction
-	// Features and Labels are .npy files with a row a node: features [n, width] of any number type, labels [n] of integers.
-	// They go beside, or in place of, what the source has.
+	// Features and Labels are .npy files with a row a node: features [n, width] of any number type, labels [n] of
+	// integers. They go beside, or in place of, what the source has.
 	Features, Labels string
 	// Columns name the fields of an edge list, see edgelist.Options.
 	Columns []string
@@ -71,8 +71,8 @@ type Result struct {
 // Run converts the file or directory src to a new dataset at dst.
 //
 // Errors: *formats.Error with file, row and remedy for what is wrong with the source; ErrUnknown, ErrOptions;
-// formats.ErrExist and formats.ErrSpace for the target; context.Cause(ctx). After an error there is no dataset at dst, except
-// where one was and Force has not come to replace it.
+// formats.ErrExist and formats.ErrSpace for the target; context.Cause(ctx). After an error there is no dataset at dst,
+// except where one was and Force has not come to replace it.
 func Run(ctx context.Context, src, dst string, opt Options) (res *Result, err error) {
 	if opt.Log == nil {
 		opt.Log = func(string) {}
@@ -165,7 +165,8 @@ func (c *conversion) write(ctx context.Context) (res *Result, err error) {
 		return nil, err
 	}
 	res = c.result(&schema, t)
-	c.opt.Log(fmt.Sprintf("writing %s: %d nodes, %d edges (%s), about %s", c.dst, res.Nodes, res.Edges, res.Direction, bytesText(res.Bytes)))
+	c.opt.Log(fmt.Sprintf("writing %s: %d nodes, %d edges (%s), about %s", c.dst, res.Nodes, res.Edges, res.Direction,
+		bytesText(res.Bytes)))
 	w, err := formats.Create(c.dst, formats.WriterOptions{
 		Force: c.opt.Force, Progress: c.opt.Progress, ExpectBytes: res.Bytes,
 		Provenance: map[string]string{
@@ -205,8 +206,9 @@ func (c *conversion) write(ctx context.Context) (res *Result, err error) {
 func (c *conversion) result(s *graph.Schema, t *topology) *Result {
 	g := c.graph
 	r := &Result{
-		Kind: c.kind, Nodes: g.Nodes, Edges: t.edges, SourceEdges: g.Edges.Count, Direction: t.direction, Classes: g.Classes,
-		Splits: len(g.Splits), Notes: g.Notes,
+		Kind: c.kind, Nodes: g.Nodes, Edges: t.edges, SourceEdges: g.Edges.Count, Direction: t.direction,
+		Classes: g.Classes,
+		Splits:  len(g.Splits), Notes: g.Notes,
 	}
 	r.Bytes = 8*(r.Nodes+1) + r.Edges*s.IDType().Size()
 	for _, col := range s.EdgeColumns {

@@ -70,24 +70,32 @@ func TestRealGraphsHaveTheirCounts(t *testing.T) {
 	}{
 		{path: "citation-csr-npz/cora_ml.npz", nodes: 2995, edges: 8416, listed: 8416, width: 2879, classes: 7},
 		{path: "citation-csr-npz/citeseer.npz", nodes: 3312, edges: 4715, listed: 4715, width: 3703, classes: 6},
-		{path: "heterophilous/tolokers.npz", nodes: 11758, edges: 1_038_000, listed: 519_000, width: 10, classes: 2, splits: 30, train: 5879},
-		{path: "heterophilous/minesweeper.npz", nodes: 10000, edges: 78_804, listed: 39_402, width: 7, classes: 2, splits: 30, train: 5000},
-		{path: "heterophilous/actor.npz", nodes: 7600, edges: 53_318, listed: 26_659, width: 932, classes: 5, splits: 30, train: 3648},
-		{path: "heterophilous/squirrel_filtered.npz", nodes: 2223, edges: 93_996, listed: 46_998, width: 2089, classes: 5, splits: 30, train: 1053},
-		{path: "heterophilous/actor.npz", opt: Options{Direction: Directed}, nodes: 7600, edges: 26_659, listed: 26_659, width: 932, classes: 5, splits: 30, train: 3648},
+		{path: "heterophilous/tolokers.npz", nodes: 11758, edges: 1_038_000, listed: 519_000, width: 10, classes: 2,
+			splits: 30, train: 5879},
+		{path: "heterophilous/minesweeper.npz", nodes: 10000, edges: 78_804, listed: 39_402, width: 7, classes: 2,
+			splits: 30, train: 5000},
+		{path: "heterophilous/actor.npz", nodes: 7600, edges: 53_318, listed: 26_659, width: 932, classes: 5,
+			splits: 30, train: 3648},
+		{path: "heterophilous/squirrel_filtered.npz", nodes: 2223, edges: 93_996, listed: 46_998, width: 2089,
+			classes: 5, splits: 30, train: 1053},
+		{path: "heterophilous/actor.npz", opt: Options{Direction: Directed}, nodes: 7600, edges: 26_659, listed: 26_659,
+			width: 932, classes: 5, splits: 30, train: 3648},
 		{path: "musae-facebook-page", nodes: 22_470, edges: 341_825, listed: 171_002, width: 4714, classes: 4},
 		{path: "musae-facebook-page/facebook_edges.csv", nodes: 22_470, edges: 171_002, listed: 171_002},
 		{path: "cnr-2000-webgraph/derived/cnr-2000.csr.npz", nodes: 325_557, edges: 3_216_152, listed: 3_216_152},
 		{path: "CollegeMsg-temporal/CollegeMsg.txt", nodes: 1900, edges: 59_835, listed: 59_835},
 		{path: "CollegeMsg-temporal/ml_UCI-Msg.csv", nodes: 1901, edges: 59_834, listed: 59_834},
 		{path: "ogbl-ddi/raw/edge.csv.gz", nodes: 4267, edges: 1_067_911, listed: 1_067_911},
-		{path: "ogbl-ddi/raw/edge.csv.gz", opt: Options{Direction: Symmetrise}, nodes: 4267, edges: 2 * 1_067_911, listed: 1_067_911},
+		{path: "ogbl-ddi/raw/edge.csv.gz", opt: Options{Direction: Symmetrise}, nodes: 4267, edges: 2 * 1_067_911,
+			listed: 1_067_911},
 	} {
 		t.Run(fmt.Sprintf("%s/%d", c.path, c.opt.Direction), func(t *testing.T) {
 			res, ds := convert(t, testdata(t, filepath.FromSlash(c.path)), c.opt)
 			g := ds.Graph()
-			if g.NumNodes() != c.nodes || g.NumEdges() != c.edges || res.SourceEdges != c.listed || res.FeatureDim != c.width || res.Classes != c.classes {
-				t.Errorf("%d nodes, %d edges of %d, %d features, %d classes; want %+v", g.NumNodes(), g.NumEdges(), res.SourceEdges, res.FeatureDim, res.Classes, c)
+			if g.NumNodes() != c.nodes || g.NumEdges() != c.edges || res.SourceEdges != c.listed ||
+				res.FeatureDim != c.width || res.Classes != c.classes {
+				t.Errorf("%d nodes, %d edges of %d, %d features, %d classes; want %+v", g.NumNodes(), g.NumEdges(),
+					res.SourceEdges, res.FeatureDim, res.Classes, c)
 			}
 			if len(g.Splits()) != c.splits {
 				t.Errorf("%d splits, want %d", len(g.Splits()), c.splits)
@@ -95,10 +103,12 @@ func TestRealGraphsHaveTheirCounts(t *testing.T) {
 			if train, err := g.Split("train", 0); c.splits > 0 && (err != nil || train.Len() != c.train) {
 				t.Errorf("%d seeds in split 0, want %d: %v", train.Len(), c.train, err)
 			}
-			if f, ok := g.NodeColumn(0, "feature"); ok != (c.width > 0) || ok && (f.DType() != unified.Float32 || f.Dim(1) != c.width) {
+			if f, ok := g.NodeColumn(0, "feature"); ok != (c.width > 0) || ok &&
+				(f.DType() != unified.Float32 || f.Dim(1) != c.width) {
 				t.Errorf("feature is %v", f)
 			}
-			if p := ds.Manifest().Provenance; p["source_edges"] != fmt.Sprint(c.listed) || p["direction"] != res.Direction {
+			if p := ds.Manifest().Provenance; p["source_edges"] != fmt.Sprint(c.listed) ||
+				p["direction"] != res.Direction {
 				t.Errorf("provenance %v", p)
 			}
 		})
@@ -156,7 +166,8 @@ func TestRaggedFeaturesBecomeRows(t *testing.T) {
 	}
 }
 
-// spell writes a dataset as "target<source,source target<source", with the column "weight", if there is one, behind each source.
+// spell writes a dataset as "target<source,source target<source", with the column "weight", if there is one, behind
+// each source.
 func spell(t *testing.T, ds *formats.Dataset) string {
 	t.Helper()
 	g := ds.Graph()
@@ -197,13 +208,16 @@ func TestDirections(t *testing.T) {
 		{"both", "0 1\n2 1\n", Symmetrise, "3 nodes 0<1 1<0,2 2<1", ""},
 		{"both, a self-loop", "1 1\n0 1\n", Symmetrise, "2 nodes 0<1 1<0,1", ""},
 		{"both, self-loops twice", "1 1\n1 1\n", Symmetrise, "2 nodes 1<1,1", "1 edges are parallel"},
-		{"both, listed both ways", "0 1\n1 0\n1 2\n", Symmetrise, "3 nodes 0<1 1<0,2 2<1", "1 edges were listed in both directions"},
+		{"both, listed both ways", "0 1\n1 0\n1 2\n", Symmetrise, "3 nodes 0<1 1<0,2 2<1",
+			"1 edges were listed in both directions"},
 		{"both, parallel one way", "0 1\n0 1\n1 0\n", Symmetrise, "2 nodes 0<1,1 1<0,0", "2 edges are parallel"},
 		{"directed, parallel", "0 1\n0 1\n", Directed, "2 nodes 1<0,0", "1 edges are parallel"},
 		{"weights, directed", "src dst weight\n0 1 .5\n2 1 .25\n0 1 4\n", AsGiven, "3 nodes 1<0:0.5,0:4,2:0.25", ""},
-		{"weights, both", "src dst weight\n0 1 .5\n1 2 .25\n", Symmetrise, "3 nodes 0<1:0.5 1<0:0.5,2:0.25 2<1:0.25", ""},
+		{"weights, both", "src dst weight\n0 1 .5\n1 2 .25\n", Symmetrise, "3 nodes 0<1:0.5 1<0:0.5,2:0.25 2<1:0.25",
+			""},
 		{"weights, both listed", "src dst weight\n0 1 .5\n1 0 .25\n", Symmetrise, "2 nodes 0<1:0.25 1<0:0.5", ""},
-		{"weights, one listed twice", "src dst weight\n0 1 .5\n0 1 .25\n1 0 8\n", Symmetrise, "2 nodes 0<1:8,1:0.25 1<0:0.5,0:0.25", ""},
+		{"weights, one listed twice", "src dst weight\n0 1 .5\n0 1 .25\n1 0 8\n", Symmetrise,
+			"2 nodes 0<1:8,1:0.25 1<0:0.5,0:0.25", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			src := write(t, "edges.txt", c.text)

@@ -101,14 +101,18 @@ func TestWhatCannotBeConvertedIsAnErrorAndLeavesNothing(t *testing.T) {
 		{"a file as a collection", good, Options{From: "musae"}, nil, "edges.csv"},
 		{"an unknown kind of ids", good, Options{IDs: "hex"}, ErrOptions, "names"},
 		{"a direction that is none", good, Options{Direction: 9}, ErrOptions, "direction 9"},
-		{"columns of an archive", write(t, "x", "PK\x05\x06"+strings.Repeat("\x00", 18)), Options{Columns: []string{"a", "b"}}, ErrOptions, "edge lists"},
+		{"columns of an archive", write(t, "x", "PK\x05\x06"+strings.Repeat("\x00", 18)),
+			Options{Columns: []string{"a", "b"}}, ErrOptions, "edge lists"},
 		{"an archive of nothing", write(t, "x", "PK\x05\x06"+strings.Repeat("\x00", 18)), Options{}, nil, "no arrays"},
-		{"too few rows of features", good, Options{Features: npyMatrix(t, 2, 1, []float32{1, 2})}, nil, "id 2 is not below the 2 nodes"},
-		{"tables of different length", good, Options{Features: npyMatrix(t, 3, 1, []float32{1, 2, 3}), Labels: npyFile(t, []int64{1, 2})}, nil, "2 rows"},
+		{"too few rows of features", good, Options{Features: npyMatrix(t, 2, 1, []float32{1, 2})}, nil,
+			"id 2 is not below the 2 nodes"},
+		{"tables of different length", good, Options{Features: npyMatrix(t, 3, 1, []float32{1, 2, 3}),
+			Labels: npyFile(t, []int64{1, 2})}, nil, "2 rows"},
 		{"labels that are no integers", good, Options{Labels: npyFile(t, []float32{1, 2.5, 3})}, nil, "row 1"},
 		{"features in one dimension", good, Options{Features: npyFile(t, []float32{1, 2, 3})}, nil, "(nodes, width)"},
 		{"a table that is none", good, Options{Features: good}, nil, "numpy.save"},
-		{"a table that is cut short", good, Options{Features: write(t, "f.npy", cut(t, npyMatrix(t, 3, 2, make([]float32, 6))))}, nil, "f.npy"},
+		{"a table that is cut short", good, Options{Features: write(t, "f.npy",
+			cut(t, npyMatrix(t, 3, 2, make([]float32, 6))))}, nil, "f.npy"},
 		{"nodes without end", write(t, "edges.txt", "0 4611686018427387900\n"), Options{IDs: "numbers"}, nil, "nodes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -175,9 +179,10 @@ func TestCancellingLeavesNothing(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(context.Background())
 		defer cancel(nil)
 		dir := t.TempDir()
-		_, err := Run(ctx, src, filepath.Join(dir, "out.khop"), Options{Direction: Symmetrise, MemoryLimit: 16 << 20, Progress: func(stage string, _, _ int64) {
-			report(stage, func() { cancel(cause) })
-		}})
+		_, err := Run(ctx, src, filepath.Join(dir, "out.khop"), Options{Direction: Symmetrise, MemoryLimit: 16 << 20,
+			Progress: func(stage string, _, _ int64) {
+				report(stage, func() { cancel(cause) })
+			}})
 		left, _ := os.ReadDir(dir)
 		return left, err
 	}

@@ -37,7 +37,8 @@ var kinds = []kind{
 			}
 			prefix, ok := musae.Prefix(entries)
 			if !ok {
-				return nil, source.Error(c.src, "", -1, "name a directory with X_edges.csv, X_features.json and X_target.csv", ErrUnknown)
+				return nil, source.Error(c.src, "", -1,
+					"name a directory with X_edges.csv, X_features.json and X_target.csv", ErrUnknown)
 			}
 			return musae.Read(ctx, c.src, prefix, musae.Options{TempDir: c.temp, Progress: c.opt.Progress})
 		},
@@ -51,7 +52,8 @@ var kinds = []kind{
 		name: "edgelist", title: "an edge list", text: true,
 		is: func(_ string, entries []string, head []byte) bool { return entries == nil && edgelist.Looks(head) },
 		read: func(ctx context.Context, c *conversion, nodes int64) (*source.Graph, error) {
-			ids, ok := map[string]edgelist.IDs{"": edgelist.Auto, "auto": edgelist.Auto, "numbers": edgelist.Numbers, "names": edgelist.Names}[c.opt.IDs]
+			ids, ok := map[string]edgelist.IDs{"": edgelist.Auto, "auto": edgelist.Auto, "numbers": edgelist.Numbers,
+				"names": edgelist.Names}[c.opt.IDs]
 			if !ok {
 				return nil, fmt.Errorf("%w: ids %q is none of auto, numbers, names", ErrOptions, c.opt.IDs)
 			}
@@ -85,7 +87,8 @@ func recognise(path, from string) (*kind, error) {
 	if from != "" {
 		return nil, fmt.Errorf("%w: no kind of source %q; there are: %s", ErrOptions, from, kindNames())
 	}
-	return nil, source.Error(path, "", -1, "name the kind by --from ("+kindNames()+")", fmt.Errorf("%w: %s", ErrUnknown, guess(entries, head)))
+	return nil, source.Error(path, "", -1, "name the kind by --from ("+kindNames()+")",
+		fmt.Errorf("%w: %s", ErrUnknown, guess(entries, head)))
 }
 
 func kindNames() string {

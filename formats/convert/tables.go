@@ -57,7 +57,8 @@ func (c *conversion) addTables(ctx context.Context) error {
 	g := c.graph
 	for _, t := range c.tables {
 		if t.header.Shape[0] != g.Nodes {
-			return source.Error(t.path, "", -1, "a table has a row for each node", fmt.Errorf("there are %d rows, but %d nodes", t.header.Shape[0], g.Nodes))
+			return source.Error(t.path, "", -1, "a table has a row for each node",
+				fmt.Errorf("there are %d rows, but %d nodes", t.header.Shape[0], g.Nodes))
 		}
 		col := source.Column{Column: graph.Column{Name: t.column, DType: t.header.DType}, Write: t.write}
 		if t.column == "feature" {

@@ -15,14 +15,15 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// maxNodes is the most nodes that are converted: beyond it sizes in bytes would overflow long before a disk is large enough.
+// maxNodes is the most nodes that are converted: beyond it sizes in bytes would overflow long before a disk is large
+// enough.
 const maxNodes = 1 << 48
 
 // topology is a CSC that is being made of a source's edges.
 //
-// To store both directions each edge is given to the builder forth and back, and the direction rides in the low bit of the
-// source: within a destination it then comes as (source, forth before back), and one look at the run of a source tells how
-// many of the backward ones were not listed anyway.
+// To store both directions each edge is given to the builder forth and back, and the direction rides in the low bit of
+// the source: within a destination it then comes as (source, forth before back), and one look at the run of a source
+// tells how many of the backward ones were not listed anyway.
 type topology struct {
 	g         *source.Graph
 	both      bool
@@ -48,7 +49,8 @@ func (t *topology) close() {
 func (c *conversion) plan(ctx context.Context) (*topology, error) {
 	g := c.graph
 	if g.Nodes > maxNodes {
-		return nil, source.Error(c.src, "", -1, "number the nodes from 0, or take the ids as names", fmt.Errorf("there are %d nodes", g.Nodes))
+		return nil, source.Error(c.src, "", -1, "number the nodes from 0, or take the ids as names",
+			fmt.Errorf("there are %d nodes", g.Nodes))
 	}
 	t := &topology{g: g}
 	switch c.opt.Direction {
@@ -87,7 +89,8 @@ func (c *conversion) plan(ctx context.Context) (*topology, error) {
 			_, least = csc.Estimate(t.opt, given)
 		}
 		if limit < least {
-			return nil, fmt.Errorf("%w: %s of memory, but %d edges take %s at least (%s to go over them once)", ErrOptions, bytesText(limit), given, bytesText(least), bytesText(all))
+			return nil, fmt.Errorf("%w: %s of memory, but %d edges take %s at least (%s to go over them once)",
+				ErrOptions, bytesText(limit), given, bytesText(least), bytesText(all))
 		}
 	}
 	c.opt.Log(fmt.Sprintf("%d nodes, %d edges as listed: building takes at most %s of memory and about %v",
@@ -138,7 +141,8 @@ func (t *topology) parts(ctx context.Context, emit func(csc.Part) error) error {
 	return err
 }
 
-// bothWays yields each edge and, unless it is a self-loop, its reverse, with the direction in the low bit of the source.
+// bothWays yields each edge and, unless it is a self-loop, its reverse, with the direction in the low bit of the
+// source.
 func bothWays(edges csc.Edges[int64], numbered bool) csc.Edges[int64] {
 	return func(yield func(csc.Chunk[int64]) error) error {
 		first := int64(0)
@@ -187,8 +191,8 @@ func newRun(t *topology) *run {
 	return &run{t: t, src: -1, width: csc.IDBytes(sources)}
 }
 
-// each calls edge for each position that is kept, with its place in the part and its source, and node, if not nil, for each
-// node whose edges begin, with how many edges were kept before it.
+// each calls edge for each position that is kept, with its place in the part and its source, and node, if not nil, for
+// each node whose edges begin, with how many edges were kept before it.
 func (r *run) each(p csc.Part, edge func(i int, src int64), node func(before int64)) {
 	next := 0
 	begin := func(pos int64) {
@@ -302,7 +306,8 @@ func (t *topology) write(ctx context.Context, w *formats.Writer, s *graph.Schema
 func (t *topology) notes() []string {
 	var n []string
 	if t.dropped > 0 {
-		n = append(n, fmt.Sprintf("%d edges were listed in both directions: they are stored once each way", t.dropped/2))
+		n = append(n, fmt.Sprintf("%d edges were listed in both directions: they are stored once each way",
+			t.dropped/2))
 	}
 	if t.parallel > 0 {
 		n = append(n, fmt.Sprintf("%d edges are parallel to an earlier one; they are kept", t.parallel))

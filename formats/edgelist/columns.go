@@ -15,7 +15,8 @@ import (
 // column is a column of edges being read.
 type column struct {
 	columnSpec
-	spool   source.Spool // 8 bytes a value: int64 up to row ints, float64 from there on; if the type is given, of that type
+	// 8 bytes a value: int64 up to row ints, float64 from there on; if the type is given, of that type
+	spool   source.Spool
 	rows    int64
 	ints    int64
 	floats  bool
@@ -83,7 +84,8 @@ func (c *column) float(f []byte) (float64, error) {
 }
 
 func (c *column) badWeight(f []byte) error {
-	return badf("correct it, remove the edge, or give the column another name by --columns", "column %q: %s is no weight: it must be finite and not negative", c.name, clip(f))
+	return badf("correct it, remove the edge, or give the column another name by --columns",
+		"column %q: %s is no weight: it must be finite and not negative", c.name, clip(f))
 }
 
 // encode parses a value of a given type.

@@ -17,9 +17,9 @@
 // # Errors
 //
 // What does not fit what the first lines promised is an error with the number of the line, and not a guess: a line with
-// another number of fields, a word among numbers, a negative id, a number that int64 cannot hold, a NaN weight, a line of more
-// than MaxLine bytes, bytes that are no text. Numbers far beyond the number of edges are names in disguise: an error says how
-// to have them numbered.
+// another number of fields, a word among numbers, a negative id, a number that int64 cannot hold, a NaN weight, a line
+// of more than MaxLine bytes, bytes that are no text. Numbers far beyond the number of edges are names in disguise: an
+// error says how to have them numbered.
 //
 // # Caveats
 //

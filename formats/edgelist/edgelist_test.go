@@ -90,19 +90,25 @@ func TestReadFindsOutWhatItWasGiven(t *testing.T) {
 		{"header of words", "a,b\n0,1\n", Options{}, "2: 0>1"},
 		{"header known", "id_1,id_2\n0,1\n", Options{}, "2: 0>1"},
 		{"header over names", "src\tdst\nx\ty\n", Options{}, `2: 0>1; id "x" "y"`},
-		{"header in another order", "weight,target,source\n0.5,1,0\n2,0,0\n", Options{}, "2: 0>1 0>0; weight float64 0.5 2"},
-		{"integers that become floats", "src dst w\n0 1 7\n1 0 8\n1 1 .5\n", Options{}, "2: 0>1 1>0 1>1; w float64 7 8 0.5"},
+		{"header in another order", "weight,target,source\n0.5,1,0\n2,0,0\n", Options{},
+			"2: 0>1 0>0; weight float64 0.5 2"},
+		{"integers that become floats", "src dst w\n0 1 7\n1 0 8\n1 1 .5\n", Options{},
+			"2: 0>1 1>0 1>1; w float64 7 8 0.5"},
 		{"integer column", "src,dst,time\n0,1,1082040961\n1,0,-5\n", Options{}, "2: 0>1 1>0; time int64 1082040961 -5"},
 		{"words in a header's column", "src,dst,kind\n0,1,1\n1,0,b\n", Options{}, "2: 0>1 1>0"},
 		{"columns without names", "0 1 5\n1 0 6\n", Options{}, "2: 0>1 1>0"},
-		{"columns named", "0 1 5 x\n1 0 6 y\n", Options{Columns: []string{"src", "dst", "weight:float32", "-"}}, "2: 0>1 1>0; weight float32 5 6"},
+		{"columns named", "0 1 5 x\n1 0 6 y\n", Options{Columns: []string{"src", "dst", "weight:float32", "-"}},
+			"2: 0>1 1>0; weight float32 5 6"},
 		{"columns named, ends first", "0 1 5\n", Options{Columns: []string{"a", "b", "t:int8"}}, "2: 0>1; t int8 5"},
-		{"columns named over a header", "x,y,z\n0,1,5\n", Options{Columns: []string{"dst", "src", "z2"}}, "2: 1>0; z2 int64 5"},
+		{"columns named over a header", "x,y,z\n0,1,5\n", Options{Columns: []string{"dst", "src", "z2"}},
+			"2: 1>0; z2 int64 5"},
 		{"names", "b a\na c\n", Options{}, `3: 0>1 1>2; id "b" "a" "c"`},
-		{"leading zeros are names", "00001740 00002137\n00002137 5\n", Options{}, `3: 0>1 1>2; id "00001740" "00002137" "5"`},
+		{"leading zeros are names", "00001740 00002137\n00002137 5\n", Options{},
+			`3: 0>1 1>2; id "00001740" "00002137" "5"`},
 		{"leading zeros as numbers", "007 08\n", Options{IDs: Numbers}, "9: 7>8"},
 		{"numbers as names", "7 5\n5 9\n", Options{IDs: Names}, `3: 0>1 1>2; id "7" "5" "9"`},
-		{"huge ids as names", "1000000000000000000 5\n5 9\n", Options{IDs: Names}, `3: 0>1 1>2; id "1000000000000000000" "5" "9"`},
+		{"huge ids as names", "1000000000000000000 5\n5 9\n", Options{IDs: Names},
+			`3: 0>1 1>2; id "1000000000000000000" "5" "9"`},
 		{"quotes", `"a, ""b""",c` + "\n" + `c,"d"` + "\n", Options{}, `3: 0>1 1>2; id "a, \"b\"" "c" "d"`},
 		{"names with spaces", "New York\tBoston\n", Options{}, `2: 0>1; id "New York" "Boston"`},
 		{"wide ids", "3000000000 1\n", Options{IDs: Numbers}, "3000000001: 3000000000>1"},
@@ -147,8 +153,10 @@ func TestBadLinesAreNamed(t *testing.T) {
 		{"negative weight", "src,dst,weight\n0,1,-2\n", Options{}, 2, "no weight"},
 		{"negative weight among floats", "src,dst,weight\n0,1,.5\n0,1,-.5\n", Options{}, 3, "no weight"},
 		{"word for a weight", "src,dst,weight\n0,1,heavy\n", Options{}, 2, `"heavy" is no number`},
-		{"word where a number was asked for", "0 1 x\n", Options{Columns: []string{"s", "d", "c:int64"}}, 1, `"x" is no whole number`},
-		{"number too large for its type", "0 1 300\n", Options{Columns: []string{"s", "d", "c:int8"}}, 1, "does not fit int8"},
+		{"word where a number was asked for", "0 1 x\n", Options{Columns: []string{"s", "d", "c:int64"}}, 1,
+			`"x" is no whole number`},
+		{"number too large for its type", "0 1 300\n", Options{Columns: []string{"s", "d", "c:int8"}}, 1,
+			"does not fit int8"},
 		{"unknown type", "0 1 300\n", Options{Columns: []string{"s", "d", "c:int7"}}, -1, "int7"},
 		{"more columns than fields", "0 1\n", Options{Columns: []string{"s", "d", "c"}}, -1, "names 3 fields"},
 		{"column twice", "0 1 2 3\n", Options{Columns: []string{"s", "d", "c", "c"}}, -1, "there twice"},
@@ -157,7 +165,8 @@ func TestBadLinesAreNamed(t *testing.T) {
 		{"zero bytes", "0 1\n\x00\x01\x02", Options{}, -1, "zero bytes"},
 		{"UTF-16", "\xff\xfe0\x00 \x001\x00", Options{}, -1, "UTF-16"},
 		{"latin-1 names", "caf\xe9 b\n", Options{}, 1, "not UTF-8"},
-		{"Matrix Market", "%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n", Options{}, 1, "Matrix Market"},
+		{"Matrix Market", "%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n", Options{}, 1,
+			"Matrix Market"},
 		{"pickle", "\x80\x02}q", Options{}, -1, "never executed"},
 		{"long line", strings.Repeat("1", 3<<20), Options{}, 1, "longer than"},
 		{"long line later", "1 2\n" + strings.Repeat("x", MaxLine+5) + "\n", Options{}, 2, "longer than"},
@@ -173,7 +182,8 @@ func TestBadLinesAreNamed(t *testing.T) {
 				t.Fatalf("got %.200s", describe(t, g))
 			}
 			var e *formats.Error
-			if !errors.As(err, &e) || e.Row != c.row || !strings.Contains(err.Error(), c.says) || !strings.HasSuffix(e.Path, "edges.txt") {
+			if !errors.As(err, &e) || e.Row != c.row || !strings.Contains(err.Error(), c.says) ||
+				!strings.HasSuffix(e.Path, "edges.txt") {
 				t.Errorf("got %v; want row %d, saying %q", err, c.row, c.says)
 			}
 		})
@@ -207,13 +217,15 @@ func TestCompressedFilesAreReadAndCutOnesRefused(t *testing.T) {
 		})
 	}
 	for _, magic := range []string{"\xfd7zXZ\x00abc", "\x04\x22\x4d\x18abc"} {
-		if _, err := Read(context.Background(), write(t, "edges.txt", []byte(magic)), Options{}); err == nil || !strings.Contains(err.Error(), "not supported") {
+		if _, err := Read(context.Background(), write(t, "edges.txt", []byte(magic)), Options{}); err == nil ||
+			!strings.Contains(err.Error(), "not supported") {
 			t.Errorf("%q: %v", magic, err)
 		}
 	}
 }
 
-// TestManyEdgesMoveToAFile reads more than the memory of a spool and the chunk of a store hold, with narrow and wide ids.
+// TestManyEdgesMoveToAFile reads more than the memory of a spool and the chunk of a store hold, with narrow and wide
+// ids.
 func TestManyEdgesMoveToAFile(t *testing.T) {
 	var b bytes.Buffer
 	b.WriteString("src dst time\n")
@@ -226,7 +238,8 @@ func TestManyEdgesMoveToAFile(t *testing.T) {
 		fmt.Fprintf(&b, "%d %d %d\n", id, i%7, i*3)
 	}
 	dir := t.TempDir()
-	g, err := Read(context.Background(), write(t, "edges.txt", b.Bytes()), Options{IDs: Numbers, TempDir: dir, SpoolMemory: 1 << 20})
+	g, err := Read(context.Background(), write(t, "edges.txt", b.Bytes()),
+		Options{IDs: Numbers, TempDir: dir, SpoolMemory: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -273,8 +286,10 @@ func TestCancellingStopsReading(t *testing.T) {
 // FuzzRead: no text panics, and what is taken has all its edges within its nodes and a row in each column for each.
 func FuzzRead(f *testing.F) {
 	for _, s := range []string{
-		"0 1\n2 0\n", "src,dst,weight\n0,1,.5\n", "\"a\"\"\",b\nc,\"d\"\n", "00 1\n", "1\t2\t3\n# x\n", "% c\n-1 5\n", "a;b;c\n1;2;3\n",
-		"\xef\xbb\xbf1 2\r\n", "999999999999999999 1\n", "id_1,id_2\n1,2\n", "\x1f\x8b\x08\x00", "\x28\xb5\x2f\xfd\x04\x00",
+		"0 1\n2 0\n", "src,dst,weight\n0,1,.5\n", "\"a\"\"\",b\nc,\"d\"\n", "00 1\n", "1\t2\t3\n# x\n", "% c\n-1 5\n",
+		"a;b;c\n1;2;3\n",
+		"\xef\xbb\xbf1 2\r\n", "999999999999999999 1\n", "id_1,id_2\n1,2\n", "\x1f\x8b\x08\x00",
+		"\x28\xb5\x2f\xfd\x04\x00",
 	} {
 		f.Add([]byte(s), uint8(0))
 		f.Add([]byte(s), uint8(1))
@@ -312,7 +327,8 @@ func FuzzRead(f *testing.F) {
 }
 
 func BenchmarkRead(b *testing.B) {
-	for _, c := range []struct{ name, line string }{{"tsv", "%d\t%d\n"}, {"weighted", "%d\t%d\t0.25\n"}, {"names", "n%d\tn%d\n"}} {
+	for _, c := range []struct{ name, line string }{{"tsv", "%d\t%d\n"}, {"weighted", "%d\t%d\t0.25\n"},
+		{"names", "n%d\tn%d\n"}} {
 		b.Run(c.name, func(b *testing.B) {
 			var text bytes.Buffer
 			const n = 1_000_000

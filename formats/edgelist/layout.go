@@ -36,8 +36,10 @@ const sampleLines = 1000
 
 // ends are pairs of names that headers give source and target.
 var ends = [][2]string{
-	{"src", "dst"}, {"source", "target"}, {"from", "to"}, {"source_id", "target_id"}, {"src_id", "dst_id"}, {"fromnodeid", "tonodeid"},
-	{"from_id", "to_id"}, {"id_1", "id_2"}, {"id1", "id2"}, {"node_1", "node_2"}, {"node1", "node2"}, {"head", "tail"}, {"u", "v"},
+	{"src", "dst"}, {"source", "target"}, {"from", "to"}, {"source_id", "target_id"}, {"src_id", "dst_id"},
+	{"fromnodeid", "tonodeid"},
+	{"from_id", "to_id"}, {"id_1", "id_2"}, {"id1", "id2"}, {"node_1", "node_2"}, {"node1", "node2"}, {"head", "tail"},
+	{"u", "v"},
 	{"u", "i"}, {"source", "destination"}, {"src", "dest"}, {"start", "end"}, {"row", "col"}, {"subject", "object"},
 }
 
@@ -81,7 +83,8 @@ func (r *reader) detect(b []byte) (*layout, error) {
 	}
 	lay.fields, lay.skip = len(lines[0].fields), lines[0].at
 	if lay.fields < 2 {
-		return nil, r.lineError(b[lines[0].at:], "an edge list has two ids a line", errors.New("there is one field only"))
+		return nil, r.lineError(b[lines[0].at:], "an edge list has two ids a line",
+			errors.New("there is one field only"))
 	}
 	if err := r.nameFields(lay, b, &lines); err != nil {
 		return nil, err
@@ -98,7 +101,9 @@ func (r *reader) checkText(b []byte) error {
 	what := ""
 	switch {
 	case bytes.HasPrefix(head, []byte("%%MatrixMarket")):
-		return source.Error(r.path, "", 1, "write its entries as an edge list: its first line holds sizes, its ids count from 1", errors.New("is a Matrix Market file, which is not supported"))
+		return source.Error(r.path, "", 1,
+			"write its entries as an edge list: its first line holds sizes, its ids count from 1",
+			errors.New("is a Matrix Market file, which is not supported"))
 	case bytes.HasPrefix(head, []byte("\xff\xfe")) || bytes.HasPrefix(head, []byte("\xfe\xff")):
 		what = "is text in UTF-16: convert it to UTF-8 first"
 	case len(head) > 262 && string(head[257:262]) == "ustar":
@@ -160,7 +165,9 @@ func (r *reader) nameFields(lay *layout, b []byte, lines *[]sampled) error {
 			}
 		}
 	case lay.fields > 2:
-		lay.notes = append(lay.notes, fmt.Sprintf("fields 3 to %d have no names and are not stored; name them by --columns src,dst,weight,..", lay.fields))
+		lay.notes = append(lay.notes,
+			fmt.Sprintf("fields 3 to %d have no names and are not stored; name them by --columns src,dst,weight,..",
+				lay.fields))
 	}
 	return nil
 }
@@ -239,7 +246,8 @@ func (r *reader) explicitColumns(lay *layout) error {
 		lower[i] = strings.ToLower(c)
 	}
 	bad := func(format string, args ...any) error {
-		return source.Error(r.path, "", -1, "name the fields in order, as in --columns src,dst,weight,-,time:int64", fmt.Errorf(format, args...))
+		return source.Error(r.path, "", -1, "name the fields in order, as in --columns src,dst,weight,-,time:int64",
+			fmt.Errorf(format, args...))
 	}
 	if len(lower) > lay.fields || len(lower) < 2 {
 		return bad("--columns names %d fields, the first line has %d", len(lower), lay.fields)
@@ -291,11 +299,15 @@ func (r *reader) decideIDs(lay *layout, b []byte, lines []sampled) error {
 		}
 		if odd >= 0 {
 			f := string(lines[odd].fields[field])
-			if _, err := strconv.ParseFloat(f, 64); err == nil && (strings.ContainsAny(f, ".eE") || strings.EqualFold(f, "nan")) {
-				return r.lineError(b[lines[odd].at:], "write ids as whole numbers, or take them as names by --ids names", fmt.Errorf("id %q is no whole number", f))
+			if _, err := strconv.ParseFloat(f, 64); err == nil && (strings.ContainsAny(f, ".eE") ||
+				strings.EqualFold(f, "nan")) {
+				return r.lineError(b[lines[odd].at:],
+					"write ids as whole numbers, or take them as names by --ids names",
+					fmt.Errorf("id %q is no whole number", f))
 			}
 			if numbers > 9*len(lines)/10 {
-				return r.lineError(b[lines[odd].at:], "correct the line, or take all ids as names by --ids names", fmt.Errorf("id %q is no number, but most are", f))
+				return r.lineError(b[lines[odd].at:], "correct the line, or take all ids as names by --ids names",
+					fmt.Errorf("id %q is no number, but most are", f))
 			}
 		}
 		lay.names = lay.names || odd >= 0 || zeros > 0
@@ -312,7 +324,8 @@ func isDigits(f []byte) bool {
 	return len(f) > 0
 }
 
-// Looks reports whether the first bytes of a file can be those of an edge list: text, and nothing that is known to be else.
+// Looks reports whether the first bytes of a file can be those of an edge list: text, and nothing that is known to be
+// else.
 func Looks(head []byte) bool {
 	r := &reader{}
 	return len(head) > 0 && r.checkText(head) == nil

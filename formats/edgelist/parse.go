@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// parseNumbers is the fast path: two node numbers at the start of each line, no columns. What is unusual about a line is left
-// to parseLine. b ends in a newline, so that no number runs over its end.
+// parseNumbers is the fast path: two node numbers at the start of each line, no columns. What is unusual about a line
+// is left to parseLine. b ends in a newline, so that no number runs over its end.
 func (r *reader) parseNumbers(b []byte) error {
 	delim, fields, limit := r.lay.delim, r.lay.fields, uint64(1)<<62
 	if r.opt.Nodes > 0 {
@@ -149,7 +149,8 @@ func (r *reader) parseLine(line []byte) error {
 		return badf("", "%w", err)
 	}
 	if len(f) != r.lay.fields {
-		return badf("every line must have as many fields as the first one", "the line has %d fields, not %d", len(f), r.lay.fields)
+		return badf("every line must have as many fields as the first one", "the line has %d fields, not %d", len(f),
+			r.lay.fields)
 	}
 	src, err := r.id(f[r.lay.src])
 	if err != nil {
@@ -188,7 +189,8 @@ func (r *reader) id(f []byte) (int64, error) {
 	case len(f) > 1 && f[0] == '0' && r.opt.IDs == Auto:
 		return 0, badf(names+", as numbers by --ids numbers", "id %s has leading zeros", clip(f))
 	case r.opt.Nodes > 0 && v >= r.opt.Nodes:
-		return 0, badf("the tables do not belong to this graph, or ids do not count from 0", "id %d is not below the %d nodes that the tables have rows for", v, r.opt.Nodes)
+		return 0, badf("the tables do not belong to this graph, or ids do not count from 0",
+			"id %d is not below the %d nodes that the tables have rows for", v, r.opt.Nodes)
 	case v >= 1<<62:
 		return 0, badf(names, "id %d is too large for a node number", v)
 	}
@@ -197,7 +199,8 @@ func (r *reader) id(f []byte) (int64, error) {
 
 func clip(f []byte) []byte { return f[:min(len(f), 80)] }
 
-// split cuts a line into fields, without white space around them and without quotes. They are valid until the next call.
+// split cuts a line into fields, without white space around them and without quotes. They are valid until the next
+// call.
 func (r *reader) split(line []byte, delim byte, f [][]byte) ([][]byte, error) {
 	line = bytes.TrimRight(line, "\r")
 	if delim == ' ' {

@@ -27,14 +27,16 @@ const MaxLine = 1 << 20
 // Options say how to read. The zero value finds everything out.
 type Options struct {
 	IDs IDs
-	// Columns name the fields in order, instead of a header (a header line that there is, is skipped): src and dst, or the
-	// first two, are the ids; "-" is not stored; "name:float32" sets the type (int8 .. int64, float32, float64).
+	// Columns name the fields in order, instead of a header (a header line that there is, is skipped): src and dst, or
+	// the first two, are the ids; "-" is not stored; "name:float32" sets the type (int8 .. int64, float32, float64).
 	Columns []string
-	// Nodes is the number of nodes if it is known from elsewhere, such as a feature table; 0: one more than the greatest id.
+	// Nodes is the number of nodes if it is known from elsewhere, such as a feature table; 0: one more than the
+	// greatest id.
 	Nodes int64
 	// TempDir is where edges may be kept in a temporary file.
 	TempDir string
-	// SpoolMemory is how many bytes of edges, and of each column, are kept in memory before that; 0: source.DefaultMemory.
+	// SpoolMemory is how many bytes of edges, and of each column, are kept in memory before that; 0:
+	// source.DefaultMemory.
 	SpoolMemory int64
 	Progress    formats.Progress
 }
@@ -45,8 +47,8 @@ const (
 	freeNodes = 1 << 20
 )
 
-// Read reads the edge list at path. The caller closes the graph. Memory: about 8 MB, the names if ids are names, and up to
-// source.DefaultMemory of edges and of each column before they move to a temporary file.
+// Read reads the edge list at path. The caller closes the graph. Memory: about 8 MB, the names if ids are names, and up
+// to source.DefaultMemory of edges and of each column before they move to a temporary file.
 func Read(ctx context.Context, path string, opt Options) (_ *source.Graph, err error) {
 	f, err := source.Open(path)
 	if err != nil {
@@ -54,7 +56,8 @@ func Read(ctx context.Context, path string, opt Options) (_ *source.Graph, err e
 	}
 	defer f.Close()
 	g := &source.Graph{}
-	r := &reader{path: path, opt: opt, store: &source.EdgeStore{Spool: source.Spool{Dir: opt.TempDir, Memory: opt.SpoolMemory}}}
+	r := &reader{path: path, opt: opt, store: &source.EdgeStore{Spool: source.Spool{Dir: opt.TempDir,
+		Memory: opt.SpoolMemory}}}
 	g.Own(r.store)
 	defer func() {
 		if err != nil {
@@ -118,7 +121,8 @@ func (r *reader) readAll(ctx context.Context, f *source.File) error {
 		}
 		whole := bytes.LastIndexByte(buf[:have], '\n') + 1
 		if whole == 0 && !end {
-			return source.Error(r.path, "", r.line+1, "this is no edge list", fmt.Errorf("the line is longer than %d bytes", MaxLine))
+			return source.Error(r.path, "", r.line+1, "this is no edge list",
+				fmt.Errorf("the line is longer than %d bytes", MaxLine))
 		}
 		if err := r.parse(buf[:whole]); err != nil {
 			return err
@@ -186,7 +190,8 @@ func (r *reader) finish(g *source.Graph) error {
 	case r.names != nil:
 		g.Nodes = r.names.Len()
 		if r.opt.Nodes > 0 && g.Nodes != r.opt.Nodes {
-			return source.Error(r.path, "", -1, "give tables with a row for each name, in the order of first appearance",
+			return source.Error(r.path, "", -1,
+				"give tables with a row for each name, in the order of first appearance",
 				fmt.Errorf("it names %d nodes, but the tables have %d rows", g.Nodes, r.opt.Nodes))
 		}
 		g.Strings = append(g.Strings, r.names.strings("id"))
@@ -194,7 +199,8 @@ func (r *reader) finish(g *source.Graph) error {
 	case r.opt.Nodes > 0:
 		g.Nodes = r.opt.Nodes
 	case r.opt.IDs == Auto && (greatest-freeNodes)/maxSparse > r.store.Len():
-		return source.Error(r.path, "", -1, "number them in order of appearance by --ids names, or keep all these nodes by --ids numbers",
+		return source.Error(r.path, "", -1,
+			"number them in order of appearance by --ids names, or keep all these nodes by --ids numbers",
 			fmt.Errorf("ids reach %d, but there are only %d edges", greatest, r.store.Len()))
 	case least == 1:
 		g.Note("the smallest id is 1: node 0 exists and has no edges")

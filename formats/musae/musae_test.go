@@ -25,7 +25,8 @@ const (
 func collection(t testing.TB, edges, features, targets string) string {
 	t.Helper()
 	dir := t.TempDir()
-	for name, text := range map[string]string{"x_edges.csv": edges, "x_features.json": features, "x_target.csv": targets} {
+	for name, text := range map[string]string{"x_edges.csv": edges, "x_features.json": features,
+		"x_target.csv": targets} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -90,7 +91,8 @@ func TestReadMakesRaggedFeaturesDenseAndNumbersClasses(t *testing.T) {
 }
 
 func TestClassesThatAreNumbersKeepTheirOrder(t *testing.T) {
-	g, err := Read(context.Background(), collection(t, edges, features, "id,name,ml_target\n0,a,10\n1,b,9\n2,c,9\n"), "x", Options{})
+	g, err := Read(context.Background(), collection(t, edges, features, "id,name,ml_target\n0,a,10\n1,b,9\n2,c,9\n"),
+		"x", Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +108,8 @@ func TestMissingNodesGetZerosAndANote(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer g.Close()
-	if got := column(t, g, "feature"); got != "[1] [0 1 0]" || !strings.Contains(strings.Join(g.Notes, ""), "2 nodes are missing") {
+	if got := column(t, g, "feature"); got != "[1] [0 1 0]" || !strings.Contains(strings.Join(g.Notes, ""),
+		"2 nodes are missing") {
 		t.Errorf("features %s, notes %q", got, g.Notes)
 	}
 }
@@ -118,7 +121,8 @@ func TestBadFilesAreNamed(t *testing.T) {
 		file, says               string
 		row                      int64
 	}{
-		{"edge beyond the table", "id_1,id_2\n0,3\n", features, targets, "x_edges.csv", "id 3 is not below the 3 nodes", 2},
+		{"edge beyond the table", "id_1,id_2\n0,3\n", features, targets, "x_edges.csv", "id 3 is not below the 3 nodes",
+			2},
 		{"ragged edge", "id_1,id_2\n0,1\n0,1,2\n", features, targets, "x_edges.csv", "3 fields", 3},
 		{"no object", edges, "[1]", targets, "x_features.json", "begin with {", -1},
 		{"cut short", edges, `{"0": [1`, targets, "x_features.json", "", -1},
@@ -133,7 +137,8 @@ func TestBadFilesAreNamed(t *testing.T) {
 		{"ragged row", edges, features, targets + "3,4\n", "x_target.csv", "fields", 5},
 		{"bad quotes", edges, features, targets + "3,4,a\"b,c\n", "x_target.csv", "quote", 5},
 		{"quotes that do not end", edges, features, targets + "\"", "x_target.csv", "quote", 5},
-		{"hole among the nodes", edges, features, targets + "4,4,a,b\n", "x_target.csv", "node 4, but there are 4 rows", 5},
+		{"hole among the nodes", edges, features, targets + "4,4,a,b\n", "x_target.csv", "node 4, but there are 4 rows",
+			5},
 		{"node twice in the table", edges, features, targets + "1,4,a,b\n", "x_target.csv", "a row already, at 4", 5},
 		{"negative node in the table", edges, features, targets + "-1,4,a,b\n", "x_target.csv", "-1", 5},
 		{"empty table", edges, features, "", "x_target.csv", "", 1},
@@ -144,7 +149,8 @@ func TestBadFilesAreNamed(t *testing.T) {
 				g.Close()
 			}
 			var e *formats.Error
-			if !errors.As(err, &e) || !strings.HasSuffix(e.Path, c.file) || e.Row != c.row || !strings.Contains(err.Error(), c.says) {
+			if !errors.As(err, &e) || !strings.HasSuffix(e.Path, c.file) || e.Row != c.row ||
+				!strings.Contains(err.Error(), c.says) {
 				t.Errorf("got %v; want %s, row %d, saying %q", err, c.file, c.row, c.says)
 			}
 		})
@@ -157,7 +163,8 @@ func FuzzRead(f *testing.F) {
 	f.Add("id_1,id_2\n", "{}", "id,name,ml_target\n0,a,1\n")
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, edges, features, targets string) {
-		for name, text := range map[string]string{"x_edges.csv": edges, "x_features.json": features, "x_target.csv": targets} {
+		for name, text := range map[string]string{"x_edges.csv": edges, "x_features.json": features,
+			"x_target.csv": targets} {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}

@@ -22,10 +22,12 @@ import (
 // maxWidth is the greatest feature number that is taken, plus one.
 const maxWidth = 1 << 20
 
-// Prefix returns what the names of a collection's files begin with, such as "facebook", given the names in its directory.
+// Prefix returns what the names of a collection's files begin with, such as "facebook", given the names in its
+// directory.
 func Prefix(entries []string) (string, bool) {
 	for _, e := range entries {
-		if p, ok := strings.CutSuffix(e, "_edges.csv"); ok && slices.Contains(entries, p+"_target.csv") && slices.Contains(entries, p+"_features.json") {
+		if p, ok := strings.CutSuffix(e, "_edges.csv"); ok && slices.Contains(entries, p+"_target.csv") &&
+			slices.Contains(entries, p+"_features.json") {
 			return p, true
 		}
 	}
@@ -46,7 +48,8 @@ func Read(ctx context.Context, dir, prefix string, opt Options) (*source.Graph, 
 		return nil, err
 	}
 	nodes := int64(len(t.labels))
-	g, err := edgelist.Read(ctx, file("_edges.csv"), edgelist.Options{IDs: edgelist.Numbers, Nodes: nodes, TempDir: opt.TempDir, Progress: opt.Progress})
+	g, err := edgelist.Read(ctx, file("_edges.csv"), edgelist.Options{IDs: edgelist.Numbers, Nodes: nodes,
+		TempDir: opt.TempDir, Progress: opt.Progress})
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +58,8 @@ func Read(ctx context.Context, dir, prefix string, opt Options) (*source.Graph, 
 		return nil, errors.Join(err, g.Close())
 	}
 	g.Classes = int64(len(t.classes))
-	g.Columns = append(g.Columns, source.Bytes(graph.Column{Name: "label", DType: unified.Int64}, unified.FromSlice(t.labels).Bytes()))
+	g.Columns = append(g.Columns, source.Bytes(graph.Column{Name: "label", DType: unified.Int64},
+		unified.FromSlice(t.labels).Bytes()))
 	g.Strings = append(g.Strings, source.List("class", t.classes))
 	if t.names != nil {
 		g.Strings = append(g.Strings, source.List("name", t.names))
@@ -90,7 +94,8 @@ func readTarget(path string) (*target, error) {
 		name = max(name, slices.Index(header, n))
 	}
 	if id < 0 || class < 0 {
-		return nil, source.Error(path, "", 1, "the header names a column id, and page_type or ml_target", fmt.Errorf("the columns are %.200q", header))
+		return nil, source.Error(path, "", 1, "the header names a column id, and page_type or ml_target",
+			fmt.Errorf("the columns are %.200q", header))
 	}
 	type row struct {
 		line        int64
@@ -112,10 +117,12 @@ func readTarget(path string) (*target, error) {
 		line, _ := r.FieldPos(0)
 		v, err := strconv.ParseInt(rec[id], 10, 64)
 		if err != nil || v < 0 {
-			return nil, source.Error(path, "id", int64(line), "node numbers count from 0", fmt.Errorf("%.80q is no node number", rec[id]))
+			return nil, source.Error(path, "id", int64(line), "node numbers count from 0",
+				fmt.Errorf("%.80q is no node number", rec[id]))
 		}
 		if old, twice := rows[v]; twice {
-			return nil, source.Error(path, "id", int64(line), "", fmt.Errorf("node %d has a row already, at %d", v, old.line))
+			return nil, source.Error(path, "id", int64(line), "", fmt.Errorf("node %d has a row already, at %d", v,
+				old.line))
 		}
 		x := row{line: int64(line), class: strings.ToValidUTF8(strings.Clone(rec[class]), "\uFFFD")}
 		if name >= 0 {
@@ -140,7 +147,8 @@ func readTarget(path string) (*target, error) {
 	}
 	for v, x := range rows {
 		if v >= int64(len(rows)) {
-			return nil, source.Error(path, "id", x.line, "every node from 0 on must have a row", fmt.Errorf("node %d, but there are %d rows", v, len(rows)))
+			return nil, source.Error(path, "id", x.line, "every node from 0 on must have a row",
+				fmt.Errorf("node %d, but there are %d rows", v, len(rows)))
 		}
 		t.labels[v] = seen[x.class]
 		if name >= 0 {

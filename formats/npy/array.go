@@ -18,9 +18,11 @@ type Array struct {
 	data []byte
 }
 
-// Read reads a whole array, header and elements. It allocates as bytes arrive: never more than about twice what r yields.
+// Read reads a whole array, header and elements. It allocates as bytes arrive: never more than about twice what r
+// yields.
 //
-// Errors: ErrFormat, ErrObject, ErrType for kinds without a meaning here, io.ErrUnexpectedEOF where elements are missing.
+// Errors: ErrFormat, ErrObject, ErrType for kinds without a meaning here, io.ErrUnexpectedEOF where elements are
+// missing.
 func Read(r io.Reader) (*Array, error) {
 	h, err := ReadHeader(r)
 	if err != nil {
@@ -147,8 +149,8 @@ func (a *Array) Tensor() (unified.Tensor, error) {
 	return unified.New(a.DType, a.data, shape...)
 }
 
-// Ints returns the elements as integers, in row-major order. ErrType for what is not an integer type; floats are taken if
-// every one is an integer. An element that int64 cannot hold is an error with its row.
+// Ints returns the elements as integers, in row-major order. ErrType for what is not an integer type; floats are taken
+// if every one is an integer. An element that int64 cannot hold is an error with its row.
 func (a *Array) Ints() ([]int64, error) {
 	t, err := unified.New(max(a.DType, 1), a.data, a.elements)
 	if err != nil || a.DType == unified.Invalid {
@@ -213,8 +215,8 @@ func integral[T float32 | float64](a *Array, t unified.Tensor) ([]int64, error) 
 	return w, err
 }
 
-// Strings returns the elements as strings, without their padding. ErrType unless they are text or bytes; invalid characters
-// become U+FFFD.
+// Strings returns the elements as strings, without their padding. ErrType unless they are text or bytes; invalid
+// characters become U+FFFD.
 func (a *Array) Strings() ([]string, error) {
 	if a.Kind != Text && a.Kind != Bytes {
 		return nil, fmt.Errorf("%w %q: strings are wanted", ErrType, a.Descr)

@@ -151,7 +151,8 @@ func (h *Header) resolve() error {
 	}
 	h.Width = n
 	names := map[string]unified.DType{
-		"b1": unified.Uint8, "i1": unified.Int8, "u1": unified.Uint8, "i2": unified.Int16, "u2": unified.Uint16, "i4": unified.Int32, "u4": unified.Uint32,
+		"b1": unified.Uint8, "i1": unified.Int8, "u1": unified.Uint8, "i2": unified.Int16, "u2": unified.Uint16,
+		"i4": unified.Int32, "u4": unified.Uint32,
 		"i8": unified.Int64, "u8": unified.Uint64, "f2": unified.Float16, "f4": unified.Float32, "f8": unified.Float64,
 	}
 	switch {

@@ -31,7 +31,8 @@ func header(descr, fortran, shape string) string {
 
 func TestReadEqualsWhatAnotherLibraryWrites(t *testing.T) {
 	for _, v := range []any{
-		[]int8{-1, 2}, []uint8{1, 255}, []int16{-300, 4}, []uint16{1, 65535}, []int32{1 << 30, -5, 6}, []uint32{math.MaxUint32},
+		[]int8{-1, 2}, []uint8{1, 255}, []int16{-300, 4}, []uint16{1, 65535}, []int32{1 << 30, -5, 6},
+		[]uint32{math.MaxUint32},
 		[]int64{math.MinInt64, 7}, []uint64{1, 2}, []float32{1.5, -2}, []float64{math.Pi},
 	} {
 		var b bytes.Buffer
@@ -48,7 +49,8 @@ func TestReadEqualsWhatAnotherLibraryWrites(t *testing.T) {
 		}
 		var want bytes.Buffer
 		_ = binary.Write(&want, binary.LittleEndian, v)
-		if got := strings.TrimPrefix(fmt.Sprintf("%T", v), "[]"); x.DType().String() != got || !bytes.Equal(x.Bytes(), want.Bytes()) {
+		if got := strings.TrimPrefix(fmt.Sprintf("%T", v), "[]"); x.DType().String() != got ||
+			!bytes.Equal(x.Bytes(), want.Bytes()) {
 			t.Errorf("%T: got %v % x, want % x", v, x, x.Bytes(), want.Bytes())
 		}
 	}
@@ -119,7 +121,8 @@ func TestStrings(t *testing.T) {
 		}
 		return b
 	}
-	a, err := Read(bytes.NewReader(file(header("<U3", "False", "(3,)"), slices.Concat(text("中a", 3), text("", 3), text("xyz", 3)))))
+	a, err := Read(bytes.NewReader(file(header("<U3", "False", "(3,)"),
+		slices.Concat(text("中a", 3), text("", 3), text("xyz", 3)))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +179,8 @@ func TestHeadersAreReadStrictly(t *testing.T) {
 }
 
 func TestIntsRefuseWhatIsNoInteger(t *testing.T) {
-	for _, v := range []any{[]float64{1, 1.5}, []float64{math.NaN()}, []float64{1e300}, []float32{float32(math.Inf(1))}, []uint64{1, 1 << 63}} {
+	for _, v := range []any{[]float64{1, 1.5}, []float64{math.NaN()}, []float64{1e300}, []float32{float32(math.Inf(1))},
+		[]uint64{1, 1 << 63}} {
 		var b bytes.Buffer
 		if err := npyio.Write(&b, v); err != nil {
 			t.Fatal(err)

@@ -11,11 +11,11 @@
 //     heterophilous graphs). Each edge is listed once and goes both ways.
 //   - csr: indptr and indices alone, perhaps with data and shape (scipy.sparse.save_npz).
 //
-// Features become float32 rows; those of a sparse matrix are made dense as they are written, row by row. Labels become int64,
-// masks become splits.
+// Features become float32 rows; those of a sparse matrix are made dense as they are written, row by row. Labels become
+// int64, masks become splits.
 //
 // # Safety
 //
-// Archives are hostile: sizes are believed only as far as bytes arrive, indices and pointers are checked before they are used,
-// and arrays of Python objects are skipped with a note, never executed.
+// Archives are hostile: sizes are believed only as far as bytes arrive, indices and pointers are checked before they
+// are used, and arrays of Python objects are skipped with a note, never executed.
 package npz

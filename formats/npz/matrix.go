@@ -182,7 +182,8 @@ func (m *matrix) each(yield func(csc.Chunk[int64]) error) error {
 	return nil
 }
 
-// addSparseFeatures adds the matrix as dense rows of float32, made as they are written. Entries of one place are added up.
+// addSparseFeatures adds the matrix as dense rows of float32, made as they are written. Entries of one place are added
+// up.
 func (a *archive) addSparseFeatures(g *source.Graph, m *matrix) error {
 	if m.cols > maxWidth {
 		return a.fail(m.prefix+"shape", -1, "%d features a node are too many: at most %d", m.cols, maxWidth)

@@ -17,8 +17,9 @@ import (
 // maxWidth is the greatest width of features that is taken.
 const maxWidth = 1 << 24
 
-// Read describes the graph in the archive at path. The caller closes the graph, which keeps the file open. Memory: the edges,
-// 16 bytes each, labels and masks, and, of features in a sparse matrix, its entries; dense features are streamed.
+// Read describes the graph in the archive at path. The caller closes the graph, which keeps the file open. Memory: the
+// edges, 16 bytes each, labels and masks, and, of features in a sparse matrix, its entries; dense features are
+// streamed.
 func Read(ctx context.Context, path string) (_ *source.Graph, err error) {
 	a, err := open(path)
 	if err != nil {
@@ -219,7 +220,10 @@ func (a *archive) addDenseFeatures(g *source.Graph, name string) error {
 		return nil
 	}
 	c := graph.Column{Name: "feature", DType: h.DType, Shape: []int64{h.Shape[1]}}
-	g.Columns = append(g.Columns, source.Column{Column: c, Write: func(ctx context.Context, w writer) error { return a.stream(ctx, w, name) }})
+	g.Columns = append(g.Columns, source.Column{Column: c, Write: func(ctx context.Context,
+		w writer) error {
+		return a.stream(ctx, w, name)
+	}})
 	return nil
 }
 
@@ -238,7 +242,8 @@ func (a *archive) addLabels(g *source.Graph, name string) error {
 		return a.fail(name, -1, "has %d labels, but there are %d nodes", len(labels), g.Nodes)
 	}
 	g.Classes = source.Classes(labels)
-	g.Columns = append(g.Columns, source.Bytes(graph.Column{Name: "label", DType: unified.Int64}, unified.FromSlice(labels).Bytes()))
+	g.Columns = append(g.Columns, source.Bytes(graph.Column{Name: "label", DType: unified.Int64},
+		unified.FromSlice(labels).Bytes()))
 	return nil
 }
 
@@ -260,7 +265,8 @@ func (a *archive) addMasks(g *source.Graph) error {
 		if err != nil {
 			return a.fail(name, -1, "%w", err)
 		}
-		count, node, index := int64(1), int64(1), int64(0) // of splits; steps in the array to the next node, the next split
+		// of splits; steps in the array to the next node, the next split
+		count, node, index := int64(1), int64(1), int64(0)
 		switch s := arr.Shape; {
 		case len(s) == 1 && s[0] == g.Nodes:
 		case len(s) == 2 && s[1] == g.Nodes:

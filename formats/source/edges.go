@@ -7,8 +7,8 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// EdgeStore keeps edges in the order that they are appended in, in 8 bytes each while ids are below 2^31, else in 16. Its
-// memory is a Spool's. It has one owner at a time, who calls Close.
+// EdgeStore keeps edges in the order that they are appended in, in 8 bytes each while ids are below 2^31, else in 16.
+// Its memory is a Spool's. It has one owner at a time, who calls Close.
 type EdgeStore struct {
 	Spool  Spool
 	chunks []storedChunk
@@ -24,8 +24,8 @@ type storedChunk struct {
 	width int64
 }
 
-// Append adds the edges src[i] -> dst[i]. Ids must not be negative. At most a few hundred thousand at a time: what is appended
-// together is read together.
+// Append adds the edges src[i] -> dst[i]. Ids must not be negative. At most a few hundred thousand at a time: what is
+// appended together is read together.
 func (s *EdgeStore) Append(src, dst []int64) error {
 	if len(src) == 0 {
 		return nil

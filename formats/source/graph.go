@@ -104,8 +104,8 @@ func (g *Graph) Close() error {
 	return errors.Join(errs...)
 }
 
-// Error returns an error about a place in a file: what (a column or member, or ""), the row (-1: none meant; lines of a text
-// count from 1, elements of an array from 0) and what to do about it.
+// Error returns an error about a place in a file: what (a column or member, or ""), the row (-1: none meant; lines of a
+// text count from 1, elements of an array from 0) and what to do about it.
 func Error(path, what string, row int64, remedy string, err error) error {
 	return &formats.Error{Path: path, Column: what, Row: row, Remedy: remedy, Err: err}
 }

@@ -35,13 +35,15 @@ func (c *counted) Read(p []byte) (int, error) {
 }
 
 var magics = []struct{ name, bytes string }{
-	{"gzip", "\x1f\x8b"}, {"zstd", "\x28\xb5\x2f\xfd"}, {"bzip2", "BZh"}, {"xz", "\xfd7zXZ\x00"}, {"lz4", "\x04\x22\x4d\x18"},
+	{"gzip", "\x1f\x8b"}, {"zstd", "\x28\xb5\x2f\xfd"}, {"bzip2", "BZh"}, {"xz", "\xfd7zXZ\x00"},
+	{"lz4", "\x04\x22\x4d\x18"},
 }
 
 // maxWindow bounds what a Zstandard file may make the reader keep.
 const maxWindow = 512 << 20
 
-// Open opens a regular file. gzip, bzip2 and Zstandard are recognised by their first bytes and decompressed as they are read.
+// Open opens a regular file. gzip, bzip2 and Zstandard are recognised by their first bytes and decompressed as they are
+// read.
 func Open(path string) (*File, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -51,7 +53,8 @@ func Open(path string) (*File, error) {
 	if err == nil && st.IsDir() {
 		err = Error(path, "", -1, "name a file", errors.New("is a directory"))
 	} else if err == nil && !st.Mode().IsRegular() {
-		err = Error(path, "", -1, "write it to a file first: it is read more than once", errors.New("is no regular file"))
+		err = Error(path, "", -1, "write it to a file first: it is read more than once",
+			errors.New("is no regular file"))
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())

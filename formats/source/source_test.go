@@ -45,7 +45,8 @@ func TestSpoolGivesBackWhatItTook(t *testing.T) {
 func TestAFullDiskIsNamed(t *testing.T) {
 	s := &Spool{Dir: "/data", size: 12345}
 	err := s.explain(&os.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC})
-	if !errors.Is(err, formats.ErrSpace) || !strings.Contains(err.Error(), "/data") || !strings.Contains(err.Error(), "12345") {
+	if !errors.Is(err, formats.ErrSpace) || !strings.Contains(err.Error(), "/data") ||
+		!strings.Contains(err.Error(), "12345") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := (&Spool{Dir: "/no/such/folder", Memory: 1}).Write([]byte("ab")); err == nil {
@@ -56,7 +57,10 @@ func TestAFullDiskIsNamed(t *testing.T) {
 func TestWriteRowsClearsEachRow(t *testing.T) {
 	const rows, width = 700, 1000 // several batches
 	var b bytes.Buffer
-	if err := WriteRows(context.Background(), &b, rows, width, func(i int64, row []float32) { row[i%width] = float32(i) }); err != nil {
+	if err := WriteRows(context.Background(), &b, rows, width, func(i int64,
+		row []float32) {
+		row[i%width] = float32(i)
+	}); err != nil {
 		t.Fatal(err)
 	}
 	x, err := unified.New(unified.Float32, bytes.Clone(b.Bytes()), rows, width)

@@ -11,8 +11,8 @@ import (
 	"github.com/khop-gnn/khop/pinned"
 )
 
-// Spool is bytes that are appended and then read at will: in memory while they are few, else in a temporary file. The zero
-// value with Dir set is ready. It has one owner at a time. The owner calls Close.
+// Spool is bytes that are appended and then read at will: in memory while they are few, else in a temporary file. The
+// zero value with Dir set is ready. It has one owner at a time. The owner calls Close.
 type Spool struct {
 	Dir    string // where a temporary file may be made
 	Memory int64  // bytes kept in memory; 0: DefaultMemory
@@ -79,7 +79,8 @@ func (s *Spool) toFile() error {
 func (s *Spool) explain(err error) error {
 	if errors.Is(err, syscall.ENOSPC) {
 		return Error(s.Dir, "", -1, "make room, or choose a target on another disk",
-			fmt.Errorf("%w: a temporary file of the edges has taken %d bytes so far: %w", formats.ErrSpace, s.size, err))
+			fmt.Errorf("%w: a temporary file of the edges has taken %d bytes so far: %w", formats.ErrSpace, s.size,
+				err))
 	}
 	return err
 }

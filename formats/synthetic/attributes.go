@@ -7,11 +7,12 @@ import (
 	"github.com/khop-gnn/khop/internal/rng"
 )
 
-// separation is the distance between the centroids of two classes, in standard deviations of a feature, on average. At 3 a node's
-// own features tell its class often but not always, and those of its neighbours help.
+// separation is the distance between the centroids of two classes, in standard deviations of a feature, on average. At
+// 3 a node's own features tell its class often but not always, and those of its neighbours help.
 const separation = 3
 
-// attributes makes the features and labels of a node type: a centroid for each class, and noise about it that is nearly normal.
+// attributes makes the features and labels of a node type: a centroid for each class, and noise about it that is nearly
+// normal.
 type attributes struct {
 	nodes     *population
 	labels    bool
@@ -48,7 +49,8 @@ func (a *attributes) fill(c *chunk) {
 		}
 		stream := rng.Stream(a.noise, id)
 		for j, centre := range a.centroids[int(class)*a.width : int(class+1)*a.width] {
-			x := centre + float32(bell(rng.Draw(stream, uint64(j)))) // converted, so that it is not fused with bell's product
+			// converted, so that it is not fused with bell's product
+			x := centre + float32(bell(rng.Draw(stream, uint64(j))))
 			c.bytes = binary.LittleEndian.AppendUint32(c.bytes, math.Float32bits(x))
 		}
 	}

@@ -87,7 +87,8 @@ func check(t *testing.T, dir string, res *Result) {
 		top = max(top, indptr[v+1]-indptr[v])
 	}
 	if g.NumNodes() != res.Options.Nodes || g.NumEdges() != res.Options.Edges || top != res.MaxInDegree {
-		t.Errorf("%s: %d nodes, %d edges, %d in-edges at most; Generate said %+v", res.Kind, g.NumNodes(), g.NumEdges(), top, res)
+		t.Errorf("%s: %d nodes, %d edges, %d in-edges at most; Generate said %+v", res.Kind, g.NumNodes(), g.NumEdges(),
+			top, res)
 	}
 	label, ok := g.NodeColumn(0, "label")
 	feature, too := g.NodeColumn(0, "feature")
@@ -137,7 +138,8 @@ func checkSplits(t *testing.T, g *graph.Graph, kind string) {
 func TestColumnsAreLeftOutWhereNoneAreWanted(t *testing.T) {
 	for _, kind := range []string{SBM, RMAT, Products, Typed} {
 		dir := filepath.Join(t.TempDir(), "g.khop")
-		res, err := Generate(context.Background(), kind, dir, Options{Nodes: 500, Edges: 900, Features: None, Classes: None})
+		res, err := Generate(context.Background(), kind, dir, Options{Nodes: 500, Edges: 900, Features: None,
+			Classes: None})
 		if err != nil {
 			t.Fatal(err)
 		}

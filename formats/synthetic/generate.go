@@ -34,8 +34,9 @@ type Result struct {
 
 // Generate writes a graph of the given kind as a new dataset in the directory dst.
 //
-// It works in constant memory, whatever the size: a few chunks of about 2 MB a worker (more only where a single destination has
-// more than 2^17 in-edges) and a table of classes. What it writes depends on kind and options alone, not on Workers or machine.
+// It works in constant memory, whatever the size: a few chunks of about 2 MB a worker (more only where a single
+// destination has more than 2^17 in-edges) and a table of classes. What it writes depends on kind and options alone,
+// not on Workers or machine.
 //
 // Errors: those of Options.Resolve and of package formats, and context.Cause(ctx). After an error dst holds no dataset.
 func Generate(ctx context.Context, kind, dst string, opt Options) (res *Result, err error) {
@@ -47,7 +48,8 @@ func Generate(ctx context.Context, kind, dst string, opt Options) (res *Result, 
 	if err := p.schema.Init(); err != nil {
 		return nil, err
 	}
-	w, err := formats.Create(dst, formats.WriterOptions{Force: o.Force, Progress: o.Progress, ExpectBytes: p.bytes() + headBytes,
+	w, err := formats.Create(dst, formats.WriterOptions{Force: o.Force, Progress: o.Progress, ExpectBytes: p.bytes() +
+		headBytes,
 		Provenance: map[string]string{
 			"generator":         "khop generate " + kind,
 			"generator_version": version,

@@ -10,8 +10,8 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// compute returns all edges of a graph at once, after checking what holds for every kind: the exact number of edges in all and of
-// each type, sources that are nodes of the type's, and order by (type, source) within a destination.
+// compute returns all edges of a graph at once, after checking what holds for every kind: the exact number of edges in
+// all and of each type, sources that are nodes of the type's, and order by (type, source) within a destination.
 func compute(t *testing.T, kind string, o Options) (*plan, *chunk) {
 	t.Helper()
 	r, err := o.Resolve(kind)
@@ -48,10 +48,12 @@ func compute(t *testing.T, kind string, o Options) (*plan, *chunk) {
 			}
 			perType[et]++
 			k := s.Edges[et]
-			if u := c.sources[e]; u < offsets[k.Src] || u >= offsets[k.Src+1] || v < offsets[k.Dst] || v >= offsets[k.Dst+1] {
+			if u := c.sources[e]; u < offsets[k.Src] || u >= offsets[k.Src+1] || v < offsets[k.Dst] ||
+				v >= offsets[k.Dst+1] {
 				t.Fatalf("%s %+v: edge %d of type %v goes from %d to %d", kind, o, e, k, u, v)
 			}
-			if e > from && (typed && c.types[e] < c.types[e-1] || (!typed || c.types[e] == c.types[e-1]) && c.sources[e] < c.sources[e-1]) {
+			if e > from && (typed && c.types[e] < c.types[e-1] || (!typed || c.types[e] == c.types[e-1]) &&
+				c.sources[e] < c.sources[e-1]) {
 				t.Fatalf("%s %+v: edge %d of node %d is out of order", kind, o, e, v)
 			}
 		}
@@ -74,8 +76,10 @@ func column(c *chunk, v int64) (from, to int64) {
 func TestEveryKindHasExactlyTheEdgesAskedFor(t *testing.T) {
 	for _, kind := range []string{SBM, RMAT, Products, Typed} {
 		for _, o := range []Options{
-			{Nodes: 1000, Edges: 30_000}, {Nodes: 1000, Edges: 30_001, Seed: 9}, {Nodes: 777, Edges: 5}, {Nodes: 3, Edges: 1000},
-			{Nodes: 3, Edges: 1}, {Nodes: 5000, Edges: None}, {Nodes: None}, {Nodes: 4096, Edges: 10_000, Classes: None},
+			{Nodes: 1000, Edges: 30_000}, {Nodes: 1000, Edges: 30_001, Seed: 9}, {Nodes: 777, Edges: 5},
+			{Nodes: 3, Edges: 1000},
+			{Nodes: 3, Edges: 1}, {Nodes: 5000, Edges: None}, {Nodes: None},
+			{Nodes: 4096, Edges: 10_000, Classes: None},
 			{Nodes: 1025, Edges: 3333, Classes: 1}, {Nodes: 2000, Edges: 7001, Classes: 19}, {Nodes: 300},
 		} {
 			compute(t, kind, o)
@@ -88,7 +92,8 @@ func TestEveryKindHasExactlyTheEdgesAskedFor(t *testing.T) {
 	}
 }
 
-// golden fixes what the generator makes: it must be the same on every architecture. A change of it needs another version.
+// golden fixes what the generator makes: it must be the same on every architecture. A change of it needs another
+// version.
 var golden = map[string]string{
 	SBM:      "6a215ee5f85a38f9",
 	RMAT:     "cd0d67c9704579d7",

@@ -2,7 +2,8 @@ package synthetic
 
 import "math"
 
-// shape is the tail of a degree law: the share of slots that the first x·n ranks hold grows as the inverse of the shape's power.
+// shape is the tail of a degree law: the share of slots that the first x·n ranks hold grows as the inverse of the
+// shape's power.
 type shape uint8
 
 const (
@@ -10,15 +11,16 @@ const (
 	light              // survival of degrees ~ k^-3: rank ~ share^(3/2)
 )
 
-// shift flattens the head of a law a little: it is added to every rank. With it the greatest degree of the default products graph
-// is that of the graph which it stands in for.
+// shift flattens the head of a law a little: it is added to every rank. With it the greatest degree of the default
+// products graph is that of the graph which it stands in for.
 const shift = 1.0 / 64
 
-// law deals slots 0 .. slots-1 (ends of edges) to ranks 0 .. n-1, the first ranks getting the most, with nothing stored: the rank
-// of slot j is a monotone function of j, so the slots of a rank are a run, and all runs together are exactly the slots.
+// law deals slots 0 .. slots-1 (ends of edges) to ranks 0 .. n-1, the first ranks getting the most, with nothing
+// stored: the rank of slot j is a monotone function of j, so the slots of a rank are a run, and all runs together are
+// exactly the slots.
 //
-// Only operations that IEEE 754 rounds exactly are used (+ - * and sqrt, with float64() around products so that none is fused):
-// every machine computes the same ranks. Each is monotone also after rounding, and so is their composition.
+// Only operations that IEEE 754 rounds exactly are used (+ - * and sqrt, with float64() around products so that none is
+// fused): every machine computes the same ranks. Each is monotone also after rounding, and so is their composition.
 type law struct {
 	n, slots uint64
 	shape    shape

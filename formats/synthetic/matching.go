@@ -20,19 +20,20 @@ type side struct {
 	blocks []block
 }
 
-// matching pairs the slots of edges at random, with nothing stored: the configuration model, with classes that prefer themselves.
-// The pair of any slot is computed alone, and pair(pair(slot)) is the slot.
+// matching pairs the slots of edges at random, with nothing stored: the configuration model, with classes that prefer
+// themselves. The pair of any slot is computed alone, and pair(pair(slot)) is the slot.
 //
-// Method: the configuration model (B. Bollobás, "A probabilistic proof of an asymptotic formula for the number of labelled regular
-// graphs", European J. Combinatorics 1, 1980), where shuffles take the place of a random matching.
+// Method: the configuration model (B. Bollobás, "A probabilistic proof of an asymptotic formula for the number of
+// labelled regular graphs", European J. Combinatorics 1, 1980), where shuffles take the place of a random matching.
 type matching struct {
 	left, right side // the same for an undirected graph
 	pool        shuffle
 	perClass    float64 // pool places of a class, about
 }
 
-// newMatching returns a matching of slots, dealt to the classes of left and right alike. The fraction own of each class's slots
-// is matched within the class. right is nil, for left's slots to be matched with each other, or has as many classes as left.
+// newMatching returns a matching of slots, dealt to the classes of left and right alike. The fraction own of each
+// class's slots is matched within the class. right is nil, for left's slots to be matched with each other, or has as
+// many classes as left.
 func newMatching(key, slots uint64, own float64, left, right *population, leftShape, rightShape shape) *matching {
 	m := &matching{}
 	m.left = newSide(rng.Stream(key, 0), slots, own, left, leftShape)
@@ -92,7 +93,8 @@ func (m *matching) pooled(s *side, g uint64) uint64 {
 	return s.owner(uint64(c), g-b.pool+b.inside)
 }
 
-// mirror returns the node at the other end of a slot in an undirected matching. With an odd number of slots one is its own pair.
+// mirror returns the node at the other end of a slot in an undirected matching. With an odd number of slots one is its
+// own pair.
 func (m *matching) mirror(class, slot uint64) uint64 {
 	b := &m.left.blocks[class]
 	place := b.order.inverse(slot)

@@ -51,8 +51,8 @@ type Options struct {
 	Edges int64
 	// Features is the width of the float32 feature column. 0 is the kind's default, None no such column.
 	Features int
-	// Classes is the number of labels. 0 is the kind's default (but not more than there are nodes of the labelled type), None no
-	// label column.
+	// Classes is the number of labels. 0 is the kind's default (but not more than there are nodes of the labelled
+	// type), None no label column.
 	Classes int
 	// Seed keys all randomness: equal options make equal files, on every machine.
 	Seed uint64
@@ -71,8 +71,8 @@ var defaults = map[string]Options{
 	Typed:    {Nodes: 200_000, Edges: 2_000_000, Features: 128, Classes: 16},
 }
 
-// Resolve replaces what was left at zero by the kind's defaults, and None by 0, and checks the result. The options that it
-// returns say exactly what a graph has; they are not meant to be passed on to Generate.
+// Resolve replaces what was left at zero by the kind's defaults, and None by 0, and checks the result. The options that
+// it returns say exactly what a graph has; they are not meant to be passed on to Generate.
 func (o Options) Resolve(kind string) (Options, error) {
 	d, ok := defaults[kind]
 	if !ok {
@@ -98,7 +98,8 @@ func (o Options) Resolve(kind string) (Options, error) {
 		}
 	}
 	if int64(o.Classes) > labelled {
-		return o, fmt.Errorf("%w: %d classes of %d labelled nodes: ask for at most as many classes as nodes", ErrOptions, o.Classes, labelled)
+		return o, fmt.Errorf("%w: %d classes of %d labelled nodes: ask for at most as many classes as nodes",
+			ErrOptions, o.Classes, labelled)
 	}
 	if o.Classes == 0 {
 		o.Classes = int(min(int64(d.Classes), labelled))

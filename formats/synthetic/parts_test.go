@@ -157,7 +157,8 @@ func TestTreeCountsAddUpAnywhereTheyAreAskedFor(t *testing.T) {
 			tr.counts(n/3, part)
 			for i := range part {
 				if part[i] != all[n/3+uint64(i)] {
-					t.Fatalf("n = %d: id %d has %d edges in a run, %d among all", n, n/3+uint64(i), part[i], all[n/3+uint64(i)])
+					t.Fatalf("n = %d: id %d has %d edges in a run, %d among all", n, n/3+uint64(i), part[i],
+						all[n/3+uint64(i)])
 				}
 			}
 		}

@@ -41,7 +41,8 @@ const (
 type keys struct{ base uint64 }
 
 func newKeys(kind string, seed uint64) keys {
-	k, _ := rng.NodeTypeKey("khop generate " + kind) // a hash of the name; the only error is of a name that is not UTF-8
+	// a hash of the name; the only error is of a name that is not UTF-8
+	k, _ := rng.NodeTypeKey("khop generate " + kind)
 	return keys{rng.Stream(rng.Mix64(seed), k)}
 }
 

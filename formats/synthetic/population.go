@@ -2,8 +2,8 @@ package synthetic
 
 import "github.com/khop-gnn/khop/internal/rng"
 
-// population is the nodes of one type. Position q = r·classes + c is that of rank r in class c; node ids are the positions shuffled,
-// so that an id says nothing of rank or class. Class sizes differ by one at most.
+// population is the nodes of one type. Position q = r·classes + c is that of rank r in class c; node ids are the
+// positions shuffled, so that an id says nothing of rank or class. Class sizes differ by one at most.
 type population struct {
 	n, classes uint64
 	order      shuffle // position -> id
@@ -25,8 +25,8 @@ func (p *population) node(rank, class uint64) uint64 { return p.order.at(rank*p.
 // size returns the nodes of a class.
 func (p *population) size(class uint64) uint64 { return (p.n - class + p.classes - 1) / p.classes }
 
-// homophilous draws the source of edge i of stream s: with probability own/2^64 a node of the given class, else one of another
-// class, all classes and all nodes of one alike.
+// homophilous draws the source of edge i of stream s: with probability own/2^64 a node of the given class, else one of
+// another class, all classes and all nodes of one alike.
 func (p *population) homophilous(s, i, class, own uint64) uint64 {
 	if p.classes > 1 {
 		if d := rng.Draw(s, 2*i); d >= own {

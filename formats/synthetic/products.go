@@ -12,8 +12,8 @@ const (
 	productsVal   = 39_323
 )
 
-// products plans an undirected graph with power-law degrees and classes that prefer themselves: the configuration model, where
-// every class has the same law of degrees. Each undirected edge is there in both directions.
+// products plans an undirected graph with power-law degrees and classes that prefer themselves: the configuration
+// model, where every class has the same law of degrees. Each undirected edge is there in both directions.
 func products(o Options, k keys) *plan {
 	p, nodes := plain(o, k, "product", "bought_with")
 	train, val := scaled(o.Nodes, productsTrain), scaled(o.Nodes, productsVal)

@@ -2,8 +2,8 @@ package synthetic
 
 import "github.com/khop-gnn/khop/internal/rng"
 
-// Graph500's probabilities of the quadrants of the adjacency matrix, in hundredths: a (0,0), b (0,1), c (1,0), d (1,1), where the
-// first bit is the source's and the second the destination's.
+// Graph500's probabilities of the quadrants of the adjacency matrix, in hundredths: a (0,0), b (0,1), c (1,0), d (1,1),
+// where the first bit is the source's and the second the destination's.
 const (
 	rmatA, rmatB, rmatC, rmatD = 57, 19, 19, 5
 
@@ -12,12 +12,13 @@ const (
 	rmatGiven1 = rmatB << 32 / (rmatB + rmatD)
 )
 
-// rmat plans an R-MAT graph, destination by destination. The levels of R-MAT are independent, so its edges can be drawn in two steps
-// with the same joint distribution: how many edges each destination has, by splitting them bit by bit of its number (tree), and
-// then each edge's source, bit by bit given the destination's. Numbers are shuffled into ids, as Graph500 does.
+// rmat plans an R-MAT graph, destination by destination. The levels of R-MAT are independent, so its edges can be drawn
+// in two steps with the same joint distribution: how many edges each destination has, by splitting them bit by bit of
+// its number (tree), and then each edge's source, bit by bit given the destination's. Numbers are shuffled into ids, as
+// Graph500 does.
 //
-// Where the nodes are no power of two, numbers that are too large do not occur: destinations are drawn given that they are not, and
-// sources given their destination and that they are not.
+// Where the nodes are no power of two, numbers that are too large do not occur: destinations are drawn given that they
+// are not, and sources given their destination and that they are not.
 //
 // Method: D. Chakrabarti, Y. Zhan and C. Faloutsos, "R-MAT: a recursive model for graph mining", SDM 2004.
 func rmat(o Options, k keys) *plan {

@@ -5,11 +5,11 @@ import "github.com/khop-gnn/khop/internal/rng"
 // sbmOwn is the probability that a source is of its destination's class.
 const sbmOwn = 0.7
 
-// sbm plans a stochastic block model with classes of equal size: in-degrees are multinomial over all nodes, and each in-edge's source
-// is a node of the destination's class with probability sbmOwn, else one of another class.
+// sbm plans a stochastic block model with classes of equal size: in-degrees are multinomial over all nodes, and each
+// in-edge's source is a node of the destination's class with probability sbmOwn, else one of another class.
 //
-// Model: P. W. Holland, K. B. Laskey and S. Leinhardt, "Stochastic blockmodels: first steps", Social Networks 5(2), 1983; directed,
-// with the number of edges given, and so with parallel edges and self-loops at random.
+// Model: P. W. Holland, K. B. Laskey and S. Leinhardt, "Stochastic blockmodels: first steps", Social Networks 5(2),
+// 1983; directed, with the number of edges given, and so with parallel edges and self-loops at random.
 func sbm(o Options, k keys) *plan {
 	p, nodes := plain(o, k, "node", "to")
 	if o.Nodes == 0 {

@@ -13,7 +13,8 @@ type chunk struct {
 	first uint64 // row (node) of the first
 	n     int    // rows
 
-	// Of edges: for each destination, where its column ends; the sources, and their edge types where the graph has several.
+	// Of edges: for each destination, where its column ends; the sources, and their edge types where the graph has
+	// several.
 	ends    []int64
 	sources []int64
 	types   []uint8
@@ -72,8 +73,8 @@ func encodeIDs(dst []byte, ids []int64, size int64) []byte {
 	return dst
 }
 
-// inOrder cuts rows 0 .. rows-1 into chunks of the given length, has workers fill them and writes them in order. It returns the
-// first error, after all its goroutines have ended; fill and write of one chunk never run at the same time.
+// inOrder cuts rows 0 .. rows-1 into chunks of the given length, has workers fill them and writes them in order. It
+// returns the first error, after all its goroutines have ended; fill and write of one chunk never run at the same time.
 //
 // Memory: at most 2·workers + 1 chunks.
 func inOrder(ctx context.Context, workers int, rows int64, length int, fill, write func(*chunk) error) error {

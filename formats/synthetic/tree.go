@@ -7,9 +7,10 @@ import (
 	"github.com/khop-gnn/khop/internal/rng"
 )
 
-// tree splits a number of edges among ids 0 .. n-1 by repeated halving, as a multinomial distribution does: an id whose bits from
-// the highest of `levels` are x1 x2 .. has probability proportional to the product over levels of zero (bit 0) or 1-zero (bit 1).
-// The count of any id, or of any run of them, is found alone: each split is drawn from a stream of its own.
+// tree splits a number of edges among ids 0 .. n-1 by repeated halving, as a multinomial distribution does: an id whose
+// bits from the highest of `levels` are x1 x2 .. has probability proportional to the product over levels of zero (bit
+// 0) or 1-zero (bit 1). The count of any id, or of any run of them, is found alone: each split is drawn from a stream
+// of its own.
 //
 // Where n is no power of two the probabilities are those given that the id is below n.
 type tree struct {
@@ -102,9 +103,9 @@ const exactTrials = 1024
 
 // binomial returns the successes among n trials of probability p/2^64, from the stream with state s.
 //
-// Up to exactTrials the trials are made: 64 at a time, bit by bit of p, until all are decided, which takes about eight draws. Above,
-// where the standard deviation is a dozen or more, it is the rounded normal approximation, with a sum of twelve uniforms in
-// place of the normal variate (its tails end at six standard deviations).
+// Up to exactTrials the trials are made: 64 at a time, bit by bit of p, until all are decided, which takes about eight
+// draws. Above, where the standard deviation is a dozen or more, it is the rounded normal approximation, with a sum of
+// twelve uniforms in place of the normal variate (its tails end at six standard deviations).
 func binomial(s, n, p uint64) uint64 {
 	if n > exactTrials {
 		return binomialNormal(s, n, p)

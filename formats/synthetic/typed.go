@@ -43,11 +43,11 @@ type typedGraph struct {
 	citing, employed uint64    // keys of the sources that are drawn
 }
 
-// typed plans papers, authors and institutions. Of the edges a fifth are authorships, and a fifth the same reversed, a tenth
-// affiliations, the others citations.
+// typed plans papers, authors and institutions. Of the edges a fifth are authorships, and a fifth the same reversed, a
+// tenth affiliations, the others citations.
 //
-// Citations: power-law in-degrees, sources alike but for their class. Authorships: a bipartite configuration model between papers
-// (light tail) and authors (heavy tail). Affiliations: heavy tail over institutions, authors alike.
+// Citations: power-law in-degrees, sources alike but for their class. Authorships: a bipartite configuration model
+// between papers (light tail) and authors (heavy tail). Affiliations: heavy tail over institutions, authors alike.
 func typed(o Options, k keys) *plan {
 	n := typedCounts(o.Nodes)
 	writes, affiliations := o.Edges/5, o.Edges/10
@@ -67,7 +67,8 @@ func typed(o Options, k keys) *plan {
 			{Name: "institution", Count: n.institutions},
 		},
 		Edges: []graph.EdgeType{
-			typeCites:      {Source: "paper", Relation: "cites", Target: "paper", Count: o.Edges - 2*writes - affiliations},
+			typeCites: {Source: "paper", Relation: "cites", Target: "paper",
+				Count: o.Edges - 2*writes - affiliations},
 			typeWrites:     {Source: "author", Relation: "writes", Target: "paper", Count: writes},
 			typeRevWrites:  {Source: "paper", Relation: "rev_writes", Target: "author", Count: writes},
 			typeAffiliated: {Source: "author", Relation: "affiliated_with", Target: "institution", Count: affiliations},
@@ -77,7 +78,8 @@ func typed(o Options, k keys) *plan {
 		p.edges = noEdges
 		return p
 	}
-	g := &typedGraph{n: n, papers: &papers, authors: &authors, citing: k.part(partSources), employed: k.part(partAffiliations)}
+	g := &typedGraph{n: n, papers: &papers, authors: &authors, citing: k.part(partSources),
+		employed: k.part(partAffiliations)}
 	g.institutions = newPopulation(k.part(partInstitutions), uint64(n.institutions), 1)
 	g.cited = newSide(k.part(partDegrees), uint64(p.schema.Edges[typeCites].Count), 1, &papers, heavy)
 	g.written = newMatching(k.part(partMatching), uint64(writes), writesOwn, &papers, &authors, light, heavy)

@@ -123,18 +123,21 @@ func (c *converter) convert(b *loader.Batch) item {
 // measure sets the real lengths and the padded ones. Samplers may be anybody's: it checks what the rest relies on.
 func (c *converter) measure(s *graph.Sample) error {
 	if len(s.Blocks) != c.spec.layers {
-		return fmt.Errorf("%w: the sample has %d layers, the sampler's Bound %d", ErrBatch, len(s.Blocks), c.spec.layers)
+		return fmt.Errorf("%w: the sample has %d layers, the sampler's Bound %d", ErrBatch, len(s.Blocks),
+			c.spec.layers)
 	}
 	c.nodes[0] = s.Nodes[0].Len()
 	for l := range s.Blocks {
 		block := &s.Blocks[l][0]
 		if block.NumSrc > c.nodes[l] || block.NumDst > block.NumSrc {
-			return fmt.Errorf("%w: layer %d has %d sources and %d destinations, of %d nodes", ErrBatch, l, block.NumSrc, block.NumDst, c.nodes[l])
+			return fmt.Errorf("%w: layer %d has %d sources and %d destinations, of %d nodes", ErrBatch, l, block.NumSrc,
+				block.NumDst, c.nodes[l])
 		}
 		c.nodes[l+1], c.edges[l] = block.NumDst, block.NumEdges()
 	}
 	if seeds := s.NumNodes[0][0]; c.nodes[c.spec.layers] != seeds {
-		return fmt.Errorf("%w: the last layer has %d destinations for %d seeds", ErrBatch, c.nodes[c.spec.layers], seeds)
+		return fmt.Errorf("%w: the last layer has %d destinations for %d seeds", ErrBatch, c.nodes[c.spec.layers],
+			seeds)
 	}
 	if c.pad == PowerOfTwo {
 		c.size.grow(c.nodes, c.edges)

@@ -61,8 +61,8 @@ type Options struct {
 
 // Dataset is a loader as a GoMLX train.Dataset. Make it with New and Close it.
 //
-// Its methods may be called by any goroutine; calls of Yield take turns. One Dataset at a time may use a loader: a second
-// one's Yield returns loader.ErrBusy while the epoch of the first is under way.
+// Its methods may be called by any goroutine; calls of Yield take turns. One Dataset at a time may use a loader: a
+// second one's Yield returns loader.ErrBusy while the epoch of the first is under way.
 type Dataset struct {
 	ld     *loader.Loader
 	opt    Options
@@ -81,8 +81,8 @@ type Dataset struct {
 
 var _ train.Dataset = (*Dataset)(nil)
 
-// New makes a Dataset of a loader, which stays the caller's to close, after the Dataset. When ctx ends, Yield returns its
-// cause. New starts nothing: the first Yield does.
+// New makes a Dataset of a loader, which stays the caller's to close, after the Dataset. When ctx ends, Yield returns
+// its cause. New starts nothing: the first Yield does.
 //
 // Errors: ErrGraph, ErrOptions.
 func New(ctx context.Context, ld *loader.Loader, opt Options) (*Dataset, error) {
@@ -109,10 +109,10 @@ func (d *Dataset) Name() string { return d.opt.Name }
 
 // Yield implements train.Dataset: it returns the next batch, padded.
 //
-// spec is a Spec. inputs are in the order that Unpack expects: use that to name them. labels are the first of the loader's seed
-// columns, [seeds, row...], and a mask, bool [seeds], that is false for padding; none if the loader gathers no seed column.
-// seeds is the batch size and one more, for the dump row. Rows are the batch's distinct seeds; a seed that is asked for twice
-// in a batch counts once.
+// spec is a Spec. inputs are in the order that Unpack expects: use that to name them. labels are the first of the
+// loader's seed columns, [seeds, row...], and a mask, bool [seeds], that is false for padding; none if the loader
+// gathers no seed column. seeds is the batch size and one more, for the dump row. Rows are the batch's distinct seeds;
+// a seed that is asked for twice in a batch counts once.
 //
 // All tensors belong to the caller, who may finalize them at any time. The error is io.EOF at the end of an epoch (see
 // After), the loader's, ErrBatch, ErrClosed, or the cause of the context's end; it is repeated until Reset.
@@ -152,9 +152,10 @@ func (d *Dataset) next() item {
 	return d.feed.receive()
 }
 
-// Reset implements train.Dataset: it ends the epoch, if one is under way, and begins the next or the same again, as After
-// says. Where the epoch has not begun, because nothing was yielded since New, Resume or the last Reset, it does nothing: GoMLX
-// resets some datasets before use and others after. Errors do not survive it, except ErrClosed and the context's.
+// Reset implements train.Dataset: it ends the epoch, if one is under way, and begins the next or the same again, as
+// After says. Where the epoch has not begun, because nothing was yielded since New, Resume or the last Reset, it does
+// nothing: GoMLX resets some datasets before use and others after. Errors do not survive it, except ErrClosed and the
+// context's.
 func (d *Dataset) Reset() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -167,8 +168,8 @@ func (d *Dataset) Reset() {
 	}
 }
 
-// Resume makes the next Yield go on after the batch whose state s is: in its epoch, to the end of that, and with the epochs
-// after it. Yield returns loader.ErrState if s is of another dataset, seed list or sampling options.
+// Resume makes the next Yield go on after the batch whose state s is: in its epoch, to the end of that, and with the
+// epochs after it. Yield returns loader.ErrState if s is of another dataset, seed list or sampling options.
 func (d *Dataset) Resume(s loader.State) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -182,8 +183,8 @@ func (d *Dataset) begin(epoch uint64, at *loader.State) {
 	d.epoch, d.resume, d.asked, d.err = epoch, at, false, nil
 }
 
-// State returns the place after the batch last yielded, to store with a checkpoint of the model and give to Resume; false if
-// there was none. Batches that were prepared ahead are not counted.
+// State returns the place after the batch last yielded, to store with a checkpoint of the model and give to Resume;
+// false if there was none. Batches that were prepared ahead are not counted.
 func (d *Dataset) State() (loader.State, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -193,8 +194,8 @@ func (d *Dataset) State() (loader.State, bool) {
 	return *d.last, true
 }
 
-// Close ends the epoch under way and waits for its goroutine; a Yield that waits meanwhile returns ErrClosed. It does not close
-// the loader, and leaves yielded tensors to their owner. It may be called again.
+// Close ends the epoch under way and waits for its goroutine; a Yield that waits meanwhile returns ErrClosed. It does
+// not close the loader, and leaves yielded tensors to their owner. It may be called again.
 func (d *Dataset) Close() {
 	d.cancel(ErrClosed)
 	d.mu.Lock()

@@ -31,7 +31,8 @@ func seedsByEpoch(t *testing.T, ds *gomlx.Dataset, n int) (epochs [][]int64) {
 
 func TestAnEpochEndsWithEOFAndResetBeginsTheNext(t *testing.T) {
 	g := smallGraph(t, 100)
-	ds := openDataset(t, openLoader(t, g, loader.Options{Sampler: neighbor, BatchSize: 16, Shuffle: true, Seed: 3}), gomlx.Options{})
+	ds := openDataset(t, openLoader(t, g, loader.Options{Sampler: neighbor, BatchSize: 16, Shuffle: true, Seed: 3}),
+		gomlx.Options{})
 	ds.Reset() // nothing was yielded: epoch 0 is still to come
 	got := seedsByEpoch(t, ds, 3)
 
@@ -59,7 +60,8 @@ func TestAnEpochEndsWithEOFAndResetBeginsTheNext(t *testing.T) {
 }
 
 func TestEOFIsRepeatedUntilReset(t *testing.T) {
-	ds := openDataset(t, openLoader(t, smallGraph(t, 40), loader.Options{Sampler: neighbor, BatchSize: 16}), gomlx.Options{})
+	ds := openDataset(t, openLoader(t, smallGraph(t, 40), loader.Options{Sampler: neighbor, BatchSize: 16}),
+		gomlx.Options{})
 	epochOf(t, ds)
 	for range 3 {
 		if _, _, _, err := ds.Yield(); err != io.EOF {
@@ -283,7 +285,8 @@ func TestCloseFreesAYieldThatWaits(t *testing.T) {
 
 func TestResetDoesNotWaitForTheRestOfTheEpoch(t *testing.T) {
 	s := stuck{Neighbor: neighbor, from: 2, entered: make(chan struct{}, 1)}
-	ds := openDataset(t, openLoader(t, smallGraph(t, 400), loader.Options{Sampler: s, BatchSize: 8, Workers: 1}), gomlx.Options{})
+	ds := openDataset(t, openLoader(t, smallGraph(t, 400), loader.Options{Sampler: s, BatchSize: 8, Workers: 1}),
+		gomlx.Options{})
 	if _, _, _, err := ds.Yield(); err != nil {
 		t.Fatal(err)
 	}
@@ -325,7 +328,8 @@ func TestTwoDatasetsOfOneLoaderAreRefused(t *testing.T) {
 func TestATypedGraphIsRefusedWithARemedy(t *testing.T) {
 	g, err := graph.New(graph.Data{
 		Nodes: []graph.NodeData{{Name: "user", Count: 4}, {Name: "item", Count: 4}},
-		Edges: []graph.EdgeData{{Source: "user", Relation: "buys", Target: "item", Src: []int64{0, 1}, Dst: []int64{2, 3}}},
+		Edges: []graph.EdgeData{{Source: "user", Relation: "buys", Target: "item", Src: []int64{0, 1},
+			Dst: []int64{2, 3}}},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -33,7 +33,8 @@ type feed struct {
 	items  chan item // closed when the goroutine has ended
 }
 
-func startFeed(ctx context.Context, cancel context.CancelFunc, batches iter.Seq2[*loader.Batch, error], c *converter) *feed {
+func startFeed(ctx context.Context, cancel context.CancelFunc, batches iter.Seq2[*loader.Batch, error],
+	c *converter) *feed {
 	f := &feed{ctx: ctx, cancel: cancel, items: make(chan item)}
 	go func() {
 		defer close(f.items)

@@ -20,8 +20,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var background = context.Background()
 
-// smallGraph has n nodes with 0 to 7 in-edges each, features [n, 3] that say node and column, labels, an edge weight that says
-// the source, and a train split of the first half.
+// smallGraph has n nodes with 0 to 7 in-edges each, features [n, 3] that say node and column, labels, an edge weight
+// that says the source, and a train split of the first half.
 func smallGraph(t testing.TB, n int) *graph.Graph {
 	t.Helper()
 	r := rand.New(rand.NewPCG(1, uint64(n)))
@@ -47,7 +47,8 @@ func smallGraph(t testing.TB, n int) *graph.Graph {
 		t.Fatal(err)
 	}
 	g, err := graph.New(graph.Data{
-		Nodes:  []graph.NodeData{{Count: int64(n), Columns: map[string]unified.Tensor{"feature": x, "label": unified.FromSlice(label)}}},
+		Nodes: []graph.NodeData{{Count: int64(n), Columns: map[string]unified.Tensor{"feature": x,
+			"label": unified.FromSlice(label)}}},
 		Edges:  []graph.EdgeData{e},
 		Splits: []graph.Split{{Name: "train", Seeds: graph.NodeIDs(train)}},
 	})

@@ -8,8 +8,8 @@ import (
 	"github.com/gomlx/gomlx/pkg/core/shapes"
 )
 
-// Spec says what a batch's inputs are. Specs can be compared: GoMLX compiles a model once for equal specs and shapes, so that
-// datasets of the same columns and layers share it.
+// Spec says what a batch's inputs are. Specs can be compared: GoMLX compiles a model once for equal specs and shapes,
+// so that datasets of the same columns and layers share it.
 type Spec struct {
 	layers           int
 	node, edge, seed string // names of columns, separated by commas
@@ -20,8 +20,8 @@ func (s Spec) String() string {
 	return fmt.Sprintf("khop layers=%d node=%s edge=%s seed=%s", s.layers, s.node, s.edge, s.seed)
 }
 
-// Batch is a batch in the graph of a model. Lists of nodes begin with the batch's, in the sample's order (seeds first), and
-// end with padding, the last of which is the dump row; lists of edges likewise. Rows of padding are zero.
+// Batch is a batch in the graph of a model. Lists of nodes begin with the batch's, in the sample's order (seeds first),
+// and end with padding, the last of which is the dump row; lists of edges likewise. Rows of padding are zero.
 type Batch struct {
 	// IDs are the nodes' ids in the dataset, int32 or int64 [nodes]; 0 for padding.
 	IDs *ml.Node
@@ -34,11 +34,11 @@ type Batch struct {
 	node, seed map[string]*ml.Node
 }
 
-// Layer is one layer of the sample. Its sources are the nodes of the batch (the first layer) or the destinations of the layer
-// before; its destinations are the first of its sources; those of the last layer are the seeds.
+// Layer is one layer of the sample. Its sources are the nodes of the batch (the first layer) or the destinations of the
+// layer before; its destinations are the first of its sources; those of the last layer are the seeds.
 type Layer struct {
-	// Source and Target are the edges' ends, int32 [edges]: rows among the layer's sources and destinations. Targets are
-	// ascending. Padded edges lead from the sources' dump row to the destinations'.
+	// Source and Target are the edges' ends, int32 [edges]: rows among the layer's sources and destinations. Targets
+	// are ascending. Padded edges lead from the sources' dump row to the destinations'.
 	Source, Target *ml.Node
 	// Mask is true for destinations and false for padding: bool [destinations].
 	Mask *ml.Node
@@ -48,8 +48,8 @@ type Layer struct {
 
 // Unpack names the inputs that a Dataset yielded. It is called in the model function, with its arguments.
 //
-// It and the methods of Batch and Layer panic with an error where they are misused, as GoMLX's graph functions do; the trainer
-// returns it.
+// It and the methods of Batch and Layer panic with an error where they are misused, as GoMLX's graph functions do; the
+// trainer returns it.
 func Unpack(spec any, inputs []*ml.Node) Batch {
 	s, ok := spec.(Spec)
 	if !ok {
@@ -58,7 +58,8 @@ func Unpack(spec any, inputs []*ml.Node) Batch {
 	node, edge, seed := split(s.node), split(s.edge), split(s.seed)
 	moreSeed := seed[min(1, len(seed)):] // the first is the labels
 	if want := 2 + len(node) + s.layers*(3+len(edge)) + len(moreSeed); len(inputs) != want {
-		panic(fmt.Errorf("gomlx.Unpack: %d inputs, but %v has %d: pass all that the model was given", len(inputs), s, want))
+		panic(fmt.Errorf("gomlx.Unpack: %d inputs, but %v has %d: pass all that the model was given", len(inputs), s,
+			want))
 	}
 	take := func() *ml.Node {
 		n := inputs[0]
@@ -115,7 +116,8 @@ func (l Layer) EdgeMask() *ml.Node {
 	return ml.LessThan(l.Target, ml.Scalar(l.Target.Graph(), l.Target.DType(), dump))
 }
 
-// Destinations returns the rows of h that belong to the layer's destinations: of [sources, ...] the first, [destinations, ...].
+// Destinations returns the rows of h that belong to the layer's destinations: of [sources, ...] the first,
+// [destinations, ...].
 func (l Layer) Destinations(h *ml.Node) *ml.Node {
 	// Not a slice: its gradient is a Pad, which the Go backend lacks.
 	first := shapes.Make(l.Source.DType(), l.Mask.Shape().Dimensions[0], 1)

@@ -68,9 +68,15 @@ func TestLayersComputeOnTheBlocksEdges(t *testing.T) {
 				}
 				return result.([]float32)
 			}
-			degree := values(func(b gomlx.Batch, x *ml.Node) *ml.Node { return ml.ConvertDType(b.Layers[l].Degree(), x.DType()) })
+			degree := values(func(b gomlx.Batch, x *ml.Node) *ml.Node {
+				return ml.ConvertDType(b.Layers[l].Degree(),
+					x.DType())
+			})
 			sum := values(func(b gomlx.Batch, x *ml.Node) *ml.Node { return b.Layers[l].Sum(b.Layers[l].Messages(x)) })
-			mean := values(func(b gomlx.Batch, x *ml.Node) *ml.Node { return b.Layers[l].Mean(b.Layers[l].Messages(x)) })
+			mean := values(func(b gomlx.Batch,
+				x *ml.Node) *ml.Node {
+				return b.Layers[l].Mean(b.Layers[l].Messages(x))
+			})
 			self := values(func(b gomlx.Batch, x *ml.Node) *ml.Node { return b.Layers[l].Destinations(x) })
 			for v := range int(block.NumDst) {
 				want, n := float32(0), float32(indptr[v+1]-indptr[v])
@@ -90,7 +96,8 @@ func TestLayersComputeOnTheBlocksEdges(t *testing.T) {
 				return ml.Stack([]*ml.Node{ml.ReduceAllSum(ml.Mul(difference, edges)), ml.ReduceAllSum(edges)}, 0)
 			})
 			if same[0] != 0 || same[1] != float32(len(indices)) {
-				t.Errorf("layer %d: weights differ by %v from their sources, over %v of %d edges", l, same[0], same[1], len(indices))
+				t.Errorf("layer %d: weights differ by %v from their sources, over %v of %d edges", l, same[0], same[1],
+					len(indices))
 			}
 			if int(block.NumSrc) != rows {
 				t.Fatalf("layer %d has %d sources for %d rows", l, block.NumSrc, rows)
@@ -130,10 +137,12 @@ func TestColumnsAreFoundByName(t *testing.T) {
 func TestMisuseOfInputsIsAnErrorOfTheTrainer(t *testing.T) {
 	weightedBatch(t, func(_ *loader.Batch, y yielded) {
 		for want, model := range map[string]func(ctx *mlctx.Context, spec any, inputs []*ml.Node) []*ml.Node{
-			`no column "embedding" among the loader's NodeColumns`: func(_ *mlctx.Context, spec any, in []*ml.Node) []*ml.Node {
+			`no column "embedding" among the loader's NodeColumns`: func(_ *mlctx.Context, spec any,
+				in []*ml.Node) []*ml.Node {
 				return []*ml.Node{gomlx.Unpack(spec, in).Node("embedding")}
 			},
-			`no column "time" among the loader's EdgeColumns`: func(_ *mlctx.Context, spec any, in []*ml.Node) []*ml.Node {
+			`no column "time" among the loader's EdgeColumns`: func(_ *mlctx.Context, spec any,
+				in []*ml.Node) []*ml.Node {
 				return []*ml.Node{gomlx.Unpack(spec, in).Layers[1].Edge("time")}
 			},
 			"which is the labels": func(_ *mlctx.Context, spec any, in []*ml.Node) []*ml.Node {

@@ -10,15 +10,15 @@ import (
 	"github.com/khop-gnn/khop/sampling"
 )
 
-// Pad says how the numbers of nodes and edges, which differ from batch to batch, are rounded up. The number of seeds is always
-// that of a full batch.
+// Pad says how the numbers of nodes and edges, which differ from batch to batch, are rounded up. The number of seeds is
+// always that of a full batch.
 type Pad uint8
 
 const (
 	// PowerOfTwo rounds up to powers of two, and never goes below what an earlier batch of the Dataset had.
 	PowerOfTwo Pad = iota
-	// Maximum takes the sampler's bound: one shape from the first batch on, at the price of computing on the largest batch
-	// that there could be. It suits small fan-outs.
+	// Maximum takes the sampler's bound: one shape from the first batch on, at the price of computing on the largest
+	// batch that there could be. It suits small fan-outs.
 	Maximum
 )
 

@@ -170,14 +170,16 @@ func shapesOf(batches []yielded) (distinct []string) {
 }
 
 func TestShapesArePowersOfTwoThatSettle(t *testing.T) {
-	ds := openDataset(t, openLoader(t, smallGraph(t, 2000), loader.Options{Sampler: neighbor, BatchSize: 20, Shuffle: true}), gomlx.Options{})
+	ds := openDataset(t, openLoader(t, smallGraph(t, 2000), loader.Options{Sampler: neighbor, BatchSize: 20,
+		Shuffle: true}), gomlx.Options{})
 	var batches []yielded
 	for range 3 {
 		batches = append(batches, epochOf(t, ds)...)
 		ds.Reset()
 	}
 	for _, y := range batches {
-		for _, i := range []int{0, 3, 4, 5, 6, 7} { // ids, sources, targets, mask, sources, targets: without the weight column
+		// ids, sources, targets, mask, sources, targets: without the weight column
+		for _, i := range []int{0, 3, 4, 5, 6, 7} {
 			if n := y.inputs[i].Shape().Dimensions[0]; bits.OnesCount(uint(n)) != 1 {
 				t.Fatalf("input %d has %d rows: no power of two", i, n)
 			}
@@ -197,9 +199,11 @@ func TestShapesArePowersOfTwoThatSettle(t *testing.T) {
 func TestMaximumHasOneShape(t *testing.T) {
 	for _, s := range []sampling.Neighbor{
 		{Fanouts: []int{3, 2}}, {Fanouts: []int{3, 2}, Frontier: sampling.NewNodes}, {Fanouts: []int{sampling.All, 2}},
-		{Fanouts: []int{4}, Replace: true}, {Fanouts: []int{0, 2}}, {Fanouts: []int{3, 0}}, {Fanouts: []int{2, 2, 2}, Frontier: sampling.NewNodes},
+		{Fanouts: []int{4}, Replace: true}, {Fanouts: []int{0, 2}}, {Fanouts: []int{3, 0}},
+		{Fanouts: []int{2, 2, 2}, Frontier: sampling.NewNodes},
 	} {
-		ds := openDataset(t, openLoader(t, smallGraph(t, 300), loader.Options{Sampler: s, BatchSize: 20, Shuffle: true}), gomlx.Options{Pad: gomlx.Maximum})
+		ds := openDataset(t, openLoader(t, smallGraph(t, 300), loader.Options{Sampler: s, BatchSize: 20,
+			Shuffle: true}), gomlx.Options{Pad: gomlx.Maximum})
 		if all := shapesOf(epochOf(t, ds)); len(all) != 1 {
 			t.Errorf("%s: %d combinations of shapes", s.Fingerprint(), len(all))
 		}
@@ -233,8 +237,10 @@ func (e tooSmallBound) Bound(s *graph.Schema, n int) sampling.Bound {
 }
 
 func TestASampleBeyondItsBoundIsAnError(t *testing.T) {
-	ds := openDataset(t, openLoader(t, smallGraph(t, 400), loader.Options{Sampler: tooSmallBound{neighbor}, BatchSize: 8}), gomlx.Options{Pad: gomlx.Maximum})
-	if _, _, _, err := ds.Yield(); !errors.Is(err, gomlx.ErrBatch) || !strings.Contains(err.Error(), "epoch 0, batch 0") {
+	ds := openDataset(t, openLoader(t, smallGraph(t, 400), loader.Options{Sampler: tooSmallBound{neighbor},
+		BatchSize: 8}), gomlx.Options{Pad: gomlx.Maximum})
+	if _, _, _, err := ds.Yield(); !errors.Is(err, gomlx.ErrBatch) || !strings.Contains(err.Error(),
+		"epoch 0, batch 0") {
 		t.Errorf("error %v, want ErrBatch of batch 0", err)
 	}
 }
@@ -284,8 +290,10 @@ func TestASampleThatContradictsItselfIsAnError(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			ds := openDataset(t, openLoader(t, g, loader.Options{Sampler: broken{neighbor, spoil}, BatchSize: 16}), gomlx.Options{})
-			if _, _, _, err := ds.Yield(); !errors.Is(err, gomlx.ErrBatch) || !strings.Contains(err.Error(), "epoch 0, batch 0") {
+			ds := openDataset(t, openLoader(t, g, loader.Options{Sampler: broken{neighbor, spoil}, BatchSize: 16}),
+				gomlx.Options{})
+			if _, _, _, err := ds.Yield(); !errors.Is(err, gomlx.ErrBatch) ||
+				!strings.Contains(err.Error(), "epoch 0, batch 0") {
 				t.Errorf("error %v, want ErrBatch of batch 0", err)
 			}
 		})
@@ -298,7 +306,8 @@ func TestAGraphWithoutEdgesOrColumnsIsFed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, pad := range []gomlx.Pad{gomlx.PowerOfTwo, gomlx.Maximum} {
-		batches := epochOf(t, openDataset(t, openLoader(t, g, loader.Options{Sampler: neighbor, BatchSize: 4}), gomlx.Options{Pad: pad}))
+		batches := epochOf(t, openDataset(t, openLoader(t, g, loader.Options{Sampler: neighbor, BatchSize: 4}),
+			gomlx.Options{Pad: pad}))
 		if len(batches) != 3 || len(batches[0].labels) != 0 {
 			t.Fatalf("%v: %d batches, %d labels", pad, len(batches), len(batches[0].labels))
 		}

@@ -104,13 +104,15 @@ func scalar(t testing.TB, x *tensors.Tensor) float64 {
 // learn trains GraphSAGE and a linear model in the same way, and wants the one above the floor and the other below.
 func learn(t *testing.T, src loader.Source, training, validation loader.Options, classes, steps int, floor float64) {
 	t.Helper()
-	for name, model := range map[string]train.ModelFn{"GraphSAGE": sage(16, classes, 0.5), "a linear model": linear(classes)} {
+	for name, model := range map[string]train.ModelFn{"GraphSAGE": sage(16, classes, 0.5),
+		"a linear model": linear(classes)} {
 		a := openDataset(t, openLoader(t, src, training), gomlx.Options{Name: "training", After: gomlx.Endless})
 		b := openDataset(t, openLoader(t, src, validation), gomlx.Options{Name: "validation", After: gomlx.SameEpoch})
 		got := accuracy(t, model, a, b, steps)
 		t.Logf("%s: validation accuracy %.3f after %d steps", name, got, steps)
 		if above := got > floor; above != (name == "GraphSAGE") {
-			t.Errorf("%s: validation accuracy %.3f, and the floor is %.2f (loader seed %d, model seed 42)", name, got, floor, training.Seed)
+			t.Errorf("%s: validation accuracy %.3f, and the floor is %.2f (loader seed %d, model seed 42)", name, got,
+				floor, training.Seed)
 		}
 		a.Close()
 		b.Close()
@@ -174,18 +176,21 @@ func splitByRemainder(n int64) (training, validation []int64) {
 // squaredError is the mean over the seeds of the squared error of labels divided by 1000.
 func squaredError(labels, predictions []*ml.Node) *ml.Node {
 	want := ml.DivScalar(ml.ConvertDType(labels[0], predictions[0].DType()), 1000)
-	return losses.MeanSquaredError([]*ml.Node{ml.Squeeze(want, -1), labels[1]}, []*ml.Node{ml.Squeeze(predictions[0], -1)})
+	return losses.MeanSquaredError([]*ml.Node{ml.Squeeze(want, -1), labels[1]},
+		[]*ml.Node{ml.Squeeze(predictions[0], -1)})
 }
 
 func TestPaddingChangesNoLossAndNoGradient(t *testing.T) {
 	g := smallGraph(t, 300)
-	ld := openLoader(t, g, loader.Options{Sampler: neighbor, Seeds: loader.NodeIDs([]int32{3, 1, 4, 15, 9, 26, 5, 35, 8, 97}), BatchSize: 10})
+	ld := openLoader(t, g, loader.Options{Sampler: neighbor, Seeds: loader.NodeIDs([]int32{3, 1, 4, 15, 9, 26, 5, 35, 8,
+		97}), BatchSize: 10})
 	lossesWith := func(pad gomlx.Pad) (all []float64, rows int) {
 		ds := openDataset(t, ld, gomlx.Options{Pad: pad, After: gomlx.SameEpoch})
 		defer ds.Close()
 		ctx := mlctx.New()
 		ctx.SetParam(mlctx.ParamInitialSeed, int64(42))
-		trainer := train.NewTrainer(backend(), ctx, sage(8, 1, 0), squaredError, optimizers.Adam().LearningRate(0.01).Done(), nil, nil)
+		trainer := train.NewTrainer(backend(), ctx, sage(8, 1, 0), squaredError,
+			optimizers.Adam().LearningRate(0.01).Done(), nil, nil)
 		for range 5 { // from the second on, a loss shows the gradients of those before
 			spec, inputs, labels, err := ds.Yield()
 			if err != nil {

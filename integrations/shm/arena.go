@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -16,8 +16,9 @@ import (
 // ErrNoRoom is returned where the machine has no memory left for a ring.
 var ErrNoRoom = errors.New("no room for the ring")
 
-// arena is a ring's memory: segments that other processes map, given out in pieces. It is a pinned.Provider, so a loader
-// gathers rows right into it; deviceArena is one of device memory. It never shrinks: what was given back is given out again.
+// arena is a ring's memory: segments that other processes map, given out in pieces. It is a pinned.Provider, so a
+// loader gathers rows right into it; deviceArena is one of device memory. It never shrinks: what was given back is
+// given out again.
 type arena struct {
 	access access
 	least  int64        // of a segment
@@ -71,7 +72,7 @@ func (a *arena) all() []*segment {
 func (a *arena) Take(n int64) ([]byte, error) { return a.take(n, nil) }
 
 // take returns n bytes of the host or of a device.
-func (a *arena) take(n int64, on *cuda.Device) ([]byte, error) {
+func (a *arena) take(n int64, on *device.Device) ([]byte, error) {
 	align := int64(pageSize)
 	if n%pinned.HugePage == 0 {
 		align = pinned.HugePage
@@ -115,7 +116,7 @@ func (a *arena) cut(i int, n, align int64) (int64, bool) {
 }
 
 // grow adds a segment with room for n bytes.
-func (a *arena) grow(n int64, on *cuda.Device) error {
+func (a *arena) grow(n int64, on *device.Device) error {
 	if room := a.room(); on == nil && room > 0 && n > room {
 		return fmt.Errorf("%w: %d bytes are needed beside the %d that it has, %d are available; take smaller batches, fewer workers or hold fewer slots",
 			ErrNoRoom, n, a.size(nil), room)
@@ -182,7 +183,7 @@ func (a *arena) locate(b []byte) (segment uint32, offset uint64, ok bool) {
 }
 
 // size returns the bytes of all segments on the host, or on a device.
-func (a *arena) size(on *cuda.Device) (n int64) {
+func (a *arena) size(on *device.Device) (n int64) {
 	for _, s := range a.all() {
 		if s.isOn(on) {
 			n += int64(len(s.data))

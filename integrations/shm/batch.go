@@ -13,9 +13,10 @@ import (
 
 // Batch is one mini-batch at a consumer: named arrays in the server's memory.
 //
-// It and its arrays are valid until the body of the loop that received it ends, or if the body called Keep, until Release.
-// They may be written, unless the ring is a broadcast: then writing faults. Where batches lie on a device (Info.OnDevice), all but
-// num_nodes, input and item are tensors of placement Device: what streams do with them must be done before the batch goes back.
+// It and its arrays are valid until the body of the loop that received it ends, or if the body called Keep, until
+// Release. They may be written, unless the ring is a broadcast: then writing faults. Where batches lie on a device
+// (Info.OnDevice), all but num_nodes, input and item are tensors of placement Device: what streams do with them must be
+// done before the batch goes back.
 type Batch struct {
 	// Epoch and Number name the batch: Number counts the epoch's batches over all ranks, from 0.
 	Epoch, Number uint64
@@ -38,7 +39,8 @@ func (c *Consumer) open(m announcement) (*Batch, error) {
 		return nil, fmt.Errorf("%w: BATCH with its descriptor on a device", errMessage)
 	}
 	if m.offset > uint64(len(data)) || uint64(m.size) > uint64(len(data))-m.offset {
-		return nil, fmt.Errorf("%w: BATCH with its descriptor at %d of segment %d, which has %d bytes", errMessage, m.offset, m.segment, len(data))
+		return nil, fmt.Errorf("%w: BATCH with its descriptor at %d of segment %d, which has %d bytes", errMessage,
+			m.offset, m.segment, len(data))
 	}
 	d := append(c.descriptor[:0], data[m.offset:m.offset+uint64(m.size)]...) // nobody changes the copy
 	c.descriptor = d
@@ -86,15 +88,16 @@ func (b *Batch) Array(name string) unified.Tensor {
 	return unified.Tensor{}
 }
 
-// State returns the place after this batch: Consumer.Resume, or loader.Loader.Resume, goes on with the batch that follows.
+// State returns the place after this batch: Consumer.Resume, or loader.Loader.Resume, goes on with the batch that
+// follows.
 func (b *Batch) State() loader.State {
 	s := b.consumer.info.State
 	s.Epoch, s.Next = b.Epoch, b.next
 	return s
 }
 
-// Keep holds the batch beyond the loop body, until Release, and returns it. It is called in the body. A kept batch takes one
-// of the slots that the consumer may hold.
+// Keep holds the batch beyond the loop body, until Release, and returns it. It is called in the body. A kept batch
+// takes one of the slots that the consumer may hold.
 func (b *Batch) Keep() *Batch {
 	b.consumer.mu.Lock()
 	defer b.consumer.mu.Unlock()
@@ -102,8 +105,8 @@ func (b *Batch) Keep() *Batch {
 	return b
 }
 
-// Release gives a kept batch back, whose arrays are invalid from then on. It does nothing to a batch that is not kept. Any
-// goroutine may call it, any number of times.
+// Release gives a kept batch back, whose arrays are invalid from then on. It does nothing to a batch that is not kept.
+// Any goroutine may call it, any number of times.
 func (b *Batch) Release() {
 	c := b.consumer
 	c.mu.Lock()
@@ -142,8 +145,8 @@ func (c *Consumer) flushSlots() error {
 	return nil
 }
 
-// Digest returns the batch's digests (docs/digest.md): topology covers what was sampled, full also the columns. Arrays on a
-// device are copied down for it; 0, 0 where that fails.
+// Digest returns the batch's digests (docs/digest.md): topology covers what was sampled, full also the columns. Arrays
+// on a device are copied down for it; 0, 0 where that fails.
 func (b *Batch) Digest() (topology, full uint64) {
 	arrays := append([]Array(nil), b.arrays...)
 	sort.Slice(arrays, func(i, j int) bool { return arrays[i].Name < arrays[j].Name })

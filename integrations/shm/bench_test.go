@@ -16,7 +16,8 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// BenchmarkHandOver is what a batch costs that is made already: announced by this process, taken and returned by another.
+// BenchmarkHandOver is what a batch costs that is made already: announced by this process, taken and returned by
+// another.
 func BenchmarkHandOver(b *testing.B) {
 	s := serve(b, plainGraph(b, 500), Options{Replay: 4})
 	c := play(b, "take", s.path, strconv.Itoa(b.N))
@@ -49,13 +50,15 @@ func playTaker(socket, count string) {
 	fmt.Println("taken")
 }
 
-// BenchmarkDescribe is what the loader's worker does more for a batch of 8 MB than it would without a feed: ids are copied, and
-// widened where a consumer wants int64.
+// BenchmarkDescribe is what the loader's worker does more for a batch of 8 MB than it would without a feed: ids are
+// copied, and widened where a consumer wants int64.
 func BenchmarkDescribe(b *testing.B) {
 	for _, index := range []unified.DType{unified.Int32, unified.Int64} {
 		b.Run(index.String(), func(b *testing.B) {
-			s, err := NewServer(b.Context(), wideGraph(b), Options{Path: filepath.Join(b.TempDir(), "feed", "socket"), IndexDType: index, Loader: loader.Options{
-				Sampler: sampling.Neighbor{Fanouts: []int{4, 3}}, Seeds: loader.AllNodes(), BatchSize: 1024, Workers: 1}})
+			s, err := NewServer(b.Context(), wideGraph(b), Options{Path: filepath.Join(b.TempDir(), "feed", "socket"),
+				IndexDType: index, Loader: loader.Options{
+					Sampler: sampling.Neighbor{Fanouts: []int{4, 3}}, Seeds: loader.AllNodes(), BatchSize: 1024,
+					Workers: 1}})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -88,7 +91,8 @@ func wideGraph(b *testing.B) *graph.Graph {
 		}
 	}
 	g, err := graph.New(graph.Data{
-		Nodes: []graph.NodeData{{Count: n, Columns: map[string]unified.Tensor{"feature": matrix(b, make([]float32, n*width), width)}}},
+		Nodes: []graph.NodeData{{Count: n, Columns: map[string]unified.Tensor{"feature": matrix(b,
+			make([]float32, n*width), width)}}},
 		Edges: []graph.EdgeData{e},
 	})
 	if err != nil {

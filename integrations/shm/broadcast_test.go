@@ -34,7 +34,8 @@ func TestSixtyFourConsumersReadOneRing(t *testing.T) {
 	for i := range consumers {
 		consumers[i] = connect(t, s, ConsumerOptions{})
 	}
-	if _, err := Dial(t.Context(), s.path, ConsumerOptions{}); code(err) != CodeFull || !strings.Contains(err.Error(), "--max-consumers") {
+	if _, err := Dial(t.Context(), s.path, ConsumerOptions{}); code(err) != CodeFull ||
+		!strings.Contains(err.Error(), "--max-consumers") {
 		t.Errorf("the sixty-fifth: %v", err)
 	}
 	got := make([][]string, 64)
@@ -244,7 +245,8 @@ func TestRunningOutOfSlotsNamesTheSlowReader(t *testing.T) {
 		}
 		last = err
 	}
-	if !errors.Is(last, ErrTimeout) || !strings.Contains(last.Error(), `"consumer"`) || !strings.Contains(last.Error(), "holds 2") {
+	if !errors.Is(last, ErrTimeout) || !strings.Contains(last.Error(), `"consumer"`) ||
+		!strings.Contains(last.Error(), "holds 2") {
 		t.Errorf("%v, want who holds the slots", last)
 	}
 	close(done)

@@ -89,7 +89,8 @@ func TestAnotherVersionIsRefused(t *testing.T) {
 }
 
 func TestAnotherUserIsRefused(t *testing.T) {
-	s, err := NewServer(t.Context(), plainGraph(t, 100), Options{Path: filepath.Join(t.TempDir(), "feed", "socket"), Loader: usual()})
+	s, err := NewServer(t.Context(), plainGraph(t, 100), Options{Path: filepath.Join(t.TempDir(), "feed", "socket"),
+		Loader: usual()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,14 +152,16 @@ func TestEveryBrokenRuleEndsTheConnectionAndNothingElse(t *testing.T) {
 			refused(t, k, m, CodeMessage)
 		})
 	}
-	for name, m := range map[string][]byte{"no HELLO": begin{run: 1}.bytes(), "nonsense": make([]byte, 64), "HELLO of another protocol": func() []byte {
-		b := good.bytes()
-		b[8] = 'x'
-		return b
-	}(), "an index dtype that is none": hello{oldest: 1, newest: 1, index: 11}.bytes()} {
+	for name, m := range map[string][]byte{"no HELLO": begin{run: 1}.bytes(), "nonsense": make([]byte, 64),
+		"HELLO of another protocol": func() []byte {
+			b := good.bytes()
+			b[8] = 'x'
+			return b
+		}(), "an index dtype that is none": hello{oldest: 1, newest: 1, index: 11}.bytes()} {
 		t.Run(name, func(t *testing.T) { refused(t, raw(t, s), m, CodeMessage) })
 	}
-	if got, want := lines(t, connect(t, s, ConsumerOptions{}).Epoch(t.Context(), 0)), want(t, plainGraph(t, 200), usual(), 0); !slices.Equal(got, want) {
+	if got, want := lines(t, connect(t, s, ConsumerOptions{}).Epoch(t.Context(), 0)),
+		want(t, plainGraph(t, 200), usual(), 0); !slices.Equal(got, want) {
 		t.Errorf("afterwards got %q, want %q", got, want)
 	}
 }
@@ -173,7 +176,8 @@ func TestRanksAreGivenOnceAndSaidPlainly(t *testing.T) {
 		t.Errorf("rank 2 of 2: %v", err)
 	}
 	for _, choice := range []RankChoice{AnyRank, RankOf(1)} {
-		if _, err := Dial(t.Context(), s.path, ConsumerOptions{Rank: choice}); code(err) != CodeTaken || !strings.Contains(err.Error(), "process") {
+		if _, err := Dial(t.Context(), s.path, ConsumerOptions{Rank: choice}); code(err) != CodeTaken ||
+			!strings.Contains(err.Error(), "process") {
 			t.Errorf("a rank that is taken: %v", err)
 		}
 	}
@@ -218,7 +222,8 @@ func TestServersAndWhatIsLeftOfThem(t *testing.T) {
 	}
 	l.SetUnlinkOnClose(false) // as if it was killed
 	l.Close()
-	if _, err := Dial(t.Context(), path, ConsumerOptions{}); !errors.Is(err, ErrNoServer) || !strings.Contains(err.Error(), "has ended") {
+	if _, err := Dial(t.Context(), path, ConsumerOptions{}); !errors.Is(err, ErrNoServer) ||
+		!strings.Contains(err.Error(), "has ended") {
 		t.Errorf("a stale socket: %v", err)
 	}
 	opt := Options{Path: path, Loader: usual()}
@@ -305,7 +310,8 @@ func TestNoRoomIsSaidAndServingGoesOn(t *testing.T) {
 	defer func(f func() int64, n int64) { roomLeft, leastSegment = f, n }(roomLeft, leastSegment)
 	g, opt := growing(t)
 	roomLeft = func() int64 { return 1000 }
-	if _, err := NewServer(t.Context(), g, Options{Path: filepath.Join(t.TempDir(), "feed", "socket"), Loader: opt}); !errors.Is(err, ErrNoRoom) {
+	if _, err := NewServer(t.Context(), g, Options{Path: filepath.Join(t.TempDir(), "feed", "socket"),
+		Loader: opt}); !errors.Is(err, ErrNoRoom) {
 		t.Errorf("with 1000 bytes left: %v", err)
 	}
 	leastSegment = 4096
@@ -367,7 +373,8 @@ func TestAConsumerThatReturnsNothingIsToldAndNamed(t *testing.T) {
 	if len(kept) != 2 {
 		t.Fatalf("%d batches, where 2 may be held", len(kept))
 	}
-	if st := s.Stats()[0]; len(st.Consumers) != 1 || st.Consumers[0].Held != 2 || st.Consumers[0].PID != os.Getpid() || st.Consumers[0].OldestHeld <= 0 {
+	if st := s.Stats()[0]; len(st.Consumers) != 1 || st.Consumers[0].Held != 2 || st.Consumers[0].PID != os.Getpid() ||
+		st.Consumers[0].OldestHeld <= 0 {
 		t.Errorf("statistics: %+v", st)
 	}
 	for i, b := range kept {
@@ -527,7 +534,8 @@ func TestSmallBatchesMayBeHeldInGreaterNumber(t *testing.T) {
 	for width, want := range map[int64]int{1: 12, 4_000: 7, 10_000: 4} { // batches of 2 KB, 8 and 20 MB, and some room
 		t.Run(fmt.Sprint(width), func(t *testing.T) {
 			g, err := graph.New(graph.Data{
-				Nodes: []graph.NodeData{{Count: n, Columns: map[string]unified.Tensor{"feature": matrix(t, make([]float32, n*width), width)}}},
+				Nodes: []graph.NodeData{{Count: n, Columns: map[string]unified.Tensor{"feature": matrix(t,
+					make([]float32, n*width), width)}}},
 				Edges: []graph.EdgeData{{Src: []int64{1}, Dst: []int64{0}}},
 			})
 			if err != nil {

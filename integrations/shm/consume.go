@@ -11,15 +11,15 @@ import (
 	"github.com/khop-gnn/khop/loader"
 )
 
-// Epoch goes over the batches of epoch n. An error comes at most once and last, with no batch: context.Cause of ctx, ErrGone
-// where the server died, ErrEnded, ErrTimeout, ErrHeld, ErrBusy, ErrClosed, or *Error with what the server reports. Breaking
-// out of the loop acknowledges the batches before the last one yielded, not that one.
+// Epoch goes over the batches of epoch n. An error comes at most once and last, with no batch: context.Cause of ctx,
+// ErrGone where the server died, ErrEnded, ErrTimeout, ErrHeld, ErrBusy, ErrClosed, or *Error with what the server
+// reports. Breaking out of the loop acknowledges the batches before the last one yielded, not that one.
 func (c *Consumer) Epoch(ctx context.Context, n uint64) iter.Seq2[*Batch, error] {
 	return c.batches(ctx, begin{mode: beginAt, epoch: n})
 }
 
-// GoOn goes on where the rank stands, to the end of that epoch: with the first batch that was not acknowledged, or after a
-// whole epoch with the one after it.
+// GoOn goes on where the rank stands, to the end of that epoch: with the first batch that was not acknowledged, or
+// after a whole epoch with the one after it.
 func (c *Consumer) GoOn(ctx context.Context) iter.Seq2[*Batch, error] {
 	return c.batches(ctx, begin{mode: beginGoOn})
 }
@@ -125,7 +125,8 @@ func (c *Consumer) explain(ctx context.Context, err error) error {
 	held := len(c.held)
 	c.mu.Unlock()
 	if held >= c.info.Hold {
-		return fmt.Errorf("%w: all %d, for %v: release some, or start the server with a larger --hold", ErrHeld, held, c.opt.Timeout)
+		return fmt.Errorf("%w: all %d, for %v: release some, or start the server with a larger --hold", ErrHeld, held,
+			c.opt.Timeout)
 	}
 	defer c.hurry()()
 	var s RankStats
@@ -242,7 +243,8 @@ func (c *Consumer) hurry() (undo func()) {
 	return func() { c.wait = 0 }
 }
 
-// abandon leaves a run before its end, and returns the batches that were announced and not read: others may wait for them.
+// abandon leaves a run before its end, and returns the batches that were announced and not read: others may wait for
+// them.
 func (c *Consumer) abandon() {
 	if !c.started {
 		return

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -24,12 +24,15 @@ type ConsumerOptions struct {
 	IndexDType unified.DType
 	// Hold is how many batches to hold at most, announced ones included. Default: as many as the server gives.
 	Hold int
-	// Timeout is how long to wait for a batch before ErrTimeout, and in Dial for the server to have loaded. Default 60 s.
+	// Timeout is how long to wait for a batch before ErrTimeout, and in Dial for the server to have loaded. Default 60
+	// s.
 	Timeout time.Duration
-	// Device is the CUDA device on which to take batches, "cuda:0" or so, from a server that makes them there: Info tells whether
-	// it does. Both processes must number their devices alike. Default: none; such a server copies batches to the host.
+	// Device is the CUDA device on which to take batches, "cuda:0" or so, from a server that makes them there: Info
+	// tells whether it does. Both processes must number their devices alike. Default: none; such a server copies
+	// batches to the host.
 	Device string
-	// MaxRing is the most memory of a server to map, in bytes; ErrNoRoom beyond it. Default: no limit but the protocol's.
+	// MaxRing is the most memory of a server to map, in bytes; ErrNoRoom beyond it. Default: no limit but the
+	// protocol's.
 	MaxRing int64
 }
 
@@ -56,11 +59,11 @@ type Info struct {
 	State           loader.State // where the rank stood when the consumer connected
 }
 
-// Consumer gets the batches of one rank of a Server. Make it with Dial and Close it. One goroutine at a time iterates; Release
-// and Close may be called by any.
+// Consumer gets the batches of one rank of a Server. Make it with Dial and Close it. One goroutine at a time iterates;
+// Release and Close may be called by any.
 type Consumer struct {
 	socket  *socket
-	device  *cuda.Device // nil for none; closed with the mappings
+	device  *device.Device // nil for none; closed with the mappings
 	opt     ConsumerOptions
 	info    Info
 	process int // a fork of it must leave the connection alone
@@ -88,7 +91,8 @@ type Consumer struct {
 	total    int64
 }
 
-// Dial connects to the server whose socket is at path. Errors: ErrNoServer, ErrUser, and *Error where the server refuses.
+// Dial connects to the server whose socket is at path. Errors: ErrNoServer, ErrUser, and *Error where the server
+// refuses.
 func Dial(ctx context.Context, path string, opt ConsumerOptions) (*Consumer, error) {
 	if opt.Timeout == 0 {
 		opt.Timeout = time.Minute
@@ -111,11 +115,13 @@ func Dial(ctx context.Context, path string, opt ConsumerOptions) (*Consumer, err
 }
 
 func newConsumer(s *socket, opt ConsumerOptions) *Consumer {
-	return &Consumer{socket: s, opt: opt, process: os.Getpid(), packet: make([]byte, maxMessage), held: map[uint32]*Batch{}, mapped: true}
+	return &Consumer{socket: s, opt: opt, process: os.Getpid(), packet: make([]byte, maxMessage),
+		held: map[uint32]*Batch{}, mapped: true}
 }
 
 func (c *Consumer) greet(ctx context.Context) error {
-	h := hello{oldest: Version, newest: Version, rank: anyRank, index: uint32(c.opt.IndexDType), hold: uint32(c.opt.Hold), self: uint32(c.process)}
+	h := hello{oldest: Version, newest: Version, rank: anyRank, index: uint32(c.opt.IndexDType),
+		hold: uint32(c.opt.Hold), self: uint32(c.process)}
 	if c.device != nil {
 		h.takes = takesDevice
 	}
@@ -143,9 +149,11 @@ func (c *Consumer) greet(ctx context.Context) error {
 		return fmt.Errorf("%w: WELCOME: %w", errMessage, err)
 	}
 	c.info = Info{
-		Rank: int(m.rank), WorldSize: int(m.world), Hold: int(m.hold), Slots: int(m.slots), IndexDType: unified.DType(m.index),
-		Batches: m.batches, OnDevice: m.flag&welcomeDevice != 0, Broadcast: m.flag&welcomeBroadcast != 0, Durable: m.flag&welcomeDurable != 0,
-		Server: append(json.RawMessage(nil), m.json...), State: d.State,
+		Rank: int(m.rank), WorldSize: int(m.world), Hold: int(m.hold), Slots: int(m.slots),
+		IndexDType: unified.DType(m.index),
+		Batches:    m.batches, OnDevice: m.flag&welcomeDevice != 0, Broadcast: m.flag&welcomeBroadcast != 0,
+		Durable: m.flag&welcomeDurable != 0,
+		Server:  append(json.RawMessage(nil), m.json...), State: d.State,
 	}
 	return nil
 }
@@ -162,12 +170,12 @@ func (c *Consumer) send(b []byte) error {
 
 var errFork = fmt.Errorf("%w: this process is a fork of the one that connected", ErrClosed)
 
-// isFork reports whether this process is another than the one that connected. It is a system call: to go on with a run does
-// without, to begin one does not.
+// isFork reports whether this process is another than the one that connected. It is a system call: to go on with a run
+// does without, to begin one does not.
 func (c *Consumer) isFork() bool { return os.Getpid() != c.process }
 
-// receive returns the next message of the wanted kinds. Batches and ends that come before it wait for their turn; ERROR of
-// the connection, BYE and the end of the connection are errors.
+// receive returns the next message of the wanted kinds. Batches and ends that come before it wait for their turn; ERROR
+// of the connection, BYE and the end of the connection are errors.
 func (c *Consumer) receive(ctx context.Context, want ...kind) ([]byte, error) {
 	wanted := func(k kind) bool {
 		for _, w := range want {
@@ -236,7 +244,8 @@ func (c *Consumer) accept(b []byte, fd int) (kind, error) {
 		if err != nil {
 			return k, err
 		}
-		return k, fmt.Errorf("%w: %s", ErrEnded, [...]string{"it is done", "it was interrupted", "all epochs were loaded"}[min(m.first, 2)])
+		return k, fmt.Errorf("%w: %s", ErrEnded, [...]string{"it is done", "it was interrupted",
+			"all epochs were loaded"}[min(m.first, 2)])
 	}
 	return k, fmt.Errorf("%w: a %v from a server", errMessage, k)
 }
@@ -271,7 +280,8 @@ func (c *Consumer) addSegment(b []byte, fd int) error {
 		err = fmt.Errorf("%w: SEGMENT %d after %d others", errMessage, m.index, len(c.segments))
 	}
 	if err == nil && c.opt.MaxRing > 0 && uint64(c.opt.MaxRing-c.total) < m.size {
-		err = fmt.Errorf("%w: the server's ring has %d bytes and wants %d more; MaxRing is %d", ErrNoRoom, c.total, m.size, c.opt.MaxRing)
+		err = fmt.Errorf("%w: the server's ring has %d bytes and wants %d more; MaxRing is %d", ErrNoRoom, c.total,
+			m.size, c.opt.MaxRing)
 	}
 	if err != nil {
 		closeDescriptor(fd)
@@ -355,7 +365,8 @@ func (c *Consumer) exit() {
 	c.unmapIfDone()
 }
 
-// Close ends the connection, and a loop under way with ErrClosed. Batches that are held stay valid until they are released.
+// Close ends the connection, and a loop under way with ErrClosed. Batches that are held stay valid until they are
+// released.
 func (c *Consumer) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

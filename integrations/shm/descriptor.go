@@ -81,8 +81,8 @@ type Array struct {
 	flags  uint16
 }
 
-// parseDescriptor reads a descriptor that nobody else can change any more. memory returns a segment's bytes, nil if there is
-// no such segment. names is what an earlier call returned for the same layout, or nil.
+// parseDescriptor reads a descriptor that nobody else can change any more. memory returns a segment's bytes, nil if
+// there is no such segment. names is what an earlier call returned for the same layout, or nil.
 func parseDescriptor(b []byte, memory func(uint32) []byte, names []string) ([]Array, error) {
 	if len(b) < descriptorHead || string(b[:8]) != descriptorMagic || uint64(le.Uint32(b[8:])) != uint64(len(b)) {
 		return nil, fmt.Errorf("%w: no descriptor of a batch", errMessage)
@@ -136,7 +136,8 @@ func parseArray(e []byte, memory func(uint32) []byte) (unified.Tensor, error) {
 	}
 	offset, data := le.Uint64(e), memory(le.Uint32(e[8:]))
 	if offset%alignment != 0 || offset > uint64(len(data)) || size > uint64(len(data))-offset {
-		return unified.Tensor{}, fmt.Errorf("%d bytes at %d of segment %d, which has %d", size, offset, le.Uint32(e[8:]), len(data))
+		return unified.Tensor{}, fmt.Errorf("%d bytes at %d of segment %d, which has %d", size, offset,
+			le.Uint32(e[8:]), len(data))
 	}
 	return unified.New(dtype, data[offset:offset+size], dims[:rank]...)
 }

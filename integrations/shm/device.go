@@ -7,24 +7,24 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Batches on a device: a server makes them in segments of device memory, which consumers open by their CUDA IPC handles.
-// Descriptors stay on the host.
+// Batches on a device: a server makes them in segments of device memory, which consumers open by their CUDA IPC
+// handles. Descriptors stay on the host.
 
 // deviceMemory is what a segment on a device has besides its bytes, which have the device's address and length.
 type deviceMemory struct {
-	on     *cuda.Device
-	handle cuda.IPCHandle // of a server's
+	on     *device.Device
+	handle device.IPCHandle // of a server's
 	free   func() error
 }
 
 // isOn reports whether a segment is of a device; nil is the host.
-func (s *segment) isOn(d *cuda.Device) bool {
+func (s *segment) isOn(d *device.Device) bool {
 	if s.device == nil {
 		return d == nil
 	}
@@ -38,9 +38,9 @@ func (m *deviceMemory) describe(note *segmentNote) {
 	}
 }
 
-// newDeviceSegment takes n bytes of device memory that other processes can open. It is one allocation of the driver: what
-// is opened is always a whole one.
-func newDeviceSegment(d *cuda.Device, n int64) (*segment, error) {
+// newDeviceSegment takes n bytes of device memory that other processes can open. It is one allocation of the driver:
+// what is opened is always a whole one.
+func newDeviceSegment(d *device.Device, n int64) (*segment, error) {
 	r, err := pinned.Allocate(n, pinned.Options{Device: d})
 	if err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func newDeviceSegment(d *cuda.Device, n int64) (*segment, error) {
 // deviceArena is the part of an arena that lies on a device, as a pinned.Provider.
 type deviceArena struct {
 	*arena
-	on *cuda.Device
+	on *device.Device
 }
 
 // Take implements pinned.Provider for device memory.
@@ -63,14 +63,14 @@ func (a deviceArena) Take(n int64) ([]byte, error) { return a.take(n, a.on) }
 
 // --- the server ---
 
-// openDevice lets the loader make batches in the ring's device memory, where it makes them on a device. Where there is no such
-// device the loader says so; where a driver shares no memory all consumers get copies on the host.
+// openDevice lets the loader make batches in the ring's device memory, where it makes them on a device. Where there is
+// no such device the loader says so; where a driver shares no memory all consumers get copies on the host.
 func (r *rank) openDevice(opt *loader.Options) error {
 	n, err := loader.ParseDevice(opt.Device)
-	if err != nil || n < 0 || n >= cuda.Count() {
+	if err != nil || n < 0 || n >= device.Count() {
 		return err
 	}
-	d, err := cuda.Open(n)
+	d, err := device.Open(n)
 	if err != nil {
 		return fmt.Errorf("%w: %s: %w", loader.ErrDevice, opt.Device, err)
 	}
@@ -100,7 +100,8 @@ func (r *rank) deviceBytes() int64 {
 	return r.arena.size(r.device)
 }
 
-// places returns where consumers can have batches. What several read lies on the host: CUDA shares no memory for reading only.
+// places returns where consumers can have batches. What several read lies on the host: CUDA shares no memory for
+// reading only.
 func (r *rank) places() []unified.Placement {
 	if r.device == nil || r.server.opt.Readers > 0 {
 		return []unified.Placement{unified.Host}
@@ -119,8 +120,8 @@ func (r *rank) placeFor(h hello) unified.Placement {
 // teardownTimeout is how long a process may take to end that has died with batches on a device.
 const teardownTimeout = 5 * time.Second
 
-// awaitKernels waits until a consumer that went without a word has ended: until then its kernels may still write to slots that it
-// held on a device.
+// awaitKernels waits until a consumer that went without a word has ended: until then its kernels may still write to
+// slots that it held on a device.
 func (p *peer) awaitKernels(ctx context.Context, ended <-chan struct{}) {
 	if p.way.place != unified.Device || p.watched == 0 {
 		return
@@ -143,7 +144,7 @@ func (c *Consumer) openDevice() error {
 	if err != nil || n < 0 {
 		return fmt.Errorf("%w: Device %q: must be cuda or cuda:<number>", ErrOptions, c.opt.Device)
 	}
-	c.device, err = cuda.Open(n)
+	c.device, err = device.Open(n)
 	return err
 }
 

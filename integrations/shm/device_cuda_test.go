@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/khop-gnn/khop/internal/cuda/cudatest"
+	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/unified"
 )

@@ -49,7 +49,8 @@ const (
 	CodeReaders                    // readers of a broadcast ring asked for different places
 )
 
-var codeNames = [...]string{"0", "bad message", "version", "user", "rank", "taken", "full", "index dtype", "state", "epochs", "load", "memory", "ending", "readers"}
+var codeNames = [...]string{"0", "bad message", "version", "user", "rank", "taken", "full", "index dtype", "state",
+	"epochs", "load", "memory", "ending", "readers"}
 
 // String returns the code's name in docs/feed.md.
 func (c Code) String() string {

@@ -58,7 +58,8 @@ func TestWhatFailsInTheLoaderComesInItsPlace(t *testing.T) {
 			}
 			got = append(got, lineOf(b))
 		}
-		if code(failure) != CodeLoad || !strings.Contains(failure.Error(), errBroken.Error()) || !strings.Contains(failure.Error(), "batch 5") {
+		if code(failure) != CodeLoad || !strings.Contains(failure.Error(), errBroken.Error()) ||
+			!strings.Contains(failure.Error(), "batch 5") {
 			t.Errorf("%v, want the loader's error", failure)
 		}
 		if !slices.Equal(got, good[:5]) {
@@ -94,7 +95,8 @@ type isProbe struct{}
 func TestABatchThatDoesNotComeIsAnErrorThatSaysWhy(t *testing.T) {
 	opt := usual()
 	opt.Sampler = slow{usual().Sampler.(sampling.Neighbor)}
-	s, err := NewServer(context.WithValue(t.Context(), isProbe{}, 1), plainGraph(t, 100), Options{Path: filepath.Join(t.TempDir(), "feed", "socket"), Loader: opt})
+	s, err := NewServer(context.WithValue(t.Context(), isProbe{}, 1), plainGraph(t, 100),
+		Options{Path: filepath.Join(t.TempDir(), "feed", "socket"), Loader: opt})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,13 +39,15 @@ func TestConsumersGetTheBatchesThatTheLoaderMakes(t *testing.T) {
 				seen := map[uint64]bool{}
 				for rank := range c.world {
 					con := connect(t, s, ConsumerOptions{IndexDType: index})
-					if i := con.Info(); i.Rank != rank || i.WorldSize != c.world || i.IndexDType != max(index, unified.Int32) {
+					if i := con.Info(); i.Rank != rank || i.WorldSize != c.world ||
+						i.IndexDType != max(index, unified.Int32) {
 						t.Errorf("connected to %+v", i)
 					}
 					opt := c.opt
 					opt.Rank, opt.WorldSize = rank, c.world
 					for epoch := range uint64(2) {
-						if got, want := lines(t, con.Epoch(t.Context(), epoch)), want(t, c.src, opt, epoch); !slices.Equal(got, want) {
+						if got, want := lines(t, con.Epoch(t.Context(), epoch)),
+							want(t, c.src, opt, epoch); !slices.Equal(got, want) {
 							t.Errorf("rank %d, epoch %d: got\n%q\nwant\n%q", rank, epoch, got, want)
 						}
 					}

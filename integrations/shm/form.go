@@ -53,7 +53,8 @@ func newForm(ld *loader.Loader, layers int, w way) (*form, error) {
 	s, opt := ld.Schema(), ld.Options()
 	index := w.index
 	ids, local, pos := index, index, index
-	if s.IDType() == unified.Int64 && index == unified.Int32 || s.PosType() == unified.Int64 && index == unified.Int32 && withEdgePos(&opt) {
+	if s.IDType() == unified.Int64 && index == unified.Int32 || s.PosType() == unified.Int64 &&
+		index == unified.Int32 && withEdgePos(&opt) {
 		return nil, CodeIndexDType.refuse("the dataset has more than 2^31 nodes or edges: their numbers do not fit int32")
 	}
 	f := &form{way: w}
@@ -80,10 +81,12 @@ func newForm(ld *loader.Loader, layers int, w way) (*form, error) {
 		add(part{source: seedIDs, t: t}, index, 1, 0, "input/%s", n.Name)
 		add(part{source: seedItems, t: t}, unified.Int64, 1, 0, "item/%s", n.Name)
 		for _, c := range columnsOf(n, opt.NodeColumns, "feature") {
-			add(part{source: nodeColumn, t: t, column: c}, c.DType, 1+len(c.Shape), inFull, "node/%s/%s", n.Name, c.Name)
+			add(part{source: nodeColumn, t: t, column: c}, c.DType, 1+len(c.Shape), inFull, "node/%s/%s", n.Name,
+				c.Name)
 		}
 		for _, c := range columnsOf(n, opt.SeedColumns, "label") {
-			add(part{source: seedColumn, t: t, column: c}, c.DType, 1+len(c.Shape), inFull, "seed/%s/%s", n.Name, c.Name)
+			add(part{source: seedColumn, t: t, column: c}, c.DType, 1+len(c.Shape), inFull, "seed/%s/%s", n.Name,
+				c.Name)
 		}
 	}
 	for l := range layers {
@@ -96,7 +99,8 @@ func newForm(ld *loader.Loader, layers int, w way) (*form, error) {
 			}
 			for _, c := range s.EdgeColumns {
 				if slices.Contains(opt.EdgeColumns, c.Name) {
-					add(part{source: edgeColumn, layer: l, t: t, column: c}, c.DType, 1+len(c.Shape), inFull, "edge/%d/%s/%s", l, name, c.Name)
+					add(part{source: edgeColumn, layer: l, t: t, column: c}, c.DType, 1+len(c.Shape), inFull,
+						"edge/%d/%s/%s", l, name, c.Name)
 				}
 			}
 		}
@@ -106,7 +110,8 @@ func newForm(ld *loader.Loader, layers int, w way) (*form, error) {
 	}
 	for _, a := range arrays {
 		if len(a.name) > maxName {
-			return nil, fmt.Errorf("%w: the name of array %.40q... has %d bytes, at most %d are possible", ErrOptions, a.name, len(a.name), maxName)
+			return nil, fmt.Errorf("%w: the name of array %.40q... has %d bytes, at most %d are possible", ErrOptions,
+				a.name, len(a.name), maxName)
 		}
 	}
 	f.descriptor = newDescriptor(arrays)
@@ -131,8 +136,8 @@ func columnsOf(n *graph.NodeType, names []string, byDefault string) []graph.Colu
 	return list
 }
 
-// record is the ring's part of a loader slot: one piece of memory with the descriptor and the arrays that are copied, because
-// they are widened, or because the server must not read what a consumer can write.
+// record is the ring's part of a loader slot: one piece of memory with the descriptor and the arrays that are copied,
+// because they are widened, or because the server must not read what a consumer can write.
 type record struct {
 	memory  unified.Buffer
 	segment uint32
@@ -144,7 +149,8 @@ type record struct {
 
 func aligned(n int64) int64 { return (n + alignment - 1) &^ (alignment - 1) }
 
-// write describes a batch in the ring. Rows that the loader gathered lie there already, and on a device what it sampled.
+// write describes a batch in the ring. Rows that the loader gathered lie there already, and on a device what it
+// sampled.
 func (f *form) write(r *record, a *arena, b *loader.Batch) error {
 	total := aligned(int64(len(f.descriptor)))
 	for i := range f.parts {
@@ -170,7 +176,8 @@ func (f *form) write(r *record, a *arena, b *loader.Batch) error {
 	if len(r.starts) != len(f.parts) {
 		r.starts = make([]uint64, len(f.parts))
 	}
-	w := writer{form: f, batch: b, record: r, room: room, at: aligned(int64(len(d))), segment: segment, offset: offset, starts: r.starts}
+	w := writer{form: f, batch: b, record: r, room: room, at: aligned(int64(len(d))), segment: segment, offset: offset,
+		starts: r.starts}
 	for i := range f.parts {
 		if err := w.array(d, i, a); err != nil {
 			return err

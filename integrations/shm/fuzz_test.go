@@ -13,12 +13,13 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// FuzzDescriptor: no descriptor makes a consumer see memory outside the segments, and the arrays of a right one are what
-// was put in.
+// FuzzDescriptor: no descriptor makes a consumer see memory outside the segments, and the arrays of a right one are
+// what was put in.
 func FuzzDescriptor(f *testing.F) {
 	memory := [][]byte{make([]byte, 4096), make([]byte, 1000)}
 	d := newDescriptor([]arrayForm{
-		{"num_nodes", unified.Int64, 2, inTopology | inFull}, {"nodes/n", unified.Int32, 1, 3}, {"node/n/feature", unified.Float32, 2, 2},
+		{"num_nodes", unified.Int64, 2, inTopology | inFull}, {"nodes/n", unified.Int32, 1, 3},
+		{"node/n/feature", unified.Float32, 2, 2},
 		{"empty", unified.Float64, 4, 0},
 	})
 	putPlace(d, 3, 4, 5, true)
@@ -78,9 +79,12 @@ func within(a, m []byte) bool {
 
 // FuzzServer: no messages of a consumer make the server fail, or keep it from serving the next one.
 func FuzzServer(f *testing.F) {
-	f.Add(begin{run: 1}.bytes(), nextNote{run: 1, done: 1, slots: []uint32{0, 1}}.append(nil), words{1, 0}.bytes(kindStop))
-	f.Add(begin{run: 1, mode: beginState, json: []byte(`{"epoch":1e99}`)}.bytes(), words{askState, 1}.bytes(kindAsk), words{}.bytes(kindBye))
-	f.Add(begin{run: 1<<32 - 1, epoch: 1<<32 - 1, next: 1<<64 - 1}.bytes(), begin{run: 1, mode: beginGoOn}.bytes(), good.bytes())
+	f.Add(begin{run: 1}.bytes(), nextNote{run: 1, done: 1, slots: []uint32{0, 1}}.append(nil),
+		words{1, 0}.bytes(kindStop))
+	f.Add(begin{run: 1, mode: beginState, json: []byte(`{"epoch":1e99}`)}.bytes(), words{askState, 1}.bytes(kindAsk),
+		words{}.bytes(kindBye))
+	f.Add(begin{run: 1<<32 - 1, epoch: 1<<32 - 1, next: 1<<64 - 1}.bytes(), begin{run: 1, mode: beginGoOn}.bytes(),
+		good.bytes())
 	f.Add(begin{run: 1}.bytes(), begin{run: 2, epoch: 5}.bytes(), begin{run: 3, mode: beginGoOn}.bytes())
 	s := serve(f, plainGraph(f, 100), Options{Hold: 2})
 	f.Fuzz(func(t *testing.T, a, b, c []byte) {
@@ -125,7 +129,8 @@ func FuzzServer(f *testing.F) {
 
 // FuzzConsumer: no messages of a server make a consumer fail otherwise than by an error, or map more than it allows.
 func FuzzConsumer(f *testing.F) {
-	w := welcome{version: 1, world: 1, hold: 2, slots: 4, index: uint32(unified.Int64), batches: 3, json: []byte("{}")}.bytes()
+	w := welcome{version: 1, world: 1, hold: 2, slots: 4, index: uint32(unified.Int64), batches: 3,
+		json: []byte("{}")}.bytes()
 	segment := segmentNote{size: 8192}.bytes()
 	batch := make([]byte, 64)
 	(&announcement{run: 1, size: 128, offset: 128}).put(batch)

@@ -50,7 +50,8 @@ func playServer(socket string) {
 	g := plainGraph(program{}, 500)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	s, err := NewServer(ctx, g, Options{Path: socket, Loader: usualOn(os.Getenv("KHOP_TEST_DEVICE")), StateFile: os.Getenv("KHOP_TEST_STATE"), Logger: slog.New(goneHandler{})})
+	s, err := NewServer(ctx, g, Options{Path: socket, Loader: usualOn(os.Getenv("KHOP_TEST_DEVICE")),
+		StateFile: os.Getenv("KHOP_TEST_STATE"), Logger: slog.New(goneHandler{})})
 	if err != nil {
 		program{}.Fatal(err)
 	}
@@ -76,8 +77,8 @@ func (goneHandler) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// playConsumer prints each batch that it gets, epoch after epoch, and at last the error that ended it. That it prints a batch
-// means that it has acknowledged the one before.
+// playConsumer prints each batch that it gets, epoch after epoch, and at last the error that ended it. That it prints a
+// batch means that it has acknowledged the one before.
 func playConsumer(socket string) {
 	device := os.Getenv("KHOP_TEST_DEVICE")
 	c, err := Dial(context.Background(), socket, ConsumerOptions{Device: device})
@@ -125,7 +126,8 @@ type player struct {
 func play(t testing.TB, role, socket, state string) *player {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "KHOP_TEST_ROLE="+role, "KHOP_TEST_SOCKET="+socket, "KHOP_TEST_STATE="+state, "GORACE=atexit_sleep_ms=0")
+	cmd.Env = append(os.Environ(), "KHOP_TEST_ROLE="+role, "KHOP_TEST_SOCKET="+socket, "KHOP_TEST_STATE="+state,
+		"GORACE=atexit_sleep_ms=0")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -212,7 +214,8 @@ func (j *journal) see(l string) {
 	}
 	at := int(epoch)*len(j.want[epoch]) + number
 	if at != j.last+1 && !(j.from && at == j.last) {
-		j.t.Errorf("batch %d of epoch %d came after place %d (%d an epoch), first of a consumer: %t", number, epoch, j.last, len(j.want[epoch]), j.from)
+		j.t.Errorf("batch %d of epoch %d came after place %d (%d an epoch), first of a consumer: %t", number, epoch,
+			j.last, len(j.want[epoch]), j.from)
 	}
 	j.last, j.from = at, false
 	j.got++
@@ -256,7 +259,8 @@ func left(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// withinASecond checks that a death is noticed within a second where the machine does not stand still meanwhile: most were.
+// withinASecond checks that a death is noticed within a second where the machine does not stand still meanwhile: most
+// were.
 func withinASecond(t *testing.T, noticed []time.Duration) {
 	t.Helper()
 	slices.Sort(noticed)

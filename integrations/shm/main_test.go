@@ -45,7 +45,8 @@ func plainGraph(t testing.TB, n int) *graph.Graph {
 	}
 	e.Columns = map[string]unified.Tensor{"weight": unified.FromSlice(weight)}
 	g, err := graph.New(graph.Data{
-		Nodes: []graph.NodeData{{Count: int64(n), Columns: map[string]unified.Tensor{"feature": matrix(t, feature, 3), "label": unified.FromSlice(label)}}},
+		Nodes: []graph.NodeData{{Count: int64(n), Columns: map[string]unified.Tensor{"feature": matrix(t, feature, 3),
+			"label": unified.FromSlice(label)}}},
 		Edges: []graph.EdgeData{e},
 	})
 	if err != nil {
@@ -79,7 +80,8 @@ func typedGraph(t testing.TB) *graph.Graph {
 	}
 	g, err := graph.New(graph.Data{
 		Nodes: []graph.NodeData{
-			{Name: "user", Count: users, Columns: map[string]unified.Tensor{"feature": matrix(t, uf, 2), "label": unified.FromSlice(label)}},
+			{Name: "user", Count: users, Columns: map[string]unified.Tensor{"feature": matrix(t, uf, 2),
+				"label": unified.FromSlice(label)}},
 			{Name: "item", Count: items, Columns: map[string]unified.Tensor{"feature": matrix(t, xf, 4)}},
 			{Name: "tag", Count: tags},
 		},
@@ -105,7 +107,8 @@ func matrix[T unified.Element](t testing.TB, v []T, width int64) unified.Tensor 
 
 // usual are loader options for small graphs: 500 nodes make 16 batches.
 func usual() loader.Options {
-	return loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{4, 3}}, Seeds: loader.AllNodes(), BatchSize: 32, Shuffle: true, Seed: 7, Workers: 2, Device: "cpu"}
+	return loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{4, 3}}, Seeds: loader.AllNodes(), BatchSize: 32,
+		Shuffle: true, Seed: 7, Workers: 2, Device: "cpu"}
 }
 
 // layerViews are loader options with which a layer is the beginning of another.
@@ -132,7 +135,8 @@ func usualOn(device string) loader.Options {
 	return o
 }
 
-// misplaced returns the name of an array that lies on the host instead of a device, or the other way round; "" for none.
+// misplaced returns the name of an array that lies on the host instead of a device, or the other way round; "" for
+// none.
 func misplaced(b *Batch, onDevice bool) string {
 	for _, a := range b.Arrays() {
 		always, _, _ := strings.Cut(a.Name, "/")

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -50,7 +50,8 @@ const (
 	kindBye
 )
 
-var kindNames = [...]string{"0", "HELLO", "WELCOME", "SEGMENT", "BEGIN", "BEGUN", "BATCH", "NEXT", "END", "STOP", "ERROR", "ASK", "TELL", "BYE"}
+var kindNames = [...]string{"0", "HELLO", "WELCOME", "SEGMENT", "BEGIN", "BEGUN", "BATCH", "NEXT", "END", "STOP",
+	"ERROR", "ASK", "TELL", "BYE"}
 
 func (k kind) String() string {
 	if int(k) < len(kindNames) {
@@ -118,7 +119,8 @@ func parseHello(b []byte) (m hello, err error) {
 		return m, fmt.Errorf("%w: no HELLO of this protocol", errMessage)
 	}
 	m.oldest, m.newest = le.Uint16(b[16:]), le.Uint16(b[18:])
-	m.rank, m.index, m.hold, m.self, m.takes = le.Uint32(b[20:]), le.Uint32(b[24:]), le.Uint32(b[28:]), le.Uint32(b[32:]), le.Uint32(b[36:])
+	m.rank, m.index, m.hold, m.self, m.takes = le.Uint32(b[20:]), le.Uint32(b[24:]), le.Uint32(b[28:]),
+		le.Uint32(b[32:]), le.Uint32(b[36:])
 	if d := unified.DType(m.index); m.index > 255 || d != unified.Invalid && d != unified.Int32 && d != unified.Int64 {
 		return m, fmt.Errorf("%w: index dtype %d", errMessage, m.index)
 	}
@@ -181,7 +183,7 @@ type segmentNote struct {
 	index, memory uint32
 	size          uint64
 	flag, device  uint32
-	handle        cuda.IPCHandle
+	handle        device.IPCHandle
 }
 
 func (m segmentNote) bytes() []byte {
@@ -199,7 +201,8 @@ func parseSegment(b []byte) (m segmentNote, err error) {
 	if err := sized(b, 96, 0); err != nil {
 		return m, err
 	}
-	m = segmentNote{le.Uint32(b[8:]), le.Uint32(b[12:]), le.Uint64(b[16:]), le.Uint32(b[24:]), le.Uint32(b[28:]), cuda.IPCHandle(b[32:96])}
+	m = segmentNote{le.Uint32(b[8:]), le.Uint32(b[12:]), le.Uint64(b[16:]), le.Uint32(b[24:]), le.Uint32(b[28:]),
+		device.IPCHandle(b[32:96])}
 	if m.index >= maxSegments || m.memory > deviceSegment || m.size == 0 || m.size >= maxSegment {
 		return m, fmt.Errorf("%w: SEGMENT %+v", errMessage, m)
 	}

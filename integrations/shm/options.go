@@ -9,21 +9,24 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Options say what a server offers. Path and Loader.Sampler are required; the zero value of every other field is its default.
+// Options say what a server offers. Path and Loader.Sampler are required; the zero value of every other field is its
+// default.
 type Options struct {
 	// Path is where the socket is made. Its directory must be the user's alone; it is made where there is none.
 	Path string
-	// Loader says what to load and how. Rank, WorldSize, RowMemory and Made are the server's to set; Prefetch is raised by Hold.
-	// Device "auto" is the CPU. On a device batches lie there for consumers that take them there; others get copies on the host.
+	// Loader says what to load and how. Rank, WorldSize, RowMemory and Made are the server's to set; Prefetch is raised
+	// by Hold. Device "auto" is the CPU. On a device batches lie there for consumers that take them there; others get
+	// copies on the host.
 	Loader loader.Options
-	// WorldSize is the number of ranks; each has a ring and a loader with an equal share of the batches. The workers are
-	// shared out among them. Default 1.
+	// WorldSize is the number of ranks; each has a ring and a loader with an equal share of the batches. The workers
+	// are shared out among them. Default 1.
 	WorldSize int
-	// Readers, if above 0, makes one ring that as many consumers read: all get the same batches. WorldSize must be 1 then.
+	// Readers, if above 0, makes one ring that as many consumers read: all get the same batches. WorldSize must be 1
+	// then.
 	Readers int
-	// Hold is how many batches a consumer may hold at a time, announced ones included. Default: as many as 64 MiB have room for,
-	// but 4 to 12. A consumer that shares its processors with the workers gets one after a time slice, some milliseconds: the workers
-	// would rest where that is as long as several batches take.
+	// Hold is how many batches a consumer may hold at a time, announced ones included. Default: as many as 64 MiB have
+	// room for, but 4 to 12. A consumer that shares its processors with the workers gets one after a time slice, some
+	// milliseconds: the workers would rest where that is as long as several batches take.
 	Hold int
 	// IndexDType is the dtype of ids where a consumer asks for none: Int32 or Int64. Default: what the dataset has.
 	IndexDType unified.DType

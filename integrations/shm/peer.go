@@ -24,7 +24,8 @@ const (
 // writeTimeout is how long a consumer may read nothing before it is given up. A variable for tests only.
 var writeTimeout = 10 * time.Second
 
-// peer is a consumer, as its server sees it. Its goroutine receives what it sends; the rank's loop announces batches to it.
+// peer is a consumer, as its server sees it. Its goroutine receives what it sends; the rank's loop announces batches to
+// it.
 type peer struct {
 	server  *Server
 	socket  *socket
@@ -139,9 +140,11 @@ func (p *peer) welcome() error {
 	opt := r.loader.Options()
 	d := describe{
 		Version: s.opt.Version, PID: os.Getpid(), Dataset: s.name, DatasetID: fmt.Sprintf("%x", s.id),
-		Sampler: opt.Sampler.Fingerprint(), Layers: r.loader.NumLayers(), Seeds: opt.Seeds.String(), NumSeeds: r.loader.NumSeeds(),
+		Sampler: opt.Sampler.Fingerprint(), Layers: r.loader.NumLayers(), Seeds: opt.Seeds.String(),
+		NumSeeds:  r.loader.NumSeeds(),
 		BatchSize: opt.BatchSize, Shuffle: opt.Shuffle, DropLast: opt.DropLast, Remainder: opt.Remainder.String(),
-		Batches: r.loader.AllBatches(), Epochs: s.opt.Epochs, Readers: s.opt.Readers, Device: opt.Device, State: r.state(),
+		Batches: r.loader.AllBatches(), Epochs: s.opt.Epochs, Readers: s.opt.Readers, Device: opt.Device,
+		State: r.state(),
 	}
 	if n, ok := opt.Sampler.(sampling.Neighbor); ok {
 		d.Frontier = n.Frontier.String()
@@ -160,7 +163,8 @@ func (p *peer) welcome() error {
 	if p.way.place == unified.Device {
 		flag |= welcomeDevice
 	}
-	w := welcome{version: Version, rank: r.number, world: uint32(len(s.ranks)), hold: uint32(p.hold), slots: uint32(len(r.records)),
+	w := welcome{version: Version, rank: r.number, world: uint32(len(s.ranks)), hold: uint32(p.hold),
+		slots: uint32(len(r.records)),
 		index: uint32(p.way.index), flag: flag, batches: r.loader.NumBatches(), json: text}
 	return p.send(w.bytes())
 }
@@ -173,8 +177,8 @@ func (p *peer) send(b []byte) error {
 	return p.write(b, -1)
 }
 
-// write sends a message, with a descriptor unless fd is negative. A consumer that does not read for long is given up: its own
-// goroutine then learns that the connection has ended, and takes its slots back.
+// write sends a message, with a descriptor unless fd is negative. A consumer that does not read for long is given up:
+// its own goroutine then learns that the connection has ended, and takes its slots back.
 func (p *peer) write(b []byte, fd int) error {
 	err := p.socket.send(b, fd, writeTimeout)
 	if err != nil {

@@ -8,24 +8,25 @@ import (
 	"sync"
 	"time"
 
-	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/unified"
 )
 
-// rank is one ring: a loader, the memory that it fills, and the consumers that read it (one, unless the ring is a broadcast).
-// Its loop makes runs, one after another; consumers' goroutines change what mu guards and tell it through changed.
+// rank is one ring: a loader, the memory that it fills, and the consumers that read it (one, unless the ring is a
+// broadcast). Its loop makes runs, one after another; consumers' goroutines change what mu guards and tell it through
+// changed.
 type rank struct {
 	server  *Server
 	number  uint32
 	loader  *loader.Loader
 	arena   *arena
-	device  *cuda.Device  // that batches lie on; nil for none
-	forms   map[way]*form // read-only
-	form    *form         // of the run under way; set before its workers start
-	index   unified.DType // where a consumer asks for none
-	hold    int           // slots that a consumer may hold
-	records []record      // by loader slot
+	device  *device.Device // that batches lie on; nil for none
+	forms   map[way]*form  // read-only
+	form    *form          // of the run under way; set before its workers start
+	index   unified.DType  // where a consumer asks for none
+	hold    int            // slots that a consumer may hold
+	records []record       // by loader slot
 
 	replayed []*loader.Batch // kept, to announce over and over; the loop's
 
@@ -219,7 +220,8 @@ func (r *rank) enter(ctx context.Context, p *peer, h hello, wait bool, deadline 
 				r.changed.Wait() // for detach
 				continue
 			}
-			return CodeTaken.refuse("process %d is the consumer of rank %d: end it, or ask for another rank", pid, r.number)
+			return CodeTaken.refuse("process %d is the consumer of rank %d: end it, or ask for another rank", pid,
+				r.number)
 		}
 		r.changed.Wait()
 	}
@@ -232,8 +234,8 @@ func (r *rank) enter(ctx context.Context, p *peer, h hello, wait bool, deadline 
 	return nil
 }
 
-// holder returns a process that is connected to the rank; 0 if the connections of all have ended, as detach is about to find.
-// mu is held.
+// holder returns a process that is connected to the rank; 0 if the connections of all have ended, as detach is about to
+// find. mu is held.
 func (r *rank) holder() int {
 	for p := range r.peers {
 		if !p.socket.ended() {
@@ -326,8 +328,8 @@ func (r *rank) stop(p *peer, run uint32) {
 	}
 }
 
-// stopRun lets a consumer's run go on without it, and tells it so at once: others may wait for the slots that it then returns.
-// mu is held.
+// stopRun lets a consumer's run go on without it, and tells it so at once: others may wait for the slots that it then
+// returns. mu is held.
 func (r *rank) stopRun(p *peer) {
 	p.stop = true
 	r.cancelUnwanted()
@@ -348,7 +350,8 @@ func (r *rank) next(p *peer, m nextNote) error {
 	}
 	if m.run == p.run && m.run != 0 {
 		if m.done < p.done || m.done > p.sent {
-			return fmt.Errorf("%w: %d batches acknowledged, where it was %d and %d were announced", errMessage, m.done, p.done, p.sent)
+			return fmt.Errorf("%w: %d batches acknowledged, where it was %d and %d were announced", errMessage, m.done,
+				p.done, p.sent)
 		}
 		if n := m.done - p.done; n > 0 {
 			p.at = place{p.at.epoch, p.nexts[n-1]}

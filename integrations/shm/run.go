@@ -76,7 +76,8 @@ func (r *rank) serve(run *run) {
 	defer stop()
 	r.mu.Lock()
 	for _, p := range run.peers {
-		_ = p.send(begun{p.run, run.at.epoch, run.at.next, run.end}.bytes()) // if it fails, the consumer's goroutine knows
+		// if it fails, the consumer's goroutine knows
+		_ = p.send(begun{p.run, run.at.epoch, run.at.next, run.end}.bytes())
 	}
 	r.mu.Unlock()
 	if n := r.server.opt.Replay; n > 0 {
@@ -120,7 +121,8 @@ func (r *rank) until(run *run, is func() bool) {
 // replay has n batches announced over and over, which it makes the first time.
 func (r *rank) replay(run *run, n int) error {
 	if len(r.replayed) == 0 {
-		for b, err := range r.loader.Range(run.ctx, run.at.epoch, run.at.next, uint64(n)*uint64(r.loader.Options().WorldSize)) {
+		for b, err := range r.loader.Range(run.ctx, run.at.epoch, run.at.next,
+			uint64(n)*uint64(r.loader.Options().WorldSize)) {
 			if err != nil {
 				return err
 			}
@@ -266,8 +268,8 @@ func (r *rank) finishRun(run *run, ending bool) {
 	}
 }
 
-// announce sends BATCH, and before it the segments that the consumer has not got yet. If sending fails, the consumer's own
-// goroutine learns it too and takes the slot back.
+// announce sends BATCH, and before it the segments that the consumer has not got yet. If sending fails, the consumer's
+// own goroutine learns it too and takes the slot back.
 func (p *peer) announce(m *announcement) {
 	arena := p.rank.arena
 	for all := arena.all(); p.segments < len(all); p.segments++ {

@@ -14,8 +14,8 @@ import (
 // fixedSize are the seals without which no consumer maps a segment: with them no read of it can fault.
 const fixedSize = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 
-// newSegment makes a sealed memfd of n bytes, a multiple of HugePage, and maps it for writing. Its pages are taken when they
-// are first written.
+// newSegment makes a sealed memfd of n bytes, a multiple of HugePage, and maps it for writing. Its pages are taken when
+// they are first written.
 func newSegment(n int64, a access) (*segment, error) {
 	fd, err := unix.MemfdCreate("khop-feed", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_NOEXEC_SEAL)
 	if errors.Is(err, unix.EINVAL) { // Linux before 6.3
@@ -53,7 +53,8 @@ func mapShared(fd int, n int64, a access) (raw, data []byte, err error) {
 	if n <= 0 || n > math.MaxInt-pinned.HugePage {
 		return nil, nil, fmt.Errorf("map %d bytes: %w", n, unix.ENOMEM)
 	}
-	raw, err = unix.Mmap(-1, 0, int(n)+pinned.HugePage, unix.PROT_NONE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
+	raw, err = unix.Mmap(-1, 0, int(n)+pinned.HugePage, unix.PROT_NONE,
+		unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
 	if err != nil {
 		return nil, nil, fmt.Errorf("reserve %d bytes: %w", n, err)
 	}
@@ -63,7 +64,8 @@ func mapShared(fd int, n int64, a access) (raw, data []byte, err error) {
 	if a == readWrite {
 		protection |= unix.PROT_WRITE
 	}
-	_, err = unix.MmapPtr(fd, 0, unsafe.Pointer(unsafe.SliceData(data)), uintptr(n), protection, unix.MAP_SHARED|unix.MAP_FIXED)
+	_, err = unix.MmapPtr(fd, 0, unsafe.Pointer(unsafe.SliceData(data)), uintptr(n), protection,
+		unix.MAP_SHARED|unix.MAP_FIXED)
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("map %d bytes: %w", n, err), unix.Munmap(raw))
 	}

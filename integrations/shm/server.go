@@ -15,8 +15,8 @@ import (
 	"github.com/khop-gnn/khop/loader"
 )
 
-// Server serves the batches of one dataset to consumers. Make it with NewServer, run Serve once, and Close it. All methods but
-// Serve may be called at any time by any goroutine.
+// Server serves the batches of one dataset to consumers. Make it with NewServer, run Serve once, and Close it. All
+// methods but Serve may be called at any time by any goroutine.
 type Server struct {
 	opt    Options
 	name   string // of the dataset
@@ -40,8 +40,9 @@ type Server struct {
 	closeErr  error
 }
 
-// NewServer makes the loaders and their rings, and listens; consumers that connect wait for Serve. src must stay open until
-// Close. Errors: those of loader.NewContext, ErrOptions, ErrRunning, ErrNoRoom, and what is wrong with path or state file.
+// NewServer makes the loaders and their rings, and listens; consumers that connect wait for Serve. src must stay open
+// until Close. Errors: those of loader.NewContext, ErrOptions, ErrRunning, ErrNoRoom, and what is wrong with path or
+// state file.
 func NewServer(ctx context.Context, src loader.Source, opt Options) (*Server, error) {
 	if err := opt.EnsureDefaults().Validate(); err != nil {
 		return nil, err
@@ -98,9 +99,9 @@ type inMemory = graph.Graph
 
 func (g graphSource) Path() string { return g.path }
 
-// Serve answers consumers until ctx ends, or Close is called, or with Options.Epochs until every rank has acknowledged the last
-// epoch. It returns context.Cause, ErrClosed or nil. When it returns, all consumers were told and none of its goroutines is
-// left.
+// Serve answers consumers until ctx ends, or Close is called, or with Options.Epochs until every rank has acknowledged
+// the last epoch. It returns context.Cause, ErrClosed or nil. When it returns, all consumers were told and none of its
+// goroutines is left.
 func (s *Server) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -173,7 +174,8 @@ func (s *Server) accept(ctx context.Context) error {
 	}
 }
 
-// unreachable says that a consumer could not connect, where no descriptors are left for instance, and lets some time pass.
+// unreachable says that a consumer could not connect, where no descriptors are left for instance, and lets some time
+// pass.
 func (s *Server) unreachable(ctx context.Context, err error) {
 	s.opt.Logger.Warn("a consumer could not connect", "error", err)
 	select {
@@ -213,8 +215,8 @@ func (s *Server) connected() int {
 	return len(s.peers)
 }
 
-// Close ends Serve, waits for it, and frees the loaders and rings; consumers keep what they have mapped. Later calls return the
-// first result.
+// Close ends Serve, waits for it, and frees the loaders and rings; consumers keep what they have mapped. Later calls
+// return the first result.
 func (s *Server) Close() error {
 	s.closeOnce.Do(func() {
 		s.mu.Lock()

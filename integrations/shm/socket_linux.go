@@ -18,9 +18,9 @@ import (
 
 // socket is one end of a connection. Sending is safe from any goroutine, a message at a time; one goroutine receives.
 //
-// The descriptor is not in Go's poller, which watches every socket for room to send as well and would wake for each message that
-// the other end takes. The poller watches an epoll of the socket's own instead, and that one for messages only; and for nothing
-// while they come fast (shortWait).
+// The descriptor is not in Go's poller, which watches every socket for room to send as well and would wake for each
+// message that the other end takes. The poller watches an epoll of the socket's own instead, and that one for messages
+// only; and for nothing while they come fast (shortWait).
 type socket struct {
 	fd     int
 	use    sync.RWMutex // read-locked by who uses fd, locked to close it
@@ -67,8 +67,8 @@ func ownSocket(fd int) (*socket, error) {
 	return &socket{fd: fd, sleep: os.NewFile(uintptr(epoll), "epoll"), watched: unix.EPOLL_CTL_DEL}, nil
 }
 
-// send sends a message, with a descriptor unless fd is negative. Where the other end does not read it waits for room: at most
-// for the time given, os.ErrDeadlineExceeded then, and while this end is open for reading.
+// send sends a message, with a descriptor unless fd is negative. Where the other end does not read it waits for room:
+// at most for the time given, os.ErrDeadlineExceeded then, and while this end is open for reading.
 func (s *socket) send(b []byte, fd int, most time.Duration) error {
 	s.use.RLock()
 	defer s.use.RUnlock()
@@ -98,8 +98,8 @@ func (s *socket) send(b []byte, fd int, most time.Duration) error {
 	return net.ErrClosed
 }
 
-// awaitRoom sleeps until a message can be sent or a signal came; os.ErrDeadlineExceeded after end, EPIPE where nobody reads at this
-// end any more.
+// awaitRoom sleeps until a message can be sent or a signal came; os.ErrDeadlineExceeded after end, EPIPE where nobody
+// reads at this end any more.
 func (s *socket) awaitRoom(end time.Time) error {
 	room := [1]unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLOUT | unix.POLLRDHUP}}
 	left := unix.NsecToTimespec(max(0, int64(time.Until(end))))
@@ -119,24 +119,25 @@ func (s *socket) awaitRoom(end time.Time) error {
 
 // put sends a message that there is room for; EAGAIN where there is none.
 //
-// Like take it calls the system without telling Go's scheduler, for it does not wait. Who wakes the other end is often preempted by it
-// before the call returns. The scheduler would take that for a call that waits, give the processor away, and have its monitor look
-// every 20 us for the next five milliseconds, at the cost of whoever makes batches.
+// Like take it calls the system without telling Go's scheduler, for it does not wait. Who wakes the other end is often
+// preempted by it before the call returns. The scheduler would take that for a call that waits, give the processor
+// away, and have its monitor look every 20 us for the next five milliseconds, at the cost of whoever makes batches.
 func (s *socket) put(b, oob []byte) error {
 	const flags = unix.MSG_DONTWAIT | unix.MSG_NOSIGNAL
 	if oob != nil {
 		_, err := unix.SendmsgN(s.fd, b, oob, nil, flags)
 		return err
 	}
-	_, _, err := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(s.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), flags, 0, 0)
+	_, _, err := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(s.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))),
+		uintptr(len(b)), flags, 0, 0)
 	if err != 0 {
 		return err
 	}
 	return nil
 }
 
-// receive returns one packet, and a descriptor or -1. Errors: os.ErrDeadlineExceeded after end, where it is not zero; the cause
-// of ctx; net.ErrClosed; io.EOF and the like where the other end is gone.
+// receive returns one packet, and a descriptor or -1. Errors: os.ErrDeadlineExceeded after end, where it is not zero;
+// the cause of ctx; net.ErrClosed; io.EOF and the like where the other end is gone.
 func (s *socket) receive(ctx context.Context, end time.Time, b []byte) (n, fd int, err error) {
 	s.use.RLock()
 	defer s.use.RUnlock()
@@ -180,7 +181,8 @@ func (s *socket) take(b []byte) (int, error) {
 	s.header.SetIovlen(1)
 	s.header.SetControllen(len(s.oob))
 	for {
-		n, _, err := unix.RawSyscall(unix.SYS_RECVMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&s.header)), unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
+		n, _, err := unix.RawSyscall(unix.SYS_RECVMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&s.header)),
+			unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
 		switch err {
 		case 0:
 			return int(n), nil
@@ -258,11 +260,12 @@ func (s *socket) watch(do int) error {
 	return err
 }
 
-// shortWait is a wait that is better spent looking again: to fall asleep and to be woken takes about as long, of both ends.
+// shortWait is a wait that is better spent looking again: to fall asleep and to be woken takes about as long, of both
+// ends.
 const shortWait = 100 * time.Microsecond
 
-// habit says whether to spin before sleeping: above 0 it pays to look again, where longWeight short waits come with each long one,
-// or more. To look again in vain takes the processor from who makes batches.
+// habit says whether to spin before sleeping: above 0 it pays to look again, where longWeight short waits come with
+// each long one, or more. To look again in vain takes the processor from who makes batches.
 type habit int
 
 const (

@@ -229,7 +229,8 @@ func TestSlotsForWhichThereWasNoRoomGoBackLater(t *testing.T) {
 func TestAWaitEndsInTimeAndNotBefore(t *testing.T) {
 	a, b := socketPair(t)
 	room := make([]byte, 64)
-	if _, _, err := a.receive(t.Context(), time.Now().Add(10*time.Millisecond), room); !errors.Is(err, os.ErrDeadlineExceeded) {
+	if _, _, err := a.receive(t.Context(), time.Now().Add(10*time.Millisecond), room); !errors.Is(err,
+		os.ErrDeadlineExceeded) {
 		t.Errorf("%v, want os.ErrDeadlineExceeded", err)
 	}
 	for range 3 {
@@ -248,7 +249,8 @@ func TestAWaitEndsInTimeAndNotBefore(t *testing.T) {
 		}()
 		begin := time.Now()
 		_, _, err := a.receive(t.Context(), begin.Add(50*time.Millisecond), room)
-		if d := time.Since(begin); !errors.Is(err, os.ErrDeadlineExceeded) || d < 50*time.Millisecond || d > patience/2 {
+		if d := time.Since(begin); !errors.Is(err, os.ErrDeadlineExceeded) || d < 50*time.Millisecond ||
+			d > patience/2 {
 			t.Errorf("%v after %v, want os.ErrDeadlineExceeded", err, d)
 		}
 		time.AfterFunc(20*time.Millisecond, func() { _ = b.send([]byte("late"), -1, time.Second) })
@@ -311,7 +313,8 @@ func TestOnlyWhoMostlyWaitsShortlyLooksAgain(t *testing.T) {
 	for _, c := range []struct {
 		rounds, long, short int // so many rounds of so many waits
 		want                bool
-	}{{0, 0, 0, false}, {1, 0, 1, true}, {1, 1, 2, false}, {1, 1, 3, true}, {100, 1, 1, false}, {100, 1, 4, true}, {1, 1000, 32, false}, {1, 1000, 33, true}} {
+	}{{0, 0, 0, false}, {1, 0, 1, true}, {1, 1, 2, false}, {1, 1, 3, true}, {100, 1, 1, false}, {100, 1, 4, true},
+		{1, 1000, 32, false}, {1, 1000, 33, true}} {
 		var h habit
 		for range c.rounds {
 			for range c.long {

@@ -42,10 +42,12 @@ func openStates(path string, ranks []*rank) (*stateFile, error) {
 	}
 	var saved savedStates
 	if err := json.Unmarshal(text, &saved); err != nil || saved.Version != 1 || len(saved.Ranks) == 0 {
-		return nil, fmt.Errorf("%s: no state of khop serve (%v): name another file, or remove it to begin anew", path, err)
+		return nil, fmt.Errorf("%s: no state of khop serve (%v): name another file, or remove it to begin anew", path,
+			err)
 	}
 	if len(saved.Ranks) != len(ranks) && !allEqual(saved.Ranks) {
-		return nil, fmt.Errorf("%s: %w: it has %d ranks, which do not stand at the same place; the server has %d", path, loader.ErrState, len(saved.Ranks), len(ranks))
+		return nil, fmt.Errorf("%s: %w: it has %d ranks, which do not stand at the same place; the server has %d", path,
+			loader.ErrState, len(saved.Ranks), len(ranks))
 	}
 	for i, r := range ranks {
 		s := saved.Ranks[min(i, len(saved.Ranks)-1)]
@@ -80,8 +82,8 @@ func (f *stateFile) save(rank int, s loader.State) error {
 	return f.write()
 }
 
-// write replaces the file by renaming: a reader sees the old or the new one. It is not synced: it outlives this process, not
-// the machine.
+// write replaces the file by renaming: a reader sees the old or the new one. It is not synced: it outlives this
+// process, not the machine.
 func (f *stateFile) write() error {
 	text, err := json.Marshal(savedStates{1, f.states})
 	if err != nil {

@@ -70,7 +70,8 @@ func TestAStateFileOfSomethingElseIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "state.json")
 	try := func(world int) error {
-		s, err := NewServer(t.Context(), g, Options{Path: filepath.Join(dir, "feed", "socket"), Loader: usual(), StateFile: file, WorldSize: world})
+		s, err := NewServer(t.Context(), g, Options{Path: filepath.Join(dir, "feed", "socket"), Loader: usual(),
+			StateFile: file, WorldSize: world})
 		if err == nil {
 			err = s.Close()
 		}

@@ -8,17 +8,18 @@ import (
 
 // RankStats says what one ring has done, and what it waits for.
 type RankStats struct {
-	Rank      int          `json:"rank"`
-	Loader    loader.Stats `json:"loader"`
-	Segments  int          `json:"segments"`
-	RingBytes int64        `json:"ring_bytes"`        // of the segments on the host; pages that were never touched take no memory
-	OnDevice  int64        `json:"ring_device_bytes"` // of those on a device
-	Sent      uint64       `json:"batches_sent"`
-	Done      uint64       `json:"batches_done"` // acknowledged
-	Epoch     uint64       `json:"epoch"`        // where the rank stands
-	Next      uint64       `json:"next"`
-	Waiting   string       `json:"waiting"` // "loader", "consumer", or "" where nothing waits
-	Consumers []PeerStats  `json:"consumers"`
+	Rank     int          `json:"rank"`
+	Loader   loader.Stats `json:"loader"`
+	Segments int          `json:"segments"`
+	// of the segments on the host; pages that were never touched take no memory
+	RingBytes int64       `json:"ring_bytes"`
+	OnDevice  int64       `json:"ring_device_bytes"` // of those on a device
+	Sent      uint64      `json:"batches_sent"`
+	Done      uint64      `json:"batches_done"` // acknowledged
+	Epoch     uint64      `json:"epoch"`        // where the rank stands
+	Next      uint64      `json:"next"`
+	Waiting   string      `json:"waiting"` // "loader", "consumer", or "" where nothing waits
+	Consumers []PeerStats `json:"consumers"`
 }
 
 // PeerStats says what a consumer holds.
@@ -41,7 +42,8 @@ func (s *Server) Stats() []RankStats {
 }
 
 func (r *rank) statistics() RankStats {
-	s := RankStats{Rank: int(r.number), Loader: r.loader.Stats(), Segments: len(r.arena.all()), RingBytes: r.arena.size(nil), OnDevice: r.deviceBytes(), Consumers: []PeerStats{}}
+	s := RankStats{Rank: int(r.number), Loader: r.loader.Stats(), Segments: len(r.arena.all()),
+		RingBytes: r.arena.size(nil), OnDevice: r.deviceBytes(), Consumers: []PeerStats{}}
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// BenchmarkBuild builds a graph of KHOP_BENCH_NODES nodes (default 100,000) and 50 times as many edges, whose destinations
-// are skewed and whose sources are even.
+// BenchmarkBuild builds a graph of KHOP_BENCH_NODES nodes (default 100,000) and 50 times as many edges, whose
+// destinations are skewed and whose sources are even.
 func BenchmarkBuild(b *testing.B) {
 	n := int64(100_000)
 	if s := os.Getenv("KHOP_BENCH_NODES"); s != "" {

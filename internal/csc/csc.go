@@ -25,13 +25,13 @@ type ID interface{ int32 | int64 }
 type Chunk[T ID] struct {
 	Src, Dst []T      // fused ids, of equal length
 	Types    []uint16 // edge types, of the same length; nil: all of type 0
-	// Numbers are the edges' numbers, ascending through the whole source, repeats allowed; nil: counted from the first edge
-	// of the source on, from 0.
+	// Numbers are the edges' numbers, ascending through the whole source, repeats allowed; nil: counted from the first
+	// edge of the source on, from 0.
 	Numbers []int64
 }
 
-// Edges calls yield with all edges, chunk after chunk, and returns the first error of yield or its own. It is called several
-// times and must yield the same edges each time. Chunks of 100,000 edges or more keep all workers busy.
+// Edges calls yield with all edges, chunk after chunk, and returns the first error of yield or its own. It is called
+// several times and must yield the same edges each time. Chunks of 100,000 edges or more keep all workers busy.
 type Edges[T ID] func(yield func(Chunk[T]) error) error
 
 // Slices returns the edges src[i] -> dst[i] as a source. The slices are kept.
@@ -56,8 +56,8 @@ type Options struct {
 	Permutation bool  // also give each position's edge number
 	MemoryLimit int64 // bytes that Stream holds at most, besides the source's own; 0: no limit
 	Workers     int   // goroutines; 0: one a core
-	// Alloc returns n zeroed bytes, aligned to 8, and what frees them; it is called for the large arrays that are needed
-	// only meanwhile. nil takes them from the Go heap.
+	// Alloc returns n zeroed bytes, aligned to 8, and what frees them; it is called for the large arrays that are
+	// needed only meanwhile. nil takes them from the Go heap.
 	Alloc func(n int64) (mem []byte, free func(), err error)
 	// Progress, if set, is called from one goroutine at a time: done of total edges of a stage.
 	Progress func(stage string, done, total int64)
@@ -77,11 +77,12 @@ func (e *RangeError) Error() string {
 	return fmt.Sprintf("edge %d: %s %d is not in 0 .. %d", e.Edge, e.What, e.Value, e.Limit-1)
 }
 
-// Part is a run of the structure: some positions, and the nodes whose runs of positions begin in it. The arrays of elements
-// are in the machine's byte order, aligned to 8.
+// Part is a run of the structure: some positions, and the nodes whose runs of positions begin in it. The arrays of
+// elements are in the machine's byte order, aligned to 8.
 type Part struct {
 	FirstNode int64
-	Indptr    []int64 // of nodes FirstNode, FirstNode+1, ..: the position of their first in-edge; the last part's ends with that of node Nodes, the number of edges
+	// of nodes FirstNode, FirstNode+1, ..: the position of their first in-edge; the last part's ends with that of node Nodes, the number of edges
+	Indptr    []int64
 	FirstEdge int64
 	Edges     int64  // number of positions
 	Indices   []byte // sources, int32 or int64 (see IDBytes, of Sources)
@@ -89,7 +90,8 @@ type Part struct {
 	Perm      Perm   // edge numbers, if asked for
 }
 
-// Perm holds the edge number of each position, in one of two widths: Narrow where all numbers are below 2^32, else Wide.
+// Perm holds the edge number of each position, in one of two widths: Narrow where all numbers are below 2^32, else
+// Wide.
 type Perm struct {
 	Narrow []uint32
 	Wide   []uint64
@@ -125,8 +127,9 @@ func TypeBytes(types int) int64 {
 	return 2
 }
 
-// Build returns the whole structure as one part, whose Indptr, Indices and Types are ordinary Go memory that belongs to the
-// caller. Perm, if asked for, is valid until free is called, which the caller must do. MemoryLimit is not looked at.
+// Build returns the whole structure as one part, whose Indptr, Indices and Types are ordinary Go memory that belongs to
+// the caller. Perm, if asked for, is valid until free is called, which the caller must do. MemoryLimit is not looked
+// at.
 func Build[T ID](ctx context.Context, edges Edges[T], opt Options) (part Part, free func(), err error) {
 	opt.MemoryLimit = 0
 	b, err := plan(ctx, edges, opt)
@@ -142,8 +145,8 @@ func Build[T ID](ctx context.Context, edges Edges[T], opt Options) (part Part, f
 	return part, b.close, nil
 }
 
-// Stream hands the structure to emit in parts, in order: at least one, of as many edges as the memory limit allows. A part's
-// arrays are valid until emit returns. It stops at emit's first error.
+// Stream hands the structure to emit in parts, in order: at least one, of as many edges as the memory limit allows. A
+// part's arrays are valid until emit returns. It stops at emit's first error.
 func Stream[T ID](ctx context.Context, edges Edges[T], opt Options, emit func(Part) error) error {
 	b, err := plan(ctx, edges, opt)
 	if err != nil {
@@ -153,9 +156,9 @@ func Stream[T ID](ctx context.Context, edges Edges[T], opt Options, emit func(Pa
 	return run(ctx, b, edges, emit)
 }
 
-// Estimate returns the bytes that Build or an unlimited Stream take for that many edges, besides the source's own, and the
-// least limit that Stream is sure to work within. It is an upper bound, whatever the graph looks like, as long as edge
-// numbers are below 2^32 or there are as many edges.
+// Estimate returns the bytes that Build or an unlimited Stream take for that many edges, besides the source's own, and
+// the least limit that Stream is sure to work within. It is an upper bound, whatever the graph looks like, as long as
+// edge numbers are below 2^32 or there are as many edges.
 func Estimate(opt Options, edges int64) (all, least int64) {
 	opt = opt.withDefaults()
 	lay := newLayout(opt, edges)

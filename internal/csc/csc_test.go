@@ -63,7 +63,8 @@ type collected struct {
 func (c *collected) add(t *testing.T, p Part, opt Options) {
 	t.Helper()
 	if p.FirstNode != int64(len(c.indptr)) || p.FirstEdge != int64(len(c.edges)) {
-		t.Fatalf("part begins at node %d edge %d, want %d and %d", p.FirstNode, p.FirstEdge, len(c.indptr), len(c.edges))
+		t.Fatalf("part begins at node %d edge %d, want %d and %d", p.FirstNode, p.FirstEdge, len(c.indptr),
+			len(c.edges))
 	}
 	c.parts++
 	c.indptr = append(c.indptr, p.Indptr...)
@@ -174,10 +175,11 @@ func TestBuildEqualsAStableSortOfEdges(t *testing.T) {
 				got.check(t, es, opt)
 
 				got = collected{}
-				if err := Stream(context.Background(), source[int32](es, c.chunk, c.types > 1, c.num), opt, func(p Part) error {
-					got.add(t, p, opt)
-					return nil
-				}); err != nil {
+				if err := Stream(context.Background(), source[int32](es, c.chunk, c.types > 1, c.num), opt,
+					func(p Part) error {
+						got.add(t, p, opt)
+						return nil
+					}); err != nil {
 					t.Fatal(err)
 				}
 				got.check(t, es, opt)
@@ -186,7 +188,8 @@ func TestBuildEqualsAStableSortOfEdges(t *testing.T) {
 	}
 }
 
-// TestStreamKeepsItsMemoryLimit counts what it allocates, at limits from the least to all, on graphs that make it split.
+// TestStreamKeepsItsMemoryLimit counts what it allocates, at limits from the least to all, on graphs that make it
+// split.
 func TestStreamKeepsItsMemoryLimit(t *testing.T) {
 	seed := uint64(7)
 	r := rand.New(rand.NewPCG(seed, 2))
@@ -262,7 +265,8 @@ func TestSourcesMayBeOthersThanDestinations(t *testing.T) {
 		got.check(t, es, opt)
 		es[9].src = sources
 		var re *RangeError
-		if _, _, err := Build(context.Background(), source[int64](es, 5000, false, false), opt); !errors.As(err, &re) || re.Edge != 9 || re.Limit != sources {
+		if _, _, err := Build(context.Background(), source[int64](es, 5000, false, false), opt); !errors.As(err, &re) ||
+			re.Edge != 9 || re.Limit != sources {
 			t.Errorf("source %d of %d: %v", sources, sources, err)
 		}
 	}
@@ -276,7 +280,8 @@ func TestEdgesOutOfRangeAreNamed(t *testing.T) {
 	}{
 		{"source too large", edge{src: 10, dst: 1}, RangeError{Edge: 5, What: "source", Value: 10, Limit: 10}},
 		{"source negative", edge{src: -1, dst: 1}, RangeError{Edge: 5, What: "source", Value: -1, Limit: 10}},
-		{"destination too large", edge{src: 1, dst: 10}, RangeError{Edge: 5, What: "destination", Value: 10, Limit: 10}},
+		{"destination too large", edge{src: 1, dst: 10}, RangeError{Edge: 5, What: "destination", Value: 10,
+			Limit: 10}},
 		{"destination negative", edge{src: 1, dst: -7}, RangeError{Edge: 5, What: "destination", Value: -7, Limit: 10}},
 		{"type", edge{src: 1, dst: 1, typ: 2}, RangeError{Edge: 5, What: "type", Value: 2, Limit: 2}},
 	} {
@@ -320,7 +325,8 @@ func TestChangingSourceIsAnError(t *testing.T) {
 func TestErrorsAndCancellingStop(t *testing.T) {
 	es := randomEdges(rand.New(rand.NewPCG(1, 1)), 100, 5000, 1, "even")
 	failure := errors.New("disk full")
-	if err := Stream(context.Background(), source[int32](es, 100, false, false), Options{Nodes: 100}, func(Part) error { return failure }); !errors.Is(err, failure) {
+	if err := Stream(context.Background(), source[int32](es, 100, false, false), Options{Nodes: 100},
+		func(Part) error { return failure }); !errors.Is(err, failure) {
 		t.Errorf("emit's error is lost: %v", err)
 	}
 	cause := errors.New("stopped by the user")
@@ -333,10 +339,12 @@ func TestErrorsAndCancellingStop(t *testing.T) {
 	if _, _, err := Build(context.Background(), source[int32](es, 100, false, false), opt); !errors.Is(err, failure) {
 		t.Errorf("the allocator's error is lost: %v", err)
 	}
-	if err := Stream(context.Background(), source[int32](es, 100, false, false), Options{Nodes: 100, MemoryLimit: 1}, func(Part) error { return nil }); !errors.Is(err, ErrMemory) {
+	if err := Stream(context.Background(), source[int32](es, 100, false, false), Options{Nodes: 100, MemoryLimit: 1},
+		func(Part) error { return nil }); !errors.Is(err, ErrMemory) {
 		t.Errorf("a limit of one byte gave %v", err)
 	}
-	if _, _, err := Build(context.Background(), source[int64](nil, 1, false, false), Options{Nodes: 1 << 60}); !errors.Is(err, ErrTooLarge) {
+	if _, _, err := Build(context.Background(), source[int64](nil, 1, false, false),
+		Options{Nodes: 1 << 60}); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("2^60 nodes gave %v", err)
 	}
 }

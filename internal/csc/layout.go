@@ -2,8 +2,8 @@ package csc
 
 import "math/bits"
 
-// A key holds, from the top: destination, type, source. Its top bits choose a range of destinations ("top"), which is not
-// stored; a key that needs more than 64 bits loses only those.
+// A key holds, from the top: destination, type, source. Its top bits choose a range of destinations ("top"), which is
+// not stored; a key that needs more than 64 bits loses only those.
 //
 // layout says how many bits each part has and how the destinations are cut into ranges.
 type layout struct {

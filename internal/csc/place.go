@@ -19,8 +19,10 @@ type placer[T ID, N number] struct {
 }
 
 // place goes over the source once and partitions the pass's keys, and numbers if there are any, by leaf.
-func place[T ID, N number](ctx context.Context, b *builder, edges Edges[T], p pass, keys []uint64, numbers []N, cursor [][]int64) error {
-	pl := &placer[T, N]{b: b, pass: p, keys: keys, numbers: numbers, fill: make([]int64, p.last-p.first), cursor: cursor}
+func place[T ID, N number](ctx context.Context, b *builder, edges Edges[T], p pass, keys []uint64, numbers []N,
+	cursor [][]int64) error {
+	pl := &placer[T, N]{b: b, pass: p, keys: keys, numbers: numbers, fill: make([]int64, p.last-p.first),
+		cursor: cursor}
 	for i := range pl.fill {
 		pl.fill[i] = b.leaves[p.first+i].start - p.firstEdge
 	}
@@ -36,7 +38,8 @@ func place[T ID, N number](ctx context.Context, b *builder, edges Edges[T], p pa
 	return nil
 }
 
-// walk handles each chunk in two steps, each on all workers: count per leaf, then, with a cursor per worker and leaf, place.
+// walk handles each chunk in two steps, each on all workers: count per leaf, then, with a cursor per worker and leaf,
+// place.
 func (pl *placer[T, N]) walk(ctx context.Context, edges Edges[T]) (int64, error) {
 	b, seen := pl.b, int64(0)
 	err := edges(func(c Chunk[T]) error {

@@ -52,7 +52,8 @@ func (b *builder) close() {
 	b.frees = nil
 }
 
-// plan goes over the source to count, as often as it takes to have leaves that are small enough, and lays out the passes.
+// plan goes over the source to count, as often as it takes to have leaves that are small enough, and lays out the
+// passes.
 func plan[T ID](ctx context.Context, edges Edges[T], opt Options) (*builder, error) {
 	opt = opt.withDefaults()
 	if err := opt.validate(); err != nil {
@@ -81,9 +82,10 @@ func plan[T ID](ctx context.Context, edges Edges[T], opt Options) (*builder, err
 	return b, b.layPasses(room)
 }
 
-// walk calls work for the pieces of every chunk, at most one per worker, concurrently; first is the position in the source of
-// the piece's first edge. After each chunk it calls done, if set.
-func walk[T ID](ctx context.Context, b *builder, edges Edges[T], stage string, work func(w int, c Chunk[T], first int64) error, done func() error) (int64, error) {
+// walk calls work for the pieces of every chunk, at most one per worker, concurrently; first is the position in the
+// source of the piece's first edge. After each chunk it calls done, if set.
+func walk[T ID](ctx context.Context, b *builder, edges Edges[T], stage string,
+	work func(w int, c Chunk[T], first int64) error, done func() error) (int64, error) {
 	seen := int64(0)
 	err := edges(func(c Chunk[T]) error {
 		if err := ctx.Err(); err != nil {
@@ -91,7 +93,8 @@ func walk[T ID](ctx context.Context, b *builder, edges Edges[T], stage string, w
 		}
 		n := len(c.Src)
 		if len(c.Dst) != n || c.Types != nil && len(c.Types) != n || c.Numbers != nil && len(c.Numbers) != n {
-			return fmt.Errorf("csc: a chunk of %d sources, %d destinations, %d types, %d numbers", n, len(c.Dst), len(c.Types), len(c.Numbers))
+			return fmt.Errorf("csc: a chunk of %d sources, %d destinations, %d types, %d numbers", n, len(c.Dst),
+				len(c.Types), len(c.Numbers))
 		}
 		workers := min(b.opt.Workers, n/4096+1)
 		if err := parallel(workers, func(w int) error {
@@ -199,7 +202,8 @@ func tables(workers, n int) [][]int64 {
 	return t
 }
 
-// splitLeaves splits every leaf of more than room edges by further bits of the key, until there is none or no bit is left.
+// splitLeaves splits every leaf of more than room edges by further bits of the key, until there is none or no bit is
+// left.
 func splitLeaves[T ID](ctx context.Context, b *builder, edges Edges[T], room int64) error {
 	for {
 		var over []int // entries of oversized leaves
@@ -332,7 +336,8 @@ func (b *builder) layPasses(room int64) error {
 	}
 	b.passes = append(b.passes, p)
 	if len(b.passes) > maxPasses {
-		return fmt.Errorf("%w: %d bytes would take %d walks over the edges", ErrMemory, b.opt.MemoryLimit, len(b.passes))
+		return fmt.Errorf("%w: %d bytes would take %d walks over the edges", ErrMemory, b.opt.MemoryLimit,
+			len(b.passes))
 	}
 	return nil
 }

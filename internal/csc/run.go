@@ -158,8 +158,8 @@ func finish[N number](ctx context.Context, b *builder, p pass, buf *buffers[N], 
 	return part, nil
 }
 
-// finishJob sorts the leaves of a job and writes their indptr, indices and types. It returns the last node whose indptr is
-// written: that of the top if the job ends it, else of the last edge.
+// finishJob sorts the leaves of a job and writes their indptr, indices and types. It returns the last node whose indptr
+// is written: that of the top if the job ends it, else of the last edge.
 func finishJob[N number](b *builder, p pass, j job, buf *buffers[N], w int) int64 {
 	for i := j.first; i < j.last; i++ {
 		lf := &b.leaves[i]

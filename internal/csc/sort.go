@@ -1,7 +1,7 @@
 package csc
 
-// sortKeys sorts keys by their low nbits, and numbers (nil, or of the same length) with them, keeping the order of equal
-// keys. tmpKeys and tmpNumbers have room for as many. The sorted arrays are keys and numbers.
+// sortKeys sorts keys by their low nbits, and numbers (nil, or of the same length) with them, keeping the order of
+// equal keys. tmpKeys and tmpNumbers have room for as many. The sorted arrays are keys and numbers.
 //
 // Method: radix sort from the least digit on, of digits that keep the counts in the first-level cache.
 func sortKeys[N number](keys, tmpKeys []uint64, numbers, tmpNumbers []N, nbits int) {

@@ -7,7 +7,8 @@ import (
 )
 
 // memoryLimit returns the tightest memory limit among the control groups of the process and their parents, and what the
-// group that has it uses, without file pages that the kernel would give back first. Unlimited and 0 where there is none.
+// group that has it uses, without file pages that the kernel would give back first. Unlimited and 0 where there is
+// none.
 func memoryLimit(root fs.FS) (limit, used int64) {
 	limit = Unlimited
 	for line := range strings.Lines(text(root, "proc/self/cgroup")) {

@@ -11,11 +11,11 @@ import (
 // copyRounds is how often CopyRate measures; the median counts.
 const copyRounds = 5
 
-// CopyRate returns the bytes a second that one goroutine a destination copies from source together, each byte counted once.
-// Every goroutine goes through source in steps of its destination's size, so that with a source many times the last-level
-// cache (CopySource) it is read from memory, as rows of a large table are. The destinations must not overlap, source must be at least as
-// long as the longest of them, and each round copies until it has taken at least the given time. The caller must have
-// written to all pages before: fresh ones read as one shared page of zeros.
+// CopyRate returns the bytes a second that one goroutine a destination copies from source together, each byte counted
+// once. Every goroutine goes through source in steps of its destination's size, so that with a source many times the
+// last-level cache (CopySource) it is read from memory, as rows of a large table are. The destinations must not
+// overlap, source must be at least as long as the longest of them, and each round copies until it has taken at least
+// the given time. The caller must have written to all pages before: fresh ones read as one shared page of zeros.
 func CopyRate(ctx context.Context, source []byte, dst [][]byte, round time.Duration) (float64, error) {
 	longest := 0
 	for _, d := range dst {
@@ -66,6 +66,6 @@ func copyRound(ctx context.Context, source []byte, dst [][]byte, round time.Dura
 	return float64(total) / time.Since(start).Seconds()
 }
 
-// CopySource returns how long the source of CopyRate should be on this machine for destinations of the given size: at least
-// eight times the last-level cache.
+// CopySource returns how long the source of CopyRate should be on this machine for destinations of the given size: at
+// least eight times the last-level cache.
 func (m *Machine) CopySource(dst int64) int64 { return max(8*m.CacheBytes, dst) }

@@ -23,7 +23,8 @@ func TestCopyRateCopies(t *testing.T) {
 }
 
 func TestCopyRateRefusesWhatCannotBeMeasured(t *testing.T) {
-	for name, dst := range map[string][][]byte{"none": nil, "empty": {{}}, "longer than the source": {make([]byte, 11)}} {
+	for name, dst := range map[string][][]byte{"none": nil, "empty": {{}},
+		"longer than the source": {make([]byte, 11)}} {
 		if _, err := CopyRate(t.Context(), make([]byte, 10), dst, 0); err == nil {
 			t.Errorf("%s: no error", name)
 		}

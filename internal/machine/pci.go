@@ -12,8 +12,10 @@ import (
 type PCI struct {
 	Address  string `json:"address"`   // domain:bus:device.function
 	NUMANode int    `json:"numa_node"` // of the device, -1 where the system names none
-	Link     string `json:"link"`      // current speed and width, such as "32.0 GT/s PCIe x16"; a device at rest may show less
-	IOMMU    string `json:"iommu"`     // "off", "identity" (passed through) or how addresses are translated: "DMA", "DMA-FQ"
+	// current speed and width, such as "32.0 GT/s PCIe x16"; a device at rest may show less
+	Link string `json:"link"`
+	// "off", "identity" (passed through) or how addresses are translated: "DMA", "DMA-FQ"
+	IOMMU string `json:"iommu"`
 }
 
 // FindPCI returns what the system tells about the first function of a device.

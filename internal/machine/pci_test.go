@@ -4,7 +4,8 @@ import "testing"
 
 func TestFindPCIReadsWhatLinuxTells(t *testing.T) {
 	const dir = "sys/bus/pci/devices/0001:3b:00.0/"
-	full := map[string]string{dir + "numa_node": "1\n", dir + "current_link_speed": "32.0 GT/s PCIe\n", dir + "current_link_width": "16\n", dir + "iommu_group/type": "DMA-FQ\n"}
+	full := map[string]string{dir + "numa_node": "1\n", dir + "current_link_speed": "32.0 GT/s PCIe\n", dir +
+		"current_link_width": "16\n", dir + "iommu_group/type": "DMA-FQ\n"}
 	for name, c := range map[string]struct {
 		files map[string]string
 		want  PCI

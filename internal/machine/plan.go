@@ -28,10 +28,13 @@ func (m *Machine) Plan(l Load) []Choice {
 	if l.Device != "" {
 		return m.devicePlan(l)
 	}
-	topology := Choice{"topology", "mapped file", "opening costs nothing; --resident copies it into memory once at start"}
-	features := Choice{"features", "mapped file", "the page cache serves what fits in memory; --resident copies them once at start"}
+	topology := Choice{"topology", "mapped file",
+		"opening costs nothing; --resident copies it into memory once at start"}
+	features := Choice{"features", "mapped file",
+		"the page cache serves what fits in memory; --resident copies them once at start"}
 	if l.TopologyBytes+l.ColumnBytes > 0 && !m.fits(l) {
-		why := fmt.Sprintf("%s do not fit in the %s of memory that can be had", gb(l.TopologyBytes+l.ColumnBytes), gb(m.Room()))
+		why := fmt.Sprintf("%s do not fit in the %s of memory that can be had", gb(l.TopologyBytes+l.ColumnBytes),
+			gb(m.Room()))
 		topology.Why, features.Why = why, why
 	}
 	batches := Choice{"batches", "4 KiB pages", "the system gives no huge pages"}
@@ -39,21 +42,26 @@ func (m *Machine) Plan(l Load) []Choice {
 		batches.Path = "huge pages from 2 MiB on"
 		batches.Why = "transparent huge pages are on " + m.HugePages.Mode
 	}
-	return []Choice{{"device", "cpu", l.DeviceWhy}, topology, {"sampling", "stages over vectors of nodes, prefetched", fmt.Sprintf("%d threads, one batch each", m.Threads)},
+	return []Choice{{"device", "cpu", l.DeviceWhy}, topology, {"sampling", "stages over vectors of nodes, prefetched",
+		fmt.Sprintf("%d threads, one batch each", m.Threads)},
 		features, {"gather", l.CopyKernel, kernelWhy(l.CopyKernel)}, batches}
 }
 
 // devicePlan is Plan where batches are made on a device.
 func (m *Machine) devicePlan(l Load) []Choice {
-	data := Choice{"", "device memory or host memory", "device memory while it lasts, then host memory that the device addresses; name a dataset to see how"}
+	data := Choice{"", "device memory or host memory",
+		"device memory while it lasts, then host memory that the device addresses; name a dataset to see how"}
 	if l.HostRungs != "" {
 		data.Path = "device memory, else " + l.HostRungs
-		data.Why = fmt.Sprintf("device memory while it lasts (%s are free), then host memory over the bus", gb(l.DeviceFree))
+		data.Why = fmt.Sprintf("device memory while it lasts (%s are free), then host memory over the bus",
+			gb(l.DeviceFree))
 	}
 	topology, features := data, data
 	topology.Stage, features.Stage = "topology", "features"
-	return []Choice{{"device", l.Device, l.DeviceWhy}, topology, {"sampling", "CUDA kernels", "the host waits once a batch, for its sizes"},
-		features, {"gather", "CUDA kernels", "rows are read where they lie"}, {"batches", "device memory", "where they are made"}}
+	return []Choice{{"device", l.Device, l.DeviceWhy}, topology, {"sampling", "CUDA kernels",
+		"the host waits once a batch, for its sizes"},
+		features, {"gather", "CUDA kernels", "rows are read where they lie"},
+		{"batches", "device memory", "where they are made"}}
 }
 
 func kernelWhy(kernel string) string {
@@ -67,7 +75,8 @@ func kernelWhy(kernel string) string {
 	}
 }
 
-// fits reports whether the load can be copied into memory with a fifth of the room to spare; false where the room is unknown.
+// fits reports whether the load can be copied into memory with a fifth of the room to spare; false where the room is
+// unknown.
 func (m *Machine) fits(l Load) bool {
 	return l.TopologyBytes+l.ColumnBytes <= m.Room()/5*4
 }
@@ -103,12 +112,15 @@ func (m *Machine) adviseData(l Load) []string {
 	switch {
 	case total == 0:
 	case l.fitsDevice():
-		return []string{fmt.Sprintf("the dataset (%s) fits in the device's memory (%s are free)", gb(total), gb(l.DeviceFree))}
+		return []string{fmt.Sprintf("the dataset (%s) fits in the device's memory (%s are free)", gb(total),
+			gb(l.DeviceFree))}
 	case l.Device != "" && m.Room() > 0 && !m.fits(l):
-		return []string{fmt.Sprintf("the dataset (%s) cannot be page-locked whole (%s can be had)", gb(total), gb(m.Room()))}
+		return []string{fmt.Sprintf("the dataset (%s) cannot be page-locked whole (%s can be had)", gb(total),
+			gb(m.Room()))}
 	case l.Device != "":
 	case total <= m.CacheBytes:
-		return []string{fmt.Sprintf("the dataset (%s) fits in the last-level cache: mapped files are as fast as memory", gb(total))}
+		return []string{fmt.Sprintf("the dataset (%s) fits in the last-level cache: mapped files are as fast as memory",
+			gb(total))}
 	case m.fits(l) && m.HugePages.OnRequest():
 		return []string{fmt.Sprintf("--resident: %s fit in memory and not in the last-level cache (%s); "+
 			"copied onto huge pages, rows are found without a page walk each", gb(total), gb(m.CacheBytes))}

@@ -6,7 +6,8 @@ import (
 )
 
 func TestAdvice(t *testing.T) {
-	roomy := Machine{CacheBytes: 32 << 20, MemoryTotal: 64e9, MemoryAvailable: 60e9, MemoryLimit: Unlimited, HugePages: HugePages{Mode: "madvise"}}
+	roomy := Machine{CacheBytes: 32 << 20, MemoryTotal: 64e9, MemoryAvailable: 60e9, MemoryLimit: Unlimited,
+		HugePages: HugePages{Mode: "madvise"}}
 	large := Load{TopologyBytes: 1e9, ColumnBytes: 9e9}
 	for name, c := range map[string]struct {
 		change func(*Machine)
@@ -14,19 +15,30 @@ func TestAdvice(t *testing.T) {
 		want   []string // one a line of advice, a part of it
 	}{
 		"large dataset, much memory, huge pages": {func(*Machine) {}, large, []string{"--resident: 10.0 GB"}},
-		"dataset within the cache":               {func(*Machine) {}, Load{ColumnBytes: 1e6}, []string{"fits in the last-level cache"}},
-		"no dataset":                             {func(*Machine) {}, Load{}, nil},
-		"too little memory":                      {func(m *Machine) { m.MemoryAvailable = 12e9 }, large, []string{"does not fit in memory (12.0 GB"}},
-		"memory unknown":                         {func(m *Machine) { m.MemoryAvailable = 0 }, large, nil},
-		"huge pages off":                         {func(m *Machine) { m.HugePages.Mode = "never" }, large, []string{"gains nothing", "echo madvise"}},
-		"tight control group":                    {func(m *Machine) { m.MemoryLimit = 20e9 }, large, []string{"--resident", "control group may use 20.0 GB"}},
-		"several NUMA nodes":                     {func(m *Machine) { m.NUMANodes = 2 }, Load{}, []string{"2 NUMA nodes: run one loader a node"}},
-		"several NUMA nodes and a device":        {func(m *Machine) { m.NUMANodes = 2 }, Load{Device: "cuda:0", DeviceNode: 1}, []string{"--cpunodebind=1"}},
-		"a device somewhere":                     {func(m *Machine) { m.NUMANodes = 2 }, Load{Device: "cuda:0", DeviceNode: -1}, []string{"run one loader a node"}},
-		"a device that holds the dataset":        {func(*Machine) {}, Load{Device: "cuda:0", DeviceFree: 80e9, ColumnBytes: 9e9}, []string{"fits in the device's memory (80.0 GB"}},
-		"a device that does not":                 {func(*Machine) {}, Load{Device: "cuda:0", DeviceFree: 8e9, ColumnBytes: 9e9}, nil},
-		"a device, and too little host memory":   {func(m *Machine) { m.MemoryAvailable = 8e9 }, Load{Device: "cuda:0", DeviceFree: 8e9, ColumnBytes: 9e9}, []string{"cannot be page-locked whole (8.0 GB"}},
-		"files that have to be copied":           {func(*Machine) {}, Load{CopyBytes: 5e9}, []string{"5.0 GB (4.7 GiB) are copied once"}},
+		"dataset within the cache": {func(*Machine) {}, Load{ColumnBytes: 1e6},
+			[]string{"fits in the last-level cache"}},
+		"no dataset": {func(*Machine) {}, Load{}, nil},
+		"too little memory": {func(m *Machine) { m.MemoryAvailable = 12e9 }, large,
+			[]string{"does not fit in memory (12.0 GB"}},
+		"memory unknown": {func(m *Machine) { m.MemoryAvailable = 0 }, large, nil},
+		"huge pages off": {func(m *Machine) { m.HugePages.Mode = "never" }, large,
+			[]string{"gains nothing", "echo madvise"}},
+		"tight control group": {func(m *Machine) { m.MemoryLimit = 20e9 }, large,
+			[]string{"--resident", "control group may use 20.0 GB"}},
+		"several NUMA nodes": {func(m *Machine) { m.NUMANodes = 2 }, Load{},
+			[]string{"2 NUMA nodes: run one loader a node"}},
+		"several NUMA nodes and a device": {func(m *Machine) { m.NUMANodes = 2 },
+			Load{Device: "cuda:0", DeviceNode: 1}, []string{"--cpunodebind=1"}},
+		"a device somewhere": {func(m *Machine) { m.NUMANodes = 2 },
+			Load{Device: "cuda:0", DeviceNode: -1}, []string{"run one loader a node"}},
+		"a device that holds the dataset": {func(*Machine) {}, Load{Device: "cuda:0", DeviceFree: 80e9,
+			ColumnBytes: 9e9}, []string{"fits in the device's memory (80.0 GB"}},
+		"a device that does not": {func(*Machine) {}, Load{Device: "cuda:0", DeviceFree: 8e9,
+			ColumnBytes: 9e9}, nil},
+		"a device, and too little host memory": {func(m *Machine) { m.MemoryAvailable = 8e9 },
+			Load{Device: "cuda:0", DeviceFree: 8e9, ColumnBytes: 9e9}, []string{"cannot be page-locked whole (8.0 GB"}},
+		"files that have to be copied": {func(*Machine) {}, Load{CopyBytes: 5e9},
+			[]string{"5.0 GB (4.7 GiB) are copied once"}},
 	} {
 		m := roomy
 		c.change(&m)
@@ -58,7 +70,8 @@ func TestPlanNamesEveryStageOnce(t *testing.T) {
 }
 
 func TestPlanOnADeviceNamesEveryStageOnce(t *testing.T) {
-	plan := (&Machine{}).Plan(Load{Device: "cuda:0 (some GPU)", DeviceWhy: "it is the first", HostRungs: "registered in place", DeviceFree: 8e9})
+	plan := (&Machine{}).Plan(Load{Device: "cuda:0 (some GPU)", DeviceWhy: "it is the first",
+		HostRungs: "registered in place", DeviceFree: 8e9})
 	if want := (Choice{"device", "cuda:0 (some GPU)", "it is the first"}); plan[0] != want {
 		t.Errorf("%+v, want %+v", plan[0], want)
 	}

@@ -34,9 +34,10 @@ type Machine struct {
 
 	MemoryTotal     int64 `json:"memory_bytes"`
 	MemoryAvailable int64 `json:"memory_available_bytes"` // what the kernel says can be had without swapping
-	MemoryLimit     int64 `json:"memory_limit_bytes"`     // the tightest control-group limit, Unlimited if there is none
-	MemoryInGroup   int64 `json:"memory_in_group_bytes"`  // what the group with that limit uses now
-	LockLimit       int64 `json:"lock_limit_bytes"`       // RLIMIT_MEMLOCK, Unlimited if there is none
+	// the tightest control-group limit, Unlimited if there is none
+	MemoryLimit   int64 `json:"memory_limit_bytes"`
+	MemoryInGroup int64 `json:"memory_in_group_bytes"` // what the group with that limit uses now
+	LockLimit     int64 `json:"lock_limit_bytes"`      // RLIMIT_MEMLOCK, Unlimited if there is none
 
 	HugePages     HugePages `json:"huge_pages"`
 	HugePageBytes int64     `json:"huge_page_bytes"` // size of a transparent huge page
@@ -44,15 +45,16 @@ type Machine struct {
 
 // HugePages says when the kernel gives transparent huge pages to anonymous memory.
 type HugePages struct {
-	Mode   string `json:"mode"`   // "always", "madvise" or "never"; empty where the system has none
-	Defrag string `json:"defrag"` // how hard the kernel tries at once: "always", "defer", "defer+madvise", "madvise" or "never"
+	Mode string `json:"mode"` // "always", "madvise" or "never"; empty where the system has none
+	// how hard the kernel tries at once: "always", "defer", "defer+madvise", "madvise" or "never"
+	Defrag string `json:"defrag"`
 }
 
 // OnRequest reports whether memory that asks for huge pages can get them.
 func (h HugePages) OnRequest() bool { return h.Mode == "always" || h.Mode == "madvise" }
 
-// Room returns the bytes that the process can still take: the less of what is available and what its control group leaves.
-// 0 means unknown.
+// Room returns the bytes that the process can still take: the less of what is available and what its control group
+// leaves. 0 means unknown.
 func (m *Machine) Room() int64 {
 	room := m.MemoryAvailable
 	if m.MemoryLimit != Unlimited && m.MemoryLimit > 0 {
@@ -166,7 +168,8 @@ func features() []string {
 		has  bool
 	}{
 		{"sse4.2", cpu.X86.HasSSE42}, {"avx", cpu.X86.HasAVX}, {"avx2", cpu.X86.HasAVX2}, {"bmi2", cpu.X86.HasBMI2},
-		{"fma", cpu.X86.HasFMA}, {"avx512f", cpu.X86.HasAVX512F}, {"avx512bw", cpu.X86.HasAVX512BW}, {"avx512vl", cpu.X86.HasAVX512VL},
+		{"fma", cpu.X86.HasFMA}, {"avx512f", cpu.X86.HasAVX512F}, {"avx512bw", cpu.X86.HasAVX512BW},
+		{"avx512vl", cpu.X86.HasAVX512VL},
 		{"asimd", cpu.ARM64.HasASIMD}, {"sve", cpu.ARM64.HasSVE}, {"atomics", cpu.ARM64.HasATOMICS},
 	} {
 		if x.has {

@@ -45,9 +45,11 @@ func TestProbeReadsWhatLinuxTells(t *testing.T) {
 		"sys/devices/system/cpu/cpu0/cache/index3/shared_cpu": "0-7\n",
 	}))
 	got := Machine{
-		Kernel: m.Kernel, Processor: m.Processor, NUMANodes: m.NUMANodes, CacheBytes: m.CacheBytes, CacheAssumed: m.CacheAssumed,
-		MemoryTotal: m.MemoryTotal, MemoryAvailable: m.MemoryAvailable, MemoryLimit: m.MemoryLimit, MemoryInGroup: m.MemoryInGroup,
-		HugePages: m.HugePages, HugePageBytes: m.HugePageBytes,
+		Kernel: m.Kernel, Processor: m.Processor, NUMANodes: m.NUMANodes, CacheBytes: m.CacheBytes,
+		CacheAssumed: m.CacheAssumed,
+		MemoryTotal:  m.MemoryTotal, MemoryAvailable: m.MemoryAvailable, MemoryLimit: m.MemoryLimit,
+		MemoryInGroup: m.MemoryInGroup,
+		HugePages:     m.HugePages, HugePageBytes: m.HugePageBytes,
 	}
 	want := Machine{
 		Kernel: "6.1.0-13-amd64", Processor: "Some CPU @ 2.0GHz", NUMANodes: 2, CacheBytes: 36 << 20,
@@ -67,7 +69,8 @@ func TestProbeReadsWhatLinuxTells(t *testing.T) {
 
 func TestProbeOfASystemThatTellsNothingLeavesUnknowns(t *testing.T) {
 	m := probe(tree(nil))
-	if m.CacheBytes != DefaultCache || !m.CacheAssumed || m.MemoryLimit != Unlimited || m.Room() != 0 || m.HugePages.OnRequest() {
+	if m.CacheBytes != DefaultCache || !m.CacheAssumed || m.MemoryLimit != Unlimited || m.Room() != 0 ||
+		m.HugePages.OnRequest() {
 		t.Errorf("%+v", m)
 	}
 }
@@ -77,15 +80,25 @@ func TestMemoryLimit(t *testing.T) {
 		files       map[string]string
 		limit, used int64
 	}{
-		"none":                         {nil, Unlimited, 0},
-		"version 2 in a namespace":     {map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "5000\n", "sys/fs/cgroup/memory.current": "100"}, 5000, 100},
-		"version 2 outside the root":   {map[string]string{"proc/self/cgroup": "0::/../x\n", "sys/fs/cgroup/x/memory.max": "7\n"}, 7, 0},
-		"cached files do not count":    {map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "5000\n", "sys/fs/cgroup/memory.current": "1000", "sys/fs/cgroup/memory.stat": "anon 5\nfile 900\ninactive_file 700\nactive_file 200\n"}, 5000, 300},
-		"version 1":                    {map[string]string{"proc/self/cgroup": "5:cpu,cpuacct:/c\n4:memory:/d\n", "sys/fs/cgroup/memory/d/memory.limit_in_bytes": "6000", "sys/fs/cgroup/memory/d/memory.usage_in_bytes": "1"}, 6000, 1},
-		"version 1 without a limit":    {map[string]string{"proc/self/cgroup": "4:memory:/\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712"}, Unlimited, 0},
-		"a parent is tighter":          {map[string]string{"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/memory.max": "10", "sys/fs/cgroup/a/b/memory.max": "20"}, 10, 0},
-		"not a number":                 {map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "-5"}, Unlimited, 0},
-		"other controllers are others": {map[string]string{"proc/self/cgroup": "4:memory2:/\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": "5"}, Unlimited, 0},
+		"none": {nil, Unlimited, 0},
+		"version 2 in a namespace": {map[string]string{"proc/self/cgroup": "0::/\n",
+			"sys/fs/cgroup/memory.max": "5000\n", "sys/fs/cgroup/memory.current": "100"}, 5000, 100},
+		"version 2 outside the root": {map[string]string{"proc/self/cgroup": "0::/../x\n",
+			"sys/fs/cgroup/x/memory.max": "7\n"}, 7, 0},
+		"cached files do not count": {map[string]string{"proc/self/cgroup": "0::/\n",
+			"sys/fs/cgroup/memory.max": "5000\n", "sys/fs/cgroup/memory.current": "1000",
+			"sys/fs/cgroup/memory.stat": "anon 5\nfile 900\ninactive_file 700\nactive_file 200\n"}, 5000, 300},
+		"version 1": {map[string]string{"proc/self/cgroup": "5:cpu,cpuacct:/c\n4:memory:/d\n",
+			"sys/fs/cgroup/memory/d/memory.limit_in_bytes": "6000",
+			"sys/fs/cgroup/memory/d/memory.usage_in_bytes": "1"}, 6000, 1},
+		"version 1 without a limit": {map[string]string{"proc/self/cgroup": "4:memory:/\n",
+			"sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712"}, Unlimited, 0},
+		"a parent is tighter": {map[string]string{"proc/self/cgroup": "0::/a/b\n",
+			"sys/fs/cgroup/a/memory.max": "10", "sys/fs/cgroup/a/b/memory.max": "20"}, 10, 0},
+		"not a number": {map[string]string{"proc/self/cgroup": "0::/\n",
+			"sys/fs/cgroup/memory.max": "-5"}, Unlimited, 0},
+		"other controllers are others": {map[string]string{"proc/self/cgroup": "4:memory2:/\n",
+			"sys/fs/cgroup/memory/memory.limit_in_bytes": "5"}, Unlimited, 0},
 	} {
 		if limit, used := memoryLimit(tree(c.files)); limit != c.limit || used != c.used {
 			t.Errorf("%s: limit %d, used %d; want %d, %d", name, limit, used, c.limit, c.used)

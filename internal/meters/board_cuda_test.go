@@ -34,7 +34,10 @@ func TestBoardIsReadThroughNVML(t *testing.T) {
 	energy := uint64(7_000)
 	device := &mock.Device{
 		GetTotalEnergyConsumptionFunc: func() (uint64, nvml.Return) { energy += 1_500; return energy, nvml.SUCCESS },
-		GetUtilizationRatesFunc:       func() (nvml.Utilization, nvml.Return) { return nvml.Utilization{Gpu: 40}, nvml.SUCCESS },
+		GetUtilizationRatesFunc: func() (nvml.Utilization, nvml.Return) {
+			return nvml.Utilization{Gpu: 40},
+				nvml.SUCCESS
+		},
 		GetPcieThroughputFunc: func(c nvml.PcieUtilCounter) (uint32, nvml.Return) {
 			if c == nvml.PCIE_UTIL_RX_BYTES {
 				return 1_000_000, nvml.SUCCESS

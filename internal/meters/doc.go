@@ -1,13 +1,14 @@
-// Package meters reads what work costs: energy of the GPU board and of the host, utilisation, traffic over the bus, processor time.
+// Package meters reads what work costs: energy of the GPU board and of the host, utilisation, traffic over the bus,
+// processor time.
 //
 // # Basics
 //
-// Open finds the meters, Start begins a measurement and Stop ends it with a Report. The board's meters are those of NVML, which is
-// loaded at run time and only in builds with -tags cuda; the host's are the RAPL counters of Linux.
+// Open finds the meters, Start begins a measurement and Stop ends it with a Report. The board's meters are those of
+// NVML, which is loaded at run time and only in builds with -tags cuda; the host's are the RAPL counters of Linux.
 //
 // # Caveats
 //
-// A meter counts everything that runs on its board or host, not only this process. What cannot be measured is nil in the report,
-// and Report.NotMeasured says why. Utilisation and PCIe throughput are means over samples, of which each looks back on some
-// milliseconds only: they need work of a second and more.
+// A meter counts everything that runs on its board or host, not only this process. What cannot be measured is nil in
+// the report, and Report.NotMeasured says why. Utilisation and PCIe throughput are means over samples, of which each
+// looks back on some milliseconds only: they need work of a second and more.
 package meters

@@ -17,9 +17,10 @@ type Report struct {
 	PCIeSentGBPerS *float64 `json:"pcie_tx_gb_per_s"` // sent by the board
 	PCIeReplays    *int64   `json:"pcie_replays"`     // packets that had to be sent again
 
-	HostJoules  *float64          `json:"host_joules"`  // of processor packages and memory
-	HostDomains []string          `json:"host_domains"` // which
-	NotMeasured map[string]string `json:"not_measured"` // why a value is nil: by "board", "gpu", "pcie", "replays", "host", "cpu"
+	HostJoules  *float64 `json:"host_joules"`  // of processor packages and memory
+	HostDomains []string `json:"host_domains"` // which
+	// why a value is nil: by "board", "gpu", "pcie", "replays", "host", "cpu"
+	NotMeasured map[string]string `json:"not_measured"`
 }
 
 // A board is what can be asked of a GPU board. Each call fails by itself: boards differ in what they count.
@@ -42,8 +43,8 @@ type Meters struct {
 	noHost  error
 }
 
-// Open finds the meters. address is that of the GPU on the PCI bus, such as "0000:01:00.0"; empty for none. It never fails: the
-// reports say what could not be measured. Close it.
+// Open finds the meters. address is that of the GPU on the PCI bus, such as "0000:01:00.0"; empty for none. It never
+// fails: the reports say what could not be measured. Close it.
 func Open(address string) *Meters {
 	m := &Meters{}
 	if address == "" {

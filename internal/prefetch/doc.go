@@ -2,9 +2,9 @@
 //
 // # Basics
 //
-// A walk over a graph reads one element here and one there, and each read waits for memory. Work in stages over a block of
-// ids hides that: prefetch the elements of the next block, then process the current one, and a whole block of misses is on
-// its way at once.
+// A walk over a graph reads one element here and one there, and each read waits for memory. Work in stages over a block
+// of ids hides that: prefetch the elements of the next block, then process the current one, and a whole block of misses
+// is on its way at once.
 //
 //	for b := 0; b < len(ids); b += 32 {
 //		e, f := min(b+32, len(ids)), min(b+64, len(ids))
@@ -17,7 +17,7 @@
 //
 // # Caveats
 //
-// A prefetch never faults, whatever the address, so neither base nor ids need checking; only the ids themselves are read. It
-// changes no result. It is lost when the line is pushed out before it is used: blocks of 16 to 64 ids are best, and more than
-// a few hundred do harm. Assembly is not preempted, another reason for short blocks.
+// A prefetch never faults, whatever the address, so neither base nor ids need checking; only the ids themselves are
+// read. It changes no result. It is lost when the line is pushed out before it is used: blocks of 16 to 64 ids are
+// best, and more than a few hundred do harm. Assembly is not preempted, another reason for short blocks.
 package prefetch

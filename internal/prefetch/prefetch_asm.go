@@ -27,12 +27,14 @@ func Node32x4(base unsafe.Pointer, ids []int32)
 //go:noescape
 func Node32x8(base unsafe.Pointer, ids []int32)
 
-// Hash32x8 prefetches slot (uint64(ids[i]) * Multiplier) >> shift of a table of 8-byte slots, for each i. shift is below 64.
+// Hash32x8 prefetches slot (uint64(ids[i]) * Multiplier) >> shift of a table of 8-byte slots, for each i. shift is
+// below 64.
 //
 //go:noescape
 func Hash32x8(base unsafe.Pointer, ids []int32, shift uint8)
 
-// Hash64x16 prefetches slot (uint64(ids[i]) * Multiplier) >> shift of a table of 16-byte slots, for each i. shift is below 64.
+// Hash64x16 prefetches slot (uint64(ids[i]) * Multiplier) >> shift of a table of 16-byte slots, for each i. shift is
+// below 64.
 //
 //go:noescape
 func Hash64x16(base unsafe.Pointer, ids []int64, shift uint8)

@@ -19,10 +19,12 @@ func Node32x4(base unsafe.Pointer, ids []int32) {}
 // Node32x8 prefetches base[ids[i]] for each i: elements of 8 bytes, such as indptr.
 func Node32x8(base unsafe.Pointer, ids []int32) {}
 
-// Hash32x8 prefetches slot (uint64(ids[i]) * Multiplier) >> shift of a table of 8-byte slots, for each i. shift is below 64.
+// Hash32x8 prefetches slot (uint64(ids[i]) * Multiplier) >> shift of a table of 8-byte slots, for each i. shift is
+// below 64.
 func Hash32x8(base unsafe.Pointer, ids []int32, shift uint8) {}
 
-// Hash64x16 prefetches slot (uint64(ids[i]) * Multiplier) >> shift of a table of 16-byte slots, for each i. shift is below 64.
+// Hash64x16 prefetches slot (uint64(ids[i]) * Multiplier) >> shift of a table of 16-byte slots, for each i. shift is
+// below 64.
 func Hash64x16(base unsafe.Pointer, ids []int64, shift uint8) {}
 
 // Range prefetches every line of 64 bytes that the n bytes at p touch; none for n <= 0. Nothing is read.

@@ -49,8 +49,8 @@ func TestAnyAddressIsHarmless(t *testing.T) {
 	}
 }
 
-// A walk reads random elements of a table far larger than the caches, in blocks of 32, each read waiting for the one before,
-// with or without a prefetch of the next block.
+// A walk reads random elements of a table far larger than the caches, in blocks of 32, each read waiting for the one
+// before, with or without a prefetch of the next block.
 type walk struct {
 	name  string
 	call  func(base unsafe.Pointer, ids32 []int32, ids64 []int64)
@@ -68,7 +68,8 @@ func walks() []walk {
 		if c.name[len(c.name)-1] == '8' {
 			logSize = 3
 		}
-		ws = append(ws, walk{c.name, c.call, func(id int64) uintptr { return uintptr(id) << logSize }, 1 << (logTable - logSize)})
+		ws = append(ws, walk{c.name, c.call, func(id int64) uintptr { return uintptr(id) << logSize },
+			1 << (logTable - logSize)})
 	}
 	const shift8, shift16 = 64 - (logTable - 3), 64 - (logTable - 4)
 	h8, h16 := &ws[len(ws)-2], &ws[len(ws)-1]

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// Each result feeds the next input, so that what is measured is latency, which overlapping calls in a real loop hide in part.
+// Each result feeds the next input, so that what is measured is latency, which overlapping calls in a real loop hide in
+// part.
 
 func BenchmarkDraw(b *testing.B) {
 	x := uint64(1)

@@ -8,16 +8,18 @@ import (
 
 // A verdict is the outcome of one chi-square test.
 //
-// The statistic is X = sum of (observed - expected)² / expected over the cells. Under the hypothesis X/scale has the chi-square law with
-// df degrees of freedom, where scale is 1 for independent trials that fall into one cell each. The law's tail is taken by the
-// Wilson-Hilferty cube root, which is good to a few percent of the tail's probability here (df >= 30).
+// The statistic is X = sum of (observed - expected)² / expected over the cells. Under the hypothesis X/scale has the
+// chi-square law with df degrees of freedom, where scale is 1 for independent trials that fall into one cell each. The
+// law's tail is taken by the Wilson-Hilferty cube root, which is good to a few percent of the tail's probability here
+// (df >= 30).
 type verdict struct {
 	stat, df, scale float64
 	trials          int
 }
 
-// limit is the normal deviate beyond which a verdict rejects, on both sides: counts that are too even betray dependence as counts that
-// are too uneven betray bias. A fair generator is rejected once in 3.5 million tests; with fixed seeds, once and for all or never.
+// limit is the normal deviate beyond which a verdict rejects, on both sides: counts that are too even betray dependence
+// as counts that are too uneven betray bias. A fair generator is rejected once in 3.5 million tests; with fixed seeds,
+// once and for all or never.
 const limit = 5.0
 
 func (v verdict) deviate() float64 {
@@ -27,9 +29,9 @@ func (v verdict) deviate() float64 {
 
 func (v verdict) rejects() bool { return !(math.Abs(v.deviate()) <= limit) }
 
-// resolution is the smallest bias that the test finds with probability 0.999: the root mean square over the cells of (p - q)/q, for
-// true probabilities p and supposed q. It follows from the noncentral chi-square law with noncentrality trials·bias²/scale, here by
-// its first two moments.
+// resolution is the smallest bias that the test finds with probability 0.999: the root mean square over the cells of (p
+// - q)/q, for true probabilities p and supposed q. It follows from the noncentral chi-square law with noncentrality
+// trials·bias²/scale, here by its first two moments.
 func (v verdict) resolution() float64 {
 	spread := 2 / (9 * v.df)
 	critical := v.df * math.Pow(1-spread+limit*math.Sqrt(spread), 3)
@@ -76,9 +78,10 @@ func subsetCells(n, k uint64, trials int, subset func(i uint64) []uint64) verdic
 
 // pairCells tests that all pairs of 0 .. n-1 are equally likely to be in a k-subset.
 //
-// A trial adds to k(k-1)/2 cells at once, so that the counts are correlated. Their covariance depends only on how many elements two
-// pairs have in common (the Johnson scheme); it has the eigenvalue a on n-1 dimensions, which tell elements apart, and b on n(n-3)/2,
-// which tell pairs apart beyond that. X is a sum of two scaled chi-squares, for which one with the same mean and variance stands in.
+// A trial adds to k(k-1)/2 cells at once, so that the counts are correlated. Their covariance depends only on how many
+// elements two pairs have in common (the Johnson scheme); it has the eigenvalue a on n-1 dimensions, which tell
+// elements apart, and b on n(n-3)/2, which tell pairs apart beyond that. X is a sum of two scaled chi-squares, for
+// which one with the same mean and variance stands in.
 func pairCells(n, k uint64, trials int, subset func(i uint64) []uint64) verdict {
 	counts := make([]int, choose(n, 2))
 	for i := range trials {
@@ -89,7 +92,8 @@ func pairCells(n, k uint64, trials int, subset func(i uint64) []uint64) verdict 
 			}
 		}
 	}
-	q := func(m uint64) float64 { return float64(choose(n-m, k-m)) / float64(choose(n, k)) } // m given elements are all in
+	// m given elements are all in
+	q := func(m uint64) float64 { return float64(choose(n-m, k-m)) / float64(choose(n, k)) }
 	p := q(2)
 	same, share, apart := p-p*p, q(3)-p*p, q(4)-p*p
 	f := float64(n)
@@ -97,13 +101,16 @@ func pairCells(n, k uint64, trials int, subset func(i uint64) []uint64) verdict 
 	b, db := (same-2*share+apart)/p, f*(f-3)/2
 	scale := (a*a*da + b*b*db) / (a*da + b*db)
 	return verdict{
-		stat: distance(counts, p*float64(trials)), df: (a*da + b*db) / scale, scale: scale, trials: int(p * float64(trials) * float64(len(counts))),
+		stat: distance(counts, p*float64(trials)), df: (a*da + b*db) / scale, scale: scale,
+		trials: int(p * float64(trials) * float64(len(counts))),
 	}
 }
 
-// positionCells tests that every item is equally likely at every position of a shuffle of n items; order(i) is that of trial i.
+// positionCells tests that every item is equally likely at every position of a shuffle of n items; order(i) is that of
+// trial i.
 //
-// The counts form a square with fixed sums of rows and columns: X (n-1)/n has the chi-square law with (n-1)² degrees of freedom.
+// The counts form a square with fixed sums of rows and columns: X (n-1)/n has the chi-square law with (n-1)² degrees of
+// freedom.
 func positionCells(n int, trials int, order func(i uint64) []uint64) verdict {
 	counts := make([]int, n*n)
 	for i := range trials {
@@ -112,7 +119,8 @@ func positionCells(n int, trials int, order func(i uint64) []uint64) verdict {
 		}
 	}
 	m := float64(n)
-	return verdict{stat: distance(counts, float64(trials)/m), df: (m - 1) * (m - 1), scale: m / (m - 1), trials: trials * n}
+	return verdict{stat: distance(counts, float64(trials)/m), df: (m - 1) * (m - 1), scale: m / (m - 1),
+		trials: trials * n}
 }
 
 // orderCells tests that all n! orders of n items are equally likely.
@@ -148,7 +156,8 @@ func jointCells(b uint64, trials int, pair func(i uint64) (x, y uint64)) verdict
 	return equalCells(counts, trials)
 }
 
-// subsetRank numbers the k-subsets of the natural numbers, those of 0 .. n-1 first for every n (the combinatorial number system).
+// subsetRank numbers the k-subsets of the natural numbers, those of 0 .. n-1 first for every n (the combinatorial
+// number system).
 func subsetRank(ascending []uint64) uint64 {
 	rank := uint64(0)
 	for j, x := range ascending {
@@ -169,9 +178,11 @@ func choose(n, k uint64) uint64 {
 }
 
 func TestChiSquareTailsAreRight(t *testing.T) {
-	// Quantiles of the chi-square law from tables (NIST/SEMATECH e-Handbook, 1.3.6.7.4), and the normal deviates of their tails.
+	// Quantiles of the chi-square law from tables (NIST/SEMATECH e-Handbook, 1.3.6.7.4), and the normal deviates of
+	// their tails.
 	for _, c := range []struct{ df, quantile, deviate float64 }{
-		{30, 59.703, 3.0902}, {100, 149.449, 3.0902}, {100, 124.342, 1.6449}, {100, 77.929, -1.6449}, {30, 43.773, 1.6449},
+		{30, 59.703, 3.0902}, {100, 149.449, 3.0902}, {100, 124.342, 1.6449}, {100, 77.929, -1.6449},
+		{30, 43.773, 1.6449},
 	} {
 		if got := (verdict{stat: c.quantile, df: c.df, scale: 1}).deviate(); math.Abs(got-c.deviate) > 0.01 {
 			t.Errorf("the deviate of %v at %v degrees of freedom is %.4f, want %.4f", c.quantile, c.df, got, c.deviate)

@@ -1,10 +1,12 @@
-// Package rng is the counter-based generator behind every random choice that khop makes: one definition, which every sampler,
-// shuffle and device kernel follows bit for bit. docs/sampling.md is the specification; this page says how to use the package.
+// Package rng is the counter-based generator behind every random choice that khop makes: one definition, which every
+// sampler, shuffle and device kernel follows bit for bit. docs/sampling.md is the specification; this page says how to
+// use the package.
 //
 // # Basics
 //
-// A draw is a pure function of a few integers, so nothing depends on the number of threads, on the order in which nodes are visited,
-// on the machine, or on what was drawn before. Keys are made in steps, each cheaper and more frequent than the one before:
+// A draw is a pure function of a few integers, so nothing depends on the number of threads, on the order in which nodes
+// are visited, on the machine, or on what was drawn before. Keys are made in steps, each cheaper and more frequent than
+// the one before:
 //
 //	K = BatchKey(seed, epoch, instance, batch)    once a batch: Philox4x32-10
 //	T = EdgeTypeKey(source, relation, target)     once a dataset: XXH3 of the names; 0 where there is one type only
@@ -12,7 +14,8 @@
 //	s = Stream(a, index)                          once a node (or edge, list, item): one Mix64
 //	d = Draw(s, i)                                once a choice: one Mix64; any i, in any order
 //
-// A draw becomes a choice by Bounded, Float64 or Float32, each of which spends exactly one draw, and several choices by:
+// A draw becomes a choice by Bounded, Float64 or Float32, each of which spends exactly one draw, and several choices
+// by:
 //
 //	Floyd(dst, s, n, k)              k of n without replacement, ascending
 //	WithReplacement(dst, s, n, k)    k of n with replacement, in draw order
@@ -26,18 +29,21 @@
 //
 // The draws are not secret: from a few draws the state can be found. Never use them where an adversary must not guess.
 //
-// An index is the id of a node (edge, item) of its own type in the dataset, counted from 0; never a local number within a batch, nor
-// the number of a thread, worker, device or rank. A signed id enters as its two's complement.
+// An index is the id of a node (edge, item) of its own type in the dataset, counted from 0; never a local number within
+// a batch, nor the number of a thread, worker, device or rank. A signed id enters as its two's complement.
 //
-// Epochs and instances are 32 bits, purposes and hops 8 bits: whoever holds wider numbers refuses what does not fit; it never wraps.
+// Epochs and instances are 32 bits, purposes and hops 8 bits: whoever holds wider numbers refuses what does not fit; it
+// never wraps.
 //
-// Streams of different stages are told apart by 64-bit states: among M streams about M²/2⁶⁵ pairs agree. That is of no consequence
-// for training, but it is not zero.
+// Streams of different stages are told apart by 64-bit states: among M streams about M²/2⁶⁵ pairs agree. That is of no
+// consequence for training, but it is not zero.
 //
-// A change of any result in this package changes every batch of every user: it is a new version of the sampling semantics.
+// A change of any result in this package changes every batch of every user: it is a new version of the sampling
+// semantics.
 //
 // # Concurrency and allocation
 //
-// All functions are pure, and a Permutation never changes once made: any number of goroutines may use them. Nothing here allocates,
-// save NewPermutation for n of at most 65536 (4 bytes an item) and appending to a dst that has too little capacity.
+// All functions are pure, and a Permutation never changes once made: any number of goroutines may use them. Nothing
+// here allocates, save NewPermutation for n of at most 65536 (4 bytes an item) and appending to a dst that has too
+// little capacity.
 package rng

@@ -16,7 +16,8 @@ func TestTypeKeysRefuseNamesThatCannotBeTold(t *testing.T) {
 	} {
 		key, err := EdgeTypeKey(c.source, c.relation, c.target)
 		if err == nil || !strings.Contains(err.Error(), c.want) || key != 0 {
-			t.Errorf("EdgeTypeKey(%q, %q, %q) = %#x, %v, want an error with %q", c.source, c.relation, c.target, key, err, c.want)
+			t.Errorf("EdgeTypeKey(%q, %q, %q) = %#x, %v, want an error with %q", c.source, c.relation, c.target, key,
+				err, c.want)
 		}
 	}
 	for _, c := range []struct{ name, want string }{{"a\x00", "holds a zero byte"}, {"\xc3", "is not valid UTF-8"}} {
@@ -37,7 +38,8 @@ func TestTypeKeysTellNamesApart(t *testing.T) {
 		}
 		seen[key] = what
 	}
-	for _, n := range [][3]string{{"a", "b", "c"}, {"ab", "", "c"}, {"", "ab", "c"}, {"c", "b", "a"}, {"a", "bc", ""}, {"", "", ""}} {
+	for _, n := range [][3]string{{"a", "b", "c"}, {"ab", "", "c"}, {"", "ab", "c"}, {"c", "b", "a"}, {"a", "bc", ""},
+		{"", "", ""}} {
 		key, err := EdgeTypeKey(n[0], n[1], n[2])
 		note(key, err, strings.Join(n[:], "/"))
 	}
@@ -47,8 +49,8 @@ func TestTypeKeysTellNamesApart(t *testing.T) {
 	}
 }
 
-// The names are hashed piece by piece; the specification hashes them joined. The hash works in blocks of 64 and 1024 bytes, so lengths
-// around those matter.
+// The names are hashed piece by piece; the specification hashes them joined. The hash works in blocks of 64 and 1024
+// bytes, so lengths around those matter.
 func TestTypeKeysHashTheNamesJoined(t *testing.T) {
 	text := strings.Repeat("0123456789abcdefghijklmnopqrstuvwxyz-", 120)
 	for _, i := range []int{0, 1, 3, 16, 63, 64, 65, 240, 1023, 1024, 1025, 1088, 2111} {
@@ -56,7 +58,8 @@ func TestTypeKeysHashTheNamesJoined(t *testing.T) {
 			source, relation, target := text[:i], text[1:1+j], text[2:2+(i+j)%200]
 			got, err := EdgeTypeKey(source, relation, target)
 			if want := xxh3.HashString(source + "\x00" + relation + "\x00" + target); err != nil || got != want {
-				t.Errorf("names of %d, %d and %d bytes: key %#x, %v, want %#x", len(source), len(relation), len(target), got, err, want)
+				t.Errorf("names of %d, %d and %d bytes: key %#x, %v, want %#x", len(source), len(relation), len(target),
+					got, err, want)
 			}
 		}
 		got, err := NodeTypeKey(text[:i])

@@ -116,7 +116,8 @@ func TestKeysMatchKnownAnswers(t *testing.T) {
 	atLeast(t, "batch_key", len(k.BatchKey), 5)
 	for _, v := range k.BatchKey {
 		if got := BatchKey(uint64(v.Seed), v.Epoch, v.Instance, uint64(v.Batch)); got != uint64(v.K) {
-			t.Errorf("BatchKey(seed %#x, epoch %d, instance %d, batch %#x) = %#x, want %#x", v.Seed, v.Epoch, v.Instance, v.Batch, got, v.K)
+			t.Errorf("BatchKey(seed %#x, epoch %d, instance %d, batch %#x) = %#x, want %#x", v.Seed, v.Epoch,
+				v.Instance, v.Batch, got, v.K)
 		}
 	}
 	atLeast(t, "type_key", len(k.TypeKey), 2)
@@ -175,7 +176,8 @@ func TestSubsetsMatchKnownAnswers(t *testing.T) {
 		for _, v := range c.answers {
 			got := c.sample(nil, Stream(uint64(v.A), uint64(v.Index)), v.N, v.K)
 			if !slices.Equal(got, v.Picks) {
-				t.Errorf("%s: stage %#x, index %d, n %d, k %d: %d, want %d", c.name, v.A, v.Index, v.N, v.K, got, v.Picks)
+				t.Errorf("%s: stage %#x, index %d, n %d, k %d: %d, want %d", c.name, v.A, v.Index, v.N, v.K, got,
+					v.Picks)
 			}
 		}
 	}

@@ -7,8 +7,8 @@ const Golden = 0x9E3779B97F4A7C15
 
 // Mix64 returns z scrambled. It is a bijection on 64-bit numbers with Mix64(0) = 0.
 //
-// Method: the finaliser of SplitMix64 (G. L. Steele, D. Lea and C. H. Flood, "Fast splittable pseudorandom number generators",
-// OOPSLA 2014) with the constants of D. Stafford's variant 13.
+// Method: the finaliser of SplitMix64 (G. L. Steele, D. Lea and C. H. Flood, "Fast splittable pseudorandom number
+// generators", OOPSLA 2014) with the constants of D. Stafford's variant 13.
 func Mix64(z uint64) uint64 {
 	z = (z ^ z>>30) * 0xBF58476D1CE4E5B9
 	z = (z ^ z>>27) * 0x94D049BB133111EB
@@ -17,7 +17,8 @@ func Mix64(z uint64) uint64 {
 
 // Philox returns the block of Philox4x32-10 with counter c and key k.
 //
-// Method: J. K. Salmon, M. A. Moraes, R. O. Dror and D. E. Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+// Method: J. K. Salmon, M. A. Moraes, R. O. Dror and D. E. Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC
+// 2011.
 func Philox(c [4]uint32, k [2]uint32) [4]uint32 {
 	c0, c1, c2, c3 := c[0], c[1], c[2], c[3]
 	k0, k1 := k[0], k[1]

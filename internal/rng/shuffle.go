@@ -2,19 +2,19 @@ package rng
 
 import "math/bits"
 
-// maxStored is the greatest length whose shuffle is a stored table (Fisher-Yates); a longer one is computed position by position
-// (Feistel). The limit is part of the specification: the two methods give different orders.
+// maxStored is the greatest length whose shuffle is a stored table (Fisher-Yates); a longer one is computed position by
+// position (Feistel). The limit is part of the specification: the two methods give different orders.
 const maxStored = 1 << 16
 
 const rounds = 8
 
 // Permutation is a keyed shuffle: an order of the items 0 .. n-1. Make it with NewPermutation.
 //
-// It never changes: any number of goroutines may use it, and copies of the value are the same permutation. The zero value is the
-// order of no items.
+// It never changes: any number of goroutines may use it, and copies of the value are the same permutation. The zero
+// value is the order of no items.
 //
-// Memory: 4 bytes an item up to 65536 items; above that nothing but the struct, and each position is computed alone, so no rank or
-// worker ever holds the whole order.
+// Memory: 4 bytes an item up to 65536 items; above that nothing but the struct, and each position is computed alone, so
+// no rank or worker ever holds the whole order.
 type Permutation struct {
 	n uint64
 
@@ -26,13 +26,13 @@ type Permutation struct {
 	half uint
 }
 
-// NewPermutation returns the order of n items drawn from the stream with state s. A length above 2⁶³ is outside the specification;
-// callers refuse it.
+// NewPermutation returns the order of n items drawn from the stream with state s. A length above 2⁶³ is outside the
+// specification; callers refuse it.
 //
-// Draws: 0 .. n-2 for n <= 65536, else 0 .. 7.
-// Cost: O(n) time and one allocation for n <= 65536, else O(1) and none.
-// Method: R. Durstenfeld, "Algorithm 235: random permutation", CACM 7(7), 1964 (the Fisher-Yates shuffle); for long lists a balanced
-// Feistel network with cycle walking, J. Black and P. Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002.
+// Draws: 0 .. n-2 for n <= 65536, else 0 .. 7. Cost: O(n) time and one allocation for n <= 65536, else O(1) and none.
+// Method: R. Durstenfeld, "Algorithm 235: random permutation", CACM 7(7), 1964 (the Fisher-Yates shuffle); for long
+// lists a balanced Feistel network with cycle walking, J. Black and P. Rogaway, "Ciphers with arbitrary finite
+// domains", CT-RSA 2002.
 func NewPermutation(s uint64, n uint64) *Permutation {
 	p := &Permutation{n: n} // inlined into the caller, who so keeps it on its stack
 	p.init(s)
@@ -74,9 +74,11 @@ func (p *Permutation) feistel(s uint64) {
 // Len returns n, the number of items.
 func (p *Permutation) Len() uint64 { return p.n }
 
-// At returns the item at position i. For i >= Len it returns i, so that a position out of range is seen as an item out of range.
+// At returns the item at position i. For i >= Len it returns i, so that a position out of range is seen as an item out
+// of range.
 //
-// Cost: a table look-up up to 65536 items; above that fewer than 4 evaluations, on average, of a Feistel network of 8 Mix64.
+// Cost: a table look-up up to 65536 items; above that fewer than 4 evaluations, on average, of a Feistel network of 8
+// Mix64.
 func (p *Permutation) At(i uint64) uint64 {
 	if i < uint64(len(p.items)) {
 		return uint64(p.items[i])

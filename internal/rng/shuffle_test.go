@@ -23,7 +23,8 @@ func halfBits(n uint64) uint {
 	return w
 }
 
-// checkRoundTrip looks at position i: its item must be in range and lead back. Doing so at every position proves a bijection.
+// checkRoundTrip looks at position i: its item must be in range and lead back. Doing so at every position proves a
+// bijection.
 func checkRoundTrip(t *testing.T, p *Permutation, s, i uint64) {
 	t.Helper()
 	x := p.At(i)
@@ -37,7 +38,8 @@ func checkRoundTrip(t *testing.T, p *Permutation, s, i uint64) {
 
 func TestPermutationIsABijection(t *testing.T) {
 	const seed = 5
-	lengths := []uint64{0, 1, 2, 3, 4, 5, 15, 16, 17, 255, 256, 257, 1 << 14, 1<<16 - 1, 1 << 16, 1<<16 + 1, 1<<18 - 1, 1 << 18, 1<<18 + 1}
+	lengths := []uint64{0, 1, 2, 3, 4, 5, 15, 16, 17, 255, 256, 257, 1 << 14, 1<<16 - 1, 1 << 16, 1<<16 + 1, 1<<18 - 1,
+		1 << 18, 1<<18 + 1}
 	for i := range uint64(6) { // on both sides of the limit between the methods
 		lengths = append(lengths, 1<<16-1000+Bounded(Draw(seed, i), 2000))
 	}
@@ -53,7 +55,8 @@ func TestPermutationIsABijection(t *testing.T) {
 	}
 }
 
-// The network serves long lists only; its arithmetic is checked exhaustively on short ones, where every shape of cycle walking occurs.
+// The network serves long lists only; its arithmetic is checked exhaustively on short ones, where every shape of cycle
+// walking occurs.
 func TestFeistelIsABijectionAtEveryLength(t *testing.T) {
 	const seed = 6
 	for n := uint64(2); n <= 300; n++ {
@@ -109,7 +112,8 @@ func TestLongPermutationsFollowTheSpecification(t *testing.T) {
 
 func TestPositionsOutOfRangeStayOutOfRange(t *testing.T) {
 	var zero Permutation
-	for _, p := range []*Permutation{&zero, NewPermutation(1, 0), NewPermutation(1, 1), NewPermutation(1, 1000), NewPermutation(1, 1<<16), NewPermutation(1, 1<<16+1), NewPermutation(1, 1<<63)} {
+	for _, p := range []*Permutation{&zero, NewPermutation(1, 0), NewPermutation(1, 1), NewPermutation(1, 1000),
+		NewPermutation(1, 1<<16), NewPermutation(1, 1<<16+1), NewPermutation(1, 1<<63)} {
 		for _, beyond := range []uint64{0, 1, 1 << 20, 1<<63 - 1} {
 			i := p.Len() + beyond
 			if x, y := p.At(i), p.Inverse(i); x != i || y != i {

@@ -2,14 +2,13 @@ package rng
 
 import "slices"
 
-// Floyd appends to dst a k-subset of 0 .. n-1, ascending, drawn from the stream with state s, and returns the extended slice. If
-// k >= n it is all of 0 .. n-1 and no draw is taken.
+// Floyd appends to dst a k-subset of 0 .. n-1, ascending, drawn from the stream with state s, and returns the extended
+// slice. If k >= n it is all of 0 .. n-1 and no draw is taken.
 //
-// Distribution: every subset of size k with equal probability, up to k·n·2⁻⁶⁴ (relative).
-// Draws: 0 .. k-1.
-// Cost: O(k log k) comparisons and O(k²) moves. This is the oracle, meant to be read; kernels may keep the set as they like, for
-// what it is kept in cannot be seen in the result.
-// Method: R. W. Floyd, in J. Bentley, "Programming pearls: a sample of brilliance", CACM 30(9), 1987.
+// Distribution: every subset of size k with equal probability, up to k·n·2⁻⁶⁴ (relative). Draws: 0 .. k-1. Cost: O(k
+// log k) comparisons and O(k²) moves. This is the oracle, meant to be read; kernels may keep the set as they like, for
+// what it is kept in cannot be seen in the result. Method: R. W. Floyd, in J. Bentley, "Programming pearls: a sample of
+// brilliance", CACM 30(9), 1987.
 func Floyd(dst []uint64, s uint64, n, k uint64) []uint64 {
 	if k >= n {
 		for i := range n {
@@ -31,8 +30,8 @@ func Floyd(dst []uint64, s uint64, n, k uint64) []uint64 {
 	return dst
 }
 
-// WithReplacement appends to dst k independent picks of 0 .. n-1, in draw order with repeats kept, drawn from the stream with state
-// s, and returns the extended slice. If n = 0 there are no picks.
+// WithReplacement appends to dst k independent picks of 0 .. n-1, in draw order with repeats kept, drawn from the
+// stream with state s, and returns the extended slice. If n = 0 there are no picks.
 //
 // Draws: 0 .. k-1, one a pick.
 func WithReplacement(dst []uint64, s, n, k uint64) []uint64 {

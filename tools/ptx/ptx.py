@@ -24,11 +24,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOLKIT = Path(os.environ.get("KHOP_CUDA_HOME", ROOT / ".venv-cuda")) / "cuda11/nvidia"
-ENVIRONMENT = "internal/cuda/include/nvrtc"  # holds cuda_env.h
+ENVIRONMENT = "device/include/nvrtc"  # holds cuda_env.h
 ARCHITECTURES = [70, 75, 80, 86, 89, 90]
 SKIPPED = {"testdata", "dist"}  # folders, beside those whose name begins with . or _
 
-# C types of 8 bytes, and what they are in Go. A pointer is a cuda.Address.
+# C types of 8 bytes, and what they are in Go. A pointer is a device.Address.
 GO_TYPES = {
     "int64_t": "int64", "long": "int64", "long long": "int64", "long int": "int64", "long long int": "int64",
     "uint64_t": "uint64", "unsigned long": "uint64", "unsigned long long": "uint64", "size_t": "uint64",
@@ -171,7 +171,7 @@ def check_parameters(source, kernels, ptx):
 
 def go_type(ctype):
     if "*" in ctype:
-        return "cuda.Address"
+        return "device.Address"
     return GO_TYPES.get(re.sub(r"\b(const|volatile)\b", "", ctype).strip(), "uint64")
 
 
@@ -204,7 +204,7 @@ def launchers(source, kernels):
         shown = ", ".join(f"{ctype}{'' if ctype.endswith('*') else ' '}{p}" for ctype, p in parameters)
         methods.append(f"""
 // {camel(name)} launches {name}({shown}).
-func (kernels *{kind}) {camel(name)}(stream *cuda.Stream, grid, block cuda.Dim3, shared int{"".join(arguments)}) error {{
+func (kernels *{kind}) {camel(name)}(stream *device.Stream, grid, block device.Dim3, shared int{"".join(arguments)}) error {{
 	return stream.Launch(kernels.{field}, grid, block, shared{"".join(cells)})
 }}
 """)
@@ -216,7 +216,7 @@ package {package(os.path.dirname(source))}
 import (
 	_ "embed"
 {math}
-	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/device"
 )
 
 //go:embed {stem}.ptx
@@ -224,17 +224,17 @@ var {variable} []byte
 
 // {kind} are the kernels of {os.path.basename(source)}, loaded on one device. They are safe for concurrent use.
 type {kind} struct {{
-	module *cuda.Module
-{"".join(f"	{field} *cuda.Kernel{chr(10)}" for _, field in fields)}}}
+	module *device.Module
+{"".join(f"	{field} *device.Kernel{chr(10)}" for _, field in fields)}}}
 
 // {load} loads them. Close them before the device.
-func {load}(device *cuda.Device) (*{kind}, error) {{
-	module, err := device.Load({variable})
+func {load}(on *device.Device) (*{kind}, error) {{
+	module, err := on.Load({variable})
 	if err != nil {{
 		return nil, err
 	}}
 	kernels := &{kind}{{module: module}}
-	for name, kernel := range map[string]**cuda.Kernel{{
+	for name, kernel := range map[string]**device.Kernel{{
 {"".join(f'		"{name}": &kernels.{field},{chr(10)}' for name, field in fields)}	}} {{
 		if *kernel, err = module.Kernel(name); err != nil {{
 			module.Close()

@@ -1,6 +1,6 @@
-// Command testreport reads "go test -json" on standard input, shows what a person wants to see of it (a line a package, the
-// output of what failed), and keeps the tests honest about what they leave out: a skipped test that the list of allowed
-// skips does not name is a failure.
+// Command testreport reads "go test -json" on standard input, shows what a person wants to see of it (a line a package,
+// the output of what failed), and keeps the tests honest about what they leave out: a skipped test that the list of
+// allowed skips does not name is a failure.
 //
 // Usage: go test -json ./... | testreport [-allowed FILE] [-any-skip] [-totals FILE]
 package main

@@ -24,8 +24,10 @@ const (
 )
 
 func TestVerdictsAreShownAndPassingIsQuiet(t *testing.T) {
-	out, ok := read(t, &report{}, `{"Action":"output","Package":"m/a","Test":"TestX","Output":"chatter\n"}`, pass, okLine)
-	if !ok || !strings.Contains(out, "ok  \tm/a\t0.1s\n") || strings.Contains(out, "chatter") || !strings.HasSuffix(out, "1 tests passed, 0 failed, 0 skipped\n") {
+	out, ok := read(t, &report{}, `{"Action":"output","Package":"m/a","Test":"TestX","Output":"chatter\n"}`, pass,
+		okLine)
+	if !ok || !strings.Contains(out, "ok  \tm/a\t0.1s\n") || strings.Contains(out, "chatter") ||
+		!strings.HasSuffix(out, "1 tests passed, 0 failed, 0 skipped\n") {
 		t.Errorf("%v %q", ok, out)
 	}
 }
@@ -61,9 +63,12 @@ func TestASkipMustBeOnTheList(t *testing.T) {
 
 func TestWhatFailsFails(t *testing.T) {
 	for name, events := range map[string][]string{
-		"a test":             {pass, `{"Action":"output","Package":"m/a","Test":"TestF","Output":"want 1\n"}`, `{"Action":"fail","Package":"m/a","Test":"TestF"}`},
-		"a package":          {pass, `{"Action":"output","Package":"m/a","Output":"want 1\n"}`, `{"Action":"fail","Package":"m/a"}`},
-		"a build":            {pass, `{"ImportPath":"m/a","Action":"build-output","Output":"want 1\n"}`, `{"Action":"fail","Package":"m/a","FailedBuild":"m/a"}`},
+		"a test": {pass, `{"Action":"output","Package":"m/a","Test":"TestF","Output":"want 1\n"}`,
+			`{"Action":"fail","Package":"m/a","Test":"TestF"}`},
+		"a package": {pass, `{"Action":"output","Package":"m/a","Output":"want 1\n"}`,
+			`{"Action":"fail","Package":"m/a"}`},
+		"a build": {pass, `{"ImportPath":"m/a","Action":"build-output","Output":"want 1\n"}`,
+			`{"Action":"fail","Package":"m/a","FailedBuild":"m/a"}`},
 		"a test cut off":     {pass, `{"Action":"output","Package":"m/a","Test":"TestF","Output":"want 1\n"}`},
 		"no test at all":     {`want 1`},
 		"vet, as plain text": {pass, `want 1`, `{"Action":"fail","Package":"m/a"}`},

@@ -9,44 +9,44 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/internal/rng"
 )
 
 // bench is a device with the kernels of answers.cu.
 type bench struct {
 	t       *testing.T
-	device  *cuda.Device
-	stream  *cuda.Stream
+	device  *device.Device
+	stream  *device.Stream
 	kernels *answersKernels
 }
 
 func open(t *testing.T) *bench {
 	t.Helper()
-	device, err := cuda.Open(0)
+	gpu, err := device.Open(0)
 	if err != nil {
 		t.Fatalf("%v; for the simulated one run make cudasim and set KHOP_CUDA_DRIVER=dist/libcudasim.so", err)
 	}
-	stream, err := device.NewStream(cuda.PriorityLow)
+	stream, err := gpu.NewStream(device.PriorityLow)
 	if err != nil {
 		t.Fatal(err)
 	}
-	kernels, err := loadAnswersKernels(device)
+	kernels, err := loadAnswersKernels(gpu)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		for _, err := range []error{kernels.Close(), stream.Close(), device.Close()} {
+		for _, err := range []error{kernels.Close(), stream.Close(), gpu.Close()} {
 			if err != nil {
 				t.Error(err)
 			}
 		}
 	})
-	return &bench{t, device, stream, kernels}
+	return &bench{t, gpu, stream, kernels}
 }
 
 // run gives a kernel an array and returns the n numbers that it makes of it.
-func run[T int64 | uint64](b *bench, in []uint64, n int, launch func(in, out cuda.Address) error) []T {
+func run[T int64 | uint64](b *bench, in []uint64, n int, launch func(in, out device.Address) error) []T {
 	b.t.Helper()
 	check := func(err error) {
 		if err != nil {
@@ -73,18 +73,20 @@ func TestDeviceDrawsWhatTheHostDraws(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	var in []uint64
 	for range n {
-		in = append(in, r.Uint64(), r.Uint64(), r.Uint64N(7), r.Uint64N(256), r.Uint64()>>r.Uint64N(64), r.Uint64N(100), r.Uint64()>>r.Uint64N(64))
+		in = append(in, r.Uint64(), r.Uint64(), r.Uint64N(7), r.Uint64N(256), r.Uint64()>>r.Uint64N(64), r.Uint64N(100),
+			r.Uint64()>>r.Uint64N(64))
 	}
 	in = append(in[:len(in)-7], 0, 0, 0, 0, math.MaxUint64, math.MaxUint64, math.MaxUint64)
-	out := run[uint64](b, in, 6*n, func(in, out cuda.Address) error {
-		return b.kernels.rngAnswers(b.stream, cuda.Dim(4), cuda.Dim(256), 0, in, out, n)
+	out := run[uint64](b, in, 6*n, func(in, out device.Address) error {
+		return b.kernels.rngAnswers(b.stream, device.Dim(4), device.Dim(256), 0, in, out, n)
 	})
 	for i := range n {
 		q := in[7*i : 7*i+7]
 		stage := rng.StageKey(q[0], q[1], rng.Purpose(q[2]), uint8(q[3]))
 		stream := rng.Stream(stage, q[4])
 		draw := rng.Draw(stream, q[5])
-		want := []uint64{stage, stream, draw, rng.Bounded(draw, q[6]), math.Float64bits(rng.Float64(draw)), uint64(math.Float32bits(rng.Float32(draw)))}
+		want := []uint64{stage, stream, draw, rng.Bounded(draw, q[6]), math.Float64bits(rng.Float64(draw)),
+			uint64(math.Float32bits(rng.Float32(draw)))}
 		if got := out[6*i : 6*i+6]; !slices.Equal(got, want) {
 			t.Fatalf("seed %d: %x becomes %x, want %x", seed, q, got, want)
 		}
@@ -109,12 +111,13 @@ func TestDeviceSubsetsAreFloyds(t *testing.T) {
 				if wide < 2 && k > 32 || wide == 0 && n >= 1<<32 {
 					continue
 				}
-				got := run[int64](b, streams, sets*int(k), func(in, out cuda.Address) error {
-					return b.kernels.rngSubsets(b.stream, cuda.Dim(2), cuda.Dim(64), 0, in, out, sets, k, n, wide)
+				got := run[int64](b, streams, sets*int(k), func(in, out device.Address) error {
+					return b.kernels.rngSubsets(b.stream, device.Dim(2), device.Dim(64), 0, in, out, sets, k, n, wide)
 				})
 				for i := range want {
 					if uint64(got[i]) != want[i] {
-						t.Fatalf("seed %d: %d of %d, way %d: element %d of set %d is %d, want %d", seed, k, n, wide, i%int(k), i/int(k), got[i], want[i])
+						t.Fatalf("seed %d: %d of %d, way %d: element %d of set %d is %d, want %d", seed, k, n, wide,
+							i%int(k), i/int(k), got[i], want[i])
 					}
 				}
 			}

@@ -5,7 +5,7 @@ package rngtest
 import (
 	_ "embed"
 
-	"github.com/khop-gnn/khop/internal/cuda"
+	"github.com/khop-gnn/khop/device"
 )
 
 //go:embed answers.ptx
@@ -13,19 +13,19 @@ var answersPTX []byte
 
 // answersKernels are the kernels of answers.cu, loaded on one device. They are safe for concurrent use.
 type answersKernels struct {
-	module           *cuda.Module
-	rngAnswersKernel *cuda.Kernel
-	rngSubsetsKernel *cuda.Kernel
+	module           *device.Module
+	rngAnswersKernel *device.Kernel
+	rngSubsetsKernel *device.Kernel
 }
 
 // loadAnswersKernels loads them. Close them before the device.
-func loadAnswersKernels(device *cuda.Device) (*answersKernels, error) {
-	module, err := device.Load(answersPTX)
+func loadAnswersKernels(on *device.Device) (*answersKernels, error) {
+	module, err := on.Load(answersPTX)
 	if err != nil {
 		return nil, err
 	}
 	kernels := &answersKernels{module: module}
-	for name, kernel := range map[string]**cuda.Kernel{
+	for name, kernel := range map[string]**device.Kernel{
 		"rng_answers": &kernels.rngAnswersKernel,
 		"rng_subsets": &kernels.rngSubsetsKernel,
 	} {
@@ -41,11 +41,11 @@ func loadAnswersKernels(device *cuda.Device) (*answersKernels, error) {
 func (kernels *answersKernels) Close() error { return kernels.module.Close() }
 
 // rngAnswers launches rng_answers(const uint64_t*questions, uint64_t*out, int64_t n).
-func (kernels *answersKernels) rngAnswers(stream *cuda.Stream, grid, block cuda.Dim3, shared int, questions cuda.Address, out cuda.Address, n int64) error {
+func (kernels *answersKernels) rngAnswers(stream *device.Stream, grid, block device.Dim3, shared int, questions device.Address, out device.Address, n int64) error {
 	return stream.Launch(kernels.rngAnswersKernel, grid, block, shared, uint64(questions), uint64(out), uint64(n))
 }
 
 // rngSubsets launches rng_subsets(const uint64_t*streams, int64_t*out, int64_t sets, int64_t k, int64_t n, int64_t wide).
-func (kernels *answersKernels) rngSubsets(stream *cuda.Stream, grid, block cuda.Dim3, shared int, streams cuda.Address, out cuda.Address, sets int64, k int64, n int64, wide int64) error {
+func (kernels *answersKernels) rngSubsets(stream *device.Stream, grid, block device.Dim3, shared int, streams device.Address, out device.Address, sets int64, k int64, n int64, wide int64) error {
 	return stream.Launch(kernels.rngSubsetsKernel, grid, block, shared, uint64(streams), uint64(out), uint64(sets), uint64(k), uint64(n), uint64(wide))
 }

@@ -1,0 +1,42 @@
+package device
+
+// Attr is a device attribute, a CUdevice_attribute. Attributes that a driver does not know are 0.
+type Attr int
+
+// The attributes that khop reads.
+const (
+	AttrMaxThreadsPerBlock         Attr = 1
+	AttrMaxGridX                   Attr = 5
+	AttrMaxSharedPerBlock          Attr = 8 // bytes
+	AttrWarpSize                   Attr = 10
+	AttrClockRate                  Attr = 13 // kHz
+	AttrMultiprocessors            Attr = 16
+	AttrIntegrated                 Attr = 18 // 1: the device shares the host's memory
+	AttrECC                        Attr = 32
+	AttrPCIBus                     Attr = 33
+	AttrPCIDevice                  Attr = 34
+	AttrMemoryClockRate            Attr = 36 // kHz
+	AttrMemoryBusWidth             Attr = 37 // bits
+	AttrL2Bytes                    Attr = 38
+	AttrMaxThreadsPerSM            Attr = 39
+	AttrCopyEngines                Attr = 40
+	AttrUnifiedAddressing          Attr = 41
+	AttrPCIDomain                  Attr = 50
+	AttrComputeMajor               Attr = 75
+	AttrComputeMinor               Attr = 76
+	AttrManagedMemory              Attr = 83
+	AttrPageableAccess             Attr = 88  // pageable host memory is coherently accessible (HMM or hardware)
+	AttrConcurrentManagedAccess    Attr = 89  // memory advice has an effect
+	AttrHostPointerForRegistered   Attr = 91  // a kernel may use the host's address of registered memory
+	AttrHostRegister               Attr = 99  // registering host memory is supported
+	AttrPageableUsesHostPageTables Attr = 100 // pageable access goes through the host's page tables (hardware)
+	AttrReadOnlyRegister           Attr = 113 // read-only mappings may be registered with RegisterReadOnly
+)
+
+// Dim3 is the extent of a grid in blocks or of a block in threads. A zero counts as one.
+type Dim3 struct{ X, Y, Z uint32 }
+
+// Dim returns the one-dimensional extent x.
+func Dim(x int) Dim3 { return Dim3{X: uint32(x), Y: 1, Z: 1} }
+
+func (d Dim3) filled() Dim3 { return Dim3{max(d.X, 1), max(d.Y, 1), max(d.Z, 1)} }

@@ -1,0 +1,161 @@
+//go:build cuda && cgo && linux && (amd64 || arm64)
+
+package device
+
+/*
+#cgo LDFLAGS: -ldl
+#include <cuda.h>
+#include "table_cuda.h"
+*/
+import "C"
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+// The driver's functions that gorgonia.org/cu lacks or cannot call.
+
+// pointer makes a pointer of an address outside of Go's memory.
+func pointer(p uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }
+
+func (n native) missing() string {
+	if why := C.GoString(C.khop_cuda_why()); why != "" {
+		return "no CUDA driver: " + why
+	}
+	if code := result(C.khop_cuda_init_code()); code != success {
+		name, text := n.describe(code)
+		return fmt.Sprintf("the CUDA driver does not start: %s (%d): %s", name, code, text)
+	}
+	return ""
+}
+
+func (native) describe(code result) (name, text string) {
+	var cname, ctext *C.char
+	name, text = "CUDA_ERROR", "unknown to this driver"
+	if C.cuGetErrorName(C.CUresult(code), &cname) == success && cname != nil {
+		name = C.GoString(cname)
+	}
+	if C.cuGetErrorString(C.CUresult(code), &ctext) == success && ctext != nil {
+		text = C.GoString(ctext)
+	}
+	return name, text
+}
+
+func (native) hostAlloc(n int64) (uintptr, result) {
+	var p unsafe.Pointer
+	code := C.cuMemHostAlloc(&p, C.size_t(n), C.CU_MEMHOSTALLOC_PORTABLE|C.CU_MEMHOSTALLOC_DEVICEMAP)
+	return uintptr(p), result(code)
+}
+
+func (native) register(p uintptr, n int64, f RegisterFlags) result {
+	flags := C.uint(f) | C.CU_MEMHOSTREGISTER_PORTABLE | C.CU_MEMHOSTREGISTER_DEVICEMAP
+	return result(C.cuMemHostRegister(pointer(p), C.size_t(n), flags))
+}
+
+func (native) unregister(p uintptr) result { return result(C.cuMemHostUnregister(pointer(p))) }
+
+func (native) hostAddress(p uintptr) (Address, result) {
+	var d C.CUdeviceptr
+	code := C.cuMemHostGetDevicePointer(&d, pointer(p), 0)
+	return Address(d), result(code)
+}
+
+func (native) pointer(a Address) (PointerInfo, result) {
+	get := func(attribute C.CUpointer_attribute, to unsafe.Pointer) result {
+		return result(C.cuPointerGetAttribute(to, attribute, C.CUdeviceptr(a)))
+	}
+	var kind C.CUmemorytype
+	switch code := get(C.CU_POINTER_ATTRIBUTE_MEMORY_TYPE, unsafe.Pointer(&kind)); code {
+	case success:
+	case codeInvalidValue: // memory that the driver does not know
+		return PointerInfo{}, success
+	default:
+		return PointerInfo{}, code
+	}
+	info := PointerInfo{Type: MemoryType(kind)}
+	var ordinal C.int
+	var managed C.uint
+	var device, start C.CUdeviceptr
+	var host C.ulonglong
+	var size C.size_t
+	for attribute, to := range map[C.CUpointer_attribute]unsafe.Pointer{
+		C.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:   unsafe.Pointer(&ordinal),
+		C.CU_POINTER_ATTRIBUTE_IS_MANAGED:       unsafe.Pointer(&managed),
+		C.CU_POINTER_ATTRIBUTE_DEVICE_POINTER:   unsafe.Pointer(&device),
+		C.CU_POINTER_ATTRIBUTE_HOST_POINTER:     unsafe.Pointer(&host),
+		C.CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: unsafe.Pointer(&start),
+		C.CU_POINTER_ATTRIBUTE_RANGE_SIZE:       unsafe.Pointer(&size),
+	} {
+		// What does not apply to this kind of memory is refused and stays 0.
+		if code := get(attribute, to); code != success && code != codeInvalidValue && code != codeNotSupported {
+			return PointerInfo{}, code
+		}
+	}
+	info.Ordinal, info.Managed = int(ordinal), managed != 0
+	info.Device, info.Start = Address(device), Address(start)
+	info.Host, info.Size = uintptr(host), int64(size)
+	return info, success
+}
+
+func (native) exportMemory(a Address) (h IPCHandle, code result) {
+	code = result(C.cuIpcGetMemHandle((*C.CUipcMemHandle)(unsafe.Pointer(&h)), C.CUdeviceptr(a)))
+	return h, code
+}
+
+func (native) importMemory(h IPCHandle) (Address, result) {
+	var d C.CUdeviceptr
+	code := C.cuIpcOpenMemHandle(&d, *(*C.CUipcMemHandle)(unsafe.Pointer(&h)), C.CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
+	return Address(d), result(code)
+}
+
+func (native) closeMemory(a Address) result { return result(C.cuIpcCloseMemHandle(C.CUdeviceptr(a))) }
+
+func (native) exportEvent(event handle) (h IPCHandle, code result) {
+	code = result(C.cuIpcGetEventHandle((*C.CUipcEventHandle)(unsafe.Pointer(&h)), cEvent(event)))
+	return h, code
+}
+
+func (native) importEvent(h IPCHandle) (handle, result) {
+	var e C.CUevent
+	code := C.cuIpcOpenEventHandle(&e, *(*C.CUipcEventHandle)(unsafe.Pointer(&h)))
+	return handle(unsafe.Pointer(e)), result(code)
+}
+
+func cEvent(h handle) C.CUevent   { return *(*C.CUevent)(unsafe.Pointer(&h)) }
+func cStream(h handle) C.CUstream { return *(*C.CUstream)(unsafe.Pointer(&h)) }
+func cGraph(h handle) C.CUgraph   { return *(*C.CUgraph)(unsafe.Pointer(&h)) }
+func cExecutable(h handle) C.CUgraphExec {
+	return *(*C.CUgraphExec)(unsafe.Pointer(&h))
+}
+
+func (native) beginCapture(stream handle) result {
+	return result(C.cuStreamBeginCapture(cStream(stream), C.CU_STREAM_CAPTURE_MODE_RELAXED))
+}
+
+func (native) endCapture(stream handle) (handle, result) {
+	var g C.CUgraph
+	code := C.cuStreamEndCapture(cStream(stream), &g)
+	return handle(unsafe.Pointer(g)), result(code)
+}
+
+func (native) instantiate(graph handle) (handle, result) {
+	var x C.CUgraphExec
+	code := C.cuGraphInstantiateWithFlags(&x, cGraph(graph), 0)
+	return handle(unsafe.Pointer(x)), result(code)
+}
+
+func (native) launchGraph(executable, stream handle) result {
+	return result(C.cuGraphLaunch(cExecutable(executable), cStream(stream)))
+}
+
+func (native) closeGraph(graph, executable handle) result {
+	code := result(success)
+	if executable != 0 {
+		code = result(C.cuGraphExecDestroy(cExecutable(executable)))
+	}
+	if c := result(C.cuGraphDestroy(cGraph(graph))); code == success {
+		code = c
+	}
+	return code
+}

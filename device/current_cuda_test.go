@@ -1,0 +1,64 @@
+//go:build cuda && cgo && linux && (amd64 || arm64)
+
+package device
+
+import (
+	"errors"
+	"runtime"
+	"testing"
+
+	"gorgonia.org/cu"
+)
+
+// TestProgramsOwnContextStaysCurrent: calls work beside a context of the program's, and leave it the thread's current
+// one.
+func TestProgramsOwnContextStaysCurrent(t *testing.T) {
+	d, err := Open(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	use := func(what string, want cu.CUContext) {
+		t.Helper()
+		a, err := d.Alloc(64)
+		if err == nil {
+			var s *Stream
+			if s, err = d.NewStream(PriorityLow); err == nil {
+				err = errors.Join(s.Fill32(a, 1, 16), s.Synchronize(), s.Close())
+			}
+			err = errors.Join(err, d.Free(a))
+		}
+		if _, e := d.Alloc(1 << 44); !errors.Is(e, ErrOutOfMemory) { // a call that fails gives back as well
+			t.Errorf("%s: 2^44 bytes are allocated: %v", what, e)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		if now, err := cu.CurrentContext(); now != want || err != nil {
+			t.Errorf("%s: context %v is current afterwards, not %v; %v", what, now, want, err)
+		}
+	}
+	use("no context", cu.CUContext{})
+	device, err := cu.GetDevice(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := device.MakeContext(0) // current from now on
+	if err != nil {
+		t.Fatal(err)
+	}
+	use("a context of the program's", own)
+	if err := own.Destroy(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cu.PushCurrentCtx(in[cu.CUContext](d.context)); err != nil {
+		t.Fatal(err)
+	}
+	use("the device's context", in[cu.CUContext](d.context))
+	if _, err := cu.PopCurrentCtx(); err != nil {
+		t.Error(err)
+	}
+	use("none again", cu.CUContext{})
+}

@@ -1,0 +1,83 @@
+package device
+
+// driver is what a CUDA driver offers, one method a call, with the driver's own codes. There is one implementation over
+// gorgonia.org/cu (driver_cuda.go) and one without a device (driver_none.go); tests bring their own.
+//
+// Calls below the line need the context of their device to be current on the calling thread; Device.do sees to that.
+type driver interface {
+	missing() string // why no driver was loaded or started; "" if one was
+	version() (int, result)
+	count() (int, result)
+	describe(result) (name, text string)
+
+	name(ordinal int) (string, result)
+	attribute(ordinal int, a Attr) (int, result)
+	retain(ordinal int) (handle, result)
+	release(ordinal int) result
+	current() (context handle, code result) // of the calling thread; 0: none
+	push(context handle) result             // makes it the thread's current one
+	pop() result                            // undoes the push
+
+	// ---
+	memory() (free, total int64, code result)
+	synchronize() result
+
+	alloc(n int64) (Address, result)
+	free(a Address) result
+	hostAlloc(n int64) (uintptr, result)
+	hostFree(p uintptr) result
+	register(p uintptr, n int64, f RegisterFlags) result
+	unregister(p uintptr) result
+	hostAddress(p uintptr) (Address, result)
+	pointer(a Address) (PointerInfo, result)
+	advise(a Address, n int64, advice Advice, at Location) result
+	prefetch(stream handle, a Address, n int64, at Location) result
+
+	exportMemory(a Address) (IPCHandle, result)
+	importMemory(h IPCHandle) (Address, result)
+	closeMemory(a Address) result
+	exportEvent(event handle) (IPCHandle, result)
+	importEvent(h IPCHandle) (handle, result)
+
+	load(image []byte) (handle, result)
+	unload(module handle) result
+	function(module handle, name string) (handle, result)
+	functionAttribute(function handle, a kernelAttr) (int, result)
+	launch(function, stream handle, grid, block Dim3, shared int, args []uint64) result
+
+	newStream(p Priority) (handle, result)
+	closeStream(stream handle) result
+	syncStream(stream handle) result
+	queryStream(stream handle) result
+	copyToDevice(stream handle, dst Address, src []byte) result
+	copyToHost(stream handle, dst []byte, src Address) result
+	copyOnDevice(stream handle, dst, src Address, n int64) result
+	fill32(stream handle, dst Address, v uint32, n int64) result
+
+	newEvent(t Timing) (handle, result)
+	closeEvent(event handle) result
+	record(event, stream handle) result
+	wait(stream, event handle) result
+	syncEvent(event handle) result
+	queryEvent(event handle) result
+	elapsed(from, to handle) (milliseconds float64, code result)
+
+	beginCapture(stream handle) result
+	endCapture(stream handle) (graph handle, code result)
+	instantiate(graph handle) (executable handle, code result)
+	launchGraph(executable, stream handle) result
+	closeGraph(graph, executable handle) result
+}
+
+// handle is one of the driver's pointers (CUcontext, CUmodule, CUfunction, CUstream, CUevent, CUgraph, CUgraphExec).
+type handle uintptr
+
+// kernelAttr is a CUfunction_attribute.
+type kernelAttr int
+
+const (
+	kernelMaxThreads   kernelAttr = 0
+	kernelSharedBytes  kernelAttr = 1
+	kernelLocalBytes   kernelAttr = 3
+	kernelNumRegisters kernelAttr = 4
+)

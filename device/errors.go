@@ -1,0 +1,81 @@
+package device
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// ErrNoDevice says that there is no usable CUDA device: the build has no CUDA, no driver loads, the driver is too old,
+// or it reports no such device. Errors that wrap it say which; so does Reason.
+var ErrNoDevice = errors.New("no CUDA device")
+
+// ErrClosed is returned by a call on a device, stream, event, module or graph that was closed.
+var ErrClosed = errors.New("already closed")
+
+// The classes of driver errors that callers act on, for errors.Is. Each stands for one or more of the driver's codes.
+var (
+	ErrInvalidValue   error = &class{"invalid value", []int{codeInvalidValue}}
+	ErrOutOfMemory    error = &class{"out of memory", []int{2}}
+	ErrInvalidImage   error = &class{"kernel image does not load", []int{200, 209, 218, 221, 222, 223, 300}}
+	ErrNotFound       error = &class{"not found", []int{500}}
+	ErrHostRegistered error = &class{"host memory is already registered", []int{codeHostRegistered}}
+	ErrNotRegistered  error = &class{"host memory is not registered", []int{codeNotRegistered}}
+	ErrNotPermitted   error = &class{"not permitted", []int{800}}
+	ErrNotSupported   error = &class{"not supported by this device, driver or system", []int{codeNotSupported}}
+
+	// ErrDeviceLost: a fault after which the context is of no use. Every later call on the device fails with it too.
+	ErrDeviceLost error = &class{"device lost", lostCodes}
+)
+
+// result is a CUresult.
+type result int
+
+// The driver's codes that this package acts on or makes itself.
+const (
+	success            = 0
+	codeInvalidValue   = 1
+	codeNoDevice       = 100
+	codeNotReady       = 600
+	codeHostRegistered = 712
+	codeNotRegistered  = 713
+	codeNotSupported   = 801
+)
+
+// lostCodes: uncorrectable ECC and NVLink errors, contained ones, illegal address, launch timeout, destroyed context,
+// assert, hardware stack error, illegal instruction, misaligned address, invalid address space, invalid pc, launch
+// failure.
+var lostCodes = []int{214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719}
+
+type class struct {
+	text  string
+	codes []int
+}
+
+func (c *class) Error() string { return "cuda: " + c.text }
+
+// Error is what the driver answered to a call.
+type Error struct {
+	Op         string // what was asked, with its sizes, such as "allocate 4096 bytes"
+	Code       int    // CUresult
+	Name, Text string // the driver's, such as CUDA_ERROR_OUT_OF_MEMORY and "out of memory"
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("cuda: %s: %s (%d): %s", e.Op, e.Name, e.Code, e.Text)
+}
+
+// Is reports whether target is the class of e's code, such as ErrOutOfMemory.
+func (e *Error) Is(target error) bool {
+	c, ok := target.(*class)
+	return ok && slices.Contains(c.codes, e.Code)
+}
+
+// failure makes an error of a driver's answer, nil of success.
+func failure(op string, code result) error {
+	if code == success {
+		return nil
+	}
+	name, text := drv.describe(code)
+	return &Error{Op: op, Code: int(code), Name: name, Text: text}
+}

@@ -1,0 +1,113 @@
+package device
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// Timing says what an event is for.
+type Timing int
+
+// Kinds of events.
+const (
+	Untimed      Timing = iota // orders streams, and lets the host wait without spinning
+	Timed                      // also remembers when, for Elapsed; recording costs a little more
+	Interprocess               // untimed; another process may wait for it
+)
+
+// Event marks a place in a stream. The zero value is not usable.
+type Event struct {
+	device *primary
+	h      atomic.Uintptr
+}
+
+// NewEvent makes an event. Close it.
+func (d *Device) NewEvent(t Timing) (*Event, error) {
+	return d.event("make an event", func() (handle, result) { return drv.newEvent(t) })
+}
+
+// ImportEvent opens an event that another process exported. Close it.
+func (d *Device) ImportEvent(h IPCHandle) (*Event, error) {
+	return d.event("import an event", func() (handle, result) { return drv.importEvent(h) })
+}
+
+func (d *Device) event(op string, call func() (handle, result)) (*Event, error) {
+	e := &Event{device: d.primary}
+	err := d.do(op, func() result {
+		h, code := call()
+		e.h.Store(uintptr(h))
+		return code
+	})
+	if err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// Export returns a handle with which another process on the same machine opens an Interprocess event.
+func (e *Event) Export() (h IPCHandle, err error) {
+	err = e.do("export an event", func(event handle) (code result) {
+		h, code = drv.exportEvent(event)
+		return code
+	})
+	return h, err
+}
+
+func (e *Event) use(f func(event handle) error) error {
+	h := e.h.Load()
+	if h == 0 {
+		return closedError("event")
+	}
+	return f(handle(h))
+}
+
+func (e *Event) do(op string, call func(event handle) result) error {
+	return e.use(func(h handle) error { return e.device.do(op, func() result { return call(h) }) })
+}
+
+// Synchronize waits until the stream has passed what the event was last recorded for. The thread sleeps meanwhile.
+func (e *Event) Synchronize() error { return e.do("wait for an event", drv.syncEvent) }
+
+// Done reports whether the stream has passed it, without waiting. It is true for an event never recorded.
+func (e *Event) Done() (bool, error) {
+	return e.device.ready(e.do, "query an event", drv.queryEvent)
+}
+
+// ready runs a query: not being ready is no error.
+func (p *primary) ready(do func(string, func(handle) result) error, op string, query func(handle) result) (bool,
+	error) {
+	done := false
+	err := do(op, func(h handle) result {
+		code := query(h)
+		done = code == success
+		if code == codeNotReady {
+			return success
+		}
+		return code
+	})
+	return done, err
+}
+
+// Elapsed returns the time on the device from one event to this, both Timed and passed, to about half a microsecond.
+func (e *Event) Elapsed(from *Event) (time.Duration, error) {
+	var ms float64
+	err := from.use(func(first handle) error {
+		return e.do("read the time between events", func(h handle) (code result) {
+			ms, code = drv.elapsed(first, h)
+			return code
+		})
+	})
+	return time.Duration(ms * float64(time.Millisecond)), err
+}
+
+// Close gives the event back. A second Close does nothing.
+func (e *Event) Close() error {
+	h := e.h.Swap(0)
+	if h == 0 {
+		return nil
+	}
+	return e.device.dispose("close an event", func() result { return drv.closeEvent(handle(h)) })
+}
+
+func closedError(what string) error { return fmt.Errorf("cuda: %s: %w", what, ErrClosed) }

@@ -1,0 +1,162 @@
+package device
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+// Address is what a kernel can address: device memory, or host memory that was allocated by HostAlloc or registered. 0
+// is no address. The host must not read or write through it.
+type Address uint64
+
+// Alloc returns n bytes of device memory, aligned to 256 bytes at least, with undefined contents. Who allocates frees.
+// n = 0 gives 0. It fails with ErrOutOfMemory.
+func (d *Device) Alloc(n int64) (a Address, err error) {
+	if n == 0 {
+		return 0, nil
+	}
+	op := fmt.Sprintf("allocate %d bytes on cuda:%d", n, d.ordinal)
+	if n < 0 {
+		return 0, failure(op, codeInvalidValue)
+	}
+	err = d.do(op, func() (code result) {
+		a, code = drv.alloc(n)
+		return code
+	})
+	return a, err
+}
+
+// Free gives memory of Alloc back. It waits for the device where kernels still run. 0 is allowed.
+func (d *Device) Free(a Address) error {
+	if a == 0 {
+		return nil
+	}
+	return d.dispose("free device memory", func() result { return drv.free(a) })
+}
+
+// HostAlloc returns n bytes of page-locked host memory that the device addresses (see HostAddress), aligned to a page.
+// It is outside the Go heap and valid until HostFree. n = 0 gives nil.
+func (d *Device) HostAlloc(n int64) ([]byte, error) {
+	if n == 0 {
+		return nil, nil
+	}
+	op := fmt.Sprintf("allocate %d bytes of page-locked host memory", n)
+	if n < 0 {
+		return nil, failure(op, codeInvalidValue)
+	}
+	var at uintptr
+	err := d.do(op, func() (code result) {
+		at, code = drv.hostAlloc(n)
+		return code
+	})
+	if err != nil {
+		return nil, err
+	}
+	return unsafe.Slice(*(**byte)(unsafe.Pointer(&at)), n), nil // memory of the driver, not of Go
+}
+
+// HostFree gives memory of HostAlloc back: the same slice, or one that begins where it did. Nil is allowed.
+func (d *Device) HostFree(b []byte) error {
+	if cap(b) == 0 {
+		return nil
+	}
+	return d.dispose("free page-locked host memory", func() result { return drv.hostFree(start0(b)) })
+}
+
+// HostAddress returns where the device finds host memory that HostAlloc or Register made addressable. b may begin
+// anywhere in such memory. An empty b gives 0.
+func (d *Device) HostAddress(b []byte) (a Address, err error) {
+	if len(b) == 0 {
+		return 0, nil
+	}
+	err = d.do("find the device address of host memory", func() (code result) {
+		a, code = drv.hostAddress(start0(b))
+		return code
+	})
+	return a, err
+}
+
+// start0 returns where a slice begins, as a number.
+func start0(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
+
+// MemoryType says what kind of memory an address lies in. The values are those of CUmemorytype.
+type MemoryType int
+
+// Kinds of memory.
+const (
+	MemoryUnknown MemoryType = 0 // not known to the driver: pageable host memory, or nothing
+	MemoryHost    MemoryType = 1 // page-locked host memory
+	MemoryDevice  MemoryType = 2
+)
+
+// PointerInfo is what the driver knows about an address.
+type PointerInfo struct {
+	Type    MemoryType
+	Ordinal int     // of the device that the memory belongs to
+	Managed bool    // memory that migrates between host and device
+	Device  Address // where the device finds it
+	Host    uintptr // where the host finds it, 0 if it does not
+	Start   Address // of the allocation or registration
+	Size    int64   // of it, in bytes
+}
+
+// Pointer asks the driver about an address. Memory that it does not know is no error: its Type is MemoryUnknown.
+func (d *Device) Pointer(a Address) (info PointerInfo, err error) {
+	err = d.do("read pointer attributes", func() (code result) {
+		info, code = drv.pointer(a)
+		return code
+	})
+	return info, err
+}
+
+// Advice tells the driver how memory is used. The values are those of CUmem_advise.
+type Advice int
+
+// Kinds of advice.
+const (
+	AdviseReadMostly        Advice = 1 // copies may be kept on each processor
+	AdviseNotReadMostly     Advice = 2
+	AdvisePreferredLocation Advice = 3
+	AdviseNoPreferredPlace  Advice = 4
+	AdviseAccessedBy        Advice = 5 // keep it mapped for that processor
+	AdviseNotAccessedBy     Advice = 6
+)
+
+// Location is a processor whose memory is meant: the ordinal of a device, or the host.
+type Location int
+
+// Host is the location of the host's memory.
+const Host Location = -1
+
+// Advise tells the driver how the n bytes at a are used. It has an effect on managed memory, and on pageable host
+// memory where the device has AttrPageableAccess; elsewhere the driver answers ErrInvalidValue or ErrNotSupported.
+func (d *Device) Advise(a Address, n int64, advice Advice, at Location) error {
+	return d.do("advise on memory", func() result { return drv.advise(a, n, advice, at) })
+}
+
+// IPCHandle names device memory or an event of another process.
+type IPCHandle [64]byte
+
+// ExportMemory returns a handle with which another process on the same machine opens memory of Alloc. The memory must
+// stay allocated as long as the other process has it open.
+func (d *Device) ExportMemory(a Address) (h IPCHandle, err error) {
+	err = d.do("export device memory", func() (code result) {
+		h, code = drv.exportMemory(a)
+		return code
+	})
+	return h, err
+}
+
+// ImportMemory opens memory that another process exported; CloseMemory closes it.
+func (d *Device) ImportMemory(h IPCHandle) (a Address, err error) {
+	err = d.do("import device memory", func() (code result) {
+		a, code = drv.importMemory(h)
+		return code
+	})
+	return a, err
+}
+
+// CloseMemory closes memory of ImportMemory.
+func (d *Device) CloseMemory(a Address) error {
+	return d.dispose("close imported memory", func() result { return drv.closeMemory(a) })
+}

@@ -1,0 +1,75 @@
+package device
+
+import (
+	"fmt"
+	"sync/atomic"
+)
+
+// Module is a loaded set of kernels. The zero value is not usable.
+type Module struct {
+	device *primary
+	h      atomic.Uintptr
+}
+
+// Kernel is a function of a module. It is valid as long as the module.
+type Kernel struct {
+	name     string
+	launchOp string
+	h        handle
+
+	// Registers a thread, bytes of static shared memory a block, bytes of local memory (spills) a thread, and the
+	// largest number of threads a block, as the driver assembled it for this device.
+	Registers, Shared, Local, MaxThreads int
+}
+
+// Load loads PTX text or a cubin for this device. Close it. It fails with ErrInvalidImage if the driver cannot assemble
+// it.
+func (d *Device) Load(image []byte) (*Module, error) {
+	m := &Module{device: d.primary}
+	err := d.do(fmt.Sprintf("load kernels (%d bytes)", len(image)), func() result {
+		h, code := drv.load(image)
+		m.h.Store(uintptr(h))
+		return code
+	})
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// Kernel finds a kernel by its name. It fails with ErrNotFound.
+func (m *Module) Kernel(name string) (*Kernel, error) {
+	h := m.h.Load()
+	if h == 0 {
+		return nil, closedError("module")
+	}
+	k := &Kernel{name: name, launchOp: "launch kernel " + name}
+	err := m.device.do("find kernel "+name, func() (code result) {
+		if k.h, code = drv.function(handle(h), name); code != success {
+			return code
+		}
+		for a, to := range map[kernelAttr]*int{kernelMaxThreads: &k.MaxThreads, kernelSharedBytes: &k.Shared,
+			kernelLocalBytes: &k.Local, kernelNumRegisters: &k.Registers} {
+			if *to, code = drv.functionAttribute(k.h, a); code != success {
+				return code
+			}
+		}
+		return success
+	})
+	if err != nil {
+		return nil, err
+	}
+	return k, nil
+}
+
+// Name returns the kernel's name in its module.
+func (k *Kernel) Name() string { return k.name }
+
+// Close unloads the kernels. None of them may be running. A second Close does nothing.
+func (m *Module) Close() error {
+	h := m.h.Swap(0)
+	if h == 0 {
+		return nil
+	}
+	return m.device.dispose("unload kernels", func() result { return drv.unload(handle(h)) })
+}

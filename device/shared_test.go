@@ -1,0 +1,67 @@
+package device
+
+import (
+	"errors"
+	"testing"
+)
+
+type closer struct{ closed int }
+
+func (c *closer) Close() error { c.closed++; return nil }
+
+func TestWhatIsSharedIsMadeOncePerOrdinalAndClosedByTheLast(t *testing.T) {
+	newFake(t)
+	var devices [3]*Device
+	for i, ordinal := range []int{0, 0, 1} {
+		d, err := Open(ordinal)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		devices[i] = d
+	}
+	var s Shared[*closer]
+	loads := 0
+	load := func(*Device) (*closer, error) { loads++; return &closer{}, nil }
+	var held [3]*closer
+	for i, d := range devices {
+		var err error
+		if held[i], err = s.Hold(d, load); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if loads != 2 || held[0] != held[1] || held[1] == held[2] {
+		t.Errorf("%d loads, %p %p %p", loads, held[0], held[1], held[2])
+	}
+	for i, closed := range []int{0, 1, 1} {
+		if err := s.LetGo(devices[i]); err != nil || held[i].closed != closed {
+			t.Errorf("after %d: closed %d times, %v", i, held[i].closed, err)
+		}
+	}
+	if _, err := s.Hold(devices[0], load); err != nil || loads != 3 {
+		t.Errorf("%d loads, %v", loads, err)
+	}
+	if err := s.LetGo(devices[0]); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWhatCannotBeSharedIsTriedAgain(t *testing.T) {
+	newFake(t)
+	d, err := Open(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	var s Shared[*closer]
+	refused := errors.New("refused")
+	if _, err := s.Hold(d, func(*Device) (*closer, error) { return nil, refused }); !errors.Is(err, refused) {
+		t.Error(err)
+	}
+	if _, err := s.Hold(d, func(*Device) (*closer, error) { return &closer{}, nil }); err != nil {
+		t.Error(err)
+	}
+	if err := s.LetGo(d); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,145 @@
+package device
+
+import "sync/atomic"
+
+// Priority of a stream beside others of the same device.
+type Priority int
+
+// Priorities. CUDA knows none below that of a stream for which nothing was said.
+const (
+	PriorityLow  Priority = iota // the driver's lowest, which is also its default
+	PriorityHigh                 // the driver's highest: its blocks go first when an SM has room
+)
+
+// Stream is a queue of work on a device. Work on one stream runs in order, work on different streams in any order that
+// their events allow. No stream waits for the legacy default stream. The zero value is not usable.
+type Stream struct {
+	device   *primary
+	h        atomic.Uintptr
+	borrowed bool // not ours to destroy
+}
+
+// NewStream makes a stream. Close it.
+func (d *Device) NewStream(priority Priority) (*Stream, error) {
+	s := &Stream{device: d.primary}
+	err := d.do("make a stream", func() result {
+		h, code := drv.newStream(priority)
+		s.h.Store(uintptr(h))
+		return code
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// do runs a call on the stream.
+func (s *Stream) do(op string, call func(stream handle) result) error {
+	h := s.h.Load()
+	if h == 0 {
+		return closedError("stream")
+	}
+	return s.device.do(op, func() result { return call(handle(h)) })
+}
+
+// Launch puts a kernel on the stream: grid blocks of block threads, with shared bytes of dynamic shared memory. args
+// are the kernel's parameters in order, each a cell of 64 bits: an Address, an int64 or a uint64. Their number must be
+// the kernel's: the generated launchers see to that. A grid without blocks is ErrInvalidValue: do not launch.
+func (s *Stream) Launch(k *Kernel, grid, block Dim3, shared int, args ...uint64) error {
+	return s.do(k.launchOp, func(h handle) result {
+		return drv.launch(k.h, h, grid.filled(), block.filled(), shared, args)
+	})
+}
+
+// CopyToDevice copies src to dst. It returns at once if src is page-locked (HostAlloc, Register), and src must then
+// stay unchanged until the stream has passed. Memory of the Go heap is copied too, but the call may wait for the
+// stream.
+func (s *Stream) CopyToDevice(dst Address, src []byte) error {
+	if len(src) == 0 {
+		return nil
+	}
+	return s.do("copy to the device", func(h handle) result { return drv.copyToDevice(h, dst, src) })
+}
+
+// CopyToHost copies len(dst) bytes at src to dst. dst is not to be read before the stream has passed.
+func (s *Stream) CopyToHost(dst []byte, src Address) error {
+	if len(dst) == 0 {
+		return nil
+	}
+	return s.do("copy to the host", func(h handle) result { return drv.copyToHost(h, dst, src) })
+}
+
+// Copy copies n bytes from src to dst, both addresses of this device. They must not overlap.
+func (s *Stream) Copy(dst, src Address, n int64) error {
+	if n == 0 {
+		return nil
+	}
+	return s.do("copy on the device", func(h handle) result { return drv.copyOnDevice(h, dst, src, n) })
+}
+
+// Fill32 writes v to the n words of 32 bits at dst, which must be aligned to 4 bytes.
+func (s *Stream) Fill32(dst Address, v uint32, n int64) error {
+	if n == 0 {
+		return nil
+	}
+	return s.do("fill device memory", func(h handle) result { return drv.fill32(h, dst, v, n) })
+}
+
+// Prefetch moves the n bytes at a to a location ahead of use. For which memory see Device.Advise.
+func (s *Stream) Prefetch(a Address, n int64, at Location) error {
+	return s.do("prefetch memory", func(h handle) result { return drv.prefetch(h, a, n, at) })
+}
+
+// Record lets e stand for everything that is on the stream now. An event may be recorded again and again.
+func (s *Stream) Record(e *Event) error {
+	return e.use(func(event handle) error {
+		return s.do("record an event", func(h handle) result { return drv.record(event, h) })
+	})
+}
+
+// Wait lets later work on the stream wait for what e stands for now. The host does not wait. An event never recorded is
+// passed at once.
+func (s *Stream) Wait(e *Event) error {
+	return e.use(func(event handle) error {
+		return s.do("let a stream wait for an event", func(h handle) result { return drv.wait(h, event) })
+	})
+}
+
+// Synchronize waits until the stream is empty, and returns the error of what ran on it, if there was one.
+func (s *Stream) Synchronize() error {
+	return s.do("synchronize a stream", drv.syncStream)
+}
+
+// Query reports whether the stream is empty, without waiting.
+func (s *Stream) Query() (bool, error) {
+	return s.device.ready(s.do, "query a stream", drv.queryStream)
+}
+
+// Device returns the ordinal of the device that the stream belongs to.
+func (s *Stream) Device() int { return s.device.ordinal }
+
+// Handle returns the stream's CUstream as a number, for programs that wrap streams of others; 0 after Close.
+func (s *Stream) Handle() uintptr { return s.h.Load() }
+
+// Close gives the stream back. Work that is on it still runs. A second Close does nothing.
+func (s *Stream) Close() error {
+	h := s.h.Swap(0)
+	if h == 0 || s.borrowed {
+		return nil
+	}
+	return s.device.dispose("close a stream", func() result { return drv.closeStream(handle(h)) })
+}
+
+// legacyStream is CU_STREAM_LEGACY: the handle of the default stream where 0 cannot stand for it.
+const legacyStream = 1
+
+// BorrowStream returns the stream of another program's handle, a CUstream of this device as a number; 0 is the legacy
+// default stream. It stays the other program's: Close only forgets it.
+func (d *Device) BorrowStream(handle uintptr) *Stream {
+	s := &Stream{device: d.primary, borrowed: true}
+	if handle == 0 {
+		handle = legacyStream
+	}
+	s.h.Store(handle)
+	return s
+}

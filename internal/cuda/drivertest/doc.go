@@ -1,2 +1,0 @@
-// Package drivertest tests internal/cuda on a device, or on the simulated one, with kernels of its own. It exports nothing.
-package drivertest

@@ -1,0 +1,84 @@
+//go:build cuda && cgo && linux && (amd64 || arm64)
+
+package cudatest
+
+import (
+	"testing"
+
+	"github.com/khop-gnn/khop/device"
+)
+
+// Space is where memory lies.
+type Space int
+
+// Host is page-locked or registered memory, which kernels reach over the bus; Device is memory of the device.
+const (
+	Host Space = iota
+	Device
+)
+
+// Traffic is what kernels asked of a memory: warp instructions, the lanes that took part, and the 32-byte sectors and
+// 128-byte lines that each instruction touched, added up. Caches are left out.
+type Traffic struct {
+	Instructions, Lanes, Sectors, Lines uint64
+}
+
+// Launches is how often a kernel has run since ResetStats; 0 on a real device.
+func Launches(kernel string) int64 {
+	if !simulated() {
+		return 0
+	}
+	c, _ := countsOf(kernel)
+	return int64(c.launches)
+}
+
+func kernelCounts(t testing.TB, kernel string) counts {
+	t.Helper()
+	NeedSimulator(t)
+	c, known := countsOf(kernel)
+	if !known {
+		t.Fatalf("there is no kernel %s in the simulator: make cudasim", kernel)
+	}
+	return c
+}
+
+// Reads is what a kernel has read of host or device memory since ResetStats, in all its launches.
+func Reads(t testing.TB, kernel string, s Space) Traffic {
+	t.Helper()
+	return kernelCounts(t, kernel).traffic[s][0]
+}
+
+// Writes is what a kernel has written, atomics included.
+func Writes(t testing.TB, kernel string, s Space) Traffic {
+	t.Helper()
+	return kernelCounts(t, kernel).traffic[s][1]
+}
+
+// Lines is the 128-byte lines that a kernel has read and written.
+func Lines(t testing.TB, kernel string, s Space) uint64 {
+	t.Helper()
+	return Reads(t, kernel, s).Lines + Writes(t, kernel, s).Lines
+}
+
+// Sectors is the 32-byte sectors that a kernel has read and written.
+func Sectors(t testing.TB, kernel string, s Space) uint64 {
+	t.Helper()
+	return Reads(t, kernel, s).Sectors + Writes(t, kernel, s).Sectors
+}
+
+// LinesAt counts what all kernels have read of the allocation or registered range around an address since ResetStats:
+// warp instructions, lanes, sectors, lines. All are 0 on a real device.
+func LinesAt(a device.Address) [4]uint64 {
+	if !simulated() {
+		return [4]uint64{}
+	}
+	rw, _ := trafficAt(a)
+	return [4]uint64{rw[0].Instructions, rw[0].Lanes, rw[0].Sectors, rw[0].Lines}
+}
+
+// ResetStats sets all counts to 0.
+func ResetStats(t testing.TB) {
+	t.Helper()
+	NeedSimulator(t)
+	forgetCounts()
+}

@@ -1,0 +1,160 @@
+//go:build cuda && cgo && linux && (amd64 || arm64)
+
+package cudatest
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/device"
+)
+
+// increment is a module with one kernel of the simulator's own tests: a real driver would run what is written here.
+const increment = `.version 7.8
+.target sm_70
+.address_size 64
+.visible .entry sim_increment(
+	.param .u64 cells,
+	.param .u64 n
+)
+{
+	ret;
+}
+`
+
+type fixture struct {
+	*device.Device
+	stream *device.Stream
+	kernel *device.Kernel
+	cells  device.Address
+	t      *testing.T
+}
+
+func must[T any](v T, err error) func(t *testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func newFixture(t *testing.T) *fixture {
+	NeedSimulator(t)
+	f := &fixture{Device: Open(t), t: t}
+	m := must(f.Load([]byte(increment)))(t)
+	f.kernel = must(m.Kernel("sim_increment"))(t)
+	f.stream = must(f.NewStream(device.PriorityLow))(t)
+	f.cells = must(f.Alloc(4000))(t)
+	t.Cleanup(func() {
+		if err := errors.Join(f.Free(f.cells), f.stream.Close(), m.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return f
+}
+
+func (f *fixture) run(n uint64) error {
+	if err := f.stream.Fill32(f.cells, 0, 1000); err != nil {
+		return err
+	}
+	if err := f.stream.Launch(f.kernel, device.Dim(4), device.Dim(256), 0, uint64(f.cells), n); err != nil {
+		return err
+	}
+	return f.stream.Synchronize()
+}
+
+func TestFindingsNameTheLine(t *testing.T) {
+	f := newFixture(t)
+	if err := f.run(1000); err != nil {
+		t.Fatal(err)
+	}
+	if found := Findings(); found != nil {
+		t.Fatal(found)
+	}
+	if err := f.run(1001); !errors.Is(err, device.ErrDeviceLost) {
+		t.Errorf("got %v, want a lost device", err)
+	}
+	found := Findings()
+	if len(found) != 1 || !strings.Contains(found[0], "OUT OF BOUNDS") ||
+		!strings.Contains(found[0], "internal/cudasim/testdata/copy.cu:") {
+		t.Errorf("found %q", found)
+	}
+}
+
+func TestCountsAreOfOneKernel(t *testing.T) {
+	f := newFixture(t)
+	ResetStats(t)
+	for range 3 {
+		if err := f.run(1000); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := Launches("sim_increment"); n != 3 {
+		t.Errorf("%d launches", n)
+	}
+	want := Traffic{Instructions: 3 * 32, Lanes: 3000, Sectors: 3 * 125, Lines: 3 * 32}
+	if r, w := Reads(t, "sim_increment", Device), Writes(t, "sim_increment", Device); r != want || w != want {
+		t.Errorf("read %+v, wrote %+v, want %+v", r, w, want)
+	}
+	if n := Lines(t, "sim_increment", Host) + Sectors(t, "sim_increment", Host); n != 0 {
+		t.Errorf("%d lines and sectors of the host", n)
+	}
+	if at := LinesAt(f.cells + 8); at[3] != want.Lines {
+		t.Errorf("%d lines around the address", at[3])
+	}
+}
+
+func TestSettingsEndWithTheTest(t *testing.T) {
+	NeedSimulator(t)
+	before := allSettings()
+	EachOrder(t, func(t *testing.T) {
+		f := newFixture(t)
+		if err := f.run(1000); err != nil {
+			t.Fatal(err)
+		}
+		first := Schedule(t)
+		SetMemory(t, 1<<20)
+		SetAttribute(t, device.Attr(113), 0)
+		Checks(t, "addresses")
+		if _, total, err := f.Memory(); err != nil || total != 1<<20 {
+			t.Errorf("%d bytes in all, %v", total, err)
+		}
+		if _, err := f.Alloc(1 << 20); !errors.Is(err, device.ErrOutOfMemory) {
+			t.Errorf("got %v, want out of memory", err)
+		}
+		if err := f.run(1000); err != nil {
+			t.Fatal(err)
+		}
+		if again := Schedule(t); again != first {
+			t.Errorf("the same launch ran in another order: %x, %x", first, again)
+		}
+	})
+	if after := allSettings(); after != before {
+		t.Errorf("%s became %s", before, after)
+	}
+}
+
+func TestFailuresComeWhenAsked(t *testing.T) {
+	f := newFixture(t)
+	before := NowLive(t)
+	Fail(t, "cuMemAlloc", 1, 2)
+	if _, err := f.Alloc(64); !errors.Is(err, device.ErrOutOfMemory) {
+		t.Errorf("got %v, want out of memory", err)
+	}
+	Fail(t, "kernel:sim_increment", 2, 700)
+	if err := f.run(1000); err != nil {
+		t.Error(err)
+	}
+	if err := f.run(1000); !errors.Is(err, device.ErrDeviceLost) {
+		t.Errorf("got %v, want a lost device", err)
+	}
+	if found := Findings(); found != nil {
+		t.Errorf("a failure on purpose is no finding: %q", found)
+	}
+	if after := NowLive(t); after != before {
+		t.Errorf("%+v became %+v", before, after)
+	}
+}

@@ -1,0 +1,15 @@
+// Package cudatest helps tests of device code: it opens the device under test, fails a test on whatever the simulated
+// driver finds in it, and reads that driver's counts.
+//
+// # Basics
+//
+// Open gives a test its device; what the simulator finds until the test ends fails the test. EachOrder runs a test in
+// several orders of the lanes and streams: what depends on one of them is a bug. Launches, Reads, Writes and LinesAt
+// count what kernels did. Configure, Fail and SetMemory make the device another one, or let it fail. All of it is built
+// with -tags cuda only.
+//
+// # Caveats
+//
+// The driver is one for the process: tests that use this package must not run in parallel. With a real driver, which
+// has none of this, Open and EachOrder run the test plainly, and what needs the simulator skips the test.
+package cudatest

@@ -1,0 +1,419 @@
+//go:build cuda
+
+package drivertest
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"unsafe"
+
+	"github.com/khop-gnn/khop/device"
+	"github.com/khop-gnn/khop/internal/cudatest"
+)
+
+// rig is an open device with the kernels of this folder, closed when the test ends.
+type rig struct {
+	*testing.T
+	device  *device.Device
+	kernels *drivertestKernels
+	stream  *device.Stream
+}
+
+func open(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{T: t, device: cudatest.Open(t)}
+	kernels, err := loadDrivertestKernels(r.device)
+	r.must(err)
+	r.kernels = kernels
+	r.closing(r.kernels)
+	r.stream = r.newStream()
+	return r
+}
+
+func (r *rig) must(err error) {
+	r.Helper()
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *rig) closing(c interface{ Close() error }) {
+	r.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			r.Error(err)
+		}
+	})
+}
+
+func (r *rig) newStream() *device.Stream {
+	r.Helper()
+	s, err := r.device.NewStream(device.PriorityLow)
+	r.must(err)
+	r.closing(s)
+	return s
+}
+
+func (r *rig) newEvent(kind device.Timing) *device.Event {
+	r.Helper()
+	e, err := r.device.NewEvent(kind)
+	r.must(err)
+	r.closing(e)
+	return e
+}
+
+func (r *rig) alloc(n int64) device.Address {
+	r.Helper()
+	a, err := r.device.Alloc(n)
+	r.must(err)
+	r.Cleanup(func() { r.must(r.device.Free(a)) })
+	return a
+}
+
+// host returns page-locked memory as words.
+func (r *rig) host(words int) ([]uint64, []byte) {
+	r.Helper()
+	b, err := r.device.HostAlloc(int64(words) * 8)
+	r.must(err)
+	r.Cleanup(func() { r.must(r.device.HostFree(b)) })
+	return unsafe.Slice((*uint64)(unsafe.Pointer(&b[0])), words), b
+}
+
+func TestDeviceTellsAboutItself(t *testing.T) {
+	r := open(t)
+	if version, err := device.DriverVersion(); err != nil || version < 11080 {
+		t.Errorf("driver version %d, %v", version, err)
+	}
+	free, total, err := r.device.Memory()
+	r.must(err)
+	if free <= 0 || free > total || r.device.SMs() < 1 || r.device.Name() == "" ||
+		r.device.Attribute(device.AttrComputeMajor) < 7 {
+		t.Errorf("%q: %d of %d bytes free, %d SMs, compute capability %d", r.device.Name(), free, total, r.device.SMs(),
+			r.device.Attribute(device.AttrComputeMajor))
+	}
+	if r.device.Attribute(device.AttrWarpSize) != 32 || r.device.Attribute(device.AttrMaxThreadsPerBlock) != 1024 {
+		t.Errorf("warps of %d, blocks of up to %d", r.device.Attribute(device.AttrWarpSize),
+			r.device.Attribute(device.AttrMaxThreadsPerBlock))
+	}
+	if v := r.device.Attribute(device.Attr(1 << 20)); v != 0 {
+		t.Errorf("an attribute that does not exist is %d", v)
+	}
+	k := r.kernels.scaleAddKernel
+	if k.Name() != "scale_add" || k.Registers < 1 || k.MaxThreads < 128 || k.Local != 0 {
+		t.Errorf("kernel %+v", *k)
+	}
+}
+
+func TestCopiesArriveUnchanged(t *testing.T) {
+	r := open(t)
+	const room = 1<<20 + 1
+	up, down := r.alloc(room), r.alloc(room)
+	_, locked := r.host(room/8 + 1)
+	for _, n := range []int{1, 3, 4096, room} {
+		for name, back := range map[string][]byte{"page-locked": locked[:n], "Go heap": make([]byte, n)} {
+			from := make([]byte, n)
+			for i := range from {
+				from[i] = byte(i*7 + n)
+			}
+			clear(back)
+			r.must(r.stream.CopyToDevice(up, from))
+			r.must(r.stream.Copy(down, up, int64(n)))
+			r.must(r.stream.CopyToHost(back, down))
+			r.must(r.stream.Synchronize())
+			if string(back) != string(from) {
+				t.Errorf("%d bytes to %s came back changed", n, name)
+			}
+		}
+	}
+	r.must(r.stream.Copy(down, up, 0))
+	r.must(r.stream.CopyToDevice(up, nil))
+	r.must(r.stream.CopyToHost(nil, up))
+}
+
+func TestFillWritesWords(t *testing.T) {
+	r := open(t)
+	a := r.alloc(400)
+	r.must(r.stream.Fill32(a, 0xdeadbeef, 100))
+	r.must(r.stream.Fill32(a+40, 7, 3))
+	b := make([]byte, 400)
+	r.must(r.stream.CopyToHost(b, a))
+	r.must(r.stream.Synchronize())
+	for i := range 100 {
+		want := uint32(0xdeadbeef)
+		if i >= 10 && i < 13 {
+			want = 7
+		}
+		if got := binary.LittleEndian.Uint32(b[4*i:]); got != want {
+			t.Errorf("word %d is %#x", i, got)
+		}
+	}
+}
+
+func TestKernelsComputeWhatTheyAreGiven(t *testing.T) {
+	cudatest.EachOrder(t, kernelsComputeWhatTheyAreGiven)
+}
+
+func kernelsComputeWhatTheyAreGiven(t *testing.T) {
+	r := open(t)
+	const n = 1000
+	words, b := r.host(n)
+	for i := range words {
+		words[i] = uint64(i) << 40
+	}
+	in, out := r.alloc(8*n), r.alloc(8*n)
+	r.must(r.stream.CopyToDevice(in, b))
+	r.must(r.kernels.scaleAdd(r.stream, device.Dim(3), device.Dim(128), 0, out, in, math.MaxUint64, n))
+	r.must(r.kernels.reverseBlocks(r.stream, device.Dim(5), device.Dim(200), 200*8, out, n))
+	r.must(r.stream.CopyToHost(b, out))
+	r.must(r.stream.Synchronize())
+	for i, got := range words {
+		from := i/200*200 + 199 - i%200 // reversed in its block
+		if want := uint64(from) - uint64(from)<<40; got != want {
+			t.Fatalf("word %d is %d, not %d", i, got, want)
+		}
+	}
+	r.must(r.kernels.storeDouble(r.stream, device.Dim(1), device.Dim(1), 0, out, math.Pi))
+	r.must(r.stream.CopyToHost(b[:8], out))
+	r.must(r.stream.Synchronize())
+	if got := math.Float64frombits(words[0]); got != 2*math.Pi {
+		t.Errorf("twice pi is %v", got)
+	}
+}
+
+func TestLaunchOfNothingIsRefused(t *testing.T) {
+	r := open(t)
+	a := r.alloc(8)
+	err := r.kernels.poke(r.stream, device.Dim(1), device.Dim(2000), 0, a, 1)
+	if !errors.Is(err, device.ErrInvalidValue) || !strings.Contains(err.Error(), "launch kernel poke") {
+		t.Errorf("2000 threads a block: %v", err)
+	}
+	r.must(r.stream.Synchronize())
+}
+
+func TestImageThatDoesNotLoadIsRefused(t *testing.T) {
+	r := open(t)
+	if _, err := r.device.Load([]byte("no PTX at all")); !errors.Is(err, device.ErrInvalidImage) {
+		t.Errorf("%v", err)
+	}
+	m, err := r.device.Load(drivertestPTX)
+	r.must(err)
+	if _, err := m.Kernel("no_such_kernel"); !errors.Is(err, device.ErrNotFound) ||
+		!strings.Contains(err.Error(), "no_such_kernel") {
+		t.Errorf("%v", err)
+	}
+	r.must(m.Close())
+	r.must(m.Close())
+	if _, err := m.Kernel("poke"); !errors.Is(err, device.ErrClosed) {
+		t.Errorf("of a closed module: %v", err)
+	}
+}
+
+func TestMemoryBeyondTheDeviceIsRefused(t *testing.T) {
+	r := open(t)
+	if _, err := r.device.Alloc(1 << 50); !errors.Is(err, device.ErrOutOfMemory) {
+		t.Errorf("%v", err)
+	}
+	if r.device.Lost() != nil {
+		t.Errorf("the device is lost: %v", r.device.Lost())
+	}
+}
+
+func TestStreamsAreOrderedByEvents(t *testing.T) {
+	cudatest.EachOrder(t, streamsAreOrderedByEvents)
+}
+
+func streamsAreOrderedByEvents(t *testing.T) {
+	r := open(t)
+	const n = 20_000
+	second := r.newStream()
+	written, read := r.newEvent(device.Untimed), r.newEvent(device.Untimed)
+	a, b := r.alloc(8*n), r.alloc(8*n)
+	words, bytes := r.host(n)
+	for i := range words {
+		words[i] = 1
+	}
+	r.must(r.stream.CopyToDevice(a, bytes))
+	for range 4 { // a -> b on one stream, b -> a on the other
+		r.must(r.kernels.scaleAdd(r.stream, device.Dim(8), device.Dim(128), 0, b, a, 3, n))
+		r.must(r.stream.Record(written))
+		r.must(second.Wait(written))
+		r.must(r.kernels.scaleAdd(second, device.Dim(8), device.Dim(128), 0, a, b, 5, n))
+		r.must(second.Record(read))
+		r.must(r.stream.Wait(read))
+	}
+	r.must(second.CopyToHost(bytes, a))
+	r.must(second.Synchronize())
+	for i, got := range words {
+		want := uint64(1)
+		for range 4 {
+			want = 5*(3*want+uint64(i)) + uint64(i)
+		}
+		if got != want {
+			t.Fatalf("word %d is %d, not %d", i, got, want)
+		}
+	}
+	for _, done := range []func() (bool, error){r.stream.Query, second.Query, written.Done, read.Done} {
+		if ok, err := done(); err != nil || !ok {
+			t.Errorf("done: %v, %v", ok, err)
+		}
+	}
+}
+
+func TestEventsMeasureTime(t *testing.T) {
+	r := open(t)
+	begin, end, untimed := r.newEvent(device.Timed), r.newEvent(device.Timed), r.newEvent(device.Untimed)
+	if done, err := end.Done(); !done || err != nil {
+		t.Errorf("an event never recorded: %v, %v", done, err)
+	}
+	a := r.alloc(1 << 20)
+	r.must(r.stream.Record(begin))
+	r.must(r.stream.Fill32(a, 1, 1<<18))
+	r.must(r.stream.Record(end))
+	r.must(end.Synchronize())
+	d, err := end.Elapsed(begin)
+	r.must(err)
+	if d < 0 || d.Seconds() > 60 {
+		t.Errorf("%v for filling a MiB", d)
+	}
+	r.must(r.stream.Record(untimed))
+	r.must(untimed.Synchronize())
+	if _, err := untimed.Elapsed(begin); err == nil {
+		t.Error("an untimed event tells the time")
+	}
+}
+
+func TestManyGoroutinesUseOneDevice(t *testing.T) {
+	r := open(t)
+	const n = 512
+	var group sync.WaitGroup
+	for g := range 8 {
+		group.Add(1)
+		go func() {
+			defer group.Done()
+			if err := work(r, uint64(g)+1, n); err != nil {
+				t.Errorf("goroutine %d: %v", g, err)
+			}
+		}()
+	}
+	group.Wait()
+}
+
+// work computes on a stream and memory of its own, through a Device of its own.
+func work(r *rig, factor uint64, n int64) (err error) {
+	gpu, err := device.Open(0)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, gpu.Close()) }()
+	stream, err := gpu.NewStream(device.PriorityHigh)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stream.Close()) }()
+	b, err := gpu.HostAlloc(8 * n)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, gpu.HostFree(b)) }()
+	for round := range 10 {
+		a, err := gpu.Alloc(16 * n)
+		if err != nil {
+			return err
+		}
+		for i := range n {
+			binary.LittleEndian.PutUint64(b[8*i:], uint64(i))
+		}
+		out := a + device.Address(8*n)
+		err = errors.Join(stream.CopyToDevice(a, b), r.kernels.scaleAdd(stream, device.Dim(2), device.Dim(64), 0, out,
+			a, factor, n),
+			stream.CopyToHost(b, out), stream.Synchronize(), gpu.Free(a))
+		if err != nil {
+			return err
+		}
+		for i := range n {
+			if got, want := binary.LittleEndian.Uint64(b[8*i:]), factor*uint64(i)+uint64(i); got != want {
+				return errors.New("a wrong word") // the stream or the memory is shared by mistake
+			}
+		}
+		_ = round
+	}
+	return nil
+}
+
+// TestFaultIsFinal runs in a process of its own: nothing else on the device would work after it.
+func TestFaultIsFinal(t *testing.T) {
+	if os.Getenv("KHOP_TEST_FAULT") == "" {
+		command := exec.Command(os.Args[0], "-test.run=^TestFaultIsFinal$", "-test.v")
+		command.Env = append(os.Environ(), "KHOP_TEST_FAULT=1", "GORACE=atexit_sleep_ms=0")
+		if out, err := command.CombinedOutput(); err != nil || !strings.Contains(string(out),
+			"--- PASS: TestFaultIsFinal") {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return
+	}
+	r := open(t)
+	a := r.alloc(8)
+	r.must(r.kernels.poke(r.stream, device.Dim(1), device.Dim(1), 0, 0x10, 1))
+	err := r.stream.Synchronize()
+	if !errors.Is(err, device.ErrDeviceLost) || !strings.Contains(err.Error(), "CUDA_ERROR_ILLEGAL_ADDRESS") {
+		t.Fatalf("a store to nowhere: %v", err)
+	}
+	for what, err := range map[string]error{
+		"lost":   r.device.Lost(),
+		"launch": r.kernels.poke(r.stream, device.Dim(1), device.Dim(1), 0, a, 1),
+		"copy":   r.stream.CopyToDevice(a, make([]byte, 8)),
+	} {
+		if !errors.Is(err, device.ErrDeviceLost) || !strings.Contains(err.Error(), "since an earlier error") {
+			t.Errorf("%s after it: %v", what, err)
+		}
+	}
+	if found := cudatest.Findings(); cudatest.Simulated() && (len(found) != 1 ||
+		!strings.Contains(found[0], "drivertest.cu")) {
+		t.Errorf("the simulator found %q", found)
+	}
+	// The cleanups see that everything still closes without an error.
+}
+
+func TestGraphRepeatsWhatWasCaptured(t *testing.T) {
+	r := open(t)
+	const n = 256
+	words, b := r.host(n)
+	a, c := r.alloc(8*n), r.alloc(8*n)
+	r.must(r.stream.CopyToDevice(a, b))
+	r.must(r.stream.Synchronize())
+	err := r.stream.BeginCapture()
+	if errors.Is(err, device.ErrNotSupported) && cudatest.Simulated() {
+		t.Log("the simulated device does not capture")
+		return
+	}
+	r.must(err)
+	r.must(r.kernels.scaleAdd(r.stream, device.Dim(1), device.Dim(128), 0, c, a, 2, n))
+	r.must(r.kernels.scaleAdd(r.stream, device.Dim(1), device.Dim(128), 0, a, c, 3, n))
+	graph, err := r.stream.EndCapture()
+	r.must(err)
+	clear(words)
+	r.must(r.stream.CopyToDevice(a, b))
+	for range 3 {
+		r.must(r.stream.LaunchGraph(graph))
+	}
+	r.must(r.stream.CopyToHost(b, a))
+	r.must(r.stream.Synchronize())
+	for i, got := range words {
+		want := uint64(0)
+		for range 3 {
+			want = 3*(2*want+uint64(i)) + uint64(i)
+		}
+		if got != want {
+			t.Fatalf("word %d is %d, not %d", i, got, want)
+		}
+	}
+	r.must(graph.Close())
+	if err := r.stream.LaunchGraph(graph); !errors.Is(err, device.ErrClosed) {
+		t.Errorf("a closed graph: %v", err)
+	}
+}

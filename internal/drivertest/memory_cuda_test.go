@@ -1,0 +1,84 @@
+//go:build cuda
+
+package drivertest
+
+import (
+	"encoding/binary"
+	"errors"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"github.com/khop-gnn/khop/device"
+)
+
+// anonymous maps private memory, which registers.
+func anonymous(r *rig, n int) []byte {
+	r.Helper()
+	b, err := syscall.Mmap(-1, 0, n, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
+	r.must(err)
+	r.Cleanup(func() { r.must(syscall.Munmap(b)) })
+	return b
+}
+
+func TestKernelsAddressRegisteredHostMemory(t *testing.T) {
+	r := open(t)
+	memory := anonymous(r, 1<<16)
+	const n, offset = 1000, 4096 + 8
+	for i := range n {
+		binary.LittleEndian.PutUint64(memory[offset+8*i:], uint64(i)+5)
+	}
+	r.must(r.device.Register(memory, 0))
+	r.must(r.device.Register(memory, 0)) // counted
+	if err := r.device.Register(memory[4096:12288], 0); !errors.Is(err, device.ErrHostRegistered) {
+		t.Errorf("a part of it: %v", err)
+	}
+	r.must(r.device.Unregister(memory))
+	in, err := r.device.HostAddress(memory[offset:])
+	r.must(err)
+	words, b := r.host(n)
+	out, err := r.device.HostAddress(b)
+	r.must(err)
+	r.must(r.kernels.scaleAdd(r.stream, device.Dim(4), device.Dim(64), 0, out, in, 2, n))
+	r.must(r.stream.Synchronize())
+	for i, got := range words {
+		if want := 2*(uint64(i)+5) + uint64(i); got != want {
+			t.Fatalf("word %d is %d, not %d", i, got, want)
+		}
+	}
+	r.must(r.device.Unregister(memory))
+	if err := r.device.Unregister(memory); !errors.Is(err, device.ErrNotRegistered) {
+		t.Errorf("once too often: %v", err)
+	}
+	if a, err := r.device.HostAddress(memory); err == nil && r.device.Attribute(device.AttrPageableAccess) == 0 {
+		t.Errorf("memory that is not registered has address %#x", a)
+	}
+}
+
+func TestPointersTellWhereTheyPoint(t *testing.T) {
+	r := open(t)
+	const n = 10_000
+	a := r.alloc(n)
+	info, err := r.device.Pointer(a + 5000)
+	r.must(err)
+	if info.Type != device.MemoryDevice || info.Ordinal != 0 || info.Managed || info.Device != a+5000 {
+		t.Errorf("device memory: %+v", info)
+	}
+	if info.Start != a || info.Size < n {
+		t.Errorf("of %d bytes at %#x: %+v", n, a, info)
+	}
+	_, b := r.host(n / 8)
+	info, err = r.device.Pointer(device.Address(uintptr(unsafe.Pointer(&b[0]))))
+	r.must(err)
+	address, err := r.device.HostAddress(b)
+	r.must(err)
+	if info.Type != device.MemoryHost || info.Host != uintptr(unsafe.Pointer(&b[0])) || info.Device != address {
+		t.Errorf("page-locked memory: %+v", info)
+	}
+	pageable := anonymous(r, 4096)
+	info, err = r.device.Pointer(device.Address(uintptr(unsafe.Pointer(&pageable[0]))))
+	r.must(err)
+	if info.Type != device.MemoryUnknown {
+		t.Errorf("pageable memory: %+v", info)
+	}
+}

@@ -1,0 +1,106 @@
+//go:build cuda
+
+package drivertest
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/khop-gnn/khop/device"
+	"github.com/khop-gnn/khop/internal/cudatest"
+)
+
+// TestWhatTheDriverRefusesIsAnErrorAndLeavesNothing lets each driver function answer CUDA_ERROR_UNKNOWN once.
+func TestWhatTheDriverRefusesIsAnErrorAndLeavesNothing(t *testing.T) {
+	cudatest.NeedSimulator(t)
+	const unknown = 999
+	r := open(t)
+	a := r.alloc(4096)
+	_, host := r.host(512)
+	timed, later, shared := r.newEvent(device.Timed), r.newEvent(device.Timed), r.newEvent(device.Interprocess)
+	r.must(errors.Join(r.stream.Record(timed), r.stream.Record(later), r.stream.Synchronize()))
+	memory := anonymous(r, 4096)
+	for function, call := range map[string]func() error{
+		"cuMemGetInfo_v2":              func() error { _, _, err := r.device.Memory(); return err },
+		"cuCtxGetCurrent":              r.device.Synchronize,
+		"cuCtxPushCurrent_v2":          r.device.Synchronize,
+		"cuCtxSynchronize":             r.device.Synchronize,
+		"cuMemAlloc_v2":                func() error { _, err := r.device.Alloc(8); return err },
+		"cuMemHostAlloc":               func() error { _, err := r.device.HostAlloc(8); return err },
+		"cuMemHostRegister_v2":         func() error { return r.device.Register(memory, 0) },
+		"cuMemHostGetDevicePointer_v2": func() error { _, err := r.device.HostAddress(host); return err },
+		"cuPointerGetAttribute":        func() error { _, err := r.device.Pointer(a); return err },
+		"cuMemAdvise": func() error {
+			return r.device.Advise(a, 8, device.AdviseReadMostly,
+				device.Host)
+		},
+		"cuMemPrefetchAsync": func() error { return r.stream.Prefetch(a, 8, device.Host) },
+		"cuIpcGetMemHandle":  func() error { _, err := r.device.ExportMemory(a); return err },
+		"cuIpcOpenMemHandle_v2": func() error {
+			_,
+				err := r.device.ImportMemory(device.IPCHandle{})
+			return err
+		},
+		"cuIpcCloseMemHandle":         func() error { return r.device.CloseMemory(a) },
+		"cuIpcGetEventHandle":         func() error { _, err := shared.Export(); return err },
+		"cuIpcOpenEventHandle":        func() error { _, err := r.device.ImportEvent(device.IPCHandle{}); return err },
+		"cuModuleLoadData":            func() error { _, err := r.device.Load(drivertestPTX); return err },
+		"cuModuleGetFunction":         func() error { _, err := loadDrivertestKernels(r.device); return err },
+		"cuFuncGetAttribute":          func() error { _, err := loadDrivertestKernels(r.device); return err },
+		"cuCtxGetStreamPriorityRange": func() error { _, err := r.device.NewStream(device.PriorityHigh); return err },
+		"cuStreamCreateWithPriority":  func() error { _, err := r.device.NewStream(device.PriorityLow); return err },
+		"cuStreamSynchronize":         r.stream.Synchronize,
+		"cuStreamQuery":               func() error { _, err := r.stream.Query(); return err },
+		"cuStreamWaitEvent":           func() error { return r.stream.Wait(timed) },
+		"cuMemcpyHtoDAsync_v2":        func() error { return r.stream.CopyToDevice(a, host) },
+		"cuMemcpyDtoHAsync_v2":        func() error { return r.stream.CopyToHost(host, a) },
+		"cuMemcpyDtoDAsync_v2":        func() error { return r.stream.Copy(a, a+2048, 8) },
+		"cuMemsetD32Async":            func() error { return r.stream.Fill32(a, 1, 1) },
+		"cuLaunchKernel": func() error {
+			return r.kernels.poke(r.stream, device.Dim(1), device.Dim(1), 0,
+				a, 1)
+		},
+		"cuEventCreate":           func() error { _, err := r.device.NewEvent(device.Untimed); return err },
+		"cuEventRecord":           func() error { return r.stream.Record(timed) },
+		"cuEventQuery":            func() error { _, err := timed.Done(); return err },
+		"cuEventSynchronize":      timed.Synchronize,
+		"cuEventElapsedTime":      func() error { _, err := later.Elapsed(timed); return err },
+		"cuStreamBeginCapture_v2": r.stream.BeginCapture,
+		"cuStreamEndCapture":      func() error { _, err := r.stream.EndCapture(); return err },
+		"cuGraphInstantiateWithFlags": func() error {
+			r.must(r.stream.BeginCapture())
+			_, err := r.stream.EndCapture()
+			return err
+		},
+	} {
+		before := cudatest.NowLive(t)
+		cudatest.Fail(t, function, 1, unknown)
+		err := call()
+		if e := (*device.Error)(nil); !errors.As(err, &e) || e.Code != unknown || e.Name != "CUDA_ERROR_UNKNOWN" ||
+			e.Op == "" {
+			t.Errorf("%s refuses: %v", function, err)
+		}
+		if after := cudatest.NowLive(t); after != before {
+			t.Errorf("%s refuses: there was %+v, there is %+v", function, before, after)
+		}
+	}
+	if err := r.device.Lost(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDeviceWithoutRoomDoesNotOpen(t *testing.T) {
+	cudatest.NeedSimulator(t)
+	cudatest.Fail(t, "cuDevicePrimaryCtxRetain", 1, 2)
+	d, err := device.Open(0)
+	if !errors.Is(err, device.ErrOutOfMemory) {
+		t.Errorf("%v, %v", d, err)
+	}
+	d, err = device.Open(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -3,10 +3,10 @@ package sampling
 import "github.com/khop-gnn/khop/internal/rng"
 
 // Purpose tells apart what draws are for (docs/sampling.md, "Purposes").
-type Purpose = rng.Purpose
+type Purpose uint8
 
 // PurposePick is the purpose of choosing neighbours.
-const PurposePick = rng.Pick
+const PurposePick = Purpose(rng.Pick)
 
 // Rand is the randomness of one batch. It is a value: every draw is a function of the batch (seed, epoch, batch number,
 // instance) and of what the draw is for, never of the draws before it, nor of threads or devices.
@@ -19,7 +19,7 @@ func NewRand(seed uint64, epoch, instance uint32, batch uint64) Rand {
 
 // Stage returns the draws for a purpose at a hop. typeKey is the Key of the edge or node type that is drawn for.
 func (r Rand) Stage(typeKey uint64, p Purpose, hop uint8) Stage {
-	return Stage{rng.StageKey(r.key, typeKey, p, hop)}
+	return Stage{rng.StageKey(r.key, typeKey, rng.Purpose(p), hop)}
 }
 
 // Stage is the draws of one batch for one purpose, type and hop: a stream for every index, such as a node's own id.

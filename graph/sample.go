@@ -92,7 +92,7 @@ func (s *Sample) EdgePosBuffer(layer, edgeType int) *unified.Buffer {
 	return &s.buf.edgePos[layer][edgeType]
 }
 
-// NumEdges returns the edges of all blocks. Layers that are views of one another (see sampling.NewFrontier) count each.
+// NumEdges returns the edges of all blocks. Layers that are views of one another (sampling.NewNodes) count each.
 func (s *Sample) NumEdges() int64 {
 	n := int64(0)
 	for l := range s.Blocks {

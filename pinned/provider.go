@@ -6,7 +6,7 @@ package pinned
 // are called by any goroutine.
 type Provider interface {
 	// Take returns n bytes, n > 0, aligned to HugePage where n is a multiple of it, else to a page; device memory to
-	// 256 bytes at least. They need not be zero. An error that wraps cuda.ErrOutOfMemory or ErrLimit lets a Buffer that
+	// 256 bytes at least. They need not be zero. An error that wraps device.ErrOutOfMemory or ErrLimit lets a Buffer that
 	// asked for more than it needs ask again.
 	Take(n int64) ([]byte, error)
 	// Give takes back what Take has returned: the very slice.

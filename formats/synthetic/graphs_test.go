@@ -207,7 +207,7 @@ func TestDefaultProductsHasTheDegreesOfOGB(t *testing.T) {
 	if top := l.first(1); top < 17_500 || top > 18_100 {
 		t.Errorf("greatest in-degree %d, want about 17,800", top)
 	}
-	if least := l.slots - l.first(l.n-1); least < 21 || least > 23 {
+	if least := l.stubs - l.first(l.n-1); least < 21 || least > 23 {
 		t.Errorf("least in-degree %d, want 22", least)
 	}
 }

@@ -62,23 +62,23 @@ func TestShuffleSpreadsPairsOfNeighbours(t *testing.T) {
 
 func TestLawDealsEverySlotOnce(t *testing.T) {
 	for _, s := range []shape{heavy, light} {
-		for _, c := range []struct{ n, slots uint64 }{{1, 1}, {1, 100}, {10, 3}, {100, 5000}, {5000, 250_000}, {3, 0}} {
-			l := newLaw(c.n, c.slots, s)
+		for _, c := range []struct{ n, stubs uint64 }{{1, 1}, {1, 100}, {10, 3}, {100, 5000}, {5000, 250_000}, {3, 0}} {
+			l := newLaw(c.n, c.stubs, s)
 			next := uint64(0)
 			for r := range c.n {
 				from, to := l.first(r), l.first(r+1)
 				if from != next || to < from {
-					t.Fatalf("%+v: rank %d has slots %d .. %d, but the next free one is %d", c, r, from, to, next)
+					t.Fatalf("%+v: rank %d has stubs %d .. %d, but the next free one is %d", c, r, from, to, next)
 				}
 				for j := from; j < to; j++ {
 					if got := l.rank(j); got != r {
-						t.Fatalf("%+v: slot %d is of rank %d, not %d", c, j, got, r)
+						t.Fatalf("%+v: stub %d is of rank %d, not %d", c, j, got, r)
 					}
 				}
 				next = to
 			}
-			if next != c.slots {
-				t.Errorf("%+v: %d slots are dealt", c, next)
+			if next != c.stubs {
+				t.Errorf("%+v: %d stubs are dealt", c, next)
 			}
 		}
 	}

@@ -2,7 +2,7 @@ package synthetic
 
 import "math/bits"
 
-// productsOwn is the fraction of the ends of edges that is matched within a class.
+// productsOwn is the fraction of the stubs that is matched within a class.
 const productsOwn = 0.5
 
 // The split of ogbn-products: the best-sold products train. Here the order is random.
@@ -25,8 +25,8 @@ func products(o Options, k keys) *plan {
 	p.edges = func(c *chunk) {
 		for i := range uint64(c.n) {
 			class, from, to := ends.left.run(c.first + i)
-			for slot := from; slot < to; slot++ {
-				c.push(ends.mirror(class, slot))
+			for stub := from; stub < to; stub++ {
+				c.push(ends.mirror(class, stub))
 			}
 			c.endRun(0, false)
 			c.endColumn()

@@ -37,9 +37,9 @@ type typedGraph struct {
 	n                counts
 	papers, authors  *population
 	institutions     population
-	cited            side      // slots of cites at the cited papers
-	written          *matching // slots of writes: papers left, authors right
-	affiliated       law       // slots of affiliated_with at the institutions
+	cited            side      // stubs of cites at the cited papers
+	written          *matching // stubs of writes: papers left, authors right
+	affiliated       law       // stubs of affiliated_with at the institutions
 	citing, employed uint64    // keys of the sources that are drawn
 }
 
@@ -102,8 +102,8 @@ func (g *typedGraph) fill(c *chunk) {
 			g.paper(c, id)
 		case id < papers+authors:
 			class, from, to := g.written.right.run(id - papers)
-			for slot := from; slot < to; slot++ {
-				c.push(g.written.leftOf(class, slot))
+			for stub := from; stub < to; stub++ {
+				c.push(g.written.leftOf(class, stub))
 			}
 			c.endRun(typeRevWrites, true)
 		default:
@@ -121,8 +121,8 @@ func (g *typedGraph) paper(c *chunk, id uint64) {
 	}
 	c.endRun(typeCites, true)
 	class, from, to = g.written.left.run(id)
-	for slot := from; slot < to; slot++ {
-		c.push(uint64(g.n.papers) + g.written.rightOf(class, slot))
+	for stub := from; stub < to; stub++ {
+		c.push(uint64(g.n.papers) + g.written.rightOf(class, stub))
 	}
 	c.endRun(typeWrites, true)
 }

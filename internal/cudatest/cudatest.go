@@ -74,7 +74,7 @@ func EachOrder(t *testing.T, test func(t *testing.T)) {
 
 // Configure changes settings of the simulator until the test ends. They are those of KHOP_CUDASIM: order (forward,
 // reverse, random), seed, checks (all, default, none, or some of addresses, races, lines, lazy and host joined by +),
-// memory, driver, devices, attr<number>; separated by commas.
+// memory, driver, devices, peers, attr<number>; separated by commas.
 func Configure(t testing.TB, settings string) {
 	t.Helper()
 	NeedSimulator(t)

@@ -1,6 +1,7 @@
 // Driver calls about the driver, the device, its contexts and errors.
 #include <pthread.h>
 
+#include <cstdio>
 #include <cstring>
 
 #include "config.h"
@@ -8,9 +9,9 @@
 #include "memory.h"
 #include "streams.h"
 
-// The primary context, and those that cuCtxCreate makes. All share one device, so a context is little more than a handle.
-struct Context { bool live = false, primary = false; int users = 0; unsigned flags = 0; };
-static Context primary;
+// The primary contexts, and those that cuCtxCreate makes. A context says which device it is of, and little more.
+struct Context { bool live = false, primary = false; int users = 0; unsigned flags = 0; int device = 0; };
+static Context primaries[kMaxDevices];
 static bool started;
 static pthread_key_t currentKey;                      // thread_local would give each thread of the host a copy of all shared memory
 typedef std::vector<Context*> Stack;
@@ -24,6 +25,9 @@ static Stack& contextStack() {
 bool driverStarted() { return started; }
 void* currentContext() { return contextStack().empty() ? nullptr : contextStack().back(); }
 bool contextIsLive(void* c) { return ((Context*)c)->live; }
+int deviceOfContext(void* c) { return ((Context*)c)->device; }
+void* primaryContext(int device) { return &primaries[device]; }
+static bool noDevice(int device) { return device < 0 || device >= G.config.devices; }
 
 static void setCurrent(Context* c) {
   Stack& s = contextStack();
@@ -58,13 +62,13 @@ API cuDeviceGetCount(int* n) {
 }
 API cuDeviceGet(int* device, int ordinal) {
   ENTER(INITIALIZED);
-  if (ordinal < 0 || ordinal >= G.config.devices) return kInvalidDevice;
+  if (noDevice(ordinal)) return kInvalidDevice;
   *device = ordinal;
   return kSuccess;
 }
 API cuDeviceGetName(char* name, int length, int device) {
   ENTER(INITIALIZED);
-  if (device) return kInvalidDevice;
+  if (noDevice(device)) return kInvalidDevice;
   if (length > 0) {
     strncpy(name, "khop CUDA simulator", length);
     name[length - 1] = 0;
@@ -72,8 +76,9 @@ API cuDeviceGetName(char* name, int length, int device) {
   return kSuccess;
 }
 static CUresult uuid(char* out, int device) {
-  if (device) return kInvalidDevice;
+  if (noDevice(device)) return kInvalidDevice;
   memcpy(out, "khop-cuda-sim-00", 16);
+  out[15] += device;
   return kSuccess;
 }
 API cuDeviceGetUuid(char* out, int device) {
@@ -86,73 +91,96 @@ API cuDeviceGetUuid_v2(char* out, int device) {
 }
 API cuDeviceTotalMem_v2(size_t* bytes, int device) {
   ENTER(INITIALIZED);
-  if (device) return kInvalidDevice;
+  if (noDevice(device)) return kInvalidDevice;
   *bytes = G.config.memory;
   return kSuccess;
 }
 API cuDeviceGetAttribute(int* value, int number, int device) {
   ENTER(INITIALIZED);
-  if (device) return kInvalidDevice;
+  if (noDevice(device)) return kInvalidDevice;
   if (number <= 0) return kInvalidValue;
   *value = attribute(number);
+  if (number == kPciBus) *value += device;
   return kSuccess;
 }
 API cuDeviceGetPCIBusId(char* out, int length, int device) {
   ENTER(INITIALIZED);
-  if (device || length < 13) return device ? kInvalidDevice : kInvalidValue;
-  strcpy(out, "0000:01:00.0");
+  if (noDevice(device) || length < 13) return noDevice(device) ? kInvalidDevice : kInvalidValue;
+  snprintf(out, length, "0000:%02x:00.0", (unsigned char)(attribute(kPciBus) + device));
   return kSuccess;
 }
-API cuDeviceCanAccessPeer(int* can, int, int) {
+
+// --- Peers: whether kernels of one device reach the memory of another ---------------------------------------------------
+
+API cuDeviceCanAccessPeer(int* can, int device, int other) {
   ENTER(INITIALIZED);
-  *can = 0;
+  if (noDevice(device) || noDevice(other)) return kInvalidDevice;
+  *can = G.config.peers && device != other;
   return kSuccess;
+}
+API cuCtxEnablePeerAccess(void* context, unsigned flags) {
+  ENTER(CONTEXT);
+  if (!context || !contextIsLive(context)) return kInvalidContext;
+  int other = deviceOfContext(context);
+  if (flags) return kInvalidValue;
+  if (other == G.device) return kInvalidDevice;
+  if (!G.config.peers) return kPeerUnsupported;
+  return letReach(G.device, other, true) ? kSuccess : kPeerEnabled;
+}
+API cuCtxDisablePeerAccess(void* context) {
+  ENTER(CONTEXT);
+  if (!context || !contextIsLive(context)) return kInvalidContext;
+  return letReach(G.device, deviceOfContext(context), false) ? kSuccess : kPeerNotEnabled;
 }
 
 // --- Primary context ---------------------------------------------------------------------------------------------------
 
 API cuDevicePrimaryCtxRetain(void** context, int device) {
   ENTER(INITIALIZED);
-  if (device || !G.config.devices) return kInvalidDevice;
+  if (noDevice(device)) return kInvalidDevice;
+  Context& primary = primaries[device];
   primary.live = primary.primary = true;
+  primary.device = device;
   primary.users++;
   *context = &primary;
   return kSuccess;
 }
 API cuDevicePrimaryCtxRelease_v2(int device) {
   ENTER(INITIALIZED);
-  if (device) return kInvalidDevice;
+  if (noDevice(device)) return kInvalidDevice;
+  Context& primary = primaries[device];
   if (!primary.users) return kInvalidContext;
   if (--primary.users == 0) primary.live = false;
   return kSuccess;
 }
 API cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* active) {
   ENTER(INITIALIZED);
-  if (device) return kInvalidDevice;
-  *flags = primary.flags;
-  *active = primary.live;
+  if (noDevice(device)) return kInvalidDevice;
+  *flags = primaries[device].flags;
+  *active = primaries[device].live;
   return kSuccess;
 }
 API cuDevicePrimaryCtxSetFlags_v2(int device, unsigned flags) {
   ENTER(INITIALIZED);
-  if (device) return kInvalidDevice;
-  primary.flags = flags;
+  if (noDevice(device)) return kInvalidDevice;
+  primaries[device].flags = flags;
   return kSuccess;
 }
 API cuDevicePrimaryCtxReset_v2(int device) {
   ENTER(INITIALIZED);
   report(kInvalidContext, "PRIMARY CONTEXT RESET: everybody in the process shares it; release it in place of that");
-  return device ? kInvalidDevice : kSuccess;
+  return noDevice(device) ? kInvalidDevice : kSuccess;
 }
 
 // --- Current context ---------------------------------------------------------------------------------------------------
 
 API cuCtxCreate_v2(void** context, unsigned flags, int device) {
   ENTER(INITIALIZED);
-  if (device) return kInvalidDevice;
+  if (noDevice(device)) return kInvalidDevice;
   Context* c = new Context;
   c->live = true;
   c->flags = flags;
+  c->device = device;
   contextStack().push_back(c);
   *context = c;
   return kSuccess;
@@ -191,7 +219,7 @@ API cuCtxPopCurrent_v2(void** context) {
 }
 API cuCtxGetDevice(int* device) {
   ENTER(CONTEXT);
-  *device = 0;
+  *device = G.device;
   return kSuccess;
 }
 API cuCtxGetFlags(unsigned* flags) {
@@ -208,7 +236,7 @@ API cuCtxSynchronize() {
   ENTER(CONTEXT);
   if (anyCapture()) return kCaptureUnsupported;
   synchronizeHost();
-  return G.sticky;
+  return G.sticky();
 }
 API cuCtxGetStreamPriorityRange(int* least, int* greatest) {
   ENTER(CONTEXT);
@@ -262,6 +290,7 @@ static const ErrorText errors[] = {
   {208, "CUDA_ERROR_ALREADY_MAPPED", "resource already mapped"},
   {209, "CUDA_ERROR_NO_BINARY_FOR_GPU", "no kernel image is available for execution on the device"},
   {214, "CUDA_ERROR_ECC_UNCORRECTABLE", "uncorrectable ECC error encountered"},
+  {217, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED", "peer access is not supported between these two devices"},
   {218, "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"},
   {220, "CUDA_ERROR_NVLINK_UNCORRECTABLE", "uncorrectable NVLink error detected during the execution"},
   {222, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "the provided PTX was compiled with an unsupported toolchain."},
@@ -273,6 +302,8 @@ static const ErrorText errors[] = {
   {700, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
   {701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "too many resources requested for launch"},
   {702, "CUDA_ERROR_LAUNCH_TIMEOUT", "the launch timed out and was terminated"},
+  {704, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED", "peer access is already enabled"},
+  {705, "CUDA_ERROR_PEER_ACCESS_NOT_ENABLED", "peer access has not been enabled"},
   {708, "CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE", "cannot set while device is active in this process"},
   {709, "CUDA_ERROR_CONTEXT_IS_DESTROYED", "context is destroyed"},
   {710, "CUDA_ERROR_ASSERT", "device-side assert triggered"},

@@ -106,7 +106,7 @@ CONTROL void cudasim_live(uint64_t* out) {
   out[2] = streamCount();
   out[3] = eventCount();
   out[4] = moduleCount();
-  out[5] = deviceBytesUsed();
+  for (int d = 0; d < kMaxDevices; d++) out[5] += deviceBytesUsed(d);
 }
 
 // A number that depends on every choice of a lane so far: equal settings and calls give equal numbers.

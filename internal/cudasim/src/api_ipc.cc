@@ -21,7 +21,8 @@ struct Handle {                                       // CUipcMemHandle
   char magic[8];
   int pid, fd;
   uint64_t inode, offset, bytes;
-  char reserved[24];
+  int device;
+  char reserved[20];
 };
 static_assert(sizeof(Handle) == 64, "what CUDA gives for a handle");
 
@@ -42,6 +43,7 @@ API cuIpcGetMemHandle(Handle* h, Device p) {
   h->inode = s.st_ino;
   h->offset = f.offset;
   h->bytes = r->bytes();
+  h->device = r->device;
   return kSuccess;
 }
 
@@ -62,6 +64,7 @@ API cuIpcOpenMemHandle_v2(Device* p, Handle h, unsigned flags) {
   ENTER(CONTEXT);
   if (!p || flags != 1 || memcmp(h.magic, kMagic, sizeof kMagic) || !h.bytes || h.bytes > G.config.memory) return kInvalidValue;
   if (h.pid == getpid()) return kInvalidContext;      // the real one refuses its own, too
+  if (h.device != G.device && !G.config.peers) return kPeerUnsupported;
   for (auto& [at, i] : imports) {
     if (memcmp(&i.of, &h, sizeof h)) continue;
     i.count++;
@@ -92,13 +95,13 @@ API cuIpcCloseMemHandle(Device p) {
   ENTER(FREEING);
   auto it = imports.find(p);
   if (it == imports.end()) return kInvalidValue;
-  if (--it->second.count) return G.sticky;
+  if (--it->second.count) return G.sticky();
   drainAll();                                         // the real one waits for the device, too
   Import i = it->second;
   imports.erase(it);
   if (!mapArena(i.pages, i.span, arenaFile(i.pages))) return kOutOfMemory;
   freeDevice(i.range);
-  return G.sticky;
+  return G.sticky();
 }
 
 // Events of several processes are not simulated.

@@ -46,7 +46,7 @@ API cuMemAllocPitch_v2(Device* p, size_t* pitch, size_t width, size_t height, un
 }
 API cuMemFree_v2(Device p) {
   ENTER(FREEING);
-  if (!p) return G.sticky;
+  if (!p) return G.sticky();
   if (anyCapture()) return kCaptureUnsupported;
   drainAll();                                         // the real one waits for the device, too
   Range* r = findRange(p);
@@ -58,12 +58,12 @@ API cuMemFree_v2(Device p) {
   } else {
     freeDevice(r);
   }
-  return G.sticky;
+  return G.sticky();
 }
 API cuMemGetInfo_v2(size_t* free, size_t* total) {
   ENTER(CONTEXT);
   *total = G.config.memory;
-  *free = G.config.memory - std::min(G.config.memory, deviceBytesUsed());
+  *free = G.config.memory - std::min(G.config.memory, deviceBytesUsed(G.device));
   return kSuccess;
 }
 API cuMemGetAddressRange_v2(Device* base, size_t* bytes, Device p) {
@@ -103,7 +103,7 @@ API cuMemFreeHost(void* p) {
   size_t n = r->bytes();
   removeHost(r);
   munmap(p, n);
-  return G.sticky;
+  return G.sticky();
 }
 
 // --- Registered memory -------------------------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ API cuMemHostUnregister(void* p) {
   Range* r = liveHostRange((uintptr_t)p);
   if (!r || r->lo != (uintptr_t)p || r->origin != Range::REGISTERED) return kHostMemoryNotRegistered;
   removeHost(r);                                      // not after waiting: a kernel that still uses it is found
-  return G.sticky;
+  return G.sticky();
 }
 API cuMemHostGetDevicePointer_v2(Device* d, void* p, unsigned) {
   ENTER(CONTEXT);
@@ -186,7 +186,7 @@ static CUresult pointerAttribute(void* out, int what, Device p) {
   if (!r || !r->live || p >= r->hi) return kInvalidValue;
   bool device = r->space() == DEVICE;
   switch (what) {
-    case POINTER_CONTEXT: *(void**)out = currentContext(); return kSuccess;
+    case POINTER_CONTEXT: *(void**)out = r->origin == Range::ALLOCATION ? primaryContext(r->device) : currentContext(); return kSuccess;
     case POINTER_MEMORY_TYPE: *(unsigned*)out = device ? 2 : 1; return kSuccess;
     case POINTER_DEVICE: *(Device*)out = p; return kSuccess;
     case POINTER_HOST:
@@ -195,7 +195,7 @@ static CUresult pointerAttribute(void* out, int what, Device p) {
       return kSuccess;
     case POINTER_BUFFER_ID: *(unsigned long long*)out = r->lo; return kSuccess;
     case POINTER_MANAGED: *(unsigned*)out = r->origin == Range::MANAGED; return kSuccess;
-    case POINTER_ORDINAL: *(int*)out = 0; return kSuccess;
+    case POINTER_ORDINAL: *(int*)out = r->origin == Range::ALLOCATION ? r->device : G.device; return kSuccess;
     case POINTER_RANGE_START: *(Device*)out = r->lo; return kSuccess;
     case POINTER_RANGE_SIZE: *(size_t*)out = r->bytes(); return kSuccess;
     case POINTER_MAPPED: *(unsigned*)out = 1; return kSuccess;

@@ -30,7 +30,7 @@ HIDDEN void cudasim_register(const char* name, void* function, void (*call)(void
 
 // --- Modules -----------------------------------------------------------------------------------------------------------
 
-struct Function { Kernel* kernel; int maxThreads; };
+struct Function { Kernel* kernel; int maxThreads, device; };
 struct Module { std::map<std::string, Function> functions; };
 static std::set<Module*> modules;
 static std::set<Function*> functions;
@@ -50,7 +50,7 @@ static CUresult readEntry(const std::string& ptx, size_t at, Module* m) {
   size_t body = ptx.find('{', open), close = std::min(ptx.find(')', open), body);
   Kernel* k = findKernel(entry);
   if (!k) {
-    m->functions[entry] = {nullptr, 0};
+    m->functions[entry] = {nullptr, 0, 0};
     return kSuccess;
   }
   int params = parametersOf(ptx, open, close);
@@ -62,7 +62,7 @@ static CUresult readEntry(const std::string& ptx, size_t at, Module* m) {
   int threads[3] = {attribute(1), 1, 1};
   size_t limit = ptx.find(".maxntid", close);
   if (limit < body) sscanf(ptx.c_str() + limit, ".maxntid %d, %d, %d", threads, threads + 1, threads + 2);
-  m->functions[entry] = {k, threads[0] * threads[1] * threads[2]};
+  m->functions[entry] = {k, threads[0] * threads[1] * threads[2], G.device};
   return kSuccess;
 }
 
@@ -92,7 +92,7 @@ API cuModuleUnload(void* module) {
   for (auto& f : (*it)->functions) functions.erase(&f.second);
   delete *it;
   modules.erase(it);
-  return G.sticky;
+  return G.sticky();
 }
 API cuModuleGetFunction(void** function, void* module, const char* name) {
   ENTER(CONTEXT);
@@ -196,7 +196,7 @@ API cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsign
   ENTER(CONTEXT);
   Function* f = (Function*)function;
   Stream* s = findStream(stream);
-  if (!functions.count(f) || !s) return kInvalidHandle;
+  if (!functions.count(f) || !s || f->device != deviceOf(s)) return kInvalidHandle;
   unsigned grid[] = {gx, gy, gz}, block[] = {bx, by, bz};
   if (extra || (!params && !f->kernel->sizes.empty()) || !validShape(f, grid, block, shared)) return kInvalidValue;
   auto L = newLaunch(f->kernel, params);

@@ -35,7 +35,7 @@ API cuStreamDestroy_v2(void* stream) {
   if (!s || !s->index) return kInvalidHandle;
   if (s->capture) endCapture(s->capture);
   destroyStream(s);
-  return G.sticky;
+  return G.sticky();
 }
 API cuStreamGetFlags(void* stream, unsigned* flags) {
   ENTER(CONTEXT);
@@ -57,7 +57,7 @@ API cuStreamSynchronize(void* stream) {
   if (!s) return kInvalidHandle;
   if (s->capture) return s->capture->broken = true, kCaptureUnsupported;
   drainStream(s);
-  return G.sticky;
+  return G.sticky();
 }
 API cuStreamQuery(void* stream) {
   ENTER(CONTEXT);
@@ -65,7 +65,7 @@ API cuStreamQuery(void* stream) {
   if (!s) return kInvalidHandle;
   if (s->capture) return s->capture->broken = true, kCaptureUnsupported;
   bool complete = pollStream(s);
-  return G.sticky ? G.sticky : complete ? kSuccess : kNotReady;
+  return G.sticky() ? G.sticky() : complete ? kSuccess : kNotReady;
 }
 API cuStreamWaitEvent(void* stream, void* event, unsigned) {
   ENTER(CONTEXT);
@@ -91,6 +91,7 @@ API cuEventCreate(void** event, unsigned flags) {
   if (flags & ~7u) return kInvalidValue;
   Event* e = new Event;
   e->flags = flags;
+  e->device = G.device;
   events.insert(e);
   *event = e;
   return kSuccess;
@@ -101,13 +102,13 @@ API cuEventDestroy_v2(void* event) {
   if (!e) return kInvalidHandle;
   events.erase(e);                                    // waits that are queued keep the mark
   delete e;
-  return G.sticky;
+  return G.sticky();
 }
 API cuEventRecord(void* event, void* stream) {
   ENTER(CONTEXT);
   Event* e = findEvent(event);
   Stream* s = findStream(stream);
-  if (!e || !s) return kInvalidHandle;
+  if (!e || !s || e->device != deviceOf(s)) return kInvalidHandle;
   e->capture = s->capture;
   if (s->capture) return kSuccess;
   e->last = std::make_shared<Mark>();
@@ -120,7 +121,7 @@ API cuEventQuery(void* event) {
   if (!e) return kInvalidHandle;
   if (e->capture) return kCapturedEvent;
   bool complete = !e->last || pollMark(e->last);
-  return G.sticky ? G.sticky : complete ? kSuccess : kNotReady;
+  return G.sticky() ? G.sticky() : complete ? kSuccess : kNotReady;
 }
 API cuEventSynchronize(void* event) {
   ENTER(CONTEXT);
@@ -128,7 +129,7 @@ API cuEventSynchronize(void* event) {
   if (!e) return kInvalidHandle;
   if (e->capture) return kCapturedEvent;
   if (e->last) drainMark(e->last);
-  return G.sticky;
+  return G.sticky();
 }
 API cuEventElapsedTime(float* milliseconds, void* start, void* end) {
   ENTER(CONTEXT);
@@ -215,7 +216,7 @@ API cuGraphLaunch(void* executable, void* stream) {
 static CUresult destroyGraph(void* graph) {
   if (!graphs.erase((Graph*)graph)) return kInvalidValue;
   delete (Graph*)graph;
-  return G.sticky;
+  return G.sticky();
 }
 API cuGraphDestroy(void* graph) {
   ENTER(FREEING);

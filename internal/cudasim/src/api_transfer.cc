@@ -41,7 +41,7 @@ static CUresult copy(Side to, Side from, size_t n) {
   if (!valid(to, n) || !valid(from, n)) return kInvalidValue;
   if (anyCapture()) return kCaptureUnsupported;
   runSynchronously([=](Launch* L) { copyNow(L, to, from, n, false); });
-  return G.sticky;
+  return G.sticky();
 }
 
 static CUresult copyAsync(Side to, Side from, size_t n, void* stream) {
@@ -60,7 +60,7 @@ static CUresult copyAsync(Side to, Side from, size_t n, void* stream) {
   }
   enqueue(s, Operation{Operation::TRANSFER, std::make_shared<Launch>(), nullptr, work});
   if (waits) drainStream(s);
-  return G.sticky;
+  return G.sticky();
 }
 
 static Side onDevice(Device p) { return {(uintptr_t)p, true}; }
@@ -100,6 +100,16 @@ API cuMemcpyDtoDAsync_v2(Device to, Device from, size_t n, void* stream) {
   return copyAsync(onDevice(to), onDevice(from), n, stream);
 }
 
+// Between two devices, which need not be peers: the driver then goes by way of the host.
+API cuMemcpyPeer(Device to, void*, Device from, void*, size_t n) {
+  ENTER(CONTEXT);
+  return copy(onDevice(to), onDevice(from), n);
+}
+API cuMemcpyPeerAsync(Device to, void*, Device from, void*, size_t n, void* stream) {
+  ENTER(CONTEXT);
+  return copyAsync(onDevice(to), onDevice(from), n, stream);
+}
+
 // --- Fills -------------------------------------------------------------------------------------------------------------
 
 template <class T> static void fillNow(Launch* L, Device to, T v, size_t n, bool async) {
@@ -110,20 +120,23 @@ template <class T> static void fillNow(Launch* L, Device to, T v, size_t n, bool
   hostTransfer(L, to, n * sizeof v, true, async);
   std::fill((T*)to, (T*)to + n, v);
 }
+// A fill is a kernel of the driver's: it reaches what a kernel does.
+static bool fillable(Device to, size_t n) { return known(to, n) && mayReach(G.device, *findRange(to)); }
+
 template <class T> static CUresult fill(Device to, T v, size_t n) {
   if (!n) return kSuccess;
-  if (to % sizeof v || !known(to, n * sizeof v)) return kInvalidValue;
+  if (to % sizeof v || !fillable(to, n * sizeof v)) return kInvalidValue;
   if (anyCapture()) return kCaptureUnsupported;
   runSynchronously([=](Launch* L) { fillNow(L, to, v, n, false); });
-  return G.sticky;
+  return G.sticky();
 }
 template <class T> static CUresult fillAsync(Device to, T v, size_t n, void* stream) {
   Stream* s = findStream(stream);
   if (!s) return kInvalidHandle;
   if (!n) return kSuccess;
-  if (to % sizeof v || !known(to, n * sizeof v)) return kInvalidValue;
+  if (to % sizeof v || !fillable(to, n * sizeof v)) return kInvalidValue;
   enqueue(s, Operation{Operation::TRANSFER, std::make_shared<Launch>(), nullptr, [=](Launch* L) { fillNow(L, to, v, n, true); }});
-  return G.sticky;
+  return G.sticky();
 }
 API cuMemsetD8_v2(Device to, unsigned char v, size_t n) {
   ENTER(CONTEXT);

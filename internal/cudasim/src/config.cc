@@ -84,9 +84,11 @@ static const char* parseOne(const std::string& key, const std::string& v, Config
   if (key == "seed") c.seed = n;
   else if (key == "memory") c.memory = n;
   else if (key == "driver") c.driver = n;
-  else if (key == "devices") c.devices = n < 0 ? 0 : n > 1 ? 1 : n;
+  else if (key == "devices" && n >= 0 && n <= kMaxDevices) c.devices = n;
+  else if (key == "devices") return "devices is 0 to 8";
+  else if (key == "peers") c.peers = n;
   else if (key.compare(0, 4, "attr") == 0) c.attributes[atoi(key.c_str() + 4)] = n;
-  else return "unknown setting: there are order, seed, checks, memory, driver, devices and attr<number>";
+  else return "unknown setting: there are order, seed, checks, memory, driver, devices, peers and attr<number>";
   return nullptr;
 }
 
@@ -98,7 +100,7 @@ std::string settings() {
   if (c.checks & COUNT_LINES) s += "+lines";
   if (c.checks & LAZY) s += "+lazy";
   if (c.checks & CHECK_HOST) s += "+host";
-  s += ",memory=" + std::to_string(c.memory) + ",driver=" + std::to_string(c.driver) + ",devices=" + std::to_string(c.devices);
+  s += ",memory=" + std::to_string(c.memory) + ",driver=" + std::to_string(c.driver) + ",devices=" + std::to_string(c.devices) + ",peers=" + std::to_string(c.peers);
   for (auto& a : c.attributes) s += ",attr" + std::to_string(a.first) + "=" + std::to_string(a.second);
   return s;
 }
@@ -164,7 +166,7 @@ static bool deviceLost(int code) {
 
 bool injectedLaunchFailure(const std::string& kernel) {
   int code = takeFailure("kernel:" + kernel);
-  if (code && !G.sticky) G.sticky = code;
+  if (code && !G.sticky()) G.sticky() = code;
   return code != 0;
 }
 
@@ -172,16 +174,18 @@ bool injectedLaunchFailure(const std::string& kernel) {
 
 Call::Call(const char* name, Needs needs) {
   pthread_mutex_lock(&lock);
+  void* context = driverStarted() ? currentContext() : nullptr;
+  G.device = context ? deviceOfContext(context) : 0;
   if (int code = takeFailure(name)) {
-    if (deviceLost(code)) G.sticky = code;
+    if (deviceLost(code)) G.sticky() = code;
     error = code;
     return;
   }
   if (needs == NOTHING) return;
   if (!driverStarted()) error = kNotInitialized;
   else if (needs == INITIALIZED) return;
-  else if (!currentContext() || !contextIsLive(currentContext())) error = kInvalidContext;
-  else if (needs == CONTEXT) error = G.sticky;
+  else if (!context || !contextIsLive(context)) error = kInvalidContext;
+  else if (needs == CONTEXT) error = G.sticky();
 }
 
 Call::~Call() { pthread_mutex_unlock(&lock); }

@@ -30,4 +30,6 @@ struct Call {
 
 void* currentContext();                               // of the calling thread; api_context.cc
 bool contextIsLive(void*);
+int deviceOfContext(void*);
+void* primaryContext(int device);
 bool driverStarted();

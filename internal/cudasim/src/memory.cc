@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <utility>
 
 #include "findings.h"
 
@@ -20,7 +21,8 @@ static std::map<uintptr_t, Range*> deviceRanges;      // by start: live ones, an
 static std::deque<uintptr_t> freed;                   // their starts, oldest first
 static std::map<uintptr_t, size_t> freeAddresses;     // device: start -> bytes, never adjacent
 static uintptr_t rover;                               // next address to give out
-static size_t used;
+static size_t used[kMaxDevices];
+static bool peers[kMaxDevices][kMaxDevices];           // [a][b]: a may reach b's memory
 
 static std::map<uintptr_t, Range*> hostRanges;        // live, by start
 static std::deque<std::pair<uintptr_t, uintptr_t>> unregistered;      // the last ones, to explain a bad address
@@ -126,11 +128,18 @@ Range* findRange(uintptr_t a) {
 
 Range* findForKernel(uintptr_t a, int pc) {
   Range* r = findRange(a);
-  if (r) return rangeCache[pc % kRangeCache] = r;
+  if (r) return mayReach(G.device, *r) ? rangeCache[pc % kRangeCache] = r : nullptr;
   return !onDevice(a) && attribute(kPageableByPageTables) ? &everything : nullptr;
 }
 
-static void forgetCaches() { memset(rangeCache, 0, sizeof rangeCache); }
+void forgetCaches() { memset(rangeCache, 0, sizeof rangeCache); }
+
+bool mayReach(int device, const Range& r) { return r.origin != Range::ALLOCATION || r.device == device || peers[device][r.device]; }
+
+bool letReach(int device, int other, bool may) {
+  forgetCaches();
+  return std::exchange(peers[device][other], may) != may;
+}
 
 static std::string format(const char* text, long byte, size_t bytes) {
   char b[200];
@@ -141,6 +150,7 @@ static std::string format(const char* text, long byte, size_t bytes) {
 static std::string complaintOnDevice(uintptr_t a) {
   const Range* r = lastAtOrBefore(deviceRanges, a);
   if (!r) return "a device address that was never allocated, or freed long ago";
+  if (r->live && a < r->hi && !mayReach(G.device, *r)) return format("NO PEER ACCESS: memory of device %ld, which is not this one; allocation of %zu bytes", r->device, r->bytes());
   return format(r->live ? "OUT OF BOUNDS: byte %ld of an allocation of %zu bytes" : "USE AFTER FREE: byte %ld of a freed allocation of %zu bytes",
                 a - r->lo, r->bytes());
 }
@@ -218,15 +228,16 @@ static void rememberFreed(uintptr_t lo) {
 }
 
 Range* allocateDevice(size_t bytes) {
-  if (bytes > G.config.memory || used + rounded(bytes) > G.config.memory) return nullptr;
+  if (bytes > G.config.memory || used[G.device] + rounded(bytes) > G.config.memory) return nullptr;
   size_t whole = rounded(bytes);
   uintptr_t lo = takeAddresses(whole + kGranule);     // a granule of no man's land behind each
   if (!lo) return nullptr;
   forgetFreed(lo, lo + whole);
   Range* r = newRange(lo, bytes, Range::ALLOCATION);
+  r->device = G.device;
   deviceRanges[lo] = r;
   r->shadow = G.arenaShadow.at((lo - G.arena) >> 2);
-  used += whole;
+  used[G.device] += whole;
   // Fresh memory holds garbage; of large allocations, only the start, to save the pages.
   DeviceOpen open;
   memset((void*)lo, 0xCB, bytes <= 4 << 20 ? bytes : 1 << 20);
@@ -258,7 +269,7 @@ void freeDevice(Range* r) {
   r->transfers = {};
   r->touched = {};
   size_t whole = rounded(r->bytes());
-  used -= whole;
+  used[r->device] -= whole;
   uintptr_t lo = r->lo, hi = lo + whole + kGranule, freeLo = lo, freeHi = hi;
   auto after = freeAddresses.lower_bound(lo);
   if (after != freeAddresses.end() && after->first == hi) {
@@ -309,7 +320,7 @@ void removeHost(Range* r) {
   forgetCaches();
 }
 
-size_t deviceBytesUsed() { return used; }
+size_t deviceBytesUsed(int device) { return used[device]; }
 size_t hostRangeCount() { return hostRanges.size(); }
 size_t deviceRangeCount() {
   return std::count_if(deviceRanges.begin(), deviceRanges.end(), [](auto& r) { return r.second->live; });

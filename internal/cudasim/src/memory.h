@@ -6,7 +6,7 @@
 
 void initMemory();
 
-Range* allocateDevice(size_t bytes);                             // null: out of memory
+Range* allocateDevice(size_t bytes);                             // of the present device; null: out of memory
 Range* allocateManaged(size_t bytes);
 void freeDevice(Range*);
 bool overlapsHost(uintptr_t lo, uintptr_t hi);                   // with something registered
@@ -23,10 +23,11 @@ struct ArenaFile { int fd; off_t offset; };
 ArenaFile arenaFile(uintptr_t a);
 bool mapArena(uintptr_t lo, size_t bytes, ArenaFile);
 Range* liveHostRange(uintptr_t a);
-size_t deviceBytesUsed();
+size_t deviceBytesUsed(int device);
+bool letReach(int device, int other, bool may);                  // false: it was so already
 size_t deviceRangeCount();
 size_t hostRangeCount();
 void forEachRange(void (*f)(Range&));                            // the live ones
 
-constexpr int kPageableByPageTables = 100, kReadOnlyRegister = 113;
+constexpr int kPciBus = 33, kPageableByPageTables = 100, kReadOnlyRegister = 113;
 int attribute(int number);                                       // config.cc

@@ -94,7 +94,7 @@ void report(int code, const char* format, ...) {
   va_start(v, format);
   vsnprintf(b, sizeof b, format, v);
   va_end(v);
-  if (!G.sticky) G.sticky = code;
+  if (!G.sticky()) G.sticky() = code;
   if (findings.size() >= kMaxFindings) return;
   static const char* const orders[] = {"forward", "reverse", "random"};
   char setting[80];
@@ -112,6 +112,6 @@ const std::string& finding(int i) {
 
 void clearFindings() {
   findings.clear();
-  G.sticky = 0;
+  for (int& code : G.lost) code = 0;
   clearSeenRaces();
 }

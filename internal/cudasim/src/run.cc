@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <utility>
 
 #include "fiber.h"
 #include "findings.h"
@@ -155,6 +156,8 @@ static bool runBlock(int threads) {
 
 void runKernel(Launch* L) {
   Kernel* k = L->kernel;
+  static int cached;                                  // for which device's kernels rangeCache holds
+  if (std::exchange(cached, L->device) != L->device) forgetCaches();
   G.launch = L;
   G.orderedLaunch = 0;
   aborted = false;

@@ -24,8 +24,9 @@
 
 enum {
   kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kNotInitialized = 3, kNoDevice = 100, kInvalidDevice = 101,
-  kInvalidImage = 200, kInvalidContext = 201, kInvalidPtx = 218, kInvalidHandle = 400, kNotFound = 500, kNotReady = 600,
-  kIllegalAddress = 700, kLaunchTimeout = 702, kHostMemoryRegistered = 712, kHostMemoryNotRegistered = 713,
+  kInvalidImage = 200, kInvalidContext = 201, kPeerUnsupported = 217, kInvalidPtx = 218, kInvalidHandle = 400, kNotFound = 500, kNotReady = 600,
+  kIllegalAddress = 700, kLaunchTimeout = 702, kPeerEnabled = 704, kPeerNotEnabled = 705,
+  kHostMemoryRegistered = 712, kHostMemoryNotRegistered = 713,
   kMisalignedAddress = 716, kLaunchFailed = 719, kNotSupported = 801, kCaptureUnsupported = 900,
   kCaptureInvalidated = 901, kCaptureUnmatched = 903, kCaptureIsolation = 905, kCapturedEvent = 907,
 };
@@ -70,6 +71,7 @@ struct Range {
   uintptr_t lo = 1, hi = 0;            // an empty range contains nothing
   Origin origin = ALLOCATION;
   bool live = false, readOnly = false;
+  int device = 0;                      // whose memory it is, if it is an ALLOCATION
   bool written = false, recorded = false, shared = false;   // by kernels: is there anything in shadow.w, .r, .other
   unsigned flags = 0;                  // as given to the driver
   Shadow shadow;
@@ -112,6 +114,7 @@ struct Kernel {
 
 struct Launch {                        // one operation of a stream: a kernel, copy or fill
   uint32_t id = 0; Kernel* kernel = nullptr;
+  int device = 0;                      // where it runs
   unsigned grid[3] = {1, 1, 1}, block[3] = {1, 1, 1}, shared = 0;
   std::vector<uint64_t> storage; std::vector<void*> args;     // the parameters, copied when the launch was queued
   Clock clock;                         // what is complete when it starts
@@ -122,10 +125,12 @@ enum Order { FORWARD, REVERSE, RANDOM };
 enum Checks { CHECK_ADDRESSES = 1, CHECK_RACES = 2, COUNT_LINES = 4, LAZY = 8, CHECK_HOST = 16, CHECK_DEFAULT = 15 };
 constexpr unsigned kOfKernels = CHECK_ADDRESSES | CHECK_RACES | COUNT_LINES;   // any of them: every access is looked at
 
+constexpr int kMaxDevices = 8;
 struct Config {
   Order order = FORWARD; uint64_t seed = 1; unsigned checks = CHECK_DEFAULT;
-  size_t memory = 16ull << 30;         // bytes of device memory
+  size_t memory = 16ull << 30;         // bytes of each device's memory
   int driver = 12040, devices = 1;
+  bool peers = false;                  // whether devices may reach each other's memory
   std::map<int, int> attributes;       // those that differ from the default
 };
 
@@ -142,7 +147,9 @@ struct Simulator {
   uintptr_t imageLo = 0, imageHi = 0;  // our own code and data
   // results
   std::vector<LaunchOrder> launches;   // by id; 0 is "before everything"
-  int sticky = 0;                      // the error that every call returns from now on
+  int device = 0;                      // of the present call's context, or of what runs
+  int lost[kMaxDevices] = {};          // the error that every call of a device returns from now on
+  int& sticky() { return lost[device]; }
 };
 extern Simulator G;
 
@@ -164,6 +171,8 @@ Range* findRange(uintptr_t a);                        // the live range around a
 Range* findForKernel(uintptr_t a, int pc);            // the same, and keeps it for the next access of that place
 constexpr int kRangeCache = 1024;
 extern Range* rangeCache[kRangeCache];
+void forgetCaches();                                  // whenever an entry of rangeCache may be wrong
+bool mayReach(int device, const Range&);              // its own memory, the host's, or that of a peer
 [[noreturn]] void badAddress(uintptr_t a, unsigned size, const char* what, int pc);
 
 // run.cc

@@ -106,6 +106,12 @@ static int64_t nanoseconds() {
   return t.tv_sec * 1000000000ll + t.tv_nsec;
 }
 
+struct OnDevice {                                     // while it lives, another device is the present one
+  const int before = G.device;
+  explicit OnDevice(int device) { G.device = device; }
+  ~OnDevice() { G.device = before; }
+};
+
 static void runHead(Stream& s) {
   Operation op = std::move(s.queue.front());
   s.queue.pop_front();
@@ -121,10 +127,11 @@ static void runHead(Stream& s) {
       break;
     default: {
       Launch* L = op.launch.get();
+      OnDevice on(L->device);
       L->id = newLaunch(s, L->kernel ? L->kernel->name.c_str() : "a copy or fill");
       L->clock = s.clock;
       if (L->kernel && injectedLaunchFailure(L->kernel->name)) break;
-      if (G.sticky && G.sticky != kLaunchFailed) break;       // the device is lost; a mere race lets the rest run
+      if (G.sticky() && G.sticky() != kLaunchFailed) break;       // the device is lost; a mere race lets the rest run
       DeviceOpen open;
       onWorker([&] { L->kernel ? runKernel(L) : op.work(L); });
     }
@@ -193,7 +200,7 @@ void synchronizeHost() {
 
 // --- The default stream: it waits for all blocking streams, and they for it ----------------------------------------------
 
-static bool blocking(const Stream& s) { return s.index && !(s.flags & 1) && !s.destroyed; }
+static bool blocking(const Stream& s) { return s.index && s.device == G.device && !(s.flags & 1) && !s.destroyed; }
 
 static void joinDefaultStream() {
   for (Stream& s : streams)
@@ -208,7 +215,10 @@ static void leaveDefaultStream() {
     if (blocking(s)) join(s.clock, streams[0].clock);
 }
 
+int deviceOf(const Stream* s) { return s->index ? s->device : G.device; }
+
 void enqueue(Stream* s, Operation op) {
+  if (op.launch) op.launch->device = deviceOf(s);
   if (s->capture) {
     s->capture->operations.push_back(std::move(op));
     return;
@@ -252,6 +262,7 @@ Stream* newStream(unsigned flags, int priority) {
   }
   s->flags = flags;
   s->priority = priority;
+  s->device = G.device;
   s->destroyed = false;
   return s;
 }

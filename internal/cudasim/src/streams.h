@@ -11,6 +11,7 @@ struct Mark { bool ran = false; Clock clock; int64_t nanoseconds = 0; };      //
 struct Capture;
 struct Event {
   unsigned flags = 0;
+  int device = 0;
   std::shared_ptr<Mark> last;                         // null: never recorded
   Capture* capture = nullptr;                         // recorded while this was captured
 };
@@ -28,7 +29,7 @@ struct Capture {
   bool broken = false;                                // an operation that is not allowed came in between
 };
 struct Stream {
-  int index = 0, priority = 0;
+  int index = 0, priority = 0, device = 0;
   unsigned flags = 0;
   bool destroyed = false;
   std::deque<Operation> queue;
@@ -42,6 +43,7 @@ void onWorker(const std::function<void()>&);
 
 Stream* newStream(unsigned flags, int priority);
 Stream* findStream(void* handle);                     // null handle: the default stream; null: no such stream
+int deviceOf(const Stream*);                          // the default stream is that of the present device
 void destroyStream(Stream*);
 size_t streamCount();
 bool anyCapture();                                    // while one lasts, calls that wait or allocate are refused

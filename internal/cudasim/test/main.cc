@@ -114,6 +114,7 @@ int main(int argc, char** argv) {
   }
   if (results) return failed != 0;
   failed += run(countCases, "order=forward");
+  failed += run(deviceCases, "order=random,seed=7");
   failed += run(driverCases, "order=random,seed=7");
   return failed != 0;
 }

@@ -59,4 +59,4 @@ template <class... A> void launch(const char* name, Shape s, A... a) {
   OK("cuLaunchKernel", kernel(name), s.grid, 1u, 1u, s.block, 1u, 1u, s.shared, s.stream, (void**)params, (void**)nullptr);
 }
 
-extern const std::vector<Case> resultCases, memoryCases, raceCases, streamCases, barrierCases, driverCases, countCases;
+extern const std::vector<Case> resultCases, memoryCases, raceCases, streamCases, barrierCases, driverCases, deviceCases, countCases;

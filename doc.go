@@ -1,10 +1,19 @@
-// Package khop is the root of a mini-batch loader for training graph neural networks on graphs that are larger than the
-// memory of the device that trains. It holds no code; the work is done by the packages below it.
+// Package khop is the root of a mini-batch loader for training graph neural networks, on graphs that are larger than
+// the memory of the device that trains. It holds no code; the packages below it do the work.
 //
 // # Basics
 //
-// Package formats opens a dataset, package sampling says how neighbours are chosen, and package loader iterates
-// batches:
+// There are five types to know.
+//
+// formats.Dataset is a graph with its columns and splits in a directory of files. formats.Open maps the files, whatever
+// their size, and reads hardly any of them. The command khop makes datasets (convert, generate), and graph.New takes
+// the place of one for a graph in Go slices.
+//
+// sampling.Neighbor says how the neighbourhood of a seed is sampled: how many in-edges each hop picks for each node. It
+// is a plain value. Other samplers implement sampling.Sampler.
+//
+// loader.Loader makes batches of both. Its workers sample, gather rows and hold finished batches ready while your loop
+// body runs; loader.Options say with which seeds, how many at a time, and in how much memory.
 //
 //	ds, err := formats.Open("products.khop")
 //	ld, err := loader.New(ds, loader.Options{
@@ -13,20 +22,46 @@
 //	})
 //	for batch, err := range ld.Epoch(ctx, 0) { ... }
 //
-// Packages graph and unified hold the types that all share, pinned and gather the memory and the feature rows. A build
-// with
-// -tags cuda makes the same batches on a GPU: loader.Options.Device. Below integrations are the feed to other processes (shm, with a
-// consumer in Python) and datasets for GoMLX. The command cmd/khop converts, generates, checks, measures and serves.
+// loader.Batch is what the loop gets: the list of its nodes with the seeds first, a row of features for each node
+// (Batch.X) and a row of labels for each seed (Batch.Y). Batch.State is a place to resume from, and Batch.Digest 64
+// bits that stand for the whole batch.
 //
-// Imports go one way:
+// graph.Block is one layer of a batch: the edges from its sources to its destinations, in CSC form, as places in the
+// list of nodes. Batch.Sample.Blocks[0] is the layer furthest from the seeds, which a network computes first; the
+// destinations of the last layer are the seeds.
 //
-//	internal/* <- pinned <- unified <- graph <- {formats, sampling, gather} <- loader <- integrations <- {bench, cmd, tools}
+// All arrays are unified.Tensors. unified.View turns one into a Go slice over the same memory.
 //
-// Siblings in braces do not import each other.
+// A build with -tags cuda makes the same batches on a GPU, and leaves them there: loader.Options.Device. Programs in
+// other processes and languages get batches through shared memory: khop serve, integrations/shm and the Python package.
+// docs/architecture.md follows a batch from the file to its consumer, and docs/glossary.md has the words.
 //
 // # Caveats
 //
-// A batch is a pure function of dataset, sampler options, seed, epoch and batch number: the machine, the number of
-// workers and the order of delivery never change it. What may change between versions of this module is listed in
-// CHANGELOG.md.
+// A batch is a pure function of dataset, sampler, seeds, batch size, shuffle, random seed, instance, epoch and number.
+// The machine, the device and the number of workers or ranks never change it. CHANGELOG.md says what changes between
+// versions of this module.
+//
+// A batch, with all slices and tensors taken from it, is valid until the loop body ends; the loader then fills the same
+// memory again. Batch.Keep holds a batch longer, until Batch.Release, and each batch held takes a slot away from the
+// workers.
+//
+// Tensors lie outside the Go heap, often in mapped files. Close the loader before the dataset, and keep no slice
+// beyond: reading it would fault. Never write to a tensor.
+//
+// Open vouches for the shape of a dataset, not for its elements. Check a dataset from elsewhere once, with khop check
+// or formats.Check. If someone cuts a mapped file short, the epoch ends with an error.
+//
+// The default of Options.Device takes a GPU where there is one and the build has CUDA. Go code that reads batches names
+// "cpu".
+//
+// Reading a mapped dataset fills the page cache, which the system shrinks as it needs. Options.MaxMemory bounds all
+// other memory of a loader.
+//
+// # Packages
+//
+// Imports go one way; siblings in braces do not import each other:
+//
+//	device <- internal/* <- pinned <- unified <- graph <- {formats, sampling, gather} <- loader
+//	loader <- integrations <- {bench, cmd, tools}
 package khop

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/dustin/go-humanize"
 	"github.com/zeebo/xxh3"
 
 	"github.com/khop-gnn/khop/pinned"
@@ -213,8 +214,8 @@ func (c *checker) addChecksums() {
 				if xxh3.Hash(f.body[lo:hi]) == want {
 					return nil
 				}
-				return corrupt(f.path, "bytes %s to %s do not fit their checksum", grouped(f.l.bodyOffset+lo),
-					grouped(f.l.bodyOffset+hi))
+				return corrupt(f.path, "bytes %s to %s do not fit their checksum", humanize.Comma(f.l.bodyOffset+lo),
+					humanize.Comma(f.l.bodyOffset+hi))
 			}})
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"math"
 	"sort"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -107,12 +109,12 @@ func (e *edgeChecker[T, U]) checkIndptr(lo, hi int64) error {
 	m, n := e.schema.NumEdges(), e.schema.NumNodes()
 	if lo == 0 && (e.indptr[0] != 0 || e.indptr[n] != m) {
 		return e.indptrFile.rowError("node", 0, remedyForeign, "indptr runs from %s to %s, not from 0 to %s edges",
-			grouped(e.indptr[0]), grouped(e.indptr[n]), grouped(m))
+			humanize.Comma(e.indptr[0]), humanize.Comma(e.indptr[n]), humanize.Comma(m))
 	}
 	for v := lo; v < hi; v++ {
 		if e.indptr[v+1] < e.indptr[v] {
 			return e.indptrFile.rowError("node", v, remedyForeign, "indptr descends from %s to %s",
-				grouped(e.indptr[v]), grouped(e.indptr[v+1]))
+				humanize.Comma(e.indptr[v]), humanize.Comma(e.indptr[v+1]))
 		}
 	}
 	return nil
@@ -129,8 +131,8 @@ func (e *edgeChecker[T, U]) checkDestinations(lo, hi int64, counts []int64) erro
 		}
 		from, to := e.indptr[v], e.indptr[v+1]
 		if from < 0 || to < from || to > m {
-			return e.indptrFile.rowError("node", v, remedyForeign, "its edges run from %s to %s of %s", grouped(from),
-				grouped(to), grouped(m))
+			return e.indptrFile.rowError("node", v, remedyForeign, "its edges run from %s to %s of %s", humanize.Comma(from),
+				humanize.Comma(to), humanize.Comma(m))
 		}
 		var err error
 		if e.types == nil && e.schema.Edges[0].Order == graph.BySource {
@@ -231,14 +233,14 @@ func (e *edgeChecker[T, U]) sourceError(i int64, t int) error {
 	first, end := e.offsets[et.Src], e.offsets[et.Src+1]
 	switch {
 	case src < 0:
-		return e.indicesFile.rowError("edge", i, remedyForeign, "source %s is negative", grouped(src))
+		return e.indicesFile.rowError("edge", i, remedyForeign, "source %s is negative", humanize.Comma(src))
 	case src >= e.schema.NumNodes():
 		return e.indicesFile.rowError("edge", i, remedyForeign, "%s nodes",
 			describe(src, "source", e.schema.NumNodes()))
 	}
 	return e.indicesFile.rowError("edge", i, remedyForeign,
 		"source %s is not among nodes %s to %s, which are of type %q, as edges of type %v need",
-		grouped(src), grouped(first), grouped(end-1), et.Source, et)
+		humanize.Comma(src), humanize.Comma(first), humanize.Comma(end-1), et.Source, et)
 }
 
 func (e *edgeChecker[T, U]) orderError(i int64) error {

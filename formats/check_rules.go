@@ -7,6 +7,8 @@ import (
 	"sync"
 	"unicode/utf8"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -107,9 +109,9 @@ func (f *checkedFile) checkRange(what, unit string, lo, hi, end int64) error {
 		return nil
 	}
 	if v < 0 {
-		return f.rowError(unit, at, remedyForeign, "%s %s is negative", what, grouped(v))
+		return f.rowError(unit, at, remedyForeign, "%s %s is negative", what, humanize.Comma(v))
 	}
-	return f.rowError(unit, at, remedyForeign, "%s %s is not below %s nodes", what, grouped(v), grouped(end))
+	return f.rowError(unit, at, remedyForeign, "%s %s is not below %s nodes", what, humanize.Comma(v), humanize.Comma(end))
 }
 
 func (c *checker) addSeeds(f *checkedFile) {
@@ -208,8 +210,8 @@ func (c *checker) checkEdgeCounts() {
 	for t := range c.schema.Edges {
 		e := &c.schema.Edges[t]
 		if n := c.edges.counts[t]; n != e.Count {
-			c.add(f.index, math.MaxInt64, corrupt(f.path, "there are %s edges of type %v, there must be %s", grouped(n),
-				e, grouped(e.Count)))
+			c.add(f.index, math.MaxInt64, corrupt(f.path, "there are %s edges of type %v, there must be %s", humanize.Comma(n),
+				e, humanize.Comma(e.Count)))
 		}
 	}
 }
@@ -225,5 +227,5 @@ func (c *checker) topology(name string) *checkedFile {
 }
 
 func describe(v int64, what string, n int64) string {
-	return fmt.Sprintf("%s %s is not below %s", what, grouped(v), grouped(n))
+	return fmt.Sprintf("%s %s is not below %s", what, humanize.Comma(v), humanize.Comma(n))
 }

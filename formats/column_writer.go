@@ -7,6 +7,7 @@ import (
 	"os"
 	"sync"
 
+	"github.com/dustin/go-humanize"
 	"github.com/zeebo/xxh3"
 )
 
@@ -91,7 +92,7 @@ func (c *ColumnWriter) put(p []byte) error {
 func (c *ColumnWriter) lengthError(n int64) error {
 	return &Error{Path: c.a.file.path, Column: c.a.typ.name, Row: -1,
 		Err: fmt.Errorf("%s bytes written, but %s rows take %s",
-			grouped(n), grouped(c.l.rows), grouped(c.l.bytes))}
+			humanize.Comma(n), humanize.Comma(c.l.rows), humanize.Comma(c.l.bytes))}
 }
 
 // Close finishes the file and waits until it is on the disk. It is an error if bytes are missing. Later calls return
@@ -221,10 +222,10 @@ func writeError(path string, err error, need int64) error {
 	}
 	what := "the disk is full"
 	if free, e := freeSpace(dirOf(path)); e == nil {
-		what = fmt.Sprintf("%s bytes (%s) are free", grouped(free), size(free))
+		what = fmt.Sprintf("%s bytes (%s) are free", humanize.Comma(free), humanize.IBytes(uint64(free)))
 	}
 	if need > 0 {
-		what = fmt.Sprintf("%s bytes (%s) more are needed for this file alone, %s", grouped(need), size(need), what)
+		what = fmt.Sprintf("%s bytes (%s) more are needed for this file alone, %s", humanize.Comma(need), humanize.IBytes(uint64(need)), what)
 	}
 	return fileError(path, "make room, or choose another disk", fmt.Errorf("%w: %s: %w", ErrSpace, what, err))
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -46,7 +48,7 @@ func (w *Writer) content(s graph.Schema) (*Content, error) {
 		delete(byKey, key)
 		if a.part.Rows != want.rows || a.typ.dtype != want.dtype || a.typ.strings ||
 			!slices.Equal(a.typ.shape, want.shape) {
-			return nil, w.schemaError(want.name, "%s rows of %v%v were written; expected %v", grouped(a.part.Rows),
+			return nil, w.schemaError(want.name, "%s rows of %v%v were written; expected %v", humanize.Comma(a.part.Rows),
 				a.typ.dtype, a.typ.shape, want)
 		}
 		a.info.Parts = []Part{a.part}
@@ -77,7 +79,7 @@ type expectation struct {
 }
 
 func (e expectation) String() string {
-	return fmt.Sprintf("%s of %s, %s rows of %v%v", e.name, e.owner, grouped(e.rows), e.dtype, e.shape)
+	return fmt.Sprintf("%s of %s, %s rows of %v%v", e.name, e.owner, humanize.Comma(e.rows), e.dtype, e.shape)
 }
 
 // expected lists the arrays of a schema in the order of the manifest.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/dustin/go-humanize"
 	"github.com/zeebo/xxh3"
 
 	"github.com/khop-gnn/khop/graph"
@@ -191,8 +192,8 @@ func mapFile(root *os.Root, dir string, a arrayType, p *Part) (*pinned.Region, l
 		return nil, layout{}, fileError(path, "", err)
 	}
 	if st.Size() != p.FileBytes {
-		return nil, layout{}, corrupt(path, "the file has %s bytes, it must have %s", grouped(st.Size()),
-			grouped(p.FileBytes))
+		return nil, layout{}, corrupt(path, "the file has %s bytes, it must have %s", humanize.Comma(st.Size()),
+			humanize.Comma(p.FileBytes))
 	}
 	r, err := pinned.Map(f)
 	if err != nil {

@@ -3,8 +3,9 @@ package formats
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
+
+	"github.com/dustin/go-humanize"
 )
 
 // What went wrong, for errors.Is. Details are in an *Error.
@@ -46,7 +47,7 @@ func (e *Error) Error() string {
 		if unit == "" {
 			unit = "row"
 		}
-		fmt.Fprintf(&b, ": %s %s", unit, grouped(e.Row))
+		fmt.Fprintf(&b, ": %s %s", unit, humanize.Comma(e.Row))
 	}
 	if e.Err != nil {
 		b.WriteString(": ")
@@ -80,30 +81,4 @@ func corrupt(path, format string, args ...any) *Error {
 // corruptf wraps ErrCorrupt with what is wrong.
 func corruptf(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrCorrupt, fmt.Sprintf(format, args...))
-}
-
-// grouped writes a number with commas: 1,234,567.
-func grouped(n int64) string {
-	s := strconv.FormatInt(n, 10)
-	neg := ""
-	if s[0] == '-' {
-		neg, s = "-", s[1:]
-	}
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return neg + s
-}
-
-// size writes bytes as people read them, exact where short.
-func size(n int64) string {
-	const unit = 1024
-	if n < unit {
-		return fmt.Sprintf("%d B", n)
-	}
-	x, i := float64(n)/unit, 0
-	for x >= unit && i < 4 {
-		x, i = x/unit, i+1
-	}
-	return fmt.Sprintf("%.1f %ciB", x, "KMGTP"[i])
 }

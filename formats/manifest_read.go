@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dustin/go-humanize"
 	"github.com/zeebo/xxh3"
 
 	"github.com/khop-gnn/khop/graph"
@@ -54,7 +55,7 @@ func readManifest(dir string, root *os.Root) (*Manifest, error) {
 		return nil, fileError(path, "", err)
 	}
 	if st.Size() > maxManifest {
-		return nil, corrupt(path, "a manifest of %s", size(st.Size()))
+		return nil, corrupt(path, "a manifest of %s", humanize.IBytes(uint64(st.Size())))
 	}
 	text := make([]byte, st.Size())
 	if _, err := io.ReadFull(f, text); err != nil {
@@ -83,7 +84,7 @@ func incomplete(dir string, root *os.Root) error {
 // parseManifest checks the text's checksum, then its structure, then what it says.
 func parseManifest(text []byte) (*Manifest, error) {
 	if len(text) > maxManifest {
-		return nil, corruptf("a manifest of %s", size(int64(len(text))))
+		return nil, corruptf("a manifest of %s", humanize.IBytes(uint64(len(text))))
 	}
 	body, ok := bytes.CutSuffix(text, []byte(manifestEnd))
 	if len(body) < len(manifestChecksum)+16 {

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"unicode/utf8"
+
+	"github.com/dustin/go-humanize"
 )
 
 // StringWriter takes a list of strings, in order. It uses the same memory however many there are. One goroutine at a
@@ -42,7 +44,7 @@ func (s *StringWriter) Write(v string) error {
 	}
 	if s.n == s.l.rows || !utf8.ValidString(v) {
 		s.err = &Error{Path: s.a.file.path, Column: s.a.typ.name, Row: s.n,
-			Err: fmt.Errorf("one string more than the %s declared, or not UTF-8", grouped(s.l.rows))}
+			Err: fmt.Errorf("one string more than the %s declared, or not UTF-8", humanize.Comma(s.l.rows))}
 		return s.err
 	}
 	s.n++
@@ -60,7 +62,7 @@ func (s *StringWriter) Close() error {
 	}
 	if s.n != s.l.rows {
 		s.err = &Error{Path: s.a.file.path, Column: s.a.typ.name, Row: -1,
-			Err: fmt.Errorf("%s strings written, but %s declared", grouped(s.n), grouped(s.l.rows))}
+			Err: fmt.Errorf("%s strings written, but %s declared", humanize.Comma(s.n), humanize.Comma(s.l.rows))}
 		return s.err
 	}
 	s.err = s.finish()

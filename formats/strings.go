@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"unicode/utf8"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -23,7 +25,7 @@ func (s *Strings) Len() int64 { return s.l.rows }
 func (s *Strings) At(i int64) (v string, err error) {
 	if i < 0 || i >= s.l.rows {
 		return "", &Error{Path: s.path, Column: s.name, Row: i, Err: fmt.Errorf("there are %s strings",
-			grouped(s.l.rows))}
+			humanize.Comma(s.l.rows))}
 	}
 	err = pinned.Guard(func() error {
 		lo, hi := s.offset(i), s.offset(i+1)

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -211,7 +213,7 @@ func checkSpace(dir string, need, freed int64) error {
 	}
 	return fileError(dir, "make room, or choose another disk",
 		fmt.Errorf("%w: %s bytes (%s) are needed, %s (%s) are free",
-			ErrSpace, grouped(need), size(need), grouped(free+freed), size(free+freed)))
+			ErrSpace, humanize.Comma(need), humanize.IBytes(uint64(need)), humanize.Comma(free+freed), humanize.IBytes(uint64(free+freed))))
 }
 
 // Path returns the directory that is written.
@@ -284,7 +286,7 @@ func (w *Writer) column(owner, name string, c graph.Column, rows int64) (*Column
 	}
 	if _, err := a.info.arrayType(); err != nil || rows < 0 || rows > maxCount/max(1, a.typ.rowBytes()) {
 		return nil, fileError(filepath.Join(w.dir, name), "", fmt.Errorf("%w: column %q: %s rows of %v %v",
-			graph.ErrSchema, c.Name, grouped(rows), c.Shape, c.DType))
+			graph.ErrSchema, c.Name, humanize.Comma(rows), c.Shape, c.DType))
 	}
 	if err := w.add(a, name, rows); err != nil {
 		return nil, err
@@ -385,7 +387,7 @@ func (w *Writer) Commit(s graph.Schema) error {
 		return fileError(w.dir, "", err)
 	}
 	if len(text) > maxManifest {
-		return fileError(w.dir, "", fmt.Errorf("a manifest of %s is too large", size(int64(len(text)))))
+		return fileError(w.dir, "", fmt.Errorf("a manifest of %s is too large", humanize.IBytes(uint64(len(text)))))
 	}
 	if err := w.publish(text); err != nil {
 		return err

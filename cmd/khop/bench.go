@@ -85,11 +85,11 @@ func (c *benchCmd) Run(env *environment) (err error) {
 	}, func(e loader.Estimate) {
 		memory = e
 		if on := e.Device.Total(); on > 0 {
-			env.note("the loader will need up to about %s of device memory for batches, and takes more for graph and columns", bytesText(on))
+			env.note("the loader will need up to about %s of device memory for batches, and takes more for graph and columns", machine.Bytes(on))
 			return
 		}
 		env.note("the loader will need %s, and %s if every batch were the largest that there can be; %s are read from mapped files",
-			bytesText(e.Expected.Total()), bytesText(e.Bound.Total()), bytesText(e.FileBytes))
+			machine.Bytes(e.Expected.Total()), machine.Bytes(e.Bound.Total()), machine.Bytes(e.FileBytes))
 	})
 	if err != nil {
 		return err
@@ -300,7 +300,7 @@ func (r *benchResult) print(env *environment) error {
 	t.row("edges", fmt.Sprintf("%.1f million/s; %.2f ms a worker and batch to sample", r.EdgesPerS/1e6, r.SampleMs))
 	if r.BytesPerBatch > 0 {
 		t.row("rows", fmt.Sprintf("%.1f million/s; %.2f ms a worker and batch to gather %s", r.RowsPerS/1e6, r.GatherMs,
-			bytesText(int64(r.BytesPerBatch))))
+			machine.Bytes(int64(r.BytesPerBatch))))
 		gather := fmt.Sprintf("%.1f GB/s while gathering", r.GatherGBPerS)
 		if r.MemcpyGBPerS > 0 {
 			gather += fmt.Sprintf(", memcpy %.1f GB/s", r.MemcpyGBPerS)
@@ -308,13 +308,13 @@ func (r *benchResult) print(env *environment) error {
 		t.row("gather", gather)
 	}
 	if r.DeviceBytes > 0 {
-		t.row("memory", fmt.Sprintf("loader: %s of device memory taken, %s of host memory", bytesText(r.DeviceBytes),
-			bytesText(r.LoaderBytes)))
+		t.row("memory", fmt.Sprintf("loader: %s of device memory taken, %s of host memory", machine.Bytes(r.DeviceBytes),
+			machine.Bytes(r.LoaderBytes)))
 	} else {
-		t.row("memory", fmt.Sprintf("loader: %s expected, %s taken", bytesText(r.EstimateBytes),
-			bytesText(r.LoaderBytes)))
+		t.row("memory", fmt.Sprintf("loader: %s expected, %s taken", machine.Bytes(r.EstimateBytes),
+			machine.Bytes(r.LoaderBytes)))
 	}
 	t.row("energy", energyText(&r.Meters, r.Batches))
-	t.row("process", fmt.Sprintf("%s its own, %s of mapped files", bytesText(r.AnonBytes), bytesText(r.FileBytes)))
+	t.row("process", fmt.Sprintf("%s its own, %s of mapped files", machine.Bytes(r.AnonBytes), machine.Bytes(r.FileBytes)))
 	return t.flush()
 }

@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/internal/machine"
 )
 
 type checkCmd struct {
@@ -70,12 +73,12 @@ func (r *checkResult) print(env *environment, took time.Duration) error {
 		fmt.Fprintln(env.stdout, p.Text)
 	}
 	if more := r.Found - int64(len(r.Problems)); more > 0 {
-		fmt.Fprintf(env.stdout, "... and %s more\n", countText(more))
+		fmt.Fprintf(env.stdout, "... and %s more\n", humanize.Comma(more))
 	}
 	if !r.OK {
 		return nil
 	}
-	_, err := fmt.Fprintf(env.stdout, "%s: %d files, %s, are right (%s)\n", r.Dataset, r.Files, bytesText(r.Bytes),
+	_, err := fmt.Fprintf(env.stdout, "%s: %d files, %s, are right (%s)\n", r.Dataset, r.Files, machine.Bytes(r.Bytes),
 		durationText(took))
 	return err
 }

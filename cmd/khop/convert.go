@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/khop-gnn/khop/formats/convert"
+	"github.com/khop-gnn/khop/internal/machine"
 )
 
 type convertCmd struct {
@@ -83,8 +86,8 @@ func (c *convertCmd) Run(env *environment) error {
 	}
 	_, err = fmt.Fprintf(env.stdout,
 		"%s: %s; %s nodes, %s edges (%s; %s in the source), %d features, %d classes, %d splits, %s in %s\n",
-		c.Dataset, r.Kind, countText(r.Nodes), countText(r.Edges), r.Direction, countText(r.SourceEdges), r.FeatureDim,
+		c.Dataset, r.Kind, humanize.Comma(r.Nodes), humanize.Comma(r.Edges), r.Direction, humanize.Comma(r.SourceEdges), r.FeatureDim,
 		r.Classes, r.Splits,
-		bytesText(r.Bytes), durationText(time.Since(start)))
+		machine.Bytes(r.Bytes), durationText(time.Since(start)))
 	return err
 }

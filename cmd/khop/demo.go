@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/synthetic"
 	"github.com/khop-gnn/khop/internal/machine"
@@ -94,7 +96,7 @@ func (c *demoCmd) make(env *environment) error {
 	}
 	o := res.Options
 	fmt.Fprintf(env.stdout, "made      %s: %s nodes, %s edges, %d float32 features, %d classes, %s, in %s\n", c.Dataset,
-		countText(o.Nodes), countText(o.Edges), o.Features, o.Classes, bytesText(res.Bytes),
+		humanize.Comma(o.Nodes), humanize.Comma(o.Edges), o.Features, o.Classes, machine.Bytes(res.Bytes),
 		durationText(time.Since(start)))
 	return nil
 }
@@ -106,7 +108,7 @@ func (c *demoCmd) check(env *environment) error {
 		return err
 	}
 	fmt.Fprintf(env.stdout, "checked   %d files, %s, in %s: checksums, order and ids are right\n", rep.Files,
-		bytesText(rep.Bytes), durationText(time.Since(start)))
+		machine.Bytes(rep.Bytes), durationText(time.Since(start)))
 	return nil
 }
 
@@ -119,9 +121,9 @@ func (c *demoCmd) load(env *environment, ds *formats.Dataset) (err error) {
 	if err != nil {
 		return err
 	}
-	need := bytesText(said.Expected.Total())
+	need := machine.Bytes(said.Expected.Total())
 	if on := said.Device.Total(); on > 0 {
-		need = "up to about " + bytesText(on) + " of device memory for batches"
+		need = "up to about " + machine.Bytes(on) + " of device memory for batches"
 	}
 	fmt.Fprintf(env.stdout, "loader    fan-outs %v, %d seeds a batch, %d workers: it will need %s\n", demoFanouts,
 		demoBatch, said.Workers, need)
@@ -136,14 +138,14 @@ func (c *demoCmd) load(env *environment, ds *formats.Dataset) (err error) {
 		}
 	}
 	took := ld.Stats()
-	line := fmt.Sprintf("memory    the loader said %s and took %s", need, bytesText(took.MaxMemory))
+	line := fmt.Sprintf("memory    the loader said %s and took %s", need, machine.Bytes(took.MaxMemory))
 	if took.MaxDeviceMemory > 0 {
 		line = fmt.Sprintf("memory    the loader said %s and took %s with graph and columns, and %s of host memory",
-			need, bytesText(took.MaxDeviceMemory), bytesText(took.MaxMemory))
+			need, machine.Bytes(took.MaxDeviceMemory), machine.Bytes(took.MaxMemory))
 	}
 	if u, err := machine.ReadUsage(); err == nil {
-		line += fmt.Sprintf("; the whole process holds %s, and %s of mapped files", bytesText(u.Anonymous),
-			bytesText(u.File))
+		line += fmt.Sprintf("; the whole process holds %s, and %s of mapped files", machine.Bytes(u.Anonymous),
+			machine.Bytes(u.File))
 	}
 	fmt.Fprintln(env.stdout, line)
 	return nil
@@ -167,6 +169,6 @@ func (c *demoCmd) epoch(env *environment, ld *loader.Loader, epoch uint64) error
 	took := time.Since(start)
 	fmt.Fprintf(env.stdout, "epoch %d   %d batches in %s: %.0f batches/s, %.1f million edges/s; a batch has about %s nodes; batch 0 is %016x\n",
 		epoch, batches, durationText(took), float64(batches)/took.Seconds(), float64(total.edges)/took.Seconds()/1e6,
-		countText(total.nodes/int64(max(batches, 1))), digest)
+		humanize.Comma(total.nodes/int64(max(batches, 1))), digest)
 	return nil
 }

@@ -89,7 +89,7 @@ func (d *diagnosis) print(env *environment) error {
 	t.row("  system", or(strings.TrimSpace(m.OS+"/"+m.Arch+" "+m.Kernel)))
 	t.row("  processor", fmt.Sprintf("%s, %d logical, %d used at a time", or(m.Processor), m.Cores, m.Threads))
 	t.row("  instructions", or(strings.Join(m.Features, " ")))
-	cache := bytesText(m.CacheBytes)
+	cache := machine.Bytes(m.CacheBytes)
 	if m.CacheAssumed {
 		cache += ", assumed: the system does not tell"
 	}
@@ -97,7 +97,7 @@ func (d *diagnosis) print(env *environment) error {
 	t.row("  memory", fmt.Sprintf("%s, %s available", size(m.MemoryTotal), size(m.MemoryAvailable)))
 	t.row("  control group", limit(m.MemoryLimit))
 	t.row("  locked memory", limit(m.LockLimit)+" (for information: mapping and copying need none)")
-	t.row("  pages", fmt.Sprintf("%s; huge pages: %s, defrag: %s, %s each", bytesText(m.PageSize), or(m.HugePages.Mode),
+	t.row("  pages", fmt.Sprintf("%s; huge pages: %s, defrag: %s, %s each", machine.Bytes(m.PageSize), or(m.HugePages.Mode),
 		or(m.HugePages.Defrag), size(m.HugePageBytes)))
 	t.row("  NUMA nodes", max(m.NUMANodes, 1))
 	if err := t.flush(); err != nil {
@@ -151,7 +151,7 @@ func size(n int64) string {
 	if n == 0 {
 		return "unknown"
 	}
-	return bytesText(n)
+	return machine.Bytes(n)
 }
 
 func limit(n int64) string {

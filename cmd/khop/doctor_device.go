@@ -195,7 +195,7 @@ func printLadders(env *environment, all []arrayLadder) error {
 			}
 			notes = append(notes, fmt.Sprintf("[%d]", at+1))
 		}
-		t.row("  "+a.Array, bytesText(a.Bytes), a.Rung, strings.Join(notes, ""))
+		t.row("  "+a.Array, machine.Bytes(a.Bytes), a.Rung, strings.Join(notes, ""))
 	}
 	if err := t.flush(); err != nil {
 		return err

@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/khop-gnn/khop/formats/synthetic"
+	"github.com/khop-gnn/khop/internal/machine"
 )
 
 type generateCmd struct {
@@ -65,7 +68,7 @@ func (c *generateCmd) Run(env *environment) error {
 		return env.printJSON(r)
 	}
 	_, err = fmt.Fprintf(env.stdout, "%s: %s nodes, %s edges, %d features, %d classes, seed %d: %s in %s\n", c.Dataset,
-		countText(r.Nodes), countText(r.Edges), r.Features, r.Classes, r.Seed, bytesText(r.Bytes),
+		humanize.Comma(r.Nodes), humanize.Comma(r.Edges), r.Features, r.Classes, r.Seed, machine.Bytes(r.Bytes),
 		durationText(time.Since(start)))
 	return err
 }

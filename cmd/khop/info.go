@@ -7,8 +7,11 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/machine"
 )
 
 type infoCmd struct {
@@ -132,18 +135,18 @@ func (r *infoResult) print(env *environment) error {
 	t := newTable(env.stdout)
 	t.row("dataset", r.Dataset)
 	t.row("id", fmt.Sprintf("%s (format %s, generation %d)", r.ID, r.Format, r.Generation))
-	t.row("size", bytesText(r.Bytes))
-	edges := countText(r.Edges)
+	t.row("size", machine.Bytes(r.Bytes))
+	edges := humanize.Comma(r.Edges)
 	if r.SourceEdges != r.Edges {
-		edges += fmt.Sprintf(", of %s in the source", countText(r.SourceEdges))
+		edges += fmt.Sprintf(", of %s in the source", humanize.Comma(r.SourceEdges))
 	}
-	t.row("nodes", countText(r.Nodes))
+	t.row("nodes", humanize.Comma(r.Nodes))
 	t.row("edges", edges)
 	for _, n := range r.NodeTypes {
-		t.row("node type", fmt.Sprintf("%s: %s%s", n.Name, countText(n.Count), columnsText(n.Columns)))
+		t.row("node type", fmt.Sprintf("%s: %s%s", n.Name, humanize.Comma(n.Count), columnsText(n.Columns)))
 	}
 	for _, e := range r.EdgeTypes {
-		t.row("edge type", fmt.Sprintf("%s:%s:%s: %s, by %s%s", e.Source, e.Relation, e.Target, countText(e.Count),
+		t.row("edge type", fmt.Sprintf("%s:%s:%s: %s, by %s%s", e.Source, e.Relation, e.Target, humanize.Comma(e.Count),
 			e.Order, columnsText(r.EdgeColumns)))
 	}
 	if r.Classes > 0 {
@@ -177,7 +180,7 @@ func splitLines(splits []splitInfo) []string {
 		if sizes[s.Name] == nil {
 			names = append(names, s.Name)
 		}
-		sizes[s.Name] = append(sizes[s.Name], countText(s.Count))
+		sizes[s.Name] = append(sizes[s.Name], humanize.Comma(s.Count))
 	}
 	for i, name := range names {
 		names[i] = fmt.Sprintf("%s: %s", name, strings.Join(sizes[name], ", "))

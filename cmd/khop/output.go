@@ -47,31 +47,6 @@ func (t *table) row(cells ...any) {
 
 func (t *table) flush() error { return t.w.Flush() }
 
-// bytesText writes a size in both units that people use: "1.50 GB (1.40 GiB)"; small ones in MB, kB or bytes.
-func bytesText(n int64) string {
-	switch f := float64(n); {
-	case n < 0:
-		return "-" + bytesText(-n)
-	case n < 10_000:
-		return fmt.Sprintf("%d bytes", n)
-	case n < 1_000_000:
-		return fmt.Sprintf("%.1f kB (%.1f KiB)", f/1e3, f/(1<<10))
-	case n < 1_000_000_000:
-		return fmt.Sprintf("%.1f MB (%.1f MiB)", f/1e6, f/(1<<20))
-	default:
-		return fmt.Sprintf("%.2f GB (%.2f GiB)", f/1e9, f/(1<<30))
-	}
-}
-
-// countText groups digits: "123,718,280".
-func countText(n int64) string {
-	s := fmt.Sprint(n)
-	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
-
 // durationText rounds to what a person reads.
 func durationText(d time.Duration) string {
 	switch {

@@ -8,15 +8,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/khop-gnn/khop/internal/machine"
 )
 
 func TestNumbersAsPeopleReadThem(t *testing.T) {
 	for _, c := range []struct{ got, want string }{
-		{bytesText(0), "0 bytes"}, {bytesText(9999), "9999 bytes"}, {bytesText(20_000), "20.0 kB (19.5 KiB)"},
-		{bytesText(5 << 20), "5.2 MB (5.0 MiB)"}, {bytesText(24 << 30), "25.77 GB (24.00 GiB)"},
-		{bytesText(-20_000), "-20.0 kB (19.5 KiB)"},
-		{countText(0), "0"}, {countText(999), "999"}, {countText(1000), "1,000"}, {countText(-123456), "-123,456"},
-		{countText(123718280), "123,718,280"},
+		{machine.Bytes(0), "0 B"}, {machine.Bytes(999), "999 B"}, {machine.Bytes(20_000), "20.0 kB (19.5 KiB)"},
+		{machine.Bytes(5 << 20), "5.24 MB (5.00 MiB)"}, {machine.Bytes(24 << 30), "25.8 GB (24.0 GiB)"},
 		{durationText(1234567 * time.Nanosecond), "1.23ms"}, {durationText(90 * time.Second), "1m30s"},
 		{durationText(1234 * time.Millisecond), "1.23s"},
 	} {

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/loader"
 )
@@ -117,7 +119,7 @@ func readSeed(text string, schema *graph.Schema) (nodeType int, id int64, err er
 	}
 	if nt := &schema.Nodes[nodeType]; id < 0 || id >= nt.Count {
 		return 0, 0, fmt.Errorf("%w: node %d, but there are %s nodes of type %q, from 0", graph.ErrSeed, id,
-			countText(nt.Count), nt.Name)
+			humanize.Comma(nt.Count), nt.Name)
 	}
 	return nodeType, id, nil
 }

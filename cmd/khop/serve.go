@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"os"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/loader"
@@ -151,7 +153,7 @@ func (c *serveCmd) ready(env *environment, s *shm.Server, metrics string) error 
 		return env.printJSON(r)
 	}
 	_, err := fmt.Fprintf(env.stdout, "serving %s at %s: %s batches an epoch and rank, %d ranks, %d seeds a batch\n",
-		c.Dataset, c.Socket, countText(int64(r.Batches)), r.Ranks, o.Loader.BatchSize)
+		c.Dataset, c.Socket, humanize.Comma(int64(r.Batches)), r.Ranks, o.Loader.BatchSize)
 	if err == nil && metrics != "" {
 		_, err = fmt.Fprintf(env.stdout, "metrics at http://%s/metrics\n", metrics)
 	}

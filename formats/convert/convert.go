@@ -166,7 +166,7 @@ func (c *conversion) write(ctx context.Context) (res *Result, err error) {
 	}
 	res = c.result(&schema, t)
 	c.opt.Log(fmt.Sprintf("writing %s: %d nodes, %d edges (%s), about %s", c.dst, res.Nodes, res.Edges, res.Direction,
-		bytesText(res.Bytes)))
+		machine.Bytes(res.Bytes)))
 	w, err := formats.Create(c.dst, formats.WriterOptions{
 		Force: c.opt.Force, Progress: c.opt.Progress, ExpectBytes: res.Bytes,
 		Provenance: map[string]string{
@@ -273,17 +273,4 @@ func (c *conversion) writeColumns(ctx context.Context, w *formats.Writer) error 
 		}
 	}
 	return nil
-}
-
-// bytesText writes bytes as people read them.
-func bytesText(n int64) string {
-	const unit = 1000
-	x, i := float64(n), 0
-	for x >= unit && i < 4 {
-		x, i = x/unit, i+1
-	}
-	if i == 0 {
-		return fmt.Sprintf("%d B", n)
-	}
-	return fmt.Sprintf("%.1f %cB", x, "kMGT"[i-1])
 }

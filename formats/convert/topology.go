@@ -11,6 +11,7 @@ import (
 	"github.com/khop-gnn/khop/formats/source"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/csc"
+	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -90,11 +91,11 @@ func (c *conversion) plan(ctx context.Context) (*topology, error) {
 		}
 		if limit < least {
 			return nil, fmt.Errorf("%w: %s of memory, but %d edges take %s at least (%s to go over them once)",
-				ErrOptions, bytesText(limit), given, bytesText(least), bytesText(all))
+				ErrOptions, machine.Bytes(limit), given, machine.Bytes(least), machine.Bytes(all))
 		}
 	}
 	c.opt.Log(fmt.Sprintf("%d nodes, %d edges as listed: building takes at most %s of memory and about %v",
-		g.Nodes, g.Edges.Count, bytesText(need), time.Duration(given/15_000_000+1)*time.Second))
+		g.Nodes, g.Edges.Count, machine.Bytes(need), time.Duration(given/15_000_000+1)*time.Second))
 	if t.edges = g.Edges.Count; !t.both {
 		return t, nil
 	}

@@ -1,6 +1,10 @@
 package machine
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/dustin/go-humanize"
+)
 
 // Load is what a dataset would ask of the machine. Zero sizes mean that no dataset is at hand.
 type Load struct {
@@ -33,8 +37,8 @@ func (m *Machine) Plan(l Load) []Choice {
 	features := Choice{"features", "mapped file",
 		"the page cache serves what fits in memory; --resident copies them once at start"}
 	if l.TopologyBytes+l.ColumnBytes > 0 && !m.fits(l) {
-		why := fmt.Sprintf("%s do not fit in the %s of memory that can be had", gb(l.TopologyBytes+l.ColumnBytes),
-			gb(m.Room()))
+		why := fmt.Sprintf("%s do not fit in the %s of memory that can be had", Bytes(l.TopologyBytes+l.ColumnBytes),
+			Bytes(m.Room()))
 		topology.Why, features.Why = why, why
 	}
 	batches := Choice{"batches", "4 KiB pages", "the system gives no huge pages"}
@@ -54,7 +58,7 @@ func (m *Machine) devicePlan(l Load) []Choice {
 	if l.HostRungs != "" {
 		data.Path = "device memory, else " + l.HostRungs
 		data.Why = fmt.Sprintf("device memory while it lasts (%s are free), then host memory over the bus",
-			gb(l.DeviceFree))
+			Bytes(l.DeviceFree))
 	}
 	topology, features := data, data
 	topology.Stage, features.Stage = "topology", "features"
@@ -93,10 +97,10 @@ func (m *Machine) Advise(l Load) []string {
 		advice = append(advice, "turn huge pages on: echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled")
 	}
 	if m.MemoryLimit != Unlimited && m.MemoryTotal > 0 && m.MemoryLimit < m.MemoryTotal/2 {
-		advice = append(advice, fmt.Sprintf("the control group may use %s of the machine's %s: cached file pages count against it too", gb(m.MemoryLimit), gb(m.MemoryTotal)))
+		advice = append(advice, fmt.Sprintf("the control group may use %s of the machine's %s: cached file pages count against it too", Bytes(m.MemoryLimit), Bytes(m.MemoryTotal)))
 	}
 	if l.CopyBytes > 0 && !l.fitsDevice() {
-		advice = append(advice, fmt.Sprintf("%s are copied once at start for the device to address: on tmpfs or hugetlbfs they would be registered where they lie", gb(l.CopyBytes)))
+		advice = append(advice, fmt.Sprintf("%s are copied once at start for the device to address: on tmpfs or hugetlbfs they would be registered where they lie", Bytes(l.CopyBytes)))
 	}
 	if m.NUMANodes > 1 && l.Device != "" && l.DeviceNode >= 0 {
 		advice = append(advice, fmt.Sprintf("%d NUMA nodes: run beside the device (numactl --cpunodebind=%d --membind=%d)", m.NUMANodes, l.DeviceNode, l.DeviceNode))
@@ -112,29 +116,30 @@ func (m *Machine) adviseData(l Load) []string {
 	switch {
 	case total == 0:
 	case l.fitsDevice():
-		return []string{fmt.Sprintf("the dataset (%s) fits in the device's memory (%s are free)", gb(total),
-			gb(l.DeviceFree))}
+		return []string{fmt.Sprintf("the dataset (%s) fits in the device's memory (%s are free)", Bytes(total),
+			Bytes(l.DeviceFree))}
 	case l.Device != "" && m.Room() > 0 && !m.fits(l):
-		return []string{fmt.Sprintf("the dataset (%s) cannot be page-locked whole (%s can be had)", gb(total),
-			gb(m.Room()))}
+		return []string{fmt.Sprintf("the dataset (%s) cannot be page-locked whole (%s can be had)", Bytes(total),
+			Bytes(m.Room()))}
 	case l.Device != "":
 	case total <= m.CacheBytes:
 		return []string{fmt.Sprintf("the dataset (%s) fits in the last-level cache: mapped files are as fast as memory",
-			gb(total))}
+			Bytes(total))}
 	case m.fits(l) && m.HugePages.OnRequest():
 		return []string{fmt.Sprintf("--resident: %s fit in memory and not in the last-level cache (%s); "+
-			"copied onto huge pages, rows are found without a page walk each", gb(total), gb(m.CacheBytes))}
+			"copied onto huge pages, rows are found without a page walk each", Bytes(total), Bytes(m.CacheBytes))}
 	case m.fits(l):
 		return []string{"mapped files are as good as memory here: without huge pages --resident gains nothing once the files are cached"}
 	case m.Room() > 0:
-		return []string{fmt.Sprintf("the dataset (%s) does not fit in memory (%s can be had): keep it on a fast local disk", gb(total), gb(m.Room()))}
+		return []string{fmt.Sprintf("the dataset (%s) does not fit in memory (%s can be had): keep it on a fast local disk", Bytes(total), Bytes(m.Room()))}
 	}
 	return nil
 }
 
-func gb(n int64) string {
-	if n >= 1e9 {
-		return fmt.Sprintf("%.1f GB (%.1f GiB)", float64(n)/1e9, float64(n)/(1<<30))
+// Bytes writes a size, which must not be negative, in both units that people use: "25.8 GB (24.0 GiB)".
+func Bytes(n int64) string {
+	if n < 1000 {
+		return humanize.Bytes(uint64(n))
 	}
-	return fmt.Sprintf("%.1f MB (%.1f MiB)", float64(n)/1e6, float64(n)/(1<<20))
+	return humanize.BytesN(uint64(n), 3) + " (" + humanize.IBytesN(uint64(n), 3) + ")"
 }

@@ -36,9 +36,9 @@ func TestAdvice(t *testing.T) {
 		"a device that does not": {func(*Machine) {}, Load{Device: "cuda:0", DeviceFree: 8e9,
 			ColumnBytes: 9e9}, nil},
 		"a device, and too little host memory": {func(m *Machine) { m.MemoryAvailable = 8e9 },
-			Load{Device: "cuda:0", DeviceFree: 8e9, ColumnBytes: 9e9}, []string{"cannot be page-locked whole (8.0 GB"}},
+			Load{Device: "cuda:0", DeviceFree: 8e9, ColumnBytes: 9e9}, []string{"cannot be page-locked whole (8.00 GB"}},
 		"files that have to be copied": {func(*Machine) {}, Load{CopyBytes: 5e9},
-			[]string{"5.0 GB (4.7 GiB) are copied once"}},
+			[]string{"5.00 GB (4.66 GiB) are copied once"}},
 	} {
 		m := roomy
 		c.change(&m)
@@ -80,7 +80,7 @@ func TestPlanOnADeviceNamesEveryStageOnce(t *testing.T) {
 			t.Errorf("stage %d: %+v, want %s", i, c, stage)
 		}
 	}
-	if c := plan[1]; !strings.Contains(c.Path, "registered in place") || !strings.Contains(c.Why, "8.0 GB") {
+	if c := plan[1]; !strings.Contains(c.Path, "registered in place") || !strings.Contains(c.Why, "8.00 GB") {
 		t.Errorf("%+v", c)
 	}
 }
@@ -88,7 +88,7 @@ func TestPlanOnADeviceNamesEveryStageOnce(t *testing.T) {
 func TestPlanSaysWhyALargeDatasetStaysMapped(t *testing.T) {
 	m := Machine{MemoryAvailable: 1e9, MemoryLimit: Unlimited}
 	for _, c := range m.Plan(Load{ColumnBytes: 5e9}) {
-		if c.Stage == "features" && !strings.Contains(c.Why, "5.0 GB (4.7 GiB) do not fit in the 1.0 GB") {
+		if c.Stage == "features" && !strings.Contains(c.Why, "5.00 GB (4.66 GiB) do not fit in the 1.00 GB") {
 			t.Errorf("%+v", c)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+	"github.com/willabides/kongplete"
 
 	"github.com/khop-gnn/khop/formats/convert"
 	"github.com/khop-gnn/khop/formats/synthetic"
@@ -49,7 +50,6 @@ type environment struct {
 	ctx            context.Context
 	stdout, stderr io.Writer
 	terminal       bool // stderr is a terminal: progress is shown
-	model          *kong.Application
 }
 
 func main() {
@@ -86,6 +86,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, terminal 
 		fmt.Fprintln(stderr, "khop:", err)
 		return exitFailed
 	}
+	kongplete.Complete(parser) // answers a shell that asks by COMP_LINE, and exits
 	if len(args) == 0 {
 		args = []string{"--help"}
 	}
@@ -94,7 +95,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, terminal 
 		fmt.Fprintf(stderr, "khop: %v\n%s\n", err, usageHint(err))
 		return exitUsage
 	}
-	env := &environment{ctx: ctx, stdout: stdout, stderr: stderr, terminal: terminal, model: parser.Model}
+	env := &environment{ctx: ctx, stdout: stdout, stderr: stderr, terminal: terminal}
 	return env.status(line.Run(env))
 }
 

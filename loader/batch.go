@@ -29,28 +29,29 @@ func newBatch(s *slot) *Batch { return &Batch{loader: s.loader, slot: s, Sample:
 // Node returns a column of the nodes of type t: a row for each of Sample.Nodes[t]. No tensor if the type does not have
 // the column, or it was not asked for.
 func (b *Batch) Node(t int, column string) unified.Tensor {
-	if b.slot == nil || t < 0 || t >= len(b.slot.node) {
-		return unified.Tensor{}
-	}
-	return find(b.slot.node[t], column)
+	return b.column(ArrayNodeColumn, 0, t, column)
 }
 
 // Seed returns a column of the distinct seeds of type t: a row for each of the first Sample.NumNodes[0][t] nodes. No
 // tensor if the type does not have the column, or it was not asked for.
 func (b *Batch) Seed(t int, column string) unified.Tensor {
-	if b.slot == nil || t < 0 || t >= len(b.slot.seed) {
-		return unified.Tensor{}
-	}
-	return find(b.slot.seed[t], column)
+	return b.column(ArraySeedColumn, 0, t, column)
 }
 
 // Edge returns a column of the edges of Sample.Blocks[layer][edgeType], a row for each. No tensor if it was not asked
 // for.
 func (b *Batch) Edge(layer, edgeType int, column string) unified.Tensor {
-	if b.slot == nil || layer < 0 || layer >= len(b.slot.edge) || edgeType < 0 || edgeType >= len(b.slot.edge[layer]) {
+	return b.column(ArrayEdgeColumn, layer, edgeType, column)
+}
+
+func (b *Batch) column(kind ArrayKind, layer, t int, column string) unified.Tensor {
+	if b.slot == nil {
 		return unified.Tensor{}
 	}
-	return find(b.slot.edge[layer][edgeType], column)
+	if i := find(b.loader.arrays, kind, layer, t, column); i >= 0 {
+		return b.slot.tensor(i)
+	}
+	return unified.Tensor{}
 }
 
 // X returns the features of the batch of a graph with one node type: Node(0, "feature").

@@ -24,10 +24,10 @@ func (s *slot) checkSample() error {
 			}
 			before = p.NumNodes[h][t]
 		}
-		if !s.isList(p.Nodes[t], before, true) {
+		if !s.isList(p.Nodes[t], before, schema.IDType()) {
 			return fmt.Errorf("%w: Nodes[%d] is %v, but there are %d nodes", ErrSampler, t, p.Nodes[t], before)
 		}
-		if !s.isList(p.SeedLocal[t], int64(len(s.request.Seeds[t])), false) {
+		if !s.isList(p.SeedLocal[t], int64(len(s.request.Seeds[t])), unified.Int32) {
 			return fmt.Errorf("%w: SeedLocal[%d] is %v for %d seeds", ErrSampler, t, p.SeedLocal[t],
 				len(s.request.Seeds[t]))
 		}
@@ -38,27 +38,29 @@ func (s *slot) checkSample() error {
 		}
 		for e := range p.Blocks[layer] {
 			b := &p.Blocks[layer][e]
-			if b.NumDst < 0 || b.NumSrc < 0 || !s.isList(b.Indptr, b.NumDst+1, false) ||
-				!s.isList(b.Indices, b.Indices.Len(), false) {
+			if b.NumDst < 0 || b.NumSrc < 0 || !s.isList(b.Indptr, b.NumDst+1, unified.Int32) ||
+				!s.isList(b.Indices, b.Indices.Len(), unified.Int32) {
 				return fmt.Errorf("%w: Blocks[%d][%d]: %d destinations, indptr %v, indices %v", ErrSampler, layer, e,
 					b.NumDst, b.Indptr, b.Indices)
 			}
-			if l.cols.edgePos && !s.isList(b.EdgePos, b.Indices.Len(), true) {
+			if l.edgePos() && !s.isList(b.EdgePos, b.Indices.Len(), schema.PosType()) {
 				return fmt.Errorf("%w: Blocks[%d][%d]: edge positions %v for indices %v", ErrSampler, layer, e,
 					b.EdgePos, b.Indices)
 			}
 		}
 	}
+	s.counts = s.counts[:0]
+	for _, row := range p.NumNodes {
+		s.counts = append(s.counts, row...)
+	}
 	return nil
 }
 
-// isList reports whether t is n ids where the loader makes its batches, int32, or int64 where those are allowed; none
-// if n is 0.
-func (s *slot) isList(t unified.Tensor, n int64, allow64 bool) bool {
+// isList reports whether t is n ids where the loader makes its batches; none if n is 0.
+func (s *slot) isList(t unified.Tensor, n int64, dtype unified.DType) bool {
 	if !t.Valid() {
 		return n == 0
 	}
-	ok := t.DType() == unified.Int32 || allow64 && t.DType() == unified.Int64
 	onDevice := t.Placement() == unified.Device
-	return ok && t.Rank() == 1 && t.Len() == n && onDevice == (s.loader.device != nil)
+	return t.DType() == dtype && t.Rank() == 1 && t.Len() == n && onDevice == (s.loader.device != nil)
 }

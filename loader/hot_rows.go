@@ -127,8 +127,7 @@ func (l *Loader) fusedSeeds() []int64 {
 func (l *Loader) presample(ctx context.Context) (counts []float64, err error) {
 	types := len(l.graph.Schema().Nodes)
 	counts = make([]float64, l.graph.NumNodes())
-	onCPU := &Loader{opt: l.opt, name: l.name, graph: l.graph, seeds: l.seeds, bound: l.bound, batches: l.batches,
-		cols: columns{node: make([][]column, types), seed: make([][]column, types)}}
+	onCPU := &Loader{recipe: l.recipe}
 	w := &worker{loader: onCPU}
 	if err := w.open(); err != nil {
 		return nil, err

@@ -2,7 +2,6 @@ package loader
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"sync"
@@ -10,7 +9,6 @@ import (
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/pinned"
-	"github.com/khop-gnn/khop/sampling"
 )
 
 // Loader loads the mini-batches of one source. Make it with New and Close it.
@@ -18,18 +16,10 @@ import (
 // One epoch at a time may be under way; all other methods may be called at any time by any goroutine. Several loaders
 // may share a source.
 type Loader struct {
-	opt           Options // with defaults, and the numbers that plan settled on
-	name          string  // of the source, in errors
-	graph         *graph.Graph
-	device        *deviceSource // nil: batches are made on the CPU
-	seeds         seedList
-	cols          columns
-	bound         sampling.Bound
-	fingerprint   string // of the sampler
-	state         State  // what all states begin as
-	digestEntries []digestEntry
-	batches       uint64 // of an epoch, over all ranks
-	estimate      Estimate
+	*recipe
+	device   *deviceSource // nil: batches are made on the CPU
+	columns  []*column     // [array]; nil for what is no column
+	estimate Estimate
 
 	ledger  pinned.Ledger
 	regions []*pinned.Region // copies of the source
@@ -67,75 +57,32 @@ func settled(src Source, opt Options, f func(*Loader) error) (*Loader, error) {
 	if err := opt.EnsureDefaults().Validate(); err != nil {
 		return nil, err
 	}
-	l := &Loader{opt: opt, name: nameOfSource(src), graph: src.Graph()}
-	if l.graph == nil {
-		return nil, fmt.Errorf("%w: %s has no graph", ErrOptions, l.name)
-	}
-	err := l.openDevice()
+	r, err := newRecipe(src, opt)
 	if err != nil {
+		return nil, err
+	}
+	l := &Loader{recipe: r}
+	if err := l.openDevice(); err != nil {
 		return nil, err
 	}
 	if l.device != nil && !workersChosen {
 		l.opt.Workers = deviceWorkers
 	}
 	err = pinned.Guard(func() error {
-		if err := l.settle(src); err != nil {
+		if err := l.openColumns(); err != nil {
 			return err
 		}
+		if err := l.plan(); err != nil {
+			return err
+		}
+		l.ledger.SetLimit(l.opt.MaxMemory)
 		return f(l)
 	})
-	if errors.Is(err, pinned.ErrFault) {
-		err = fmt.Errorf("%s: %w", l.name, err)
-	}
+	err = l.explainFault(err)
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
-}
-
-// nameOfSource is how errors call the source.
-func nameOfSource(src Source) string {
-	if p, ok := src.(interface{ Path() string }); ok {
-		return p.Path()
-	}
-	id := src.ID()
-	return "dataset " + hex.EncodeToString(id[:])
-}
-
-// settle looks up seeds and columns and decides on workers, slots and the bound of memory.
-func (l *Loader) settle(src Source) error {
-	schema := l.graph.Schema()
-	if err := l.prepareSeeds(src, schema); err != nil {
-		return err
-	}
-	if err := l.askSampler(schema); err != nil {
-		return err
-	}
-	var err error
-	if l.cols, err = newColumns(&l.opt, l.graph); err != nil {
-		return err
-	}
-	l.state = l.newState(src.ID())
-	l.digestEntries = newDigestEntries(schema, l.bound.Layers, &l.cols)
-	if err := l.plan(); err != nil {
-		return err
-	}
-	l.ledger.SetLimit(l.opt.MaxMemory)
-	return nil
-}
-
-// askSampler learns what the sampler says of itself.
-func (l *Loader) askSampler(schema *graph.Schema) (err error) {
-	defer recovered(&err)
-	if err := l.opt.Sampler.Validate(schema); err != nil {
-		return err
-	}
-	l.fingerprint = l.opt.Sampler.Fingerprint()
-	l.bound = l.opt.Sampler.Bound(schema, int(l.batchSize()))
-	if l.bound.Layers < 0 || l.bound.Layers > 256 {
-		return fmt.Errorf("%w: %d layers", ErrSampler, l.bound.Layers)
-	}
-	return nil
 }
 
 // prepare takes the memory and makes the workers.
@@ -177,29 +124,6 @@ func (l *Loader) openWorkers() error {
 		if err := w.open(); err != nil {
 			return l.explainLimit(err)
 		}
-	}
-	return nil
-}
-
-func (l *Loader) prepareSeeds(src Source, schema *graph.Schema) error {
-	seeds, what, err := l.opt.Seeds.resolve(src, schema)
-	if err != nil {
-		return err
-	}
-	if err := seeds.Check(schema); err != nil {
-		return fmt.Errorf("%v: %w", what, err)
-	}
-	if l.seeds, err = newSeedList(seeds, schema); err != nil {
-		return err
-	}
-	if l.opt.Seeds.kind == trainOrAll && what.kind == allNodes {
-		l.opt.log().Info("no train split: all nodes are seeds")
-	}
-	l.opt.Seeds = what
-	size := int64(l.opt.BatchSize)
-	l.batches = uint64(l.seeds.n / size)
-	if l.seeds.n%size != 0 && !l.opt.DropLast {
-		l.batches++
 	}
 	return nil
 }

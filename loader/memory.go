@@ -75,68 +75,13 @@ func Plan(ctx context.Context, src Source, opt Options) (Estimate, error) {
 	return e, l.Close()
 }
 
-const (
-	// writeAhead is how many ids beyond the last a sampler may ask room for in a node list.
-	writeAhead = 1024
-	// mostBlockEdges is what a block's int32 offsets can number.
-	mostBlockEdges = math.MaxInt32
-)
-
-// batchSize returns the most seeds that a batch of this loader has.
-func (l *Loader) batchSize() int64 { return max(1, min(int64(l.opt.BatchSize), l.seeds.n)) }
-
-// mostNodes returns the most nodes of type t in a batch.
-func (l *Loader) mostNodes(t int) int64 {
-	return min(l.graph.Schema().Nodes[t].Count, max(0, l.bound.Nodes))
-}
-
-// mostSeeds returns the most seeds of type t in a batch.
-func (l *Loader) mostSeeds(t int) int64 {
-	n := int64(0)
-	for _, r := range l.seeds.sets {
-		if r.nodeType == t {
-			n += r.end - r.begin
-		}
-	}
-	return min(n, l.batchSize())
-}
-
-// mostEdges returns the most edges in a block.
-func (l *Loader) mostEdges(layer, edgeType int) int64 {
-	n := l.bound.Edges
-	if b := l.bound.Blocks; layer < len(b) && edgeType < len(b[layer]) {
-		n = b[layer][edgeType]
-	}
-	return min(max(0, n), mostBlockEdges)
-}
-
-// mostScratch returns the most memory of a worker. The sampler says what its tables hold; buffers that grow take up to
-// a quarter more, and while one moves it is there twice.
-func (l *Loader) mostScratch() int64 {
-	n := satMul(max(0, l.bound.Scratch), 7) / 4
-	if n >= pinned.HugePage {
-		n = satAdd(n, 4*pinned.HugePage)
-	}
-	return satAdd(n, 64<<10)
-}
-
-func satAdd(a, b int64) int64 { return min(a, math.MaxInt64/2) + min(b, math.MaxInt64/2) }
-
-// satMul multiplies numbers that are not negative.
-func satMul(a, b int64) int64 {
-	if a != 0 && b > math.MaxInt64/2/a {
-		return math.MaxInt64 / 2
-	}
-	return a * b
-}
-
 // plan settles on numbers of workers and slots, so that the bound is within MaxMemory.
 func (l *Loader) plan() error {
 	e := &l.estimate
 	l.opt.Workers = max(1, int(min(uint64(l.opt.Workers), l.rounds(l.batches))))
 	largest := int64(0)
 	mem := pinned.Options{}
-	l.newSlot().each(func(_ *unified.Buffer, most int64) {
+	l.newSlot().each(func(_ int, _ *unified.Buffer, most int64) {
 		e.SlotBound = satAdd(e.SlotBound, mem.Size(min(most, math.MaxInt64/4)))
 		largest = max(largest, most)
 	})
@@ -198,7 +143,7 @@ func (l *Loader) sourceBytes() (topology, columns int64) {
 	for _, t := range l.topology() {
 		topology += mem.Size(int64(len(t.Bytes())))
 	}
-	for _, t := range l.cols.tensors() {
+	for _, t := range l.columnTensors() {
 		columns += mem.Size(int64(len(t.Bytes())))
 	}
 	return topology, columns
@@ -240,7 +185,7 @@ func (l *Loader) prepareSlots(ctx context.Context) error {
 }
 
 func (s *slot) claimBound() (err error) {
-	s.each(func(b *unified.Buffer, most int64) {
+	s.each(func(_ int, b *unified.Buffer, most int64) {
 		if err == nil {
 			err = b.Claim(most)
 		}
@@ -248,28 +193,48 @@ func (s *slot) claimBound() (err error) {
 	return err
 }
 
-// sizes is what each buffer of a slot should have, in the order of slot.each.
+// sizes is what the memory of each array of a batch should be.
 type sizes struct {
 	mu    sync.Mutex
-	bytes []int64
+	bytes []int64 // [array]
 }
 
 // learn takes the needs of the batch in s into account.
 func (z *sizes) learn(s *slot) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	i := 0
-	s.eachUsed(func(b *unified.Buffer, most int64, used func() int64) {
-		if i == len(z.bytes) {
-			z.bytes = append(z.bytes, 0)
-		}
-		want := min(used()*5/4, most)
+	if z.bytes == nil {
+		z.bytes = make([]int64, len(s.recipe.arrays))
+	}
+	s.each(func(i int, b *unified.Buffer, most int64) {
+		want := min(s.used(i)*5/4, most)
 		if s.loader.opt.MaxMemory == 0 || s.loader.device != nil {
 			want = max(want, b.Cap()) // the sampler asked for as much
 		}
 		z.bytes[i] = max(z.bytes[i], want)
-		i++
 	})
+}
+
+// used returns the bytes that an array of a sampled batch needs, of columns those that it will.
+func (s *slot) used(i int) int64 {
+	a, p := &s.recipe.arrays[i], &s.sample
+	rows, row := int64(0), a.DType.Size()
+	for _, d := range a.Row {
+		row *= d
+	}
+	switch a.Kind {
+	case ArrayInputs:
+		return a.mostBytes()
+	case ArrayNodeColumn:
+		rows = p.Nodes[a.Type].Len()
+	case ArraySeedColumn:
+		rows = p.NumNodes[0][a.Type]
+	case ArrayEdgeColumn:
+		rows = p.Blocks[a.Layer][a.Type].NumEdges()
+	default:
+		return int64(len(s.tensor(i).Bytes()))
+	}
+	return rows * row
 }
 
 // total returns what a slot with these sizes takes.
@@ -341,10 +306,8 @@ func (l *Loader) reserve(ctx context.Context, bytes []int64) error {
 	work := func() {
 		defer wg.Done()
 		for s := range next {
-			i := 0
-			s.each(func(b *unified.Buffer, _ int64) {
+			s.each(func(i int, b *unified.Buffer, _ int64) {
 				n := bytes[i]
-				i++
 				if n == 0 || ctx.Err() != nil {
 					return
 				}

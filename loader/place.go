@@ -81,13 +81,11 @@ func (d *deviceSource) budget() (int64, error) {
 
 // deviceColumn is a column of the source, once, however often it is delivered.
 type deviceColumn struct {
-	name     string
-	tensor   unified.Tensor
-	nodeType int       // -1 for a column of the edges
-	users    []*column // where its rows are delivered
-	store    *gather.DeviceStore
-	placed   int  // in device.placed
-	counted  bool // its rows are ranked again, from their uses
+	*column
+	tensor  unified.Tensor
+	store   *gather.DeviceStore
+	placed  int  // in device.placed
+	counted bool // its rows are ranked again, from their uses
 }
 
 // placer brings the arrays of a source to where kernels read them.
@@ -155,15 +153,9 @@ func (p *placer) topology() (err error) {
 // columns places each column once, the smallest first, and makes the stores that gather from them.
 func (p *placer) columns() error {
 	l := p.d.loader
-	found := map[*byte]*deviceColumn{}
 	var list []*deviceColumn
-	l.cols.each(func(c *column, nodeType int) {
-		key := firstByte(c.store.Column())
-		if found[key] == nil || key == nil {
-			found[key] = &deviceColumn{name: c.name, tensor: c.store.Column(), nodeType: nodeType}
-			list = append(list, found[key])
-		}
-		found[key].users = append(found[key].users, c)
+	l.eachColumn(func(c *column) {
+		list = append(list, &deviceColumn{column: c, tensor: c.store.Column()})
 	})
 	slices.SortStableFunc(list, func(a, b *deviceColumn) int {
 		return cmp.Compare(len(a.tensor.Bytes()),
@@ -190,8 +182,6 @@ func (p *placer) column(c *deviceColumn) error {
 	}
 	c.store.MaxBlocks, c.store.Ledger = p.d.loader.opt.DeviceBlocks, &p.d.loader.ledger
 	p.d.owned = append(p.d.owned, c.store)
-	for _, user := range c.users {
-		user.onDevice = c.store
-	}
+	c.onDevice = c.store
 	return nil
 }

@@ -10,17 +10,10 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// tensors returns the columns in use, each once.
-func (c *columns) tensors() []unified.Tensor {
+// columnTensors returns the columns in use, each once.
+func (l *Loader) columnTensors() []unified.Tensor {
 	var list []unified.Tensor
-	seen := map[*byte]bool{}
-	c.each(func(col *column, _ int) {
-		t := col.store.Column()
-		if p := firstByte(t); p != nil && !seen[p] {
-			seen[p] = true
-			list = append(list, t)
-		}
-	})
+	l.eachColumn(func(c *column) { list = append(list, c.store.Column()) })
 	return list
 }
 
@@ -87,7 +80,7 @@ func (l *Loader) makeResident(ctx context.Context) error {
 	if topology.err != nil {
 		return l.explainLimit(topology.err)
 	}
-	cols := l.newCopier(ctx, "columns", pinned.Columns, l.cols.tensors())
+	cols := l.newCopier(ctx, "columns", pinned.Columns, l.columnTensors())
 	if cols.err != nil {
 		return l.explainLimit(cols.err)
 	}
@@ -117,6 +110,5 @@ func (l *Loader) makeResident(ctx context.Context) error {
 		return err
 	}
 	l.graph = copied
-	l.cols, err = newColumns(&l.opt, copied)
-	return err
+	return l.openColumns()
 }

@@ -166,10 +166,10 @@ func (l *seedList) at(i int64) (nodeType int, id int64) {
 }
 
 // order returns the order of an epoch's items, nil for the order given.
-func (l *Loader) order(epoch uint32) *rng.Permutation {
-	if !l.opt.Shuffle {
+func (r *recipe) order(epoch uint32) *rng.Permutation {
+	if !r.opt.Shuffle {
 		return nil
 	}
-	stage := rng.StageKey(rng.BatchKey(l.opt.Seed, epoch, l.opt.Instance, 0), l.seeds.key, rng.Shuffle, 0)
-	return rng.NewPermutation(rng.Stream(stage, 0), uint64(l.seeds.n))
+	stage := rng.StageKey(rng.BatchKey(r.opt.Seed, epoch, r.opt.Instance, 0), r.seeds.key, rng.Shuffle, 0)
+	return rng.NewPermutation(rng.Stream(stage, 0), uint64(r.seeds.n))
 }

@@ -13,6 +13,7 @@ import (
 // slot is all the memory of one batch. It has one owner at a time: the list of free slots, the worker that fills it,
 // the reorder window, the loop body, or who kept the batch.
 type slot struct {
+	recipe  *recipe
 	loader  *Loader
 	index   int // in Loader.slots
 	batch   *Batch
@@ -20,11 +21,10 @@ type slot struct {
 	items   [][]int64        // [node type] the seeds' numbers in the list of seeds
 	request sampling.Request // Seeds are views of seedIDs
 	sample  graph.Sample
-	node    [][]gathered   // [node type][column]
-	seed    [][]gathered   // [node type][column]
-	edge    [][][]gathered // [layer][edge type][column]
-	digest  *digester      // of the first Digest on
-	down    download       // of the first Digest or CopyTo on
+	counts  []int64    // Sample.NumNodes, row after row
+	rows    []gathered // [array]; empty for what is no column
+	digest  *digester  // of the first Digest on
+	down    download   // of the first Digest or CopyTo on
 	onDevice
 
 	err     error     // in place of a batch
@@ -38,34 +38,18 @@ func (l *Loader) newSlot() *slot {
 	mem := l.slotMemory()
 	rows := mem
 	rows.From = l.opt.RowMemory
-	s := &slot{loader: l, items: make([][]int64, len(schema.Nodes))}
+	s := &slot{recipe: l.recipe, loader: l, items: make([][]int64, len(schema.Nodes)), rows: make([]gathered, len(l.arrays))}
 	s.batch = newBatch(s)
 	seeds := mem
 	seeds.Device, seeds.From = nil, nil // the host looks them up
 	s.seedIDs = make([]unified.Buffer, len(schema.Nodes))
+	for t := range s.seedIDs {
+		s.seedIDs[t].Options = seeds
+	}
 	s.request.Seeds = make([][]int64, len(schema.Nodes))
 	s.sample.Init(schema, l.bound.Layers, mem)
-	slots := func(cols []column) []gathered {
-		g := make([]gathered, len(cols))
-		for i := range g {
-			g[i].column = cols[i]
-			g[i].buf.Options = rows
-		}
-		return g
-	}
-	s.node, s.seed = make([][]gathered, len(schema.Nodes)), make([][]gathered, len(schema.Nodes))
-	for t := range schema.Nodes {
-		s.seedIDs[t].Options = seeds
-		s.node[t], s.seed[t] = slots(l.cols.node[t]), slots(l.cols.seed[t])
-	}
-	if len(l.cols.edge) > 0 {
-		s.edge = make([][][]gathered, l.bound.Layers)
-		for layer := range s.edge {
-			s.edge[layer] = make([][]gathered, len(schema.Edges))
-			for e := range s.edge[layer] {
-				s.edge[layer][e] = slots(l.cols.edge)
-			}
-		}
+	for i := range s.rows {
+		s.rows[i].buf.Options = rows
 	}
 	return s
 }
@@ -86,56 +70,14 @@ func (s *slot) repair() error {
 	return err
 }
 
-// each calls f for every buffer of the slot, in a fixed order, with the most bytes that the sampler's bound lets it
-// need.
-func (s *slot) each(f func(b *unified.Buffer, most int64)) {
-	s.eachUsed(func(b *unified.Buffer, most int64, _ func() int64) { f(b, most) })
-}
-
-// eachUsed is each, with the bytes that the sample in the slot needs, which may be asked for if checkSample approved of
-// it.
-func (s *slot) eachUsed(f func(b *unified.Buffer, most int64, used func() int64)) {
-	l, schema, p := s.loader, s.loader.graph.Schema(), &s.sample
-	idSize, posSize := schema.IDType().Size(), schema.PosType().Size()
-	for t := range schema.Nodes {
-		nodes, seeds := l.mostNodes(t), l.mostSeeds(t)
-		f(p.NodeBuffer(t), satMul(satAdd(nodes, writeAhead), idSize), func() int64 { return p.Nodes[t].Len() * idSize })
-		f(p.SeedBuffer(t), seeds*4, func() int64 { return p.SeedLocal[t].Len() * 4 })
-		f(&s.seedIDs[t], seeds*8, func() int64 { return seeds * 8 })
-		for c := range s.node[t] {
-			row := s.node[t][c].store.RowBytes()
-			f(&s.node[t][c].buf, satMul(nodes, row), func() int64 { return p.Nodes[t].Len() * row })
-		}
-		for c := range s.seed[t] {
-			row := s.seed[t][c].store.RowBytes()
-			f(&s.seed[t][c].buf, satMul(min(nodes, seeds), row), func() int64 { return p.NumNodes[0][t] * row })
+// each calls f for the memory of every array, in the order of the list, with the most bytes that the sampler's bound
+// lets it need.
+func (s *slot) each(f func(i int, b *unified.Buffer, most int64)) {
+	for i := range s.recipe.arrays {
+		if b := s.buffer(i); b != nil {
+			f(i, b, s.recipe.arrays[i].mostBytes())
 		}
 	}
-	for layer := range l.bound.Layers {
-		for e := range schema.Edges {
-			edges := l.mostEdges(layer, e)
-			numEdges := func(size int64) func() int64 {
-				return func() int64 { return p.Blocks[layer][e].NumEdges() * size }
-			}
-			f(p.IndptrBuffer(layer, e), satMul(l.mostNodes(schema.Edges[e].Dst)+1, 4),
-				func() int64 { return p.Blocks[layer][e].Indptr.Len() * 4 })
-			f(p.IndicesBuffer(layer, e), satMul(edges, 4), numEdges(4))
-			if l.cols.edgePos {
-				f(p.EdgePosBuffer(layer, e), satMul(edges, posSize), numEdges(posSize))
-			}
-			for c := range l.cols.edge {
-				row := l.cols.edge[c].store.RowBytes()
-				f(&s.edge[layer][e][c].buf, satMul(edges, row), numEdges(row))
-			}
-		}
-	}
-}
-
-// isView reports whether a block is a prefix of layer 0's of the same type, in the same memory (sampling.NewNodes).
-func (s *slot) isView(layer, e int) bool {
-	b := s.sample.Blocks
-	p := firstByte(b[layer][e].Indices)
-	return layer > 0 && p != nil && p == firstByte(b[0][e].Indices)
 }
 
 // close frees the slot's memory.
@@ -144,7 +86,7 @@ func (s *slot) close() error {
 	if s.loader.opt.RowMemory != nil {
 		errs = append(errs, s.outwaitReaders())
 	}
-	s.each(func(b *unified.Buffer, _ int64) { errs = append(errs, b.Close()) })
+	s.each(func(_ int, b *unified.Buffer, _ int64) { errs = append(errs, b.Close()) })
 	errs = append(errs, s.sample.Close()) // a sampler may have used what the options did not ask for
 	if s.joined {
 		errs = append(errs, s.down.close(), s.closeEvents(), s.loader.device.release())

@@ -29,17 +29,17 @@ type State struct {
 }
 
 // newState returns the part of all states that does not change from batch to batch.
-func (l *Loader) newState(id [16]byte) State {
+func (r *recipe) newState(id [16]byte) State {
 	return State{
 		Semantics: Semantics,
 		Dataset:   hex.EncodeToString(id[:]),
-		Sampler:   l.fingerprint,
-		Seeds:     fmt.Sprintf("%016x", l.seeds.hash()),
-		BatchSize: l.opt.BatchSize,
-		Shuffle:   l.opt.Shuffle,
-		DropLast:  l.opt.DropLast,
-		Seed:      l.opt.Seed,
-		Instance:  l.opt.Instance,
+		Sampler:   r.fingerprint,
+		Seeds:     fmt.Sprintf("%016x", r.seeds.hash()),
+		BatchSize: r.opt.BatchSize,
+		Shuffle:   r.opt.Shuffle,
+		DropLast:  r.opt.DropLast,
+		Seed:      r.opt.Seed,
+		Instance:  r.opt.Instance,
 	}
 }
 

@@ -117,25 +117,15 @@ func (c *counters) count(s *slot) {
 	for _, n := range s.sample.NumNodes[len(s.sample.NumNodes)-1] {
 		nodes += n
 	}
-	add := func(g []gathered) {
-		for i := range g {
-			rows += g[i].rows.Len()
-			bytes += int64(len(g[i].rows.Bytes()))
-		}
-	}
-	for t := range s.node {
-		add(s.node[t])
-		add(s.seed[t])
-	}
-	for l := range s.sample.Blocks {
-		for e := range s.sample.Blocks[l] {
-			if s.isView(l, e) {
-				continue
-			}
-			edges += s.sample.Blocks[l][e].NumEdges()
-			if len(s.edge) > 0 {
-				add(s.edge[l][e])
-			}
+	for i := range s.recipe.arrays {
+		switch a := &s.recipe.arrays[i]; {
+		case a.Kind != ArrayIndices && !a.IsColumn() || s.isView(i):
+		case a.Kind == ArrayIndices:
+			edges += s.tensor(i).Len()
+		default:
+			t := s.tensor(i)
+			rows += t.Len()
+			bytes += int64(len(t.Bytes()))
 		}
 	}
 	c.batches.Add(1)

@@ -17,7 +17,7 @@ func (l *Loader) warm(ctx context.Context) error {
 	}
 	const chunk = 64 << 20
 	done := int64(0)
-	for _, t := range append(l.topology(), l.cols.tensors()...) {
+	for _, t := range append(l.topology(), l.columnTensors()...) {
 		for rest := t.Bytes(); len(rest) > 0; {
 			part := rest[:min(chunk, len(rest))]
 			rest = rest[len(part):]

@@ -37,7 +37,7 @@ func (w *worker) open() (err error) {
 	env := sampling.Env{
 		Graph:     l.graph,
 		BatchSize: int(l.batchSize()),
-		EdgePos:   l.cols.edgePos,
+		EdgePos:   l.edgePos(),
 		Scratch:   pinned.Options{Ledger: &l.ledger, Purpose: pinned.Scratch},
 	}
 	if l.device != nil {
@@ -191,55 +191,35 @@ func (s *slot) takeSeeds(j job) error {
 
 // gather copies the columns' rows: on the device, in the order of stream, or where that is nil by the CPU.
 func (s *slot) gather(stream *device.Stream) error {
-	for t := range s.node {
-		for c := range s.node[t] {
-			if err := s.node[t][c].gather(stream, s.sample.Nodes[t]); err != nil {
-				return s.columnError(t, s.node[t][c].name, err)
-			}
-		}
-		if len(s.seed[t]) == 0 {
+	for i, c := range s.loader.columns {
+		if c == nil {
 			continue
 		}
-		seeds := s.sample.Nodes[t]
-		if seeds.Valid() {
-			var err error
-			if seeds, err = seeds.Rows(0, s.sample.NumNodes[0][t]); err != nil {
-				return err
-			}
-		}
-		for c := range s.seed[t] {
-			if err := s.seed[t][c].gather(stream, seeds); err != nil {
-				return s.columnError(t, s.seed[t][c].name, err)
-			}
-		}
-	}
-	for l := range s.edge {
-		for e := range s.edge[l] {
-			if err := s.gatherEdges(stream, l, e); err != nil {
-				return err
-			}
+		if err := s.gatherArray(stream, i, c); err != nil {
+			return fmt.Errorf("%s: %w", s.recipe.arrays[i].Name, err)
 		}
 	}
 	return nil
 }
 
-func (s *slot) gatherEdges(stream *device.Stream, layer, e int) (err error) {
-	pos := s.sample.Blocks[layer][e].EdgePos
-	view := s.isView(layer, e)
-	for c := range s.edge[layer][e] {
-		g := &s.edge[layer][e][c]
-		if view {
-			g.rows, err = s.edge[0][e][c].rows.Rows(0, pos.Len())
-		} else {
-			err = g.gather(stream, pos)
+func (s *slot) gatherArray(stream *device.Stream, i int, c *column) (err error) {
+	a, g := &s.recipe.arrays[i], &s.rows[i]
+	var ids unified.Tensor
+	switch a.Kind {
+	case ArrayNodeColumn:
+		ids = s.sample.Nodes[a.Type]
+	case ArraySeedColumn:
+		if ids = s.sample.Nodes[a.Type]; ids.Valid() {
+			if ids, err = ids.Rows(0, s.sample.NumNodes[0][a.Type]); err != nil {
+				return err
+			}
 		}
-		if err != nil {
-			return fmt.Errorf("edge column %s: %w", g.name, err)
+	case ArrayEdgeColumn:
+		ids = s.sample.Blocks[a.Layer][a.Type].EdgePos
+		if s.isView(find(s.recipe.arrays, ArrayEdgePos, a.Layer, a.Type, "")) {
+			g.tensor, err = s.rows[a.Base].tensor.Rows(0, ids.Len())
+			return err
 		}
 	}
-	return nil
-}
-
-func (s *slot) columnError(t int, name string, err error) error {
-	return fmt.Errorf("column %s of node type %s: %w", name, s.loader.graph.Schema().Nodes[t].Name, err)
+	return g.gather(stream, c, ids)
 }

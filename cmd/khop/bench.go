@@ -140,7 +140,7 @@ func (c *benchCmd) measure(env *environment, ld *loading, r *benchResult) error 
 		ld.Meter()
 		before, start = ld.Stats(), time.Now()
 	}
-	frontier := c.sampler().Frontier
+	arrays := ld.Arrays()
 	var late error
 	take := func(b *loader.Batch) (more bool) {
 		if late = b.Sync(); late != nil { // a device's batch is handed over before it is complete
@@ -148,7 +148,7 @@ func (c *benchCmd) measure(env *environment, ld *loading, r *benchResult) error 
 		}
 		loaded++
 		if loaded > r.Warmup {
-			total.add(countBatch(b, frontier))
+			total.add(countBatch(arrays, b))
 			marks = append(marks, time.Now())
 		}
 		if loaded == r.Warmup {

@@ -160,7 +160,7 @@ func (c *demoCmd) epoch(env *environment, ld *loader.Loader, epoch uint64) error
 		if err != nil {
 			return err
 		}
-		total.add(countBatch(b, sampling.AllNodes))
+		total.add(countBatch(ld.Arrays(), b))
 		if batches == 0 {
 			_, digest = b.Digest()
 		}

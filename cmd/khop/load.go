@@ -159,13 +159,11 @@ type work struct {
 	edgesPerHop         []int64 // edges drawn at each hop, of all types
 }
 
-// countBatch counts a batch. Layers that are views of one another (frontier new) count what each hop has drawn.
-func countBatch(b *loader.Batch, frontier sampling.Frontier) work {
-	var w work
+// countBatch counts a batch, whose arrays are listed. Of layers that are views of one another it counts what each hop
+// has drawn.
+func countBatch(arrays []loader.Array, b *loader.Batch) work {
 	s := b.Sample
-	for _, t := range s.SeedLocal {
-		w.seeds += t.Len()
-	}
+	w := work{edgesPerHop: make([]int64, len(s.Blocks))} // the last layer is the hop out of the seeds
 	for _, types := range s.NumNodes {
 		n := int64(0)
 		for _, k := range types {
@@ -174,15 +172,17 @@ func countBatch(b *loader.Batch, frontier sampling.Frontier) work {
 		w.nodesPerHop = append(w.nodesPerHop, n)
 		w.nodes = n
 	}
-	before := int64(0)
-	for l := len(s.Blocks) - 1; l >= 0; l-- { // the last layer is the hop out of the seeds
-		n := int64(0)
-		for e := range s.Blocks[l] {
-			n += s.Blocks[l][e].NumEdges()
-		}
-		w.edgesPerHop = append(w.edgesPerHop, n-before)
-		if frontier == sampling.NewNodes {
-			before = n
+	for i := range arrays {
+		a, n := &arrays[i], b.Array(i).Len()
+		hop := len(s.Blocks) - 1 - a.Layer
+		switch {
+		case a.Kind == loader.ArraySeeds:
+			w.seeds += n
+		case a.Kind == loader.ArrayIndices:
+			w.edgesPerHop[hop] += n
+			if b.IsView(i) { // the next hop's list begins with it
+				w.edgesPerHop[hop+1] -= n
+			}
 		}
 	}
 	for _, n := range w.edgesPerHop {

@@ -68,7 +68,7 @@ func (c *sampleCmd) Run(env *environment) (err error) {
 		if err != nil {
 			return err
 		}
-		r, err := c.record(batch)
+		r, err := c.record(ld.Arrays(), batch)
 		switch {
 		case err != nil:
 		case c.JSON:
@@ -91,8 +91,8 @@ func (c *sampleCmd) Run(env *environment) (err error) {
 	return nil
 }
 
-func (c *sampleCmd) record(b *loader.Batch) (batchRecord, error) {
-	w := countBatch(b, c.sampler().Frontier)
+func (c *sampleCmd) record(arrays []loader.Array, b *loader.Batch) (batchRecord, error) {
+	w := countBatch(arrays, b)
 	r := batchRecord{Batch: b.Number, Epoch: b.Epoch, Padded: b.Padded, Seeds: w.seeds, Nodes: w.nodes, Edges: w.edges,
 		NodesPerHop: w.nodesPerHop, EdgesPerHop: w.edgesPerHop}
 	if c.Digest {

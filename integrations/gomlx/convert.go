@@ -2,7 +2,6 @@ package gomlx
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/gomlx/gomlx/pkg/core/dtypes"
@@ -16,8 +15,10 @@ import (
 
 // converter turns batches into tensors. One goroutine at a time uses it.
 type converter struct {
-	spec             Spec
-	node, seed, edge []graph.Column // in the order of the loader's options
+	spec   Spec
+	arrays []loader.Array
+	// Numbers of arrays, in the order of the loader's options; of the edges those of layer 0.
+	node, seed, edge []int
 	idType           dtypes.DType
 	pad              Pad
 	size             sizes   // of the batch before; they only grow
@@ -30,22 +31,26 @@ func newConverter(ld *loader.Loader, pad Pad) (*converter, error) {
 		return nil, fmt.Errorf("%w: it has %d node types and %d edge types: train on it from package loader, or on a graph without types",
 			ErrGraph, n, e)
 	}
-	c := &converter{pad: pad, idType: dtypeOf(schema.IDType())}
-	var err error
-	if c.node, err = columns(opt.NodeColumns, "feature", schema.Nodes[0].Columns); err != nil {
-		return nil, err
-	}
-	if c.seed, err = columns(opt.SeedColumns, "label", schema.Nodes[0].Columns); err != nil {
-		return nil, err
-	}
-	if c.edge, err = columns(opt.EdgeColumns, "", schema.EdgeColumns); err != nil {
-		return nil, err
+	c := &converter{pad: pad, idType: dtypeOf(schema.IDType()), arrays: ld.Arrays()}
+	for i, a := range c.arrays {
+		switch {
+		case !a.IsColumn():
+		case dtypeOf(a.DType) == dtypes.InvalidDType:
+			return nil, fmt.Errorf("%w: column %q is %v, which GoMLX does not have", ErrOptions, a.Column, a.DType)
+		case a.Kind == loader.ArrayNodeColumn:
+			c.node = append(c.node, i)
+		case a.Kind == loader.ArraySeedColumn:
+			c.seed = append(c.seed, i)
+		case a.Layer == 0:
+			c.edge = append(c.edge, i)
+		}
 	}
 	seeds := fullSeeds(ld)
 	bound := opt.Sampler.Bound(schema, int(seeds))
-	c.spec = Spec{layers: bound.Layers, node: names(c.node), edge: names(c.edge), seed: names(c.seed)}
+	c.spec = Spec{layers: bound.Layers, node: c.names(c.node), edge: c.names(c.edge), seed: c.names(c.seed)}
 	c.nodes, c.edges = make([]int64, bound.Layers+1), make([]int64, bound.Layers)
 	c.size = leastSizes(bound.Layers, seeds)
+	var err error
 	if pad == Maximum {
 		if c.size, err = maximumSizes(bound, seeds, schema.Nodes[0].Count); err != nil {
 			return nil, err
@@ -54,28 +59,10 @@ func newConverter(ld *loader.Loader, pad Pad) (*converter, error) {
 	return c, nil
 }
 
-// columns returns the columns that the loader gathers for an option: those listed, or where it is nil the default one.
-func columns(listed []string, byDefault string, have []graph.Column) (cols []graph.Column, err error) {
-	if listed == nil {
-		listed = []string{byDefault}
-	}
-	for _, name := range listed {
-		i := slices.IndexFunc(have, func(c graph.Column) bool { return c.Name == name })
-		if i < 0 { // only the default may be missing: the loader has checked the others
-			continue
-		}
-		if dtypeOf(have[i].DType) == dtypes.InvalidDType {
-			return nil, fmt.Errorf("%w: column %q is %v, which GoMLX does not have", ErrOptions, name, have[i].DType)
-		}
-		cols = append(cols, have[i])
-	}
-	return cols, nil
-}
-
-func names(cols []graph.Column) string {
-	list := make([]string, len(cols))
-	for i := range cols {
-		list[i] = cols[i].Name
+func (c *converter) names(numbers []int) string {
+	list := make([]string, len(numbers))
+	for i, n := range numbers {
+		list[i] = c.arrays[n].Column
 	}
 	return strings.Join(list, ",") // no name has a comma in it
 }
@@ -88,8 +75,8 @@ func (c *converter) convert(b *loader.Batch) item {
 	w := writer{}
 	all, seeds := c.size.nodes[0], c.size.nodes[c.spec.layers]
 	w.rows(c.idType, all, nil, b.Sample.Nodes[0])
-	for _, col := range c.node {
-		w.column(col, all, b.Node(0, col.Name))
+	for _, i := range c.node {
+		w.column(&c.arrays[i], all, b.Array(i))
 	}
 	w.mask(all, c.nodes[0])
 	for l := range c.spec.layers {
@@ -97,19 +84,17 @@ func (c *converter) convert(b *loader.Batch) item {
 		w.sources(block, c.size.edges[l], c.size.nodes[l])
 		w.targets(block, c.size.edges[l], c.size.nodes[l+1])
 		w.mask(c.size.nodes[l+1], c.nodes[l+1])
-		for _, col := range c.edge {
-			w.column(col, c.size.edges[l], b.Edge(l, 0, col.Name))
+		for _, i := range c.edge {
+			w.column(&c.arrays[i], c.size.edges[l], b.Edge(l, 0, c.arrays[i].Column))
 		}
 	}
-	for i, col := range c.seed {
-		if i > 0 {
-			w.column(col, seeds, b.Seed(0, col.Name))
-		}
+	for _, i := range c.seed[min(1, len(c.seed)):] {
+		w.column(&c.arrays[i], seeds, b.Array(i))
 	}
 	inputs := w.out
 	w.out = nil
 	if len(c.seed) > 0 {
-		w.column(c.seed[0], seeds, b.Seed(0, c.seed[0].Name))
+		w.column(&c.arrays[c.seed[0]], seeds, b.Array(c.seed[0]))
 		w.mask(seeds, c.nodes[c.spec.layers])
 	}
 	it := item{inputs: inputs, labels: w.out, state: b.State()}
@@ -152,8 +137,8 @@ type writer struct {
 }
 
 // column adds a column of n rows, which are vectors at least.
-func (w *writer) column(col graph.Column, n int, t unified.Tensor) {
-	row := col.Shape
+func (w *writer) column(col *loader.Array, n int, t unified.Tensor) {
+	row := col.Row
 	if len(row) == 0 {
 		row = []int64{1}
 	}

@@ -1,0 +1,263 @@
+package loader
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unsafe"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// ArrayKind says which of a batch's arrays an Array is. Those of columns come last.
+type ArrayKind uint8
+
+const (
+	// ArrayNumNodes is Sample.NumNodes, as one array [hops+1, node types].
+	ArrayNumNodes ArrayKind = iota
+	// ArrayNodes is Sample.Nodes of a node type.
+	ArrayNodes
+	// ArraySeeds is Sample.SeedLocal of a node type.
+	ArraySeeds
+	// ArrayInputs is the ids of a node type's seeds as they were asked for, ArrayItems their numbers in the list of
+	// seeds: see Batch.Seeds. They lie on the host always, and are in no digest.
+	ArrayInputs
+	ArrayItems
+	// ArrayIndptr, ArrayIndices and ArrayEdgePos are a block's.
+	ArrayIndptr
+	ArrayIndices
+	ArrayEdgePos
+	// ArrayNodeColumn, ArraySeedColumn and ArrayEdgeColumn are rows of a column: see Batch.Node, Seed and Edge.
+	ArrayNodeColumn
+	ArraySeedColumn
+	ArrayEdgeColumn
+)
+
+// Array describes one of the arrays that every batch of a loader has. Batch.Array gives the array itself.
+type Array struct {
+	Name   string    // as docs/digest.md has it, and "input/T" and "item/T" besides; no two are the same
+	Kind   ArrayKind // what it is
+	Layer  int       // of a block and of its columns
+	Type   int       // the node type, or for a block and its columns the edge type
+	Column string    // of which it has rows; empty where it has none
+	// DType is the type of the elements in the batch. Digests widen ids to int64, and the feed may.
+	DType unified.DType
+	// Row is the shape of a row: all dimensions but the first. It must not be changed.
+	Row []int64
+	// Most is the most rows that a batch has of its own: a view of its Base has none.
+	Most int64
+	// Base is the number, in Loader.Arrays, of the array of layer 0 that is otherwise the same. Batch.IsView says
+	// whether this one is the beginning of it. Of layer 0, and of what has no layer, Base is the array's own number.
+	Base int
+}
+
+// IsColumn reports whether the array holds rows of a column. Others hold ids, offsets and counts.
+func (a *Array) IsColumn() bool { return a.Kind >= ArrayNodeColumn }
+
+// InFull reports whether the full digest covers the array.
+func (a *Array) InFull() bool { return a.Kind != ArrayInputs && a.Kind != ArrayItems }
+
+// InTopology reports whether the topology digest covers the array.
+func (a *Array) InTopology() bool { return a.InFull() && !a.IsColumn() }
+
+// Arrays returns the list of all arrays of every batch, in a fixed order: names, dtypes and shapes of a batch are taken
+// from here alone. It must not be changed.
+func (l *Loader) Arrays() []Array { return l.arrays }
+
+// Array returns array i of Loader.Arrays. Views and tensors of device memory are valid as long as the batch is. A list
+// without elements may be no tensor; so is every array of a released batch.
+func (b *Batch) Array(i int) unified.Tensor {
+	if b.slot == nil {
+		return unified.Tensor{}
+	}
+	return b.slot.tensor(i)
+}
+
+// IsView reports whether array i is the beginning of its Base, in the same memory: layers may share blocks and columns
+// (sampling.NewNodes).
+func (b *Batch) IsView(i int) bool { return b.slot != nil && b.slot.isView(i) }
+
+// listArrays lists what every batch has, of a schema, a sampler's bound and the options' columns.
+func (r *recipe) listArrays() error {
+	a, s := arrayLister{r: r}, r.graph.Schema()
+	if err := r.checkColumns(s); err != nil {
+		return err
+	}
+	a.add("num_nodes", Array{Kind: ArrayNumNodes, DType: unified.Int64, Row: []int64{int64(len(s.Nodes))},
+		Most: int64(r.bound.Layers) + 1})
+	for t := range s.Nodes {
+		n, nodes, seeds := &s.Nodes[t], r.mostNodes(t), r.mostSeeds(t)
+		a.add("nodes/"+n.Name, Array{Kind: ArrayNodes, Type: t, DType: s.IDType(), Most: nodes})
+		a.add("seeds/"+n.Name, Array{Kind: ArraySeeds, Type: t, DType: unified.Int32, Most: seeds})
+		a.add("input/"+n.Name, Array{Kind: ArrayInputs, Type: t, DType: unified.Int64, Most: seeds})
+		a.add("item/"+n.Name, Array{Kind: ArrayItems, Type: t, DType: unified.Int64, Most: seeds})
+		a.columns("node/"+n.Name, r.nodeColumns(), n.Columns, Array{Kind: ArrayNodeColumn, Type: t, Most: nodes})
+		a.columns("seed/"+n.Name, r.seedColumns(), n.Columns,
+			Array{Kind: ArraySeedColumn, Type: t, Most: min(nodes, seeds)})
+	}
+	for layer := range r.bound.Layers {
+		for e := range s.Edges {
+			a.block(s, layer, e)
+		}
+	}
+	r.arrays = a.list
+	return nil
+}
+
+// arrayLister makes a list of arrays.
+type arrayLister struct {
+	r    *recipe
+	list []Array
+}
+
+func (a *arrayLister) add(name string, array Array) {
+	array.Name, array.Base = name, len(a.list)
+	if array.Layer > 0 {
+		array.Base = find(a.list, array.Kind, 0, array.Type, array.Column)
+	}
+	a.list = append(a.list, array)
+}
+
+// columns adds those of the columns that are there.
+func (a *arrayLister) columns(prefix string, names []string, there []graph.Column, array Array) {
+	for _, name := range names {
+		if c := slices.IndexFunc(there, func(c graph.Column) bool { return c.Name == name }); c >= 0 {
+			array.Column, array.DType, array.Row = name, there[c].DType, there[c].Shape
+			a.add(prefix+"/"+name, array)
+		}
+	}
+}
+
+func (a *arrayLister) block(s *graph.Schema, layer, e int) {
+	r, edges, name := a.r, a.r.mostEdges(layer, e), fmt.Sprintf("%d/%s", layer, s.Edges[e].String())
+	part := func(kind ArrayKind, dtype unified.DType, most int64) Array {
+		return Array{Kind: kind, Layer: layer, Type: e, DType: dtype, Most: most}
+	}
+	a.add("block/"+name+"/indptr", part(ArrayIndptr, unified.Int32, r.mostNodes(s.Edges[e].Dst)+1))
+	a.add("block/"+name+"/indices", part(ArrayIndices, unified.Int32, edges))
+	if r.edgePos() {
+		a.add("block/"+name+"/edge_pos", part(ArrayEdgePos, s.PosType(), edges))
+	}
+	a.columns("edge/"+name, r.opt.EdgeColumns, s.EdgeColumns, part(ArrayEdgeColumn, unified.Invalid, edges))
+}
+
+// nodeColumns and seedColumns return the names of the options, or the default ones. This is where those stand.
+func (r *recipe) nodeColumns() []string { return orDefault(r.opt.NodeColumns, "feature") }
+
+func (r *recipe) seedColumns() []string { return orDefault(r.opt.SeedColumns, "label") }
+
+func orDefault(names []string, byDefault string) []string {
+	if names == nil {
+		return []string{byDefault}
+	}
+	return names
+}
+
+// edgePos reports whether batches have edge positions.
+func (r *recipe) edgePos() bool { return r.opt.EdgePos || len(r.opt.EdgeColumns) > 0 }
+
+// checkColumns returns ErrOptions for a column that is asked for and not there, or asked for twice.
+func (r *recipe) checkColumns(s *graph.Schema) error {
+	var ofNodes []graph.Column
+	for t := range s.Nodes {
+		ofNodes = append(ofNodes, s.Nodes[t].Columns...)
+	}
+	for _, o := range []struct {
+		option string
+		names  []string
+		there  []graph.Column
+	}{
+		{"NodeColumns", r.opt.NodeColumns, ofNodes}, {"SeedColumns", r.opt.SeedColumns, ofNodes},
+		{"EdgeColumns", r.opt.EdgeColumns, s.EdgeColumns},
+	} {
+		var there []string
+		for _, c := range o.there {
+			if !slices.Contains(there, c.Name) {
+				there = append(there, c.Name)
+			}
+		}
+		for i, name := range o.names {
+			if slices.Contains(o.names[:i], name) {
+				return fmt.Errorf("%w: %s names column %q twice", ErrOptions, o.option, name)
+			}
+			if !slices.Contains(there, name) {
+				return fmt.Errorf("%w: %s: no column %q; there are: %s", ErrOptions, o.option, name,
+					strings.Join(append(there, none[min(len(there), 1):]...), ", "))
+			}
+		}
+	}
+	return nil
+}
+
+// none is what an error lists where there is nothing to list.
+var none = []string{"none"}
+
+// tensor returns an array of the batch in the slot.
+func (s *slot) tensor(i int) unified.Tensor {
+	a, p := &s.recipe.arrays[i], &s.sample
+	switch a.Kind {
+	case ArrayNumNodes:
+		t, _ := unified.FromSlice(s.counts).Reshape(int64(len(p.NumNodes)), a.Row[0])
+		return t
+	case ArrayNodes:
+		return p.Nodes[a.Type]
+	case ArraySeeds:
+		return p.SeedLocal[a.Type]
+	case ArrayInputs:
+		return unified.FromSlice(s.request.Seeds[a.Type])
+	case ArrayItems:
+		return unified.FromSlice(s.items[a.Type])
+	case ArrayIndptr:
+		return p.Blocks[a.Layer][a.Type].Indptr
+	case ArrayIndices:
+		return p.Blocks[a.Layer][a.Type].Indices
+	case ArrayEdgePos:
+		return p.Blocks[a.Layer][a.Type].EdgePos
+	default:
+		return s.rows[i].tensor
+	}
+}
+
+// buffer returns the memory behind an array; nil where the slot does not count it.
+func (s *slot) buffer(i int) *unified.Buffer {
+	a, p := &s.recipe.arrays[i], &s.sample
+	switch a.Kind {
+	case ArrayNumNodes, ArrayItems:
+		return nil
+	case ArrayNodes:
+		return p.NodeBuffer(a.Type)
+	case ArraySeeds:
+		return p.SeedBuffer(a.Type)
+	case ArrayInputs:
+		return &s.seedIDs[a.Type]
+	case ArrayIndptr:
+		return p.IndptrBuffer(a.Layer, a.Type)
+	case ArrayIndices:
+		return p.IndicesBuffer(a.Layer, a.Type)
+	case ArrayEdgePos:
+		return p.EdgePosBuffer(a.Layer, a.Type)
+	default:
+		return &s.rows[i].buf
+	}
+}
+
+// isView reports whether an array is the beginning of its Base, in the same memory.
+func (s *slot) isView(i int) bool {
+	base := s.recipe.arrays[i].Base
+	if base == i {
+		return false
+	}
+	mine, its := s.tensor(i).Bytes(), s.tensor(base).Bytes()
+	return len(mine) > 0 && len(mine) <= len(its) && unsafe.SliceData(mine) == unsafe.SliceData(its)
+}
+
+// find returns the number of the array of a column; -1 where the batch has none.
+func find(list []Array, kind ArrayKind, layer, t int, column string) int {
+	for i := range list {
+		if a := &list[i]; a.Kind == kind && a.Layer == layer && a.Type == t && a.Column == column {
+			return i
+		}
+	}
+	return -1
+}

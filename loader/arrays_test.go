@@ -1,0 +1,82 @@
+package loader_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// The list says of every array of every batch what it is: name, dtype, shape, and of which it may be a view.
+func TestTheListOfArraysIsWhatBatchesHave(t *testing.T) {
+	for name, opt := range map[string]loader.Options{
+		"default":      {Sampler: neighbor},
+		"edge columns": {Sampler: neighbor, EdgeColumns: []string{"stars"}, NodeColumns: []string{"label", "feature"}},
+		"views": {Sampler: sampling.Neighbor{Fanouts: []int{3, 2, 2}, Frontier: sampling.NewNodes},
+			EdgeColumns: []string{"stars"}},
+		"no columns": {Sampler: neighbor, NodeColumns: []string{}, SeedColumns: []string{}, EdgePos: true},
+	} {
+		opt.BatchSize, opt.Seeds = 20, loader.AllNodes()
+		g := typedGraph(t, 60, 40)
+		l := open(t, g, opt)
+		views := 0
+		for b, err := range l.Epoch(background, 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			hashed := []array{}
+			for i, a := range l.Arrays() {
+				x := b.Array(i)
+				if x.Valid() && (x.DType() != a.DType || !slices.Equal(x.Shape()[1:], a.Row)) {
+					t.Errorf("%s: %s is %v, its description %+v", name, a.Name, x, a)
+				}
+				if !b.IsView(i) && x.Len() > a.Most {
+					t.Errorf("%s: %s has %d rows, at most %d", name, a.Name, x.Len(), a.Most)
+				}
+				if base := b.Array(a.Base); b.IsView(i) {
+					views++
+					if n := len(x.Bytes()); &x.Bytes()[0] != &base.Bytes()[0] || n > len(base.Bytes()) {
+						t.Errorf("%s: %s is no beginning of %s", name, a.Name, l.Arrays()[a.Base].Name)
+					}
+				}
+				switch {
+				case a.InFull() && a.IsColumn():
+					hashed = append(hashed, array{a.Name, x.DType().String(), x.Shape(), x.Bytes()})
+				case a.InFull():
+					hashed = append(hashed, wide(a, x))
+				}
+			}
+			_, full := b.Digest()
+			if want := hashArrays(arraysOf(g, b, true)); hashArrays(hashed) != want || full != want {
+				t.Errorf("%s: the listed arrays have another digest", name)
+			}
+		}
+		if got := views > 0; got != (name == "views") {
+			t.Errorf("%s: %d views", name, views)
+		}
+	}
+}
+
+// wide is ids, of any shape.
+func wide(a loader.Array, x unified.Tensor) array {
+	if len(a.Row) == 0 {
+		return ids(a.Name, x)
+	}
+	return array{a.Name, "int64", x.Shape(), x.Bytes()}
+}
+
+func TestDefaultColumnsAreListedWhereTheGraphHasThem(t *testing.T) {
+	var names []string
+	for _, a := range open(t, typedGraph(t, 60, 40), loader.Options{Sampler: neighbor}).Arrays() {
+		if a.IsColumn() {
+			names = append(names, a.Name)
+		}
+	}
+	if d := cmp.Diff([]string{"node/user/feature", "seed/user/label", "node/item/feature"}, names); d != "" {
+		t.Error(d)
+	}
+}

@@ -1,0 +1,166 @@
+package loader
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/sampling"
+)
+
+// recipe is what decides what is in the batches of a loader, and how large they can become. It takes no memory.
+type recipe struct {
+	opt         Options // with defaults, and the numbers that plan settled on
+	name        string  // of the source, in errors
+	graph       *graph.Graph
+	seeds       seedList
+	bound       sampling.Bound
+	fingerprint string  // of the sampler
+	arrays      []Array // of every batch
+	batches     uint64  // of an epoch, over all ranks
+	state       State   // what all states begin as
+}
+
+// newRecipe looks up seeds and columns and asks the sampler what it makes. Options have their defaults.
+func newRecipe(src Source, opt Options) (*recipe, error) {
+	r := &recipe{opt: opt, name: nameOfSource(src), graph: src.Graph()}
+	if r.graph == nil {
+		return nil, fmt.Errorf("%w: %s has no graph", ErrOptions, r.name)
+	}
+	err := pinned.Guard(func() error {
+		schema := r.graph.Schema()
+		if err := r.findSeeds(src, schema); err != nil {
+			return err
+		}
+		if err := r.askSampler(schema); err != nil {
+			return err
+		}
+		r.state = r.newState(src.ID())
+		return r.listArrays()
+	})
+	return r, r.explainFault(err)
+}
+
+// nameOfSource is how errors call the source.
+func nameOfSource(src Source) string {
+	if p, ok := src.(interface{ Path() string }); ok {
+		return p.Path()
+	}
+	id := src.ID()
+	return "dataset " + hex.EncodeToString(id[:])
+}
+
+// explainFault names the source where a file of it was cut short.
+func (r *recipe) explainFault(err error) error {
+	if errors.Is(err, pinned.ErrFault) {
+		return fmt.Errorf("%s: %w", r.name, err)
+	}
+	return err
+}
+
+func (r *recipe) findSeeds(src Source, schema *graph.Schema) error {
+	seeds, what, err := r.opt.Seeds.resolve(src, schema)
+	if err != nil {
+		return err
+	}
+	if err := seeds.Check(schema); err != nil {
+		return fmt.Errorf("%v: %w", what, err)
+	}
+	if r.seeds, err = newSeedList(seeds, schema); err != nil {
+		return err
+	}
+	if r.opt.Seeds.kind == trainOrAll && what.kind == allNodes {
+		r.opt.log().Info("no train split: all nodes are seeds")
+	}
+	r.opt.Seeds = what
+	size := int64(r.opt.BatchSize)
+	r.batches = uint64(r.seeds.n / size)
+	if r.seeds.n%size != 0 && !r.opt.DropLast {
+		r.batches++
+	}
+	return nil
+}
+
+// askSampler learns what the sampler says of itself.
+func (r *recipe) askSampler(schema *graph.Schema) (err error) {
+	defer recovered(&err)
+	if err := r.opt.Sampler.Validate(schema); err != nil {
+		return err
+	}
+	r.fingerprint = r.opt.Sampler.Fingerprint()
+	r.bound = r.opt.Sampler.Bound(schema, int(r.batchSize()))
+	if r.bound.Layers < 0 || r.bound.Layers > 256 {
+		return fmt.Errorf("%w: %d layers", ErrSampler, r.bound.Layers)
+	}
+	return nil
+}
+
+const (
+	// writeAhead is how many ids beyond the last a sampler may ask room for in a node list.
+	writeAhead = 1024
+	// mostBlockEdges is what a block's int32 offsets can number.
+	mostBlockEdges = math.MaxInt32
+)
+
+// batchSize returns the most seeds that a batch has.
+func (r *recipe) batchSize() int64 { return max(1, min(int64(r.opt.BatchSize), r.seeds.n)) }
+
+// mostNodes returns the most nodes of type t in a batch.
+func (r *recipe) mostNodes(t int) int64 {
+	return min(r.graph.Schema().Nodes[t].Count, max(0, r.bound.Nodes))
+}
+
+// mostSeeds returns the most seeds of type t in a batch.
+func (r *recipe) mostSeeds(t int) int64 {
+	n := int64(0)
+	for _, s := range r.seeds.sets {
+		if s.nodeType == t {
+			n += s.end - s.begin
+		}
+	}
+	return min(n, r.batchSize())
+}
+
+// mostEdges returns the most edges in a block.
+func (r *recipe) mostEdges(layer, edgeType int) int64 {
+	n := r.bound.Edges
+	if b := r.bound.Blocks; layer < len(b) && edgeType < len(b[layer]) {
+		n = b[layer][edgeType]
+	}
+	return min(max(0, n), mostBlockEdges)
+}
+
+// mostBytes returns the most memory that an array takes in a slot.
+func (a *Array) mostBytes() int64 {
+	rows, row := a.Most, a.DType.Size()
+	if a.Kind == ArrayNodes {
+		rows = satAdd(rows, writeAhead)
+	}
+	for _, d := range a.Row {
+		row = satMul(row, d)
+	}
+	return satMul(rows, row)
+}
+
+// mostScratch returns the most memory of a worker. The sampler says what its tables hold; buffers that grow take up to
+// a quarter more, and while one moves it is there twice.
+func (r *recipe) mostScratch() int64 {
+	n := satMul(max(0, r.bound.Scratch), 7) / 4
+	if n >= pinned.HugePage {
+		n = satAdd(n, 4*pinned.HugePage)
+	}
+	return satAdd(n, 64<<10)
+}
+
+func satAdd(a, b int64) int64 { return min(a, math.MaxInt64/2) + min(b, math.MaxInt64/2) }
+
+// satMul multiplies numbers that are not negative.
+func satMul(a, b int64) int64 {
+	if a != 0 && b > math.MaxInt64/2/a {
+		return math.MaxInt64 / 2
+	}
+	return a * b
+}

@@ -30,12 +30,34 @@ type Sample struct {
 	NumNodes [][]int64
 	// Blocks[layer][edge type]; layer 0 is furthest from the seeds, and its NumSrc covers all nodes.
 	Blocks [][]Block
+	// ViewOf[layer] is the layer whose blocks this layer's begin, in the same memory; the layer itself where its blocks
+	// take memory of their own.
+	ViewOf []int
 	// SeedLocal are the local ids of the requested seeds, int32 [requested], by node type: 0, 1, 2, .. unless seeds
-	// repeat.
+	// repeat. The ends of seed edges follow the nodes.
 	SeedLocal []unified.Tensor
+	// SeedEdges are the local ids of the ends of seed edges, by edge type. They are views of SeedLocal; nil where no
+	// seeds are edges.
+	SeedEdges []Ends
+	// Arrays are what the sampler adds of its own: walks, norms, negatives. Which there are, and in what order, is the
+	// same in every sample of a sampler (sampling.Bound).
+	Arrays []Array
 
 	buf buffers
 }
+
+// Ends are the ends of edges, as local ids: int32 [edges] each.
+type Ends struct{ Source, Target unified.Tensor }
+
+// Array is an array that a sampler adds to its samples, under a name of its own.
+type Array struct {
+	Column
+	Rows unified.Tensor // DType [rows, Shape...]
+	buf  unified.Buffer
+}
+
+// Buffer is the memory behind Rows, for samplers.
+func (a *Array) Buffer() *unified.Buffer { return &a.buf }
 
 // buffers is the memory behind a Sample.
 type buffers struct {
@@ -43,21 +65,25 @@ type buffers struct {
 	indptr, indices, edgePos [][]unified.Buffer // [layer][edge type]
 }
 
-// Init shapes the sample for a schema and a number of layers (hops) and says how its memory is taken. The memory itself
-// is taken by the sampler, as it grows.
-func (s *Sample) Init(schema *Schema, layers int, mem pinned.Options) {
+// Init shapes the sample for a schema, a number of layers (hops) and arrays of the sampler's own, and says how its
+// memory is taken. The memory itself is taken by the sampler, as it grows.
+func (s *Sample) Init(schema *Schema, layers int, mem pinned.Options, arrays ...Column) {
 	nt, et := len(schema.Nodes), len(schema.Edges)
 	s.Nodes, s.SeedLocal = make([]unified.Tensor, nt), make([]unified.Tensor, nt)
+	s.SeedEdges, s.Arrays = nil, nil
 	s.buf.nodes, s.buf.seeds = newBuffers(nt, mem), newBuffers(nt, mem)
+	for _, c := range arrays {
+		s.Arrays = append(s.Arrays, Array{Column: c, buf: unified.Buffer{Options: mem}})
+	}
 	s.NumNodes = make([][]int64, layers+1)
 	for h := range s.NumNodes {
 		s.NumNodes[h] = make([]int64, nt)
 	}
-	s.Blocks = make([][]Block, layers)
+	s.Blocks, s.ViewOf = make([][]Block, layers), make([]int, layers)
 	s.buf.indptr, s.buf.indices, s.buf.edgePos = make([][]unified.Buffer, layers), make([][]unified.Buffer, layers),
 		make([][]unified.Buffer, layers)
 	for l := range layers {
-		s.Blocks[l] = make([]Block, et)
+		s.Blocks[l], s.ViewOf[l] = make([]Block, et), l
 		s.buf.indptr[l], s.buf.indices[l], s.buf.edgePos[l] = newBuffers(et, mem), newBuffers(et, mem),
 			newBuffers(et, mem)
 	}
@@ -124,5 +150,8 @@ func (s *Sample) each(f func(*unified.Buffer)) {
 		for i := range g {
 			f(&g[i])
 		}
+	}
+	for i := range s.Arrays {
+		f(&s.Arrays[i].buf)
 	}
 }

@@ -10,7 +10,7 @@ import (
 // ErrNoSplit is returned for a split that the graph does not have.
 var ErrNoSplit = errors.New("no such split")
 
-// ErrSeed is returned for a seed that is no node of the graph.
+// ErrSeed is returned for a seed that the graph does not have.
 var ErrSeed = errors.New("seed out of range")
 
 // SeedSet is an ordered list of nodes of one type, repeats allowed.
@@ -88,16 +88,17 @@ func (s Seeds) Check(schema *Schema) error {
 		switch set.IDs.DType() {
 		case unified.Invalid:
 			if set.Count < 0 || set.Count > nt.Count {
-				return fmt.Errorf("%w: %d of %d nodes of type %q", ErrSeed, set.Count, nt.Count, nt.Name)
+				return fmt.Errorf("%w: the first %d nodes of type %q, which has %d", ErrSeed, set.Count, nt.Name,
+					nt.Count)
 			}
 		case unified.Int32:
 			v, _ := unified.View[int32](set.IDs)
-			if err := checkIDs(v, nt); err != nil {
+			if err := checkIDs(v, schema, set.Type); err != nil {
 				return err
 			}
 		case unified.Int64:
 			v, _ := unified.View[int64](set.IDs)
-			if err := checkIDs(v, nt); err != nil {
+			if err := checkIDs(v, schema, set.Type); err != nil {
 				return err
 			}
 		default:
@@ -107,12 +108,21 @@ func (s Seeds) Check(schema *Schema) error {
 	return nil
 }
 
-func checkIDs[T int32 | int64](ids []T, nt *NodeType) error {
+func checkIDs[T int32 | int64](ids []T, s *Schema, nodeType int) error {
 	for i, v := range ids {
-		if v < 0 || int64(v) >= nt.Count {
-			return fmt.Errorf("%w: seed %d is node %d, but there are %d nodes of type %q", ErrSeed, i, v, nt.Count,
-				nt.Name)
+		if v < 0 || int64(v) >= s.Nodes[nodeType].Count {
+			return s.SeedError(nodeType, i, int64(v))
 		}
 	}
 	return nil
+}
+
+// SeedError returns the ErrSeed for seed number i of a node type, whose id no node has.
+func (s *Schema) SeedError(nodeType, i int, id int64) error {
+	nt := &s.Nodes[nodeType]
+	if nt.Count == 0 {
+		return fmt.Errorf("%w: seed %d is node %d of type %q, which has no nodes", ErrSeed, i, id, nt.Name)
+	}
+	return fmt.Errorf("%w: seed %d (the first is 0) is node %d; nodes of type %q are 0 to %d", ErrSeed, i, id, nt.Name,
+		nt.Count-1)
 }

@@ -3,7 +3,6 @@ package sampling
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/unified"
@@ -56,83 +55,62 @@ func (a *Assembler) Sample(ctx context.Context, req *Request, out *graph.Sample,
 // Close frees the assembler's memory.
 func (a *Assembler) Close() error { return a.impl.close() }
 
-// custom is an Assembler for one width of ids.
+// custom is an Assembler for one width of ids, and its picker.
 type custom[V nodeID] struct {
-	assembly[V]
+	*assembly[V]
+	pick  PickFunc // of the batch at hand
+	rand  Rand
 	picks []int64 // of the stage at hand
-	chunk chunk[V]
+	rest  []int64 // of these, the ones that were not delivered yet
 }
 
 func newCustom[V nodeID](env Env, indices []V, frontier Frontier, b Bound) (*custom[V], error) {
-	a, err := newAssembly(env, indices, frontier, b)
-	return &custom[V]{assembly: a, chunk: newChunk[V]()}, err
+	a, err := newAssembly(env, indices, frontier, false, b)
+	return &custom[V]{assembly: a}, err
 }
 
 func (c *custom[V]) sample(ctx context.Context, req *Request, out *graph.Sample, pick PickFunc) error {
-	if err := c.begin(req, out); err != nil {
-		return err
-	}
-	for h := range c.layers {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		err := c.hop(h, out, func(st *stage[V]) error { return c.expand(st, req.Rand, out, pick) })
-		if err != nil {
-			return err
-		}
-	}
-	return c.finish(out)
+	c.pick = pick
+	return c.assembly.sample(ctx, req, out, customPicker[V]{c})
 }
 
-func (c *custom[V]) expand(st *stage[V], r Rand, out *graph.Sample, pick PickFunc) error {
+// customPicker keeps the methods of a picker apart from those of the assembly.
+type customPicker[V nodeID] struct{ *custom[V] }
+
+func (c customPicker[V]) hop(r Rand, _ []stage[V]) error {
+	c.rand = r
+	return nil
+}
+
+func (c customPicker[V]) count(st *stage[V], ends []int32) (int64, error) {
 	if err := c.ranges(st); err != nil {
-		return err
+		return 0, err
 	}
-	indptr, err := c.openIndptr(st, out)
-	if err != nil {
-		return err
-	}
-	draws := r.Stage(c.schema.Edges[st.edgeType].Key, PurposePick, uint8(st.hop))
+	draws := c.rand.Stage(c.schema.Edges[st.edgeType].Key, PurposePick, uint8(st.hop))
 	d := Destination{Hop: st.hop, EdgeType: st.edgeType}
 	c.picks = c.picks[:0]
 	for i := st.lo; i < st.hi; i++ {
 		d.Node, d.First, d.Last = int64(st.dst.ids[i]), c.start[i], c.start[i]+c.degree[i]
-		d.Draws = draws.Stream(uint64(d.Node))
+		d.Draws = draws.Stream(st.index(i))
 		n := len(c.picks)
-		c.picks = pick(&d, c.picks)
-		if len(c.picks) < n || slices.ContainsFunc(c.picks[n:], func(p int64) bool {
-			return p < d.First ||
-				p >= d.Last
-		}) {
-			return fmt.Errorf("%w: node %d: a pick lies outside its edges %d to %d", ErrOptions, d.Node, d.First,
-				d.Last)
+		c.picks = c.pick(&d, c.picks)
+		if len(c.picks) < n {
+			return 0, fmt.Errorf("%w: node %d: its picks were returned without those before them", ErrOptions, d.Node)
 		}
-		end := c.edges[st.edgeType].numEdges + len(c.picks)
-		if end > maxBlockEdges {
-			return errTooManyEdges(int64(end))
+		for _, p := range c.picks[n:] {
+			if p < d.First || p >= d.Last {
+				return 0, fmt.Errorf("%w: node %d: pick %d lies outside its edges %d to %d", ErrOptions, d.Node, p,
+					d.First, d.Last-1)
+			}
 		}
-		indptr[i+1] = int32(end)
+		ends[i] = int32(st.have + len(c.picks))
 	}
-	return c.deliver(st, out)
+	c.rest = c.picks
+	return int64(st.have + len(c.picks)), nil
 }
 
-// deliver turns the picks into local ids, chunk by chunk.
-func (c *custom[V]) deliver(st *stage[V], out *graph.Sample) error {
-	local, pos, err := c.open(st, len(c.picks), out)
-	if err != nil {
-		return err
-	}
-	for rest := c.picks; len(rest) > 0; rest = rest[c.chunk.n:] {
-		c.chunk.n = copy(c.chunk.pos, rest)
-		if err := c.load(st, &c.chunk, 0, c.chunk.n); err != nil {
-			return err
-		}
-		if err := c.room(st.srcType, c.chunk.n, out); err != nil {
-			return err
-		}
-		c.local.relabel(c.chunk.nbr[:c.chunk.n], local, st.src)
-		pos.put(c.chunk.pos[:c.chunk.n])
-		local = local[c.chunk.n:]
-	}
-	return nil
+func (c customPicker[V]) fill(to *chunk[V]) {
+	to.n = copy(to.pos, c.rest)
+	c.rest = c.rest[to.n:]
+	prefetchPicks(c.indices, to.pos[:to.n], 0, int64(len(c.indices)))
 }

@@ -1,6 +1,7 @@
 package sampling
 
 import (
+	"context"
 	"fmt"
 	"unsafe"
 
@@ -8,8 +9,22 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
+// picker decides which edges a hop follows; the assembly does the rest, so a new sampler is a new picker. One goroutine
+// uses it.
+type picker[V nodeID] interface {
+	// hop begins a hop and sees its frontiers, one for each edge type. They stay valid until the hop is done.
+	hop(r Rand, frontiers []stage[V]) error
+	// count decides how many edges each destination st.lo .. st.hi-1 takes: it sets ends[i] to the edges that the block
+	// has after destination i, and returns the last of these. The block has st.have edges before. assembly.ranges says
+	// where the edges of each destination lie.
+	count(st *stage[V], ends []int32) (int64, error)
+	// fill writes the positions of the next picks of that stage to c.pos, in order, sets c.n, and asks for the sources
+	// that lie there (prefetchPicks). It may make c larger. With c.n = 0 the stage ends.
+	fill(c *chunk[V])
+}
+
 // assembly is what all samplers share: it keeps the node lists and local ids of a batch, finds the edges of
-// destinations, and lays out blocks. A sampler says which edges are picked.
+// destinations, and lays out blocks. A picker says which edges are picked.
 type assembly[V nodeID] struct {
 	schema   *graph.Schema
 	layers   int
@@ -20,17 +35,18 @@ type assembly[V nodeID] struct {
 	indices []V
 	types   typeColumn
 
-	lists []list[V] // [node type], over the sample's buffers
-	local relabeler[V]
-	fused [chunkPicks]V // seeds on their way to local
-	edges []edgeState   // [edge type]
-	made  [][]edgeState // [layer][edge type]: edges when the layer's hop was done
+	lists  []list[V] // [node type], over the sample's buffers
+	local  relabeler[V]
+	forest *forest[V]    // in place of local where trees are kept apart, else nil
+	edges  []edgeState   // [edge type]
+	made   [][]edgeState // [layer][edge type]: edges when the layer's hop was done
+	stages []stage[V]    // [edge type] of the hop at hand
+	chunks [3]chunk[V]   // picks on their way to local
 
 	starts, counts unified.Buffer // behind start and degree
 	start, degree  []int64        // per destination of the stage at hand: where its edges lie
 	known          int            // of these, how many hold from the hop before; only with one edge type
 	cursors        []cursor       // [node type]
-	stage          stage[V]       // at hand
 }
 
 // edgeState is what an edge type has made of the batch so far.
@@ -38,51 +54,51 @@ type edgeState struct {
 	numDst, numEdges int // with NewNodes these grow from hop to hop, else they are of one hop
 }
 
-// stage is one hop of one edge type: destinations lo .. hi-1 of a list.
+// stage is one hop of one edge type: destinations lo .. hi-1 of a list, in a block that has some edges before.
 type stage[V nodeID] struct {
 	hop, layer, edgeType int
-	lo, hi               int
+	lo, hi, have         int
 	dst, src             *list[V]
 	dstType, srcType     int
 }
 
-// chunkPicks is how many picks go through the stages together: enough to hide a miss behind the others, few enough for
-// positions and sources to stay in the first-level cache.
-const chunkPicks = 512
-
-// chunk is the picks between two steps: edge positions and the sources there, of which n are in use.
-type chunk[V nodeID] struct {
-	pos []int64
-	nbr []V
-	n   int
-}
-
-func newChunk[V nodeID]() chunk[V] {
-	return chunk[V]{pos: make([]int64, chunkPicks), nbr: make([]V, chunkPicks)}
+// index returns what destination i's draws are keyed by.
+func (st *stage[V]) index(i int) uint64 {
+	id := uint64(st.dst.ids[i])
+	if st.dst.trees != nil {
+		id += uint64(st.dst.trees[i]) * uint64(st.dst.count)
+	}
+	return id
 }
 
 func scratchBytes[V nodeID](s *graph.Schema, b Bound) int64 {
-	bytes := relabelerBytes[V](s.NumNodes(), b.Nodes) + 2*8*b.Nodes
+	bytes := relabelerBytes[V](s.NumNodes(), b.Nodes)
+	if b.Lists != nil {
+		bytes = forestBytes(b.Nodes)
+	}
+	bytes += 2 * 8 * b.Nodes
 	if len(s.Edges) > 1 {
 		bytes += 8 * b.Nodes
 	}
 	return bytes
 }
 
-// newAssembly is for ids of the width that the graph's schema says; indices are the graph's.
-func newAssembly[V nodeID](env Env, indices []V, frontier Frontier, b Bound) (a assembly[V], err error) {
+// newAssembly is for ids of the width that the graph's schema says; indices are the graph's. With disjoint the trees of
+// the items are kept apart.
+func newAssembly[V nodeID](env Env, indices []V, frontier Frontier, disjoint bool, b Bound) (*assembly[V], error) {
 	g := env.Graph
 	s := g.Schema()
-	a = assembly[V]{schema: s, layers: b.Layers, frontier: frontier, edgePos: env.EdgePos, indptr: g.Indptr(),
-		indices: indices}
+	a := &assembly[V]{schema: s, layers: b.Layers, frontier: frontier, edgePos: env.EdgePos, indptr: g.Indptr(),
+		indices: indices, chunks: [3]chunk[V]{newChunk[V](), newChunk[V](), newChunk[V]()}}
+	var err error
 	if a.types, err = newTypeColumn(g.Types()); err != nil {
-		return a, err
+		return nil, err
 	}
 	a.lists = make([]list[V], len(s.Nodes))
 	for t := range a.lists {
 		a.lists[t].offset, a.lists[t].count = V(g.Offset(t)), V(s.Nodes[t].Count)
 	}
-	a.edges = make([]edgeState, len(s.Edges))
+	a.edges, a.stages = make([]edgeState, len(s.Edges)), make([]stage[V], len(s.Edges))
 	a.made = make([][]edgeState, b.Layers)
 	for l := range a.made {
 		a.made[l] = make([]edgeState, len(s.Edges))
@@ -92,12 +108,21 @@ func newAssembly[V nodeID](env Env, indices []V, frontier Frontier, b Bound) (a 
 		a.cursors[t].buf.Options = env.Scratch
 	}
 	a.starts.Options, a.counts.Options = env.Scratch, env.Scratch
-	a.local = newRelabeler[V](g.NumNodes(), b.Nodes, env.Scratch)
-	return a, nil
+	if disjoint {
+		a.forest, err = newForest[V](g, env)
+	} else {
+		a.local = newRelabeler[V](g.NumNodes(), b.Nodes, env.Scratch)
+	}
+	return a, err
 }
 
 func (a *assembly[V]) close() error {
-	err := a.local.close()
+	var err error
+	if a.forest != nil {
+		err = a.forest.close()
+	} else {
+		err = a.local.close()
+	}
 	for t := range a.cursors {
 		err = firstError(err, a.cursors[t].buf.Close())
 	}
@@ -111,53 +136,101 @@ func firstError(a, b error) error {
 	return b
 }
 
+// worker is a picker and its assembly.
+type worker[V nodeID] struct {
+	*assembly[V]
+	picker picker[V]
+}
+
+// Sample implements Worker.
+func (w *worker[V]) Sample(ctx context.Context, req *Request, out *graph.Sample) error {
+	return w.sample(ctx, req, out, w.picker)
+}
+
+// Close implements Worker.
+func (w *worker[V]) Close() error { return w.close() }
+
+// sample fills out with what p picks.
+func (a *assembly[V]) sample(ctx context.Context, req *Request, out *graph.Sample, p picker[V]) error {
+	if err := a.begin(req, out); err != nil {
+		return err
+	}
+	for h := range a.layers {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := a.hop(h, req.Rand, out, p); err != nil {
+			return err
+		}
+	}
+	return a.finish(req, out)
+}
+
 // begin makes the seeds the first nodes of their lists.
 func (a *assembly[V]) begin(req *Request, out *graph.Sample) error {
-	if len(req.Seeds) != len(a.lists) || len(out.Blocks) != a.layers {
-		return fmt.Errorf("%w: request of %d node types, sample of %d layers; must be %d and %d", ErrOptions,
-			len(req.Seeds), len(out.Blocks), len(a.lists), a.layers)
+	if err := req.check(a.schema, a.layers, out); err != nil {
+		return err
 	}
-	if err := a.local.begin(); err != nil {
+	if a.forest != nil && len(out.Arrays) != len(a.lists) {
+		return fmt.Errorf("%w: sample of %d arrays; must be %d: shape it by Bound.Init", ErrOptions, len(out.Arrays),
+			len(a.lists))
+	}
+	if err := a.beginLocal(); err != nil {
 		return err
 	}
 	a.known = 0
 	clear(a.edges)
 	for t := range a.lists {
-		a.lists[t].n = 0
-		a.lists[t].ids = nil
-	}
-	for t, seeds := range req.Seeds {
-		if err := a.seed(t, seeds, out); err != nil {
+		l := &a.lists[t]
+		l.n, l.ids, l.trees = 0, nil, nil
+		local, err := unified.Grow[int32](out.SeedBuffer(t), req.numSeeds(a.schema, t), 0)
+		if err != nil {
 			return err
 		}
-		out.NumNodes[0][t] = int64(a.lists[t].n)
+		n := 0
+		err = req.seeds(a.schema, t, func(ids []int64, item int) error {
+			n += len(ids)
+			return a.seed(t, ids, item, local[n-len(ids):n], out)
+		})
+		if err != nil {
+			return err
+		}
+		out.NumNodes[0][t] = int64(l.n)
+		if out.SeedLocal[t], err = out.SeedBuffer(t).Tensor(unified.Int32, int64(n)); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-func (a *assembly[V]) seed(t int, seeds []int64, out *graph.Sample) error {
-	local, err := unified.Grow[int32](out.SeedBuffer(t), int64(len(seeds)), 0)
-	if err != nil {
-		return err
+func (a *assembly[V]) beginLocal() error {
+	if a.forest != nil {
+		return a.forest.begin()
 	}
+	return a.local.begin()
+}
+
+func (a *assembly[V]) seed(t int, seeds []int64, item int, local []int32, out *graph.Sample) error {
 	l := &a.lists[t]
-	nbr := a.fused[:]
+	nbr := a.chunks[0].nbr
 	for lo := 0; lo < len(seeds); lo += chunkPicks {
 		part := seeds[lo:min(lo+chunkPicks, len(seeds))]
 		for i, id := range part {
 			if uint64(id) >= uint64(l.count) {
-				return fmt.Errorf("%w: seed %d: node %d of %d nodes of type %q", graph.ErrSeed, lo+i, id, l.count,
-					a.schema.Nodes[t].Name)
+				return a.schema.SeedError(t, lo+i, id)
 			}
 			nbr[i] = V(id) + l.offset
 		}
 		if err := a.room(t, len(part), out); err != nil {
 			return err
 		}
-		a.local.relabel(nbr[:len(part)], local[lo:], l)
+		if a.forest != nil {
+			a.forest.seed(nbr[:len(part)], item+lo, local[lo:], l, t)
+		} else {
+			a.local.relabel(nbr[:len(part)], local[lo:], l)
+		}
 	}
-	out.SeedLocal[t], err = out.SeedBuffer(t).Tensor(unified.Int32, int64(len(seeds)))
-	return err
+	return nil
 }
 
 // room makes room for n more nodes of type t, and one more that relabel may write beyond the last.
@@ -170,32 +243,39 @@ func (a *assembly[V]) room(t, n int, out *graph.Sample) error {
 		}
 		l.ids = ids
 	}
+	if a.forest != nil {
+		return a.forest.room(l, t, n, out)
+	}
 	return a.local.grow(n, a.lists)
 }
 
-// hop lets expand pick for every edge type once.
-func (a *assembly[V]) hop(h int, out *graph.Sample, expand func(*stage[V]) error) error {
+// hop lets p pick for every edge type once.
+func (a *assembly[V]) hop(h int, r Rand, out *graph.Sample, p picker[V]) error {
 	for t := range a.cursors {
 		a.cursors[t].n = 0
 	}
 	for e := range a.edges {
 		et := &a.schema.Edges[e]
-		st := &a.stage
+		st := &a.stages[e]
 		*st = stage[V]{hop: h, layer: a.layers - 1 - h, edgeType: e, hi: int(out.NumNodes[h][et.Dst]),
 			dst: &a.lists[et.Dst], src: &a.lists[et.Src], dstType: et.Dst, srcType: et.Src}
 		if a.frontier == NewNodes {
-			st.layer, st.lo = 0, a.edges[e].numDst
-		} else {
-			a.edges[e] = edgeState{}
+			st.layer, st.lo, st.have = 0, a.edges[e].numDst, a.edges[e].numEdges
 		}
-		if err := expand(st); err != nil {
-			return fmt.Errorf("hop %d, edge type %v: %w", h, et, err)
+	}
+	if err := p.hop(r, a.stages); err != nil {
+		return fmt.Errorf("hop %d: %w", h, err)
+	}
+	layer := a.layers - 1 - h
+	out.ViewOf[layer] = a.stages[0].layer
+	for e := range a.stages {
+		if err := a.expand(&a.stages[e], out, p); err != nil {
+			return fmt.Errorf("hop %d, edge type %v: %w", h, &a.schema.Edges[e], err)
 		}
 	}
 	for t := range a.lists {
 		out.NumNodes[h+1][t] = int64(a.lists[t].n)
 	}
-	layer := a.layers - 1 - h
 	copy(a.made[layer], a.edges)
 	for e := range a.edges {
 		b := &out.Blocks[layer][e]
@@ -204,93 +284,62 @@ func (a *assembly[V]) hop(h int, out *graph.Sample, expand func(*stage[V]) error
 	return nil
 }
 
-// openIndptr returns the block's indptr, with the first st.lo+1 entries in place.
-func (a *assembly[V]) openIndptr(st *stage[V], out *graph.Sample) ([]int32, error) {
+// expand makes the block of a stage.
+func (a *assembly[V]) expand(st *stage[V], out *graph.Sample, p picker[V]) error {
 	indptr, err := unified.Grow[int32](out.IndptrBuffer(st.layer, st.edgeType), int64(st.hi)+1, int64(st.lo)+1)
-	if err == nil && st.lo == 0 {
+	if err != nil {
+		return err
+	}
+	if st.lo == 0 {
 		indptr[0] = 0
 	}
-	return indptr, err
-}
-
-// open makes room in the stage's block for picks more edges, and returns where their local ids and positions go.
-func (a *assembly[V]) open(st *stage[V], picks int, out *graph.Sample) (local []int32, pos posSink, err error) {
-	have := a.edges[st.edgeType].numEdges
-	total := int64(have + picks)
-	if local, err = unified.Grow[int32](out.IndicesBuffer(st.layer, st.edgeType), total, int64(have)); err != nil {
-		return nil, pos, err
+	total, err := p.count(st, indptr[1:st.hi+1])
+	if err != nil {
+		return err
 	}
-	pos.wanted = a.edgePos
-	if err := pos.open(out.EdgePosBuffer(st.layer, st.edgeType), a.schema.PosType(), have, total); err != nil {
-		return nil, pos, err
+	if total > maxBlockEdges {
+		return errTooManyEdges(total)
 	}
 	a.edges[st.edgeType] = edgeState{numDst: st.hi, numEdges: int(total)}
-	return local[have:total], pos, nil
+	local, err := unified.Grow[int32](out.IndicesBuffer(st.layer, st.edgeType), total, int64(st.have))
+	if err != nil {
+		return err
+	}
+	pos := posSink{wanted: a.edgePos}
+	if err := pos.open(out.EdgePosBuffer(st.layer, st.edgeType), a.schema.PosType(), st.have, total); err != nil {
+		return err
+	}
+	if total == int64(st.have) {
+		return nil
+	}
+	if a.forest != nil {
+		a.forest.expand(st, indptr)
+	}
+	return a.stream(st, p, out, local[st.have:total], &pos)
 }
 
 // finish views the buffers, which move while they grow, as the sample's tensors.
-func (a *assembly[V]) finish(out *graph.Sample) (err error) {
+func (a *assembly[V]) finish(req *Request, out *graph.Sample) (err error) {
 	for t := range a.lists {
-		if out.Nodes[t], err = out.NodeBuffer(t).Tensor(unified.Of[V](), int64(a.lists[t].n)); err != nil {
+		n := int64(a.lists[t].n)
+		if out.Nodes[t], err = out.NodeBuffer(t).Tensor(unified.Of[V](), n); err != nil {
+			return err
+		}
+		if a.forest == nil {
+			continue
+		}
+		if out.Arrays[t].Rows, err = out.Arrays[t].Buffer().Tensor(unified.Int32, n); err != nil {
 			return err
 		}
 	}
 	for l := range out.Blocks {
 		for e := range out.Blocks[l] {
-			if err := a.view(l, e, out); err != nil {
+			if err := viewBlock(out, l, e, int64(a.made[l][e].numEdges), a.schema, a.edgePos); err != nil {
 				return err
 			}
 		}
 	}
-	return nil
-}
-
-func (a *assembly[V]) view(l, e int, out *graph.Sample) (err error) {
-	b, from, n := &out.Blocks[l][e], l, int64(a.made[l][e].numEdges)
-	if a.frontier == NewNodes {
-		from = 0
-	}
-	if b.Indptr, err = out.IndptrBuffer(from, e).Tensor(unified.Int32, b.NumDst+1); err != nil {
-		return err
-	}
-	if b.Indices, err = out.IndicesBuffer(from, e).Tensor(unified.Int32, n); err != nil {
-		return err
-	}
-	b.EdgePos = unified.Tensor{}
-	if a.edgePos {
-		b.EdgePos, err = out.EdgePosBuffer(from, e).Tensor(a.schema.PosType(), n)
-	}
-	return err
-}
-
-// load reads the sources at picks lo .. hi-1, as far as there are such, and asks for their entries in the relabel
-// table.
-func (a *assembly[V]) load(st *stage[V], c *chunk[V], lo, hi int) error {
-	lo, hi = min(lo, c.n), min(hi, c.n)
-	indices, nbr, off, count := a.indices, c.nbr[lo:hi], st.src.offset, uint64(st.src.count)
-	bad := uint64(0)
-	for i, p := range c.pos[lo:hi] {
-		v := indices[p]
-		nbr[i] = v
-		if uint64(v-off) >= count {
-			bad++
-		}
-	}
-	if bad != 0 {
-		return a.badSource(st, c, lo, hi)
-	}
-	a.local.prefetch(nbr)
-	return nil
-}
-
-func (a *assembly[V]) badSource(st *stage[V], c *chunk[V], lo, hi int) error {
-	for i, v := range c.nbr[lo:hi] {
-		if uint64(v-st.src.offset) >= uint64(st.src.count) {
-			return fmt.Errorf("%w: edge %d: source %d is none of the %d nodes of type %q", ErrGraph, c.pos[lo+i], v,
-				st.src.count, a.schema.Nodes[st.srcType].Name)
-		}
-	}
-	return nil
+	return req.viewEnds(a.schema, out)
 }
 
 // ranges finds where the edges of each destination lie: start and degree, by position in the list.
@@ -341,47 +390,4 @@ func (a *assembly[V]) columns(st *stage[V], lo int) error {
 		}
 	}
 	return nil
-}
-
-// maxBlockEdges is what int32 offsets can number, and what relabelers leave room for.
-const maxBlockEdges = 1<<30 - 1<<20
-
-func errTooManyEdges(n int64) error {
-	return fmt.Errorf("%w: a block of %d edges, at most %d are possible: take smaller batches or fan-outs", ErrOptions,
-		n, maxBlockEdges)
-}
-
-// posSink writes edge positions where they are wanted.
-type posSink struct {
-	wanted bool
-	pos32  []int32
-	pos64  []int64
-}
-
-func (s *posSink) open(b *unified.Buffer, t unified.DType, have int, total int64) (err error) {
-	if !s.wanted {
-		return nil
-	}
-	if t == unified.Int32 {
-		s.pos32, err = unified.Grow[int32](b, total, int64(have))
-		s.pos32 = s.pos32[min(have, len(s.pos32)):]
-		return err
-	}
-	s.pos64, err = unified.Grow[int64](b, total, int64(have))
-	s.pos64 = s.pos64[min(have, len(s.pos64)):]
-	return err
-}
-
-func (s *posSink) put(pos []int64) {
-	switch {
-	case !s.wanted:
-	case s.pos32 != nil:
-		for i, p := range pos {
-			s.pos32[i] = int32(p)
-		}
-		s.pos32 = s.pos32[len(pos):]
-	default:
-		copy(s.pos64, pos)
-		s.pos64 = s.pos64[len(pos):]
-	}
 }

@@ -195,8 +195,7 @@ func (w *deviceNeighbor) check(req *Request, out *graph.Sample) error {
 	for t, seeds := range req.Seeds {
 		for i, id := range seeds {
 			if uint64(id) >= uint64(s.Nodes[t].Count) {
-				return fmt.Errorf("%w: seed %d: node %d of %d nodes of type %q", graph.ErrSeed, i, id, s.Nodes[t].Count,
-					s.Nodes[t].Name)
+				return s.SeedError(t, i, id)
 			}
 		}
 	}

@@ -12,6 +12,10 @@
 // A sampler of your own implements Sampler and Worker. Assembler does what all samplers share (seeds first, each node
 // once, local ids, blocks), so that it says only which edges are picked; examples/customsampler is one of 40 lines.
 //
+// Inside the package the cut is the same. A picker decides which edges a hop follows and sees the whole frontier; an
+// assembly does the rest, once for all samplers: lists, local ids, blocks. Neighbor is a picker of 100 lines (pick.go).
+// A Request is items, nodes or edges; with Neighbor.Disjoint each item grows a tree of its own.
+//
 // A DeviceSampler also runs on a CUDA device, from the same Go code in every build: OpenDevice fails where there is no
 // device, and never before. Its DeviceWorker puts whole batches on a stream and makes the same samples there. The
 // kernels are neighbor.cu (what is picked) and assembly.cu (lists, local ids); docs/sampling.md, "On a device", says

@@ -90,8 +90,8 @@ var damagedGraphs = map[string]struct {
 	"indptr falls":        {[]int64{0, 3, 2, 3}, []int32{1, 0, 1}, []int64{1}, ErrGraph, "node 1"},
 	"indptr beyond":       {[]int64{0, 9, 3}, []int32{1, 0, 1}, []int64{0}, ErrGraph, "node 0"},
 	"indptr negative":     {[]int64{0, -5, 3}, []int32{1, 0, 1}, []int64{1}, ErrGraph, "node 1"},
-	"seed too great":      {[]int64{0, 1, 3}, []int32{1, 0, 1}, []int64{0, 2}, graph.ErrSeed, "seed 1: node 2"},
-	"seed negative":       {[]int64{0, 1, 3}, []int32{1, 0, 1}, []int64{-1}, graph.ErrSeed, "node -1"},
+	"seed too great":      {[]int64{0, 1, 3}, []int32{1, 0, 1}, []int64{0, 2}, graph.ErrSeed, `seed 1 (the first is 0) is node 2; nodes of type "node" are 0 to 1`},
+	"seed negative":       {[]int64{0, 1, 3}, []int32{1, 0, 1}, []int64{-1}, graph.ErrSeed, "is node -1"},
 	"no edges, one node":  {[]int64{0, 0}, []int32{}, []int64{0, 0}, nil, ""},
 	"no seeds":            {[]int64{0, 1, 3}, []int32{1, 0, 1}, nil, nil, ""},
 	"damage out of reach": {[]int64{0, 1, 3, 4}, []int32{0, 0, 77, 99}, []int64{0}, nil, ""},
@@ -147,13 +147,14 @@ func TestSamplingAllocatesNothingOnceWarm(t *testing.T) {
 	for _, types := range [][2]int{{1, 1}, {3, 5}} {
 		g := randomGraph(t, rand.New(rand.NewPCG(9, 9)), types[0], types[1])
 		for _, n := range []Neighbor{{Fanouts: []int{5, 3}}, {Fanouts: []int{5, -1}, Frontier: NewNodes},
-			{Fanouts: []int{5, 3}, Replace: true}} {
+			{Fanouts: []int{5, 3}, Replace: true}, {Fanouts: []int{5, 3}, Disjoint: true}} {
 			w, err := n.Open(Env{Graph: g, BatchSize: 4, EdgePos: true})
 			if err != nil {
 				t.Fatal(err)
 			}
 			var out graph.Sample
-			out.Init(g.Schema(), 2, pinned.Options{})
+			bound := n.Bound(g.Schema(), 4)
+			bound.Init(&out, g.Schema(), pinned.Options{})
 			req := &Request{Seeds: make([][]int64, types[0])}
 			for t := range req.Seeds {
 				req.Seeds[t] = []int64{0, 0}
@@ -174,6 +175,46 @@ func TestSamplingAllocatesNothingOnceWarm(t *testing.T) {
 		}
 	}
 }
+
+func TestRequestsThatContradictThemselvesAreRefused(t *testing.T) {
+	g := citesGraph(t, []int64{0, 1, 3}, []int32{1, 0, 1})
+	w, err := Neighbor{Fanouts: []int{1}}.Open(Env{Graph: g, BatchSize: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	var out graph.Sample
+	out.Init(g.Schema(), 1, pinned.Options{})
+	defer out.Close()
+	for want, req := range map[string]*Request{
+		"request of 2 node types": {Seeds: [][]int64{{0}, {0}}},
+		"times of seeds of type":  {Seeds: [][]int64{{0, 1}}, Times: [][]int64{{5}}},
+		"request of 1 edge types": {Seeds: [][]int64{nil}, Edges: []SeedEdges{{}}},
+		"1 sources, 2 targets":    {Seeds: [][]int64{nil}, Edges: []SeedEdges{{Sources: []int64{0}, Targets: []int64{0, 1}}, {}}},
+		"0 times and 2 labels": {Seeds: [][]int64{nil},
+			Edges: []SeedEdges{{Sources: []int64{0}, Targets: []int64{0}, Labels: []int64{1, 1}}, {}}},
+		`targets of edges paper:cites:paper: seed out of range: seed 0 (the first is 0) is node 2`: {Seeds: [][]int64{nil},
+			Edges: []SeedEdges{{Sources: []int64{0}, Targets: []int64{2}}, {}}},
+	} {
+		if err := w.Sample(context.Background(), req, &out); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+func TestColumnsThatASamplerReadsMustBeThere(t *testing.T) {
+	g := plainGraph(t, []int64{0, 1, 3}, []int32{1, 0, 1})
+	if _, err := EdgeColumns(weighted{}, g); !errors.Is(err, ErrOptions) || !strings.Contains(err.Error(), `"weight"`) {
+		t.Errorf("%v, want ErrOptions with the column's name", err)
+	}
+	if c, err := EdgeColumns(Neighbor{}, g); err != nil || c != nil {
+		t.Errorf("%v, %v of a sampler that reads none", c, err)
+	}
+}
+
+type weighted struct{ Neighbor }
+
+func (weighted) EdgeColumns() []string { return []string{"weight"} }
 
 func TestAssemblerMakesWhatNeighborMakes(t *testing.T) {
 	const seed = 7
@@ -228,19 +269,20 @@ func TestBoundIsNeverExceeded(t *testing.T) {
 	for round := range 100 {
 		g := randomGraph(t, r, 1+r.IntN(3), 1+r.IntN(4))
 		n := randomOptions(r, g.Schema())
-		req := &Request{Seeds: make([][]int64, len(g.Schema().Nodes)), Rand: NewRand(seed, 0, 0, uint64(round))}
-		size := 0
+		n.Disjoint = r.IntN(3) == 0
+		req, size := randomRequest(r, g.Schema(), uint64(round)), 0
 		for t := range req.Seeds {
-			for range r.IntN(5) {
-				req.Seeds[t] = append(req.Seeds[t], r.Int64N(g.Schema().Nodes[t].Count))
-				size++
-			}
+			size += int(req.numSeeds(g.Schema(), t))
 		}
 		bound := n.Bound(g.Schema(), size)
 		out := sampleOnce(t, g, n, req, false)
 		nodes, edges := int64(0), out.NumEdges()
-		for _, l := range out.Nodes {
+		for i, l := range out.Nodes {
 			nodes += l.Len()
+			if n.Disjoint && l.Len() > min(bound.Lists[i], bound.Arrays[i].Rows) {
+				t.Errorf("seed %d round %d: %s: %d nodes of type %d, bound %+v", seed, round, n.Fingerprint(), l.Len(), i,
+					bound)
+			}
 		}
 		if n.Frontier == NewNodes { // the layers share memory
 			edges = 0

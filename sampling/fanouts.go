@@ -124,14 +124,14 @@ func newPlan(s *graph.Schema, all []int, perType map[string][]int) (plan, error)
 	return p, nil
 }
 
-// bound returns the most distinct nodes that a batch can have, and the most edges of each [layer][edge type]: the
-// product of the fan-outs, or what the graph has. With NewNodes all edges lie in layer 0.
-func (p plan) bound(s *graph.Schema, batchSize int, n Neighbor) (nodes int64, blocks [][]int64) {
+// bound returns the most distinct nodes of each type that a batch can have, and the most edges of each [layer][edge
+// type]: the product of the fan-outs, or what the graph has. With NewNodes all edges lie in layer 0.
+func (p plan) bound(s *graph.Schema, batchSize int, n Neighbor) (lists []int64, blocks [][]int64) {
 	blocks = make([][]int64, len(p))
 	for l := range blocks {
 		blocks[l] = make([]int64, len(s.Edges))
 	}
-	lists := make([]int64, len(s.Nodes)) // nodes of each type reached so far
+	lists = make([]int64, len(s.Nodes))  // nodes of each type reached so far
 	fresh := make([]int64, len(s.Nodes)) // of these, the ones of the last hop
 	for t := range lists {
 		lists[t] = min(int64(batchSize), s.Nodes[t].Count)
@@ -170,10 +170,7 @@ func (p plan) bound(s *graph.Schema, batchSize int, n Neighbor) (nodes int64, bl
 			}
 		}
 	}
-	for _, count := range lists {
-		nodes += count
-	}
-	return nodes, blocks
+	return lists, blocks
 }
 
 func satAdd(a, b int64) int64 { return min(a, 1<<62-1) + min(b, 1<<62-1) }

@@ -43,6 +43,10 @@ type Neighbor struct {
 	Replace bool
 	// Frontier says which nodes a hop expands.
 	Frontier Frontier
+	// Disjoint keeps the trees of a batch's items apart: a node is in a list once for every tree that reaches it, and
+	// repeated seeds are trees of their own. The sample has an array "tree/T" for each node type T: int32, the number of
+	// the item whose tree each node of the list is in.
+	Disjoint bool
 }
 
 // Validate implements Sampler.
@@ -56,8 +60,12 @@ func (n Neighbor) Validate(s *graph.Schema) error {
 
 // Fingerprint implements Sampler.
 func (n Neighbor) Fingerprint() string {
-	return fmt.Sprintf("neighbor fanouts=%s replace=%t frontier=%v", formatFanouts(n.Fanouts, n.PerType), n.Replace,
+	text := fmt.Sprintf("neighbor fanouts=%s replace=%t frontier=%v", formatFanouts(n.Fanouts, n.PerType), n.Replace,
 		n.Frontier)
+	if n.Disjoint {
+		text += " disjoint=true"
+	}
+	return text
 }
 
 // Bound implements Sampler.
@@ -67,11 +75,24 @@ func (n Neighbor) Bound(s *graph.Schema, batchSize int) Bound {
 		return Bound{}
 	}
 	b := Bound{Layers: len(p)}
-	b.Nodes, b.Blocks = p.bound(s, batchSize, n)
-	for _, layer := range b.Blocks {
-		for _, edges := range layer {
-			b.Edges = satAdd(b.Edges, edges)
+	trees := int64(1)
+	if n.Disjoint { // one for each seed
+		trees, batchSize = int64(max(batchSize, 0)), 1
+	}
+	lists, blocks := p.bound(s, batchSize, n)
+	for t := range lists {
+		lists[t] = satMul(lists[t], trees)
+		b.Nodes = satAdd(b.Nodes, lists[t])
+	}
+	for _, layer := range blocks {
+		for e := range layer {
+			layer[e] = satMul(layer[e], trees)
+			b.Edges = satAdd(b.Edges, layer[e])
 		}
+	}
+	b.Blocks = blocks
+	if n.Disjoint {
+		b.Lists, b.Arrays = lists, treeArrays(s, lists)
 	}
 	if s.IDType() == unified.Int32 {
 		b.Scratch = scratchBytes[int32](s, b)
@@ -83,8 +104,7 @@ func (n Neighbor) Bound(s *graph.Schema, batchSize int) Bound {
 
 // Open implements Sampler.
 func (n Neighbor) Open(env Env) (Worker, error) {
-	s := env.Graph.Schema()
-	if err := n.Validate(s); err != nil {
+	if err := n.Validate(env.Graph.Schema()); err != nil {
 		return nil, err
 	}
 	if ids, err := unified.View[int32](env.Graph.Indices()); err == nil {
@@ -95,4 +115,17 @@ func (n Neighbor) Open(env Env) (Worker, error) {
 		return nil, err
 	}
 	return openNeighbor(n, env, ids)
+}
+
+func openNeighbor[V nodeID](opt Neighbor, env Env, indices []V) (Worker, error) {
+	s := env.Graph.Schema()
+	p, err := newPlan(s, opt.Fanouts, opt.PerType)
+	if err != nil {
+		return nil, err
+	}
+	a, err := newAssembly(env, indices, opt.Frontier, opt.Disjoint, opt.Bound(s, env.BatchSize))
+	if err != nil {
+		return nil, err
+	}
+	return &worker[V]{a, &neighborPicker[V]{a: a, plan: p, replace: opt.Replace}}, nil
 }

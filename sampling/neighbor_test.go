@@ -54,15 +54,16 @@ func sampleOnce(t testing.TB, g *graph.Graph, n Neighbor, req *Request, edgePos 
 	t.Helper()
 	out := new(graph.Sample)
 	batch := 0
-	for _, s := range req.Seeds {
-		batch += len(s)
+	for t := range req.Seeds {
+		batch += int(req.numSeeds(g.Schema(), t))
 	}
 	w, err := n.Open(Env{Graph: g, BatchSize: batch, EdgePos: edgePos})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	out.Init(g.Schema(), n.Bound(g.Schema(), batch).Layers, pinned.Options{})
+	bound := n.Bound(g.Schema(), batch)
+	bound.Init(out, g.Schema(), pinned.Options{})
 	t.Cleanup(func() { out.Close() })
 	if err := w.Sample(context.Background(), req, out); err != nil {
 		t.Fatal(err)

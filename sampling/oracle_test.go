@@ -19,7 +19,33 @@ type oracleSample struct {
 	nodes    [][]int64   // [node type]
 	numNodes [][]int64   // [hop][node type]
 	seeds    [][]int64   // [node type]
+	trees    [][]int64   // [node type], as nodes; only where they are kept apart
 	blocks   [][]oracleB // [layer][edge type]
+}
+
+// rooted is a node in a tree. Where trees are not kept apart all are tree 0.
+type rooted struct{ tree, id int64 }
+
+// roots returns the seeds of each node type as docs/sampling.md numbers them.
+func roots(s *graph.Schema, req *Request) [][]rooted {
+	seeds, item := make([][]rooted, len(s.Nodes)), int64(0)
+	for t, ids := range req.Seeds {
+		for _, id := range ids {
+			seeds[t] = append(seeds[t], rooted{item, id})
+			item++
+		}
+	}
+	for e, edges := range req.Edges {
+		src, dst := s.Edges[e].Src, s.Edges[e].Dst
+		for i, id := range edges.Sources {
+			seeds[src] = append(seeds[src], rooted{item + int64(i), id})
+		}
+		for i, id := range edges.Targets {
+			seeds[dst] = append(seeds[dst], rooted{item + int64(i), id})
+		}
+		item += int64(len(edges.Sources))
+	}
+	return seeds
 }
 
 type oracleB struct {
@@ -34,15 +60,18 @@ func oracle(g *graph.Graph, runs edgeRuns, n Neighbor, req *Request) *oracleSamp
 		panic(err)
 	}
 	o := &oracleSample{nodes: make([][]int64, len(s.Nodes)), seeds: make([][]int64, len(s.Nodes)),
-		blocks: make([][]oracleB, len(p))}
-	local := make([]map[int64]int64, len(s.Nodes))
-	place := func(t int, id int64) int64 {
-		if at, ok := local[t][id]; ok {
+		trees: make([][]int64, len(s.Nodes)), blocks: make([][]oracleB, len(p))}
+	local := make([]map[rooted]int64, len(s.Nodes))
+	place := func(t int, v rooted) int64 {
+		if !n.Disjoint {
+			v.tree = 0
+		}
+		if at, ok := local[t][v]; ok {
 			return at
 		}
 		at := int64(len(o.nodes[t]))
-		local[t][id] = at
-		o.nodes[t] = append(o.nodes[t], id)
+		local[t][v] = at
+		o.nodes[t], o.trees[t] = append(o.nodes[t], v.id), append(o.trees[t], v.tree)
 		return at
 	}
 	lengths := func() []int64 {
@@ -52,10 +81,10 @@ func oracle(g *graph.Graph, runs edgeRuns, n Neighbor, req *Request) *oracleSamp
 		}
 		return l
 	}
-	for t := range s.Nodes {
-		local[t] = map[int64]int64{}
-		for _, id := range req.Seeds[t] {
-			o.seeds[t] = append(o.seeds[t], place(t, id))
+	for t, seeds := range roots(s, req) {
+		local[t] = map[rooted]int64{}
+		for _, v := range seeds {
+			o.seeds[t] = append(o.seeds[t], place(t, v))
 		}
 	}
 	o.numNodes = append(o.numNodes, lengths())
@@ -69,10 +98,11 @@ func oracle(g *graph.Graph, runs edgeRuns, n Neighbor, req *Request) *oracleSamp
 				b = grown[e]
 			}
 			begin := o.numNodes[h][et.Dst]
-			for _, v := range o.nodes[et.Dst][b.numDst:begin] {
+			for i := b.numDst; i < begin; i++ {
+				v := rooted{o.trees[et.Dst][i], o.nodes[et.Dst][i]}
 				for _, pos := range oraclePick(g, runs, n, req, p[h][e], h, e, v) {
 					u := indexAt(g, pos) - g.Offset(et.Src)
-					b.local = append(b.local, place(et.Src, u))
+					b.local = append(b.local, place(et.Src, rooted{v.tree, u}))
 					b.edge = append(b.edge, pos)
 				}
 				b.indptr = append(b.indptr, int64(len(b.local)))
@@ -89,11 +119,11 @@ func oracle(g *graph.Graph, runs edgeRuns, n Neighbor, req *Request) *oracleSamp
 	return o
 }
 
-func oraclePick(g *graph.Graph, runs edgeRuns, n Neighbor, req *Request, k, h, e int, v int64) []int64 {
+func oraclePick(g *graph.Graph, runs edgeRuns, n Neighbor, req *Request, k, h, e int, v rooted) []int64 {
 	et := &g.Schema().Edges[e]
-	fused := v + g.Offset(et.Dst)
-	run := runs[[2]int64{fused, int64(e)}]
-	stream := rng.Stream(rng.StageKey(req.Rand.key, et.Key, rng.Pick, uint8(h)), uint64(v))
+	run := runs[[2]int64{v.id + g.Offset(et.Dst), int64(e)}]
+	index := uint64(v.id + v.tree*g.Schema().Nodes[et.Dst].Count)
+	stream := rng.Stream(rng.StageKey(req.Rand.key, et.Key, rng.Pick, uint8(h)), index)
 	var picks []uint64
 	switch {
 	case k < 0:
@@ -235,12 +265,7 @@ func TestNeighborEqualsTheOracle(t *testing.T) {
 		n := randomOptions(r, g.Schema())
 		workers, runs := openVariants(t, g, n), newEdgeRuns(g)
 		for batch := range 3 {
-			req := &Request{Rand: NewRand(r.Uint64(), r.Uint32(), 0, uint64(batch)), Seeds: make([][]int64, types[0])}
-			for t := range req.Seeds {
-				for range r.IntN(8) {
-					req.Seeds[t] = append(req.Seeds[t], r.Int64N(g.Schema().Nodes[t].Count))
-				}
-			}
+			req := randomRequest(r, g.Schema(), uint64(batch))
 			want := oracle(g, runs, n, req)
 			for name, w := range workers {
 				compare(t, fmt.Sprintf("seed %d round %d batch %d: %s: %s", seed, round, batch, n.Fingerprint(), name),
@@ -255,10 +280,88 @@ func TestNeighborEqualsTheOracle(t *testing.T) {
 	}
 }
 
+// randomRequest makes a request of nodes, one in three also of edges.
+func randomRequest(r *rand.Rand, s *graph.Schema, batch uint64) *Request {
+	node := func(t int) int64 { return r.Int64N(s.Nodes[t].Count) }
+	req := &Request{Rand: NewRand(r.Uint64(), r.Uint32(), 0, batch), Seeds: make([][]int64, len(s.Nodes))}
+	for t := range req.Seeds {
+		for range r.IntN(8) {
+			req.Seeds[t] = append(req.Seeds[t], node(t))
+		}
+	}
+	if r.IntN(3) == 0 {
+		req.Edges = make([]SeedEdges, len(s.Edges))
+		for range r.IntN(8) {
+			e := r.IntN(len(s.Edges))
+			edges := &req.Edges[e]
+			edges.Sources = append(edges.Sources, node(s.Edges[e].Src))
+			edges.Targets = append(edges.Targets, node(s.Edges[e].Dst))
+		}
+	}
+	return req
+}
+
+func TestTreesThatAreKeptApartEqualTheOracle(t *testing.T) {
+	const seed = 20261122
+	r := rand.New(rand.NewPCG(seed, 0))
+	for round := range 120 {
+		types := [][2]int{{1, 1}, {1, 3}, {3, 5}}[r.IntN(3)]
+		g := randomGraph(t, r, types[0], types[1])
+		n := randomOptions(r, g.Schema())
+		n.Disjoint = true
+		runs := newEdgeRuns(g)
+		for name, w := range openVariants(t, g, n) {
+			for batch := range 3 {
+				req := randomRequest(r, g.Schema(), uint64(batch))
+				compare(t, fmt.Sprintf("seed %d round %d batch %d: %s: %s", seed, round, batch, n.Fingerprint(), name),
+					g, w, req, oracle(g, runs, n, req))
+			}
+			if err := w.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func TestATreeOfItsOwnIsWhatItsSeedMakesAlone(t *testing.T) {
+	g := randomGraph(t, rand.New(rand.NewPCG(4, 4)), 1, 1)
+	n := Neighbor{Fanouts: []int{3, 2}}
+	req := &Request{Seeds: [][]int64{{0}}, Rand: NewRand(1, 0, 0, 0)}
+	alone := sampleOnce(t, g, n, req, true)
+	n.Disjoint = true
+	tree := sampleOnce(t, g, n, req, true)
+	for l := range alone.Blocks {
+		equal(t, "positions", tree.Blocks[l][0].EdgePos, mustView(t, alone.Blocks[l][0].EdgePos))
+	}
+	if a := tree.Arrays[0]; a.Name != "tree/n0" || a.Rows.Len() != tree.NumNodes[2][0] || len(alone.Arrays) != 0 {
+		t.Errorf("arrays %v, and %v without trees", tree.Arrays, alone.Arrays)
+	}
+}
+
+func mustView(t *testing.T, x unified.Tensor) []int32 {
+	v, err := unified.View[int32](x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func TestEndsOfSeedEdgesAreFoundByEdgeType(t *testing.T) {
+	g := citesGraph(t, []int64{0, 1, 3}, []int32{1, 0, 1})
+	out := sampleOnce(t, g, Neighbor{Fanouts: []int{1}}, &Request{Seeds: [][]int64{{1}},
+		Edges: []SeedEdges{{Sources: []int64{1, 0}, Targets: []int64{0, 0}}, {}}, Rand: NewRand(1, 0, 0, 0)}, false)
+	equal(t, "seeds", out.SeedLocal[0], []int32{0, 0, 1, 1, 1})
+	equal(t, "sources", out.SeedEdges[0].Source, []int32{0, 1})
+	equal(t, "targets", out.SeedEdges[0].Target, []int32{1, 1})
+	if out.SeedEdges[1].Source.Valid() {
+		t.Error("an edge type without seeds has ends")
+	}
+}
+
 // openVariants opens the sampler over every width of ids and every relabel table.
 func openVariants(t *testing.T, g *graph.Graph, n Neighbor) map[string]Worker {
 	t.Helper()
-	env := Env{Graph: g, BatchSize: 8, EdgePos: true}
+	env := Env{Graph: g, BatchSize: 40, EdgePos: true}
 	ids, _ := unified.View[int32](g.Indices())
 	wide := make([]int64, len(ids))
 	for i, v := range ids {
@@ -270,11 +373,11 @@ func openVariants(t *testing.T, g *graph.Graph, n Neighbor) map[string]Worker {
 		}
 		return w
 	}
-	narrow := open(openNeighbor(n, env, ids)).(*neighborWorker[int32])
+	narrow := open(openNeighbor(n, env, ids)).(*worker[int32])
 	narrow.local = &hashMap[int32]{}
-	direct := open(openNeighbor(n, env, wide)).(*neighborWorker[int64])
+	direct := open(openNeighbor(n, env, wide)).(*worker[int64])
 	direct.local = &directMap[int64]{numNodes: g.NumNodes()}
-	hashed := open(openNeighbor(n, env, wide)).(*neighborWorker[int64])
+	hashed := open(openNeighbor(n, env, wide)).(*worker[int64])
 	hashed.local = &hashMap[int64]{}
 	return map[string]Worker{"as opened": open(n.Open(env)), "int32 hash": narrow, "int64 direct": direct,
 		"int64 hash": hashed}
@@ -282,8 +385,13 @@ func openVariants(t *testing.T, g *graph.Graph, n Neighbor) map[string]Worker {
 
 func compare(t testing.TB, what string, g *graph.Graph, w Worker, req *Request, want *oracleSample) {
 	t.Helper()
+	bound := Bound{Layers: len(want.blocks)}
+	disjoint := disjointTrees(w)
+	if disjoint {
+		bound.Arrays = treeArrays(g.Schema(), make([]int64, len(g.Schema().Nodes)))
+	}
 	got := new(graph.Sample)
-	got.Init(g.Schema(), len(want.blocks), pinned.Options{})
+	bound.Init(got, g.Schema(), pinned.Options{})
 	defer got.Close()
 	if err := w.Sample(context.Background(), req, got); err != nil {
 		t.Fatalf("%s: %v", what, err)
@@ -296,6 +404,9 @@ func compare(t testing.TB, what string, g *graph.Graph, w Worker, req *Request, 
 	for i := range want.nodes {
 		same(fmt.Sprintf("nodes of type %d", i), got.Nodes[i], want.nodes[i])
 		same(fmt.Sprintf("seeds of type %d", i), got.SeedLocal[i], want.seeds[i])
+		if disjoint {
+			same(fmt.Sprintf("trees of type %d", i), got.Arrays[i].Rows, want.trees[i])
+		}
 	}
 	for h := range want.numNodes {
 		if !slices.Equal(got.NumNodes[h], want.numNodes[h]) {
@@ -314,6 +425,16 @@ func compare(t testing.TB, what string, g *graph.Graph, w Worker, req *Request, 
 			}
 		}
 	}
+}
+
+func disjointTrees(w Worker) bool {
+	switch w := w.(type) {
+	case *worker[int32]:
+		return w.forest != nil
+	case *worker[int64]:
+		return w.forest != nil
+	}
+	return false
 }
 
 func widen(t testing.TB, x unified.Tensor) []int64 {

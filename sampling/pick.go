@@ -6,23 +6,58 @@ import (
 	"github.com/khop-gnn/khop/internal/rng"
 )
 
-// picker chooses the picks of a stage, chunk by chunk, destination by destination.
-type picker[V nodeID] struct {
-	*stage[V]
-	fanout        int64 // not 0
-	replace       bool
-	key           uint64  // of the stage's draws
-	start, degree []int64 // by position in the list of destinations
-	indices       []V     // only to ask for
-	set           *subsetter
+// neighborPicker is what Neighbor decides: up to a fan-out of each destination's edges, or all of them.
+type neighborPicker[V nodeID] struct {
+	a       *assembly[V]
+	plan    plan
+	replace bool
+	set     subsetter
+	rand    Rand
 
-	i    int   // destination at hand
-	done int64 // of its picks, how many were delivered
+	// of the stage at hand
+	*stage[V]
+	fanout        int64
+	key           uint64  // of its draws
+	start, degree []int64 // by position in the list of destinations
+	i             int     // destination whose picks come next
+	done          int64   // of its picks, how many were delivered
 }
 
-// fill writes the next picks to c, up to its room, and asks for the sources that lie at them. No picks means the end.
-func (p *picker[V]) fill(c *chunk[V]) {
-	k := p.fanout
+func (p *neighborPicker[V]) hop(r Rand, _ []stage[V]) error {
+	p.rand = r
+	return nil
+}
+
+func (p *neighborPicker[V]) count(st *stage[V], ends []int32) (int64, error) {
+	n, k := int64(st.have), int64(p.plan[st.hop][st.edgeType])
+	if k == 0 {
+		for i := st.lo; i < st.hi; i++ {
+			ends[i] = int32(n)
+		}
+		return n, nil
+	}
+	if err := p.a.ranges(st); err != nil {
+		return 0, err
+	}
+	p.stage, p.fanout, p.start, p.degree, p.i, p.done = st, k, p.a.start, p.a.degree, st.lo, 0
+	p.key = p.rand.Stage(p.a.schema.Edges[st.edgeType].Key, PurposePick, uint8(st.hop)).key
+	degree, ends := p.degree[:st.hi], ends[:st.hi]
+	for i := st.lo; i < st.hi; i++ {
+		switch d := degree[i]; {
+		case k < 0:
+			n += d
+		case p.replace && d > 0:
+			n += k
+		default:
+			n += min(d, k)
+		}
+		ends[i] = int32(n)
+	}
+	return n, nil
+}
+
+func (p *neighborPicker[V]) fill(c *chunk[V]) {
+	k, indices := p.fanout, p.a.indices
 	if k > int64(len(c.pos)) && !p.replace {
 		c.pos, c.nbr = slices.Grow(c.pos, int(k))[:k], slices.Grow(c.nbr, int(k))[:k] // a subset is chosen at once
 	}
@@ -38,7 +73,7 @@ func (p *picker[V]) fill(c *chunk[V]) {
 			for q := range c.pos[n : n+int(m)] {
 				c.pos[n+q] = first + int64(q)
 			}
-			prefetchColumn(p.indices, first, m)
+			prefetchColumn(indices, first, m)
 			n += int(m)
 			if m < left {
 				p.done += m
@@ -46,12 +81,12 @@ func (p *picker[V]) fill(c *chunk[V]) {
 				return
 			}
 		case p.replace:
-			s := rng.Stream(p.key, uint64(p.dst.ids[p.i]))
+			s := rng.Stream(p.key, p.index(p.i))
 			m := min(k-p.done, int64(room-n))
 			for q := range m {
 				c.pos[n+int(q)] = start + int64(rng.Bounded(rng.Draw(s, uint64(p.done+q)), uint64(d)))
 			}
-			prefetchPicks(p.indices, c.pos[n:n+int(m)], start, d)
+			prefetchPicks(indices, c.pos[n:n+int(m)], start, d)
 			n += int(m)
 			if p.done+m < k {
 				p.done += m
@@ -64,8 +99,8 @@ func (p *picker[V]) fill(c *chunk[V]) {
 				return
 			}
 			pos := c.pos[n : n+int(k)]
-			p.set.subset(pos, rng.Stream(p.key, uint64(p.dst.ids[p.i])), start, uint64(d))
-			prefetchPicks(p.indices, pos, start, d)
+			p.set.subset(pos, rng.Stream(p.key, p.index(p.i)), start, uint64(d))
+			prefetchPicks(indices, pos, start, d)
 			n += int(k)
 		}
 		p.done = 0

@@ -30,8 +30,9 @@ type relabeler[V nodeID] interface {
 type list[V nodeID] struct {
 	ids    []V // own ids; room beyond n
 	n      int
-	offset V // fused id of own id 0
-	count  V // nodes of the type
+	offset V       // fused id of own id 0
+	count  V       // nodes of the type
+	trees  []int32 // likewise, the tree of each node; nil unless trees are kept apart
 }
 
 // newRelabeler chooses: a direct map takes 4 bytes for every node of the graph, a hash table 16 (int32 ids) or 32

@@ -3,10 +3,12 @@ package sampling
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
 )
 
 // ErrOptions is returned for sampler options that make no sense, or none for the graph at hand.
@@ -20,7 +22,7 @@ var ErrGraph = errors.New("invalid graph")
 type Sampler interface {
 	// Validate returns an error that wraps ErrOptions if the sampler cannot work on such a graph.
 	Validate(*graph.Schema) error
-	// Bound says what a sample of batchSize seeds can take at most.
+	// Bound says what a sample of batchSize seeds can take at most. The loader fails a batch that takes more.
 	Bound(s *graph.Schema, batchSize int) Bound
 	// Open makes a worker. The loader opens one for each of its goroutines and closes it.
 	Open(Env) (Worker, error)
@@ -28,20 +30,71 @@ type Sampler interface {
 	Fingerprint() string
 }
 
+// ColumnSampler is a Sampler that reads columns of the edges, such as weights or times. A loader keeps them where it
+// keeps the topology.
+type ColumnSampler interface {
+	Sampler
+	// EdgeColumns names the columns. On a device their addresses are in Topology.Columns, in the same order.
+	EdgeColumns() []string
+}
+
+// EdgeColumns returns the columns of a graph's edges that a sampler reads, in the order that it names them; none for a
+// sampler that is no ColumnSampler. ErrOptions, with what there is, for a column that the graph does not have.
+func EdgeColumns(s Sampler, g *graph.Graph) ([]unified.Tensor, error) {
+	reader, ok := s.(ColumnSampler)
+	if !ok {
+		return nil, nil
+	}
+	var columns []unified.Tensor
+	for _, name := range reader.EdgeColumns() {
+		c, ok := g.EdgeColumn(name)
+		if !ok {
+			have := []string{}
+			for _, c := range g.Schema().EdgeColumns {
+				have = append(have, c.Name)
+			}
+			return nil, fmt.Errorf("%w: the sampler reads column %q of the edges, which has columns %q", ErrOptions, name,
+				have)
+		}
+		columns = append(columns, c)
+	}
+	return columns, nil
+}
+
 // Bound is what a sample can take at most.
 type Bound struct {
 	Layers int   // number of layers of Sample.Blocks, whatever the seeds
-	Nodes  int64 // distinct nodes of all types
-	Edges  int64 // edges of all blocks that take memory of their own
+	Nodes  int64 // nodes of all lists together
+	// Lists are the nodes of each list, by node type. nil means that no node is in a list twice, so that a list has no
+	// more nodes than its type.
+	Lists []int64
+	Edges int64 // edges of all blocks that take memory of their own
 	// Blocks are the edges of each block that takes memory of its own, by layer and edge type. nil means that it is not
 	// known how Edges divide.
 	Blocks [][]int64
+	// Arrays are the arrays that the sampler adds of its own, in the order of Sample.Arrays.
+	Arrays []ArrayBound
 	// Scratch is the memory of a worker besides the sample, in bytes.
 	Scratch int64
 }
 
-// BoundFanout is the Bound of a sampler that picks up to k in-edges of every type a node (All for every in-edge), for a
-// number of hops, and expands all nodes reached.
+// ArrayBound describes an array of a sampler's own (graph.Array) and the most rows that it can have in a sample.
+type ArrayBound struct {
+	graph.Column
+	Rows int64
+}
+
+// Init shapes a sample as the sampler's workers expect it, and says how its memory is taken.
+func (b *Bound) Init(out *graph.Sample, s *graph.Schema, mem pinned.Options) {
+	arrays := make([]graph.Column, len(b.Arrays))
+	for i := range arrays {
+		arrays[i] = b.Arrays[i].Column
+	}
+	out.Init(s, b.Layers, mem, arrays...)
+}
+
+// BoundFanout is the Bound of a sampler that picks up to k different in-edges of every type a node (All for every
+// in-edge), for a number of hops, and expands all nodes reached.
 func BoundFanout(s *graph.Schema, batchSize, k, hops int) Bound {
 	return Neighbor{Fanouts: slices.Repeat([]int{k}, max(hops, 0))}.Bound(s, batchSize)
 }
@@ -49,24 +102,16 @@ func BoundFanout(s *graph.Schema, batchSize, k, hops int) Bound {
 // Env is what a worker works with.
 type Env struct {
 	Graph     *graph.Graph
-	BatchSize int            // the most seeds that a request will have
+	BatchSize int            // the most seeds that a request will have; each end of an edge counts
 	EdgePos   bool           // whether Block.EdgePos is wanted
 	Scratch   pinned.Options // how to take memory that is not the sample's
 }
 
 // Worker samples. One goroutine at a time may use it.
 type Worker interface {
-	// Sample fills out, which was shaped by Init for the graph's schema and Bound's layers. On an error out is
-	// undefined. It runs under pinned.Guard: a fault in a mapped file is the loader's to report.
+	// Sample fills out, which was shaped by Bound.Init for the graph's schema. On an error out is undefined. It runs
+	// under pinned.Guard: a fault in a mapped file is the loader's to report.
 	Sample(ctx context.Context, req *Request, out *graph.Sample) error
 	// Close frees the worker's memory.
 	Close() error
-}
-
-// Request is one batch to sample.
-type Request struct {
-	// Seeds are own ids by node type, in order, repeats allowed. The worker must not keep or change them.
-	Seeds [][]int64
-	// Rand keys every draw of the batch.
-	Rand Rand
 }

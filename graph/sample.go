@@ -53,15 +53,12 @@ type Ends struct{ Source, Target unified.Tensor }
 type Array struct {
 	Column
 	Rows unified.Tensor // DType [rows, Shape...]
-	buf  unified.Buffer
 }
-
-// Buffer is the memory behind Rows, for samplers.
-func (a *Array) Buffer() *unified.Buffer { return &a.buf }
 
 // buffers is the memory behind a Sample.
 type buffers struct {
 	nodes, seeds             []unified.Buffer   // [node type]
+	arrays                   []unified.Buffer   // [array]
 	indptr, indices, edgePos [][]unified.Buffer // [layer][edge type]
 }
 
@@ -72,8 +69,9 @@ func (s *Sample) Init(schema *Schema, layers int, mem pinned.Options, arrays ...
 	s.Nodes, s.SeedLocal = make([]unified.Tensor, nt), make([]unified.Tensor, nt)
 	s.SeedEdges, s.Arrays = nil, nil
 	s.buf.nodes, s.buf.seeds = newBuffers(nt, mem), newBuffers(nt, mem)
+	s.buf.arrays = newBuffers(len(arrays), mem)
 	for _, c := range arrays {
-		s.Arrays = append(s.Arrays, Array{Column: c, buf: unified.Buffer{Options: mem}})
+		s.Arrays = append(s.Arrays, Array{Column: c})
 	}
 	s.NumNodes = make([][]int64, layers+1)
 	for h := range s.NumNodes {
@@ -118,6 +116,9 @@ func (s *Sample) EdgePosBuffer(layer, edgeType int) *unified.Buffer {
 	return &s.buf.edgePos[layer][edgeType]
 }
 
+// ArrayBuffer is the memory behind Arrays[i].Rows, for samplers.
+func (s *Sample) ArrayBuffer(i int) *unified.Buffer { return &s.buf.arrays[i] }
+
 // NumEdges returns the edges of all blocks. Layers that are views of one another (sampling.NewNodes) count each.
 func (s *Sample) NumEdges() int64 {
 	n := int64(0)
@@ -144,14 +145,11 @@ func (s *Sample) Close() error {
 }
 
 func (s *Sample) each(f func(*unified.Buffer)) {
-	groups := append(append(append([][]unified.Buffer{s.buf.nodes, s.buf.seeds}, s.buf.indptr...), s.buf.indices...),
+	groups := append(append(append([][]unified.Buffer{s.buf.nodes, s.buf.seeds, s.buf.arrays}, s.buf.indptr...), s.buf.indices...),
 		s.buf.edgePos...)
 	for _, g := range groups {
 		for i := range g {
 			f(&g[i])
 		}
-	}
-	for i := range s.Arrays {
-		f(&s.Arrays[i].buf)
 	}
 }

@@ -28,6 +28,8 @@ const (
 	ArrayIndptr
 	ArrayIndices
 	ArrayEdgePos
+	// ArrayOwn is one that the sampler adds of its own: Sample.Arrays[Type].
+	ArrayOwn
 	// ArrayNodeColumn, ArraySeedColumn and ArrayEdgeColumn are rows of a column: see Batch.Node, Seed and Edge.
 	ArrayNodeColumn
 	ArraySeedColumn
@@ -39,7 +41,7 @@ type Array struct {
 	Name   string    // as docs/digest.md has it, and "input/T" and "item/T" besides; no two are the same
 	Kind   ArrayKind // what it is
 	Layer  int       // of a block and of its columns
-	Type   int       // the node type, or for a block and its columns the edge type
+	Type   int       // the node type, for a block and its columns the edge type, the place in Sample.Arrays
 	Column string    // of which it has rows; empty where it has none
 	// DType is the type of the elements in the batch. Digests widen ids to int64, and the feed may.
 	DType unified.DType
@@ -52,8 +54,11 @@ type Array struct {
 	Base int
 }
 
-// IsColumn reports whether the array holds rows of a column. Others hold ids, offsets and counts.
+// IsColumn reports whether the array holds rows of a column.
 func (a *Array) IsColumn() bool { return a.Kind >= ArrayNodeColumn }
+
+// IsIDs reports whether the array holds ids, offsets or counts, which digests widen to int64.
+func (a *Array) IsIDs() bool { return a.Kind < ArrayOwn }
 
 // InFull reports whether the full digest covers the array.
 func (a *Array) InFull() bool { return a.Kind != ArrayInputs && a.Kind != ArrayItems }
@@ -100,6 +105,10 @@ func (r *recipe) listArrays() error {
 		for e := range s.Edges {
 			a.block(s, layer, e)
 		}
+	}
+	for i := range r.bound.Arrays {
+		own := &r.bound.Arrays[i]
+		a.add("sample/"+own.Name, Array{Kind: ArrayOwn, Type: i, DType: own.DType, Row: own.Shape, Most: max(own.Rows, 0)})
 	}
 	r.arrays = a.list
 	return nil
@@ -214,6 +223,8 @@ func (s *slot) tensor(i int) unified.Tensor {
 		return p.Blocks[a.Layer][a.Type].Indices
 	case ArrayEdgePos:
 		return p.Blocks[a.Layer][a.Type].EdgePos
+	case ArrayOwn:
+		return p.Arrays[a.Type].Rows
 	default:
 		return s.rows[i].tensor
 	}
@@ -237,6 +248,8 @@ func (s *slot) buffer(i int) *unified.Buffer {
 		return p.IndicesBuffer(a.Layer, a.Type)
 	case ArrayEdgePos:
 		return p.EdgePosBuffer(a.Layer, a.Type)
+	case ArrayOwn:
+		return p.ArrayBuffer(a.Type)
 	default:
 		return &s.rows[i].buf
 	}

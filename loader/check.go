@@ -13,7 +13,7 @@ func (s *slot) checkSample() error {
 	l := s.loader
 	schema := l.graph.Schema()
 	if len(p.Nodes) != len(schema.Nodes) || len(p.SeedLocal) != len(schema.Nodes) ||
-		len(p.Blocks) != l.bound.Layers || len(p.NumNodes) != l.bound.Layers+1 {
+		len(p.Blocks) != l.bound.Layers || len(p.NumNodes) != l.bound.Layers+1 || len(p.Arrays) != len(l.bound.Arrays) {
 		return fmt.Errorf("%w: it reshaped the sample", ErrSampler)
 	}
 	for t := range schema.Nodes {
@@ -49,11 +49,49 @@ func (s *slot) checkSample() error {
 			}
 		}
 	}
+	if err := s.checkBound(); err != nil {
+		return err
+	}
 	s.counts = s.counts[:0]
 	for _, row := range p.NumNodes {
 		s.counts = append(s.counts, row...)
 	}
 	return nil
+}
+
+// checkBound compares the sample with what the sampler's Bound allows.
+func (s *slot) checkBound() error {
+	nodes, p := int64(0), &s.sample
+	for _, n := range p.NumNodes[len(p.NumNodes)-1] {
+		nodes += n
+	}
+	if most := s.recipe.bound.Nodes; nodes > most {
+		return fmt.Errorf("%w: a batch of %d nodes, where its Bound says %d at most", ErrSampler, nodes, most)
+	}
+	for i := range s.recipe.arrays {
+		a := &s.recipe.arrays[i]
+		if a.IsColumn() || a.Kind == ArrayNumNodes {
+			continue
+		}
+		t := s.tensor(i)
+		if a.Kind == ArrayOwn && !sameRows(t, a) {
+			return fmt.Errorf("%w: array %s is %v, not rows of %v%v", ErrSampler, a.Name, t, a.DType, a.Row)
+		}
+		if t.Len() > a.Most && !s.isView(i) {
+			return fmt.Errorf("%w: array %s has %d rows, where the sampler's Bound says %d at most", ErrSampler, a.Name,
+				t.Len(), a.Most)
+		}
+	}
+	return nil
+}
+
+// sameRows reports whether a tensor's rows are as the array's; no tensor has no rows.
+func sameRows(t unified.Tensor, a *Array) bool {
+	same := !t.Valid() || t.DType() == a.DType && t.Rank() == 1+len(a.Row)
+	for i := 0; same && t.Valid() && i < len(a.Row); i++ {
+		same = t.Dim(i+1) == a.Row[i]
+	}
+	return same
 }
 
 // isList reports whether t is n ids where the loader makes its batches; none if n is 0.

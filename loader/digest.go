@@ -27,7 +27,7 @@ func (r *recipe) hashOrder() []hashed {
 			continue
 		}
 		dtype := unified.Int64 // ids are widened
-		if a.IsColumn() {
+		if !a.IsIDs() {
 			dtype = a.DType
 		}
 		var h []byte
@@ -96,7 +96,7 @@ func (d *digester) array(a *Array, t unified.Tensor) {
 	}
 	d.int64s(a, 1+rank)
 	v, err := unified.View[int32](t)
-	if a.IsColumn() || err != nil {
+	if !a.IsIDs() || err != nil {
 		d.write(a, t.Bytes())
 		return
 	}

@@ -110,7 +110,11 @@ func (r *recipe) batchSize() int64 { return max(1, min(int64(r.opt.BatchSize), r
 
 // mostNodes returns the most nodes of type t in a batch.
 func (r *recipe) mostNodes(t int) int64 {
-	return min(r.graph.Schema().Nodes[t].Count, max(0, r.bound.Nodes))
+	most := r.graph.Schema().Nodes[t].Count
+	if t < len(r.bound.Lists) {
+		most = max(0, r.bound.Lists[t])
+	}
+	return min(most, max(0, r.bound.Nodes))
 }
 
 // mostSeeds returns the most seeds of type t in a batch.

@@ -48,13 +48,18 @@ func (w hookedWorker) Sample(ctx context.Context, req *sampling.Request, out *gr
 
 // cycle is a sampler of somebody else: one hop, from each distinct seed v to node v+1, which it draws with certainty.
 type cycle struct {
-	spoil func(*graph.Sample) // applied to what was made; nil for nothing
+	spoil func(*graph.Sample)   // applied to what was made; nil for nothing
+	bound func(*sampling.Bound) // applied to what it says a batch takes; nil for nothing
 }
 
 func (cycle) Validate(*graph.Schema) error { return nil }
 func (cycle) Fingerprint() string          { return "cycle" }
-func (cycle) Bound(_ *graph.Schema, n int) sampling.Bound {
-	return sampling.Bound{Layers: 1, Nodes: 2 * int64(n), Edges: int64(n)}
+func (c cycle) Bound(_ *graph.Schema, n int) sampling.Bound {
+	b := sampling.Bound{Layers: 1, Nodes: 2 * int64(n), Edges: int64(n)}
+	if c.bound != nil {
+		c.bound(&b)
+	}
+	return b
 }
 
 func (c cycle) Open(env sampling.Env) (sampling.Worker, error) {
@@ -138,7 +143,7 @@ func TestASampleThatContradictsItselfIsAnError(t *testing.T) {
 		"node out of range": func(s *graph.Sample) { v, _ := unified.View[int32](s.Nodes[0]); v[len(v)-1] = 100 },
 		"negative node":     func(s *graph.Sample) { v, _ := unified.View[int32](s.Nodes[0]); v[len(v)-1] = -1 },
 	} {
-		l := open(t, g, loader.Options{Sampler: cycle{spoil}, BatchSize: 7, Workers: 1})
+		l := open(t, g, loader.Options{Sampler: cycle{spoil: spoil}, BatchSize: 7, Workers: 1})
 		for range 5 { // over all slots, and again
 			_ = lastError(l.Epoch(background, 0))
 		}

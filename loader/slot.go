@@ -47,7 +47,7 @@ func (l *Loader) newSlot() *slot {
 		s.seedIDs[t].Options = seeds
 	}
 	s.request.Seeds = make([][]int64, len(schema.Nodes))
-	s.sample.Init(schema, l.bound.Layers, mem)
+	l.bound.Init(&s.sample, schema, mem)
 	for i := range s.rows {
 		s.rows[i].buf.Options = rows
 	}
@@ -66,7 +66,7 @@ func (l *Loader) slotMemory() pinned.Options {
 func (s *slot) repair() error {
 	err := s.sample.Close()
 	s.sample = graph.Sample{}
-	s.sample.Init(s.loader.graph.Schema(), s.loader.bound.Layers, s.loader.slotMemory())
+	s.loader.bound.Init(&s.sample, s.loader.graph.Schema(), s.loader.slotMemory())
 	return err
 }
 

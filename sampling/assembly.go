@@ -328,7 +328,7 @@ func (a *assembly[V]) finish(req *Request, out *graph.Sample) (err error) {
 		if a.forest == nil {
 			continue
 		}
-		if out.Arrays[t].Rows, err = out.Arrays[t].Buffer().Tensor(unified.Int32, n); err != nil {
+		if out.Arrays[t].Rows, err = out.ArrayBuffer(t).Tensor(unified.Int32, n); err != nil {
 			return err
 		}
 	}

@@ -71,7 +71,7 @@ func (f *forest[V]) room(l *list[V], t, n int, out *graph.Sample) (err error) {
 		}
 	}
 	if l.n+n > len(l.trees) {
-		if l.trees, err = unified.Grow[int32](out.Arrays[t].Buffer(), int64(l.n+n), int64(l.n)); err != nil {
+		if l.trees, err = unified.Grow[int32](out.ArrayBuffer(t), int64(l.n+n), int64(l.n)); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,125 @@
+package loader_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/unified"
+)
+
+func TestASampleBeyondItsBoundIsAnError(t *testing.T) {
+	g := plainGraph(t, 100, 3)
+	for want, bound := range map[string]func(*sampling.Bound){
+		"nodes, where its Bound says 7 at most":                        func(b *sampling.Bound) { b.Nodes = 7 },
+		"nodes/node has 8 rows, where the sampler's Bound says 4":      func(b *sampling.Bound) { b.Lists = []int64{4} },
+		"indices has 7 rows, where the sampler's Bound says 6 at most": func(b *sampling.Bound) { b.Edges = 6 },
+		"indices has 7 rows, where the sampler's Bound says 2 at most": func(b *sampling.Bound) { b.Blocks = [][]int64{{2}} },
+	} {
+		l := open(t, g, loader.Options{Sampler: cycle{bound: bound}, BatchSize: 7, Seeds: loader.AllNodes()})
+		if err := lastError(l.Epoch(background, 0)); !errors.Is(err, loader.ErrSampler) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// withNorms adds an array of norms [n, 2] to cycle, one row a seed, and spoils it as asked.
+func withNorms(rows int64, spoil func(*graph.Sample)) cycle {
+	norms := sampling.ArrayBound{Column: graph.Column{Name: "norm", DType: unified.Float32, Shape: []int64{2}}, Rows: rows}
+	return cycle{
+		bound: func(b *sampling.Bound) { b.Arrays = []sampling.ArrayBound{norms} },
+		spoil: func(s *graph.Sample) {
+			n := s.SeedLocal[0].Len()
+			v, err := unified.Grow[float32](s.ArrayBuffer(0), 2*n, 0)
+			if err != nil {
+				panic(err)
+			}
+			for i := range 2 * n {
+				v[i] = float32(i)
+			}
+			s.Arrays[0].Rows, _ = s.ArrayBuffer(0).Tensor(unified.Float32, n, 2)
+			spoil(s)
+		},
+	}
+}
+
+func TestArraysOfASamplersOwnAreInEveryBatchAndBothDigests(t *testing.T) {
+	g := plainGraph(t, 100, 3)
+	l := open(t, g, loader.Options{Sampler: withNorms(7, func(*graph.Sample) {}), BatchSize: 7})
+	at := -1
+	for i, a := range l.Arrays() {
+		if a.Name == "sample/norm" {
+			at = i
+			if a.Kind != loader.ArrayOwn || a.DType != unified.Float32 || !cmp.Equal(a.Row, []int64{2}) || a.Most != 7 {
+				t.Errorf("%+v", a)
+			}
+		}
+	}
+	if at < 0 {
+		t.Fatal("the list has no array sample/norm")
+	}
+	for b, err := range l.Epoch(background, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		norms := b.Array(at)
+		if seeds, _ := b.Seeds(0); norms.Len() != int64(len(seeds)) || norms.Dim(1) != 2 {
+			t.Fatalf("norms %v", norms)
+		}
+		topology, full := b.Digest()
+		norms.Bytes()[3] ^= 1
+		if topology2, full2 := b.Digest(); topology2 == topology || full2 == full {
+			t.Errorf("digests %016x %016x do not see a changed norm", topology2, full2)
+		}
+	}
+}
+
+func TestArraysThatAreNotAsTheBoundSaysAreErrors(t *testing.T) {
+	g := plainGraph(t, 100, 3)
+	for want, c := range map[string]cycle{
+		"has 7 rows, where the sampler's Bound says 6": withNorms(6, func(*graph.Sample) {}),
+		"it reshaped the sample":                       withNorms(7, func(s *graph.Sample) { s.Arrays = nil }),
+		"array sample/norm is": withNorms(7, func(s *graph.Sample) {
+			s.Arrays[0].Rows, _ = s.Arrays[0].Rows.Reshape(14)
+		}),
+	} {
+		l := open(t, g, loader.Options{Sampler: c, BatchSize: 7, Workers: 1})
+		if err := lastError(l.Epoch(background, 0)); !errors.Is(err, loader.ErrSampler) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+func TestTreesThatAreKeptApartLoadOnAnyNumberOfWorkers(t *testing.T) {
+	g := typedGraph(t, 60, 30)
+	s := sampling.Neighbor{Fanouts: []int{4, 3}, Disjoint: true}
+	var want []string
+	for _, workers := range []int{1, 3} {
+		l := open(t, g, loader.Options{Sampler: s, BatchSize: 16, Seeds: loader.AllNodes(), Shuffle: true, Workers: workers,
+			MaxMemory: 1 << 30})
+		got := digests(t, l.Epoch(background, 0))
+		if want == nil {
+			want = got
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Error(d)
+		}
+	}
+	l := open(t, g, loader.Options{Sampler: s, BatchSize: 16, Seeds: loader.AllNodes()})
+	for b, err := range l.Epoch(background, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for ty, name := range []string{"tree/user", "tree/item"} {
+			trees, err := unified.View[int32](b.Sample.Arrays[ty].Rows)
+			if err != nil || b.Sample.Arrays[ty].Name != name || int64(len(trees)) != b.Sample.Nodes[ty].Len() {
+				t.Fatalf("%s: %v, %v", name, b.Sample.Arrays[ty], err)
+			}
+		}
+	}
+}

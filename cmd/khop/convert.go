@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"math"
+	"runtime/debug"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -21,7 +23,7 @@ type convertCmd struct {
 	Labels     string   `placeholder:"FILE" help:".npy file with a label a node."`
 	Columns    []string `placeholder:"NAME" help:"Names of an edge list's fields, in order."`
 	IDs        string   `name:"ids" enum:"auto,numbers,names" default:"auto" help:"What an edge list's ids are: auto, numbers or names."`
-	MaxMemory  byteSize `placeholder:"SIZE" help:"The most memory to build the structure in, such as 4GB; default: half of what is free."`
+	MaxMemory  byteSize `placeholder:"SIZE" help:"The most memory to take, such as 4GB; default: half of what is free."`
 	Force      bool     `help:"Replace a dataset that is there."`
 	JSON       bool     `name:"json" help:"Print one JSON object."`
 }
@@ -49,6 +51,7 @@ type convertResult struct {
 	Splits      int      `json:"splits"`
 	Bytes       int64    `json:"bytes"`
 	Notes       []string `json:"notes"`
+	MemoryPeak  int64    `json:"memory_peak"`
 	Seconds     float64  `json:"seconds"`
 }
 
@@ -63,6 +66,10 @@ func (c *convertCmd) Run(env *environment) error {
 		opt.Direction = convert.Directed
 	case c.Symmetrise:
 		opt.Direction = convert.Symmetrise
+	}
+	if c.MaxMemory > 0 { // garbage counts too; buffers come on top
+		const buffers = 32 << 20
+		defer debug.SetMemoryLimit(debug.SetMemoryLimit(min(int64(c.MaxMemory), math.MaxInt64-buffers) + buffers))
 	}
 	bar := env.newProgress()
 	opt.Progress = bar.report()
@@ -80,7 +87,7 @@ func (c *convertCmd) Run(env *environment) error {
 		SourceEdges: res.SourceEdges,
 		Direction:   res.Direction, FeatureDim: res.FeatureDim, Classes: res.Classes, Splits: res.Splits,
 		Bytes: res.Bytes,
-		Notes: append([]string{}, res.Notes...), Seconds: time.Since(start).Seconds()}
+		Notes: append([]string{}, res.Notes...), MemoryPeak: res.MemoryPeak, Seconds: time.Since(start).Seconds()}
 	if c.JSON {
 		return env.printJSON(r)
 	}

@@ -107,6 +107,7 @@ func TestExitStatusAndMessage(t *testing.T) {
 		{"convert " + list + " " + empty + "/list.khop --force --symmetrise", exitDone, "4 edges"},
 		{"convert " + list + " x.khop --symmetrise --directed", exitUsage, "--directed"},
 		{"convert " + list + " x.khop --from nosuch", exitUsage, "edgelist"},
+		{"convert " + list + " " + empty + "/small.khop --max-memory 1kB", exitFailed, "allow at least"},
 		{"convert " + empty + "/none x.khop", exitFailed, "none"},
 		{"generate nosuch x", exitUsage, "sbm"},
 		{"generate sbm " + empty + "/x --nodes -5", exitUsage, "-5 nodes"},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 
 	"github.com/khop-gnn/khop/formats"
@@ -47,7 +48,8 @@ type Options struct {
 	IDs string
 	// Force replaces a dataset that is there.
 	Force bool
-	// MemoryLimit bounds what building the structure takes, in bytes; 0: half of what the machine has free.
+	// MemoryLimit bounds, in bytes, what reading the source and building the structure take together, beside some
+	// megabytes of buffers; 0: half of what the machine has free.
 	MemoryLimit int64
 	Progress    formats.Progress
 	// Log, if set, is told what is understood and what is about to happen, a line at a time.
@@ -65,13 +67,14 @@ type Result struct {
 	Classes     int64
 	Splits      int
 	Bytes       int64 // of all arrays, about
+	MemoryPeak  int64 // the most that counted against MemoryLimit at a time; 0 where there was no limit
 	Notes       []string
 }
 
 // Run converts the file or directory src to a new dataset at dst.
 //
 // Errors: *formats.Error with file, row and remedy for what is wrong with the source; ErrUnknown, ErrOptions;
-// formats.ErrExist and formats.ErrSpace for the target; context.Cause(ctx). After an error there is no dataset at dst,
+// source.ErrMemory, which says what is needed; formats.ErrExist and formats.ErrSpace for the target; context.Cause(ctx). After an error there is no dataset at dst,
 // except where one was and Force has not come to replace it.
 func Run(ctx context.Context, src, dst string, opt Options) (res *Result, err error) {
 	if opt.Log == nil {
@@ -89,7 +92,8 @@ func Run(ctx context.Context, src, dst string, opt Options) (res *Result, err er
 			return nil, err
 		}
 	}
-	c := &conversion{src: src, dst: dst, opt: opt, temp: filepath.Dir(filepath.Clean(dst))}
+	c := &conversion{src: src, dst: dst, opt: opt, temp: filepath.Dir(filepath.Clean(dst)),
+		budget: source.NewBudget(opt.MemoryLimit)}
 	err = pinned.Guard(func() error { // temporary files are mapped
 		res, err = c.run(ctx)
 		return err
@@ -105,6 +109,7 @@ type conversion struct {
 	src, dst string
 	opt      Options
 	temp     string // directory for temporary files
+	budget   *source.Budget
 
 	kind   string
 	graph  *source.Graph
@@ -116,6 +121,7 @@ func (c *conversion) run(ctx context.Context) (res *Result, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, c.graph.Close()) }()
+	debug.FreeOSMemory() // what the reader has given back makes room for the structure
 	return c.write(ctx)
 }
 
@@ -187,6 +193,7 @@ func (c *conversion) write(ctx context.Context) (res *Result, err error) {
 	if err = t.write(ctx, w, &schema); err != nil {
 		return nil, err
 	}
+	t.close()
 	if err = c.writeColumns(ctx, w); err != nil {
 		return nil, err
 	}
@@ -197,6 +204,7 @@ func (c *conversion) write(ctx context.Context) (res *Result, err error) {
 		return nil, err
 	}
 	res.Notes = append(res.Notes, t.notes()...)
+	res.MemoryPeak = c.budget.Peak()
 	for _, n := range res.Notes {
 		c.opt.Log("note: " + n)
 	}
@@ -255,6 +263,9 @@ func (c *conversion) writeColumns(ctx context.Context, w *formats.Writer) error 
 	for _, split := range c.graph.Splits {
 		data, dtype := unified.FromSlice(split.IDs).Bytes(), unified.Int64
 		if c.graph.Nodes < 1<<31 {
+			if err := c.budget.Take(4 * int64(len(split.IDs))); err != nil {
+				return fmt.Errorf("split %q: %w", split.Name, err)
+			}
 			narrow := make([]int32, len(split.IDs))
 			for i, v := range split.IDs {
 				narrow[i] = int32(v)
@@ -270,6 +281,9 @@ func (c *conversion) writeColumns(ctx context.Context, w *formats.Writer) error 
 		}
 		if err != nil {
 			return err
+		}
+		if dtype == unified.Int32 {
+			c.budget.Give(int64(len(data)))
 		}
 	}
 	return nil

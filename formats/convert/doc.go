@@ -15,7 +15,8 @@
 //
 // # Caveats
 //
-// Memory does not depend on the size of a graph beyond MemoryLimit: what does not fit is done in several walks over the
-// edges, which lie in a temporary file beside the target. After an error, a cancelled context or a crash there is no
-// dataset.
+// MemoryLimit holds for the reader and for what builds the structure together. Edges of a text move to a temporary file
+// beside the target, and the structure is built in several walks over the edges. An archive is read into memory: where
+// the limit does not allow that, source.ErrMemory says what is needed. After an error, a cancelled context or a crash
+// there is no dataset.
 package convert

@@ -17,6 +17,7 @@ import (
 	"github.com/sbinet/npyio"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/source"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -41,7 +42,7 @@ func TestMemoryLimitChangesNothing(t *testing.T) {
 		}
 	}
 	_, err := Run(context.Background(), src, filepath.Join(t.TempDir(), "x"), Options{MemoryLimit: 1 << 10})
-	if !errors.Is(err, ErrOptions) || !strings.Contains(err.Error(), "at least") {
+	if !errors.Is(err, source.ErrMemory) || !strings.Contains(err.Error(), "at least") {
 		t.Errorf("a limit of 1 KiB: %v", err)
 	}
 }

@@ -40,13 +40,16 @@ var kinds = []kind{
 				return nil, source.Error(c.src, "", -1,
 					"name a directory with X_edges.csv, X_features.json and X_target.csv", ErrUnknown)
 			}
-			return musae.Read(ctx, c.src, prefix, musae.Options{TempDir: c.temp, Progress: c.opt.Progress})
+			return musae.Read(ctx, c.src, prefix, musae.Options{TempDir: c.temp, Budget: c.budget,
+				Progress: c.opt.Progress})
 		},
 	},
 	{
 		name: "npz", title: "a NumPy archive",
-		is:   func(_ string, entries []string, head []byte) bool { return entries == nil && npz.Looks(head) },
-		read: func(ctx context.Context, c *conversion, _ int64) (*source.Graph, error) { return npz.Read(ctx, c.src) },
+		is: func(_ string, entries []string, head []byte) bool { return entries == nil && npz.Looks(head) },
+		read: func(ctx context.Context, c *conversion, _ int64) (*source.Graph, error) {
+			return npz.Read(ctx, c.src, c.budget)
+		},
 	},
 	{
 		name: "edgelist", title: "an edge list", text: true,
@@ -58,7 +61,8 @@ var kinds = []kind{
 				return nil, fmt.Errorf("%w: ids %q is none of auto, numbers, names", ErrOptions, c.opt.IDs)
 			}
 			return edgelist.Read(ctx, c.src, edgelist.Options{
-				IDs: ids, Columns: c.opt.Columns, Nodes: nodes, TempDir: c.temp, Progress: c.opt.Progress,
+				IDs: ids, Columns: c.opt.Columns, Nodes: nodes, TempDir: c.temp, Budget: c.budget,
+				Progress: c.opt.Progress,
 			})
 		},
 	},

@@ -60,12 +60,12 @@ func (c *conversion) addTables(ctx context.Context) error {
 			return source.Error(t.path, "", -1, "a table has a row for each node",
 				fmt.Errorf("there are %d rows, but %d nodes", t.header.Shape[0], g.Nodes))
 		}
-		col := source.Column{Column: graph.Column{Name: t.column, DType: t.header.DType}, Write: t.write}
+		col := source.Column{Column: graph.Column{Name: t.column, DType: t.header.DType}, Write: c.writer(t)}
 		if t.column == "feature" {
 			col.Shape = []int64{t.header.Shape[1]}
 		} else {
 			col.DType = unified.Int64
-			labels, err := t.labels()
+			labels, err := t.labels(c.budget)
 			if err != nil {
 				return err
 			}
@@ -89,39 +89,41 @@ func (c *conversion) addTables(ctx context.Context) error {
 	return nil
 }
 
-func (t *table) labels() ([]int64, error) {
+func (t *table) labels(b *source.Budget) ([]int64, error) {
 	f, err := source.Open(t.path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	a, err := npy.Read(f)
+	h, err := npy.ReadHeader(f)
 	if err != nil {
 		return nil, source.Error(t.path, "", -1, "", err)
 	}
-	labels, err := a.Ints()
+	labels, err := npy.ReadInts(f, h, b)
 	if err != nil {
 		return nil, source.Error(t.path, "", -1, "labels are whole numbers", err)
 	}
 	return labels, nil
 }
 
-// write streams the table's elements.
-func (t *table) write(ctx context.Context, w io.Writer) error {
-	f, err := source.Open(t.path)
-	if err != nil {
-		return err
+// writer returns a function that streams the table's elements.
+func (c *conversion) writer(t *table) func(context.Context, io.Writer) error {
+	return func(ctx context.Context, w io.Writer) error {
+		f, err := source.Open(t.path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		h, err := npy.ReadHeader(f)
+		if err == nil && h.String() != t.header.String() {
+			err = errors.New("the file has changed")
+		}
+		if err == nil {
+			err = npy.Stream(ctx, w, f, h, c.budget)
+		}
+		if err != nil {
+			return source.Error(t.path, "", -1, "", err)
+		}
+		return nil
 	}
-	defer f.Close()
-	h, err := npy.ReadHeader(f)
-	if err == nil && h.String() != t.header.String() {
-		err = errors.New("the file has changed")
-	}
-	if err == nil {
-		err = npy.Stream(ctx, w, f, h)
-	}
-	if err != nil && ctx.Err() == nil {
-		return source.Error(t.path, "", -1, "", err)
-	}
-	return err
 }

@@ -37,13 +37,18 @@ type topology struct {
 	stream bool // in parts, because the whole does not fit
 	part   *csc.Part
 	free   func()
+
+	budget *source.Budget
+	taken  int64 // charged for it
 }
 
+// close frees the memory. A second close does nothing.
 func (t *topology) close() {
 	if t.free != nil {
 		t.free()
-		t.free = nil
 	}
+	t.budget.Give(t.taken)
+	t.free, t.part, t.taken = nil, nil, 0
 }
 
 // plan decides on direction and memory, and counts the edges that will be stored.
@@ -53,7 +58,7 @@ func (c *conversion) plan(ctx context.Context) (*topology, error) {
 		return nil, source.Error(c.src, "", -1, "number the nodes from 0, or take the ids as names",
 			fmt.Errorf("there are %d nodes", g.Nodes))
 	}
-	t := &topology{g: g}
+	t := &topology{g: g, budget: c.budget}
 	switch c.opt.Direction {
 	case AsGiven:
 		t.both, t.direction = g.Edges.Undirected, "directed, as listed"
@@ -81,21 +86,11 @@ func (c *conversion) plan(ctx context.Context) (*topology, error) {
 	if t.both {
 		t.opt.Sources, given = 2*g.Nodes, 2*given
 	}
-	all, least := csc.Estimate(t.opt, given)
-	need := all
-	if limit := c.opt.MemoryLimit; limit > 0 && all > limit {
-		t.stream, t.opt.MemoryLimit, need = true, limit, limit
-		for t.opt.Workers = runtime.GOMAXPROCS(0); limit < least && t.opt.Workers > 1; { // each takes some
-			t.opt.Workers /= 2
-			_, least = csc.Estimate(t.opt, given)
-		}
-		if limit < least {
-			return nil, fmt.Errorf("%w: %s of memory, but %d edges take %s at least (%s to go over them once)",
-				ErrOptions, machine.Bytes(limit), given, machine.Bytes(least), machine.Bytes(all))
-		}
+	if err := t.charge(given); err != nil {
+		return nil, err
 	}
 	c.opt.Log(fmt.Sprintf("%d nodes, %d edges as listed: building takes at most %s of memory and about %v",
-		g.Nodes, g.Edges.Count, machine.Bytes(need), time.Duration(given/15_000_000+1)*time.Second))
+		g.Nodes, g.Edges.Count, machine.Bytes(t.taken), time.Duration(given/15_000_000+1)*time.Second))
 	if t.edges = g.Edges.Count; !t.both {
 		return t, nil
 	}
@@ -106,6 +101,25 @@ func (c *conversion) plan(ctx context.Context) (*topology, error) {
 		t.dropped = run.dropped
 		return nil
 	})
+}
+
+// charge charges the budget for building a structure of so many edges: all at once where that fits, else in parts, with
+// as many workers as fit.
+func (t *topology) charge(edges int64) (err error) {
+	all, least := csc.Estimate(t.opt, edges)
+	t.taken = all
+	if left := t.budget.Left(); all > left {
+		for t.opt.Workers = runtime.GOMAXPROCS(0); left < least && t.opt.Workers > 1; { // each takes some
+			t.opt.Workers /= 2
+			_, least = csc.Estimate(t.opt, edges)
+		}
+		t.stream, t.opt.MemoryLimit, t.taken = true, left, max(left, least)
+	}
+	if err = t.budget.Take(t.taken); err != nil {
+		t.taken = 0
+		return fmt.Errorf("build a structure of %d edges in parts (at once it takes %s): %w", edges, machine.Bytes(all), err)
+	}
+	return nil
 }
 
 // parts calls emit with the parts of the structure. It builds what fits only once.

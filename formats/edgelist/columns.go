@@ -118,7 +118,7 @@ func (c *column) encode(word *[8]byte, f []byte) error {
 }
 
 // finish returns the column. The graph owns its memory.
-func (c *column) finish(g *source.Graph, dir string) (source.EdgeColumn, error) {
+func (c *column) finish(g *source.Graph) (source.EdgeColumn, error) {
 	col := source.EdgeColumn{Column: graph.Column{Name: c.name, DType: c.dtype}}
 	if col.DType == unified.Invalid {
 		col.DType = unified.Int64
@@ -132,7 +132,7 @@ func (c *column) finish(g *source.Graph, dir string) (source.EdgeColumn, error) 
 		return col, err
 	}
 	// The first values are integers: write them again, as the floats that they turned out to be.
-	again := &source.Spool{Dir: dir}
+	again := &source.Spool{Dir: c.spool.Dir, Budget: c.spool.Budget}
 	g.Own(again)
 	var buf []byte
 	for at := int64(0); at < 8*c.ints; at += 8 {

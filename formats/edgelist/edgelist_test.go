@@ -239,7 +239,7 @@ func TestManyEdgesMoveToAFile(t *testing.T) {
 	}
 	dir := t.TempDir()
 	g, err := Read(context.Background(), write(t, "edges.txt", b.Bytes()),
-		Options{IDs: Numbers, TempDir: dir, SpoolMemory: 1 << 20})
+		Options{IDs: Numbers, TempDir: dir, Budget: source.NewBudget(4 << 20)})
 	if err != nil {
 		t.Fatal(err)
 	}

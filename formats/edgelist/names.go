@@ -11,10 +11,11 @@ import (
 
 // names numbers strings as they first appear: an open-addressing table over one array of bytes.
 type names struct {
-	seed  maphash.Seed
-	slots []slot // a power of two, at most half full
-	text  []byte
-	ends  []int64 // where name i ends in text
+	seed   maphash.Seed
+	slots  []slot // none, or a power of two, at most half full
+	text   []byte
+	ends   []int64 // where name i ends in text
+	budget *source.Budget
 }
 
 type slot struct {
@@ -22,8 +23,8 @@ type slot struct {
 	number uint32 // 1 + the name's number; 0: free
 }
 
-func newNames() *names {
-	return &names{seed: maphash.MakeSeed(), slots: make([]slot, 1<<10)}
+func newNames(b *source.Budget) *names {
+	return &names{seed: maphash.MakeSeed(), budget: b}
 }
 
 // Len returns how many names there are.
@@ -39,6 +40,11 @@ func (n *names) name(i int64) []byte {
 
 // number returns the number of a name, a new one for a new name. The bytes are copied.
 func (n *names) number(name []byte) (int64, error) {
+	if 2*len(n.ends) >= len(n.slots) {
+		if err := n.grow(); err != nil {
+			return 0, n.tooMany(err)
+		}
+	}
 	h := maphash.Bytes(n.seed, name)
 	tag, mask := uint32(h>>32), uint64(len(n.slots)-1)
 	i := h & mask
@@ -53,17 +59,32 @@ func (n *names) number(name []byte) (int64, error) {
 	if len(n.ends) == 1<<32-2 {
 		return 0, errors.New("there are 2^32 different names, which is more than can be numbered")
 	}
+	var err, err2 error
+	n.text, err = source.Grow(n.budget, n.text, len(name))
+	n.ends, err2 = source.Grow(n.budget, n.ends, 1)
+	if err = errors.Join(err, err2); err != nil {
+		return 0, n.tooMany(err)
+	}
 	n.text = append(n.text, name...)
 	n.ends = append(n.ends, int64(len(n.text)))
 	n.slots[i] = slot{tag, uint32(len(n.ends))}
-	if 2*len(n.ends) > len(n.slots) {
-		n.grow()
-	}
 	return int64(len(n.ends) - 1), nil
 }
 
-func (n *names) grow() {
-	n.slots = make([]slot, 2*len(n.slots))
+// tooMany is the error of a name for which there is no memory.
+func (n *names) tooMany(err error) error {
+	return badf("", "ids are names, and there is no room for more than %d: %w", n.Len(), err)
+}
+
+// grow doubles the slots.
+func (n *names) grow() error {
+	const slotBytes = 8
+	old, size := len(n.slots), max(2*len(n.slots), 1<<10)
+	if err := n.budget.Take(slotBytes * int64(size)); err != nil {
+		return err
+	}
+	n.slots = make([]slot, size)
+	n.budget.Give(slotBytes * int64(old))
 	mask := uint64(len(n.slots) - 1)
 	for k := range n.ends {
 		h := maphash.Bytes(n.seed, n.name(int64(k)))
@@ -73,6 +94,7 @@ func (n *names) grow() {
 		}
 		n.slots[i] = slot{uint32(h >> 32), uint32(k + 1)}
 	}
+	return nil
 }
 
 // strings returns the names in order.

@@ -35,10 +35,9 @@ type Options struct {
 	Nodes int64
 	// TempDir is where edges may be kept in a temporary file.
 	TempDir string
-	// SpoolMemory is how many bytes of edges, and of each column, are kept in memory before that; 0:
-	// source.DefaultMemory.
-	SpoolMemory int64
-	Progress    formats.Progress
+	// Budget bounds what names, edges and columns take in memory; nil: no limit.
+	Budget   *source.Budget
+	Progress formats.Progress
 }
 
 // maxSparse is how many times more nodes than edges node numbers may ask for, beyond the first freeNodes.
@@ -47,8 +46,8 @@ const (
 	freeNodes = 1 << 20
 )
 
-// Read reads the edge list at path. The caller closes the graph. Memory: about 8 MB, the names if ids are names, and up
-// to source.DefaultMemory of edges and of each column before they move to a temporary file.
+// Read reads the edge list at path. The caller closes the graph. Memory: about 12 MB, the names if ids are names, and
+// what of edges and of each column has not moved to a temporary file (see source.Spool).
 func Read(ctx context.Context, path string, opt Options) (_ *source.Graph, err error) {
 	f, err := source.Open(path)
 	if err != nil {
@@ -57,7 +56,7 @@ func Read(ctx context.Context, path string, opt Options) (_ *source.Graph, err e
 	defer f.Close()
 	g := &source.Graph{}
 	r := &reader{path: path, opt: opt, store: &source.EdgeStore{Spool: source.Spool{Dir: opt.TempDir,
-		Memory: opt.SpoolMemory}}}
+		Budget: opt.Budget}}}
 	g.Own(r.store)
 	defer func() {
 		if err != nil {
@@ -151,11 +150,11 @@ func (r *reader) parse(b []byte) error {
 		b = b[lay.skip:]
 		for i := range lay.columns {
 			c := &column{columnSpec: lay.columns[i]}
-			c.spool.Dir, c.spool.Memory = r.opt.TempDir, r.opt.SpoolMemory
+			c.spool.Dir, c.spool.Budget = r.opt.TempDir, r.opt.Budget
 			r.columns = append(r.columns, c)
 		}
 		if lay.names {
-			r.names = newNames()
+			r.names = newNames(r.opt.Budget)
 		}
 	}
 	var err error
@@ -212,7 +211,7 @@ func (r *reader) finish(g *source.Graph) error {
 			g.Note("%s", c.dropped)
 			continue
 		}
-		col, err := c.finish(g, r.opt.TempDir)
+		col, err := c.finish(g)
 		if err != nil {
 			return err
 		}

@@ -1,12 +1,14 @@
 package musae
 
 import (
+	"cmp"
 	"context"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -36,25 +38,26 @@ func Prefix(entries []string) (string, bool) {
 
 // Options say how to read.
 type Options struct {
-	TempDir  string // where edges may be kept in a temporary file
+	TempDir  string         // where edges may be kept in a temporary file
+	Budget   *source.Budget // for all that is kept in memory; nil: no limit
 	Progress formats.Progress
 }
 
 // Read reads the collection in a directory, whose files begin with prefix. The caller closes the graph.
 func Read(ctx context.Context, dir, prefix string, opt Options) (*source.Graph, error) {
 	file := func(end string) string { return filepath.Join(dir, prefix+end) }
-	t, err := readTarget(file("_target.csv"))
+	t, err := readTarget(file("_target.csv"), opt.Budget)
 	if err != nil {
 		return nil, err
 	}
 	nodes := int64(len(t.labels))
 	g, err := edgelist.Read(ctx, file("_edges.csv"), edgelist.Options{IDs: edgelist.Numbers, Nodes: nodes,
-		TempDir: opt.TempDir, Progress: opt.Progress})
+		TempDir: opt.TempDir, Budget: opt.Budget, Progress: opt.Progress})
 	if err != nil {
 		return nil, err
 	}
 	g.Edges.Undirected = true
-	if err := addFeatures(g, file("_features.json")); err != nil {
+	if err := addFeatures(g, file("_features.json"), opt.Budget); err != nil {
 		return nil, errors.Join(err, g.Close())
 	}
 	g.Classes = int64(len(t.classes))
@@ -74,7 +77,16 @@ type target struct {
 	names   []string // nil if the table has none
 }
 
-func readTarget(path string) (*target, error) {
+// row is a line of the table.
+type row struct {
+	line        int64
+	class, name string
+}
+
+// rowBytes is what a row takes, about: in the map of rows, and as label and name.
+const rowBytes = 128
+
+func readTarget(path string, b *source.Budget) (*target, error) {
 	f, err := source.Open(path)
 	if err != nil {
 		return nil, err
@@ -97,15 +109,11 @@ func readTarget(path string) (*target, error) {
 		return nil, source.Error(path, "", 1, "the header names a column id, and page_type or ml_target",
 			fmt.Errorf("the columns are %.200q", header))
 	}
-	type row struct {
-		line        int64
-		class, name string
-	}
 	rows := map[int64]row{}
 	for {
 		rec, err := r.Read()
 		if err == io.EOF {
-			break
+			return newTarget(path, rows, name >= 0)
 		}
 		var parse *csv.ParseError
 		if errors.As(err, &parse) {
@@ -115,73 +123,75 @@ func readTarget(path string) (*target, error) {
 			return nil, source.Error(path, "", -1, "", err)
 		}
 		line, _ := r.FieldPos(0)
+		x := row{line: int64(line), class: strings.ToValidUTF8(rec[class], "\uFFFD")}
+		if name >= 0 {
+			x.name = strings.ToValidUTF8(rec[name], "\uFFFD")
+		}
+		if err := b.Take(rowBytes + int64(len(x.class)+len(x.name))); err != nil {
+			return nil, source.Error(path, "", x.line, "", err)
+		}
+		x.class, x.name = strings.Clone(x.class), strings.Clone(x.name)
 		v, err := strconv.ParseInt(rec[id], 10, 64)
 		if err != nil || v < 0 {
-			return nil, source.Error(path, "id", int64(line), "node numbers count from 0",
+			return nil, source.Error(path, "id", x.line, "node numbers count from 0",
 				fmt.Errorf("%.80q is no node number", rec[id]))
 		}
 		if old, twice := rows[v]; twice {
-			return nil, source.Error(path, "id", int64(line), "", fmt.Errorf("node %d has a row already, at %d", v,
-				old.line))
-		}
-		x := row{line: int64(line), class: strings.ToValidUTF8(strings.Clone(rec[class]), "\uFFFD")}
-		if name >= 0 {
-			x.name = strings.ToValidUTF8(strings.Clone(rec[name]), "\uFFFD")
+			return nil, source.Error(path, "id", x.line, "", fmt.Errorf("node %d has a row already, at %d", v, old.line))
 		}
 		rows[v] = x
 	}
+}
+
+// newTarget numbers the classes and puts the rows in order.
+func newTarget(path string, rows map[int64]row, named bool) (*target, error) {
 	t := &target{labels: make([]int64, len(rows))}
-	if name >= 0 {
+	if named {
 		t.names = make([]string, len(rows))
 	}
-	seen := map[string]int64{}
+	number := map[string]int64{}
 	for _, x := range rows {
-		if _, ok := seen[x.class]; !ok {
-			seen[x.class] = 0
-			t.classes = append(t.classes, x.class)
-		}
+		number[x.class] = 0
 	}
-	sortClasses(t.classes)
+	t.classes = slices.SortedFunc(maps.Keys(number), compareClasses)
 	for i, c := range t.classes {
-		seen[c] = int64(i)
+		number[c] = int64(i)
 	}
 	for v, x := range rows {
 		if v >= int64(len(rows)) {
 			return nil, source.Error(path, "id", x.line, "every node from 0 on must have a row",
 				fmt.Errorf("node %d, but there are %d rows", v, len(rows)))
 		}
-		t.labels[v] = seen[x.class]
-		if name >= 0 {
+		t.labels[v] = number[x.class]
+		if named {
 			t.names[v] = x.name
 		}
 	}
 	return t, nil
 }
 
-// sortClasses sorts numbers by value, else names byte by byte.
-func sortClasses(classes []string) {
-	number := func(s string) (int64, bool) {
-		v, err := strconv.ParseInt(s, 10, 64)
-		return v, err == nil
+// compareClasses orders numbers by value, else names byte by byte.
+func compareClasses(a, b string) int {
+	x, errX := strconv.ParseInt(a, 10, 64)
+	y, errY := strconv.ParseInt(b, 10, 64)
+	if errX == nil && errY == nil && x != y {
+		return cmp.Compare(x, y)
 	}
-	slices.SortFunc(classes, func(a, b string) int {
-		x, okX := number(a)
-		y, okY := number(b)
-		if okX && okY && x != y {
-			return int(max(min(x-y, 1), -1))
-		}
-		return strings.Compare(a, b)
-	})
+	return strings.Compare(a, b)
 }
 
 // addFeatures reads the lists of features and adds them as dense rows, made as they are written.
-func addFeatures(g *source.Graph, path string) error {
+func addFeatures(g *source.Graph, path string, b *source.Budget) error {
 	f, err := source.Open(path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	l := &lists{path: path, starts: make([]int64, g.Nodes), counts: make([]int32, g.Nodes), seen: make([]bool, g.Nodes)}
+	if err := b.Take((8 + 4 + 1) * g.Nodes); err != nil {
+		return source.Error(path, "", -1, "", err)
+	}
+	l := &lists{path: path, budget: b,
+		starts: make([]int64, g.Nodes), counts: make([]int32, g.Nodes), seen: make([]bool, g.Nodes)}
 	if err := l.read(json.NewDecoder(f)); err != nil {
 		return err
 	}
@@ -206,6 +216,7 @@ func addFeatures(g *source.Graph, path string) error {
 // lists are the features of each node, as a ragged table.
 type lists struct {
 	path     string
+	budget   *source.Budget
 	features []int32
 	starts   []int64
 	counts   []int32
@@ -222,8 +233,7 @@ func (l *lists) read(d *json.Decoder) error {
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
 		return fail("", errors.Join(errors.New("does not begin with {"), err))
 	}
-	left := int64(len(l.seen))
-	var list []int64
+	l.missing = int64(len(l.seen))
 	for d.More() {
 		t, err := d.Token()
 		if err != nil {
@@ -237,25 +247,40 @@ func (l *lists) read(d *json.Decoder) error {
 		if l.seen[v] {
 			return fail(key, errors.New("the node has a list already"))
 		}
-		list = list[:0]
-		if err := d.Decode(&list); err != nil {
+		l.seen[v], l.starts[v] = true, int64(len(l.features))
+		l.missing--
+		if err := l.readList(d); err != nil {
 			return fail(key, err)
 		}
-		l.seen[v], l.starts[v], l.counts[v] = true, int64(len(l.features)), int32(len(list))
-		left--
-		for i, k := range list {
-			if k < 0 || k >= maxWidth {
-				return fail(key, fmt.Errorf("entry %d: feature %d is not in 0 .. %d", i, k, maxWidth-1))
-			}
-			l.width = max(l.width, k+1)
-			l.features = append(l.features, int32(k))
-		}
+		l.counts[v] = int32(int64(len(l.features)) - l.starts[v])
 	}
 	if _, err := d.Token(); err != nil {
 		return fail("", err)
 	}
-	l.missing = left
 	return nil
+}
+
+// readList reads the features of one node.
+func (l *lists) readList(d *json.Decoder) error {
+	if t, err := d.Token(); err != nil || t != json.Delim('[') {
+		return errors.Join(errors.New("is no list"), err)
+	}
+	for i := 0; d.More(); i++ {
+		var k int64
+		if err := d.Decode(&k); err != nil {
+			return fmt.Errorf("entry %d: %w", i, err)
+		}
+		if k < 0 || k >= maxWidth {
+			return fmt.Errorf("entry %d: feature %d is not in 0 .. %d", i, k, maxWidth-1)
+		}
+		var err error
+		if l.features, err = source.Grow(l.budget, l.features, 1); err != nil {
+			return err
+		}
+		l.width, l.features = max(l.width, k+1), append(l.features, int32(k))
+	}
+	_, err := d.Token()
+	return err
 }
 
 func clip(s string) string { return s[:min(len(s), 40)] }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"unicode/utf8"
 
+	"github.com/khop-gnn/khop/formats/source"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -18,25 +19,33 @@ type Array struct {
 	data []byte
 }
 
-// Read reads a whole array, header and elements. It allocates as bytes arrive: never more than about twice what r
-// yields.
+// Read reads a whole array, header and elements. Without a budget it allocates as bytes arrive: never more than about
+// twice what r yields. With one it charges h.Bytes() for the array, and as much again while it turns columns into rows.
 //
 // Errors: ErrFormat, ErrObject, ErrType for kinds without a meaning here, io.ErrUnexpectedEOF where elements are
-// missing.
-func Read(r io.Reader) (*Array, error) {
+// missing, source.ErrMemory.
+func Read(r io.Reader, b *source.Budget) (*Array, error) {
 	h, err := ReadHeader(r)
 	if err != nil {
 		return nil, err
 	}
-	return ReadElements(r, h)
+	return ReadElements(r, h, b)
 }
 
 // ReadElements is Read for a header that was read before.
-func ReadElements(r io.Reader, h Header) (*Array, error) {
+func ReadElements(r io.Reader, h Header, b *source.Budget) (*Array, error) {
 	if err := h.readable(); err != nil {
 		return nil, err
 	}
-	data, err := readBytes(r, h.Bytes())
+	need := h.Bytes()
+	if h.Fortran {
+		need *= 2
+	}
+	if err := b.Take(need); err != nil {
+		return nil, fmt.Errorf("%v: %w", &h, err)
+	}
+	defer b.Give(need - h.Bytes())
+	data, err := readBytes(r, h.Bytes(), b != nil)
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", &h, err)
 	}
@@ -48,12 +57,15 @@ func ReadElements(r io.Reader, h Header) (*Array, error) {
 	if h.Fortran {
 		a.transpose()
 	}
-	if h.Kind == Bool {
-		if i := slices.IndexFunc(a.data, func(b byte) bool { return b > 1 }); i >= 0 {
-			return nil, fmt.Errorf("%w: element %d of a bool array is %d", ErrFormat, i, a.data[i])
-		}
+	return a, h.checkBools(a.data, 0)
+}
+
+// checkBools checks a run of elements, of which the first is element number at, if they are bools.
+func (h *Header) checkBools(b []byte, at int64) error {
+	if i := slices.IndexFunc(b, func(x byte) bool { return x > 1 }); h.Kind == Bool && i >= 0 {
+		return fmt.Errorf("%w: element %d of a bool array is %d", ErrFormat, at+int64(i), b[i])
 	}
-	return a, nil
+	return nil
 }
 
 func (h *Header) readable() error {
@@ -66,15 +78,19 @@ func (h *Header) readable() error {
 	return nil
 }
 
-// readBytes reads n bytes into memory aligned to 8, and grows it only as they arrive.
-func readBytes(r io.Reader, n int64) ([]byte, error) {
+// readBytes reads n bytes into memory aligned to 8, and grows it only as they arrive, unless n is known to fit.
+func readBytes(r io.Reader, n int64, fits bool) ([]byte, error) {
 	grow := func(old []byte, size int64) []byte {
 		words := make([]uint64, (size+7)/8)
 		b := unified.FromSlice(words).Bytes()[:size]
 		copy(b, old)
 		return b
 	}
-	b := grow(nil, min(n, 1<<16))
+	first := n
+	if !fits {
+		first = min(n, 1<<16)
+	}
+	b := grow(nil, first)
 	for have := int64(0); ; {
 		got, err := io.ReadFull(r, b[have:])
 		have += int64(got)
@@ -149,8 +165,24 @@ func (a *Array) Tensor() (unified.Tensor, error) {
 	return unified.New(a.DType, a.data, shape...)
 }
 
+// ReadInts is ReadElements and Ints. What it returns stays charged, with 8 bytes an element.
+func ReadInts(r io.Reader, h Header, b *source.Budget) ([]int64, error) {
+	a, err := ReadElements(r, h, b)
+	if err != nil {
+		return nil, err
+	}
+	if a.DType != unified.Int64 {
+		if err := b.Take(8 * a.elements); err != nil {
+			return nil, fmt.Errorf("%v as int64: %w", &h, err)
+		}
+		defer b.Give(h.Bytes())
+	}
+	return a.Ints()
+}
+
 // Ints returns the elements as integers, in row-major order. ErrType for what is not an integer type; floats are taken
-// if every one is an integer. An element that int64 cannot hold is an error with its row.
+// if every one is an integer. An element that int64 cannot hold is an error with its row. int64 elements are the
+// array's own memory.
 func (a *Array) Ints() ([]int64, error) {
 	t, err := unified.New(max(a.DType, 1), a.data, a.elements)
 	if err != nil || a.DType == unified.Invalid {
@@ -242,16 +274,18 @@ func (a *Array) Strings() ([]string, error) {
 }
 
 // Stream copies the elements that follow a header to w, row-major and little-endian, in constant memory; a column-major
-// array is read as a whole first. It returns the errors of Read, of w, and context.Cause(ctx).
-func Stream(ctx context.Context, w io.Writer, r io.Reader, h Header) error {
+// array is read as a whole first, which b is charged for meanwhile. It returns the errors of Read, of w, and
+// context.Cause(ctx).
+func Stream(ctx context.Context, w io.Writer, r io.Reader, h Header, b *source.Budget) error {
 	if err := h.readable(); err != nil {
 		return err
 	}
-	if h.Fortran && len(h.Shape) > 1 || h.Kind == Bool {
-		a, err := ReadElements(r, h)
+	if h.Fortran && len(h.Shape) > 1 {
+		a, err := ReadElements(r, h, b)
 		if err != nil {
 			return err
 		}
+		defer b.Give(h.Bytes())
 		_, err = w.Write(a.data)
 		return err
 	}
@@ -270,6 +304,9 @@ func Stream(ctx context.Context, w io.Writer, r io.Reader, h Header) error {
 		}
 		if h.bigEndian {
 			swap(b, h.Width, h.Kind)
+		}
+		if err := h.checkBools(b, h.Bytes()-left); err != nil {
+			return err
 		}
 		if _, err := w.Write(b); err != nil {
 			return err

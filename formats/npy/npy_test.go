@@ -39,7 +39,7 @@ func TestReadEqualsWhatAnotherLibraryWrites(t *testing.T) {
 		if err := npyio.Write(&b, v); err != nil {
 			t.Fatal(err)
 		}
-		a, err := Read(&b)
+		a, err := Read(&b, nil)
 		if err != nil {
 			t.Fatalf("%T: %v", v, err)
 		}
@@ -72,7 +72,7 @@ func TestOrderAndByteOrderDoNotMatter(t *testing.T) {
 			var elements bytes.Buffer
 			_ = binary.Write(&elements, c.order, c.values)
 			f := file(header(c.descr, c.fortran, "(2, 3)"), elements.Bytes())
-			a, err := Read(bytes.NewReader(f))
+			a, err := Read(bytes.NewReader(f), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -85,7 +85,7 @@ func TestOrderAndByteOrderDoNotMatter(t *testing.T) {
 				t.Fatal(err)
 			}
 			var out bytes.Buffer
-			if err := Stream(context.Background(), &out, r, h); err != nil || !bytes.Equal(out.Bytes(), a.Raw()) {
+			if err := Stream(context.Background(), &out, r, h, nil); err != nil || !bytes.Equal(out.Bytes(), a.Raw()) {
 				t.Errorf("Stream: % x, %v; want % x", out.Bytes(), err, a.Raw())
 			}
 		})
@@ -102,7 +102,7 @@ func TestTransposeInThreeDimensions(t *testing.T) {
 			}
 		}
 	}
-	a, err := Read(bytes.NewReader(file(header("|u1", "True", "(2, 3, 4)"), cols)))
+	a, err := Read(bytes.NewReader(file(header("|u1", "True", "(2, 3, 4)"), cols)), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,14 +122,14 @@ func TestStrings(t *testing.T) {
 		return b
 	}
 	a, err := Read(bytes.NewReader(file(header("<U3", "False", "(3,)"),
-		slices.Concat(text("中a", 3), text("", 3), text("xyz", 3)))))
+		slices.Concat(text("中a", 3), text("", 3), text("xyz", 3)))), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if s, err := a.Strings(); err != nil || !slices.Equal(s, []string{"中a", "", "xyz"}) {
 		t.Errorf("%q, %v", s, err)
 	}
-	a, err = Read(bytes.NewReader(file(header("|S2", "False", "(2,)"), []byte("ab\xff\x00"))))
+	a, err = Read(bytes.NewReader(file(header("|S2", "False", "(2,)"), []byte("ab\xff\x00"))), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestHeadersAreReadStrictly(t *testing.T) {
 		"{'descr': '<f4', 'fortran_order': False, 'shape': (), }",
 	}
 	for _, h := range good {
-		if _, err := Read(bytes.NewReader(file(h, make([]byte, 4)))); err != nil {
+		if _, err := Read(bytes.NewReader(file(h, make([]byte, 4))), nil); err != nil {
 			t.Errorf("%s: %v", h, err)
 		}
 	}
@@ -172,7 +172,7 @@ func TestHeadersAreReadStrictly(t *testing.T) {
 		{"{'descr': '<f4', 'fortran_order': False, 'shape': (2,)}", io.ErrUnexpectedEOF},
 		{"{'descr': '|b1', 'fortran_order': False, 'shape': (2,)}", ErrFormat}, // the bytes are 7
 	} {
-		if _, err := Read(bytes.NewReader(file(c.header, []byte{7, 7, 7, 7}))); !errors.Is(err, c.is) {
+		if _, err := Read(bytes.NewReader(file(c.header, []byte{7, 7, 7, 7})), nil); !errors.Is(err, c.is) {
 			t.Errorf("%s: got %v, want %v", c.header, err, c.is)
 		}
 	}
@@ -185,7 +185,7 @@ func TestIntsRefuseWhatIsNoInteger(t *testing.T) {
 		if err := npyio.Write(&b, v); err != nil {
 			t.Fatal(err)
 		}
-		a, err := Read(&b)
+		a, err := Read(&b, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -206,7 +206,7 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		a, err := Read(bytes.NewReader(b))
+		a, err := Read(bytes.NewReader(b), nil)
 		if err == nil {
 			_, _ = a.Tensor()
 			_, _ = a.Ints()
@@ -214,7 +214,7 @@ func FuzzRead(f *testing.F) {
 			r := bytes.NewReader(b)
 			h, err := ReadHeader(r)
 			if err == nil {
-				err = Stream(context.Background(), io.Discard, r, h)
+				err = Stream(context.Background(), io.Discard, r, h, nil)
 			}
 			if err != nil {
 				t.Fatalf("Read takes it, Stream says %v", err)

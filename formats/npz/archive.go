@@ -22,14 +22,15 @@ type archive struct {
 	path    string
 	zip     *zip.ReadCloser
 	members map[string]*zip.File // by name without ".npy"
+	budget  *source.Budget
 }
 
-func open(path string) (*archive, error) {
+func open(path string, b *source.Budget) (*archive, error) {
 	z, err := zip.OpenReader(path)
 	if err != nil {
 		return nil, source.Error(path, "", -1, "", err)
 	}
-	a := &archive{path: path, zip: z, members: make(map[string]*zip.File)}
+	a := &archive{path: path, zip: z, members: make(map[string]*zip.File), budget: b}
 	for _, f := range z.File {
 		if name, ok := strings.CutSuffix(f.Name, ".npy"); ok && a.members[name] == nil {
 			a.members[name] = f
@@ -74,21 +75,29 @@ func (a *archive) open(name string) (io.ReadCloser, npy.Header, error) {
 	return r, h, nil
 }
 
-// array reads a whole member.
-func (a *archive) array(name string) (*npy.Array, error) {
+// array reads a whole member, which stays charged.
+func (a *archive) array(name string) (arr *npy.Array, err error) {
+	_, err = a.elements(name, func(r io.Reader, h npy.Header) error {
+		arr, err = npy.ReadElements(r, h, a.budget)
+		return err
+	})
+	return arr, err
+}
+
+// elements has a function read all elements of a member.
+func (a *archive) elements(name string, read func(r io.Reader, h npy.Header) error) (npy.Header, error) {
 	r, h, err := a.open(name)
 	if err != nil {
-		return nil, err
+		return h, err
 	}
 	defer r.Close()
-	arr, err := npy.ReadElements(r, h)
-	if err == nil {
+	if err = read(r, h); err == nil {
 		err = atEnd(r)
 	}
 	if err != nil {
-		return nil, a.fail(name, -1, "%w", err)
+		return h, a.fail(name, -1, "%w", err)
 	}
-	return arr, nil
+	return h, nil
 }
 
 // atEnd reads on to the end, where the archive's checksum is compared.
@@ -106,35 +115,21 @@ func atEnd(r io.Reader) error {
 	return err
 }
 
-// ints reads a whole member of integers with the given number of dimensions.
-func (a *archive) ints(name string, rank int) ([]int64, []int64, error) {
-	arr, err := a.array(name)
-	if err != nil {
-		return nil, nil, err
-	}
-	if len(arr.Shape) != rank {
-		return nil, nil, a.fail(name, -1, "is %v, an array of %d dimension(s) is wanted", &arr.Header, rank)
-	}
-	v, err := arr.Ints()
-	if err != nil {
-		return nil, nil, a.fail(name, -1, "%w", err)
-	}
-	return v, arr.Shape, nil
+// ints reads a whole member of integers with the given number of dimensions; 0: any. 8 bytes each stay charged.
+func (a *archive) ints(name string, rank int) (v, shape []int64, err error) {
+	h, err := a.elements(name, func(r io.Reader, h npy.Header) error {
+		if rank > 0 && len(h.Shape) != rank {
+			return fmt.Errorf("is %v, an array of %d dimension(s) is wanted", &h, rank)
+		}
+		v, err = npy.ReadInts(r, h, a.budget)
+		return err
+	})
+	return v, h.Shape, err
 }
 
 // stream copies the elements of a member to w.
 func (a *archive) stream(ctx context.Context, w io.Writer, name string) error {
-	r, h, err := a.open(name)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	if err = npy.Stream(ctx, w, r, h); err == nil {
-		err = atEnd(r)
-	}
-	if err != nil && ctx.Err() == nil {
-		return a.fail(name, -1, "%w", err)
-	}
+	_, err := a.elements(name, func(r io.Reader, h npy.Header) error { return npy.Stream(ctx, w, r, h, a.budget) })
 	return err
 }
 
@@ -150,10 +145,14 @@ func (a *archive) strings(name string) (list []string, ok bool, err error) {
 	if h.Kind != npy.Text && h.Kind != npy.Bytes || len(h.Shape) != 1 {
 		return nil, false, nil
 	}
+	if err := a.budget.Take(h.Bytes() + 16*h.Elements()); err != nil { // of the strings themselves
+		return nil, false, a.fail(name, -1, "%w", err)
+	}
 	arr, err := a.array(name)
 	if err != nil {
 		return nil, false, err
 	}
+	defer a.budget.Give(h.Bytes())
 	list, err = arr.Strings()
 	if err != nil {
 		return nil, false, a.fail(name, -1, "%w", err)

@@ -87,7 +87,7 @@ func (m *matrix) readData(a *archive, wanted bool) error {
 	if err != nil {
 		return err
 	}
-	values, err := floats(arr)
+	values, err := floats(arr, a.budget)
 	if err != nil {
 		return a.fail(name, -1, "%w", err)
 	}
@@ -100,12 +100,14 @@ func (m *matrix) readData(a *archive, wanted bool) error {
 	m.dtype = arr.DType
 	if wanted || slices.ContainsFunc(values, func(x float64) bool { return x != 1 }) {
 		m.data = values
+	} else {
+		a.budget.Give(8 * int64(len(values)))
 	}
 	return nil
 }
 
-// floats returns an array's numbers.
-func floats(a *npy.Array) ([]float64, error) {
+// floats returns an array's numbers. In place of the array they stay charged.
+func floats(a *npy.Array, b *source.Budget) ([]float64, error) {
 	t, err := a.Tensor()
 	if err != nil {
 		return nil, err
@@ -113,6 +115,10 @@ func floats(a *npy.Array) ([]float64, error) {
 	if v, err := unified.View[float64](t); err == nil {
 		return v, nil
 	}
+	if err := b.Take(8 * a.Elements()); err != nil {
+		return nil, err
+	}
+	defer b.Give(a.Bytes())
 	if v, err := unified.View[float32](t); err == nil {
 		w := make([]float64, len(v))
 		for i, x := range v {
@@ -120,6 +126,10 @@ func floats(a *npy.Array) ([]float64, error) {
 		}
 		return w, nil
 	}
+	if err := b.Take(8 * a.Elements()); err != nil {
+		return nil, err
+	}
+	defer b.Give(8 * a.Elements())
 	v, err := a.Ints()
 	if err != nil {
 		return nil, err
@@ -134,33 +144,38 @@ func floats(a *npy.Array) ([]float64, error) {
 const chunkEdges = 1 << 18
 
 // setEdges makes the entries of the adjacency matrix the graph's edges, row -> column.
-func (a *archive) setEdges(g *source.Graph, m *matrix) {
+func (a *archive) setEdges(g *source.Graph, m *matrix) error {
 	g.Edges = source.Edges{
 		Count: int64(len(m.indices)),
 		Each:  m.each,
 		Where: func(edge int64) string { return fmt.Sprintf("%s: %sindices: entry %d", a.path, m.prefix, edge) },
 	}
 	if m.data == nil {
-		return
+		return nil
 	}
 	c := source.EdgeColumn{Column: graph.Column{Name: "weight", DType: unified.Float32}}
 	if m.dtype == unified.Float64 {
 		c.DType, c.Data = unified.Float64, unified.FromSlice(m.data).Bytes()
 	} else {
-		c.Data = unified.FromSlice(narrow(nil, m.data)).Bytes()
+		if err := a.budget.Take(4 * int64(len(m.data))); err != nil {
+			return a.fail(m.prefix+"data", -1, "%w", err)
+		}
+		narrow := make([]float32, len(m.data))
+		for i, x := range m.data {
+			narrow[i] = float32(x)
+		}
+		c.Data = unified.FromSlice(narrow).Bytes()
 	}
 	if slices.ContainsFunc(m.data, func(x float64) bool { return x < 0 }) {
 		c.Name = "value" // a weight is not negative
 	}
+	if c.DType == unified.Float32 {
+		a.budget.Give(8 * int64(len(m.data)))
+		m.data = nil
+	}
 	g.Edges.Columns = []source.EdgeColumn{c}
 	g.Note("entries of the adjacency matrix other than 1 are stored as the edge column %q", c.Name)
-}
-
-func narrow(to []float32, from []float64) []float32 {
-	for _, x := range from {
-		to = append(to, float32(x))
-	}
-	return to
+	return nil
 }
 
 func (m *matrix) each(yield func(csc.Chunk[int64]) error) error {
@@ -192,14 +207,18 @@ func (a *archive) addSparseFeatures(g *source.Graph, m *matrix) error {
 		g.Note("%s has no columns and is not stored", m.prefix)
 		return nil
 	}
-	if m.data == nil {
-		m.data = slices.Repeat([]float64{1}, len(m.indices))
+	if err := a.budget.Take(4 * m.cols); err != nil {
+		return a.fail(m.prefix+"shape", -1, "%w", err)
 	}
 	c := graph.Column{Name: "feature", DType: unified.Float32, Shape: []int64{m.cols}}
 	g.Columns = append(g.Columns, source.Column{Column: c, Write: func(ctx context.Context, w writer) error {
 		return source.WriteRows(ctx, w, m.rows, m.cols, func(i int64, row []float32) {
 			for k := m.indptr[i]; k < m.indptr[i+1]; k++ {
-				row[m.indices[k]] += float32(m.data[k])
+				x := float32(1)
+				if m.data != nil {
+					x = float32(m.data[k])
+				}
+				row[m.indices[k]] += x
 			}
 		})
 	}})

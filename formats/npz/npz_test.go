@@ -209,7 +209,7 @@ func TestLayouts(t *testing.T) {
 			"3 nodes: undirected; feature float32[2] [1 2 3 4 5 6]; label int64[] [0 1 1]; train0 [0]; train1 [1 2]; val0 [1]; val1 []", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			g, err := Read(context.Background(), save(t, pack(t, c.members...)))
+			g, err := Read(context.Background(), save(t, pack(t, c.members...)), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -274,7 +274,7 @@ func TestDamagedArraysAreNamed(t *testing.T) {
 		{"objects for edges", with(dense(), member{"edges", "|O", "(2, 2)", nil}), "edges", -1, "never executed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			g, err := Read(context.Background(), save(t, pack(t, c.members...)))
+			g, err := Read(context.Background(), save(t, pack(t, c.members...)), nil)
 			if err == nil { // what is streamed is checked when it is written
 				defer g.Close()
 				for _, col := range g.Columns {
@@ -293,7 +293,7 @@ func TestDamagedArraysAreNamed(t *testing.T) {
 // matter.
 func TestAnyFlippedByteIsHarmless(t *testing.T) {
 	good := pack(t, dense()...)
-	g, err := Read(context.Background(), save(t, good))
+	g, err := Read(context.Background(), save(t, good), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -307,7 +307,7 @@ func TestAnyFlippedByteIsHarmless(t *testing.T) {
 		if err := os.WriteFile(path, bad, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		g, err := Read(context.Background(), path)
+		g, err := Read(context.Background(), path, nil)
 		if err != nil {
 			refused++
 			continue
@@ -374,7 +374,7 @@ func readAll(t *testing.T, path string, size int) {
 	t.Helper()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	g, err := Read(context.Background(), path)
+	g, err := Read(context.Background(), path, nil)
 	if err == nil {
 		n := int64(0)
 		if err := g.Edges.Each(func(c csc.Chunk[int64]) error {

@@ -18,10 +18,10 @@ import (
 const maxWidth = 1 << 24
 
 // Read describes the graph in the archive at path. The caller closes the graph, which keeps the file open. Memory: the
-// edges, 16 bytes each, labels and masks, and, of features in a sparse matrix, its entries; dense features are
-// streamed.
-func Read(ctx context.Context, path string) (_ *source.Graph, err error) {
-	a, err := open(path)
+// edges, 8 or 16 bytes each, labels and masks, and, of features in a sparse matrix, its entries; dense features are
+// streamed. budget is charged for it.
+func Read(ctx context.Context, path string, budget *source.Budget) (_ *source.Graph, err error) {
+	a, err := open(path, budget)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,9 @@ func (a *archive) sparse(g *source.Graph, sep string) error {
 		return a.fail("adj"+sep+"shape", -1, "is %d x %d: an adjacency matrix is square", adj.rows, adj.cols)
 	}
 	g.Nodes = adj.rows
-	a.setEdges(g, adj)
+	if err := a.setEdges(g, adj); err != nil {
+		return err
+	}
 	if a.has("attr" + sep + "indptr") {
 		attr, err := a.matrix("attr"+sep, true)
 		if err != nil {
@@ -127,8 +129,7 @@ func (a *archive) bare(g *source.Graph) error {
 		return a.fail("shape", -1, "is %d x %d: an adjacency matrix is square", adj.rows, adj.cols)
 	}
 	g.Nodes = adj.rows
-	a.setEdges(g, adj)
-	return nil
+	return a.setEdges(g, adj)
 }
 
 // dense reads the dense layout.
@@ -257,24 +258,20 @@ func (a *archive) addMasks(g *source.Graph) error {
 		if !a.has(name) {
 			continue
 		}
-		arr, err := a.array(name)
+		mask, s, err := a.ints(name, 0)
 		if err != nil {
 			return err
 		}
-		mask, err := arr.Ints()
-		if err != nil {
-			return a.fail(name, -1, "%w", err)
-		}
 		// of splits; steps in the array to the next node, the next split
 		count, node, index := int64(1), int64(1), int64(0)
-		switch s := arr.Shape; {
+		switch {
 		case len(s) == 1 && s[0] == g.Nodes:
 		case len(s) == 2 && s[1] == g.Nodes:
 			count, index = s[0], s[1]
 		case len(s) == 2 && s[0] == g.Nodes:
 			count, node, index = s[1], s[1], 1
 		default:
-			return a.fail(name, -1, "is %v, but masks have the shape (splits, %d)", &arr.Header, g.Nodes)
+			return a.fail(name, -1, "has the shape %v, but masks have (splits, %d)", s, g.Nodes)
 		}
 		if count > 1<<16 {
 			return a.fail(name, -1, "has %d splits", count)
@@ -285,6 +282,9 @@ func (a *archive) addMasks(g *source.Graph) error {
 				switch mask[k*index+v*node] {
 				case 0:
 				case 1:
+					if s.IDs, err = source.Grow(a.budget, s.IDs, 1); err != nil {
+						return a.fail(name, v, "%w", err)
+					}
 					s.IDs = append(s.IDs, v)
 				default:
 					return a.fail(name, v, "a mask holds 0 and 1, not %d", mask[k*index+v*node])
@@ -292,6 +292,7 @@ func (a *archive) addMasks(g *source.Graph) error {
 			}
 			g.Splits = append(g.Splits, s)
 		}
+		a.budget.Give(8 * int64(len(mask)))
 	}
 	return nil
 }

@@ -15,10 +15,10 @@ import (
 )
 
 func TestSpoolGivesBackWhatItTook(t *testing.T) {
-	for _, memory := range []int64{1, 100, 3 << 20, 1 << 30} {
+	for _, memory := range []int64{1, 400, 12 << 20, 0} {
 		t.Run(fmt.Sprint(memory), func(t *testing.T) {
 			dir := t.TempDir()
-			s := &Spool{Dir: dir, Memory: memory}
+			s := &Spool{Dir: dir, Budget: NewBudget(memory)}
 			var want []byte
 			for i := range 300 {
 				p := bytes.Repeat([]byte{byte(i)}, i*i/2)
@@ -35,6 +35,9 @@ func TestSpoolGivesBackWhatItTook(t *testing.T) {
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}
+			if s.Budget.Peak() > memory/4 || s.Budget != nil && s.Budget.Left() != memory {
+				t.Errorf("%+v was charged", *s.Budget)
+			}
 			if left, _ := os.ReadDir(dir); len(left) > 0 {
 				t.Errorf("left behind: %v", left)
 			}
@@ -49,7 +52,7 @@ func TestAFullDiskIsNamed(t *testing.T) {
 		!strings.Contains(err.Error(), "12345") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := (&Spool{Dir: "/no/such/folder", Memory: 1}).Write([]byte("ab")); err == nil {
+	if _, err := (&Spool{Dir: "/no/such/folder", Budget: NewBudget(1)}).Write([]byte("ab")); err == nil {
 		t.Errorf("a temporary file was made nowhere")
 	}
 }

@@ -14,32 +14,26 @@ import (
 // Spool is bytes that are appended and then read at will: in memory while they are few, else in a temporary file. The
 // zero value with Dir set is ready. It has one owner at a time. The owner calls Close.
 type Spool struct {
-	Dir    string // where a temporary file may be made
-	Memory int64  // bytes kept in memory; 0: DefaultMemory
+	Dir    string  // where a temporary file may be made
+	Budget *Budget // a quarter of what it has left is for the bytes in memory, and spoolMemory at most
 
 	mem    []byte
+	buffer []byte // of the file; nil: all bytes are in mem
 	file   *os.File
 	path   string // of a file that still has a name
 	size   int64
 	region *pinned.Region
 }
 
-// DefaultMemory is how much a Spool keeps in memory.
-const DefaultMemory = 32 << 20
+// spoolMemory is how much a Spool keeps in memory.
+const spoolMemory = 32 << 20
 
 // fileBuffer is how much is gathered before it goes to the file.
 const fileBuffer = 1 << 20
 
 // Write appends p. A full disk is formats.ErrSpace.
 func (s *Spool) Write(p []byte) (int, error) {
-	limit := s.Memory
-	if limit == 0 {
-		limit = DefaultMemory
-	}
-	if s.file != nil {
-		limit = fileBuffer
-	}
-	if int64(len(s.mem)+len(p)) > limit {
+	if s.file == nil && !s.fits(len(p)) || s.file != nil && len(s.mem)+len(p) > fileBuffer {
 		if err := s.toFile(); err != nil {
 			return 0, err
 		}
@@ -54,6 +48,17 @@ func (s *Spool) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// fits makes room in memory for n more bytes, if they may lie there.
+func (s *Spool) fits(n int) (ok bool) {
+	room := max(len(s.mem)+n, 2*cap(s.mem))
+	if len(s.mem)+n > cap(s.mem) && (len(s.mem)+n > spoolMemory || int64(room) > s.Budget.Left()/4) {
+		return false
+	}
+	var err error
+	s.mem, err = Grow(s.Budget, s.mem, n)
+	return err == nil
+}
+
 // toFile moves what is in memory to the file, and makes the file first.
 func (s *Spool) toFile() error {
 	if s.file == nil {
@@ -66,13 +71,12 @@ func (s *Spool) toFile() error {
 			s.path = ""
 		}
 	}
-	mem := s.mem
-	if cap(mem) > 2*fileBuffer {
-		s.mem = make([]byte, 0, fileBuffer)
-	} else {
-		s.mem = mem[:0]
+	_, err := s.file.Write(s.mem)
+	if s.buffer == nil {
+		s.Budget.Give(int64(cap(s.mem)))
+		s.buffer = make([]byte, 0, fileBuffer)
 	}
-	_, err := s.file.Write(mem)
+	s.mem = s.buffer
 	return s.explain(err)
 }
 
@@ -122,6 +126,9 @@ func (s *Spool) Close() error {
 	if s.path != "" {
 		errs = append(errs, os.Remove(s.path))
 	}
-	*s = Spool{Dir: s.Dir, Memory: s.Memory}
+	if s.buffer == nil {
+		s.Budget.Give(int64(cap(s.mem)))
+	}
+	*s = Spool{Dir: s.Dir, Budget: s.Budget}
 	return errors.Join(errs...)
 }

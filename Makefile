@@ -88,6 +88,14 @@ cross: ## build and vet for the other systems
 tidy-check: ## fail if go.mod or go.sum is not what go mod tidy makes
 	go mod tidy -diff
 
+.PHONY: asm
+asm: ## write the assembly for processors and its declarations
+	cd tools/asm && go run .
+
+.PHONY: asm-check
+asm-check: ## fail if committed assembly is not what tools/asm gives
+	cd tools/asm && go test -count 1 .
+
 # --- CUDA: nothing here needs a GPU or an installed toolkit; the pinned wheels go to .venv-cuda -----------------------
 
 .PHONY: ptx

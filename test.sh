@@ -123,7 +123,7 @@ fi
 step "modules of their own"
 while IFS= read -r mod; do
     echo "$mod"
-    (cd "$mod" && go vet ./... && go test -json ./... | "$report" -any-skip -totals "$totals")
+    (cd "$mod" && go vet ./... && go test -count 1 -json ./... | "$report" -any-skip -totals "$totals")
 done < <(find . -mindepth 2 -name go.mod -not -path './.*' -not -path '*/testdata/*' -exec dirname {} \; | sort)
 
 step "CUDA build"

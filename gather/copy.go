@@ -1,6 +1,10 @@
 package gather
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/khop-gnn/khop/internal/prefetch"
+)
 
 // rowID is the type of an id, a row number of the table.
 type rowID interface{ int32 | int64 }
@@ -99,15 +103,22 @@ func copyPlain[I rowID](dst, src []byte, ids []I, rowBytes int) {
 	}
 }
 
+// prefetchRows prefetches the first lines of the rows that ids name, and the last of each.
+func prefetchRows[I rowID](table unsafe.Pointer, ids []I, rowBytes, lines int) {
+	if unsafe.Sizeof(I(0)) == 4 {
+		prefetch.Rows32(table, *(*[]int32)(unsafe.Pointer(&ids)), rowBytes, lines)
+	} else {
+		prefetch.Rows64(table, *(*[]int64)(unsafe.Pointer(&ids)), rowBytes, lines)
+	}
+}
+
 // copyPrefetched is copyPlain with the rows of the next block prefetched before a block is copied.
 func copyPrefetched[I rowID](dst, src []byte, ids []I, rowBytes int) {
 	block, lines := aheadRows(rowBytes), aheadLines(rowBytes)
 	table := unsafe.Pointer(unsafe.SliceData(src))
 	for b := 0; b < len(ids); b += block {
 		e := min(b+block, len(ids))
-		if m := min(e+block, len(ids)) - e; m > 0 {
-			prefetchRows(table, &ids[e], m, rowBytes, lines)
-		}
+		prefetchRows(table, ids[e:min(e+block, len(ids))], rowBytes, lines)
 		copyPlain(dst[b*rowBytes:], src, ids[b:e], rowBytes)
 	}
 }
@@ -120,7 +131,7 @@ func rowsPerCall(rowBytes int) int {
 
 func copyVectors[I rowID](v variant, dst []byte, table unsafe.Pointer, ids []I, rowBytes int) {
 	step, ahead, lines := rowsPerCall(rowBytes), aheadRows(rowBytes), aheadLines(rowBytes)
-	prefetchRows(table, &ids[0], min(ahead, len(ids)), rowBytes, lines)
+	prefetchRows(table, ids[:min(ahead, len(ids))], rowBytes, lines)
 	for b := 0; b < len(ids); b += step {
 		n := min(step, len(ids)-b)
 		copyCall(v, unsafe.Pointer(&dst[b*rowBytes]), table, &ids[b], n, len(ids)-b, rowBytes, ahead, lines)
@@ -130,7 +141,7 @@ func copyVectors[I rowID](v variant, dst []byte, table unsafe.Pointer, ids []I, 
 // streamRows is copyVectors with non-temporal stores. dst is aligned to a line.
 func streamRows[I rowID](v variant, dst []byte, table unsafe.Pointer, ids []I, rowBytes int) {
 	step, ahead, lines := rowsPerCall(rowBytes), aheadRows(rowBytes), aheadLines(rowBytes)
-	prefetchRows(table, &ids[0], min(ahead, len(ids)), rowBytes, lines)
+	prefetchRows(table, ids[:min(ahead, len(ids))], rowBytes, lines)
 	var room [4 * cacheLine]byte // a line that is aligned, with a line's room before and after
 	at := cacheLine + int(-uintptr(unsafe.Pointer(&room))%cacheLine)
 	line := unsafe.Pointer(&room[at])

@@ -20,16 +20,6 @@ func variants() []variant {
 	return vs
 }
 
-// prefetchRows prefetches the first lines of n rows and their last. Nothing is read but the ids, n of them, 1 at least.
-func prefetchRows[I rowID](table unsafe.Pointer, ids *I, n, rowBytes, lines int) {
-	switch p := any(ids).(type) {
-	case *int32:
-		prefetchRows32(table, p, n, rowBytes, lines)
-	case *int64:
-		prefetchRows64(table, p, n, rowBytes, lines)
-	}
-}
-
 // copyCall copies n rows, 1 at least, of 64 bytes and more, and prefetches those that many ids ahead, of which avail
 // exist.
 func copyCall[I rowID](v variant, dst, table unsafe.Pointer, ids *I, n, avail, rowBytes, ahead, lines int) {
@@ -68,37 +58,3 @@ func streamCall[I rowID](v variant, dst, table unsafe.Pointer, ids *I, n, avail,
 	}
 	return 0
 }
-
-//go:noescape
-func prefetchRows32(src unsafe.Pointer, ids *int32, n, rowBytes, lines int)
-
-//go:noescape
-func prefetchRows64(src unsafe.Pointer, ids *int64, n, rowBytes, lines int)
-
-//go:noescape
-func copyAVX2x32(dst, src unsafe.Pointer, ids *int32, n, avail, rowBytes, ahead, lines int)
-
-//go:noescape
-func copyAVX2x64(dst, src unsafe.Pointer, ids *int64, n, avail, rowBytes, ahead, lines int)
-
-//go:noescape
-func copyAVX512x32(dst, src unsafe.Pointer, ids *int32, n, avail, rowBytes, ahead, lines int)
-
-//go:noescape
-func copyAVX512x64(dst, src unsafe.Pointer, ids *int64, n, avail, rowBytes, ahead, lines int)
-
-//go:noescape
-func streamAVX2x32(dst, src unsafe.Pointer, ids *int32, n, avail, rowBytes, ahead, lines int,
-	scratch unsafe.Pointer) (left int)
-
-//go:noescape
-func streamAVX2x64(dst, src unsafe.Pointer, ids *int64, n, avail, rowBytes, ahead, lines int,
-	scratch unsafe.Pointer) (left int)
-
-//go:noescape
-func streamAVX512x32(dst, src unsafe.Pointer, ids *int32, n, avail, rowBytes, ahead, lines int,
-	scratch unsafe.Pointer) (left int)
-
-//go:noescape
-func streamAVX512x64(dst, src unsafe.Pointer, ids *int64, n, avail, rowBytes, ahead, lines int,
-	scratch unsafe.Pointer) (left int)

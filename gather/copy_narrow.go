@@ -12,9 +12,7 @@ func copyNarrow[I rowID](dst []byte, table unsafe.Pointer, ids []I, rowBytes int
 	lines := aheadLines(rowBytes)
 	for b := 0; b < len(ids); b += narrowBlock {
 		e := min(b+narrowBlock, len(ids))
-		if m := min(e+narrowBlock, len(ids)) - e; m > 0 {
-			prefetchRows(table, &ids[e], m, rowBytes, lines)
-		}
+		prefetchRows(table, ids[e:min(e+narrowBlock, len(ids))], rowBytes, lines)
 		d := unsafe.Pointer(&dst[b*rowBytes])
 		switch {
 		case rowBytes >= 32:

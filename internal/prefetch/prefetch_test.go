@@ -20,6 +20,8 @@ var calls = []struct {
 	{"Node32x8", func(b unsafe.Pointer, i []int32, _ []int64) { Node32x8(b, i) }},
 	{"Node64x4", func(b unsafe.Pointer, _ []int32, i []int64) { Node64x4(b, i) }},
 	{"Node64x8", func(b unsafe.Pointer, _ []int32, i []int64) { Node64x8(b, i) }},
+	{"Rows32", func(b unsafe.Pointer, i []int32, _ []int64) { Rows32(b, i, 4, 0) }},
+	{"Rows64", func(b unsafe.Pointer, _ []int32, i []int64) { Rows64(b, i, 4, 3) }},
 	{"Hash32x8", func(b unsafe.Pointer, i []int32, _ []int64) { Hash32x8(b, i, 40) }},
 	{"Hash64x16", func(b unsafe.Pointer, _ []int32, i []int64) { Hash64x16(b, i, 40) }},
 }

@@ -1,0 +1,11 @@
+module github.com/khop-gnn/khop/tools/asm
+
+go 1.24.0
+
+require github.com/mmcloughlin/avo v0.6.0
+
+require (
+	golang.org/x/mod v0.27.0 // indirect
+	golang.org/x/sync v0.16.0 // indirect
+	golang.org/x/tools v0.36.0 // indirect
+)

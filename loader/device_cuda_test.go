@@ -353,7 +353,7 @@ func TestBatchesOfADeviceLieThere(t *testing.T) {
 				}
 			}
 			s := l.Stats()
-			if s.Device != "cuda:0" || s.DeviceMemory.Total() == 0 || s.MaxDeviceMemory > l.Options().DeviceMemory {
+			if s.Device != "cuda:0" || s.DeviceMemory.Total() == 0 || s.DeviceMemoryPeak > l.Options().DeviceMemory {
 				t.Errorf("statistics: %+v", s)
 			}
 			for _, p := range l.Placed() {

@@ -28,9 +28,9 @@ func TestAnEpochTakesNoMoreMemoryThanNewDid(t *testing.T) {
 			t.Errorf("expected %+v, held after New %+v", e, want)
 		}
 		digests(t, l.Epoch(background, 3))
-		if got := l.Stats(); got.Memory != want || got.MaxMemory > l.Estimate().Bound.Total() {
+		if got := l.Stats(); got.Memory != want || got.MemoryPeak > l.Estimate().Bound.Total() {
 			t.Errorf("memory after New %+v, after an epoch %+v (at most %d, bound %+v)", want, got.Memory,
-				got.MaxMemory, l.Estimate().Bound)
+				got.MemoryPeak, l.Estimate().Bound)
 		}
 	}
 }
@@ -89,9 +89,9 @@ func TestMaxMemoryIsKept(t *testing.T) {
 		if d := cmp.Diff(want, digests(t, l.Epoch(background, 0))); d != "" {
 			t.Errorf("limit %d: %s", limit, d)
 		}
-		if s, e := l.Stats(), l.Estimate(); s.MaxMemory > limit || e.Bound.Total() > limit ||
+		if s, e := l.Stats(), l.Estimate(); s.MemoryPeak > limit || e.Bound.Total() > limit ||
 			s.Slots != e.Workers+e.Prefetch {
-			t.Errorf("limit %d: took %d, said %+v", limit, s.MaxMemory, e)
+			t.Errorf("limit %d: took %d, said %+v", limit, s.MemoryPeak, e)
 		}
 		if err := l.Close(); err != nil {
 			t.Error(err)

@@ -55,11 +55,11 @@ type Stats struct {
 	DeviceHits  int64 `json:"device_hits"`
 	DeviceSaved int64 `json:"device_saved"`
 
-	Memory    Memory `json:"memory"`     // held now
-	MaxMemory int64  `json:"max_memory"` // the most that was ever held
-	// DeviceMemory is what is held in device memory now, MaxDeviceMemory the most that ever was.
-	DeviceMemory    Memory `json:"device_memory"`
-	MaxDeviceMemory int64  `json:"max_device_memory"`
+	Memory     Memory `json:"memory"`      // held now
+	MemoryPeak int64  `json:"memory_peak"` // the most that was ever held
+	// DeviceMemory is what is held in device memory now, DeviceMemoryPeak the most that ever was.
+	DeviceMemory     Memory `json:"device_memory"`
+	DeviceMemoryPeak int64  `json:"device_memory_peak"`
 
 	Slots     int `json:"slots"`      // in all
 	SlotsHeld int `json:"slots_held"` // by batches that were kept
@@ -76,8 +76,8 @@ func (l *Loader) Stats() Stats {
 		Sample: c.sample.durations(), Gather: c.gather.durations(), Deliver: c.ready.durations(),
 		Wait: c.wait.durations(), Body: c.body.durations(),
 		Device: l.opt.Device, Replays: c.replays.Load(),
-		Memory: l.memory(), MaxMemory: l.ledger.Peak(), Slots: len(l.slots),
-		DeviceMemory: l.deviceMemory(), MaxDeviceMemory: l.ledger.DevicePeak(),
+		Memory: l.memory(), MemoryPeak: l.ledger.Peak(), Slots: len(l.slots),
+		DeviceMemory: l.deviceMemory(), DeviceMemoryPeak: l.ledger.DevicePeak(),
 		Meters: l.metering.report(),
 	}
 	if t := c.onDevice.Load(); t != nil {

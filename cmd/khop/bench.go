@@ -54,11 +54,11 @@ type benchResult struct {
 	NodesPerHop   []float64 `json:"nodes_per_hop"` // nodes after 0, 1, ... hops
 	EdgesPerHop   []float64 `json:"edges_per_hop"` // edges drawn at each hop
 
-	EstimateBytes int64 `json:"estimate_bytes"` // memory that the loader said it would need
-	LoaderBytes   int64 `json:"loader_bytes"`   // the most that it took
-	DeviceBytes   int64 `json:"device_bytes"`   // the most device memory that it took
-	AnonBytes     int64 `json:"anon_bytes"`     // RssAnon + RssShmem of the process
-	FileBytes     int64 `json:"file_bytes"`     // RssFile: pages of mapped files
+	MemoryEstimate   int64 `json:"memory_estimate"`    // what the loader said it would need
+	MemoryPeak       int64 `json:"memory_peak"`        // the most that it took
+	DeviceMemoryPeak int64 `json:"device_memory_peak"` // the most device memory that it took
+	AnonBytes        int64 `json:"anon_bytes"`         // RssAnon + RssShmem of the process
+	FileBytes        int64 `json:"file_bytes"`         // RssFile: pages of mapped files
 
 	Device string        `json:"device"` // where batches were made
 	Meters loader.Meters `json:"meters"` // energy, utilisation and traffic while the measured batches were loaded
@@ -100,14 +100,14 @@ func (c *benchCmd) Run(env *environment) (err error) {
 		Dataset: c.Dataset, Sampler: c.sampler().Fingerprint(), Residence: opt.Residence.String(),
 		Features:  !c.NoFeatures,
 		BatchSize: opt.BatchSize, Seed: opt.Seed, Workers: opt.Workers, Prefetch: opt.Prefetch, Warmup: c.Warmup,
-		Batches: int(c.Batches), EstimateBytes: memory.Expected.Total(), Device: opt.Device,
+		Batches: int(c.Batches), MemoryEstimate: memory.Expected.Total(), Device: opt.Device,
 		Versions: currentVersions(),
 	}
 	if err := c.measure(env, ld, &r); err != nil {
 		return err
 	}
 	took := ld.Stats()
-	r.LoaderBytes, r.DeviceBytes = took.MaxMemory, took.MaxDeviceMemory
+	r.MemoryPeak, r.DeviceMemoryPeak = took.MemoryPeak, took.DeviceMemoryPeak
 	usage, err := machine.ReadUsage()
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return err
@@ -307,12 +307,12 @@ func (r *benchResult) print(env *environment) error {
 		}
 		t.row("gather", gather)
 	}
-	if r.DeviceBytes > 0 {
-		t.row("memory", fmt.Sprintf("loader: %s of device memory taken, %s of host memory", machine.Bytes(r.DeviceBytes),
-			machine.Bytes(r.LoaderBytes)))
+	if r.DeviceMemoryPeak > 0 {
+		t.row("memory", fmt.Sprintf("loader: %s of device memory taken, %s of host memory", machine.Bytes(r.DeviceMemoryPeak),
+			machine.Bytes(r.MemoryPeak)))
 	} else {
-		t.row("memory", fmt.Sprintf("loader: %s expected, %s taken", machine.Bytes(r.EstimateBytes),
-			machine.Bytes(r.LoaderBytes)))
+		t.row("memory", fmt.Sprintf("loader: %s expected, %s taken", machine.Bytes(r.MemoryEstimate),
+			machine.Bytes(r.MemoryPeak)))
 	}
 	t.row("energy", energyText(&r.Meters, r.Batches))
 	t.row("process", fmt.Sprintf("%s its own, %s of mapped files", machine.Bytes(r.AnonBytes), machine.Bytes(r.FileBytes)))

@@ -138,10 +138,10 @@ func (c *demoCmd) load(env *environment, ds *formats.Dataset) (err error) {
 		}
 	}
 	took := ld.Stats()
-	line := fmt.Sprintf("memory    the loader said %s and took %s", need, machine.Bytes(took.MaxMemory))
-	if took.MaxDeviceMemory > 0 {
+	line := fmt.Sprintf("memory    the loader said %s and took %s", need, machine.Bytes(took.MemoryPeak))
+	if took.DeviceMemoryPeak > 0 {
 		line = fmt.Sprintf("memory    the loader said %s and took %s with graph and columns, and %s of host memory",
-			need, machine.Bytes(took.MaxDeviceMemory), machine.Bytes(took.MaxMemory))
+			need, machine.Bytes(took.DeviceMemoryPeak), machine.Bytes(took.MemoryPeak))
 	}
 	if u, err := machine.ReadUsage(); err == nil {
 		line += fmt.Sprintf("; the whole process holds %s, and %s of mapped files", machine.Bytes(u.Anonymous),

@@ -59,12 +59,10 @@ func (c *doctorCmd) Run(env *environment) error {
 // decide fills in what follows from what was found.
 func (d *diagnosis) decide(load *machine.Load) {
 	load.DeviceWhy = "no CUDA device: " + d.CUDA.Reason
-	for _, found := range d.CUDA.Devices {
-		if found.Name != "" {
-			load.Device, load.DeviceNode = fmt.Sprintf("%s (%s)", found.Device, found.Name), found.PCI.NUMANode
-			load.DeviceFree, load.DeviceWhy = found.MemoryFree, "the first CUDA device that can be opened"
-			break
-		}
+	if d.CUDA.Reason == "" {
+		first := d.CUDA.Devices[0]
+		load.Device, load.DeviceNode = fmt.Sprintf("%s (%s)", first.Device, first.Name), first.PCI.NUMANode
+		load.DeviceFree, load.DeviceWhy = first.MemoryFree, "the first CUDA device, which --device auto takes"
 	}
 	var rungs []string
 	for _, a := range d.Arrays {

@@ -53,8 +53,8 @@ type arrayLadder struct {
 	Better []pinned.Step `json:"better"` // the better rungs, and why each is refused
 }
 
-// probeCUDA reports on every device and returns the first one that can be opened, for the caller to close; nil if there
-// is none.
+// probeCUDA reports on every device and returns the first one, which --device auto takes, for the caller to close; nil,
+// and the reason, where there is none or it cannot be opened.
 func probeCUDA() (r cudaReport, first *device.Device) {
 	r = cudaReport{Reason: device.Reason(), Devices: []deviceReport{}}
 	if v, err := device.DriverVersion(); err == nil {
@@ -65,17 +65,17 @@ func probeCUDA() (r cudaReport, first *device.Device) {
 		if err != nil {
 			r.Devices = append(r.Devices, deviceReport{Device: fmt.Sprintf("cuda:%d", i),
 				PCI: machine.PCI{NUMANode: -1}, Error: err.Error()})
+			if i == 0 {
+				r.Reason = "cuda:0 cannot be opened: " + err.Error()
+			}
 			continue
 		}
 		r.Devices = append(r.Devices, reportDevice(d))
-		if first == nil {
+		if i == 0 {
 			first = d
 		} else {
 			d.Close()
 		}
-	}
-	if first == nil && r.Reason == "" {
-		r.Reason = "none of the devices can be opened"
 	}
 	return r, first
 }

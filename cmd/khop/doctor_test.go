@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/device"
+	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -74,6 +75,23 @@ func TestDoctorSaysHowEachArrayWouldBeAddressed(t *testing.T) {
 		"nodes/n0/label.arrow"} {
 		if !seen[name] || !strings.Contains(text, name) {
 			t.Errorf("nothing about %s among %v", name, seen)
+		}
+	}
+}
+
+func TestDoctorNamesTheDeviceThatAutoTakes(t *testing.T) {
+	usable := deviceReport{Device: "cuda:1", Name: "a board"}
+	for _, c := range []struct {
+		cuda cudaReport
+		path string
+	}{
+		{cudaReport{Reason: "no driver"}, "cpu"},
+		{cudaReport{Devices: []deviceReport{usable}}, "cuda:1 (a board)"},
+		{cudaReport{Reason: "cuda:0 cannot be opened", Devices: []deviceReport{{Device: "cuda:0"}, usable}}, "cpu"},
+	} {
+		d := diagnosis{Machine: machine.Probe(), CUDA: c.cuda}
+		if d.decide(&machine.Load{}); d.Paths[0].Path != c.path {
+			t.Errorf("%+v: batches are made on %s, want %s", c.cuda, d.Paths[0].Path, c.path)
 		}
 	}
 }

@@ -194,7 +194,7 @@ func TestBenchTellsWhatScriptsRead(t *testing.T) {
 		"--workers", "2"}
 	r := object(t, append(args, "--json")...)
 	for _, name := range []string{"batches_per_s", "edges_per_s", "rows_per_s", "gather_gb_per_s", "memcpy_gb_per_s",
-		"nodes_per_batch", "estimate_bytes"} {
+		"nodes_per_batch", "memory_estimate"} {
 		if v, _ := r[name].(float64); v <= 0 {
 			t.Errorf("%s is %v", name, r[name])
 		}

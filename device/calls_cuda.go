@@ -6,6 +6,13 @@ package device
 #cgo LDFLAGS: -ldl
 #include <cuda.h>
 #include "table_cuda.h"
+
+// A kernel takes one parameter, or none. The array of pointers is made here: Go may not pass pointers to pointers.
+static CUresult khop_launch(CUfunction kernel, CUstream stream, const unsigned *grid, const unsigned *block, unsigned shared,
+                            void *argument) {
+	void *parameters[] = {argument};
+	return cuLaunchKernel(kernel, grid[0], grid[1], grid[2], block[0], block[1], block[2], shared, stream, parameters, NULL);
+}
 */
 import "C"
 
@@ -127,6 +134,12 @@ func cStream(h handle) C.CUstream { return *(*C.CUstream)(unsafe.Pointer(&h)) }
 func cGraph(h handle) C.CUgraph   { return *(*C.CUgraph)(unsafe.Pointer(&h)) }
 func cExecutable(h handle) C.CUgraphExec {
 	return *(*C.CUgraphExec)(unsafe.Pointer(&h))
+}
+
+func (native) launch(function, stream handle, grid, block Dim3, shared int, argument []byte) result {
+	extent := func(d *Dim3) *C.uint { return (*C.uint)(&d.X) }
+	return result(C.khop_launch(*(*C.CUfunction)(unsafe.Pointer(&function)), cStream(stream), extent(&grid),
+		extent(&block), C.uint(shared), unsafe.Pointer(unsafe.SliceData(argument))))
 }
 
 func (native) beginCapture(stream handle) result {

@@ -43,7 +43,7 @@ type driver interface {
 	unload(module handle) result
 	function(module handle, name string) (handle, result)
 	functionAttribute(function handle, a kernelAttr) (int, result)
-	launch(function, stream handle, grid, block Dim3, shared int, args []uint64) result
+	launch(function, stream handle, grid, block Dim3, shared int, argument []byte) result
 
 	newStream(p Priority) (handle, result)
 	closeStream(stream handle) result

@@ -129,15 +129,6 @@ func (native) functionAttribute(function handle, a kernelAttr) (int, result) {
 	return v, answer(err)
 }
 
-func (native) launch(function, stream handle, grid, block Dim3, shared int, args []uint64) result {
-	cells := make([]unsafe.Pointer, len(args))
-	for i := range args {
-		cells[i] = unsafe.Pointer(&args[i])
-	}
-	return answer(in[cu.Function](function).Launch(int(grid.X), int(grid.Y), int(grid.Z),
-		int(block.X), int(block.Y), int(block.Z), shared, in[cu.Stream](stream), cells))
-}
-
 func (native) newStream(p Priority) (handle, result) {
 	least, greatest, err := cu.StreamPriorityRange()
 	if err != nil {

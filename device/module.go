@@ -1,8 +1,10 @@
 package device
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
+	"unsafe"
 )
 
 // Module is a loaded set of kernels. The zero value is not usable.
@@ -60,6 +62,30 @@ func (m *Module) Kernel(name string) (*Kernel, error) {
 		return nil, err
 	}
 	return k, nil
+}
+
+// LoadKernels is Load for a program that knows the kernels by name: it sets each of the pointers, or loads nothing.
+func (d *Device) LoadKernels(image []byte, kernels map[string]**Kernel) (*Module, error) {
+	m, err := d.Load(image)
+	if err != nil {
+		return nil, err
+	}
+	for name, to := range kernels {
+		if *to, err = m.Kernel(name); err != nil {
+			return nil, errors.Join(err, m.Close())
+		}
+	}
+	return m, nil
+}
+
+// Launcher is a kernel with the Go type of its argument, which lies in memory as the device has it and holds no
+// pointers of Go. tools/ptx writes both from the kernel's source.
+type Launcher[A any] struct{ *Kernel }
+
+// Launch puts the kernel on a stream, as Stream.Launch says.
+func (l Launcher[A]) Launch(s *Stream, grid, block Dim3, shared int, argument A) error {
+	bytes := unsafe.Slice((*byte)(unsafe.Pointer(&argument)), unsafe.Sizeof(argument))
+	return s.Launch(l.Kernel, grid, block, shared, bytes)
 }
 
 // Name returns the kernel's name in its module.

@@ -42,12 +42,13 @@ func (s *Stream) do(op string, call func(stream handle) result) error {
 	return s.device.do(op, func() result { return call(handle(h)) })
 }
 
-// Launch puts a kernel on the stream: grid blocks of block threads, with shared bytes of dynamic shared memory. args
-// are the kernel's parameters in order, each a cell of 64 bits: an Address, an int64 or a uint64. Their number must be
-// the kernel's: the generated launchers see to that. A grid without blocks is ErrInvalidValue: do not launch.
-func (s *Stream) Launch(k *Kernel, grid, block Dim3, shared int, args ...uint64) error {
+// Launch puts a kernel on the stream: grid blocks of block threads, with shared bytes of dynamic shared memory.
+// argument is the kernel's only parameter, a struct as the device has it in memory; it is copied before Launch returns.
+// It is empty for a kernel without parameters. Nothing checks its length: a Launcher knows it. A grid without blocks
+// is ErrInvalidValue: do not launch.
+func (s *Stream) Launch(k *Kernel, grid, block Dim3, shared int, argument []byte) error {
 	return s.do(k.launchOp, func(h handle) result {
-		return drv.launch(k.h, h, grid.filled(), block.filled(), shared, args)
+		return drv.launch(k.h, h, grid.filled(), block.filled(), shared, argument)
 	})
 }
 

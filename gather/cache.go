@@ -165,8 +165,8 @@ func (s *DeviceStore) fillFrom(ctx context.Context, c *cache, list *pinned.Regio
 			return err
 		}
 		if c.table != nil {
-			if err := kernels.cacheMark(s.own, s.grid(n, 1), device.Dim(blockThreads), 0, list.Address(), n, lo,
-				c.table.Address()); err != nil {
+			if err := kernels.cacheMark.Launch(s.own, s.grid(n, 1), device.Dim(blockThreads), 0,
+				deviceMark{ids: list.Address(), length: n, first: lo, where: c.table.Address()}); err != nil {
 				return err
 			}
 		}

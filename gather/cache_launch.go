@@ -4,41 +4,40 @@ package gather
 
 import (
 	_ "embed"
+	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
 )
+
+// deviceMark is Mark of cache.cu, laid out as the device has it.
+type deviceMark struct {
+	ids           device.Address
+	length, first int64
+	where         device.Address
+}
+
+func _(x deviceMark) {
+	_ = [1]struct{}{}[(unsafe.Offsetof(x.ids)^0)|(unsafe.Offsetof(x.length)^8)|(unsafe.Offsetof(x.first)^16)|
+		(unsafe.Offsetof(x.where)^24)|(unsafe.Sizeof(x)^32)]
+}
 
 //go:embed cache.ptx
 var cachePTX []byte
 
 // cacheKernels are the kernels of cache.cu, loaded on one device. They are safe for concurrent use.
 type cacheKernels struct {
-	module          *device.Module
-	cacheMarkKernel *device.Kernel
+	*device.Module
+	cacheMark device.Launcher[deviceMark]
 }
 
 // loadCacheKernels loads them. Close them before the device.
 func loadCacheKernels(on *device.Device) (*cacheKernels, error) {
-	module, err := on.Load(cachePTX)
+	k, err := &cacheKernels{}, error(nil)
+	k.Module, err = on.LoadKernels(cachePTX, map[string]**device.Kernel{
+		"cache_mark": &k.cacheMark.Kernel,
+	})
 	if err != nil {
 		return nil, err
 	}
-	kernels := &cacheKernels{module: module}
-	for name, kernel := range map[string]**device.Kernel{
-		"cache_mark": &kernels.cacheMarkKernel,
-	} {
-		if *kernel, err = module.Kernel(name); err != nil {
-			module.Close()
-			return nil, err
-		}
-	}
-	return kernels, nil
-}
-
-// Close unloads the kernels. None of them may be running.
-func (kernels *cacheKernels) Close() error { return kernels.module.Close() }
-
-// cacheMark launches cache_mark(const int64_t*ids, int64_t length, int64_t first, uint32_t*where).
-func (kernels *cacheKernels) cacheMark(stream *device.Stream, grid, block device.Dim3, shared int, ids device.Address, length int64, first int64, where device.Address) error {
-	return stream.Launch(kernels.cacheMarkKernel, grid, block, shared, uint64(ids), uint64(length), uint64(first), uint64(where))
+	return k, nil
 }

@@ -213,6 +213,10 @@ type job struct {
 
 func (s *DeviceStore) launch(stream *device.Stream, j job) error {
 	m, method, block := j.ids.Len(), s.Method, device.Dim(blockThreads)
+	g := deviceGather{dst: j.dst,
+		column: deviceColumn{base: s.addr, n: s.column.Len(), bytes: s.rowBytes, where: j.where, hot: j.hot,
+			uses: j.uses, words: j.words, fault: s.fault.Address()},
+		ids: deviceIds{ids: j.ids.Address(), idBytes: j.ids.DType().Size(), room: m, count: j.count, order: j.order}}
 	// nothing to gain, and short rows would wrap twice
 	if method == Shift && (s.rowBytes <= 128 || s.rowBytes%128 == 0) {
 		method = Naive
@@ -226,24 +230,20 @@ func (s *DeviceStore) launch(stream *device.Stream, j job) error {
 		if method == Shift {
 			run = kernels.gatherShift
 		}
-		unit := s.column.DType().Size()
-		hi, elements := bits.Mul64(uint64(m), uint64(s.rowBytes/unit))
+		g.unit = s.column.DType().Size()
+		hi, elements := bits.Mul64(uint64(m), uint64(s.rowBytes/g.unit))
 		if hi != 0 {
 			elements = 1 << 62
 		}
-		return run(stream, s.grid(int64(min(elements, 1<<62)), 1), block, 0, s.addr, s.column.Len(), s.rowBytes,
-			j.where, j.hot, j.uses, j.words,
-			s.fault.Address(), j.ids.Address(), j.ids.DType().Size(), m, j.count, j.order, j.dst, unit)
+		return run.Launch(stream, s.grid(int64(min(elements, 1<<62)), 1), block, 0, g)
 	}
-	unit := alignment(s.addr, j.hot, j.dst, device.Address(s.rowBytes))
-	shift := groupShift(s.rowBytes, unit)
+	g.unit = alignment(s.addr, j.hot, j.dst, device.Address(s.rowBytes))
+	g.shift = groupShift(s.rowBytes, g.unit)
 	run := s.kernels.rows.gatherRows
-	if unit < 4 {
+	if g.unit < 4 {
 		run = s.kernels.rows.gatherRowsRagged
 	}
-	return run(stream, s.grid(m, 1<<shift), block, 0, s.addr, s.column.Len(), s.rowBytes, j.where, j.hot, j.uses,
-		j.words,
-		s.fault.Address(), j.ids.Address(), j.ids.DType().Size(), m, j.count, j.order, j.dst, unit, shift)
+	return run.Launch(stream, s.grid(m, 1<<g.shift), block, 0, g)
 }
 
 // grid returns as many blocks as n things take with so many lanes each, within bounds.

@@ -61,27 +61,27 @@ func (o *sorter) sort(s *DeviceStore, stream *device.Stream, j *job) (device.Add
 	used := max(bits.Len64(uint64(s.column.Len()-1)), 1)
 	drop := max(used-32, 0)
 	passes := (used - drop + digitBits - 1) / digitBits
-	ids, size, block := j.ids.Address(), j.ids.DType().Size(), device.Dim(blockThreads)
-	var oldKeys, oldPositions device.Address // 0: the ids themselves, in order
+	block := device.Dim(blockThreads)
+	pass := devicePass{ids: deviceIds{ids: j.ids.Address(), idBytes: j.ids.DType().Size(), room: m, count: j.count},
+		drop: int64(drop), counts: counts, blocks: int64(grid.X)} // no keys: the ids themselves, in order
 	for p := range passes {
-		bit, newKeys := int64(p*digitBits), keys[p%2]
+		pass.bit, pass.newKeys, pass.newPositions = int64(p*digitBits), keys[p%2], positions[p%2]
 		if p == passes-1 {
-			newKeys = 0 // nobody reads them
+			pass.newKeys = 0 // nobody reads them
 		}
-		err := kernels.orderCount(stream, grid, block, 0, ids, size, m, j.count, int64(drop), oldKeys, bit, counts)
+		err := kernels.orderCount.Launch(stream, grid, block, 0, pass)
 		if err == nil {
-			err = kernels.orderScan(stream, device.Dim(1), device.Dim(digits), 0, counts, int64(grid.X))
+			err = kernels.orderScan.Launch(stream, device.Dim(1), device.Dim(digits), 0, pass)
 		}
 		if err == nil {
-			err = kernels.orderPlace(stream, grid, block, 0, ids, size, m, j.count, int64(drop), oldKeys, oldPositions,
-				bit, counts, newKeys, positions[p%2])
+			err = kernels.orderPlace.Launch(stream, grid, block, 0, pass)
 		}
 		if err != nil {
 			return 0, err
 		}
-		oldKeys, oldPositions = newKeys, positions[p%2]
+		pass.keys, pass.positions = pass.newKeys, pass.newPositions
 	}
-	return oldPositions, nil
+	return pass.positions, nil
 }
 
 // reserve makes the scratch memory n bytes, and lets the stream wait until it is free.

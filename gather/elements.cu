@@ -33,14 +33,10 @@ __device__ __forceinline__ void gather_sized(const Column& c, const List& list, 
 
 // gather_naive copies row id(i) of the column to row i of dst. unit, 1, 2, 4 or 8, is the size of an element and divides every
 // address; everything else is as with gather_rows.
-extern "C" __global__ void __launch_bounds__(256)
-gather_naive(const char* base, int64_t n, int64_t bytes, const uint32_t* where, const char* hot, uint32_t* uses, unsigned long long* words,
-             int64_t* fault, const void* ids, int64_t idBytes, int64_t room, const int64_t* count, const uint32_t* order,
-             char* dst, int64_t unit) {
-  const Column c{base, n, bytes, where, hot, uses, words, fault};
+extern "C" __global__ void __launch_bounds__(256) gather_naive(Gather g) {
   Counts counts{0, 0};
-  gather_sized<false>(c, List{ids, idBytes, gather_length(room, count), order}, dst, unit, counts);
-  gather_add(c, counts);
+  gather_sized<false>(g.column, gather_list(g.ids), g.dst, g.unit, counts);
+  gather_add(g.column, counts);
 }
 
 // gather_shift is gather_naive with the columns of each row rotated, so that the thread of byte t of the result reads
@@ -48,12 +44,8 @@ gather_naive(const char* base, int64_t n, int64_t bytes, const uint32_t* where, 
 //
 // Method: Min et al., "PyTorch-Direct: enabling GPU centric data access for very large graph neural network training with
 // irregular accesses", 2021, with the address in place of the offset in the column, which may begin anywhere.
-extern "C" __global__ void __launch_bounds__(256)
-gather_shift(const char* base, int64_t n, int64_t bytes, const uint32_t* where, const char* hot, uint32_t* uses, unsigned long long* words,
-             int64_t* fault, const void* ids, int64_t idBytes, int64_t room, const int64_t* count, const uint32_t* order,
-             char* dst, int64_t unit) {
-  const Column c{base, n, bytes, where, hot, uses, words, fault};
+extern "C" __global__ void __launch_bounds__(256) gather_shift(Gather g) {
   Counts counts{0, 0};
-  gather_sized<true>(c, List{ids, idBytes, gather_length(room, count), order}, dst, unit, counts);
-  gather_add(c, counts);
+  gather_sized<true>(g.column, gather_list(g.ids), g.dst, g.unit, counts);
+  gather_add(g.column, counts);
 }

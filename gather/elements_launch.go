@@ -13,39 +13,19 @@ var elementsPTX []byte
 
 // elementsKernels are the kernels of elements.cu, loaded on one device. They are safe for concurrent use.
 type elementsKernels struct {
-	module            *device.Module
-	gatherNaiveKernel *device.Kernel
-	gatherShiftKernel *device.Kernel
+	*device.Module
+	gatherNaive, gatherShift device.Launcher[deviceGather]
 }
 
 // loadElementsKernels loads them. Close them before the device.
 func loadElementsKernels(on *device.Device) (*elementsKernels, error) {
-	module, err := on.Load(elementsPTX)
+	k, err := &elementsKernels{}, error(nil)
+	k.Module, err = on.LoadKernels(elementsPTX, map[string]**device.Kernel{
+		"gather_naive": &k.gatherNaive.Kernel,
+		"gather_shift": &k.gatherShift.Kernel,
+	})
 	if err != nil {
 		return nil, err
 	}
-	kernels := &elementsKernels{module: module}
-	for name, kernel := range map[string]**device.Kernel{
-		"gather_naive": &kernels.gatherNaiveKernel,
-		"gather_shift": &kernels.gatherShiftKernel,
-	} {
-		if *kernel, err = module.Kernel(name); err != nil {
-			module.Close()
-			return nil, err
-		}
-	}
-	return kernels, nil
-}
-
-// Close unloads the kernels. None of them may be running.
-func (kernels *elementsKernels) Close() error { return kernels.module.Close() }
-
-// gatherNaive launches gather_naive(const char*base, int64_t n, int64_t bytes, const uint32_t*where, const char*hot, uint32_t*uses, unsigned long long*words, int64_t*fault, const void*ids, int64_t idBytes, int64_t room, const int64_t*count, const uint32_t*order, char*dst, int64_t unit).
-func (kernels *elementsKernels) gatherNaive(stream *device.Stream, grid, block device.Dim3, shared int, base device.Address, n int64, bytes int64, where device.Address, hot device.Address, uses device.Address, words device.Address, fault device.Address, ids device.Address, idBytes int64, room int64, count device.Address, order device.Address, dst device.Address, unit int64) error {
-	return stream.Launch(kernels.gatherNaiveKernel, grid, block, shared, uint64(base), uint64(n), uint64(bytes), uint64(where), uint64(hot), uint64(uses), uint64(words), uint64(fault), uint64(ids), uint64(idBytes), uint64(room), uint64(count), uint64(order), uint64(dst), uint64(unit))
-}
-
-// gatherShift launches gather_shift(const char*base, int64_t n, int64_t bytes, const uint32_t*where, const char*hot, uint32_t*uses, unsigned long long*words, int64_t*fault, const void*ids, int64_t idBytes, int64_t room, const int64_t*count, const uint32_t*order, char*dst, int64_t unit).
-func (kernels *elementsKernels) gatherShift(stream *device.Stream, grid, block device.Dim3, shared int, base device.Address, n int64, bytes int64, where device.Address, hot device.Address, uses device.Address, words device.Address, fault device.Address, ids device.Address, idBytes int64, room int64, count device.Address, order device.Address, dst device.Address, unit int64) error {
-	return stream.Launch(kernels.gatherShiftKernel, grid, block, shared, uint64(base), uint64(n), uint64(bytes), uint64(where), uint64(hot), uint64(uses), uint64(words), uint64(fault), uint64(ids), uint64(idBytes), uint64(room), uint64(count), uint64(order), uint64(dst), uint64(unit))
+	return k, nil
 }

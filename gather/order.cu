@@ -9,6 +9,19 @@
 
 constexpr int kThreads = 256, kDigits = 256, kWarps = kThreads / 32;
 
+// Pass is what the kernels take: the ids, and one pass over 8 of their bits.
+struct Pass {
+  Ids ids;
+  int64_t drop;              // lowest bits of an id that are left out
+  const uint32_t* keys;      // of the pass before; null in the first one
+  const uint32_t* positions; // likewise
+  int64_t bit;               // of the keys, the lowest of this pass
+  uint32_t* counts;          // [digit][block]: how often a digit occurs, then where it goes
+  int64_t blocks;
+  uint32_t* newKeys;         // null in the last pass
+  uint32_t* newPositions;
+};
+
 struct Stretch {
   int64_t from, to;
 };
@@ -28,26 +41,24 @@ __device__ __forceinline__ uint32_t gather_key(const List& list, const uint32_t*
 }
 
 // order_count writes how often each digit occurs in each block's stretch to counts[digit][block].
-extern "C" __global__ void __launch_bounds__(256)
-order_count(const void* ids, int64_t idBytes, int64_t room, const int64_t* count, int64_t drop, const uint32_t* keys, int64_t bit,
-            uint32_t* counts) {
+extern "C" __global__ void __launch_bounds__(256) order_count(Pass p) {
   __shared__ uint32_t found[kDigits];
-  const List list{ids, idBytes, gather_length(room, count), nullptr};
+  const List list = gather_list(p.ids);
   const Stretch s = gather_stretch(list.length);
   found[threadIdx.x] = 0;
   __syncthreads();
   for (int64_t i = s.from + threadIdx.x; i < s.to; i += kThreads)
-    atomicAdd(&found[gather_key(list, keys, drop, i) >> bit & (kDigits - 1)], 1u);
+    atomicAdd(&found[gather_key(list, p.keys, p.drop, i) >> p.bit & (kDigits - 1)], 1u);
   __syncthreads();
-  counts[(int64_t)threadIdx.x * gridDim.x + blockIdx.x] = found[threadIdx.x];
+  p.counts[(int64_t)threadIdx.x * gridDim.x + blockIdx.x] = found[threadIdx.x];
 }
 
 // order_scan replaces each of counts[digit][block] by the sum of those before it. It is one block.
-extern "C" __global__ void __launch_bounds__(256)
-order_scan(uint32_t* counts, int64_t blocks) {
+extern "C" __global__ void __launch_bounds__(256) order_scan(Pass p) {
   __shared__ uint32_t sums[kDigits];
   const int digit = threadIdx.x;
-  uint32_t* mine = counts + digit * blocks;
+  const int64_t blocks = p.blocks;
+  uint32_t* mine = p.counts + digit * blocks;
   uint32_t sum = 0;
   for (int64_t b = 0; b < blocks; b++) sum += mine[b];
   sums[digit] = sum;
@@ -68,15 +79,13 @@ order_scan(uint32_t* counts, int64_t blocks) {
 
 // order_place writes position, and where there is another pass to come key, of each id to its place. positions is null in the first pass:
 // they are 0, 1, 2, ... then.
-extern "C" __global__ void __launch_bounds__(256)
-order_place(const void* ids, int64_t idBytes, int64_t room, const int64_t* count, int64_t drop, const uint32_t* keys,
-            const uint32_t* positions, int64_t bit, const uint32_t* counts, uint32_t* newKeys, uint32_t* newPositions) {
+extern "C" __global__ void __launch_bounds__(256) order_place(Pass p) {
   __shared__ uint32_t next[kDigits];          // the place of the next one of each digit
   __shared__ uint32_t before[kWarps][kDigits]; // in this round: how many a warp has, then the place of its first
-  const List list{ids, idBytes, gather_length(room, count), nullptr};
+  const List list = gather_list(p.ids);
   const Stretch s = gather_stretch(list.length);
   const int t = threadIdx.x, warp = t >> 5, lane = t & 31;
-  next[t] = counts[(int64_t)t * gridDim.x + blockIdx.x];
+  next[t] = p.counts[(int64_t)t * gridDim.x + blockIdx.x];
   for (int64_t round = s.from; round < s.to; round += kThreads) {
     for (int w = 0; w < kWarps; w++) before[w][t] = 0;
     __syncthreads();
@@ -84,8 +93,8 @@ order_place(const void* ids, int64_t idBytes, int64_t room, const int64_t* count
     const unsigned active = __ballot_sync(0xffffffffu, i < s.to);
     uint32_t key = 0, digit = 0, rank = 0;
     if (i < s.to) {
-      key = gather_key(list, keys, drop, i);
-      digit = key >> bit & (kDigits - 1);
+      key = gather_key(list, p.keys, p.drop, i);
+      digit = key >> p.bit & (kDigits - 1);
       const unsigned same = __match_any_sync(active, digit);
       rank = __popc(same & ((1u << lane) - 1));
       if (rank == 0) before[warp][digit] = __popc(same);
@@ -101,8 +110,8 @@ order_place(const void* ids, int64_t idBytes, int64_t room, const int64_t* count
     __syncthreads();
     if (i < s.to) {
       const uint32_t place = before[warp][digit] + rank;
-      newPositions[place] = positions ? positions[i] : (uint32_t)i;
-      if (newKeys) newKeys[place] = key;
+      p.newPositions[place] = p.positions ? p.positions[i] : (uint32_t)i;
+      if (p.newKeys) p.newKeys[place] = key;
     }
     __syncthreads();
   }

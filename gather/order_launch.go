@@ -4,55 +4,48 @@ package gather
 
 import (
 	_ "embed"
+	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
 )
+
+// devicePass is Pass of order.cu, laid out as the device has it.
+type devicePass struct {
+	ids                   deviceIds
+	drop                  int64
+	keys, positions       device.Address
+	bit                   int64
+	counts                device.Address
+	blocks                int64
+	newKeys, newPositions device.Address
+}
+
+func _(x devicePass) {
+	_ = [1]struct{}{}[(unsafe.Offsetof(x.ids)^0)|(unsafe.Offsetof(x.drop)^40)|(unsafe.Offsetof(x.keys)^48)|
+		(unsafe.Offsetof(x.positions)^56)|(unsafe.Offsetof(x.bit)^64)|(unsafe.Offsetof(x.counts)^72)|
+		(unsafe.Offsetof(x.blocks)^80)|(unsafe.Offsetof(x.newKeys)^88)|(unsafe.Offsetof(x.newPositions)^96)|
+		(unsafe.Sizeof(x)^104)]
+}
 
 //go:embed order.ptx
 var orderPTX []byte
 
 // orderKernels are the kernels of order.cu, loaded on one device. They are safe for concurrent use.
 type orderKernels struct {
-	module           *device.Module
-	orderCountKernel *device.Kernel
-	orderScanKernel  *device.Kernel
-	orderPlaceKernel *device.Kernel
+	*device.Module
+	orderCount, orderScan, orderPlace device.Launcher[devicePass]
 }
 
 // loadOrderKernels loads them. Close them before the device.
 func loadOrderKernels(on *device.Device) (*orderKernels, error) {
-	module, err := on.Load(orderPTX)
+	k, err := &orderKernels{}, error(nil)
+	k.Module, err = on.LoadKernels(orderPTX, map[string]**device.Kernel{
+		"order_count": &k.orderCount.Kernel,
+		"order_scan":  &k.orderScan.Kernel,
+		"order_place": &k.orderPlace.Kernel,
+	})
 	if err != nil {
 		return nil, err
 	}
-	kernels := &orderKernels{module: module}
-	for name, kernel := range map[string]**device.Kernel{
-		"order_count": &kernels.orderCountKernel,
-		"order_scan":  &kernels.orderScanKernel,
-		"order_place": &kernels.orderPlaceKernel,
-	} {
-		if *kernel, err = module.Kernel(name); err != nil {
-			module.Close()
-			return nil, err
-		}
-	}
-	return kernels, nil
-}
-
-// Close unloads the kernels. None of them may be running.
-func (kernels *orderKernels) Close() error { return kernels.module.Close() }
-
-// orderCount launches order_count(const void*ids, int64_t idBytes, int64_t room, const int64_t*count, int64_t drop, const uint32_t*keys, int64_t bit, uint32_t*counts).
-func (kernels *orderKernels) orderCount(stream *device.Stream, grid, block device.Dim3, shared int, ids device.Address, idBytes int64, room int64, count device.Address, drop int64, keys device.Address, bit int64, counts device.Address) error {
-	return stream.Launch(kernels.orderCountKernel, grid, block, shared, uint64(ids), uint64(idBytes), uint64(room), uint64(count), uint64(drop), uint64(keys), uint64(bit), uint64(counts))
-}
-
-// orderScan launches order_scan(uint32_t*counts, int64_t blocks).
-func (kernels *orderKernels) orderScan(stream *device.Stream, grid, block device.Dim3, shared int, counts device.Address, blocks int64) error {
-	return stream.Launch(kernels.orderScanKernel, grid, block, shared, uint64(counts), uint64(blocks))
-}
-
-// orderPlace launches order_place(const void*ids, int64_t idBytes, int64_t room, const int64_t*count, int64_t drop, const uint32_t*keys, const uint32_t*positions, int64_t bit, const uint32_t*counts, uint32_t*newKeys, uint32_t*newPositions).
-func (kernels *orderKernels) orderPlace(stream *device.Stream, grid, block device.Dim3, shared int, ids device.Address, idBytes int64, room int64, count device.Address, drop int64, keys device.Address, positions device.Address, bit int64, counts device.Address, newKeys device.Address, newPositions device.Address) error {
-	return stream.Launch(kernels.orderPlaceKernel, grid, block, shared, uint64(ids), uint64(idBytes), uint64(room), uint64(count), uint64(drop), uint64(keys), uint64(positions), uint64(bit), uint64(counts), uint64(newKeys), uint64(newPositions))
+	return k, nil
 }

@@ -115,34 +115,23 @@ __device__ __forceinline__ void gather_ragged(const Column& c, const List& list,
   }
 }
 
-// gather_rows copies row id(i) of the column to row i of dst.
-//
-// unit, 16, 8 or 4, is how many bytes divide every address and the row; a group has 1 << shift lanes. Blocks have whole
-// warps; any grid will do.
-extern "C" __global__ void __launch_bounds__(256)
-gather_rows(const char* base, int64_t n, int64_t bytes, const uint32_t* where, const char* hot, uint32_t* uses, unsigned long long* words,
-            int64_t* fault, const void* ids, int64_t idBytes, int64_t room, const int64_t* count, const uint32_t* order,
-            char* dst, int64_t unit, int64_t shift) {
-  const Column c{base, n, bytes, where, hot, uses, words, fault};
-  const List list{ids, idBytes, gather_length(room, count), order};
+// gather_rows copies row id(i) of the column to row i of dst. Blocks have whole warps; any grid will do.
+extern "C" __global__ void __launch_bounds__(256) gather_rows(Gather g) {
+  const List list = gather_list(g.ids);
   Counts counts{0, 0};
-  switch (unit) {
-    case 16: gather_whole<uint4, 4>(c, list, dst, (int)shift, counts); break;
-    case 8: gather_whole<uint2, 4>(c, list, dst, (int)shift, counts); break;
-    default: gather_whole<uint32_t, 8>(c, list, dst, (int)shift, counts);
+  switch (g.unit) {
+    case 16: gather_whole<uint4, 4>(g.column, list, g.dst, (int)g.shift, counts); break;
+    case 8: gather_whole<uint2, 4>(g.column, list, g.dst, (int)g.shift, counts); break;
+    default: gather_whole<uint32_t, 8>(g.column, list, g.dst, (int)g.shift, counts);
   }
-  gather_add(c, counts);
+  gather_add(g.column, counts);
 }
 
 // gather_rows_ragged is gather_rows for a unit of 2 or 1.
-extern "C" __global__ void __launch_bounds__(256)
-gather_rows_ragged(const char* base, int64_t n, int64_t bytes, const uint32_t* where, const char* hot, uint32_t* uses,
-                   unsigned long long* words, int64_t* fault, const void* ids, int64_t idBytes, int64_t room, const int64_t* count,
-                   const uint32_t* order, char* dst, int64_t unit, int64_t shift) {
-  const Column c{base, n, bytes, where, hot, uses, words, fault};
-  const List list{ids, idBytes, gather_length(room, count), order};
+extern "C" __global__ void __launch_bounds__(256) gather_rows_ragged(Gather g) {
+  const List list = gather_list(g.ids);
   Counts counts{0, 0};
-  if (unit == 2) gather_ragged<uint16_t, 4>(c, list, dst, (int)shift, counts);
-  else gather_ragged<uint8_t, 4>(c, list, dst, (int)shift, counts);
-  gather_add(c, counts);
+  if (g.unit == 2) gather_ragged<uint16_t, 4>(g.column, list, g.dst, (int)g.shift, counts);
+  else gather_ragged<uint8_t, 4>(g.column, list, g.dst, (int)g.shift, counts);
+  gather_add(g.column, counts);
 }

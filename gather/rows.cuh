@@ -12,12 +12,30 @@ struct Column {
   volatile int64_t* fault;   // in host memory: {1 once the others are valid, position, id}
 };
 
-// A List says what to gather: row i of the result is row id(i) of the column, for i < length, in the order at(0), at(1), ...
+// Ids say what to gather. Only the device may know how many there are: then count says so, and room is how many there may be.
+struct Ids {
+  const void* ids;
+  int64_t idBytes; // 4 or 8
+  int64_t room;
+  const int64_t* count;  // or null
+  const uint32_t* order; // a permutation of 0 .. room - 1, or null
+};
+
+// Gather is what the kernels that gather take: row i of the result, at dst, is row id(i) of the column.
+struct Gather {
+  Column column;
+  Ids ids;
+  char* dst;
+  int64_t unit;  // how many bytes, 1 to 16, divide every address and the row; for an element a thread, the size of an element
+  int64_t shift; // 1 << shift lanes copy a row
+};
+
+// A List is the Ids once their number is known: id(i) for i < length, in the order at(0), at(1), ...
 struct List {
   const void* ids;
-  int64_t idBytes;       // 4 or 8
+  int64_t idBytes;
   int64_t length;
-  const uint32_t* order; // a permutation, or null
+  const uint32_t* order;
 
   __device__ __forceinline__ int64_t at(int64_t j) const { return order ? order[j] : j; }
   __device__ __forceinline__ int64_t id(int64_t i) const {
@@ -25,9 +43,8 @@ struct List {
   }
 };
 
-// Only the device may know how many ids there are: then count says so, and room is how many there may be.
-__device__ __forceinline__ int64_t gather_length(int64_t room, const int64_t* count) {
-  return count && *count < room ? *count : room;
+__device__ __forceinline__ List gather_list(const Ids& i) {
+  return List{i.ids, i.idBytes, i.count && *i.count < i.room ? *i.count : i.room, i.order};
 }
 
 // What a thread counted.

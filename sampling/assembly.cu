@@ -5,8 +5,9 @@
 #include "table.cuh"
 
 // Notes the seeds, which are picks 0, 1, .. of stage 0.
-extern "C" __global__ void assembly_seed(Batch* b) {
-  Stage* st = &b->stages[0];
+extern "C" __global__ void assembly_seed(Step step) {
+  Batch* b = step.batch;
+  Stage* st = &b->stages[step.stage];
   Table table = table_of(b);
   for (int64_t w = warp_index(); w < st->words; w += warp_count()) {
     Segment* seg = segment_of<&Segment::firstPick>(st, w * kLanes);
@@ -19,8 +20,9 @@ extern "C" __global__ void assembly_seed(Batch* b) {
 }
 
 // Marks the picks that are the first appearance of their node, and counts them: for each chunk and for each segment.
-extern "C" __global__ void assembly_flag(Batch* b, uint64_t stage) {
-  Stage* st = &b->stages[stage];
+extern "C" __global__ void assembly_flag(Step step) {
+  Batch* b = step.batch;
+  Stage* st = &b->stages[step.stage];
   Table table = table_of(b);
   Chunks chunks = chunks_of(b, st->words);
   for (int64_t c = warp_index(); c < chunks.count; c += warp_count()) {
@@ -100,27 +102,28 @@ __device__ __forceinline__ bool place_destinations(Batch* b, int64_t stage, int6
 }
 
 // Ends a stage: new lengths of the lists, and the destinations of the next stage. One block.
-extern "C" __global__ void assembly_lists(Batch* b, uint64_t stage) {
+extern "C" __global__ void assembly_lists(Step step) {
   __shared__ int64_t cells[kLanes];
-  Stage* st = &b->stages[stage];
-  int64_t stop = b->status->stop, runs = 0;
-  if (!stop && b->status->badEdge != ~0ull) stop = kReasons * (int64_t)stage + kBadGraph;
-  if (!stop && b->status->full) stop = kReasons * (int64_t)stage + kTableFull;
+  Batch* b = step.batch;
+  Stage* st = &b->stages[step.stage];
+  int64_t stage = step.stage, runs = 0;
   block_prefix(b->partials, chunks_of(b, st->words).count, cells);
   bool over = place_nodes(b, stage, cells);
   __syncthreads();
-  if ((int64_t)stage + 1 < b->numStages) over |= place_destinations(b, stage + 1, cells, &runs);
+  if (stage + 1 < b->numStages) over |= place_destinations(b, stage + 1, cells, &runs);
   over = __syncthreads_or(over);
   if (threadIdx.x) return;
-  if (!stop && over) stop = kReasons * (int64_t)stage + kNodesFull;
-  b->status->stop = stop;
-  if (stop) st->words = 0;
-  if ((int64_t)stage + 1 < b->numStages) b->stages[stage + 1].runs = stop ? 0 : runs;
+  Status* status = b->status;
+  Reason why = status->badEdge != ~0ull ? kBadGraph : status->full ? kTableFull : over ? kNodesFull : kNotStopped;
+  bool stopped = stop_for(status, why, stage);
+  if (stopped) st->words = 0;
+  if (stage + 1 < b->numStages) b->stages[stage + 1].runs = stopped ? 0 : runs;
 }
 
 // Appends the new nodes to the lists, and lets the table give their local ids from now on.
-extern "C" __global__ void assembly_append(Batch* b, uint64_t stage) {
-  Stage* st = &b->stages[stage];
+extern "C" __global__ void assembly_append(Step step) {
+  Batch* b = step.batch;
+  Stage* st = &b->stages[step.stage];
   Table table = table_of(b);
   Chunks chunks = chunks_of(b, st->words);
   for (int64_t c = warp_index(); c < chunks.count; c += warp_count()) {
@@ -141,8 +144,9 @@ extern "C" __global__ void assembly_append(Batch* b, uint64_t stage) {
 }
 
 // Replaces the slots in the blocks by local ids.
-extern "C" __global__ void assembly_relabel(Batch* b, uint64_t stage) {
-  Stage* st = &b->stages[stage];
+extern "C" __global__ void assembly_relabel(Step step) {
+  Batch* b = step.batch;
+  Stage* st = &b->stages[step.stage];
   Table table = table_of(b);
   for (int64_t w = warp_index(); w < st->words; w += warp_count()) {
     Segment* seg = segment_of<&Segment::firstPick>(st, w * kLanes);

@@ -13,60 +13,22 @@ var assemblyPTX []byte
 
 // assemblyKernels are the kernels of assembly.cu, loaded on one device. They are safe for concurrent use.
 type assemblyKernels struct {
-	module                *device.Module
-	assemblySeedKernel    *device.Kernel
-	assemblyFlagKernel    *device.Kernel
-	assemblyListsKernel   *device.Kernel
-	assemblyAppendKernel  *device.Kernel
-	assemblyRelabelKernel *device.Kernel
+	*device.Module
+	assemblySeed, assemblyFlag, assemblyLists, assemblyAppend, assemblyRelabel device.Launcher[deviceStep]
 }
 
 // loadAssemblyKernels loads them. Close them before the device.
 func loadAssemblyKernels(on *device.Device) (*assemblyKernels, error) {
-	module, err := on.Load(assemblyPTX)
+	k, err := &assemblyKernels{}, error(nil)
+	k.Module, err = on.LoadKernels(assemblyPTX, map[string]**device.Kernel{
+		"assembly_seed":    &k.assemblySeed.Kernel,
+		"assembly_flag":    &k.assemblyFlag.Kernel,
+		"assembly_lists":   &k.assemblyLists.Kernel,
+		"assembly_append":  &k.assemblyAppend.Kernel,
+		"assembly_relabel": &k.assemblyRelabel.Kernel,
+	})
 	if err != nil {
 		return nil, err
 	}
-	kernels := &assemblyKernels{module: module}
-	for name, kernel := range map[string]**device.Kernel{
-		"assembly_seed":    &kernels.assemblySeedKernel,
-		"assembly_flag":    &kernels.assemblyFlagKernel,
-		"assembly_lists":   &kernels.assemblyListsKernel,
-		"assembly_append":  &kernels.assemblyAppendKernel,
-		"assembly_relabel": &kernels.assemblyRelabelKernel,
-	} {
-		if *kernel, err = module.Kernel(name); err != nil {
-			module.Close()
-			return nil, err
-		}
-	}
-	return kernels, nil
-}
-
-// Close unloads the kernels. None of them may be running.
-func (kernels *assemblyKernels) Close() error { return kernels.module.Close() }
-
-// assemblySeed launches assembly_seed(Batch*b).
-func (kernels *assemblyKernels) assemblySeed(stream *device.Stream, grid, block device.Dim3, shared int, b device.Address) error {
-	return stream.Launch(kernels.assemblySeedKernel, grid, block, shared, uint64(b))
-}
-
-// assemblyFlag launches assembly_flag(Batch*b, uint64_t stage).
-func (kernels *assemblyKernels) assemblyFlag(stream *device.Stream, grid, block device.Dim3, shared int, b device.Address, stage uint64) error {
-	return stream.Launch(kernels.assemblyFlagKernel, grid, block, shared, uint64(b), stage)
-}
-
-// assemblyLists launches assembly_lists(Batch*b, uint64_t stage).
-func (kernels *assemblyKernels) assemblyLists(stream *device.Stream, grid, block device.Dim3, shared int, b device.Address, stage uint64) error {
-	return stream.Launch(kernels.assemblyListsKernel, grid, block, shared, uint64(b), stage)
-}
-
-// assemblyAppend launches assembly_append(Batch*b, uint64_t stage).
-func (kernels *assemblyKernels) assemblyAppend(stream *device.Stream, grid, block device.Dim3, shared int, b device.Address, stage uint64) error {
-	return stream.Launch(kernels.assemblyAppendKernel, grid, block, shared, uint64(b), stage)
-}
-
-// assemblyRelabel launches assembly_relabel(Batch*b, uint64_t stage).
-func (kernels *assemblyKernels) assemblyRelabel(stream *device.Stream, grid, block device.Dim3, shared int, b device.Address, stage uint64) error {
-	return stream.Launch(kernels.assemblyRelabelKernel, grid, block, shared, uint64(b), stage)
+	return k, nil
 }

@@ -5,7 +5,7 @@
 // to do with one segment at a time: 32 destinations are a run, 32 picks a word. Kernels learn the sizes from here, never
 // from the host. A stage that was stopped has no runs and no words, so that what follows does nothing.
 //
-// The host writes this description (device_layout.go mirrors it: all fields are 8 bytes) and sends it with every batch.
+// The host writes this description and sends it with every batch: batch_launch.go has the same structs in Go.
 #pragma once
 
 typedef unsigned long long u64;  // what 64-bit atomics take
@@ -25,7 +25,7 @@ struct List {
 // One edge type at one hop, or the seeds of one node type.
 struct Segment {
   // from the host
-  int64_t type;            // edge type
+  int64_t edgeType;
   int64_t source, target;  // node types
   int64_t fanout;          // picks a destination; -1 is all
   uint64_t key;            // of the stage's draws
@@ -63,12 +63,12 @@ struct Stage {
   int64_t admitted;  // whether there is room for the picks
 };
 
-// Why a batch was stopped, and at which stage: kReasons * stage + reason.
-constexpr int64_t kReasons = 8;
+// Why a batch was stopped.
 enum Reason : int64_t { kNotStopped, kBadGraph, kTableFull, kEdgesFull, kNodesFull };
 
 struct Status {
-  int64_t stop;
+  Reason reason;
+  int64_t stage;  // that was stopped; else the last one that was done
   u64 badNode;  // the least fused id whose range of edges makes no sense; all ones if there is none
   u64 badEdge;  // the least position whose source is no node of its type; all ones if there is none
   u64 full;     // not 0: the table had no slot left
@@ -116,9 +116,23 @@ struct Batch {
   int64_t* lengths;  // result: of the lists when each stage was done [stage][type]
 };
 
+// What every kernel takes: the batch, in device memory, and the stage that it works on.
+struct Step {
+  Batch* batch;
+  int64_t stage;
+};
+
 __device__ __forceinline__ int lane_id() { return threadIdx.x & (kLanes - 1); }
 __device__ __forceinline__ int64_t warp_index() { return ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / kLanes; }
 __device__ __forceinline__ int64_t warp_count() { return (int64_t)gridDim.x * blockDim.x / kLanes; }
+
+// Stops the batch at a stage if there is a reason, unless it was stopped before; returns whether it is stopped.
+__device__ __forceinline__ bool stop_for(Status* status, Reason why, int64_t stage) {
+  if (status->reason) return true;
+  status->reason = why;
+  status->stage = stage;
+  return why;
+}
 
 // Work is cut into chunks of equal length, at most one for each warp that it was cut for.
 struct Chunks {

@@ -42,7 +42,7 @@ func (w *deviceNeighbor) batch() deviceBatch {
 	b := deviceBatch{
 		indptr: w.env.Topology.Indptr, indices: w.env.Topology.Indices, types: w.env.Topology.Types,
 		numEdges:  g.NumEdges(),
-		typeBytes: g.Types().DType().Size(), wideIDs: bit(w.ids == unified.Int64),
+		typeBytes: g.Types().DType().Size(), wideIds: bit(w.ids == unified.Int64),
 		widePositions: bit(w.pos == unified.Int64),
 		hotStart:      w.env.Topology.HotStart, hotIndices: w.env.Topology.HotIndices, hotTypes: w.env.Topology.HotTypes,
 		replace: bit(w.opt.Replace), newNodes: bit(w.opt.Frontier == NewNodes), numTypes: int64(len(s.Nodes)),
@@ -82,7 +82,7 @@ func (w *deviceNeighbor) describeSeeds(req *Request, out *graph.Sample) int64 {
 func (w *deviceNeighbor) describeSegment(r Rand, out *graph.Sample, h, e int) deviceSegment {
 	et, c := &w.schema.Edges[e], &w.capacity
 	layer := len(w.plan) - 1 - h
-	seg := deviceSegment{kind: int64(e), source: int64(et.Src), target: int64(et.Dst), fanout: int64(w.plan[h][e]),
+	seg := deviceSegment{edgeType: int64(e), source: int64(et.Src), target: int64(et.Dst), fanout: int64(w.plan[h][e]),
 		key: r.Stage(et.Key, PurposePick, uint8(h)).key, maxIndptr: c.nodes[h][et.Dst] + 1, maxIndices: c.edges[h][e]}
 	if w.opt.Frontier == NewNodes {
 		layer = 0

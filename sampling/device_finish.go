@@ -14,22 +14,22 @@ func (w *deviceNeighbor) Finish(out *graph.Sample) (replay bool, err error) {
 	}
 	w.out, w.guess = nil, 0
 	status := part[deviceStatus](w.description, w.layout.status, 1)[0]
-	stage := int(status.stop / reasons)
-	switch status.stop % reasons {
-	case notStopped:
+	stage := int(status.stage)
+	switch status.reason {
+	case deviceNotStopped:
 		return false, w.shape(out)
-	case stopGraph:
+	case deviceBadGraph:
 		return false, w.badGraph(stage-1, &status)
-	case stopTable:
+	case deviceTableFull:
 		w.capacity.bits++
-	case stopEdges:
+	case deviceEdgesFull:
 		err = w.growEdges(stage - 1)
-	case stopNodes:
+	case deviceNodesFull:
 		for t, n := range w.lengths(stage) {
 			w.capacity.needNodes(stage, t, n)
 		}
 	default:
-		err = fmt.Errorf("the device reports a batch as stopped for reason %d", status.stop)
+		err = fmt.Errorf("the device reports a batch as stopped for reason %d", status.reason)
 	}
 	return err == nil, err
 }

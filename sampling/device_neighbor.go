@@ -373,18 +373,19 @@ func (w *deviceNeighbor) launch(stream *device.Stream) error {
 		return err
 	}
 	b, seeds := w.at(w.layout.batch), roundUp32(w.seedRoom)/32+int64(len(w.schema.Nodes))
-	if err := w.kernels.assembly.assemblySeed(stream, w.grid(seeds), device.Dim(deviceThreads), 0, b); err != nil {
+	step, seed := deviceStep{batch: b}, w.kernels.assembly.assemblySeed
+	if err := seed.Launch(stream, w.grid(seeds), device.Dim(deviceThreads), 0, step); err != nil {
 		return err
 	}
-	if err := w.launchAssembly(stream, b, 0, seeds); err != nil {
+	if err := w.launchAssembly(stream, step, seeds); err != nil {
 		return err
 	}
 	for h := range w.plan {
-		stage := uint64(h + 1)
-		if err := w.launchPicks(stream, b, stage, w.capacity.dsts(w.schema, h)/32, w.capacity.picks(h)/32); err != nil {
+		step.stage = int64(h + 1)
+		if err := w.launchPicks(stream, step, w.capacity.dsts(w.schema, h)/32, w.capacity.picks(h)/32); err != nil {
 			return err
 		}
-		if err := w.launchAssembly(stream, b, stage, w.capacity.picks(h)/32); err != nil {
+		if err := w.launchAssembly(stream, step, w.capacity.picks(h)/32); err != nil {
 			return err
 		}
 	}
@@ -398,36 +399,36 @@ func (w *deviceNeighbor) grid(warps int64) device.Dim3 {
 }
 
 // launchPicks is the part of a stage that the sampler decides on, with at most so many runs and words (batch.cuh).
-func (w *deviceNeighbor) launchPicks(stream *device.Stream, b device.Address, stage uint64, runs, words int64) error {
+func (w *deviceNeighbor) launchPicks(stream *device.Stream, step deviceStep, runs, words int64) error {
 	k, block := w.kernels.neighbor, device.Dim(deviceThreads)
-	if err := k.neighborCount(stream, w.grid(runs), block, 0, b, stage); err != nil {
+	if err := k.neighborCount.Launch(stream, w.grid(runs), block, 0, step); err != nil {
 		return err
 	}
-	if err := k.neighborAdmit(stream, device.Dim(1), device.Dim(deviceSpine), 0, b, stage); err != nil {
+	if err := k.neighborAdmit.Launch(stream, device.Dim(1), device.Dim(deviceSpine), 0, step); err != nil {
 		return err
 	}
-	if err := k.neighborPick(stream, w.grid(32*runs), block, 0, b, stage); err != nil {
+	if err := k.neighborPick.Launch(stream, w.grid(32*runs), block, 0, step); err != nil {
 		return err
 	}
 	if !w.has.all {
 		return nil
 	}
-	return k.neighborExpand(stream, w.grid(words), block, 0, b, stage)
+	return k.neighborExpand.Launch(stream, w.grid(words), block, 0, step)
 }
 
 // launchAssembly gives the picks of a stage local ids.
-func (w *deviceNeighbor) launchAssembly(stream *device.Stream, b device.Address, stage uint64, words int64) error {
+func (w *deviceNeighbor) launchAssembly(stream *device.Stream, step deviceStep, words int64) error {
 	k, grid, block := w.kernels.assembly, w.grid(words), device.Dim(deviceThreads)
-	if err := k.assemblyFlag(stream, grid, block, 0, b, stage); err != nil {
+	if err := k.assemblyFlag.Launch(stream, grid, block, 0, step); err != nil {
 		return err
 	}
-	if err := k.assemblyLists(stream, device.Dim(1), device.Dim(deviceSpine), 0, b, stage); err != nil {
+	if err := k.assemblyLists.Launch(stream, device.Dim(1), device.Dim(deviceSpine), 0, step); err != nil {
 		return err
 	}
-	if err := k.assemblyAppend(stream, grid, block, 0, b, stage); err != nil {
+	if err := k.assemblyAppend.Launch(stream, grid, block, 0, step); err != nil {
 		return err
 	}
-	return k.assemblyRelabel(stream, grid, block, 0, b, stage)
+	return k.assemblyRelabel.Launch(stream, grid, block, 0, step)
 }
 
 // at returns where a part of the description is on the device.

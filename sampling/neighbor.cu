@@ -102,16 +102,17 @@ __device__ __forceinline__ int64_t measure(Batch* b, const Segment* seg, int64_t
     numTyped = 0;  // the copies do not begin and end at 16 bytes
   }
   if (b->hotStart) b->ids[x] = ids;
-  if (b->typeBytes == 1) r = narrow(TypeReader<uint8_t>(types, numTyped), r, seg->type);
-  if (b->typeBytes == 2) r = narrow(TypeReader<uint16_t>(types, numTyped), r, seg->type);
+  if (b->typeBytes == 1) r = narrow(TypeReader<uint8_t>(types, numTyped), r, seg->edgeType);
+  if (b->typeBytes == 2) r = narrow(TypeReader<uint16_t>(types, numTyped), r, seg->edgeType);
   b->start[x] = r.from;
   b->degree[x] = r.to - r.from;
   return picks_of(b, seg, r.to - r.from);
 }
 
 // Counts the picks of a stage: of each chunk of destinations and of each segment.
-extern "C" __global__ void neighbor_count(Batch* b, uint64_t stage) {
-  Stage* st = &b->stages[stage];
+extern "C" __global__ void neighbor_count(Step step) {
+  Batch* b = step.batch;
+  Stage* st = &b->stages[step.stage];
   Chunks chunks = chunks_of(b, st->runs);
   for (int64_t c = warp_index(); c < chunks.count; c += warp_count()) {
     int64_t sum = 0;
@@ -129,12 +130,14 @@ extern "C" __global__ void neighbor_count(Batch* b, uint64_t stage) {
 }
 
 // Numbers the picks of a stage, and lets it go on if there is room for them. One block.
-extern "C" __global__ void neighbor_admit(Batch* b, uint64_t stage) {
+extern "C" __global__ void neighbor_admit(Step step) {
   __shared__ int64_t cells[kLanes];
-  Stage* st = &b->stages[stage];
-  int64_t stop = b->status->stop, n = st->numSegments, picks = 0, words = 0, total;
+  Batch* b = step.batch;
+  Stage* st = &b->stages[step.stage];
+  Status* status = b->status;
+  int64_t n = st->numSegments, picks = 0, words = 0, total;
+  bool over = false, stopped = status->reason;
   block_prefix(b->partials, chunks_of(b, st->runs).count, cells);
-  bool over = false;
   for (int64_t base = 0; base < n; base += blockDim.x) {
     int64_t i = base + threadIdx.x, own = 0;
     Segment* seg = i < n ? &st->segments[i] : nullptr;
@@ -150,15 +153,13 @@ extern "C" __global__ void neighbor_admit(Batch* b, uint64_t stage) {
     below = block_exclusive((own + kLanes - 1) / kLanes, cells, &total);
     if (seg) seg->firstPick = (words + below) * kLanes;
     words += total;
-    if (seg && !stop && seg->lo == 0) seg->indptr[0] = 0;
+    if (seg && !stopped && seg->lo == 0) seg->indptr[0] = 0;
   }
   over = __syncthreads_or(over || words * kLanes > b->maxPicks);
   if (threadIdx.x) return;
-  if (!stop && b->status->badNode != ~0ull) stop = kReasons * (int64_t)stage + kBadGraph;
-  if (!stop && over) stop = kReasons * (int64_t)stage + kEdgesFull;
-  b->status->stop = stop;
-  st->words = stop ? 0 : words;
-  st->admitted = !stop;
+  stopped = stop_for(status, status->badNode != ~0ull ? kBadGraph : over ? kEdgesFull : kNotStopped, step.stage);
+  st->words = stopped ? 0 : words;
+  st->admitted = !stopped;
 }
 
 // Where the picks of a segment go.
@@ -263,8 +264,9 @@ __device__ __forceinline__ int64_t pick_run(Batch* b, Stage* st, int64_t run, in
 
 // Picks for all destinations of a stage whose fan-out is not kAll, and writes the indptr of all. Where there are fewer runs than
 // warps, a run is shared by several.
-extern "C" __global__ void neighbor_pick(Batch* b, uint64_t stage) {
-  Stage* st = &b->stages[stage];
+extern "C" __global__ void neighbor_pick(Step step) {
+  Batch* b = step.batch;
+  Stage* st = &b->stages[step.stage];
   if (!st->admitted || !st->runs) return;
   Chunks chunks = chunks_of(b, st->runs);
   int64_t parts = chunks.each > 1 ? 1 : min(b->warps / st->runs, (int64_t)kLanes);
@@ -276,8 +278,9 @@ extern "C" __global__ void neighbor_pick(Batch* b, uint64_t stage) {
 }
 
 // Takes all edges of the destinations whose fan-out is kAll: a lane an edge, so that hubs are shared by many warps.
-extern "C" __global__ void neighbor_expand(Batch* b, uint64_t stage) {
-  Stage* st = &b->stages[stage];
+extern "C" __global__ void neighbor_expand(Step step) {
+  Batch* b = step.batch;
+  Stage* st = &b->stages[step.stage];
   for (int64_t w = warp_index(); w < st->words; w += warp_count()) {
     Segment* seg = segment_of<&Segment::firstPick>(st, w * kLanes);
     int64_t i = w * kLanes + lane_id() - seg->firstPick;

@@ -13,53 +13,21 @@ var neighborPTX []byte
 
 // neighborKernels are the kernels of neighbor.cu, loaded on one device. They are safe for concurrent use.
 type neighborKernels struct {
-	module               *device.Module
-	neighborCountKernel  *device.Kernel
-	neighborAdmitKernel  *device.Kernel
-	neighborPickKernel   *device.Kernel
-	neighborExpandKernel *device.Kernel
+	*device.Module
+	neighborCount, neighborAdmit, neighborPick, neighborExpand device.Launcher[deviceStep]
 }
 
 // loadNeighborKernels loads them. Close them before the device.
 func loadNeighborKernels(on *device.Device) (*neighborKernels, error) {
-	module, err := on.Load(neighborPTX)
+	k, err := &neighborKernels{}, error(nil)
+	k.Module, err = on.LoadKernels(neighborPTX, map[string]**device.Kernel{
+		"neighbor_count":  &k.neighborCount.Kernel,
+		"neighbor_admit":  &k.neighborAdmit.Kernel,
+		"neighbor_pick":   &k.neighborPick.Kernel,
+		"neighbor_expand": &k.neighborExpand.Kernel,
+	})
 	if err != nil {
 		return nil, err
 	}
-	kernels := &neighborKernels{module: module}
-	for name, kernel := range map[string]**device.Kernel{
-		"neighbor_count":  &kernels.neighborCountKernel,
-		"neighbor_admit":  &kernels.neighborAdmitKernel,
-		"neighbor_pick":   &kernels.neighborPickKernel,
-		"neighbor_expand": &kernels.neighborExpandKernel,
-	} {
-		if *kernel, err = module.Kernel(name); err != nil {
-			module.Close()
-			return nil, err
-		}
-	}
-	return kernels, nil
-}
-
-// Close unloads the kernels. None of them may be running.
-func (kernels *neighborKernels) Close() error { return kernels.module.Close() }
-
-// neighborCount launches neighbor_count(Batch*b, uint64_t stage).
-func (kernels *neighborKernels) neighborCount(stream *device.Stream, grid, block device.Dim3, shared int, b device.Address, stage uint64) error {
-	return stream.Launch(kernels.neighborCountKernel, grid, block, shared, uint64(b), stage)
-}
-
-// neighborAdmit launches neighbor_admit(Batch*b, uint64_t stage).
-func (kernels *neighborKernels) neighborAdmit(stream *device.Stream, grid, block device.Dim3, shared int, b device.Address, stage uint64) error {
-	return stream.Launch(kernels.neighborAdmitKernel, grid, block, shared, uint64(b), stage)
-}
-
-// neighborPick launches neighbor_pick(Batch*b, uint64_t stage).
-func (kernels *neighborKernels) neighborPick(stream *device.Stream, grid, block device.Dim3, shared int, b device.Address, stage uint64) error {
-	return stream.Launch(kernels.neighborPickKernel, grid, block, shared, uint64(b), stage)
-}
-
-// neighborExpand launches neighbor_expand(Batch*b, uint64_t stage).
-func (kernels *neighborKernels) neighborExpand(stream *device.Stream, grid, block device.Dim3, shared int, b device.Address, stage uint64) error {
-	return stream.Launch(kernels.neighborExpandKernel, grid, block, shared, uint64(b), stage)
+	return k, nil
 }

@@ -1,32 +1,45 @@
-"""The kernels' launchers: tools/ptx finds kernels, refuses parameters that a launch would get wrong, and reads what ptxas says."""
+"""The kernels' launchers: tools/ptx finds kernels and their structs, lays them out as a C++ compiler does, and refuses what a launch
+would get wrong; and it reads what ptxas says."""
 
-import importlib.util
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-spec = importlib.util.spec_from_file_location("ptx", Path(__file__).parents[1] / "tools/ptx/ptx.py")
-ptx = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(ptx)
+sys.path.insert(0, str(Path(__file__).parents[1] / "tools/ptx"))
+import mirror  # noqa: E402
+import ptx  # noqa: E402
 
 SOURCE = """
-extern "C" __global__ void copy_rows(float* __restrict__ out, const float* in, int64_t n, unsigned long long seed) { }
+typedef unsigned long long u64;
+template <class T> struct Other { T* x; };
+enum Kind : int { kPlain, kOdd = 4, kLast };
+struct Leaf { float x; bool on, off; double y[3]; Kind kind; };
+struct Rows {
+  const float* __restrict__ in;
+  unsigned char unit; short shift;
+  int n = 3;
+  u64 seed;
+  Leaf leaf;
+  Leaf *first, *rest;
+  static constexpr int kLanes = 32;
+  int lanes() const { return kLanes; }
+};
+extern "C" __global__ void copy_rows(Rows r) { }
 static __device__ void helper(int x) { }
-extern "C" __global__ void __launch_bounds__(256, 2) scale(double type, uint64_t* k) { }
+extern "C" __global__ void __launch_bounds__(256, 2) copy_back(const Rows r) { }
 extern "C" __global__ void nothing() {}
 """
 PTX = """
 .visible .entry copy_rows(
-	.param .u64 copy_rows_param_0,
-	.param .u64 copy_rows_param_1,
-	.param .u64 copy_rows_param_2,
-	.param .u64 copy_rows_param_3
+	.param .align 8 .b8 copy_rows_param_0[80]
 )
 {
 }
-.visible .entry scale(
-	.param .f64 scale_param_0,
-	.param .u64 scale_param_1
+.visible .entry copy_back(
+	.param .align 8 .b8 copy_back_param_0[80]
 )
 .maxntid 256, 1, 1
 {
@@ -39,32 +52,56 @@ PTX = """
 """
 
 
-def test_kernels_are_found_with_their_parameters():
-    kernels = ptx.parse(SOURCE, "x.cu")
-    assert [name for name, _ in kernels] == ["copy_rows", "scale", "nothing"]
-    assert kernels[0][1] == [("float* __restrict__", "out"), ("const float*", "in"), ("int64_t", "n"), ("unsigned long long", "seed")]
-    ptx.check_parameters("x.cu", kernels, PTX)
+def read(text):
+    return mirror.Source.of_text("gather/x_y.cu", text)
 
 
-def test_launchers_pass_cells_of_64_bits():
-    text = ptx.launchers("gather/x_y.cu", ptx.parse(SOURCE, "x.cu"))
-    assert "//go:embed x_y.ptx\nvar xYPTX []byte" in text
-    assert "copyRows(stream *cuda.Stream, grid, block cuda.Dim3, shared int, out cuda.Address, in cuda.Address, n int64, seed uint64) error" in text
-    assert "stream.Launch(kernels.copyRowsKernel, grid, block, shared, uint64(out), uint64(in), uint64(n), seed)" in text
-    assert "stream.Launch(kernels.scaleKernel, grid, block, shared, math.Float64bits(typeArg), uint64(k))" in text
-    assert "stream.Launch(kernels.nothingKernel, grid, block, shared)" in text
+def test_structs_are_laid_out_as_a_compiler_does(tmp_path):
+    source = read(SOURCE)
+    assert {name: s and s.name for name, s in source.kernels.items()} == {"copy_rows": "Rows", "copy_back": "Rows", "nothing": None}
+    assert [f[0] for f in source.structs["Rows"].fields] == ["in", "unit", "shift", "n", "seed", "leaf", "first", "rest"]
+    plain = SOURCE.replace('extern "C" __global__', "static").replace("__launch_bounds__(256, 2)", "").replace("__device__", "")
+    asserts = re.sub(r"__INTADDR__\(&\(\((\w+)\*\)0\)->(\w+)\)", r"__builtin_offsetof(\1, \2)", source.asserts())
+    (tmp_path / "x.cc").write_text(plain + asserts)
+    made = subprocess.run(["g++", "-std=c++17", "-w", "-c", "-o", tmp_path / "x.o", tmp_path / "x.cc"], capture_output=True, text=True)
+    assert made.returncode == 0, made.stderr
+    source.check(PTX)
+
+
+def test_go_has_the_same_structs_and_a_launcher_of_them(tmp_path):
+    files = mirror.go_files(str(tmp_path / "gather"), [read(SOURCE)])
+    assert list(files) == [str(tmp_path / "gather/x_y_launch.go")]
+    text = " ".join(files[str(tmp_path / "gather/x_y_launch.go")].split())
+    for part in ["//go:embed x_y.ptx var xYPTX []byte", "package gather", "copyRows, copyBack device.Launcher[deviceRows]",
+                 "nothing device.Launcher[struct{}]", '"copy_back": &k.copyBack.Kernel,', "y [3]float64", "on, off bool", "kind deviceKind",
+                 "deviceOdd deviceKind = 4", "unit uint8 _ [1]byte shift int16 n int32 seed uint64 leaf deviceLeaf first, rest device.Address",
+                 "(unsafe.Offsetof(x.seed)^16)"]:
+        assert part in text, part
 
 
 @pytest.mark.parametrize("old, new, said", [
-    (".param .u64 copy_rows_param_2", ".param .u32 copy_rows_param_2", "parameter n is int64_t, which is not 8 bytes"),
-    (".param .f64 scale_param_0", ".param .align 8 .b8 scale_param_0[16]", "parameter type is double, which is not 8 bytes"),
-    (",\n\t.param .u64 copy_rows_param_3", "", "4 parameters were found, the PTX has 3"),
+    ("copy_rows(Rows r)", "copy_rows(Rows r, int n)", "kernel copy_rows takes .Rows r, int n.: give it one struct, passed by value"),
+    ("copy_rows(Rows r)", "copy_rows(const float* r)", "give it one struct"),
+    ("u64 seed", "__half seed", "struct Rows: __half seed: the type is not known"),
+    ("u64 seed", "u64 range", "Go has a keyword range"),
+    ("y[3]", "y[kThree]", "the length of the array must be a number"),
+    ("u64 seed", "u64& seed", "not understood"),
+])
+def test_what_go_cannot_mirror_is_refused(old, new, said):
+    assert old in SOURCE
+    with pytest.raises(mirror.Failure, match=said):
+        read(SOURCE.replace(old, new))
+
+
+@pytest.mark.parametrize("old, new, said", [
+    ("copy_rows_param_0[80]", "copy_rows_param_0[104]", "copy_rows takes .*104.* in the PTX, 80 bytes were found"),
+    (".align 8 .b8 copy_rows_param_0[80]", ".u64 copy_rows_param_0", "kernel copy_rows takes"),
     (".entry nothing", ".entry something", "kernel nothing, something: write it as"),
 ])
 def test_what_a_launch_would_get_wrong_is_refused(old, new, said):
     assert old in PTX
-    with pytest.raises(ptx.Failure, match=said):
-        ptx.check_parameters("x.cu", ptx.parse(SOURCE, "x.cu"), PTX.replace(old, new))
+    with pytest.raises(mirror.Failure, match=said):
+        read(SOURCE).check(PTX.replace(old, new))
 
 
 def test_registers_and_spills_are_read():

@@ -4,48 +4,55 @@ package gpu
 
 import (
 	_ "embed"
+	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
 )
+
+// deviceOrdered is Ordered of probe.cu, laid out as the device has it.
+type deviceOrdered struct {
+	from device.Address
+	n    int64
+	sink device.Address
+}
+
+func _(x deviceOrdered) {
+	_ = [1]struct{}{}[(unsafe.Offsetof(x.from)^0)|(unsafe.Offsetof(x.n)^8)|(unsafe.Offsetof(x.sink)^16)|
+		(unsafe.Sizeof(x)^24)]
+}
+
+// deviceRandom is Random of probe.cu, laid out as the device has it.
+type deviceRandom struct {
+	from       device.Address
+	sectors, n int64
+	key        uint64
+	sink       device.Address
+}
+
+func _(x deviceRandom) {
+	_ = [1]struct{}{}[(unsafe.Offsetof(x.from)^0)|(unsafe.Offsetof(x.sectors)^8)|(unsafe.Offsetof(x.n)^16)|
+		(unsafe.Offsetof(x.key)^24)|(unsafe.Offsetof(x.sink)^32)|(unsafe.Sizeof(x)^40)]
+}
 
 //go:embed probe.ptx
 var probePTX []byte
 
 // probeKernels are the kernels of probe.cu, loaded on one device. They are safe for concurrent use.
 type probeKernels struct {
-	module             *device.Module
-	readInOrderKernel  *device.Kernel
-	readAtRandomKernel *device.Kernel
+	*device.Module
+	readInOrder  device.Launcher[deviceOrdered]
+	readAtRandom device.Launcher[deviceRandom]
 }
 
 // loadProbeKernels loads them. Close them before the device.
 func loadProbeKernels(on *device.Device) (*probeKernels, error) {
-	module, err := on.Load(probePTX)
+	k, err := &probeKernels{}, error(nil)
+	k.Module, err = on.LoadKernels(probePTX, map[string]**device.Kernel{
+		"read_in_order":  &k.readInOrder.Kernel,
+		"read_at_random": &k.readAtRandom.Kernel,
+	})
 	if err != nil {
 		return nil, err
 	}
-	kernels := &probeKernels{module: module}
-	for name, kernel := range map[string]**device.Kernel{
-		"read_in_order":  &kernels.readInOrderKernel,
-		"read_at_random": &kernels.readAtRandomKernel,
-	} {
-		if *kernel, err = module.Kernel(name); err != nil {
-			module.Close()
-			return nil, err
-		}
-	}
-	return kernels, nil
-}
-
-// Close unloads the kernels. None of them may be running.
-func (kernels *probeKernels) Close() error { return kernels.module.Close() }
-
-// readInOrder launches read_in_order(const uint4 *__restrict__ from, int64_t n, uint64_t *sink).
-func (kernels *probeKernels) readInOrder(stream *device.Stream, grid, block device.Dim3, shared int, from device.Address, n int64, sink device.Address) error {
-	return stream.Launch(kernels.readInOrderKernel, grid, block, shared, uint64(from), uint64(n), uint64(sink))
-}
-
-// readAtRandom launches read_at_random(const uint32_t *__restrict__ from, int64_t sectors, int64_t n, uint64_t key, uint64_t *sink).
-func (kernels *probeKernels) readAtRandom(stream *device.Stream, grid, block device.Dim3, shared int, from device.Address, sectors int64, n int64, key uint64, sink device.Address) error {
-	return stream.Launch(kernels.readAtRandomKernel, grid, block, shared, uint64(from), uint64(sectors), uint64(n), key, uint64(sink))
+	return k, nil
 }

@@ -34,8 +34,8 @@ func (r *rig) bus(m *memory) (b busResult, err error) {
 	n := min(int64(len(m.bytes)), 1<<30) &^ (lineBytes - 1)
 	for _, blocks := range inOrder {
 		took, err := r.time(func() error {
-			return r.probe.readInOrder(r.stream, device.Dim(blocks), device.Dim(blockThreads), 0, m.addr, n/16,
-				r.sink.Address())
+			return r.probe.readInOrder.Launch(r.stream, device.Dim(blocks), device.Dim(blockThreads), 0,
+				deviceOrdered{from: m.addr, n: n / 16, sink: r.sink.Address()})
 		})
 		if err != nil {
 			return b, err
@@ -86,9 +86,9 @@ func (r *rig) random(o randomOptions) (result *randomResult, err error) {
 	for _, blocks := range inOrder {
 		took, err := r.time(func() error {
 			key++ // other sectors each time
-			return r.probe.readAtRandom(r.stream, device.Dim(blocks), device.Dim(blockThreads), 0, m.addr,
-				int64(len(m.bytes))/sectorBytes, o.reads,
-				key*0x9E3779B97F4A7C15, r.sink.Address())
+			return r.probe.readAtRandom.Launch(r.stream, device.Dim(blocks), device.Dim(blockThreads), 0,
+				deviceRandom{from: m.addr, sectors: int64(len(m.bytes)) / sectorBytes, n: o.reads,
+					key: key * 0x9E3779B97F4A7C15, sink: r.sink.Address()})
 		})
 		if err != nil {
 			return nil, err

@@ -14,9 +14,8 @@ import (
 const increment = `.version 7.8
 .target sm_70
 .address_size 64
-.visible .entry sim_increment(
-	.param .u64 cells,
-	.param .u64 n
+.visible .entry sim_increase(
+	.param .align 8 .b8 cells[16]
 )
 {
 	ret;
@@ -45,7 +44,7 @@ func newFixture(t *testing.T) *fixture {
 	NeedSimulator(t)
 	f := &fixture{Device: Open(t), t: t}
 	m := must(f.Load([]byte(increment)))(t)
-	f.kernel = must(m.Kernel("sim_increment"))(t)
+	f.kernel = must(m.Kernel("sim_increase"))(t)
 	f.stream = must(f.NewStream(device.PriorityLow))(t)
 	f.cells = must(f.Alloc(4000))(t)
 	t.Cleanup(func() {
@@ -60,7 +59,12 @@ func (f *fixture) run(n uint64) error {
 	if err := f.stream.Fill32(f.cells, 0, 1000); err != nil {
 		return err
 	}
-	if err := f.stream.Launch(f.kernel, device.Dim(4), device.Dim(256), 0, uint64(f.cells), n); err != nil {
+	type cells struct {
+		at device.Address
+		n  uint64
+	}
+	if err := (device.Launcher[cells]{Kernel: f.kernel}).Launch(f.stream, device.Dim(4), device.Dim(256), 0,
+		cells{f.cells, n}); err != nil {
 		return err
 	}
 	return f.stream.Synchronize()
@@ -92,14 +96,14 @@ func TestCountsAreOfOneKernel(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := Launches("sim_increment"); n != 3 {
+	if n := Launches("sim_increase"); n != 3 {
 		t.Errorf("%d launches", n)
 	}
 	want := Traffic{Instructions: 3 * 32, Lanes: 3000, Sectors: 3 * 125, Lines: 3 * 32}
-	if r, w := Reads(t, "sim_increment", Device), Writes(t, "sim_increment", Device); r != want || w != want {
+	if r, w := Reads(t, "sim_increase", Device), Writes(t, "sim_increase", Device); r != want || w != want {
 		t.Errorf("read %+v, wrote %+v, want %+v", r, w, want)
 	}
-	if n := Lines(t, "sim_increment", Host) + Sectors(t, "sim_increment", Host); n != 0 {
+	if n := Lines(t, "sim_increase", Host) + Sectors(t, "sim_increase", Host); n != 0 {
 		t.Errorf("%d lines and sectors of the host", n)
 	}
 	if at := LinesAt(f.cells + 8); at[3] != want.Lines {
@@ -144,7 +148,7 @@ func TestFailuresComeWhenAsked(t *testing.T) {
 	if _, err := f.Alloc(64); !errors.Is(err, device.ErrOutOfMemory) {
 		t.Errorf("got %v, want out of memory", err)
 	}
-	Fail(t, "kernel:sim_increment", 2, 700)
+	Fail(t, "kernel:sim_increase", 2, 700)
 	if err := f.run(1000); err != nil {
 		t.Error(err)
 	}

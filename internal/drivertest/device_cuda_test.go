@@ -103,7 +103,7 @@ func TestDeviceTellsAboutItself(t *testing.T) {
 	if v := r.device.Attribute(device.Attr(1 << 20)); v != 0 {
 		t.Errorf("an attribute that does not exist is %d", v)
 	}
-	k := r.kernels.scaleAddKernel
+	k := r.kernels.scaleAdd.Kernel
 	if k.Name() != "scale_add" || k.Registers < 1 || k.MaxThreads < 128 || k.Local != 0 {
 		t.Errorf("kernel %+v", *k)
 	}
@@ -167,8 +167,8 @@ func kernelsComputeWhatTheyAreGiven(t *testing.T) {
 	}
 	in, out := r.alloc(8*n), r.alloc(8*n)
 	r.must(r.stream.CopyToDevice(in, b))
-	r.must(r.kernels.scaleAdd(r.stream, device.Dim(3), device.Dim(128), 0, out, in, math.MaxUint64, n))
-	r.must(r.kernels.reverseBlocks(r.stream, device.Dim(5), device.Dim(200), 200*8, out, n))
+	r.must(r.kernels.scaleAdd.Launch(r.stream, device.Dim(3), device.Dim(128), 0, deviceScale{out, in, math.MaxUint64, n}))
+	r.must(r.kernels.reverseBlocks.Launch(r.stream, device.Dim(5), device.Dim(200), 200*8, deviceReverse{out, n}))
 	r.must(r.stream.CopyToHost(b, out))
 	r.must(r.stream.Synchronize())
 	for i, got := range words {
@@ -177,7 +177,7 @@ func kernelsComputeWhatTheyAreGiven(t *testing.T) {
 			t.Fatalf("word %d is %d, not %d", i, got, want)
 		}
 	}
-	r.must(r.kernels.storeDouble(r.stream, device.Dim(1), device.Dim(1), 0, out, math.Pi))
+	r.must(r.kernels.storeDouble.Launch(r.stream, device.Dim(1), device.Dim(1), 0, deviceDouble{out, math.Pi}))
 	r.must(r.stream.CopyToHost(b[:8], out))
 	r.must(r.stream.Synchronize())
 	if got := math.Float64frombits(words[0]); got != 2*math.Pi {
@@ -188,7 +188,7 @@ func kernelsComputeWhatTheyAreGiven(t *testing.T) {
 func TestLaunchOfNothingIsRefused(t *testing.T) {
 	r := open(t)
 	a := r.alloc(8)
-	err := r.kernels.poke(r.stream, device.Dim(1), device.Dim(2000), 0, a, 1)
+	err := r.kernels.poke.Launch(r.stream, device.Dim(1), device.Dim(2000), 0, devicePoke{a, 1})
 	if !errors.Is(err, device.ErrInvalidValue) || !strings.Contains(err.Error(), "launch kernel poke") {
 		t.Errorf("2000 threads a block: %v", err)
 	}
@@ -239,10 +239,10 @@ func streamsAreOrderedByEvents(t *testing.T) {
 	}
 	r.must(r.stream.CopyToDevice(a, bytes))
 	for range 4 { // a -> b on one stream, b -> a on the other
-		r.must(r.kernels.scaleAdd(r.stream, device.Dim(8), device.Dim(128), 0, b, a, 3, n))
+		r.must(r.kernels.scaleAdd.Launch(r.stream, device.Dim(8), device.Dim(128), 0, deviceScale{b, a, 3, n}))
 		r.must(r.stream.Record(written))
 		r.must(second.Wait(written))
-		r.must(r.kernels.scaleAdd(second, device.Dim(8), device.Dim(128), 0, a, b, 5, n))
+		r.must(r.kernels.scaleAdd.Launch(second, device.Dim(8), device.Dim(128), 0, deviceScale{a, b, 5, n}))
 		r.must(second.Record(read))
 		r.must(r.stream.Wait(read))
 	}
@@ -329,8 +329,8 @@ func work(r *rig, factor uint64, n int64) (err error) {
 			binary.LittleEndian.PutUint64(b[8*i:], uint64(i))
 		}
 		out := a + device.Address(8*n)
-		err = errors.Join(stream.CopyToDevice(a, b), r.kernels.scaleAdd(stream, device.Dim(2), device.Dim(64), 0, out,
-			a, factor, n),
+		err = errors.Join(stream.CopyToDevice(a, b), r.kernels.scaleAdd.Launch(stream, device.Dim(2), device.Dim(64), 0, deviceScale{out,
+			a, factor, n}),
 			stream.CopyToHost(b, out), stream.Synchronize(), gpu.Free(a))
 		if err != nil {
 			return err
@@ -358,14 +358,14 @@ func TestFaultIsFinal(t *testing.T) {
 	}
 	r := open(t)
 	a := r.alloc(8)
-	r.must(r.kernels.poke(r.stream, device.Dim(1), device.Dim(1), 0, 0x10, 1))
+	r.must(r.kernels.poke.Launch(r.stream, device.Dim(1), device.Dim(1), 0, devicePoke{0x10, 1}))
 	err := r.stream.Synchronize()
 	if !errors.Is(err, device.ErrDeviceLost) || !strings.Contains(err.Error(), "CUDA_ERROR_ILLEGAL_ADDRESS") {
 		t.Fatalf("a store to nowhere: %v", err)
 	}
 	for what, err := range map[string]error{
 		"lost":   r.device.Lost(),
-		"launch": r.kernels.poke(r.stream, device.Dim(1), device.Dim(1), 0, a, 1),
+		"launch": r.kernels.poke.Launch(r.stream, device.Dim(1), device.Dim(1), 0, devicePoke{a, 1}),
 		"copy":   r.stream.CopyToDevice(a, make([]byte, 8)),
 	} {
 		if !errors.Is(err, device.ErrDeviceLost) || !strings.Contains(err.Error(), "since an earlier error") {
@@ -392,8 +392,8 @@ func TestGraphRepeatsWhatWasCaptured(t *testing.T) {
 		return
 	}
 	r.must(err)
-	r.must(r.kernels.scaleAdd(r.stream, device.Dim(1), device.Dim(128), 0, c, a, 2, n))
-	r.must(r.kernels.scaleAdd(r.stream, device.Dim(1), device.Dim(128), 0, a, c, 3, n))
+	r.must(r.kernels.scaleAdd.Launch(r.stream, device.Dim(1), device.Dim(128), 0, deviceScale{c, a, 2, n}))
+	r.must(r.kernels.scaleAdd.Launch(r.stream, device.Dim(1), device.Dim(128), 0, deviceScale{a, c, 3, n}))
 	graph, err := r.stream.EndCapture()
 	r.must(err)
 	clear(words)

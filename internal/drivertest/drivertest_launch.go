@@ -4,63 +4,76 @@ package drivertest
 
 import (
 	_ "embed"
-	"math"
+	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
 )
+
+// deviceScale is Scale of drivertest.cu, laid out as the device has it.
+type deviceScale struct {
+	out, in device.Address
+	factor  uint64
+	n       int64
+}
+
+func _(x deviceScale) {
+	_ = [1]struct{}{}[(unsafe.Offsetof(x.out)^0)|(unsafe.Offsetof(x.in)^8)|(unsafe.Offsetof(x.factor)^16)|
+		(unsafe.Offsetof(x.n)^24)|(unsafe.Sizeof(x)^32)]
+}
+
+// deviceReverse is Reverse of drivertest.cu, laid out as the device has it.
+type deviceReverse struct {
+	data device.Address
+	n    int64
+}
+
+func _(x deviceReverse) {
+	_ = [1]struct{}{}[(unsafe.Offsetof(x.data)^0)|(unsafe.Offsetof(x.n)^8)|(unsafe.Sizeof(x)^16)]
+}
+
+// deviceDouble is Double of drivertest.cu, laid out as the device has it.
+type deviceDouble struct {
+	out device.Address
+	x   float64
+}
+
+func _(x deviceDouble) {
+	_ = [1]struct{}{}[(unsafe.Offsetof(x.out)^0)|(unsafe.Offsetof(x.x)^8)|(unsafe.Sizeof(x)^16)]
+}
+
+// devicePoke is Poke of drivertest.cu, laid out as the device has it.
+type devicePoke struct {
+	at    device.Address
+	value uint64
+}
+
+func _(x devicePoke) {
+	_ = [1]struct{}{}[(unsafe.Offsetof(x.at)^0)|(unsafe.Offsetof(x.value)^8)|(unsafe.Sizeof(x)^16)]
+}
 
 //go:embed drivertest.ptx
 var drivertestPTX []byte
 
 // drivertestKernels are the kernels of drivertest.cu, loaded on one device. They are safe for concurrent use.
 type drivertestKernels struct {
-	module              *device.Module
-	scaleAddKernel      *device.Kernel
-	reverseBlocksKernel *device.Kernel
-	storeDoubleKernel   *device.Kernel
-	pokeKernel          *device.Kernel
+	*device.Module
+	scaleAdd      device.Launcher[deviceScale]
+	reverseBlocks device.Launcher[deviceReverse]
+	storeDouble   device.Launcher[deviceDouble]
+	poke          device.Launcher[devicePoke]
 }
 
 // loadDrivertestKernels loads them. Close them before the device.
 func loadDrivertestKernels(on *device.Device) (*drivertestKernels, error) {
-	module, err := on.Load(drivertestPTX)
+	k, err := &drivertestKernels{}, error(nil)
+	k.Module, err = on.LoadKernels(drivertestPTX, map[string]**device.Kernel{
+		"scale_add":      &k.scaleAdd.Kernel,
+		"reverse_blocks": &k.reverseBlocks.Kernel,
+		"store_double":   &k.storeDouble.Kernel,
+		"poke":           &k.poke.Kernel,
+	})
 	if err != nil {
 		return nil, err
 	}
-	kernels := &drivertestKernels{module: module}
-	for name, kernel := range map[string]**device.Kernel{
-		"scale_add":      &kernels.scaleAddKernel,
-		"reverse_blocks": &kernels.reverseBlocksKernel,
-		"store_double":   &kernels.storeDoubleKernel,
-		"poke":           &kernels.pokeKernel,
-	} {
-		if *kernel, err = module.Kernel(name); err != nil {
-			module.Close()
-			return nil, err
-		}
-	}
-	return kernels, nil
-}
-
-// Close unloads the kernels. None of them may be running.
-func (kernels *drivertestKernels) Close() error { return kernels.module.Close() }
-
-// scaleAdd launches scale_add(uint64_t *__restrict__ out, const uint64_t *__restrict__ in, uint64_t factor, int64_t n).
-func (kernels *drivertestKernels) scaleAdd(stream *device.Stream, grid, block device.Dim3, shared int, out device.Address, in device.Address, factor uint64, n int64) error {
-	return stream.Launch(kernels.scaleAddKernel, grid, block, shared, uint64(out), uint64(in), factor, uint64(n))
-}
-
-// reverseBlocks launches reverse_blocks(uint64_t *data, int64_t n).
-func (kernels *drivertestKernels) reverseBlocks(stream *device.Stream, grid, block device.Dim3, shared int, data device.Address, n int64) error {
-	return stream.Launch(kernels.reverseBlocksKernel, grid, block, shared, uint64(data), uint64(n))
-}
-
-// storeDouble launches store_double(double *out, double x).
-func (kernels *drivertestKernels) storeDouble(stream *device.Stream, grid, block device.Dim3, shared int, out device.Address, x float64) error {
-	return stream.Launch(kernels.storeDoubleKernel, grid, block, shared, uint64(out), math.Float64bits(x))
-}
-
-// poke launches poke(uint64_t *at, uint64_t value).
-func (kernels *drivertestKernels) poke(stream *device.Stream, grid, block device.Dim3, shared int, at device.Address, value uint64) error {
-	return stream.Launch(kernels.pokeKernel, grid, block, shared, uint64(at), value)
+	return k, nil
 }

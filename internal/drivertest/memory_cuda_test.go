@@ -39,7 +39,7 @@ func TestKernelsAddressRegisteredHostMemory(t *testing.T) {
 	words, b := r.host(n)
 	out, err := r.device.HostAddress(b)
 	r.must(err)
-	r.must(r.kernels.scaleAdd(r.stream, device.Dim(4), device.Dim(64), 0, out, in, 2, n))
+	r.must(r.kernels.scaleAdd.Launch(r.stream, device.Dim(4), device.Dim(64), 0, deviceScale{out, in, 2, n}))
 	r.must(r.stream.Synchronize())
 	for i, got := range words {
 		if want := 2*(uint64(i)+5) + uint64(i); got != want {

@@ -57,8 +57,7 @@ func TestWhatTheDriverRefusesIsAnErrorAndLeavesNothing(t *testing.T) {
 		"cuMemcpyDtoDAsync_v2":        func() error { return r.stream.Copy(a, a+2048, 8) },
 		"cuMemsetD32Async":            func() error { return r.stream.Fill32(a, 1, 1) },
 		"cuLaunchKernel": func() error {
-			return r.kernels.poke(r.stream, device.Dim(1), device.Dim(1), 0,
-				a, 1)
+			return r.kernels.poke.Launch(r.stream, device.Dim(1), device.Dim(1), 0, devicePoke{a, 1})
 		},
 		"cuEventCreate":           func() error { _, err := r.device.NewEvent(device.Untimed); return err },
 		"cuEventRecord":           func() error { return r.stream.Record(timed) },

@@ -2,18 +2,20 @@
 """Compiles every CUDA source of the repository.
 
 For each x.cu: x.ptx (by NVRTC, for compute capability 7.0), which is committed and embedded, and x_launch.go with a typed
-launcher for each kernel. ptxas then assembles the PTX for the architectures below, to see that it does, and prints each kernel's
-registers and shared memory; a kernel that spills registers fails the run.
+launcher for each kernel and the struct that it takes, in Go; structs of a header y.cuh go to y_launch.go (mirror.py). NVRTC
+confirms the offsets of all fields, and so does the Go compiler. ptxas then assembles the PTX for the architectures below, to see
+that it does, and prints each kernel's registers and shared memory; a kernel that spills registers fails the run.
 
   ptx.py            writes the files
   ptx.py --check    writes nothing and fails if a file is not what the sources give
-  ptx.py PATH...    only these sources
+  ptx.py PATH...    only the folders of these sources
 
 The compilers come from the pinned wheels that tools/cuda-env.sh installs; gcc expands macros to find kernels. Needs no GPU.
 """
 
 import argparse
 import ctypes
+import glob
 import os
 import re
 import subprocess
@@ -22,26 +24,14 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from mirror import Failure, Source, go_files
+
 ROOT = Path(__file__).resolve().parents[2]
 TOOLKIT = Path(os.environ.get("KHOP_CUDA_HOME", ROOT / ".venv-cuda")) / "cuda11/nvidia"
 ENVIRONMENT = "device/include/nvrtc"  # holds cuda_env.h
 ARCHITECTURES = [70, 75, 80, 86, 89, 90]
 SKIPPED = {"testdata", "dist"}  # folders, beside those whose name begins with . or _
-
-# C types of 8 bytes, and what they are in Go. A pointer is a device.Address.
-GO_TYPES = {
-    "int64_t": "int64", "long": "int64", "long long": "int64", "long int": "int64", "long long int": "int64",
-    "uint64_t": "uint64", "unsigned long": "uint64", "unsigned long long": "uint64", "size_t": "uint64",
-    "unsigned long int": "uint64", "unsigned long long int": "uint64", "long unsigned int": "uint64",
-    "double": "float64",
-}
-TAKEN = {"kernels", "stream", "grid", "block", "shared", "cuda", "math"} | set(
-    "break case chan const continue default defer else fallthrough for func go goto if import interface map package range return "
-    "select struct switch type var uint64 int64 float64 error".split())
-
-
-class Failure(Exception):
-    """What is wrong with a source, for its author."""
 
 
 def find(ending):
@@ -63,9 +53,9 @@ class NVRTC:
             raise Failure(f"{TOOLKIT} has no NVRTC: run tools/cuda-env.sh")
         self.library = ctypes.CDLL(str(found[0]))
 
-    def compile(self, source):
+    def compile(self, source, asserts=""):
         """Returns the PTX. Paths are relative, so that it is the same wherever the repository lies."""
-        text = (ROOT / source).read_bytes()
+        text = (ROOT / source).read_bytes() + b"\n" + asserts.encode()
         first = re.search(rb"^\s*#\s*include.*", text, re.M)
         if not first or first[0].split() != [b"#include", b'"cuda_env.h"']:
             raise Failure(f'{source}: the first include must be: #include "cuda_env.h"')
@@ -126,143 +116,17 @@ def usage(log):
     return result
 
 
-# --- signatures to Go ---
-
-
-def signatures(source):
-    """Returns [(kernel, [(C type, name)])], in the order of the source, after macros are expanded."""
-    run = subprocess.run(["gcc", "-x", "c++", "-E", "-P", "-D__CUDACC_RTC__", "-D__CUDA_ARCH__=700", f"-I{ENVIRONMENT}",
-                          f"-I{os.path.dirname(source)}", "-I.", source], cwd=ROOT, capture_output=True, text=True)
-    if run.returncode:
-        raise Failure(run.stderr)
-    return parse(run.stdout, source)
-
-
-def parse(text, source):
-    found = []
-    for m in re.finditer(r'extern\s+"C"\s+__global__\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?void\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?(\w+)\s*\(([^)]*)\)\s*\{', text):
-        parameters = []
-        for p in filter(None, (" ".join(p.split()) for p in m[2].split(","))):
-            if not (q := re.fullmatch(r"(.+?)\b(\w+)", p)):
-                raise Failure(f"{source}: kernel {m[1]}: the parameter {p!r} is not understood")
-            parameters.append((q[1].strip(), q[2]))
-        found.append((m[1], parameters))
-    return found
-
-
-def entries(ptx):
-    """Returns {kernel: [PTX type of each parameter]}."""
-    return {m[1]: [" ".join(p.split()) for p in m[2].split(",") if p.strip()]
-            for m in re.finditer(r"\.entry\s+(\w+)\s*\(([^)]*)\)", ptx)}
-
-
-def check_parameters(source, kernels, ptx):
-    """Every kernel of the PTX must have been found, with as many parameters, each a cell of 8 bytes."""
-    made = entries(ptx)
-    if missing := set(made) ^ {name for name, _ in kernels}:
-        raise Failure(f'{source}: kernel {", ".join(sorted(missing))}: write it as extern "C" __global__ void name(...) {{')
-    for name, parameters in kernels:
-        if len(made[name]) != len(parameters):
-            raise Failure(f"{source}: kernel {name}: {len(parameters)} parameters were found, the PTX has {len(made[name])}")
-        for (ctype, parameter), cell in zip(parameters, made[name]):
-            if not re.fullmatch(r"\.param \.[usbf]64 \w+", cell):
-                raise Failure(f"{source}: kernel {name}: parameter {parameter} is {ctype}, which is not 8 bytes: make it int64_t, uint64_t, double or a pointer")
-
-
-def go_type(ctype):
-    if "*" in ctype:
-        return "device.Address"
-    return GO_TYPES.get(re.sub(r"\b(const|volatile)\b", "", ctype).strip(), "uint64")
-
-
-def camel(name):
-    first, *rest = name.strip("_").split("_")
-    return first[:1].lower() + first[1:] + "".join(w[:1].upper() + w[1:] for w in rest)
-
-
-def package(folder):
-    for path in sorted((ROOT / folder).glob("*.go")):
-        if not path.name.endswith(("_test.go", "_launch.go")) and (m := re.search(r"^package (\w+)", path.read_text(), re.M)):
-            return m[1]
-    return os.path.basename(folder)
-
-
-def launchers(source, kernels):
-    """Returns the text of x_launch.go."""
-    stem = os.path.splitext(os.path.basename(source))[0]
-    variable, kind = camel(stem) + "PTX", camel(stem) + "Kernels"
-    load = "load" + kind[0].upper() + kind[1:]
-    fields = [(name, camel(name) + "Kernel") for name, _ in kernels]
-    methods = []
-    for (name, parameters), (_, field) in zip(kernels, fields):
-        arguments, cells = [], []
-        for ctype, parameter in parameters:
-            kind_of, argument = go_type(ctype), camel(parameter)
-            argument += "Arg" if argument in TAKEN else ""
-            arguments.append(f", {argument} {kind_of}")
-            cells.append({"uint64": ", {}", "float64": ", math.Float64bits({})"}.get(kind_of, ", uint64({})").format(argument))
-        shown = ", ".join(f"{ctype}{'' if ctype.endswith('*') else ' '}{p}" for ctype, p in parameters)
-        methods.append(f"""
-// {camel(name)} launches {name}({shown}).
-func (kernels *{kind}) {camel(name)}(stream *device.Stream, grid, block device.Dim3, shared int{"".join(arguments)}) error {{
-	return stream.Launch(kernels.{field}, grid, block, shared{"".join(cells)})
-}}
-""")
-    math = '\t"math"\n' if any("math." in m for m in methods) else ""
-    text = f"""// Code generated by tools/ptx from {os.path.basename(source)}. DO NOT EDIT.
-
-package {package(os.path.dirname(source))}
-
-import (
-	_ "embed"
-{math}
-	"github.com/khop-gnn/khop/device"
-)
-
-//go:embed {stem}.ptx
-var {variable} []byte
-
-// {kind} are the kernels of {os.path.basename(source)}, loaded on one device. They are safe for concurrent use.
-type {kind} struct {{
-	module *device.Module
-{"".join(f"	{field} *device.Kernel{chr(10)}" for _, field in fields)}}}
-
-// {load} loads them. Close them before the device.
-func {load}(on *device.Device) (*{kind}, error) {{
-	module, err := on.Load({variable})
-	if err != nil {{
-		return nil, err
-	}}
-	kernels := &{kind}{{module: module}}
-	for name, kernel := range map[string]**device.Kernel{{
-{"".join(f'		"{name}": &kernels.{field},{chr(10)}' for name, field in fields)}	}} {{
-		if *kernel, err = module.Kernel(name); err != nil {{
-			module.Close()
-			return nil, err
-		}}
-	}}
-	return kernels, nil
-}}
-
-// Close unloads the kernels. None of them may be running.
-func (kernels *{kind}) Close() error {{ return kernels.module.Close() }}
-{"".join(methods)}"""
-    return subprocess.run(["gofmt"], input=text, capture_output=True, text=True, check=True).stdout
-
-
 # --- all together ---
 
 
 def build(nvrtc, source):
-    """Returns ({path: text}, {kernel: [what assemble says for each architecture]}), or a Failure."""
+    """Returns (Source, PTX, {kernel: [what assemble says for each architecture]}), or a Failure."""
     try:
-        ptx = nvrtc.compile(source)
-        kernels = signatures(source)
-        check_parameters(source, kernels, ptx)
-        stem = os.path.splitext(source)[0]
-        files = {stem + ".ptx": ptx, stem + "_launch.go": launchers(source, kernels)}
+        read = Source(source, ENVIRONMENT, ROOT)
+        ptx = nvrtc.compile(source, read.asserts())
+        read.check(ptx)
         columns = [assemble(ptx, a) for a in ARCHITECTURES]
-        return files, {kernel: [c[kernel] for c in columns] for kernel, _ in kernels}
+        return read, ptx, {kernel: [c[kernel] for c in columns] for kernel in read.kernels}
     except Failure as e:
         return e
 
@@ -298,17 +162,23 @@ def main():
     arguments.add_argument("--check", action="store_true", help="write nothing; fail on a difference")
     arguments.add_argument("sources", nargs="*", metavar="PATH")
     options = arguments.parse_args()
-    chosen = [os.path.relpath(os.path.abspath(p), ROOT) for p in options.sources] or find(".cu")
+    asked = {os.path.dirname(os.path.relpath(os.path.abspath(p), ROOT)) for p in options.sources}
+    chosen = [p for p in find(".cu") if not asked or os.path.dirname(p) in asked]  # whole folders: headers are shared
     os.chdir(ROOT)
-    nvrtc, bad = NVRTC(), []
+    nvrtc, bad, folders = NVRTC(), [], {}
     print(f"  {'registers a thread':32} {' '.join(f'sm_{a}' for a in ARCHITECTURES)} {'shared B':>8} {'stack':>6} {'spills':>6}")
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for source, made in zip(chosen, pool.map(lambda s: build(nvrtc, s), chosen)):
             if isinstance(made, Failure):
                 bad.append(str(made))
             else:
-                files, rows = made
-                bad += report(source, rows) + settle(source, files, options.check)
+                read, ptx, rows = made
+                folders.setdefault(os.path.dirname(source), []).append(read)
+                bad += report(source, rows) + settle(source, {os.path.splitext(source)[0] + ".ptx": ptx}, options.check)
+    for folder, sources in folders.items() if not bad or options.check else []:
+        files = go_files(folder, sources)
+        bad += settle(folder, files, options.check)
+        bad += [f"{p} has no source: remove it" for p in glob.glob(folder + "/*_launch.go") if p not in files]
     bad += [f"{p} has no .cu: remove it" for p in find(".ptx") if not os.path.exists(p[:-4] + ".cu")]
     for line in bad:
         print(line, file=sys.stderr)

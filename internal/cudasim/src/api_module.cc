@@ -36,10 +36,22 @@ static std::set<Module*> modules;
 static std::set<Function*> functions;
 size_t moduleCount() { return modules.size(); }
 
-static int parametersOf(const std::string& ptx, size_t at, size_t end) {
-  int n = 0;
-  for (size_t p = at; (p = ptx.find(".param", p)) < end; p++) n++;
-  return n;
+// Bytes of each parameter: ".param .u64 name" or ".param .align 8 .b8 name[40]".
+static std::vector<int> parametersOf(const std::string& ptx, size_t at, size_t end) {
+  std::vector<int> sizes;
+  for (size_t p = at; (p = ptx.find(".param", p)) < end; p++) {
+    int align, bits = 0, length = 0;
+    const char* text = ptx.c_str() + p;
+    if (sscanf(text, ".param .align %d .b%d %*[^][(),]%*[[]%d", &align, &bits, &length) != 3 &&
+        sscanf(text, ".param .%*[usfb]%d", &bits) != 1) length = 0;
+    sizes.push_back(bits / 8 * std::max(length, 1));
+  }
+  return sizes;
+}
+static std::string listed(const std::vector<int>& sizes) {
+  std::string s;
+  for (int n : sizes) s += (s.empty() ? "" : ", ") + std::to_string(n);
+  return s;
 }
 
 // One .entry of a PTX text: its name, the number of its parameters, its .maxntid.
@@ -53,10 +65,10 @@ static CUresult readEntry(const std::string& ptx, size_t at, Module* m) {
     m->functions[entry] = {nullptr, 0, 0};
     return kSuccess;
   }
-  int params = parametersOf(ptx, open, close);
-  if (params != (int)k->sizes.size()) {
-    report(kInvalidPtx, "STALE PTX: kernel %s takes %d parameters in the PTX, %zu in the .cu file: regenerate the PTX", entry.c_str(),
-           params, k->sizes.size());
+  std::vector<int> params = parametersOf(ptx, open, close);
+  if (params != k->sizes) {
+    report(kInvalidPtx, "STALE PTX: kernel %s takes (%s) bytes in the PTX, (%s) in the .cu file: regenerate the PTX", entry.c_str(),
+           listed(params).c_str(), listed(k->sizes).c_str());
     return kInvalidPtx;
   }
   int threads[3] = {attribute(1), 1, 1};

@@ -17,6 +17,15 @@ extern "C" __global__ void sim_increment(int* cells, int64_t n) {
   if (i < n) cells[i] += 1;
 }
 
+struct Cells {
+  int* at;
+  int64_t n;
+};
+extern "C" __global__ void sim_increase(Cells cells) {
+  int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+  if (i < cells.n) cells.at[i] += 1;
+}
+
 // Reads in[n] in its last thread.
 extern "C" __global__ void sim_copy_past_end(const int* in, int* out, int64_t n) {
   int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;

@@ -78,7 +78,7 @@ func TestDeviceDrawsWhatTheHostDraws(t *testing.T) {
 	}
 	in = append(in[:len(in)-7], 0, 0, 0, 0, math.MaxUint64, math.MaxUint64, math.MaxUint64)
 	out := run[uint64](b, in, 6*n, func(in, out device.Address) error {
-		return b.kernels.rngAnswers(b.stream, device.Dim(4), device.Dim(256), 0, in, out, n)
+		return b.kernels.rngAnswers.Launch(b.stream, device.Dim(4), device.Dim(256), 0, deviceDraws{in, out, n})
 	})
 	for i := range n {
 		q := in[7*i : 7*i+7]
@@ -112,7 +112,8 @@ func TestDeviceSubsetsAreFloyds(t *testing.T) {
 					continue
 				}
 				got := run[int64](b, streams, sets*int(k), func(in, out device.Address) error {
-					return b.kernels.rngSubsets(b.stream, device.Dim(2), device.Dim(64), 0, in, out, sets, k, n, wide)
+					return b.kernels.rngSubsets.Launch(b.stream, device.Dim(2), device.Dim(64), 0,
+						deviceSubsets{in, out, sets, k, n, wide})
 				})
 				for i := range want {
 					if uint64(got[i]) != want[i] {

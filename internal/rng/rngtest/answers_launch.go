@@ -4,48 +4,52 @@ package rngtest
 
 import (
 	_ "embed"
+	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
 )
+
+// deviceDraws is Draws of answers.cu, laid out as the device has it.
+type deviceDraws struct {
+	questions, out device.Address
+	n              int64
+}
+
+func _(x deviceDraws) {
+	_ = [1]struct{}{}[(unsafe.Offsetof(x.questions)^0)|(unsafe.Offsetof(x.out)^8)|(unsafe.Offsetof(x.n)^16)|
+		(unsafe.Sizeof(x)^24)]
+}
+
+// deviceSubsets is Subsets of answers.cu, laid out as the device has it.
+type deviceSubsets struct {
+	streams, out     device.Address
+	sets, k, n, wide int64
+}
+
+func _(x deviceSubsets) {
+	_ = [1]struct{}{}[(unsafe.Offsetof(x.streams)^0)|(unsafe.Offsetof(x.out)^8)|(unsafe.Offsetof(x.sets)^16)|
+		(unsafe.Offsetof(x.k)^24)|(unsafe.Offsetof(x.n)^32)|(unsafe.Offsetof(x.wide)^40)|(unsafe.Sizeof(x)^48)]
+}
 
 //go:embed answers.ptx
 var answersPTX []byte
 
 // answersKernels are the kernels of answers.cu, loaded on one device. They are safe for concurrent use.
 type answersKernels struct {
-	module           *device.Module
-	rngAnswersKernel *device.Kernel
-	rngSubsetsKernel *device.Kernel
+	*device.Module
+	rngAnswers device.Launcher[deviceDraws]
+	rngSubsets device.Launcher[deviceSubsets]
 }
 
 // loadAnswersKernels loads them. Close them before the device.
 func loadAnswersKernels(on *device.Device) (*answersKernels, error) {
-	module, err := on.Load(answersPTX)
+	k, err := &answersKernels{}, error(nil)
+	k.Module, err = on.LoadKernels(answersPTX, map[string]**device.Kernel{
+		"rng_answers": &k.rngAnswers.Kernel,
+		"rng_subsets": &k.rngSubsets.Kernel,
+	})
 	if err != nil {
 		return nil, err
 	}
-	kernels := &answersKernels{module: module}
-	for name, kernel := range map[string]**device.Kernel{
-		"rng_answers": &kernels.rngAnswersKernel,
-		"rng_subsets": &kernels.rngSubsetsKernel,
-	} {
-		if *kernel, err = module.Kernel(name); err != nil {
-			module.Close()
-			return nil, err
-		}
-	}
-	return kernels, nil
-}
-
-// Close unloads the kernels. None of them may be running.
-func (kernels *answersKernels) Close() error { return kernels.module.Close() }
-
-// rngAnswers launches rng_answers(const uint64_t*questions, uint64_t*out, int64_t n).
-func (kernels *answersKernels) rngAnswers(stream *device.Stream, grid, block device.Dim3, shared int, questions device.Address, out device.Address, n int64) error {
-	return stream.Launch(kernels.rngAnswersKernel, grid, block, shared, uint64(questions), uint64(out), uint64(n))
-}
-
-// rngSubsets launches rng_subsets(const uint64_t*streams, int64_t*out, int64_t sets, int64_t k, int64_t n, int64_t wide).
-func (kernels *answersKernels) rngSubsets(stream *device.Stream, grid, block device.Dim3, shared int, streams device.Address, out device.Address, sets int64, k int64, n int64, wide int64) error {
-	return stream.Launch(kernels.rngSubsetsKernel, grid, block, shared, uint64(streams), uint64(out), uint64(sets), uint64(k), uint64(n), uint64(wide))
+	return k, nil
 }

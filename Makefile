@@ -70,7 +70,7 @@ test-python: ## run the tests of the Python package
 
 .PHONY: kill-test
 kill-test: ## kill servers and consumers of the feed a thousand times
-	KHOP_KILLS=1000 go test -run 'Kill' -timeout 60m -v ./integrations/shm
+	KHOP_KILLS=1000 go test -run 'Kill' -timeout 60m -v ./integrations/shm/server
 
 .PHONY: golden
 golden: ## make the golden digests again with the independent program

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/khop-gnn/khop/integrations/shm"
+	"github.com/khop-gnn/khop/integrations/shm/consumer"
 )
 
 // warmup is how many batches a consumer takes before it measures.
@@ -24,7 +24,7 @@ func consume(args []string) error {
 		return err
 	}
 	ctx := context.Background()
-	c, err := shm.Dial(ctx, args[0], shm.ConsumerOptions{})
+	c, err := consumer.Dial(ctx, args[0], consumer.Options{})
 	if err != nil {
 		return err
 	}

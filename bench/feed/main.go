@@ -1,6 +1,6 @@
 // Command feed measures what handing batches to another process costs: khop serve and a consumer beside khop bench
-// alone, on the same settings, in turn; and batches that are made once and announced over and over, beside a torch
-// DataLoader that sends the same tensors over and over. "make bench-feed" runs it.
+// alone, on the same settings, in turn; and batches that cost next to nothing to make, beside a torch DataLoader that
+// sends the same tensors over and over. "make bench-feed" runs it.
 package main
 
 import (
@@ -25,12 +25,16 @@ import (
 // settings are the command line.
 type settings struct {
 	khop, dataset, work, python, torch, out string
-	rounds, batches, replayed, workers      int
+	rounds, batches, smallest, workers      int
 }
 
 // load is how batches of about 8 MB are made: 1,024 seeds, 20,000 nodes with 100 features each.
 var load = []string{"--fanouts", "4,3", "--batch-size", "1024", "--shuffle", "--seed", "1", "--seeds", "all",
 	"--resident"}
+
+// smallest is how batches of one seed and no columns are made: they show what handing over costs.
+var smallest = []string{"--fanouts", "1", "--batch-size", "1", "--seed", "1", "--seeds", "all", "--resident",
+	"--node-columns", "none", "--seed-columns", "none"}
 
 // measured is what one consumer saw.
 type measured struct {
@@ -55,7 +59,7 @@ func main() {
 	flag.StringVar(&s.out, "json", "", "file for the figures")
 	flag.IntVar(&s.rounds, "rounds", 5, "rounds; each measures everything once")
 	flag.IntVar(&s.batches, "batches", 2000, "batches to measure in a round")
-	flag.IntVar(&s.replayed, "replayed", 200000, "batches to measure where they are announced over and over")
+	flag.IntVar(&s.smallest, "smallest", 200000, "batches of one seed to measure")
 	flag.IntVar(&s.workers, "workers", runtime.NumCPU(), "workers of the loader")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -84,23 +88,12 @@ func (s *settings) run(ctx context.Context) error {
 	}
 	ways := []*way{
 		{name: "khop bench", once: s.bench},
-		{name: "feed, Go consumer", once: func(ctx context.Context) (measured,
-			error) {
-			return s.feed(ctx, s.goConsumer, s.batches)
-		}},
-		{name: "same batches, Go consumer", once: func(ctx context.Context) (measured, error) {
-			return s.feed(ctx, s.goConsumer, s.replayed, "--replay", "4")
-		}},
+		s.feedWay("feed, Go consumer", s.goConsumer, s.batches, load),
+		s.feedWay("smallest batches, Go consumer", s.goConsumer, s.smallest, smallest),
 	}
 	if s.python != "" {
-		ways = append(ways,
-			&way{name: "feed, Python consumer", once: func(ctx context.Context) (measured,
-				error) {
-				return s.feed(ctx, s.pyConsumer, s.batches)
-			}},
-			&way{name: "same batches, Python consumer", once: func(ctx context.Context) (measured, error) {
-				return s.feed(ctx, s.pyConsumer, s.replayed, "--replay", "4")
-			}})
+		ways = append(ways, s.feedWay("feed, Python consumer", s.pyConsumer, s.batches, load),
+			s.feedWay("smallest batches, Python consumer", s.pyConsumer, s.smallest, smallest))
 	}
 	if s.torch != "" {
 		for _, strategy := range []string{"file_descriptor", "file_system"} {
@@ -153,14 +146,17 @@ func (s *settings) prepare(ctx context.Context) error {
 	return nil
 }
 
-func (s *settings) loading() []string {
-	return append(slices.Clone(load), "--workers", strconv.Itoa(s.workers))
+// taker takes batches from the server at a socket.
+type taker func(ctx context.Context, socket string, batches int) (measured, error)
+
+func (s *settings) feedWay(name string, c taker, batches int, load []string) *way {
+	return &way{name: name, once: func(ctx context.Context) (measured, error) { return s.feed(ctx, c, batches, load) }}
 }
 
 // bench is khop alone: batches go to a loop that does nothing.
 func (s *settings) bench(ctx context.Context) (m measured, err error) {
 	args := append([]string{"bench", s.dataset, "--json", "--no-memcpy", "--warmup", "200", "--batches",
-		strconv.Itoa(s.batches)}, s.loading()...)
+		strconv.Itoa(s.batches), "--workers", strconv.Itoa(s.workers)}, load...)
 	cmd := exec.CommandContext(ctx, s.khop, args...)
 	out, err := cmd.Output()
 	if err != nil {
@@ -176,17 +172,16 @@ func (s *settings) bench(ctx context.Context) (m measured, err error) {
 }
 
 // feed starts a server and lets a consumer measure it.
-func (s *settings) feed(ctx context.Context, consumer func(context.Context, string, int) (measured, error), batches int,
-	more ...string) (m measured, err error) {
+func (s *settings) feed(ctx context.Context, c taker, batches int, load []string) (m measured, err error) {
 	dir, err := os.MkdirTemp("", "khop-bench-")
 	if err != nil {
 		return m, err
 	}
 	defer os.RemoveAll(dir)
 	socket := filepath.Join(dir, "feed")
-	args := append([]string{"serve", s.dataset, "--socket", socket, "--json", "--parent", strconv.Itoa(os.Getpid())},
-		s.loading()...)
-	cmd := exec.CommandContext(ctx, s.khop, append(args, more...)...)
+	args := append([]string{"serve", s.dataset, "--socket", socket, "--json", "--parent", strconv.Itoa(os.Getpid()),
+		"--workers", strconv.Itoa(s.workers)}, load...)
+	cmd := exec.CommandContext(ctx, s.khop, args...)
 	cmd.Stderr = new(strings.Builder)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -196,7 +191,7 @@ func (s *settings) feed(ctx context.Context, consumer func(context.Context, stri
 		return m, err
 	}
 	if _, err = bufio.NewReader(out).ReadString('}'); err == nil { // it is ready
-		m, err = consumer(ctx, socket, batches)
+		m, err = c(ctx, socket, batches)
 	}
 	_ = cmd.Process.Signal(syscall.SIGTERM)
 	end := (*exec.ExitError)(nil)

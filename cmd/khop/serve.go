@@ -11,6 +11,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/integrations/shm"
+	"github.com/khop-gnn/khop/integrations/shm/server"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -35,7 +36,6 @@ type serveCmd struct {
 	State   string `type:"path" placeholder:"FILE" help:"Keep the place in a file, and go on from it."`
 	Metrics string `placeholder:"ADDRESS" help:"Serve metrics for Prometheus there, such as 127.0.0.1:0."`
 	Parent  int    `placeholder:"PID" help:"End when that process, which started this one, ends."`
-	Replay  int    `default:"0" placeholder:"N" help:"Load N batches and announce them over and over, to measure what consumers can take."`
 	JSON    bool   `name:"json" help:"Print one JSON object when consumers can connect."`
 }
 
@@ -61,7 +61,7 @@ func (c *serveCmd) Run(env *environment) (err error) {
 	ctx, cancel := context.WithCancelCause(env.ctx)
 	defer cancel(nil)
 	if c.Parent != 0 {
-		stop := shm.WatchProcess(c.Parent, func() { cancel(errParent) })
+		stop := server.WatchProcess(c.Parent, func() { cancel(errParent) })
 		defer stop()
 		if os.Getppid() != c.Parent { // it has ended before it could be watched
 			return usageError("--parent %d: that is not the process that started this one", c.Parent)
@@ -91,7 +91,7 @@ func (c *serveCmd) Run(env *environment) (err error) {
 
 // listen makes the server. From here on the system, not the Go runtime, shares the processors among workers and what
 // answers consumers: the workers would keep all of the runtime's to themselves, for milliseconds.
-func (c *serveCmd) listen(ctx context.Context, env *environment, ds *formats.Dataset) (*shm.Server, error) {
+func (c *serveCmd) listen(ctx context.Context, env *environment, ds *formats.Dataset) (*server.Server, error) {
 	opt, err := c.options(env, ds.Graph())
 	if err != nil {
 		return nil, err
@@ -111,10 +111,9 @@ func (c *serveCmd) listen(ctx context.Context, env *environment, ds *formats.Dat
 			return nil, err
 		}
 	}
-	return shm.NewServer(ctx, ds, shm.Options{
+	return server.New(ctx, ds, server.Options{
 		Path: c.Socket, Loader: opt, WorldSize: int(c.WorldSize), Readers: c.Broadcast, Hold: c.Hold, IndexDType: index,
-		Epochs: c.Epochs, MaxConsumers: int(c.MaxConsumers), StateFile: c.State, Replay: c.Replay,
-		Version: versionNumber, Logger: log,
+		Epochs: c.Epochs, MaxConsumers: int(c.MaxConsumers), StateFile: c.State, Version: versionNumber, Logger: log,
 	})
 }
 
@@ -142,7 +141,7 @@ func (c *serveCmd) ended(err error) error {
 }
 
 // ready tells that consumers can connect.
-func (c *serveCmd) ready(env *environment, s *shm.Server, metrics string) error {
+func (c *serveCmd) ready(env *environment, s *server.Server, metrics string) error {
 	o := s.Options()
 	r := serveReady{
 		Socket: c.Socket, PID: os.Getpid(), Dataset: c.Dataset, Ranks: o.WorldSize, Readers: o.Readers,

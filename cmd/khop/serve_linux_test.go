@@ -17,22 +17,23 @@ import (
 	"time"
 
 	"github.com/khop-gnn/khop/integrations/shm"
+	"github.com/khop-gnn/khop/integrations/shm/consumer"
 )
 
-// server is a "khop serve" under way.
-type server struct {
+// served is a "khop serve" under way.
+type served struct {
 	*exec.Cmd
 	ready  serveReady
 	stderr *strings.Builder
 }
 
 // startServer runs "khop serve" with a socket in a folder that it makes, until the test's end.
-func startServer(t *testing.T, args ...string) *server {
+func startServer(t *testing.T, args ...string) *served {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "feed", "socket")
 	cmd := exec.Command(os.Args[0], append([]string{"serve", "--socket", socket, "--json"}, args...)...)
 	cmd.Env = append(os.Environ(), "KHOP_TEST_AS_PROGRAM=1", "GORACE=atexit_sleep_ms=0")
-	s := &server{Cmd: cmd, stderr: &strings.Builder{}}
+	s := &served{Cmd: cmd, stderr: &strings.Builder{}}
 	cmd.Stderr = s.stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -53,7 +54,7 @@ func startServer(t *testing.T, args ...string) *server {
 }
 
 // status waits for the server's end.
-func (s *server) status(t *testing.T) int {
+func (s *served) status(t *testing.T) int {
 	t.Helper()
 	err := s.Wait()
 	exit := (*exec.ExitError)(nil)
@@ -63,10 +64,10 @@ func (s *server) status(t *testing.T) int {
 	return s.ProcessState.ExitCode()
 }
 
-func (s *server) connect(t *testing.T, opt shm.ConsumerOptions) *shm.Consumer {
+func (s *served) connect(t *testing.T, opt consumer.Options) *consumer.Consumer {
 	t.Helper()
 	opt.Timeout = 2 * time.Minute
-	c, err := shm.Dial(t.Context(), s.ready.Socket, opt)
+	c, err := consumer.Dial(t.Context(), s.ready.Socket, opt)
 	if err != nil {
 		t.Fatalf("%v; the server says %v", err, s.stderr)
 	}
@@ -90,7 +91,7 @@ func TestServedBatchesAreThoseOfSample(t *testing.T) {
 			args := strings.Fields(c.args)
 			s := startServer(t, append([]string{c.data, "--world-size", fmt.Sprint(world)}, args...)...)
 			for rank := range world {
-				con := s.connect(t, shm.ConsumerOptions{Rank: shm.RankOf(rank)})
+				con := s.connect(t, consumer.Options{Rank: consumer.RankOf(rank)})
 				for epoch := range uint64(2) {
 					sample := append([]string{"sample", c.data, "--digest", "--epoch", fmt.Sprint(epoch), "--rank",
 						fmt.Sprint(rank), "--world-size", fmt.Sprint(world)}, args...)
@@ -117,7 +118,7 @@ func TestServeEndsOnSignalsAndLeavesNothing(t *testing.T) {
 	data := small(t)
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		s := startServer(t, data, "--batch-size", "10")
-		c := s.connect(t, shm.ConsumerOptions{})
+		c := s.connect(t, consumer.Options{})
 		signalled := false
 		for _, err := range c.Epoch(t.Context(), 0) {
 			if err != nil {
@@ -144,7 +145,7 @@ func TestServeEndsOnSignalsAndLeavesNothing(t *testing.T) {
 
 func TestServeEndsWithItsEpochsAndGoesOnFromItsState(t *testing.T) {
 	data, state := small(t), filepath.Join(t.TempDir(), "state.json")
-	numbers := func(c *shm.Consumer, most int) (list []uint64) {
+	numbers := func(c *consumer.Consumer, most int) (list []uint64) {
 		for b, err := range c.GoOn(t.Context()) {
 			if err != nil {
 				t.Fatal(err)
@@ -158,13 +159,13 @@ func TestServeEndsWithItsEpochsAndGoesOnFromItsState(t *testing.T) {
 	// 5 batches an epoch
 	args := []string{data, "--batch-size", "400", "--epochs", "2", "--state", state, "--seeds", "all"}
 	s := startServer(t, args...)
-	got := numbers(s.connect(t, shm.ConsumerOptions{}), 4)[:3]
+	got := numbers(s.connect(t, consumer.Options{}), 4)[:3]
 	if err := s.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	s.status(t)
 	s = startServer(t, args...)
-	c := s.connect(t, shm.ConsumerOptions{})
+	c := s.connect(t, consumer.Options{})
 	got = append(got, numbers(c, 0)...)
 	got = append(got, numbers(c, 0)...)
 	if !slices.Equal(got, []uint64{0, 1, 2, 3, 4, 100, 101, 102, 103, 104}) {
@@ -210,7 +211,7 @@ func TestServeEndsWithItsParent(t *testing.T) {
 
 func TestServeMetrics(t *testing.T) {
 	s := startServer(t, small(t), "--metrics", "127.0.0.1:0", "--world-size", "2", "--batch-size", "10")
-	c := s.connect(t, shm.ConsumerOptions{})
+	c := s.connect(t, consumer.Options{})
 	for _, err := range c.Epoch(t.Context(), 0) {
 		if err != nil {
 			t.Fatal(err)

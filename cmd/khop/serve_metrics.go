@@ -10,11 +10,12 @@ import (
 	"time"
 
 	"github.com/khop-gnn/khop/integrations/shm"
+	"github.com/khop-gnn/khop/integrations/shm/server"
 	"github.com/khop-gnn/khop/loader"
 )
 
 // serveMetrics answers Prometheus at --metrics, where that is given, until stop is called.
-func (c *serveCmd) serveMetrics(s *shm.Server) (address string, stop func(), err error) {
+func (c *serveCmd) serveMetrics(s *server.Server) (address string, stop func(), err error) {
 	if c.Metrics == "" {
 		return "", func() {}, nil
 	}

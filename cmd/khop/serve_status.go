@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/khop-gnn/khop/integrations/shm"
+	"github.com/khop-gnn/khop/integrations/shm/server"
 )
 
 // statusText is one line on what a server does, for a person who watches.
@@ -45,7 +46,7 @@ func statusText(before, now []shm.RankStats, passed time.Duration) string {
 }
 
 // showStatus draws a status line on stderr, where that is a terminal, until the function that it returns is called.
-func (env *environment) showStatus(s *shm.Server) (stop func()) {
+func (env *environment) showStatus(s *server.Server) (stop func()) {
 	if !env.terminal {
 		return func() {}
 	}

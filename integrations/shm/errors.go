@@ -25,6 +25,8 @@ var (
 	ErrClosed = errors.New("the feed is closed")
 	// ErrBusy is returned for a second run of a consumer while one is under way.
 	ErrBusy = errors.New("a run is already under way with this consumer")
+	// ErrNoRoom is returned where the machine has no memory left for a ring, or a consumer takes no more.
+	ErrNoRoom = errors.New("no room for the ring")
 	// ErrOptions is returned for options that make no sense.
 	ErrOptions = errors.New("invalid feed options")
 )
@@ -68,12 +70,3 @@ type Error struct {
 
 // Error returns the server's words.
 func (e *Error) Error() string { return fmt.Sprintf("the server says (%v): %s", e.Code, e.Text) }
-
-// refusal is an error that a consumer is told, after which its connection or its run is over.
-type refusal struct {
-	code Code
-	err  error
-}
-
-func (r *refusal) Error() string { return r.err.Error() }
-func (r *refusal) Unwrap() error { return r.err }

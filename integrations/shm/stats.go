@@ -1,10 +1,6 @@
 package shm
 
-import (
-	"time"
-
-	"github.com/khop-gnn/khop/loader"
-)
+import "github.com/khop-gnn/khop/loader"
 
 // RankStats says what one ring has done, and what it waits for.
 type RankStats struct {
@@ -28,35 +24,4 @@ type PeerStats struct {
 	Held       int     `json:"held"`          // slots
 	OldestHeld float64 `json:"oldest_held_s"` // since when, in seconds
 	Done       uint64  `json:"done"`          // acknowledged of its run
-}
-
-const mostListed = 256 // consumers, so that statistics fit a message
-
-// Stats returns what every rank has done so far.
-func (s *Server) Stats() []RankStats {
-	list := make([]RankStats, len(s.ranks))
-	for i, r := range s.ranks {
-		list[i] = r.statistics()
-	}
-	return list
-}
-
-func (r *rank) statistics() RankStats {
-	s := RankStats{Rank: int(r.number), Loader: r.loader.Stats(), Segments: len(r.arena.all()),
-		RingBytes: r.arena.size(nil), OnDevice: r.deviceBytes(), Consumers: []PeerStats{}}
-	now := time.Now()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s.Sent, s.Done, s.Waiting, s.Epoch, s.Next = r.sent, r.done, r.waiting, r.place.epoch, r.place.next
-	for p := range r.peers {
-		if len(s.Consumers) == mostListed {
-			break
-		}
-		c := PeerStats{PID: p.pid, Held: len(p.held), Done: p.done}
-		for _, since := range p.held {
-			c.OldestHeld = max(c.OldestHeld, now.Sub(since).Seconds())
-		}
-		s.Consumers = append(s.Consumers, c)
-	}
-	return s
 }

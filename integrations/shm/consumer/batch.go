@@ -1,0 +1,189 @@
+package consumer
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"sort"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/khop-gnn/khop/integrations/shm"
+	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// Batch is one mini-batch at a consumer: named arrays in the server's memory.
+//
+// It and its arrays are valid until the body of the loop that received it ends, or if the body called Keep, until
+// Release. They may be written, unless the ring is a broadcast: then writing faults. Where batches lie on a device
+// (Info.OnDevice), all but num_nodes, input and item are tensors of placement Device: what streams do with them must be
+// done before the batch goes back.
+type Batch struct {
+	// Epoch and Number name the batch: Number counts the epoch's batches over all ranks, from 0.
+	Epoch, Number uint64
+	// Padded says that this rank repeats a batch of another, so that all ranks have the same number.
+	Padded bool
+
+	consumer *Consumer
+	slot     uint32
+	next     uint64
+	arrays   []shm.Array
+
+	// Guarded by Consumer.mu.
+	inBody, kept bool
+}
+
+// open makes a batch of what the server announced.
+func (c *Consumer) open(m wire.Batch) (*Batch, error) {
+	memory := c.memory(m.Segment)
+	if memory == nil || memory.Device != nil || m.Offset > uint64(len(memory.Data)) ||
+		uint64(m.Size) > uint64(len(memory.Data))-m.Offset {
+		return nil, fmt.Errorf("%w: BATCH with its descriptor at %d of segment %d, where it cannot be", wire.ErrMessage,
+			m.Offset, m.Segment)
+	}
+	d := append(c.descriptor[:0], memory.Data[m.Offset:m.Offset+uint64(m.Size)]...) // nobody changes the copy
+	c.descriptor = d
+	layout, names := wire.Layout(d), c.names
+	if layout != c.layout {
+		names = nil
+	}
+	arrays, err := wire.ParseDescriptor(d, c.memory, names)
+	if err != nil {
+		return nil, err
+	}
+	if names == nil {
+		c.layout, c.names = layout, make([]string, len(arrays))
+		for i := range arrays {
+			c.names[i] = arrays[i].Name
+		}
+	}
+	b := &Batch{
+		Epoch: m.Epoch, Number: m.Number, Padded: m.Flags&wire.Padded != 0,
+		consumer: c, slot: m.Slot, next: m.Next, arrays: arrays, inBody: true,
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.held[m.Slot] != nil || m.Slot >= uint32(c.info.Slots) {
+		return nil, fmt.Errorf("%w: BATCH in slot %d, which is held or not there", wire.ErrMessage, m.Slot)
+	}
+	c.held[m.Slot] = b
+	return b, nil
+}
+
+// Arrays returns all arrays, in the order in which the server lists them.
+func (b *Batch) Arrays() []shm.Array { return b.arrays }
+
+// Array returns the array of a name (docs/feed.md, "What is in a batch"); no tensor if there is none.
+func (b *Batch) Array(name string) unified.Tensor {
+	for i := range b.arrays {
+		if b.arrays[i].Name == name {
+			return b.arrays[i].Tensor
+		}
+	}
+	return unified.Tensor{}
+}
+
+// State returns the place after this batch: Consumer.Resume, or loader.Loader.Resume, goes on with the batch that
+// follows.
+func (b *Batch) State() loader.State {
+	s := b.consumer.info.State
+	s.Epoch, s.Next = b.Epoch, b.next
+	return s
+}
+
+// Keep holds the batch beyond the loop body, until Release, and returns it. It is called in the body. A kept batch
+// takes one of the slots that the consumer may hold.
+func (b *Batch) Keep() *Batch {
+	b.consumer.mu.Lock()
+	defer b.consumer.mu.Unlock()
+	b.kept = true
+	return b
+}
+
+// Release gives a kept batch back, whose arrays are invalid from then on. It does nothing to a batch that is not kept.
+// Any goroutine may call it, any number of times.
+func (b *Batch) Release() {
+	c := b.consumer
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !b.kept {
+		return
+	}
+	b.kept = false
+	if b.inBody {
+		return
+	}
+	c.giveBack(b)
+	if !c.closed {
+		_ = c.flushSlots() // somebody may wait for it; where it fails the next message will say so
+	}
+	c.unmapIfDone()
+}
+
+// giveBack notes that a batch's slot can go back. mu is held.
+func (c *Consumer) giveBack(b *Batch) {
+	b.arrays = nil
+	delete(c.held, b.slot)
+	c.back = append(c.back, b.slot)
+}
+
+// flushSlots returns slots without acknowledging anything. mu is held.
+func (c *Consumer) flushSlots() error {
+	if len(c.back) > 0 && c.isFork() {
+		return errFork
+	}
+	for len(c.back) > 0 {
+		if err := c.sendNext(0, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Digest returns the batch's digests (docs/digest.md): topology covers what was sampled, full also the columns. Arrays
+// on a device are copied down for it; 0, 0 where that fails.
+func (b *Batch) Digest() (topology, full uint64) {
+	arrays := append([]shm.Array(nil), b.arrays...)
+	sort.Slice(arrays, func(i, j int) bool { return arrays[i].Name < arrays[j].Name })
+	var t, f xxh3.Hasher
+	for _, a := range arrays {
+		host, err := a.Tensor.To(context.Background(), unified.Target{})
+		if err != nil {
+			return 0, 0
+		}
+		a.Tensor = host.Tensor
+		for flag, h := range map[uint16]*xxh3.Hasher{shm.InTopology: &t, shm.InFull: &f} {
+			if a.Flags&flag != 0 {
+				hashArray(h, a)
+			}
+		}
+		if host.Close() != nil {
+			return 0, 0
+		}
+	}
+	return t.Sum64(), f.Sum64()
+}
+
+func hashArray(h *xxh3.Hasher, a shm.Array) {
+	dtype, data := a.Tensor.DType(), a.Tensor.Bytes()
+	if a.Flags&shm.InTopology != 0 && dtype == unified.Int32 { // ids are hashed as int64
+		dtype = unified.Int64
+		v, _ := unified.View[int32](a.Tensor)
+		data = make([]byte, 8*len(v))
+		for i, x := range v {
+			binary.LittleEndian.PutUint64(data[8*i:], uint64(int64(x)))
+		}
+	}
+	var b []byte
+	for _, text := range []string{a.Name, dtype.String()} {
+		b = append(binary.LittleEndian.AppendUint64(b, uint64(len(text))), text...)
+	}
+	b = binary.LittleEndian.AppendUint64(b, uint64(a.Tensor.Rank()))
+	for _, d := range a.Tensor.Shape() {
+		b = binary.LittleEndian.AppendUint64(b, uint64(d))
+	}
+	_, _ = h.Write(b) // a hash takes everything
+	_, _ = h.Write(data)
+}

@@ -1,0 +1,230 @@
+//go:build linux
+
+package consumer
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"github.com/khop-gnn/khop/integrations/shm"
+	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
+	"github.com/khop-gnn/khop/unified"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is how long a test waits for what comes at once, unless the machine is busy with something else.
+const patience = 2 * time.Minute
+
+// sockets returns two ends of a connection.
+func sockets(t testing.TB) (ours, theirs *wire.Socket) {
+	t.Helper()
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ends [2]*wire.Socket
+	for i, fd := range pair {
+		if ends[i], err = wire.OwnSocket(fd); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = ends[i].Close() })
+	}
+	return ends[0], ends[1]
+}
+
+// welcome is a WELCOME to a ring of which hold slots may be held.
+func welcome(hold uint32) []byte {
+	return wire.Append(nil, wire.KindWelcome, wire.Welcome{Magic: wire.Magic, Version: 1, WorldSize: 1, Hold: hold,
+		Slots: 4, Index: uint32(unified.Int64), JSON: 2, Batches: 3}, []byte("{}"))
+}
+
+func TestSlotsForWhichThereWasNoRoomGoBackLater(t *testing.T) {
+	a, b := sockets(t)
+	c := newConsumer(a, Options{Timeout: 20 * time.Millisecond})
+	c.back = []uint32{3, 5}
+	n := 0
+	for ; a.Send([]byte{1}, -1, 0) == nil; n++ { // until there is no room
+	}
+	if err := c.acknowledge(); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("%v, want os.ErrDeadlineExceeded", err)
+	}
+	room := make([]byte, 64)
+	for range n {
+		if _, _, err := b.Receive(t.Context(), time.Now().Add(patience), room); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.acknowledge(); err != nil {
+		t.Fatal(err)
+	}
+	k, _, err := b.Receive(t.Context(), time.Now().Add(patience), room)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, back, err := wire.Parse[wire.Next](room[:k]); err != nil ||
+		!slices.Equal(wire.AppendSlots(nil, back), []uint32{3, 5}) {
+		t.Errorf("%+v, %v", m, err)
+	}
+}
+
+// script is a consumer of a server that is written out: it has announced two batches, of two that may be held.
+func script(t *testing.T) *Consumer {
+	t.Helper()
+	ours, theirs := sockets(t)
+	c := newConsumer(ours, Options{Timeout: 50 * time.Millisecond})
+	t.Cleanup(func() { c.Close() })
+	memory, err := wire.NewMemory(nil, 2<<20, wire.ReadWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { memory.Close() })
+	d := wire.NewDescriptor([]wire.Form{{Name: "array", DType: unified.Int64, Rank: 1}})
+	copy(memory.Data, d)
+	wire.PutArray(memory.Data, 0, 0, 1024, []int64{4})
+	tell(t, theirs, welcome(2), -1)
+	tell(t, theirs, wire.Append(nil, wire.KindBegun, wire.Begun{Run: 1, Batches: 3}, nil), -1)
+	tell(t, theirs, wire.Append(nil, wire.KindSegment, memory.Note(0), nil), memory.FD)
+	for n := range uint64(2) {
+		tell(t, theirs, wire.Append(nil, wire.KindBatch, wire.Batch{Run: 1, Slot: uint32(n), Sequence: n, Number: n,
+			Size: uint32(len(d))}, nil), -1)
+	}
+	if err := c.greet(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	go answer(t, theirs)
+	return c
+}
+
+// answer answers ASK and STOP until the consumer goes.
+func answer(t *testing.T, theirs *wire.Socket) {
+	const statistics = `{"waiting":"consumer","consumers":[{"pid":7,"held":2,"oldest_held_s":9}]}`
+	b := make([]byte, wire.MaxMessage)
+	for {
+		n, _, err := theirs.Receive(context.Background(), time.Now().Add(patience), b)
+		if err != nil {
+			return
+		}
+		k, _ := wire.KindOf(b[:n])
+		m, _, _ := wire.Parse[wire.Pair](b[:n])
+		switch k {
+		case wire.KindAsk:
+			tell(t, theirs, wire.AppendText(nil, wire.KindTell, m.First, m.Second, []byte(statistics)), -1)
+		case wire.KindStop:
+			tell(t, theirs, wire.Append(nil, wire.KindEnd, wire.End{Run: m.First, Reason: wire.EndStopped}, nil), -1)
+		}
+	}
+}
+
+// tell sends a message as the server.
+func tell(t *testing.T, s *wire.Socket, message []byte, fd int) {
+	t.Helper()
+	if err := s.Send(message, fd, time.Second); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAConsumerThatHoldsAllSlotsIsTold(t *testing.T) {
+	c := script(t)
+	var kept []*Batch
+	for b, err := range c.Epoch(t.Context(), 0) {
+		if err != nil {
+			if !errors.Is(err, shm.ErrHeld) || !strings.Contains(err.Error(), "all 2") {
+				t.Errorf("%v, want ErrHeld", err)
+			}
+			break
+		}
+		kept = append(kept, b.Keep())
+	}
+	if len(kept) != 2 {
+		t.Errorf("%d batches, where 2 may be held", len(kept))
+	}
+	for _, b := range kept {
+		b.Release()
+		b.Release()
+	}
+}
+
+func TestWhoWaitsTooLongIsToldWhoHoldsTheSlots(t *testing.T) {
+	c := script(t)
+	var last error
+	for _, err := range c.Epoch(t.Context(), 0) {
+		last = err
+	}
+	if !errors.Is(last, shm.ErrTimeout) || !strings.Contains(last.Error(), `"consumer"; process 7 holds 2 for 9 s`) {
+		t.Errorf("%v, want who holds the slots", last)
+	}
+}
+
+func TestAForkMustNotUseTheConnection(t *testing.T) {
+	c := script(t)
+	c.process++ // as seen from a fork
+	for _, err := range c.Epoch(t.Context(), 0) {
+		if !errors.Is(err, shm.ErrClosed) || !strings.Contains(err.Error(), "fork") {
+			t.Errorf("%v, want a refusal", err)
+		}
+	}
+	c.process--
+}
+
+// FuzzConsumer: no messages of a server make a consumer fail otherwise than by an error, or map more than it allows.
+func FuzzConsumer(f *testing.F) {
+	w := welcome(2)
+	segment := wire.Append(nil, wire.KindSegment, wire.Segment{Size: 8192}, nil)
+	batch := wire.Append(nil, wire.KindBatch, wire.Batch{Run: 1, Size: 128, Offset: 128}, nil)
+	begun := wire.Append(nil, wire.KindBegun, wire.Begun{Run: 1}, nil)
+	f.Add(w, begun, segment, batch)
+	f.Add(w, begun, batch, segment)
+	f.Add(w, wire.Append(nil, wire.KindEnd, wire.End{Run: 1}, nil),
+		wire.AppendText(nil, wire.KindError, 1, 2, []byte("text")), pair(wire.KindBye, 9, 9))
+	f.Add(wire.AppendText(nil, wire.KindError, 0, 3, []byte("no")), w, w, w)
+	f.Fuzz(func(t *testing.T, a, b, c, d []byte) {
+		ours, theirs := sockets(t)
+		seg, err := wire.NewMemory(nil, 2<<20, wire.ReadWrite)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer seg.Close()
+		for _, m := range [][]byte{a, b, c, d} {
+			if len(m) == 0 || len(m) > wire.MaxMessage {
+				continue
+			}
+			fd := -1
+			if k, _ := wire.KindOf(m); k == wire.KindSegment {
+				fd = seg.FD
+			}
+			if err := theirs.Send(m, fd, time.Second); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := theirs.Close(); err != nil { // what it has sent still comes
+			t.Fatal(err)
+		}
+		reader := newConsumer(ours, Options{Timeout: patience, MaxRing: 4 << 20})
+		if err := reader.greet(t.Context()); err == nil {
+			for b, err := range reader.Epoch(t.Context(), 0) {
+				if err == nil {
+					for _, a := range b.Arrays() {
+						if len(a.Tensor.Bytes()) > 4<<20 {
+							t.Fatal("an array larger than the ring")
+						}
+					}
+				}
+			}
+		}
+		if reader.total > 4<<20 {
+			t.Fatalf("%d bytes were mapped", reader.total)
+		}
+		if err := reader.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

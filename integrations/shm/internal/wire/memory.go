@@ -1,0 +1,110 @@
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"github.com/khop-gnn/khop/device"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// Memory is a segment of a ring: a memfd, mapped, or memory of a device. Close it.
+type Memory struct {
+	Data   []byte         // on a device: its address and length
+	FD     int            // of the memfd, at the server; else -1
+	Device *device.Device // that it lies on; nil for the host
+
+	access  Access
+	handle  device.IPCHandle
+	release func() error
+}
+
+// Access says what consumers may do with a segment.
+type Access uint8
+
+// The kinds of access.
+const (
+	ReadWrite Access = iota
+	ReadOnly
+)
+
+// Placement says where the memory lies.
+func (m *Memory) Placement() unified.Placement {
+	if m.Device != nil {
+		return unified.Device
+	}
+	return unified.Host
+}
+
+// Note returns the SEGMENT that hands the memory over as segment number i, together with FD.
+func (m *Memory) Note(i int) Segment {
+	s := Segment{Index: uint32(i), Size: uint64(len(m.Data)), Handle: m.handle}
+	if m.Device != nil {
+		s.Memory, s.Device = OnDevice, uint32(m.Device.Ordinal())
+	}
+	if m.access == ReadOnly {
+		s.Is = SegmentReadOnly
+	}
+	return s
+}
+
+// NewMemory takes n bytes, a multiple of pinned.HugePage, that other processes can open: of a device, or of the host
+// where d is nil, whose pages are taken when they are first written. What lies on a device is one allocation of the
+// driver, for that is what others open.
+func NewMemory(d *device.Device, n int64, a Access) (*Memory, error) {
+	if d == nil {
+		return newHostMemory(n, a)
+	}
+	r, err := pinned.Allocate(n, pinned.Options{Device: d})
+	if err != nil {
+		return nil, err
+	}
+	h, err := d.ExportMemory(r.Address())
+	if err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return &Memory{Data: r.Bytes(), FD: -1, Device: d, handle: h, release: r.Close}, nil
+}
+
+// OpenMemory checks and maps what a server has sent: a message with a descriptor, which it closes, or with -1. d is the
+// device on which the consumer takes batches; nil for none.
+func OpenMemory(s Segment, fd int, d *device.Device) (*Memory, error) {
+	if (fd >= 0) != (s.Memory == OnHost) {
+		CloseDescriptor(fd)
+		return nil, fmt.Errorf("%w: SEGMENT %d in memory %d, with or without a descriptor", ErrMessage, s.Index, s.Memory)
+	}
+	if s.Memory == OnHost {
+		return openHostMemory(s, fd)
+	}
+	if d == nil {
+		return nil, fmt.Errorf("%w: SEGMENT %d is on a device, which was not asked for", ErrMessage, s.Index)
+	}
+	at, err := d.ImportMemory(s.Handle)
+	if err != nil {
+		return nil, fmt.Errorf("segment %d, on cuda:%d of the server: %w", s.Index, s.Device, err)
+	}
+	end := func() error { return d.CloseMemory(at) }
+	info, err := d.Pointer(at)
+	if err == nil && info.Size > 0 && uint64(info.Start)+uint64(info.Size) < uint64(at)+s.Size {
+		err = fmt.Errorf("%w: SEGMENT %d has %d bytes, not %d", ErrMessage, s.Index, info.Size, s.Size)
+	}
+	if err != nil {
+		return nil, errors.Join(err, end())
+	}
+	p := uintptr(at)
+	data := unsafe.Slice(*(**byte)(unsafe.Pointer(&p)), s.Size) // an address of the device, not of Go
+	return &Memory{Data: data, FD: -1, Device: d, release: end}, nil
+}
+
+// Close gives the memory back; what others have mapped stays.
+func (m *Memory) Close() error {
+	release := m.release
+	CloseDescriptor(m.FD)
+	m.Data, m.FD, m.release = nil, -1, nil
+	if release == nil {
+		return nil
+	}
+	return release()
+}

@@ -1,0 +1,92 @@
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/khop-gnn/khop/pinned"
+)
+
+// fixedSize are the seals without which no consumer maps a segment: with them no read of it can fault.
+const fixedSize = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
+
+// newHostMemory makes a sealed memfd and maps it for writing.
+func newHostMemory(n int64, a Access) (*Memory, error) {
+	fd, err := unix.MemfdCreate("khop-feed", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_NOEXEC_SEAL)
+	if errors.Is(err, unix.EINVAL) { // Linux before 6.3
+		fd, err = unix.MemfdCreate("khop-feed", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("memfd_create: %w", err)
+	}
+	m := &Memory{FD: fd, access: a}
+	if err := m.prepare(n); err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	return m, nil
+}
+
+func (m *Memory) prepare(n int64) error {
+	if err := unix.Ftruncate(m.FD, n); err != nil {
+		return fmt.Errorf("ftruncate: %w", err)
+	}
+	if err := m.mapShared(m.FD, n, unix.PROT_READ|unix.PROT_WRITE); err != nil {
+		return err
+	}
+	seals := fixedSize
+	if m.access == ReadOnly { // from now on: our own mapping stays writable
+		seals |= unix.F_SEAL_FUTURE_WRITE
+	}
+	if _, err := unix.FcntlInt(uintptr(m.FD), unix.F_ADD_SEALS, seals); err != nil {
+		return fmt.Errorf("seal a memfd: %w", err)
+	}
+	return nil
+}
+
+// mapShared maps a file of n bytes at an address that suits huge pages.
+func (m *Memory) mapShared(fd int, n int64, protection int) error {
+	if n <= 0 || n > math.MaxInt-pinned.HugePage {
+		return fmt.Errorf("map %d bytes: %w", n, unix.ENOMEM)
+	}
+	raw, err := unix.Mmap(-1, 0, int(n)+pinned.HugePage, unix.PROT_NONE,
+		unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
+	if err != nil {
+		return fmt.Errorf("reserve %d bytes: %w", n, err)
+	}
+	m.release = func() error { return unix.Munmap(raw) }
+	skip := int(-uintptr(unsafe.Pointer(unsafe.SliceData(raw))) & (pinned.HugePage - 1))
+	m.Data = raw[skip : skip+int(n) : skip+int(n)]
+	_, err = unix.MmapPtr(fd, 0, unsafe.Pointer(unsafe.SliceData(m.Data)), uintptr(n), protection,
+		unix.MAP_SHARED|unix.MAP_FIXED)
+	if err != nil {
+		return errors.Join(fmt.Errorf("map %d bytes: %w", n, err), m.Close())
+	}
+	_ = unix.Madvise(m.Data, unix.MADV_HUGEPAGE) // where the kernel has them for shared memory
+	return nil
+}
+
+// openHostMemory checks and maps a memfd. It closes fd.
+func openHostMemory(s Segment, fd int) (*Memory, error) {
+	defer unix.Close(fd)
+	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	if err != nil || seals&fixedSize != fixedSize {
+		return nil, fmt.Errorf("%w: SEGMENT %d is not sealed memory (seals %#x)", ErrMessage, s.Index, seals)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || uint64(st.Size) != s.Size {
+		return nil, fmt.Errorf("%w: SEGMENT %d has %d bytes, not %d", ErrMessage, s.Index, st.Size, s.Size)
+	}
+	protection := unix.PROT_READ
+	if s.Is&SegmentReadOnly == 0 {
+		protection |= unix.PROT_WRITE
+	}
+	m := &Memory{FD: -1}
+	if err := m.mapShared(fd, int64(s.Size), protection); err != nil {
+		return nil, err
+	}
+	return m, nil
+}

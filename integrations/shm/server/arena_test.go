@@ -1,0 +1,82 @@
+//go:build linux
+
+package server
+
+import (
+	"math/rand/v2"
+	"testing"
+	"unsafe"
+
+	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
+	"github.com/khop-gnn/khop/pinned"
+)
+
+// piece is memory of an arena with a mark in it.
+type piece struct {
+	b    []byte
+	mark byte
+}
+
+// takePiece takes some memory, checks that it lies as a loader needs it, and marks it.
+func takePiece(t *testing.T, a *arena, r *rand.Rand, mark byte) piece {
+	t.Helper()
+	n, align := 1+r.Int64N(100_000), uintptr(pageSize)
+	if r.IntN(10) == 0 {
+		n, align = pinned.HugePage*(1+r.Int64N(2)), pinned.HugePage
+	}
+	b, err := a.Take(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if int64(len(b)) < n || uintptr(unsafe.Pointer(&b[0]))%align != 0 {
+		t.Fatalf("%d bytes for %d, at %p", len(b), n, &b[0])
+	}
+	b[0], b[len(b)/2], b[len(b)-1] = mark, mark, mark
+	return piece{b, mark}
+}
+
+// give gives a piece back that nothing has written to.
+func (p piece) give(t *testing.T, a *arena) {
+	t.Helper()
+	for _, i := range []int{0, len(p.b) / 2, len(p.b) - 1} {
+		if p.b[i] != p.mark {
+			t.Fatal("a piece was overwritten")
+		}
+	}
+	if err := a.Give(p.b); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPiecesOfAnArenaDoNotOverlapAndComeBack(t *testing.T) {
+	a := newArena(wire.ReadWrite)
+	a.least, a.room = 4096, func() int64 { return 0 }
+	defer func() {
+		if err := a.close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	r := rand.New(rand.NewPCG(5, 0))
+	var held []piece
+	for i := range 2000 {
+		if len(held) == 0 || r.IntN(2) > 0 {
+			held = append(held, takePiece(t, a, r, byte(i)))
+			continue
+		}
+		k := r.IntN(len(held))
+		held[k].give(t, a)
+		held[k] = held[len(held)-1]
+		held = held[:len(held)-1]
+	}
+	for _, p := range held {
+		p.give(t, a)
+	}
+	for i, list := range a.free {
+		if len(list) != 1 || list[0] != (extent{0, int64(len(a.all()[i].Data))}) {
+			t.Errorf("segment %d is not whole again: %v", i, list)
+		}
+	}
+	if err := a.Give(make([]byte, 10)); err == nil {
+		t.Error("memory of somebody else's was taken")
+	}
+}

@@ -1,0 +1,105 @@
+//go:build linux
+
+package server
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/integrations/shm/consumer"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// BenchmarkHandOver is what a batch of one seed costs: made and announced by this process, taken and returned by another.
+func BenchmarkHandOver(b *testing.B) {
+	opt := usual() // batches that take next to no time to make
+	opt.Sampler, opt.BatchSize = sampling.Neighbor{Fanouts: []int{1}}, 1
+	opt.NodeColumns, opt.SeedColumns = []string{}, []string{}
+	s := serve(b, plainGraph(b, 100_000), Options{Loader: opt})
+	c := play(b, "take", s.path, strconv.Itoa(b.N))
+	c.wait(b, "begun", nil)
+	b.ResetTimer()
+	c.wait(b, "taken", nil)
+}
+
+// playTaker takes a number of batches.
+func playTaker(socket, count string) {
+	n, err := strconv.Atoi(count)
+	if err != nil {
+		program{}.Fatal(err)
+	}
+	c, err := consumer.Dial(context.Background(), socket, consumer.Options{})
+	if err != nil {
+		program{}.Fatal(err)
+	}
+	fmt.Println("begun")
+	for taken := 0; taken < n; {
+		for _, err := range c.Epoch(context.Background(), 0) {
+			if err != nil {
+				program{}.Fatal(err)
+			}
+			if taken++; taken == n {
+				break
+			}
+		}
+	}
+	fmt.Println("taken")
+}
+
+// BenchmarkDescribe is what the loader's worker does more for a batch of 8 MB than it would without a feed: ids are
+// copied, and widened where a consumer wants int64.
+func BenchmarkDescribe(b *testing.B) {
+	for _, index := range []unified.DType{unified.Int32, unified.Int64} {
+		b.Run(index.String(), func(b *testing.B) {
+			s, err := New(b.Context(), wideGraph(b), Options{Path: filepath.Join(b.TempDir(), "feed", "socket"),
+				IndexDType: index, Loader: loader.Options{
+					Sampler: sampling.Neighbor{Fanouts: []int{4, 3}}, Seeds: loader.AllNodes(), BatchSize: 1024,
+					Workers: 1}})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer s.Close()
+			r := s.ranks[0]
+			for batch, err := range r.loader.Epoch(b.Context(), 0) {
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.ReportMetric(float64(len(batch.X().Bytes()))/1e6, "MB")
+				for b.Loop() {
+					if err := r.made(batch); err != nil {
+						b.Fatal(err)
+					}
+				}
+				break
+			}
+		})
+	}
+}
+
+// wideGraph makes batches of 8 MB.
+func wideGraph(b *testing.B) *graph.Graph {
+	const n, width = 100_000, 100
+	r := rand.New(rand.NewPCG(3, 3))
+	var e graph.EdgeData
+	for v := range n {
+		for range 8 {
+			e.Src, e.Dst = append(e.Src, int64(r.IntN(n))), append(e.Dst, int64(v))
+		}
+	}
+	g, err := graph.New(graph.Data{
+		Nodes: []graph.NodeData{{Count: n, Columns: map[string]unified.Tensor{"feature": matrix(b,
+			make([]float32, n*width), width)}}},
+		Edges: []graph.EdgeData{e},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return g
+}

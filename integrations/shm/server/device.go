@@ -1,0 +1,82 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/khop-gnn/khop/device"
+	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// openDevice lets the loader make batches in the ring's device memory, where it makes them on a device. Where there is
+// no such device the loader says so; where a driver shares no memory all consumers get copies on the host.
+func (r *rank) openDevice(opt *loader.Options) error {
+	n, err := loader.ParseDevice(opt.Device)
+	if err != nil || n < 0 || n >= device.Count() {
+		return err
+	}
+	d, err := device.Open(n)
+	if err != nil {
+		return fmt.Errorf("%w: %s: %w", loader.ErrDevice, opt.Device, err)
+	}
+	opt.RowMemory = nil
+	memory := deviceArena{r.arena, d}
+	first, err := memory.Take(1)
+	if err != nil {
+		r.server.opt.Logger.Warn("consumers get copies on the host", "device", opt.Device, "error", err)
+		return d.Close()
+	}
+	r.device, opt.RowMemory = d, memory
+	return memory.Give(first)
+}
+
+func (r *rank) closeDevice() error {
+	if r.device == nil {
+		return nil
+	}
+	return r.device.Close()
+}
+
+// deviceBytes returns the ring's bytes on the device.
+func (r *rank) deviceBytes() int64 {
+	if r.device == nil {
+		return 0
+	}
+	return r.arena.size(r.device)
+}
+
+// places returns where consumers can have batches. What several read lies on the host: CUDA shares no memory for
+// reading only.
+func (r *rank) places() []unified.Placement {
+	if r.device == nil || r.server.opt.Readers > 0 {
+		return []unified.Placement{unified.Host}
+	}
+	return []unified.Placement{unified.Host, unified.Device}
+}
+
+// placeFor returns where a consumer gets its batches.
+func (r *rank) placeFor(h wire.Hello) unified.Placement {
+	if h.Takes&wire.TakesDevice == 0 || len(r.places()) == 1 {
+		return unified.Host
+	}
+	return unified.Device
+}
+
+// teardownTimeout is how long a process may take to end that has died with batches on a device.
+const teardownTimeout = 5 * time.Second
+
+// awaitKernels waits until a consumer that went without a word has ended: until then its kernels may still write to
+// slots that it held on a device.
+func (p *peer) awaitKernels(ctx context.Context, ended <-chan struct{}) {
+	if p.way.place != unified.Device || p.watched == 0 {
+		return
+	}
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	case <-time.After(teardownTimeout):
+	}
+}

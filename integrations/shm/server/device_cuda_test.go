@@ -1,0 +1,207 @@
+//go:build cuda && linux
+
+package server
+
+import (
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/integrations/shm"
+	"github.com/khop-gnn/khop/integrations/shm/consumer"
+	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
+	"github.com/khop-gnn/khop/internal/cudatest"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// smallSegments lets rings of small graphs have several segments.
+func smallSegments(t *testing.T) {
+	old := leastSegment
+	leastSegment = 1
+	t.Cleanup(func() { leastSegment = old })
+}
+
+func TestAnotherProcessGetsTheBatchesOfADevice(t *testing.T) {
+	cudatest.Open(t)
+	smallSegments(t)
+	plain, typed := plainGraph(t, 500), typedGraph(t)
+	views, bare := layerViews(), positionsOnly()
+	t.Setenv("KHOP_TEST_DEVICE", "cuda:0")
+	for _, c := range []struct {
+		name string
+		src  loader.Source
+		opt  loader.Options
+	}{
+		{"plain", plain, usual()},
+		{"typed", typed, usual()},
+		{"layers that are views, and edge columns", plain, views},
+		{"no columns, edge positions", typed, bare},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var list []string
+			c.opt.Device = "cpu"
+			for epoch := range uint64(2) {
+				list = append(list, want(t, c.src, c.opt, epoch)...)
+			}
+			c.opt.Device = "cuda"
+			s := serve(t, c.src, Options{Loader: c.opt})
+			p := play(t, "consume", s.path, "")
+			p.wait(t, "connected", nil)
+			for _, want := range list {
+				if got := p.wait(t, "", nil); got != "got "+want {
+					t.Fatalf("got %q, want %q", got, want)
+				}
+			}
+			if st := s.Stats()[0]; st.OnDevice == 0 || st.RingBytes == 0 {
+				t.Errorf("a ring of %d bytes on the host and %d on the device", st.RingBytes, st.OnDevice)
+			}
+		})
+	}
+}
+
+func TestCUDAOpensNoMemoryOfItsOwnProcess(t *testing.T) {
+	cudatest.Open(t)
+	s := serve(t, plainGraph(t, 500), Options{Loader: usualOn("cuda:0")})
+	if _, err := consumer.Dial(t.Context(), s.path, consumer.Options{Device: "cpu"}); !errors.Is(err, shm.ErrOptions) {
+		t.Errorf("a consumer on device cpu: %v", err)
+	}
+	c := connect(t, s, consumer.Options{Device: "cuda:0"})
+	if !c.Info().OnDevice {
+		t.Errorf("connected to %+v", c.Info())
+	}
+	for b, err := range c.Epoch(t.Context(), 0) {
+		if err == nil || !strings.Contains(err.Error(), "segment ") {
+			t.Errorf("batch %v, error %v", b, err)
+		}
+	}
+}
+
+func TestWhereADeviceSharesNothingBatchesLieOnTheHost(t *testing.T) {
+	cudatest.Open(t)
+	g := plainGraph(t, 500)
+	list := want(t, g, usualOn(""), 0)
+	for name, readers := range map[string]int{"broadcast": 1, "no IPC": 0} {
+		if readers == 0 {
+			cudatest.Fail(t, "cuIpcGetMemHandle", 1, 801)
+		}
+		s := serve(t, g, Options{Loader: usualOn("cuda:0"), Readers: readers})
+		c := connect(t, s, consumer.Options{Device: "cuda:0"}) // it may ask
+		if got := lines(t, c.Epoch(t.Context(), 0)); c.Info().OnDevice || !slices.Equal(got, list) {
+			t.Errorf("%s: %+v: got\n%q\nwant\n%q", name, c.Info(), got, list)
+		}
+	}
+	opt := Options{Path: filepath.Join(t.TempDir(), "feed", "socket"), Loader: usualOn("cuda:7")}
+	if _, err := New(t.Context(), g, opt); !errors.Is(err, loader.ErrDevice) {
+		t.Errorf("a device that is not there: %v", err)
+	}
+}
+
+func TestAutoServesFromTheHost(t *testing.T) {
+	cudatest.Open(t)
+	g := plainGraph(t, 500)
+	s := serve(t, g, Options{Loader: usualOn("auto")})
+	c := connect(t, s, consumer.Options{Device: "cuda:0"}) // it may ask
+	for b, err := range c.Epoch(t.Context(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a := misplaced(b, false); a != "" {
+			t.Fatalf("array %s is on the device", a)
+		}
+	}
+}
+
+func TestConsumersOutliveTheServerOfADevice(t *testing.T) {
+	cudatest.Open(t)
+	before := cudatest.NowLive(t)
+	t.Setenv("KHOP_TEST_DEVICE", "cuda:0")
+	path := filepath.Join(t.TempDir(), "feed", "socket")
+	p := play(t, "serve", path, "")
+	p.wait(t, "ready", nil)
+	c, err := consumer.Dial(t.Context(), path, consumer.Options{Device: "cuda:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := want(t, plainGraph(t, 500), usualOn(""), 0)
+	var kept []*consumer.Batch
+	for b, err := range c.Epoch(t.Context(), 0) {
+		if err != nil {
+			if !errors.Is(err, shm.ErrGone) {
+				t.Error(err)
+			}
+			break
+		}
+		if kept = append(kept, b.Keep()); len(kept) == 2 {
+			if err := p.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			_ = p.Wait()
+		}
+	}
+	for i, b := range kept[:2] { // the simulator keeps the memory; a driver need not
+		if got := lineOf(b); got != list[i] || misplaced(b, true) != "" {
+			t.Errorf("after the server's death: got %q, want %q", got, list[i])
+		}
+	}
+	for _, b := range kept {
+		b.Release()
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if after := cudatest.NowLive(t); after != before {
+		t.Errorf("left: %+v, was %+v", after, before)
+	}
+}
+
+func TestABatchOnADeviceGoesToTheNextConsumerWhenOneDies(t *testing.T) {
+	cudatest.Open(t)
+	t.Setenv("KHOP_TEST_DEVICE", "cuda:0")
+	g := plainGraph(t, 500)
+	s := serve(t, g, Options{Loader: usualOn("cuda:0")})
+	j := &journal{t: t, src: g, last: -1}
+	j.want = map[uint64][]string{0: want(t, g, usualOn(""), 0)}
+	p := play(t, "consume", s.path, "")
+	j.see(p.wait(t, "got ", nil))
+	if err := p.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range p.rest() {
+		j.see(l)
+	}
+	j.from = true
+	next := play(t, "consume", s.path, "")
+	for j.last < len(j.want[0])-1 && !t.Failed() {
+		j.see(next.wait(t, "got ", nil))
+	}
+}
+
+func TestADeviceKeepsTheDatasetsIDs(t *testing.T) {
+	cudatest.Open(t)
+	opt := usualOn("cuda:0")
+	opt.EdgePos = true
+	s := serve(t, plainGraph(t, 500), Options{Loader: opt})
+	for _, index := range []unified.DType{unified.Int32, unified.Int64} {
+		f := s.ranks[0].forms[way{index, unified.Device}]
+		arrays, err := wire.ParseDescriptor(f.descriptor, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, p := range f.parts {
+			dtype := arrays[i].Tensor.DType()
+			expect := unified.Int32
+			switch p.source {
+			case numNodes, seedItems:
+				expect = unified.Int64
+			case seedIDs:
+				expect = index
+			}
+			if p.source < nodeColumn && dtype != expect {
+				t.Errorf("index dtype %v: part %d is %v, want %v", index, i, dtype, expect)
+			}
+		}
+	}
+}

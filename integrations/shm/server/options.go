@@ -1,0 +1,98 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/khop-gnn/khop/integrations/shm"
+	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// Options say what a server offers. Path and Loader.Sampler are required; the zero value of every other field is its
+// default.
+type Options struct {
+	// Path is where the socket is made. Its directory must be the user's alone; it is made where there is none.
+	Path string
+	// Loader says what to load and how. Rank, WorldSize, RowMemory and Made are the server's to set; Prefetch is raised
+	// by Hold. Device "auto" is the CPU. On a device batches lie there for consumers that take them there; others get
+	// copies on the host.
+	Loader loader.Options
+	// WorldSize is the number of ranks; each has a ring and a loader with an equal share of the batches. The workers
+	// are shared out among them. Default 1.
+	WorldSize int
+	// Readers, if above 0, makes one ring that as many consumers read: all get the same batches. WorldSize must be 1
+	// then.
+	Readers int
+	// Hold is how many batches a consumer may hold at a time, announced ones included. Default: as many as 64 MiB have
+	// room for, but 4 to 12. A consumer that shares its processors with the workers gets one after a time slice, some
+	// milliseconds: the workers would rest where that is as long as several batches take.
+	Hold int
+	// IndexDType is the dtype of ids where a consumer asks for none: Int32 or Int64. Default: what the dataset has.
+	IndexDType unified.DType
+	// Epochs, if above 0, is how many epochs there are; Serve returns when all ranks have acknowledged the last.
+	Epochs uint64
+	// MaxConsumers is how many consumers may be connected at a time. Default 64.
+	MaxConsumers int
+	// StateFile, if set, keeps the place of every rank, so that another server goes on where this one was killed.
+	StateFile string
+	// Version is the program's, for consumers to report.
+	Version string
+	// Logger hears of consumers that come and go, and of decisions; nil is silent.
+	Logger *slog.Logger
+}
+
+// EnsureDefaults replaces zero values by their defaults, but that of Hold, and returns o.
+func (o *Options) EnsureDefaults() *Options {
+	o.Loader.EnsureDefaults()
+	if o.Loader.Device == "auto" {
+		o.Loader.Device = "cpu"
+	}
+	o.WorldSize = max(o.WorldSize, 1)
+	if o.MaxConsumers == 0 {
+		o.MaxConsumers = 64
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// Validate returns an error that wraps shm.ErrOptions for options that make no sense. It expects defaults to be in place.
+func (o *Options) Validate() error {
+	switch {
+	case o.Path == "":
+		return fmt.Errorf("%w: no path for the socket", shm.ErrOptions)
+	case o.WorldSize > wire.MaxSlots:
+		return fmt.Errorf("%w: WorldSize is %d: must be at most %d", shm.ErrOptions, o.WorldSize, wire.MaxSlots)
+	case o.Hold < 0 || o.Hold > 1<<12:
+		return fmt.Errorf("%w: Hold is %d: must be 1 to 4096, or 0 for the default", shm.ErrOptions, o.Hold)
+	case o.MaxConsumers < 1:
+		return fmt.Errorf("%w: MaxConsumers is %d: must be 1 or more", shm.ErrOptions, o.MaxConsumers)
+	case o.Readers < 0 || o.Readers > o.MaxConsumers:
+		return fmt.Errorf("%w: Readers is %d: must be 0 to MaxConsumers, %d", shm.ErrOptions, o.Readers, o.MaxConsumers)
+	case o.Readers > 0 && o.WorldSize > 1:
+		return fmt.Errorf("%w: a broadcast ring has one rank: WorldSize is %d", shm.ErrOptions, o.WorldSize)
+	case o.IndexDType != unified.Invalid && o.IndexDType != unified.Int32 && o.IndexDType != unified.Int64:
+		return fmt.Errorf("%w: IndexDType is %v: must be int32 or int64", shm.ErrOptions, o.IndexDType)
+	}
+	return nil
+}
+
+const (
+	leastHold = 4
+	mostHold  = 12
+	holdBytes = 64 << 20
+)
+
+// defaultHold is Options.Hold for batches of a loader. It samples a few to learn how large they are.
+func defaultHold(ctx context.Context, src loader.Source, opt loader.Options) (int, error) {
+	e, err := loader.Plan(ctx, src, opt)
+	if err != nil {
+		return 0, err
+	}
+	batch := (e.Expected.Batches + e.Device.Batches) / int64(e.Slots)
+	return int(min(max(holdBytes/max(batch, 1), leastHold), mostHold)), nil
+}

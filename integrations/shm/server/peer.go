@@ -1,0 +1,319 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/khop-gnn/khop/integrations/shm"
+	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/unified"
+)
+
+const (
+	helloTimeout = 5 * time.Second
+	// takenTimeout is how long a new consumer waits for the one before it, which may die at this moment. For one whose
+	// connection has ended it waits longer: the server only has to get around to it.
+	takenTimeout = time.Second
+)
+
+// writeTimeout is how long a consumer may read nothing before it is given up. A variable for tests only.
+var writeTimeout = 10 * time.Second
+
+// peer is a consumer, as its server sees it. Its goroutine receives what it sends; the rank's loop announces batches to
+// it.
+type peer struct {
+	server  *Server
+	socket  *wire.Socket
+	rank    *rank // from HELLO on
+	pid     int   // as the kernel or else the consumer says, for messages
+	watched int   // as the kernel says; 0 for a process that it does not show us
+	since   time.Time
+	way     way
+	hold    int
+
+	slots []uint32 // room for parsing; the receiving goroutine's
+
+	// Guarded by rank.mu.
+	segments int    // announced
+	out      []byte // room for a BATCH
+	gone     bool   // the connection is over
+	asked    *request
+	active   bool   // takes part in the rank's run
+	stop     bool   // wants out of it
+	run      uint32 // the run's number, also after its end
+	lastRun  uint32 // the greatest number it has used
+	sent     uint64 // batches of the run
+	done     uint64 // acknowledged
+	at       place  // after the last that was acknowledged
+	nexts    []uint64
+	held     map[uint32]time.Time // slots, since when
+}
+
+// request is a BEGIN, resolved.
+type request struct {
+	run uint32
+	at  place
+}
+
+// place is before batch next, over all ranks, of an epoch.
+type place struct{ epoch, next uint64 }
+
+func (p place) before(q place) bool {
+	return p.epoch < q.epoch || p.epoch == q.epoch && p.next < q.next
+}
+
+// serve runs the connection to its end.
+func (p *peer) serve(ctx context.Context) {
+	defer p.socket.Close()
+	log := p.server.opt.Logger
+	err := p.greet(ctx)
+	if err == nil {
+		log.Info("a consumer is there", "rank", p.rank.number, "pid", p.pid)
+		// Where a fork still holds the socket, the end comes all the same, but after what was sent.
+		ended := make(chan struct{})
+		stop := WatchProcess(p.watched, func() {
+			close(ended)
+			p.socket.CloseRead()
+		})
+		if err = p.receiveAll(); err != nil {
+			p.awaitKernels(ctx, ended)
+		}
+		stop()
+	}
+	if p.rank != nil {
+		p.rank.detach(p)
+	}
+	var r *refusal
+	if errors.As(err, &r) {
+		p.complain(0, err) // no batch comes after it
+		log.Warn("a consumer was refused", "pid", p.pid, "code", r.code.String(), "error", err)
+	} else if p.rank != nil {
+		log.Info("a consumer has gone", "rank", p.rank.number, "pid", p.pid)
+	}
+}
+
+// greet receives HELLO, attaches the consumer to its rank and answers.
+func (p *peer) greet(ctx context.Context) error {
+	uid, pid, err := p.socket.Peer()
+	if err != nil {
+		return err
+	}
+	p.pid, p.watched = pid, pid
+	if uid != p.server.uid {
+		return refuse(shm.CodeUser, "you are user %d, the server is user %d's: run both as the same user", uid, p.server.uid)
+	}
+	b := make([]byte, wire.MaxMessage)
+	n, fd, err := p.socket.Receive(context.Background(), time.Now().Add(helloTimeout), b)
+	wire.CloseDescriptor(fd)
+	if err != nil {
+		return err
+	}
+	if k, err := wire.KindOf(b[:n]); err != nil || k != wire.KindHello {
+		return refuse(shm.CodeMessage, "%w: the first message must be HELLO", wire.ErrMessage)
+	}
+	h, _, err := wire.Parse[wire.Hello](b[:n])
+	if err != nil {
+		return &refusal{shm.CodeMessage, err}
+	}
+	if h.Oldest > shm.Version || h.Newest < shm.Version {
+		return refuse(shm.CodeVersion, "you speak versions %d to %d of the feed, the server %d: install the same version of khop on both sides",
+			h.Oldest, h.Newest, shm.Version)
+	}
+	if most := p.server.opt.MaxConsumers; p.server.connected() > most {
+		return refuse(shm.CodeFull, "%d consumers are connected, which is all that --max-consumers allows", most)
+	}
+	if p.pid == 0 { // of a process that this one cannot see
+		p.pid = int(h.Process)
+	}
+	if err := p.server.attach(ctx, p, h); err != nil {
+		return err
+	}
+	return p.welcome()
+}
+
+func (p *peer) welcome() error {
+	r, s := p.rank, p.server
+	opt := r.loader.Options()
+	d := describe{
+		Version: s.opt.Version, PID: os.Getpid(), Dataset: s.name, DatasetID: fmt.Sprintf("%x", s.id),
+		Sampler: opt.Sampler.Fingerprint(), Layers: r.loader.NumLayers(), Seeds: opt.Seeds.String(),
+		NumSeeds:  r.loader.NumSeeds(),
+		BatchSize: opt.BatchSize, Shuffle: opt.Shuffle, DropLast: opt.DropLast, Remainder: opt.Remainder.String(),
+		Batches: r.loader.AllBatches(), Epochs: s.opt.Epochs, Readers: s.opt.Readers, Device: opt.Device,
+		State: r.state(),
+	}
+	if n, ok := opt.Sampler.(sampling.Neighbor); ok {
+		d.Frontier = n.Frontier.String()
+	}
+	text, err := json.Marshal(d)
+	if err != nil {
+		return err
+	}
+	w := wire.Welcome{Magic: wire.Magic, Version: shm.Version, Rank: r.number, WorldSize: uint32(len(s.ranks)),
+		Hold: uint32(p.hold), Slots: uint32(len(r.records)), Index: uint32(p.way.index), JSON: uint32(len(text)),
+		Batches: r.loader.NumBatches()}
+	for flag, is := range map[uint32]bool{wire.IsBroadcast: s.opt.Readers > 0, wire.IsDurable: s.states != nil,
+		wire.IsOnDevice: p.way.place == unified.Device} {
+		if is {
+			w.Is |= flag
+		}
+	}
+	return p.send(wire.Append(nil, wire.KindWelcome, w, text))
+}
+
+// send sends a message.
+func (p *peer) send(b []byte) error {
+	if len(b) > wire.MaxMessage {
+		return refuse(shm.CodeMessage, "%w: an answer of %d bytes", wire.ErrMessage, len(b))
+	}
+	return p.write(b, -1)
+}
+
+// write sends a message, with a descriptor unless fd is negative. A consumer that does not read for long is given up:
+// its own goroutine then learns that the connection has ended, and takes its slots back.
+func (p *peer) write(b []byte, fd int) error {
+	err := p.socket.Send(b, fd, writeTimeout)
+	if err != nil {
+		p.socket.CloseRead()
+	}
+	return err
+}
+
+// complain sends ERROR about a run, or with run 0 about the connection.
+func (p *peer) complain(run uint32, err error) {
+	code := shm.CodeLoad
+	var r *refusal
+	switch {
+	case errors.As(err, &r):
+		code = r.code
+	case errors.Is(err, shm.ErrNoRoom):
+		code = shm.CodeMemory
+	case errors.Is(err, wire.ErrMessage):
+		code = shm.CodeMessage
+	}
+	text := err.Error()
+	text = strings.ToValidUTF8(text[:min(len(text), wire.MaxText)], "")
+	_ = p.send(wire.AppendText(nil, wire.KindError, run, uint32(code), []byte(text))) // if it fails, receiving does too
+}
+
+// receiveAll handles messages until the connection ends.
+func (p *peer) receiveAll() error {
+	b := make([]byte, wire.MaxMessage)
+	for {
+		n, fd, err := p.socket.Receive(context.Background(), time.Time{}, b)
+		wire.CloseDescriptor(fd)
+		if err != nil {
+			if errors.Is(err, wire.ErrMessage) {
+				return &refusal{shm.CodeMessage, err}
+			}
+			return err
+		}
+		more, err := p.handle(b[:n])
+		if err != nil && errors.Is(err, wire.ErrMessage) {
+			return &refusal{shm.CodeMessage, err}
+		}
+		if err != nil || !more {
+			return err
+		}
+	}
+}
+
+// handle does what a message says. Nothing in it is taken on trust.
+func (p *peer) handle(b []byte) (more bool, err error) {
+	k, err := wire.KindOf(b)
+	if err != nil {
+		return false, err
+	}
+	switch k {
+	case wire.KindBegin:
+		m, state, err := wire.Parse[wire.Begin](b)
+		if err != nil {
+			return false, err
+		}
+		return true, p.begin(m, state)
+	case wire.KindNext:
+		m, slots, err := wire.Parse[wire.Next](b)
+		if err != nil {
+			return false, err
+		}
+		p.slots = wire.AppendSlots(p.slots[:0], slots)
+		return true, p.rank.next(p, m, p.slots)
+	case wire.KindStop, wire.KindAsk:
+		m, _, err := wire.Parse[wire.Pair](b)
+		if err == nil && k == wire.KindAsk {
+			err = p.tell(m)
+		} else if err == nil {
+			p.rank.stop(p, m.First)
+		}
+		return err == nil, err
+	case wire.KindBye:
+		return false, nil
+	}
+	return false, fmt.Errorf("%w: a %v from a consumer", wire.ErrMessage, k)
+}
+
+// begin answers BEGIN: it hands a request to the rank's loop, or refuses the run.
+func (p *peer) begin(m wire.Begin, state []byte) error {
+	at, err := p.resolve(m, state)
+	if err == nil {
+		err = p.rank.ask(p, &request{m.Run, at})
+	}
+	var r *refusal
+	if errors.As(err, &r) {
+		p.complain(m.Run, err)
+		return nil
+	}
+	return err
+}
+
+// resolve returns where a BEGIN wants to begin.
+func (p *peer) resolve(m wire.Begin, state []byte) (place, error) {
+	ld := p.rank.loader
+	at := place{m.Epoch, m.Next}
+	switch m.Mode {
+	case wire.BeginGoOn:
+		at = p.rank.goOn()
+	case wire.BeginState:
+		var s loader.State
+		if err := json.Unmarshal(state, &s); err != nil {
+			return at, refuse(shm.CodeState, "no state of a loader: %w", err)
+		}
+		if err := ld.CheckState(s); err != nil {
+			return at, &refusal{shm.CodeState, err}
+		}
+		at = place{s.Epoch, s.Next}
+	}
+	if at.epoch > 1<<32-1 {
+		return at, refuse(shm.CodeEpochs, "epoch %d: must be below 2^32", at.epoch)
+	}
+	if most := p.server.opt.Epochs; most > 0 && at.epoch >= most {
+		return at, refuse(shm.CodeEpochs, "epoch %d: the server offers %d, from 0", at.epoch, most)
+	}
+	at.next = min(at.next, ld.AllBatches())
+	return at, nil
+}
+
+// tell answers ASK.
+func (p *peer) tell(m wire.Pair) error {
+	var v any
+	switch m.First {
+	case wire.AskStatistics:
+		v = p.rank.statistics()
+	case wire.AskState:
+		v = p.rank.state()
+	default:
+		return fmt.Errorf("%w: ASK for %d", wire.ErrMessage, m.First)
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return p.send(wire.AppendText(nil, wire.KindTell, m.First, m.Second, text))
+}

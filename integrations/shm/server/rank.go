@@ -1,0 +1,383 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/khop-gnn/khop/device"
+	"github.com/khop-gnn/khop/integrations/shm"
+	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// rank is one ring: a loader, the memory that it fills, and the consumers that read it (one, unless the ring is a
+// broadcast). Its loop makes runs, one after another; consumers' goroutines change what mu guards and tell it through
+// changed.
+type rank struct {
+	server  *Server
+	number  uint32
+	loader  *loader.Loader
+	arena   *arena
+	device  *device.Device // that batches lie on; nil for none
+	forms   map[way]*form  // read-only
+	form    *form          // of the run under way; set before its workers start
+	index   unified.DType  // where a consumer asks for none
+	hold    int            // slots that a consumer may hold
+	records []record       // by loader slot
+
+	mu       sync.Mutex
+	changed  *sync.Cond // on mu: something below, or the context
+	peers    map[*peer]struct{}
+	current  *run
+	place    place
+	slots    []held
+	waiting  string // for whom: "loader", "consumer" or nobody
+	sent     uint64
+	done     uint64
+	finished bool // the last epoch was acknowledged
+}
+
+// held is a loader slot: what is in it, and how many consumers have it.
+type held struct {
+	batch     *loader.Batch
+	consumers int
+}
+
+// run is an epoch, or a part of one, on its way to some consumers.
+type run struct {
+	at     place
+	end    uint64 // how many batches there are
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	err    error
+
+	// Guarded by rank.mu.
+	peers     []*peer         // that still want it
+	announced uint64          // batches
+	queue     []*loader.Batch // made, and not announced yet
+	awaits    func() bool     // what the loop waits for; nil if it does not
+}
+
+// errStopped ends a run that nobody wants any more.
+var errStopped = errors.New("the run was stopped")
+
+func newRank(ctx context.Context, s *Server, src loader.Source, opt loader.Options) (r *rank, err error) {
+	r = &rank{server: s, number: uint32(opt.Rank), peers: map[*peer]struct{}{}, forms: map[way]*form{}}
+	r.changed = sync.NewCond(&r.mu)
+	a := wire.ReadWrite
+	if s.opt.Readers > 0 {
+		a = wire.ReadOnly
+	}
+	r.arena = newArena(a)
+	opt.RowMemory, opt.Made = r.arena, r.made
+	if err := r.openDevice(&opt); err != nil {
+		return nil, err
+	}
+	opt.SlotTimeout = math.MaxInt64 // how long a batch is held is the consumer's affair, and statistics tell it
+	if r.loader, err = loader.NewContext(ctx, src, opt); err != nil {
+		return nil, errors.Join(err, r.arena.close(), r.closeDevice())
+	}
+	n := r.loader.Stats().Slots
+	if r.hold = min(s.opt.Hold, n-1); r.hold < s.opt.Hold {
+		s.opt.Logger.Warn("consumers may hold fewer batches, to keep within MaxMemory", "hold", r.hold)
+	}
+	if r.hold < 1 {
+		return nil, errors.Join(fmt.Errorf("%w: MaxMemory is %d, which has room for %d batch at a time; the feed needs two", loader.ErrMemory, opt.MaxMemory, n), r.close())
+	}
+	r.records, r.slots = make([]record, n), make([]held, n)
+	for i := range r.records {
+		r.records[i].memory.Options.From = r.arena
+	}
+	if err := r.makeForms(); err != nil {
+		return nil, errors.Join(err, r.close())
+	}
+	return r, nil
+}
+
+// makeForms prepares the descriptors for the index dtypes that the dataset can have.
+func (r *rank) makeForms() error {
+	r.index = r.server.opt.IndexDType
+	if r.index == unified.Invalid {
+		r.index = r.loader.Schema().IDType()
+	}
+	for _, d := range []unified.DType{unified.Int32, unified.Int64} {
+		for _, place := range r.places() {
+			w := way{d, place}
+			f, err := newForm(r.loader, r.loader.NumLayers(), w)
+			var no *refusal
+			if errors.As(err, &no) && d != r.index {
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("%w: %w", shm.ErrOptions, err)
+			}
+			r.forms[w] = f
+		}
+	}
+	r.form = r.forms[way{r.index, unified.Host}]
+	return nil
+}
+
+// made is called by the loader's workers with each batch.
+func (r *rank) made(b *loader.Batch) error {
+	return r.form.write(&r.records[b.Slot()], r.arena, b)
+}
+
+// close frees the loader and the ring. No consumer may be attached and no loop may run.
+func (r *rank) close() error {
+	errs := []error{r.loader.Close()}
+	for i := range r.records {
+		errs = append(errs, r.records[i].memory.Close())
+	}
+	return errors.Join(append(errs, r.arena.close(), r.closeDevice())...)
+}
+
+// state returns the loader's state of where the rank stands.
+func (r *rank) state() loader.State {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.loader.State(r.place.epoch, r.place.next)
+}
+
+// goOn returns where a consumer begins that goes on: after a whole epoch with the one after it.
+func (r *rank) goOn() place {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.place.next >= r.loader.AllBatches() && r.loader.AllBatches() > 0 {
+		return place{r.place.epoch + 1, 0}
+	}
+	return r.place
+}
+
+// attach gives a consumer the rank that it asks for.
+func (s *Server) attach(ctx context.Context, p *peer, h wire.Hello) error {
+	deadline := time.Now().Add(takenTimeout)
+	for {
+		r, wait, err := s.choose(h)
+		if err != nil {
+			return err
+		}
+		taken := r.enter(ctx, p, h, wait, deadline)
+		if taken == nil || h.Rank != wire.AnyRank || ctx.Err() != nil || !time.Now().Before(deadline) {
+			return taken
+		}
+	}
+}
+
+// choose returns the rank to enter, and whether to wait there for the consumer that has it.
+func (s *Server) choose(h wire.Hello) (r *rank, wait bool, err error) {
+	if h.Rank != wire.AnyRank {
+		if uint64(h.Rank) >= uint64(len(s.ranks)) {
+			return nil, false, refuse(shm.CodeRank, "rank %d: the server has ranks 0 to %d", h.Rank, len(s.ranks)-1)
+		}
+		return s.ranks[h.Rank], true, nil
+	}
+	for _, r := range s.ranks {
+		r.mu.Lock()
+		free := len(r.peers) == 0
+		r.mu.Unlock()
+		if free {
+			return r, false, nil
+		}
+	}
+	return s.ranks[0], true, nil
+}
+
+// enter makes p a consumer of the rank, when it is free.
+func (r *rank) enter(ctx context.Context, p *peer, h wire.Hello, wait bool, deadline time.Time) error {
+	broadcast := r.server.opt.Readers > 0
+	index := unified.DType(h.Index)
+	if index == unified.Invalid {
+		index = r.index
+	}
+	w := way{index, r.placeFor(h)}
+	if r.forms[w] == nil || broadcast && index != r.index {
+		return refuse(shm.CodeIndexDType, "the ring has ids as %v, not as %v", r.index, index)
+	}
+	wake := context.AfterFunc(ctx, r.wake)
+	defer wake()
+	timer := time.AfterFunc(time.Until(deadline), r.wake)
+	defer timer.Stop()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for !broadcast && len(r.peers) > 0 {
+		if ctx.Err() != nil {
+			return refuse(shm.CodeEnding, "the server is shutting down")
+		}
+		if !wait || !time.Now().Before(deadline) {
+			pid := r.holder()
+			if pid == 0 && wait {
+				r.changed.Wait() // for detach
+				continue
+			}
+			return refuse(shm.CodeTaken, "process %d is the consumer of rank %d: end it, or ask for another rank", pid,
+				r.number)
+		}
+		r.changed.Wait()
+	}
+	p.rank, p.way, p.held = r, w, map[uint32]time.Time{}
+	p.hold = r.hold
+	if h.Hold > 0 && int64(h.Hold) < int64(p.hold) {
+		p.hold = int(h.Hold)
+	}
+	r.peers[p] = struct{}{}
+	return nil
+}
+
+// holder returns a process that is connected to the rank; 0 if the connections of all have ended, as detach is about to
+// find. mu is held.
+func (r *rank) holder() int {
+	for p := range r.peers {
+		if !p.socket.Ended() {
+			return p.pid
+		}
+	}
+	return 0
+}
+
+func (r *rank) wake() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.changed.Broadcast()
+}
+
+// detach takes a consumer's slots back and lets its run go on without it.
+func (r *rank) detach(p *peer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p.gone, p.asked = true, nil
+	for slot := range p.held {
+		r.giveBack(slot)
+	}
+	clear(p.held)
+	delete(r.peers, p)
+	r.cancelUnwanted()
+	r.pump()
+	r.changed.Broadcast()
+}
+
+// giveBack counts one consumer less that has a slot. mu is held.
+func (r *rank) giveBack(slot uint32) {
+	h := &r.slots[slot]
+	h.consumers--
+	if h.consumers == 0 {
+		h.batch.Release()
+		h.batch = nil
+	}
+}
+
+// cancelUnwanted ends the run where no consumer wants it any more. mu is held.
+func (r *rank) cancelUnwanted() {
+	if r.current == nil {
+		return
+	}
+	for p := range r.peers {
+		if p.active && !p.stop {
+			return
+		}
+	}
+	r.current.cancel(errStopped)
+}
+
+// ask takes a request for a run, and ends the run that the consumer has.
+func (r *rank) ask(p *peer, q *request) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if q.run <= p.lastRun {
+		return fmt.Errorf("%w: BEGIN of run %d after run %d", wire.ErrMessage, q.run, p.lastRun)
+	}
+	p.lastRun = q.run
+	for other := range r.peers {
+		if o := other.asked; other != p && o != nil && o.at != q.at {
+			return refuse(shm.CodeReaders, "another reader waits for epoch %d from batch %d, you ask for epoch %d from batch %d: all readers must begin at the same place",
+				o.at.epoch, o.at.next, q.at.epoch, q.at.next)
+		}
+	}
+	if p.active {
+		r.stopRun(p)
+	}
+	if old := p.asked; old != nil { // it never began
+		_ = p.send(endMessage(old.run, wire.EndStopped, 0, old.at.epoch))
+	}
+	p.asked = q
+	r.changed.Broadcast()
+	return nil
+}
+
+// stop ends a consumer's run, or what it has asked for.
+func (r *rank) stop(p *peer, run uint32) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case p.asked != nil && p.asked.run == run:
+		old := p.asked
+		p.asked = nil
+		_ = p.send(endMessage(run, wire.EndStopped, 0, old.at.epoch))
+	case p.active && p.run == run:
+		r.stopRun(p)
+	}
+}
+
+// stopRun lets a consumer's run go on without it, and tells it so at once: others may wait for the slots that it then
+// returns. mu is held.
+func (r *rank) stopRun(p *peer) {
+	p.stop = true
+	r.cancelUnwanted()
+	r.pump()
+	r.changed.Broadcast()
+}
+
+// next takes acknowledgements and slots.
+func (r *rank) next(p *peer, m wire.Next, slots []uint32) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, slot := range slots {
+		if _, ok := p.held[slot]; !ok {
+			return fmt.Errorf("%w: slot %d comes back, which you do not hold", wire.ErrMessage, slot)
+		}
+		delete(p.held, slot)
+		r.giveBack(slot)
+	}
+	if m.Run == p.run && m.Run != 0 {
+		if m.Done < p.done || m.Done > p.sent {
+			return fmt.Errorf("%w: %d batches acknowledged, where it was %d and %d were announced", wire.ErrMessage, m.Done,
+				p.done, p.sent)
+		}
+		if n := m.Done - p.done; n > 0 {
+			p.at = place{p.at.epoch, p.nexts[n-1]}
+			p.nexts = append(p.nexts[:0], p.nexts[n:]...)
+			p.done = m.Done
+			r.done += n
+			if err := r.settle(); err != nil {
+				return err
+			}
+		}
+	}
+	r.pump()
+	if run := r.current; run != nil && run.awaits != nil && run.awaits() { // nobody else waits for this
+		r.changed.Broadcast()
+	}
+	return nil
+}
+
+// settle learns where the rank stands from what its consumers have acknowledged, and keeps it. mu is held.
+func (r *rank) settle() error {
+	first := true
+	for p := range r.peers {
+		if p.run != 0 && (first || p.at.before(r.place)) {
+			r.place, first = p.at, false
+		}
+	}
+	if s := r.server.states; s != nil {
+		if err := s.save(int(r.number), r.loader.State(r.place.epoch, r.place.next)); err != nil {
+			r.server.opt.Logger.Error("the state could not be written", "error", err)
+			return refuse(shm.CodeState, "the server cannot write its state: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,278 @@
+package server
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/integrations/shm"
+	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
+	"github.com/khop-gnn/khop/loader"
+)
+
+// Server serves the batches of one dataset to consumers. Make it with New, run Serve once, and Close it. All
+// methods but Serve may be called at any time by any goroutine.
+type Server struct {
+	opt    Options
+	name   string // of the dataset
+	id     [16]byte
+	uid    uint32 // whose consumers are welcome
+	ranks  []*rank
+	states *stateFile // nil for none
+
+	listener *net.UnixListener
+	remove   func() error // undoes what listening made beside the socket
+
+	mu       sync.Mutex // guards the following
+	peers    map[*peer]struct{}
+	closed   bool
+	served   chan struct{} // closed when Serve has returned; nil before it is called
+	finish   context.CancelCauseFunc
+	finished int // ranks that have acknowledged the last epoch
+
+	handlers  sync.WaitGroup // of connections
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// New makes the loaders and their rings, and listens; consumers that connect wait for Serve. src must stay open
+// until Close. Errors: those of loader.NewContext, shm.ErrOptions, shm.ErrRunning, shm.ErrNoRoom, and what is wrong with path or
+// state file.
+func New(ctx context.Context, src loader.Source, opt Options) (*Server, error) {
+	if err := opt.EnsureDefaults().Validate(); err != nil {
+		return nil, err
+	}
+	s := &Server{opt: opt, id: src.ID(), uid: uint32(os.Geteuid()), peers: map[*peer]struct{}{}}
+	s.name = hex.EncodeToString(s.id[:])
+	if p, ok := src.(interface{ Path() string }); ok {
+		s.name = p.Path()
+	}
+	if err := s.open(ctx, src); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (s *Server) open(ctx context.Context, src loader.Source) (err error) {
+	if s.listener, s.remove, err = wire.Listen(s.opt.Path); err != nil {
+		return err
+	}
+	opt := s.opt.Loader
+	opt.WorldSize = s.opt.WorldSize
+	if s.opt.Hold == 0 {
+		if s.opt.Hold, err = defaultHold(ctx, src, opt); err != nil {
+			return err
+		}
+	}
+	opt.Prefetch += s.opt.Hold
+	opt.Workers = max(1, opt.Workers/s.opt.WorldSize)
+	for n := range s.opt.WorldSize {
+		opt.Rank = n
+		r, err := newRank(ctx, s, src, opt)
+		if err != nil {
+			return err
+		}
+		s.ranks = append(s.ranks, r)
+		if opt.Residence == loader.Resident { // the other ranks read the copy
+			src, opt.Residence = graphSource{r.loader.Graph(), s.name}, loader.Mapped
+		}
+	}
+	if s.opt.StateFile != "" {
+		s.states, err = openStates(s.opt.StateFile, s.ranks)
+	}
+	return err
+}
+
+// graphSource is a graph in memory that errors call by the name of the dataset that it was read from.
+type graphSource struct {
+	*inMemory
+	path string
+}
+
+// inMemory lends its methods, of which one is Graph.
+type inMemory = graph.Graph
+
+func (g graphSource) Path() string { return g.path }
+
+// Serve answers consumers until ctx ends, or Close is called, or with Options.Epochs until every rank has acknowledged
+// the last epoch. It returns context.Cause, shm.ErrClosed or nil. When it returns, all consumers were told and none of its
+// goroutines is left.
+func (s *Server) Serve(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	s.mu.Lock()
+	if s.closed || s.served != nil {
+		s.mu.Unlock()
+		return shm.ErrClosed
+	}
+	s.finish, s.served = cancel, make(chan struct{})
+	s.mu.Unlock()
+	defer close(s.served)
+	var loops sync.WaitGroup
+	for _, r := range s.ranks {
+		loops.Add(1)
+		go func() {
+			defer loops.Done()
+			r.loop(ctx)
+		}()
+	}
+	err := s.accept(ctx)
+	cancel(err)
+	loops.Wait()
+	reason := uint32(wire.ByeInterrupted)
+	if errors.Is(err, errAllEpochs) {
+		reason, err = wire.ByeAllEpochs, nil
+	}
+	s.dismiss(reason)
+	s.handlers.Wait()
+	return err
+}
+
+// errAllEpochs ends Serve when there is nothing left to serve.
+var errAllEpochs = errors.New("all epochs were loaded")
+
+// accept hands each connection to a goroutine of its own, until ctx ends or the listener is closed.
+func (s *Server) accept(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() { _ = s.listener.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	for {
+		c, err := s.listener.AcceptUnix()
+		switch {
+		case ctx.Err() != nil:
+			if err == nil {
+				_ = c.Close()
+			}
+			return context.Cause(ctx)
+		case errors.Is(err, net.ErrClosed):
+			return shm.ErrClosed
+		case err != nil:
+			s.unreachable(ctx, err)
+			continue
+		}
+		k, err := wire.NewSocket(c)
+		if err != nil {
+			s.unreachable(ctx, err)
+			continue
+		}
+		p := &peer{server: s, socket: k, since: time.Now()}
+		s.mu.Lock()
+		s.peers[p] = struct{}{}
+		s.mu.Unlock()
+		s.handlers.Add(1)
+		go func() {
+			defer s.handlers.Done()
+			p.serve(ctx)
+			s.mu.Lock()
+			delete(s.peers, p)
+			s.mu.Unlock()
+		}()
+	}
+}
+
+// unreachable says that a consumer could not connect, where no descriptors are left for instance, and lets some time
+// pass.
+func (s *Server) unreachable(ctx context.Context, err error) {
+	s.opt.Logger.Warn("a consumer could not connect", "error", err)
+	select {
+	case <-time.After(100 * time.Millisecond):
+	case <-ctx.Done():
+	}
+}
+
+// dismissTimeout is how long a consumer has to take a good-bye.
+const dismissTimeout = 100 * time.Millisecond
+
+// dismiss says good-bye to all consumers and ends their connections, once what they have sent so far is dealt with.
+func (s *Server) dismiss(reason uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for p := range s.peers {
+		late := time.AfterFunc(dismissTimeout, p.socket.CloseRead) // whatever waits for one that reads nothing
+		_ = p.socket.Send(wire.Append(nil, wire.KindBye, wire.Pair{First: reason}, nil), -1, dismissTimeout)
+		late.Stop()
+		p.socket.CloseRead()
+	}
+}
+
+// rankFinished counts ranks that have acknowledged the last epoch.
+func (s *Server) rankFinished() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.finished++; s.finished == len(s.ranks) && s.finish != nil {
+		s.finish(errAllEpochs)
+	}
+}
+
+// connected returns how many consumers are connected.
+func (s *Server) connected() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.peers)
+}
+
+// Close ends Serve, waits for it, and frees the loaders and rings; consumers keep what they have mapped. Later calls
+// return the first result.
+func (s *Server) Close() error {
+	s.closeOnce.Do(func() {
+		s.mu.Lock()
+		s.closed = true
+		served := s.served
+		s.mu.Unlock()
+		var errs []error
+		if s.listener != nil {
+			errs = append(errs, s.listener.Close()) // this removes the socket
+		}
+		if served != nil {
+			<-served
+		}
+		for _, r := range slices.Backward(s.ranks) { // the first may hold the graph of all
+			errs = append(errs, r.close())
+		}
+		if s.remove != nil {
+			errs = append(errs, s.remove())
+		}
+		s.closeErr = errors.Join(errs...)
+	})
+	return s.closeErr
+}
+
+// Path returns where the socket is.
+func (s *Server) Path() string { return s.opt.Path }
+
+// Options returns the options in effect: defaults filled in, the loader's as they turned out for rank 0.
+func (s *Server) Options() Options {
+	o := s.opt
+	o.Loader, o.IndexDType = s.ranks[0].loader.Options(), s.ranks[0].index
+	return o
+}
+
+// NumBatches returns the batches of an epoch that rank 0 yields.
+func (s *Server) NumBatches() uint64 { return s.ranks[0].loader.NumBatches() }
+
+// describe is the JSON of WELCOME.
+type describe struct {
+	Version   string       `json:"version,omitempty"`
+	PID       int          `json:"pid"`
+	Dataset   string       `json:"dataset"`
+	DatasetID string       `json:"dataset_id"`
+	Sampler   string       `json:"sampler"`
+	Layers    int          `json:"layers"`
+	Frontier  string       `json:"frontier,omitempty"`
+	Seeds     string       `json:"seeds"`
+	NumSeeds  int64        `json:"num_seeds"`
+	BatchSize int          `json:"batch_size"`
+	Shuffle   bool         `json:"shuffle"`
+	DropLast  bool         `json:"drop_last"`
+	Remainder string       `json:"remainder"`
+	Batches   uint64       `json:"batches"`
+	Epochs    uint64       `json:"epochs"`
+	Readers   int          `json:"readers"`
+	Device    string       `json:"device"`
+	State     loader.State `json:"state"`
+}

@@ -20,7 +20,7 @@ type loadFlags struct {
 	Fanouts   fanouts  `default:"15,10,5" placeholder:"LIST" help:"Neighbours a hop, the first out of the seeds: 15,10,5. -1 takes all, 0 none. By edge type: 'cites=15,10;writes=5,5;*=5,5'."`
 	Frontier  string   `enum:"all,new" default:"all" help:"Nodes that a hop expands: all that were reached, or new ones only."`
 	Replace   bool     `help:"Sample with replacement."`
-	Seeds     string   `default:"train" placeholder:"SEEDS" help:"A split (train, val, test), all, all:TYPE, or @FILE with a node id a line."`
+	Seeds     string   `placeholder:"SEEDS" help:"A split (train, val, test), all, all:TYPE, or @FILE with a node id a line; default: train, or all nodes where there is no such split."`
 	Split     int      `default:"0" placeholder:"N" help:"Which of several splits of the name."`
 	BatchSize positive `default:"1024" placeholder:"N" help:"Seeds a batch."`
 	DropLast  bool     `help:"Leave out the last batch of an epoch where it has fewer seeds."`

@@ -92,6 +92,7 @@ func TestExitStatusAndMessage(t *testing.T) {
 		{"sample " + data + " --device cuda", exitFailed, "no CUDA device"},
 		{"sample " + data + " --device cpu --batches 1", exitDone, "nodes"},
 		{"sample " + data + " --seeds nosuch", exitFailed, "there are: train (split 0)"},
+		{"sample " + data + " --seeds all:paper", exitUsage, `--seeds all:paper: no node type "paper"; there are: node`},
 		{"sample " + data + " --split 3", exitFailed, `"train" (split 3)`},
 		{"sample " + data + " --seeds @" + empty + "/none", exitFailed, "none"},
 		{"sample " + data + " --max-memory 1kB", exitFailed, "MaxMemory is 1000"},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,42 +16,51 @@ import (
 	"github.com/khop-gnn/khop/loader"
 )
 
-// seedSource turns what --seeds and --split say into a loader's seeds, and tells the user where that is not what was
-// asked.
+// seedSource turns what --seeds and --split say into a loader's seeds. Without --seeds it takes all nodes of a dataset
+// that has no train split, and tells the user so.
 func (env *environment) seedSource(name string, split int, g *graph.Graph) (loader.SeedSource, error) {
 	if file, ok := strings.CutPrefix(name, "@"); ok {
 		seeds, err := readSeedFile(file, g.Schema())
 		return loader.GivenSeeds(seeds), err
 	}
-	if types, ok := strings.CutPrefix(name, "all:"); ok {
-		return loader.AllNodes(strings.Split(types, ",")...), nil
+	if list, ok := strings.CutPrefix(name, "all:"); ok {
+		types := strings.Split(list, ",")
+		for _, t := range types {
+			if g.Schema().NodeType(t) < 0 {
+				return loader.SeedSource{}, usageError("--seeds %s: %w", name, noNodeType(t, g.Schema()))
+			}
+		}
+		return loader.AllNodes(types...), nil
 	}
-	if name == "all" {
+	train := func(s graph.Split) bool { return s.Name == "train" }
+	switch {
+	case name == "all":
 		return loader.AllNodes(), nil
-	}
-	if name == "train" && !hasSplit(g, name) {
+	case name == "" && !slices.ContainsFunc(g.Splits(), train):
 		env.note("the dataset has no train split: the seeds are all nodes")
 		return loader.AllNodes(), nil
+	case name == "":
+		name = "train"
 	}
 	if _, err := g.Split(name, split); err != nil {
-		return loader.SeedSource{}, err
+		return loader.SeedSource{}, fmt.Errorf("--seeds %s --split %d: %w; or take all, all:TYPE or @FILE", name, split, err)
 	}
 	return loader.SplitIndex(name, split), nil
 }
 
-func hasSplit(g *graph.Graph, name string) bool {
-	for _, s := range g.Splits() {
-		if s.Name == name {
-			return true
-		}
+// noNodeType is the error of a node type that is not there.
+func noNodeType(name string, s *graph.Schema) error {
+	var names []string
+	for _, t := range s.Nodes {
+		names = append(names, t.Name)
 	}
-	return false
+	return fmt.Errorf("no node type %q; there are: %s", name, strings.Join(names, ", "))
 }
 
 func readSeedFile(path string, schema *graph.Schema) (graph.Seeds, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return graph.Seeds{}, fmt.Errorf("seeds: %w", err)
+		return graph.Seeds{}, fmt.Errorf("--seeds @%s: %w", path, err)
 	}
 	defer f.Close()
 	seeds, err := readSeeds(f, schema)
@@ -110,16 +120,16 @@ func readSeed(text string, schema *graph.Schema) (nodeType int, id int64, err er
 		name := strings.TrimSpace(text[:cut])
 		number = text[cut+1:]
 		if nodeType = schema.NodeType(name); nodeType < 0 {
-			return 0, 0, fmt.Errorf("%w: no node type %q; a line is a node id, or a node type and an id", errSeedFile,
-				name)
+			return 0, 0, fmt.Errorf("%w: a line is a node id, or a node type and an id: %w", errSeedFile,
+				noNodeType(name, schema))
 		}
 	}
 	if id, err = strconv.ParseInt(number, 10, 64); err != nil {
 		return 0, 0, fmt.Errorf("%w: %q is not a node id", errSeedFile, number)
 	}
 	if nt := &schema.Nodes[nodeType]; id < 0 || id >= nt.Count {
-		return 0, 0, fmt.Errorf("%w: node %d, but there are %s nodes of type %q, from 0", graph.ErrSeed, id,
-			humanize.Comma(nt.Count), nt.Name)
+		return 0, 0, fmt.Errorf("%w: node %d is not in 0 .. %s, the nodes of type %q", graph.ErrSeed, id,
+			humanize.Comma(nt.Count-1), nt.Name)
 	}
 	return nodeType, id, nil
 }

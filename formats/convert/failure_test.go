@@ -109,6 +109,8 @@ func TestWhatCannotBeConvertedIsAnErrorAndLeavesNothing(t *testing.T) {
 			"id 2 is not below the 2 nodes"},
 		{"tables of different length", good, Options{Features: npyMatrix(t, 3, 1, []float32{1, 2, 3}),
 			Labels: npyFile(t, []int64{1, 2})}, nil, "2 rows"},
+		{"a table that is not there", good,
+			Options{Features: filepath.Join(filepath.Dir(npyFile(t, []int64{1})), "nodes.npy")}, fs.ErrNotExist, "table.npy"},
 		{"labels that are no integers", good, Options{Labels: npyFile(t, []float32{1, 2.5, 3})}, nil, "row 1"},
 		{"features in one dimension", good, Options{Features: npyFile(t, []float32{1, 2, 3})}, nil, "(nodes, width)"},
 		{"a table that is none", good, Options{Features: good}, nil, "numpy.save"},

@@ -1,10 +1,14 @@
 package convert
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"path/filepath"
+	"strings"
 
 	"github.com/khop-gnn/khop/formats/npy"
 	"github.com/khop-gnn/khop/formats/source"
@@ -25,6 +29,11 @@ func (c *conversion) openTables() (nodes int64, err error) {
 			continue
 		}
 		f, err := source.Open(t.path)
+		if errors.Is(err, fs.ErrNotExist) {
+			there, _ := filepath.Glob(filepath.Join(filepath.Dir(t.path), "*.npy"))
+			return 0, fmt.Errorf("the table of %ss: %w; .npy files there: %s", t.column, err,
+				cmp.Or(strings.Join(there, ", "), "none"))
+		}
 		if err != nil {
 			return 0, err
 		}

@@ -276,7 +276,7 @@ class Loader(Connection):
         sampler: str = "neighbor",
         frontier: str = "all",
         replace: bool = False,
-        seeds: Seeds = "train",
+        seeds: Optional[Seeds] = None,
         split: int = 0,
         batch_size: int = 1024,
         drop_last: bool = False,

@@ -31,7 +31,7 @@ def _numbers(values: Sequence[int]) -> str:
 class SeedList:
     """The value of --seeds, and where seeds that are a list are: a file without a name, which the server inherits."""
 
-    def __init__(self, text: str, file: Optional[IO[str]] = None) -> None:
+    def __init__(self, text: Optional[str], file: Optional[IO[str]] = None) -> None:
         self.text, self._file = text, file
 
     def inherit(self) -> tuple[int, ...]:
@@ -44,9 +44,9 @@ class SeedList:
             self._file.close()
 
 
-def seed_list(seeds: Seeds) -> SeedList:
+def seed_list(seeds: Optional[Seeds]) -> SeedList:
     """Seeds as --seeds has them."""
-    if isinstance(seeds, str):
+    if seeds is None or isinstance(seeds, str):
         return SeedList(seeds)
     if isinstance(seeds, tuple) and len(seeds) == 2 and isinstance(seeds[0], str):
         if seeds[1] is None:

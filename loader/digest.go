@@ -19,10 +19,10 @@ type hashed struct {
 }
 
 // hashOrder returns the arrays that digests cover, in the order in which they are hashed.
-func (r *recipe) hashOrder() []hashed {
+func hashOrder(arrays []Array) []hashed {
 	var list []hashed
-	for i := range r.arrays {
-		a := &r.arrays[i]
+	for i := range arrays {
+		a := &arrays[i]
 		if !a.InFull() {
 			continue
 		}
@@ -56,21 +56,34 @@ func (b *Batch) Digest() (topology, full uint64) {
 	}
 	s := b.slot
 	if s.digest == nil {
-		s.digest = &digester{arrays: s.recipe.hashOrder()}
+		s.digest = &digester{arrays: hashOrder(s.recipe.arrays)}
 	}
 	d := s.digest
 	if b.Sync() != nil {
 		return 0, 0
 	}
+	topology, full = d.sum(func(i int) unified.Tensor { return s.down.tensor(s, s.tensor(i)) })
+	if s.down.err != nil {
+		return 0, 0
+	}
+	return topology, full
+}
+
+// Digests returns the digests of a batch that is not a loader's any more, such as a consumer of the feed has: of its
+// arrays, of which Name, Kind and DType count. of returns an array, on the host.
+func Digests(arrays []Array, of func(i int) unified.Tensor) (topology, full uint64) {
+	d := digester{arrays: hashOrder(arrays)}
+	return d.sum(of)
+}
+
+// sum hashes all arrays.
+func (d *digester) sum(of func(i int) unified.Tensor) (topology, full uint64) {
 	d.topology.Reset()
 	d.full.Reset()
 	for i := range d.arrays {
 		a := &d.arrays[i]
 		d.write(a.Array, a.header)
-		d.array(a.Array, s.down.tensor(s, s.tensor(a.number)))
-	}
-	if s.down.err != nil {
-		return 0, 0
+		d.array(a.Array, of(a.number))
 	}
 	return d.topology.Sum64(), d.full.Sum64()
 }

@@ -2,11 +2,9 @@ package consumer
 
 import (
 	"context"
-	"encoding/binary"
+	"errors"
 	"fmt"
-	"sort"
-
-	"github.com/zeebo/xxh3"
+	"strings"
 
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
@@ -145,45 +143,36 @@ func (c *Consumer) flushSlots() error {
 // Digest returns the batch's digests (docs/digest.md): topology covers what was sampled, full also the columns. Arrays
 // on a device are copied down for it; 0, 0 where that fails.
 func (b *Batch) Digest() (topology, full uint64) {
-	arrays := append([]shm.Array(nil), b.arrays...)
-	sort.Slice(arrays, func(i, j int) bool { return arrays[i].Name < arrays[j].Name })
-	var t, f xxh3.Hasher
-	for _, a := range arrays {
-		host, err := a.Tensor.To(context.Background(), unified.Target{})
-		if err != nil {
-			return 0, 0
-		}
-		a.Tensor = host.Tensor
-		for flag, h := range map[uint16]*xxh3.Hasher{shm.InTopology: &t, shm.InFull: &f} {
-			if a.Flags&flag != 0 {
-				hashArray(h, a)
-			}
-		}
-		if host.Close() != nil {
-			return 0, 0
-		}
+	list := make([]loader.Array, len(b.arrays))
+	for i, a := range b.arrays {
+		list[i] = loader.Array{Name: a.Name, Kind: kindOf(a), DType: a.Tensor.DType()}
 	}
-	return t.Sum64(), f.Sum64()
+	var failed error
+	host := &unified.Moved{}
+	topology, full = loader.Digests(list, func(i int) unified.Tensor {
+		failed = errors.Join(failed, host.Close()) // the array before is hashed
+		moved, err := b.arrays[i].Tensor.To(context.Background(), unified.Target{})
+		if err != nil {
+			failed, moved = err, &unified.Moved{}
+		}
+		host = moved
+		return host.Tensor
+	})
+	if errors.Join(failed, host.Close()) != nil {
+		return 0, 0
+	}
+	return topology, full
 }
 
-func hashArray(h *xxh3.Hasher, a shm.Array) {
-	dtype, data := a.Tensor.DType(), a.Tensor.Bytes()
-	if a.Flags&shm.InTopology != 0 && dtype == unified.Int32 { // ids are hashed as int64
-		dtype = unified.Int64
-		v, _ := unified.View[int32](a.Tensor)
-		data = make([]byte, 8*len(v))
-		for i, x := range v {
-			binary.LittleEndian.PutUint64(data[8*i:], uint64(int64(x)))
-		}
+// kindOf returns a kind that digests treat as they do the array's.
+func kindOf(a shm.Array) loader.ArrayKind {
+	switch {
+	case a.Flags&shm.InFull == 0:
+		return loader.ArrayInputs
+	case a.Flags&shm.InTopology == 0:
+		return loader.ArrayNodeColumn
+	case strings.HasPrefix(a.Name, "sample/"):
+		return loader.ArrayOwn
 	}
-	var b []byte
-	for _, text := range []string{a.Name, dtype.String()} {
-		b = append(binary.LittleEndian.AppendUint64(b, uint64(len(text))), text...)
-	}
-	b = binary.LittleEndian.AppendUint64(b, uint64(a.Tensor.Rank()))
-	for _, d := range a.Tensor.Shape() {
-		b = binary.LittleEndian.AppendUint64(b, uint64(d))
-	}
-	_, _ = h.Write(b) // a hash takes everything
-	_, _ = h.Write(data)
+	return loader.ArrayNodes
 }

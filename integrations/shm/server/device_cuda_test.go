@@ -11,7 +11,6 @@ import (
 
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/consumer"
-	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
 	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/unified"
@@ -186,21 +185,18 @@ func TestADeviceKeepsTheDatasetsIDs(t *testing.T) {
 	s := serve(t, plainGraph(t, 500), Options{Loader: opt})
 	for _, index := range []unified.DType{unified.Int32, unified.Int64} {
 		f := s.ranks[0].forms[way{index, unified.Device}]
-		arrays, err := wire.ParseDescriptor(f.descriptor, nil, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i, p := range f.parts {
-			dtype := arrays[i].Tensor.DType()
+		for i, a := range f.arrays {
 			expect := unified.Int32
-			switch p.source {
-			case numNodes, seedItems:
+			switch {
+			case a.IsColumn():
+				expect = a.DType
+			case a.Kind == loader.ArrayNumNodes || a.Kind == loader.ArrayItems:
 				expect = unified.Int64
-			case seedIDs:
+			case a.Kind == loader.ArrayInputs:
 				expect = index
 			}
-			if p.source < nodeColumn && dtype != expect {
-				t.Errorf("index dtype %v: part %d is %v, want %v", index, i, dtype, expect)
+			if f.dtypes[i] != expect {
+				t.Errorf("index dtype %v: array %s is %v, want %v", index, a.Name, f.dtypes[i], expect)
 			}
 		}
 	}

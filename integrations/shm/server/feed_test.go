@@ -12,12 +12,15 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/integrations/shm/consumer"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
 )
 
 func TestConsumersGetTheBatchesThatTheLoaderMakes(t *testing.T) {
 	plain, typed := plainGraph(t, 500), typedGraph(t)
 	views, bare := layerViews(), positionsOnly()
+	apart := usual()
+	apart.Sampler = sampling.Neighbor{Fanouts: []int{4, 3}, Disjoint: true}
 	resident := usual()
 	resident.Residence = loader.Resident
 	for _, c := range []struct {
@@ -30,6 +33,7 @@ func TestConsumersGetTheBatchesThatTheLoaderMakes(t *testing.T) {
 		{"typed", typed, usual(), 1},
 		{"layers that are views, and edge columns", plain, views, 1},
 		{"no columns, edge positions", typed, bare, 1},
+		{"arrays of the sampler's own", plain, apart, 1},
 		{"three ranks", plain, usual(), 3},
 		{"two ranks, resident", plain, resident, 2},
 		{"hundreds of edge types", knowledge(t), usual(), 1},

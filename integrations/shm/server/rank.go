@@ -108,7 +108,7 @@ func (r *rank) makeForms() error {
 	for _, d := range []unified.DType{unified.Int32, unified.Int64} {
 		for _, place := range r.places() {
 			w := way{d, place}
-			f, err := newForm(r.loader, r.loader.NumLayers(), w)
+			f, err := newForm(r.loader.Arrays(), w)
 			var no *refusal
 			if errors.As(err, &no) && d != r.index {
 				continue

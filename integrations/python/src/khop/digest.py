@@ -11,6 +11,7 @@ Named = Tuple[str, "NDArray[np.generic]", str]
 """An array's name, its elements, and its dtype's name."""
 
 _IDS = ("num_nodes", "nodes/", "seeds/", "block/")
+_TOPOLOGY = _IDS + ("sample/",)
 _COLUMNS = ("node/", "seed/", "edge/")
 
 
@@ -22,13 +23,13 @@ def digests(arrays: Iterable[Named]) -> Tuple[str, str]:
         raise ImportError('digest() needs xxhash: pip install "khop[digest]"') from None
     topology, full = xxhash.xxh3_64(), xxhash.xxh3_64()
     for name, array, dtype in sorted(arrays, key=lambda a: a[0].encode()):
-        if not name.startswith(_IDS + _COLUMNS):
+        if not name.startswith(_TOPOLOGY + _COLUMNS):
             continue  # not part of what a digest covers
         if name.startswith(_IDS):
             array, dtype = array.astype(np.int64, copy=False), "int64"
         array = np.ascontiguousarray(array)
         head = _text(name) + _text(dtype) + b"".join(map(_word, (array.ndim, *array.shape)))
-        for h in (topology, full) if name.startswith(_IDS) else (full,):
+        for h in (topology, full) if name.startswith(_TOPOLOGY) else (full,):
             h.update(head)
             h.update(array.reshape(-1).view(np.uint8).data)
     return topology.hexdigest(), full.hexdigest()

@@ -124,9 +124,9 @@ func (t *topology) charge(edges int64) (err error) {
 
 // parts calls emit with the parts of the structure. It builds what fits only once.
 func (t *topology) parts(ctx context.Context, emit func(csc.Part) error) error {
-	edges := t.g.Edges.Each
+	edges := edgesOf(&t.g.Edges)
 	if t.both {
-		edges = bothWays(edges, t.opt.Permutation)
+		edges = bothWays(&t.g.Edges, t.opt.Permutation)
 	}
 	var err error
 	if t.stream {
@@ -156,30 +156,33 @@ func (t *topology) parts(ctx context.Context, emit func(csc.Part) error) error {
 	return err
 }
 
+// edgesOf yields the edges of a source as the builder wants them.
+func edgesOf(e *source.Edges) csc.Edges[int64] {
+	return func(yield func(csc.Chunk[int64]) error) error {
+		return e.Each(func(src, dst []int64) error { return yield(csc.Chunk[int64]{Src: src, Dst: dst}) })
+	}
+}
+
 // bothWays yields each edge and, unless it is a self-loop, its reverse, with the direction in the low bit of the
 // source.
-func bothWays(edges csc.Edges[int64], numbered bool) csc.Edges[int64] {
+func bothWays(e *source.Edges, numbered bool) csc.Edges[int64] {
 	return func(yield func(csc.Chunk[int64]) error) error {
-		first := int64(0)
+		next := int64(0) // number of an edge
 		var out csc.Chunk[int64]
-		return edges(func(c csc.Chunk[int64]) error {
-			out.Src, out.Dst, out.Numbers = out.Src[:0], out.Dst[:0], out.Numbers[:0]
-			for i, s := range c.Src {
-				d := c.Dst[i]
-				out.Src, out.Dst = append(out.Src, 2*s), append(out.Dst, d)
-				if s != d {
-					out.Src, out.Dst = append(out.Src, 2*d+1), append(out.Dst, s)
-				}
-				if numbered {
-					out.Numbers = append(out.Numbers, first+int64(i))
-					if s != d {
-						out.Numbers = append(out.Numbers, first+int64(i))
-					}
-				}
+		put := func(src, dst int64) {
+			out.Src, out.Dst = append(out.Src, src), append(out.Dst, dst)
+			if numbered {
+				out.Numbers = append(out.Numbers, next)
 			}
-			first += int64(len(c.Src))
-			if !numbered {
-				out.Numbers = nil
+		}
+		return e.Each(func(src, dst []int64) error {
+			out.Src, out.Dst, out.Numbers = out.Src[:0], out.Dst[:0], out.Numbers[:0]
+			for i, s := range src {
+				put(2*s, dst[i])
+				if s != dst[i] {
+					put(2*dst[i]+1, s)
+				}
+				next++
 			}
 			return yield(out)
 		})

@@ -17,7 +17,6 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/source"
-	"github.com/khop-gnn/khop/internal/csc"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -33,9 +32,9 @@ func write(t testing.TB, name string, text []byte) string {
 func pairs(t testing.TB, g *source.Graph) string {
 	t.Helper()
 	var b strings.Builder
-	if err := g.Edges.Each(func(c csc.Chunk[int64]) error {
-		for i := range c.Src {
-			fmt.Fprintf(&b, " %d>%d", c.Src[i], c.Dst[i])
+	if err := g.Edges.Each(func(src, dst []int64) error {
+		for i := range src {
+			fmt.Fprintf(&b, " %d>%d", src[i], dst[i])
 		}
 		return nil
 	}); err != nil {
@@ -245,14 +244,14 @@ func TestManyEdgesMoveToAFile(t *testing.T) {
 	}
 	for range 2 { // it can be gone over again
 		i := 0
-		if err := g.Edges.Each(func(c csc.Chunk[int64]) error {
-			for k := range c.Src {
+		if err := g.Edges.Each(func(src, dst []int64) error {
+			for k := range src {
 				want := int64(i)
 				if i > n/2 {
 					want += 1 << 32
 				}
-				if c.Src[k] != want || c.Dst[k] != int64(i%7) {
-					t.Fatalf("edge %d is %d>%d", i, c.Src[k], c.Dst[k])
+				if src[k] != want || dst[k] != int64(i%7) {
+					t.Fatalf("edge %d is %d>%d", i, src[k], dst[k])
 				}
 				i++
 			}
@@ -307,11 +306,11 @@ func FuzzRead(f *testing.F) {
 		}
 		defer g.Close()
 		n := int64(0)
-		if err := g.Edges.Each(func(c csc.Chunk[int64]) error {
-			n += int64(len(c.Src))
-			for i := range c.Src {
-				if c.Src[i] < 0 || c.Src[i] >= g.Nodes || c.Dst[i] < 0 || c.Dst[i] >= g.Nodes {
-					t.Fatalf("edge %d>%d of %d nodes", c.Src[i], c.Dst[i], g.Nodes)
+		if err := g.Edges.Each(func(src, dst []int64) error {
+			n += int64(len(src))
+			for i := range src {
+				if src[i] < 0 || src[i] >= g.Nodes || dst[i] < 0 || dst[i] >= g.Nodes {
+					t.Fatalf("edge %d>%d of %d nodes", src[i], dst[i], g.Nodes)
 				}
 			}
 			return nil

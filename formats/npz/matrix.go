@@ -10,7 +10,6 @@ import (
 	"github.com/khop-gnn/khop/formats/npy"
 	"github.com/khop-gnn/khop/formats/source"
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/internal/csc"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -178,7 +177,7 @@ func (a *archive) setEdges(g *source.Graph, m *matrix) error {
 	return nil
 }
 
-func (m *matrix) each(yield func(csc.Chunk[int64]) error) error {
+func (m *matrix) each(yield func(src, dst []int64) error) error {
 	var src []int64
 	row := int64(0)
 	for lo := 0; lo < len(m.indices); lo += chunkEdges {
@@ -190,7 +189,7 @@ func (m *matrix) each(yield func(csc.Chunk[int64]) error) error {
 			}
 			src = append(src, row)
 		}
-		if err := yield(csc.Chunk[int64]{Src: src, Dst: m.indices[lo:hi]}); err != nil {
+		if err := yield(src, m.indices[lo:hi]); err != nil {
 			return err
 		}
 	}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/source"
-	"github.com/khop-gnn/khop/internal/csc"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -80,9 +79,9 @@ func save(t testing.TB, b []byte) string {
 func spell(t testing.TB, g *source.Graph) string {
 	t.Helper()
 	s := fmt.Sprintf("%d nodes:", g.Nodes)
-	if err := g.Edges.Each(func(c csc.Chunk[int64]) error {
-		for i := range c.Src {
-			s += fmt.Sprintf(" %d>%d", c.Src[i], c.Dst[i])
+	if err := g.Edges.Each(func(src, dst []int64) error {
+		for i := range src {
+			s += fmt.Sprintf(" %d>%d", src[i], dst[i])
 		}
 		return nil
 	}); err != nil {
@@ -377,13 +376,13 @@ func readAll(t *testing.T, path string, size int) {
 	g, err := Read(context.Background(), path, nil)
 	if err == nil {
 		n := int64(0)
-		if err := g.Edges.Each(func(c csc.Chunk[int64]) error {
-			for i := range c.Src {
-				if uint64(c.Src[i]) >= uint64(g.Nodes) || uint64(c.Dst[i]) >= uint64(g.Nodes) {
-					t.Fatalf("edge %d>%d of %d nodes", c.Src[i], c.Dst[i], g.Nodes)
+		if err := g.Edges.Each(func(src, dst []int64) error {
+			for i := range src {
+				if uint64(src[i]) >= uint64(g.Nodes) || uint64(dst[i]) >= uint64(g.Nodes) {
+					t.Fatalf("edge %d>%d of %d nodes", src[i], dst[i], g.Nodes)
 				}
 			}
-			n += int64(len(c.Src))
+			n += int64(len(src))
 			return nil
 		}); err != nil || n != g.Edges.Count {
 			t.Fatalf("%d edges of %d: %v", n, g.Edges.Count, err)

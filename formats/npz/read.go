@@ -10,7 +10,6 @@ import (
 	"github.com/khop-gnn/khop/formats/npy"
 	"github.com/khop-gnn/khop/formats/source"
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/internal/csc"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -158,14 +157,14 @@ func (a *archive) dense(g *source.Graph) error {
 			}
 		}
 	}
-	g.Edges = source.Edges{Count: m, Undirected: true, Each: func(yield func(csc.Chunk[int64]) error) error {
-		var c csc.Chunk[int64]
+	g.Edges = source.Edges{Count: m, Undirected: true, Each: func(yield func(src, dst []int64) error) error {
+		var src, dst []int64
 		for i := int64(0); i < m; {
-			c.Src, c.Dst = c.Src[:0], c.Dst[:0]
-			for ; i < m && len(c.Src) < chunkEdges; i++ {
-				c.Src, c.Dst = append(c.Src, edges[at(i, 0)]), append(c.Dst, edges[at(i, 1)])
+			src, dst = src[:0], dst[:0]
+			for ; i < m && len(src) < chunkEdges; i++ {
+				src, dst = append(src, edges[at(i, 0)]), append(dst, edges[at(i, 1)])
 			}
-			if err := yield(c); err != nil {
+			if err := yield(src, dst); err != nil {
 				return err
 			}
 		}

@@ -3,7 +3,6 @@ package source
 import (
 	"fmt"
 
-	"github.com/khop-gnn/khop/internal/csc"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -73,7 +72,7 @@ func (s *EdgeStore) Range() (least, greatest int64) {
 }
 
 // Each yields the edges, in chunks of as many as were appended together.
-func (s *EdgeStore) Each(yield func(csc.Chunk[int64]) error) error {
+func (s *EdgeStore) Each(yield func(src, dst []int64) error) error {
 	mem, err := s.Spool.Bytes()
 	if err != nil {
 		return err
@@ -96,7 +95,7 @@ func (s *EdgeStore) Each(yield func(csc.Chunk[int64]) error) error {
 			v, _ := unified.View[int32](t)
 			src, dst = widen(src[:0], v[:n]), widen(dst[:0], v[n:])
 		}
-		if err := yield(csc.Chunk[int64]{Src: src, Dst: dst}); err != nil {
+		if err := yield(src, dst); err != nil {
 			return err
 		}
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/internal/csc"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -31,8 +30,9 @@ type Edges struct {
 	Count int64
 	// Undirected says that by the format's definition an edge goes both ways and is listed once.
 	Undirected bool
-	// Each yields the edges in the source's order, Src -> Dst, without Types and Numbers. May be called several times.
-	Each csc.Edges[int64]
+	// Each yields the edges src[i] -> dst[i] in the source's order, many at a time, and returns the first error. It may be
+	// called several times. The slices belong to the source and are valid until yield returns.
+	Each func(yield func(src, dst []int64) error) error
 	// Columns have a row an edge, in the order of Each.
 	Columns []EdgeColumn
 	// Where names an edge in messages, such as "adj_matrix: entry 17"; nil: "edge 17".

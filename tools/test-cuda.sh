@@ -81,6 +81,11 @@ while read -r folder names; do
     go test -race -tags cuda -count 1 -timeout 25m -json -run "$names" "$folder" </dev/null || : # -count 1: a new simulator is no change to the cache
 done <"$scratch/tests" | "$REPORT" "${skips[@]}" ${TOTALS:+-totals "$TOTALS"}
 
+step "modules of their own, on the device"
+while read -r mod; do
+    (cd "$mod" && go vet -tags cuda ./... && go test -tags cuda -count 1 -json ./... | "$REPORT" "${skips[@]}" ${TOTALS:+-totals "$TOTALS"})
+done < <(find . -mindepth 2 -name '*.cu' -not -path './.*' -printf '%h\n' | sort -u | while read -r dir; do [ ! -f "$dir/go.mod" ] || echo "$dir"; done)
+
 step "bundle" # of programs that measure a GPU: all phases run, in tiny sizes
 bench/gpu/bundle.sh "$scratch/gpu" internal/drivertest
 "$scratch/gpu/run" --smoke --minutes 60 --dir "$scratch/state" >"$scratch/result.json" || fail "a phase of the bundle failed: see above"

@@ -123,6 +123,10 @@ khop-cuda: ## write dist/khop-cuda, which uses a GPU where there is one
 cudasim: ## compile every .cu into dist/libcudasim.so, a driver that checks kernels on the CPU
 	@mkdir -p dist && flock dist/.cudasim.lock $(MAKE) --no-print-directory -s -j2 -C internal/cudasim
 
+.PHONY: cudasim-ptx
+cudasim-ptx: cudasim ## write dist/libcudasim-ptx.so, which runs the committed PTX in place of the .cu files
+	@flock dist/.cudasim.lock $(MAKE) --no-print-directory -s -j2 -C internal/cudasim ptx
+
 .PHONY: cuda-headers
 cuda-headers: ## see that device links with the headers of CUDA 11, 12 and 13
 	@set -e; for major in 11 12 13; do \

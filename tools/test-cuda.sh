@@ -22,7 +22,7 @@ for tool in gcc g++ make python3; do
 done
 
 scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
+trap 'kill $(jobs -p) 2>/dev/null || :; rm -rf "$scratch"' EXIT
 exports=$(tools/cuda-env.sh)
 eval "$exports"
 
@@ -71,15 +71,33 @@ dist/khop-cuda sample "$scratch/sbm.khop" --digest --device cuda | cmp - "$scrat
 skips=(-any-skip)
 [ -z "${KHOP_TESTDATA:-}" ] || skips=(-allowed tests/allowed-skips.txt)
 
-# Not from the cache, which does not see that the simulator has changed. The tests that need a device are those of the files named *_cuda_test.go.
+# The tests that need a device are those of the files named *_cuda_test.go.
 [ -n "${REPORT:-}" ] || { REPORT=$scratch/testreport; go build -o "$REPORT" ./tools/testreport; }
 find . -name '*_cuda_test.go' -not -path './.*' -printf '%h\n' | sort -u | while read -r folder; do
     names=$(grep -h -o '^func \(Test\|Fuzz\|Example\)[A-Za-z0-9_]*' "$folder"/*_cuda_test.go | sed 's/^func //; /^TestMain$/d' | paste -sd '|')
     [ -z "$names" ] || printf '%s ^(%s)$\n' "$folder" "$names"
 done >"$scratch/tests"
-while read -r folder names; do
-    go test -race -tags cuda -count 1 -timeout 25m -json -run "$names" "$folder" </dev/null || : # -count 1: a new simulator is no change to the cache
-done <"$scratch/tests" | "$REPORT" "${skips[@]}" ${TOTALS:+-totals "$TOTALS"}
+test_devices() { # FLAGS...: not from the cache, which does not see that the simulator has changed
+    while read -r folder names; do
+        go test -tags cuda -count 1 -timeout 25m -json "$@" -run "$names" "$folder" </dev/null || :
+    done
+}
+
+# What a real driver runs is the committed PTX. The tests of packages with PTX run on it as well, beside the others: those use one
+# processor most of the time. Short ones, and without the race detector: the Go code is the same.
+sed 's/ .*//' "$scratch/tests" | while read -r folder; do
+    if [ "$folder" = ./loader ] || compgen -G "$folder/*.ptx" >/dev/null; then grep "^$folder " "$scratch/tests"; fi
+done >"$scratch/ptx-tests"
+{
+    make --no-print-directory -s cudasim-ptx
+    KHOP_CUDA_DRIVER=$PWD/dist/libcudasim-ptx.so test_devices -short <"$scratch/ptx-tests"
+} >"$scratch/on-ptx" 2>"$scratch/on-ptx.errors" &
+on_ptx=$!
+test_devices -race <"$scratch/tests" | "$REPORT" "${skips[@]}" ${TOTALS:+-totals "$TOTALS"}
+
+step "simulated device, from PTX"
+wait $on_ptx || fail "the PTX does not become a simulator: $(cat "$scratch/on-ptx.errors")"
+"$REPORT" -any-skip ${TOTALS:+-totals "$TOTALS"} <"$scratch/on-ptx"
 
 step "modules of their own, on the device"
 while read -r mod; do

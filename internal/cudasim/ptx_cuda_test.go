@@ -1,0 +1,80 @@
+//go:build cuda && cgo && linux && amd64
+
+package cudasim
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const changed = "internal/drivertest/drivertest.ptx"
+
+// libraryOf builds a simulator that runs this PTX in place of that of package drivertest, and the .cu files of all else.
+func libraryOf(t *testing.T, ptx string) (string, error) {
+	t.Helper()
+	root := t.TempDir()
+	path := filepath.Join(root, changed)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(ptx), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	library := filepath.Join(root, "changed.so")
+	out, err := exec.Command("make", "--no-print-directory", "-s", "ptx", "PTX="+changed, "PTX_ROOT="+root,
+		"PTX_OUT="+filepath.Join(root, "out"), "PTX_LIBRARY="+library).CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%w\n%s", err, out)
+	}
+	return library, err
+}
+
+// TestChangedInstructionIsCaught: what the tests run is the PTX, instruction by instruction, and findings name its lines.
+func TestChangedInstructionIsCaught(t *testing.T) {
+	text, err := os.ReadFile("../../" + changed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := filepath.Join(t.TempDir(), "drivertest")
+	build := exec.Command("go", "test", "-c", "-tags", "cuda", "-o", tests, "../drivertest")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for name, test := range map[string]struct{ old, new, want string }{
+		"as committed": {want: "PASS"},
+		"another sum":  {old: "add.rn.f64", new: "sub.rn.f64", want: "FAIL"},
+		"no barrier":   {old: "bar.sync \t0;", new: "", want: "UNINITIALISED"},
+		"wider cells":  {old: ", 3;", new: ", 4;", want: "drivertest.ptx:"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ptx := strings.ReplaceAll(string(text), test.old, test.new)
+			if test.old == "" {
+				ptx = string(text)
+			} else if ptx == string(text) {
+				t.Fatalf("the PTX has no %q: change another instruction", test.old)
+			}
+			library, err := libraryOf(t, ptx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			run := exec.Command(tests, "-test.run", "^TestKernelsComputeWhatTheyAreGiven$")
+			run.Dir, run.Env = "../drivertest", append(os.Environ(), "KHOP_CUDA_DRIVER="+library)
+			out, _ := run.CombinedOutput()
+			if passed := strings.HasSuffix(strings.TrimSpace(string(out)), "PASS"); passed != (test.want == "PASS") ||
+				!strings.Contains(string(out), test.want) {
+				t.Errorf("it does not say %s:\n%s", test.want, out)
+			}
+		})
+	}
+}
+
+func TestUnknownInstructionFailsTheBuild(t *testing.T) {
+	_, err := libraryOf(t, ".visible .entry odd(\n)\n{\n\t.reg .b32 %r<2>;\n\tdance.b32 \t%r0, %r1;\n\tret;\n}\n")
+	if err == nil || !strings.Contains(err.Error(), "drivertest.ptx:5: dance.b32") {
+		t.Errorf("dance.b32 gives %v", err)
+	}
+}

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/khop-gnn/khop/integrations/shm"
@@ -46,89 +48,103 @@ func (c *serveCmd) serveMetrics(s *server.Server) (address string, stop func(), 
 	}, nil
 }
 
-// writeMetrics writes Prometheus's text format. The names stay.
-func writeMetrics(w io.Writer, ranks []shm.RankStats) {
-	metric := func(name, kind, help string, values func(r *shm.RankStats, put func(labels string, v float64))) {
-		fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
-		for i := range ranks {
-			values(&ranks[i], func(labels string, v float64) {
-				fmt.Fprintf(w, "%s{rank=\"%d\"%s} %g\n", name, ranks[i].Rank, labels, v)
-			})
+// value is one value of a metric: suffix is appended to the metric's name, labels to the rank's.
+type value struct {
+	suffix, labels string
+	v              float64
+}
+
+type rankStats = shm.RankStats
+
+// metric is a metric of each rank: a counter where its name ends with _total, else a gauge unless kind says otherwise.
+// Programs rely on the names.
+type metric struct {
+	name, help string
+	of         func(r *rankStats) []value
+	kind       string
+}
+
+// one is a metric of one value.
+func one[T uint64 | int64 | int](name, help string, of func(r *rankStats) T) metric {
+	return metric{name, help, func(r *rankStats) []value { return []value{{v: float64(of(r))}} }, ""}
+}
+
+var metrics = []metric{
+	one("khop_feed_batches_sent_total", "Batches announced to consumers.", func(r *rankStats) uint64 { return r.Sent }),
+	one("khop_feed_batches_done_total", "Batches that consumers acknowledged.",
+		func(r *rankStats) uint64 { return r.Done }),
+	one("khop_feed_epoch", "Epoch in which the rank stands.", func(r *rankStats) uint64 { return r.Epoch }),
+	one("khop_feed_ring_bytes", "Size of the ring's segments on the host.",
+		func(r *rankStats) int64 { return r.RingBytes }),
+	one("khop_feed_ring_device_bytes", "Size of the ring's segments on a device.",
+		func(r *rankStats) int64 { return r.OnDevice }),
+	one("khop_feed_consumers", "Consumers that are connected.", func(r *rankStats) int { return len(r.Consumers) }),
+	{"khop_feed_waiting", "1 for whom the rank waits.", func(r *rankStats) (list []value) {
+		for _, who := range []string{"loader", "consumer"} {
+			v := 0.0
+			if r.Waiting == who {
+				v = 1
+			}
+			list = append(list, value{"", fmt.Sprintf(",for=%q", who), v})
 		}
+		return list
+	}, ""},
+	ofConsumers("khop_feed_held_slots", "Slots that a consumer holds.",
+		func(c shm.PeerStats) float64 { return float64(c.Held) }),
+	ofConsumers("khop_feed_oldest_held_seconds", "How long a consumer has held a slot at most.",
+		func(c shm.PeerStats) float64 { return c.OldestHeld }),
+	one("khop_loader_batches_total", "Batches loaded.", func(r *rankStats) uint64 { return r.Loader.Batches }),
+	one("khop_loader_edges_total", "Edges sampled.", func(r *rankStats) uint64 { return r.Loader.Edges }),
+	one("khop_loader_rows_total", "Rows gathered.", func(r *rankStats) uint64 { return r.Loader.Rows }),
+	one("khop_loader_bytes_total", "Bytes gathered.", func(r *rankStats) uint64 { return r.Loader.Bytes }),
+	{"khop_loader_memory_bytes", "Memory held, by purpose.", func(r *rankStats) []value {
+		m := r.Loader.Memory
+		return []value{
+			{"", `,purpose="topology"`, float64(m.Topology)}, {"", `,purpose="columns"`, float64(m.Columns)},
+			{"", `,purpose="batches"`, float64(m.Batches)}, {"", `,purpose="scratch"`, float64(m.Scratch)},
+		}
+	}, ""},
+	{"khop_loader_stage_seconds", "Time a batch spent in a stage.", stages, "summary"},
+}
+
+// ofConsumers is a metric with a value for each consumer.
+func ofConsumers(name, help string, of func(shm.PeerStats) float64) metric {
+	return metric{name, help, func(r *rankStats) (list []value) {
+		for _, c := range r.Consumers {
+			list = append(list, value{"", fmt.Sprintf(",pid=\"%d\"", c.PID), of(c)})
+		}
+		return list
+	}, ""}
+}
+
+func stages(r *rankStats) (list []value) {
+	l := &r.Loader
+	for _, s := range []struct {
+		name string
+		d    loader.Durations
+	}{{"sample", l.Sample}, {"gather", l.Gather}, {"deliver", l.Deliver}, {"wait", l.Wait}, {"body", l.Body}} {
+		stage := fmt.Sprintf(",stage=%q", s.name)
+		list = append(list,
+			value{"", stage + `,quantile="0.5"`, s.d.P50.Seconds()},
+			value{"", stage + `,quantile="0.9"`, s.d.P90.Seconds()},
+			value{"", stage + `,quantile="0.99"`, s.d.P99.Seconds()},
+			value{"_sum", stage, s.d.Sum.Seconds()}, value{"_count", stage, float64(s.d.Count)})
 	}
-	one := func(name, kind, help string, value func(r *shm.RankStats) float64) {
-		metric(name, kind, help, func(r *shm.RankStats, put func(string, float64)) { put("", value(r)) })
-	}
-	one("khop_feed_batches_sent_total", "counter", "Batches announced to consumers.",
-		func(r *shm.RankStats) float64 { return float64(r.Sent) })
-	one("khop_feed_batches_done_total", "counter", "Batches that consumers acknowledged.",
-		func(r *shm.RankStats) float64 { return float64(r.Done) })
-	one("khop_feed_epoch", "gauge", "Epoch in which the rank stands.",
-		func(r *shm.RankStats) float64 { return float64(r.Epoch) })
-	one("khop_feed_ring_bytes", "gauge", "Size of the ring's segments on the host.",
-		func(r *shm.RankStats) float64 { return float64(r.RingBytes) })
-	one("khop_feed_ring_device_bytes", "gauge", "Size of the ring's segments on a device.",
-		func(r *shm.RankStats) float64 { return float64(r.OnDevice) })
-	one("khop_feed_consumers", "gauge", "Consumers that are connected.",
-		func(r *shm.RankStats) float64 { return float64(len(r.Consumers)) })
-	metric("khop_feed_waiting", "gauge", "1 for whom the rank waits.",
-		func(r *shm.RankStats, put func(string, float64)) {
-			for _, who := range []string{"loader", "consumer"} {
-				v := 0.0
-				if r.Waiting == who {
-					v = 1
-				}
-				put(fmt.Sprintf(",for=%q", who), v)
+	return list
+}
+
+// writeMetrics writes Prometheus's text format. Its own library would make the program two fifths larger.
+func writeMetrics(w io.Writer, ranks []shm.RankStats) {
+	for _, m := range metrics {
+		kind := cmp.Or(m.kind, "gauge")
+		if strings.HasSuffix(m.name, "_total") {
+			kind = "counter"
+		}
+		fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n", m.name, m.help, m.name, kind)
+		for i := range ranks {
+			for _, s := range m.of(&ranks[i]) {
+				fmt.Fprintf(w, "%s%s{rank=\"%d\"%s} %g\n", m.name, s.suffix, ranks[i].Rank, s.labels, s.v)
 			}
-		})
-	metric("khop_feed_held_slots", "gauge", "Slots that a consumer holds.",
-		func(r *shm.RankStats, put func(string, float64)) {
-			for _, c := range r.Consumers {
-				put(fmt.Sprintf(",pid=\"%d\"", c.PID), float64(c.Held))
-			}
-		})
-	metric("khop_feed_oldest_held_seconds", "gauge", "How long a consumer has held a slot at most.",
-		func(r *shm.RankStats, put func(string, float64)) {
-			for _, c := range r.Consumers {
-				put(fmt.Sprintf(",pid=\"%d\"", c.PID), c.OldestHeld)
-			}
-		})
-	one("khop_loader_batches_total", "counter", "Batches loaded.",
-		func(r *shm.RankStats) float64 { return float64(r.Loader.Batches) })
-	one("khop_loader_edges_total", "counter", "Edges sampled.",
-		func(r *shm.RankStats) float64 { return float64(r.Loader.Edges) })
-	one("khop_loader_rows_total", "counter", "Rows gathered.",
-		func(r *shm.RankStats) float64 { return float64(r.Loader.Rows) })
-	one("khop_loader_bytes_total", "counter", "Bytes gathered.",
-		func(r *shm.RankStats) float64 { return float64(r.Loader.Bytes) })
-	metric("khop_loader_memory_bytes", "gauge", "Memory held, by purpose.",
-		func(r *shm.RankStats, put func(string, float64)) {
-			m := r.Loader.Memory
-			put(`,purpose="topology"`, float64(m.Topology))
-			put(`,purpose="columns"`, float64(m.Columns))
-			put(`,purpose="batches"`, float64(m.Batches))
-			put(`,purpose="scratch"`, float64(m.Scratch))
-		})
-	stages := func(r *shm.RankStats, put func(string, loader.Durations)) {
-		l := &r.Loader
-		put("sample", l.Sample)
-		put("gather", l.Gather)
-		put("deliver", l.Deliver)
-		put("wait", l.Wait)
-		put("body", l.Body)
-	}
-	fmt.Fprint(w, "# HELP khop_loader_stage_seconds Time a batch spent in a stage.\n# TYPE khop_loader_stage_seconds summary\n")
-	for i := range ranks {
-		stages(&ranks[i], func(stage string, d loader.Durations) {
-			labels := fmt.Sprintf("rank=\"%d\",stage=%q", ranks[i].Rank, stage)
-			for _, q := range []struct {
-				name string
-				v    time.Duration
-			}{{"0.5", d.P50}, {"0.9", d.P90}, {"0.99", d.P99}} {
-				fmt.Fprintf(w, "khop_loader_stage_seconds{%s,quantile=%q} %g\n", labels, q.name, q.v.Seconds())
-			}
-			fmt.Fprintf(w, "khop_loader_stage_seconds_sum{%s} %g\nkhop_loader_stage_seconds_count{%s} %d\n", labels,
-				d.Sum.Seconds(), labels, d.Count)
-		})
+		}
 	}
 }

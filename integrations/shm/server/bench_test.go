@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"path/filepath"
 	"strconv"
 	"testing"
 
@@ -58,7 +57,7 @@ func playTaker(socket, count string) {
 func BenchmarkDescribe(b *testing.B) {
 	for _, index := range []unified.DType{unified.Int32, unified.Int64} {
 		b.Run(index.String(), func(b *testing.B) {
-			s, err := New(b.Context(), wideGraph(b), Options{Path: filepath.Join(b.TempDir(), "feed", "socket"),
+			s, err := New(b.Context(), wideGraph(b), Options{Path: socketPath(b),
 				IndexDType: index, Loader: loader.Options{
 					Sampler: sampling.Neighbor{Fanouts: []int{4, 3}}, Seeds: loader.AllNodes(), BatchSize: 1024,
 					Workers: 1}})

@@ -119,7 +119,7 @@ func TestAnotherVersionIsRefused(t *testing.T) {
 }
 
 func TestAnotherUserIsRefused(t *testing.T) {
-	s, err := New(t.Context(), plainGraph(t, 100), Options{Path: filepath.Join(t.TempDir(), "feed", "socket"),
+	s, err := New(t.Context(), plainGraph(t, 100), Options{Path: socketPath(t),
 		Loader: usual()})
 	if err != nil {
 		t.Fatal(err)
@@ -235,7 +235,7 @@ func TestAConsumerWhoseConnectionHasEndedHoldsNoRank(t *testing.T) {
 
 func TestServersAndWhatIsLeftOfThem(t *testing.T) {
 	g := plainGraph(t, 100)
-	dir := filepath.Join(t.TempDir(), "mine")
+	dir := filepath.Join(filepath.Dir(filepath.Dir(socketPath(t))), "mine")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -337,7 +337,7 @@ func TestNoRoomIsSaidAndServingGoesOn(t *testing.T) {
 	defer func(f func() int64, n int64) { roomLeft, leastSegment = f, n }(roomLeft, leastSegment)
 	g, opt := growing(t)
 	roomLeft = func() int64 { return 1000 }
-	if _, err := New(t.Context(), g, Options{Path: filepath.Join(t.TempDir(), "feed", "socket"),
+	if _, err := New(t.Context(), g, Options{Path: socketPath(t),
 		Loader: opt}); !errors.Is(err, shm.ErrNoRoom) {
 		t.Errorf("with 1000 bytes left: %v", err)
 	}

@@ -4,7 +4,6 @@ package server
 
 import (
 	"errors"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -92,7 +91,7 @@ func TestWhereADeviceSharesNothingBatchesLieOnTheHost(t *testing.T) {
 			t.Errorf("%s: %+v: got\n%q\nwant\n%q", name, c.Info(), got, list)
 		}
 	}
-	opt := Options{Path: filepath.Join(t.TempDir(), "feed", "socket"), Loader: usualOn("cuda:7")}
+	opt := Options{Path: socketPath(t), Loader: usualOn("cuda:7")}
 	if _, err := New(t.Context(), g, opt); !errors.Is(err, loader.ErrDevice) {
 		t.Errorf("a device that is not there: %v", err)
 	}
@@ -117,7 +116,7 @@ func TestConsumersOutliveTheServerOfADevice(t *testing.T) {
 	cudatest.Open(t)
 	before := cudatest.NowLive(t)
 	t.Setenv("KHOP_TEST_DEVICE", "cuda:0")
-	path := filepath.Join(t.TempDir(), "feed", "socket")
+	path := socketPath(t)
 	p := play(t, "serve", path, "")
 	p.wait(t, "ready", nil)
 	c, err := consumer.Dial(t.Context(), path, consumer.Options{Device: "cuda:0"})

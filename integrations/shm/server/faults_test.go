@@ -5,7 +5,6 @@ package server
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -98,7 +97,7 @@ func TestABatchThatDoesNotComeIsAnErrorThatSaysWhy(t *testing.T) {
 	opt := usual()
 	opt.Sampler = slow{usual().Sampler.(sampling.Neighbor)}
 	s, err := New(context.WithValue(t.Context(), isProbe{}, 1), plainGraph(t, 100),
-		Options{Path: filepath.Join(t.TempDir(), "feed", "socket"), Loader: opt})
+		Options{Path: socketPath(t), Loader: opt})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -281,7 +281,7 @@ func TestKilledConsumersAreNoticedAndOthersGoOnWhereTheyWere(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
-	dir := t.TempDir()
+	dir := filepath.Dir(filepath.Dir(socketPath(t)))
 	before := left(t, dir)
 	socket := filepath.Join(dir, "feed", "socket")
 	server := play(t, "serve", socket, "")
@@ -326,7 +326,7 @@ func TestKilledServersAreNoticedAndOthersGoOnWhereTheyWere(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
-	dir := t.TempDir()
+	dir := filepath.Dir(filepath.Dir(socketPath(t)))
 	before := left(t, dir)
 	socket, state := filepath.Join(dir, "feed", "socket"), filepath.Join(dir, "state.json")
 	j := &journal{t: t, src: plainGraph(t, 500), want: map[uint64][]string{}, last: -1}
@@ -370,7 +370,7 @@ func TestKilledServersAreNoticedAndOthersGoOnWhereTheyWere(t *testing.T) {
 }
 
 func TestAConsumerThatDiesIsNoticedThoughItsChildHasTheSocket(t *testing.T) {
-	socket := filepath.Join(t.TempDir(), "feed", "socket")
+	socket := socketPath(t)
 	server := play(t, "serve", socket, "")
 	server.wait(t, "ready", nil)
 	var noticed []time.Duration

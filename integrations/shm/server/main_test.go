@@ -160,11 +160,26 @@ type serving struct {
 	err  chan error         // of Serve
 }
 
+// socketPath is where a server makes its socket and the folder for it. Paths of sockets have at most 107 bytes: where
+// the folder for tests is too long it is another one.
+func socketPath(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	if len(dir) > 90 {
+		var err error
+		if dir, err = os.MkdirTemp("/tmp", "khop"); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	}
+	return filepath.Join(dir, "feed", "socket")
+}
+
 // serve starts a server that ends with the test.
 func serve(t testing.TB, src loader.Source, opt Options) *serving {
 	t.Helper()
 	if opt.Path == "" {
-		opt.Path = filepath.Join(t.TempDir(), "feed", "socket")
+		opt.Path = socketPath(t)
 	}
 	if opt.Loader.Sampler == nil {
 		opt.Loader = usual()

@@ -71,7 +71,7 @@ func TestAStateFileOfSomethingElseIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "state.json")
 	try := func(world int) error {
-		s, err := New(t.Context(), g, Options{Path: filepath.Join(dir, "feed", "socket"), Loader: usual(),
+		s, err := New(t.Context(), g, Options{Path: socketPath(t), Loader: usual(),
 			StateFile: file, WorldSize: world})
 		if err == nil {
 			err = s.Close()

@@ -44,6 +44,6 @@
 // # Concurrency and allocation
 //
 // All functions are pure, and a Permutation never changes once made: any number of goroutines may use them. Nothing
-// here allocates, save NewPermutation for n of at most 65536 (4 bytes an item) and appending to a dst that has too
+// here allocates, save NewPermutation for n of at most 65536 (2 bytes an item) and appending to a dst that has too
 // little capacity.
 package rng

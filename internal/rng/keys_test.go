@@ -100,8 +100,8 @@ func TestNothingAllocates(t *testing.T) {
 		"Floyd":                    func() { sink += Floyd(dst, sink, 1000, 15)[0] },
 		"Floyd, all":               func() { sink += Floyd(dst, sink, 60, 60)[0] },
 		"WithReplacement":          func() { sink += WithReplacement(dst, sink, 1000, 15)[0] },
-		"At, stored":               func() { sink += stored.At(sink%1000) + stored.Inverse(sink%1000) },
-		"NewPermutation, computed": func() { p := NewPermutation(sink, 1<<40); sink += p.At(7) + p.Inverse(8) },
+		"At, stored":               func() { sink += stored.At(sink % 1000) },
+		"NewPermutation, computed": func() { p := NewPermutation(sink, 1<<40); sink += p.At(7) },
 	} {
 		if got := testing.AllocsPerRun(100, f); got != 0 {
 			t.Errorf("%s: %v allocations", name, got)

@@ -199,9 +199,6 @@ func TestShufflesMatchKnownAnswers(t *testing.T) {
 			if got := p.At(i); got != v.Items[j] {
 				t.Errorf("%s: At(%d) = %d, want %d", name, i, got, v.Items[j])
 			}
-			if got := p.Inverse(v.Items[j]); got != i {
-				t.Errorf("%s: Inverse(%d) = %d, want %d", name, v.Items[j], got, i)
-			}
 		}
 		if v.Check == nil {
 			continue // too long to sum

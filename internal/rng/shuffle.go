@@ -13,13 +13,12 @@ const rounds = 8
 // It never changes: any number of goroutines may use it, and copies of the value are the same permutation. The zero
 // value is the order of no items.
 //
-// Memory: 4 bytes an item up to 65536 items; above that nothing but the struct, and each position is computed alone, so
-// no rank or worker ever holds the whole order.
+// Memory: 2 bytes an item up to 65536 items; above that the struct alone. Each position is then computed alone, so no
+// rank or worker ever holds the whole order.
 type Permutation struct {
 	n uint64
 
-	// Up to maxStored items: the item at each position, and its inverse. One array, both of length n.
-	items, positions []uint16
+	items []uint16 // the item at each position, up to maxStored items
 
 	// Above: a Feistel network over 2·half bits, with 2^(2·half) >= n the smallest such domain.
 	keys [rounds]uint64
@@ -49,17 +48,13 @@ func (p *Permutation) init(s uint64) {
 
 func (p *Permutation) fisherYates(s uint64) {
 	n := int(p.n)
-	table := make([]uint16, 2*n)
-	p.items, p.positions = table[:n:n], table[n:]
+	p.items = make([]uint16, n)
 	for i := range p.items {
 		p.items[i] = uint16(i)
 	}
 	for i := n - 1; i >= 1; i-- {
 		j := Bounded(Draw(s, uint64(n-1-i)), uint64(i+1))
 		p.items[i], p.items[j] = p.items[j], p.items[i]
-	}
-	for i, x := range p.items {
-		p.positions[x] = uint16(i)
 	}
 }
 
@@ -86,14 +81,6 @@ func (p *Permutation) At(i uint64) uint64 {
 	return p.walk(i)
 }
 
-// Inverse returns the position of item x: Inverse(At(i)) = i. For x >= Len it returns x. Its cost is that of At.
-func (p *Permutation) Inverse(x uint64) uint64 {
-	if x < uint64(len(p.positions)) {
-		return uint64(p.positions[x])
-	}
-	return p.walkBack(x)
-}
-
 // walk brings the network's domain down to n by cycle walking: it ends, since the cycle through i < n comes back to i.
 func (p *Permutation) walk(i uint64) uint64 {
 	if i >= p.n {
@@ -106,32 +93,12 @@ func (p *Permutation) walk(i uint64) uint64 {
 	return x
 }
 
-func (p *Permutation) walkBack(x uint64) uint64 {
-	if x >= p.n {
-		return x
-	}
-	i := p.decrypt(x)
-	for i >= p.n {
-		i = p.decrypt(i)
-	}
-	return i
-}
-
 func (p *Permutation) encrypt(x uint64) uint64 {
 	// The masks change nothing (half is 1 .. 32); they spare the compiler the test for shifts of 64 and more.
 	half, drop := p.half&63, (64-p.half)&63
 	left, right := x>>half, x&(1<<half-1)
 	for r := range rounds {
 		left, right = right, left^Mix64(p.keys[r]+right*Golden)>>drop
-	}
-	return left<<half | right
-}
-
-func (p *Permutation) decrypt(x uint64) uint64 {
-	half, drop := p.half&63, (64-p.half)&63
-	left, right := x>>half, x&(1<<half-1)
-	for r := rounds - 1; r >= 0; r-- {
-		left, right = right^Mix64(p.keys[r]+left*Golden)>>drop, left
 	}
 	return left<<half | right
 }

@@ -23,16 +23,16 @@ func halfBits(n uint64) uint {
 	return w
 }
 
-// checkRoundTrip looks at position i: its item must be in range and lead back. Doing so at every position proves a
-// bijection.
-func checkRoundTrip(t *testing.T, p *Permutation, s, i uint64) {
+// checkBijection looks at every position: its item must be in range and that of no other position.
+func checkBijection(t *testing.T, p *Permutation, s uint64) {
 	t.Helper()
-	x := p.At(i)
-	if x >= p.Len() {
-		t.Fatalf("s %#x, n %d: At(%d) = %d is out of range", s, p.Len(), i, x)
-	}
-	if back := p.Inverse(x); back != i {
-		t.Fatalf("s %#x, n %d: Inverse(At(%d) = %d) = %d", s, p.Len(), i, x, back)
+	seen := make([]bool, p.Len())
+	for i := range p.Len() {
+		x := p.At(i)
+		if x >= p.Len() || seen[x] {
+			t.Fatalf("s %#x, n %d: At(%d) = %d is out of range, or another position's", s, p.Len(), i, x)
+		}
+		seen[x] = true
 	}
 }
 
@@ -49,9 +49,7 @@ func TestPermutationIsABijection(t *testing.T) {
 		if p.Len() != n {
 			t.Fatalf("Len() = %d, want %d", p.Len(), n)
 		}
-		for i := range n {
-			checkRoundTrip(t, p, s, i)
-		}
+		checkBijection(t, p, s)
 	}
 }
 
@@ -63,9 +61,7 @@ func TestFeistelIsABijectionAtEveryLength(t *testing.T) {
 		s := Draw(seed, n)
 		p := Permutation{n: n}
 		p.feistel(s)
-		for i := range n {
-			checkRoundTrip(t, &p, s, i)
-		}
+		checkBijection(t, &p, s)
 	}
 }
 
@@ -95,16 +91,12 @@ func TestLongPermutationsFollowTheSpecification(t *testing.T) {
 			case 1:
 				i = n - 1
 			}
-			checkRoundTrip(t, p, s, i)
 			x := feistelBySpec(keys, w, i)
 			for x >= n {
 				x = feistelBySpec(keys, w, x)
 			}
 			if got := p.At(i); got != x {
 				t.Fatalf("s %#x, n %d: At(%d) = %d, want %d", s, n, i, got, x)
-			}
-			if back := p.At(p.Inverse(i)); back != i {
-				t.Fatalf("s %#x, n %d: At(Inverse(%d)) = %d", s, n, i, back)
 			}
 		}
 	}
@@ -116,8 +108,8 @@ func TestPositionsOutOfRangeStayOutOfRange(t *testing.T) {
 		NewPermutation(1, 1<<16), NewPermutation(1, 1<<16+1), NewPermutation(1, 1<<63)} {
 		for _, beyond := range []uint64{0, 1, 1 << 20, 1<<63 - 1} {
 			i := p.Len() + beyond
-			if x, y := p.At(i), p.Inverse(i); x != i || y != i {
-				t.Errorf("n %d: At(%d) = %d, Inverse(%d) = %d, want %d", p.Len(), i, x, i, y, i)
+			if x := p.At(i); x != i {
+				t.Errorf("n %d: At(%d) = %d", p.Len(), i, x)
 			}
 		}
 	}
@@ -136,6 +128,8 @@ func FuzzPermutation(f *testing.F) {
 			}
 			return
 		}
-		checkRoundTrip(t, p, s, i)
+		if x := p.At(i); x >= n || n > 1 && x == p.At((i+1)%n) {
+			t.Errorf("s %#x, n %d: At(%d) = %d is out of range, or the next position's too", s, n, i, x)
+		}
 	})
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Arrays are the parts of a Graph. All tensors are kept, not copied, and must stay valid and unchanged while the graph
-// is in use.
+// Arrays are the parts of a Graph. The graph keeps all tensors without copying them; they must stay valid and unchanged
+// while it is in use.
 type Arrays struct {
 	Schema      Schema
 	ID          [16]byte                    // identifies the contents: equal ids mean equal graphs
@@ -36,8 +36,8 @@ type Graph struct {
 }
 
 // FromArrays checks that the parts fit each other and returns the graph. It looks at dtypes, shapes and the two ends of
-// Indptr, not at the elements: what comes from outside is checked by package formats. It sets the counts that the
-// schema leaves at zero only where there is one type.
+// Indptr, not at the elements; formats.Check checks those of a file. It sets the counts that the schema leaves at zero
+// only where there is one type.
 func FromArrays(a Arrays) (*Graph, error) {
 	if err := a.Schema.Init(); err != nil {
 		return nil, err
@@ -166,8 +166,8 @@ func (g *Graph) EdgeColumn(name string) (unified.Tensor, bool) {
 // Splits returns all splits. It must not be changed.
 func (g *Graph) Splits() []Split { return g.a.Splits }
 
-// Split returns the seeds of a split: a name such as "train" and the split's index, 0 where there is one.
-// ErrNoSplit, with what there is, if there is no such split.
+// Split returns the seeds of a split: a name such as "train" and the split's index, 0 where there is one. ErrNoSplit,
+// with what there is, if there is no such split.
 func (g *Graph) Split(name string, index int) (Seeds, error) {
 	for _, s := range g.a.Splits {
 		if s.Name == name && s.Index == index {

@@ -58,13 +58,13 @@ type EdgeData struct {
 
 // New builds a graph from slices in memory. Nothing touches a disk. The graph's topology and edge columns are new Go
 // memory; its node columns and splits are the caller's, who must leave them unchanged while the graph is in use. The
-// result depends on the data alone, and so does its ID: XXH3, 128 bits, over schema, arrays, columns and splits.
+// result and its ID depend on the data alone. The ID is the XXH3, of 128 bits, of schema, arrays, columns and splits.
 //
 // Errors: ErrSchema for names, shapes and lengths that do not fit each other, ErrEdge, with the edge type and the
-// number of the edge, for edges that lead nowhere, ErrSeed for splits that name no node. No nodes, no edges, nodes
-// without edges are all fine.
+// number of the edge, for edges that lead nowhere, ErrSeed for splits that name no node. A graph may have no nodes, no
+// edges, or nodes without edges.
 //
-// Memory meanwhile, besides the result: 8 bytes an edge, 12 to 16 with edge columns or ids, and a few MB.
+// Besides the result New takes 8 bytes an edge, 12 to 16 with edge columns or ids, and a few MB, until it returns.
 func New(data Data) (*Graph, error) {
 	a := Arrays{Splits: data.Splits}
 	if err := schemaOf(&data, &a); err != nil {

@@ -2,6 +2,7 @@ package graph
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
@@ -145,8 +146,8 @@ func (s *Sample) Close() error {
 }
 
 func (s *Sample) each(f func(*unified.Buffer)) {
-	groups := append(append(append([][]unified.Buffer{s.buf.nodes, s.buf.seeds, s.buf.arrays}, s.buf.indptr...), s.buf.indices...),
-		s.buf.edgePos...)
+	groups := slices.Concat([][]unified.Buffer{s.buf.nodes, s.buf.seeds, s.buf.arrays}, s.buf.indptr, s.buf.indices,
+		s.buf.edgePos)
 	for _, g := range groups {
 		for i := range g {
 			f(&g[i])

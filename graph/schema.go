@@ -28,7 +28,7 @@ const (
 // String returns the order's name in manifests: "source" or "time".
 func (o Order) String() string { return [...]string{"source", "time"}[o&1] }
 
-// Column describes an array that belongs to the nodes of a type, or to all edges: a row a node or an edge.
+// Column describes an array with a row for each node of a type, or for each edge.
 type Column struct {
 	Name  string
 	DType unified.DType
@@ -74,8 +74,8 @@ type Schema struct {
 	EdgeColumns []Column
 }
 
-// Init checks the schema and sets what follows from it: the types' keys and indices. Names must be unique, not empty,
-// and free of zero bytes, ':' , ';' , '=' and ','; counts must not be negative. ErrSchema otherwise.
+// Init checks the schema and sets the keys and indices of the types. Names must be unique, not empty, and free of zero
+// bytes, ':' , ';' , '=' and ','; counts must not be negative. ErrSchema otherwise.
 func (s *Schema) Init() error {
 	if len(s.Nodes) == 0 || len(s.Edges) == 0 {
 		return fmt.Errorf("%w: there must be at least one node type and one edge type", ErrSchema)

@@ -16,7 +16,7 @@ var ErrSeed = errors.New("seed out of range")
 // SeedSet is an ordered list of nodes of one type, repeats allowed.
 type SeedSet struct {
 	Type int // index in Schema.Nodes
-	// IDs are own ids of the type, int32 or int64 [n]. None (the zero tensor) means all nodes 0 .. Count-1.
+	// IDs are own ids of the type, int32 or int64 [n]. The zero tensor means all nodes 0 .. Count-1.
 	IDs unified.Tensor
 	// Count is the number of seeds; it is taken from IDs where those are given.
 	Count int64
@@ -30,7 +30,7 @@ func (s SeedSet) Len() int64 {
 	return s.Count
 }
 
-// Seeds is what an epoch goes over: the seeds of one or several types. Items are numbered through the sets in order.
+// Seeds are the seeds of an epoch, of one or several types. Items are numbered through the sets in order.
 type Seeds struct{ Sets []SeedSet }
 
 // NodeIDs returns seeds of the only node type, or of type 0: own ids, in this order. The slice is kept.

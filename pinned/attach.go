@@ -30,8 +30,8 @@ type AttachOptions struct {
 // older kernels fail.
 const chunkBytes = 1 << 30
 
-// Attachment is memory that a device addresses. It is safe for concurrent use. The owner calls Close, after what the
-// device still does with the memory has ended; until then the bytes that were attached must stay mapped and unchanged.
+// Attachment is memory that a device addresses. It is safe for concurrent use. The owner calls Close when no device
+// uses the memory any more; until then the attached bytes must stay mapped and unchanged.
 type Attachment struct {
 	bytes  []byte
 	entry  *entry // nil where nothing was taken
@@ -90,16 +90,16 @@ func (a *Attachment) Close() error {
 	return attached.drop(a.entry)
 }
 
-// Attach lets a device address b, by the best rung that there is: where the bytes lie, or in a copy. What is registered
-// is read ahead first. Attaching what is attached already, or a part of it, costs nothing and shares what is there;
-// each Attachment is closed on its own. No bytes make an Attachment of nothing.
+// Attach lets a device address b, by the best rung that there is: where the bytes lie, or in a copy. It reads pages
+// ahead before it registers them. Attaching the same bytes again, or a part of them, costs nothing and shares the
+// memory; each Attachment is closed on its own. Without bytes the Attachment is empty.
 //
 // b is a mapped file, memory of Allocate, or any other memory, the Go heap included, which is then copied.
 //
-// Errors: device.ErrNoDevice without a device; the cause of ctx where that ends, looked at between pieces; ErrFault
-// where a mapped file was cut short; device.ErrDeviceLost; otherwise one that names every rung with the reason against
-// it, among them ErrMemory where host memory is short and ErrLimit of the Ledger. Nothing stays registered or allocated
-// then.
+// Errors: device.ErrNoDevice without a device; the cause of ctx where that ends, which Attach looks at between pieces;
+// ErrFault where a mapped file was cut short; device.ErrDeviceLost; otherwise an error that names every rung with the
+// reason against it, among them ErrMemory where host memory is short and ErrLimit of the Ledger. After an error nothing
+// stays registered or allocated.
 func Attach(ctx context.Context, dev *device.Device, b []byte, opt AttachOptions) (*Attachment, error) {
 	if dev == nil {
 		return nil, fmt.Errorf("attach %d bytes: %w", len(b), device.ErrNoDevice)

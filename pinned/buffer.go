@@ -8,8 +8,8 @@ import (
 )
 
 // Buffer is a region that grows. The zero value with Options set is an empty buffer that holds no memory. A buffer has
-// one owner at a time; it is not safe for concurrent use. Growing may free what it held: what a device does with it
-// must have ended.
+// one owner at a time; it is not safe for concurrent use. Growing may free what it held, so no device may still use
+// that.
 type Buffer struct {
 	Options Options
 	region  *Region
@@ -25,7 +25,7 @@ func (b *Buffer) Bytes() []byte {
 	return b.region.data
 }
 
-// Address returns what kernels address the first byte by; 0 as in Region.Address. It is valid as long as Bytes.
+// Address returns the address of the first byte for kernels; 0 as Region.Address. It is valid as long as Bytes.
 func (b *Buffer) Address() device.Address {
 	if b.region == nil {
 		return 0
@@ -42,9 +42,9 @@ func (b *Buffer) Cap() int64 {
 }
 
 // Grow makes the capacity at least n bytes and keeps the first keep bytes. If it has to move it takes a quarter more
-// than asked, so that a sequence of batches of similar size settles after few moves; only what was asked where a
-// quarter more would exceed the Ledger's limit or the device's memory. Device memory keeps nothing: keep must be 0
-// there (ErrPlacement).
+// than asked, so that batches of similar size settle after few moves. Where a quarter more would exceed the Ledger's
+// limit or the device's memory, it takes only what was asked. Device memory keeps nothing: keep must be 0 there
+// (ErrPlacement).
 func (b *Buffer) Grow(n, keep int64) error {
 	if n <= b.Cap() {
 		return nil

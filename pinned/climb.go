@@ -64,7 +64,7 @@ func (c *climb) name() string {
 	return fmt.Sprintf("%d bytes of memory", len(c.b))
 }
 
-// refusal is the error of a ladder without a rung that holds.
+// refusal is the error where every rung failed.
 type refusal struct {
 	what    string
 	reasons []error
@@ -168,24 +168,24 @@ func (c *climb) copied(e *entry, to Options) error {
 	})
 }
 
-// node returns the NUMA node that the device is attached to, -1 if the system names none.
+// node returns the NUMA node of the device, -1 if the system names none.
 func (c *climb) node() int {
 	d := c.dev
 	return machine.FindPCI(d.Attribute(device.AttrPCIDomain), d.Attribute(device.AttrPCIBus),
 		d.Attribute(device.AttrPCIDevice)).NUMANode
 }
 
-// preflight fails if n bytes more cannot be page-locked with a sixteenth of what there is to spare: what is locked
-// cannot be reclaimed.
+// preflight fails if page-locking n bytes more would leave less than a sixteenth of the memory: the system cannot
+// reclaim locked pages.
 func (c *climb) preflight(n int64) error {
 	room := c.opt.Available
 	if room == 0 {
 		room = machine.Probe().Room()
 	}
 	if free := room - room/16; room > 0 && n > free {
-		return fmt.Errorf("%w: %d bytes are needed, and %d of the %d that the system and its control group leave may be locked: "+
-			"free memory or raise memory.max, or stay on the CPU, which reads mapped files as they are", ErrMemory, n,
-			free, room)
+		return fmt.Errorf("%w: %d bytes are needed, and %d of the %d that the system and its control group leave may "+
+			"be locked: free memory or raise memory.max, or stay on the CPU, which reads mapped files as they are",
+			ErrMemory, n, free, room)
 	}
 	return nil
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/khop-gnn/khop/device"
 )
 
-// attached is what this process has attached. A range is registered once, whoever asks: registering it again fails, and
-// copying it again would double the memory.
+// attached holds all attachments of the process. It registers a range once, whoever asks: registering it again would
+// fail, and copying it again would double the memory.
 var attached entries
 
 // entries tells which memory serves which range of addresses.
@@ -20,7 +20,7 @@ type entries struct {
 	all []*entry
 }
 
-// entry is memory that attachments share. Who gets it fresh fills it in; from settle to drop it does not change.
+// entry is memory that attachments share. Whoever gets it fresh fills it in; from settle to drop it does not change.
 type entry struct {
 	lo, hi uintptr // the bytes that it serves; whole pages if they are registered where they lie; guarded by the lock
 	mem    []byte  // where the device finds them
@@ -70,7 +70,7 @@ func (t *entries) take(lo, hi uintptr) (*entry, chan struct{}) {
 		case e.lo <= lo && hi <= e.hi:
 			e.count++
 			return e, nil
-		case e.lo < fresh.hi && fresh.lo < e.hi && (e.busy != nil || e.rung < RungCopy): // not of copies, which lie elsewhere
+		case e.lo < fresh.hi && fresh.lo < e.hi && (e.busy != nil || e.rung < RungCopy): // copies lie elsewhere
 			fresh.crowd = true
 		}
 	}
@@ -100,7 +100,7 @@ func (t *entries) settle(e *entry, err error) error {
 	return err
 }
 
-// drop gives up one attachment of e, and with the last what e took. Until that is done, who wants the range waits.
+// drop gives up one attachment of e, and with the last one the memory of e. Meanwhile whoever wants the range waits.
 func (t *entries) drop(e *entry) error {
 	t.Lock()
 	e.count--

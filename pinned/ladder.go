@@ -38,7 +38,7 @@ func (r Rung) String() string {
 // MarshalText is String.
 func (r Rung) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
-// Step is a rung and why it is not to be had; Refused is empty where it is.
+// Step is a rung, with the reason against it; Refused is empty for a rung that can be taken.
 type Step struct {
 	Rung    Rung   `json:"rung"`
 	Refused string `json:"refused,omitempty"`

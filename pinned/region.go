@@ -76,8 +76,7 @@ const (
 
 // Region is one range of memory outside the Go heap. Its bytes may be read by any number of goroutines; those of an
 // anonymous or page-locked region may be written by whoever the owner allows. The host cannot read a region on a
-// device. It is valid until Close, which the owner calls once; what a device still does with it must have ended by
-// then.
+// device. A region is valid until Close, which the owner calls when no device uses it any more.
 type Region struct {
 	kind Kind
 	data []byte // what the user sees

@@ -12,11 +12,11 @@ import (
 const stageBytes = 32 << 20
 
 // Upload copies b to device memory, the best rung of the ladder, over a stream of the device. It returns when the copy
-// is complete: b is not needed any more. The Ledger counts the device memory, and two staging buffers as Scratch until
-// Upload returns. No bytes make an Attachment of nothing.
+// is complete; nobody needs b any more. The Ledger counts the device memory, and two staging buffers as Scratch until
+// Upload returns. Without bytes the Attachment is empty.
 //
 // Errors: device.ErrOutOfMemory and ErrLimit where the device or the Ledger has too little left, the cause of ctx where
-// that ends, ErrFault where a mapped file was cut short, others of the driver. Nothing stays allocated then.
+// that ends, ErrFault where a mapped file was cut short, others of the driver. After an error nothing stays allocated.
 func Upload(ctx context.Context, dev *device.Device, stream *device.Stream, b []byte, opt AttachOptions) (*Attachment,
 	error) {
 	if dev == nil {

@@ -16,13 +16,13 @@ const (
 	AccessedBy                      // the processor will read it: keep it mapped there
 )
 
-// Advise tells the driver how p will use the tensor. It never changes what is read, and failing to be of use is no
+// Advise tells the driver how p will use the tensor. It never changes an element. Advice that has no effect returns no
 // error.
 //
-// It has an effect only on memory that a device reaches by page faults: host memory, mapped files among it, on a
-// machine where the device accesses pageable memory (pinned.RungPageTables, or HMM). It is a no-op
-//   - for placement Device and for page-locked memory (registered or of the driver), whose pages stay where they are and are
-//     mapped for every device already;
+// Advice has an effect only on memory that a device reaches by page faults: host memory, including mapped files, on a
+// machine where the device accesses pageable memory (pinned.RungPageTables, or HMM). It does nothing
+//   - for placement Device and for page-locked memory (registered or of the driver), whose pages stay where they are
+//     and are mapped for every device already;
 //   - where p is the CPU;
 //   - on devices without access to pageable memory.
 //

@@ -8,16 +8,16 @@ import (
 	"github.com/khop-gnn/khop/pinned"
 )
 
-// Buffer is growable memory for the elements of one tensor. One owner at a time; not safe for concurrent use. Set
-// Options before the first use to have the bytes counted, or to take them on a device: such a buffer is sized with
-// Claim, since it cannot be viewed as a Go slice. The owner calls Close, after a device has done with it.
+// Buffer is growable memory for the elements of one tensor. It has one owner at a time and is not safe for concurrent
+// use. Set Options before the first use, to count the bytes or to take them on a device. Claim sizes a buffer of device
+// memory, which has no view as a Go slice. The owner calls Close when no device uses the memory any more.
 type Buffer struct {
 	Options pinned.Options
 	mem     pinned.Buffer
 }
 
-// Grow makes room for n elements of T, keeps the first keep of them, and returns all the room there is. The slice is
-// valid until the next call of Grow, Claim, Reserve or Close. pinned.ErrPlacement for a buffer of device memory.
+// Grow makes room for n elements of T, keeps the first keep of them, and returns the whole room. The slice is valid
+// until the next call of Grow, Claim, Reserve or Close. pinned.ErrPlacement for a buffer of device memory.
 func Grow[T Element](b *Buffer, n, keep int64) ([]T, error) {
 	var z T
 	size := int64(unsafe.Sizeof(z))

@@ -9,14 +9,14 @@ import (
 	"github.com/khop-gnn/khop/pinned"
 )
 
-// Moved is a tensor and what was taken to have it where it is. It can be used as any tensor; views of it are valid
-// until Close, which the owner calls after the last use, on a device too.
+// Moved is a tensor that To moved, with the memory that this took. Use it as any tensor. Its views are valid until
+// Close, which the owner calls after the last use, on a device too.
 type Moved struct {
 	Tensor
 	release func() error
 }
 
-// Close gives back what To took. The tensor is then none. Later calls do nothing.
+// Close gives back what To took, and leaves no tensor. Later calls do nothing.
 func (m *Moved) Close() error {
 	release := m.release
 	m.Tensor, m.release = Tensor{}, nil
@@ -26,17 +26,17 @@ func (m *Moved) Close() error {
 	return release()
 }
 
-// To returns the tensor at another place, with the same elements. At its place already it is the same view, and costs
-// nothing.
+// To returns a tensor with the same elements at another place. Where it lies there already, the result is the same view
+// and costs nothing.
 //
-//   - To Processor.Unified of a device: the tensor is attached (pinned.Attach). Mapped files and memory of package pinned are
-//     registered where they lie if the machine allows it, and must then stay valid and unchanged until Close; else, and from the
-//     Go heap, the elements are copied once.
-//   - To Processor.Memory of a device: copied to device memory (pinned.Upload).
-//   - To the host, the zero Target: copied to pageable memory.
+//   - To Processor.Unified of a device: To attaches the tensor (pinned.Attach). It registers mapped files and memory of
+//     package pinned where they lie, if the machine allows it; they must then stay valid and unchanged until Close.
+//     Otherwise, and from the Go heap, it copies the elements once.
+//   - To Processor.Memory of a device: To copies the elements to device memory (pinned.Upload).
+//   - To the host, the zero Target: To copies the elements to pageable memory.
 //
-// What writes to a tensor on a device must have ended before it is moved from there. ctx ends the work early. Errors
-// are those of Attach and Upload; pinned.ErrPlacement for a tensor on one device that is asked for on another.
+// Work on a device that writes to the tensor must have ended before. The end of ctx ends To early. Errors: those of
+// Attach and Upload; pinned.ErrPlacement for moving from one device to another.
 func (t Tensor) To(ctx context.Context, to Target) (*Moved, error) {
 	switch {
 	case !t.Valid() || t.placement == to.place && t.placement != Device:
@@ -78,7 +78,8 @@ func (t Tensor) upload(ctx context.Context, dev *device.Device) (*Moved, error) 
 	return t.moved(Device, a.Bytes(), a.Close)
 }
 
-// fromDevice copies a tensor in device memory to host memory, page-locked or not. On the device that it is on it stays.
+// fromDevice copies a tensor in device memory to host memory, page-locked or not. To the device that holds it, it is a
+// view.
 func (t Tensor) fromDevice(to Target) (*Moved, error) {
 	if len(t.data) == 0 {
 		return t.moved(to.place, nil, nil)

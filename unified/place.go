@@ -1,8 +1,8 @@
 package unified
 
 // Place returns where an operation on some operands runs: Device (on a CUDA device) or Host (on the CPU). The rule is
-// that of PyTorch-Direct (Min et al., arXiv:2101.07956, 2021), for operations with a unified operand, one with
-// placement Pinned:
+// PyTorch-Direct's (Min et al., arXiv:2101.07956, 2021). For operations with a unified operand (placement Pinned) it
+// says:
 //
 //	other operands                             runs on
 //	none                                       CUDA
@@ -11,7 +11,7 @@ package unified
 //	an array in host memory, none in CUDA's    CPU
 //
 // A scalar is a tensor of one element. Without a unified operand an operation runs on CUDA if an operand is there, else
-// on the CPU. What is no tensor does not count.
+// on the CPU. Place ignores zero tensors.
 func Place(operands ...Tensor) Placement {
 	unified, array := false, false
 	for _, t := range operands {

@@ -8,8 +8,8 @@ import (
 	"github.com/khop-gnn/khop/device"
 )
 
-// Processor is what computes on tensors: the CPU, or an open CUDA device. It is safe for concurrent use. Close it after
-// everything that was moved to it has been closed.
+// Processor computes on tensors: the CPU, or an open CUDA device. It is safe for concurrent use. Close it after all
+// that was moved to it.
 type Processor struct {
 	dev *device.Device // nil is the CPU
 }

@@ -27,7 +27,7 @@ const (
 )
 
 // Tensor is a view of a dense array in row-major order. The zero value is "no tensor" (Valid is false). Tensors are
-// values: copying one copies no element. Who made it says how long its bytes are valid and who may write them.
+// values: copying one copies no element. Its maker says how long its bytes are valid and who may write them.
 type Tensor struct {
 	dtype     DType
 	rank      uint8
@@ -36,9 +36,8 @@ type Tensor struct {
 	data      []byte
 }
 
-// New returns a view of data as dtype elements in the given shape. The first bytes of data are used; ErrShape if they
-// are too few, are not aligned to the element size, or the shape is not one (negative, of more than MaxRank
-// dimensions).
+// New returns a view of the first bytes of data, as dtype elements in the given shape. ErrShape if the bytes are too
+// few or not aligned to the element size, or if the shape has no dimension, more than MaxRank, or a negative one.
 func New(dtype DType, data []byte, shape ...int64) (Tensor, error) {
 	t := Tensor{dtype: dtype, rank: uint8(len(shape))}
 	if dtype == Invalid || dtype >= numDTypes || len(shape) == 0 || len(shape) > MaxRank {
@@ -137,8 +136,8 @@ func (t Tensor) RowBytes() int64 { return t.Width() * t.dtype.Size() }
 // reading or writing its elements on the host faults.
 func (t Tensor) Bytes() []byte { return t.data }
 
-// Address returns what kernels address the first element by; 0 where no device can (placement Host) and where there are
-// no elements. It is valid as long as the tensor is.
+// Address returns the address of the first element for kernels; 0 where no device can reach it (placement Host), and
+// without elements. It is valid as long as the tensor is.
 func (t Tensor) Address() device.Address {
 	if t.placement == Host || len(t.data) == 0 {
 		return 0

@@ -4,19 +4,19 @@
 //
 //	res, err := synthetic.Generate(ctx, synthetic.Products, "products.khop", synthetic.Options{Seed: 1})
 //
-// A kind says what the graph looks like: SBM (communities with features and labels that can be learned), RMAT
+// The kind of a graph says what it looks like: SBM (communities with features and labels that can be learned), RMAT
 // (Graph500's skewed degrees), Products (size, degrees and splits of ogbn-products), Typed (papers, authors,
-// institutions). Options left at zero are the kind's; docs/generate.md describes the models, and what they are not.
+// institutions). Options left at zero take the kind's defaults. docs/generate.md describes the models and their limits.
 //
-// A graph is never held: every destination's in-edges are computed from the destination alone, and written in order.
-// What takes the place of an edge list are functions that are evaluated: a law that deals the ends of edges to nodes
-// (law), keyed shuffles and a random matching of the ends (shuffle, matching), and a tree of binomial splits (tree). So
-// any number of workers can compute, and the files are the same byte for byte.
+// The generator never holds a graph: it computes the in-edges of each destination from the destination alone, and
+// writes them in order. In place of an edge list it evaluates functions: a law that deals stubs to nodes (law; a stub
+// is one end of an edge), keyed shuffles and a random matching of stubs (shuffle, matching), and a tree of binomial
+// splits (tree). So any number of workers makes the same files, byte for byte.
 //
 // # Caveats
 //
-// Parallel edges and self-loops occur where the model draws them. A destination's column is held and sorted in memory.
-// Class tables take about 250 bytes a class, and 4 bytes a class and feature.
+// Parallel edges and self-loops occur where the model draws them. The in-edges of one destination are held and sorted
+// in memory. Class tables take about 250 bytes a class, and 4 bytes a class and feature.
 //
 // The same options make the same files on every machine, but another version of khop may make others: the manifest's
 // provenance names the version of the generator.

@@ -24,7 +24,7 @@ const (
 // Kinds returns the names of the kinds, with a line on each.
 func Kinds() [][2]string {
 	return [][2]string{
-		{SBM, "stochastic block model: classes whose members prefer each other, with features and labels that can be learned"},
+		{SBM, "stochastic block model: classes whose members prefer each other, with features and labels to learn from"},
 		{RMAT, "R-MAT (Graph500): skewed degrees, no features unless asked for"},
 		{Products, "the size and degrees of ogbn-products: undirected, power law, 47 classes, 100 features"},
 		{Typed, "papers, authors and institutions, with four edge types"},
@@ -94,7 +94,8 @@ func (o Options) Resolve(kind string) (Options, error) {
 	if kind == Typed {
 		labelled = min(typedCounts(o.Nodes).papers, typedCounts(o.Nodes).authors)
 		if o.Edges > 0 && o.Nodes > 0 && o.Nodes < 3 {
-			return o, fmt.Errorf("%w: %d edges among %d nodes: a typed graph with edges has 3 nodes at least, one of each type", ErrOptions, o.Edges, o.Nodes)
+			return o, fmt.Errorf("%w: %d edges among %d nodes: a typed graph with edges has 3 nodes at least, one of "+
+				"each type", ErrOptions, o.Edges, o.Nodes)
 		}
 	}
 	if int64(o.Classes) > labelled {

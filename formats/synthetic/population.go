@@ -2,8 +2,8 @@ package synthetic
 
 import "github.com/khop-gnn/khop/internal/rng"
 
-// population is the nodes of one type. Position q = r·classes + c is that of rank r in class c; node ids are the
-// positions shuffled, so that an id says nothing of rank or class. Class sizes differ by one at most.
+// population is the nodes of one type. Position q = r·classes + c is that of rank r in class c; a shuffle makes node
+// ids of positions, so that an id tells neither rank nor class. Class sizes differ by one at most.
 type population struct {
 	n, classes uint64
 	order      shuffle // position -> id

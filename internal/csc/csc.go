@@ -12,7 +12,7 @@ import (
 // ErrChanged is returned for a source that yielded other edges at a later walk than at the first.
 var ErrChanged = errors.New("the edges changed while they were read")
 
-// ErrMemory is returned for a memory limit that the structure cannot be built within.
+// ErrMemory is returned where the memory limit is too low for building the structure.
 var ErrMemory = errors.New("the memory limit is too low")
 
 // ErrTooLarge is returned for more nodes or edge types than a key can tell apart.
@@ -21,7 +21,7 @@ var ErrTooLarge = errors.New("too many nodes or edge types")
 // ID is the type of the node ids that a source yields.
 type ID interface{ int32 | int64 }
 
-// Chunk is a run of edges. Its slices belong to the source and are read until yield returns.
+// Chunk is some consecutive edges. Its slices belong to the source; they are read until yield returns.
 type Chunk[T ID] struct {
 	Src, Dst []T      // fused ids, of equal length
 	Types    []uint16 // edge types, of the same length; nil: all of type 0
@@ -77,11 +77,12 @@ func (e *RangeError) Error() string {
 	return fmt.Sprintf("edge %d: %s %d is not in 0 .. %d", e.Edge, e.What, e.Value, e.Limit-1)
 }
 
-// Part is a run of the structure: some positions, and the nodes whose runs of positions begin in it. The arrays of
-// elements are in the machine's byte order, aligned to 8.
+// Part is a range of the structure: some positions, and the nodes whose in-edges begin in it. The arrays of elements
+// are in the machine's byte order, aligned to 8.
 type Part struct {
 	FirstNode int64
-	// of nodes FirstNode, FirstNode+1, ..: the position of their first in-edge; the last part's ends with that of node Nodes, the number of edges
+	// of nodes FirstNode, FirstNode+1, ..: the position of their first in-edge; the last part's ends with that of node
+	// Nodes, the number of edges
 	Indptr    []int64
 	FirstEdge int64
 	Edges     int64  // number of positions

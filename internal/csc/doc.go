@@ -3,20 +3,20 @@
 //
 // # Basics
 //
-// Edges is a source of edges that can be gone over several times: slices in memory (Slices), a temporary file, a
-// generator. Build returns the whole structure in memory. Stream hands it over in parts, in order, and holds only as
-// much at once as a memory limit allows: it then goes over the source once a part. Estimate says before anything starts
-// what either takes.
+// Edges is a source of edges that can be read several times: slices in memory (Slices), a temporary file, a generator.
+// Build returns the whole structure in memory. Stream returns it in parts, in order, and holds only as much at once as
+// a memory limit allows; it then reads the source once for each part. Estimate says in advance how much memory either
+// takes.
 //
-// The method is a radix sort of (destination, type, source) keys, as arrays and never as maps. The source is gone over
-// once to count edges by destination range, and once more to partition the keys by range: the ranges are narrow enough
-// that the rest of the sort stays in a core's cache. Both walks and the sorting run on all workers. Ties keep the order
-// of the source. A range that got too many edges, as hubs make it, is split by further bits of the key, into the source
-// if need be, so the memory that sorting takes is bounded whatever the graph looks like.
+// The method is a radix sort of (destination, type, source) keys, in arrays and never in maps. A first walk over the
+// source counts edges by range of destinations; a second partitions the keys by range. Ranges are so narrow that the
+// rest of the sort stays in a core's cache. Both walks and the sorting run on all workers. Ties keep the order of the
+// source. A range with too many edges, as hubs make it, is split by further bits of the key, down to those of the
+// source where it must be, so the memory for sorting is bounded for every graph.
 //
 // # Caveats
 //
-// A source must yield the same edges at every walk; one that does not is ErrChanged, not a wrong result. Ids are fused
-// ids (package graph); they are checked, and the first that is out of range is a *RangeError with the edge's number.
-// The arrays of a Part are overwritten by the next one.
+// A source must yield the same edges at every walk; otherwise the result is ErrChanged, never a wrong structure. Ids
+// are fused ids (package graph). Every id is checked; the first one out of range is a *RangeError with the edge's
+// number. The next Part overwrites the arrays of the one before.
 package csc

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// leaf is a run of keys that is sorted by itself: all that share a prefix.
+// leaf is a range of keys that is sorted by itself: all keys with the same prefix.
 type leaf struct {
 	count int64
 	start int64 // position of its first edge in the structure

@@ -35,7 +35,7 @@ func sortKeys[N number](keys, tmpKeys []uint64, numbers, tmpNumbers []N, nbits i
 	}
 }
 
-// countDigits sets cnt to where the run of each digit begins. It reports whether there are several digits.
+// countDigits sets cnt to where the keys of each digit begin. It reports whether there are several digits.
 func countDigits(keys []uint64, shift int, cnt []uint32) bool {
 	clear(cnt)
 	mask := uint64(len(cnt) - 1)

@@ -22,7 +22,7 @@ func CopyRate(ctx context.Context, source []byte, dst [][]byte, round time.Durat
 		longest = max(longest, len(d))
 	}
 	if len(dst) == 0 || longest == 0 || len(source) < longest {
-		return 0, errors.New("measure copying: the source must be at least as long as a destination, and those not empty")
+		return 0, errors.New("measure copying: the source is shorter than a destination, or a destination is empty")
 	}
 	rates := make([]float64, copyRounds)
 	for i := range rates {

@@ -6,7 +6,7 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// Load is what a dataset would ask of the machine. Zero sizes mean that no dataset is at hand.
+// Load says what a dataset needs of the machine. Zero sizes mean that there is no dataset.
 type Load struct {
 	TopologyBytes int64  // the graph's structure
 	ColumnBytes   int64  // node and edge columns that go with the batches
@@ -20,7 +20,7 @@ type Load struct {
 	CopyBytes  int64  // what would be copied once at start, because it cannot be registered where it lies
 }
 
-// Choice is the path that a stage takes, and why.
+// Choice is the path of a stage, and the reason.
 type Choice struct {
 	Stage string `json:"stage"`
 	Path  string `json:"path"`
@@ -90,22 +90,26 @@ func (l *Load) fitsDevice() bool {
 	return l.Device != "" && l.TopologyBytes+l.ColumnBytes <= l.DeviceFree/10*9
 }
 
-// Advise says what would make loading faster here, most useful first. It is empty where nothing is left to do.
+// Advise says what would make loading faster here, the most useful first. It is empty where nothing would.
 func (m *Machine) Advise(l Load) []string {
 	advice := m.adviseData(l)
+	add := func(format string, args ...any) { advice = append(advice, fmt.Sprintf(format, args...)) }
 	if m.HugePages.Mode == "never" {
-		advice = append(advice, "turn huge pages on: echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled")
+		add("turn huge pages on: echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled")
 	}
 	if m.MemoryLimit != Unlimited && m.MemoryTotal > 0 && m.MemoryLimit < m.MemoryTotal/2 {
-		advice = append(advice, fmt.Sprintf("the control group may use %s of the machine's %s: cached file pages count against it too", Bytes(m.MemoryLimit), Bytes(m.MemoryTotal)))
+		add("the control group may use %s of the machine's %s: cached file pages count against it too",
+			Bytes(m.MemoryLimit), Bytes(m.MemoryTotal))
 	}
 	if l.CopyBytes > 0 && !l.fitsDevice() {
-		advice = append(advice, fmt.Sprintf("%s are copied once at start for the device to address: on tmpfs or hugetlbfs they would be registered where they lie", Bytes(l.CopyBytes)))
+		add("%s are copied once at start for the device to address: on tmpfs or hugetlbfs they would be registered "+
+			"where they lie", Bytes(l.CopyBytes))
 	}
 	if m.NUMANodes > 1 && l.Device != "" && l.DeviceNode >= 0 {
-		advice = append(advice, fmt.Sprintf("%d NUMA nodes: run beside the device (numactl --cpunodebind=%d --membind=%d)", m.NUMANodes, l.DeviceNode, l.DeviceNode))
+		add("%d NUMA nodes: run beside the device (numactl --cpunodebind=%d --membind=%[2]d)", m.NUMANodes,
+			l.DeviceNode)
 	} else if m.NUMANodes > 1 {
-		advice = append(advice, fmt.Sprintf("%d NUMA nodes: run one loader a node (numactl --cpunodebind=N --membind=N)", m.NUMANodes))
+		add("%d NUMA nodes: run one loader a node (numactl --cpunodebind=N --membind=N)", m.NUMANodes)
 	}
 	return advice
 }
@@ -129,9 +133,11 @@ func (m *Machine) adviseData(l Load) []string {
 		return []string{fmt.Sprintf("--resident: %s fit in memory and not in the last-level cache (%s); "+
 			"copied onto huge pages, rows are found without a page walk each", Bytes(total), Bytes(m.CacheBytes))}
 	case m.fits(l):
-		return []string{"mapped files are as good as memory here: without huge pages --resident gains nothing once the files are cached"}
+		return []string{"mapped files are as good as memory here: without huge pages --resident gains nothing once " +
+			"the files are cached"}
 	case m.Room() > 0:
-		return []string{fmt.Sprintf("the dataset (%s) does not fit in memory (%s can be had): keep it on a fast local disk", Bytes(total), Bytes(m.Room()))}
+		return []string{fmt.Sprintf("the dataset (%s) does not fit in memory (%s can be had): keep it on a fast local "+
+			"disk", Bytes(total), Bytes(m.Room()))}
 	}
 	return nil
 }

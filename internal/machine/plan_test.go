@@ -36,7 +36,8 @@ func TestAdvice(t *testing.T) {
 		"a device that does not": {func(*Machine) {}, Load{Device: "cuda:0", DeviceFree: 8e9,
 			ColumnBytes: 9e9}, nil},
 		"a device, and too little host memory": {func(m *Machine) { m.MemoryAvailable = 8e9 },
-			Load{Device: "cuda:0", DeviceFree: 8e9, ColumnBytes: 9e9}, []string{"cannot be page-locked whole (8.00 GB"}},
+			Load{Device: "cuda:0", DeviceFree: 8e9, ColumnBytes: 9e9},
+			[]string{"cannot be page-locked whole (8.00 GB"}},
 		"files that have to be copied": {func(*Machine) {}, Load{CopyBytes: 5e9},
 			[]string{"5.00 GB (4.66 GiB) are copied once"}},
 	} {

@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// DefaultCache is the size that is assumed for a last-level cache which the system does not tell: 32 MiB.
+// DefaultCache is the size that Probe assumes for the last-level cache where the system does not say: 32 MiB.
 const DefaultCache = 32 << 20
 
-// Unlimited is a limit that does not limit.
+// Unlimited stands for the absence of a limit.
 const Unlimited = int64(1<<63 - 1)
 
 // Machine is what Probe found. Zero and empty mean unknown.
@@ -53,8 +53,8 @@ type HugePages struct {
 // OnRequest reports whether memory that asks for huge pages can get them.
 func (h HugePages) OnRequest() bool { return h.Mode == "always" || h.Mode == "madvise" }
 
-// Room returns the bytes that the process can still take: the less of what is available and what its control group
-// leaves. 0 means unknown.
+// Room returns the bytes that the process can still take: the available memory, or what its control group leaves if
+// that is less. 0 means unknown.
 func (m *Machine) Room() int64 {
 	room := m.MemoryAvailable
 	if m.MemoryLimit != Unlimited && m.MemoryLimit > 0 {
@@ -103,7 +103,7 @@ func number(s string) int64 {
 	return n
 }
 
-// keyed reads lines such as "MemTotal:  123 kB" as bytes.
+// keyed reads lines such as "MemTotal: 123 kB" as bytes.
 func keyed(root fs.FS, name string) map[string]int64 {
 	m := make(map[string]int64)
 	for line := range strings.Lines(text(root, name)) {

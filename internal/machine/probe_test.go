@@ -21,8 +21,10 @@ func tree(files map[string]string) fstest.MapFS {
 func TestProbeReadsWhatLinuxTells(t *testing.T) {
 	m := probe(tree(map[string]string{
 		"proc/sys/kernel/osrelease": "6.1.0-13-amd64\n",
-		"proc/cpuinfo":              "processor\t: 0\nmodel name\t: Some CPU @ 2.0GHz\n\nprocessor\t: 1\nmodel name\t: Other\n",
-		"proc/meminfo":              "MemTotal:       24560000 kB\nMemFree:  1 kB\nMemAvailable:   20000000 kB\nHugePages_Total:   0\n",
+		"proc/cpuinfo": "processor\t: 0\nmodel name\t: Some CPU @ 2.0GHz\n\n" +
+			"processor\t: 1\nmodel name\t: Other\n",
+		"proc/meminfo": "MemTotal:       24560000 kB\nMemFree:  1 kB\n" +
+			"MemAvailable:   20000000 kB\nHugePages_Total:   0\n",
 		"sys/devices/system/cpu/cpu0/cache/index0/level":    "1\n",
 		"sys/devices/system/cpu/cpu0/cache/index0/type":     "Data\n",
 		"sys/devices/system/cpu/cpu0/cache/index0/size":     "48K\n",
@@ -107,7 +109,8 @@ func TestMemoryLimit(t *testing.T) {
 }
 
 func TestUsageAddsSharedMemoryToAnonymous(t *testing.T) {
-	u, err := readUsage(tree(map[string]string{"proc/self/status": "Name:\tx\nVmHWM:\t  900 kB\nRssAnon:\t  100 kB\nRssFile:\t  200 kB\nRssShmem:\t  30 kB\nThreads:\t5\n"}))
+	u, err := readUsage(tree(map[string]string{"proc/self/status": "Name:\tx\nVmHWM:\t  900 kB\n" +
+		"RssAnon:\t  100 kB\nRssFile:\t  200 kB\nRssShmem:\t  30 kB\nThreads:\t5\n"}))
 	if want := (Usage{Anonymous: 130 << 10, File: 200 << 10, Peak: 900 << 10}); err != nil || u != want {
 		t.Errorf("%+v, %v; want %+v", u, err, want)
 	}

@@ -1,4 +1,4 @@
-// Package meters reads what work costs: energy of the GPU board and of the host, utilisation, traffic over the bus,
+// Package meters measures what work costs: energy of the GPU board and of the host, utilisation, traffic over the bus,
 // processor time.
 //
 // # Basics
@@ -8,7 +8,7 @@
 //
 // # Caveats
 //
-// A meter counts everything that runs on its board or host, not only this process. What cannot be measured is nil in
-// the report, and Report.NotMeasured says why. Utilisation and PCIe throughput are means over samples, of which each
-// looks back on some milliseconds only: they need work of a second and more.
+// A meter counts everything that runs on its board or host, not only this process. A meter that cannot be read is nil
+// in the report, and Report.NotMeasured says why. Utilisation and PCIe throughput are means over samples, each of which
+// covers only some milliseconds, so measure work of a second or more.
 package meters

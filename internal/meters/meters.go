@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Report is what was measured between Start and Stop. What could not be measured is nil.
+// Report says what the work between Start and Stop cost. A figure that could not be measured is nil.
 type Report struct {
 	Seconds    float64  `json:"seconds"`
 	CPUSeconds *float64 `json:"cpu_seconds"` // of this process, all threads, user and system
@@ -23,7 +23,7 @@ type Report struct {
 	NotMeasured map[string]string `json:"not_measured"`
 }
 
-// A board is what can be asked of a GPU board. Each call fails by itself: boards differ in what they count.
+// A board reads the meters of a GPU board. Each call may fail by itself, because boards count different things.
 type board interface {
 	joules() (float64, error)          // since the driver was loaded
 	percent() (float64, error)         // of the last moments
@@ -56,7 +56,7 @@ func Open(address string) *Meters {
 	return m
 }
 
-// Close gives the meters back.
+// Close closes the meters.
 func (m *Meters) Close() error {
 	if m.board == nil {
 		return nil
@@ -199,7 +199,7 @@ func (s *Measurement) advanceHost() {
 	}
 }
 
-// sample looks at what counts the last moments only, and at the host's counters, which wrap after minutes.
+// sample reads the meters that cover only the last moments, and the host's counters, which wrap after minutes.
 func (s *Measurement) sample() {
 	defer s.done.Done()
 	tick := time.NewTicker(sampleEvery)

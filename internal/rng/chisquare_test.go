@@ -48,7 +48,8 @@ func (v verdict) resolution() float64 {
 }
 
 func (v verdict) String() string {
-	return fmt.Sprintf("chi-square %.1f at %.1f degrees of freedom (%.2f sigma) after %d trials, which find a bias of %.2f %%",
+	return fmt.Sprintf("chi-square %.1f at %.1f degrees of freedom (%.2f sigma) after %d trials, which find a bias of "+
+		"%.2f %%",
 		v.stat/v.scale, v.df, v.deviate(), v.trials, 100*v.resolution())
 }
 

@@ -1,6 +1,5 @@
-// Package rng is the counter-based generator behind every random choice that khop makes: one definition, which every
-// sampler, shuffle and device kernel follows bit for bit. docs/sampling.md is the specification; this page says how to
-// use the package.
+// Package rng is the counter-based generator behind every random choice of khop. Every sampler, shuffle and device
+// kernel follows it bit for bit. docs/sampling.md is the specification.
 //
 // # Basics
 //
@@ -21,7 +20,7 @@
 //	WithReplacement(dst, s, n, k)    k of n with replacement, in draw order
 //	NewPermutation(s, n)             a keyed shuffle: At(i) is the item at position i
 //
-// What the index of a stream is, and which type key and hop belong to a stage, is said at each Purpose.
+// Each Purpose says what the index of its streams is, and which type key and hop belong to its stages.
 //
 // Floyd and WithReplacement are the oracles that fast kernels are compared with: plain code, independent of any kernel.
 //
@@ -32,11 +31,10 @@
 // An index is the id of a node (edge, item) of its own type in the dataset, counted from 0; never a local number within
 // a batch, nor the number of a thread, worker, device or rank. A signed id enters as its two's complement.
 //
-// Epochs and instances are 32 bits, purposes and hops 8 bits: whoever holds wider numbers refuses what does not fit; it
-// never wraps.
+// Epochs and instances have 32 bits, purposes and hops 8 bits. Callers refuse greater numbers; nothing wraps.
 //
-// Streams of different stages are told apart by 64-bit states: among M streams about M²/2⁶⁵ pairs agree. That is of no
-// consequence for training, but it is not zero.
+// Streams of different stages are told apart by 64-bit states: among M streams about M²/2⁶⁵ pairs agree. Training does
+// not notice it, but the number is not zero.
 //
 // A change of any result in this package changes every batch of every user: it is a new version of the sampling
 // semantics.

@@ -6,8 +6,8 @@ import "slices"
 // slice. If k >= n it is all of 0 .. n-1 and no draw is taken.
 //
 // Distribution: every subset of size k with equal probability, up to k·n·2⁻⁶⁴ (relative). Draws: 0 .. k-1. Cost: O(k
-// log k) comparisons and O(k²) moves. This is the oracle, meant to be read; kernels may keep the set as they like, for
-// what it is kept in cannot be seen in the result. Method: R. W. Floyd, in J. Bentley, "Programming pearls: a sample of
+// log k) comparisons and O(k²) moves. This is the oracle, meant to be read; kernels may keep the set in any form,
+// because the result does not show it. Method: R. W. Floyd, in J. Bentley, "Programming pearls: a sample of
 // brilliance", CACM 30(9), 1987.
 func Floyd(dst []uint64, s uint64, n, k uint64) []uint64 {
 	if k >= n {

@@ -24,7 +24,7 @@ const (
 // Kinds returns the names of the kinds, with a line on each.
 func Kinds() [][2]string {
 	return [][2]string{
-		{SBM, "stochastic block model: classes whose members prefer each other, with features and labels to learn from"},
+		{SBM, "stochastic block model: classes that prefer themselves, with features and labels that can be learned"},
 		{RMAT, "R-MAT (Graph500): skewed degrees, no features unless asked for"},
 		{Products, "the size and degrees of ogbn-products: undirected, power law, 47 classes, 100 features"},
 		{Typed, "papers, authors and institutions, with four edge types"},

@@ -132,10 +132,6 @@ func (s *DeviceStore) fill(ctx context.Context, hot []int64, rows int64, memory 
 
 // fillFrom gathers the rows into the cache, some at a time, as batches are gathered.
 func (s *DeviceStore) fillFrom(ctx context.Context, c *cache, list *pinned.Region, hot []int64, rows int64) error {
-	kernels, err := s.kernels.cacheLoaded(s.device)
-	if err != nil {
-		return err
-	}
 	whole, err := unified.NewPlaced(unified.Pinned, unified.Int64, list.Bytes(), min(rows, fillRows))
 	if err != nil {
 		return err
@@ -165,7 +161,7 @@ func (s *DeviceStore) fillFrom(ctx context.Context, c *cache, list *pinned.Regio
 			return err
 		}
 		if c.table != nil {
-			if err := kernels.cacheMark.Launch(s.own, s.grid(n, 1), device.Dim(blockThreads), 0,
+			if err := s.kernels.cacheMark.Launch(s.own, s.grid(n, 1), device.Dim(blockThreads), 0,
 				deviceMark{ids: list.Address(), length: n, first: lo, where: c.table.Address()}); err != nil {
 				return err
 			}

@@ -12,62 +12,33 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Method is a way in which a device copies rows. All of them yield the same bytes.
-type Method uint8
-
-const (
-	// PerRow gives each row to a group of 32 lanes or fewer, which read it from the 128-byte line on in which it
-	// begins: no line is read twice, whatever the alignment.
-	PerRow Method = iota
-	// Sorted is PerRow in the order of the rows in the column, so that rows on one page are read one after another. It
-	// costs a sort of the ids, and device memory of 16 bytes an id.
-	Sorted
-	// Shift gives each element of the result to a thread, and rotates the columns of each row so that warps read whole
-	// lines. It is PyTorch-Direct's method (Min et al., 2021).
-	Shift
-	// Naive gives each element of the result to a thread, in order.
-	Naive
-)
-
-var methods = [...]string{"per-row", "sorted", "shift", "naive"}
-
-// String returns the method's name: "per-row", "sorted", "shift" or "naive".
-func (m Method) String() string {
-	if int(m) < len(methods) {
-		return methods[m]
-	}
-	return fmt.Sprintf("method(%d)", uint8(m))
-}
-
 // DeviceStore is one column, to gather rows from on a CUDA device: its kernels read the column where it lies, in device
 // memory or over the bus in host memory. Any number of goroutines may use it, each with a stream of its own, but Cache,
 // Uncache, CountUses, Uses and Close need it for themselves, and all streams to have passed what was enqueued.
 //
-// It owns some hundred bytes on the device, and what Cache, CountUses and the Sorted method take. The column and the
+// It owns some hundred bytes on the device, and what Cache and CountUses take. The column and the
 // device stay the caller's, who closes them after the store.
 type DeviceStore struct {
-	// Method is how rows are copied. It may be set before the first Enqueue.
-	Method Method
 	// MaxBlocks is how many blocks of 256 threads a kernel may have, which bounds the multiprocessors that gathering
 	// holds; 0 is enough to keep a bus busy, or for a column in device memory eight for each multiprocessor. It may be
 	// set before the first Enqueue.
 	MaxBlocks int
-	// Ledger counts what the Sorted method takes; nil counts nothing.
-	Ledger *pinned.Ledger
 
 	device   *device.Device
 	column   unified.Tensor
 	addr     device.Address
 	onDevice bool // the column lies in device memory
 	rowBytes int64
-	kernels  *deviceKernels
+	kernels  *rowsKernels
 	own      *device.Stream // for what is not part of a batch
 	words    *pinned.Region // on the device: Column.words of rows.cuh, for batches and for filling the cache
 	fault    *pinned.Region // in page-locked memory: Column.fault
-	sorter   sorter
 	cache    cache
 	uses     *pinned.Region // nil: not counted
 }
+
+// sharedKernels are the kernels of this package. All stores of a device share them.
+var sharedKernels device.Shared[*rowsKernels]
 
 const (
 	blockThreads = 256
@@ -110,7 +81,7 @@ func (s *DeviceStore) open() (err error) {
 		}
 		s.onDevice = at.Type == device.MemoryDevice && !at.Managed
 	}
-	if s.kernels, err = sharedKernels.Hold(s.device, loadDeviceKernels); err != nil {
+	if s.kernels, err = sharedKernels.Hold(s.device, loadRowsKernels); err != nil {
 		return err
 	}
 	if s.own, err = s.device.NewStream(device.PriorityLow); err != nil {
@@ -135,8 +106,8 @@ func (s *DeviceStore) Column() unified.Tensor { return s.column }
 func (s *DeviceStore) RowBytes() int64 { return s.rowBytes }
 
 // Enqueue puts on the stream that row ids[i] of the column is copied to row i of dst, and returns dst as a tensor
-// [len(ids), ...], which holds the rows when the stream has passed. The host waits for nothing, unless dst or the
-// scratch memory of the Sorted method has to grow: then for the device.
+// [len(ids), ...], which holds the rows when the stream has passed. The host waits for nothing, unless dst has to
+// grow: then for the device.
 //
 // ids are int32 or int64 [m] in memory that the device addresses, as is dst's; in any order, repeats allowed. An id
 // that is no row is left out and told by Err. unified.ErrShape for other ids, pinned.ErrPlacement for a dst of host
@@ -195,9 +166,6 @@ func (s *DeviceStore) EnqueueInto(stream *device.Stream, out, ids unified.Tensor
 	if s.uses != nil {
 		j.uses = s.uses.Address()
 	}
-	if s.Method == Sorted {
-		return s.sorter.run(s, stream, j)
-	}
 	return s.launch(stream, j)
 }
 
@@ -208,42 +176,19 @@ type job struct {
 	dst              device.Address
 	words            device.Address
 	where, hot, uses device.Address // of the cache, see rows.cuh
-	order            device.Address
 }
 
 func (s *DeviceStore) launch(stream *device.Stream, j job) error {
-	m, method, block := j.ids.Len(), s.Method, device.Dim(blockThreads)
-	g := deviceGather{dst: j.dst,
+	m, unit := j.ids.Len(), alignment(s.addr, j.hot, j.dst, device.Address(s.rowBytes))
+	g := deviceGather{dst: j.dst, unit: unit, shift: groupShift(s.rowBytes, unit),
 		column: deviceColumn{base: s.addr, n: s.column.Len(), bytes: s.rowBytes, where: j.where, hot: j.hot,
 			uses: j.uses, words: j.words, fault: s.fault.Address()},
-		ids: deviceIds{ids: j.ids.Address(), idBytes: j.ids.DType().Size(), room: m, count: j.count, order: j.order}}
-	// nothing to gain, and short rows would wrap twice
-	if method == Shift && (s.rowBytes <= 128 || s.rowBytes%128 == 0) {
-		method = Naive
+		ids: deviceIds{ids: j.ids.Address(), idBytes: j.ids.DType().Size(), room: m, count: j.count}}
+	run := s.kernels.gatherRows
+	if unit < 4 {
+		run = s.kernels.gatherRowsRagged
 	}
-	if method == Naive || method == Shift {
-		kernels, err := s.kernels.elementsLoaded(s.device)
-		if err != nil {
-			return err
-		}
-		run := kernels.gatherNaive
-		if method == Shift {
-			run = kernels.gatherShift
-		}
-		g.unit = s.column.DType().Size()
-		hi, elements := bits.Mul64(uint64(m), uint64(s.rowBytes/g.unit))
-		if hi != 0 {
-			elements = 1 << 62
-		}
-		return run.Launch(stream, s.grid(int64(min(elements, 1<<62)), 1), block, 0, g)
-	}
-	g.unit = alignment(s.addr, j.hot, j.dst, device.Address(s.rowBytes))
-	g.shift = groupShift(s.rowBytes, g.unit)
-	run := s.kernels.rows.gatherRows
-	if g.unit < 4 {
-		run = s.kernels.rows.gatherRowsRagged
-	}
-	return run.Launch(stream, s.grid(m, 1<<g.shift), block, 0, g)
+	return run.Launch(stream, s.grid(m, 1<<g.shift), device.Dim(blockThreads), 0, g)
 }
 
 // grid returns as many blocks as n things take with so many lanes each, within bounds.
@@ -291,7 +236,7 @@ func (s *DeviceStore) Err() error {
 
 // Close frees what the store owns. Nothing may be under way. A second Close does nothing.
 func (s *DeviceStore) Close() error {
-	errs := []error{s.sorter.close(), s.cache.close()}
+	errs := []error{s.cache.close()}
 	for _, r := range []**pinned.Region{&s.uses, &s.words, &s.fault} {
 		if *r != nil {
 			errs = append(errs, (*r).Close())

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -18,8 +17,6 @@ import (
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
-
-var deviceMethods = []Method{PerRow, Sorted, Shift, Naive}
 
 // A rig is a device and a stream of it for one test, which fails where there is no device or where the simulator finds
 // anything.
@@ -136,7 +133,7 @@ func (r *rig) gather(s *DeviceStore, ids unified.Tensor, shift int) []byte {
 	r.check(s.EnqueueInto(r.stream, out, ids, 0))
 	all := r.download(room)
 	if !bytes.Equal(all[:at], mark[:at]) || !bytes.Equal(all[at+size:], mark[at+size:]) {
-		r.t.Errorf("%v: bytes beside the result are written", s.Method)
+		r.t.Error("bytes beside the result are written")
 	}
 	return all[at : at+size]
 }
@@ -146,7 +143,7 @@ var (
 	idTypes    = []unified.DType{unified.Int32, unified.Int64}
 )
 
-// TestDeviceGathersTheSameBytes compares every method with copy(), over widths, dtypes, alignments and lists of ids.
+// TestDeviceGathersTheSameBytes compares with copy(), over widths, dtypes, alignments and lists of ids.
 func TestDeviceGathersTheSameBytes(t *testing.T) {
 	const seed = 11
 	cudatest.EachOrder(t, func(t *testing.T) {
@@ -165,13 +162,11 @@ func TestDeviceGathersTheSameBytes(t *testing.T) {
 					want := make([]byte, len(ids)*width*size)
 					copyPlain(want, src, ids, width*size)
 					onDevice := r.idsOnDevice(idTypes[rnd.IntN(2)], ids)
-					for _, s.Method = range deviceMethods {
-						out := size * rnd.IntN(128/size) * rnd.IntN(2)
-						units[alignment(device.Address(shift), device.Address(out), device.Address(width*size))] = true
-						if got := r.gather(s, onDevice, out); !bytes.Equal(got, want) {
-							t.Fatalf("%v: %v[%d,%d] at %d to %d, %s: differs from copy(); seed %d", s.Method, dtype, n,
-								width, shift, out, p.name, seed)
-						}
+					out := size * rnd.IntN(128/size) * rnd.IntN(2)
+					units[alignment(device.Address(shift), device.Address(out), device.Address(width*size))] = true
+					if got := r.gather(s, onDevice, out); !bytes.Equal(got, want) {
+						t.Fatalf("%v[%d,%d] at %d to %d, %s: differs from copy(); seed %d", dtype, n, width, shift, out,
+							p.name, seed)
 					}
 				}
 				r.check(s.Err())
@@ -183,33 +178,19 @@ func TestDeviceGathersTheSameBytes(t *testing.T) {
 	})
 }
 
-// TestEveryGatherKernelRuns: nothing falls back to another method, and each method has a kernel of its own.
-func TestEveryGatherKernelRuns(t *testing.T) {
+// TestRaggedRowsHaveAKernelOfTheirOwn: others do not pay for rows that begin between words.
+func TestRaggedRowsHaveAKernelOfTheirOwn(t *testing.T) {
 	cudatest.NeedSimulator(t)
 	r := newRig(t)
-	s := r.store(unified.Float32, r.host(make([]byte, 50*132), 4), 50, 33)
 	ids := r.idsOnDevice(unified.Int64, []int64{3, 4, 49, 3})
-	for method, kernels := range map[Method][]string{
-		PerRow: {"gather_rows"}, Sorted: {"order_count", "order_scan", "order_place", "gather_rows"},
-		Shift: {"gather_shift"}, Naive: {"gather_naive"},
+	for kernel, s := range map[string]*DeviceStore{
+		"gather_rows":        r.store(unified.Float32, r.host(make([]byte, 50*132), 4), 50, 33),
+		"gather_rows_ragged": r.store(unified.Uint8, r.host(make([]byte, 50*5), 1), 50, 5),
 	} {
-		s.Method = method
-		before := map[string]int64{}
-		for _, k := range kernels {
-			before[k] = cudatest.Launches(k)
+		before := cudatest.Launches(kernel)
+		if r.gather(s, ids, 0); cudatest.Launches(kernel) != before+1 {
+			t.Errorf("%s was launched %d times", kernel, cudatest.Launches(kernel)-before)
 		}
-		r.gather(s, ids, 0)
-		for _, k := range kernels {
-			if cudatest.Launches(k) != before[k]+1 {
-				t.Errorf("%v: %s was launched %d times", method, k, cudatest.Launches(k)-before[k])
-			}
-		}
-	}
-	ragged := r.store(unified.Uint8, r.host(make([]byte, 50*5), 1), 50, 5)
-	before := cudatest.Launches("gather_rows_ragged")
-	r.gather(ragged, ids, 0)
-	if cudatest.Launches("gather_rows_ragged") != before+1 {
-		t.Error("rows that begin between words have a kernel of their own, which was not launched")
 	}
 }
 
@@ -252,19 +233,17 @@ func TestDeviceKnowsTheNumberOfIds(t *testing.T) {
 		list[i] = int64(room - i)
 	}
 	ids, word := r.idsOnDevice(unified.Int64, list), r.take(pinned.Device, 8, 0)
-	for _, s.Method = range deviceMethods {
-		for _, m := range []int64{0, 1, 255, 256, 257, room, room + 1} {
-			r.upload(word, asBytes([]int64{m}))
-			mark := bytes.Repeat([]byte{7}, room*20)
-			dst := r.take(pinned.Device, len(mark), 0)
-			r.upload(dst, mark)
-			r.check(s.EnqueueInto(r.stream, r.tensor(unified.Device, unified.Float32, dst, room, 5), ids,
-				addressOf(word)))
-			n := min(m, room)
-			copyPlain(mark[:n*20], src, list[:n], 20)
-			if !bytes.Equal(r.download(dst), mark) {
-				t.Errorf("%v: %d ids of %d: differs", s.Method, m, room)
-			}
+	for _, m := range []int64{0, 1, 255, 256, 257, room, room + 1} {
+		r.upload(word, asBytes([]int64{m}))
+		mark := bytes.Repeat([]byte{7}, room*20)
+		dst := r.take(pinned.Device, len(mark), 0)
+		r.upload(dst, mark)
+		r.check(s.EnqueueInto(r.stream, r.tensor(unified.Device, unified.Float32, dst, room, 5), ids,
+			addressOf(word)))
+		n := min(m, room)
+		copyPlain(mark[:n*20], src, list[:n], 20)
+		if !bytes.Equal(r.download(dst), mark) {
+			t.Errorf("%d ids of %d: differs", m, room)
 		}
 	}
 }
@@ -272,26 +251,23 @@ func TestDeviceKnowsTheNumberOfIds(t *testing.T) {
 // TestIdOutOfRangeIsNamedAndNotRead: the simulator would find a read beside the column.
 func TestIdOutOfRangeIsNamedAndNotRead(t *testing.T) {
 	r := newRig(t)
-	for _, method := range deviceMethods {
-		for _, bad := range []int64{-1, 40, 1 << 30, -1 << 31, 1<<62 + 5, -1 << 62} {
-			s := r.store(unified.Float32, r.host(make([]byte, 40*256), 0), 40, 64)
-			s.Method = method
-			list := []int64{0, 39, 7, bad, 1}
-			dtype := unified.Int64
-			if bad == int64(int32(bad)) {
-				dtype = unified.Int32
-			}
-			r.gather(s, r.idsOnDevice(dtype, list), 0)
-			err := s.Err()
-			if want := fmt.Sprintf("ids[3] is %d, but the column has 40 rows", bad); !errors.Is(err, ErrRange) ||
-				err.Error() != ErrRange.Error()+": "+want {
-				t.Errorf("%v: %v, want %q", method, err, want)
-			}
-			list[3] = 2
-			r.gather(s, r.idsOnDevice(dtype, list), 0)
-			if s.Err() == nil {
-				t.Errorf("%v: the error is forgotten", method)
-			}
+	for _, bad := range []int64{-1, 40, 1 << 30, -1 << 31, 1<<62 + 5, -1 << 62} {
+		s := r.store(unified.Float32, r.host(make([]byte, 40*256), 0), 40, 64)
+		list := []int64{0, 39, 7, bad, 1}
+		dtype := unified.Int64
+		if bad == int64(int32(bad)) {
+			dtype = unified.Int32
+		}
+		r.gather(s, r.idsOnDevice(dtype, list), 0)
+		err := s.Err()
+		if want := fmt.Sprintf("ids[3] is %d, but the column has 40 rows", bad); !errors.Is(err, ErrRange) ||
+			err.Error() != ErrRange.Error()+": "+want {
+			t.Errorf("%v, want %q", err, want)
+		}
+		list[3] = 2
+		r.gather(s, r.idsOnDevice(dtype, list), 0)
+		if s.Err() == nil {
+			t.Errorf("%d: the error is forgotten", bad)
 		}
 	}
 }
@@ -311,56 +287,13 @@ func TestNothingBehindTheColumnIsRead(t *testing.T) {
 			list := []int64{n - 1, 0, n - 1, 3}
 			want := make([]byte, len(list)*width)
 			copyPlain(want, src, list, width)
-			for _, s.Method = range deviceMethods {
-				if got := r.gather(s, r.idsOnDevice(unified.Int64, list), 0); !bytes.Equal(got, want) {
-					t.Errorf("%v: rows of %d bytes at %d: differs; seed %d", s.Method, width, shift, seed)
-				}
+			if got := r.gather(s, r.idsOnDevice(unified.Int64, list), 0); !bytes.Equal(got, want) {
+				t.Errorf("rows of %d bytes at %d: differs; seed %d", width, shift, seed)
 			}
 			r.check(s.Close())
 			r.check(r.dev.Free(at))
 		}
 	}
-}
-
-// TestSortedOrderIsStable reads back in which order Sorted gathers: ascending by row, and by position among equal ones.
-func TestSortedOrderIsStable(t *testing.T) {
-	const seed = 13
-	cudatest.EachOrder(t, func(t *testing.T) {
-		r, rnd := newRig(t), rand.New(rand.NewPCG(seed, 0))
-		for _, n := range []int64{1, 2, 256, 257, 70000} {
-			s := r.store(unified.Uint8, r.host(make([]byte, n), 0), n, 1)
-			for _, m := range []int{1, 31, 256, 1000, 3000} {
-				s.MaxBlocks = 1 + rnd.IntN(5)
-				list := make([]int64, m)
-				for i := range list {
-					list[i] = rnd.Int64N(n)
-				}
-				order := r.order(s, list)
-				want := make([]uint32, m)
-				for i := range want {
-					want[i] = uint32(i)
-				}
-				slices.SortStableFunc(want, func(a, b uint32) int { return int(list[a] - list[b]) })
-				if !slices.Equal(order, want) {
-					t.Fatalf("%d ids of %d rows: not in order; seed %d", m, n, seed)
-				}
-			}
-		}
-	})
-}
-
-// order returns the positions of ids in the order in which they are gathered.
-func (r *rig) order(s *DeviceStore, list []int64) []uint32 {
-	r.t.Helper()
-	ids := r.idsOnDevice(idTypes[len(list)%2], list)
-	m := ids.Len()
-	dst := r.take(pinned.Device, int(m), 0)
-	j := job{ids: ids, dst: addressOf(dst), words: s.words.Address()}
-	sorted := must(s.sorter.sort(s, r.stream, &j))(r.t)
-	out := make([]uint32, m)
-	r.check(r.stream.CopyToHost(asBytes(out), sorted))
-	r.check(r.stream.Synchronize())
-	return out
 }
 
 // TestStoresShareADeviceAndStreams gathers on several streams at once from one store, as the slots of a loader do.
@@ -369,35 +302,33 @@ func TestStoresShareADeviceAndStreams(t *testing.T) {
 	r, rnd := newRig(t), rand.New(rand.NewPCG(seed, 0))
 	src := random(rnd, 500*96)
 	s := r.store(unified.Float32, r.host(src, 0), 500, 24)
-	for _, s.Method = range deviceMethods {
-		type slot struct {
-			stream *device.Stream
-			buf    unified.Buffer
-			out    unified.Tensor
-			ids    []int64
+	type slot struct {
+		stream *device.Stream
+		buf    unified.Buffer
+		out    unified.Tensor
+		ids    []int64
+	}
+	slots := make([]slot, 3)
+	for i := range slots {
+		p := &slots[i]
+		p.stream = must(r.dev.NewStream(device.PriorityLow))(t)
+		p.buf.Options.Device = r.dev
+		p.ids = make([]int64, 100+i*150)
+		for j := range p.ids {
+			p.ids[j] = rnd.Int64N(500)
 		}
-		slots := make([]slot, 3)
-		for i := range slots {
-			p := &slots[i]
-			p.stream = must(r.dev.NewStream(device.PriorityLow))(t)
-			p.buf.Options.Device = r.dev
-			p.ids = make([]int64, 100+i*150)
-			for j := range p.ids {
-				p.ids[j] = rnd.Int64N(500)
-			}
-			p.out = must(s.Enqueue(p.stream, &p.buf, r.idsOnDevice(unified.Int32, p.ids)))(t)
+		p.out = must(s.Enqueue(p.stream, &p.buf, r.idsOnDevice(unified.Int32, p.ids)))(t)
+	}
+	for i := range slots {
+		p := &slots[i]
+		r.check(p.stream.Synchronize())
+		want := make([]byte, len(p.ids)*96)
+		copyPlain(want, src, p.ids, 96)
+		if !bytes.Equal(r.download(p.out.Bytes()), want) {
+			t.Errorf("stream %d differs, seed %d", i, seed)
 		}
-		for i := range slots {
-			p := &slots[i]
-			r.check(p.stream.Synchronize())
-			want := make([]byte, len(p.ids)*96)
-			copyPlain(want, src, p.ids, 96)
-			if !bytes.Equal(r.download(p.out.Bytes()), want) {
-				t.Errorf("%v: stream %d differs, seed %d", s.Method, i, seed)
-			}
-			r.check(p.stream.Close())
-			r.check(p.buf.Close())
-		}
+		r.check(p.stream.Close())
+		r.check(p.buf.Close())
 	}
 }
 
@@ -443,16 +374,8 @@ func TestRowsBeyondFourBillion(t *testing.T) {
 		want[i] = src[i*7919%held]
 	}
 	ids := r.idsOnDevice(unified.Int64, list)
-	for _, s.Method = range deviceMethods {
-		if !bytes.Equal(r.gather(s, ids, 0), want) {
-			t.Errorf("%v: differs", s.Method)
-		}
-	}
-	order := r.order(s, list)
-	for i := range order[1:] {
-		if a, b := list[order[i]]>>1, list[order[i+1]]>>1; a > b { // keys have 32 of the 33 bits
-			t.Fatalf("row %d comes before row %d", list[order[i]], list[order[i+1]])
-		}
+	if !bytes.Equal(r.gather(s, ids, 0), want) {
+		t.Error("differs")
 	}
 }
 
@@ -465,7 +388,6 @@ func TestStoreOutlivesTheDeviceThatLoadedItsKernels(t *testing.T) {
 	old := must(NewDeviceStore(first, r.tensor(pinned.Pinned, unified.Float32, column, 100, 1), addressOf(column)))(t)
 	s := r.store(unified.Float32, column, 100, 1)
 	r.check(errors.Join(old.Close(), first.Close()))
-	s.Method = Sorted
 	r.check(s.Cache(context.Background(), nil, pinned.Options{}))
 	list := []int64{7, 99, 0, 7}
 	want := make([]byte, 16)

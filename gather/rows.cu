@@ -14,8 +14,7 @@
 
 // A Walk leads a group from load to load. All lanes of a group take the same steps.
 struct Walk {
-  int64_t turn, stride;  // the group's turn in the list, and how many groups there are
-  int64_t row;           // of the result
+  int64_t row, stride;   // of the result, and how many groups there are
   const char* from;      // the row, rounded down to a piece
   int skip;              // bytes of the first piece that lie before the row
   int pieces;            // pieces that the row touches
@@ -28,9 +27,8 @@ __device__ __forceinline__ bool gather_step(Walk& w, const Column& c, const List
   w.start += lanes;
   if (w.start < w.pieces) return true;
   for (;;) {
-    w.turn += w.stride;
-    if (w.turn >= list.length) return false;
-    w.row = list.at(w.turn);
+    w.row += w.stride;
+    if (w.row >= list.length) return false;
     const char* from = gather_find(c, w.row, list.id(w.row), lane == 0, counts);
     if (!from) continue;
     w.skip = (int)((uint64_t)from & (size - 1));
@@ -44,7 +42,7 @@ __device__ __forceinline__ bool gather_step(Walk& w, const Column& c, const List
 __device__ __forceinline__ Walk gather_walk(int shift) {
   Walk w;
   w.stride = (int64_t)gridDim.x * blockDim.x >> shift;
-  w.turn = (((int64_t)blockIdx.x * blockDim.x + threadIdx.x) >> shift) - w.stride;
+  w.row = (((int64_t)blockIdx.x * blockDim.x + threadIdx.x) >> shift) - w.stride;
   w.pieces = w.start = 0;
   return w;
 }
@@ -127,11 +125,25 @@ extern "C" __global__ void __launch_bounds__(256) gather_rows(Gather g) {
   gather_add(g.column, counts);
 }
 
-// gather_rows_ragged is gather_rows for a unit of 2 or 1.
-extern "C" __global__ void __launch_bounds__(256) gather_rows_ragged(Gather g) {
+// gather_rows_ragged is gather_rows for a unit of 2 or 1. Room for 4 blocks a multiprocessor leaves it registers enough.
+extern "C" __global__ void __launch_bounds__(256, 4) gather_rows_ragged(Gather g) {
   const List list = gather_list(g.ids);
   Counts counts{0, 0};
   if (g.unit == 2) gather_ragged<uint16_t, 4>(g.column, list, g.dst, (int)g.shift, counts);
   else gather_ragged<uint8_t, 4>(g.column, list, g.dst, (int)g.shift, counts);
   gather_add(g.column, counts);
+}
+
+struct Mark {
+  const int64_t* ids; // distinct and in range
+  int64_t length;
+  int64_t first; // slot of the first
+  uint32_t* where;
+};
+
+// cache_mark enters rows into the table of a cache (see gather_find): row ids[i] is in slot first + i of tier 1.
+extern "C" __global__ void __launch_bounds__(256) cache_mark(Mark m) {
+  const int64_t step = (int64_t)gridDim.x * blockDim.x;
+  for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < m.length; i += step)
+    m.where[m.ids[i]] = 1u << 30 | (uint32_t)(m.first + i);
 }

@@ -17,8 +17,7 @@ struct Ids {
   const void* ids;
   int64_t idBytes; // 4 or 8
   int64_t room;
-  const int64_t* count;  // or null
-  const uint32_t* order; // a permutation of 0 .. room - 1, or null
+  const int64_t* count; // or null
 };
 
 // Gather is what the kernels that gather take: row i of the result, at dst, is row id(i) of the column.
@@ -26,25 +25,23 @@ struct Gather {
   Column column;
   Ids ids;
   char* dst;
-  int64_t unit;  // how many bytes, 1 to 16, divide every address and the row; for an element a thread, the size of an element
+  int64_t unit;  // how many bytes, 1 to 16, divide every address and the row
   int64_t shift; // 1 << shift lanes copy a row
 };
 
-// A List is the Ids once their number is known: id(i) for i < length, in the order at(0), at(1), ...
+// A List is the Ids once their number is known: id(i) for i < length.
 struct List {
   const void* ids;
   int64_t idBytes;
   int64_t length;
-  const uint32_t* order;
 
-  __device__ __forceinline__ int64_t at(int64_t j) const { return order ? order[j] : j; }
   __device__ __forceinline__ int64_t id(int64_t i) const {
     return idBytes == 4 ? ((const int32_t*)ids)[i] : ((const int64_t*)ids)[i];
   }
 };
 
 __device__ __forceinline__ List gather_list(const Ids& i) {
-  return List{i.ids, i.idBytes, i.count && *i.count < i.room ? *i.count : i.room, i.order};
+  return List{i.ids, i.idBytes, i.count && *i.count < i.room ? *i.count : i.room};
 }
 
 // What a thread counted.

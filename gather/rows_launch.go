@@ -18,8 +18,8 @@ type deviceGather struct {
 }
 
 func _(x deviceGather) {
-	_ = [1]struct{}{}[(unsafe.Offsetof(x.column)^0)|(unsafe.Offsetof(x.ids)^64)|(unsafe.Offsetof(x.dst)^104)|
-		(unsafe.Offsetof(x.unit)^112)|(unsafe.Offsetof(x.shift)^120)|(unsafe.Sizeof(x)^128)]
+	_ = [1]struct{}{}[(unsafe.Offsetof(x.column)^0)|(unsafe.Offsetof(x.ids)^64)|(unsafe.Offsetof(x.dst)^96)|
+		(unsafe.Offsetof(x.unit)^104)|(unsafe.Offsetof(x.shift)^112)|(unsafe.Sizeof(x)^120)]
 }
 
 // deviceColumn is Column of rows.cuh, laid out as the device has it.
@@ -39,12 +39,24 @@ func _(x deviceColumn) {
 type deviceIds struct {
 	ids           device.Address
 	idBytes, room int64
-	count, order  device.Address
+	count         device.Address
 }
 
 func _(x deviceIds) {
 	_ = [1]struct{}{}[(unsafe.Offsetof(x.ids)^0)|(unsafe.Offsetof(x.idBytes)^8)|(unsafe.Offsetof(x.room)^16)|
-		(unsafe.Offsetof(x.count)^24)|(unsafe.Offsetof(x.order)^32)|(unsafe.Sizeof(x)^40)]
+		(unsafe.Offsetof(x.count)^24)|(unsafe.Sizeof(x)^32)]
+}
+
+// deviceMark is Mark of rows.cu, laid out as the device has it.
+type deviceMark struct {
+	ids           device.Address
+	length, first int64
+	where         device.Address
+}
+
+func _(x deviceMark) {
+	_ = [1]struct{}{}[(unsafe.Offsetof(x.ids)^0)|(unsafe.Offsetof(x.length)^8)|(unsafe.Offsetof(x.first)^16)|
+		(unsafe.Offsetof(x.where)^24)|(unsafe.Sizeof(x)^32)]
 }
 
 //go:embed rows.ptx
@@ -54,6 +66,7 @@ var rowsPTX []byte
 type rowsKernels struct {
 	*device.Module
 	gatherRows, gatherRowsRagged device.Launcher[deviceGather]
+	cacheMark                    device.Launcher[deviceMark]
 }
 
 // loadRowsKernels loads them. Close them before the device.
@@ -62,6 +75,7 @@ func loadRowsKernels(on *device.Device) (*rowsKernels, error) {
 	k.Module, err = on.LoadKernels(rowsPTX, map[string]**device.Kernel{
 		"gather_rows":        &k.gatherRows.Kernel,
 		"gather_rows_ragged": &k.gatherRowsRagged.Kernel,
+		"cache_mark":         &k.cacheMark.Kernel,
 	})
 	if err != nil {
 		return nil, err

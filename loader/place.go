@@ -180,7 +180,7 @@ func (p *placer) column(c *deviceColumn) error {
 	if c.store, err = gather.NewDeviceStore(p.d.Device, c.tensor, at); err != nil {
 		return err
 	}
-	c.store.MaxBlocks, c.store.Ledger = p.d.loader.opt.DeviceBlocks, &p.d.loader.ledger
+	c.store.MaxBlocks = p.d.loader.opt.DeviceBlocks
 	p.d.owned = append(p.d.owned, c.store)
 	c.onDevice = c.store
 	return nil

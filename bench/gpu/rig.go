@@ -16,14 +16,15 @@ const simulatorName = "khop CUDA simulator"
 
 // rig is the device under measurement, with a stream and what times it.
 type rig struct {
-	ctx    context.Context
-	reps   int
-	dev    *device.Device
-	stream *device.Stream
-	begin  *device.Event
-	end    *device.Event
-	probe  *probeKernels
-	sink   *pinned.Region // on the device: a word that no kernel writes in practice
+	ctx      context.Context
+	reps     int
+	dev      *device.Device
+	stream   *device.Stream
+	begin    *device.Event
+	end      *device.Event
+	probe    *probeKernels
+	elements *elementsKernels
+	sink     *pinned.Region // on the device: a word that no kernel writes in practice
 }
 
 // machineResult is what every result begins with.
@@ -50,6 +51,9 @@ func (r *rig) open() (err error) {
 		r.probe, err = loadProbeKernels(r.dev)
 	}
 	if err == nil {
+		r.elements, err = loadElementsKernels(r.dev)
+	}
+	if err == nil {
 		r.sink, err = pinned.Allocate(8, pinned.Options{Device: r.dev})
 	}
 	if err != nil {
@@ -65,6 +69,9 @@ func (r *rig) close() error {
 	}
 	if r.probe != nil {
 		errs = append(errs, r.probe.Close())
+	}
+	if r.elements != nil {
+		errs = append(errs, r.elements.Close())
 	}
 	for _, e := range []*device.Event{r.begin, r.end} {
 		if e != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -113,6 +114,13 @@ func (r *rig) cells(m *memory, width, offset int64, o rowsOptions, link float64)
 	if err != nil {
 		return nil, err
 	}
+	inOrder := slices.Clone(ids)
+	slices.Sort(inOrder)
+	orderedList, releaseOrdered, err := r.idsOnDevice(inOrder)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, releaseOrdered()) }()
 	store, err := gather.NewDeviceStore(r.dev, column, m.addr+device.Address(offset))
 	if err != nil {
 		return nil, err
@@ -121,21 +129,46 @@ func (r *rig) cells(m *memory, width, offset int64, o rowsOptions, link float64)
 	model := link * float64(width) / wireBytes(sectors, lines)
 	for _, blocks := range o.blocks {
 		store.MaxBlocks = int(blocks)
-		for _, store.Method = range []gather.Method{gather.PerRow, gather.Sorted, gather.Shift, gather.Naive} {
-			took, err := r.time(func() error { return store.EnqueueInto(r.stream, out, idList, 0) })
+		for _, method := range methods {
+			list, want := idList, ids
+			if method == "sorted" {
+				list, want = orderedList, inOrder
+			}
+			took, err := r.time(func() error { return r.gather(method, store, m.addr+device.Address(offset), out, list, blocks) })
 			if err != nil {
 				return cells, err
 			}
-			if err := r.compare(column, out, ids); err != nil {
-				return cells, fmt.Errorf("%v: %w", store.Method, err)
+			if err := r.compare(column, out, want); err != nil {
+				return cells, fmt.Errorf("%v: %w", method, err)
 			}
 			rate := float64(count*width) / took / 1e9
-			cells = append(cells, rowsCell{RowBytes: width, Offset: offset, Method: store.Method.String(),
-				Blocks: blocks, Rows: count,
+			cells = append(cells, rowsCell{RowBytes: width, Offset: offset, Method: method, Blocks: blocks, Rows: count,
 				SectorsPerRow: sectors, LinesPerRow: lines, GBPerS: rate, ModelGBPerS: model, OfModel: rate / model})
 		}
 	}
 	return cells, store.Err()
+}
+
+// methods are the ways to gather that are measured: khop's, the same with ids in the order of the rows, and two that
+// give each element of the result to a thread (elements.cu).
+var methods = []string{"per-row", "sorted", "shift", "naive"}
+
+// gather puts a gather of float32 rows on the stream, in at most so many blocks; 0 is khop's own choice, or 40.
+func (r *rig) gather(method string, store *gather.DeviceStore, at device.Address, out, ids unified.Tensor,
+	blocks int64) error {
+	if method == "per-row" || method == "sorted" {
+		return store.EnqueueInto(r.stream, out, ids, 0)
+	}
+	run, width := r.elements.gatherNaive, store.RowBytes()/4
+	if method == "shift" && width > 32 && width%32 != 0 { // else nothing is to be gained
+		run = r.elements.gatherShift
+	}
+	if blocks == 0 {
+		blocks = 40
+	}
+	grid := min(blocks, (ids.Len()*width-1)/blockThreads+1)
+	return run.Launch(r.stream, device.Dim(int(grid)), device.Dim(blockThreads), 0,
+		deviceElements{base: at, width: width, ids: ids.Address(), rows: ids.Len(), dst: out.Address()})
 }
 
 // touched returns how many sectors and lines a row touches in the mean.

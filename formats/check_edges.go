@@ -131,7 +131,8 @@ func (e *edgeChecker[T, U]) checkDestinations(lo, hi int64, counts []int64) erro
 		}
 		from, to := e.indptr[v], e.indptr[v+1]
 		if from < 0 || to < from || to > m {
-			return e.indptrFile.rowError("node", v, remedyForeign, "its edges run from %s to %s of %s", humanize.Comma(from),
+			return e.indptrFile.rowError("node", v, remedyForeign, "its edges run from %s to %s of %s",
+				humanize.Comma(from),
 				humanize.Comma(to), humanize.Comma(m))
 		}
 		var err error
@@ -245,7 +246,8 @@ func (e *edgeChecker[T, U]) sourceError(i int64, t int) error {
 
 func (e *edgeChecker[T, U]) orderError(i int64) error {
 	return e.indicesFile.rowError("edge", i, remedyConvert,
-		"it does not come after the edge before it: edges of a destination ascend by type, source and id, or by type, time, source and id")
+		"it does not come after the edge before it: edges of a destination ascend by type, source and id, or by "+
+			"type, time, source and id")
 }
 
 // timeColumn compares the times of edges. Its functions are nil where there is no such column.

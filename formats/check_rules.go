@@ -111,7 +111,8 @@ func (f *checkedFile) checkRange(what, unit string, lo, hi, end int64) error {
 	if v < 0 {
 		return f.rowError(unit, at, remedyForeign, "%s %s is negative", what, humanize.Comma(v))
 	}
-	return f.rowError(unit, at, remedyForeign, "%s %s is not below %s nodes", what, humanize.Comma(v), humanize.Comma(end))
+	return f.rowError(unit, at, remedyForeign, "%s %s is not below %s nodes", what, humanize.Comma(v),
+		humanize.Comma(end))
 }
 
 func (c *checker) addSeeds(f *checkedFile) {
@@ -189,7 +190,8 @@ func (c *checker) addStrings(f *checkedFile) {
 				for i := lo; i < hi; i++ {
 					from, to := s.offset(i), s.offset(i+1)
 					if from < 0 || to < from || to > chars || !utf8.Valid(f.body[f.l.data+from:f.l.data+to]) {
-						return f.rowError("string", i, remedyConvert, "it runs from %d to %d of %d bytes, or is not UTF-8",
+						return f.rowError("string", i, remedyConvert, "it runs from %d to %d of %d bytes, or is not "+
+							"UTF-8",
 							from, to, chars)
 					}
 				}
@@ -210,7 +212,8 @@ func (c *checker) checkEdgeCounts() {
 	for t := range c.schema.Edges {
 		e := &c.schema.Edges[t]
 		if n := c.edges.counts[t]; n != e.Count {
-			c.add(f.index, math.MaxInt64, corrupt(f.path, "there are %s edges of type %v, there must be %s", humanize.Comma(n),
+			c.add(f.index, math.MaxInt64, corrupt(f.path, "there are %s edges of type %v, there must be %s",
+				humanize.Comma(n),
 				e, humanize.Comma(e.Count)))
 		}
 	}

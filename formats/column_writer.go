@@ -225,7 +225,8 @@ func writeError(path string, err error, need int64) error {
 		what = fmt.Sprintf("%s bytes (%s) are free", humanize.Comma(free), humanize.IBytes(uint64(free)))
 	}
 	if need > 0 {
-		what = fmt.Sprintf("%s bytes (%s) more are needed for this file alone, %s", humanize.Comma(need), humanize.IBytes(uint64(need)), what)
+		what = fmt.Sprintf("%s bytes (%s) more are needed for this file alone, %s", humanize.Comma(need),
+			humanize.IBytes(uint64(need)), what)
 	}
 	return fileError(path, "make room, or choose another disk", fmt.Errorf("%w: %s: %w", ErrSpace, what, err))
 }

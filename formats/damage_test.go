@@ -184,64 +184,63 @@ func manifestOf(t testing.TB, dir string) *Manifest {
 	return m
 }
 
+// brokenRules change a graph so that it breaks one rule, and say how and where that is told.
+var brokenRules = []struct {
+	name   string
+	typed  bool
+	change func(*graph.Arrays)
+	want   string
+	row    int64
+}{
+	{"source too large", false, indices(1, 4, 5, 0, 0, 3), "edge 2: corrupt dataset: source 5 is not below 5 nodes",
+		2},
+	{"source negative", false, indices(1, 4, 2, 0, 0, -1), "source -1 is negative", 5},
+	{"order", false, indices(4, 1, 2, 0, 0, 3), "does not come after", 1},
+	{"order at the end", false, indices(1, 4, 2, 3, 0, 3), "does not come after", 4},
+	{"indptr descends", false, func(a *graph.Arrays) { a.Indptr = unified.FromSlice([]int64{0, 2, 1, 3, 5, 6}) },
+		"indptr descends from 2 to 1", 1},
+	{"indptr out of range", false, func(a *graph.Arrays) {
+		a.Indptr = unified.FromSlice([]int64{0, 2, 9, 3, 5,
+			6})
+	}, "its edges run from 2 to 9 of 6", 1},
+	{"indptr negative", false, func(a *graph.Arrays) { a.Indptr = unified.FromSlice([]int64{0, -2, 2, 3, 5, 6}) },
+		"indptr descends from 0 to -2", 0},
+	{"seed out of range", false, func(a *graph.Arrays) { a.Splits[1].Seeds = graph.NodeIDs([]int32{0, 5}) },
+		"seed 1: corrupt dataset: node 5 is not below 5 nodes", 1},
+	{"seed negative", false, func(a *graph.Arrays) { a.Splits[1].Seeds = graph.NodeIDs([]int64{-1}) },
+		"node -1 is negative", 0},
+	{"weight NaN", true, weights(nan()), "weight NaN is not a finite number", 3},
+	{"weight infinite", true, weights(inf()), "weight +Inf is not a finite number", 3},
+	{"weight negative", true, weights(-1), "weight -1 is not a finite number", 3},
+	{"edge id negative", true, func(a *graph.Arrays) {
+		a.EdgeIDs = unified.FromSlice([]int64{6, 0, 1, 2, 3, 4,
+			-5})
+	}, "edge id -5 is negative", 6},
+	{"type too large", true, types(0, 0, 1, 1, 0, 1, 4), "type 4 is not below 4", 6},
+	{"type in disorder", true, types(0, 1, 0, 1, 0, 1, 2), "", -1},
+	{"type of other nodes", true, types(0, 0, 1, 1, 0, 2, 2), `leads to a node of type "paper"`, 5},
+	{"source of another type", true, func(a *graph.Arrays) {
+		a.Indices = unified.FromSlice([]int32{3, 1, 4, 5, 2, 3,
+			0})
+	}, `are of type "Author / öther"`, 5},
+	{"time in disorder", true, func(a *graph.Arrays) {
+		a.EdgeColumns["time"] = unified.FromSlice([]int32{8, 7, 0, 0,
+			1, 0, 0})
+	}, "does not come after", 1},
+	{"counts by type", true, func(a *graph.Arrays) {
+		a.Types, a.Indices = unified.FromSlice([]uint8{0, 0, 0, 1, 0, 1, 2}),
+			unified.FromSlice([]int32{3, 1, 2, 5, 2, 4, 0})
+		a.EdgeColumns["time"] = unified.FromSlice([]int32{-5, 7, 8, 0, 1, 0, 0})
+	}, "there are 4 edges of type paper:cites:paper, there must be 3", -1},
+	{"parallel edges with one id", false, func(a *graph.Arrays) {
+		a.Indices, a.EdgeIDs = unified.FromSlice([]int32{1, 1, 2, 0, 0, 3}),
+			unified.FromSlice([]int64{4, 4, 0, 1, 2, 3})
+	}, "does not come after", 1},
+}
+
 // TestCheckFindsBrokenRules writes graphs that break one rule each, with all checksums right.
 func TestCheckFindsBrokenRules(t *testing.T) {
-	indices := func(v ...int32) func(*graph.Arrays) {
-		return func(a *graph.Arrays) { a.Indices = unified.FromSlice(v) }
-	}
-	cases := []struct {
-		name   string
-		typed  bool
-		change func(*graph.Arrays)
-		want   string
-		row    int64
-	}{
-		{"source too large", false, indices(1, 4, 5, 0, 0, 3), "edge 2: corrupt dataset: source 5 is not below 5 nodes",
-			2},
-		{"source negative", false, indices(1, 4, 2, 0, 0, -1), "source -1 is negative", 5},
-		{"order", false, indices(4, 1, 2, 0, 0, 3), "does not come after", 1},
-		{"order at the end", false, indices(1, 4, 2, 3, 0, 3), "does not come after", 4},
-		{"indptr descends", false, func(a *graph.Arrays) { a.Indptr = unified.FromSlice([]int64{0, 2, 1, 3, 5, 6}) },
-			"indptr descends from 2 to 1", 1},
-		{"indptr out of range", false, func(a *graph.Arrays) {
-			a.Indptr = unified.FromSlice([]int64{0, 2, 9, 3, 5,
-				6})
-		}, "its edges run from 2 to 9 of 6", 1},
-		{"indptr negative", false, func(a *graph.Arrays) { a.Indptr = unified.FromSlice([]int64{0, -2, 2, 3, 5, 6}) },
-			"indptr descends from 0 to -2", 0},
-		{"seed out of range", false, func(a *graph.Arrays) { a.Splits[1].Seeds = graph.NodeIDs([]int32{0, 5}) },
-			"seed 1: corrupt dataset: node 5 is not below 5 nodes", 1},
-		{"seed negative", false, func(a *graph.Arrays) { a.Splits[1].Seeds = graph.NodeIDs([]int64{-1}) },
-			"node -1 is negative", 0},
-		{"weight NaN", true, weights(nan()), "weight NaN is not a finite number", 3},
-		{"weight infinite", true, weights(inf()), "weight +Inf is not a finite number", 3},
-		{"weight negative", true, weights(-1), "weight -1 is not a finite number", 3},
-		{"edge id negative", true, func(a *graph.Arrays) {
-			a.EdgeIDs = unified.FromSlice([]int64{6, 0, 1, 2, 3, 4,
-				-5})
-		}, "edge id -5 is negative", 6},
-		{"type too large", true, types(0, 0, 1, 1, 0, 1, 4), "type 4 is not below 4", 6},
-		{"type in disorder", true, types(0, 1, 0, 1, 0, 1, 2), "", -1},
-		{"type of other nodes", true, types(0, 0, 1, 1, 0, 2, 2), `leads to a node of type "paper"`, 5},
-		{"source of another type", true, func(a *graph.Arrays) {
-			a.Indices = unified.FromSlice([]int32{3, 1, 4, 5, 2, 3,
-				0})
-		}, `are of type "Author / öther"`, 5},
-		{"time in disorder", true, func(a *graph.Arrays) {
-			a.EdgeColumns["time"] = unified.FromSlice([]int32{8, 7, 0, 0,
-				1, 0, 0})
-		}, "does not come after", 1},
-		{"counts by type", true, func(a *graph.Arrays) {
-			a.Types, a.Indices = unified.FromSlice([]uint8{0, 0, 0, 1, 0, 1, 2}),
-				unified.FromSlice([]int32{3, 1, 2, 5, 2, 4, 0})
-			a.EdgeColumns["time"] = unified.FromSlice([]int32{-5, 7, 8, 0, 1, 0, 0})
-		}, "there are 4 edges of type paper:cites:paper, there must be 3", -1},
-		{"parallel edges with one id", false, func(a *graph.Arrays) {
-			a.Indices, a.EdgeIDs = unified.FromSlice([]int32{1, 1, 2, 0, 0, 3}),
-				unified.FromSlice([]int64{4, 4, 0, 1, 2, 3})
-		}, "does not come after", 1},
-	}
-	for _, c := range cases {
+	for _, c := range brokenRules {
 		t.Run(c.name, func(t *testing.T) {
 			a := plainArrays(t)
 			if c.typed {
@@ -262,6 +261,10 @@ func TestCheckFindsBrokenRules(t *testing.T) {
 			t.Errorf("no problem says %q at row %d: %v", c.want, c.row, report.Problems)
 		})
 	}
+}
+
+func indices(v ...int32) func(*graph.Arrays) {
+	return func(a *graph.Arrays) { a.Indices = unified.FromSlice(v) }
 }
 
 func weights(bad float64) func(*graph.Arrays) {
@@ -345,78 +348,83 @@ func forge(t testing.TB, dir string, change func(*Manifest)) {
 	put(t, dir, manifestName, text)
 }
 
+func part(f func(*Part)) func(*Manifest) { return func(m *Manifest) { f(&m.Columns[0].Parts[0]) } }
+
+func column(i int, f func(*ArrayInfo)) func(*Manifest) { return func(m *Manifest) { f(&m.Columns[i]) } }
+
+// lyingManifests change one field each.
+var lyingManifests = map[string]func(*Manifest){
+	"rows more":             part(func(p *Part) { p.Rows++ }),
+	"rows huge":             part(func(p *Part) { p.Rows = 1 << 62 }),
+	"rows negative":         part(func(p *Part) { p.Rows = -1 }),
+	"body offset 0":         part(func(p *Part) { p.BodyOffset = 0 }),
+	"body offset odd":       part(func(p *Part) { p.BodyOffset++ }),
+	"body offset far":       part(func(p *Part) { p.BodyOffset = 1 << 40 }),
+	"body offset negative":  part(func(p *Part) { p.BodyOffset = -128 }),
+	"bytes more":            part(func(p *Part) { p.Bytes += 8 }),
+	"bytes huge":            part(func(p *Part) { p.Bytes = 1<<63 - 1 }),
+	"bytes negative":        part(func(p *Part) { p.Bytes = -8 }),
+	"file bytes more":       part(func(p *Part) { p.FileBytes++ }),
+	"file bytes huge":       part(func(p *Part) { p.FileBytes = 1<<63 - 1 }),
+	"head sum":              part(func(p *Part) { p.HeadXXH3 = "0000000000000000" }),
+	"head sum no number":    part(func(p *Part) { p.HeadXXH3 = "x" }),
+	"path of another file":  part(func(p *Part) { p.Path = "graph/indices.arrow" }),
+	"path out":              part(func(p *Part) { p.Path = "../x.khop/graph/indptr.arrow" }),
+	"path in and out":       part(func(p *Part) { p.Path = "graph/../graph/indptr.arrow" }),
+	"path absolute":         part(func(p *Part) { p.Path = "/etc/passwd.arrow" }),
+	"path with a backslash": part(func(p *Part) { p.Path = `graph\indptr.arrow` }),
+	"path empty":            part(func(p *Part) { p.Path = "" }),
+	"path of a directory":   part(func(p *Part) { p.Path = "graph" }),
+	"two parts": func(m *Manifest) {
+		m.Columns[0].Parts = append(m.Columns[0].Parts,
+			m.Columns[1].Parts[0])
+	},
+	"no parts":                 func(m *Manifest) { m.Columns[0].Parts = nil },
+	"no indptr":                func(m *Manifest) { m.Columns = m.Columns[1:] },
+	"no columns":               func(m *Manifest) { m.Columns = nil },
+	"a column twice":           func(m *Manifest) { m.Columns = append(m.Columns, m.Columns[0]) },
+	"owner":                    column(2, func(a *ArrayInfo) { a.Owner = "nodes/1" }),
+	"owner negative":           column(2, func(a *ArrayInfo) { a.Owner = "nodes/-1" }),
+	"owner huge":               column(2, func(a *ArrayInfo) { a.Owner = "nodes/99999999999999999999" }),
+	"topology name":            column(0, func(a *ArrayInfo) { a.Name = "csr" }),
+	"dtype of the same size":   column(2, func(a *ArrayInfo) { a.DType = "int32" }),
+	"dtype unknown":            column(2, func(a *ArrayInfo) { a.DType = "complex64" }),
+	"indptr of float64":        column(0, func(a *ArrayInfo) { a.DType = "float64" }),
+	"numbers as strings":       column(3, func(a *ArrayInfo) { a.DType = "utf8" }),
+	"shape":                    column(2, func(a *ArrayInfo) { a.Shape = []int64{1, 3} }),
+	"shape zero":               column(2, func(a *ArrayInfo) { a.Shape = []int64{0} }),
+	"shape negative":           column(2, func(a *ArrayInfo) { a.Shape = []int64{-3} }),
+	"shape overflows":          column(2, func(a *ArrayInfo) { a.Shape = []int64{1 << 30, 1 << 30, 1 << 30} }),
+	"shape of many dimensions": column(2, func(a *ArrayInfo) { a.Shape = []int64{1, 1, 1, 3} }),
+	"nodes more":               func(m *Manifest) { m.NodeTypes[0].Count++ },
+	"nodes negative":           func(m *Manifest) { m.NodeTypes[0].Count = -5 },
+	"nodes overflow":           func(m *Manifest) { m.NodeTypes[0].Count = 1<<63 - 1 },
+	"edges fewer":              func(m *Manifest) { m.EdgeTypes[0].Count-- },
+	"no node types":            func(m *Manifest) { m.NodeTypes = nil },
+	"no edge types":            func(m *Manifest) { m.EdgeTypes = nil },
+	"two edge types": func(m *Manifest) {
+		m.EdgeTypes = append(m.EdgeTypes,
+			EdgeInfo{"node", "x", "node", 0, "source"})
+	},
+	"order":                     func(m *Manifest) { m.EdgeTypes[0].Order = "random" },
+	"a long name":               func(m *Manifest) { m.NodeTypes[0].Name = strings.Repeat("x", 1<<20) },
+	"a column's long name":      column(2, func(a *ArrayInfo) { a.Name = strings.Repeat("x", 1<<20) }),
+	"order by time without it":  func(m *Manifest) { m.EdgeTypes[0].Order = "time" },
+	"chunks of no bytes":        func(m *Manifest) { m.ChunkBytes = 0 },
+	"chunks of negative length": func(m *Manifest) { m.ChunkBytes = -4096 },
+	"split of another type":     func(m *Manifest) { m.Splits[0].Sets[0].NodeType = 1 },
+	"split of negative type":    func(m *Manifest) { m.Splits[0].Sets[0].NodeType = -1 },
+	"split of floats":           func(m *Manifest) { m.Splits[0].Sets[0].DType = "float32" },
+	"split twice":               func(m *Manifest) { m.Splits[1].Name = "train" },
+	"split without seeds":       func(m *Manifest) { m.Splits[1].Sets = nil },
+	"task":                      func(m *Manifest) { m.Splits[0].Task = "link" },
+	"format 2.0":                func(m *Manifest) { m.Format = [2]int{2, 0} },
+	"format 0.9":                func(m *Manifest) { m.Format = [2]int{0, 9} },
+}
+
 // TestOpenRefusesManifestsThatLie changes one field each, with id and checksum right.
 func TestOpenRefusesManifestsThatLie(t *testing.T) {
-	part := func(f func(*Part)) func(*Manifest) { return func(m *Manifest) { f(&m.Columns[0].Parts[0]) } }
-	column := func(i int, f func(*ArrayInfo)) func(*Manifest) { return func(m *Manifest) { f(&m.Columns[i]) } }
-	for name, change := range map[string]func(*Manifest){
-		"rows more":             part(func(p *Part) { p.Rows++ }),
-		"rows huge":             part(func(p *Part) { p.Rows = 1 << 62 }),
-		"rows negative":         part(func(p *Part) { p.Rows = -1 }),
-		"body offset 0":         part(func(p *Part) { p.BodyOffset = 0 }),
-		"body offset odd":       part(func(p *Part) { p.BodyOffset++ }),
-		"body offset far":       part(func(p *Part) { p.BodyOffset = 1 << 40 }),
-		"body offset negative":  part(func(p *Part) { p.BodyOffset = -128 }),
-		"bytes more":            part(func(p *Part) { p.Bytes += 8 }),
-		"bytes huge":            part(func(p *Part) { p.Bytes = 1<<63 - 1 }),
-		"bytes negative":        part(func(p *Part) { p.Bytes = -8 }),
-		"file bytes more":       part(func(p *Part) { p.FileBytes++ }),
-		"file bytes huge":       part(func(p *Part) { p.FileBytes = 1<<63 - 1 }),
-		"head sum":              part(func(p *Part) { p.HeadXXH3 = "0000000000000000" }),
-		"head sum no number":    part(func(p *Part) { p.HeadXXH3 = "x" }),
-		"path of another file":  part(func(p *Part) { p.Path = "graph/indices.arrow" }),
-		"path out":              part(func(p *Part) { p.Path = "../x.khop/graph/indptr.arrow" }),
-		"path in and out":       part(func(p *Part) { p.Path = "graph/../graph/indptr.arrow" }),
-		"path absolute":         part(func(p *Part) { p.Path = "/etc/passwd.arrow" }),
-		"path with a backslash": part(func(p *Part) { p.Path = `graph\indptr.arrow` }),
-		"path empty":            part(func(p *Part) { p.Path = "" }),
-		"path of a directory":   part(func(p *Part) { p.Path = "graph" }),
-		"two parts": func(m *Manifest) {
-			m.Columns[0].Parts = append(m.Columns[0].Parts,
-				m.Columns[1].Parts[0])
-		},
-		"no parts":                 func(m *Manifest) { m.Columns[0].Parts = nil },
-		"no indptr":                func(m *Manifest) { m.Columns = m.Columns[1:] },
-		"no columns":               func(m *Manifest) { m.Columns = nil },
-		"a column twice":           func(m *Manifest) { m.Columns = append(m.Columns, m.Columns[0]) },
-		"owner":                    column(2, func(a *ArrayInfo) { a.Owner = "nodes/1" }),
-		"owner negative":           column(2, func(a *ArrayInfo) { a.Owner = "nodes/-1" }),
-		"owner huge":               column(2, func(a *ArrayInfo) { a.Owner = "nodes/99999999999999999999" }),
-		"topology name":            column(0, func(a *ArrayInfo) { a.Name = "csr" }),
-		"dtype of the same size":   column(2, func(a *ArrayInfo) { a.DType = "int32" }),
-		"dtype unknown":            column(2, func(a *ArrayInfo) { a.DType = "complex64" }),
-		"indptr of float64":        column(0, func(a *ArrayInfo) { a.DType = "float64" }),
-		"numbers as strings":       column(3, func(a *ArrayInfo) { a.DType = "utf8" }),
-		"shape":                    column(2, func(a *ArrayInfo) { a.Shape = []int64{1, 3} }),
-		"shape zero":               column(2, func(a *ArrayInfo) { a.Shape = []int64{0} }),
-		"shape negative":           column(2, func(a *ArrayInfo) { a.Shape = []int64{-3} }),
-		"shape overflows":          column(2, func(a *ArrayInfo) { a.Shape = []int64{1 << 30, 1 << 30, 1 << 30} }),
-		"shape of many dimensions": column(2, func(a *ArrayInfo) { a.Shape = []int64{1, 1, 1, 3} }),
-		"nodes more":               func(m *Manifest) { m.NodeTypes[0].Count++ },
-		"nodes negative":           func(m *Manifest) { m.NodeTypes[0].Count = -5 },
-		"nodes overflow":           func(m *Manifest) { m.NodeTypes[0].Count = 1<<63 - 1 },
-		"edges fewer":              func(m *Manifest) { m.EdgeTypes[0].Count-- },
-		"no node types":            func(m *Manifest) { m.NodeTypes = nil },
-		"no edge types":            func(m *Manifest) { m.EdgeTypes = nil },
-		"two edge types": func(m *Manifest) {
-			m.EdgeTypes = append(m.EdgeTypes,
-				EdgeInfo{"node", "x", "node", 0, "source"})
-		},
-		"order":                     func(m *Manifest) { m.EdgeTypes[0].Order = "random" },
-		"a long name":               func(m *Manifest) { m.NodeTypes[0].Name = strings.Repeat("x", 1<<20) },
-		"a column's long name":      column(2, func(a *ArrayInfo) { a.Name = strings.Repeat("x", 1<<20) }),
-		"order by time without it":  func(m *Manifest) { m.EdgeTypes[0].Order = "time" },
-		"chunks of no bytes":        func(m *Manifest) { m.ChunkBytes = 0 },
-		"chunks of negative length": func(m *Manifest) { m.ChunkBytes = -4096 },
-		"split of another type":     func(m *Manifest) { m.Splits[0].Sets[0].NodeType = 1 },
-		"split of negative type":    func(m *Manifest) { m.Splits[0].Sets[0].NodeType = -1 },
-		"split of floats":           func(m *Manifest) { m.Splits[0].Sets[0].DType = "float32" },
-		"split twice":               func(m *Manifest) { m.Splits[1].Name = "train" },
-		"split without seeds":       func(m *Manifest) { m.Splits[1].Sets = nil },
-		"task":                      func(m *Manifest) { m.Splits[0].Task = "link" },
-		"format 2.0":                func(m *Manifest) { m.Format = [2]int{2, 0} },
-		"format 0.9":                func(m *Manifest) { m.Format = [2]int{0, 9} },
-	} {
+	for name, change := range lyingManifests {
 		t.Run(name, func(t *testing.T) {
 			dir := write(t, plainArrays(t), WriterOptions{})
 			forge(t, dir, change)

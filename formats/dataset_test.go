@@ -109,16 +109,9 @@ func TestDegenerateGraphsRoundTrip(t *testing.T) {
 	}
 }
 
-func TestEqualDataHasEqualFilesAndIDWhereverWrittenAndInWhateverOrder(t *testing.T) {
-	a := plainArrays(t)
-	first := write(t, a, WriterOptions{})
-	want := files(t, first)
-	dir := filepath.Join(scratchDir(t), "other name.khop")
-	w, err := Create(dir, WriterOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Everything is open at once and written from the end to the beginning.
+// writeBackwards opens everything at once and writes it from the end to the beginning.
+func writeBackwards(t *testing.T, w *Writer, a graph.Arrays) {
+	t.Helper()
 	type open struct {
 		w *ColumnWriter
 		t unified.Tensor
@@ -162,6 +155,18 @@ func TestEqualDataHasEqualFilesAndIDWhereverWrittenAndInWhateverOrder(t *testing
 			t.Fatal(err)
 		}
 	}
+}
+
+func TestEqualDataHasEqualFilesAndIDWhereverWrittenAndInWhateverOrder(t *testing.T) {
+	a := plainArrays(t)
+	first := write(t, a, WriterOptions{})
+	want := files(t, first)
+	dir := filepath.Join(scratchDir(t), "other name.khop")
+	w, err := Create(dir, WriterOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeBackwards(t, w, a)
 	if err := w.Commit(a.Schema); err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ func seal(text string) []byte {
 
 // asContent wraps a content in a manifest that is right in everything else.
 func asContent(content []byte) []byte {
-	body := fmt.Sprintf("{\n  \"format\": [1, 0],\n  \"requires\": [],\n  \"id\": \"%x\",\n  \"generation\": 1,\n  \"provenance\": {},\n  \"content\": %s,\n", xxh3.Hash128(content).Bytes(), content)
+	body := fmt.Sprintf("{\n  \"format\": [1, 0],\n  \"requires\": [],\n  \"id\": \"%x\",\n  \"generation\": 1,\n  "+
+		"\"provenance\": {},\n  \"content\": %s,\n", xxh3.Hash128(content).Bytes(), content)
 	return []byte(body + manifestChecksum + formatHash(xxh3.HashString(body)) + manifestEnd)
 }

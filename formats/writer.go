@@ -213,7 +213,8 @@ func checkSpace(dir string, need, freed int64) error {
 	}
 	return fileError(dir, "make room, or choose another disk",
 		fmt.Errorf("%w: %s bytes (%s) are needed, %s (%s) are free",
-			ErrSpace, humanize.Comma(need), humanize.IBytes(uint64(need)), humanize.Comma(free+freed), humanize.IBytes(uint64(free+freed))))
+			ErrSpace, humanize.Comma(need), humanize.IBytes(uint64(need)), humanize.Comma(free+freed),
+			humanize.IBytes(uint64(free+freed))))
 }
 
 // Path returns the directory that is written.

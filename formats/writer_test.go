@@ -16,6 +16,53 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
+// foreignDirectories change a directory so that a writer must leave it as it then is, by force or not.
+var foreignDirectories = map[string]func(t *testing.T, dir string){
+	"a foreign directory": func(t *testing.T, dir string) {
+		must(t, os.RemoveAll(dir), os.MkdirAll(filepath.Join(dir, "graph"), 0o777))
+		put(t, dir, "graph/indptr.arrow", []byte("mine"))
+	},
+	"a foreign file in a dataset": func(t *testing.T, dir string) {
+		put(t, dir, "notes.txt",
+			[]byte("mine"))
+	},
+	"a foreign file beside a dataset's": func(t *testing.T, dir string) {
+		put(t, dir, "graph/mine.arrow",
+			[]byte("mine"))
+	},
+	"a foreign directory in a dataset": func(t *testing.T, dir string) {
+		must(t,
+			os.Mkdir(filepath.Join(dir, "backup"), 0o777))
+	},
+	"a link in a dataset": func(t *testing.T, dir string) {
+		must(t,
+			os.Symlink("/etc/hostname", filepath.Join(dir, "link")))
+	},
+	"a dataset with a damaged manifest": func(t *testing.T, dir string) {
+		put(t, dir, manifestName,
+			[]byte("{}"))
+	},
+	"a foreign file beside what was left": func(t *testing.T, dir string) {
+		leave(t, dir)
+		put(t, dir, "notes.txt",
+			[]byte("mine"))
+	},
+	"a marker that is not ours": func(t *testing.T, dir string) {
+		leave(t, dir)
+		put(t, dir, markerName, []byte("todo\nfile graph/indptr.arrow\n"))
+	},
+	"a marker that names files outside": func(t *testing.T, dir string) {
+		leave(t, dir)
+		put(t, dir, markerName, append(files(t, dir)[markerName], "file ../precious.arrow\n"...))
+		put(t, filepath.Dir(dir), "precious.arrow", []byte("mine"))
+	},
+	"a marker that names directories beyond": func(t *testing.T, dir string) {
+		leave(t, dir)
+		put(t, dir,
+			markerName, []byte(markerHead+"dir ..\n"))
+	},
+}
+
 func TestCreateRefusesWhatItMustNotReplace(t *testing.T) {
 	ctx, g := context.Background(), newGraph(t, plainArrays(t))
 	t.Run("a complete dataset", func(t *testing.T) {
@@ -37,53 +84,7 @@ func TestCreateRefusesWhatItMustNotReplace(t *testing.T) {
 		}
 		requireEqualFiles(t, map[string][]byte{"x.khop": []byte("precious")}, files(t, dir))
 	})
-	// Each of these changes a directory; a writer must leave it as it then is, by force or not.
-	foreign := map[string]func(t *testing.T, dir string){
-		"a foreign directory": func(t *testing.T, dir string) {
-			must(t, os.RemoveAll(dir), os.MkdirAll(filepath.Join(dir, "graph"), 0o777))
-			put(t, dir, "graph/indptr.arrow", []byte("mine"))
-		},
-		"a foreign file in a dataset": func(t *testing.T, dir string) {
-			put(t, dir, "notes.txt",
-				[]byte("mine"))
-		},
-		"a foreign file beside a dataset's": func(t *testing.T, dir string) {
-			put(t, dir, "graph/mine.arrow",
-				[]byte("mine"))
-		},
-		"a foreign directory in a dataset": func(t *testing.T, dir string) {
-			must(t,
-				os.Mkdir(filepath.Join(dir, "backup"), 0o777))
-		},
-		"a link in a dataset": func(t *testing.T, dir string) {
-			must(t,
-				os.Symlink("/etc/hostname", filepath.Join(dir, "link")))
-		},
-		"a dataset with a damaged manifest": func(t *testing.T, dir string) {
-			put(t, dir, manifestName,
-				[]byte("{}"))
-		},
-		"a foreign file beside what was left": func(t *testing.T, dir string) {
-			leave(t, dir)
-			put(t, dir, "notes.txt",
-				[]byte("mine"))
-		},
-		"a marker that is not ours": func(t *testing.T, dir string) {
-			leave(t, dir)
-			put(t, dir, markerName, []byte("todo\nfile graph/indptr.arrow\n"))
-		},
-		"a marker that names files outside": func(t *testing.T, dir string) {
-			leave(t, dir)
-			put(t, dir, markerName, append(files(t, dir)[markerName], "file ../precious.arrow\n"...))
-			put(t, filepath.Dir(dir), "precious.arrow", []byte("mine"))
-		},
-		"a marker that names directories beyond": func(t *testing.T, dir string) {
-			leave(t, dir)
-			put(t, dir,
-				markerName, []byte(markerHead+"dir ..\n"))
-		},
-	}
-	for name, change := range foreign {
+	for name, change := range foreignDirectories {
 		t.Run(name, func(t *testing.T) {
 			dir := write(t, plainArrays(t), WriterOptions{})
 			change(t, dir)
@@ -330,8 +331,9 @@ func TestColumnWriterWantsExactlyItsBytes(t *testing.T) {
 	}
 }
 
-func TestCommitRefusesWhatDoesNotFitTheSchema(t *testing.T) {
-	for name, change := range map[string]func(w *Writer, s *graph.Schema){
+// misfits write less or more than a schema says, or change it.
+func misfits(t *testing.T) map[string]func(w *Writer, s *graph.Schema) {
+	return map[string]func(w *Writer, s *graph.Schema){
 		"a column that was not written": func(_ *Writer, s *graph.Schema) {
 			s.Nodes[0].Columns = append(s.Nodes[0].Columns, graph.Column{Name: "x", DType: unified.Int8})
 		},
@@ -368,7 +370,11 @@ func TestCommitRefusesWhatDoesNotFitTheSchema(t *testing.T) {
 			c, err := w.Split("x", 0, 1, unified.Int32, 0)
 			must(t, err, c.Close())
 		},
-	} {
+	}
+}
+
+func TestCommitRefusesWhatDoesNotFitTheSchema(t *testing.T) {
+	for name, change := range misfits(t) {
 		t.Run(name, func(t *testing.T) {
 			a := plainArrays(t)
 			g := newGraph(t, plainArrays(t))
@@ -484,7 +490,8 @@ func TestFileNamesArePlainAndDistinct(t *testing.T) {
 func TestErrorsSayWhereWhatAndWhatToDo(t *testing.T) {
 	err := &Error{Path: "products.khop/graph/indices.arrow", Row: 123456789, unit: "edge",
 		Remedy: `run "khop check" or convert again`, Err: corruptf("source 2,500,000 is not below 2,449,029 nodes")}
-	want := `products.khop/graph/indices.arrow: edge 123,456,789: corrupt dataset: source 2,500,000 is not below 2,449,029 nodes; run "khop check" or convert again`
+	want := `products.khop/graph/indices.arrow: edge 123,456,789: corrupt dataset: source 2,500,000 is ` +
+		`not below 2,449,029 nodes; run "khop check" or convert again`
 	if err.Error() != want {
 		t.Errorf("%s", err)
 	}

@@ -85,10 +85,12 @@ func (c *benchCmd) Run(env *environment) (err error) {
 	}, func(e loader.Estimate) {
 		memory = e
 		if on := e.Device.Total(); on > 0 {
-			env.note("the loader will need up to about %s of device memory for batches, and takes more for graph and columns", machine.Bytes(on))
+			env.note("the loader will need up to about %s of device memory for batches, and takes more for graph and "+
+				"columns", machine.Bytes(on))
 			return
 		}
-		env.note("the loader will need %s, and %s if every batch were the largest that there can be; %s are read from mapped files",
+		env.note("the loader will need %s, and %s if every batch were the largest that there can be; %s are read "+
+			"from mapped files",
 			machine.Bytes(e.Expected.Total()), machine.Bytes(e.Bound.Total()), machine.Bytes(e.FileBytes))
 	})
 	if err != nil {
@@ -308,13 +310,15 @@ func (r *benchResult) print(env *environment) error {
 		t.row("gather", gather)
 	}
 	if r.DeviceMemoryPeak > 0 {
-		t.row("memory", fmt.Sprintf("loader: %s of device memory taken, %s of host memory", machine.Bytes(r.DeviceMemoryPeak),
+		t.row("memory", fmt.Sprintf("loader: %s of device memory taken, %s of host memory",
+			machine.Bytes(r.DeviceMemoryPeak),
 			machine.Bytes(r.MemoryPeak)))
 	} else {
 		t.row("memory", fmt.Sprintf("loader: %s expected, %s taken", machine.Bytes(r.MemoryEstimate),
 			machine.Bytes(r.MemoryPeak)))
 	}
 	t.row("energy", energyText(&r.Meters, r.Batches))
-	t.row("process", fmt.Sprintf("%s its own, %s of mapped files", machine.Bytes(r.AnonBytes), machine.Bytes(r.FileBytes)))
+	t.row("process", fmt.Sprintf("%s its own, %s of mapped files", machine.Bytes(r.AnonBytes),
+		machine.Bytes(r.FileBytes)))
 	return t.flush()
 }

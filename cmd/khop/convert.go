@@ -22,7 +22,7 @@ type convertCmd struct {
 	Features   string   `placeholder:"FILE" help:".npy file with a row of features a node."`
 	Labels     string   `placeholder:"FILE" help:".npy file with a label a node."`
 	Columns    []string `placeholder:"NAME" help:"Names of an edge list's fields, in order."`
-	IDs        string   `name:"ids" enum:"auto,numbers,names" default:"auto" help:"What an edge list's ids are: auto, numbers or names."`
+	IDs        string   `name:"ids" enum:"auto,numbers,names" default:"auto" help:"Kind of its ids: ${enum}."`
 	MaxMemory  byteSize `placeholder:"SIZE" help:"The most memory to take, such as 4GB; default: half of what is free."`
 	Force      bool     `help:"Replace a dataset that is there."`
 	JSON       bool     `name:"json" help:"Print one JSON object."`
@@ -93,7 +93,8 @@ func (c *convertCmd) Run(env *environment) error {
 	}
 	_, err = fmt.Fprintf(env.stdout,
 		"%s: %s; %s nodes, %s edges (%s; %s in the source), %d features, %d classes, %d splits, %s in %s\n",
-		c.Dataset, r.Kind, humanize.Comma(r.Nodes), humanize.Comma(r.Edges), r.Direction, humanize.Comma(r.SourceEdges), r.FeatureDim,
+		c.Dataset, r.Kind, humanize.Comma(r.Nodes), humanize.Comma(r.Edges), r.Direction, humanize.Comma(r.SourceEdges),
+		r.FeatureDim,
 		r.Classes, r.Splits,
 		machine.Bytes(r.Bytes), durationText(time.Since(start)))
 	return err

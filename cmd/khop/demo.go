@@ -17,7 +17,7 @@ import (
 )
 
 type demoCmd struct {
-	Dataset string `arg:"" optional:"" help:"Directory to write the dataset to; default: a new one among the temporary files."`
+	Dataset string `arg:"" optional:"" help:"Directory to write the dataset to; default: a new temporary one."`
 
 	Nodes int64  `default:"20000" placeholder:"N" help:"Nodes of the graph."`
 	Seed  uint64 `default:"7" placeholder:"N" help:"Keys every random choice."`
@@ -167,7 +167,8 @@ func (c *demoCmd) epoch(env *environment, ld *loader.Loader, epoch uint64) error
 		batches++
 	}
 	took := time.Since(start)
-	fmt.Fprintf(env.stdout, "epoch %d   %d batches in %s: %.0f batches/s, %.1f million edges/s; a batch has about %s nodes; batch 0 is %016x\n",
+	fmt.Fprintf(env.stdout, "epoch %d   %d batches in %s: %.0f batches/s, %.1f million edges/s; a batch has about %s "+
+		"nodes; batch 0 is %016x\n",
 		epoch, batches, durationText(took), float64(batches)/took.Seconds(), float64(total.edges)/took.Seconds()/1e6,
 		humanize.Comma(total.nodes/int64(max(batches, 1))), digest)
 	return nil

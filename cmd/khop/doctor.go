@@ -95,7 +95,8 @@ func (d *diagnosis) print(env *environment) error {
 	t.row("  memory", fmt.Sprintf("%s, %s available", size(m.MemoryTotal), size(m.MemoryAvailable)))
 	t.row("  control group", limit(m.MemoryLimit))
 	t.row("  locked memory", limit(m.LockLimit)+" (for information: mapping and copying need none)")
-	t.row("  pages", fmt.Sprintf("%s; huge pages: %s, defrag: %s, %s each", machine.Bytes(m.PageSize), or(m.HugePages.Mode),
+	t.row("  pages", fmt.Sprintf("%s; huge pages: %s, defrag: %s, %s each", machine.Bytes(m.PageSize),
+		or(m.HugePages.Mode),
 		or(m.HugePages.Defrag), size(m.HugePageBytes)))
 	t.row("  NUMA nodes", max(m.NUMANodes, 1))
 	if err := t.flush(); err != nil {

@@ -15,11 +15,11 @@ type generateCmd struct {
 	Dataset string `arg:"" help:"Directory to write; it must not exist."`
 
 	Nodes    int64  `default:"0" placeholder:"N" help:"Nodes; 0: the kind's default."`
-	Edges    int64  `default:"0" placeholder:"N" help:"Directed edges; 0: the kind's default, or its mean degree times --nodes."`
-	Features int    `default:"0" placeholder:"N" help:"Width of the float32 features; 0: the kind's default, -1: no features."`
+	Edges    int64  `default:"0" placeholder:"N" help:"Directed edges; 0: the kind's mean degree times the nodes."`
+	Features int    `default:"0" placeholder:"N" help:"Width of the float32 features; 0: the kind's default, -1: none."`
 	Classes  int    `default:"0" placeholder:"N" help:"Classes of the labels; 0: the kind's default, -1: no labels."`
 	Seed     uint64 `default:"0" placeholder:"N" help:"Equal seeds make equal files."`
-	Workers  int    `default:"0" placeholder:"N" help:"Goroutines that compute; 0: one a core. They change nothing that is written."`
+	Workers  int    `default:"0" placeholder:"N" help:"Goroutines; 0: one a core. They do not change what is written."`
 	Force    bool   `help:"Replace a dataset that is there."`
 	JSON     bool   `name:"json" help:"Print one JSON object."`
 }

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strconv"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/loader"
@@ -17,10 +19,10 @@ type loadFlags struct {
 	Dataset string `arg:"" help:"Dataset: a directory that khop has written."`
 
 	Sampler   string   `enum:"neighbor" default:"neighbor" help:"How to sample: neighbor (uniform)."`
-	Fanouts   fanouts  `default:"15,10,5" placeholder:"LIST" help:"Neighbours a hop, the first out of the seeds: 15,10,5. -1 takes all, 0 none. By edge type: 'cites=15,10;writes=5,5;*=5,5'."`
-	Frontier  string   `enum:"all,new" default:"all" help:"Nodes that a hop expands: all that were reached, or new ones only."`
+	Fanouts   fanouts  `default:"15,10,5" placeholder:"LIST" help:"${fanouts_help}"`
+	Frontier  string   `enum:"all,new" default:"all" help:"Nodes that a hop expands: all so far, or new ones only."`
 	Replace   bool     `help:"Sample with replacement."`
-	Seeds     string   `placeholder:"SEEDS" help:"A split (train, val, test), all, all:TYPE, or @FILE with a node id a line; default: train, or all nodes where there is no such split."`
+	Seeds     string   `placeholder:"SEEDS" help:"${seeds_help}"`
 	Split     int      `default:"0" placeholder:"N" help:"Which of several splits of the name."`
 	BatchSize positive `default:"1024" placeholder:"N" help:"Seeds a batch."`
 	DropLast  bool     `help:"Leave out the last batch of an epoch where it has fewer seeds."`
@@ -34,10 +36,23 @@ type loadFlags struct {
 	Resident  bool       `help:"Copy graph and columns into memory on huge pages first."`
 	MaxMemory byteSize   `placeholder:"SIZE" help:"The most memory to take, such as 4GB; mapped files do not count."`
 
-	DeviceMemory byteSize       `placeholder:"SIZE" help:"The most device memory to take; default: half of what is free."`
-	DeviceCache  *byteSize      `placeholder:"SIZE" help:"How much of it is for graph and columns; the rest is read over the bus. 0: none; default: what batches leave."`
-	HotRows      loader.Ranking `enum:"in-degree,pagerank,presample,uses,none" default:"in-degree" help:"Which rows stay in device memory, where a column does not fit: in-degree, pagerank, presample, uses (of the epoch before) or none."`
-	DeviceBlocks int            `default:"0" placeholder:"N" help:"The most blocks of 256 threads a kernel; 0: 40 over the bus, else 8 a multiprocessor."`
+	DeviceMemory byteSize       `placeholder:"SIZE" help:"The most device memory; default: half of what is free."`
+	DeviceCache  *byteSize      `placeholder:"SIZE" help:"${device_cache_help}"`
+	HotRows      loader.Ranking `enum:"${rankings}" default:"in-degree" help:"${hot_rows_help}"`
+	DeviceBlocks int            `default:"0" placeholder:"N" help:"The most blocks of a kernel; 0: as many as suit it."`
+}
+
+// longHelp is help that is too long for a line of a struct.
+var longHelp = kong.Vars{
+	"fanouts_help": "Neighbours a hop, the first out of the seeds: 15,10,5. -1 takes all, 0 none. By edge type: " +
+		"'cites=15,10;writes=5,5;*=5,5'.",
+	"seeds_help": "A split (train, val, test), all, all:TYPE, or @FILE with a node id a line; default: train, or all " +
+		"nodes where there is no such split.",
+	"device_cache_help": "How much of it is for graph and columns; the rest is read over the bus. 0: none; default: " +
+		"what batches leave.",
+	"rankings": "in-degree,pagerank,presample,uses,none",
+	"hot_rows_help": "Which rows stay in device memory, where a column does not fit: in-degree, pagerank, presample, " +
+		"uses (of the epoch before) or none.",
 }
 
 // fanouts is the value of --fanouts.

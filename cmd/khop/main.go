@@ -32,7 +32,7 @@ const (
 
 // commands is the command line; one file holds each command.
 type commands struct {
-	Demo       demoCmd       `cmd:"" help:"Make a small graph, check it and load two epochs of it: a tour of everything."`
+	Demo       demoCmd       `cmd:"" help:"Make a small graph, check it and load two epochs: a tour of everything."`
 	Generate   generateCmd   `cmd:"" help:"Write a synthetic graph of any size."`
 	Convert    convertCmd    `cmd:"" help:"Convert a graph from a foreign format."`
 	Info       infoCmd       `cmd:"" help:"Say what a dataset holds."`
@@ -104,6 +104,7 @@ func newParser(cli *commands, stdout, stderr io.Writer) (*kong.Kong, error) {
 		kong.Name("khop"),
 		kong.Description("Mini-batches of large graphs for training graph neural networks."),
 		kong.Writers(stdout, stderr),
+		longHelp,
 		kong.WithHyphenPrefixedParameters(true), // --fanouts -1
 		kong.Exit(func(code int) { panic(exited(code)) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 110}),

@@ -62,19 +62,15 @@ func small(t *testing.T, more ...string) string {
 	return path
 }
 
-func TestExitStatusAndMessage(t *testing.T) {
-	data := small(t)
-	unsplit := filepath.Join(t.TempDir(), "rmat.khop")
-	must(t, "generate", "rmat", unsplit, "--nodes", "500", "--edges", "2000")
-	empty, list := t.TempDir(), filepath.Join(t.TempDir(), "list.txt")
-	if err := os.WriteFile(list, []byte("0 1\n1 2\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		args string
-		code int
-		text string // on stderr, or on stdout where the status is 0
-	}{
+type exit struct {
+	args string
+	code int
+	text string // on stderr, or on stdout where the status is 0
+}
+
+// exits are command lines and how they end, given two datasets, an empty directory and an edge list.
+func exits(data, unsplit, empty, list string) []exit {
+	return []exit{
 		{"", exitDone, "Usage: khop <command>"},
 		{"--help", exitDone, "bench"},
 		{"sample --help", exitDone, "--fanouts"},
@@ -92,7 +88,8 @@ func TestExitStatusAndMessage(t *testing.T) {
 		{"sample " + data + " --device cuda", exitFailed, "no CUDA device"},
 		{"sample " + data + " --device cpu --batches 1", exitDone, "nodes"},
 		{"sample " + data + " --seeds nosuch", exitFailed, "there are: train (split 0)"},
-		{"sample " + data + " --seeds all:paper", exitUsage, `--seeds all:paper: no node type "paper"; there are: node`},
+		{"sample " + data + " --seeds all:paper", exitUsage,
+			`--seeds all:paper: no node type "paper"; there are: node`},
 		{"sample " + data + " --split 3", exitFailed, `"train" (split 3)`},
 		{"sample " + data + " --seeds @" + empty + "/none", exitFailed, "none"},
 		{"sample " + data + " --max-memory 1kB", exitFailed, "MaxMemory is 1000"},
@@ -116,7 +113,18 @@ func TestExitStatusAndMessage(t *testing.T) {
 		{"completion tcsh", exitUsage, "bash"},
 		{"bench " + unsplit + " --batches 0", exitUsage, "not a number of 1 or more"},
 		{"bench " + unsplit + " --warmup -1", exitUsage, "--warmup"},
-	} {
+	}
+}
+
+func TestExitStatusAndMessage(t *testing.T) {
+	data := small(t)
+	unsplit := filepath.Join(t.TempDir(), "rmat.khop")
+	must(t, "generate", "rmat", unsplit, "--nodes", "500", "--edges", "2000")
+	empty, list := t.TempDir(), filepath.Join(t.TempDir(), "list.txt")
+	if err := os.WriteFile(list, []byte("0 1\n1 2\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range exits(data, unsplit, empty, list) {
 		out, errOut, code := khop(t, strings.Fields(c.args)...)
 		where := errOut
 		if c.code == exitDone {

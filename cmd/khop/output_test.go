@@ -37,7 +37,8 @@ func TestSizesOnTheCommandLine(t *testing.T) {
 
 func TestTheProgramCompletesCommandLines(t *testing.T) {
 	for line, want := range map[string]string{
-		"khop ":                            "bench check completion convert demo doctor generate info sample serve version",
+		"khop ": "bench check completion convert demo doctor generate info sample serve " +
+			"version",
 		"khop sam":                         "sample",
 		"khop sample --fan":                "--fanouts",
 		"khop sample d.khop --frontier ":   "all new",

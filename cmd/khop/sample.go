@@ -13,10 +13,10 @@ type sampleCmd struct {
 
 	Epoch     uint32           `default:"0" placeholder:"N" help:"Which epoch."`
 	First     uint64           `default:"0" placeholder:"N" help:"Number of the first batch."`
-	Batches   uint64           `placeholder:"N" help:"How many batches, over all ranks; default: to the end of the epoch."`
+	Batches   uint64           `placeholder:"N" help:"How many batches, over all ranks; default: to the epoch's end."`
 	Rank      int              `default:"0" placeholder:"N" help:"This process among --world-size."`
 	WorldSize positive         `default:"1" placeholder:"N" help:"Processes that share the epoch."`
-	Remainder loader.Remainder `enum:"pad,drop,short" default:"pad" help:"Where batches do not divide by processes: pad, drop or short."`
+	Remainder loader.Remainder `enum:"pad,drop,short" default:"pad" help:"Where they do not divide: pad, drop, short."`
 
 	Digest bool `help:"Print a batch's number and digests: topology, then full."`
 	JSON   bool `name:"json" xor:"output" help:"Print one JSON object."`

@@ -43,7 +43,8 @@ func (env *environment) seedSource(name string, split int, g *graph.Graph) (load
 		name = "train"
 	}
 	if _, err := g.Split(name, split); err != nil {
-		return loader.SeedSource{}, fmt.Errorf("--seeds %s --split %d: %w; or take all, all:TYPE or @FILE", name, split, err)
+		return loader.SeedSource{}, fmt.Errorf("--seeds %s --split %d: %w; or take all, all:TYPE or @FILE", name, split,
+			err)
 	}
 	return loader.SplitIndex(name, split), nil
 }

@@ -74,8 +74,9 @@ type Result struct {
 // Run converts the file or directory src to a new dataset at dst.
 //
 // Errors: *formats.Error with file, row and remedy for what is wrong with the source; ErrUnknown, ErrOptions;
-// source.ErrMemory, which says what is needed; formats.ErrExist and formats.ErrSpace for the target; context.Cause(ctx). After an error there is no dataset at dst,
-// except where one was and Force has not come to replace it.
+// source.ErrMemory, which says what is needed; formats.ErrExist and formats.ErrSpace for the target;
+// context.Cause(ctx). After an error there is no dataset at dst, except where one was and Force has not come to replace
+// it.
 func Run(ctx context.Context, src, dst string, opt Options) (res *Result, err error) {
 	if opt.Log == nil {
 		opt.Log = func(string) {}

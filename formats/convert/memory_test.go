@@ -58,7 +58,8 @@ func collection(t *testing.T, nodes int) string {
 		fmt.Fprintf(&targets, "%d,page %d,class %d\n", i, i, i%3)
 	}
 	path := write(t, "x_edges.csv", edges.String())
-	for name, text := range map[string]string{"x_features.json": features.String() + "}", "x_target.csv": targets.String()} {
+	for name, text := range map[string]string{"x_features.json": features.String() + "}",
+		"x_target.csv": targets.String()} {
 		if err := os.WriteFile(filepath.Join(filepath.Dir(path), name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -117,7 +117,8 @@ func (t *topology) charge(edges int64) (err error) {
 	}
 	if err = t.budget.Take(t.taken); err != nil {
 		t.taken = 0
-		return fmt.Errorf("build a structure of %d edges in parts (at once it takes %s): %w", edges, machine.Bytes(all), err)
+		return fmt.Errorf("build a structure of %d edges in parts (at once it takes %s): %w", edges, machine.Bytes(all),
+			err)
 	}
 	return nil
 }

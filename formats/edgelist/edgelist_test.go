@@ -127,53 +127,55 @@ func TestReadFindsOutWhatItWasGiven(t *testing.T) {
 	}
 }
 
+// badLines are files with a line that is wrong, and how the error names it.
+var badLines = []struct {
+	name, text string
+	opt        Options
+	row        int64
+	says       string
+}{
+	{"one field", "0 1\n2\n", Options{}, 2, "the line has 1 fields, not 2"},
+	{"one field in all", "# c\n7\n8\n", Options{}, 2, "one field only"},
+	{"three fields", "0 1\n2 3 4\n", Options{}, 2, "the line has 3 fields"},
+	{"adjacency list", "0 1 2\n1 2\n", Options{}, 2, "the line has 2 fields, not 3"},
+	{"negative", "0 1\n# c\n-2 3\n", Options{}, 3, "id -2 is negative"},
+	{"word late", strings.Repeat("1 2\n", 5000) + "1 x\n", Options{}, 5001, `id "x" is no number`},
+	{"word early among numbers", strings.Repeat("1 2\n", 50) + "x 3\n", Options{}, 51, "most are"},
+	{"leading zero late", strings.Repeat("1 2\n", 5000) + "1 02\n", Options{}, 5001, "leading zeros"},
+	{"too large", "0 1\n1 99999999999999999999\n", Options{IDs: Numbers}, 2, "does not fit 64 bits"},
+	{"floats", "0.5 1\n", Options{}, 1, "no whole number"},
+	{"sparse", "1000000000000000000 5\n5 9\n1 2\n", Options{}, -1, "--ids names"},
+	{"beyond the table", "0 1\n1 3\n", Options{Nodes: 3}, 2, "not below the 3 nodes"},
+	{"NaN weight", "src,dst,weight\n0,1,1\n0,1,nan\n", Options{}, 3, "nan is no weight"},
+	{"infinite weight", "src,dst,weight\n0,1,-inf\n", Options{}, 2, "no weight"},
+	{"negative weight", "src,dst,weight\n0,1,-2\n", Options{}, 2, "no weight"},
+	{"negative weight among floats", "src,dst,weight\n0,1,.5\n0,1,-.5\n", Options{}, 3, "no weight"},
+	{"word for a weight", "src,dst,weight\n0,1,heavy\n", Options{}, 2, `"heavy" is no number`},
+	{"word where a number was asked for", "0 1 x\n", Options{Columns: []string{"s", "d", "c:int64"}}, 1,
+		`"x" is no whole number`},
+	{"number too large for its type", "0 1 300\n", Options{Columns: []string{"s", "d", "c:int8"}}, 1,
+		"does not fit int8"},
+	{"unknown type", "0 1 300\n", Options{Columns: []string{"s", "d", "c:int7"}}, -1, "int7"},
+	{"more columns than fields", "0 1\n", Options{Columns: []string{"s", "d", "c"}}, -1, "names 3 fields"},
+	{"column twice", "0 1 2 3\n", Options{Columns: []string{"s", "d", "c", "c"}}, -1, "there twice"},
+	{"empty", "", Options{}, -1, "no edge"},
+	{"comments only", "# x\n", Options{}, -1, "no edge"},
+	{"zero bytes", "0 1\n\x00\x01\x02", Options{}, -1, "zero bytes"},
+	{"UTF-16", "\xff\xfe0\x00 \x001\x00", Options{}, -1, "UTF-16"},
+	{"latin-1 names", "caf\xe9 b\n", Options{}, 1, "not UTF-8"},
+	{"Matrix Market", "%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n", Options{}, 1,
+		"Matrix Market"},
+	{"pickle", "\x80\x02}q", Options{}, -1, "never executed"},
+	{"long line", strings.Repeat("1", 3<<20), Options{}, 1, "longer than"},
+	{"long line later", "1 2\n" + strings.Repeat("x", MaxLine+5) + "\n", Options{}, 2, "longer than"},
+	{"open quotes", "\"a,b\n", Options{}, 1, "quotes do not end"},
+	{"text after quotes", "\"a\"b,c\n", Options{}, 1, "follows the quotes"},
+	{"empty name", "a,b\n,c\n", Options{}, 2, "empty"},
+	{"names that are fewer than rows", "a b\n", Options{Nodes: 3}, -1, "names 2 nodes"},
+}
+
 func TestBadLinesAreNamed(t *testing.T) {
-	many := strings.Repeat("1 2\n", 5000)
-	for _, c := range []struct {
-		name, text string
-		opt        Options
-		row        int64
-		says       string
-	}{
-		{"one field", "0 1\n2\n", Options{}, 2, "the line has 1 fields, not 2"},
-		{"one field in all", "# c\n7\n8\n", Options{}, 2, "one field only"},
-		{"three fields", "0 1\n2 3 4\n", Options{}, 2, "the line has 3 fields"},
-		{"adjacency list", "0 1 2\n1 2\n", Options{}, 2, "the line has 2 fields, not 3"},
-		{"negative", "0 1\n# c\n-2 3\n", Options{}, 3, "id -2 is negative"},
-		{"word late", many + "1 x\n", Options{}, 5001, `id "x" is no number`},
-		{"word early among numbers", strings.Repeat("1 2\n", 50) + "x 3\n", Options{}, 51, "most are"},
-		{"leading zero late", many + "1 02\n", Options{}, 5001, "leading zeros"},
-		{"too large", "0 1\n1 99999999999999999999\n", Options{IDs: Numbers}, 2, "does not fit 64 bits"},
-		{"floats", "0.5 1\n", Options{}, 1, "no whole number"},
-		{"sparse", "1000000000000000000 5\n5 9\n1 2\n", Options{}, -1, "--ids names"},
-		{"beyond the table", "0 1\n1 3\n", Options{Nodes: 3}, 2, "not below the 3 nodes"},
-		{"NaN weight", "src,dst,weight\n0,1,1\n0,1,nan\n", Options{}, 3, "nan is no weight"},
-		{"infinite weight", "src,dst,weight\n0,1,-inf\n", Options{}, 2, "no weight"},
-		{"negative weight", "src,dst,weight\n0,1,-2\n", Options{}, 2, "no weight"},
-		{"negative weight among floats", "src,dst,weight\n0,1,.5\n0,1,-.5\n", Options{}, 3, "no weight"},
-		{"word for a weight", "src,dst,weight\n0,1,heavy\n", Options{}, 2, `"heavy" is no number`},
-		{"word where a number was asked for", "0 1 x\n", Options{Columns: []string{"s", "d", "c:int64"}}, 1,
-			`"x" is no whole number`},
-		{"number too large for its type", "0 1 300\n", Options{Columns: []string{"s", "d", "c:int8"}}, 1,
-			"does not fit int8"},
-		{"unknown type", "0 1 300\n", Options{Columns: []string{"s", "d", "c:int7"}}, -1, "int7"},
-		{"more columns than fields", "0 1\n", Options{Columns: []string{"s", "d", "c"}}, -1, "names 3 fields"},
-		{"column twice", "0 1 2 3\n", Options{Columns: []string{"s", "d", "c", "c"}}, -1, "there twice"},
-		{"empty", "", Options{}, -1, "no edge"},
-		{"comments only", "# x\n", Options{}, -1, "no edge"},
-		{"zero bytes", "0 1\n\x00\x01\x02", Options{}, -1, "zero bytes"},
-		{"UTF-16", "\xff\xfe0\x00 \x001\x00", Options{}, -1, "UTF-16"},
-		{"latin-1 names", "caf\xe9 b\n", Options{}, 1, "not UTF-8"},
-		{"Matrix Market", "%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n", Options{}, 1,
-			"Matrix Market"},
-		{"pickle", "\x80\x02}q", Options{}, -1, "never executed"},
-		{"long line", strings.Repeat("1", 3<<20), Options{}, 1, "longer than"},
-		{"long line later", "1 2\n" + strings.Repeat("x", MaxLine+5) + "\n", Options{}, 2, "longer than"},
-		{"open quotes", "\"a,b\n", Options{}, 1, "quotes do not end"},
-		{"text after quotes", "\"a\"b,c\n", Options{}, 1, "follows the quotes"},
-		{"empty name", "a,b\n,c\n", Options{}, 2, "empty"},
-		{"names that are fewer than rows", "a b\n", Options{Nodes: 3}, -1, "names 2 nodes"},
-	} {
+	for _, c := range badLines {
 		t.Run(c.name, func(t *testing.T) {
 			g, err := Read(context.Background(), write(t, "edges.txt", []byte(c.text)), c.opt)
 			if err == nil {

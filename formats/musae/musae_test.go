@@ -19,7 +19,8 @@ import (
 const (
 	edges    = "id_1,id_2\n0,1\n2,2\n"
 	features = `{"1": [3, 0], "0": [], "2": [1]}`
-	targets  = "id,facebook_id,page_name,page_type\n2,9,\"Comma, Inc. \"\"q\"\"\",tvshow\n0,7,中国,company\n1,8,b,tvshow\n"
+	targets  = "id,facebook_id,page_name,page_type\n2,9,\"Comma, Inc. " +
+		"\"\"q\"\"\",tvshow\n0,7,中国,company\n1,8,b,tvshow\n"
 )
 
 func collection(t testing.TB, edges, features, targets string) string {

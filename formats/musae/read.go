@@ -137,7 +137,8 @@ func readTarget(path string, b *source.Budget) (*target, error) {
 				fmt.Errorf("%.80q is no node number", rec[id]))
 		}
 		if old, twice := rows[v]; twice {
-			return nil, source.Error(path, "id", x.line, "", fmt.Errorf("node %d has a row already, at %d", v, old.line))
+			return nil, source.Error(path, "id", x.line, "", fmt.Errorf("node %d has a row already, at %d", v,
+				old.line))
 		}
 		rows[v] = x
 	}

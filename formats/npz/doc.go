@@ -4,11 +4,12 @@
 //
 // Three layouts are known:
 //
-//   - sparse: the adjacency matrix as CSR in adj_matrix.{data,indices,indptr,shape}, features as CSR in attr_matrix.*, labels,
-//     names (also spelt adj_data, attr_data, ..; the layout of the SparseGraph collections). Row i, column j is the edge i -> j:
-//     j has the in-neighbour i. Edges are listed row by row. Entries other than 1 are stored as "weight".
-//   - dense: edges [m, 2], node_features [n, width], node_labels [n], {train,val,test}_masks [splits, n] (the layout of the
-//     heterophilous graphs). Each edge is listed once and goes both ways.
+//   - sparse: the adjacency matrix as CSR in adj_matrix.{data,indices,indptr,shape}, features as CSR in attr_matrix.*,
+//     labels, names (also spelt adj_data, attr_data, ..; the layout of the SparseGraph collections). Row i, column j is
+//     the edge i -> j: j has the in-neighbour i. Edges are listed row by row. Entries other than 1 are stored as
+//     "weight".
+//   - dense: edges [m, 2], node_features [n, width], node_labels [n], {train,val,test}_masks [splits, n] (the layout of
+//     the heterophilous graphs). Each edge is listed once and goes both ways.
 //   - csr: indptr and indices alone, perhaps with data and shape (scipy.sparse.save_npz).
 //
 // Features become float32 rows; those of a sparse matrix are made dense as they are written, row by row. Labels become

@@ -196,16 +196,19 @@ func TestLayouts(t *testing.T) {
 			strings.Replace(sparseWant, "2>0;", "2>0; weight float32 [1 0.5 2];", 1), "weight"},
 		{"sparse with signs", with(sparse(), array("adj_matrix.data", "", float64(1), -.5, 2)),
 			strings.Replace(sparseWant, "2>0;", "2>0; value float64 [1 -0.5 2];", 1), "value"},
-		{"dense", dense(), "3 nodes: 0>1 2>2 undirected; feature float32[2] [1 2 3 4 5 6]; label int64[] [0 1 1]; train0 [0]; train1 [1 2]; val0 [1]; val1 []", ""},
+		{"dense", dense(), "3 nodes: 0>1 2>2 undirected; feature float32[2] [1 2 3 4 5 6]; label int64[] [0 1 1]; " +
+			"train0 [0]; train1 [1 2]; val0 [1]; val1 []", ""},
 		{"dense, edges alone", dense()[:1], "3 nodes: 0>1 2>2 undirected", ""},
 		{"dense, one mask", with(dense()[:3], array("test_mask", "", uint8(0), 1, 1)),
 			"3 nodes: 0>1 2>2 undirected; feature float32[2] [1 2 3 4 5 6]; label int64[] [0 1 1]; test0 [1 2]", ""},
 		{"dense, splits behind", with(dense()[:3], array("test_mask", "(3, 2)", uint8(0), 1, 1, 1, 0, 0)),
-			"3 nodes: 0>1 2>2 undirected; feature float32[2] [1 2 3 4 5 6]; label int64[] [0 1 1]; test0 [1]; test1 [0 1]", ""},
+			"3 nodes: 0>1 2>2 undirected; feature float32[2] [1 2 3 4 5 6]; label int64[] [0 1 1]; test0 [1]; test1 " +
+				"[0 1]", ""},
 		{"csr", []member{array("indptr", "", int64(0), 1, 2), array("indices", "", int32(1), 0)}, "2 nodes: 0>1 1>0",
 			""},
 		{"no edges", with(dense(), array[int64]("edges", "(0, 2)")),
-			"3 nodes: undirected; feature float32[2] [1 2 3 4 5 6]; label int64[] [0 1 1]; train0 [0]; train1 [1 2]; val0 [1]; val1 []", ""},
+			"3 nodes: undirected; feature float32[2] [1 2 3 4 5 6]; label int64[] [0 1 1]; train0 [0]; train1 [1 2]; " +
+				"val0 [1]; val1 []", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g, err := Read(context.Background(), save(t, pack(t, c.members...)), nil)
@@ -223,55 +226,58 @@ func TestLayouts(t *testing.T) {
 	}
 }
 
+// damagedArrays are archives with one array that is wrong, and how the error names it.
+var damagedArrays = []struct {
+	name    string
+	members []member
+	member  string
+	row     int64
+	says    string
+}{
+	{"indptr falls", with(sparse(), array("adj_matrix.indptr", "", int32(0), 3, 2, 3)), "adj_matrix.indptr", 2,
+		"falls from 3 to 2"},
+	{"indptr does not begin", with(sparse(), array("adj_matrix.indptr", "", int32(1), 2, 2, 3)),
+		"adj_matrix.indptr", -1, "from 0"},
+	{"indptr does not end", with(sparse(), array("adj_matrix.indptr", "", int32(0), 2, 2, 9)), "adj_matrix.indptr",
+		-1, "3 indices"},
+	{"indptr is empty", with(sparse(), array[int32]("adj_matrix.indptr", "")), "adj_matrix.shape", -1, "0 entries"},
+	{"column too large", with(sparse(), array("adj_matrix.indices", "", int32(1), 3, 0)), "adj_matrix.indices", 1,
+		"column 3"},
+	{"column negative", with(sparse(), array("adj_matrix.indices", "", int32(1), 2, -1)), "adj_matrix.indices", 2,
+		"column -1"},
+	{"NaN weight", with(sparse(), member{"adj_matrix.data", "<f4", "(3,)",
+		[]byte("\x00\x00\x80\x3f\x00\x00\xc0\x7f\x00\x00\x80\x3f")}), "adj_matrix.data", 1, "NaN"},
+	{"too few values", with(sparse(), array("adj_matrix.data", "", float32(1))), "adj_matrix.data", -1,
+		"3 indices"},
+	{"not square", with(sparse(), array("adj_matrix.shape", "", int64(3), 4)), "adj_matrix.shape", -1, "square"},
+	{"shape of another", with(sparse(), array("adj_matrix.shape", "", int64(4), 4)), "adj_matrix.shape", -1,
+		"4 entries"},
+	{"features of another", with(sparse(), array("attr_matrix.indptr", "", int32(0), 3),
+		array("attr_matrix.shape", "", int64(1), 2)), "attr_matrix.shape", -1, "1 rows"},
+	{"features too wide", with(sparse(), array("attr_matrix.shape", "", int64(3), 1<<40)), "attr_matrix.shape", -1,
+		"too many"},
+	{"too few labels", with(sparse(), array("labels", "", int8(1))), "labels", -1, "1 labels"},
+	{"labels that are no integers", with(sparse(), array("labels", "", float32(1), 2, .5)), "labels", -1, "row 2"},
+	{"indptr missing a part", without(sparse(), "adj_matrix.indices"), "adj_matrix.indices", -1, "missing"},
+	{"edge too large", with(dense(), array("edges", "(2, 2)", int64(0), 1, 3, 2)), "edges", 1, "node 3"},
+	{"edge negative", with(dense(), array("edges", "(2, 2)", int64(-4), 1, 2, 2)), "edges", 0, "node -4"},
+	{"edges of three", with(dense(), array("edges", "(1, 3)", int64(0), 1, 2)), "edges", -1, "[1 3]"},
+	{"edges in one dimension", with(dense(), array("edges", "", int64(0), 1)), "edges", -1, "dimension"},
+	{"features cut short", with(dense(), member{"node_features", "<f4", "(3, 2)", make([]byte, 23)}),
+		"node_features", -1, "23 of 24 bytes"},
+	{"features in three dimensions", with(dense(), array("node_features", "(3, 1, 1)", float32(1), 2, 3)),
+		"node_features", -1, "width"},
+	{"a mask of 2", with(dense(), member{"train_masks", "|u1", "(1, 3)", []byte{0, 2, 0}}), "train_masks", 1,
+		"not 2"},
+	{"a mask of another", with(dense(), array("train_masks", "(2, 4)", uint8(1), 0, 0, 0, 1, 1, 0, 0)),
+		"train_masks", -1, "(splits, 3)"},
+	{"something follows", with(dense(), member{"edges", "<i8", "(1, 2)", make([]byte, 17)}), "edges", -1,
+		"follows"},
+	{"objects for edges", with(dense(), member{"edges", "|O", "(2, 2)", nil}), "edges", -1, "never executed"},
+}
+
 func TestDamagedArraysAreNamed(t *testing.T) {
-	for _, c := range []struct {
-		name    string
-		members []member
-		member  string
-		row     int64
-		says    string
-	}{
-		{"indptr falls", with(sparse(), array("adj_matrix.indptr", "", int32(0), 3, 2, 3)), "adj_matrix.indptr", 2,
-			"falls from 3 to 2"},
-		{"indptr does not begin", with(sparse(), array("adj_matrix.indptr", "", int32(1), 2, 2, 3)),
-			"adj_matrix.indptr", -1, "from 0"},
-		{"indptr does not end", with(sparse(), array("adj_matrix.indptr", "", int32(0), 2, 2, 9)), "adj_matrix.indptr",
-			-1, "3 indices"},
-		{"indptr is empty", with(sparse(), array[int32]("adj_matrix.indptr", "")), "adj_matrix.shape", -1, "0 entries"},
-		{"column too large", with(sparse(), array("adj_matrix.indices", "", int32(1), 3, 0)), "adj_matrix.indices", 1,
-			"column 3"},
-		{"column negative", with(sparse(), array("adj_matrix.indices", "", int32(1), 2, -1)), "adj_matrix.indices", 2,
-			"column -1"},
-		{"NaN weight", with(sparse(), member{"adj_matrix.data", "<f4", "(3,)",
-			[]byte("\x00\x00\x80\x3f\x00\x00\xc0\x7f\x00\x00\x80\x3f")}), "adj_matrix.data", 1, "NaN"},
-		{"too few values", with(sparse(), array("adj_matrix.data", "", float32(1))), "adj_matrix.data", -1,
-			"3 indices"},
-		{"not square", with(sparse(), array("adj_matrix.shape", "", int64(3), 4)), "adj_matrix.shape", -1, "square"},
-		{"shape of another", with(sparse(), array("adj_matrix.shape", "", int64(4), 4)), "adj_matrix.shape", -1,
-			"4 entries"},
-		{"features of another", with(sparse(), array("attr_matrix.indptr", "", int32(0), 3),
-			array("attr_matrix.shape", "", int64(1), 2)), "attr_matrix.shape", -1, "1 rows"},
-		{"features too wide", with(sparse(), array("attr_matrix.shape", "", int64(3), 1<<40)), "attr_matrix.shape", -1,
-			"too many"},
-		{"too few labels", with(sparse(), array("labels", "", int8(1))), "labels", -1, "1 labels"},
-		{"labels that are no integers", with(sparse(), array("labels", "", float32(1), 2, .5)), "labels", -1, "row 2"},
-		{"indptr missing a part", without(sparse(), "adj_matrix.indices"), "adj_matrix.indices", -1, "missing"},
-		{"edge too large", with(dense(), array("edges", "(2, 2)", int64(0), 1, 3, 2)), "edges", 1, "node 3"},
-		{"edge negative", with(dense(), array("edges", "(2, 2)", int64(-4), 1, 2, 2)), "edges", 0, "node -4"},
-		{"edges of three", with(dense(), array("edges", "(1, 3)", int64(0), 1, 2)), "edges", -1, "[1 3]"},
-		{"edges in one dimension", with(dense(), array("edges", "", int64(0), 1)), "edges", -1, "dimension"},
-		{"features cut short", with(dense(), member{"node_features", "<f4", "(3, 2)", make([]byte, 23)}),
-			"node_features", -1, "23 of 24 bytes"},
-		{"features in three dimensions", with(dense(), array("node_features", "(3, 1, 1)", float32(1), 2, 3)),
-			"node_features", -1, "width"},
-		{"a mask of 2", with(dense(), member{"train_masks", "|u1", "(1, 3)", []byte{0, 2, 0}}), "train_masks", 1,
-			"not 2"},
-		{"a mask of another", with(dense(), array("train_masks", "(2, 4)", uint8(1), 0, 0, 0, 1, 1, 0, 0)),
-			"train_masks", -1, "(splits, 3)"},
-		{"something follows", with(dense(), member{"edges", "<i8", "(1, 2)", make([]byte, 17)}), "edges", -1,
-			"follows"},
-		{"objects for edges", with(dense(), member{"edges", "|O", "(2, 2)", nil}), "edges", -1, "never executed"},
-	} {
+	for _, c := range damagedArrays {
 		t.Run(c.name, func(t *testing.T) {
 			g, err := Read(context.Background(), save(t, pack(t, c.members...)), nil)
 			if err == nil { // what is streamed is checked when it is written

@@ -30,8 +30,8 @@ type Edges struct {
 	Count int64
 	// Undirected says that by the format's definition an edge goes both ways and is listed once.
 	Undirected bool
-	// Each yields the edges src[i] -> dst[i] in the source's order, many at a time, and returns the first error. It may be
-	// called several times. The slices belong to the source and are valid until yield returns.
+	// Each yields the edges src[i] -> dst[i] in the source's order, many at a time, and returns the first error. It may
+	// be called several times. The slices belong to the source and are valid until yield returns.
 	Each func(yield func(src, dst []int64) error) error
 	// Columns have a row an edge, in the order of Each.
 	Columns []EdgeColumn

@@ -148,7 +148,7 @@ func wantLaunches(t *testing.T) {
 	}
 	for _, kernel := range []string{"assembly_seed", "assembly_flag", "assembly_lists", "assembly_append",
 		"assembly_relabel",
-		"neighbor_count", "neighbor_admit", "neighbor_pick", "neighbor_expand", "gather_rows"} {
+		"neighbor_count", "assembly_admit", "neighbor_pick", "neighbor_expand", "gather_rows"} {
 		if cudatest.Launches(kernel) == 0 {
 			t.Errorf("%s never ran", kernel)
 		}

@@ -1,5 +1,5 @@
-// What all samplers share on a device: each node once, in the order of first appearance; local ids; the sizes of the next stage.
-// The counterpart of assembly.go and relabel.go.
+// What all samplers share on a device: room for the picks; each node once, in the order of first appearance; local ids; the
+// sizes of the next stage. The counterpart of assembly.go, relabel.go and forest.go.
 #include "cuda_env.h"
 #include "batch.cuh"
 #include "table.cuh"
@@ -17,6 +17,39 @@ extern "C" __global__ void assembly_seed(Step step) {
     if (slot == kNoSlot) atomicOr(&b->status->full, 1ull);
     seg->indices[i] = (int32_t)slot;
   }
+}
+
+// Numbers the picks of a stage, and lets it go on if there is room for them. One block.
+extern "C" __global__ void assembly_admit(Step step) {
+  __shared__ int64_t cells[kLanes];
+  Batch* b = step.batch;
+  Stage* st = &b->stages[step.stage];
+  Status* status = b->status;
+  int64_t n = st->numSegments, picks = 0, words = 0, total;
+  bool over = false, stopped = status->reason;
+  block_prefix(b->partials, chunks_of(b, st->runs).count, cells);
+  for (int64_t base = 0; base < n; base += blockDim.x) {
+    int64_t i = base + threadIdx.x, own = 0;
+    Segment* seg = i < n ? &st->segments[i] : nullptr;
+    if (seg) {
+      own = (int64_t)seg->picks;
+      seg->have = seg->before ? seg->before->have + (int64_t)seg->before->picks : 0;
+      st->made[i] = seg->have + own;
+      over |= seg->have + own > seg->maxIndices;
+    }
+    int64_t below = block_exclusive(own, cells, &total);
+    if (seg) seg->picksBefore = picks + below;
+    picks += total;
+    below = block_exclusive((own + kLanes - 1) / kLanes, cells, &total);
+    if (seg) seg->firstPick = (words + below) * kLanes;
+    words += total;
+    if (seg && !stopped && seg->lo == 0) seg->indptr[0] = 0;
+  }
+  over = __syncthreads_or(over || words * kLanes > b->maxPicks);
+  if (threadIdx.x) return;
+  stopped = stop_for(status, status->badNode != ~0ull ? kBadGraph : over ? kEdgesFull : kNotStopped, step.stage);
+  st->words = stopped ? 0 : words;
+  st->admitted = !stopped;
 }
 
 // Marks the picks that are the first appearance of their node, and counts them: for each chunk and for each segment.
@@ -121,7 +154,8 @@ extern "C" __global__ void assembly_lists(Step step) {
 }
 
 // Appends the new nodes to the lists, and lets the table give their local ids from now on.
-extern "C" __global__ void assembly_append(Step step) {
+template <bool Trees>
+__device__ __forceinline__ void append(const Step& step) {
   Batch* b = step.batch;
   Stage* st = &b->stages[step.stage];
   Table table = table_of(b);
@@ -135,13 +169,23 @@ extern "C" __global__ void assembly_append(Step step) {
         List* list = &b->lists[seg->source];
         int32_t slot = seg->indices[seg->have + w * kLanes + lane_id() - seg->firstPick];
         int64_t local = seg->firstLocal + before - seg->freshBefore + __popc(mask & ((1u << lane_id()) - 1));
-        store_id(list->ids, local, b->wideIds, table_id(table, slot) - list->offset);
+        int64_t id = table_id(table, slot);
+        if (Trees) {
+          list->trees[local] = (int32_t)(id / b->numNodes);
+          id %= b->numNodes;
+        }
+        store_id(list->ids, local, b->wideIds, id - list->offset);
         table_settle(table, slot, local);
       }
       before += __popc(mask);
     }
   }
 }
+
+extern "C" __global__ void assembly_append(Step step) { append<false>(step); }
+
+// The same where trees are kept apart.
+extern "C" __global__ void assembly_append_trees(Step step) { append<true>(step); }
 
 // Replaces the slots in the blocks by local ids.
 extern "C" __global__ void assembly_relabel(Step step) {

@@ -41,7 +41,8 @@ type assembly[V nodeID] struct {
 	edges  []edgeState   // [edge type]
 	made   [][]edgeState // [layer][edge type]: edges when the layer's hop was done
 	stages []stage[V]    // [edge type] of the hop at hand
-	chunks [3]chunk[V]   // picks on their way to local
+	asked  seedCounts
+	chunks [3]chunk[V] // picks on their way to local
 
 	starts, counts unified.Buffer // behind start and degree
 	start, degree  []int64        // per destination of the stage at hand: where its edges lie
@@ -172,8 +173,7 @@ func (a *assembly[V]) begin(req *Request, out *graph.Sample) error {
 		return err
 	}
 	if a.forest != nil && len(out.Arrays) != len(a.lists) {
-		return fmt.Errorf("%w: sample of %d arrays; must be %d: shape it by Bound.Init", ErrOptions, len(out.Arrays),
-			len(a.lists))
+		return errArrays(len(out.Arrays), len(a.lists))
 	}
 	if err := a.beginLocal(); err != nil {
 		return err
@@ -332,14 +332,19 @@ func (a *assembly[V]) finish(req *Request, out *graph.Sample) (err error) {
 			return err
 		}
 	}
+	pos := unified.Invalid
+	if a.edgePos {
+		pos = a.schema.PosType()
+	}
 	for l := range out.Blocks {
 		for e := range out.Blocks[l] {
-			if err := viewBlock(out, l, e, int64(a.made[l][e].numEdges), a.schema, a.edgePos); err != nil {
+			if err := viewBlock(out, l, e, int64(a.made[l][e].numEdges), pos); err != nil {
 				return err
 			}
 		}
 	}
-	return req.viewEnds(a.schema, out)
+	a.asked.of(req)
+	return a.asked.viewEnds(a.schema, out)
 }
 
 // ranges finds where the edges of each destination lie: start and degree, by position in the list.

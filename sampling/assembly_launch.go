@@ -14,18 +14,20 @@ var assemblyPTX []byte
 // assemblyKernels are the kernels of assembly.cu, loaded on one device. They are safe for concurrent use.
 type assemblyKernels struct {
 	*device.Module
-	assemblySeed, assemblyFlag, assemblyLists, assemblyAppend, assemblyRelabel device.Launcher[deviceStep]
+	assemblySeed, assemblyAdmit, assemblyFlag, assemblyLists, assemblyAppend, assemblyAppendTrees, assemblyRelabel device.Launcher[deviceStep]
 }
 
 // loadAssemblyKernels loads them. Close them before the device.
 func loadAssemblyKernels(on *device.Device) (*assemblyKernels, error) {
 	k, err := &assemblyKernels{}, error(nil)
 	k.Module, err = on.LoadKernels(assemblyPTX, map[string]**device.Kernel{
-		"assembly_seed":    &k.assemblySeed.Kernel,
-		"assembly_flag":    &k.assemblyFlag.Kernel,
-		"assembly_lists":   &k.assemblyLists.Kernel,
-		"assembly_append":  &k.assemblyAppend.Kernel,
-		"assembly_relabel": &k.assemblyRelabel.Kernel,
+		"assembly_seed":         &k.assemblySeed.Kernel,
+		"assembly_admit":        &k.assemblyAdmit.Kernel,
+		"assembly_flag":         &k.assemblyFlag.Kernel,
+		"assembly_lists":        &k.assemblyLists.Kernel,
+		"assembly_append":       &k.assemblyAppend.Kernel,
+		"assembly_append_trees": &k.assemblyAppendTrees.Kernel,
+		"assembly_relabel":      &k.assemblyRelabel.Kernel,
 	})
 	if err != nil {
 		return nil, err

@@ -20,6 +20,7 @@ struct List {
   int64_t capacity;  // of ids
   int64_t offset;    // fused id of own id 0
   int64_t count;     // nodes of the type in the graph
+  int32_t* trees;    // the tree of each node, where trees are kept apart, or none
 };
 
 // One edge type at one hop, or the seeds of one node type.
@@ -40,7 +41,7 @@ struct Segment {
   int64_t firstDst;  // number of the first destination in the stage
   int64_t lo, hi;    // the destinations' positions in the list of type target
 
-  // from neighbor_count and neighbor_admit; from the host for seeds
+  // from count_picks and assembly_admit; from the host for seeds
   u64 picks;
   int64_t picksBefore;  // of the segments before it
   int64_t firstPick;    // number of the first pick in the stage
@@ -88,8 +89,11 @@ struct Batch {
   const void* hotIndices;
   const void* hotTypes;
 
-  int64_t replace, newNodes;
+  const void* const* columns;  // of the edges, that the picker reads, in the order that it names them
+
+  int64_t newNodes;
   int64_t numTypes;  // of nodes
+  int64_t numNodes;  // of the graph where trees are kept apart: the table then has tree * numNodes + fused id. Else 0
 
   // the table of local ids (table.cuh)
   u64* tableValues;
@@ -103,7 +107,7 @@ struct Batch {
   const void** ids;  // which array, indexed by position, has their sources; only where there are copies
   int64_t maxDsts;   // that these have room for
   uint32_t* fresh;   // a bit for each pick
-  int64_t* subsets;  // a cell for each pick, if there are large fan-outs
+  int64_t* scratch;  // the picker's own: a cell for each pick, if it asked for them
   int64_t maxPicks;  // that these have room for
   int64_t* partials; // a sum for each warp
   int64_t warps;     // that work is cut for

@@ -33,14 +33,14 @@ func _(x deviceStep) {
 type deviceBatch struct {
 	indptr, indices, types                      device.Address
 	numEdges, typeBytes, wideIds, widePositions int64
-	hotStart, hotIndices, hotTypes              device.Address
-	replace, newNodes, numTypes                 int64
+	hotStart, hotIndices, hotTypes, columns     device.Address
+	newNodes, numTypes, numNodes                int64
 	tableValues, tableKeys                      device.Address
 	tableBits                                   int64
 	stamp                                       uint64
 	start, degree, ids                          device.Address
 	maxDsts                                     int64
-	fresh, subsets                              device.Address
+	fresh, scratch                              device.Address
 	maxPicks                                    int64
 	partials                                    device.Address
 	warps                                       int64
@@ -53,25 +53,27 @@ func _(x deviceBatch) {
 	_ = [1]struct{}{}[(unsafe.Offsetof(x.indptr)^0)|(unsafe.Offsetof(x.indices)^8)|(unsafe.Offsetof(x.types)^16)|
 		(unsafe.Offsetof(x.numEdges)^24)|(unsafe.Offsetof(x.typeBytes)^32)|(unsafe.Offsetof(x.wideIds)^40)|
 		(unsafe.Offsetof(x.widePositions)^48)|(unsafe.Offsetof(x.hotStart)^56)|(unsafe.Offsetof(x.hotIndices)^64)|
-		(unsafe.Offsetof(x.hotTypes)^72)|(unsafe.Offsetof(x.replace)^80)|(unsafe.Offsetof(x.newNodes)^88)|
-		(unsafe.Offsetof(x.numTypes)^96)|(unsafe.Offsetof(x.tableValues)^104)|(unsafe.Offsetof(x.tableKeys)^112)|
-		(unsafe.Offsetof(x.tableBits)^120)|(unsafe.Offsetof(x.stamp)^128)|(unsafe.Offsetof(x.start)^136)|
-		(unsafe.Offsetof(x.degree)^144)|(unsafe.Offsetof(x.ids)^152)|(unsafe.Offsetof(x.maxDsts)^160)|
-		(unsafe.Offsetof(x.fresh)^168)|(unsafe.Offsetof(x.subsets)^176)|(unsafe.Offsetof(x.maxPicks)^184)|
-		(unsafe.Offsetof(x.partials)^192)|(unsafe.Offsetof(x.warps)^200)|(unsafe.Offsetof(x.shifts)^208)|
-		(unsafe.Offsetof(x.lists)^216)|(unsafe.Offsetof(x.stages)^224)|(unsafe.Offsetof(x.numStages)^232)|
-		(unsafe.Offsetof(x.status)^240)|(unsafe.Offsetof(x.lengths)^248)|(unsafe.Sizeof(x)^256)]
+		(unsafe.Offsetof(x.hotTypes)^72)|(unsafe.Offsetof(x.columns)^80)|(unsafe.Offsetof(x.newNodes)^88)|
+		(unsafe.Offsetof(x.numTypes)^96)|(unsafe.Offsetof(x.numNodes)^104)|(unsafe.Offsetof(x.tableValues)^112)|
+		(unsafe.Offsetof(x.tableKeys)^120)|(unsafe.Offsetof(x.tableBits)^128)|(unsafe.Offsetof(x.stamp)^136)|
+		(unsafe.Offsetof(x.start)^144)|(unsafe.Offsetof(x.degree)^152)|(unsafe.Offsetof(x.ids)^160)|
+		(unsafe.Offsetof(x.maxDsts)^168)|(unsafe.Offsetof(x.fresh)^176)|(unsafe.Offsetof(x.scratch)^184)|
+		(unsafe.Offsetof(x.maxPicks)^192)|(unsafe.Offsetof(x.partials)^200)|(unsafe.Offsetof(x.warps)^208)|
+		(unsafe.Offsetof(x.shifts)^216)|(unsafe.Offsetof(x.lists)^224)|(unsafe.Offsetof(x.stages)^232)|
+		(unsafe.Offsetof(x.numStages)^240)|(unsafe.Offsetof(x.status)^248)|(unsafe.Offsetof(x.lengths)^256)|
+		(unsafe.Sizeof(x)^264)]
 }
 
 // deviceList is List of batch.cuh, laid out as the device has it.
 type deviceList struct {
 	ids                     device.Address
 	capacity, offset, count int64
+	trees                   device.Address
 }
 
 func _(x deviceList) {
 	_ = [1]struct{}{}[(unsafe.Offsetof(x.ids)^0)|(unsafe.Offsetof(x.capacity)^8)|(unsafe.Offsetof(x.offset)^16)|
-		(unsafe.Offsetof(x.count)^24)|(unsafe.Sizeof(x)^32)]
+		(unsafe.Offsetof(x.count)^24)|(unsafe.Offsetof(x.trees)^32)|(unsafe.Sizeof(x)^40)]
 }
 
 // deviceStage is Stage of batch.cuh, laid out as the device has it.

@@ -21,6 +21,9 @@ type Topology struct {
 	Indices device.Address // Schema.IDType [edges]
 	Types   device.Address // uint8 or uint16 [edges] where there are several edge types, else 0
 
+	// Columns are the columns that a ColumnSampler names, in its order, as they lie in the graph: [edges, ...].
+	Columns []device.Address
+
 	// Copies of the columns of some nodes in device memory, for arrays that lie in host memory: see HotAdjacency. 0
 	// without.
 	HotStart   device.Address // uint32 [nodes]: where a node's column begins in the copies, all ones if there is none

@@ -29,26 +29,31 @@ type deviceCapacity struct {
 }
 
 // newDeviceCapacity guesses with first edges a hop at most.
-func newDeviceCapacity(s *graph.Schema, p plan, n Neighbor, batchSize int, first int64) deviceCapacity {
-	hops := len(p)
-	_, blocks := p.bound(s, batchSize, n)
-	c := deviceCapacity{nodes: make([][]int64, hops+1), edges: make([][]int64, hops), maxEdges: make([][]int64, hops)}
-	for t := range s.Nodes {
-		c.maxNodes = append(c.maxNodes, s.Nodes[t].Count)
+func newDeviceCapacity(s *graph.Schema, b *Bound, frontier Frontier, batchSize int, first int64) deviceCapacity {
+	hops := b.Layers
+	c := deviceCapacity{nodes: make([][]int64, hops+1), edges: make([][]int64, hops), maxEdges: make([][]int64, hops),
+		maxNodes: b.Lists}
+	if b.Lists == nil {
+		for t := range s.Nodes {
+			c.maxNodes = append(c.maxNodes, s.Nodes[t].Count)
+		}
 	}
-	for h := range p {
+	for h := range hops {
 		layer := hops - 1 - h
-		if n.Frontier == NewNodes {
+		if frontier == NewNodes {
 			layer = 0
 		}
-		active := 0
-		for _, k := range p[h] {
-			active += min(max(k, -k), 1)
-		}
+		active := int64(0)
 		c.edges[h], c.maxEdges[h] = make([]int64, len(s.Edges)), make([]int64, len(s.Edges))
 		for e := range s.Edges {
-			c.maxEdges[h][e] = min(blocks[layer][e], maxBlockEdges)
-			c.edges[h][e] = min(c.maxEdges[h][e], max(first/int64(max(active, 1)), 1))
+			c.maxEdges[h][e] = min(b.Edges, maxBlockEdges)
+			if b.Blocks != nil {
+				c.maxEdges[h][e] = min(b.Blocks[layer][e], maxBlockEdges)
+			}
+			active += min(c.maxEdges[h][e], 1)
+		}
+		for e := range s.Edges {
+			c.edges[h][e] = min(c.maxEdges[h][e], max(first/max(active, 1), 1))
 		}
 	}
 	for h := range c.nodes {

@@ -4,6 +4,7 @@ package sampling
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -105,7 +106,8 @@ func (d *deviceUnderTest) open(n Neighbor, env DeviceEnv) *onDevice {
 	}
 	o := &onDevice{deviceUnderTest: d, worker: w}
 	s := env.Graph.Schema()
-	o.sample.Init(s, n.Bound(s, env.BatchSize).Layers, pinned.Options{Device: d.device})
+	bound := n.Bound(s, env.BatchSize)
+	bound.Init(&o.sample, s, pinned.Options{Device: d.device})
 	d.t.Cleanup(func() {
 		if err := o.Close(); err != nil {
 			d.t.Error(err)
@@ -117,22 +119,22 @@ func (d *deviceUnderTest) open(n Neighbor, env DeviceEnv) *onDevice {
 // openVariants opens the sampler over every width of ids and every table, and with buffers that are too small.
 func (d *deviceUnderTest) openVariants(n Neighbor, g *graph.Graph, blocks int) map[string]*onDevice {
 	d.t.Helper()
-	narrow := DeviceEnv{Env: Env{Graph: g, BatchSize: 8, EdgePos: true}, Topology: d.topology(g, unified.Int32),
+	narrow := DeviceEnv{Env: Env{Graph: g, BatchSize: 40, EdgePos: true}, Topology: d.topology(g, unified.Int32),
 		MaxBlocks: blocks}
 	wide := narrow
 	wide.Topology = d.topology(g, unified.Int64)
 	all := map[string]*onDevice{"as opened": d.open(n, narrow), "hash": d.open(n, narrow), "small": d.open(n, narrow),
 		"small hash": d.open(n, narrow), "int64": d.open(n, wide), "int64 hash": d.open(n, wide)}
 	for name, o := range all {
-		w := o.worker.(*deviceNeighbor)
-		w.direct = !strings.Contains(name, "hash")
+		w := o.worker.(*deviceAssembly)
+		w.direct = !n.Disjoint && !strings.Contains(name, "hash")
 		if strings.Contains(name, "int64") {
 			w.ids, w.pos = unified.Int64, unified.Int64
 		}
 	}
-	w := all["small"].worker.(*deviceNeighbor)
-	w.capacity = newDeviceCapacity(w.schema, w.plan, n, 1, 1)
-	all["small hash"].worker.(*deviceNeighbor).capacity.bits = 1
+	w, b := all["small"].worker.(*deviceAssembly), n.Bound(g.Schema(), 1)
+	w.capacity = newDeviceCapacity(w.schema, &b, n.Frontier, 1, 1)
+	all["small hash"].worker.(*deviceAssembly).capacity.bits = 1
 	return all
 }
 
@@ -170,6 +172,9 @@ func (o *onDevice) bring(out *graph.Sample) (err error) {
 		bring(&out.Nodes[t], o.sample.Nodes[t], out.NodeBuffer(t))
 		bring(&out.SeedLocal[t], o.sample.SeedLocal[t], out.SeedBuffer(t))
 	}
+	for i := range out.Arrays {
+		bring(&out.Arrays[i].Rows, o.sample.Arrays[i].Rows, out.ArrayBuffer(i))
+	}
 	for h := range out.NumNodes {
 		copy(out.NumNodes[h], o.sample.NumNodes[h])
 	}
@@ -184,6 +189,8 @@ func (o *onDevice) bring(out *graph.Sample) (err error) {
 	}
 	return err
 }
+
+func (o *onDevice) disjoint() bool { return o.worker.(*deviceAssembly).disjoint }
 
 func (o *onDevice) Close() error {
 	if err := o.worker.Close(); err != nil {
@@ -220,6 +227,29 @@ func TestDeviceNeighborEqualsTheOracle(t *testing.T) {
 	}
 }
 
+func TestDeviceKeepsTreesApart(t *testing.T) {
+	const seed = 20261122
+	r := rand.New(rand.NewPCG(seed, 0))
+	d := openDevice(t)
+	for round := range 4 {
+		g := randomGraph(t, r, 1+round%3, 1+r.IntN(4))
+		n := randomOptions(r, g.Schema())
+		n.Disjoint = true
+		d.compareVariants(fmt.Sprintf("seed %d round %d", seed, round), r, g, n)
+	}
+}
+
+func TestDeviceRefusesMoreTreesThanItsTableTellsApart(t *testing.T) {
+	d := openDevice(t)
+	g := randomGraph(t, rand.New(rand.NewPCG(5, 5)), 1, 1)
+	env := d.env(g, 1<<40)
+	env.Device, env.Stream = d.device, d.stream
+	_, err := Neighbor{Fanouts: []int{1}, Disjoint: true}.OpenDevice(env)
+	if !errors.Is(err, ErrOptions) || !strings.Contains(err.Error(), "take smaller batches") {
+		t.Errorf("%v, want ErrOptions with a remedy", err)
+	}
+}
+
 func TestDeviceNeighborTakesManyEdgeTypes(t *testing.T) {
 	const seed = 41
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -241,7 +271,7 @@ func (d *deviceUnderTest) compareVariants(what string, r *rand.Rand, g *graph.Gr
 	runs := newEdgeRuns(g)
 	workers := d.openVariants(n, g, 1+r.IntN(4))
 	for batch := range 2 {
-		req := &Request{Rand: NewRand(r.Uint64(), r.Uint32(), 0, uint64(batch)), Seeds: randomSeeds(r, g)}
+		req := randomRequest(r, g.Schema(), uint64(batch))
 		want := oracle(g, runs, n, req)
 		for name, w := range workers {
 			compare(d.t, fmt.Sprintf("%s batch %d: %s: %s", what, batch, n.Fingerprint(), name), g, w, req, want)

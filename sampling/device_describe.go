@@ -7,18 +7,21 @@ import (
 )
 
 // describe writes the description of a batch.
-func (w *deviceNeighbor) describe(req *Request, out *graph.Sample) {
+func (w *deviceAssembly) describe(req *Request, out *graph.Sample) {
 	s, l, d := w.schema, &w.layout, w.description
-	nt, ne, hops := len(s.Nodes), len(s.Edges), len(w.plan)
+	nt, ne, hops := len(s.Nodes), len(s.Edges), w.bound.Layers
 	clear(d[:l.size])
 	part[deviceStatus](d, l.status, 1)[0] = deviceStatus{badNode: ^uint64(0), badEdge: ^uint64(0)}
 	part[deviceBatch](d, l.batch, 1)[0] = w.batch()
 	lists := part[deviceList](d, l.lists, nt)
 	for t := range lists {
 		lists[t] = deviceList{ids: out.NodeBuffer(t).Address(), capacity: w.capacity.nodes[hops][t],
-			offset: w.env.Graph.Offset(t),
-			count:  s.Nodes[t].Count}
+			offset: w.env.Graph.Offset(t), count: s.Nodes[t].Count}
+		if w.disjoint {
+			lists[t].trees = out.ArrayBuffer(t).Address()
+		}
 	}
+	copy(part[device.Address](d, l.columns, len(w.env.Topology.Columns)), w.env.Topology.Columns)
 	copy(part[int64](d, l.bySource, nt), w.seedOrder)
 	copy(part[int64](d, l.bySource+8*int64(nt), ne), w.order)
 	copy(part[int64](d, l.begins, nt+1), w.seedBegins)
@@ -37,25 +40,28 @@ func (w *deviceNeighbor) describe(req *Request, out *graph.Sample) {
 	}
 }
 
-func (w *deviceNeighbor) batch() deviceBatch {
+func (w *deviceAssembly) batch() deviceBatch {
 	s, l, c, g := w.schema, &w.layout, &w.capacity, w.env.Graph
 	b := deviceBatch{
 		indptr: w.env.Topology.Indptr, indices: w.env.Topology.Indices, types: w.env.Topology.Types,
 		numEdges:  g.NumEdges(),
 		typeBytes: g.Types().DType().Size(), wideIds: bit(w.ids == unified.Int64),
 		widePositions: bit(w.pos == unified.Int64),
-		hotStart:      w.env.Topology.HotStart, hotIndices: w.env.Topology.HotIndices, hotTypes: w.env.Topology.HotTypes,
-		replace: bit(w.opt.Replace), newNodes: bit(w.opt.Frontier == NewNodes), numTypes: int64(len(s.Nodes)),
+		hotStart:      w.env.Topology.HotStart, hotIndices: w.env.Topology.HotIndices,
+		hotTypes: w.env.Topology.HotTypes,
+		columns:  w.at(l.columns), newNodes: bit(w.frontier == NewNodes), numTypes: int64(len(s.Nodes)),
 		tableValues: w.values.Address(), tableBits: int64(c.bits), stamp: w.stamp,
 		start: w.dsts.Address(), maxDsts: w.dsts.Cap() / bytesOfDst, fresh: w.fresh.Address(),
-		subsets:  w.subsets.Address(),
-		maxPicks: min(8*w.fresh.Cap(), maxDevicePicks),
+		scratch: w.cells.Address(), maxPicks: min(8*w.fresh.Cap(), maxDevicePicks),
 		partials: w.partials.Address(), warps: int64(w.blocks) * deviceBlockWarps,
-		lists: w.at(l.lists), stages: w.at(l.stages), numStages: int64(len(w.plan) + 1), status: w.at(l.status),
+		lists: w.at(l.lists), stages: w.at(l.stages), numStages: int64(w.bound.Layers + 1), status: w.at(l.status),
 		lengths: w.at(l.lengths),
 	}
-	if w.has.large {
-		b.maxPicks = min(b.maxPicks, w.subsets.Cap()/8)
+	if w.picker.scratch() {
+		b.maxPicks = min(b.maxPicks, w.cells.Cap()/8)
+	}
+	if w.disjoint {
+		b.numNodes = s.NumNodes()
 	}
 	if !w.direct {
 		b.tableKeys = w.keys.Address()
@@ -67,24 +73,33 @@ func (w *deviceNeighbor) batch() deviceBatch {
 }
 
 // describeSeeds writes the segments of stage 0 and the seeds, and returns the words that they take.
-func (w *deviceNeighbor) describeSeeds(req *Request, out *graph.Sample) int64 {
-	at, pick := w.layout.size, int64(0)
-	for t, seeds := range req.Seeds {
-		copy(part[int64](w.description, at, len(seeds)), seeds)
+func (w *deviceAssembly) describeSeeds(req *Request, out *graph.Sample) int64 {
+	at, pick, trees := w.layout.size, int64(0), bit(w.disjoint)*w.schema.NumNodes()
+	for t := range w.schema.Nodes {
+		n := req.numSeeds(w.schema, t)
+		to := part[int64](w.description, at, int(n))
+		_ = req.seeds(w.schema, t, func(ids []int64, item int) error {
+			for i, id := range ids {
+				to[i] = int64(item+i)*trees + id
+			}
+			to = to[len(ids):]
+			return nil
+		})
 		part[deviceSegment](w.description, w.segment(-1, t), 1)[0] = deviceSegment{source: int64(t), target: int64(t),
-			indices: out.SeedBuffer(t).Address(), seeds: w.at(at), picks: uint64(len(seeds)), firstPick: pick}
-		at += 8 * int64(len(seeds))
-		pick += roundUp32(int64(len(seeds)))
+			indices: out.SeedBuffer(t).Address(), seeds: w.at(at), picks: uint64(n), firstPick: pick}
+		at += 8 * n
+		pick += roundUp32(n)
 	}
 	return pick / 32
 }
 
-func (w *deviceNeighbor) describeSegment(r Rand, out *graph.Sample, h, e int) deviceSegment {
+func (w *deviceAssembly) describeSegment(r Rand, out *graph.Sample, h, e int) deviceSegment {
 	et, c := &w.schema.Edges[e], &w.capacity
-	layer := len(w.plan) - 1 - h
-	seg := deviceSegment{edgeType: int64(e), source: int64(et.Src), target: int64(et.Dst), fanout: int64(w.plan[h][e]),
-		key: r.Stage(et.Key, PurposePick, uint8(h)).key, maxIndptr: c.nodes[h][et.Dst] + 1, maxIndices: c.edges[h][e]}
-	if w.opt.Frontier == NewNodes {
+	layer := w.bound.Layers - 1 - h
+	seg := deviceSegment{edgeType: int64(e), source: int64(et.Src), target: int64(et.Dst),
+		maxIndptr: c.nodes[h][et.Dst] + 1, maxIndices: c.edges[h][e]}
+	w.picker.describe(&seg, r, h, e)
+	if w.frontier == NewNodes {
 		layer = 0
 		if h > 0 {
 			seg.before = w.at(w.segment(h-1, e))

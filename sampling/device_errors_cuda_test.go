@@ -67,7 +67,8 @@ func TestDeviceReportsASourceOfAnotherType(t *testing.T) {
 		t.Errorf("sound edges: %v", err)
 	}
 	err = sampleOn(t, w, g, 1, &Request{Seeds: [][]int64{{0, 1}, nil}})
-	if want := `hop 0, edge type a:two:a: invalid graph: edge 3: source 3 is none of the 2 nodes of type "a"`; err == nil || err.Error() != want {
+	want := `hop 0, edge type a:two:a: invalid graph: edge 3: source 3 is none of the 2 nodes of type "a"`
+	if err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 }
@@ -79,7 +80,7 @@ func TestDeviceStampsStartOver(t *testing.T) {
 	g := randomGraph(t, r, 2, 3)
 	n, runs := Neighbor{Fanouts: []int{3, 2}}, newEdgeRuns(g)
 	for name, o := range d.openVariants(n, g, 2) {
-		w := o.worker.(*deviceNeighbor)
+		w := o.worker.(*deviceAssembly)
 		for batch := range 6 {
 			if batch == 1 {
 				w.stamp = maxStamp - 2
@@ -177,7 +178,7 @@ func TestDeviceWorkerStartsSmallerWhereMemoryIsShort(t *testing.T) {
 	for _, limit := range []int64{1 << 40, 100_000, 10_000} {
 		ledger.SetDeviceLimit(limit)
 		o := d.open(n, env)
-		o.worker.(*deviceNeighbor).direct = false
+		o.worker.(*deviceAssembly).direct = false
 		if limit > 10_000 {
 			compare(t, fmt.Sprintf("%d bytes", limit), g, o, req, want)
 		} else if err := sampleOn(t, o, g, 3, req); !errors.Is(err, pinned.ErrLimit) {

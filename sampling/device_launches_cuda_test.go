@@ -27,7 +27,7 @@ func TestDeviceRunsEveryKernel(t *testing.T) {
 	}
 	for kernel, want := range map[string]int64{
 		"assembly_seed": 1, "assembly_flag": 4, "assembly_lists": 4, "assembly_append": 4, "assembly_relabel": 4,
-		"neighbor_count": 3, "neighbor_admit": 3, "neighbor_pick": 3, "neighbor_expand": 3,
+		"neighbor_count": 3, "assembly_admit": 3, "neighbor_pick": 3, "neighbor_expand": 3,
 	} {
 		if n := cudatest.Launches(kernel); n != want {
 			t.Errorf("%s ran %d times, want %d", kernel, n, want)
@@ -68,7 +68,7 @@ func TestDeviceWorkerOutlivesALackOfMemory(t *testing.T) {
 	want := oracle(g, newEdgeRuns(g), n, req)
 	for nth := 1; ; nth++ { // each allocation of a batch fails once
 		o := d.open(n, d.env(g, 2))
-		w := o.worker.(*deviceNeighbor)
+		w := o.worker.(*deviceAssembly)
 		w.direct = false
 		if nth%2 == 0 {
 			w.guess = 0 // as after a first batch
@@ -134,7 +134,7 @@ func (d *deviceUnderTest) overTheBus(g *graph.Graph, n Neighbor, seeds int, hot 
 	sectors = make(map[string]uint64)
 	for _, kernel := range []string{"assembly_seed", "assembly_flag", "assembly_lists", "assembly_append",
 		"assembly_relabel",
-		"neighbor_count", "neighbor_admit", "neighbor_pick", "neighbor_expand"} {
+		"neighbor_count", "assembly_admit", "neighbor_pick", "neighbor_expand"} {
 		if s := cudatest.Sectors(d.t, kernel, cudatest.Host); s > 0 {
 			sectors[kernel] = s
 		}

@@ -2,15 +2,15 @@ package sampling
 
 import "unsafe"
 
-// deviceLayout says where the parts of a batch's description lie (batch.cuh, batch_launch.go): the same on the host and on the device. The results come
-// first, so that one copy brings them back.
+// deviceLayout says where the parts of a batch's description lie (batch.cuh, batch_launch.go): the same on the host and
+// on the device. The results come first, so that one copy brings them back.
 type deviceLayout struct {
-	status, lengths, made, results                         int64 // results is the end of them
-	batch, lists, stages, segments, bySource, begins, size int64 // seeds come at size
+	status, lengths, made, results                                  int64 // results is the end of them
+	batch, lists, stages, segments, bySource, begins, columns, size int64 // seeds come at size
 }
 
-// newDeviceLayout is for nt node types, ne edge types and a number of hops.
-func newDeviceLayout(nt, ne, hops int) (l deviceLayout) {
+// newDeviceLayout is for nt node types, ne edge types, and a number of hops and of columns of edges.
+func newDeviceLayout(nt, ne, hops, columns int) (l deviceLayout) {
 	at := int64(0)
 	place := func(p *int64, n int, size uintptr) {
 		*p = at
@@ -26,6 +26,7 @@ func newDeviceLayout(nt, ne, hops int) (l deviceLayout) {
 	place(&l.segments, nt+hops*ne, unsafe.Sizeof(deviceSegment{}))
 	place(&l.bySource, nt+ne, 8) // of the seeds, and of the hops
 	place(&l.begins, 2*(nt+1), 8)
+	place(&l.columns, columns, 8)
 	place(&l.size, 0, 0)
 	return l
 }

@@ -18,8 +18,8 @@
 //
 // A DeviceSampler also runs on a CUDA device, from the same Go code in every build: OpenDevice fails where there is no
 // device, and never before. Its DeviceWorker puts whole batches on a stream and makes the same samples there. The
-// kernels are neighbor.cu (what is picked) and assembly.cu (lists, local ids); docs/sampling.md, "On a device", says
-// how they go about it.
+// kernels are neighbor.cu (what is picked) and assembly.cu (lists, local ids), cut as on the CPU; docs/sampling.md, "On
+// a device", says how they go about it.
 //
 // # Caveats
 //

@@ -84,13 +84,14 @@ var damagedGraphs = map[string]struct {
 	want    error
 	says    string
 }{
-	"sound":               {[]int64{0, 1, 3}, []int32{1, 0, 1}, []int64{0, 1}, nil, ""},
-	"source too great":    {[]int64{0, 1, 3}, []int32{1, 0, 2}, []int64{1}, ErrGraph, "edge 2: source 2"},
-	"source negative":     {[]int64{0, 1, 3}, []int32{-1, 0, 1}, []int64{0}, ErrGraph, "edge 0: source -1"},
-	"indptr falls":        {[]int64{0, 3, 2, 3}, []int32{1, 0, 1}, []int64{1}, ErrGraph, "node 1"},
-	"indptr beyond":       {[]int64{0, 9, 3}, []int32{1, 0, 1}, []int64{0}, ErrGraph, "node 0"},
-	"indptr negative":     {[]int64{0, -5, 3}, []int32{1, 0, 1}, []int64{1}, ErrGraph, "node 1"},
-	"seed too great":      {[]int64{0, 1, 3}, []int32{1, 0, 1}, []int64{0, 2}, graph.ErrSeed, `seed 1 (the first is 0) is node 2; nodes of type "node" are 0 to 1`},
+	"sound":            {[]int64{0, 1, 3}, []int32{1, 0, 1}, []int64{0, 1}, nil, ""},
+	"source too great": {[]int64{0, 1, 3}, []int32{1, 0, 2}, []int64{1}, ErrGraph, "edge 2: source 2"},
+	"source negative":  {[]int64{0, 1, 3}, []int32{-1, 0, 1}, []int64{0}, ErrGraph, "edge 0: source -1"},
+	"indptr falls":     {[]int64{0, 3, 2, 3}, []int32{1, 0, 1}, []int64{1}, ErrGraph, "node 1"},
+	"indptr beyond":    {[]int64{0, 9, 3}, []int32{1, 0, 1}, []int64{0}, ErrGraph, "node 0"},
+	"indptr negative":  {[]int64{0, -5, 3}, []int32{1, 0, 1}, []int64{1}, ErrGraph, "node 1"},
+	"seed too great": {[]int64{0, 1, 3}, []int32{1, 0, 1}, []int64{0, 2}, graph.ErrSeed,
+		`seed 1 (the first is 0) is node 2; nodes of type "node" are 0 to 1`},
 	"seed negative":       {[]int64{0, 1, 3}, []int32{1, 0, 1}, []int64{-1}, graph.ErrSeed, "is node -1"},
 	"no edges, one node":  {[]int64{0, 0}, []int32{}, []int64{0, 0}, nil, ""},
 	"no seeds":            {[]int64{0, 1, 3}, []int32{1, 0, 1}, nil, nil, ""},
@@ -190,11 +191,12 @@ func TestRequestsThatContradictThemselvesAreRefused(t *testing.T) {
 		"request of 2 node types": {Seeds: [][]int64{{0}, {0}}},
 		"times of seeds of type":  {Seeds: [][]int64{{0, 1}}, Times: [][]int64{{5}}},
 		"request of 1 edge types": {Seeds: [][]int64{nil}, Edges: []SeedEdges{{}}},
-		"1 sources, 2 targets":    {Seeds: [][]int64{nil}, Edges: []SeedEdges{{Sources: []int64{0}, Targets: []int64{0, 1}}, {}}},
+		"1 sources, 2 targets": {Seeds: [][]int64{nil},
+			Edges: []SeedEdges{{Sources: []int64{0}, Targets: []int64{0, 1}}, {}}},
 		"0 times and 2 labels": {Seeds: [][]int64{nil},
 			Edges: []SeedEdges{{Sources: []int64{0}, Targets: []int64{0}, Labels: []int64{1, 1}}, {}}},
-		`targets of edges paper:cites:paper: seed out of range: seed 0 (the first is 0) is node 2`: {Seeds: [][]int64{nil},
-			Edges: []SeedEdges{{Sources: []int64{0}, Targets: []int64{2}}, {}}},
+		`targets of edges paper:cites:paper: seed out of range: seed 0 (the first is 0) is node 2`: {
+			Seeds: [][]int64{nil}, Edges: []SeedEdges{{Sources: []int64{0}, Targets: []int64{2}}, {}}},
 	} {
 		if err := w.Sample(context.Background(), req, &out); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
@@ -280,8 +282,8 @@ func TestBoundIsNeverExceeded(t *testing.T) {
 		for i, l := range out.Nodes {
 			nodes += l.Len()
 			if n.Disjoint && l.Len() > min(bound.Lists[i], bound.Arrays[i].Rows) {
-				t.Errorf("seed %d round %d: %s: %d nodes of type %d, bound %+v", seed, round, n.Fingerprint(), l.Len(), i,
-					bound)
+				t.Errorf("seed %d round %d: %s: %d nodes of type %d, bound %+v", seed, round, n.Fingerprint(), l.Len(),
+					i, bound)
 			}
 		}
 		if n.Frontier == NewNodes { // the layers share memory

@@ -44,8 +44,8 @@ type Neighbor struct {
 	// Frontier says which nodes a hop expands.
 	Frontier Frontier
 	// Disjoint keeps the trees of a batch's items apart: a node is in a list once for every tree that reaches it, and
-	// repeated seeds are trees of their own. The sample has an array "tree/T" for each node type T: int32, the number of
-	// the item whose tree each node of the list is in.
+	// repeated seeds are trees of their own. The sample has an array "tree/T" for each node type T: int32, the number
+	// of the item whose tree each node of the list is in.
 	Disjoint bool
 }
 

@@ -33,7 +33,8 @@ func powerLaw(b *testing.B, n, m int) *graph.Graph {
 	indptr, _ := unified.View[int64](ptr)
 	cumulative := func(rank uint64) int64 {
 		const c = 5.0
-		return int64(float64(m) * (math.Sqrt(float64(rank)+c) - math.Sqrt(c)) / (math.Sqrt(float64(n)+c) - math.Sqrt(c)))
+		root := func(x float64) float64 { return math.Sqrt(x+c) - math.Sqrt(c) }
+		return int64(float64(m) * root(float64(rank)) / root(float64(n)))
 	}
 	for v := range n {
 		r := perm.At(uint64(v))

@@ -4,9 +4,20 @@ package sampling
 
 import (
 	_ "embed"
+	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
 )
+
+// deviceNeighborStep is NeighborStep of neighbor.cu, laid out as the device has it.
+type deviceNeighborStep struct {
+	at      deviceStep
+	replace int64
+}
+
+func _(x deviceNeighborStep) {
+	_ = [1]struct{}{}[(unsafe.Offsetof(x.at)^0)|(unsafe.Offsetof(x.replace)^16)|(unsafe.Sizeof(x)^24)]
+}
 
 //go:embed neighbor.ptx
 var neighborPTX []byte
@@ -14,7 +25,7 @@ var neighborPTX []byte
 // neighborKernels are the kernels of neighbor.cu, loaded on one device. They are safe for concurrent use.
 type neighborKernels struct {
 	*device.Module
-	neighborCount, neighborAdmit, neighborPick, neighborExpand device.Launcher[deviceStep]
+	neighborCount, neighborPick, neighborExpand device.Launcher[deviceNeighborStep]
 }
 
 // loadNeighborKernels loads them. Close them before the device.
@@ -22,7 +33,6 @@ func loadNeighborKernels(on *device.Device) (*neighborKernels, error) {
 	k, err := &neighborKernels{}, error(nil)
 	k.Module, err = on.LoadKernels(neighborPTX, map[string]**device.Kernel{
 		"neighbor_count":  &k.neighborCount.Kernel,
-		"neighbor_admit":  &k.neighborAdmit.Kernel,
 		"neighbor_pick":   &k.neighborPick.Kernel,
 		"neighbor_expand": &k.neighborExpand.Kernel,
 	})

@@ -55,12 +55,9 @@ type oracleB struct {
 
 func oracle(g *graph.Graph, runs edgeRuns, n Neighbor, req *Request) *oracleSample {
 	s := g.Schema()
-	p, err := newPlan(s, n.Fanouts, n.PerType)
-	if err != nil {
-		panic(err)
-	}
-	o := &oracleSample{nodes: make([][]int64, len(s.Nodes)), seeds: make([][]int64, len(s.Nodes)),
-		trees: make([][]int64, len(s.Nodes)), blocks: make([][]oracleB, len(p))}
+	p, _ := newPlan(s, n.Fanouts, n.PerType)
+	types := func() [][]int64 { return make([][]int64, len(s.Nodes)) }
+	o := &oracleSample{nodes: types(), seeds: types(), trees: types(), blocks: make([][]oracleB, len(p))}
 	local := make([]map[rooted]int64, len(s.Nodes))
 	place := func(t int, v rooted) int64 {
 		if !n.Disjoint {
@@ -74,10 +71,9 @@ func oracle(g *graph.Graph, runs edgeRuns, n Neighbor, req *Request) *oracleSamp
 		o.nodes[t], o.trees[t] = append(o.nodes[t], v.id), append(o.trees[t], v.tree)
 		return at
 	}
-	lengths := func() []int64 {
-		l := make([]int64, len(o.nodes))
-		for t := range l {
-			l[t] = int64(len(o.nodes[t]))
+	lengths := func() (l []int64) {
+		for _, nodes := range o.nodes {
+			l = append(l, int64(len(nodes)))
 		}
 		return l
 	}
@@ -386,7 +382,8 @@ func openVariants(t *testing.T, g *graph.Graph, n Neighbor) map[string]Worker {
 func compare(t testing.TB, what string, g *graph.Graph, w Worker, req *Request, want *oracleSample) {
 	t.Helper()
 	bound := Bound{Layers: len(want.blocks)}
-	disjoint := disjointTrees(w)
+	d, ok := w.(interface{ disjoint() bool })
+	disjoint := ok && d.disjoint()
 	if disjoint {
 		bound.Arrays = treeArrays(g.Schema(), make([]int64, len(g.Schema().Nodes)))
 	}
@@ -427,15 +424,8 @@ func compare(t testing.TB, what string, g *graph.Graph, w Worker, req *Request, 
 	}
 }
 
-func disjointTrees(w Worker) bool {
-	switch w := w.(type) {
-	case *worker[int32]:
-		return w.forest != nil
-	case *worker[int64]:
-		return w.forest != nil
-	}
-	return false
-}
+// disjoint says that the worker keeps trees apart.
+func (w *worker[V]) disjoint() bool { return w.forest != nil }
 
 func widen(t testing.TB, x unified.Tensor) []int64 {
 	t.Helper()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/unified"
 )
 
 // Request is one batch to sample: items, which are nodes or edges. Their numbers go through the nodes by type, then
@@ -56,6 +57,10 @@ func (r *Request) check(s *graph.Schema, layers int, out *graph.Sample) error {
 	return nil
 }
 
+func errArrays(have, want int) error {
+	return fmt.Errorf("%w: sample with %d arrays; must be %d: shape it by Bound.Init", ErrOptions, have, want)
+}
+
 // numSeeds returns the seeds of a node type: nodes and ends of edges.
 func (r *Request) numSeeds(s *graph.Schema, nodeType int) int64 {
 	n := len(r.Seeds[nodeType])
@@ -97,30 +102,34 @@ func (r *Request) seeds(s *graph.Schema, nodeType int, f func(ids []int64, item 
 	return nil
 }
 
-// viewEnds views the local ids of the ends of edges as SeedEdges.
-func (r *Request) viewEnds(s *graph.Schema, out *graph.Sample) (err error) {
-	out.SeedEdges = out.SeedEdges[:0]
-	if r.Edges == nil {
-		return nil
-	}
-	at := make([]int64, len(s.Nodes))
-	for t := range at {
-		at[t] = int64(len(r.Seeds[t]))
+// seedCounts is how many items a request has: nodes by type, and edges by type, nil where none are edges.
+type seedCounts struct{ nodes, edges []int64 }
+
+func (c *seedCounts) of(r *Request) {
+	c.nodes, c.edges = c.nodes[:0], c.edges[:0]
+	for t := range r.Seeds {
+		c.nodes = append(c.nodes, int64(len(r.Seeds[t])))
 	}
 	for e := range r.Edges {
-		var ends graph.Ends
-		src, dst, n := s.Edges[e].Src, s.Edges[e].Dst, int64(len(r.Edges[e].Sources))
-		if n > 0 {
-			if ends.Source, err = out.SeedLocal[src].Rows(at[src], at[src]+n); err != nil {
-				return err
-			}
-			at[src] += n
-			if ends.Target, err = out.SeedLocal[dst].Rows(at[dst], at[dst]+n); err != nil {
-				return err
-			}
-			at[dst] += n
+		c.edges = append(c.edges, int64(len(r.Edges[e].Sources)))
+	}
+}
+
+// viewEnds views the local ids of the ends of edges as out.SeedEdges. It uses c up.
+func (c *seedCounts) viewEnds(s *graph.Schema, out *graph.Sample) (err error) {
+	out.SeedEdges = out.SeedEdges[:0]
+	next := func(t int, n int64) (ids unified.Tensor) {
+		if err == nil && n > 0 {
+			ids, err = out.SeedLocal[t].Rows(c.nodes[t], c.nodes[t]+n)
 		}
+		c.nodes[t] += n
+		return ids
+	}
+	for e, n := range c.edges {
+		et := &s.Edges[e]
+		ends := graph.Ends{Source: next(et.Src, n)}
+		ends.Target = next(et.Dst, n)
 		out.SeedEdges = append(out.SeedEdges, ends)
 	}
-	return nil
+	return err
 }

@@ -53,8 +53,8 @@ func EdgeColumns(s Sampler, g *graph.Graph) ([]unified.Tensor, error) {
 			for _, c := range g.Schema().EdgeColumns {
 				have = append(have, c.Name)
 			}
-			return nil, fmt.Errorf("%w: the sampler reads column %q of the edges, which has columns %q", ErrOptions, name,
-				have)
+			return nil, fmt.Errorf("%w: the sampler reads column %q of the edges, which has columns %q", ErrOptions,
+				name, have)
 		}
 		columns = append(columns, c)
 	}

@@ -22,11 +22,11 @@ func newChunk[V nodeID]() chunk[V] {
 	return chunk[V]{pos: make([]int64, chunkPicks), nbr: make([]V, chunkPicks)}
 }
 
-// stream sends the picks of a stage through the steps: the picks themselves, the sources that lie at them, and the local
-// ids of those. Each step asks for the memory that the next one reads. While the local ids of one chunk are looked up,
-// the sources of the next are read, whose entries the table is asked for, and the picks of the one after were made,
-// whose sources were asked for. The first two alternate in small blocks: a whole chunk of prefetches at once is more
-// than the processor keeps track of, and what it drops is then waited for (half of a batch's time went there).
+// stream sends the picks of a stage through the steps: the picks themselves, the sources that lie at them, and the
+// local ids of those. Each step asks for the memory that the next one reads. While the local ids of one chunk are
+// looked up, the sources of the next are read, whose entries the table is asked for, and the picks of the one after
+// were made, whose sources were asked for. The first two alternate in small blocks: a whole chunk of prefetches at once
+// is more than the processor keeps track of, and what it drops is then waited for (half of a batch's time went there).
 func (a *assembly[V]) stream(st *stage[V], p picker[V], out *graph.Sample, local []int32, pos *posSink) error {
 	const block = 32
 	cur, next, after := &a.chunks[0], &a.chunks[1], &a.chunks[2]
@@ -104,17 +104,18 @@ func errTooManyEdges(n int64) error {
 		n, maxBlockEdges)
 }
 
-// viewBlock views the buffers behind a block of so many edges as its tensors. NumDst and ViewOf must be set.
-func viewBlock(out *graph.Sample, layer, e int, edges int64, s *graph.Schema, edgePos bool) (err error) {
+// viewBlock views the buffers behind a block of so many edges as its tensors; pos is the dtype of positions, Invalid
+// without. NumDst and ViewOf must be set.
+func viewBlock(out *graph.Sample, layer, e int, edges int64, pos unified.DType) (err error) {
 	b, from := &out.Blocks[layer][e], out.ViewOf[layer]
 	if b.Indptr, err = out.IndptrBuffer(from, e).Tensor(unified.Int32, b.NumDst+1); err != nil {
 		return err
 	}
 	b.EdgePos = unified.Tensor{}
-	if b.Indices, err = out.IndicesBuffer(from, e).Tensor(unified.Int32, edges); err != nil || !edgePos {
+	if b.Indices, err = out.IndicesBuffer(from, e).Tensor(unified.Int32, edges); err != nil || pos == unified.Invalid {
 		return err
 	}
-	b.EdgePos, err = out.EdgePosBuffer(from, e).Tensor(s.PosType(), edges)
+	b.EdgePos, err = out.EdgePosBuffer(from, e).Tensor(pos, edges)
 	return err
 }
 

@@ -1,0 +1,123 @@
+package sampling
+
+import (
+	"errors"
+
+	"github.com/khop-gnn/khop/device"
+)
+
+var sharedAssemblyKernels device.Shared[*assemblyKernels]
+
+// launches is what the launches of a batch depend on.
+type launches struct {
+	device   device.Address
+	host     *uint8
+	size     int
+	capacity int // how often it changed
+}
+
+// deviceLaunch is the launches of one stage. Its kernels have at most so many runs and words to do (batch.cuh).
+type deviceLaunch struct {
+	stream      *device.Stream
+	step        deviceStep
+	runs, words int64
+	blocks      int // that a grid may have
+}
+
+// grid returns blocks for a number of warps.
+func (l *deviceLaunch) grid(warps int64) device.Dim3 {
+	blocks := (warps + deviceBlockWarps - 1) / deviceBlockWarps
+	return device.Dim(int(max(min(blocks, int64(l.blocks)), 1)))
+}
+
+func (l *deviceLaunch) block() device.Dim3 { return device.Dim(deviceThreads) }
+
+// one launches a kernel that is one block.
+func (l *deviceLaunch) one(k device.Launcher[deviceStep]) error {
+	return k.Launch(l.stream, device.Dim(1), device.Dim(deviceSpine), 0, l.step)
+}
+
+// capture makes the graph of a batch's launches, unless there is one for buffers as they are. A graph is launched with
+// one call where a batch has dozens. It is captured on a stream of its own, since others may use the worker's
+// meanwhile.
+func (w *deviceAssembly) capture() (err error) {
+	now := launches{w.device.Address(), &w.description[0], len(w.description), w.capacity.changes}
+	if w.graph != nil && w.captured == now {
+		return nil
+	}
+	if err := w.dropGraph(); err != nil {
+		return err
+	}
+	stream, err := w.env.Device.NewStream(device.PriorityLow)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stream.Close()) }()
+	if err := stream.BeginCapture(); err != nil {
+		return err
+	}
+	launched := w.launch(stream)
+	w.graph, err = stream.EndCapture()
+	w.captured = now
+	if launched != nil {
+		err = errors.Join(launched, err, w.dropGraph())
+	}
+	return err
+}
+
+func (w *deviceAssembly) dropGraph() (err error) {
+	if w.graph != nil {
+		err = w.graph.Close()
+	}
+	w.graph = nil
+	return err
+}
+
+// launch puts a batch on a stream. Grids are as large as the capacities can keep busy.
+func (w *deviceAssembly) launch(stream *device.Stream) error {
+	if err := stream.CopyToDevice(w.device.Address(), w.description); err != nil {
+		return err
+	}
+	l := deviceLaunch{stream: stream, step: deviceStep{batch: w.at(w.layout.batch)}, blocks: w.blocks,
+		words: roundUp32(w.seedRoom)/32 + int64(len(w.schema.Nodes))}
+	if err := w.kernels.assemblySeed.Launch(stream, l.grid(l.words), l.block(), 0, l.step); err != nil {
+		return err
+	}
+	if err := w.launchLocal(&l); err != nil {
+		return err
+	}
+	for h := range w.bound.Layers {
+		l.step.stage, l.runs, l.words = int64(h+1), w.capacity.dsts(w.schema, h)/32, w.capacity.picks(h)/32
+		if err := w.picker.count(&l); err != nil {
+			return err
+		}
+		if err := l.one(w.kernels.assemblyAdmit); err != nil {
+			return err
+		}
+		if err := w.picker.pick(&l); err != nil {
+			return err
+		}
+		if err := w.launchLocal(&l); err != nil {
+			return err
+		}
+	}
+	return stream.CopyToHost(w.description[:w.layout.results], w.device.Address())
+}
+
+// launchLocal gives the picks of a stage local ids.
+func (w *deviceAssembly) launchLocal(l *deviceLaunch) error {
+	k, grid, appends := w.kernels, l.grid(l.words), w.kernels.assemblyAppend
+	if w.disjoint {
+		appends = k.assemblyAppendTrees
+	}
+	if err := k.assemblyFlag.Launch(l.stream, grid, l.block(), 0, l.step); err != nil {
+		return err
+	}
+	if err := l.one(k.assemblyLists); err != nil {
+		return err
+	}
+	if err := appends.Launch(l.stream, grid, l.block(), 0, l.step); err != nil {
+		return err
+	}
+	return k.assemblyRelabel.Launch(l.stream, grid, l.block(), 0, l.step)
+}

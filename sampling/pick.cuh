@@ -1,0 +1,162 @@
+// What pickers share on a device: where the edges of each destination lie, how many picks there are, and where they go. The
+// counterpart of assembly.ranges and stream.go. A picker is two kernels around assembly_admit: one calls count_picks, the other
+// writes the block's indptr and takes edges.
+#pragma once
+#include "batch.cuh"
+#include "table.cuh"
+
+struct Range {
+  int64_t from, to;
+};
+
+// Reads the type column 16 bytes at a time and keeps the last 16: a search of neighbouring types then takes few accesses, which
+// is what counts over the bus.
+template <class T>
+struct TypeReader {
+  static constexpr int64_t kCount = 16 / sizeof(T);
+  const T* column;
+  int64_t limit;       // positions from here on are read one by one
+  int64_t first = -1;  // position of what is kept
+  ulonglong2 kept = {};
+
+  __device__ __forceinline__ TypeReader(const void* types, int64_t numEdges)
+      : column((const T*)types), limit(((u64)types & 15) == 0 ? numEdges & -kCount : 0) {}
+
+  __device__ __forceinline__ T at(int64_t position) {
+    if (position >= limit) return column[position];
+    if ((position & -kCount) != first) {
+      first = position & -kCount;
+      kept = *(const ulonglong2*)(column + first);
+    }
+    int64_t bits = (position - first) * (int64_t)sizeof(T) * 8;
+    return (T)((bits < 64 ? kept.x : kept.y) >> (bits & 63));
+  }
+
+  // The first position of lo .. hi whose type is at least `type`; types ascend there.
+  __device__ __forceinline__ int64_t first_of(int64_t lo, int64_t hi, int64_t type) {
+    while (lo < hi) {
+      int64_t mid = (lo + hi) / 2;
+      if (at(mid) < type) lo = mid + 1;
+      else hi = mid;
+    }
+    return lo;
+  }
+};
+
+// The part of a column whose edges have a type.
+template <class T>
+__device__ __forceinline__ Range narrow(TypeReader<T> types, Range r, int64_t type) {
+  r.from = types.first_of(r.from, r.to, type);
+  if (r.from < r.to && types.at(r.from) != type) r.to = r.from;  // of many types, most are absent
+  r.to = types.first_of(r.from, r.to, type + 1);
+  return r;
+}
+
+// Where the edges of each lane's node v lie; lanes without a node have v = -1. Two lanes read the two ends for one of them, so that
+// each pair is one access: over the bus every access counts.
+__device__ __forceinline__ Range range_of(const Batch* b, int64_t v) {
+  int64_t end[2];  // of nodes 0 .. 15 of the warp, and of the others
+  for (int half = 0; half < 2; half++) {
+    int64_t of = __shfl_sync(kFull, v, half * 16 + lane_id() / 2);
+    end[half] = of < 0 ? 0 : b->indptr[of + (lane_id() & 1)];
+  }
+  Range r = {};
+  for (int half = 0; half < 2; half++) {
+    int at = 2 * (lane_id() & 15);
+    int64_t from = __shfl_sync(kFull, end[half], at), to = __shfl_sync(kFull, end[half], at + 1);
+    if (lane_id() / 16 == half) r = {from, to};
+  }
+  return r;
+}
+
+// What a column's copy is indexed by its positions from: the copy begins `ahead` elements further.
+__device__ __forceinline__ const void* copied(const void* copies, int64_t ahead, int64_t size) {
+  return (const void*)((u64)copies + (u64)(ahead * size));
+}
+
+// Finds where the edges of destination `dst` lie, notes it under number x, and returns how many they are. All lanes of the
+// warp take part; those whose destination is none of the segment's return -1.
+__device__ __forceinline__ int64_t measure(Batch* b, const Segment* seg, int64_t dst, int64_t x) {
+  const List* list = &b->lists[seg->target];
+  int64_t v = dst < seg->hi ? load_id(list->ids, dst, b->wideIds) + list->offset : -1;
+  Range r = range_of(b, v);
+  if (v < 0) return -1;
+  if ((u64)r.from > (u64)r.to || r.to > b->numEdges) {
+    atomicMin(&b->status->badNode, (u64)v);
+    r = {};
+  }
+  const void *ids = b->indices, *types = b->types;
+  int64_t numTyped = b->numEdges;
+  uint32_t hot = b->hotStart ? b->hotStart[v] : kCold;
+  if (hot != kCold) {
+    ids = copied(b->hotIndices, hot - r.from, b->wideIds ? 8 : 4);
+    types = copied(b->hotTypes, hot - r.from, b->typeBytes);
+    numTyped = 0;  // the copies do not begin and end at 16 bytes
+  }
+  if (b->hotStart) b->ids[x] = ids;
+  if (b->typeBytes == 1) r = narrow(TypeReader<uint8_t>(types, numTyped), r, seg->edgeType);
+  if (b->typeBytes == 2) r = narrow(TypeReader<uint16_t>(types, numTyped), r, seg->edgeType);
+  b->start[x] = r.from;
+  b->degree[x] = r.to - r.from;
+  return r.to - r.from;
+}
+
+// Counts the picks of a stage: of each chunk of destinations and of each segment. picks_of(seg, degree) says how many a
+// destination takes; a segment with fan-out 0 takes none.
+template <class F>
+__device__ __forceinline__ void count_picks(const Step& step, F picks_of) {
+  Batch* b = step.batch;
+  Stage* st = &b->stages[step.stage];
+  Chunks chunks = chunks_of(b, st->runs);
+  for (int64_t c = warp_index(); c < chunks.count; c += warp_count()) {
+    int64_t sum = 0;
+    for (int64_t run = chunk_begin(chunks, c); run < chunk_end(chunks, c); run++) {
+      int64_t x = run * kLanes + lane_id();
+      Segment* seg = segment_of<&Segment::firstDst>(st, run * kLanes);
+      int64_t degree = seg->fanout ? measure(b, seg, seg->lo + x - seg->firstDst, x) : -1;
+      int64_t all = __shfl_sync(kFull, warp_inclusive(degree < 0 ? 0 : picks_of(seg, degree)), kLanes - 1);
+      if (lane_id() == 0 && all) atomicAdd(&seg->picks, (u64)all);
+      sum += all;
+    }
+    if (lane_id() == 0) b->partials[c] = sum;
+  }
+}
+
+// What destination `dst` of a list draws by: its id, beyond those of the trees before where trees are kept apart.
+__device__ __forceinline__ int64_t index_of(const Batch* b, const List* list, int64_t dst) {
+  int64_t id = load_id(list->ids, dst, b->wideIds);
+  return list->trees ? list->trees[dst] * list->count + id : id;
+}
+
+// What the table has before the sources of destination `dst`: 0 unless trees are kept apart.
+__device__ __forceinline__ int64_t root_of(const Batch* b, const List* list, int64_t dst) {
+  return list->trees ? list->trees[dst] * b->numNodes : 0;
+}
+
+// Where the picks of a segment go.
+struct Sink {
+  Batch* b;
+  Table table;
+  int32_t* indices;
+  void* positions;
+  int64_t offset, count;  // of the source type
+  int64_t firstPick, have;
+};
+
+__device__ __forceinline__ Sink sink_of(Batch* b, const Segment* seg) {
+  const List* list = &b->lists[seg->source];
+  return {b, table_of(b), seg->indices, seg->positions, list->offset, list->count, seg->firstPick, seg->have};
+}
+
+// Makes the edge at a position of the graph the block's edge e. ids has its source; root is root_of its destination.
+__device__ __forceinline__ void take(const Sink& to, const void* ids, int64_t root, int64_t position, int64_t e) {
+  int64_t id = load_id(ids, position, to.b->wideIds), slot = kNoSlot;
+  if ((u64)(id - to.offset) >= (u64)to.count) {
+    atomicMin(&to.b->status->badEdge, (u64)position);
+  } else {
+    slot = table_note(to.table, root + id, to.firstPick + e - to.have);
+    if (slot == kNoSlot) atomicOr(&to.b->status->full, 1ull);
+  }
+  to.indices[e] = (int32_t)slot;
+  if (to.positions) store_id(to.positions, e, to.b->widePositions, position);
+}

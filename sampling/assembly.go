@@ -37,6 +37,7 @@ type assembly[V nodeID] struct {
 
 	lists  []list[V] // [node type], over the sample's buffers
 	local  relabeler[V]
+	direct *directMap[V] // local, where it is that
 	forest *forest[V]    // in place of local where trees are kept apart, else nil
 	edges  []edgeState   // [edge type]
 	made   [][]edgeState // [layer][edge type]: edges when the layer's hop was done
@@ -207,6 +208,7 @@ func (a *assembly[V]) beginLocal() error {
 	if a.forest != nil {
 		return a.forest.begin()
 	}
+	a.direct, _ = a.local.(*directMap[V])
 	return a.local.begin()
 }
 

@@ -93,6 +93,12 @@ func (d *directMap[V]) relabel(ids []V, out []int32, l *list[V]) {
 	tab, base, off := d.tab, d.base, l.offset
 	n, nodes := l.n, l.ids
 	out = out[:len(ids)]
+	if haveRelabel32 && unsafe.Sizeof(off) == 4 && len(ids) > 0 {
+		_ = nodes[n+len(ids)] // room
+		n = relabel32((*int32)(unsafe.Pointer(&ids[0])), len(ids), &tab[0], (*int32)(unsafe.Pointer(&nodes[0])),
+			&out[0], base, uint32(off), n)
+		ids = nil
+	}
 	for i, v := range ids {
 		if uint64(v) >= uint64(len(tab)) { // never: ids were checked; it spares the compiler's own check a panic
 			break

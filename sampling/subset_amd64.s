@@ -50,6 +50,111 @@ DATA lanes<>+48(SB)/8, $0x0000000d0000000c
 DATA lanes<>+56(SB)/8, $0x0000000f0000000e
 GLOBL lanes<>(SB), RODATA|NOPTR, $64
 
+// func subset8(pos *int64, k int, stream uint64, start int64, n uint64)
+// Requires: AVX, AVX2, AVX512CD, AVX512DQ, AVX512F, AVX512VL
+TEXT ·subset8(SB), NOSPLIT|NOFRAME, $0-40
+	MOVQ  k+8(FP), CX
+	MOVQ  stream+16(FP), AX
+	MOVQ  n+32(FP), DX
+	MOVL  $0x00000001, BX
+	SHLL  CL, BX
+	DECL  BX
+	KMOVW BX, K1
+
+	// rest is n - k: draw j, in lane j, is a number of 0 .. n-k+j
+	SUBQ         CX, DX
+	VPBROADCASTQ AX, Z0
+	VPADDQ       goldens<>+0(SB), Z0, Z1
+	MOVQ         $0xbf58476d1ce4e5b9, AX
+	VPBROADCASTQ AX, Z0
+	MOVQ         $0x94d049bb133111eb, AX
+	VPBROADCASTQ AX, Z4
+	VPSRLQ       $0x1e, Z1, Z5
+	VPXORQ       Z5, Z1, Z1
+	VPMULLQ      Z0, Z1, Z1
+	VPSRLQ       $0x1b, Z1, Z5
+	VPXORQ       Z5, Z1, Z1
+	VPMULLQ      Z4, Z1, Z1
+	VPSRLQ       $0x1f, Z1, Z5
+	VPXORQ       Z5, Z1, Z1
+	VPBROADCASTQ DX, Z0
+	VPADDQ       counts<>+0(SB), Z0, Z0
+	VPSRLQ       $0x20, Z1, Z4
+	VPMULUDQ     Z0, Z4, Z4
+	VPMULUDQ     Z0, Z1, Z1
+	VPSRLQ       $0x20, Z1, Z1
+	VPADDQ       Z4, Z1, Z1
+	VPSRLQ       $0x20, Z1, Z1
+	VPMOVQD      Z1, Y0
+	VPCONFLICTD  Y0, Y1
+	VPTESTMD     Y1, Y1, K1, K2
+	KMOVW        K2, AX
+	TESTL        AX, AX
+	JZ           sort
+	VPBROADCASTD DX, Y1
+	VPSUBD       Y1, Y0, Y4
+	VMOVDQU32    lanes<>+0(SB), Y5
+
+	// m of each lane, or a great number
+	VPCMPUD    $0x01, Y5, Y4, K1, K3
+	KMOVW      K3, CX
+	TESTL      CX, CX
+	JZ         replace
+	VPTERNLOGD $0xff, Y2, Y2, Y2
+	VPSRLD     $0x1f, Y2, Y2
+
+again:
+	VPBROADCASTD AX, Y6
+	VPSRLVD      Y4, Y6, Y6
+	VPTESTMD     Y2, Y6, K3, K2
+	KMOVW        K2, CX
+	ORL          AX, CX
+	CMPL         CX, AX
+	JE           replace
+	MOVL         CX, AX
+	JMP          again
+
+replace:
+	KMOVW  AX, K2
+	VPADDD Y5, Y1, K2, Y0
+
+sort:
+	VPTERNLOGD   $0xff, Y3, Y3, Y3
+	KNOTW        K1, K2
+	VMOVDQA32    Y3, K2, Y0
+	VPSHUFD      $0xb1, Y0, Y1
+	VPMINUD      Y1, Y0, Y2
+	VPMAXUD      Y1, Y0, Y0
+	VPBLENDD     $0x66, Y0, Y2, Y0
+	VPSHUFD      $0x4e, Y0, Y1
+	VPMINUD      Y1, Y0, Y2
+	VPMAXUD      Y1, Y0, Y0
+	VPBLENDD     $0x3c, Y0, Y2, Y0
+	VPSHUFD      $0xb1, Y0, Y1
+	VPMINUD      Y1, Y0, Y2
+	VPMAXUD      Y1, Y0, Y0
+	VPBLENDD     $0x5a, Y0, Y2, Y0
+	VPERMQ       $0x4e, Y0, Y1
+	VPMINUD      Y1, Y0, Y2
+	VPMAXUD      Y1, Y0, Y0
+	VPBLENDD     $0xf0, Y0, Y2, Y0
+	VPSHUFD      $0x4e, Y0, Y1
+	VPMINUD      Y1, Y0, Y2
+	VPMAXUD      Y1, Y0, Y0
+	VPBLENDD     $0xcc, Y0, Y2, Y0
+	VPSHUFD      $0xb1, Y0, Y1
+	VPMINUD      Y1, Y0, Y2
+	VPMAXUD      Y1, Y0, Y0
+	VPBLENDD     $0xaa, Y0, Y2, Y0
+	MOVQ         pos+0(FP), AX
+	MOVQ         start+24(FP), CX
+	VPMOVZXDQ    Y0, Z0
+	VPBROADCASTQ CX, Z1
+	VPADDQ       Z1, Z0, Z0
+	VMOVDQU64    Z0, K1, (AX)
+	VZEROUPPER
+	RET
+
 // func subset16(pos *int64, k int, stream uint64, start int64, n uint64)
 // Requires: AVX, AVX512CD, AVX512DQ, AVX512F
 TEXT ·subset16(SB), NOSPLIT|NOFRAME, $0-40
@@ -193,13 +298,13 @@ sort:
 	MOVQ          pos+0(FP), AX
 	MOVQ          start+24(FP), CX
 	VPMOVZXDQ     Y1, Z0
-	VEXTRACTI64X4 $0x01, Z1, Y1
-	VPMOVZXDQ     Y1, Z1
 	VPBROADCASTQ  CX, Z2
 	VPADDQ        Z2, Z0, Z0
-	VPADDQ        Z2, Z1, Z1
-	KSHIFTRW      $0x08, K1, K2
 	VMOVDQU64     Z0, K1, (AX)
-	VMOVDQU64     Z1, K2, 64(AX)
+	VEXTRACTI64X4 $0x01, Z1, Y0
+	VPMOVZXDQ     Y0, Z0
+	VPADDQ        Z2, Z0, Z0
+	KSHIFTRW      $0x08, K1, K1
+	VMOVDQU64     Z0, K1, 64(AX)
 	VZEROUPPER
 	RET

@@ -41,6 +41,7 @@ var units = []unit{
 		"(amd64 || arm64) && !purego", buildPrefetch},
 	{"gather/copy_amd64.s", "", "gather/copy_asm_amd64.go", "!purego", buildCopy},
 	{"sampling/subset_amd64.s", "", "sampling/subset_asm_amd64.go", "!purego", buildSubset},
+	{"sampling/relabel_amd64.s", "", "sampling/relabel_asm_amd64.go", "!purego", buildRelabel},
 }
 
 // gen is a file of amd64 assembly in the making.

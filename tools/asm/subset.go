@@ -1,14 +1,17 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/mmcloughlin/avo/attr"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// subset is subset16 in the making. z is the draws, one a lane.
+// subset is subset8 or subset16 in the making. z is the draws, one a lane of 32 bits.
 type subset struct {
 	*gen
+	lanes  int
 	z      reg.VecVirtual
 	mixers [2]reg.VecVirtual
 	word   reg.GPVirtual // work
@@ -29,10 +32,17 @@ func buildSubset(g *gen) {
 	goldens := g.table("goldens", 16, func(i uint64) uint64 { return (i + 1) * multiplier })
 	counts := g.table("counts", 16, func(i uint64) uint64 { return i + 1 })
 	lanes := g.table("lanes", 8, func(i uint64) uint64 { return (2*i+1)<<32 | 2*i })
-	g.function("subset16", "(pos *int64, k int, stream uint64, start int64, n uint64)",
-		"subset16 is subset for 1 <= k <= 16 picks and k < n < 2^32: all draws at once, one a lane, then a bitonic",
-		"sort. Where the masks take 80-400 ns for 15 picks it takes about 20, whatever the degree.")
-	s := &subset{gen: g, word: g.GP64()}
+	for _, n := range []int{8, 16} {
+		buildSubsetOf(&subset{gen: g, lanes: n}, goldens, counts, lanes)
+	}
+}
+
+func buildSubsetOf(g *subset, goldens, counts, lanes Mem) {
+	name, s := fmt.Sprintf("subset%d", g.lanes), g
+	g.function(name, "(pos *int64, k int, stream uint64, start int64, n uint64)",
+		fmt.Sprintf("%s is subset for 1 <= k <= %d picks and k < n < 2^32: all draws at once, one a lane, then a", name,
+			g.lanes), "bitonic sort.")
+	s.word = g.GP64()
 	k := g.arg("k", reg.RCX)
 	stream, rest := g.arg("stream", g.GP64()), g.arg("n", g.GP64())
 	one, used := g.GP32(), g.K()
@@ -60,7 +70,7 @@ func (s *subset) broadcast(word uint64) reg.VecVirtual {
 
 // draw makes the 16 draws, 8 in each of two vectors, and joins them as 32-bit lanes.
 func (s *subset) draw(stream, rest reg.Register, goldens, counts Mem) {
-	all, z := s.ZMM(), [2]reg.VecVirtual{s.ZMM(), s.ZMM()}
+	all, z := s.ZMM(), []reg.VecVirtual{s.ZMM(), s.ZMM()}[:s.lanes/8]
 	s.VPBROADCASTQ(stream, all)
 	for i := range z {
 		s.VPADDQ(goldens.Offset(64*i), all, z[i])
@@ -75,9 +85,12 @@ func (s *subset) draw(stream, rest reg.Register, goldens, counts Mem) {
 		s.VPADDQ(counts.Offset(64*i), all, n)
 		s.bound(z[i], n)
 	}
-	s.z = s.ZMM()
 	low, high := s.YMM(), s.YMM()
 	s.VPMOVQD(z[0], low)
+	if s.z = low; s.lanes == 8 {
+		return
+	}
+	s.z = s.ZMM()
 	s.VPMOVQD(z[1], high)
 	s.VINSERTI64X4(Imm(1), high, low.AsZ(), s.z)
 }
@@ -109,7 +122,7 @@ func (s *subset) bound(z, n reg.VecVirtual) {
 // at the latest by then), or if it is n-k+m of a draw m < j that was replaced by that.
 func (s *subset) replace(rest reg.Register, used reg.OpmaskVirtual, lanes Mem) {
 	replaced, more := s.GP32(), s.GP32()
-	first, clash, m, lane, ones := s.ZMM(), s.ZMM(), s.ZMM(), s.ZMM(), s.ZMM()
+	first, clash, m, lane, ones := s.vector(), s.vector(), s.vector(), s.vector(), s.vector()
 	again, candidates := s.K(), s.K()
 	s.VPCONFLICTD(s.z, clash)
 	s.VPTESTMD(clash, clash, used, again)
@@ -127,7 +140,7 @@ func (s *subset) replace(rest reg.Register, used reg.OpmaskVirtual, lanes Mem) {
 	s.VPTERNLOGD(Imm(0xFF), ones, ones, ones)
 	s.VPSRLD(Imm(31), ones, ones)
 	s.Label("again")
-	bits := s.ZMM()
+	bits := s.vector()
 	s.VPBROADCASTD(replaced, bits)
 	s.VPSRLVD(m, bits, bits)
 	s.VPTESTMD(ones, bits, candidates, again)
@@ -145,32 +158,68 @@ func (s *subset) replace(rest reg.Register, used reg.OpmaskVirtual, lanes Mem) {
 // sort is a bitonic sort of all lanes; those out of use go last.
 func (s *subset) sort(used reg.OpmaskVirtual) {
 	s.Label("sort")
-	unused, ones := s.K(), s.ZMM()
+	unused, ones := s.K(), s.vector()
 	s.VPTERNLOGD(Imm(0xFF), ones, ones, ones)
 	s.KNOTW(used, unused)
 	s.VMOVDQA32(ones, unused, s.z)
-	for _, step := range []struct {
-		distance int
-		greater  uint32 // lanes that keep the greater of themselves and their partner
-	}{{1, 0x6666}, {2, 0x3C3C}, {1, 0x5A5A}, {4, 0x0FF0}, {2, 0x33CC}, {1, 0x55AA}, {8, 0xFF00}, {4, 0xF0F0},
-		{2, 0xCCCC}, {1, 0xAAAA}} {
-		partner, least, mask, bits := s.ZMM(), s.ZMM(), s.K(), s.GP32()
-		switch step.distance {
-		case 1:
-			s.VPSHUFD(Imm(0xB1), s.z, partner)
-		case 2:
-			s.VPSHUFD(Imm(0x4E), s.z, partner)
-		case 4:
-			s.VSHUFI64X2(Imm(0xB1), s.z, s.z, partner)
-		case 8:
-			s.VSHUFI64X2(Imm(0x4E), s.z, s.z, partner)
+	if s.lanes == 8 {
+		for _, step := range []sortStep{{1, 0x66}, {2, 0x3C}, {1, 0x5A}, {4, 0xF0}, {2, 0xCC}, {1, 0xAA}} {
+			s.step8(step)
 		}
-		s.MOVL(U32(step.greater), bits)
-		s.KMOVW(bits, mask)
-		s.VPMINUD(partner, s.z, least)
-		s.VPMAXUD(partner, s.z, mask, least)
-		s.z = least
+		return
 	}
+	for _, step := range []sortStep{{1, 0x6666}, {2, 0x3C3C}, {1, 0x5A5A}, {4, 0x0FF0}, {2, 0x33CC}, {1, 0x55AA},
+		{8, 0xFF00}, {4, 0xF0F0}, {2, 0xCCCC}, {1, 0xAAAA}} {
+		s.step16(step)
+	}
+}
+
+// sortStep compares each lane with the one at a distance; the lanes in greater keep the greater of the two.
+type sortStep struct {
+	distance int
+	greater  uint32
+}
+
+func (s *subset) step8(step sortStep) {
+	partner, least := s.partner(step.distance), s.vector()
+	s.VPMINUD(partner, s.z, least)
+	s.VPMAXUD(partner, s.z, s.z)
+	s.VPBLENDD(Imm(uint64(step.greater)), s.z, least, s.z)
+}
+
+func (s *subset) step16(step sortStep) {
+	partner, least, mask, bits := s.partner(step.distance), s.vector(), s.K(), s.GP32()
+	s.MOVL(U32(step.greater), bits)
+	s.KMOVW(bits, mask)
+	s.VPMINUD(partner, s.z, least)
+	s.VPMAXUD(partner, s.z, mask, least)
+	s.z = least
+}
+
+// partner returns the lanes of z, each at the place of the one at a distance.
+func (s *subset) partner(distance int) reg.VecVirtual {
+	p := s.vector()
+	switch {
+	case distance == 1:
+		s.VPSHUFD(Imm(0xB1), s.z, p)
+	case distance == 2:
+		s.VPSHUFD(Imm(0x4E), s.z, p)
+	case s.lanes == 8:
+		s.VPERMQ(Imm(0x4E), s.z, p)
+	case distance == 4:
+		s.VSHUFI64X2(Imm(0xB1), s.z, s.z, p)
+	default:
+		s.VSHUFI64X2(Imm(0x4E), s.z, s.z, p)
+	}
+	return p
+}
+
+// vector returns a register of as many 32-bit lanes.
+func (s *subset) vector() reg.VecVirtual {
+	if s.lanes == 8 {
+		return s.YMM()
+	}
+	return s.ZMM()
 }
 
 // deliver writes start plus each pick to pos.
@@ -178,12 +227,15 @@ func (s *subset) deliver(used reg.OpmaskVirtual) {
 	pos, start := s.arg("pos", s.GP64()), s.arg("start", s.GP64())
 	low, high, all, half, second := s.ZMM(), s.ZMM(), s.ZMM(), s.YMM(), s.K()
 	s.VPMOVZXDQ(s.z.AsY(), low)
-	s.VEXTRACTI64X4(Imm(1), s.z, half)
-	s.VPMOVZXDQ(half, high)
 	s.VPBROADCASTQ(start, all)
 	s.VPADDQ(all, low, low)
+	s.VMOVDQU64(low, used, at(pos, 0))
+	if s.lanes == 8 {
+		return
+	}
+	s.VEXTRACTI64X4(Imm(1), s.z, half)
+	s.VPMOVZXDQ(half, high)
 	s.VPADDQ(all, high, high)
 	s.KSHIFTRW(Imm(8), used, second)
-	s.VMOVDQU64(low, used, at(pos, 0))
 	s.VMOVDQU64(high, second, at(pos, 64))
 }

@@ -180,7 +180,6 @@ func TestDeviceGathersTheSameBytes(t *testing.T) {
 
 // TestRaggedRowsHaveAKernelOfTheirOwn: others do not pay for rows that begin between words.
 func TestRaggedRowsHaveAKernelOfTheirOwn(t *testing.T) {
-	cudatest.NeedSimulator(t)
 	r := newRig(t)
 	ids := r.idsOnDevice(unified.Int64, []int64{3, 4, 49, 3})
 	for kernel, s := range map[string]*DeviceStore{

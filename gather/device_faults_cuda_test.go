@@ -17,7 +17,6 @@ const codeOutOfMemory, codeLaunchFailed = 2, 719
 
 // TestStoreThatCannotBeMadeLeavesNothing lets each call of the driver fail in turn.
 func TestStoreThatCannotBeMadeLeavesNothing(t *testing.T) {
-	cudatest.NeedSimulator(t)
 	r := newRig(t)
 	column := r.tensor(unified.Pinned, unified.Float32, r.host(make([]byte, 4000), 0), 100, 10)
 	before := cudatest.NowLive(t)
@@ -39,7 +38,6 @@ func TestStoreThatCannotBeMadeLeavesNothing(t *testing.T) {
 
 // TestCacheThatFailsLeavesNothing does the same while a cache is filled.
 func TestCacheThatFailsLeavesNothing(t *testing.T) {
-	cudatest.NeedSimulator(t)
 	r := newRig(t)
 	s := r.store(unified.Float32, r.host(make([]byte, 4000), 0), 100, 10)
 	hot := []int64{1, 5, 50}
@@ -63,7 +61,6 @@ func TestCacheThatFailsLeavesNothing(t *testing.T) {
 
 // TestDeviceLostWhileGathering: every call says so, and closing returns.
 func TestDeviceLostWhileGathering(t *testing.T) {
-	cudatest.NeedSimulator(t)
 	dev := must(device.Open(0))(t)
 	stream := must(dev.NewStream(device.PriorityLow))(t)
 	r := &rig{t: t, dev: dev, stream: stream}

@@ -28,7 +28,6 @@ var onDevice = loader.Options{Sampler: neighbor, Device: "cuda:0", BatchSize: 16
 
 func TestRefusedRegistrationsFallBackToCopies(t *testing.T) {
 	cudatest.Open(t)
-	cudatest.NeedSimulator(t)
 	g := wideGraph(t, 300, 6)
 	want := digests(t, open(t, g, loader.Options{Sampler: neighbor, Device: "cpu",
 		BatchSize: 16}).Epoch(context.Background(), 0))
@@ -92,7 +91,6 @@ func TestALostDeviceEndsTheEpochWithItsName(t *testing.T) {
 	for kernel, run := range map[string]int{"neighbor_pick": 15, "gather_rows_ragged": 5} {
 		t.Run(kernel, func(t *testing.T) {
 			cudatest.Open(t)
-			cudatest.NeedSimulator(t)
 			defer cudatest.Findings() // the loss is expected
 			l, err := loader.New(wideGraph(t, 300, 6), onDevice)
 			if err != nil {

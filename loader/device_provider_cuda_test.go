@@ -71,7 +71,6 @@ func (w watchedWorker) Enqueue(ctx context.Context, req *sampling.Request, out *
 // TestMemoryOfAProviderIsGivenBackWhenItsReadersAreDone: a provider gives memory out again at once, so whatever a
 // sampler may give back must not be in use on any stream.
 func TestMemoryOfAProviderIsGivenBackWhenItsReadersAreDone(t *testing.T) {
-	cudatest.NeedSimulator(t) // whose streams do nothing unless somebody waits
 	dev := cudatest.Open(t)
 	var mu sync.Mutex
 	readers, scratch := map[*graph.Sample]*device.Stream{}, map[*device.Stream]device.Address{}

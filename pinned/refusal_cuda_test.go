@@ -33,7 +33,6 @@ func nothingLeft(t *testing.T, ledger *Ledger) func() {
 }
 
 func TestAttributesDecideTheRung(t *testing.T) {
-	cudatest.NeedSimulator(t)
 	disk, _ := mapped(t, t.TempDir(), 300_000)
 	shm, _ := mapped(t, onTmpfs(t), 300_000)
 	for _, c := range []struct {
@@ -77,7 +76,6 @@ func TestAttributesDecideTheRung(t *testing.T) {
 }
 
 func TestARefusedRegistrationTakesTheNextRung(t *testing.T) {
-	cudatest.NeedSimulator(t)
 	disk, _ := mapped(t, t.TempDir(), 300_000)
 	shm, _ := mapped(t, onTmpfs(t), 300_000)
 	pieces := (300_000 + testChunk - 1) / testChunk

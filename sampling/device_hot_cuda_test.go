@@ -84,7 +84,6 @@ func TestHotAdjacencyTakesWhatFits(t *testing.T) {
 }
 
 func TestHotAdjacencySparesTheBus(t *testing.T) {
-	cudatest.NeedSimulator(t)
 	cudatest.Checks(t, "lines")
 	r := rand.New(rand.NewPCG(3, 3))
 	for _, types := range []int{1, 3} {

@@ -17,7 +17,6 @@ import (
 )
 
 func TestDeviceRunsEveryKernel(t *testing.T) {
-	cudatest.NeedSimulator(t)
 	d := openDevice(t)
 	g := randomGraph(t, rand.New(rand.NewPCG(5, 5)), 2, 4)
 	o := d.open(Neighbor{Fanouts: []int{3, All, 2}}, d.env(g, 2))
@@ -36,7 +35,6 @@ func TestDeviceRunsEveryKernel(t *testing.T) {
 }
 
 func TestDeviceWorkerLeavesNothingBehind(t *testing.T) {
-	cudatest.NeedSimulator(t)
 	gpu := cudatest.Open(t)
 	before := cudatest.NowLive(t)
 	stream, err := gpu.NewStream(device.PriorityLow)
@@ -61,7 +59,6 @@ func TestDeviceWorkerLeavesNothingBehind(t *testing.T) {
 }
 
 func TestDeviceWorkerOutlivesALackOfMemory(t *testing.T) {
-	cudatest.NeedSimulator(t)
 	d := openDevice(t)
 	g := randomGraph(t, rand.New(rand.NewPCG(5, 5)), 1, 1)
 	n, req := Neighbor{Fanouts: []int{5, 5}}, &Request{Seeds: [][]int64{{0}}}
@@ -87,7 +84,6 @@ func TestDeviceWorkerOutlivesALackOfMemory(t *testing.T) {
 }
 
 func TestDeviceWorkerClosesOnALostDevice(t *testing.T) {
-	cudatest.NeedSimulator(t)
 	d := openDevice(t)
 	g := randomGraph(t, rand.New(rand.NewPCG(5, 5)), 1, 1)
 	o := d.open(Neighbor{Fanouts: []int{5}}, d.env(g, 2))
@@ -149,7 +145,6 @@ func (d *deviceUnderTest) overTheBus(g *graph.Graph, n Neighbor, seeds int, hot 
 }
 
 func TestDeviceReadsTheGraphSparingly(t *testing.T) {
-	cudatest.NeedSimulator(t)
 	cudatest.Checks(t, "lines")
 	for name, c := range map[string]struct {
 		n                Neighbor

@@ -83,21 +83,26 @@ test_devices() { # FLAGS...: not from the cache, which does not see that the sim
     done
 }
 
-# What a real driver runs is the committed PTX. The tests of packages with PTX run on it as well, beside the others: those use one
-# processor most of the time. Short ones, and without the race detector: the Go code is the same.
+# What a real driver runs is the committed PTX, and it has no counts and settings. So the tests run on the PTX as well, with a
+# simulator that poses as a real driver: beside the others, which use one processor most of the time; short, and without the race
+# detector, for the Go code is the same.
 sed 's/ .*//' "$scratch/tests" | while read -r folder; do
-    if [ "$folder" = ./loader ] || compgen -G "$folder/*.ptx" >/dev/null; then grep "^$folder " "$scratch/tests"; fi
+    if compgen -G "$folder/*.ptx" >/dev/null || [[ $folder =~ ^./(loader|pinned|unified|internal/cudatest)$ ]]; then
+        grep "^$folder " "$scratch/tests"
+    fi
 done >"$scratch/ptx-tests"
 {
     make --no-print-directory -s cudasim-ptx
-    KHOP_CUDA_DRIVER=$PWD/dist/libcudasim-ptx.so test_devices -short <"$scratch/ptx-tests"
+    KHOP_CUDASIM_POSE=1 KHOP_CUDA_DRIVER=$PWD/dist/libcudasim-ptx.so test_devices -short <"$scratch/ptx-tests"
 } >"$scratch/on-ptx" 2>"$scratch/on-ptx.errors" &
 on_ptx=$!
 test_devices -race <"$scratch/tests" | "$REPORT" "${skips[@]}" ${TOTALS:+-totals "$TOTALS"}
 
-step "simulated device, from PTX"
+step "simulated device that poses as a real one, from PTX"
 wait $on_ptx || fail "the PTX does not become a simulator: $(cat "$scratch/on-ptx.errors")"
-"$REPORT" -any-skip ${TOTALS:+-totals "$TOTALS"} <"$scratch/on-ptx"
+cat tests/allowed-skips.txt tests/allowed-skips-device.txt >"$scratch/allowed"
+[ -z "${KHOP_TESTDATA:-}" ] || skips=(-allowed "$scratch/allowed")
+"$REPORT" "${skips[@]}" ${TOTALS:+-totals "$TOTALS"} <"$scratch/on-ptx"
 
 step "modules of their own, on the device"
 while read -r mod; do

@@ -41,7 +41,6 @@ func must[T any](v T, err error) func(t *testing.T) T {
 }
 
 func newFixture(t *testing.T) *fixture {
-	NeedSimulator(t)
 	f := &fixture{Device: Open(t), t: t}
 	m := must(f.Load([]byte(increment)))(t)
 	f.kernel = must(m.Kernel("sim_increase"))(t)
@@ -71,6 +70,7 @@ func (f *fixture) run(n uint64) error {
 }
 
 func TestFindingsNameTheLine(t *testing.T) {
+	NeedSimulator(t)
 	f := newFixture(t)
 	if err := f.run(1000); err != nil {
 		t.Fatal(err)
@@ -89,6 +89,7 @@ func TestFindingsNameTheLine(t *testing.T) {
 }
 
 func TestCountsAreOfOneKernel(t *testing.T) {
+	NeedSimulator(t)
 	f := newFixture(t)
 	ResetStats(t)
 	for range 3 {

@@ -10,6 +10,7 @@
 //
 // # Caveats
 //
-// The driver is one for the process: tests that use this package must not run in parallel. With a real driver, which
-// has none of this, Open and EachOrder run the test plainly, and what needs the simulator skips the test.
+// The driver is one for the process: tests that use this package must not run in parallel. A real driver finds nothing
+// and counts no lines: what needs that skips the test. Launches, NowLive, Fail and SetMemory work there, too, for
+// kernels and memory that were made after the first call of this package.
 package cudatest

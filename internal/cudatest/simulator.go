@@ -7,6 +7,7 @@ package cudatest
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include "between.h"
 
 // The library is the one that package cuda has loaded: dlopen of a loaded file gives the same one.
 static void *library;
@@ -42,11 +43,20 @@ import (
 	"github.com/khop-gnn/khop/device"
 )
 
-// simulated looks for the simulator, once, after package cuda has had its driver loaded.
+// simulated looks for the simulator, once, after package device has had its driver loaded. Any other driver, and a
+// simulator that poses as one, gets between.c in front.
 var simulated = sync.OnceValue(func() bool {
 	device.Count()
+	found := find()
+	if !found {
+		C.between_install()
+	}
+	return found
+})
+
+func find() bool {
 	path := os.Getenv("KHOP_CUDA_DRIVER")
-	if path == "" {
+	if path == "" || os.Getenv("KHOP_CUDASIM_POSE") != "" {
 		return false
 	}
 	// For go test, which repeats an old result unless it knows that something changed.
@@ -55,7 +65,7 @@ var simulated = sync.OnceValue(func() bool {
 	name := C.CString(path)
 	defer C.free(unsafe.Pointer(name))
 	return C.found(name) != 0
-})
+}
 
 func withString(s string, f func(*C.char)) {
 	c := C.CString(s)
@@ -74,11 +84,21 @@ func allSettings() string { return C.GoString(C.settings()) }
 func restoreDefaults() { C.defaults() }
 
 func failCall(name string, nth, code int) {
-	withString(name, func(s *C.char) { C.fail(s, C.int(nth), C.int(code)) })
+	withString(name, func(s *C.char) {
+		if simulated() {
+			C.fail(s, C.int(nth), C.int(code))
+		} else {
+			C.between_fail(s, C.int(nth), C.int(code))
+		}
+	})
 }
 
 // takeFindings returns what was found, with source lines, and forgets it.
 func takeFindings() []string {
+	if !simulated() {
+		C.between_reset()
+		return nil
+	}
 	var all []string
 	for i := range int(C.findings()) {
 		all = append(all, C.GoString(C.finding(C.int(i))))
@@ -102,11 +122,39 @@ func trafficAt(a device.Address) (rw [2]Traffic, known bool) {
 	return rw, known
 }
 
-func forgetCounts() { C.reset_stats() }
+func launchesOf(kernel string) (n uint64) {
+	if simulated() {
+		c, _ := countsOf(kernel)
+		return c.launches
+	}
+	withString(kernel, func(s *C.char) { n = uint64(C.between_launches(s)) })
+	return n
+}
+
+func forgetCounts() {
+	if simulated() {
+		C.reset_stats()
+	} else {
+		C.between_reset_launches()
+	}
+}
+
+// pretend makes a real device one with less memory (0: what it has) and other attributes.
+func pretend(memory uint64, attributes map[int]int) {
+	C.between_defaults()
+	C.between_memory(C.uint64_t(memory))
+	for number, value := range attributes {
+		C.between_attribute(C.int(number), C.int(value))
+	}
+}
 
 func liveNow() (l Live) {
 	var n [6]uint64
-	C.live((*C.uint64_t)(unsafe.Pointer(&n)))
+	if simulated() {
+		C.live((*C.uint64_t)(unsafe.Pointer(&n)))
+	} else {
+		C.between_live((*C.uint64_t)(unsafe.Pointer(&n)))
+	}
 	return Live{Allocations: int(n[0]), HostRanges: int(n[1]), Streams: int(n[2]), Events: int(n[3]),
 		Modules: int(n[4]), Bytes: int64(n[5])}
 }

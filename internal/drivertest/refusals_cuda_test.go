@@ -12,7 +12,6 @@ import (
 
 // TestWhatTheDriverRefusesIsAnErrorAndLeavesNothing lets each driver function answer CUDA_ERROR_UNKNOWN once.
 func TestWhatTheDriverRefusesIsAnErrorAndLeavesNothing(t *testing.T) {
-	cudatest.NeedSimulator(t)
 	const unknown = 999
 	r := open(t)
 	a := r.alloc(4096)
@@ -89,7 +88,6 @@ func TestWhatTheDriverRefusesIsAnErrorAndLeavesNothing(t *testing.T) {
 }
 
 func TestDeviceWithoutRoomDoesNotOpen(t *testing.T) {
-	cudatest.NeedSimulator(t)
 	cudatest.Fail(t, "cuDevicePrimaryCtxRetain", 1, 2)
 	d, err := device.Open(0)
 	if !errors.Is(err, device.ErrOutOfMemory) {

@@ -103,13 +103,3 @@ API cuIpcCloseMemHandle(Device p) {
   freeDevice(i.range);
   return G.sticky();
 }
-
-// Events of several processes are not simulated.
-API cuIpcGetEventHandle(void*, void*) {
-  ENTER(CONTEXT);
-  return kNotSupported;
-}
-API cuIpcOpenEventHandle(void**, Handle) {
-  ENTER(CONTEXT);
-  return kNotSupported;
-}

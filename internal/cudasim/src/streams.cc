@@ -172,8 +172,12 @@ void drainStream(Stream* s) {
   join(hostClock, s->clock);
 }
 
-void drainMark(const std::shared_ptr<Mark>& m) {
+void runUpTo(const std::shared_ptr<Mark>& m) {
   drain([&] { return m->ran || std::all_of(streams.begin(), streams.end(), [](const Stream& s) { return s.queue.empty(); }); });
+}
+
+void drainMark(const std::shared_ptr<Mark>& m) {
+  runUpTo(m);
   join(hostClock, m->clock);
 }
 

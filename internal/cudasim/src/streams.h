@@ -53,6 +53,7 @@ void enqueue(Stream*, Operation);                     // or into the stream's ca
 void drainAll();
 void drainStream(Stream*);                            // the host then knows that it is complete
 void drainMark(const std::shared_ptr<Mark>&);
+void runUpTo(const std::shared_ptr<Mark>&);           // the same, but the host does not know
 bool pollStream(Stream*);                             // one step of progress, then: is it complete?
 bool pollMark(const std::shared_ptr<Mark>&);
 void synchronizeHost();                               // the host knows that everything is complete

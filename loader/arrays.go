@@ -70,6 +70,18 @@ func (a *Array) InTopology() bool { return a.InFull() && !a.IsColumn() }
 // from here alone. It must not be changed.
 func (l *Loader) Arrays() []Array { return l.arrays }
 
+// Find returns the number of the array of a name, such as "node/paper/year"; ErrOptions, with the names that there are,
+// where batches do not have it.
+func (l *Loader) Find(name string) (int, error) {
+	var there []string
+	for i := range l.arrays {
+		if there = append(there, l.arrays[i].Name); l.arrays[i].Name == name {
+			return i, nil
+		}
+	}
+	return -1, fmt.Errorf("%w: batches have no array %q; they have %s", ErrOptions, name, strings.Join(there, ", "))
+}
+
 // Array returns array i of Loader.Arrays. Views and tensors of device memory are valid as long as the batch is. A list
 // without elements may be no tensor; so is every array of a released batch.
 func (b *Batch) Array(i int) unified.Tensor {
@@ -152,9 +164,12 @@ func (a *arrayLister) block(s *graph.Schema, layer, e int) {
 }
 
 // nodeColumns and seedColumns return the names of the options, or the default ones. This is where those stand.
-func (r *recipe) nodeColumns() []string { return orDefault(r.opt.NodeColumns, "feature") }
+func (r *recipe) nodeColumns() []string { return orDefault(r.opt.NodeColumns, defaultNodeColumn) }
 
-func (r *recipe) seedColumns() []string { return orDefault(r.opt.SeedColumns, "label") }
+func (r *recipe) seedColumns() []string { return orDefault(r.opt.SeedColumns, defaultSeedColumn) }
+
+// The columns of a batch where the options name none. X and Y are of these.
+const defaultNodeColumn, defaultSeedColumn = "feature", "label"
 
 func orDefault(names []string, byDefault string) []string {
 	if names == nil {
@@ -173,18 +188,22 @@ func (r *recipe) checkColumns(s *graph.Schema) error {
 		ofNodes = append(ofNodes, s.Nodes[t].Columns...)
 	}
 	for _, o := range []struct {
-		option string
-		names  []string
-		there  []graph.Column
+		option, byDefault string
+		names             []string
+		there             []graph.Column
 	}{
-		{"NodeColumns", r.opt.NodeColumns, ofNodes}, {"SeedColumns", r.opt.SeedColumns, ofNodes},
-		{"EdgeColumns", r.opt.EdgeColumns, s.EdgeColumns},
+		{"NodeColumns", defaultNodeColumn, r.opt.NodeColumns, ofNodes},
+		{"SeedColumns", defaultSeedColumn, r.opt.SeedColumns, ofNodes},
+		{"EdgeColumns", "", r.opt.EdgeColumns, s.EdgeColumns},
 	} {
 		var there []string
 		for _, c := range o.there {
 			if !slices.Contains(there, c.Name) {
 				there = append(there, c.Name)
 			}
+		}
+		if o.names == nil && o.byDefault != "" && !slices.Contains(there, o.byDefault) {
+			r.opt.log().Info("batches have no "+o.byDefault, "reason", o.option+" names none, and the dataset has no such column")
 		}
 		for i, name := range o.names {
 			if slices.Contains(o.names[:i], name) {
@@ -230,12 +249,13 @@ func (s *slot) tensor(i int) unified.Tensor {
 	}
 }
 
-// buffer returns the memory behind an array; nil where the slot does not count it.
+// hasMemory reports whether an array has memory outside the Go heap.
+func (a *Array) hasMemory() bool { return a.Kind != ArrayNumNodes && a.Kind != ArrayItems }
+
+// buffer returns the memory behind an array that has some.
 func (s *slot) buffer(i int) *unified.Buffer {
 	a, p := &s.recipe.arrays[i], &s.sample
 	switch a.Kind {
-	case ArrayNumNodes, ArrayItems:
-		return nil
 	case ArrayNodes:
 		return p.NodeBuffer(a.Type)
 	case ArraySeeds:

@@ -1,6 +1,8 @@
 package loader
 
 import (
+	"fmt"
+
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -24,10 +26,10 @@ type Batch struct {
 	shared bool // Keep was called: somebody may hold the pointer for ever
 }
 
-func newBatch(s *slot) *Batch { return &Batch{loader: s.loader, slot: s, Sample: &s.sample} }
+func newBatch(l *Loader, s *slot) *Batch { return &Batch{loader: l, slot: s, Sample: &s.sample} }
 
 // Node returns a column of the nodes of type t: a row for each of Sample.Nodes[t]. No tensor if the type does not have
-// the column, or it was not asked for.
+// the column, or it was not asked for: Loader.Find says beforehand whether it was.
 func (b *Batch) Node(t int, column string) unified.Tensor {
 	return b.column(ArrayNodeColumn, 0, t, column)
 }
@@ -55,11 +57,11 @@ func (b *Batch) column(kind ArrayKind, layer, t int, column string) unified.Tens
 }
 
 // X returns the features of the batch of a graph with one node type: Node(0, "feature").
-func (b *Batch) X() unified.Tensor { return b.Node(0, "feature") }
+func (b *Batch) X() unified.Tensor { return b.Node(0, defaultNodeColumn) }
 
 // Y returns the seeds' labels of the batch of a graph with one node type: Seed(0, "label"). Where a seed is asked for
 // twice it has one row; Sample.SeedLocal says which.
-func (b *Batch) Y() unified.Tensor { return b.Seed(0, "label") }
+func (b *Batch) Y() unified.Tensor { return b.Seed(0, defaultSeedColumn) }
 
 // Seeds returns the seeds of type t as they were asked for: their ids, and their numbers in the list of seeds, which
 // counts over all types. Sample.SeedLocal says where in the node list they are.
@@ -116,4 +118,59 @@ func (b *Batch) Release() {
 	if !b.slot.inBody {
 		b.loader.recycle(b.slot)
 	}
+}
+
+// Device returns where the batch's tensors lie: "cpu", or "cuda:0" and so on.
+func (b *Batch) Device() string { return b.loader.opt.Device }
+
+// Wait lets what is enqueued on a CUDA stream from now on wait for the batch, and the host for nothing: stream is a
+// CUstream (cudaStream_t) of the batch's device, 0 the default stream. It does nothing for a batch in host memory.
+func (b *Batch) Wait(stream uintptr) error {
+	if b.slot == nil {
+		return nil
+	}
+	return b.slot.fence.wait(stream)
+}
+
+// RecordStream keeps the batch's memory as it is until all that is on a CUDA stream by now is done, also after Release
+// or the end of the loop body. Call it after the last use, once; a later call takes the place of the one before. It
+// does nothing for a batch in host memory.
+func (b *Batch) RecordStream(stream uintptr) error {
+	if b.slot == nil {
+		return nil
+	}
+	return b.slot.fence.record(stream)
+}
+
+// Sync waits on the host until the batch is complete. It does nothing for a batch in host memory, which always is.
+//
+// Digest and other readers on the host call it themselves; call it to learn what went wrong.
+func (b *Batch) Sync() error {
+	if b.slot == nil {
+		return nil
+	}
+	return b.slot.fence.sync()
+}
+
+// CopyTo copies a tensor of the batch to host memory, wherever it lies, and waits for it. One goroutine at a time may
+// call it, or Digest.
+func (b *Batch) CopyTo(to []byte, t unified.Tensor) error {
+	if len(to) != len(t.Bytes()) {
+		return fmt.Errorf("%w: %v into %d bytes", unified.ErrShape, t, len(to))
+	}
+	if t.Placement() != unified.Device || len(to) == 0 {
+		copy(to, t.Bytes())
+		return nil
+	}
+	if b.slot == nil {
+		return fmt.Errorf("%w: the batch was released", ErrClosed)
+	}
+	if err := b.Sync(); err != nil {
+		return err
+	}
+	host, err := b.slot.fence.host(t)
+	if err == nil {
+		copy(to, host.Bytes())
+	}
+	return err
 }

@@ -10,10 +10,10 @@ import (
 // looks at no id; gathering checks those that it uses.
 func (s *slot) checkSample() error {
 	p := &s.sample
-	l := s.loader
-	schema := l.graph.Schema()
+	r := s.recipe
+	schema := r.graph.Schema()
 	if len(p.Nodes) != len(schema.Nodes) || len(p.SeedLocal) != len(schema.Nodes) ||
-		len(p.Blocks) != l.bound.Layers || len(p.NumNodes) != l.bound.Layers+1 || len(p.Arrays) != len(l.bound.Arrays) {
+		len(p.Blocks) != r.bound.Layers || len(p.NumNodes) != r.bound.Layers+1 || len(p.Arrays) != len(r.bound.Arrays) {
 		return fmt.Errorf("%w: it reshaped the sample", ErrSampler)
 	}
 	for t := range schema.Nodes {
@@ -43,7 +43,7 @@ func (s *slot) checkSample() error {
 				return fmt.Errorf("%w: Blocks[%d][%d]: %d destinations, indptr %v, indices %v", ErrSampler, layer, e,
 					b.NumDst, b.Indptr, b.Indices)
 			}
-			if l.edgePos() && !s.isList(b.EdgePos, b.Indices.Len(), schema.PosType()) {
+			if r.edgePos() && !s.isList(b.EdgePos, b.Indices.Len(), schema.PosType()) {
 				return fmt.Errorf("%w: Blocks[%d][%d]: edge positions %v for indices %v", ErrSampler, layer, e,
 					b.EdgePos, b.Indices)
 			}
@@ -99,6 +99,6 @@ func (s *slot) isList(t unified.Tensor, n int64, dtype unified.DType) bool {
 	if !t.Valid() {
 		return n == 0
 	}
-	onDevice := t.Placement() == unified.Device
-	return t.DType() == dtype && t.Rank() == 1 && t.Len() == n && onDevice == (s.loader.device != nil)
+	lies := t.Placement() == s.ids.Placement() || s.ids.Placement() == unified.Host && t.Placement() == unified.Pinned
+	return lies && t.DType() == dtype && t.Rank() == 1 && t.Len() == n
 }

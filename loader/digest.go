@@ -62,8 +62,16 @@ func (b *Batch) Digest() (topology, full uint64) {
 	if b.Sync() != nil {
 		return 0, 0
 	}
-	topology, full = d.sum(func(i int) unified.Tensor { return s.down.tensor(s, s.tensor(i)) })
-	if s.down.err != nil {
+	var late error
+	topology, full = d.sum(func(i int) unified.Tensor {
+		t, err := s.fence.host(s.tensor(i))
+		if err != nil {
+			late = err
+			return unified.Tensor{}
+		}
+		return t
+	})
+	if late != nil {
 		return 0, 0
 	}
 	return topology, full

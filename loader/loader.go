@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -17,12 +16,11 @@ import (
 // may share a source.
 type Loader struct {
 	*recipe
-	device   *deviceSource // nil: batches are made on the CPU
-	columns  []*column     // [array]; nil for what is no column
+	placed   *Placed
+	columns  []*column // [array]; nil for what is no column
 	estimate Estimate
+	ledger   *pinned.Ledger
 
-	ledger  pinned.Ledger
-	regions []*pinned.Region // copies of the source
 	workers []*worker
 	slots   []*slot
 	free    *freeList
@@ -41,55 +39,45 @@ type Loader struct {
 // New is NewContext with a context that never ends.
 func New(src Source, opt Options) (*Loader, error) { return NewContext(context.Background(), src, opt) }
 
-// NewContext makes a loader. It checks options and seeds, copies the source into memory if asked to (Resident), samples
-// some batches to learn their size, and takes the memory for all that follow: Estimate tells how much. It reports
-// progress, and stops with context.Cause when ctx ends; the loader does not depend on ctx afterwards.
+// NewContext makes a loader. It checks options and seeds, places the source if it is no Placed, samples some batches to
+// learn their size, and takes the memory for all that follow: Estimate tells how much. It reports progress, and stops
+// with context.Cause when ctx ends; the loader does not depend on ctx afterwards.
 //
 // Errors: ErrOptions, ErrDevice, ErrMemory, graph.ErrNoSplit, graph.ErrSeed, those of Sampler.Validate, and
 // pinned.ErrFault where a mapped file was cut short.
 func NewContext(ctx context.Context, src Source, opt Options) (*Loader, error) {
-	return settled(src, opt, func(l *Loader) error { return l.prepare(ctx) })
-}
-
-// settled decides all that does not take memory, then calls f. It closes the loader if either fails.
-func settled(src Source, opt Options, f func(*Loader) error) (*Loader, error) {
-	workersChosen := opt.Workers != 0
-	if err := opt.EnsureDefaults().Validate(); err != nil {
-		return nil, err
-	}
-	r, err := newRecipe(src, opt)
+	l, err := newLoader(ctx, src, opt)
 	if err != nil {
 		return nil, err
 	}
-	l := &Loader{recipe: r}
-	if err := l.openDevice(); err != nil {
-		return nil, err
-	}
-	if l.device != nil && !workersChosen {
-		l.opt.Workers = deviceWorkers
-	}
-	err = pinned.Guard(func() error {
-		if err := l.openColumns(); err != nil {
-			return err
-		}
-		if err := l.plan(); err != nil {
-			return err
-		}
-		l.ledger.SetLimit(l.opt.MaxMemory)
-		return f(l)
-	})
-	err = l.explainFault(err)
+	err = l.explainFault(pinned.Guard(func() error { return l.prepare(ctx) }))
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
 }
 
-// prepare takes the memory and makes the workers.
-func (l *Loader) prepare(ctx context.Context) error {
-	if err := l.bringSource(ctx); err != nil {
-		return err
+// newLoader returns a loader without memory of its own, which has a part in a placed source.
+func newLoader(ctx context.Context, src Source, opt Options) (l *Loader, err error) {
+	if p, ok := src.(*Placed); ok {
+		l = &Loader{placed: p, ledger: &pinned.Ledger{Within: &p.ledger}}
+		if l.recipe, err = p.recipeFor(opt); err != nil {
+			return nil, err
+		}
+		err = p.join(l)
+		l.estimate.Bound.Topology, l.estimate.Bound.Columns = 0, 0 // not this loader's
+		return l, err
 	}
+	p, err := newPlaced(ctx, src, opt, 1)
+	if err != nil {
+		return nil, err
+	}
+	l = &Loader{placed: p, ledger: &p.ledger, recipe: p.recipe}
+	return l, errors.Join(p.join(l), p.Close())
+}
+
+// prepare makes the workers and takes the memory.
+func (l *Loader) prepare(ctx context.Context) error {
 	if err := l.openWorkers(); err != nil {
 		return err
 	}
@@ -105,53 +93,15 @@ func (l *Loader) prepare(ctx context.Context) error {
 	return nil
 }
 
-// bringSource brings the source to where it is read from.
-func (l *Loader) bringSource(ctx context.Context) error {
-	switch {
-	case l.device != nil:
-		return l.device.place(ctx)
-	case l.opt.Residence == Resident:
-		return l.makeResident(ctx)
-	default:
-		return l.warm(ctx)
-	}
-}
-
 func (l *Loader) openWorkers() error {
 	for range l.opt.Workers {
 		w := &worker{loader: l}
 		l.workers = append(l.workers, w)
 		if err := w.open(); err != nil {
-			return l.explainLimit(err)
+			return l.placed.on.explain(err, &l.opt)
 		}
 	}
 	return nil
-}
-
-// explainLimit is explain for what is no batch.
-func (l *Loader) explainLimit(err error) error {
-	if errors.Is(err, pinned.ErrLimit) {
-		return fmt.Errorf("%w: %s: %w", ErrMemory, l.limits(), err)
-	}
-	if errors.Is(err, device.ErrOutOfMemory) {
-		return fmt.Errorf("%w: %s: %w; take smaller batches or fan-outs, a lower Prefetch, or \"cpu\"", ErrMemory,
-			l.limits(), err)
-	}
-	if errors.Is(err, device.ErrDeviceLost) {
-		return fmt.Errorf("%s: %w; start the process again, or take \"cpu\"", l.opt.Device, err)
-	}
-	return err
-}
-
-// limits says what limits the loader's memory.
-func (l *Loader) limits() string {
-	if l.device != nil && l.opt.MaxMemory == 0 {
-		return fmt.Sprintf("DeviceMemory is %d", l.opt.DeviceMemory)
-	}
-	if l.device != nil {
-		return fmt.Sprintf("MaxMemory is %d, DeviceMemory %d", l.opt.MaxMemory, l.opt.DeviceMemory)
-	}
-	return fmt.Sprintf("MaxMemory is %d", l.opt.MaxMemory)
 }
 
 // Options returns the options in effect: defaults filled in, Seeds as they turned out, Workers and Prefetch after
@@ -160,6 +110,9 @@ func (l *Loader) Options() Options { return l.opt }
 
 // Schema returns the source's schema. It must not be changed.
 func (l *Loader) Schema() *graph.Schema { return l.graph.Schema() }
+
+// Placed returns where each array of the source is that a device reads; nil on the CPU.
+func (l *Loader) Placed() []PlacedArray { return l.placed.Arrays() }
 
 // Graph returns the graph that is read: the source's, or with Resident the copy, which is valid until Close.
 func (l *Loader) Graph() *graph.Graph { return l.graph }
@@ -234,9 +187,6 @@ func (l *Loader) freeAll(err error) {
 			errs = append(errs, s.close())
 		}
 	}
-	for _, r := range l.regions {
-		errs = append(errs, r.Close())
-	}
-	errs = append(errs, l.device.closeSource(), l.device.release())
+	errs = append(errs, l.placed.release())
 	l.closeErr = errors.Join(errs...)
 }

@@ -33,155 +33,190 @@ type Estimate struct {
 	FileBytes int64 `json:"file_bytes"`
 }
 
-// Estimate returns what memory the loader needs.
+// Estimate returns what memory the loader needs; of a Placed source that it shares the arrays are not in it.
 func (l *Loader) Estimate() Estimate { return l.estimate }
 
 // Plan returns what memory New would need with these arguments, without taking it: Expected within some percent. It
 // samples a few batches in one slot to learn their size. Its errors are those of New.
 func Plan(ctx context.Context, src Source, opt Options) (Estimate, error) {
-	var e Estimate
-	l, err := settled(src, opt, func(l *Loader) error {
-		e = l.estimate
-		onDevice := l.device != nil
-		if err := l.leaveDevice(); err != nil { // the CPU's batches have the same size
-			return err
-		}
-		l.opt.Workers, l.opt.Prefetch, l.estimate.Slots, l.opt.Progress = 1, 0, 1, nil
-		if err := l.openWorkers(); err != nil {
-			return err
-		}
-		var z sizes
-		l.slots = []*slot{l.newSlot()}
-		if l.batches > 0 {
-			if err := l.probe(ctx, &z); err != nil {
-				return err
-			}
-		}
-		slotBytes := e.SlotBound // with a limit all of it is taken
-		if l.opt.MaxMemory == 0 {
-			slotBytes = z.total()
-		}
-		if onDevice {
-			e.Device = Memory{Batches: int64(e.Slots) * slotBytes, Scratch: e.DeviceBound.Scratch}
-			return nil
-		}
-		e.Expected = Memory{Topology: e.Bound.Topology, Columns: e.Bound.Columns,
-			Batches: int64(e.Slots) * slotBytes, Scratch: int64(e.Workers) * l.ledger.Used(pinned.Scratch)}
-		return nil
-	})
+	r, on, err := settle(src, opt)
 	if err != nil {
 		return Estimate{}, err
 	}
-	return e, l.Close()
+	e, err := plan(ctx, r, on)
+	if err = errors.Join(r.explainFault(err), on.close()); err != nil {
+		return Estimate{}, err
+	}
+	return e, nil
 }
 
-// plan settles on numbers of workers and slots, so that the bound is within MaxMemory.
-func (l *Loader) plan() error {
-	e := &l.estimate
-	l.opt.Workers = max(1, int(min(uint64(l.opt.Workers), l.rounds(l.batches))))
-	largest := int64(0)
-	mem := pinned.Options{}
-	l.newSlot().each(func(_ int, _ *unified.Buffer, most int64) {
-		e.SlotBound = satAdd(e.SlotBound, mem.Size(min(most, math.MaxInt64/4)))
-		largest = max(largest, most)
+func plan(ctx context.Context, r *recipe, on processor) (Estimate, error) {
+	columns, err := findColumns(r)
+	if err != nil {
+		return Estimate{}, err
+	}
+	p := &Placed{recipe: r, columns: columns}
+	e, err := on.fit(r, 1, p.sourceBytes())
+	if err != nil {
+		return e, err
+	}
+	var ledger pinned.Ledger
+	ledger.SetLimit(r.opt.MaxMemory)
+	z, scratch := sizes{limited: on.bounded(&r.opt)}, int64(0)
+	err = r.trial(ctx, min(r.batches, leastTried), &ledger, func(s *slot) {
+		z.learn(s)
+		scratch = ledger.Used(pinned.Scratch)
 	})
-	topology, columns := l.sourceBytes()
-	if l.device != nil {
-		l.planDevice(topology + columns)
-		return nil
+	switch {
+	case errors.Is(err, pinned.ErrLimit) || ctx.Err() != nil:
+		return e, on.explain(err, &r.opt)
+	case err != nil: // it is left for the epoch to report
+		r.opt.log().Debug("a batch on trial failed", "error", err)
 	}
-	if l.opt.Residence == Resident {
-		e.Bound.Topology, e.Bound.Columns = topology, columns
+	slotBytes := e.SlotBound // with a limit all of it is taken
+	if r.opt.MaxMemory == 0 {
+		slotBytes = z.total()
+	}
+	if on.String() != "cpu" {
+		e.Device = Memory{Batches: int64(e.Slots) * slotBytes, Scratch: e.DeviceBound.Scratch}
+		return e, nil
+	}
+	e.Expected = Memory{Topology: e.Bound.Topology, Columns: e.Bound.Columns, Batches: int64(e.Slots) * slotBytes,
+		Scratch: int64(e.Workers) * scratch}
+	return e, nil
+}
+
+// leastTried is how many batches are sampled to learn how large they are.
+const leastTried = 4
+
+// trial samples n batches of epoch 0 on the CPU, spread over it, without columns, and shows see each.
+func (r *recipe) trial(ctx context.Context, n uint64, ledger *pinned.Ledger, see func(*slot)) (err error) {
+	on, stats := &onCPU{}, &counters{}
+	m, err := on.openMaker(r, nil, ledger, stats)
+	if err != nil {
+		return err
+	}
+	s, err := newSlot(r, on, ledger, stats)
+	if err != nil {
+		return errors.Join(err, m.close())
+	}
+	defer func() { err = errors.Join(err, m.close(), s.close()) }()
+	order := r.order(0)
+	for i := range n {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		number := uint64(float64(r.batches) * float64(i) / float64(n))
+		j := job{number: number, order: order}
+		if err := guarded(func() error { return s.fill(ctx, m, j) }); err != nil {
+			return r.explain(err, j)
+		}
+		see(s)
+	}
+	return nil
+}
+
+// slotBound returns the most that the memory of one slot takes, and the most that one array of it does.
+func (r *recipe) slotBound() (total, largest int64) {
+	for i := range r.arrays {
+		if a := &r.arrays[i]; a.hasMemory() {
+			most := a.mostBytes()
+			total = satAdd(total, pinned.Options{}.Size(min(most, math.MaxInt64/4)))
+			largest = max(largest, most)
+		}
+	}
+	return satAdd(total, r.opt.PerSlot), largest
+}
+
+// fit makes slots and workers fewer until the bound of all loaders is within MaxMemory.
+func (*onCPU) fit(r *recipe, loaders int, source Memory) (e Estimate, err error) {
+	var largest int64
+	e.SlotBound, largest = r.slotBound()
+	if r.opt.Residence == Resident {
+		e.Bound = source
 	} else {
-		e.FileBytes = topology + columns
+		e.FileBytes = source.Total()
 	}
-	wanted := l.opt
+	o := &r.opt
+	o.Workers = max(1, int(min(uint64(o.Workers), r.rounds(r.batches))))
+	wanted, limit := *o, (o.MaxMemory-e.Bound.Total())/int64(loaders)
 	for {
-		e.Workers, e.Prefetch, e.Slots = l.opt.Workers, l.opt.Prefetch, l.opt.Workers+l.opt.Prefetch
+		e.Workers, e.Prefetch, e.Slots = o.Workers, o.Prefetch, o.Workers+o.Prefetch
 		e.Bound.Batches, e.Bound.Scratch = satMul(int64(e.Slots), e.SlotBound),
-			satMul(int64(e.Workers), l.mostScratch())
-		if l.opt.MaxMemory == 0 {
+			satMul(int64(e.Workers), r.mostScratch())
+		if o.MaxMemory == 0 {
 			// Without a limit buffers grow as needed: by a quarter more than needed, and are there twice while they
 			// move.
 			e.Bound.Batches = satAdd(e.Bound.Batches, satAdd(e.Bound.Batches/4, satMul(int64(e.Workers), largest)))
-			return nil
+			return e, nil
 		}
 		switch {
-		case e.Bound.Total() <= l.opt.MaxMemory:
+		case satAdd(e.Bound.Batches, e.Bound.Scratch) <= limit:
 			if wanted.Workers != e.Workers || wanted.Prefetch != e.Prefetch {
-				l.opt.log().Warn("fewer workers or slots, to keep within MaxMemory", "max_memory", l.opt.MaxMemory,
+				o.log().Warn("fewer workers or slots, to keep within MaxMemory", "max_memory", o.MaxMemory,
 					"workers", e.Workers, "prefetch", e.Prefetch)
 			}
-			return nil
-		case l.opt.Prefetch > 1:
-			l.opt.Prefetch--
-		case l.opt.Workers > 1:
-			l.opt.Workers--
-		case l.opt.Prefetch > 0: // one slot: the worker rests while the loop body runs
-			l.opt.Prefetch = 0
+			return e, nil
+		case o.Prefetch > 1:
+			o.Prefetch--
+		case o.Workers > 1:
+			o.Workers--
+		case o.Prefetch > 0: // one slot: the worker rests while the loop body runs
+			o.Prefetch = 0
 		default:
-			return fmt.Errorf("%w: %d bytes are needed (%d for copies of the source, %d for one batch, %d for scratch), "+
-				"MaxMemory is %d; take smaller batches, smaller fan-outs or fewer columns", ErrMemory, e.Bound.Total(),
-				e.Bound.Topology+e.Bound.Columns, e.SlotBound, e.Bound.Scratch, l.opt.MaxMemory)
+			return e, fmt.Errorf("%w: %d bytes are needed (%d for copies of the source, %d for one batch, %d for "+
+				"scratch, times %d loaders), MaxMemory is %d; take smaller batches, smaller fan-outs or fewer columns",
+				ErrMemory, satAdd(e.Bound.Topology+e.Bound.Columns, satMul(satAdd(e.SlotBound, e.Bound.Scratch),
+					int64(loaders))), e.Bound.Topology+e.Bound.Columns, e.SlotBound, e.Bound.Scratch, loaders, o.MaxMemory)
 		}
 	}
 }
 
-// planDevice is plan for a device: slots take what batches turn out to need, within DeviceMemory.
-func (l *Loader) planDevice(sourceBytes int64) {
-	e := &l.estimate
-	e.FileBytes = sourceBytes
-	e.Workers, e.Prefetch, e.Slots = l.opt.Workers, l.opt.Prefetch, l.opt.Workers+l.opt.Prefetch
+// fit leaves the numbers: slots take what batches turn out to need, within DeviceMemory.
+func (*onCUDA) fit(r *recipe, _ int, source Memory) (e Estimate, err error) {
+	o := &r.opt
+	o.Workers = max(1, int(min(uint64(o.Workers), r.rounds(r.batches))))
+	e.SlotBound, _ = r.slotBound()
+	e.FileBytes = source.Total()
+	e.Workers, e.Prefetch, e.Slots = o.Workers, o.Prefetch, o.Workers+o.Prefetch
 	// The largest that docs/sampling.md names: four slots of 16 bytes a node, 24 bytes a destination, a bit a pick.
-	scratch := satAdd(satMul(max(0, l.bound.Nodes), 4*16+24), max(0, l.bound.Edges)/8+1<<20)
+	scratch := satAdd(satMul(max(0, r.bound.Nodes), 4*16+24), max(0, r.bound.Edges)/8+1<<20)
 	e.DeviceBound = Memory{Batches: satMul(int64(e.Slots), e.SlotBound), Scratch: satMul(int64(e.Workers), scratch)}
-}
-
-// sourceBytes returns how much memory copies of topology and columns take.
-func (l *Loader) sourceBytes() (topology, columns int64) {
-	mem := pinned.Options{}
-	for _, t := range l.topology() {
-		topology += mem.Size(int64(len(t.Bytes())))
-	}
-	for _, t := range l.columnTensors() {
-		columns += mem.Size(int64(len(t.Bytes())))
-	}
-	return topology, columns
-}
-
-// topology returns the arrays that samplers read.
-func (l *Loader) topology() []unified.Tensor {
-	return []unified.Tensor{unified.FromSlice(l.graph.Indptr()), l.graph.Indices(), l.graph.Types()}
+	return e, nil
 }
 
 // prepareSlots makes the slots, fills some on trial to learn how large batches are, and takes and touches that much
 // memory in all slots, so that the first batch is as fast as the hundredth.
 func (l *Loader) prepareSlots(ctx context.Context) error {
+	on := l.placed.on
 	l.free = newFreeList(l.estimate.Slots)
 	for i := range l.estimate.Slots {
-		s := l.newSlot()
-		s.index = i
+		s, err := newSlot(l.recipe, on, l.ledger, &l.stats)
+		if err != nil {
+			return on.explain(err, &l.opt)
+		}
+		s.index, s.batch = i, newBatch(l, s)
 		l.slots = append(l.slots, s)
 		l.free.put(s)
-		if err := s.join(l.device); err != nil {
-			return l.explainLimit(err)
-		}
 	}
-	var sizes sizes
+	z := sizes{limited: on.bounded(&l.opt)}
 	// no batch may need a buffer to grow: there might be no room for it then
-	if l.opt.MaxMemory > 0 && l.device == nil {
+	if z.limited {
 		for _, s := range l.slots {
 			if err := s.claimBound(); err != nil {
-				return l.explainLimit(err)
+				return on.explain(err, &l.opt)
 			}
 		}
 	}
 	if l.batches > 0 {
-		if err := l.probe(ctx, &sizes); err != nil {
+		if err := l.probe(ctx, &z); err != nil {
 			return err
 		}
 	}
-	return l.reserve(ctx, sizes.bytes)
+	for _, s := range l.slots {
+		s.state = free
+	}
+	return l.reserve(ctx, z.bytes)
 }
 
 func (s *slot) claimBound() (err error) {
@@ -195,8 +230,9 @@ func (s *slot) claimBound() (err error) {
 
 // sizes is what the memory of each array of a batch should be.
 type sizes struct {
-	mu    sync.Mutex
-	bytes []int64 // [array]
+	limited bool // slots are given their bound, so that what they have says nothing
+	mu      sync.Mutex
+	bytes   []int64 // [array]
 }
 
 // learn takes the needs of the batch in s into account.
@@ -208,7 +244,7 @@ func (z *sizes) learn(s *slot) {
 	}
 	s.each(func(i int, b *unified.Buffer, most int64) {
 		want := min(s.used(i)*5/4, most)
-		if s.loader.opt.MaxMemory == 0 || s.loader.device != nil {
+		if !z.limited {
 			want = max(want, b.Cap()) // the sampler asked for as much
 		}
 		z.bytes[i] = max(z.bytes[i], want)
@@ -248,8 +284,7 @@ func (z *sizes) total() (bytes int64) {
 // probe samples some batches of epoch 0, spread over it, at least one with each worker, so that its scratch is there
 // too. A batch that fails is left for the epoch to report.
 func (l *Loader) probe(ctx context.Context, z *sizes) error {
-	const least = 4
-	n := max(least, len(l.workers))
+	n := max(leastTried, len(l.workers))
 	order := l.order(0)
 	errs := make([]error, n)
 	var wg sync.WaitGroup
@@ -259,8 +294,7 @@ func (l *Loader) probe(ctx context.Context, z *sizes) error {
 			defer wg.Done()
 			for k := i; k < n && ctx.Err() == nil; k += len(l.workers) {
 				number := uint64(float64(l.batches) * float64(k) / float64(n))
-				if errs[k] = w.fill(ctx, l.slots[i], job{number: number, order: order,
-					stages: sampleOnly}); errs[k] != nil {
+				if errs[k] = w.sampleOnly(ctx, l.slots[i], job{number: number, order: order}); errs[k] != nil {
 					return
 				}
 				z.learn(l.slots[i])
@@ -315,9 +349,8 @@ func (l *Loader) reserve(ctx context.Context, bytes []int64) error {
 				mu.Lock()
 				defer mu.Unlock()
 				err = errors.Join(err, e)
-				if done += n; l.opt.Progress != nil {
-					l.opt.Progress("slots", done, total)
-				}
+				done += n
+				l.opt.progress("slots", done, total)
 			})
 		}
 	}
@@ -329,5 +362,5 @@ func (l *Loader) reserve(ctx context.Context, bytes []int64) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return l.explainLimit(err)
+	return l.placed.on.explain(err, &l.opt)
 }

@@ -3,8 +3,6 @@ package loader
 import (
 	"sync"
 
-	"github.com/khop-gnn/khop/device"
-	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/meters"
 )
 
@@ -32,16 +30,7 @@ type Meters struct {
 // Meter begins to measure what loading costs, or begins anew: Stats().Meters then tells it, up to Close. It opens the
 // meters of the loader's device and of the host, and takes five samples a second, which costs next to nothing; a loader
 // that is never asked opens and samples nothing. On a closed loader it does nothing.
-func (l *Loader) Meter() { l.metering.begin(l.busAddress()) }
-
-// busAddress returns where on the bus the loader's device is; empty for the processor.
-func (l *Loader) busAddress() string {
-	if l.device == nil {
-		return ""
-	}
-	at := func(a device.Attr) int { return l.device.Attribute(a) }
-	return machine.FindPCI(at(device.AttrPCIDomain), at(device.AttrPCIBus), at(device.AttrPCIDevice)).Address
-}
+func (l *Loader) Meter() { l.metering.begin(l.placed.on.busAddress()) }
 
 // openMeters finds the meters; tests bring their own.
 var openMeters = meters.Open

@@ -164,6 +164,9 @@ type Options struct {
 	// not mapped files. It is kept by having fewer slots and workers, down to one; New fails with ErrMemory where that
 	// does not suffice. Default: no limit.
 	MaxMemory int64
+	// PerSlot is how many bytes the caller keeps for each slot beside it, as the feed keeps copies of ids: MaxMemory
+	// leaves room for them.
+	PerSlot int64
 	// RowMemory gives the memory that columns are gathered into, which the loader only ever writes; nil takes it from
 	// the system. On a device it gives all device memory of the slots, ids among it, which the loader reads as well.
 	RowMemory pinned.Provider
@@ -235,6 +238,7 @@ func (o *Options) Validate() error {
 		{"Remainder", int64(o.Remainder), int64(Short), 0},
 		{"Residence", int64(o.Residence), int64(Resident), 0},
 		{"MaxMemory", o.MaxMemory, 1<<63 - 1, 0},
+		{"PerSlot", o.PerSlot, 1<<63 - 1, 0},
 		{"DeviceMemory", o.DeviceMemory, 1<<63 - 1, 0},
 		{"DeviceCache", o.DeviceCache, 1<<63 - 1, NoDeviceCache},
 		{"HotRows", int64(o.HotRows), int64(RankNone), 0},
@@ -247,6 +251,12 @@ func (o *Options) Validate() error {
 	}
 	_, err := ParseDevice(o.Device)
 	return err
+}
+
+func (o *Options) progress(stage string, done, total int64) {
+	if o.Progress != nil {
+		o.Progress(stage, done, total)
+	}
 }
 
 func (o *Options) log() *slog.Logger {

@@ -98,6 +98,19 @@ func (r *recipe) askSampler(schema *graph.Schema) (err error) {
 	return nil
 }
 
+// rounds returns how many batches this rank has of n that all ranks share.
+func (r *recipe) rounds(n uint64) uint64 {
+	rank, world := uint64(r.opt.Rank), uint64(r.opt.WorldSize)
+	switch r.opt.Remainder {
+	case Drop:
+		return n / world
+	case Short:
+		return (n + world - 1 - rank) / world
+	default:
+		return (n + world - 1) / world
+	}
+}
+
 const (
 	// writeAhead is how many ids beyond the last a sampler may ask room for in a node list.
 	writeAhead = 1024

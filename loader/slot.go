@@ -5,18 +5,21 @@ import (
 	"time"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/invariants"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
 )
 
 // slot is all the memory of one batch. It has one owner at a time: the list of free slots, the worker that fills it,
-// the reorder window, the loop body, or who kept the batch.
+// the window, the loop body, or who kept the batch.
 type slot struct {
 	recipe  *recipe
-	loader  *Loader
-	index   int // in Loader.slots
-	batch   *Batch
+	index   int       // in Loader.slots
+	batch   *Batch    // nil on trial
+	state   slotState // the owner's
+	ids     pinned.Options
+	fence   fence
 	seedIDs []unified.Buffer // [node type]
 	items   [][]int64        // [node type] the seeds' numbers in the list of seeds
 	request sampling.Request // Seeds are views of seedIDs
@@ -24,49 +27,69 @@ type slot struct {
 	counts  []int64    // Sample.NumNodes, row after row
 	rows    []gathered // [array]; empty for what is no column
 	digest  *digester  // of the first Digest on
-	down    download   // of the first Digest or CopyTo on
-	onDevice
 
 	err     error     // in place of a batch
 	readyAt time.Time // when the worker was done
 	inBody  bool      // guarded by Loader.mu
 }
 
-// newSlot returns a slot that holds no memory yet.
-func (l *Loader) newSlot() *slot {
-	schema := l.graph.Schema()
-	mem := l.slotMemory()
-	rows := mem
-	rows.From = l.opt.RowMemory
-	s := &slot{recipe: l.recipe, loader: l, items: make([][]int64, len(schema.Nodes)), rows: make([]gathered, len(l.arrays))}
-	s.batch = newBatch(s)
-	seeds := mem
-	seeds.Device, seeds.From = nil, nil // the host looks them up
-	s.seedIDs = make([]unified.Buffer, len(schema.Nodes))
-	for t := range s.seedIDs {
-		s.seedIDs[t].Options = seeds
+// slotState says how far a slot's batch is.
+type slotState uint8
+
+const (
+	free     slotState = iota
+	sampled            // the host knows the ids and all shapes
+	fetching           // rows are on their way
+	ready              // the batch may be delivered; its fence says when it is complete
+	delivered
+)
+
+// to goes on to the next state, unless there is an error, and returns that.
+func (s *slot) to(next slotState, err error) error {
+	if err != nil {
+		return err
 	}
-	s.request.Seeds = make([][]int64, len(schema.Nodes))
-	l.bound.Init(&s.sample, schema, mem)
+	if invariants.Enabled {
+		again := s.state == sampled && next == sampled // on trial, before New returns
+		invariants.Check(s.state+1 == next || again, "slot %d: %d follows %d", s.index, next, s.state)
+	}
+	s.state = next
+	return nil
+}
+
+// gathered is the rows of one column that belong to a batch.
+type gathered struct {
+	buf    unified.Buffer
+	tensor unified.Tensor
+}
+
+// newSlot returns a slot that holds no memory yet.
+func newSlot(r *recipe, on processor, ledger *pinned.Ledger, stats *counters) (*slot, error) {
+	schema := r.graph.Schema()
+	types := len(schema.Nodes)
+	s := &slot{recipe: r, items: make([][]int64, types), rows: make([]gathered, len(r.arrays)),
+		seedIDs: make([]unified.Buffer, types)}
+	var rows pinned.Options
+	var err error
+	if s.fence, s.ids, rows, err = on.openFence(r, ledger, stats); err != nil {
+		return nil, err
+	}
+	for t := range s.seedIDs { // the host looks them up
+		s.seedIDs[t].Options = pinned.Options{Ledger: ledger, Purpose: pinned.Batches}
+	}
+	s.request.Seeds = make([][]int64, types)
+	r.bound.Init(&s.sample, schema, s.ids)
 	for i := range s.rows {
 		s.rows[i].buf.Options = rows
 	}
-	return s
-}
-
-func (l *Loader) slotMemory() pinned.Options {
-	o := pinned.Options{Ledger: &l.ledger, Purpose: pinned.Batches}
-	if l.device != nil {
-		o.Device, o.From = l.device.Device, l.opt.RowMemory
-	}
-	return o
+	return s, nil
 }
 
 // repair gives the slot a new sample where a sampler may have broken the old one's shape.
 func (s *slot) repair() error {
 	err := s.sample.Close()
 	s.sample = graph.Sample{}
-	s.loader.bound.Init(&s.sample, s.loader.graph.Schema(), s.loader.slotMemory())
+	s.recipe.bound.Init(&s.sample, s.recipe.graph.Schema(), s.ids)
 	return err
 }
 
@@ -74,24 +97,18 @@ func (s *slot) repair() error {
 // lets it need.
 func (s *slot) each(f func(i int, b *unified.Buffer, most int64)) {
 	for i := range s.recipe.arrays {
-		if b := s.buffer(i); b != nil {
-			f(i, b, s.recipe.arrays[i].mostBytes())
+		if a := &s.recipe.arrays[i]; a.hasMemory() {
+			f(i, s.buffer(i), a.mostBytes())
 		}
 	}
 }
 
 // close frees the slot's memory.
 func (s *slot) close() error {
-	var errs []error
-	if s.loader.opt.RowMemory != nil {
-		errs = append(errs, s.outwaitReaders())
-	}
+	errs := []error{s.fence.free()}
 	s.each(func(_ int, b *unified.Buffer, _ int64) { errs = append(errs, b.Close()) })
 	errs = append(errs, s.sample.Close()) // a sampler may have used what the options did not ask for
-	if s.joined {
-		errs = append(errs, s.down.close(), s.closeEvents(), s.loader.device.release())
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, s.fence.close())...)
 }
 
 // deliver makes a slot the batch of a loop body; false if the loader was closed meanwhile.
@@ -101,7 +118,11 @@ func (l *Loader) deliver(s *slot) bool {
 	if l.closed {
 		return false
 	}
+	if invariants.Enabled {
+		invariants.Check(!s.inBody && !s.batch.kept, "slot %d is delivered to a second owner", s.index)
+	}
 	s.inBody = true
+	_ = s.to(delivered, nil)
 	return true
 }
 
@@ -119,11 +140,14 @@ func (l *Loader) leave(s *slot) {
 func (l *Loader) recycle(s *slot) {
 	if s.batch.shared { // its pointer must never come to mean another batch
 		s.batch.slot, s.batch.Sample = nil, nil
-		s.batch = newBatch(s)
+		s.batch = newBatch(l, s)
 	}
 	if l.closed {
 		l.closeErr = errors.Join(l.closeErr, s.close())
 		return
+	}
+	if invariants.Enabled {
+		invariants.Check(!s.inBody && !s.batch.kept, "slot %d has an owner as it becomes free", s.index)
 	}
 	l.free.put(s)
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+
+	"github.com/khop-gnn/khop/internal/invariants"
 )
 
 // ErrLimit is returned for an allocation that would take a Ledger beyond its limit.
@@ -34,7 +36,12 @@ func (p Purpose) String() string {
 // Ledger counts bytes in use by purpose: host memory (pageable and page-locked) and device memory apart, each with a
 // limit of its own. The zero value is ready; all methods but the setters of limits accept a nil receiver, which counts
 // nothing. All are safe for concurrent use.
-type Ledger struct{ host, device account }
+type Ledger struct {
+	// Within, if set, counts all that this ledger counts, and its limits hold as well. It is set before the first use.
+	Within *Ledger
+
+	host, device account
+}
 
 // account is one side of a ledger.
 type account struct {
@@ -67,6 +74,10 @@ func (l *Ledger) take(place Placement, p Purpose, n int64) error {
 				now, limit)
 		}
 		if a.sum.CompareAndSwap(now, now+n) {
+			if err := l.Within.take(place, p, n); err != nil {
+				a.sum.Add(-n)
+				return err
+			}
 			a.used[p].Add(n)
 			a.raisePeak(now + n)
 			return nil
@@ -80,8 +91,9 @@ func (l *Ledger) give(place Placement, p Purpose, n int64) {
 	case l == nil:
 	case place == Device:
 		l.device.add(p, -n)
+		l.Within.give(place, p, n)
 	default:
-		l.host.add(p, -n)
+		l.Add(p, -n)
 	}
 }
 
@@ -89,12 +101,16 @@ func (l *Ledger) give(place Placement, p Purpose, n int64) {
 func (l *Ledger) Add(p Purpose, n int64) {
 	if l != nil {
 		l.host.add(p, n)
+		l.Within.Add(p, n)
 	}
 }
 
 func (a *account) add(p Purpose, n int64) {
-	a.used[p].Add(n)
-	a.raisePeak(a.sum.Add(n))
+	used, sum := a.used[p].Add(n), a.sum.Add(n)
+	if invariants.Enabled {
+		invariants.Check(used >= 0 && sum >= 0, "%d bytes are in use for %v, %d in all", used, p, sum)
+	}
+	a.raisePeak(sum)
 }
 
 func (a *account) raisePeak(now int64) {

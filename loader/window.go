@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/khop-gnn/khop/internal/invariants"
 	"github.com/khop-gnn/khop/internal/rng"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -92,10 +94,8 @@ func (l *Loader) begin(ctx context.Context, epoch, first, count uint64) (*run, e
 			return nil, err
 		}
 	}
-	if l.device != nil {
-		if err := l.device.rankAgain(ctx); err != nil {
-			return nil, err
-		}
+	if err := l.placed.on.begin(ctx, l.placed.alone()); err != nil {
+		return nil, err
 	}
 	r.ctx, r.cancel = context.WithCancelCause(ctx)
 	r.order = l.order(r.epoch)
@@ -109,19 +109,6 @@ func (l *Loader) begin(ctx context.Context, epoch, first, count uint64) (*run, e
 	}
 	l.running = r
 	return r, nil
-}
-
-// rounds returns how many batches this rank has of n that all ranks share.
-func (l *Loader) rounds(n uint64) uint64 {
-	rank, world := uint64(l.opt.Rank), uint64(l.opt.WorldSize)
-	switch l.opt.Remainder {
-	case Drop:
-		return n / world
-	case Short:
-		return (n + world - 1 - rank) / world
-	default:
-		return (n + world - 1) / world
-	}
 }
 
 // batchAt returns which batch is at a position. Beyond the end of the part it is one that some rank has too.
@@ -145,7 +132,7 @@ func (r *run) work(w *worker) {
 		b := s.batch
 		b.Epoch, b.Number, b.Padded = uint64(r.epoch), number, padded
 		b.next = r.first + (position+1)*uint64(r.l.opt.WorldSize)
-		s.err = w.fill(r.ctx, s, j)
+		s.err = w.make(r.ctx, s, j)
 		r.window[position%uint64(len(r.window))] <- s // never blocks
 	}
 }
@@ -230,6 +217,19 @@ func (r *run) accept(s *slot, begin time.Time) error {
 	return nil
 }
 
+// settle waits for all that is under way, and counts it.
+func (l *Loader) settle() error {
+	for _, w := range l.workers {
+		if w.maker == nil { // it could not be opened again
+			continue
+		}
+		if err := w.maker.drain(); err != nil {
+			return err
+		}
+	}
+	return l.placed.on.traffic(&l.stats)
+}
+
 // end stops the workers, waits for them, and frees the slots that were made and not delivered.
 func (r *run) end() {
 	l := r.l
@@ -241,7 +241,7 @@ func (r *run) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.closed {
-		if err := l.device.settle(); err != nil { // the next epoch will say so too
+		if err := l.settle(); err != nil { // the next epoch will say so too
 			l.opt.log().Error("the device failed", "error", err)
 		}
 	}
@@ -254,4 +254,36 @@ func (r *run) end() {
 	}
 	l.running = nil
 	l.opt.log().Debug("epoch ended", "epoch", r.epoch, "first", r.first, "duration", time.Since(r.began))
+}
+
+// freeList is the slots that nobody owns. The one that was given back last comes first: its memory is still in the
+// caches, where a loop that keeps up with the workers leaves most slots untouched.
+type freeList struct {
+	ready chan struct{} // one for each slot in the list
+	mu    sync.Mutex
+	slots []*slot
+}
+
+func newFreeList(room int) *freeList { return &freeList{ready: make(chan struct{}, room)} }
+
+// put gives a slot back. It never waits: there is room for all.
+func (f *freeList) put(s *slot) {
+	f.mu.Lock()
+	if invariants.Enabled {
+		invariants.Check(!slices.Contains(f.slots, s), "slot %d becomes free twice", s.index)
+	}
+	s.state = free
+	f.slots = append(f.slots, s)
+	f.mu.Unlock()
+	f.ready <- struct{}{}
+}
+
+// take takes a slot, for whoever has received from ready.
+func (f *freeList) take() *slot {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	last := len(f.slots) - 1
+	s := f.slots[last]
+	f.slots = f.slots[:last]
+	return s
 }

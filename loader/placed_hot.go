@@ -23,22 +23,22 @@ func (p *placer) scores() ([]float64, error) {
 	if p.ranked != nil {
 		return p.ranked, nil
 	}
-	l := p.d.loader
+	r := p.source.recipe
 	var err error
-	switch l.opt.HotRows {
+	switch p.opt.HotRows {
 	case RankPageRank:
-		rank := gather.PageRank{Indptr: l.graph.Indptr(), Indices: l.graph.Indices(), Seeds: l.fusedSeeds()}
+		rank := gather.PageRank{Indptr: r.graph.Indptr(), Indices: r.graph.Indices(), Seeds: r.fusedSeeds()}
 		p.ranked, err = rank.Scores(p.ctx)
 	case RankPresample, RankUses:
-		p.ranked, err = l.presample(p.ctx)
+		p.ranked, err = r.presample(p.ctx)
 	default:
-		p.ranked = make([]float64, l.graph.NumNodes())
-		for v, degree := range gather.InDegree(l.graph.Indptr()) {
+		p.ranked = make([]float64, r.graph.NumNodes())
+		for v, degree := range gather.InDegree(r.graph.Indptr()) {
 			p.ranked[v] = float64(degree)
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("rank nodes by %v: %w", l.opt.HotRows, err)
+		return nil, fmt.Errorf("rank nodes by %v: %w", p.opt.HotRows, err)
 	}
 	return p.ranked, nil
 }
@@ -46,12 +46,11 @@ func (p *placer) scores() ([]float64, error) {
 // keepHotAdjacency gives a quarter of what is left of the budget to the in-edges of hot nodes, where the whole graph
 // does not fit: a pick takes a request of the bus, but rows take most of its bytes.
 func (p *placer) keepHotAdjacency() error {
-	l := p.d.loader
-	g := l.graph
+	g := p.source.recipe.graph
 	bytes := p.rest / 4
 	room := (bytes - 4*g.NumNodes()) / g.Schema().IDType().Size()
-	edges := slices.IndexFunc(p.d.placed, func(a Placed) bool { return a.Array == "indices" })
-	if l.opt.HotRows == RankNone || room <= 0 || edges < 0 || p.d.placed[edges].Rung == pinned.RungDevice {
+	edges := slices.IndexFunc(p.d.placed, func(a PlacedArray) bool { return a.Array == "indices" })
+	if p.opt.HotRows == RankNone || room <= 0 || edges < 0 || p.d.placed[edges].Rung == pinned.RungDevice {
 		return nil
 	}
 	scores, err := p.scores()
@@ -62,7 +61,7 @@ func (p *placer) keepHotAdjacency() error {
 	order := gather.Hottest(scores, int64(float64(room)/mean)+1)
 	slices.SortStableFunc(order, func(a, b int64) int { return cmp.Compare(scores[b], scores[a]) })
 	hot, err := sampling.NewHotAdjacency(p.ctx, p.stream, g, order, bytes,
-		pinned.Options{Ledger: &l.ledger, Purpose: pinned.Topology, Device: p.d.Device})
+		pinned.Options{Ledger: &p.source.ledger, Purpose: pinned.Topology, Device: p.d.Device})
 	if err != nil {
 		return fmt.Errorf("in-edges of hot nodes: %w", err)
 	}
@@ -70,20 +69,20 @@ func (p *placer) keepHotAdjacency() error {
 	hot.AddTo(&p.d.topology)
 	p.rest -= hot.Bytes()
 	p.d.placed[edges].CachedRows = hot.Edges
-	l.opt.log().Info("in-edges kept in device memory", "nodes", hot.Nodes, "edges", hot.Edges, "of", g.NumEdges(),
-		"ranked_by", l.opt.HotRows.String())
+	p.opt.log().Info("in-edges kept in device memory", "nodes", hot.Nodes, "edges", hot.Edges, "of", g.NumEdges(),
+		"ranked_by", p.opt.HotRows.String())
 	return nil
 }
 
 // keepHotRows gives what is left of the budget to the rows of hot nodes, of the largest column that does not fit.
 func (p *placer) keepHotRows() error {
-	l := p.d.loader
-	if l.opt.HotRows == RankNone {
+	g := p.source.recipe.graph
+	if p.opt.HotRows == RankNone {
 		return nil
 	}
 	for i := len(p.d.columns) - 1; i >= 0; i-- {
 		c := p.d.columns[i]
-		k := gather.CacheRows(c.tensor, p.rest)
+		k := gather.CacheRows(c.store.Column(), p.rest)
 		if p.d.placed[c.placed].Rung == pinned.RungDevice || c.nodeType < 0 || k == 0 {
 			continue
 		}
@@ -91,64 +90,47 @@ func (p *placer) keepHotRows() error {
 		if err != nil {
 			return err
 		}
-		scores = scores[l.graph.Offset(c.nodeType):l.graph.Offset(c.nodeType+1)]
-		if err := c.keep(p.ctx, gather.Hottest(scores, k), &l.ledger); err != nil {
+		scores = scores[g.Offset(c.nodeType):g.Offset(c.nodeType+1)]
+		if err := c.keep(p.ctx, gather.Hottest(scores, k)); err != nil {
 			return fmt.Errorf("column %s: %w", c.name, err)
 		}
-		p.d.placed[c.placed].CachedRows = c.store.Cached()
-		if l.opt.HotRows == RankUses {
-			if err := c.store.CountUses(pinned.Options{Ledger: &l.ledger, Purpose: pinned.Columns}); err != nil {
+		p.d.placed[c.placed].CachedRows = c.device.Cached()
+		if p.opt.HotRows == RankUses && p.source.loaders == 1 {
+			if err := c.device.CountUses(pinned.Options{Ledger: &p.source.ledger, Purpose: pinned.Columns}); err != nil {
 				return fmt.Errorf("column %s: %w", c.name, err)
 			}
 			c.counted = true
 		}
-		l.opt.log().Info("rows kept in device memory", "column", c.name, "rows", k, "of", c.tensor.Len(), "ranked_by",
-			l.opt.HotRows.String())
+		p.opt.log().Info("rows kept in device memory", "column", c.name, "rows", k, "of", c.store.Column().Len(), "ranked_by",
+			p.opt.HotRows.String())
 		break // crumbs are left
 	}
 	return nil
 }
 
-func (c *deviceColumn) keep(ctx context.Context, hot []int64, ledger *pinned.Ledger) error {
-	return c.store.Cache(ctx, hot, pinned.Options{Ledger: ledger, Purpose: pinned.Columns})
+func (c *deviceColumn) keep(ctx context.Context, hot []int64) error {
+	return c.device.Cache(ctx, hot, pinned.Options{Ledger: c.ledger, Purpose: pinned.Columns})
 }
 
 // fusedSeeds returns the seeds of an epoch as ids of all types together.
-func (l *Loader) fusedSeeds() []int64 {
-	ids := make([]int64, l.seeds.n)
+func (r *recipe) fusedSeeds() []int64 {
+	ids := make([]int64, r.seeds.n)
 	for i := range ids {
-		t, id := l.seeds.at(int64(i))
-		ids[i] = l.graph.Offset(t) + id
+		t, id := r.seeds.at(int64(i))
+		ids[i] = r.graph.Offset(t) + id
 	}
 	return ids
 }
 
 // presample counts how often each node, by fused id, is in batches of epoch 0, which the CPU samples.
-func (l *Loader) presample(ctx context.Context) (counts []float64, err error) {
-	types := len(l.graph.Schema().Nodes)
-	counts = make([]float64, l.graph.NumNodes())
-	onCPU := &Loader{recipe: l.recipe}
-	w := &worker{loader: onCPU}
-	if err := w.open(); err != nil {
-		return nil, err
-	}
-	s := onCPU.newSlot()
-	defer func() { err = errors.Join(err, w.close(), s.close()) }()
-	order := onCPU.order(0)
-	n := min(l.batches, presampled)
-	for i := range n {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+func (r *recipe) presample(ctx context.Context) ([]float64, error) {
+	counts := make([]float64, r.graph.NumNodes())
+	err := r.trial(ctx, min(r.batches, presampled), nil, func(s *slot) {
+		for t := range s.sample.Nodes {
+			count(s.sample.Nodes[t], counts[r.graph.Offset(t):])
 		}
-		number := i * (l.batches / n) // spread over the epoch
-		if err := w.fill(ctx, s, job{number: number, order: order, stages: sampleOnly}); err != nil {
-			return nil, err
-		}
-		for t := range types {
-			count(s.sample.Nodes[t], counts[l.graph.Offset(t):])
-		}
-	}
-	return counts, nil
+	})
+	return counts, err
 }
 
 // count adds one for each id.
@@ -164,24 +146,24 @@ func count(ids unified.Tensor, counts []float64) {
 	}
 }
 
-// rankAgain keeps from now on the rows that were gathered most since the last time (RankUses). No batch may be under
+// begin keeps from now on the rows that were gathered most since the last time (RankUses). No batch may be under
 // way.
-func (d *deviceSource) rankAgain(ctx context.Context) error {
+func (d *onCUDA) begin(ctx context.Context, alone bool) error {
 	for _, c := range d.columns {
-		if !c.counted {
+		if !c.counted || !alone {
 			continue
 		}
-		uses, err := c.store.Uses()
+		uses, err := c.device.Uses()
 		if err != nil {
 			return err
 		}
-		k := c.store.Cached()
-		if k == 0 || k == c.tensor.Len() || !anyUse(uses) {
+		k := c.device.Cached()
+		if k == 0 || k == c.store.Column().Len() || !anyUse(uses) {
 			continue
 		}
-		err = c.keep(ctx, gather.Hottest(uses, k), &d.loader.ledger)
+		err = c.keep(ctx, gather.Hottest(uses, k))
 		if errors.Is(err, device.ErrOutOfMemory) { // somebody else has taken it meanwhile: all rows go over the bus
-			d.loader.opt.log().Warn("no rows are kept in device memory any more", "column", c.name, "error", err)
+			d.log.Warn("no rows are kept in device memory any more", "column", c.name, "error", err)
 			continue
 		}
 		if err != nil {

@@ -1,0 +1,6 @@
+//go:build race || invariants
+
+package invariants
+
+// Enabled says that invariants are checked.
+const Enabled = true

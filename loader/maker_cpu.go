@@ -1,0 +1,75 @@
+package loader
+
+import (
+	"context"
+	"runtime"
+	"time"
+
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/unified"
+)
+
+func (*onCPU) workers() int { return runtime.GOMAXPROCS(0) }
+
+// cpuMaker makes batches in host memory. All is done when fetch returns.
+type cpuMaker struct {
+	sampler sampling.Worker
+	columns []*column // [array]
+	stats   *counters
+}
+
+func (*onCPU) openMaker(r *recipe, columns []*column, ledger *pinned.Ledger, stats *counters) (_ maker, err error) {
+	defer recovered(&err)
+	sampler, err := r.opt.Sampler.Open(r.env(ledger))
+	if err != nil {
+		return nil, err
+	}
+	return &cpuMaker{sampler, columns, stats}, nil
+}
+
+// env is what a sampler's worker works with.
+func (r *recipe) env(ledger *pinned.Ledger) sampling.Env {
+	return sampling.Env{Graph: r.graph, BatchSize: int(r.batchSize()), EdgePos: r.edgePos(),
+		Scratch: pinned.Options{Ledger: ledger, Purpose: pinned.Scratch}}
+}
+
+func (m *cpuMaker) sample(ctx context.Context, s *slot) error {
+	return m.sampler.Sample(ctx, &s.request, &s.sample)
+}
+
+func (m *cpuMaker) fetch(s *slot) error {
+	begin := time.Now()
+	defer func() { m.stats.gather.add(time.Since(begin)) }()
+	return s.fetchRows(m)
+}
+
+// copyRows implements rowCopier.
+func (m *cpuMaker) copyRows(i int, to *unified.Buffer, ids unified.Tensor) (unified.Tensor, error) {
+	return m.columns[i].store.Gather(to, ids)
+}
+
+func (m *cpuMaker) finish(*slot) error { return nil }
+func (m *cpuMaker) drain() error       { return nil }
+
+func (m *cpuMaker) close() (err error) {
+	defer recovered(&err)
+	return m.sampler.Close()
+}
+
+func (*onCPU) openFence(r *recipe, ledger *pinned.Ledger, _ *counters) (fence, pinned.Options, pinned.Options, error) {
+	ids := pinned.Options{Ledger: ledger, Purpose: pinned.Batches}
+	rows := ids
+	rows.From = r.opt.RowMemory
+	return noFence{}, ids, rows, nil
+}
+
+// noFence is the fence of a batch in host memory, which is complete when it is delivered.
+type noFence struct{}
+
+func (noFence) wait(uintptr) error                            { return nil }
+func (noFence) record(uintptr) error                          { return nil }
+func (noFence) sync() error                                   { return nil }
+func (noFence) host(t unified.Tensor) (unified.Tensor, error) { return t, nil }
+func (noFence) free() error                                   { return nil }
+func (noFence) close() error                                  { return nil }

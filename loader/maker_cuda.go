@@ -1,0 +1,305 @@
+package loader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/khop-gnn/khop/device"
+	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// deviceWorkers is the default of Workers on a device: while one waits for sizes, the other keeps the device busy.
+const deviceWorkers = 2
+
+func (*onCUDA) workers() int { return deviceWorkers }
+
+// cudaMaker makes batches on a device: it samples on one stream and gathers on another, so that the rows of one batch
+// are on their way while the next is sampled. The host waits once a batch, for the sizes of what was sampled.
+type cudaMaker struct {
+	on             *onCUDA
+	stores         []*gather.DeviceStore // [array]
+	stats          *counters
+	sampler        sampling.DeviceWorker
+	picks, columns *device.Stream
+	sampled        *device.Event
+}
+
+func (d *onCUDA) openMaker(r *recipe, columns []*column, ledger *pinned.Ledger, stats *counters) (_ maker, err error) {
+	m := &cudaMaker{on: d, stats: stats, stores: make([]*gather.DeviceStore, len(columns))}
+	for i, c := range columns {
+		if c != nil {
+			m.stores[i] = d.storeOf(c)
+		}
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, m.close())
+		}
+	}()
+	if m.picks, err = d.NewStream(device.PriorityLow); err != nil {
+		return nil, err
+	}
+	if m.columns, err = d.NewStream(device.PriorityLow); err != nil {
+		return nil, err
+	}
+	if m.sampled, err = d.NewEvent(device.Untimed); err != nil {
+		return nil, err
+	}
+	env := r.env(ledger)
+	env.Scratch.Device = d.Device
+	defer recovered(&err)
+	sampler, err := deviceSampler(&r.opt)
+	if err != nil {
+		return nil, err
+	}
+	if m.sampler, err = sampler.OpenDevice(sampling.DeviceEnv{Env: env, Device: d.Device, Stream: m.picks,
+		Topology: d.topology, MaxBlocks: r.opt.DeviceBlocks}); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// drain waits for all that is on the streams.
+func (m *cudaMaker) drain() error {
+	var errs []error
+	for _, s := range []*device.Stream{m.picks, m.columns} {
+		if s != nil {
+			errs = append(errs, s.Synchronize())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// close waits for what is under way and frees the maker.
+func (m *cudaMaker) close() (err error) {
+	defer recovered(&err)
+	errs := []error{m.drain()}
+	if m.sampler != nil {
+		errs = append(errs, m.sampler.Close())
+	}
+	if m.sampled != nil {
+		errs = append(errs, m.sampled.Close())
+	}
+	for _, s := range []*device.Stream{m.picks, m.columns} {
+		if s != nil {
+			errs = append(errs, s.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// sample samples the slot's request and waits for the sizes. A buffer that was too small has grown then, and the batch
+// is sampled again: the draws are the same.
+func (m *cudaMaker) sample(ctx context.Context, s *slot) error {
+	for _, c := range m.on.columns {
+		if err := c.device.Err(); err != nil { // of an earlier batch: only a sampler of yours can cause it
+			return fmt.Errorf("column %s: %w", c.name, err)
+		}
+	}
+	f := s.fence.(*cudaFence)
+	f.countGather()
+	if err := f.makeFree(m.picks); err != nil {
+		return err
+	}
+	for {
+		if err := m.sampler.Enqueue(ctx, &s.request, &s.sample); err != nil {
+			return err
+		}
+		if err := m.picks.Record(m.sampled); err != nil {
+			return err
+		}
+		if err := m.sampled.Synchronize(); err != nil {
+			return err
+		}
+		replay, err := m.sampler.Finish(&s.sample)
+		if err != nil || !replay {
+			return err
+		}
+		m.stats.replays.Add(1)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// fetch starts to copy the columns' rows.
+func (m *cudaMaker) fetch(s *slot) error {
+	f := s.fence.(*cudaFence)
+	if err := f.awaitReaders(m.columns); err != nil {
+		return err
+	}
+	if err := m.columns.Record(f.gathering); err != nil {
+		return err
+	}
+	if err := s.fetchRows(m); err != nil {
+		return errors.Join(err, m.columns.Synchronize()) // nobody could wait for what was enqueued
+	}
+	return nil
+}
+
+// copyRows implements rowCopier, in the order of the stream.
+func (m *cudaMaker) copyRows(i int, to *unified.Buffer, ids unified.Tensor) (unified.Tensor, error) {
+	return m.stores[i].Enqueue(m.columns, to, ids)
+}
+
+// finish lets the slot's fence say when the rows are there.
+func (m *cudaMaker) finish(s *slot) error {
+	f := s.fence.(*cudaFence)
+	if err := m.columns.Record(f.ready); err != nil {
+		return err
+	}
+	f.filled, f.counted, f.wasRead = true, false, false
+	return nil
+}
+
+// cudaFence is the fence of a batch on a device.
+type cudaFence struct {
+	*device.Device
+	stats            *counters
+	provided         bool          // memory is of Options.RowMemory, which may give it out again at once
+	gathering, ready *device.Event // around the last gather
+	filled, counted  bool          // they were recorded; the time between them was counted
+	read             *device.Event // what the last consumer's stream had to do by then
+	wasRead          bool
+
+	down    *device.Stream // brings tensors to the host, from the first on
+	staging pinned.Buffer
+}
+
+func (d *onCUDA) openFence(r *recipe, ledger *pinned.Ledger, stats *counters) (fence, pinned.Options, pinned.Options,
+	error) {
+	own, err := device.Open(d.Ordinal()) // a kept batch outlives the loader
+	if err != nil {
+		return nil, pinned.Options{}, pinned.Options{}, err
+	}
+	memory := pinned.Options{Ledger: ledger, Purpose: pinned.Batches, Device: own, From: r.opt.RowMemory}
+	f := &cudaFence{Device: own, stats: stats, provided: r.opt.RowMemory != nil}
+	f.staging.Options = pinned.Options{Ledger: ledger, Purpose: pinned.Batches, Device: own, Place: pinned.Pinned}
+	if f.gathering, err = own.NewEvent(device.Timed); err == nil {
+		f.ready, err = own.NewEvent(device.Timed)
+	}
+	if err == nil {
+		f.read, err = own.NewEvent(device.Untimed)
+	}
+	if err != nil {
+		err = errors.Join(err, f.close())
+	}
+	return f, memory, memory, err
+}
+
+// awaitReaders lets what follows on the stream wait until nobody uses the slot's memory: neither who filled it before,
+// nor the consumer whose stream Batch.RecordStream named.
+func (f *cudaFence) awaitReaders(stream *device.Stream) error {
+	if f.filled {
+		if err := stream.Wait(f.ready); err != nil {
+			return err
+		}
+	}
+	if f.wasRead {
+		return stream.Wait(f.read)
+	}
+	return nil
+}
+
+// makeFree lets what follows on the stream have the slot's memory, part of which it may give back.
+func (f *cudaFence) makeFree(stream *device.Stream) error {
+	if f.provided {
+		return f.free()
+	}
+	return f.awaitReaders(stream)
+}
+
+// free is awaitReaders for the host. It must come before memory of a Provider is given back, which may give it out
+// again at once; the driver waits by itself.
+func (f *cudaFence) free() error {
+	if !f.provided {
+		return nil
+	}
+	if f.filled {
+		if err := f.ready.Synchronize(); err != nil {
+			return err
+		}
+	}
+	if f.wasRead {
+		return f.read.Synchronize()
+	}
+	return nil
+}
+
+// countGather adds the time that the slot's last gather took, if it is done by now, once.
+func (f *cudaFence) countGather() {
+	if !f.filled || f.counted {
+		return
+	}
+	f.counted = true
+	if done, err := f.ready.Done(); err != nil || !done {
+		return
+	}
+	if d, err := f.ready.Elapsed(f.gathering); err == nil {
+		f.stats.gather.add(d)
+	}
+}
+
+func (f *cudaFence) wait(stream uintptr) error {
+	if !f.filled {
+		return nil
+	}
+	return f.BorrowStream(stream).Wait(f.ready)
+}
+
+func (f *cudaFence) record(stream uintptr) error {
+	if !f.filled {
+		return nil
+	}
+	f.wasRead = true
+	return f.BorrowStream(stream).Record(f.read)
+}
+
+func (f *cudaFence) sync() error {
+	if !f.filled {
+		return nil
+	}
+	return f.ready.Synchronize()
+}
+
+// host copies what lies on the device.
+func (f *cudaFence) host(t unified.Tensor) (host unified.Tensor, err error) {
+	if t.Placement() != unified.Device || len(t.Bytes()) == 0 {
+		return t, nil
+	}
+	if f.down == nil {
+		if f.down, err = f.NewStream(device.PriorityLow); err != nil {
+			return host, err
+		}
+	}
+	n := int64(len(t.Bytes()))
+	if err := f.staging.Grow(n, 0); err != nil {
+		return host, err
+	}
+	mem := f.staging.Bytes()[:n]
+	if err := f.down.CopyToHost(mem, t.Address()); err != nil {
+		return host, err
+	}
+	if err := f.down.Synchronize(); err != nil {
+		return host, err
+	}
+	return unified.NewPlaced(unified.Pinned, t.DType(), mem, t.Shape()...)
+}
+
+func (f *cudaFence) close() error {
+	var errs []error
+	if f.down != nil {
+		errs = append(errs, f.down.Close())
+	}
+	errs = append(errs, f.staging.Close())
+	for _, e := range []*device.Event{f.gathering, f.ready, f.read} {
+		if e != nil {
+			errs = append(errs, e.Close())
+		}
+	}
+	return errors.Join(append(errs, f.Device.Close())...)
+}

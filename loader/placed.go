@@ -1,0 +1,261 @@
+package loader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/pinned"
+)
+
+// Placed is a source whose graph and columns are where a processor reads them: mapped, resident, or on a device. Place
+// makes one for several loaders, such as the ranks of a server; New makes one for itself of any other source. It is a
+// Source, safe for concurrent use.
+//
+// It also bounds memory: MaxMemory and DeviceMemory hold for the placed source and all its loaders together.
+type Placed struct {
+	src     Source
+	recipe  *recipe // of the loaders that it was made for
+	on      processor
+	columns []*column
+	loaders int // how many share the limits
+	ledger  pinned.Ledger
+	// estimate is of a loader of recipe.
+	estimate Estimate
+
+	mu    sync.Mutex
+	users int // who placed it, and each loader
+	taken int // loaders that there ever were
+	ended bool
+}
+
+// column is a column of the source, once, in however many arrays its rows are delivered.
+type column struct {
+	name     string
+	nodeType int // -1 for a column of the edges
+	store    *gather.Store
+}
+
+// PlacedArray says where the kernels of a device find an array of the source.
+type PlacedArray struct {
+	Array string      `json:"array"` // "indptr", "column feature"
+	Bytes int64       `json:"bytes"`
+	Rung  pinned.Rung `json:"rung"`
+	// Refused are the better ways to let the device address it, and why they were not taken.
+	Refused []pinned.Step `json:"refused,omitempty"`
+	// CachedRows are the rows of a column, or the edges, that are in device memory besides.
+	CachedRows int64 `json:"cached_rows,omitempty"`
+}
+
+// Place brings the graph, and the columns that opt names, to where loaders on opt.Device read them, once. New then
+// makes loaders of the result that share it: as many at a time as loaders says, among which the limits of opt are
+// divided. Their options name the same device or "auto", and columns that opt names; where it lies and what limits
+// memory are settled here, and their Residence, MaxMemory, DeviceMemory, DeviceCache and HotRows are not looked at.
+// Where loaders share it, RankUses ranks once, as RankPresample does.
+//
+// The source must stay open until the loaders are closed, and Close was called. Errors are those of New.
+func Place(ctx context.Context, src Source, opt Options, loaders int) (*Placed, error) {
+	if loaders < 1 {
+		return nil, fmt.Errorf("%w: %d loaders share a placed source: must be 1 or more", ErrOptions, loaders)
+	}
+	if p, ok := src.(*Placed); ok {
+		return nil, fmt.Errorf("%w: %s is placed already", ErrOptions, p.recipe.name)
+	}
+	return newPlaced(ctx, src, opt, loaders)
+}
+
+func newPlaced(ctx context.Context, src Source, opt Options, loaders int) (*Placed, error) {
+	p := &Placed{src: src, loaders: loaders, users: 1}
+	var err error
+	if p.recipe, p.on, err = settle(src, opt); err != nil {
+		return nil, err
+	}
+	err = p.recipe.explainFault(pinned.Guard(func() error { return p.bring(ctx) }))
+	if err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return p, nil
+}
+
+// settle decides where batches are made, and what is in them.
+func settle(src Source, opt Options) (*recipe, processor, error) {
+	chosen := opt.Workers
+	if err := opt.EnsureDefaults().Validate(); err != nil {
+		return nil, nil, err
+	}
+	on, err := chooseProcessor(&opt)
+	if err != nil {
+		return nil, nil, err
+	}
+	if opt.Device = on.String(); chosen == 0 {
+		opt.Workers = on.workers()
+	}
+	r, err := newRecipe(src, opt)
+	if err != nil {
+		return nil, nil, errors.Join(err, on.close())
+	}
+	return r, on, nil
+}
+
+// bring finds the columns and brings all arrays to where they are read.
+func (p *Placed) bring(ctx context.Context) (err error) {
+	if p.columns, err = findColumns(p.recipe); err != nil {
+		return err
+	}
+	r := p.recipe
+	if p.estimate, err = p.on.fit(r, p.loaders, p.sourceBytes()); err != nil {
+		return err
+	}
+	p.ledger.SetLimit(r.opt.MaxMemory)
+	return p.on.explain(p.on.place(ctx, p), &r.opt)
+}
+
+// findColumns looks up the columns that batches have rows of.
+func findColumns(r *recipe) (list []*column, err error) {
+	for i := range r.arrays {
+		a := &r.arrays[i]
+		if !a.IsColumn() || columnOf(list, a) != nil {
+			continue
+		}
+		c := &column{name: a.Column, nodeType: a.Type}
+		if a.Kind == ArrayEdgeColumn {
+			c.nodeType = -1
+		}
+		if err := c.find(r.graph); err != nil {
+			return nil, fmt.Errorf("column of %s: %w", a.Name, err)
+		}
+		list = append(list, c)
+	}
+	return list, nil
+}
+
+// find looks the column up in a graph.
+func (c *column) find(g *graph.Graph) (err error) {
+	tensor, _ := g.EdgeColumn(c.name)
+	if c.nodeType >= 0 {
+		tensor, _ = g.NodeColumn(c.nodeType, c.name)
+	}
+	c.store, err = gather.NewStore(tensor)
+	return err
+}
+
+// columnOf returns the column of an array; nil where the list does not have it.
+func columnOf(list []*column, a *Array) *column {
+	for _, c := range list {
+		if c.name == a.Column && (c.nodeType == a.Type) == (a.Kind != ArrayEdgeColumn) &&
+			(c.nodeType < 0) == (a.Kind == ArrayEdgeColumn) {
+			return c
+		}
+	}
+	return nil
+}
+
+// sourceBytes returns how much memory copies of topology and columns take.
+func (p *Placed) sourceBytes() (m Memory) {
+	mem := pinned.Options{}
+	for _, t := range topology(p.recipe.graph) {
+		m.Topology += mem.Size(int64(len(t.Bytes())))
+	}
+	for _, c := range p.columns {
+		m.Columns += mem.Size(int64(len(c.store.Column().Bytes())))
+	}
+	return m
+}
+
+// recipeFor returns the recipe of a loader that shares the placed source.
+func (p *Placed) recipeFor(opt Options) (*recipe, error) {
+	own, workers := &p.recipe.opt, opt.Workers
+	if err := opt.EnsureDefaults().Validate(); err != nil {
+		return nil, err
+	}
+	if n, _ := ParseDevice(opt.Device); n >= 0 {
+		opt.Device = fmt.Sprintf("cuda:%d", n)
+	}
+	if opt.Device != "auto" && opt.Device != own.Device {
+		return nil, fmt.Errorf("%w: Device is %s, but %s was placed for %s", ErrOptions, opt.Device, p.recipe.name,
+			own.Device)
+	}
+	if workers == 0 {
+		opt.Workers = p.on.workers()
+	}
+	opt.Device, opt.Residence, opt.HotRows = own.Device, own.Residence, own.HotRows
+	opt.MaxMemory, opt.DeviceMemory, opt.DeviceCache = own.MaxMemory, own.DeviceMemory, own.DeviceCache
+	return newRecipe(p, opt)
+}
+
+// join makes l one of the placed source's loaders, which finds its columns there and how much memory it may take.
+func (p *Placed) join(l *Loader) (err error) {
+	l.columns = make([]*column, len(l.arrays))
+	for i := range l.arrays {
+		a := &l.arrays[i]
+		if l.columns[i] = columnOf(p.columns, a); l.columns[i] == nil && a.IsColumn() {
+			return fmt.Errorf("%w: %s: the column was not placed: name it in the options of Place", ErrOptions, a.Name)
+		}
+	}
+	if l.estimate, err = p.on.fit(l.recipe, p.loaders, p.sourceBytes()); err != nil {
+		return err
+	}
+	return p.retain()
+}
+
+// retain counts one more loader.
+func (p *Placed) retain() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended {
+		return fmt.Errorf("%s: %w", p.recipe.name, ErrClosed)
+	}
+	p.users++
+	p.taken++
+	return nil
+}
+
+// release counts one user less, and frees everything with the last.
+func (p *Placed) release() error {
+	p.mu.Lock()
+	p.users--
+	last := p.users == 0
+	p.mu.Unlock()
+	if !last {
+		return nil
+	}
+	return p.on.close()
+}
+
+// alone reports whether one loader has the placed source to itself for good.
+func (p *Placed) alone() bool { return p.loaders == 1 && p.taken == 1 }
+
+// Close ends what Place began: memory is freed when the last loader is closed too. A later call does nothing.
+func (p *Placed) Close() error {
+	p.mu.Lock()
+	again := p.ended
+	p.ended = true
+	p.mu.Unlock()
+	if again {
+		return nil
+	}
+	return p.release()
+}
+
+// ID implements Source.
+func (p *Placed) ID() [16]byte { return p.src.ID() }
+
+// Graph implements Source: it is the source's graph, or where it was copied (Resident) the copy, which is valid until
+// the last loader is closed.
+func (p *Placed) Graph() *graph.Graph { return p.recipe.graph }
+
+// Split implements Source.
+func (p *Placed) Split(name string, index int) (graph.Seeds, error) { return p.src.Split(name, index) }
+
+// Path returns how errors call the source.
+func (p *Placed) Path() string { return p.recipe.name }
+
+// Arrays returns where each array of the source is that a device reads; nil on the CPU.
+func (p *Placed) Arrays() []PlacedArray { return p.on.arrays() }
+
+// Ledger returns what counts the memory of the placed source and of all its loaders, and keeps MaxMemory and
+// DeviceMemory. Whoever takes memory on behalf of the loaders counts it there too, and says so in Options.PerSlot.
+func (p *Placed) Ledger() *pinned.Ledger { return &p.ledger }

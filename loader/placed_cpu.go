@@ -1,0 +1,169 @@
+package loader
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// onCPU reads the source where it lies, or copies of it in memory (Resident).
+type onCPU struct {
+	regions []*pinned.Region // copies
+}
+
+func (*onCPU) String() string                    { return "cpu" }
+func (*onCPU) arrays() []PlacedArray             { return nil }
+func (*onCPU) begin(context.Context, bool) error { return nil }
+func (*onCPU) traffic(*counters) error           { return nil }
+func (*onCPU) busAddress() string                { return "" }
+func (*onCPU) bounded(o *Options) bool           { return o.MaxMemory > 0 }
+
+func (c *onCPU) close() error {
+	var errs []error
+	for _, r := range c.regions {
+		errs = append(errs, r.Close())
+	}
+	c.regions = nil
+	return errors.Join(errs...)
+}
+
+func (c *onCPU) place(ctx context.Context, p *Placed) error {
+	if p.recipe.opt.Residence == Resident {
+		return c.copySource(ctx, p)
+	}
+	return readAhead(ctx, p)
+}
+
+// topology returns the arrays that samplers read.
+func topology(g *graph.Graph) []unified.Tensor {
+	return []unified.Tensor{unified.FromSlice(g.Indptr()), g.Indices(), g.Types()}
+}
+
+// readAhead reads what will be read from mapped files: in order, which a disk gives many times faster than pages at
+// random, and so that the first epoch takes no page faults. It is worth it while all of it stays in memory: at most half
+// of what is available. A larger source is left to the page cache.
+func readAhead(ctx context.Context, p *Placed) error {
+	const chunk = 64 << 20
+	total, done := p.sourceBytes().Total(), int64(0)
+	if total > machine.Probe().Room()/2 {
+		return nil
+	}
+	list := topology(p.recipe.graph)
+	for _, c := range p.columns {
+		list = append(list, c.store.Column())
+	}
+	for _, t := range list {
+		for part := range slices.Chunk(t.Bytes(), chunk) {
+			err := pinned.Populate(part)
+			if errors.Is(err, errors.ErrUnsupported) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			done += int64(len(part))
+			p.recipe.opt.progress("read ahead", done, total)
+		}
+	}
+	return nil
+}
+
+// copySource replaces the graph by one whose topology and columns in use are in memory.
+func (c *onCPU) copySource(ctx context.Context, p *Placed) error {
+	g := p.recipe.graph
+	in := copier{c: c, p: p, ctx: ctx, copies: map[*byte]unified.Tensor{}}
+	var columns []unified.Tensor
+	for _, col := range p.columns {
+		columns = append(columns, col.store.Column())
+	}
+	if err := in.stage("topology", pinned.Topology, topology(g)); err != nil {
+		return err
+	}
+	if err := in.stage("columns", pinned.Columns, columns); err != nil {
+		return err
+	}
+	schema := *g.Schema() // its own slices, since FromArrays sets what follows from names
+	schema.Nodes, schema.Edges = slices.Clone(schema.Nodes), slices.Clone(schema.Edges)
+	a := graph.Arrays{
+		Schema: schema, ID: g.ID(), EdgeIDs: g.EdgeIDs(), Splits: g.Splits(),
+		Indptr:      in.of(unified.FromSlice(g.Indptr())),
+		Indices:     in.of(g.Indices()),
+		Types:       in.of(g.Types()),
+		NodeColumns: make([]map[string]unified.Tensor, len(schema.Nodes)),
+		EdgeColumns: make(map[string]unified.Tensor),
+	}
+	for t := range schema.Nodes {
+		a.NodeColumns[t] = make(map[string]unified.Tensor)
+		for _, c := range schema.Nodes[t].Columns {
+			col, _ := g.NodeColumn(t, c.Name)
+			a.NodeColumns[t][c.Name] = in.of(col)
+		}
+	}
+	for _, c := range schema.EdgeColumns {
+		col, _ := g.EdgeColumn(c.Name)
+		a.EdgeColumns[c.Name] = in.of(col)
+	}
+	copied, err := graph.FromArrays(a)
+	if err != nil {
+		return err
+	}
+	p.recipe.graph = copied
+	for _, col := range p.columns {
+		err = errors.Join(err, col.find(copied))
+	}
+	return err
+}
+
+// copier copies tensors into memory.
+type copier struct {
+	c      *onCPU
+	p      *Placed
+	ctx    context.Context
+	copies map[*byte]unified.Tensor // by where the original lies
+}
+
+func (in *copier) stage(name string, purpose pinned.Purpose, tensors []unified.Tensor) error {
+	done, total := int64(0), int64(0)
+	for _, t := range tensors {
+		total += int64(len(t.Bytes()))
+	}
+	for _, t := range tensors {
+		if _, ok := in.copies[firstByte(t)]; ok || len(t.Bytes()) == 0 {
+			continue
+		}
+		opt := gather.ResidentOptions{Memory: pinned.Options{Ledger: &in.p.ledger, Purpose: purpose}}
+		opt.Progress = func(n, _ int64) { in.p.recipe.opt.progress(name, done+n, total) }
+		to, r, err := gather.Resident(in.ctx, t, opt)
+		if err != nil {
+			return err
+		}
+		in.c.regions = append(in.c.regions, r)
+		in.copies[firstByte(t)] = to
+		done += int64(len(t.Bytes()))
+	}
+	return nil
+}
+
+// of returns the copy of a tensor, or the tensor itself if it was not copied.
+func (in *copier) of(t unified.Tensor) unified.Tensor {
+	if to, ok := in.copies[firstByte(t)]; ok {
+		return to
+	}
+	return t
+}
+
+func firstByte(t unified.Tensor) *byte {
+	if len(t.Bytes()) == 0 {
+		return nil
+	}
+	return &t.Bytes()[0]
+}

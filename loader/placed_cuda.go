@@ -1,0 +1,212 @@
+package loader
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"github.com/khop-gnn/khop/device"
+	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// onCUDA makes batches on a CUDA device, where they then lie: kernels read topology and columns where place put them, in
+// device memory or, over the bus, in host memory.
+type onCUDA struct {
+	*device.Device
+	topology sampling.Topology
+	owned    []interface{ Close() error } // device copies, attachments and caches, to close in reverse order
+	placed   []PlacedArray
+	columns  []*deviceColumn
+	log      *slog.Logger
+}
+
+// deviceColumn is a column that a device reads.
+type deviceColumn struct {
+	*column
+	device  *gather.DeviceStore
+	placed  int  // in onCUDA.placed
+	counted bool // its rows are ranked again, from their uses
+	ledger  *pinned.Ledger
+}
+
+func (d *onCUDA) String() string        { return fmt.Sprintf("cuda:%d", d.Ordinal()) }
+func (d *onCUDA) arrays() []PlacedArray { return slices.Clone(d.placed) }
+func (d *onCUDA) bounded(*Options) bool { return false }
+
+func (d *onCUDA) busAddress() string {
+	at := d.Attribute
+	return machine.FindPCI(at(device.AttrPCIDomain), at(device.AttrPCIBus), at(device.AttrPCIDevice)).Address
+}
+
+func (d *onCUDA) storeOf(c *column) *gather.DeviceStore {
+	i := slices.IndexFunc(d.columns, func(x *deviceColumn) bool { return x.column == c })
+	return d.columns[i].device
+}
+
+// traffic counts what was gathered, by all loaders that share the columns.
+func (d *onCUDA) traffic(stats *counters) error {
+	var sum gather.Traffic
+	for _, c := range d.columns {
+		t, err := c.device.Traffic()
+		if err != nil {
+			return err
+		}
+		sum.Rows, sum.Hits, sum.Bytes, sum.Saved = sum.Rows+t.Rows, sum.Hits+t.Hits, sum.Bytes+t.Bytes,
+			sum.Saved+t.Saved
+	}
+	stats.onDevice.Store(&sum)
+	return nil
+}
+
+// close frees what the source's arrays took. No kernel that reads them may be under way.
+func (d *onCUDA) close() error {
+	var errs []error
+	for i := len(d.owned) - 1; i >= 0; i-- {
+		errs = append(errs, d.owned[i].Close())
+	}
+	d.owned = nil
+	return errors.Join(append(errs, d.Device.Close())...)
+}
+
+// place decides where the kernels find each array of the source, and brings it there: into device memory while that
+// lasts, topology first, then the columns from the smallest on; else into host memory that the device addresses. Of the
+// columns there the device keeps the rows that HotRows ranks first.
+func (d *onCUDA) place(ctx context.Context, source *Placed) error {
+	d.log = source.recipe.opt.log()
+	rest, err := d.budget(source)
+	if err != nil {
+		return err
+	}
+	p := placer{d: d, source: source, opt: &source.recipe.opt, ctx: ctx, rest: rest, total: source.sourceBytes().Total()}
+	if p.stream, err = d.NewStream(device.PriorityLow); err != nil {
+		return err
+	}
+	defer p.stream.Close()
+	if err := p.topology(); err != nil {
+		return err
+	}
+	if err := p.columns(); err != nil {
+		return err
+	}
+	return p.stream.Synchronize()
+}
+
+// budget returns how much device memory is for the source.
+func (d *onCUDA) budget(p *Placed) (int64, error) {
+	o := &p.recipe.opt
+	free, _, err := d.Memory()
+	if err != nil {
+		return 0, fmt.Errorf("%w: %s: %w", ErrDevice, o.Device, err)
+	}
+	if o.DeviceMemory == 0 {
+		o.DeviceMemory = free / 2
+	}
+	p.ledger.SetDeviceLimit(o.DeviceMemory)
+	if o.DeviceCache == NoDeviceCache {
+		return 0, nil
+	}
+	if o.DeviceCache > 0 {
+		return min(o.DeviceCache, o.DeviceMemory), nil
+	}
+	b := satMul(p.estimate.DeviceBound.Total(), int64(p.loaders))
+	return o.DeviceMemory - min(b, o.DeviceMemory/2), nil
+}
+
+// placer brings the arrays of a source to where kernels read them.
+type placer struct {
+	d           *onCUDA
+	source      *Placed
+	opt         *Options
+	ctx         context.Context
+	stream      *device.Stream
+	rest        int64 // device memory that may still be taken
+	done, total int64 // for progress
+	ranked      []float64
+}
+
+// array brings one array to where the budget lets it be.
+func (p *placer) array(name string, t unified.Tensor, purpose pinned.Purpose) (device.Address, error) {
+	size := int64(len(t.Bytes()))
+	if size == 0 {
+		return 0, nil
+	}
+	opt := pinned.AttachOptions{Ledger: &p.source.ledger, Purpose: purpose}
+	if p.opt.Residence == Resident {
+		opt.From = pinned.RungCopy
+	}
+	opt.Progress = func(done, _ int64) { p.opt.progress("device", p.done+done, p.total) }
+	a, err := p.bring(t.Bytes(), opt)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", name, err)
+	}
+	p.d.owned = append(p.d.owned, a)
+	p.d.placed = append(p.d.placed, PlacedArray{Array: name, Bytes: size, Rung: a.Rung(), Refused: a.Reasons()})
+	p.done += size
+	p.opt.log().Debug("array placed", "array", name, "bytes", size, "rung", a.Rung().String())
+	return a.Address(), nil
+}
+
+// bring uploads b where the budget allows, and else attaches it.
+func (p *placer) bring(b []byte, opt pinned.AttachOptions) (*pinned.Attachment, error) {
+	held := (pinned.Options{Device: p.d.Device}).Size(int64(len(b)))
+	if held > p.rest {
+		return pinned.Attach(p.ctx, p.d.Device, b, opt)
+	}
+	a, err := pinned.Upload(p.ctx, p.d.Device, p.stream, b, opt)
+	if errors.Is(err, device.ErrOutOfMemory) { // somebody else has taken it meanwhile
+		p.rest = 0
+		return pinned.Attach(p.ctx, p.d.Device, b, opt)
+	}
+	p.rest -= held
+	return a, err
+}
+
+// topology places what samplers read.
+func (p *placer) topology() (err error) {
+	t := &p.d.topology
+	for i, array := range topology(p.source.recipe.graph) {
+		name := [...]string{"indptr", "indices", "edge types"}[i]
+		to := [...]*device.Address{&t.Indptr, &t.Indices, &t.Types}[i]
+		if *to, err = p.array(name, array, pinned.Topology); err != nil {
+			return err
+		}
+	}
+	return p.keepHotAdjacency()
+}
+
+// columns places each column, the smallest first, and makes the stores that gather from them.
+func (p *placer) columns() error {
+	for _, c := range p.source.columns {
+		p.d.columns = append(p.d.columns, &deviceColumn{column: c, ledger: &p.source.ledger})
+	}
+	bytes := func(c *deviceColumn) int { return len(c.store.Column().Bytes()) }
+	slices.SortStableFunc(p.d.columns, func(a, b *deviceColumn) int { return cmp.Compare(bytes(a), bytes(b)) })
+	for _, c := range p.d.columns {
+		if err := p.column(c); err != nil {
+			return fmt.Errorf("column %s: %w", c.name, err)
+		}
+	}
+	return p.keepHotRows()
+}
+
+// column places a column and makes the store that gathers from it.
+func (p *placer) column(c *deviceColumn) error {
+	at, err := p.array("column "+c.name, c.store.Column(), pinned.Columns)
+	if err != nil {
+		return err
+	}
+	c.placed = len(p.d.placed) - 1
+	if c.device, err = gather.NewDeviceStore(p.d.Device, c.store.Column(), at); err != nil {
+		return err
+	}
+	c.device.MaxBlocks = p.opt.DeviceBlocks
+	p.d.owned = append(p.d.owned, c.device)
+	return nil
+}

@@ -1,0 +1,139 @@
+package loader_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/sampling"
+)
+
+// place is loader.Place on the CPU; what it took must be back at the end.
+func place(t *testing.T, src loader.Source, opt loader.Options, loaders int) *loader.Placed {
+	t.Helper()
+	if opt.Device == "" {
+		opt.Device = "cpu"
+	}
+	p, err := loader.Place(background, src, opt, loaders)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+		if n := p.Ledger().Total() + p.Ledger().DeviceTotal(); n != 0 {
+			t.Errorf("%d bytes are held after Close", n)
+		}
+	})
+	return p
+}
+
+func TestLoadersShareOneCopyOfAPlacedSource(t *testing.T) {
+	g := plainGraph(t, 3000, 6)
+	opt := loader.Options{Sampler: neighbor, BatchSize: 100, Shuffle: true, Residence: loader.Resident, Workers: 1,
+		MaxMemory: 40 << 20}
+	var want []string
+	for rank := range 2 {
+		alone := opt
+		alone.Rank, alone.WorldSize = rank, 2
+		want = append(want, digests(t, open(t, g, alone).Epoch(background, 1))...)
+	}
+	p := place(t, g, opt, 2)
+	copies := p.Ledger().Total()
+	var got []string
+	for rank := range 2 {
+		opt.Rank, opt.WorldSize = rank, 2
+		l := open(t, p, opt)
+		got = append(got, digests(t, l.Epoch(background, 1))...)
+		if m := l.Stats().Memory; m.Topology != 0 || m.Columns != 0 {
+			t.Errorf("rank %d copied the source again: %+v", rank, m)
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	held := p.Ledger().Used(pinned.Topology) + p.Ledger().Used(pinned.Columns)
+	if held != copies || copies == 0 {
+		t.Errorf("%d bytes of copies, %d when the source was placed", held, copies)
+	}
+	if peak := p.Ledger().Peak(); peak > opt.MaxMemory {
+		t.Errorf("both took %d bytes, MaxMemory is %d", peak, opt.MaxMemory)
+	}
+}
+
+func TestMaxMemoryBoundsAllLoadersOfAPlacedSource(t *testing.T) {
+	g := plainGraph(t, 3000, 6)
+	opt := loader.Options{Sampler: neighbor, BatchSize: 100, Workers: 4, Prefetch: 4, MaxMemory: 1_200_000}
+	one := open(t, g, opt).Estimate()
+	p := place(t, g, opt, 2)
+	a, b := open(t, p, opt), open(t, p, opt)
+	for _, l := range []*loader.Loader{a, b} {
+		if e := l.Estimate(); e.Slots >= one.Slots || 2*e.Bound.Total() > opt.MaxMemory {
+			t.Errorf("each of two has %d slots of at most %d bytes, one alone has %d of %d", e.Slots, e.Bound.Total(),
+				one.Slots, one.Bound.Total())
+		}
+		digests(t, l.Epoch(background, 0))
+	}
+	if sum := a.Stats().Memory.Total() + b.Stats().Memory.Total(); p.Ledger().Total() != sum {
+		t.Errorf("the placed source counts %d bytes, its loaders %d", p.Ledger().Total(), sum)
+	}
+	more := opt
+	more.PerSlot = 50 << 10
+	if c := open(t, p, more); c.Estimate().Slots >= a.Estimate().Slots {
+		t.Errorf("50 KiB beside each slot leave %d slots, where there were %d", c.Estimate().Slots,
+			a.Estimate().Slots)
+	}
+	opt.MaxMemory = 100 << 10
+	if _, err := loader.Place(background, g, opt, 100); !errors.Is(err, loader.ErrMemory) {
+		t.Errorf("a hundred loaders in 100 KiB: %v", err)
+	}
+}
+
+func TestAPlacedSourceOutlivesItsClose(t *testing.T) {
+	g := plainGraph(t, 300, 5)
+	opt := loader.Options{Sampler: neighbor, BatchSize: 16, Residence: loader.Resident}
+	p := place(t, g, opt, 1)
+	l := open(t, p, opt)
+	want := digests(t, open(t, g, opt).Epoch(background, 0))
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := digests(t, l.Epoch(background, 0)); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if _, err := loader.New(p, opt); !errors.Is(err, loader.ErrClosed) {
+		t.Errorf("another loader of what was closed: %v", err)
+	}
+}
+
+func TestALoaderAsksForWhatWasPlaced(t *testing.T) {
+	g := plainGraph(t, 300, 5)
+	opt := loader.Options{Sampler: neighbor, BatchSize: 16}
+	p := place(t, g, opt, 1)
+	for text, change := range map[string]func(*loader.Options){
+		"edge/0/node:edge:node/weight": func(o *loader.Options) { o.EdgeColumns = []string{"weight"} },
+		"Device is cuda:3":             func(o *loader.Options) { o.Device = "cuda:3" },
+	} {
+		o := opt
+		o.Device = "cpu"
+		change(&o)
+		if _, err := loader.New(p, o); !errors.Is(err, loader.ErrOptions) || !strings.Contains(err.Error(), text) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	other := opt
+	other.Sampler, other.NodeColumns = sampling.Neighbor{Fanouts: []int{2}}, []string{"label"}
+	if n := len(digests(t, open(t, place(t, g, other, 1), other).Epoch(background, 0))); n == 0 {
+		t.Error("no batches")
+	}
+	if _, err := loader.Place(background, p, opt, 1); !errors.Is(err, loader.ErrOptions) {
+		t.Errorf("placing twice: %v", err)
+	}
+	if _, err := loader.Place(background, g, opt, 0); !errors.Is(err, loader.ErrOptions) {
+		t.Errorf("for no loader: %v", err)
+	}
+}

@@ -1,0 +1,156 @@
+package loader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/khop-gnn/khop/device"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// processor is where batches are made. There is one for a placed source, and its loaders share it: the CPU (onCPU) or a
+// CUDA device (onCUDA). All that differs between them is behind this interface, maker and fence.
+type processor interface {
+	// String returns the name, as Options.Device has it.
+	String() string
+	// workers returns the default of Options.Workers.
+	workers() int
+	// fit settles on numbers of workers and slots, for as many loaders that share limits, and estimates.
+	fit(r *recipe, loaders int, source Memory) (Estimate, error)
+	// place brings p's arrays to where the processor reads them.
+	place(ctx context.Context, p *Placed) error
+	// arrays says where they came to lie, where that is not obvious.
+	arrays() []PlacedArray
+	// openMaker makes a maker of a recipe's batches, which have rows of columns: by array.
+	openMaker(r *recipe, columns []*column, ledger *pinned.Ledger, stats *counters) (maker, error)
+	// openFence makes the fence of a slot, and says how the slot's ids and rows take memory.
+	openFence(r *recipe, ledger *pinned.Ledger, stats *counters) (f fence, ids, rows pinned.Options, err error)
+	// bounded reports whether each slot is given the memory of the largest batch in advance.
+	bounded(o *Options) bool
+	// begin is called before an epoch, of which no batch is under way; alone says that no other loader shares p.
+	begin(ctx context.Context, alone bool) error
+	// traffic counts what was gathered up to now.
+	traffic(stats *counters) error
+	// explain adds to an error what can be done about it.
+	explain(err error, o *Options) error
+	// busAddress returns where on the bus a GPU is that batches are made on; empty for none.
+	busAddress() string
+	// close frees what place took. Nobody may read it any more.
+	close() error
+}
+
+// maker makes batches on one processor, for one goroutine at a time. A slot goes through sample, fetch and finish in
+// this order; what fetch begins may go on until finish, and after it as far as the slot's fence says so.
+type maker interface {
+	// sample fills the slot's sample with what its request asks for. The host then knows all shapes.
+	sample(ctx context.Context, s *slot) error
+	// fetch begins to bring the rows of the columns.
+	fetch(s *slot) error
+	// finish completes what fetch began, or leaves it to the fence.
+	finish(s *slot) error
+	// drain waits until nothing that the maker began writes to any slot.
+	drain() error
+	// close frees the maker's memory.
+	close() error
+}
+
+// fence says when a slot's memory may be read, and when it may be written again.
+type fence interface {
+	// wait lets a CUDA stream wait until the batch is complete, record keeps the batch until the stream has done what
+	// is on it by now, and sync waits on the host.
+	wait(stream uintptr) error
+	record(stream uintptr) error
+	sync() error
+	// host returns the elements of a tensor of the batch in host memory, valid until the next call.
+	host(t unified.Tensor) (unified.Tensor, error)
+	// free waits until the slot's memory can be given back.
+	free() error
+	// close frees the fence, after the slot's memory.
+	close() error
+}
+
+// chooseProcessor settles on where batches are made, by Options.Device.
+func chooseProcessor(opt *Options) (processor, error) {
+	ordinal, err := ParseDevice(opt.Device)
+	if err != nil {
+		return nil, err
+	}
+	name := opt.Device
+	_, noSampler := deviceSampler(opt)
+	if name == "auto" && noSampler == nil && device.Count() > 0 {
+		ordinal = 0
+	}
+	switch {
+	case ordinal < 0:
+		return &onCPU{}, nil
+	case noSampler != nil:
+		return nil, noSampler
+	case ordinal >= device.Count():
+		return nil, noDevice(name)
+	}
+	d, err := device.Open(ordinal)
+	switch {
+	case err == nil:
+		return &onCUDA{Device: d}, nil
+	case name == "auto":
+		opt.log().Warn("the device cannot be used: batches are made on the CPU", "error", err)
+		return &onCPU{}, nil
+	default:
+		return nil, fmt.Errorf("%w: %s: %w", ErrDevice, name, err)
+	}
+}
+
+// deviceSampler returns the sampler as one that runs on a device.
+func deviceSampler(opt *Options) (sampling.DeviceSampler, error) {
+	if s, ok := opt.Sampler.(sampling.DeviceSampler); ok {
+		return s, nil
+	}
+	return nil, fmt.Errorf("%w: %s: samplers of %T do not run on a device; take \"cpu\"", ErrDevice, opt.Device,
+		opt.Sampler)
+}
+
+// ParseDevice reads Options.Device: the number of the CUDA device that it names, or -1 for "cpu" and "auto"; ErrOptions
+// for a name of another form.
+func ParseDevice(name string) (ordinal int, err error) {
+	if name == "auto" {
+		return -1, nil
+	}
+	if ordinal, err = unified.ParseDevice(name); err != nil {
+		return -1, fmt.Errorf("%w: Device %q: must be auto, cpu, cuda or cuda:<number>", ErrOptions, name)
+	}
+	return ordinal, nil
+}
+
+func noDevice(name string) error {
+	if n := device.Count(); n > 0 {
+		return fmt.Errorf("%w: %s: found %d CUDA device(s), cuda:0 the first", ErrDevice, name, n)
+	}
+	return fmt.Errorf("%w: %s: no CUDA device: %s; take \"cpu\" or \"auto\"", ErrDevice, name, device.Reason())
+}
+
+func (*onCPU) explain(err error, o *Options) error {
+	if errors.Is(err, pinned.ErrLimit) {
+		return fmt.Errorf("%w: MaxMemory is %d: %w", ErrMemory, o.MaxMemory, err)
+	}
+	return err
+}
+
+func (*onCUDA) explain(err error, o *Options) error {
+	limits := fmt.Sprintf("DeviceMemory is %d", o.DeviceMemory)
+	if o.MaxMemory > 0 {
+		limits = fmt.Sprintf("MaxMemory is %d, DeviceMemory %d", o.MaxMemory, o.DeviceMemory)
+	}
+	switch {
+	case errors.Is(err, pinned.ErrLimit):
+		return fmt.Errorf("%w: %s: %w", ErrMemory, limits, err)
+	case errors.Is(err, device.ErrOutOfMemory):
+		return fmt.Errorf("%w: %s: %w; take smaller batches or fan-outs, a lower Prefetch, or \"cpu\"", ErrMemory, limits,
+			err)
+	case errors.Is(err, device.ErrDeviceLost):
+		return fmt.Errorf("%s: %w; start the process again, or take \"cpu\"", o.Device, err)
+	}
+	return err
+}

@@ -22,7 +22,6 @@ import (
 var (
 	metamorphicCases = flag.Int("metamorphic.cases", 2000, "cases of TestDeviceMakesTheSameBatchesUnderAnyOptions")
 	metamorphicOnly  = flag.Int("metamorphic.only", -1, "the one case to run")
-	metamorphicSeed  = flag.Uint64("metamorphic.seed", 1, "seed of the cases")
 )
 
 // factor is an option with the values that it is tried with. apply sets value i.
@@ -111,7 +110,8 @@ func deviceFactors(t testing.TB) []factor {
 func TestDeviceMakesTheSameBatchesUnderAnyOptions(t *testing.T) {
 	cudatest.Open(t)
 	factors := deviceFactors(t)
-	r := rand.New(rand.NewPCG(*metamorphicSeed, 7))
+	current := 0
+	r := newCases(t, func() string { return fmt.Sprintf(" -tags cuda -metamorphic.only=%d", current) })
 	cases := *metamorphicCases
 	if testing.Short() {
 		cases /= 10
@@ -126,7 +126,8 @@ func TestDeviceMakesTheSameBatchesUnderAnyOptions(t *testing.T) {
 		}
 		n, ok := compareWithCPU(t, factors, choice, i)
 		if batches += n; !ok {
-			t.Fatalf("repeat it with -metamorphic.seed=%d -metamorphic.only=%d", *metamorphicSeed, i)
+			current = i
+			return
 		}
 	}
 	if left := pairs.left; left > 0 && !testing.Short() {

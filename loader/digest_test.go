@@ -3,7 +3,6 @@ package loader_test
 import (
 	"encoding/binary"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sort"
 	"testing"
@@ -198,8 +197,7 @@ func checkBound(t *testing.T, b *loader.Batch, s sampling.Neighbor, bound sampli
 
 // What is in a batch does not depend on how it was loaded.
 func TestBatchesAreTheSameHoweverTheyAreLoaded(t *testing.T) {
-	const seed = 20
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := newCases(t, func() string { return "" })
 	graphs := []*graph.Graph{plainGraph(t, 400, 6), typedGraph(t, 120, 70)}
 	samplers := []sampling.Neighbor{
 		neighbor, {Fanouts: []int{3, 0, 2}}, {Fanouts: []int{-1}}, {Fanouts: []int{2, 2}, Replace: true},
@@ -257,7 +255,7 @@ func TestBatchesAreTheSameHoweverTheyAreLoaded(t *testing.T) {
 				}
 			}
 			if d := cmp.Diff(whole[first:], got, equateEmpty); d != "" {
-				t.Fatalf("seed %d: %s, fixed %+v, varied %+v: %s", seed, s.Fingerprint(), fixed, opt, d)
+				t.Fatalf("%s, fixed %+v, varied %+v: %s", s.Fingerprint(), fixed, opt, d)
 			}
 		}
 	}

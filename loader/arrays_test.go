@@ -1,11 +1,15 @@
 package loader_test
 
 import (
+	"errors"
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
@@ -78,5 +82,29 @@ func TestDefaultColumnsAreListedWhereTheGraphHasThem(t *testing.T) {
 	}
 	if d := cmp.Diff([]string{"node/user/feature", "seed/user/label", "node/item/feature"}, names); d != "" {
 		t.Error(d)
+	}
+}
+
+func TestAColumnThatBatchesDoNotHaveIsSaid(t *testing.T) {
+	l := open(t, plainGraph(t, 100, 3), loader.Options{Sampler: neighbor})
+	i, err := l.Find("node/node/feature")
+	if err != nil || l.Arrays()[i].Column != "feature" {
+		t.Errorf("array %d, %v", i, err)
+	}
+	if _, err := l.Find("node/node/featuer"); !errors.Is(err, loader.ErrOptions) ||
+		!strings.Contains(err.Error(), "node/node/feature, ") {
+		t.Error(err)
+	}
+	bare, err := graph.New(graph.Data{Nodes: []graph.NodeData{{Count: 4}},
+		Edges: []graph.EdgeData{{Src: []int64{1, 2, 3, 0}, Dst: []int64{0, 1, 2, 3}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	open(t, bare, loader.Options{Sampler: neighbor, SeedColumns: []string{},
+		Logger: slog.New(slog.NewTextHandler(&said, nil))})
+	if text := said.String(); !strings.Contains(text, "batches have no feature") ||
+		strings.Contains(text, "batches have no label") {
+		t.Errorf("a loader of a graph without columns says %s", text)
 	}
 }

@@ -8,10 +8,11 @@ package device
 #include "table_cuda.h"
 
 // A kernel takes one parameter, or none. The array of pointers is made here: Go may not pass pointers to pointers.
-static CUresult khop_launch(CUfunction kernel, CUstream stream, const unsigned *grid, const unsigned *block, unsigned shared,
-                            void *argument) {
+static CUresult khop_launch(CUfunction kernel, CUstream stream, const unsigned *grid, const unsigned *block,
+                            unsigned shared, void *argument) {
 	void *parameters[] = {argument};
-	return cuLaunchKernel(kernel, grid[0], grid[1], grid[2], block[0], block[1], block[2], shared, stream, parameters, NULL);
+	return cuLaunchKernel(kernel, grid[0], grid[1], grid[2], block[0], block[1], block[2], shared, stream,
+	                      parameters, NULL);
 }
 */
 import "C"

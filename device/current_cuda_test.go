@@ -26,9 +26,9 @@ func TestProgramsOwnContextStaysCurrent(t *testing.T) {
 		if err == nil {
 			var s *Stream
 			if s, err = d.NewStream(PriorityLow); err == nil {
-				err = errors.Join(s.Fill32(a, 1, 16), s.Synchronize(), s.Close())
+				err = errors.Join(s.Fill32(a.Address(), 1, 16), s.Synchronize(), s.Close())
 			}
-			err = errors.Join(err, d.Free(a))
+			err = errors.Join(err, a.Close())
 		}
 		if _, e := d.Alloc(1 << 44); !errors.Is(e, ErrOutOfMemory) { // a call that fails gives back as well
 			t.Errorf("%s: 2^44 bytes are allocated: %v", what, e)

@@ -1,43 +1,60 @@
-// Package device drives NVIDIA GPUs: devices, memory, streams, events, kernel modules and launches.
+// Package device drives NVIDIA GPUs: devices, memory, streams, events and kernels.
 //
 // # Basics
 //
-// Open retains a device's primary context; the Device makes everything else: memory (Alloc, HostAlloc, Register),
-// streams, events and modules. A Stream runs copies and kernels in order, beside other streams; events order streams
-// among each other and tell the host how far they are. Kernels come from PTX that is compiled ahead of time and
-// embedded; every parameter of a kernel is one cell of 64 bits.
+// Six types matter.
 //
-// The package compiles everywhere. Device code above it is ordinary Go without build tags. Only a build with
-// -tags cuda, with cgo, on Linux (amd64 or arm64) holds a driver: gorgonia.org/cu for contexts, modules, streams, events and
-// launches, and a thin layer of C calls for what that lacks. In every other build Count is 0, Open fails with
-// ErrNoDevice, and Reason says why.
+// A Device is a GPU that Open opened. It makes everything else. All Devices of one ordinal share the context that
+// PyTorch and the CUDA runtime use in this process.
 //
-// A binary built with -tags cuda neither links to nor needs libcuda: each driver function is a jump through a table
-// (symbols.h, table_cuda.c, trampolines_cuda.S), which is filled at start from the library that the environment
-// variable KHOP_CUDA_DRIVER names, else from libcuda.so.1. Where neither loads there are no devices, and that is all.
+// Memory is memory of the device (Device.Alloc). An Address is a place in it, for kernels and copies. Kernels also
+// read and write host memory that Device.HostAlloc gave or Device.Register made addressable.
 //
-// # Building
+// A Stream is a queue of copies and kernels. Work on one stream runs in order, beside that of other streams. Nothing
+// has run when a call on a stream returns; Stream.Synchronize waits for it.
 //
-// No CUDA toolkit is needed, and no GPU: tools/cuda-env.sh installs pinned wheels into .venv-cuda and prints what to
-// export; make khop-cuda builds the command; make ptx compiles kernels (x.cu) to PTX with typed launchers
-// (x_launch.go); make cudasim builds a simulated device, on which tools/test-cuda.sh runs the tests:
+// An Event marks a place in a stream (Stream.Record). Another stream waits for it (Stream.Wait), or the host does.
+//
+// A Module is a set of kernels, which a driver makes of PTX (Device.Load). A Kernel is one of them. It takes one
+// struct by value. A Launcher is a kernel together with the Go type of that struct: tools/ptx writes both from the
+// kernel's source.
+//
+//	gpu, err := device.Open(0)
+//	stream, err := gpu.NewStream(device.PriorityLow)
+//	memory, err := gpu.Alloc(int64(len(data)))
+//	err = stream.CopyToDevice(memory.Address(), data)
+//	err = kernels.scale.Launch(stream, device.Dim(40), device.Dim(256), 0, deviceScale{at: memory.Address(), factor: 2})
+//	err = stream.CopyToHost(data, memory.Address())
+//	err = stream.Synchronize()
+//
+// examples/outside uses the package from another module, with a kernel of its own.
+//
+// # Builds without a GPU
+//
+// The package compiles everywhere, and code above it needs no build tags. A build with -tags cuda, with cgo, on
+// Linux (amd64 or arm64) has a driver. In every other build Count is 0, Open fails with ErrNoDevice, and Reason says
+// why.
+//
+// A binary built with -tags cuda does not need libcuda: it looks for the library that the environment variable
+// KHOP_CUDA_DRIVER names, else for libcuda.so.1, when it starts. Where neither loads, Count is 0. Building needs
+// neither a GPU nor a CUDA toolkit: tools/cuda-env.sh installs pinned headers into .venv-cuda, and prints what to
+// export. make cudasim builds a simulated device for tests:
 //
 //	eval "$(tools/cuda-env.sh)"
 //	KHOP_CUDA_DRIVER=$PWD/dist/libcudasim.so go test -tags cuda ./device/...
 //
 // # Caveats
 //
-// All methods may be called from any goroutine: each call locks its OS thread, makes the device's context current there
-// and leaves the thread with the context that it found. Closing something beside another call on the same thing is a
-// mistake of the caller.
+// Any goroutine may call any method: each call locks its thread, makes the device's context current there, and
+// restores the context that it found. Do not close something while another call uses it.
 //
-// Work on a stream is asynchronous. Host memory handed to a copy, and device memory handed to a kernel, must stay valid
-// until the stream has passed. An Address is a number: nothing keeps what it points to alive, and the host must not
-// read through it.
+// Host memory that a copy uses, and memory that a kernel uses, must stay valid until the stream has passed. An
+// Address is a number: it keeps nothing alive, and the host must not read through it.
 //
-// What a Device made must be closed or freed before the Device is closed.
+// Close what a Device made before you close the Device.
 //
-// A fault in a kernel (an address outside of any allocation, an uncorrectable memory error) is final for the context:
-// this and every later call on the device fails with ErrDeviceLost. Closing and freeing then do what they can and
-// return nil.
+// A fault in a kernel, such as an access outside of any allocation, is final. That call and every later one on the
+// device fail with ErrDeviceLost. Closing then does what it can and returns nil.
+//
+// Kernels must load on compute capability 7.0 or later, with driver 520 or later (CUDA 11.8).
 package device

@@ -31,7 +31,6 @@ type driver interface {
 	hostAddress(p uintptr) (Address, result)
 	pointer(a Address) (PointerInfo, result)
 	advise(a Address, n int64, advice Advice, at Location) result
-	prefetch(stream handle, a Address, n int64, at Location) result
 
 	exportMemory(a Address) (IPCHandle, result)
 	importMemory(h IPCHandle) (Address, result)

@@ -112,10 +112,6 @@ func (native) advise(a Address, n int64, advice Advice, at Location) result {
 	return answer(cu.DevicePtr(a).MemAdvise(n, cu.MemAdvice(advice), cu.Device(at)))
 }
 
-func (native) prefetch(stream handle, a Address, n int64, at Location) result {
-	return answer(cu.DevicePtr(a).MemPrefetchAsync(n, cu.Device(at), in[cu.Stream](stream)))
-}
-
 func (native) load(image []byte) (handle, result) { return out(cu.LoadData(string(image))) }
 
 func (native) unload(module handle) result { return answer(in[cu.Module](module).Unload()) }

@@ -2,36 +2,60 @@ package device
 
 import (
 	"fmt"
+	"sync/atomic"
 	"unsafe"
 )
 
-// Address is what a kernel can address: device memory, or host memory that was allocated by HostAlloc or registered. 0
-// is no address. The host must not read or write through it.
+// Address is a place that kernels can address: in device memory, or in host memory that HostAlloc gave or Register made
+// addressable. 0 stands for none. The host must not read or write through it.
 type Address uint64
 
-// Alloc returns n bytes of device memory, aligned to 256 bytes at least, with undefined contents. Who allocates frees.
-// n = 0 gives 0. It fails with ErrOutOfMemory.
-func (d *Device) Alloc(n int64) (a Address, err error) {
+// Memory is device memory that Alloc took, or memory of another process that ImportMemory opened. Its owner closes it,
+// after the last kernel and copy that uses it and before the Device. It is safe for concurrent use.
+type Memory struct {
+	device *primary
+	at     atomic.Uint64 // 0 once it is closed
+	op     string
+	close  func(Address) result
+}
+
+// Address returns where kernels find the memory; 0 once it is closed, and for memory of no bytes.
+func (m *Memory) Address() Address { return Address(m.at.Load()) }
+
+// Close gives the memory back. It waits for the device where kernels still run. A second Close does nothing.
+func (m *Memory) Close() error {
+	at := Address(m.at.Swap(0))
+	if at == 0 {
+		return nil
+	}
+	return m.device.dispose(m.op, func() result { return m.close(at) })
+}
+
+// Alloc takes n bytes of device memory, aligned to 256 bytes at least, with undefined contents. It fails with
+// ErrOutOfMemory.
+func (d *Device) Alloc(n int64) (*Memory, error) {
+	m := &Memory{device: d.primary, op: "free device memory", close: drv.free}
 	if n == 0 {
-		return 0, nil
+		return m, nil
 	}
 	op := fmt.Sprintf("allocate %d bytes on cuda:%d", n, d.ordinal)
 	if n < 0 {
-		return 0, failure(op, codeInvalidValue)
+		return nil, failure(op, codeInvalidValue)
 	}
-	err = d.do(op, func() (code result) {
-		a, code = drv.alloc(n)
-		return code
-	})
-	return a, err
+	return m.open(d, op, func() (Address, result) { return drv.alloc(n) })
 }
 
-// Free gives memory of Alloc back. It waits for the device where kernels still run. 0 is allowed.
-func (d *Device) Free(a Address) error {
-	if a == 0 {
-		return nil
+// open keeps the address that a call yields.
+func (m *Memory) open(d *Device, op string, call func() (Address, result)) (*Memory, error) {
+	err := d.do(op, func() result {
+		at, code := call()
+		m.at.Store(uint64(at))
+		return code
+	})
+	if err != nil {
+		return nil, err
 	}
-	return d.dispose("free device memory", func() result { return drv.free(a) })
+	return m, nil
 }
 
 // HostAlloc returns n bytes of page-locked host memory that the device addresses (see HostAddress), aligned to a page.
@@ -147,16 +171,8 @@ func (d *Device) ExportMemory(a Address) (h IPCHandle, err error) {
 	return h, err
 }
 
-// ImportMemory opens memory that another process exported; CloseMemory closes it.
-func (d *Device) ImportMemory(h IPCHandle) (a Address, err error) {
-	err = d.do("import device memory", func() (code result) {
-		a, code = drv.importMemory(h)
-		return code
-	})
-	return a, err
-}
-
-// CloseMemory closes memory of ImportMemory.
-func (d *Device) CloseMemory(a Address) error {
-	return d.dispose("close imported memory", func() result { return drv.closeMemory(a) })
+// ImportMemory opens memory that another process exported. Close it while that process still holds the memory.
+func (d *Device) ImportMemory(h IPCHandle) (*Memory, error) {
+	m := &Memory{device: d.primary, op: "close imported memory", close: drv.closeMemory}
+	return m.open(d, "import device memory", func() (Address, result) { return drv.importMemory(h) })
 }

@@ -86,11 +86,6 @@ func (s *Stream) Fill32(dst Address, v uint32, n int64) error {
 	return s.do("fill device memory", func(h handle) result { return drv.fill32(h, dst, v, n) })
 }
 
-// Prefetch moves the n bytes at a to a location ahead of use. For which memory see Device.Advise.
-func (s *Stream) Prefetch(a Address, n int64, at Location) error {
-	return s.do("prefetch memory", func(h handle) result { return drv.prefetch(h, a, n, at) })
-}
-
 // Record lets e stand for everything that is on the stream now. An event may be recorded again and again.
 func (s *Stream) Record(e *Event) error {
 	return e.use(func(event handle) error {

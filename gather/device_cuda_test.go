@@ -279,7 +279,8 @@ func TestNothingBehindTheColumnIsRead(t *testing.T) {
 		for shift := range 4 {
 			const n = 7
 			src := random(rnd, n*width)
-			at := must(r.dev.Alloc(int64(shift + len(src))))(t)
+			memory := must(r.dev.Alloc(int64(shift + len(src))))(t)
+			at := memory.Address()
 			r.check(r.stream.CopyToDevice(at+device.Address(shift), src))
 			column := must(unified.New(unified.Uint8, src, n, int64(width)))(t) // of which only the shape matters
 			s := must(NewDeviceStore(r.dev, column, at+device.Address(shift)))(t)
@@ -290,7 +291,7 @@ func TestNothingBehindTheColumnIsRead(t *testing.T) {
 				t.Errorf("rows of %d bytes at %d: differs; seed %d", width, shift, seed)
 			}
 			r.check(s.Close())
-			r.check(r.dev.Free(at))
+			r.check(memory.Close())
 		}
 	}
 }

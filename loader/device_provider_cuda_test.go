@@ -73,7 +73,7 @@ func (w watchedWorker) Enqueue(ctx context.Context, req *sampling.Request, out *
 func TestMemoryOfAProviderIsGivenBackWhenItsReadersAreDone(t *testing.T) {
 	dev := cudatest.Open(t)
 	var mu sync.Mutex
-	readers, scratch := map[*graph.Sample]*device.Stream{}, map[*device.Stream]device.Address{}
+	readers, scratch := map[*graph.Sample]*device.Stream{}, map[*device.Stream]*device.Memory{}
 	users := map[*byte]*device.Stream{}
 	again := 0
 	begins := func(s *graph.Sample) {
@@ -123,11 +123,11 @@ func TestMemoryOfAProviderIsGivenBackWhenItsReadersAreDone(t *testing.T) {
 			if scratch[s], err = dev.Alloc(4); err != nil {
 				t.Fatal(err)
 			}
-			defer dev.Free(scratch[s])
+			defer scratch[s].Close()
 			readers[b.Sample] = s
 		}
 		for range 100 {
-			if err := s.Fill32(scratch[s], 1, 1); err != nil {
+			if err := s.Fill32(scratch[s].Address(), 1, 1); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -83,6 +83,8 @@ type Region struct {
 	raw  []byte // what the system or a Provider gave, data lies within; of the driver's device memory none
 	opt  Options
 
+	onDevice *device.Memory // the driver's
+
 	closeOnce sync.Once
 	closeErr  error
 }
@@ -173,11 +175,10 @@ func (r *Region) take(size int64) (raw, data []byte, err error) {
 			raw, err = r.opt.From.Take(size)
 			return raw, raw, err
 		}
-		addr, err := r.opt.Device.Alloc(size)
-		if err != nil {
+		if r.onDevice, err = r.opt.Device.Alloc(size); err != nil {
 			return nil, nil, err
 		}
-		return nil, bytesAt(uintptr(addr), int(size)), nil
+		return nil, bytesAt(uintptr(r.onDevice.Address()), int(size)), nil
 	case PageLocked:
 		raw, err = r.opt.Device.HostAlloc(size)
 		if err != nil {
@@ -199,7 +200,7 @@ func (r *Region) give() error {
 	case r.opt.From != nil:
 		return r.opt.From.Give(r.raw)
 	case r.kind == OnDevice:
-		return r.opt.Device.Free(addressOf(r.data))
+		return r.onDevice.Close()
 	}
 	return sysFree(r.raw)
 }

@@ -44,18 +44,19 @@ func openDevice(t testing.TB) *deviceUnderTest {
 // upload copies an array to the device for as long as the test runs.
 func (d *deviceUnderTest) upload(data []byte) device.Address {
 	d.t.Helper()
-	addr, err := d.device.Alloc(int64(len(data)))
-	if err == nil {
-		err = d.stream.CopyToDevice(addr, data)
+	memory, err := d.device.Alloc(int64(len(data)))
+	if err != nil {
+		d.t.Fatal(err)
 	}
-	if err == nil {
+	addr := memory.Address()
+	if err = d.stream.CopyToDevice(addr, data); err == nil {
 		err = d.stream.Synchronize()
 	}
 	if err != nil {
 		d.t.Fatal(err)
 	}
 	d.t.Cleanup(func() {
-		if err := d.device.Free(addr); err != nil {
+		if err := memory.Close(); err != nil {
 			d.t.Error(err)
 		}
 	})

@@ -50,8 +50,8 @@ func (r *rig) bus(m *memory) (b busResult, err error) {
 	if err != nil {
 		return b, err
 	}
-	defer r.dev.Free(to)
-	took, err := r.time(func() error { return r.stream.CopyToDevice(to, m.bytes[:n]) })
+	defer to.Close()
+	took, err := r.time(func() error { return r.stream.CopyToDevice(to.Address(), m.bytes[:n]) })
 	b.CopyGBPerS = float64(n) / took / 1e9
 	return b, err
 }

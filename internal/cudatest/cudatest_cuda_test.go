@@ -45,9 +45,10 @@ func newFixture(t *testing.T) *fixture {
 	m := must(f.Load([]byte(increment)))(t)
 	f.kernel = must(m.Kernel("sim_increase"))(t)
 	f.stream = must(f.NewStream(device.PriorityLow))(t)
-	f.cells = must(f.Alloc(4000))(t)
+	memory := must(f.Alloc(4000))(t)
+	f.cells = memory.Address()
 	t.Cleanup(func() {
-		if err := errors.Join(f.Free(f.cells), f.stream.Close(), m.Close()); err != nil {
+		if err := errors.Join(memory.Close(), f.stream.Close(), m.Close()); err != nil {
 			t.Error(err)
 		}
 	})

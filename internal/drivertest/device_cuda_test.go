@@ -71,8 +71,8 @@ func (r *rig) alloc(n int64) device.Address {
 	r.Helper()
 	a, err := r.device.Alloc(n)
 	r.must(err)
-	r.Cleanup(func() { r.must(r.device.Free(a)) })
-	return a
+	r.closing(a)
+	return a.Address()
 }
 
 // host returns page-locked memory as words.
@@ -328,10 +328,12 @@ func work(r *rig, factor uint64, n int64) (err error) {
 		for i := range n {
 			binary.LittleEndian.PutUint64(b[8*i:], uint64(i))
 		}
-		out := a + device.Address(8*n)
-		err = errors.Join(stream.CopyToDevice(a, b), r.kernels.scaleAdd.Launch(stream, device.Dim(2), device.Dim(64), 0, deviceScale{out,
-			a, factor, n}),
-			stream.CopyToHost(b, out), stream.Synchronize(), gpu.Free(a))
+		at := a.Address()
+		out := at + device.Address(8*n)
+		scale := deviceScale{out, at, factor, n}
+		err = errors.Join(stream.CopyToDevice(at, b),
+			r.kernels.scaleAdd.Launch(stream, device.Dim(2), device.Dim(64), 0, scale),
+			stream.CopyToHost(b, out), stream.Synchronize(), a.Close())
 		if err != nil {
 			return err
 		}

@@ -21,8 +21,9 @@ func TestMemoryIsSharedBetweenProcesses(t *testing.T) {
 		var handle device.IPCHandle
 		_, err := hex.Decode(handle[:], []byte(text))
 		r.must(err)
-		a, err := r.device.ImportMemory(handle)
+		memory, err := r.device.ImportMemory(handle)
 		r.must(err)
+		a := memory.Address()
 		_, err = hex.Decode(handle[:], []byte(os.Getenv("KHOP_TEST_IPC_EVENT")))
 		r.must(err)
 		written, err := r.device.ImportEvent(handle)
@@ -34,7 +35,7 @@ func TestMemoryIsSharedBetweenProcesses(t *testing.T) {
 		r.must(r.kernels.scaleAdd.Launch(r.stream, device.Dim(1), device.Dim(64), 0, deviceScale{out, a, 2, n}))
 		r.must(r.stream.Copy(a, out, 8*n))
 		r.must(r.stream.Synchronize())
-		r.must(r.device.CloseMemory(a))
+		r.must(memory.Close())
 		return
 	}
 	for i := range words {

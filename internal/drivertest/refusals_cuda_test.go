@@ -33,14 +33,11 @@ func TestWhatTheDriverRefusesIsAnErrorAndLeavesNothing(t *testing.T) {
 			return r.device.Advise(a, 8, device.AdviseReadMostly,
 				device.Host)
 		},
-		"cuMemPrefetchAsync": func() error { return r.stream.Prefetch(a, 8, device.Host) },
-		"cuIpcGetMemHandle":  func() error { _, err := r.device.ExportMemory(a); return err },
+		"cuIpcGetMemHandle": func() error { _, err := r.device.ExportMemory(a); return err },
 		"cuIpcOpenMemHandle_v2": func() error {
-			_,
-				err := r.device.ImportMemory(device.IPCHandle{})
+			_, err := r.device.ImportMemory(device.IPCHandle{})
 			return err
 		},
-		"cuIpcCloseMemHandle":         func() error { return r.device.CloseMemory(a) },
 		"cuIpcGetEventHandle":         func() error { _, err := shared.Export(); return err },
 		"cuIpcOpenEventHandle":        func() error { _, err := r.device.ImportEvent(device.IPCHandle{}); return err },
 		"cuModuleLoadData":            func() error { _, err := r.device.Load(drivertestPTX); return err },

@@ -58,12 +58,12 @@ func run[T int64 | uint64](b *bench, in []uint64, n int, launch func(in, out dev
 	to, err := b.device.Alloc(int64(8 * n))
 	check(err)
 	out := make([]T, n)
-	check(b.stream.CopyToDevice(from, unsafe.Slice((*byte)(unsafe.Pointer(&in[0])), 8*len(in))))
-	check(launch(from, to))
-	check(b.stream.CopyToHost(unsafe.Slice((*byte)(unsafe.Pointer(&out[0])), 8*n), to))
+	check(b.stream.CopyToDevice(from.Address(), unsafe.Slice((*byte)(unsafe.Pointer(&in[0])), 8*len(in))))
+	check(launch(from.Address(), to.Address()))
+	check(b.stream.CopyToHost(unsafe.Slice((*byte)(unsafe.Pointer(&out[0])), 8*n), to.Address()))
 	check(b.stream.Synchronize())
-	check(b.device.Free(from))
-	check(b.device.Free(to))
+	check(from.Close())
+	check(to.Close())
 	return out
 }
 

@@ -81,21 +81,21 @@ func OpenMemory(s Segment, fd int, d *device.Device) (*Memory, error) {
 	if d == nil {
 		return nil, fmt.Errorf("%w: SEGMENT %d is on a device, which was not asked for", ErrMessage, s.Index)
 	}
-	at, err := d.ImportMemory(s.Handle)
+	m, err := d.ImportMemory(s.Handle)
 	if err != nil {
 		return nil, fmt.Errorf("segment %d, on cuda:%d of the server: %w", s.Index, s.Device, err)
 	}
-	end := func() error { return d.CloseMemory(at) }
+	at := m.Address()
 	info, err := d.Pointer(at)
 	if err == nil && info.Size > 0 && uint64(info.Start)+uint64(info.Size) < uint64(at)+s.Size {
 		err = fmt.Errorf("%w: SEGMENT %d has %d bytes, not %d", ErrMessage, s.Index, info.Size, s.Size)
 	}
 	if err != nil {
-		return nil, errors.Join(err, end())
+		return nil, errors.Join(err, m.Close())
 	}
 	p := uintptr(at)
 	data := unsafe.Slice(*(**byte)(unsafe.Pointer(&p)), s.Size) // an address of the device, not of Go
-	return &Memory{Data: data, FD: -1, Device: d, release: end}, nil
+	return &Memory{Data: data, FD: -1, Device: d, release: m.Close}, nil
 }
 
 // Close gives the memory back; what others have mapped stays.

@@ -256,6 +256,9 @@ func (p *Placed) Path() string { return p.recipe.name }
 // Arrays returns where each array of the source is that a device reads; nil on the CPU.
 func (p *Placed) Arrays() []PlacedArray { return p.on.arrays() }
 
+// BatchArrays is Loader.Arrays of the loaders that the source was placed for.
+func (p *Placed) BatchArrays() []Array { return p.recipe.arrays }
+
 // Ledger returns what counts the memory of the placed source and of all its loaders, and keeps MaxMemory and
 // DeviceMemory. Whoever takes memory on behalf of the loaders counts it there too, and says so in Options.PerSlot.
 func (p *Placed) Ledger() *pinned.Ledger { return &p.ledger }

@@ -61,6 +61,21 @@ func newForm(arrays []loader.Array, w way) (*form, error) {
 	return f, nil
 }
 
+// most returns the most bytes that the descriptor and the copies of a batch in host memory take.
+func (f *form) most() int64 {
+	total := aligned(int64(len(f.descriptor)))
+	for i := range f.arrays {
+		if a := &f.arrays[i]; !a.IsColumn() {
+			bytes := a.Most * f.dtypes[i].Size()
+			for _, d := range a.Row {
+				bytes *= d
+			}
+			total += aligned(bytes)
+		}
+	}
+	return total
+}
+
 // isIndex reports whether consumers choose the dtype of an array.
 func isIndex(a *loader.Array) bool {
 	return a.IsIDs() && a.Kind != loader.ArrayNumNodes && a.Kind != loader.ArrayItems

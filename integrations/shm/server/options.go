@@ -16,9 +16,10 @@ import (
 type Options struct {
 	// Path is where the socket is made. Its directory must be the user's alone; it is made where there is none.
 	Path string
-	// Loader says what to load and how. Rank, WorldSize, RowMemory and Made are the server's to set; Prefetch is raised
-	// by Hold. Device "auto" is the CPU. On a device batches lie there for consumers that take them there; others get
-	// copies on the host.
+	// Loader says what to load and how. Rank, WorldSize, RowMemory, PerSlot and Made are the server's to set; Prefetch is
+	// raised by Hold. MaxMemory and DeviceMemory bound all ranks together: what they read, which they share, their rings,
+	// and copies of ids. Device "auto" is the CPU. On a device batches lie there for consumers that take them there;
+	// others get copies on the host.
 	Loader loader.Options
 	// WorldSize is the number of ranks; each has a ring and a loader with an equal share of the batches. The workers
 	// are shared out among them. Default 1.

@@ -12,6 +12,7 @@ import (
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -91,7 +92,10 @@ func newRank(ctx context.Context, s *Server, src loader.Source, opt loader.Optio
 	}
 	r.records, r.slots = make([]record, n), make([]held, n)
 	for i := range r.records {
-		r.records[i].memory.Options.From = r.arena
+		r.records[i].memory.Options = pinned.Options{From: r.arena, Ledger: s.placed.Ledger(), Purpose: pinned.Batches}
+		if err := r.records[i].memory.Claim(opt.PerSlot); err != nil {
+			return nil, errors.Join(fmt.Errorf("%w: MaxMemory is %d: %w", loader.ErrMemory, opt.MaxMemory, err), r.close())
+		}
 	}
 	if err := r.makeForms(); err != nil {
 		return nil, errors.Join(err, r.close())

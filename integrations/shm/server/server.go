@@ -6,14 +6,14 @@ import (
 	"errors"
 	"net"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
-	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
 )
 
 // Server serves the batches of one dataset to consumers. Make it with New, run Serve once, and Close it. All
@@ -22,7 +22,8 @@ type Server struct {
 	opt    Options
 	name   string // of the dataset
 	id     [16]byte
-	uid    uint32 // whose consumers are welcome
+	uid    uint32         // whose consumers are welcome
+	placed *loader.Placed // what all ranks read
 	ranks  []*rank
 	states *stateFile // nil for none
 
@@ -72,33 +73,29 @@ func (s *Server) open(ctx context.Context, src loader.Source) (err error) {
 	}
 	opt.Prefetch += s.opt.Hold
 	opt.Workers = max(1, opt.Workers/s.opt.WorldSize)
+	if s.placed, err = loader.Place(ctx, src, opt, s.opt.WorldSize); err != nil {
+		return err
+	}
+	if opt.MaxMemory > 0 { // room for the copies beside each slot
+		f, err := newForm(s.placed.BatchArrays(), way{unified.Int64, unified.Host})
+		if err != nil {
+			return err
+		}
+		opt.PerSlot = pinned.Options{}.Size(f.most())
+	}
 	for n := range s.opt.WorldSize {
 		opt.Rank = n
-		r, err := newRank(ctx, s, src, opt)
+		r, err := newRank(ctx, s, s.placed, opt)
 		if err != nil {
 			return err
 		}
 		s.ranks = append(s.ranks, r)
-		if opt.Residence == loader.Resident { // the other ranks read the copy
-			src, opt.Residence = graphSource{r.loader.Graph(), s.name}, loader.Mapped
-		}
 	}
 	if s.opt.StateFile != "" {
 		s.states, err = openStates(s.opt.StateFile, s.ranks)
 	}
 	return err
 }
-
-// graphSource is a graph in memory that errors call by the name of the dataset that it was read from.
-type graphSource struct {
-	*inMemory
-	path string
-}
-
-// inMemory lends its methods, of which one is Graph.
-type inMemory = graph.Graph
-
-func (g graphSource) Path() string { return g.path }
 
 // Serve answers consumers until ctx ends, or Close is called, or with Options.Epochs until every rank has acknowledged
 // the last epoch. It returns context.Cause, shm.ErrClosed or nil. When it returns, all consumers were told and none of its
@@ -231,8 +228,11 @@ func (s *Server) Close() error {
 		if served != nil {
 			<-served
 		}
-		for _, r := range slices.Backward(s.ranks) { // the first may hold the graph of all
+		for _, r := range s.ranks {
 			errs = append(errs, r.close())
+		}
+		if s.placed != nil {
+			errs = append(errs, s.placed.Close())
 		}
 		if s.remove != nil {
 			errs = append(errs, s.remove())

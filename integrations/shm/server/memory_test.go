@@ -1,0 +1,37 @@
+//go:build linux
+
+package server
+
+import (
+	"testing"
+
+	"github.com/khop-gnn/khop/integrations/shm/consumer"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// MaxMemory bounds what all ranks read, their rings, and the copies of ids.
+func TestMaxMemoryBoundsTheWholeServer(t *testing.T) {
+	opt := usual()
+	opt.Residence, opt.MaxMemory, opt.Workers = loader.Resident, 3<<20, 2
+	s := serve(t, plainGraph(t, 500), Options{Loader: opt, WorldSize: 2, Hold: 1})
+	for range s.ranks {
+		c := connect(t, s, consumer.Options{IndexDType: unified.Int64})
+		if len(lines(t, c.Epoch(t.Context(), 0))) == 0 {
+			t.Error("a rank has no batches")
+		}
+	}
+	ledger, loaders, rings := s.placed.Ledger(), int64(0), int64(0)
+	for _, r := range s.ranks {
+		loaders += r.loader.Stats().Memory.Total()
+		for i := range r.records {
+			rings += r.records[i].memory.Cap()
+		}
+	}
+	if peak := ledger.Peak(); peak > opt.MaxMemory {
+		t.Errorf("the server took %d bytes, MaxMemory is %d", peak, opt.MaxMemory)
+	}
+	if rings == 0 || ledger.Total() < loaders+rings {
+		t.Errorf("%d bytes are counted, of loaders %d and copies of ids %d", ledger.Total(), loaders, rings)
+	}
+}

@@ -1,0 +1,38 @@
+//go:build cuda
+
+package loader_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/khop-gnn/khop/internal/cudatest"
+	"github.com/khop-gnn/khop/loader"
+)
+
+// Two ranks on one device read one upload, and make the batches that the CPU makes.
+func TestDeviceLoadersShareOneUpload(t *testing.T) {
+	cudatest.Open(t)
+	g := plainGraph(t, 3000, 6)
+	opt := loader.Options{Sampler: neighbor, BatchSize: 100, Shuffle: true, WorldSize: 2, DeviceMemory: 64 << 20}
+	var want, got []string
+	for opt.Rank = range 2 {
+		want = append(want, digests(t, open(t, g, opt).Range(background, 0, 0, 6))...)
+	}
+	opt.Device = "cuda:0"
+	p := place(t, g, opt, 2)
+	uploaded := p.Ledger().DeviceTotal()
+	for opt.Rank = range 2 {
+		l := open(t, p, opt)
+		got = append(got, digests(t, l.Range(background, 0, 0, 6))...)
+		if m := l.Stats().DeviceMemory; m.Topology+m.Columns != 0 || m.Batches == 0 {
+			t.Errorf("rank %d holds %+v on the device", opt.Rank, m)
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if uploaded == 0 || p.Ledger().DevicePeak() > opt.DeviceMemory {
+		t.Errorf("%d bytes were uploaded, at most %d were held of %d", uploaded, p.Ledger().DevicePeak(), opt.DeviceMemory)
+	}
+}

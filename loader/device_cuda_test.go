@@ -64,6 +64,9 @@ func deviceFactors(t testing.TB) []factor {
 			plain(1, 0, 1)),
 		oneOf("replace", func(c *deviceCase, b bool) { c.setSampler(func(n *sampling.Neighbor) { n.Replace = b }) },
 			false, true),
+		oneOf("disjoint", func(c *deviceCase, apart bool) {
+			c.setSampler(func(n *sampling.Neighbor) { n.Disjoint = apart })
+		}, false, true),
 		oneOf("frontier", func(c *deviceCase,
 			f sampling.Frontier) {
 			c.setSampler(func(n *sampling.Neighbor) { n.Frontier = f })

@@ -95,6 +95,54 @@ func TestArraysThatAreNotAsTheBoundSaysAreErrors(t *testing.T) {
 	}
 }
 
+// weighing is Neighbor as a sampler that reads a column of the edges.
+type weighing struct {
+	sampling.Neighbor
+	column string
+	opened func(*graph.Graph)
+}
+
+func (w weighing) EdgeColumns() []string { return []string{w.column} }
+
+func (w weighing) Open(env sampling.Env) (sampling.Worker, error) {
+	w.opened(env.Graph)
+	return w.Neighbor.Open(env)
+}
+
+func TestColumnsThatASamplerReadsAreKeptWithTheTopology(t *testing.T) {
+	g := plainGraph(t, 2000, 3)
+	source, _ := g.EdgeColumn("weight")
+	held := map[loader.Residence]int64{}
+	for _, r := range []loader.Residence{loader.Mapped, loader.Resident} {
+		s := weighing{sampling.Neighbor{Fanouts: []int{2}}, "weight", func(have *graph.Graph) {
+			c, _ := have.EdgeColumn("weight")
+			if copied := &c.Bytes()[0] != &source.Bytes()[0]; copied != (r == loader.Resident) || c.Len() != source.Len() {
+				t.Errorf("%v: the sampler's column was copied: %v", r, copied)
+			}
+		}}
+		held[r] = open(t, g, loader.Options{Sampler: s, BatchSize: 8, Residence: r}).Stats().Memory.Topology
+	}
+	plain := open(t, g, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, BatchSize: 8,
+		Residence: loader.Resident}).Stats().Memory.Topology
+	if held[loader.Mapped] != 0 || held[loader.Resident] < plain+int64(len(source.Bytes())) {
+		t.Errorf("topology holds %v bytes, %d without the column", held, plain)
+	}
+	_, err := loader.New(g, loader.Options{Sampler: weighing{column: "price"}, Device: "cpu"})
+	if !errors.Is(err, sampling.ErrOptions) {
+		t.Errorf("%v, want ErrOptions", err)
+	}
+	opt := loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, Device: "cpu"}
+	placed, err := loader.Place(background, g, opt, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer placed.Close()
+	opt.Sampler = weighing{Neighbor: sampling.Neighbor{Fanouts: []int{2}}, column: "weight"}
+	if _, err := loader.New(placed, opt); !errors.Is(err, loader.ErrOptions) {
+		t.Errorf("a sampler that reads what was not placed: %v, want ErrOptions", err)
+	}
+}
+
 func TestTreesThatAreKeptApartLoadOnAnyNumberOfWorkers(t *testing.T) {
 	g := typedGraph(t, 60, 30)
 	s := sampling.Neighbor{Fanouts: []int{4, 3}, Disjoint: true}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/khop-gnn/khop/gather"
@@ -156,7 +157,7 @@ func columnOf(list []*column, a *Array) *column {
 // sourceBytes returns how much memory copies of topology and columns take.
 func (p *Placed) sourceBytes() (m Memory) {
 	mem := pinned.Options{}
-	for _, t := range topology(p.recipe.graph) {
+	for _, t := range p.recipe.topology() {
 		m.Topology += mem.Size(int64(len(t.Bytes())))
 	}
 	for _, c := range p.columns {
@@ -177,6 +178,10 @@ func (p *Placed) recipeFor(opt Options) (*recipe, error) {
 	if opt.Device != "auto" && opt.Device != own.Device {
 		return nil, fmt.Errorf("%w: Device is %s, but %s was placed for %s", ErrOptions, opt.Device, p.recipe.name,
 			own.Device)
+	}
+	if reads, placed := readColumns(opt.Sampler), readColumns(own.Sampler); reads != nil && !slices.Equal(reads, placed) {
+		return nil, fmt.Errorf("%w: the sampler reads columns %q of the edges, but %s was placed for one that reads %q",
+			ErrOptions, reads, p.recipe.name, placed)
 	}
 	if workers == 0 {
 		opt.Workers = p.on.workers()

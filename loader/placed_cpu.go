@@ -9,6 +9,7 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -40,9 +41,19 @@ func (c *onCPU) place(ctx context.Context, p *Placed) error {
 	return readAhead(ctx, p)
 }
 
-// topology returns the arrays that samplers read.
-func topology(g *graph.Graph) []unified.Tensor {
-	return []unified.Tensor{unified.FromSlice(g.Indptr()), g.Indices(), g.Types()}
+// readColumns names the columns of the edges that a sampler reads.
+func readColumns(s sampling.Sampler) []string {
+	if s, ok := s.(sampling.ColumnSampler); ok {
+		return s.EdgeColumns()
+	}
+	return nil
+}
+
+// topology returns the arrays that the sampler reads: indptr, indices and edge types, then the columns that it names.
+func (r *recipe) topology() []unified.Tensor {
+	g := r.graph
+	columns, _ := sampling.EdgeColumns(r.opt.Sampler, g) // askSampler saw that they are there
+	return append([]unified.Tensor{unified.FromSlice(g.Indptr()), g.Indices(), g.Types()}, columns...)
 }
 
 // readAhead reads what will be read from mapped files: in order, which a disk gives many times faster than pages at
@@ -54,7 +65,7 @@ func readAhead(ctx context.Context, p *Placed) error {
 	if total > machine.Probe().Room()/2 {
 		return nil
 	}
-	list := topology(p.recipe.graph)
+	list := p.recipe.topology()
 	for _, c := range p.columns {
 		list = append(list, c.store.Column())
 	}
@@ -85,7 +96,7 @@ func (c *onCPU) copySource(ctx context.Context, p *Placed) error {
 	for _, col := range p.columns {
 		columns = append(columns, col.store.Column())
 	}
-	if err := in.stage("topology", pinned.Topology, topology(g)); err != nil {
+	if err := in.stage("topology", pinned.Topology, p.recipe.topology()); err != nil {
 		return err
 	}
 	if err := in.stage("columns", pinned.Columns, columns); err != nil {

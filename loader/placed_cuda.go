@@ -170,14 +170,14 @@ func (p *placer) bring(b []byte, opt pinned.AttachOptions) (*pinned.Attachment, 
 
 // topology places what samplers read.
 func (p *placer) topology() (err error) {
-	t := &p.d.topology
-	for i, array := range topology(p.source.recipe.graph) {
-		name := [...]string{"indptr", "indices", "edge types"}[i]
-		to := [...]*device.Address{&t.Indptr, &t.Indices, &t.Types}[i]
-		if *to, err = p.array(name, array, pinned.Topology); err != nil {
+	names := append([]string{"indptr", "indices", "edge types"}, readColumns(p.source.recipe.opt.Sampler)...)
+	at := make([]device.Address, len(names))
+	for i, array := range p.source.recipe.topology() {
+		if at[i], err = p.array(names[i], array, pinned.Topology); err != nil {
 			return err
 		}
 	}
+	p.d.topology = sampling.Topology{Indptr: at[0], Indices: at[1], Types: at[2], Columns: at[3:]}
 	return p.keepHotAdjacency()
 }
 

@@ -90,6 +90,9 @@ func (r *recipe) askSampler(schema *graph.Schema) (err error) {
 	if err := r.opt.Sampler.Validate(schema); err != nil {
 		return err
 	}
+	if _, err := sampling.EdgeColumns(r.opt.Sampler, r.graph); err != nil {
+		return err
+	}
 	r.fingerprint = r.opt.Sampler.Fingerprint()
 	r.bound = r.opt.Sampler.Bound(schema, int(r.batchSize()))
 	if r.bound.Layers < 0 || r.bound.Layers > 256 {

@@ -1,0 +1,49 @@
+//go:build cuda
+
+package loader_test
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/khop-gnn/khop/internal/cudatest"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/sampling"
+)
+
+// weighingOnDevice looks at the columns that a device's worker gets.
+type weighingOnDevice struct {
+	weighing
+	look func(sampling.DeviceEnv)
+}
+
+func (w weighingOnDevice) OpenDevice(env sampling.DeviceEnv) (sampling.DeviceWorker, error) {
+	w.look(env)
+	return w.Neighbor.OpenDevice(env)
+}
+
+func TestDeviceHasTheColumnsThatASamplerReads(t *testing.T) {
+	cudatest.Open(t)
+	g := plainGraph(t, 200, 3)
+	source, _ := g.EdgeColumn("weight")
+	have := make([]byte, len(source.Bytes()))
+	s := weighingOnDevice{weighing{sampling.Neighbor{Fanouts: []int{2}}, "weight", nil}, func(env sampling.DeviceEnv) {
+		if len(env.Topology.Columns) != 1 {
+			t.Fatalf("%d columns", len(env.Topology.Columns))
+		}
+		err := env.Stream.CopyToHost(have, env.Topology.Columns[0])
+		if err == nil {
+			err = env.Stream.Synchronize()
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}}
+	l := open(t, g, loader.Options{Sampler: s, BatchSize: 8, Device: "cuda"})
+	if !bytes.Equal(have, source.Bytes()) {
+		t.Error("the column on the device is not the source's")
+	}
+	if err := lastError(l.Epoch(background, 0)); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,11 +1,13 @@
 package khop_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -137,6 +139,30 @@ func TestLinksInDocumentsLeadSomewhere(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(filepath.Dir(doc), m[1])); err != nil {
 				t.Errorf("%s links to %s: %v", doc, m[1], err)
 			}
+		}
+	}
+}
+
+var (
+	codeSpan   = regexp.MustCompile("`([^`\n]+)`")
+	identifier = regexp.MustCompile(`^([a-z]+)\.([A-Z]\w*)(\.([A-Z]\w*))?$`)
+)
+
+// TestArchitectureNamesWhatExists looks for each path and each exported name that docs/architecture.md mentions.
+func TestArchitectureNamesWhatExists(t *testing.T) {
+	for _, m := range codeSpan.FindAllStringSubmatch(read(t, "docs/architecture.md"), -1) {
+		name := identifier.FindStringSubmatch(m[1])
+		if name == nil {
+			if _, err := os.Stat(m[1]); strings.Contains(m[1], "/") && err != nil {
+				t.Errorf("docs/architecture.md names %s: %v", m[1], err)
+			}
+			continue
+		}
+		last := cmp.Or(name[4], name[2])
+		declared := regexp.MustCompile(`(?m)^(type |func |func \(.*\) |\t)` + last + `\b`)
+		files, _ := filepath.Glob(filepath.Join(name[1], "*.go"))
+		if !slices.ContainsFunc(files, func(f string) bool { return declared.MatchString(read(t, f)) }) {
+			t.Errorf("docs/architecture.md names %s, which is not in package %s", m[1], name[1])
 		}
 	}
 }

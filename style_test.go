@@ -27,12 +27,7 @@ var untidy = []string{
 	"bench/gpu",
 	"bench/feed",
 	"cmd/khop/serve.go",
-	"device",
-	"examples/outside",
 	"gather",
-	"integrations/gomlx",
-	"integrations/shm",
-	"integrations/shm/consumer",
 	"integrations/shm/internal/wire",
 	"integrations/shm/server",
 	"internal/cudasim",
@@ -40,7 +35,6 @@ var untidy = []string{
 	"loader",
 	"pinned",
 	"sampling",
-	"tools/asm",
 }
 
 // TestFilesFunctionsAndLinesAreShort looks at every Go file: tests, generated files and those of other modules too.

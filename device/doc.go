@@ -7,23 +7,24 @@
 // A Device is a GPU that Open opened. It makes everything else. All Devices of one ordinal share the context that
 // PyTorch and the CUDA runtime use in this process.
 //
-// Memory is memory of the device (Device.Alloc). An Address is a place in it, for kernels and copies. Kernels also
-// read and write host memory that Device.HostAlloc gave or Device.Register made addressable.
+// Memory is memory of the device (Device.Alloc). An Address is a place in it, for kernels and copies. Kernels also read
+// and write host memory that Device.HostAlloc gave or Device.Register made addressable.
 //
 // A Stream is a queue of copies and kernels. Work on one stream runs in order, beside that of other streams. Nothing
 // has run when a call on a stream returns; Stream.Synchronize waits for it.
 //
 // An Event marks a place in a stream (Stream.Record). Another stream waits for it (Stream.Wait), or the host does.
 //
-// A Module is a set of kernels, which a driver makes of PTX (Device.Load). A Kernel is one of them. It takes one
-// struct by value. A Launcher is a kernel together with the Go type of that struct: tools/ptx writes both from the
-// kernel's source.
+// A Module is a set of kernels, which a driver makes of PTX (Device.Load). A Kernel is one of them. It takes one struct
+// by value. A Launcher is a kernel together with the Go type of that struct: tools/ptx writes both from the kernel's
+// source.
 //
 //	gpu, err := device.Open(0)
 //	stream, err := gpu.NewStream(device.PriorityLow)
 //	memory, err := gpu.Alloc(int64(len(data)))
 //	err = stream.CopyToDevice(memory.Address(), data)
-//	err = kernels.scale.Launch(stream, device.Dim(40), device.Dim(256), 0, deviceScale{at: memory.Address(), factor: 2})
+//	err = kernels.scale.Launch(stream, device.Dim(40), device.Dim(256), 0,
+//		deviceScale{at: memory.Address(), factor: 2})
 //	err = stream.CopyToHost(data, memory.Address())
 //	err = stream.Synchronize()
 //
@@ -31,9 +32,8 @@
 //
 // # Builds without a GPU
 //
-// The package compiles everywhere, and code above it needs no build tags. A build with -tags cuda, with cgo, on
-// Linux (amd64 or arm64) has a driver. In every other build Count is 0, Open fails with ErrNoDevice, and Reason says
-// why.
+// The package compiles everywhere, and code above it needs no build tags. A build with -tags cuda, with cgo, on Linux
+// (amd64 or arm64) has a driver. In every other build Count is 0, Open fails with ErrNoDevice, and Reason says why.
 //
 // A binary built with -tags cuda does not need libcuda: it looks for the library that the environment variable
 // KHOP_CUDA_DRIVER names, else for libcuda.so.1, when it starts. Where neither loads, Count is 0. Building needs
@@ -45,11 +45,11 @@
 //
 // # Caveats
 //
-// Any goroutine may call any method: each call locks its thread, makes the device's context current there, and
-// restores the context that it found. Do not close something while another call uses it.
+// Any goroutine may call any method: each call locks its thread, makes the device's context current there, and restores
+// the context that it found. Do not close something while another call uses it.
 //
-// Host memory that a copy uses, and memory that a kernel uses, must stay valid until the stream has passed. An
-// Address is a number: it keeps nothing alive, and the host must not read through it.
+// Host memory that a copy uses, and memory that a kernel uses, must stay valid until the stream has passed. An Address
+// is a number: it keeps nothing alive, and the host must not read through it.
 //
 // Close what a Device made before you close the Device.
 //

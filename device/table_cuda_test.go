@@ -84,26 +84,36 @@ func TestLibraryThatIsNoDriverIsRefused(t *testing.T) {
 }
 
 const driverNames = `
-int cuGetErrorName(int code, const char **name) { *name = code == 803 ? "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH" : "CUDA_ERROR_OTHER"; return 0; }
-int cuGetErrorString(int code, const char **text) { *text = "system has unsupported display driver / cuda driver combination"; return 0; }
+int cuGetErrorName(int code, const char **name) {
+	*name = code == 803 ? "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH" : "CUDA_ERROR_OTHER";
+	return 0;
+}
+int cuGetErrorString(int code, const char **text) {
+	*text = "system has unsupported display driver / cuda driver combination";
+	return 0;
+}
 int cuDeviceGetCount(int *n) { *n = 1; return 0; }
 `
 
 func TestDriverThatDoesNotStartIsNoDevice(t *testing.T) {
-	path := compile(t, `int cuInit(unsigned f) { return 803; } int cuDriverGetVersion(int *v) { *v = 12040; return 0; }`+driverNames)
+	path := compile(t, `int cuInit(unsigned f) { return 803; }
+int cuDriverGetVersion(int *v) { *v = 12040; return 0; }`+driverNames)
 	expect(t, report(t, path), "count 0",
 		"reason the CUDA driver does not start: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803)", "open true")
 }
 
 func TestDriverTooOldIsNamedWithWhatIsNeeded(t *testing.T) {
-	path := compile(t, `int cuInit(unsigned f) { return 0; } int cuDriverGetVersion(int *v) { *v = 11040; return 0; }`+driverNames)
+	path := compile(t, `int cuInit(unsigned f) { return 0; }
+int cuDriverGetVersion(int *v) { *v = 11040; return 0; }`+driverNames)
 	expect(t, report(t, path), "count 0", "version 11040 false",
 		"it supports CUDA 11.4, 11.8 is needed (driver 520 or later)", "open true")
 }
 
 func TestFunctionThatTheDriverLacksIsNotSupported(t *testing.T) {
 	path := compile(t, `int cuInit(unsigned f) { return 0; } int cuDriverGetVersion(int *v) { *v = 12040; return 0; }
-int cuCtxGetCurrent(void **c) { *c = 0; return 0; } int cuCtxPushCurrent_v2(void *c) { return 0; } int cuCtxPopCurrent_v2(void **c) { return 0; }`+driverNames)
+int cuCtxGetCurrent(void **c) { *c = 0; return 0; }
+int cuCtxPushCurrent_v2(void *c) { return 0; }
+int cuCtxPopCurrent_v2(void **c) { return 0; }`+driverNames)
 	expect(t, report(t, path), "count 1", "alloc cuda: allocate 1 bytes on cuda:0: CUDA_ERROR_OTHER (801)",
 		"hostalloc cuda: allocate 1 bytes of page-locked host memory: CUDA_ERROR_OTHER (801)")
 }

@@ -132,8 +132,7 @@ func (e *edgeChecker[T, U]) checkDestinations(lo, hi int64, counts []int64) erro
 		from, to := e.indptr[v], e.indptr[v+1]
 		if from < 0 || to < from || to > m {
 			return e.indptrFile.rowError("node", v, remedyForeign, "its edges run from %s to %s of %s",
-				humanize.Comma(from),
-				humanize.Comma(to), humanize.Comma(m))
+				humanize.Comma(from), humanize.Comma(to), humanize.Comma(m))
 		}
 		var err error
 		if e.types == nil && e.schema.Edges[0].Order == graph.BySource {

@@ -191,8 +191,7 @@ func (c *checker) addStrings(f *checkedFile) {
 					from, to := s.offset(i), s.offset(i+1)
 					if from < 0 || to < from || to > chars || !utf8.Valid(f.body[f.l.data+from:f.l.data+to]) {
 						return f.rowError("string", i, remedyConvert, "it runs from %d to %d of %d bytes, or is not "+
-							"UTF-8",
-							from, to, chars)
+							"UTF-8", from, to, chars)
 					}
 				}
 				return nil
@@ -213,8 +212,7 @@ func (c *checker) checkEdgeCounts() {
 		e := &c.schema.Edges[t]
 		if n := c.edges.counts[t]; n != e.Count {
 			c.add(f.index, math.MaxInt64, corrupt(f.path, "there are %s edges of type %v, there must be %s",
-				humanize.Comma(n),
-				e, humanize.Comma(e.Count)))
+				humanize.Comma(n), e, humanize.Comma(e.Count)))
 		}
 	}
 }

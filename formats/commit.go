@@ -49,8 +49,7 @@ func (w *Writer) content(s graph.Schema) (*Content, error) {
 		if a.part.Rows != want.rows || a.typ.dtype != want.dtype || a.typ.strings ||
 			!slices.Equal(a.typ.shape, want.shape) {
 			return nil, w.schemaError(want.name, "%s rows of %v%v were written; expected %v",
-				humanize.Comma(a.part.Rows),
-				a.typ.dtype, a.typ.shape, want)
+				humanize.Comma(a.part.Rows), a.typ.dtype, a.typ.shape, want)
 		}
 		a.info.Parts = []Part{a.part}
 		c.Columns = append(c.Columns, a.info)

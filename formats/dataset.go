@@ -232,9 +232,8 @@ func checkFile(file []byte, a arrayType, p *Part) (layout, error) {
 	}
 	if !l.arrayType.equal(a) || l.rows != p.Rows || l.bodyOffset != p.BodyOffset || l.bytes != p.Bytes {
 		return layout{}, corruptf("it holds %d rows of %q, %v%v, %d bytes at %d; the manifest says %d rows of %q, "+
-			"%v%v, %d bytes at %d",
-			l.rows, l.name, l.dtype, l.shape, l.bytes, l.bodyOffset, p.Rows, a.name, a.dtype, a.shape, p.Bytes,
-			p.BodyOffset)
+			"%v%v, %d bytes at %d", l.rows, l.name, l.dtype, l.shape, l.bytes, l.bodyOffset, p.Rows, a.name, a.dtype,
+			a.shape, p.Bytes, p.BodyOffset)
 	}
 	return l, nil
 }

@@ -19,8 +19,8 @@ type First struct{ K int }
 func (s First) Validate(schema *graph.Schema) error {
 	if s.K < 1 || len(schema.Nodes) != 1 || len(schema.Edges) != 1 || schema.IDType() != unified.Int32 ||
 		schema.PosType() != unified.Int32 {
-		return fmt.Errorf("%w: the first %d edges: K must be 1 or more, and the graph of one node type and one edge type "+
-			"with ids of 32 bits", sampling.ErrOptions, s.K)
+		return fmt.Errorf("%w: the first %d edges: K must be 1 or more, and the graph of one node type and one edge "+
+			"type with ids of 32 bits", sampling.ErrOptions, s.K)
 	}
 	return nil
 }

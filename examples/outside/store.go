@@ -50,7 +50,8 @@ func (s *Store) Gather(out []float32, ids []int32) {
 	}
 }
 
-// DeviceStore is a copy of a Store in device memory. Any number of goroutines may use it, each with a stream of its own.
+// DeviceStore is a copy of a Store in device memory. Any number of goroutines may use it, each with a stream of its
+// own.
 type DeviceStore struct {
 	on            *device.Device
 	kernels       *outsideKernels

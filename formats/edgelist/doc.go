@@ -6,8 +6,8 @@
 //
 //   - the fields are separated by tabs, commas, semicolons or white space, whichever the first line with an edge has;
 //   - lines that begin with #, % or // are comments; empty lines are skipped;
-//   - the first line is a header if its fields are names of a source and a target (src,dst; from,to; id_1,id_2; ..),
-//     or words where the lines below have numbers;
+//   - the first line is a header if its fields are names of a source and a target (src,dst; from,to; id_1,id_2; ..), or
+//     words where the lines below have numbers;
 //   - the first two fields, or those that the header calls source and target, are ids; fields that the header or
 //     Options.Columns names are columns of the edges: int64 if every value is an integer, else float64;
 //   - ids are node numbers from 0, or, if they are words or have leading zeros, names, which are numbered as they first

@@ -31,8 +31,7 @@ func (b *Budget) Take(n int64) error {
 	}
 	if n > b.Left() {
 		return fmt.Errorf("%w: %s are needed here, and of the limit of %s there are %s left; allow at least %s",
-			ErrMemory,
-			machine.Bytes(n), machine.Bytes(b.limit), machine.Bytes(b.Left()), machine.Bytes(b.taken+n))
+			ErrMemory, machine.Bytes(n), machine.Bytes(b.limit), machine.Bytes(b.Left()), machine.Bytes(b.taken+n))
 	}
 	b.taken += n
 	b.peak = max(b.peak, b.taken)

@@ -28,8 +28,8 @@ type converter struct {
 func newConverter(ld *loader.Loader, pad Pad) (*converter, error) {
 	schema, opt := ld.Schema(), ld.Options()
 	if n, e := len(schema.Nodes), len(schema.Edges); n != 1 || e != 1 {
-		return nil, fmt.Errorf("%w: it has %d node types and %d edge types: train on it from package loader, or on a graph without types",
-			ErrGraph, n, e)
+		return nil, fmt.Errorf("%w: it has %d node types and %d edge types: train on it from package loader, or on a "+
+			"graph without types", ErrGraph, n, e)
 	}
 	c := &converter{pad: pad, idType: dtypeOf(schema.IDType()), arrays: ld.Arrays()}
 	for i, a := range c.arrays {
@@ -249,7 +249,8 @@ func hostIDs(t unified.Tensor) ([]int32, error) {
 	}
 	ids, err := unified.View[int32](t)
 	if err != nil {
-		return nil, fmt.Errorf("%w: ids are %v: int32 in host memory were expected (the loader's Options.Device \"cpu\")", ErrBatch, t)
+		return nil, fmt.Errorf("%w: ids are %v: int32 in host memory were expected (the loader's Options.Device "+
+			"\"cpu\")", ErrBatch, t)
 	}
 	return ids, nil
 }

@@ -93,7 +93,8 @@ func New(ctx context.Context, ld *loader.Loader, opt Options) (*Dataset, error) 
 		return nil, fmt.Errorf("%w: Pad is %v and After %v: take one of the constants", ErrOptions, opt.Pad, opt.After)
 	}
 	if opt.After == Endless && ld.NumBatches() == 0 {
-		return nil, fmt.Errorf("%w: Endless, but an epoch has no batches: see the loader's Seeds, DropLast and Remainder", ErrOptions)
+		return nil, fmt.Errorf("%w: Endless, but an epoch has no batches: see the loader's Seeds, DropLast and "+
+			"Remainder", ErrOptions)
 	}
 	conv, err := newConverter(ld, opt.Pad)
 	if err != nil {

@@ -61,8 +61,8 @@ func maximumSizes(b sampling.Bound, seeds, nodes int64) (sizes, error) {
 			}
 		}
 		if edges > math.MaxInt32-1 {
-			return s, fmt.Errorf("%w: Pad is Maximum, and layer %d can have %d edges: lower the fan-outs or the batch size, or take PowerOfTwo",
-				ErrOptions, l, edges)
+			return s, fmt.Errorf("%w: Pad is Maximum, and layer %d can have %d edges: lower the fan-outs or the "+
+				"batch size, or take PowerOfTwo", ErrOptions, l, edges)
 		}
 		reached = min(reached+edges, b.Nodes, nodes)
 		s.edges[l] = max(1, int(edges))
@@ -86,8 +86,8 @@ func (s *sizes) grow(n, e []int64) {
 func (s *sizes) fits(n, e []int64) error {
 	for l := range n {
 		if n[l] >= int64(s.nodes[l]) || l < len(e) && e[l] > int64(s.edges[l]) {
-			return fmt.Errorf("%w: it has %v nodes and %v edges, but the sampler's Bound leaves room for %v and %v, dump rows included",
-				ErrBatch, n, e, s.nodes, s.edges)
+			return fmt.Errorf("%w: it has %v nodes and %v edges, but the sampler's Bound leaves room for %v and %v, "+
+				"dump rows included", ErrBatch, n, e, s.nodes, s.edges)
 		}
 	}
 	return nil

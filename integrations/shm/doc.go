@@ -3,9 +3,9 @@
 //
 // # Basics
 //
-// A server (package server) loads batches into memory that consumers map, and announces them over a Unix socket: nothing
-// is copied, nothing is serialised. Each rank has a ring of memory with a loader of its own, or several consumers read
-// one ring.
+// A server (package server) loads batches into memory that consumers map, and announces them over a Unix socket:
+// nothing is copied, nothing is serialised. Each rank has a ring of memory with a loader of its own, or several
+// consumers read one ring.
 //
 //	s, err := server.New(ctx, ds, server.Options{Path: "/run/user/1000/khop/feed", Loader: options})
 //	err = s.Serve(ctx)

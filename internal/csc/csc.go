@@ -73,6 +73,7 @@ type RangeError struct {
 	Limit int64 // Value must be at least 0 and below it
 }
 
+// Error names the edge, what is wrong with it and what is allowed.
 func (e *RangeError) Error() string {
 	return fmt.Sprintf("edge %d: %s %d is not in 0 .. %d", e.Edge, e.What, e.Value, e.Limit-1)
 }

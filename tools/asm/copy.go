@@ -41,8 +41,8 @@ func (c *copier) build(stream bool) {
 			"them, stay in scratch.")
 	} else {
 		c.function("copy"+name, "("+args+")",
-			fmt.Sprintf("copy%s copies n rows, 1 or more, of %d bytes and more, and prefetches those that", name, c.vector),
-			"lie ahead ids further, of which avail exist.")
+			fmt.Sprintf("copy%s copies n rows, 1 or more, of %d bytes and more, and prefetches those that", name,
+				c.vector), "lie ahead ids further, of which avail exist.")
 	}
 	c.enter()
 	if stream {

@@ -14,8 +14,9 @@ import (
 )
 
 // Epoch goes over the batches of epoch n. An error comes at most once and last, with no batch: context.Cause of ctx,
-// shm.ErrGone where the server died, shm.ErrEnded, shm.ErrTimeout, shm.ErrHeld, shm.ErrBusy, shm.ErrClosed, or *Error with what the server
-// reports. Breaking out of the loop acknowledges the batches before the last one yielded, not that one.
+// shm.ErrGone where the server died, shm.ErrEnded, shm.ErrTimeout, shm.ErrHeld, shm.ErrBusy, shm.ErrClosed, or *Error
+// with what the server reports. Breaking out of the loop acknowledges the batches before the last one yielded, not that
+// one.
 func (c *Consumer) Epoch(ctx context.Context, n uint64) iter.Seq2[*Batch, error] {
 	return c.batches(ctx, wire.Begin{Mode: wire.BeginAt, Epoch: n}, nil)
 }
@@ -127,8 +128,8 @@ func (c *Consumer) explain(ctx context.Context, err error) error {
 	held := len(c.held)
 	c.mu.Unlock()
 	if held >= c.info.Hold {
-		return fmt.Errorf("%w: all %d, for %v: release some, or start the server with a larger --hold", shm.ErrHeld, held,
-			c.opt.Timeout)
+		return fmt.Errorf("%w: all %d, for %v: release some, or start the server with a larger --hold", shm.ErrHeld,
+			held, c.opt.Timeout)
 	}
 	defer c.hurry()()
 	var s shm.RankStats

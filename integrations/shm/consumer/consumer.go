@@ -26,8 +26,8 @@ type Options struct {
 	IndexDType unified.DType
 	// Hold is how many batches to hold at most, announced ones included. Default: as many as the server gives.
 	Hold int
-	// Timeout is how long to wait for a batch before shm.ErrTimeout, and in Dial for the server to have loaded. Default 60
-	// s.
+	// Timeout is how long to wait for a batch before shm.ErrTimeout, and in Dial for the server to have loaded. Default
+	// 60 s.
 	Timeout time.Duration
 	// Device is the CUDA device on which to take batches, "cuda:0" or so, from a server that makes them there: Info
 	// tells whether it does. Both processes must number their devices alike. Default: none; such a server copies
@@ -93,8 +93,8 @@ type Consumer struct {
 	total    int64
 }
 
-// Dial connects to the server whose socket is at path. Errors: shm.ErrNoServer, shm.ErrUser, and *Error where the server
-// refuses.
+// Dial connects to the server whose socket is at path. Errors: shm.ErrNoServer, shm.ErrUser, and *Error where the
+// server refuses.
 func Dial(ctx context.Context, path string, opt Options) (*Consumer, error) {
 	if opt.Timeout == 0 {
 		opt.Timeout = time.Minute
@@ -143,7 +143,8 @@ func (c *Consumer) greet(ctx context.Context) error {
 	if c.opt.Rank != AnyRank {
 		h.Rank = uint32(c.opt.Rank.number - 1)
 	}
-	if err := c.send(wire.Append(nil, wire.KindHello, h, nil)); err != nil && !wire.IsBroken(err) { // a server that refuses at once has said why
+	err := c.send(wire.Append(nil, wire.KindHello, h, nil))
+	if err != nil && !wire.IsBroken(err) { // a server that refuses at once has said why
 		return err
 	}
 	b, err := c.receive(ctx, wire.KindWelcome)
@@ -155,7 +156,8 @@ func (c *Consumer) greet(ctx context.Context) error {
 		return err
 	}
 	if m.Version != shm.Version {
-		return fmt.Errorf("%w: the server speaks version %d of the feed, this is %d", wire.ErrMessage, m.Version, shm.Version)
+		return fmt.Errorf("%w: the server speaks version %d of the feed, this is %d", wire.ErrMessage, m.Version,
+			shm.Version)
 	}
 	var d struct {
 		State loader.State `json:"state"`

@@ -91,7 +91,6 @@ func (native) pointer(a Address) (PointerInfo, result) {
 		C.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:   unsafe.Pointer(&ordinal),
 		C.CU_POINTER_ATTRIBUTE_IS_MANAGED:       unsafe.Pointer(&managed),
 		C.CU_POINTER_ATTRIBUTE_DEVICE_POINTER:   unsafe.Pointer(&device),
-		C.CU_POINTER_ATTRIBUTE_HOST_POINTER:     unsafe.Pointer(&host),
 		C.CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: unsafe.Pointer(&start),
 		C.CU_POINTER_ATTRIBUTE_RANGE_SIZE:       unsafe.Pointer(&size),
 	} {
@@ -101,6 +100,11 @@ func (native) pointer(a Address) (PointerInfo, result) {
 		}
 	}
 	info.Ordinal, info.Managed = int(ordinal), managed != 0
+	if info.Type == MemoryHost || info.Managed { // a driver refuses to say it of other memory
+		if code := get(C.CU_POINTER_ATTRIBUTE_HOST_POINTER, unsafe.Pointer(&host)); code != success {
+			return PointerInfo{}, code
+		}
+	}
 	info.Device, info.Start = Address(device), Address(start)
 	info.Host, info.Size = uintptr(host), int64(size)
 	return info, success

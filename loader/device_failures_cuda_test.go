@@ -122,6 +122,21 @@ func TestALostDeviceEndsTheEpochWithItsName(t *testing.T) {
 	}
 }
 
+// TestSteadyStateAllocatesNothing: after a first epoch any allocation of the driver's fails, and none is asked for.
+func TestSteadyStateAllocatesNothing(t *testing.T) {
+	cudatest.Open(t)
+	l := open(t, wideGraph(t, 300, 6), onDevice)
+	want := digests(t, l.Epoch(context.Background(), 0))
+	for _, call := range []string{"cuMemAlloc", "cuMemHostAlloc", "cuMemHostRegister", "cuStreamCreateWithPriority",
+		"cuModuleLoadData"} {
+		cudatest.Fail(t, call, 1, illegalAddress)
+	}
+	if got := digests(t, l.Epoch(context.Background(), 0)); !slices.Equal(got, want) {
+		t.Errorf("the second epoch: %v, the first: %v", got, want)
+	}
+	cudatest.Findings() // forgets the failures, which have not come
+}
+
 func TestCloseWaitsForKernels(t *testing.T) {
 	cudatest.Open(t)
 	before := cudatest.NowLive(t)

@@ -63,7 +63,7 @@ API cuMemFree_v2(Device p) {
 API cuMemGetInfo_v2(size_t* free, size_t* total) {
   ENTER(CONTEXT);
   *total = G.config.memory;
-  *free = G.config.memory - std::min(G.config.memory, deviceBytesUsed(G.device));
+  *free = G.config.memory - std::min(G.config.memory, deviceBytesTaken(G.device));
   return kSuccess;
 }
 API cuMemGetAddressRange_v2(Device* base, size_t* bytes, Device p) {

@@ -1,8 +1,11 @@
 // Driver calls that copy and fill.
 //
-// Asynchronous copies run when their stream runs, so a host that uses the memory too early sees old bytes. As with the real
-// driver, only page-locked memory is copied asynchronously: from pageable memory the bytes are taken when the call is made, to
-// pageable memory the call waits.
+// Asynchronous copies run when their stream runs, so a host that uses the memory too early sees old bytes. That holds for more
+// than 64 KiB of pageable memory as well: a driver may take them when the call is made, but does not promise it. A copy to pageable
+// memory waits.
+#include <sys/uio.h>
+#include <unistd.h>
+
 #include <cstring>
 
 #include "config.h"
@@ -44,6 +47,19 @@ static CUresult copy(Side to, Side from, size_t n) {
   return G.sticky();
 }
 
+constexpr size_t kStagedAtOnce = 64 << 10;
+
+// From pageable memory, when the stream comes to it. The memory may be gone, so a system call reads it, which does not fault.
+static void copyLate(Launch* L, Side to, uintptr_t from, size_t n) {
+  std::vector<char> bytes(n);
+  iovec into = {bytes.data(), n}, of = {(void*)from, n};
+  if (process_vm_readv(getpid(), &into, 1, &of, 1, 0) != (ssize_t)n) {
+    report(kIllegalAddress, "COPY OF MEMORY THAT IS GONE: %zu pageable bytes at 0x%lx: unmapped before the stream came to the copy", n, (unsigned long)from);
+    return;
+  }
+  copyNow(L, to, {(uintptr_t)bytes.data(), false}, n, true);
+}
+
 static CUresult copyAsync(Side to, Side from, size_t n, void* stream) {
   Stream* s = findStream(stream);
   if (!s) return kInvalidHandle;
@@ -54,7 +70,8 @@ static CUresult copyAsync(Side to, Side from, size_t n, void* stream) {
   bool staged = !from.mustBeKnown, waits = !to.mustBeKnown;
   if ((staged || waits) && s->capture) return kCaptureUnsupported;
   std::function<void(Launch*)> work = [=](Launch* L) { copyNow(L, to, from, n, true); };
-  if (staged) {
+  if (staged && n > kStagedAtOnce) work = [=](Launch* L) { copyLate(L, to, from.a, n); };
+  else if (staged) {
     auto bytes = std::make_shared<std::vector<char>>((char*)from.a, (char*)from.a + n);
     work = [=](Launch* L) { copyNow(L, to, {(uintptr_t)bytes->data(), false}, n, true); };
   }

@@ -21,7 +21,8 @@ static std::map<uintptr_t, Range*> deviceRanges;      // by start: live ones, an
 static std::deque<uintptr_t> freed;                   // their starts, oldest first
 static std::map<uintptr_t, size_t> freeAddresses;     // device: start -> bytes, never adjacent
 static uintptr_t rover;                               // next address to give out
-static size_t used[kMaxDevices];
+static size_t used[kMaxDevices];                      // bytes that were given out
+static size_t small[kMaxDevices], large[kMaxDevices]; // what they take: see pagesOf
 static bool peers[kMaxDevices][kMaxDevices];           // [a][b]: a may reach b's memory
 
 static std::map<uintptr_t, Range*> hostRanges;        // live, by start
@@ -227,17 +228,29 @@ static void rememberFreed(uintptr_t lo) {
   deviceRanges.erase(it);
 }
 
+// A device gives memory away in pages of 2 MiB: small allocations share some, others have theirs alone.
+constexpr size_t kDevicePage = 2 << 20, kSmall = 1 << 20;
+static size_t inPages(size_t bytes) { return (bytes + kDevicePage - 1) / kDevicePage * kDevicePage; }
+static size_t taken(int device) { return inPages(small[device]) + large[device]; }
+
+static void charge(int device, size_t bytes, int sign) {
+  used[device] += sign * rounded(bytes);
+  if (bytes < kSmall) small[device] += sign * rounded(bytes);
+  else large[device] += sign * inPages(bytes);
+}
+
 Range* allocateDevice(size_t bytes) {
-  if (bytes > G.config.memory || used[G.device] + rounded(bytes) > G.config.memory) return nullptr;
+  if (bytes > G.config.memory) return nullptr;
+  charge(G.device, bytes, 1);
+  if (used[G.device] > G.config.memory || taken(G.device) > inPages(G.config.memory)) return charge(G.device, bytes, -1), nullptr;
   size_t whole = rounded(bytes);
   uintptr_t lo = takeAddresses(whole + kGranule);     // a granule of no man's land behind each
-  if (!lo) return nullptr;
+  if (!lo) return charge(G.device, bytes, -1), nullptr;
   forgetFreed(lo, lo + whole);
   Range* r = newRange(lo, bytes, Range::ALLOCATION);
   r->device = G.device;
   deviceRanges[lo] = r;
   r->shadow = G.arenaShadow.at((lo - G.arena) >> 2);
-  used[G.device] += whole;
   // Fresh memory holds garbage; of large allocations, only the start, to save the pages.
   DeviceOpen open;
   memset((void*)lo, 0xCB, bytes <= 4 << 20 ? bytes : 1 << 20);
@@ -269,7 +282,7 @@ void freeDevice(Range* r) {
   r->transfers = {};
   r->touched = {};
   size_t whole = rounded(r->bytes());
-  used[r->device] -= whole;
+  charge(r->device, r->bytes(), -1);
   uintptr_t lo = r->lo, hi = lo + whole + kGranule, freeLo = lo, freeHi = hi;
   auto after = freeAddresses.lower_bound(lo);
   if (after != freeAddresses.end() && after->first == hi) {
@@ -321,6 +334,7 @@ void removeHost(Range* r) {
 }
 
 size_t deviceBytesUsed(int device) { return used[device]; }
+size_t deviceBytesTaken(int device) { return taken(device); }
 size_t hostRangeCount() { return hostRanges.size(); }
 size_t deviceRangeCount() {
   return std::count_if(deviceRanges.begin(), deviceRanges.end(), [](auto& r) { return r.second->live; });

@@ -24,6 +24,7 @@ ArenaFile arenaFile(uintptr_t a);
 bool mapArena(uintptr_t lo, size_t bytes, ArenaFile);
 Range* liveHostRange(uintptr_t a);
 size_t deviceBytesUsed(int device);
+size_t deviceBytesTaken(int device);                             // the pages that those are in
 bool letReach(int device, int other, bool may);                  // false: it was so already
 size_t deviceRangeCount();
 size_t hostRangeCount();

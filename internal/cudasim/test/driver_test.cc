@@ -145,16 +145,16 @@ static void settingsCanBeRestored() {
 static void theDeviceIsWhatSettingsSay() {
   int v = -1;
   size_t free = 0, total = 0;
-  call<const char*>("cudasim_config", "memory=1m,attr16=7,driver=10020");
+  call<const char*>("cudasim_config", "memory=8m,attr16=7,driver=10020");
   OK("cuDriverGetVersion", &v);
   expect(v == 10020, "driver %d", v);
   OK("cuDeviceGetAttribute", &v, 16, 0);
   expect(v == 7, "%d multiprocessors", v);
   Device big = 0;
-  allocate(1 << 19);  // half of it
-  EXPECT_CODE(2, "cuMemAlloc_v2", &big, (size_t)1 << 20);
+  allocate(4 << 20);  // half of it
+  EXPECT_CODE(2, "cuMemAlloc_v2", &big, (size_t)8 << 20);
   OK("cuMemGetInfo_v2", &free, &total);
-  expect(total == 1 << 20 && free == 1 << 19, "%zu of %zu free", free, total);
+  expect(total == 8 << 20 && free == 4 << 20, "%zu of %zu free", free, total);
 }
 
 static void addressesDoNotRunOut() {
@@ -342,6 +342,43 @@ static void pointersAreKnown() {
   expect(!strcmp(name, "CUDA_ERROR_ILLEGAL_ADDRESS"), "%s", name);
 }
 
+static size_t freeMemory() {
+  size_t left = 0, total = 0;
+  OK("cuMemGetInfo_v2", &left, &total);
+  return left;
+}
+static void memoryIsTakenInPages() {
+  const size_t page = 2 << 20, before = freeMemory();
+  Device a = allocate(5), b = allocate(1000);
+  expect(before - freeMemory() == page, "two small ones take %d bytes", (int)(before - freeMemory()));
+  Device c = allocate(page + 1);
+  expect(before - freeMemory() == 3 * page, "with a large one %d bytes", (int)(before - freeMemory()));
+  launch("sim_copy", {1, 256}, c, b, 251);            // bounds are those that were asked for
+  expectFinding("251 of 250 words", 700, "OUT OF BOUNDS");
+  for (Device p : {a, b, c}) OK("cuMemFree_v2", p);
+  expect(freeMemory() == before, "not all is free again");
+}
+
+static void pageableMemoryIsReadLate() {
+  void* stream = nullptr;
+  OK("cuStreamCreate", &stream, 1u);
+  for (size_t words : {1000, 100000}) {
+    Ints memory(words, 1);
+    Device p = allocate(words * 4);
+    OK("cuMemcpyHtoDAsync_v2", p, (const void*)memory.data(), words * 4, stream);
+    memory[0] = 2;                                    // too early, where the copy is larger than what is staged at once
+    OK("cuStreamSynchronize", stream);
+    expect(download<int>(p, 1)[0] == (words > 16384 ? 2 : 1), "%d words: %d", (int)words, download<int>(p, 1)[0]);
+  }
+  const size_t bytes = 1 << 20;
+  Device p = allocate(bytes);
+  void* gone = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  OK("cuMemcpyHtoDAsync_v2", p, (const void*)gone, bytes, stream);
+  munmap(gone, bytes);
+  expectFinding("unmapped", 700, "MEMORY THAT IS GONE");
+  OK("cuStreamDestroy_v2", stream);
+}
+
 static void nothingIsLeft() {
   freeAll();
   uint64_t live[6];
@@ -359,4 +396,4 @@ extern const std::vector<Case> driverCases = {
   {"ModulesAreRead", modulesAreRead}, {"RegistrationFollowsLinux", registrationFollowsLinux},
   {"PageableMemoryWhereAllowed", pageableMemoryWhereAllowed},
   {"TheHostCannotTouchTheDevice", theHostCannotTouchTheDevice}, {"ThreadsNeedAContext", threadsNeedAContext},
-  {"PointersAreKnown", pointersAreKnown}, {"NothingIsLeft", nothingIsLeft}};
+  {"PointersAreKnown", pointersAreKnown}, {"MemoryIsTakenInPages", memoryIsTakenInPages}, {"PageableMemoryIsReadLate", pageableMemoryIsReadLate}, {"NothingIsLeft", nothingIsLeft}};

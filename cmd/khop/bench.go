@@ -13,7 +13,7 @@ import (
 )
 
 type benchCmd struct {
-	loadFlags `embed:""`
+	loadFlags `embed:"" set:"device=auto"`
 
 	Batches    positive `default:"100" placeholder:"N" help:"Batches to measure; the epoch is repeated as needed."`
 	Warmup     int      `default:"10" placeholder:"N" help:"Batches to load before."`

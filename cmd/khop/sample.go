@@ -9,7 +9,7 @@ import (
 )
 
 type sampleCmd struct {
-	loadFlags `embed:""`
+	loadFlags `embed:"" set:"device=auto"`
 
 	Epoch     uint32           `default:"0" placeholder:"N" help:"Which epoch."`
 	First     uint64           `default:"0" placeholder:"N" help:"Number of the first batch."`

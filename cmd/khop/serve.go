@@ -17,7 +17,7 @@ import (
 )
 
 type serveCmd struct {
-	loadFlags `embed:""`
+	loadFlags `embed:"" set:"device=cpu"`
 
 	Socket       string           `required:"" type:"path" placeholder:"PATH" help:"Where to make the socket, in a directory of your own."`
 	WorldSize    positive         `default:"1" placeholder:"N" help:"Ranks, each with a ring and an equal share of the batches."`

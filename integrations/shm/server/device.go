@@ -8,8 +8,24 @@ import (
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
 )
+
+// settleDevice decides on "auto" as the loader does: the ring has to know before there is a loader.
+func settleDevice(o *loader.Options) {
+	if o.Device != "auto" {
+		return
+	}
+	o.Device = "cpu"
+	if _, runs := o.Sampler.(sampling.DeviceSampler); !runs || device.Count() == 0 {
+		return
+	}
+	if d, err := device.Open(0); err == nil {
+		d.Close()
+		o.Device = "cuda:0"
+	}
+}
 
 // openDevice lets the loader make batches in the ring's device memory, where it makes them on a device. Where there is
 // no such device the loader says so; where a driver shares no memory all consumers get copies on the host.

@@ -97,17 +97,14 @@ func TestWhereADeviceSharesNothingBatchesLieOnTheHost(t *testing.T) {
 	}
 }
 
-func TestAutoServesFromTheHost(t *testing.T) {
+func TestAServerTakesADeviceWhereItIsToldTo(t *testing.T) {
 	cudatest.Open(t)
 	g := plainGraph(t, 500)
-	s := serve(t, g, Options{Loader: usualOn("auto")})
-	c := connect(t, s, consumer.Options{Device: "cuda:0"}) // it may ask
-	for b, err := range c.Epoch(t.Context(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if a := misplaced(b, false); a != "" {
-			t.Fatalf("array %s is on the device", a)
+	for device, on := range map[string]bool{"": false, "cpu": false, "auto": true, "cuda": true} {
+		s := serve(t, g, Options{Loader: usualOn(device)})
+		c := connect(t, s, consumer.Options{Device: "cuda:0"}) // it may ask
+		if got := c.Info().OnDevice; got != on {
+			t.Errorf("device %q: batches lie on the device: %t, want %t", device, got, on)
 		}
 	}
 }

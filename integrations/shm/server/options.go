@@ -18,8 +18,8 @@ type Options struct {
 	Path string
 	// Loader says what to load and how. Rank, WorldSize, RowMemory, PerSlot and Made are the server's to set; Prefetch is
 	// raised by Hold. MaxMemory and DeviceMemory bound all ranks together: what they read, which they share, their rings,
-	// and copies of ids. Device "auto" is the CPU. On a device batches lie there for consumers that take them there;
-	// others get copies on the host.
+	// and copies of ids. The default Device is "cpu": trainers need theirs. On a device batches lie there for
+	// consumers that take them there; others get copies on the host.
 	Loader loader.Options
 	// WorldSize is the number of ranks; each has a ring and a loader with an equal share of the batches. The workers
 	// are shared out among them. Default 1.
@@ -47,10 +47,10 @@ type Options struct {
 
 // EnsureDefaults replaces zero values by their defaults, but that of Hold, and returns o.
 func (o *Options) EnsureDefaults() *Options {
-	o.Loader.EnsureDefaults()
-	if o.Loader.Device == "auto" {
+	if o.Loader.Device == "" {
 		o.Loader.Device = "cpu"
 	}
+	o.Loader.EnsureDefaults()
 	o.WorldSize = max(o.WorldSize, 1)
 	if o.MaxConsumers == 0 {
 		o.MaxConsumers = 64

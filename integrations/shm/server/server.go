@@ -49,6 +49,7 @@ func New(ctx context.Context, src loader.Source, opt Options) (*Server, error) {
 	if err := opt.EnsureDefaults().Validate(); err != nil {
 		return nil, err
 	}
+	settleDevice(&opt.Loader)
 	s := &Server{opt: opt, id: src.ID(), uid: uint32(os.Geteuid()), peers: map[*peer]struct{}{}}
 	s.name = hex.EncodeToString(s.id[:])
 	if p, ok := src.(interface{ Path() string }); ok {

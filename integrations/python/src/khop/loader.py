@@ -336,7 +336,7 @@ class Loader(Connection):
                     ("replace", replace), ("seeds", seed_set.text), ("split", split), ("batch-size", batch_size), ("drop-last", drop_last),
                     ("shuffle", shuffle), ("seed", seed % (1 << 64)), ("instance", instance), ("node-columns", _none_is_no_name(node_columns)),
                     ("seed-columns", _none_is_no_name(seed_columns)), ("edge-columns", edge_columns), ("edge-pos", edge_pos), ("workers", workers),
-                    ("prefetch", prefetch), ("hold", hold), ("device", device), ("resident", resident), ("max-memory", max_memory),
+                    ("prefetch", prefetch), ("hold", hold), ("device", "cpu" if device == "auto" else device), ("resident", resident), ("max-memory", max_memory),
                     ("world-size", here.world_size), ("remainder", remainder), ("index-dtype", index_dtype),
                 ):
                     flags.add(name, value)

@@ -30,14 +30,14 @@ func (a *array) room(n int) {
 	}
 }
 
-func (a *array) put32(v int32) {
-	a.room(4)
-	a.buf = binary.LittleEndian.AppendUint32(a.buf, uint32(v))
-}
-
-func (a *array) put64(v int64) {
-	a.room(8)
-	a.buf = binary.LittleEndian.AppendUint64(a.buf, uint64(v))
+// put adds an integer of 4 or 8 bytes.
+func (a *array) put(v, width int64) {
+	a.room(int(width))
+	if width == 4 {
+		a.buf = binary.LittleEndian.AppendUint32(a.buf, uint32(v))
+	} else {
+		a.buf = binary.LittleEndian.AppendUint64(a.buf, uint64(v))
+	}
 }
 
 func (a *array) putRow(row int64) {

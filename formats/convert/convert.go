@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"runtime/debug"
 	"strconv"
@@ -239,53 +240,43 @@ func (c *conversion) result(s *graph.Schema, t *topology) *Result {
 func (c *conversion) writeColumns(ctx context.Context, w *formats.Writer) error {
 	for _, col := range c.graph.Columns {
 		cw, err := w.NodeColumn(0, col.Column, c.graph.Nodes)
-		if err == nil {
-			err = col.Write(ctx, cw)
-		}
-		if err == nil {
-			err = cw.Close()
-		}
-		if err != nil {
+		if err := fill(cw, err, func() error { return col.Write(ctx, cw) }); err != nil {
 			return err
 		}
 	}
 	for _, list := range c.graph.Strings {
 		sw, err := w.NodeStrings(0, list.Name, list.Rows)
-		if err == nil {
-			err = list.Each(sw.Write)
-		}
-		if err == nil {
-			err = sw.Close()
-		}
-		if err != nil {
+		if err := fill(sw, err, func() error { return list.Each(sw.Write) }); err != nil {
 			return err
 		}
 	}
 	for _, split := range c.graph.Splits {
-		data, dtype := unified.FromSlice(split.IDs).Bytes(), unified.Int64
+		dtype, width := unified.Int64, int64(8)
 		if c.graph.Nodes < 1<<31 {
-			if err := c.budget.Take(4 * int64(len(split.IDs))); err != nil {
-				return fmt.Errorf("split %q: %w", split.Name, err)
-			}
-			narrow := make([]int32, len(split.IDs))
-			for i, v := range split.IDs {
-				narrow[i] = int32(v)
-			}
-			data, dtype = unified.FromSlice(narrow).Bytes(), unified.Int32
+			dtype, width = unified.Int32, 4
 		}
 		cw, err := w.Split(split.Name, split.Index, 0, dtype, int64(len(split.IDs)))
-		if err == nil {
-			_, err = cw.Write(data)
-		}
-		if err == nil {
-			err = cw.Close()
-		}
+		a, err := newArray(cw, err)
 		if err != nil {
 			return err
 		}
-		if dtype == unified.Int32 {
-			c.budget.Give(int64(len(data)))
+		for _, id := range split.IDs {
+			a.put(id, width)
+		}
+		if err := a.close(); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// fill writes what an open writer is for, and closes it.
+func fill(w io.Closer, err error, write func() error) error {
+	if err == nil {
+		err = write()
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	return err
 }

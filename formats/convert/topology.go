@@ -290,18 +290,14 @@ func (t *topology) write(ctx context.Context, w *formats.Writer, s *graph.Schema
 		all = append(all, a)
 	}
 	run := newRun(t)
-	wide := s.IDType() == unified.Int64
+	width := s.IDType().Size()
 	err = t.parts(ctx, func(p csc.Part) error {
 		run.each(p, func(i int, src int64) {
-			if wide {
-				indices.put64(src)
-			} else {
-				indices.put32(int32(src))
-			}
+			indices.put(src, width)
 			for _, c := range columns {
 				c.putRow(p.Perm.At(i))
 			}
-		}, indptr.put64)
+		}, func(before int64) { indptr.put(before, 8) })
 		for _, a := range all {
 			if a.err != nil {
 				return a.err

@@ -19,20 +19,12 @@ type Array struct {
 	data []byte
 }
 
-// Read reads a whole array, header and elements. Without a budget it allocates as bytes arrive: never more than about
-// twice what r yields. With one it charges h.Bytes() for the array, and as much again while it turns columns into rows.
+// ReadElements reads a whole array, of which the header was read before. Without a budget it allocates as bytes arrive:
+// never more than about twice what r yields. With one it charges h.Bytes() for the array, and as much again while it
+// turns columns into rows.
 //
-// Errors: ErrFormat, ErrObject, ErrType for kinds without a meaning here, io.ErrUnexpectedEOF where elements are
-// missing, source.ErrMemory.
-func Read(r io.Reader, b *source.Budget) (*Array, error) {
-	h, err := ReadHeader(r)
-	if err != nil {
-		return nil, err
-	}
-	return ReadElements(r, h, b)
-}
-
-// ReadElements is Read for a header that was read before.
+// Errors: ErrObject, ErrType for kinds without a meaning here, io.ErrUnexpectedEOF where elements are missing,
+// source.ErrMemory.
 func ReadElements(r io.Reader, h Header, b *source.Budget) (*Array, error) {
 	if err := h.readable(); err != nil {
 		return nil, err
@@ -149,9 +141,6 @@ func (a *Array) transpose() {
 	}
 	a.data = out
 }
-
-// Raw returns the elements' memory, row-major, in the machine's byte order.
-func (a *Array) Raw() []byte { return a.data }
 
 // Tensor returns the array as a tensor over the same memory; a scalar has shape [1]. ErrType unless it holds numbers.
 func (a *Array) Tensor() (unified.Tensor, error) {
@@ -274,7 +263,7 @@ func (a *Array) Strings() ([]string, error) {
 }
 
 // Stream copies the elements that follow a header to w, row-major and little-endian, in constant memory; a column-major
-// array is read as a whole first, which b is charged for meanwhile. It returns the errors of Read, of w, and
+// array is read as a whole first, which b is charged for meanwhile. It returns the errors of ReadElements, of w, and
 // context.Cause(ctx).
 func Stream(ctx context.Context, w io.Writer, r io.Reader, h Header, b *source.Budget) error {
 	if err := h.readable(); err != nil {

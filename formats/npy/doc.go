@@ -2,7 +2,7 @@
 //
 // # Basics
 //
-// ReadHeader reads what precedes the elements; Read reads a whole array into memory, in row-major order and the
+// ReadHeader reads what precedes the elements; ReadElements reads a whole array into memory, in row-major order and the
 // machine's byte order whatever the file has; Stream copies the elements in row-major order to a writer, in constant
 // memory where the file is row-major itself. Ints, Strings and Tensor give a whole array's elements.
 //

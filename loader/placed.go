@@ -264,6 +264,9 @@ func (p *Placed) Arrays() []PlacedArray { return p.on.arrays() }
 // BatchArrays is Loader.Arrays of the loaders that the source was placed for.
 func (p *Placed) BatchArrays() []Array { return p.recipe.arrays }
 
+// Device returns where loaders of the placed source make batches: "cpu", "cuda:0" and so on.
+func (p *Placed) Device() string { return p.recipe.opt.Device }
+
 // Ledger returns what counts the memory of the placed source and of all its loaders, and keeps MaxMemory and
 // DeviceMemory. Whoever takes memory on behalf of the loaders counts it there too, and says so in Options.PerSlot.
 func (p *Placed) Ledger() *pinned.Ledger { return &p.ledger }

@@ -11,3 +11,11 @@ type Provider interface {
 	// Give takes back what Take has returned: the very slice.
 	Give(b []byte) error
 }
+
+// Accountant is a Provider that counts in a Ledger what it takes itself, rather than what it gives: Options.Ledger does
+// not count it again.
+type Accountant interface {
+	Provider
+	// Accounts does nothing.
+	Accounts()
+}

@@ -143,6 +143,9 @@ func allocate(n int64, opt Options) (*Region, error) {
 	if n < 0 || n > maxAlloc {
 		return nil, fmt.Errorf("%w: %d bytes", ErrTooLarge, n)
 	}
+	if _, counts := opt.From.(Accountant); counts {
+		opt.Ledger = nil
+	}
 	place := opt.Placement()
 	if place != Host && opt.Device == nil {
 		return nil, fmt.Errorf("allocate %d bytes of %v memory: %w: no device is given", n, place, ErrPlacement)

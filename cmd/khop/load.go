@@ -72,7 +72,7 @@ func (f *fanouts) UnmarshalText(text []byte) (err error) {
 // deviceName is the name of a device.
 type deviceName string
 
-var deviceNames = regexp.MustCompile(`^(auto|cpu|cuda(:[0-9]{1,4})?)$`)
+var deviceNames = regexp.MustCompile(`^(auto|cpu|cuda(:[0-9]{1,4})?(,cuda(:[0-9]{1,4})?)*)$`)
 
 // UnmarshalText checks the name.
 func (d *deviceName) UnmarshalText(text []byte) error {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
+	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -82,7 +83,7 @@ func script(t *testing.T) *Consumer {
 	ours, theirs := sockets(t)
 	c := newConsumer(ours, Options{Timeout: 50 * time.Millisecond})
 	t.Cleanup(func() { c.Close() })
-	memory, err := wire.NewMemory(nil, 2<<20, wire.ReadWrite)
+	memory, err := wire.NewMemory(2<<20, wire.ReadWrite, pinned.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +189,7 @@ func FuzzConsumer(f *testing.F) {
 	f.Add(wire.AppendText(nil, wire.KindError, 0, 3, []byte("no")), w, w, w)
 	f.Fuzz(func(t *testing.T, a, b, c, d []byte) {
 		ours, theirs := sockets(t)
-		seg, err := wire.NewMemory(nil, 2<<20, wire.ReadWrite)
+		seg, err := wire.NewMemory(2<<20, wire.ReadWrite, pinned.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,8 +20,9 @@ import (
 // given out again.
 type arena struct {
 	access wire.Access
-	least  int64        // of a segment
-	room   func() int64 // bytes that the machine still has; 0: unknown
+	ledger *pinned.Ledger // counts segments on a device; those who take memory of the host count that
+	least  int64          // of a segment
+	room   func() int64   // bytes that the machine still has; 0: unknown
 
 	mu       sync.Mutex
 	free     [][]extent                     // [segment], ascending, apart from one another
@@ -42,7 +43,9 @@ var (
 	roomLeft           = func() int64 { return machine.Probe().Room() }
 )
 
-func newArena(a wire.Access) *arena { return &arena{access: a, least: leastSegment, room: roomLeft} }
+func newArena(a wire.Access, ledger *pinned.Ledger) *arena {
+	return &arena{access: a, ledger: ledger, least: leastSegment, room: roomLeft}
+}
 
 func (a *arena) all() []*wire.Memory {
 	if p := a.segments.Load(); p != nil {
@@ -59,6 +62,9 @@ type deviceArena struct {
 	*arena
 	on *device.Device
 }
+
+// Accounts implements pinned.Accountant: on a device a whole segment is taken.
+func (deviceArena) Accounts() {}
 
 // Take implements pinned.Provider for device memory.
 func (a deviceArena) Take(n int64) ([]byte, error) { return a.take(n, a.on) }
@@ -121,16 +127,22 @@ func (a *arena) grow(n int64, on *device.Device) error {
 	if on == nil { // pages that nobody touches take no memory; on a device they do
 		size = max(size, min(a.size(on), n+mostSpare))
 	}
-	size = (size + pinned.HugePage - 1) &^ (pinned.HugePage - 1)
-	s, err := wire.NewMemory(on, size, a.access)
+	opt := pinned.Options{Device: on, Ledger: a.ledger, Purpose: pinned.Batches}
+	s, err := wire.NewMemory(huge(size), a.access, opt)
+	if errors.Is(err, pinned.ErrLimit) { // there may be room for what is needed
+		s, err = wire.NewMemory(huge(n), a.access, opt)
+	}
 	if err != nil {
 		return fmt.Errorf("%w: a segment of %d bytes: %w", shm.ErrNoRoom, size, err)
 	}
 	list := append(slices.Clone(old), s)
 	a.segments.Store(&list)
-	a.free = append(a.free, []extent{{0, size}})
+	a.free = append(a.free, []extent{{0, int64(len(s.Data))}})
 	return nil
 }
+
+// huge rounds up to huge pages.
+func huge(n int64) int64 { return (n + pinned.HugePage - 1) &^ (pinned.HugePage - 1) }
 
 // Give implements pinned.Provider.
 func (a *arena) Give(b []byte) error {

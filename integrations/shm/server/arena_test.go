@@ -49,7 +49,7 @@ func (p piece) give(t *testing.T, a *arena) {
 }
 
 func TestPiecesOfAnArenaDoNotOverlapAndComeBack(t *testing.T) {
-	a := newArena(wire.ReadWrite)
+	a := newArena(wire.ReadWrite, nil)
 	a.least, a.room = 4096, func() int64 { return 0 }
 	defer func() {
 		if err := a.close(); err != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/khop-gnn/khop/integrations/shm/consumer"
 	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -561,15 +562,61 @@ func TestSmallBatchesMayBeHeldInGreaterNumber(t *testing.T) {
 	}
 }
 
+// given returns how much of an arena is given out.
+func (a *arena) given() int64 {
+	n := a.size(nil)
+	for _, list := range a.free {
+		for _, x := range list {
+			n -= x.end - x.begin
+		}
+	}
+	return n
+}
+
+func TestMaxMemoryHoldsForAllRanksTheirRingsAndCopiesOfIDs(t *testing.T) {
+	const limit = 3 << 20
+	g := plainGraph(t, 500)
+	opt := usual()
+	opt.MaxMemory, opt.Residence = limit, loader.Resident
+	s := serve(t, g, Options{Loader: opt, WorldSize: 2, Hold: 100})
+	total := s.placed[0].Ledger().Used(pinned.Topology) + s.placed[0].Ledger().Used(pinned.Columns)
+	if total == 0 {
+		t.Error("no copy of the graph is counted")
+	}
+	for rank := range 2 {
+		c := connect(t, s, consumer.Options{Rank: consumer.RankOf(rank), IndexDType: unified.Int64})
+		opt := usual()
+		opt.Rank, opt.WorldSize = rank, 2
+		if got, want := lines(t, c.Epoch(t.Context(), 0)), want(t, g, opt, 0); !slices.Equal(got, want) {
+			t.Errorf("rank %d: got %q, want %q", rank, got, want)
+		}
+		if hold := c.Info().Hold; hold < 1 || hold >= 100 {
+			t.Errorf("%d batches may be held", hold)
+		}
+		total += s.ranks[rank].arena.given()
+	}
+	if peak := s.placed[0].Ledger().Peak(); total > limit || peak > limit || peak < total {
+		t.Errorf("%d bytes are taken, %d at most, where %d are allowed", total, peak, limit)
+	}
+	opt.MaxMemory = limit / 30
+	_, err := New(t.Context(), g, Options{Path: socketPath(t), Loader: opt, WorldSize: 2})
+	if !errors.Is(err, loader.ErrMemory) {
+		t.Errorf("within %d bytes: %v, want ErrMemory", opt.MaxMemory, err)
+	}
+}
+
 func TestOptionsThatMakeNoSense(t *testing.T) {
 	for name, opt := range map[string]Options{
-		"no path":             {},
-		"negative hold":       {Path: "x", Hold: -1},
-		"ranks and broadcast": {Path: "x", WorldSize: 2, Readers: 2},
-		"too many readers":    {Path: "x", Readers: 65},
-		"ids that are none":   {Path: "x", IndexDType: unified.Float32},
+		"no path":                 {},
+		"negative hold":           {Path: "x", Hold: -1},
+		"ranks and broadcast":     {Path: "x", WorldSize: 2, Readers: 2},
+		"too many readers":        {Path: "x", Readers: 65},
+		"ids that are none":       {Path: "x", IndexDType: unified.Float32},
+		"more devices than ranks": {Path: "x", Loader: usualOn("cuda:0,cuda:1")},
 	} {
-		opt.Loader = usual()
+		if opt.Loader.Sampler == nil {
+			opt.Loader = usual()
+		}
 		if _, err := New(t.Context(), plainGraph(t, 50), opt); !errors.Is(err, shm.ErrOptions) {
 			t.Errorf("%s: %v, want shm.ErrOptions", name, err)
 		}

@@ -8,41 +8,25 @@ import (
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
 	"github.com/khop-gnn/khop/loader"
-	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
 )
 
-// settleDevice decides on "auto" as the loader does: the ring has to know before there is a loader.
-func settleDevice(o *loader.Options) {
-	if o.Device != "auto" {
-		return
-	}
-	o.Device = "cpu"
-	if _, runs := o.Sampler.(sampling.DeviceSampler); !runs || device.Count() == 0 {
-		return
-	}
-	if d, err := device.Open(0); err == nil {
-		d.Close()
-		o.Device = "cuda:0"
-	}
-}
-
-// openDevice lets the loader make batches in the ring's device memory, where it makes them on a device. Where there is
-// no such device the loader says so; where a driver shares no memory all consumers get copies on the host.
-func (r *rank) openDevice(opt *loader.Options) error {
-	n, err := loader.ParseDevice(opt.Device)
-	if err != nil || n < 0 || n >= device.Count() {
+// openDevice lets the loader make batches in the ring's device memory, where it makes them on a device. Where a driver
+// shares no memory all consumers get copies on the host.
+func (r *rank) openDevice(src *loader.Placed, opt *loader.Options) error {
+	n, err := loader.ParseDevice(src.Device())
+	if err != nil || n < 0 {
 		return err
 	}
 	d, err := device.Open(n)
 	if err != nil {
-		return fmt.Errorf("%w: %s: %w", loader.ErrDevice, opt.Device, err)
+		return fmt.Errorf("%w: %s: %w", loader.ErrDevice, src.Device(), err)
 	}
-	opt.RowMemory = nil
+	opt.RowMemory, r.down = nil, true
 	memory := deviceArena{r.arena, d}
 	first, err := memory.Take(1)
 	if err != nil {
-		r.server.opt.Logger.Warn("consumers get copies on the host", "device", opt.Device, "error", err)
+		r.server.opt.Logger.Warn("consumers get copies on the host", "device", src.Device(), "error", err)
 		return d.Close()
 	}
 	r.device, opt.RowMemory = d, memory

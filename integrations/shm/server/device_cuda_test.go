@@ -3,15 +3,21 @@
 package server
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"os"
+	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/consumer"
 	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -195,5 +201,77 @@ func TestADeviceKeepsTheDatasetsIDs(t *testing.T) {
 				t.Errorf("index dtype %v: array %s is %v, want %v", index, a.Name, f.dtypes[i], expect)
 			}
 		}
+	}
+}
+
+const limitOfDevices = 80 << 20 // of device memory; a segment of a ring has 64 MiB where there is room
+
+func init() {
+	playDevices = func(socket string) {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		defer stop()
+		opt := usualOn("cuda:0,cuda:1")
+		opt.DeviceMemory = limitOfDevices
+		s, err := New(ctx, plainGraph(program{}, 500), Options{Path: socket, Loader: opt, WorldSize: 4})
+		if err != nil {
+			program{}.Fatal(err)
+		}
+		fmt.Println("ready")
+		if err := s.Serve(ctx); !errors.Is(err, context.Canceled) {
+			program{}.Fatal(err)
+		}
+		counted := int64(0)
+		for _, p := range s.placed {
+			once, l := int64(0), p.Ledger()
+			for _, a := range p.Arrays() {
+				once += pinned.Options{Place: unified.Device}.Size(a.Bytes)
+			}
+			fmt.Println("device", l.DeviceUsed(pinned.Topology)+l.DeviceUsed(pinned.Columns), once, l.DevicePeak())
+			counted += l.DeviceTotal()
+		}
+		fmt.Println("live", cudatest.NowLive(program{}).Bytes, counted)
+		if err := s.Close(); err != nil {
+			program{}.Fatal(err)
+		}
+	}
+}
+
+func TestRanksOfADeviceShareOneUploadWithinTheLimit(t *testing.T) {
+	cudatest.NeedSimulator(t)
+	t.Setenv("KHOP_CUDASIM", strings.TrimPrefix(os.Getenv("KHOP_CUDASIM")+",devices=2", ","))
+	socket := socketPath(t)
+	p := play(t, "devices", socket, "")
+	p.wait(t, "ready", nil)
+	for rank := range 4 {
+		c, err := consumer.Dial(t.Context(), socket, consumer.Options{Rank: consumer.RankOf(rank), Timeout: patience})
+		if err != nil {
+			t.Fatal(err)
+		}
+		opt := usualOn("cpu")
+		opt.Rank, opt.WorldSize = rank, 4
+		for epoch := range uint64(2) {
+			want := want(t, plainGraph(t, 500), opt, epoch)
+			if got := lines(t, c.Epoch(t.Context(), epoch)); !slices.Equal(got, want) {
+				t.Errorf("rank %d: got\n%q\nwant\n%q", rank, got, want)
+			}
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	var uploaded, once, peak, live, counted int64
+	for range 2 {
+		l := p.wait(t, "device", nil)
+		if _, err := fmt.Sscanf(l, "device %d %d %d", &uploaded, &once, &peak); err != nil || uploaded == 0 ||
+			uploaded != once || peak > limitOfDevices {
+			t.Errorf("%q: %v; want one upload, and %d bytes at most", l, err, limitOfDevices)
+		}
+	}
+	l := p.wait(t, "live", nil)
+	if _, err := fmt.Sscanf(l, "live %d %d", &live, &counted); err != nil || live-counted > 1<<16 || live > 2*limitOfDevices {
+		t.Errorf("%q: %v; want what the devices have to be counted, but for the kernels' own", l, err)
 	}
 }

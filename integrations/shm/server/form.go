@@ -8,6 +8,7 @@ import (
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -17,6 +18,7 @@ type form struct {
 	arrays     []loader.Array
 	dtypes     []unified.DType
 	descriptor []byte // to copy and complete
+	down       bool   // columns lie on a device and are copied to the host
 }
 
 // way is how a consumer gets batches: with ids of which dtype, and where ids and columns lie, Host or Device.
@@ -26,12 +28,12 @@ type way struct {
 }
 
 // newForm describes the arrays of a loader's batches.
-func newForm(arrays []loader.Array, w way) (*form, error) {
+func newForm(arrays []loader.Array, w way, down bool) (*form, error) {
 	if len(arrays) > wire.MaxArrays {
 		return nil, fmt.Errorf("%w: %d arrays a batch, at most %d are possible", shm.ErrOptions, len(arrays),
 			wire.MaxArrays)
 	}
-	f := &form{way: w, arrays: arrays}
+	f := &form{way: w, arrays: arrays, down: down}
 	var forms []wire.Form
 	for i := range arrays {
 		a := &arrays[i]
@@ -59,21 +61,6 @@ func newForm(arrays []loader.Array, w way) (*form, error) {
 	}
 	f.descriptor = wire.NewDescriptor(forms)
 	return f, nil
-}
-
-// most returns the most bytes that the descriptor and the copies of a batch in host memory take.
-func (f *form) most() int64 {
-	total := aligned(int64(len(f.descriptor)))
-	for i := range f.arrays {
-		if a := &f.arrays[i]; !a.IsColumn() {
-			bytes := a.Most * f.dtypes[i].Size()
-			for _, d := range a.Row {
-				bytes *= d
-			}
-			total += aligned(bytes)
-		}
-	}
-	return total
 }
 
 // isIndex reports whether consumers choose the dtype of an array.
@@ -108,6 +95,26 @@ type array struct {
 }
 
 func aligned(n int64) int64 { return (n + wire.Alignment - 1) &^ (wire.Alignment - 1) }
+
+// most returns the bytes that a record may need for any batch.
+func (f *form) most() (total int64) {
+	total = aligned(int64(len(f.descriptor)))
+	for i := range f.arrays {
+		a := &f.arrays[i]
+		size := float64(a.Most) * float64(f.dtypes[i].Size())
+		for _, d := range a.Row {
+			size *= float64(d)
+		}
+		switch {
+		case f.liesOnDevice(a) || a.IsColumn() && !f.down: // it is not copied
+		case size > 1<<60 || total > 1<<60: // it would not be there either
+			return 1 << 60
+		default:
+			total += aligned(int64(size))
+		}
+	}
+	return pinned.Options{}.Size(total)
+}
 
 // lay decides where the arrays of a batch go, and returns how much memory the record needs.
 func (f *form) lay(r *record, b *loader.Batch) (total int64) {

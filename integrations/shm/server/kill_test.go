@@ -40,8 +40,13 @@ func playRole(role string) {
 		playFork(socket)
 	case "take":
 		playTaker(socket, os.Getenv("KHOP_TEST_STATE"))
+	case "devices":
+		playDevices(socket)
 	}
 }
+
+// playDevices serves from several devices; nil where the build has none.
+var playDevices func(socket string)
 
 // fatalf is t.Fatalf for a program that has no t.
 type program struct{ testing.TB }

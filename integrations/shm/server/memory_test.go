@@ -21,7 +21,7 @@ func TestMaxMemoryBoundsTheWholeServer(t *testing.T) {
 			t.Error("a rank has no batches")
 		}
 	}
-	ledger, loaders, rings := s.placed.Ledger(), int64(0), int64(0)
+	ledger, loaders, rings := s.placed[0].Ledger(), int64(0), int64(0)
 	for _, r := range s.ranks {
 		loaders += r.loader.Stats().Memory.Total()
 		for i := range r.records {

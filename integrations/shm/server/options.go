@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
@@ -16,10 +17,11 @@ import (
 type Options struct {
 	// Path is where the socket is made. Its directory must be the user's alone; it is made where there is none.
 	Path string
-	// Loader says what to load and how. Rank, WorldSize, RowMemory, PerSlot and Made are the server's to set; Prefetch is
-	// raised by Hold. MaxMemory and DeviceMemory bound all ranks together: what they read, which they share, their rings,
-	// and copies of ids. The default Device is "cpu": trainers need theirs. On a device batches lie there for
-	// consumers that take them there; others get copies on the host.
+	// Loader says what to load and how. Rank, WorldSize, RowMemory, PerSlot and Made are the server's to set; Hold
+	// raises Prefetch. The default Device is "cpu": trainers need theirs. "cuda:0,cuda:1" names several: rank r is on
+	// number r modulo how many there are. Each device reads one copy of graph and columns for all its ranks. On a
+	// device batches lie there for consumers that take them there; others get copies on the host. MaxMemory holds for
+	// all ranks together, with their rings and copies of ids, and DeviceMemory for all ranks of a device.
 	Loader loader.Options
 	// WorldSize is the number of ranks; each has a ring and a loader with an equal share of the batches. The workers
 	// are shared out among them. Default 1.
@@ -68,6 +70,9 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("%w: no path for the socket", shm.ErrOptions)
 	case o.WorldSize > wire.MaxSlots:
 		return fmt.Errorf("%w: WorldSize is %d: must be at most %d", shm.ErrOptions, o.WorldSize, wire.MaxSlots)
+	case strings.Count(o.Loader.Device, ",") >= o.WorldSize:
+		return fmt.Errorf("%w: Loader.Device is %s: more devices than the %d ranks", shm.ErrOptions, o.Loader.Device,
+			o.WorldSize)
 	case o.Hold < 0 || o.Hold > 1<<12:
 		return fmt.Errorf("%w: Hold is %d: must be 1 to 4096, or 0 for the default", shm.ErrOptions, o.Hold)
 	case o.MaxConsumers < 1:

@@ -27,6 +27,7 @@ type rank struct {
 	device  *device.Device // that batches lie on; nil for none
 	forms   map[way]*form  // read-only
 	form    *form          // of the run under way; set before its workers start
+	down    bool           // batches are made on a device
 	index   unified.DType  // where a consumer asks for none
 	hold    int            // slots that a consumer may hold
 	records []record       // by loader slot
@@ -67,52 +68,67 @@ type run struct {
 // errStopped ends a run that nobody wants any more.
 var errStopped = errors.New("the run was stopped")
 
-func newRank(ctx context.Context, s *Server, src loader.Source, opt loader.Options) (r *rank, err error) {
+func newRank(ctx context.Context, s *Server, src *loader.Placed, opt loader.Options) (r *rank, err error) {
 	r = &rank{server: s, number: uint32(opt.Rank), peers: map[*peer]struct{}{}, forms: map[way]*form{}}
 	r.changed = sync.NewCond(&r.mu)
 	a := wire.ReadWrite
 	if s.opt.Readers > 0 {
 		a = wire.ReadOnly
 	}
-	r.arena = newArena(a)
+	r.arena = newArena(a, src.Ledger())
+	if err := r.open(ctx, src, opt); err != nil {
+		return nil, errors.Join(err, r.close())
+	}
+	return r, nil
+}
+
+// open makes the loader, and the ring's part of its slots.
+func (r *rank) open(ctx context.Context, src *loader.Placed, opt loader.Options) (err error) {
+	s := r.server
 	opt.RowMemory, opt.Made = r.arena, r.made
-	if err := r.openDevice(&opt); err != nil {
-		return nil, err
+	if err := r.openDevice(src, &opt); err != nil {
+		return err
+	}
+	if err := r.makeForms(src.BatchArrays(), src.Graph().Schema().IDType()); err != nil {
+		return err
+	}
+	if opt.MaxMemory > 0 {
+		for _, f := range r.forms {
+			opt.PerSlot = max(opt.PerSlot, f.most())
+		}
 	}
 	opt.SlotTimeout = math.MaxInt64 // how long a batch is held is the consumer's affair, and statistics tell it
 	if r.loader, err = loader.NewContext(ctx, src, opt); err != nil {
-		return nil, errors.Join(err, r.arena.close(), r.closeDevice())
+		return err
 	}
 	n := r.loader.Stats().Slots
 	if r.hold = min(s.opt.Hold, n-1); r.hold < s.opt.Hold {
 		s.opt.Logger.Warn("consumers may hold fewer batches, to keep within MaxMemory", "hold", r.hold)
 	}
 	if r.hold < 1 {
-		return nil, errors.Join(fmt.Errorf("%w: MaxMemory is %d, which has room for %d batch at a time; the feed needs two", loader.ErrMemory, opt.MaxMemory, n), r.close())
+		return fmt.Errorf("%w: MaxMemory is %d, which has room for %d batch of rank %d at a time; the feed needs two",
+			loader.ErrMemory, s.opt.Loader.MaxMemory, n, r.number)
 	}
 	r.records, r.slots = make([]record, n), make([]held, n)
 	for i := range r.records {
-		r.records[i].memory.Options = pinned.Options{From: r.arena, Ledger: s.placed.Ledger(), Purpose: pinned.Batches}
-		if err := r.records[i].memory.Claim(opt.PerSlot); err != nil {
-			return nil, errors.Join(fmt.Errorf("%w: MaxMemory is %d: %w", loader.ErrMemory, opt.MaxMemory, err), r.close())
+		m := &r.records[i].memory
+		m.Options = pinned.Options{From: r.arena, Ledger: src.Ledger(), Purpose: pinned.Batches}
+		if err := m.Claim(opt.PerSlot); err != nil { // with a limit no batch needs more
+			return err
 		}
 	}
-	if err := r.makeForms(); err != nil {
-		return nil, errors.Join(err, r.close())
-	}
-	return r, nil
+	return nil
 }
 
-// makeForms prepares the descriptors for the index dtypes that the dataset can have.
-func (r *rank) makeForms() error {
-	r.index = r.server.opt.IndexDType
-	if r.index == unified.Invalid {
-		r.index = r.loader.Schema().IDType()
+// makeForms prepares the descriptors for the index dtypes that the dataset can have, of which ids is its own.
+func (r *rank) makeForms(arrays []loader.Array, ids unified.DType) error {
+	if r.index = r.server.opt.IndexDType; r.index == unified.Invalid {
+		r.index = ids
 	}
 	for _, d := range []unified.DType{unified.Int32, unified.Int64} {
 		for _, place := range r.places() {
 			w := way{d, place}
-			f, err := newForm(r.loader.Arrays(), w)
+			f, err := newForm(arrays, w, r.down)
 			var no *refusal
 			if errors.As(err, &no) && d != r.index {
 				continue
@@ -134,7 +150,10 @@ func (r *rank) made(b *loader.Batch) error {
 
 // close frees the loader and the ring. No consumer may be attached and no loop may run.
 func (r *rank) close() error {
-	errs := []error{r.loader.Close()}
+	var errs []error
+	if r.loader != nil {
+		errs = append(errs, r.loader.Close())
+	}
 	for i := range r.records {
 		errs = append(errs, r.records[i].memory.Close())
 	}

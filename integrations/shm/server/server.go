@@ -6,14 +6,13 @@ import (
 	"errors"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
 	"github.com/khop-gnn/khop/loader"
-	"github.com/khop-gnn/khop/pinned"
-	"github.com/khop-gnn/khop/unified"
 )
 
 // Server serves the batches of one dataset to consumers. Make it with New, run Serve once, and Close it. All
@@ -22,8 +21,8 @@ type Server struct {
 	opt    Options
 	name   string // of the dataset
 	id     [16]byte
-	uid    uint32         // whose consumers are welcome
-	placed *loader.Placed // what all ranks read
+	uid    uint32           // whose consumers are welcome
+	placed []*loader.Placed // one a device; rank r has number r modulo how many there are
 	ranks  []*rank
 	states *stateFile // nil for none
 
@@ -49,7 +48,6 @@ func New(ctx context.Context, src loader.Source, opt Options) (*Server, error) {
 	if err := opt.EnsureDefaults().Validate(); err != nil {
 		return nil, err
 	}
-	settleDevice(&opt.Loader)
 	s := &Server{opt: opt, id: src.ID(), uid: uint32(os.Geteuid()), peers: map[*peer]struct{}{}}
 	s.name = hex.EncodeToString(s.id[:])
 	if p, ok := src.(interface{ Path() string }); ok {
@@ -66,7 +64,8 @@ func (s *Server) open(ctx context.Context, src loader.Source) (err error) {
 		return err
 	}
 	opt := s.opt.Loader
-	opt.WorldSize = s.opt.WorldSize
+	devices := strings.Split(opt.Device, ",")
+	opt.WorldSize, opt.Device = s.opt.WorldSize, devices[0]
 	if s.opt.Hold == 0 {
 		if s.opt.Hold, err = defaultHold(ctx, src, opt); err != nil {
 			return err
@@ -74,19 +73,14 @@ func (s *Server) open(ctx context.Context, src loader.Source) (err error) {
 	}
 	opt.Prefetch += s.opt.Hold
 	opt.Workers = max(1, opt.Workers/s.opt.WorldSize)
-	if s.placed, err = loader.Place(ctx, src, opt, s.opt.WorldSize); err != nil {
-		return err
-	}
-	if opt.MaxMemory > 0 { // room for the copies beside each slot
-		f, err := newForm(s.placed.BatchArrays(), way{unified.Int64, unified.Host})
-		if err != nil {
-			return err
-		}
-		opt.PerSlot = pinned.Options{}.Size(f.most())
-	}
 	for n := range s.opt.WorldSize {
-		opt.Rank = n
-		r, err := newRank(ctx, s, s.placed, opt)
+		opt.Rank, opt.Device = n, devices[n%len(devices)]
+		if n < len(devices) {
+			if err := s.place(ctx, src, opt, (s.opt.WorldSize-n+len(devices)-1)/len(devices)); err != nil {
+				return err
+			}
+		}
+		r, err := newRank(ctx, s, s.placed[n%len(devices)], opt)
 		if err != nil {
 			return err
 		}
@@ -94,6 +88,18 @@ func (s *Server) open(ctx context.Context, src loader.Source) (err error) {
 	}
 	if s.opt.StateFile != "" {
 		s.states, err = openStates(s.opt.StateFile, s.ranks)
+	}
+	return err
+}
+
+// place brings the source to where some ranks read it. They have their share of MaxMemory.
+func (s *Server) place(ctx context.Context, src loader.Source, opt loader.Options, ranks int) error {
+	if opt.MaxMemory > 0 {
+		opt.MaxMemory = max(1, opt.MaxMemory/int64(opt.WorldSize)*int64(ranks))
+	}
+	p, err := loader.Place(ctx, src, opt, ranks)
+	if err == nil {
+		s.placed = append(s.placed, p)
 	}
 	return err
 }
@@ -232,8 +238,8 @@ func (s *Server) Close() error {
 		for _, r := range s.ranks {
 			errs = append(errs, r.close())
 		}
-		if s.placed != nil {
-			errs = append(errs, s.placed.Close())
+		for _, p := range s.placed {
+			errs = append(errs, p.Close())
 		}
 		if s.remove != nil {
 			errs = append(errs, s.remove())

@@ -50,22 +50,22 @@ func (m *Memory) Note(i int) Segment {
 	return s
 }
 
-// NewMemory takes n bytes, a multiple of pinned.HugePage, that other processes can open: of a device, or of the host
-// where d is nil, whose pages are taken when they are first written. What lies on a device is one allocation of the
-// driver, for that is what others open.
-func NewMemory(d *device.Device, n int64, a Access) (*Memory, error) {
-	if d == nil {
+// NewMemory takes n bytes, a multiple of pinned.HugePage, that other processes can open: of opt.Device, or of the host
+// where that is nil, whose pages are taken when they are first written. What lies on a device is one allocation of the
+// driver, for that is what others open; the ledger of opt counts it.
+func NewMemory(n int64, a Access, opt pinned.Options) (*Memory, error) {
+	if opt.Device == nil {
 		return newHostMemory(n, a)
 	}
-	r, err := pinned.Allocate(n, pinned.Options{Device: d})
+	r, err := pinned.Allocate(n, opt)
 	if err != nil {
 		return nil, err
 	}
-	h, err := d.ExportMemory(r.Address())
+	h, err := opt.Device.ExportMemory(r.Address())
 	if err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
-	return &Memory{Data: r.Bytes(), FD: -1, Device: d, handle: h, release: r.Close}, nil
+	return &Memory{Data: r.Bytes(), FD: -1, Device: opt.Device, handle: h, release: r.Close}, nil
 }
 
 // OpenMemory checks and maps what a server has sent: a message with a descriptor, which it closes, or with -1. d is the

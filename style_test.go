@@ -26,11 +26,7 @@ const (
 var untidy = []string{
 	"cmd/khop",
 	"bench/gpu",
-	"bench/feed",
-	"cmd/khop/serve.go",
 	"gather",
-	"integrations/shm/internal/wire",
-	"integrations/shm/server",
 	"internal/cudasim",
 	"internal/drivertest",
 	"loader",

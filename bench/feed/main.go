@@ -247,7 +247,8 @@ type figure struct {
 
 func (s *settings) report(ways []*way) error {
 	var list []figure
-	fmt.Printf("| %-45s | MB a batch | batches/s | us a batch | least to most | of khop bench | added us |\n|---|---|---|---|---|---|---|\n", "")
+	fmt.Printf("| %-45s | MB a batch | batches/s | us a batch | least to most | of khop bench | added us "+
+		"|\n|---|---|---|---|---|---|---|\n", "")
 	for _, w := range ways {
 		f := figure{Name: w.name, BytesBatch: w.all[0].BytesBatch, All: w.all}
 		var micro, of, added []float64

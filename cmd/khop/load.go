@@ -50,7 +50,8 @@ var longHelp = kong.Vars{
 		"nodes where there is no such split.",
 	"device_cache_help": "How much of it is for graph and columns; the rest is read over the bus. 0: none; default: " +
 		"what batches leave.",
-	"rankings": "in-degree,pagerank,presample,uses,none",
+	"index_dtype_help": "Type of ids where a consumer asks for none: auto, int32 or int64.",
+	"rankings":         "in-degree,pagerank,presample,uses,none",
 	"hot_rows_help": "Which rows stay in device memory, where a column does not fit: in-degree, pagerank, presample, " +
 		"uses (of the epoch before) or none.",
 }

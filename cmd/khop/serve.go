@@ -19,14 +19,16 @@ import (
 type serveCmd struct {
 	loadFlags `embed:"" set:"device=cpu"`
 
-	Socket       string           `required:"" type:"path" placeholder:"PATH" help:"Where to make the socket, in a directory of your own."`
-	WorldSize    positive         `default:"1" placeholder:"N" help:"Ranks, each with a ring and an equal share of the batches."`
-	Remainder    loader.Remainder `enum:"pad,drop,short" default:"pad" help:"Where batches do not divide by ranks: pad, drop or short."`
-	Broadcast    int              `default:"0" placeholder:"N" help:"Give the same batches to N consumers, from one ring."`
-	Epochs       uint64           `default:"0" placeholder:"N" help:"End after N epochs; 0: go on."`
-	Hold         int              `default:"0" placeholder:"N" help:"Batches that a consumer may hold at a time; 0: 4, of small ones up to 12."`
-	IndexDType   string           `name:"index-dtype" enum:"auto,int32,int64" default:"auto" help:"Type of ids where a consumer asks for none: auto, int32 or int64."`
-	MaxConsumers positive         `default:"64" placeholder:"N" help:"Consumers that may be connected at a time."`
+	Socket string `required:"" type:"path" placeholder:"PATH" help:"Where to make the socket, in a folder of your own."`
+
+	WorldSize    positive `default:"1" placeholder:"N" help:"Ranks, each with a ring and an equal share of batches."`
+	Broadcast    int      `default:"0" placeholder:"N" help:"Give the same batches to N consumers, from one ring."`
+	Epochs       uint64   `default:"0" placeholder:"N" help:"End after N epochs; 0: go on."`
+	Hold         int      `default:"0" placeholder:"N" help:"Batches that a consumer may hold; 0: 4, small ones 12."`
+	MaxConsumers positive `default:"64" placeholder:"N" help:"Consumers that may be connected at a time."`
+
+	Remainder  loader.Remainder `enum:"pad,drop,short" default:"pad" help:"Where they do not divide: pad, drop, short."`
+	IndexDType string           `name:"index-dtype" enum:"auto,int32,int64" default:"auto" help:"${index_dtype_help}"`
 
 	NodeColumns []string `placeholder:"NAMES" help:"Columns for all nodes of a batch, default feature; none for none."`
 	SeedColumns []string `placeholder:"NAMES" help:"Columns for the seeds of a batch, default label; none for none."`

@@ -9,7 +9,7 @@ import (
 var (
 	// ErrNoServer is returned by Dial where nobody listens.
 	ErrNoServer = errors.New("no server there")
-	// ErrRunning is returned for a socket on which another server listens.
+	// ErrRunning is returned by a server where another one listens.
 	ErrRunning = errors.New("a server is running there")
 	// ErrUser is returned where the other side runs as another user.
 	ErrUser = errors.New("the other side is another user's")

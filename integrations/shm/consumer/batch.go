@@ -14,10 +14,10 @@ import (
 
 // Batch is one mini-batch at a consumer: named arrays in the server's memory.
 //
-// It and its arrays are valid until the body of the loop that received it ends, or if the body called Keep, until
-// Release. They may be written, unless the ring is a broadcast: then writing faults. Where batches lie on a device
-// (Info.OnDevice), all but num_nodes, input and item are tensors of placement Device: what streams do with them must be
-// done before the batch goes back.
+// The batch and its arrays are valid until the body of the loop ends that received it, or if the body called Keep,
+// until Release. They may be written, unless the ring is a broadcast: then writing faults. Where batches lie on a
+// device (Info.OnDevice), all but num_nodes, input and item are tensors of placement Device: what streams do with them
+// must be done before the batch goes back.
 type Batch struct {
 	// Epoch and Number name the batch: Number counts the epoch's batches over all ranks, from 0.
 	Epoch, Number uint64
@@ -33,7 +33,7 @@ type Batch struct {
 	inBody, kept bool
 }
 
-// open makes a batch of what the server announced.
+// open makes a batch of an announcement.
 func (c *Consumer) open(m wire.Batch) (*Batch, error) {
 	memory := c.memory(m.Segment)
 	if memory == nil || memory.Device != nil || m.Offset > uint64(len(memory.Data)) ||
@@ -41,7 +41,7 @@ func (c *Consumer) open(m wire.Batch) (*Batch, error) {
 		return nil, fmt.Errorf("%w: BATCH with its descriptor at %d of segment %d, where it cannot be", wire.ErrMessage,
 			m.Offset, m.Segment)
 	}
-	d := append(c.descriptor[:0], memory.Data[m.Offset:m.Offset+uint64(m.Size)]...) // nobody changes the copy
+	d := append(c.descriptor[:0], memory.Data[m.Offset:m.Offset+uint64(m.Size)]...) // the server cannot change the copy
 	c.descriptor = d
 	layout, names := wire.Layout(d), c.names
 	if layout != c.layout {

@@ -110,7 +110,7 @@ func (c *Consumer) start(ctx context.Context, m wire.Begin, state []byte) error 
 	}
 }
 
-// lost returns what a server said before a message could not be sent to it.
+// lost explains why a message could not be sent: the server may have said so before it ended.
 func (c *Consumer) lost(ctx context.Context, err error) error {
 	if wire.IsBroken(err) {
 		_, err = c.receive(ctx, wire.KindBye)
@@ -119,7 +119,7 @@ func (c *Consumer) lost(ctx context.Context, err error) error {
 	return c.broken(err)
 }
 
-// explain adds to a timeout what the server says of it.
+// explain asks the server why no batch came in time, and adds its answer to the error.
 func (c *Consumer) explain(ctx context.Context, err error) error {
 	if !errors.Is(err, shm.ErrTimeout) {
 		return err
@@ -143,7 +143,7 @@ func (c *Consumer) explain(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: within %v; the server waits for: %q%s", shm.ErrTimeout, c.opt.Timeout, s.Waiting, text)
 }
 
-// await acknowledges what was yielded and returns the next batch; nil at the run's end.
+// await acknowledges the batches that were yielded and returns the next one; nil at the run's end.
 func (c *Consumer) await(ctx context.Context) (*Batch, error) {
 	if err := c.acknowledge(); err != nil {
 		return nil, c.lost(ctx, err)
@@ -199,14 +199,14 @@ func (c *Consumer) failure(b []byte) error {
 	return &shm.Error{Code: shm.Code(m.Second), Text: string(text)}
 }
 
-// acknowledge sends what was done and what came back since.
+// acknowledge tells the server which batches are done and which slots come back.
 func (c *Consumer) acknowledge() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.flush()
 }
 
-// flush acknowledges what was done of the run, and returns slots. mu is held.
+// flush acknowledges the batches that are done, and returns all slots. mu is held.
 func (c *Consumer) flush() error {
 	if err := c.sendNext(c.run, c.done); err != nil {
 		return err

@@ -16,8 +16,8 @@ import (
 )
 
 // arena is a ring's memory: segments that other processes map, given out in pieces. It is a pinned.Provider, so a
-// loader gathers rows right into it; deviceArena is one of device memory. It never shrinks: what was given back is
-// given out again.
+// loader gathers rows right into it; deviceArena is one of device memory. It never shrinks: it gives pieces that came
+// back out again.
 type arena struct {
 	access wire.Access
 	ledger *pinned.Ledger // counts segments on a device; those who take memory of the host count that
@@ -116,7 +116,8 @@ func (a *arena) cut(i int, n, align int64) (int64, bool) {
 // grow adds a segment with room for n bytes.
 func (a *arena) grow(n int64, on *device.Device) error {
 	if room := a.room(); on == nil && room > 0 && n > room {
-		return fmt.Errorf("%w: %d bytes are needed beside the %d that it has, %d are available; take smaller batches, fewer workers or hold fewer slots",
+		return fmt.Errorf("%w: %d bytes are needed beside the %d that it has, %d are available; take smaller batches, "+
+			"fewer workers or hold fewer slots",
 			shm.ErrNoRoom, n, a.size(nil), room)
 	}
 	old := a.all()

@@ -16,7 +16,8 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// BenchmarkHandOver is what a batch of one seed costs: made and announced by this process, taken and returned by another.
+// BenchmarkHandOver is what a batch of one seed costs: made and announced by this process, taken and returned by
+// another.
 func BenchmarkHandOver(b *testing.B) {
 	opt := usual() // batches that take next to no time to make
 	opt.Sampler, opt.BatchSize = sampling.Neighbor{Fanouts: []int{1}}, 1

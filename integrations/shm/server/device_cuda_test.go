@@ -271,7 +271,8 @@ func TestRanksOfADeviceShareOneUploadWithinTheLimit(t *testing.T) {
 		}
 	}
 	l := p.wait(t, "live", nil)
-	if _, err := fmt.Sscanf(l, "live %d %d", &live, &counted); err != nil || live-counted > 1<<16 || live > 2*limitOfDevices {
+	if _, err := fmt.Sscanf(l, "live %d %d", &live, &counted); err != nil || live-counted > 1<<16 ||
+		live > 2*limitOfDevices {
 		t.Errorf("%q: %v; want what the devices have to be counted, but for the kernels' own", l, err)
 	}
 }

@@ -38,7 +38,8 @@ func newForm(arrays []loader.Array, w way, down bool) (*form, error) {
 	for i := range arrays {
 		a := &arrays[i]
 		if len(a.Name) > wire.MaxName {
-			return nil, fmt.Errorf("%w: the name of array %.40q... has %d bytes, at most %d are possible", shm.ErrOptions,
+			return nil, fmt.Errorf("%w: the name of array %.40q... has %d bytes, at most %d are possible",
+				shm.ErrOptions,
 				a.Name, len(a.Name), wire.MaxName)
 		}
 		if isIndex(a) && a.Kind != loader.ArrayInputs && a.DType == unified.Int64 && w.index == unified.Int32 {
@@ -68,7 +69,8 @@ func isIndex(a *loader.Array) bool {
 	return a.IsIDs() && a.Kind != loader.ArrayNumNodes && a.Kind != loader.ArrayItems
 }
 
-// liesOnDevice reports whether an array is announced where it lies on a device: all but what the host knows better.
+// liesOnDevice reports whether consumers read an array where it lies on a device: all arrays but those that the loader
+// keeps on the host.
 func (f *form) liesOnDevice(a *loader.Array) bool {
 	return f.place == unified.Device && a.Kind != loader.ArrayNumNodes && a.Kind != loader.ArrayInputs &&
 		a.Kind != loader.ArrayItems
@@ -139,8 +141,7 @@ func (f *form) lay(r *record, b *loader.Batch) (total int64) {
 	return total
 }
 
-// write describes a batch in the ring. Rows that the loader gathered lie there already, and on a device what it
-// sampled.
+// write describes a batch in the ring. Rows that the loader gathered lie there already; on a device so do samples.
 func (f *form) write(r *record, a *arena, b *loader.Batch) error {
 	room, err := unified.Grow[uint8](&r.memory, f.lay(r, b), 0)
 	if err != nil {
@@ -159,7 +160,8 @@ func (f *form) write(r *record, a *arena, b *loader.Batch) error {
 		case p.size == 0: // its place means nothing
 		case p.at == 0:
 			if s, o, ok = a.locate(p.tensor.Bytes()); !ok || o%wire.Alignment != 0 {
-				return fmt.Errorf("%w: %s, made by the loader, does not lie in the ring", shm.ErrOptions, f.arrays[i].Name)
+				return fmt.Errorf("%w: %s, made by the loader, does not lie in the ring", shm.ErrOptions,
+					f.arrays[i].Name)
 			}
 		case !p.isView:
 			if err := r.copy(b, p.tensor, f.dtypes[i], room[p.at:p.at+p.size]); err != nil {

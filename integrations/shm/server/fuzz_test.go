@@ -15,11 +15,14 @@ import (
 func FuzzServer(f *testing.F) {
 	f.Add(start(wire.Begin{Run: 1}), wire.AppendNext(nil, 1, 1, []uint32{0, 1}),
 		pair(wire.KindStop, 1, 0))
-	f.Add(start(wire.Begin{Run: 1, Mode: wire.BeginState}, []byte(`{"epoch":1e99}`)...), pair(wire.KindAsk, wire.AskState, 1),
+	f.Add(start(wire.Begin{Run: 1, Mode: wire.BeginState}, []byte(`{"epoch":1e99}`)...),
+		pair(wire.KindAsk, wire.AskState, 1),
 		pair(wire.KindBye, 0, 0))
-	f.Add(start(wire.Begin{Run: 1<<32 - 1, Epoch: 1<<32 - 1, Next: 1<<64 - 1}), start(wire.Begin{Run: 1, Mode: wire.BeginGoOn}),
+	f.Add(start(wire.Begin{Run: 1<<32 - 1, Epoch: 1<<32 - 1, Next: 1<<64 - 1}), start(wire.Begin{Run: 1,
+		Mode: wire.BeginGoOn}),
 		hello(good))
-	f.Add(start(wire.Begin{Run: 1}), start(wire.Begin{Run: 2, Epoch: 5}), start(wire.Begin{Run: 3, Mode: wire.BeginGoOn}))
+	f.Add(start(wire.Begin{Run: 1}), start(wire.Begin{Run: 2, Epoch: 5}), start(wire.Begin{Run: 3,
+		Mode: wire.BeginGoOn}))
 	s := serve(f, plainGraph(f, 100), Options{Hold: 2})
 	f.Fuzz(func(t *testing.T, a, b, c []byte) {
 		k, err := wire.Dial(t.Context(), s.path)

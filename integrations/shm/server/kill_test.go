@@ -117,7 +117,8 @@ func playFork(socket string) {
 	}
 	child := exec.Command("sleep", "600")
 	for fd := 3; fd < 100; fd++ { // the consumer's socket is the only one of this process
-		if kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE); err == nil && kind == unix.SOCK_SEQPACKET {
+		if kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE); err == nil &&
+			kind == unix.SOCK_SEQPACKET {
 			child.ExtraFiles = []*os.File{os.NewFile(uintptr(fd), "socket")}
 		}
 	}

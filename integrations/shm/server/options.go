@@ -63,7 +63,8 @@ func (o *Options) EnsureDefaults() *Options {
 	return o
 }
 
-// Validate returns an error that wraps shm.ErrOptions for options that make no sense. It expects defaults to be in place.
+// Validate returns an error that wraps shm.ErrOptions for options that make no sense. It expects defaults to be in
+// place.
 func (o *Options) Validate() error {
 	switch {
 	case o.Path == "":

@@ -76,7 +76,7 @@ func (p *peer) serve(ctx context.Context) {
 	err := p.greet(ctx)
 	if err == nil {
 		log.Info("a consumer is there", "rank", p.rank.number, "pid", p.pid)
-		// Where a fork still holds the socket, the end comes all the same, but after what was sent.
+		// The connection must end with the process, even where a fork of it still has the socket.
 		ended := make(chan struct{})
 		stop := WatchProcess(p.watched, func() {
 			close(ended)
@@ -107,7 +107,8 @@ func (p *peer) greet(ctx context.Context) error {
 	}
 	p.pid, p.watched = pid, pid
 	if uid != p.server.uid {
-		return refuse(shm.CodeUser, "you are user %d, the server is user %d's: run both as the same user", uid, p.server.uid)
+		return refuse(shm.CodeUser, "you are user %d, the server is user %d's: run both as the same user", uid,
+			p.server.uid)
 	}
 	b := make([]byte, wire.MaxMessage)
 	n, fd, err := p.socket.Receive(context.Background(), time.Now().Add(helloTimeout), b)
@@ -123,7 +124,8 @@ func (p *peer) greet(ctx context.Context) error {
 		return &refusal{shm.CodeMessage, err}
 	}
 	if h.Oldest > shm.Version || h.Newest < shm.Version {
-		return refuse(shm.CodeVersion, "you speak versions %d to %d of the feed, the server %d: install the same version of khop on both sides",
+		return refuse(shm.CodeVersion, "you speak versions %d to %d of the feed, the server %d: install the same "+
+			"version of khop on both sides",
 			h.Oldest, h.Newest, shm.Version)
 	}
 	if most := p.server.opt.MaxConsumers; p.server.connected() > most {
@@ -225,7 +227,7 @@ func (p *peer) receiveAll() error {
 	}
 }
 
-// handle does what a message says. Nothing in it is taken on trust.
+// handle follows a message, after it has checked every number in it.
 func (p *peer) handle(b []byte) (more bool, err error) {
 	k, err := wire.KindOf(b)
 	if err != nil {

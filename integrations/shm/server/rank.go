@@ -44,7 +44,7 @@ type rank struct {
 	finished bool // the last epoch was acknowledged
 }
 
-// held is a loader slot: what is in it, and how many consumers have it.
+// held is a loader slot: its batch, and how many consumers have it.
 type held struct {
 	batch     *loader.Batch
 	consumers int
@@ -317,7 +317,8 @@ func (r *rank) ask(p *peer, q *request) error {
 	p.lastRun = q.run
 	for other := range r.peers {
 		if o := other.asked; other != p && o != nil && o.at != q.at {
-			return refuse(shm.CodeReaders, "another reader waits for epoch %d from batch %d, you ask for epoch %d from batch %d: all readers must begin at the same place",
+			return refuse(shm.CodeReaders, "another reader waits for epoch %d from batch %d, you ask for epoch %d "+
+				"from batch %d: all readers must begin at the same place",
 				o.at.epoch, o.at.next, q.at.epoch, q.at.next)
 		}
 	}
@@ -368,7 +369,8 @@ func (r *rank) next(p *peer, m wire.Next, slots []uint32) error {
 	}
 	if m.Run == p.run && m.Run != 0 {
 		if m.Done < p.done || m.Done > p.sent {
-			return fmt.Errorf("%w: %d batches acknowledged, where it was %d and %d were announced", wire.ErrMessage, m.Done,
+			return fmt.Errorf("%w: %d batches acknowledged, where it was %d and %d were announced", wire.ErrMessage,
+				m.Done,
 				p.done, p.sent)
 		}
 		if n := m.Done - p.done; n > 0 {
@@ -388,7 +390,7 @@ func (r *rank) next(p *peer, m wire.Next, slots []uint32) error {
 	return nil
 }
 
-// settle learns where the rank stands from what its consumers have acknowledged, and keeps it. mu is held.
+// settle moves the rank's place to where the slowest of its consumers is, and stores it. mu is held.
 func (r *rank) settle() error {
 	first := true
 	for p := range r.peers {

@@ -124,7 +124,8 @@ func (r *rank) settled(run *run) {
 	})
 }
 
-// pump announces what consumers can take. It runs where a batch was made and where a slot came back. mu is held.
+// pump announces batches as long as consumers can take them. It is called when a batch was made and when a slot came
+// back. mu is held.
 func (r *rank) pump() {
 	run := r.current
 	if run == nil {

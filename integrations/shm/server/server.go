@@ -42,8 +42,8 @@ type Server struct {
 }
 
 // New makes the loaders and their rings, and listens; consumers that connect wait for Serve. src must stay open
-// until Close. Errors: those of loader.NewContext, shm.ErrOptions, shm.ErrRunning, shm.ErrNoRoom, and what is wrong with path or
-// state file.
+// until Close. Errors: those of loader.NewContext, shm.ErrOptions, shm.ErrRunning, shm.ErrNoRoom, and what is wrong
+// with path or state file.
 func New(ctx context.Context, src loader.Source, opt Options) (*Server, error) {
 	if err := opt.EnsureDefaults().Validate(); err != nil {
 		return nil, err
@@ -105,8 +105,8 @@ func (s *Server) place(ctx context.Context, src loader.Source, opt loader.Option
 }
 
 // Serve answers consumers until ctx ends, or Close is called, or with Options.Epochs until every rank has acknowledged
-// the last epoch. It returns context.Cause, shm.ErrClosed or nil. When it returns, all consumers were told and none of its
-// goroutines is left.
+// the last epoch. It returns context.Cause, shm.ErrClosed or nil. When it returns, all consumers were told and none of
+// its goroutines is left.
 func (s *Server) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

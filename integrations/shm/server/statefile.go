@@ -42,7 +42,8 @@ func openStates(path string, ranks []*rank) (*stateFile, error) {
 	}
 	var saved savedStates
 	if err := json.Unmarshal(text, &saved); err != nil || saved.Version != 1 || len(saved.Ranks) == 0 {
-		return nil, fmt.Errorf("%s: no state of khop serve (%v): name another file, or remove it to begin anew", path,
+		return nil, fmt.Errorf("%s: not a state of khop serve (%v): name another file, or remove it to begin anew",
+			path,
 			err)
 	}
 	if len(saved.Ranks) != len(ranks) && !allEqual(saved.Ranks) {

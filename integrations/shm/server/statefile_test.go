@@ -68,11 +68,10 @@ func (r *rank) sentOrDone() uint64 {
 
 func TestAStateFileOfSomethingElseIsRefused(t *testing.T) {
 	g := plainGraph(t, 100)
-	dir := t.TempDir()
-	file := filepath.Join(dir, "state.json")
+	file := filepath.Join(t.TempDir(), "state.json")
 	try := func(world int) error {
-		s, err := New(t.Context(), g, Options{Path: socketPath(t), Loader: usual(),
-			StateFile: file, WorldSize: world})
+		s, err := New(t.Context(), g, Options{Path: socketPath(t), Loader: usual(), StateFile: file,
+			WorldSize: world})
 		if err == nil {
 			err = s.Close()
 		}
@@ -82,33 +81,26 @@ func TestAStateFileOfSomethingElseIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
 	if err := try(3); err != nil { // all ranks at the same place: any number goes on from there
 		t.Errorf("with another number of ranks: %v", err)
 	}
 	var saved savedStates
-	if err := json.Unmarshal(text, &saved); err != nil {
+	if err := errors.Join(err, json.Unmarshal(text, &saved)); err != nil {
 		t.Fatal(err)
 	}
-	foreign := saved
-	foreign.Ranks = []loader.State{saved.Ranks[0]}
-	foreign.Ranks[0].Dataset = "0123"
-	uneven := saved
-	uneven.Ranks = []loader.State{saved.Ranks[0], saved.Ranks[0]}
-	uneven.Ranks[1].Next = 1
-	beyond := saved
-	beyond.Ranks = []loader.State{saved.Ranks[0]}
-	beyond.Ranks[0].Epoch = 1 << 40
+	of := func(ranks int, change func(last *loader.State)) savedStates {
+		list := slices.Repeat(saved.Ranks[:1], ranks)
+		change(&list[ranks-1])
+		return savedStates{saved.Version, list}
+	}
 	for name, c := range map[string]struct {
 		contents any
 		text     string
 	}{
-		"another dataset":  {foreign, "dataset"},
-		"uneven ranks":     {uneven, "2 ranks"},
-		"no state":         {map[string]int{"a": 1}, "no state of khop serve"},
-		"an epoch too far": {beyond, "epoch"},
+		"another dataset":  {of(1, func(s *loader.State) { s.Dataset = "0123" }), "dataset"},
+		"uneven ranks":     {of(2, func(s *loader.State) { s.Next = 1 }), "2 ranks"},
+		"no state":         {map[string]int{"a": 1}, "not a state of khop serve"},
+		"an epoch too far": {of(1, func(s *loader.State) { s.Epoch = 1 << 40 }), "epoch"},
 	} {
 		text, err := json.Marshal(c.contents)
 		if err != nil {
@@ -121,13 +113,11 @@ func TestAStateFileOfSomethingElseIsRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := try(1); err == nil || !strings.Contains(err.Error(), "remove it") {
+	err = os.WriteFile(file, []byte("{"), 0o600)
+	if err := errors.Join(err, try(1)); err == nil || !strings.Contains(err.Error(), "remove it") {
 		t.Errorf("damaged: %v", err)
 	}
-	file = filepath.Join(dir, "no", "such", "folder")
+	file = filepath.Join(filepath.Dir(file), "no", "such", "folder")
 	if err := try(1); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("where it cannot be written: %v", err)
 	}

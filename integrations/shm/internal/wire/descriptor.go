@@ -47,7 +47,7 @@ func load[T head | entry](b []byte) (v T) {
 // entryAt returns the bytes of entry i.
 func entryAt(b []byte, i int) []byte { return b[descriptorHead+entrySize*i:][:entrySize] }
 
-// Form is what all batches of a ring have in common of one array.
+// Form describes one array in all batches of a ring.
 type Form struct {
 	Name  string
 	DType unified.DType
@@ -86,7 +86,8 @@ func PutPlace(b []byte, epoch, number, next uint64, flags uint32) {
 	}
 }
 
-// Layout returns what is equal for two descriptors of the same names, dtypes, ranks and flags; 0 for what is too short.
+// Layout returns a number that two descriptors share if their names, dtypes, ranks and flags are the same; 0 for one
+// that is too short.
 func Layout(b []byte) uint64 { return load[head](b).layout }
 
 // ParseDescriptor reads a descriptor that nobody else can change any more. memory returns a segment; nil if there is
@@ -94,7 +95,7 @@ func Layout(b []byte) uint64 { return load[head](b).layout }
 func ParseDescriptor(b []byte, memory func(uint32) *Memory, names []string) ([]shm.Array, error) {
 	h := load[head](b)
 	if h.magic != descriptorMagic || uint64(h.size) != uint64(len(b)) {
-		return nil, fmt.Errorf("%w: no descriptor of a batch", ErrMessage)
+		return nil, fmt.Errorf("%w: not the descriptor of a batch", ErrMessage)
 	}
 	if h.count > MaxArrays || descriptorHead+entrySize*int(h.count) > len(b) {
 		return nil, fmt.Errorf("%w: a descriptor of %d bytes with %d arrays", ErrMessage, len(b), h.count)

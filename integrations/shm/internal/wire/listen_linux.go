@@ -56,7 +56,8 @@ func listenIn(dir, path string) (*net.UnixListener, error) {
 		return nil, err
 	}
 	if !st.IsDir() || sys.Uid != uint32(os.Geteuid()) || st.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("%s: others may enter it: the socket's directory must be yours alone (mode 0700); name one that does not exist yet, such as %s",
+		return nil, fmt.Errorf("%s: others may enter it: the socket's directory must be yours alone (mode 0700); name "+
+			"one that does not exist yet, such as %s",
 			dir, filepath.Join(dir, "khop", filepath.Base(path)))
 	}
 	// One server at a time looks for a stale socket in this directory.
@@ -89,7 +90,7 @@ func removeStale(path string) error {
 		return err
 	}
 	if st.Mode()&fs.ModeSocket == 0 {
-		return fmt.Errorf("%s: there is a file, which is no socket: name another path", path)
+		return fmt.Errorf("%s: this file is not a socket: name another path", path)
 	}
 	c, err := net.DialTimeout("unixpacket", path, time.Second)
 	if err == nil {

@@ -73,7 +73,8 @@ func NewMemory(n int64, a Access, opt pinned.Options) (*Memory, error) {
 func OpenMemory(s Segment, fd int, d *device.Device) (*Memory, error) {
 	if (fd >= 0) != (s.Memory == OnHost) {
 		CloseDescriptor(fd)
-		return nil, fmt.Errorf("%w: SEGMENT %d in memory %d, with or without a descriptor", ErrMessage, s.Index, s.Memory)
+		return nil, fmt.Errorf("%w: SEGMENT %d in memory %d, with or without a descriptor", ErrMessage, s.Index,
+			s.Memory)
 	}
 	if s.Memory == OnHost {
 		return openHostMemory(s, fd)
@@ -98,7 +99,7 @@ func OpenMemory(s Segment, fd int, d *device.Device) (*Memory, error) {
 	return &Memory{Data: data, FD: -1, Device: d, release: m.Close}, nil
 }
 
-// Close gives the memory back; what others have mapped stays.
+// Close gives the memory back. Other processes keep their mappings.
 func (m *Memory) Close() error {
 	release := m.release
 	CloseDescriptor(m.FD)

@@ -61,7 +61,7 @@ func (k Kind) String() string {
 	return fmt.Sprintf("message of kind %d", uint16(k))
 }
 
-// ErrMessage is wrapped by every complaint about what the other end has sent.
+// ErrMessage is wrapped by every error that blames the other end.
 var ErrMessage = errors.New("bad message")
 
 var le = binary.LittleEndian
@@ -94,7 +94,7 @@ type message interface {
 // bytesOf returns the memory of a struct without pointers or gaps.
 func bytesOf[T any](v *T) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(v)), unsafe.Sizeof(*v)) }
 
-// Append appends a message to b: its head, with the flags of m, its fixed part and what follows that.
+// Append appends a message to b: its head, with the flags of m, its fixed part and its tail.
 func Append[M message](b []byte, k Kind, m M, tail []byte) []byte {
 	fixed := bytesOf(&m)
 	le.PutUint16(fixed, uint16(k))
@@ -102,7 +102,7 @@ func Append[M message](b []byte, k Kind, m M, tail []byte) []byte {
 	return append(append(b, fixed...), tail...)
 }
 
-// Parse returns a message's fixed part, and what follows it, which lies in b.
+// Parse returns a message's fixed part, and its tail, which lies in b.
 func Parse[M message](b []byte) (m M, tail []byte, err error) {
 	n := copy(bytesOf(&m), b)
 	if n < len(bytesOf(&m)) || m.tail() != uint64(len(b)-n) || !m.sound() {

@@ -15,7 +15,8 @@ func TestMessagesHaveTheBytesOfVersionOne(t *testing.T) {
 		got  []byte
 		want string
 	}{
-		{Append(nil, KindHello, Hello{Magic: Magic, Oldest: 1, Newest: 2, Rank: 3, Index: 7, Hold: 5, Process: 6, Takes: 1}, nil),
+		{Append(nil, KindHello, Hello{Magic: Magic, Oldest: 1, Newest: 2, Rank: 3, Index: 7, Hold: 5, Process: 6,
+			Takes: 1}, nil),
 			"01000000400000006b686f70666565640100020003000000070000000500000006000000010000000000000000000000" +
 				"00000000000000000000000000000000"},
 		{Append(nil, KindWelcome, Welcome{Magic: Magic, Version: 1, Rank: 2, WorldSize: 3, Hold: 4, Slots: 5, Index: 7,
@@ -42,11 +43,12 @@ func TestMessagesHaveTheBytesOfVersionOne(t *testing.T) {
 			"09000000100000000100000000000000"},
 		{AppendText(nil, KindError, 1, 2, []byte("no")),
 			"0a0000001a000000010000000200000002000000000000006e6f"},
-		{someDescriptor(), "6b686f7062746368d000000002000000a4981dd53df1915d030000000000000004000000000000000500000000000000" +
-			"0100000000000000000000000000000080000000000000000100000007020300c0000000090000000000000000000000" +
-			"020000000000000003000000000000000000000000000000000000000000000000010000000000000200000005010300" +
-			"c90000000700000000000000000000006400000000000000000000000000000000000000000000000000000000000000" +
-			"6e756d5f6e6f6465736e6f6465732f6e"},
+		{someDescriptor(),
+			"6b686f7062746368d000000002000000a4981dd53df1915d030000000000000004000000000000000500000000000000" +
+				"0100000000000000000000000000000080000000000000000100000007020300c0000000090000000000000000000000" +
+				"020000000000000003000000000000000000000000000000000000000000000000010000000000000200000005010300" +
+				"c90000000700000000000000000000006400000000000000000000000000000000000000000000000000000000000000" +
+				"6e756d5f6e6f6465736e6f6465732f6e"},
 	} {
 		if got := hex.EncodeToString(c.got); got != c.want {
 			t.Errorf("got\n%s\nwant\n%s", got, c.want)
@@ -77,16 +79,19 @@ func TestNumbersOutOfTheirRangeAreRefused(t *testing.T) {
 	hello := Hello{Magic: Magic, Index: uint32(unified.Int32)}
 	welcome := Welcome{Magic: Magic, Index: uint32(unified.Int64), Rank: 1, WorldSize: 2, Hold: 3, Slots: 3, JSON: 2}
 	begin := Begin{Run: 1, Mode: BeginState, JSON: 2}
-	if !parses(t, KindHello, hello, "") || !parses(t, KindWelcome, welcome, "{}") || !parses(t, KindBegin, begin, "{}") {
+	if !parses(t, KindHello, hello, "") || !parses(t, KindWelcome, welcome, "{}") || !parses(t, KindBegin, begin,
+		"{}") {
 		t.Error("what is right was refused")
 	}
 	for name, taken := range map[string]bool{
-		"HELLO and more":             parses(t, KindHello, hello, "more"),
-		"HELLO of something else":    parses(t, KindHello, Hello{}, ""),
-		"an index dtype":             parses(t, KindHello, Hello{Magic: Magic, Index: uint32(unified.Float32)}, ""),
-		"WELCOME cut short":          parses(t, KindWelcome, welcome, "{"),
-		"a rank beyond the last":     parses(t, KindWelcome, Welcome{Magic: Magic, Index: 7, Rank: 2, WorldSize: 2, Hold: 1, Slots: 1}, ""),
-		"a hold of no slots":         parses(t, KindWelcome, Welcome{Magic: Magic, Index: 7, WorldSize: 2, Slots: 1}, ""),
+		"HELLO and more":          parses(t, KindHello, hello, "more"),
+		"HELLO of something else": parses(t, KindHello, Hello{}, ""),
+		"an index dtype":          parses(t, KindHello, Hello{Magic: Magic, Index: uint32(unified.Float32)}, ""),
+		"WELCOME cut short":       parses(t, KindWelcome, welcome, "{"),
+		"a rank beyond the last": parses(t, KindWelcome, Welcome{Magic: Magic, Index: 7, Rank: 2, WorldSize: 2,
+			Hold: 1, Slots: 1}, ""),
+		"a hold of no slots": parses(t, KindWelcome, Welcome{Magic: Magic, Index: 7, WorldSize: 2, Slots: 1},
+			""),
 		"an empty segment":           parses(t, KindSegment, Segment{}, ""),
 		"a segment of 2^47 bytes":    parses(t, KindSegment, Segment{Size: 1 << 47}, ""),
 		"segment 4,096":              parses(t, KindSegment, Segment{Size: 1, Index: 1 << 12}, ""),

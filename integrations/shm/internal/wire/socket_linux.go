@@ -317,7 +317,7 @@ func CloseDescriptor(fd int) {
 	}
 }
 
-// CloseRead ends receiving, once what the other end has sent so far is received, and sends that wait for room.
+// CloseRead ends receiving, after all that the other end has sent so far, and ends sends that wait for room.
 func (s *Socket) CloseRead() {
 	s.use.RLock()
 	defer s.use.RUnlock()

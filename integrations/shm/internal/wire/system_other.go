@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// errSystem is what everything returns here: sealed memory and its hand-over are Linux's.
+// errSystem says that only Linux seals memory and hands it over.
 var errSystem = fmt.Errorf("the feed: %w: it needs Linux", errors.ErrUnsupported)
 
 // Socket is not there on this system.

@@ -1,0 +1,100 @@
+//go:build linux
+
+package server
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/integrations/shm"
+	"github.com/khop-gnn/khop/integrations/shm/consumer"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+func TestSmallBatchesMayBeHeldInGreaterNumber(t *testing.T) {
+	const n = 500
+	for width, want := range map[int64]int{1: 12, 4_000: 7, 10_000: 4} { // batches of 2 KB, 8 and 20 MB, and some room
+		t.Run(fmt.Sprint(width), func(t *testing.T) {
+			g, err := graph.New(graph.Data{
+				Nodes: []graph.NodeData{{Count: n, Columns: map[string]unified.Tensor{"feature": matrix(t,
+					make([]float32, n*width), width)}}},
+				Edges: []graph.EdgeData{{Src: []int64{1}, Dst: []int64{0}}},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			opt := usual()
+			opt.BatchSize, opt.Workers, opt.Prefetch = n, 1, 1
+			s := serve(t, g, Options{Loader: opt})
+			if c := connect(t, s, consumer.Options{}); s.Options().Hold != want || c.Info().Hold != want {
+				t.Errorf("%d batches, the consumer is told %d, want %d", s.Options().Hold, c.Info().Hold, want)
+			}
+		})
+	}
+}
+
+// given returns how much of an arena is given out.
+func (a *arena) given() int64 {
+	n := a.size(nil)
+	for _, list := range a.free {
+		for _, x := range list {
+			n -= x.end - x.begin
+		}
+	}
+	return n
+}
+
+func TestMaxMemoryHoldsForAllRanksTheirRingsAndCopiesOfIDs(t *testing.T) {
+	const limit = 3 << 20
+	g := plainGraph(t, 500)
+	opt := usual()
+	opt.MaxMemory, opt.Residence = limit, loader.Resident
+	s := serve(t, g, Options{Loader: opt, WorldSize: 2, Hold: 100})
+	total := s.placed[0].Ledger().Used(pinned.Topology) + s.placed[0].Ledger().Used(pinned.Columns)
+	if total == 0 {
+		t.Error("no copy of the graph is counted")
+	}
+	for rank := range 2 {
+		c := connect(t, s, consumer.Options{Rank: consumer.RankOf(rank), IndexDType: unified.Int64})
+		opt := usual()
+		opt.Rank, opt.WorldSize = rank, 2
+		if got, want := lines(t, c.Epoch(t.Context(), 0)), want(t, g, opt, 0); !slices.Equal(got, want) {
+			t.Errorf("rank %d: got %q, want %q", rank, got, want)
+		}
+		if hold := c.Info().Hold; hold < 1 || hold >= 100 {
+			t.Errorf("%d batches may be held", hold)
+		}
+		total += s.ranks[rank].arena.given()
+	}
+	if peak := s.placed[0].Ledger().Peak(); total > limit || peak > limit || peak < total {
+		t.Errorf("%d bytes are taken, %d at most, where %d are allowed", total, peak, limit)
+	}
+	opt.MaxMemory = limit / 30
+	_, err := New(t.Context(), g, Options{Path: socketPath(t), Loader: opt, WorldSize: 2})
+	if !errors.Is(err, loader.ErrMemory) {
+		t.Errorf("within %d bytes: %v, want ErrMemory", opt.MaxMemory, err)
+	}
+}
+
+func TestOptionsThatMakeNoSense(t *testing.T) {
+	for name, opt := range map[string]Options{
+		"no path":                 {},
+		"negative hold":           {Path: "x", Hold: -1},
+		"ranks and broadcast":     {Path: "x", WorldSize: 2, Readers: 2},
+		"too many readers":        {Path: "x", Readers: 65},
+		"ids that are none":       {Path: "x", IndexDType: unified.Float32},
+		"more devices than ranks": {Path: "x", Loader: usualOn("cuda:0,cuda:1")},
+	} {
+		if opt.Loader.Sampler == nil {
+			opt.Loader = usual()
+		}
+		if _, err := New(t.Context(), plainGraph(t, 50), opt); !errors.Is(err, shm.ErrOptions) {
+			t.Errorf("%s: %v, want shm.ErrOptions", name, err)
+		}
+	}
+}

@@ -18,7 +18,7 @@ type deviceGather struct {
 }
 
 func _(x deviceGather) {
-	_ = [1]struct{}{}[(unsafe.Offsetof(x.column)^0)|(unsafe.Offsetof(x.ids)^64)|(unsafe.Offsetof(x.dst)^96)|
+	_ = [1]struct{}{}[unsafe.Offsetof(x.column)|(unsafe.Offsetof(x.ids)^64)|(unsafe.Offsetof(x.dst)^96)|
 		(unsafe.Offsetof(x.unit)^104)|(unsafe.Offsetof(x.shift)^112)|(unsafe.Sizeof(x)^120)]
 }
 
@@ -30,7 +30,7 @@ type deviceColumn struct {
 }
 
 func _(x deviceColumn) {
-	_ = [1]struct{}{}[(unsafe.Offsetof(x.base)^0)|(unsafe.Offsetof(x.n)^8)|(unsafe.Offsetof(x.bytes)^16)|
+	_ = [1]struct{}{}[unsafe.Offsetof(x.base)|(unsafe.Offsetof(x.n)^8)|(unsafe.Offsetof(x.bytes)^16)|
 		(unsafe.Offsetof(x.where)^24)|(unsafe.Offsetof(x.hot)^32)|(unsafe.Offsetof(x.uses)^40)|
 		(unsafe.Offsetof(x.words)^48)|(unsafe.Offsetof(x.fault)^56)|(unsafe.Sizeof(x)^64)]
 }
@@ -43,7 +43,7 @@ type deviceIds struct {
 }
 
 func _(x deviceIds) {
-	_ = [1]struct{}{}[(unsafe.Offsetof(x.ids)^0)|(unsafe.Offsetof(x.idBytes)^8)|(unsafe.Offsetof(x.room)^16)|
+	_ = [1]struct{}{}[unsafe.Offsetof(x.ids)|(unsafe.Offsetof(x.idBytes)^8)|(unsafe.Offsetof(x.room)^16)|
 		(unsafe.Offsetof(x.count)^24)|(unsafe.Sizeof(x)^32)]
 }
 
@@ -55,7 +55,7 @@ type deviceMark struct {
 }
 
 func _(x deviceMark) {
-	_ = [1]struct{}{}[(unsafe.Offsetof(x.ids)^0)|(unsafe.Offsetof(x.length)^8)|(unsafe.Offsetof(x.first)^16)|
+	_ = [1]struct{}{}[unsafe.Offsetof(x.ids)|(unsafe.Offsetof(x.length)^8)|(unsafe.Offsetof(x.first)^16)|
 		(unsafe.Offsetof(x.where)^24)|(unsafe.Sizeof(x)^32)]
 }
 

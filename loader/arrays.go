@@ -120,7 +120,8 @@ func (r *recipe) listArrays() error {
 	}
 	for i := range r.bound.Arrays {
 		own := &r.bound.Arrays[i]
-		a.add("sample/"+own.Name, Array{Kind: ArrayOwn, Type: i, DType: own.DType, Row: own.Shape, Most: max(own.Rows, 0)})
+		a.add("sample/"+own.Name, Array{Kind: ArrayOwn, Type: i, DType: own.DType, Row: own.Shape, Most: max(own.Rows,
+			0)})
 	}
 	r.arrays = a.list
 	return nil
@@ -203,7 +204,8 @@ func (r *recipe) checkColumns(s *graph.Schema) error {
 			}
 		}
 		if o.names == nil && o.byDefault != "" && !slices.Contains(there, o.byDefault) {
-			r.opt.log().Info("batches have no "+o.byDefault, "reason", o.option+" names none, and the dataset has no such column")
+			r.opt.log().Info("batches have no "+o.byDefault, "reason", o.option+" names none, and the dataset has no "+
+				"such column")
 		}
 		for i, name := range o.names {
 			if slices.Contains(o.names[:i], name) {

@@ -3,6 +3,7 @@ package loader_test
 import (
 	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sort"
 	"testing"
@@ -195,6 +196,29 @@ func checkBound(t *testing.T, b *loader.Batch, s sampling.Neighbor, bound sampli
 	}
 }
 
+// digestsWithBreaks sets those of digests that belong to the loader's rank, from batch first on. It leaves some loops
+// and resumes there.
+func digestsWithBreaks(t *testing.T, r *rand.Rand, l *loader.Loader, epoch, first uint64, digests []string) {
+	t.Helper()
+	at := l.Options().Rank
+	seq := l.Range(background, epoch, first, 1<<62)
+	for seq != nil {
+		var next func(func(*loader.Batch, error) bool)
+		for b, err := range seq {
+			if err != nil {
+				t.Fatal(err)
+			}
+			digests[at] = digestOf(b)
+			at += l.Options().WorldSize
+			if r.IntN(5) == 0 {
+				next = l.Resume(background, b.State())
+				break
+			}
+		}
+		seq = next
+	}
+}
+
 // What is in a batch does not depend on how it was loaded.
 func TestBatchesAreTheSameHoweverTheyAreLoaded(t *testing.T) {
 	r := newCases(t, func() string { return "" })
@@ -235,24 +259,7 @@ func TestBatchesAreTheSameHoweverTheyAreLoaded(t *testing.T) {
 			got := make([]string, uint64(len(whole))-first)
 			for rank := range opt.WorldSize {
 				opt.Rank = rank
-				l := open(t, g, opt)
-				at := rank
-				seq := l.Range(background, epoch, first, 1<<62)
-				for seq != nil {
-					var next func(func(*loader.Batch, error) bool)
-					for b, err := range seq {
-						if err != nil {
-							t.Fatal(err)
-						}
-						got[at] = digestOf(b)
-						at += opt.WorldSize
-						if r.IntN(5) == 0 {
-							next = l.Resume(background, b.State())
-							break
-						}
-					}
-					seq = next
-				}
+				digestsWithBreaks(t, r, open(t, g, opt), epoch, first, got)
 			}
 			if d := cmp.Diff(whole[first:], got, equateEmpty); d != "" {
 				t.Fatalf("%s, fixed %+v, varied %+v: %s", s.Fingerprint(), fixed, opt, d)

@@ -5,7 +5,9 @@
 // New makes a Loader of a Source (a dataset of package formats, a graph in memory, or one of yours) and Options, whose
 // zero values are the defaults. Epoch is an iterator over the batches of one epoch:
 //
-//	ld, err := loader.New(ds, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{15, 10, 5}}, Shuffle: true, Seed: 42})
+//	ld, err := loader.New(ds, loader.Options{
+//		Sampler: sampling.Neighbor{Fanouts: []int{15, 10, 5}}, Shuffle: true, Seed: 42,
+//	})
 //	for batch, err := range ld.Epoch(ctx, 0) { ... }
 //
 // What is in a batch is a pure function of source, seeds, sampler, batch size, shuffle, seed, instance, epoch and batch

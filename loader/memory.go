@@ -167,7 +167,8 @@ func (*onCPU) fit(r *recipe, loaders int, source Memory) (e Estimate, err error)
 			return e, fmt.Errorf("%w: %d bytes are needed (%d for copies of the source, %d for one batch, %d for "+
 				"scratch, times %d loaders), MaxMemory is %d; take smaller batches, smaller fan-outs or fewer columns",
 				ErrMemory, satAdd(e.Bound.Topology+e.Bound.Columns, satMul(satAdd(e.SlotBound, e.Bound.Scratch),
-					int64(loaders))), e.Bound.Topology+e.Bound.Columns, e.SlotBound, e.Bound.Scratch, loaders, o.MaxMemory)
+					int64(loaders))), e.Bound.Topology+e.Bound.Columns, e.SlotBound, e.Bound.Scratch, loaders,
+				o.MaxMemory)
 		}
 	}
 }

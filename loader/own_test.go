@@ -22,7 +22,8 @@ func TestASampleBeyondItsBoundIsAnError(t *testing.T) {
 		"indices has 7 rows, where the sampler's Bound says 2 at most": func(b *sampling.Bound) { b.Blocks = [][]int64{{2}} },
 	} {
 		l := open(t, g, loader.Options{Sampler: cycle{bound: bound}, BatchSize: 7, Seeds: loader.AllNodes()})
-		if err := lastError(l.Epoch(background, 0)); !errors.Is(err, loader.ErrSampler) || !strings.Contains(err.Error(), want) {
+		if err := lastError(l.Epoch(background, 0)); !errors.Is(err,
+			loader.ErrSampler) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
@@ -30,7 +31,8 @@ func TestASampleBeyondItsBoundIsAnError(t *testing.T) {
 
 // withNorms adds an array of norms [n, 2] to cycle, one row a seed, and spoils it as asked.
 func withNorms(rows int64, spoil func(*graph.Sample)) cycle {
-	norms := sampling.ArrayBound{Column: graph.Column{Name: "norm", DType: unified.Float32, Shape: []int64{2}}, Rows: rows}
+	norms := sampling.ArrayBound{Column: graph.Column{Name: "norm", DType: unified.Float32, Shape: []int64{2}},
+		Rows: rows}
 	return cycle{
 		bound: func(b *sampling.Bound) { b.Arrays = []sampling.ArrayBound{norms} },
 		spoil: func(s *graph.Sample) {
@@ -89,7 +91,8 @@ func TestArraysThatAreNotAsTheBoundSaysAreErrors(t *testing.T) {
 		}),
 	} {
 		l := open(t, g, loader.Options{Sampler: c, BatchSize: 7, Workers: 1})
-		if err := lastError(l.Epoch(background, 0)); !errors.Is(err, loader.ErrSampler) || !strings.Contains(err.Error(), want) {
+		if err := lastError(l.Epoch(background, 0)); !errors.Is(err,
+			loader.ErrSampler) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
@@ -148,8 +151,8 @@ func TestTreesThatAreKeptApartLoadOnAnyNumberOfWorkers(t *testing.T) {
 	s := sampling.Neighbor{Fanouts: []int{4, 3}, Disjoint: true}
 	var want []string
 	for _, workers := range []int{1, 3} {
-		l := open(t, g, loader.Options{Sampler: s, BatchSize: 16, Seeds: loader.AllNodes(), Shuffle: true, Workers: workers,
-			MaxMemory: 1 << 30})
+		l := open(t, g, loader.Options{Sampler: s, BatchSize: 16, Seeds: loader.AllNodes(), Shuffle: true,
+			Workers: workers, MaxMemory: 1 << 30})
 		got := digests(t, l.Epoch(background, 0))
 		if want == nil {
 			want = got

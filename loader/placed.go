@@ -179,7 +179,8 @@ func (p *Placed) recipeFor(opt Options) (*recipe, error) {
 		return nil, fmt.Errorf("%w: Device is %s, but %s was placed for %s", ErrOptions, opt.Device, p.recipe.name,
 			own.Device)
 	}
-	if reads, placed := readColumns(opt.Sampler), readColumns(own.Sampler); reads != nil && !slices.Equal(reads, placed) {
+	if reads, placed := readColumns(opt.Sampler), readColumns(own.Sampler); reads != nil && !slices.Equal(reads,
+		placed) {
 		return nil, fmt.Errorf("%w: the sampler reads columns %q of the edges, but %s was placed for one that reads %q",
 			ErrOptions, reads, p.recipe.name, placed)
 	}

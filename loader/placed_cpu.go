@@ -57,8 +57,8 @@ func (r *recipe) topology() []unified.Tensor {
 }
 
 // readAhead reads what will be read from mapped files: in order, which a disk gives many times faster than pages at
-// random, and so that the first epoch takes no page faults. It is worth it while all of it stays in memory: at most half
-// of what is available. A larger source is left to the page cache.
+// random, and so that the first epoch takes no page faults. It is worth it while all of it stays in memory: at most
+// half of what is available. A larger source is left to the page cache.
 func readAhead(ctx context.Context, p *Placed) error {
 	const chunk = 64 << 20
 	total, done := p.sourceBytes().Total(), int64(0)

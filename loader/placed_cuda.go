@@ -16,8 +16,8 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// onCUDA makes batches on a CUDA device, where they then lie: kernels read topology and columns where place put them, in
-// device memory or, over the bus, in host memory.
+// onCUDA makes batches on a CUDA device, where they then lie: kernels read topology and columns where place put them,
+// in device memory or, over the bus, in host memory.
 type onCUDA struct {
 	*device.Device
 	topology sampling.Topology

@@ -33,6 +33,7 @@ func TestDeviceLoadersShareOneUpload(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if uploaded == 0 || p.Ledger().DevicePeak() > opt.DeviceMemory {
-		t.Errorf("%d bytes were uploaded, at most %d were held of %d", uploaded, p.Ledger().DevicePeak(), opt.DeviceMemory)
+		t.Errorf("%d bytes were uploaded, at most %d were held of %d", uploaded, p.Ledger().DevicePeak(),
+			opt.DeviceMemory)
 	}
 }

@@ -96,13 +96,14 @@ func (p *placer) keepHotRows() error {
 		}
 		p.d.placed[c.placed].CachedRows = c.device.Cached()
 		if p.opt.HotRows == RankUses && p.source.loaders == 1 {
-			if err := c.device.CountUses(pinned.Options{Ledger: &p.source.ledger, Purpose: pinned.Columns}); err != nil {
+			if err := c.device.CountUses(pinned.Options{Ledger: &p.source.ledger,
+				Purpose: pinned.Columns}); err != nil {
 				return fmt.Errorf("column %s: %w", c.name, err)
 			}
 			c.counted = true
 		}
-		p.opt.log().Info("rows kept in device memory", "column", c.name, "rows", k, "of", c.store.Column().Len(), "ranked_by",
-			p.opt.HotRows.String())
+		p.opt.log().Info("rows kept in device memory", "column", c.name, "rows", k, "of", c.store.Column().Len(),
+			"ranked_by", p.opt.HotRows.String())
 		break // crumbs are left
 	}
 	return nil

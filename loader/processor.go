@@ -147,8 +147,8 @@ func (*onCUDA) explain(err error, o *Options) error {
 	case errors.Is(err, pinned.ErrLimit):
 		return fmt.Errorf("%w: %s: %w", ErrMemory, limits, err)
 	case errors.Is(err, device.ErrOutOfMemory):
-		return fmt.Errorf("%w: %s: %w; take smaller batches or fan-outs, a lower Prefetch, or \"cpu\"", ErrMemory, limits,
-			err)
+		return fmt.Errorf("%w: %s: %w; take smaller batches or fan-outs, a lower Prefetch, or \"cpu\"", ErrMemory,
+			limits, err)
 	case errors.Is(err, device.ErrDeviceLost):
 		return fmt.Errorf("%s: %w; start the process again, or take \"cpu\"", o.Device, err)
 	}

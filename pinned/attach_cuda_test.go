@@ -121,54 +121,59 @@ func TestDeviceFindsTheBytesOnEveryRung(t *testing.T) {
 		{"part of the Go heap", heap[3:100], 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var ledger Ledger
-			var told []int64
-			want := best(t, dev, c.bytes, c.from)
-			opt := AttachOptions{Ledger: &ledger, Purpose: Columns, From: c.from, chunk: testChunk,
-				Progress: func(done, total int64) {
-					if total < int64(len(c.bytes)) || done > total {
-						t.Errorf("%d of %d are done", done, total)
-					}
-					told = append(told, done)
-				}}
-			a, err := Attach(context.Background(), dev, c.bytes, opt)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if a.Rung() != want || a.Placement() != Pinned || a.Address() == 0 || a.Address() != addressOf(a.Bytes()) {
-				t.Errorf("%v at %#x, placement %v; want %v; refused: %v", a.Rung(), a.Address(), a.Placement(), want,
-					a.Reasons())
-			}
-			for i, s := range a.Reasons() {
-				if s.Refused == "" || s.Rung != RungPageTables+Rung(i) {
-					t.Errorf("reason %d: %+v", i, s)
-				}
-			}
-			if len(a.Reasons()) != int(want-RungPageTables) {
-				t.Errorf("%d reasons against the rungs before %v", len(a.Reasons()), want)
-			}
-			if !bytes.Equal(readBack(t, dev, a), c.bytes) {
-				t.Error("the device finds other bytes")
-			}
-			if n := len(told); n < (len(c.bytes)+testChunk-1)/testChunk {
-				t.Errorf("progress was told %d times", n)
-			}
-			if counted := ledger.Used(Columns); counted < int64(len(c.bytes)) && want != RungPageTables &&
-				c.name != "anonymous" {
-				t.Errorf("%d bytes are counted", counted)
-			}
-			if err := a.Close(); err != nil || a.Close() != nil {
-				t.Error(err)
-			}
-			if a.Bytes() != nil || a.Address() != 0 || a.Contiguous(0) != 0 {
-				t.Error("closed, but it still has bytes")
-			}
+			deviceFindsTheBytes(t, dev, c.bytes, c.from, c.name != "anonymous")
 			if n := mappings(t, filepath.Dir(shmPath)); n != 1 {
 				t.Errorf("the file on tmpfs is mapped %d times", n)
 			}
-			unchanged(t, &ledger)
 		})
 	}
+}
+
+// deviceFindsTheBytes attaches bytes from a rung on; counted says whether the ledger counts what that takes.
+func deviceFindsTheBytes(t *testing.T, dev *device.Device, data []byte, from Rung, counted bool) {
+	t.Helper()
+	var ledger Ledger
+	var told []int64
+	want := best(t, dev, data, from)
+	opt := AttachOptions{Ledger: &ledger, Purpose: Columns, From: from, chunk: testChunk,
+		Progress: func(done, total int64) {
+			if total < int64(len(data)) || done > total {
+				t.Errorf("%d of %d are done", done, total)
+			}
+			told = append(told, done)
+		}}
+	a, err := Attach(context.Background(), dev, data, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.Rung() != want || a.Placement() != Pinned || a.Address() == 0 || a.Address() != addressOf(a.Bytes()) {
+		t.Errorf("%v at %#x, placement %v; want %v; refused: %v", a.Rung(), a.Address(), a.Placement(), want,
+			a.Reasons())
+	}
+	for i, s := range a.Reasons() {
+		if s.Refused == "" || s.Rung != RungPageTables+Rung(i) {
+			t.Errorf("reason %d: %+v", i, s)
+		}
+	}
+	if len(a.Reasons()) != int(want-RungPageTables) {
+		t.Errorf("%d reasons against the rungs before %v", len(a.Reasons()), want)
+	}
+	if !bytes.Equal(readBack(t, dev, a), data) {
+		t.Error("the device finds other bytes")
+	}
+	if n := len(told); n < (len(data)+testChunk-1)/testChunk {
+		t.Errorf("progress was told %d times", n)
+	}
+	if n := ledger.Used(Columns); counted && n < int64(len(data)) && want != RungPageTables {
+		t.Errorf("%d bytes are counted", n)
+	}
+	if err := a.Close(); err != nil || a.Close() != nil {
+		t.Error(err)
+	}
+	if a.Bytes() != nil || a.Address() != 0 || a.Contiguous(0) != 0 {
+		t.Error("closed, but it still has bytes")
+	}
+	unchanged(t, &ledger)
 }
 
 // mappings counts the mappings of files in a folder.

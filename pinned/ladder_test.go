@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -43,19 +44,16 @@ func TestLadderDecidesByAttributesAndMemory(t *testing.T) {
 			[]Rung{RungPageTables, RungReadOnly, RungCopy, RungHostAlloc}, "not on tmpfs"},
 		"a file, where read-only registration works": {readOnly, file,
 			[]Rung{RungReadOnly, RungCopy, RungHostAlloc}, "attribute 100"},
-		"a file, where it does not": {discrete, file, []Rung{RungCopy, RungHostAlloc},
-			"attribute 100"},
+		"a file, where it does not": {discrete, file, []Rung{RungCopy, RungHostAlloc}, "attribute 100"},
 		"a file, with HMM alone": {with(func(d *deviceFacts) { d.pageable = true }), file,
 			[]Rung{RungCopy, RungHostAlloc}, "moves pages"},
-		"a file on tmpfs": {discrete, tmpfs,
-			[]Rung{RungInPlace, RungCopy, RungHostAlloc}, "attribute 100"},
+		"a file on tmpfs": {discrete, tmpfs, []Rung{RungInPlace, RungCopy, RungHostAlloc}, "attribute 100"},
 		"a file on tmpfs, with read-only registration": {readOnly, tmpfs,
 			[]Rung{RungReadOnly, RungInPlace, RungCopy, RungHostAlloc}, "attribute 100"},
 		"a file on hugetlbfs, writable": {readOnly,
 			memory{kind: memoryFile, shared: true, writable: true, fs: "hugetlbfs"},
 			[]Rung{RungInPlace, RungCopy, RungHostAlloc}, "attribute 100"},
-		"a private mapping": {readOnly, memory{kind: memoryFile},
-			[]Rung{RungCopy, RungHostAlloc}, "attribute 100"},
+		"a private mapping": {readOnly, memory{kind: memoryFile}, []Rung{RungCopy, RungHostAlloc}, "attribute 100"},
 		"a private mapping on tmpfs": {readOnly, memory{kind: memoryFile, fs: "tmpfs"},
 			[]Rung{RungCopy, RungHostAlloc}, "attribute 100"},
 		"a writable shared mapping": {readOnly,
@@ -66,35 +64,23 @@ func TestLadderDecidesByAttributesAndMemory(t *testing.T) {
 			[]Rung{RungCopy, RungHostAlloc}, "attribute 100"},
 		"memory of a system that tells nothing": {readOnly, memory{why: "no idea"},
 			[]Rung{RungCopy, RungHostAlloc}, "attribute 100"},
-		"a device that registers nothing": {deviceFacts{}, tmpfs, []Rung{RungHostAlloc},
-			"attribute 100"},
+		"a device that registers nothing": {deviceFacts{}, tmpfs, []Rung{RungHostAlloc}, "attribute 100"},
 		"a device that registers nothing, with a plain file": {deviceFacts{readOnly: true}, file, []Rung{RungHostAlloc},
 			"attribute 100"},
 	} {
 		steps := ladder(c.device, c.memory)
-		got := allowed(steps)
-		if len(got) != len(c.want) {
+		if got := allowed(steps); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 			continue
-		}
-		for i := range got {
-			if got[i] != c.want[i] {
-				t.Errorf("%s: %v, want %v", name, got, c.want)
-				break
-			}
 		}
 		for i, s := range steps {
 			if s.Rung != RungPageTables+Rung(i) {
 				t.Errorf("%s: step %d is %v", name, i, s.Rung)
 			}
 		}
-		for _, s := range steps {
-			if s.Refused != "" {
-				if !strings.Contains(s.Refused, c.why) {
-					t.Errorf("%s: %q, want a text with %q", name, s.Refused, c.why)
-				}
-				break
-			}
+		first := slices.IndexFunc(steps, func(s Step) bool { return s.Refused != "" })
+		if first >= 0 && !strings.Contains(steps[first].Refused, c.why) {
+			t.Errorf("%s: %q, want a text with %q", name, steps[first].Refused, c.why)
 		}
 	}
 }

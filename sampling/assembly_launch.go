@@ -14,7 +14,8 @@ var assemblyPTX []byte
 // assemblyKernels are the kernels of assembly.cu, loaded on one device. They are safe for concurrent use.
 type assemblyKernels struct {
 	*device.Module
-	assemblySeed, assemblyAdmit, assemblyFlag, assemblyLists, assemblyAppend, assemblyAppendTrees, assemblyRelabel device.Launcher[deviceStep]
+	assemblySeed, assemblyAdmit, assemblyFlag, assemblyLists, assemblyAppend, assemblyAppendTrees,
+	assemblyRelabel device.Launcher[deviceStep]
 }
 
 // loadAssemblyKernels loads them. Close them before the device.

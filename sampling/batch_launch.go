@@ -26,7 +26,7 @@ type deviceStep struct {
 }
 
 func _(x deviceStep) {
-	_ = [1]struct{}{}[(unsafe.Offsetof(x.batch)^0)|(unsafe.Offsetof(x.stage)^8)|(unsafe.Sizeof(x)^16)]
+	_ = [1]struct{}{}[unsafe.Offsetof(x.batch)|(unsafe.Offsetof(x.stage)^8)|(unsafe.Sizeof(x)^16)]
 }
 
 // deviceBatch is Batch of batch.cuh, laid out as the device has it.
@@ -50,7 +50,7 @@ type deviceBatch struct {
 }
 
 func _(x deviceBatch) {
-	_ = [1]struct{}{}[(unsafe.Offsetof(x.indptr)^0)|(unsafe.Offsetof(x.indices)^8)|(unsafe.Offsetof(x.types)^16)|
+	_ = [1]struct{}{}[unsafe.Offsetof(x.indptr)|(unsafe.Offsetof(x.indices)^8)|(unsafe.Offsetof(x.types)^16)|
 		(unsafe.Offsetof(x.numEdges)^24)|(unsafe.Offsetof(x.typeBytes)^32)|(unsafe.Offsetof(x.wideIds)^40)|
 		(unsafe.Offsetof(x.widePositions)^48)|(unsafe.Offsetof(x.hotStart)^56)|(unsafe.Offsetof(x.hotIndices)^64)|
 		(unsafe.Offsetof(x.hotTypes)^72)|(unsafe.Offsetof(x.columns)^80)|(unsafe.Offsetof(x.newNodes)^88)|
@@ -72,7 +72,7 @@ type deviceList struct {
 }
 
 func _(x deviceList) {
-	_ = [1]struct{}{}[(unsafe.Offsetof(x.ids)^0)|(unsafe.Offsetof(x.capacity)^8)|(unsafe.Offsetof(x.offset)^16)|
+	_ = [1]struct{}{}[unsafe.Offsetof(x.ids)|(unsafe.Offsetof(x.capacity)^8)|(unsafe.Offsetof(x.offset)^16)|
 		(unsafe.Offsetof(x.count)^24)|(unsafe.Offsetof(x.trees)^32)|(unsafe.Sizeof(x)^40)]
 }
 
@@ -85,10 +85,9 @@ type deviceStage struct {
 }
 
 func _(x deviceStage) {
-	_ = [1]struct{}{}[(unsafe.Offsetof(x.segments)^0)|(unsafe.Offsetof(x.numSegments)^8)|
-		(unsafe.Offsetof(x.bySource)^16)|(unsafe.Offsetof(x.sourceBegin)^24)|(unsafe.Offsetof(x.made)^32)|
-		(unsafe.Offsetof(x.runs)^40)|(unsafe.Offsetof(x.words)^48)|(unsafe.Offsetof(x.admitted)^56)|
-		(unsafe.Sizeof(x)^64)]
+	_ = [1]struct{}{}[unsafe.Offsetof(x.segments)|(unsafe.Offsetof(x.numSegments)^8)|(unsafe.Offsetof(x.bySource)^16)|
+		(unsafe.Offsetof(x.sourceBegin)^24)|(unsafe.Offsetof(x.made)^32)|(unsafe.Offsetof(x.runs)^40)|
+		(unsafe.Offsetof(x.words)^48)|(unsafe.Offsetof(x.admitted)^56)|(unsafe.Sizeof(x)^64)]
 }
 
 // deviceSegment is Segment of batch.cuh, laid out as the device has it.
@@ -106,7 +105,7 @@ type deviceSegment struct {
 }
 
 func _(x deviceSegment) {
-	_ = [1]struct{}{}[(unsafe.Offsetof(x.edgeType)^0)|(unsafe.Offsetof(x.source)^8)|(unsafe.Offsetof(x.target)^16)|
+	_ = [1]struct{}{}[unsafe.Offsetof(x.edgeType)|(unsafe.Offsetof(x.source)^8)|(unsafe.Offsetof(x.target)^16)|
 		(unsafe.Offsetof(x.fanout)^24)|(unsafe.Offsetof(x.key)^32)|(unsafe.Offsetof(x.indptr)^40)|
 		(unsafe.Offsetof(x.indices)^48)|(unsafe.Offsetof(x.positions)^56)|(unsafe.Offsetof(x.seeds)^64)|
 		(unsafe.Offsetof(x.maxIndptr)^72)|(unsafe.Offsetof(x.maxIndices)^80)|(unsafe.Offsetof(x.before)^88)|
@@ -124,6 +123,6 @@ type deviceStatus struct {
 }
 
 func _(x deviceStatus) {
-	_ = [1]struct{}{}[(unsafe.Offsetof(x.reason)^0)|(unsafe.Offsetof(x.stage)^8)|(unsafe.Offsetof(x.badNode)^16)|
+	_ = [1]struct{}{}[unsafe.Offsetof(x.reason)|(unsafe.Offsetof(x.stage)^8)|(unsafe.Offsetof(x.badNode)^16)|
 		(unsafe.Offsetof(x.badEdge)^24)|(unsafe.Offsetof(x.full)^32)|(unsafe.Sizeof(x)^40)]
 }

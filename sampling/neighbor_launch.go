@@ -16,7 +16,7 @@ type deviceNeighborStep struct {
 }
 
 func _(x deviceNeighborStep) {
-	_ = [1]struct{}{}[(unsafe.Offsetof(x.at)^0)|(unsafe.Offsetof(x.replace)^16)|(unsafe.Sizeof(x)^24)]
+	_ = [1]struct{}{}[unsafe.Offsetof(x.at)|(unsafe.Offsetof(x.replace)^16)|(unsafe.Sizeof(x)^24)]
 }
 
 //go:embed neighbor.ptx

@@ -93,17 +93,15 @@ func oracle(g *graph.Graph, runs edgeRuns, n Neighbor, req *Request) *oracleSamp
 			if n.Frontier == NewNodes && h > 0 {
 				b = grown[e]
 			}
-			begin := o.numNodes[h][et.Dst]
-			for i := b.numDst; i < begin; i++ {
+			for i := b.numDst; i < o.numNodes[h][et.Dst]; i++ {
 				v := rooted{o.trees[et.Dst][i], o.nodes[et.Dst][i]}
 				for _, pos := range oraclePick(g, runs, n, req, p[h][e], h, e, v) {
 					u := indexAt(g, pos) - g.Offset(et.Src)
-					b.local = append(b.local, place(et.Src, rooted{v.tree, u}))
-					b.edge = append(b.edge, pos)
+					b.local, b.edge = append(b.local, place(et.Src, rooted{v.tree, u})), append(b.edge, pos)
 				}
 				b.indptr = append(b.indptr, int64(len(b.local)))
 			}
-			b.numDst = begin
+			b.numDst = o.numNodes[h][et.Dst]
 			grown[e], layer[e] = b, b
 		}
 		o.numNodes = append(o.numNodes, lengths())

@@ -19,7 +19,7 @@ type deviceElements struct {
 }
 
 func _(x deviceElements) {
-	_ = [1]struct{}{}[(unsafe.Offsetof(x.base)^0)|(unsafe.Offsetof(x.width)^8)|(unsafe.Offsetof(x.ids)^16)|
+	_ = [1]struct{}{}[unsafe.Offsetof(x.base)|(unsafe.Offsetof(x.width)^8)|(unsafe.Offsetof(x.ids)^16)|
 		(unsafe.Offsetof(x.rows)^24)|(unsafe.Offsetof(x.dst)^32)|(unsafe.Sizeof(x)^40)]
 }
 

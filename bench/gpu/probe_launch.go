@@ -17,8 +17,7 @@ type deviceOrdered struct {
 }
 
 func _(x deviceOrdered) {
-	_ = [1]struct{}{}[(unsafe.Offsetof(x.from)^0)|(unsafe.Offsetof(x.n)^8)|(unsafe.Offsetof(x.sink)^16)|
-		(unsafe.Sizeof(x)^24)]
+	_ = [1]struct{}{}[unsafe.Offsetof(x.from)|(unsafe.Offsetof(x.n)^8)|(unsafe.Offsetof(x.sink)^16)|(unsafe.Sizeof(x)^24)]
 }
 
 // deviceRandom is Random of probe.cu, laid out as the device has it.
@@ -30,7 +29,7 @@ type deviceRandom struct {
 }
 
 func _(x deviceRandom) {
-	_ = [1]struct{}{}[(unsafe.Offsetof(x.from)^0)|(unsafe.Offsetof(x.sectors)^8)|(unsafe.Offsetof(x.n)^16)|
+	_ = [1]struct{}{}[unsafe.Offsetof(x.from)|(unsafe.Offsetof(x.sectors)^8)|(unsafe.Offsetof(x.n)^16)|
 		(unsafe.Offsetof(x.key)^24)|(unsafe.Offsetof(x.sink)^32)|(unsafe.Sizeof(x)^40)]
 }
 

@@ -134,7 +134,10 @@ func (r *rig) cells(m *memory, width, offset int64, o rowsOptions, link float64)
 			if method == "sorted" {
 				list, want = orderedList, inOrder
 			}
-			took, err := r.time(func() error { return r.gather(method, store, m.addr+device.Address(offset), out, list, blocks) })
+			took, err := r.time(func() error {
+				return r.gather(method, store, m.addr+device.Address(offset), out, list,
+					blocks)
+			})
 			if err != nil {
 				return cells, err
 			}

@@ -17,7 +17,7 @@ type deviceFirst struct {
 }
 
 func _(x deviceFirst) {
-	_ = [1]struct{}{}[(unsafe.Offsetof(x.indptr)^0)|(unsafe.Offsetof(x.indices)^8)|(unsafe.Offsetof(x.seeds)^16)|
+	_ = [1]struct{}{}[unsafe.Offsetof(x.indptr)|(unsafe.Offsetof(x.indices)^8)|(unsafe.Offsetof(x.seeds)^16)|
 		(unsafe.Offsetof(x.numSeeds)^24)|(unsafe.Offsetof(x.k)^32)|(unsafe.Offsetof(x.local)^40)|
 		(unsafe.Offsetof(x.nodes)^48)|(unsafe.Offsetof(x.seedLocal)^56)|(unsafe.Offsetof(x.blockIndptr)^64)|
 		(unsafe.Offsetof(x.blockIndices)^72)|(unsafe.Offsetof(x.positions)^80)|(unsafe.Offsetof(x.counts)^88)|
@@ -34,7 +34,7 @@ type deviceExpand struct {
 }
 
 func _(x deviceExpand) {
-	_ = [1]struct{}{}[(unsafe.Offsetof(x.codes)^0)|(unsafe.Offsetof(x.scales)^8)|(unsafe.Offsetof(x.width)^16)|
+	_ = [1]struct{}{}[unsafe.Offsetof(x.codes)|(unsafe.Offsetof(x.scales)^8)|(unsafe.Offsetof(x.width)^16)|
 		(unsafe.Offsetof(x.ids)^24)|(unsafe.Offsetof(x.numIds)^32)|(unsafe.Offsetof(x.out)^40)|(unsafe.Sizeof(x)^48)]
 }
 

@@ -13,7 +13,8 @@ import (
 
 const changed = "internal/drivertest/drivertest.ptx"
 
-// libraryOf builds a simulator that runs this PTX in place of that of package drivertest, and the .cu files of all else.
+// libraryOf builds a simulator that runs this PTX in place of that of package drivertest, and the .cu files of all
+// else.
 func libraryOf(t *testing.T, ptx string) (string, error) {
 	t.Helper()
 	root := t.TempDir()
@@ -33,7 +34,8 @@ func libraryOf(t *testing.T, ptx string) (string, error) {
 	return library, err
 }
 
-// TestChangedInstructionIsCaught: what the tests run is the PTX, instruction by instruction, and findings name its lines.
+// TestChangedInstructionIsCaught: what the tests run is the PTX, instruction by instruction, and findings name its
+// lines.
 func TestChangedInstructionIsCaught(t *testing.T) {
 	text, err := os.ReadFile("../../" + changed)
 	if err != nil {

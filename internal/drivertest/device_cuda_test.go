@@ -167,7 +167,8 @@ func kernelsComputeWhatTheyAreGiven(t *testing.T) {
 	}
 	in, out := r.alloc(8*n), r.alloc(8*n)
 	r.must(r.stream.CopyToDevice(in, b))
-	r.must(r.kernels.scaleAdd.Launch(r.stream, device.Dim(3), device.Dim(128), 0, deviceScale{out, in, math.MaxUint64, n}))
+	r.must(r.kernels.scaleAdd.Launch(r.stream, device.Dim(3), device.Dim(128), 0, deviceScale{out, in, math.MaxUint64,
+		n}))
 	r.must(r.kernels.reverseBlocks.Launch(r.stream, device.Dim(5), device.Dim(200), 200*8, deviceReverse{out, n}))
 	r.must(r.stream.CopyToHost(b, out))
 	r.must(r.stream.Synchronize())

@@ -17,7 +17,7 @@ type deviceScale struct {
 }
 
 func _(x deviceScale) {
-	_ = [1]struct{}{}[(unsafe.Offsetof(x.out)^0)|(unsafe.Offsetof(x.in)^8)|(unsafe.Offsetof(x.factor)^16)|
+	_ = [1]struct{}{}[unsafe.Offsetof(x.out)|(unsafe.Offsetof(x.in)^8)|(unsafe.Offsetof(x.factor)^16)|
 		(unsafe.Offsetof(x.n)^24)|(unsafe.Sizeof(x)^32)]
 }
 
@@ -28,7 +28,7 @@ type deviceReverse struct {
 }
 
 func _(x deviceReverse) {
-	_ = [1]struct{}{}[(unsafe.Offsetof(x.data)^0)|(unsafe.Offsetof(x.n)^8)|(unsafe.Sizeof(x)^16)]
+	_ = [1]struct{}{}[unsafe.Offsetof(x.data)|(unsafe.Offsetof(x.n)^8)|(unsafe.Sizeof(x)^16)]
 }
 
 // deviceDouble is Double of drivertest.cu, laid out as the device has it.
@@ -38,7 +38,7 @@ type deviceDouble struct {
 }
 
 func _(x deviceDouble) {
-	_ = [1]struct{}{}[(unsafe.Offsetof(x.out)^0)|(unsafe.Offsetof(x.x)^8)|(unsafe.Sizeof(x)^16)]
+	_ = [1]struct{}{}[unsafe.Offsetof(x.out)|(unsafe.Offsetof(x.x)^8)|(unsafe.Sizeof(x)^16)]
 }
 
 // devicePoke is Poke of drivertest.cu, laid out as the device has it.
@@ -48,7 +48,7 @@ type devicePoke struct {
 }
 
 func _(x devicePoke) {
-	_ = [1]struct{}{}[(unsafe.Offsetof(x.at)^0)|(unsafe.Offsetof(x.value)^8)|(unsafe.Sizeof(x)^16)]
+	_ = [1]struct{}{}[unsafe.Offsetof(x.at)|(unsafe.Offsetof(x.value)^8)|(unsafe.Sizeof(x)^16)]
 }
 
 //go:embed drivertest.ptx

@@ -7,6 +7,7 @@ same names, types and offsets: device<Name> for Name. A pointer is a device.Addr
 import os
 import re
 import subprocess
+import textwrap
 from pathlib import Path
 
 # C types, by their words in alphabetical order: Go type and size.
@@ -219,7 +220,7 @@ def go_struct(s):
     flush()
     if s.size > at:
         lines.append(f"\t_ [{s.size - at}]byte")
-    same = [f"(unsafe.Offsetof(x.{f})^{at})" for f, _, at, _ in s.fields] + [f"(unsafe.Sizeof(x)^{s.size})"]
+    same = [f"(unsafe.Offsetof(x.{f})^{at})" if at else f"unsafe.Offsetof(x.{f})" for f, _, at, _ in s.fields] + [f"(unsafe.Sizeof(x)^{s.size})"]
     return (f"\n// device{s.name} is {s.name} of {os.path.basename(s.file)}, laid out as the device has it.\n"
             f"type device{s.name} struct {{\n" + "\n".join(lines) + "\n}\n\n"
             f"func _(x device{s.name}) {{\n\t_ = [1]struct{{}}{{}}[" + wrapped(same, "|", 20) + "]\n}\n")
@@ -241,7 +242,9 @@ def go_kernels(source):
     by_argument = {}
     for name, s in source.kernels.items():
         by_argument.setdefault(f"device{s.name}" if s else "struct{}", []).append(camel(name))
-    fields = "".join(f"\t{', '.join(names)} device.Launcher[{a}]\n" for a, names in by_argument.items())
+    fields = "".join(  # the last name and the type stay on one line
+        "\t" + textwrap.fill(f"{', '.join(names)}~device.Launcher[{a}]", 110).replace("\n", "\n\t\t").replace("~", " ") + "\n"
+        for a, names in by_argument.items())
     finds = "".join(f'\t\t"{name}": &k.{camel(name)}.Kernel,\n' for name in source.kernels)
     return f"""
 //go:embed {stem}.ptx

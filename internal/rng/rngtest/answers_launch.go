@@ -16,7 +16,7 @@ type deviceDraws struct {
 }
 
 func _(x deviceDraws) {
-	_ = [1]struct{}{}[(unsafe.Offsetof(x.questions)^0)|(unsafe.Offsetof(x.out)^8)|(unsafe.Offsetof(x.n)^16)|
+	_ = [1]struct{}{}[unsafe.Offsetof(x.questions)|(unsafe.Offsetof(x.out)^8)|(unsafe.Offsetof(x.n)^16)|
 		(unsafe.Sizeof(x)^24)]
 }
 
@@ -27,7 +27,7 @@ type deviceSubsets struct {
 }
 
 func _(x deviceSubsets) {
-	_ = [1]struct{}{}[(unsafe.Offsetof(x.streams)^0)|(unsafe.Offsetof(x.out)^8)|(unsafe.Offsetof(x.sets)^16)|
+	_ = [1]struct{}{}[unsafe.Offsetof(x.streams)|(unsafe.Offsetof(x.out)^8)|(unsafe.Offsetof(x.sets)^16)|
 		(unsafe.Offsetof(x.k)^24)|(unsafe.Offsetof(x.n)^32)|(unsafe.Offsetof(x.wide)^40)|(unsafe.Sizeof(x)^48)]
 }
 

@@ -81,9 +81,9 @@ func PutArray(b []byte, i int, segment uint32, offset uint64, dims []int64) {
 
 // PutPlace writes which batch it is; flags is Padded or 0.
 func PutPlace(b []byte, epoch, number, next uint64, flags uint32) {
-	for i, v := range [...]uint64{epoch, number, next, uint64(flags)} {
-		le.PutUint64(b[24+8*i:], v)
-	}
+	h := load[head](b)
+	h.epoch, h.number, h.next, h.flags = epoch, number, next, flags
+	copy(b, bytesOf(&h))
 }
 
 // Layout returns a number that two descriptors share if their names, dtypes, ranks and flags are the same; 0 for one

@@ -4,6 +4,7 @@ package loader_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 
@@ -68,6 +69,25 @@ func (w watchedWorker) Enqueue(ctx context.Context, req *sampling.Request, out *
 	return w.DeviceWorker.Enqueue(ctx, req, out)
 }
 
+// check fails the test for an error.
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// streamWithScratch returns a stream and 4 bytes for its work, until the test ends.
+func streamWithScratch(t *testing.T, dev *device.Device) (*device.Stream, *device.Memory) {
+	t.Helper()
+	s, err := dev.NewStream(device.PriorityLow)
+	check(t, err)
+	m, err := dev.Alloc(4)
+	check(t, err)
+	t.Cleanup(func() { check(t, errors.Join(m.Close(), s.Close())) })
+	return s, m
+}
+
 // TestMemoryOfAProviderIsGivenBackWhenItsReadersAreDone: a provider gives memory out again at once, so whatever a
 // sampler may give back must not be in use on any stream.
 func TestMemoryOfAProviderIsGivenBackWhenItsReadersAreDone(t *testing.T) {
@@ -75,7 +95,12 @@ func TestMemoryOfAProviderIsGivenBackWhenItsReadersAreDone(t *testing.T) {
 	var mu sync.Mutex
 	readers, scratch := map[*graph.Sample]*device.Stream{}, map[*device.Stream]*device.Memory{}
 	users := map[*byte]*device.Stream{}
-	again := 0
+	again, given := 0, 0
+	idle := func(s *device.Stream, otherwise string) {
+		if done, err := s.Query(); err != nil || !done {
+			t.Errorf("%s: %v, %v", otherwise, done, err)
+		}
+	}
 	begins := func(s *graph.Sample) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -83,57 +108,38 @@ func TestMemoryOfAProviderIsGivenBackWhenItsReadersAreDone(t *testing.T) {
 			return
 		}
 		again++
-		if done, err := readers[s].Query(); err != nil || !done {
-			t.Errorf("a batch is made in memory that is still read: %v, %v", done, err)
-		}
+		idle(readers[s], "a batch is made in memory that is still read")
 	}
 	memory := &providedMemory{dev: dev, all: map[*byte]*pinned.Region{}}
 	l := open(t, plainGraph(t, 60, 5), loader.Options{Device: "cuda:0", RowMemory: memory, BatchSize: 5, Workers: 1,
 		Prefetch: 1,
 		Sampler:  watchedSampler{sampling.Neighbor{Fanouts: []int{3}}, begins}})
-	given := 0
 	memory.giving = func(at *byte) {
 		if users[at] == nil {
 			return
 		}
 		given++
-		if done, err := users[at].Query(); err != nil || !done {
-			t.Errorf("memory is given back while it is read: %v, %v", done, err)
-		}
+		idle(users[at], "memory is given back while it is read")
 	}
 	for b, err := range l.Epoch(background, 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		mu.Lock()
 		last := again > 3
 		mu.Unlock()
 		if last { // then the memory goes when the body ends
-			if err := l.Close(); err != nil {
-				t.Error(err)
-			}
+			check(t, l.Close())
 		}
 		mu.Lock()
 		s := readers[b.Sample]
 		if s == nil {
-			if s, err = dev.NewStream(device.PriorityLow); err != nil {
-				t.Fatal(err)
-			}
-			defer s.Close()
-			if scratch[s], err = dev.Alloc(4); err != nil {
-				t.Fatal(err)
-			}
-			defer scratch[s].Close()
-			readers[b.Sample] = s
+			var m *device.Memory
+			s, m = streamWithScratch(t, dev)
+			readers[b.Sample], scratch[s] = s, m
 		}
 		for range 100 {
-			if err := s.Fill32(scratch[s].Address(), 1, 1); err != nil {
-				t.Fatal(err)
-			}
+			check(t, s.Fill32(scratch[s].Address(), 1, 1))
 		}
-		if err := b.RecordStream(s.Handle()); err != nil {
-			t.Fatal(err)
-		}
+		check(t, b.RecordStream(s.Handle()))
 		users[&b.Sample.Nodes[0].Bytes()[0]] = s
 		mu.Unlock()
 		if last {

@@ -15,15 +15,19 @@ import (
 
 func TestASampleBeyondItsBoundIsAnError(t *testing.T) {
 	g := plainGraph(t, 100, 3)
-	for want, bound := range map[string]func(*sampling.Bound){
-		"nodes, where its Bound says 7 at most":                        func(b *sampling.Bound) { b.Nodes = 7 },
-		"nodes/node has 8 rows, where the sampler's Bound says 4":      func(b *sampling.Bound) { b.Lists = []int64{4} },
+	for want, bound := range map[string]func(b *sampling.Bound){
+		"nodes, where its Bound says 7 at most": func(b *sampling.Bound) { b.Nodes = 7 },
+
+		"nodes/node has 8 rows, where the sampler's Bound says 4": func(b *sampling.Bound) { b.Lists = []int64{4} },
+
 		"indices has 7 rows, where the sampler's Bound says 6 at most": func(b *sampling.Bound) { b.Edges = 6 },
-		"indices has 7 rows, where the sampler's Bound says 2 at most": func(b *sampling.Bound) { b.Blocks = [][]int64{{2}} },
+		"indices has 7 rows, where the sampler's Bound says 2 at most": func(b *sampling.Bound) {
+			b.Blocks = [][]int64{{2}}
+		},
 	} {
 		l := open(t, g, loader.Options{Sampler: cycle{bound: bound}, BatchSize: 7, Seeds: loader.AllNodes()})
-		if err := lastError(l.Epoch(background, 0)); !errors.Is(err,
-			loader.ErrSampler) || !strings.Contains(err.Error(), want) {
+		if err := lastError(l.Epoch(background, 0)); !errors.Is(err, loader.ErrSampler) ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
@@ -91,8 +95,8 @@ func TestArraysThatAreNotAsTheBoundSaysAreErrors(t *testing.T) {
 		}),
 	} {
 		l := open(t, g, loader.Options{Sampler: c, BatchSize: 7, Workers: 1})
-		if err := lastError(l.Epoch(background, 0)); !errors.Is(err,
-			loader.ErrSampler) || !strings.Contains(err.Error(), want) {
+		if err := lastError(l.Epoch(background, 0)); !errors.Is(err, loader.ErrSampler) ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
@@ -119,7 +123,8 @@ func TestColumnsThatASamplerReadsAreKeptWithTheTopology(t *testing.T) {
 	for _, r := range []loader.Residence{loader.Mapped, loader.Resident} {
 		s := weighing{sampling.Neighbor{Fanouts: []int{2}}, "weight", func(have *graph.Graph) {
 			c, _ := have.EdgeColumn("weight")
-			if copied := &c.Bytes()[0] != &source.Bytes()[0]; copied != (r == loader.Resident) || c.Len() != source.Len() {
+			copied := &c.Bytes()[0] != &source.Bytes()[0]
+			if copied != (r == loader.Resident) || c.Len() != source.Len() {
 				t.Errorf("%v: the sampler's column was copied: %v", r, copied)
 			}
 		}}

@@ -84,7 +84,8 @@ func (d *onCUDA) place(ctx context.Context, source *Placed) error {
 	if err != nil {
 		return err
 	}
-	p := placer{d: d, source: source, opt: &source.recipe.opt, ctx: ctx, rest: rest, total: source.sourceBytes().Total()}
+	p := placer{d: d, source: source, opt: &source.recipe.opt, ctx: ctx, rest: rest,
+		total: source.sourceBytes().Total()}
 	if p.stream, err = d.NewStream(device.PriorityLow); err != nil {
 		return err
 	}

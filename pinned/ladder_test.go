@@ -25,13 +25,8 @@ func allowed(steps []Step) (r []Rung) {
 
 func TestLadderDecidesByAttributesAndMemory(t *testing.T) {
 	discrete := deviceFacts{register: true}
-	with := func(change func(*deviceFacts)) deviceFacts {
-		d := discrete
-		change(&d)
-		return d
-	}
-	readOnly := with(func(d *deviceFacts) { d.readOnly = true })
-	coherent := with(func(d *deviceFacts) { d.pageTables, d.pageable, d.readOnly = true, true, true })
+	readOnly := deviceFacts{register: true, readOnly: true}
+	coherent := deviceFacts{register: true, readOnly: true, pageTables: true, pageable: true}
 	file := memory{kind: memoryFile, shared: true}
 	tmpfs := memory{kind: memoryFile, shared: true, fs: "tmpfs"}
 	for name, c := range map[string]struct {
@@ -45,7 +40,7 @@ func TestLadderDecidesByAttributesAndMemory(t *testing.T) {
 		"a file, where read-only registration works": {readOnly, file,
 			[]Rung{RungReadOnly, RungCopy, RungHostAlloc}, "attribute 100"},
 		"a file, where it does not": {discrete, file, []Rung{RungCopy, RungHostAlloc}, "attribute 100"},
-		"a file, with HMM alone": {with(func(d *deviceFacts) { d.pageable = true }), file,
+		"a file, with HMM alone": {deviceFacts{register: true, pageable: true}, file,
 			[]Rung{RungCopy, RungHostAlloc}, "moves pages"},
 		"a file on tmpfs": {discrete, tmpfs, []Rung{RungInPlace, RungCopy, RungHostAlloc}, "attribute 100"},
 		"a file on tmpfs, with read-only registration": {readOnly, tmpfs,

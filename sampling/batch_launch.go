@@ -85,9 +85,10 @@ type deviceStage struct {
 }
 
 func _(x deviceStage) {
-	_ = [1]struct{}{}[unsafe.Offsetof(x.segments)|(unsafe.Offsetof(x.numSegments)^8)|(unsafe.Offsetof(x.bySource)^16)|
-		(unsafe.Offsetof(x.sourceBegin)^24)|(unsafe.Offsetof(x.made)^32)|(unsafe.Offsetof(x.runs)^40)|
-		(unsafe.Offsetof(x.words)^48)|(unsafe.Offsetof(x.admitted)^56)|(unsafe.Sizeof(x)^64)]
+	_ = [1]struct{}{}[unsafe.Offsetof(x.segments)|(unsafe.Offsetof(x.numSegments)^8)|
+		(unsafe.Offsetof(x.bySource)^16)|(unsafe.Offsetof(x.sourceBegin)^24)|(unsafe.Offsetof(x.made)^32)|
+		(unsafe.Offsetof(x.runs)^40)|(unsafe.Offsetof(x.words)^48)|(unsafe.Offsetof(x.admitted)^56)|
+		(unsafe.Sizeof(x)^64)]
 }
 
 // deviceSegment is Segment of batch.cuh, laid out as the device has it.

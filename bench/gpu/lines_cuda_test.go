@@ -134,14 +134,16 @@ func TestLinesOfEveryMethod(t *testing.T) {
 
 const linesHead = `# Lines that a gather reads over the bus
 
-A device reads host memory in requests of one line, 128 bytes, at most. A warp's load costs one for each line that its lanes touch,
-so the number of lines that a gather touches is what a bus carries, and a method that touches a line twice pays for it twice.
+A device reads host memory in requests of one line, 128 bytes, at most. A warp's load costs one for each line that its
+lanes touch, so the number of lines that a gather touches is what a bus carries, and a method that touches a line
+twice pays for it twice.
 
-The figures are the lines of the column that a row costs, as the simulated device counts them warp instruction by warp instruction (no
-hardware was measured, and no cache is modelled, which may merge two requests that follow each other closely): 32 random rows of
-a float32 column, at each of the 32 places, 0, 4, ..., 124 bytes after a line, where such a column may begin; the mean of all,
-and in brackets how far the worst place is above its minimum. *Least* is what any method has to read. *Naive* gives each element of the
-result to a thread. *Shift* is PyTorch-Direct's circular shift, computed from addresses (both are in bench/gpu). *Per row* is khop's.
+The figures are the lines of the column that a row costs, as the simulated device counts them warp instruction by warp
+instruction (no hardware was measured, and no cache is modelled, which may merge two requests that follow each other
+closely): 32 random rows of a float32 column, at each of the 32 places, 0, 4, ..., 124 bytes after a line, where such
+a column may begin; the mean of all, and in brackets how far the worst place is above its minimum. *Least* is what any
+method has to read. *Naive* gives each element of the result to a thread. *Shift* is PyTorch-Direct's circular shift,
+computed from addresses (both are in bench/gpu). *Per row* is khop's.
 
 | bytes a row | least | naive | shift | per row |
 |---:|---:|---:|---:|---:|
@@ -155,8 +157,8 @@ make cudasim && eval "$(tools/cuda-env.sh)"
 KHOP_CUDA_DRIVER=$PWD/dist/libcudasim.so go test -tags cuda -run TestLinesOfEveryMethod ./bench/gpu -args -write-lines
 ` + "```" + `
 
-Every test run with -tags cuda compares with this table. Rows that begin and end anywhere, of elements of 1, 2, 4 and 8 bytes, are tested
-too. All are figures of these kernels and of no other state of them, whatever machine counts;
+Every test run with -tags cuda compares with this table. Rows that begin and end anywhere, of elements of 1, 2, 4 and 8
+bytes, are tested too. The figures belong to these states of the kernels alone, whatever machine counts;
 "git log --find-object" with a blob's name finds the commits that brought and replaced it:
 
 `

@@ -17,7 +17,8 @@ type deviceOrdered struct {
 }
 
 func _(x deviceOrdered) {
-	_ = [1]struct{}{}[unsafe.Offsetof(x.from)|(unsafe.Offsetof(x.n)^8)|(unsafe.Offsetof(x.sink)^16)|(unsafe.Sizeof(x)^24)]
+	_ = [1]struct{}{}[unsafe.Offsetof(x.from)|(unsafe.Offsetof(x.n)^8)|(unsafe.Offsetof(x.sink)^16)|
+		(unsafe.Sizeof(x)^24)]
 }
 
 // deviceRandom is Random of probe.cu, laid out as the device has it.

@@ -114,8 +114,7 @@ func (r *rig) cells(m *memory, width, offset int64, o rowsOptions, link float64)
 	if err != nil {
 		return nil, err
 	}
-	inOrder := slices.Clone(ids)
-	slices.Sort(inOrder)
+	inOrder := slices.Sorted(slices.Values(ids))
 	orderedList, releaseOrdered, err := r.idsOnDevice(inOrder)
 	if err != nil {
 		return nil, err
@@ -134,14 +133,11 @@ func (r *rig) cells(m *memory, width, offset int64, o rowsOptions, link float64)
 			if method == "sorted" {
 				list, want = orderedList, inOrder
 			}
-			took, err := r.time(func() error {
-				return r.gather(method, store, m.addr+device.Address(offset), out, list,
-					blocks)
-			})
-			if err != nil {
-				return cells, err
+			took, err := r.timeGather(method, store, m.addr+device.Address(offset), out, list, blocks)
+			if err == nil {
+				err = r.compare(column, out, want)
 			}
-			if err := r.compare(column, out, want); err != nil {
+			if err != nil {
 				return cells, fmt.Errorf("%v: %w", method, err)
 			}
 			rate := float64(count*width) / took / 1e9
@@ -150,6 +146,12 @@ func (r *rig) cells(m *memory, width, offset int64, o rowsOptions, link float64)
 		}
 	}
 	return cells, store.Err()
+}
+
+// timeGather returns the seconds that a gather takes.
+func (r *rig) timeGather(method string, store *gather.DeviceStore, at device.Address, out, ids unified.Tensor,
+	blocks int64) (float64, error) {
+	return r.time(func() error { return r.gather(method, store, at, out, ids, blocks) })
 }
 
 // methods are the ways to gather that are measured: khop's, the same with ids in the order of the rows, and two that

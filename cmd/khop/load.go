@@ -32,7 +32,7 @@ type loadFlags struct {
 
 	Workers   int        `default:"0" placeholder:"N" help:"Goroutines that make batches; 0: one a core."`
 	Prefetch  positive   `default:"2" placeholder:"N" help:"Finished batches that may wait."`
-	Device    deviceName `default:"${device}" placeholder:"NAME" help:"Where to make batches: auto, cpu, cuda or cuda:N."`
+	Device    deviceName `default:"${device}" placeholder:"NAME" help:"Where to work: auto, cpu, cuda or cuda:N."`
 	Resident  bool       `help:"Copy graph and columns into memory on huge pages first."`
 	MaxMemory byteSize   `placeholder:"SIZE" help:"The most memory to take, such as 4GB; mapped files do not count."`
 

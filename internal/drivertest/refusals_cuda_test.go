@@ -14,12 +14,46 @@ import (
 func TestWhatTheDriverRefusesIsAnErrorAndLeavesNothing(t *testing.T) {
 	const unknown = 999
 	r := open(t)
+	for function, call := range callsOf(r) {
+		before := cudatest.NowLive(t)
+		cudatest.Fail(t, function, 1, unknown)
+		err := call()
+		if e := (*device.Error)(nil); !errors.As(err, &e) || e.Code != unknown || e.Name != "CUDA_ERROR_UNKNOWN" ||
+			e.Op == "" {
+			t.Errorf("%s refuses: %v", function, err)
+		}
+		if after := cudatest.NowLive(t); after != before {
+			t.Errorf("%s refuses: there was %+v, there is %+v", function, before, after)
+		}
+	}
+	if err := r.device.Lost(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDeviceWithoutRoomDoesNotOpen(t *testing.T) {
+	cudatest.Fail(t, "cuDevicePrimaryCtxRetain", 1, 2)
+	d, err := device.Open(0)
+	if !errors.Is(err, device.ErrOutOfMemory) {
+		t.Errorf("%v, %v", d, err)
+	}
+	d, err = device.Open(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// callsOf returns a call of this package for each function of the driver.
+func callsOf(r *rig) map[string]func() error {
 	a := r.alloc(4096)
 	_, host := r.host(512)
 	timed, later, shared := r.newEvent(device.Timed), r.newEvent(device.Timed), r.newEvent(device.Interprocess)
 	r.must(errors.Join(r.stream.Record(timed), r.stream.Record(later), r.stream.Synchronize()))
 	memory := anonymous(r, 4096)
-	for function, call := range map[string]func() error{
+	return map[string]func() error{
 		"cuMemGetInfo_v2":              func() error { _, _, err := r.device.Memory(); return err },
 		"cuCtxGetCurrent":              r.device.Synchronize,
 		"cuCtxPushCurrent_v2":          r.device.Synchronize,
@@ -67,34 +101,5 @@ func TestWhatTheDriverRefusesIsAnErrorAndLeavesNothing(t *testing.T) {
 			_, err := r.stream.EndCapture()
 			return err
 		},
-	} {
-		before := cudatest.NowLive(t)
-		cudatest.Fail(t, function, 1, unknown)
-		err := call()
-		if e := (*device.Error)(nil); !errors.As(err, &e) || e.Code != unknown || e.Name != "CUDA_ERROR_UNKNOWN" ||
-			e.Op == "" {
-			t.Errorf("%s refuses: %v", function, err)
-		}
-		if after := cudatest.NowLive(t); after != before {
-			t.Errorf("%s refuses: there was %+v, there is %+v", function, before, after)
-		}
-	}
-	if err := r.device.Lost(); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestDeviceWithoutRoomDoesNotOpen(t *testing.T) {
-	cudatest.Fail(t, "cuDevicePrimaryCtxRetain", 1, 2)
-	d, err := device.Open(0)
-	if !errors.Is(err, device.ErrOutOfMemory) {
-		t.Errorf("%v, %v", d, err)
-	}
-	d, err = device.Open(0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Close(); err != nil {
-		t.Error(err)
 	}
 }

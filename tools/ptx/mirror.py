@@ -223,7 +223,7 @@ def go_struct(s):
     same = [f"(unsafe.Offsetof(x.{f})^{at})" if at else f"unsafe.Offsetof(x.{f})" for f, _, at, _ in s.fields] + [f"(unsafe.Sizeof(x)^{s.size})"]
     return (f"\n// device{s.name} is {s.name} of {os.path.basename(s.file)}, laid out as the device has it.\n"
             f"type device{s.name} struct {{\n" + "\n".join(lines) + "\n}\n\n"
-            f"func _(x device{s.name}) {{\n\t_ = [1]struct{{}}{{}}[" + wrapped(same, "|", 20) + "]\n}\n")
+            f"func _(x device{s.name}) {{\n\t_ = [1]struct{{}}{{}}[" + wrapped(same, "|", 24) + "]\n}\n")
 
 
 def go_enum(name, go, file, body):

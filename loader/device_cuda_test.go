@@ -113,8 +113,8 @@ func deviceFactors(t testing.TB) []factor {
 func TestDeviceMakesTheSameBatchesUnderAnyOptions(t *testing.T) {
 	cudatest.Open(t)
 	factors := deviceFactors(t)
-	current := 0
-	r := newCases(t, func() string { return fmt.Sprintf(" -tags cuda -metamorphic.only=%d", current) })
+	options := " -tags cuda"
+	r := newCases(t, func() string { return options })
 	cases := *metamorphicCases
 	if testing.Short() {
 		cases /= 10
@@ -129,7 +129,7 @@ func TestDeviceMakesTheSameBatchesUnderAnyOptions(t *testing.T) {
 		}
 		n, ok := compareWithCPU(t, factors, choice, i)
 		if batches += n; !ok {
-			current = i
+			options += fmt.Sprintf(" -metamorphic.only=%d", i)
 			return
 		}
 	}

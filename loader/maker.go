@@ -186,12 +186,14 @@ func (s *slot) fetchRows(from rowCopier) (err error) {
 
 // rowIDs returns which rows an array has of its column, and whether it is the beginning of its Base.
 func (s *slot) rowIDs(a *Array) (ids unified.Tensor, view bool) {
-	switch ids = s.sample.Nodes[a.Type%len(s.sample.Nodes)]; a.Kind {
-	case ArraySeedColumn:
-		ids, _ = ids.Rows(0, s.sample.NumNodes[0][a.Type]) // checkSample saw that there are as many
+	switch a.Kind {
 	case ArrayEdgeColumn:
 		at := find(s.recipe.arrays, ArrayEdgePos, a.Layer, a.Type, "")
 		return s.tensor(at), s.isView(at)
+	case ArraySeedColumn:
+		ids, _ = s.sample.Nodes[a.Type].Rows(0, s.sample.NumNodes[0][a.Type]) // checkSample saw that there are as many
+		return ids, false
+	default:
+		return s.sample.Nodes[a.Type], false
 	}
-	return ids, false
 }

@@ -49,12 +49,11 @@ func (r *Report) OK() bool { return r.Found == 0 }
 // context.Cause(ctx). The report is then nil.
 func Check(ctx context.Context, dir string, opt CheckOptions) (*Report, error) {
 	dir = filepath.Clean(dir)
-	root, err := openRoot(dir)
-	if err != nil {
+	root, m, err := openManifest(dir)
+	if root == nil {
 		return nil, err
 	}
 	defer root.Close()
-	m, err := readManifest(dir, root)
 	if errors.Is(err, ErrCorrupt) {
 		return &Report{Files: 1, Problems: []error{err}, Found: 1}, nil
 	}

@@ -38,12 +38,11 @@ type Dataset struct {
 // cut short or damaged where it was read; fs.ErrNotExist if there is no directory. The caller closes the dataset.
 func Open(dir string) (*Dataset, error) {
 	dir = filepath.Clean(dir)
-	root, err := openRoot(dir)
-	if err != nil {
+	root, m, err := openManifest(dir)
+	if root == nil {
 		return nil, err
 	}
 	defer root.Close()
-	m, err := readManifest(dir, root)
 	if err != nil {
 		return nil, err
 	}
@@ -55,6 +54,17 @@ func Open(dir string) (*Dataset, error) {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
+}
+
+// openManifest opens a dataset's directory and reads its manifest. Where the error is about the manifest alone the
+// directory is open.
+func openManifest(dir string) (*os.Root, *Manifest, error) {
+	root, err := openRoot(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := readManifest(dir, root)
+	return root, m, err
 }
 
 func openRoot(dir string) (*os.Root, error) {

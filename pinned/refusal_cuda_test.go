@@ -63,12 +63,7 @@ func TestAttributesDecideTheRung(t *testing.T) {
 				if inPlace := &a.Bytes()[0] == &b[0]; inPlace != (*want <= RungReadOnly) {
 					t.Errorf("%v, but in place: %v", *want, inPlace)
 				}
-				if !bytes.Equal(readBack(t, dev, a), b) {
-					t.Error("the device finds other bytes")
-				}
-				if err := a.Close(); err != nil {
-					t.Error(err)
-				}
+				readAndClose(t, dev, a, b)
 			}
 			check()
 		})
@@ -107,13 +102,19 @@ func refuse(t *testing.T, call string, nth int, b []byte, from, want Rung) {
 	if a.Rung() != want || !said {
 		t.Errorf("%s of piece %d: %v, want %v; refused: %v", call, nth, a.Rung(), want, a.Reasons())
 	}
+	readAndClose(t, dev, a, b)
+	check()
+}
+
+// readAndClose fails the test unless the device finds the bytes of b, and closes what attached them.
+func readAndClose(t *testing.T, dev *device.Device, a *Attachment, b []byte) {
+	t.Helper()
 	if !bytes.Equal(readBack(t, dev, a), b) {
 		t.Error("the device finds other bytes")
 	}
 	if err := a.Close(); err != nil {
 		t.Error(err)
 	}
-	check()
 }
 
 func TestEverythingRefusedNamesEveryReason(t *testing.T) {

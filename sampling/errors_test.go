@@ -64,15 +64,25 @@ func TestNeighborRefusesWhatMakesNoSense(t *testing.T) {
 func trySample(t *testing.T, indptr []int64, indices []int32, seeds []int64) error {
 	t.Helper()
 	g := plainGraph(t, indptr, indices)
-	w, err := Neighbor{Fanouts: []int{2, -1}}.Open(Env{Graph: g, BatchSize: len(seeds)})
+	w, out := openTwoHops(t, Neighbor{Fanouts: []int{2, -1}}, Env{Graph: g, BatchSize: len(seeds)})
+	return w.Sample(context.Background(), &Request{Seeds: [][]int64{seeds}, Rand: NewRand(0, 0, 0, 0)}, out)
+}
+
+// openTwoHops opens a sampler, and a sample of two layers, until the test ends.
+func openTwoHops(t *testing.T, n Neighbor, env Env) (Worker, *graph.Sample) {
+	t.Helper()
+	w, err := n.Open(env)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.Close()
-	var out graph.Sample
-	out.Init(g.Schema(), 2, pinned.Options{})
-	defer out.Close()
-	return w.Sample(context.Background(), &Request{Seeds: [][]int64{seeds}, Rand: NewRand(0, 0, 0, 0)}, &out)
+	out := &graph.Sample{}
+	out.Init(env.Graph.Schema(), 2, pinned.Options{})
+	t.Cleanup(func() {
+		if err := errors.Join(w.Close(), out.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return w, out
 }
 
 // damagedGraphs are arrays that contradict each other, and what sampling 2 and then all neighbours of the seeds says of
@@ -110,16 +120,9 @@ func TestDamagedGraphsAreErrorsThatSayWhere(t *testing.T) {
 func TestWorkerGoesOnAfterAnError(t *testing.T) {
 	g := randomGraph(t, rand.New(rand.NewPCG(5, 5)), 1, 1)
 	n := Neighbor{Fanouts: []int{3, 3}}
-	w, err := n.Open(Env{Graph: g, BatchSize: 4, EdgePos: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Close()
-	var out graph.Sample
-	out.Init(g.Schema(), 2, pinned.Options{})
-	defer out.Close()
+	w, out := openTwoHops(t, n, Env{Graph: g, BatchSize: 4, EdgePos: true})
 	bad := &Request{Seeds: [][]int64{{0, 1 << 40}}, Rand: NewRand(1, 0, 0, 0)}
-	if err := w.Sample(context.Background(), bad, &out); !errors.Is(err, graph.ErrSeed) {
+	if err := w.Sample(context.Background(), bad, out); !errors.Is(err, graph.ErrSeed) {
 		t.Fatal(err)
 	}
 	good := &Request{Seeds: [][]int64{{0}}, Rand: NewRand(1, 0, 0, 0)}
@@ -128,18 +131,11 @@ func TestWorkerGoesOnAfterAnError(t *testing.T) {
 
 func TestSamplingStopsWhenCancelled(t *testing.T) {
 	g := randomGraph(t, rand.New(rand.NewPCG(5, 5)), 1, 1)
-	w, err := Neighbor{Fanouts: []int{3, 3}}.Open(Env{Graph: g, BatchSize: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Close()
-	var out graph.Sample
-	out.Init(g.Schema(), 2, pinned.Options{})
-	defer out.Close()
+	w, out := openTwoHops(t, Neighbor{Fanouts: []int{3, 3}}, Env{Graph: g, BatchSize: 4})
 	why := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(why)
-	if err := w.Sample(ctx, &Request{Seeds: [][]int64{{0}}}, &out); !errors.Is(err, why) {
+	if err := w.Sample(ctx, &Request{Seeds: [][]int64{{0}}}, out); !errors.Is(err, why) {
 		t.Errorf("%v, want the cause", err)
 	}
 }

@@ -239,9 +239,9 @@ func (e tooSmallBound) Bound(s *graph.Schema, n int) sampling.Bound {
 func TestASampleBeyondItsBoundIsAnError(t *testing.T) {
 	ds := openDataset(t, openLoader(t, smallGraph(t, 400), loader.Options{Sampler: tooSmallBound{neighbor},
 		BatchSize: 8}), gomlx.Options{Pad: gomlx.Maximum})
-	if _, _, _, err := ds.Yield(); !errors.Is(err, gomlx.ErrBatch) || !strings.Contains(err.Error(),
+	if _, _, _, err := ds.Yield(); !errors.Is(err, loader.ErrSampler) || !strings.Contains(err.Error(),
 		"epoch 0, batch 0") {
-		t.Errorf("error %v, want ErrBatch of batch 0", err)
+		t.Errorf("error %v, want ErrSampler of batch 0", err)
 	}
 }
 

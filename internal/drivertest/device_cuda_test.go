@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -249,14 +250,15 @@ func streamsAreOrderedByEvents(t *testing.T) {
 	}
 	r.must(second.CopyToHost(bytes, a))
 	r.must(second.Synchronize())
-	for i, got := range words {
-		want := uint64(1)
+	want := make([]uint64, len(words))
+	for i := range want {
+		want[i] = 1
 		for range 4 {
-			want = 5*(3*want+uint64(i)) + uint64(i)
+			want[i] = 5*(3*want[i]+uint64(i)) + uint64(i)
 		}
-		if got != want {
-			t.Fatalf("word %d is %d, not %d", i, got, want)
-		}
+	}
+	if !slices.Equal(words, want) {
+		t.Fatalf("%d, not %d", words, want)
 	}
 	for _, done := range []func() (bool, error){r.stream.Query, second.Query, written.Done, read.Done} {
 		if ok, err := done(); err != nil || !ok {

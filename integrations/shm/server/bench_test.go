@@ -94,8 +94,8 @@ func wideGraph(b *testing.B) *graph.Graph {
 		}
 	}
 	g, err := graph.New(graph.Data{
-		Nodes: []graph.NodeData{{Count: n, Columns: map[string]unified.Tensor{"feature": matrix(b,
-			make([]float32, n*width), width)}}},
+		Nodes: []graph.NodeData{{Count: n, Columns: map[string]unified.Tensor{"feature": matrix(make([]float32,
+			n*width), width)}}},
 		Edges: []graph.EdgeData{e},
 	})
 	if err != nil {

@@ -301,7 +301,7 @@ func growing(t *testing.T) (*graph.Graph, loader.Options) {
 		feature[i] = float32(i)
 	}
 	g, err := graph.New(graph.Data{
-		Nodes: []graph.NodeData{{Count: n, Columns: map[string]unified.Tensor{"feature": matrix(t, feature, width)}}},
+		Nodes: []graph.NodeData{{Count: n, Columns: map[string]unified.Tensor{"feature": matrix(feature, width)}}},
 		Edges: []graph.EdgeData{{Src: []int64{1, 2}, Dst: []int64{0, 0}}},
 	})
 	if err != nil {

@@ -20,9 +20,9 @@ func TestSmallBatchesMayBeHeldInGreaterNumber(t *testing.T) {
 	const n = 500
 	for width, want := range map[int64]int{1: 12, 4_000: 7, 10_000: 4} { // batches of 2 KB, 8 and 20 MB, and some room
 		t.Run(fmt.Sprint(width), func(t *testing.T) {
+			columns := map[string]unified.Tensor{"feature": matrix(make([]float32, n*width), width)}
 			g, err := graph.New(graph.Data{
-				Nodes: []graph.NodeData{{Count: n, Columns: map[string]unified.Tensor{"feature": matrix(make([]float32,
-					n*width), width)}}},
+				Nodes: []graph.NodeData{{Count: n, Columns: columns}},
 				Edges: []graph.EdgeData{{Src: []int64{1}, Dst: []int64{0}}},
 			})
 			if err != nil {

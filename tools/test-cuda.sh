@@ -75,7 +75,7 @@ skips=(-any-skip)
 [ -n "${REPORT:-}" ] || { REPORT=$scratch/testreport; go build -o "$REPORT" ./tools/testreport; }
 find . -name '*_cuda_test.go' -not -path './.*' -printf '%h\n' | sort -u | while read -r folder; do
     names=$(grep -h -o '^func \(Test\|Fuzz\|Example\)[A-Za-z0-9_]*' "$folder"/*_cuda_test.go | sed 's/^func //; /^TestMain$/d' | paste -sd '|')
-    [ -z "$names" ] || printf '%s ^(%s)$\n' "$folder" "$names"
+    [ -z "$names" ] || [ -f "$folder/go.mod" ] || printf '%s ^(%s)$\n' "$folder" "$names" # modules of their own come below
 done >"$scratch/tests"
 test_devices() { # FLAGS...: not from the cache, which does not see that the simulator has changed
     while read -r folder names; do

@@ -17,6 +17,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv("KHOP_TEST_AS_PROGRAM") != "" {
 		main()
 	}
+	if len(os.TempDir()) > 30 {
+		_ = os.Setenv("TMPDIR", "/tmp") // paths of sockets have at most 107 bytes
+	}
 	goleak.VerifyTestMain(m)
 }
 

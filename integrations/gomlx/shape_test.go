@@ -333,11 +333,11 @@ func TestYieldedTensorsBelongToTheCaller(t *testing.T) {
 	kept := epochOf(t, ds)
 	ds.Reset()
 	for i, y := range epochOf(t, ds) {
-		for k := range y.inputs {
-			if !kept[i].inputs[k].Equal(y.inputs[k]) {
+		for k, input := range y.inputs {
+			if same := kept[i].inputs[k].Equal(input); !same {
 				t.Fatalf("batch %d, input %d changed after it was yielded", i, k)
 			}
-			y.inputs[k].MustFinalizeAll()
+			input.MustFinalizeAll()
 		}
 	}
 }

@@ -137,6 +137,15 @@ type player struct {
 	lines chan string // what it prints, then closed
 }
 
+// kill kills the process, and returns when it did.
+func (p *player) kill(t testing.TB) time.Time {
+	t.Helper()
+	if err := p.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	return time.Now()
+}
+
 func play(t testing.TB, role, socket, state string) *player {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -298,10 +307,7 @@ func TestKilledConsumersAreNoticedAndOthersGoOnWhereTheyWere(t *testing.T) {
 		c := play(t, "consume", socket, "")
 		j.from = true
 		letRun(t, r, c, j)
-		if err := c.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		killed := time.Now()
+		killed := c.kill(t)
 		server.wait(t, "gone", nil)
 		noticed = append(noticed, time.Since(killed))
 		for _, l := range c.rest() {
@@ -343,10 +349,7 @@ func TestKilledServersAreNoticedAndOthersGoOnWhereTheyWere(t *testing.T) {
 		c := play(t, "consume", socket, "")
 		j.from = true
 		letRun(t, r, c, j)
-		if err := server.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		killed := time.Now()
+		killed := server.kill(t)
 		if l := c.wait(t, "error:", j.see); !strings.Contains(l, shm.ErrGone.Error()) {
 			t.Errorf("the consumer said %q", l)
 		}
@@ -387,10 +390,7 @@ func TestAConsumerThatDiesIsNoticedThoughItsChildHasTheSocket(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = syscall.Kill(child, syscall.SIGKILL) }()
-		if err := c.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		killed := time.Now()
+		killed := c.kill(t)
 		server.wait(t, "gone", nil)
 		noticed = append(noticed, time.Since(killed))
 		if err := syscall.Kill(child, 0); err != nil {

@@ -97,9 +97,9 @@ func TestDeviceSubsetsAreFloyds(t *testing.T) {
 	b := open(t)
 	const seed, sets = 12, 60
 	r := rand.New(rand.NewPCG(seed, 0))
-	var streams []uint64
-	for range sets {
-		streams = append(streams, r.Uint64())
+	streams := make([]uint64, sets)
+	for i := range streams {
+		streams[i] = r.Uint64()
 	}
 	for _, k := range []int64{1, 2, 3, 5, 10, 16, 17, 32, 33, 64, 65, 200} {
 		for _, n := range []int64{k + 1, k + 2, 2 * k, 10 * k, 100000, 1<<32 - 1, 1 << 32, 1<<40 + 7} {

@@ -62,7 +62,7 @@ LARGE = [  # more than 65,536 seeds: the shuffle is the Feistel network
     "--fanouts 15,10,5 --batch-size 1024 --seed 7 --seeds all --shuffle --batches 3",
     "--fanouts 2 --batch-size 1024 --seed 7 --seeds all --shuffle --epoch 5 --first 60",
     "--fanouts 3,3 --batch-size 32768 --seed 8 --seeds all --shuffle --frontier new --replace",
-    "--fanouts 10,5 --batch-size 1024 --seed 7 --seeds train --shuffle --batches 2",
+    "--fanouts 10,5 --batch-size 1024 --seed 7 --shuffle --batches 2",
 ]
 TINY = [
     "--fanouts 2,2 --batch-size 2 --seed 7 --seeds all",

@@ -259,7 +259,7 @@ def parse_fanouts(text, edge_types):
 
 
 def seeds_of(root, content, g, name, index):
-    """The sets (node type, ids) of a split, of all nodes (also where there is no train split) or of a file."""
+    """The sets (node type, ids) of a split, of all nodes (by default also where there is no train split) or of a file."""
     types = {t: i for i, (t, _) in enumerate(g.node_types)}
     if name.startswith("@"):
         with open(name[1:], encoding="utf-8") as f:

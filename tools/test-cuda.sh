@@ -84,8 +84,8 @@ test_devices() { # FLAGS...: not from the cache, which does not see that the sim
 }
 
 # What a real driver runs is the committed PTX, and it has no counts and settings. So the tests run on the PTX as well, with a
-# simulator that poses as a real driver: beside the others, which use one processor most of the time; short, and without the race
-# detector, for the Go code is the same.
+# simulator that poses as a real driver: beside the others, which use one processor most of the time; short but for the random cases
+# of the loader, and without the race detector, for the Go code is the same.
 sed 's/ .*//' "$scratch/tests" | while read -r folder; do
     if compgen -G "$folder/*.ptx" >/dev/null || [[ $folder =~ ^./(loader|pinned|unified|internal/cudatest)$ ]]; then
         grep "^$folder " "$scratch/tests"

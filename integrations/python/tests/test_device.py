@@ -182,7 +182,7 @@ def test_consumers_on_the_host_and_on_the_device_take_turns(dataset, sample, ser
 
 
 def test_batches_of_the_cpu_come_to_those_who_take_them_anywhere(serve):
-    with khop.connect(serve("--device=auto"), device="cuda:0", framework="numpy") as batches:
+    with khop.connect(serve("--device=cpu"), device="cuda:0", framework="numpy") as batches:
         assert batches.about["device"] == "cpu"
         assert isinstance(next(iter(batches)).x, np.ndarray)
 

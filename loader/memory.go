@@ -77,13 +77,17 @@ func plan(ctx context.Context, r *recipe, on processor) (Estimate, error) {
 	if r.opt.MaxMemory == 0 {
 		slotBytes = z.total()
 	}
-	if on.String() != "cpu" {
-		e.Device = Memory{Batches: int64(e.Slots) * slotBytes, Scratch: e.DeviceBound.Scratch}
-		return e, nil
-	}
-	e.Expected = Memory{Topology: e.Bound.Topology, Columns: e.Bound.Columns, Batches: int64(e.Slots) * slotBytes,
-		Scratch: int64(e.Workers) * scratch}
+	on.expect(&e, int64(e.Slots)*slotBytes, scratch)
 	return e, nil
+}
+
+func (*onCPU) expect(e *Estimate, batches, scratch int64) {
+	e.Expected = Memory{Topology: e.Bound.Topology, Columns: e.Bound.Columns, Batches: batches,
+		Scratch: int64(e.Workers) * scratch}
+}
+
+func (*onCUDA) expect(e *Estimate, batches, _ int64) {
+	e.Device = Memory{Batches: batches, Scratch: e.DeviceBound.Scratch}
 }
 
 // leastTried is how many batches are sampled to learn how large they are.
@@ -255,10 +259,7 @@ func (z *sizes) learn(s *slot) {
 // used returns the bytes that an array of a sampled batch needs, of columns those that it will.
 func (s *slot) used(i int) int64 {
 	a, p := &s.recipe.arrays[i], &s.sample
-	rows, row := int64(0), a.DType.Size()
-	for _, d := range a.Row {
-		row *= d
-	}
+	rows := int64(0)
 	switch a.Kind {
 	case ArrayInputs:
 		return a.mostBytes()
@@ -271,7 +272,7 @@ func (s *slot) used(i int) int64 {
 	default:
 		return int64(len(s.tensor(i).Bytes()))
 	}
-	return rows * row
+	return rows * a.rowBytes()
 }
 
 // total returns what a slot with these sizes takes.

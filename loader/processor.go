@@ -20,6 +20,9 @@ type processor interface {
 	workers() int
 	// fit settles on numbers of workers and slots, for as many loaders that share limits, and estimates.
 	fit(r *recipe, loaders int, source Memory) (Estimate, error)
+	// expect adds to an estimate of fit what is held once New has returned: bytes of all slots, and of one worker's
+	// scratch on the CPU.
+	expect(e *Estimate, batches, scratch int64)
 	// place brings p's arrays to where the processor reads them.
 	place(ctx context.Context, p *Placed) error
 	// arrays says where they came to lie, where that is not obvious.

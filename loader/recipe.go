@@ -155,14 +155,20 @@ func (r *recipe) mostEdges(layer, edgeType int) int64 {
 
 // mostBytes returns the most memory that an array takes in a slot.
 func (a *Array) mostBytes() int64 {
-	rows, row := a.Most, a.DType.Size()
+	rows := a.Most
 	if a.Kind == ArrayNodes {
 		rows = satAdd(rows, writeAhead)
 	}
+	return satMul(rows, a.rowBytes())
+}
+
+// rowBytes returns the bytes of one row.
+func (a *Array) rowBytes() int64 {
+	row := a.DType.Size()
 	for _, d := range a.Row {
 		row = satMul(row, d)
 	}
-	return satMul(rows, row)
+	return row
 }
 
 // mostScratch returns the most memory of a worker. The sampler says what its tables hold; buffers that grow take up to

@@ -76,8 +76,7 @@ type Result struct {
 //
 // Errors: *formats.Error with file, row and remedy for what is wrong with the source; ErrUnknown, ErrOptions;
 // source.ErrMemory, which says what is needed; formats.ErrExist and formats.ErrSpace for the target;
-// context.Cause(ctx). After an error there is no dataset at dst, except where one was and Force has not come to replace
-// it.
+// context.Cause(ctx). After an error dst is as it was: it holds no dataset, or the one that Force was to replace.
 func Run(ctx context.Context, src, dst string, opt Options) (res *Result, err error) {
 	if opt.Log == nil {
 		opt.Log = func(string) {}
@@ -85,14 +84,13 @@ func Run(ctx context.Context, src, dst string, opt Options) (res *Result, err er
 	if opt.MemoryLimit == 0 {
 		opt.MemoryLimit = machine.Probe().Room() / 2
 	}
-	if !opt.Force { // say at once, not after an hour of reading, that the target cannot be
-		w, err := formats.Create(dst, formats.WriterOptions{})
-		if err != nil {
-			return nil, err
-		}
-		if err := w.Abort(); err != nil {
-			return nil, err
-		}
+	// say at once, not after an hour of reading, that the target cannot be
+	w, err := formats.Create(dst, formats.WriterOptions{Force: opt.Force})
+	if err != nil {
+		return nil, err
+	}
+	if err := w.Abort(); err != nil {
+		return nil, err
 	}
 	c := &conversion{src: src, dst: dst, opt: opt, temp: filepath.Dir(filepath.Clean(dst)),
 		budget: source.NewBudget(opt.MemoryLimit)}

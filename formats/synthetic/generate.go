@@ -38,7 +38,8 @@ type Result struct {
 // destination has more than 2^17 in-edges) and a table of classes. What it writes depends on kind and options alone,
 // not on Workers or machine.
 //
-// Errors: those of Options.Resolve and of package formats, and context.Cause(ctx). After an error dst holds no dataset.
+// Errors: those of Options.Resolve and of package formats, and context.Cause(ctx). After an error dst holds no
+// dataset, or the one that Options.Force was to replace.
 func Generate(ctx context.Context, kind, dst string, opt Options) (res *Result, err error) {
 	o, err := opt.Resolve(kind)
 	if err != nil {

@@ -56,7 +56,7 @@ type Options struct {
 	Classes int
 	// Seed keys all randomness: equal options make equal files, on every machine.
 	Seed uint64
-	// Force replaces an existing dataset.
+	// Force replaces an existing dataset, when the new one is complete.
 	Force bool
 	// Workers is the number of goroutines that compute. 0 is one a CPU. It changes nothing that is written.
 	Workers int

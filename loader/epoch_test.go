@@ -7,9 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/rng"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
@@ -49,7 +48,7 @@ func TestAnEpochGoesOverEverySeedOnceInTheOrderGiven(t *testing.T) {
 				if number != l.NumBatches() {
 					t.Errorf("%d batches, NumBatches says %d", number, l.NumBatches())
 				}
-				if d := cmp.Diff(want, got); d != "" {
+				if d := expect.Diff(want, got); d != "" {
 					t.Fatalf("shuffle %t, batch size %d, epoch %d: %s", shuffle, batchSize, epoch, d)
 				}
 			}
@@ -214,7 +213,7 @@ func TestSeedsMayBeFewRepeatedOrOfSeveralTypes(t *testing.T) {
 		{"all nodes of all types", run(typed, loader.SeedSource{}, loader.Options{BatchSize: 50}),
 			[][]int64{{50, 0}, {50}, {0}, {10, 40}, {10}, {40}}},
 	} {
-		if d := cmp.Diff(c.want, c.got); d != "" {
+		if d := expect.Diff(c.want, c.got); d != "" {
 			t.Errorf("%s: %s", c.what, d)
 		}
 	}
@@ -311,7 +310,7 @@ func TestBreakingOutLeavesTheLoaderReady(t *testing.T) {
 				break
 			}
 		}
-		if d := cmp.Diff(want[:stop+1], got); d != "" {
+		if d := expect.Diff(want[:stop+1], got); d != "" {
 			t.Fatal(d)
 		}
 	}
@@ -332,7 +331,7 @@ func TestAPanicInTheBodyPassesAndLeavesTheLoaderReady(t *testing.T) {
 			}
 		}()
 	}
-	if d := cmp.Diff(want, digests(t, l.Epoch(background, 0))); d != "" {
+	if d := expect.Diff(want, digests(t, l.Epoch(background, 0))); d != "" {
 		t.Error(d)
 	}
 }
@@ -362,7 +361,7 @@ func TestTwoLoadersShareASource(t *testing.T) {
 	list := make(chan []string)
 	go func() { list <- digests(t, a.Epoch(background, 0)) }()
 	got := digests(t, b.Epoch(background, 0))
-	if d := cmp.Diff(got, <-list); d != "" {
+	if d := expect.Diff(got, <-list); d != "" {
 		t.Error(d)
 	}
 }

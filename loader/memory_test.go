@@ -9,9 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
@@ -86,7 +85,7 @@ func TestMaxMemoryIsKept(t *testing.T) {
 		}
 		least = limit
 		workers[l.Estimate().Slots] = true
-		if d := cmp.Diff(want, digests(t, l.Epoch(background, 0))); d != "" {
+		if d := expect.Diff(want, digests(t, l.Epoch(background, 0))); d != "" {
 			t.Errorf("limit %d: %s", limit, d)
 		}
 		if s, e := l.Stats(), l.Estimate(); s.MemoryPeak > limit || e.Bound.Total() > limit ||
@@ -174,7 +173,7 @@ func TestResidentCopiesWhatIsReadAndSaysHowFar(t *testing.T) {
 	}
 	opt.Residence, opt.Progress = loader.Mapped, nil
 	mapped := open(t, g, opt)
-	if d := cmp.Diff(digests(t, mapped.Epoch(background, 0)), digests(t, l.Epoch(background, 0))); d != "" {
+	if d := expect.Diff(digests(t, mapped.Epoch(background, 0)), digests(t, l.Epoch(background, 0))); d != "" {
 		t.Error(d)
 	}
 	if m := mapped.Stats().Memory; m.Topology != 0 || m.Columns != 0 || mapped.Estimate().FileBytes == 0 {

@@ -10,10 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
@@ -121,7 +120,7 @@ func TestASamplerOfOnesOwnLoadsAsTheOthersDo(t *testing.T) {
 		if want == nil {
 			want = got
 		}
-		if d := cmp.Diff(want, got); d != "" || len(got) != 8 {
+		if d := expect.Diff(want, got); d != "" || len(got) != 8 {
 			t.Error(d)
 		}
 	}
@@ -189,7 +188,7 @@ func TestAnErrorComesInItsBatchsPlaceAndTheNextEpochIsWhole(t *testing.T) {
 			}
 			got = append(got, digestOf(b))
 		}
-		if d := cmp.Diff(want[:7], got); d != "" || len(errs) != 1 {
+		if d := expect.Diff(want[:7], got); d != "" || len(errs) != 1 {
 			t.Fatalf("%s: %d errors, batches before: %s", what, len(errs), d)
 		}
 		if text := errs[0].Error(); !strings.Contains(text, "epoch 5, batch 7") {
@@ -199,7 +198,7 @@ func TestAnErrorComesInItsBatchsPlaceAndTheNextEpochIsWhole(t *testing.T) {
 			t.Errorf("%s: %v", what, errs[0])
 		}
 		broken.Store(false)
-		if d := cmp.Diff(want, digests(t, l.Epoch(background, 5))); d != "" {
+		if d := expect.Diff(want, digests(t, l.Epoch(background, 5))); d != "" {
 			t.Errorf("%s: the epoch after: %s", what, d)
 		}
 		if n := opened.Load(); what == "panic" && n != 4 || what == "error" && n != 3 {

@@ -10,9 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sbinet/npyio"
-
 	"github.com/khop-gnn/khop/formats/source"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // adjacency writes an archive with a ring of nodes as a sparse matrix.
@@ -31,7 +30,7 @@ func adjacency(t *testing.T, nodes int) string {
 	for name, v := range map[string]any{"indptr": indptr, "indices": indices} {
 		w, err := z.Create(name + ".npy")
 		if err == nil {
-			err = npyio.Write(w, v)
+			_, err = w.Write(expect.NPY(v))
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -114,6 +114,20 @@ func TestAnIDThatIsNoRowIsNamed(t *testing.T) {
 	}
 }
 
+// Kernels count the bytes of a row in int32. A column without rows has any width without memory.
+func TestARowOfAGibibyteIsTooWide(t *testing.T) {
+	for width, good := range map[int64]bool{1<<30 - 1: true, 1 << 30: false, 0: false} {
+		c, err := unified.New(unified.Uint8, nil, 0, width)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s, err := gather.NewStore(c); good && (err != nil || s.RowBytes() != width) ||
+			!good && !errors.Is(err, unified.ErrShape) {
+			t.Errorf("rows of %d bytes: %v", width, err)
+		}
+	}
+}
+
 func TestGatherAllocatesNothingOnceItsBufferIsLargeEnough(t *testing.T) {
 	s, err := gather.NewStore(unified.FromSlice(make([]float32, 1000)))
 	if err != nil {

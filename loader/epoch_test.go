@@ -56,6 +56,37 @@ func TestAnEpochGoesOverEverySeedOnceInTheOrderGiven(t *testing.T) {
 	}
 }
 
+// docs/sampling.md, "Order of an epoch": the key is that of the seeds' node type, 0 where they are of several.
+func TestTheOrderOfAnEpochIsKeyedByTheTypeOfItsSeeds(t *testing.T) {
+	const seed, epoch, instance = 9, 2, 4
+	g := typedGraph(t, 60, 40)
+	nodes := g.Schema().Nodes
+	for _, c := range []struct {
+		types []string
+		items uint64
+		key   uint64
+	}{
+		{[]string{"user"}, 60, nodes[0].Key}, {[]string{"item"}, 40, nodes[1].Key},
+		{[]string{"item", "item"}, 80, nodes[1].Key}, {[]string{"user", "item"}, 100, 0},
+		{[]string{"item", "user"}, 100, 0},
+	} {
+		l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 1, Shuffle: true, Seed: seed, Instance: instance,
+			Seeds: loader.AllNodes(c.types...)})
+		order := rng.NewPermutation(rng.Stream(rng.StageKey(rng.BatchKey(seed, epoch, instance, 0), c.key, rng.Shuffle,
+			0), 0), c.items)
+		for b, err := range l.Epoch(background, epoch) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, users := b.Seeds(0)
+			_, items := b.Seeds(1)
+			if got := append(slices.Clone(users), items...); len(got) != 1 || got[0] != int64(order.At(b.Number)) {
+				t.Fatalf("seeds of %v: batch %d has item %d, want %d", c.types, b.Number, got, order.At(b.Number))
+			}
+		}
+	}
+}
+
 func TestColumnsComeWithTheirNodes(t *testing.T) {
 	g := plainGraph(t, 200, 6)
 	l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 16, Shuffle: true, EdgeColumns: []string{"weight"}})

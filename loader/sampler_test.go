@@ -62,12 +62,13 @@ func (c cycle) Bound(_ *graph.Schema, n int) sampling.Bound {
 }
 
 func (c cycle) Open(env sampling.Env) (sampling.Worker, error) {
-	return &cycleWorker{spoil: c.spoil, nodes: env.Graph.NumNodes()}, nil
+	return &cycleWorker{spoil: c.spoil, nodes: env.Graph.NumNodes(), edgePos: env.EdgePos}, nil
 }
 
 type cycleWorker struct {
-	spoil func(*graph.Sample)
-	nodes int64
+	spoil   func(*graph.Sample)
+	nodes   int64
+	edgePos bool
 }
 
 func (w *cycleWorker) Close() error { return nil }
@@ -105,6 +106,11 @@ func (w *cycleWorker) Sample(_ context.Context, req *sampling.Request, out *grap
 	b.NumDst, b.NumSrc = distinct, int64(len(list))
 	b.Indptr, _ = out.IndptrBuffer(0, 0).Tensor(unified.Int32, distinct+1)
 	b.Indices, _ = out.IndicesBuffer(0, 0).Tensor(unified.Int32, distinct)
+	if w.edgePos {
+		pos, _ := unified.Grow[int32](out.EdgePosBuffer(0, 0), distinct, 0)
+		clear(pos)
+		b.EdgePos, _ = out.EdgePosBuffer(0, 0).Tensor(unified.Int32, distinct)
+	}
 	if w.spoil != nil {
 		w.spoil(out)
 	}
@@ -133,6 +139,7 @@ func TestASampleThatContradictsItselfIsAnError(t *testing.T) {
 		"too few nodes":     func(s *graph.Sample) { s.Nodes[0] = short(s.Nodes[0]) },
 		"too few seeds":     func(s *graph.Sample) { s.SeedLocal[0] = short(s.SeedLocal[0]) },
 		"indptr cut":        func(s *graph.Sample) { s.Blocks[0][0].Indptr = short(s.Blocks[0][0].Indptr) },
+		"positions cut":     func(s *graph.Sample) { s.Blocks[0][0].EdgePos = short(s.Blocks[0][0].EdgePos) },
 		"fewer nodes later": func(s *graph.Sample) { s.NumNodes[0][0] = s.NumNodes[1][0] + 1 },
 		"layers gone":       func(s *graph.Sample) { s.Blocks = nil },
 		"types gone":        func(s *graph.Sample) { s.Nodes = nil },
@@ -142,7 +149,7 @@ func TestASampleThatContradictsItselfIsAnError(t *testing.T) {
 		"node out of range": func(s *graph.Sample) { v, _ := unified.View[int32](s.Nodes[0]); v[len(v)-1] = 100 },
 		"negative node":     func(s *graph.Sample) { v, _ := unified.View[int32](s.Nodes[0]); v[len(v)-1] = -1 },
 	} {
-		l := open(t, g, loader.Options{Sampler: cycle{spoil: spoil}, BatchSize: 7, Workers: 1})
+		l := open(t, g, loader.Options{Sampler: cycle{spoil: spoil}, BatchSize: 7, Workers: 1, EdgePos: true})
 		for range 5 { // over all slots, and again
 			_ = lastError(l.Epoch(background, 0))
 		}

@@ -182,6 +182,19 @@ func TestHeadersAreReadStrictly(t *testing.T) {
 	}
 }
 
+// A header may be padded, but not without end.
+func TestHeadersAreReadUpToTheirLimit(t *testing.T) {
+	for size, good := range map[int]bool{maxHeader: true, maxHeader + 1: false} {
+		text := header("<f4", "False", "(1,)")
+		b := binary.LittleEndian.AppendUint32(append([]byte(magic), 2, 0), uint32(size))
+		b = append(append(b, text...), strings.Repeat(" ", size-len(text))...)
+		if _, err := read(bytes.NewReader(append(b, 0, 0, 0, 0))); (err == nil) != good ||
+			!good && !errors.Is(err, ErrFormat) {
+			t.Errorf("a header of %d bytes: %v", size, err)
+		}
+	}
+}
+
 func TestIntsRefuseWhatIsNoInteger(t *testing.T) {
 	for _, v := range []any{[]float64{1, 1.5}, []float64{math.NaN()}, []float64{1e300}, []float32{float32(math.Inf(1))},
 		[]uint64{1, 1 << 63}} {

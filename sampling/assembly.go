@@ -78,11 +78,11 @@ func scratchBytes[V nodeID](s *graph.Schema, b Bound) int64 {
 	if b.Lists != nil {
 		bytes = forestBytes(b.Nodes)
 	}
-	bytes += 2 * 8 * b.Nodes
+	perNode := int64(2 * 8)
 	if len(s.Edges) > 1 {
-		bytes += 8 * b.Nodes
+		perNode += 8
 	}
-	return bytes
+	return satAdd(bytes, satMul(perNode, b.Nodes))
 }
 
 // newAssembly is for ids of the width that the graph's schema says; indices are the graph's. With disjoint the trees of

@@ -10,8 +10,8 @@ import (
 	"github.com/khop-gnn/khop/internal/rng"
 )
 
-// A sample whose node lists have memory for exactly as many nodes as there are, as a loader with a limit gives it, takes
-// the room that looking up local ids needs beyond them.
+// A sample whose node lists have memory for exactly as many nodes as there are takes the room that looking up local ids
+// needs beyond them.
 func TestListsThatFillTheirMemoryHaveRoom(t *testing.T) {
 	for _, nodes := range []int{1, 2, 3, 31, 32, 33, 34, 511, 512, 513, 514, 1023, 1024, 1025, 1026} {
 		sources, all := make([]int32, nodes-1), make([]int64, nodes)

@@ -197,6 +197,12 @@ func (p *planter) expression(n ast.Node) bool {
 			p.replace("name", n.Pos(), n.End(), other)
 		}
 	case *ast.CallExpr:
+		switch p.of(n.Fun) {
+		case "unsafe.Sizeof":
+			return false
+		case "min", "max", "satAdd", "satMul": // in any order
+			return true
+		}
 		for i := 1; i < len(n.Args); i++ {
 			a, b := n.Args[i-1], n.Args[i]
 			if p.of(a) != p.of(b) {

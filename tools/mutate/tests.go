@@ -91,7 +91,7 @@ func load(patterns []string, skip *regexp.Regexp, flags []string) ([]*suite, err
 
 // compile builds the test binary of the package; false where it does not compile.
 func (s *suite) compile(to string, extra ...string) bool {
-	args := append(append([]string{"test", "-c", "-o", to}, s.flags...), extra...)
+	args := append(append([]string{"test", "-c", "-o", to, "-ldflags", "-s -w"}, s.flags...), extra...)
 	cmd := exec.Command("go", append(args, s.path)...)
 	return cmd.Run() == nil
 }

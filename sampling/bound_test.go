@@ -4,9 +4,8 @@ import (
 	"math"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // What a batch can take is the product of the fan-outs, or what the graph has: memory is planned by it, to the byte.
@@ -49,7 +48,7 @@ func TestBoundIsTheProductOfFanoutsOrTheGraph(t *testing.T) {
 		if err := c.s.Init(); err != nil {
 			t.Fatal(err)
 		}
-		if d := cmp.Diff(c.want, c.n.Bound(c.s, c.batch)); d != "" {
+		if d := expect.Diff(c.want, c.n.Bound(c.s, c.batch)); d != "" {
 			t.Errorf("%s: %s", name, d)
 		}
 	}

@@ -101,8 +101,11 @@ func (e *Event) Elapsed(from *Event) (time.Duration, error) {
 	return time.Duration(ms * float64(time.Millisecond)), err
 }
 
-// Close gives the event back. A second Close does nothing.
+// Close gives the event back. A second Close, or one of no event, does nothing.
 func (e *Event) Close() error {
+	if e == nil {
+		return nil
+	}
 	h := e.h.Swap(0)
 	if h == 0 {
 		return nil

@@ -24,6 +24,10 @@ func (v variant) String() string { return [...]string{"plain", "prefetched", "av
 // best is the variant in use.
 var best = variants()[0]
 
+// Kernel names the way in which rows of 64 bytes and more are copied on this processor: "avx512", "avx2", "prefetched"
+// (by Go's own copy, rows prefetched ahead) or "plain". All copy the same bytes.
+func Kernel() string { return best.String() }
+
 // How rows are copied was chosen by measurement on Zen 5 (AVX-512, a virtual machine), random rows of a table of 1 GB,
 // against copy() of as many bytes in the same run. BenchmarkCopyRows repeats it. On a Xeon (Sapphire Rapids) the same
 // choice is best: there 4 to 48 rows ahead and 0 to 6 lines differ by less than 4 %, T1 and T2 by nothing, and NTA,
@@ -69,16 +73,11 @@ func aheadLines(rowBytes int) int {
 	return 1
 }
 
-// copyRows32 copies row ids[i] of src to row i of dst, for each i. A row is rowBytes long, 1 at least.
+// copyRows copies row ids[i] of src to row i of dst, for each i. A row is rowBytes long, 1 at least.
 //
 // Every id must be a row of src (rangeOK32); dst must hold len(ids) rows and not overlap src. Only those rows are read
 // and written. Neither needs to be aligned, though a dst at a multiple of 64 is best. A fault in src, a mapped file
 // that was cut short, is an ordinary Go panic (debug.SetPanicOnFault), after which dst is undefined.
-func copyRows32(dst, src []byte, ids []int32, rowBytes int) { copyRows(best, dst, src, ids, rowBytes) }
-
-// copyRows64 is copyRows32 for ids of 64 bits.
-func copyRows64(dst, src []byte, ids []int64, rowBytes int) { copyRows(best, dst, src, ids, rowBytes) }
-
 func copyRows[I rowID](v variant, dst, src []byte, ids []I, rowBytes int) {
 	if len(ids) == 0 {
 		return

@@ -116,7 +116,8 @@ type greedy struct{ cycle }
 
 func (g greedy) Open(env sampling.Env) (sampling.Worker, error) {
 	w, err := g.cycle.Open(env)
-	b := &unified.Buffer{Options: env.Scratch}
+	b := &unified.Buffer{}
+	b.Options = env.Scratch
 	return greedyWorker{w, b}, errors.Join(err, b.Reserve(8<<20))
 }
 

@@ -45,8 +45,8 @@ type Step struct {
 }
 
 // Ladder returns the rungs that Attach would try for b on a device, best first, with the reasons against those that are
-// known to fail without trying. It is cheap and changes nothing: it reads attributes of the device and the process's
-// memory map. Without a device the answer is RungHost.
+// known to fail. It changes nothing: it reads attributes of the device and the process's memory map. Without a device
+// the answer is RungHost.
 func Ladder(dev *device.Device, b []byte) []Step {
 	if dev == nil {
 		return []Step{{Rung: RungHost}}

@@ -2,6 +2,7 @@ package sampling
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"unsafe"
 
@@ -126,16 +127,9 @@ func (a *assembly[V]) close() error {
 		err = a.local.close()
 	}
 	for t := range a.cursors {
-		err = firstError(err, a.cursors[t].buf.Close())
+		err = errors.Join(err, a.cursors[t].buf.Close())
 	}
-	return firstError(err, firstError(a.starts.Close(), a.counts.Close()))
-}
-
-func firstError(a, b error) error {
-	if a != nil {
-		return a
-	}
-	return b
+	return errors.Join(err, a.starts.Close(), a.counts.Close())
 }
 
 // worker is a picker and its assembly.

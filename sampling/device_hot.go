@@ -39,7 +39,8 @@ func NewHotAdjacency(ctx context.Context, stream *device.Stream, g *graph.Graph,
 		b.Options = mem
 	}
 	mem.Place = pinned.Pinned
-	staging := unified.Buffer{Options: mem}
+	var staging unified.Buffer
+	staging.Options = mem
 	err := h.copy(ctx, stream, g, order, bytes, &staging)
 	if err = errors.Join(err, staging.Close()); err != nil {
 		return nil, errors.Join(err, h.Close())

@@ -40,9 +40,13 @@ type list[V nodeID] struct {
 // the table.
 func newRelabeler[V nodeID](numNodes, batchNodes int64, mem pinned.Options) relabeler[V] {
 	if numNodes*4 <= hashSlots(batchNodes)*int64(unsafe.Sizeof(slot[V]{})) {
-		return &directMap[V]{numNodes: numNodes, buf: unified.Buffer{Options: mem}}
+		d := &directMap[V]{numNodes: numNodes}
+		d.buf.Options = mem
+		return d
 	}
-	return &hashMap[V]{buf: unified.Buffer{Options: mem}}
+	h := &hashMap[V]{}
+	h.buf.Options = mem
+	return h
 }
 
 func relabelerBytes[V nodeID](numNodes, batchNodes int64) int64 {

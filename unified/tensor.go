@@ -132,8 +132,7 @@ func (t Tensor) Width() int64 {
 // RowBytes returns the bytes of a row.
 func (t Tensor) RowBytes() int64 { return t.Width() * t.dtype.Size() }
 
-// Bytes returns the elements' memory, in order. With placement Device the slice has the right address and length, but
-// reading or writing its elements on the host faults.
+// Bytes returns the elements' memory, in order. With placement Device the host must not read or write it.
 func (t Tensor) Bytes() []byte { return t.data }
 
 // Address returns the address of the first element for kernels; 0 where no device can reach it (placement Host), and

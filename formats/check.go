@@ -40,10 +40,8 @@ const MaxProblems = 100
 // OK reports whether nothing was found.
 func (r *Report) OK() bool { return r.Found == 0 }
 
-// Check reads a dataset whole and reports all that is wrong with it: checksums, located to a file and a range of bytes;
-// and the rules of docs/format.md for elements: indptr never descends, ids are in range, edges are in order and of the
-// types that they should be, weights are finite and not negative, seeds are in range, strings are UTF-8. It uses a
-// bounded amount of memory besides the page cache.
+// Check reads a dataset whole and reports all that is wrong with it: checksums, located to a file and a range of bytes,
+// and the rules of docs/format.md for elements. It uses a bounded amount of memory besides the page cache.
 //
 // Damage is in the report. The error is for what keeps Check from checking: no directory, ErrIncomplete, ErrVersion,
 // context.Cause(ctx). The report is then nil.

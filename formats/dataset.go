@@ -18,7 +18,7 @@ import (
 )
 
 // Dataset is an open dataset: its files, mapped. It is read-only and safe for concurrent use until Close. It is a
-// source for a loader.
+// loader's source.
 type Dataset struct {
 	dir      string
 	manifest *Manifest
@@ -31,12 +31,12 @@ type Dataset struct {
 	regions   []*pinned.Region
 }
 
-// Open maps the dataset at dir. Time and memory depend on the number of columns and not on their length: it reads the
-// manifest, each file's head and footer, and the two ends of indptr. While a writer replaces the dataset, Open opens
-// the old or the new one, whole; what is open stays what it is.
+// Open maps the dataset at dir. Time and memory depend on the number of columns and not on their length. While a writer
+// replaces the dataset, Open opens the old or the new one, whole. The caller closes what was opened, which stays as it
+// is.
 //
 // Errors: ErrIncomplete if there is no manifest; ErrVersion if a newer khop wrote it; ErrCorrupt if a file is missing,
-// cut short or damaged where it was read; fs.ErrNotExist if there is no directory. The caller closes the dataset.
+// cut short or damaged where it was read; fs.ErrNotExist if there is no directory.
 func Open(dir string) (*Dataset, error) {
 	dir = filepath.Clean(dir)
 	var d *Dataset
@@ -280,9 +280,8 @@ func (d *Dataset) Manifest() *Manifest { return d.manifest }
 // Graph returns the graph over the mapped files, valid until Close.
 func (d *Dataset) Graph() *graph.Graph { return d.graph }
 
-// Split returns the seeds of a split: a name such as "train" and the split's index, 0 where there is one. The ids have
-// not been checked against the graph: Check does, or Seeds.Check. graph.ErrNoSplit, with what there is, if there is no
-// such split.
+// Split returns the seeds of a split, as Graph.Split does. The ids have not been checked against the graph: Check does,
+// or Seeds.Check.
 func (d *Dataset) Split(name string, index int) (graph.Seeds, error) {
 	return d.graph.Split(name, index)
 }

@@ -7,12 +7,9 @@
 // it a dataset. WriteGraph does all of that for a graph in memory. Memory in use does not depend on the length of a
 // column.
 //
-// Open maps a dataset. It reads the manifest and each file's head and footer, and no element but the two ends of
-// indptr, so it takes the same time and memory for a kilobyte as for a terabyte. The graph that it returns views the
-// mapped files.
-//
-// Check reads everything: checksums, order, ranges. Files from elsewhere should be checked once, before use: Open
-// vouches for the shape of the arrays, not for their elements.
+// Open maps a dataset. It reads the manifest, each file's head and footer, and the two ends of indptr, so it takes the
+// same time and memory for a kilobyte as for a terabyte. Check reads everything: checksums, order, ranges. Files from
+// elsewhere should be checked once, since Open vouches for the shape of the arrays, not for their elements.
 //
 // # Safety
 //

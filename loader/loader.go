@@ -86,10 +86,8 @@ func (l *Loader) prepare(ctx context.Context) error {
 	}
 	l.estimate.Expected, l.estimate.Device = l.memory(), l.deviceMemory()
 	l.opt.log().Info("loader ready", "source", l.name, "seeds", l.opt.Seeds.String(), "batches", l.batches, "device",
-		l.opt.Device,
-		"workers", l.opt.Workers, "slots", len(l.slots), "memory", l.estimate.Expected.Total(), "memory_bound",
-		l.estimate.Bound.Total(),
-		"device_memory", l.estimate.Device.Total())
+		l.opt.Device, "workers", l.opt.Workers, "slots", len(l.slots), "memory", l.estimate.Expected.Total(),
+		"memory_bound", l.estimate.Bound.Total(), "device_memory", l.estimate.Device.Total())
 	return nil
 }
 

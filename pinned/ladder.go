@@ -21,8 +21,7 @@ const (
 )
 
 var rungNames = [...]string{RungDevice: "device memory", RungPageTables: "host page tables",
-	RungReadOnly: "file registered read-only",
-	RungInPlace:  "registered in place", RungCopy: "copied and registered",
+	RungReadOnly: "file registered read-only", RungInPlace: "registered in place", RungCopy: "copied and registered",
 	RungHostAlloc: "copied to memory of the driver", RungHost: "mapped"}
 
 // String says what the rung is; "none" of 0, which is the rung of nothing at all.

@@ -24,8 +24,7 @@ type picker[V nodeID] interface {
 	fill(c *chunk[V])
 }
 
-// assembly is what all samplers share: it keeps the node lists and local ids of a batch, finds the edges of
-// destinations, and lays out blocks. A picker says which edges are picked.
+// assembly keeps the node lists and local ids of a batch, finds the edges of destinations, and lays out blocks.
 type assembly[V nodeID] struct {
 	schema   *graph.Schema
 	layers   int
@@ -86,8 +85,8 @@ func scratchBytes[V nodeID](s *graph.Schema, b Bound) int64 {
 	return satAdd(bytes, satMul(perNode, b.Nodes))
 }
 
-// newAssembly is for ids of the width that the graph's schema says; indices are the graph's. With disjoint the trees of
-// the items are kept apart.
+// newAssembly is for ids of the width that the graph's schema says. With disjoint the trees of the items are kept
+// apart.
 func newAssembly[V nodeID](env Env, indices []V, frontier Frontier, disjoint bool, b Bound) (*assembly[V], error) {
 	g := env.Graph
 	s := g.Schema()

@@ -7,8 +7,8 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Request is one batch to sample: items, which are nodes or edges. Their numbers go through the nodes by type, then
-// through the edges by type. The worker must not keep or change its slices.
+// Request is one batch to sample: items, which are nodes or edges, numbered through the nodes by type, then through the
+// edges by type. The worker must not keep or change its slices.
 type Request struct {
 	// Seeds are the items that are nodes: own ids by node type, in order, repeats allowed.
 	Seeds [][]int64

@@ -26,8 +26,8 @@ const (
 	Device = pinned.Device // device memory: the host cannot read Bytes
 )
 
-// Tensor is a view of a dense array in row-major order. The zero value is "no tensor" (Valid is false). Tensors are
-// values: copying one copies no element. Its maker says how long its bytes are valid and who may write them.
+// Tensor is a view of a dense array in row-major order, a value: copying it copies no element. The zero value is "no
+// tensor" (Valid is false). Its maker says how long its bytes are valid and who may write them.
 type Tensor struct {
 	dtype     DType
 	rank      uint8

@@ -71,8 +71,8 @@ func (r *rig) transfer(o transferOptions) (result *transferResult, err error) {
 		return nil, err
 	}
 	result = &transferResult{machineResult: r.machine(), Batches: o.batches, Threads: o.threads,
-		RowBytes:     column.RowBytes(),
-		RowsPerBatch: float64(t.rows) / float64(len(t.batches)), Rung: t.attached.Rung().String()}
+		RowBytes: column.RowBytes(), RowsPerBatch: float64(t.rows) / float64(len(t.batches)),
+		Rung: t.attached.Rung().String()}
 	energy := meters.Open(r.address())
 	defer func() { err = errors.Join(err, energy.Close()) }()
 	for _, way := range []struct {
@@ -164,8 +164,7 @@ func (t *transferring) sample(ds *formats.Dataset) error {
 		return err
 	}
 	ld, err := loader.NewContext(t.ctx, ds, loader.Options{Sampler: sampling.Neighbor{Fanouts: fanouts},
-		BatchSize: t.o.batchSize, Shuffle: true,
-		Device: "cpu", NodeColumns: []string{}, SeedColumns: []string{}})
+		BatchSize: t.o.batchSize, Shuffle: true, Device: "cpu", NodeColumns: []string{}, SeedColumns: []string{}})
 	if err != nil {
 		return err
 	}

@@ -57,19 +57,19 @@ type Options struct {
 	Log func(line string)
 }
 
-// Result says what was converted.
+// Result says what was converted. "khop convert --json" prints it.
 type Result struct {
-	Kind        string // of the source
-	Nodes       int64
-	Edges       int64 // stored
-	SourceEdges int64 // listed in the source
-	Direction   string
-	FeatureDim  int64
-	Classes     int64
-	Splits      int
-	Bytes       int64 // of all arrays, about
-	MemoryPeak  int64 // the most that counted against MemoryLimit at a time; 0 where there was no limit
-	Notes       []string
+	Kind        string   `json:"kind"` // of the source
+	Nodes       int64    `json:"nodes"`
+	Edges       int64    `json:"edges"`        // stored
+	SourceEdges int64    `json:"source_edges"` // listed in the source
+	Direction   string   `json:"direction"`
+	FeatureDim  int64    `json:"feature_dim"`
+	Classes     int64    `json:"classes"`
+	Splits      int      `json:"splits"`
+	Bytes       int64    `json:"bytes"` // of all arrays, about
+	Notes       []string `json:"notes"`
+	MemoryPeak  int64    `json:"memory_peak"` // the most that counted against MemoryLimit at a time; 0 without a limit
 }
 
 // Run converts the file or directory src to a new dataset at dst.
@@ -216,7 +216,7 @@ func (c *conversion) result(s *graph.Schema, t *topology) *Result {
 	r := &Result{
 		Kind: c.kind, Nodes: g.Nodes, Edges: t.edges, SourceEdges: g.Edges.Count, Direction: t.direction,
 		Classes: g.Classes,
-		Splits:  len(g.Splits), Notes: g.Notes,
+		Splits:  len(g.Splits), Notes: append([]string{}, g.Notes...),
 	}
 	r.Bytes = 8*(r.Nodes+1) + r.Edges*s.IDType().Size()
 	for _, col := range s.EdgeColumns {

@@ -71,8 +71,8 @@ var defaults = map[string]Options{
 	Typed:    {Nodes: 200_000, Edges: 2_000_000, Features: 128, Classes: 16},
 }
 
-// Resolve replaces what was left at zero by the kind's defaults, and None by 0, and checks the result. The options that
-// it returns say exactly what a graph has; they are not meant to be passed on to Generate.
+// Resolve replaces what was left at zero by the kind's defaults, and None by 0, and checks the result, which is not
+// meant to be passed on to Generate.
 func (o Options) Resolve(kind string) (Options, error) {
 	d, ok := defaults[kind]
 	if !ok {

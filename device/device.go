@@ -197,6 +197,19 @@ func (d *Device) do(op string, call func() result) error {
 	return d.primary.do(op, call)
 }
 
+// made returns v, with the handle that a call yields kept in h.
+func made[T any](d *Device, v *T, h *atomic.Uintptr, op string, call func() (handle, result)) (*T, error) {
+	err := d.do(op, func() result {
+		got, code := call()
+		h.Store(uintptr(got))
+		return code
+	})
+	if err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
 // Lost returns nil, or the error after which the device is lost: errors.Is(err, ErrDeviceLost). It asks nothing of the
 // driver: a fault shows with the next call that waits or asks.
 func (d *Device) Lost() error { return d.fault() }

@@ -24,25 +24,14 @@ type Event struct {
 
 // NewEvent makes an event. Close it.
 func (d *Device) NewEvent(t Timing) (*Event, error) {
-	return d.event("make an event", func() (handle, result) { return drv.newEvent(t) })
+	e := &Event{device: d.primary}
+	return made(d, e, &e.h, "make an event", func() (handle, result) { return drv.newEvent(t) })
 }
 
 // ImportEvent opens an event that another process exported. Close it.
 func (d *Device) ImportEvent(h IPCHandle) (*Event, error) {
-	return d.event("import an event", func() (handle, result) { return drv.importEvent(h) })
-}
-
-func (d *Device) event(op string, call func() (handle, result)) (*Event, error) {
 	e := &Event{device: d.primary}
-	err := d.do(op, func() result {
-		h, code := call()
-		e.h.Store(uintptr(h))
-		return code
-	})
-	if err != nil {
-		return nil, err
-	}
-	return e, nil
+	return made(d, e, &e.h, "import an event", func() (handle, result) { return drv.importEvent(h) })
 }
 
 // Export returns a handle with which another process on the same machine opens an Interprocess event.

@@ -22,15 +22,7 @@ type Stream struct {
 // NewStream makes a stream. Close it.
 func (d *Device) NewStream(priority Priority) (*Stream, error) {
 	s := &Stream{device: d.primary}
-	err := d.do("make a stream", func() result {
-		h, code := drv.newStream(priority)
-		s.h.Store(uintptr(h))
-		return code
-	})
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
+	return made(d, s, &s.h, "make a stream", func() (handle, result) { return drv.newStream(priority) })
 }
 
 // do runs a call on the stream.

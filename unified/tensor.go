@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"strings"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
@@ -152,14 +153,8 @@ func (t Tensor) String() string {
 	if !t.Valid() {
 		return "none"
 	}
-	s := t.dtype.String() + "["
-	for i, d := range t.shape[:t.rank] {
-		if i > 0 {
-			s += ","
-		}
-		s += fmt.Sprint(d)
-	}
-	return s + "] " + t.placement.String()
+	shape := strings.ReplaceAll(fmt.Sprint(t.shape[:t.rank]), " ", ",")
+	return t.dtype.String() + shape + " " + t.placement.String()
 }
 
 // View returns the elements as a Go slice over the same memory, valid as long as the tensor is. ErrShape if the

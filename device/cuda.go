@@ -5,8 +5,7 @@ import (
 	"sync"
 )
 
-// minVersion is the oldest driver that loads the embedded PTX (ISA 7.8), as cuDriverGetVersion counts: CUDA 11.8, which
-// is driver branch R520.
+// minVersion is the oldest driver that loads the embedded PTX (ISA 7.8): CUDA 11.8, driver branch R520.
 const minVersion = 11080
 
 // minCompute is the oldest compute capability that the PTX is made for, times 10.
@@ -47,8 +46,7 @@ func probe(d driver) state {
 
 func versionText(v int) string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }
 
-// Count returns how many devices Open can open, 0 if there is none or no usable driver. The first call decides; devices
-// that appear later are not seen.
+// Count returns how many devices Open can open. The first call decides; devices that appear later are not seen.
 func Count() int { return start().count }
 
 // Reason says in a sentence without a full stop why Count is 0; it is empty where there are devices.

@@ -58,7 +58,7 @@ func (e *Event) do(op string, call func(event handle) result) error {
 // Synchronize waits until the stream has passed what the event was last recorded for. The thread sleeps meanwhile.
 func (e *Event) Synchronize() error { return e.do("wait for an event", drv.syncEvent) }
 
-// Done reports whether the stream has passed it, without waiting. It is true for an event never recorded.
+// Done reports without waiting whether the stream has passed it. It is true for an event never recorded.
 func (e *Event) Done() (bool, error) {
 	return e.device.ready(e.do, "query an event", drv.queryEvent)
 }

@@ -70,8 +70,8 @@ func (d *Device) LoadKernels(image []byte, kernels map[string]**Kernel) (*Module
 	return m, nil
 }
 
-// Launcher is a kernel with the Go type of its argument, which lies in memory as the device has it and holds no
-// pointers of Go. tools/ptx writes both from the kernel's source.
+// Launcher is a kernel with the Go type of its argument, which has no pointers of Go. tools/ptx writes both from the
+// kernel's source.
 type Launcher[A any] struct{ *Kernel }
 
 // Launch puts the kernel on a stream, as Stream.Launch says.

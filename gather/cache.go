@@ -180,8 +180,7 @@ func (s *DeviceStore) Traffic() (Traffic, error) {
 	return t, nil
 }
 
-// CountUses counts from now on how often each row is gathered, in 4 bytes of device memory a row. memory says who
-// counts those.
+// CountUses counts from now on how often each row is gathered, in 4 bytes of device memory a row, which memory counts.
 func (s *DeviceStore) CountUses(memory pinned.Options) error {
 	if s.uses != nil || s.column.Len() == 0 {
 		return nil
@@ -195,8 +194,8 @@ func (s *DeviceStore) CountUses(memory pinned.Options) error {
 	return s.resetUses()
 }
 
-// Uses returns how often each row was gathered since CountUses, or since Uses was called last, and begins anew: scores
-// for Hottest, to cache other rows in the next epoch. It returns nil where nobody counts.
+// Uses returns how often each row was gathered since CountUses or the last Uses, as scores for Hottest, and begins
+// anew; nil where nobody counts.
 func (s *DeviceStore) Uses() ([]uint32, error) {
 	if s.uses == nil {
 		return nil, nil
@@ -215,8 +214,8 @@ func (s *DeviceStore) resetUses() error {
 	return s.own.Synchronize()
 }
 
-// read copies from the device to memory of the Go heap and waits. That is pinned meanwhile, for where the device reads
-// the host's page tables the driver need not be done with it when the call returns.
+// read copies from the device to memory of the Go heap and waits. That is pinned meanwhile, since the driver may not be
+// done with it when the call returns.
 func (s *DeviceStore) read(to []byte, from device.Address) error {
 	var pinner runtime.Pinner
 	pinner.Pin(unsafe.SliceData(to))

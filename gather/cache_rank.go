@@ -9,10 +9,8 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Hottest returns the rows of the k highest scores, of equal ones the lowest rows, in ascending order: what a cache of
-// k rows should hold. There are len(scores) rows; a k beyond that means all, one below 1 none. Scores are not NaN.
-//
-// Cost: five passes over the scores, and 8k bytes for the result.
+// Hottest returns the rows of the k highest scores, of equal ones the lowest rows, in ascending order. A k beyond
+// len(scores) means all, one below 1 none. Scores are not NaN. It makes five passes over the scores.
 func Hottest[S int64 | uint32 | float64](scores []S, k int64) []int64 {
 	k = max(min(k, int64(len(scores))), 0)
 	hot := make([]int64, 0, k)
@@ -57,8 +55,7 @@ func ordered(x float64) uint64 {
 	return b | 1<<63
 }
 
-// InDegree returns the in-degree of each node as its score: in a graph that has each edge in both directions, such
-// nodes are in most neighbourhoods. indptr [n+1] is ascending.
+// InDegree returns the in-degree of each node as its score. indptr [n+1] is ascending.
 func InDegree(indptr []int64) []int64 {
 	scores := make([]int64, max(len(indptr)-1, 0))
 	for v := range scores {
@@ -87,8 +84,7 @@ type PageRank struct {
 const rankNodes = 1 << 16
 
 // Scores returns a score for each node, 16 bytes a node while it runs and 8 after. It is the same on every machine: one
-// goroutine adds in the order of the edges, at the pace of random reads of memory. (More goroutines, each with a part
-// of the nodes, were slower: what an edge costs them is to find out whether it is theirs.)
+// goroutine adds in the order of the edges. (More goroutines, each with a part of the nodes, were slower.)
 //
 // Errors: ErrRange for a seed or source that is no node, unified.ErrShape for Indices that are not those of Indptr, the
 // cause of ctx, pinned.ErrFault for a mapped file that was cut short.

@@ -13,8 +13,8 @@ var ErrRange = errors.New("row out of range")
 // maxRow is the widest row in bytes: far beyond any feature, and small enough for kernels to count in int.
 const maxRow = 1 << 30
 
-// Store is one column, to gather rows from. It is read-only, owns no memory, and any number of goroutines may use it as
-// long as the column is valid.
+// Store is one column, to gather rows from. It is read-only, owns no memory, and is safe for concurrent use as long as
+// the column is valid.
 type Store struct {
 	column   unified.Tensor
 	rowBytes int64

@@ -205,8 +205,8 @@ func (f *cudaFence) makeFree(stream *device.Stream) error {
 	return f.awaitReaders(stream)
 }
 
-// free is awaitReaders for the host. It must come before memory of a Provider is given back, which may give it out
-// again at once; the driver waits by itself.
+// free is awaitReaders for the host, before memory of a Provider is given back, which may give it out again at once;
+// the driver waits by itself.
 func (f *cudaFence) free() error {
 	if !f.provided {
 		return nil

@@ -27,9 +27,8 @@ type Meters struct {
 	NotMeasured map[string]string `json:"not_measured"`
 }
 
-// Meter begins to measure what loading costs, or begins anew: Stats().Meters then tells it, up to Close. It opens the
-// meters of the loader's device and of the host, and takes five samples a second, which costs next to nothing; a loader
-// that is never asked opens and samples nothing. On a closed loader it does nothing.
+// Meter begins to measure what loading costs, or begins anew: Stats().Meters then tells it, up to Close. It takes five
+// samples a second, which costs next to nothing; without it nothing is opened. On a closed loader it does nothing.
 func (l *Loader) Meter() { l.metering.begin(l.placed.on.busAddress()) }
 
 // openMeters finds the meters; tests bring their own.

@@ -76,8 +76,7 @@ type Ranking uint8
 const (
 	// RankInDegree keeps the rows of the nodes with most in-edges, which costs no pass over the edges.
 	RankInDegree Ranking = iota
-	// RankPageRank keeps the rows that a walk from the seeds along in-edges visits most (weighted reverse PageRank; Min
-	// et al., "Graph neural network training with data tiering", KDD 2022).
+	// RankPageRank keeps the rows that a walk from the seeds along in-edges visits most (gather.PageRank).
 	RankPageRank
 	// RankPresample keeps the rows that batches of epoch 0 ask for most, of which New samples some (Yang et al.,
 	// "GNNLab", EuroSys 2022).
@@ -147,9 +146,8 @@ type Options struct {
 	// Prefetch is how many finished batches may wait for the loop. Default 2.
 	Prefetch int
 
-	// NodeColumns are gathered for all nodes of a batch, SeedColumns for its distinct seeds, EdgeColumns for its edges,
-	// from every type that has them. nil means the default: "feature" and "label" where the graph has them, and no edge
-	// column. An empty slice that is not nil means none.
+	// NodeColumns are gathered for all nodes of a batch, SeedColumns for its distinct seeds, EdgeColumns for its edges.
+	// nil means "feature" and "label" where the graph has them, and no edge column; an empty slice means none.
 	NodeColumns, SeedColumns, EdgeColumns []string
 	// EdgePos delivers the edges' positions in the dataset with each block; EdgeColumns imply it.
 	EdgePos bool
@@ -182,8 +180,7 @@ type Options struct {
 	// HotRows ranks the rows of columns that do not fit in DeviceMemory as a whole. Default RankInDegree.
 	HotRows Ranking
 	// DeviceBlocks is the most blocks of 256 threads that a kernel of this loader has, which leaves the other
-	// multiprocessors to training. Default: 40 for rows that are gathered over the bus, which keep it busy, and else 8
-	// a multiprocessor.
+	// multiprocessors to training. Default: 40 for rows that are gathered over the bus, else 8 a multiprocessor.
 	DeviceBlocks int
 
 	// Logger hears of decisions and of the end of each epoch; nil is silent.

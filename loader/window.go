@@ -137,7 +137,7 @@ func (r *run) work(w *worker) {
 }
 
 // take waits for a slot and takes the next position with it. Slots go to positions in order, so the batch that the loop
-// waits for always has one: no order of events can end in a deadlock.
+// waits for always has one, and there is no deadlock.
 func (r *run) take() (*slot, uint64, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -256,7 +256,7 @@ func (r *run) end() {
 }
 
 // freeList is the slots that nobody owns. The one that was given back last comes first: its memory is still in the
-// caches, where a loop that keeps up with the workers leaves most slots untouched.
+// caches.
 type freeList struct {
 	ready chan struct{} // one for each slot in the list
 	mu    sync.Mutex

@@ -40,8 +40,8 @@ type Attachment struct {
 	closed atomic.Bool
 }
 
-// Address returns what kernels address the first byte by: it equals the address of Bytes on the host, and the whole
-// range is contiguous though it is registered in pieces. 0 of no bytes, and after Close.
+// Address returns what kernels address the first byte by: that of Bytes on the host. The range is contiguous though it
+// is registered in pieces. 0 without bytes, and after Close.
 func (a *Attachment) Address() device.Address { return addressOf(a.Bytes()) }
 
 // Bytes returns the memory that the device addresses: what was attached, or its copy; on RungDevice the host cannot

@@ -44,7 +44,7 @@ type DeviceEnv struct {
 	MaxBlocks int
 }
 
-// DeviceWorker samples on a device. One goroutine at a time may use it, and it has one batch in hand at a time.
+// DeviceWorker samples on a device, a batch at a time, for one goroutine at a time.
 type DeviceWorker interface {
 	// Enqueue puts a whole batch on the stream; the host waits for nothing. out was shaped by Bound.Init with memory of
 	// the device, and is the worker's until Finish. req is not kept. A batch in hand, after which something failed, is

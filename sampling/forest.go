@@ -8,8 +8,8 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// forest gives local ids where the trees of a batch's items are kept apart: a node is in a list once for every tree
-// that reaches it. Array t of the sample has the tree of each node of type t.
+// forest gives local ids where the trees of a batch's items are kept apart. Array t of the sample has the tree of each
+// node of type t.
 type forest[V nodeID] struct {
 	table   hashMap[int64]   // by tree * nodes + fused id
 	nodes   int64            // of the graph

@@ -19,14 +19,9 @@ const (
 // Advise tells the driver how p will use the tensor. It never changes an element. Advice that has no effect returns no
 // error.
 //
-// Advice has an effect only on memory that a device reaches by page faults: host memory, including mapped files, on a
-// machine where the device accesses pageable memory (pinned.RungPageTables, or HMM). It does nothing
-//   - for placement Device and for page-locked memory (registered or of the driver), whose pages stay where they are
-//     and are mapped for every device already;
-//   - where p is the CPU;
-//   - on devices without access to pageable memory.
-//
-// khop itself takes no managed memory, for which advice was made. Errors: those of a device that is lost or closed.
+// It has an effect only on host memory, mapped files among it, that a device reaches by page faults
+// (AttrPageableAccess); device memory and page-locked memory stay where they are. khop itself takes no managed memory.
+// Errors: those of a device that is lost or closed.
 func (t Tensor) Advise(p *Processor, a Advice) error {
 	if p.dev == nil || t.placement == Device || len(t.data) == 0 || p.dev.Attribute(device.AttrPageableAccess) == 0 {
 		return nil

@@ -34,11 +34,8 @@ func Kinds() [][2]string {
 // None, in Options, is "0 of it" where 0 would be the kind's default.
 const None = -1
 
-// MaxClasses is the greatest number of classes.
-const MaxClasses = 1 << 20
-
-// MaxFeatures is the greatest width of a feature row.
-const MaxFeatures = 1 << 20
+// MaxClasses and MaxFeatures are the greatest number of classes and the greatest width of a feature row.
+const MaxClasses, MaxFeatures = 1 << 20, 1 << 20
 
 // maxCount bounds nodes and edges, so that no size in bytes overflows and every count is exact as a float64.
 const maxCount = 1 << 50

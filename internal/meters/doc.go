@@ -8,7 +8,6 @@
 //
 // # Caveats
 //
-// A meter counts everything that runs on its board or host, not only this process. A meter that cannot be read is nil
-// in the report, and Report.NotMeasured says why. Utilisation and PCIe throughput are means over samples, each of which
-// covers only some milliseconds, so measure work of a second or more.
+// A meter counts everything that runs on its board or host, not only this process. Utilisation and PCIe throughput are
+// means over samples, each of which covers only some milliseconds, so measure work of a second or more.
 package meters

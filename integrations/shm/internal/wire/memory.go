@@ -50,9 +50,8 @@ func (m *Memory) Note(i int) Segment {
 	return s
 }
 
-// NewMemory takes n bytes, a multiple of pinned.HugePage, that other processes can open: of opt.Device, or of the host
-// where that is nil, whose pages are taken when they are first written. What lies on a device is one allocation of the
-// driver, for that is what others open; the ledger of opt counts it.
+// NewMemory takes n bytes, a multiple of pinned.HugePage, that other processes can open: of opt.Device, as one
+// allocation that the ledger of opt counts, or else of the host, whose pages are taken when they are first written.
 func NewMemory(n int64, a Access, opt pinned.Options) (*Memory, error) {
 	if opt.Device == nil {
 		return newHostMemory(n, a)

@@ -2,7 +2,6 @@ package sampling
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"unsafe"
 
@@ -20,11 +19,12 @@ type picker[V nodeID] interface {
 	// where the edges of each destination lie.
 	count(st *stage[V], ends []int32) (int64, error)
 	// fill writes the positions of the next picks of that stage to c.pos, in order, sets c.n, and asks for the sources
-	// that lie there (prefetchPicks). It may make c larger. With c.n = 0 the stage ends.
+	// that lie there (prefetchPicks). With c.n = 0 the stage ends.
 	fill(c *chunk[V])
 }
 
-// assembly keeps the node lists and local ids of a batch, finds the edges of destinations, and lays out blocks.
+// assembly is what all samplers share: it keeps the node lists and local ids of a batch, finds the edges of
+// destinations, and lays out blocks. A picker says which edges are picked.
 type assembly[V nodeID] struct {
 	schema   *graph.Schema
 	layers   int
@@ -78,15 +78,15 @@ func scratchBytes[V nodeID](s *graph.Schema, b Bound) int64 {
 	if b.Lists != nil {
 		bytes = forestBytes(b.Nodes)
 	}
-	perNode := int64(2 * 8)
+	bytes += 2 * 8 * b.Nodes
 	if len(s.Edges) > 1 {
-		perNode += 8
+		bytes += 8 * b.Nodes
 	}
-	return satAdd(bytes, satMul(perNode, b.Nodes))
+	return bytes
 }
 
-// newAssembly is for ids of the width that the graph's schema says. With disjoint the trees of the items are kept
-// apart.
+// newAssembly is for ids of the width that the graph's schema says; indices are the graph's. With disjoint the trees of
+// the items are kept apart.
 func newAssembly[V nodeID](env Env, indices []V, frontier Frontier, disjoint bool, b Bound) (*assembly[V], error) {
 	g := env.Graph
 	s := g.Schema()
@@ -126,15 +126,22 @@ func (a *assembly[V]) close() error {
 		err = a.local.close()
 	}
 	for t := range a.cursors {
-		err = errors.Join(err, a.cursors[t].buf.Close())
+		err = firstError(err, a.cursors[t].buf.Close())
 	}
-	return errors.Join(err, a.starts.Close(), a.counts.Close())
+	return firstError(err, firstError(a.starts.Close(), a.counts.Close()))
 }
 
-// worker is a picker and its assembly.
+func firstError(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+// worker is Neighbor's picker and its assembly.
 type worker[V nodeID] struct {
 	*assembly[V]
-	picker picker[V]
+	picker *neighborPicker[V]
 }
 
 // Sample implements Worker.
@@ -143,7 +150,7 @@ func (w *worker[V]) Sample(ctx context.Context, req *Request, out *graph.Sample)
 }
 
 // Close implements Worker.
-func (w *worker[V]) Close() error { return w.close() }
+func (w *worker[V]) Close() error { return firstError(w.close(), w.picker.picks.Close()) }
 
 // sample fills out with what p picks.
 func (a *assembly[V]) sample(ctx context.Context, req *Request, out *graph.Sample, p picker[V]) error {

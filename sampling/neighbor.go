@@ -13,8 +13,8 @@ type Frontier uint8
 const (
 	// AllNodes expands every node reached so far at each hop, with picks of that hop (DGL, GraphBolt).
 	AllNodes Frontier = iota
-	// NewNodes expands only the nodes that the hop before reached first (PyG). Layers are then prefix views of one CSC:
-	// Blocks[l+1] begins as Blocks[l] does, in the same memory.
+	// NewNodes expands only the nodes that the hop before reached first (PyG). Each node is then expanded once, and the
+	// layers are prefix views of one CSC: Blocks[l+1] begins as Blocks[l] does, in the same memory.
 	NewNodes
 )
 
@@ -99,6 +99,9 @@ func (n Neighbor) Bound(s *graph.Schema, batchSize int) Bound {
 	} else {
 		b.Scratch = scratchBytes[int64](s, b)
 	}
+	if !n.Replace {
+		b.Scratch = satAdd(b.Scratch, 8*p.manyPicks(s))
+	}
 	return b
 }
 
@@ -127,5 +130,7 @@ func openNeighbor[V nodeID](opt Neighbor, env Env, indices []V) (Worker, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &worker[V]{a, &neighborPicker[V]{a: a, plan: p, replace: opt.Replace}}, nil
+	w := &neighborPicker[V]{a: a, plan: p, replace: opt.Replace}
+	w.picks.Options = env.Scratch
+	return &worker[V]{a, w}, nil
 }

@@ -3,7 +3,9 @@ package sampling
 import (
 	"slices"
 
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/rng"
+	"github.com/khop-gnn/khop/unified"
 )
 
 // neighborPicker is what Neighbor decides: up to a fan-out of each destination's edges, or all of them.
@@ -21,6 +23,21 @@ type neighborPicker[V nodeID] struct {
 	start, degree []int64 // by position in the list of destinations
 	i             int     // destination whose picks come next
 	done          int64   // of its picks, how many were delivered
+
+	picks unified.Buffer // of a destination that takes more than a chunk holds, and not all of its edges
+}
+
+// manyPicks returns the most picks that a destination takes at once of edges that it does not take all of, where they
+// are more than a chunk holds; else 0. No destination has more edges than its type.
+func (p plan) manyPicks(s *graph.Schema) (most int64) {
+	for _, fanouts := range p {
+		for e, k := range fanouts {
+			if n := min(int64(k), s.Edges[e].Count); n > chunkPicks {
+				most = max(most, n)
+			}
+		}
+	}
+	return most
 }
 
 func (p *neighborPicker[V]) hop(r Rand, _ []stage[V]) error {
@@ -53,14 +70,17 @@ func (p *neighborPicker[V]) count(st *stage[V], ends []int32) (int64, error) {
 		}
 		ends[i] = int32(n)
 	}
+	more := func(d int64) bool { return d > k }
+	if k > chunkPicks && !p.replace && slices.ContainsFunc(degree[st.lo:], more) { // a subset is chosen at once
+		if _, err := unified.Grow[int64](&p.picks, k, 0); err != nil {
+			return 0, err
+		}
+	}
 	return n, nil
 }
 
 func (p *neighborPicker[V]) fill(c *chunk[V]) {
 	k, indices := p.fanout, p.a.indices
-	if k > int64(len(c.pos)) && !p.replace {
-		c.pos, c.nbr = slices.Grow(c.pos, int(k))[:k], slices.Grow(c.nbr, int(k))[:k] // a subset is chosen at once
-	}
 	n := 0
 	room := len(c.pos)
 	for ; p.i < p.hi; p.i++ {
@@ -93,6 +113,18 @@ func (p *neighborPicker[V]) fill(c *chunk[V]) {
 				c.n = n
 				return
 			}
+		case k > int64(room):
+			if n == room {
+				c.n = n
+				return
+			}
+			m := p.someOfMany(c.pos[n:])
+			prefetchPicks(indices, c.pos[n:n+m], start, d)
+			n += m
+			if p.done < k {
+				c.n = n
+				return
+			}
 		default:
 			if n+int(k) > room {
 				c.n = n
@@ -106,4 +138,15 @@ func (p *neighborPicker[V]) fill(c *chunk[V]) {
 		p.done = 0
 	}
 	c.n = n
+}
+
+// someOfMany writes the next picks of a destination that takes more than a chunk holds, as many as there is room for.
+func (p *neighborPicker[V]) someOfMany(pos []int64) int {
+	picks, _ := unified.Grow[int64](&p.picks, p.fanout, p.fanout) // count made room
+	if p.done == 0 {
+		p.set.subset(picks[:p.fanout], rng.Stream(p.key, p.index(p.i)), p.start[p.i], uint64(p.degree[p.i]))
+	}
+	n := copy(pos, picks[p.done:p.fanout])
+	p.done += int64(n)
+	return n
 }

@@ -21,9 +21,9 @@ fail() { printf 'test.sh: %s\n' "$*" >&2; exit 1; }
 
 # --- what must be there ---------------------------------------------------------------------------------------------
 
-command -v go >/dev/null || fail "Go is not installed: get 1.24 or later from https://go.dev/dl/"
+command -v go >/dev/null || fail "Go is not installed: get 1.25 or later from https://go.dev/dl/"
 have=$(go env GOVERSION) && have=${have#go}
-[ "$(printf '%s\n' 1.24 "$have" | sort -V | head -n 1)" = 1.24 ] || fail "Go $have is too old: 1.24 or later is needed"
+[ "$(printf '%s\n' 1.25 "$have" | sort -V | head -n 1)" = 1.25 ] || fail "Go $have is too old: 1.25 or later is needed"
 
 # Debian packages: a C compiler for the race detector, C++ and make for the simulated GPU, Python with venv for the comparisons.
 packages=()

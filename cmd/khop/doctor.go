@@ -93,10 +93,20 @@ func (d *diagnosis) print(env *environment) error {
 	}
 	t.row("  last-level cache", cache)
 	t.row("  memory", fmt.Sprintf("%s, %s available", size(m.MemoryTotal), size(m.MemoryAvailable)))
-	t.row("  control group", limit(m.MemoryLimit))
+	group := "memory: " + limit(m.MemoryLimit)
+	if room, ok := m.GroupRoom(); ok {
+		group += fmt.Sprintf(", %s in use, room for %s of data", machine.Bytes(m.MemoryInGroup),
+			machine.Bytes(max(room, 0)))
+	}
+	quota := "no quota"
+	if m.CPUQuota > 0 {
+		quota = fmt.Sprintf("%.3g processors", m.CPUQuota)
+	}
+	t.row("  control group", group+"; processor time: "+quota)
 	t.row("  locked memory", limit(m.LockLimit)+" (for information: mapping and copying need none)")
 	t.row("  pages", fmt.Sprintf("%s; huge pages: %s, defrag: %s, %s each", machine.Bytes(m.PageSize),
-		or(m.HugePages.Mode), or(m.HugePages.Defrag), size(m.HugePageBytes)))
+		or(m.HugePages.Mode),
+		or(m.HugePages.Defrag), size(m.HugePageBytes)))
 	t.row("  NUMA nodes", max(m.NUMANodes, 1))
 	if err := t.flush(); err != nil {
 		return err

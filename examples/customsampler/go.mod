@@ -1,6 +1,6 @@
 module github.com/khop-gnn/khop/examples/customsampler
 
-go 1.24.0
+go 1.25.0
 
 require github.com/khop-gnn/khop v0.0.0
 

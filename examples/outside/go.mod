@@ -1,6 +1,6 @@
 module example.com/outside
 
-go 1.24.0
+go 1.25.0
 
 require github.com/khop-gnn/khop v0.0.0
 

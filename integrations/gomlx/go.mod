@@ -1,6 +1,6 @@
 module github.com/khop-gnn/khop/integrations/gomlx
 
-go 1.24.3
+go 1.25.0
 
 require (
 	github.com/gomlx/gomlx v0.26.0

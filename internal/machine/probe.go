@@ -25,7 +25,8 @@ type Machine struct {
 	Processor string   `json:"processor"` // model name
 	Features  []string `json:"features"`  // instruction sets that khop has code for, or that matter for speed
 	Cores     int      `json:"cores"`     // logical processors that the process may run on
-	Threads   int      `json:"threads"`   // threads that Go runs at a time: GOMAXPROCS, which follows a CPU quota
+	CPUQuota  float64  `json:"cpu_quota"` // processors whose time its control groups give it, 0 if there is no quota
+	Threads   int      `json:"threads"`   // threads that Go runs at a time: GOMAXPROCS, which follows the quota
 	NUMANodes int      `json:"numa_nodes"`
 	PageSize  int64    `json:"page_bytes"`
 
@@ -63,6 +64,19 @@ func (m *Machine) Room() int64 {
 	return room
 }
 
+// Own is what the program takes beside the memory that ledgers count: its data, Go's heap and stacks, buffers that do
+// not grow with what is read. Limits of the whole process leave room for it.
+const Own = 32 << 20
+
+// GroupRoom returns the bytes that the control group leaves to be counted by ledgers, beside Own; negative where not
+// even that is left. ok is false where no group limits memory.
+func (m *Machine) GroupRoom() (room int64, ok bool) {
+	if m.MemoryLimit == Unlimited || m.MemoryLimit <= 0 {
+		return 0, false
+	}
+	return m.MemoryLimit - m.MemoryInGroup - Own, true
+}
+
 // Probe finds out about this machine. It does not fail.
 func Probe() *Machine { return probe(os.DirFS("/")) }
 
@@ -80,6 +94,7 @@ func probe(root fs.FS) *Machine {
 	info := keyed(root, "proc/meminfo")
 	m.MemoryTotal, m.MemoryAvailable = info["MemTotal"], info["MemAvailable"]
 	m.MemoryLimit, m.MemoryInGroup = memoryLimit(root)
+	m.CPUQuota = cpuQuota(root)
 	const thp = "sys/kernel/mm/transparent_hugepage/"
 	m.HugePages = HugePages{chosen(text(root, thp+"enabled")), chosen(text(root, thp+"defrag"))}
 	m.HugePageBytes = number(text(root, thp+"hpage_pmd_size"))

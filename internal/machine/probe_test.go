@@ -7,7 +7,7 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/google/go-cmp/cmp"
 )
 
 func tree(files map[string]string) fstest.MapFS {
@@ -58,7 +58,7 @@ func TestProbeReadsWhatLinuxTells(t *testing.T) {
 		MemoryTotal: 24560000 << 10, MemoryAvailable: 20000000 << 10, MemoryLimit: 1e9, MemoryInGroup: 4e8,
 		HugePages: HugePages{"madvise", "madvise"}, HugePageBytes: 2 << 20,
 	}
-	if d := expect.Diff(want, got); d != "" {
+	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
 	if room := m.Room(); room != 6e8 {
@@ -89,7 +89,12 @@ func TestMemoryLimit(t *testing.T) {
 			"sys/fs/cgroup/x/memory.max": "7\n"}, 7, 0},
 		"cached files do not count": {map[string]string{"proc/self/cgroup": "0::/\n",
 			"sys/fs/cgroup/memory.max": "5000\n", "sys/fs/cgroup/memory.current": "1000",
-			"sys/fs/cgroup/memory.stat": "anon 5\nfile 900\ninactive_file 700\nactive_file 200\n"}, 5000, 300},
+			"sys/fs/cgroup/memory.stat": "anon 5\nfile 900\ninactive_file 700\nactive_file 200\n"}, 5000, 100},
+		"cached files of children do not count in version 1": {map[string]string{"proc/self/cgroup": "4:memory:/d\n",
+			"sys/fs/cgroup/memory/d/memory.limit_in_bytes": "5000",
+			"sys/fs/cgroup/memory/d/memory.usage_in_bytes": "1000",
+			"sys/fs/cgroup/memory/d/memory.stat": "cache 9\ninactive_file 1\nactive_file 2\nshmem 3\n" +
+				"total_inactive_file 400\ntotal_active_file 300\n"}, 5000, 300},
 		"version 1": {map[string]string{"proc/self/cgroup": "5:cpu,cpuacct:/c\n4:memory:/d\n",
 			"sys/fs/cgroup/memory/d/memory.limit_in_bytes": "6000",
 			"sys/fs/cgroup/memory/d/memory.usage_in_bytes": "1"}, 6000, 1},
@@ -137,4 +142,35 @@ func TestUsageSeesWhatTheProcessTakes(t *testing.T) {
 		t.Errorf("64 MiB written, but anonymous memory grew by %d bytes", grew)
 	}
 	runtime.KeepAlive(b)
+}
+
+func TestCPUQuota(t *testing.T) {
+	for name, c := range map[string]struct {
+		files map[string]string
+		want  float64
+	}{
+		"none": {nil, 0},
+		"version 2": {map[string]string{"proc/self/cgroup": "0::/a\n",
+			"sys/fs/cgroup/a/cpu.max": "150000 100000\n", "sys/fs/cgroup/cpu.max": "max 100000\n"}, 1.5},
+		"version 2, a parent is tighter": {map[string]string{"proc/self/cgroup": "0::/a/b\n",
+			"sys/fs/cgroup/a/cpu.max": "50000 100000", "sys/fs/cgroup/a/b/cpu.max": "400000 100000"}, .5},
+		"version 1": {map[string]string{"proc/self/cgroup": "5:cpu,cpuacct:/c\n4:memory:/d\n",
+			"sys/fs/cgroup/cpu/c/cpu.cfs_quota_us": "200000", "sys/fs/cgroup/cpu/c/cpu.cfs_period_us": "100000"}, 2},
+		"version 1 without one": {map[string]string{"proc/self/cgroup": "1:cpu:/\n",
+			"sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1", "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000"}, 0},
+	} {
+		if got := cpuQuota(tree(c.files)); got != c.want {
+			t.Errorf("%s: %g, want %g", name, got, c.want)
+		}
+	}
+}
+
+func TestGroupRoomLeavesWhatTheProgramTakes(t *testing.T) {
+	m := Machine{MemoryLimit: 100 << 20, MemoryInGroup: 8 << 20}
+	if room, ok := m.GroupRoom(); !ok || room != 60<<20 {
+		t.Errorf("%d, %t", room, ok)
+	}
+	if room, ok := (&Machine{MemoryLimit: Unlimited}).GroupRoom(); ok {
+		t.Errorf("without a limit: %d", room)
+	}
 }

@@ -1,6 +1,6 @@
 module github.com/khop-gnn/khop/tools/asm
 
-go 1.24.0
+go 1.25.0
 
 require github.com/mmcloughlin/avo v0.6.0
 

@@ -2,8 +2,6 @@ package formats
 
 import (
 	"encoding/binary"
-	"slices"
-	"strings"
 
 	flatbuffers "github.com/google/flatbuffers/go"
 
@@ -174,19 +172,31 @@ func elementType(b *flatbuffers.Builder, a arrayType) (byte, flatbuffers.UOffset
 		b.StartObject(0)
 		return typeLargeUtf8, b.EndObject()
 	}
-	if p := slices.Index(floatTypes, a.dtype); p >= 0 {
+	if p, ok := floatPrecision(a.dtype); ok {
 		b.StartObject(1)
-		b.PrependInt16Slot(0, int16(p), 0)
+		b.PrependInt16Slot(0, p, 0)
 		return typeFloat, b.EndObject()
 	}
 	b.StartObject(2)
 	b.PrependInt32Slot(0, int32(8*a.dtype.Size()), 0)
-	b.PrependBoolSlot(1, strings.HasPrefix(a.dtype.String(), "int"), false)
+	switch a.dtype {
+	case unified.Int8, unified.Int16, unified.Int32, unified.Int64:
+		b.PrependBoolSlot(1, true, false)
+	}
 	return typeInt, b.EndObject()
 }
 
-// floatTypes are the floating-point types by their precision in Arrow.
-var floatTypes = []unified.DType{unified.Float16, unified.Float32, unified.Float64}
+func floatPrecision(d unified.DType) (int16, bool) {
+	switch d {
+	case unified.Float16:
+		return 0, true
+	case unified.Float32:
+		return 1, true
+	case unified.Float64:
+		return 2, true
+	}
+	return 0, false
+}
 
 func finishField(b *flatbuffers.Builder, a arrayType, name string, kind byte, typ, children flatbuffers.UOffsetT,
 	outer bool) flatbuffers.UOffsetT {

@@ -3,9 +3,11 @@ package pinned
 import (
 	"errors"
 	"fmt"
+	"math"
 	"sync/atomic"
 
 	"github.com/khop-gnn/khop/internal/invariants"
+	"github.com/khop-gnn/khop/internal/machine"
 )
 
 // ErrLimit is returned for an allocation that would take a Ledger beyond its limit.
@@ -20,10 +22,12 @@ const (
 	Columns                 // node and edge columns copied into memory
 	Batches                 // slots: everything that is delivered with a batch
 	Scratch                 // what workers need besides: relabel tables, picks
+	Sources                 // what readers of foreign formats keep: edges, names, tables
+	Building                // graph structure while it is being built
 	numPurposes
 )
 
-var purposeNames = [numPurposes]string{"topology", "columns", "batches", "scratch"}
+var purposeNames = [numPurposes]string{"topology", "columns", "batches", "scratch", "sources", "building"}
 
 // String returns the purpose's name, as it stands in statistics.
 func (p Purpose) String() string {
@@ -34,7 +38,8 @@ func (p Purpose) String() string {
 }
 
 // Ledger counts bytes in use by purpose: host memory (pageable and page-locked) and device memory apart, each with a
-// limit. The zero value is ready; a nil Ledger counts nothing and has no limits to set. It is safe for concurrent use.
+// limit of its own. The zero value is ready; all methods but the setters of limits accept a nil receiver, which counts
+// nothing. All are safe for concurrent use.
 type Ledger struct {
 	// Within, if set, counts all that this ledger counts, and its limits hold as well. It is set before the first use.
 	Within *Ledger
@@ -50,8 +55,8 @@ type account struct {
 	limit atomic.Int64
 }
 
-// SetLimit makes later allocations of host memory fail with ErrLimit that would take Total beyond n bytes; 0 lifts the
-// limit.
+// SetLimit makes every later allocation of host memory fail with ErrLimit that would take Total beyond n bytes; 0 lifts
+// the limit. What is held stays.
 func (l *Ledger) SetLimit(n int64) { l.host.limit.Store(n) }
 
 // SetDeviceLimit is SetLimit for device memory and DeviceTotal.
@@ -62,15 +67,16 @@ func (l *Ledger) take(place Placement, p Purpose, n int64) error {
 	if l == nil {
 		return nil
 	}
-	a, kind := l.side(place), ""
+	a, kind := &l.host, ""
 	if place == Device {
-		kind = "device "
+		a, kind = &l.device, " of device memory"
 	}
 	for {
 		now := a.sum.Load()
-		if limit := a.limit.Load(); limit > 0 && now+n > limit {
-			return fmt.Errorf("%w: %d bytes more of %smemory for %v, where %d of %d are in use", ErrLimit, n, kind, p,
-				now, limit)
+		if limit := a.limit.Load(); limit > 0 && n > limit-now {
+			return fmt.Errorf("%w: %s%s are needed here for %v, and of the limit of %s there are %s left; "+
+				"allow at least %s", ErrLimit, machine.Bytes(n), kind, p, machine.Bytes(limit),
+				machine.Bytes(max(limit-now, 0)), machine.Bytes(now+n))
 		}
 		if a.sum.CompareAndSwap(now, now+n) {
 			if err := l.Within.take(place, p, n); err != nil {
@@ -84,29 +90,44 @@ func (l *Ledger) take(place Placement, p Purpose, n int64) error {
 	}
 }
 
-// side returns the account of a placement; without a ledger, one in which nobody counts.
-func (l *Ledger) side(place Placement) *account {
-	switch {
-	case l == nil:
-		return &nothing
-	case place == Device:
-		return &l.device
-	}
-	return &l.host
-}
-
-var nothing account
-
 // give takes back what take counted.
 func (l *Ledger) give(place Placement, p Purpose, n int64) {
-	if l != nil {
-		l.side(place).add(p, -n)
+	switch {
+	case l == nil:
+	case place == Device:
+		l.device.add(p, -n)
 		l.Within.give(place, p, n)
+	default:
+		l.Add(p, -n)
 	}
+}
+
+// Take counts n bytes of host memory that the caller is about to take by itself, such as memory of the Go heap. After
+// ErrLimit, which says what is needed and what is left, nothing is counted.
+func (l *Ledger) Take(p Purpose, n int64) error { return l.take(Host, p, n) }
+
+// Give counts n bytes less, which were counted by Take.
+func (l *Ledger) Give(p Purpose, n int64) { l.Add(p, -n) }
+
+// Left returns the bytes of host memory that may still be taken; the greatest int64 where there is no limit.
+func (l *Ledger) Left() int64 {
+	if l == nil {
+		return math.MaxInt64
+	}
+	left := l.Within.Left()
+	if limit := l.host.limit.Load(); limit > 0 {
+		left = min(left, limit-l.host.sum.Load())
+	}
+	return left
 }
 
 // Add counts n more bytes of host memory (fewer if n is negative) for a purpose.
-func (l *Ledger) Add(p Purpose, n int64) { l.give(Host, p, -n) }
+func (l *Ledger) Add(p Purpose, n int64) {
+	if l != nil {
+		l.host.add(p, n)
+		l.Within.Add(p, n)
+	}
+}
 
 func (a *account) add(p Purpose, n int64) {
 	used, sum := a.used[p].Add(n), a.sum.Add(n)
@@ -126,19 +147,58 @@ func (a *account) raisePeak(now int64) {
 }
 
 // Used returns the bytes of host memory in use for a purpose.
-func (l *Ledger) Used(p Purpose) int64 { return l.side(Host).used[p].Load() }
+func (l *Ledger) Used(p Purpose) int64 {
+	if l == nil {
+		return 0
+	}
+	return l.host.used[p].Load()
+}
 
 // Total returns the bytes of host memory in use for all purposes.
-func (l *Ledger) Total() int64 { return l.side(Host).sum.Load() }
+func (l *Ledger) Total() int64 {
+	if l == nil {
+		return 0
+	}
+	return l.host.sum.Load()
+}
 
 // Peak returns the greatest Total that there ever was.
-func (l *Ledger) Peak() int64 { return l.side(Host).peak.Load() }
+func (l *Ledger) Peak() int64 {
+	if l == nil {
+		return 0
+	}
+	return l.host.peak.Load()
+}
 
-// DeviceUsed is Used for device memory.
-func (l *Ledger) DeviceUsed(p Purpose) int64 { return l.side(Device).used[p].Load() }
+// ByPurpose returns the bytes of host memory in use, keyed by Purpose.String.
+func (l *Ledger) ByPurpose() map[string]int64 {
+	m := make(map[string]int64, numPurposes)
+	for p := range numPurposes {
+		m[p.String()] = l.Used(p)
+	}
+	return m
+}
 
-// DeviceTotal is Total for device memory.
-func (l *Ledger) DeviceTotal() int64 { return l.side(Device).sum.Load() }
+// DeviceUsed returns the bytes of device memory in use for a purpose.
+func (l *Ledger) DeviceUsed(p Purpose) int64 {
+	if l == nil {
+		return 0
+	}
+	return l.device.used[p].Load()
+}
 
-// DevicePeak is Peak for device memory.
-func (l *Ledger) DevicePeak() int64 { return l.side(Device).peak.Load() }
+// DeviceTotal returns the bytes of device memory in use for all purposes.
+func (l *Ledger) DeviceTotal() int64 {
+	if l == nil {
+		return 0
+	}
+	return l.device.sum.Load()
+}
+
+// DevicePeak returns the greatest DeviceTotal that there ever was.
+func (l *Ledger) DevicePeak() int64 {
+	if l == nil {
+		return 0
+	}
+	return l.device.peak.Load()
+}

@@ -3,8 +3,13 @@ package main
 import (
 	"fmt"
 	"math"
+	"os"
+	"runtime/debug"
 
 	"github.com/dustin/go-humanize"
+
+	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/pinned"
 )
 
 // byteSize is a size on the command line: 4GB, 1.5GiB, 500MB or a number of bytes.
@@ -18,4 +23,21 @@ func (b *byteSize) UnmarshalText(text []byte) error {
 	}
 	*b = byteSize(n)
 	return nil
+}
+
+// forData returns what a limit of the process leaves beside what the program itself takes; 0 for none.
+func (b byteSize) forData() (int64, error) {
+	if b > 0 && b <= machine.Own {
+		return 0, fmt.Errorf("%w: --max-memory is %s, and the program itself takes up to %s; allow at least %s",
+			pinned.ErrLimit, machine.Bytes(int64(b)), machine.Bytes(machine.Own), machine.Bytes(5*machine.Own/4))
+	}
+	return max(int64(b)-machine.Own, 0), nil
+}
+
+// limitHeap makes the Go runtime collect garbage before its memory exceeds what the limit on data leaves to it, unless
+// the user has set a limit of the runtime (GOMEMLIMIT).
+func limitHeap(data int64) {
+	if data > 0 && os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(min(data, math.MaxInt64-machine.Own) + machine.Own)
+	}
 }

@@ -50,50 +50,52 @@ type Options struct {
 	// Force replaces a dataset that is there.
 	Force bool
 	// MemoryLimit bounds, in bytes, what reading the source and building the structure take together, beside some
-	// megabytes of buffers; 0: half of what the machine has free.
+	// megabytes of buffers; 0: half of what the machine has free. Settle lowers it to what the control group leaves.
 	MemoryLimit int64
 	Progress    formats.Progress
 	// Log, if set, is told what is understood and what is about to happen, a line at a time.
 	Log func(line string)
 }
 
-// Result says what was converted. "khop convert --json" prints it.
+// Result says what was converted.
 type Result struct {
-	Kind        string   `json:"kind"` // of the source
-	Nodes       int64    `json:"nodes"`
-	Edges       int64    `json:"edges"`        // stored
-	SourceEdges int64    `json:"source_edges"` // listed in the source
-	Direction   string   `json:"direction"`
-	FeatureDim  int64    `json:"feature_dim"`
-	Classes     int64    `json:"classes"`
-	Splits      int      `json:"splits"`
-	Bytes       int64    `json:"bytes"` // of all arrays, about
-	Notes       []string `json:"notes"`
-	MemoryPeak  int64    `json:"memory_peak"` // the most that counted against MemoryLimit at a time; 0 without a limit
+	Kind        string // of the source
+	Nodes       int64
+	Edges       int64 // stored
+	SourceEdges int64 // listed in the source
+	Direction   string
+	FeatureDim  int64
+	Classes     int64
+	Splits      int
+	Bytes       int64 // of all arrays, about
+	MemoryPeak  int64 // the most that counted against MemoryLimit at a time; 0 where there was no limit
+	Notes       []string
 }
 
 // Run converts the file or directory src to a new dataset at dst.
 //
 // Errors: *formats.Error with file, row and remedy for what is wrong with the source; ErrUnknown, ErrOptions;
-// source.ErrMemory, which says what is needed; formats.ErrExist and formats.ErrSpace for the target;
-// context.Cause(ctx). After an error dst is as it was: it holds no dataset, or the one that Force was to replace.
+// pinned.ErrLimit, which says what is needed; formats.ErrExist and formats.ErrSpace for the target;
+// context.Cause(ctx). After an error there is no dataset at dst, except where one was and Force has not come to replace
+// it.
 func Run(ctx context.Context, src, dst string, opt Options) (res *Result, err error) {
 	if opt.Log == nil {
 		opt.Log = func(string) {}
 	}
-	if opt.MemoryLimit == 0 {
-		opt.MemoryLimit = machine.Probe().Room() / 2
-	}
-	// say at once, not after an hour of reading, that the target cannot be
-	w, err := formats.Create(dst, formats.WriterOptions{Force: opt.Force})
-	if err != nil {
+	if err := opt.Settle(); err != nil {
 		return nil, err
 	}
-	if err := w.Abort(); err != nil {
-		return nil, err
+	if !opt.Force { // say at once, not after an hour of reading, that the target cannot be
+		w, err := formats.Create(dst, formats.WriterOptions{})
+		if err != nil {
+			return nil, err
+		}
+		if err := w.Abort(); err != nil {
+			return nil, err
+		}
 	}
-	c := &conversion{src: src, dst: dst, opt: opt, temp: filepath.Dir(filepath.Clean(dst)),
-		budget: source.NewBudget(opt.MemoryLimit)}
+	c := &conversion{src: src, dst: dst, opt: opt, temp: filepath.Dir(filepath.Clean(dst))}
+	c.ledger.SetLimit(opt.MemoryLimit)
 	err = pinned.Guard(func() error { // temporary files are mapped
 		res, err = c.run(ctx)
 		return err
@@ -104,12 +106,32 @@ func Run(ctx context.Context, src, dst string, opt Options) (res *Result, err er
 	return res, nil
 }
 
+// Settle sets MemoryLimit to the limit that Run keeps: the default where it is 0, and no more than what the control
+// group leaves. pinned.ErrLimit where that is nothing. Run calls it.
+func (o *Options) Settle() error {
+	m := machine.Probe()
+	if o.MemoryLimit == 0 {
+		o.MemoryLimit = m.Room() / 2
+	}
+	room, ok := m.GroupRoom()
+	if !ok {
+		return nil
+	}
+	if room <= 0 {
+		return fmt.Errorf("%w: the control group allows %s, of which %s are in use, and converting takes %s and more; "+
+			"allow more, or end others in the group", pinned.ErrLimit, machine.Bytes(m.MemoryLimit),
+			machine.Bytes(m.MemoryInGroup), machine.Bytes(machine.Own))
+	}
+	o.MemoryLimit = min(o.MemoryLimit, room)
+	return nil
+}
+
 // conversion is one run.
 type conversion struct {
 	src, dst string
 	opt      Options
 	temp     string // directory for temporary files
-	budget   *source.Budget
+	ledger   pinned.Ledger
 
 	kind   string
 	graph  *source.Graph
@@ -204,7 +226,7 @@ func (c *conversion) write(ctx context.Context) (res *Result, err error) {
 		return nil, err
 	}
 	res.Notes = append(res.Notes, t.notes()...)
-	res.MemoryPeak = c.budget.Peak()
+	res.MemoryPeak = c.ledger.Peak()
 	for _, n := range res.Notes {
 		c.opt.Log("note: " + n)
 	}
@@ -216,7 +238,7 @@ func (c *conversion) result(s *graph.Schema, t *topology) *Result {
 	r := &Result{
 		Kind: c.kind, Nodes: g.Nodes, Edges: t.edges, SourceEdges: g.Edges.Count, Direction: t.direction,
 		Classes: g.Classes,
-		Splits:  len(g.Splits), Notes: append([]string{}, g.Notes...),
+		Splits:  len(g.Splits), Notes: g.Notes,
 	}
 	r.Bytes = 8*(r.Nodes+1) + r.Edges*s.IDType().Size()
 	for _, col := range s.EdgeColumns {

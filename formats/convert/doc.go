@@ -17,6 +17,6 @@
 //
 // MemoryLimit holds for the reader and for what builds the structure together. Edges of a text move to a temporary file
 // beside the target, and the structure is built in several walks over the edges. An archive is read into memory: where
-// the limit does not allow that, source.ErrMemory says what is needed. After an error, a cancelled context or a crash
+// the limit does not allow that, pinned.ErrLimit says what is needed. After an error, a cancelled context or a crash
 // there is no dataset.
 package convert

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,9 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sbinet/npyio"
+
 	"github.com/khop-gnn/khop/formats"
-	"github.com/khop-gnn/khop/formats/source"
-	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -40,19 +42,27 @@ func TestMemoryLimitChangesNothing(t *testing.T) {
 		}
 	}
 	_, err := Run(context.Background(), src, filepath.Join(t.TempDir(), "x"), Options{MemoryLimit: 1 << 10})
-	if !errors.Is(err, source.ErrMemory) || !strings.Contains(err.Error(), "at least") {
+	if !errors.Is(err, pinned.ErrLimit) || !strings.Contains(err.Error(), "at least") {
 		t.Errorf("a limit of 1 KiB: %v", err)
 	}
 }
 
 func npyFile(t *testing.T, v any) string {
 	t.Helper()
-	return write(t, "table.npy", string(expect.NPY(v)))
+	var b bytes.Buffer
+	if err := npyio.Write(&b, v); err != nil {
+		t.Fatal(err)
+	}
+	return write(t, "table.npy", b.String())
 }
 
+// npyMatrix writes float32 rows; the library writes vectors only.
 func npyMatrix(t *testing.T, rows, width int, v []float32) string {
 	t.Helper()
-	return write(t, "features.npy", string(expect.NPY(v, rows, width)))
+	header := fmt.Sprintf("{'descr': '<f4', 'fortran_order': False, 'shape': (%d, %d), }\n", rows, width)
+	b := append([]byte("\x93NUMPY\x01\x00"), byte(len(header)), byte(len(header)>>8))
+	b = append(append(b, header...), unified.FromSlice(v).Bytes()...)
+	return write(t, "features.npy", string(b))
 }
 
 func TestTablesGoBesideAnEdgeList(t *testing.T) {

@@ -40,7 +40,7 @@ var kinds = []kind{
 				return nil, source.Error(c.src, "", -1,
 					"name a directory with X_edges.csv, X_features.json and X_target.csv", ErrUnknown)
 			}
-			return musae.Read(ctx, c.src, prefix, musae.Options{TempDir: c.temp, Budget: c.budget,
+			return musae.Read(ctx, c.src, prefix, musae.Options{TempDir: c.temp, Ledger: &c.ledger,
 				Progress: c.opt.Progress})
 		},
 	},
@@ -48,7 +48,7 @@ var kinds = []kind{
 		name: "npz", title: "a NumPy archive",
 		is: func(_ string, entries []string, head []byte) bool { return entries == nil && npz.Looks(head) },
 		read: func(ctx context.Context, c *conversion, _ int64) (*source.Graph, error) {
-			return npz.Read(ctx, c.src, c.budget)
+			return npz.Read(ctx, c.src, &c.ledger)
 		},
 	},
 	{
@@ -61,7 +61,7 @@ var kinds = []kind{
 				return nil, fmt.Errorf("%w: ids %q is none of auto, numbers, names", ErrOptions, c.opt.IDs)
 			}
 			return edgelist.Read(ctx, c.src, edgelist.Options{
-				IDs: ids, Columns: c.opt.Columns, Nodes: nodes, TempDir: c.temp, Budget: c.budget,
+				IDs: ids, Columns: c.opt.Columns, Nodes: nodes, TempDir: c.temp, Ledger: &c.ledger,
 				Progress: c.opt.Progress,
 			})
 		},

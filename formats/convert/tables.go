@@ -13,6 +13,7 @@ import (
 	"github.com/khop-gnn/khop/formats/npy"
 	"github.com/khop-gnn/khop/formats/source"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -43,6 +44,8 @@ func (c *conversion) openTables() (nodes int64, err error) {
 		}
 		h := &t.header
 		switch {
+		case h.Bytes() > f.Size && f.Compression == "":
+			err = fmt.Errorf("%v: elements take %d bytes, but the file has %d: it is cut short", h, h.Bytes(), f.Size)
 		case h.DType == unified.Invalid:
 			err = fmt.Errorf("%w %q: numbers are wanted", npy.ErrType, h.Descr)
 		case t.column == "feature" && len(h.Shape) != 2 || h.Elements() == 0 && len(h.Shape) == 2 && h.Shape[1] == 0:
@@ -74,7 +77,7 @@ func (c *conversion) addTables(ctx context.Context) error {
 			col.Shape = []int64{t.header.Shape[1]}
 		} else {
 			col.DType = unified.Int64
-			labels, err := t.labels(c.budget)
+			labels, err := t.labels(&c.ledger)
 			if err != nil {
 				return err
 			}
@@ -98,17 +101,20 @@ func (c *conversion) addTables(ctx context.Context) error {
 	return nil
 }
 
-func (t *table) labels(b *source.Budget) ([]int64, error) {
+func (t *table) labels(l *pinned.Ledger) ([]int64, error) {
 	f, err := source.Open(t.path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	if err := f.Count(l); err != nil {
+		return nil, err
+	}
 	h, err := npy.ReadHeader(f)
 	if err != nil {
 		return nil, source.Error(t.path, "", -1, "", err)
 	}
-	labels, err := npy.ReadInts(f, h, b)
+	labels, err := npy.ReadInts(f, h, l)
 	if err != nil {
 		return nil, source.Error(t.path, "", -1, "labels are whole numbers", err)
 	}
@@ -123,12 +129,15 @@ func (c *conversion) writer(t *table) func(context.Context, io.Writer) error {
 			return err
 		}
 		defer f.Close()
+		if err := f.Count(&c.ledger); err != nil {
+			return err
+		}
 		h, err := npy.ReadHeader(f)
 		if err == nil && h.String() != t.header.String() {
 			err = errors.New("the file has changed")
 		}
 		if err == nil {
-			err = npy.Stream(ctx, w, f, h, c.budget)
+			err = npy.Stream(ctx, w, f, h, &c.ledger)
 		}
 		if err != nil {
 			return source.Error(t.path, "", -1, "", err)

@@ -38,7 +38,7 @@ type topology struct {
 	part   *csc.Part
 	free   func()
 
-	budget *source.Budget
+	ledger *pinned.Ledger
 	taken  int64 // charged for it
 }
 
@@ -47,7 +47,7 @@ func (t *topology) close() {
 	if t.free != nil {
 		t.free()
 	}
-	t.budget.Give(t.taken)
+	t.ledger.Give(pinned.Building, t.taken)
 	t.free, t.part, t.taken = nil, nil, 0
 }
 
@@ -58,7 +58,7 @@ func (c *conversion) plan(ctx context.Context) (*topology, error) {
 		return nil, source.Error(c.src, "", -1, "number the nodes from 0, or take the ids as names",
 			fmt.Errorf("there are %d nodes", g.Nodes))
 	}
-	t := &topology{g: g, budget: c.budget}
+	t := &topology{g: g, ledger: &c.ledger}
 	switch c.opt.Direction {
 	case AsGiven:
 		t.both, t.direction = g.Edges.Undirected, "directed, as listed"
@@ -103,19 +103,19 @@ func (c *conversion) plan(ctx context.Context) (*topology, error) {
 	})
 }
 
-// charge charges the budget for building a structure of so many edges: all at once where that fits, else in parts, with
+// charge charges the ledger for building a structure of so many edges: all at once where that fits, else in parts, with
 // as many workers as fit.
 func (t *topology) charge(edges int64) (err error) {
 	all, least := csc.Estimate(t.opt, edges)
 	t.taken = all
-	if left := t.budget.Left(); all > left {
+	if left := t.ledger.Left(); all > left {
 		for t.opt.Workers = runtime.GOMAXPROCS(0); left < least && t.opt.Workers > 1; { // each takes some
 			t.opt.Workers /= 2
 			_, least = csc.Estimate(t.opt, edges)
 		}
 		t.stream, t.opt.MemoryLimit, t.taken = true, left, max(left, least)
 	}
-	if err = t.budget.Take(t.taken); err != nil {
+	if err = t.ledger.Take(pinned.Building, t.taken); err != nil {
 		t.taken = 0
 		return fmt.Errorf("build a structure of %d edges in parts (at once it takes %s): %w", edges, machine.Bytes(all),
 			err)
@@ -142,6 +142,9 @@ func (t *topology) parts(ctx context.Context, emit func(csc.Part) error) error {
 		if err == nil {
 			err = emit(*t.part)
 		}
+	}
+	if errors.Is(err, csc.ErrMemory) {
+		return fmt.Errorf("%w: build a structure in parts: %w; allow so much more", pinned.ErrLimit, err)
 	}
 	var bad *csc.RangeError
 	if errors.As(err, &bad) {

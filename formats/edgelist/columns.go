@@ -132,7 +132,7 @@ func (c *column) finish(g *source.Graph) (source.EdgeColumn, error) {
 		return col, err
 	}
 	// The first values are integers: write them again, as the floats that they turned out to be.
-	again := &source.Spool{Dir: c.spool.Dir, Budget: c.spool.Budget}
+	again := &source.Spool{Dir: c.spool.Dir, Ledger: c.spool.Ledger}
 	g.Own(again)
 	var buf []byte
 	for at := int64(0); at < 8*c.ints; at += 8 {

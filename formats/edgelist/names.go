@@ -7,15 +7,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/khop-gnn/khop/formats/source"
+	"github.com/khop-gnn/khop/pinned"
 )
 
-// names numbers strings as they first appear: an open-addressing table over one array of bytes.
+// names numbers strings as they first appear: an open-addressing table over the strings.
 type names struct {
-	seed   maphash.Seed
-	slots  []slot // none, or a power of two, at most half full
-	text   []byte
-	ends   []int64 // where name i ends in text
-	budget *source.Budget
+	seed  maphash.Seed
+	slots []slot // none, or a power of two, at most half full
+	source.Texts
 }
 
 type slot struct {
@@ -23,24 +22,20 @@ type slot struct {
 	number uint32 // 1 + the name's number; 0: free
 }
 
-func newNames(b *source.Budget) *names {
-	return &names{seed: maphash.MakeSeed(), budget: b}
+func newNames(opt *Options) *names {
+	return &names{seed: maphash.MakeSeed(), Texts: source.Texts{Dir: opt.TempDir, Ledger: opt.Ledger}}
 }
 
-// Len returns how many names there are.
-func (n *names) Len() int64 { return int64(len(n.ends)) }
-
-func (n *names) name(i int64) []byte {
-	from := int64(0)
-	if i > 0 {
-		from = n.ends[i-1]
-	}
-	return n.text[from:n.ends[i]]
+// Close frees the memory.
+func (n *names) Close() error {
+	n.Ledger.Give(pinned.Sources, slotBytes*int64(len(n.slots)))
+	n.slots = nil
+	return n.Texts.Close()
 }
 
 // number returns the number of a name, a new one for a new name. The bytes are copied.
 func (n *names) number(name []byte) (int64, error) {
-	if 2*len(n.ends) >= len(n.slots) {
+	if 2*n.Len() >= int64(len(n.slots)) {
 		if err := n.grow(); err != nil {
 			return 0, n.tooMany(err)
 		}
@@ -49,26 +44,21 @@ func (n *names) number(name []byte) (int64, error) {
 	tag, mask := uint32(h>>32), uint64(len(n.slots)-1)
 	i := h & mask
 	for ; n.slots[i].number != 0; i = (i + 1) & mask {
-		if s := n.slots[i]; s.tag == tag && bytes.Equal(n.name(int64(s.number-1)), name) {
+		if s := n.slots[i]; s.tag == tag && bytes.Equal(n.At(int64(s.number-1)), name) {
 			return int64(s.number - 1), nil
 		}
 	}
 	if !utf8.Valid(name) {
 		return 0, badf("convert the file to UTF-8 first", "id %q is not UTF-8", clip(name))
 	}
-	if len(n.ends) == 1<<32-2 {
+	if n.Len() == 1<<32-2 {
 		return 0, errors.New("there are 2^32 different names, which is more than can be numbered")
 	}
-	var err, err2 error
-	n.text, err = source.Grow(n.budget, n.text, len(name))
-	n.ends, err2 = source.Grow(n.budget, n.ends, 1)
-	if err = errors.Join(err, err2); err != nil {
+	if err := n.Append(name); err != nil {
 		return 0, n.tooMany(err)
 	}
-	n.text = append(n.text, name...)
-	n.ends = append(n.ends, int64(len(n.text)))
-	n.slots[i] = slot{tag, uint32(len(n.ends))}
-	return int64(len(n.ends) - 1), nil
+	n.slots[i] = slot{tag, uint32(n.Len())}
+	return n.Len() - 1, nil
 }
 
 // tooMany is the error of a name for which there is no memory.
@@ -76,18 +66,19 @@ func (n *names) tooMany(err error) error {
 	return badf("", "ids are names, and there is no room for more than %d: %w", n.Len(), err)
 }
 
+const slotBytes = 8
+
 // grow doubles the slots.
 func (n *names) grow() error {
-	const slotBytes = 8
 	old, size := len(n.slots), max(2*len(n.slots), 1<<10)
-	if err := n.budget.Take(slotBytes * int64(size)); err != nil {
+	if err := n.Ledger.Take(pinned.Sources, slotBytes*int64(size)); err != nil {
 		return err
 	}
 	n.slots = make([]slot, size)
-	n.budget.Give(slotBytes * int64(old))
+	n.Ledger.Give(pinned.Sources, slotBytes*int64(old))
 	mask := uint64(len(n.slots) - 1)
-	for k := range n.ends {
-		h := maphash.Bytes(n.seed, n.name(int64(k)))
+	for k := range n.Len() {
+		h := maphash.Bytes(n.seed, n.At(k))
 		i := h & mask
 		for n.slots[i].number != 0 {
 			i = (i + 1) & mask
@@ -101,7 +92,7 @@ func (n *names) grow() error {
 func (n *names) strings(column string) source.Strings {
 	return source.Strings{Name: column, Rows: n.Len(), Each: func(yield func(string) error) error {
 		for i := range n.Len() {
-			if err := yield(string(n.name(i))); err != nil {
+			if err := yield(string(n.At(i))); err != nil {
 				return err
 			}
 		}

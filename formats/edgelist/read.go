@@ -9,6 +9,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/source"
+	"github.com/khop-gnn/khop/pinned"
 )
 
 // IDs says what the ids in the text are.
@@ -35,33 +36,34 @@ type Options struct {
 	Nodes int64
 	// TempDir is where edges may be kept in a temporary file.
 	TempDir string
-	// Budget bounds what names, edges and columns take in memory; nil: no limit.
-	Budget   *source.Budget
+	// Ledger bounds what names, edges and columns take in memory; nil: no limit.
+	Ledger   *pinned.Ledger
 	Progress formats.Progress
 }
 
-// maxSparse is how many times more nodes than edges node numbers may ask for, beyond the first freeNodes.
-const (
-	maxSparse = 32
-	freeNodes = 1 << 20
-)
-
-// Read reads the edge list at path. The caller closes the graph. Memory: about 12 MB, the names if ids are names, and
-// what of edges and of each column has not moved to a temporary file (see source.Spool).
+// Read reads the edge list at path. The caller closes the graph. Memory: about 12 MB; if ids
+// are names, 24 to 32 bytes a name and the last megabytes of their text (see source.Texts); and what of edges and of
+// each column has not moved to a temporary file (see source.Spool).
 func Read(ctx context.Context, path string, opt Options) (_ *source.Graph, err error) {
 	f, err := source.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	if err := f.Count(opt.Ledger); err != nil {
+		return nil, err
+	}
 	g := &source.Graph{}
 	r := &reader{path: path, opt: opt, store: &source.EdgeStore{Spool: source.Spool{Dir: opt.TempDir,
-		Budget: opt.Budget}}}
+		Ledger: opt.Ledger}}}
 	g.Own(r.store)
 	defer func() {
 		if err != nil {
 			for _, c := range r.columns {
 				err = errors.Join(err, c.spool.Close())
+			}
+			if r.names != nil {
+				err = errors.Join(err, r.names.Close())
 			}
 			err = errors.Join(err, g.Close())
 		}
@@ -150,11 +152,11 @@ func (r *reader) parse(b []byte) error {
 		b = b[lay.skip:]
 		for i := range lay.columns {
 			c := &column{columnSpec: lay.columns[i]}
-			c.spool.Dir, c.spool.Budget = r.opt.TempDir, r.opt.Budget
+			c.spool.Dir, c.spool.Ledger = r.opt.TempDir, r.opt.Ledger
 			r.columns = append(r.columns, c)
 		}
 		if lay.names {
-			r.names = newNames(r.opt.Budget)
+			r.names = newNames(&r.opt)
 		}
 	}
 	var err error
@@ -193,11 +195,12 @@ func (r *reader) finish(g *source.Graph) error {
 				"give tables with a row for each name, in the order of first appearance",
 				fmt.Errorf("it names %d nodes, but the tables have %d rows", g.Nodes, r.opt.Nodes))
 		}
+		g.Own(r.names)
 		g.Strings = append(g.Strings, r.names.strings("id"))
 		g.Note("ids are names: nodes are numbered as they first appear, their names are kept as \"id\"")
 	case r.opt.Nodes > 0:
 		g.Nodes = r.opt.Nodes
-	case r.opt.IDs == Auto && (greatest-freeNodes)/maxSparse > r.store.Len():
+	case r.opt.IDs == Auto && source.TooSparse(greatest, r.store.Len()):
 		return source.Error(r.path, "", -1,
 			"number them in order of appearance by --ids names, or keep all these nodes by --ids numbers",
 			fmt.Errorf("ids reach %d, but there are only %d edges", greatest, r.store.Len()))

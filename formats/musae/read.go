@@ -13,11 +13,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unsafe"
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/edgelist"
 	"github.com/khop-gnn/khop/formats/source"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -39,25 +41,25 @@ func Prefix(entries []string) (string, bool) {
 // Options say how to read.
 type Options struct {
 	TempDir  string         // where edges may be kept in a temporary file
-	Budget   *source.Budget // for all that is kept in memory; nil: no limit
+	Ledger   *pinned.Ledger // for all that is kept in memory; nil: no limit
 	Progress formats.Progress
 }
 
 // Read reads the collection in a directory, whose files begin with prefix. The caller closes the graph.
 func Read(ctx context.Context, dir, prefix string, opt Options) (*source.Graph, error) {
 	file := func(end string) string { return filepath.Join(dir, prefix+end) }
-	t, err := readTarget(file("_target.csv"), opt.Budget)
+	t, err := readTarget(file("_target.csv"), opt.Ledger)
 	if err != nil {
 		return nil, err
 	}
 	nodes := int64(len(t.labels))
 	g, err := edgelist.Read(ctx, file("_edges.csv"), edgelist.Options{IDs: edgelist.Numbers, Nodes: nodes,
-		TempDir: opt.TempDir, Budget: opt.Budget, Progress: opt.Progress})
+		TempDir: opt.TempDir, Ledger: opt.Ledger, Progress: opt.Progress})
 	if err != nil {
 		return nil, err
 	}
 	g.Edges.Undirected = true
-	if err := addFeatures(g, file("_features.json"), opt.Budget); err != nil {
+	if err := addFeatures(g, file("_features.json"), opt.Ledger); err != nil {
 		return nil, errors.Join(err, g.Close())
 	}
 	g.Classes = int64(len(t.classes))
@@ -79,20 +81,54 @@ type target struct {
 
 // row is a line of the table.
 type row struct {
-	line        int64
-	class, name string
+	line, id int64
+	class    string // shared by all rows of it
+	name     string
 }
 
-// rowBytes is what a row takes, about: in the map of rows, and as label and name.
-const rowBytes = 128
+// textBytes is what a string takes besides its characters, about.
+const textBytes = 16
 
-func readTarget(path string, b *source.Budget) (*target, error) {
+// rows are the lines of the table, in the order of the file.
+type rows struct {
+	ledger  *pinned.Ledger
+	list    []row
+	classes map[string]string // of each the one copy
+}
+
+// add adds a row, of which it copies the strings.
+func (r *rows) add(x row) (err error) {
+	class, known := r.classes[x.class]
+	bytes := int64(len(x.name)) + textBytes
+	if !known {
+		bytes += int64(len(x.class)) + 8*textBytes // in the map, too
+	}
+	if err := r.ledger.Take(pinned.Sources, bytes); err != nil {
+		return err
+	}
+	if r.list, err = source.Grow(r.ledger, r.list, 1); err != nil {
+		return err
+	}
+	if !known {
+		class = strings.Clone(x.class)
+		r.classes[class] = class
+	}
+	x.class, x.name = class, strings.Clone(x.name)
+	r.list = append(r.list, x)
+	return nil
+}
+
+func readTarget(path string, l *pinned.Ledger) (*target, error) {
 	f, err := source.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	r := csv.NewReader(f)
+	if err := f.Count(l); err != nil {
+		return nil, err
+	}
+	paced := source.NewPaced(f)
+	r := csv.NewReader(paced)
 	r.ReuseRecord = true
 	header, err := r.Read()
 	if err != nil {
@@ -109,11 +145,12 @@ func readTarget(path string, b *source.Budget) (*target, error) {
 		return nil, source.Error(path, "", 1, "the header names a column id, and page_type or ml_target",
 			fmt.Errorf("the columns are %.200q", header))
 	}
-	rows := map[int64]row{}
+	all := rows{ledger: l, classes: map[string]string{}}
 	for {
+		paced.Next()
 		rec, err := r.Read()
 		if err == io.EOF {
-			return newTarget(path, rows, name >= 0)
+			return all.target(path, name >= 0)
 		}
 		var parse *csv.ParseError
 		if errors.As(err, &parse) {
@@ -127,47 +164,48 @@ func readTarget(path string, b *source.Budget) (*target, error) {
 		if name >= 0 {
 			x.name = strings.ToValidUTF8(rec[name], "\uFFFD")
 		}
-		if err := b.Take(rowBytes + int64(len(x.class)+len(x.name))); err != nil {
-			return nil, source.Error(path, "", x.line, "", err)
-		}
-		x.class, x.name = strings.Clone(x.class), strings.Clone(x.name)
-		v, err := strconv.ParseInt(rec[id], 10, 64)
-		if err != nil || v < 0 {
+		if x.id, err = strconv.ParseInt(rec[id], 10, 64); err != nil || x.id < 0 {
 			return nil, source.Error(path, "id", x.line, "node numbers count from 0",
 				fmt.Errorf("%.80q is no node number", rec[id]))
 		}
-		if old, twice := rows[v]; twice {
-			return nil, source.Error(path, "id", x.line, "", fmt.Errorf("node %d has a row already, at %d", v,
-				old.line))
+		if err := all.add(x); err != nil {
+			return nil, source.Error(path, "", x.line, "", err)
 		}
-		rows[v] = x
 	}
 }
 
-// newTarget numbers the classes and puts the rows in order.
-func newTarget(path string, rows map[int64]row, named bool) (*target, error) {
-	t := &target{labels: make([]int64, len(rows))}
+// target numbers the classes and puts the rows in the order of their nodes.
+func (r *rows) target(path string, named bool) (*target, error) {
+	n := int64(len(r.list))
+	const perNode = 8 + 16 + 8 // label, name, line
+	if err := r.ledger.Take(pinned.Sources, perNode*n); err != nil {
+		return nil, source.Error(path, "", -1, "", err)
+	}
+	t, lines := &target{labels: make([]int64, n)}, make([]int64, n)
 	if named {
-		t.names = make([]string, len(rows))
+		t.names = make([]string, n)
 	}
 	number := map[string]int64{}
-	for _, x := range rows {
-		number[x.class] = 0
-	}
-	t.classes = slices.SortedFunc(maps.Keys(number), compareClasses)
+	t.classes = slices.SortedFunc(maps.Keys(r.classes), compareClasses)
 	for i, c := range t.classes {
 		number[c] = int64(i)
 	}
-	for v, x := range rows {
-		if v >= int64(len(rows)) {
+	for _, x := range r.list {
+		switch {
+		case x.id >= n:
 			return nil, source.Error(path, "id", x.line, "every node from 0 on must have a row",
-				fmt.Errorf("node %d, but there are %d rows", v, len(rows)))
+				fmt.Errorf("node %d, but there are %d rows", x.id, n))
+		case lines[x.id] > 0:
+			return nil, source.Error(path, "id", x.line, "", fmt.Errorf("node %d has a row already, at %d", x.id,
+				lines[x.id]))
 		}
-		t.labels[v] = number[x.class]
+		lines[x.id], t.labels[x.id] = x.line, number[x.class]
 		if named {
-			t.names[v] = x.name
+			t.names[x.id] = x.name
 		}
 	}
+	r.ledger.Give(pinned.Sources, 8*n+int64(unsafe.Sizeof(row{}))*int64(cap(r.list))) // lines and rows
+	r.list = nil
 	return t, nil
 }
 
@@ -182,18 +220,21 @@ func compareClasses(a, b string) int {
 }
 
 // addFeatures reads the lists of features and adds them as dense rows, made as they are written.
-func addFeatures(g *source.Graph, path string, b *source.Budget) error {
+func addFeatures(g *source.Graph, path string, b *pinned.Ledger) error {
 	f, err := source.Open(path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if err := b.Take((8 + 4 + 1) * g.Nodes); err != nil {
+	if err := f.Count(b); err != nil {
+		return err
+	}
+	if err := b.Take(pinned.Sources, (8+4+1)*g.Nodes); err != nil {
 		return source.Error(path, "", -1, "", err)
 	}
-	l := &lists{path: path, budget: b,
+	l := &lists{path: path, ledger: b, paced: source.NewPaced(f),
 		starts: make([]int64, g.Nodes), counts: make([]int32, g.Nodes), seen: make([]bool, g.Nodes)}
-	if err := l.read(json.NewDecoder(f)); err != nil {
+	if err := l.read(json.NewDecoder(l.paced)); err != nil {
 		return err
 	}
 	if l.missing > 0 {
@@ -217,7 +258,8 @@ func addFeatures(g *source.Graph, path string, b *source.Budget) error {
 // lists are the features of each node, as a ragged table.
 type lists struct {
 	path     string
-	budget   *source.Budget
+	ledger   *pinned.Ledger
+	paced    *source.Paced // what is read
 	features []int32
 	starts   []int64
 	counts   []int32
@@ -235,7 +277,7 @@ func (l *lists) read(d *json.Decoder) error {
 		return fail("", errors.Join(errors.New("does not begin with {"), err))
 	}
 	l.missing = int64(len(l.seen))
-	for d.More() {
+	for l.paced.Next(); d.More(); l.paced.Next() {
 		t, err := d.Token()
 		if err != nil {
 			return fail("", err)
@@ -267,6 +309,7 @@ func (l *lists) readList(d *json.Decoder) error {
 		return errors.Join(errors.New("is no list"), err)
 	}
 	for i := 0; d.More(); i++ {
+		l.paced.Next()
 		var k int64
 		if err := d.Decode(&k); err != nil {
 			return fmt.Errorf("entry %d: %w", i, err)
@@ -275,7 +318,7 @@ func (l *lists) readList(d *json.Decoder) error {
 			return fmt.Errorf("entry %d: feature %d is not in 0 .. %d", i, k, maxWidth-1)
 		}
 		var err error
-		if l.features, err = source.Grow(l.budget, l.features, 1); err != nil {
+		if l.features, err = source.Grow(l.ledger, l.features, 1); err != nil {
 			return err
 		}
 		l.width, l.features = max(l.width, k+1), append(l.features, int32(k))

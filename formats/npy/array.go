@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"math/bits"
 	"slices"
 	"unicode/utf8"
 
-	"github.com/khop-gnn/khop/formats/source"
+	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -19,29 +20,34 @@ type Array struct {
 	data []byte
 }
 
-// ReadElements reads a whole array, of which the header was read before. Without a budget it allocates as bytes arrive:
-// never more than about twice what r yields. With one it charges h.Bytes() for the array, and as much again while it
-// turns columns into rows.
+// ReadElements reads a whole array, of which the header was read before. Where l has no limit it allocates as bytes
+// arrive: never more than about twice what r yields. Else l counts h.Bytes() for the array before any is read, and as
+// much again while it turns columns into rows; h.Bytes() stay counted.
 //
 // Errors: ErrObject, ErrType for kinds without a meaning here, io.ErrUnexpectedEOF where elements are missing,
-// source.ErrMemory.
-func ReadElements(r io.Reader, h Header, b *source.Budget) (*Array, error) {
+// pinned.ErrLimit.
+func ReadElements(r io.Reader, h Header, l *pinned.Ledger) (a *Array, err error) {
 	if err := h.readable(); err != nil {
 		return nil, err
 	}
 	need := h.Bytes()
 	if h.Fortran {
-		need *= 2
+		need = satMul(2, need)
 	}
-	if err := b.Take(need); err != nil {
+	if err := l.Take(pinned.Sources, need); err != nil {
 		return nil, fmt.Errorf("%v: %w", &h, err)
 	}
-	defer b.Give(need - h.Bytes())
-	data, err := readBytes(r, h.Bytes(), b != nil)
+	defer func() {
+		if err == nil {
+			need -= h.Bytes()
+		}
+		l.Give(pinned.Sources, need)
+	}()
+	data, err := readBytes(r, h.Bytes(), l.Left() < math.MaxInt64)
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", &h, err)
 	}
-	a := &Array{Header: h, data: data}
+	a = &Array{Header: h, data: data}
 	a.bigEndian = false
 	if h.bigEndian {
 		swap(a.data, h.Width, h.Kind)
@@ -154,86 +160,198 @@ func (a *Array) Tensor() (unified.Tensor, error) {
 	return unified.New(a.DType, a.data, shape...)
 }
 
-// ReadInts is ReadElements and Ints. What it returns stays charged, with 8 bytes an element.
-func ReadInts(r io.Reader, h Header, b *source.Budget) ([]int64, error) {
-	a, err := ReadElements(r, h, b)
+// ReadInts reads a whole array of integers, in row-major order, and converts it as it arrives. l counts 8 bytes an
+// element before any is read, and as many again while columns are turned into rows; what it returns stays counted.
+//
+// Errors: those of ReadElements and Array.Ints.
+func ReadInts(r io.Reader, h Header, l *pinned.Ledger) ([]int64, error) {
+	return readAs(r, h, l, appendInts)
+}
+
+// ReadFloats is ReadInts for numbers of any kind.
+func ReadFloats(r io.Reader, h Header, l *pinned.Ledger) ([]float64, error) {
+	return readAs(r, h, l, appendFloats)
+}
+
+// readAs reads numbers as elements of another type, of 8 bytes. add appends a block, which begins at element number at.
+func readAs[E int64 | float64](r io.Reader, h Header, l *pinned.Ledger,
+	add func(h *Header, to []E, block unified.Tensor, at int64) ([]E, error)) (v []E, err error) {
+	if err := h.numbers(); err != nil {
+		return nil, err
+	}
+	keep, columns := satMul(8, h.elements), h.Fortran && len(h.Shape) > 1
+	need := keep
+	if columns {
+		need = satMul(2, keep)
+	}
+	if err := l.Take(pinned.Sources, need); err != nil {
+		return nil, fmt.Errorf("%v in 8 bytes an element: %w", &h, err)
+	}
+	defer func() {
+		if err == nil {
+			need -= keep
+		}
+		l.Give(pinned.Sources, need)
+	}()
+	room := h.elements
+	if l.Left() == math.MaxInt64 { // nothing says that there is so much: more is taken as it arrives
+		room = min(room, 1<<13)
+	}
+	v = make([]E, 0, room)
+	err = h.blocks(r, func(b []byte, at int64) error {
+		block, err := unified.New(h.DType, b, int64(len(b))/h.Width)
+		if err == nil {
+			v, err = add(&h, v, block, at)
+		}
+		return err
+	})
+	if err == nil && columns {
+		a := &Array{Header: h, data: unified.FromSlice(v).Bytes()}
+		a.Width = 8
+		a.transpose()
+		var t unified.Tensor
+		if t, err = unified.New(unified.Of[E](), a.data, h.elements); err == nil {
+			v, err = unified.View[E](t)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
-	if a.DType != unified.Int64 {
-		if err := b.Take(8 * a.elements); err != nil {
-			return nil, fmt.Errorf("%v as int64: %w", &h, err)
-		}
-		defer b.Give(h.Bytes())
+	return v, nil
+}
+
+// EachInts hands the elements of an array of integers on in the order of the file, a block at a time; at is the number
+// of a block's first element. The block is valid until take returns. Errors are those of ReadInts and of take.
+func EachInts(r io.Reader, h Header, take func(block []int64, at int64) error) error {
+	if err := h.numbers(); err != nil {
+		return err
 	}
-	return a.Ints()
+	var v []int64
+	return h.blocks(r, func(b []byte, at int64) error {
+		block, err := unified.New(h.DType, b, int64(len(b))/h.Width)
+		if err != nil {
+			return err
+		}
+		if v, err = appendInts(&h, v[:0], block, at); err != nil {
+			return err
+		}
+		return take(v, at)
+	})
+}
+
+// satMul multiplies numbers that are not negative, up to 2^62.
+func satMul(a, b int64) int64 {
+	if hi, lo := bits.Mul64(uint64(a), uint64(b)); hi == 0 && lo < 1<<62 {
+		return int64(lo)
+	}
+	return 1 << 62
 }
 
 // Ints returns the elements as integers, in row-major order. ErrType for what is not an integer type; floats are taken
-// if every one is an integer. An element that int64 cannot hold is an error with its row. int64 elements are the
-// array's own memory.
+// if every one is an integer. An element that int64 cannot hold is an error with its row.
 func (a *Array) Ints() ([]int64, error) {
-	t, err := unified.New(max(a.DType, 1), a.data, a.elements)
-	if err != nil || a.DType == unified.Invalid {
-		return nil, fmt.Errorf("%w %q: integers are wanted", ErrType, a.Descr)
+	if err := a.numbers(); err != nil {
+		return nil, err
 	}
-	switch a.DType {
+	t, err := unified.New(a.DType, a.data, a.elements)
+	if err != nil {
+		return nil, err
+	}
+	return appendInts(&a.Header, make([]int64, 0, a.elements), t, 0)
+}
+
+// numbers refuses what holds no numbers.
+func (h *Header) numbers() error {
+	if err := h.readable(); err != nil {
+		return err
+	}
+	if h.DType == unified.Invalid {
+		return fmt.Errorf("%w %q: numbers are wanted", ErrType, h.Descr)
+	}
+	return nil
+}
+
+// appendInts appends elements of any number type, of which the first is element number at.
+func appendInts(h *Header, to []int64, t unified.Tensor, at int64) ([]int64, error) {
+	switch t.DType() {
 	case unified.Int8:
-		return widen[int8](t), nil
+		return widen[int8](to, t), nil
 	case unified.Uint8:
-		return widen[uint8](t), nil
+		return widen[uint8](to, t), nil
 	case unified.Int16:
-		return widen[int16](t), nil
+		return widen[int16](to, t), nil
 	case unified.Uint16:
-		return widen[uint16](t), nil
+		return widen[uint16](to, t), nil
 	case unified.Int32:
-		return widen[int32](t), nil
+		return widen[int32](to, t), nil
 	case unified.Uint32:
-		return widen[uint32](t), nil
+		return widen[uint32](to, t), nil
 	case unified.Int64:
-		return unified.View[int64](t)
+		return widen[int64](to, t), nil
 	case unified.Uint64:
-		v := widen[uint64](t)
-		if i := slices.IndexFunc(v, func(x int64) bool { return x < 0 }); i >= 0 {
-			return nil, fmt.Errorf("row %d: %d is too large", a.row(i), uint64(v[i]))
+		from := len(to)
+		to = widen[uint64](to, t)
+		if i := slices.IndexFunc(to[from:], func(x int64) bool { return x < 0 }); i >= 0 {
+			return nil, fmt.Errorf("row %d: %d is too large", h.row(at+int64(i)), uint64(to[from+i]))
 		}
-		return v, nil
+		return to, nil
 	case unified.Float32:
-		return integral[float32](a, t)
+		return integral[float32](h, to, t, at)
 	case unified.Float64:
-		return integral[float64](a, t)
+		return integral[float64](h, to, t, at)
 	}
-	return nil, fmt.Errorf("%w %q: integers are wanted", ErrType, a.Descr)
+	return nil, fmt.Errorf("%w %q: integers are wanted", ErrType, h.Descr)
+}
+
+// appendFloats appends elements of any number type.
+func appendFloats(h *Header, to []float64, t unified.Tensor, at int64) ([]float64, error) {
+	switch t.DType() {
+	case unified.Float32:
+		v, _ := unified.View[float32](t)
+		for _, x := range v {
+			to = append(to, float64(x))
+		}
+		return to, nil
+	case unified.Float64:
+		v, _ := unified.View[float64](t)
+		return append(to, v...), nil
+	}
+	ints, err := appendInts(h, nil, t, at)
+	for _, x := range ints {
+		to = append(to, float64(x))
+	}
+	return to, err
 }
 
 // row returns the row of an element.
-func (a *Array) row(i int) int64 {
+func (h *Header) row(i int64) int64 {
 	width := int64(1)
-	for _, d := range a.Shape[min(1, len(a.Shape)):] {
+	for _, d := range h.Shape[min(1, len(h.Shape)):] {
 		width *= d
 	}
-	return int64(i) / max(width, 1)
-}
-
-func widen[T int8 | uint8 | int16 | uint16 | int32 | uint32 | uint64](t unified.Tensor) []int64 {
-	v, _ := unified.View[T](t)
-	w := make([]int64, len(v))
-	for i, x := range v {
-		w[i] = int64(x)
+	if h.Fortran && len(h.Shape) > 0 {
+		return i % max(h.Shape[0], 1)
 	}
-	return w
+	return i / max(width, 1)
 }
 
-func integral[T float32 | float64](a *Array, t unified.Tensor) ([]int64, error) {
+func widen[T int8 | uint8 | int16 | uint16 | int32 | uint32 | int64 | uint64](to []int64, t unified.Tensor) []int64 {
+	v, _ := unified.View[T](t)
+	for _, x := range v {
+		to = append(to, int64(x))
+	}
+	return to
+}
+
+func integral[T float32 | float64](h *Header, to []int64, t unified.Tensor, at int64) ([]int64, error) {
 	v, err := unified.View[T](t)
-	w := make([]int64, len(v))
 	for i, x := range v {
 		if math.Trunc(float64(x)) != float64(x) || math.Abs(float64(x)) >= 1<<63 {
-			return nil, fmt.Errorf("%w: row %d: %v is no integer", ErrType, a.row(i), x)
+			return nil, fmt.Errorf("%w: row %d: %v is no integer", ErrType, h.row(at+int64(i)), x)
 		}
-		w[i] = int64(x)
+		to = append(to, int64(x))
 	}
-	return w, err
+	return to, err
 }
 
 // Strings returns the elements as strings, without their padding. ErrType unless they are text or bytes; invalid
@@ -263,44 +381,54 @@ func (a *Array) Strings() ([]string, error) {
 }
 
 // Stream copies the elements that follow a header to w, row-major and little-endian, in constant memory; a column-major
-// array is read as a whole first, which b is charged for meanwhile. It returns the errors of ReadElements, of w, and
-// context.Cause(ctx).
-func Stream(ctx context.Context, w io.Writer, r io.Reader, h Header, b *source.Budget) error {
-	if err := h.readable(); err != nil {
+// array is read as a whole first, which l counts meanwhile. It returns the errors of ReadElements, of w, and
+// context.Cause(ctx). The elements are numbers: ErrType for others.
+func Stream(ctx context.Context, w io.Writer, r io.Reader, h Header, l *pinned.Ledger) error {
+	if err := h.numbers(); err != nil {
 		return err
 	}
 	if h.Fortran && len(h.Shape) > 1 {
-		a, err := ReadElements(r, h, b)
+		a, err := ReadElements(r, h, l)
 		if err != nil {
 			return err
 		}
-		defer b.Give(h.Bytes())
+		defer l.Give(pinned.Sources, h.Bytes())
 		_, err = w.Write(a.data)
 		return err
 	}
-	step := (int64(1) << 20) / max(h.Width, 1) * max(h.Width, 1)
-	buf := make([]byte, min(max(step, h.Width), max(h.Bytes(), 1)))
-	for left := h.Bytes(); left > 0; {
+	return h.blocks(r, func(b []byte, _ int64) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		b := buf[:min(left, int64(len(buf)))]
+		_, err := w.Write(b)
+		return err
+	})
+}
+
+// blocks reads the elements in order and hands them on a block at a time, in the machine's byte order. at is the number
+// of a block's first element. Blocks lie at multiples of 8 in memory that is used again. Elements are numbers.
+func (h *Header) blocks(r io.Reader, take func(b []byte, at int64) error) error {
+	const size = 1 << 18 // a multiple of the width of every number
+	buf := unified.FromSlice(make([]uint64, (min(size, h.Bytes())+7)/8)).Bytes()
+	for have := int64(0); have < h.Bytes(); {
+		b := buf[:min(h.Bytes()-have, int64(len(buf)))]
 		if n, err := io.ReadFull(r, b); err != nil {
 			if err == io.EOF {
 				err = io.ErrUnexpectedEOF
 			}
-			return fmt.Errorf("%v: %d of %d bytes: %w", &h, h.Bytes()-left+int64(n), h.Bytes(), err)
+			return fmt.Errorf("%v: %d of %d bytes: %w", h, have+int64(n), h.Bytes(), err)
 		}
 		if h.bigEndian {
 			swap(b, h.Width, h.Kind)
 		}
-		if err := h.checkBools(b, h.Bytes()-left); err != nil {
+		at := have / h.Width
+		if err := h.checkBools(b, at); err != nil {
 			return err
 		}
-		if _, err := w.Write(b); err != nil {
+		if err := take(b, at); err != nil {
 			return err
 		}
-		left -= int64(len(b))
+		have += int64(len(b))
 	}
 	return nil
 }

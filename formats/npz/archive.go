@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 
+	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/npy"
 	"github.com/khop-gnn/khop/formats/source"
+	"github.com/khop-gnn/khop/pinned"
 )
 
 // Looks reports whether a file's first bytes are those of an archive.
@@ -22,15 +25,15 @@ type archive struct {
 	path    string
 	zip     *zip.ReadCloser
 	members map[string]*zip.File // by name without ".npy"
-	budget  *source.Budget
+	ledger  *pinned.Ledger
 }
 
-func open(path string, b *source.Budget) (*archive, error) {
+func open(path string, b *pinned.Ledger) (*archive, error) {
 	z, err := zip.OpenReader(path)
 	if err != nil {
 		return nil, source.Error(path, "", -1, "", err)
 	}
-	a := &archive{path: path, zip: z, members: make(map[string]*zip.File), budget: b}
+	a := &archive{path: path, zip: z, members: make(map[string]*zip.File), ledger: b}
 	for _, f := range z.File {
 		if name, ok := strings.CutSuffix(f.Name, ".npy"); ok && a.members[name] == nil {
 			a.members[name] = f
@@ -68,36 +71,55 @@ func (a *archive) open(name string) (io.ReadCloser, npy.Header, error) {
 	if err != nil {
 		return nil, npy.Header{}, a.fail(name, -1, "%w", err)
 	}
-	h, err := npy.ReadHeader(r)
+	c := &counted{r: r}
+	h, err := npy.ReadHeader(c)
+	if err == nil && h.Kind != npy.Object && h.Kind != npy.Foreign {
+		err = compareSize(&h, f.UncompressedSize64, c.n)
+	}
 	if err != nil {
 		return nil, h, errors.Join(a.fail(name, -1, "%w", err), r.Close())
 	}
 	return r, h, nil
 }
 
-// array reads a whole member, which stays charged.
-func (a *archive) array(name string) (arr *npy.Array, err error) {
-	_, err = a.elements(name, func(r io.Reader, h npy.Header) error {
-		arr, err = npy.ReadElements(r, h, a.budget)
-		return err
-	})
-	return arr, err
+// counted counts what is read.
+type counted struct {
+	r io.Reader
+	n uint64
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += uint64(n)
+	return n, err
+}
+
+// compareSize compares what the archive says that a member takes, of which the header is a part, with its shape.
+func compareSize(h *npy.Header, size, header uint64) error {
+	switch have := size - min(header, size); {
+	case have < uint64(h.Bytes()):
+		return fmt.Errorf("%v: %d of %d bytes are there", h, have, h.Bytes())
+	case have > uint64(h.Bytes()):
+		return fmt.Errorf("%v: something follows the array", h)
+	}
+	return nil
 }
 
 // elements has a function read all elements of a member.
-func (a *archive) elements(name string, read func(r io.Reader, h npy.Header) error) (npy.Header, error) {
+func (a *archive) elements(name string, read func(r io.Reader, h npy.Header) error) error {
 	r, h, err := a.open(name)
 	if err != nil {
-		return h, err
+		return err
 	}
 	defer r.Close()
 	if err = read(r, h); err == nil {
 		err = atEnd(r)
 	}
-	if err != nil {
-		return h, a.fail(name, -1, "%w", err)
+	var known *formats.Error
+	if err != nil && !errors.As(err, &known) {
+		err = a.fail(name, -1, "%w", err)
 	}
-	return h, nil
+	return err
 }
 
 // atEnd reads on to the end, where the archive's checksum is compared.
@@ -115,49 +137,78 @@ func atEnd(r io.Reader) error {
 	return err
 }
 
-// ints reads a whole member of integers with the given number of dimensions; 0: any. 8 bytes each stay charged.
-func (a *archive) ints(name string, rank int) (v, shape []int64, err error) {
-	h, err := a.elements(name, func(r io.Reader, h npy.Header) error {
-		if rank > 0 && len(h.Shape) != rank {
-			return fmt.Errorf("is %v, an array of %d dimension(s) is wanted", &h, rank)
-		}
-		v, err = npy.ReadInts(r, h, a.budget)
+// vector returns the length of a member of one dimension.
+func (a *archive) vector(name string) (int64, error) {
+	h, err := a.header(name)
+	if err == nil && len(h.Shape) != 1 {
+		err = a.fail(name, -1, "is %v, an array of 1 dimension is wanted", &h)
+	}
+	return h.Elements(), err
+}
+
+// ints reads a whole member of integers. 8 bytes each stay counted.
+func (a *archive) ints(name string) (v []int64, err error) {
+	err = a.elements(name, func(r io.Reader, h npy.Header) error {
+		v, err = npy.ReadInts(r, h, a.ledger)
 		return err
 	})
-	return v, h.Shape, err
+	return v, err
+}
+
+// fits compares the limit with what members take as integers, together, before any of them is expanded.
+func (a *archive) fits(names ...string) error {
+	need := int64(0)
+	for _, name := range names {
+		if !a.has(name) {
+			continue
+		}
+		h, err := a.header(name)
+		if err != nil {
+			return err
+		}
+		need += min(h.Elements(), math.MaxInt64/64) * 8
+	}
+	if err := a.ledger.Take(pinned.Sources, need); err != nil {
+		return source.Error(a.path, "", -1, "", fmt.Errorf("its arrays: %w", err))
+	}
+	a.ledger.Give(pinned.Sources, need)
+	return nil
 }
 
 // stream copies the elements of a member to w.
 func (a *archive) stream(ctx context.Context, w io.Writer, name string) error {
-	_, err := a.elements(name, func(r io.Reader, h npy.Header) error { return npy.Stream(ctx, w, r, h, a.budget) })
-	return err
+	return a.elements(name, func(r io.Reader, h npy.Header) error { return npy.Stream(ctx, w, r, h, a.ledger) })
 }
 
-// strings reads a member of strings; ok is false if it is missing or holds objects, which is noted.
-func (a *archive) strings(name string) (list []string, ok bool, err error) {
+// stringBytes is what a string takes besides its characters, about.
+const stringBytes = 32
+
+// strings reads a member of so many strings; ok is false if it is missing, or holds something else, which is noted.
+func (a *archive) strings(g *source.Graph, name string, rows int64) (list []string, ok bool, err error) {
 	if !a.has(name) {
 		return nil, false, nil
 	}
 	h, err := a.header(name)
-	if err != nil {
+	if err != nil || h.Kind != npy.Text && h.Kind != npy.Bytes || len(h.Shape) != 1 {
 		return nil, false, err
 	}
-	if h.Kind != npy.Text && h.Kind != npy.Bytes || len(h.Shape) != 1 {
+	if h.Elements() != rows {
+		g.Note("%s is not stored: it has %d names for %d", name, h.Elements(), rows)
 		return nil, false, nil
 	}
-	if err := a.budget.Take(h.Bytes() + 16*h.Elements()); err != nil { // of the strings themselves
-		return nil, false, a.fail(name, -1, "%w", err)
-	}
-	arr, err := a.array(name)
-	if err != nil {
-		return nil, false, err
-	}
-	defer a.budget.Give(h.Bytes())
-	list, err = arr.Strings()
-	if err != nil {
-		return nil, false, a.fail(name, -1, "%w", err)
-	}
-	return list, true, nil
+	err = a.elements(name, func(r io.Reader, h npy.Header) error {
+		if err := a.ledger.Take(pinned.Sources, h.Bytes()+stringBytes*h.Elements()); err != nil {
+			return err
+		}
+		arr, err := npy.ReadElements(r, h, a.ledger)
+		if err != nil {
+			return err
+		}
+		defer a.ledger.Give(pinned.Sources, h.Bytes())
+		list, err = arr.Strings()
+		return err
+	})
+	return list, err == nil, err
 }
 
 // noteObjects says which members hold objects.

@@ -10,6 +10,7 @@ import (
 	"github.com/khop-gnn/khop/formats/npy"
 	"github.com/khop-gnn/khop/formats/source"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -25,28 +26,64 @@ type matrix struct {
 	dtype      unified.DType
 }
 
-// matrix reads the members prefix + indptr, indices, data and shape. Values are read in any case if they are wanted.
+// parts returns the names of a matrix's members.
+func parts(prefix string) []string {
+	return []string{prefix + "indptr", prefix + "indices", prefix + "data", prefix + "shape"}
+}
+
+// rowsOf compares the lengths of the members of a matrix, and returns its rows. It expands none of them.
+func (a *archive) rowsOf(prefix string, sized bool) (int64, error) {
+	ends, err := a.vector(prefix + "indptr")
+	if err != nil {
+		return 0, err
+	}
+	if ends == 0 {
+		return 0, a.fail(prefix+"indptr", -1, "is empty: it has one entry more than there are rows")
+	}
+	entries, err := a.vector(prefix + "indices")
+	if err != nil {
+		return 0, err
+	}
+	if a.has(prefix + "data") {
+		switch h, err := a.header(prefix + "data"); {
+		case err != nil:
+			return 0, err
+		case len(h.Shape) != 1 || h.Elements() != entries:
+			return 0, a.fail(prefix+"data", -1, "is %v, but there are %d indices", &h, entries)
+		}
+	}
+	if !a.has(prefix+"shape") && !sized {
+		return ends - 1, nil
+	}
+	if n, err := a.vector(prefix + "shape"); err != nil {
+		return 0, err
+	} else if n != 2 {
+		return 0, a.fail(prefix+"shape", -1, "has %d numbers, a matrix has rows and columns", n)
+	}
+	return ends - 1, nil
+}
+
+// matrix reads the members prefix + indptr, indices, data and shape, whose lengths rowsOf has compared. Values are read
+// in any case if they are wanted.
 func (a *archive) matrix(prefix string, values bool) (*matrix, error) {
-	m := &matrix{prefix: prefix}
+	m := &matrix{prefix: prefix, cols: 1 << 62}
 	var err error
-	if m.indptr, _, err = a.ints(prefix+"indptr", 1); err != nil {
+	if m.indptr, err = a.ints(prefix + "indptr"); err != nil {
 		return nil, err
 	}
-	if m.indices, _, err = a.ints(prefix+"indices", 1); err != nil {
-		return nil, err
-	}
-	m.rows, m.cols = int64(len(m.indptr))-1, 1<<62
+	m.rows = int64(len(m.indptr)) - 1
 	if a.has(prefix + "shape") {
-		shape, _, err := a.ints(prefix+"shape", 1)
+		shape, err := a.ints(prefix + "shape")
 		if err != nil {
 			return nil, err
 		}
-		if len(shape) != 2 || shape[0] != m.rows || shape[1] < 0 {
+		if shape[0] != m.rows || shape[1] < 0 {
 			return nil, a.fail(prefix+"shape", -1, "is %v, but indptr has %d entries", shape, len(m.indptr))
 		}
 		m.cols = shape[1]
-	} else if values {
-		return nil, a.fail(prefix+"shape", -1, "is missing from the archive")
+	}
+	if m.indices, err = a.ints(prefix + "indices"); err != nil {
+		return nil, err
 	}
 	if err := m.checkRows(a); err != nil {
 		return nil, err
@@ -82,62 +119,27 @@ func (m *matrix) checkColumns(a *archive) error {
 // readData reads the values. They are kept if they are wanted, or are not all one.
 func (m *matrix) readData(a *archive, wanted bool) error {
 	name := m.prefix + "data"
-	arr, err := a.array(name)
+	var values []float64
+	err := a.elements(name, func(r io.Reader, h npy.Header) (err error) {
+		if h.Elements() != int64(len(m.indices)) {
+			return fmt.Errorf("is %v, but there are %d indices", &h, len(m.indices))
+		}
+		m.dtype = h.DType
+		values, err = npy.ReadFloats(r, h, a.ledger)
+		return err
+	})
 	if err != nil {
 		return err
-	}
-	values, err := floats(arr, a.budget)
-	if err != nil {
-		return a.fail(name, -1, "%w", err)
-	}
-	if len(values) != len(m.indices) || len(arr.Shape) != 1 {
-		return a.fail(name, -1, "is %v, but there are %d indices", &arr.Header, len(m.indices))
 	}
 	if i := slices.IndexFunc(values, func(x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) }); i >= 0 {
 		return a.fail(name, int64(i), "the value is %v", values[i])
 	}
-	m.dtype = arr.DType
 	if wanted || slices.ContainsFunc(values, func(x float64) bool { return x != 1 }) {
 		m.data = values
 	} else {
-		a.budget.Give(8 * int64(len(values)))
+		a.ledger.Give(pinned.Sources, 8*int64(len(values)))
 	}
 	return nil
-}
-
-// floats returns an array's numbers. In place of the array they stay charged.
-func floats(a *npy.Array, b *source.Budget) ([]float64, error) {
-	t, err := a.Tensor()
-	if err != nil {
-		return nil, err
-	}
-	if v, err := unified.View[float64](t); err == nil {
-		return v, nil
-	}
-	if err := b.Take(8 * a.Elements()); err != nil {
-		return nil, err
-	}
-	defer b.Give(a.Bytes())
-	if v, err := unified.View[float32](t); err == nil {
-		w := make([]float64, len(v))
-		for i, x := range v {
-			w[i] = float64(x)
-		}
-		return w, nil
-	}
-	if err := b.Take(8 * a.Elements()); err != nil {
-		return nil, err
-	}
-	defer b.Give(8 * a.Elements())
-	v, err := a.Ints()
-	if err != nil {
-		return nil, err
-	}
-	w := make([]float64, len(v))
-	for i, x := range v {
-		w[i] = float64(x)
-	}
-	return w, nil
 }
 
 const chunkEdges = 1 << 18
@@ -156,7 +158,7 @@ func (a *archive) setEdges(g *source.Graph, m *matrix) error {
 	if m.dtype == unified.Float64 {
 		c.DType, c.Data = unified.Float64, unified.FromSlice(m.data).Bytes()
 	} else {
-		if err := a.budget.Take(4 * int64(len(m.data))); err != nil {
+		if err := a.ledger.Take(pinned.Sources, 4*int64(len(m.data))); err != nil {
 			return a.fail(m.prefix+"data", -1, "%w", err)
 		}
 		narrow := make([]float32, len(m.data))
@@ -169,7 +171,7 @@ func (a *archive) setEdges(g *source.Graph, m *matrix) error {
 		c.Name = "value" // a weight is not negative
 	}
 	if c.DType == unified.Float32 {
-		a.budget.Give(8 * int64(len(m.data)))
+		a.ledger.Give(pinned.Sources, 8*int64(len(m.data)))
 		m.data = nil
 	}
 	g.Edges.Columns = []source.EdgeColumn{c}
@@ -206,7 +208,7 @@ func (a *archive) addSparseFeatures(g *source.Graph, m *matrix) error {
 		g.Note("%s has no columns and is not stored", m.prefix)
 		return nil
 	}
-	if err := a.budget.Take(4 * m.cols); err != nil {
+	if err := a.ledger.Take(pinned.Sources, 4*m.cols); err != nil {
 		return a.fail(m.prefix+"shape", -1, "%w", err)
 	}
 	c := graph.Column{Name: "feature", DType: unified.Float32, Shape: []int64{m.cols}}

@@ -4,23 +4,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"sort"
 	"strings"
 
 	"github.com/khop-gnn/khop/formats/npy"
 	"github.com/khop-gnn/khop/formats/source"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
 // maxWidth is the greatest width of features that is taken.
 const maxWidth = 1 << 24
 
-// Read describes the graph in the archive at path. The caller closes the graph, which keeps the file open. Memory: the
-// edges, 8 or 16 bytes each, labels and masks, and, of features in a sparse matrix, its entries; dense features are
-// streamed. budget is charged for it.
-func Read(ctx context.Context, path string, budget *source.Budget) (_ *source.Graph, err error) {
-	a, err := open(path, budget)
+// Read describes the graph in the archive at path. The caller closes the graph, which keeps the file open. The shapes
+// of all arrays are compared with each other and with what the ledger has left before any is expanded. Memory, which the
+// ledger counts: the edges, 8 or 16 bytes each, labels and the nodes of masks, and, of features in a sparse matrix, its
+// entries; dense features are streamed.
+func Read(ctx context.Context, path string, ledger *pinned.Ledger) (_ *source.Graph, err error) {
+	a, err := open(path, ledger)
 	if err != nil {
 		return nil, err
 	}
@@ -78,30 +82,39 @@ func (a *archive) separator() string {
 
 // sparse reads the sparse layout.
 func (a *archive) sparse(g *source.Graph, sep string) error {
-	adj, err := a.matrix("adj"+sep, false)
-	if err != nil {
+	adj, attr := "adj"+sep, "attr"+sep
+	var err error
+	if g.Nodes, err = a.rowsOf(adj, false); err != nil {
 		return err
 	}
-	if adj.rows != adj.cols {
-		return a.fail("adj"+sep+"shape", -1, "is %d x %d: an adjacency matrix is square", adj.rows, adj.cols)
-	}
-	g.Nodes = adj.rows
-	if err := a.setEdges(g, adj); err != nil {
-		return err
-	}
-	if a.has("attr" + sep + "indptr") {
-		attr, err := a.matrix("attr"+sep, true)
+	if a.has(attr + "indptr") {
+		rows, err := a.rowsOf(attr, true)
+		if err == nil && rows != g.Nodes {
+			err = a.fail(attr+"shape", -1, "has %d rows, but there are %d nodes", rows, g.Nodes)
+		}
 		if err != nil {
-			return err
-		}
-		if attr.rows != g.Nodes {
-			return a.fail("attr"+sep+"shape", -1, "has %d rows, but there are %d nodes", attr.rows, g.Nodes)
-		}
-		if err := a.addSparseFeatures(g, attr); err != nil {
 			return err
 		}
 	} else if err := a.addDenseFeatures(g, "attr_matrix"); err != nil {
 		return err
+	}
+	if err := a.checkTables(g, "labels"); err != nil {
+		return err
+	}
+	if err := a.fits(append(append(parts(adj), parts(attr)...), "labels")...); err != nil {
+		return err
+	}
+	if err := a.addMatrix(g, adj); err != nil {
+		return err
+	}
+	if a.has(attr + "indptr") {
+		m, err := a.matrix(attr, true)
+		if err != nil {
+			return err
+		}
+		if err := a.addSparseFeatures(g, m); err != nil {
+			return err
+		}
 	}
 	if err := a.addLabels(g, "labels"); err != nil {
 		return err
@@ -112,42 +125,68 @@ func (a *archive) sparse(g *source.Graph, sep string) error {
 	return a.addNames(g)
 }
 
-// bare reads one CSR matrix.
-func (a *archive) bare(g *source.Graph) error {
-	adj, err := a.matrix("", false)
+// addMatrix makes the adjacency matrix of that prefix the graph's edges.
+func (a *archive) addMatrix(g *source.Graph, prefix string) error {
+	adj, err := a.matrix(prefix, false)
 	if err != nil {
 		return err
 	}
-	if !a.has("shape") {
+	if !a.has(prefix + "shape") {
 		adj.cols = adj.rows
 		if err := adj.checkColumns(a); err != nil {
 			return err
 		}
 	}
 	if adj.rows != adj.cols {
-		return a.fail("shape", -1, "is %d x %d: an adjacency matrix is square", adj.rows, adj.cols)
+		return a.fail(prefix+"shape", -1, "is %d x %d: an adjacency matrix is square", adj.rows, adj.cols)
 	}
-	g.Nodes = adj.rows
 	return a.setEdges(g, adj)
+}
+
+// bare reads one CSR matrix.
+func (a *archive) bare(g *source.Graph) (err error) {
+	if g.Nodes, err = a.rowsOf("", false); err != nil {
+		return err
+	}
+	if err := a.fits(parts("")...); err != nil {
+		return err
+	}
+	return a.addMatrix(g, "")
 }
 
 // dense reads the dense layout.
 func (a *archive) dense(g *source.Graph) error {
-	edges, shape, err := a.ints("edges", 2)
+	h, err := a.header("edges")
 	if err != nil {
 		return err
 	}
-	m := shape[0]
+	if len(h.Shape) != 2 {
+		return a.fail("edges", -1, "is %v, an array of 2 dimensions is wanted", &h)
+	}
+	m := h.Shape[0]
 	at := func(i, end int64) int64 { return 2*i + end }
 	switch {
-	case shape[1] == 2:
-	case shape[0] == 2:
-		m = shape[1]
+	case h.Shape[1] == 2:
+	case m == 2:
+		m = h.Shape[1]
 		at = func(i, end int64) int64 { return end*m + i }
 	default:
-		return a.fail("edges", -1, "has the shape %v, not (edges, 2)", shape)
+		return a.fail("edges", -1, "has the shape %v, not (edges, 2)", h.Shape)
 	}
-	if err := a.countNodes(g, edges); err != nil {
+	if err := a.countNodes(g, m); err != nil {
+		return err
+	}
+	if err := a.addDenseFeatures(g, "node_features"); err != nil {
+		return err
+	}
+	if err := a.checkTables(g, "node_labels"); err != nil {
+		return err
+	}
+	if err := a.fits("edges", "node_labels"); err != nil {
+		return err
+	}
+	edges, err := a.ints("edges")
+	if err != nil {
 		return err
 	}
 	for i := range m {
@@ -157,7 +196,16 @@ func (a *archive) dense(g *source.Graph) error {
 			}
 		}
 	}
-	g.Edges = source.Edges{Count: m, Undirected: true, Each: func(yield func(src, dst []int64) error) error {
+	g.Edges = source.Edges{Count: m, Undirected: true, Each: pairs(edges, m, at)}
+	if err := a.addLabels(g, "node_labels"); err != nil {
+		return err
+	}
+	return a.addMasks(g)
+}
+
+// pairs yields m edges, of which at says where each end lies.
+func pairs(edges []int64, m int64, at func(i, end int64) int64) func(func(src, dst []int64) error) error {
+	return func(yield func(src, dst []int64) error) error {
 		var src, dst []int64
 		for i := int64(0); i < m; {
 			src, dst = src[:0], dst[:0]
@@ -169,18 +217,11 @@ func (a *archive) dense(g *source.Graph) error {
 			}
 		}
 		return nil
-	}}
-	if err := a.addDenseFeatures(g, "node_features"); err != nil {
-		return err
 	}
-	if err := a.addLabels(g, "node_labels"); err != nil {
-		return err
-	}
-	return a.addMasks(g)
 }
 
-// countNodes takes the number of nodes from the features or labels, else from the edges.
-func (a *archive) countNodes(g *source.Graph, edges []int64) error {
+// countNodes takes the number of nodes from the features or labels, else from the m edges.
+func (a *archive) countNodes(g *source.Graph, m int64) error {
 	for _, name := range []string{"node_features", "node_labels"} {
 		if !a.has(name) {
 			continue
@@ -193,10 +234,46 @@ func (a *archive) countNodes(g *source.Graph, edges []int64) error {
 			return a.fail(name, -1, "is a single number")
 		}
 		g.Nodes = h.Shape[0]
+		if h.Bytes() == 0 && source.TooSparse(g.Nodes, m) {
+			return a.fail(name, -1, "is %v: it has nothing for each of %d nodes, and there are only %d edges", &h,
+				g.Nodes, m)
+		}
 		return nil
 	}
-	for _, v := range edges {
-		g.Nodes = max(g.Nodes, v+1)
+	return a.elements("edges", func(r io.Reader, h npy.Header) error {
+		return npy.EachInts(r, h, func(block []int64, _ int64) error {
+			g.Nodes = max(g.Nodes, slices.Max(block)+1)
+			return nil
+		})
+	})
+}
+
+// checkTables compares the shapes of labels and masks with the number of nodes. It expands none of them.
+func (a *archive) checkTables(g *source.Graph, labels string) error {
+	if a.has(labels) {
+		h, err := a.header(labels)
+		switch {
+		case err != nil:
+			return err
+		case h.Kind == npy.Object: // noted with the others
+		case len(h.Shape) != 1:
+			return a.fail(labels, -1, "is %v, an array of 1 dimension is wanted", &h)
+		case h.Elements() != g.Nodes:
+			return a.fail(labels, -1, "has %d labels, but there are %d nodes", h.Elements(), g.Nodes)
+		}
+	}
+	for _, split := range splitNames {
+		name := a.mask(split)
+		if name == "" {
+			continue
+		}
+		h, err := a.header(name)
+		if err == nil {
+			_, err = a.maskShape(name, &h, g.Nodes)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -234,12 +311,9 @@ func (a *archive) addLabels(g *source.Graph, name string) error {
 	if h, err := a.header(name); err != nil || h.Kind == npy.Object {
 		return err // objects are noted with the others
 	}
-	labels, _, err := a.ints(name, 1)
+	labels, err := a.ints(name)
 	if err != nil {
 		return err
-	}
-	if int64(len(labels)) != g.Nodes {
-		return a.fail(name, -1, "has %d labels, but there are %d nodes", len(labels), g.Nodes)
 	}
 	g.Classes = source.Classes(labels)
 	g.Columns = append(g.Columns, source.Bytes(graph.Column{Name: "label", DType: unified.Int64},
@@ -247,51 +321,92 @@ func (a *archive) addLabels(g *source.Graph, name string) error {
 	return nil
 }
 
-// addMasks makes a split of each mask of train, val and test, [n], [splits, n] or [n, splits].
-func (a *archive) addMasks(g *source.Graph) error {
-	for _, split := range []string{"train", "val", "test"} {
-		name := split + "_masks"
-		if !a.has(name) {
-			name = split + "_mask"
+var splitNames = []string{"train", "val", "test"}
+
+// mask returns the name of a split's mask; empty where there is none.
+func (a *archive) mask(split string) string {
+	for _, name := range []string{split + "_masks", split + "_mask"} {
+		if a.has(name) {
+			return name
 		}
-		if !a.has(name) {
+	}
+	return ""
+}
+
+// maxSplits is how many splits of a name are taken. Each is a file.
+const maxSplits = 1 << 12
+
+// maskShape is how the elements of a mask lie in the file.
+type maskShape struct {
+	splits, nodes int64
+	byNode        bool // the elements of a node lie together, else those of a split
+}
+
+// maskShape compares the shape of a mask, [n], [splits, n] or [n, splits], with the number of nodes.
+func (a *archive) maskShape(name string, h *npy.Header, nodes int64) (m maskShape, err error) {
+	s := h.Shape
+	switch {
+	case len(s) == 1 && s[0] == nodes:
+		m = maskShape{1, nodes, false}
+	case len(s) == 2 && s[1] == nodes:
+		m = maskShape{s[0], nodes, h.Fortran}
+	case len(s) == 2 && s[0] == nodes:
+		m = maskShape{s[1], nodes, !h.Fortran}
+	default:
+		return m, a.fail(name, -1, "has the shape %v, but masks have (splits, %d)", s, nodes)
+	}
+	if m.splits > maxSplits {
+		return m, a.fail(name, -1, "has %d splits, at most %d are possible", m.splits, maxSplits)
+	}
+	return m, nil
+}
+
+// addMasks makes a split of each mask of train, val and test.
+func (a *archive) addMasks(g *source.Graph) error {
+	for _, split := range splitNames {
+		name := a.mask(split)
+		if name == "" {
 			continue
 		}
-		mask, s, err := a.ints(name, 0)
+		var splits []source.Split
+		err := a.elements(name, func(r io.Reader, h npy.Header) error {
+			m, err := a.maskShape(name, &h, g.Nodes)
+			if err != nil {
+				return err
+			}
+			for k := range m.splits {
+				splits = append(splits, source.Split{Name: split, Index: int(k), IDs: []int64{}})
+			}
+			return npy.EachInts(r, h, func(block []int64, at int64) error {
+				return a.readMask(name, splits, m, block, at)
+			})
+		})
 		if err != nil {
 			return err
 		}
-		// of splits; steps in the array to the next node, the next split
-		count, node, index := int64(1), int64(1), int64(0)
-		switch {
-		case len(s) == 1 && s[0] == g.Nodes:
-		case len(s) == 2 && s[1] == g.Nodes:
-			count, index = s[0], s[1]
-		case len(s) == 2 && s[0] == g.Nodes:
-			count, node, index = s[1], s[1], 1
-		default:
-			return a.fail(name, -1, "has the shape %v, but masks have (splits, %d)", s, g.Nodes)
+		g.Splits = append(g.Splits, splits...)
+	}
+	return nil
+}
+
+// readMask adds the nodes of a block of a mask, whose first element is number at, to the splits.
+func (a *archive) readMask(name string, splits []source.Split, m maskShape, block []int64, at int64) (err error) {
+	for i, x := range block {
+		e := at + int64(i)
+		v, k := e%m.nodes, e/m.nodes
+		if m.byNode {
+			v, k = e/m.splits, e%m.splits
 		}
-		if count > 1<<16 {
-			return a.fail(name, -1, "has %d splits", count)
-		}
-		for k := range count {
-			s := source.Split{Name: split, Index: int(k), IDs: []int64{}}
-			for v := range g.Nodes {
-				switch mask[k*index+v*node] {
-				case 0:
-				case 1:
-					if s.IDs, err = source.Grow(a.budget, s.IDs, 1); err != nil {
-						return a.fail(name, v, "%w", err)
-					}
-					s.IDs = append(s.IDs, v)
-				default:
-					return a.fail(name, v, "a mask holds 0 and 1, not %d", mask[k*index+v*node])
-				}
+		switch s := &splits[k]; x {
+		case 0:
+		case 1:
+			if s.IDs, err = source.Grow(a.ledger, s.IDs, 1); err != nil {
+				return a.fail(name, v, "%w", err)
 			}
-			g.Splits = append(g.Splits, s)
+			s.IDs = append(s.IDs, v)
+		default:
+			return a.fail(name, v, "a mask holds 0 and 1, not %d", x)
 		}
-		a.budget.Give(8 * int64(len(mask)))
 	}
 	return nil
 }
@@ -302,14 +417,12 @@ func (a *archive) addNames(g *source.Graph) error {
 		member, column string
 		rows           int64
 	}{{"node_names", "id", g.Nodes}, {"class_names", "class", g.Classes}} {
-		list, ok, err := a.strings(n.member)
+		list, ok, err := a.strings(g, n.member, n.rows)
 		if err != nil {
 			return err
 		}
-		if ok && int64(len(list)) == n.rows {
+		if ok {
 			g.Strings = append(g.Strings, source.List(n.column, list))
-		} else if ok {
-			g.Note("%s is not stored: it has %d names for %d", n.member, len(list), n.rows)
 		}
 	}
 	return nil

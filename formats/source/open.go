@@ -11,6 +11,8 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/khop-gnn/khop/pinned"
 )
 
 // File is an input file being read, decompressed where it is compressed.
@@ -21,6 +23,8 @@ type File struct {
 	Size        int64  // of the file, in bytes as it lies on the disk
 	in          *counted
 	close       func()
+	window      int64 // bytes that decompressing keeps, where they are many
+	ledger      *pinned.Ledger
 }
 
 type counted struct {
@@ -39,8 +43,11 @@ var magics = []struct{ name, bytes string }{
 	{"lz4", "\x04\x22\x4d\x18"},
 }
 
-// maxWindow bounds what a Zstandard file may make the reader keep.
-const maxWindow = 512 << 20
+// The window is what a Zstandard file makes the reader keep: freeWindow without being counted, at most maxWindow.
+const (
+	freeWindow = 8 << 20
+	maxWindow  = 512 << 20
+)
 
 // Open opens a regular file. gzip, bzip2 and Zstandard are recognised by their first bytes and decompressed as they are
 // read.
@@ -86,7 +93,9 @@ func (f *File) decompress(b *bufio.Reader) error {
 	case "bzip2":
 		f.Reader = bzip2.NewReader(b)
 	case "zstd":
-		r, err := zstd.NewReader(b, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
+		f.window = zstdWindow(b)
+		r, err := zstd.NewReader(b, zstd.WithDecoderConcurrency(1),
+			zstd.WithDecoderMaxWindow(uint64(min(max(f.window, freeWindow), maxWindow))))
 		if err != nil {
 			return err
 		}
@@ -97,11 +106,41 @@ func (f *File) decompress(b *bufio.Reader) error {
 	return nil
 }
 
+// zstdWindow returns the window of the first frame, which later ones may not exceed, unless it is small.
+func zstdWindow(b *bufio.Reader) int64 {
+	head, _ := b.Peek(zstd.HeaderMaxSize)
+	var h zstd.Header
+	if err := h.Decode(head); err != nil {
+		return 0 // the reader will say so
+	}
+	if h.SingleSegment {
+		return int64(min(h.FrameContentSize, maxWindow))
+	}
+	return int64(min(h.WindowSize, maxWindow))
+}
+
+// Count counts what decompressing keeps in l, until Close. It is called before the first byte is read. pinned.ErrLimit
+// says what is needed.
+func (f *File) Count(l *pinned.Ledger) error {
+	if f.window <= freeWindow || f.ledger != nil {
+		return nil
+	}
+	if err := l.Take(pinned.Sources, f.window); err != nil {
+		return Error(f.Path, "", -1, "decompress it first", err)
+	}
+	f.ledger = l
+	return nil
+}
+
 // Done returns how many bytes of the file, as it lies on the disk, have been read.
 func (f *File) Done() int64 { return f.in.read }
 
 // Close closes the file.
 func (f *File) Close() error {
 	f.close()
+	if f.ledger != nil {
+		f.ledger.Give(pinned.Sources, f.window)
+		f.ledger = nil
+	}
 	return f.in.f.Close()
 }

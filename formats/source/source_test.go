@@ -5,20 +5,35 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/klauspost/compress/zstd"
+
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
+
+// limited returns a ledger; nil without a limit.
+func limited(limit int64) *pinned.Ledger {
+	if limit == 0 {
+		return nil
+	}
+	l := &pinned.Ledger{}
+	l.SetLimit(limit)
+	return l
+}
 
 func TestSpoolGivesBackWhatItTook(t *testing.T) {
 	for _, memory := range []int64{1, 400, 12 << 20, 0} {
 		t.Run(fmt.Sprint(memory), func(t *testing.T) {
 			dir := t.TempDir()
-			s := &Spool{Dir: dir, Budget: NewBudget(memory)}
+			s := &Spool{Dir: dir, Ledger: limited(memory)}
 			var want []byte
 			for i := range 300 {
 				p := bytes.Repeat([]byte{byte(i)}, i*i/2)
@@ -35,8 +50,8 @@ func TestSpoolGivesBackWhatItTook(t *testing.T) {
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}
-			if s.Budget.Peak() > memory/4 || s.Budget != nil && s.Budget.Left() != memory {
-				t.Errorf("%+v was charged", *s.Budget)
+			if s.Ledger.Peak() > memory/4 || s.Ledger != nil && s.Ledger.Left() != memory {
+				t.Errorf("a peak of %d, %d left", s.Ledger.Peak(), s.Ledger.Left())
 			}
 			if left, _ := os.ReadDir(dir); len(left) > 0 {
 				t.Errorf("left behind: %v", left)
@@ -52,7 +67,7 @@ func TestAFullDiskIsNamed(t *testing.T) {
 		!strings.Contains(err.Error(), "12345") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := (&Spool{Dir: "/no/such/folder", Budget: NewBudget(1)}).Write([]byte("ab")); err == nil {
+	if _, err := (&Spool{Dir: "/no/such/folder", Ledger: limited(1)}).Write([]byte("ab")); err == nil {
 		t.Errorf("a temporary file was made nowhere")
 	}
 }
@@ -88,3 +103,81 @@ func TestOpenRefusesADirectory(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestTextsKeepTheLastMegabytesInMemory(t *testing.T) {
+	dir, ledger := t.TempDir(), limited(40<<20)
+	x := &Texts{Dir: dir, Ledger: ledger}
+	var want [][]byte
+	for i := range 150 { // some 50 MB
+		b := bytes.Repeat([]byte{byte(i)}, i*i*47)
+		if i%10 == 0 {
+			b = nil
+		}
+		if err := x.Append(b); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, b)
+	}
+	for i, b := range want {
+		if !bytes.Equal(x.At(int64(i)), b) {
+			t.Errorf("string %d of %d bytes: got %d bytes", i, len(b), len(x.At(int64(i))))
+		}
+	}
+	if x.Len() != 150 || ledger.Peak() > 36<<20 {
+		t.Errorf("%d strings, a peak of %d bytes", x.Len(), ledger.Peak())
+	}
+	if err := x.Close(); err != nil || ledger.Total() != 0 {
+		t.Errorf("closed: %v, %d bytes are counted", err, ledger.Total())
+	}
+	if left, _ := os.ReadDir(dir); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// TestTheWindowOfAFileIsCounted: what a Zstandard file makes the reader keep is its own choice.
+func TestTheWindowOfAFileIsCounted(t *testing.T) {
+	var b bytes.Buffer
+	w, err := zstd.NewWriter(&b, zstd.WithWindowSize(64<<20))
+	if err == nil {
+		_, err = w.Write(make([]byte, 100<<20))
+		err = errors.Join(err, w.Close())
+	}
+	path := filepath.Join(t.TempDir(), "x.zst")
+	if err = errors.Join(err, os.WriteFile(path, b.Bytes(), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	f, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Count(limited(60 << 20)); !errors.Is(err, pinned.ErrLimit) || !strings.Contains(err.Error(), path) {
+		t.Errorf("under a limit of 60 MiB: %v", err)
+	}
+	l := limited(80 << 20)
+	if err := f.Count(l); err != nil || l.Total() != 64<<20 {
+		t.Errorf("%v, %d bytes are counted", err, l.Total())
+	}
+	if n, err := io.Copy(io.Discard, f); n != 100<<20 || err != nil {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+	if err := f.Close(); err != nil || l.Total() != 0 {
+		t.Errorf("closed: %v, %d bytes are counted", err, l.Total())
+	}
+}
+
+func TestARecordWithoutEndIsRefused(t *testing.T) {
+	p := NewPaced(io.LimitReader(zeros{}, 1<<40))
+	for range 3 {
+		if n, err := io.CopyN(io.Discard, p, MaxRecord); err != nil {
+			t.Fatal(n, err)
+		}
+		p.Next()
+	}
+	if n, err := io.Copy(io.Discard, p); n != MaxRecord || err == nil {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) { return len(b), nil }

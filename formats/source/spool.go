@@ -14,8 +14,8 @@ import (
 // Spool is bytes that are appended and then read at will: in memory while they are few, else in a temporary file. The
 // zero value with Dir set is ready. It has one owner at a time. The owner calls Close.
 type Spool struct {
-	Dir    string  // where a temporary file may be made
-	Budget *Budget // a quarter of what it has left is for the bytes in memory, and spoolMemory at most
+	Dir    string         // where a temporary file may be made
+	Ledger *pinned.Ledger // a quarter of what it has left is for the bytes in memory, and spoolMemory at most
 
 	mem    []byte
 	buffer []byte // of the file; nil: all bytes are in mem
@@ -51,40 +51,50 @@ func (s *Spool) Write(p []byte) (int, error) {
 // fits makes room in memory for n more bytes, if they may lie there.
 func (s *Spool) fits(n int) (ok bool) {
 	room := max(len(s.mem)+n, 2*cap(s.mem))
-	if len(s.mem)+n > cap(s.mem) && (len(s.mem)+n > spoolMemory || int64(room) > s.Budget.Left()/4) {
+	if len(s.mem)+n > cap(s.mem) && (len(s.mem)+n > spoolMemory || int64(room) > s.Ledger.Left()/4) {
 		return false
 	}
 	var err error
-	s.mem, err = Grow(s.Budget, s.mem, n)
+	s.mem, err = Grow(s.Ledger, s.mem, n)
 	return err == nil
 }
 
 // toFile moves what is in memory to the file, and makes the file first.
 func (s *Spool) toFile() error {
 	if s.file == nil {
-		f, err := os.CreateTemp(s.Dir, ".khop-edges-*.tmp")
-		if err != nil {
-			return fmt.Errorf("make a temporary file beside the target: %w", err)
-		}
-		s.file, s.path = f, f.Name()
-		if runtime.GOOS == "linux" && os.Remove(s.path) == nil { // its name is not needed: /proc leads to it
-			s.path = ""
+		var err error
+		if s.file, s.path, err = tempFile(s.Dir); err != nil {
+			return err
 		}
 	}
 	_, err := s.file.Write(s.mem)
 	if s.buffer == nil {
-		s.Budget.Give(int64(cap(s.mem)))
+		s.Ledger.Give(pinned.Sources, int64(cap(s.mem)))
 		s.buffer = make([]byte, 0, fileBuffer)
 	}
 	s.mem = s.buffer
 	return s.explain(err)
 }
 
-func (s *Spool) explain(err error) error {
+// tempFile makes a temporary file. Its path is empty where it has no name any more.
+func tempFile(dir string) (*os.File, string, error) {
+	f, err := os.CreateTemp(dir, ".khop-edges-*.tmp")
+	if err != nil {
+		return nil, "", fmt.Errorf("make a temporary file beside the target: %w", err)
+	}
+	if runtime.GOOS == "linux" && os.Remove(f.Name()) == nil { // the name is not needed: /proc leads to it
+		return f, "", nil
+	}
+	return f, f.Name(), nil
+}
+
+func (s *Spool) explain(err error) error { return explainSpace(s.Dir, s.size, err) }
+
+// explainSpace says of a full disk what took it.
+func explainSpace(dir string, size int64, err error) error {
 	if errors.Is(err, syscall.ENOSPC) {
-		return Error(s.Dir, "", -1, "make room, or choose a target on another disk",
-			fmt.Errorf("%w: a temporary file of the edges has taken %d bytes so far: %w", formats.ErrSpace, s.size,
-				err))
+		return Error(dir, "", -1, "make room, or choose a target on another disk",
+			fmt.Errorf("%w: temporary files of the source have taken %d bytes so far: %w", formats.ErrSpace, size, err))
 	}
 	return err
 }
@@ -127,8 +137,8 @@ func (s *Spool) Close() error {
 		errs = append(errs, os.Remove(s.path))
 	}
 	if s.buffer == nil {
-		s.Budget.Give(int64(cap(s.mem)))
+		s.Ledger.Give(pinned.Sources, int64(cap(s.mem)))
 	}
-	*s = Spool{Dir: s.Dir, Budget: s.Budget}
+	*s = Spool{Dir: s.Dir, Ledger: s.Ledger}
 	return errors.Join(errs...)
 }

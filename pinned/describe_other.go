@@ -4,13 +4,9 @@ package pinned
 
 import "errors"
 
-// Populate reads pages ahead on Linux alone; here it returns errors.ErrUnsupported.
-func Populate([]byte) error { return errors.ErrUnsupported }
-
+// fileSystem is not known.
 func fileSystem(string) string { return "" }
 
 func mapWritable(memory) ([]byte, error) { return nil, errors.ErrUnsupported }
 
 func preferNode([]byte, int) error { return errors.ErrUnsupported }
-
-func adviseHuge([]byte) {}

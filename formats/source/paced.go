@@ -1,0 +1,32 @@
+package source
+
+import (
+	"fmt"
+	"io"
+)
+
+// MaxRecord is the most bytes that a record of a text may have: a line, a row, a value.
+const MaxRecord = 1 << 20
+
+// Paced reads from r, and fails where more than MaxRecord bytes are read without Next in between: parsers of other
+// packages keep a record in memory, however long it is.
+type Paced struct {
+	r    io.Reader
+	left int64
+}
+
+// NewPaced returns a reader of r, at its first record.
+func NewPaced(r io.Reader) *Paced { return &Paced{r, MaxRecord} }
+
+// Next says that a record has been read.
+func (p *Paced) Next() { p.left = MaxRecord }
+
+// Read implements io.Reader.
+func (p *Paced) Read(b []byte) (int, error) {
+	if p.left <= 0 {
+		return 0, fmt.Errorf("a record is longer than %d bytes", MaxRecord)
+	}
+	n, err := p.r.Read(b[:min(int64(len(b)), p.left)])
+	p.left -= int64(n)
+	return n, err
+}

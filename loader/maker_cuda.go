@@ -81,7 +81,15 @@ func (m *cudaMaker) close() (err error) {
 	if m.sampler != nil {
 		errs = append(errs, m.sampler.Close())
 	}
-	return errors.Join(append(errs, m.sampled.Close(), m.picks.Close(), m.columns.Close())...)
+	if m.sampled != nil {
+		errs = append(errs, m.sampled.Close())
+	}
+	for _, s := range []*device.Stream{m.picks, m.columns} {
+		if s != nil {
+			errs = append(errs, s.Close())
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // sample samples the slot's request and waits for the sizes. A buffer that was too small has grown then, and the batch
@@ -283,6 +291,15 @@ func (f *cudaFence) host(t unified.Tensor) (host unified.Tensor, err error) {
 }
 
 func (f *cudaFence) close() error {
-	return errors.Join(f.down.Close(), f.staging.Close(), f.gathering.Close(), f.ready.Close(), f.read.Close(),
-		f.Device.Close())
+	var errs []error
+	if f.down != nil {
+		errs = append(errs, f.down.Close())
+	}
+	errs = append(errs, f.staging.Close())
+	for _, e := range []*device.Event{f.gathering, f.ready, f.read} {
+		if e != nil {
+			errs = append(errs, e.Close())
+		}
+	}
+	return errors.Join(append(errs, f.Device.Close())...)
 }

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"sync"
 
+	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -61,7 +62,7 @@ func plan(ctx context.Context, r *recipe, on processor) (Estimate, error) {
 		return e, err
 	}
 	var ledger pinned.Ledger
-	ledger.SetLimit(r.opt.MaxMemory)
+	ledger.SetLimit(r.limit())
 	z, scratch := sizes{limited: on.bounded(&r.opt)}, int64(0)
 	err = r.trial(ctx, min(r.batches, leastTried), &ledger, func(s *slot) {
 		z.learn(s)
@@ -77,9 +78,33 @@ func plan(ctx context.Context, r *recipe, on processor) (Estimate, error) {
 	if r.opt.MaxMemory == 0 {
 		slotBytes = z.total()
 	}
-	on.expect(&e, int64(e.Slots)*slotBytes, scratch)
+	on.expect(&e, satMul(int64(e.Slots), slotBytes), scratch)
+	if limit := r.limit(); limit > 0 && e.Expected.Total() > limit {
+		return e, e.tooMuch(limit)
+	}
 	return e, nil
 }
+
+// limit returns the most host memory that the loaders of a placed source take: MaxMemory, or what the control group
+// leaves; 0 for no limit.
+func (r *recipe) limit() int64 {
+	if r.opt.MaxMemory > 0 {
+		return r.opt.MaxMemory
+	}
+	return r.room
+}
+
+// tooMuch is the error of what is expected where there is room for less.
+func (e *Estimate) tooMuch(room int64) error {
+	m := &e.Expected
+	return fmt.Errorf("%w: %s are needed (%s for copies of the source, %s for %d batches, %s for scratch), and there "+
+		"is room for %s; %s", ErrMemory, machine.Bytes(m.Total()), machine.Bytes(m.Topology+m.Columns),
+		machine.Bytes(m.Batches), e.Slots, machine.Bytes(m.Scratch), machine.Bytes(max(room, 0)), remedyMemory)
+}
+
+// remedyMemory says what to do where memory is short.
+const remedyMemory = "take smaller batches, smaller fan-outs, fewer columns, workers or batches ahead, or allow more " +
+	"(MaxMemory, the control group)"
 
 func (*onCPU) expect(e *Estimate, batches, scratch int64) {
 	e.Expected = Memory{Topology: e.Bound.Topology, Columns: e.Bound.Columns, Batches: batches,
@@ -216,6 +241,15 @@ func (l *Loader) prepareSlots(ctx context.Context) error {
 	if l.batches > 0 {
 		if err := l.probe(ctx, &z); err != nil {
 			return err
+		}
+	}
+	if !z.limited {
+		e := l.estimate
+		e.Expected = l.memory()
+		held := e.Expected.Total()
+		e.Expected.Batches = satMul(int64(e.Slots), z.total())
+		if left := l.ledger.Left(); e.Expected.Total()-held > left {
+			return e.tooMuch(held + left)
 		}
 	}
 	for _, s := range l.slots {

@@ -22,6 +22,7 @@ type recipe struct {
 	arrays      []Array // of every batch
 	batches     uint64  // of an epoch, over all ranks
 	state       State   // what all states begin as
+	room        int64   // what the control group leaves; 0 where none limits memory
 }
 
 // newRecipe looks up seeds and columns and asks the sampler what it makes. Options have their defaults.

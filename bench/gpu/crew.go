@@ -1,7 +1,6 @@
 package gpu
 
 import (
-	"context"
 	"errors"
 
 	"golang.org/x/sync/errgroup"
@@ -27,12 +26,15 @@ func newCrew(dev *device.Device, threads int, column unified.Tensor) (c *crew, e
 			c.staged[half][i].Options = pinned.Options{Device: dev, Place: pinned.Pinned}
 		}
 	}
-	own, resident, err := gather.Resident(context.Background(), column, pinned.Options{}, nil)
-	if err != nil {
+	if c.resident, err = pinned.Allocate(int64(len(column.Bytes())), pinned.Options{}); err != nil {
 		return nil, err
 	}
-	c.resident = resident
-	if c.store, err = gather.NewStore(own); err != nil {
+	copy(c.resident.Bytes(), column.Bytes())
+	own, err := unified.New(column.DType(), c.resident.Bytes(), column.Shape()...)
+	if err == nil {
+		c.store, err = gather.NewStore(own)
+	}
+	if err != nil {
 		return nil, errors.Join(err, c.resident.Close())
 	}
 	return c, nil

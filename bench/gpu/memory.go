@@ -41,7 +41,16 @@ type memory struct {
 	addr       device.Address
 	contiguous int64 // what one copy from the first byte on may take
 	result     memoryResult
-	undo       undo
+	undo       []func() error
+}
+
+// giveBack frees the memory, and joins what goes wrong to err.
+func (m *memory) giveBack(err error) error {
+	errs := []error{err}
+	for i := len(m.undo) - 1; i >= 0; i-- {
+		errs = append(errs, m.undo[i]())
+	}
+	return errors.Join(errs...)
 }
 
 func (r *rig) take(o memoryOptions) (*memory, error) {
@@ -56,7 +65,7 @@ func (r *rig) take(o memoryOptions) (*memory, error) {
 		err = r.anonymous(m, o)
 	}
 	if err != nil {
-		return nil, m.undo.run(err)
+		return nil, m.giveBack(err)
 	}
 	return m, nil
 }

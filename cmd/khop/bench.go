@@ -42,6 +42,7 @@ type benchResult struct {
 	GatherGBPerS float64 `json:"gather_gb_per_s"` // bytes gathered by all workers while they gather
 	// the same threads and output size, copied from one run of memory; 0: not measured
 	MemcpyGBPerS  float64 `json:"memcpy_gb_per_s"`
+	MemcpyBytes   int64   `json:"memcpy_bytes"`    // memory that measuring this took, after the loader had ended
 	MsPerBatch    spread  `json:"ms_per_batch"`    // time between batches, over runs of four batches a worker
 	SampleMs      float64 `json:"sample_ms"`       // a worker's time to sample a batch, mean
 	GatherMs      float64 `json:"gather_ms"`       // a worker's time to gather a batch's rows, mean
@@ -92,11 +93,15 @@ func (c *benchCmd) Run(env *environment) (err error) {
 		env.note("the loader will need %s, and %s if every batch were the largest that there can be; %s are read "+
 			"from mapped files",
 			machine.Bytes(e.Expected.Total()), machine.Bytes(e.Bound.Total()), machine.Bytes(e.FileBytes))
+		if !c.NoMemcpy && !c.NoFeatures {
+			env.note("measuring how fast memory copies then takes %s or more, in place of what the loader took; "+
+				"--no-memcpy leaves it out", machine.Bytes(machine.Probe().CopySource(0)))
+		}
 	})
 	if err != nil {
 		return err
 	}
-	defer closing(&err, ld.close)
+	defer closing(&err, ld.close) // a second close does nothing
 	opt := ld.Options()
 	r := benchResult{
 		Dataset: c.Dataset, Sampler: c.sampler().Fingerprint(), Residence: opt.Residence.String(),
@@ -115,8 +120,11 @@ func (c *benchCmd) Run(env *environment) (err error) {
 		return err
 	}
 	r.AnonBytes, r.FileBytes = usage.Anonymous, usage.File
+	if err := ld.close(); err != nil { // what it holds makes room for measuring how fast memory copies
+		return err
+	}
 	if !c.NoMemcpy {
-		if r.MemcpyGBPerS, err = copyRate(env.ctx, r.Workers, int64(r.BytesPerBatch)); err != nil {
+		if err = c.copyRate(env, &r); err != nil {
 			return err
 		}
 	}
@@ -254,10 +262,23 @@ func means(sum []int64, n float64) []float64 {
 	return m
 }
 
-// copyRate measures how fast as many threads copy as many bytes as a batch's rows take, in GB/s.
-func copyRate(ctx context.Context, threads int, bytes int64) (rate float64, err error) {
+// copyRate measures how fast as many threads copy as many bytes as a batch's rows take, in GB/s. Where the limit has no
+// room for that it is left out.
+func (c *benchCmd) copyRate(env *environment, r *benchResult) (err error) {
+	bytes := int64(r.BytesPerBatch)
 	if bytes == 0 {
-		return 0, nil
+		return nil
+	}
+	m := machine.Probe()
+	limit, err := c.MaxMemory.forData()
+	if room, ok := m.GroupRoom(); ok && (limit == 0 || room < limit) {
+		limit = max(room, 1)
+	}
+	if limit == 0 {
+		limit = m.Room() / 2
+	}
+	if err != nil {
+		return err
 	}
 	var regions []*pinned.Region
 	defer func() {
@@ -265,27 +286,37 @@ func copyRate(ctx context.Context, threads int, bytes int64) (rate float64, err 
 			err = errors.Join(err, r.Close())
 		}
 	}()
+	var ledger pinned.Ledger
+	ledger.SetLimit(limit)
 	take := func(n int64) ([]byte, error) {
-		r, err := pinned.Allocate(n, pinned.Options{})
+		r, err := pinned.Allocate(n, pinned.Options{Ledger: &ledger, Purpose: pinned.Scratch})
 		if err != nil {
 			return nil, err
 		}
 		regions = append(regions, r)
-		r.Touch(n)
 		return r.Bytes(), nil
 	}
-	source, err := take(machine.Probe().CopySource(bytes))
-	if err != nil {
-		return 0, err
-	}
-	dst := make([][]byte, threads)
+	source, err := take(m.CopySource(bytes))
+	dst := make([][]byte, r.Workers)
 	for i := range dst {
-		if dst[i], err = take(bytes); err != nil {
-			return 0, err
+		if err == nil {
+			dst[i], err = take(bytes)
 		}
 	}
-	rate, err = machine.CopyRate(ctx, source, dst, 200*time.Millisecond)
-	return rate / 1e9, err
+	if errors.Is(err, pinned.ErrLimit) {
+		env.note("how fast memory copies is not measured, as by --no-memcpy: %v", err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, r := range regions {
+		r.Touch(r.Len())
+	}
+	r.MemcpyBytes = ledger.Peak()
+	rate, err := machine.CopyRate(env.ctx, source, dst, 200*time.Millisecond)
+	r.MemcpyGBPerS = rate / 1e9
+	return err
 }
 
 func (r *benchResult) print(env *environment) error {
@@ -316,6 +347,9 @@ func (r *benchResult) print(env *environment) error {
 	} else {
 		t.row("memory", fmt.Sprintf("loader: %s expected, %s taken", machine.Bytes(r.MemoryEstimate),
 			machine.Bytes(r.MemoryPeak)))
+	}
+	if r.MemcpyBytes > 0 {
+		t.row("", fmt.Sprintf("memcpy: %s taken, after the loader", machine.Bytes(r.MemcpyBytes)))
 	}
 	t.row("energy", energyText(&r.Meters, r.Batches))
 	t.row("process", fmt.Sprintf("%s its own, %s of mapped files", machine.Bytes(r.AnonBytes),

@@ -112,10 +112,15 @@ func (f *loadFlags) options(env *environment, g *graph.Graph) (loader.Options, e
 	if err != nil {
 		return loader.Options{}, err
 	}
+	limit, err := f.MaxMemory.forData()
+	if err != nil {
+		return loader.Options{}, err
+	}
+	limitHeap(limit)
 	o := loader.Options{
 		Sampler: f.sampler(), Seeds: seeds, BatchSize: int(f.BatchSize), Shuffle: f.Shuffle, DropLast: f.DropLast,
 		Seed: f.Seed, Instance: f.Instance, Workers: f.Workers, Prefetch: int(f.Prefetch), Device: string(f.Device),
-		MaxMemory: int64(f.MaxMemory), DeviceMemory: int64(f.DeviceMemory), HotRows: f.HotRows,
+		MaxMemory: limit, DeviceMemory: int64(f.DeviceMemory), HotRows: f.HotRows,
 		DeviceBlocks: f.DeviceBlocks,
 	}
 	if f.DeviceCache != nil {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/khop-gnn/khop/internal/expect"
+	"go.uber.org/goleak"
 )
 
 // TestMain lets the test binary stand for the program: with KHOP_TEST_AS_PROGRAM it runs its arguments as khop does.
@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	if len(os.TempDir()) > 30 {
 		_ = os.Setenv("TMPDIR", "/tmp") // paths of sockets have at most 107 bytes
 	}
-	expect.NoGoroutines(m)
+	goleak.VerifyTestMain(m)
 }
 
 // khop runs a command line in this process.
@@ -95,7 +95,7 @@ func exits(data, unsplit, empty, list string) []exit {
 			`--seeds all:paper: no node type "paper"; there are: node`},
 		{"sample " + data + " --split 3", exitFailed, `"train" (split 3)`},
 		{"sample " + data + " --seeds @" + empty + "/none", exitFailed, "none"},
-		{"sample " + data + " --max-memory 1kB", exitFailed, "MaxMemory is 1000"},
+		{"sample " + data + " --max-memory 1kB", exitFailed, "allow at least"},
 		{"sample " + data + " --max-memory lots", exitUsage, "4GB"},
 		{"sample " + empty, exitFailed, empty},
 		{"info " + empty + "/none", exitFailed, "name the directory of a dataset"},

@@ -91,7 +91,8 @@ func (c *serveCmd) Run(env *environment) (err error) {
 	return c.ended(s.Serve(ctx))
 }
 
-// listen makes the server.
+// listen makes the server. From here on the system, not the Go runtime, shares the processors among workers and what
+// answers consumers: the workers would keep all of the runtime's to themselves, for milliseconds.
 func (c *serveCmd) listen(ctx context.Context, env *environment, ds *formats.Dataset) (*server.Server, error) {
 	opt, err := c.options(env, ds.Graph())
 	if err != nil {
@@ -146,8 +147,8 @@ func (c *serveCmd) ready(env *environment, s *server.Server, metrics string) err
 	o := s.Options()
 	r := serveReady{
 		Socket: c.Socket, PID: os.Getpid(), Dataset: c.Dataset, Ranks: o.WorldSize, Readers: o.Readers,
-		Batches: s.NumBatches(), Hold: o.Hold, IndexDType: o.IndexDType.String(), Metrics: metrics,
-		Protocol: shm.Version,
+		Batches: s.NumBatches(),
+		Hold:    o.Hold, IndexDType: o.IndexDType.String(), Metrics: metrics, Protocol: shm.Version,
 	}
 	if c.JSON {
 		return env.printJSON(r)

@@ -53,8 +53,7 @@ func TestDeviceMakesTheSameBatchesAndRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer uploaded.Close()
-	var dst unified.Buffer
-	dst.Options = pinned.Options{Device: d}
+	dst := unified.Buffer{Options: pinned.Options{Device: d}}
 	defer dst.Close()
 	n := 0
 	for batch, err := range load(t, g, "cuda").Epoch(context.Background(), 0) {

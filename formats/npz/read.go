@@ -20,9 +20,9 @@ import (
 const maxWidth = 1 << 24
 
 // Read describes the graph in the archive at path. The caller closes the graph, which keeps the file open. The shapes
-// of all arrays are compared with each other and with what the ledger has left before any is expanded. Memory, which the
-// ledger counts: the edges, 8 or 16 bytes each, labels and the nodes of masks, and, of features in a sparse matrix, its
-// entries; dense features are streamed.
+// of all arrays are compared with each other and with what the ledger has left before any is expanded. Memory, which
+// the ledger counts: the edges, 8 or 16 bytes each, labels and the nodes of masks, and, of features in a sparse matrix,
+// its entries; dense features are streamed.
 func Read(ctx context.Context, path string, ledger *pinned.Ledger) (_ *source.Graph, err error) {
 	a, err := open(path, ledger)
 	if err != nil {

@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/khop-gnn/khop/internal/expect"
+	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { expect.NoGoroutines(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fakeBoard counts 5 J and 1 replay between any two questions.
 type fakeBoard struct {

@@ -96,6 +96,19 @@ asm: ## write the assembly for processors and its declarations
 asm-check: ## fail if committed assembly is not what tools/asm gives
 	cd tools/asm && go test -count 1 .
 
+.PHONY: notices
+notices: ## write the licences of what the program contains, which are committed
+	cd tools/bom && go run . notices ../..
+
+.PHONY: sbom
+sbom: ## build the program into dist/, with its bill of materials (CycloneDX)
+	CGO_ENABLED=0 go build -trimpath -o dist/khop ./cmd/khop
+	cd tools/bom && go run . sbom ../.. ../../dist/khop >../../dist/khop.cdx.json
+
+.PHONY: reproducible-check
+reproducible-check: ## build program and wheel twice, in other folders and with empty caches; fail if a byte differs
+	tools/reproducible.sh --empty-caches
+
 # --- CUDA: nothing here needs a GPU or an installed toolkit; the pinned wheels go to .venv-cuda -----------------------
 
 .PHONY: ptx

@@ -10,6 +10,7 @@ python=${PYTHON:-python3}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p dist
+umask 022 # a wheel records the modes of its files
 
 isolation=()
 if "$python" -c 'import setuptools, sys; sys.exit(int(setuptools.__version__.split(".")[0]) < 77)' 2>/dev/null; then
@@ -23,9 +24,11 @@ for target in ${WHEELS:-linux/amd64 linux/arm64}; do
     esac
     rm -rf "$work/python"
     mkdir -p "$work/python"
-    cp -r LICENSE integrations/python/{pyproject.toml,setup.py,README.md,src} "$work/python"
+    cp -r LICENSE cmd/khop/NOTICES.txt integrations/python/{pyproject.toml,setup.py,README.md,src} "$work/python"
     rm -rf "$work"/python/src/*.egg-info "$work/python/src/khop/bin"
     CGO_ENABLED=0 GOOS=${target%/*} GOARCH=${target#*/} go build -trimpath -ldflags='-s -w' -o "$work/python/src/khop/bin/khop" ./cmd/khop
+    chmod -R u=rwX,go=rX "$work/python"
+    (cd tools/bom && go run . sbom ../.. "$work/python/src/khop/bin/khop") >"$work/python/khop.cdx.json"
     # Static: it asks nothing of the system's C library, whichever that is.
     KHOP_WHEEL_PLATFORM=manylinux2014_$machine.manylinux_2_17_$machine.musllinux_1_1_$machine SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-315532800} \
         "$python" -m pip wheel --quiet --disable-pip-version-check --no-deps "${isolation[@]}" --wheel-dir "$work/out" "$work/python"

@@ -227,3 +227,13 @@ func TestDemoShowsItsWork(t *testing.T) {
 	}
 	must(t, "check", dir)
 }
+
+func TestVersionPrintsTheNoticesOfOthers(t *testing.T) {
+	text := must(t, "version", "--notices")
+	for _, says := range []string{"github.com/klauspost/compress", "Go's standard library: BSD-3-Clause",
+		"THE SOFTWARE IS PROVIDED \"AS IS\""} {
+		if !strings.Contains(text, says) {
+			t.Errorf("%q is missing", says)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	_ "embed"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -9,8 +10,14 @@ import (
 // versionNumber is the module's version; see CHANGELOG.md.
 const versionNumber = "0.1.0-dev"
 
+// notices lists what others wrote of the program, with the licences. tools/bom writes it.
+//
+//go:embed NOTICES.txt
+var notices string
+
 type versionCmd struct {
-	JSON bool `help:"Print one JSON object." name:"json"`
+	JSON    bool `help:"Print one JSON object." name:"json" xor:"what"`
+	Notices bool `help:"Print the licences of the software that the program contains." xor:"what"`
 }
 
 // versions is what "khop version --json" prints. Scripts rely on the names.
@@ -40,6 +47,10 @@ func currentVersions() versions {
 
 // Run prints the versions.
 func (c *versionCmd) Run(env *environment) error {
+	if c.Notices {
+		_, err := fmt.Fprint(env.stdout, notices)
+		return err
+	}
 	v := currentVersions()
 	if c.JSON {
 		return env.printJSON(v)

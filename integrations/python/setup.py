@@ -1,6 +1,8 @@
 """Tags a wheel that carries a khop program for its platform: KHOP_WHEEL_PLATFORM, which tools/wheel.sh sets. All else is in pyproject.toml."""
 
 import os
+import pathlib
+import shutil
 
 from setuptools import setup
 
@@ -16,6 +18,15 @@ class PlatformWheel(bdist_wheel):
     def finalize_options(self):
         super().finalize_options()
         self.root_is_pure = "KHOP_WHEEL_PLATFORM" not in os.environ
+
+    def egg2dist(self, egginfo_path, distinfo_path):
+        """Adds the bill of materials, where PEP 770 looks for it."""
+        super().egg2dist(egginfo_path, distinfo_path)
+        bill = pathlib.Path("khop.cdx.json")
+        if bill.exists():
+            folder = pathlib.Path(distinfo_path, "sboms")
+            folder.mkdir()
+            shutil.copyfile(bill, folder / bill.name)
 
     def get_tag(self):
         platform = os.environ.get("KHOP_WHEEL_PLATFORM")

@@ -1,0 +1,40 @@
+// Command bom says what others wrote of the khop program, and under which licences. It is a module of its own, so that
+// khop depends on nothing for it.
+//
+//	make notices        writes cmd/khop/NOTICES.txt, which the program shows with "khop version --notices"
+//	make sbom           writes dist/khop.cdx.json, the bill of materials of dist/khop, in CycloneDX 1.6
+//
+// Both are functions of their input: the same modules give the same bytes.
+package main
+
+import (
+	"fmt"
+	"log"
+	"os"
+)
+
+const usage = `usage: bom notices KHOP      writes cmd/khop/NOTICES.txt of the module in the folder KHOP
+       bom sbom KHOP BINARY  prints the bill of materials of a program that was built from it`
+
+func main() {
+	log.SetFlags(0)
+	log.SetPrefix("bom: ")
+	var err error
+	switch args := os.Args[1:]; {
+	case len(args) == 2 && args[0] == "notices":
+		var text []byte
+		if text, err = notices(args[1]); err == nil {
+			err = os.WriteFile(noticesFile(args[1]), text, 0o644)
+		}
+	case len(args) == 3 && args[0] == "sbom":
+		var text []byte
+		if text, err = bill(args[1], args[2]); err == nil {
+			_, err = os.Stdout.Write(text)
+		}
+	default:
+		err = fmt.Errorf("%s", usage)
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+}

@@ -131,13 +131,6 @@ func (s *Sample) NumEdges() int64 {
 	return n
 }
 
-// Bytes returns the memory that the sample holds.
-func (s *Sample) Bytes() int64 {
-	n := int64(0)
-	s.each(func(b *unified.Buffer) { n += b.Cap() })
-	return n
-}
-
 // Close frees the sample's memory. Its tensors must not be used any more.
 func (s *Sample) Close() error {
 	var errs []error

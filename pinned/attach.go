@@ -53,14 +53,6 @@ func (a *Attachment) Bytes() []byte {
 	return a.bytes
 }
 
-// Placement returns where Bytes lie: Device of Upload, else Pinned.
-func (a *Attachment) Placement() Placement {
-	if a.rung == RungDevice {
-		return Device
-	}
-	return Pinned
-}
-
 // Rung returns how the device addresses the bytes; 0 of no bytes.
 func (a *Attachment) Rung() Rung { return a.rung }
 

@@ -146,8 +146,8 @@ func deviceFindsTheBytes(t *testing.T, dev *device.Device, data []byte, from Run
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a.Rung() != want || a.Placement() != Pinned || a.Address() == 0 || a.Address() != addressOf(a.Bytes()) {
-		t.Errorf("%v at %#x, placement %v; want %v; refused: %v", a.Rung(), a.Address(), a.Placement(), want,
+	if a.Rung() != want || a.Address() == 0 || a.Address() != addressOf(a.Bytes()) {
+		t.Errorf("%v at %#x; want %v; refused: %v", a.Rung(), a.Address(), want,
 			a.Reasons())
 	}
 	for i, s := range a.Reasons() {
@@ -433,8 +433,8 @@ func TestUploadedBytesAreOnTheDevice(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if a.Rung() != RungDevice || a.Placement() != Device || last != int64(n) || len(a.Bytes()) != n {
-			t.Errorf("%v, %v, %d of %d told", a.Rung(), a.Placement(), last, n)
+		if a.Rung() != RungDevice || last != int64(n) || len(a.Bytes()) != n {
+			t.Errorf("%v, %d of %d told", a.Rung(), last, n)
 		}
 		if ledger.DeviceUsed(Columns) < int64(n) || ledger.Total() != 0 {
 			t.Errorf("%d bytes uploaded: %d on the device and %d on the host are counted", n,

@@ -111,7 +111,7 @@ func newAssembly[V nodeID](env Env, indices []V, frontier Frontier, disjoint boo
 	}
 	a.starts.Options, a.counts.Options = env.Scratch, env.Scratch
 	if disjoint {
-		a.forest, err = newForest[V](g, env)
+		a.forest, err = newForest[V](env, b.Nodes)
 	} else {
 		a.local = newRelabeler[V](g.NumNodes(), b.Nodes, env.Scratch)
 	}

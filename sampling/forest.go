@@ -33,14 +33,15 @@ func treeArrays(s *graph.Schema, lists []int64) []ArrayBound {
 // forestBytes is what a forest of so many nodes takes.
 func forestBytes(nodes int64) int64 { return satAdd(satMul(16, hashSlots(nodes)), satMul(8, nodes)) }
 
-func newForest[V nodeID](g *graph.Graph, env Env) (*forest[V], error) {
+func newForest[V nodeID](env Env, batchNodes int64) (*forest[V], error) {
+	g := env.Graph
 	n := g.NumNodes()
 	if items := int64(max(env.BatchSize, 1)); n > (1<<62)/items {
 		return nil, fmt.Errorf("%w: %d trees over %d nodes: take smaller batches", ErrOptions, items, n)
 	}
 	types := len(g.Schema().Nodes)
 	f := &forest[V]{nodes: n, keys: make([]list[int64], types), buffers: make([]unified.Buffer, types)}
-	f.table.buf.Options = env.Scratch
+	f.table.buf.Options, f.table.most = env.Scratch, hashSlots(batchNodes)
 	for t := range f.buffers {
 		f.buffers[t].Options = env.Scratch
 	}

@@ -42,7 +42,7 @@ func newRelabeler[V nodeID](numNodes, batchNodes int64, mem pinned.Options) rela
 	if numNodes*4 <= hashSlots(batchNodes)*int64(unsafe.Sizeof(slot[V]{})) {
 		return &directMap[V]{numNodes: numNodes, buf: unified.Buffer{Options: mem}}
 	}
-	return &hashMap[V]{buf: unified.Buffer{Options: mem}}
+	return &hashMap[V]{buf: unified.Buffer{Options: mem}, most: hashSlots(batchNodes)}
 }
 
 func relabelerBytes[V nodeID](numNodes, batchNodes int64) int64 {
@@ -135,6 +135,7 @@ type slot[V nodeID] struct {
 type hashMap[V nodeID] struct {
 	buf   unified.Buffer
 	tab   []slot[V]
+	most  int64 // slots, as long as they do: what was said of its memory
 	shift uint8
 	used  int
 	base  uint32
@@ -194,7 +195,11 @@ func (m *hashMap[V]) grow(n int, lists []list[V]) error {
 	if int64(2*(m.used+n)) <= int64(len(m.tab)) {
 		return nil
 	}
-	if err := m.resize(hashSlots(int64(2 * (m.used + n)))); err != nil {
+	slots := hashSlots(int64(2 * (m.used + n)))
+	if slots > m.most {
+		slots = max(m.most, hashSlots(int64(m.used+n)))
+	}
+	if err := m.resize(slots); err != nil {
 		return err
 	}
 	for t := range lists { // the new memory is zero, so below base: empty

@@ -1,0 +1,143 @@
+package sampling
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/pinned"
+)
+
+// scarce gives memory, but refuses one time; none is refused at 0.
+type scarce struct {
+	refuse, asked int
+	given         map[*byte]*pinned.Region
+}
+
+var errScarce = errors.New("there is no memory")
+
+func (s *scarce) Take(n int64) ([]byte, error) {
+	if s.asked++; s.asked == s.refuse {
+		return nil, errScarce
+	}
+	r, err := pinned.Allocate(n, pinned.Options{})
+	if err != nil {
+		return nil, err
+	}
+	b := r.Bytes()[:n:n]
+	s.given[unsafe.SliceData(b)] = r
+	return b, nil
+}
+
+func (s *scarce) Give(b []byte) error {
+	r := s.given[unsafe.SliceData(b)]
+	if r == nil {
+		return errors.New("this was not given")
+	}
+	delete(s.given, unsafe.SliceData(b))
+	return r.Close()
+}
+
+// Whichever piece of memory is refused, sampling says so, the next sample is whole, and nothing is left behind.
+func TestARefusalOfAnyMemoryIsReported(t *testing.T) {
+	r := rand.New(rand.NewPCG(41, 0))
+	for what, n := range map[string]Neighbor{
+		"all nodes": {Fanouts: []int{5, 5}}, "new nodes": {Fanouts: []int{5, 5}, Frontier: NewNodes},
+		"trees": {Fanouts: []int{5, 5}, Disjoint: true},
+	} {
+		for _, types := range [][2]int{{1, 1}, {2, 3}} {
+			g := randomGraph(t, r, types[0], types[1])
+			req := randomRequest(r, g.Schema(), 1)
+			req.Seeds[0] = append(req.Seeds[0], 0)
+			want := oracle(g, newEdgeRuns(g), n, req)
+			refused := 0
+			for more := true; more; refused++ {
+				s := &scarce{refuse: refused + 1, given: map[*byte]*pinned.Region{}}
+				memory := pinned.Options{From: s}
+				w, err := n.Open(Env{Graph: g, BatchSize: 40, EdgePos: true, Scratch: memory})
+				if err != nil {
+					t.Fatal(err)
+				}
+				var out graph.Sample
+				bound := n.Bound(g.Schema(), 40)
+				bound.Init(&out, g.Schema(), memory)
+				err = w.Sample(context.Background(), req, &out)
+				if more = s.asked >= s.refuse; more != errors.Is(err, errScarce) {
+					t.Fatalf("%s, %d edge types: piece %d of memory was refused, but Sample says %v", what, types[1],
+						s.refuse, err)
+				}
+				compare(t, what+", after a refusal", g, w, req, want)
+				if err := errors.Join(w.Close(), out.Close()); err != nil || len(s.given) != 0 {
+					t.Fatalf("%s: closing leaves %d pieces of memory: %v", what, len(s.given), err)
+				}
+			}
+			if refused < 8 {
+				t.Errorf("%s: memory is asked for %d times only", what, refused-1)
+			}
+		}
+	}
+}
+
+// The table that is chosen is the smaller one, and it takes what it was said to take, however many nodes a batch has.
+func TestTablesTakeWhatTheyAreSaidTo(t *testing.T) {
+	for _, batch := range []int64{1, 100, 2047, 2048, 2049, 4096, 4097, 8192, 8193, 10_000} {
+		for _, nodes := range []int64{10, 4096, 4097, 2 * 4096, 2*4096 + 1, 4 * 4096, 4*4096 + 1, 8 * 4096, 8*4096 + 1,
+			16 * 4096, 32 * 4096, 64 * 4096, 64*4096 + 1, 1 << 20} {
+			if batch <= nodes {
+				tableTakes[int32](t, nodes, batch)
+				tableTakes[int64](t, nodes, batch)
+			}
+		}
+	}
+}
+
+func tableTakes[V nodeID](t *testing.T, nodes, batch int64) {
+	t.Helper()
+	var ledger pinned.Ledger
+	table := newRelabeler[V](nodes, batch, pinned.Options{Ledger: &ledger})
+	if err := table.begin(); err != nil {
+		t.Fatal(err)
+	}
+	lists := []list[V]{{ids: make([]V, batch+1), count: V(nodes)}}
+	out := make([]int32, 1)
+	for lists[0].n < int(batch) {
+		if err := table.grow(1, lists); err != nil {
+			t.Fatal(err)
+		}
+		table.relabel([]V{V(lists[0].n)}, out, &lists[0])
+	}
+	said := relabelerBytes[V](nodes, batch)
+	if took := ledger.Peak(); took > (pinned.Options{}).Size(said) {
+		t.Errorf("%T of %d nodes, batches of %d: %d bytes were said, %d taken", table, nodes, batch, said, took)
+	}
+	if err := table.close(); err != nil || ledger.Total() != 0 {
+		t.Errorf("closing leaves %d bytes: %v", ledger.Total(), err)
+	}
+}
+
+func TestASampleOfAnotherShapeIsRefused(t *testing.T) {
+	g := plainGraph(t, []int64{0, 1, 3}, []int32{1, 0, 1})
+	n := Neighbor{Fanouts: []int{1}, Disjoint: true}
+	w, err := n.Open(Env{Graph: g, BatchSize: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	for _, c := range []struct {
+		layers, arrays int
+		says           string
+	}{{2, 1, "request of 1 node types, sample of 2 layers; must be 1 and 1"},
+		{1, 0, "sample with 0 arrays; must be 1: shape it by Bound.Init"}} {
+		var out graph.Sample
+		out.Init(g.Schema(), c.layers, pinned.Options{}, make([]graph.Column, c.arrays)...)
+		err := w.Sample(context.Background(), &Request{Seeds: [][]int64{{0}}}, &out)
+		if !errors.Is(err, ErrOptions) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%v, want %q", err, c.says)
+		}
+		out.Close()
+	}
+}

@@ -16,13 +16,14 @@ import (
 type shelf struct {
 	mu    sync.Mutex
 	given map[*byte]int
-	full  error
+	left  int   // piece that is refused; 0 or less: none
+	full  error // how
 }
 
 func (s *shelf) Take(n int64) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.full != nil {
+	if s.left--; s.left == 0 {
 		return nil, s.full
 	}
 	align := 4096
@@ -88,9 +89,21 @@ func TestRowsAreGatheredIntoMemoryOfTheUsers(t *testing.T) {
 	if err := l.Close(); err != nil || len(s.given) != 0 {
 		t.Errorf("%v, and %d pieces are not back", err, len(s.given))
 	}
-	s.full = errors.New("the shelf is full")
-	if _, err := loader.New(g, opt); !errors.Is(err, s.full) {
-		t.Errorf("%v, want that there is no memory", err)
+	for s.left = 1; ; s.left++ { // whichever piece is refused, all others come back
+		s.full = errors.New("the shelf is full")
+		left := s.left
+		l, err := loader.New(g, opt)
+		if err == nil && left > 5 {
+			if err := l.Close(); err != nil {
+				t.Error(err)
+			}
+			break
+		}
+		if !errors.Is(err, s.full) || len(s.given) != 0 {
+			t.Fatalf("piece %d is refused: %v, want that there is no memory; %d pieces are not back", left, err,
+				len(s.given))
+		}
+		s.left = left
 	}
 }
 

@@ -3,6 +3,7 @@ package loader_test
 import (
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -98,7 +99,8 @@ func TestAStateOfAnotherLoaderIsRefused(t *testing.T) {
 	} {
 		opt := own
 		change(&opt)
-		if err := lastError(open(t, g, opt).Resume(background, s)); !errors.Is(err, loader.ErrState) {
+		if err := lastError(open(t, g, opt).Resume(background, s)); !errors.Is(err, loader.ErrState) ||
+			!strings.Contains(err.Error(), "its "+strings.Replace(name, "order", "list", 1)+" is ") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

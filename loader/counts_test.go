@@ -1,0 +1,210 @@
+package loader_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// Statistics are the sums over the batches that the loop received; layers that are views of one another count once.
+func TestStatsAreTheSumsOfWhatTheLoopReceived(t *testing.T) {
+	g := typedGraph(t, 60, 40)
+	for _, f := range []sampling.Frontier{sampling.AllNodes, sampling.NewNodes} {
+		s := sampling.Neighbor{Fanouts: []int{3, 2, 2}, Frontier: f}
+		l := open(t, g, loader.Options{Sampler: s, BatchSize: 7, Seeds: loader.AllNodes(),
+			EdgeColumns: []string{"stars"}})
+		var want loader.Stats
+		add := func(x unified.Tensor) {
+			want.Rows, want.Bytes = want.Rows+uint64(x.Len()), want.Bytes+uint64(len(x.Bytes()))
+		}
+		for b, err := range l.Epoch(background, 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			want.Batches++
+			for _, n := range b.Sample.NumNodes[3] {
+				want.Nodes += uint64(n)
+			}
+			add(b.Node(0, "feature"))
+			add(b.Node(1, "feature"))
+			add(b.Seed(0, "label"))
+			for layer := range b.Sample.Blocks {
+				for e := range b.Sample.Blocks[layer] {
+					if layer == 0 || f == sampling.AllNodes {
+						want.Edges += uint64(b.Sample.Blocks[layer][e].NumEdges())
+						add(b.Edge(layer, e, "stars"))
+					}
+				}
+			}
+		}
+		is := l.Stats()
+		got := loader.Stats{Batches: is.Batches, Nodes: is.Nodes, Edges: is.Edges, Rows: is.Rows, Bytes: is.Bytes}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v, want %+v", s.Fingerprint(), got, want)
+		}
+		for what, d := range map[string]loader.Durations{"deliver": is.Deliver, "wait": is.Wait, "body": is.Body} {
+			if d.Count != want.Batches {
+				t.Errorf("%s: %d durations of %d batches", what, d.Count, want.Batches)
+			}
+		}
+	}
+}
+
+// Array.Most is what memory is planned by: the seeds, the fan-outs' products, or what the graph has.
+func TestMostRowsAreWhatOptionsAllow(t *testing.T) {
+	const e = "node:edge:node"
+	l := open(t, plainGraph(t, 1000, 5), loader.Options{Sampler: neighbor, BatchSize: 5,
+		EdgeColumns: []string{"weight"}})
+	want := map[string]int64{"num_nodes": 3, "nodes/node": 100, "seeds/node": 5, "input/node": 5, "item/node": 5,
+		"node/node/feature": 100, "seed/node/label": 5}
+	for layer, edges := range []int64{75, 20} {
+		block := fmt.Sprintf("block/%d/%s/", layer, e)
+		want[block+"indptr"], want[block+"indices"], want[block+"edge_pos"] = 101, edges, edges
+		want[fmt.Sprintf("edge/%d/%s/weight", layer, e)] = edges
+	}
+	slot, page := int64(0), int64(os.Getpagesize())
+	for _, a := range l.Arrays() {
+		if most, ok := want[a.Name]; !ok || a.Most != most {
+			t.Errorf("%s has at most %d rows, want %d", a.Name, a.Most, most)
+		}
+		delete(want, a.Name)
+		rows := a.Most
+		switch a.Kind {
+		case loader.ArrayNumNodes, loader.ArrayItems: // in the Go heap
+			continue
+		case loader.ArrayNodes: // samplers may write beyond the last
+			rows += 1024
+		}
+		row := a.DType.Size()
+		for _, d := range a.Row {
+			row *= d
+		}
+		slot += (rows*row + page - 1) / page * page
+	}
+	if len(want) > 0 || l.Estimate().SlotBound != slot {
+		t.Errorf("%v are not there; a slot is said to take %d, want %d", want, l.Estimate().SlotBound, slot)
+	}
+	few := open(t, typedGraph(t, 60, 40), loader.Options{Sampler: neighbor, Seeds: loader.AllNodes("item")})
+	for name, most := range map[string]int64{"seeds/item": 40, "seeds/user": 0, "nodes/item": 40, "nodes/user": 60} {
+		if i, err := few.Find(name); err != nil || few.Arrays()[i].Most != most {
+			t.Errorf("%s: want at most %d rows: %+v, %v", name, most, few.Arrays()[max(i, 0)], err)
+		}
+	}
+}
+
+func TestRanksAreToldHowManyBatchesCome(t *testing.T) {
+	g := plainGraph(t, 220, 5) // 11 batches of 10
+	for world := 1; world <= 4; world++ {
+		for _, remainder := range []loader.Remainder{loader.Pad, loader.Drop, loader.Short} {
+			for rank := range world {
+				l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 10, Rank: rank, WorldSize: world,
+					Remainder: remainder, Workers: 1})
+				if n := l.AllBatches(); n != 11 || l.NumSeeds() != 110 {
+					t.Fatalf("%d batches of %d seeds", n, l.NumSeeds())
+				}
+				for next := range uint64(13) {
+					left, n := max(11-int(next), 0), 0
+					want := map[loader.Remainder]int{loader.Pad: (left + world - 1) / world, loader.Drop: left / world,
+						loader.Short: len(numbers(rank, left, world))}[remainder]
+					for b, err := range l.Range(background, 0, next, 100) {
+						if number := next + uint64(rank+n*world); err != nil || b.Number != number%11 {
+							t.Fatalf("rank %d of %d, from %d: batch %d is not %d: %v", rank, world, next, n, number,
+								err)
+						}
+						n++
+					}
+					if said := l.NumBatchesFrom(next); n != want || said != uint64(want) {
+						t.Errorf("rank %d of %d, %v, from %d: %d batches, want %d; %d were said", rank, world,
+							remainder, next, n, want, said)
+					}
+				}
+			}
+		}
+	}
+}
+
+// numbers returns from, from+step, .. below end.
+func numbers(from, end, step int) (list []int) {
+	for ; from < end; from += step {
+		list = append(list, from)
+	}
+	return list
+}
+
+// text is an option that has names.
+type text interface {
+	fmt.Stringer
+	UnmarshalText([]byte) error
+}
+
+func TestNamesOfOptionsAreReadAndWritten(t *testing.T) {
+	for list, of := range map[string]func(i uint8) text{
+		"pad, drop, short":                           func(i uint8) text { r := loader.Remainder(i); return &r },
+		"mapped, resident":                           func(i uint8) text { r := loader.Residence(i); return &r },
+		"in-degree, pagerank, presample, uses, none": func(i uint8) text { r := loader.Ranking(i); return &r },
+	} {
+		names := strings.Split(list, ", ")
+		for i, name := range names {
+			read := of(99)
+			if err := read.UnmarshalText([]byte(name)); err != nil || of(uint8(i)).String() != name ||
+				!reflect.DeepEqual(read, of(uint8(i))) {
+				t.Errorf("%s: number %d is %v, read as %v, %v", name, i, of(uint8(i)), read, err)
+			}
+		}
+		if beyond := of(uint8(len(names))).String(); beyond != fmt.Sprintf("unknown(%d)", len(names)) {
+			t.Errorf("%s: the one behind is %s", list, beyond)
+		}
+		if err := of(0).UnmarshalText([]byte("other")); !errors.Is(err, loader.ErrOptions) ||
+			!strings.Contains(err.Error(), `"other": must be one of `+list) {
+			t.Errorf("%s: %v", list, err)
+		}
+	}
+}
+
+func TestSeedSourcesSayWhatTheyAre(t *testing.T) {
+	for want, s := range map[string]loader.SeedSource{
+		"split test": loader.Split("test"), "split test 2": loader.SplitIndex("test", 2),
+		"all nodes":                loader.AllNodes(),
+		"all nodes of [user item]": loader.AllNodes("user", "item"), "3 given nodes": loader.NodeIDs([]int32{5, 6, 5}),
+		"split train, or else all nodes": {},
+	} {
+		if s.String() != want {
+			t.Errorf("%s, want %s", s, want)
+		}
+	}
+	for want, g := range map[string]*graph.Graph{
+		"split train": plainGraph(t, 50, 4), "all nodes": typedGraph(t, 60, 40),
+	} {
+		if got := open(t, g, loader.Options{Sampler: neighbor}).Options().Seeds; got.String() != want {
+			t.Errorf("the seeds are %s, want %s", got, want)
+		}
+	}
+}
+
+func TestCopyToWantsRoomForTheTensor(t *testing.T) {
+	l := open(t, plainGraph(t, 50, 4), loader.Options{Sampler: neighbor})
+	for b, err := range l.Epoch(background, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := b.X()
+		n := len(x.Bytes())
+		for _, size := range []int{n - 1, n, n + 1} {
+			to := make([]byte, size)
+			err := b.CopyTo(to, x)
+			if size == n && (err != nil || !bytes.Equal(to, x.Bytes())) ||
+				size != n && !errors.Is(err, unified.ErrShape) {
+				t.Errorf("%d bytes into %d: %v", n, size, err)
+			}
+		}
+	}
+}

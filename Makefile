@@ -7,6 +7,9 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.7.0
 FUZZTIME ?= 10m
 BENCHTIME ?= 1s
+PKG ?= ./sampling
+N ?= 100
+SEED ?= 1
 
 .PHONY: help
 help: ## list the targets
@@ -71,6 +74,10 @@ test-python: ## run the tests of the Python package
 .PHONY: kill-test
 kill-test: ## kill servers and consumers of the feed a thousand times
 	KHOP_KILLS=1000 go test -run 'Kill' -timeout 60m -v ./integrations/shm/server
+
+.PHONY: mutate
+mutate: ## plant N bugs in PKG, by SEED, and list those that its own tests miss (ARGS: more options of tools/mutate)
+	go run ./tools/mutate -n $(N) -seed $(SEED) -equivalent tools/mutate/equivalent.txt $(ARGS) $(PKG)
 
 .PHONY: golden
 golden: ## make the golden digests again with the independent program

@@ -6,27 +6,16 @@ type Attr int
 // The attributes that khop reads.
 const (
 	AttrMaxThreadsPerBlock         Attr = 1
-	AttrMaxGridX                   Attr = 5
-	AttrMaxSharedPerBlock          Attr = 8 // bytes
 	AttrWarpSize                   Attr = 10
-	AttrClockRate                  Attr = 13 // kHz
 	AttrMultiprocessors            Attr = 16
 	AttrIntegrated                 Attr = 18 // 1: the device shares the host's memory
-	AttrECC                        Attr = 32
 	AttrPCIBus                     Attr = 33
 	AttrPCIDevice                  Attr = 34
-	AttrMemoryClockRate            Attr = 36 // kHz
-	AttrMemoryBusWidth             Attr = 37 // bits
-	AttrL2Bytes                    Attr = 38
-	AttrMaxThreadsPerSM            Attr = 39
-	AttrCopyEngines                Attr = 40
 	AttrUnifiedAddressing          Attr = 41
 	AttrPCIDomain                  Attr = 50
 	AttrComputeMajor               Attr = 75
 	AttrComputeMinor               Attr = 76
-	AttrManagedMemory              Attr = 83
 	AttrPageableAccess             Attr = 88  // pageable host memory is coherently accessible (HMM or hardware)
-	AttrConcurrentManagedAccess    Attr = 89  // memory advice has an effect
 	AttrHostPointerForRegistered   Attr = 91  // a kernel may use the host's address of registered memory
 	AttrHostRegister               Attr = 99  // registering host memory is supported
 	AttrPageableUsesHostPageTables Attr = 100 // pageable access goes through the host's page tables (hardware)

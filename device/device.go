@@ -10,9 +10,8 @@ import (
 
 // Device is a GPU that was opened. It is safe for concurrent use.
 //
-// Each Open yields a Device of its own; all of one ordinal share the device's primary context, which is also the one
-// that the CUDA runtime, and so PyTorch, uses in this process. It is never destroyed here, only released with the last
-// Close.
+// All Devices of one ordinal share the device's primary context, which the CUDA runtime, and so PyTorch, uses in this
+// process too. It is never destroyed here, only released with the last Close.
 type Device struct {
 	*primary
 	closed atomic.Bool
@@ -33,9 +32,8 @@ var primaries struct {
 	open map[int]*primary
 }
 
-// Open retains the primary context of device ordinal, 0 to Count()-1. Close releases it. It fails with an error that
-// wraps ErrNoDevice if there is no such device, or if it is older than compute capability 7.0, with a text that says
-// which.
+// Open retains the primary context of device ordinal, 0 to Count()-1, until Close. It fails with an error that wraps
+// ErrNoDevice, and says why, if there is no such device or it is older than compute capability 7.0.
 func Open(ordinal int) (*Device, error) {
 	if s := start(); s.reason != "" {
 		return nil, fmt.Errorf("%w: %s", ErrNoDevice, s.reason)
@@ -197,6 +195,19 @@ func (d *Device) do(op string, call func() result) error {
 		return closedError("device")
 	}
 	return d.primary.do(op, call)
+}
+
+// made returns v, with the handle that a call yields kept in h.
+func made[T any](d *Device, v *T, h *atomic.Uintptr, op string, call func() (handle, result)) (*T, error) {
+	err := d.do(op, func() result {
+		got, code := call()
+		h.Store(uintptr(got))
+		return code
+	})
+	if err != nil {
+		return nil, err
+	}
+	return v, nil
 }
 
 // Lost returns nil, or the error after which the device is lost: errors.Is(err, ErrDeviceLost). It asks nothing of the

@@ -2,22 +2,11 @@
 //
 // # Basics
 //
-// Six types matter.
-//
-// A Device is a GPU that Open opened. It makes everything else. All Devices of one ordinal share the context that
-// PyTorch and the CUDA runtime use in this process.
-//
-// Memory is memory of the device (Device.Alloc). An Address is a place in it, for kernels and copies. Kernels also read
-// and write host memory that Device.HostAlloc gave or Device.Register made addressable.
-//
-// A Stream is a queue of copies and kernels. Work on one stream runs in order, beside that of other streams. Nothing
-// has run when a call on a stream returns; Stream.Synchronize waits for it.
-//
-// An Event marks a place in a stream (Stream.Record). Another stream waits for it (Stream.Wait), or the host does.
-//
-// A Module is a set of kernels, which a driver makes of PTX (Device.Load). A Kernel is one of them. It takes one struct
-// by value. A Launcher is a kernel together with the Go type of that struct: tools/ptx writes both from the kernel's
-// source.
+// A Device is a GPU, and makes everything else. Memory is memory of the device (Device.Alloc), an Address a place in it
+// for kernels and copies. A Stream is a queue of copies and kernels: nothing has run when a call on a stream returns.
+// An Event marks a place in a stream, for which another stream or the host waits. A Module is a set of kernels, which a
+// driver makes of PTX. A Kernel takes one struct by value; a Launcher is a kernel together with the Go type of that
+// struct, and tools/ptx writes it from the kernel's source.
 //
 //	gpu, err := device.Open(0)
 //	stream, err := gpu.NewStream(device.PriorityLow)
@@ -33,12 +22,10 @@
 // # Builds without a GPU
 //
 // The package compiles everywhere, and code above it needs no build tags. A build with -tags cuda, with cgo, on Linux
-// (amd64 or arm64) has a driver. In every other build Count is 0, Open fails with ErrNoDevice, and Reason says why.
-//
-// A binary built with -tags cuda does not need libcuda: it looks for the library that the environment variable
-// KHOP_CUDA_DRIVER names, else for libcuda.so.1, when it starts. Where neither loads, Count is 0. Building needs
-// neither a GPU nor a CUDA toolkit: tools/cuda-env.sh installs pinned headers into .venv-cuda, and prints what to
-// export. make cudasim builds a simulated device for tests:
+// (amd64 or arm64) looks for the library that the environment variable KHOP_CUDA_DRIVER names, else for libcuda.so.1,
+// when it starts. In every other build, and where neither loads, Count is 0, Open fails with ErrNoDevice, and Reason
+// says why. Building needs neither a GPU nor a CUDA toolkit: tools/cuda-env.sh installs pinned headers into .venv-cuda,
+// and prints what to export. make cudasim builds a simulated device for tests:
 //
 //	eval "$(tools/cuda-env.sh)"
 //	KHOP_CUDA_DRIVER=$PWD/dist/libcudasim.so go test -tags cuda ./device/...

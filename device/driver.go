@@ -1,7 +1,7 @@
 package device
 
-// driver is what a CUDA driver offers, one method a call, with the driver's own codes. There is one implementation over
-// gorgonia.org/cu (driver_cuda.go) and one without a device (driver_none.go); tests bring their own.
+// driver is what a CUDA driver offers, one method a call, with the driver's own codes: over gorgonia.org/cu
+// (driver_cuda.go), without a device (driver_none.go), or a test's.
 //
 // Calls below the line need the context of their device to be current on the calling thread; Device.do sees to that.
 type driver interface {

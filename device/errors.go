@@ -6,8 +6,7 @@ import (
 	"slices"
 )
 
-// ErrNoDevice says that there is no usable CUDA device: the build has no CUDA, no driver loads, the driver is too old,
-// or it reports no such device. Errors that wrap it say which; so does Reason.
+// ErrNoDevice says that there is no usable CUDA device. Errors that wrap it say why; so does Reason.
 var ErrNoDevice = errors.New("no CUDA device")
 
 // ErrClosed is returned by a call on a device, stream, event, module or graph that was closed.

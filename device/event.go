@@ -24,25 +24,14 @@ type Event struct {
 
 // NewEvent makes an event. Close it.
 func (d *Device) NewEvent(t Timing) (*Event, error) {
-	return d.event("make an event", func() (handle, result) { return drv.newEvent(t) })
+	e := &Event{device: d.primary}
+	return made(d, e, &e.h, "make an event", func() (handle, result) { return drv.newEvent(t) })
 }
 
 // ImportEvent opens an event that another process exported. Close it.
 func (d *Device) ImportEvent(h IPCHandle) (*Event, error) {
-	return d.event("import an event", func() (handle, result) { return drv.importEvent(h) })
-}
-
-func (d *Device) event(op string, call func() (handle, result)) (*Event, error) {
 	e := &Event{device: d.primary}
-	err := d.do(op, func() result {
-		h, code := call()
-		e.h.Store(uintptr(h))
-		return code
-	})
-	if err != nil {
-		return nil, err
-	}
-	return e, nil
+	return made(d, e, &e.h, "import an event", func() (handle, result) { return drv.importEvent(h) })
 }
 
 // Export returns a handle with which another process on the same machine opens an Interprocess event.
@@ -101,8 +90,11 @@ func (e *Event) Elapsed(from *Event) (time.Duration, error) {
 	return time.Duration(ms * float64(time.Millisecond)), err
 }
 
-// Close gives the event back. A second Close does nothing.
+// Close gives the event back. A second Close, or one of no event, does nothing.
 func (e *Event) Close() error {
+	if e == nil {
+		return nil
+	}
 	h := e.h.Swap(0)
 	if h == 0 {
 		return nil

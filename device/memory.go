@@ -6,12 +6,12 @@ import (
 	"unsafe"
 )
 
-// Address is a place that kernels can address: in device memory, or in host memory that HostAlloc gave or Register made
-// addressable. 0 stands for none. The host must not read or write through it.
+// Address is a place that kernels can address, in device memory or in host memory of HostAlloc or Register; 0 is none.
+// The host must not read or write through it.
 type Address uint64
 
-// Memory is device memory that Alloc took, or memory of another process that ImportMemory opened. Its owner closes it,
-// after the last kernel and copy that uses it and before the Device. It is safe for concurrent use.
+// Memory is device memory of Alloc, or of another process (ImportMemory). Its owner closes it after the last kernel and
+// copy that uses it and before the Device. It is safe for concurrent use.
 type Memory struct {
 	device *primary
 	at     atomic.Uint64 // 0 once it is closed
@@ -58,8 +58,8 @@ func (m *Memory) open(d *Device, op string, call func() (Address, result)) (*Mem
 	return m, nil
 }
 
-// HostAlloc returns n bytes of page-locked host memory that the device addresses (see HostAddress), aligned to a page.
-// It is outside the Go heap and valid until HostFree. n = 0 gives nil.
+// HostAlloc returns n bytes of page-locked host memory that the device addresses (see HostAddress), aligned to a page
+// and valid until HostFree. n = 0 gives nil.
 func (d *Device) HostAlloc(n int64) ([]byte, error) {
 	if n == 0 {
 		return nil, nil
@@ -139,11 +139,8 @@ type Advice int
 // Kinds of advice.
 const (
 	AdviseReadMostly        Advice = 1 // copies may be kept on each processor
-	AdviseNotReadMostly     Advice = 2
 	AdvisePreferredLocation Advice = 3
-	AdviseNoPreferredPlace  Advice = 4
 	AdviseAccessedBy        Advice = 5 // keep it mapped for that processor
-	AdviseNotAccessedBy     Advice = 6
 )
 
 // Location is a processor whose memory is meant: the ordinal of a device, or the host.

@@ -27,16 +27,8 @@ type Kernel struct {
 // Load loads PTX text or a cubin for this device. Close it. It fails with ErrInvalidImage if the driver cannot assemble
 // it.
 func (d *Device) Load(image []byte) (*Module, error) {
-	m := &Module{device: d.primary}
-	err := d.do(fmt.Sprintf("load kernels (%d bytes)", len(image)), func() result {
-		h, code := drv.load(image)
-		m.h.Store(uintptr(h))
-		return code
-	})
-	if err != nil {
-		return nil, err
-	}
-	return m, nil
+	m, op := &Module{device: d.primary}, fmt.Sprintf("load kernels (%d bytes)", len(image))
+	return made(d, m, &m.h, op, func() (handle, result) { return drv.load(image) })
 }
 
 // Kernel finds a kernel by its name. It fails with ErrNotFound.

@@ -10,12 +10,8 @@ import (
 // mapped for kernels.
 type RegisterFlags uint32
 
-// Flags of Register.
-const (
-	// the device only reads; needed for mappings without PROT_WRITE, see AttrReadOnlyRegister
-	RegisterReadOnly RegisterFlags = 0x08
-	RegisterIO       RegisterFlags = 0x04 // memory of another device
-)
+// RegisterReadOnly says that the device only reads: mappings without PROT_WRITE need it (see AttrReadOnlyRegister).
+const RegisterReadOnly RegisterFlags = 0x08
 
 // registrations counts what is registered in the process, by address: the driver refuses a range that is registered
 // already, and two loaders may share a file.
@@ -31,9 +27,9 @@ type registration struct {
 	owner *primary // held until the last Unregister
 }
 
-// Register page-locks b and lets kernels address it, until Unregister. b must be outside the Go heap and must not be
-// unmapped before. The same range may be registered again: it is counted. A range that overlaps another one without
-// being equal to it fails with ErrHostRegistered. An empty b does nothing.
+// Register page-locks b and lets kernels address it, until Unregister. b must be outside the Go heap and stay mapped.
+// The same range may be registered again: it is counted. A range that overlaps another one without being equal to it
+// fails with ErrHostRegistered. An empty b does nothing.
 //
 // The call takes about 0.1 s a GB, and holds the process's memory map meanwhile: register large files in pieces.
 func (d *Device) Register(b []byte, f RegisterFlags) error {

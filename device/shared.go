@@ -18,8 +18,7 @@ type shared[T any] struct {
 }
 
 // Hold returns what an earlier Hold has made for the device, or what load makes of it now. Each Hold needs a LetGo,
-// before d is closed. What load made outlives d where another Device of the ordinal holds it: it must not keep d for
-// later.
+// before d is closed. What load made may outlive d, so it must not keep d.
 func (s *Shared[T]) Hold(d *Device, load func(*Device) (T, error)) (value T, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

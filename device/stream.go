@@ -22,15 +22,7 @@ type Stream struct {
 // NewStream makes a stream. Close it.
 func (d *Device) NewStream(priority Priority) (*Stream, error) {
 	s := &Stream{device: d.primary}
-	err := d.do("make a stream", func() result {
-		h, code := drv.newStream(priority)
-		s.h.Store(uintptr(h))
-		return code
-	})
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
+	return made(d, s, &s.h, "make a stream", func() (handle, result) { return drv.newStream(priority) })
 }
 
 // do runs a call on the stream.
@@ -43,18 +35,16 @@ func (s *Stream) do(op string, call func(stream handle) result) error {
 }
 
 // Launch puts a kernel on the stream: grid blocks of block threads, with shared bytes of dynamic shared memory.
-// argument is the kernel's only parameter, a struct as the device has it in memory; it is copied before Launch returns.
-// It is empty for a kernel without parameters. Nothing checks its length: a Launcher knows it. A grid without blocks
-// is ErrInvalidValue: do not launch.
+// argument is the kernel's only parameter, a struct as the device has it in memory, or empty; it is copied before
+// Launch returns, and its length is not checked (see Launcher). A grid without blocks is ErrInvalidValue.
 func (s *Stream) Launch(k *Kernel, grid, block Dim3, shared int, argument []byte) error {
 	return s.do(k.launchOp, func(h handle) result {
 		return drv.launch(k.h, h, grid.filled(), block.filled(), shared, argument)
 	})
 }
 
-// CopyToDevice copies src to dst. It returns at once if src is page-locked (HostAlloc, Register), and src must then
-// stay unchanged until the stream has passed. Memory of the Go heap is copied too, but the call may wait for the
-// stream.
+// CopyToDevice copies src to dst. It returns at once if src is page-locked (HostAlloc, Register), which must then stay
+// unchanged until the stream has passed. For memory of the Go heap the call may wait for the stream.
 func (s *Stream) CopyToDevice(dst Address, src []byte) error {
 	if len(src) == 0 {
 		return nil
@@ -117,8 +107,11 @@ func (s *Stream) Device() int { return s.device.ordinal }
 // Handle returns the stream's CUstream as a number, for programs that wrap streams of others; 0 after Close.
 func (s *Stream) Handle() uintptr { return s.h.Load() }
 
-// Close gives the stream back. Work that is on it still runs. A second Close does nothing.
+// Close gives the stream back. Work that is on it still runs. A second Close, or one of no stream, does nothing.
 func (s *Stream) Close() error {
+	if s == nil {
+		return nil
+	}
 	h := s.h.Swap(0)
 	if h == 0 || s.borrowed {
 		return nil

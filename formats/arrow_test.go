@@ -2,10 +2,12 @@ package formats
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/apache/arrow/go/v15/arrow"
@@ -199,6 +201,36 @@ func TestWalkSurvivesEveryChangedByte(t *testing.T) {
 		for n := range file {
 			if checkWalk(t, file[:n]) == nil {
 				t.Errorf("%v: cut to %d of %d bytes it is accepted", l, n, len(file))
+			}
+		}
+	}
+}
+
+// Head and footer of an Arrow file say some numbers twice: they must agree, whichever is larger.
+func TestWalkRefusesNumbersThatDisagree(t *testing.T) {
+	for _, l := range []layout{newLayout(arrayType{name: "x", dtype: unified.Int16, shape: []int64{3}}, 1001, 0),
+		newLayout(arrayType{name: "s", strings: true}, 1001, 54321)} {
+		head, tail := l.head(), l.tail()
+		for _, n := range []int64{l.rows, l.bodyLength()} {
+			found := 0
+			for _, part := range [][]byte{head, tail} {
+				for i := 0; i+8 <= len(part); i++ {
+					if binary.LittleEndian.Uint64(part[i:]) != uint64(n) {
+						continue
+					}
+					found++
+					for _, d := range []int64{-8, -1, 1, 8} {
+						binary.LittleEndian.PutUint64(part[i:], uint64(n+d))
+						file := slices.Concat(head, make([]byte, l.bytes), tail)
+						if _, err := walk(file); !errors.Is(err, ErrCorrupt) {
+							t.Errorf("%v: %d at %d of %d is %d: %v", l, n, i, len(part), n+d, err)
+						}
+					}
+					binary.LittleEndian.PutUint64(part[i:], uint64(n))
+				}
+			}
+			if found == 0 {
+				t.Errorf("%v: nothing says %d", l, n)
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package formats
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"slices"
 
 	"github.com/khop-gnn/khop/unified"
@@ -160,8 +161,8 @@ func readElement(f *flatbuf, a *arrayType, kind uint8, typ fbTable, children fbV
 			a.dtype = unified.BFloat16
 		}
 	case typeFloat:
-		if p := f.fieldI16(typ, 0); p >= 0 && p < 3 {
-			a.dtype = [...]unified.DType{unified.Float16, unified.Float32, unified.Float64}[p]
+		if p := f.fieldI16(typ, 0); p >= 0 && int(p) < len(floatTypes) {
+			a.dtype = floatTypes[p]
 		}
 	case typeLargeUtf8:
 		a.strings = len(a.shape) == 0
@@ -172,28 +173,14 @@ func readElement(f *flatbuf, a *arrayType, kind uint8, typ fbTable, children fbV
 	return f.err
 }
 
+// intType returns the dtype of an Arrow integer; Invalid where there is none.
 func intType(bits int32, signed bool) unified.DType {
-	switch {
-	case signed && bits == 8:
-		return unified.Int8
-	case signed && bits == 16:
-		return unified.Int16
-	case signed && bits == 32:
-		return unified.Int32
-	case signed && bits == 64:
-		return unified.Int64
-	case signed:
-		return unified.Invalid
-	case bits == 8:
-		return unified.Uint8
-	case bits == 16:
-		return unified.Uint16
-	case bits == 32:
-		return unified.Uint32
-	case bits == 64:
-		return unified.Uint64
+	name := fmt.Sprintf("int%d", bits)
+	if !signed {
+		name = "u" + name
 	}
-	return unified.Invalid
+	d, _ := unified.ParseDType(name)
+	return d
 }
 
 // hasKey looks among a field's first metadata entries.

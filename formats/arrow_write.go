@@ -2,6 +2,8 @@ package formats
 
 import (
 	"encoding/binary"
+	"slices"
+	"strings"
 
 	flatbuffers "github.com/google/flatbuffers/go"
 
@@ -172,31 +174,19 @@ func elementType(b *flatbuffers.Builder, a arrayType) (byte, flatbuffers.UOffset
 		b.StartObject(0)
 		return typeLargeUtf8, b.EndObject()
 	}
-	if p, ok := floatPrecision(a.dtype); ok {
+	if p := slices.Index(floatTypes, a.dtype); p >= 0 {
 		b.StartObject(1)
-		b.PrependInt16Slot(0, p, 0)
+		b.PrependInt16Slot(0, int16(p), 0)
 		return typeFloat, b.EndObject()
 	}
 	b.StartObject(2)
 	b.PrependInt32Slot(0, int32(8*a.dtype.Size()), 0)
-	switch a.dtype {
-	case unified.Int8, unified.Int16, unified.Int32, unified.Int64:
-		b.PrependBoolSlot(1, true, false)
-	}
+	b.PrependBoolSlot(1, strings.HasPrefix(a.dtype.String(), "int"), false)
 	return typeInt, b.EndObject()
 }
 
-func floatPrecision(d unified.DType) (int16, bool) {
-	switch d {
-	case unified.Float16:
-		return 0, true
-	case unified.Float32:
-		return 1, true
-	case unified.Float64:
-		return 2, true
-	}
-	return 0, false
-}
+// floatTypes are the floating-point types by their precision in Arrow.
+var floatTypes = []unified.DType{unified.Float16, unified.Float32, unified.Float64}
 
 func finishField(b *flatbuffers.Builder, a arrayType, name string, kind byte, typ, children flatbuffers.UOffsetT,
 	outer bool) flatbuffers.UOffsetT {

@@ -40,32 +40,34 @@ const MaxProblems = 100
 // OK reports whether nothing was found.
 func (r *Report) OK() bool { return r.Found == 0 }
 
-// Check reads a dataset whole and reports all that is wrong with it: checksums, located to a file and a range of bytes;
-// and the rules of docs/format.md for elements: indptr never descends, ids are in range, edges are in order and of the
-// types that they should be, weights are finite and not negative, seeds are in range, strings are UTF-8. It uses a
-// bounded amount of memory besides the page cache.
+// Check reads a dataset whole and reports all that is wrong with it: checksums, located to a file and a range of bytes,
+// and the rules of docs/format.md for elements. It uses a bounded amount of memory besides the page cache.
 //
 // Damage is in the report. The error is for what keeps Check from checking: no directory, ErrIncomplete, ErrVersion,
 // context.Cause(ctx). The report is then nil.
 func Check(ctx context.Context, dir string, opt CheckOptions) (*Report, error) {
 	dir = filepath.Clean(dir)
-	root, m, err := openManifest(dir)
-	if root == nil {
-		return nil, err
-	}
-	defer root.Close()
-	if errors.Is(err, ErrCorrupt) {
+	c := &checker{}
+	defer func() { c.close() }()
+	err := settled(dir, func(root *os.Root) error {
+		c.close()
+		c = &checker{}
+		m, err := readManifest(dir, root)
+		if err != nil {
+			return err
+		}
+		c = &checker{dir: dir, m: m, schema: m.schema()}
+		if err := c.schema.Init(); err != nil {
+			return fileError(dir, "", err) // not reached: the manifest's schema was checked
+		}
+		return c.openAll(root)
+	})
+	if c.m == nil && errors.Is(err, ErrCorrupt) {
 		return &Report{Files: 1, Problems: []error{err}, Found: 1}, nil
 	}
-	if err != nil {
+	if c.n == 0 && err != nil {
 		return nil, err
 	}
-	c := &checker{dir: dir, m: m, schema: m.schema()}
-	if err := c.schema.Init(); err != nil {
-		return nil, fileError(dir, "", err) // not reached: the manifest's schema was checked
-	}
-	defer c.close()
-	c.openAll(root)
 	c.addChecksums()
 	c.addRules()
 	if err := c.run(ctx, opt); err != nil {
@@ -160,8 +162,8 @@ func (c *checker) close() {
 	}
 }
 
-// openAll maps every file and checks its head and footer.
-func (c *checker) openAll(root *os.Root) {
+// openAll maps every file and checks its head and footer. It returns one of the problems that it found.
+func (c *checker) openAll(root *os.Root) error {
 	if st, err := root.Lstat(manifestName); err == nil {
 		c.bytes = st.Size()
 	}
@@ -177,6 +179,10 @@ func (c *checker) openAll(root *os.Root) {
 				dtype: parseDType(set.DType)}, set: set})
 		}
 	}
+	if len(c.found) > 0 {
+		return c.found[0].err
+	}
+	return nil
 }
 
 func (c *checker) openFile(root *os.Root, f *checkedFile) {

@@ -73,8 +73,8 @@ func addTypedEdges[T int32 | int64, U uint8 | uint16](c *checker, indptr *checke
 	}
 }
 
-// openEdges takes the views of the edges' arrays. It reports whether all that are needed are there and have the dtypes
-// that the schema asks for; where they have not, that has been reported.
+// openEdges takes the views of the edges' arrays. It reports whether all that are needed are there and have the right
+// dtypes; where they have not, that has been reported.
 func (e *edgeChecker[T, U]) openEdges(c *checker) bool {
 	var err error
 	if e.indicesFile = c.topology(nameIndices); e.indicesFile == nil {

@@ -15,8 +15,7 @@ import (
 const writeBuffer = 256 << 10
 
 // ColumnWriter takes the elements of one array, in order, as their bytes in little-endian order and in pieces of any
-// length. It uses the same memory however many there are. One goroutine at a time; different column writers are
-// independent.
+// length, in constant memory. One goroutine at a time; different column writers are independent.
 type ColumnWriter struct {
 	a    *written
 	l    layout
@@ -39,8 +38,8 @@ func newColumnWriter(w *Writer, a *written, rows int64) (*ColumnWriter, error) {
 	return c, nil
 }
 
-// Annotate sets what the manifest says besides of the column: the unit of its values, the scale that a stored number is
-// multiplied by, and the fill that stands for absent values. NaN is none. It has effect before Close.
+// Annotate sets what the manifest says besides of the column, before Close: the unit of its values, the scale that a
+// stored number is multiplied by, and the fill that stands for absent values. NaN is none.
 func (c *ColumnWriter) Annotate(unit string, scale, fill float64) {
 	c.a.info.Unit, c.a.info.Scale, c.a.info.Fill = unit, optional(scale), optional(fill)
 }

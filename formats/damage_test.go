@@ -207,6 +207,8 @@ var brokenRules = []struct {
 		"indptr descends from 0 to -2", 0},
 	{"seed out of range", false, func(a *graph.Arrays) { a.Splits[1].Seeds = graph.NodeIDs([]int32{0, 5}) },
 		"seed 1: corrupt dataset: node 5 is not below 5 nodes", 1},
+	{"wide seed out of range", false, func(a *graph.Arrays) { a.Splits[1].Seeds = graph.NodeIDs([]int64{0, 5}) },
+		"seed 1: corrupt dataset: node 5 is not below 5 nodes", 1},
 	{"seed negative", false, func(a *graph.Arrays) { a.Splits[1].Seeds = graph.NodeIDs([]int64{-1}) },
 		"node -1 is negative", 0},
 	{"weight NaN", true, weights(nan()), "weight NaN is not a finite number", 3},

@@ -18,7 +18,7 @@ import (
 )
 
 // Dataset is an open dataset: its files, mapped. It is read-only and safe for concurrent use until Close. It is a
-// source for a loader.
+// loader's source.
 type Dataset struct {
 	dir      string
 	manifest *Manifest
@@ -31,43 +31,36 @@ type Dataset struct {
 	regions   []*pinned.Region
 }
 
-// Open maps the dataset at dir. Time and memory depend on the number of columns and not on their length: it reads the
-// manifest, each file's head and footer, and the two ends of indptr.
+// Open maps the dataset at dir. Time and memory depend on the number of columns and not on their length. While a writer
+// replaces the dataset, Open opens the old or the new one, whole. The caller closes what was opened, which stays as it
+// is.
 //
 // Errors: ErrIncomplete if there is no manifest; ErrVersion if a newer khop wrote it; ErrCorrupt if a file is missing,
-// cut short or damaged where it was read; fs.ErrNotExist if there is no directory. The caller closes the dataset.
+// cut short or damaged where it was read; fs.ErrNotExist if there is no directory.
 func Open(dir string) (*Dataset, error) {
 	dir = filepath.Clean(dir)
-	root, m, err := openManifest(dir)
-	if root == nil {
-		return nil, err
-	}
-	defer root.Close()
+	var d *Dataset
+	err := settled(dir, func(root *os.Root) error {
+		m, err := readManifest(dir, root)
+		if err != nil {
+			return err
+		}
+		d = &Dataset{dir: dir, manifest: m, strings: make(map[[2]string]*Strings)}
+		if st, err := root.Stat(manifestName); err == nil {
+			d.bytes = st.Size()
+		}
+		if err := d.open(root); err != nil {
+			return errors.Join(err, d.Close())
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, err
-	}
-	d := &Dataset{dir: dir, manifest: m, strings: make(map[[2]string]*Strings)}
-	if st, err := root.Stat(manifestName); err == nil {
-		d.bytes = st.Size()
-	}
-	if err := d.open(root); err != nil {
-		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
 }
 
-// openManifest opens a dataset's directory and reads its manifest. Where the error is about the manifest alone the
-// directory is open.
-func openManifest(dir string) (*os.Root, *Manifest, error) {
-	root, err := openRoot(dir)
-	if err != nil {
-		return nil, nil, err
-	}
-	m, err := readManifest(dir, root)
-	return root, m, err
-}
-
-func openRoot(dir string) (*os.Root, error) {
+func openDirectory(dir string) (*os.Root, error) {
 	st, err := os.Stat(dir)
 	if err != nil {
 		return nil, fileError(dir, "name the directory of a dataset", err)
@@ -287,9 +280,8 @@ func (d *Dataset) Manifest() *Manifest { return d.manifest }
 // Graph returns the graph over the mapped files, valid until Close.
 func (d *Dataset) Graph() *graph.Graph { return d.graph }
 
-// Split returns the seeds of a split: a name such as "train" and the split's index, 0 where there is one. The ids have
-// not been checked against the graph: Check does, or Seeds.Check. graph.ErrNoSplit, with what there is, if there is no
-// such split.
+// Split returns the seeds of a split, as Graph.Split does. The ids have not been checked against the graph: Check does,
+// or Seeds.Check.
 func (d *Dataset) Split(name string, index int) (graph.Seeds, error) {
 	return d.graph.Split(name, index)
 }

@@ -7,12 +7,9 @@
 // it a dataset. WriteGraph does all of that for a graph in memory. Memory in use does not depend on the length of a
 // column.
 //
-// Open maps a dataset. It reads the manifest and each file's head and footer, and no element but the two ends of
-// indptr, so it takes the same time and memory for a kilobyte as for a terabyte. The graph that it returns views the
-// mapped files.
-//
-// Check reads everything: checksums, order, ranges. Files from elsewhere should be checked once, before use: Open
-// vouches for the shape of the arrays, not for their elements.
+// Open maps a dataset. It reads the manifest, each file's head and footer, and the two ends of indptr, so it takes the
+// same time and memory for a kilobyte as for a terabyte. Check reads everything: checksums, order, ranges. Files from
+// elsewhere should be checked once, since Open vouches for the shape of the arrays, not for their elements.
 //
 // # Safety
 //
@@ -21,6 +18,9 @@
 // Create clears away. Create deletes only what the marker or the manifest names; a directory that holds anything else
 // is refused.
 //
+// A complete dataset is replaced (WriterOptions.Force) in one step, by one that was written whole beside it. Whatever
+// happens to the writer, Open finds the old one or the new one, whole.
+//
 // Files are hostile until checked. The manifest is bounded in size and depth, its paths cannot leave the directory,
 // heads and footers are verified by checksum and then walked with every offset checked. What is damaged is ErrCorrupt,
 // with the file, the place and what to do; nothing panics.
@@ -28,6 +28,6 @@
 // # Caveats
 //
 // Tensors and strings of a Dataset are valid until its Close. A mapped file that someone cuts short raises a fault when
-// it is read: readers of elements run under pinned.Guard. Replacing a dataset (WriterOptions.Force) unlinks its files
-// and does not change them, so that a process that has them mapped goes on with the old ones.
+// it is read: readers of elements run under pinned.Guard. Replacing a dataset unlinks its files and does not change
+// them, so that a process that has them mapped goes on with the old ones.
 package formats

@@ -2,8 +2,8 @@ package formats
 
 import "encoding/binary"
 
-// flatbuf reads a FlatBuffers buffer that nobody has checked. Every read is checked against the buffer; the first that
-// does not fit sets err, and all later reads return zeros. Positions are absolute.
+// flatbuf reads a FlatBuffers buffer that nobody has checked. The first read that does not fit sets err, and all later
+// ones return zeros. Positions are absolute.
 type flatbuf struct {
 	b   []byte
 	err error

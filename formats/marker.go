@@ -57,7 +57,11 @@ func claim(dir string) (*marker, error) {
 		}
 		return m, nil
 	}
-	return nil, fileError(dir, "try again", fmt.Errorf("%w: other processes write here", ErrExist))
+	return nil, busyError(dir)
+}
+
+func busyError(dir string) error {
+	return fileError(dir, "try again", fmt.Errorf("%w: other processes write here", ErrExist))
 }
 
 // lockMarker opens and locks the marker, and makes it if it is not there. It returns nil if the marker that it locked
@@ -114,16 +118,35 @@ func (m *marker) read() error {
 	}
 	for line := range strings.Lines(list) {
 		line = strings.TrimSuffix(line, "\n")
-		if name, ok := strings.CutPrefix(line, markerFile); ok && (name == manifestTemp || checkPath(name) == nil) {
+		if name, ok := strings.CutPrefix(line, markerFile); ok && mayNameFile(name) {
 			m.files = append(m.files, name)
-		} else if name, ok := strings.CutPrefix(line, markerDir); ok &&
-			(name == "." || checkPath(name+"/x"+extension) == nil) {
+		} else if name, ok := strings.CutPrefix(line, markerDir); ok && mayNameDir(name) {
 			m.dirs = append(m.dirs, name)
 		} else {
 			return m.fail(fmt.Errorf("%w: this marker names %.100q", ErrExist, line))
 		}
 	}
 	return nil
+}
+
+// mayNameFile reports whether khop makes a file of this name, in a dataset's directory or in a workspace.
+func mayNameFile(name string) bool {
+	in, work := inWork(name)
+	return name == manifestTemp || checkPath(in) == nil || work && slices.Contains(notArrays, in)
+}
+
+func mayNameDir(name string) bool {
+	in, _ := inWork(name + "/x" + extension)
+	return name == "." || checkPath(in) == nil
+}
+
+// inWork returns a name within one of a workspace's two datasets, and whether it is in one.
+func inWork(name string) (string, bool) {
+	first, in, ok := strings.Cut(name, "/")
+	if ok && (first == workNew || first == workOld) {
+		return in, true
+	}
+	return name, false
 }
 
 // restart begins the marker anew, when nothing that it named is left.
@@ -174,20 +197,17 @@ func (m *marker) note(kind string, names ...string) error {
 	return nil
 }
 
-// foreign returns the first file or directory that is neither in known nor noted in the marker; "" if there is none.
-func (m *marker) foreign(known map[string]bool) (string, error) {
-	ours := map[string]bool{".": true, markerName: true, manifestName: true, manifestTemp: true}
-	for _, name := range m.files {
-		ours[name] = true
-	}
-	for name := range known {
-		ours[name] = true
-	}
-	for _, name := range append(dirsOf(append(sortedKeys(known), m.files...)), m.dirs...) {
-		ours[name] = true
+// foreign returns the first file or directory of root, which is the directory dir, that is not among those listed; ""
+// if there is none.
+func foreign(root *os.Root, dir string, files, dirs []string) (string, error) {
+	ours := map[string]bool{".": true}
+	for _, list := range [][]string{notArrays, files, dirsOf(files), dirs} {
+		for _, name := range list {
+			ours[name] = true
+		}
 	}
 	stranger := ""
-	err := fs.WalkDir(m.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+	err := fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -198,7 +218,7 @@ func (m *marker) foreign(known map[string]bool) (string, error) {
 		return nil
 	})
 	if err != nil {
-		err = fileError(m.dir, "", err)
+		err = fileError(dir, "", err)
 	}
 	return stranger, err
 }
@@ -231,6 +251,15 @@ func (m *marker) remove() error {
 		return fileError(filepath.Join(m.dir, markerName), "", err)
 	}
 	return nil
+}
+
+// undo takes the marker away again, and the directory if a writer made it.
+func (m *marker) undo() error {
+	err := m.remove()
+	if m.madeDirectory() {
+		_ = os.Remove(m.dir) // where it fails another writer has come, and it is that one's now
+	}
+	return err
 }
 
 // madeDirectory reports whether a writer made the dataset's own directory.

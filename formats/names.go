@@ -24,6 +24,9 @@ const (
 	nameTime    = "time"
 )
 
+// notArrays are the files that may be in a dataset's directory beside those of arrays.
+var notArrays = []string{manifestName, manifestTemp, markerName}
+
 // taken are names that an edge column's file cannot have, because the structure's files have them or may one day.
 var taken = map[string]bool{nameIndptr: true, nameIndices: true, nameType: true, nameEdgeID: true, "by_source": true}
 

@@ -11,8 +11,7 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// StringWriter takes a list of strings, in order. It uses the same memory however many there are. One goroutine at a
-// time.
+// StringWriter takes a list of strings, in order, in constant memory. One goroutine at a time.
 type StringWriter struct {
 	a     *written
 	l     layout

@@ -11,8 +11,8 @@ import (
 )
 
 // WriteGraph writes a graph with its columns and splits as a dataset at dir. It copies no array. ExpectBytes is set
-// from the graph where it is 0. Errors are those of Create, and context.Cause(ctx) if that is done first; nothing is
-// then left. Strings belong to datasets, not to graphs: those of a dataset that the graph came from are not written.
+// from the graph where it is 0. Errors are those of Create, and context.Cause(ctx); nothing is then left. Strings
+// belong to datasets: those of a dataset that the graph came from are not written.
 func WriteGraph(ctx context.Context, dir string, g *graph.Graph, opt WriterOptions) (err error) {
 	if opt.ExpectBytes == 0 {
 		opt.ExpectBytes = graphBytes(g)

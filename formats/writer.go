@@ -23,7 +23,7 @@ type Progress func(stage string, done, total int64)
 
 // WriterOptions say how Create writes. The zero value writes a new dataset, silently, with no provenance.
 type WriterOptions struct {
-	Force      bool              // replace a complete dataset
+	Force      bool              // replace a complete dataset, when the new one is complete
 	Provenance map[string]string // where the data comes from; free, not part of the dataset's id
 	Progress   Progress
 	// what the dataset will take; checked against the free space before anything is touched. 0 is not known.
@@ -36,15 +36,17 @@ type WriterOptions struct {
 // time. End it by Commit, or by Abort, which a defer may do in any case: after Commit it does nothing.
 type Writer struct {
 	dir string
+	in  string // where in the marker's directory the dataset is written: "", or "new/" of a workspace
 	opt WriterOptions
 	gen int64
 
-	mu       sync.Mutex
-	mark     *marker
-	arrays   []*written
-	paths    map[string]bool
-	progress progressMeter
-	done     bool // committed or aborted
+	mu        sync.Mutex
+	mark      *marker
+	arrays    []*written
+	paths     map[string]bool // made so far, within the marker's directory
+	progress  progressMeter
+	done      bool // committed or aborted
+	unsettled bool // names were exchanged, and the disk may not have that
 }
 
 // written is one file of the dataset being written.
@@ -59,19 +61,46 @@ type written struct {
 }
 
 // Create begins a dataset at dir, which must not exist, or be empty, or hold what a writer that died has left. With
-// Force it may also be a complete dataset, which is then removed at once. Its parent must exist. The directory is
-// locked against other writers until Commit or Abort, in this process and others.
+// Force it may also be a complete dataset. That one stays as it is until Commit, which puts the new one in its place in
+// one step; the disk needs room for both. Its parent must exist. The target is locked against other writers until
+// Commit or Abort, in this process and others.
 //
 // Errors: ErrExist if there is something that must not be replaced, or another writer is at work; ErrSpace if there is
 // less room than ExpectBytes; else what the system says.
 func Create(dir string, opt WriterOptions) (*Writer, error) {
-	dir = filepath.Clean(dir)
+	dir = target(dir)
 	if opt.chunkBytes == 0 {
 		opt.chunkBytes = ChunkBytes
 	}
-	if err := lookFirst(dir, opt); err != nil {
+	if err := leaveWork(dir); err != nil {
 		return nil, err
 	}
+	for range claimTrials {
+		complete, err := lookFirst(dir)
+		if err != nil {
+			return nil, err
+		}
+		if complete && !opt.Force {
+			return nil, existsError(dir)
+		}
+		if complete {
+			return replacement(dir, opt)
+		}
+		w, err := inPlace(dir, opt)
+		if w != nil || err != nil {
+			return w, err
+		}
+	}
+	return nil, busyError(dir)
+}
+
+func newWriter(dir, in string, generation int64, mark *marker, opt WriterOptions) *Writer {
+	return &Writer{dir: dir, in: in, opt: opt, gen: generation, mark: mark, paths: make(map[string]bool),
+		progress: progressMeter{f: opt.Progress, stage: "write", total: opt.ExpectBytes}}
+}
+
+// inPlace begins a dataset where none is. It returns nil if another writer has meanwhile completed one.
+func inPlace(dir string, opt WriterOptions) (*Writer, error) {
 	if err := checkSpace(filepath.Dir(dir), opt.ExpectBytes, 0); err != nil && !exists(dir) {
 		return nil, err // before the directory is made
 	}
@@ -79,9 +108,17 @@ func Create(dir string, opt WriterOptions) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Writer{dir: dir, opt: opt, gen: 1, mark: mark, paths: make(map[string]bool)}
-	w.progress = progressMeter{f: opt.Progress, stage: "write", total: opt.ExpectBytes}
+	if _, err := mark.root.Lstat(manifestName); err == nil {
+		if mark.fresh {
+			_ = mark.remove()
+		}
+		return nil, mark.release()
+	}
+	w := newWriter(dir, "", 1, mark, opt)
 	if err := w.makeRoom(); err != nil {
+		if mark.fresh { // leave the directory as it was
+			err = errors.Join(err, mark.undo())
+		}
 		return nil, errors.Join(err, mark.release())
 	}
 	return w, nil
@@ -89,37 +126,32 @@ func Create(dir string, opt WriterOptions) (*Writer, error) {
 
 func exists(dir string) bool { _, err := os.Lstat(dir); return err == nil }
 
-// lookFirst refuses what can be seen to be wrong before anything is made.
-func lookFirst(dir string, opt WriterOptions) error {
+// lookFirst refuses what can be seen to be wrong before anything is made. It reports whether a dataset is there.
+func lookFirst(dir string) (complete bool, err error) {
 	st, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return fileError(dir, "", err)
+		return false, fileError(dir, "", err)
 	}
 	if !st.IsDir() {
-		return fileError(dir, "choose another target", fmt.Errorf("%w and is no directory", ErrExist))
+		return false, fileError(dir, "choose another target", fmt.Errorf("%w and is no directory", ErrExist))
 	}
-	if _, err := os.Lstat(filepath.Join(dir, manifestName)); err == nil && !opt.Force {
-		return existsError(dir)
+	if exists(filepath.Join(dir, manifestName)) {
+		return true, nil
 	}
 	list, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // another writer has just given up
+		return false, nil // another writer has just given up
 	}
 	if err != nil {
-		return fileError(dir, "", err)
+		return false, fileError(dir, "", err)
 	}
-	for _, e := range list {
-		if name := e.Name(); name == manifestName || name == markerName {
-			return nil
-		}
+	if !slices.ContainsFunc(list, func(e fs.DirEntry) bool { return e.Name() == markerName }) && len(list) > 0 {
+		return false, foreignError(dir, list[0].Name())
 	}
-	if len(list) > 0 {
-		return foreignError(dir, list[0].Name())
-	}
-	return nil
+	return false, nil
 }
 
 func existsError(dir string) error {
@@ -132,74 +164,29 @@ func foreignError(dir, name string) error {
 		fmt.Errorf("%w: it holds %q, which no khop dataset has", ErrExist, name))
 }
 
-// makeRoom looks at the directory under the lock, and removes what may be removed.
+// makeRoom removes what a writer that died has left, and nothing else.
 func (w *Writer) makeRoom() error {
 	m := w.mark
-	old, manifestErr := readManifest(w.dir, m.root)
-	known := map[string]bool{}
-	if manifestErr == nil {
-		for _, p := range old.parts() {
-			known[p.Path] = true
+	stranger, err := foreign(m.root, m.dir, m.files, m.dirs)
+	if err != nil {
+		return err
+	}
+	if stranger != "" {
+		return foreignError(w.dir, stranger)
+	}
+	left := int64(0)
+	for _, name := range m.files {
+		if st, err := m.root.Lstat(filepath.FromSlash(name)); err == nil {
+			left += st.Size()
 		}
 	}
-	complete := !errors.Is(manifestErr, ErrIncomplete)
-	var refuse error
-	switch stranger, err := m.foreign(known); {
-	case err != nil:
-		refuse = err
-	case complete && !w.opt.Force:
-		refuse = existsError(w.dir)
-	case complete && manifestErr != nil:
-		refuse = fileError(w.dir, "remove the directory yourself",
-			fmt.Errorf("%w, and what belongs to it is unknown: %w", ErrExist, manifestErr))
-	case stranger != "":
-		refuse = foreignError(w.dir, stranger)
-	}
-	if refuse == nil {
-		refuse = checkSpace(w.dir, w.opt.ExpectBytes, w.oldBytes(known))
-	}
-	if refuse != nil {
-		if m.fresh { // leave the directory as it was
-			return errors.Join(refuse, w.undoClaim())
-		}
-		return refuse
-	}
-	if complete {
-		w.gen = old.Generation + 1
-		if err := m.note(markerFile, sortedKeys(known)...); err != nil {
-			return err
-		}
-		if err := m.root.Remove(manifestName); err != nil {
-			return fileError(filepath.Join(w.dir, manifestName), "", err)
-		}
-		if err := syncDir(m.root, "."); err != nil {
-			return fileError(w.dir, "", err)
-		}
+	if err := checkSpace(w.dir, w.opt.ExpectBytes, left); err != nil {
+		return err
 	}
 	if err := m.clear(); err != nil {
 		return err
 	}
 	return m.restart()
-}
-
-// undoClaim takes the marker away again, and the directory if claim has made it.
-func (w *Writer) undoClaim() error {
-	err := w.mark.remove()
-	if w.mark.madeDirectory() {
-		_ = os.Remove(w.dir) // where it fails another writer has come, and it is that one's now
-	}
-	return err
-}
-
-// oldBytes sums what the files that will be removed take.
-func (w *Writer) oldBytes(known map[string]bool) int64 {
-	n := int64(0)
-	for _, name := range append(sortedKeys(known), w.mark.files...) {
-		if st, err := w.mark.root.Lstat(filepath.FromSlash(name)); err == nil {
-			n += st.Size()
-		}
-	}
-	return n
 }
 
 // checkSpace compares what is needed with what is free, counting freed bytes that will be free before they are needed.
@@ -297,7 +284,7 @@ func (w *Writer) column(owner, name string, c graph.Column, rows int64) (*Column
 
 // add notes a file in the marker and makes it.
 func (w *Writer) add(a *written, name string, rows int64) error {
-	full := filepath.Join(w.dir, filepath.FromSlash(name))
+	full := filepath.Join(w.mark.dir, filepath.FromSlash(w.in+name))
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.done {
@@ -307,22 +294,23 @@ func (w *Writer) add(a *written, name string, rows int64) error {
 		rows > maxCount {
 		return fileError(full, "", fmt.Errorf("%w: column %.100q with %d rows", graph.ErrSchema, a.typ.name, rows))
 	}
-	if w.paths[name] {
+	if w.paths[w.in+name] {
 		return fileError(full, "", fmt.Errorf("%w: column %q is there twice", ErrExist, a.typ.name))
 	}
-	f, err := w.createFile(name)
+	f, err := w.createFile(w.in + name)
 	if err != nil {
 		return err
 	}
-	w.paths[name] = true
+	w.paths[w.in+name] = true
 	a.part = Part{Path: name, Rows: rows}
 	a.file = &columnFile{File: f, path: full, w: w}
 	w.arrays = append(w.arrays, a)
 	return nil
 }
 
+// createFile makes a file in the marker's directory, and the directories that it is in.
 func (w *Writer) createFile(name string) (*os.File, error) {
-	full := filepath.Join(w.dir, filepath.FromSlash(name))
+	full := filepath.Join(w.mark.dir, filepath.FromSlash(name))
 	for i, c := range name {
 		if dir := name[:i]; c == '/' && !w.paths[dir] {
 			if err := w.mark.note(markerDir, dir); err != nil {
@@ -344,8 +332,8 @@ func (w *Writer) createFile(name string) (*os.File, error) {
 	return f, nil
 }
 
-// Abort removes all that was written, and the directory if Create has made it. It does nothing after Commit, and
-// nothing the second time. Column writers that are still open fail from then on.
+// Abort removes all that was written, and the directory if Create has made it. A dataset that was there stays. Abort
+// does nothing after Commit, and nothing the second time. Column writers that are still open fail from then on.
 func (w *Writer) Abort() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -356,21 +344,31 @@ func (w *Writer) Abort() error {
 	for _, a := range w.arrays {
 		_ = a.file.Close()
 	}
+	return errors.Join(w.remove(), w.mark.release())
+}
+
+// remove removes what was written.
+func (w *Writer) remove() error {
+	if w.unsettled {
+		if err := w.mark.settle(); err != nil {
+			return err // the next writer removes it
+		}
+	}
 	// A Commit that failed at the very end may have named the manifest already. It goes first: without it there is no
 	// dataset.
-	err := w.mark.root.Remove(manifestName)
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		err = w.mark.clear()
+	if err := w.mark.root.Remove(w.in + manifestName); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	if err == nil {
-		err = w.undoClaim()
+	if err := w.mark.clear(); err != nil {
+		return err
 	}
-	return errors.Join(err, w.mark.release())
+	return w.mark.undo()
 }
 
 // Commit makes what was written a dataset: it checks that the arrays are those that the schema describes and are whole,
-// waits until all is on the disk, and renames the manifest into place. The schema's counts must be set; its columns are
-// listed in its order. On an error nothing is committed, and the caller calls Abort.
+// waits until all is on the disk, and renames the manifest into place. Where it replaces a dataset, the new one then
+// takes the place of the old one, which is removed. The schema's counts must be set; its columns are listed in its
+// order. On an error nothing is committed, and the caller calls Abort.
 func (w *Writer) Commit(s graph.Schema) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -393,9 +391,18 @@ func (w *Writer) Commit(s graph.Schema) error {
 	if err := w.publish(text); err != nil {
 		return err
 	}
+	if w.in != "" {
+		if err := w.takePlace(); err != nil {
+			return err
+		}
+	}
 	w.done = true
-	// The dataset is complete from here on: what is left of the marker harms nobody.
-	_ = w.mark.remove()
+	// The dataset is complete from here on: what is left of the marker, or of the old one, harms nobody.
+	if w.in == "" {
+		_ = w.mark.remove()
+	} else if w.mark.clear() == nil {
+		_ = w.mark.undo()
+	}
 	_ = w.mark.release()
 	w.progress.finish()
 	return nil
@@ -404,7 +411,12 @@ func (w *Writer) Commit(s graph.Schema) error {
 // publish writes the manifest under another name, makes everything durable, and renames it.
 func (w *Writer) publish(text []byte) error {
 	root := w.mark.root
-	f, err := w.createFile(manifestTemp)
+	if w.in != "" { // in a workspace every file is named; elsewhere the manifest says that the dataset is complete
+		if err := w.mark.note(markerFile, w.in+manifestName); err != nil {
+			return err
+		}
+	}
+	f, err := w.createFile(w.in + manifestTemp)
 	if err != nil {
 		return err
 	}
@@ -414,23 +426,28 @@ func (w *Writer) publish(text []byte) error {
 	for _, d := range append(dirsOf(sortedKeys(w.paths)), ".") {
 		err = cmp.Or(err, syncDir(root, filepath.FromSlash(d)))
 	}
-	if err == nil {
-		err = os.Rename(filepath.Join(w.dir, manifestTemp), filepath.Join(w.dir, manifestName))
-	}
-	err = cmp.Or(err, syncDir(root, "."))
 	if w.mark.madeDirectory() {
-		syncParent(w.dir)
+		err = cmp.Or(err, syncParent(w.mark.dir))
 	}
+	in := filepath.Join(w.mark.dir, filepath.FromSlash(w.in))
+	if err == nil {
+		err = os.Rename(filepath.Join(in, manifestTemp), filepath.Join(in, manifestName))
+	}
+	err = cmp.Or(err, syncDir(root, filepath.Join(".", filepath.FromSlash(w.in))))
 	if err != nil {
-		return writeError(filepath.Join(w.dir, manifestName), err, int64(len(text)))
+		return writeError(filepath.Join(in, manifestName), err, int64(len(text)))
 	}
 	return nil
 }
 
-// syncParent makes the name of the dataset's directory durable, where this user may read the directory that holds it.
-func syncParent(dir string) {
-	if root, err := os.OpenRoot(filepath.Dir(dir)); err == nil {
-		_ = syncDir(root, ".")
-		_ = root.Close()
+// syncParent makes the name of a directory durable, where this user may read the directory that holds it.
+func syncParent(dir string) error {
+	root, err := os.OpenRoot(filepath.Dir(dir))
+	if errors.Is(err, fs.ErrPermission) {
+		return nil
 	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(syncDir(root, "."), root.Close())
 }

@@ -23,14 +23,9 @@ type cache struct {
 func (c *cache) whole() bool { return c.hot != 0 && c.where == 0 }
 
 func (c *cache) close() error {
-	var errs []error
-	for _, r := range []*pinned.Region{c.table, c.mem} {
-		if r != nil {
-			errs = append(errs, r.Close())
-		}
-	}
+	err := errors.Join(c.table.Close(), c.mem.Close())
 	*c = cache{}
-	return errors.Join(errs...)
+	return err
 }
 
 const (
@@ -42,8 +37,7 @@ const (
 )
 
 // CacheRows returns how many rows of a column a cache of so many bytes holds: all, if they fit; else as many as fit
-// beside a table of 4 bytes for each row of the column, which may be none. Allocations are rounded up; 2 KiB are left
-// for that.
+// beside a table of 4 bytes for each row of the column. 2 KiB are left for the rounding of allocations.
 func CacheRows(column unified.Tensor, budget int64) int64 {
 	n, row := column.Len(), column.RowBytes()
 	budget = max(budget, spareBytes) - spareBytes
@@ -58,12 +52,13 @@ func CacheRows(column unified.Tensor, budget int64) int64 {
 
 // Cache copies rows of the column to device memory, from where later gathers take them; it takes the place of an
 // earlier cache. What is gathered stays the same. hot are the rows, ascending without repeats (see Hottest); as many as
-// the column has stand for the whole of it, and nil means all. Of a column in device memory nothing is copied.
+// the column has stand for the whole of it, and nil means all. Without rows there is no cache, nor for a column in
+// device memory.
 //
 // memory says who counts the bytes, CacheRows how many rows they are good for. Cache returns when the copy is complete;
 // at a cancelled ctx or an error there is no cache, and the store works without one.
 func (s *DeviceStore) Cache(ctx context.Context, hot []int64, memory pinned.Options) error {
-	if err := s.Uncache(); err != nil {
+	if err := s.cache.close(); err != nil {
 		return err
 	}
 	n := s.column.Len()
@@ -94,9 +89,6 @@ func (s *DeviceStore) Cache(ctx context.Context, hot []int64, memory pinned.Opti
 	return nil
 }
 
-// Uncache frees the cache.
-func (s *DeviceStore) Uncache() error { return s.cache.close() }
-
 // Cached returns how many rows the cache holds.
 func (s *DeviceStore) Cached() int64 { return s.cache.rows }
 
@@ -121,12 +113,7 @@ func (s *DeviceStore) fill(ctx context.Context, hot []int64, rows int64, memory 
 	}
 	err = s.fillFrom(ctx, &c, list, hot, rows)
 	err = errors.Join(err, s.own.Synchronize(), list.Close())
-	if err == nil {
-		c.rows, c.hot = rows, c.mem.Address()
-		if c.table != nil {
-			c.where = c.table.Address()
-		}
-	}
+	c.rows, c.hot, c.where = rows, c.mem.Address(), c.table.Address()
 	return c, err
 }
 
@@ -173,11 +160,6 @@ func (s *DeviceStore) fillFrom(ctx context.Context, c *cache, list *pinned.Regio
 	return nil
 }
 
-func asBytes[T uint32 | uint64 | int64](s []T) []byte {
-	var z T
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(z)))
-}
-
 // Traffic is what a store has gathered.
 type Traffic struct {
 	Rows  int64 // that were gathered
@@ -190,7 +172,7 @@ type Traffic struct {
 // have passed what was enqueued: ask at the end of an epoch.
 func (s *DeviceStore) Traffic() (Traffic, error) {
 	var words [3]uint64
-	if err := s.read(asBytes(words[:]), s.words.Address()); err != nil {
+	if err := s.read(unified.FromSlice(words[:]).Bytes(), s.words.Address()); err != nil {
 		return Traffic{}, err
 	}
 	t := Traffic{Rows: int64(words[1]), Hits: int64(words[2])}
@@ -219,7 +201,7 @@ func (s *DeviceStore) Uses() ([]uint32, error) {
 		return nil, nil
 	}
 	counts := make([]uint32, s.column.Len())
-	if err := s.read(asBytes(counts), s.uses.Address()); err != nil {
+	if err := s.read(unified.FromSlice(counts).Bytes(), s.uses.Address()); err != nil {
 		return nil, err
 	}
 	return counts, s.resetUses()

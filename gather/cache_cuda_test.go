@@ -76,7 +76,7 @@ func TestCachedRowsAreNotReadFromTheColumn(t *testing.T) {
 			t.Errorf("row %d comes from %d, want %d (1: the cache, 2: the column)", i, got[i*64], want)
 		}
 	}
-	r.check(s.Uncache())
+	r.check(s.cache.close())
 	if got := r.gather(s, r.idsOnDevice(unified.Int32, []int64{39}), 0); got[0] != 2 {
 		t.Error("a row still comes out of the cache that was freed")
 	}
@@ -167,7 +167,7 @@ func TestCacheTakesWhatItsBudgetAllows(t *testing.T) {
 		if got := ledger.DeviceTotal(); got > budget || got < budget-2048-400 {
 			t.Errorf("%d bytes for %d rows, the budget is %d", got, rows, budget)
 		}
-		r.check(s.Uncache())
+		r.check(s.cache.close())
 		if ledger.DeviceTotal() != 0 {
 			t.Errorf("%d bytes stay", ledger.DeviceTotal())
 		}

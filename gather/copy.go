@@ -24,25 +24,22 @@ func (v variant) String() string { return [...]string{"plain", "prefetched", "av
 // best is the variant in use.
 var best = variants()[0]
 
-// How rows are copied was chosen by measurement on Zen 5 (AVX-512, a virtual machine), random rows of a table of 1 GB,
-// against copy() of as many bytes in the same run. BenchmarkCopyRows repeats it. On a Xeon (Sapphire Rapids) the same
-// choice is best: there 4 to 48 rows ahead and 0 to 6 lines differ by less than 4 %, T1 and T2 by nothing, and NTA,
-// AVX2 and ordinary stores lose 5 to 10 %. So nothing here is measured at run time (docs/results/gather.md).
+// Kernel names the way in which rows of 64 bytes and more are copied on this processor: "avx512", "avx2", "prefetched"
+// (by Go's own copy, rows prefetched ahead) or "plain". All copy the same bytes.
+func Kernel() string { return best.String() }
+
+// How rows are copied was chosen by measurement on Zen 5 and repeated on a Xeon (docs/results/gather.md;
+// BenchmarkCopyRows). The choice is best on both, so nothing is measured at run time.
 //
 //   - Prefetching decides: rows of 400 B prefetched 16 ahead and more are copied twice as fast. How far matters little
 //     beyond that, so it is given in bytes, with bounds for the narrowest and the widest rows.
 //   - A prefetch that is not needed costs as much as a miss: the processor drops others for it. Up to 512 B the first
-//     four lines and the last are best, and the rest comes by itself; above, all lines, up to 2 KiB. To find out
-//     whether two of them fall in one line costs more than asking twice, but rows that divide a line need one prefetch
-//     only: 8 B rows take 5 ns with one and 13 ns with two.
+//     four lines and the last are best, and the rest comes by itself; above, all lines, up to 2 KiB. Asking twice for a
+//     line costs less than finding that out, but rows that divide a line need one prefetch only.
 //   - Loads must stay within the row: a masked load whose dead lanes reach into the next line waits for that line, a
 //     fifth of all time at 400 B. So the end of a row is copied by a vector that overlaps what is copied already.
-//   - A level farther (T1, T2), non-temporal (NTA), every other line, the first line of a row 48 ahead for its page
-//     walk, and prefetches strewn between the copies gained nothing, on huge pages or 4 KiB ones. Nor did REP MOVSB,
-//     nor copying in the order of the table.
 //   - Non-temporal stores gain a quarter where dst is larger than the caches, if no line is written in two parts: then
-//     dst is not read first. A reader that comes later is as fast. With seven slots of 8 MB they gain a tenth, with 1
-//     MB they lose half.
+//     dst is not read first. With seven slots of 8 MB they gain a tenth, with 1 MB they lose half.
 const (
 	narrowRow   = 64       // rows below are copied in Go: a few moves each
 	giantRow    = 64 << 10 // rows above are left to copy(), which no kernel beats
@@ -69,16 +66,11 @@ func aheadLines(rowBytes int) int {
 	return 1
 }
 
-// copyRows32 copies row ids[i] of src to row i of dst, for each i. A row is rowBytes long, 1 at least.
+// copyRows copies row ids[i] of src to row i of dst, for each i. A row is rowBytes long, 1 at least.
 //
 // Every id must be a row of src (rangeOK32); dst must hold len(ids) rows and not overlap src. Only those rows are read
 // and written. Neither needs to be aligned, though a dst at a multiple of 64 is best. A fault in src, a mapped file
 // that was cut short, is an ordinary Go panic (debug.SetPanicOnFault), after which dst is undefined.
-func copyRows32(dst, src []byte, ids []int32, rowBytes int) { copyRows(best, dst, src, ids, rowBytes) }
-
-// copyRows64 is copyRows32 for ids of 64 bits.
-func copyRows64(dst, src []byte, ids []int64, rowBytes int) { copyRows(best, dst, src, ids, rowBytes) }
-
 func copyRows[I rowID](v variant, dst, src []byte, ids []I, rowBytes int) {
 	if len(ids) == 0 {
 		return

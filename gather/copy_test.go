@@ -240,9 +240,9 @@ func TestCopyingAllocatesNothing(t *testing.T) {
 		ids32, ids64 := make([]int32, streamBytes/w+1), make([]int64, streamBytes/w+1)
 		dst := aligned(len(ids32)*w, 0)
 		if n := testing.AllocsPerRun(1, func() {
-			copyRows32(dst, src, ids32, w)
-			copyRows64(dst, src, ids64, w)
-			copyRows64(dst, src, ids64[:50], w)
+			copyRows(best, dst, src, ids32, w)
+			copyRows(best, dst, src, ids64, w)
+			copyRows(best, dst, src, ids64[:50], w)
 		}); n != 0 {
 			t.Errorf("rows of %d bytes: %v allocations", w, n)
 		}

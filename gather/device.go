@@ -14,7 +14,7 @@ import (
 
 // DeviceStore is one column, to gather rows from on a CUDA device: its kernels read the column where it lies, in device
 // memory or over the bus in host memory. Any number of goroutines may use it, each with a stream of its own, but Cache,
-// Uncache, CountUses, Uses and Close need it for themselves, and all streams to have passed what was enqueued.
+// CountUses, Uses and Close need it for themselves, and all streams to have passed what was enqueued.
 //
 // It owns some hundred bytes on the device, and what Cache and CountUses take. The column and the
 // device stay the caller's, who closes them after the store.
@@ -50,8 +50,8 @@ const (
 )
 
 // NewDeviceStore returns a store of a column [n, ...] whose bytes the device addresses at addr, as pinned.Attach or
-// pinned.Upload say. The column's own bytes are not read. Close the store before the column goes and before the device
-// is closed.
+// pinned.Upload say. The host does not read them. Close the store before the column goes and before the device is
+// closed.
 //
 // unified.ErrShape for a tensor that is none or whose rows are empty or of 1 GiB or more, or an address that is not
 // aligned to the elements; device.ErrNoDevice for no device; errors of the driver.
@@ -117,7 +117,7 @@ func (s *DeviceStore) Enqueue(stream *device.Stream, dst *unified.Buffer, ids un
 	if m > (1<<61)/s.rowBytes {
 		return unified.Tensor{}, fmt.Errorf("%w: ids are %v", unified.ErrShape, ids)
 	}
-	if err := claim(dst, m*s.rowBytes); err != nil {
+	if err := dst.Grow(m*s.rowBytes, 0); err != nil {
 		return unified.Tensor{}, err
 	}
 	shape := [unified.MaxRank]int64{m}
@@ -129,19 +129,6 @@ func (s *DeviceStore) Enqueue(stream *device.Stream, dst *unified.Buffer, ids un
 		return unified.Tensor{}, err
 	}
 	return out, s.EnqueueInto(stream, out, ids, 0)
-}
-
-// claim makes room for n bytes, as pinned.Buffer.Grow does: more than asked where that is to be had, so that batches of
-// about one size settle.
-func claim(dst *unified.Buffer, n int64) error {
-	if n <= dst.Cap() {
-		return nil
-	}
-	err := dst.Claim(n + n/4)
-	if errors.Is(err, pinned.ErrLimit) || errors.Is(err, device.ErrOutOfMemory) {
-		err = dst.Claim(n)
-	}
-	return err
 }
 
 // EnqueueInto is Enqueue for memory that is there already: out is a tensor [m, ...] of the column's dtype and row
@@ -236,17 +223,7 @@ func (s *DeviceStore) Err() error {
 
 // Close frees what the store owns. Nothing may be under way. A second Close does nothing.
 func (s *DeviceStore) Close() error {
-	errs := []error{s.cache.close()}
-	for _, r := range []**pinned.Region{&s.uses, &s.words, &s.fault} {
-		if *r != nil {
-			errs = append(errs, (*r).Close())
-			*r = nil
-		}
-	}
-	if s.own != nil {
-		errs = append(errs, s.own.Close())
-		s.own = nil
-	}
+	errs := []error{s.cache.close(), s.uses.Close(), s.words.Close(), s.fault.Close(), s.own.Close()}
 	if s.kernels != nil {
 		errs = append(errs, sharedKernels.LetGo(s.device))
 		s.kernels = nil

@@ -82,10 +82,10 @@ func (r *rig) idsOnDevice(dtype unified.DType, ids []int64) unified.Tensor {
 	var b []byte
 	if dtype == unified.Int32 {
 		for _, id := range ids {
-			b = append(b, asBytes([]uint32{uint32(id)})...)
+			b = append(b, unified.FromSlice([]uint32{uint32(id)}).Bytes()...)
 		}
 	} else {
-		b = asBytes(ids)
+		b = unified.FromSlice(ids).Bytes()
 	}
 	d := r.take(pinned.Device, len(b), 0)
 	r.upload(d, b)
@@ -201,7 +201,8 @@ func TestBufferOfTheBatchGrows(t *testing.T) {
 	column := r.tensor(unified.Pinned, unified.Int64, r.host(src, 8), 1000)
 	s := must(NewDeviceStore(r.dev, column, column.Address()))(t)
 	defer s.Close()
-	buf := unified.Buffer{Options: pinned.Options{Device: r.dev}}
+	var buf unified.Buffer
+	buf.Options = pinned.Options{Device: r.dev}
 	defer buf.Close()
 	for _, m := range []int{0, 1, 900, 3, 2000, 0} {
 		ids := make([]int64, m)
@@ -233,7 +234,7 @@ func TestDeviceKnowsTheNumberOfIds(t *testing.T) {
 	}
 	ids, word := r.idsOnDevice(unified.Int64, list), r.take(pinned.Device, 8, 0)
 	for _, m := range []int64{0, 1, 255, 256, 257, room, room + 1} {
-		r.upload(word, asBytes([]int64{m}))
+		r.upload(word, unified.FromSlice([]int64{m}).Bytes())
 		mark := bytes.Repeat([]byte{7}, room*20)
 		dst := r.take(pinned.Device, len(mark), 0)
 		r.upload(dst, mark)
@@ -344,7 +345,8 @@ func TestDeviceStoreRefusesWhatItCannotGather(t *testing.T) {
 	s := must(NewDeviceStore(r.dev, column, column.Address()))(t)
 	defer s.Close()
 	onHost := unified.FromSlice([]int64{1, 2})
-	buf := unified.Buffer{Options: pinned.Options{Device: r.dev}}
+	var buf unified.Buffer
+	buf.Options = pinned.Options{Device: r.dev}
 	defer buf.Close()
 	if _, err := s.Enqueue(r.stream, &buf, onHost); !errors.Is(err, unified.ErrShape) {
 		t.Errorf("ids that the device cannot address: %v", err)

@@ -42,7 +42,7 @@ func TestCacheThatFailsLeavesNothing(t *testing.T) {
 	s := r.store(unified.Float32, r.host(make([]byte, 4000), 0), 100, 10)
 	hot := []int64{1, 5, 50}
 	r.check(s.Cache(context.Background(), hot, pinned.Options{})) // loads what is loaded once
-	r.check(s.Uncache())
+	r.check(s.cache.close())
 	before := cudatest.NowLive(t)
 	for call, nth := range map[string]int{"cuMemAlloc": 2, "cuMemHostAlloc": 1, "cuMemsetD32Async": 1,
 		"cuLaunchKernel": 2} {
@@ -67,7 +67,8 @@ func TestDeviceLostWhileGathering(t *testing.T) {
 	src := must(pinned.Allocate(4000, pinned.Options{Device: dev, Place: pinned.Pinned}))(t)
 	column := must(unified.NewPlaced(unified.Pinned, unified.Float32, src.Bytes(), 100, 10))(t)
 	s := must(NewDeviceStore(dev, column, column.Address()))(t)
-	buf := unified.Buffer{Options: pinned.Options{Device: dev}}
+	var buf unified.Buffer
+	buf.Options = pinned.Options{Device: dev}
 	idMemory := must(pinned.Allocate(8, pinned.Options{Device: dev, Place: pinned.Pinned}))(t)
 	ids := r.tensor(unified.Pinned, unified.Int32, idMemory.Bytes(), 2)
 	cudatest.Fail(t, "kernel:gather_rows", 1, codeLaunchFailed)

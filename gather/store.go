@@ -65,30 +65,25 @@ func (s *Store) Gather(dst *unified.Buffer, ids unified.Tensor) (unified.Tensor,
 }
 
 func (s *Store) copyRows(dst []byte, ids unified.Tensor) error {
-	n := s.column.Len()
 	if ids.DType() == unified.Int32 {
-		v, err := unified.View[int32](ids)
-		if err != nil {
-			return err
-		}
-		if !rangeOK32(v, n) {
-			return rangeError(v, n)
-		}
-		copyRows32(dst, s.column.Bytes(), v, int(s.rowBytes))
-		return nil
+		return copyChecked(s, dst, ids, rangeOK32)
 	}
-	v, err := unified.View[int64](ids)
+	return copyChecked(s, dst, ids, rangeOK64)
+}
+
+func copyChecked[I rowID](s *Store, dst []byte, ids unified.Tensor, inRange func([]I, int64) bool) error {
+	v, err := unified.View[I](ids)
 	if err != nil {
 		return err
 	}
-	if !rangeOK64(v, n) {
+	if n := s.column.Len(); !inRange(v, n) {
 		return rangeError(v, n)
 	}
-	copyRows64(dst, s.column.Bytes(), v, int(s.rowBytes))
+	copyRows(best, dst, s.column.Bytes(), v, int(s.rowBytes))
 	return nil
 }
 
-func rangeError[T int32 | int64](ids []T, n int64) error {
+func rangeError[I rowID](ids []I, n int64) error {
 	for i, id := range ids {
 		if id < 0 || int64(id) >= n {
 			return fmt.Errorf("%w: ids[%d] is %d, but the column has %d rows", ErrRange, i, id, n)

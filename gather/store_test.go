@@ -11,14 +11,13 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { expect.NoGoroutines(m) }
 
 // column returns rows of random bytes.
 func column(t *testing.T, r *rand.Rand, dtype unified.DType, shape ...int64) unified.Tensor {
@@ -115,6 +114,20 @@ func TestAnIDThatIsNoRowIsNamed(t *testing.T) {
 	}
 }
 
+// Kernels count the bytes of a row in int32. A column without rows has any width without memory.
+func TestARowOfAGibibyteIsTooWide(t *testing.T) {
+	for width, good := range map[int64]bool{1<<30 - 1: true, 1 << 30: false, 0: false} {
+		c, err := unified.New(unified.Uint8, nil, 0, width)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s, err := gather.NewStore(c); good && (err != nil || s.RowBytes() != width) ||
+			!good && !errors.Is(err, unified.ErrShape) {
+			t.Errorf("rows of %d bytes: %v", width, err)
+		}
+	}
+}
+
 func TestGatherAllocatesNothingOnceItsBufferIsLargeEnough(t *testing.T) {
 	s, err := gather.NewStore(unified.FromSlice(make([]float32, 1000)))
 	if err != nil {
@@ -134,14 +147,13 @@ func TestResidentIsAnEqualCopyThatIsCounted(t *testing.T) {
 		c := column(t, r, unified.Float32, rows, 4)
 		var ledger pinned.Ledger
 		last := int64(0)
-		opt := gather.ResidentOptions{Memory: pinned.Options{Ledger: &ledger, Purpose: pinned.Columns}, Workers: 3,
-			Progress: func(done, total int64) {
-				if done <= last || done > total || total != rows*16 {
-					t.Errorf("progress %d of %d after %d", done, total, last)
-				}
-				last = done
-			}}
-		got, region, err := gather.Resident(context.Background(), c, opt)
+		memory := pinned.Options{Ledger: &ledger, Purpose: pinned.Columns}
+		got, region, err := gather.Resident(context.Background(), c, memory, func(done int64) {
+			if done <= last || done > rows*16 {
+				t.Errorf("progress %d of %d after %d", done, rows*16, last)
+			}
+			last = done
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -159,20 +171,19 @@ func TestResidentIsAnEqualCopyThatIsCounted(t *testing.T) {
 
 func TestResidentLeavesNothingWhenItFails(t *testing.T) {
 	var ledger pinned.Ledger
-	opt := gather.ResidentOptions{Memory: pinned.Options{Ledger: &ledger}, Workers: 2}
+	memory := pinned.Options{Ledger: &ledger}
 	big := column(t, rand.New(rand.NewPCG(7, 0)), unified.Uint8, 80<<20)
 
 	why := errors.New("why")
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	cancelling := opt
-	cancelling.Progress = func(int64, int64) { cancel(why) }
-	if _, _, err := gather.Resident(ctx, big, cancelling); !errors.Is(err, why) || ledger.Total() != 0 {
+	cancelling := func(int64) { cancel(why) }
+	if _, _, err := gather.Resident(ctx, big, memory, cancelling); !errors.Is(err, why) || ledger.Total() != 0 {
 		t.Errorf("cancelled: %v, %d bytes held", err, ledger.Total())
 	}
 
 	ledger.SetLimit(1 << 20)
-	if _, _, err := gather.Resident(context.Background(), big, opt); !errors.Is(err, pinned.ErrLimit) ||
+	if _, _, err := gather.Resident(context.Background(), big, memory, nil); !errors.Is(err, pinned.ErrLimit) ||
 		ledger.Total() != 0 {
 		t.Errorf("beyond the limit: %v, %d bytes held", err, ledger.Total())
 	}
@@ -197,7 +208,7 @@ func TestResidentLeavesNothingWhenItFails(t *testing.T) {
 	if err := os.Truncate(path, 20<<20); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := gather.Resident(context.Background(), mapped, opt); !errors.Is(err, pinned.ErrFault) ||
+	if _, _, err := gather.Resident(context.Background(), mapped, memory, nil); !errors.Is(err, pinned.ErrFault) ||
 		ledger.Total() != 0 {
 		t.Errorf("a file cut short: %v, %d bytes held", err, ledger.Total())
 	}

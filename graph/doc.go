@@ -19,8 +19,7 @@
 //
 // # Caveats
 //
-// A graph's tensors are read-only: their memory may be a mapped file. They are valid until whatever opened the graph is
-// closed. A Sample belongs to one goroutine at a time, and its tensors are views of buffers that the next sample
-// overwrites. A device makes samples in device memory (placement Device), which the host must not read; only the counts
-// are on the host.
+// A graph's tensors are read-only, since their memory may be a mapped file, and valid until whatever opened the graph
+// is closed. A Sample belongs to one goroutine at a time, and the next sample overwrites its tensors. Those that a
+// device makes lie in device memory (placement Device); only the counts are on the host.
 package graph

@@ -27,8 +27,8 @@ type Split struct {
 	Seeds Seeds
 }
 
-// Graph is a graph in memory or in mapped files, with its columns and splits. It is read-only and safe for concurrent
-// use. It does not own its memory.
+// Graph is a graph in memory or in mapped files, with its columns and splits. It is read-only, safe for concurrent use,
+// and does not own its memory.
 type Graph struct {
 	a       Arrays
 	indptr  []int64
@@ -36,8 +36,7 @@ type Graph struct {
 }
 
 // FromArrays checks that the parts fit each other and returns the graph. It looks at dtypes, shapes and the two ends of
-// Indptr, not at the elements; formats.Check checks those of a file. It sets the counts that the schema leaves at zero
-// only where there is one type.
+// Indptr, not at the elements; formats.Check checks those of a file.
 func FromArrays(a Arrays) (*Graph, error) {
 	if err := a.Schema.Init(); err != nil {
 		return nil, err

@@ -56,13 +56,13 @@ type EdgeData struct {
 	IDs []int64
 }
 
-// New builds a graph from slices in memory. Nothing touches a disk. The graph's topology and edge columns are new Go
-// memory; its node columns and splits are the caller's, who must leave them unchanged while the graph is in use. The
-// result and its ID depend on the data alone. The ID is the XXH3, of 128 bits, of schema, arrays, columns and splits.
+// New builds a graph from slices in memory. Its topology and edge columns are new Go memory; its node columns and
+// splits are the caller's, who must leave them unchanged while the graph is in use. The result and its ID, the XXH3 of
+// 128 bits of schema, arrays, columns and splits, depend on the data alone.
 //
-// Errors: ErrSchema for names, shapes and lengths that do not fit each other, ErrEdge, with the edge type and the
-// number of the edge, for edges that lead nowhere, ErrSeed for splits that name no node. A graph may have no nodes, no
-// edges, or nodes without edges.
+// Errors: ErrSchema for names, shapes and lengths that do not fit each other, ErrEdge, with edge type and number, for
+// edges that lead nowhere, ErrSeed for splits that name no node. A graph may have no nodes, no edges, or nodes without
+// edges.
 //
 // Besides the result New takes 8 bytes an edge, 12 to 16 with edge columns or ids, and a few MB, until it returns.
 func New(data Data) (*Graph, error) {

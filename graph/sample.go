@@ -21,9 +21,8 @@ type Block struct {
 // NumEdges returns the edges of the block.
 func (b *Block) NumEdges() int64 { return b.Indices.Len() }
 
-// Sample is what a sampler makes of some seeds. All tensors are views of buffers that belong to the sample: they are
-// valid until the sample is filled again or closed. A sampler writes them; whoever gets the sample reads. Init before
-// first use.
+// Sample is what a sampler makes of some seeds. Its tensors are views of its own buffers, valid until the sample is
+// filled again or closed. A sampler writes them; whoever gets the sample reads. Init before first use.
 type Sample struct {
 	// Nodes are own ids, Schema.IDType [NumNodes[hops][t]], by node type: the seeds first, each node once.
 	Nodes []unified.Tensor
@@ -63,8 +62,8 @@ type buffers struct {
 	indptr, indices, edgePos [][]unified.Buffer // [layer][edge type]
 }
 
-// Init shapes the sample for a schema, a number of layers (hops) and arrays of the sampler's own, and says how its
-// memory is taken. The memory itself is taken by the sampler, as it grows.
+// Init shapes the sample for a schema, a number of layers (hops) and arrays of the sampler's own, and says how the
+// sampler takes its memory, as it grows.
 func (s *Sample) Init(schema *Schema, layers int, mem pinned.Options, arrays ...Column) {
 	nt, et := len(schema.Nodes), len(schema.Edges)
 	s.Nodes, s.SeedLocal = make([]unified.Tensor, nt), make([]unified.Tensor, nt)

@@ -82,8 +82,8 @@ func (l *Loader) Find(name string) (int, error) {
 	return -1, fmt.Errorf("%w: batches have no array %q; they have %s", ErrOptions, name, strings.Join(there, ", "))
 }
 
-// Array returns array i of Loader.Arrays. Views and tensors of device memory are valid as long as the batch is. A list
-// without elements may be no tensor; so is every array of a released batch.
+// Array returns array i of Loader.Arrays, valid as long as the batch is. A list without elements may be no tensor; so
+// is every array of a released batch.
 func (b *Batch) Array(i int) unified.Tensor {
 	if b.slot == nil {
 		return unified.Tensor{}

@@ -7,9 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
@@ -80,7 +79,7 @@ func TestDefaultColumnsAreListedWhereTheGraphHasThem(t *testing.T) {
 			names = append(names, a.Name)
 		}
 	}
-	if d := cmp.Diff([]string{"node/user/feature", "seed/user/label", "node/item/feature"}, names); d != "" {
+	if d := expect.Diff([]string{"node/user/feature", "seed/user/label", "node/item/feature"}, names); d != "" {
 		t.Error(d)
 	}
 }

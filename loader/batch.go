@@ -9,8 +9,8 @@ import (
 
 // Batch is one mini-batch: a sample, and the columns that were gathered with it.
 //
-// It and all that it gives are valid until the body of the loop that received it ends, or if the body called Keep,
-// until Release. They are read-only, for any number of goroutines. Ids in it are of a node's own type.
+// It and all that it gives are valid until the loop body that received it ends, or after Keep until Release. They are
+// read-only, for any number of goroutines. Ids in it are of a node's own type.
 type Batch struct {
 	// Epoch and Number name the batch: Number counts the epoch's batches over all ranks, from 0.
 	Epoch, Number uint64
@@ -34,14 +34,12 @@ func (b *Batch) Node(t int, column string) unified.Tensor {
 	return b.column(ArrayNodeColumn, 0, t, column)
 }
 
-// Seed returns a column of the distinct seeds of type t: a row for each of the first Sample.NumNodes[0][t] nodes. No
-// tensor if the type does not have the column, or it was not asked for.
+// Seed is Node for the distinct seeds of type t, which are the first Sample.NumNodes[0][t] nodes.
 func (b *Batch) Seed(t int, column string) unified.Tensor {
 	return b.column(ArraySeedColumn, 0, t, column)
 }
 
-// Edge returns a column of the edges of Sample.Blocks[layer][edgeType], a row for each. No tensor if it was not asked
-// for.
+// Edge is Node for the edges of Sample.Blocks[layer][edgeType].
 func (b *Batch) Edge(layer, edgeType int, column string) unified.Tensor {
 	return b.column(ArrayEdgeColumn, layer, edgeType, column)
 }
@@ -73,8 +71,7 @@ func (b *Batch) Seeds(t int) (ids, items []int64) {
 }
 
 // Slot returns the number of the slot that the batch is in, below Stats().Slots: no two batches have the same at a
-// time.
-// -1 once the batch is released.
+// time. -1 once the batch is released.
 func (b *Batch) Slot() int {
 	if b.slot == nil {
 		return -1
@@ -142,9 +139,8 @@ func (b *Batch) RecordStream(stream uintptr) error {
 	return b.slot.fence.record(stream)
 }
 
-// Sync waits on the host until the batch is complete. It does nothing for a batch in host memory, which always is.
-//
-// Digest and other readers on the host call it themselves; call it to learn what went wrong.
+// Sync waits on the host until the batch is complete, and says what went wrong. A batch in host memory always is.
+// Digest and other readers on the host call it themselves.
 func (b *Batch) Sync() error {
 	if b.slot == nil {
 		return nil

@@ -113,6 +113,7 @@ func deviceFactors(t testing.TB) []factor {
 // values of every two factors meet, and then over random ones.
 func TestDeviceMakesTheSameBatchesUnderAnyOptions(t *testing.T) {
 	cudatest.Open(t)
+	cudatest.Configure(t, "checks=races+lazy") // counts of lines would take two fifths of the time
 	factors := deviceFactors(t)
 	options := " -tags cuda"
 	r := newCases(t, func() string { return options })

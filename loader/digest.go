@@ -47,9 +47,8 @@ type digester struct {
 	wide           [1024]int64 // ids on their way from 32 to 64 bits
 }
 
-// Digest returns the batch's digests (docs/digest.md): topology covers what was sampled, full also the columns. It
-// reads the whole batch, from a device through the host. One goroutine at a time may call it. 0, 0 of a released batch,
-// and of one that a device failed to make: Sync says why.
+// Digest returns the batch's digests (docs/digest.md): topology covers what was sampled, full also the columns. One
+// goroutine at a time may call it. 0, 0 of a released batch, and of one that a device failed to make: Sync says why.
 func (b *Batch) Digest() (topology, full uint64) {
 	if b.slot == nil {
 		return 0, 0

@@ -8,17 +8,14 @@ import (
 	"sort"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/zeebo/xxh3"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
 )
-
-var equateEmpty = cmpopts.EquateEmpty()
 
 // array is a named array as docs/digest.md has it.
 type array struct {
@@ -261,7 +258,7 @@ func TestBatchesAreTheSameHoweverTheyAreLoaded(t *testing.T) {
 				opt.Rank = rank
 				digestsWithBreaks(t, r, open(t, g, opt), epoch, first, got)
 			}
-			if d := cmp.Diff(whole[first:], got, equateEmpty); d != "" {
+			if d := expect.Diff(whole[first:], got); d != "" {
 				t.Fatalf("%s, fixed %+v, varied %+v: %s", s.Fingerprint(), fixed, opt, d)
 			}
 		}

@@ -11,25 +11,23 @@
 //	for batch, err := range ld.Epoch(ctx, 0) { ... }
 //
 // What is in a batch is a pure function of source, seeds, sampler, batch size, shuffle, seed, instance, epoch and batch
-// number. The number of workers, the memory, the rank and the number of ranks do not change a byte of it, and
-// Batch.Digest shows that. Batch.State is a place in an epoch, to store with a checkpoint; Resume goes on from it.
+// number. Workers, memory, device and ranks do not change a byte of it, and Batch.Digest shows that. Batch.State is a
+// place in an epoch, to store with a checkpoint; Resume goes on from it.
 //
 // A loader owns a number of slots, each the memory of one batch, and takes all of it in New. A worker takes a free slot
 // and the next batch number together, samples and gathers, and puts the slot into a window from which the loop takes
 // batches in order. In steady state nothing is allocated, and the workers go on while the loop body runs.
 //
-// Options.Device makes batches on a CUDA device, and there they stay: their tensors have placement Device, which
-// kernels take (Tensor.Address) and the host must not read. A batch is delivered when its work is queued: Batch.Wait or
-// Sync come before its use, Batch.RecordStream after the last one. Placed says where the source's arrays came to lie.
-// The default takes the first device where there is one: name "cpu" where batches must lie in host memory.
+// Options.Device makes batches on a CUDA device, by default the first where there is one: name "cpu" where batches must
+// lie in host memory. Their tensors have placement Device, which kernels take (Tensor.Address). A batch is delivered
+// when its work is queued: Batch.Wait or Sync come before its use, Batch.RecordStream after the last one.
 // docs/loader.md describes all of it.
 //
 // # Caveats
 //
-// A batch is valid until the loop body ends: its slot is then filled again. Keep holds it longer, at the price of a
-// slot. Tensors taken from a batch are views and do not hold it.
-//
-// The source must stay open until the loader is closed, also where it was copied (Resident).
+// A batch, and any tensor of it, is valid until the loop body ends: its slot is then filled again. Keep holds it
+// longer, at the price of a slot. The source must stay open until the loader is closed, also where it was copied
+// (Resident).
 //
 // A file that is cut short while it is read ends the epoch with pinned.ErrFault, ids out of range with
 // sampling.ErrGraph or gather.ErrRange; a sampler that panics with ErrSampler. Other panics in a loop body pass

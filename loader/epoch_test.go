@@ -7,9 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/rng"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
@@ -49,9 +48,40 @@ func TestAnEpochGoesOverEverySeedOnceInTheOrderGiven(t *testing.T) {
 				if number != l.NumBatches() {
 					t.Errorf("%d batches, NumBatches says %d", number, l.NumBatches())
 				}
-				if d := cmp.Diff(want, got); d != "" {
+				if d := expect.Diff(want, got); d != "" {
 					t.Fatalf("shuffle %t, batch size %d, epoch %d: %s", shuffle, batchSize, epoch, d)
 				}
+			}
+		}
+	}
+}
+
+// docs/sampling.md, "Order of an epoch": the key is that of the seeds' node type, 0 where they are of several.
+func TestTheOrderOfAnEpochIsKeyedByTheTypeOfItsSeeds(t *testing.T) {
+	const seed, epoch, instance = 9, 2, 4
+	g := typedGraph(t, 60, 40)
+	nodes := g.Schema().Nodes
+	for _, c := range []struct {
+		types []string
+		items uint64
+		key   uint64
+	}{
+		{[]string{"user"}, 60, nodes[0].Key}, {[]string{"item"}, 40, nodes[1].Key},
+		{[]string{"item", "item"}, 80, nodes[1].Key}, {[]string{"user", "item"}, 100, 0},
+		{[]string{"item", "user"}, 100, 0},
+	} {
+		l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 1, Shuffle: true, Seed: seed, Instance: instance,
+			Seeds: loader.AllNodes(c.types...)})
+		order := rng.NewPermutation(rng.Stream(rng.StageKey(rng.BatchKey(seed, epoch, instance, 0), c.key, rng.Shuffle,
+			0), 0), c.items)
+		for b, err := range l.Epoch(background, epoch) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, users := b.Seeds(0)
+			_, items := b.Seeds(1)
+			if got := append(slices.Clone(users), items...); len(got) != 1 || got[0] != int64(order.At(b.Number)) {
+				t.Fatalf("seeds of %v: batch %d has item %d, want %d", c.types, b.Number, got, order.At(b.Number))
 			}
 		}
 	}
@@ -214,7 +244,7 @@ func TestSeedsMayBeFewRepeatedOrOfSeveralTypes(t *testing.T) {
 		{"all nodes of all types", run(typed, loader.SeedSource{}, loader.Options{BatchSize: 50}),
 			[][]int64{{50, 0}, {50}, {0}, {10, 40}, {10}, {40}}},
 	} {
-		if d := cmp.Diff(c.want, c.got); d != "" {
+		if d := expect.Diff(c.want, c.got); d != "" {
 			t.Errorf("%s: %s", c.what, d)
 		}
 	}
@@ -311,7 +341,7 @@ func TestBreakingOutLeavesTheLoaderReady(t *testing.T) {
 				break
 			}
 		}
-		if d := cmp.Diff(want[:stop+1], got); d != "" {
+		if d := expect.Diff(want[:stop+1], got); d != "" {
 			t.Fatal(d)
 		}
 	}
@@ -332,7 +362,7 @@ func TestAPanicInTheBodyPassesAndLeavesTheLoaderReady(t *testing.T) {
 			}
 		}()
 	}
-	if d := cmp.Diff(want, digests(t, l.Epoch(background, 0))); d != "" {
+	if d := expect.Diff(want, digests(t, l.Epoch(background, 0))); d != "" {
 		t.Error(d)
 	}
 }
@@ -362,7 +392,7 @@ func TestTwoLoadersShareASource(t *testing.T) {
 	list := make(chan []string)
 	go func() { list <- digests(t, a.Epoch(background, 0)) }()
 	got := digests(t, b.Epoch(background, 0))
-	if d := cmp.Diff(got, <-list); d != "" {
+	if d := expect.Diff(got, <-list); d != "" {
 		t.Error(d)
 	}
 }

@@ -9,8 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -47,7 +46,7 @@ func TestAKeptBatchStaysAsItIsUntilReleased(t *testing.T) {
 	if n := l.Stats().SlotsHeld; n != 0 {
 		t.Errorf("%d slots held after Release", n)
 	}
-	if d := cmp.Diff(want, digests(t, l.Epoch(background, 0))); d != "" {
+	if d := expect.Diff(want, digests(t, l.Epoch(background, 0))); d != "" {
 		t.Errorf("after Release: %s", d)
 	}
 	for _, b := range kept {
@@ -71,7 +70,7 @@ func TestReleaseInTheBodyUndoesKeep(t *testing.T) {
 		b.Release()
 		got = append(got, digestOf(b)) // valid to the end of the body
 	}
-	if d := cmp.Diff(want, got); d != "" {
+	if d := expect.Diff(want, got); d != "" {
 		t.Error(d)
 	}
 }

@@ -40,8 +40,8 @@ type Loader struct {
 func New(src Source, opt Options) (*Loader, error) { return NewContext(context.Background(), src, opt) }
 
 // NewContext makes a loader. It checks options and seeds, places the source if it is no Placed, samples some batches to
-// learn their size, and takes the memory for all that follow: Estimate tells how much. It reports progress, and stops
-// with context.Cause when ctx ends; the loader does not depend on ctx afterwards.
+// learn their size, and takes the memory for all that follow. It stops with context.Cause when ctx ends; the loader
+// does not depend on ctx afterwards.
 //
 // Errors: ErrOptions, ErrDevice, ErrMemory, graph.ErrNoSplit, graph.ErrSeed, those of Sampler.Validate, and
 // pinned.ErrFault where a mapped file was cut short.
@@ -86,10 +86,8 @@ func (l *Loader) prepare(ctx context.Context) error {
 	}
 	l.estimate.Expected, l.estimate.Device = l.memory(), l.deviceMemory()
 	l.opt.log().Info("loader ready", "source", l.name, "seeds", l.opt.Seeds.String(), "batches", l.batches, "device",
-		l.opt.Device,
-		"workers", l.opt.Workers, "slots", len(l.slots), "memory", l.estimate.Expected.Total(), "memory_bound",
-		l.estimate.Bound.Total(),
-		"device_memory", l.estimate.Device.Total())
+		l.opt.Device, "workers", l.opt.Workers, "slots", len(l.slots), "memory", l.estimate.Expected.Total(),
+		"memory_bound", l.estimate.Bound.Total(), "device_memory", l.estimate.Device.Total())
 	return nil
 }
 
@@ -155,9 +153,9 @@ func (l *Loader) heldError() error {
 		ErrSlotsHeld, text[min(2, len(text)):], l.opt.SlotTimeout)
 }
 
-// Close ends an epoch under way (its loop gets ErrClosed), waits for the workers, and frees all memory but that of
-// batches that are in a loop body or were kept: it is freed when the body ends or Release is called. It may be called
-// in a loop body, and again; later calls return the first result.
+// Close ends an epoch under way (its loop gets ErrClosed), waits for the workers, and frees all memory; that of batches
+// that are in a loop body or were kept when the body ends or Release is called. It may be called in a loop body. Later
+// calls return the first result.
 func (l *Loader) Close() error {
 	l.closeOnce.Do(func() {
 		l.mu.Lock()

@@ -6,15 +6,14 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { expect.NoGoroutines(m) }
 
 // plainGraph is a graph of n nodes with deg in-edges each, features [n, 3] float32 that say node and column, labels
 // int64, edge weights, and the first half of the nodes, backwards, as train split.

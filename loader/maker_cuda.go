@@ -81,15 +81,7 @@ func (m *cudaMaker) close() (err error) {
 	if m.sampler != nil {
 		errs = append(errs, m.sampler.Close())
 	}
-	if m.sampled != nil {
-		errs = append(errs, m.sampled.Close())
-	}
-	for _, s := range []*device.Stream{m.picks, m.columns} {
-		if s != nil {
-			errs = append(errs, s.Close())
-		}
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, m.sampled.Close(), m.picks.Close(), m.columns.Close())...)
 }
 
 // sample samples the slot's request and waits for the sizes. A buffer that was too small has grown then, and the batch
@@ -291,15 +283,6 @@ func (f *cudaFence) host(t unified.Tensor) (host unified.Tensor, err error) {
 }
 
 func (f *cudaFence) close() error {
-	var errs []error
-	if f.down != nil {
-		errs = append(errs, f.down.Close())
-	}
-	errs = append(errs, f.staging.Close())
-	for _, e := range []*device.Event{f.gathering, f.ready, f.read} {
-		if e != nil {
-			errs = append(errs, e.Close())
-		}
-	}
-	return errors.Join(append(errs, f.Device.Close())...)
+	return errors.Join(f.down.Close(), f.staging.Close(), f.gathering.Close(), f.ready.Close(), f.read.Close(),
+		f.Device.Close())
 }

@@ -9,9 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
@@ -86,7 +85,7 @@ func TestMaxMemoryIsKept(t *testing.T) {
 		}
 		least = limit
 		workers[l.Estimate().Slots] = true
-		if d := cmp.Diff(want, digests(t, l.Epoch(background, 0))); d != "" {
+		if d := expect.Diff(want, digests(t, l.Epoch(background, 0))); d != "" {
 			t.Errorf("limit %d: %s", limit, d)
 		}
 		if s, e := l.Stats(), l.Estimate(); s.MemoryPeak > limit || e.Bound.Total() > limit ||
@@ -117,7 +116,8 @@ type greedy struct{ cycle }
 
 func (g greedy) Open(env sampling.Env) (sampling.Worker, error) {
 	w, err := g.cycle.Open(env)
-	b := &unified.Buffer{Options: env.Scratch}
+	b := &unified.Buffer{}
+	b.Options = env.Scratch
 	return greedyWorker{w, b}, errors.Join(err, b.Reserve(8<<20))
 }
 
@@ -174,7 +174,7 @@ func TestResidentCopiesWhatIsReadAndSaysHowFar(t *testing.T) {
 	}
 	opt.Residence, opt.Progress = loader.Mapped, nil
 	mapped := open(t, g, opt)
-	if d := cmp.Diff(digests(t, mapped.Epoch(background, 0)), digests(t, l.Epoch(background, 0))); d != "" {
+	if d := expect.Diff(digests(t, mapped.Epoch(background, 0)), digests(t, l.Epoch(background, 0))); d != "" {
 		t.Error(d)
 	}
 	if m := mapped.Stats().Memory; m.Topology != 0 || m.Columns != 0 || mapped.Estimate().FileBytes == 0 {

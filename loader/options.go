@@ -39,7 +39,7 @@ const (
 
 var remainders = []string{"pad", "drop", "short"}
 
-// String returns the name on the command line: "pad", "drop" or "short".
+// String returns the name on the command line.
 func (r Remainder) String() string { return nameOf(remainders, uint8(r)) }
 
 // UnmarshalText is the inverse of String.
@@ -51,17 +51,15 @@ func (r *Remainder) UnmarshalText(text []byte) error {
 type Residence uint8
 
 const (
-	// Mapped reads the source's own memory: for a dataset its mapped files, through the page cache. New reads them
-	// ahead where they take at most half of the memory that is available.
+	// Mapped reads the source's own memory: for a dataset its mapped files, through the page cache.
 	Mapped Residence = iota
-	// Resident copies topology and the columns in use once, in New, into memory on huge pages. It costs that memory and
-	// the time to read it, and makes every batch faster.
+	// Resident copies topology and the columns in use once, in New, into memory on huge pages.
 	Resident
 )
 
 var residences = []string{"mapped", "resident"}
 
-// String returns the name on the command line: "mapped" or "resident".
+// String returns the name on the command line.
 func (r Residence) String() string { return nameOf(residences, uint8(r)) }
 
 // UnmarshalText is the inverse of String.
@@ -76,8 +74,7 @@ const NoDeviceCache = -1
 type Ranking uint8
 
 const (
-	// RankInDegree keeps the rows of the nodes with most in-edges. It costs no pass over the edges; in a graph that has
-	// each edge in both directions these are the nodes that are picked most.
+	// RankInDegree keeps the rows of the nodes with most in-edges, which costs no pass over the edges.
 	RankInDegree Ranking = iota
 	// RankPageRank keeps the rows that a walk from the seeds along in-edges visits most (gather.PageRank).
 	RankPageRank
@@ -93,7 +90,7 @@ const (
 
 var rankings = []string{"in-degree", "pagerank", "presample", "uses", "none"}
 
-// String returns the name on the command line: "in-degree", "pagerank", "presample", "uses" or "none".
+// String returns the name on the command line.
 func (r Ranking) String() string { return nameOf(rankings, uint8(r)) }
 
 // UnmarshalText is the inverse of String.
@@ -135,8 +132,7 @@ type Options struct {
 	DropLast bool
 	// Seed keys every random choice.
 	Seed uint64
-	// Instance tells apart loaders that share a seed and must not repeat each other, such as training 0 and validation
-	// 1.
+	// Instance tells apart loaders that share a seed and must not repeat each other: training 0, validation 1.
 	Instance uint32
 
 	// Rank and WorldSize share an epoch among processes: rank r yields batches r, r+WorldSize, ... What is in a batch
@@ -192,8 +188,7 @@ type Options struct {
 	// Progress is told how far a stage of New is, in bytes: "topology" and "columns" (Resident) or "read ahead"
 	// (Mapped), then "slots". One goroutine at a time calls it; nil for none.
 	Progress func(stage string, done, total int64)
-	// SlotTimeout is how long to wait for a release when all slots hold kept batches, before ErrSlotsHeld. Default 60
-	// s.
+	// SlotTimeout is how long to wait for a release when all slots hold kept batches. Default 60 s.
 	SlotTimeout time.Duration
 }
 

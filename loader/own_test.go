@@ -2,12 +2,12 @@ package loader_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
@@ -61,7 +61,8 @@ func TestArraysOfASamplersOwnAreInEveryBatchAndBothDigests(t *testing.T) {
 	for i, a := range l.Arrays() {
 		if a.Name == "sample/norm" {
 			at = i
-			if a.Kind != loader.ArrayOwn || a.DType != unified.Float32 || !cmp.Equal(a.Row, []int64{2}) || a.Most != 7 {
+			if a.Kind != loader.ArrayOwn || a.DType != unified.Float32 ||
+				!slices.Equal(a.Row, []int64{2}) || a.Most != 7 {
 				t.Errorf("%+v", a)
 			}
 		}
@@ -162,7 +163,7 @@ func TestTreesThatAreKeptApartLoadOnAnyNumberOfWorkers(t *testing.T) {
 		if want == nil {
 			want = got
 		}
-		if d := cmp.Diff(want, got); d != "" {
+		if d := expect.Diff(want, got); d != "" {
 			t.Error(d)
 		}
 	}

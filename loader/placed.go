@@ -14,10 +14,9 @@ import (
 )
 
 // Placed is a source whose graph and columns are where a processor reads them: mapped, resident, or on a device. Place
-// makes one for several loaders, such as the ranks of a server; New makes one for itself of any other source. It is a
-// Source, safe for concurrent use.
+// makes one for several loaders, such as the ranks of a server. It is a Source, safe for concurrent use.
 //
-// It also bounds memory: MaxMemory and DeviceMemory hold for the placed source and all its loaders together.
+// MaxMemory and DeviceMemory hold for the placed source and all its loaders together.
 type Placed struct {
 	src     Source
 	recipe  *recipe // of the loaders that it was made for
@@ -54,11 +53,11 @@ type PlacedArray struct {
 
 // Place brings the graph, and the columns that opt names, to where loaders on opt.Device read them, once. New then
 // makes loaders of the result that share it: as many at a time as loaders says, among which the limits of opt are
-// divided. Their options name the same device or "auto", and columns that opt names; where it lies and what limits
-// memory are settled here, and their Residence, MaxMemory, DeviceMemory, DeviceCache and HotRows are not looked at.
-// Where loaders share it, RankUses ranks once, as RankPresample does.
+// divided. Their options name the same device or "auto", and columns that opt names; their Residence, MaxMemory,
+// DeviceMemory, DeviceCache and HotRows are not looked at. Where loaders share it, RankUses ranks once, as
+// RankPresample does.
 //
-// The source must stay open until the loaders are closed, and Close was called. Errors are those of New.
+// The source must stay open until the loaders and the result are closed. Errors are those of New.
 func Place(ctx context.Context, src Source, opt Options, loaders int) (*Placed, error) {
 	if loaders < 1 {
 		return nil, fmt.Errorf("%w: %d loaders share a placed source: must be 1 or more", ErrOptions, loaders)
@@ -277,8 +276,7 @@ func (p *Placed) Close() error {
 // ID implements Source.
 func (p *Placed) ID() [16]byte { return p.src.ID() }
 
-// Graph implements Source: it is the source's graph, or where it was copied (Resident) the copy, which is valid until
-// the last loader is closed.
+// Graph implements Source: it is the source's graph or its copy (Resident), valid until the last loader is closed.
 func (p *Placed) Graph() *graph.Graph { return p.recipe.graph }
 
 // Split implements Source.
@@ -296,6 +294,6 @@ func (p *Placed) BatchArrays() []Array { return p.recipe.arrays }
 // Device returns where loaders of the placed source make batches: "cpu", "cuda:0" and so on.
 func (p *Placed) Device() string { return p.recipe.opt.Device }
 
-// Ledger returns what counts the memory of the placed source and of all its loaders, and keeps MaxMemory and
-// DeviceMemory. Whoever takes memory on behalf of the loaders counts it there too, and says so in Options.PerSlot.
+// Ledger returns what counts the memory of the placed source and of all its loaders, and keeps their limits. Whoever
+// takes memory on behalf of the loaders counts it there too, and says so in Options.PerSlot.
 func (p *Placed) Ledger() *pinned.Ledger { return &p.ledger }

@@ -57,8 +57,7 @@ func (r *recipe) topology() []unified.Tensor {
 }
 
 // readAhead reads what will be read from mapped files: in order, which a disk gives many times faster than pages at
-// random, and so that the first epoch takes no page faults. It is worth it while all of it stays in memory: at most
-// half of what is available. A larger source is left to the page cache.
+// random. It is worth it where all of it stays in memory: at most half of what is available.
 func readAhead(ctx context.Context, p *Placed) error {
 	const chunk = 64 << 20
 	total, done := p.sourceBytes().Total(), int64(0)
@@ -151,9 +150,8 @@ func (in *copier) stage(name string, purpose pinned.Purpose, tensors []unified.T
 		if _, ok := in.copies[firstByte(t)]; ok || len(t.Bytes()) == 0 {
 			continue
 		}
-		opt := gather.ResidentOptions{Memory: pinned.Options{Ledger: &in.p.ledger, Purpose: purpose}}
-		opt.Progress = func(n, _ int64) { in.p.recipe.opt.progress(name, done+n, total) }
-		to, r, err := gather.Resident(in.ctx, t, opt)
+		to, r, err := gather.Resident(in.ctx, t, pinned.Options{Ledger: &in.p.ledger, Purpose: purpose},
+			func(n int64) { in.p.recipe.opt.progress(name, done+n, total) })
 		if err != nil {
 			return err
 		}

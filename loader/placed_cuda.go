@@ -75,9 +75,9 @@ func (d *onCUDA) close() error {
 	return errors.Join(append(errs, d.Device.Close())...)
 }
 
-// place decides where the kernels find each array of the source, and brings it there: into device memory while that
-// lasts, topology first, then the columns from the smallest on; else into host memory that the device addresses. Of the
-// columns there the device keeps the rows that HotRows ranks first.
+// place brings each array of the source into device memory while that lasts, topology first, then the columns from the
+// smallest on; else into host memory that the device addresses. Of the columns there the device keeps the rows that
+// HotRows ranks first.
 func (d *onCUDA) place(ctx context.Context, source *Placed) error {
 	d.log = source.recipe.opt.log()
 	rest, err := d.budget(source)

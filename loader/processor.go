@@ -45,8 +45,8 @@ type processor interface {
 	close() error
 }
 
-// maker makes batches on one processor, for one goroutine at a time. A slot goes through sample, fetch and finish in
-// this order; what fetch begins may go on until finish, and after it as far as the slot's fence says so.
+// maker makes batches on one processor, for one goroutine at a time: sample, fetch and finish, in this order. What
+// fetch begins may go on until finish, and after it as far as the slot's fence says so.
 type maker interface {
 	// sample fills the slot's sample with what its request asks for. The host then knows all shapes.
 	sample(ctx context.Context, s *slot) error

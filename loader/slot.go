@@ -93,8 +93,7 @@ func (s *slot) repair() error {
 	return err
 }
 
-// each calls f for the memory of every array, in the order of the list, with the most bytes that the sampler's bound
-// lets it need.
+// each calls f for the memory of every array, in order, with the most bytes that the sampler's bound lets it need.
 func (s *slot) each(f func(i int, b *unified.Buffer, most int64)) {
 	for i := range s.recipe.arrays {
 		if a := &s.recipe.arrays[i]; a.hasMemory() {

@@ -9,11 +9,11 @@ import (
 // only if some batch does.
 const Semantics = 1
 
-// State is a place in an epoch, and what the batches from there on depend on. It is plain data: store it as JSON with a
+// State is a place in an epoch, and what the batches from there on depend on: plain data, to store as JSON with a
 // model's checkpoint. Restoring costs no more than starting an epoch.
 //
-// Workers, memory, columns, rank and world size are not part of it. All ranks that have done the same number of rounds
-// have the same state, and any number of ranks may go on from it.
+// Workers, memory, columns, rank and world size are not part of it: ranks that have done the same number of rounds have
+// the same state, and any number of ranks may go on from it.
 type State struct {
 	Semantics int    `json:"semantics"`
 	Dataset   string `json:"dataset"` // Source.ID in hexadecimal

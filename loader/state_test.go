@@ -6,8 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -35,7 +34,7 @@ func TestResumeGoesOnAfterAnyBatch(t *testing.T) {
 		if err := json.Unmarshal([]byte(text), &s); err != nil {
 			t.Fatal(err)
 		}
-		if d := cmp.Diff(whole[i+1:], digests(t, other.Resume(background, s)), equateEmpty); d != "" {
+		if d := expect.Diff(whole[i+1:], digests(t, other.Resume(background, s))); d != "" {
 			t.Errorf("resumed after batch %d: %s", i, d)
 		}
 	}
@@ -73,7 +72,7 @@ func TestResumeMayBeWithOtherRanks(t *testing.T) {
 				at += world
 			}
 		}
-		if d := cmp.Diff(whole[4:], got); d != "" {
+		if d := expect.Diff(whole[4:], got); d != "" {
 			t.Errorf("%d ranks: %s", world, d)
 		}
 	}
@@ -131,7 +130,7 @@ func TestRangeIsAPartOfTheEpoch(t *testing.T) {
 		{2, 1<<64 - 1}} {
 		want := whole[min(c.first, 11):]
 		want = want[:min(c.count, uint64(len(want)))]
-		if d := cmp.Diff(want, digests(t, l.Range(background, 1, c.first, c.count)), equateEmpty); d != "" {
+		if d := expect.Diff(want, digests(t, l.Range(background, 1, c.first, c.count))); d != "" {
 			t.Errorf("%d batches from %d: %s", c.count, c.first, d)
 		}
 	}

@@ -72,8 +72,7 @@ func (l *Loader) Stats() Stats {
 	c := &l.stats
 	s := Stats{
 		Batches: c.batches.Load(), Nodes: c.nodes.Load(), Edges: c.edges.Load(), Rows: c.rows.Load(),
-		Bytes:  c.bytes.Load(),
-		Sample: c.sample.durations(), Gather: c.gather.durations(), Deliver: c.ready.durations(),
+		Bytes: c.bytes.Load(), Sample: c.sample.durations(), Gather: c.gather.durations(), Deliver: c.ready.durations(),
 		Wait: c.wait.durations(), Body: c.body.durations(),
 		Device: l.opt.Device, Replays: c.replays.Load(),
 		Memory: l.memory(), MemoryPeak: l.ledger.Peak(), Slots: len(l.slots),

@@ -16,10 +16,9 @@ import (
 
 // Epoch goes over the batches of epoch n (below 2^32) that this rank has, in order.
 //
-// An error comes at most once and last, with no batch: context.Cause of ctx when that ends, ErrBusy where another epoch
-// of this loader is under way, ErrClosed when the loader is closed, ErrSlotsHeld, or what made a batch fail, in its
-// place: the batches before it are yielded first. Breaking out of the loop ends the epoch without an error. When the
-// loop has ended, no goroutine of the epoch is left.
+// An error comes at most once and last, with no batch: context.Cause of ctx, ErrBusy where another epoch of this loader
+// is under way, ErrClosed, ErrSlotsHeld, or what made a batch fail, after the batches before it. Breaking out of the
+// loop ends the epoch without an error. When the loop has ended, no goroutine of the epoch is left.
 func (l *Loader) Epoch(ctx context.Context, n uint64) iter.Seq2[*Batch, error] {
 	return l.Range(ctx, n, 0, math.MaxUint64)
 }

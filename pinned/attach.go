@@ -30,8 +30,8 @@ type AttachOptions struct {
 // older kernels fail.
 const chunkBytes = 1 << 30
 
-// Attachment is memory that a device addresses. It is safe for concurrent use. The owner calls Close when no device
-// uses the memory any more; until then the attached bytes must stay mapped and unchanged.
+// Attachment is memory that a device addresses. It is safe for concurrent use. The attached bytes must stay mapped and
+// unchanged until Close, which the owner calls when no device uses them any more.
 type Attachment struct {
 	bytes  []byte
 	entry  *entry // nil where nothing was taken
@@ -59,8 +59,8 @@ func (a *Attachment) Rung() Rung { return a.rung }
 // Reasons returns the better rungs and why each was refused. The slice is shared: do not write to it.
 func (a *Attachment) Reasons() []Step { return a.steps }
 
-// Contiguous returns how many bytes from an offset on a single copy by the driver may take: it must not span two
-// registrations. Kernels need not care. 0 after Close, and of an offset that is not in Bytes.
+// Contiguous returns how many bytes from an offset on one copy by the driver may take, since it must not span two
+// registrations; kernels may. 0 after Close, and of an offset beyond Bytes.
 func (a *Attachment) Contiguous(offset int64) int64 {
 	b := a.Bytes()
 	if offset < 0 || offset >= int64(len(b)) {
@@ -82,16 +82,14 @@ func (a *Attachment) Close() error {
 	return attached.drop(a.entry)
 }
 
-// Attach lets a device address b, by the best rung that there is: where the bytes lie, or in a copy. It reads pages
-// ahead before it registers them. Attaching the same bytes again, or a part of them, costs nothing and shares the
-// memory; each Attachment is closed on its own. Without bytes the Attachment is empty.
+// Attach lets a device address b, a mapped file or any other memory of the host, by the best rung that there is: where
+// it lies, or in a copy, as for the Go heap. It reads pages ahead before it registers them. Attaching the same bytes
+// again, or a part of them, shares the memory; each Attachment is closed on its own. Without bytes the Attachment is
+// empty.
 //
-// b is a mapped file, memory of Allocate, or any other memory, the Go heap included, which is then copied.
-//
-// Errors: device.ErrNoDevice without a device; the cause of ctx where that ends, which Attach looks at between pieces;
-// ErrFault where a mapped file was cut short; device.ErrDeviceLost; otherwise an error that names every rung with the
-// reason against it, among them ErrMemory where host memory is short and ErrLimit of the Ledger. After an error nothing
-// stays registered or allocated.
+// Errors: device.ErrNoDevice without a device; the cause of ctx where that ends; ErrFault where a mapped file was cut
+// short; device.ErrDeviceLost; otherwise an error that names every rung with the reason against it, among them
+// ErrMemory and ErrLimit of the Ledger. After an error nothing stays registered or allocated.
 func Attach(ctx context.Context, dev *device.Device, b []byte, opt AttachOptions) (*Attachment, error) {
 	if dev == nil {
 		return nil, fmt.Errorf("attach %d bytes: %w", len(b), device.ErrNoDevice)

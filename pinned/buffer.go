@@ -7,44 +7,26 @@ import (
 	"github.com/khop-gnn/khop/device"
 )
 
-// Buffer is a region that grows. The zero value with Options set is an empty buffer that holds no memory. A buffer has
-// one owner at a time; it is not safe for concurrent use. Growing may free what it held, so no device may still use
-// that.
+// Buffer is a region that grows. The zero value with Options set holds no memory. A buffer has one owner at a time; it
+// is not safe for concurrent use. Growing may free what it held, so no device may still use that.
 type Buffer struct {
 	Options Options
 	region  *Region
 	touched int64
 }
 
-// Bytes returns the whole capacity, as Region.Bytes does. It is valid until the next call of Grow, Claim, Reserve or
-// Close.
-func (b *Buffer) Bytes() []byte {
-	if b.region == nil {
-		return nil
-	}
-	return b.region.data
-}
+// Bytes returns the whole capacity. It is valid until the next call of Grow, Claim, Reserve or Close.
+func (b *Buffer) Bytes() []byte { return b.region.Bytes() }
 
-// Address returns the address of the first byte for kernels; 0 as Region.Address. It is valid as long as Bytes.
-func (b *Buffer) Address() device.Address {
-	if b.region == nil {
-		return 0
-	}
-	return b.region.Address()
-}
+// Address is Region.Address of Bytes.
+func (b *Buffer) Address() device.Address { return b.region.Address() }
 
 // Cap returns the capacity in bytes.
-func (b *Buffer) Cap() int64 {
-	if b.region == nil {
-		return 0
-	}
-	return b.region.Len()
-}
+func (b *Buffer) Cap() int64 { return b.region.Len() }
 
-// Grow makes the capacity at least n bytes and keeps the first keep bytes. If it has to move it takes a quarter more
-// than asked, so that batches of similar size settle after few moves. Where a quarter more would exceed the Ledger's
-// limit or the device's memory, it takes only what was asked. Device memory keeps nothing: keep must be 0 there
-// (ErrPlacement).
+// Grow makes the capacity at least n bytes and keeps the first keep bytes; of device memory it keeps nothing
+// (ErrPlacement). If it has to move it takes a quarter more than asked, so that batches of similar size settle; only
+// what was asked where that exceeds the Ledger's limit or the device's memory.
 func (b *Buffer) Grow(n, keep int64) error {
 	if n <= b.Cap() {
 		return nil
@@ -56,8 +38,8 @@ func (b *Buffer) Grow(n, keep int64) error {
 	return err
 }
 
-// Claim makes the capacity at least n bytes, takes no more than that, and leaves it to later writes to take the pages
-// from the system. It keeps nothing. This is how buffers of device memory are sized.
+// Claim makes the capacity at least n bytes, takes no more than that, and keeps nothing. It touches no page. This is
+// how buffers of device memory are sized.
 func (b *Buffer) Claim(n int64) error {
 	if n <= b.Cap() {
 		return nil
@@ -65,7 +47,7 @@ func (b *Buffer) Claim(n int64) error {
 	return b.move(n, 0)
 }
 
-// Reserve makes the capacity at least n bytes, takes no more than that, and touches the pages. It keeps nothing.
+// Reserve is Claim, and touches the pages, so that the first use is as fast as later ones.
 func (b *Buffer) Reserve(n int64) error {
 	if err := b.Claim(n); err != nil {
 		return err
@@ -81,7 +63,7 @@ func (b *Buffer) move(n, keep int64) error {
 	if keep > 0 && b.Options.Placement() == Device {
 		return fmt.Errorf("grow to %d bytes of device memory and keep %d: %w", n, keep, ErrPlacement)
 	}
-	if keep == 0 && b.region != nil { // nothing to keep: free first, so that the peak is the new size alone
+	if keep == 0 { // nothing to keep: free first, so that the peak is the new size alone
 		if err := b.Close(); err != nil {
 			return err
 		}
@@ -104,8 +86,5 @@ func (b *Buffer) move(n, keep int64) error {
 func (b *Buffer) Close() error {
 	r := b.region
 	b.region, b.touched = nil, 0
-	if r == nil {
-		return nil
-	}
 	return r.Close()
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -101,8 +102,8 @@ func (c *climb) try(r Rung, e *entry) error {
 	}
 }
 
-// inPlace registers memory that stands for e's range. Pages of a file are read ahead and from then on are memory of
-// this process; those of Allocate are so already.
+// inPlace registers memory that stands for e's range. Pages of a file are read ahead, and from then on are memory of
+// this process.
 func (c *climb) inPlace(e *entry, mem []byte, flags device.RegisterFlags) error {
 	n := int64(len(mem))
 	if c.what.kind == memoryFile {
@@ -161,7 +162,7 @@ func (c *climb) copied(e *entry, to Options) error {
 		_ = preferNode(r.data, c.node()) // a wish: without NUMA there is nothing to prefer
 	}
 	return c.chunks(n, func(lo, hi int64) error {
-		if err := copyParallel(c.ctx, r.data[lo:hi], c.b[lo:hi]); err != nil || to.Place != Host {
+		if err := Copy(c.ctx, r.data[lo:hi], c.b[lo:hi], nil); err != nil || to.Place != Host {
 			return err
 		}
 		return e.register(c.dev, r.data[lo:hi], 0)
@@ -241,29 +242,34 @@ func readPages(b []byte) {
 	sink.Store(sum)
 }
 
-// copyParallel copies src to dst, which is as long, on all cores. ErrFault where src is a mapped file that was cut
-// short.
-func copyParallel(ctx context.Context, dst, src []byte) error {
+// Copy copies src to dst, which is as long, on all cores. progress, unless it is nil, is told how many bytes are done,
+// by one goroutine at a time. Errors: the cause of ctx where that ends, ErrFault where src is a mapped file that was
+// cut short.
+func Copy(ctx context.Context, dst, src []byte, progress func(done int64)) error {
 	const step = 4 << 20
-	var next atomic.Int64
+	var (
+		next atomic.Int64
+		mu   sync.Mutex
+		done int64
+	)
 	g, ctx := errgroup.WithContext(ctx)
-	for range min(runtime.GOMAXPROCS(0), (len(src)+step-1)/step) {
-		g.Go(func() error {
-			for {
-				hi := next.Add(step)
-				lo := hi - step
-				if lo >= int64(len(src)) {
-					return nil
-				}
-				if err := context.Cause(ctx); err != nil {
-					return err
-				}
-				hi = min(hi, int64(len(src)))
-				if err := Guard(func() error { copy(dst[lo:hi], src[lo:hi]); return nil }); err != nil {
-					return err
-				}
+	work := func() error {
+		for lo := next.Add(step) - step; lo < int64(len(src)); lo = next.Add(step) - step {
+			if err := context.Cause(ctx); err != nil {
+				return err
 			}
-		})
+			n := int64(copy(dst[lo:min(lo+step, int64(len(src)))], src[lo:]))
+			if progress != nil {
+				mu.Lock()
+				done += n
+				progress(done)
+				mu.Unlock()
+			}
+		}
+		return nil
+	}
+	for range min(runtime.GOMAXPROCS(0), (len(src)+step-1)/step) {
+		g.Go(func() error { return Guard(work) })
 	}
 	return g.Wait()
 }

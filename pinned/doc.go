@@ -3,18 +3,15 @@
 //
 // # Basics
 //
-// A Region is one contiguous range of memory: a file mapped read-only (MapFile), or an allocation (Allocate) of
-// anonymous host memory, of page-locked host memory or of device memory, as Options say. A Buffer is a region that
-// grows and keeps what it holds. The loader builds every batch in the same buffers, so in steady state it allocates
-// nothing. A Ledger counts the bytes of every allocation by purpose, device memory apart; with it the loader keeps its
-// limits and says where memory went.
+// A Region is one contiguous range of memory: a file mapped read-only (MapFile), or an allocation (Allocate) of host,
+// page-locked or device memory. A Buffer is a region that grows and keeps what it holds: the loader builds every batch
+// in the same buffers, so in steady state it allocates nothing. A Ledger counts the bytes of every allocation by
+// purpose, and keeps limits.
 //
-// Memory off the Go heap has three advantages. The garbage collector does not scan it. It can lie on huge pages, where
-// gathering random rows is not bound by page walks, as on 4 KiB pages. A GPU can address it once it is registered.
-//
-// Attach lets a device address bytes of the host: a mapped file, memory of Allocate, or any other. It takes the best
-// rung that there is, and says why the better ones were refused. Upload copies to device memory. Ladder says what
-// Attach would do. docs/memory.md describes them.
+// Memory off the Go heap is not scanned by the garbage collector. It can lie on huge pages, where gathering random rows
+// is not bound by page walks. A GPU can address it once it is registered: Attach lets a device address bytes of the
+// host by the best rung that there is, and says why better ones were refused; Upload copies to device memory; Ladder
+// says what Attach would do. docs/memory.md describes them.
 //
 // # Caveats
 //

@@ -36,8 +36,8 @@ type entry struct {
 	busy  chan struct{} // while it is made or undone; guarded by the lock
 }
 
-// get returns an entry that serves b, counted for the caller. It is fresh where the caller has to make it and then to
-// call settle. It waits while another goroutine makes or undoes one that would serve.
+// get returns an entry that serves b, counted for the caller, who makes a fresh one and calls settle. It waits while
+// another goroutine makes or undoes one that would serve.
 func (t *entries) get(ctx context.Context, b []byte) (e *entry, fresh bool, err error) {
 	lo := uintptr(addressOf(b))
 	hi := lo + uintptr(len(b))

@@ -7,13 +7,11 @@ import (
 	"runtime/debug"
 )
 
-// ErrFault is the error of reading mapped memory that is no longer there: the file behind it was cut short, or the
-// device that holds it failed.
+// ErrFault is the error of reading mapped memory that is no longer there.
 var ErrFault = errors.New("a mapped file could not be read: it was cut short, or its device failed")
 
-// Guard calls f and returns its error. A memory fault within f (reading a mapped file beyond its end) becomes ErrFault
-// instead of ending the process; other panics pass. f runs on the calling goroutine, and goroutines that it starts are
-// not guarded.
+// Guard calls f and returns its error. A memory fault within f (reading a mapped file beyond its end) becomes ErrFault;
+// other panics pass. Goroutines that f starts are not guarded.
 func Guard(f func() error) (err error) {
 	old := debug.SetPanicOnFault(true)
 	defer func() {

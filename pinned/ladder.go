@@ -21,8 +21,7 @@ const (
 )
 
 var rungNames = [...]string{RungDevice: "device memory", RungPageTables: "host page tables",
-	RungReadOnly: "file registered read-only",
-	RungInPlace:  "registered in place", RungCopy: "copied and registered",
+	RungReadOnly: "file registered read-only", RungInPlace: "registered in place", RungCopy: "copied and registered",
 	RungHostAlloc: "copied to memory of the driver", RungHost: "mapped"}
 
 // String says what the rung is; "none" of 0, which is the rung of nothing at all.
@@ -45,8 +44,8 @@ type Step struct {
 }
 
 // Ladder returns the rungs that Attach would try for b on a device, best first, with the reasons against those that are
-// known to fail without trying. It is cheap and changes nothing: it reads attributes of the device and the process's
-// memory map. Without a device the answer is RungHost.
+// known to fail. It changes nothing: it reads attributes of the device and the process's memory map. Without a device
+// the answer is RungHost.
 func Ladder(dev *device.Device, b []byte) []Step {
 	if dev == nil {
 		return []Step{{Rung: RungHost}}

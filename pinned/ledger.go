@@ -38,8 +38,7 @@ func (p Purpose) String() string {
 }
 
 // Ledger counts bytes in use by purpose: host memory (pageable and page-locked) and device memory apart, each with a
-// limit of its own. The zero value is ready; all methods but the setters of limits accept a nil receiver, which counts
-// nothing. All are safe for concurrent use.
+// limit. The zero value is ready; a nil Ledger counts nothing and has no limits to set. It is safe for concurrent use.
 type Ledger struct {
 	// Within, if set, counts all that this ledger counts, and its limits hold as well. It is set before the first use.
 	Within *Ledger
@@ -55,8 +54,8 @@ type account struct {
 	limit atomic.Int64
 }
 
-// SetLimit makes every later allocation of host memory fail with ErrLimit that would take Total beyond n bytes; 0 lifts
-// the limit. What is held stays.
+// SetLimit makes later allocations of host memory fail with ErrLimit that would take Total beyond n bytes; 0 lifts the
+// limit.
 func (l *Ledger) SetLimit(n int64) { l.host.limit.Store(n) }
 
 // SetDeviceLimit is SetLimit for device memory and DeviceTotal.
@@ -67,9 +66,9 @@ func (l *Ledger) take(place Placement, p Purpose, n int64) error {
 	if l == nil {
 		return nil
 	}
-	a, kind := &l.host, ""
+	a, kind := l.side(place), ""
 	if place == Device {
-		a, kind = &l.device, " of device memory"
+		kind = " of device memory"
 	}
 	for {
 		now := a.sum.Load()
@@ -90,17 +89,18 @@ func (l *Ledger) take(place Placement, p Purpose, n int64) error {
 	}
 }
 
-// give takes back what take counted.
-func (l *Ledger) give(place Placement, p Purpose, n int64) {
+// side returns the account of a placement; without a ledger, one in which nobody counts.
+func (l *Ledger) side(place Placement) *account {
 	switch {
 	case l == nil:
+		return &nothing
 	case place == Device:
-		l.device.add(p, -n)
-		l.Within.give(place, p, n)
-	default:
-		l.Add(p, -n)
+		return &l.device
 	}
+	return &l.host
 }
+
+var nothing account
 
 // Take counts n bytes of host memory that the caller is about to take by itself, such as memory of the Go heap. After
 // ErrLimit, which says what is needed and what is left, nothing is counted.
@@ -121,13 +121,16 @@ func (l *Ledger) Left() int64 {
 	return left
 }
 
-// Add counts n more bytes of host memory (fewer if n is negative) for a purpose.
-func (l *Ledger) Add(p Purpose, n int64) {
+// give takes back what take counted.
+func (l *Ledger) give(place Placement, p Purpose, n int64) {
 	if l != nil {
-		l.host.add(p, n)
-		l.Within.Add(p, n)
+		l.side(place).add(p, -n)
+		l.Within.give(place, p, n)
 	}
 }
+
+// Add counts n more bytes of host memory (fewer if n is negative) for a purpose.
+func (l *Ledger) Add(p Purpose, n int64) { l.give(Host, p, -n) }
 
 func (a *account) add(p Purpose, n int64) {
 	used, sum := a.used[p].Add(n), a.sum.Add(n)
@@ -147,58 +150,19 @@ func (a *account) raisePeak(now int64) {
 }
 
 // Used returns the bytes of host memory in use for a purpose.
-func (l *Ledger) Used(p Purpose) int64 {
-	if l == nil {
-		return 0
-	}
-	return l.host.used[p].Load()
-}
+func (l *Ledger) Used(p Purpose) int64 { return l.side(Host).used[p].Load() }
 
 // Total returns the bytes of host memory in use for all purposes.
-func (l *Ledger) Total() int64 {
-	if l == nil {
-		return 0
-	}
-	return l.host.sum.Load()
-}
+func (l *Ledger) Total() int64 { return l.side(Host).sum.Load() }
 
 // Peak returns the greatest Total that there ever was.
-func (l *Ledger) Peak() int64 {
-	if l == nil {
-		return 0
-	}
-	return l.host.peak.Load()
-}
+func (l *Ledger) Peak() int64 { return l.side(Host).peak.Load() }
 
-// ByPurpose returns the bytes of host memory in use, keyed by Purpose.String.
-func (l *Ledger) ByPurpose() map[string]int64 {
-	m := make(map[string]int64, numPurposes)
-	for p := range numPurposes {
-		m[p.String()] = l.Used(p)
-	}
-	return m
-}
+// DeviceUsed is Used for device memory.
+func (l *Ledger) DeviceUsed(p Purpose) int64 { return l.side(Device).used[p].Load() }
 
-// DeviceUsed returns the bytes of device memory in use for a purpose.
-func (l *Ledger) DeviceUsed(p Purpose) int64 {
-	if l == nil {
-		return 0
-	}
-	return l.device.used[p].Load()
-}
+// DeviceTotal is Total for device memory.
+func (l *Ledger) DeviceTotal() int64 { return l.side(Device).sum.Load() }
 
-// DeviceTotal returns the bytes of device memory in use for all purposes.
-func (l *Ledger) DeviceTotal() int64 {
-	if l == nil {
-		return 0
-	}
-	return l.device.sum.Load()
-}
-
-// DevicePeak returns the greatest DeviceTotal that there ever was.
-func (l *Ledger) DevicePeak() int64 {
-	if l == nil {
-		return 0
-	}
-	return l.device.peak.Load()
-}
+// DevicePeak is Peak for device memory.
+func (l *Ledger) DevicePeak() int64 { return l.side(Device).peak.Load() }

@@ -1,8 +1,8 @@
 package pinned
 
-// Provider gives memory in place of the system or the driver (Options.From), such as memory that other processes map.
-// With Options.Device it gives memory of that device: the bytes of Take then have the device's address and length, as
-// those of Region.Bytes. Otherwise it gives host memory. Any goroutine may call its methods.
+// Provider gives memory in place of the system or the driver (Options.From), such as memory that other processes map:
+// device memory with Options.Device, whose bytes are as those of Region.Bytes, else host memory. Any goroutine may call
+// it.
 type Provider interface {
 	// Take returns n bytes, n > 0, aligned to HugePage where n is a multiple of it, else to a page; device memory to
 	// 256 bytes at least. They need not be zero. An error that wraps device.ErrOutOfMemory or ErrLimit lets a Buffer
@@ -12,8 +12,7 @@ type Provider interface {
 	Give(b []byte) error
 }
 
-// Accountant is a Provider that counts in a Ledger what it takes itself, rather than what it gives: Options.Ledger does
-// not count it again.
+// Accountant is a Provider that counts in a Ledger itself what it takes: Options.Ledger does not count it again.
 type Accountant interface {
 	Provider
 	// Accounts does nothing.

@@ -60,28 +60,14 @@ func (o Options) Placement() Placement {
 	return o.Place
 }
 
-// Kind tells how a Region came to be.
-type Kind uint8
-
-const (
-	// Mapped is a read-only shared mapping of a file.
-	Mapped Kind = iota
-	// Anonymous is memory of this process alone.
-	Anonymous
-	// PageLocked is host memory that the CUDA driver allocated.
-	PageLocked
-	// OnDevice is device memory.
-	OnDevice
-)
-
 // Region is one range of memory outside the Go heap. Its bytes may be read by any number of goroutines; those of an
-// anonymous or page-locked region may be written by whoever the owner allows. The host cannot read a region on a
-// device. A region is valid until Close, which the owner calls when no device uses it any more.
+// allocation may be written by whoever the owner allows. The host cannot read a region on a device. A region is valid
+// until Close, which the owner calls when no device uses it any more. A nil Region has no memory.
 type Region struct {
-	kind Kind
-	data []byte // what the user sees
-	raw  []byte // what the system or a Provider gave, data lies within; of the driver's device memory none
-	opt  Options
+	mapped bool   // a file
+	data   []byte // what the user sees
+	raw    []byte // what the system or a Provider gave, data lies within; of the driver's device memory none
+	opt    Options
 
 	onDevice *device.Memory // the driver's
 
@@ -90,8 +76,8 @@ type Region struct {
 }
 
 // MapFile maps a file of at least one byte, whole and read-only. The mapping shares the page cache with every other
-// reader; it is not counted as memory of this process. The file may be closed, renamed or removed afterwards, but must
-// not be cut short: reading past its new end faults.
+// reader and is not counted. The file may be renamed or removed afterwards; reading past its new end faults where it is
+// cut short.
 func MapFile(path string) (*Region, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -101,7 +87,7 @@ func MapFile(path string) (*Region, error) {
 	return Map(f)
 }
 
-// Map maps an open file as MapFile does. The file stays the caller's, who may close it at once.
+// Map is MapFile for an open file, which stays the caller's, who may close it at once.
 func Map(f *os.File) (*Region, error) {
 	path := f.Name()
 	st, err := f.Stat()
@@ -121,18 +107,18 @@ func Map(f *os.File) (*Region, error) {
 	if err != nil {
 		return nil, fmt.Errorf("map %s: %w", path, err)
 	}
-	return &Region{kind: Mapped, data: b, raw: b}, nil
+	return &Region{mapped: true, data: b, raw: b}, nil
 }
 
 // Allocate returns a region of n bytes (n may be 0). Host memory is zero, unless opt.From gives it, and aligned to a
-// page, or to HugePage where huge pages were asked for; its pages are taken from the system when they are first written
-// (see Touch), page-locked ones at once. Device memory is aligned to 256 bytes and holds anything.
+// page, or to HugePage where huge pages were asked for; its pages are taken when they are first written (see Touch),
+// page-locked ones at once. Device memory is aligned to 256 bytes and holds anything.
 //
 // Errors: ErrTooLarge, ErrLimit of the Ledger, device.ErrOutOfMemory and others of the driver, ErrPlacement for a Place
 // that needs a device and options without one.
 func Allocate(n int64, opt Options) (*Region, error) {
 	r, err := allocate(n, opt)
-	if err == nil && r.kind == PageLocked {
+	if err == nil && r.Placement() == Pinned {
 		clear(r.data) // the driver promises nothing
 	}
 	return r, err
@@ -150,7 +136,7 @@ func allocate(n int64, opt Options) (*Region, error) {
 	if place != Host && opt.Device == nil {
 		return nil, fmt.Errorf("allocate %d bytes of %v memory: %w: no device is given", n, place, ErrPlacement)
 	}
-	r := &Region{kind: [...]Kind{Host: Anonymous, Pinned: PageLocked, Device: OnDevice}[place], opt: opt}
+	r := &Region{opt: opt}
 	if n == 0 {
 		return r, nil
 	}
@@ -164,48 +150,41 @@ func allocate(n int64, opt Options) (*Region, error) {
 		return nil, fmt.Errorf("allocate %d bytes of %v memory: %w", n, place, err)
 	}
 	r.raw, r.data = raw, data[:n:size]
-	if r.kind == Anonymous {
+	if place == Host {
 		own.add(r.data)
 	}
 	return r, nil
 }
 
-// take gets size bytes from the system or the driver.
+// take gets size bytes from the system, the driver or a Provider.
 func (r *Region) take(size int64) (raw, data []byte, err error) {
-	switch r.kind {
-	case OnDevice:
-		if r.opt.From != nil {
-			raw, err = r.opt.From.Take(size)
-			return raw, raw, err
-		}
-		if r.onDevice, err = r.opt.Device.Alloc(size); err != nil {
-			return nil, nil, err
-		}
-		return nil, bytesAt(uintptr(r.onDevice.Address()), int(size)), nil
-	case PageLocked:
+	switch place := r.Placement(); {
+	case place == Pinned:
 		raw, err = r.opt.Device.HostAlloc(size)
-		if err != nil {
-			return nil, nil, err
-		}
-		return raw, raw, nil
-	default:
-		if r.opt.From == nil {
-			return sysAlloc(int(size), r.opt.huge(size))
-		}
+	case r.opt.From != nil:
 		raw, err = r.opt.From.Take(size)
-		return raw, raw, err
+	case place == Host:
+		return sysAlloc(int(size), r.opt.huge(size))
+	default:
+		if r.onDevice, err = r.opt.Device.Alloc(size); err == nil {
+			data = bytesAt(uintptr(r.onDevice.Address()), int(size))
+		}
+		return nil, data, err
 	}
+	return raw, raw, err
 }
 
-// give gives pageable memory of the host, or device memory, back.
+// give undoes take.
 func (r *Region) give() error {
-	switch {
+	switch place := r.Placement(); {
+	case place == Pinned:
+		return r.opt.Device.HostFree(r.raw)
 	case r.opt.From != nil:
 		return r.opt.From.Give(r.raw)
-	case r.kind == OnDevice:
-		return r.onDevice.Close()
+	case place == Host:
+		return sysFree(r.raw)
 	}
-	return sysFree(r.raw)
+	return r.onDevice.Close()
 }
 
 // Size returns the bytes that Allocate(n, o) counts: n rounded up to what is given out at least.
@@ -230,42 +209,38 @@ const maxAlloc = 1<<(min(unsafe.Sizeof(uintptr(0))*8, 48)-1) - 1<<22
 
 func roundUp(n, to int64) int64 { return (n + to - 1) / to * to }
 
-// Bytes returns the region's memory. Writing to a Mapped region faults. Of a region on a device the slice has the
+// Bytes returns the region's memory. Writing to a mapped file faults. Of a region on a device the slice has the
 // device's address and length, but reading or writing its elements on the host faults.
-func (r *Region) Bytes() []byte { return r.data }
-
-// Placement returns where the memory lies.
-func (r *Region) Placement() Placement {
-	return [...]Placement{Mapped: Host, Anonymous: Host, PageLocked: Pinned, OnDevice: Device}[r.kind]
+func (r *Region) Bytes() []byte {
+	if r == nil {
+		return nil
+	}
+	return r.data
 }
 
-// Address returns what kernels address the first byte by; 0 for an empty region and for pageable memory, which has to
-// be attached first (Attach).
+// Placement returns where the memory lies.
+func (r *Region) Placement() Placement { return r.opt.Placement() }
+
+// Address returns what kernels address the first byte by; 0 without bytes, and for pageable memory, which has to be
+// attached first (Attach).
 func (r *Region) Address() device.Address {
-	if r.Placement() == Host {
+	if r == nil || r.Placement() == Host {
 		return 0
 	}
 	return addressOf(r.data)
 }
 
 // Len returns the number of bytes.
-func (r *Region) Len() int64 { return int64(len(r.data)) }
+func (r *Region) Len() int64 { return int64(len(r.Bytes())) }
 
-// Kind returns how the region came to be.
-func (r *Region) Kind() Kind { return r.kind }
-
-// Touch writes one byte to every page of an anonymous region's first n bytes, so that later writes find the pages
-// there: a fresh page costs microseconds, a present one nothing. It keeps the contents. It does nothing to other
-// regions.
+// Touch writes one byte to every page of the first n bytes of pageable memory that Allocate took, so that later writes
+// find the pages there: a fresh page costs microseconds. It keeps the contents, and does nothing to other regions.
 func (r *Region) Touch(n int64) {
-	if r.kind != Anonymous {
+	if r.mapped || r.Placement() != Host {
 		return
 	}
-	touch(r.data[:min(n, int64(len(r.data)))])
-}
-
-func touch(b []byte) {
 	const page = 4096
+	b := r.data[:min(n, int64(len(r.data)))]
 	for i := 0; i < len(b); i += page {
 		// An atomic, because the compiler drops a plain store of what was just loaded.
 		atomic.OrUint32((*uint32)(unsafe.Pointer(&b[i])), 0)
@@ -274,22 +249,20 @@ func touch(b []byte) {
 
 // Close gives the memory back. The bytes must not be used any more. Later calls do nothing and return the first result.
 func (r *Region) Close() error {
+	if r == nil {
+		return nil
+	}
 	r.closeOnce.Do(func() {
-		if len(r.data) == 0 {
+		switch {
+		case len(r.data) == 0:
 			return
-		}
-		switch r.kind {
-		case Mapped:
+		case r.mapped:
 			r.closeErr = sysUnmap(r.raw)
-		case Anonymous:
-			own.remove(r.data)
+		default:
+			if r.Placement() == Host {
+				own.remove(r.data)
+			}
 			r.closeErr = r.give()
-		case PageLocked:
-			r.closeErr = r.opt.Device.HostFree(r.raw)
-		case OnDevice:
-			r.closeErr = r.give()
-		}
-		if r.kind != Mapped {
 			r.opt.Ledger.give(r.Placement(), r.opt.Purpose, int64(cap(r.data)))
 		}
 		r.raw, r.data = nil, nil

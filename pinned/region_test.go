@@ -20,8 +20,8 @@ func TestAllocationsAreZeroAlignedAndCounted(t *testing.T) {
 				t.Fatal(err)
 			}
 			b := r.Bytes()
-			if int64(len(b)) != n || r.Len() != n || r.Kind() != Anonymous {
-				t.Errorf("%d bytes asked, %d given, %v", n, len(b), r.Kind())
+			if int64(len(b)) != n || r.Len() != n || r.Placement() != Host {
+				t.Errorf("%d bytes asked, %d given, %v", n, len(b), r.Placement())
 			}
 			if len(bytes.Trim(b, "\x00")) != 0 {
 				t.Errorf("%d bytes are not zero", n)
@@ -92,7 +92,7 @@ func TestMappedFileIsTheFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if !bytes.Equal(r.Bytes(), want) || r.Kind() != Mapped {
+	if !bytes.Equal(r.Bytes(), want) || r.Placement() != Host {
 		t.Error("the mapping differs from the file")
 	}
 }
@@ -214,7 +214,7 @@ func TestPlacementsNeedADevice(t *testing.T) {
 func TestNilLedgerCountsNothing(t *testing.T) {
 	var l *Ledger
 	l.Add(Topology, 5)
-	if l.Total() != 0 || l.Peak() != 0 || l.Used(Topology) != 0 || l.ByPurpose()["topology"] != 0 ||
+	if l.Total() != 0 || l.Peak() != 0 || l.Used(Topology) != 0 ||
 		l.take(Device, Topology, 1) != nil || l.DeviceTotal() != 0 || l.DevicePeak() != 0 ||
 		l.DeviceUsed(Topology) != 0 {
 		t.Error("a nil ledger counted")

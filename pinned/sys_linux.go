@@ -1,7 +1,11 @@
 package pinned
 
 import (
+	"errors"
+	"fmt"
+	"os"
 	"runtime"
+	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -27,4 +31,66 @@ func preferNode(b []byte, node int) error {
 		return errno
 	}
 	return nil
+}
+
+// Populate reads the pages that b touches, in order, and enters them in the page table, so that the first random read
+// of each costs no fault. b may be part of a mapped file; nothing is written. errors.ErrUnsupported where the system
+// cannot (Linux can from 5.14 on), ErrFault where a file was cut short.
+func Populate(b []byte) error {
+	if len(b) == 0 {
+		return nil
+	}
+	// By number, since the page may begin before the object that b is part of, where b is Go memory.
+	p := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+	before := p % uintptr(os.Getpagesize())
+	_, _, errno := unix.Syscall(unix.SYS_MADVISE, p-before, uintptr(len(b))+before, unix.MADV_POPULATE_READ)
+	runtime.KeepAlive(b)
+	switch {
+	case errno == 0:
+		return nil
+	case errno == unix.EINVAL:
+		return errors.ErrUnsupported
+	case errno == unix.EFAULT:
+		return ErrFault
+	}
+	return errno
+}
+
+// fileSystem returns "tmpfs" or "hugetlbfs" if the file, named as in /proc/self/maps, lies there, else nothing.
+func fileSystem(path string) string {
+	switch { // of no file system that a path leads to
+	case strings.HasPrefix(path, "/memfd:"), strings.HasPrefix(path, "/dev/zero"), strings.HasPrefix(path, "/SYSV"):
+		return "tmpfs"
+	case strings.HasPrefix(path, "/anon_hugepage"):
+		return "hugetlbfs"
+	}
+	var s unix.Statfs_t
+	if err := unix.Statfs(path, &s); err != nil {
+		return ""
+	}
+	switch uint32(s.Type) {
+	case unix.TMPFS_MAGIC:
+		return "tmpfs"
+	case unix.HUGETLBFS_MAGIC:
+		return "hugetlbfs"
+	}
+	return ""
+}
+
+// mapWritable maps again what m describes, shared, for reading and writing. Nothing writes there: it is how pages of
+// tmpfs and hugetlbfs can be pinned.
+func mapWritable(m memory) ([]byte, error) {
+	f, err := os.OpenFile(m.path, os.O_RDWR, 0)
+	if err != nil {
+		return nil, fmt.Errorf("it cannot be mapped for writing: %w", err)
+	}
+	defer f.Close()
+	var now unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &now); err != nil {
+		return nil, err
+	}
+	if (fileID{unix.Major(uint64(now.Dev)), unix.Minor(uint64(now.Dev)), now.Ino}) != m.file {
+		return nil, fmt.Errorf("%s is another file now than the one that is mapped", m.path)
+	}
+	return unix.Mmap(int(f.Fd()), m.offset, int(m.hi-m.lo), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 }

@@ -11,12 +11,12 @@ import (
 // stageBytes is the size of each of the two buffers that Upload goes through.
 const stageBytes = 32 << 20
 
-// Upload copies b to device memory, the best rung of the ladder, over a stream of the device. It returns when the copy
-// is complete; nobody needs b any more. The Ledger counts the device memory, and two staging buffers as Scratch until
-// Upload returns. Without bytes the Attachment is empty.
+// Upload copies b to device memory, the best rung of the ladder, over a stream of the device, and returns when the copy
+// is complete. The Ledger counts the device memory, and meanwhile two staging buffers as Scratch. Without bytes the
+// Attachment is empty.
 //
-// Errors: device.ErrOutOfMemory and ErrLimit where the device or the Ledger has too little left, the cause of ctx where
-// that ends, ErrFault where a mapped file was cut short, others of the driver. After an error nothing stays allocated.
+// Errors: device.ErrOutOfMemory, ErrLimit, the cause of ctx where that ends, ErrFault where a mapped file was cut
+// short, others of the driver. After an error nothing stays allocated.
 func Upload(ctx context.Context, dev *device.Device, stream *device.Stream, b []byte, opt AttachOptions) (*Attachment,
 	error) {
 	if dev == nil {
@@ -75,7 +75,7 @@ func send(ctx context.Context, dev *device.Device, stream *device.Stream, to dev
 		if err := s.free.Synchronize(); err != nil {
 			return err
 		}
-		if err := copyParallel(ctx, s.mem.data[:len(piece)], piece); err != nil {
+		if err := Copy(ctx, s.mem.data[:len(piece)], piece, nil); err != nil {
 			return err
 		}
 		if err := stream.CopyToDevice(to+device.Address(done), s.mem.data[:len(piece)]); err != nil {

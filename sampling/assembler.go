@@ -8,8 +8,8 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Assembler does for a custom sampler what all samplers share: seeds first, each node once, local ids, blocks. The
-// sampler says which edges are picked. An Assembler is for one goroutine.
+// Assembler does for a custom sampler what all samplers share: node lists, local ids, blocks. The sampler says which
+// edges are picked. An Assembler is for one goroutine.
 type Assembler struct{ impl assembler }
 
 // Destination is a node whose in-edges of one type are to be picked from.

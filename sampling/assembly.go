@@ -2,6 +2,7 @@ package sampling
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"unsafe"
 
@@ -23,8 +24,7 @@ type picker[V nodeID] interface {
 	fill(c *chunk[V])
 }
 
-// assembly is what all samplers share: it keeps the node lists and local ids of a batch, finds the edges of
-// destinations, and lays out blocks. A picker says which edges are picked.
+// assembly keeps the node lists and local ids of a batch, finds the edges of destinations, and lays out blocks.
 type assembly[V nodeID] struct {
 	schema   *graph.Schema
 	layers   int
@@ -78,15 +78,15 @@ func scratchBytes[V nodeID](s *graph.Schema, b Bound) int64 {
 	if b.Lists != nil {
 		bytes = forestBytes(b.Nodes)
 	}
-	bytes += 2 * 8 * b.Nodes
+	perNode := int64(2 * 8)
 	if len(s.Edges) > 1 {
-		bytes += 8 * b.Nodes
+		perNode += 8
 	}
-	return bytes
+	return satAdd(bytes, satMul(perNode, b.Nodes))
 }
 
-// newAssembly is for ids of the width that the graph's schema says; indices are the graph's. With disjoint the trees of
-// the items are kept apart.
+// newAssembly is for ids of the width that the graph's schema says. With disjoint the trees of the items are kept
+// apart.
 func newAssembly[V nodeID](env Env, indices []V, frontier Frontier, disjoint bool, b Bound) (*assembly[V], error) {
 	g := env.Graph
 	s := g.Schema()
@@ -126,16 +126,9 @@ func (a *assembly[V]) close() error {
 		err = a.local.close()
 	}
 	for t := range a.cursors {
-		err = firstError(err, a.cursors[t].buf.Close())
+		err = errors.Join(err, a.cursors[t].buf.Close())
 	}
-	return firstError(err, firstError(a.starts.Close(), a.counts.Close()))
-}
-
-func firstError(a, b error) error {
-	if a != nil {
-		return a
-	}
-	return b
+	return errors.Join(err, a.starts.Close(), a.counts.Close())
 }
 
 // worker is Neighbor's picker and its assembly.
@@ -150,7 +143,7 @@ func (w *worker[V]) Sample(ctx context.Context, req *Request, out *graph.Sample)
 }
 
 // Close implements Worker.
-func (w *worker[V]) Close() error { return firstError(w.close(), w.picker.picks.Close()) }
+func (w *worker[V]) Close() error { return errors.Join(w.close(), w.picker.picks.Close()) }
 
 // sample fills out with what p picks.
 func (a *assembly[V]) sample(ctx context.Context, req *Request, out *graph.Sample, p picker[V]) error {

@@ -40,23 +40,20 @@ type DeviceEnv struct {
 	Stream *device.Stream
 	// Topology must stay valid and unchanged until the worker is closed.
 	Topology Topology
-	// MaxBlocks is how many blocks of 256 threads a kernel may have, which bounds the multiprocessors that sampling
-	// holds; 0 is eight for each multiprocessor.
+	// MaxBlocks is how many blocks of 256 threads a kernel may have; 0 is eight for each multiprocessor.
 	MaxBlocks int
 }
 
 // DeviceWorker samples on a device, a batch at a time, for one goroutine at a time.
 type DeviceWorker interface {
-	// Enqueue puts a whole batch on the stream. The host waits for nothing and learns nothing of it until Finish. out
-	// was shaped by Init for the graph's schema and Bound's layers, with memory of the device; it, and what the device
-	// may still do with it, is the worker's until Finish. req is not kept. A batch in hand is given up, after a wait
-	// for the stream: so it goes where what followed failed.
+	// Enqueue puts a whole batch on the stream; the host waits for nothing. out was shaped by Bound.Init with memory of
+	// the device, and is the worker's until Finish. req is not kept. A batch in hand, after which something failed, is
+	// given up, after a wait for the stream.
 	Enqueue(ctx context.Context, req *Request, out *graph.Sample) error
-	// Finish makes out the sample of the batch in hand, once the stream has passed it; to wait for that is the
-	// caller's. Its tensors are in out's memory, where only work behind this stream may read them; NumNodes and the
-	// shapes are for the host. replay means that a buffer was too small and will be greater: Enqueue the same request
-	// again. What is then made is what would have been made. On an error out is undefined, and the worker can be used
-	// again.
+	// Finish makes out the sample of the batch in hand, once the stream has passed it, for which the caller waits. Only
+	// work behind this stream may read its tensors; NumNodes and the shapes are for the host. replay means that a
+	// buffer was too small and will be greater: Enqueue the same request again, for the same sample. On an error out is
+	// undefined, and the worker can be used again.
 	Finish(out *graph.Sample) (replay bool, err error)
 	// Close frees the worker's memory. It waits for the stream where a batch is in hand.
 	Close() error

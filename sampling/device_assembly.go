@@ -23,8 +23,8 @@ const (
 	bytesOfDst        = 24 // start, degree, ids
 )
 
-// devicePicker decides on a device which edges a hop follows; the assembly does the rest, so a new sampler is a new
-// picker and a .cu of its kernels (pick.cuh says what they share). All edge types of a hop go together.
+// devicePicker is a picker on a device: kernels that decide which edges a hop follows (pick.cuh says what they share).
+// All edge types of a hop go together.
 type devicePicker interface {
 	// scratch says whether its kernels need Batch.scratch: 8 bytes a pick.
 	scratch() bool
@@ -39,8 +39,7 @@ type devicePicker interface {
 	close() error
 }
 
-// deviceAssembly is what all samplers share on a device (batch.cuh says how a batch goes). A picker says which edges
-// are picked.
+// deviceAssembly is the assembly on a device (batch.cuh says how a batch goes).
 type deviceAssembly struct {
 	env      DeviceEnv
 	picker   devicePicker
@@ -212,8 +211,8 @@ func (w *deviceAssembly) check(req *Request, out *graph.Sample) error {
 	return nil
 }
 
-// lessRoom makes the guess for the first batch smaller, and gives back what was taken, where an error says that there
-// is not so much memory. It returns whether to try again.
+// lessRoom reports whether to try again where an error says that there is not so much memory: it gives back what was
+// taken, and guesses less for the first batch.
 func (w *deviceAssembly) lessRoom(err error, out *graph.Sample) bool {
 	if w.guess < leastEdges || !errors.Is(err, pinned.ErrLimit) && !errors.Is(err, device.ErrOutOfMemory) {
 		return false

@@ -143,8 +143,8 @@ func last(rows [][]int64, i int) int64 {
 	return n
 }
 
-// directSlots returns whether the table has a slot for every node of the graph, rather than keys: where that is not
-// larger, or small enough to stay in the device's cache.
+// directSlots returns whether the table has a slot for every node of the graph in place of keys: where that is not
+// larger, or small enough for the device's cache.
 func directSlots(numNodes, batchNodes int64) bool {
 	const cached = 32 << 20
 	return numNodes < 1<<31 && 8*numNodes <= max(cached, 16*hashSlots(batchNodes))

@@ -28,12 +28,11 @@ func (w *deviceAssembly) describe(req *Request, out *graph.Sample) {
 	copy(part[int64](d, l.begins+8*int64(nt+1), nt+1), w.begins)
 	stages := part[deviceStage](d, l.stages, hops+1)
 	stages[0] = deviceStage{segments: w.at(w.segment(-1, 0)), numSegments: int64(nt), bySource: w.at(l.bySource),
-		sourceBegin: w.at(l.begins),
-		words:       w.describeSeeds(req, out)}
+		sourceBegin: w.at(l.begins), words: w.describeSeeds(req, out)}
 	for h := range hops {
 		stages[h+1] = deviceStage{segments: w.at(w.segment(h, 0)), numSegments: int64(ne),
-			bySource:    w.at(l.bySource + 8*int64(nt)),
-			sourceBegin: w.at(l.begins + 8*int64(nt+1)), made: w.at(l.made + 8*int64(h*ne))}
+			bySource: w.at(l.bySource + 8*int64(nt)), sourceBegin: w.at(l.begins + 8*int64(nt+1)),
+			made: w.at(l.made + 8*int64(h*ne))}
 		for e := range s.Edges {
 			part[deviceSegment](d, w.segment(h, e), 1)[0] = w.describeSegment(req.Rand, out, h, e)
 		}
@@ -44,12 +43,10 @@ func (w *deviceAssembly) batch() deviceBatch {
 	s, l, c, g := w.schema, &w.layout, &w.capacity, w.env.Graph
 	b := deviceBatch{
 		indptr: w.env.Topology.Indptr, indices: w.env.Topology.Indices, types: w.env.Topology.Types,
-		numEdges:  g.NumEdges(),
-		typeBytes: g.Types().DType().Size(), wideIds: bit(w.ids == unified.Int64),
-		widePositions: bit(w.pos == unified.Int64),
-		hotStart:      w.env.Topology.HotStart, hotIndices: w.env.Topology.HotIndices,
-		hotTypes: w.env.Topology.HotTypes,
-		columns:  w.at(l.columns), newNodes: bit(w.frontier == NewNodes), numTypes: int64(len(s.Nodes)),
+		numEdges: g.NumEdges(), typeBytes: g.Types().DType().Size(), wideIds: bit(w.ids == unified.Int64),
+		widePositions: bit(w.pos == unified.Int64), hotStart: w.env.Topology.HotStart,
+		hotIndices: w.env.Topology.HotIndices, hotTypes: w.env.Topology.HotTypes, columns: w.at(l.columns),
+		newNodes: bit(w.frontier == NewNodes), numTypes: int64(len(s.Nodes)),
 		tableValues: w.values.Address(), tableBits: int64(c.bits), stamp: w.stamp,
 		start: w.dsts.Address(), maxDsts: w.dsts.Cap() / bytesOfDst, fresh: w.fresh.Address(),
 		scratch: w.cells.Address(), maxPicks: min(8*w.fresh.Cap(), maxDevicePicks),

@@ -26,8 +26,7 @@ const maxHotEdges = math.MaxUint32 - 1
 
 // NewHotAdjacency copies the in-edges of nodes in the order given (fused ids, the hottest first), as many as go into so
 // many bytes of device memory; a node whose in-edges do not fit is passed over. 4 bytes for each node of the graph are
-// taken first: where that does not go, there are no copies, and nothing is taken. The stream is used, and waited for,
-// until it returns.
+// taken first: where that does not go, there are no copies. The stream is used, and waited for, until it returns.
 //
 // Errors: ErrGraph for columns that make no sense, graph.ErrSeed for an id that is no node, those of the device, the
 // context's cause.
@@ -39,7 +38,8 @@ func NewHotAdjacency(ctx context.Context, stream *device.Stream, g *graph.Graph,
 		b.Options = mem
 	}
 	mem.Place = pinned.Pinned
-	staging := unified.Buffer{Options: mem}
+	var staging unified.Buffer
+	staging.Options = mem
 	err := h.copy(ctx, stream, g, order, bytes, &staging)
 	if err = errors.Join(err, staging.Close()); err != nil {
 		return nil, errors.Join(err, h.Close())

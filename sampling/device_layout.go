@@ -2,8 +2,8 @@ package sampling
 
 import "unsafe"
 
-// deviceLayout says where the parts of a batch's description lie (batch.cuh, batch_launch.go): the same on the host and
-// on the device. The results come first, so that one copy brings them back.
+// deviceLayout says where the parts of a batch's description lie (batch.cuh), on the host and on the device. The
+// results come first, so that one copy brings them back.
 type deviceLayout struct {
 	status, lengths, made, results                                  int64 // results is the end of them
 	batch, lists, stages, segments, bySource, begins, columns, size int64 // seeds come at size

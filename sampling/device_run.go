@@ -37,9 +37,8 @@ func (l *deviceLaunch) one(k device.Launcher[deviceStep]) error {
 	return k.Launch(l.stream, device.Dim(1), device.Dim(deviceSpine), 0, l.step)
 }
 
-// capture makes the graph of a batch's launches, unless there is one for buffers as they are. A graph is launched with
-// one call where a batch has dozens. It is captured on a stream of its own, since others may use the worker's
-// meanwhile.
+// capture makes the graph of a batch's launches, which are dozens, unless there is one for buffers as they are. It is
+// captured on a stream of its own, since others may use the worker's meanwhile.
 func (w *deviceAssembly) capture() (err error) {
 	now := launches{w.device.Address(), &w.description[0], len(w.description), w.capacity.changes}
 	if w.graph != nil && w.captured == now {

@@ -125,7 +125,7 @@ func newPlan(s *graph.Schema, all []int, perType map[string][]int) (plan, error)
 }
 
 // bound returns the most distinct nodes of each type that a batch can have, and the most edges of each [layer][edge
-// type]: the product of the fan-outs, or what the graph has. With NewNodes all edges lie in layer 0.
+// type]. With NewNodes all edges lie in layer 0.
 func (p plan) bound(s *graph.Schema, batchSize int, n Neighbor) (lists []int64, blocks [][]int64) {
 	blocks = make([][]int64, len(p))
 	for l := range blocks {

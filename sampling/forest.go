@@ -1,6 +1,7 @@
 package sampling
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/khop-gnn/khop/graph"
@@ -52,7 +53,7 @@ func (f *forest[V]) close() error {
 	err := f.table.close()
 	for t := range f.buffers {
 		f.keys[t].ids = nil
-		err = firstError(err, f.buffers[t].Close())
+		err = errors.Join(err, f.buffers[t].Close())
 	}
 	return err
 }

@@ -13,8 +13,8 @@ type Frontier uint8
 const (
 	// AllNodes expands every node reached so far at each hop, with picks of that hop (DGL, GraphBolt).
 	AllNodes Frontier = iota
-	// NewNodes expands only the nodes that the hop before reached first (PyG). Each node is then expanded once, and the
-	// layers are prefix views of one CSC: Blocks[l+1] begins as Blocks[l] does, in the same memory.
+	// NewNodes expands only the nodes that the hop before reached first (PyG). Layers are then prefix views of one CSC:
+	// Blocks[l+1] begins as Blocks[l] does, in the same memory.
 	NewNodes
 )
 

@@ -55,9 +55,9 @@ type oracleB struct {
 
 func oracle(g *graph.Graph, runs edgeRuns, n Neighbor, req *Request) *oracleSample {
 	s := g.Schema()
-	p, _ := newPlan(s, n.Fanouts, n.PerType)
 	types := func() [][]int64 { return make([][]int64, len(s.Nodes)) }
-	o := &oracleSample{nodes: types(), seeds: types(), trees: types(), blocks: make([][]oracleB, len(p))}
+	hops := oracleHops(n)
+	o := &oracleSample{nodes: types(), seeds: types(), trees: types(), blocks: make([][]oracleB, hops)}
 	local := make([]map[rooted]int64, len(s.Nodes))
 	place := func(t int, v rooted) int64 {
 		if !n.Disjoint {
@@ -85,7 +85,7 @@ func oracle(g *graph.Graph, runs edgeRuns, n Neighbor, req *Request) *oracleSamp
 	}
 	o.numNodes = append(o.numNodes, lengths())
 	grown := make([]oracleB, len(s.Edges)) // with NewNodes, all hops so far
-	for h := range p {
+	for h := range hops {
 		layer := make([]oracleB, len(s.Edges))
 		for e := range s.Edges {
 			et := &s.Edges[e]
@@ -95,7 +95,7 @@ func oracle(g *graph.Graph, runs edgeRuns, n Neighbor, req *Request) *oracleSamp
 			}
 			for i := b.numDst; i < o.numNodes[h][et.Dst]; i++ {
 				v := rooted{o.trees[et.Dst][i], o.nodes[et.Dst][i]}
-				for _, pos := range oraclePick(g, runs, n, req, p[h][e], h, e, v) {
+				for _, pos := range oraclePick(g, runs, n, req, oracleFanout(n, &s.Edges[e], h), h, e, v) {
 					u := indexAt(g, pos) - g.Offset(et.Src)
 					b.local, b.edge = append(b.local, place(et.Src, rooted{v.tree, u})), append(b.edge, pos)
 				}
@@ -108,9 +108,32 @@ func oracle(g *graph.Graph, runs edgeRuns, n Neighbor, req *Request) *oracleSamp
 		for e := range layer {
 			layer[e].numSrc = o.numNodes[h+1][s.Edges[e].Src]
 		}
-		o.blocks[len(p)-1-h] = layer
+		o.blocks[hops-1-h] = layer
 	}
 	return o
+}
+
+func oracleHops(n Neighbor) int {
+	hops := len(n.Fanouts)
+	for _, fanouts := range n.PerType {
+		hops = max(hops, len(fanouts))
+	}
+	return hops
+}
+
+// oracleFanout is how many in-edges of a type a hop follows.
+func oracleFanout(n Neighbor, e *graph.EdgeType, hop int) int {
+	fanouts, ok := n.PerType[e.Relation]
+	if !ok {
+		fanouts, ok = n.PerType[e.Source+":"+e.Relation+":"+e.Target]
+	}
+	if !ok {
+		fanouts = n.Fanouts
+	}
+	if hop < len(fanouts) {
+		return fanouts[hop]
+	}
+	return 0
 }
 
 func oraclePick(g *graph.Graph, runs edgeRuns, n Neighbor, req *Request, k, h, e int, v rooted) []int64 {
@@ -168,11 +191,18 @@ func typeAt(g *graph.Graph, pos int64) int {
 // randomGraph makes a graph of some node types and edge types, with isolated nodes, hubs, self-loops and parallel
 // edges.
 func randomGraph(t testing.TB, r *rand.Rand, nodeTypes, edgeTypes int) *graph.Graph {
+	return sizedGraph(t, r, nodeTypes, edgeTypes, 60, func() int {
+		return []int{0, 0, r.IntN(4), r.IntN(12), r.IntN(70), 60 + r.IntN(10), r.IntN(300)}[r.IntN(7)]
+	})
+}
+
+// sizedGraph is randomGraph with up to so many nodes of each type, and in-degrees of each node and edge type.
+func sizedGraph(t testing.TB, r *rand.Rand, nodeTypes, edgeTypes int, most int64, degree func() int) *graph.Graph {
 	var s graph.Schema
 	total := int64(0)
 	offsets := []int64{0}
 	for i := range nodeTypes {
-		n := 1 + r.Int64N(60)
+		n := 1 + r.Int64N(most)
 		s.Nodes = append(s.Nodes, graph.NodeType{Name: fmt.Sprintf("n%d", i), Count: n})
 		total += n
 		offsets = append(offsets, total)
@@ -194,7 +224,7 @@ func randomGraph(t testing.TB, r *rand.Rand, nodeTypes, edgeTypes int) *graph.Gr
 			if v < offsets[et.Dst] || v >= offsets[et.Dst+1] {
 				continue
 			}
-			d := []int{0, 0, r.IntN(4), r.IntN(12), r.IntN(70), 60 + r.IntN(10), r.IntN(300)}[r.IntN(7)]
+			d := degree()
 			col := make([]int32, d)
 			for i := range col {
 				col[i] = int32(offsets[et.Src] + r.Int64N(s.Nodes[et.Src].Count))
@@ -237,7 +267,8 @@ func randomOptions(r *rand.Rand, s *graph.Schema) Neighbor {
 		n.PerType = map[string][]int{}
 		for i := range s.Edges {
 			if r.IntN(2) == 0 {
-				n.PerType[s.Edges[i].Relation] = fan()
+				e := &s.Edges[i]
+				n.PerType[[]string{e.Relation, e.String()}[r.IntN(2)]] = fan()
 			}
 		}
 		if r.IntN(2) == 0 && len(n.PerType) > 0 {

@@ -8,8 +8,8 @@ type Purpose uint8
 // PurposePick is the purpose of choosing neighbours.
 const PurposePick = Purpose(rng.Pick)
 
-// Rand is the randomness of one batch. It is a value: every draw is a function of the batch (seed, epoch, batch number,
-// instance) and of what the draw is for, never of the draws before it, nor of threads or devices.
+// Rand is the randomness of one batch, a value: every draw is a function of the batch (seed, epoch, number, instance)
+// and of what the draw is for, never of other draws, threads or devices.
 type Rand struct{ key uint64 }
 
 // NewRand returns the randomness of a batch. Loaders make it; tests and other users of samplers may.

@@ -11,8 +11,8 @@ import (
 // nodeID is the width of node ids in a graph.
 type nodeID interface{ int32 | int64 }
 
-// relabeler maps fused node ids to local ids within a batch. Entries of earlier batches are told by their age, not
-// cleared: values grow from batch to batch, and what lies below base is old.
+// relabeler maps fused node ids to local ids within a batch. Entries of earlier batches are not cleared but told by
+// their age: values grow from batch to batch, and what lies below base is old.
 type relabeler[V nodeID] interface {
 	// begin starts a batch, that will have fewer than 2^30 local ids of any type.
 	begin() error
@@ -40,9 +40,13 @@ type list[V nodeID] struct {
 // the table.
 func newRelabeler[V nodeID](numNodes, batchNodes int64, mem pinned.Options) relabeler[V] {
 	if numNodes*4 <= hashSlots(batchNodes)*int64(unsafe.Sizeof(slot[V]{})) {
-		return &directMap[V]{numNodes: numNodes, buf: unified.Buffer{Options: mem}}
+		d := &directMap[V]{numNodes: numNodes}
+		d.buf.Options = mem
+		return d
 	}
-	return &hashMap[V]{buf: unified.Buffer{Options: mem}, most: hashSlots(batchNodes)}
+	h := &hashMap[V]{most: hashSlots(batchNodes)}
+	h.buf.Options = mem
+	return h
 }
 
 func relabelerBytes[V nodeID](numNodes, batchNodes int64) int64 {

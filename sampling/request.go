@@ -7,8 +7,8 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Request is one batch to sample: items, which are nodes or edges. Their numbers go through the nodes by type, then
-// through the edges by type. The worker must not keep or change its slices.
+// Request is one batch to sample: items, which are nodes or edges, numbered through the nodes by type, then through the
+// edges by type. The worker must not keep or change its slices.
 type Request struct {
 	// Seeds are the items that are nodes: own ids by node type, in order, repeats allowed.
 	Seeds [][]int64
@@ -65,16 +65,9 @@ func errArrays(have, want int) error {
 func (r *Request) numSeeds(s *graph.Schema, nodeType int) int64 {
 	n := len(r.Seeds[nodeType])
 	for e := range r.Edges {
-		n += len(r.Edges[e].Sources) * (oneIf(s.Edges[e].Src == nodeType) + oneIf(s.Edges[e].Dst == nodeType))
+		n += len(r.Edges[e].Sources) * int(bit(s.Edges[e].Src == nodeType)+bit(s.Edges[e].Dst == nodeType))
 	}
 	return int64(n)
-}
-
-func oneIf(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // seeds calls f for the seeds of a node type, part by part, in order. item is the number of a part's first item.

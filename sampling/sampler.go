@@ -17,8 +17,7 @@ var ErrOptions = errors.New("invalid sampler options")
 // ErrGraph is returned where the graph's own arrays contradict each other, such as a source that is no node.
 var ErrGraph = errors.New("invalid graph")
 
-// Sampler is a way to sample, as options: a plain value that can be compared, printed and used by many loaders. What it
-// makes is a pure function of graph, options, seeds and Rand.
+// Sampler is a way to sample, as options: a plain value that can be compared, printed and used by many loaders.
 type Sampler interface {
 	// Validate returns an error that wraps ErrOptions if the sampler cannot work on such a graph.
 	Validate(*graph.Schema) error
@@ -38,8 +37,8 @@ type ColumnSampler interface {
 	EdgeColumns() []string
 }
 
-// EdgeColumns returns the columns of a graph's edges that a sampler reads, in the order that it names them; none for a
-// sampler that is no ColumnSampler. ErrOptions, with what there is, for a column that the graph does not have.
+// EdgeColumns returns the columns of a graph's edges that a sampler reads, in its order; none unless it is a
+// ColumnSampler. ErrOptions, with what there is, for a column that the graph does not have.
 func EdgeColumns(s Sampler, g *graph.Graph) ([]unified.Tensor, error) {
 	reader, ok := s.(ColumnSampler)
 	if !ok {

@@ -26,8 +26,7 @@ const (
 // subset writes start plus a Floyd subset of 0 .. n-1, ascending, to pos; its size is len(pos) < n.
 //
 // Vectors come first, where the processor has them: on a Xeon of 2023 subset8 takes 30 ns and subset16 50, while masks
-// take 5 ns a pick up to a degree of 64 and 13 above. On Zen 5 subset16 takes 20. Masks win for one to three picks out
-// of few neighbours, which are too rare for a rule of their own.
+// take 5 ns a pick up to a degree of 64 and 13 above.
 func (s *subsetter) subset(pos []int64, stream uint64, start int64, n uint64) {
 	switch {
 	case haveSubset16 && len(pos) <= 16 && n < 1<<32:

@@ -3,10 +3,10 @@
 //
 // # Basics
 //
-// A Tensor is a view: dtype, shape, bytes, placement. It owns nothing, and copying it copies no element. View gives its
-// elements as a Go slice over the same memory; kernels use Address. A Buffer is growable memory under tensors; the
-// loader builds batches in buffers. OpenDevice opens a processor. Tensor.To moves a tensor to memory that the processor
-// shares with the host (Unified) or to its own (Memory). Place tells where an operation on some operands runs.
+// A Tensor is a view: dtype, shape, bytes, placement. It owns nothing. View gives its elements as a Go slice over the
+// same memory; kernels use Address. A Buffer is growable memory under tensors. OpenDevice opens a processor. Tensor.To
+// moves a tensor to memory that the processor shares with the host (Unified) or to its own (Memory). Place tells where
+// an operation on some operands runs.
 //
 // The tensor that the host holds and every processor addresses is an idea of PyTorch-Direct (Min et al., "Large Graph
 // Convolutional Network Training with GPU-Oriented Data Communication Architecture", PVLDB 14(11), 2021).

@@ -28,8 +28,7 @@ var dtypes = [numDTypes]struct {
 	size int64
 }{
 	{"invalid", 0}, {"int8", 1}, {"uint8", 1}, {"int16", 2}, {"uint16", 2}, {"int32", 4}, {"uint32", 4}, {"int64", 8},
-	{"uint64", 8},
-	{"float16", 2}, {"bfloat16", 2}, {"float32", 4}, {"float64", 8},
+	{"uint64", 8}, {"float16", 2}, {"bfloat16", 2}, {"float32", 4}, {"float64", 8},
 }
 
 // Size returns the bytes of one element.

@@ -9,8 +9,8 @@ import (
 	"github.com/khop-gnn/khop/pinned"
 )
 
-// Moved is a tensor that To moved, with the memory that this took. Use it as any tensor. Its views are valid until
-// Close, which the owner calls after the last use, on a device too.
+// Moved is a tensor that To moved, with the memory that this took. Its views are valid until Close, which the owner
+// calls after the last use, on a device too.
 type Moved struct {
 	Tensor
 	release func() error

@@ -186,8 +186,8 @@ func TestBuffersHoldDeviceMemory(t *testing.T) {
 	}
 	defer s.Close()
 	var ledger pinned.Ledger
-	there := Buffer{Options: pinned.Options{Ledger: &ledger, Device: p.CUDA()}}
-	stage := Buffer{Options: pinned.Options{Ledger: &ledger, Device: p.CUDA(), Place: Pinned}}
+	there := Buffer{pinned.Buffer{Options: pinned.Options{Ledger: &ledger, Device: p.CUDA()}}}
+	stage := Buffer{pinned.Buffer{Options: pinned.Options{Ledger: &ledger, Device: p.CUDA(), Place: Pinned}}}
 	for _, n := range []int64{10, 5000, 100} {
 		in, err := Grow[float32](&stage, n, 0)
 		if err != nil {

@@ -95,7 +95,7 @@ func TestTensorsOnADeviceAreNotViewed(t *testing.T) {
 	if x := FromSlice([]int32{1}); x.Address() != 0 {
 		t.Error("pageable memory has an address on a device")
 	}
-	b := Buffer{Options: pinned.Options{Place: Device}}
+	b := Buffer{pinned.Buffer{Options: pinned.Options{Place: Device}}}
 	if _, err := Grow[int32](&b, 1, 0); !errors.Is(err, pinned.ErrPlacement) {
 		t.Errorf("a slice of device memory: %v", err)
 	}

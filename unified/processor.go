@@ -64,19 +64,16 @@ func (p *Processor) Close() error {
 
 // Unified is memory that the host and the processor both address: page-locked host memory of a device, host memory of
 // the CPU.
-func (p *Processor) Unified() Target {
-	if p.dev == nil {
-		return Target{}
-	}
-	return Target{p.dev, Pinned}
-}
+func (p *Processor) Unified() Target { return p.target(Pinned) }
 
 // Memory is the processor's own memory: device memory of a device, host memory of the CPU.
-func (p *Processor) Memory() Target {
+func (p *Processor) Memory() Target { return p.target(Device) }
+
+func (p *Processor) target(place Placement) Target {
 	if p.dev == nil {
 		return Target{}
 	}
-	return Target{p.dev, Device}
+	return Target{p.dev, place}
 }
 
 // Target is a place to move tensors to. The zero value is pageable host memory.

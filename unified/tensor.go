@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"strings"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
@@ -26,8 +27,8 @@ const (
 	Device = pinned.Device // device memory: the host cannot read Bytes
 )
 
-// Tensor is a view of a dense array in row-major order. The zero value is "no tensor" (Valid is false). Tensors are
-// values: copying one copies no element. Its maker says how long its bytes are valid and who may write them.
+// Tensor is a view of a dense array in row-major order, a value: copying it copies no element. The zero value is "no
+// tensor" (Valid is false). Its maker says how long its bytes are valid and who may write them.
 type Tensor struct {
 	dtype     DType
 	rank      uint8
@@ -132,8 +133,7 @@ func (t Tensor) Width() int64 {
 // RowBytes returns the bytes of a row.
 func (t Tensor) RowBytes() int64 { return t.Width() * t.dtype.Size() }
 
-// Bytes returns the elements' memory, in order. With placement Device the slice has the right address and length, but
-// reading or writing its elements on the host faults.
+// Bytes returns the elements' memory, in order. With placement Device the host must not read or write it.
 func (t Tensor) Bytes() []byte { return t.data }
 
 // Address returns the address of the first element for kernels; 0 where no device can reach it (placement Host), and
@@ -153,14 +153,8 @@ func (t Tensor) String() string {
 	if !t.Valid() {
 		return "none"
 	}
-	s := t.dtype.String() + "["
-	for i, d := range t.shape[:t.rank] {
-		if i > 0 {
-			s += ","
-		}
-		s += fmt.Sprint(d)
-	}
-	return s + "] " + t.placement.String()
+	shape := strings.ReplaceAll(fmt.Sprint(t.shape[:t.rank]), " ", ",")
+	return t.dtype.String() + shape + " " + t.placement.String()
 }
 
 // View returns the elements as a Go slice over the same memory, valid as long as the tensor is. ErrShape if the

@@ -107,7 +107,7 @@ func TestEmptyTensors(t *testing.T) {
 
 func TestBufferGrowsByElements(t *testing.T) {
 	var ledger pinned.Ledger
-	b := Buffer{Options: pinned.Options{Ledger: &ledger}}
+	b := Buffer{pinned.Buffer{Options: pinned.Options{Ledger: &ledger}}}
 	v, err := Grow[int64](&b, 100, 0)
 	if err != nil || len(v) < 100 {
 		t.Fatal(len(v), err)

@@ -138,8 +138,7 @@ func (s *settings) prepare(ctx context.Context) error {
 		return nil
 	}
 	generate := exec.CommandContext(ctx, s.khop, "generate", "sbm", s.dataset, "--nodes", "1000000", "--edges",
-		"16000000",
-		"--features", "100", "--classes", "10", "--seed", "1", "--force")
+		"16000000", "--features", "100", "--classes", "10", "--seed", "1", "--force")
 	if out, err := generate.CombinedOutput(); err != nil {
 		return fmt.Errorf("khop generate: %w\n%s", err, out)
 	}
@@ -272,8 +271,7 @@ func (s *settings) report(ways []*way) error {
 		return nil
 	}
 	text, err := json.MarshalIndent(map[string]any{"when": time.Now().UTC().Format(time.RFC3339),
-		"cpus":    runtime.NumCPU(),
-		"workers": s.workers, "load": load, "rounds": s.rounds, "figures": list}, "", "  ")
+		"cpus": runtime.NumCPU(), "workers": s.workers, "load": load, "rounds": s.rounds, "figures": list}, "", "  ")
 	if err != nil {
 		return err
 	}

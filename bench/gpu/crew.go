@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"context"
 	"errors"
 
 	"golang.org/x/sync/errgroup"
@@ -26,15 +27,12 @@ func newCrew(dev *device.Device, threads int, column unified.Tensor) (c *crew, e
 			c.staged[half][i].Options = pinned.Options{Device: dev, Place: pinned.Pinned}
 		}
 	}
-	if c.resident, err = pinned.Allocate(int64(len(column.Bytes())), pinned.Options{}); err != nil {
+	own, resident, err := gather.Resident(context.Background(), column, pinned.Options{}, nil)
+	if err != nil {
 		return nil, err
 	}
-	copy(c.resident.Bytes(), column.Bytes())
-	own, err := unified.New(column.DType(), c.resident.Bytes(), column.Shape()...)
-	if err == nil {
-		c.store, err = gather.NewStore(own)
-	}
-	if err != nil {
+	c.resident = resident
+	if c.store, err = gather.NewStore(own); err != nil {
 		return nil, errors.Join(err, c.resident.Close())
 	}
 	return c, nil

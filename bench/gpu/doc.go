@@ -5,7 +5,7 @@
 // # Basics
 //
 // Run executes one measurement and returns what is printed as JSON. Each brings its own memory, measures the bus first,
-// by reading in order, and compares every copied byte that it samples with the host's.
+// and compares copied bytes with the host's.
 //
 // # Caveats
 //

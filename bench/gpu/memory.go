@@ -41,16 +41,7 @@ type memory struct {
 	addr       device.Address
 	contiguous int64 // what one copy from the first byte on may take
 	result     memoryResult
-	undo       []func() error
-}
-
-// giveBack frees the memory, and joins what goes wrong to err.
-func (m *memory) giveBack(err error) error {
-	errs := []error{err}
-	for i := len(m.undo) - 1; i >= 0; i-- {
-		errs = append(errs, m.undo[i]())
-	}
-	return errors.Join(errs...)
+	undo       undo
 }
 
 func (r *rig) take(o memoryOptions) (*memory, error) {
@@ -65,7 +56,7 @@ func (r *rig) take(o memoryOptions) (*memory, error) {
 		err = r.anonymous(m, o)
 	}
 	if err != nil {
-		return nil, m.giveBack(err)
+		return nil, m.undo.run(err)
 	}
 	return m, nil
 }

@@ -63,25 +63,26 @@ func (r *rig) open() (err error) {
 }
 
 func (r *rig) close() error {
-	var errs []error
-	if r.sink != nil {
-		errs = append(errs, r.sink.Close())
-	}
+	errs := []error{r.sink.Close(), r.begin.Close(), r.end.Close(), r.stream.Close()}
 	if r.probe != nil {
 		errs = append(errs, r.probe.Close())
 	}
 	if r.elements != nil {
 		errs = append(errs, r.elements.Close())
 	}
-	for _, e := range []*device.Event{r.begin, r.end} {
-		if e != nil {
-			errs = append(errs, e.Close())
-		}
-	}
-	if r.stream != nil {
-		errs = append(errs, r.stream.Close())
-	}
 	return errors.Join(append(errs, r.dev.Close())...)
+}
+
+// undo is what has to be taken back, the last first.
+type undo []func() error
+
+// run takes everything back, and joins what goes wrong to err.
+func (u undo) run(err error) error {
+	errs := []error{err}
+	for _, f := range slices.Backward(u) {
+		errs = append(errs, f())
+	}
+	return errors.Join(errs...)
 }
 
 // address returns where the device is on the bus.

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
-	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/gather"
@@ -69,7 +68,7 @@ func (r *rig) rows(o rowsOptions) (result *rowsResult, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = m.giveBack(err) }()
+	defer func() { err = m.undo.run(err) }()
 	result = &rowsResult{machineResult: r.machine(), Memory: m.result}
 	if result.Bus, err = r.bus(m); err != nil {
 		return nil, err
@@ -89,17 +88,17 @@ func (r *rig) rows(o rowsOptions) (result *rowsResult, err error) {
 // cells measures all methods on rows of one width, in as many bytes as the bus then carries.
 func (r *rig) cells(m *memory, width, offset int64, o rowsOptions, link float64) (cells []rowsCell, err error) {
 	n := (int64(len(m.bytes)) - offset) / width
+	at := m.addr + device.Address(offset)
 	column, err := unified.NewPlaced(unified.Pinned, unified.Float32, m.bytes[offset:offset+n*width], n, width/4)
 	if err != nil {
 		return nil, err
 	}
 	count := min(max(o.reads/(width+overheadBytes+sectorBytes), 1), maxRows)
-	ids := make([]int64, count)
-	rnd := rand.New(rand.NewPCG(uint64(width), uint64(offset)))
+	ids, rnd := make([]int64, count), rand.New(rand.NewPCG(uint64(width), uint64(offset)))
 	for i := range ids {
 		ids[i] = rnd.Int64N(n)
 	}
-	sectors, lines := touched(ids, uint64(m.addr)+uint64(offset), uint64(width))
+	sectors, lines := touched(ids, uint64(at), uint64(width))
 	idList, release, err := r.idsOnDevice(ids)
 	if err != nil {
 		return nil, err
@@ -120,7 +119,7 @@ func (r *rig) cells(m *memory, width, offset int64, o rowsOptions, link float64)
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, releaseOrdered()) }()
-	store, err := gather.NewDeviceStore(r.dev, column, m.addr+device.Address(offset))
+	store, err := gather.NewDeviceStore(r.dev, column, at)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +132,7 @@ func (r *rig) cells(m *memory, width, offset int64, o rowsOptions, link float64)
 			if method == "sorted" {
 				list, want = orderedList, inOrder
 			}
-			took, err := r.timeGather(method, store, m.addr+device.Address(offset), out, list, blocks)
+			took, err := r.time(func() error { return r.gather(method, store, at, out, list, blocks) })
 			if err == nil {
 				err = r.compare(column, out, want)
 			}
@@ -146,12 +145,6 @@ func (r *rig) cells(m *memory, width, offset int64, o rowsOptions, link float64)
 		}
 	}
 	return cells, store.Err()
-}
-
-// timeGather returns the seconds that a gather takes.
-func (r *rig) timeGather(method string, store *gather.DeviceStore, at device.Address, out, ids unified.Tensor,
-	blocks int64) (float64, error) {
-	return r.time(func() error { return r.gather(method, store, at, out, ids, blocks) })
 }
 
 // methods are the ways to gather that are measured: khop's, the same with ids in the order of the rows, and two that
@@ -195,9 +188,7 @@ func (r *rig) idsOnDevice(ids []int64) (t unified.Tensor, release func() error, 
 	if err != nil {
 		return t, nil, err
 	}
-	err = r.stream.CopyToDevice(room.Address(), unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(ids))),
-		8*len(ids)))
-	if err == nil {
+	if err = r.stream.CopyToDevice(room.Address(), unified.FromSlice(ids).Bytes()); err == nil {
 		err = r.stream.Synchronize()
 	}
 	if err == nil {

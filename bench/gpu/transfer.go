@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"unsafe"
 
 	"github.com/zeebo/xxh3"
 
@@ -68,13 +66,13 @@ func (r *rig) transfer(o transferOptions) (result *transferResult, err error) {
 		return nil, fmt.Errorf("%s: no column feature of the first node type", o.dataset)
 	}
 	t := &transferring{rig: r, o: o, column: column}
-	defer func() { err = errors.Join(err, t.close()) }()
+	defer func() { err = t.undo.run(err) }()
 	if err := t.prepare(ds); err != nil {
 		return nil, err
 	}
 	result = &transferResult{machineResult: r.machine(), Batches: o.batches, Threads: o.threads,
-		RowBytes:     column.RowBytes(),
-		RowsPerBatch: float64(t.rows) / float64(len(t.batches)), Rung: t.attached.Rung().String()}
+		RowBytes: column.RowBytes(), RowsPerBatch: float64(t.rows) / float64(len(t.batches)),
+		Rung: t.attached.Rung().String()}
 	energy := meters.Open(r.address())
 	defer func() { err = errors.Join(err, energy.Close()) }()
 	for _, way := range []struct {
@@ -115,20 +113,12 @@ type transferring struct {
 	cpu      *crew            // what copies rows on the CPU
 	sent     [2]*device.Event // a half is on the device
 	want     uint64           // hash of the last batch's rows
-	undo     []func() error
+	undo     undo
 }
 
 type batchIDs struct {
 	host   []int64
 	device unified.Tensor
-}
-
-func (t *transferring) close() error {
-	var errs []error
-	for _, undo := range slices.Backward(t.undo) {
-		errs = append(errs, undo())
-	}
-	return errors.Join(errs...)
 }
 
 // prepare samples the batches and takes all memory.
@@ -174,8 +164,7 @@ func (t *transferring) sample(ds *formats.Dataset) error {
 		return err
 	}
 	ld, err := loader.NewContext(t.ctx, ds, loader.Options{Sampler: sampling.Neighbor{Fanouts: fanouts},
-		BatchSize: t.o.batchSize, Shuffle: true,
-		Device: "cpu", NodeColumns: []string{}, SeedColumns: []string{}})
+		BatchSize: t.o.batchSize, Shuffle: true, Device: "cpu", NodeColumns: []string{}, SeedColumns: []string{}})
 	if err != nil {
 		return err
 	}
@@ -214,8 +203,7 @@ func (t *transferring) keep(nodes unified.Tensor) error {
 	t.undo = append(t.undo, release)
 	if t.o.save != "" {
 		name := filepath.Join(t.o.save, fmt.Sprintf("batch-%03d.i64", len(t.batches)))
-		if err := os.WriteFile(name, unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(ids))), 8*len(ids)),
-			0o644); err != nil {
+		if err := os.WriteFile(name, unified.FromSlice(ids).Bytes(), 0o644); err != nil {
 			return err
 		}
 	}

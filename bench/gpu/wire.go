@@ -77,7 +77,7 @@ func (r *rig) random(o randomOptions) (result *randomResult, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = m.giveBack(err) }()
+	defer func() { err = m.undo.run(err) }()
 	result = &randomResult{machineResult: r.machine(), Memory: m.result, Reads: o.reads}
 	if result.Bus, err = r.bus(m); err != nil {
 		return nil, err

@@ -37,20 +37,10 @@ func (convertCmd) Help() string {
 
 // convertResult is what "khop convert --json" prints. Scripts rely on the names.
 type convertResult struct {
-	Source      string   `json:"source"`
-	Dataset     string   `json:"dataset"`
-	Kind        string   `json:"kind"`
-	Nodes       int64    `json:"nodes"`
-	Edges       int64    `json:"edges"`
-	SourceEdges int64    `json:"source_edges"`
-	Direction   string   `json:"direction"`
-	FeatureDim  int64    `json:"feature_dim"`
-	Classes     int64    `json:"classes"`
-	Splits      int      `json:"splits"`
-	Bytes       int64    `json:"bytes"`
-	Notes       []string `json:"notes"`
-	MemoryPeak  int64    `json:"memory_peak"`
-	Seconds     float64  `json:"seconds"`
+	Source  string `json:"source"`
+	Dataset string `json:"dataset"`
+	*convert.Result
+	Seconds float64 `json:"seconds"`
 }
 
 // Run converts.
@@ -85,19 +75,13 @@ func (c *convertCmd) Run(env *environment) error {
 	if err != nil {
 		return err
 	}
-	r := convertResult{Source: c.Source, Dataset: c.Dataset, Kind: res.Kind, Nodes: res.Nodes, Edges: res.Edges,
-		SourceEdges: res.SourceEdges,
-		Direction:   res.Direction, FeatureDim: res.FeatureDim, Classes: res.Classes, Splits: res.Splits,
-		Bytes: res.Bytes,
-		Notes: append([]string{}, res.Notes...), MemoryPeak: res.MemoryPeak, Seconds: time.Since(start).Seconds()}
+	r := convertResult{c.Source, c.Dataset, res, time.Since(start).Seconds()}
 	if c.JSON {
 		return env.printJSON(r)
 	}
 	_, err = fmt.Fprintf(env.stdout,
 		"%s: %s; %s nodes, %s edges (%s; %s in the source), %d features, %d classes, %d splits, %s in %s\n",
 		c.Dataset, r.Kind, humanize.Comma(r.Nodes), humanize.Comma(r.Edges), r.Direction, humanize.Comma(r.SourceEdges),
-		r.FeatureDim,
-		r.Classes, r.Splits,
-		machine.Bytes(r.Bytes), durationText(time.Since(start)))
+		r.FeatureDim, r.Classes, r.Splits, machine.Bytes(r.Bytes), durationText(time.Since(start)))
 	return err
 }

@@ -105,8 +105,7 @@ func (d *diagnosis) print(env *environment) error {
 	t.row("  control group", group+"; processor time: "+quota)
 	t.row("  locked memory", limit(m.LockLimit)+" (for information: mapping and copying need none)")
 	t.row("  pages", fmt.Sprintf("%s; huge pages: %s, defrag: %s, %s each", machine.Bytes(m.PageSize),
-		or(m.HugePages.Mode),
-		or(m.HugePages.Defrag), size(m.HugePageBytes)))
+		or(m.HugePages.Mode), or(m.HugePages.Defrag), size(m.HugePageBytes)))
 	t.row("  NUMA nodes", max(m.NUMANodes, 1))
 	if err := t.flush(); err != nil {
 		return err

@@ -53,8 +53,7 @@ func (c *generateCmd) Run(env *environment) error {
 	start := time.Now()
 	res, err := synthetic.Generate(env.ctx, c.Kind, c.Dataset, synthetic.Options{
 		Nodes: c.Nodes, Edges: c.Edges, Features: c.Features, Classes: c.Classes, Seed: c.Seed, Force: c.Force,
-		Workers:  c.Workers,
-		Progress: bar.report(),
+		Workers: c.Workers, Progress: bar.report(),
 	})
 	bar.finish()
 	if err != nil {
@@ -62,8 +61,8 @@ func (c *generateCmd) Run(env *environment) error {
 	}
 	o := res.Options
 	r := generateResult{Dataset: c.Dataset, Kind: c.Kind, Nodes: o.Nodes, Edges: o.Edges, Features: o.Features,
-		Classes: o.Classes,
-		Seed:    o.Seed, MaxInDegree: res.MaxInDegree, Bytes: res.Bytes, Seconds: time.Since(start).Seconds()}
+		Classes: o.Classes, Seed: o.Seed, MaxInDegree: res.MaxInDegree, Bytes: res.Bytes,
+		Seconds: time.Since(start).Seconds()}
 	if c.JSON {
 		return env.printJSON(r)
 	}

@@ -85,10 +85,9 @@ func describe(path string, ds *formats.Dataset) infoResult {
 	schema, id := g.Schema(), ds.ID()
 	r := infoResult{
 		Dataset: path, ID: fmt.Sprintf("%x", id[:]), Format: fmt.Sprintf("%d.%d", m.Format[0], m.Format[1]),
-		Generation: m.Generation,
-		Nodes:      g.NumNodes(), Edges: g.NumEdges(), SourceEdges: g.NumEdges(),
-		EdgeColumns: columnInfos(schema.EdgeColumns),
-		Splits:      []splitInfo{}, Bytes: ds.FileBytes(), Provenance: m.Provenance,
+		Generation: m.Generation, Nodes: g.NumNodes(), Edges: g.NumEdges(), SourceEdges: g.NumEdges(),
+		EdgeColumns: columnInfos(schema.EdgeColumns), Splits: []splitInfo{}, Bytes: ds.FileBytes(),
+		Provenance: m.Provenance,
 	}
 	for t, n := range schema.Nodes {
 		cols := columnInfos(n.Columns)

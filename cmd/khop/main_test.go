@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // TestMain lets the test binary stand for the program: with KHOP_TEST_AS_PROGRAM it runs its arguments as khop does.
@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	if len(os.TempDir()) > 30 {
 		_ = os.Setenv("TMPDIR", "/tmp") // paths of sockets have at most 107 bytes
 	}
-	goleak.VerifyTestMain(m)
+	expect.NoGoroutines(m)
 }
 
 // khop runs a command line in this process.

@@ -79,7 +79,7 @@ func (c *sampleCmd) Run(env *environment) (err error) {
 			_, err = fmt.Fprintln(env.stdout, r.Batch, r.Topology, r.Full)
 		default:
 			_, err = fmt.Fprintf(env.stdout, "%8d %8d %10d %11d  %s\n", r.Batch, r.Seeds, r.Nodes, r.Edges,
-				joined(r.NodesPerHop))
+				strings.Trim(fmt.Sprint(r.NodesPerHop), "[]"))
 		}
 		if err != nil {
 			return err
@@ -103,12 +103,4 @@ func (c *sampleCmd) record(arrays []loader.Array, b *loader.Batch) (batchRecord,
 		r.Topology, r.Full = fmt.Sprintf("%016x", topology), fmt.Sprintf("%016x", full)
 	}
 	return r, nil
-}
-
-func joined(n []int64) string {
-	s := make([]string, len(n))
-	for i, v := range n {
-		s[i] = fmt.Sprint(v)
-	}
-	return strings.Join(s, " ")
 }

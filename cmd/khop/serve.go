@@ -91,8 +91,7 @@ func (c *serveCmd) Run(env *environment) (err error) {
 	return c.ended(s.Serve(ctx))
 }
 
-// listen makes the server. From here on the system, not the Go runtime, shares the processors among workers and what
-// answers consumers: the workers would keep all of the runtime's to themselves, for milliseconds.
+// listen makes the server.
 func (c *serveCmd) listen(ctx context.Context, env *environment, ds *formats.Dataset) (*server.Server, error) {
 	opt, err := c.options(env, ds.Graph())
 	if err != nil {
@@ -147,8 +146,8 @@ func (c *serveCmd) ready(env *environment, s *server.Server, metrics string) err
 	o := s.Options()
 	r := serveReady{
 		Socket: c.Socket, PID: os.Getpid(), Dataset: c.Dataset, Ranks: o.WorldSize, Readers: o.Readers,
-		Batches: s.NumBatches(),
-		Hold:    o.Hold, IndexDType: o.IndexDType.String(), Metrics: metrics, Protocol: shm.Version,
+		Batches: s.NumBatches(), Hold: o.Hold, IndexDType: o.IndexDType.String(), Metrics: metrics,
+		Protocol: shm.Version,
 	}
 	if c.JSON {
 		return env.printJSON(r)

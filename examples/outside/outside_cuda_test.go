@@ -53,7 +53,8 @@ func TestDeviceMakesTheSameBatchesAndRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer uploaded.Close()
-	dst := unified.Buffer{Options: pinned.Options{Device: d}}
+	var dst unified.Buffer
+	dst.Options = pinned.Options{Device: d}
 	defer dst.Close()
 	n := 0
 	for batch, err := range load(t, g, "cuda").Epoch(context.Background(), 0) {

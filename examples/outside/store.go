@@ -102,11 +102,5 @@ func (d *DeviceStore) Enqueue(stream *device.Stream, dst *unified.Buffer, ids un
 
 // Close frees the copy. No stream may still use it.
 func (d *DeviceStore) Close() error {
-	var errs []error
-	for _, r := range []*pinned.Region{d.codes, d.scales} {
-		if r != nil {
-			errs = append(errs, r.Close())
-		}
-	}
-	return errors.Join(append(errs, kernels.LetGo(d.on))...)
+	return errors.Join(d.codes.Close(), d.scales.Close(), kernels.LetGo(d.on))
 }

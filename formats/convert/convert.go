@@ -57,27 +57,26 @@ type Options struct {
 	Log func(line string)
 }
 
-// Result says what was converted.
+// Result says what was converted. "khop convert --json" prints it.
 type Result struct {
-	Kind        string // of the source
-	Nodes       int64
-	Edges       int64 // stored
-	SourceEdges int64 // listed in the source
-	Direction   string
-	FeatureDim  int64
-	Classes     int64
-	Splits      int
-	Bytes       int64 // of all arrays, about
-	MemoryPeak  int64 // the most that counted against MemoryLimit at a time; 0 where there was no limit
-	Notes       []string
+	Kind        string   `json:"kind"` // of the source
+	Nodes       int64    `json:"nodes"`
+	Edges       int64    `json:"edges"`        // stored
+	SourceEdges int64    `json:"source_edges"` // listed in the source
+	Direction   string   `json:"direction"`
+	FeatureDim  int64    `json:"feature_dim"`
+	Classes     int64    `json:"classes"`
+	Splits      int      `json:"splits"`
+	Bytes       int64    `json:"bytes"` // of all arrays, about
+	Notes       []string `json:"notes"`
+	MemoryPeak  int64    `json:"memory_peak"` // the most that counted against MemoryLimit at a time; 0 without a limit
 }
 
 // Run converts the file or directory src to a new dataset at dst.
 //
 // Errors: *formats.Error with file, row and remedy for what is wrong with the source; ErrUnknown, ErrOptions;
 // pinned.ErrLimit, which says what is needed; formats.ErrExist and formats.ErrSpace for the target;
-// context.Cause(ctx). After an error there is no dataset at dst, except where one was and Force has not come to replace
-// it.
+// context.Cause(ctx). After an error dst is as it was: it holds no dataset, or the one that Force was to replace.
 func Run(ctx context.Context, src, dst string, opt Options) (res *Result, err error) {
 	if opt.Log == nil {
 		opt.Log = func(string) {}
@@ -85,14 +84,13 @@ func Run(ctx context.Context, src, dst string, opt Options) (res *Result, err er
 	if err := opt.Settle(); err != nil {
 		return nil, err
 	}
-	if !opt.Force { // say at once, not after an hour of reading, that the target cannot be
-		w, err := formats.Create(dst, formats.WriterOptions{})
-		if err != nil {
-			return nil, err
-		}
-		if err := w.Abort(); err != nil {
-			return nil, err
-		}
+	// say at once, not after an hour of reading, that the target cannot be
+	w, err := formats.Create(dst, formats.WriterOptions{Force: opt.Force})
+	if err != nil {
+		return nil, err
+	}
+	if err := w.Abort(); err != nil {
+		return nil, err
 	}
 	c := &conversion{src: src, dst: dst, opt: opt, temp: filepath.Dir(filepath.Clean(dst))}
 	c.ledger.SetLimit(opt.MemoryLimit)
@@ -238,7 +236,7 @@ func (c *conversion) result(s *graph.Schema, t *topology) *Result {
 	r := &Result{
 		Kind: c.kind, Nodes: g.Nodes, Edges: t.edges, SourceEdges: g.Edges.Count, Direction: t.direction,
 		Classes: g.Classes,
-		Splits:  len(g.Splits), Notes: g.Notes,
+		Splits:  len(g.Splits), Notes: append([]string{}, g.Notes...),
 	}
 	r.Bytes = 8*(r.Nodes+1) + r.Edges*s.IDType().Size()
 	for _, col := range s.EdgeColumns {

@@ -9,13 +9,12 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { expect.NoGoroutines(m) }
 
 // testdata returns a path among the real graphs, or skips the test.
 func testdata(t *testing.T, elem ...string) string {

@@ -1,7 +1,6 @@
 package convert
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,9 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sbinet/npyio"
-
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -49,20 +47,12 @@ func TestMemoryLimitChangesNothing(t *testing.T) {
 
 func npyFile(t *testing.T, v any) string {
 	t.Helper()
-	var b bytes.Buffer
-	if err := npyio.Write(&b, v); err != nil {
-		t.Fatal(err)
-	}
-	return write(t, "table.npy", b.String())
+	return write(t, "table.npy", string(expect.NPY(v)))
 }
 
-// npyMatrix writes float32 rows; the library writes vectors only.
 func npyMatrix(t *testing.T, rows, width int, v []float32) string {
 	t.Helper()
-	header := fmt.Sprintf("{'descr': '<f4', 'fortran_order': False, 'shape': (%d, %d), }\n", rows, width)
-	b := append([]byte("\x93NUMPY\x01\x00"), byte(len(header)), byte(len(header)>>8))
-	b = append(append(b, header...), unified.FromSlice(v).Bytes()...)
-	return write(t, "features.npy", string(b))
+	return write(t, "features.npy", string(expect.NPY(v, rows, width)))
 }
 
 func TestTablesGoBesideAnEdgeList(t *testing.T) {

@@ -10,8 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sbinet/npyio"
-
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -31,7 +30,7 @@ func adjacency(t *testing.T, nodes int) string {
 	for name, v := range map[string]any{"indptr": indptr, "indices": indices} {
 		w, err := z.Create(name + ".npy")
 		if err == nil {
-			err = npyio.Write(w, v)
+			_, err = w.Write(expect.NPY(v))
 		}
 		if err != nil {
 			t.Fatal(err)

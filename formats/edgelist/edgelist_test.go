@@ -139,6 +139,8 @@ var badLines = []struct {
 	{"one field in all", "# c\n7\n8\n", Options{}, 2, "one field only"},
 	{"three fields", "0 1\n2 3 4\n", Options{}, 2, "the line has 3 fields"},
 	{"adjacency list", "0 1 2\n1 2\n", Options{}, 2, "the line has 2 fields, not 3"},
+	{"a field more, late", strings.Repeat("1 2 3\n", 5000) + "1 2 3 4\n", Options{}, 5001, "has 4 fields, not 3"},
+	{"a field less, late", strings.Repeat("1,2,3\n", 5000) + "1,2\n", Options{}, 5001, "has 2 fields, not 3"},
 	{"negative", "0 1\n# c\n-2 3\n", Options{}, 3, "id -2 is negative"},
 	{"word late", strings.Repeat("1 2\n", 5000) + "1 x\n", Options{}, 5001, `id "x" is no number`},
 	{"word early among numbers", strings.Repeat("1 2\n", 50) + "x 3\n", Options{}, 51, "most are"},

@@ -237,6 +237,10 @@ var damagedArrays = []struct {
 }{
 	{"indptr falls", with(sparse(), array("adj_matrix.indptr", "", int32(0), 3, 2, 3)), "adj_matrix.indptr", 2,
 		"falls from 3 to 2"},
+	{"indptr falls at once", with(sparse(), array("adj_matrix.indptr", "", int32(0), -1, 2, 3)), "adj_matrix.indptr", 1,
+		"falls from 0 to -1"},
+	{"indptr falls at the end", with(sparse(), array("adj_matrix.indptr", "", int32(0), 2, 4, 3)),
+		"adj_matrix.indptr", 3, "falls from 4 to 3"},
 	{"indptr does not begin", with(sparse(), array("adj_matrix.indptr", "", int32(1), 2, 2, 3)),
 		"adj_matrix.indptr", -1, "from 0"},
 	{"indptr does not end", with(sparse(), array("adj_matrix.indptr", "", int32(0), 2, 2, 9)), "adj_matrix.indptr",

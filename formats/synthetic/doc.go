@@ -9,9 +9,8 @@
 // institutions). Options left at zero take the kind's defaults. docs/generate.md describes the models and their limits.
 //
 // The generator never holds a graph: it computes the in-edges of each destination from the destination alone, and
-// writes them in order. In place of an edge list it evaluates functions: a law that deals stubs to nodes (law; a stub
-// is one end of an edge), keyed shuffles and a random matching of stubs (shuffle, matching), and a tree of binomial
-// splits (tree). So any number of workers makes the same files, byte for byte.
+// writes them in order, by a law that deals stubs (ends of edges) to nodes, keyed shuffles, a random matching of stubs,
+// and a tree of binomial splits. So any number of workers makes the same files, byte for byte.
 //
 // # Caveats
 //

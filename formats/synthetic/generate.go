@@ -32,13 +32,14 @@ type Result struct {
 	Bytes       int64 // of all arrays, without the files' heads
 }
 
-// Generate writes a graph of the given kind as a new dataset in the directory dst.
+// Generate writes a graph of the given kind as a new dataset in the directory dst. What it writes depends on kind and
+// options alone, not on Workers or machine.
 //
 // It works in constant memory, whatever the size: a few chunks of about 2 MB a worker (more only where a single
-// destination has more than 2^17 in-edges) and a table of classes. What it writes depends on kind and options alone,
-// not on Workers or machine.
+// destination has more than 2^17 in-edges) and a table of classes.
 //
-// Errors: those of Options.Resolve and of package formats, and context.Cause(ctx). After an error dst holds no dataset.
+// Errors: those of Options.Resolve and of package formats, and context.Cause(ctx). After an error dst holds no
+// dataset, or the one that Options.Force was to replace.
 func Generate(ctx context.Context, kind, dst string, opt Options) (res *Result, err error) {
 	o, err := opt.Resolve(kind)
 	if err != nil {

@@ -15,13 +15,11 @@ const (
 // products graph equals that of ogbn-products.
 const shift = 1.0 / 64
 
-// law deals stubs 0 .. stubs-1 (a stub is one end of an edge) to ranks 0 .. n-1, the most to the first ranks. It stores
-// nothing: the rank of stub j is a monotone function of j, so each rank has a range of stubs, and the ranges together
-// are exactly the stubs.
+// law deals stubs 0 .. stubs-1 to ranks 0 .. n-1, the most to the first ranks. It stores nothing: the rank of stub j is
+// a monotone function of j, so each rank has a range of stubs.
 //
 // Only operations that IEEE 754 rounds exactly are used (+ - * and sqrt, with float64() around products so that none is
-// fused), so every machine computes the same ranks. Each operation stays monotone when rounded, and so does their
-// composition.
+// fused), so every machine computes the same ranks. Each operation stays monotone when rounded.
 type law struct {
 	n, stubs uint64
 	shape    shape

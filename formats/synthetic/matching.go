@@ -20,11 +20,9 @@ type side struct {
 	groups []group
 }
 
-// matching pairs the stubs of edges at random, with nothing stored: the configuration model, with classes that prefer
-// themselves. The pair of any stub is computed alone, and pair(pair(stub)) is the stub.
-//
-// Method: the configuration model (B. Bollobás, "A probabilistic proof of an asymptotic formula for the number of
-// labelled regular graphs", European J. Combinatorics 1, 1980), where shuffles take the place of a random matching.
+// matching pairs the stubs of edges at random, with nothing stored, by the configuration model (B. Bollobás, "A
+// probabilistic proof of an asymptotic formula for the number of labelled regular graphs", European J. Combinatorics 1,
+// 1980), with classes that prefer themselves. The pair of any stub is computed alone, and pair(pair(stub)) is the stub.
 type matching struct {
 	left, right side // the same for an undirected graph
 	pool        shuffle

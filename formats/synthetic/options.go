@@ -53,7 +53,7 @@ type Options struct {
 	Classes int
 	// Seed keys all randomness: equal options make equal files, on every machine.
 	Seed uint64
-	// Force replaces an existing dataset.
+	// Force replaces an existing dataset, when the new one is complete.
 	Force bool
 	// Workers is the number of goroutines that compute. 0 is one a CPU. It changes nothing that is written.
 	Workers int
@@ -68,8 +68,8 @@ var defaults = map[string]Options{
 	Typed:    {Nodes: 200_000, Edges: 2_000_000, Features: 128, Classes: 16},
 }
 
-// Resolve replaces what was left at zero by the kind's defaults, and None by 0, and checks the result. The options that
-// it returns say exactly what a graph has; they are not meant to be passed on to Generate.
+// Resolve replaces what was left at zero by the kind's defaults, and None by 0, and checks the result, which is not
+// meant to be passed on to Generate.
 func (o Options) Resolve(kind string) (Options, error) {
 	d, ok := defaults[kind]
 	if !ok {

@@ -14,13 +14,13 @@ const (
 	shortest    = 4096 // the least n that takes passesLong
 )
 
-// shuffle is a keyed bijection of 0 .. n-1 that takes no memory, whatever n. It differs from rng.Permutation, whose
-// order is frozen and whose short orders are tables: here every class of a graph has a shuffle of its own, and each
-// edge costs several evaluations. Order in a generated graph is no security matter, so fewer rounds do.
+// shuffle is a keyed bijection of 0 .. n-1 that takes no memory, whatever n. rng.Permutation is frozen and makes tables
+// of short orders; here every class of a graph has a shuffle of its own, and each edge costs several evaluations. Order
+// in a generated graph is no security matter, so fewer rounds do.
 //
 // Method: an alternating Feistel network on a pair (high, low) with high < rows and low < 2^width, the smallest such
 // rectangle with n cells or more, and cycle walking: J. Black and P. Rogaway, "Ciphers with arbitrary finite domains",
-// CT-RSA 2002. The rectangle has fewer than 2^width cells too many, so that a second evaluation is rare.
+// CT-RSA 2002. A second evaluation is rare.
 type shuffle struct {
 	n, rows uint64
 	width   uint

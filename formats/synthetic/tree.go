@@ -7,12 +7,9 @@ import (
 	"github.com/khop-gnn/khop/internal/rng"
 )
 
-// tree splits a number of edges among ids 0 .. n-1 by repeated halving, as a multinomial distribution does: an id whose
-// bits from the highest of `levels` are x1 x2 .. has probability proportional to the product over levels of zero (bit
-// 0) or 1-zero (bit 1). The count of any id, or of any run of them, is found alone: each split is drawn from a stream
-// of its own.
-//
-// Where n is no power of two the probabilities are those given that the id is below n.
+// tree splits a number of edges among ids 0 .. n-1 by repeated halving: an id whose bits from the highest of `levels`
+// are x1 x2 .. has probability proportional to the product over levels of zero (bit 0) or 1-zero (bit 1), given that it
+// is below n. The count of any id, or of any run of them, is found alone: each split is drawn from a stream of its own.
 type tree struct {
 	n, edges uint64
 	levels   uint

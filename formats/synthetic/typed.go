@@ -43,7 +43,7 @@ type typedGraph struct {
 	citing, employed uint64    // keys of the sources that are drawn
 }
 
-// typed plans papers, authors and institutions. Of the edges a fifth are authorships, and a fifth the same reversed, a
+// typed plans papers, authors and institutions. Of the edges a fifth are authorships, a fifth the same reversed, a
 // tenth affiliations, the others citations.
 //
 // Citations: power-law in-degrees, sources alike but for their class. Authorships: a bipartite configuration model

@@ -255,33 +255,5 @@ func hostIDs(t unified.Tensor) ([]int32, error) {
 	return ids, nil
 }
 
-// dtypeOf returns GoMLX's name of an element type.
-func dtypeOf(d unified.DType) dtypes.DType {
-	switch d {
-	case unified.Int8:
-		return dtypes.Int8
-	case unified.Uint8:
-		return dtypes.Uint8
-	case unified.Int16:
-		return dtypes.Int16
-	case unified.Uint16:
-		return dtypes.Uint16
-	case unified.Int32:
-		return dtypes.Int32
-	case unified.Uint32:
-		return dtypes.Uint32
-	case unified.Int64:
-		return dtypes.Int64
-	case unified.Uint64:
-		return dtypes.Uint64
-	case unified.Float16:
-		return dtypes.Float16
-	case unified.BFloat16:
-		return dtypes.BFloat16
-	case unified.Float32:
-		return dtypes.Float32
-	case unified.Float64:
-		return dtypes.Float64
-	}
-	return dtypes.InvalidDType
-}
+// dtypeOf returns GoMLX's name of an element type, which it spells as khop does; InvalidDType where it has none.
+func dtypeOf(d unified.DType) dtypes.DType { return dtypes.MapOfNames[d.String()] }

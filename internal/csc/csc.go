@@ -129,9 +129,8 @@ func TypeBytes(types int) int64 {
 	return 2
 }
 
-// Build returns the whole structure as one part, whose Indptr, Indices and Types are ordinary Go memory that belongs to
-// the caller. Perm, if asked for, is valid until free is called, which the caller must do. MemoryLimit is not looked
-// at.
+// Build returns the whole structure as one part, whose Indptr, Indices and Types are ordinary Go memory of the caller.
+// Perm is valid until the caller calls free. MemoryLimit is not looked at.
 func Build[T ID](ctx context.Context, edges Edges[T], opt Options) (part Part, free func(), err error) {
 	opt.MemoryLimit = 0
 	b, err := plan(ctx, edges, opt)
@@ -159,8 +158,7 @@ func Stream[T ID](ctx context.Context, edges Edges[T], opt Options, emit func(Pa
 }
 
 // Estimate returns the bytes that Build or an unlimited Stream take for that many edges, besides the source's own, and
-// the least limit that Stream is sure to work within. It is an upper bound, whatever the graph looks like, as long as
-// edge numbers are below 2^32 or there are as many edges.
+// the least limit that Stream is sure to work within: upper bounds, whatever the graph looks like.
 func Estimate(opt Options, edges int64) (all, least int64) {
 	opt = opt.withDefaults()
 	lay := newLayout(opt, edges)

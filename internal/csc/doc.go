@@ -8,11 +8,10 @@
 // a memory limit allows; it then reads the source once for each part. Estimate says in advance how much memory either
 // takes.
 //
-// The method is a radix sort of (destination, type, source) keys, in arrays and never in maps. A first walk over the
-// source counts edges by range of destinations; a second partitions the keys by range. Ranges are so narrow that the
-// rest of the sort stays in a core's cache. Both walks and the sorting run on all workers. Ties keep the order of the
-// source. A range with too many edges, as hubs make it, is split by further bits of the key, down to those of the
-// source where it must be, so the memory for sorting is bounded for every graph.
+// The method is a radix sort of (destination, type, source) keys. A first walk over the source counts edges by range of
+// destinations; a second partitions the keys by range. Ranges are so narrow that the rest of the sort stays in a core's
+// cache. All of it runs on all workers. Ties keep the order of the source. A range with too many edges, as hubs make
+// it, is split by further bits of the key, so the memory for sorting is bounded for every graph.
 //
 // # Caveats
 //

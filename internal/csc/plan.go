@@ -83,9 +83,9 @@ func plan[T ID](ctx context.Context, edges Edges[T], opt Options) (*builder, err
 }
 
 // walk calls work for the pieces of every chunk, at most one per worker, concurrently; first is the position in the
-// source of the piece's first edge. After each chunk it calls done, if set.
+// source of the piece's first edge.
 func walk[T ID](ctx context.Context, b *builder, edges Edges[T], stage string,
-	work func(w int, c Chunk[T], first int64) error, done func() error) (int64, error) {
+	work func(w int, c Chunk[T], first int64) error) (int64, error) {
 	seen := int64(0)
 	err := edges(func(c Chunk[T]) error {
 		if err := ctx.Err(); err != nil {
@@ -105,9 +105,6 @@ func walk[T ID](ctx context.Context, b *builder, edges Edges[T], stage string,
 		}
 		seen += int64(n)
 		b.opt.Progress(stage, seen, max(b.edges, seen))
-		if done != nil {
-			return done()
-		}
 		return nil
 	})
 	return seen, err
@@ -173,7 +170,7 @@ func countTops[T ID](ctx context.Context, b *builder, edges Edges[T], lay layout
 			largest[w] = max(largest[w], e)
 		}
 		return nil
-	}, nil)
+	})
 	b.largest = max(b.edges, slices.Max(largest))
 	for _, t := range counts[1:] {
 		for i, n := range t {
@@ -222,7 +219,7 @@ func splitLeaves[T ID](ctx context.Context, b *builder, edges Edges[T], room int
 		counts := tables(b.opt.Workers, len(b.leaves)-firstNew)
 		if _, err := walk(ctx, b, edges, "split", func(w int, c Chunk[T], _ int64) error {
 			return countSplits(b, c, counts[w], int32(firstNew))
-		}, nil); err != nil {
+		}); err != nil {
 			return err
 		}
 		for i := range counts[0] {

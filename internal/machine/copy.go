@@ -11,11 +11,10 @@ import (
 // copyRounds is how often CopyRate measures; the median counts.
 const copyRounds = 5
 
-// CopyRate returns the bytes a second that one goroutine a destination copies from source together, each byte counted
-// once. Every goroutine goes through source in steps of its destination's size, so that with a source many times the
-// last-level cache (CopySource) it is read from memory, as rows of a large table are. The destinations must not
-// overlap, source must be at least as long as the longest of them, and each round copies until it has taken at least
-// the given time. The caller must have written to all pages before: fresh ones read as one shared page of zeros.
+// CopyRate returns the bytes a second that one goroutine a destination copies from source together. Every goroutine
+// goes through source in steps of its destination's size, so that with a source of CopySource it is read from memory.
+// The destinations must not overlap, source must be at least as long as the longest of them, and each round takes at
+// least the given time. The caller must have written to all pages before: fresh ones read as one shared page of zeros.
 func CopyRate(ctx context.Context, source []byte, dst [][]byte, round time.Duration) (float64, error) {
 	longest := 0
 	for _, d := range dst {

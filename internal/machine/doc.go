@@ -4,8 +4,7 @@
 // # Basics
 //
 // Probe asks the system (on Linux by the files under /proc and /sys) and returns a Machine. ReadUsage says how much
-// memory the process holds now, anonymous and file-backed apart. CopyRate measures how fast several goroutines copy;
-// benchmarks compare gathering with that.
+// memory the process holds now. CopyRate measures how fast several goroutines copy.
 //
 // # Caveats
 //

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 func tree(files map[string]string) fstest.MapFS {
@@ -58,7 +58,7 @@ func TestProbeReadsWhatLinuxTells(t *testing.T) {
 		MemoryTotal: 24560000 << 10, MemoryAvailable: 20000000 << 10, MemoryLimit: 1e9, MemoryInGroup: 4e8,
 		HugePages: HugePages{"madvise", "madvise"}, HugePageBytes: 2 << 20,
 	}
-	if d := cmp.Diff(want, got); d != "" {
+	if d := expect.Diff(want, got); d != "" {
 		t.Error(d)
 	}
 	if room := m.Room(); room != 6e8 {

@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { expect.NoGoroutines(m) }
 
 // fakeBoard counts 5 J and 1 replay between any two questions.
 type fakeBoard struct {

@@ -6,9 +6,8 @@ import "unsafe"
 // Computer Programming", volume 3, section 6.4).
 const Multiplier = 0x9E3779B97F4A7C15
 
-// Node64x4 prefetches base[ids[i]] for each i: elements of 4 bytes, such as a direct map from node to local id. It is
-// Index4 under the name that reads well beside Node32x4 in code that is generic over the width of an id.
+// Node64x4 is Index4 under the name that reads well beside Node32x4 in code that is generic over the width of an id.
 func Node64x4(base unsafe.Pointer, ids []int64) { Index4(base, ids) }
 
-// Node64x8 prefetches base[ids[i]] for each i: elements of 8 bytes, such as indptr.
+// Node64x8 is Index8 likewise.
 func Node64x8(base unsafe.Pointer, ids []int64) { Index8(base, ids) }

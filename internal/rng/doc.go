@@ -22,7 +22,7 @@
 //
 // Each Purpose says what the index of its streams is, and which type key and hop belong to its stages.
 //
-// Floyd and WithReplacement are the oracles that fast kernels are compared with: plain code, independent of any kernel.
+// Floyd and WithReplacement are the oracles that fast kernels are compared with.
 //
 // # Caveats
 //
@@ -39,9 +39,6 @@
 // A change of any result in this package changes every batch of every user: it is a new version of the sampling
 // semantics.
 //
-// # Concurrency and allocation
-//
-// All functions are pure, and a Permutation never changes once made: any number of goroutines may use them. Nothing
-// here allocates, save NewPermutation for n of at most 65536 (2 bytes an item) and appending to a dst that has too
-// little capacity.
+// All functions are pure, and a Permutation never changes once made: any number of goroutines may use them. Only
+// NewPermutation allocates, for n of at most 65536 (2 bytes an item).
 package rng

@@ -22,31 +22,30 @@ func main() {
 	anySkip := flag.Bool("any-skip", false, "let every test skip")
 	totals := flag.String("totals", "", "file to add a line to: passed, failed, skipped")
 	flag.Parse()
-	var list []pattern
-	if *allowed != "" {
-		text, err := os.ReadFile(*allowed)
-		if err == nil {
-			list, err = parseList(string(text))
-		}
-		if err != nil {
-			fmt.Fprintf(os.Stderr, "testreport: %s: %v\n", *allowed, err)
-			os.Exit(2)
-		}
-	}
-	r := report{out: os.Stdout, allowed: list, anySkip: *anySkip, output: map[test][]string{}}
-	if err := r.read(os.Stdin); err != nil {
+	r := report{out: os.Stdout, anySkip: *anySkip, output: map[test][]string{}}
+	if err := r.run(*allowed, *totals); err != nil {
 		fmt.Fprintln(os.Stderr, "testreport:", err)
 		os.Exit(2)
-	}
-	if *totals != "" {
-		if err := r.appendTotals(*totals); err != nil {
-			fmt.Fprintln(os.Stderr, "testreport:", err)
-			os.Exit(2)
-		}
 	}
 	if !r.finish() {
 		os.Exit(1)
 	}
+}
+
+func (r *report) run(allowed, totals string) error {
+	if allowed != "" {
+		text, err := os.ReadFile(allowed)
+		if err != nil {
+			return err
+		}
+		if r.allowed, err = parseList(string(text)); err != nil {
+			return fmt.Errorf("%s: %w", allowed, err)
+		}
+	}
+	if err := r.read(os.Stdin); err != nil || totals == "" {
+		return err
+	}
+	return r.appendTotals(totals)
 }
 
 // event is a line of "go test -json".

@@ -12,10 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/integrations/shm/consumer"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
@@ -29,7 +28,7 @@ func TestMain(m *testing.M) {
 	if len(os.TempDir()) > 30 {
 		_ = os.Setenv("TMPDIR", "/tmp") // paths of sockets have at most 107 bytes
 	}
-	goleak.VerifyTestMain(m)
+	expect.NoGoroutines(m)
 }
 
 // plainGraph has n nodes with in-edges, features, labels and edge weights.

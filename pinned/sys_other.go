@@ -4,9 +4,13 @@ package pinned
 
 import "errors"
 
-// fileSystem is not known.
+// Populate reads pages ahead on Linux alone; here it returns errors.ErrUnsupported.
+func Populate([]byte) error { return errors.ErrUnsupported }
+
 func fileSystem(string) string { return "" }
 
 func mapWritable(memory) ([]byte, error) { return nil, errors.ErrUnsupported }
 
 func preferNode([]byte, int) error { return errors.ErrUnsupported }
+
+func adviseHuge([]byte) {}

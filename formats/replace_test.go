@@ -1,0 +1,286 @@
+package formats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// bothWays runs a test as this system replaces datasets, and as one does that cannot exchange names in one step.
+func bothWays(t *testing.T, test func(t *testing.T)) {
+	t.Run("as this system does", test)
+	t.Run("by renaming", func(t *testing.T) {
+		inOneStep = func(string, string) error { return errors.ErrUnsupported }
+		defer func() { inOneStep = exchange }()
+		test(t)
+	})
+}
+
+func TestAReplacementThatFailsLeavesTheOldDataset(t *testing.T) {
+	cancelled, cancel := context.WithCancel(context.Background())
+	cancel()
+	column := graph.Column{Name: "a", DType: unified.Int32}
+	for name, fail := range map[string]func(t *testing.T, dir string) error{
+		"aborted at once": func(t *testing.T, dir string) error {
+			w, err := Create(dir, WriterOptions{Force: true})
+			must(t, err)
+			return errors.Join(w.Abort(), errors.New("as it should"))
+		},
+		"aborted in the middle of a column": func(t *testing.T, dir string) error {
+			w, err := Create(dir, WriterOptions{Force: true})
+			must(t, err)
+			c, err := w.NodeColumn(0, column, 10)
+			must(t, err)
+			feed(t, c, 12)
+			return errors.Join(w.Abort(), errors.New("as it should"))
+		},
+		"refused by Commit": func(t *testing.T, dir string) error {
+			w, err := Create(dir, WriterOptions{Force: true})
+			must(t, err)
+			return errors.Join(w.Commit(plainSchema(5, 6)), w.Abort())
+		},
+		"cancelled": func(t *testing.T, dir string) error {
+			return WriteGraph(cancelled, dir, newGraph(t, plainArrays(t)), WriterOptions{Force: true})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := write(t, typedArrays(t), WriterOptions{})
+			before := files(t, filepath.Dir(dir))
+			if err := fail(t, dir); err == nil {
+				t.Fatal("it does not fail")
+			}
+			requireEqualFiles(t, before, files(t, filepath.Dir(dir)))
+			requireEqualNames(t, filepath.Dir(dir), filepath.Dir(write(t, typedArrays(t), WriterOptions{})))
+		})
+	}
+}
+
+func TestTheOldDatasetIsThereUntilTheNewOneIsComplete(t *testing.T) {
+	bothWays(t, func(t *testing.T) {
+		dir := write(t, typedArrays(t), WriterOptions{})
+		g := newGraph(t, plainArrays(t))
+		w, err := Create(dir, WriterOptions{Force: true})
+		must(t, err, w.writeArrays(context.Background(), g))
+		requireEqualGraphs(t, newGraph(t, typedArrays(t)), open(t, dir).Graph())
+		must(t, w.Commit(*g.Schema()))
+		requireEqualGraphs(t, g, open(t, dir).Graph())
+		requireEqualNames(t, filepath.Dir(dir), filepath.Dir(write(t, plainArrays(t), WriterOptions{})))
+	})
+}
+
+// Readers open and check a dataset again and again, while writers replace it by one of others.
+func TestReadersSeeTheOldOrTheNewDatasetWhole(t *testing.T) {
+	bothWays(t, func(t *testing.T) {
+		graphs := []*graph.Graph{newGraph(t, plainArrays(t)), newGraph(t, typedArrays(t)),
+			newGraph(t, randomArrays(t, 1, 50, 3))}
+		dir := write(t, plainArrays(t), WriterOptions{})
+		end := keepReading(t, dir, graphs)
+		for i := range 30 {
+			must(t, WriteGraph(context.Background(), dir, graphs[i%len(graphs)], WriterOptions{Force: true}))
+		}
+		if n := end(); n == 0 {
+			t.Error("nobody read")
+		}
+	})
+}
+
+// keepReading opens and checks a dataset until the function that it returns is called; that returns how often it did.
+func keepReading(t *testing.T, dir string, graphs []*graph.Graph) (end func() int64) {
+	var done atomic.Bool
+	var reads atomic.Int64
+	var wg sync.WaitGroup
+	for reader := range 4 {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for !done.Load() {
+				if err := readWhole(dir, graphs, reader == 0); err != nil {
+					t.Errorf("a reader, after %d reads: %v", reads.Load(), err)
+					return
+				}
+				reads.Add(1)
+			}
+		}()
+	}
+	return func() int64 { done.Store(true); wg.Wait(); return reads.Load() }
+}
+
+// readWhole opens the dataset at dir, or checks it, and compares it with the graph of its id.
+func readWhole(dir string, graphs []*graph.Graph, check bool) error {
+	if check {
+		report, err := Check(context.Background(), dir, CheckOptions{Workers: 1})
+		if err != nil || !report.OK() {
+			return fmt.Errorf("%+v, %w", report, err)
+		}
+		return nil
+	}
+	d, err := Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if !slices.ContainsFunc(graphs, func(g *graph.Graph) bool { return sameEdges(g, d.Graph()) }) {
+		return errors.New("it holds edges that no dataset has")
+	}
+	return nil
+}
+
+func sameEdges(a, b *graph.Graph) bool {
+	return slices.Equal(a.Indptr(), b.Indptr()) && equalTensors(a.Indices(), b.Indices())
+}
+
+func TestOneWriterAtATimeReplacesADataset(t *testing.T) {
+	dir := write(t, typedArrays(t), WriterOptions{})
+	g := newGraph(t, plainArrays(t))
+	first, err := Create(dir, WriterOptions{Force: true})
+	must(t, err, first.writeArrays(context.Background(), g))
+	_, err = Create(dir, WriterOptions{Force: true})
+	if !errors.Is(err, ErrExist) || !strings.Contains(err.Error(), "another process is writing it") {
+		t.Errorf("a second writer: %v", err)
+	}
+	must(t, first.Commit(*g.Schema()))
+	requireEqualGraphs(t, g, open(t, dir).Graph())
+	must(t, WriteGraph(context.Background(), dir, newGraph(t, typedArrays(t)), WriterOptions{Force: true}))
+	requireEqualNames(t, filepath.Dir(dir), filepath.Dir(write(t, typedArrays(t), WriterOptions{})))
+}
+
+// killed are the states in which a writer that replaces dir may die. The old dataset is typedArrays, the new one
+// plainArrays. They return what is then there.
+var killed = map[string]func(t *testing.T, dir string) graph.Arrays{
+	"before it wrote anything": func(t *testing.T, dir string) graph.Arrays {
+		must(t, os.Mkdir(dir+workSuffix, 0o777))
+		return typedArrays(t)
+	},
+	"while it wrote a column": func(t *testing.T, dir string) graph.Arrays {
+		w, err := Create(dir, WriterOptions{Force: true})
+		must(t, err)
+		c, err := w.NodeColumn(0, graph.Column{Name: "a", DType: unified.Int32}, 10)
+		must(t, err)
+		feed(t, c, 12)
+		must(t, w.mark.release())
+		return typedArrays(t)
+	},
+	"when the new one was complete": func(t *testing.T, dir string) graph.Arrays {
+		w, err := Create(dir, WriterOptions{Force: true})
+		must(t, err, w.writeArrays(context.Background(), newGraph(t, plainArrays(t))), w.publish([]byte("{}")))
+		must(t, w.mark.release())
+		return typedArrays(t)
+	},
+	"before the exchange": func(t *testing.T, dir string) graph.Arrays {
+		dieAt(t, dir, func(string, string) error { return errors.New("killed") })
+		return typedArrays(t)
+	},
+	"after the exchange": func(t *testing.T, dir string) graph.Arrays {
+		dieAt(t, dir, func(a, b string) error {
+			must(t, os.Rename(a, a+".x"), os.Rename(b, a), os.Rename(a+".x", b))
+			return errors.New("killed")
+		})
+		return plainArrays(t)
+	},
+	"when the old one was set aside": func(t *testing.T, dir string) graph.Arrays {
+		dieAt(t, dir, func(a, b string) error {
+			must(t, os.Rename(a, filepath.Join(a+workSuffix, workOld)))
+			return errors.New("killed")
+		})
+		return typedArrays(t)
+	},
+	"when the new one has the name": func(t *testing.T, dir string) graph.Arrays {
+		dieAt(t, dir, func(a, b string) error {
+			must(t, os.Rename(a, filepath.Join(a+workSuffix, workOld)), os.Rename(b, a))
+			return errors.New("killed")
+		})
+		return plainArrays(t)
+	},
+}
+
+// dieAt replaces a dataset up to the exchange of names.
+func dieAt(t *testing.T, dir string, exchanging func(a, b string) error) {
+	inOneStep = exchanging
+	defer func() { inOneStep = exchange }()
+	g := newGraph(t, plainArrays(t))
+	w, err := Create(dir, WriterOptions{Force: true})
+	must(t, err, w.writeArrays(context.Background(), g))
+	if err := w.Commit(*g.Schema()); err == nil {
+		t.Fatal("the writer went on")
+	}
+	must(t, w.mark.release())
+}
+
+func TestAWriterThatDiedWhileItReplacedADatasetHarmsNobody(t *testing.T) {
+	for name, die := range killed {
+		t.Run(name, func(t *testing.T) {
+			dir := write(t, typedArrays(t), WriterOptions{})
+			left := newGraph(t, die(t, dir))
+			requireEqualGraphs(t, left, open(t, dir).Graph())
+			if report, err := Check(context.Background(), dir, CheckOptions{}); err != nil || !report.OK() {
+				t.Errorf("check: %+v, %v", report, err)
+			}
+			g := newGraph(t, plainArrays(t))
+			if err := WriteGraph(context.Background(), dir, g, WriterOptions{}); !errors.Is(err, ErrExist) {
+				t.Errorf("without force: %v", err)
+			}
+			requireEqualGraphs(t, left, open(t, dir).Graph())
+			must(t, WriteGraph(context.Background(), dir, g, WriterOptions{Force: true}))
+			requireEqualGraphs(t, g, open(t, dir).Graph())
+			requireEqualNames(t, filepath.Dir(dir), filepath.Dir(write(t, plainArrays(t), WriterOptions{})))
+		})
+	}
+}
+
+func TestADatasetIsReplacedWhereItLies(t *testing.T) {
+	dir := write(t, typedArrays(t), WriterOptions{})
+	elsewhere := filepath.Join(scratchDir(t), "link")
+	must(t, os.Symlink(dir, elsewhere))
+	g := newGraph(t, plainArrays(t))
+	must(t, WriteGraph(context.Background(), elsewhere, g, WriterOptions{Force: true}))
+	requireEqualGraphs(t, g, open(t, elsewhere).Graph())
+	requireEqualGraphs(t, g, open(t, dir).Graph())
+	if st, err := os.Lstat(elsewhere); err != nil || st.Mode()&os.ModeSymlink == 0 {
+		t.Errorf("the link is now %v, %v", st, err)
+	}
+	t.Chdir(dir)
+	must(t, WriteGraph(context.Background(), ".", newGraph(t, typedArrays(t)), WriterOptions{Force: true}))
+	requireEqualGraphs(t, newGraph(t, typedArrays(t)), open(t, dir).Graph())
+	requireEqualNames(t, filepath.Dir(dir), filepath.Dir(write(t, typedArrays(t), WriterOptions{})))
+}
+
+func TestAWorkspaceThatHoldsAnythingElseIsLeftAlone(t *testing.T) {
+	g := newGraph(t, plainArrays(t))
+	for name, prepare := range map[string]func(t *testing.T, work string){
+		"files of the user": func(t *testing.T, work string) {
+			must(t, os.Mkdir(work, 0o777))
+			put(t, work, "notes.txt", []byte("mine"))
+		},
+		"a file of the user in what a writer left": func(t *testing.T, work string) {
+			killed["while it wrote a column"](t, strings.TrimSuffix(work, workSuffix))
+			put(t, work, "new/notes.txt", []byte("mine"))
+		},
+		"a dataset of that name": func(t *testing.T, work string) {
+			must(t, WriteGraph(context.Background(), work, g, WriterOptions{}))
+		},
+		"a dataset of that name whose marker was left": func(t *testing.T, work string) {
+			must(t, WriteGraph(context.Background(), work, g, WriterOptions{}))
+			put(t, work, markerName, []byte(markerHead+"dir .\nfile graph/indptr.arrow\n"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := write(t, typedArrays(t), WriterOptions{})
+			prepare(t, dir+workSuffix)
+			before := files(t, filepath.Dir(dir))
+			if err := WriteGraph(context.Background(), dir, g, WriterOptions{Force: true}); !errors.Is(err, ErrExist) {
+				t.Errorf("%v", err)
+			}
+			requireEqualFiles(t, before, files(t, filepath.Dir(dir)))
+		})
+	}
+}

@@ -1,0 +1,79 @@
+package sampling
+
+import (
+	"math"
+	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
+)
+
+// What a batch can take is the product of the fan-outs, or what the graph has: memory is planned by it, to the byte.
+func TestBoundIsTheProductOfFanoutsOrTheGraph(t *testing.T) {
+	one := func(nodes, edges int64) *graph.Schema {
+		return &graph.Schema{Nodes: []graph.NodeType{{Name: "n", Count: nodes}},
+			Edges: []graph.EdgeType{{Source: "n", Relation: "e", Target: "n", Count: edges}}}
+	}
+	two := &graph.Schema{Nodes: []graph.NodeType{{Name: "user", Count: 200}, {Name: "item", Count: 30}},
+		Edges: []graph.EdgeType{{Source: "item", Relation: "rated", Target: "user", Count: 90},
+			{Source: "user", Relation: "rates", Target: "item", Count: 400}}}
+	const table = 8 * 4096 // the least that a hash table of int32 takes
+	for name, c := range map[string]struct {
+		s     *graph.Schema
+		n     Neighbor
+		batch int
+		want  Bound
+	}{
+		"product": {one(100_000, 1_000_000), Neighbor{Fanouts: []int{3, 2}}, 10,
+			Bound{Layers: 2, Nodes: 120, Edges: 110, Blocks: [][]int64{{80}, {30}}, Scratch: table + 16*120}},
+		"new nodes": {one(100_000, 1_000_000), Neighbor{Fanouts: []int{3, 2}, Frontier: NewNodes}, 10,
+			Bound{Layers: 2, Nodes: 100, Edges: 90, Blocks: [][]int64{{90}, {0}}, Scratch: table + 16*100}},
+		"graph": {one(50, 60), Neighbor{Fanouts: []int{3, 2}}, 10,
+			Bound{Layers: 2, Nodes: 50, Edges: 90, Blocks: [][]int64{{60}, {30}}, Scratch: 4*50 + 16*50}},
+		"graph, new nodes": {one(50, 60), Neighbor{Fanouts: []int{3, 2}, Frontier: NewNodes}, 10,
+			Bound{Layers: 2, Nodes: 50, Edges: 60, Blocks: [][]int64{{60}, {0}}, Scratch: 4*50 + 16*50}},
+		"graph, replaced": {one(50, 60), Neighbor{Fanouts: []int{3, 2}, Replace: true}, 10,
+			Bound{Layers: 2, Nodes: 50, Edges: 110, Blocks: [][]int64{{80}, {30}}, Scratch: 4*50 + 16*50}},
+		"all": {one(50, 60), Neighbor{Fanouts: []int{All, 0}}, 100,
+			Bound{Layers: 2, Nodes: 50, Edges: 60, Blocks: [][]int64{{0}, {60}}, Scratch: 4*50 + 16*50}},
+		"table of a large batch": {one(1<<30, 1<<40), Neighbor{Fanouts: []int{3}}, 10_000,
+			Bound{Layers: 1, Nodes: 40_000, Edges: 30_000, Blocks: [][]int64{{30_000}}, Scratch: 8<<17 + 16*40_000}},
+		"two types": {two, Neighbor{Fanouts: []int{2, 3}, PerType: map[string][]int{"rates": {4}}}, 10,
+			Bound{Layers: 2, Nodes: 50 + 30, Edges: 20 + 40 + 90, Blocks: [][]int64{{90, 0}, {20, 40}},
+				Scratch: 4*230 + 24*80}},
+		"trees": {one(50, 60), Neighbor{Fanouts: []int{3, 2}, Disjoint: true}, 10,
+			Bound{Layers: 2, Nodes: 120, Edges: 110, Blocks: [][]int64{{80}, {30}}, Lists: []int64{120},
+				Arrays: treeArrays(one(50, 60), []int64{120}), Scratch: 2*table + 8*120 + 16*120}},
+	} {
+		if err := c.s.Init(); err != nil {
+			t.Fatal(err)
+		}
+		if d := expect.Diff(c.want, c.n.Bound(c.s, c.batch)); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
+	}
+}
+
+// More seeds never take less, however large the numbers become.
+func TestBoundsDoNotRunOver(t *testing.T) {
+	s := &graph.Schema{Nodes: []graph.NodeType{{Name: "n", Count: 1 << 40}},
+		Edges: []graph.EdgeType{{Source: "n", Relation: "e", Target: "n", Count: 1 << 46}}}
+	if err := s.Init(); err != nil {
+		t.Fatal(err)
+	}
+	for _, disjoint := range []bool{false, true} {
+		n := Neighbor{Replace: true, Disjoint: disjoint}
+		for range 4 {
+			n.Fanouts = append(n.Fanouts, math.MaxInt32)
+			before := Bound{}
+			for shift := range 62 {
+				b := n.Bound(s, 1<<shift)
+				if b.Nodes < max(before.Nodes, 1) || b.Edges < max(before.Edges, 1<<31-1) ||
+					b.Scratch < max(before.Scratch, b.Nodes) {
+					t.Errorf("%s, 1<<%d seeds: %+v, half as many %+v", n.Fingerprint(), shift, b, before)
+				}
+				before = b
+			}
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const sample = `package p
+
+import "errors"
+
+const limit = 3
+
+func f(a, b int) (n int, err error) {
+	for i := 0; i < a; i++ {
+		if b == 0 || i > limit {
+			break
+		}
+		n += g(a, b)
+	}
+	defer done()
+	if n != 0 {
+		return 0, errors.New("bad")
+	}
+	return min(n, 1), nil
+}
+`
+
+func TestMutantsAreSmallChanges(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "p.go")
+	if err := os.WriteFile(path, []byte(sample), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := parse(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, m := range mutants(s) {
+		before, after := s.lines(&m)
+		if got = append(got, m.operator+": "+after); before == after || strings.Count(string(s.apply(&m)), "\n") !=
+			strings.Count(sample, "\n") {
+			t.Errorf("%s: %s becomes %s", m.operator, before, after)
+		}
+	}
+	for _, want := range []string{
+		"number: const limit = 4", "number: const limit = 2", "negate: for i := 0; !(i < a); i++ {",
+		"boundary: for i := 0; i <= a; i++ {", "increment: for i := 0; i < a; i-- {",
+		"operator: if b != 0 || i > limit {", "operator: if b == 0 && i > limit {",
+		"negate: if !(b == 0 || i > limit) {", "break: continue", "drop statement: if false { n += g(a, b) }",
+		"arithmetic: n -= g(a, b)", "swap arguments: n += g(b, a)", "drop statement: if false { defer done() }",
+		"drop error: return 0, nil", "name: return max(n, 1), nil", "number: return min(n, 0), nil",
+	} {
+		if !slices.Contains(got, want) {
+			t.Errorf("%q is missing", want)
+		}
+	}
+	if t.Failed() {
+		t.Log(strings.Join(got, "\n"))
+	}
+}
+
+// A package with a test that notices some mutants and not others.
+func TestMutantsThatTestsNoticeAreKilled(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod": "module example.com/p\n\ngo 1.24\n",
+		"p.go": "package p\n\nfunc Abs(x int) int {\n\tif x < 0 {\n\t\treturn -x\n\t}\n\treturn x\n}\n\n" +
+			"func Unused(x int) int { return x + 7 }\n",
+		"p_test.go": "package p\n\nimport \"testing\"\n\nfunc TestAbs(t *testing.T) {\n\tif Abs(-2) != 2 || " +
+			"Abs(2) != 2 {\n\t\tt.Fail()\n\t}\n}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(dir)
+	var out strings.Builder
+	c := campaign{n: 100, seed: 1, out: &out, known: map[known]bool{{"p.go", "if x < 0 {", "if x <= 0 {"}: true}}
+	if err := c.run([]string{"."}); err != nil {
+		t.Fatal(err)
+	}
+	const unused = "func Unused(x int) int { return x + "
+	for _, want := range []string{
+		"p.go:4: negate: killed", "p.go:4: boundary: equivalent", "p.go:10: operator: not reached",
+		"p.go:10: number: not reached\n  - " + unused + "7 }\n  + " + unused + "8 }",
+		"p.go:4: number: survived\n  - if x < 0 {\n  + if x < 1 {", " 3 not reached, "} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is missing in\n%s", want, out.String())
+		}
+	}
+}

@@ -235,8 +235,12 @@ func (m *marker) clear() error {
 		dirs[d] = d != "."
 	}
 	for _, d := range slices.Backward(sortedKeys(dirs)) { // the inner before the outer
-		if dirs[d] {
-			_ = m.root.Remove(filepath.FromSlash(d)) // where it fails, something is in it that is not ours to remove
+		if !dirs[d] {
+			continue
+		}
+		err := m.root.Remove(filepath.FromSlash(d))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) { // that one is not empty
+			return fileError(filepath.Join(m.dir, d), "", err)
 		}
 	}
 	return nil

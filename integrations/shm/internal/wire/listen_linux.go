@@ -53,7 +53,7 @@ func listenIn(dir, path string) (*net.UnixListener, error) {
 	}
 	var sys unix.Stat_t
 	if err := unix.Fstat(int(d.Fd()), &sys); err != nil {
-		return nil, err
+		return nil, &fs.PathError{Op: "stat", Path: dir, Err: err}
 	}
 	if !st.IsDir() || sys.Uid != uint32(os.Geteuid()) || st.Mode().Perm()&0o077 != 0 {
 		return nil, fmt.Errorf("%s: others may enter it: the socket's directory must be yours alone (mode 0700); name "+
@@ -62,7 +62,7 @@ func listenIn(dir, path string) (*net.UnixListener, error) {
 	}
 	// One server at a time looks for a stale socket in this directory.
 	if err := unix.Flock(int(d.Fd()), unix.LOCK_EX); err != nil {
-		return nil, err
+		return nil, &fs.PathError{Op: "lock", Path: dir, Err: err}
 	}
 	if err := removeStale(path); err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/dustin/go-humanize"
 
@@ -21,11 +22,12 @@ type serveCmd struct {
 
 	Socket string `required:"" type:"path" placeholder:"PATH" help:"Where to make the socket, in a folder of your own."`
 
-	WorldSize    positive `default:"1" placeholder:"N" help:"Ranks, each with a ring and an equal share of batches."`
-	Broadcast    int      `default:"0" placeholder:"N" help:"Give the same batches to N consumers, from one ring."`
-	Epochs       uint64   `default:"0" placeholder:"N" help:"End after N epochs; 0: go on."`
-	Hold         int      `default:"0" placeholder:"N" help:"Batches that a consumer may hold; 0: 4, small ones 12."`
-	MaxConsumers positive `default:"64" placeholder:"N" help:"Consumers that may be connected at a time."`
+	WorldSize     positive      `default:"1" placeholder:"N" help:"Ranks, each with a ring and an equal share of batches."`
+	Broadcast     int           `default:"0" placeholder:"N" help:"Give the same batches to N consumers, from one ring."`
+	Epochs        uint64        `default:"0" placeholder:"N" help:"End after N epochs; 0: go on."`
+	Hold          int           `default:"0" placeholder:"N" help:"Batches that a consumer may hold; 0: 4, small ones 12."`
+	ReaderTimeout time.Duration `default:"50s" placeholder:"TIME" help:"How long a broadcast waits for a reader."`
+	MaxConsumers  positive      `default:"64" placeholder:"N" help:"Consumers that may be connected at a time."`
 
 	Remainder  loader.Remainder `enum:"pad,drop,short" default:"pad" help:"Where they do not divide: pad, drop, short."`
 	IndexDType string           `name:"index-dtype" enum:"auto,int32,int64" default:"auto" help:"${index_dtype_help}"`
@@ -106,6 +108,10 @@ func (c *serveCmd) listen(ctx context.Context, env *environment, ds *formats.Dat
 	bar := env.newProgress()
 	defer bar.finish()
 	opt.Progress = bar.report()
+	patience := c.ReaderTimeout
+	if patience == 0 {
+		patience = -1
+	}
 	index := unified.Invalid
 	if c.IndexDType != "auto" {
 		if index, err = unified.ParseDType(c.IndexDType); err != nil {
@@ -114,7 +120,8 @@ func (c *serveCmd) listen(ctx context.Context, env *environment, ds *formats.Dat
 	}
 	return server.New(ctx, ds, server.Options{
 		Path: c.Socket, Loader: opt, WorldSize: int(c.WorldSize), Readers: c.Broadcast, Hold: c.Hold, IndexDType: index,
-		Epochs: c.Epochs, MaxConsumers: int(c.MaxConsumers), StateFile: c.State, Version: versionNumber, Logger: log,
+		ReaderTimeout: patience, Epochs: c.Epochs, MaxConsumers: int(c.MaxConsumers), StateFile: c.State,
+		Version: versionNumber, Logger: log,
 	})
 }
 

@@ -3,18 +3,30 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/server"
 	"github.com/khop-gnn/khop/loader"
 )
+
+// scraping bounds what those who read metrics can take.
+type scraping struct {
+	connections int           // open at a time; others wait
+	header      int           // bytes of a request
+	read, write time.Duration // for a request, and for its answer
+	idle        time.Duration // between requests
+}
+
+var scrapes = scraping{connections: 16, header: 8 << 10, read: 5 * time.Second, write: 10 * time.Second,
+	idle: 30 * time.Second}
 
 // serveMetrics answers Prometheus at --metrics, where that is given, until stop is called.
 func (c *serveCmd) serveMetrics(s *server.Server) (address string, stop func(), err error) {
@@ -25,27 +37,75 @@ func (c *serveCmd) serveMetrics(s *server.Server) (address string, stop func(), 
 	if err != nil {
 		return "", nil, fmt.Errorf("--metrics: %w", err)
 	}
+	return l.Addr().String(), scrapes.serve(l, s.Stats), nil
+}
+
+// serve answers with metrics at a listener, until stop is called.
+func (limits scraping) serve(l net.Listener, stats func() []shm.RankStats) (stop func()) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-		writeMetrics(w, s.Stats())
+		writeMetrics(w, stats())
 	})
-	h := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	h := &http.Server{Handler: mux, MaxHeaderBytes: limits.header, ReadHeaderTimeout: limits.read,
+		ReadTimeout: limits.read, WriteTimeout: limits.write, IdleTimeout: limits.idle,
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)}
+	few := &limited{l, make(chan struct{}, limits.connections), make(chan struct{})}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := h.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			_ = l.Close()
-		}
+		_ = h.Serve(few) // this closes the listener
 	}()
-	return l.Addr().String(), func() {
+	return func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		if h.Shutdown(ctx) != nil {
 			_ = h.Close()
 		}
 		<-done
-	}, nil
+	}
+}
+
+// limited is a listener that has some connections open at a time; the next one waits until one of them is closed.
+type limited struct {
+	net.Listener
+	open  chan struct{} // one for each
+	ended chan struct{}
+}
+
+// Accept implements net.Listener.
+func (l *limited) Accept() (net.Conn, error) {
+	select {
+	case l.open <- struct{}{}:
+	case <-l.ended:
+		return nil, net.ErrClosed
+	}
+	c, err := l.Listener.Accept()
+	if err != nil {
+		<-l.open
+		return nil, err
+	}
+	return &counted{Conn: c, closed: func() { <-l.open }}, nil
+}
+
+// Close implements net.Listener. It is called once.
+func (l *limited) Close() error {
+	close(l.ended)
+	return l.Listener.Close()
+}
+
+// counted is a connection of a limited listener.
+type counted struct {
+	net.Conn
+	once   sync.Once
+	closed func()
+}
+
+// Close implements net.Conn.
+func (c *counted) Close() error {
+	err := c.Conn.Close()
+	c.once.Do(c.closed)
+	return err
 }
 
 // value is one value of a metric: suffix is appended to the metric's name, labels to the rank's.

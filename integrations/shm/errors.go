@@ -49,10 +49,11 @@ const (
 	CodeMemory                     // no room for the ring
 	CodeEnding                     // the server is shutting down
 	CodeReaders                    // readers of a broadcast ring asked for different places
+	CodeStalled                    // the readers of a broadcast ring waited too long for this one
 )
 
 var codeNames = [...]string{"0", "bad message", "version", "user", "rank", "taken", "full", "index dtype", "state",
-	"epochs", "load", "memory", "ending", "readers"}
+	"epochs", "load", "memory", "ending", "readers", "stalled"}
 
 // String returns the code's name in docs/feed.md.
 func (c Code) String() string {

@@ -539,23 +539,3 @@ func TestAConsumerMapsNoMoreThanItWants(t *testing.T) {
 		t.Errorf("%v, want shm.ErrNoRoom", err)
 	}
 }
-
-func TestARunMayTakeLongerThanAMessage(t *testing.T) {
-	was := writeTimeout
-	t.Cleanup(func() { writeTimeout = was }) // after the server's end
-	writeTimeout = 30 * time.Millisecond
-	s := serve(t, plainGraph(t, 500), Options{Hold: 1})
-	c := connect(t, s, consumer.Options{})
-	n := 0
-	for _, err := range c.Epoch(t.Context(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n++; n < 5 {
-			<-time.After(20 * time.Millisecond)
-		}
-	}
-	if n != 16 {
-		t.Errorf("%d batches", n)
-	}
-}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
@@ -33,6 +34,10 @@ type Options struct {
 	// room for, but 4 to 12. A consumer that shares its processors with the workers gets one after a time slice, some
 	// milliseconds: the workers would rest where that is as long as several batches take.
 	Hold int
+	// ReaderTimeout is how long the readers of a broadcast ring wait for one of them, before it is given up: its
+	// connection ends, and until it is back the others go on without it. Default 50 s, less than consumers wait for a
+	// batch; below 0 there is no end.
+	ReaderTimeout time.Duration
 	// IndexDType is the dtype of ids where a consumer asks for none: Int32 or Int64. Default: what the dataset has.
 	IndexDType unified.DType
 	// Epochs, if above 0, is how many epochs there are; Serve returns when all ranks have acknowledged the last.
@@ -56,6 +61,9 @@ func (o *Options) EnsureDefaults() *Options {
 	o.WorldSize = max(o.WorldSize, 1)
 	if o.MaxConsumers == 0 {
 		o.MaxConsumers = 64
+	}
+	if o.ReaderTimeout == 0 {
+		o.ReaderTimeout = 50 * time.Second
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

@@ -17,33 +17,40 @@ import (
 )
 
 const (
-	helloTimeout = 5 * time.Second
+	// farewellTimeout is how long a consumer has to take why its connection ends.
+	farewellTimeout = time.Second
 	// takenTimeout is how long a new consumer waits for the one before it, which may die at this moment. For one whose
 	// connection has ended it waits longer: the server only has to get around to it.
 	takenTimeout = time.Second
 )
 
-// writeTimeout is how long a consumer may read nothing before it is given up. A variable for tests only.
-var writeTimeout = 10 * time.Second
+// helloTimeout is how long a connection may say nothing. A variable for tests only.
+var helloTimeout = 5 * time.Second
 
 // peer is a consumer, as its server sees it. Its goroutine receives what it sends; the rank's loop announces batches to
 // it.
 type peer struct {
 	server  *Server
 	socket  *wire.Socket
+	outbox  outbox
 	rank    *rank // from HELLO on
+	admit   bool  // it counts as a consumer; the server's mu guards it
 	pid     int   // as the kernel or else the consumer says, for messages
 	watched int   // as the kernel says; 0 for a process that it does not show us
 	since   time.Time
 	way     way
 	hold    int
 
-	slots []uint32 // room for parsing; the receiving goroutine's
+	// The receiving goroutine's.
+	slots []uint32  // room for parsing
+	idle  allowance // of messages that change nothing
 
 	// Guarded by rank.mu.
 	segments int    // announced
 	out      []byte // room for a BATCH
 	gone     bool   // the connection is over
+	end      error  // why it was given up
+	late     *clock // runs where the other readers wait for this one
 	asked    *request
 	active   bool   // takes part in the rank's run
 	stop     bool   // wants out of it
@@ -71,11 +78,10 @@ func (p place) before(q place) bool {
 
 // serve runs the connection to its end.
 func (p *peer) serve(ctx context.Context) {
-	defer p.socket.Close()
-	log := p.server.opt.Logger
+	defer p.outbox.close()
 	err := p.greet(ctx)
 	if err == nil {
-		log.Info("a consumer is there", "rank", p.rank.number, "pid", p.pid)
+		p.server.opt.Logger.Info("a consumer is there", "rank", p.rank.number, "pid", p.pid)
 		// The connection must end with the process, even where a fork of it still has the socket.
 		ended := make(chan struct{})
 		stop := WatchProcess(p.watched, func() {
@@ -88,14 +94,23 @@ func (p *peer) serve(ctx context.Context) {
 		stop()
 	}
 	if p.rank != nil {
-		p.rank.detach(p)
+		if end := p.rank.detach(p); end != nil {
+			err = end
+		}
 	}
+	p.leave(err)
+}
+
+// leave says why the connection ends, to the consumer and in the log.
+func (p *peer) leave(err error) {
+	s := p.server
 	var r *refusal
 	if errors.As(err, &r) {
 		p.complain(0, err) // no batch comes after it
-		log.Warn("a consumer was refused", "pid", p.pid, "code", r.code.String(), "error", err)
+		p.outbox.wait(farewellTimeout)
+		s.refused.warn(s.opt.Logger, "a consumer was refused", "pid", p.pid, "code", r.code.String(), "error", err)
 	} else if p.rank != nil {
-		log.Info("a consumer has gone", "rank", p.rank.number, "pid", p.pid)
+		s.opt.Logger.Info("a consumer has gone", "rank", p.rank.number, "pid", p.pid)
 	}
 }
 
@@ -110,26 +125,18 @@ func (p *peer) greet(ctx context.Context) error {
 		return refuse(shm.CodeUser, "you are user %d, the server is user %d's: run both as the same user", uid,
 			p.server.uid)
 	}
-	b := make([]byte, wire.MaxMessage)
-	n, fd, err := p.socket.Receive(context.Background(), time.Now().Add(helloTimeout), b)
-	wire.CloseDescriptor(fd)
+	h, err := p.hello()
 	if err != nil {
 		return err
-	}
-	if k, err := wire.KindOf(b[:n]); err != nil || k != wire.KindHello {
-		return refuse(shm.CodeMessage, "%w: the first message must be HELLO", wire.ErrMessage)
-	}
-	h, _, err := wire.Parse[wire.Hello](b[:n])
-	if err != nil {
-		return &refusal{shm.CodeMessage, err}
 	}
 	if h.Oldest > shm.Version || h.Newest < shm.Version {
 		return refuse(shm.CodeVersion, "you speak versions %d to %d of the feed, the server %d: install the same "+
 			"version of khop on both sides",
 			h.Oldest, h.Newest, shm.Version)
 	}
-	if most := p.server.opt.MaxConsumers; p.server.connected() > most {
-		return refuse(shm.CodeFull, "%d consumers are connected, which is all that --max-consumers allows", most)
+	if !p.server.admit(p) {
+		return refuse(shm.CodeFull, "%d consumers are connected, which is all that --max-consumers allows",
+			p.server.opt.MaxConsumers)
 	}
 	if p.pid == 0 { // of a process that this one cannot see
 		p.pid = int(h.Process)
@@ -138,6 +145,44 @@ func (p *peer) greet(ctx context.Context) error {
 		return err
 	}
 	return p.welcome()
+}
+
+// hello receives HELLO.
+func (p *peer) hello() (wire.Hello, error) {
+	b, err := p.receive(make([]byte, wire.MaxMessage), time.Now().Add(helloTimeout))
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return wire.Hello{}, refuse(shm.CodeMessage, "%w: no HELLO came within %v", wire.ErrMessage, helloTimeout)
+	}
+	if err != nil && p.server.wasTurnedOut(p) {
+		return wire.Hello{}, refuse(shm.CodeFull, "%d connections said nothing, which is all that the server allows",
+			mostStrangers)
+	}
+	if err != nil {
+		return wire.Hello{}, err
+	}
+	if k, err := wire.KindOf(b); err != nil || k != wire.KindHello {
+		return wire.Hello{}, refuse(shm.CodeMessage, "%w: the first message must be HELLO", wire.ErrMessage)
+	}
+	h, _, err := wire.Parse[wire.Hello](b)
+	return h, blame(err)
+}
+
+// receive returns the next message of a consumer, in room for it. end is as in Socket.Receive.
+func (p *peer) receive(room []byte, end time.Time) ([]byte, error) {
+	n, fd, err := p.socket.Receive(context.Background(), end, room)
+	if fd >= 0 {
+		wire.CloseDescriptor(fd)
+		err = fmt.Errorf("%w: a file descriptor from a consumer", wire.ErrMessage)
+	}
+	return room[:n], blame(err)
+}
+
+// blame makes a refusal of an error that blames the consumer.
+func blame(err error) error {
+	if errors.Is(err, wire.ErrMessage) {
+		return &refusal{shm.CodeMessage, err}
+	}
+	return err
 }
 
 func (p *peer) welcome() error {
@@ -170,22 +215,12 @@ func (p *peer) welcome() error {
 	return p.send(wire.Append(nil, wire.KindWelcome, w, text))
 }
 
-// send sends a message.
+// send sends a message, without waiting until the consumer reads it.
 func (p *peer) send(b []byte) error {
 	if len(b) > wire.MaxMessage {
 		return refuse(shm.CodeMessage, "%w: an answer of %d bytes", wire.ErrMessage, len(b))
 	}
-	return p.write(b, -1)
-}
-
-// write sends a message, with a descriptor unless fd is negative. A consumer that does not read for long is given up:
-// its own goroutine then learns that the connection has ended, and takes its slots back.
-func (p *peer) write(b []byte, fd int) error {
-	err := p.socket.Send(b, fd, writeTimeout)
-	if err != nil {
-		p.socket.CloseRead()
-	}
-	return err
+	return p.outbox.post(b, -1)
 }
 
 // complain sends ERROR about a run, or with run 0 about the connection.
@@ -207,22 +242,15 @@ func (p *peer) complain(run uint32, err error) {
 
 // receiveAll handles messages until the connection ends.
 func (p *peer) receiveAll() error {
-	b := make([]byte, wire.MaxMessage)
+	room := make([]byte, wire.MaxMessage)
 	for {
-		n, fd, err := p.socket.Receive(context.Background(), time.Time{}, b)
-		wire.CloseDescriptor(fd)
+		b, err := p.receive(room, time.Time{})
 		if err != nil {
-			if errors.Is(err, wire.ErrMessage) {
-				return &refusal{shm.CodeMessage, err}
-			}
 			return err
 		}
-		more, err := p.handle(b[:n])
-		if err != nil && errors.Is(err, wire.ErrMessage) {
-			return &refusal{shm.CodeMessage, err}
-		}
+		more, err := p.handle(b)
 		if err != nil || !more {
-			return err
+			return blame(err)
 		}
 	}
 }
@@ -233,6 +261,28 @@ func (p *peer) handle(b []byte) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	if k == wire.KindNext {
+		m, slots, err := wire.Parse[wire.Next](b)
+		if err != nil {
+			return false, err
+		}
+		p.slots = wire.AppendSlots(p.slots[:0], slots)
+		useful, err := p.rank.next(p, m, p.slots)
+		if err == nil && !useful {
+			err = p.spend(1)
+		} else if useful {
+			p.idle.earn()
+		}
+		return true, err
+	}
+	cost := 1
+	if k == wire.KindAsk {
+		cost = askCost
+	}
+	if err := p.spend(cost); err != nil {
+		return false, err
+	}
+	p.outbox.wait(0) // who does not read is not answered
 	switch k {
 	case wire.KindBegin:
 		m, state, err := wire.Parse[wire.Begin](b)
@@ -240,13 +290,6 @@ func (p *peer) handle(b []byte) (more bool, err error) {
 			return false, err
 		}
 		return true, p.begin(m, state)
-	case wire.KindNext:
-		m, slots, err := wire.Parse[wire.Next](b)
-		if err != nil {
-			return false, err
-		}
-		p.slots = wire.AppendSlots(p.slots[:0], slots)
-		return true, p.rank.next(p, m, p.slots)
 	case wire.KindStop, wire.KindAsk:
 		m, _, err := wire.Parse[wire.Pair](b)
 		if err == nil && k == wire.KindAsk {
@@ -259,6 +302,15 @@ func (p *peer) handle(b []byte) (more bool, err error) {
 		return false, nil
 	}
 	return false, fmt.Errorf("%w: a %v from a consumer", wire.ErrMessage, k)
+}
+
+// spend counts messages that change nothing; an error where they are too many.
+func (p *peer) spend(n int) error {
+	if p.idle.take(n) {
+		return nil
+	}
+	return fmt.Errorf("%w: more than %d messages a second that change nothing", wire.ErrMessage,
+		time.Second/idleEvery)
 }
 
 // begin answers BEGIN: it hands a request to the rank's loop, or refuses the run.
@@ -280,6 +332,10 @@ func (p *peer) resolve(m wire.Begin, state []byte) (place, error) {
 	ld := p.rank.loader
 	at := place{m.Epoch, m.Next}
 	switch m.Mode {
+	case wire.BeginAt: // a batch's next is beyond the end where ranks do not divide the epoch
+		if last := ld.AllBatches() + uint64(len(p.server.ranks)) - 1; m.Next > last {
+			return at, fmt.Errorf("%w: BEGIN at batch %d, the epoch has %d", wire.ErrMessage, m.Next, ld.AllBatches())
+		}
 	case wire.BeginGoOn:
 		at = p.rank.goOn()
 	case wire.BeginState:

@@ -35,6 +35,7 @@ type rank struct {
 	mu       sync.Mutex
 	changed  *sync.Cond // on mu: something below, or the context
 	peers    map[*peer]struct{}
+	lost     int // readers that were given up and are not back
 	current  *run
 	place    place
 	slots    []held
@@ -249,6 +250,8 @@ func (r *rank) enter(ctx context.Context, p *peer, h wire.Hello, wait bool, dead
 		p.hold = int(h.Hold)
 	}
 	r.peers[p] = struct{}{}
+	r.lost = max(r.lost-1, 0)
+	r.judge()
 	return nil
 }
 
@@ -269,8 +272,9 @@ func (r *rank) wake() {
 	r.changed.Broadcast()
 }
 
-// detach takes a consumer's slots back and lets its run go on without it.
-func (r *rank) detach(p *peer) {
+// detach takes a consumer's slots back and lets its run go on without it. It returns why the consumer was given up, nil
+// if it was not.
+func (r *rank) detach(p *peer) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p.gone, p.asked = true, nil
@@ -278,10 +282,12 @@ func (r *rank) detach(p *peer) {
 		r.giveBack(slot)
 	}
 	clear(p.held)
+	p.forgive()
 	delete(r.peers, p)
 	r.cancelUnwanted()
 	r.pump()
 	r.changed.Broadcast()
+	return p.end
 }
 
 // giveBack counts one consumer less that has a slot. mu is held.
@@ -329,6 +335,7 @@ func (r *rank) ask(p *peer, q *request) error {
 		_ = p.send(endMessage(old.run, wire.EndStopped, 0, old.at.epoch))
 	}
 	p.asked = q
+	r.judge()
 	r.changed.Broadcast()
 	return nil
 }
@@ -356,38 +363,42 @@ func (r *rank) stopRun(p *peer) {
 	r.changed.Broadcast()
 }
 
-// next takes acknowledgements and slots.
-func (r *rank) next(p *peer, m wire.Next, slots []uint32) error {
+// next takes acknowledgements and slots. useful is false where there are none.
+func (r *rank) next(p *peer, m wire.Next, slots []uint32) (useful bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	useful = len(slots) > 0
 	for _, slot := range slots {
 		if _, ok := p.held[slot]; !ok {
-			return fmt.Errorf("%w: slot %d comes back, which you do not hold", wire.ErrMessage, slot)
+			return useful, fmt.Errorf("%w: slot %d comes back, which you do not hold", wire.ErrMessage, slot)
 		}
 		delete(p.held, slot)
 		r.giveBack(slot)
 	}
 	if m.Run == p.run && m.Run != 0 {
 		if m.Done < p.done || m.Done > p.sent {
-			return fmt.Errorf("%w: %d batches acknowledged, where it was %d and %d were announced", wire.ErrMessage,
-				m.Done,
-				p.done, p.sent)
+			return useful, fmt.Errorf("%w: %d batches acknowledged, where it was %d and %d were announced",
+				wire.ErrMessage, m.Done, p.done, p.sent)
 		}
 		if n := m.Done - p.done; n > 0 {
 			p.at = place{p.at.epoch, p.nexts[n-1]}
 			p.nexts = append(p.nexts[:0], p.nexts[n:]...)
 			p.done = m.Done
 			r.done += n
+			useful = true
 			if err := r.settle(); err != nil {
-				return err
+				return useful, err
 			}
 		}
+	}
+	if p.late != nil { // it moves: its time begins anew
+		p.forgive()
 	}
 	r.pump()
 	if run := r.current; run != nil && run.awaits != nil && run.awaits() { // nobody else waits for this
 		r.changed.Broadcast()
 	}
-	return nil
+	return useful, nil
 }
 
 // settle moves the rank's place to where the slowest of its consumers is, and stores it. mu is held.

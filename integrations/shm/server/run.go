@@ -54,7 +54,7 @@ func (r *rank) await(ctx context.Context) *run {
 				run.peers, run.at = append(run.peers, p), p.asked.at
 			}
 		}
-		if len(run.peers) < max(r.server.opt.Readers, 1) {
+		if len(run.peers) < r.awaited() {
 			r.changed.Wait()
 			continue
 		}
@@ -127,6 +127,7 @@ func (r *rank) settled(run *run) {
 // pump announces batches as long as consumers can take them. It is called when a batch was made and when a slot came
 // back. mu is held.
 func (r *rank) pump() {
+	defer r.judge()
 	run := r.current
 	if run == nil {
 		return
@@ -169,12 +170,12 @@ func (r *rank) announce(run *run, b *loader.Batch) {
 
 // canTake reports whether all consumers of the run have credit. mu is held.
 func (r *rank) canTake(run *run) bool {
-	for _, p := range run.peers {
-		if len(p.held) >= p.hold || r.server.states != nil && p.done < p.sent {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(run.peers, func(p *peer) bool { return !r.hasCredit(p) })
+}
+
+// hasCredit reports whether a consumer can take a batch. mu is held.
+func (r *rank) hasCredit(p *peer) bool {
+	return len(p.held) < p.hold && (r.server.states == nil || p.done == p.sent)
 }
 
 // leave removes consumers from the run that are gone or have stopped it. mu is held.
@@ -203,6 +204,7 @@ func (r *rank) finishRun(run *run, ending bool) {
 	for _, b := range run.queue { // nobody wants them any more
 		b.Release()
 	}
+	defer r.judge()
 	for _, p := range run.peers {
 		p.active = false
 		switch {
@@ -230,12 +232,12 @@ func (p *peer) announce(m wire.Batch) {
 		if s.Device != nil && p.way.place == unified.Host {
 			continue
 		}
-		if p.write(wire.Append(nil, wire.KindSegment, s.Note(p.segments), nil), s.FD) != nil {
+		if p.outbox.post(wire.Append(nil, wire.KindSegment, s.Note(p.segments), nil), s.FD) != nil {
 			return
 		}
 	}
 	p.out = wire.Append(p.out[:0], wire.KindBatch, m, nil)
-	_ = p.write(p.out, -1)
+	_ = p.outbox.post(p.out, -1)
 }
 
 func endMessage(run, reason uint32, sent, epoch uint64) []byte {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -29,12 +30,16 @@ type Server struct {
 	listener *net.UnixListener
 	remove   func() error // undoes what listening made beside the socket
 
-	mu       sync.Mutex // guards the following
-	peers    map[*peer]struct{}
-	closed   bool
-	served   chan struct{} // closed when Serve has returned; nil before it is called
-	finish   context.CancelCauseFunc
-	finished int // ranks that have acknowledged the last epoch
+	refused, unreached sparing // what the log hears of them
+
+	mu        sync.Mutex // guards the following
+	peers     map[*peer]struct{}
+	strangers []*peer // those of peers that have not said HELLO, the oldest first
+	consumers int     // those of peers that were admitted
+	closed    bool
+	served    chan struct{} // closed when Serve has returned; nil before it is called
+	finish    context.CancelCauseFunc
+	finished  int // ranks that have acknowledged the last epoch
 
 	handlers  sync.WaitGroup // of connections
 	closeOnce sync.Once
@@ -135,6 +140,8 @@ func (s *Server) Serve(ctx context.Context) error {
 	}
 	s.dismiss(reason)
 	s.handlers.Wait()
+	s.refused.rest(s.opt.Logger, "consumers were refused")
+	s.unreached.rest(s.opt.Logger, "consumers could not connect")
 	return err
 }
 
@@ -164,25 +171,66 @@ func (s *Server) accept(ctx context.Context) error {
 			s.unreachable(ctx, err)
 			continue
 		}
-		p := &peer{server: s, socket: k, since: time.Now()}
-		s.mu.Lock()
-		s.peers[p] = struct{}{}
-		s.mu.Unlock()
+		p := &peer{server: s, socket: k, outbox: outbox{socket: k}, since: time.Now()}
+		s.meet(p)
 		s.handlers.Add(1)
 		go func() {
 			defer s.handlers.Done()
 			p.serve(ctx)
-			s.mu.Lock()
-			delete(s.peers, p)
-			s.mu.Unlock()
+			s.part(p)
 		}()
 	}
+}
+
+// mostStrangers is how many connections may not have said HELLO.
+const mostStrangers = 64
+
+// meet notes a connection. Where too many say nothing the oldest has to go: they take no place from consumers, who say
+// HELLO at once.
+func (s *Server) meet(p *peer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.peers[p] = struct{}{}
+	s.strangers = append(s.strangers, p)
+	if len(s.strangers) > mostStrangers {
+		s.strangers[0].socket.CloseRead()
+		s.strangers = slices.Delete(s.strangers, 0, 1)
+	}
+}
+
+// admit makes a consumer of a connection that has said HELLO; false where there are as many as the options allow.
+func (s *Server) admit(p *peer) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.strangers = slices.DeleteFunc(s.strangers, func(q *peer) bool { return q == p })
+	if p.admit = s.consumers < s.opt.MaxConsumers; p.admit {
+		s.consumers++
+	}
+	return p.admit
+}
+
+// part forgets a connection.
+func (s *Server) part(p *peer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.peers, p)
+	s.strangers = slices.DeleteFunc(s.strangers, func(q *peer) bool { return q == p })
+	if p.admit {
+		s.consumers--
+	}
+}
+
+// wasTurnedOut reports whether a connection that had not said HELLO had to go for others.
+func (s *Server) wasTurnedOut(p *peer) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !slices.Contains(s.strangers, p)
 }
 
 // unreachable says that a consumer could not connect, where no descriptors are left for instance, and lets some time
 // pass.
 func (s *Server) unreachable(ctx context.Context, err error) {
-	s.opt.Logger.Warn("a consumer could not connect", "error", err)
+	s.unreached.warn(s.opt.Logger, "a consumer could not connect", "error", err)
 	select {
 	case <-time.After(100 * time.Millisecond):
 	case <-ctx.Done():
@@ -196,10 +244,13 @@ const dismissTimeout = 100 * time.Millisecond
 func (s *Server) dismiss(reason uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	bye := wire.Append(nil, wire.KindBye, wire.Pair{First: reason}, nil)
 	for p := range s.peers {
-		late := time.AfterFunc(dismissTimeout, p.socket.CloseRead) // whatever waits for one that reads nothing
-		_ = p.socket.Send(wire.Append(nil, wire.KindBye, wire.Pair{First: reason}, nil), -1, dismissTimeout)
-		late.Stop()
+		_ = p.outbox.post(bye, -1)
+	}
+	end := time.Now().Add(dismissTimeout)
+	for p := range s.peers {
+		p.outbox.wait(max(time.Until(end), 1))
 		p.socket.CloseRead()
 	}
 }
@@ -211,13 +262,6 @@ func (s *Server) rankFinished() {
 	if s.finished++; s.finished == len(s.ranks) && s.finish != nil {
 		s.finish(errAllEpochs)
 	}
-}
-
-// connected returns how many consumers are connected.
-func (s *Server) connected() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.peers)
 }
 
 // Close ends Serve, waits for it, and frees the loaders and rings; consumers keep what they have mapped. Later calls

@@ -16,8 +16,12 @@ import (
 type stateFile struct {
 	path string
 
-	mu     sync.Mutex
-	states []loader.State
+	mu      sync.Mutex
+	states  []loader.State
+	changes uint64 // of states
+
+	writing sync.Mutex // held while the file is written
+	written uint64     // changes that are in the file
 }
 
 // savedStates is the file's contents.
@@ -40,11 +44,14 @@ func openStates(path string, ranks []*rank) (*stateFile, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(text) == 0 {
+		return nil, fmt.Errorf("%s: the file is empty, so it says no place: remove it to begin anew, put a copy of "+
+			"it back, or name another file", path)
+	}
 	var saved savedStates
 	if err := json.Unmarshal(text, &saved); err != nil || saved.Version != 1 || len(saved.Ranks) == 0 {
-		return nil, fmt.Errorf("%s: not a state of khop serve (%v): name another file, or remove it to begin anew",
-			path,
-			err)
+		return nil, fmt.Errorf("%s: not a state of khop serve, or a damaged one%s: remove it to begin anew, put a "+
+			"copy of it back, or name another file", path, because(err))
 	}
 	if len(saved.Ranks) != len(ranks) && !allEqual(saved.Ranks) {
 		return nil, fmt.Errorf("%s: %w: it has %d ranks, which do not stand at the same place; the server has %d", path,
@@ -72,28 +79,77 @@ func allEqual(s []loader.State) bool {
 	return true
 }
 
-// save replaces a rank's state, in memory and in the file.
+func because(err error) string {
+	if err == nil {
+		return ""
+	}
+	return fmt.Sprintf(" (%v)", err)
+}
+
+// save replaces a rank's state, in memory and in the file. Ranks that save at a time share one write.
 func (f *stateFile) save(rank int, s loader.State) error {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.states[rank] == s {
+	if f.states[rank] != s {
+		f.states[rank] = s
+		f.changes++
+	}
+	mine := f.changes
+	f.mu.Unlock()
+	f.writing.Lock()
+	defer f.writing.Unlock()
+	if f.written >= mine {
 		return nil
 	}
-	f.states[rank] = s
 	return f.write()
 }
 
-// write replaces the file by renaming: a reader sees the old or the new one. It is not synced: it outlives this
-// process, not the machine.
+// write replaces the file: beside it, synced and renamed, so that whoever reads it after the death of this process or
+// of the machine finds the old or the new one. writing is held, or nobody else has f.
 func (f *stateFile) write() error {
+	f.mu.Lock()
+	changes := f.changes
 	text, err := json.Marshal(savedStates{1, f.states})
+	f.mu.Unlock()
+	if err == nil {
+		err = f.replace(append(text, '\n'))
+	}
+	if err != nil {
+		return errors.Join(err, ignoreMissing(os.Remove(f.temporary())))
+	}
+	f.written = changes
+	return nil
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// syncFile makes a file's contents, or a directory's names, outlive the machine's end. A variable for tests only.
+var syncFile = (*os.File).Sync
+
+func (f *stateFile) replace(text []byte) error {
+	file, err := os.OpenFile(f.temporary(), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(f.temporary(), append(text, '\n'), 0o600); err != nil {
+	if _, err = file.Write(text); err == nil {
+		err = syncFile(file)
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
 		return err
 	}
-	return os.Rename(f.temporary(), f.path)
+	if err := os.Rename(f.temporary(), f.path); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(f.path))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return syncFile(dir)
 }
 
 func (f *stateFile) temporary() string {

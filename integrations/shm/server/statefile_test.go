@@ -5,12 +5,15 @@ package server
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
+	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/consumer"
 	"github.com/khop-gnn/khop/loader"
 )
@@ -70,8 +73,7 @@ func TestAStateFileOfSomethingElseIsRefused(t *testing.T) {
 	g := plainGraph(t, 100)
 	file := filepath.Join(t.TempDir(), "state.json")
 	try := func(world int) error {
-		s, err := New(t.Context(), g, Options{Path: socketPath(t), Loader: usual(), StateFile: file,
-			WorldSize: world})
+		s, err := New(t.Context(), g, Options{Path: socketPath(t), Loader: usual(), StateFile: file, WorldSize: world})
 		if err == nil {
 			err = s.Close()
 		}
@@ -88,37 +90,138 @@ func TestAStateFileOfSomethingElseIsRefused(t *testing.T) {
 	if err := errors.Join(err, json.Unmarshal(text, &saved)); err != nil {
 		t.Fatal(err)
 	}
-	of := func(ranks int, change func(last *loader.State)) savedStates {
+	of := func(ranks int, change func(last *loader.State)) string {
 		list := slices.Repeat(saved.Ranks[:1], ranks)
 		change(&list[ranks-1])
-		return savedStates{saved.Version, list}
+		return textOf(savedStates{1, list})
 	}
 	for name, c := range map[string]struct {
-		contents any
-		text     string
+		world          int
+		contents, want string
 	}{
-		"another dataset":  {of(1, func(s *loader.State) { s.Dataset = "0123" }), "dataset"},
-		"uneven ranks":     {of(2, func(s *loader.State) { s.Next = 1 }), "2 ranks"},
-		"no state":         {map[string]int{"a": 1}, "not a state of khop serve"},
-		"an epoch too far": {of(1, func(s *loader.State) { s.Epoch = 1 << 40 }), "epoch"},
+		"another dataset":           {1, of(1, func(s *loader.State) { s.Dataset = "0123" }), "dataset"},
+		"more ranks, uneven":        {1, of(2, func(s *loader.State) { s.Next = 1 }), "2 ranks"},
+		"fewer ranks, uneven":       {3, of(2, func(s *loader.State) { s.Next = 1 }), "2 ranks"},
+		"fewer ranks, other epochs": {3, of(2, func(s *loader.State) { s.Epoch = 1 }), "2 ranks"},
+		"an epoch too far":          {1, of(1, func(s *loader.State) { s.Epoch = 1 << 32 }), "epoch"},
+		"no state":                  {1, `{"a": 1}`, "not a state of khop serve"},
+		"no ranks":                  {1, textOf(savedStates{1, nil}), "remove it to begin anew"},
+		"another version":           {1, textOf(savedStates{2, saved.Ranks}), "remove it to begin anew"},
+		"empty":                     {1, "", "is empty, so it says no place: remove it to begin anew"},
+		"cut short":                 {1, "{", "damaged one (unexpected end of JSON input): remove it to begin anew"},
+		"zeros":                     {1, "\x00\x00", "remove it to begin anew"},
+		"more after it":             {1, string(text) + "{}", "remove it to begin anew"},
 	} {
-		text, err := json.Marshal(c.contents)
-		if err != nil {
+		if err := os.WriteFile(file, []byte(c.contents), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(file, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := try(1); err == nil || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), c.text) {
+		if err := try(c.world); err == nil || !strings.Contains(err.Error(), file) ||
+			!strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "nil") {
 			t.Errorf("%s: %v", name, err)
 		}
-	}
-	err = os.WriteFile(file, []byte("{"), 0o600)
-	if err := errors.Join(err, try(1)); err == nil || !strings.Contains(err.Error(), "remove it") {
-		t.Errorf("damaged: %v", err)
 	}
 	file = filepath.Join(filepath.Dir(file), "no", "such", "folder")
 	if err := try(1); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("where it cannot be written: %v", err)
 	}
+}
+
+// textOf is a state file's text.
+func textOf(s savedStates) string {
+	text, _ := json.Marshal(s) // nothing in it can fail
+	return string(text)
+}
+
+// syncs shows what servers of this test sync, and lets it fail.
+func syncs(t *testing.T, see func(f *os.File) error) {
+	t.Cleanup(func() { syncFile = (*os.File).Sync }) // after the servers' end
+	syncFile = func(f *os.File) error { return errors.Join(see(f), f.Sync()) }
+}
+
+// A state that was acknowledged is on the disk, and until then the old one is whole.
+func TestTheStateFileOutlivesTheMachine(t *testing.T) {
+	g := plainGraph(t, 100)
+	file := filepath.Join(t.TempDir(), "state.json")
+	read := func() string {
+		text, _ := os.ReadFile(file)
+		return string(text)
+	}
+	var steps []string
+	before := ""
+	syncs(t, func(f *os.File) error {
+		name := filepath.Base(f.Name())
+		if st, err := f.Stat(); err != nil || st.IsDir() {
+			name = "its folder"
+		}
+		steps = append(steps, fmt.Sprintf("%s %t", name, read() == before))
+		return nil
+	})
+	s := serve(t, g, Options{StateFile: file})
+	before, steps = read(), nil
+	if err := s.states.save(0, stateAt(s, 0, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{".state.json.new true", "its folder false"}; !slices.Equal(steps, want) {
+		t.Errorf("synced, and whether the file was the old one then: %q, want %q", steps, want)
+	}
+	if err := s.states.save(0, stateAt(s, 0, 1)); err != nil || len(steps) != 2 {
+		t.Errorf("the same again: %v, %q", err, steps)
+	}
+}
+
+// Where the disk fails the consumer is told, and the state is not taken for written.
+func TestAStateThatCannotBeWrittenIsSaid(t *testing.T) {
+	g := plainGraph(t, 500)
+	file := filepath.Join(t.TempDir(), "state.json")
+	var broken atomic.Bool
+	syncs(t, func(f *os.File) error {
+		if broken.Load() {
+			return errBroken
+		}
+		return nil
+	})
+	s := serve(t, g, Options{StateFile: file})
+	broken.Store(true)
+	for range 2 {
+		c := connect(t, s, consumer.Options{})
+		if err := last(c.GoOn(t.Context())); code(err) != shm.CodeState || !strings.Contains(err.Error(), "on fire") {
+			t.Errorf("%v, want that the state cannot be written", err)
+		}
+		if st := s.Stats()[0]; st.Sent > 2 {
+			t.Errorf("%d batches were announced", st.Sent)
+		}
+	}
+	if list, _ := filepath.Glob(filepath.Join(filepath.Dir(file), ".*")); len(list) != 0 {
+		t.Errorf("left %q", list)
+	}
+	broken.Store(false)
+	c := connect(t, s, consumer.Options{})
+	lines(t, c.GoOn(t.Context()))
+	if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), `"next":16`) {
+		t.Errorf("afterwards: %s, %v", text, err)
+	}
+}
+
+// Ranks that save at a time share a write, and what each has saved is there.
+func TestRanksShareWritesOfTheirStates(t *testing.T) {
+	const world = 8
+	var n atomic.Int64
+	syncs(t, func(*os.File) error {
+		n.Add(1)
+		return nil
+	})
+	s := serve(t, plainGraph(t, 500), Options{WorldSize: world, StateFile: filepath.Join(t.TempDir(), "state.json")})
+	together(world, func(i int) {
+		for next := range uint64(20) {
+			if err := s.states.save(i, stateAt(s, 1, next)); err != nil {
+				t.Error(err)
+			}
+			var saved savedStates
+			text, err := os.ReadFile(s.states.path)
+			if err := errors.Join(err, json.Unmarshal(text, &saved)); err != nil || saved.Ranks[i].Next != next {
+				t.Errorf("rank %d saved %d, the file has %+v, %v", i, next, saved.Ranks, err)
+			}
+		}
+	})
+	t.Logf("%d syncs for %d states", n.Load(), 20*world)
 }

@@ -167,8 +167,11 @@ func (s *Socket) Receive(ctx context.Context, end time.Time, b []byte) (n, fd in
 		CloseDescriptor(fd)
 		return 0, -1, fmt.Errorf("%w: a packet of more than %d bytes, or with too many descriptors", ErrMessage, len(b))
 	}
-	if n == 0 {
+	if n == 0 && s.ended() {
 		return 0, -1, io.EOF
+	}
+	if n == 0 {
+		return 0, -1, fmt.Errorf("%w: a packet of no bytes", ErrMessage)
 	}
 	return n, fd, nil
 }
@@ -333,6 +336,11 @@ func (s *Socket) Ended() bool {
 	if s.closed.Load() {
 		return true
 	}
+	return s.ended()
+}
+
+// ended is Ended while fd is in use.
+func (s *Socket) ended() bool {
 	n, err := unix.Poll([]unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLRDHUP}}, 0) // POLLHUP comes unasked
 	return err == nil && n > 0
 }

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/khop-gnn/khop/integrations/shm"
+)
+
+// scrapesHere serves metrics with limits until the test ends, and returns where.
+func scrapesHere(t *testing.T, limits scraping) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(limits.serve(l, func() []shm.RankStats { return make([]shm.RankStats, 20) }))
+	return l.Addr().String()
+}
+
+func dial(t *testing.T, address string) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	if err := c.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+const scrape = "GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n"
+
+func TestWhoReadsMetricsCannotTakeAllThereIs(t *testing.T) {
+	short := scraping{connections: 4, header: 1 << 10, read: 50 * time.Millisecond, write: 50 * time.Millisecond,
+		idle: 50 * time.Millisecond}
+	for name, c := range map[string]struct {
+		message string // of each of twelve clients, which then say no more
+		unread  bool
+	}{
+		"silent":               {"", false},
+		"half a request":       {"GET /met", false},
+		"a body without end":   {"GET /metrics HTTP/1.1\r\nHost: here\r\nContent-Length: 99999999\r\n\r\n", false},
+		"idle after a request": {scrape, false},
+		"reads nothing":        {strings.Repeat(scrape, 3000), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			address := scrapesHere(t, short)
+			var clients []net.Conn
+			for range 12 {
+				k := dial(t, address)
+				clients = append(clients, k)
+				go func() { _, _ = io.WriteString(k, c.message) }() // the server may have had enough
+			}
+			client := http.Client{Timeout: 2 * time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
+			r, err := client.Get("http://" + address + "/metrics")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Body.Close()
+			if b, err := io.ReadAll(r.Body); err != nil || !strings.Contains(string(b), "khop_feed_epoch") {
+				t.Errorf("%q, %v", b, err)
+			}
+			for _, k := range clients { // the server ends them all
+				if _, err := io.Copy(io.Discard, k); errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Error("a connection is still open")
+				}
+			}
+		})
+	}
+}
+
+func TestMetricsAreServedToSoManyAtATime(t *testing.T) {
+	address := scrapesHere(t, scraping{connections: 2, header: 1 << 10, read: time.Hour, write: time.Hour,
+		idle: time.Hour})
+	get := func(k net.Conn) error {
+		if _, err := io.WriteString(k, scrape); err != nil {
+			return err
+		}
+		r, err := http.ReadResponse(bufio.NewReader(k), nil)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(io.Discard, r.Body)
+		return errors.Join(err, r.Body.Close())
+	}
+	a, b, c := dial(t, address), dial(t, address), dial(t, address)
+	if err := errors.Join(get(a), get(b)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.SetDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	if err := get(c); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the third of two: %v", err)
+	}
+	a.Close()
+	if err := c.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || r.StatusCode != http.StatusOK {
+		t.Errorf("when one has gone: %v", err)
+	}
+}
+
+func TestARequestForMetricsMayHaveSoManyBytes(t *testing.T) {
+	address := scrapesHere(t, scrapes)
+	for n, status := range map[int]int{1 << 10: http.StatusOK, 64 << 10: http.StatusRequestHeaderFieldsTooLarge} {
+		k := dial(t, address)
+		go fmt.Fprintf(k, "GET /metrics HTTP/1.1\r\nHost: here\r\nX: %s\r\n\r\n", strings.Repeat("x", n))
+		if r, err := http.ReadResponse(bufio.NewReader(k), nil); err != nil || r.StatusCode != status {
+			t.Errorf("a header of %d bytes: %v, %v", n, r, err)
+		}
+	}
+}

@@ -300,6 +300,7 @@ def test_a_server_that_dies_is_reported_at_once(start):
         s.greet()
         run, *_ = s.begin()
         s.send(f.begun(run))
+        s.receive(f.NEXT)
         s.put(run, 0, 0)
     _, loader = start(script)
     epoch = iter(loader)
@@ -500,12 +501,12 @@ def test_a_layout_that_is_known_is_not_read_again(start):
 def test_a_layout_of_another_number_of_arrays_is_another(start):
     def script(s, run):
         s.put(run, 0, 0)
-        s.put(run, 1, 1, {n: a for n, a in f.small_batch(1).items() if n != "nodes/node"})  # the fake calls all layouts 1
+        s.put(run, 1, 1, {n: a for n, a in f.small_batch(1).items() if n != "seed/node/label"})  # the fake calls all layouts 1
     _, loader = start(begun_with(script))
     epoch = iter(loader)
-    assert "nodes/node" in next(epoch)
+    assert "seed/node/label" in next(epoch)
     second = next(epoch)
-    assert "nodes/node" not in second and float(second.x[0, 0]) == 1000.0
+    assert "seed/node/label" not in second and float(second.x[0, 0]) == 1000.0
 
 
 def test_a_ring_larger_than_allowed_is_refused(start):
@@ -562,7 +563,8 @@ def test_any_descriptor_gives_arrays_in_the_ring_or_a_protocol_error(taken_over)
 
 
 def test_an_array_without_elements_may_not_have_any_shape():
-    good, _ = f.descriptor({"x": np.empty((0, 5, 6))}, 4096)
+    arrays = {"x": np.empty((0, 5, 6)), **f.small_batch()}
+    good, _ = f.descriptor(arrays, 4096)
     ready = protocol.read(f.batch(1, 0, 0, size=len(good)))
     assert protocol.layout(good, ready).place("x", good, [65536])[2] == (0, 5, 6)
     bad = bytearray(good)

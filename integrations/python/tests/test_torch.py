@@ -69,6 +69,7 @@ def test_autograd_keeps_what_it_needs(start):
 
 def test_every_dtype_of_the_feed_has_a_tensor_or_says_that_it_has_none(start):
     arrays = {"num_nodes": np.array([[1], [2]], np.int64), "nodes/node": np.arange(2), "seeds/node": np.arange(1),
+              "input/node": np.arange(1), "item/node": np.arange(1),
               "block/0/node:edge:node/indptr": np.array([0, 1]), "block/0/node:edge:node/indices": np.array([1])}
     for dtype in f.CODES:
         raw = np.array([[1], [2]], "uint16") if dtype == "bfloat16" else np.array([[1], [2]], dtype)

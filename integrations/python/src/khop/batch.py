@@ -9,6 +9,7 @@ import numpy as np
 from . import digest as _digest
 from .arrays import Arrays, Converted, OwnArrays
 from .device import DeviceArrays, array_of
+from .errors import ProtocolError
 from .frameworks import Array, Framework, NumpyArray, framework
 from .protocol import BatchReady
 from .schema import EdgeType, Schema
@@ -69,7 +70,10 @@ class Batch:
     def _counts(self) -> list[list[int]]:
         """Nodes [after hop][node type]."""
         if self._table is None:
-            self._table = self._arrays().numpy("num_nodes")[0].tolist()
+            table = self._arrays().numpy("num_nodes")[0]
+            if table.shape != (self.schema.layers + 1, len(self.schema.node_types)):
+                raise ProtocolError(f"num_nodes has shape {table.shape}, where the batches before had {self.schema.layers} layers")
+            self._table = table.tolist()
         return self._table
 
     # --- arrays by name ---

@@ -53,6 +53,9 @@ class Feed:
         self._run = 0
         self._asked = 0
         self._sequence = 0
+        self._epoch = 0  # of the run
+        self._cut = False  # the server reads no more
+        self._slots = 0
         self.ring = DeviceRing(device, max_ring_bytes, self._flush_if_short) if device else Ring(max_ring_bytes, self._flush_if_short)
         self._hold = 1
         _open_feeds.add(self)
@@ -66,7 +69,7 @@ class Feed:
             self._send(p.hello(rank, p.INDEX_DTYPES[index_dtype] if index_dtype else 0, hold, self._pid, takes))
             self.welcome: p.Welcome = self._wait_for((p.Welcome,), "an answer to HELLO")
             self._timeout = timeout
-            self._hold = self.welcome.hold
+            self._hold, self._slots = self.welcome.hold, self.welcome.slots
             if rank is not None and self.welcome.rank != rank:
                 raise ProtocolError(f"the server gives rank {self.welcome.rank} where {rank} was asked for")
         except BaseException:
@@ -88,6 +91,7 @@ class Feed:
         self._return_slots()
         self._send(p.begin(self._run, mode, epoch, next, state))
         begun: p.Begun = self._wait_for((p.Begun,), "an answer to BEGIN")
+        self._epoch = begun.epoch
         return begun
 
     def next(self) -> Union[SlotArrays, p.End]:
@@ -103,6 +107,8 @@ class Feed:
             return message
         if message.sequence != self._sequence:
             raise self._broken(ProtocolError(f"batch {message.sequence} of the run comes where {self._sequence} should"))
+        if message.epoch != self._epoch:
+            raise self._broken(ProtocolError(f"a batch of epoch {message.epoch} comes in a run of epoch {self._epoch}"))
         self._sequence += 1
         try:
             return ring.take(message, self.welcome.slots)
@@ -123,8 +129,10 @@ class Feed:
     def _read_to_end(self, deadline: float) -> None:
         while True:
             message = self._receive(deadline, "the end of the run")
+            if time.monotonic() > deadline:
+                return
             if isinstance(message, p.BatchReady):
-                self.ring.returned.append(message.slot)
+                self._discard(message)
             elif isinstance(message, (p.End, p.Error)) and message.run == self._run:
                 return
             elif isinstance(message, p.Bye) or isinstance(message, p.Error) and message.run == 0:
@@ -135,8 +143,12 @@ class Feed:
         """What the server tells of itself, of this rank and of its consumers. Only between runs."""
         self._asked += 1
         self._send(p.ask(p.STATISTICS, self._asked))
-        tell: p.Tell = self._wait_for((p.Tell,), "statistics")
-        return tell.about
+        deadline = time.monotonic() + self._timeout
+        while True:
+            tell: p.Tell = self._wait_for((p.Tell,), "statistics")
+            if (tell.what, tell.id) == (p.STATISTICS, self._asked):
+                return tell.about
+            self._in_time(deadline, "statistics")
 
     # --- messages ---
 
@@ -146,21 +158,30 @@ class Feed:
         while True:
             message = self._receive(deadline, what)
             run = getattr(message, "run", self._run)
-            if run == self._run and type(message) in kinds:
+            if run == self._run and type(message) in kinds and not (self._cut and type(message) is p.BatchReady):
                 return message
-            if isinstance(message, p.Error):
-                if message.run not in (0, self._run):
-                    continue
+            if isinstance(message, p.Error) and message.run in (0, self._run):
                 raise self._failed(message)
             if isinstance(message, p.Bye):
                 raise self._broken(ServerError(f"the server has closed the feed: {message.reason}{self._tail()}"))
-            if run != self._run:
-                if isinstance(message, p.BatchReady):  # of a run that was left: back, unread
-                    self.ring.returned.append(message.slot)
-                continue
-            if isinstance(message, p.Tell):
-                continue  # somebody was interrupted while waiting for it
-            raise self._broken(ProtocolError(f"{type(message).__name__} came where {what} should"))
+            if isinstance(message, p.BatchReady) and (run != self._run or self._cut):  # of a run that was left: back, unread
+                self._discard(message)
+            elif run == self._run and not isinstance(message, p.Tell):  # somebody was interrupted while waiting for that
+                raise self._broken(ProtocolError(f"{type(message).__name__} came where {what} should"))
+            self._in_time(deadline, what)
+
+    def _discard(self, ready: p.BatchReady) -> None:
+        """Returns a batch unread. Where the server reads no more it may have used the slot again."""
+        try:
+            if not self._cut:
+                self.ring.discard(ready, self._slots)
+        except ProtocolError as e:
+            raise self._broken(e) from None
+
+    def _in_time(self, deadline: float, what: str) -> None:
+        """Raises where messages that nobody waits for came for too long."""
+        if time.monotonic() > deadline:
+            raise self._broken(ProtocolError(f"{what} did not come within {self._timeout:.0f} s, but other messages"))
 
     def _receive(self, deadline: float, what: str) -> p.Message:
         """The next message other than SEGMENT, whose memory is mapped."""
@@ -223,6 +244,7 @@ class Feed:
                 if time.monotonic() > deadline:
                     raise self._broken(ServerError(f"the server has read nothing for {self._timeout:.0f} s{self._tail()}")) from None
             except OSError:
+                self._cut = True
                 return  # the server is gone: what it sent before, which is read next, says why
 
     # --- slots ---

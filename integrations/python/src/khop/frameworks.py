@@ -9,6 +9,8 @@ from typing import Any, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from .errors import ProtocolError
+
 Array = Any
 """An array of the framework that a loader was asked for: numpy.ndarray, torch.Tensor or jax.Array."""
 
@@ -34,7 +36,10 @@ class Framework:
 
     def edge_index(self, indptr: Array, indices: Array) -> Array:
         """Row 0 sources, row 1 destinations, of a CSC: a copy."""
-        target = np.repeat(np.arange(len(indptr) - 1, dtype=indices.dtype), np.diff(indptr))
+        each = np.diff(indptr)
+        if len(each) and each.min() < 0 or each.sum() != len(indices):
+            raise ProtocolError(f"a block of {len(indices)} edges whose indptr does not divide them")
+        target = np.repeat(np.arange(len(each), dtype=indices.dtype), each)
         return np.stack([indices, target])
 
     def to(self, array: Array, device: Any, non_blocking: bool) -> Array:
@@ -84,7 +89,10 @@ class Torch(Framework):
         out = self.torch.empty((2, len(indices)), dtype=indices.dtype, device=indices.device)
         out[0] = indices
         each = self.torch.arange(n, dtype=indices.dtype, device=indices.device)
-        out[1] = self.torch.repeat_interleave(each, indptr[1:] - indptr[:-1], output_size=len(indices))
+        try:
+            out[1] = self.torch.repeat_interleave(each, indptr[1:] - indptr[:-1], output_size=len(indices))
+        except RuntimeError as e:
+            raise ProtocolError(f"a block of {len(indices)} edges whose indptr does not divide them: {e}") from None
         return out
 
     def to(self, array: Array, device: Any, non_blocking: bool) -> Array:

@@ -25,6 +25,8 @@ MAX_ARRAYS = 1 << 20
 MAX_DESCRIPTOR = 256 << 20
 MAX_NAME = 4096
 MAX_BYTES = 1 << 47
+MAX_EPOCHS = 1 << 32
+MAX_BATCHES = 1 << 63
 CREDITS = 1024  # slots a NEXT message
 ANY_RANK = 0xFFFFFFFF
 TAKES_DEVICE = 1  # HELLO: segments of device memory
@@ -35,7 +37,7 @@ STATISTICS, STATE = 1, 2
 
 ERRORS = {
     1: "bad message", 2: "version", 3: "user", 4: "rank", 5: "taken", 6: "full", 7: "index dtype", 8: "state", 9: "epochs",
-    10: "load", 11: "memory", 12: "ending", 13: "readers",
+    10: "load", 11: "memory", 12: "ending", 13: "readers", 14: "stalled",
 }
 ERROR_INDEX_DTYPE, ERROR_STATE = 7, 8
 GOODBYES = {0: "done", 1: "interrupted", 2: "all epochs were loaded"}
@@ -205,7 +207,29 @@ def _welcome(data: bytes, flags: int) -> Welcome:
     _limit("hold", hold, slots + 1)
     if dtype not in INDEX_DTYPES.values() or not hold:
         raise ProtocolError(f"WELCOME: index dtype {dtype}, hold {hold}: out of range")
-    return Welcome(version, rank, world, hold, slots, DTYPES[dtype][0], bool(bits & 1), bool(bits & 2), bool(bits & 4), batches, _json(data, _WELCOME.size, size))
+    _limit("batches of an epoch", batches, MAX_BATCHES)
+    about = _json(data, _WELCOME.size, size)
+    _check("WELCOME", about, _ABOUT, ("state",))
+    _check("WELCOME: state", about["state"], _STATE, ("epoch", "next"))
+    _limit("epoch", about["state"]["epoch"], MAX_EPOCHS)
+    return Welcome(version, rank, world, hold, slots, DTYPES[dtype][0], bool(bits & 1), bool(bits & 2), bool(bits & 4), batches, about)
+
+
+_ABOUT: dict[str, type] = {  # of the JSON in WELCOME, what there is
+    "version": str, "pid": int, "dataset": str, "dataset_id": str, "sampler": str, "layers": int, "frontier": str, "seeds": str, "num_seeds": int,
+    "batch_size": int, "shuffle": bool, "drop_last": bool, "remainder": str, "batches": int, "epochs": int, "readers": int, "device": str, "state": dict,
+}
+_STATE: dict[str, type] = {"epoch": int, "next": int}
+
+
+def _check(what: str, value: dict[str, Any], kinds: dict[str, type], needed: tuple[str, ...]) -> None:
+    """Refuses JSON without a field that is needed, or with one that is something else than it should be."""
+    for key, kind in kinds.items():
+        if key not in value and key not in needed:
+            continue
+        v = value.get(key)
+        if type(v) is not kind or isinstance(v, int) and not 0 <= v < 1 << 64:
+            raise ProtocolError(f"{what}: {key} is {str(v)[:100]}, not {kind.__name__}")
 
 
 def _segment(data: bytes, flags: int) -> Segment:
@@ -213,18 +237,23 @@ def _segment(data: bytes, flags: int) -> Segment:
     _limit("segment", number, MAX_SEGMENTS)
     _limit("memory", memory, 2)
     _limit("bytes of a segment", size, MAX_BYTES)
+    if size == 0:
+        raise ProtocolError(f"segment {number} has no bytes")
     return Segment(number, memory, size, bool(bits & 1), device, data[32:96])
 
 
 def _begun(data: bytes, flags: int) -> Begun:
     run, _, epoch, following, batches = struct.unpack_from("<IIQQQ", data, 8)
+    _limit("epoch", epoch, MAX_EPOCHS)
+    _limit("next", following, MAX_BATCHES)
+    _limit("batches", batches, MAX_BATCHES)
     return Begun(run, epoch, following, batches)
 
 
 def _batch(data: bytes, flags: int) -> BatchReady:
     ready = tuple.__new__(BatchReady, _BATCH.unpack(data))  # _make, which would count the fields again
-    if not 64 <= ready.bytes <= MAX_DESCRIPTOR:
-        raise ProtocolError(f"BATCH: a descriptor of {ready.bytes} bytes")
+    if not 64 <= ready.bytes <= MAX_DESCRIPTOR or ready.next >= MAX_BATCHES:
+        raise ProtocolError(f"BATCH: a descriptor of {ready.bytes} bytes, next {ready.next}: out of range")
     return ready
 
 
@@ -296,7 +325,7 @@ class Form(NamedTuple):
 class Layout:
     """What the descriptors of a feed have in common: the names of the arrays, in order, and their forms."""
 
-    __slots__ = ("key", "count", "forms", "names")
+    __slots__ = ("key", "count", "forms", "names", "node_types", "edge_types", "layers")
 
     def __init__(self, key: int, data: bytes, count: int) -> None:
         self.key = key
@@ -318,6 +347,46 @@ class Layout:
             dtype, numpy = DTYPES[code]
             self.forms[name] = Form(at, _PLACES[rank], numpy.itemsize, numpy, dtype)
         self.names = tuple(self.forms)
+        self.node_types = tuple(n[len("nodes/"):] for n in self.names if n.startswith("nodes/"))
+        self.edge_types = tuple(n[len("block/0/"):-len("/indptr")] for n in self.names if n.startswith("block/0/") and n.endswith("/indptr"))
+        self.layers = 0
+        if self.edge_types:
+            while f"block/{self.layers}/{self.edge_types[0]}/indptr" in self.forms:
+                self.layers += 1
+        self._check()
+
+    def _check(self) -> None:
+        """Every batch has certain arrays: others may count on them."""
+        self._needs("num_nodes", 2, ("int64",))
+        for t in self.node_types:
+            for name in ("nodes", "seeds", "input", "item"):
+                self._needs(f"{name}/{t}", 1, ("int64",) if name == "item" else ("int32", "int64"))
+        for e in self.edge_types:
+            ends = e.split(":")
+            if len(ends) != 3 or ends[0] not in self.node_types or ends[2] not in self.node_types:
+                raise ProtocolError(f"an edge type that is called {e!r}: not of the form source:relation:target")
+            for layer in range(self.layers):
+                for name in ("indptr", "indices"):
+                    self._needs(f"block/{layer}/{e}/{name}", 1, ("int32", "int64"))
+        blocks = {f"block/{layer}/{e}" for layer in range(self.layers) for e in self.edge_types}
+        for name in self.names:
+            block, _, what = name.rpartition("/")
+            if name.startswith("block/") and (block not in blocks or what not in ("indptr", "indices", "edge_pos")):
+                raise ProtocolError(f"descriptor: array {name} belongs to no layer")
+
+    def _needs(self, name: str, rank: int, dtypes: tuple[str, ...]) -> None:
+        form = self.forms.get(name)
+        if form is None:
+            raise ProtocolError(f"descriptor: there is no array {name}")
+        if form.dtype not in dtypes or form.place is not _PLACES[rank]:
+            raise ProtocolError(f"descriptor: array {name} is {form.dtype} of {form.place.format}, not {dtypes[-1]} of rank {rank}")
+
+    def layers_of(self, counts: tuple[int, ...]) -> int:
+        """The layers of batches whose num_nodes has a shape."""
+        layers = counts[0] - 1
+        if layers < 0 or counts[1] != len(self.node_types) or self.edge_types and layers != self.layers:
+            raise ProtocolError(f"num_nodes has shape {counts}, with {len(self.node_types)} node types and {self.layers} layers")
+        return layers
 
     def place(self, name: str, descriptor: bytes, segments: Sequence[int]) -> tuple[int, int, tuple[int, ...], np.dtype[Any], str]:
         """Where an array of a batch is: segment, offset, shape, NumPy's dtype and the dtype's name; KeyError if there is none. segments are
@@ -343,4 +412,9 @@ def layout(descriptor: bytes, ready: BatchReady, known: Optional[Layout] = None)
         raise ProtocolError(f"a descriptor of {size} bytes with {count} arrays")
     if epoch != ready.epoch or number != ready.number or following != ready.next:
         raise ProtocolError(f"BATCH is of batch {ready.number} of epoch {ready.epoch}, the descriptor of {number} of {epoch}")
-    return known if known is not None and known.key == key and known.count == count else Layout(key, descriptor, count)
+    if known is not None and known.key == key and known.count == count:
+        return known
+    new = Layout(key, descriptor, count)
+    if known is not None and (new.node_types, new.edge_types, new.layers) != (known.node_types, known.edge_types, known.layers):
+        raise ProtocolError(f"batch {number} has other types of nodes or edges than the batches before")
+    return new

@@ -110,6 +110,12 @@ class Ring:
         self._layout = layout(descriptor, ready, self._layout)
         return self._lease(descriptor, ready, self._layout)
 
+    def discard(self, ready: BatchReady, slots: int) -> None:
+        """Returns the slot of a batch that nobody reads."""
+        if ready.slot >= slots or ready.slot in self.held or ready.slot in self.returned:
+            raise ProtocolError(f"batch {ready.number} is in slot {ready.slot}, which is {'in use' if ready.slot < slots else 'none'}")
+        self.returned.append(ready.slot)
+
     def _lease(self, descriptor: bytes, ready: BatchReady, layout: Layout) -> SlotArrays:
         return SlotArrays(descriptor, ready, layout, Lease(self, ready))
 
@@ -180,6 +186,10 @@ class SlotArrays:
         self._descriptor, self.ready, self._layout, self.lease = descriptor, ready, layout, lease
         self._sizes = lease.ring.sizes
         self._bases: dict[int, SlotBytes] = {}  # by segment; not kept by the lease, which they keep
+
+    @property
+    def layout(self) -> Layout:
+        return self._layout
 
     def names(self) -> tuple[str, ...]:
         return self._layout.names

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Mapping, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Mapping, Sequence, Tuple
 
-from .errors import ProtocolError
+if TYPE_CHECKING:
+    from .ring import SlotArrays
 
 EdgeType = Tuple[str, str, str]
 """Source node type, relation, target node type."""
@@ -55,23 +56,14 @@ def text(edge_type: EdgeType) -> str:
     return ":".join(edge_type)
 
 
-def schema_of(arrays: Any, about: Mapping[str, Any]) -> Schema:
+def schema_of(arrays: SlotArrays, about: Mapping[str, Any]) -> Schema:
     """The schema of a server's batches: what WELCOME tells, completed by the names of a batch's arrays."""
-    names = arrays.names()
-    nodes = [n[len("nodes/"):] for n in names if n.startswith("nodes/")]
-    edges = [n[len("block/0/"):-len("/indptr")] for n in names if n.startswith("block/0/") and n.endswith("/indptr")]
-    layers = arrays.shape("num_nodes")[0] - 1
+    nodes, edges = arrays.layout.node_types, arrays.layout.edge_types
+    layers = arrays.layout.layers_of(arrays.shape("num_nodes"))
     return Schema(
-        node_types=tuple(nodes), node_counts=_counts(about.get("node_types"), nodes), edge_types=tuple(_edge_type(e) for e in edges),
+        node_types=nodes, node_counts=_counts(about.get("node_types"), nodes), edge_types=tuple((s, r, t) for s, r, t in (e.split(":") for e in edges)),
         edge_counts=_counts(about.get("edge_types"), edges), layers=layers, new_nodes=about.get("frontier") == "new",
     )
-
-
-def _edge_type(name: str) -> EdgeType:
-    parts = name.split(":")
-    if len(parts) != 3:
-        raise ProtocolError(f"an edge type that is called {name!r}: not of the form source:relation:target")
-    return parts[0], parts[1], parts[2]
 
 
 def _counts(told: Any, names: Sequence[str]) -> tuple[int, ...]:

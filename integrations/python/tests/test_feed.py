@@ -283,7 +283,7 @@ def test_an_error_of_a_run_is_raised_in_its_place(code, kind, start):
         s.put(run, 0, 0)
         s.send(f.error(run, code, "features.arrow is cut short: convert again"))
         run, *_ = s.begin()
-        s.send(f.begun(run))
+        s.send(f.begun(run, batches=0))
         s.send(f.end(run, 0))
         s.receive(f.BYE)
     _, loader = start(script)
@@ -440,6 +440,9 @@ def raw(s, run, mutate, arrays=None):
     "count too large": lambda s, run: raw(s, run, lambda d: d.__setitem__(slice(12, 16), b"\0\0\1\0")),
     "another batch's": lambda s, run: raw(s, run, lambda d: d.__setitem__(32, 9)),
     "END of two reasons": lambda s, run: s.send(f.end(run, 0, 7)),
+    "END of a run that nobody stopped": lambda s, run: s.send(f.end(run, 0, 1)),
+    "END before the last batch": lambda s, run: (s.put(run, 0, 0), s.send(f.end(run, 1))),
+    "END of more than came": lambda s, run: (s.put(run, 0, 0), s.send(f.end(run, 3))),
     "second WELCOME": lambda s, run: s.send(f.welcome()),
     "segment out of order": lambda s, run: s.send(f.segment(0, 4096), [f.memfd(4096)]),
     "segment that may shrink": lambda s, run: s.send(f.segment(1, 4096), [f.memfd(4096, 0)]),

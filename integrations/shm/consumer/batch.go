@@ -41,8 +41,16 @@ func (c *Consumer) open(m wire.Batch) (*Batch, error) {
 		return nil, fmt.Errorf("%w: BATCH with its descriptor at %d of segment %d, where it cannot be", wire.ErrMessage,
 			m.Offset, m.Segment)
 	}
+	if m.Sequence != c.done || m.Epoch != c.epoch {
+		return nil, fmt.Errorf("%w: BATCH %d of epoch %d, where %d of %d is due", wire.ErrMessage, m.Sequence, m.Epoch,
+			c.done, c.epoch)
+	}
 	d := append(c.descriptor[:0], memory.Data[m.Offset:m.Offset+uint64(m.Size)]...) // the server cannot change the copy
 	c.descriptor = d
+	if epoch, number, next := wire.PlaceOf(d); epoch != m.Epoch || number != m.Number || next != m.Next {
+		return nil, fmt.Errorf("%w: BATCH %d of epoch %d, its descriptor is of %d of %d", wire.ErrMessage, m.Number,
+			m.Epoch, number, epoch)
+	}
 	layout, names := wire.Layout(d), c.names
 	if layout != c.layout {
 		names = nil
@@ -64,10 +72,14 @@ func (c *Consumer) open(m wire.Batch) (*Batch, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.held[m.Slot] != nil || m.Slot >= uint32(c.info.Slots) {
-		return nil, fmt.Errorf("%w: BATCH in slot %d, which is held or not there", wire.ErrMessage, m.Slot)
+		return nil, errSlot(m)
 	}
 	c.held[m.Slot] = b
 	return b, nil
+}
+
+func errSlot(m wire.Batch) error {
+	return fmt.Errorf("%w: BATCH in slot %d, which is held or not there", wire.ErrMessage, m.Slot)
 }
 
 // Arrays returns all arrays, in the order in which the server lists them.

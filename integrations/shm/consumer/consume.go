@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/khop-gnn/khop/integrations/shm"
@@ -87,15 +88,20 @@ func (c *Consumer) start(ctx context.Context, m wire.Begin, state []byte) error 
 		return c.lost(ctx, err)
 	}
 	c.started = true
+	end := c.end()
 	for {
-		b, err := c.receive(ctx, wire.KindBegun, wire.KindBatch, wire.KindEnd, wire.KindError)
+		b, err := c.receive(ctx, end, wire.KindBegun, wire.KindBatch, wire.KindEnd, wire.KindError)
 		if err != nil {
 			return c.explain(ctx, err)
 		}
 		switch k, _ := wire.KindOf(b); k {
 		case wire.KindBegun:
-			m, _, err := wire.Parse[wire.Begun](b)
-			if err != nil || m.Run == c.run {
+			begun, _, err := wire.Parse[wire.Begun](b)
+			if err == nil && begun.Run == c.run && m.Mode == wire.BeginAt && begun.Epoch != m.Epoch {
+				err = fmt.Errorf("%w: BEGUN of epoch %d, not %d", wire.ErrMessage, begun.Epoch, m.Epoch)
+			}
+			if err != nil || begun.Run == c.run {
+				c.epoch, c.count = begun.Epoch, begun.Batches
 				return err
 			}
 		case wire.KindBatch:
@@ -107,13 +113,16 @@ func (c *Consumer) start(ctx context.Context, m wire.Begin, state []byte) error 
 				return err
 			}
 		}
+		if err := c.inTime(end); err != nil {
+			return err
+		}
 	}
 }
 
 // lost explains why a message could not be sent: the server may have said so before it ended.
 func (c *Consumer) lost(ctx context.Context, err error) error {
 	if wire.IsBroken(err) {
-		_, err = c.receive(ctx, wire.KindBye)
+		_, err = c.receive(ctx, c.end(), wire.KindBye)
 		return err
 	}
 	return c.broken(err)
@@ -151,8 +160,9 @@ func (c *Consumer) await(ctx context.Context) (*Batch, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
+	end := c.end()
 	for {
-		b, err := c.receive(ctx, wire.KindBatch, wire.KindEnd, wire.KindError)
+		b, err := c.receive(ctx, end, wire.KindBatch, wire.KindEnd, wire.KindError)
 		if err != nil {
 			return nil, c.explain(ctx, err)
 		}
@@ -173,20 +183,28 @@ func (c *Consumer) await(ctx context.Context) (*Batch, error) {
 			if err != nil {
 				return nil, err
 			}
-			if m.Run != c.run {
-				continue
+			if m.Run == c.run {
+				return nil, c.complete(m)
 			}
-			c.started = false
-			if m.Sent != c.done {
-				return nil, fmt.Errorf("%w: END after %d batches, %d came", wire.ErrMessage, m.Sent, c.done)
-			}
-			return nil, nil
 		case wire.KindError:
 			if err := c.failure(b); err != nil {
 				return nil, err
 			}
 		}
+		if err := c.inTime(end); err != nil {
+			return nil, err
+		}
 	}
+}
+
+// complete ends the run; an error unless all of it came.
+func (c *Consumer) complete(m wire.End) error {
+	c.started = false
+	if m.Sent != c.done || m.Sent != c.count || m.Reason != wire.EndComplete {
+		return fmt.Errorf("%w: END %d after %d batches, where %d of %d came", wire.ErrMessage, m.Reason, m.Sent, c.done,
+			c.count)
+	}
+	return nil
 }
 
 // failure returns the error that ended this run; nil for that of another.
@@ -233,12 +251,16 @@ func (c *Consumer) discard(b []byte) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.held[m.Slot] != nil || m.Slot >= uint32(c.info.Slots) || slices.Contains(c.back, m.Slot) {
+		return errSlot(m)
+	}
 	c.back = append(c.back, m.Slot)
 	return nil
 }
 
-// answerTimeout is how long a server may take to say what it waits for, and to end a run that was left.
-const answerTimeout = 5 * time.Second
+// answerTimeout is how long a server may take to say what it waits for, and to end a run that was left. A variable for
+// tests only.
+var answerTimeout = 5 * time.Second
 
 // hurry has receive wait no longer than for an answer, until it is undone.
 func (c *Consumer) hurry() (undo func()) {
@@ -257,9 +279,10 @@ func (c *Consumer) abandon() {
 		return
 	}
 	defer c.hurry()()
+	end := c.end()
 	for ended := false; !ended; {
-		b, err := c.receive(context.Background(), wire.KindBatch, wire.KindEnd, wire.KindError)
-		if err != nil {
+		b, err := c.receive(context.Background(), end, wire.KindBatch, wire.KindEnd, wire.KindError)
+		if err != nil || c.inTime(end) != nil {
 			return // the next run will say so
 		}
 		switch k, _ := wire.KindOf(b); k {

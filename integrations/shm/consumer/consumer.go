@@ -75,7 +75,9 @@ type Consumer struct {
 	pending [][]byte      // received while something else was awaited
 	wait    time.Duration // how long receive waits; 0: Timeout
 	run     uint32
-	done    uint64 // acknowledged of the run
+	epoch   uint64 // of the run
+	count   uint64 // of batches that it has
+	done    uint64 // acknowledged of it
 	started bool   // BEGIN was sent, END has not come
 	asked   uint32
 	layout  uint64
@@ -147,7 +149,7 @@ func (c *Consumer) greet(ctx context.Context) error {
 	if err != nil && !wire.IsBroken(err) { // a server that refuses at once has said why
 		return err
 	}
-	b, err := c.receive(ctx, wire.KindWelcome)
+	b, err := c.receive(ctx, c.end(), wire.KindWelcome)
 	if err != nil {
 		return err
 	}
@@ -155,21 +157,30 @@ func (c *Consumer) greet(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	return c.meet(h, m, text)
+}
+
+// meet checks that the answer to HELLO is one, and keeps it.
+func (c *Consumer) meet(h wire.Hello, m wire.Welcome, text []byte) error {
 	if m.Version != shm.Version {
 		return fmt.Errorf("%w: the server speaks version %d of the feed, this is %d", wire.ErrMessage, m.Version,
 			shm.Version)
 	}
-	var d struct {
-		State loader.State `json:"state"`
+	if h.Rank != wire.AnyRank && m.Rank != h.Rank || h.Hold > 0 && m.Hold > h.Hold ||
+		h.Index != 0 && m.Index != h.Index || h.Takes == 0 && m.Is&wire.IsOnDevice != 0 {
+		return fmt.Errorf("%w: WELCOME %+v is no answer to HELLO %+v", wire.ErrMessage, m, h)
 	}
-	if err := json.Unmarshal(text, &d); err != nil {
-		return fmt.Errorf("%w: WELCOME: %w", wire.ErrMessage, err)
+	var d struct {
+		State *loader.State `json:"state"`
+	}
+	if err := json.Unmarshal(text, &d); err != nil || d.State == nil {
+		return fmt.Errorf("%w: WELCOME with %.100q, which says no state: %w", wire.ErrMessage, text, err)
 	}
 	c.info = Info{
 		Rank: int(m.Rank), WorldSize: int(m.WorldSize), Hold: int(m.Hold), Slots: int(m.Slots),
 		IndexDType: unified.DType(m.Index), Batches: m.Batches, OnDevice: m.Is&wire.IsOnDevice != 0,
 		Broadcast: m.Is&wire.IsBroadcast != 0, Durable: m.Is&wire.IsDurable != 0,
-		Server: append(json.RawMessage(nil), text...), State: d.State,
+		Server: append(json.RawMessage(nil), text...), State: *d.State,
 	}
 	return nil
 }
@@ -194,16 +205,27 @@ var errFork = fmt.Errorf("%w: this process is a fork of the one that connected",
 // does without, to begin one does not.
 func (c *Consumer) isFork() bool { return os.Getpid() != c.process }
 
-// receive returns the next message of the wanted kinds. Batches and ends that come before it wait for their turn; ERROR
-// of the connection, BYE and the end of the connection are errors.
-func (c *Consumer) receive(ctx context.Context, want ...wire.Kind) ([]byte, error) {
+// end is until when receive waits for a message that is due now.
+func (c *Consumer) end() time.Time { return time.Now().Add(cmp.Or(c.wait, c.opt.Timeout)) }
+
+// inTime is an error after end: messages came all the time, but not the one that was due.
+func (c *Consumer) inTime(end time.Time) error {
+	if time.Now().Before(end) {
+		return nil
+	}
+	return fmt.Errorf("%w: only messages that nobody waits for came for %v", wire.ErrMessage,
+		cmp.Or(c.wait, c.opt.Timeout))
+}
+
+// receive returns the next message of the wanted kinds, until end. Batches and ends that come before it wait for their
+// turn; ERROR of the connection, BYE and the end of the connection are errors.
+func (c *Consumer) receive(ctx context.Context, end time.Time, want ...wire.Kind) ([]byte, error) {
 	for i, b := range c.pending {
 		if k, _ := wire.KindOf(b); slices.Contains(want, k) {
 			c.pending = slices.Delete(c.pending, i, i+1)
 			return b, nil
 		}
 	}
-	end := time.Now().Add(cmp.Or(c.wait, c.opt.Timeout))
 	for {
 		n, fd, err := c.socket.Receive(ctx, end, c.packet)
 		if err != nil {
@@ -220,13 +242,31 @@ func (c *Consumer) receive(ctx context.Context, want ...wire.Kind) ([]byte, erro
 		if slices.Contains(want, k) {
 			return b, nil
 		}
-		if k != wire.KindSegment {
-			if len(c.pending) > wire.MaxSlots {
-				return nil, fmt.Errorf("%w: %d messages that nobody asked for", wire.ErrMessage, len(c.pending))
-			}
-			c.pending = append(c.pending, append([]byte(nil), b...))
+		if err := c.postpone(k, b); err != nil {
+			return nil, err
+		}
+		if err := c.inTime(end); err != nil {
+			return nil, err
 		}
 	}
+}
+
+// mostLeft is how many ends of runs that were left may wait to be read.
+const mostLeft = 64
+
+// postpone keeps a message that is not wanted yet: batches, and how runs end. Late answers are dropped.
+func (c *Consumer) postpone(k wire.Kind, b []byte) error {
+	switch k {
+	case wire.KindSegment, wire.KindTell, wire.KindBegun:
+		return nil
+	case wire.KindWelcome:
+		return fmt.Errorf("%w: a second WELCOME", wire.ErrMessage)
+	}
+	if len(c.pending) >= c.info.Slots+mostLeft {
+		return fmt.Errorf("%w: %d messages that nobody waits for", wire.ErrMessage, len(c.pending))
+	}
+	c.pending = append(c.pending, append([]byte(nil), b...))
+	return nil
 }
 
 // accept looks at a packet: it takes segments in and ends what the server has ended.
@@ -244,6 +284,9 @@ func (c *Consumer) accept(b []byte, fd int) (wire.Kind, error) {
 		return k, nil
 	case wire.KindError:
 		m, text, err := wire.Parse[wire.Text](b)
+		if err == nil && len(text) > wire.MaxText {
+			err = fmt.Errorf("%w: ERROR with a text of %d bytes", wire.ErrMessage, len(text))
+		}
 		if err == nil && m.First == 0 {
 			err = &shm.Error{Code: shm.Code(m.Second), Text: string(text)}
 		}
@@ -325,8 +368,9 @@ func (c *Consumer) ask(ctx context.Context, what uint32, v any) error {
 	if err := c.send(pair(wire.KindAsk, what, c.asked)); err != nil {
 		return c.broken(err)
 	}
+	end := c.end()
 	for {
-		b, err := c.receive(ctx, wire.KindTell)
+		b, err := c.receive(ctx, end, wire.KindTell)
 		if err != nil {
 			return err
 		}
@@ -335,7 +379,13 @@ func (c *Consumer) ask(ctx context.Context, what uint32, v any) error {
 			return err
 		}
 		if m.First == what && m.Second == c.asked {
-			return json.Unmarshal(text, v)
+			if err := json.Unmarshal(text, v); err != nil {
+				return fmt.Errorf("%w: TELL: %w", wire.ErrMessage, err)
+			}
+			return nil
+		}
+		if err := c.inTime(end); err != nil {
+			return err
 		}
 	}
 }

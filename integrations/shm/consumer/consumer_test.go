@@ -42,10 +42,12 @@ func sockets(t testing.TB) (ours, theirs *wire.Socket) {
 	return ends[0], ends[1]
 }
 
+const someState = `{"state":{"epoch":0,"next":0}}`
+
 // welcome is a WELCOME to a ring of which hold slots may be held.
 func welcome(hold uint32) []byte {
 	return wire.Append(nil, wire.KindWelcome, wire.Welcome{Magic: wire.Magic, Version: 1, WorldSize: 1, Hold: hold,
-		Slots: 4, Index: uint32(unified.Int64), JSON: 2, Batches: 3}, []byte("{}"))
+		Slots: 4, Index: uint32(unified.Int64), JSON: uint32(len(someState)), Batches: 3}, []byte(someState))
 }
 
 func TestSlotsForWhichThereWasNoRoomGoBackLater(t *testing.T) {
@@ -89,14 +91,17 @@ func script(t *testing.T) *Consumer {
 	}
 	t.Cleanup(func() { memory.Close() })
 	d := wire.NewDescriptor([]wire.Form{{Name: "array", DType: unified.Int64, Rank: 1}})
-	copy(memory.Data, d)
-	wire.PutArray(memory.Data, 0, 0, 1024, []int64{4})
+	wire.PutArray(d, 0, 0, 1024, []int64{4})
+	for n := range uint64(2) {
+		wire.PutPlace(d, 0, n, n+1, 0)
+		copy(memory.Data[512*n:], d)
+	}
 	tell(t, theirs, welcome(2), -1)
 	tell(t, theirs, wire.Append(nil, wire.KindBegun, wire.Begun{Run: 1, Batches: 3}, nil), -1)
 	tell(t, theirs, wire.Append(nil, wire.KindSegment, memory.Note(0), nil), memory.FD)
 	for n := range uint64(2) {
 		tell(t, theirs, wire.Append(nil, wire.KindBatch, wire.Batch{Run: 1, Slot: uint32(n), Sequence: n, Number: n,
-			Size: uint32(len(d))}, nil), -1)
+			Size: uint32(len(d)), Offset: 512 * n, Next: n + 1}, nil), -1)
 	}
 	if err := c.greet(t.Context()); err != nil {
 		t.Fatal(err)

@@ -53,7 +53,7 @@ class Feed:
         self._run = 0
         self._asked = 0
         self._sequence = 0
-        self._epoch = 0  # of the run
+        self._epoch, self._batches = 0, 0  # of the run, and how many it has
         self._cut = False  # the server reads no more
         self._slots = 0
         self.ring = DeviceRing(device, max_ring_bytes, self._flush_if_short) if device else Ring(max_ring_bytes, self._flush_if_short)
@@ -91,7 +91,7 @@ class Feed:
         self._return_slots()
         self._send(p.begin(self._run, mode, epoch, next, state))
         begun: p.Begun = self._wait_for((p.Begun,), "an answer to BEGIN")
-        self._epoch = begun.epoch
+        self._epoch, self._batches = begun.epoch, begun.batches
         return begun
 
     def next(self) -> Union[SlotArrays, p.End]:
@@ -104,6 +104,8 @@ class Feed:
             self._return_slots()
         message = self._wait_for((p.BatchReady, p.End), "a batch")
         if isinstance(message, p.End):
+            if message.batches != self._sequence or message.batches != self._batches or message.stopped:
+                raise self._broken(ProtocolError(f"END after {message.batches} batches, where {self._sequence} of {self._batches} came"))
             return message
         if message.sequence != self._sequence:
             raise self._broken(ProtocolError(f"batch {message.sequence} of the run comes where {self._sequence} should"))

@@ -86,6 +86,12 @@ func PutPlace(b []byte, epoch, number, next uint64, flags uint32) {
 	copy(b, bytesOf(&h))
 }
 
+// PlaceOf returns what PutPlace wrote, zeros for a descriptor that is too short.
+func PlaceOf(b []byte) (epoch, number, next uint64) {
+	h := load[head](b)
+	return h.epoch, h.number, h.next
+}
+
 // Layout returns a number that two descriptors share if their names, dtypes, ranks and flags are the same; 0 for one
 // that is too short.
 func Layout(b []byte) uint64 { return load[head](b).layout }

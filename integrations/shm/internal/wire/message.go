@@ -251,6 +251,8 @@ type End struct {
 	Sent, Epoch, _ uint64
 }
 
+func (m End) sound() bool { return m.Reason <= EndStopped }
+
 // What ASK asks for.
 const (
 	AskStatistics = 1

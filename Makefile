@@ -78,6 +78,7 @@ kill-test: ## kill servers and consumers of the feed a thousand times
 .PHONY: mutate
 mutate: ## plant N bugs in PKG, by SEED, and list those that its own tests miss (ARGS: more options of tools/mutate)
 	go run ./tools/mutate -n $(N) -seed $(SEED) -equivalent tools/mutate/equivalent.txt $(ARGS) $(PKG)
+
 .PHONY: fault-test
 fault-test: ## fail system calls, lose power, break disks and kill writers under khop, all of it (docs/results/faults.md)
 	KHOP_FAULTS=all go test -count 1 -timeout 180m -v ./tests/faults

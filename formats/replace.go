@@ -59,7 +59,7 @@ func replacement(dir string, opt WriterOptions) (*Writer, error) {
 		return nil, fileError(dir, "write to a directory below or beside it, or remove the dataset yourself first",
 			fmt.Errorf("%w, and a file system is mounted here: the dataset cannot be replaced in one step", ErrExist))
 	}
-	if err := checkSpace(filepath.Dir(dir), opt.ExpectBytes, 0); err != nil {
+	if err := checkSpace(dir, opt.ExpectBytes, 0); err != nil {
 		return nil, err
 	}
 	mark, err := claimWork(dir)

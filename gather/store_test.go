@@ -109,6 +109,22 @@ func TestAnIDThatIsNoRowIsNamed(t *testing.T) {
 	if _, err := s.Gather(&dst, unified.FromSlice([]float32{0})); !errors.Is(err, unified.ErrShape) {
 		t.Errorf("floats as ids: %v", err)
 	}
+	for _, ids := range []unified.Tensor{unified.FromSlice([]int32{0, 1}), unified.FromSlice([]int64{0, 1})} {
+		wide, _ := ids.Reshape(1, 2)
+		if _, err := s.Gather(&dst, wide); !errors.Is(err, unified.ErrShape) {
+			t.Errorf("ids in two dimensions: %v", err)
+		}
+		far, _ := unified.NewPlaced(unified.Device, ids.DType(), ids.Bytes(), 2)
+		if x, err := s.Gather(&dst, far); err == nil || x.Valid() {
+			t.Errorf("ids on a device: %v, %v", x, err)
+		}
+		if _, err := gather.NewStore(far); !errors.Is(err, unified.ErrShape) {
+			t.Errorf("a column on a device: %v", err)
+		}
+	}
+	if x, err := s.Gather(&dst, unified.Tensor{}); err != nil || x.Len() != 0 || x.DType() != unified.Int64 {
+		t.Errorf("no ids: %v, %v", x, err)
+	}
 	if _, err := gather.NewStore(unified.Tensor{}); !errors.Is(err, unified.ErrShape) {
 		t.Errorf("a store of nothing: %v", err)
 	}

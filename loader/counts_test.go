@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/loader"
@@ -18,9 +19,9 @@ import (
 // Statistics are the sums over the batches that the loop received; layers that are views of one another count once.
 func TestStatsAreTheSumsOfWhatTheLoopReceived(t *testing.T) {
 	g := typedGraph(t, 60, 40)
-	for _, f := range []sampling.Frontier{sampling.AllNodes, sampling.NewNodes} {
-		s := sampling.Neighbor{Fanouts: []int{3, 2, 2}, Frontier: f}
-		l := open(t, g, loader.Options{Sampler: s, BatchSize: 7, Seeds: loader.AllNodes(),
+	for i, f := range []sampling.Frontier{sampling.AllNodes, sampling.NewNodes, sampling.NewNodes} {
+		s := sampling.Neighbor{Fanouts: [][]int{{3, 2, 2}, {3, 2, 2}, {1, 1, 1}}[i], Frontier: f}
+		l := open(t, g, loader.Options{Sampler: s, BatchSize: []int{7, 7, 1}[i], Seeds: loader.AllNodes(),
 			EdgeColumns: []string{"stars"}})
 		var want loader.Stats
 		add := func(x unified.Tensor) {
@@ -187,6 +188,43 @@ func TestSeedSourcesSayWhatTheyAre(t *testing.T) {
 		if got := open(t, g, loader.Options{Sampler: neighbor}).Options().Seeds; got.String() != want {
 			t.Errorf("the seeds are %s, want %s", got, want)
 		}
+	}
+}
+
+func TestOptionsHaveLimits(t *testing.T) {
+	for name, c := range map[string]struct {
+		least, most int
+		set         func(o *loader.Options, v int)
+	}{
+		"BatchSize":    {1, 1 << 30, func(o *loader.Options, v int) { o.BatchSize = v }},
+		"WorldSize":    {1, 1 << 30, func(o *loader.Options, v int) { o.WorldSize = v }},
+		"Rank":         {0, 4, func(o *loader.Options, v int) { o.Rank, o.WorldSize = v, 5 }},
+		"Workers":      {1, 4096, func(o *loader.Options, v int) { o.Workers = v }},
+		"Prefetch":     {1, 4096, func(o *loader.Options, v int) { o.Prefetch = v }},
+		"DeviceBlocks": {0, 1 << 20, func(o *loader.Options, v int) { o.DeviceBlocks = v }},
+		"MaxMemory":    {0, 1<<63 - 1, func(o *loader.Options, v int) { o.MaxMemory = int64(v) }},
+		"PerSlot":      {0, 1<<63 - 1, func(o *loader.Options, v int) { o.PerSlot = int64(v) }},
+		"DeviceMemory": {0, 1<<63 - 1, func(o *loader.Options, v int) { o.DeviceMemory = int64(v) }},
+		"DeviceCache":  {-1, 1<<63 - 1, func(o *loader.Options, v int) { o.DeviceCache = int64(v) }},
+		"SlotTimeout":  {1, 1<<63 - 1, func(o *loader.Options, v int) { o.SlotTimeout = time.Duration(v) }},
+		"Remainder":    {0, 2, func(o *loader.Options, v int) { o.Remainder = loader.Remainder(v) }},
+		"Residence":    {0, 1, func(o *loader.Options, v int) { o.Residence = loader.Residence(v) }},
+		"HotRows":      {0, 4, func(o *loader.Options, v int) { o.HotRows = loader.Ranking(v) }},
+	} {
+		for _, v := range []int{c.least - 1, c.least, c.most, c.most + 1} {
+			o := loader.Options{Sampler: neighbor}
+			o.EnsureDefaults()
+			c.set(&o, v)
+			good := v >= c.least && v <= c.most
+			err := o.Validate()
+			if good && err != nil || !good && (!errors.Is(err, loader.ErrOptions) ||
+				!strings.Contains(err.Error(), name+" is ") || !strings.Contains(err.Error(), ": must be ")) {
+				t.Errorf("%s %d: %v", name, v, err)
+			}
+		}
+	}
+	if err := new(loader.Options).Validate(); !errors.Is(err, loader.ErrOptions) {
+		t.Errorf("no sampler: %v", err)
 	}
 }
 

@@ -1,9 +1,12 @@
 package sampling
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/khop-gnn/khop/graph"
 )
 
 // Batches of thousands of nodes, whose tables grow, and nodes with more picks than go through the steps together.
@@ -36,4 +39,63 @@ func TestLargeBatchesEqualTheOracle(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Ids far apart collide in tables more often than ids that follow one another.
+func TestNodesFarApartAreFoundAgain(t *testing.T) {
+	const seed, nodes = 20261124, 1 << 20
+	r := rand.New(rand.NewPCG(seed, 0))
+	g := plainGraph(t, make([]int64, nodes+1), nil)
+	req := &Request{Rand: NewRand(seed, 0, 0, 0), Seeds: make([][]int64, 1)}
+	for range 7000 {
+		req.Seeds[0] = append(req.Seeds[0], r.Int64N(nodes))
+	}
+	req.Seeds[0] = append(req.Seeds[0], req.Seeds[0][:1000]...)
+	for _, disjoint := range []bool{false, true} {
+		n := Neighbor{Fanouts: []int{1}, Disjoint: disjoint}
+		want := oracle(g, newEdgeRuns(g), n, req)
+		for name, w := range openVariants(t, g, n) {
+			compare(t, fmt.Sprintf("seed %d: %s: %s", seed, n.Fingerprint(), name), g, w, req, want)
+			if err := w.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// Neighbor with replacement, written again as a sampler of one's own, makes the same batches: its draws are those.
+func TestASamplerOfOnesOwnDrawsAsNeighborDoes(t *testing.T) {
+	const seed, k = 20261125, 4
+	r := rand.New(rand.NewPCG(seed, 0))
+	for round := range 30 {
+		g := randomGraph(t, r, 1+r.IntN(3), 1+r.IntN(4))
+		n := Neighbor{Fanouts: []int{k, k}, Replace: true, Frontier: Frontier(r.IntN(2))}
+		a, err := NewAssembler(Env{Graph: g, BatchSize: 40, EdgePos: true}, n.Frontier, n.Bound(g.Schema(), 40))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req := randomRequest(r, g.Schema(), uint64(round))
+		want := oracle(g, newEdgeRuns(g), n, req)
+		compare(t, fmt.Sprintf("seed %d round %d", seed, round), g, drawing{a, k}, req, want)
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// drawing picks k in-edges with replacement.
+type drawing struct {
+	*Assembler
+	k int
+}
+
+func (w drawing) Sample(ctx context.Context, req *Request, out *graph.Sample) error {
+	return w.Assembler.Sample(ctx, req, out, func(d *Destination, picks []int64) []int64 {
+		for i := range w.k {
+			if d.First < d.Last {
+				picks = append(picks, d.First+int64(d.Draws.IntN(uint64(i), uint64(d.Last-d.First))))
+			}
+		}
+		return picks
+	})
 }

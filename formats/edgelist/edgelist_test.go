@@ -393,3 +393,29 @@ func TestLongNamesMoveToAFile(t *testing.T) {
 		t.Errorf("closed: %v, %d bytes are counted", err, ledger.Total())
 	}
 }
+
+// More names than the table of names begins with room for.
+func TestThousandsOfNamesAreNumberedAsTheyAppear(t *testing.T) {
+	const n = 5000
+	var text, want strings.Builder
+	for i := range n {
+		fmt.Fprintf(&text, "name %d\tname %d\n", i, i*7%(i+1))
+		fmt.Fprintf(&want, " %d>%d", i, i*7%(i+1))
+	}
+	g, err := Read(context.Background(), write(t, "names.tsv", []byte(text.String())), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	if got := pairs(t, g); g.Nodes != n || got != want.String()[1:] {
+		t.Errorf("%d nodes: %.100s", g.Nodes, got)
+	}
+	i := 0
+	_ = g.Strings[0].Each(func(name string) error {
+		if name != fmt.Sprintf("name %d", i) {
+			t.Errorf("node %d is %q", i, name)
+		}
+		i++
+		return nil
+	})
+}

@@ -247,7 +247,7 @@ var damagedArrays = []struct {
 		-1, "3 indices"},
 	{"indptr is empty", with(sparse(), array[int32]("adj_matrix.indptr", "")), "adj_matrix.indptr", -1, "is empty"},
 	{"column too large", with(sparse(), array("adj_matrix.indices", "", int32(1), 3, 0)), "adj_matrix.indices", 1,
-		"column 3"},
+		"column 3 is not in 0 .. 2"},
 	{"column negative", with(sparse(), array("adj_matrix.indices", "", int32(1), 2, -1)), "adj_matrix.indices", 2,
 		"column -1"},
 	{"NaN weight", with(sparse(), member{"adj_matrix.data", "<f4", "(3,)",

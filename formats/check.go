@@ -56,7 +56,7 @@ func Check(ctx context.Context, dir string, opt CheckOptions) (*Report, error) {
 		if err != nil {
 			return err
 		}
-		c = &checker{dir: dir, m: m, schema: m.schema()}
+		c = &checker{dir: dir, m: m, schema: m.schema(), byPath: map[string]*checkedFile{}}
 		if err := c.schema.Init(); err != nil {
 			return fileError(dir, "", err) // not reached: the manifest's schema was checked
 		}
@@ -83,6 +83,7 @@ type checker struct {
 	m      *Manifest
 	schema schema
 	files  []*checkedFile
+	byPath map[string]*checkedFile
 	bytes  int64
 	tasks  []task
 	edges  edgeCounts
@@ -124,9 +125,8 @@ type problem struct {
 func (c *checker) add(file int, at int64, err error) {
 	var e *Error
 	if errors.As(err, &e) && e.Row >= 0 {
-		if i := slices.IndexFunc(c.files, func(f *checkedFile) bool { return f.path == e.Path }); i >= 0 {
-			f := c.files[i]
-			file, at = i, f.l.bodyOffset+e.Row*f.l.rowBytes()
+		if f := c.byPath[e.Path]; f != nil {
+			file, at = f.index, f.l.bodyOffset+e.Row*f.l.rowBytes()
 		}
 	}
 	c.mu.Lock()
@@ -188,7 +188,7 @@ func (c *checker) openAll(root *os.Root) error {
 func (c *checker) openFile(root *os.Root, f *checkedFile) {
 	f.index = len(c.files)
 	f.path = filepath.Join(c.dir, filepath.FromSlash(f.part.Path))
-	c.files = append(c.files, f)
+	c.files, c.byPath[f.path] = append(c.files, f), f
 	var err error
 	if f.region, f.l, err = mapFile(root, c.dir, f.typ, f.part); err != nil {
 		c.add(f.index, 0, err)

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/dustin/go-humanize"
+
+	"github.com/khop-gnn/khop/internal/paths"
 )
 
 // What went wrong, for errors.Is. Details are in an *Error.
@@ -38,7 +40,7 @@ type Error struct {
 // Error returns "path: column: row n: what is wrong; remedy".
 func (e *Error) Error() string {
 	var b strings.Builder
-	b.WriteString(e.Path)
+	b.WriteString(paths.Text(e.Path))
 	if e.Column != "" {
 		fmt.Fprintf(&b, ": column %q", e.Column)
 	}

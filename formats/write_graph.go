@@ -3,6 +3,7 @@ package formats
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 
 	"github.com/khop-gnn/khop/graph"
@@ -80,6 +81,10 @@ func (w *Writer) writeEdges(ctx context.Context, g *graph.Graph) error {
 
 func (w *Writer) writeSplit(ctx context.Context, s *graph.Schema, split graph.Split) error {
 	for _, set := range split.Seeds.Sets {
+		if set.Types != nil {
+			return fileError(w.dir, "make a set of each type",
+				fmt.Errorf("%w: split %q: seeds of several types in one set", graph.ErrSchema, split.Name))
+		}
 		if set.IDs.Valid() {
 			cw, err := w.Split(split.Name, split.Index, set.Type, set.IDs.DType(), set.IDs.Len())
 			if err := writeTensor(ctx, cw, err, set.IDs); err != nil {

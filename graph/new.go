@@ -447,6 +447,9 @@ func contentID(a *Arrays) [16]byte {
 			num(int64(set.Type))
 			num(set.Len())
 			tensor(set.IDs)
+			if set.Types != nil {
+				tensor(unified.FromSlice(set.Types))
+			}
 		}
 	}
 	return h.Sum128().Bytes()

@@ -179,26 +179,34 @@ func (s *Schema) NodeType(name string) int {
 }
 
 // EdgeType returns the index of an edge type by "source:relation:target", or by its relation alone where only one type
-// has it. The error says what there is.
-func (s *Schema) EdgeType(name string) (int, error) {
-	found := -1
+// has it. The error says what there is. EdgeTypes is for many names.
+func (s *Schema) EdgeType(name string) (int, error) { return s.EdgeTypes()(name) }
+
+// EdgeTypes returns EdgeType as a function that finds each name in a table.
+func (s *Schema) EdgeTypes() func(name string) (int, error) {
+	whole, relations := make(map[string]int, len(s.Edges)), make(map[string]int, len(s.Edges))
 	for i := range s.Edges {
 		e := &s.Edges[i]
-		if e.String() == name {
+		whole[e.String()] = i
+		if _, twice := relations[e.Relation]; twice {
+			i = -1
+		}
+		relations[e.Relation] = i
+	}
+	return func(name string) (int, error) {
+		if i, ok := whole[name]; ok {
 			return i, nil
 		}
-		if e.Relation == name {
-			if found >= 0 {
-				return -1, fmt.Errorf("%w: several edge types have the relation %q: write source:relation:target",
-					ErrSchema, name)
-			}
-			found = i
+		i, ok := relations[name]
+		switch {
+		case !ok:
+			return -1, fmt.Errorf("%w: no edge type %q; there are: %s", ErrSchema, name, s.edgeNames())
+		case i < 0:
+			return -1, fmt.Errorf("%w: several edge types have the relation %q: write source:relation:target",
+				ErrSchema, name)
 		}
+		return i, nil
 	}
-	if found < 0 {
-		return -1, fmt.Errorf("%w: no edge type %q; there are: %s", ErrSchema, name, s.edgeNames())
-	}
-	return found, nil
 }
 
 func (s *Schema) edgeNames() string {

@@ -13,9 +13,12 @@ var ErrNoSplit = errors.New("no such split")
 // ErrSeed is returned for a seed that the graph does not have.
 var ErrSeed = errors.New("seed out of range")
 
-// SeedSet is an ordered list of nodes of one type, repeats allowed.
+// SeedSet is an ordered list of nodes, repeats allowed: all of one type, or each of its own.
 type SeedSet struct {
 	Type int // index in Schema.Nodes
+	// Types, if not nil, are the types of the nodes one by one, as many as IDs, in place of Type: types in any order
+	// then cost what one type costs. They are kept. A split on disk has no such set.
+	Types []int32
 	// IDs are own ids of the type, int32 or int64 [n]. The zero tensor means all nodes 0 .. Count-1.
 	IDs unified.Tensor
 	// Count is the number of seeds; it is taken from IDs where those are given.
@@ -61,8 +64,11 @@ func (s Seeds) At(i int64) (nodeType int, id int64) {
 			i -= n
 			continue
 		}
-		if !set.IDs.Valid() {
+		switch {
+		case !set.IDs.Valid():
 			return set.Type, i
+		case set.Types != nil:
+			return int(set.Types[i]), idAt(set.IDs, i)
 		}
 		return set.Type, idAt(set.IDs, i)
 	}
@@ -80,38 +86,51 @@ func idAt(t unified.Tensor, i int64) int64 {
 
 // Check reads every seed and returns ErrSeed for the first that is no node of its type.
 func (s Seeds) Check(schema *Schema) error {
-	for k, set := range s.Sets {
-		if set.Type < 0 || set.Type >= len(schema.Nodes) {
-			return fmt.Errorf("%w: seed set %d: node type %d of %d", ErrSeed, k, set.Type, len(schema.Nodes))
-		}
-		nt := &schema.Nodes[set.Type]
-		switch set.IDs.DType() {
-		case unified.Invalid:
-			if set.Count < 0 || set.Count > nt.Count {
-				return fmt.Errorf("%w: the first %d nodes of type %q, which has %d", ErrSeed, set.Count, nt.Name,
-					nt.Count)
-			}
-		case unified.Int32:
-			v, _ := unified.View[int32](set.IDs)
-			if err := checkIDs(v, schema, set.Type); err != nil {
-				return err
-			}
-		case unified.Int64:
-			v, _ := unified.View[int64](set.IDs)
-			if err := checkIDs(v, schema, set.Type); err != nil {
-				return err
-			}
-		default:
-			return fmt.Errorf("%w: seeds are %v, not int32 or int64", ErrSeed, set.IDs)
+	for k := range s.Sets {
+		if err := s.Sets[k].check(schema, k); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func checkIDs[T int32 | int64](ids []T, s *Schema, nodeType int) error {
+// check checks the set of number k.
+func (s *SeedSet) check(schema *Schema, k int) error {
+	if s.Types != nil && int64(len(s.Types)) != s.IDs.Len() {
+		return fmt.Errorf("%w: seed set %d: %d types of %d nodes", ErrSeed, k, len(s.Types), s.IDs.Len())
+	}
+	if s.Type < 0 || s.Type >= len(schema.Nodes) {
+		return fmt.Errorf("%w: seed set %d: node type %d of %d", ErrSeed, k, s.Type, len(schema.Nodes))
+	}
+	nt := &schema.Nodes[s.Type]
+	switch s.IDs.DType() {
+	case unified.Invalid:
+		if s.Count < 0 || s.Count > nt.Count {
+			return fmt.Errorf("%w: the first %d nodes of type %q, which has %d", ErrSeed, s.Count, nt.Name, nt.Count)
+		}
+		return nil
+	case unified.Int32:
+		v, _ := unified.View[int32](s.IDs)
+		return checkIDs(v, schema, s)
+	case unified.Int64:
+		v, _ := unified.View[int64](s.IDs)
+		return checkIDs(v, schema, s)
+	}
+	return fmt.Errorf("%w: seeds are %v, not int32 or int64", ErrSeed, s.IDs)
+}
+
+func checkIDs[T int32 | int64](ids []T, schema *Schema, s *SeedSet) error {
+	count := schema.Nodes[s.Type].Count
 	for i, v := range ids {
-		if v < 0 || int64(v) >= s.Nodes[nodeType].Count {
-			return s.SeedError(nodeType, i, int64(v))
+		nodeType := s.Type
+		if s.Types != nil {
+			if nodeType = int(s.Types[i]); nodeType < 0 || nodeType >= len(schema.Nodes) {
+				return fmt.Errorf("%w: seed %d: node type %d of %d", ErrSeed, i, nodeType, len(schema.Nodes))
+			}
+			count = schema.Nodes[nodeType].Count
+		}
+		if v < 0 || int64(v) >= count {
+			return schema.SeedError(nodeType, i, int64(v))
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -97,7 +98,7 @@ func (b *Batch) IsView(i int) bool { return b.slot != nil && b.slot.isView(i) }
 
 // listArrays lists what every batch has, of a schema, a sampler's bound and the options' columns.
 func (r *recipe) listArrays() error {
-	a, s := arrayLister{r: r}, r.graph.Schema()
+	a, s := arrayLister{r: r, at: map[arrayKey]int{}}, r.graph.Schema()
 	if err := r.checkColumns(s); err != nil {
 		return err
 	}
@@ -123,20 +124,30 @@ func (r *recipe) listArrays() error {
 		a.add("sample/"+own.Name, Array{Kind: ArrayOwn, Type: i, DType: own.DType, Row: own.Shape, Most: max(own.Rows,
 			0)})
 	}
-	r.arrays = a.list
+	r.arrays, r.arrayAt = a.list, a.at
 	return nil
+}
+
+// arrayKey tells the arrays of a batch apart.
+type arrayKey struct {
+	kind     ArrayKind
+	layer, t int
+	column   string
 }
 
 // arrayLister makes a list of arrays.
 type arrayLister struct {
 	r    *recipe
 	list []Array
+	at   map[arrayKey]int
 }
 
 func (a *arrayLister) add(name string, array Array) {
 	array.Name, array.Base = name, len(a.list)
-	if array.Layer > 0 {
-		array.Base = find(a.list, array.Kind, 0, array.Type, array.Column)
+	key := arrayKey{array.Kind, array.Layer, array.Type, array.Column}
+	a.at[key] = len(a.list)
+	if key.layer = 0; array.Layer > 0 {
+		array.Base = a.at[key]
 	}
 	a.list = append(a.list, array)
 }
@@ -197,31 +208,41 @@ func (r *recipe) checkColumns(s *graph.Schema) error {
 		{"SeedColumns", defaultSeedColumn, r.opt.SeedColumns, ofNodes},
 		{"EdgeColumns", "", r.opt.EdgeColumns, s.EdgeColumns},
 	} {
-		var there []string
+		there := map[string]bool{}
 		for _, c := range o.there {
-			if !slices.Contains(there, c.Name) {
-				there = append(there, c.Name)
-			}
+			there[c.Name] = true
 		}
-		if o.names == nil && o.byDefault != "" && !slices.Contains(there, o.byDefault) {
+		if o.names == nil && o.byDefault != "" && !there[o.byDefault] {
 			r.opt.log().Info("batches have no "+o.byDefault, "reason", o.option+" names none, and the dataset has no "+
 				"such column")
 		}
-		for i, name := range o.names {
-			if slices.Contains(o.names[:i], name) {
+		named := map[string]bool{}
+		for _, name := range o.names {
+			if named[name] {
 				return fmt.Errorf("%w: %s names column %q twice", ErrOptions, o.option, name)
 			}
-			if !slices.Contains(there, name) {
-				return fmt.Errorf("%w: %s: no column %q; there are: %s", ErrOptions, o.option, name,
-					strings.Join(append(there, none[min(len(there), 1):]...), ", "))
+			if named[name] = true; !there[name] {
+				return fmt.Errorf("%w: %s: no column %q; there are: %s", ErrOptions, o.option, name, listOf(o.there))
 			}
 		}
 	}
 	return nil
 }
 
-// none is what an error lists where there is nothing to list.
-var none = []string{"none"}
+// listOf lists the names of columns, as far as a person reads them.
+func listOf(columns []graph.Column) string {
+	var names []string
+	for _, c := range columns {
+		if len(names) == 20 {
+			names = append(names, "...")
+			break
+		}
+		if !slices.Contains(names, c.Name) {
+			names = append(names, c.Name)
+		}
+	}
+	return cmp.Or(strings.Join(names, ", "), "none")
+}
 
 // tensor returns an array of the batch in the slot.
 func (s *slot) tensor(i int) unified.Tensor {
@@ -288,11 +309,9 @@ func (s *slot) isView(i int) bool {
 }
 
 // find returns the number of the array of a column; -1 where the batch has none.
-func find(list []Array, kind ArrayKind, layer, t int, column string) int {
-	for i := range list {
-		if a := &list[i]; a.Kind == kind && a.Layer == layer && a.Type == t && a.Column == column {
-			return i
-		}
+func (r *recipe) find(kind ArrayKind, layer, t int, column string) int {
+	if i, ok := r.arrayAt[arrayKey{kind, layer, t, column}]; ok {
+		return i
 	}
 	return -1
 }

@@ -48,7 +48,7 @@ func (b *Batch) column(kind ArrayKind, layer, t int, column string) unified.Tens
 	if b.slot == nil {
 		return unified.Tensor{}
 	}
-	if i := find(b.loader.arrays, kind, layer, t, column); i >= 0 {
+	if i := b.loader.find(kind, layer, t, column); i >= 0 {
 		return b.slot.tensor(i)
 	}
 	return unified.Tensor{}

@@ -135,15 +135,27 @@ func (l *seedList) hash() uint64 {
 	d := new(digester)
 	e := &Array{Kind: ArrayItems} // one hash is enough
 	d.full.Reset()
-	for i := range l.sets {
-		r := &l.sets[i]
-		d.wide[0], d.wide[1] = int64(r.nodeType), r.end-r.begin
+	run := func(r *seedRun, nodeType int, lo, hi int64) { // of one type
+		d.wide[0], d.wide[1] = int64(nodeType), hi-lo
 		d.int64s(e, 2)
 		switch {
 		case r.ids32 != nil:
-			d.array(e, unified.FromSlice(r.ids32))
+			d.array(e, unified.FromSlice(r.ids32[lo:hi]))
 		case r.ids64 != nil:
-			d.array(e, unified.FromSlice(r.ids64))
+			d.array(e, unified.FromSlice(r.ids64[lo:hi]))
+		}
+	}
+	for i := range l.sets {
+		r := &l.sets[i]
+		n, lo := r.end-r.begin, int64(0)
+		for k := range r.types {
+			if next := int64(k) + 1; next == n || r.types[next] != r.types[k] {
+				run(r, int(r.types[k]), lo, next)
+				lo = next
+			}
+		}
+		if r.types == nil {
+			run(r, r.nodeType, 0, n)
 		}
 	}
 	return d.full.Sum64()

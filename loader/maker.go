@@ -139,13 +139,13 @@ func (s *slot) takeSeeds(j job) error {
 	hi := min(lo+int64(r.opt.BatchSize), r.seeds.n)
 	for t := range s.request.Seeds {
 		s.request.Seeds[t], s.items[t] = nil, s.items[t][:0]
-	}
-	for _, set := range r.seeds.sets { // room for as many of each type as there can be
-		room, err := unified.Grow[int64](&s.seedIDs[set.nodeType], r.mostSeeds(set.nodeType), 0)
-		if err != nil {
-			return err
+		if most := r.mostSeeds(t); most > 0 { // room for as many as there can be
+			room, err := unified.Grow[int64](&s.seedIDs[t], most, 0)
+			if err != nil {
+				return err
+			}
+			s.request.Seeds[t] = room[:0]
 		}
-		s.request.Seeds[set.nodeType] = room[:0]
 	}
 	for i := lo; i < hi; i++ {
 		item := i
@@ -188,7 +188,7 @@ func (s *slot) fetchRows(from rowCopier) (err error) {
 func (s *slot) rowIDs(a *Array) (ids unified.Tensor, view bool) {
 	switch a.Kind {
 	case ArrayEdgeColumn:
-		at := find(s.recipe.arrays, ArrayEdgePos, a.Layer, a.Type, "")
+		at := s.recipe.find(ArrayEdgePos, a.Layer, a.Type, "")
 		return s.tensor(at), s.isView(at)
 	case ArraySeedColumn:
 		ids, _ = s.sample.Nodes[a.Type].Rows(0, s.sample.NumNodes[0][a.Type]) // checkSample saw that there are as many

@@ -143,15 +143,15 @@ func (p *Placed) bring(ctx context.Context) (err error) {
 
 // findColumns looks up the columns that batches have rows of.
 func findColumns(r *recipe) (list []*column, err error) {
+	found := columnsByKey(nil)
 	for i := range r.arrays {
 		a := &r.arrays[i]
-		if !a.IsColumn() || columnOf(list, a) != nil {
+		key := keyOfColumn(a)
+		if !a.IsColumn() || found[key] != nil {
 			continue
 		}
-		c := &column{name: a.Column, nodeType: a.Type}
-		if a.Kind == ArrayEdgeColumn {
-			c.nodeType = -1
-		}
+		c := &column{name: key.name, nodeType: key.nodeType}
+		found[key] = c
 		if err := c.find(r.graph); err != nil {
 			return nil, fmt.Errorf("column of %s: %w", a.Name, err)
 		}
@@ -170,15 +170,26 @@ func (c *column) find(g *graph.Graph) (err error) {
 	return err
 }
 
-// columnOf returns the column of an array; nil where the list does not have it.
-func columnOf(list []*column, a *Array) *column {
-	for _, c := range list {
-		if c.name == a.Column && (c.nodeType == a.Type) == (a.Kind != ArrayEdgeColumn) &&
-			(c.nodeType < 0) == (a.Kind == ArrayEdgeColumn) {
-			return c
-		}
+// columnKey tells columns apart: nodeType is -1 for one of the edges.
+type columnKey struct {
+	name     string
+	nodeType int
+}
+
+// keyOfColumn returns the key of an array's column.
+func keyOfColumn(a *Array) columnKey {
+	if a.Kind == ArrayEdgeColumn {
+		return columnKey{a.Column, -1}
 	}
-	return nil
+	return columnKey{a.Column, a.Type}
+}
+
+func columnsByKey(list []*column) map[columnKey]*column {
+	m := make(map[columnKey]*column, len(list))
+	for _, c := range list {
+		m[columnKey{c.name, c.nodeType}] = c
+	}
+	return m
 }
 
 // sourceBytes returns how much memory copies of topology and columns take.
@@ -222,9 +233,13 @@ func (p *Placed) recipeFor(opt Options) (*recipe, error) {
 // join makes l one of the placed source's loaders, which finds its columns there and how much memory it may take.
 func (p *Placed) join(l *Loader) (err error) {
 	l.columns = make([]*column, len(l.arrays))
+	placed := columnsByKey(p.columns)
 	for i := range l.arrays {
 		a := &l.arrays[i]
-		if l.columns[i] = columnOf(p.columns, a); l.columns[i] == nil && a.IsColumn() {
+		if !a.IsColumn() {
+			continue
+		}
+		if l.columns[i] = placed[keyOfColumn(a)]; l.columns[i] == nil {
 			return fmt.Errorf("%w: %s: the column was not placed: name it in the options of Place", ErrOptions, a.Name)
 		}
 	}

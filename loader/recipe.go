@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -20,9 +21,10 @@ type recipe struct {
 	bound       sampling.Bound
 	fingerprint string  // of the sampler
 	arrays      []Array // of every batch
-	batches     uint64  // of an epoch, over all ranks
-	state       State   // what all states begin as
-	room        int64   // what the control group leaves; 0 where none limits memory
+	arrayAt     map[arrayKey]int
+	batches     uint64 // of an epoch, over all ranks
+	state       State  // what all states begin as
+	room        int64  // what the control group leaves; 0 where none limits memory
 }
 
 // newRecipe looks up seeds and columns and asks the sampler what it makes. Options have their defaults.
@@ -48,7 +50,7 @@ func newRecipe(src Source, opt Options) (*recipe, error) {
 // nameOfSource is how errors call the source.
 func nameOfSource(src Source) string {
 	if p, ok := src.(interface{ Path() string }); ok {
-		return p.Path()
+		return paths.Text(p.Path())
 	}
 	id := src.ID()
 	return "dataset " + hex.EncodeToString(id[:])
@@ -135,15 +137,7 @@ func (r *recipe) mostNodes(t int) int64 {
 }
 
 // mostSeeds returns the most seeds of type t in a batch.
-func (r *recipe) mostSeeds(t int) int64 {
-	n := int64(0)
-	for _, s := range r.seeds.sets {
-		if s.nodeType == t {
-			n += s.end - s.begin
-		}
-	}
-	return min(n, r.batchSize())
-}
+func (r *recipe) mostSeeds(t int) int64 { return min(r.seeds.byType[t], r.batchSize()) }
 
 // mostEdges returns the most edges in a block.
 func (r *recipe) mostEdges(layer, edgeType int) int64 {

@@ -3,6 +3,8 @@ package loader
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"sort"
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/rng"
@@ -105,28 +107,29 @@ func (s SeedSource) ofTypes(schema *graph.Schema) (seeds graph.Seeds, err error)
 
 // seedList is the seeds of a loader, laid out for looking up item after item.
 type seedList struct {
-	sets []seedRun
-	n    int64
-	key  uint64 // type key of the shuffle
+	sets   []seedRun
+	n      int64
+	byType []int64 // items of each node type
+	key    uint64  // type key of the shuffle
 }
 
-// seedRun is the items begin .. end-1: nodes of one type.
+// seedRun is the items begin .. end-1: nodes of one type, or of types.
 type seedRun struct {
 	nodeType   int
+	types      []int32 // nil: all are of nodeType
 	begin, end int64
 	ids32      []int32
 	ids64      []int64 // neither: the id is the item's number within the run
 }
 
 func newSeedList(s graph.Seeds, schema *graph.Schema) (seedList, error) {
-	l := seedList{}
-	oneType := true
+	l := seedList{byType: make([]int64, len(schema.Nodes))}
 	for _, set := range s.Sets {
 		n := set.Len()
 		if n == 0 {
 			continue
 		}
-		r := seedRun{nodeType: set.Type, begin: l.n, end: l.n + n}
+		r := seedRun{nodeType: set.Type, types: set.Types, begin: l.n, end: l.n + n}
 		var err error
 		switch set.IDs.DType() {
 		case unified.Invalid:
@@ -138,23 +141,28 @@ func newSeedList(s graph.Seeds, schema *graph.Schema) (seedList, error) {
 		if err != nil {
 			return l, err
 		}
-		oneType = oneType && (len(l.sets) == 0 || l.sets[0].nodeType == set.Type)
+		for _, t := range r.types {
+			l.byType[t]++
+		}
+		if r.types == nil {
+			l.byType[set.Type] += n
+		}
 		l.sets, l.n = append(l.sets, r), r.end
 	}
-	if oneType && len(l.sets) > 0 {
-		l.key = schema.Nodes[l.sets[0].nodeType].Key
+	if t := slices.Index(l.byType, l.n); t >= 0 && l.n > 0 { // all are of one type
+		l.key = schema.Nodes[t].Key
 	}
 	return l, nil
 }
 
 // at returns item i, 0 <= i < n.
 func (l *seedList) at(i int64) (nodeType int, id int64) {
-	k := 0
-	for i >= l.sets[k].end {
-		k++
+	r := &l.sets[sort.Search(len(l.sets), func(k int) bool { return l.sets[k].end > i })]
+	i -= r.begin
+	if nodeType = r.nodeType; r.types != nil {
+		nodeType = int(r.types[i])
 	}
-	r := &l.sets[k]
-	switch i -= r.begin; {
+	switch {
 	case r.ids32 != nil:
 		id = int64(r.ids32[i])
 	case r.ids64 != nil:
@@ -162,7 +170,7 @@ func (l *seedList) at(i int64) (nodeType int, id int64) {
 	default:
 		id = i
 	}
-	return r.nodeType, id
+	return nodeType, id
 }
 
 // order returns the order of an epoch's items, nil for the order given.

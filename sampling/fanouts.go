@@ -101,8 +101,9 @@ func newPlan(s *graph.Schema, all []int, perType map[string][]int) (plan, error)
 	for e := range lists {
 		lists[e] = all
 	}
+	find := s.EdgeTypes()
 	for name, k := range perType {
-		e, err := s.EdgeType(name)
+		e, err := find(name)
 		if err != nil {
 			return nil, fmt.Errorf("%w: fan-outs: %w", ErrOptions, err)
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -104,7 +105,8 @@ func (c *benchCmd) Run(env *environment) (err error) {
 	defer closing(&err, ld.close) // a second close does nothing
 	opt := ld.Options()
 	r := benchResult{
-		Dataset: c.Dataset, Sampler: c.sampler().Fingerprint(), Residence: opt.Residence.String(),
+		Dataset: paths.Text(c.Dataset), Sampler: c.sampler().Fingerprint(),
+		Residence: opt.Residence.String(),
 		Features:  !c.NoFeatures,
 		BatchSize: opt.BatchSize, Seed: opt.Seed, Workers: opt.Workers, Prefetch: opt.Prefetch, Warmup: c.Warmup,
 		Batches: int(c.Batches), MemoryEstimate: memory.Expected.Total(), Device: opt.Device,

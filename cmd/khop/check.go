@@ -9,6 +9,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/paths"
 )
 
 type checkCmd struct {
@@ -48,12 +49,12 @@ func (c *checkCmd) Run(env *environment) error {
 	if err != nil {
 		return err
 	}
-	r := checkResult{Dataset: c.Dataset, OK: rep.OK(), Files: rep.Files, Bytes: rep.Bytes, Found: rep.Found,
+	r := checkResult{Dataset: paths.Text(c.Dataset), OK: rep.OK(), Files: rep.Files, Bytes: rep.Bytes, Found: rep.Found,
 		Problems: []checkProblem{}, Seconds: time.Since(start).Seconds()}
 	for _, p := range rep.Problems {
 		problem := checkProblem{Row: -1, Text: p.Error()}
 		if at := (*formats.Error)(nil); errors.As(p, &at) {
-			problem.Path, problem.Column, problem.Row = at.Path, at.Column, at.Row
+			problem.Path, problem.Column, problem.Row = paths.Text(at.Path), at.Column, at.Row
 		}
 		r.Problems = append(r.Problems, problem)
 	}
@@ -63,7 +64,7 @@ func (c *checkCmd) Run(env *environment) error {
 		err = r.print(env, time.Since(start))
 	}
 	if err == nil && !r.OK {
-		err = fmt.Errorf("%s: %w: %d problems", c.Dataset, errProblems, r.Found)
+		err = fmt.Errorf("%s: %w: %d problems", r.Dataset, errProblems, r.Found)
 	}
 	return err
 }

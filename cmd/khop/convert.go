@@ -8,6 +8,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats/convert"
 	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/paths"
 )
 
 type convertCmd struct {
@@ -75,13 +76,13 @@ func (c *convertCmd) Run(env *environment) error {
 	if err != nil {
 		return err
 	}
-	r := convertResult{c.Source, c.Dataset, res, time.Since(start).Seconds()}
+	r := convertResult{paths.Text(c.Source), paths.Text(c.Dataset), res, time.Since(start).Seconds()}
 	if c.JSON {
 		return env.printJSON(r)
 	}
 	_, err = fmt.Fprintf(env.stdout,
 		"%s: %s; %s nodes, %s edges (%s; %s in the source), %d features, %d classes, %d splits, %s in %s\n",
-		c.Dataset, r.Kind, humanize.Comma(r.Nodes), humanize.Comma(r.Edges), r.Direction, humanize.Comma(r.SourceEdges),
+		r.Dataset, r.Kind, humanize.Comma(r.Nodes), humanize.Comma(r.Edges), r.Direction, humanize.Comma(r.SourceEdges),
 		r.FeatureDim, r.Classes, r.Splits, machine.Bytes(r.Bytes), durationText(time.Since(start)))
 	return err
 }

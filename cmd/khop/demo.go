@@ -12,6 +12,7 @@ import (
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/synthetic"
 	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -73,7 +74,7 @@ The dataset stays where it is. Next:
   %[1]s sample %[2]s --batches 3 --digest
   %[1]s bench %[2]s
   rm -r %[3]s
-`, programName(), c.Dataset, made)
+`, programName(), paths.Text(c.Dataset), made)
 	return nil
 }
 
@@ -95,7 +96,8 @@ func (c *demoCmd) make(env *environment) error {
 		return err
 	}
 	o := res.Options
-	fmt.Fprintf(env.stdout, "made      %s: %s nodes, %s edges, %d float32 features, %d classes, %s, in %s\n", c.Dataset,
+	fmt.Fprintf(env.stdout, "made      %s: %s nodes, %s edges, %d float32 features, %d classes, %s, in %s\n",
+		paths.Text(c.Dataset),
 		humanize.Comma(o.Nodes), humanize.Comma(o.Edges), o.Features, o.Classes, machine.Bytes(res.Bytes),
 		durationText(time.Since(start)))
 	return nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats/synthetic"
 	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/paths"
 )
 
 type generateCmd struct {
@@ -60,13 +61,14 @@ func (c *generateCmd) Run(env *environment) error {
 		return err
 	}
 	o := res.Options
-	r := generateResult{Dataset: c.Dataset, Kind: c.Kind, Nodes: o.Nodes, Edges: o.Edges, Features: o.Features,
-		Classes: o.Classes, Seed: o.Seed, MaxInDegree: res.MaxInDegree, Bytes: res.Bytes,
+	r := generateResult{Dataset: paths.Text(c.Dataset), Kind: c.Kind, Nodes: o.Nodes, Edges: o.Edges,
+		Features: o.Features,
+		Classes:  o.Classes, Seed: o.Seed, MaxInDegree: res.MaxInDegree, Bytes: res.Bytes,
 		Seconds: time.Since(start).Seconds()}
 	if c.JSON {
 		return env.printJSON(r)
 	}
-	_, err = fmt.Fprintf(env.stdout, "%s: %s nodes, %s edges, %d features, %d classes, seed %d: %s in %s\n", c.Dataset,
+	_, err = fmt.Fprintf(env.stdout, "%s: %s nodes, %s edges, %d features, %d classes, seed %d: %s in %s\n", r.Dataset,
 		humanize.Comma(r.Nodes), humanize.Comma(r.Edges), r.Features, r.Classes, r.Seed, machine.Bytes(r.Bytes),
 		durationText(time.Since(start)))
 	return err

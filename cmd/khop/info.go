@@ -12,6 +12,7 @@ import (
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/paths"
 )
 
 type infoCmd struct {
@@ -84,18 +85,19 @@ func describe(path string, ds *formats.Dataset) infoResult {
 	m, g := ds.Manifest(), ds.Graph()
 	schema, id := g.Schema(), ds.ID()
 	r := infoResult{
-		Dataset: path, ID: fmt.Sprintf("%x", id[:]), Format: fmt.Sprintf("%d.%d", m.Format[0], m.Format[1]),
+		Dataset: paths.Text(path), ID: fmt.Sprintf("%x", id[:]), Format: fmt.Sprintf("%d.%d", m.Format[0], m.Format[1]),
 		Generation: m.Generation, Nodes: g.NumNodes(), Edges: g.NumEdges(), SourceEdges: g.NumEdges(),
 		EdgeColumns: columnInfos(schema.EdgeColumns), Splits: []splitInfo{}, Bytes: ds.FileBytes(),
 		Provenance: m.Provenance,
 	}
-	for t, n := range schema.Nodes {
-		cols := columnInfos(n.Columns)
-		for _, a := range m.Columns { // lists of strings are not in the schema
-			if a.DType == "utf8" && a.Owner == fmt.Sprintf("nodes/%d", t) {
-				cols = append(cols, columnInfo{a.Name, a.DType, []int64{}})
-			}
+	strings := map[string][]columnInfo{} // by owner; they are not in the schema
+	for _, a := range m.Columns {
+		if a.DType == "utf8" {
+			strings[a.Owner] = append(strings[a.Owner], columnInfo{a.Name, a.DType, []int64{}})
 		}
+	}
+	for t, n := range schema.Nodes {
+		cols := append(columnInfos(n.Columns), strings[fmt.Sprintf("nodes/%d", t)]...)
 		r.NodeTypes = append(r.NodeTypes, nodeTypeInfo{n.Name, n.Count, cols})
 		for _, c := range n.Columns {
 			if c.Name == "feature" && r.FeatureDType == "" {
@@ -144,9 +146,13 @@ func (r *infoResult) print(env *environment) error {
 	for _, n := range r.NodeTypes {
 		t.row("node type", fmt.Sprintf("%s: %s%s", n.Name, humanize.Comma(n.Count), columnsText(n.Columns)))
 	}
-	for _, e := range r.EdgeTypes {
+	columns := columnsText(r.EdgeColumns) // all edge types have them
+	for i, e := range r.EdgeTypes {
 		t.row("edge type", fmt.Sprintf("%s:%s:%s: %s, by %s%s", e.Source, e.Relation, e.Target, humanize.Comma(e.Count),
-			e.Order, columnsText(r.EdgeColumns)))
+			e.Order, columns))
+		if i == 0 && columns != "" {
+			columns = ", the same columns"
+		}
 	}
 	if r.Classes > 0 {
 		t.row("classes", r.Classes)
@@ -161,14 +167,14 @@ func (r *infoResult) print(env *environment) error {
 }
 
 func columnsText(cols []columnInfo) string {
-	text := ""
+	var text strings.Builder
 	for _, c := range cols {
-		text += fmt.Sprintf(", %s %s", c.Name, c.DType)
+		fmt.Fprintf(&text, ", %s %s", c.Name, c.DType)
 		if len(c.Shape) > 0 {
-			text += strings.ReplaceAll(fmt.Sprint(c.Shape), " ", ",")
+			text.WriteString(strings.ReplaceAll(fmt.Sprint(c.Shape), " ", ","))
 		}
 	}
-	return text
+	return text.String()
 }
 
 // splitLines writes a line a name: sizes of all splits of that name.

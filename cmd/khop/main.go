@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"reflect"
 	"runtime/debug"
 	"syscall"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/khop-gnn/khop/formats/convert"
 	"github.com/khop-gnn/khop/formats/synthetic"
 	"github.com/khop-gnn/khop/integrations/shm"
+	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -92,7 +94,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, terminal 
 	}
 	line, err := parser.Parse(args)
 	if err != nil {
-		fmt.Fprintf(stderr, "khop: %v\n%s\n", err, usageHint(err))
+		fmt.Fprintf(stderr, "khop: %s\n%s\n", paths.Message(err.Error()), usageHint(err))
 		return exitUsage
 	}
 	env := &environment{ctx: ctx, stdout: stdout, stderr: stderr, terminal: terminal}
@@ -106,10 +108,32 @@ func newParser(cli *commands, stdout, stderr io.Writer) (*kong.Kong, error) {
 		kong.Description("Mini-batches of large graphs for training graph neural networks."),
 		kong.Writers(stdout, stderr),
 		longHelp,
+		kong.KindMapper(reflect.String, kong.MapperFunc(takeBytes)),
+		kong.NamedMapper("path", kong.MapperFunc(takePath)),
 		kong.WithHyphenPrefixedParameters(true), // --fanouts -1
 		kong.Exit(func(code int) { panic(exited(code)) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 110}),
 	)
+}
+
+// takeBytes takes a value as it is. kong's own way passes it through JSON, which turns bytes that are not UTF-8 into
+// others: different paths would then name the same file.
+func takeBytes(ctx *kong.DecodeContext, target reflect.Value) error {
+	token, err := ctx.Scan.PopValue("string")
+	if err != nil || token.IsEOL() { // what is missing is reported elsewhere
+		return err
+	}
+	target.SetString(token.String())
+	return nil
+}
+
+// takePath takes a path, from which "~/" leads to the user's folder.
+func takePath(ctx *kong.DecodeContext, target reflect.Value) error {
+	err := takeBytes(ctx, target)
+	if path := target.String(); err == nil && path != "" {
+		target.SetString(kong.ExpandPath(path))
+	}
+	return err
 }
 
 // usageHint names the help that fits where parsing ended.
@@ -156,10 +180,10 @@ func (env *environment) status(err error) int {
 		fmt.Fprintln(env.stderr, "khop: interrupted")
 		return exitInterrupted
 	case isUsage(err):
-		fmt.Fprintf(env.stderr, "khop: %v\n", err)
+		env.note("%v", err)
 		return exitUsage
 	default:
-		fmt.Fprintf(env.stderr, "khop: %v\n", err)
+		env.note("%v", err)
 		return exitFailed
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/term"
+
+	"github.com/khop-gnn/khop/internal/paths"
 )
 
 // printJSON writes v as one JSON object and a newline, indented.
@@ -29,7 +31,7 @@ func (env *environment) printJSONLine(v any) error {
 
 // note tells the user something that is no result: one line on stderr.
 func (env *environment) note(format string, args ...any) {
-	fmt.Fprintf(env.stderr, "khop: "+format+"\n", args...)
+	fmt.Fprintf(env.stderr, "khop: %s\n", paths.Message(fmt.Sprintf(format, args...)))
 }
 
 // table aligns rows of cells.

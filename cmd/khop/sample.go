@@ -5,6 +5,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/loader"
 )
 
@@ -60,7 +61,8 @@ func (c *sampleCmd) Run(env *environment) (err error) {
 	if count == 0 {
 		count = math.MaxUint64
 	}
-	result := sampleResult{Dataset: c.Dataset, Sampler: c.sampler().Fingerprint(), Batches: []batchRecord{}}
+	result := sampleResult{Dataset: paths.Text(c.Dataset), Sampler: c.sampler().Fingerprint(),
+		Batches: []batchRecord{}}
 	if !c.JSON && !c.JSONL && !c.Digest {
 		fmt.Fprintf(env.stdout, "%8s %8s %10s %11s  %s\n", "batch", "seeds", "nodes", "edges", "nodes after each hop")
 	}

@@ -5,13 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/source"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/loader"
 )
@@ -52,41 +53,40 @@ func (env *environment) seedSource(name string, split int, g *graph.Graph) (load
 // noNodeType is the error of a node type that is not there.
 func noNodeType(name string, s *graph.Schema) error {
 	var names []string
-	for _, t := range s.Nodes {
+	for i, t := range s.Nodes {
+		if i == 20 {
+			names = append(names, "...")
+			break
+		}
 		names = append(names, t.Name)
 	}
 	return fmt.Errorf("no node type %q; there are: %s", name, strings.Join(names, ", "))
 }
 
 func readSeedFile(path string, schema *graph.Schema) (graph.Seeds, error) {
-	f, err := os.Open(path)
+	f, err := source.OpenText(path)
 	if err != nil {
 		return graph.Seeds{}, fmt.Errorf("--seeds @%s: %w", path, err)
 	}
 	defer f.Close()
 	seeds, err := readSeeds(f, schema)
-	if err != nil {
-		return graph.Seeds{}, fmt.Errorf("%s: %w", path, err)
+	if at := (*formats.Error)(nil); err != nil && !errors.As(err, &at) {
+		err = fmt.Errorf("%s: %w", path, err)
 	}
-	return seeds, nil
+	return seeds, err
 }
 
 // errSeedFile is returned for a list of seeds that is none.
 var errSeedFile = errors.New("not a list of seeds")
 
 // readSeeds reads one node a line: its id, or on graphs with several node types "TYPE ID". Empty lines and what follows
-// a # are ignored. Seeds are in the order of the lines, repeats allowed.
+// a # are ignored. Seeds are in the order of the lines, repeats allowed. Its cost does not depend on that order.
 func readSeeds(r io.Reader, schema *graph.Schema) (graph.Seeds, error) {
-	var seeds graph.Seeds
 	var ids []int64
-	nodeType := 0
-	flush := func() {
-		if len(ids) > 0 {
-			set := graph.NodeIDs(ids).Sets[0]
-			set.Type = nodeType
-			seeds.Sets = append(seeds.Sets, set)
-		}
-		ids = nil
+	var types []int32 // from the first node of another type than 0 on
+	names := make(map[string]int32, len(schema.Nodes))
+	for t := range schema.Nodes {
+		names[schema.Nodes[t].Name] = int32(t)
 	}
 	lines := bufio.NewScanner(r)
 	number := 0
@@ -96,31 +96,35 @@ func readSeeds(r io.Reader, schema *graph.Schema) (graph.Seeds, error) {
 		if text = strings.TrimSpace(text); text == "" {
 			continue
 		}
-		t, id, err := readSeed(text, schema)
+		t, id, err := readSeed(text, schema, names)
 		if err != nil {
-			return seeds, fmt.Errorf("line %d: %w", number, err)
+			return graph.Seeds{}, fmt.Errorf("line %d: %w", number, err)
 		}
-		if t != nodeType {
-			flush()
-			nodeType = t
+		if t != 0 && types == nil {
+			types = make([]int32, len(ids), 2*len(ids)+1)
 		}
-		ids = append(ids, id)
+		if ids = append(ids, id); types != nil {
+			types = append(types, t)
+		}
 	}
 	if err := lines.Err(); err != nil {
-		return seeds, fmt.Errorf("line %d: %w", number+1, err)
+		return graph.Seeds{}, fmt.Errorf("line %d: %w", number+1, err)
 	}
-	if flush(); len(seeds.Sets) == 0 {
-		return seeds, fmt.Errorf("%w: no node in it", errSeedFile)
+	if len(ids) == 0 {
+		return graph.Seeds{}, fmt.Errorf("%w: no node in it", errSeedFile)
 	}
+	seeds := graph.NodeIDs(ids)
+	seeds.Sets[0].Types = types
 	return seeds, nil
 }
 
-func readSeed(text string, schema *graph.Schema) (nodeType int, id int64, err error) {
+func readSeed(text string, schema *graph.Schema, names map[string]int32) (nodeType int32, id int64, err error) {
 	number := text
 	if cut := strings.LastIndexAny(text, " \t"); cut >= 0 {
 		name := strings.TrimSpace(text[:cut])
 		number = text[cut+1:]
-		if nodeType = schema.NodeType(name); nodeType < 0 {
+		var known bool
+		if nodeType, known = names[name]; !known {
 			return 0, 0, fmt.Errorf("%w: a line is a node id, or a node type and an id: %w", errSeedFile,
 				noNodeType(name, schema))
 		}

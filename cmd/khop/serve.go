@@ -13,6 +13,7 @@ import (
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/server"
+	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -153,7 +154,8 @@ func (c *serveCmd) ended(err error) error {
 func (c *serveCmd) ready(env *environment, s *server.Server, metrics string) error {
 	o := s.Options()
 	r := serveReady{
-		Socket: c.Socket, PID: os.Getpid(), Dataset: c.Dataset, Ranks: o.WorldSize, Readers: o.Readers,
+		Socket: paths.Text(c.Socket), PID: os.Getpid(), Dataset: paths.Text(c.Dataset), Ranks: o.WorldSize,
+		Readers: o.Readers,
 		Batches: s.NumBatches(), Hold: o.Hold, IndexDType: o.IndexDType.String(), Metrics: metrics,
 		Protocol: shm.Version,
 	}
@@ -161,7 +163,7 @@ func (c *serveCmd) ready(env *environment, s *server.Server, metrics string) err
 		return env.printJSON(r)
 	}
 	_, err := fmt.Fprintf(env.stdout, "serving %s at %s: %s batches an epoch and rank, %d ranks, %d seeds a batch\n",
-		c.Dataset, c.Socket, humanize.Comma(int64(r.Batches)), r.Ranks, o.Loader.BatchSize)
+		r.Dataset, r.Socket, humanize.Comma(int64(r.Batches)), r.Ranks, o.Loader.BatchSize)
 	if err == nil && metrics != "" {
 		_, err = fmt.Fprintf(env.stdout, "metrics at http://%s/metrics\n", metrics)
 	}

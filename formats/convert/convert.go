@@ -13,6 +13,7 @@ import (
 	"github.com/khop-gnn/khop/formats/source"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -196,7 +197,7 @@ func (c *conversion) write(ctx context.Context) (res *Result, err error) {
 	w, err := formats.Create(c.dst, formats.WriterOptions{
 		Force: c.opt.Force, Progress: c.opt.Progress, ExpectBytes: res.Bytes,
 		Provenance: map[string]string{
-			"source":       filepath.Base(filepath.Clean(c.src)),
+			"source":       paths.Text(filepath.Base(filepath.Clean(c.src))),
 			"kind":         c.kind,
 			"source_edges": strconv.FormatInt(res.SourceEdges, 10),
 			"direction":    res.Direction,

@@ -105,7 +105,7 @@ func kindNames() string {
 
 // look returns the names in a directory, or the first bytes of a file as they are when decompressed.
 func look(path string) (entries []string, head []byte, err error) {
-	st, err := os.Stat(path)
+	st, err := source.Stat(path)
 	if err != nil {
 		return nil, nil, err
 	}

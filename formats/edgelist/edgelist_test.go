@@ -17,6 +17,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/source"
+	"github.com/khop-gnn/khop/internal/growth"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -79,6 +80,9 @@ func TestReadFindsOutWhatItWasGiven(t *testing.T) {
 		{"spaces", "0 1\n2 0\n", Options{}, "3: 0>1 2>0"},
 		{"no newline at the end", "0 1\n2 0", Options{}, "3: 0>1 2>0"},
 		{"windows", "0 1\r\n2 0\r\n", Options{}, "3: 0>1 2>0"},
+		{"lines that end in CR", "0 1\r2 0\r", Options{}, "3: 0>1 2>0"},
+		{"line ends of all kinds", "0 1\r\n2 0\r3 1\n\r0 3", Options{}, "4: 0>1 2>0 3>1 0>3"},
+		{"names on lines that end in CR", "b a\ra c\r", Options{}, `3: 0>1 1>2; id "b" "a" "c"`},
 		{"tabs", "0\t1\n2\t0\n", Options{}, "3: 0>1 2>0"},
 		{"commas and spaces", "0, 1\n2 ,0\n", Options{}, "3: 0>1 2>0"},
 		{"semicolons", "0;1\n2;0\n", Options{}, "3: 0>1 2>0"},
@@ -160,7 +164,13 @@ var badLines = []struct {
 		"does not fit int8"},
 	{"unknown type", "0 1 300\n", Options{Columns: []string{"s", "d", "c:int7"}}, -1, "int7"},
 	{"more columns than fields", "0 1\n", Options{Columns: []string{"s", "d", "c"}}, -1, "names 3 fields"},
-	{"column twice", "0 1 2 3\n", Options{Columns: []string{"s", "d", "c", "c"}}, -1, "there twice"},
+	{"column twice", "0 1 2 3\n", Options{Columns: []string{"s", "d", "c", "c"}}, -1, `"c" twice`},
+	{"source twice", "0 1\n2 3\n", Options{Columns: []string{"src", "src"}}, -1, `"src" twice`},
+	{"target again as a column", "0 1 2\n", Options{Columns: []string{"src", "dst", "dst"}}, -1, `"dst" twice`},
+	{"target again in capitals", "0 1 2\n", Options{Columns: []string{"src", "dst", "DST"}}, -1, `"DST" twice`},
+	{"more columns than can be stored", "src,dst" + strings.Repeat(",a", 300) + "\n", Options{}, 1, "at most 256"},
+	{"a byte order mark where files were joined", "\xef\xbb\xbf0 1\n1 2\n\xef\xbb\xbf2 3\n", Options{}, 3, "U+FEFF"},
+	{"a byte order mark in a name", "a b\na\xef\xbb\xbf c\n", Options{}, 2, "U+FEFF"},
 	{"empty", "", Options{}, -1, "no edge"},
 	{"comments only", "# x\n", Options{}, -1, "no edge"},
 	{"zero bytes", "0 1\n\x00\x01\x02", Options{}, -1, "zero bytes"},
@@ -294,7 +304,7 @@ func FuzzRead(f *testing.F) {
 		"0 1\n2 0\n", "src,dst,weight\n0,1,.5\n", "\"a\"\"\",b\nc,\"d\"\n", "00 1\n", "1\t2\t3\n# x\n", "% c\n-1 5\n",
 		"a;b;c\n1;2;3\n",
 		"\xef\xbb\xbf1 2\r\n", "999999999999999999 1\n", "id_1,id_2\n1,2\n", "\x1f\x8b\x08\x00",
-		"\x28\xb5\x2f\xfd\x04\x00",
+		"\x28\xb5\x2f\xfd\x04\x00", "0 1\r2 3\r\n", "a\xef\xbb\xbfb c\n",
 	} {
 		f.Add([]byte(s), uint8(0))
 		f.Add([]byte(s), uint8(1))
@@ -329,6 +339,27 @@ func FuzzRead(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestNoShapeOfATextCostsMoreThanItsLength reads texts that consist of one piece again and again.
+func TestNoShapeOfATextCostsMoreThanItsLength(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range [][2]string{
+		{"", "1 2\n"}, {"", "\n"}, {"", "\r"}, {"", "1 2\r"}, {"a b\n", "#\n"}, {"a,b\n", "\"\"\"\"\",b\n"},
+		{"src,dst\n1,2\n", "x,"}, {"", "a "}, {"src,dst", ",a"}, {"src,dst", ",a_"}, {"", "\xef\xbb"},
+		{"a b\n", "\xef b\n"}, {"1 2 3\n", "1 2 \"\n"},
+		{"a b\n", "aa"}, {"src dst w\n1 2 3\n", "1 2 3\n"}, {"src dst w\n1 2 3\n1 2 .5\n", "1 2 3\n"},
+	} {
+		growth.Linear(t, 60_000, func(n int) {
+			path := filepath.Join(dir, "edges")
+			if err := os.WriteFile(path, []byte(c[0]+strings.Repeat(c[1], n)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if g, err := Read(context.Background(), path, Options{TempDir: dir}); err == nil {
+				g.Close()
+			}
+		})
+	}
 }
 
 func BenchmarkRead(b *testing.B) {

@@ -31,6 +31,9 @@ type columnSpec struct {
 	explicit bool          // asked for: not to be dropped
 }
 
+// maxColumns is the greatest number of columns that are stored: each has a temporary file of its own.
+const maxColumns = 256
+
 // sampleLines is how many lines of edges decide on the layout.
 const sampleLines = 1000
 
@@ -52,15 +55,13 @@ type sampled struct {
 // detect decides on the layout by the first lines of a block; nil if there is no edge in it.
 func (r *reader) detect(b []byte) (*layout, error) {
 	lay := &layout{src: 0, dst: 1}
-	offset := 0
 	if r.line == 0 {
 		if err := r.checkText(b); err != nil {
 			return nil, err
 		}
-		offset = len(b) - len(bytes.TrimPrefix(b, []byte("\xef\xbb\xbf")))
 	}
 	var lines []sampled
-	for offset < len(b) && len(lines) <= sampleLines {
+	for offset := 0; offset < len(b) && len(lines) <= sampleLines; {
 		line, next := cutLine(b, offset)
 		if !skippable(line) {
 			if lay.delim == 0 {
@@ -104,8 +105,6 @@ func (r *reader) checkText(b []byte) error {
 		return source.Error(r.path, "", 1,
 			"write its entries as an edge list: its first line holds sizes, its ids count from 1",
 			errors.New("is a Matrix Market file, which is not supported"))
-	case bytes.HasPrefix(head, []byte("\xff\xfe")) || bytes.HasPrefix(head, []byte("\xfe\xff")):
-		what = "is text in UTF-16: convert it to UTF-8 first"
 	case len(head) > 262 && string(head[257:262]) == "ustar":
 		what = "is a tar archive: unpack it first"
 	case head[0] == 0x80 && len(head) > 1 && head[1] <= 5:
@@ -158,6 +157,9 @@ func (r *reader) nameFields(lay *layout, b []byte, lines *[]sampled) error {
 	switch {
 	case r.opt.Columns != nil:
 		return r.explicitColumns(lay)
+	case isHeader && lay.fields > maxColumns+2:
+		return r.lineError(b[first.at:], "name those that are wanted, as in --columns src,dst,weight,-,time",
+			fmt.Errorf("the header names %d fields: at most %d can be stored", lay.fields, maxColumns))
 	case isHeader:
 		for i, f := range first.fields {
 			if name := columnName(string(f)); i != lay.src && i != lay.dst && name != "" {
@@ -254,9 +256,18 @@ func (r *reader) explicitColumns(lay *layout) error {
 	}
 	lay.src, lay.dst = 0, 1
 	findEnds(lower, lay)
+	named := map[string]bool{}
 	for i, c := range r.opt.Columns {
 		name, typ, typed := strings.Cut(c, ":")
-		if i == lay.src || i == lay.dst || name == "-" {
+		if name == "-" && i != lay.src && i != lay.dst {
+			continue
+		}
+		if named[lower[i]] || named[name] {
+			return bad("--columns names %q twice", name)
+		}
+		named[name] = true
+		if i == lay.src || i == lay.dst {
+			named[lower[i]] = true // src and SRC would mean the same
 			continue
 		}
 		spec := columnSpec{name: columnName(name), field: i, explicit: true}
@@ -266,8 +277,8 @@ func (r *reader) explicitColumns(lay *layout) error {
 				return bad("--columns: %q: type %q is none of int8, int16, int32, int64, float32, float64", c, typ)
 			}
 		}
-		if spec.name == "" || uniqueName(lay.columns, spec.name) != spec.name {
-			return bad("--columns: name %q is empty, or there twice", name)
+		if spec.name == "" || uniqueName(lay.columns, spec.name) != spec.name || len(lay.columns) == maxColumns {
+			return bad("--columns: name %q is empty, or that of another, or one of more than %d", name, maxColumns)
 		}
 		lay.columns = append(lay.columns, spec)
 	}
@@ -328,5 +339,5 @@ func isDigits(f []byte) bool {
 // else.
 func Looks(head []byte) bool {
 	r := &reader{}
-	return len(head) > 0 && r.checkText(head) == nil
+	return len(head) > 0 && (source.Wide(head) || r.checkText(head) == nil) // Read says what to do about wide text
 }

@@ -45,7 +45,7 @@ type Options struct {
 // are names, 24 to 32 bytes a name and the last megabytes of their text (see source.Texts); and what of edges and of
 // each column has not moved to a temporary file (see source.Spool).
 func Read(ctx context.Context, path string, opt Options) (_ *source.Graph, err error) {
-	f, err := source.Open(path)
+	f, err := source.OpenText(path)
 	if err != nil {
 		return nil, err
 	}

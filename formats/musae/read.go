@@ -119,7 +119,7 @@ func (r *rows) add(x row) (err error) {
 }
 
 func readTarget(path string, l *pinned.Ledger) (*target, error) {
-	f, err := source.Open(path)
+	f, err := source.OpenText(path)
 	if err != nil {
 		return nil, err
 	}
@@ -221,7 +221,7 @@ func compareClasses(a, b string) int {
 
 // addFeatures reads the lists of features and adds them as dense rows, made as they are written.
 func addFeatures(g *source.Graph, path string, b *pinned.Ledger) error {
-	f, err := source.Open(path)
+	f, err := source.OpenText(path)
 	if err != nil {
 		return err
 	}
@@ -299,6 +299,9 @@ func (l *lists) read(d *json.Decoder) error {
 	}
 	if _, err := d.Token(); err != nil {
 		return fail("", err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return fail("", errors.Join(errors.New("something follows the closing }"), err))
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"strings"
 
 	"github.com/khop-gnn/khop/formats"
@@ -23,17 +24,22 @@ func Looks(head []byte) bool {
 // archive is an open .npz file.
 type archive struct {
 	path    string
-	zip     *zip.ReadCloser
+	file    *os.File
+	zip     *zip.Reader
 	members map[string]*zip.File // by name without ".npy"
 	ledger  *pinned.Ledger
 }
 
 func open(path string, b *pinned.Ledger) (*archive, error) {
-	z, err := zip.OpenReader(path)
+	f, st, err := source.OpenFile(path)
 	if err != nil {
-		return nil, source.Error(path, "", -1, "", err)
+		return nil, err
 	}
-	a := &archive{path: path, zip: z, members: make(map[string]*zip.File), ledger: b}
+	z, err := zip.NewReader(f, st.Size())
+	if err != nil {
+		return nil, errors.Join(source.Error(path, "", -1, "", err), f.Close())
+	}
+	a := &archive{path: path, file: f, zip: z, members: make(map[string]*zip.File), ledger: b}
 	for _, f := range z.File {
 		if name, ok := strings.CutSuffix(f.Name, ".npy"); ok && a.members[name] == nil {
 			a.members[name] = f
@@ -43,7 +49,7 @@ func open(path string, b *pinned.Ledger) (*archive, error) {
 }
 
 // Close closes the file.
-func (a *archive) Close() error { return a.zip.Close() }
+func (a *archive) Close() error { return a.file.Close() }
 
 func (a *archive) has(name string) bool { return a.members[name] != nil }
 
@@ -222,6 +228,9 @@ func (a *archive) noteObjects(g *source.Graph) {
 		if h, err := a.header(name); err == nil && h.Kind == npy.Object {
 			names = append(names, name)
 		}
+	}
+	if len(names) > 12 {
+		names = append(names[:12], "..")
 	}
 	if len(names) > 0 {
 		g.Note("not stored, because they are Python objects, which are never executed: %s", strings.Join(names, ", "))

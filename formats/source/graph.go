@@ -105,8 +105,11 @@ func (g *Graph) Close() error {
 }
 
 // Error returns an error about a place in a file: what (a column or member, or ""), the row (-1: none meant; lines of a
-// text count from 1, elements of an array from 0) and what to do about it.
+// text count from 1, elements of an array from 0) and what to do about it. An error that says all this stays as it is.
 func Error(path, what string, row int64, remedy string, err error) error {
+	if _, whole := err.(*formats.Error); whole {
+		return err
+	}
 	return &formats.Error{Path: path, Column: what, Row: row, Remedy: remedy, Err: err}
 }
 

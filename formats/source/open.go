@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"syscall"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -49,22 +51,58 @@ const (
 	maxWindow  = 512 << 20
 )
 
-// Open opens a regular file. gzip, bzip2 and Zstandard are recognised by their first bytes and decompressed as they are
-// read.
-func Open(path string) (*File, error) {
-	f, err := os.Open(path)
-	if err != nil {
+// Stat tells what a source is: a regular file or a directory. Anything else is an error: sources are read more than
+// once, and a pipe could not even be opened without waiting for who writes to it.
+func Stat(path string) (fs.FileInfo, error) {
+	st, err := os.Stat(path)
+	switch {
+	case path == "-" && errors.Is(err, fs.ErrNotExist):
+		return nil, Error(path, "", -1, "write it to a file first", errors.New("standard input is not read"))
+	case err != nil:
 		return nil, err
+	}
+	return st, checkMode(path, st)
+}
+
+func checkMode(path string, st fs.FileInfo) error {
+	if st.IsDir() || st.Mode().IsRegular() {
+		return nil
+	}
+	what := "a device or socket"
+	if st.Mode()&fs.ModeNamedPipe != 0 {
+		what = "a pipe"
+	}
+	return Error(path, "", -1, "copy it to a file first: a file is read more than once", fmt.Errorf("is %s", what))
+}
+
+// OpenFile opens a regular file, as it lies on the disk. It never waits.
+func OpenFile(path string) (*os.File, fs.FileInfo, error) {
+	if _, err := Stat(path); err != nil {
+		return nil, nil, err
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may have become a pipe meanwhile
+	if err != nil {
+		return nil, nil, err
 	}
 	st, err := f.Stat()
 	if err == nil && st.IsDir() {
 		err = Error(path, "", -1, "name a file", errors.New("is a directory"))
-	} else if err == nil && !st.Mode().IsRegular() {
-		err = Error(path, "", -1, "write it to a file first: it is read more than once",
-			errors.New("is no regular file"))
+	}
+	if err == nil {
+		err = checkMode(path, st)
 	}
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, nil, errors.Join(err, f.Close())
+	}
+	return f, st, nil
+}
+
+// Open opens a regular file. gzip, bzip2 and Zstandard are recognised by their first bytes and decompressed as they are
+// read.
+func Open(path string) (*File, error) {
+	f, st, err := OpenFile(path)
+	if err != nil {
+		return nil, err
 	}
 	file := &File{Path: path, Size: st.Size(), in: &counted{f: f}, close: func() {}}
 	b := bufio.NewReaderSize(file.in, 1<<18)

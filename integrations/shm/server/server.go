@@ -13,6 +13,7 @@ import (
 
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
+	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/loader"
 )
 
@@ -56,7 +57,7 @@ func New(ctx context.Context, src loader.Source, opt Options) (*Server, error) {
 	s := &Server{opt: opt, id: src.ID(), uid: uint32(os.Geteuid()), peers: map[*peer]struct{}{}}
 	s.name = hex.EncodeToString(s.id[:])
 	if p, ok := src.(interface{ Path() string }); ok {
-		s.name = p.Path()
+		s.name = paths.Text(p.Path())
 	}
 	if err := s.open(ctx, src); err != nil {
 		return nil, errors.Join(err, s.Close())

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"encoding/json"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/khop-gnn/khop/integrations/shm/consumer"
+)
+
+// program runs the command line in a process of its own, which gets the bytes as they are.
+func program(t *testing.T, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
+	cmd.Env = append(os.Environ(), "KHOP_TEST_AS_PROGRAM=1", "GORACE=atexit_sleep_ms=0")
+	var out, err strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &err
+	_ = cmd.Run()
+	return out.String(), err.String(), cmd.ProcessState.ExitCode()
+}
+
+// oddDir is a folder whose name is no text.
+func oddDir(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "d\xff")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Skip("names are text here: ", err)
+	}
+	return dir
+}
+
+func TestPathsAreTakenByteForByte(t *testing.T) {
+	dir := oddDir(t)
+	done := func(args ...string) string {
+		t.Helper()
+		out, err, code := program(t, args...)
+		if code != exitDone || !utf8.ValidString(out) || !utf8.ValidString(err) {
+			t.Fatalf("khop %q: status %d, %q, %q", args, code, out, err)
+		}
+		return out
+	}
+	id := func(path string) (m struct{ ID, Source, Dataset string }) {
+		t.Helper()
+		var r infoResult
+		if err := json.Unmarshal([]byte(done("info", path, "--json")), &r); err != nil {
+			t.Fatal(err)
+		}
+		m.ID, m.Source, m.Dataset = r.ID, r.Provenance["source"], r.Dataset
+		return m
+	}
+	one, two := filepath.Join(dir, "a\xff"), filepath.Join(dir, "a\xfe")
+	done("generate", "sbm", one, "--nodes", "50")
+	first := id(one)
+	done("generate", "sbm", two, "--nodes", "60")
+	done("generate", "sbm", two, "--nodes", "70", "--force")
+	if again := id(one); again != first || id(two).ID == first.ID || again.Dataset == id(two).Dataset {
+		t.Errorf("%q was %+v and is %+v, %q is %+v", one, first, again, two, id(two))
+	}
+	list, three := filepath.Join(dir, "e\xff.txt"), filepath.Join(dir, "\xff")
+	if err := os.WriteFile(list, []byte("0 1\n1 0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	done("convert", list, three)
+	if got := id(three).Source; got != `"e\xff.txt"` {
+		t.Errorf("the manifest says that it was made of %s", got)
+	}
+	seeds := filepath.Join(dir, "s\xff")
+	if err := os.WriteFile(seeds, []byte("7\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	done("sample", one, "--seeds", "@"+seeds, "--json")
+	done("check", one, "--json")
+	names := []string{}
+	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err == nil && filepath.Dir(p) == dir {
+			names = append(names, d.Name())
+		}
+		return err
+	})
+	if got := strings.Join(names, " "); err != nil || got != "a\xfe a\xff e\xff.txt s\xff \xff" {
+		t.Errorf("there are %q, %v", got, err)
+	}
+}
+
+func TestPathsThatAreNoTextAreQuotedInErrors(t *testing.T) {
+	dir := oddDir(t)
+	for _, args := range [][]string{
+		{"info", dir + "/none\xfe\x1b[2J"}, {"check", dir}, {"convert", dir + "/none\xfe\x1b[2J", dir + "/x"},
+		{"sample", dir + "/none\xfe\x1b[2J"}, {"generate", "sbm", dir + "/no/such\xfe\x1b[2J"},
+		{"nosuch\xff\x1b[2J"}, {"info", dir, "more\xff\x1b[2J"}, {"sample", dir, "--nosuch\xff\x1b[2J"},
+		{"serve", dir, "--socket", dir + "/socket\xff\x1b[2J"},
+	} {
+		_, err, code := program(t, args...)
+		if code == exitDone || !utf8.ValidString(err) || strings.ContainsRune(err, '\x1b') ||
+			!strings.Contains(err, `\xff`) {
+			t.Errorf("khop %q: status %d, %q", args, code, err)
+		}
+	}
+}
+
+func TestTheFeedTakesPathsByteForByte(t *testing.T) {
+	dir := oddDir(t)
+	data, socket := filepath.Join(dir, "a\xff"), filepath.Join(dir, "feed\xff", "socket\xfe")
+	must(t, "generate", "sbm", data, "--nodes", "50")
+	s := startServer(t, data, "--socket", socket, "--fanouts", "2", "--epochs", "1")
+	if _, err := os.Stat(socket); err != nil || strings.ContainsRune(s.ready.Socket, utf8.RuneError) {
+		t.Errorf("%v; the server says that it listens at %s", err, s.ready.Socket)
+	}
+	c, err := consumer.Dial(t.Context(), socket, consumer.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for _, err := range c.Epoch(t.Context(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestSeedsAreOfAFileAndPlainText(t *testing.T) {
+	data, dir := small(t), t.TempDir()
+	pipe := filepath.Join(dir, "pipe")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Skip("no pipes here: ", err)
+	}
+	for text, want := range map[string]string{
+		"1\r2\r3\r": "", "\xef\xbb\xbf1\n2\n3": "", "1\n2\n\xef\xbb\xbf3\n": "row 3", "\xff\xfe1\x00": "UTF-16",
+	} {
+		file := filepath.Join(dir, "seeds")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, errOut, code := khop(t, "sample", data, "--seeds", "@"+file, "--jsonl")
+		if (code == exitDone) != (want == "") || !strings.Contains(errOut, want) ||
+			code == exitDone && !strings.Contains(out, `"seeds":3`) {
+			t.Errorf("%q: status %d, %s%s", text, code, out, errOut)
+		}
+	}
+	for _, args := range [][]string{{"sample", data, "--seeds", "@" + pipe}, {"convert", pipe, dir + "/x"},
+		{"convert", "/dev/zero", dir + "/x"}, {"convert", "-", dir + "/x"}} {
+		if _, err, code := khop(t, args...); code != exitFailed || !strings.Contains(err, "to a file first") {
+			t.Errorf("khop %q: status %d, %s", args, code, err)
+		}
+	}
+}

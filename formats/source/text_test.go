@@ -1,0 +1,109 @@
+package source
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/formats"
+)
+
+// readText reads a text in pieces of a size.
+func readText(t testing.TB, text string, size int) (string, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := OpenText(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	var got []byte
+	for {
+		p := make([]byte, size)
+		n, err := f.Read(p)
+		got = append(got, p[:n]...)
+		if err == io.EOF {
+			return string(got), nil
+		}
+		if err != nil {
+			return string(got), err
+		}
+	}
+}
+
+func TestTextIsMadePlainWhereverItIsCut(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                            "",
+		"a\nb":                        "a\nb",
+		"a\r\nb\r\n":                  "a\r\nb\r\n",
+		"a\rb\r\rc\r":                 "a\nb\n\nc\n",
+		"a\r\r\nb\n\rc":               "a\n\r\nb\n\nc",
+		"\xef\xbb\xbfa\n":             "a\n",
+		"\xef\xbb":                    "\xef\xbb",
+		"a\xef\xbb\xbe\xefb\n":        "a\xef\xbb\xbe\xefb\n",
+		"\xef\xbb\xbf\xef\xbb\xbfa":   "error 1",
+		"a\nb\r\nc\rd\xef\xbb\xbfe\n": "error 4",
+		"a\r\n\xef\xbb\xbf":           "error 2",
+		"\xff\xfea\x00":               "error -1",
+		"\xfe\xff\x00a":               "error -1",
+		"\x00\x00\xfe\xff":            "error -1",
+	} {
+		for size := 1; size < 8; size++ {
+			got, err := readText(t, text, size)
+			at := (*formats.Error)(nil)
+			switch row, fails := strings.CutPrefix(want, "error "); {
+			case !fails && (err != nil || got != want):
+				t.Errorf("%q by %d is %q, %v; want %q", text, size, got, err, want)
+			case fails && (!errors.As(err, &at) || row != map[int64]string{-1: "-1", 1: "1", 2: "2", 4: "4"}[at.Row]):
+				t.Errorf("%q by %d: %v; want row %s", text, size, err, row)
+			}
+		}
+	}
+}
+
+func FuzzText(f *testing.F) {
+	f.Add("a\rb\r\n", 3)
+	f.Add("\xef\xbb\xbfa\n\xef\xbb", 2)
+	f.Fuzz(func(t *testing.T, text string, size int) {
+		size = 1 + int(uint(size)%64)
+		want := strings.TrimPrefix(text, mark)
+		want = strings.NewReplacer("\r\n", "\r\n", "\r", "\n").Replace(want)
+		if Wide([]byte(text)) {
+			return
+		}
+		got, err := readText(t, text, size)
+		if cut, _, bad := strings.Cut(want, mark); (err != nil) != bad || got != cut {
+			t.Errorf("%q by %d is %q, %v; want %q", text, size, got, err, cut)
+		}
+	})
+}
+
+func BenchmarkText(b *testing.B) {
+	path := filepath.Join(b.TempDir(), "text")
+	for name, line := range map[string]string{"LF": "123456 7890\n", "CRLF": "123456 7890\r\n"} {
+		b.Run(name, func(b *testing.B) {
+			if err := os.WriteFile(path, bytes.Repeat([]byte(line), 1<<20), 0o600); err != nil {
+				b.Fatal(err)
+			}
+			b.SetBytes(int64(len(line)) << 20)
+			p := make([]byte, 1<<21)
+			for range b.N {
+				f, err := OpenText(path)
+				if err != nil {
+					b.Fatal(err)
+				}
+				for err == nil {
+					_, err = f.Read(p)
+				}
+				f.Close()
+			}
+		})
+	}
+}

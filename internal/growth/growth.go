@@ -1,0 +1,32 @@
+// Package growth lets tests watch how the cost of something grows with its input, so that no shape of an input makes it
+// quadratic. It measures the processor time of the process and not the time that passes, which depends on who else is
+// at work.
+package growth
+
+import (
+	"testing"
+	"time"
+)
+
+// factor is how much larger the second input is, most how many times the cost may be then: what is linear takes factor
+// times as long, what is quadratic 16 times.
+const factor, most = 4, 9
+
+// Linear fails the test where do(4 * n) costs more than 9 times as much as do(n). It takes the cheapest of some runs.
+// What takes less than a few milliseconds counts as that: choose n so that a quadratic cost would show.
+func Linear(t testing.TB, n int, do func(n int)) {
+	t.Helper()
+	least := func(n int, best time.Duration) time.Duration {
+		before := used(t)
+		do(n)
+		return min(best, used(t)-before)
+	}
+	small, large := time.Hour, time.Hour
+	for range 4 {
+		small, large = least(n, small), least(factor*n, large)
+		if large <= most*max(small, 3*time.Millisecond) {
+			return
+		}
+	}
+	t.Errorf("%d take %v, %d take %v: the cost grows faster than the input", n, small, factor*n, large)
+}

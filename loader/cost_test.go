@@ -1,0 +1,90 @@
+package loader_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/growth"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// alternating is n seeds of two types in turn, as one set, or as a set for each seed.
+func alternating(n int, sets bool) (s graph.Seeds) {
+	var ids []int64
+	var types []int32
+	for i := range n {
+		t, id := i%2, int64(i%40)
+		ids, types = append(ids, id), append(types, int32(t))
+		if sets {
+			s.Sets = append(s.Sets, graph.SeedSet{Type: t, IDs: unified.FromSlice([]int64{id})})
+		}
+	}
+	if !sets {
+		s = graph.NodeIDs(ids)
+		s.Sets[0].Types = types
+	}
+	return s
+}
+
+func TestSeedsOfSeveralTypesCostTheSameInAnyOrder(t *testing.T) {
+	g := typedGraph(t, 60, 40)
+	for _, sets := range []bool{false, true} {
+		growth.Linear(t, 3000, func(n int) {
+			l := open(t, g, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{1}}, BatchSize: 64, Workers: 1,
+				Seeds: loader.GivenSeeds(alternating(n, sets)), Shuffle: true})
+			for _, err := range l.Range(background, 0, 0, 4) {
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func TestSeedsAreTheSameAsOneSetAndAsMany(t *testing.T) {
+	g := typedGraph(t, 60, 40)
+	for _, shuffle := range []bool{false, true} {
+		run := func(sets bool) []string {
+			l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 30, Shuffle: shuffle,
+				Seeds: loader.GivenSeeds(alternating(100, sets))})
+			return append(digests(t, l.Epoch(background, 3)), l.State(0, 0).Seeds)
+		}
+		if one, many := run(false), run(true); !slices.Equal(one, many) {
+			t.Errorf("shuffle %t: as one set %v, as many %v", shuffle, one, many)
+		}
+	}
+}
+
+func TestManyEdgeTypesCostNoMoreThanTheirNumber(t *testing.T) {
+	growth.Linear(t, 250, func(n int) {
+		data := graph.Data{Nodes: []graph.NodeData{{Name: "a", Count: 3}}}
+		fanouts := map[string][]int{}
+		for i := range n {
+			e := graph.EdgeData{Relation: fmt.Sprint("r", i), Src: []int64{1}, Dst: []int64{2},
+				Columns: map[string]unified.Tensor{"w": unified.FromSlice([]float32{1})}}
+			data.Edges = append(data.Edges, e)
+			fanouts[e.Relation] = []int{1, 1, 1}
+		}
+		g, err := graph.New(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := open(t, g, loader.Options{Sampler: sampling.Neighbor{PerType: fanouts}, Workers: 1, Prefetch: 1,
+			EdgeColumns: []string{"w"}, Seeds: loader.NodeIDs(make([]int64, 40)), BatchSize: 1})
+		for _, err := range l.Epoch(background, 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -12,7 +12,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/dustin/go-humanize"
 	"github.com/zeebo/xxh3"
 
 	"github.com/khop-gnn/khop/pinned"
@@ -22,6 +21,12 @@ import (
 type CheckOptions struct {
 	Workers  int // goroutines; 0 is the number of cores
 	Progress Progress
+	// Scrub compares checksums alone, on one thread, at the lowest priority that the system has for processor and disk,
+	// and drops from the page cache what it has read: it may run beside training. What fits its checksums is what was
+	// written.
+	Scrub bool
+	// Rate is the most bytes a second that Scrub reads; 0 is DefaultScrubRate.
+	Rate int64
 }
 
 // Report is what Check found.
@@ -56,7 +61,11 @@ func Check(ctx context.Context, dir string, opt CheckOptions) (*Report, error) {
 		if err != nil {
 			return err
 		}
-		c = &checker{dir: dir, m: m, schema: m.schema(), byPath: map[string]*checkedFile{}}
+		c = &checker{dir: dir, m: m, schema: m.schema(), byPath: map[string]*checkedFile{},
+			advise: func([]byte) {}}
+		if opt.Scrub {
+			c.advise = adviseMapped
+		}
 		if err := c.schema.Init(); err != nil {
 			return fileError(dir, "", err) // not reached: the manifest's schema was checked
 		}
@@ -67,6 +76,12 @@ func Check(ctx context.Context, dir string, opt CheckOptions) (*Report, error) {
 	}
 	if c.n == 0 && err != nil {
 		return nil, err
+	}
+	if opt.Scrub {
+		if err := c.scrub(ctx, opt); err != nil {
+			return nil, err
+		}
+		return c.report(), nil
 	}
 	c.addChecksums()
 	c.addRules()
@@ -82,6 +97,7 @@ type checker struct {
 	dir    string
 	m      *Manifest
 	schema schema
+	advise func(mapped []byte) // before anything is read
 	files  []*checkedFile
 	byPath map[string]*checkedFile
 	bytes  int64
@@ -102,6 +118,7 @@ type checkedFile struct {
 	owner  string // "" for seeds
 	set    *SetInfo
 	region *pinned.Region
+	info   os.FileInfo
 	l      layout
 	body   []byte
 }
@@ -190,7 +207,7 @@ func (c *checker) openFile(root *os.Root, f *checkedFile) {
 	f.path = filepath.Join(c.dir, filepath.FromSlash(f.part.Path))
 	c.files, c.byPath[f.path] = append(c.files, f), f
 	var err error
-	if f.region, f.l, err = mapFile(root, c.dir, f.typ, f.part); err != nil {
+	if f.region, f.l, f.info, err = mapFile(root, c.dir, f.typ, f.part, c.advise); err != nil {
 		c.add(f.index, 0, err)
 		return
 	}
@@ -204,10 +221,7 @@ func (c *checker) addChecksums() {
 		if f.region == nil {
 			continue
 		}
-		sums, err := f.part.ChunkXXH3.Decode()
-		if want := (f.l.bytes + c.m.ChunkBytes - 1) / c.m.ChunkBytes; err == nil && int64(len(sums)) != want {
-			err = corruptf("the manifest has %d checksums for it, there must be %d", len(sums), want)
-		}
+		sums, err := f.part.sums(c.m.ChunkBytes)
 		if err != nil {
 			c.add(f.index, 0, fileError(f.path, remedyConvert, err))
 			continue
@@ -219,8 +233,7 @@ func (c *checker) addChecksums() {
 				if xxh3.Hash(f.body[lo:hi]) == want {
 					return nil
 				}
-				return corrupt(f.path, "bytes %s to %s do not fit their checksum", humanize.Comma(f.l.bodyOffset+lo),
-					humanize.Comma(f.l.bodyOffset+hi))
+				return chunkError(f.path, f.part, lo, hi)
 			}})
 		}
 	}

@@ -26,6 +26,11 @@ type Dataset struct {
 	strings  map[[2]string]*Strings
 	bytes    int64
 
+	directory fs.FileInfo
+	files     []openedFile
+	verified  []*verifiedFile
+	byAddress sync.Once // verified is in order
+
 	closeOnce sync.Once
 	closeErr  error
 	regions   []*pinned.Region
@@ -46,8 +51,8 @@ func Open(dir string) (*Dataset, error) {
 			return err
 		}
 		d = &Dataset{dir: dir, manifest: m, strings: make(map[[2]string]*Strings)}
-		if st, err := root.Stat(manifestName); err == nil {
-			d.bytes = st.Size()
+		if err := d.opened(root); err != nil {
+			return err
 		}
 		if err := d.open(root); err != nil {
 			return errors.Join(err, d.Close())
@@ -55,7 +60,7 @@ func Open(dir string) (*Dataset, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return nil, withRemedy(dir, err)
 	}
 	return d, nil
 }
@@ -169,40 +174,44 @@ func (d *Dataset) filePath(p *Part) string { return filepath.Join(d.dir, filepat
 
 // mapPart maps a file, checks its head and footer, and returns its body, without the padding.
 func (d *Dataset) mapPart(root *os.Root, a arrayType, p *Part) ([]byte, layout, error) {
-	r, l, err := mapFile(root, d.dir, a, p)
+	r, l, st, err := mapFile(root, d.dir, a, p, func([]byte) {})
 	if err != nil {
 		return nil, layout{}, err
 	}
 	d.regions = append(d.regions, r)
 	d.bytes += r.Len()
 	end := l.bodyOffset + l.bytes
-	return r.Bytes()[l.bodyOffset:end:end], l, nil
+	body := r.Bytes()[l.bodyOffset:end:end]
+	d.files = append(d.files, openedFile{d.filePath(p), st})
+	d.verifiable(d.filePath(p), p, body)
+	return body, l, nil
 }
 
-// mapFile maps a file and checks that head and footer are what the manifest says.
-func mapFile(root *os.Root, dir string, a arrayType, p *Part) (*pinned.Region, layout, error) {
+// mapFile maps a file and checks that head and footer are what the manifest says. It also returns the file as it was
+// just before. advise sees the mapping before anything of it is read.
+func mapFile(root *os.Root, dir string, a arrayType, p *Part, advise func([]byte)) (_ *pinned.Region, l layout,
+	st fs.FileInfo, err error) {
 	path := filepath.Join(dir, filepath.FromSlash(p.Path))
 	f, err := openRegular(root, p.Path)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			err = corruptf("the file is missing")
 		}
-		return nil, layout{}, fileError(path, remedyConvert, err)
+		return nil, l, nil, fileError(path, remedyConvert, err)
 	}
 	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return nil, layout{}, fileError(path, "", err)
+	if st, err = f.Stat(); err != nil {
+		return nil, l, nil, fileError(path, "", err)
 	}
 	if st.Size() != p.FileBytes {
-		return nil, layout{}, corrupt(path, "the file has %s bytes, it must have %s", humanize.Comma(st.Size()),
+		return nil, l, nil, corrupt(path, "the file has %s bytes, it must have %s", humanize.Comma(st.Size()),
 			humanize.Comma(p.FileBytes))
 	}
 	r, err := pinned.Map(f)
 	if err != nil {
-		return nil, layout{}, fileError(path, "", err)
+		return nil, l, nil, fileError(path, "", err)
 	}
-	var l layout
+	advise(r.Bytes())
 	err = pinned.Guard(func() (err error) {
 		l, err = checkFile(r.Bytes(), a, p)
 		return err
@@ -211,9 +220,9 @@ func mapFile(root *os.Root, dir string, a arrayType, p *Part) (*pinned.Region, l
 		if !errors.Is(err, ErrCorrupt) {
 			err = corruptf("%v", err)
 		}
-		return nil, layout{}, errors.Join(fileError(path, remedyConvert, err), r.Close())
+		return nil, l, nil, errors.Join(fileError(path, remedyConvert, err), r.Close())
 	}
-	return r, l, nil
+	return r, l, st, nil
 }
 
 // checkFile checks the checksum of head and footer, and what they say. The manifest has been checked: its numbers fit

@@ -50,7 +50,7 @@ func NewContext(ctx context.Context, src Source, opt Options) (*Loader, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = l.explainFault(pinned.Guard(func() error { return l.prepare(ctx) }))
+	err = l.explainDamage(pinned.Guard(func() error { return l.prepare(ctx) }))
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}

@@ -116,7 +116,7 @@ func recovered(err *error) {
 
 // explain says where an error happened.
 func (r *recipe) explain(err error, j job) error {
-	return fmt.Errorf("epoch %d, batch %d: %w", j.epoch, j.number, r.explainFault(err))
+	return fmt.Errorf("epoch %d, batch %d: %w", j.epoch, j.number, r.explainDamage(err))
 }
 
 // fill samples a batch in the slot.

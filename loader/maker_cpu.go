@@ -46,6 +46,9 @@ func (m *cpuMaker) fetch(s *slot) error {
 
 // copyRows implements rowCopier.
 func (m *cpuMaker) copyRows(i int, to *unified.Buffer, ids unified.Tensor) (unified.Tensor, error) {
+	if err := m.columns[i].verified.check(ids); err != nil {
+		return unified.Tensor{}, err
+	}
 	return m.columns[i].store.Gather(to, ids)
 }
 

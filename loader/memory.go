@@ -45,7 +45,7 @@ func Plan(ctx context.Context, src Source, opt Options) (Estimate, error) {
 		return Estimate{}, err
 	}
 	e, err := plan(ctx, r, on)
-	if err = errors.Join(r.explainFault(err), on.close()); err != nil {
+	if err = errors.Join(r.explainDamage(err), on.close()); err != nil {
 		return Estimate{}, err
 	}
 	return e, nil

@@ -13,8 +13,10 @@ import (
 )
 
 // Source is what batches are loaded from: a *graph.Graph in memory, a dataset of package formats, or one of yours. It
-// must stay open and unchanged while the loader is in use. A source that also has Path() string is named by it in
-// errors.
+// must stay open and unchanged while the loader is in use.
+//
+// A source may have more methods: Path() string, which names it in errors; Remedy() string, which says what to do where
+// its arrays turn out to be damaged; Unchanged() error, which is asked when an epoch begins; and those of Verifier.
 type Source interface {
 	// ID identifies the contents: equal ids mean equal graphs.
 	ID() [16]byte
@@ -154,6 +156,11 @@ type Options struct {
 
 	// Residence says where the dataset lies while it is read. Default Mapped.
 	Residence Residence
+	// Verify compares the source's chunks with their checksums as they are first read: the topology, and columns that
+	// are copied or read by a device, in New; other columns as a batch first reads a row of a chunk. A chunk that does
+	// not fit is an error, in the place of the batch that would have read it. ErrOptions for a source that is no
+	// Verifier. Default: checksums are not looked at.
+	Verify bool
 	// MaxMemory is the most anonymous memory that the loader takes, in bytes: copies of the dataset, slots and scratch,
 	// not mapped files. It is kept by having fewer slots and workers, down to one; New fails with ErrMemory where that
 	// does not suffice. Default: no limit.

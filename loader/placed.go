@@ -38,6 +38,7 @@ type column struct {
 	name     string
 	nodeType int // -1 for a column of the edges
 	store    *gather.Store
+	verified *verifiedRows // nil: no row has to be verified before it is read
 }
 
 // PlacedArray says where the kernels of a device find an array of the source.
@@ -74,7 +75,7 @@ func newPlaced(ctx context.Context, src Source, opt Options, loaders int) (*Plac
 	if p.recipe, p.on, err = settle(src, opt); err != nil {
 		return nil, err
 	}
-	err = p.recipe.explainFault(pinned.Guard(func() error { return p.bring(ctx) }))
+	err = p.recipe.explainDamage(pinned.Guard(func() error { return p.bring(ctx) }))
 	if err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
@@ -138,6 +139,9 @@ func (p *Placed) bring(ctx context.Context) (err error) {
 		return err
 	}
 	p.ledger.SetLimit(r.limit())
+	if err := p.verify(ctx); err != nil {
+		return err
+	}
 	return p.on.explain(p.on.place(ctx, p), &r.opt)
 }
 
@@ -226,6 +230,7 @@ func (p *Placed) recipeFor(opt Options) (*recipe, error) {
 		opt.Workers = p.on.workers()
 	}
 	opt.Device, opt.Residence, opt.HotRows = own.Device, own.Residence, own.HotRows
+	opt.Verify = own.Verify
 	opt.MaxMemory, opt.DeviceMemory, opt.DeviceCache = own.MaxMemory, own.DeviceMemory, own.DeviceCache
 	return newRecipe(p, opt)
 }
@@ -299,6 +304,25 @@ func (p *Placed) Split(name string, index int) (graph.Seeds, error) { return p.s
 
 // Path returns how errors call the source.
 func (p *Placed) Path() string { return p.recipe.name }
+
+// Remedy returns what the source says to do where it is damaged.
+func (p *Placed) Remedy() string { return p.recipe.remedy }
+
+// Verify implements Verifier, as far as the source does.
+func (p *Placed) Verify(b []byte) error {
+	if v, ok := p.src.(Verifier); ok {
+		return v.Verify(b)
+	}
+	return nil
+}
+
+// unchanged asks the source whether it is what it was.
+func (p *Placed) unchanged() error {
+	if s, ok := p.src.(interface{ Unchanged() error }); ok {
+		return s.Unchanged()
+	}
+	return nil
+}
 
 // Arrays returns where each array of the source is that a device reads; nil on the CPU.
 func (p *Placed) Arrays() []PlacedArray { return p.on.arrays() }

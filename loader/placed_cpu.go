@@ -20,6 +20,7 @@ type onCPU struct {
 
 func (*onCPU) String() string                    { return "cpu" }
 func (*onCPU) arrays() []PlacedArray             { return nil }
+func (*onCPU) readsInPlace(o *Options) bool      { return o.Residence == Mapped }
 func (*onCPU) begin(context.Context, bool) error { return nil }
 func (*onCPU) traffic(*counters) error           { return nil }
 func (*onCPU) busAddress() string                { return "" }

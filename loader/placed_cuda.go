@@ -65,6 +65,8 @@ func (d *onCUDA) traffic(stats *counters) error {
 	return nil
 }
 
+func (*onCUDA) readsInPlace(*Options) bool { return false } // kernels read rows, and cannot wait for a check
+
 // close frees what the source's arrays took. No kernel that reads them may be under way.
 func (d *onCUDA) close() error {
 	var errs []error

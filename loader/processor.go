@@ -25,6 +25,8 @@ type processor interface {
 	expect(e *Estimate, batches, scratch int64)
 	// place brings p's arrays to where the processor reads them.
 	place(ctx context.Context, p *Placed) error
+	// readsInPlace reports whether rows of columns are read where the source has them, and not from copies.
+	readsInPlace(o *Options) bool
 	// arrays says where they came to lie, where that is not obvious.
 	arrays() []PlacedArray
 	// openMaker makes a maker of a recipe's batches, which have rows of columns: by array.

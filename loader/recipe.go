@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/pinned"
@@ -16,6 +17,7 @@ import (
 type recipe struct {
 	opt         Options // with defaults, and the numbers that plan settled on
 	name        string  // of the source, in errors
+	remedy      string  // where it is damaged; "" where it does not say
 	graph       *graph.Graph
 	seeds       seedList
 	bound       sampling.Bound
@@ -30,6 +32,9 @@ type recipe struct {
 // newRecipe looks up seeds and columns and asks the sampler what it makes. Options have their defaults.
 func newRecipe(src Source, opt Options) (*recipe, error) {
 	r := &recipe{opt: opt, name: nameOfSource(src), graph: src.Graph()}
+	if s, ok := src.(interface{ Remedy() string }); ok {
+		r.remedy = s.Remedy()
+	}
 	if r.graph == nil {
 		return nil, fmt.Errorf("%w: %s has no graph", ErrOptions, r.name)
 	}
@@ -44,11 +49,14 @@ func newRecipe(src Source, opt Options) (*recipe, error) {
 		r.state = r.newState(src.ID())
 		return r.listArrays()
 	})
-	return r, r.explainFault(err)
+	return r, r.explainDamage(err)
 }
 
 // nameOfSource is how errors call the source.
 func nameOfSource(src Source) string {
+	if p, ok := src.(*Placed); ok {
+		return p.recipe.name
+	}
 	if p, ok := src.(interface{ Path() string }); ok {
 		return paths.Text(p.Path())
 	}
@@ -56,12 +64,22 @@ func nameOfSource(src Source) string {
 	return "dataset " + hex.EncodeToString(id[:])
 }
 
-// explainFault names the source where a file of it was cut short.
-func (r *recipe) explainFault(err error) error {
-	if errors.Is(err, pinned.ErrFault) {
-		return fmt.Errorf("%s: %w", r.name, err)
+// explainDamage names the source, and what to do, in an error that comes of damage to its arrays: a mapped file that was
+// cut short, or ids that nothing has.
+func (r *recipe) explainDamage(err error) error {
+	for _, damage := range []error{pinned.ErrFault, sampling.ErrGraph, gather.ErrRange} {
+		if errors.Is(err, damage) {
+			return r.damaged(err)
+		}
 	}
 	return err
+}
+
+func (r *recipe) damaged(err error) error {
+	if r.remedy == "" {
+		return fmt.Errorf("%s: %w", r.name, err)
+	}
+	return fmt.Errorf("%s: %w; %s", r.name, err, r.remedy)
 }
 
 func (r *recipe) findSeeds(src Source, schema *graph.Schema) error {
@@ -69,8 +87,14 @@ func (r *recipe) findSeeds(src Source, schema *graph.Schema) error {
 	if err != nil {
 		return err
 	}
+	if err := r.verifySeeds(src, seeds); err != nil {
+		return err
+	}
 	if err := seeds.Check(schema); err != nil {
-		return fmt.Errorf("%v: %w", what, err)
+		if err = fmt.Errorf("%v: %w", what, err); what.kind == ofSplit {
+			err = r.damaged(err)
+		}
+		return err
 	}
 	if r.seeds, err = newSeedList(seeds, schema); err != nil {
 		return err

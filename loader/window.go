@@ -76,10 +76,14 @@ func (l *Loader) begin(ctx context.Context, epoch, first, count uint64) (*run, e
 	if epoch > math.MaxUint32 {
 		return nil, fmt.Errorf("%w: epoch %d: must be below 2^32", ErrOptions, epoch)
 	}
+	changed := l.placed.unchanged()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		return nil, ErrClosed
+	}
+	if changed != nil {
+		return nil, changed
 	}
 	if l.running != nil {
 		return nil, ErrBusy
@@ -90,7 +94,7 @@ func (l *Loader) begin(ctx context.Context, epoch, first, count uint64) (*run, e
 	workers := l.workers[:min(uint64(len(l.workers)), r.rounds)]
 	for _, w := range workers {
 		if err := pinned.Guard(w.open); err != nil {
-			return nil, err
+			return nil, l.explainDamage(err)
 		}
 	}
 	if err := l.placed.on.begin(ctx, l.placed.alone()); err != nil {

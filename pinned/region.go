@@ -107,6 +107,7 @@ func Map(f *os.File) (*Region, error) {
 	if err != nil {
 		return nil, fmt.Errorf("map %s: %w", path, err)
 	}
+	fileMappings.add(b, path)
 	return &Region{mapped: true, data: b, raw: b}, nil
 }
 
@@ -257,6 +258,7 @@ func (r *Region) Close() error {
 		case len(r.data) == 0:
 			return
 		case r.mapped:
+			fileMappings.remove(r.raw)
 			r.closeErr = sysUnmap(r.raw)
 		default:
 			if r.Placement() == Host {

@@ -1,6 +1,7 @@
 package pinned
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -51,7 +52,7 @@ func Populate(b []byte) error {
 	case errno == unix.EINVAL:
 		return errors.ErrUnsupported
 	case errno == unix.EFAULT:
-		return ErrFault
+		return cmp.Or(touchAll(b), ErrFault)
 	}
 	return errno
 }

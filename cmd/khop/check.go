@@ -15,8 +15,10 @@ import (
 type checkCmd struct {
 	Dataset string `arg:"" help:"Dataset: a directory that khop has written."`
 
-	Workers int  `default:"0" placeholder:"N" help:"Goroutines that read; 0: one a core."`
-	JSON    bool `name:"json" help:"Print one JSON object."`
+	Workers int      `default:"0" placeholder:"N" help:"Goroutines that read; 0: one a core."`
+	Scrub   bool     `help:"Compare checksums alone, slowly, at the lowest priority, past the page cache."`
+	Rate    byteSize `placeholder:"SIZE" help:"The most bytes a second that --scrub reads; default: 100MB."`
+	JSON    bool     `name:"json" help:"Print one JSON object."`
 }
 
 // checkResult is what "khop check --json" prints. Scripts rely on the names.
@@ -42,9 +44,13 @@ var errProblems = errors.New("the dataset is damaged")
 
 // Run checks.
 func (c *checkCmd) Run(env *environment) error {
+	if c.Rate > 0 && !c.Scrub {
+		return usageError("--rate is for --scrub")
+	}
 	bar := env.newProgress()
 	start := time.Now()
-	rep, err := formats.Check(env.ctx, c.Dataset, formats.CheckOptions{Workers: c.Workers, Progress: bar.report()})
+	rep, err := formats.Check(env.ctx, c.Dataset, formats.CheckOptions{Workers: c.Workers, Progress: bar.report(),
+		Scrub: c.Scrub, Rate: int64(c.Rate)})
 	bar.finish()
 	if err != nil {
 		return err

@@ -34,6 +34,7 @@ type loadFlags struct {
 	Prefetch  positive   `default:"2" placeholder:"N" help:"Finished batches that may wait."`
 	Device    deviceName `default:"${device}" placeholder:"NAME" help:"Where to work: auto, cpu, cuda or cuda:N."`
 	Resident  bool       `help:"Copy graph and columns into memory on huge pages first."`
+	Verify    bool       `help:"Compare the dataset with its checksums as it is first read."`
 	MaxMemory byteSize   `placeholder:"SIZE" help:"The most memory to take, such as 4GB; mapped files do not count."`
 
 	DeviceMemory byteSize       `placeholder:"SIZE" help:"The most device memory; default: half of what is free."`
@@ -121,7 +122,7 @@ func (f *loadFlags) options(env *environment, g *graph.Graph) (loader.Options, e
 		Sampler: f.sampler(), Seeds: seeds, BatchSize: int(f.BatchSize), Shuffle: f.Shuffle, DropLast: f.DropLast,
 		Seed: f.Seed, Instance: f.Instance, Workers: f.Workers, Prefetch: int(f.Prefetch), Device: string(f.Device),
 		MaxMemory: limit, DeviceMemory: int64(f.DeviceMemory), HotRows: f.HotRows,
-		DeviceBlocks: f.DeviceBlocks,
+		DeviceBlocks: f.DeviceBlocks, Verify: f.Verify,
 	}
 	if f.DeviceCache != nil {
 		if o.DeviceCache = int64(*f.DeviceCache); o.DeviceCache == 0 {

@@ -99,6 +99,10 @@ func Run(ctx context.Context, src, dst string, opt Options) (res *Result, err er
 		res, err = c.run(ctx)
 		return err
 	})
+	if errors.Is(err, pinned.ErrFault) {
+		err = source.Error(c.temp, "", -1, "see whether the disk is damaged, or choose a target on another one",
+			fmt.Errorf("a temporary file of the edges: %w", err))
+	}
 	if err != nil {
 		return nil, err
 	}

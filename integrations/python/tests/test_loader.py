@@ -75,12 +75,25 @@ def test_digests_equal_those_of_the_program(name, world, index_dtype, load, data
 def test_any_option_that_python_has_reaches_the_server(load, dataset, sample):
     pytest.importorskip("xxhash")
     options = dict(fanouts=[4, 4], frontier="new", replace=True, batch_size=100, shuffle=True, drop_last=True, seed=2**64 - 1, instance=3,
-                   workers=1, prefetch=3, resident=True, max_memory="500MB", device="cpu", seeds="all:paper")
+                   workers=1, prefetch=3, resident=True, verify=True, max_memory="500MB", device="cpu", seeds="all:paper")
     loader = load("typed", **options)
     loader.set_epoch(4)
     flags = ["--fanouts", "4,4", "--frontier", "new", "--replace", "--batch-size", 100, "--shuffle", "--drop-last", "--seed", 2**64 - 1,
              "--instance", 3, "--seeds", "all:paper", "--epoch", 4]
     assert [b.digest() for b in loader] == [full for _, _, full in sample(dataset("typed"), *flags)]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere names are text")
+def test_paths_are_any_bytes(program, tmp_path):
+    folder = os.fsencode(tmp_path)
+    for name, nodes in ((b"a\xff", 50), (b"a\xfe", 60)):
+        subprocess.run([program, "generate", "sbm", folder + b"/" + name, "--nodes", str(nodes)], check=True, capture_output=True)
+    with khop.Loader(folder + b"/a\xff", seeds="all", fanouts=[2], socket=folder + b"/feed\xff/socket\xfe", verify=True) as loader:
+        assert sum(b.batch_size for b in loader) == 50
+    with pytest.raises(khop.ServerError) as e:
+        khop.Loader(os.fsdecode(folder + b"/none\xff"), fanouts=[2])
+    str(e.value).encode("utf-8")
+    assert "\\xff" in str(e.value)
 
 
 @pytest.mark.parametrize("spelling", ["list", "array", "mask", "pair", "mapping"])

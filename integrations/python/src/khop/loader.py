@@ -292,6 +292,7 @@ class Loader(Connection):
         hold: int = 0,
         device: Any = "auto",
         resident: bool = False,
+        verify: bool = False,
         max_memory: Optional[Union[int, str]] = None,
         rank: Optional[int] = None,
         world_size: Optional[int] = None,
@@ -320,7 +321,7 @@ class Loader(Connection):
                 f'device="{device}": a server makes batches on one device, and {here.local_world_size} processes of this machine share one: '
                 "give each a server of its own with rank= and world_size=, and its own device"
             )
-        path = None if socket is None else os.fspath(socket)
+        path = None if socket is None else os.fsdecode(socket)
         if path is None and here.local_world_size > 1:
             path = _place.meeting_point(_loaders_made)
         _loaders_made += 1
@@ -336,12 +337,13 @@ class Loader(Connection):
                     ("replace", replace), ("seeds", seed_set.text), ("split", split), ("batch-size", batch_size), ("drop-last", drop_last),
                     ("shuffle", shuffle), ("seed", seed % (1 << 64)), ("instance", instance), ("node-columns", _none_is_no_name(node_columns)),
                     ("seed-columns", _none_is_no_name(seed_columns)), ("edge-columns", edge_columns), ("edge-pos", edge_pos), ("workers", workers),
-                    ("prefetch", prefetch), ("hold", hold), ("device", "cpu" if device == "auto" else device), ("resident", resident), ("max-memory", max_memory),
+                    ("prefetch", prefetch), ("hold", hold), ("device", "cpu" if device == "auto" else device), ("resident", resident), ("verify", verify),
+                    ("max-memory", max_memory),
                     ("world-size", here.world_size), ("remainder", remainder), ("index-dtype", index_dtype),
                 ):
                     flags.add(name, value)
                 try:
-                    own = server.Server(_binary.find(binary), os.fspath(dataset), list(flags), path, quiet, seed_set.inherit())
+                    own = server.Server(_binary.find(binary), os.fsdecode(dataset), list(flags), path, quiet, seed_set.inherit())
                     connection = own.connect(start_timeout)
                     feed = Feed(connection, rank=here.rank, index_dtype=index_dtype, timeout=timeout, start_timeout=start_timeout,
                                 max_ring_bytes=max_ring_bytes, device=on, last_words=own.last_words)

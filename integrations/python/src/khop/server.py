@@ -66,7 +66,8 @@ class Server:
         assert self._process is not None
         status = self._process.poll()
         if status is not None:
-            raise ServerError(f"khop serve has ended, status {status}:\n{self.last_words() or '(no output)'}\ncommand: {' '.join(self.command)}")
+            command = " ".join(self.command).encode("utf-8", "backslashreplace").decode()  # paths are any bytes
+            raise ServerError(f"khop serve has ended, status {status}:\n{self.last_words() or '(no output)'}\ncommand: {command}")
 
     def last_words(self, ending: bool = False) -> str:
         """The last lines that the server wrote. ending: it has closed the connection, and what it has to say may come after."""
@@ -117,7 +118,8 @@ def connect(path: str, timeout: float, check: Callable[[], None] = lambda: None)
             s.close()
             check()
             if time.monotonic() > deadline:
-                raise ServerError(f"no server at {path} after {timeout:.0f} s: {e.strerror}") from None
+                shown = path.encode("utf-8", "backslashreplace").decode()
+                raise ServerError(f"no server at {shown} after {timeout:.0f} s: {e.strerror}") from None
         except BaseException:
             s.close()
             raise

@@ -1,0 +1,71 @@
+package formats
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/khop-gnn/khop/pinned"
+)
+
+func TestScrubRunsAtTheLowestPriority(t *testing.T) {
+	done := make(chan int)
+	go func() {
+		runtime.LockOSThread()
+		lowerPriority()
+		nice, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
+		if err != nil {
+			t.Error(err)
+		}
+		done <- 20 - nice // as the system call returns it
+	}()
+	if nice := <-done; nice != 19 {
+		t.Errorf("nice value %d", nice)
+	}
+}
+
+// resident returns which pages of a file are in the page cache.
+func resident(t *testing.T, path string) []byte {
+	t.Helper()
+	r, err := pinned.MapFile(path)
+	must(t, err)
+	defer r.Close()
+	there := make([]byte, (r.Len()+4095)/4096)
+	b := r.Bytes()
+	if _, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)),
+		uintptr(unsafe.Pointer(&there[0]))); errno != 0 {
+		t.Fatal(errno)
+	}
+	return there
+}
+
+func TestScrubLeavesThePageCacheAsItWas(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "x.khop") // on a disk, if the machine's temporary files are
+	must(t, WriteGraph(context.Background(), dir, newGraph(t, randomArrays(t, 5, 100_000, 8)), WriterOptions{}))
+	path := filepath.Join(dir, "graph/indices.arrow")
+	f, err := os.Open(path)
+	must(t, err)
+	defer f.Close()
+	must(t, f.Sync(), unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED),
+		unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_RANDOM))
+	if _, err := f.ReadAt(make([]byte, 64<<10), 1<<20); err != nil { // somebody's pages
+		t.Fatal(err)
+	}
+	before := resident(t, path)
+	if r, err := Check(context.Background(), dir, CheckOptions{Scrub: true, Rate: 1 << 40}); err != nil || !r.OK() {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	came, went := 0, 0
+	for i, now := range resident(t, path) {
+		came += int(now &^ before[i] & 1)
+		went += int(before[i] &^ now & 1)
+	}
+	if came > 64 || went > 0 { // head and footer are mapped, with what the system reads around them
+		t.Errorf("of %d pages %d came into the page cache and %d went", len(before), came, went)
+	}
+}

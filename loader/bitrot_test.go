@@ -1,0 +1,156 @@
+package loader_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/sampling"
+)
+
+// storedGraph writes a graph as a dataset and opens that.
+func storedGraph(t *testing.T, g *graph.Graph) *formats.Dataset {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "x.khop")
+	if err := formats.WriteGraph(background, dir, g, formats.WriterOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	d, err := formats.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	return d
+}
+
+// rot flips a bit in the middle of a file, and leaves its time as it was.
+func rot(t *testing.T, path string, bit byte) {
+	t.Helper()
+	st, err1 := os.Stat(path)
+	f, err2 := os.OpenFile(path, os.O_RDWR, 0)
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	b, at := make([]byte, 1), st.Size()/2&^3+3
+	_, err1 = f.ReadAt(b, at)
+	b[0] ^= bit
+	_, err2 = f.WriteAt(b, at)
+	if err := errors.Join(err1, err2, f.Close(), os.Chtimes(path, time.Time{}, st.ModTime())); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAFileThatChangedIsToldWhenAnEpochBegins(t *testing.T) {
+	for _, residence := range []loader.Residence{loader.Mapped, loader.Resident} {
+		d := storedGraph(t, plainGraph(t, 500, 4))
+		l := open(t, d, loader.Options{Sampler: neighbor, Residence: residence})
+		if n := len(digests(t, l.Epoch(background, 0))); n == 0 {
+			t.Fatal("no batch")
+		}
+		path := filepath.Join(d.Path(), "nodes/n0/feature.arrow")
+		if err := os.Chtimes(path, time.Time{}, time.Now().Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			err := lastError(l.Epoch(background, 1))
+			if !errors.Is(err, formats.ErrChanged) || !strings.HasPrefix(err.Error(), path) ||
+				!strings.Contains(err.Error(), "khop check "+d.Path()) {
+				t.Errorf("%v", err)
+			}
+		}
+	}
+}
+
+func TestVerifyStopsABatchOfARottenChunk(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows refuses to write to a mapped file")
+	}
+	g := plainGraph(t, 500, 4)
+	opt := loader.Options{Sampler: neighbor, EdgeColumns: []string{"weight"}, Verify: true}
+	for _, c := range []struct {
+		file      string
+		residence loader.Residence
+		inNew     bool // New reads it whole
+	}{
+		{"nodes/n0/feature.arrow", loader.Mapped, false}, {"nodes/n0/feature.arrow", loader.Resident, true},
+		{"graph/weight.arrow", loader.Mapped, false}, {"graph/weight.arrow", loader.Resident, true},
+		{"graph/indices.arrow", loader.Mapped, true}, {"splits/node/train.arrow", loader.Mapped, true},
+	} {
+		d := storedGraph(t, g)
+		opt.Residence = c.residence
+		path := filepath.Join(d.Path(), c.file)
+		var l *loader.Loader
+		var err error
+		if !c.inNew {
+			l = open(t, d, opt)
+		}
+		rot(t, path, 1)
+		if c.inNew {
+			_, err = loader.New(d, opt)
+		} else {
+			err = lastError(l.Epoch(background, 0))
+		}
+		if !errors.Is(err, formats.ErrCorrupt) || !strings.Contains(err.Error(), path+": ") ||
+			!strings.Contains(err.Error(), "khop check "+d.Path()) ||
+			!c.inNew && !strings.Contains(err.Error(), "epoch 0, batch 0: ") {
+			t.Errorf("%s, %v: %v", c.file, c.residence, err)
+		}
+	}
+	if _, err := loader.New(g, opt); !errors.Is(err, loader.ErrOptions) {
+		t.Errorf("a graph in memory: %v", err)
+	}
+}
+
+func TestVerifyChangesNoBatch(t *testing.T) {
+	d := storedGraph(t, typedGraph(t, 300, 200))
+	var want []string
+	for _, opt := range []loader.Options{{}, {Verify: true}, {Verify: true, Residence: loader.Resident}} {
+		opt.Sampler, opt.Shuffle, opt.BatchSize, opt.EdgeColumns = neighbor, true, 30, []string{"stars"}
+		got := digests(t, open(t, d, opt).Epoch(background, 2))
+		if want == nil {
+			want = got
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%+v: %v, want %v", opt, got, want)
+		}
+	}
+	p := place(t, d, loader.Options{Sampler: neighbor, Verify: true}, 2)
+	for rank := range 2 {
+		digests(t, open(t, p, loader.Options{Sampler: neighbor, Rank: rank, WorldSize: 2}).Epoch(background, 0))
+	}
+}
+
+func TestDamageThatABatchMeetsSaysWhatToDo(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("mapped files cannot be changed here")
+	}
+	for file, spoil := range map[string]func(path string){
+		"graph/indices.arrow":    func(path string) { rot(t, path, 64) }, // beyond all nodes
+		"nodes/n0/feature.arrow": func(path string) { _ = os.Truncate(path, 4096) },
+		"nodes/n0/label.arrow":   func(path string) { _ = os.Truncate(path, 4096) },
+		"graph/indptr.arrow":     func(path string) { _ = os.Truncate(path, 4096) },
+	} {
+		d := storedGraph(t, plainGraph(t, 5000, 4))
+		l := open(t, d, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{-1, -1}}, BatchSize: 25, Workers: 1,
+			Prefetch: 1})
+		path := filepath.Join(d.Path(), file)
+		var err error
+		for b, e := range l.Epoch(background, 0) {
+			if err = e; e == nil && b.Number == 0 {
+				spoil(path)
+			}
+		}
+		if err == nil || !strings.Contains(err.Error(), d.Path()) || strings.Contains(err.Error(), "0x") ||
+			!strings.Contains(err.Error(), `run "khop check `+d.Path()+`"`) {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+}

@@ -122,7 +122,7 @@ def pad(batch: Batch, sizes: Union[str, Sizes] = "pow2", about: Optional[Mapping
             fill(name, sizes.seeds[schema.node(rest)], "seeds")
         elif kind == "edge":
             number, owner, _ = rest.split("/", 2)
-            fill(name, sizes.edges[int(number)][[text(e) for e in schema.edge_types].index(owner)], f"edges of type {owner} in layer {number}")
+            fill(name, sizes.edges[int(number)][schema.edge(tuple(owner.split(":")))], f"edges of type {owner} in layer {number}")
     for layer in range(H):
         for e, edge_type in enumerate(schema.edge_types):
             prefix, n = f"block/{layer}/{text(edge_type)}/", sizes.edges[layer][e]
@@ -135,7 +135,7 @@ def pad(batch: Batch, sizes: Union[str, Sizes] = "pow2", about: Optional[Mapping
             arrays[prefix + "indptr"] = out = np.full(targets + 1, real, indptr.dtype)
             out[:len(indptr)] = indptr
             out[-1] = n  # the last padding node has the padding edges
-            if prefix + "edge_pos" in source.names():
+            if source.has(prefix + "edge_pos"):
                 fill(prefix + "edge_pos", n, "edges")
             mask(f"mask/edge/{layer}/{text(edge_type)}", real, n)
     return Padded(schema, batch.info, OwnArrays(arrays, dtypes), batch._framework, str(batch._index))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Mapping, Sequence, Tuple
 
 if TYPE_CHECKING:
@@ -31,6 +31,11 @@ class Schema:
         return len(self.node_types) == 1 and len(self.edge_types) == 1
 
     @cached_property
+    def _positions(self) -> dict[Any, int]:
+        """Of node types and of edge types."""
+        return {t: i for types in (self.node_types, self.edge_types) for i, t in enumerate(types)}
+
+    @cached_property
     def block_names(self) -> tuple[tuple[str, ...], ...]:
         """What the names of a block's arrays begin with [edge type][layer]."""
         return tuple(tuple(f"block/{layer}/{text(e)}/" for layer in range(self.layers)) for e in self.edge_types)
@@ -38,15 +43,15 @@ class Schema:
     def node(self, name: str) -> int:
         """The position of a node type."""
         try:
-            return self.node_types.index(name)
-        except ValueError:
+            return self._positions[name]
+        except KeyError:
             raise KeyError(f"no node type {name!r}; there are: {', '.join(self.node_types)}") from None
 
     def edge(self, name: EdgeType) -> int:
         """The position of an edge type."""
         try:
-            return self.edge_types.index(tuple(name))
-        except ValueError:
+            return self._positions[tuple(name)]
+        except KeyError:
             have = ", ".join(map(repr, self.edge_types))
             raise KeyError(f"no edge type {tuple(name)!r}; there are: {have}") from None
 
@@ -54,6 +59,18 @@ class Schema:
 def text(edge_type: EdgeType) -> str:
     """An edge type's name in the names of arrays."""
     return ":".join(edge_type)
+
+
+@lru_cache(maxsize=8)
+def columns_of(names: tuple[str, ...]) -> Mapping[str, Sequence[str]]:
+    """What follows in the names of arrays, by what they begin with, up to any slash: columns by "node/paper/"."""
+    columns: dict[str, list[str]] = {}
+    for name in names:
+        at = name.find("/")
+        while at >= 0:
+            columns.setdefault(name[:at + 1], []).append(name[at + 1:])
+            at = name.find("/", at + 1)
+    return columns
 
 
 def schema_of(arrays: SlotArrays, about: Mapping[str, Any]) -> Schema:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Callable, Optional
 
 from .frameworks import Array
-from .schema import EdgeType, text
+from .schema import EdgeType, columns_of, text
 
 if TYPE_CHECKING:
     from .batch import Batch
@@ -66,8 +66,8 @@ class NodeView:
 
     def columns(self) -> tuple[str, ...]:
         """The columns that are here, of all nodes or of the seeds."""
-        prefixes = (f"node/{self.type}/", f"seed/{self.type}/")
-        return tuple(dict.fromkeys(n.split("/", 2)[2] for n in self._batch.names() if n.startswith(prefixes)))
+        columns = columns_of(self._batch.names())
+        return tuple(dict.fromkeys(c for kind in ("node", "seed") for c in columns.get(f"{kind}/{self.type}/", ())))
 
     def __getitem__(self, column: str) -> Array:
         """A row for each node, or where the column was asked for seeds only, a row for each distinct seed."""
@@ -147,8 +147,7 @@ class EdgeView:
 
     def columns(self) -> tuple[str, ...]:
         """The columns that were asked for."""
-        prefix = f"edge/0/{text(self.type)}/"
-        return tuple(n[len(prefix):] for n in self._batch.names() if n.startswith(prefix))
+        return tuple(columns_of(self._batch.names()).get(f"edge/0/{text(self.type)}/", ()))
 
     def __getitem__(self, column: str) -> Array:
         """A row for each edge, in the order of edge_index. Copied together from the blocks with frontier "all"."""

@@ -1,7 +1,6 @@
 package loader_test
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 
@@ -60,31 +59,4 @@ func TestSeedsAreTheSameAsOneSetAndAsMany(t *testing.T) {
 			t.Errorf("shuffle %t: as one set %v, as many %v", shuffle, one, many)
 		}
 	}
-}
-
-func TestManyEdgeTypesCostNoMoreThanTheirNumber(t *testing.T) {
-	growth.Linear(t, 250, func(n int) {
-		data := graph.Data{Nodes: []graph.NodeData{{Name: "a", Count: 3}}}
-		fanouts := map[string][]int{}
-		for i := range n {
-			e := graph.EdgeData{Relation: fmt.Sprint("r", i), Src: []int64{1}, Dst: []int64{2},
-				Columns: map[string]unified.Tensor{"w": unified.FromSlice([]float32{1})}}
-			data.Edges = append(data.Edges, e)
-			fanouts[e.Relation] = []int{1, 1, 1}
-		}
-		g, err := graph.New(data)
-		if err != nil {
-			t.Fatal(err)
-		}
-		l := open(t, g, loader.Options{Sampler: sampling.Neighbor{PerType: fanouts}, Workers: 1, Prefetch: 1,
-			EdgeColumns: []string{"w"}, Seeds: loader.NodeIDs(make([]int64, 40)), BatchSize: 1})
-		for _, err := range l.Epoch(background, 0) {
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
-	})
 }

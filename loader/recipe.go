@@ -64,8 +64,8 @@ func nameOfSource(src Source) string {
 	return "dataset " + hex.EncodeToString(id[:])
 }
 
-// explainDamage names the source, and what to do, in an error that comes of damage to its arrays: a mapped file that was
-// cut short, or ids that nothing has.
+// explainDamage names the source, and what to do, in an error that comes of damage to its arrays: a mapped file that
+// was cut short, or ids that nothing has.
 func (r *recipe) explainDamage(err error) error {
 	for _, damage := range []error{pinned.ErrFault, sampling.ErrGraph, gather.ErrRange} {
 		if errors.Is(err, damage) {

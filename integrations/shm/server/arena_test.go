@@ -3,10 +3,12 @@
 package server
 
 import (
+	"errors"
 	"math/rand/v2"
 	"testing"
 	"unsafe"
 
+	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -78,5 +80,20 @@ func TestPiecesOfAnArenaDoNotOverlapAndComeBack(t *testing.T) {
 	}
 	if err := a.Give(make([]byte, 10)); err == nil {
 		t.Error("memory of somebody else's was taken")
+	}
+}
+
+// A ring takes what the machine has room for, and not a byte more.
+func TestASegmentIsNoLargerThanTheMachinesRoom(t *testing.T) {
+	const n = 8 << 20
+	for room, fits := range map[int64]bool{0: true, n: true, n - 1: false, n / 2: false, n + 1: true} {
+		a := newArena(wire.ReadWrite, nil)
+		a.least, a.room = 4096, func() int64 { return room }
+		if _, err := a.Take(n); errors.Is(err, shm.ErrNoRoom) == fits {
+			t.Errorf("%d bytes where there is room for %d: %v", n, room, err)
+		}
+		if err := a.close(); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -265,3 +265,34 @@ func TestStatisticsNameTheSlowReader(t *testing.T) {
 	close(done)
 	<-ended
 }
+
+// A broadcast ring stands where its slowest reader does: nobody who goes on misses a batch.
+func TestABroadcastStandsWhereItsSlowestReaderDoes(t *testing.T) {
+	s := serve(t, plainGraph(t, 500), Options{Readers: 3, Hold: 8})
+	readers := []*wire.Socket{raw(t, s), raw(t, s), raw(t, s)}
+	for _, k := range readers {
+		send(t, k, hello(good), start(wire.Begin{Run: 1}))
+	}
+	for _, k := range readers {
+		for range 5 {
+			next(t, k, wire.KindBatch)
+		}
+	}
+	stands := func() uint64 { return s.Stats()[0].Next }
+	total := uint64(0)
+	for _, c := range []struct {
+		reader     int
+		done, want uint64 // of this reader, and where the ring stands then
+	}{{0, 5, 0}, {1, 2, 0}, {2, 3, 2}, {1, 4, 3}, {2, 5, 4}, {1, 5, 5}} {
+		before := s.ranks[0].acknowledged()
+		send(t, readers[c.reader], wire.AppendNext(nil, 1, c.done, nil))
+		until(t, func() bool { return s.ranks[0].acknowledged() > before })
+		if got := stands(); got != c.want {
+			t.Errorf("after reader %d has done %d batches the ring stands at %d, want %d", c.reader, c.done, got, c.want)
+		}
+		total = s.ranks[0].acknowledged()
+	}
+	if total != 15 {
+		t.Errorf("%d batches were acknowledged", total)
+	}
+}

@@ -160,6 +160,7 @@ func TestEveryBrokenRuleEndsTheConnectionAndNothingElse(t *testing.T) {
 		"slots that are not held":      wire.AppendNext(nil, 0, 0, []uint32{0, 1, 2, 3, 4, 5}),
 		"a slot that there is not":     wire.AppendNext(nil, 0, 0, []uint32{1 << 31}),
 		"more than was announced":      wire.AppendNext(nil, 1, 99, nil),
+		"one more than was announced":  wire.AppendNext(nil, 1, 3, nil),
 		"ASK for what there is not":    pair(wire.KindAsk, 9, 1),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -170,7 +171,7 @@ func TestEveryBrokenRuleEndsTheConnectionAndNothingElse(t *testing.T) {
 			if err := k.Send(start(wire.Begin{Run: 1}), -1, time.Second); err != nil {
 				t.Fatal(err)
 			}
-			for range 4 { // WELCOME, BEGUN, SEGMENT, BATCH
+			for range 5 { // WELCOME, BEGUN, SEGMENT, and as many batches as may be held
 				if b, err := answer(t, k); err != nil {
 					t.Fatal(b, err)
 				}

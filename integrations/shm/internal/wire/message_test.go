@@ -106,3 +106,44 @@ func TestNumbersOutOfTheirRangeAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// The greatest numbers are taken, and those above them are not.
+func TestLimitsAreThoseOfVersionOne(t *testing.T) {
+	welcome := func(slots uint32) Welcome {
+		return Welcome{Magic: Magic, Index: uint32(unified.Int64), WorldSize: 1, Hold: slots, Slots: slots}
+	}
+	slots := make([]byte, 4*1025)
+	for name, taken := range map[string][2]bool{
+		"bytes of a segment": {parses(t, KindSegment, Segment{Size: 1<<47 - 1}, ""),
+			parses(t, KindSegment, Segment{Size: 1 << 47}, "")},
+		"segments": {parses(t, KindSegment, Segment{Size: 1, Index: 4095}, ""),
+			parses(t, KindSegment, Segment{Size: 1, Index: 4096}, "")},
+		"memories": {parses(t, KindSegment, Segment{Size: 1, Memory: 1}, ""),
+			parses(t, KindSegment, Segment{Size: 1, Memory: 2}, "")},
+		"slots": {parses(t, KindWelcome, welcome(65536), ""), parses(t, KindWelcome, welcome(65537), "")},
+		"descriptor": {parses(t, KindBatch, Batch{Size: 1 << 28}, ""),
+			parses(t, KindBatch, Batch{Size: 1<<28 + 1}, "")},
+		"slots that come back": {parses(t, KindNext, Next{Count: 1024}, string(slots[:4096])),
+			parses(t, KindNext, Next{Count: 1025}, string(slots))},
+		"epochs": {parses(t, KindBegin, Begin{Run: 1, Epoch: 1<<32 - 1}, ""),
+			parses(t, KindBegin, Begin{Run: 1, Epoch: 1 << 32}, "")},
+		"modes":   {parses(t, KindBegin, Begin{Run: 1, Mode: 1}, ""), parses(t, KindBegin, Begin{Run: 1, Mode: 3}, "")},
+		"reasons": {parses(t, KindEnd, End{Reason: 1}, ""), parses(t, KindEnd, End{Reason: 2}, "")},
+	} {
+		if !taken[0] || taken[1] {
+			t.Errorf("%s: the greatest was taken: %t, one more: %t", name, taken[0], taken[1])
+		}
+	}
+	if MaxMessage != 65536 || MaxArrays != 1048576 || MaxName != 4096 || MaxText != 4096 || Alignment != 128 {
+		t.Error("a limit of docs/feed.md is another here")
+	}
+	long := make([]byte, MaxMessage+1)
+	le.PutUint32(long[4:], MaxMessage)
+	if _, err := KindOf(long[:MaxMessage]); err != nil {
+		t.Errorf("a message of 64 KiB: %v", err)
+	}
+	le.PutUint32(long[4:], MaxMessage+1)
+	if _, err := KindOf(long); err == nil {
+		t.Error("a longer message was taken")
+	}
+}

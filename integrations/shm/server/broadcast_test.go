@@ -288,7 +288,7 @@ func TestABroadcastStandsWhereItsSlowestReaderDoes(t *testing.T) {
 		send(t, readers[c.reader], wire.AppendNext(nil, 1, c.done, nil))
 		until(t, func() bool { return s.ranks[0].acknowledged() > before })
 		if got := stands(); got != c.want {
-			t.Errorf("after reader %d has done %d batches the ring stands at %d, want %d", c.reader, c.done, got, c.want)
+			t.Errorf("reader %d has done %d batches and the ring stands at %d, want %d", c.reader, c.done, got, c.want)
 		}
 		total = s.ranks[0].acknowledged()
 	}

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 
 	"github.com/khop-gnn/khop/integrations/shm"
@@ -70,4 +71,60 @@ func within(a, m []byte) bool {
 		}
 	}
 	return false
+}
+
+// A descriptor gives back what was put in, and nothing with a number out of its range.
+func TestADescriptorGivesBackWhatWasPutIn(t *testing.T) {
+	memory := &Memory{Data: make([]byte, 4096)}
+	of := func(segment uint32) *Memory {
+		if segment == 7 {
+			return memory
+		}
+		return nil
+	}
+	for rank := 1; rank <= unified.MaxRank; rank++ {
+		d := NewDescriptor([]Form{{"array", unified.Int16, rank, 3}})
+		PutPlace(d, 1, 2, 3, 0)
+		dims := []int64{2, 3, 4, 5}[:rank]
+		size := int64(2)
+		for _, n := range dims {
+			size *= n
+		}
+		PutArray(d, 0, 7, uint64(4096-(size+127)/128*128), dims)
+		arrays, err := ParseDescriptor(d, of, nil)
+		if err != nil || len(arrays) != 1 || arrays[0].Name != "array" || arrays[0].Flags != 3 ||
+			!slices.Equal(arrays[0].Tensor.Shape(), dims) || int64(len(arrays[0].Tensor.Bytes())) != size {
+			t.Errorf("rank %d: %+v, %v", rank, arrays, err)
+		}
+		if epoch, number, next := PlaceOf(d); epoch != 1 || number != 2 || next != 3 {
+			t.Errorf("place %d %d %d", epoch, number, next)
+		}
+		e := entryAt(d, 0)
+		for name, change := range map[string]func(){
+			"beyond the end":     func() { le.PutUint64(e, 4096) },
+			"not aligned":        func() { le.PutUint64(e, 64) },
+			"another segment":    func() { le.PutUint32(e[8:], 6) },
+			"dtype 0":            func() { e[12] = 0 },
+			"dtype 13":           func() { e[12] = 13 },
+			"rank 0":             func() { e[13] = 0 },
+			"rank 5":             func() { e[13] = 5 },
+			"no name":            func() { le.PutUint32(e[20:], 0) },
+			"a name too long":    func() { le.PutUint32(e[20:], 4097) },
+			"a name outside":     func() { le.PutUint32(e[16:], uint32(len(d))-4) },
+			"2^62 elements":      func() { le.PutUint64(e[32:], 1<<62) },
+			"negative elements":  func() { le.PutUint64(e[32:], 1<<63) },
+			"2^20 and an array":  func() { le.PutUint32(d[12:], 1<<20+1) },
+			"more arrays":        func() { le.PutUint32(d[12:], 2) },
+			"another size":       func() { le.PutUint32(d[8:], uint32(len(d))+1) },
+			"something else":     func() { d[0] = 'x' },
+			"more elements left": func() { le.PutUint64(e[32:], 2049) },
+		} {
+			was := bytes.Clone(d)
+			change()
+			if _, err := ParseDescriptor(d, of, nil); err == nil {
+				t.Errorf("rank %d, %s: taken", rank, name)
+			}
+			copy(d, was)
+		}
+	}
 }

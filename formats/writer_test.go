@@ -22,6 +22,10 @@ var foreignDirectories = map[string]func(t *testing.T, dir string){
 		must(t, os.RemoveAll(dir), os.MkdirAll(filepath.Join(dir, "graph"), 0o777))
 		put(t, dir, "graph/indptr.arrow", []byte("mine"))
 	},
+	"a directory of one foreign file": func(t *testing.T, dir string) {
+		must(t, os.RemoveAll(dir), os.Mkdir(dir, 0o777))
+		put(t, dir, "notes.txt", []byte("mine"))
+	},
 	"a foreign file in a dataset": func(t *testing.T, dir string) {
 		put(t, dir, "notes.txt",
 			[]byte("mine"))

@@ -169,6 +169,9 @@ func TestResidentCopiesWhatIsReadAndSaysHowFar(t *testing.T) {
 	if columns := int64(5000 * 20); m.Columns < columns || stages["columns"] != [2]int64{columns, columns} {
 		t.Errorf("columns take %d, reported %v, have %d", m.Columns, stages["columns"], columns)
 	}
+	if e := l.Estimate(); e.Bound.Topology != m.Topology || e.Bound.Columns != m.Columns || e.FileBytes != 0 {
+		t.Errorf("%+v is held, the estimate is %+v", m, e)
+	}
 	if s := stages["slots"]; s[0] == 0 || s[0] != s[1] {
 		t.Errorf("slots: %v", s)
 	}
@@ -177,7 +180,9 @@ func TestResidentCopiesWhatIsReadAndSaysHowFar(t *testing.T) {
 	if d := expect.Diff(digests(t, mapped.Epoch(background, 0)), digests(t, l.Epoch(background, 0))); d != "" {
 		t.Error(d)
 	}
-	if m := mapped.Stats().Memory; m.Topology != 0 || m.Columns != 0 || mapped.Estimate().FileBytes == 0 {
+	copies := l.Estimate().Bound
+	if m := mapped.Stats().Memory; m.Topology != 0 || m.Columns != 0 ||
+		mapped.Estimate().FileBytes != copies.Topology+copies.Columns {
 		t.Errorf("a loader that reads in place holds %+v", m)
 	}
 }

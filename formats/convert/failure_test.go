@@ -115,6 +115,10 @@ func TestWhatCannotBeConvertedIsAnErrorAndLeavesNothing(t *testing.T) {
 			if err == nil || c.is != nil && !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("got %v, want %v saying %q", err, c.is, c.says)
 			}
+			var e *formats.Error
+			if errors.As(err, &e) && (!filepath.IsAbs(e.Path) || e.Row < -1) {
+				t.Errorf("%v: names file %q, row %d", err, e.Path, e.Row)
+			}
 			if left, _ := os.ReadDir(dir); len(left) > 0 {
 				t.Errorf("left behind: %v", left)
 			}

@@ -160,6 +160,8 @@ var badLines = []struct {
 	{"word for a weight", "src,dst,weight\n0,1,heavy\n", Options{}, 2, `"heavy" is no number`},
 	{"word where a number was asked for", "0 1 x\n", Options{Columns: []string{"s", "d", "c:int64"}}, 1,
 		`"x" is no whole number`},
+	{"word where a float was asked for", "0 1 2\n1 0 x\n", Options{Columns: []string{"s", "d", "c:float32"}}, 2,
+		`"x" is no number`},
 	{"number too large for its type", "0 1 300\n", Options{Columns: []string{"s", "d", "c:int8"}}, 1,
 		"does not fit int8"},
 	{"unknown type", "0 1 300\n", Options{Columns: []string{"s", "d", "c:int7"}}, -1, "int7"},

@@ -1,0 +1,48 @@
+package sampling
+
+import (
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// Positions beyond 2^31 are int64. The sources are pages that are never written, so they take no memory.
+func TestEdgesBeyondTheRangeOfInt32AreDelivered(t *testing.T) {
+	const first, edges = 1<<31 - 10, 1<<31 + 1000
+	zeros, err := unix.Mmap(-1, 0, 4*edges, unix.PROT_READ, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(zeros)
+	indices, err := unified.New(unified.Int32, zeros, edges)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := graph.FromArrays(graph.Arrays{
+		Schema: graph.Schema{Nodes: []graph.NodeType{{Name: "node", Count: 2}},
+			Edges: []graph.EdgeType{{Source: "node", Relation: "edge", Target: "node", Count: edges}}},
+		Indptr: unified.FromSlice([]int64{0, first, edges}), Indices: indices,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs := edgeRuns{}
+	for pos := int64(first); pos < edges; pos++ {
+		runs[[2]int64{1, 0}] = append(runs[[2]int64{1, 0}], pos)
+	}
+	for _, n := range []Neighbor{{Fanouts: []int{All}}, {Fanouts: []int{600}}, {Fanouts: []int{7}, Replace: true},
+		{Fanouts: []int{5, 0}, Frontier: NewNodes}, {Fanouts: []int{5}, Disjoint: true}} {
+		w, err := n.Open(Env{Graph: g, BatchSize: 2, EdgePos: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		req := &Request{Seeds: [][]int64{{1, 1}}, Rand: NewRand(3, 0, 0, 0)}
+		compare(t, n.Fingerprint(), g, w, req, oracle(g, runs, n, req))
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

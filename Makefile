@@ -84,6 +84,12 @@ fault-test: ## fail system calls, lose power, break disks and kill writers under
 	KHOP_FAULTS=all go test -count 1 -timeout 180m -v ./tests/faults
 	KHOP_KILLS=1000 go test -count 1 -run 'KilledAtAnyMoment' -timeout 60m -v ./formats
 
+.PHONY: fault-memory
+fault-test: fault-memory
+fault-memory: ## draw 200 commands under limits of memory, and 100 in control groups
+	KHOP_DRAWS=200 go test -count 1 -run TestDrawnCommands -timeout 60m -v ./cmd/khop
+	KHOP_DRAWS=100 go test -count 1 -run TestDrawnControlGroups -timeout 60m -v ./cmd/khop
+
 .PHONY: golden
 golden: ## make the golden digests again with the independent program
 	.venv/bin/python tests/make_golden.py

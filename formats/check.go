@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -243,7 +243,7 @@ func (c *checker) addChecksums() {
 func (c *checker) run(ctx context.Context, opt CheckOptions) error {
 	workers := opt.Workers
 	if workers <= 0 {
-		workers = runtime.GOMAXPROCS(0)
+		workers = machine.Workers()
 	}
 	meter := progressMeter{f: opt.Progress, stage: "check"}
 	for i := range c.tasks {

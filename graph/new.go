@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"runtime"
 	"slices"
 	"sync"
 
 	"github.com/zeebo/xxh3"
 
 	"github.com/khop-gnn/khop/internal/csc"
+	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -380,7 +380,7 @@ func (p *permuted) column(c Column) (unified.Tensor, error) {
 	for i, e := range p.data.Edges {
 		from[i] = e.Columns[c.Name].Bytes()
 	}
-	workers := int64(runtime.GOMAXPROCS(0))
+	workers := int64(machine.Workers())
 	var wg sync.WaitGroup
 	for w := range workers {
 		wg.Add(1)

@@ -2,15 +2,15 @@ package loader
 
 import (
 	"context"
-	"runtime"
 	"time"
 
+	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
 )
 
-func (*onCPU) workers() int { return runtime.GOMAXPROCS(0) }
+func (*onCPU) workers() int { return machine.Workers() }
 
 // cpuMaker makes batches in host memory. All is done when fetch returns.
 type cpuMaker struct {

@@ -3,11 +3,11 @@ package loader
 import (
 	"fmt"
 	"log/slog"
-	"runtime"
 	"strings"
 	"time"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -204,7 +204,7 @@ type Options struct {
 func (o *Options) EnsureDefaults() *Options {
 	setDefault(&o.BatchSize, 1024)
 	setDefault(&o.WorldSize, 1)
-	setDefault(&o.Workers, runtime.GOMAXPROCS(0))
+	setDefault(&o.Workers, machine.Workers())
 	setDefault(&o.Prefetch, 2)
 	setDefault(&o.Device, "auto")
 	setDefault(&o.SlotTimeout, 60*time.Second)

@@ -57,7 +57,8 @@ func (c *convertCmd) Run(env *environment) error {
 	if err != nil {
 		return err
 	}
-	limitHeap(opt.MemoryLimit)
+	_, grouped := machine.Probe().GroupRoom()
+	limitHeap(opt.MemoryLimit, c.MaxMemory > 0 || grouped)
 	switch {
 	case c.Directed:
 		opt.Direction = convert.Directed

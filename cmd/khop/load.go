@@ -117,7 +117,7 @@ func (f *loadFlags) options(env *environment, g *graph.Graph) (loader.Options, e
 	if err != nil {
 		return loader.Options{}, err
 	}
-	limitHeap(limit)
+	limitHeap(limit, true)
 	o := loader.Options{
 		Sampler: f.sampler(), Seeds: seeds, BatchSize: int(f.BatchSize), Shuffle: f.Shuffle, DropLast: f.DropLast,
 		Seed: f.Seed, Instance: f.Instance, Workers: f.Workers, Prefetch: int(f.Prefetch), Device: string(f.Device),

@@ -286,3 +286,21 @@ func TestCheckFindsAFlippedByte(t *testing.T) {
 		t.Errorf("status %d, %+v, %v, %s", code, r, err, errOut)
 	}
 }
+
+// TestBenchSaysWhatMeasuringCopyingTakes: the copy is as large as several caches, and is left out where it has no room.
+func TestBenchSaysWhatMeasuringCopyingTakes(t *testing.T) {
+	data := small(t)
+	args := []string{"bench", data, "--batches", "2", "--warmup", "0", "--device", "cpu", "--json"}
+	_, notes, code := khop(t, append(args, "--max-memory", "36MB")...)
+	if code != exitDone || !strings.Contains(notes, "memory copies is not measured") ||
+		!strings.Contains(notes, "allow at least") {
+		t.Errorf("status %d: %s", code, notes)
+	}
+	if r := object(t, append(args, "--max-memory", "36MB")...); r["memcpy_bytes"] != 0. || r["memcpy_gb_per_s"] != 0. {
+		t.Errorf("under a limit of 36 MB memcpy took %v bytes at %v", r["memcpy_bytes"], r["memcpy_gb_per_s"])
+	}
+	_, notes, code = khop(t, append(args, "--no-memcpy")...)
+	if code != exitDone || strings.Contains(notes, "memory copies") {
+		t.Errorf("without memcpy: status %d: %s", code, notes)
+	}
+}

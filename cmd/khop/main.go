@@ -98,7 +98,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, terminal 
 		return exitUsage
 	}
 	env := &environment{ctx: ctx, stdout: stdout, stderr: stderr, terminal: terminal}
-	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1)) // commands that have a limit set one
+	defer keepHeap()()
 	return env.status(line.Run(env))
 }
 

@@ -34,10 +34,24 @@ func (b byteSize) forData() (int64, error) {
 	return max(int64(b)-machine.Own, 0), nil
 }
 
-// limitHeap makes the Go runtime collect garbage before its memory exceeds what the limit on data leaves to it, unless
-// the user has set a limit of the runtime (GOMEMLIMIT).
-func limitHeap(data int64) {
+// limitHeap makes the Go runtime collect garbage before its memory exceeds what the limit on data leaves to it; where
+// that is tight, also before garbage is a tenth of what is in use, because the runtime does not see what is taken
+// outside its heap. What the user has set of the runtime (GOMEMLIMIT, GOGC) stays.
+func limitHeap(data int64, tight bool) {
 	if data > 0 && os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(min(data, math.MaxInt64-machine.Own) + machine.Own)
+	}
+	if data > 0 && tight && os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(10)
+	}
+}
+
+// keepHeap returns a function that undoes what limitHeap sets.
+func keepHeap() (undo func()) {
+	limit, percent := debug.SetMemoryLimit(-1), debug.SetGCPercent(100)
+	debug.SetGCPercent(percent)
+	return func() {
+		debug.SetMemoryLimit(limit)
+		debug.SetGCPercent(percent)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"time"
 
 	"github.com/khop-gnn/khop/formats"
@@ -109,7 +108,7 @@ func (t *topology) charge(edges int64) (err error) {
 	all, least := csc.Estimate(t.opt, edges)
 	t.taken = all
 	if left := t.ledger.Left(); all > left {
-		for t.opt.Workers = runtime.GOMAXPROCS(0); left < least && t.opt.Workers > 1; { // each takes some
+		for t.opt.Workers = machine.Workers(); left < least && t.opt.Workers > 1; { // each takes some
 			t.opt.Workers /= 2
 			_, least = csc.Estimate(t.opt, edges)
 		}
@@ -170,9 +169,9 @@ func edgesOf(e *source.Edges) csc.Edges[int64] {
 // bothWays yields each edge and, unless it is a self-loop, its reverse, with the direction in the low bit of the
 // source.
 func bothWays(e *source.Edges, numbered bool) csc.Edges[int64] {
+	var out csc.Chunk[int64] // of all walks, which come one after another
 	return func(yield func(csc.Chunk[int64]) error) error {
 		next := int64(0) // number of an edge
-		var out csc.Chunk[int64]
 		put := func(src, dst int64) {
 			out.Src, out.Dst = append(out.Src, src), append(out.Dst, dst)
 			if numbered {

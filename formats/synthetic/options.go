@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"runtime"
 	"strings"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/internal/machine"
 )
 
 // ErrOptions is returned for options that make no graph.
@@ -107,7 +107,7 @@ func (o Options) Resolve(kind string) (Options, error) {
 		return o, fmt.Errorf("%w: %d edges without nodes: ask for nodes, or for no edges", ErrOptions, o.Edges)
 	}
 	if o.Workers == 0 {
-		o.Workers = runtime.GOMAXPROCS(0)
+		o.Workers = machine.Workers()
 	}
 	return o, nil
 }

@@ -5,8 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
-	"runtime"
 	"unsafe"
+
+	"github.com/khop-gnn/khop/internal/machine"
 )
 
 // ErrChanged is returned for a source that yielded other edges at a later walk than at the first.
@@ -183,7 +184,7 @@ func Estimate(opt Options, edges int64) (all, least int64) {
 
 func (o Options) withDefaults() Options {
 	if o.Workers <= 0 {
-		o.Workers = runtime.GOMAXPROCS(0)
+		o.Workers = machine.Workers()
 	}
 	if o.Types <= 0 {
 		o.Types = 1

@@ -47,7 +47,7 @@ func (m *Machine) Plan(l Load) []Choice {
 		batches.Why = "transparent huge pages are on " + m.HugePages.Mode
 	}
 	return []Choice{{"device", "cpu", l.DeviceWhy}, topology, {"sampling", "stages over vectors of nodes, prefetched",
-		fmt.Sprintf("%d threads, one batch each", m.Threads)},
+		fmt.Sprintf("%d threads, one batch each", m.Workers)},
 		features, {"gather", l.CopyKernel, kernelWhy(l.CopyKernel)}, batches}
 }
 

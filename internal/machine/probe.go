@@ -2,11 +2,13 @@ package machine
 
 import (
 	"io/fs"
+	"math"
 	"os"
 	"path"
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/cpu"
 )
@@ -27,6 +29,7 @@ type Machine struct {
 	Cores     int      `json:"cores"`     // logical processors that the process may run on
 	CPUQuota  float64  `json:"cpu_quota"` // processors whose time its control groups give it, 0 if there is no quota
 	Threads   int      `json:"threads"`   // threads that Go runs at a time: GOMAXPROCS, which follows the quota
+	Workers   int      `json:"workers"`   // default number of goroutines that compute
 	NUMANodes int      `json:"numa_nodes"`
 	PageSize  int64    `json:"page_bytes"`
 
@@ -77,6 +80,19 @@ func (m *Machine) GroupRoom() (room int64, ok bool) {
 	return m.MemoryLimit - m.MemoryInGroup - Own, true
 }
 
+// Workers returns the default number of goroutines that compute: as many as Go runs threads, but no more than a quota
+// of processor time keeps busy. Go itself never has fewer than two.
+func Workers() int { return workers(runtime.GOMAXPROCS(0), quota()) }
+
+var quota = sync.OnceValue(func() float64 { return cpuQuota(os.DirFS("/")) })
+
+func workers(threads int, quota float64) int {
+	if quota > 0 {
+		threads = min(threads, int(math.Ceil(quota)))
+	}
+	return threads
+}
+
 // Probe finds out about this machine. It does not fail.
 func Probe() *Machine { return probe(os.DirFS("/")) }
 
@@ -95,6 +111,7 @@ func probe(root fs.FS) *Machine {
 	m.MemoryTotal, m.MemoryAvailable = info["MemTotal"], info["MemAvailable"]
 	m.MemoryLimit, m.MemoryInGroup = memoryLimit(root)
 	m.CPUQuota = cpuQuota(root)
+	m.Workers = workers(m.Threads, m.CPUQuota)
 	const thp = "sys/kernel/mm/transparent_hugepage/"
 	m.HugePages = HugePages{chosen(text(root, thp+"enabled")), chosen(text(root, thp+"defrag"))}
 	m.HugePageBytes = number(text(root, thp+"hpage_pmd_size"))

@@ -174,3 +174,15 @@ func TestGroupRoomLeavesWhatTheProgramTakes(t *testing.T) {
 		t.Errorf("without a limit: %d", room)
 	}
 }
+
+func TestWorkersFollowTheQuota(t *testing.T) {
+	for _, c := range []struct {
+		threads int
+		quota   float64
+		want    int
+	}{{8, 0, 8}, {8, 2, 2}, {8, 2.5, 3}, {2, 1, 1}, {2, .3, 1}, {4, 100, 4}} {
+		if got := workers(c.threads, c.quota); got != c.want {
+			t.Errorf("%d threads, a quota of %g: %d workers, want %d", c.threads, c.quota, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,451 @@
+package main
+
+import (
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/khop-gnn/khop/integrations/shm/consumer"
+)
+
+// These tests draw command lines and limits of memory, and run the program itself: what the system says that it takes
+// counts. KHOP_DRAWS says how many (make fault-test), KHOP_DRAW_SEED which; KHOP names a program that is built already.
+
+// draws returns how many commands to draw, few unless KHOP_DRAWS says otherwise, and the source of what is drawn.
+func draws(t *testing.T, few int) (int, *rand.Rand) {
+	t.Helper()
+	seed := uint64(time.Now().UnixNano())
+	if s := os.Getenv("KHOP_DRAW_SEED"); s != "" {
+		seed, _ = strconv.ParseUint(s, 10, 64)
+	}
+	n := few
+	if s := os.Getenv("KHOP_DRAWS"); s != "" {
+		n, _ = strconv.Atoi(s)
+	}
+	t.Logf("%d draws; KHOP_DRAW_SEED=%d repeats them", n, seed)
+	return n, rand.New(rand.NewPCG(seed, 0))
+}
+
+// workshop is what drawn commands work on.
+type workshop struct {
+	program, dir string
+	scale        int // of sources: 1 or 5
+	datasets     []string
+	sources      []string
+}
+
+// builtProgram returns the program itself, which it builds.
+func builtProgram(t *testing.T) string {
+	t.Helper()
+	if path := os.Getenv("KHOP"); path != "" {
+		return path
+	}
+	path := filepath.Join(t.TempDir(), "khop")
+	if out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return path
+}
+
+// openWorkshop makes what drawn commands work on.
+func openWorkshop(t *testing.T) *workshop {
+	t.Helper()
+	w := &workshop{program: builtProgram(t), dir: t.TempDir(), scale: 1}
+	datasets := []string{"typed --nodes 30000 --edges 300000"}
+	if os.Getenv("KHOP_DRAWS") != "" {
+		w.scale = 5
+		datasets = append(datasets, "sbm --nodes 40000 --edges 800000 --features 64",
+			"rmat --nodes 65536 --edges 900000")
+	}
+	for _, args := range datasets {
+		kind, rest, _ := strings.Cut(args, " ")
+		path := filepath.Join(w.dir, kind+".khop")
+		must(t, append([]string{"generate", kind, path}, strings.Fields(rest)...)...)
+		w.datasets = append(w.datasets, path)
+	}
+	if err := w.writeSources(); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// write writes a source.
+func (w *workshop) write(name string, text []byte) error {
+	path := filepath.Join(w.dir, name)
+	w.sources = append(w.sources, path)
+	return os.WriteFile(path, text, 0o600)
+}
+
+// writeSources writes sound and hostile files.
+func (w *workshop) writeSources() error {
+	r := rand.New(rand.NewPCG(1, 2))
+	var numbers, names, long bytes.Buffer
+	for range 80_000 * w.scale {
+		fmt.Fprintf(&numbers, "%d %d %d\n", r.IntN(50_000), r.IntN(50_000), r.IntN(9))
+	}
+	for i := range 60_000 * w.scale {
+		fmt.Fprintf(&names, "node-%d,node-%d\n", i, r.IntN(1+i))
+	}
+	text := strings.Repeat("x", 300_000)
+	for i := range 60 * w.scale {
+		fmt.Fprintf(&long, "%d%s %d%s\n", i, text, i+1, text)
+	}
+	packed := func(b []byte) []byte {
+		var out bytes.Buffer
+		z := gzip.NewWriter(&out)
+		_, _ = z.Write(b)
+		_ = z.Close()
+		return out.Bytes()
+	}
+	wide, err := zstd.NewWriter(nil, zstd.WithWindowSize(256<<20))
+	if err != nil {
+		return err
+	}
+	err = errors.Join(w.write("numbers.txt", numbers.Bytes()), w.write("names.csv", names.Bytes()),
+		w.write("long.gz", packed(long.Bytes())), w.write("numbers.gz", packed(numbers.Bytes())),
+		w.write("wide.zst", wide.EncodeAll(bytes.Repeat(numbers.Bytes(), w.scale), nil)))
+	n := 4_000_000 * w.scale
+	for name, arrays := range map[string][]zeros{
+		"edges.npz":  {{"edges", "|i1", fmt.Sprintf("(%d, 2)", n), 2 * n}, {"node_labels", "|i1", "(100,)", 100}},
+		"across.npz": {{"edges", "|i1", fmt.Sprintf("(2, %d)", n), 2 * n}},
+		"few.npz": {{"edges", "|i1", fmt.Sprintf("(%d, 2)", n/7), n / 7 * 2},
+			{"node_labels", "<i4", "(100,)", 400}},
+		"labels.npz":  {{"edges", "|i1", "(1, 2)", 2}, {"node_labels", "|i1", fmt.Sprintf("(%d,)", n), n}},
+		"nothing.npz": {{"edges", "|i1", "(1, 2)", 2}, {"node_features", "<f4", "(300000000, 0)", 0}},
+		"masks.npz": {{"edges", "|i1", "(1, 2)", 2}, {"node_labels", "|i1", fmt.Sprintf("(%d,)", n/10), n / 10},
+			{"train_masks", "|b1", fmt.Sprintf("(10, %d)", n/10), n}},
+		"csr.npz": {{"indptr", "|i1", fmt.Sprintf("(%d,)", n), n}, {"indices", "|i1", "(0,)", 0}},
+		"rows.npz": {{"edges", "|i1", "(9, 2)", 18},
+			{"node_features", "<f8", fmt.Sprintf("(100, %d)", n/200), n / 200 * 800}},
+		"names.npz": {{"indptr", "|i1", fmt.Sprintf("(%d,)", n/20+1), n/20 + 1}, {"indices", "|i1", "(0,)", 0},
+			{"node_names", "<U20", fmt.Sprintf("(%d,)", n/20), n * 4}},
+	} {
+		err = errors.Join(err, w.archive(name, arrays))
+	}
+	return err
+}
+
+// zeros is an array of zero bytes.
+type zeros struct {
+	name, descr, shape string
+	bytes              int
+}
+
+func (w *workshop) archive(name string, arrays []zeros) error {
+	var out bytes.Buffer
+	z := zip.NewWriter(&out)
+	for _, a := range arrays {
+		f, err := z.Create(a.name + ".npy")
+		if err != nil {
+			return err
+		}
+		header := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': %s, }\n", a.descr, a.shape)
+		_, _ = f.Write(append([]byte("\x93NUMPY\x01\x00"), byte(len(header)), byte(len(header)>>8)))
+		_, _ = f.Write(append([]byte(header), make([]byte, a.bytes)...))
+	}
+	if err := z.Close(); err != nil {
+		return err
+	}
+	return w.write(name, out.Bytes())
+}
+
+func oneOf[T any](r *rand.Rand, list ...T) T { return list[r.IntN(len(list))] }
+
+// draw draws a command line, without a limit, that writes what it writes to a folder.
+func (w *workshop) draw(r *rand.Rand, dir string) []string {
+	switch command := oneOf(r, "convert", "convert", "sample", "sample", "bench", "serve"); command {
+	case "convert":
+		args := []string{command, oneOf(r, w.sources...), filepath.Join(dir, "out.khop")}
+		args = append(args, oneOf(r, nil, nil, []string{"--symmetrise"}, []string{"--directed"})...)
+		if strings.HasSuffix(args[1], "numbers.txt") {
+			args = append(args, oneOf(r, nil, []string{"--ids", "names"}, []string{"--columns", "src,dst,weight"})...)
+		}
+		return args
+	default:
+		args := append([]string{command, oneOf(r, w.datasets...), "--device", "cpu"}, w.drawLoad(r)...)
+		switch command {
+		case "sample":
+			return append(append(args, "--batches", "12"), oneOf(r, nil, []string{"--digest"}, []string{"--json"})...)
+		case "bench":
+			return append(append(args, "--batches", "8", "--warmup", "2"),
+				oneOf(r, nil, nil, []string{"--no-memcpy"}, []string{"--no-features"})...)
+		}
+		return append(append(args, "--socket", filepath.Join(dir, "feed", "socket")),
+			oneOf(r, nil, nil, []string{"--hold", "2"}, []string{"--edge-pos"})...)
+	}
+}
+
+// drawLoad draws what is loaded.
+func (w *workshop) drawLoad(r *rand.Rand) []string {
+	args := []string{"--fanouts", oneOf(r, "15,10,5", "5,5", "-1", "-1,-1", "400000000", "30,30,30", "700,3", "0,4"),
+		"--batch-size", oneOf(r, "1", "100", "1024", "5000", "40000"), "--seeds", "all",
+		"--workers", oneOf(r, "1", "2", "7"), "--prefetch", oneOf(r, "1", "4", "30")}
+	args = append(args, oneOf(r, nil, nil, []string{"--resident"}, []string{"--frontier", "new"},
+		[]string{"--shuffle"})...)
+	if r.IntN(6) == 0 && args[1] != "400000000" {
+		args = append(args, "--replace")
+	}
+	return args
+}
+
+// outcome is how a command ended.
+type outcome struct {
+	code   int
+	peak   int64 // bytes of anonymous and shared memory
+	stderr string
+}
+
+// run runs a command, feeds on what it serves, and watches what memory it takes. prefix are the program and what
+// precedes its arguments.
+func (w *workshop) run(t *testing.T, prefix []string, args ...string) outcome {
+	t.Helper()
+	line := append(append([]string{}, prefix...), args...)
+	cmd := exec.CommandContext(t.Context(), line[0], line[1:]...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	ready := make(chan struct{})
+	if args[0] == "serve" {
+		cmd.Stdout = &announced{ready: ready}
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	late := time.AfterFunc(3*time.Minute, func() { _ = cmd.Process.Kill() })
+	defer late.Stop()
+	end := make(chan struct{})
+	var fed sync.WaitGroup
+	fed.Add(1)
+	go func() {
+		defer fed.Done()
+		select {
+		case <-ready:
+			consume(t, args)
+			_ = cmd.Process.Signal(syscall.SIGINT)
+		case <-end:
+		}
+	}()
+	o := outcome{}
+	var watched sync.WaitGroup
+	watched.Add(1)
+	go func() {
+		defer watched.Done()
+		o.peak = watch(cmd.Process.Pid, end)
+	}()
+	_ = cmd.Wait()
+	close(end)
+	watched.Wait()
+	fed.Wait()
+	o.code, o.stderr = cmd.ProcessState.ExitCode(), stderr.String()
+	return o
+}
+
+// announced closes ready when a server says that consumers can connect.
+type announced struct {
+	ready chan struct{}
+	once  sync.Once
+}
+
+func (a *announced) Write(b []byte) (int, error) {
+	a.once.Do(func() { close(a.ready) })
+	return len(b), nil
+}
+
+// consume takes some batches from a server, which may end meanwhile.
+func consume(t *testing.T, args []string) {
+	for i, a := range args {
+		if a != "--socket" {
+			continue
+		}
+		c, err := consumer.Dial(t.Context(), args[i+1], consumer.Options{Timeout: time.Minute})
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		n := 0
+		for _, err := range c.Epoch(t.Context(), 0) {
+			if n++; err != nil || n == 12 {
+				return
+			}
+		}
+	}
+}
+
+// watch returns the most anonymous and shared memory that a process has until end.
+func watch(pid int, end chan struct{}) (peak int64) {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-end:
+			return peak
+		case <-tick.C:
+		}
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		if err != nil {
+			continue
+		}
+		sum := int64(0)
+		for line := range strings.Lines(string(b)) {
+			key, value, _ := strings.Cut(line, ":")
+			if key == "RssAnon" || key == "RssShmem" {
+				n, _ := strconv.ParseInt(strings.Fields(value)[0], 10, 64)
+				sum += n << 10
+			}
+		}
+		peak = max(peak, sum)
+	}
+}
+
+// judge says what is wrong with an outcome; empty for nothing.
+func (o *outcome) judge(limit int64) string {
+	switch {
+	case o.peak > limit+limit/10:
+		return "took more than the limit and a tenth"
+	case o.code != exitDone && o.code != exitFailed && o.code != exitInterrupted:
+		return "ended otherwise than by success or a refusal"
+	case o.code == exitFailed && (!strings.HasPrefix(o.lastLine(), "khop: ") ||
+		strings.Contains(o.stderr, "internal error")):
+		return "gives no reason"
+	case o.code == exitFailed && strings.Contains(o.stderr, "limit reached") && !strings.Contains(o.stderr, "allow"):
+		return "does not say what to do"
+	}
+	return ""
+}
+
+func (o *outcome) lastLine() string {
+	lines := strings.Split(strings.TrimSpace(o.stderr), "\n")
+	return lines[len(lines)-1]
+}
+
+// drawSize draws a size between two, small ones as often as large ones.
+func drawSize(r *rand.Rand, least, most float64) int64 {
+	return int64(least * math.Pow(most/least, r.Float64()))
+}
+
+// TestDrawnCommandsKeepTheirLimit runs commands under limits of memory.
+func TestDrawnCommandsKeepTheirLimit(t *testing.T) {
+	n, r := draws(t, 5)
+	w := openWorkshop(t)
+	done, most := 0, 0.0
+	for i := range n {
+		dir := t.TempDir()
+		args, limit := w.draw(r, dir), drawSize(r, 20e6, 400e6)
+		args = append(args, "--max-memory", fmt.Sprint(limit))
+		o := w.run(t, []string{w.program}, args...)
+		if what := o.judge(limit); what != "" {
+			t.Errorf("draw %d: khop %s: %s: status %d, a peak of %d bytes: %s", i, strings.Join(args, " "), what,
+				o.code, o.peak, o.stderr)
+		}
+		if o.code != exitFailed {
+			done++
+			most = max(most, float64(o.peak)/float64(limit))
+		}
+		_ = os.RemoveAll(dir)
+	}
+	t.Logf("%d of %d were done, the others refused; at most %.0f %% of a limit were taken", done, n, 100*most)
+	if done < n/8 {
+		t.Errorf("only %d of %d were done", done, n)
+	}
+}
+
+// memoryGroup makes a memory control group, and returns what runs a command in it.
+func memoryGroup(t *testing.T, limit int64) (prefix []string, kills func() string) {
+	t.Helper()
+	base, maxFile, events := "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.oom_control"
+	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
+		base, maxFile, events = "/sys/fs/cgroup", "memory.max", "memory.events"
+	}
+	dir := filepath.Join(base, fmt.Sprintf("khop-test-%d-%d", os.Getpid(), limit))
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Skipf("no memory control group can be made: %v", err)
+	}
+	t.Cleanup(func() { _ = os.Remove(dir) })
+	if err := os.WriteFile(filepath.Join(dir, maxFile), []byte(fmt.Sprint(limit)), 0o600); err != nil {
+		t.Skipf("the memory of a control group cannot be limited: %v", err)
+	}
+	enter := fmt.Sprintf("echo $$ > %s/cgroup.procs && exec \"$0\" \"$@\"", dir)
+	return []string{"/bin/sh", "-c", enter}, func() string {
+		b, _ := os.ReadFile(filepath.Join(dir, events))
+		for line := range strings.Lines(string(b)) {
+			if n, ok := strings.CutPrefix(strings.TrimSpace(line), "oom_kill "); ok && n != "0" {
+				return n
+			}
+		}
+		return ""
+	}
+}
+
+// TestDrawnControlGroupsKillNothing runs commands in control groups of drawn sizes, most of them without a limit of
+// their own.
+func TestDrawnControlGroupsKillNothing(t *testing.T) {
+	n, r := draws(t, 4)
+	memoryGroup(t, 1<<30) // skips where none can be made
+	w := openWorkshop(t)
+	done := 0
+	for i := range n {
+		dir := t.TempDir()
+		args, size := w.draw(r, dir), drawSize(r, 48e6, 700e6)
+		if r.IntN(4) == 0 {
+			args = append(args, "--max-memory", fmt.Sprint(drawSize(r, 40e6, 4e9)))
+		}
+		prefix, kills := memoryGroup(t, size)
+		o := w.run(t, append(prefix, w.program), args...)
+		if what := o.judge(size); what != "" || kills() != "" {
+			t.Errorf("draw %d: khop %s in a group of %d bytes: %s: status %d, killed %q: a peak of %d bytes: %s", i,
+				strings.Join(args, " "), size, what, o.code, kills(), o.peak, o.stderr)
+		}
+		if o.code != exitFailed {
+			done++
+		}
+		_ = os.RemoveAll(dir)
+	}
+	t.Logf("%d of %d were done, the others refused", done, n)
+	if done < n/8 {
+		t.Errorf("only %d of %d were done", done, n)
+	}
+}
+
+// TestAQuotaOfProcessorTimeBoundsTheWorkers runs the program in a control group with one processor's time.
+func TestAQuotaOfProcessorTimeBoundsTheWorkers(t *testing.T) {
+	dir, files := "/sys/fs/cgroup/cpu/khop-test", map[string]string{"cpu.cfs_quota_us": "100000"}
+	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
+		dir, files = "/sys/fs/cgroup/khop-test-cpu", map[string]string{"cpu.max": "100000 100000"}
+	}
+	dir += fmt.Sprint(os.Getpid())
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Skipf("no control group of processor time can be made: %v", err)
+	}
+	defer os.Remove(dir)
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Skipf("processor time of a control group cannot be limited: %v", err)
+		}
+	}
+	path := builtProgram(t)
+	enter := fmt.Sprintf("echo $$ > %s/cgroup.procs && exec \"$0\" doctor --json", dir)
+	out, err := exec.Command("/bin/sh", "-c", enter, path).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"cpu_quota": 1`, `"workers": 1`} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("%s is missing from %s", want, out)
+		}
+	}
+}

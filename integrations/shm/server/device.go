@@ -65,8 +65,9 @@ func (r *rank) placeFor(h wire.Hello) unified.Placement {
 	return unified.Device
 }
 
-// teardownTimeout is how long a process may take to end that has died with batches on a device.
-const teardownTimeout = 5 * time.Second
+// teardownTimeout is how long a process may take to end that has died with batches on a device. A variable
+// for tests only.
+var teardownTimeout = 5 * time.Second
 
 // awaitKernels waits until a consumer that went without a word has ended: until then its kernels may still write to
 // slots that it held on a device.

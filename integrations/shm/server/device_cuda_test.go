@@ -12,9 +12,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/consumer"
+	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
 	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
@@ -177,6 +179,36 @@ func TestABatchOnADeviceGoesToTheNextConsumerWhenOneDies(t *testing.T) {
 	next := play(t, "consume", s.path, "")
 	for j.last < len(j.want[0])-1 && !t.Failed() {
 		j.see(next.wait(t, "got ", nil))
+	}
+}
+
+// TestKernelsOfAConsumerMayEndBeforeItsSlotsGoOn: one that goes without BYE, but whose process lives, may still have
+// kernels that write to its slots.
+func TestKernelsOfAConsumerMayEndBeforeItsSlotsGoOn(t *testing.T) {
+	cudatest.Open(t)
+	old := teardownTimeout
+	t.Cleanup(func() { teardownTimeout = old })
+	teardownTimeout = time.Second
+	s := serve(t, plainGraph(t, 500), Options{Loader: usualOn("cuda:0")})
+	m := good
+	m.Takes = wire.TakesDevice
+	enter := func() *wire.Socket {
+		k := raw(t, s)
+		if err := k.Send(hello(m), -1, time.Second); err != nil {
+			t.Fatal(err)
+		}
+		b, err := answer(t, k)
+		if err != nil || kindOf(b) != wire.KindWelcome {
+			t.Fatalf("%v, %v instead of WELCOME", kindOf(b), err)
+		}
+		return k
+	}
+	first := enter()
+	since := time.Now()
+	first.Close()
+	enter()
+	if took := time.Since(since); took < teardownTimeout {
+		t.Errorf("the next consumer had the slots after %v, while the first one's process lives", took)
 	}
 }
 

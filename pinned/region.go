@@ -68,6 +68,7 @@ type Region struct {
 	data   []byte // what the user sees
 	raw    []byte // what the system or a Provider gave, data lies within; of the driver's device memory none
 	opt    Options
+	size   int64 // what the Ledger counts
 
 	onDevice *device.Memory // the driver's
 
@@ -145,30 +146,31 @@ func allocate(n int64, opt Options) (*Region, error) {
 	if err := opt.Ledger.take(place, opt.Purpose, size); err != nil {
 		return nil, fmt.Errorf("allocate %d bytes: %w", n, err)
 	}
-	raw, data, err := r.take(size)
+	raw, data, err := r.take(n, size)
 	if err != nil {
 		opt.Ledger.give(place, opt.Purpose, size)
 		return nil, fmt.Errorf("allocate %d bytes of %v memory: %w", n, place, err)
 	}
-	r.raw, r.data = raw, data[:n:size]
+	r.raw, r.data, r.size = raw, data[:n:min(size, int64(cap(data)))], size
 	if place == Host {
 		own.add(r.data)
 	}
 	return r, nil
 }
 
-// take gets size bytes from the system, the driver or a Provider.
-func (r *Region) take(size int64) (raw, data []byte, err error) {
+// take gets memory for n bytes, which count as size, from the system, the driver or a Provider. The driver is asked for
+// n: it rounds by itself, and what checks the accesses of kernels then knows where the memory ends.
+func (r *Region) take(n, size int64) (raw, data []byte, err error) {
 	switch place := r.Placement(); {
 	case place == Pinned:
-		raw, err = r.opt.Device.HostAlloc(size)
+		raw, err = r.opt.Device.HostAlloc(n)
 	case r.opt.From != nil:
 		raw, err = r.opt.From.Take(size)
 	case place == Host:
 		return sysAlloc(int(size), r.opt.huge(size))
 	default:
-		if r.onDevice, err = r.opt.Device.Alloc(size); err == nil {
-			data = bytesAt(uintptr(r.onDevice.Address()), int(size))
+		if r.onDevice, err = r.opt.Device.Alloc(n); err == nil {
+			data = bytesAt(uintptr(r.onDevice.Address()), int(n))
 		}
 		return nil, data, err
 	}
@@ -265,7 +267,7 @@ func (r *Region) Close() error {
 				own.remove(r.data)
 			}
 			r.closeErr = r.give()
-			r.opt.Ledger.give(r.Placement(), r.opt.Purpose, int64(cap(r.data)))
+			r.opt.Ledger.give(r.Placement(), r.opt.Purpose, r.size)
 		}
 		r.raw, r.data = nil, nil
 	})

@@ -1,0 +1,319 @@
+//go:build cuda
+
+package sampling
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/khop-gnn/khop/device"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/cudatest"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// room is what a worker has room for: nodes by hop and type, edges by hop and type.
+type room struct{ nodes, edges [][]int64 }
+
+// needed returns what the worker's last batch needed, to the cell.
+func (o *onDevice) needed() (r room) {
+	w := o.worker.(*deviceAssembly)
+	for h := range w.bound.Layers + 1 {
+		r.nodes = append(r.nodes, slices.Clone(w.lengths(h)))
+	}
+	for h := range w.bound.Layers {
+		r.edges = append(r.edges, slices.Clone(w.made(h)))
+	}
+	return r
+}
+
+// lessOne returns r with one cell less of the nodes or edges.
+func (r room) lessOne(nodes bool, h, i int) (c room) {
+	for _, row := range r.nodes {
+		c.nodes = append(c.nodes, slices.Clone(row))
+	}
+	for _, row := range r.edges {
+		c.edges = append(c.edges, slices.Clone(row))
+	}
+	if nodes {
+		c.nodes[h][i]--
+	} else {
+		c.edges[h][i]--
+	}
+	return c
+}
+
+// give gives the worker exactly that room, and a table with keys.
+func (o *onDevice) give(r room) {
+	w := o.worker.(*deviceAssembly)
+	w.direct, w.guess = false, 0
+	w.capacity.nodes, w.capacity.edges, w.capacity.bits = r.nodes, r.edges, 0
+	w.capacity.fitTable()
+}
+
+// takenTwice is a graph of two node types and three edge types, with hubs, and a batch of two hops that takes edges of
+// one type at both.
+func takenTwice(t *testing.T, r *rand.Rand, n Neighbor) (*graph.Graph, *Request, *oracleSample) {
+	req := &Request{Rand: NewRand(61, 0, 0, 0), Seeds: [][]int64{{5, 2, 8}, {1, 7}}}
+	for {
+		g := randomGraph(t, r, 2, 3)
+		if s := g.Schema(); s.Nodes[0].Count < 10 || s.Nodes[1].Count < 10 {
+			continue
+		}
+		want := oracle(g, newEdgeRuns(g), n, req)
+		for e := range want.blocks[0] {
+			first := len(want.blocks[1][e].edge)
+			if first > 0 && len(want.blocks[0][e].edge) > first && want.numNodes[2][0] > want.numNodes[1][0] {
+				return g, req, want
+			}
+		}
+	}
+}
+
+// TestDeviceUsesItsRoomToTheLastCell gives a batch the room that it needs, which it must fill without a replay, and
+// then one cell less at each place in turn, which it must say before it writes there. The simulator finds what is
+// written or read behind a buffer.
+func TestDeviceUsesItsRoomToTheLastCell(t *testing.T) {
+	const seed = 61
+	r := rand.New(rand.NewPCG(seed, 0))
+	d := openDevice(t)
+	for _, n := range []Neighbor{{Fanouts: []int{3, 2}}, {Fanouts: []int{2, All}, Frontier: NewNodes},
+		{Fanouts: []int{2, 40}, Disjoint: true}} {
+		g, req, want := takenTwice(t, r, n)
+		env := d.env(g, 0)
+		replays := func(what string, prepare, look func(*onDevice)) int {
+			o := d.open(n, env)
+			defer o.Close()
+			prepare(o)
+			compare(t, fmt.Sprintf("seed %d: %s: %s", seed, n.Fingerprint(), what), g, o, req, want)
+			look(o)
+			return o.replays
+		}
+		nothing := func(*onDevice) {}
+		var exact room
+		replays("any room", nothing, func(o *onDevice) { exact = o.needed() })
+		if got := replays("exact", func(o *onDevice) { o.give(exact) }, nothing); got != 0 {
+			t.Errorf("%s: %d replays with room enough", n.Fingerprint(), got)
+		}
+		short := func(nodes bool, h, i int) {
+			what := fmt.Sprintf("one short: nodes %t, hop %d, type %d", nodes, h, i)
+			if got := replays(what, func(o *onDevice) { o.give(exact.lessOne(nodes, h, i)) }, nothing); got == 0 {
+				t.Errorf("%s: %s: no replay", n.Fingerprint(), what)
+			}
+		}
+		for h := 1; h < len(exact.nodes); h++ {
+			for i, have := range exact.nodes[h] {
+				last := h == len(exact.nodes)-1
+				isTarget := slices.ContainsFunc(g.Schema().Edges, func(e graph.EdgeType) bool { return e.Dst == i })
+				if have > exact.nodes[0][i] && (last && have > exact.nodes[h-1][i] || !last && isTarget) {
+					short(true, h, i)
+				}
+			}
+		}
+		for h, row := range exact.edges {
+			for e, have := range row {
+				if have > 0 && (n.Frontier == AllNodes || h == len(exact.edges)-1) {
+					short(false, h, e)
+				}
+			}
+		}
+	}
+}
+
+// TestDeviceTableTakesEverySlot fills a table to its last slot, batch after batch with the same and with other nodes,
+// so that all its keys are those of earlier batches.
+func TestDeviceTableTakesEverySlot(t *testing.T) {
+	const seed, slots, nodes = 62, 64, 100
+	cudatest.Configure(t, "order=random,seed=62") // lanes compete for a slot
+	r := rand.New(rand.NewPCG(seed, 0))
+	d := openDevice(t)
+	var indptr []int64
+	var indices []int32
+	for v := range int32(nodes) { // each node is its own neighbour, so that the seeds are all there is
+		indptr, indices = append(indptr, int64(v)), append(indices, v)
+	}
+	g := plainGraph(t, append(indptr, nodes), indices)
+	n := Neighbor{Fanouts: []int{1}}
+	o := d.open(n, d.env(g, slots))
+	w := o.worker.(*deviceAssembly)
+	w.direct, w.capacity.bits = false, 6
+	w.capacity.nodes[1][0] = slots
+	for batch := range 12 {
+		req := &Request{Rand: NewRand(seed, 0, 0, uint64(batch)), Seeds: [][]int64{nil}}
+		if batch%3 != 2 {
+			for _, v := range r.Perm(nodes)[:slots] {
+				req.Seeds[0] = append(req.Seeds[0], int64(v))
+			}
+		} else {
+			for v := range int64(slots) { // the same nodes again
+				req.Seeds[0] = append(req.Seeds[0], (int64(batch)+v)%slots)
+			}
+		}
+		compare(t, fmt.Sprintf("seed %d batch %d", seed, batch), g, o, req, oracle(g, newEdgeRuns(g), n, req))
+		if o.replays > 0 {
+			t.Fatalf("seed %d batch %d: a table of %d slots has no room for as many nodes", seed, batch, slots)
+		}
+	}
+}
+
+// TestDeviceNumbersThousandsOfChunks takes a batch that is cut into more chunks than one block adds up in two rounds,
+// as on a device of 132 multiprocessors.
+func TestDeviceNumbersThousandsOfChunks(t *testing.T) {
+	const seed, perRound = 63, 8 * deviceSpine
+	cudatest.Configure(t, "checks=addresses")
+	r := rand.New(rand.NewPCG(seed, 0))
+	d := openDevice(t)
+	const seeds = 32*2*perRound + 700
+	indptr, indices := make([]int64, seeds+1), make([]int32, seeds)
+	for v := range seeds {
+		indptr[v+1], indices[v] = int64(v+1), int32(r.IntN(seeds))
+	}
+	g := plainGraph(t, indptr, indices)
+	n, env := Neighbor{Fanouts: []int{1}}, d.env(g, seeds)
+	env.MaxBlocks = 132 * defaultBlocksOfSM
+	req := &Request{Rand: NewRand(seed, 0, 0, 0), Seeds: [][]int64{make([]int64, seeds)}}
+	for v := range req.Seeds[0] {
+		req.Seeds[0][v] = int64(v)
+	}
+	req.Seeds[0][seeds-40] = 0 // so that chunks differ
+	compare(t, fmt.Sprintf("seed %d", seed), g, d.open(n, env), req, oracle(g, newEdgeRuns(g), n, req))
+}
+
+// farGraph has 3 * 2^31 edges of node 0, which no page of memory holds, and then a few of others. Types as asked for.
+func (d *deviceUnderTest) farGraph(r *rand.Rand, edgeTypes int) (*graph.Graph, Topology) {
+	d.t.Helper()
+	const far, tail, nodes = 3<<31 + 3, 1000, 90
+	s := graph.Schema{Nodes: []graph.NodeType{{Name: "node", Count: nodes}}}
+	for e := range edgeTypes {
+		s.Edges = append(s.Edges, graph.EdgeType{Source: "node", Relation: fmt.Sprintf("r%d", e), Target: "node"})
+	}
+	s.Edges[0].Count = far
+	sparse := func(n int) []byte {
+		m, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE,
+			unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		d.t.Cleanup(func() { unix.Munmap(m) })
+		return m
+	}
+	tensor := func(of unified.DType, b []byte) unified.Tensor {
+		x, err := unified.New(of, b, far+tail)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		return x
+	}
+	a := graph.Arrays{Indices: tensor(unified.Int32, sparse(4*(far+tail)))}
+	indices, _ := unified.View[int32](a.Indices)
+	var types []uint8
+	if edgeTypes > 1 {
+		a.Types = tensor(unified.Uint8, sparse(far+tail))
+		types, _ = unified.View[uint8](a.Types)
+	}
+	indptr, at := []int64{0, far}, far
+	for v := 1; v < nodes-1; v++ {
+		more := r.IntN(9)
+		if v == 7 {
+			more = 60
+		}
+		for i := range more {
+			indices[at+i] = int32(1 + r.IntN(nodes-1))
+			e := i * edgeTypes / more
+			if types != nil {
+				types[at+i] = uint8(e)
+			}
+			s.Edges[e].Count++
+		}
+		at += more
+		indptr = append(indptr, int64(at))
+	}
+	s.Edges[0].Count += far + tail - int64(at) // the last node has the rest
+	indptr = append(indptr, far+tail)
+	for i := at; i < far+tail; i++ {
+		indices[i] = int32(1 + r.IntN(nodes-1))
+	}
+	a.Schema, a.Indptr = s, unified.FromSlice(indptr)
+	g, err := graph.FromArrays(a)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return g, d.farTopology(g, far)
+}
+
+// farTopology puts the first and the last of a large graph's edges on the device. What lies between stays zero.
+func (d *deviceUnderTest) farTopology(g *graph.Graph, far int64) Topology {
+	d.t.Helper()
+	put := func(x unified.Tensor) device.Address {
+		all, tail := x.Bytes(), far*x.DType().Size()
+		if len(all) == 0 {
+			return 0
+		}
+		memory, err := d.device.Alloc(int64(len(all)))
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		d.t.Cleanup(func() { memory.Close() })
+		for _, part := range [][2]int64{{0, 1 << 20}, {tail, int64(len(all))}} {
+			err := d.stream.CopyToDevice(memory.Address()+device.Address(part[0]), all[part[0]:part[1]])
+			if err == nil {
+				err = d.stream.Synchronize()
+			}
+			if err != nil {
+				d.t.Fatal(err)
+			}
+		}
+		return memory.Address()
+	}
+	return Topology{Indptr: d.upload(unified.FromSlice(g.Indptr()).Bytes()), Indices: put(g.Indices()),
+		Types: put(g.Types())}
+}
+
+// TestDeviceSamplesBeyondFourBillionEdges has first edges, a degree and positions of more than 32 bits.
+func TestDeviceSamplesBeyondFourBillionEdges(t *testing.T) {
+	const seed = 64
+	cudatest.NeedSimulator(t) // it backs only the memory that is touched
+	cudatest.SetMemory(t, 64<<30)
+	r := rand.New(rand.NewPCG(seed, 0))
+	for _, types := range []int{1, 2} {
+		d := openDevice(t)
+		g, topology := d.farGraph(r, types)
+		hot := d.keepHot(g, []int64{7, 3, 50}, 1<<12)
+		for _, c := range []struct {
+			n     Neighbor
+			seeds []int64
+		}{
+			{Neighbor{Fanouts: []int{3, 2}}, []int64{7, 0, 50, 0, 89}},
+			{Neighbor{Fanouts: []int{5, 2}, Replace: true}, []int64{0, 7, 3}},
+			{Neighbor{Fanouts: []int{40}}, []int64{0, 7, 3}},
+			{Neighbor{Fanouts: []int{All}}, []int64{7, 3, 50, 80}},
+		} {
+			want := new(graph.Sample)
+			want.Init(g.Schema(), len(c.n.Fanouts), pinned.Options{})
+			req := &Request{Rand: NewRand(seed, 0, 0, 0), Seeds: [][]int64{c.seeds}}
+			host, err := c.n.Open(Env{Graph: g, BatchSize: 8, EdgePos: true})
+			if err == nil {
+				err = host.Sample(context.Background(), req, want)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, isHot := range []bool{false, true} {
+				env := DeviceEnv{Env: Env{Graph: g, BatchSize: 8, EdgePos: true}, Topology: topology, MaxBlocks: 1}
+				if isHot {
+					hot.AddTo(&env.Topology)
+				}
+				compare(t, fmt.Sprintf("seed %d: %d types: %s: hot %t", seed, types, c.n.Fingerprint(), isHot), g,
+					d.open(c.n, env), req, asOracle(t, want))
+			}
+			want.Close()
+			host.Close()
+		}
+	}
+}

@@ -171,7 +171,7 @@ func TestATargetIsReplacedOnlyByForce(t *testing.T) {
 
 // TestCancellingLeavesNothing cancels at the first and the last report of each stage of progress.
 func TestCancellingLeavesNothing(t *testing.T) {
-	src := write(t, "edges.txt", randomText(2, 1000, 300_000))
+	src := write(t, "edges.txt", randomText(2, 1000, 100_000))
 	cause := errors.New("stopped by the user")
 	run := func(t *testing.T, report func(stage string, cancel func())) ([]os.DirEntry, error) {
 		ctx, cancel := context.WithCancelCause(context.Background())

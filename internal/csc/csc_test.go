@@ -194,8 +194,8 @@ func TestStreamKeepsItsMemoryLimit(t *testing.T) {
 	seed := uint64(7)
 	r := rand.New(rand.NewPCG(seed, 2))
 	for _, shape := range []string{"even", "hub", "skewed"} {
-		es := randomEdges(r, 20_000, 200_000, 3, shape)
-		opt := Options{Nodes: 20_000, Types: 3, Permutation: true, Workers: 2}
+		es := randomEdges(r, 10_000, 80_000, 3, shape)
+		opt := Options{Nodes: 10_000, Types: 3, Permutation: true, Workers: 2}
 		all, least := Estimate(opt, int64(len(es)))
 		if least >= all {
 			t.Fatalf("least %d is not below all %d", least, all)
@@ -212,7 +212,7 @@ func TestStreamKeepsItsMemoryLimit(t *testing.T) {
 					return heap(n), func() { now.Add(-n) }, nil
 				}
 				var got collected
-				if err := Stream(context.Background(), source[int32](es, 50_000, true, false), opt, func(p Part) error {
+				if err := Stream(context.Background(), source[int32](es, 20_000, true, false), opt, func(p Part) error {
 					got.add(t, p, opt)
 					return nil
 				}); err != nil {

@@ -49,6 +49,9 @@ func answer(t *testing.T, k *wire.Socket) ([]byte, error) {
 	b := make([]byte, wire.MaxMessage)
 	n, fd, err := k.Receive(t.Context(), time.Now().Add(patience), b)
 	wire.CloseDescriptor(fd)
+	if err == nil && (fd >= 0) != (kindOf(b[:n]) == wire.KindSegment) {
+		t.Errorf("a %v with descriptor %d", kindOf(b[:n]), fd)
+	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatal("no answer")
 	}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/khop-gnn/khop/integrations/shm"
@@ -120,7 +121,11 @@ func TestAStateFileOfSomethingElseIsRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	file = filepath.Join(filepath.Dir(file), "no", "such", "folder")
+	file = filepath.Dir(file)
+	if err := try(1); !errors.Is(err, syscall.EISDIR) {
+		t.Errorf("a folder: %v", err)
+	}
+	file = filepath.Join(file, "no", "such", "folder")
 	if err := try(1); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("where it cannot be written: %v", err)
 	}

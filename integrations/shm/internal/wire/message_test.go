@@ -134,6 +134,13 @@ func TestLimitsAreThoseOfVersionOne(t *testing.T) {
 			t.Errorf("%s: the greatest was taken: %t, one more: %t", name, taken[0], taken[1])
 		}
 	}
+	if b := Append([]byte("before"), KindStop, Pair{First: 1}, []byte("after")); string(b[:6]) != "before" ||
+		b[6] != byte(KindStop) || string(b[22:]) != "after" {
+		t.Errorf("appended: %q", b)
+	}
+	if AnyRank != uint64(1<<32-1) {
+		t.Error("AnyRank is another")
+	}
 	if MaxMessage != 65536 || MaxArrays != 1048576 || MaxName != 4096 || MaxText != 4096 || Alignment != 128 {
 		t.Error("a limit of docs/feed.md is another here")
 	}

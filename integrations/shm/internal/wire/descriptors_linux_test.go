@@ -1,0 +1,276 @@
+package wire
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/khop-gnn/khop/integrations/shm"
+	"github.com/khop-gnn/khop/pinned"
+)
+
+// openFiles counts this process's descriptors.
+func openFiles(t *testing.T) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(list)
+}
+
+// A message brings one descriptor or none; whatever else comes is a bad message, of which nothing is left open.
+func TestAMessageBringsOneDescriptorOrNone(t *testing.T) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pair[1])
+	a, err := OwnSocket(pair[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	before := openFiles(t)
+	for _, c := range []struct {
+		name  string
+		text  int // bytes
+		count int // descriptors
+		taken bool
+	}{{"none", 8, 0, true}, {"one", 8, 1, true}, {"two", 8, 2, false}, {"more than there is room for", 8, 100, false},
+		{"nothing", 0, 0, false}, {"as many bytes as may be", 64, 1, true},
+		{"a byte more", 65, 1, false}, {"a byte more, and none", 65, 0, false}} {
+		var rights []byte
+		if c.count > 0 {
+			rights = unix.UnixRights(make([]int, c.count)...)
+		}
+		if err := unix.Sendmsg(pair[1], make([]byte, c.text), rights, nil, 0); err != nil {
+			t.Fatal(err)
+		}
+		n, fd, err := a.Receive(t.Context(), inTime(), make([]byte, 64))
+		switch {
+		case c.taken && (err != nil || n != c.text || (fd >= 0) != (c.count == 1)):
+			t.Errorf("%s: %d bytes, descriptor %d, %v", c.name, n, fd, err)
+		case !c.taken && (!errors.Is(err, ErrMessage) || n != 0 || fd != -1):
+			t.Errorf("%s: %d bytes, descriptor %d, %v, want a bad message", c.name, n, fd, err)
+		}
+		CloseDescriptor(fd)
+		if after := openFiles(t); after > before+2 { // of Go's poller
+			t.Errorf("%s: %d descriptors are open, %d before", c.name, after, before)
+		}
+	}
+}
+
+// Where there is no message there is no descriptor: 0 is one.
+func TestAnErrorBringsNoDescriptor(t *testing.T) {
+	for name, c := range map[string]struct {
+		prepare func(a, b *Socket) error
+		want    error
+	}{
+		"in time":  {func(_, _ *Socket) error { return nil }, os.ErrDeadlineExceeded},
+		"gone":     {func(_, b *Socket) error { return b.Close() }, io.EOF},
+		"closed":   {func(a, _ *Socket) error { return a.Close() }, net.ErrClosed},
+		"no reads": {func(a, _ *Socket) error { a.CloseRead(); return nil }, io.EOF},
+	} {
+		a, b := socketPair(t)
+		if err := c.prepare(a, b); err != nil {
+			t.Fatal(err)
+		}
+		n, fd, err := a.Receive(t.Context(), time.Now().Add(time.Millisecond), make([]byte, 64))
+		if n != 0 || fd != -1 || !errors.Is(err, c.want) {
+			t.Errorf("%s: %d bytes, descriptor %d, %v", name, n, fd, err)
+		}
+	}
+	a, _ := socketPair(t)
+	if uid, pid, err := a.Peer(); err != nil || uid != uint32(os.Geteuid()) || pid != os.Getpid() || a.Ended() {
+		t.Errorf("user %d, process %d, %v", uid, pid, err)
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := a.Peer(); !errors.Is(err, net.ErrClosed) || !a.Ended() {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+// What was sent comes to who waits, even if the other end left a message unread and is gone before it looks.
+func TestTheLastWordComesToWhoWaits(t *testing.T) {
+	for range 30 {
+		a, b := socketPair(t)
+		if err := a.Send([]byte("unread"), -1, time.Second); err != nil {
+			t.Fatal(err)
+		}
+		got := make(chan string)
+		go func() {
+			room := make([]byte, 64)
+			n, _, err := a.Receive(t.Context(), inTime(), room)
+			if err != nil {
+				t.Error(err)
+			}
+			got <- string(room[:n])
+		}()
+		time.AfterFunc(time.Millisecond, func() { _, _ = b.Send([]byte("last"), -1, time.Second), b.Close() })
+		if text := <-got; text != "last" {
+			t.Fatalf("%q", text)
+		}
+	}
+}
+
+// What a server writes its consumers read; what they write it reads, unless they may only read.
+func TestMemoryIsShared(t *testing.T) {
+	for access, is := range map[Access]uint32{ReadWrite: 0, ReadOnly: SegmentReadOnly} {
+		m, err := NewMemory(pinned.HugePage, access, pinned.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		note := m.Note(3)
+		if note.Index != 3 || note.Size != pinned.HugePage || note.Is != is || note.Memory != OnHost {
+			t.Errorf("%+v", note)
+		}
+		copied := func() int {
+			fd, err := unix.FcntlInt(uintptr(m.FD), unix.F_DUPFD_CLOEXEC, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return fd
+		}
+		copy(m.Data[pinned.HugePage-4:], "last")
+		theirs, err := OpenMemory(note, copied(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(m.Data, theirs.Data) {
+			t.Error("the consumer reads something else")
+		}
+		if access == ReadWrite {
+			if theirs.Data[0] = 'x'; m.Data[0] != 'x' {
+				t.Error("the server reads something else")
+			}
+		}
+		if err := theirs.Close(); err != nil || theirs.Data != nil {
+			t.Error(err)
+		}
+		if note.Is = 0; access == ReadOnly {
+			if w, err := OpenMemory(note, copied(), nil); err == nil {
+				t.Error("mapped for writing")
+				w.Close()
+			}
+		}
+		if err := errors.Join(m.Close(), m.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, n := range []int64{0, -1} {
+		if m, err := NewMemory(n, ReadWrite, pinned.Options{}); err == nil {
+			t.Errorf("%d bytes were taken", n)
+			m.Close()
+		}
+	}
+	if err := new(Memory).mapShared(-1, 0, 0); !errors.Is(err, unix.ENOMEM) {
+		t.Error(err)
+	}
+	for _, c := range []struct {
+		memory uint32
+		fd     int
+	}{{OnHost, -1}, {OnDevice, -1}, {OnDevice, openFile(t)}} {
+		m, err := OpenMemory(Segment{Memory: c.memory, Size: 4096}, c.fd, nil)
+		if m != nil || !errors.Is(err, ErrMessage) {
+			t.Errorf("memory %d with descriptor %d: %v", c.memory, c.fd, err)
+		}
+		if _, err := unix.FcntlInt(uintptr(c.fd), unix.F_GETFD, 0); c.fd >= 0 && err == nil {
+			t.Error("the descriptor was left open")
+		}
+	}
+}
+
+func openFile(t *testing.T) int {
+	t.Helper()
+	fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fd
+}
+
+func TestListeningAndDialling(t *testing.T) {
+	top, err := os.MkdirTemp("/tmp", "khop") // paths of sockets have at most 107 bytes
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(top)
+	dir := filepath.Join(top, "feed")
+	path := filepath.Join(dir, "socket")
+	nobody := func(when string, is error, text string) {
+		t.Helper()
+		if s, err := Dial(t.Context(), path); s != nil || !errors.Is(err, shm.ErrNoServer) || !errors.Is(err, is) ||
+			!strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), text) {
+			t.Errorf("%s: %v", when, err)
+		}
+	}
+	nobody("before", fs.ErrNotExist, "")
+	l, remove, err := Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := os.Stat(dir)
+	socket, e := os.Stat(path)
+	if err := errors.Join(err, e); err != nil || st.Mode().Perm() != 0o700 || socket.Mode().Perm() != 0o600 {
+		t.Errorf("modes %v and %v, %v", st.Mode(), socket.Mode(), err)
+	}
+	if _, _, err := Listen(path); !errors.Is(err, shm.ErrRunning) || !strings.Contains(err.Error(), path) {
+		t.Errorf("beside a server: %v", err)
+	}
+	a, err := Dial(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = a.Close()
+	l.SetUnlinkOnClose(false) // as if it was killed
+	_ = l.Close()
+	nobody("a stale socket", unix.ECONNREFUSED, "has ended")
+	again, keep, err := Listen(path)
+	if err != nil {
+		t.Fatalf("in place of a stale socket: %v", err)
+	}
+	_ = again.Close()
+	if err := keep(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(dir); err != nil {
+		t.Errorf("a directory that was there is removed: %v", err)
+	}
+	if err := errors.Join(os.WriteFile(path, nil, 0o600), remove()); err != nil { // not while it has something
+		t.Error(err)
+	}
+	if _, _, err := Listen(path); err == nil || !strings.Contains(err.Error(), "not a socket") {
+		t.Errorf("over a file: %v", err)
+	}
+	if err := errors.Join(os.Remove(path), os.Chmod(dir, 0o750)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Listen(path); err == nil || !strings.Contains(err.Error(), "0700") {
+		t.Errorf("in a directory for a group: %v", err)
+	}
+	if err := remove(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Error("the directory is still there")
+	}
+	long := filepath.Join(top, strings.Repeat("x", 100), "socket")
+	if _, _, err := Listen(long); err == nil || !strings.Contains(err.Error(), "107 bytes") {
+		t.Errorf("a long path: %v", err)
+	}
+	if _, err := os.Stat(filepath.Dir(long)); err == nil {
+		t.Error("a directory is left where listening failed")
+	}
+}

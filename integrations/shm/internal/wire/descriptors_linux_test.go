@@ -169,6 +169,9 @@ func TestMemoryIsShared(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+func TestMemoryThatThereIsNotIsRefused(t *testing.T) {
 	for _, n := range []int64{0, -1} {
 		if m, err := NewMemory(n, ReadWrite, pinned.Options{}); err == nil {
 			t.Errorf("%d bytes were taken", n)
@@ -201,14 +204,20 @@ func openFile(t *testing.T) int {
 	return fd
 }
 
-func TestListeningAndDialling(t *testing.T) {
+// socketIn returns where a socket may be made, in a folder that does not exist yet.
+func socketIn(t *testing.T) (dir, path string) {
+	t.Helper()
 	top, err := os.MkdirTemp("/tmp", "khop") // paths of sockets have at most 107 bytes
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer os.RemoveAll(top)
-	dir := filepath.Join(top, "feed")
-	path := filepath.Join(dir, "socket")
+	t.Cleanup(func() { os.RemoveAll(top) })
+	dir = filepath.Join(top, "feed")
+	return dir, filepath.Join(dir, "socket")
+}
+
+func TestWhoListensCanBeDialled(t *testing.T) {
+	dir, path := socketIn(t)
 	nobody := func(when string, is error, text string) {
 		t.Helper()
 		if s, err := Dial(t.Context(), path); s != nil || !errors.Is(err, shm.ErrNoServer) || !errors.Is(err, is) ||
@@ -217,7 +226,7 @@ func TestListeningAndDialling(t *testing.T) {
 		}
 	}
 	nobody("before", fs.ErrNotExist, "")
-	l, remove, err := Listen(path)
+	l, _, err := Listen(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,9 +246,23 @@ func TestListeningAndDialling(t *testing.T) {
 	l.SetUnlinkOnClose(false) // as if it was killed
 	_ = l.Close()
 	nobody("a stale socket", unix.ECONNREFUSED, "has ended")
-	again, keep, err := Listen(path)
+	again, _, err := Listen(path)
 	if err != nil {
 		t.Fatalf("in place of a stale socket: %v", err)
+	}
+	_ = again.Close()
+}
+
+func TestWhoListensLeavesWhatWasThere(t *testing.T) {
+	dir, path := socketIn(t)
+	l, remove, err := Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = l.Close()
+	again, keep, err := Listen(path)
+	if err != nil {
+		t.Fatal(err)
 	}
 	_ = again.Close()
 	if err := keep(); err != nil {
@@ -266,11 +289,11 @@ func TestListeningAndDialling(t *testing.T) {
 	if _, err := os.Stat(dir); err == nil {
 		t.Error("the directory is still there")
 	}
-	long := filepath.Join(top, strings.Repeat("x", 100), "socket")
-	if _, _, err := Listen(long); err == nil || !strings.Contains(err.Error(), "107 bytes") {
+	long := dir + strings.Repeat("x", 100)
+	if _, _, err := Listen(filepath.Join(long, "socket")); err == nil || !strings.Contains(err.Error(), "107 bytes") {
 		t.Errorf("a long path: %v", err)
 	}
-	if _, err := os.Stat(filepath.Dir(long)); err == nil {
+	if _, err := os.Stat(long); err == nil {
 		t.Error("a directory is left where listening failed")
 	}
 }

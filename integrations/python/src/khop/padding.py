@@ -122,7 +122,8 @@ def pad(batch: Batch, sizes: Union[str, Sizes] = "pow2", about: Optional[Mapping
             fill(name, sizes.seeds[schema.node(rest)], "seeds")
         elif kind == "edge":
             number, owner, _ = rest.split("/", 2)
-            fill(name, sizes.edges[int(number)][schema.edge(tuple(owner.split(":")))], f"edges of type {owner} in layer {number}")
+            src, relation, dst = owner.split(":")
+            fill(name, sizes.edges[int(number)][schema.edge((src, relation, dst))], f"edges of type {owner} in layer {number}")
     for layer in range(H):
         for e, edge_type in enumerate(schema.edge_types):
             prefix, n = f"block/{layer}/{text(edge_type)}/", sizes.edges[layer][e]

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/apache/arrow/go/v15/arrow"
@@ -233,6 +234,24 @@ func TestWalkRefusesNumbersThatDisagree(t *testing.T) {
 				t.Errorf("%v: nothing says %d", l, n)
 			}
 		}
+	}
+}
+
+// A record batch that is said to be longer than the file is refused, and the error says how long it can be at most.
+func TestWalkSaysWhatIsThere(t *testing.T) {
+	l := newLayout(arrayType{name: "x", dtype: unified.Int8}, 1008, 0)
+	tail := l.tail()
+	at := bytes.LastIndex(tail, binary.LittleEndian.AppendUint64(nil, uint64(l.bodyLength())))
+	if at < 0 {
+		t.Fatal("the footer does not say how long the body is")
+	}
+	binary.LittleEndian.PutUint64(tail[at:], 1<<40)
+	file := slices.Concat(l.head(), make([]byte, l.bodyLength()), tail)
+	foot := int64(binary.LittleEndian.Uint32(file[len(file)-footerSuffix:]))
+	_, err := walk(file)
+	want := fmt.Sprint(" + ", int64(len(file)-footerSuffix)-foot-l.bodyOffset)
+	if !errors.Is(err, ErrCorrupt) || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("got %v, want an end of%s", err, want)
 	}
 }
 

@@ -527,6 +527,17 @@ func TestHostileJSONIsRefusedBeforeItIsDecoded(t *testing.T) {
 	}
 }
 
+// A manifest is not read that is longer than any may be.
+func TestAManifestWithoutEndIsNotRead(t *testing.T) {
+	dir := write(t, plainArrays(t), WriterOptions{})
+	for size, says := range map[int64]string{64 << 20: "cut short", 64<<20 + 1: "of 64 MiB", 1 << 40: "of 1.0 TiB"} {
+		must(t, os.Truncate(filepath.Join(dir, manifestName), size))
+		if err := openError(dir); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%d bytes: %v, want %q", size, err, says)
+		}
+	}
+}
+
 func FuzzManifest(f *testing.F) {
 	for _, a := range []graph.Arrays{plainArrays(f), typedArrays(f)} {
 		text := files(f, write(f, a, WriterOptions{}))[manifestName]

@@ -1,9 +1,12 @@
 package convert
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -14,6 +17,7 @@ import (
 	"time"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
@@ -107,6 +111,7 @@ func TestWhatCannotBeConvertedIsAnErrorAndLeavesNothing(t *testing.T) {
 		{"a table that is none", good, Options{Features: good}, nil, "numpy.save"},
 		{"a table that is cut short", good, Options{Features: write(t, "f.npy",
 			cut(t, npyMatrix(t, 3, 2, make([]float32, 6))))}, nil, "f.npy"},
+		{"rows without end", good, Options{Features: write(t, "f.npy", zipped(wideTable))}, graph.ErrSchema, "feature"},
 		{"nodes without end", write(t, "edges.txt", "0 4611686018427387900\n"), Options{IDs: "numbers"}, nil, "nodes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -124,6 +129,17 @@ func TestWhatCannotBeConvertedIsAnErrorAndLeavesNothing(t *testing.T) {
 			}
 		})
 	}
+}
+
+// wideTable begins a table of 3 rows, each wider than any column may be.
+const wideTable = "\x93NUMPY\x01\x00\x46\x00{'descr': '|i1', 'fortran_order': False, 'shape': (3, 2199023255552)}  \n"
+
+func zipped(text string) string {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, _ = io.WriteString(w, text)
+	_ = w.Close()
+	return b.String()
 }
 
 func cut(t *testing.T, path string) string {

@@ -189,9 +189,12 @@ var badLines = []struct {
 	{"names that are fewer than rows", "a b\n", Options{Nodes: 3}, -1, "names 2 nodes"},
 }
 
+// What was taken until then is given back.
 func TestBadLinesAreNamed(t *testing.T) {
 	for _, c := range badLines {
 		t.Run(c.name, func(t *testing.T) {
+			ledger := &pinned.Ledger{}
+			c.opt.Ledger = ledger
 			g, err := Read(context.Background(), write(t, "edges.txt", []byte(c.text)), c.opt)
 			if err == nil {
 				defer g.Close()
@@ -202,7 +205,19 @@ func TestBadLinesAreNamed(t *testing.T) {
 				!strings.HasSuffix(e.Path, "edges.txt") {
 				t.Errorf("got %v; want row %d, saying %q", err, c.row, c.says)
 			}
+			if ledger.Total() != 0 {
+				t.Errorf("%d bytes stay counted", ledger.Total())
+			}
 		})
+	}
+}
+
+func TestLooksKnowsText(t *testing.T) {
+	for head, want := range map[string]bool{"": false, "0 1\n": true, "a": true, "\x00": false, "PK\x00": false,
+		"\x80\x02}q": false, "\xff\xfe0\x00": true, "%%MatrixMarket matrix": false} {
+		if Looks([]byte(head)) != want {
+			t.Errorf("%q: not %v", head, want)
+		}
 	}
 }
 

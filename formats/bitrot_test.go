@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -186,5 +187,29 @@ func TestAFaultNamesFileAndOffset(t *testing.T) {
 	}
 	if err := d.Verify(b); !errors.As(err, &fault) || fault.Path != path {
 		t.Errorf("%v", err)
+	}
+}
+
+// Problems come in the order of the file.
+func TestCheckListsProblemsInOrder(t *testing.T) {
+	dir := write(t, randomArrays(t, 9, 3000, 3), WriterOptions{chunkBytes: 4096})
+	p := manifestOf(t, dir).Columns[0].Parts[0]
+	b := files(t, dir)[p.Path]
+	for _, chunk := range []int64{0, 2, 4} {
+		b[p.BodyOffset+4096*chunk] ^= 1
+	}
+	put(t, dir, p.Path, b)
+	for _, opt := range []CheckOptions{{}, {Scrub: true, Rate: 1 << 40}} {
+		report, err := Check(context.Background(), dir, opt)
+		must(t, err)
+		var got []int64
+		for _, problem := range report.Problems {
+			if r := byteRange.FindStringSubmatch(problem.Error()); r != nil {
+				got = append(got, (number(r[1])-p.BodyOffset)/4096)
+			}
+		}
+		if !slices.Equal(got, []int64{0, 2, 4}) {
+			t.Errorf("scrub %t: chunks %d, %v", opt.Scrub, got, report.Problems)
+		}
 	}
 }

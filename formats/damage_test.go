@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -436,6 +437,27 @@ func TestOpenRefusesManifestsThatLie(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// The arrays of the graph may stand anywhere among the columns.
+func TestOpenChecksTheGraphBehindOtherColumns(t *testing.T) {
+	dir := write(t, plainArrays(t), WriterOptions{})
+	forge(t, dir, func(m *Manifest) { slices.Reverse(m.Columns) })
+	must(t, openError(dir))
+	forge(t, dir, func(m *Manifest) { m.Columns[len(m.Columns)-1].DType = "uint64" })
+	if err := openError(dir); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "it must be int64") {
+		t.Error(err)
+	}
+}
+
+func TestOpenOfAFileNamesIt(t *testing.T) {
+	path := filepath.Join(scratchDir(t), "edges.txt")
+	must(t, os.WriteFile(path, []byte("0 1\n"), 0o600))
+	var e *Error
+	if err := openError(path); !errors.As(err, &e) || !errors.Is(err, ErrIncomplete) || e.Path != path ||
+		!strings.Contains(e.Remedy, "convert") {
+		t.Error(err)
 	}
 }
 

@@ -10,7 +10,7 @@ work=$(mktemp -d)
 trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
 build() { # FOLDER: a copy of what git knows
     mkdir -p "$1"
-    git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$1"
+    git ls-files -z --cached --others --exclude-standard | xargs -0 cp -P --parents -t "$1"
     (cd "$1" && CGO_ENABLED=0 go build -trimpath -buildvcs=false -o dist/khop ./cmd/khop &&
         WHEELS=$(go env GOOS)/$(go env GOARCH) tools/wheel.sh >/dev/null)
 }

@@ -189,16 +189,17 @@ func (r *record) copy(b *loader.Batch, t unified.Tensor, dtype unified.DType, to
 			return err
 		}
 	}
-	if wide, err := unified.View[int64](t); err == nil && dtype == unified.Int32 {
+	switch from := t.DType(); { // to try a view and to drop its error would take microseconds
+	case from == unified.Int64 && dtype == unified.Int32:
+		wide, err := unified.View[int64](t)
 		convert[int32](to, wide)
-		return nil
+		return err
+	case from == unified.Int32 && dtype == unified.Int64:
+		narrow, err := unified.View[int32](t)
+		convert[int64](to, narrow)
+		return err
 	}
-	narrow, err := unified.View[int32](t)
-	if err != nil || dtype != unified.Int64 {
-		return fmt.Errorf("%w: %v as %v", shm.ErrOptions, t, dtype)
-	}
-	convert[int64](to, narrow)
-	return nil
+	return fmt.Errorf("%w: %v as %v", shm.ErrOptions, t, dtype)
 }
 
 // convert writes v in another width. to is aligned to 8 bytes.

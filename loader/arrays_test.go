@@ -106,4 +106,8 @@ func TestAColumnThatBatchesDoNotHaveIsSaid(t *testing.T) {
 		strings.Contains(text, "batches have no label") {
 		t.Errorf("a loader of a graph without columns says %s", text)
 	}
+	if text := said.String(); !strings.Contains(text, " device=cpu workers=") ||
+		!strings.Contains(text, `msg="loader ready"`) {
+		t.Errorf("the loader's line of what it is: %s", text)
+	}
 }

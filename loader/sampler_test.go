@@ -132,6 +132,22 @@ func TestASamplerOfOnesOwnLoadsAsTheOthersDo(t *testing.T) {
 	}
 }
 
+// A sampler may have 256 layers, and none.
+func TestASamplersLayersAreBounded(t *testing.T) {
+	g := plainGraph(t, 100, 3)
+	for layers, fits := range map[int]bool{-1: false, 0: true, 256: true, 257: false} {
+		l, err := loader.New(g, loader.Options{Device: "cpu", BatchSize: 7, Sampler: cycle{
+			bound: func(b *sampling.Bound) { b.Layers = layers }}})
+		refused := errors.Is(err, loader.ErrSampler) && strings.HasSuffix(err.Error(), fmt.Sprintf(": %d layers", layers))
+		if refused == fits {
+			t.Errorf("%d layers: %v", layers, err)
+		}
+		if err == nil && l.Close() != nil {
+			t.Error("it does not close")
+		}
+	}
+}
+
 func TestASampleThatContradictsItselfIsAnError(t *testing.T) {
 	g := plainGraph(t, 100, 3)
 	short := func(x unified.Tensor) unified.Tensor { x, _ = x.Rows(0, x.Len()-1); return x }

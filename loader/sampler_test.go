@@ -138,7 +138,8 @@ func TestASamplersLayersAreBounded(t *testing.T) {
 	for layers, fits := range map[int]bool{-1: false, 0: true, 256: true, 257: false} {
 		l, err := loader.New(g, loader.Options{Device: "cpu", BatchSize: 7, Sampler: cycle{
 			bound: func(b *sampling.Bound) { b.Layers = layers }}})
-		refused := errors.Is(err, loader.ErrSampler) && strings.HasSuffix(err.Error(), fmt.Sprintf(": %d layers", layers))
+		says := fmt.Sprintf(": %d layers", layers)
+		refused := errors.Is(err, loader.ErrSampler) && strings.HasSuffix(err.Error(), says)
 		if refused == fits {
 			t.Errorf("%d layers: %v", layers, err)
 		}

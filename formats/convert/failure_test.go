@@ -86,7 +86,8 @@ func TestPartsOfBothWidthsAreRead(t *testing.T) {
 	} {
 		var got []int64
 		p := csc.Part{Indptr: []int64{0, 2, 3}, Edges: 3, Indices: indices.Bytes()}
-		newRun(&topology{opt: csc.Options{Nodes: nodes}}).each(p, func(_ int, src int64) { got = append(got, src) }, nil)
+		run := newRun(&topology{opt: csc.Options{Nodes: nodes}})
+		run.each(p, func(_ int, src int64) { got = append(got, src) }, nil)
 		want := []int64{3, 7, 2}
 		if nodes > 1<<31 {
 			want[1] = 1 << 35

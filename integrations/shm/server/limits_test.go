@@ -115,8 +115,16 @@ func TestTELLAnswersItsASK(t *testing.T) {
 	}
 }
 
+// letSilence has servers of this test wait for HELLO so long.
+func letSilence(t *testing.T, d time.Duration) {
+	was := helloTimeout
+	t.Cleanup(func() { helloTimeout = was }) // after the servers' end
+	helloTimeout = d
+}
+
 // Connections that have ended are forgotten: they do not turn out one that is there and says nothing yet.
 func TestConnectionsThatHaveEndedAreForgotten(t *testing.T) {
+	letSilence(t, patience)
 	s := serve(t, plainGraph(t, 100), Options{})
 	k := raw(t, s)
 	meets := func(n int) func() bool {
@@ -141,6 +149,7 @@ func TestConnectionsThatHaveEndedAreForgotten(t *testing.T) {
 
 // Consumers who have said HELLO are not turned out by connections that say nothing.
 func TestConsumersAreNotTurnedOut(t *testing.T) {
+	letSilence(t, patience)
 	s := serve(t, plainGraph(t, 500), Options{})
 	c := connect(t, s, consumer.Options{})
 	for range mostStrangers + 1 {

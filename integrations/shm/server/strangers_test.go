@@ -46,9 +46,7 @@ func sendWith(t *testing.T, s *serving, message []byte, fds ...int) *wire.Socket
 }
 
 func TestAFirstMessageThatIsNoHELLOIsToldSo(t *testing.T) {
-	was := helloTimeout
-	t.Cleanup(func() { helloTimeout = was }) // after the server's end
-	helloTimeout = 100 * time.Millisecond
+	letSilence(t, 100*time.Millisecond)
 	s := serve(t, plainGraph(t, 100), Options{})
 	for _, c := range []struct {
 		name    string

@@ -255,3 +255,21 @@ func TestRanksShareTheWorkers(t *testing.T) {
 		}
 	}
 }
+
+// Time runs for a reader where a ring has several and a limit.
+func TestAReadersTimeRunsWhereThereIsALimit(t *testing.T) {
+	for _, c := range []struct {
+		readers int
+		limit   time.Duration
+		want    bool
+	}{{2, time.Hour, true}, {1, time.Hour, false}, {2, -1, false}} {
+		silent, asking := &peer{}, &peer{asked: &request{}}
+		r := &rank{server: &Server{opt: Options{Readers: c.readers, ReaderTimeout: c.limit}},
+			peers: map[*peer]struct{}{silent: {}, asking: {}}}
+		r.judge()
+		if got := silent.late != nil; got != c.want || asking.late != nil {
+			t.Errorf("%d readers, limit %v: its time runs: %t", c.readers, c.limit, got)
+		}
+		silent.forgive()
+	}
+}

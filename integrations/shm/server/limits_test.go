@@ -40,6 +40,10 @@ func TestOptionsAreTakenUpToTheirLimits(t *testing.T) {
 			}
 		}
 	}
+	o := Options{Path: "x", Loader: usual(), WorldSize: 65537}
+	if err := o.EnsureDefaults().Validate(); !strings.Contains(err.Error(), "is 65537: must be at most 65536") {
+		t.Error(err)
+	}
 }
 
 func TestNamesOfArraysAreTakenUpToTheirLimit(t *testing.T) {

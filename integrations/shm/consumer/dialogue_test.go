@@ -168,6 +168,7 @@ func TestWhatTheServerSaysIsTheError(t *testing.T) {
 		text     string // of a *shm.Error; "" for a bad message
 	}{
 		"at BEGIN":             {[][]byte{fail(9, 3), fail(1, 4)}, "xxxx"},
+		"at once":              {[][]byte{fail(1, 4)}, "xxxx"},
 		"in the run":           {[][]byte{begun, fail(9, 3), fail(1, 4)}, "xxxx"},
 		"of the connection":    {[][]byte{begun, fail(0, len(long))}, long},
 		"too long":             {[][]byte{begun, fail(0, len(long)+1)}, ""},
@@ -183,7 +184,7 @@ func TestWhatTheServerSaysIsTheError(t *testing.T) {
 		if c.text == "" && !errors.Is(err, wire.ErrMessage) || c.text != "" && !asSaid {
 			t.Errorf("%s: %.80v", name, err)
 		}
-		over := name == "at BEGIN" || name == "in the run" // nothing is left to stop
+		over := c.text == "xxxx" // nothing is left to stop
 		for _, b := range said(t, consumer, theirs) {
 			if k, _ := wire.KindOf(b); over && k == wire.KindStop {
 				t.Errorf("%s: STOP of a run that is over", name)

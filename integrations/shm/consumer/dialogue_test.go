@@ -156,6 +156,7 @@ func first(t *testing.T, c *Consumer) (failure error) {
 
 // What ends a run or the connection is said as the server says it; what ends another run is passed over.
 func TestWhatTheServerSaysIsTheError(t *testing.T) {
+	hurry(t)
 	begun := wire.Append(nil, wire.KindBegun, wire.Begun{Run: 1, Batches: 3}, nil)
 	fail := func(run uint32, n int) []byte {
 		return wire.AppendText(nil, wire.KindError, run, uint32(shm.CodeEpochs), []byte(strings.Repeat("x", n)))
@@ -194,6 +195,7 @@ func TestWhatTheServerSaysIsTheError(t *testing.T) {
 }
 
 func TestTheEndOfTheServerIsSaid(t *testing.T) {
+	hurry(t)
 	for reason, want := range map[uint32]string{0: "is done", 1: "interrupted", 2: "all epochs", 9: "all epochs"} {
 		c, theirs := greeted(t, pair(wire.KindBye, reason, 0))
 		if err := theirs.Close(); err != nil {
@@ -270,6 +272,7 @@ func TestOptionsOutOfTheirRangeAreRefused(t *testing.T) {
 
 // Each of these is refused wherever it comes, and what came before it is not lost.
 func TestEachLieIsRefused(t *testing.T) {
+	hurry(t)
 	batch := func(change func(m *wire.Batch)) func(l *liar) {
 		return func(l *liar) {
 			m, _, err := wire.Parse[wire.Batch](l.packets[3].text)

@@ -243,6 +243,11 @@ func TestInfoSaysWhatTheServerIs(t *testing.T) {
 			t.Errorf("%+v", i)
 		}
 	}
+	bare, theirs := sockets(t)
+	tell(t, theirs, welcome(0), -1)
+	if err := newConsumer(bare, Options{Timeout: patience}).greet(t.Context()); !errors.Is(err, wire.ErrMessage) {
+		t.Errorf("a WELCOME to no slots: %v", err)
+	}
 	h.Takes = 0
 	if err := c.meet(h, m, []byte(someState)); !errors.Is(err, wire.ErrMessage) {
 		t.Errorf("batches on a device, which nobody asked for: %v", err)

@@ -192,8 +192,8 @@ func TestAStateThatCannotBeWrittenIsSaid(t *testing.T) {
 		if err := last(c.GoOn(t.Context())); code(err) != shm.CodeState || !strings.Contains(err.Error(), "on fire") {
 			t.Errorf("%v, want that the state cannot be written", err)
 		}
-		if st := s.Stats()[0]; st.Sent > 2 {
-			t.Errorf("%d batches were announced", st.Sent)
+		if st := s.Stats()[0]; st.Sent >= 16 { // some are on their way when the first state fails
+			t.Errorf("%d batches were announced, a whole epoch", st.Sent)
 		}
 	}
 	if list, _ := filepath.Glob(filepath.Join(filepath.Dir(file), ".*")); len(list) != 0 {

@@ -105,10 +105,12 @@ func (r *verifiedRows) check(ids unified.Tensor) error {
 	if r == nil {
 		return nil
 	}
-	if v, err := unified.View[int32](ids); err == nil {
+	switch ids.DType() {
+	case unified.Int32:
+		v, _ := unified.View[int32](ids)
 		return checkRows(r, v)
-	}
-	if v, err := unified.View[int64](ids); err == nil {
+	case unified.Int64:
+		v, _ := unified.View[int64](ids)
 		return checkRows(r, v)
 	}
 	return nil

@@ -2,35 +2,51 @@ package machine
 
 import (
 	"io/fs"
+	"iter"
 	"path"
 	"strings"
 )
+
+// groups yields the folders of the control groups of the process that have a controller, each followed by its parents,
+// and whether they are of version 2.
+func groups(root fs.FS, controller string) iter.Seq2[string, bool] {
+	return func(yield func(string, bool) bool) {
+		for line := range strings.Lines(text(root, "proc/self/cgroup")) {
+			id, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
+			controllers, group, _ := strings.Cut(rest, ":")
+			base, second := "sys/fs/cgroup", id == "0" && controllers == ""
+			if !second {
+				if !hasWord(controllers, controller) {
+					continue
+				}
+				base = path.Join(base, controller)
+			}
+			for dir := path.Clean("/" + group); ; dir = path.Dir(dir) {
+				if !yield(path.Join(base, dir), second) {
+					return
+				}
+				if dir == "/" {
+					break
+				}
+			}
+		}
+	}
+}
 
 // memoryLimit returns the tightest memory limit among the control groups of the process and their parents, and what the
 // group that has it uses, without cached files, which the kernel would give back first. Unlimited and 0 where there is
 // none.
 func memoryLimit(root fs.FS) (limit, used int64) {
 	limit = Unlimited
-	for line := range strings.Lines(text(root, "proc/self/cgroup")) {
-		id, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
-		controllers, group, _ := strings.Cut(rest, ":")
-		base, maxFile, usedFile := "sys/fs/cgroup", "memory.max", "memory.current" // version 2
-		if id != "0" || controllers != "" {
-			if !hasWord(controllers, "memory") {
-				continue
-			}
-			base, maxFile, usedFile = "sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
+	for dir, second := range groups(root, "memory") {
+		maxFile, usedFile := "memory.limit_in_bytes", "memory.usage_in_bytes"
+		if second {
+			maxFile, usedFile = "memory.max", "memory.current"
 		}
-		for dir := path.Clean("/" + group); ; dir = path.Dir(dir) {
-			here := path.Join(base, dir)
-			// Version 1 writes "no limit" as the greatest multiple of a page.
-			if n := number(text(root, path.Join(here, maxFile))); n > 0 && n < 1<<62 && n < limit {
-				limit, used = n, number(text(root, path.Join(here, usedFile)))
-				used = max(used-cachedFiles(root, here), 0)
-			}
-			if dir == "/" {
-				break
-			}
+		// Version 1 writes "no limit" as the greatest multiple of a page.
+		if n := number(text(root, path.Join(dir, maxFile))); n > 0 && n < 1<<62 && n < limit {
+			limit, used = n, number(text(root, path.Join(dir, usedFile)))
+			used = max(used-cachedFiles(root, dir), 0)
 		}
 	}
 	return limit, used
@@ -54,30 +70,14 @@ func cachedFiles(root fs.FS, group string) int64 {
 // cpuQuota returns how many processors' time the control groups of the process give it; 0 where none limits it.
 func cpuQuota(root fs.FS) float64 {
 	least := 0.0
-	for line := range strings.Lines(text(root, "proc/self/cgroup")) {
-		id, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
-		controllers, group, _ := strings.Cut(rest, ":")
-		base, quota := "sys/fs/cgroup", func(dir string) (string, string) { // version 2
-			max, period, _ := strings.Cut(text(root, path.Join(dir, "cpu.max")), " ")
-			return max, period
+	for dir, second := range groups(root, "cpu") {
+		quota, period := text(root, path.Join(dir, "cpu.cfs_quota_us")), text(root, path.Join(dir, "cpu.cfs_period_us"))
+		if second {
+			quota, period, _ = strings.Cut(text(root, path.Join(dir, "cpu.max")), " ")
 		}
-		if id != "0" || controllers != "" {
-			if !hasWord(controllers, "cpu") {
-				continue
-			}
-			base, quota = "sys/fs/cgroup/cpu", func(dir string) (string, string) {
-				return text(root, path.Join(dir, "cpu.cfs_quota_us")), text(root, path.Join(dir, "cpu.cfs_period_us"))
-			}
-		}
-		for dir := path.Clean("/" + group); ; dir = path.Dir(dir) {
-			q, p := quota(path.Join(base, dir))
-			if n, period := number(q), number(p); n > 0 && period > 0 {
-				if share := float64(n) / float64(period); least == 0 || share < least {
-					least = share
-				}
-			}
-			if dir == "/" {
-				break
+		if n, p := number(quota), number(period); n > 0 && p > 0 {
+			if share := float64(n) / float64(p); least == 0 || share < least {
+				least = share
 			}
 		}
 	}

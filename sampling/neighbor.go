@@ -26,6 +26,17 @@ func (f Frontier) String() string {
 	return "all"
 }
 
+// UnmarshalText is the inverse of String.
+func (f *Frontier) UnmarshalText(text []byte) error {
+	for _, known := range []Frontier{AllNodes, NewNodes} {
+		if known.String() == string(text) {
+			*f = known
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: frontier %q: must be all or new", ErrOptions, text)
+}
+
 // Neighbor samples in-neighbours uniformly: for each destination and edge type up to a fan-out of its in-edges, every
 // subset of that size with equal probability (up to 2^-32), or with Replace that many independent picks. Without
 // replacement picks are ascending by edge position, with replacement in the order of the draws.

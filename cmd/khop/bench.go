@@ -16,8 +16,8 @@ import (
 type benchCmd struct {
 	loadFlags `embed:"" set:"device=auto"`
 
-	Batches    positive `default:"100" placeholder:"N" help:"Batches to measure; the epoch is repeated as needed."`
-	Warmup     int      `default:"10" placeholder:"N" help:"Batches to load before."`
+	Batches    positive `default:"100" help:"Batches to measure; the epoch is repeated as needed."`
+	Warmup     int      `default:"10" help:"Batches to load before."`
 	NoFeatures bool     `help:"Sample only: gather no columns."`
 	NoMemcpy   bool     `help:"Do not measure how fast memory is copied."`
 	JSON       bool     `name:"json" help:"Print one JSON object."`
@@ -105,7 +105,7 @@ func (c *benchCmd) Run(env *environment) (err error) {
 	defer closing(&err, ld.close) // a second close does nothing
 	opt := ld.Options()
 	r := benchResult{
-		Dataset: paths.Text(c.Dataset), Sampler: c.sampler().Fingerprint(),
+		Dataset: paths.Text(c.Dataset), Sampler: ld.Options().Sampler.Fingerprint(),
 		Residence: opt.Residence.String(),
 		Features:  !c.NoFeatures,
 		BatchSize: opt.BatchSize, Seed: opt.Seed, Workers: opt.Workers, Prefetch: opt.Prefetch, Warmup: c.Warmup,

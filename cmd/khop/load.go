@@ -11,27 +11,24 @@ import (
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/loader"
-	"github.com/khop-gnn/khop/sampling"
 )
 
 // loadFlags say what to load and how; commands that load batches share them.
 type loadFlags struct {
 	Dataset string `arg:"" help:"Dataset: a directory that khop has written."`
 
-	Sampler   string   `enum:"neighbor" default:"neighbor" help:"How to sample: neighbor (uniform)."`
-	Fanouts   fanouts  `default:"15,10,5" placeholder:"LIST" help:"${fanouts_help}"`
-	Frontier  string   `enum:"all,new" default:"all" help:"Nodes that a hop expands: all so far, or new ones only."`
-	Replace   bool     `help:"Sample with replacement."`
+	samplerFlags `embed:""`
+
 	Seeds     string   `placeholder:"SEEDS" help:"${seeds_help}"`
-	Split     int      `default:"0" placeholder:"N" help:"Which of several splits of the name."`
-	BatchSize positive `default:"1024" placeholder:"N" help:"Seeds a batch."`
+	Split     int      `default:"0" help:"Which of several splits of the name."`
+	BatchSize positive `default:"1024" help:"Seeds a batch."`
 	DropLast  bool     `help:"Leave out the last batch of an epoch where it has fewer seeds."`
 	Shuffle   bool     `help:"Take the seeds in another order each epoch."`
-	Seed      uint64   `default:"0" placeholder:"N" help:"Keys every random choice."`
-	Instance  uint32   `default:"0" placeholder:"N" help:"Tells apart loaders that share a seed."`
+	Seed      uint64   `default:"0" help:"Keys every random choice."`
+	Instance  uint32   `default:"0" help:"Tells apart loaders that share a seed."`
 
-	Workers   int        `default:"0" placeholder:"N" help:"Goroutines that make batches; 0: one a core."`
-	Prefetch  positive   `default:"2" placeholder:"N" help:"Finished batches that may wait."`
+	Workers   int        `default:"0" help:"Goroutines that make batches; 0: one a core."`
+	Prefetch  positive   `default:"2" help:"Finished batches that may wait."`
 	Device    deviceName `default:"${device}" placeholder:"NAME" help:"Where to work: auto, cpu, cuda or cuda:N."`
 	Resident  bool       `help:"Copy graph and columns into memory on huge pages first."`
 	Verify    bool       `help:"Compare the dataset with its checksums as it is first read."`
@@ -40,7 +37,7 @@ type loadFlags struct {
 	DeviceMemory byteSize       `placeholder:"SIZE" help:"The most device memory; default: half of what is free."`
 	DeviceCache  *byteSize      `placeholder:"SIZE" help:"${device_cache_help}"`
 	HotRows      loader.Ranking `enum:"${rankings}" default:"in-degree" help:"${hot_rows_help}"`
-	DeviceBlocks int            `default:"0" placeholder:"N" help:"The most blocks of a kernel; 0: as many as suit it."`
+	DeviceBlocks int            `default:"0" help:"The most blocks of a kernel; 0: as many as suit it."`
 }
 
 // longHelp is help that is too long for a line of a struct.
@@ -55,20 +52,6 @@ var longHelp = kong.Vars{
 	"rankings":         "in-degree,pagerank,presample,uses,none",
 	"hot_rows_help": "Which rows stay in device memory, where a column does not fit: in-degree, pagerank, presample, " +
 		"uses (of the epoch before) or none.",
-}
-
-// fanouts is the value of --fanouts.
-type fanouts struct {
-	all     []int
-	perType map[string][]int
-	text    string
-}
-
-// UnmarshalText reads fan-outs as package sampling does.
-func (f *fanouts) UnmarshalText(text []byte) (err error) {
-	f.text = string(text)
-	f.all, f.perType, err = sampling.ParseFanouts(f.text)
-	return err
 }
 
 // deviceName is the name of a device.
@@ -96,15 +79,6 @@ func (p *positive) UnmarshalText(text []byte) error {
 	}
 	*p = positive(n)
 	return nil
-}
-
-// sampler returns the sampler that the flags describe.
-func (f *loadFlags) sampler() sampling.Neighbor {
-	n := sampling.Neighbor{Fanouts: f.Fanouts.all, PerType: f.Fanouts.perType, Replace: f.Replace}
-	if f.Frontier == sampling.NewNodes.String() {
-		n.Frontier = sampling.NewNodes
-	}
-	return n
 }
 
 // options returns the loader's options; g is the graph, for the seeds.

@@ -40,6 +40,7 @@ type commands struct {
 	Info       infoCmd       `cmd:"" help:"Say what a dataset holds."`
 	Check      checkCmd      `cmd:"" help:"Verify a dataset: checksums, ids, order, counts."`
 	Sample     sampleCmd     `cmd:"" help:"Load batches and print a line each, or their digests."`
+	Samplers   samplersCmd   `cmd:"" help:"List the samplers, and the options of each with their defaults."`
 	Bench      benchCmd      `cmd:"" help:"Measure how fast batches of a dataset load."`
 	Serve      serveCmd      `cmd:"" help:"Feed batches to trainers, through shared memory."`
 	Doctor     doctorCmd     `cmd:"" help:"Say what this machine has, which path each stage takes, and why."`
@@ -103,17 +104,21 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, terminal 
 }
 
 func newParser(cli *commands, stdout, stderr io.Writer) (*kong.Kong, error) {
-	return kong.New(cli,
+	k, err := kong.New(cli,
 		kong.Name("khop"),
 		kong.Description("Mini-batches of large graphs for training graph neural networks."),
 		kong.Writers(stdout, stderr),
-		longHelp,
+		longHelp, samplerHelp(),
 		kong.KindMapper(reflect.String, kong.MapperFunc(takeBytes)),
 		kong.NamedMapper("path", kong.MapperFunc(takePath)),
 		kong.WithHyphenPrefixedParameters(true), // --fanouts -1
 		kong.Exit(func(code int) { panic(exited(code)) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 110}),
 	)
+	if err == nil {
+		nameSamplers(k)
+	}
+	return k, err
 }
 
 // takeBytes takes a value as it is. kong's own way passes it through JSON, which turns bytes that are not UTF-8 into

@@ -37,9 +37,9 @@ func TestSizesOnTheCommandLine(t *testing.T) {
 
 func TestTheProgramCompletesCommandLines(t *testing.T) {
 	for line, want := range map[string]string{
-		"khop ": "bench check completion convert demo doctor generate info sample serve " +
-			"version",
-		"khop sam":                         "sample",
+		"khop ": "bench check completion convert demo doctor generate info sample samplers " +
+			"serve version",
+		"khop sam":                         "sample samplers",
 		"khop sample --fan":                "--fanouts",
 		"khop sample d.khop --frontier ":   "all new",
 		"khop generate ":                   "products rmat sbm typed",

@@ -12,11 +12,11 @@ import (
 type sampleCmd struct {
 	loadFlags `embed:"" set:"device=auto"`
 
-	Epoch     uint32           `default:"0" placeholder:"N" help:"Which epoch."`
-	First     uint64           `default:"0" placeholder:"N" help:"Number of the first batch."`
+	Epoch     uint32           `default:"0" help:"Which epoch."`
+	First     uint64           `default:"0" help:"Number of the first batch."`
 	Batches   uint64           `placeholder:"N" help:"How many batches, over all ranks; default: to the epoch's end."`
-	Rank      int              `default:"0" placeholder:"N" help:"This process among --world-size."`
-	WorldSize positive         `default:"1" placeholder:"N" help:"Processes that share the epoch."`
+	Rank      int              `default:"0" help:"This process among --world-size."`
+	WorldSize positive         `default:"1" help:"Processes that share the epoch."`
 	Remainder loader.Remainder `enum:"pad,drop,short" default:"pad" help:"Where they do not divide: pad, drop, short."`
 
 	Digest bool `help:"Print a batch's number and digests: topology, then full."`
@@ -61,7 +61,7 @@ func (c *sampleCmd) Run(env *environment) (err error) {
 	if count == 0 {
 		count = math.MaxUint64
 	}
-	result := sampleResult{Dataset: paths.Text(c.Dataset), Sampler: c.sampler().Fingerprint(),
+	result := sampleResult{Dataset: paths.Text(c.Dataset), Sampler: ld.Options().Sampler.Fingerprint(),
 		Batches: []batchRecord{}}
 	if !c.JSON && !c.JSONL && !c.Digest {
 		fmt.Fprintf(env.stdout, "%8s %8s %10s %11s  %s\n", "batch", "seeds", "nodes", "edges", "nodes after each hop")

@@ -23,13 +23,13 @@ type serveCmd struct {
 
 	Socket string `required:"" type:"path" placeholder:"PATH" help:"Where to make the socket, in a folder of your own."`
 
-	WorldSize    positive `default:"1" placeholder:"N" help:"Ranks, each with a ring and an equal share of batches."`
-	Broadcast    int      `default:"0" placeholder:"N" help:"Give the same batches to N consumers, from one ring."`
-	Epochs       uint64   `default:"0" placeholder:"N" help:"End after N epochs; 0: go on."`
-	Hold         int      `default:"0" placeholder:"N" help:"Batches that a consumer may hold; 0: 4, small ones 12."`
-	MaxConsumers positive `default:"64" placeholder:"N" help:"Consumers that may be connected at a time."`
+	WorldSize    positive `default:"1" help:"Ranks, each with a ring and an equal share of batches."`
+	Broadcast    int      `default:"0" help:"Give the same batches to N consumers, from one ring."`
+	Epochs       uint64   `default:"0" help:"End after N epochs; 0: go on."`
+	Hold         int      `default:"0" help:"Batches that a consumer may hold; 0: 4, small ones 12."`
+	MaxConsumers positive `default:"64" help:"Consumers that may be connected at a time."`
 
-	ReaderTimeout time.Duration `default:"50s" placeholder:"TIME" help:"How long a broadcast waits for a reader."`
+	ReaderTimeout time.Duration `default:"50s" help:"How long a broadcast waits for a reader."`
 
 	Remainder  loader.Remainder `enum:"pad,drop,short" default:"pad" help:"Where they do not divide: pad, drop, short."`
 	IndexDType string           `name:"index-dtype" enum:"auto,int32,int64" default:"auto" help:"${index_dtype_help}"`

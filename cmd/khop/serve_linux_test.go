@@ -99,14 +99,7 @@ func TestServedBatchesAreThoseOfSample(t *testing.T) {
 					sample := append([]string{"sample", c.data, "--digest", "--epoch", fmt.Sprint(epoch), "--rank",
 						fmt.Sprint(rank), "--world-size", fmt.Sprint(world)}, args...)
 					want := strings.Split(strings.TrimSpace(must(t, sample...)), "\n")
-					var got []string
-					for b, err := range con.Epoch(t.Context(), epoch) {
-						if err != nil {
-							t.Fatal(err)
-						}
-						topology, full := b.Digest()
-						got = append(got, fmt.Sprintf("%d %016x %016x", b.Number, topology, full))
-					}
+					got := digestsFed(t, con, epoch)
 					if !slices.Equal(got, want) {
 						t.Errorf("rank %d, epoch %d: got\n%s\nwant\n%s", rank, epoch, strings.Join(got, "\n"),
 							strings.Join(want, "\n"))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import subprocess
 import sys
 import weakref
 from types import TracebackType
-from typing import Any, Iterator, Mapping, Optional, Sequence, Type, Union
+from typing import TYPE_CHECKING, Any, Iterator, Mapping, Optional, Sequence, Type, Union
 
 import numpy as np
 
@@ -21,10 +22,13 @@ from .errors import BusyError, KhopError, ServerError, StateError
 from .feed import Feed
 from .frameworks import Framework, framework as _framework
 from .meeting import Meeting
-from .options import Fanouts, Flags, Seeds, fanouts_text, seed_list
+from .options import Fanouts, Flags, SamplerOptions, Seeds, check_names, fanouts_text, seed_list
 from .padding import pad as _pad_batch
 from .ring import SlotArrays
 from .schema import Schema, schema_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 _loaders_made = 0  # of this process, for the meeting points of several ranks
 
@@ -260,8 +264,8 @@ class Loader(Connection):
             for batch in loader:
                 train(batch.x, batch.edge_index, batch.y)
 
-    Only dataset, sampler, fanouts, frontier, replace, seeds, split, batch_size, drop_last, shuffle, seed and instance decide what is in
-    a batch. docs/python.md explains every option.
+    Only dataset, sampler, fanouts, the sampler's own options, seeds, split, batch_size, drop_last, shuffle, seed and instance decide what
+    is in a batch. docs/python.md explains every option.
 
     Where several processes train together (torch.distributed, or RANK and WORLD_SIZE in the environment) each gets its share; the
     processes of a machine share one server, which its local rank 0 starts.
@@ -274,8 +278,6 @@ class Loader(Connection):
         *,
         num_neighbors: Optional[Fanouts] = None,
         sampler: str = "neighbor",
-        frontier: str = "all",
-        replace: bool = False,
         seeds: Optional[Seeds] = None,
         split: int = 0,
         batch_size: int = 1024,
@@ -308,9 +310,11 @@ class Loader(Connection):
         socket: Optional[_binary.PathLike] = None,
         quiet: bool = True,
         serve_options: Sequence[str] = (),
+        **options: Unpack[SamplerOptions],
     ) -> None:
         global _loaders_made
         _refuse_workers()
+        check_names(options, inspect.signature(Loader).parameters)
         if fanouts is not None and num_neighbors is not None:
             raise TypeError("fanouts and num_neighbors are the same: give one")
         fanouts = num_neighbors if fanouts is None else fanouts
@@ -333,8 +337,8 @@ class Loader(Connection):
                 seed_set = seed_list(seeds)
                 flags = Flags(list(serve_options))
                 for name, value in (
-                    ("fanouts", None if fanouts is None else fanouts_text(fanouts)), ("sampler", sampler), ("frontier", frontier),
-                    ("replace", replace), ("seeds", seed_set.text), ("split", split), ("batch-size", batch_size), ("drop-last", drop_last),
+                    ("fanouts", None if fanouts is None else fanouts_text(fanouts)), ("sampler", sampler),
+                    *options.items(), ("seeds", seed_set.text), ("split", split), ("batch-size", batch_size), ("drop-last", drop_last),
                     ("shuffle", shuffle), ("seed", seed % (1 << 64)), ("instance", instance), ("node-columns", _none_is_no_name(node_columns)),
                     ("seed-columns", _none_is_no_name(seed_columns)), ("edge-columns", edge_columns), ("edge-pos", edge_pos), ("workers", workers),
                     ("prefetch", prefetch), ("hold", hold), ("device", "cpu" if device == "auto" else device), ("resident", resident), ("verify", verify),

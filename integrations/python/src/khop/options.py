@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import tempfile
 from dataclasses import dataclass, field
-from typing import IO, Any, Iterator, Mapping, Optional, Sequence, Union
+from typing import IO, Any, Iterable, Iterator, Mapping, Optional, Sequence, TypedDict, Union
 
 import numpy as np
 
@@ -26,6 +27,22 @@ def _numbers(values: Sequence[int]) -> str:
     if isinstance(values, (str, bytes)) or not len(values):
         raise ValueError(f"fanouts={values!r}: must be numbers, one a hop, such as [15, 10, 5]")
     return ",".join(str(int(k)) for k in values)
+
+
+class SamplerOptions(TypedDict, total=False):
+    """Options of samplers beside fanouts: flags of khop serve, which knows what each sampler takes, and the defaults (khop samplers)."""
+
+    frontier: str  # neighbor: "all", "new"
+    replace: bool  # neighbor
+    disjoint: bool  # neighbor
+
+
+def check_names(given: Iterable[str], others: Iterable[str]) -> None:
+    """Refuses options that no sampler has, and names the nearest one, of others too."""
+    for name in given:
+        if name not in SamplerOptions.__annotations__:
+            near = difflib.get_close_matches(name, [*SamplerOptions.__annotations__, *others], 1)
+            raise TypeError(f"khop.Loader has no option {name!r}" + (f": did you mean {near[0]!r}?" if near else "; docs/python.md lists them"))
 
 
 class SeedList:
@@ -72,6 +89,13 @@ def _ids(values: Any) -> Any:
     return array
 
 
+def _listed(value: Any) -> str:
+    """A value of a flag, or several with commas between them."""
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(str, value))
+    return str(value)
+
+
 @dataclass
 class Flags:
     """Options of khop serve."""
@@ -83,11 +107,11 @@ class Flags:
         if value is None or value is False:
             return
         if value is True:
-            self.list.append(f"--{name}")
+            self.list.append(f"--{name.replace('_', '-')}")
             return
-        if isinstance(value, (list, tuple)):
-            value = ",".join(map(str, value))
-        self.list.append(f"--{name}={value}")
+        if isinstance(value, Mapping):
+            value = ";".join(f"{k if isinstance(k, str) else ':'.join(k)}={_listed(v)}" for k, v in value.items())
+        self.list.append(f"--{name.replace('_', '-')}={_listed(value)}")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.list)

@@ -158,7 +158,7 @@ def _power(n: int) -> int:
 
 def most(schema: Schema, about: Mapping[str, Any]) -> Sizes:
     """What the neighbour sampler can reach at most: the products of the fan-outs, or what the graph has."""
-    found = re.match(r"neighbor fanouts=(.+) replace=(true|false) frontier=", str(about.get("sampler")))
+    found = re.match(r"neighbor fanouts=(.+) replace=(true|false) frontier=(all|new)$", str(about.get("sampler")))
     batch_size = about.get("batch_size")
     if found is None or not isinstance(batch_size, int):
         raise ValueError(f'pad="max": the sampler ({about.get("sampler")}) has no bounds that are known here: use "pow2" or khop.padding.Sizes')

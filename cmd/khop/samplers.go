@@ -1,0 +1,169 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/khop-gnn/khop/sampling"
+)
+
+// samplerRow is a sampler as the command line knows it.
+type samplerRow struct {
+	name  string
+	about string // what it is, in a few words
+	flags string // those of samplerFlags that it takes
+	make  func(*samplerFlags) sampling.Sampler
+}
+
+// samplers are all samplers. A new one takes a line here. Flags that it alone has go into samplerFlags, each with its
+// default. Tests then name what is missing: a case in TestSamplersThroughEveryDoor, the flags in docs/cli.md and in
+// integrations/python/src/khop/options.py, and a case in its test_samplers.py.
+var samplers = []samplerRow{
+	{"neighbor", "uniform neighbours", "fanouts frontier replace disjoint", (*samplerFlags).neighbor},
+}
+
+// samplerFlags are the flags of all samplers. The line of a sampler says which it takes; others are an error.
+type samplerFlags struct {
+	Sampler  string            `enum:"${samplers}" default:"neighbor" help:"How to sample: ${samplers_help}."`
+	Fanouts  fanouts           `default:"15,10,5" help:"${fanouts_help}"`
+	Frontier sampling.Frontier `enum:"all,new" default:"all" help:"Nodes that a hop expands: all so far, or new ones only."`
+	Replace  bool              `help:"Sample with replacement."`
+	Disjoint bool              `help:"Keep the trees of the seeds apart: a node is there once for each that reaches it."`
+}
+
+func (f *samplerFlags) neighbor() sampling.Sampler {
+	return sampling.Neighbor{Fanouts: f.Fanouts.all, PerType: f.Fanouts.perType, Replace: f.Replace,
+		Frontier: f.Frontier, Disjoint: f.Disjoint}
+}
+
+// fanouts is the value of --fanouts.
+type fanouts struct {
+	all     []int
+	perType map[string][]int
+}
+
+// UnmarshalText reads fan-outs as package sampling does.
+func (f *fanouts) UnmarshalText(text []byte) (err error) {
+	f.all, f.perType, err = sampling.ParseFanouts(string(text))
+	return err
+}
+
+// samplerHelp is what help says of the table.
+func samplerHelp() kong.Vars {
+	var names, about []string
+	for _, s := range samplers {
+		names, about = append(names, s.name), append(about, s.name+" ("+s.about+")")
+	}
+	return kong.Vars{"samplers": strings.Join(names, ","), "samplers_help": strings.Join(about, ", ")}
+}
+
+// samplersThatTake names the samplers that take a flag; none for a flag that is not of samplers.
+func samplersThatTake(flag string) (names []string) {
+	for _, s := range samplers {
+		if slices.Contains(strings.Fields(s.flags), flag) {
+			names = append(names, s.name)
+		}
+	}
+	return names
+}
+
+// nameSamplers says in the help of each flag of some samplers which they are.
+func nameSamplers(k *kong.Kong) {
+	for _, command := range k.Model.Children {
+		for _, f := range command.Flags {
+			if takers := samplersThatTake(f.Name); takers != nil && len(takers) < len(samplers) {
+				f.Help += " For " + strings.Join(takers, ", ") + "."
+			}
+		}
+	}
+}
+
+// row returns the line of the chosen sampler.
+func (f *samplerFlags) row() *samplerRow {
+	return &samplers[slices.IndexFunc(samplers, func(s samplerRow) bool { return s.name == f.Sampler })]
+}
+
+// sampler returns the sampler that the flags describe.
+func (f *samplerFlags) sampler() sampling.Sampler { return f.row().make(f) }
+
+// AfterApply refuses flags that the chosen sampler does not take. kong calls it.
+func (f *samplerFlags) AfterApply(line *kong.Context) error {
+	for _, at := range line.Path {
+		if at.Flag == nil {
+			continue
+		}
+		takers := samplersThatTake(at.Flag.Name)
+		if takers == nil || slices.Contains(takers, f.Sampler) {
+			continue
+		}
+		return fmt.Errorf("--%s is not for --sampler %s, but for: %s; %s takes: --%s", at.Flag.Name, f.Sampler,
+			strings.Join(takers, ", "), f.Sampler, strings.Join(strings.Fields(f.row().flags), ", --"))
+	}
+	return nil
+}
+
+type samplersCmd struct {
+	JSON bool `name:"json" help:"Print one JSON object."`
+}
+
+// samplersResult is what "khop samplers --json" prints. Scripts rely on the names.
+type samplersResult struct {
+	Samplers []samplerRecord `json:"samplers"`
+}
+
+type samplerRecord struct {
+	Name    string          `json:"name"`
+	About   string          `json:"about"`
+	Options []samplerOption `json:"options"`
+}
+
+type samplerOption struct {
+	Name    string `json:"name"`
+	Default string `json:"default"` // "" where there is none, as of a switch
+	Switch  bool   `json:"switch"`  // takes no value
+	Help    string `json:"help"`
+}
+
+// Run prints the table of samplers.
+func (c *samplersCmd) Run(env *environment) error {
+	flags := map[string]*kong.Flag{}
+	parser, err := newParser(&commands{}, env.stdout, env.stderr)
+	if err != nil {
+		return err
+	}
+	for _, command := range parser.Model.Children {
+		for _, f := range command.Flags {
+			flags[f.Name] = f
+		}
+	}
+	result := samplersResult{}
+	for _, s := range samplers {
+		record := samplerRecord{Name: s.name, About: s.about}
+		for _, name := range strings.Fields(s.flags) {
+			f := flags[name]
+			record.Options = append(record.Options, samplerOption{name, f.Default, f.IsBool(), f.Help})
+		}
+		result.Samplers = append(result.Samplers, record)
+	}
+	if c.JSON {
+		return env.printJSON(result)
+	}
+	for _, s := range result.Samplers {
+		fmt.Fprintf(env.stdout, "%s: %s\n", s.Name, s.About)
+		t := newTable(env.stdout)
+		for _, o := range s.Options {
+			flag := "  --" + o.Name
+			if o.Default != "" {
+				flag += "=" + o.Default
+			}
+			t.row(flag, o.Help)
+		}
+		if err := t.flush(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/integrations/shm/consumer"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/sampling"
+)
+
+// samplerCases are samplers as flags and as Go options. Together they name every sampler and all of its flags.
+var samplerCases = []struct {
+	data, flags string
+	sampler     sampling.Sampler
+}{
+	{"sbm", "", sampling.Neighbor{Fanouts: []int{15, 10, 5}}},
+	{"sbm", "--sampler neighbor --fanouts 4,3 --replace", sampling.Neighbor{Fanouts: []int{4, 3}, Replace: true}},
+	{"typed", "--fanouts cites=4,3;*=2,2 --frontier new --disjoint", sampling.Neighbor{Fanouts: []int{2, 2},
+		PerType: map[string][]int{"cites": {4, 3}}, Frontier: sampling.NewNodes, Disjoint: true}},
+}
+
+func TestSamplersThroughEveryDoor(t *testing.T) {
+	dir, seen := t.TempDir(), map[string]bool{}
+	for kind, more := range map[string]string{"sbm": "--nodes 600 --edges 6000 --features 4",
+		"typed": "--nodes 600 --edges 5000 --features 3"} {
+		must(t, append([]string{"generate", kind, filepath.Join(dir, kind)}, strings.Fields(more)...)...)
+	}
+	for _, c := range samplerCases {
+		chosen := samplers[0].name
+		args := strings.Fields(c.flags)
+		for i, flag := range args {
+			if flag == "--sampler" {
+				chosen = args[i+1]
+			}
+		}
+		for _, flag := range args {
+			seen[chosen+" "+strings.TrimPrefix(flag, "--")] = true
+		}
+		t.Run(fmt.Sprintf("%T %s", c.sampler, c.flags), func(t *testing.T) {
+			data := filepath.Join(dir, c.data)
+			want := digestsOf(t, data, loader.Options{Sampler: c.sampler, BatchSize: 100, Seed: 7, Shuffle: true})
+			args = append(args, "--batch-size", "100", "--seed", "7", "--shuffle")
+			got := must(t, append([]string{"sample", data, "--digest"}, args...)...)
+			if got := strings.Split(strings.TrimSpace(got), "\n"); !slices.Equal(got, want) {
+				t.Errorf("khop sample makes\n%q, Go options\n%q", got, want)
+			}
+			con := startServer(t, append([]string{data}, args...)...).connect(t, consumer.Options{})
+			if got := digestsFed(t, con, 0); !slices.Equal(got, want) {
+				t.Errorf("khop serve makes\n%q, Go options\n%q", got, want)
+			}
+		})
+	}
+	for _, s := range samplers {
+		for _, flag := range strings.Fields(s.flags) {
+			if !seen[s.name+" "+flag] {
+				t.Errorf("no case of --sampler %s has --%s", s.name, flag)
+			}
+		}
+	}
+}
+
+// digestsOf returns number and digests of an epoch's batches, as "khop sample --digest" prints them.
+func digestsOf(t *testing.T, data string, opt loader.Options) (lines []string) {
+	t.Helper()
+	ds, err := formats.Open(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ds.Close()
+	ld, err := loader.New(ds, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ld.Close()
+	for b, err := range ld.Epoch(t.Context(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		topology, full := b.Digest()
+		lines = append(lines, fmt.Sprintf("%d %016x %016x", b.Number, topology, full))
+	}
+	return lines
+}
+
+// digestsFed is the same for the batches that a consumer gets.
+func digestsFed(t *testing.T, con *consumer.Consumer, epoch uint64) (lines []string) {
+	t.Helper()
+	for b, err := range con.Epoch(t.Context(), epoch) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		topology, full := b.Digest()
+		lines = append(lines, fmt.Sprintf("%d %016x %016x", b.Number, topology, full))
+	}
+	return lines
+}

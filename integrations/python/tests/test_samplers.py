@@ -1,0 +1,42 @@
+"""Every sampler, with its options in Python: the batches are those of khop sample."""
+import json
+
+import pytest
+
+import khop
+from conftest import run
+from khop.options import SamplerOptions
+
+# A dataset, options of khop.Loader, and the same as flags. Together they name every sampler and all of its options.
+CASES = [
+    ("sbm", {}, []),
+    ("sbm", dict(sampler="neighbor", fanouts=[4, 3], replace=True), ["--sampler=neighbor", "--fanouts=4,3", "--replace"]),
+    ("typed", dict(fanouts={"cites": [4, 3], "*": [2, 2]}, frontier="new", disjoint=True), ["--fanouts=cites=4,3;*=2,2", "--frontier=new", "--disjoint"]),
+]
+
+
+@pytest.mark.parametrize("name, options, flags", [pytest.param(*c, id=" ".join([c[0], *c[2]])) for c in CASES])
+def test_batches_are_those_of_khop_sample(name, options, flags, dataset, sample):
+    pytest.importorskip("xxhash")
+    with khop.Loader(dataset(name), batch_size=200, seed=5, shuffle=True, **options) as loader:
+        assert [(b.number, *b.digests()) for b in loader] == sample(dataset(name), "--batch-size=200", "--seed=5", "--shuffle", *flags)
+
+
+def test_every_sampler_and_option_has_a_case(program):
+    seen = {(options.get("sampler", "neighbor"), option) for _, options, _ in CASES for option in options}
+    for sampler in json.loads(run(program, "samplers", "--json"))["samplers"]:
+        for option in sampler["options"]:
+            name = option["name"].replace("-", "_")
+            assert name == "fanouts" or name in SamplerOptions.__annotations__, f"SamplerOptions has no {name}"
+            assert (sampler["name"], name) in seen, f"no case has sampler={sampler['name']!r} and {name}"
+
+
+@pytest.mark.parametrize("name, near", [("fronteer", "frontier"), ("batchsize", "batch_size"), ("num_neighbours", "num_neighbors")])
+def test_an_unknown_option_is_refused_with_the_nearest(name, near):
+    with pytest.raises(TypeError, match=f"has no option '{name}': did you mean '{near}'"):
+        khop.Loader("nowhere.khop", **{name: 1})
+
+
+def test_an_option_of_another_sampler_or_an_unknown_sampler_is_an_error(dataset):
+    with pytest.raises(khop.ServerError, match="--sampler must be one of"):
+        khop.Loader(dataset("sbm"), sampler="neighbour")

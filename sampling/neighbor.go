@@ -69,6 +69,9 @@ func (n Neighbor) Validate(s *graph.Schema) error {
 	return err
 }
 
+// Expands implements FrontierSampler.
+func (n Neighbor) Expands() Frontier { return n.Frontier }
+
 // Fingerprint implements Sampler.
 func (n Neighbor) Fingerprint() string {
 	text := fmt.Sprintf("neighbor fanouts=%s replace=%t frontier=%v", formatFanouts(n.Fanouts, n.PerType), n.Replace,

@@ -37,6 +37,13 @@ type ColumnSampler interface {
 	EdgeColumns() []string
 }
 
+// FrontierSampler is a Sampler that knows whether hops expand all nodes or new ones. With NewNodes consumers take the
+// layers for views of one CSC.
+type FrontierSampler interface {
+	Sampler
+	Expands() Frontier
+}
+
 // EdgeColumns returns the columns of a graph's edges that a sampler reads, in its order; none unless it is a
 // ColumnSampler. ErrOptions, with what there is, for a column that the graph does not have.
 func EdgeColumns(s Sampler, g *graph.Graph) ([]unified.Tensor, error) {

@@ -29,9 +29,9 @@ var samplers = []samplerRow{
 type samplerFlags struct {
 	Sampler  string            `enum:"${samplers}" default:"neighbor" help:"How to sample: ${samplers_help}."`
 	Fanouts  fanouts           `default:"15,10,5" help:"${fanouts_help}"`
-	Frontier sampling.Frontier `enum:"all,new" default:"all" help:"Nodes that a hop expands: all so far, or new ones only."`
+	Frontier sampling.Frontier `enum:"all,new" default:"all" help:"What a hop expands: all nodes so far, or new ones."`
 	Replace  bool              `help:"Sample with replacement."`
-	Disjoint bool              `help:"Keep the trees of the seeds apart: a node is there once for each that reaches it."`
+	Disjoint bool              `help:"Keep trees apart: a node is there once for each seed that reaches it."`
 }
 
 func (f *samplerFlags) neighbor() sampling.Sampler {

@@ -9,8 +9,8 @@ import (
 
 func TestAFlagOfAnotherSamplerIsRefused(t *testing.T) {
 	defer func(was []samplerRow) { samplers = was }(samplers)
-	samplers = append(samplers[:len(samplers):len(samplers)], samplerRow{"plain", "a sampler with one option", "fanouts",
-		func(f *samplerFlags) sampling.Sampler { return sampling.Neighbor{Fanouts: f.Fanouts.all} }})
+	plain := func(f *samplerFlags) sampling.Sampler { return sampling.Neighbor{Fanouts: f.Fanouts.all} }
+	samplers = append(samplers[:len(samplers):len(samplers)], samplerRow{"plain", "one option", "fanouts", plain})
 	data := small(t)
 	for _, command := range []string{"sample", "bench", "serve --socket " + t.TempDir() + "/f/s"} {
 		args := append(strings.Fields(command), data, "--sampler", "plain", "--replace")
@@ -23,7 +23,7 @@ func TestAFlagOfAnotherSamplerIsRefused(t *testing.T) {
 	must(t, "sample", data, "--sampler", "plain", "--fanouts", "3")
 	help := must(t, "sample", "--help")
 	words := strings.Join(strings.Fields(help), " ")
-	if !strings.Contains(words, "plain (a sampler with one option)") ||
+	if !strings.Contains(words, "plain (one option)") ||
 		!strings.Contains(words, "Sample with replacement. For neighbor.") {
 		t.Errorf("help does not say whose --replace is:\n%s", help)
 	}

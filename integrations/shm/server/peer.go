@@ -196,8 +196,8 @@ func (p *peer) welcome() error {
 		Batches: r.loader.AllBatches(), Epochs: s.opt.Epochs, Readers: s.opt.Readers, Device: opt.Device,
 		State: r.state(),
 	}
-	if n, ok := opt.Sampler.(sampling.Neighbor); ok {
-		d.Frontier = n.Frontier.String()
+	if n, ok := opt.Sampler.(sampling.FrontierSampler); ok {
+		d.Frontier = n.Expands().String()
 	}
 	text, err := json.Marshal(d)
 	if err != nil {

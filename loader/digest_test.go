@@ -170,7 +170,7 @@ func TestAnyByteOfABatchChangesItsDigest(t *testing.T) {
 }
 
 // checkBound demands that a batch is within what its sampler said of it: memory limits are kept against that.
-func checkBound(t *testing.T, b *loader.Batch, s sampling.Neighbor, bound sampling.Bound) {
+func checkBound(t *testing.T, b *loader.Batch, s sampling.Sampler, bound sampling.Bound) {
 	t.Helper()
 	nodes := int64(0)
 	for _, n := range b.Sample.NumNodes[bound.Layers] {
@@ -180,7 +180,7 @@ func checkBound(t *testing.T, b *loader.Batch, s sampling.Neighbor, bound sampli
 	for layer := range b.Sample.Blocks {
 		for e := range b.Sample.Blocks[layer] {
 			n := b.Sample.Blocks[layer][e].NumEdges()
-			if s.Frontier == sampling.NewNodes && layer > 0 { // a view of layer 0
+			if b.Sample.ViewOf[layer] != layer { // a view of layer 0
 				continue
 			}
 			if edges += n; n > bound.Blocks[layer][e] {
@@ -220,9 +220,12 @@ func digestsWithBreaks(t *testing.T, r *rand.Rand, l *loader.Loader, epoch, firs
 func TestBatchesAreTheSameHoweverTheyAreLoaded(t *testing.T) {
 	r := newCases(t, func() string { return "" })
 	graphs := []*graph.Graph{plainGraph(t, 400, 6), typedGraph(t, 120, 70)}
-	samplers := []sampling.Neighbor{
-		neighbor, {Fanouts: []int{3, 0, 2}}, {Fanouts: []int{-1}}, {Fanouts: []int{2, 2}, Replace: true},
-		{Fanouts: []int{3, 2, 2}, Frontier: sampling.NewNodes},
+	samplers := []sampling.Sampler{
+		neighbor, sampling.Neighbor{Fanouts: []int{3, 0, 2}}, sampling.Neighbor{Fanouts: []int{-1}},
+		sampling.Neighbor{Fanouts: []int{2, 2}, Replace: true},
+		sampling.Neighbor{Fanouts: []int{3, 2, 2}, Frontier: sampling.NewNodes},
+		sampling.Walk{Length: 4, PerSeed: 2, Edges: true}, sampling.Walk{Length: 3, Restart: 0.2, Stop: 0.1},
+		sampling.Node2Vec{Length: 5, P: 0.5, Q: 2},
 	}
 	for range 30 {
 		g, s := graphs[r.IntN(2)], samplers[r.IntN(len(samplers))]

@@ -44,6 +44,7 @@ type assembly[V nodeID] struct {
 	stages []stage[V]    // [edge type] of the hop at hand
 	asked  seedCounts
 	chunks [3]chunk[V] // picks on their way to local
+	found  [chunkPicks]int32
 
 	starts, counts unified.Buffer // behind start and degree
 	start, degree  []int64        // per destination of the stage at hand: where its edges lie
@@ -384,7 +385,7 @@ func (a *assembly[V]) columns(st *stage[V], lo int) error {
 			v := int64(ids[i] + off)
 			from, to := indptr[v], indptr[v+1]
 			if uint64(from) > uint64(to) || uint64(to) > numEdges {
-				return fmt.Errorf("%w: node %d: its edges are %d to %d of %d", ErrGraph, v, from, to, numEdges)
+				return errColumn(v, from, to, len(a.indices))
 			}
 			start[i], degree[i] = from, to-from
 		}

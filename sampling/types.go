@@ -23,6 +23,18 @@ func newTypeColumn(t unified.Tensor) (c typeColumn, err error) {
 	return c, err
 }
 
+// at returns the type of an edge, 0 where there is one type only.
+func (c typeColumn) at(pos int64) int {
+	switch {
+	case c.t8 != nil:
+		return int(c.t8[pos])
+	case c.t16 != nil:
+		return int(c.t16[pos])
+	default:
+		return 0
+	}
+}
+
 // firstAtLeast returns the first position of lo .. hi whose type is at least e, given that types ascend there. It
 // gallops: the cost is the logarithm of the distance.
 func (c typeColumn) firstAtLeast(lo, hi int64, e int) int64 {

@@ -1,0 +1,209 @@
+package sampling
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// Walk takes random walks from the seeds. A step goes from a node to the source of one of its in-edges, each with equal
+// probability (up to 2^-64): a walk follows edges backwards. For walks along the edges, convert the dataset with its
+// edges the other way round, or with both directions.
+//
+// The walks are the sample's array "walk": int32 [walks, Length+1], local ids, the root first, -1 behind the end of a
+// walk. Row i*PerSeed + w is walk w from the distinct seed i, in the order of the node lists. The node lists have the
+// seeds, then the nodes of the walks in the order of the rows. The one layer of blocks has no edges. In a graph of
+// several node types the array "walk_type" (int32, as "walk") has the node type of each entry.
+//
+// Cost: O(1) a step; many walks go side by side, so that their misses overlap. It runs on the CPU. Sources: Perozzi et
+// al., "DeepWalk", KDD 2014; with Metapath Dong et al., "metapath2vec", KDD 2017; with Restart Tong et al., "Fast
+// random walk with restart and its applications", ICDM 2006. docs/sampling.md states the result in full.
+type Walk struct {
+	// Length is the steps of a walk: 1 to 65535.
+	Length int
+	// PerSeed is how many walks each distinct seed has, at most 256; 0 is 1.
+	PerSeed int
+	// Restart is the probability with which a walk, before each step, goes back to its root in place of the step. With
+	// it a walk at a node without in-edges goes back too.
+	Restart float64
+	// Stop is the probability with which a walk ends before each step; DGL calls it restart_prob.
+	Stop float64
+	// Metapath are the edge types to follow, one a step, over and over: by relation or source:relation:target. As the
+	// walk goes backwards, the target of each is the source of the one before. A walk that goes back to its root begins
+	// it anew. nil follows edges of every type alike.
+	Metapath []string
+	// Edges adds the array "walk_edge" [walks, Length], Schema.PosType: the position of each step's edge, -1 where there
+	// was none.
+	Edges bool
+}
+
+// Node2Vec takes walks of second order from the seeds. At node v, which was reached from t, a step takes each in-edge
+// with a probability in proportion to 1/P if its source is t, to 1 if its source is that of an in-edge of t too, and to
+// 1/Q if not; the first step is uniform. Arrays and direction are those of Walk; with P = Q = 1 so are the walks.
+//
+// The probabilities are exact (up to 2^-53). Cost: a draw and a binary search among the in-edges of t for each of the
+// tries that a step takes, on average at most max(1, 1/Q) / min(1, 1/P, 1/Q) and never more than 64, then one pass over
+// the in-edges of v. All edge types must be ordered by source. It runs on the CPU. Sources: Grover and Leskovec,
+// "node2vec", KDD 2016; rejection with the return edge apart: Yang et al., "KnightKing", SOSP 2019.
+type Node2Vec struct {
+	Length, PerSeed int     // as in Walk
+	P, Q            float64 // return and in-out parameter, more than 0; 0 is 1
+	Edges           bool    // as in Walk
+}
+
+const (
+	// mostSteps and mostWalks are the most steps of a walk and walks of a seed.
+	mostSteps = 1<<16 - 1
+	mostWalks = 256
+)
+
+// walkPlan is what Walk and Node2Vec come down to.
+type walkPlan struct {
+	length, perSeed int
+	restart, stop   float64
+	path            []int   // edge types; nil: any
+	p, q            float64 // 0: first order
+	withEdges       bool
+}
+
+func (k Walk) plan(s *graph.Schema) (walkPlan, error) {
+	w := walkPlan{length: k.Length, perSeed: max(k.PerSeed, 1), restart: k.Restart, stop: k.Stop, withEdges: k.Edges}
+	if !(k.Restart >= 0 && k.Stop >= 0 && k.Restart+k.Stop <= 1) {
+		return w, fmt.Errorf("%w: restart %v and stop %v: they are probabilities of at most 1 together", ErrOptions,
+			k.Restart, k.Stop)
+	}
+	if err := w.check(k.PerSeed); err != nil {
+		return w, err
+	}
+	var err error
+	w.path, err = metapath(s, k.Metapath, k.Length, k.Restart > 0)
+	return w, err
+}
+
+func (w *walkPlan) check(perSeed int) error {
+	if w.length < 1 || w.length > mostSteps || perSeed < 0 || perSeed > mostWalks {
+		return fmt.Errorf("%w: %d walks of %d steps a seed: at most %d of 1 to %d are possible", ErrOptions, perSeed,
+			w.length, mostWalks, mostSteps)
+	}
+	return nil
+}
+
+// metapath looks up edge types that follow each other backwards, for walks of some steps.
+func metapath(s *graph.Schema, names []string, steps int, again bool) (path []int, err error) {
+	find := s.EdgeTypes()
+	for i, name := range names {
+		e, err := find(name)
+		if err != nil {
+			return nil, fmt.Errorf("%w: metapath: %w", ErrOptions, err)
+		}
+		if i > 0 && s.Edges[path[i-1]].Src != s.Edges[e].Dst {
+			return nil, fmt.Errorf("%w: metapath: after %v comes %v: a walk goes from target to source, so it must "+
+				"lead to nodes of type %q", ErrOptions, &s.Edges[path[i-1]], &s.Edges[e], s.Edges[path[i-1]].Source)
+		}
+		path = append(path, e)
+	}
+	if n := len(path); n > 0 && n < steps && s.Edges[path[n-1]].Src != s.Edges[path[0]].Dst {
+		return nil, fmt.Errorf("%w: metapath: %d steps repeat a path of %d, which leads from nodes of type %q to %q",
+			ErrOptions, steps, n, s.Edges[path[0]].Target, s.Edges[path[n-1]].Source)
+	}
+	return path, nil
+}
+
+func (k Node2Vec) plan(s *graph.Schema) (walkPlan, error) {
+	w := walkPlan{length: k.Length, perSeed: max(k.PerSeed, 1), p: k.P, q: k.Q, withEdges: k.Edges}
+	for _, x := range []*float64{&w.p, &w.q} {
+		if *x == 0 {
+			*x = 1
+		}
+		if !(*x >= 1e-9 && *x <= 1e9) {
+			return w, fmt.Errorf("%w: node2vec: p = %v, q = %v: both must be 1e-9 to 1e9", ErrOptions, k.P, k.Q)
+		}
+	}
+	for e := range s.Edges {
+		if s.Edges[e].Order != graph.BySource {
+			return w, fmt.Errorf("%w: node2vec looks edges up by their source, and those of type %v are ordered by %v",
+				ErrOptions, &s.Edges[e], s.Edges[e].Order)
+		}
+	}
+	return w, w.check(k.PerSeed)
+}
+
+// Validate implements Sampler.
+func (k Walk) Validate(s *graph.Schema) error { _, err := k.plan(s); return err }
+
+// Validate implements Sampler.
+func (k Node2Vec) Validate(s *graph.Schema) error { _, err := k.plan(s); return err }
+
+// Fingerprint implements Sampler.
+func (k Walk) Fingerprint() string {
+	return fmt.Sprintf("walk length=%d per-seed=%d restart=%v stop=%v metapath=%s edges=%t", k.Length,
+		max(k.PerSeed, 1), k.Restart, k.Stop, strings.Join(k.Metapath, ","), k.Edges)
+}
+
+// Fingerprint implements Sampler.
+func (k Node2Vec) Fingerprint() string {
+	w, _ := k.plan(&graph.Schema{})
+	return fmt.Sprintf("node2vec length=%d per-seed=%d p=%v q=%v edges=%t", w.length, w.perSeed, w.p, w.q, w.withEdges)
+}
+
+// Bound implements Sampler.
+func (k Walk) Bound(s *graph.Schema, batchSize int) Bound {
+	w, err := k.plan(s)
+	if err != nil {
+		return Bound{}
+	}
+	return w.bound(s, batchSize)
+}
+
+// Bound implements Sampler.
+func (k Node2Vec) Bound(s *graph.Schema, batchSize int) Bound {
+	w, err := k.plan(s)
+	if err != nil {
+		return Bound{}
+	}
+	return w.bound(s, batchSize)
+}
+
+func (w *walkPlan) bound(s *graph.Schema, batchSize int) Bound {
+	rows := satMul(int64(batchSize), int64(w.perSeed))
+	steps, entry := int64(w.length), graph.Column{DType: unified.Int32, Shape: []int64{int64(w.length) + 1}}
+	b := boundNodes(s, satAdd(int64(batchSize), satMul(rows, steps)))
+	add := func(name string, c graph.Column) {
+		c.Name = name
+		b.Arrays = append(b.Arrays, ArrayBound{c, rows})
+	}
+	add("walk", entry)
+	if len(s.Nodes) > 1 {
+		add("walk_type", entry)
+	}
+	if w.withEdges {
+		add("walk_edge", graph.Column{DType: s.PosType(), Shape: []int64{steps}})
+	}
+	return b
+}
+
+// Open implements Sampler.
+func (k Walk) Open(env Env) (Worker, error) {
+	p, err := k.plan(env.Graph.Schema())
+	if err != nil {
+		return nil, err
+	}
+	return p.open(env)
+}
+
+// Open implements Sampler.
+func (k Node2Vec) Open(env Env) (Worker, error) {
+	p, err := k.plan(env.Graph.Schema())
+	if err != nil {
+		return nil, err
+	}
+	return p.open(env)
+}
+
+func (w walkPlan) open(env Env) (Worker, error) {
+	return openByWidth(env,
+		func(ids []int32) (Worker, error) { return newWalker(w, env, ids) },
+		func(ids []int64) (Worker, error) { return newWalker(w, env, ids) })
+}

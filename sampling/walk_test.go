@@ -1,0 +1,501 @@
+package sampling
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/invariants"
+	"github.com/khop-gnn/khop/internal/rng"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// oracleLists are the node lists of a batch, by docs/sampling.md: seeds first, the rest in order of appearance.
+type oracleLists struct {
+	g     *graph.Graph
+	nodes [][]int64
+	local []map[int64]int64
+	seeds [][]int64
+}
+
+func newOracleLists(g *graph.Graph, req *Request) *oracleLists {
+	n := len(g.Schema().Nodes)
+	o := &oracleLists{g: g, nodes: make([][]int64, n), local: make([]map[int64]int64, n), seeds: make([][]int64, n)}
+	for t, seeds := range roots(g.Schema(), req) {
+		o.local[t] = map[int64]int64{}
+		for _, v := range seeds {
+			o.seeds[t] = append(o.seeds[t], o.place(t, v.id))
+		}
+	}
+	return o
+}
+
+func (o *oracleLists) place(t int, id int64) int64 {
+	if at, ok := o.local[t][id]; ok {
+		return at
+	}
+	o.local[t][id] = int64(len(o.nodes[t]))
+	o.nodes[t] = append(o.nodes[t], id)
+	return o.local[t][id]
+}
+
+func (o *oracleLists) typeOf(fused int64) int {
+	t := 0
+	for fused >= o.g.Offset(t+1) {
+		t++
+	}
+	return t
+}
+
+// oracleWalk is docs/sampling.md, "Random walks": the fused ids of a walk and the positions of its edges.
+func oracleWalk(g *graph.Graph, k walkPlan, r Rand, root int64, own uint64, walk int) (nodes, edges []int64) {
+	s := g.Schema()
+	draw := func(key uint64, p rng.Purpose, i int) uint64 {
+		return rng.Draw(rng.Stream(rng.StageKey(r.key, key, p, uint8(walk)), own), uint64(i))
+	}
+	nodes = []int64{root}
+	at, phase := root, 0
+	for i := range k.length {
+		jump := false
+		if k.restart > 0 || k.stop > 0 {
+			u := rng.Float64(draw(0, 10, i))
+			if u < k.stop {
+				break
+			}
+			jump = u < k.stop+k.restart
+		}
+		key := uint64(0)
+		var in []int64
+		for pos := g.Indptr()[at]; pos < g.Indptr()[at+1]; pos++ {
+			if len(k.path) == 0 || typeAt(g, pos) == k.path[phase%len(k.path)] {
+				in = append(in, pos)
+			}
+		}
+		if len(k.path) > 0 {
+			key = s.Edges[k.path[phase%len(k.path)]].Key
+		}
+		if len(in) == 0 && !jump {
+			if k.restart == 0 || at == root {
+				break
+			}
+			jump = true
+		}
+		phase++
+		if jump {
+			at, phase = root, 0
+			edges = append(edges, -1)
+		} else {
+			pos := in[rng.Bounded(draw(key, rng.Walk, i), uint64(len(in)))]
+			at = indexAt(g, pos)
+			edges = append(edges, pos)
+		}
+		nodes = append(nodes, at)
+	}
+	return nodes, edges
+}
+
+// oracleNode2Vec is the same for walks of second order.
+func oracleNode2Vec(g *graph.Graph, k walkPlan, r Rand, root int64, own uint64, walk int) (nodes, edges []int64) {
+	picks := rng.Stream(rng.StageKey(r.key, 0, rng.Walk, uint8(walk)), own)
+	accept := rng.Stream(rng.StageKey(r.key, 0, 11, uint8(walk)), own)
+	nodes = []int64{root}
+	at, before := root, int64(-1)
+	for i := range k.length {
+		from, d := g.Indptr()[at], uint64(g.Indptr()[at+1]-g.Indptr()[at])
+		if d == 0 {
+			break
+		}
+		pos := from + int64(rng.Bounded(rng.Draw(picks, uint64(i)), d))
+		if i > 0 {
+			pos = oracleBiased(g, k, picks, accept, uint64(i), at, before)
+		}
+		before, at = at, indexAt(g, pos)
+		nodes, edges = append(nodes, at), append(edges, pos)
+	}
+	return nodes, edges
+}
+
+func oracleBiased(g *graph.Graph, k walkPlan, picks, accept, step uint64, at, before int64) int64 {
+	weight := func(pos int64) float64 {
+		x := indexAt(g, pos)
+		if x == before {
+			return 1 / k.p
+		}
+		for p := g.Indptr()[before]; p < g.Indptr()[before+1]; p++ {
+			if indexAt(g, p) == x {
+				return 1
+			}
+		}
+		return 1 / k.q
+	}
+	var in, back []int64
+	for pos := g.Indptr()[at]; pos < g.Indptr()[at+1]; pos++ {
+		in = append(in, pos)
+		if indexAt(g, pos) == before {
+			back = append(back, pos)
+		}
+	}
+	most, d := max(1, 1/k.q), float64(len(in))
+	area, extra := d*most, 0.0
+	if 1/k.p > most {
+		extra = float64(len(back)) * (1/k.p - most)
+	}
+	for try := range uint64(64) {
+		pos := in[rng.Bounded(rng.Draw(picks, try<<32|step), uint64(len(in)))]
+		y := rng.Float64(rng.Draw(accept, try<<32|step)) * (area + extra)
+		if y >= area && extra > 0 {
+			return back[min(len(back)-1, int(float64(len(back))*((y-area)/extra)))]
+		}
+		if y/d < weight(pos) {
+			return pos
+		}
+	}
+	sum, target := 0.0, 0.0
+	for _, pos := range in {
+		sum += weight(pos)
+	}
+	target = rng.Float64(rng.Draw(accept, 64<<32|step)) * sum
+	sum = 0
+	for _, pos := range in {
+		if sum += weight(pos); sum > target {
+			return pos
+		}
+	}
+	return in[len(in)-1]
+}
+
+func randomWalk(r *rand.Rand, s *graph.Schema) Sampler {
+	k := Walk{Length: 1 + r.IntN(12), PerSeed: r.IntN(4), Edges: r.IntN(2) == 0}
+	switch r.IntN(3) {
+	case 0:
+		p := []float64{0, 1, 0.25, 4, 1e-4, 1e4}
+		return Node2Vec{Length: k.Length, PerSeed: k.PerSeed, Edges: k.Edges, P: p[r.IntN(6)], Q: p[r.IntN(6)]}
+	case 1:
+		k.Restart, k.Stop = []float64{0, 0.1, 0.5}[r.IntN(3)], []float64{0, 0.1, 0.3, 0.5}[r.IntN(4)]
+	}
+	if r.IntN(2) == 0 { // a path that closes, where there is one
+		e := r.IntN(len(s.Edges))
+		k.Metapath = []string{s.Edges[e].String()}
+		for range 6 {
+			if k.Validate(s) == nil {
+				return k
+			}
+			k.Metapath = k.Metapath[:1]
+			for at := e; len(k.Metapath) < 5; {
+				next := r.IntN(len(s.Edges))
+				if s.Edges[next].Dst == s.Edges[at].Src {
+					at = next
+					k.Metapath = append(k.Metapath, s.Edges[at].String())
+				} else if r.IntN(4) == 0 {
+					break
+				}
+			}
+		}
+		k.Metapath = nil
+	}
+	return k
+}
+
+func planOf(t testing.TB, k Sampler, s *graph.Schema) walkPlan {
+	t.Helper()
+	var p walkPlan
+	var err error
+	if w, ok := k.(Walk); ok {
+		p, err = w.plan(s)
+	} else {
+		p, err = k.(Node2Vec).plan(s)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestWalksEqualTheOracle(t *testing.T) {
+	const seed = 20261123
+	r := rand.New(rand.NewPCG(seed, 0))
+	rounds := 400
+	if invariants.Enabled {
+		rounds = 40
+	}
+	for round := range rounds {
+		types := [][2]int{{1, 1}, {1, 1}, {1, 3}, {3, 5}}[r.IntN(4)]
+		g := sizedGraph(t, r, types[0], types[1], 40, func() int { return []int{0, 1, 2, r.IntN(4), r.IntN(60)}[r.IntN(5)] })
+		k := randomWalk(r, g.Schema())
+		p := planOf(t, k, g.Schema())
+		for variant, w := range openWide(t, g, k) {
+			for batch := range 2 {
+				req := randomRequest(r, g.Schema(), uint64(batch))
+				if len(p.path) > 0 { // seeds of the type where it begins
+					req.Edges = nil
+					for i := range req.Seeds {
+						if i != g.Schema().Edges[p.path[0]].Dst {
+							req.Seeds[i] = nil
+						}
+					}
+				}
+				what := fmt.Sprintf("seed %d round %d batch %d %s: %s", seed, round, batch, variant, k.Fingerprint())
+				compareWalks(t, what, g, k, p, w, req)
+			}
+			if err := w.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// openWide opens a sampler over both widths of ids, as the graph has them and as int64.
+func openWide(t *testing.T, g *graph.Graph, k Sampler) map[string]Worker {
+	t.Helper()
+	env := Env{Graph: g, BatchSize: 40}
+	ids, _ := unified.View[int32](g.Indices())
+	wide := make([]int64, len(ids))
+	for i, v := range ids {
+		wide[i] = int64(v)
+	}
+	w, err := k.Open(env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := newWalker(planOf(t, k, g.Schema()), env, wide)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.(*walkWorker[int64]).local = &hashMap[int64]{}
+	return map[string]Worker{"int32": w, "int64": x}
+}
+
+func compareWalks(t *testing.T, what string, g *graph.Graph, k Sampler, p walkPlan, w Worker, req *Request) {
+	t.Helper()
+	s := g.Schema()
+	b := k.Bound(s, 40)
+	got := new(graph.Sample)
+	b.Init(got, s, pinned.Options{})
+	defer got.Close()
+	if err := w.Sample(context.Background(), req, got); err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	o := newOracleLists(g, req)
+	var walk, types, edge []int64
+	for ty, seeds := range slices.Clone(o.nodes) {
+		for _, id := range slices.Clone(seeds) {
+			for n := range p.perSeed {
+				one := oracleWalk
+				if p.p != 0 {
+					one = oracleNode2Vec
+				}
+				nodes, edges := one(g, p, req.Rand, id+g.Offset(ty), uint64(id), n)
+				for i := range p.length + 1 {
+					if i >= len(nodes) {
+						walk, types = append(walk, -1), append(types, -1)
+						continue
+					}
+					at := o.typeOf(nodes[i])
+					walk, types = append(walk, o.place(at, nodes[i]-g.Offset(at))), append(types, int64(at))
+				}
+				edge = append(edge, edges...)
+				for range p.length - len(edges) {
+					edge = append(edge, -1)
+				}
+			}
+		}
+	}
+	want := map[string][]int64{"walk": walk}
+	if len(s.Nodes) > 1 {
+		want["walk_type"] = types
+	}
+	if p.withEdges {
+		want["walk_edge"] = edge
+	}
+	checkArrays(t, what, got, want)
+	for ty := range o.nodes {
+		if v := widen(t, got.Nodes[ty]); !slices.Equal(v, o.nodes[ty]) {
+			t.Fatalf("%s: nodes of type %d are %v, want %v", what, ty, v, o.nodes[ty])
+		}
+		if v := widen(t, got.SeedLocal[ty]); !slices.Equal(v, o.seeds[ty]) {
+			t.Fatalf("%s: seeds of type %d are %v, want %v", what, ty, v, o.seeds[ty])
+		}
+	}
+	if got.Blocks[0][0].NumEdges() != 0 || got.Blocks[0][0].NumSrc != got.NumNodes[1][s.Edges[0].Src] {
+		t.Fatalf("%s: %+v", what, got.Blocks[0][0])
+	}
+}
+
+func checkArrays(t *testing.T, what string, got *graph.Sample, want map[string][]int64) {
+	t.Helper()
+	if len(got.Arrays) != len(want) {
+		t.Fatalf("%s: %d arrays, want %d", what, len(got.Arrays), len(want))
+	}
+	for _, a := range got.Arrays {
+		flat, err := a.Rows.Reshape(a.Rows.Len() * a.Width())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v := widen(t, flat); !slices.Equal(v, want[a.Name]) {
+			t.Fatalf("%s: %s is %v, want %v", what, a.Name, v, want[a.Name])
+		}
+	}
+}
+
+// limitOfLaw is the normal deviate beyond which a sampler fails: a fair one does once in 31,000 seeds.
+const limitOfLaw = 4
+
+// lawOf compares counts with probabilities: the cells of group k, whose trials are its own. It returns the normal deviate
+// of the chi-square statistic (Wilson and Hilferty). With a bias planted every other cell of a group has that much more
+// or less, as far as the rest can give or take it; power is then the deviates that the mean of the statistic lies
+// above the limit, in its own standard deviations (3.09 for a probability of 0.999).
+func lawOf(counts [][]int64, law [][]float64, bias float64) (deviate, power float64) {
+	stat, df, nc := 0.0, 0.0, 0.0
+	for k := range law {
+		n, share := int64(0), [2]float64{}
+		for i, c := range counts[k] {
+			n += c
+			share[i%2] += law[k][i]
+		}
+		if n == 0 {
+			continue
+		}
+		for i, p := range law[k] {
+			q := p
+			if share[1] > 0 {
+				q = p * (1 + bias*[]float64{-1, 1}[i%2]*min(1, share[1-i%2]/share[i%2]))
+			}
+			d := float64(counts[k][i]) - q*float64(n)
+			stat += d * d / (q * float64(n))
+			nc += float64(n) * (p - q) * (p - q) / q
+		}
+		df += float64(len(law[k]) - 1)
+	}
+	spread := 2 / (9 * df)
+	critical := df * math.Pow(1-spread+limitOfLaw*math.Sqrt(spread), 3)
+	return (math.Cbrt(stat/df) - (1 - spread)) / math.Sqrt(spread), (df + nc - critical) / math.Sqrt(2*(df+2*nc))
+}
+
+// checkLaw fails a sampler that is not fair, and a test that would not find a relative bias of 1 % with a probability of
+// 0.999: one is planted.
+func checkLaw(t *testing.T, what string, counts [][]int64, law [][]float64) {
+	t.Helper()
+	fair, _ := lawOf(counts, law, 0)
+	planted, power := lawOf(counts, law, 0.01)
+	text := fmt.Sprintf("%s: %.2f deviations; with a bias of 1 %% planted %.2f, found with a power of %.2f deviations",
+		what, fair, planted, power)
+	if t.Log(text); !(math.Abs(fair) < limitOfLaw) || planted < limitOfLaw || power < 3.09 {
+		t.Error(text)
+	}
+}
+
+func TestNode2VecStepsInProportionToItsWeights(t *testing.T) {
+	// Node 0 is a hub; 1 to 3 are a triangle; an edge is parallel.
+	src := []int64{1, 2, 3, 4, 4, 0, 2, 3, 0, 1, 3, 0, 1, 2, 2, 0, 2}
+	dst := []int64{0, 0, 0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 3, 4, 4}
+	g, err := graph.New(graph.Data{Nodes: []graph.NodeData{{Count: 5}}, Edges: []graph.EdgeData{{Src: src, Dst: dst}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		Node2Vec
+		batches uint64 // of 125,000 steps
+	}{{Node2Vec{P: 0.25, Q: 4}, 34}, {Node2Vec{P: 8, Q: 0.01}, 2}} { // the second takes tries to their end
+		k := c.Node2Vec
+		if invariants.Enabled { // as slow as under -race no bias of 1 % is looked for
+			c.batches = 1
+		}
+		k.Length, k.PerSeed = 100, 250
+		counts, law, cell := transitions(g, planOf(t, k, g.Schema()))
+		sampleMany(t, g, k, &Request{Seeds: [][]int64{{0, 1, 2, 3, 4}}}, c.batches, func(out *graph.Sample) {
+			nodes := widen(t, out.Nodes[0])
+			walk, _ := unified.View[int32](mustFlat(t, out.Arrays[0].Rows))
+			for i := 0; i < len(walk); i += k.Length + 1 {
+				for j := i + 2; j <= i+k.Length; j++ {
+					a, b, x := nodes[walk[j-2]], nodes[walk[j-1]], nodes[walk[j]]
+					counts[a*5+b][cell[b*5+x]]++
+				}
+			}
+		})
+		if c.batches > 2 {
+			checkLaw(t, k.Fingerprint(), counts, law)
+		} else if fair, _ := lawOf(counts, law, 0); !(math.Abs(fair) < limitOfLaw) {
+			t.Errorf("%s: %.2f deviations", k.Fingerprint(), fair)
+		}
+	}
+}
+
+// sampleMany samples a request again and again, as one batch after the other.
+func sampleMany(t *testing.T, g *graph.Graph, k Sampler, req *Request, batches uint64, look func(*graph.Sample)) {
+	t.Helper()
+	out, b := new(graph.Sample), k.Bound(g.Schema(), 64)
+	b.Init(out, g.Schema(), pinned.Options{})
+	w, err := k.Open(Env{Graph: g, BatchSize: 64})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for batch := range batches {
+		if req.Rand = NewRand(7, 0, 0, batch); w.Sample(context.Background(), req, out) != nil {
+			t.Fatal("it does not sample")
+		}
+		look(out)
+	}
+	if err := errors.Join(w.Close(), out.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustFlat(t *testing.T, x unified.Tensor) unified.Tensor {
+	t.Helper()
+	n := int64(1)
+	for i := range x.Rank() {
+		n *= x.Dim(i)
+	}
+	flat, err := x.Reshape(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return flat
+}
+
+// sources are the distinct sources of a node's in-edges.
+func sources(g *graph.Graph, v int64) (list []int64) {
+	for pos := g.Indptr()[v]; pos < g.Indptr()[v+1]; pos++ {
+		list = append(list, indexAt(g, pos))
+	}
+	return slices.Compact(list)
+}
+
+// transitions are the exact probabilities of node2vec's steps, by t*n + v and the distinct sources of v; cell[v*n+x] is
+// the place of x among these.
+func transitions(g *graph.Graph, k walkPlan) (counts [][]int64, law [][]float64, cell []int) {
+	n := g.NumNodes()
+	counts, law, cell = make([][]int64, n*n), make([][]float64, n*n), make([]int, n*n)
+	for t := range n {
+		for v := range n {
+			if !slices.Contains(sources(g, t), v) {
+				continue
+			}
+			p, sum := make([]float64, len(sources(g, v))), 0.0
+			for pos := g.Indptr()[v]; pos < g.Indptr()[v+1]; pos++ {
+				x, weight := indexAt(g, pos), 1/k.q
+				if x == t {
+					weight = 1 / k.p
+				} else if slices.Contains(sources(g, t), x) {
+					weight = 1
+				}
+				p[slices.Index(sources(g, v), x)] += weight
+				sum += weight
+			}
+			for i := range p {
+				p[i] /= sum
+			}
+			counts[t*n+v], law[t*n+v] = make([]int64, len(p)), p
+			for i, x := range sources(g, v) {
+				cell[v*n+x] = i
+			}
+		}
+	}
+	return counts, law, cell
+}

@@ -23,6 +23,8 @@ type samplerRow struct {
 // integrations/python/src/khop/options.py, and a case in its test_samplers.py.
 var samplers = []samplerRow{
 	{"neighbor", "uniform neighbours", "fanouts frontier replace disjoint", (*samplerFlags).neighbor},
+	{"walk", "random walks", "length walks restart stop metapath walk-edges", (*samplerFlags).walk},
+	{"node2vec", "walks of second order", "length walks p q walk-edges", (*samplerFlags).node2vec},
 }
 
 // samplerFlags are the flags of all samplers. The line of a sampler says which it takes; others are an error.
@@ -32,6 +34,8 @@ type samplerFlags struct {
 	Frontier sampling.Frontier `enum:"all,new" default:"all" help:"What a hop expands: all nodes so far, or new ones."`
 	Replace  bool              `help:"Sample with replacement."`
 	Disjoint bool              `help:"Keep trees apart: a node is there once for each seed that reaches it."`
+
+	walkFlags `embed:""`
 }
 
 func (f *samplerFlags) neighbor() sampling.Sampler {

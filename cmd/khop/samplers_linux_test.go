@@ -22,6 +22,12 @@ var samplerCases = []struct {
 	{"sbm", "--sampler neighbor --fanouts 4,3 --replace", sampling.Neighbor{Fanouts: []int{4, 3}, Replace: true}},
 	{"typed", "--fanouts cites=4,3;*=2,2 --frontier new --disjoint", sampling.Neighbor{Fanouts: []int{2, 2},
 		PerType: map[string][]int{"cites": {4, 3}}, Frontier: sampling.NewNodes, Disjoint: true}},
+	{"sbm", "--sampler walk", sampling.Walk{Length: 40}},
+	{"typed", "--sampler walk --length 6 --walks 2 --restart 0.2 --stop 0.1 --metapath writes,rev_writes " +
+		"--walk-edges", sampling.Walk{Length: 6, PerSeed: 2, Restart: 0.2, Stop: 0.1,
+		Metapath: []string{"writes", "rev_writes"}, Edges: true}},
+	{"sbm", "--sampler node2vec --length 5 --walks 3 --p 0.5 --q 2 --walk-edges", sampling.Node2Vec{Length: 5,
+		PerSeed: 3, P: 0.5, Q: 2, Edges: true}},
 }
 
 func TestSamplersThroughEveryDoor(t *testing.T) {

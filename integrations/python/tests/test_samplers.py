@@ -12,6 +12,16 @@ CASES = [
     ("sbm", {}, []),
     ("sbm", dict(sampler="neighbor", fanouts=[4, 3], replace=True), ["--sampler=neighbor", "--fanouts=4,3", "--replace"]),
     ("typed", dict(fanouts={"cites": [4, 3], "*": [2, 2]}, frontier="new", disjoint=True), ["--fanouts=cites=4,3;*=2,2", "--frontier=new", "--disjoint"]),
+    (
+        "typed",
+        dict(sampler="walk", length=6, walks=2, restart=0.2, stop=0.1, metapath=["writes", "rev_writes"], walk_edges=True),
+        ["--sampler=walk", "--length=6", "--walks=2", "--restart=0.2", "--stop=0.1", "--metapath=writes,rev_writes", "--walk-edges"],
+    ),
+    (
+        "sbm",
+        dict(sampler="node2vec", length=5, walks=3, p=0.5, q=2, walk_edges=True),
+        ["--sampler=node2vec", "--length=5", "--walks=3", "--p=0.5", "--q=2", "--walk-edges"],
+    ),
 ]
 
 

@@ -35,6 +35,14 @@ class SamplerOptions(TypedDict, total=False):
     frontier: str  # neighbor: "all", "new"
     replace: bool  # neighbor
     disjoint: bool  # neighbor
+    length: int  # walk, node2vec
+    walks: int  # walk, node2vec: a seed
+    restart: float  # walk
+    stop: float  # walk
+    metapath: Sequence[str]  # walk
+    walk_edges: bool  # walk, node2vec
+    p: float  # node2vec
+    q: float  # node2vec
 
 
 def check_names(given: Iterable[str], others: Iterable[str]) -> None:

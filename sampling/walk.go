@@ -31,11 +31,11 @@ type Walk struct {
 	// Stop is the probability with which a walk ends before each step; DGL calls it restart_prob.
 	Stop float64
 	// Metapath are the edge types to follow, one a step, over and over: by relation or source:relation:target. As the
-	// walk goes backwards, the target of each is the source of the one before. A walk that goes back to its root begins
-	// it anew. nil follows edges of every type alike.
+	// walk goes backwards, the target of each is the source of the one before. A walk that goes back to its root
+	// begins it anew. nil follows edges of every type alike.
 	Metapath []string
-	// Edges adds the array "walk_edge" [walks, Length], Schema.PosType: the position of each step's edge, -1 where there
-	// was none.
+	// Edges adds the array "walk_edge" [walks, Length], Schema.PosType: the position of each step's edge, -1 where
+	// there was none.
 	Edges bool
 }
 

@@ -226,7 +226,9 @@ func TestWalksEqualTheOracle(t *testing.T) {
 	}
 	for round := range rounds {
 		types := [][2]int{{1, 1}, {1, 1}, {1, 3}, {3, 5}}[r.IntN(4)]
-		g := sizedGraph(t, r, types[0], types[1], 40, func() int { return []int{0, 1, 2, r.IntN(4), r.IntN(60)}[r.IntN(5)] })
+		g := sizedGraph(t, r, types[0], types[1], 40, func() int {
+			return []int{0, 1, 2, r.IntN(4), r.IntN(60)}[r.IntN(5)]
+		})
 		k := randomWalk(r, g.Schema())
 		p := planOf(t, k, g.Schema())
 		for variant, w := range openWide(t, g, k) {
@@ -346,10 +348,10 @@ func checkArrays(t *testing.T, what string, got *graph.Sample, want map[string][
 // limitOfLaw is the normal deviate beyond which a sampler fails: a fair one does once in 31,000 seeds.
 const limitOfLaw = 4
 
-// lawOf compares counts with probabilities: the cells of group k, whose trials are its own. It returns the normal deviate
-// of the chi-square statistic (Wilson and Hilferty). With a bias planted every other cell of a group has that much more
-// or less, as far as the rest can give or take it; power is then the deviates that the mean of the statistic lies
-// above the limit, in its own standard deviations (3.09 for a probability of 0.999).
+// lawOf compares counts with probabilities: the cells of group k, whose trials are its own. It returns the normal
+// deviate of the chi-square statistic (Wilson and Hilferty). With a bias planted every other cell of a group has that
+// much more or less, as far as the rest can give or take it; power is then the deviates that the mean of the statistic
+// lies above the limit, in its own standard deviations (3.09 for a probability of 0.999).
 func lawOf(counts [][]int64, law [][]float64, bias float64) (deviate, power float64) {
 	stat, df, nc := 0.0, 0.0, 0.0
 	for k := range law {
@@ -377,8 +379,8 @@ func lawOf(counts [][]int64, law [][]float64, bias float64) (deviate, power floa
 	return (math.Cbrt(stat/df) - (1 - spread)) / math.Sqrt(spread), (df + nc - critical) / math.Sqrt(2*(df+2*nc))
 }
 
-// checkLaw fails a sampler that is not fair, and a test that would not find a relative bias of 1 % with a probability of
-// 0.999: one is planted.
+// checkLaw fails a sampler that is not fair, and a test that would not find a relative bias of 1 % with a probability
+// of 0.999: one is planted.
 func checkLaw(t *testing.T, what string, counts [][]int64, law [][]float64) {
 	t.Helper()
 	fair, _ := lawOf(counts, law, 0)

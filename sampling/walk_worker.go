@@ -61,7 +61,8 @@ func newWalker[V nodeID](p walkPlan, env Env, indices []V) (Worker, error) {
 	}
 	a.edgePos = false
 	w := &walkWorker[V]{assembly: a, walkPlan: p, size: max(16, min(walkers, 65536/(p.length+1)))}
-	w.row, w.at, w.draws, w.pos = make([]int32, w.size), make([]V, w.size), make([]uint64, w.size), make([]int64, w.size)
+	w.row, w.at, w.pos = make([]int32, w.size), make([]V, w.size), make([]int64, w.size)
+	w.draws = make([]uint64, w.size)
 	w.root, w.own, w.phase, w.prev = make([]V, w.size), make([]uint64, w.size), make([]int32, w.size), make([]V, w.size)
 	w.nodes = make([]V, w.size*(p.length+1))
 	w.waiting = make([]int32, w.size)

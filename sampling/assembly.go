@@ -22,6 +22,8 @@ type picker[V nodeID] interface {
 	// fill writes the positions of the next picks of that stage to c.pos, in order, sets c.n, and asks for the sources
 	// that lie there (prefetchPicks). With c.n = 0 the stage ends.
 	fill(c *chunk[V])
+	// close frees the picker's memory.
+	close() error
 }
 
 // assembly keeps the node lists and local ids of a batch, finds the edges of destinations, and lays out blocks.
@@ -132,10 +134,10 @@ func (a *assembly[V]) close() error {
 	return errors.Join(err, a.starts.Close(), a.counts.Close())
 }
 
-// worker is Neighbor's picker and its assembly.
+// worker is a picker and its assembly.
 type worker[V nodeID] struct {
 	*assembly[V]
-	picker *neighborPicker[V]
+	picker picker[V]
 }
 
 // Sample implements Worker.
@@ -144,7 +146,7 @@ func (w *worker[V]) Sample(ctx context.Context, req *Request, out *graph.Sample)
 }
 
 // Close implements Worker.
-func (w *worker[V]) Close() error { return errors.Join(w.close(), w.picker.picks.Close()) }
+func (w *worker[V]) Close() error { return errors.Join(w.close(), w.picker.close()) }
 
 // sample fills out with what p picks.
 func (a *assembly[V]) sample(ctx context.Context, req *Request, out *graph.Sample, p picker[V]) error {

@@ -69,7 +69,7 @@ func trySample(t *testing.T, indptr []int64, indices []int32, seeds []int64) err
 }
 
 // openTwoHops opens a sampler, and a sample of two layers, until the test ends.
-func openTwoHops(t *testing.T, n Neighbor, env Env) (Worker, *graph.Sample) {
+func openTwoHops(t *testing.T, n Sampler, env Env) (Worker, *graph.Sample) {
 	t.Helper()
 	w, err := n.Open(env)
 	if err != nil {

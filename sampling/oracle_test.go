@@ -54,6 +54,14 @@ type oracleB struct {
 }
 
 func oracle(g *graph.Graph, runs edgeRuns, n Neighbor, req *Request) *oracleSample {
+	return oracleBy(g, n, req, func(h, e int, v rooted) []int64 {
+		return oraclePick(g, runs, n, req, oracleFanout(n, &g.Schema().Edges[e], h), h, e, v)
+	})
+}
+
+// oracleBy is oracle for a sampler that picks otherwise. pick returns the positions that a destination picks at a hop
+// of an edge type; n says the rest.
+func oracleBy(g *graph.Graph, n Neighbor, req *Request, pick func(h, e int, v rooted) []int64) *oracleSample {
 	s := g.Schema()
 	types := func() [][]int64 { return make([][]int64, len(s.Nodes)) }
 	hops := oracleHops(n)
@@ -95,7 +103,7 @@ func oracle(g *graph.Graph, runs edgeRuns, n Neighbor, req *Request) *oracleSamp
 			}
 			for i := b.numDst; i < o.numNodes[h][et.Dst]; i++ {
 				v := rooted{o.trees[et.Dst][i], o.nodes[et.Dst][i]}
-				for _, pos := range oraclePick(g, runs, n, req, oracleFanout(n, &s.Edges[e], h), h, e, v) {
+				for _, pos := range pick(h, e, v) {
 					u := indexAt(g, pos) - g.Offset(et.Src)
 					b.local, b.edge = append(b.local, place(et.Src, rooted{v.tree, u})), append(b.edge, pos)
 				}
@@ -181,7 +189,8 @@ func typeAt(g *graph.Graph, pos int64) int {
 	if !g.Types().Valid() {
 		return 0
 	}
-	if v, err := unified.View[uint8](g.Types()); err == nil {
+	if g.Types().DType() == unified.Uint8 {
+		v, _ := unified.View[uint8](g.Types())
 		return int(v[pos])
 	}
 	v, _ := unified.View[uint16](g.Types())
@@ -386,6 +395,14 @@ func TestEndsOfSeedEdgesAreFoundByEdgeType(t *testing.T) {
 // openVariants opens the sampler over every width of ids and every relabel table.
 func openVariants(t *testing.T, g *graph.Graph, n Neighbor) map[string]Worker {
 	t.Helper()
+	return openEach(t, g, n, func(env Env, ids []int32) (Worker, error) { return openNeighbor(n, env, ids) },
+		func(env Env, ids []int64) (Worker, error) { return openNeighbor(n, env, ids) })
+}
+
+// openEach is openVariants for a sampler that opens over both widths of ids.
+func openEach(t *testing.T, g *graph.Graph, n Sampler, open32 func(Env, []int32) (Worker, error),
+	open64 func(Env, []int64) (Worker, error)) map[string]Worker {
+	t.Helper()
 	env := Env{Graph: g, BatchSize: 40, EdgePos: true}
 	ids, _ := unified.View[int32](g.Indices())
 	wide := make([]int64, len(ids))
@@ -398,11 +415,11 @@ func openVariants(t *testing.T, g *graph.Graph, n Neighbor) map[string]Worker {
 		}
 		return w
 	}
-	narrow := open(openNeighbor(n, env, ids)).(*worker[int32])
+	narrow := open(open32(env, ids)).(*worker[int32])
 	narrow.local = &hashMap[int32]{}
-	direct := open(openNeighbor(n, env, wide)).(*worker[int64])
+	direct := open(open64(env, wide)).(*worker[int64])
 	direct.local = &directMap[int64]{numNodes: g.NumNodes()}
-	hashed := open(openNeighbor(n, env, wide)).(*worker[int64])
+	hashed := open(open64(env, wide)).(*worker[int64])
 	hashed.local = &hashMap[int64]{}
 	return map[string]Worker{"as opened": open(n.Open(env)), "int32 hash": narrow, "int64 direct": direct,
 		"int64 hash": hashed}

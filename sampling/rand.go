@@ -5,17 +5,28 @@ import "github.com/khop-gnn/khop/internal/rng"
 // Purpose tells apart what draws are for (docs/sampling.md, "Purposes").
 type Purpose uint8
 
-// PurposePick is the purpose of choosing neighbours.
-const PurposePick = Purpose(rng.Pick)
+// The purposes of samplers.
+const (
+	PurposePick   = Purpose(rng.Pick)          // choosing neighbours
+	PurposeShared = Purpose(rng.SharedVariate) // a variate a node that its destinations share
+	PurposePhase  = Purpose(rng.Phase)         // when a node's shared variate is drawn anew, where it stays for several batches
+)
 
 // Rand is the randomness of one batch, a value: every draw is a function of the batch (seed, epoch, number, instance)
 // and of what the draw is for, never of other draws, threads or devices.
-type Rand struct{ key uint64 }
+type Rand struct {
+	key             uint64
+	seed, batch     uint64
+	epoch, instance uint32
+}
 
 // NewRand returns the randomness of a batch. Loaders make it; tests and other users of samplers may.
 func NewRand(seed uint64, epoch, instance uint32, batch uint64) Rand {
-	return Rand{rng.BatchKey(seed, epoch, instance, batch)}
+	return Rand{rng.BatchKey(seed, epoch, instance, batch), seed, batch, epoch, instance}
 }
+
+// of returns the randomness of another batch of the epoch.
+func (r Rand) of(batch uint64) Rand { return NewRand(r.seed, r.epoch, r.instance, batch) }
 
 // Stage returns the draws for a purpose at a hop. typeKey is the Key of the edge or node type that is drawn for.
 func (r Rand) Stage(typeKey uint64, p Purpose, hop uint8) Stage {

@@ -8,8 +8,8 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// Purpose tells apart the draws that one batch makes for different ends. Values above Split are unassigned and must not
-// be used.
+// Purpose tells apart the draws that one batch makes for different ends. docs/sampling.md has the table; values that it
+// does not have must not be used.
 type Purpose uint8
 
 // The purposes, with the type key T, the hop and the stream index of each. Where no draws are named, the page of docs/
@@ -33,6 +33,9 @@ const (
 	Noise Purpose = 5
 	// Split deals items into sets. T: as Shuffle. Hop: 0. Index: id of the item. Draws: draw 0.
 	Split Purpose = 6
+	// Phase says when a node's SharedVariate is drawn anew, where it stays for several batches; its batch key has batch
+	// 0. T: node type. Hop: 0. Index: id of the node. Draws: draw 0.
+	Phase Purpose = 8
 )
 
 // BatchKey returns the key K of one batch: the low two words of a Philox block.

@@ -1,0 +1,127 @@
+package sampling
+
+import (
+	"fmt"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// Labor samples in-neighbours as Neighbor does, but lets destinations agree: each source has one variate, uniform over
+// [0, 1), that all its destinations share, and a destination takes the in-edges whose sources have the least. So every
+// destination has as many edges as with Neighbor, each in-edge is as likely, and a batch has fewer nodes. Picks are
+// ascending by edge position.
+//
+// A destination of n in-edges of a type takes k of them, those with the least (variate, position), or all where k >= n.
+// Without parallel edges every subset of size k is as likely as any other. Parallel edges share the variate of their
+// source: they are taken together, up to k. With Poisson it takes each edge whose variate is below k/n: k on average,
+// and independently of the others.
+//
+// Cost: O(in-edges) a destination, each with a variate, where there are more than k; with Poisson twice that. Method:
+// LABOR-0 of Balin and Catalyurek, "Layer-Neighbor Sampling: Defusing Neighborhood Explosion in GNNs", NeurIPS 2023;
+// the fixed number of edges is its appendix A.3 (sequential Poisson sampling), as GraphBolt's LayerNeighborSampler has
+// it, Poisson is DGL's LaborSampler. docs/sampling.md states the result in full.
+type Labor struct {
+	// Fanouts and PerType are as Neighbor's.
+	Fanouts []int
+	PerType map[string][]int
+	// Frontier says which nodes a hop expands.
+	Frontier Frontier
+	// Poisson takes the edges of a destination independently of each other: k on average.
+	Poisson bool
+	// LayerDependent keeps the variate of a source for all hops, so that layers share nodes too.
+	LayerDependent bool
+	// BatchDependency is the number of batches for which a source keeps its variate, so that following batches share
+	// nodes: from one batch to the next one source in so many draws anew. 0 and 1 are every batch.
+	BatchDependency int
+}
+
+// neighbor returns the Neighbor that takes at least as many edges.
+func (l Labor) neighbor() Neighbor {
+	n := Neighbor{Fanouts: l.Fanouts, PerType: l.PerType, Frontier: l.Frontier}
+	if !l.Poisson {
+		return n
+	}
+	every := func(list []int) (most []int) { // a destination may take all
+		for _, k := range list {
+			if k > 0 {
+				k = All
+			}
+			most = append(most, k)
+		}
+		return most
+	}
+	n.Fanouts, n.PerType = every(l.Fanouts), make(map[string][]int, len(l.PerType))
+	for name, list := range l.PerType {
+		n.PerType[name] = every(list)
+	}
+	return n
+}
+
+// Validate implements Sampler.
+func (l Labor) Validate(s *graph.Schema) error {
+	if l.BatchDependency < 0 {
+		return fmt.Errorf("%w: batch dependency %d: must be 1 batch or more, or 0 for 1", ErrOptions, l.BatchDependency)
+	}
+	return Neighbor{Fanouts: l.Fanouts, PerType: l.PerType, Frontier: l.Frontier}.Validate(s)
+}
+
+// Fingerprint implements Sampler.
+func (l Labor) Fingerprint() string {
+	return fmt.Sprintf("labor fanouts=%s frontier=%v poisson=%t layer-dependent=%t batch-dependency=%d",
+		formatFanouts(l.Fanouts, l.PerType), l.Frontier, l.Poisson, l.LayerDependent, max(l.BatchDependency, 1))
+}
+
+// Bound implements Sampler.
+func (l Labor) Bound(s *graph.Schema, batchSize int) Bound {
+	b := l.neighbor().Bound(s, batchSize)
+	if p, err := newPlan(s, l.Fanouts, l.PerType); err == nil {
+		b.Scratch = satAdd(b.Scratch, 16*p.laborRoom(s))
+	}
+	return b
+}
+
+// laborRoom returns how many edges a picker of a fixed number keeps in view while it looks for the least. Twice the
+// most picks make room for a look at as many edges again before the greater half is dropped.
+func (p plan) laborRoom(s *graph.Schema) int64 {
+	most := int64(0)
+	for _, fanouts := range p {
+		for e, k := range fanouts {
+			most = max(most, min(int64(k), s.Edges[e].Count))
+		}
+	}
+	return 2*most + laborSlack
+}
+
+// laborSlack is the room beyond.
+const laborSlack = 256
+
+// Open implements Sampler.
+func (l Labor) Open(env Env) (Worker, error) {
+	if err := l.Validate(env.Graph.Schema()); err != nil {
+		return nil, err
+	}
+	if ids, err := unified.View[int32](env.Graph.Indices()); err == nil {
+		return openLabor(l, env, ids)
+	}
+	ids, err := unified.View[int64](env.Graph.Indices())
+	if err != nil {
+		return nil, err
+	}
+	return openLabor(l, env, ids)
+}
+
+func openLabor[V nodeID](opt Labor, env Env, indices []V) (Worker, error) {
+	s := env.Graph.Schema()
+	p, err := newPlan(s, opt.Fanouts, opt.PerType)
+	if err != nil {
+		return nil, err
+	}
+	a, err := newAssembly(env, indices, opt.Frontier, false, opt.Bound(s, env.BatchSize))
+	if err != nil {
+		return nil, err
+	}
+	w := &laborPicker[V]{a: a, plan: p, opt: opt}
+	w.seen.Options = env.Scratch
+	return &worker[V]{a, w}, nil
+}

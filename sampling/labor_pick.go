@@ -1,0 +1,326 @@
+package sampling
+
+import (
+	"math"
+	"math/bits"
+	"unsafe"
+
+	"github.com/khop-gnn/khop/internal/prefetch"
+	"github.com/khop-gnn/khop/internal/rng"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// variates are those of the sources of one type at one hop: a number of 64 bits for each fused id.
+//
+// Where they stay for several batches every source has a phase, by which it is in the group of batches now or already
+// in the next.
+type variates struct {
+	key    uint64 // of the group now, less the offset of the type
+	next   uint64 // of the next group
+	phases uint64 // key of the phases
+	turn   uint64 // phases from here on are in the next group
+	many   bool   // they stay for several batches
+}
+
+// newVariates is for a node type with a key and an offset. stays is the number of batches.
+func newVariates(r Rand, typeKey uint64, hop uint8, offset, stays uint64) (v variates) {
+	stage := func(r Rand, p Purpose, hop uint8) uint64 {
+		return r.Stage(typeKey, p, hop).key - offset*rng.Golden // so that fused ids can be the index
+	}
+	if stays <= 1 {
+		v.key = stage(r, PurposeShared, hop)
+		return v
+	}
+	group, turn := r.batch/stays, r.batch%stays
+	v.many, v.key = true, stage(r.of(group), PurposeShared, hop)
+	if turn == 0 { // no source is in the next group yet
+		v.many = false
+		return v
+	}
+	v.next, v.phases = stage(r.of(group+1), PurposeShared, hop), stage(r.of(0), PurposePhase, 0)
+	v.turn, _ = bits.Div64(stays-turn, stays-1, stays) // phase >= stays-turn, where phase is bounded(draw, stays)
+	return v
+}
+
+// of returns the variate of a fused id.
+func (v *variates) of(id uint64) uint64 {
+	key := v.key
+	if v.many && rng.Draw(rng.Stream(v.phases, id), 0) >= v.turn {
+		key = v.next
+	}
+	return rng.Draw(rng.Stream(key, id), 0)
+}
+
+// laborPicker is what Labor decides: of each destination's edges those whose sources have the least variates.
+type laborPicker[V nodeID] struct {
+	a    *assembly[V]
+	plan plan
+	opt  Labor
+	rand Rand
+
+	// of the stage at hand
+	*stage[V]
+	fanout        int64
+	variates      variates
+	start, degree []int64 // by position in the list of destinations
+	i             int     // destination whose picks come next
+	done          int64   // of its picks, or with Poisson of its edges, how many were delivered or seen
+
+	// the edges in view: variates and positions within the column, ascending
+	seen  unified.Buffer
+	u, at []uint64
+}
+
+func (p *laborPicker[V]) close() error { return p.seen.Close() }
+
+func (p *laborPicker[V]) hop(r Rand, _ []stage[V]) error {
+	p.rand = r
+	return nil
+}
+
+func (p *laborPicker[V]) count(st *stage[V], ends []int32) (int64, error) {
+	n, k := int64(st.have), int64(p.plan[st.hop][st.edgeType])
+	p.stage, p.fanout, p.i, p.done = st, k, st.lo, 0
+	if k == 0 {
+		p.i = st.hi
+		for i := st.lo; i < st.hi; i++ {
+			ends[i] = int32(n)
+		}
+		return n, nil
+	}
+	if err := p.a.ranges(st); err != nil {
+		return 0, err
+	}
+	p.start, p.degree = p.a.start, p.a.degree
+	hop := uint8(st.hop)
+	if p.opt.LayerDependent {
+		hop = 0
+	}
+	p.variates = newVariates(p.rand, p.a.schema.Nodes[st.srcType].Key, hop, uint64(st.src.offset),
+		uint64(p.opt.BatchDependency))
+	most := int64(0)
+	for i := st.lo; i < st.hi; i++ {
+		d := p.degree[i]
+		switch {
+		case k < 0 || d <= k:
+			n += d
+		case p.opt.Poisson:
+			n += p.below(i, shareOf(k, d))
+		default:
+			n += k
+			most = k
+		}
+		ends[i] = int32(n)
+	}
+	return n, p.makeRoom(most)
+}
+
+// makeRoom makes room to look for so many edges.
+func (p *laborPicker[V]) makeRoom(most int64) error {
+	room := 2*most + laborSlack
+	mem, err := unified.Grow[uint64](&p.seen, 2*room, 0)
+	if err != nil {
+		return err
+	}
+	p.u, p.at = mem[:room:room], mem[room:2*room:2*room]
+	return nil
+}
+
+// shareOf returns the greatest variate that is below k/n, for 0 < k < n: of u below it, bounded(u, n) < k.
+func shareOf(k, n int64) uint64 {
+	q, _ := bits.Div64(uint64(k)-1, math.MaxUint64, uint64(n))
+	return q
+}
+
+// below returns how many edges of destination i have a variate up to limit.
+func (p *laborPicker[V]) below(i int, limit uint64) (n int64) {
+	p.ahead(i)
+	for _, v := range p.column(i) {
+		n += bit(p.variates.of(uint64(v)) <= limit)
+	}
+	return n
+}
+
+// column returns the sources of destination i.
+func (p *laborPicker[V]) column(i int) []V {
+	return p.a.indices[p.start[i] : p.start[i]+p.degree[i]]
+}
+
+// ahead asks for the sources of a destination soon to come: the processor follows a long column by itself.
+func (p *laborPicker[V]) ahead(i int) {
+	const lead, most = 4, 256
+	if i += lead; i < p.hi && p.degree[i] > 0 {
+		column := p.column(i)
+		column = column[:min(len(column), most)]
+		prefetch.Range(unsafe.Pointer(&column[0]), len(column)*int(unsafe.Sizeof(column[0])))
+	}
+}
+
+func (p *laborPicker[V]) fill(c *chunk[V]) {
+	n, k := 0, p.fanout
+	for ; p.i < p.hi; p.i++ {
+		d := p.degree[p.i]
+		var whole bool
+		switch {
+		case k < 0 || d <= k:
+			m := min(d-p.done, int64(len(c.pos)-n))
+			for q := range m {
+				c.pos[n+int(q)] = p.start[p.i] + p.done + q
+			}
+			prefetchColumn(p.a.indices, p.start[p.i]+p.done, m)
+			n += int(m)
+			p.done += m
+			whole = p.done == d
+		case p.opt.Poisson:
+			n, whole = p.fillBelow(c.pos, n, shareOf(k, d))
+		default:
+			n, whole = p.fillLeast(c.pos, n)
+		}
+		if !whole {
+			break
+		}
+		p.done = 0
+	}
+	c.n = n
+}
+
+// fillBelow writes the next edges of the destination at hand that have a variate up to limit, and reports whether they
+// are the last.
+func (p *laborPicker[V]) fillBelow(pos []int64, n int, limit uint64) (int, bool) {
+	p.ahead(p.i)
+	start, column := p.start[p.i], p.column(p.i)
+	for ; p.done < int64(len(column)); p.done++ {
+		if n == len(pos) {
+			return n, false
+		}
+		pos[n] = start + p.done
+		n += int(bit(p.variates.of(uint64(column[p.done])) <= limit))
+	}
+	return n, true
+}
+
+// fillLeast writes the next picks of the destination at hand, and reports whether they are the last.
+func (p *laborPicker[V]) fillLeast(pos []int64, n int) (int, bool) {
+	k := int(p.fanout)
+	if p.done == 0 {
+		if k <= len(pos) && n+k > len(pos) { // it fits in the next chunk
+			return n, false
+		}
+		p.ahead(p.i)
+		p.least(p.column(p.i), k)
+	}
+	m := min(k-int(p.done), len(pos)-n)
+	start := p.start[p.i]
+	for q, at := range p.at[p.done : int(p.done)+m] {
+		pos[n+q] = start + int64(at)
+	}
+	p.done += int64(m)
+	return n + m, int(p.done) == k
+}
+
+// least leaves in view the k edges of a column with the least (variate, position), of more than k.
+func (p *laborPicker[V]) least(column []V, k int) {
+	d := len(column)
+	limit := uint64(math.MaxUint64)
+	if guess := float64(k) + 2*math.Sqrt(float64(k)) + 2; guess < float64(d) {
+		limit, _ = bits.Div64(uint64(guess), 0, uint64(d))
+	}
+	n := p.look(column, k, limit)
+	if n < k { // one in fifty
+		n = p.look(column, k, math.MaxUint64)
+	}
+	p.keepLeast(n, k)
+}
+
+// look brings in view the edges with variates up to limit, or the least of them, if there are many, but k at least. It
+// returns how many they are.
+func (p *laborPicker[V]) look(column []V, k int, limit uint64) (n int) {
+	for base := 0; base < len(column); {
+		part := column[base:min(len(column), base+len(p.u)-n)]
+		n = p.scan(part, base, n, limit)
+		base += len(part)
+		if n == len(p.u) && base < len(column) {
+			greatest := p.keepLeast(n, k)
+			if n = k; greatest == 0 {
+				return n
+			}
+			limit = greatest - 1
+		}
+	}
+	return n
+}
+
+// scan appends the edges of a part of a column with variates up to limit to the n in view, which have room for all.
+func (p *laborPicker[V]) scan(part []V, base, n int, limit uint64) int {
+	us, at := p.u, p.at[:len(p.u)]
+	if p.variates.many {
+		for i, v := range part {
+			if n >= len(us) {
+				break
+			}
+			u := p.variates.of(uint64(v))
+			us[n], at[n] = u, uint64(base+i)
+			n += int(bit(u <= limit))
+		}
+		return n
+	}
+	key := p.variates.key
+	for i, v := range part {
+		if n >= len(us) {
+			break
+		}
+		u := rng.Draw(rng.Stream(key, uint64(v)), 0)
+		us[n], at[n] = u, uint64(base+i)
+		n += int(bit(u <= limit))
+	}
+	return n
+}
+
+// keepLeast keeps the k least of n >= k edges in view, in their order, and returns the greatest variate of these.
+func (p *laborPicker[V]) keepLeast(n, k int) uint64 {
+	us, at := p.u[:n], p.at[:n]
+	limit, ties := kthOf(us, k)
+	m := 0
+	for i, u := range us {
+		if u > limit || u == limit && ties == 0 {
+			continue
+		}
+		if u == limit {
+			ties--
+		}
+		us[m], at[m] = u, at[i]
+		m++
+	}
+	return limit
+}
+
+// kthOf returns the k-th least of some numbers, and how many of those equal to it are among the k least.
+func kthOf(us []uint64, k int) (limit uint64, ties int) {
+	// Search for a number that k are up to, between low and high. The numbers are spread evenly, so that interpolation finds
+	// one soon; every other step halves the range, so that any numbers do.
+	low, below := uint64(0), 0 // below numbers are less than low
+	high, upTo := uint64(0), len(us)
+	for _, u := range us {
+		high = max(high, u)
+	}
+	for step := 0; upTo != k && low < high; step++ {
+		middle := low + (high-low)/2
+		if step&1 == 0 {
+			middle = low + uint64(float64(high-low)*(float64(k-below)/float64(upTo-below)))
+			middle = min(middle, high-1)
+		}
+		count := 0
+		for _, u := range us {
+			count += int(bit(u <= middle))
+		}
+		if count >= k {
+			high, upTo = middle, count
+		} else {
+			low, below = middle+1, count
+		}
+	}
+	if upTo == k {
+		return high, math.MaxInt
+	}
+	return high, k - below
+}

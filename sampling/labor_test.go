@@ -1,0 +1,231 @@
+package sampling
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/rng"
+	"github.com/khop-gnn/khop/pinned"
+)
+
+// keyOf is a batch's key by docs/sampling.md.
+type keyOf struct {
+	seed            uint64
+	epoch, instance uint32
+}
+
+func (k keyOf) at(batch uint64) uint64 { return rng.BatchKey(k.seed, k.epoch, k.instance, batch) }
+
+// laborVariate is the variate of a source by docs/sampling.md.
+func laborVariate(l Labor, keys keyOf, batch uint64, typeKey uint64, hop int, id uint64) uint64 {
+	if l.LayerDependent {
+		hop = 0
+	}
+	if stays := uint64(max(l.BatchDependency, 1)); stays > 1 {
+		s := rng.Stream(rng.StageKey(keys.at(0), typeKey, 8, 0), id)
+		batch = (batch + rng.Bounded(rng.Draw(s, 0), stays)) / stays
+	}
+	return rng.Draw(rng.Stream(rng.StageKey(keys.at(batch), typeKey, 4, uint8(hop)), id), 0)
+}
+
+// laborPicks are the picks of a destination by docs/sampling.md, with the variates of its in-edges: by sorting, and by
+// numbers of any size.
+func laborPicks(variates []uint64, k int, poisson bool) (picks []int) {
+	for i := range variates {
+		picks = append(picks, i)
+	}
+	n := int64(len(variates))
+	switch {
+	case k < 0 || n <= int64(k):
+		return picks
+	case poisson:
+		limit := new(big.Int).Lsh(big.NewInt(int64(k)), 64) // of variate * n
+		return slices.DeleteFunc(picks, func(i int) bool {
+			u := new(big.Int).SetUint64(variates[i])
+			return u.Mul(u, big.NewInt(n)).Cmp(limit) >= 0
+		})
+	}
+	slices.SortStableFunc(picks, func(a, b int) int { return cmp.Compare(variates[a], variates[b]) })
+	picks = picks[:k]
+	slices.Sort(picks)
+	return picks
+}
+
+func laborOracle(g *graph.Graph, runs edgeRuns, l Labor, keys keyOf, batch uint64, req *Request) *oracleSample {
+	n := Neighbor{Fanouts: l.Fanouts, PerType: l.PerType, Frontier: l.Frontier}
+	variates := map[[2]int][]uint64{} // by hop and node type, of fused ids
+	return oracleBy(g, n, req, func(h, e int, v rooted) (picks []int64) {
+		et := &g.Schema().Edges[e]
+		all := variates[[2]int{h, et.Src}]
+		for id := int64(len(all)); id < g.NumNodes(); id++ {
+			all = append(all, laborVariate(l, keys, batch, g.Schema().Nodes[et.Src].Key, h, uint64(id-g.Offset(et.Src))))
+		}
+		variates[[2]int{h, et.Src}] = all
+		run := runs[[2]int64{v.id + g.Offset(et.Dst), int64(e)}]
+		var of []uint64
+		for _, pos := range run {
+			of = append(of, all[indexAt(g, pos)])
+		}
+		for _, i := range laborPicks(of, oracleFanout(n, et, h), l.Poisson) {
+			picks = append(picks, run[i])
+		}
+		return picks
+	})
+}
+
+func randomLabor(r *rand.Rand, s *graph.Schema) Labor {
+	n := randomOptions(r, s)
+	return Labor{Fanouts: n.Fanouts, PerType: n.PerType, Frontier: n.Frontier, Poisson: r.IntN(3) == 0,
+		LayerDependent: r.IntN(3) == 0, BatchDependency: []int{0, 0, 1, 2, 3, 64}[r.IntN(6)]}
+}
+
+func openLaborVariants(t *testing.T, g *graph.Graph, l Labor) map[string]Worker {
+	t.Helper()
+	return openEach(t, g, l, func(env Env, ids []int32) (Worker, error) { return openLabor(l, env, ids) },
+		func(env Env, ids []int64) (Worker, error) { return openLabor(l, env, ids) })
+}
+
+// TestLaborEqualsTheOracle goes over many small graphs, with more kinds of chance than a few large ones, and some of the
+// size where a destination has far more edges than it takes.
+func TestLaborEqualsTheOracle(t *testing.T) {
+	const seed = 20261123
+	r := rand.New(rand.NewPCG(seed, 0))
+	for round := range 600 {
+		types := [][2]int{{1, 1}, {1, 1}, {1, 3}, {3, 5}}[r.IntN(4)]
+		var g *graph.Graph
+		switch {
+		case round%200 == 0:
+			g = randomGraph(t, r, 2, 300)
+		case round%30 == 0:
+			g = randomGraph(t, r, types[0], types[1])
+		default:
+			g = sizedGraph(t, r, types[0], types[1], 9, func() int { return []int{0, r.IntN(4), r.IntN(30)}[r.IntN(3)] })
+		}
+		l := randomLabor(r, g.Schema())
+		workers, runs := openLaborVariants(t, g, l), newEdgeRuns(g)
+		keys := keyOf{r.Uint64(), r.Uint32(), r.Uint32N(3)}
+		batch := r.Uint64N(200)
+		req := randomRequest(r, g.Schema(), 0)
+		req.Rand = NewRand(keys.seed, keys.epoch, keys.instance, batch)
+		want := laborOracle(g, runs, l, keys, batch, req)
+		for name, w := range workers {
+			compare(t, fmt.Sprintf("seed %d round %d batch %d: %s: %s", seed, round, batch, l.Fingerprint(), name), g, w,
+				req, want)
+			if err := w.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// TestLaborOfHubsEqualsTheOracle has destinations with more edges than are in view at once, and fan-outs beyond a
+// chunk; among them one all of whose edges have the same source, so that all variates are the same.
+func TestLaborOfHubsEqualsTheOracle(t *testing.T) {
+	plain := hubs(t, 3000, map[int]int{0: 5000, 1: 513, 2: 512, 3: 1024, 4: 1025, 5: 40_000, 6: 3000})
+	indptr, indices := plain.Indptr(), mustView(t, plain.Indices())
+	for pos := indptr[6]; pos < indptr[7]; pos++ {
+		indices[pos] = 7
+	}
+	g := plainGraph(t, indptr, indices)
+	runs, keys := newEdgeRuns(g), keyOf{seed: 7}
+	req := &Request{Seeds: [][]int64{{5, 0, 9, 1, 6, 2, 3, 4}}, Rand: NewRand(7, 0, 0, 5)}
+	for _, l := range []Labor{
+		{Fanouts: []int{1, 2}}, {Fanouts: []int{15, 2}}, {Fanouts: []int{512, 2}}, {Fanouts: []int{513, 2}},
+		{Fanouts: []int{1023, 1024}}, {Fanouts: []int{4000}, BatchDependency: 4}, {Fanouts: []int{1 << 30, 600}},
+		{Fanouts: []int{700}, Poisson: true}, {Fanouts: []int{600, 700}, Frontier: NewNodes},
+	} {
+		want := laborOracle(g, runs, l, keys, 5, req)
+		for name, w := range openLaborVariants(t, g, l) {
+			for range 2 {
+				compare(t, fmt.Sprintf("%s: %s", l.Fingerprint(), name), g, w, req, want)
+			}
+			if err := w.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func TestLaborRefusesWhatMakesNoSense(t *testing.T) {
+	g := randomGraph(t, rand.New(rand.NewPCG(1, 1)), 2, 3)
+	for name, l := range map[string]Labor{
+		"no hops":          {},
+		"below all":        {Fanouts: []int{-2}},
+		"unknown type":     {PerType: map[string][]int{"nobody": {1}}},
+		"frontier":         {Fanouts: []int{1}, Frontier: 7},
+		"batch dependency": {Fanouts: []int{1}, BatchDependency: -1},
+	} {
+		if err := l.Validate(g.Schema()); !errors.Is(err, ErrOptions) {
+			t.Errorf("%s: %v, want ErrOptions", name, err)
+		}
+		if _, err := l.Open(Env{Graph: g, BatchSize: 1}); !errors.Is(err, ErrOptions) {
+			t.Errorf("%s: opened with %v, want ErrOptions", name, err)
+		}
+	}
+}
+
+func TestLaborSaysWhereAGraphIsDamaged(t *testing.T) {
+	for name, c := range damagedGraphs {
+		g := plainGraph(t, c.indptr, c.indices)
+		for _, l := range []Labor{{Fanouts: []int{2, -1}}, {Fanouts: []int{2, -1}, Poisson: true}} {
+			w, out := openTwoHops(t, l, Env{Graph: g, BatchSize: len(c.seeds)})
+			err := w.Sample(context.Background(), &Request{Seeds: [][]int64{c.seeds}, Rand: NewRand(0, 0, 0, 0)}, out)
+			if !errors.Is(err, c.want) || err != nil && !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%s: %v, want %v with %q", name, err, c.want, c.says)
+			}
+		}
+	}
+}
+
+func TestLaborKeepsItsBoundAndAllocatesNothingOnceWarm(t *testing.T) {
+	const seed = 12
+	r := rand.New(rand.NewPCG(seed, 0))
+	for round := range 60 {
+		g := randomGraph(t, r, 1+r.IntN(3), 1+r.IntN(4))
+		l, req := randomLabor(r, g.Schema()), randomRequest(r, g.Schema(), uint64(round))
+		size, what := 0, fmt.Sprintf("seed %d round %d: ", seed, round)
+		for t := range req.Seeds {
+			size += int(req.numSeeds(g.Schema(), t))
+		}
+		ledger := &pinned.Ledger{}
+		w, err := l.Open(Env{Graph: g, BatchSize: size, Scratch: pinned.Options{Ledger: ledger, Purpose: pinned.Scratch}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, bound := sampleOf(g, l, size), l.Bound(g.Schema(), size)
+		run := func() {
+			if err := w.Sample(context.Background(), req, out); err != nil {
+				t.Fatal(err)
+			}
+		}
+		run()
+		nodes, edges := int64(0), out.NumEdges()
+		for _, list := range out.Nodes {
+			nodes += list.Len()
+		}
+		if l.Frontier == NewNodes { // the layers share memory
+			edges = 0
+			for e := range out.Blocks[0] {
+				edges += out.Blocks[0][e].NumEdges()
+			}
+		}
+		if nodes > bound.Nodes || edges > bound.Edges || ledger.Peak() > 2*bound.Scratch+64<<10 {
+			t.Errorf("%s%s: %d nodes, %d edges, %d bytes of scratch; bound %+v", what, l.Fingerprint(), nodes, edges,
+				ledger.Peak(), bound)
+		}
+		if n := testing.AllocsPerRun(20, run); n != 0 {
+			t.Errorf("%s%s: %v allocations a batch", what, l.Fingerprint(), n)
+		}
+		if err := errors.Join(out.Close(), w.Close()); err != nil || ledger.Total() != 0 {
+			t.Errorf("%s%s: closed: %v, %d bytes are counted", what, l.Fingerprint(), err, ledger.Total())
+		}
+	}
+}

@@ -66,6 +66,9 @@ func (l Labor) Validate(s *graph.Schema) error {
 	return Neighbor{Fanouts: l.Fanouts, PerType: l.PerType, Frontier: l.Frontier}.Validate(s)
 }
 
+// Expands implements FrontierSampler.
+func (l Labor) Expands() Frontier { return l.Frontier }
+
 // Fingerprint implements Sampler.
 func (l Labor) Fingerprint() string {
 	return fmt.Sprintf("labor fanouts=%s frontier=%v poisson=%t layer-dependent=%t batch-dependency=%d",

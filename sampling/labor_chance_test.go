@@ -193,7 +193,8 @@ func TestLaborPicksEveryEdgeAndPairAsOftenAsItMust(t *testing.T) {
 		c := newChances(laborGadget.law(laborK, l.Poisson))
 		laborGadget.draw(t, l, 1, trialsOf(1_600_000), func(_ int, sets []int) { c.add(sets[0]) })
 		c.check(t, l.Fingerprint())
-		for _, things := range []int{1, 1 << 8, 3, 1 | 1<<4, 1<<9 | 1<<12} { // edges and pairs, within and across destinations
+		// edges, and pairs within a destination and across two
+		for _, things := range []int{1, 1 << 8, 3, 1 | 1<<4, 1<<9 | 1<<12} {
 			c.checkPlanted(t, l.Fingerprint(), things)
 		}
 	}
@@ -263,8 +264,8 @@ func TestLaborPicksEveryPartOfAHubAsOftenAsItMust(t *testing.T) {
 		spread := math.Sqrt(trials * k / n * (1 - float64(k)/n))
 		for i, c := range counts {
 			if off := (c - trials*k/n) / spread; math.Abs(off) > chanceLimit {
-				t.Errorf("%s: part %d of a hub is picked %v times, must be %v: %.1f standard deviations", l.Fingerprint(), i, c,
-					trials*k/n, off)
+				t.Errorf("%s: part %d of a hub is picked %v times, must be %v: %.1f deviations", l.Fingerprint(),
+					i, c, trials*k/n, off)
 			}
 		}
 		t.Logf("%s: a bias of %.2f %% is found in each part of a hub", l.Fingerprint(),

@@ -296,8 +296,8 @@ func (p *laborPicker[V]) keepLeast(n, k int) uint64 {
 
 // kthOf returns the k-th least of some numbers, and how many of those equal to it are among the k least.
 func kthOf(us []uint64, k int) (limit uint64, ties int) {
-	// Search for a number that k are up to, between low and high. The numbers are spread evenly, so that interpolation finds
-	// one soon; every other step halves the range, so that any numbers do.
+	// Search for a number that k are up to, between low and high. The numbers are spread evenly, so that interpolation
+	// finds one soon; every other step halves the range, so that any numbers do.
 	low, below := uint64(0), 0 // below numbers are less than low
 	high, upTo := uint64(0), len(us)
 	for _, u := range us {

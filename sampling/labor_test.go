@@ -66,7 +66,8 @@ func laborOracle(g *graph.Graph, runs edgeRuns, l Labor, keys keyOf, batch uint6
 		et := &g.Schema().Edges[e]
 		all := variates[[2]int{h, et.Src}]
 		for id := int64(len(all)); id < g.NumNodes(); id++ {
-			all = append(all, laborVariate(l, keys, batch, g.Schema().Nodes[et.Src].Key, h, uint64(id-g.Offset(et.Src))))
+			own := uint64(id - g.Offset(et.Src))
+			all = append(all, laborVariate(l, keys, batch, g.Schema().Nodes[et.Src].Key, h, own))
 		}
 		variates[[2]int{h, et.Src}] = all
 		run := runs[[2]int64{v.id + g.Offset(et.Dst), int64(e)}]
@@ -93,8 +94,8 @@ func openLaborVariants(t *testing.T, g *graph.Graph, l Labor) map[string]Worker 
 		func(env Env, ids []int64) (Worker, error) { return openLabor(l, env, ids) })
 }
 
-// TestLaborEqualsTheOracle goes over many small graphs, with more kinds of chance than a few large ones, and some of the
-// size where a destination has far more edges than it takes.
+// TestLaborEqualsTheOracle goes over many small graphs, which meet more kinds of chance than a few large ones, and some
+// where a destination has far more edges than it takes.
 func TestLaborEqualsTheOracle(t *testing.T) {
 	const seed = 20261123
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -107,7 +108,8 @@ func TestLaborEqualsTheOracle(t *testing.T) {
 		case round%30 == 0:
 			g = randomGraph(t, r, types[0], types[1])
 		default:
-			g = sizedGraph(t, r, types[0], types[1], 9, func() int { return []int{0, r.IntN(4), r.IntN(30)}[r.IntN(3)] })
+			degree := func() int { return []int{0, r.IntN(4), r.IntN(30)}[r.IntN(3)] }
+			g = sizedGraph(t, r, types[0], types[1], 9, degree)
 		}
 		l := randomLabor(r, g.Schema())
 		workers, runs := openLaborVariants(t, g, l), newEdgeRuns(g)
@@ -117,8 +119,8 @@ func TestLaborEqualsTheOracle(t *testing.T) {
 		req.Rand = NewRand(keys.seed, keys.epoch, keys.instance, batch)
 		want := laborOracle(g, runs, l, keys, batch, req)
 		for name, w := range workers {
-			compare(t, fmt.Sprintf("seed %d round %d batch %d: %s: %s", seed, round, batch, l.Fingerprint(), name), g, w,
-				req, want)
+			compare(t, fmt.Sprintf("seed %d round %d batch %d: %s: %s", seed, round, batch, l.Fingerprint(), name), g,
+				w, req, want)
 			if err := w.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -196,7 +198,8 @@ func TestLaborKeepsItsBoundAndAllocatesNothingOnceWarm(t *testing.T) {
 			size += int(req.numSeeds(g.Schema(), t))
 		}
 		ledger := &pinned.Ledger{}
-		w, err := l.Open(Env{Graph: g, BatchSize: size, Scratch: pinned.Options{Ledger: ledger, Purpose: pinned.Scratch}})
+		w, err := l.Open(Env{Graph: g, BatchSize: size,
+			Scratch: pinned.Options{Ledger: ledger, Purpose: pinned.Scratch}})
 		if err != nil {
 			t.Fatal(err)
 		}

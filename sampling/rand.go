@@ -9,7 +9,7 @@ type Purpose uint8
 const (
 	PurposePick   = Purpose(rng.Pick)          // choosing neighbours
 	PurposeShared = Purpose(rng.SharedVariate) // a variate a node that its destinations share
-	PurposePhase  = Purpose(rng.Phase)         // when a node's shared variate is drawn anew, where it stays for several batches
+	PurposePhase  = Purpose(rng.Phase)         // when a shared variate that stays for several batches is drawn anew
 )
 
 // Rand is the randomness of one batch, a value: every draw is a function of the batch (seed, epoch, number, instance)

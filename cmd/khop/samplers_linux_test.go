@@ -28,6 +28,10 @@ var samplerCases = []struct {
 		Metapath: []string{"writes", "rev_writes"}, Edges: true}},
 	{"sbm", "--sampler node2vec --length 5 --walks 3 --p 0.5 --q 2 --walk-edges", sampling.Node2Vec{Length: 5,
 		PerSeed: 3, P: 0.5, Q: 2, Edges: true}},
+	{"sbm", "--sampler labor --fanouts 4,3 --poisson --layer-dependent", sampling.Labor{Fanouts: []int{4, 3},
+		Poisson: true, LayerDependent: true}},
+	{"typed", "--sampler labor --fanouts 3,2 --frontier new --batch-dependency 3", sampling.Labor{Fanouts: []int{3, 2},
+		Frontier: sampling.NewNodes, BatchDependency: 3}},
 }
 
 func TestSamplersThroughEveryDoor(t *testing.T) {

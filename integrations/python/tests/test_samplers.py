@@ -22,6 +22,10 @@ CASES = [
         dict(sampler="node2vec", length=5, walks=3, p=0.5, q=2, walk_edges=True),
         ["--sampler=node2vec", "--length=5", "--walks=3", "--p=0.5", "--q=2", "--walk-edges"],
     ),
+    ("sbm", dict(sampler="labor", fanouts=[4, 3], poisson=True, layer_dependent=True),
+     ["--sampler=labor", "--fanouts=4,3", "--poisson", "--layer-dependent"]),
+    ("typed", dict(sampler="labor", fanouts=[3, 2], frontier="new", batch_dependency=3),
+     ["--sampler=labor", "--fanouts=3,2", "--frontier=new", "--batch-dependency=3"]),
 ]
 
 

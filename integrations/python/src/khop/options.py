@@ -32,7 +32,7 @@ def _numbers(values: Sequence[int]) -> str:
 class SamplerOptions(TypedDict, total=False):
     """Options of samplers beside fanouts: flags of khop serve, which knows what each sampler takes, and the defaults (khop samplers)."""
 
-    frontier: str  # neighbor: "all", "new"
+    frontier: str  # neighbor, labor: "all", "new"
     replace: bool  # neighbor
     disjoint: bool  # neighbor
     length: int  # walk, node2vec
@@ -43,6 +43,9 @@ class SamplerOptions(TypedDict, total=False):
     walk_edges: bool  # walk, node2vec
     p: float  # node2vec
     q: float  # node2vec
+    poisson: bool  # labor
+    layer_dependent: bool  # labor
+    batch_dependency: int  # labor
 
 
 def check_names(given: Iterable[str], others: Iterable[str]) -> None:

@@ -23,10 +23,10 @@ type samplerRow struct {
 // integrations/python/src/khop/options.py, and a case in its test_samplers.py.
 var samplers = []samplerRow{
 	{"neighbor", "uniform neighbours", "fanouts frontier replace disjoint", (*samplerFlags).neighbor},
-	{"walk", "random walks", "length walks restart stop metapath walk-edges", (*samplerFlags).walk},
-	{"node2vec", "walks of second order", "length walks p q walk-edges", (*samplerFlags).node2vec},
 	{"labor", "neighbours that destinations share, LABOR-0",
 		"fanouts frontier poisson layer-dependent batch-dependency", (*samplerFlags).labor},
+	{"walk", "random walks", "length walks restart stop metapath walk-edges", (*samplerFlags).walk},
+	{"node2vec", "walks of second order", "length walks p q walk-edges", (*samplerFlags).node2vec},
 }
 
 // samplerFlags are the flags of all samplers. The line of a sampler says which it takes; others are an error.
@@ -37,20 +37,13 @@ type samplerFlags struct {
 	Replace  bool              `help:"Sample with replacement."`
 	Disjoint bool              `help:"Keep trees apart: a node is there once for each seed that reaches it."`
 
-	walkFlags `embed:""`
-	Poisson         bool     `help:"Take each edge by itself, so that the fan-out is a mean."`
-	LayerDependent  bool     `help:"Let hops share nodes too."`
-	BatchDependency positive `default:"1" placeholder:"N" help:"Batches for which a node keeps its draw."`
+	laborFlags `embed:""`
+	walkFlags  `embed:""`
 }
 
 func (f *samplerFlags) neighbor() sampling.Sampler {
 	return sampling.Neighbor{Fanouts: f.Fanouts.all, PerType: f.Fanouts.perType, Replace: f.Replace,
 		Frontier: f.Frontier, Disjoint: f.Disjoint}
-}
-
-func (f *samplerFlags) labor() sampling.Sampler {
-	return sampling.Labor{Fanouts: f.Fanouts.all, PerType: f.Fanouts.perType, Frontier: f.Frontier, Poisson: f.Poisson,
-		LayerDependent: f.LayerDependent, BatchDependency: int(f.BatchDependency)}
 }
 
 // fanouts is the value of --fanouts.

@@ -229,6 +229,15 @@ func TestBatchesAreTheSameHoweverTheyAreLoaded(t *testing.T) {
 	}
 	for range 30 {
 		g, s := graphs[r.IntN(2)], samplers[r.IntN(len(samplers))]
+		if n, ok := s.(sampling.Neighbor); ok {
+			if g == graphs[0] && r.IntN(3) == 0 {
+				n.Weight = "weight"
+			}
+			if r.IntN(4) == 0 {
+				n.Share = 0.3
+			}
+			s = n
+		}
 		fixed := loader.Options{
 			Sampler: s, BatchSize: 1 + r.IntN(60), Shuffle: r.IntN(2) == 0, DropLast: r.IntN(2) == 0,
 			Seed: r.Uint64(), Instance: r.Uint32(), EdgePos: r.IntN(2) == 0, Seeds: loader.AllNodes(),

@@ -111,6 +111,11 @@ func chooseProcessor(opt *Options) (processor, error) {
 // deviceSampler returns the sampler as one that runs on a device.
 func deviceSampler(opt *Options) (sampling.DeviceSampler, error) {
 	if s, ok := opt.Sampler.(sampling.DeviceSampler); ok {
+		if partly, ok := s.(sampling.PartlyOnDevice); ok {
+			if err := partly.OnDevice(); err != nil {
+				return nil, fmt.Errorf("%w: %s: %w; take \"cpu\"", ErrDevice, opt.Device, err)
+			}
+		}
 		return s, nil
 	}
 	return nil, fmt.Errorf("%w: %s: samplers of %T do not run on a device; take \"cpu\"", ErrDevice, opt.Device,

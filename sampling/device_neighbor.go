@@ -2,11 +2,12 @@ package sampling
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/khop-gnn/khop/device"
 )
 
-var _ DeviceSampler = Neighbor{}
+var _ PartlyOnDevice = Neighbor{}
 
 // deviceNeighbor is what Neighbor decides on a device: neighbor.cu says how many edges a destination takes, and which.
 type deviceNeighbor struct {
@@ -20,10 +21,18 @@ type deviceNeighbor struct {
 
 var sharedNeighborKernels device.Shared[*neighborKernels]
 
+// OnDevice implements PartlyOnDevice.
+func (n Neighbor) OnDevice() error {
+	if n.chooses() {
+		return fmt.Errorf("%w: weights, masks and shares of neighbours are for the CPU", ErrOptions)
+	}
+	return nil
+}
+
 // OpenDevice implements DeviceSampler.
 func (n Neighbor) OpenDevice(env DeviceEnv) (DeviceWorker, error) {
 	s := env.Graph.Schema()
-	if err := n.Validate(s); err != nil {
+	if err := errors.Join(n.Validate(s), n.OnDevice()); err != nil {
 		return nil, err
 	}
 	p, err := newPlan(s, n.Fanouts, n.PerType)

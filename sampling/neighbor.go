@@ -1,6 +1,7 @@
 package sampling
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/khop-gnn/khop/graph"
@@ -37,13 +38,19 @@ func (f *Frontier) UnmarshalText(text []byte) error {
 	return fmt.Errorf("%w: frontier %q: must be all or new", ErrOptions, text)
 }
 
-// Neighbor samples in-neighbours uniformly: for each destination and edge type up to a fan-out of its in-edges, every
-// subset of that size with equal probability (up to 2^-32), or with Replace that many independent picks. Without
-// replacement picks are ascending by edge position, with replacement in the order of the draws.
+// Neighbor samples in-neighbours: for each destination and edge type up to a fan-out of its in-edges, every subset of
+// that size with equal probability (up to 2^-32), or with Replace that many independent picks. Without replacement
+// picks are ascending by edge position, with replacement in the order of the draws.
 //
-// Cost: O(fan-out) a destination, whatever its degree. Method: node-wise neighbour sampling, Hamilton, Ying and
-// Leskovec, "Inductive Representation Learning on Large Graphs", NeurIPS 2017; subsets by R. W. Floyd, in Bentley,
-// "Programming pearls: a sample of brilliance", CACM 30(9), 1987. docs/sampling.md states the result in full.
+// With Weight the picks are in proportion to weights. Without replacement this is as if edges were drawn one after the
+// other, each in proportion to its weight among those that are left; with Replace each pick is independent. Edges of
+// weight 0 are never followed, even where fewer than the fan-out have another.
+//
+// Cost: O(fan-out) a destination, whatever its degree; O(degree) with Weight or Mask. Method: node-wise neighbour
+// sampling, Hamilton, Ying and Leskovec, "Inductive Representation Learning on Large Graphs", NeurIPS 2017; subsets by
+// R. W. Floyd, in Bentley, "Programming pearls: a sample of brilliance", CACM 30(9), 1987; weighted subsets by
+// exponential races, Efraimidis and Spirakis, "Weighted random sampling with a reservoir", Information Processing
+// Letters 97(5), 2006. docs/sampling.md states the result in full.
 type Neighbor struct {
 	// Fanouts are the picks of each hop, Fanouts[0] out of the seeds; All (-1) takes every in-edge, 0 none.
 	Fanouts []int
@@ -52,6 +59,14 @@ type Neighbor struct {
 	PerType map[string][]int
 	// Replace picks with replacement.
 	Replace bool
+	// Weight names a column of the edges with their weights, float32 or float64; "" is uniform. Weights must be finite
+	// and not negative: a batch that looks at another fails with ErrGraph.
+	Weight string
+	// Mask names a column of the edges, uint8: only edges where it is not 0 are followed. "" follows all.
+	Mask string
+	// Share, above 0 and up to 1, takes at most this share of the edges that a destination may follow, rounded up, and
+	// no more than the fan-out.
+	Share float64
 	// Frontier says which nodes a hop expands.
 	Frontier Frontier
 	// Disjoint keeps the trees of a batch's items apart: a node is in a list once for every tree that reaches it, and
@@ -64,6 +79,12 @@ type Neighbor struct {
 func (n Neighbor) Validate(s *graph.Schema) error {
 	if n.Frontier > NewNodes {
 		return fmt.Errorf("%w: frontier %d", ErrOptions, n.Frontier)
+	}
+	if !(n.Share >= 0 && n.Share <= 1) {
+		return fmt.Errorf("%w: share %v: must be above 0 and up to 1, or 0 for none", ErrOptions, n.Share)
+	}
+	if err := n.checkColumns(s); err != nil {
+		return err
 	}
 	_, err := newPlan(s, n.Fanouts, n.PerType)
 	return err
@@ -78,6 +99,15 @@ func (n Neighbor) Fingerprint() string {
 		n.Frontier)
 	if n.Disjoint {
 		text += " disjoint=true"
+	}
+	if n.Weight != "" {
+		text += " weight=" + n.Weight
+	}
+	if n.Mask != "" {
+		text += " mask=" + n.Mask
+	}
+	if n.Share != 0 {
+		text += fmt.Sprintf(" share=%v", n.Share)
 	}
 	return text
 }
@@ -113,7 +143,9 @@ func (n Neighbor) Bound(s *graph.Schema, batchSize int) Bound {
 	} else {
 		b.Scratch = scratchBytes[int64](s, b)
 	}
-	if !n.Replace {
+	if n.chooses() {
+		b.Scratch = satAdd(b.Scratch, n.chooseBytes(s, p, blocks))
+	} else if !n.Replace {
 		b.Scratch = satAdd(b.Scratch, 8*p.manyPicks(s))
 	}
 	return b
@@ -143,6 +175,13 @@ func openNeighbor[V nodeID](opt Neighbor, env Env, indices []V) (Worker, error) 
 	a, err := newAssembly(env, indices, opt.Frontier, opt.Disjoint, opt.Bound(s, env.BatchSize))
 	if err != nil {
 		return nil, err
+	}
+	if opt.chooses() {
+		c, err := newChoosePicker(a, opt, p, env)
+		if err != nil {
+			return nil, errors.Join(err, a.close())
+		}
+		return &worker[V]{a, c}, nil
 	}
 	w := &neighborPicker[V]{a: a, plan: p, replace: opt.Replace}
 	w.picks.Options = env.Scratch

@@ -116,3 +116,37 @@ func benchNeighbor(b *testing.B, g *graph.Graph, s Neighbor) {
 	b.ReportMetric(float64(edges)/float64(b.N), "edges/op")
 	b.ReportMetric(float64(nodes)/float64(b.N), "nodes/op")
 }
+
+// withWeights gives the edges of a graph weights between 0 and 1, float32.
+func withWeights(b *testing.B, g *graph.Graph) *graph.Graph {
+	b.Helper()
+	region, err := pinned.Allocate(4*g.NumEdges(), pinned.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { region.Close() })
+	w, err := unified.New(unified.Float32, region.Bytes(), g.NumEdges())
+	if err != nil {
+		b.Fatal(err)
+	}
+	to, _ := unified.View[float32](w)
+	for i := range to {
+		to[i] = rng.Float32(rng.Draw(9, uint64(i)))
+	}
+	s := *g.Schema()
+	s.EdgeColumns = []graph.Column{{Name: "weight", DType: unified.Float32}}
+	g, err = graph.FromArrays(graph.Arrays{Schema: s, Indptr: unified.FromSlice(g.Indptr()), Indices: g.Indices(),
+		EdgeColumns: map[string]unified.Tensor{"weight": w}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return g
+}
+
+func BenchmarkNeighborByWeight(b *testing.B) {
+	g := withWeights(b, powerLaw(b, 1_000_000, 50_000_000))
+	for _, n := range []Neighbor{{}, {Weight: "weight"}, {Weight: "weight", Replace: true}} {
+		n.Fanouts = []int{15, 10, 5}
+		b.Run(n.Fingerprint(), func(b *testing.B) { benchNeighbor(b, g, n) })
+	}
+}

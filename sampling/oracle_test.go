@@ -148,6 +148,9 @@ func oraclePick(g *graph.Graph, runs edgeRuns, n Neighbor, req *Request, k, h, e
 	et := &g.Schema().Edges[e]
 	run := runs[[2]int64{v.id + g.Offset(et.Dst), int64(e)}]
 	index := uint64(v.id + v.tree*g.Schema().Nodes[et.Dst].Count)
+	if n.chooses() {
+		return oracleChoose(g, n, req, k, h, e, index, run)
+	}
 	stream := rng.Stream(rng.StageKey(req.Rand.key, et.Key, rng.Pick, uint8(h)), index)
 	var picks []uint64
 	switch {

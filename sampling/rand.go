@@ -10,6 +10,7 @@ const (
 	PurposePick   = Purpose(rng.Pick)          // choosing neighbours
 	PurposeShared = Purpose(rng.SharedVariate) // a variate a node that its destinations share
 	PurposePhase  = Purpose(rng.Phase)         // when a shared variate that stays for several batches is drawn anew
+	PurposeWeigh  = Purpose(rng.Weigh)         // choosing edges by weight
 )
 
 // Rand is the randomness of one batch, a value: every draw is a function of the batch (seed, epoch, number, instance)

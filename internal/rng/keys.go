@@ -33,6 +33,9 @@ const (
 	Noise Purpose = 5
 	// Split deals items into sets. T: as Shuffle. Hop: 0. Index: id of the item. Draws: draw 0.
 	Split Purpose = 6
+	// Weigh chooses edges by weight. T, hop and index: as Pick. Draws: draw i for edge i of the destination, or draw j
+	// for pick j with replacement.
+	Weigh Purpose = 7
 	// Phase says when a node's SharedVariate is drawn anew, where it stays for several batches; its batch key has batch
 	// 0. T: node type. Hop: 0. Index: id of the node. Draws: draw 0.
 	Phase Purpose = 8

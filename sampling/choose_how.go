@@ -1,0 +1,177 @@
+package sampling
+
+import (
+	"cmp"
+	"math"
+	"math/bits"
+	"slices"
+	"unsafe"
+
+	"github.com/khop-gnn/khop/internal/rng"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// takeAll takes all edges that may be followed.
+func (p *choosePicker[V]) takeAll(first, n int64) error {
+	if err := p.room(n); err != nil {
+		return err
+	}
+	return p.each(first, n, func(c *edgeChunk) { p.n = len(c.all(p.picks[:p.n])) })
+}
+
+// edges are those of a destination: n from a position on, of which some may be followed.
+type edges struct{ first, n, eligible int64 }
+
+// uniformly takes k of the edges that may be followed, each with equal probability.
+func (p *choosePicker[V]) uniformly(stream uint64, of edges, k int64, again bool) error {
+	if err := p.room(k); err != nil {
+		return err
+	}
+	picks := p.picks[p.n : p.n+int(k)]
+	p.n += int(k)
+	if again {
+		return p.uniformlyAgain(stream, of, picks)
+	}
+	if of.eligible == of.n {
+		p.set.subset(picks, stream, of.first, uint64(of.n))
+		return nil
+	}
+	p.set.subset(picks, stream, 0, uint64(of.eligible))
+	before := int64(0)
+	return p.each(of.first, of.n, func(c *edgeChunk) {
+		many := c.count()
+		for ; len(picks) > 0 && picks[0] < before+many; picks = picks[1:] {
+			picks[0] = c.nth(picks[0] - before)
+		}
+		before += many
+	})
+}
+
+// uniformlyAgain makes independent picks.
+func (p *choosePicker[V]) uniformlyAgain(stream uint64, of edges, picks []int64) error {
+	if of.eligible == of.n {
+		for j := range picks {
+			picks[j] = of.first + int64(rng.Bounded(rng.Draw(stream, uint64(j)), uint64(of.n)))
+		}
+		return nil
+	}
+	draws, err := p.drawn(stream, uint64(of.eligible), int64(len(picks)))
+	if err != nil {
+		return err
+	}
+	before := uint64(0)
+	return p.each(of.first, of.n, func(c *edgeChunk) {
+		many := uint64(c.count())
+		for ; len(draws) > 0 && draws[0].at < before+many; draws = draws[1:] {
+			picks[draws[0].pick] = c.nth(int64(draws[0].at - before))
+		}
+		before += many
+	})
+}
+
+// drawn makes k draws of 0 .. n-1, in ascending order.
+func (p *choosePicker[V]) drawn(stream, n uint64, k int64) (draws []drawn, err error) {
+	cells, err := unified.Grow[uint64](&p.draws, 2*k, 0)
+	if err != nil {
+		return nil, err
+	}
+	draws = unsafe.Slice((*drawn)(unsafe.Pointer(unsafe.SliceData(cells))), k)
+	for j := range draws {
+		draws[j] = drawn{rng.Bounded(rng.Draw(stream, uint64(j)), n), int64(j)}
+	}
+	slices.SortFunc(draws, func(a, b drawn) int { return cmp.Compare(a.at, b.at) })
+	return draws, nil
+}
+
+// byWeight takes the k edges that win the race.
+func (p *choosePicker[V]) byWeight(stream uint64, first, n, k int64) error {
+	if err := p.room(k); err != nil {
+		return err
+	}
+	best := &p.race.best
+	if err := best.begin(int(k), n); err != nil {
+		return err
+	}
+	c := &p.chunk
+	for at := first; at < first+n; at += chunkEdges {
+		if !p.chunkLoaded {
+			if err := p.values.load(c, at, min(chunkEdges, first+n-at)); err != nil {
+				return err
+			}
+		}
+		p.race.run(c.weights[:c.n], at, stream, uint64(at-first), c.sum)
+	}
+	p.n += copy(p.picks[p.n:], best.at[:best.n])
+	return nil
+}
+
+// byWeightAgain takes k edges, each independently, with probabilities in proportion to their weights as integers.
+func (p *choosePicker[V]) byWeightAgain(stream uint64, first, n, k int64) error {
+	most := 0.0
+	err := p.each(first, n, func(c *edgeChunk) { most = max(most, slices.Max(c.weights[:c.n])) })
+	if err != nil || most == 0 {
+		return err
+	}
+	scale := fixedScale(most, n)
+	sum := uint64(0)
+	err = p.each(first, n, func(c *edgeChunk) {
+		for _, w := range c.weights[:c.n] {
+			sum += fixedWeight(w, scale)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if err := p.room(k); err != nil {
+		return err
+	}
+	draws, err := p.drawn(stream, sum, k)
+	if err != nil {
+		return err
+	}
+	picks, before := p.picks[p.n:p.n+int(k)], uint64(0)
+	p.n += int(k)
+	return p.each(first, n, func(c *edgeChunk) {
+		for i, w := range c.weights[:c.n] {
+			before += fixedWeight(w, scale)
+			for ; len(draws) > 0 && draws[0].at < before; draws = draws[1:] {
+				picks[draws[0].pick] = c.from + int64(i)
+			}
+		}
+	})
+}
+
+// fixedShare returns a share as a multiple of 2^-32.
+func fixedShare(share float64) uint64 { return uint64(math.RoundToEven(share * (1 << 32))) }
+
+// fixedScale returns what fixedWeight needs to make n weights, up to the greatest, integers whose sum is below 2^62.
+func fixedScale(most float64, n int64) int {
+	return 61 - bits.Len64(uint64(n)) - exponent(most)
+}
+
+// exponent returns x of the greatest power of two, 2^x, that is at most w.
+func exponent(w float64) int {
+	_, x := math.Frexp(w)
+	return x - 1
+}
+
+// fixedWeight returns floor(w * 2^scale), which must be below 2^62.
+func fixedWeight(w float64, scale int) uint64 {
+	b := math.Float64bits(w)
+	m, x := b&(1<<52-1), int(b>>52)
+	if x > 0 {
+		m |= 1 << 52
+		x--
+	}
+	shift := x - 1074 + scale // w = m * 2^(x-1074)
+	if shift >= 0 {
+		return m << shift
+	}
+	return m >> min(-shift, 63)
+}
+
+func (p *choosePicker[V]) fill(c *chunk[V]) {
+	c.n = copy(c.pos, p.picks[p.done:p.n])
+	p.done += c.n
+	prefetchPicks(p.a.indices, c.pos[:c.n], 0, int64(len(p.a.indices)))
+}

@@ -1,0 +1,224 @@
+package sampling
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/bits"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// edgeValues are the columns of the edges that Neighbor reads, where it reads any.
+type edgeValues struct {
+	weightName string
+	weights32  []float32
+	weights64  []float64
+	mask       []uint8
+}
+
+// chooses says that the edges of a destination are not all alike, or that their number matters: choosePicker is for
+// that.
+func (n Neighbor) chooses() bool { return n.Weight != "" || n.Mask != "" || n.Share != 0 }
+
+// EdgeColumns implements ColumnSampler.
+func (n Neighbor) EdgeColumns() (names []string) {
+	for _, name := range []string{n.Weight, n.Mask} {
+		if name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// checkColumns refuses columns that are not as the options need them. Whether they are there the loader asks.
+func (n Neighbor) checkColumns(s *graph.Schema) error {
+	for _, c := range s.EdgeColumns {
+		number := len(c.Shape) == 0
+		if c.Name == n.Weight && (!number || c.DType != unified.Float32 && c.DType != unified.Float64) {
+			return fmt.Errorf("%w: weights %q are %v%v; they must be one float32 or float64 an edge", ErrOptions,
+				c.Name, c.DType, c.Shape)
+		}
+		if c.Name == n.Mask && (!number || c.DType != unified.Uint8) {
+			return fmt.Errorf("%w: mask %q is %v%v; it must be one uint8 an edge", ErrOptions, c.Name, c.DType, c.Shape)
+		}
+	}
+	return nil
+}
+
+// values finds the columns in a graph.
+func (n Neighbor) values(g *graph.Graph) (v edgeValues, err error) {
+	columns, err := EdgeColumns(n, g)
+	if err != nil {
+		return v, err
+	}
+	next := func() unified.Tensor {
+		c := columns[0]
+		columns = columns[1:]
+		return c
+	}
+	if n.Weight != "" {
+		c := next()
+		v.weightName = n.Weight
+		if c.DType() == unified.Float32 {
+			v.weights32, err = unified.View[float32](c)
+		} else {
+			v.weights64, err = unified.View[float64](c)
+		}
+		if err != nil {
+			return v, err
+		}
+	}
+	if n.Mask != "" {
+		v.mask, err = unified.View[uint8](next())
+	}
+	return v, err
+}
+
+func (v *edgeValues) weighted() bool { return v.weights32 != nil || v.weights64 != nil }
+
+// edgeChunk is up to chunkEdges edges of a destination: which of them may be followed, and their weights.
+type edgeChunk struct {
+	from, n int64 // positions
+	words   [chunkEdges / 64]uint64
+	weights [chunkEdges]float64 // 0 of edges that may not be followed
+	sum     float64             // of them, about
+}
+
+// load looks at the edges at positions from .. from+n-1.
+func (v *edgeValues) load(c *edgeChunk, from, n int64) error {
+	c.from, c.n = from, n
+	for i := range c.words {
+		c.words[i] = ^uint64(0)
+	}
+	c.words[(n-1)/64] = ^uint64(0) >> (63 - (n-1)%64)
+	clear(c.words[(n-1)/64+1:])
+	if v.mask != nil {
+		c.maskBy(v.mask[from : from+n])
+	}
+	if !v.weighted() {
+		return nil
+	}
+	ok := false
+	if v.weights32 != nil {
+		c.sum, ok = loadWeights(c.weights[:n], v.weights32[from:from+n])
+	} else {
+		c.sum, ok = loadWeights(c.weights[:n], v.weights64[from:from+n])
+	}
+	if !ok {
+		if err := v.badWeight(c); err != nil {
+			return err
+		}
+	}
+	if v.mask != nil {
+		c.sum = 0
+		for i := range c.weights[:n] {
+			if c.words[i/64]>>(i%64)&1 == 0 {
+				c.weights[i] = 0
+			}
+			c.sum += c.weights[i]
+		}
+	}
+	return nil
+}
+
+// maskBy leaves the edges whose mask is not 0.
+func (c *edgeChunk) maskBy(mask []uint8) {
+	i := 0
+	for ; i+8 <= len(mask); i += 8 {
+		x := binary.LittleEndian.Uint64(mask[i:])
+		x = ((x&0x7F7F7F7F7F7F7F7F + 0x7F7F7F7F7F7F7F7F) | x) >> 7 & 0x0101010101010101
+		c.words[i/64] &^= (x*0x0102040810204080>>56 ^ 0xFF) << (i % 64)
+	}
+	for ; i < len(mask); i++ {
+		if mask[i] == 0 {
+			c.words[i/64] &^= 1 << (i % 64)
+		}
+	}
+}
+
+// loadWeights writes weights as float64, and returns about their sum and whether all are plainly valid: neither
+// negative, infinite nor NaN.
+func loadWeights[W float32 | float64](to []float64, from []W) (sum float64, ok bool) {
+	to = to[:len(from)]
+	bad, other := uint64(0), 0.0
+	i := 0
+	for ; i+2 <= len(from); i += 2 {
+		x, y := float64(from[i]), float64(from[i+1])
+		to[i], to[i+1] = x, y
+		bad |= invalid(x) | invalid(y)
+		sum += x
+		other += y
+	}
+	for ; i < len(from); i++ {
+		x := float64(from[i])
+		to[i] = x
+		bad |= invalid(x)
+		sum += x
+	}
+	return sum + other, int64(bad) >= 0
+}
+
+// invalid has the uppermost bit where a weight is negative, infinite or NaN, and for -0.
+func invalid(w float64) uint64 {
+	b := math.Float64bits(w)
+	return b | (0x7FEFFFFFFFFFFFFF - b)
+}
+
+// badWeight finds the first edge whose weight is invalid. -0 is valid.
+func (v *edgeValues) badWeight(c *edgeChunk) error {
+	for i, w := range c.weights[:c.n] {
+		if !(w >= 0 && w <= math.MaxFloat64) {
+			return errWeight(v.weightName, c.from+int64(i), w)
+		}
+	}
+	return nil
+}
+
+func errWeight(column string, pos int64, w float64) error {
+	return fmt.Errorf("%w: edge %d: its weight in column %q is %v; weights must be finite and not negative", ErrGraph,
+		pos, column, w)
+}
+
+// positive takes away the edges whose weight is 0.
+func (c *edgeChunk) positive() {
+	for i, w := range c.weights[:c.n] {
+		if !(w > 0) {
+			c.words[i/64] &^= 1 << (i % 64)
+		}
+	}
+}
+
+// count returns how many edges may be followed.
+func (c *edgeChunk) count() (n int64) {
+	for _, w := range c.words[:(c.n+63)/64] {
+		n += int64(bits.OnesCount64(w))
+	}
+	return n
+}
+
+// all appends the positions of the edges that may be followed.
+func (c *edgeChunk) all(to []int64) []int64 {
+	for i, w := range c.words[:(c.n+63)/64] {
+		for ; w != 0; w &= w - 1 {
+			to = append(to, c.from+int64(64*i+bits.TrailingZeros64(w)))
+		}
+	}
+	return to
+}
+
+// nth returns the position of the edge that may be followed and has so many such edges before it in the chunk.
+func (c *edgeChunk) nth(rank int64) int64 {
+	for i, w := range c.words[:] {
+		n := int64(bits.OnesCount64(w))
+		if rank < n {
+			for ; rank > 0; rank-- {
+				w &= w - 1
+			}
+			return c.from + int64(64*i+bits.TrailingZeros64(w))
+		}
+		rank -= n
+	}
+	return -1 // there are fewer
+}

@@ -1,0 +1,72 @@
+package sampling
+
+import (
+	"math"
+
+	"github.com/khop-gnn/khop/internal/rng"
+)
+
+// chunkEdges is how many edges of a destination are looked at together: few enough for what is made of them to stay in
+// the first-level cache.
+const chunkEdges = 512
+
+// racer finds the winners of exponential races: of weighted edges the k with the smallest -log(u)/weight.
+//
+// Method: P. S. Efraimidis and P. G. Spirakis, "Weighted random sampling with a reservoir", Information Processing
+// Letters 97(5), 2006.
+type racer struct {
+	best smallest[float64]
+	at   [chunkEdges]int64   // the edges of a chunk that may win
+	unit [chunkEdges]float64 // u of these
+}
+
+// run adds a chunk of edges: those from position `first` of the column on, which draw from the stream's draw `from` on.
+// An edge of weight 0 never wins. sum is about the sum of the weights.
+func (r *racer) run(weights []float64, first int64, stream, from uint64, sum float64) {
+	b := &r.best
+	if !b.bound && len(weights) > 2*b.k+16 && b.n == 0 {
+		// As many as this are likely to be below the limit: more than k, so that it seldom has to be lifted.
+		expect := float64(b.k) + 2*math.Sqrt(float64(b.k)) + 2
+		b.bound, b.limit = true, expect/sum
+		r.chunk(weights, first, stream, from)
+		if b.n >= b.k {
+			b.drop()
+			return
+		}
+		b.bound, b.n = false, 0
+	}
+	r.chunk(weights, first, stream, from)
+	if b.n > b.k {
+		b.drop()
+	}
+}
+
+func (r *racer) chunk(weights []float64, first int64, stream, from uint64) {
+	b := &r.best
+	limit := math.Inf(1)
+	if b.bound {
+		limit = b.limit
+	}
+	n := r.scan(weights, stream+from*rng.Golden, limit*(1+0x1p-40))
+	for j, i := range r.at[:n] {
+		if w := weights[i]; w > 0 {
+			b.add(-rng.Log(r.unit[j])/w, first+i)
+		}
+	}
+}
+
+// scan notes the edges whose key may be up to a limit, and returns how many. Since -log(u) >= 1-u, a key is above the
+// limit where 1-u > limit * weight. state is that of the draw before the first.
+func (r *racer) scan(weights []float64, state uint64, limit float64) int {
+	n := 0
+	for i, w := range weights {
+		state += rng.Golden
+		u := rng.Unit(rng.Mix64(state))
+		r.at[n&(chunkEdges-1)], r.unit[n&(chunkEdges-1)] = int64(i), u
+		// Both are not negative, so that their bits compare as they do; NaN, which is 0 of infinity, is great.
+		if math.Float64bits(1-u) <= math.Float64bits(limit*w) {
+			n++
+		}
+	}
+	return n
+}

@@ -62,6 +62,6 @@
 //
 // Imports go one way; siblings in braces do not import each other:
 //
-//	device <- internal/* <- pinned <- unified <- graph <- {formats, sampling, gather} <- loader
+//	device <- internal/* <- pinned <- unified <- graph <- {formats, sampling, gather, sparse} <- loader
 //	loader <- integrations <- {bench, cmd, tools}
 package khop

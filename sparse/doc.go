@@ -1,0 +1,28 @@
+// Package sparse multiplies what was sampled: products of sparse and dense matrices, over blocks and whole graphs.
+//
+// # Basics
+//
+// A Matrix is a view of a block, of a graph, or of arrays of yours, in compressed rows: destinations are rows, sources
+// are columns. A Pool computes, on goroutines of its own:
+//
+//	pool := sparse.Open(sparse.Options{})
+//	defer pool.Close()
+//	a, err := sparse.Block(&batch.Sample.Blocks[0][0])
+//	err = pool.SpMM(y, sparse.Mean, a, unified.Tensor{}, batch.X())
+//
+// Dense operands are tensors of float32, [rows, ...], whose rows are as long as their width.
+//
+// A result is a function of the operands alone, to the bit. Each element is summed in the order of the edges, and
+// products round before they are added. Workers, processor, instruction set and plan do not change it. Plain Go code is
+// the specification; AVX-512 and AVX2 kernels (tools/asm) do the same for 16 or 8 columns at a time, keep the sums of
+// up to 256 columns in registers, and prefetch the rows of later edges. docs/results/ops.md has measurements.
+//
+// # Caveats
+//
+// A Matrix, and what is computed of it once, is valid as long as the arrays under it stay as they are. The block of a
+// batch does until the batch is released: make a new Matrix for each block. Results lie in memory of the caller's; huge
+// pages (pinned.Allocate) make large ones faster.
+//
+// A pool runs one operation at a time. Operands in a mapped file that was cut short end an operation with
+// pinned.ErrFault, and y is then undefined.
+package sparse

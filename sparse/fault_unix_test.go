@@ -1,0 +1,43 @@
+//go:build unix
+
+package sparse
+
+import (
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+func TestAFileThatIsCutShortEndsAnOperation(t *testing.T) {
+	p := drawn(rand.New(rand.NewPCG(5, 5)), 300, 4000, 16)
+	path := filepath.Join(t.TempDir(), "x")
+	if err := os.WriteFile(path, matrixOf(t, p.x, p.cols, p.width).Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, err := pinned.MapFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	x, err := unified.New(unified.Float32, r.Bytes(), int64(p.cols), int64(p.width))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, pool, y := p.matrix(t, false, false), open(t, 3), matrixOf(t, make([]float32, 300*16), 300, 16)
+	if err := pool.SpMM(y, Sum, a, unified.Tensor{}, x); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // a pool outlives the fault
+		if err := pool.SpMM(y, Sum, a, unified.Tensor{}, x); !errors.Is(err, pinned.ErrFault) {
+			t.Fatalf("%v, want ErrFault", err)
+		}
+	}
+}

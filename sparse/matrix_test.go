@@ -1,0 +1,66 @@
+package sparse
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/unified"
+)
+
+func TestMatrixNamesWhatIsWrong(t *testing.T) {
+	narrow := func(v ...int32) unified.Tensor { return unified.FromSlice(v) }
+	wide := func(v ...int64) unified.Tensor { return unified.FromSlice(v) }
+	for _, c := range []struct {
+		cols            int64
+		indptr, indices unified.Tensor
+		want            error
+		text            string
+	}{
+		{3, narrow(0, 1, 3), narrow(0, 2, 1), nil, ""},
+		{3, narrow(0, 1, 3), narrow(0, 3, 1), ErrMatrix, "edge 1: column 3 is not one of 3"},
+		{3, narrow(0, 1, 3), narrow(0, 2, -1), ErrMatrix, "edge 2: column -1"},
+		{3, wide(0, 1, 3), wide(0, 2, -1<<63), ErrMatrix, "edge 2: column -9223372036854775808"},
+		{3, wide(0, 1, 3), wide(1<<40, 2, 0), ErrMatrix, "edge 0: column 1099511627776"},
+		{1 << 40, wide(0, 1), narrow(-5), ErrMatrix, "edge 0: column -5"},
+		{3, narrow(0, 2, 1, 3), narrow(0, 2, 1), ErrMatrix, "row 1 begins at edge 2 and ends at 1"},
+		{3, narrow(1, 3), narrow(0, 2, 1), ErrMatrix, "from 1 to 3"},
+		{3, wide(0, 2), narrow(0, 2, 1), ErrMatrix, "from 0 to 2"},
+		{0, narrow(0), narrow(), nil, ""},
+		{-1, narrow(0), narrow(), ErrShape, "-1 columns"},
+		{3, narrow(), narrow(), ErrShape, "indptr"},
+		{3, unified.Tensor{}, narrow(), ErrShape, "indptr is none"},
+		{3, narrow(0), unified.FromSlice([]uint32{}), ErrShape, "uint32"},
+	} {
+		_, err := New(c.cols, c.indptr, c.indices)
+		if !errors.Is(err, c.want) || c.want != nil && !strings.Contains(err.Error(), c.text) {
+			t.Errorf("%v %v: %v, want %v: %s", c.indptr, c.indices, err, c.want, c.text)
+		}
+	}
+}
+
+func TestMatricesAreViews(t *testing.T) {
+	b := graph.Block{NumSrc: 4, NumDst: 2, Indptr: unified.FromSlice([]int32{0, 2, 3}),
+		Indices: unified.FromSlice([]int32{1, 3, 0})}
+	a, err := Block(&b)
+	if err != nil || a.Rows() != 2 || a.Cols() != 4 || a.Edges() != 3 {
+		t.Fatalf("%v, %v", a, err)
+	}
+	if unsafe.Pointer(&a.indices32[0]) != address(b.Indices) || unsafe.Pointer(&a.indptr32[0]) != address(b.Indptr) {
+		t.Error("the block was copied")
+	}
+	b.NumDst = 3
+	if _, err := Block(&b); !errors.Is(err, ErrShape) {
+		t.Errorf("a block with another number of destinations: %v", err)
+	}
+	g, err := graph.New(graph.Data{Nodes: []graph.NodeData{{Count: 3}}, Edges: []graph.EdgeData{{Src: []int64{0, 1, 2},
+		Dst: []int64{2, 2, 0}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, err = Whole(g); err != nil || a.Rows() != 3 || a.start(3) != 3 || a.column(0) != 2 || a.column(2) != 1 {
+		t.Errorf("%+v, %v", a, err)
+	}
+}

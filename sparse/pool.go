@@ -1,0 +1,114 @@
+package sparse
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/pinned"
+)
+
+// ErrClosed is returned by operations on a pool that was closed.
+var ErrClosed = errors.New("sparse: the pool is closed")
+
+// Options are how a pool computes. The zero value is the default.
+type Options struct {
+	// Workers is the number of goroutines that compute, the caller's among them; 0 is all processors that the process
+	// may use.
+	Workers int
+}
+
+// Pool runs operations on a fixed number of goroutines, which it owns. One operation runs at a time, and others wait;
+// in steady state none allocates. It is safe for concurrent use. Close it to end the goroutines.
+type Pool struct {
+	mu      sync.Mutex // of an operation
+	workers int
+	closed  bool
+	start   chan int // worker numbers
+	ends    sync.WaitGroup
+	guarded []func() error // [worker]: work on the current task
+
+	task  task
+	parts int64
+	next  atomic.Int64 // part
+	errs  []error      // [worker]
+	busy  sync.WaitGroup
+
+	spmm spmmTask
+}
+
+// task is an operation that is cut into parts.
+type task interface {
+	// do computes a part. A worker computes one part at a time, so memory may belong to it.
+	do(worker int, part, parts int64)
+}
+
+// Open returns a pool. The caller closes it.
+func Open(opt Options) *Pool {
+	if opt.Workers <= 0 {
+		opt.Workers = machine.Workers()
+	}
+	p := &Pool{workers: opt.Workers, start: make(chan int, opt.Workers), errs: make([]error, opt.Workers)}
+	for w := range p.workers {
+		p.guarded = append(p.guarded, func() error { p.work(w); return nil })
+	}
+	p.spmm.init(p.workers)
+	for range p.workers - 1 {
+		p.ends.Add(1)
+		go func() {
+			defer p.ends.Done()
+			for w := range p.start {
+				p.errs[w] = pinned.Guard(p.guarded[w])
+				p.busy.Done()
+			}
+		}()
+	}
+	return p
+}
+
+// Workers returns the number of goroutines that compute, the caller's among them.
+func (p *Pool) Workers() int { return p.workers }
+
+// Close waits for the operation that runs, and ends the goroutines. Later calls do nothing.
+func (p *Pool) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		p.closed = true
+		close(p.start)
+		p.ends.Wait()
+	}
+	return nil
+}
+
+// run computes all parts of a task and returns the first error: a mapped file that could not be read. The caller holds
+// the lock and works too.
+func (p *Pool) run(t task, parts int64) error {
+	p.task, p.parts = t, parts
+	p.next.Store(0)
+	helpers := int(min(int64(p.workers), parts)) - 1
+	p.busy.Add(max(helpers, 0))
+	for w := range helpers {
+		p.start <- w + 1
+	}
+	p.errs[0] = pinned.Guard(p.guarded[0])
+	p.busy.Wait()
+	p.task = nil
+	for w := range max(helpers, 0) + 1 {
+		if p.errs[w] != nil {
+			return p.errs[w]
+		}
+	}
+	return nil
+}
+
+func (p *Pool) work(worker int) {
+	for {
+		part := p.next.Add(1) - 1
+		if part >= p.parts {
+			return
+		}
+		p.task.do(worker, part, p.parts)
+	}
+}

@@ -1,0 +1,55 @@
+//go:build !purego
+
+package sparse
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/cpu"
+)
+
+// variants returns those that this processor runs, the best first.
+func variants() []variant { return available[:] }
+
+var available = func() []variant {
+	vs := []variant{plain}
+	if cpu.X86.HasAVX2 {
+		vs = []variant{avx2, plain}
+		if cpu.X86.HasAVX512F && cpu.X86.HasAVX512DQ {
+			vs = []variant{avx512, avx2, plain}
+		}
+	}
+	return vs
+}()
+
+// kernelsOf returns the kernels of a variant that is not plain, by the vectors of a tile.
+func kernelsOf(v variant, wide, weighted bool) []spmmKernel {
+	switch {
+	case v == avx512 && wide && weighted:
+		return spmmAVX512x64Weighted[:]
+	case v == avx512 && wide:
+		return spmmAVX512x64[:]
+	case v == avx512 && weighted:
+		return spmmAVX512x32Weighted[:]
+	case v == avx512:
+		return spmmAVX512x32[:]
+	case wide && weighted:
+		return spmmAVX2x64Weighted[:]
+	case wide:
+		return spmmAVX2x64[:]
+	case weighted:
+		return spmmAVX2x32Weighted[:]
+	}
+	return spmmAVX2x32[:]
+}
+
+// lanes8 are masks of AVX2: lane i is all ones if it is below n, in the words from 8-n on.
+var lanes8 = [16]int32{-1, -1, -1, -1, -1, -1, -1, -1}
+
+// maskOf returns the mask of a tile of width columns, less than a vector.
+func maskOf(v variant, width int) uint64 {
+	if v == avx512 {
+		return 1<<width - 1
+	}
+	return uint64(uintptr(unsafe.Pointer(&lanes8[8-width])))
+}

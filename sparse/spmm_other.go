@@ -1,0 +1,12 @@
+//go:build !amd64 || purego
+
+package sparse
+
+// variants returns those that this processor runs, the best first.
+func variants() []variant { return []variant{plain} }
+
+// Only amd64 computes in assembly: variants never returns what would come here.
+
+func kernelsOf(v variant, wide, weighted bool) []spmmKernel { panic("sparse: no such variant") }
+
+func maskOf(v variant, width int) uint64 { panic("sparse: no such variant") }

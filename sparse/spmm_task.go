@@ -1,0 +1,186 @@
+package sparse
+
+import (
+	"unsafe"
+
+	"github.com/khop-gnn/khop/unified"
+)
+
+// spmmRun is what a kernel reads: a tile of columns of x and y. Its layout is known to tools/asm.
+type spmmRun struct {
+	x, y             unsafe.Pointer // column 0 of the tile in row 0
+	weights          unsafe.Pointer // of edge 0, or nil
+	scale            unsafe.Pointer // float32 of row 0, or nil
+	indptr           unsafe.Pointer
+	indices          unsafe.Pointer
+	last             unsafe.Pointer // the last index
+	xStride, yStride int            // bytes of a row
+	ahead            int            // bytes of the indices from an edge to the one whose row is prefetched
+	tail             int            // bytes from column 0 of the tile to its last vector
+	wide             uint64         // 1: indptr is int64
+	mask             uint64         // which lanes a tile narrower than a vector has: bits, or the address of words
+	stream           uint64         // 1: stores pass the caches; the vectors of y must be aligned
+	extra            int            // bytes from column 0 of the tile to its last; 0 where rows of x are whole lines
+}
+
+// spmmKernel sums rows lo to hi of the tile that run, a *spmmRun, describes.
+type spmmKernel func(run unsafe.Pointer, lo, hi int)
+
+// plan is how an SpMM is computed. No plan changes the result.
+type plan struct {
+	variant variant
+	tile    int   // most vectors of a tile
+	ahead   int   // edges between the one in hand and the one whose row is prefetched
+	part    int64 // rows and edges of a part
+	group   int64 // rows and edges whose tiles follow each other, so that a row of x is in reach for all of them
+	stream  bool
+}
+
+// spmmTask is the SpMM in hand.
+type spmmTask struct {
+	a       *Matrix
+	width   int64
+	run     spmmRun
+	plan    plan
+	aligned bool // rows of x begin with a cache line
+	passes  []pass
+	own     []ownRun // [worker]
+}
+
+// ownRun is a worker's copy, on lines of its own.
+type ownRun struct {
+	spmmRun
+	_ [64]byte
+}
+
+// pass is a tile of columns.
+type pass struct {
+	kernel spmmKernel
+	column int64
+	tail   int
+}
+
+func (t *spmmTask) init(workers int) { t.own = make([]ownRun, workers) }
+
+func (t *spmmTask) set(y unified.Tensor, r Reduce, a *Matrix, values, x unified.Tensor) {
+	t.a, t.width = a, x.Width()
+	t.run = spmmRun{x: address(x), y: address(y), xStride: int(4 * t.width), yStride: int(4 * t.width)}
+	if a.indptr64 != nil {
+		t.run.indptr, t.run.wide = unsafe.Pointer(&a.indptr64[0]), 1
+	} else {
+		t.run.indptr = unsafe.Pointer(&a.indptr32[0])
+	}
+	if a.edges > 0 {
+		if a.indices64 != nil {
+			t.run.indices, t.run.last = unsafe.Pointer(&a.indices64[0]), unsafe.Pointer(&a.indices64[a.edges-1])
+		} else {
+			t.run.indices, t.run.last = unsafe.Pointer(&a.indices32[0]), unsafe.Pointer(&a.indices32[a.edges-1])
+		}
+	}
+	if values.Valid() {
+		t.run.weights = address(values)
+	}
+	if r == Mean {
+		t.run.scale = unsafe.Pointer(&a.inverseDegrees()[0])
+	}
+}
+
+// prepare cuts the columns into tiles and returns the number of parts.
+func (t *spmmTask) prepare(workers int) int64 {
+	t.passes = t.passes[:0]
+	t.run.ahead = t.plan.ahead * t.a.indexBytes()
+	t.aligned = t.run.xStride%cacheLine == 0 && uintptr(t.run.x)%cacheLine == 0
+	t.run.stream = 0
+	if t.plan.stream && t.run.yStride%cacheLine == 0 && uintptr(t.run.y)%cacheLine == 0 {
+		t.run.stream = 1
+	}
+	if t.plan.variant != plain {
+		t.tile()
+	}
+	work := t.a.edges + t.a.rows
+	if work*t.width < smallWork {
+		return 1
+	}
+	return max((work+t.plan.part-1)/t.plan.part, min(int64(workers), t.a.rows))
+}
+
+// tile makes the passes: tiles of equal width, up to a vector. The last vector of all ends with the last column and may
+// overlap the one before: both have the same sums.
+func (t *spmmTask) tile() {
+	lanes := int64(t.plan.variant.bytes() / 4)
+	kernels := kernelsOf(t.plan.variant, t.a.indices64 != nil, t.run.weights != nil)
+	if t.width < lanes {
+		t.passes = append(t.passes, pass{kernels[0], 0, int(4 * (t.width - lanes))})
+		t.run.mask = maskOf(t.plan.variant, int(t.width))
+		return
+	}
+	vectors := (t.width + lanes - 1) / lanes
+	tiles := (vectors + int64(t.plan.tile) - 1) / int64(t.plan.tile)
+	for i := range tiles {
+		from, to := vectors*i/tiles, vectors*(i+1)/tiles
+		column, n := from*lanes, to-from
+		end := min(to*lanes, t.width) - lanes // of the last vector
+		if n == 1 {
+			column = end
+		}
+		t.passes = append(t.passes, pass{kernels[n], column, int(4 * (end - column))})
+	}
+}
+
+// do computes the rows of a part: those that begin in an equal share of rows and edges together.
+func (t *spmmTask) do(worker int, part, parts int64) {
+	lo, hi := t.a.rowAt(part, parts), t.a.rowAt(part+1, parts)
+	if lo == hi {
+		return
+	}
+	if t.plan.variant == plain {
+		t.plain(lo, hi)
+		return
+	}
+	for group := hi; lo < hi; lo = group {
+		if len(t.passes) > 1 {
+			group = t.a.rowAfter(lo, hi, t.plan.group)
+		}
+		t.tiles(worker, lo, group)
+	}
+}
+
+// tiles computes all tiles of some rows.
+func (t *spmmTask) tiles(worker int, lo, hi int64) {
+	own := &t.own[worker].spmmRun
+	*own = t.run
+	for _, s := range t.passes {
+		own.x, own.y = unsafe.Add(t.run.x, 4*s.column), unsafe.Add(t.run.y, 4*s.column)
+		own.tail, own.extra = s.tail, 0
+		if !t.aligned {
+			own.extra = s.tail + t.plan.variant.bytes() - 1
+		}
+		s.kernel(unsafe.Pointer(own), int(lo), int(hi))
+	}
+}
+
+// rowAt returns the first row of a part: the first before which there are that share of all rows and edges.
+func (a *Matrix) rowAt(part, parts int64) int64 {
+	if part >= parts {
+		return a.rows
+	}
+	share := part*((a.rows+a.edges)/parts) + part*((a.rows+a.edges)%parts)/parts
+	lo, hi := int64(0), a.rows
+	for lo < hi {
+		if mid := (lo + hi) / 2; mid+a.start(mid) < share {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo
+}
+
+// rowAfter returns the row behind so many rows and edges, at least one row and at most up to hi.
+func (a *Matrix) rowAfter(lo, hi, work int64) int64 {
+	row, end := lo+1, lo+a.start(lo)+work
+	for row < hi && row+a.start(row) < end {
+		row++
+	}
+	return row
+}

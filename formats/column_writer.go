@@ -3,6 +3,7 @@ package formats
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"sync"
@@ -22,6 +23,7 @@ type ColumnWriter struct {
 	buf  []byte
 	sums chunkHasher
 	n    int64 // bytes taken
+	most bool  // the announced rows are a bound
 	err  error
 }
 
@@ -100,6 +102,14 @@ func (c *ColumnWriter) Close() error {
 	if c.a.closed || c.err != nil {
 		return c.err
 	}
+	if c.most && c.n < c.l.bytes && c.n%c.a.typ.rowBytes() == 0 {
+		if c.err = c.flush(); c.err == nil {
+			c.err = c.shorten()
+		}
+		if c.err != nil {
+			return c.err
+		}
+	}
 	if c.n != c.l.bytes {
 		c.err = c.lengthError(c.n)
 		return c.err
@@ -109,6 +119,37 @@ func (c *ColumnWriter) Close() error {
 	}
 	c.buf = nil
 	return c.err
+}
+
+// AtMost says that the rows that were announced are a bound: Close takes fewer. It is called before the first Write.
+func (c *ColumnWriter) AtMost() { c.most = true }
+
+// shorten makes the file one of as many rows as were written.
+func (c *ColumnWriter) shorten() error {
+	rows := c.n / c.a.typ.rowBytes()
+	l := newLayout(c.a.typ, rows, 0)
+	f := c.a.file
+	fail := func(err error) error { return writeError(f.path, err, 0) }
+	if l.bodyOffset != c.l.bodyOffset { // of a short body, which has another alignment
+		body := make([]byte, l.bytes)
+		if _, err := f.ReadAt(body, c.l.bodyOffset); err != nil {
+			return fail(err)
+		}
+		if _, err := f.WriteAt(body, l.bodyOffset); err != nil {
+			return fail(err)
+		}
+	}
+	if _, err := f.WriteAt(l.head(), 0); err != nil {
+		return fail(err)
+	}
+	if err := f.Truncate(l.bodyOffset + l.bytes); err != nil {
+		return fail(err)
+	}
+	if _, err := f.Seek(l.bodyOffset+l.bytes, io.SeekStart); err != nil {
+		return fail(err)
+	}
+	c.l, c.a.part.Rows = l, rows
+	return nil
 }
 
 // finish writes the tail at the file's present position, closes the file and fills in the part.

@@ -204,6 +204,9 @@ func checkSpace(dir string, need, freed int64) error {
 			humanize.IBytes(uint64(free+freed))))
 }
 
+// FreeSpace returns the bytes that this user can still write to the file system of a directory.
+func FreeSpace(dir string) (int64, error) { return freeSpace(dir) }
+
 // Path returns the directory that is written.
 func (w *Writer) Path() string { return w.dir }
 

@@ -18,11 +18,14 @@ type convertCmd struct {
 	From       string   `placeholder:"KIND" help:"Kind of the source; recognised without it."`
 	Directed   bool     `xor:"direction" help:"Store edges as they are listed."`
 	Symmetrise bool     `xor:"direction" help:"Store both directions of every edge, self-loops once."`
+	Dedupe     string   `enum:"no,first,sum,max" default:"no" help:"Make one of the edges between two nodes: ${enum}."`
+	SelfLoops  string   `enum:"keep,drop,add" default:"keep" help:"Self-loops: ${enum}."`
+	ByTime     bool     `help:"Order the edges of a node by their column time."`
 	Features   string   `placeholder:"FILE" help:".npy file with a row of features a node."`
 	Labels     string   `placeholder:"FILE" help:".npy file with a label a node."`
 	Columns    []string `placeholder:"NAME" help:"Names of an edge list's fields, in order."`
 	IDs        string   `name:"ids" enum:"auto,numbers,names" default:"auto" help:"Kind of its ids: ${enum}."`
-	MaxMemory  byteSize `placeholder:"SIZE" help:"The most memory to take, such as 4GB; default: half of what is free."`
+	MaxMemory  byteSize `placeholder:"SIZE" help:"The most memory to take; default: a quarter of what is free."`
 	Force      bool     `help:"Replace a dataset that is there."`
 	JSON       bool     `name:"json" help:"Print one JSON object."`
 }
@@ -48,7 +51,10 @@ type convertResult struct {
 func (c *convertCmd) Run(env *environment) error {
 	opt := convert.Options{
 		From: c.From, Features: c.Features, Labels: c.Labels, Columns: c.Columns, IDs: c.IDs,
-		Force: c.Force,
+		Force: c.Force, ByTime: c.ByTime,
+		Merge: map[string]convert.Merge{"first": convert.MergeFirst, "sum": convert.MergeSum,
+			"max": convert.MergeMax}[c.Dedupe],
+		Loops: map[string]convert.Loops{"drop": convert.DropLoops, "add": convert.AddLoops}[c.SelfLoops],
 	}
 	var err error
 	if opt.MemoryLimit, err = c.MaxMemory.forData(); err == nil {

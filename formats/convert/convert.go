@@ -7,11 +7,13 @@ import (
 	"io"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strconv"
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/source"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/csc"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/pinned"
@@ -19,10 +21,10 @@ import (
 )
 
 // ErrOptions is returned for options that make no sense, or none for the source at hand.
-var ErrOptions = errors.New("invalid options")
+var ErrOptions = source.ErrOptions
 
 // ErrUnknown is returned for a source of no known kind.
-var ErrUnknown = errors.New("not recognised")
+var ErrUnknown = source.ErrUnknown
 
 // Direction says which directions of an edge are stored.
 type Direction uint8
@@ -36,11 +38,44 @@ const (
 	Symmetrise
 )
 
+// Merge says what becomes of edges of one type between the same two nodes.
+type Merge uint8
+
+const (
+	// MergeNone keeps all of them; but where both directions are stored and edges have no columns, of p edges listed
+	// one way and q the other, max(p, q) are stored each way.
+	MergeNone Merge = iota
+	// MergeFirst keeps the first that is listed.
+	MergeFirst
+	// MergeSum keeps one, whose columns are the sums of theirs; "time" is the latest.
+	MergeSum
+	// MergeMax keeps one, whose columns are the greatest of theirs.
+	MergeMax
+)
+
+// Loops says what becomes of self-loops.
+type Loops uint8
+
+const (
+	// KeepLoops stores those that are listed, once.
+	KeepLoops Loops = iota
+	// DropLoops stores none.
+	DropLoops
+	// AddLoops adds one to each node that has none, of weight 1; its other columns are 0.
+	AddLoops
+)
+
 // Options say how to convert. The zero value recognises everything.
 type Options struct {
 	// From names the kind of the source (see Kinds); "" recognises it.
 	From      string
 	Direction Direction
+	Merge     Merge
+	Loops     Loops
+	// ByTime orders the edges of a destination by the column "time", not by their source.
+	ByTime bool
+	// RelationsAsTypes makes an edge type of each relation of a knowledge graph.
+	RelationsAsTypes bool
 	// Features and Labels are .npy files with a row a node: features [n, width] of any number type, labels [n] of
 	// integers. They go beside, or in place of, what the source has.
 	Features, Labels string
@@ -50,8 +85,8 @@ type Options struct {
 	IDs string
 	// Force replaces a dataset that is there.
 	Force bool
-	// MemoryLimit bounds, in bytes, what reading the source and building the structure take together, beside some
-	// megabytes of buffers; 0: half of what the machine has free. Settle lowers it to what the control group leaves.
+	// MemoryLimit bounds, in bytes, what reading the source and ordering the edges take together, beside some megabytes
+	// of buffers; 0: a quarter of what the machine has free. Settle lowers it to what the control group leaves.
 	MemoryLimit int64
 	Progress    formats.Progress
 	// Log, if set, is told what is understood and what is about to happen, a line at a time.
@@ -70,7 +105,11 @@ type Result struct {
 	Splits      int      `json:"splits"`
 	Bytes       int64    `json:"bytes"` // of all arrays, about
 	Notes       []string `json:"notes"`
-	MemoryPeak  int64    `json:"memory_peak"` // the most that counted against MemoryLimit at a time; 0 without a limit
+	// the most that counted against MemoryLimit at a time; 0 without a limit
+	MemoryPeak  int64 `json:"memory_peak"`
+	TempPeak    int64 `json:"temporary_peak"`    // the most that temporary files took at a time
+	TempWritten int64 `json:"temporary_written"` // bytes written to temporary files
+	TempRead    int64 `json:"temporary_read"`    // bytes read from the files that edges are sorted in
 }
 
 // Run converts the file or directory src to a new dataset at dst.
@@ -93,14 +132,16 @@ func Run(ctx context.Context, src, dst string, opt Options) (res *Result, err er
 	if err := w.Abort(); err != nil {
 		return nil, err
 	}
-	c := &conversion{src: src, dst: dst, opt: opt, temp: filepath.Dir(filepath.Clean(dst))}
+	c := &conversion{src: src, dst: dst, opt: opt}
+	c.budget.Dir, c.budget.Memory = filepath.Dir(filepath.Clean(dst)), &c.ledger
+	c.budget.Disk, _ = formats.FreeSpace(c.budget.Dir)
 	c.ledger.SetLimit(opt.MemoryLimit)
 	err = pinned.Guard(func() error { // temporary files are mapped
 		res, err = c.run(ctx)
 		return err
 	})
 	if errors.Is(err, pinned.ErrFault) {
-		err = source.Error(c.temp, "", -1, "see whether the disk is damaged, or choose a target on another one",
+		err = source.Error(c.budget.Dir, "", -1, "see whether the disk is damaged, or choose a target on another one",
 			fmt.Errorf("a temporary file of the edges: %w", err))
 	}
 	if err != nil {
@@ -114,7 +155,7 @@ func Run(ctx context.Context, src, dst string, opt Options) (res *Result, err er
 func (o *Options) Settle() error {
 	m := machine.Probe()
 	if o.MemoryLimit == 0 {
-		o.MemoryLimit = m.Room() / 2
+		o.MemoryLimit = m.Room() / 4
 	}
 	room, ok := m.GroupRoom()
 	if !ok {
@@ -133,7 +174,7 @@ func (o *Options) Settle() error {
 type conversion struct {
 	src, dst string
 	opt      Options
-	temp     string // directory for temporary files
+	budget   source.Budget
 	ledger   pinned.Ledger
 
 	kind   string
@@ -142,7 +183,12 @@ type conversion struct {
 }
 
 func (c *conversion) run(ctx context.Context) (res *Result, err error) {
-	if err := c.read(ctx); err != nil {
+	t, err := source.OpenTree(c.src, &c.budget)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, t.Close()) }()
+	if err := c.read(ctx, t); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, c.graph.Close()) }()
@@ -151,21 +197,24 @@ func (c *conversion) run(ctx context.Context) (res *Result, err error) {
 }
 
 // read recognises the source and reads it, with the tables beside it.
-func (c *conversion) read(ctx context.Context) (err error) {
-	k, err := recognise(c.src, c.opt.From)
+func (c *conversion) read(ctx context.Context, t *source.Tree) (err error) {
+	r, at, err := recognise(t, c.opt.From)
 	if err != nil {
 		return err
 	}
-	c.kind = k.name
-	if !k.text && (c.opt.Columns != nil || c.opt.IDs != "" && c.opt.IDs != "auto") {
-		return fmt.Errorf("%w: columns and ids are for edge lists, %s is: %s", ErrOptions, c.src, k.name)
+	info := r.Info()
+	c.kind = info.Name
+	if err := c.checkOptions(&info); err != nil {
+		return err
 	}
 	nodes, err := c.openTables()
 	if err != nil {
 		return err
 	}
-	c.opt.Log(fmt.Sprintf("%s: %s", c.src, k.title))
-	if c.graph, err = k.read(ctx, c, nodes); err != nil {
+	c.opt.Log(fmt.Sprintf("%s: %s", at.Path(), info.Title))
+	c.graph, err = r.Read(ctx, at, &source.Request{Budget: &c.budget, Progress: c.opt.Progress, Nodes: nodes,
+		Columns: c.opt.Columns, IDs: c.opt.IDs, RelationsAsTypes: c.opt.RelationsAsTypes})
+	if err != nil {
 		return err
 	}
 	if err = c.addTables(ctx); err != nil {
@@ -174,28 +223,61 @@ func (c *conversion) read(ctx context.Context) (err error) {
 	return err
 }
 
+// checkOptions refuses options that the kind of the source does not take.
+func (c *conversion) checkOptions(info *source.Info) error {
+	for _, o := range []struct {
+		set            bool
+		option, allows string
+	}{
+		{c.opt.Columns != nil, "--columns", "columns"},
+		{c.opt.IDs != "" && c.opt.IDs != "auto", "--ids", "ids"},
+		{c.opt.RelationsAsTypes, "--relations-as-types", "relations"},
+		{c.opt.Features != "", "--features", "tables"},
+		{c.opt.Labels != "", "--labels", "tables"},
+	} {
+		if o.set && !slices.Contains(info.Options, o.allows) {
+			return fmt.Errorf("%w: %s is for edge lists and the like, %s is: %s", ErrOptions, o.option, c.src,
+				info.Title)
+		}
+	}
+	return nil
+}
+
+// schema describes the dataset, whose counts of edges are not known yet.
+func (c *conversion) schema(o *order) (*graph.Schema, error) {
+	s := &graph.Schema{EdgeColumns: c.graph.Edges.Columns}
+	for _, n := range c.graph.Nodes {
+		t := graph.NodeType{Name: n.Name, Count: n.Count}
+		for _, col := range n.Columns {
+			t.Columns = append(t.Columns, col.Column)
+		}
+		s.Nodes = append(s.Nodes, t)
+	}
+	for _, e := range c.graph.Types {
+		t := graph.EdgeType{Source: c.graph.Nodes[e.Source].Name, Relation: e.Relation,
+			Target: c.graph.Nodes[e.Target].Name}
+		if o.opt.ByTime >= 0 {
+			t.Order = graph.ByTime
+		}
+		s.Edges = append(s.Edges, t)
+	}
+	return s, s.Init()
+}
+
 // write writes the dataset.
 func (c *conversion) write(ctx context.Context) (res *Result, err error) {
-	g := c.graph
-	t, err := c.plan(ctx)
+	o, err := c.plan()
 	if err != nil {
 		return nil, err
 	}
-	defer t.close()
-	schema := graph.Schema{
-		Nodes: []graph.NodeType{{Name: "node", Count: g.Nodes}},
-		Edges: []graph.EdgeType{{Source: "node", Relation: "edge", Target: "node", Count: t.edges}},
-	}
-	for _, col := range g.Columns {
-		schema.Nodes[0].Columns = append(schema.Nodes[0].Columns, col.Column)
-	}
-	for _, col := range g.Edges.Columns {
-		schema.EdgeColumns = append(schema.EdgeColumns, col.Column)
-	}
-	if err := schema.Init(); err != nil {
+	schema, err := c.schema(o)
+	if err != nil {
 		return nil, err
 	}
-	res = c.result(&schema, t)
+	if err := o.sayNeeds(); err != nil {
+		return nil, err
+	}
+	res = c.result(schema, o)
 	c.opt.Log(fmt.Sprintf("writing %s: %d nodes, %d edges (%s), about %s", c.dst, res.Nodes, res.Edges, res.Direction,
 		machine.Bytes(res.Bytes)))
 	w, err := formats.Create(c.dst, formats.WriterOptions{
@@ -215,78 +297,91 @@ func (c *conversion) write(ctx context.Context) (res *Result, err error) {
 			err = errors.Join(err, w.Abort())
 		}
 	}()
-	if err = t.write(ctx, w, &schema); err != nil {
+	if err = o.write(ctx, w, schema); err != nil {
 		return nil, err
 	}
-	t.close()
-	if err = c.writeColumns(ctx, w); err != nil {
+	if err = c.writeColumns(ctx, w, schema.IDType()); err != nil {
 		return nil, err
 	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if err = w.Commit(schema); err != nil {
+	if res.Edges = o.stats.Edges; len(schema.Edges) == 1 {
+		o.counts[0] = res.Edges
+	}
+	for i := range schema.Edges {
+		schema.Edges[i].Count = o.counts[i]
+	}
+	if err = w.Commit(*schema); err != nil {
 		return nil, err
 	}
-	res.Notes = append(res.Notes, t.notes()...)
-	res.MemoryPeak = c.ledger.Peak()
-	for _, n := range res.Notes {
-		c.opt.Log("note: " + n)
-	}
+	c.finish(res, o, schema)
 	return res, nil
 }
 
-func (c *conversion) result(s *graph.Schema, t *topology) *Result {
+// finish says what was found and taken.
+func (c *conversion) finish(res *Result, o *order, s *graph.Schema) {
+	res.Bytes = c.bytes(s, res.Edges)
+	res.Notes = append(res.Notes, o.notes()...)
+	res.MemoryPeak, res.TempPeak = c.ledger.Peak(), c.budget.DiskPeak()
+	res.TempWritten, res.TempRead = c.budget.Traffic()
+	for _, n := range res.Notes {
+		c.opt.Log("note: " + n)
+	}
+}
+
+func (c *conversion) result(s *graph.Schema, o *order) *Result {
 	g := c.graph
-	r := &Result{
-		Kind: c.kind, Nodes: g.Nodes, Edges: t.edges, SourceEdges: g.Edges.Count, Direction: t.direction,
-		Classes: g.Classes,
-		Splits:  len(g.Splits), Notes: append([]string{}, g.Notes...),
-	}
-	r.Bytes = 8*(r.Nodes+1) + r.Edges*s.IDType().Size()
-	for _, col := range s.EdgeColumns {
-		r.Bytes += r.Edges * col.RowBytes()
-	}
-	for _, col := range s.Nodes[0].Columns {
-		r.Bytes += r.Nodes * col.RowBytes()
-		if col.Name == "feature" {
-			r.FeatureDim = col.Width()
+	r := &Result{Kind: c.kind, Nodes: s.NumNodes(), Edges: o.most, SourceEdges: g.Edges.Count, Direction: o.direction,
+		Splits: len(g.Splits), Notes: append([]string{}, g.Notes...), Bytes: c.bytes(s, o.most)}
+	for _, n := range g.Nodes {
+		r.Classes = max(r.Classes, n.Classes)
+		for _, col := range n.Columns {
+			if col.Name == "feature" {
+				r.FeatureDim = col.Width()
+			}
 		}
-	}
-	for _, split := range g.Splits {
-		r.Bytes += int64(len(split.IDs)) * s.IDType().Size()
 	}
 	return r
 }
 
-// writeColumns writes node columns, names and splits.
-func (c *conversion) writeColumns(ctx context.Context, w *formats.Writer) error {
-	for _, col := range c.graph.Columns {
-		cw, err := w.NodeColumn(0, col.Column, c.graph.Nodes)
-		if err := fill(cw, err, func() error { return col.Write(ctx, cw) }); err != nil {
-			return err
-		}
+// bytes returns what the arrays take, about.
+func (c *conversion) bytes(s *graph.Schema, edges int64) int64 {
+	n := 8*(s.NumNodes()+1) + edges*(s.IDType().Size()+csc.TypeBytes(len(s.Edges)))
+	for _, col := range s.EdgeColumns {
+		n += edges * col.RowBytes()
 	}
-	for _, list := range c.graph.Strings {
-		sw, err := w.NodeStrings(0, list.Name, list.Rows)
-		if err := fill(sw, err, func() error { return list.Each(sw.Write) }); err != nil {
-			return err
+	for _, t := range s.Nodes {
+		for _, col := range t.Columns {
+			n += t.Count * col.RowBytes()
 		}
 	}
 	for _, split := range c.graph.Splits {
-		dtype, width := unified.Int64, int64(8)
-		if c.graph.Nodes < 1<<31 {
-			dtype, width = unified.Int32, 4
+		n += int64(len(split.IDs)) * s.IDType().Size()
+	}
+	return n
+}
+
+// writeColumns writes node columns, names and splits.
+func (c *conversion) writeColumns(ctx context.Context, w *formats.Writer, id unified.DType) error {
+	for t, n := range c.graph.Nodes {
+		for _, col := range n.Columns {
+			cw, err := w.NodeColumn(t, col.Column, n.Count)
+			if err := fill(cw, err, func() error { return col.Write(ctx, cw) }); err != nil {
+				return err
+			}
 		}
-		cw, err := w.Split(split.Name, split.Index, 0, dtype, int64(len(split.IDs)))
-		a, err := newArray(cw, err)
-		if err != nil {
-			return err
+		for _, list := range n.Strings {
+			sw, err := w.NodeStrings(t, list.Name, list.Rows)
+			if err := fill(sw, err, func() error { return list.Each(sw.Write) }); err != nil {
+				return err
+			}
 		}
-		for _, id := range split.IDs {
-			a.put(id, width)
-		}
-		if err := a.close(); err != nil {
+	}
+	for _, split := range c.graph.Splits {
+		dtype, data := ids(split.IDs, id == unified.Int32)
+		cw, err := w.Split(split.Name, split.Index, split.NodeType, dtype, int64(len(split.IDs)))
+		if err := fill(cw, err, func() error { _, err := cw.Write(data); return err }); err != nil {
 			return err
 		}
 	}

@@ -3,6 +3,7 @@ package convert
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -165,6 +167,26 @@ func TestRaggedFeaturesBecomeRows(t *testing.T) {
 	}
 }
 
+// floats returns the numbers of a column of edges.
+func floats(t *testing.T, c unified.Tensor) (v []float64) {
+	t.Helper()
+	if c.DType() == unified.Int64 {
+		ints, err := unified.View[int64](c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, x := range ints {
+			v = append(v, float64(x))
+		}
+		return v
+	}
+	v, err := unified.View[float64](c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
 // spell writes a dataset as "target<source,source target<source", with the column "weight", if there is one, behind
 // each source.
 func spell(t *testing.T, ds *formats.Dataset) string {
@@ -176,9 +198,7 @@ func spell(t *testing.T, ds *formats.Dataset) string {
 	}
 	var weight []float64
 	if w, ok := g.EdgeColumn("weight"); ok {
-		if weight, err = unified.View[float64](w); err != nil {
-			t.Fatal(err)
-		}
+		weight = floats(t, w)
 	}
 	var nodes []string
 	for v := range g.NumNodes() {
@@ -206,17 +226,18 @@ func TestDirections(t *testing.T) {
 		{"as given", "0 1\n2 1\n1 2\n", AsGiven, "3 nodes 1<0,2 2<1", ""},
 		{"both", "0 1\n2 1\n", Symmetrise, "3 nodes 0<1 1<0,2 2<1", ""},
 		{"both, a self-loop", "1 1\n0 1\n", Symmetrise, "2 nodes 0<1 1<0,1", ""},
-		{"both, self-loops twice", "1 1\n1 1\n", Symmetrise, "2 nodes 1<1,1", "1 edges are parallel"},
+		{"both, self-loops twice", "1 1\n1 1\n", Symmetrise, "2 nodes 1<1,1", "1 edge is parallel"},
 		{"both, listed both ways", "0 1\n1 0\n1 2\n", Symmetrise, "3 nodes 0<1 1<0,2 2<1",
-			"1 edges were listed in both directions"},
+			"1 edge was listed in both directions"},
 		{"both, parallel one way", "0 1\n0 1\n1 0\n", Symmetrise, "2 nodes 0<1,1 1<0,0", "2 edges are parallel"},
-		{"directed, parallel", "0 1\n0 1\n", Directed, "2 nodes 1<0,0", "1 edges are parallel"},
+		{"directed, parallel", "0 1\n0 1\n", Directed, "2 nodes 1<0,0", "1 edge is parallel"},
 		{"weights, directed", "src dst weight\n0 1 .5\n2 1 .25\n0 1 4\n", AsGiven, "3 nodes 1<0:0.5,0:4,2:0.25", ""},
 		{"weights, both", "src dst weight\n0 1 .5\n1 2 .25\n", Symmetrise, "3 nodes 0<1:0.5 1<0:0.5,2:0.25 2<1:0.25",
 			""},
-		{"weights, both listed", "src dst weight\n0 1 .5\n1 0 .25\n", Symmetrise, "2 nodes 0<1:0.25 1<0:0.5", ""},
+		{"weights, both listed", "src dst weight\n0 1 .5\n1 0 .25\n", Symmetrise,
+			"2 nodes 0<1:0.25,1:0.5 1<0:0.5,0:0.25", ""},
 		{"weights, one listed twice", "src dst weight\n0 1 .5\n0 1 .25\n1 0 8\n", Symmetrise,
-			"2 nodes 0<1:8,1:0.25 1<0:0.5,0:0.25", ""},
+			"2 nodes 0<1:8,1:0.5,1:0.25 1<0:0.5,0:0.25,0:8", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			src := write(t, "edges.txt", c.text)
@@ -230,5 +251,43 @@ func TestDirections(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestEqualEdgesLoopsAndTimesAreAsAskedFor(t *testing.T) {
+	const events = "src dst weight time\n0 1 1 30\n1 1 5 7\n0 1 2 10\n2 1 4 20\n"
+	for _, c := range []struct {
+		name string
+		opt  Options
+		want string
+		note string
+	}{
+		{"all", Options{}, "3 nodes 1<0:1,0:2,1:5,2:4", "1 edge is parallel"},
+		{"first", Options{Merge: MergeFirst}, "3 nodes 1<0:1,1:5,2:4", "1 edge was merged"},
+		{"sum", Options{Merge: MergeSum}, "3 nodes 1<0:3,1:5,2:4", ""},
+		{"max", Options{Merge: MergeMax}, "3 nodes 1<0:2,1:5,2:4", ""},
+		{"no loops", Options{Loops: DropLoops}, "3 nodes 1<0:1,0:2,2:4", "1 self-loop was dropped"},
+		{"loops", Options{Loops: AddLoops}, "3 nodes 0<0:1 1<0:1,0:2,1:5,2:4 2<2:1", "2 self-loops were added"},
+		{"by time", Options{ByTime: true}, "3 nodes 1<1:5,0:2,2:4,0:1", ""},
+		{"both", Options{Direction: Symmetrise, Merge: MergeSum, Loops: DropLoops},
+			"3 nodes 0<1:3 1<0:3,2:4 2<1:4", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			res, ds := convert(t, write(t, "events.txt", events), c.opt)
+			if got := spell(t, ds); got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+			if notes := strings.Join(res.Notes, "\n"); !strings.Contains(notes, c.note) {
+				t.Errorf("notes %q do not say %q", notes, c.note)
+			}
+			if byTime := ds.Graph().Schema().Edges[0].Order == graph.ByTime; byTime != c.opt.ByTime {
+				t.Errorf("the schema says by time: %t", byTime)
+			}
+		})
+	}
+	dst := filepath.Join(t.TempDir(), "x")
+	if _, err := Run(context.Background(), write(t, "e.txt", "0 1\n"), dst, Options{ByTime: true}); !errors.Is(err,
+		ErrOptions) {
+		t.Errorf("by time without times: %v", err)
 	}
 }

@@ -3,20 +3,22 @@
 // # Basics
 //
 // Run recognises what it is given by its contents, not its name, has the reader of that format describe it (package
-// source), and writes it as a dataset: edges into one CSC, features, labels, splits and names beside it. Result says
-// what was understood, in words and numbers. A new format is a package with a reader, and a line in the table of kinds.
+// source), and writes it as a dataset: edges in one order, features, labels, splits and names beside it. Result says
+// what was understood, in words and numbers. A new format is a package with a source.Reader, and a line in the table of
+// readers.
 //
 // # Direction
 //
 // An edge a -> b is an in-edge of b with the source a. A format that is undirected by definition lists each edge once;
 // both directions are stored, a self-loop once. All others are stored as listed. Directed and Symmetrise override that.
-// To symmetrise is to add the reverse of each edge that is not there already: if a -> b is listed p times and b -> a q
-// times, both are stored max(p, q) times. A reverse edge has the columns of the edge that it reverses.
+// To symmetrise edges without columns is to add the reverse of each edge that is not there already: if a -> b is listed
+// p times and b -> a q times, both are stored max(p, q) times. Where edges have columns each listed edge gets a reverse
+// with its own columns: two events between the same nodes are two events each way. Merge makes one of them.
 //
 // # Caveats
 //
-// MemoryLimit holds for the reader and for what builds the structure together. Edges of a text move to a temporary file
-// beside the target, and the structure is built in several walks over the edges. An archive is read into memory: where
-// the limit does not allow that, pinned.ErrLimit says what is needed. After an error, a cancelled context or a crash
-// there is no dataset.
+// MemoryLimit holds for the reader and for what orders the edges (package edgesort) together. Edges of a text move to a
+// temporary file beside the target, and so do edges while they are sorted, where memory does not hold them. An archive
+// of arrays is read into memory, 16 bytes an edge: where the limit does not allow that, pinned.ErrLimit says what is
+// needed. After an error, a cancelled context or a crash there is no dataset.
 package convert

@@ -66,11 +66,14 @@ func (c *conversion) openTables() (nodes int64, err error) {
 
 // addTables puts the tables in place of what the source has of that name.
 func (c *conversion) addTables(ctx context.Context) error {
-	g := c.graph
+	if len(c.tables) == 0 {
+		return nil
+	}
+	g, node := c.graph, c.graph.Node()
 	for _, t := range c.tables {
-		if t.header.Shape[0] != g.Nodes {
+		if t.header.Shape[0] != node.Count {
 			return source.Error(t.path, "", -1, "a table has a row for each node",
-				fmt.Errorf("there are %d rows, but %d nodes", t.header.Shape[0], g.Nodes))
+				fmt.Errorf("there are %d rows, but %d nodes", t.header.Shape[0], node.Count))
 		}
 		col := source.Column{Column: graph.Column{Name: t.column, DType: t.header.DType}, Write: c.writer(t)}
 		if t.column == "feature" {
@@ -82,17 +85,17 @@ func (c *conversion) addTables(ctx context.Context) error {
 				return err
 			}
 			col = source.Bytes(col.Column, unified.FromSlice(labels).Bytes())
-			g.Classes = source.Classes(labels)
+			node.Classes = source.Classes(labels)
 		}
 		replaced := false
-		for i := range g.Columns {
-			if g.Columns[i].Name == t.column {
-				g.Columns[i], replaced = col, true
+		for i := range node.Columns {
+			if node.Columns[i].Name == t.column {
+				node.Columns[i], replaced = col, true
 				g.Note("%s replaces the %ss of %s", t.path, t.column, c.src)
 			}
 		}
 		if !replaced {
-			g.Columns = append(g.Columns, col)
+			node.Columns = append(node.Columns, col)
 		}
 	}
 	if ctx.Err() != nil {

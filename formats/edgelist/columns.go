@@ -117,22 +117,21 @@ func (c *column) encode(word *[8]byte, f []byte) error {
 	return nil
 }
 
-// finish returns the column. The graph owns its memory.
-func (c *column) finish(g *source.Graph) (source.EdgeColumn, error) {
-	col := source.EdgeColumn{Column: graph.Column{Name: c.name, DType: c.dtype}}
+// finish returns the column and its elements. The graph owns their memory.
+func (c *column) finish(g *source.Graph) (col graph.Column, data []byte, err error) {
+	col = graph.Column{Name: c.name, DType: c.dtype}
 	if col.DType == unified.Invalid {
 		col.DType = unified.Int64
 		if c.floats {
 			col.DType = unified.Float64
 		}
 	}
-	data, err := c.spool.Bytes()
+	data, err = c.spool.Bytes()
 	if err != nil || c.dtype != unified.Invalid || !c.floats || c.ints == 0 {
-		col.Data = data
-		return col, err
+		return col, data, err
 	}
 	// The first values are integers: write them again, as the floats that they turned out to be.
-	again := &source.Spool{Dir: c.spool.Dir, Ledger: c.spool.Ledger}
+	again := &source.Spool{Budget: c.spool.Budget}
 	g.Own(again)
 	var buf []byte
 	for at := int64(0); at < 8*c.ints; at += 8 {
@@ -140,19 +139,19 @@ func (c *column) finish(g *source.Graph) (source.EdgeColumn, error) {
 		buf = binary.LittleEndian.AppendUint64(buf, math.Float64bits(x))
 		if len(buf) >= 1<<16 {
 			if _, err := again.Write(buf); err != nil {
-				return col, err
+				return col, nil, err
 			}
 			buf = buf[:0]
 		}
 	}
 	if _, err := again.Write(buf); err != nil {
-		return col, err
+		return col, nil, err
 	}
 	for rest := data[8*c.ints:]; len(rest) > 0; rest = rest[min(1<<20, len(rest)):] {
 		if _, err := again.Write(rest[:min(1<<20, len(rest))]); err != nil {
-			return col, err
+			return col, nil, err
 		}
 	}
-	col.Data, err = again.Bytes()
-	return col, err
+	data, err = again.Bytes()
+	return col, data, err
 }

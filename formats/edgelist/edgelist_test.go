@@ -31,10 +31,25 @@ func write(t testing.TB, name string, text []byte) string {
 	return p
 }
 
+// local writes a file and returns its place.
+func local(t testing.TB, name string, text []byte) source.Place {
+	return source.Local(write(t, name, text))
+}
+
+// elements returns all elements of a column of edges.
+func elements(t testing.TB, g *source.Graph, i int) (all []byte) {
+	t.Helper()
+	if err := g.Edges.Each(func(b source.Batch) error { all = append(all, b.Columns[i]...); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
 func pairs(t testing.TB, g *source.Graph) string {
 	t.Helper()
 	var b strings.Builder
-	if err := g.Edges.Each(func(src, dst []int64) error {
+	if err := g.Edges.Each(func(batch source.Batch) error {
+		src, dst := batch.Src, batch.Dst
 		for i := range src {
 			fmt.Fprintf(&b, " %d>%d", src[i], dst[i])
 		}
@@ -48,10 +63,10 @@ func pairs(t testing.TB, g *source.Graph) string {
 // describe spells out a graph: nodes, edges, columns, names.
 func describe(t testing.TB, g *source.Graph) string {
 	t.Helper()
-	s := fmt.Sprintf("%d: %s", g.Nodes, pairs(t, g))
-	for _, c := range g.Edges.Columns {
+	s := fmt.Sprintf("%d: %s", g.Node().Count, pairs(t, g))
+	for i, c := range g.Edges.Columns {
 		s += fmt.Sprintf("; %s %v", c.Name, c.DType)
-		for b := c.Data; len(b) > 0; b = b[c.DType.Size():] {
+		for b := elements(t, g, i); len(b) > 0; b = b[c.DType.Size():] {
 			switch c.DType {
 			case unified.Int64:
 				s += fmt.Sprint(" ", int64(binary.LittleEndian.Uint64(b)))
@@ -64,7 +79,7 @@ func describe(t testing.TB, g *source.Graph) string {
 			}
 		}
 	}
-	for _, n := range g.Strings {
+	for _, n := range g.Node().Strings {
 		s += "; " + n.Name
 		_ = n.Each(func(v string) error { s += fmt.Sprintf(" %q", v); return nil })
 	}
@@ -120,7 +135,7 @@ func TestReadFindsOutWhatItWasGiven(t *testing.T) {
 		{"nothing, nodes known", "# empty\n", Options{Nodes: 9}, "9: "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			g, err := Read(context.Background(), write(t, "edges.txt", []byte(c.text)), c.opt)
+			g, err := Read(context.Background(), local(t, "edges.txt", []byte(c.text)), c.opt)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -194,8 +209,8 @@ func TestBadLinesAreNamed(t *testing.T) {
 	for _, c := range badLines {
 		t.Run(c.name, func(t *testing.T) {
 			ledger := &pinned.Ledger{}
-			c.opt.Ledger = ledger
-			g, err := Read(context.Background(), write(t, "edges.txt", []byte(c.text)), c.opt)
+			c.opt.Budget = &source.Budget{Memory: ledger}
+			g, err := Read(context.Background(), local(t, "edges.txt", []byte(c.text)), c.opt)
 			if err == nil {
 				defer g.Close()
 				t.Fatalf("got %.200s", describe(t, g))
@@ -231,16 +246,16 @@ func TestCompressedFilesAreReadAndCutOnesRefused(t *testing.T) {
 	for name, b := range map[string][]byte{"gzip": gz.Bytes(), "zstd": enc.EncodeAll(text, nil)} {
 		t.Run(name, func(t *testing.T) {
 			// The name of the file says nothing: its first bytes do.
-			g, err := Read(context.Background(), write(t, "edges.txt", b), Options{})
+			g, err := Read(context.Background(), local(t, "edges.txt", b), Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer g.Close()
-			if g.Edges.Count != 6000 || g.Nodes != 13 {
-				t.Errorf("%d edges, %d nodes", g.Edges.Count, g.Nodes)
+			if g.Edges.Count != 6000 || g.Node().Count != 13 {
+				t.Errorf("%d edges, %d nodes", g.Edges.Count, g.Node().Count)
 			}
 			for _, cut := range []int{5, len(b) / 2, len(b) - 1} {
-				if g, err := Read(context.Background(), write(t, "edges.txt", b[:cut]), Options{}); err == nil {
+				if g, err := Read(context.Background(), local(t, "edges.txt", b[:cut]), Options{}); err == nil {
 					t.Errorf("cut to %d of %d bytes it gives %d edges", cut, len(b), g.Edges.Count)
 					g.Close()
 				}
@@ -248,7 +263,7 @@ func TestCompressedFilesAreReadAndCutOnesRefused(t *testing.T) {
 		})
 	}
 	for _, magic := range []string{"\xfd7zXZ\x00abc", "\x04\x22\x4d\x18abc"} {
-		if _, err := Read(context.Background(), write(t, "edges.txt", []byte(magic)), Options{}); err == nil ||
+		if _, err := Read(context.Background(), local(t, "edges.txt", []byte(magic)), Options{}); err == nil ||
 			!strings.Contains(err.Error(), "not supported") {
 			t.Errorf("%q: %v", magic, err)
 		}
@@ -270,14 +285,15 @@ func TestManyEdgesMoveToAFile(t *testing.T) {
 	}
 	dir, ledger := t.TempDir(), &pinned.Ledger{}
 	ledger.SetLimit(4 << 20)
-	g, err := Read(context.Background(), write(t, "edges.txt", b.Bytes()),
-		Options{IDs: Numbers, TempDir: dir, Ledger: ledger})
+	g, err := Read(context.Background(), local(t, "edges.txt", b.Bytes()),
+		Options{IDs: Numbers, Budget: &source.Budget{Dir: dir, Memory: ledger}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // it can be gone over again
 		i := 0
-		if err := g.Edges.Each(func(src, dst []int64) error {
+		if err := g.Edges.Each(func(batch source.Batch) error {
+			src, dst := batch.Src, batch.Dst
 			for k := range src {
 				want := int64(i)
 				if i > n/2 {
@@ -293,8 +309,9 @@ func TestManyEdgesMoveToAFile(t *testing.T) {
 			t.Fatalf("%d edges, %v", i, err)
 		}
 	}
+	times := elements(t, g, 0)
 	for i := range int64(n) {
-		if v := binary.LittleEndian.Uint64(g.Edges.Columns[0].Data[8*i:]); int64(v) != 3*i {
+		if v := binary.LittleEndian.Uint64(times[8*i:]); int64(v) != 3*i {
 			t.Fatalf("time of edge %d is %d", i, v)
 		}
 	}
@@ -310,7 +327,7 @@ func TestCancellingStopsReading(t *testing.T) {
 	cause := errors.New("stopped")
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(cause)
-	if _, err := Read(ctx, write(t, "edges.txt", []byte("0 1\n")), Options{}); !errors.Is(err, cause) {
+	if _, err := Read(ctx, local(t, "edges.txt", []byte("0 1\n")), Options{}); !errors.Is(err, cause) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -333,26 +350,28 @@ func FuzzRead(f *testing.F) {
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		g, err := Read(context.Background(), path, Options{IDs: IDs(mode % 3), TempDir: dir})
+		g, err := Read(context.Background(), source.Local(path), Options{IDs: IDs(mode % 3),
+			Budget: &source.Budget{Dir: dir}})
 		if err != nil {
 			return
 		}
 		defer g.Close()
 		n := int64(0)
-		if err := g.Edges.Each(func(src, dst []int64) error {
+		if err := g.Edges.Each(func(batch source.Batch) error {
+			src, dst := batch.Src, batch.Dst
 			n += int64(len(src))
 			for i := range src {
-				if src[i] < 0 || src[i] >= g.Nodes || dst[i] < 0 || dst[i] >= g.Nodes {
-					t.Fatalf("edge %d>%d of %d nodes", src[i], dst[i], g.Nodes)
+				if src[i] < 0 || src[i] >= g.Node().Count || dst[i] < 0 || dst[i] >= g.Node().Count {
+					t.Fatalf("edge %d>%d of %d nodes", src[i], dst[i], g.Node().Count)
 				}
 			}
 			return nil
 		}); err != nil || n != g.Edges.Count {
 			t.Fatalf("%d edges of %d: %v", n, g.Edges.Count, err)
 		}
-		for _, c := range g.Edges.Columns {
-			if int64(len(c.Data)) != n*c.DType.Size() {
-				t.Fatalf("column %s: %d bytes for %d edges of %v", c.Name, len(c.Data), n, c.DType)
+		for i, c := range g.Edges.Columns {
+			if int64(len(elements(t, g, i))) != n*c.DType.Size() {
+				t.Fatalf("column %s: %d bytes for %d edges of %v", c.Name, len(elements(t, g, i)), n, c.DType)
 			}
 		}
 	})
@@ -372,7 +391,8 @@ func TestNoShapeOfATextCostsMoreThanItsLength(t *testing.T) {
 			if err := os.WriteFile(path, []byte(c[0]+strings.Repeat(c[1], n)), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if g, err := Read(context.Background(), path, Options{TempDir: dir}); err == nil {
+			if g, err := Read(context.Background(), source.Local(path),
+				Options{Budget: &source.Budget{Dir: dir}}); err == nil {
 				g.Close()
 			}
 		})
@@ -394,7 +414,7 @@ func BenchmarkRead(b *testing.B) {
 			path := write(b, "edges.tsv", text.Bytes())
 			b.SetBytes(int64(text.Len()))
 			for b.Loop() {
-				g, err := Read(context.Background(), path, Options{})
+				g, err := Read(context.Background(), source.Local(path), Options{})
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -415,8 +435,8 @@ func TestLongNamesMoveToAFile(t *testing.T) {
 	}
 	ledger := &pinned.Ledger{}
 	ledger.SetLimit(34 << 20)
-	g, err := Read(context.Background(), write(t, "names.txt", b.Bytes()),
-		Options{TempDir: t.TempDir(), Ledger: ledger})
+	g, err := Read(context.Background(), local(t, "names.txt", b.Bytes()),
+		Options{Budget: &source.Budget{Dir: t.TempDir(), Memory: ledger}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -424,11 +444,11 @@ func TestLongNamesMoveToAFile(t *testing.T) {
 	for i := range n {
 		want += fmt.Sprintf("%d>%d ", i, (i+1)%n)
 	}
-	if got := pairs(t, g); got != strings.TrimSpace(want) || g.Nodes != n {
-		t.Errorf("%d nodes, edges%s", g.Nodes, got)
+	if got := pairs(t, g); got != strings.TrimSpace(want) || g.Node().Count != n {
+		t.Errorf("%d nodes, edges%s", g.Node().Count, got)
 	}
 	i := 0
-	if err := g.Strings[0].Each(func(s string) error {
+	if err := g.Node().Strings[0].Each(func(s string) error {
 		if s != fmt.Sprint(i)+long {
 			t.Errorf("name %d is %.20q..", i, s)
 		}
@@ -450,16 +470,16 @@ func TestThousandsOfNamesAreNumberedAsTheyAppear(t *testing.T) {
 		fmt.Fprintf(&text, "name %d\tname %d\n", i, i*7%(i+1))
 		fmt.Fprintf(&want, " %d>%d", i, i*7%(i+1))
 	}
-	g, err := Read(context.Background(), write(t, "names.tsv", []byte(text.String())), Options{})
+	g, err := Read(context.Background(), local(t, "names.tsv", []byte(text.String())), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer g.Close()
-	if got := pairs(t, g); g.Nodes != n || got != want.String()[1:] {
-		t.Errorf("%d nodes: %.100s", g.Nodes, got)
+	if got := pairs(t, g); g.Node().Count != n || got != want.String()[1:] {
+		t.Errorf("%d nodes: %.100s", g.Node().Count, got)
 	}
 	i := 0
-	_ = g.Strings[0].Each(func(name string) error {
+	_ = g.Node().Strings[0].Each(func(name string) error {
 		if name != fmt.Sprintf("name %d", i) {
 			t.Errorf("node %d is %q", i, name)
 		}

@@ -23,12 +23,12 @@ type slot struct {
 }
 
 func newNames(opt *Options) *names {
-	return &names{seed: maphash.MakeSeed(), Texts: source.Texts{Dir: opt.TempDir, Ledger: opt.Ledger}}
+	return &names{seed: maphash.MakeSeed(), Texts: source.Texts{Budget: opt.Budget}}
 }
 
 // Close frees the memory.
 func (n *names) Close() error {
-	n.Ledger.Give(pinned.Sources, slotBytes*int64(len(n.slots)))
+	n.Budget.Ledger().Give(pinned.Sources, slotBytes*int64(len(n.slots)))
 	n.slots = nil
 	return n.Texts.Close()
 }
@@ -71,11 +71,11 @@ const slotBytes = 8
 // grow doubles the slots.
 func (n *names) grow() error {
 	old, size := len(n.slots), max(2*len(n.slots), 1<<10)
-	if err := n.Ledger.Take(pinned.Sources, slotBytes*int64(size)); err != nil {
+	if err := n.Budget.Ledger().Take(pinned.Sources, slotBytes*int64(size)); err != nil {
 		return err
 	}
 	n.slots = make([]slot, size)
-	n.Ledger.Give(pinned.Sources, slotBytes*int64(old))
+	n.Budget.Ledger().Give(pinned.Sources, slotBytes*int64(old))
 	mask := uint64(len(n.slots) - 1)
 	for k := range n.Len() {
 		h := maphash.Bytes(n.seed, n.At(k))

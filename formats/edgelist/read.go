@@ -9,7 +9,6 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/source"
-	"github.com/khop-gnn/khop/pinned"
 )
 
 // IDs says what the ids in the text are.
@@ -34,28 +33,25 @@ type Options struct {
 	// Nodes is the number of nodes if it is known from elsewhere, such as a feature table; 0: one more than the
 	// greatest id.
 	Nodes int64
-	// TempDir is where edges may be kept in a temporary file.
-	TempDir string
-	// Ledger bounds what names, edges and columns take in memory; nil: no limit.
-	Ledger   *pinned.Ledger
+	// Budget is for names, edges and columns; nil: no limit.
+	Budget   *source.Budget
 	Progress formats.Progress
 }
 
-// Read reads the edge list at path. The caller closes the graph. Memory: about 12 MB; if ids
+// Read reads an edge list. The caller closes the graph. Memory: about 12 MB; if ids
 // are names, 24 to 32 bytes a name and the last megabytes of their text (see source.Texts); and what of edges and of
 // each column has not moved to a temporary file (see source.Spool).
-func Read(ctx context.Context, path string, opt Options) (_ *source.Graph, err error) {
-	f, err := source.OpenText(path)
+func Read(ctx context.Context, at source.Place, opt Options) (_ *source.Graph, err error) {
+	f, err := at.OpenText()
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	if err := f.Count(opt.Ledger); err != nil {
+	if err := f.Count(opt.Budget.Ledger()); err != nil {
 		return nil, err
 	}
-	g := &source.Graph{}
-	r := &reader{path: path, opt: opt, store: &source.EdgeStore{Spool: source.Spool{Dir: opt.TempDir,
-		Ledger: opt.Ledger}}}
+	g := source.Plain()
+	r := &reader{path: f.Path, opt: opt, store: &source.EdgeStore{Spool: source.Spool{Budget: opt.Budget}}}
 	g.Own(r.store)
 	defer func() {
 		if err != nil {
@@ -152,7 +148,7 @@ func (r *reader) parse(b []byte) error {
 		b = b[lay.skip:]
 		for i := range lay.columns {
 			c := &column{columnSpec: lay.columns[i]}
-			c.spool.Dir, c.spool.Ledger = r.opt.TempDir, r.opt.Ledger
+			c.spool.Budget = r.opt.Budget
 			r.columns = append(r.columns, c)
 		}
 		if lay.names {
@@ -186,20 +182,21 @@ func (r *reader) finish(g *source.Graph) error {
 		return source.Error(r.path, "", -1, "an edge list has two ids a line", errors.New("there is no edge in it"))
 	}
 	least, greatest := r.store.Range()
-	g.Nodes = greatest + 1
+	node := g.Node()
+	node.Count = greatest + 1
 	switch {
 	case r.names != nil:
-		g.Nodes = r.names.Len()
-		if r.opt.Nodes > 0 && g.Nodes != r.opt.Nodes {
+		node.Count = r.names.Len()
+		if r.opt.Nodes > 0 && node.Count != r.opt.Nodes {
 			return source.Error(r.path, "", -1,
 				"give tables with a row for each name, in the order of first appearance",
-				fmt.Errorf("it names %d nodes, but the tables have %d rows", g.Nodes, r.opt.Nodes))
+				fmt.Errorf("it names %d nodes, but the tables have %d rows", node.Count, r.opt.Nodes))
 		}
 		g.Own(r.names)
-		g.Strings = append(g.Strings, r.names.strings("id"))
+		node.Strings = append(node.Strings, r.names.strings("id"))
 		g.Note("ids are names: nodes are numbered as they first appear, their names are kept as \"id\"")
 	case r.opt.Nodes > 0:
-		g.Nodes = r.opt.Nodes
+		node.Count = r.opt.Nodes
 	case r.opt.IDs == Auto && source.TooSparse(greatest, r.store.Len()):
 		return source.Error(r.path, "", -1,
 			"number them in order of appearance by --ids names, or keep all these nodes by --ids numbers",
@@ -207,19 +204,23 @@ func (r *reader) finish(g *source.Graph) error {
 	case least == 1:
 		g.Note("the smallest id is 1: node 0 exists and has no edges")
 	}
-	g.Edges.Count, g.Edges.Each = r.store.Len(), r.store.Each
+	g.Edges.Count = r.store.Len()
+	var data [][]byte
+	var widths []int64
 	for _, c := range r.columns {
 		g.Own(&c.spool)
 		if c.dropped != "" {
 			g.Note("%s", c.dropped)
 			continue
 		}
-		col, err := c.finish(g)
+		col, bytes, err := c.finish(g)
 		if err != nil {
 			return err
 		}
 		g.Edges.Columns = append(g.Edges.Columns, col)
+		data, widths = append(data, bytes), append(widths, col.RowBytes())
 	}
+	g.Edges.Each = source.Pairs(r.store.Each, data, widths)
 	if r.lay != nil {
 		g.Notes = append(g.Notes, r.lay.notes...)
 	}

@@ -23,6 +23,19 @@ const (
 		"\"\"q\"\"\",tvshow\n0,7,中国,company\n1,8,b,tvshow\n"
 )
 
+// folder is the place of a folder.
+func folder(dir string) source.Place {
+	t, err := source.OpenTree(dir, nil)
+	if err != nil {
+		panic(err)
+	}
+	return t.At(".")
+}
+
+func collected(t testing.TB, edges, features, targets string) source.Place {
+	return folder(collection(t, edges, features, targets))
+}
+
 func collection(t testing.TB, edges, features, targets string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -37,7 +50,7 @@ func collection(t testing.TB, edges, features, targets string) string {
 
 func column(t testing.TB, g *source.Graph, name string) string {
 	t.Helper()
-	for _, c := range g.Columns {
+	for _, c := range g.Node().Columns {
 		if c.Name != name {
 			continue
 		}
@@ -60,7 +73,7 @@ func column(t testing.TB, g *source.Graph, name string) string {
 
 func list(g *source.Graph, name string) []string {
 	var got []string
-	for _, s := range g.Strings {
+	for _, s := range g.Node().Strings {
 		if s.Name == name {
 			_ = s.Each(func(v string) error { got = append(got, v); return nil })
 		}
@@ -69,13 +82,14 @@ func list(g *source.Graph, name string) []string {
 }
 
 func TestReadMakesRaggedFeaturesDenseAndNumbersClasses(t *testing.T) {
-	g, err := Read(context.Background(), collection(t, edges, features, targets), "x", Options{})
+	g, err := Read(context.Background(), collected(t, edges, features, targets), "x", Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer g.Close()
-	if g.Nodes != 3 || g.Edges.Count != 2 || !g.Edges.Undirected || g.Classes != 2 {
-		t.Errorf("%d nodes, %d edges, undirected %t, %d classes", g.Nodes, g.Edges.Count, g.Edges.Undirected, g.Classes)
+	if g.Node().Count != 3 || g.Edges.Count != 2 || !g.Edges.Undirected || g.Node().Classes != 2 {
+		t.Errorf("%d nodes, %d edges, undirected %t, %d classes", g.Node().Count, g.Edges.Count, g.Edges.Undirected,
+			g.Node().Classes)
 	}
 	if got, want := column(t, g, "feature"), "[4] [0 0 0 0 1 0 0 1 0 1 0 0]"; got != want {
 		t.Errorf("features %s, want %s", got, want)
@@ -92,7 +106,7 @@ func TestReadMakesRaggedFeaturesDenseAndNumbersClasses(t *testing.T) {
 }
 
 func TestClassesThatAreNumbersKeepTheirOrder(t *testing.T) {
-	g, err := Read(context.Background(), collection(t, edges, features, "id,name,ml_target\n0,a,10\n1,b,9\n2,c,9\n"),
+	g, err := Read(context.Background(), collected(t, edges, features, "id,name,ml_target\n0,a,10\n1,b,9\n2,c,9\n"),
 		"x", Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +118,7 @@ func TestClassesThatAreNumbersKeepTheirOrder(t *testing.T) {
 }
 
 func TestMissingNodesGetZerosAndANote(t *testing.T) {
-	g, err := Read(context.Background(), collection(t, edges, `{"1": [0]}`, targets), "x", Options{})
+	g, err := Read(context.Background(), collected(t, edges, `{"1": [0]}`, targets), "x", Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +163,7 @@ func TestBadFilesAreNamed(t *testing.T) {
 		{"empty table", edges, features, "", "x_target.csv", "", 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			g, err := Read(context.Background(), collection(t, c.edges, c.features, c.targets), "x", Options{})
+			g, err := Read(context.Background(), collected(t, c.edges, c.features, c.targets), "x", Options{})
 			if err == nil {
 				g.Close()
 			}
@@ -174,17 +188,17 @@ func FuzzRead(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		g, err := Read(context.Background(), dir, "x", Options{})
+		g, err := Read(context.Background(), folder(dir), "x", Options{})
 		if err != nil {
 			return
 		}
 		defer g.Close()
-		for _, c := range g.Columns {
-			if g.Nodes*c.RowBytes() > 1<<24 {
+		for _, c := range g.Node().Columns {
+			if g.Node().Count*c.RowBytes() > 1<<24 {
 				continue
 			}
 			var b bytes.Buffer
-			if err := c.Write(context.Background(), &b); err != nil || int64(b.Len()) != g.Nodes*c.RowBytes() {
+			if err := c.Write(context.Background(), &b); err != nil || int64(b.Len()) != g.Node().Count*c.RowBytes() {
 				t.Fatalf("%s: %d bytes, %v", c.Name, b.Len(), err)
 			}
 		}

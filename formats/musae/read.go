@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,48 +25,35 @@ import (
 // maxWidth is the greatest feature number that is taken, plus one.
 const maxWidth = 1 << 20
 
-// Prefix returns what the names of a collection's files begin with, such as "facebook", given the names in its
-// directory.
-func Prefix(entries []string) (string, bool) {
-	for _, e := range entries {
-		if p, ok := strings.CutSuffix(e, "_edges.csv"); ok && slices.Contains(entries, p+"_target.csv") &&
-			slices.Contains(entries, p+"_features.json") {
-			return p, true
-		}
-	}
-	return "", false
-}
-
 // Options say how to read.
 type Options struct {
-	TempDir  string         // where edges may be kept in a temporary file
-	Ledger   *pinned.Ledger // for all that is kept in memory; nil: no limit
+	Budget   *source.Budget // nil: no limit
 	Progress formats.Progress
 }
 
-// Read reads the collection in a directory, whose files begin with prefix. The caller closes the graph.
-func Read(ctx context.Context, dir, prefix string, opt Options) (*source.Graph, error) {
-	file := func(end string) string { return filepath.Join(dir, prefix+end) }
-	t, err := readTarget(file("_target.csv"), opt.Ledger)
+// Read reads the collection in a folder, whose files begin with prefix. The caller closes the graph.
+func Read(ctx context.Context, dir source.Place, prefix string, opt Options) (*source.Graph, error) {
+	ledger := opt.Budget.Ledger()
+	t, err := readTarget(dir.In(prefix+"_target.csv"), ledger)
 	if err != nil {
 		return nil, err
 	}
-	nodes := int64(len(t.labels))
-	g, err := edgelist.Read(ctx, file("_edges.csv"), edgelist.Options{IDs: edgelist.Numbers, Nodes: nodes,
-		TempDir: opt.TempDir, Ledger: opt.Ledger, Progress: opt.Progress})
+	g, err := edgelist.Read(ctx, dir.In(prefix+"_edges.csv"), edgelist.Options{IDs: edgelist.Numbers,
+		Nodes: int64(len(t.labels)), Budget: opt.Budget, Progress: opt.Progress})
 	if err != nil {
 		return nil, err
 	}
 	g.Edges.Undirected = true
-	if err := addFeatures(g, file("_features.json"), opt.Ledger); err != nil {
+	if err := addFeatures(g, dir.In(prefix+"_features.json"), ledger); err != nil {
 		return nil, errors.Join(err, g.Close())
 	}
-	g.Classes = int64(len(t.classes))
-	g.Columns = append(g.Columns, source.Bytes(graph.Column{Name: "label", DType: unified.Int64},
+	node := g.Node()
+	node.Classes = int64(len(t.classes))
+	node.Columns = append(node.Columns, source.Bytes(graph.Column{Name: "label", DType: unified.Int64},
 		unified.FromSlice(t.labels).Bytes()))
-	g.Strings = append(g.Strings, source.List("class", t.classes))
+	node.Strings = append(node.Strings, source.List("class", t.classes))
 	if t.names != nil {
-		g.Strings = append(g.Strings, source.List("name", t.names))
+		node.Strings = append(node.Strings, source.List("name", t.names))
 	}
 	return g, nil
 }
@@ -118,11 +104,12 @@ func (r *rows) add(x row) (err error) {
 	return nil
 }
 
-func readTarget(path string, l *pinned.Ledger) (*target, error) {
-	f, err := source.OpenText(path)
+func readTarget(at source.Place, l *pinned.Ledger) (*target, error) {
+	f, err := at.OpenText()
 	if err != nil {
 		return nil, err
 	}
+	path := f.Path
 	defer f.Close()
 	if err := f.Count(l); err != nil {
 		return nil, err
@@ -220,20 +207,21 @@ func compareClasses(a, b string) int {
 }
 
 // addFeatures reads the lists of features and adds them as dense rows, made as they are written.
-func addFeatures(g *source.Graph, path string, b *pinned.Ledger) error {
-	f, err := source.OpenText(path)
+func addFeatures(g *source.Graph, at source.Place, b *pinned.Ledger) error {
+	f, err := at.OpenText()
 	if err != nil {
 		return err
 	}
+	path, node := f.Path, g.Node()
 	defer f.Close()
 	if err := f.Count(b); err != nil {
 		return err
 	}
-	if err := b.Take(pinned.Sources, (8+4+1)*g.Nodes); err != nil {
+	if err := b.Take(pinned.Sources, (8+4+1)*node.Count); err != nil {
 		return source.Error(path, "", -1, "", err)
 	}
 	l := &lists{path: path, ledger: b, paced: source.NewPaced(f),
-		starts: make([]int64, g.Nodes), counts: make([]int32, g.Nodes), seen: make([]bool, g.Nodes)}
+		starts: make([]int64, node.Count), counts: make([]int32, node.Count), seen: make([]bool, node.Count)}
 	if err := l.read(json.NewDecoder(l.paced)); err != nil {
 		return err
 	}
@@ -245,8 +233,8 @@ func addFeatures(g *source.Graph, path string, b *pinned.Ledger) error {
 		return nil
 	}
 	c := graph.Column{Name: "feature", DType: unified.Float32, Shape: []int64{l.width}}
-	g.Columns = append(g.Columns, source.Column{Column: c, Write: func(ctx context.Context, w io.Writer) error {
-		return source.WriteRows(ctx, w, g.Nodes, l.width, func(i int64, row []float32) {
+	node.Columns = append(node.Columns, source.Column{Column: c, Write: func(ctx context.Context, w io.Writer) error {
+		return source.WriteRows(ctx, w, node.Count, l.width, func(i int64, row []float32) {
 			for _, k := range l.features[l.starts[i] : l.starts[i]+int64(l.counts[i])] {
 				row[k] = 1
 			}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"strings"
 
 	"github.com/khop-gnn/khop/formats"
@@ -24,18 +23,19 @@ func Looks(head []byte) bool {
 // archive is an open .npz file.
 type archive struct {
 	path    string
-	file    *os.File
+	file    io.Closer
 	zip     *zip.Reader
 	members map[string]*zip.File // by name without ".npy"
 	ledger  *pinned.Ledger
 }
 
-func open(path string, b *pinned.Ledger) (*archive, error) {
-	f, st, err := source.OpenFile(path)
+func open(at source.Place, b *pinned.Ledger) (*archive, error) {
+	f, err := at.Raw()
 	if err != nil {
 		return nil, err
 	}
-	z, err := zip.NewReader(f, st.Size())
+	path := f.Path
+	z, err := zip.NewReader(f, f.Size)
 	if err != nil {
 		return nil, errors.Join(source.Error(path, "", -1, "", err), f.Close())
 	}

@@ -148,15 +148,15 @@ const chunkEdges = 1 << 18
 func (a *archive) setEdges(g *source.Graph, m *matrix) error {
 	g.Edges = source.Edges{
 		Count: int64(len(m.indices)),
-		Each:  m.each,
+		Each:  source.Pairs(m.each, nil, nil),
 		Where: func(edge int64) string { return fmt.Sprintf("%s: %sindices: entry %d", a.path, m.prefix, edge) },
 	}
 	if m.data == nil {
 		return nil
 	}
-	c := source.EdgeColumn{Column: graph.Column{Name: "weight", DType: unified.Float32}}
+	c, data := graph.Column{Name: "weight", DType: unified.Float32}, []byte(nil)
 	if m.dtype == unified.Float64 {
-		c.DType, c.Data = unified.Float64, unified.FromSlice(m.data).Bytes()
+		c.DType, data = unified.Float64, unified.FromSlice(m.data).Bytes()
 	} else {
 		if err := a.ledger.Take(pinned.Sources, 4*int64(len(m.data))); err != nil {
 			return a.fail(m.prefix+"data", -1, "%w", err)
@@ -165,7 +165,7 @@ func (a *archive) setEdges(g *source.Graph, m *matrix) error {
 		for i, x := range m.data {
 			narrow[i] = float32(x)
 		}
-		c.Data = unified.FromSlice(narrow).Bytes()
+		data = unified.FromSlice(narrow).Bytes()
 	}
 	if slices.ContainsFunc(m.data, func(x float64) bool { return x < 0 }) {
 		c.Name = "value" // a weight is not negative
@@ -174,7 +174,8 @@ func (a *archive) setEdges(g *source.Graph, m *matrix) error {
 		a.ledger.Give(pinned.Sources, 8*int64(len(m.data)))
 		m.data = nil
 	}
-	g.Edges.Columns = []source.EdgeColumn{c}
+	g.Edges.Columns = []graph.Column{c}
+	g.Edges.Each = source.Pairs(m.each, [][]byte{data}, []int64{c.RowBytes()})
 	g.Note("entries of the adjacency matrix other than 1 are stored as the edge column %q", c.Name)
 	return nil
 }
@@ -212,7 +213,8 @@ func (a *archive) addSparseFeatures(g *source.Graph, m *matrix) error {
 		return a.fail(m.prefix+"shape", -1, "%w", err)
 	}
 	c := graph.Column{Name: "feature", DType: unified.Float32, Shape: []int64{m.cols}}
-	g.Columns = append(g.Columns, source.Column{Column: c, Write: func(ctx context.Context, w writer) error {
+	g.Node().Columns = append(g.Node().Columns, source.Column{Column: c, Write: func(ctx context.Context,
+		w writer) error {
 		return source.WriteRows(ctx, w, m.rows, m.cols, func(i int64, row []float32) {
 			for k := m.indptr[i]; k < m.indptr[i+1]; k++ {
 				x := float32(1)

@@ -76,11 +76,21 @@ func save(t testing.TB, b []byte) string {
 	return p
 }
 
+// edgeColumn returns all elements of a column of edges.
+func edgeColumn(t testing.TB, g *source.Graph, i int) (all []byte) {
+	t.Helper()
+	if err := g.Edges.Each(func(b source.Batch) error { all = append(all, b.Columns[i]...); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
 // spell writes all that a graph has in one line.
 func spell(t testing.TB, g *source.Graph) string {
 	t.Helper()
-	s := fmt.Sprintf("%d nodes:", g.Nodes)
-	if err := g.Edges.Each(func(src, dst []int64) error {
+	s := fmt.Sprintf("%d nodes:", g.Node().Count)
+	if err := g.Edges.Each(func(batch source.Batch) error {
+		src, dst := batch.Src, batch.Dst
 		for i := range src {
 			s += fmt.Sprintf(" %d>%d", src[i], dst[i])
 		}
@@ -107,10 +117,10 @@ func spell(t testing.TB, g *source.Graph) string {
 		v, _ := unified.View[int64](x)
 		return fmt.Sprint(v)
 	}
-	for _, c := range g.Edges.Columns {
-		s += fmt.Sprintf("; %s %v %s", c.Name, c.DType, elements(c.DType, c.Data))
+	for i, c := range g.Edges.Columns {
+		s += fmt.Sprintf("; %s %v %s", c.Name, c.DType, elements(c.DType, edgeColumn(t, g, i)))
 	}
-	for _, c := range g.Columns {
+	for _, c := range g.Node().Columns {
 		var b bytes.Buffer
 		if err := c.Write(context.Background(), &b); err != nil {
 			t.Fatal(err)
@@ -120,7 +130,7 @@ func spell(t testing.TB, g *source.Graph) string {
 	for _, sp := range g.Splits {
 		s += fmt.Sprintf("; %s%d %v", sp.Name, sp.Index, sp.IDs)
 	}
-	for _, n := range g.Strings {
+	for _, n := range g.Node().Strings {
 		s += "; " + n.Name
 		_ = n.Each(func(v string) error { s += " " + v; return nil })
 	}
@@ -212,7 +222,7 @@ func TestLayouts(t *testing.T) {
 				"val0 [1]; val1 []", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			g, err := Read(context.Background(), save(t, pack(t, c.members...)), nil)
+			g, err := Read(context.Background(), source.Local(save(t, pack(t, c.members...))), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -284,10 +294,10 @@ var damagedArrays = []struct {
 func TestDamagedArraysAreNamed(t *testing.T) {
 	for _, c := range damagedArrays {
 		t.Run(c.name, func(t *testing.T) {
-			g, err := Read(context.Background(), save(t, pack(t, c.members...)), nil)
+			g, err := Read(context.Background(), source.Local(save(t, pack(t, c.members...))), nil)
 			if err == nil { // what is streamed is checked when it is written
 				defer g.Close()
-				for _, col := range g.Columns {
+				for _, col := range g.Node().Columns {
 					err = errors.Join(err, col.Write(context.Background(), &bytes.Buffer{}))
 				}
 			}
@@ -303,7 +313,7 @@ func TestDamagedArraysAreNamed(t *testing.T) {
 // matter.
 func TestAnyFlippedByteIsHarmless(t *testing.T) {
 	good := pack(t, dense()...)
-	g, err := Read(context.Background(), save(t, good), nil)
+	g, err := Read(context.Background(), source.Local(save(t, good)), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -317,13 +327,13 @@ func TestAnyFlippedByteIsHarmless(t *testing.T) {
 		if err := os.WriteFile(path, bad, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		g, err := Read(context.Background(), path, nil)
+		g, err := Read(context.Background(), source.Local(path), nil)
 		if err != nil {
 			refused++
 			continue
 		}
 		writes := error(nil)
-		for _, c := range g.Columns {
+		for _, c := range g.Node().Columns {
 			writes = errors.Join(writes, c.Write(context.Background(), &bytes.Buffer{}))
 		}
 		if writes != nil {
@@ -384,13 +394,14 @@ func readAll(t *testing.T, path string, size int) {
 	t.Helper()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	g, err := Read(context.Background(), path, nil)
+	g, err := Read(context.Background(), source.Local(path), nil)
 	if err == nil {
 		n := int64(0)
-		if err := g.Edges.Each(func(src, dst []int64) error {
+		if err := g.Edges.Each(func(batch source.Batch) error {
+			src, dst := batch.Src, batch.Dst
 			for i := range src {
-				if uint64(src[i]) >= uint64(g.Nodes) || uint64(dst[i]) >= uint64(g.Nodes) {
-					t.Fatalf("edge %d>%d of %d nodes", src[i], dst[i], g.Nodes)
+				if uint64(src[i]) >= uint64(g.Node().Count) || uint64(dst[i]) >= uint64(g.Node().Count) {
+					t.Fatalf("edge %d>%d of %d nodes", src[i], dst[i], g.Node().Count)
 				}
 			}
 			n += int64(len(src))
@@ -398,11 +409,11 @@ func readAll(t *testing.T, path string, size int) {
 		}); err != nil || n != g.Edges.Count {
 			t.Fatalf("%d edges of %d: %v", n, g.Edges.Count, err)
 		}
-		for _, c := range g.Columns {
-			if w := c.RowBytes(); w > 0 && g.Nodes < 1000 && w < 1<<20 {
+		for _, c := range g.Node().Columns {
+			if w := c.RowBytes(); w > 0 && g.Node().Count < 1000 && w < 1<<20 {
 				var b bytes.Buffer
-				if err := c.Write(context.Background(), &b); err == nil && int64(b.Len()) != w*g.Nodes {
-					t.Fatalf("column %s wrote %d bytes, not %d", c.Name, b.Len(), w*g.Nodes)
+				if err := c.Write(context.Background(), &b); err == nil && int64(b.Len()) != w*g.Node().Count {
+					t.Fatalf("column %s wrote %d bytes, not %d", c.Name, b.Len(), w*g.Node().Count)
 				}
 			}
 		}
@@ -460,7 +471,7 @@ func TestNothingIsExpandedThatCannotFit(t *testing.T) {
 			ledger.SetLimit(c.limit)
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			g, err := Read(context.Background(), path, ledger)
+			g, err := Read(context.Background(), source.Local(path), ledger)
 			runtime.ReadMemStats(&after)
 			if made := after.TotalAlloc - before.TotalAlloc; made > 1<<20 {
 				t.Errorf("%d bytes of memory were made", made)
@@ -491,8 +502,8 @@ func TestMasksTakeTheMemoryOfTheirNodes(t *testing.T) {
 	}
 	ledger := &pinned.Ledger{}
 	ledger.SetLimit(10 << 20)
-	g, err := Read(context.Background(), save(t, pack(t, array("edges", "(1, 2)", int8(0), 0),
-		zeros("node_labels", "|i1", fmt.Sprintf("(%d,)", n), n), mask, across)), ledger)
+	g, err := Read(context.Background(), source.Local(save(t, pack(t, array("edges", "(1, 2)", int8(0), 0),
+		zeros("node_labels", "|i1", fmt.Sprintf("(%d,)", n), n), mask, across))), ledger)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,16 +19,16 @@ import (
 // maxWidth is the greatest width of features that is taken.
 const maxWidth = 1 << 24
 
-// Read describes the graph in the archive at path. The caller closes the graph, which keeps the file open. The shapes
+// Read describes the graph in an archive. The caller closes the graph, which keeps the file open. The shapes
 // of all arrays are compared with each other and with what the ledger has left before any is expanded. Memory, which
 // the ledger counts: the edges, 8 or 16 bytes each, labels and the nodes of masks, and, of features in a sparse matrix,
 // its entries; dense features are streamed.
-func Read(ctx context.Context, path string, ledger *pinned.Ledger) (_ *source.Graph, err error) {
-	a, err := open(path, ledger)
+func Read(ctx context.Context, at source.Place, ledger *pinned.Ledger) (_ *source.Graph, err error) {
+	a, err := open(at, ledger)
 	if err != nil {
 		return nil, err
 	}
-	g := &source.Graph{}
+	g := source.Plain()
 	g.Own(a)
 	defer func() {
 		if err != nil {
@@ -43,7 +43,7 @@ func Read(ctx context.Context, path string, ledger *pinned.Ledger) (_ *source.Gr
 	case a.has("indptr") && a.has("indices"):
 		err = a.bare(g)
 	default:
-		err = source.Error(path, "", -1, "", fmt.Errorf("an archive of no known layout: it holds %s", a.list()))
+		err = source.Error(a.path, "", -1, "", fmt.Errorf("an archive of no known layout: it holds %s", a.list()))
 	}
 	if err != nil {
 		return nil, err
@@ -84,13 +84,13 @@ func (a *archive) separator() string {
 func (a *archive) sparse(g *source.Graph, sep string) error {
 	adj, attr := "adj"+sep, "attr"+sep
 	var err error
-	if g.Nodes, err = a.rowsOf(adj, false); err != nil {
+	if g.Node().Count, err = a.rowsOf(adj, false); err != nil {
 		return err
 	}
 	if a.has(attr + "indptr") {
 		rows, err := a.rowsOf(attr, true)
-		if err == nil && rows != g.Nodes {
-			err = a.fail(attr+"shape", -1, "has %d rows, but there are %d nodes", rows, g.Nodes)
+		if err == nil && rows != g.Node().Count {
+			err = a.fail(attr+"shape", -1, "has %d rows, but there are %d nodes", rows, g.Node().Count)
 		}
 		if err != nil {
 			return err
@@ -145,7 +145,7 @@ func (a *archive) addMatrix(g *source.Graph, prefix string) error {
 
 // bare reads one CSR matrix.
 func (a *archive) bare(g *source.Graph) (err error) {
-	if g.Nodes, err = a.rowsOf("", false); err != nil {
+	if g.Node().Count, err = a.rowsOf("", false); err != nil {
 		return err
 	}
 	if err := a.fits(parts("")...); err != nil {
@@ -191,12 +191,12 @@ func (a *archive) dense(g *source.Graph) error {
 	}
 	for i := range m {
 		for end := range int64(2) {
-			if v := edges[at(i, end)]; v < 0 || v >= g.Nodes {
-				return a.fail("edges", i, "node %d is not in 0 .. %d", v, g.Nodes-1)
+			if v := edges[at(i, end)]; v < 0 || v >= g.Node().Count {
+				return a.fail("edges", i, "node %d is not in 0 .. %d", v, g.Node().Count-1)
 			}
 		}
 	}
-	g.Edges = source.Edges{Count: m, Undirected: true, Each: pairs(edges, m, at)}
+	g.Edges = source.Edges{Count: m, Undirected: true, Each: source.Pairs(pairs(edges, m, at), nil, nil)}
 	if err := a.addLabels(g, "node_labels"); err != nil {
 		return err
 	}
@@ -233,16 +233,16 @@ func (a *archive) countNodes(g *source.Graph, m int64) error {
 		if len(h.Shape) == 0 {
 			return a.fail(name, -1, "is a single number")
 		}
-		g.Nodes = h.Shape[0]
-		if h.Bytes() == 0 && source.TooSparse(g.Nodes, m) {
+		g.Node().Count = h.Shape[0]
+		if h.Bytes() == 0 && source.TooSparse(g.Node().Count, m) {
 			return a.fail(name, -1, "is %v: it has nothing for each of %d nodes, and there are only %d edges", &h,
-				g.Nodes, m)
+				g.Node().Count, m)
 		}
 		return nil
 	}
 	return a.elements("edges", func(r io.Reader, h npy.Header) error {
 		return npy.EachInts(r, h, func(block []int64, _ int64) error {
-			g.Nodes = max(g.Nodes, slices.Max(block)+1)
+			g.Node().Count = max(g.Node().Count, slices.Max(block)+1)
 			return nil
 		})
 	})
@@ -258,8 +258,8 @@ func (a *archive) checkTables(g *source.Graph, labels string) error {
 		case h.Kind == npy.Object: // noted with the others
 		case len(h.Shape) != 1:
 			return a.fail(labels, -1, "is %v, an array of 1 dimension is wanted", &h)
-		case h.Elements() != g.Nodes:
-			return a.fail(labels, -1, "has %d labels, but there are %d nodes", h.Elements(), g.Nodes)
+		case h.Elements() != g.Node().Count:
+			return a.fail(labels, -1, "has %d labels, but there are %d nodes", h.Elements(), g.Node().Count)
 		}
 	}
 	for _, split := range splitNames {
@@ -269,7 +269,7 @@ func (a *archive) checkTables(g *source.Graph, labels string) error {
 		}
 		h, err := a.header(name)
 		if err == nil {
-			_, err = a.maskShape(name, &h, g.Nodes)
+			_, err = a.maskShape(name, &h, g.Node().Count)
 		}
 		if err != nil {
 			return err
@@ -289,15 +289,15 @@ func (a *archive) addDenseFeatures(g *source.Graph, name string) error {
 	if h.Kind == npy.Object {
 		return nil // noted with the others
 	}
-	if h.DType == unified.Invalid || len(h.Shape) != 2 || h.Shape[0] != g.Nodes || h.Shape[1] > maxWidth {
-		return a.fail(name, -1, "is %v, but features are numbers of the shape (%d, width)", &h, g.Nodes)
+	if h.DType == unified.Invalid || len(h.Shape) != 2 || h.Shape[0] != g.Node().Count || h.Shape[1] > maxWidth {
+		return a.fail(name, -1, "is %v, but features are numbers of the shape (%d, width)", &h, g.Node().Count)
 	}
 	if h.Shape[1] == 0 {
 		g.Note("%s has no columns and is not stored", name)
 		return nil
 	}
 	c := graph.Column{Name: "feature", DType: h.DType, Shape: []int64{h.Shape[1]}}
-	g.Columns = append(g.Columns, source.Column{Column: c, Write: func(ctx context.Context,
+	g.Node().Columns = append(g.Node().Columns, source.Column{Column: c, Write: func(ctx context.Context,
 		w writer) error {
 		return a.stream(ctx, w, name)
 	}})
@@ -315,8 +315,8 @@ func (a *archive) addLabels(g *source.Graph, name string) error {
 	if err != nil {
 		return err
 	}
-	g.Classes = source.Classes(labels)
-	g.Columns = append(g.Columns, source.Bytes(graph.Column{Name: "label", DType: unified.Int64},
+	g.Node().Classes = source.Classes(labels)
+	g.Node().Columns = append(g.Node().Columns, source.Bytes(graph.Column{Name: "label", DType: unified.Int64},
 		unified.FromSlice(labels).Bytes()))
 	return nil
 }
@@ -370,7 +370,7 @@ func (a *archive) addMasks(g *source.Graph) error {
 		}
 		var splits []source.Split
 		err := a.elements(name, func(r io.Reader, h npy.Header) error {
-			m, err := a.maskShape(name, &h, g.Nodes)
+			m, err := a.maskShape(name, &h, g.Node().Count)
 			if err != nil {
 				return err
 			}
@@ -416,13 +416,13 @@ func (a *archive) addNames(g *source.Graph) error {
 	for _, n := range []struct {
 		member, column string
 		rows           int64
-	}{{"node_names", "id", g.Nodes}, {"class_names", "class", g.Classes}} {
+	}{{"node_names", "id", g.Node().Count}, {"class_names", "class", g.Node().Classes}} {
 		list, ok, err := a.strings(g, n.member, n.rows)
 		if err != nil {
 			return err
 		}
 		if ok {
-			g.Strings = append(g.Strings, source.List(n.column, list))
+			g.Node().Strings = append(g.Node().Strings, source.List(n.column, list))
 		}
 	}
 	return nil

@@ -11,18 +11,47 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Graph is a graph of one node type and one edge type as a foreign format holds it.
+// Graph is a graph as a foreign format holds it: any number of node and edge types.
 type Graph struct {
-	Nodes   int64
-	Edges   Edges
-	Columns []Column  // of nodes
-	Strings []Strings // names of nodes, of classes
-	Splits  []Split
-	Classes int64 // 1 + the largest label; 0 without labels
+	Nodes  []NodeType
+	Types  []EdgeType
+	Edges  Edges
+	Splits []Split
+	Links  []Link
 	// Notes say what a person should know: what was skipped, or guessed. One sentence each.
 	Notes []string
 
 	closers []io.Closer
+}
+
+// NodeType is a kind of node. Its ids count from 0.
+type NodeType struct {
+	Name    string
+	Count   int64
+	Columns []Column
+	Strings []Strings // names of nodes, of classes
+	Classes int64     // 1 + the largest label; 0 without labels
+}
+
+// EdgeType is a kind of edge: between nodes of Source and Target, which are indices of Graph.Nodes.
+type EdgeType struct {
+	Source, Target int
+	Relation       string
+}
+
+// Plain returns a graph of one node type and one edge type.
+func Plain() *Graph {
+	return &Graph{Nodes: []NodeType{{Name: "node"}}, Types: []EdgeType{{Relation: "edge"}}}
+}
+
+// Node returns the node type of a plain graph.
+func (g *Graph) Node() *NodeType { return &g.Nodes[0] }
+
+// Batch is some consecutive edges. Its slices belong to the source and are valid until yield returns.
+type Batch struct {
+	Src, Dst []int64  // ids of the types of each edge, of equal length
+	Types    []uint16 // indices of Graph.Types, of the same length; nil: all of type 0
+	Columns  [][]byte // of Edges.Columns: little-endian, a row an edge
 }
 
 // Edges are the edges as the source lists them.
@@ -30,19 +59,41 @@ type Edges struct {
 	Count int64
 	// Undirected says that by the format's definition an edge goes both ways and is listed once.
 	Undirected bool
-	// Each yields the edges src[i] -> dst[i] in the source's order, many at a time, and returns the first error. It may
-	// be called several times. The slices belong to the source and are valid until yield returns.
-	Each func(yield func(src, dst []int64) error) error
-	// Columns have a row an edge, in the order of Each.
-	Columns []EdgeColumn
+	// Each yields all edges in the source's order, many at a time, and returns the first error. It may be called
+	// several times.
+	Each func(yield func(Batch) error) error
+	// Columns have a row an edge.
+	Columns []graph.Column
 	// Where names an edge in messages, such as "adj_matrix: entry 17"; nil: "edge 17".
 	Where func(edge int64) string
 }
 
-// EdgeColumn is a column of edges, in memory or mapped, valid until the graph is closed.
-type EdgeColumn struct {
-	graph.Column
-	Data []byte // little-endian, a row an edge
+// Pairs makes a function that yields pairs of ids yield batches, whose columns are cut from the given ones: little-
+// endian, a row an edge, of the given widths in bytes.
+func Pairs(each func(yield func(src, dst []int64) error) error, columns [][]byte,
+	widths []int64) func(yield func(Batch) error) error {
+	return func(yield func(Batch) error) error {
+		at, cut := int64(0), make([][]byte, len(columns))
+		return each(func(src, dst []int64) error {
+			n := int64(len(src))
+			for i, c := range columns {
+				cut[i] = c[at*widths[i] : (at+n)*widths[i]]
+			}
+			at += n
+			return yield(Batch{Src: src, Dst: dst, Columns: cut})
+		})
+	}
+}
+
+// Link is a named set of edges that a task asks about; they need not be edges of the graph.
+type Link struct {
+	Name  string // train, valid, test
+	Index int
+	Count int64
+	// Given are links that are there, and links that are given as not being there.
+	Type     int // of Graph.Types; -1: each has its own
+	Negative bool
+	Each     func(yield func(Batch) error) error
 }
 
 // Column is a column of nodes that is written when it is asked for.
@@ -61,9 +112,10 @@ type Strings struct {
 
 // Split is a named set of nodes.
 type Split struct {
-	Name  string
-	Index int
-	IDs   []int64
+	Name     string
+	Index    int
+	NodeType int
+	IDs      []int64
 }
 
 // Bytes returns a column that holds its elements in memory, which is kept.

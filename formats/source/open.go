@@ -24,19 +24,24 @@ type File struct {
 	Compression string // "gzip", "zstd" or ""
 	Size        int64  // of the file, in bytes as it lies on the disk
 	in          *counted
+	raw         io.Closer
 	close       func()
 	window      int64 // bytes that decompressing keeps, where they are many
 	ledger      *pinned.Ledger
 }
 
+// counted reads a file from its beginning on, and counts.
 type counted struct {
-	f    *os.File
+	r    io.ReaderAt
 	read int64
 }
 
 func (c *counted) Read(p []byte) (int, error) {
-	n, err := c.f.Read(p)
+	n, err := c.r.ReadAt(p, c.read)
 	c.read += int64(n)
+	if n > 0 && err == io.EOF {
+		err = nil
+	}
 	return n, err
 }
 
@@ -99,12 +104,10 @@ func OpenFile(path string) (*os.File, fs.FileInfo, error) {
 
 // Open opens a regular file. gzip, bzip2 and Zstandard are recognised by their first bytes and decompressed as they are
 // read.
-func Open(path string) (*File, error) {
-	f, st, err := OpenFile(path)
-	if err != nil {
-		return nil, err
-	}
-	file := &File{Path: path, Size: st.Size(), in: &counted{f: f}, close: func() {}}
+func Open(path string) (*File, error) { return Local(path).Open() }
+
+func newFile(raw *Raw) (*File, error) {
+	file := &File{Path: raw.Path, Size: raw.Size, in: &counted{r: raw}, raw: raw, close: func() {}}
 	b := bufio.NewReaderSize(file.in, 1<<18)
 	head, _ := b.Peek(6)
 	for _, m := range magics {
@@ -113,7 +116,7 @@ func Open(path string) (*File, error) {
 		}
 	}
 	if err := file.decompress(b); err != nil {
-		return nil, errors.Join(Error(path, "", -1, "", err), f.Close())
+		return nil, errors.Join(Error(file.Path, "", -1, "", err), raw.Close())
 	}
 	return file, nil
 }
@@ -180,5 +183,5 @@ func (f *File) Close() error {
 		f.ledger.Give(pinned.Sources, f.window)
 		f.ledger = nil
 	}
-	return f.in.f.Close()
+	return f.raw.Close()
 }

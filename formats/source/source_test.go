@@ -33,7 +33,7 @@ func TestSpoolGivesBackWhatItTook(t *testing.T) {
 	for _, memory := range []int64{1, 400, 12 << 20, 0} {
 		t.Run(fmt.Sprint(memory), func(t *testing.T) {
 			dir := t.TempDir()
-			s := &Spool{Dir: dir, Ledger: limited(memory)}
+			s := &Spool{Budget: &Budget{Dir: dir, Memory: limited(memory)}}
 			var want []byte
 			for i := range 300 {
 				p := bytes.Repeat([]byte{byte(i)}, i*i/2)
@@ -50,8 +50,8 @@ func TestSpoolGivesBackWhatItTook(t *testing.T) {
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}
-			if s.Ledger.Peak() > memory/4 || s.Ledger != nil && s.Ledger.Left() != memory {
-				t.Errorf("a peak of %d, %d left", s.Ledger.Peak(), s.Ledger.Left())
+			if l := s.Budget.Ledger(); l.Peak() > memory/4 || l != nil && l.Left() != memory {
+				t.Errorf("a peak of %d, %d left", l.Peak(), l.Left())
 			}
 			if left, _ := os.ReadDir(dir); len(left) > 0 {
 				t.Errorf("left behind: %v", left)
@@ -61,13 +61,13 @@ func TestSpoolGivesBackWhatItTook(t *testing.T) {
 }
 
 func TestAFullDiskIsNamed(t *testing.T) {
-	s := &Spool{Dir: "/data", size: 12345}
+	s := &Spool{Budget: &Budget{Dir: "/data"}, size: 12345}
 	err := s.explain(&os.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC})
 	if !errors.Is(err, formats.ErrSpace) || !strings.Contains(err.Error(), "/data") ||
 		!strings.Contains(err.Error(), "12345") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := (&Spool{Dir: "/no/such/folder", Ledger: limited(1)}).Write([]byte("ab")); err == nil {
+	if _, err := (&Spool{Budget: &Budget{Dir: "/no/such/folder", Memory: limited(1)}}).Write([]byte("ab")); err == nil {
 		t.Errorf("a temporary file was made nowhere")
 	}
 }
@@ -106,7 +106,7 @@ func TestOpenRefusesADirectory(t *testing.T) {
 
 func TestTextsKeepTheLastMegabytesInMemory(t *testing.T) {
 	dir, ledger := t.TempDir(), limited(40<<20)
-	x := &Texts{Dir: dir, Ledger: ledger}
+	x := &Texts{Budget: &Budget{Dir: dir, Memory: ledger}}
 	var want [][]byte
 	for i := range 150 { // some 50 MB
 		b := bytes.Repeat([]byte{byte(i)}, i*i*47)

@@ -12,16 +12,17 @@ import (
 )
 
 // Spool is bytes that are appended and then read at will: in memory while they are few, else in a temporary file. The
-// zero value with Dir set is ready. It has one owner at a time. The owner calls Close.
+// zero value is ready. It has one owner at a time. The owner calls Close.
 type Spool struct {
-	Dir    string         // where a temporary file may be made
-	Ledger *pinned.Ledger // a quarter of what it has left is for the bytes in memory, and spoolMemory at most
+	// Budget: a quarter of the memory that it has left is for the bytes in memory, and spoolMemory at most.
+	Budget *Budget
 
 	mem    []byte
 	buffer []byte // of the file; nil: all bytes are in mem
 	file   *os.File
 	path   string // of a file that still has a name
 	size   int64
+	onDisk int64
 	region *pinned.Region
 }
 
@@ -39,9 +40,9 @@ func (s *Spool) Write(p []byte) (int, error) {
 		}
 	}
 	if s.file != nil && len(p) >= fileBuffer {
-		n, err := s.file.Write(p)
+		n, err := s.append(p)
 		s.size += int64(n)
-		return n, s.explain(err)
+		return n, err
 	}
 	s.mem = append(s.mem, p...)
 	s.size += int64(len(p))
@@ -51,11 +52,11 @@ func (s *Spool) Write(p []byte) (int, error) {
 // fits makes room in memory for n more bytes, if they may lie there.
 func (s *Spool) fits(n int) (ok bool) {
 	room := max(len(s.mem)+n, 2*cap(s.mem))
-	if len(s.mem)+n > cap(s.mem) && (len(s.mem)+n > spoolMemory || int64(room) > s.Ledger.Left()/4) {
+	if len(s.mem)+n > cap(s.mem) && (len(s.mem)+n > spoolMemory || int64(room) > s.Budget.Ledger().Left()/4) {
 		return false
 	}
 	var err error
-	s.mem, err = Grow(s.Ledger, s.mem, n)
+	s.mem, err = Grow(s.Budget.Ledger(), s.mem, n)
 	return err == nil
 }
 
@@ -63,22 +64,33 @@ func (s *Spool) fits(n int) (ok bool) {
 func (s *Spool) toFile() error {
 	if s.file == nil {
 		var err error
-		if s.file, s.path, err = tempFile(s.Dir); err != nil {
+		if s.file, s.path, err = TempFile(s.Budget); err != nil {
 			return err
 		}
 	}
-	_, err := s.file.Write(s.mem)
+	_, err := s.append(s.mem)
 	if s.buffer == nil {
-		s.Ledger.Give(pinned.Sources, int64(cap(s.mem)))
+		s.Budget.Ledger().Give(pinned.Sources, int64(cap(s.mem)))
 		s.buffer = make([]byte, 0, fileBuffer)
 	}
 	s.mem = s.buffer
-	return s.explain(err)
+	return err
 }
 
-// tempFile makes a temporary file. Its path is empty where it has no name any more.
-func tempFile(dir string) (*os.File, string, error) {
-	f, err := os.CreateTemp(dir, ".khop-edges-*.tmp")
+// append writes to the file.
+func (s *Spool) append(p []byte) (int, error) {
+	if err := s.Budget.TakeDisk(int64(len(p))); err != nil {
+		return 0, err
+	}
+	s.onDisk += int64(len(p))
+	n, err := s.file.Write(p)
+	s.Budget.Moved(int64(n), 0)
+	return n, s.explain(err)
+}
+
+// TempFile makes a temporary file. Its path is empty where it has no name any more.
+func TempFile(b *Budget) (*os.File, string, error) {
+	f, err := os.CreateTemp(b.dir(), ".khop-edges-*.tmp")
 	if err != nil {
 		return nil, "", fmt.Errorf("make a temporary file beside the target: %w", err)
 	}
@@ -88,7 +100,10 @@ func tempFile(dir string) (*os.File, string, error) {
 	return f, f.Name(), nil
 }
 
-func (s *Spool) explain(err error) error { return explainSpace(s.Dir, s.size, err) }
+func (s *Spool) explain(err error) error { return explainSpace(s.Budget.dir(), s.size, err) }
+
+// NoSpace says of a full disk that temporary files of so many bytes took it.
+func NoSpace(b *Budget, size int64, err error) error { return explainSpace(b.dir(), size, err) }
 
 // explainSpace says of a full disk what took it.
 func explainSpace(dir string, size int64, err error) error {
@@ -137,8 +152,9 @@ func (s *Spool) Close() error {
 		errs = append(errs, os.Remove(s.path))
 	}
 	if s.buffer == nil {
-		s.Ledger.Give(pinned.Sources, int64(cap(s.mem)))
+		s.Budget.Ledger().Give(pinned.Sources, int64(cap(s.mem)))
 	}
-	*s = Spool{Dir: s.Dir, Ledger: s.Ledger}
+	s.Budget.GiveDisk(s.onDisk)
+	*s = Spool{Budget: s.Budget}
 	return errors.Join(errs...)
 }

@@ -10,25 +10,24 @@ import (
 // OpenText opens a file as Open does and makes its text plain: a line ends in LF or CR LF, since a CR alone is read as
 // LF, and a byte order mark at the beginning is left out. Text in UTF-16 or UTF-32 is refused, and so is a mark further
 // on, with its line: it would be part of a name or a number that nobody sees.
-func OpenText(path string) (*File, error) {
-	f, err := Open(path)
-	if err != nil {
-		return nil, err
-	}
+func OpenText(path string) (*File, error) { return Local(path).OpenText() }
+
+// plain makes the text plain. It closes the file where that cannot be.
+func (f *File) plain() error {
 	b, ok := f.Reader.(*bufio.Reader)
 	if !ok {
 		b = bufio.NewReaderSize(f.Reader, 1<<16)
 	}
 	head, _ := b.Peek(4)
 	if Wide(head) {
-		return nil, errors.Join(Error(path, "", -1, "convert it to UTF-8 first, as by iconv -f UTF-16 -t UTF-8",
+		return errors.Join(Error(f.Path, "", -1, "convert it to UTF-8 first, as by iconv -f UTF-16 -t UTF-8",
 			errors.New("is text in UTF-16 or UTF-32")), f.Close())
 	}
 	if bytes.HasPrefix(head, []byte(mark)) {
 		_, _ = b.Discard(len(mark))
 	}
-	f.Reader = &text{path: path, r: b}
-	return f, nil
+	f.Reader = &text{path: f.Path, r: b}
+	return nil
 }
 
 // mark is the byte order mark in UTF-8.

@@ -9,17 +9,17 @@ import (
 )
 
 // Texts keeps strings of bytes in the order that they are appended in, each of which can be read at any time. Of the
-// bytes the last pieceBytes at most are in memory, which Ledger counts; those before are in temporary files in Dir,
-// which are mapped. Besides it takes 8 bytes a string. The zero value with Dir set is ready. It has one owner at a
+// bytes the last pieceBytes at most are in memory, which the budget counts; those before are in temporary files, which
+// are mapped. Besides it takes 8 bytes a string. The zero value is ready. It has one owner at a
 // time, who calls Close.
 type Texts struct {
-	Dir    string
-	Ledger *pinned.Ledger
+	Budget *Budget
 
 	starts []int64 // of each string: the number of its piece, times pieceBytes, and where in the piece its length lies
 	full   [][]byte
 	last   []byte
 	files  []*pinned.Region
+	onDisk int64
 	paths  []string // of files that still have a name
 }
 
@@ -49,15 +49,15 @@ func (t *Texts) Append(b []byte) (err error) {
 			return err
 		}
 	}
-	if t.starts, err = Grow(t.Ledger, t.starts, 1); err != nil {
+	if t.starts, err = Grow(t.Budget.Ledger(), t.starts, 1); err != nil {
 		return err
 	}
 	if len(t.last)+need > cap(t.last) {
 		room := min(max(len(t.last)+need, 2*cap(t.last)), pieceBytes)
-		if err := t.Ledger.Take(pinned.Sources, int64(room)); err != nil {
+		if err := t.Budget.Ledger().Take(pinned.Sources, int64(room)); err != nil {
 			return err
 		}
-		t.Ledger.Give(pinned.Sources, int64(cap(t.last)))
+		t.Budget.Ledger().Give(pinned.Sources, int64(cap(t.last)))
 		t.last = append(make([]byte, 0, room), t.last...)
 	}
 	t.starts = append(t.starts, int64(len(t.full))*pieceBytes+int64(len(t.last)))
@@ -67,7 +67,7 @@ func (t *Texts) Append(b []byte) (err error) {
 
 // flush moves the last piece to a file.
 func (t *Texts) flush() error {
-	f, path, err := tempFile(t.Dir)
+	f, path, err := TempFile(t.Budget)
 	if err != nil {
 		return err
 	}
@@ -75,8 +75,13 @@ func (t *Texts) flush() error {
 		t.paths = append(t.paths, path)
 	}
 	defer f.Close()
+	if err := t.Budget.TakeDisk(int64(len(t.last))); err != nil {
+		return err
+	}
+	t.onDisk += int64(len(t.last))
+	t.Budget.Moved(int64(len(t.last)), 0)
 	if _, err := f.Write(t.last); err != nil {
-		return explainSpace(t.Dir, int64(len(t.full))*pieceBytes, err)
+		return explainSpace(t.Budget.dir(), int64(len(t.full))*pieceBytes, err)
 	}
 	r, err := pinned.Map(f)
 	if err != nil {
@@ -95,7 +100,8 @@ func (t *Texts) Close() error {
 	for _, p := range t.paths {
 		errs = append(errs, os.Remove(p))
 	}
-	t.Ledger.Give(pinned.Sources, int64(cap(t.last))+8*int64(cap(t.starts)))
-	*t = Texts{Dir: t.Dir, Ledger: t.Ledger}
+	t.Budget.Ledger().Give(pinned.Sources, int64(cap(t.last))+8*int64(cap(t.starts)))
+	t.Budget.GiveDisk(t.onDisk)
+	*t = Texts{Budget: t.Budget}
 	return errors.Join(errs...)
 }

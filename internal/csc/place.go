@@ -5,11 +5,11 @@ import (
 	"fmt"
 )
 
-// number is how an edge's number is carried: 32 bits where all fit.
-type number interface{ uint32 | uint64 }
+// Number is how an edge's number is carried: 32 bits where all fit.
+type Number interface{ uint32 | uint64 }
 
 // placer puts the edges of one pass where their leaf lies. Positions are counted from the pass's first edge.
-type placer[T ID, N number] struct {
+type placer[T ID, N Number] struct {
 	b       *builder
 	pass    pass
 	keys    []uint64
@@ -19,7 +19,7 @@ type placer[T ID, N number] struct {
 }
 
 // place goes over the source once and partitions the pass's keys, and numbers if there are any, by leaf.
-func place[T ID, N number](ctx context.Context, b *builder, edges Edges[T], p pass, keys []uint64, numbers []N,
+func place[T ID, N Number](ctx context.Context, b *builder, edges Edges[T], p pass, keys []uint64, numbers []N,
 	cursor [][]int64) error {
 	pl := &placer[T, N]{b: b, pass: p, keys: keys, numbers: numbers, fill: make([]int64, p.last-p.first),
 		cursor: cursor}

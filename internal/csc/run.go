@@ -6,7 +6,7 @@ import (
 )
 
 // buffers is the memory of the passes.
-type buffers[N number] struct {
+type buffers[N Number] struct {
 	keys       []uint64
 	numbers    []N
 	indptr     []int64
@@ -25,7 +25,7 @@ func run[T ID](ctx context.Context, b *builder, edges Edges[T], emit func(Part) 
 	return runPasses[T, uint32](ctx, b, edges, emit)
 }
 
-func runPasses[T ID, N number](ctx context.Context, b *builder, edges Edges[T], emit func(Part) error) error {
+func runPasses[T ID, N Number](ctx context.Context, b *builder, edges Edges[T], emit func(Part) error) error {
 	var buf buffers[N]
 	if err := allocate(b, &buf); err != nil {
 		return err
@@ -50,7 +50,7 @@ func runPasses[T ID, N number](ctx context.Context, b *builder, edges Edges[T], 
 	return nil
 }
 
-func allocate[N number](b *builder, buf *buffers[N]) error {
+func allocate[N Number](b *builder, buf *buffers[N]) error {
 	var most pass
 	leaves := 0
 	for _, p := range b.passes {
@@ -113,7 +113,7 @@ func (b *builder) jobs(p pass) []job {
 }
 
 // finish sorts the leaves of a pass and turns keys into positions.
-func finish[N number](ctx context.Context, b *builder, p pass, buf *buffers[N], lastPass bool) (Part, error) {
+func finish[N Number](ctx context.Context, b *builder, p pass, buf *buffers[N], lastPass bool) (Part, error) {
 	jobs := b.jobs(p)
 	p.firstNode = b.emitted
 	var next atomic.Int64
@@ -160,7 +160,7 @@ func finish[N number](ctx context.Context, b *builder, p pass, buf *buffers[N], 
 
 // finishJob sorts the leaves of a job and writes their indptr, indices and types. It returns the last node whose indptr
 // is written: that of the top if the job ends it, else of the last edge.
-func finishJob[N number](b *builder, p pass, j job, buf *buffers[N], w int) int64 {
+func finishJob[N Number](b *builder, p pass, j job, buf *buffers[N], w int) int64 {
 	for i := j.first; i < j.last; i++ {
 		lf := &b.leaves[i]
 		lo := lf.start - p.firstEdge
@@ -169,9 +169,9 @@ func finishJob[N number](b *builder, p pass, j job, buf *buffers[N], w int) int6
 			continue
 		}
 		if buf.numbers == nil {
-			sortKeys[N](buf.keys[lo:hi], buf.scratch[w], nil, nil, lf.bits)
+			SortKeys[N](buf.keys[lo:hi], buf.scratch[w], nil, nil, lf.bits)
 		} else {
-			sortKeys(buf.keys[lo:hi], buf.scratch[w], buf.numbers[lo:hi], buf.scratchNum[w], lf.bits)
+			SortKeys(buf.keys[lo:hi], buf.scratch[w], buf.numbers[lo:hi], buf.scratchNum[w], lf.bits)
 		}
 	}
 	top := b.leaves[j.first].top

@@ -1,10 +1,10 @@
 package csc
 
-// sortKeys sorts keys by their low nbits, and numbers (nil, or of the same length) with them, keeping the order of
+// SortKeys sorts keys by their low nbits, and numbers (nil, or of the same length) with them, keeping the order of
 // equal keys. tmpKeys and tmpNumbers have room for as many. The sorted arrays are keys and numbers.
 //
 // Method: radix sort from the least digit on, of digits that keep the counts in the first-level cache.
-func sortKeys[N number](keys, tmpKeys []uint64, numbers, tmpNumbers []N, nbits int) {
+func SortKeys[N Number](keys, tmpKeys []uint64, numbers, tmpNumbers []N, nbits int) {
 	if len(keys) <= 40 {
 		insertionSort(keys, numbers)
 		return
@@ -62,7 +62,7 @@ func scatterKeys(from, to []uint64, shift int, at []uint32) {
 	}
 }
 
-func scatterPairs[N number](from, to []uint64, fromN, toN []N, shift int, at []uint32) {
+func scatterPairs[N Number](from, to []uint64, fromN, toN []N, shift int, at []uint32) {
 	mask := uint64(len(at) - 1)
 	for i, k := range from {
 		d := k >> shift & mask
@@ -73,7 +73,7 @@ func scatterPairs[N number](from, to []uint64, fromN, toN []N, shift int, at []u
 	}
 }
 
-func insertionSort[N number](keys []uint64, numbers []N) {
+func insertionSort[N Number](keys []uint64, numbers []N) {
 	for i := 1; i < len(keys); i++ {
 		k, j := keys[i], i
 		for j > 0 && keys[j-1] > k {

@@ -1,0 +1,279 @@
+package convert
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/edgesort"
+	"github.com/khop-gnn/khop/formats/source"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/csc"
+	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// maxNodes is the most nodes that are converted: beyond it sizes in bytes would overflow long before a disk is large
+// enough.
+const maxNodes = 1 << 48
+
+// order is the way of a source's edges to the dataset.
+type order struct {
+	c         *conversion
+	both      bool
+	direction string
+	most      int64 // edges that will be stored at most
+	exact     bool  // so many
+	opt       edgesort.Options
+	stats     edgesort.Stats
+	counts    []int64 // of the edges of each type
+}
+
+// plan decides on direction and order.
+func (c *conversion) plan() (*order, error) {
+	g, o := c.graph, &order{c: c}
+	for _, n := range g.Nodes {
+		if n.Count > maxNodes {
+			return nil, source.Error(c.src, "", -1, "number the nodes from 0, or take the ids as names",
+				fmt.Errorf("there are %d nodes", n.Count))
+		}
+	}
+	if err := o.direct(); err != nil {
+		return nil, err
+	}
+	o.opt = edgesort.Options{Nodes: g.Nodes, Types: g.Types, Columns: g.Edges.Columns, Both: o.both, ByTime: -1,
+		Loops: edgesort.Loops(c.opt.Loops), Edges: g.Edges.Count, Budget: &c.budget, Progress: c.opt.Progress}
+	switch c.opt.Merge {
+	case MergeFirst, MergeSum, MergeMax:
+		o.opt.Merge = edgesort.First + edgesort.Merge(c.opt.Merge-MergeFirst)
+	case MergeNone:
+		if o.both && len(g.Edges.Columns) == 0 {
+			o.opt.Merge = edgesort.MostOfTwo
+		}
+	default:
+		return nil, fmt.Errorf("%w: merge %d", ErrOptions, c.opt.Merge)
+	}
+	if c.opt.ByTime {
+		if o.opt.ByTime = timeColumn(g.Edges.Columns); o.opt.ByTime < 0 {
+			return nil, fmt.Errorf("%w: edges have no column time of one number each: name it by --columns", ErrOptions)
+		}
+	}
+	o.most = g.Edges.Count
+	if o.both {
+		o.most *= 2
+	}
+	if o.opt.Loops == edgesort.AddLoops {
+		for _, n := range g.Nodes {
+			o.most += n.Count
+		}
+	}
+	o.exact = !o.both && o.opt.Merge == edgesort.Keep && o.opt.Loops == edgesort.KeepLoops
+	return o, nil
+}
+
+func timeColumn(columns []graph.Column) int {
+	for i, c := range columns {
+		if c.Name == "time" && len(c.Shape) == 0 && c.DType != unified.Float16 && c.DType != unified.BFloat16 {
+			return i
+		}
+	}
+	return -1
+}
+
+// direct decides on the directions that are stored.
+func (o *order) direct() error {
+	g := o.c.graph
+	switch o.c.opt.Direction {
+	case AsGiven:
+		o.both, o.direction = g.Edges.Undirected, "directed, as listed"
+		if o.both {
+			o.direction = "undirected by definition: both directions, self-loops once"
+		}
+	case Directed:
+		o.direction = "directed, as listed, by request"
+	case Symmetrise:
+		o.both, o.direction = true, "both directions, self-loops once, by request"
+	default:
+		return fmt.Errorf("%w: direction %d", ErrOptions, o.c.opt.Direction)
+	}
+	for _, t := range g.Types {
+		if o.both && t.Source != t.Target {
+			return fmt.Errorf("%w: edges from %q to %q have no reverse of their own type: leave out --symmetrise",
+				ErrOptions, g.Nodes[t.Source].Name, g.Nodes[t.Target].Name)
+		}
+	}
+	return nil
+}
+
+// sayNeeds says what ordering the edges takes, and refuses what the disk does not hold.
+func (o *order) sayNeeds() error {
+	all, _ := edgesort.Need(o.opt)
+	memory := min(all, o.c.ledger.Left())
+	spill := edgesort.Spill(o.opt, memory)
+	o.c.opt.Log(fmt.Sprintf("%d nodes, %d edges as listed: ordering takes at most %s of memory, %s of temporary files "+
+		"beside the dataset, and about %v", o.nodes(), o.c.graph.Edges.Count, machine.Bytes(memory),
+		machine.Bytes(spill), time.Duration(o.most/15_000_000+1)*time.Second))
+	if err := o.c.budget.TakeDisk(spill); err != nil {
+		return err
+	}
+	o.c.budget.GiveDisk(spill)
+	return nil
+}
+
+func (o *order) nodes() (n int64) {
+	for _, t := range o.c.graph.Nodes {
+		n += t.Count
+	}
+	return n
+}
+
+// write writes indptr, indices, types and the columns of the edges, and sets counts.
+func (o *order) write(ctx context.Context, w *formats.Writer, s *graph.Schema) error {
+	sorter, err := edgesort.New(o.opt)
+	if err != nil {
+		return o.explain(err)
+	}
+	defer func() { _ = sorter.Close() }()
+	g := o.c.graph
+	if err := g.Edges.Each(func(b source.Batch) error { return sorter.Add(ctx, b) }); err != nil {
+		return o.explain(err)
+	}
+	sink, close, err := o.sink(w, s)
+	if err != nil {
+		return err
+	}
+	if err := sorter.Emit(ctx, sink); err != nil {
+		return o.explain(err)
+	}
+	if err := close(); err != nil {
+		return err
+	}
+	o.stats = sorter.Stats
+	return sorter.Close()
+}
+
+// sink opens the arrays that edges go to.
+func (o *order) sink(w *formats.Writer, s *graph.Schema) (sink edgesort.Sink, close func() error, err error) {
+	var all []*formats.ColumnWriter
+	add := func(cw *formats.ColumnWriter, e error) io.Writer {
+		if err = errors.Join(err, e); err != nil {
+			return nil
+		}
+		if !o.exact && len(all) > 0 {
+			cw.AtMost()
+		}
+		all = append(all, cw)
+		return cw
+	}
+	sink.Indptr = add(w.Topology("indptr", unified.Int64, o.nodes()+1))
+	if err == nil {
+		sink.Indices = add(w.Topology("indices", s.IDType(), o.most))
+	}
+	types := int64(len(o.c.graph.Types))
+	o.counts = []int64{0}
+	if types > 1 && err == nil {
+		dtype := unified.Uint8
+		if csc.TypeBytes(int(types)) == 2 {
+			dtype = unified.Uint16
+		}
+		o.counts = make([]int64, types)
+		sink.Types = &typeCounter{add(w.Topology("type", dtype, o.most)), o.counts, dtype == unified.Uint16}
+	}
+	for _, c := range s.EdgeColumns {
+		if err == nil {
+			sink.Columns = append(sink.Columns, add(w.EdgeColumn(c, o.most)))
+		}
+	}
+	return sink, func() error {
+		for _, cw := range all {
+			if err := cw.Close(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, err
+}
+
+// typeCounter counts the edge types that it passes on.
+type typeCounter struct {
+	io.Writer
+	counts []int64
+	wide   bool
+}
+
+func (t *typeCounter) Write(p []byte) (int, error) {
+	if t.wide {
+		for i := 0; i+1 < len(p); i += 2 {
+			t.counts[int(p[i])|int(p[i+1])<<8]++
+		}
+	} else {
+		for _, b := range p {
+			t.counts[b]++
+		}
+	}
+	return t.Writer.Write(p)
+}
+
+// explain says which edge of the source is wrong.
+func (o *order) explain(err error) error {
+	var bad *edgesort.RangeError
+	if !errors.As(err, &bad) {
+		return err
+	}
+	where := fmt.Sprintf("edge %d", bad.Edge)
+	if o.c.graph.Edges.Where != nil {
+		where = o.c.graph.Edges.Where(bad.Edge)
+	}
+	return source.Error(o.c.src, "", -1, "", fmt.Errorf("%s: %s %d is not below %d nodes", where, bad.What, bad.Value,
+		bad.Limit))
+}
+
+// notes says what was found on the way.
+func (o *order) notes() []string {
+	var n []string
+	s := &o.stats
+	if s.Reversed > 0 {
+		n = append(n, fmt.Sprintf("%s listed in both directions: stored once each way",
+			counted(s.Reversed/2, "edge was", "edges were")))
+	}
+	if s.Parallel > 0 {
+		n = append(n, fmt.Sprintf("%s parallel to an earlier one, and kept", counted(s.Parallel, "edge is",
+			"edges are")))
+	}
+	if s.Merged > 0 {
+		n = append(n, fmt.Sprintf("%s merged into an earlier one between the same nodes",
+			counted(s.Merged, "edge was", "edges were")))
+	}
+	if s.Loops > 0 {
+		done := "added"
+		if o.opt.Loops == edgesort.DropLoops {
+			done = "dropped"
+		}
+		n = append(n, fmt.Sprintf("%s %s", counted(s.Loops, "self-loop was", "self-loops were"), done))
+	}
+	return n
+}
+
+// counted returns "1 edge", "2 edges".
+func counted(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// ids returns node ids as a split stores them.
+func ids(list []int64, narrow bool) (unified.DType, []byte) {
+	if !narrow {
+		return unified.Int64, unified.FromSlice(list).Bytes()
+	}
+	short := make([]int32, len(list))
+	for i, v := range list {
+		short[i] = int32(v)
+	}
+	return unified.Int32, bytes.Clone(unified.FromSlice(short).Bytes())
+}

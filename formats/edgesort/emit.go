@@ -1,0 +1,170 @@
+package edgesort
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+
+	"github.com/khop-gnn/khop/internal/csc"
+)
+
+// Sink takes the sorted edges, little-endian.
+type Sink struct {
+	Indptr  io.Writer   // int64: the first edge of each node, and the number of edges
+	Indices io.Writer   // sources among all nodes, int32 while these number below 2^31, else int64
+	Types   io.Writer   // uint8 up to 256 types, else uint16; nil for one
+	Columns []io.Writer // a row an edge
+}
+
+const sinkBuffer = 1 << 18
+
+// column gathers bytes for a writer. The first error stays.
+type column struct {
+	w   io.Writer
+	buf []byte
+	err error
+}
+
+func newColumn(w io.Writer) *column { return &column{w: w, buf: make([]byte, 0, sinkBuffer)} }
+
+func (c *column) flush() {
+	if c.err == nil && len(c.buf) > 0 {
+		_, c.err = c.w.Write(c.buf)
+	}
+	c.buf = c.buf[:0]
+}
+
+// room makes room for n bytes, at most sinkBuffer.
+func (c *column) room(n int) {
+	if len(c.buf)+n > cap(c.buf) {
+		c.flush()
+	}
+}
+
+// emitter writes sorted leaves.
+type emitter struct {
+	s               *Sorter
+	sink            *Sink
+	indptr, indices *column
+	types           *column
+	columns         []*column
+	node            int64 // whose edges begin next
+	edges           int64
+}
+
+// Emit sorts what was added and writes it. It is called once. Errors are those of the sink, pinned.ErrLimit,
+// formats.ErrSpace and context.Cause(ctx).
+func (s *Sorter) Emit(ctx context.Context, sink Sink) error {
+	if s.opt.Loops == AddLoops {
+		if err := s.addLoops(ctx); err != nil {
+			return err
+		}
+	}
+	e := &emitter{s: s, sink: &sink, indptr: newColumn(sink.Indptr), indices: newColumn(sink.Indices)}
+	if len(s.opt.Types) > 1 {
+		e.types = newColumn(sink.Types)
+	}
+	for _, w := range sink.Columns {
+		e.columns = append(e.columns, newColumn(w))
+	}
+	if err := s.top.emit(ctx, e); err != nil {
+		return err
+	}
+	for ; e.node <= s.nodes; e.node++ {
+		e.begin()
+	}
+	s.Stats.Edges = e.edges
+	for _, c := range append([]*column{e.indptr, e.indices, e.types}, e.columns...) {
+		if c == nil {
+			continue
+		}
+		if c.flush(); c.err != nil {
+			return c.err
+		}
+	}
+	return nil
+}
+
+// begin says that the edges of the next node begin here.
+func (e *emitter) begin() {
+	e.indptr.room(8)
+	e.indptr.buf = binary.LittleEndian.AppendUint64(e.indptr.buf, uint64(e.edges))
+}
+
+// leaf writes a sorted leaf.
+func (e *emitter) leaf(f *leaf) error {
+	s := e.s
+	shift, idShift := s.dirBits+s.idBits+s.typeBits, s.dirBits
+	idMask := uint64(1)<<s.idBits - 1
+	wide := csc.IDBytes(s.nodes) == 8
+	for lo := 0; lo < len(f.keys); {
+		hi := min(lo+sinkBuffer/8, len(f.keys))
+		e.indices.room(8 * (hi - lo))
+		buf := e.indices.buf
+		for _, k := range f.keys[lo:hi] {
+			for d := int64(k >> shift); e.node <= d; e.node++ {
+				e.begin()
+			}
+			id := k >> idShift & idMask
+			if wide {
+				buf = binary.LittleEndian.AppendUint64(buf, id)
+			} else {
+				buf = binary.LittleEndian.AppendUint32(buf, uint32(id))
+			}
+			e.edges++
+		}
+		e.indices.buf = buf
+		e.writeTypes(f.keys[lo:hi])
+		lo = hi
+	}
+	e.writeColumns(f)
+	s.Stats.Parallel += f.stats.Parallel
+	s.Stats.Reversed += f.stats.Reversed
+	s.Stats.Merged += f.stats.Merged
+	s.Stats.Loops += f.stats.Loops
+	if s.opt.Progress != nil {
+		s.opt.Progress("sort", e.edges, max(e.edges, s.top.total))
+	}
+	for _, c := range append([]*column{e.indptr, e.indices}, e.columns...) {
+		if c.err != nil {
+			return c.err
+		}
+	}
+	return nil
+}
+
+func (e *emitter) writeTypes(keys []uint64) {
+	if e.types == nil {
+		return
+	}
+	s := e.s
+	shift, mask := s.dirBits+s.idBits, uint64(1)<<s.typeBits-1
+	e.types.room(2 * len(keys))
+	for _, k := range keys {
+		t := k >> shift & mask
+		if len(s.opt.Types) <= 256 {
+			e.types.buf = append(e.types.buf, byte(t))
+		} else {
+			e.types.buf = binary.LittleEndian.AppendUint16(e.types.buf, uint16(t))
+		}
+	}
+}
+
+func (e *emitter) writeColumns(f *leaf) {
+	for c, w := range e.s.widths {
+		col, at, record := e.columns[c], e.s.places[c], e.s.record
+		if w > sinkBuffer {
+			for _, i := range f.numbers {
+				col.flush()
+				if col.err == nil {
+					_, col.err = col.w.Write(f.rows[int64(i)*record+at:][:w])
+				}
+			}
+			continue
+		}
+		for _, i := range f.numbers {
+			col.room(int(w))
+			col.buf = append(col.buf, f.rows[int64(i)*record+at:][:w]...)
+		}
+	}
+}

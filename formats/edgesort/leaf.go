@@ -1,0 +1,272 @@
+package edgesort
+
+import (
+	"context"
+	"encoding/binary"
+	"math"
+	"sync"
+
+	"github.com/khop-gnn/khop/internal/csc"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// leaf is a part that is sorted at once.
+type leaf struct {
+	l       *level
+	part    int
+	slot    []byte // its memory; returned when it has been written
+	keys    []uint64
+	rows    []byte
+	numbers []uint32 // of the records in rows, in order; nil without columns
+	stats   Stats
+	done    chan error
+}
+
+// emit sorts the level's parts and hands them to e in order.
+func (l *level) emit(ctx context.Context, e *emitter) error {
+	mem, err := l.end(ctx)
+	if err != nil {
+		return err
+	}
+	p := newPipeline(ctx, l, e, mem)
+	for part := range l.parts {
+		if err := p.next(part); err != nil {
+			p.stop()
+			return err
+		}
+	}
+	err = p.drain()
+	p.stop()
+	return err
+}
+
+// pipeline has workers sort leaves, and hands them on in order.
+type pipeline struct {
+	ctx   context.Context
+	l     *level
+	e     *emitter
+	mem   []byte
+	free  [][]byte // slots
+	size  int64    // of a slot
+	work  chan *leaf
+	queue []*leaf // handed to workers, in order
+	wg    sync.WaitGroup
+}
+
+func newPipeline(ctx context.Context, l *level, e *emitter, mem []byte) *pipeline {
+	p := &pipeline{ctx: ctx, l: l, e: e, mem: mem}
+	slots := 2 * l.s.opt.Workers
+	p.size = int64(len(mem)/slots) &^ 63
+	for i := range slots {
+		p.free = append(p.free, mem[int64(i)*p.size:int64(i+1)*p.size])
+	}
+	p.work = make(chan *leaf, slots)
+	for range l.s.opt.Workers {
+		p.wg.Add(1)
+		go func() {
+			defer p.wg.Done()
+			for f := range p.work {
+				f.done <- f.sort()
+			}
+		}()
+	}
+	return p
+}
+
+// stop ends the workers.
+func (p *pipeline) stop() {
+	close(p.work)
+	p.wg.Wait()
+}
+
+// next has the next part sorted.
+func (p *pipeline) next(part int) error {
+	n := p.l.counts[part]
+	if n == 0 {
+		return nil
+	}
+	if p.ctx.Err() != nil {
+		return context.Cause(p.ctx)
+	}
+	need := n * p.l.s.leafBytes(p.l.runs[0].keys == nil)
+	if need > p.size || n > math.MaxUint32 {
+		if err := p.drain(); err != nil {
+			return err
+		}
+		if need > int64(len(p.mem)) || n > math.MaxUint32 {
+			return p.again(part)
+		}
+		f := &leaf{l: p.l, part: part, slot: p.mem}
+		if err := f.sort(); err != nil {
+			return err
+		}
+		return p.e.leaf(f)
+	}
+	if len(p.free) == 0 {
+		if err := p.pop(); err != nil {
+			return err
+		}
+	}
+	last := len(p.free) - 1
+	f := &leaf{l: p.l, part: part, slot: p.free[last], done: make(chan error, 1)}
+	p.free = p.free[:last]
+	p.queue = append(p.queue, f)
+	p.work <- f
+	return nil
+}
+
+// pop waits for the first of the queue and writes it.
+func (p *pipeline) pop() error {
+	f := p.queue[0]
+	p.queue = p.queue[1:]
+	if err := <-f.done; err != nil {
+		return err
+	}
+	p.free = append(p.free, f.slot)
+	return p.e.leaf(f)
+}
+
+func (p *pipeline) drain() error {
+	for len(p.queue) > 0 {
+		if err := p.pop(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// again parts a part that is too large by its next bits.
+func (p *pipeline) again(part int) error {
+	l := p.l
+	if l.shift <= l.s.groupBits() || l.runs[0].keys != nil {
+		return l.tooLarge(l.counts[part])
+	}
+	sub := l.s.newLevel(l.shift, l.counts[part])
+	for i := range l.runs {
+		r := &l.runs[i]
+		for lo, hi := int64(r.starts[part]), int64(r.starts[part+1]); lo < hi; {
+			if sub.room() == 0 {
+				if err := sub.flush(p.ctx); err != nil {
+					return err
+				}
+				continue
+			}
+			n := min(hi-lo, sub.room())
+			if err := l.load(r, lo, n, sub.keys[sub.have:], sub.rows[sub.have*l.s.record:]); err != nil {
+				return err
+			}
+			sub.grow([]segment{{sub.have, n}}, n)
+			lo += n
+		}
+	}
+	return sub.emit(p.ctx, p.e)
+}
+
+// load reads n records of a run, of which the first is record lo.
+func (l *level) load(r *run, lo, n int64, keys []uint64, rows []byte) error {
+	if err := l.s.spill.read(bytesOf(keys[:n]), r.at+lo*keyBytes); err != nil {
+		return err
+	}
+	all := int64(r.starts[l.parts]) * keyBytes
+	return l.s.spill.read(rows[:n*l.s.record], r.at+all+lo*l.s.record)
+}
+
+// sort reads a leaf's records, if they lie in the file, and sorts them.
+func (f *leaf) sort() error {
+	l, s := f.l, f.l.s
+	n := l.counts[f.part]
+	at := int64(0)
+	cut := func(n int64) []byte {
+		b := f.slot[at : at+n : at+n]
+		at += (n + 7) &^ 7
+		return b
+	}
+	if r := &l.runs[0]; r.keys != nil {
+		lo, hi := int64(r.starts[f.part]), int64(r.starts[f.part+1])
+		f.keys, f.rows = r.keys[lo:hi], r.rows[lo*s.record:hi*s.record]
+	} else {
+		f.keys, f.rows = words(cut(n*keyBytes)), cut(n*s.record)
+		have := int64(0)
+		for i := range l.runs {
+			r := &l.runs[i]
+			lo, hi := int64(r.starts[f.part]), int64(r.starts[f.part+1])
+			if err := l.load(r, lo, hi-lo, f.keys[have:], f.rows[have*s.record:]); err != nil {
+				return err
+			}
+			have += hi - lo
+		}
+	}
+	tmp := words(cut(n * keyBytes))
+	if s.record == 0 {
+		csc.SortKeys[uint32](f.keys, tmp, nil, nil, l.shift)
+	} else {
+		f.numbers = narrow(cut(4 * n))
+		tmpNumbers := narrow(cut(4 * n))
+		for i := range f.numbers {
+			f.numbers[i] = uint32(i)
+		}
+		csc.SortKeys(f.keys, tmp, f.numbers, tmpNumbers, l.shift)
+		f.merge()
+		if s.opt.ByTime >= 0 {
+			f.byTime(tmp[:len(f.keys)], words(cut(n * keyBytes))[:len(f.keys)], tmpNumbers[:len(f.keys)])
+		}
+		return nil
+	}
+	f.merge()
+	return nil
+}
+
+// byTime orders what is ordered by (destination, type, source) by (destination, type, time, source).
+func (f *leaf) byTime(tmp, times []uint64, tmpNumbers []uint32) {
+	s := f.l.s
+	c := s.opt.ByTime
+	place := make([]uint32, len(f.keys)) // of each edge in keys
+	keys := append([]uint64(nil), f.keys...)
+	for i, n := range f.numbers {
+		place[i] = uint32(i)
+		times[i] = ordered(f.rows[int64(n)*s.record+s.places[c]:], s.opt.Columns[c].DType)
+	}
+	csc.SortKeys(times, tmp, place, tmpNumbers, 64)
+	for i, p := range place {
+		f.keys[i] = keys[p] >> (s.dirBits + s.idBits)
+	}
+	csc.SortKeys(f.keys, tmp, place, tmpNumbers, f.l.shift-s.dirBits-s.idBits)
+	copy(tmpNumbers, f.numbers)
+	for i, p := range place {
+		f.keys[i], f.numbers[i] = keys[p], tmpNumbers[p]
+	}
+}
+
+// ordered returns a number whose order among others is that of an element.
+func ordered(b []byte, t unified.DType) uint64 {
+	const top = 1 << 63
+	switch t {
+	case unified.Float64:
+		return orderedFloat(math.Float64frombits(binary.LittleEndian.Uint64(b)))
+	case unified.Float32:
+		return orderedFloat(float64(math.Float32frombits(binary.LittleEndian.Uint32(b))))
+	case unified.Int64:
+		return binary.LittleEndian.Uint64(b) ^ top
+	case unified.Uint64:
+		return binary.LittleEndian.Uint64(b)
+	case unified.Int32:
+		return uint64(int64(int32(binary.LittleEndian.Uint32(b)))) ^ top
+	case unified.Uint32:
+		return uint64(binary.LittleEndian.Uint32(b))
+	case unified.Int16:
+		return uint64(int64(int16(binary.LittleEndian.Uint16(b)))) ^ top
+	case unified.Uint16:
+		return uint64(binary.LittleEndian.Uint16(b))
+	case unified.Int8:
+		return uint64(int64(int8(b[0]))) ^ top
+	}
+	return uint64(b[0])
+}
+
+func orderedFloat(x float64) uint64 {
+	b := math.Float64bits(x + 0) // -0 is 0
+	if b>>63 == 1 {
+		return ^b
+	}
+	return b | 1<<63
+}

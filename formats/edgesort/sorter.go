@@ -1,0 +1,388 @@
+package edgesort
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+	"sync"
+	"unsafe"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/source"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/pinned"
+)
+
+// ErrTooLarge is returned for more nodes and edge types than a key tells apart.
+var ErrTooLarge = errors.New("too many nodes and edge types")
+
+// Merge says what becomes of edges of one type between the same two nodes.
+type Merge uint8
+
+// What becomes of equal edges.
+const (
+	Keep      Merge = iota // all are kept
+	MostOfTwo              // of p edges one way and q the other, max(p, q) are kept each way; for edges without columns
+	First                  // one is kept, with the columns of the first
+	Sum                    // one is kept, whose columns are the sums; "time" is the latest
+	Max                    // one is kept, whose columns are the greatest
+)
+
+// Loops says what becomes of self-loops.
+type Loops uint8
+
+// What becomes of self-loops.
+const (
+	KeepLoops Loops = iota
+	DropLoops
+	AddLoops // each node without one gets one
+)
+
+// Options say what to sort. Nodes and Types are those of the graph.
+type Options struct {
+	Nodes   []source.NodeType
+	Types   []source.EdgeType
+	Columns []graph.Column // of the batches
+	Both    bool           // add the reverse of each edge that is no self-loop; all types are between nodes of one type
+	Merge   Merge
+	Loops   Loops
+	ByTime  int   // the number of the column by which edges of a destination and type are ordered; -1: by source
+	Edges   int64 // how many will come, about
+	Budget  *source.Budget
+	Workers int // 0: one a core
+	// Progress, if set, is called from one goroutine at a time.
+	Progress formats.Progress
+}
+
+// RangeError reports an edge between nodes that do not exist.
+type RangeError struct {
+	Edge  int64 // in the order of the batches
+	What  string
+	Value int64
+	Limit int64
+}
+
+// Error implements error.
+func (e *RangeError) Error() string {
+	return fmt.Sprintf("edge %d: %s %d is not in 0 .. %d", e.Edge, e.What, e.Value, e.Limit-1)
+}
+
+// Stats says what was done with the edges.
+type Stats struct {
+	Edges    int64 // handed on
+	Reversed int64 // pairs of edges that were listed in both directions, of MostOfTwo
+	Parallel int64 // edges kept that have an equal one before them
+	Merged   int64 // edges that went into an earlier one
+	Loops    int64 // self-loops dropped or added
+}
+
+// Sorter sorts edges. It has one owner, who calls Close.
+type Sorter struct {
+	opt    Options
+	Stats  Stats
+	offset []int64 // of the ids of each node type
+	nodes  int64
+
+	dirBits, idBits, typeBits, keyBits int
+	widths, places                     []int64 // of columns in a record
+	record                             int64   // bytes of all columns of an edge
+
+	arena *pinned.Region
+	mem   []byte
+	taken int64
+	spill *spill
+	top   *level
+	edges int64 // that came in
+
+	pending chan error // of the run that is being written
+}
+
+// keyBytes is what the key of an edge takes.
+const keyBytes = 8
+
+// leastMemory is the least that a sorter works with.
+const leastMemory = 1 << 18
+
+// New returns a sorter. It takes its memory from the budget: all that can be of use, at most what is left.
+// pinned.ErrLimit where that is too little.
+func New(opt Options) (*Sorter, error) {
+	if opt.Workers <= 0 {
+		opt.Workers = machine.Workers()
+	}
+	s := &Sorter{opt: opt}
+	for _, n := range opt.Nodes {
+		s.offset = append(s.offset, s.nodes)
+		s.nodes += n.Count
+	}
+	if opt.Both || opt.Loops == AddLoops {
+		s.dirBits = 1
+	}
+	s.idBits, s.typeBits = bitsFor(s.nodes), bitsFor(int64(len(opt.Types)))
+	s.keyBits = s.dirBits + 2*s.idBits + s.typeBits
+	if s.keyBits > 64 {
+		return nil, fmt.Errorf("%w: %d nodes, %d edge types: of 64 bits they take %d", ErrTooLarge, s.nodes,
+			len(opt.Types), s.keyBits)
+	}
+	for _, c := range opt.Columns {
+		s.widths, s.places = append(s.widths, c.RowBytes()), append(s.places, s.record)
+		s.record += c.RowBytes()
+	}
+	if err := s.allocate(); err != nil {
+		return nil, err
+	}
+	s.spill = &spill{budget: opt.Budget}
+	s.top = s.newLevel(s.keyBits, s.most())
+	return s, nil
+}
+
+// most is how many edges there will be at most, about.
+func (s *Sorter) most() int64 {
+	n := s.opt.Edges
+	if s.opt.Both {
+		n *= 2
+	}
+	if s.opt.Loops == AddLoops {
+		n += s.nodes
+	}
+	return n
+}
+
+// Need returns the memory that a sorter takes to sort without temporary files, and the least that it works with.
+func Need(opt Options) (all, least int64) {
+	s := Sorter{opt: opt}
+	for _, c := range opt.Columns {
+		s.record += c.RowBytes()
+	}
+	per := max(keyBytes+s.record, s.leafBytes(false))
+	return 2*per*s.most() + leastMemory, leastMemory + 64*s.record
+}
+
+// Spill returns the bytes that temporary files will take with so much memory.
+func Spill(opt Options, memory int64) int64 {
+	all, _ := Need(opt)
+	if memory >= all {
+		return 0
+	}
+	return (all - leastMemory) / 2
+}
+
+// allocate takes the memory.
+func (s *Sorter) allocate() error {
+	all, least := Need(s.opt)
+	n := min(all, s.opt.Budget.Ledger().Left())
+	n = max(n, least) &^ 63
+	if err := s.opt.Budget.Ledger().Take(pinned.Building, n); err != nil {
+		return fmt.Errorf("sort %d edges: %w", s.opt.Edges, err)
+	}
+	s.taken = n
+	r, err := pinned.Allocate(n, pinned.Options{})
+	if err != nil {
+		return errors.Join(err, s.Close())
+	}
+	s.arena, s.mem = r, r.Bytes()
+	return nil
+}
+
+// Close frees memory and files.
+func (s *Sorter) Close() error {
+	errs := []error{s.settle()}
+	if s.arena != nil {
+		errs = append(errs, s.arena.Close())
+	}
+	if s.spill != nil {
+		errs = append(errs, s.spill.Close())
+	}
+	s.opt.Budget.Ledger().Give(pinned.Building, s.taken)
+	s.arena, s.mem, s.spill, s.taken = nil, nil, nil, 0
+	return errors.Join(errs...)
+}
+
+// Add takes a batch, of which it keeps nothing. Errors are *RangeError, formats.ErrSpace.
+func (s *Sorter) Add(ctx context.Context, b source.Batch) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	n := len(b.Src)
+	if len(b.Dst) != n || b.Types != nil && len(b.Types) != n || len(b.Columns) != len(s.widths) {
+		return fmt.Errorf("a batch of %d sources, %d destinations, %d types, %d columns", n, len(b.Dst), len(b.Types),
+			len(b.Columns))
+	}
+	for i, c := range b.Columns {
+		if int64(len(c)) != int64(n)*s.widths[i] {
+			return fmt.Errorf("column %q: %d bytes for %d edges", s.opt.Columns[i].Name, len(c), n)
+		}
+	}
+	for lo := 0; lo < n; {
+		room := int(s.top.room())
+		if s.opt.Both {
+			room /= 2
+		}
+		if room == 0 {
+			if err := s.top.flush(ctx); err != nil {
+				return err
+			}
+			continue
+		}
+		hi := min(n, lo+room)
+		if err := s.fill(b, lo, hi); err != nil {
+			return err
+		}
+		lo = hi
+	}
+	s.edges += int64(n)
+	if s.opt.Progress != nil {
+		s.opt.Progress("place", s.edges, max(s.opt.Edges, s.edges))
+	}
+	return nil
+}
+
+// fill adds edges lo to hi-1 of a batch, for which there is room, on all workers.
+func (s *Sorter) fill(b source.Batch, lo, hi int) error {
+	workers := min(s.opt.Workers, (hi-lo)/4096+1)
+	times := 1
+	if s.opt.Both {
+		times = 2
+	}
+	base := s.top.have
+	stats, segments := make([]Stats, workers), make([]segment, workers)
+	err := parallel(workers, func(w int) error {
+		from, to := lo+(hi-lo)*w/workers, lo+(hi-lo)*(w+1)/workers
+		at := base + int64((from-lo)*times)
+		n, err := s.encode(b, from, to, at, &stats[w])
+		segments[w] = segment{at, n}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for w := range workers {
+		s.Stats.Loops += stats[w].Loops
+	}
+	s.top.grow(segments, int64((hi-lo)*times))
+	return nil
+}
+
+// encode makes records of edges, from position at on, and returns how many there are.
+func (s *Sorter) encode(b source.Batch, lo, hi int, at int64, stats *Stats) (int64, error) {
+	l, first := s.top, at
+	typ := &s.opt.Types[0]
+	t := uint64(0)
+	for i := lo; i < hi; i++ {
+		if b.Types != nil {
+			if int(b.Types[i]) >= len(s.opt.Types) {
+				return 0, &RangeError{s.edges + int64(i), "type", int64(b.Types[i]), int64(len(s.opt.Types))}
+			}
+			t = uint64(b.Types[i])
+			typ = &s.opt.Types[t]
+		}
+		src, dst := b.Src[i], b.Dst[i]
+		if uint64(src) >= uint64(s.opt.Nodes[typ.Source].Count) {
+			return 0, &RangeError{s.edges + int64(i), "source", src, s.opt.Nodes[typ.Source].Count}
+		}
+		if uint64(dst) >= uint64(s.opt.Nodes[typ.Target].Count) {
+			return 0, &RangeError{s.edges + int64(i), "destination", dst, s.opt.Nodes[typ.Target].Count}
+		}
+		u, v := uint64(src+s.offset[typ.Source]), uint64(dst+s.offset[typ.Target])
+		if u == v && s.opt.Loops == DropLoops {
+			stats.Loops++
+			continue
+		}
+		l.keys[at] = s.key(v, t, u, 0)
+		s.pack(l.rows, at, b, i)
+		at++
+		if s.opt.Both && u != v {
+			l.keys[at] = s.key(u, t, v, 1)
+			s.pack(l.rows, at, b, i)
+			at++
+		}
+	}
+	return at - first, nil
+}
+
+// key returns what an edge is sorted by: destination, type, source, and whether it was added.
+func (s *Sorter) key(dst, typ, src, added uint64) uint64 {
+	k := dst<<(s.typeBits+s.idBits) | typ<<s.idBits | src
+	if s.dirBits == 1 {
+		k = k<<1 | added
+	}
+	return k
+}
+
+// pack puts the columns of an edge into record at.
+func (s *Sorter) pack(rows []byte, at int64, b source.Batch, i int) {
+	for c, w := range s.widths {
+		copy(rows[at*s.record+s.places[c]:][:w], b.Columns[c][int64(i)*w:][:w])
+	}
+}
+
+// addLoops adds a self-loop to each node; those that are there already are dropped later.
+func (s *Sorter) addLoops(ctx context.Context) error {
+	types := map[int]int{} // of a node type
+	for t, e := range s.opt.Types {
+		if _, ok := types[e.Source]; !ok && e.Source == e.Target {
+			types[e.Source] = t
+		}
+	}
+	zero := make([]byte, s.record)
+	for i, c := range s.opt.Columns {
+		if c.Name == "weight" {
+			one(zero[s.places[i]:][:s.widths[i]], c.DType)
+		}
+	}
+	for n := range s.opt.Nodes {
+		t, ok := types[n]
+		if !ok {
+			continue
+		}
+		for v := range s.opt.Nodes[n].Count {
+			if s.top.room() == 0 {
+				if err := s.top.flush(ctx); err != nil {
+					return err
+				}
+			}
+			l, id := s.top, uint64(v+s.offset[n])
+			l.keys[l.have] = s.key(id, uint64(t), id, 1)
+			copy(l.rows[l.have*s.record:], zero)
+			l.grow([]segment{{l.have, 1}}, 1)
+		}
+	}
+	return nil
+}
+
+func bitsFor(n int64) int { return bits.Len64(uint64(max(n, 1) - 1)) }
+
+// words returns memory as keys.
+func words(mem []byte) []uint64 {
+	return unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(mem))), len(mem)/8)
+}
+
+// narrow returns memory as numbers of records.
+func narrow(mem []byte) []uint32 {
+	return unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(mem))), len(mem)/4)
+}
+
+// parallel calls f(0) .. f(n-1) concurrently and returns the error of the lowest number that failed.
+func parallel(n int, f func(w int) error) error {
+	if n == 1 {
+		return f(0)
+	}
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for w := 1; w < n; w++ {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			errs[w] = f(w)
+		}()
+	}
+	errs[0] = f(0)
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,91 @@
+package source
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/pinned"
+)
+
+// Budget is what a conversion may take: every reader and the builder draw from one. The zero value, and nil, have no
+// limit. It is safe for concurrent use.
+type Budget struct {
+	Memory *pinned.Ledger // nil: no limit
+	Dir    string         // where temporary files are made; "": the system's folder
+	// Disk bounds what temporary files take together, in bytes; 0: no limit.
+	Disk int64
+
+	mu             sync.Mutex
+	disk, diskPeak int64
+	written, read  atomic.Int64
+}
+
+// Ledger returns the ledger of memory; nil: no limit.
+func (b *Budget) Ledger() *pinned.Ledger {
+	if b == nil {
+		return nil
+	}
+	return b.Memory
+}
+
+func (b *Budget) dir() string {
+	if b == nil {
+		return ""
+	}
+	return b.Dir
+}
+
+// TakeDisk counts n more bytes of temporary files, before they are written. formats.ErrSpace says what is needed.
+func (b *Budget) TakeDisk(n int64) error {
+	if b == nil {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.Disk > 0 && n > b.Disk-b.disk {
+		return Error(b.Dir, "", -1, "make room there, allow more memory, or choose a target on another disk",
+			fmt.Errorf("%w: %s more are needed for temporary files, and of the %s that they may take %s are left",
+				formats.ErrSpace, machine.Bytes(n), machine.Bytes(b.Disk), machine.Bytes(b.Disk-b.disk)))
+	}
+	b.disk += n
+	b.diskPeak = max(b.diskPeak, b.disk)
+	return nil
+}
+
+// GiveDisk counts n bytes less.
+func (b *Budget) GiveDisk(n int64) {
+	if b != nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.disk -= n
+	}
+}
+
+// DiskPeak returns the most that temporary files have taken at a time.
+func (b *Budget) DiskPeak() int64 {
+	if b == nil {
+		return 0
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.diskPeak
+}
+
+// Moved counts bytes written to and read from temporary files.
+func (b *Budget) Moved(written, read int64) {
+	if b != nil {
+		b.written.Add(written)
+		b.read.Add(read)
+	}
+}
+
+// Traffic returns the bytes that Moved has counted.
+func (b *Budget) Traffic() (written, read int64) {
+	if b == nil {
+		return 0, 0
+	}
+	return b.written.Load(), b.read.Load()
+}

@@ -1,0 +1,56 @@
+package source
+
+import (
+	"context"
+	"errors"
+
+	"github.com/khop-gnn/khop/formats"
+)
+
+// Reader reads one kind of source.
+type Reader interface {
+	// Info says what it reads.
+	Info() Info
+	// Find returns where in the tree there are sources of its kind, by contents rather than names: files or folders.
+	// Errors of reading mean that there is none.
+	Find(t *Tree) []string
+	// Read describes the graph at a place that Find would return, or that the user insists on. The caller closes the
+	// graph before the tree. Errors are *formats.Error with file, row and remedy; pinned.ErrLimit and
+	// formats.ErrSpace; context.Cause(ctx).
+	Read(ctx context.Context, at Place, r *Request) (*Graph, error)
+}
+
+// Info describes a kind of source.
+type Info struct {
+	Name  string // as --from names it
+	Title string // in a few words
+	// Options names the options of Request that it takes: "columns", "ids", "relations".
+	Options []string
+}
+
+// Request is what the user asks of a reader, and what it may take. The zero value has the reader find everything out.
+type Request struct {
+	Budget   *Budget
+	Progress formats.Progress
+	// Nodes is the number of nodes if it is known from elsewhere, such as a feature table; 0: not known.
+	Nodes int64
+	// Columns name the fields of a text in order (see package edgelist).
+	Columns []string
+	// IDs says what the ids of a text are: "auto" (or ""), "numbers", "names".
+	IDs string
+	// RelationsAsTypes makes an edge type of each relation of a knowledge graph.
+	RelationsAsTypes bool
+}
+
+// Report calls Progress, if there is one.
+func (r *Request) Report(stage string, done, total int64) {
+	if r.Progress != nil {
+		r.Progress(stage, done, total)
+	}
+}
+
+// ErrUnknown is returned for a source of no known kind.
+var ErrUnknown = errors.New("not recognised")
+
+// ErrOptions is returned for options that make no sense, or none for the source at hand.
+var ErrOptions = errors.New("invalid options")

@@ -1,0 +1,340 @@
+package source
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/khop-gnn/khop/internal/paths"
+)
+
+// Tree is the files of a source: those of a directory at any depth, those of an archive (tar, plain or compressed, or
+// zip), or one file with those beside it. It is one goroutine's at a time; its owner calls Close.
+type Tree struct {
+	Path string // as the user named it
+
+	budget *Budget
+	dir    string // of files on the disk
+	single bool   // one file was named
+	names  []string
+	heads  map[string][]byte
+	spool  *Spool              // of an archive: its members, one behind the other
+	spans  map[string][2]int64 // where in spool each lies
+}
+
+// The limits of a tree: what an archive or a folder may hold.
+const (
+	maxFiles    = 1 << 17
+	maxDepth    = 16
+	headBytes   = 4096
+	maxInflate  = 1 << 10 // times that an archive may grow beyond the first freeInflate bytes
+	freeInflate = 1 << 30
+)
+
+// OpenTree opens a source. Members of an archive are taken out of it into the budget's temporary room: no name in an
+// archive becomes a name on the disk.
+func OpenTree(name string, b *Budget) (*Tree, error) {
+	st, err := Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	t := &Tree{Path: name, budget: b, heads: map[string][]byte{}}
+	if st.IsDir() {
+		t.dir = name
+		return t, t.walk()
+	}
+	t.dir, t.single, t.names = filepath.Dir(name), true, []string{filepath.Base(name)}
+	head, err := Place{t, t.names[0]}.Head()
+	switch {
+	case err != nil:
+		return nil, err
+	case isTar(head):
+		err = t.untar()
+	case isZip(head):
+		err = t.unzip()
+	}
+	if err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	return t, nil
+}
+
+func isTar(head []byte) bool { return len(head) > 262 && string(head[257:262]) == "ustar" }
+
+func isZip(head []byte) bool { return bytes.HasPrefix(head, []byte("PK\x03\x04")) }
+
+// walk lists the files of a directory at any depth. Hidden ones, and links to folders, are left out.
+func (t *Tree) walk() error {
+	return filepath.WalkDir(t.dir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(t.dir, p)
+		if err != nil {
+			return err
+		}
+		rel = filepath.ToSlash(rel)
+		if rel != "." && strings.HasPrefix(d.Name(), ".") {
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if d.IsDir() {
+			if strings.Count(rel, "/") >= maxDepth {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if st, err := os.Stat(p); err != nil || !st.Mode().IsRegular() {
+			return nil // a link to nowhere, a pipe
+		}
+		if t.names = append(t.names, rel); len(t.names) > maxFiles {
+			return Error(t.Path, "", -1, "name the folder or file that holds the graph",
+				fmt.Errorf("holds more than %d files", maxFiles))
+		}
+		return nil
+	})
+}
+
+// untar takes all files out of a tar archive.
+func (t *Tree) untar() error {
+	f, err := Place{t, t.names[0]}.Open()
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := f.Count(t.budget.Ledger()); err != nil {
+		return err
+	}
+	t.begin()
+	r := tar.NewReader(f)
+	for {
+		h, err := r.Next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return Error(t.Path, "", -1, "the archive is cut short or damaged", err)
+		}
+		if h.Typeflag != tar.TypeReg {
+			continue // folders, links, devices
+		}
+		if err := t.take(h.Name, r, f.Size); err != nil {
+			return err
+		}
+	}
+}
+
+// unzip takes all files out of a zip archive, unless it is one of NumPy arrays, which is read as it is.
+func (t *Tree) unzip() error {
+	f, st, err := OpenFile(t.Path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	z, err := zip.NewReader(f, st.Size())
+	if err != nil {
+		return Error(t.Path, "", -1, "the archive is cut short or damaged", err)
+	}
+	if !slices.ContainsFunc(z.File, func(m *zip.File) bool { return !strings.HasSuffix(m.Name, ".npy") }) {
+		return nil
+	}
+	if slices.ContainsFunc(z.File, func(m *zip.File) bool { return path.Base(m.Name) == "data.pkl" }) {
+		return nil // torch.save's
+	}
+	t.begin()
+	for _, m := range z.File {
+		if !m.Mode().IsRegular() {
+			continue
+		}
+		r, err := m.Open()
+		if err == nil {
+			err = t.take(m.Name, r, st.Size())
+			err = errors.Join(err, r.Close())
+		}
+		if err != nil {
+			return Error(t.Path, paths.Text(m.Name), -1, "", err)
+		}
+	}
+	return nil
+}
+
+// begin turns the tree of one file into that of the archive that it is.
+func (t *Tree) begin() {
+	t.single, t.names, t.dir = false, nil, ""
+	t.heads = map[string][]byte{}
+	t.spool, t.spans = &Spool{Budget: t.budget}, map[string][2]int64{}
+}
+
+// take copies a member of an archive of so many bytes.
+func (t *Tree) take(name string, r io.Reader, size int64) error {
+	clean := path.Clean(strings.TrimPrefix(name, "./"))
+	fail := func(err error) error { return Error(t.Path, paths.Text(name), -1, "", err) }
+	switch _, twice := t.spans[clean]; {
+	case !fs.ValidPath(clean) || strings.Count(clean, "/") > maxDepth:
+		return fail(errors.New("the name of a member leads out of the archive"))
+	case twice:
+		return fail(errors.New("the archive has the member twice"))
+	case len(t.names) == maxFiles:
+		return fail(fmt.Errorf("the archive has more than %d members", maxFiles))
+	}
+	if strings.HasPrefix(path.Base(clean), ".") {
+		return nil
+	}
+	from := t.spool.Len()
+	buf := make([]byte, 1<<16)
+	for {
+		n, err := r.Read(buf)
+		if _, werr := t.spool.Write(buf[:n]); werr != nil {
+			return fail(werr)
+		}
+		if t.spool.Len() > freeInflate && t.spool.Len()/maxInflate > size {
+			return fail(fmt.Errorf("the archive grows more than %d-fold: it is taken for a bomb; unpack it first",
+				maxInflate))
+		}
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return fail(err)
+		}
+	}
+	t.names = append(t.names, clean)
+	sort.Strings(t.names)
+	t.spans[clean] = [2]int64{from, t.spool.Len()}
+	return nil
+}
+
+// Files returns the names of all files, sorted, with slashes: the one that was named, or those of a folder or archive.
+func (t *Tree) Files() []string { return t.names }
+
+// Single reports whether one file was named, which is no archive.
+func (t *Tree) Single() bool { return t.single }
+
+// Has reports whether there is a file of this name; beside a single file too.
+func (t *Tree) Has(name string) bool {
+	if _, ok := slices.BinarySearch(t.names, name); ok {
+		return true
+	}
+	if !t.single {
+		return false
+	}
+	st, err := os.Stat(filepath.Join(t.dir, filepath.FromSlash(name)))
+	return err == nil && st.Mode().IsRegular()
+}
+
+// At returns a place in the tree.
+func (t *Tree) At(name string) Place { return Place{t, name} }
+
+// Close removes what was taken out of an archive.
+func (t *Tree) Close() error {
+	if t.spool == nil {
+		return nil
+	}
+	return t.spool.Close()
+}
+
+// Place is a file or folder of a tree.
+type Place struct {
+	Tree *Tree
+	Name string // with slashes; "." is the root
+}
+
+// Local returns the place of a file on the disk, whose name need not be that of a tree.
+func Local(name string) Place {
+	return Place{&Tree{Path: name, dir: filepath.Dir(name), single: true, names: []string{filepath.Base(name)},
+		heads: map[string][]byte{}}, filepath.Base(name)}
+}
+
+// Path returns what messages call the place.
+func (p Place) Path() string {
+	if p.Tree.spool != nil {
+		return filepath.Join(p.Tree.Path, filepath.FromSlash(p.Name))
+	}
+	return filepath.Join(p.Tree.dir, filepath.FromSlash(p.Name))
+}
+
+// In returns a place within a folder.
+func (p Place) In(name string) Place { return Place{p.Tree, path.Join(p.Name, name)} }
+
+// Beside returns a place in the same folder.
+func (p Place) Beside(name string) Place { return Place{p.Tree, path.Join(path.Dir(p.Name), name)} }
+
+// Exists reports whether it is a file.
+func (p Place) Exists() bool { return p.Tree.Has(p.Name) }
+
+// Raw opens a file as it lies there, for reading at any place.
+func (p Place) Raw() (*Raw, error) {
+	if p.Tree.spool == nil {
+		f, st, err := OpenFile(p.Path())
+		if err != nil {
+			return nil, err
+		}
+		return &Raw{f, f, st.Size(), p.Path()}, nil
+	}
+	span, ok := p.Tree.spans[p.Name]
+	if !ok {
+		return nil, Error(p.Path(), "", -1, "", fs.ErrNotExist)
+	}
+	b, err := p.Tree.spool.Bytes()
+	if err != nil {
+		return nil, err
+	}
+	return &Raw{bytes.NewReader(b[span[0]:span[1]]), io.NopCloser(nil), span[1] - span[0], p.Path()}, nil
+}
+
+// Raw is an open file, as it lies on the disk or in an archive.
+type Raw struct {
+	io.ReaderAt
+	io.Closer
+	Size int64
+	Path string // what messages call it
+}
+
+// Open opens a file as the function Open does.
+func (p Place) Open() (*File, error) {
+	r, err := p.Raw()
+	if err != nil {
+		return nil, err
+	}
+	return newFile(r)
+}
+
+// OpenText opens a file as the function OpenText does.
+func (p Place) OpenText() (*File, error) {
+	f, err := p.Open()
+	if err != nil {
+		return nil, err
+	}
+	return f, f.plain()
+}
+
+// Head returns the first bytes of a file as they are when decompressed.
+func (p Place) Head() ([]byte, error) {
+	if h, ok := p.Tree.heads[p.Name]; ok {
+		return h, nil
+	}
+	f, err := p.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	head := make([]byte, headBytes)
+	n, err := io.ReadFull(f, head)
+	if err != nil && err != io.EOF && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, Error(p.Path(), "", -1, "", err)
+	}
+	p.Tree.heads[p.Name] = head[:n]
+	return head[:n], nil
+}

@@ -1,0 +1,142 @@
+package source
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/formats"
+)
+
+// tarball writes a tar archive of files, compressed if its name says so.
+func tarball(t *testing.T, name string, files ...[2]string) string {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, f := range files {
+		err := w.WriteHeader(&tar.Header{Name: f[0], Mode: 0o600, Size: int64(len(f[1])), Typeflag: tar.TypeReg})
+		if _, werr := w.Write([]byte(f[1])); errors.Join(err, werr) != nil {
+			t.Fatal(err, werr)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), name)
+	if strings.HasSuffix(name, "gz") {
+		var z bytes.Buffer
+		g := gzip.NewWriter(&z)
+		if _, err := g.Write(b.Bytes()); err != nil || g.Close() != nil {
+			t.Fatal(err)
+		}
+		b = z
+	}
+	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func zipped(t *testing.T, files ...[2]string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "x.zip")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z := zip.NewWriter(f)
+	for _, m := range files {
+		w, err := z.Create(m[0])
+		if err == nil {
+			_, err = io.WriteString(w, m[1])
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestATreeIsAFolderOrAnArchive(t *testing.T) {
+	files := [][2]string{{"a/train.txt", "0 1\n"}, {"b.csv", "1,2\n"}, {"a/.hidden", "x"}}
+	dir := t.TempDir()
+	for _, f := range files {
+		path := filepath.Join(dir, f[0])
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(f[1]),
+			0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, path := range []string{dir, tarball(t, "x.tar", files...), tarball(t, "x.tar.gz", files...), zipped(t,
+		files...)} {
+		budget := &Budget{Dir: t.TempDir()}
+		x, err := OpenTree(path, budget)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(x.Files(), x.Single()); got != "[a/train.txt b.csv] false" {
+			t.Errorf("%s: %s", path, got)
+		}
+		for _, f := range files[:2] {
+			at := x.At(f[0])
+			if r, err := at.Open(); err != nil {
+				t.Error(err)
+			} else if text, err := io.ReadAll(r); string(text) != f[1] || errors.Join(err, r.Close()) != nil {
+				t.Errorf("%s: %q, %v", at.Path(), text, err)
+			}
+		}
+		if x.At("a").In("train.txt").Beside("../b.csv").Name != "b.csv" || !strings.HasPrefix(x.At("b.csv").Path(),
+			path) {
+			t.Errorf("places: %v", x.At("b.csv").Path())
+		}
+		if err := x.Close(); err != nil {
+			t.Error(err)
+		}
+		if left, _ := os.ReadDir(budget.Dir); len(left) > 0 {
+			t.Errorf("left behind: %v", left)
+		}
+	}
+}
+
+func TestAnArchiveIsNotBelieved(t *testing.T) {
+	out := [2]string{"../../out.txt", "x"}
+	for name, path := range map[string]string{
+		"leads out of":       tarball(t, "x.tar", out),
+		"leads out":          tarball(t, "x.tar.gz", [2]string{"/etc/passwd", "x"}),
+		"out of the archive": zipped(t, out),
+		"member twice":       tarball(t, "x.tar", [2]string{"a", "1"}, [2]string{"./a", "2"}),
+	} {
+		x, err := OpenTree(path, &Budget{Dir: t.TempDir()})
+		if err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v, %v", path, x, err)
+		}
+	}
+	bomb := tarball(t, "bomb.tar.gz", [2]string{"zeros", string(make([]byte, 40<<20))})
+	if _, err := OpenTree(bomb, &Budget{Dir: t.TempDir(), Memory: limited(1 << 20), Disk: 8 << 20}); !errors.Is(err,
+		formats.ErrSpace) {
+		t.Errorf("an archive of 40 MB where 8 MB are left: %v", err)
+	}
+	text, err := os.ReadFile(tarball(t, "x.tar", [2]string{"a", strings.Repeat("0 1\n", 1000)}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cut := filepath.Join(t.TempDir(), "cut.tar")
+	if err := os.WriteFile(cut, text[:2000], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenTree(cut, nil); err == nil || !strings.Contains(err.Error(), "cut.tar") {
+		t.Errorf("an archive that is cut short: %v", err)
+	}
+}

@@ -32,6 +32,7 @@ type walkWorker[V nodeID] struct {
 	keys    []uint64 // [walk][edge type of the path, or all]: of the batch's draws
 	goOn    []uint64 // [walk], purposeGoOn
 	accept  []uint64 // [walk], purposeAccept
+	arrays  int      // of a sample
 	numKeys int      // of a walk
 	offset  []int    // [place in the path]: of its edge type among these
 
@@ -55,12 +56,13 @@ type walkWorker[V nodeID] struct {
 
 func newWalker[V nodeID](p walkPlan, env Env, indices []V) (Worker, error) {
 	s := env.Graph.Schema()
-	a, err := newAssembly(env, indices, AllNodes, false, p.bound(s, env.BatchSize))
+	bound := p.bound(s, env.BatchSize)
+	a, err := newAssembly(env, indices, AllNodes, false, bound)
 	if err != nil {
 		return nil, err
 	}
 	a.edgePos = false
-	w := &walkWorker[V]{assembly: a, walkPlan: p, size: max(16, min(walkers, 65536/(p.length+1)))}
+	w := &walkWorker[V]{assembly: a, walkPlan: p, arrays: len(bound.Arrays), size: max(16, min(walkers, 65536/(p.length+1)))}
 	w.row, w.at, w.pos = make([]int32, w.size), make([]V, w.size), make([]int64, w.size)
 	w.draws = make([]uint64, w.size)
 	w.root, w.own, w.phase, w.prev = make([]V, w.size), make([]uint64, w.size), make([]int32, w.size), make([]V, w.size)
@@ -101,8 +103,7 @@ func (w *walkWorker[V]) key(r Rand) {
 
 // Sample implements Worker.
 func (w *walkWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Sample) error {
-	arrays := len(w.bound(w.schema, 0).Arrays)
-	if err := w.beginBare(req, out, arrays); err != nil {
+	if err := w.beginBare(req, out, w.arrays); err != nil {
 		return err
 	}
 	w.key(req.Rand)

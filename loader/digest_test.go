@@ -225,7 +225,7 @@ func TestBatchesAreTheSameHoweverTheyAreLoaded(t *testing.T) {
 		sampling.Neighbor{Fanouts: []int{2, 2}, Replace: true},
 		sampling.Neighbor{Fanouts: []int{3, 2, 2}, Frontier: sampling.NewNodes},
 		sampling.Walk{Length: 4, PerSeed: 2, Edges: true}, sampling.Walk{Length: 3, Restart: 0.2, Stop: 0.1},
-		sampling.Node2Vec{Length: 5, P: 0.5, Q: 2},
+		sampling.Node2Vec{Length: 5, P: 0.5, Q: 2}, sampling.Shadow{Fanouts: []int{2, 2}}, sampling.Induced{},
 	}
 	for range 30 {
 		g, s := graphs[r.IntN(2)], samplers[r.IntN(len(samplers))]

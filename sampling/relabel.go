@@ -23,6 +23,8 @@ type relabeler[V nodeID] interface {
 	// relabel writes the local id of each id to out; ids that are new get the next ones, in order, and are appended to
 	// l. All ids are fused ids within the graph; l is of their node type and has room for all.
 	relabel(ids []V, out []int32, l *list[V])
+	// find writes the local id of each id to out, -1 for one that has none. All ids are fused ids within the graph.
+	find(ids []V, out []int32)
 	close() error
 }
 
@@ -122,6 +124,15 @@ func (d *directMap[V]) relabel(ids []V, out []int32, l *list[V]) {
 	}
 	l.n = n
 	d.next = max(d.next, base+uint32(n)+1)
+}
+
+func (d *directMap[V]) find(ids []V, out []int32) {
+	tab, base := d.tab, d.base
+	for i, v := range ids {
+		if out[i] = -1; tab[v] >= base {
+			out[i] = int32(tab[v] - base)
+		}
+	}
 }
 
 func (d *directMap[V]) close() error {
@@ -224,6 +235,18 @@ func (m *hashMap[V]) home(v V) uint64       { return uint64(v) * prefetch.Multip
 func (m *hashMap[V]) after(h uint64) uint64 { return (h + 1) & uint64(len(m.tab)-1) }
 func (m *hashMap[V]) prefetch(ids []V)      { prefetchSlots(unsafe.Pointer(&m.tab[0]), ids, m.shift) }
 func (m *hashMap[V]) close() error          { m.tab = nil; return m.buf.Close() }
+
+func (m *hashMap[V]) find(ids []V, out []int32) {
+	for i, v := range ids {
+		h := m.home(v)
+		for m.tab[h].val >= m.base && m.tab[h].key != v {
+			h = m.after(h)
+		}
+		if out[i] = -1; m.tab[h].val >= m.base {
+			out[i] = int32(m.tab[h].val - m.base)
+		}
+	}
+}
 
 func (m *hashMap[V]) relabel(ids []V, out []int32, l *list[V]) {
 	tab, base, shift := m.tab, m.base, m.shift&63

@@ -62,7 +62,8 @@ func newWalker[V nodeID](p walkPlan, env Env, indices []V) (Worker, error) {
 		return nil, err
 	}
 	a.edgePos = false
-	w := &walkWorker[V]{assembly: a, walkPlan: p, arrays: len(bound.Arrays), size: max(16, min(walkers, 65536/(p.length+1)))}
+	w := &walkWorker[V]{assembly: a, walkPlan: p, arrays: len(bound.Arrays)}
+	w.size = max(16, min(walkers, 65536/(p.length+1)))
 	w.row, w.at, w.pos = make([]int32, w.size), make([]V, w.size), make([]int64, w.size)
 	w.draws = make([]uint64, w.size)
 	w.root, w.own, w.phase, w.prev = make([]V, w.size), make([]uint64, w.size), make([]int32, w.size), make([]V, w.size)

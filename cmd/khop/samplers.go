@@ -26,6 +26,8 @@ var samplers = []samplerRow{
 	{"labor", "neighbours that destinations share, LABOR-0",
 		"fanouts frontier poisson layer-dependent batch-dependency", (*samplerFlags).labor},
 	{"walk", "random walks", "length walks restart stop metapath walk-edges", (*samplerFlags).walk},
+	{"shadow", "a subgraph of its own for each seed", "fanouts replace", (*samplerFlags).shadow},
+	{"induced", "the subgraph between the seeds", "", (*samplerFlags).induced},
 	{"node2vec", "walks of second order", "length walks p q walk-edges", (*samplerFlags).node2vec},
 }
 

@@ -23,6 +23,9 @@ var samplerCases = []struct {
 	{"typed", "--fanouts cites=4,3;*=2,2 --frontier new --disjoint", sampling.Neighbor{Fanouts: []int{2, 2},
 		PerType: map[string][]int{"cites": {4, 3}}, Frontier: sampling.NewNodes, Disjoint: true}},
 	{"sbm", "--sampler walk", sampling.Walk{Length: 40}},
+	{"typed", "--sampler shadow --fanouts cites=4,3;*=2,2 --replace", sampling.Shadow{Fanouts: []int{2, 2},
+		PerType: map[string][]int{"cites": {4, 3}}, Replace: true}},
+	{"sbm", "--sampler induced", sampling.Induced{}},
 	{"typed", "--sampler walk --length 6 --walks 2 --restart 0.2 --stop 0.1 --metapath writes,rev_writes " +
 		"--walk-edges", sampling.Walk{Length: 6, PerSeed: 2, Restart: 0.2, Stop: 0.1,
 		Metapath: []string{"writes", "rev_writes"}, Edges: true}},

@@ -24,7 +24,7 @@ func TestAFlagOfAnotherSamplerIsRefused(t *testing.T) {
 	help := must(t, "sample", "--help")
 	words := strings.Join(strings.Fields(help), " ")
 	if !strings.Contains(words, "plain (one option)") ||
-		!strings.Contains(words, "Sample with replacement. For neighbor.") {
+		!strings.Contains(words, "Sample with replacement. For neighbor, shadow.") {
 		t.Errorf("help does not say whose --replace is:\n%s", help)
 	}
 }

@@ -17,6 +17,8 @@ CASES = [
         dict(sampler="walk", length=6, walks=2, restart=0.2, stop=0.1, metapath=["writes", "rev_writes"], walk_edges=True),
         ["--sampler=walk", "--length=6", "--walks=2", "--restart=0.2", "--stop=0.1", "--metapath=writes,rev_writes", "--walk-edges"],
     ),
+    ("sbm", dict(sampler="shadow", fanouts=[4, 3], replace=True), ["--sampler=shadow", "--fanouts=4,3", "--replace"]),
+    ("typed", dict(sampler="induced"), ["--sampler=induced"]),
     (
         "sbm",
         dict(sampler="node2vec", length=5, walks=3, p=0.5, q=2, walk_edges=True),

@@ -1,0 +1,280 @@
+package sampling
+
+import (
+	"errors"
+	"slices"
+	"sort"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// inducer makes the blocks of an induced subgraph: the destinations are all nodes of the lists, and each takes those of
+// its in-edges whose source is in the lists too, in the same tree where trees are kept apart.
+type inducer[V nodeID] struct {
+	*assembly[V]
+	dsts   [3][chunkPicks]int32 // destination of each candidate of a chunk
+	keys   [chunkPicks]int64
+	sorted [][]int64        // [node type] keys of the nodes, ascending; empty until one is looked for
+	behind []unified.Buffer // sorted
+
+	// of the block at hand
+	st      stage[V]
+	indptr  []int32
+	into    *unified.Buffer // behind sources
+	sources []int32
+	pos     posSink
+	total   int
+	next    int   // destination whose candidates come next
+	done    int64 // of these, how many came
+	closed  int   // destinations whose edges are complete
+}
+
+// A column of so many edges, and of so many times as many as there are nodes to look for, is searched for each node: a
+// hub is not read from end to end.
+const (
+	hubEdges = 1 << 12
+	hubRatio = 32
+)
+
+func newInducer[V nodeID](a *assembly[V], env Env) *inducer[V] {
+	n := &inducer[V]{assembly: a, sorted: make([][]int64, len(a.lists)), behind: make([]unified.Buffer, len(a.lists))}
+	for t := range n.behind {
+		n.behind[t].Options = env.Scratch
+	}
+	return n
+}
+
+// inducedBound adds what induced blocks take to a bound whose lists are known: no more is known of the edges among some
+// nodes than that there are no more than in the graph, in each tree.
+func inducedBound(s *graph.Schema, b *Bound, trees int64) {
+	b.Blocks = [][]int64{make([]int64, len(s.Edges))}
+	for e := range s.Edges {
+		b.Blocks[0][e] = satMul(s.Edges[e].Count, trees)
+		b.Edges = satAdd(b.Edges, b.Blocks[0][e])
+	}
+	b.Scratch = satAdd(b.Scratch, satMul(8, b.Nodes))
+}
+
+func (n *inducer[V]) close() error {
+	errs := []error{n.assembly.close()}
+	for t := range n.behind {
+		n.sorted[t] = nil
+		errs = append(errs, n.behind[t].Close())
+	}
+	return errors.Join(errs...)
+}
+
+// blocks makes the one layer of blocks of a sample whose lists are complete.
+func (n *inducer[V]) blocks(out *graph.Sample) error {
+	for t := range n.lists {
+		out.NumNodes[1][t] = int64(n.lists[t].n)
+		n.sorted[t] = n.sorted[t][:0]
+	}
+	out.ViewOf[0], n.known = 0, 0
+	for t := range n.cursors {
+		n.cursors[t].n = 0
+	}
+	for e := range n.edges {
+		if err := n.block(e, out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (n *inducer[V]) block(e int, out *graph.Sample) (err error) {
+	et, b := &n.schema.Edges[e], &out.Blocks[0][e]
+	dst := &n.lists[et.Dst]
+	n.st = stage[V]{edgeType: e, hi: dst.n, dst: dst, src: &n.lists[et.Src], dstType: et.Dst, srcType: et.Src}
+	b.NumDst, b.NumSrc = int64(dst.n), int64(n.st.src.n)
+	if n.indptr, err = unified.Grow[int32](out.IndptrBuffer(0, e), b.NumDst+1, 0); err != nil {
+		return err
+	}
+	n.indptr[0] = 0
+	n.total, n.next, n.done, n.closed = 0, 0, 0, 0
+	n.into, n.sources, n.pos = out.IndicesBuffer(0, e), nil, posSink{wanted: n.edgePos}
+	if err := n.ranges(&n.st); err != nil {
+		return err
+	}
+	if err := n.candidates(out); err != nil {
+		return err
+	}
+	if err := n.closeUntil(dst.n, out); err != nil {
+		return err
+	}
+	n.made[0][e] = edgeState{numDst: dst.n, numEdges: n.total}
+	return n.room(0, out)
+}
+
+// candidates takes the in-edges of all destinations through the steps: positions, sources, local ids.
+func (n *inducer[V]) candidates(out *graph.Sample) error {
+	cur, next, after := 0, 1, 2
+	n.fill(cur)
+	if err := n.load(&n.st, &n.chunks[cur], 0, n.chunks[cur].n); err != nil {
+		return err
+	}
+	n.fill(next)
+	for n.chunks[cur].n > 0 {
+		n.fill(after)
+		if err := n.load(&n.st, &n.chunks[next], 0, n.chunks[next].n); err != nil {
+			return err
+		}
+		if err := n.choose(cur, out); err != nil {
+			return err
+		}
+		cur, next, after = next, after, cur
+	}
+	return nil
+}
+
+// fill writes the next positions to a chunk, and whose they are. Columns that are searched are left out.
+func (n *inducer[V]) fill(k int) {
+	c, dsts := &n.chunks[k], &n.dsts[k]
+	for c.n = 0; n.next < n.st.hi && c.n < chunkPicks; {
+		degree := n.degree[n.next]
+		if n.searched(degree) {
+			degree = 0
+		}
+		first := n.start[n.next] + n.done
+		m := min(degree-n.done, int64(chunkPicks-c.n))
+		for q := range m {
+			c.pos[c.n], dsts[c.n] = first+q, int32(n.next)
+			c.n++
+		}
+		prefetchColumn(n.indices, first, m)
+		if n.done += m; n.done == degree {
+			n.next++
+			n.done = 0
+		}
+	}
+}
+
+// searched reports whether a column of so many edges is searched.
+func (n *inducer[V]) searched(degree int64) bool {
+	return degree > hubEdges && degree/hubRatio > int64(n.st.src.n) &&
+		n.schema.Edges[n.st.edgeType].Order == graph.BySource
+}
+
+// choose appends those candidates of a chunk to the block whose source is there.
+func (n *inducer[V]) choose(k int, out *graph.Sample) error {
+	c := &n.chunks[k]
+	found := n.found[:c.n]
+	if n.forest != nil {
+		for i, v := range c.nbr[:c.n] {
+			n.keys[i] = int64(n.st.dst.trees[n.dsts[k][i]])*n.forest.nodes + int64(v)
+		}
+		n.forest.table.prefetch(n.keys[:c.n])
+		n.forest.table.find(n.keys[:c.n], found)
+	} else {
+		n.assembly.local.find(c.nbr[:c.n], found)
+	}
+	if err := n.room(c.n, out); err != nil {
+		return err
+	}
+	for i, at := range found {
+		if at < 0 {
+			continue
+		}
+		if dst := int(n.dsts[k][i]); dst > n.closed {
+			if err := n.closeUntil(dst, out); err != nil {
+				return err
+			}
+			if err := n.room(c.n-i, out); err != nil {
+				return err
+			}
+		}
+		n.append(at, c.pos[i])
+	}
+	return nil
+}
+
+// room makes room for so many more edges.
+func (n *inducer[V]) room(more int, out *graph.Sample) (err error) {
+	want := n.total + more
+	if want > maxBlockEdges {
+		return errTooManyEdges(int64(want))
+	}
+	if want <= len(n.sources) && want > 0 {
+		return nil
+	}
+	if n.sources, err = unified.Grow[int32](n.into, int64(want), int64(n.total)); err != nil || !n.edgePos {
+		return err
+	}
+	return n.pos.open(out.EdgePosBuffer(0, n.st.edgeType), n.schema.PosType(), n.total, int64(want))
+}
+
+func (n *inducer[V]) append(local int32, pos int64) {
+	n.sources[n.total] = local
+	n.pos.put([]int64{pos})
+	n.total++
+}
+
+// closeUntil completes the destinations before dst; those whose columns are searched are searched now.
+func (n *inducer[V]) closeUntil(dst int, out *graph.Sample) error {
+	for ; n.closed < dst; n.closed++ {
+		if n.searched(n.degree[n.closed]) {
+			if err := n.search(n.closed, out); err != nil {
+				return err
+			}
+		}
+		n.indptr[n.closed+1] = int32(n.total)
+	}
+	return nil
+}
+
+// search looks for each node of the list, or of the destination's tree, in its column.
+func (n *inducer[V]) search(dst int, out *graph.Sample) error {
+	keys, err := n.ascending(n.st.srcType)
+	if err != nil {
+		return err
+	}
+	base := int64(0)
+	if n.forest != nil {
+		base = int64(n.st.dst.trees[dst]) * n.forest.nodes
+		keys = keys[sort.Search(len(keys), func(i int) bool { return keys[i] >= base }):]
+		keys = keys[:sort.Search(len(keys), func(i int) bool { return keys[i] >= base+n.forest.nodes })]
+	}
+	from := n.start[dst]
+	column := n.indices[from : from+n.degree[dst]]
+	for _, key := range keys {
+		v := V(key - base)
+		skip := firstFrom(column, v)
+		column, from = column[skip:], from+skip
+		for len(column) > 0 && column[0] == v {
+			var at [1]int32
+			if n.forest != nil {
+				n.forest.table.find([]int64{key}, at[:])
+			} else {
+				n.assembly.local.find([]V{v}, at[:])
+			}
+			if err := n.room(1, out); err != nil {
+				return err
+			}
+			n.append(at[0], from)
+			column, from = column[1:], from+1
+		}
+	}
+	return nil
+}
+
+// ascending returns the keys of a type's nodes in ascending order.
+func (n *inducer[V]) ascending(t int) ([]int64, error) {
+	l := &n.lists[t]
+	if len(n.sorted[t]) == l.n {
+		return n.sorted[t], nil
+	}
+	keys, err := unified.Grow[int64](&n.behind[t], int64(l.n), 0)
+	if err != nil {
+		return nil, err
+	}
+	keys = keys[:l.n]
+	for i, own := range l.ids[:l.n] {
+		if keys[i] = int64(own + l.offset); n.forest != nil {
+			keys[i] += int64(l.trees[i]) * n.forest.nodes
+		}
+	}
+	slices.Sort(keys)
+	n.sorted[t] = keys
+	return keys, nil
+}

@@ -1,0 +1,195 @@
+package sampling
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// Induced takes the subgraph that the seeds induce: all edges between them. The node lists are the distinct seeds. The
+// one layer has all nodes as sources and as destinations; each takes its in-edges in the order of the CSC.
+//
+// Cost: the in-edges of the seeds; of a hub as many searches as there are nodes, where that is less. It runs on the
+// CPU.
+type Induced struct{}
+
+// Shadow gives each seed a subgraph of its own: nodes that neighbour sampling reaches from it, and all edges between
+// these. A model of any depth then works on that subgraph. Nodes are sampled by Neighbor with these fan-outs, new nodes
+// only, trees apart; blocks are those of Induced within each tree. The root of a seed is where SeedLocal says, and the
+// arrays "tree/T" say which tree each node is in.
+//
+// Cost: that of Neighbor, then as for Induced. It runs on the CPU. Source: Zeng et al., "Decoupling the depth and scope
+// of graph neural networks", NeurIPS 2021. docs/sampling.md states the result in full.
+type Shadow struct {
+	Fanouts []int            // picks of each hop, as in Neighbor
+	PerType map[string][]int // as in Neighbor
+	Replace bool             // as in Neighbor
+}
+
+// Validate implements Sampler.
+func (Induced) Validate(*graph.Schema) error { return nil }
+
+// Fingerprint implements Sampler.
+func (Induced) Fingerprint() string { return "induced" }
+
+// Bound implements Sampler.
+func (Induced) Bound(s *graph.Schema, batchSize int) Bound {
+	b := boundNodes(s, int64(batchSize))
+	inducedBound(s, &b, 1)
+	return b
+}
+
+// Open implements Sampler.
+func (k Induced) Open(env Env) (Worker, error) {
+	return openByWidth(env,
+		func(ids []int32) (Worker, error) { return openInduced(k, env, ids) },
+		func(ids []int64) (Worker, error) { return openInduced(k, env, ids) })
+}
+
+// subgraphWorker is a worker of samplers that induce a subgraph of the nodes that they choose.
+type subgraphWorker[V nodeID] struct {
+	*inducer[V]
+	arrays int
+}
+
+func openInduced[V nodeID](k Sampler, env Env, indices []V) (Worker, error) {
+	b := k.Bound(env.Graph.Schema(), env.BatchSize)
+	a, err := newAssembly(env, indices, AllNodes, false, b)
+	if err != nil {
+		return nil, err
+	}
+	return &subgraphWorker[V]{newInducer(a, env), len(b.Arrays)}, nil
+}
+
+// Sample implements Worker.
+func (w *subgraphWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Sample) error {
+	if err := w.beginBare(req, out, w.arrays); err != nil {
+		return err
+	}
+	if err := w.blocks(out); err != nil {
+		return err
+	}
+	return w.finish(req, out)
+}
+
+// Close implements Worker.
+func (w *subgraphWorker[V]) Close() error { return w.inducer.close() }
+
+// neighbor is the sampler of the nodes.
+func (k Shadow) neighbor() Neighbor {
+	return Neighbor{Fanouts: k.Fanouts, PerType: k.PerType, Replace: k.Replace, Frontier: NewNodes, Disjoint: true}
+}
+
+// Validate implements Sampler.
+func (k Shadow) Validate(s *graph.Schema) error { return k.neighbor().Validate(s) }
+
+// Fingerprint implements Sampler.
+func (k Shadow) Fingerprint() string {
+	return fmt.Sprintf("shadow fanouts=%s replace=%t", formatFanouts(k.Fanouts, k.PerType), k.Replace)
+}
+
+// Bound implements Sampler.
+func (k Shadow) Bound(s *graph.Schema, batchSize int) Bound {
+	b := k.neighbor().Bound(s, batchSize)
+	b.Scratch = satAdd(b.Scratch, satAdd(satMul(8, b.Edges), satMul(16, b.Nodes))) // the sample of the nodes
+	b.Layers, b.Edges = 1, 0
+	inducedBound(s, &b, int64(max(batchSize, 0)))
+	return b
+}
+
+// Open implements Sampler.
+func (k Shadow) Open(env Env) (Worker, error) {
+	if err := k.Validate(env.Graph.Schema()); err != nil {
+		return nil, err
+	}
+	return openByWidth(env,
+		func(ids []int32) (Worker, error) { return openShadow(k, env, ids) },
+		func(ids []int64) (Worker, error) { return openShadow(k, env, ids) })
+}
+
+// shadowWorker samples nodes into a sample of its own, and induces the subgraphs in the one that it is given.
+type shadowWorker[V nodeID] struct {
+	*inducer[V]
+	nodes  *worker[V]
+	reach  graph.Sample
+	layers int
+}
+
+func openShadow[V nodeID](k Shadow, env Env, indices []V) (Worker, error) {
+	inner := env
+	inner.EdgePos = false
+	n, err := openNeighbor(k.neighbor(), inner, indices)
+	if err != nil {
+		return nil, err
+	}
+	w := &shadowWorker[V]{nodes: n.(*worker[V])}
+	w.inducer = newInducer(w.nodes.assembly, env)
+	w.layers = w.nodes.layers
+	b := k.neighbor().Bound(env.Graph.Schema(), env.BatchSize)
+	b.Init(&w.reach, env.Graph.Schema(), env.Scratch)
+	w.edgePos = env.EdgePos
+	return w, nil
+}
+
+// Sample implements Worker.
+func (w *shadowWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Sample) error {
+	if err := req.check(w.schema, 1, out); err != nil {
+		return err
+	}
+	if len(out.Arrays) != len(w.lists) {
+		return errArrays(len(out.Arrays), len(w.lists))
+	}
+	edgePos := w.edgePos
+	w.edgePos = false
+	err := w.nodes.Sample(ctx, req, &w.reach)
+	if w.edgePos = edgePos; err != nil {
+		return err
+	}
+	if err := w.copyNodes(out); err != nil {
+		return err
+	}
+	if err := w.blocks(out); err != nil {
+		return err
+	}
+	return w.finish(req, out)
+}
+
+// copyNodes takes over the lists, trees and seeds, and makes them those of out.
+func (w *shadowWorker[V]) copyNodes(out *graph.Sample) error {
+	for t := range w.lists {
+		l := &w.lists[t]
+		ids, err := unified.Grow[V](out.NodeBuffer(t), int64(l.n), 0)
+		if err != nil {
+			return err
+		}
+		trees, err := unified.Grow[int32](out.ArrayBuffer(t), int64(l.n), 0)
+		if err != nil {
+			return err
+		}
+		copy(ids, l.ids[:l.n])
+		copy(trees, l.trees[:l.n])
+		l.ids, l.trees = ids, trees
+		seeds, err := unified.View[int32](w.reach.SeedLocal[t])
+		if err != nil {
+			return err
+		}
+		local, err := unified.Grow[int32](out.SeedBuffer(t), int64(len(seeds)), 0)
+		if err != nil {
+			return err
+		}
+		copy(local, seeds)
+		if out.SeedLocal[t], err = out.SeedBuffer(t).Tensor(unified.Int32, int64(len(seeds))); err != nil {
+			return err
+		}
+		out.NumNodes[0][t] = w.reach.NumNodes[0][t]
+	}
+	return nil
+}
+
+// Close implements Worker.
+func (w *shadowWorker[V]) Close() error {
+	return errors.Join(w.nodes.picker.close(), w.inducer.close(), w.reach.Close())
+}

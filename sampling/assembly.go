@@ -169,17 +169,17 @@ func (a *assembly[V]) begin(req *Request, out *graph.Sample) error {
 	if err := req.check(a.schema, a.layers, out); err != nil {
 		return err
 	}
-	if a.forest != nil && len(out.Arrays) != len(a.lists) {
-		return errArrays(len(out.Arrays), len(a.lists))
+	if a.forest != nil && len(out.Arrays) != a.forest.arrays() {
+		return errArrays(len(out.Arrays), a.forest.arrays())
 	}
-	if err := a.beginLocal(); err != nil {
+	if err := a.beginLocal(req); err != nil {
 		return err
 	}
 	a.known = 0
 	clear(a.edges)
 	for t := range a.lists {
 		l := &a.lists[t]
-		l.n, l.ids, l.trees = 0, nil, nil
+		l.n, l.ids, l.trees, l.times = 0, nil, nil, nil
 		local, err := unified.Grow[int32](out.SeedBuffer(t), req.numSeeds(a.schema, t), 0)
 		if err != nil {
 			return err
@@ -200,9 +200,9 @@ func (a *assembly[V]) begin(req *Request, out *graph.Sample) error {
 	return nil
 }
 
-func (a *assembly[V]) beginLocal() error {
+func (a *assembly[V]) beginLocal(req *Request) error {
 	if a.forest != nil {
-		return a.forest.begin()
+		return a.forest.begin(a.schema, req)
 	}
 	a.direct, _ = a.local.(*directMap[V])
 	return a.local.begin()
@@ -222,10 +222,10 @@ func (a *assembly[V]) seed(t int, seeds []int64, item int, local []int32, out *g
 		if err := a.room(t, len(part), out); err != nil {
 			return err
 		}
-		if a.forest != nil {
-			a.forest.seed(nbr[:len(part)], item+lo, local[lo:], l, t)
-		} else {
+		if a.forest == nil {
 			a.local.relabel(nbr[:len(part)], local[lo:], l)
+		} else if err := a.forest.seed(nbr[:len(part)], item+lo, local[lo:], l, t); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -326,7 +326,7 @@ func (a *assembly[V]) finish(req *Request, out *graph.Sample) (err error) {
 		if a.forest == nil {
 			continue
 		}
-		if out.Arrays[t].Rows, err = out.ArrayBuffer(t).Tensor(unified.Int32, n); err != nil {
+		if err := a.forest.view(t, n, out); err != nil {
 			return err
 		}
 	}

@@ -23,20 +23,36 @@ type choosePicker[V nodeID] struct {
 	values edgeValues
 	set    subsetter
 	race   racer
+	late   smallest[int64] // the most recent edges, by time with all bits inverted
 	chunk  edgeChunk
 	rand   Rand
 
 	picks  []int64 // of the stage at hand
-	n      int     // how many they are
+	made   int     // how many they are
 	done   int     // of these, how many were delivered
 	memory unified.Buffer
 	draws  unified.Buffer // those of a destination, with replacement
 
 	// of the stage at hand
-	fanout      int64
-	picking     uint64 // key of the draws for picks
-	weighing    uint64 // key of the draws for weights
-	chunkLoaded bool   // the chunk holds all edges of the destination at hand
+	st       *stage[V]
+	fanout   int64
+	picking  uint64 // key of the draws for picks
+	weighing uint64 // key of the draws for weights
+
+	// of the destination at hand
+	edgesOf
+	chunkLoaded bool // the chunk holds all its edges
+}
+
+// edgesOf are the edges of a destination.
+type edgesOf struct {
+	index      uint64 // keys its draws
+	asOf       int64  // the time as of which it is looked at
+	least, top int64  // the times that may be followed
+	byTime     bool   // whether the edges need be asked for their times
+	bySource   bool   // whether their sources need
+	base, all  int64  // its edges of the type: the first position, and how many
+	first, n   int64  // of these, the ones that are looked at
 }
 
 // drawn is a pick with replacement: where among the edges, or their weights, it falls.
@@ -51,10 +67,40 @@ func newChoosePicker[V nodeID](a *assembly[V], opt Neighbor, p plan, env Env) (*
 		return nil, err
 	}
 	c := &choosePicker[V]{a: a, plan: p, opt: opt, share: fixedShare(opt.Share), values: values}
+	c.late.last = true
 	for _, b := range c.buffers() {
 		b.Options = env.Scratch
 	}
 	return c, nil
+}
+
+// lookAtTimes makes the assembly keep apart what is looked at as of different times.
+func (p *choosePicker[V]) lookAtTimes(env Env) {
+	f := p.a.forest
+	f.groups.most = int(min(maxGroups, (1<<62)/max(f.nodes, 1)))
+	f.times = 0
+	if f.trees = -1; p.opt.Disjoint {
+		f.trees, f.times = 0, len(p.a.lists)
+	}
+	f.groups.nodes, f.groups.asOf = p.values.nodes, p.opt.Time.AsOf
+	for _, m := range f.groups.buffers() {
+		m.Options = env.Scratch
+	}
+	if p.opt.Time.Chain {
+		f.groups.step = p.step
+	}
+}
+
+// step returns the time as of which the source of an edge is looked at: see Temporal.Chain.
+func (p *choosePicker[V]) step(pos, source int64, srcType int, asOf int64) int64 {
+	v := &p.values
+	switch {
+	case v.times.valid():
+		return v.times.at(pos)
+	case v.nodes[srcType].valid():
+		return v.nodes[srcType].at(source)
+	}
+	return asOf
 }
 
 // chooseBytes is what a choosePicker takes beyond the assembly: the picks of a stage, and the candidates or draws of a
@@ -76,14 +122,14 @@ func (n Neighbor) chooseBytes(s *graph.Schema, p plan, blocks [][]int64) int64 {
 	switch {
 	case n.Replace:
 		bytes = satAdd(bytes, satMul(16, picks))
-	case n.Weight != "":
+	case n.Weight != "" || n.Time.Recent || n.Time.HalfLife > 0:
 		bytes = satAdd(bytes, smallestBytes(picks, degree))
 	}
 	return bytes
 }
 
 func (p *choosePicker[V]) buffers() []*unified.Buffer {
-	return append(p.race.best.buffers(), &p.memory, &p.draws)
+	return append(append(p.race.best.buffers(), p.late.buffers()...), &p.memory, &p.draws)
 }
 
 func (p *choosePicker[V]) close() error {
@@ -100,7 +146,7 @@ func (p *choosePicker[V]) hop(r Rand, _ []stage[V]) error {
 }
 
 func (p *choosePicker[V]) count(st *stage[V], ends []int32) (int64, error) {
-	p.n, p.done = 0, 0
+	p.st, p.made, p.done = st, 0, 0
 	if p.fanout = int64(p.plan[st.hop][st.edgeType]); p.fanout == 0 {
 		for i := st.lo; i < st.hi; i++ {
 			ends[i] = int32(st.have)
@@ -118,16 +164,17 @@ func (p *choosePicker[V]) count(st *stage[V], ends []int32) (int64, error) {
 		if next := i + ahead; next < st.hi {
 			p.prefetch(p.a.start[next], min(p.a.degree[next], chunkEdges))
 		}
-		if err := p.choose(st.index(i), p.a.start[i], p.a.degree[i]); err != nil {
+		p.see(i)
+		if err := p.choose(); err != nil {
 			return 0, err
 		}
-		total := int64(st.have + p.n)
+		total := int64(st.have + p.made)
 		if total > maxBlockEdges {
 			return 0, errTooManyEdges(total)
 		}
 		ends[i] = int32(total)
 	}
-	return int64(st.have + p.n), nil
+	return int64(st.have + p.made), nil
 }
 
 // prefetch asks for what is read of n edges.
@@ -145,26 +192,75 @@ func (p *choosePicker[V]) prefetch(from, n int64) {
 	if v.mask != nil {
 		prefetch.Range(unsafe.Pointer(&v.mask[from]), int(n))
 	}
+	if v.times.t64 != nil {
+		prefetch.Range(unsafe.Pointer(&v.times.t64[from]), int(8*n))
+	}
+	if v.times.t32 != nil {
+		prefetch.Range(unsafe.Pointer(&v.times.t32[from]), int(4*n))
+	}
 }
 
 // room makes room for n more picks.
 func (p *choosePicker[V]) room(n int64) (err error) {
-	if int64(p.n)+n > int64(len(p.picks)) {
-		p.picks, err = unified.Grow[int64](&p.memory, int64(p.n)+n, int64(p.n))
+	if int64(p.made)+n > int64(len(p.picks)) {
+		p.picks, err = unified.Grow[int64](&p.memory, int64(p.made)+n, int64(p.made))
 	}
 	return err
 }
 
-// choose picks for a destination with n edges from position first on.
-func (p *choosePicker[V]) choose(index uint64, first, n int64) error {
+// see turns to a destination.
+func (p *choosePicker[V]) see(i int) {
 	p.chunkLoaded = false
-	if n == 0 {
+	first, n := p.a.start[i], p.a.degree[i]
+	p.edgesOf = edgesOf{index: p.st.index(i), base: first, all: n, first: first, n: n}
+	t := &p.opt.Time
+	if !t.on() || n == 0 {
+		return
+	}
+	p.asOf = p.st.dst.times[i]
+	p.least, p.top = t.between(p.st.hop, p.asOf)
+	if t.rule(p.st.hop) == AnyTime {
+		return
+	}
+	p.byTime = t.Edge != ""
+	p.bySource = t.Node != "" && p.values.nodes[p.st.srcType].valid()
+	if p.least > p.top && (p.byTime || p.bySource) {
+		p.n = 0
+		return
+	}
+	if p.byTime && p.ordered() {
+		p.byTime = false
+		p.first, p.n = p.values.times.within(first, n, p.least, p.top)
+	}
+}
+
+// ordered says that the edges of the type lie in order of the times that the sampler looks at.
+func (p *choosePicker[V]) ordered() bool {
+	return p.opt.Time.Edge == columnOfOrder && p.a.schema.Edges[p.st.edgeType].Order == graph.ByTime
+}
+
+// columnOfOrder is the column by which edges are ordered where their type says graph.ByTime.
+const columnOfOrder = "time"
+
+// stream returns the draws of the destination at hand.
+func (p *choosePicker[V]) stream(key uint64) uint64 {
+	s := rng.Stream(key, p.index)
+	if p.opt.Time.on() {
+		s = rng.Stream(s, uint64(p.asOf))
+	}
+	return s
+}
+
+// choose picks for the destination at hand.
+func (p *choosePicker[V]) choose() error {
+	if p.n == 0 {
 		return nil
 	}
-	k, eligible, weighted := p.fanout, n, p.values.weighted()
-	if p.share != 0 || !weighted && k > 0 {
+	k, eligible, weighted := p.fanout, p.n, p.values.weighted()
+	races := weighted || p.opt.Time.HalfLife > 0
+	if p.share != 0 || !races && !p.opt.Time.Recent && k > 0 {
 		var err error
-		if eligible, err = p.eligible(first, n); err != nil {
+		if eligible, err = p.eligible(); err != nil {
 			return err
 		}
 		if k = p.limit(eligible); k == 0 {
@@ -174,13 +270,17 @@ func (p *choosePicker[V]) choose(index uint64, first, n int64) error {
 	again := p.opt.Replace && p.fanout > 0
 	switch {
 	case k < 0 || k >= eligible && !again:
-		return p.takeAll(first, n)
+		return p.takeAll()
+	case p.opt.Time.Recent:
+		return p.latest(k)
+	case p.opt.Time.HalfLife > 0:
+		return p.byRecency(p.stream(p.weighing), k)
 	case !weighted:
-		return p.uniformly(rng.Stream(p.picking, index), edges{first, n, eligible}, k, again)
+		return p.uniformly(p.stream(p.picking), eligible, k, again)
 	case again:
-		return p.byWeightAgain(rng.Stream(p.weighing, index), first, n, k)
+		return p.byWeightAgain(p.stream(p.weighing), k)
 	default:
-		return p.byWeight(rng.Stream(p.weighing, index), first, n, k)
+		return p.byWeight(p.stream(p.weighing), k)
 	}
 }
 
@@ -201,30 +301,76 @@ func (p *choosePicker[V]) limit(eligible int64) int64 {
 	return k
 }
 
-// each looks at the edges of a destination, chunk by chunk.
-func (p *choosePicker[V]) each(first, n int64, f func(c *edgeChunk)) error {
+// each looks at the edges of the destination at hand, chunk by chunk.
+func (p *choosePicker[V]) each(f func(c *edgeChunk)) error {
 	if p.chunkLoaded {
 		f(&p.chunk)
 		return nil
 	}
-	for at := first; at < first+n; at += chunkEdges {
-		if err := p.values.load(&p.chunk, at, min(chunkEdges, first+n-at)); err != nil {
+	end := p.first + p.n
+	for at := p.first; at < end; at += chunkEdges {
+		if err := p.load(at, min(chunkEdges, end-at)); err != nil {
 			return err
-		}
-		if p.values.weighted() {
-			p.chunk.positive()
 		}
 		f(&p.chunk)
 	}
-	p.chunkLoaded = n <= chunkEdges
+	p.chunkLoaded = p.n <= chunkEdges
+	return nil
+}
+
+// load looks at the edges at positions from .. from+n-1.
+func (p *choosePicker[V]) load(from, n int64) error {
+	c, v, all := &p.chunk, &p.values, true
+	c.begin(from, n)
+	if v.mask != nil {
+		c.maskBy(v.mask[from : from+n])
+		all = false
+	}
+	if p.byTime {
+		c.timesBy(&v.times, p.least, p.top)
+		all = false
+	}
+	if p.bySource {
+		if err := p.sourcesBy(c); err != nil {
+			return err
+		}
+		all = false
+	}
+	if v.weighted() {
+		return v.weigh(c, all)
+	}
+	return nil
+}
+
+// sourcesBy leaves the edges of a chunk whose source has a time that may be followed.
+func (p *choosePicker[V]) sourcesBy(c *edgeChunk) error {
+	src, times := p.st.src, &p.values.nodes[p.st.srcType]
+	for w := range c.words[:(c.n+63)/64] {
+		for left := c.words[w]; left != 0; left &= left - 1 {
+			i := int64(bits.TrailingZeros64(left))
+			pos := c.from + int64(64*w) + i
+			id := p.a.indices[pos] - src.offset
+			if uint64(id) >= uint64(src.count) {
+				return errSource(p.a.schema, p.st.srcType, pos, int64(p.a.indices[pos]))
+			}
+			if t := times.at(int64(id)); t < p.least || t > p.top {
+				c.words[w] &^= 1 << i
+			}
+		}
+	}
 	return nil
 }
 
 // eligible returns how many edges may be followed.
-func (p *choosePicker[V]) eligible(first, n int64) (sum int64, err error) {
-	if p.values.mask == nil && !p.values.weighted() {
-		return n, nil
+func (p *choosePicker[V]) eligible() (sum int64, err error) {
+	if p.values.mask == nil && !p.values.weighted() && !p.byTime && !p.bySource {
+		return p.n, nil
 	}
-	err = p.each(first, n, func(c *edgeChunk) { sum += c.count() })
+	err = p.each(func(c *edgeChunk) {
+		if p.values.weighted() {
+			c.positive()
+		}
+		sum += c.count()
+	})
 	return sum, err
 }

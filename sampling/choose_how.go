@@ -12,33 +12,35 @@ import (
 )
 
 // takeAll takes all edges that may be followed.
-func (p *choosePicker[V]) takeAll(first, n int64) error {
-	if err := p.room(n); err != nil {
+func (p *choosePicker[V]) takeAll() error {
+	if err := p.room(p.n); err != nil {
 		return err
 	}
-	return p.each(first, n, func(c *edgeChunk) { p.n = len(c.all(p.picks[:p.n])) })
+	return p.each(func(c *edgeChunk) {
+		if p.values.weighted() {
+			c.positive()
+		}
+		p.made = len(c.all(p.picks[:p.made]))
+	})
 }
 
-// edges are those of a destination: n from a position on, of which some may be followed.
-type edges struct{ first, n, eligible int64 }
-
 // uniformly takes k of the edges that may be followed, each with equal probability.
-func (p *choosePicker[V]) uniformly(stream uint64, of edges, k int64, again bool) error {
+func (p *choosePicker[V]) uniformly(stream uint64, eligible, k int64, again bool) error {
 	if err := p.room(k); err != nil {
 		return err
 	}
-	picks := p.picks[p.n : p.n+int(k)]
-	p.n += int(k)
+	picks := p.picks[p.made : p.made+int(k)]
+	p.made += int(k)
 	if again {
-		return p.uniformlyAgain(stream, of, picks)
+		return p.uniformlyAgain(stream, eligible, picks)
 	}
-	if of.eligible == of.n {
-		p.set.subset(picks, stream, of.first, uint64(of.n))
+	if eligible == p.n {
+		p.set.subset(picks, stream, p.first, uint64(p.n))
 		return nil
 	}
-	p.set.subset(picks, stream, 0, uint64(of.eligible))
+	p.set.subset(picks, stream, 0, uint64(eligible))
 	before := int64(0)
-	return p.each(of.first, of.n, func(c *edgeChunk) {
+	return p.each(func(c *edgeChunk) {
 		many := c.count()
 		for ; len(picks) > 0 && picks[0] < before+many; picks = picks[1:] {
 			picks[0] = c.nth(picks[0] - before)
@@ -48,19 +50,19 @@ func (p *choosePicker[V]) uniformly(stream uint64, of edges, k int64, again bool
 }
 
 // uniformlyAgain makes independent picks.
-func (p *choosePicker[V]) uniformlyAgain(stream uint64, of edges, picks []int64) error {
-	if of.eligible == of.n {
+func (p *choosePicker[V]) uniformlyAgain(stream uint64, eligible int64, picks []int64) error {
+	if eligible == p.n {
 		for j := range picks {
-			picks[j] = of.first + int64(rng.Bounded(rng.Draw(stream, uint64(j)), uint64(of.n)))
+			picks[j] = p.first + int64(rng.Bounded(rng.Draw(stream, uint64(j)), uint64(p.n)))
 		}
 		return nil
 	}
-	draws, err := p.drawn(stream, uint64(of.eligible), int64(len(picks)))
+	draws, err := p.drawn(stream, uint64(eligible), int64(len(picks)))
 	if err != nil {
 		return err
 	}
 	before := uint64(0)
-	return p.each(of.first, of.n, func(c *edgeChunk) {
+	return p.each(func(c *edgeChunk) {
 		many := uint64(c.count())
 		for ; len(draws) > 0 && draws[0].at < before+many; draws = draws[1:] {
 			picks[draws[0].pick] = c.nth(int64(draws[0].at - before))
@@ -84,37 +86,111 @@ func (p *choosePicker[V]) drawn(stream, n uint64, k int64) (draws []drawn, err e
 }
 
 // byWeight takes the k edges that win the race.
-func (p *choosePicker[V]) byWeight(stream uint64, first, n, k int64) error {
-	if err := p.room(k); err != nil {
-		return err
-	}
+func (p *choosePicker[V]) byWeight(stream uint64, k int64) error {
 	best := &p.race.best
-	if err := best.begin(int(k), n); err != nil {
+	if err := best.begin(int(k), p.n); err != nil {
 		return err
 	}
-	c := &p.chunk
-	for at := first; at < first+n; at += chunkEdges {
-		if !p.chunkLoaded {
-			if err := p.values.load(c, at, min(chunkEdges, first+n-at)); err != nil {
-				return err
-			}
-		}
-		p.race.run(c.weights[:c.n], at, stream, uint64(at-first), c.sum)
+	err := p.each(func(c *edgeChunk) {
+		p.race.run(c.weights[:c.n], c.from, stream, uint64(c.from-p.base), c.sum)
+	})
+	if err != nil {
+		return err
 	}
-	p.n += copy(p.picks[p.n:], best.at[:best.n])
+	return p.take(best.end())
+}
+
+// take appends picks.
+func (p *choosePicker[V]) take(at []int64) error {
+	if err := p.room(int64(len(at))); err != nil {
+		return err
+	}
+	p.made += copy(p.picks[p.made:], at)
 	return nil
 }
 
+// byRecency takes the k edges that win the race where weights halve with age.
+func (p *choosePicker[V]) byRecency(stream uint64, k int64) error {
+	best := &p.race.best
+	if err := best.begin(int(k), p.n); err != nil {
+		return err
+	}
+	decay := math.Ln2 / p.opt.Time.HalfLife
+	err := p.each(func(c *edgeChunk) {
+		if p.values.weighted() {
+			c.positive()
+		}
+		for w, left := range c.words[:(c.n+63)/64] {
+			for ; left != 0; left &= left - 1 {
+				i := 64*w + bits.TrailingZeros64(left)
+				at, weight := c.from+int64(i), 1.0
+				if p.values.weighted() {
+					weight = c.weights[i]
+				}
+				late := float64(age(p.asOf, p.time(at)) * decay)
+				addRecent(best, rng.Unit(rng.Draw(stream, uint64(at-p.base))), weight, late, at)
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return p.take(best.end())
+}
+
+// time returns the time of an edge; without one that of its source, which is the time of its destination where it has
+// none.
+func (p *choosePicker[V]) time(at int64) int64 {
+	v, st := &p.values, p.st
+	if v.times.valid() {
+		return v.times.at(at)
+	}
+	if nodes := &v.nodes[st.srcType]; nodes.valid() {
+		return nodes.at(int64(p.a.indices[at] - st.src.offset))
+	}
+	return p.asOf
+}
+
+// latest takes the k most recent edges.
+func (p *choosePicker[V]) latest(k int64) error {
+	v := &p.values
+	if k <= p.n && !p.byTime && !p.bySource && v.mask == nil && p.ordered() {
+		if err := p.room(k); err != nil {
+			return err
+		}
+		for i := range k {
+			p.picks[p.made+int(i)] = p.first + p.n - k + i
+		}
+		p.made += int(k)
+		return nil
+	}
+	if err := p.late.begin(int(k), p.n); err != nil {
+		return err
+	}
+	err := p.each(func(c *edgeChunk) {
+		for w, left := range c.words[:(c.n+63)/64] {
+			for ; left != 0; left &= left - 1 {
+				at := c.from + int64(64*w+bits.TrailingZeros64(left))
+				p.late.add(^p.time(at), at)
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return p.take(p.late.end())
+}
+
 // byWeightAgain takes k edges, each independently, with probabilities in proportion to their weights as integers.
-func (p *choosePicker[V]) byWeightAgain(stream uint64, first, n, k int64) error {
+func (p *choosePicker[V]) byWeightAgain(stream uint64, k int64) error {
 	most := 0.0
-	err := p.each(first, n, func(c *edgeChunk) { most = max(most, slices.Max(c.weights[:c.n])) })
+	err := p.each(func(c *edgeChunk) { most = max(most, slices.Max(c.weights[:c.n])) })
 	if err != nil || most == 0 {
 		return err
 	}
-	scale := fixedScale(most, n)
+	scale := fixedScale(most, p.all)
 	sum := uint64(0)
-	err = p.each(first, n, func(c *edgeChunk) {
+	err = p.each(func(c *edgeChunk) {
 		for _, w := range c.weights[:c.n] {
 			sum += fixedWeight(w, scale)
 		}
@@ -129,9 +205,9 @@ func (p *choosePicker[V]) byWeightAgain(stream uint64, first, n, k int64) error 
 	if err != nil {
 		return err
 	}
-	picks, before := p.picks[p.n:p.n+int(k)], uint64(0)
-	p.n += int(k)
-	return p.each(first, n, func(c *edgeChunk) {
+	picks, before := p.picks[p.made:p.made+int(k)], uint64(0)
+	p.made += int(k)
+	return p.each(func(c *edgeChunk) {
 		for i, w := range c.weights[:c.n] {
 			before += fixedWeight(w, scale)
 			for ; len(draws) > 0 && draws[0].at < before; draws = draws[1:] {
@@ -171,7 +247,7 @@ func fixedWeight(w float64, scale int) uint64 {
 }
 
 func (p *choosePicker[V]) fill(c *chunk[V]) {
-	c.n = copy(c.pos, p.picks[p.done:p.n])
+	c.n = copy(c.pos, p.picks[p.done:p.made])
 	p.done += c.n
 	prefetchPicks(p.a.indices, c.pos[:c.n], 0, int64(len(p.a.indices)))
 }

@@ -34,37 +34,47 @@ func valuesOf(g *graph.Graph, n Neighbor) (v oracleValues) {
 		return last.values
 	}
 	defer func() { last.of, last.weight, last.mask, last.values = g, n.Weight, n.Mask, v }()
-	column := func(name string) (to []float64) {
-		c, ok := g.EdgeColumn(name)
-		if !ok {
-			return nil
-		}
-		for i := range c.Len() {
-			switch c.DType() {
-			case unified.Float32:
-				x, _ := unified.View[float32](c)
-				to = append(to, float64(x[i]))
-			case unified.Float64:
-				x, _ := unified.View[float64](c)
-				to = append(to, x[i])
-			case unified.Uint8:
-				x, _ := unified.View[uint8](c)
-				to = append(to, float64(x[i]))
-			}
-		}
-		return to
+	return oracleValues{floats(g, n.Weight), floats(g, n.Mask)}
+}
+
+// floats are the values of a column of the edges, nil without one.
+func floats(g *graph.Graph, name string) (to []float64) {
+	c, ok := g.EdgeColumn(name)
+	if !ok {
+		return nil
 	}
-	return oracleValues{column(n.Weight), column(n.Mask)}
+	for i := range c.Len() {
+		switch c.DType() {
+		case unified.Float32:
+			x, _ := unified.View[float32](c)
+			to = append(to, float64(x[i]))
+		case unified.Float64:
+			x, _ := unified.View[float64](c)
+			to = append(to, x[i])
+		case unified.Uint8:
+			x, _ := unified.View[uint8](c)
+			to = append(to, float64(x[i]))
+		}
+	}
+	return to
 }
 
 // oracleChoose is docs/sampling.md, "Edges that may be followed" and "By weight", for one destination whose edges of
 // the type are run.
-func oracleChoose(g *graph.Graph, n Neighbor, req *Request, k, h, e int, index uint64, run []int64) (picks []int64) {
+func oracleChoose(g *graph.Graph, n Neighbor, req *Request, k, h, e int, index uint64, asOf int64,
+	run []int64) (picks []int64) {
 	v, key := valuesOf(g, n), g.Schema().Edges[e].Key
-	draws := func(p rng.Purpose) uint64 { return rng.Stream(rng.StageKey(req.Rand.key, key, p, uint8(h)), index) }
+	draws := func(p rng.Purpose) uint64 {
+		s := rng.Stream(rng.StageKey(req.Rand.key, key, p, uint8(h)), index)
+		if n.Time.on() {
+			s = rng.Stream(s, uint64(asOf))
+		}
+		return s
+	}
 	var may []int64
 	for _, pos := range run {
-		if (v.mask == nil || v.mask[pos] != 0) && (v.weight == nil || v.weight[pos] > 0) {
+		if (v.mask == nil || v.mask[pos] != 0) && (v.weight == nil || v.weight[pos] > 0) &&
+			oraclePast(g, n, h, e, pos, asOf) {
 			may = append(may, pos)
 		}
 	}
@@ -82,7 +92,17 @@ func oracleChoose(g *graph.Graph, n Neighbor, req *Request, k, h, e int, index u
 	if k >= len(may) {
 		return may
 	}
-	if v.weight == nil {
+	late := func(pos int64) int64 {
+		src := g.Schema().Edges[e].Src
+		return oracleStep(g, n, src, indexAt(g, pos)-g.Offset(src), pos, asOf)
+	}
+	if n.Time.Recent {
+		sort.SliceStable(may, func(i, j int) bool { return late(may[i]) < late(may[j]) })
+		may = may[len(may)-k:]
+		slices.Sort(may)
+		return may
+	}
+	if v.weight == nil && n.Time.HalfLife == 0 {
 		for _, t := range rng.Floyd(nil, draws(rng.Pick), uint64(len(may)), uint64(k)) {
 			picks = append(picks, may[t])
 		}
@@ -90,11 +110,32 @@ func oracleChoose(g *graph.Graph, n Neighbor, req *Request, k, h, e int, index u
 	}
 	raced := map[int64]float64{}
 	for _, pos := range may {
-		raced[pos] = -rng.Log(rng.Unit(rng.Draw(draws(rng.Weigh), uint64(pos-run[0])))) / v.weight[pos]
+		u := rng.Unit(rng.Draw(draws(rng.Weigh), uint64(pos-run[0])))
+		raced[pos] = oracleKey(n, v, u, pos, asOf, late(pos))
 	}
 	sort.SliceStable(may, func(i, j int) bool { return raced[may[i]] < raced[may[j]] })
 	slices.Sort(may[:k])
 	return may[:k]
+}
+
+// oracleKey is the key of an edge in the race.
+func oracleKey(n Neighbor, v oracleValues, u float64, pos, asOf, time int64) float64 {
+	key := -rng.Log(u)
+	if n.Time.HalfLife == 0 {
+		return key / v.weight[pos]
+	}
+	key = rng.Log(key)
+	if v.weight != nil {
+		w, shift := v.weight[pos], 0.0
+		if w < 0x1p-1022 {
+			w, shift = w*0x1p54, 54*math.Ln2
+		}
+		key -= rng.Log(w) - shift
+	}
+	years := new(big.Float).SetInt64(asOf)
+	age, _ := years.Sub(years, new(big.Float).SetInt64(time)).Float64()
+	halvings := age * (math.Ln2 / n.Time.HalfLife)
+	return key + halvings
 }
 
 func oracleShare(share float64, n int) int {
@@ -151,6 +192,8 @@ func withColumns(t testing.TB, r *rand.Rand, g *graph.Graph) *graph.Graph {
 	s.EdgeColumns = []graph.Column{{Name: "w32", DType: unified.Float32}, {Name: "w64", DType: unified.Float64},
 		{Name: "mask", DType: unified.Uint8}, {Name: "none", DType: unified.Float32}}
 	n := g.NumEdges()
+	s.EdgeColumns = append(s.EdgeColumns, graph.Column{Name: "time", DType: unified.Int64},
+		graph.Column{Name: "day", DType: unified.Int32})
 	w32, w64, mask := make([]float32, n), make([]float64, n), make([]uint8, n)
 	kind := r.IntN(4)
 	for i := range n {
@@ -171,6 +214,7 @@ func withColumns(t testing.TB, r *rand.Rand, g *graph.Graph) *graph.Graph {
 	a := graph.Arrays{Schema: s, Indptr: unified.FromSlice(g.Indptr()), Indices: g.Indices(), Types: g.Types(),
 		EdgeColumns: map[string]unified.Tensor{"w32": unified.FromSlice(w32), "w64": unified.FromSlice(w64),
 			"mask": unified.FromSlice(mask), "none": unified.FromSlice(make([]float32, n))}}
+	giveTimes(r, &a)
 	with, err := graph.FromArrays(a)
 	if err != nil {
 		t.Fatal(err)
@@ -195,7 +239,7 @@ func randomChoice(r *rand.Rand, n Neighbor) Neighbor {
 func TestNeighborThatChoosesEqualsTheOracle(t *testing.T) {
 	const seed = 20261123
 	r := rand.New(rand.NewPCG(seed, 0))
-	rounds := 120
+	rounds := 80
 	if *heavy {
 		rounds = 5000
 	}

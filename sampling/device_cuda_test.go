@@ -196,6 +196,7 @@ func (o *onDevice) bring(out *graph.Sample) (err error) {
 }
 
 func (o *onDevice) disjoint() bool { return o.worker.(*deviceAssembly).disjoint }
+func (o *onDevice) timed() bool    { return false }
 
 func (o *onDevice) Close() error {
 	if err := o.worker.Close(); err != nil {

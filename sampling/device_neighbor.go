@@ -24,7 +24,7 @@ var sharedNeighborKernels device.Shared[*neighborKernels]
 // OnDevice implements PartlyOnDevice.
 func (n Neighbor) OnDevice() error {
 	if n.chooses() {
-		return fmt.Errorf("%w: weights, masks and shares of neighbours are for the CPU", ErrOptions)
+		return fmt.Errorf("%w: weights, masks, shares and times of neighbours are for the CPU", ErrOptions)
 	}
 	return nil
 }

@@ -16,15 +16,19 @@ type edgeValues struct {
 	weights32  []float32
 	weights64  []float64
 	mask       []uint8
+	times      timeColumn
+	nodes      []timeColumn // [node type], or none
 }
 
 // chooses says that the edges of a destination are not all alike, or that their number matters: choosePicker is for
 // that.
-func (n Neighbor) chooses() bool { return n.Weight != "" || n.Mask != "" || n.Share != 0 }
+func (n Neighbor) chooses() bool {
+	return n.Weight != "" || n.Mask != "" || n.Share != 0 || n.Time.on()
+}
 
 // EdgeColumns implements ColumnSampler.
 func (n Neighbor) EdgeColumns() (names []string) {
-	for _, name := range []string{n.Weight, n.Mask} {
+	for _, name := range []string{n.Weight, n.Mask, n.Time.Edge} {
 		if name != "" {
 			names = append(names, name)
 		}
@@ -71,7 +75,24 @@ func (n Neighbor) values(g *graph.Graph) (v edgeValues, err error) {
 		}
 	}
 	if n.Mask != "" {
-		v.mask, err = unified.View[uint8](next())
+		if v.mask, err = unified.View[uint8](next()); err != nil {
+			return v, err
+		}
+	}
+	if n.Time.Edge != "" {
+		if v.times, err = newTimeColumn(next()); err != nil {
+			return v, err
+		}
+	}
+	if n.Time.Node != "" {
+		v.nodes = make([]timeColumn, len(g.Schema().Nodes))
+	}
+	for t := range v.nodes {
+		if c, ok := g.NodeColumn(t, n.Time.Node); ok {
+			if v.nodes[t], err = newTimeColumn(c); err != nil {
+				return v, err
+			}
+		}
 	}
 	return v, err
 }
@@ -86,39 +107,39 @@ type edgeChunk struct {
 	sum     float64             // of them, about
 }
 
-// load looks at the edges at positions from .. from+n-1.
-func (v *edgeValues) load(c *edgeChunk, from, n int64) error {
+// begin is for the edges at positions from .. from+n-1, all of which may be followed so far.
+func (c *edgeChunk) begin(from, n int64) {
 	c.from, c.n = from, n
-	for i := range c.words {
+	last := (n - 1) / 64
+	for i := range c.words[:last] {
 		c.words[i] = ^uint64(0)
 	}
-	c.words[(n-1)/64] = ^uint64(0) >> (63 - (n-1)%64)
-	clear(c.words[(n-1)/64+1:])
-	if v.mask != nil {
-		c.maskBy(v.mask[from : from+n])
-	}
-	if !v.weighted() {
-		return nil
-	}
-	ok := false
+	c.words[last] = ^uint64(0) >> (63 - (n-1)%64)
+	clear(c.words[last+1:])
+}
+
+// weigh reads the weights of a chunk. They are 0 where an edge may not be followed; all says that all may.
+func (v *edgeValues) weigh(c *edgeChunk, all bool) error {
+	ok, n := false, c.n
 	if v.weights32 != nil {
-		c.sum, ok = loadWeights(c.weights[:n], v.weights32[from:from+n])
+		c.sum, ok = loadWeights(c.weights[:n], v.weights32[c.from:c.from+n])
 	} else {
-		c.sum, ok = loadWeights(c.weights[:n], v.weights64[from:from+n])
+		c.sum, ok = loadWeights(c.weights[:n], v.weights64[c.from:c.from+n])
 	}
 	if !ok {
 		if err := v.badWeight(c); err != nil {
 			return err
 		}
 	}
-	if v.mask != nil {
-		c.sum = 0
-		for i := range c.weights[:n] {
-			if c.words[i/64]>>(i%64)&1 == 0 {
-				c.weights[i] = 0
-			}
-			c.sum += c.weights[i]
+	if all {
+		return nil
+	}
+	c.sum = 0
+	for i := range c.weights[:n] {
+		if c.words[i/64]>>(i%64)&1 == 0 {
+			c.weights[i] = 0
 		}
+		c.sum += c.weights[i]
 	}
 	return nil
 }

@@ -128,6 +128,9 @@ func newPlan(s *graph.Schema, all []int, perType map[string][]int) (plan, error)
 // bound returns the most distinct nodes of each type that a batch can have, and the most edges of each [layer][edge
 // type]. With NewNodes all edges lie in layer 0.
 func (p plan) bound(s *graph.Schema, batchSize int, n Neighbor) (lists []int64, blocks [][]int64) {
+	if n.Time.Chain {
+		return p.boundOfPaths(s, batchSize, n.Frontier)
+	}
 	blocks = make([][]int64, len(p))
 	for l := range blocks {
 		blocks[l] = make([]int64, len(s.Edges))
@@ -169,6 +172,37 @@ func (p plan) bound(s *graph.Schema, batchSize int, n Neighbor) (lists []int64, 
 			if n.Frontier == NewNodes { // any of the new nodes may be the ones with edges
 				fresh[t] = min(reached[t], s.Nodes[t].Count)
 			}
+		}
+	}
+	return lists, blocks
+}
+
+// boundOfPaths is bound where a node is in a list once for each time that leads to it, so for each path at most.
+func (p plan) boundOfPaths(s *graph.Schema, batchSize int, f Frontier) (lists []int64, blocks [][]int64) {
+	lists, blocks = make([]int64, len(s.Nodes)), make([][]int64, len(p))
+	for t := range lists {
+		lists[t] = int64(batchSize)
+	}
+	for l := range blocks {
+		blocks[l] = make([]int64, len(s.Edges))
+	}
+	for h, fanouts := range p {
+		layer := blocks[len(p)-1-h]
+		if f == NewNodes {
+			layer = blocks[0]
+		}
+		reached := make([]int64, len(s.Nodes))
+		for e, k := range fanouts {
+			each := s.Edges[e].Count
+			if k >= 0 {
+				each = int64(k)
+			}
+			picks := satMul(lists[s.Edges[e].Dst], each)
+			layer[e] = satAdd(layer[e], picks)
+			reached[s.Edges[e].Src] = satAdd(reached[s.Edges[e].Src], picks)
+		}
+		for t := range lists {
+			lists[t] = satAdd(lists[t], reached[t])
 		}
 	}
 	return lists, blocks

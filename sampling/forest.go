@@ -8,18 +8,21 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// forest gives local ids where the trees of a batch's items are kept apart. Array t of the sample has the tree of each
-// node of type t.
+// forest gives local ids where a node can be in a list several times: once for each tree, or time as of which it is
+// looked at. Those are groups: tree g is group g where there are no times.
 type forest[V nodeID] struct {
-	table   hashMap[int64]   // by tree * nodes + fused id
-	nodes   int64            // of the graph
-	keys    []list[int64]    // [node type]: the table's key of each node in the list
-	buffers []unified.Buffer // behind keys
-	some    [chunkPicks]int64
+	groups       groups           // where there are times
+	trees, times int              // the first of the sample's arrays that have them, -1 for none
+	table        hashMap[int64]   // by group * nodes + fused id
+	nodes        int64            // of the graph
+	keys         []list[int64]    // [node type]: the table's key of each node in the list
+	buffers      []unified.Buffer // behind keys
+	some         [chunkPicks]int64
 
 	// of the stage at hand
 	indptr   []int32
-	at, pick int // the destination that the next pick belongs to
+	at, pick int   // the destination that the next pick belongs to
+	group    int64 // of it
 }
 
 // treeArrays are the arrays of a sample whose trees are kept apart.
@@ -41,7 +44,7 @@ func newForest[V nodeID](env Env, batchNodes int64) (*forest[V], error) {
 		return nil, fmt.Errorf("%w: %d trees over %d nodes: take smaller batches", ErrOptions, items, n)
 	}
 	types := len(g.Schema().Nodes)
-	f := &forest[V]{nodes: n, keys: make([]list[int64], types), buffers: make([]unified.Buffer, types)}
+	f := &forest[V]{nodes: n, times: -1, keys: make([]list[int64], types), buffers: make([]unified.Buffer, types)}
 	f.table.buf.Options, f.table.most = env.Scratch, hashSlots(batchNodes)
 	for t := range f.buffers {
 		f.buffers[t].Options = env.Scratch
@@ -50,7 +53,7 @@ func newForest[V nodeID](env Env, batchNodes int64) (*forest[V], error) {
 }
 
 func (f *forest[V]) close() error {
-	err := f.table.close()
+	err := errors.Join(f.table.close(), f.groups.close())
 	for t := range f.buffers {
 		f.keys[t].ids = nil
 		err = errors.Join(err, f.buffers[t].Close())
@@ -58,11 +61,26 @@ func (f *forest[V]) close() error {
 	return err
 }
 
-func (f *forest[V]) begin() error {
+func (f *forest[V]) begin(s *graph.Schema, req *Request) error {
 	for t := range f.keys {
 		f.keys[t].n = 0
 	}
+	if f.times >= 0 {
+		if err := f.groups.begin(s, req); err != nil {
+			return err
+		}
+	}
 	return f.table.begin()
+}
+
+// arrays returns how many arrays of the sample are the forest's.
+func (f *forest[V]) arrays() (n int) {
+	for _, first := range [...]int{f.trees, f.times} {
+		if first >= 0 {
+			n += len(f.keys)
+		}
+	}
+	return n
 }
 
 // room makes room for n more nodes in list l of type t, whose own ids have it.
@@ -72,8 +90,13 @@ func (f *forest[V]) room(l *list[V], t, n int, out *graph.Sample) (err error) {
 			return err
 		}
 	}
-	if l.n+n > len(l.trees) {
-		if l.trees, err = unified.Grow[int32](out.ArrayBuffer(t), int64(l.n+n), int64(l.n)); err != nil {
+	if f.trees >= 0 && l.n+n > len(l.trees) {
+		if l.trees, err = unified.Grow[int32](out.ArrayBuffer(f.trees+t), int64(l.n+n), int64(l.n)); err != nil {
+			return err
+		}
+	}
+	if f.times >= 0 && l.n+n > len(l.times) {
+		if l.times, err = unified.Grow[int64](out.ArrayBuffer(f.times+t), int64(l.n+n), int64(l.n)); err != nil {
 			return err
 		}
 	}
@@ -81,28 +104,55 @@ func (f *forest[V]) room(l *list[V], t, n int, out *graph.Sample) (err error) {
 }
 
 // seed gives local ids to fused ids of type t, the roots of trees item, item+1, ..
-func (f *forest[V]) seed(ids []V, item int, local []int32, l *list[V], t int) {
+func (f *forest[V]) seed(ids []V, item int, local []int32, l *list[V], t int) (err error) {
 	for i, v := range ids {
-		f.some[i] = int64(item+i)*f.nodes + int64(v)
+		group := int64(item + i)
+		if f.times >= 0 {
+			if group, err = f.groups.ofItem(item+i, f.trees >= 0); err != nil {
+				return err
+			}
+		}
+		f.some[i] = group*f.nodes + int64(v)
 	}
 	f.place(f.some[:len(ids)], local, l, t)
+	return nil
 }
 
 // expand begins a stage, the block of which has this indptr.
 func (f *forest[V]) expand(st *stage[V], indptr []int32) {
-	f.indptr, f.at, f.pick = indptr, st.lo, st.have
+	f.indptr, f.at, f.pick = indptr, st.lo-1, st.have
+	f.next(st)
 }
 
-// relabel gives local ids to the next picks of the stage: each is in the tree of its destination.
-func (f *forest[V]) relabel(ids []V, local []int32, st *stage[V]) {
+// next goes on to the destination of the next pick.
+func (f *forest[V]) next(st *stage[V]) {
+	for f.at++; int(f.indptr[f.at+1]) <= f.pick; {
+		f.at++
+	}
+	f.group = f.keys[st.dstType].ids[f.at] / f.nodes
+}
+
+// relabel gives local ids to the next picks of the stage, which lie at pos: each is in the tree of its destination, and
+// looked at as of the same time, or of the time of the step where that bounds what comes next.
+func (f *forest[V]) relabel(ids []V, pos []int64, local []int32, st *stage[V]) error {
 	for i, v := range ids {
-		for int(f.indptr[f.at+1]) <= f.pick {
-			f.at++
+		if int(f.indptr[f.at+1]) <= f.pick {
+			f.next(st)
 		}
-		f.some[i] = int64(st.dst.trees[f.at])*f.nodes + int64(v)
+		group := f.group
+		if f.groups.step != nil {
+			from := f.groups.cells[group]
+			var err error
+			group, err = f.groups.of(from.tree, f.groups.step(pos[i], int64(v-st.src.offset), st.srcType, from.time))
+			if err != nil {
+				return err
+			}
+		}
+		f.some[i] = group*f.nodes + int64(v)
 		f.pick++
 	}
 	f.place(f.some[:len(ids)], local, st.src, st.srcType)
+	return nil
 }
 
 func (f *forest[V]) place(keys []int64, local []int32, l *list[V], t int) {
@@ -110,7 +160,28 @@ func (f *forest[V]) place(keys []int64, local []int32, l *list[V], t int) {
 	f.table.prefetch(keys)
 	f.table.relabel(keys, local, k)
 	for i := l.n; i < k.n; i++ {
-		l.ids[i], l.trees[i] = V(k.ids[i]%f.nodes)-l.offset, int32(k.ids[i]/f.nodes)
+		group := k.ids[i] / f.nodes
+		l.ids[i] = V(k.ids[i]-group*f.nodes) - l.offset
+		if f.times >= 0 {
+			l.times[i] = f.groups.cells[group].time
+			group = int64(f.groups.cells[group].tree)
+		}
+		if f.trees >= 0 {
+			l.trees[i] = int32(group)
+		}
 	}
 	l.n = k.n
+}
+
+// view views the arrays of a list of type t.
+func (f *forest[V]) view(t int, n int64, out *graph.Sample) (err error) {
+	if f.trees >= 0 {
+		if out.Arrays[f.trees+t].Rows, err = out.ArrayBuffer(f.trees+t).Tensor(unified.Int32, n); err != nil {
+			return err
+		}
+	}
+	if f.times >= 0 {
+		out.Arrays[f.times+t].Rows, err = out.ArrayBuffer(f.times+t).Tensor(unified.Int64, n)
+	}
+	return err
 }

@@ -67,6 +67,8 @@ type Neighbor struct {
 	// Share, above 0 and up to 1, takes at most this share of the edges that a destination may follow, rounded up, and
 	// no more than the fan-out.
 	Share float64
+	// Time follows the edges of the past only. The zero value follows all.
+	Time Temporal
 	// Frontier says which nodes a hop expands.
 	Frontier Frontier
 	// Disjoint keeps the trees of a batch's items apart: a node is in a list once for every tree that reaches it, and
@@ -83,7 +85,7 @@ func (n Neighbor) Validate(s *graph.Schema) error {
 	if !(n.Share >= 0 && n.Share <= 1) {
 		return fmt.Errorf("%w: share %v: must be above 0 and up to 1, or 0 for none", ErrOptions, n.Share)
 	}
-	if err := n.checkColumns(s); err != nil {
+	if err := errors.Join(n.checkColumns(s), n.checkTimes(s)); err != nil {
 		return err
 	}
 	_, err := newPlan(s, n.Fanouts, n.PerType)
@@ -109,7 +111,7 @@ func (n Neighbor) Fingerprint() string {
 	if n.Share != 0 {
 		text += fmt.Sprintf(" share=%v", n.Share)
 	}
-	return text
+	return text + n.Time.fingerprint()
 }
 
 // Bound implements Sampler.
@@ -120,7 +122,7 @@ func (n Neighbor) Bound(s *graph.Schema, batchSize int) Bound {
 	}
 	b := Bound{Layers: len(p)}
 	trees := int64(1)
-	if n.Disjoint { // one for each seed
+	if n.Disjoint || n.Time.on() { // one for each seed, or time of a seed
 		trees, batchSize = int64(max(batchSize, 0)), 1
 	}
 	lists, blocks := p.bound(s, batchSize, n)
@@ -138,10 +140,14 @@ func (n Neighbor) Bound(s *graph.Schema, batchSize int) Bound {
 	if n.Disjoint {
 		b.Lists, b.Arrays = lists, treeArrays(s, lists)
 	}
+	if n.Time.on() {
+		b.Lists, b.Arrays = lists, append(b.Arrays, timeArrays(s, lists)...)
+		b.Scratch = groupBytes(trees, n.mostGroups(trees, b.Nodes))
+	}
 	if s.IDType() == unified.Int32 {
-		b.Scratch = scratchBytes[int32](s, b)
+		b.Scratch = satAdd(b.Scratch, scratchBytes[int32](s, b))
 	} else {
-		b.Scratch = scratchBytes[int64](s, b)
+		b.Scratch = satAdd(b.Scratch, scratchBytes[int64](s, b))
 	}
 	if n.chooses() {
 		b.Scratch = satAdd(b.Scratch, n.chooseBytes(s, p, blocks))
@@ -172,7 +178,8 @@ func openNeighbor[V nodeID](opt Neighbor, env Env, indices []V) (Worker, error) 
 	if err != nil {
 		return nil, err
 	}
-	a, err := newAssembly(env, indices, opt.Frontier, opt.Disjoint, opt.Bound(s, env.BatchSize))
+	apart := opt.Disjoint || opt.Time.on()
+	a, err := newAssembly(env, indices, opt.Frontier, apart, opt.Bound(s, env.BatchSize))
 	if err != nil {
 		return nil, err
 	}
@@ -180,6 +187,9 @@ func openNeighbor[V nodeID](opt Neighbor, env Env, indices []V) (Worker, error) 
 		c, err := newChoosePicker(a, opt, p, env)
 		if err != nil {
 			return nil, errors.Join(err, a.close())
+		}
+		if opt.Time.on() {
+			c.lookAtTimes(env)
 		}
 		return &worker[V]{a, c}, nil
 	}

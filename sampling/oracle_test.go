@@ -20,28 +20,29 @@ type oracleSample struct {
 	numNodes [][]int64   // [hop][node type]
 	seeds    [][]int64   // [node type]
 	trees    [][]int64   // [node type], as nodes; only where they are kept apart
+	times    [][]int64   // [node type], as nodes; only where times matter
 	blocks   [][]oracleB // [layer][edge type]
 }
 
-// rooted is a node in a tree. Where trees are not kept apart all are tree 0.
-type rooted struct{ tree, id int64 }
+// rooted is a node in a tree, looked at as of a time. Where trees are not kept apart all are tree 0.
+type rooted struct{ tree, id, time int64 }
 
 // roots returns the seeds of each node type as docs/sampling.md numbers them.
 func roots(s *graph.Schema, req *Request) [][]rooted {
 	seeds, item := make([][]rooted, len(s.Nodes)), int64(0)
 	for t, ids := range req.Seeds {
 		for _, id := range ids {
-			seeds[t] = append(seeds[t], rooted{item, id})
+			seeds[t] = append(seeds[t], rooted{item, id, 0})
 			item++
 		}
 	}
 	for e, edges := range req.Edges {
 		src, dst := s.Edges[e].Src, s.Edges[e].Dst
 		for i, id := range edges.Sources {
-			seeds[src] = append(seeds[src], rooted{item + int64(i), id})
+			seeds[src] = append(seeds[src], rooted{item + int64(i), id, 0})
 		}
 		for i, id := range edges.Targets {
-			seeds[dst] = append(seeds[dst], rooted{item + int64(i), id})
+			seeds[dst] = append(seeds[dst], rooted{item + int64(i), id, 0})
 		}
 		item += int64(len(edges.Sources))
 	}
@@ -65,7 +66,7 @@ func oracleBy(g *graph.Graph, n Neighbor, req *Request, pick func(h, e int, v ro
 	s := g.Schema()
 	types := func() [][]int64 { return make([][]int64, len(s.Nodes)) }
 	hops := oracleHops(n)
-	o := &oracleSample{nodes: types(), seeds: types(), trees: types(), blocks: make([][]oracleB, hops)}
+	o := &oracleSample{nodes: types(), seeds: types(), trees: types(), times: types(), blocks: make([][]oracleB, hops)}
 	local := make([]map[rooted]int64, len(s.Nodes))
 	place := func(t int, v rooted) int64 {
 		if !n.Disjoint {
@@ -77,17 +78,14 @@ func oracleBy(g *graph.Graph, n Neighbor, req *Request, pick func(h, e int, v ro
 		at := int64(len(o.nodes[t]))
 		local[t][v] = at
 		o.nodes[t], o.trees[t] = append(o.nodes[t], v.id), append(o.trees[t], v.tree)
+		o.times[t] = append(o.times[t], v.time)
 		return at
 	}
-	lengths := func() (l []int64) {
-		for _, nodes := range o.nodes {
-			l = append(l, int64(len(nodes)))
-		}
-		return l
-	}
+	lengths := func() (l []int64) { return lengthsOf(o.nodes) }
 	for t, seeds := range roots(s, req) {
 		local[t] = map[rooted]int64{}
 		for _, v := range seeds {
+			v.time = oracleTimeOf(g, n, req, t, v)
 			o.seeds[t] = append(o.seeds[t], place(t, v))
 		}
 	}
@@ -102,10 +100,10 @@ func oracleBy(g *graph.Graph, n Neighbor, req *Request, pick func(h, e int, v ro
 				b = grown[e]
 			}
 			for i := b.numDst; i < o.numNodes[h][et.Dst]; i++ {
-				v := rooted{o.trees[et.Dst][i], o.nodes[et.Dst][i]}
+				v := rooted{o.trees[et.Dst][i], o.nodes[et.Dst][i], o.times[et.Dst][i]}
 				for _, pos := range pick(h, e, v) {
-					u := indexAt(g, pos) - g.Offset(et.Src)
-					b.local, b.edge = append(b.local, place(et.Src, rooted{v.tree, u})), append(b.edge, pos)
+					next := oracleNext(g, n, et.Src, pos, v)
+					b.local, b.edge = append(b.local, place(et.Src, next)), append(b.edge, pos)
 				}
 				b.indptr = append(b.indptr, int64(len(b.local)))
 			}
@@ -119,6 +117,22 @@ func oracleBy(g *graph.Graph, n Neighbor, req *Request, pick func(h, e int, v ro
 		o.blocks[hops-1-h] = layer
 	}
 	return o
+}
+
+// oracleNext returns what the edge at pos leads to from v.
+func oracleNext(g *graph.Graph, n Neighbor, srcType int, pos int64, v rooted) rooted {
+	next := rooted{v.tree, indexAt(g, pos) - g.Offset(srcType), v.time}
+	if n.Time.Chain {
+		next.time = oracleStep(g, n, srcType, next.id, pos, v.time)
+	}
+	return next
+}
+
+func lengthsOf(lists [][]int64) (l []int64) {
+	for _, nodes := range lists {
+		l = append(l, int64(len(nodes)))
+	}
+	return l
 }
 
 func oracleHops(n Neighbor) int {
@@ -149,7 +163,7 @@ func oraclePick(g *graph.Graph, runs edgeRuns, n Neighbor, req *Request, k, h, e
 	run := runs[[2]int64{v.id + g.Offset(et.Dst), int64(e)}]
 	index := uint64(v.id + v.tree*g.Schema().Nodes[et.Dst].Count)
 	if n.chooses() {
-		return oracleChoose(g, n, req, k, h, e, index, run)
+		return oracleChoose(g, n, req, k, h, e, index, v.time, run)
 	}
 	stream := rng.Stream(rng.StageKey(req.Rand.key, et.Key, rng.Pick, uint8(h)), index)
 	var picks []uint64
@@ -431,10 +445,16 @@ func openEach(t *testing.T, g *graph.Graph, n Sampler, open32 func(Env, []int32)
 func compare(t testing.TB, what string, g *graph.Graph, w Worker, req *Request, want *oracleSample) {
 	t.Helper()
 	bound := Bound{Layers: len(want.blocks)}
-	d, ok := w.(interface{ disjoint() bool })
-	disjoint := ok && d.disjoint()
+	d, ok := w.(interface {
+		disjoint() bool
+		timed() bool
+	})
+	disjoint, timed := ok && d.disjoint(), ok && d.timed()
 	if disjoint {
 		bound.Arrays = treeArrays(g.Schema(), make([]int64, len(g.Schema().Nodes)))
+	}
+	if timed {
+		bound.Arrays = append(bound.Arrays, timeArrays(g.Schema(), make([]int64, len(g.Schema().Nodes)))...)
 	}
 	got := new(graph.Sample)
 	bound.Init(got, g.Schema(), pinned.Options{})
@@ -452,6 +472,9 @@ func compare(t testing.TB, what string, g *graph.Graph, w Worker, req *Request, 
 		same(fmt.Sprintf("seeds of type %d", i), got.SeedLocal[i], want.seeds[i])
 		if disjoint {
 			same(fmt.Sprintf("trees of type %d", i), got.Arrays[i].Rows, want.trees[i])
+		}
+		if timed {
+			same(fmt.Sprintf("times of type %d", i), got.Arrays[len(got.Arrays)-len(want.nodes)+i].Rows, want.times[i])
 		}
 	}
 	for h := range want.numNodes {
@@ -474,7 +497,10 @@ func compare(t testing.TB, what string, g *graph.Graph, w Worker, req *Request, 
 }
 
 // disjoint says that the worker keeps trees apart.
-func (w *worker[V]) disjoint() bool { return w.forest != nil }
+func (w *worker[V]) disjoint() bool { return w.forest != nil && w.forest.trees >= 0 }
+
+// timed says that the worker looks at nodes as of times.
+func (w *worker[V]) timed() bool { return w.forest != nil && w.forest.times >= 0 }
 
 func widen(t testing.TB, x unified.Tensor) []int64 {
 	t.Helper()

@@ -70,3 +70,43 @@ func (r *racer) scan(weights []float64, state uint64, limit float64) int {
 	}
 	return n
 }
+
+// age returns how much time lies between two times, negative where the second is the later.
+func age(asOf, time int64) float64 {
+	if time > asOf {
+		return -float64(uint64(time) - uint64(asOf))
+	}
+	return float64(uint64(asOf) - uint64(time))
+}
+
+// addRecent adds an edge whose weight counts 2^-halvings, where late is halvings * log 2, unless it cannot win: the
+// logarithm of its key in the race is log(-log(u)) - log(weight) + late.
+func addRecent(best *smallest[float64], u, weight, late float64, at int64) {
+	if best.bound {
+		// -log(u) >= 1-u, and logarithms to base 2 are at least the exponents. Sums keep the order when rounded.
+		if least := math.Ln2*float64(exponent(1-u)-exponent(weight)-1) - 1e-6; 1-u > 0 && least+late > best.limit {
+			return
+		}
+	}
+	key := -rng.Log(u)
+	switch {
+	case !(key > 0):
+		key = math.Inf(-1)
+	case weight == 1:
+		key = rng.Log(key) + late
+	default:
+		key = (rng.Log(key) - logOf(weight)) + late
+	}
+	best.add(key, at)
+	if best.n == best.room() || !best.bound && best.n == best.k {
+		best.drop()
+	}
+}
+
+// logOf is rng.Log for weights, which may be below 2^-1022: these are multiplied by 2^54 first.
+func logOf(w float64) float64 {
+	if w < 0x1p-1022 {
+		return rng.Log(w*0x1p54) - 54*math.Ln2
+	}
+	return rng.Log(w)
+}

@@ -35,6 +35,7 @@ type list[V nodeID] struct {
 	offset V       // fused id of own id 0
 	count  V       // nodes of the type
 	trees  []int32 // likewise, the tree of each node; nil unless trees are kept apart
+	times  []int64 // likewise, the time as of which it is looked at; nil unless times matter
 }
 
 // newRelabeler chooses: a direct map takes 4 bytes for every node of the graph, a hash table 16 (int32 ids) or 32

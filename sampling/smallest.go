@@ -57,6 +57,14 @@ func (s *smallest[K]) add(key K, at int64) {
 	s.n++
 }
 
+// end returns the positions of the k smallest, or of all where there are fewer.
+func (s *smallest[K]) end() []int64 {
+	if s.n > s.k {
+		s.drop()
+	}
+	return s.at[:s.n]
+}
+
 // drop drops all candidates but the k smallest, the greatest of which is the limit from then on. Fewer than k stay as
 // they are.
 func (s *smallest[K]) drop() {

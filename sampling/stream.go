@@ -52,10 +52,10 @@ func (a *assembly[V]) stream(st *stage[V], p picker[V], out *graph.Sample, local
 			if lo >= cur.n {
 				continue
 			}
-			if nbr := cur.nbr[lo:min(lo+block, cur.n)]; a.forest != nil {
-				a.forest.relabel(nbr, local[lo:], st)
-			} else {
+			if nbr := cur.nbr[lo:min(lo+block, cur.n)]; a.forest == nil {
 				a.local.relabel(nbr, local[lo:], st.src)
+			} else if err := a.forest.relabel(nbr, cur.pos[lo:], local[lo:], st); err != nil {
+				return err
 			}
 		}
 		pos.put(cur.pos[:cur.n])

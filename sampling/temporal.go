@@ -1,0 +1,303 @@
+package sampling
+
+import (
+	"fmt"
+	"math"
+	"sort"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// TimeRule says which edges a node may follow that is looked at as of a time.
+type TimeRule uint8
+
+const (
+	// NotAfter follows edges of that time and before: time <= t.
+	NotAfter TimeRule = iota
+	// Before follows edges before it: time < t.
+	Before
+	// AnyTime follows all edges.
+	AnyTime
+)
+
+// timeRules are the names of the rules on the command line.
+var timeRules = [...]string{"not-after", "before", "any"}
+
+// String returns the rule's name on the command line.
+func (r TimeRule) String() string {
+	if int(r) < len(timeRules) {
+		return timeRules[r]
+	}
+	return fmt.Sprintf("rule %d", uint8(r))
+}
+
+// UnmarshalText is the inverse of String.
+func (r *TimeRule) UnmarshalText(text []byte) error {
+	for i, name := range timeRules {
+		if name == string(text) {
+			*r = TimeRule(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: rule of time %q: must be one of %q", ErrOptions, text, timeRules)
+}
+
+// Temporal lets Neighbor follow the edges of the past only, as of the time of each seed: Request.Times and
+// SeedEdges.Times; a node without one has the time of the column Node, or AsOf. A node is then in a list once for every
+// time as of which it is looked at (and for every tree, with Disjoint), and draws independently for each. The sample
+// has an array "time/T" for each node type T: int64, that time for each node of the list.
+//
+// Edges need not be sorted, and may have equal times. Where the dataset keeps those of a type in order of time
+// (graph.ByTime) and Edge is "time", the edges that may be followed are found by bisection, and uniform and most recent
+// picks cost O(fan-out + log degree); else O(degree).
+type Temporal struct {
+	// Edge names a column of the edges with their times, int32 or int64: the time of an edge.
+	Edge string
+	// AsOf is the time of seeds that have no other, nil for none.
+	AsOf *int64
+	// Node names a column of the nodes, int32 or int64: a source that has it must be there by then too, under the same
+	// rule. Types without such a column always are.
+	Node string
+	// Rules are those of each hop, Rules[0] out of the seeds; the last one holds for all hops beyond. None is NotAfter.
+	Rules []TimeRule
+	// Window, above 0, follows no edge (or source) that is older than this: only time >= t - Window.
+	Window int64
+	// Recent takes the most recent edges that may be followed, in place of a choice: those of the greatest times, of
+	// equal ones those of the greatest positions. Not with Replace or Weight.
+	Recent bool
+	// HalfLife, above 0, weighs edges by recency: the weight (1 without Neighbor.Weight) halves with each HalfLife of
+	// age. Not with Replace.
+	HalfLife float64
+	// Chain lets each edge bound what is followed beyond it: its source is looked at as of the edge's time (without
+	// Edge as of the source's own), so that paths only go back. Else all nodes of a tree are looked at as of the seed's
+	// time.
+	Chain bool
+}
+
+// on says that times matter.
+func (t *Temporal) on() bool { return t.Edge != "" || t.Node != "" }
+
+// rule returns the rule of a hop.
+func (t *Temporal) rule(hop int) TimeRule {
+	if len(t.Rules) == 0 {
+		return NotAfter
+	}
+	return t.Rules[min(hop, len(t.Rules)-1)]
+}
+
+// between returns the least and the greatest time that may be followed as of t; none where the first is the greater.
+func (t *Temporal) between(hop int, asOf int64) (lo, hi int64) {
+	rule := t.rule(hop)
+	if rule == AnyTime {
+		return math.MinInt64, math.MaxInt64
+	}
+	lo, hi = math.MinInt64, asOf
+	if t.Window > 0 && asOf >= math.MinInt64+t.Window {
+		lo = asOf - t.Window
+	}
+	if rule == Before {
+		if hi == math.MinInt64 {
+			return 0, -1
+		}
+		hi--
+	}
+	return lo, hi
+}
+
+// mostGroups returns how many trees and times a batch can have, given its seeds and the nodes in its lists.
+func (n Neighbor) mostGroups(seeds, nodes int64) int64 {
+	if n.Time.Chain {
+		return max(nodes, 1)
+	}
+	return max(seeds, 1)
+}
+
+// timeArrays are the arrays of a sample whose nodes are looked at as of times.
+func timeArrays(s *graph.Schema, lists []int64) []ArrayBound {
+	arrays := make([]ArrayBound, len(s.Nodes))
+	for t := range arrays {
+		arrays[t] = ArrayBound{graph.Column{Name: "time/" + s.Nodes[t].Name, DType: unified.Int64}, lists[t]}
+	}
+	return arrays
+}
+
+func (n Neighbor) checkTimes(s *graph.Schema) error {
+	t := &n.Time
+	if !t.on() {
+		if len(t.Rules) > 0 || t.Window != 0 || t.Recent || t.HalfLife != 0 || t.Chain || t.AsOf != nil {
+			return fmt.Errorf("%w: options of time without a column of times: name one of the edges or nodes",
+				ErrOptions)
+		}
+		return nil
+	}
+	for _, r := range t.Rules {
+		if r > AnyTime {
+			return fmt.Errorf("%w: %v of time", ErrOptions, r)
+		}
+	}
+	if t.Window < 0 || !(t.HalfLife >= 0 && t.HalfLife <= math.MaxFloat64) {
+		return fmt.Errorf("%w: window %d and half-life %v of time must not be negative, nor infinite", ErrOptions,
+			t.Window, t.HalfLife)
+	}
+	if t.Recent && (n.Replace || n.Weight != "" || t.HalfLife > 0) || t.HalfLife > 0 && n.Replace {
+		return fmt.Errorf("%w: the most recent edges are not chosen by weight, and neither they nor edges by recency "+
+			"with replacement", ErrOptions)
+	}
+	return t.checkColumns(s)
+}
+
+func (t *Temporal) checkColumns(s *graph.Schema) error {
+	check := func(what string, columns []graph.Column, name string) (found bool, err error) {
+		for _, c := range columns {
+			if c.Name != name {
+				continue
+			}
+			if len(c.Shape) > 0 || c.DType != unified.Int32 && c.DType != unified.Int64 {
+				return false, fmt.Errorf("%w: times %q of %s are %v%v; they must be one int32 or int64 each",
+					ErrOptions, name, what, c.DType, c.Shape)
+			}
+			return true, nil
+		}
+		return false, nil
+	}
+	if _, err := check("edges", s.EdgeColumns, t.Edge); err != nil { // whether it is there the loader asks
+		return err
+	}
+	if t.Node == "" {
+		return nil
+	}
+	some := false
+	for i := range s.Nodes {
+		found, err := check(s.Nodes[i].Name, s.Nodes[i].Columns, t.Node)
+		if err != nil {
+			return err
+		}
+		some = some || found
+	}
+	if !some {
+		return fmt.Errorf("%w: no node type has a column %q of times", ErrOptions, t.Node)
+	}
+	return nil
+}
+
+func (t *Temporal) fingerprint() string {
+	if !t.on() {
+		return ""
+	}
+	text := fmt.Sprintf(" time=%s/%s rules=%v window=%d recent=%t half-life=%v chain=%t", t.Edge, t.Node, t.Rules,
+		t.Window, t.Recent, t.HalfLife, t.Chain)
+	if t.AsOf != nil {
+		text += fmt.Sprintf(" as-of=%d", *t.AsOf)
+	}
+	return text
+}
+
+// timeColumn is a column of times: of int64 or int32, or none.
+type timeColumn struct {
+	t64 []int64
+	t32 []int32
+}
+
+func newTimeColumn(t unified.Tensor) (c timeColumn, err error) {
+	if t.DType() == unified.Int64 {
+		c.t64, err = unified.View[int64](t)
+	} else {
+		c.t32, err = unified.View[int32](t)
+	}
+	return c, err
+}
+
+func (c *timeColumn) valid() bool { return c.t64 != nil || c.t32 != nil }
+
+func (c *timeColumn) at(i int64) int64 {
+	if c.t64 != nil {
+		return c.t64[i]
+	}
+	return int64(c.t32[i])
+}
+
+// within returns which of the positions first .. first+n-1, whose times ascend, have a time of lo .. hi.
+func (c *timeColumn) within(first, n, lo, hi int64) (from, many int64) {
+	a := sort.Search(int(n), func(i int) bool { return c.at(first+int64(i)) >= lo })
+	b := a + sort.Search(int(n)-a, func(i int) bool { return c.at(first+int64(a+i)) > hi })
+	return first + int64(a), int64(b - a)
+}
+
+// timesBy leaves the edges of a chunk whose time is lo .. hi.
+func (c *edgeChunk) timesBy(times *timeColumn, lo, hi int64) {
+	if times.t64 != nil {
+		keepBetween(c.words[:], times.t64[c.from:c.from+c.n], lo, hi)
+	} else {
+		keepBetween(c.words[:], times.t32[c.from:c.from+c.n], lo, hi)
+	}
+}
+
+func keepBetween[T int32 | int64](words []uint64, times []T, lo, hi int64) {
+	span := uint64(hi - lo)
+	for w := 0; len(times) > 0; w++ {
+		some := times[:min(64, len(times))]
+		times = times[len(some):]
+		keep := uint64(0)
+		for i, t := range some {
+			bit := uint64(0)
+			if uint64(int64(t)-lo) <= span {
+				bit = 1
+			}
+			keep |= bit << (i & 63)
+		}
+		words[w] &= keep
+	}
+}
+
+// itemTimes writes the time of each item of a request to times, in the order of their numbers. Nodes without one have
+// that of their type's column of times, and what has none either is as of asOf.
+func (r *Request) itemTimes(s *graph.Schema, nodes []timeColumn, asOf *int64, times []int64) error {
+	for t, ids := range r.Seeds {
+		switch {
+		case len(ids) == 0:
+		case r.Times != nil && r.Times[t] != nil:
+			copy(times, r.Times[t])
+		case nodes != nil && nodes[t].valid():
+			for i, id := range ids {
+				if uint64(id) >= uint64(s.Nodes[t].Count) {
+					return s.SeedError(t, i, id)
+				}
+				times[i] = nodes[t].at(id)
+			}
+		case asOf != nil:
+			for i := range ids {
+				times[i] = *asOf
+			}
+		default:
+			return fmt.Errorf("%w: the sampler looks at time, but the seeds of type %q have no times", ErrOptions,
+				s.Nodes[t].Name)
+		}
+		times = times[len(ids):]
+	}
+	for e := range r.Edges {
+		n := len(r.Edges[e].Sources)
+		if asOf != nil && r.Edges[e].Times == nil {
+			for i := range n {
+				times[i] = *asOf
+			}
+		} else if n > 0 && r.Edges[e].Times == nil {
+			return fmt.Errorf("%w: the sampler looks at time, but the seeds of edge type %v have no times", ErrOptions,
+				&s.Edges[e])
+		}
+		copy(times, r.Edges[e].Times)
+		times = times[n:]
+	}
+	return nil
+}
+
+// numItems returns the items of a request.
+func (r *Request) numItems() (n int64) {
+	for _, ids := range r.Seeds {
+		n += int64(len(ids))
+	}
+	for e := range r.Edges {
+		n += int64(len(r.Edges[e].Sources))
+	}
+	return n
+}

@@ -1,0 +1,282 @@
+package sampling
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// giveTimes gives the edges of a graph columns time and day, and the nodes of the first type, and of others by chance,
+// born: few values, so that many are equal, and now and then the ends of their range. Those of some types ascend in
+// each destination, and the type says so.
+func giveTimes(r *rand.Rand, a *graph.Arrays) {
+	indptr, _ := unified.View[int64](a.Indptr)
+	n := indptr[len(indptr)-1]
+	time, day := make([]int64, n), make([]int32, n)
+	for i := range n {
+		time[i], day[i] = r.Int64N(20), int32(r.IntN(20))
+		if r.IntN(50) == 0 {
+			time[i] = []int64{math.MinInt64, math.MaxInt64}[r.IntN(2)]
+		}
+	}
+	for e := range a.Schema.Edges {
+		if r.IntN(2) == 0 {
+			a.Schema.Edges[e].Order = graph.ByTime
+		}
+	}
+	typeOf := func(pos int64) int {
+		if v, err := unified.View[uint8](a.Types); err == nil {
+			return int(v[pos])
+		}
+		if v, err := unified.View[uint16](a.Types); err == nil {
+			return int(v[pos])
+		}
+		return 0
+	}
+	for v := range len(indptr) - 1 {
+		for from := indptr[v]; from < indptr[v+1]; {
+			to := from + 1
+			for to < indptr[v+1] && typeOf(to) == typeOf(from) {
+				to++
+			}
+			if a.Schema.Edges[typeOf(from)].Order == graph.ByTime {
+				slices.Sort(time[from:to])
+			}
+			from = to
+		}
+	}
+	a.EdgeColumns["time"], a.EdgeColumns["day"] = unified.FromSlice(time), unified.FromSlice(day)
+	a.NodeColumns = make([]map[string]unified.Tensor, len(a.Schema.Nodes))
+	for t := range a.Schema.Nodes {
+		nt := &a.Schema.Nodes[t]
+		if t > 0 && r.IntN(2) == 0 {
+			continue
+		}
+		born := make([]int64, nt.Count)
+		for i := range born {
+			born[i] = r.Int64N(20)
+		}
+		nt.Columns = append(slices.Clone(nt.Columns), graph.Column{Name: "born", DType: unified.Int64})
+		a.NodeColumns[t] = map[string]unified.Tensor{"born": unified.FromSlice(born)}
+	}
+}
+
+func timeAt(c unified.Tensor, i int64) int64 {
+	if v, err := unified.View[int64](c); err == nil {
+		return v[i]
+	}
+	v, _ := unified.View[int32](c)
+	return int64(v[i])
+}
+
+// oraclePast says that an edge may be followed at a hop as of a time: docs/sampling.md, "Time".
+func oraclePast(g *graph.Graph, n Neighbor, hop, e int, pos, asOf int64) bool {
+	rule := NotAfter
+	if len(n.Time.Rules) > 0 {
+		rule = n.Time.Rules[min(hop, len(n.Time.Rules)-1)]
+	}
+	past := func(time int64) bool {
+		tooOld := n.Time.Window > 0 && asOf >= math.MinInt64+n.Time.Window && time < asOf-n.Time.Window
+		return rule == AnyTime || !tooOld && (time < asOf || time == asOf && rule == NotAfter)
+	}
+	if c, ok := g.EdgeColumn(n.Time.Edge); ok && !past(timeAt(c, pos)) {
+		return false
+	}
+	src := g.Schema().Edges[e].Src
+	c, ok := g.NodeColumn(src, n.Time.Node)
+	return !ok || past(timeAt(c, indexAt(g, pos)-g.Offset(src)))
+}
+
+// oracleStep returns the time of the step over an edge.
+func oracleStep(g *graph.Graph, n Neighbor, srcType int, src, pos, asOf int64) int64 {
+	if c, ok := g.EdgeColumn(n.Time.Edge); ok {
+		return timeAt(c, pos)
+	}
+	if c, ok := g.NodeColumn(srcType, n.Time.Node); ok {
+		return timeAt(c, src)
+	}
+	return asOf
+}
+
+// oracleTimeOf returns the time of a seed, whose tree is the number of its item.
+func oracleTimeOf(g *graph.Graph, n Neighbor, req *Request, t int, v rooted) int64 {
+	if !n.Time.on() {
+		return 0
+	}
+	item := v.tree
+	for nt, ids := range req.Seeds {
+		if item < int64(len(ids)) {
+			if req.Times == nil || req.Times[nt] == nil {
+				if c, ok := g.NodeColumn(nt, n.Time.Node); ok {
+					return timeAt(c, ids[item])
+				}
+				return *n.Time.AsOf
+			}
+			return req.Times[nt][item]
+		}
+		item -= int64(len(ids))
+	}
+	for _, edges := range req.Edges {
+		if item < int64(len(edges.Sources)) {
+			if edges.Times == nil {
+				return *n.Time.AsOf
+			}
+			return edges.Times[item]
+		}
+		item -= int64(len(edges.Sources))
+	}
+	panic("no such item")
+}
+
+// randomTimes adds options of time to a sampler.
+func randomTimes(r *rand.Rand, n Neighbor) Neighbor {
+	t := &n.Time
+	for !t.on() {
+		t.Edge, t.Node = []string{"", "time", "time", "day"}[r.IntN(4)], []string{"", "born"}[r.IntN(2)]
+	}
+	for range r.IntN(4) {
+		t.Rules = append(t.Rules, []TimeRule{NotAfter, NotAfter, Before, Before, AnyTime}[r.IntN(5)])
+	}
+	t.Window = []int64{0, 0, 1, 5, math.MaxInt64}[r.IntN(5)]
+	t.Chain = r.IntN(2) == 0
+	if r.IntN(2) == 0 {
+		asOf := r.Int64N(20)
+		t.AsOf = &asOf
+	}
+	switch r.IntN(3) {
+	case 0:
+		t.Recent = !n.Replace && n.Weight == ""
+	case 1:
+		if !n.Replace {
+			t.HalfLife = []float64{0.1, 3, 1e9}[r.IntN(3)]
+		}
+	}
+	return n
+}
+
+// randomTimedRequest gives the items of a request times; those of nodes that have a column of times some have not.
+func randomTimedRequest(r *rand.Rand, g *graph.Graph, n Neighbor, batch uint64) *Request {
+	req := randomRequest(r, g.Schema(), batch)
+	time := func() int64 {
+		if r.IntN(30) == 0 {
+			return []int64{math.MinInt64, math.MaxInt64}[r.IntN(2)]
+		}
+		return r.Int64N(22) - 1
+	}
+	req.Times = make([][]int64, len(req.Seeds))
+	for t, ids := range req.Seeds {
+		if _, ok := g.NodeColumn(t, n.Time.Node); ok && r.IntN(2) == 0 {
+			continue
+		}
+		if n.Time.AsOf != nil && r.IntN(2) == 0 {
+			continue
+		}
+		req.Times[t] = []int64{}
+		for range ids {
+			req.Times[t] = append(req.Times[t], time())
+		}
+	}
+	for e := range req.Edges {
+		if n.Time.AsOf != nil && r.IntN(2) == 0 {
+			continue
+		}
+		for range req.Edges[e].Sources {
+			req.Edges[e].Times = append(req.Edges[e].Times, time())
+		}
+	}
+	return req
+}
+
+func TestNeighborThatLooksAtTimeEqualsTheOracle(t *testing.T) {
+	const seed = 20261124
+	r := rand.New(rand.NewPCG(seed, 0))
+	rounds := 80
+	if *heavy {
+		rounds = 6000
+	}
+	for round := range rounds {
+		types := [][2]int{{1, 1}, {1, 1}, {1, 3}, {3, 5}}[r.IntN(4)]
+		g := randomGraph(t, r, types[0], types[1])
+		if round%10 == 0 {
+			degree := func() int { return []int{0, 511, 512, 513, r.IntN(3000)}[r.IntN(5)] }
+			g = sizedGraph(t, r, types[0], types[1], 8, degree)
+		}
+		g = withColumns(t, r, g)
+		n := randomOptions(r, g.Schema())
+		for h := range n.Fanouts { // with all edges the paths are too many
+			if h > 0 && n.Fanouts[h] < 0 || n.Fanouts[h] > 20 {
+				n.Fanouts[h] = 4
+			}
+		}
+		n.PerType = nil
+		if n.Fanouts == nil {
+			n.Fanouts = []int{3, 2}
+		}
+		if r.IntN(3) == 0 {
+			n = randomChoice(r, n)
+		}
+		n = randomTimes(r, n)
+		if err := n.Validate(g.Schema()); err != nil {
+			t.Fatalf("%s: %v", n.Fingerprint(), err)
+		}
+		workers, runs := openVariants(t, g, n), newEdgeRuns(g)
+		for batch := range 2 {
+			req := randomTimedRequest(r, g, n, uint64(batch))
+			want := oracle(g, runs, n, req)
+			for name, w := range workers {
+				compare(t, fmt.Sprintf("seed %d round %d batch %d: %s: %s", seed, round, batch, n.Fingerprint(), name),
+					g, w, req, want)
+			}
+		}
+		for _, w := range workers {
+			if err := w.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func TestTimesThatAreMissingOrMakeNoSenseAreRefused(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	g := withColumns(t, r, randomGraph(t, r, 1, 1))
+	for what, n := range map[string]Neighbor{
+		"no column": {Time: Temporal{Recent: true}}, "a rule": {Time: Temporal{Edge: "time", Rules: []TimeRule{3}}},
+		"a window":    {Time: Temporal{Edge: "time", Window: -1}},
+		"a half-life": {Time: Temporal{Edge: "time", HalfLife: -1}},
+		"NaN":         {Time: Temporal{Edge: "time", HalfLife: math.NaN()}}, "a float": {Time: Temporal{Edge: "w32"}},
+		"recent and weight":      {Weight: "w32", Time: Temporal{Edge: "time", Recent: true}},
+		"recent and replacement": {Replace: true, Time: Temporal{Edge: "time", Recent: true}},
+		"nodes without it":       {Time: Temporal{Node: "absent"}},
+	} {
+		n.Fanouts = []int{2}
+		if err := n.Validate(g.Schema()); !errors.Is(err, ErrOptions) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	n := Neighbor{Fanouts: []int{2}, Time: Temporal{Edge: "time"}}
+	w, err := n.Open(Env{Graph: g, BatchSize: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	for what, req := range map[string]*Request{"nodes": {Seeds: [][]int64{{0}}},
+		"edges": {Seeds: [][]int64{{}}, Edges: []SeedEdges{{Sources: []int64{0}, Targets: []int64{0}}}}} {
+		out := new(graph.Sample)
+		b := n.Bound(g.Schema(), 2)
+		b.Init(out, g.Schema(), pinned.Options{})
+		if err := w.Sample(context.Background(), req, out); !errors.Is(err, ErrOptions) ||
+			!strings.Contains(err.Error(), "have no times") {
+			t.Errorf("%s without times: %v", what, err)
+		}
+		out.Close()
+	}
+}

@@ -96,8 +96,8 @@ func (p plan) laborRoom(s *graph.Schema) int64 {
 	return 2*most + laborSlack
 }
 
-// laborSlack is the room beyond.
-const laborSlack = 256
+// laborSlack is the room beyond, of which vectors write the last laborBehind without use.
+const laborSlack, laborBehind = 256, 8
 
 // Open implements Sampler.
 func (l Labor) Open(env Env) (Worker, error) {

@@ -66,7 +66,7 @@ type laborPicker[V nodeID] struct {
 	i             int     // destination whose picks come next
 	done          int64   // of its picks, or with Poisson of its edges, how many were delivered or seen
 
-	// the edges in view: variates and positions within the column, ascending
+	// the edges in view: variates and positions within the column, ascending, with laborBehind of room behind the last
 	seen  unified.Buffer
 	u, at []uint64
 }
@@ -225,61 +225,66 @@ func (p *laborPicker[V]) least(column []V, k int) {
 	if guess := float64(k) + 2*math.Sqrt(float64(k)) + 2; guess < float64(d) {
 		limit, _ = bits.Div64(uint64(guess), 0, uint64(d))
 	}
-	n := p.look(column, k, limit)
+	n, limit := p.look(column, k, limit)
 	if n < k { // one in fifty
-		n = p.look(column, k, math.MaxUint64)
+		n, limit = p.look(column, k, math.MaxUint64)
 	}
-	p.keepLeast(n, k)
+	p.keepLeast(n, k, limit)
 }
 
 // look brings in view the edges with variates up to limit, or the least of them, if there are many, but k at least. It
-// returns how many they are.
-func (p *laborPicker[V]) look(column []V, k int, limit uint64) (n int) {
+// returns how many they are, and a number that they are all up to.
+func (p *laborPicker[V]) look(column []V, k int, limit uint64) (n int, upTo uint64) {
+	room := len(p.u) - laborBehind
 	for base := 0; base < len(column); {
-		part := column[base:min(len(column), base+len(p.u)-n)]
-		n = p.scan(part, base, n, limit)
+		part := column[base:min(len(column), base+room-n)]
+		n += p.scan(part, uint64(base), limit, p.u[n:], p.at[n:])
 		base += len(part)
-		if n == len(p.u) && base < len(column) {
-			greatest := p.keepLeast(n, k)
+		if n == room && base < len(column) {
+			greatest := p.keepLeast(n, k, limit)
 			if n = k; greatest == 0 {
-				return n
+				return n, 0
 			}
 			limit = greatest - 1
+			upTo = greatest
 		}
 	}
-	return n
+	return n, max(limit, upTo)
 }
 
-// scan appends the edges of a part of a column with variates up to limit to the n in view, which have room for all.
-func (p *laborPicker[V]) scan(part []V, base, n int, limit uint64) int {
-	us, at := p.u, p.at[:len(p.u)]
-	if p.variates.many {
-		for i, v := range part {
-			if n >= len(us) {
-				break
-			}
-			u := p.variates.of(uint64(v))
-			us[n], at[n] = u, uint64(base+i)
-			n += int(bit(u <= limit))
+// scan writes the variates of a part of a column that are up to limit to us, and where they are in the column to at. It
+// returns how many they are.
+func (p *laborPicker[V]) scan(part []V, base, limit uint64, us, at []uint64) (n int) {
+	v := &p.variates
+	if haveLook8 && unsafe.Sizeof(part[0]) == 4 {
+		ids := (*int32)(unsafe.Pointer(&part[0]))
+		_ = us[len(part)+laborBehind-1]
+		if v.many {
+			return lookTurn8(ids, len(part), v.key, v.next, v.phases, v.turn, limit, base, &us[0], &at[0])
 		}
-		return n
+		return look8(ids, len(part), v.key, limit, base, &us[0], &at[0])
 	}
-	key := p.variates.key
-	for i, v := range part {
-		if n >= len(us) {
+	at = at[:len(us)]
+	for i, id := range part {
+		if n >= len(us) { // never: there is room for all
 			break
 		}
-		u := rng.Draw(rng.Stream(key, uint64(v)), 0)
-		us[n], at[n] = u, uint64(base+i)
+		u := v.of(uint64(id))
+		us[n], at[n] = u, base+uint64(i)
 		n += int(bit(u <= limit))
 	}
 	return n
 }
 
-// keepLeast keeps the k least of n >= k edges in view, in their order, and returns the greatest variate of these.
-func (p *laborPicker[V]) keepLeast(n, k int) uint64 {
+// keepLeast keeps the k least of n >= k edges in view, all up to upTo, in their order. It returns the greatest variate
+// of these, or a number between it and the next.
+func (p *laborPicker[V]) keepLeast(n, k int, upTo uint64) uint64 {
+	limit, ties := kthOf(p.u, n, k, upTo)
+	if ties < 0 && haveLook8 {
+		keepUpTo8(&p.u[0], &p.at[0], n, limit)
+		return limit
+	}
 	us, at := p.u[:n], p.at[:n]
-	limit, ties := kthOf(us, k)
 	m := 0
 	for i, u := range us {
 		if u > limit || u == limit && ties == 0 {
@@ -294,33 +299,40 @@ func (p *laborPicker[V]) keepLeast(n, k int) uint64 {
 	return limit
 }
 
-// kthOf returns the k-th least of some numbers, and how many of those equal to it are among the k least.
-func kthOf(us []uint64, k int) (limit uint64, ties int) {
-	// Search for a number that k are up to, between low and high. The numbers are spread evenly, so that interpolation
-	// finds one soon; every other step halves the range, so that any numbers do.
-	low, below := uint64(0), 0 // below numbers are less than low
-	high, upTo := uint64(0), len(us)
-	for _, u := range us {
-		high = max(high, u)
-	}
-	for step := 0; upTo != k && low < high; step++ {
+// kthOf returns a number that k of the first n of us are up to, all of which are up to high. Where there is none,
+// because several are equal, it is the k-th least, and ties is how many of those equal to it are among the k; else ties
+// is -1.
+func kthOf(us []uint64, n, k int, high uint64) (limit uint64, ties int) {
+	// Search between low and high. The numbers are spread evenly, so that interpolation finds one soon; from some step
+	// on the range is halved, so that any numbers do.
+	const evenly = 8
+	low, below, upTo := uint64(0), 0, n // below of them are less than low
+	for step := 0; upTo != k; step++ {
+		if low == high {
+			return high, k - below
+		}
 		middle := low + (high-low)/2
-		if step&1 == 0 {
-			middle = low + uint64(float64(high-low)*(float64(k-below)/float64(upTo-below)))
-			middle = min(middle, high-1)
+		if step < evenly {
+			share := (float64(k-below) + 0.5) / (float64(upTo-below) + 1)
+			middle = low + min(uint64(float64(high-low)*share), high-low-1)
 		}
-		count := 0
-		for _, u := range us {
-			count += int(bit(u <= middle))
-		}
-		if count >= k {
+		if count := countUpTo(us, n, middle); count >= k {
 			high, upTo = middle, count
 		} else {
 			low, below = middle+1, count
 		}
 	}
-	if upTo == k {
-		return high, math.MaxInt
+	return high, -1
+}
+
+// countUpTo returns how many of the first n numbers, 1 or more, are up to limit. us has room for laborBehind more.
+func countUpTo(us []uint64, n int, limit uint64) (count int) {
+	if haveLook8 {
+		_ = us[n+laborBehind-1]
+		return countUpTo8(&us[0], n, limit)
 	}
-	return high, k - below
+	for _, u := range us[:n] {
+		count += int(bit(u <= limit))
+	}
+	return count
 }

@@ -41,6 +41,7 @@ var units = []unit{
 		"(amd64 || arm64) && !purego", buildPrefetch},
 	{"gather/copy_amd64.s", "", "gather/copy_asm_amd64.go", "!purego", buildCopy},
 	{"sampling/subset_amd64.s", "", "sampling/subset_asm_amd64.go", "!purego", buildSubset},
+	{"sampling/labor_amd64.s", "", "sampling/labor_asm_amd64.go", "!purego", buildLabor},
 	{"sampling/relabel_amd64.s", "", "sampling/relabel_asm_amd64.go", "!purego", buildRelabel},
 	{"sparse/spmm_avx2_amd64.s", "", "sparse/spmm_avx2_amd64.go", "!purego", buildSpMM("AVX2", 32, maxAVX2)},
 	{"sparse/spmm_avx512_amd64.s", "", "sparse/spmm_avx512_amd64.go", "!purego", buildSpMM("AVX512", 64, maxAVX512)},

@@ -1,6 +1,7 @@
 package sampling
 
 import (
+	"cmp"
 	"math/bits"
 	"slices"
 
@@ -114,8 +115,23 @@ func (s *subsetter) subset262144(pos []int64, stream uint64, start int64, n uint
 // isZero is 1 for 0 and 0 for all others.
 func isZero(x uint64) uint64 { return (x|-x)>>63 ^ 1 }
 
-// subsetLarge keeps the picks sorted by inserting: they are few against n, and such degrees are rare.
+// fewPicks is the most picks that insertSubset is quicker for.
+const fewPicks = 4096
+
+// subsetLarge draws from so many that masks would be too large.
 func subsetLarge(pos []int64, stream uint64, start int64, n uint64) {
+	if len(pos) <= fewPicks {
+		insertSubset(pos, stream, start, n)
+		return
+	}
+	sortSubset(pos, stream, n)
+	for j := range pos {
+		pos[j] += start
+	}
+}
+
+// insertSubset keeps the picks sorted by inserting.
+func insertSubset(pos []int64, stream uint64, start int64, n uint64) {
 	k := uint64(len(pos))
 	set := pos[:0]
 	for j := range k {
@@ -128,4 +144,37 @@ func subsetLarge(pos []int64, stream uint64, start int64, n uint64) {
 			set = slices.Insert(set, at, t)
 		}
 	}
+}
+
+// sortSubset sorts all draws first and then goes through them once more, in their order. A draw that is in the set
+// already stands for i, the greatest number of its turn, which nothing before can have added. The complement of a draw
+// says that it is in the set, so no memory is needed.
+func sortSubset(pos []int64, stream uint64, n uint64) {
+	k := uint64(len(pos))
+	draw := func(j uint64) int64 { return int64(rng.Bounded(rng.Draw(stream, j), n-k+j+1)) }
+	for j := range k {
+		pos[j] = draw(j)
+	}
+	slices.Sort(pos)
+	drawn := slices.Compact(pos)
+	find := func(t int64) (at int, found bool) {
+		return slices.BinarySearchFunc(drawn, t, func(have, t int64) int { return cmp.Compare(max(have, ^have), t) })
+	}
+	set := drawn // and behind it what was never drawn
+	for j := range k {
+		at, _ := find(draw(j))
+		if drawn[at] < 0 {
+			i := int64(n - k + j)
+			var found bool
+			if at, found = find(i); !found {
+				set = append(set, i)
+				continue
+			}
+		}
+		drawn[at] = ^drawn[at]
+	}
+	for at := range drawn { // each is in the set by now
+		drawn[at] = ^drawn[at]
+	}
+	slices.Sort(pos)
 }

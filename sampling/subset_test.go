@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/khop-gnn/khop/internal/growth"
 	"github.com/khop-gnn/khop/internal/rng"
 )
 
@@ -40,6 +41,40 @@ func subsetsAreFloyds(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestLargeSubsetsAreFloyds(t *testing.T) {
+	const n, start = threeLevels + 1, 1 << 40
+	pos := make([]int64, n)
+	for _, k := range []uint64{fewPicks, fewPicks + 1, n / 2, n - 1} {
+		var set subsetter
+		set.subset(pos[:k], 3, start, n)
+		in := make([]bool, n)
+		for j := range k {
+			i := n - k + j
+			if t := rng.Bounded(rng.Draw(3, j), i+1); in[t] {
+				in[i] = true
+			} else {
+				in[t] = true
+			}
+		}
+		at := 0
+		for i, is := range in {
+			if is && pos[at] != int64(start+i) {
+				t.Fatalf("%d: pick %d is %d, want %d", k, at, pos[at]-start, i)
+			}
+			if is {
+				at++
+			}
+		}
+	}
+}
+
+func TestALargeSubsetCostsNoMoreThanItsPicks(t *testing.T) {
+	growth.Linear(t, 1<<15, func(k int) {
+		var set subsetter
+		set.subset(make([]int64, k), 5, 0, 1<<40)
+	})
 }
 
 func BenchmarkSubset(b *testing.B) {

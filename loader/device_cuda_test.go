@@ -21,7 +21,7 @@ import (
 )
 
 var (
-	metamorphicCases = flag.Int("metamorphic.cases", 2000, "cases of TestDeviceMakesTheSameBatchesUnderAnyOptions")
+	metamorphicCases = flag.Int("metamorphic.cases", 480, "cases of TestDeviceMakesTheSameBatchesUnderAnyOptions")
 	metamorphicOnly  = flag.Int("metamorphic.only", -1, "the one case to run")
 )
 

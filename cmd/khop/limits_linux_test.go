@@ -3,9 +3,11 @@ package main
 import (
 	"archive/zip"
 	"bytes"
+	"compress/flate"
 	"compress/gzip"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -49,13 +51,23 @@ type workshop struct {
 	program, dir string
 	scale        int // of sources: 1 or 5
 	datasets     []string
-	sources      []string
+	sources      []drawnFile
 }
 
-// builtProgram returns the program itself, which it builds.
+// drawnFile is a file to convert, which is written when it is first drawn: to pack all of them takes much longer than
+// to run the commands.
+type drawnFile struct {
+	name string
+	text func(scale int) ([]byte, error)
+}
+
+// builtProgram returns the program itself, which it builds where KHOP names none.
 func builtProgram(t *testing.T) string {
 	t.Helper()
 	if path := os.Getenv("KHOP"); path != "" {
+		if _, err := os.Stat(path); err != nil { // so that go test knows a result of another program from this one's
+			t.Fatal(err)
+		}
 		return path
 	}
 	path := filepath.Join(t.TempDir(), "khop")
@@ -68,7 +80,7 @@ func builtProgram(t *testing.T) string {
 // openWorkshop makes what drawn commands work on.
 func openWorkshop(t *testing.T) *workshop {
 	t.Helper()
-	w := &workshop{program: builtProgram(t), dir: t.TempDir(), scale: 1}
+	w := &workshop{program: builtProgram(t), dir: t.TempDir(), scale: 1, sources: drawnFiles()}
 	datasets := []string{"typed --nodes 30000 --edges 300000"}
 	if os.Getenv("KHOP_DRAWS") != "" {
 		w.scale = 5
@@ -81,66 +93,116 @@ func openWorkshop(t *testing.T) *workshop {
 		must(t, append([]string{"generate", kind, path}, strings.Fields(rest)...)...)
 		w.datasets = append(w.datasets, path)
 	}
-	if err := w.writeSources(); err != nil {
-		t.Fatal(err)
-	}
 	return w
 }
 
-// write writes a source.
-func (w *workshop) write(name string, text []byte) error {
-	path := filepath.Join(w.dir, name)
-	w.sources = append(w.sources, path)
-	return os.WriteFile(path, text, 0o600)
+// write writes a source, unless it is there, and returns where.
+func (w *workshop) write(t *testing.T, s drawnFile) string {
+	t.Helper()
+	path := filepath.Join(w.dir, s.name)
+	if _, err := os.Stat(path); err == nil {
+		return path
+	}
+	text, err := s.text(w.scale)
+	if err == nil {
+		err = os.WriteFile(path, text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
-// writeSources writes sound and hostile files.
-func (w *workshop) writeSources() error {
-	r := rand.New(rand.NewPCG(1, 2))
-	var numbers, names, long bytes.Buffer
-	for range 80_000 * w.scale {
-		fmt.Fprintf(&numbers, "%d %d %d\n", r.IntN(50_000), r.IntN(50_000), r.IntN(9))
-	}
-	for i := range 60_000 * w.scale {
-		fmt.Fprintf(&names, "node-%d,node-%d\n", i, r.IntN(1+i))
-	}
-	text := strings.Repeat("x", 300_000)
-	for i := range 60 * w.scale {
-		fmt.Fprintf(&long, "%d%s %d%s\n", i, text, i+1, text)
-	}
-	packed := func(b []byte) []byte {
-		var out bytes.Buffer
-		z := gzip.NewWriter(&out)
-		_, _ = z.Write(b)
-		_ = z.Close()
-		return out.Bytes()
-	}
-	wide, err := zstd.NewWriter(nil, zstd.WithWindowSize(256<<20))
-	if err != nil {
-		return err
-	}
-	err = errors.Join(w.write("numbers.txt", numbers.Bytes()), w.write("names.csv", names.Bytes()),
-		w.write("long.gz", packed(long.Bytes())), w.write("numbers.gz", packed(numbers.Bytes())),
-		w.write("wide.zst", wide.EncodeAll(bytes.Repeat(numbers.Bytes(), w.scale), nil)))
-	n := 4_000_000 * w.scale
-	for name, arrays := range map[string][]zeros{
-		"edges.npz":  {{"edges", "|i1", fmt.Sprintf("(%d, 2)", n), 2 * n}, {"node_labels", "|i1", "(100,)", 100}},
-		"across.npz": {{"edges", "|i1", fmt.Sprintf("(2, %d)", n), 2 * n}},
-		"few.npz": {{"edges", "|i1", fmt.Sprintf("(%d, 2)", n/7), n / 7 * 2},
-			{"node_labels", "<i4", "(100,)", 400}},
-		"labels.npz":  {{"edges", "|i1", "(1, 2)", 2}, {"node_labels", "|i1", fmt.Sprintf("(%d,)", n), n}},
-		"nothing.npz": {{"edges", "|i1", "(1, 2)", 2}, {"node_features", "<f4", "(300000000, 0)", 0}},
-		"masks.npz": {{"edges", "|i1", "(1, 2)", 2}, {"node_labels", "|i1", fmt.Sprintf("(%d,)", n/10), n / 10},
-			{"train_masks", "|b1", fmt.Sprintf("(10, %d)", n/10), n}},
-		"csr.npz": {{"indptr", "|i1", fmt.Sprintf("(%d,)", n), n}, {"indices", "|i1", "(0,)", 0}},
-		"rows.npz": {{"edges", "|i1", "(9, 2)", 18},
-			{"node_features", "<f8", fmt.Sprintf("(100, %d)", n/200), n / 200 * 800}},
-		"names.npz": {{"indptr", "|i1", fmt.Sprintf("(%d,)", n/20+1), n/20 + 1}, {"indices", "|i1", "(0,)", 0},
-			{"node_names", "<U20", fmt.Sprintf("(%d,)", n/20), n * 4}},
+// drawnFiles are sound and hostile files.
+func drawnFiles() []drawnFile {
+	list := []drawnFile{{"numbers.txt", numbers}, {"names.csv", nodeNames},
+		{"numbers.gz", func(scale int) ([]byte, error) { return gzipped(numbers(scale)) }},
+		{"long.gz", func(scale int) ([]byte, error) { return gzipped(longNames(scale)) }},
+		{"wide.zst", func(scale int) ([]byte, error) {
+			wide, err := zstd.NewWriter(nil, zstd.WithWindowSize(256<<20), zstd.WithEncoderLevel(zstd.SpeedFastest))
+			if err != nil {
+				return nil, err
+			}
+			text, err := numbers(scale)
+			return wide.EncodeAll(bytes.Repeat(text, scale), nil), err
+		}}}
+	for _, a := range []struct {
+		name   string
+		arrays func(n int) []zeros
+	}{
+		{"across", func(n int) []zeros { return []zeros{{"edges", "|i1", fmt.Sprintf("(2, %d)", n), 2 * n}} }},
+		{"csr", func(n int) []zeros {
+			return []zeros{{"indptr", "|i1", fmt.Sprintf("(%d,)", n), n}, {"indices", "|i1", "(0,)", 0}}
+		}},
+		{"edges", func(n int) []zeros {
+			return []zeros{{"edges", "|i1", fmt.Sprintf("(%d, 2)", n), 2 * n}, {"node_labels", "|i1", "(100,)", 100}}
+		}},
+		{"few", func(n int) []zeros {
+			return []zeros{{"edges", "|i1", fmt.Sprintf("(%d, 2)", n/7), n / 7 * 2},
+				{"node_labels", "<i4", "(100,)", 400}}
+		}},
+		{"labels", func(n int) []zeros {
+			return []zeros{{"edges", "|i1", "(1, 2)", 2}, {"node_labels", "|i1", fmt.Sprintf("(%d,)", n), n}}
+		}},
+		{"masks", func(n int) []zeros {
+			return []zeros{{"edges", "|i1", "(1, 2)", 2}, {"node_labels", "|i1", fmt.Sprintf("(%d,)", n/10), n / 10},
+				{"train_masks", "|b1", fmt.Sprintf("(10, %d)", n/10), n}}
+		}},
+		{"names", func(n int) []zeros {
+			return []zeros{{"indptr", "|i1", fmt.Sprintf("(%d,)", n/20+1), n/20 + 1}, {"indices", "|i1", "(0,)", 0},
+				{"node_names", "<U20", fmt.Sprintf("(%d,)", n/20), n * 4}}
+		}},
+		{"nothing", func(int) []zeros {
+			return []zeros{{"edges", "|i1", "(1, 2)", 2}, {"node_features", "<f4", "(300000000, 0)", 0}}
+		}},
+		{"rows", func(n int) []zeros {
+			return []zeros{{"edges", "|i1", "(9, 2)", 18},
+				{"node_features", "<f8", fmt.Sprintf("(100, %d)", n/200), n / 200 * 800}}
+		}},
 	} {
-		err = errors.Join(err, w.archive(name, arrays))
+		list = append(list, drawnFile{a.name + ".npz", func(scale int) ([]byte, error) {
+			return archive(a.arrays(4_000_000 * scale))
+		}})
 	}
-	return err
+	return list
+}
+
+// numbers is an edge list of integers with weights.
+func numbers(scale int) ([]byte, error) {
+	r := rand.New(rand.NewPCG(1, 2))
+	var b []byte
+	for range 80_000 * scale {
+		b = fmt.Appendf(b, "%d %d %d\n", r.IntN(50_000), r.IntN(50_000), r.IntN(9))
+	}
+	return b, nil
+}
+
+// nodeNames is an edge list of many names.
+func nodeNames(scale int) ([]byte, error) {
+	r := rand.New(rand.NewPCG(1, 3))
+	var b []byte
+	for i := range 60_000 * scale {
+		b = fmt.Appendf(b, "node-%d,node-%d\n", i, r.IntN(1+i))
+	}
+	return b, nil
+}
+
+// longNames is an edge list of few, very long names.
+func longNames(scale int) ([]byte, error) {
+	text := strings.Repeat("x", 300_000)
+	var b []byte
+	for i := range 60 * scale {
+		b = fmt.Appendf(b, "%d%s %d%s\n", i, text, i+1, text)
+	}
+	return b, nil
+}
+
+func gzipped(text []byte, err error) ([]byte, error) {
+	var out bytes.Buffer
+	z, _ := gzip.NewWriterLevel(&out, gzip.BestSpeed)
+	_, _ = z.Write(text)
+	err = errors.Join(err, z.Close())
+	return out.Bytes(), err
 }
 
 // zeros is an array of zero bytes.
@@ -149,31 +211,34 @@ type zeros struct {
 	bytes              int
 }
 
-func (w *workshop) archive(name string, arrays []zeros) error {
+// archive is a packed NumPy archive.
+func archive(arrays []zeros) ([]byte, error) {
 	var out bytes.Buffer
 	z := zip.NewWriter(&out)
+	z.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser, error) {
+		return flate.NewWriter(w, flate.BestSpeed)
+	})
 	for _, a := range arrays {
 		f, err := z.Create(a.name + ".npy")
 		if err != nil {
-			return err
+			return nil, err
 		}
 		header := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': %s, }\n", a.descr, a.shape)
 		_, _ = f.Write(append([]byte("\x93NUMPY\x01\x00"), byte(len(header)), byte(len(header)>>8)))
 		_, _ = f.Write(append([]byte(header), make([]byte, a.bytes)...))
 	}
-	if err := z.Close(); err != nil {
-		return err
-	}
-	return w.write(name, out.Bytes())
+	err := z.Close()
+	return out.Bytes(), err
 }
 
 func oneOf[T any](r *rand.Rand, list ...T) T { return list[r.IntN(len(list))] }
 
 // draw draws a command line, without a limit, that writes what it writes to a folder.
-func (w *workshop) draw(r *rand.Rand, dir string) []string {
+func (w *workshop) draw(t *testing.T, r *rand.Rand, dir string) []string {
+	t.Helper()
 	switch command := oneOf(r, "convert", "convert", "sample", "sample", "bench", "serve"); command {
 	case "convert":
-		args := []string{command, oneOf(r, w.sources...), filepath.Join(dir, "out.khop")}
+		args := []string{command, w.write(t, oneOf(r, w.sources...)), filepath.Join(dir, "out.khop")}
 		args = append(args, oneOf(r, nil, nil, []string{"--symmetrise"}, []string{"--directed"})...)
 		if strings.HasSuffix(args[1], "numbers.txt") {
 			args = append(args, oneOf(r, nil, []string{"--ids", "names"}, []string{"--columns", "src,dst,weight"})...)
@@ -343,12 +408,12 @@ func drawSize(r *rand.Rand, least, most float64) int64 {
 
 // TestDrawnCommandsKeepTheirLimit runs commands under limits of memory.
 func TestDrawnCommandsKeepTheirLimit(t *testing.T) {
-	n, r := draws(t, 5)
+	n, r := draws(t, 12)
 	w := openWorkshop(t)
 	done, most := 0, 0.0
 	for i := range n {
 		dir := t.TempDir()
-		args, limit := w.draw(r, dir), drawSize(r, 20e6, 400e6)
+		args, limit := w.draw(t, r, dir), drawSize(r, 20e6, 400e6)
 		args = append(args, "--max-memory", fmt.Sprint(limit))
 		o := w.run(t, []string{w.program}, args...)
 		if what := o.judge(limit); what != "" {
@@ -397,13 +462,13 @@ func memoryGroup(t *testing.T, limit int64) (prefix []string, kills func() strin
 // TestDrawnControlGroupsKillNothing runs commands in control groups of drawn sizes, most of them without a limit of
 // their own.
 func TestDrawnControlGroupsKillNothing(t *testing.T) {
-	n, r := draws(t, 4)
+	n, r := draws(t, 8)
 	memoryGroup(t, 1<<30) // skips where none can be made
 	w := openWorkshop(t)
 	done := 0
 	for i := range n {
 		dir := t.TempDir()
-		args, size := w.draw(r, dir), drawSize(r, 48e6, 700e6)
+		args, size := w.draw(t, r, dir), drawSize(r, 48e6, 700e6)
 		if r.IntN(4) == 0 {
 			args = append(args, "--max-memory", fmt.Sprint(drawSize(r, 40e6, 4e9)))
 		}

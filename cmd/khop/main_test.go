@@ -167,7 +167,8 @@ func TestInterruptingInTheMiddle(t *testing.T) {
 	target := filepath.Join(t.TempDir(), "cut.khop")
 	ctx, cancel := context.WithCancel(t.Context())
 	// A terminal sees progress as soon as something is written to the dataset.
-	if code := run(ctx, []string{"generate", "products", target}, io.Discard, onWrite(cancel),
+	if code := run(ctx, []string{"generate", "products", target, "--nodes", "50000", "--edges",
+		"500000"}, io.Discard, onWrite(cancel),
 		true); code != exitInterrupted {
 		t.Errorf("status %d", code)
 	}

@@ -41,6 +41,18 @@ func dial(t *testing.T, address string) net.Conn {
 
 const scrape = "GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n"
 
+// scraped asks for metrics once.
+func scraped(address string) (string, error) {
+	client := http.Client{Timeout: 2 * time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
+	r, err := client.Get("http://" + address + "/metrics")
+	if err != nil {
+		return "", err
+	}
+	defer r.Body.Close()
+	b, err := io.ReadAll(r.Body)
+	return string(b), err
+}
+
 func TestWhoReadsMetricsCannotTakeAllThereIs(t *testing.T) {
 	short := scraping{connections: 4, header: 1 << 10, read: 50 * time.Millisecond, write: 50 * time.Millisecond,
 		idle: 50 * time.Millisecond}
@@ -67,14 +79,12 @@ func TestWhoReadsMetricsCannotTakeAllThereIs(t *testing.T) {
 				clients = append(clients, k)
 				go func() { _, _ = io.WriteString(k, c.message) }() // the server may have had enough
 			}
-			client := http.Client{Timeout: 2 * time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
-			r, err := client.Get("http://" + address + "/metrics")
-			if err != nil {
-				t.Fatal(err)
+			text, err := scraped(address)
+			for end := time.Now().Add(2 * time.Minute); err != nil && time.Now().Before(end); {
+				text, err = scraped(address) // a busy machine may take longer than this server allows
 			}
-			defer r.Body.Close()
-			if b, err := io.ReadAll(r.Body); err != nil || !strings.Contains(string(b), "khop_feed_epoch") {
-				t.Errorf("%q, %v", b, err)
+			if err != nil || !strings.Contains(text, "khop_feed_epoch") {
+				t.Errorf("%q, %v", text, err)
 			}
 			for _, k := range clients { // the server ends them all
 				if _, err := io.Copy(io.Discard, k); errors.Is(err, os.ErrDeadlineExceeded) {

@@ -79,10 +79,18 @@ kill-test: ## kill servers and consumers of the feed a thousand times
 mutate: ## plant N bugs in PKG, by SEED, and list those that its own tests miss (ARGS: more options of tools/mutate)
 	go run ./tools/mutate -n $(N) -seed $(SEED) -equivalent tools/mutate/equivalent.txt $(ARGS) $(PKG)
 
+.PHONY: device-test
+device-test: cudasim-ptx ## compare 2,000 drawn ways to load on the simulated device with the CPU, from .cu files and from PTX
+	@set -e; eval "$$(tools/cuda-env.sh)"; for library in libcudasim libcudasim-ptx; do \
+		KHOP_CUDA_DRIVER=$$PWD/dist/$$library.so go test -tags cuda -count 1 -timeout 60m -v \
+			-run TestDeviceMakesTheSameBatchesUnderAnyOptions ./loader -metamorphic.cases=2000; \
+	done
+
 .PHONY: fault-test
 fault-test: ## fail system calls, lose power, break disks and kill writers under khop, all of it (docs/results/faults.md)
 	KHOP_FAULTS=all go test -count 1 -timeout 180m -v ./tests/faults
 	KHOP_KILLS=1000 go test -count 1 -run 'KilledAtAnyMoment' -timeout 60m -v ./formats
+	KHOP_KILLS=100 go test -count 1 -run 'AKilledConversion' -timeout 60m -v ./formats/convert
 
 .PHONY: fault-memory
 fault-test: fault-memory

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Runs every check of this repository: formatting, vet and static analysis, cross builds, tests with the race detector,
-# without cgo and at another instruction-set level, nested modules, the CUDA build on a simulated GPU, and the Python tests that
-# compare with other programs.
+# Runs every check of this repository: formatting, vet and static analysis, cross builds, tests with the race detector, then
+# without it, without cgo and at another instruction-set level, nested modules, the CUDA build on a simulated GPU, and the Python
+# tests that compare with other programs. A test that would take long and has one goroutine is in a file with the tag !race.
 # Installs what is missing first, where it can. See CONTRIBUTING.md.
 #
 # Environment: KHOP_TESTDATA  folder of real graphs; tests that need one skip without it
-#              KHOP_TEST_FAST=1  leaves out the second and third runs of the Go tests, the static analysis and the headers of CUDA 12 and 13
+#              KHOP_TEST_FAST=1  leaves out the static analysis, the headers of CUDA 12 and 13 and the builds that repeat
 #              KHOP_VULNDB    folder or address of the database of vulnerabilities, where vuln.go.dev cannot be reached
 #              KHOP_VULNCHECK=required  fails where known vulnerabilities cannot be checked; without it the last line says so
 set -euo pipefail
@@ -70,7 +70,7 @@ go vet ./...
 step "builds for other systems"
 for target in linux/arm64 darwin/arm64 windows/amd64; do # vet compiles the tests too; "make cross" has more targets
     echo "$target"
-    CGO_ENABLED=0 GOOS=${target%/*} GOARCH=${target#*/} go build ./...
+    CGO_ENABLED=0 GOOS=${target%/*} GOARCH=${target#*/} go build -o /dev/null ./cmd/khop # links what vet only type-checks
     CGO_ENABLED=0 GOOS=${target%/*} GOARCH=${target#*/} go vet ./...
 done
 
@@ -106,6 +106,11 @@ report=$(mktemp -d)/testreport
 trap 'rm -rf "$totals" "$(dirname "$report")"' EXIT
 go build -o "$report" ./tools/testreport
 
+# The program as it is released: one for all tests that run it.
+mkdir -p dist
+CGO_ENABLED=0 go build -trimpath -buildvcs=false -o dist/khop ./cmd/khop
+export KHOP=$PWD/dist/khop
+
 # Every skip must be on the list where the real graphs are there. Without them, any test may skip.
 skips=(-any-skip)
 [ -z "${KHOP_TESTDATA:-}" ] || skips=(-allowed tests/allowed-skips.txt)
@@ -113,21 +118,11 @@ skips=(-any-skip)
 step "tests with the race detector"
 go test -race -timeout 30m -json ./... | "$report" "${skips[@]}" -totals "$totals"
 
-if [ -z "${KHOP_TEST_FAST:-}" ]; then
-    step "tests without cgo, short"
-    CGO_ENABLED=0 go test -short -timeout 30m -json ./... | "$report" -any-skip -totals "$totals"
-
-    step "tests at GOAMD64=v3"
-    if [ "$(go env GOARCH)" != amd64 ]; then
-        echo "not run: this is no amd64"
-    elif ! grep -qw avx2 /proc/cpuinfo 2>/dev/null; then
-        echo "not run: this processor has no AVX2"
-    else
-        level=()
-        for dir in internal/rng sampling gather loader; do [ ! -d $dir ] || level+=("./$dir/..."); done
-        GOAMD64=v3 CGO_ENABLED=0 go test -short -timeout 30m -json "${level[@]}" | "$report" -any-skip -totals "$totals"
-    fi
-fi
+# What these find beyond the first run are mistakes of the compiler's other code and of files for !race: one run shows both.
+level=v1
+[ "$(go env GOARCH)" != amd64 ] || ! grep -qw avx2 /proc/cpuinfo 2>/dev/null || level=v3
+step "tests without race detector and cgo, at GOAMD64=$level, short"
+GOAMD64=$level CGO_ENABLED=0 go test -short -timeout 30m -json ./... | "$report" "${skips[@]}" -totals "$totals"
 
 step "modules of their own"
 while IFS= read -r mod; do
@@ -141,9 +136,8 @@ REPORT="$report" TOTALS="$totals" tools/test-cuda.sh
 step "Python tests"
 python_passed=0
 if compgen -G 'tests/test_*.py' >/dev/null; then
-    go build -o "$(dirname "$report")/khop" ./cmd/khop
     log=$(dirname "$report")/pytest.log
-    KHOP="$(dirname "$report")/khop" .venv/bin/python -m pytest -q -rs tests 2>&1 | tee "$log"
+    .venv/bin/python -m pytest -q -rs tests 2>&1 | tee "$log"
     python_passed=$(grep -Eo '[0-9]+ passed' "$log" | tail -n 1 | grep -Eo '[0-9]+' || echo 0)
     if [ -n "${KHOP_TESTDATA:-}" ] && grep '^SKIPPED' "$log" | grep -vFf <(sed -n 's/^pytest //p' tests/allowed-skips.txt); then
         fail "the Python tests above were skipped, but are not on tests/allowed-skips.txt"
@@ -155,7 +149,7 @@ fi
 step "Python package"
 if [ "$(go env GOOS)" = linux ]; then
     log=$(dirname "$report")/package.log
-    tools/test-python.sh "$(dirname "$report")/khop" 2>&1 | tee "$log"
+    tools/test-python.sh "$KHOP" 2>&1 | tee "$log"
     python_passed=$((python_passed + $(grep -Eo '[0-9]+ passed' "$log" | tail -n 1 | grep -Eo '[0-9]+' || echo 0)))
 else
     echo "not run: the feed is for Linux"
@@ -163,7 +157,7 @@ fi
 
 if [ -z "${KHOP_TEST_FAST:-}" ] && [ "$(go env GOOS)" = linux ]; then
     step "builds that repeat"
-    PYTHON=$PWD/.venv-python/bin/python tools/reproducible.sh
+    PYTHON=$PWD/.venv-python/bin/python tools/reproducible.sh --built # dist has program and wheel
 fi
 
 awk -v python="$python_passed" -v s=$((SECONDS - started)) \

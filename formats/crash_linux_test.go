@@ -46,7 +46,7 @@ func writeUntilKilled(dir string) {
 // A first dataset is there or not, whole; from then on there always is one, the old or the new one, whole, and readers
 // see nothing else. KHOP_KILLS is how many writers are killed.
 func TestAWriterKilledAtAnyMomentLeavesTheOldDatasetOrTheNewOne(t *testing.T) {
-	trials := 40
+	trials := 20
 	if testing.Short() {
 		trials = 10
 	}

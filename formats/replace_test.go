@@ -85,7 +85,7 @@ func TestReadersSeeTheOldOrTheNewDatasetWhole(t *testing.T) {
 			newGraph(t, randomArrays(t, 1, 50, 3))}
 		dir := write(t, plainArrays(t), WriterOptions{})
 		end := keepReading(t, dir, graphs)
-		for i := range 30 {
+		for i := range 15 {
 			must(t, WriteGraph(context.Background(), dir, graphs[i%len(graphs)], WriterOptions{Force: true}))
 		}
 		if n := end(); n == 0 {

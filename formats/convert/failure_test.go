@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -235,7 +236,8 @@ func TestCancellingLeavesNothing(t *testing.T) {
 
 const victim = "KHOP_TEST_CONVERT_VICTIM"
 
-// TestAKilledConversionLeavesNoDatasetOrAWholeOne kills a process that converts, at random moments.
+// TestAKilledConversionLeavesNoDatasetOrAWholeOne kills a process that converts, at random moments: KHOP_KILLS times,
+// with a seed of its own then.
 func TestAKilledConversionLeavesNoDatasetOrAWholeOne(t *testing.T) {
 	if src := os.Getenv(victim); src != "" { // we are that process
 		_, err := Run(context.Background(), src, os.Getenv(victim+"_TARGET"), Options{Direction: Symmetrise})
@@ -244,13 +246,17 @@ func TestAKilledConversionLeavesNoDatasetOrAWholeOne(t *testing.T) {
 		}
 		return
 	}
-	src := write(t, "edges.txt", randomText(3, 2000, 60_000))
+	src := write(t, "edges.txt", randomText(3, 2000, 20_000))
 	start := time.Now()
 	runVictim(t, src, filepath.Join(t.TempDir(), "warm.khop"), time.Minute)
 	whole := time.Since(start)
-	r := rand.New(rand.NewPCG(20261121, 9))
-	complete := 0
-	for i := range 20 {
+	seed, kills, complete := uint64(20261121), 8, 0
+	if n, err := strconv.Atoi(os.Getenv("KHOP_KILLS")); err == nil {
+		kills, seed = n, uint64(start.UnixNano())
+	}
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 9))
+	for i := range kills {
 		dir := t.TempDir()
 		dst := filepath.Join(dir, "out.khop")
 		runVictim(t, src, dst, time.Duration(r.Int64N(int64(whole)*5/4)))
@@ -269,7 +275,7 @@ func TestAKilledConversionLeavesNoDatasetOrAWholeOne(t *testing.T) {
 			t.Errorf("kill %d: beside the dataset: %v", i, left)
 		}
 	}
-	t.Logf("%d of 20 were complete; a whole run takes %v", complete, whole)
+	t.Logf("%d of %d were complete; a whole run takes %v", complete, kills, whole)
 }
 
 // runVictim runs this test in another process and kills it after a while.

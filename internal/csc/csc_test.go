@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/invariants"
 )
 
 // edge is one edge of the oracle, which sorts whole edges with the library's stable sort.
@@ -155,6 +157,9 @@ func TestBuildEqualsAStableSortOfEdges(t *testing.T) {
 			{1000, 20_000, 300, false, false, 7000, 2},
 			{70_000, 90_000, 1, true, false, 30_000, 2},
 		} {
+			if invariants.Enabled && shape != "hub" {
+				continue // with -race: workers do the same whatever the shape is
+			}
 			name := fmt.Sprintf("%s/n=%d m=%d types=%d perm=%t", shape, c.n, c.m, c.types, c.perm)
 			es := randomEdges(r, c.n, c.m, c.types, shape)
 			if c.num {

@@ -442,15 +442,30 @@ func contentID(a *Arrays) [16]byte {
 	for _, s := range a.Splits {
 		text(s.Name)
 		num(int64(s.Index))
-		num(int64(len(s.Seeds.Sets)))
-		for _, set := range s.Seeds.Sets {
-			num(int64(set.Type))
-			num(set.Len())
-			tensor(set.IDs)
-			if set.Types != nil {
-				tensor(unified.FromSlice(set.Types))
-			}
-		}
+		hashSeeds(s.Seeds, num, tensor)
 	}
 	return h.Sum128().Bytes()
+}
+
+// hashSeeds goes on with the hash of a graph.
+func hashSeeds(s Seeds, num func(int64), tensor func(unified.Tensor)) {
+	num(int64(len(s.Sets)))
+	for _, set := range s.Sets {
+		num(int64(set.Type))
+		num(set.Len())
+		tensor(set.IDs)
+		if set.Types != nil {
+			tensor(unified.FromSlice(set.Types))
+		}
+	}
+	for _, set := range s.Edges {
+		num(-1) // no set of nodes has this type
+		num(int64(set.Type))
+		num(set.Len())
+		for _, t := range []unified.Tensor{set.Sources, set.Targets, unified.FromSlice(set.Types),
+			unified.FromSlice(set.Labels), unified.FromSlice(set.Times)} {
+			num(t.Len())
+			tensor(t)
+		}
+	}
 }

@@ -33,8 +33,12 @@ func (s SeedSet) Len() int64 {
 	return s.Count
 }
 
-// Seeds are the seeds of an epoch, of one or several types. Items are numbered through the sets in order.
-type Seeds struct{ Sets []SeedSet }
+// Seeds are the seeds of an epoch, of one or several types: nodes or edges, not both. Items are numbered through the
+// sets in order.
+type Seeds struct {
+	Sets  []SeedSet
+	Edges []EdgeSet
+}
 
 // NodeIDs returns seeds of the only node type, or of type 0: own ids, in this order. The slice is kept.
 func NodeIDs[T int32 | int64](ids []T) Seeds {
@@ -49,13 +53,16 @@ func AllNodes(s *Schema, nodeType int) Seeds {
 // Len returns the number of items.
 func (s Seeds) Len() int64 {
 	n := int64(0)
+	for k := range s.Edges {
+		n += s.Edges[k].Len()
+	}
 	for _, set := range s.Sets {
 		n += set.Len()
 	}
 	return n
 }
 
-// At returns item i, 0 <= i < Len: the node's type and own id.
+// At returns item i of seeds that are nodes, 0 <= i < Len: the node's type and own id.
 func (s Seeds) At(i int64) (nodeType int, id int64) {
 	for k := range s.Sets {
 		set := &s.Sets[k]
@@ -84,8 +91,17 @@ func idAt(t unified.Tensor, i int64) int64 {
 	return v[i]
 }
 
-// Check reads every seed and returns ErrSeed for the first that is no node of its type.
+// Check reads every seed and returns ErrSeed for the first that is no node of its type, or an edge between others.
 func (s Seeds) Check(schema *Schema) error {
+	if len(s.Sets) > 0 && len(s.Edges) > 0 {
+		return fmt.Errorf("%w: %d sets of nodes and %d of edges: seeds are nodes or edges, not both", ErrSeed,
+			len(s.Sets), len(s.Edges))
+	}
+	for k := range s.Edges {
+		if err := s.Edges[k].check(schema, k); err != nil {
+			return err
+		}
+	}
 	for k := range s.Sets {
 		if err := s.Sets[k].check(schema, k); err != nil {
 			return err

@@ -29,6 +29,14 @@ const (
 	ArrayIndptr
 	ArrayIndices
 	ArrayEdgePos
+	// ArrayLinkLabels, ArrayLinkTimes and ArrayLinkGroup are of an edge type's seeds and negatives, ArrayLinkItems of
+	// its seeds: see Batch.Links. ArrayLinkCounts is how many they are: seeds, negatives, and negatives that were not
+	// found. They lie on the host always. Items are in no digest.
+	ArrayLinkLabels
+	ArrayLinkTimes
+	ArrayLinkGroup
+	ArrayLinkItems
+	ArrayLinkCounts
 	// ArrayOwn is one that the sampler adds of its own: Sample.Arrays[Type].
 	ArrayOwn
 	// ArrayNodeColumn, ArraySeedColumn and ArrayEdgeColumn are rows of a column: see Batch.Node, Seed and Edge.
@@ -62,7 +70,28 @@ func (a *Array) IsColumn() bool { return a.Kind >= ArrayNodeColumn }
 func (a *Array) IsIDs() bool { return a.Kind < ArrayOwn }
 
 // InFull reports whether the full digest covers the array.
-func (a *Array) InFull() bool { return a.Kind != ArrayInputs && a.Kind != ArrayItems }
+func (a *Array) InFull() bool {
+	return a.Kind != ArrayInputs && a.Kind != ArrayItems && a.Kind != ArrayLinkItems
+}
+
+// IsIndex reports whether the array holds ids or offsets, which the feed delivers in the width that a consumer asks
+// for.
+func (a *Array) IsIndex() bool {
+	switch a.Kind {
+	case ArrayNumNodes, ArrayItems, ArrayLinkLabels, ArrayLinkTimes, ArrayLinkItems, ArrayLinkCounts:
+		return false
+	}
+	return a.IsIDs()
+}
+
+// OnHost reports whether the array lies on the host wherever batches are made.
+func (a *Array) OnHost() bool {
+	switch a.Kind {
+	case ArrayNumNodes, ArrayInputs, ArrayItems:
+		return true
+	}
+	return a.Kind >= ArrayLinkLabels && a.Kind <= ArrayLinkCounts
+}
 
 // InTopology reports whether the topology digest covers the array.
 func (a *Array) InTopology() bool { return a.InFull() && !a.IsColumn() }
@@ -106,14 +135,19 @@ func (r *recipe) listArrays() error {
 		Most: int64(r.bound.Layers) + 1})
 	for t := range s.Nodes {
 		n, nodes, seeds := &s.Nodes[t], r.mostNodes(t), r.mostSeeds(t)
+		inputs := seeds
+		if r.seeds.byEdge != nil {
+			inputs = 0
+		}
 		a.add("nodes/"+n.Name, Array{Kind: ArrayNodes, Type: t, DType: s.IDType(), Most: nodes})
 		a.add("seeds/"+n.Name, Array{Kind: ArraySeeds, Type: t, DType: unified.Int32, Most: seeds})
-		a.add("input/"+n.Name, Array{Kind: ArrayInputs, Type: t, DType: unified.Int64, Most: seeds})
-		a.add("item/"+n.Name, Array{Kind: ArrayItems, Type: t, DType: unified.Int64, Most: seeds})
+		a.add("input/"+n.Name, Array{Kind: ArrayInputs, Type: t, DType: unified.Int64, Most: inputs})
+		a.add("item/"+n.Name, Array{Kind: ArrayItems, Type: t, DType: unified.Int64, Most: inputs})
 		a.columns("node/"+n.Name, r.nodeColumns(), n.Columns, Array{Kind: ArrayNodeColumn, Type: t, Most: nodes})
 		a.columns("seed/"+n.Name, r.seedColumns(), n.Columns,
 			Array{Kind: ArraySeedColumn, Type: t, Most: min(nodes, seeds)})
 	}
+	a.links(s)
 	for layer := range r.bound.Layers {
 		for e := range s.Edges {
 			a.block(s, layer, e)
@@ -159,6 +193,25 @@ func (a *arrayLister) columns(prefix string, names []string, there []graph.Colum
 			array.Column, array.DType, array.Row = name, there[c].DType, there[c].Shape
 			a.add(prefix+"/"+name, array)
 		}
+	}
+}
+
+// links adds the arrays of seeds that are edges, for the edge types that have some.
+func (a *arrayLister) links(s *graph.Schema) {
+	most := a.r.mostLinks()
+	for e, n := range a.r.seeds.byEdge {
+		if n == 0 {
+			continue
+		}
+		name := "link/" + s.Edges[e].String()
+		a.add(name+"/counts", Array{Kind: ArrayLinkCounts, Type: e, DType: unified.Int64, Most: 3})
+		a.add(name+"/label", Array{Kind: ArrayLinkLabels, Type: e, DType: unified.Int64, Most: most})
+		a.add(name+"/group", Array{Kind: ArrayLinkGroup, Type: e, DType: unified.Int32, Most: most})
+		if a.r.seeds.timed {
+			a.add(name+"/time", Array{Kind: ArrayLinkTimes, Type: e, DType: unified.Int64, Most: most})
+		}
+		a.add(name+"/item", Array{Kind: ArrayLinkItems, Type: e, DType: unified.Int64,
+			Most: min(int64(a.r.opt.BatchSize), n)})
 	}
 }
 
@@ -259,6 +312,16 @@ func (s *slot) tensor(i int) unified.Tensor {
 		return unified.FromSlice(s.request.Seeds[a.Type])
 	case ArrayItems:
 		return unified.FromSlice(s.items[a.Type])
+	case ArrayLinkLabels:
+		return unified.FromSlice(s.links[a.Type].Labels)
+	case ArrayLinkTimes:
+		return unified.FromSlice(s.links[a.Type].Times)
+	case ArrayLinkGroup:
+		return unified.FromSlice(s.links[a.Type].Group)
+	case ArrayLinkItems:
+		return unified.FromSlice(s.links[a.Type].Items)
+	case ArrayLinkCounts:
+		return unified.FromSlice(s.linkCounts[a.Type][:])
 	case ArrayIndptr:
 		return p.Blocks[a.Layer][a.Type].Indptr
 	case ArrayIndices:
@@ -273,7 +336,7 @@ func (s *slot) tensor(i int) unified.Tensor {
 }
 
 // hasMemory reports whether an array has memory outside the Go heap.
-func (a *Array) hasMemory() bool { return a.Kind != ArrayNumNodes && a.Kind != ArrayItems }
+func (a *Array) hasMemory() bool { return !a.OnHost() || a.Kind == ArrayInputs }
 
 // buffer returns the memory behind an array that has some.
 func (s *slot) buffer(i int) *unified.Buffer {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -68,6 +69,15 @@ func (b *Batch) Seeds(t int) (ids, items []int64) {
 		return nil, nil
 	}
 	return b.slot.request.Seeds[t], b.slot.items[t]
+}
+
+// Links returns the seeds of an edge type, which are edges, and their negatives; nil where seeds are nodes. The local
+// ids of their ends are Sample.SeedEdges[edgeType].
+func (b *Batch) Links(edgeType int) *sampling.LinkSeeds {
+	if b.slot == nil || edgeType < 0 || edgeType >= len(b.slot.links) {
+		return nil
+	}
+	return &b.slot.links[edgeType]
 }
 
 // Slot returns the number of the slot that the batch is in, below Stats().Slots: no two batches have the same at a

@@ -158,5 +158,6 @@ func (l *seedList) hash() uint64 {
 			run(r, r.nodeType, 0, n)
 		}
 	}
+	l.hashLinks(d, e)
 	return d.full.Sum64()
 }

@@ -73,6 +73,18 @@ func arraysOf(g *graph.Graph, b *loader.Batch, full bool) (list []array) {
 			}
 		}
 	}
+	for e, et := range s.Edges {
+		l, name := b.Links(e), "link/"+et.String()
+		if l == nil || len(l.Items) == 0 {
+			continue
+		}
+		counts := []int64{int64(len(l.Items)), int64(len(l.Sources) - len(l.Items)), l.Missed}
+		list = append(list, ids(name+"/counts", unified.FromSlice(counts)), ids(name+"/label",
+			unified.FromSlice(l.Labels)), ids(name+"/group", unified.FromSlice(l.Group)))
+		if len(l.Times) > 0 {
+			list = append(list, ids(name+"/time", unified.FromSlice(l.Times)))
+		}
+	}
 	return list
 }
 
@@ -105,6 +117,8 @@ func TestDigestIsTheHashOfTheArraysByName(t *testing.T) {
 		{typedGraph(t, 60, 40), loader.Options{EdgeColumns: []string{"stars"},
 			NodeColumns: []string{"label", "feature"}}},
 		{typedGraph(t, 60, 40), loader.Options{Seeds: loader.AllNodes("item")}},
+		{typedGraph(t, 60, 40), loader.Options{Seeds: loader.AllEdges("rates"), LinkTime: "stars",
+			Negatives: sampling.Negatives{Ratio: 0.5}}},
 	} {
 		if c.opt.Sampler == nil {
 			c.opt.Sampler = neighbor
@@ -201,6 +215,10 @@ func TestBatchesAreTheSameHoweverTheyAreLoaded(t *testing.T) {
 		if g == graphs[1] && r.IntN(2) == 0 {
 			fixed.EdgeColumns = []string{"stars"}
 		}
+		bound := s.Bound(g.Schema(), fixed.BatchSize)
+		if r.IntN(2) == 0 {
+			bound = randomLinks(r, g, &fixed)
+		}
 		epoch := uint64(r.Uint32())
 		fixed.Workers, fixed.Prefetch = 1, 1
 		var whole []string
@@ -209,7 +227,7 @@ func TestBatchesAreTheSameHoweverTheyAreLoaded(t *testing.T) {
 				t.Fatal(err)
 			}
 			whole = append(whole, digestOf(b))
-			checkBound(t, b, s, s.Bound(g.Schema(), fixed.BatchSize))
+			checkBound(t, b, s, bound)
 		}
 		for range 4 {
 			opt := fixed

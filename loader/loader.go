@@ -78,6 +78,9 @@ func newLoader(ctx context.Context, src Source, opt Options) (l *Loader, err err
 
 // prepare makes the workers and takes the memory.
 func (l *Loader) prepare(ctx context.Context) error {
+	if err := l.openDrawer(pinned.Options{Ledger: l.ledger, Purpose: pinned.Scratch}); err != nil {
+		return l.placed.on.explain(err, &l.opt)
+	}
 	if err := l.openWorkers(); err != nil {
 		return err
 	}
@@ -185,6 +188,6 @@ func (l *Loader) freeAll(err error) {
 			errs = append(errs, s.close())
 		}
 	}
-	errs = append(errs, l.placed.release())
+	errs = append(errs, l.closeDrawer(), l.placed.release())
 	l.closeErr = errors.Join(errs...)
 }

@@ -121,11 +121,11 @@ func (r *recipe) explain(err error, j job) error {
 
 // fill samples a batch in the slot.
 func (s *slot) fill(ctx context.Context, m maker, j job) error {
+	opt := &s.recipe.opt
+	s.request.Rand = sampling.NewRand(opt.Seed, j.epoch, opt.Instance, j.number)
 	if err := s.takeSeeds(j); err != nil {
 		return err
 	}
-	opt := &s.recipe.opt
-	s.request.Rand = sampling.NewRand(opt.Seed, j.epoch, opt.Instance, j.number)
 	if err := m.sample(ctx, s); err != nil {
 		return err
 	}
@@ -137,6 +137,9 @@ func (s *slot) takeSeeds(j job) error {
 	r := s.recipe
 	lo := int64(j.number) * int64(r.opt.BatchSize)
 	hi := min(lo+int64(r.opt.BatchSize), r.seeds.n)
+	if s.links != nil {
+		return s.takeLinks(j, lo, hi)
+	}
 	for t := range s.request.Seeds {
 		s.request.Seeds[t], s.items[t] = nil, s.items[t][:0]
 		if most := r.mostSeeds(t); most > 0 { // room for as many as there can be

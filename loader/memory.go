@@ -64,9 +64,13 @@ func plan(ctx context.Context, r *recipe, on processor) (Estimate, error) {
 	var ledger pinned.Ledger
 	ledger.SetLimit(r.limit())
 	z, scratch := sizes{limited: on.bounded(&r.opt)}, int64(0)
+	if err := r.openDrawer(pinned.Options{Ledger: &ledger, Purpose: pinned.Scratch}); err != nil {
+		return e, on.explain(err, &r.opt)
+	}
+	tables := ledger.Used(pinned.Scratch)
 	err = r.trial(ctx, min(r.batches, leastTried), &ledger, func(s *slot) {
 		z.learn(s)
-		scratch = ledger.Used(pinned.Scratch)
+		scratch = ledger.Used(pinned.Scratch) - tables
 	})
 	switch {
 	case errors.Is(err, pinned.ErrLimit) || ctx.Err() != nil:
@@ -79,6 +83,10 @@ func plan(ctx context.Context, r *recipe, on processor) (Estimate, error) {
 		slotBytes = z.total()
 	}
 	on.expect(&e, satMul(int64(e.Slots), slotBytes), scratch)
+	e.Expected.Scratch += tables
+	if err := r.closeDrawer(); err != nil {
+		return e, err
+	}
 	if limit := r.limit(); limit > 0 && e.Expected.Total() > limit {
 		return e, e.tooMuch(limit)
 	}
@@ -120,6 +128,12 @@ const leastTried = 4
 
 // trial samples n batches of epoch 0 on the CPU, spread over it, without columns, and shows see each.
 func (r *recipe) trial(ctx context.Context, n uint64, ledger *pinned.Ledger, see func(*slot)) (err error) {
+	if r.drawer == nil {
+		if err := r.openDrawer(pinned.Options{Ledger: ledger, Purpose: pinned.Scratch}); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, r.closeDrawer()) }()
+	}
 	on, stats := &onCPU{}, &counters{}
 	m, err := on.openMaker(r, nil, ledger, stats)
 	if err != nil {
@@ -168,11 +182,12 @@ func (*onCPU) fit(r *recipe, loaders int, source Memory) (e Estimate, err error)
 	}
 	o := &r.opt
 	o.Workers = max(1, int(min(uint64(o.Workers), r.rounds(r.batches))))
+	tables := o.Negatives.Bytes(r.graph.Schema(), r.seededTypes())
 	wanted, limit := *o, (o.MaxMemory-e.Bound.Total())/int64(loaders)
 	for {
 		e.Workers, e.Prefetch, e.Slots = o.Workers, o.Prefetch, o.Workers+o.Prefetch
 		e.Bound.Batches, e.Bound.Scratch = satMul(int64(e.Slots), e.SlotBound),
-			satMul(int64(e.Workers), r.mostScratch())
+			satAdd(satMul(int64(e.Workers), r.mostScratch()), tables)
 		if o.MaxMemory == 0 {
 			// Without a limit buffers grow as needed: by a quarter more than needed, and are there twice while they
 			// move.

@@ -119,8 +119,9 @@ func parseName(what string, names []string, text []byte, to *uint8) error {
 
 // Options say what to load and how. The zero value of every field but Sampler is its default.
 //
-// Only Sampler, Seeds, BatchSize, Shuffle, DropLast, Seed and Instance decide what is in a batch. Rank, WorldSize and
-// Remainder decide which batches this loader yields; the rest decides how fast, and what comes along.
+// Only Sampler, Seeds, BatchSize, Shuffle, DropLast, Seed, Instance and what belongs to links decide what is in a
+// batch. Rank, WorldSize and Remainder decide which batches this loader yields; the rest decides how fast, and what
+// comes along.
 type Options struct {
 	// Sampler makes the batches; required.
 	Sampler sampling.Sampler
@@ -136,6 +137,14 @@ type Options struct {
 	Seed uint64
 	// Instance tells apart loaders that share a seed and must not repeat each other: training 0, validation 1.
 	Instance uint32
+
+	// Of seeds that are edges: LinkLabel and LinkTime name columns of the edges, integers, with the labels and times of
+	// seeds that are edges of the graph (AllEdges). Labels are 1 without.
+	LinkLabel, LinkTime string
+	// Negatives are added to the batch's edges, with label 0. Default: none.
+	Negatives sampling.Negatives
+	// ExcludeSeeds says which edges batches leave out because they are seeds. Default: none.
+	ExcludeSeeds Exclusion
 
 	// Rank and WorldSize share an epoch among processes: rank r yields batches r, r+WorldSize, ... What is in a batch
 	// does not depend on them. Default 0 of 1.
@@ -240,6 +249,7 @@ func (o *Options) Validate() error {
 		{"PerSlot", o.PerSlot, 1<<63 - 1, 0},
 		{"DeviceMemory", o.DeviceMemory, 1<<63 - 1, 0},
 		{"DeviceCache", o.DeviceCache, 1<<63 - 1, NoDeviceCache},
+		{"ExcludeSeeds", int64(o.ExcludeSeeds), int64(ExcludeReverse), 0},
 		{"HotRows", int64(o.HotRows), int64(RankNone), 0},
 		{"DeviceBlocks", int64(o.DeviceBlocks), 1 << 20, 0},
 		{"SlotTimeout", int64(o.SlotTimeout), 1<<63 - 1, 1},

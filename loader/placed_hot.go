@@ -115,10 +115,23 @@ func (c *deviceColumn) keep(ctx context.Context, hot []int64) error {
 
 // fusedSeeds returns the seeds of an epoch as ids of all types together.
 func (r *recipe) fusedSeeds() []int64 {
+	if r.seeds.byEdge != nil {
+		return r.fusedEnds()
+	}
 	ids := make([]int64, r.seeds.n)
 	for i := range ids {
 		t, id := r.seeds.at(int64(i))
 		ids[i] = r.graph.Offset(t) + id
+	}
+	return ids
+}
+
+// fusedEnds is fusedSeeds for both ends of seeds that are edges.
+func (r *recipe) fusedEnds() (ids []int64) {
+	for i := range r.seeds.n {
+		x := r.seeds.linkAt(i)
+		et := &r.graph.Schema().Edges[x.edgeType]
+		ids = append(ids, r.graph.Offset(et.Src)+x.source, r.graph.Offset(et.Dst)+x.target)
 	}
 	return ids
 }

@@ -110,6 +110,10 @@ func chooseProcessor(opt *Options) (processor, error) {
 
 // deviceSampler returns the sampler as one that runs on a device.
 func deviceSampler(opt *Options) (sampling.DeviceSampler, error) {
+	if opt.ExcludeSeeds != ExcludeNone {
+		return nil, fmt.Errorf("%w: %s: edges cannot be left out (ExcludeSeeds) on a device; take \"cpu\"", ErrDevice,
+			opt.Device)
+	}
 	if s, ok := opt.Sampler.(sampling.DeviceSampler); ok {
 		if partly, ok := s.(sampling.PartlyOnDevice); ok {
 			if err := partly.OnDevice(); err != nil {

@@ -24,9 +24,11 @@ type recipe struct {
 	fingerprint string  // of the sampler
 	arrays      []Array // of every batch
 	arrayAt     map[arrayKey]int
-	batches     uint64 // of an epoch, over all ranks
-	state       State  // what all states begin as
-	room        int64  // what the control group leaves; 0 where none limits memory
+	batches     uint64           // of an epoch, over all ranks
+	state       State            // what all states begin as
+	room        int64            // what the control group leaves; 0 where none limits memory
+	reverses    [][]int          // edge types with the reverses of each, where batches leave those out
+	drawer      *sampling.Drawer // of negatives, once there is memory for it; nil for none
 }
 
 // newRecipe looks up seeds and columns and asks the sampler what it makes. Options have their defaults.
@@ -96,13 +98,16 @@ func (r *recipe) findSeeds(src Source, schema *graph.Schema) error {
 		}
 		return err
 	}
-	if r.seeds, err = newSeedList(seeds, schema); err != nil {
+	if r.seeds, err = newSeedList(seeds, r.graph, &r.opt); err != nil {
 		return err
 	}
 	if r.opt.Seeds.kind == trainOrAll && what.kind == allNodes {
 		r.opt.log().Info("no train split: all nodes are seeds")
 	}
 	r.opt.Seeds = what
+	if err := r.checkLinks(); err != nil {
+		return err
+	}
 	size := int64(r.opt.BatchSize)
 	r.batches = uint64(r.seeds.n / size)
 	if r.seeds.n%size != 0 && !r.opt.DropLast {
@@ -121,6 +126,10 @@ func (r *recipe) askSampler(schema *graph.Schema) (err error) {
 		return err
 	}
 	r.fingerprint = r.opt.Sampler.Fingerprint()
+	if r.seeds.byEdge != nil { // what else decides what is in a batch
+		r.fingerprint += fmt.Sprintf(" links label=%q time=%q exclude=%v %s", r.opt.LinkLabel, r.opt.LinkTime,
+			r.opt.ExcludeSeeds, r.opt.Negatives.Fingerprint())
+	}
 	r.bound = r.opt.Sampler.Bound(schema, int(r.batchSize()))
 	if r.bound.Layers < 0 || r.bound.Layers > 256 {
 		return fmt.Errorf("%w: %d layers", ErrSampler, r.bound.Layers)
@@ -148,8 +157,10 @@ const (
 	mostBlockEdges = math.MaxInt32
 )
 
-// batchSize returns the most seeds that a batch has.
-func (r *recipe) batchSize() int64 { return max(1, min(int64(r.opt.BatchSize), r.seeds.n)) }
+// batchSize returns the most seeds that a batch has; each end of an edge counts.
+func (r *recipe) batchSize() int64 {
+	return max(1, 2*r.mostLinks(), min(int64(r.opt.BatchSize), r.seeds.n))
+}
 
 // mostNodes returns the most nodes of type t in a batch.
 func (r *recipe) mostNodes(t int) int64 {
@@ -161,7 +172,25 @@ func (r *recipe) mostNodes(t int) int64 {
 }
 
 // mostSeeds returns the most seeds of type t in a batch.
-func (r *recipe) mostSeeds(t int) int64 { return min(r.seeds.byType[t], r.batchSize()) }
+func (r *recipe) mostSeeds(t int) int64 {
+	if r.seeds.byEdge == nil {
+		return min(r.seeds.byType[t], r.batchSize())
+	}
+	most := int64(0)
+	for e, n := range r.seeds.byEdge {
+		et, ends := &r.graph.Schema().Edges[e], int64(0)
+		if et.Src == t {
+			ends++
+		}
+		if et.Dst == t {
+			ends++
+		}
+		if n > 0 {
+			most = max(most, ends)
+		}
+	}
+	return most * r.mostLinks()
+}
 
 // mostEdges returns the most edges in a block.
 func (r *recipe) mostEdges(layer, edgeType int) int64 {

@@ -12,7 +12,7 @@ import (
 )
 
 // SeedSource says which seeds an epoch goes over. The zero value is the split "train", and all nodes where there is
-// none. Make others with Split, SplitIndex, AllNodes, NodeIDs or GivenSeeds.
+// none. Make others with Split, SplitIndex, AllNodes, NodeIDs, AllEdges, EdgePairs or GivenSeeds.
 type SeedSource struct {
 	kind  seedKind
 	split string
@@ -27,6 +27,7 @@ const (
 	trainOrAll seedKind = iota
 	ofSplit
 	allNodes
+	allEdges
 	given
 )
 
@@ -45,6 +46,16 @@ func AllNodes(types ...string) SeedSource { return SeedSource{kind: allNodes, ty
 // must not change.
 func NodeIDs[T int32 | int64](ids []T) SeedSource { return GivenSeeds(graph.NodeIDs(ids)) }
 
+// AllEdges is all edges of the named edge types, in this order; of all types, in the order of their positions, where
+// none is named. A type is named as in Schema.EdgeType.
+func AllEdges(types ...string) SeedSource { return SeedSource{kind: allEdges, types: types} }
+
+// EdgePairs is the given edges of the first edge type, which need not be in the graph: own ids of both ends, in this
+// order, repeats allowed. The slices are kept and must not change. GivenSeeds is for several types, labels and times.
+func EdgePairs[T int32 | int64](sources, targets []T) SeedSource {
+	return GivenSeeds(graph.EdgePairs(sources, targets))
+}
+
 // GivenSeeds is seeds made by hand, of any types. They are kept and must not change.
 func GivenSeeds(s graph.Seeds) SeedSource { return SeedSource{kind: given, given: s} }
 
@@ -61,7 +72,15 @@ func (s SeedSource) String() string {
 			return fmt.Sprintf("all nodes of %v", s.types)
 		}
 		return "all nodes"
+	case allEdges:
+		if len(s.types) > 0 {
+			return fmt.Sprintf("all edges of %v", s.types)
+		}
+		return "all edges"
 	case given:
+		if len(s.given.Edges) > 0 {
+			return fmt.Sprintf("%d given edges", s.given.Len())
+		}
 		return fmt.Sprintf("%d given nodes", s.given.Len())
 	default:
 		return "split train, or else all nodes"
@@ -82,6 +101,9 @@ func (s SeedSource) resolve(src Source, schema *graph.Schema) (graph.Seeds, Seed
 		return seeds, s, err
 	case allNodes:
 		seeds, err := s.ofTypes(schema)
+		return seeds, s, err
+	case allEdges:
+		seeds, err := s.ofEdgeTypes(schema)
 		return seeds, s, err
 	default:
 		return s.given, s, nil
@@ -105,12 +127,32 @@ func (s SeedSource) ofTypes(schema *graph.Schema) (seeds graph.Seeds, err error)
 	return seeds, nil
 }
 
+func (s SeedSource) ofEdgeTypes(schema *graph.Schema) (seeds graph.Seeds, err error) {
+	if len(s.types) == 0 {
+		return graph.AllEdges(schema, -1), nil
+	}
+	find := schema.EdgeTypes()
+	for _, name := range s.types {
+		e, err := find(name)
+		if err != nil {
+			return seeds, fmt.Errorf("%w: seeds: %w", ErrOptions, err)
+		}
+		seeds.Edges = append(seeds.Edges, graph.AllEdges(schema, e).Edges...)
+	}
+	return seeds, nil
+}
+
 // seedList is the seeds of a loader, laid out for looking up item after item.
 type seedList struct {
 	sets   []seedRun
 	n      int64
 	byType []int64 // items of each node type
 	key    uint64  // type key of the shuffle
+
+	// of seeds that are edges, in place of sets; byType then counts their ends
+	links           []linkRun
+	byEdge          []int64 // edges of each type; nil where seeds are nodes
+	timed, labelled bool    // all have times, some have labels
 }
 
 // seedRun is the items begin .. end-1: nodes of one type, or of types.
@@ -122,8 +164,12 @@ type seedRun struct {
 	ids64      []int64 // neither: the id is the item's number within the run
 }
 
-func newSeedList(s graph.Seeds, schema *graph.Schema) (seedList, error) {
-	l := seedList{byType: make([]int64, len(schema.Nodes))}
+func newSeedList(s graph.Seeds, g *graph.Graph, opt *Options) (seedList, error) {
+	schema := g.Schema()
+	l := seedList{byType: make([]int64, len(schema.Nodes)), timed: len(s.Edges) > 0}
+	if len(s.Edges) > 0 {
+		return l, l.addLinks(s.Edges, g, opt)
+	}
 	for _, set := range s.Sets {
 		n := set.Len()
 		if n == 0 {

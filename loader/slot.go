@@ -14,19 +14,21 @@ import (
 // slot is all the memory of one batch. It has one owner at a time: the list of free slots, the worker that fills it,
 // the window, the loop body, or who kept the batch.
 type slot struct {
-	recipe  *recipe
-	index   int       // in Loader.slots
-	batch   *Batch    // nil on trial
-	state   slotState // the owner's
-	ids     pinned.Options
-	fence   fence
-	seedIDs []unified.Buffer // [node type]
-	items   [][]int64        // [node type] the seeds' numbers in the list of seeds
-	request sampling.Request // Seeds are views of seedIDs
-	sample  graph.Sample
-	counts  []int64    // Sample.NumNodes, row after row
-	rows    []gathered // [array]; empty for what is no column
-	digest  *digester  // of the first Digest on
+	recipe     *recipe
+	index      int       // in Loader.slots
+	batch      *Batch    // nil on trial
+	state      slotState // the owner's
+	ids        pinned.Options
+	fence      fence
+	seedIDs    []unified.Buffer     // [node type]
+	items      [][]int64            // [node type] the seeds' numbers in the list of seeds
+	request    sampling.Request     // Seeds are views of seedIDs
+	links      []sampling.LinkSeeds // [edge type] the request's edges, where seeds are edges
+	sample     graph.Sample
+	linkCounts [][3]int64 // [edge type] edges that were asked for, negatives, and those that were not found
+	counts     []int64    // Sample.NumNodes, row after row
+	rows       []gathered // [array]; empty for what is no column
+	digest     *digester  // of the first Digest on
 
 	err     error     // in place of a batch
 	readyAt time.Time // when the worker was done
@@ -78,6 +80,14 @@ func newSlot(r *recipe, on processor, ledger *pinned.Ledger, stats *counters) (*
 		s.seedIDs[t].Options = pinned.Options{Ledger: ledger, Purpose: pinned.Batches}
 	}
 	s.request.Seeds = make([][]int64, types)
+	if r.seeds.byEdge != nil {
+		n := len(schema.Edges)
+		s.links, s.linkCounts = make([]sampling.LinkSeeds, n), make([][3]int64, n)
+		s.request.Edges = make([]sampling.SeedEdges, n)
+		if r.opt.ExcludeSeeds != ExcludeNone {
+			s.request.Exclude = make([]sampling.EdgePairs, n)
+		}
+	}
 	r.bound.Init(&s.sample, schema, s.ids)
 	for i := range s.rows {
 		s.rows[i].buf.Options = rows

@@ -40,6 +40,11 @@ type Stats struct {
 	Rows    uint64 `json:"rows"`  // gathered, over all columns
 	Bytes   uint64 `json:"bytes"` // gathered
 
+	Links     uint64 `json:"links"`     // seeds that are edges
+	Negatives uint64 `json:"negatives"` // that were drawn for them
+	// NegativesMissed are those that were refused at every try (sampling.Negatives).
+	NegativesMissed uint64 `json:"negatives_missed"`
+
 	Sample  Durations `json:"sample"`  // a worker's time to sample
 	Gather  Durations `json:"gather"`  // a worker's time to gather
 	Deliver Durations `json:"deliver"` // how long a finished batch stood ready before the loop asked for it
@@ -74,6 +79,7 @@ func (l *Loader) Stats() Stats {
 		Batches: c.batches.Load(), Nodes: c.nodes.Load(), Edges: c.edges.Load(), Rows: c.rows.Load(),
 		Bytes: c.bytes.Load(), Sample: c.sample.durations(), Gather: c.gather.durations(), Deliver: c.ready.durations(),
 		Wait: c.wait.durations(), Body: c.body.durations(),
+		Links: c.links[0].Load(), Negatives: c.links[1].Load(), NegativesMissed: c.links[2].Load(),
 		Device: l.opt.Device, Replays: c.replays.Load(),
 		Memory: l.memory(), MemoryPeak: l.ledger.Peak(), Slots: len(l.slots),
 		DeviceMemory: l.deviceMemory(), DeviceMemoryPeak: l.ledger.DevicePeak(),
@@ -107,6 +113,7 @@ type counters struct {
 	replays                            atomic.Uint64
 	onDevice                           atomic.Pointer[gather.Traffic]
 	batches, nodes, edges, rows, bytes atomic.Uint64
+	links                              [3]atomic.Uint64 // as ArrayLinkCounts
 	sample, gather, ready, wait, body  histogram
 }
 
@@ -125,6 +132,11 @@ func (c *counters) count(s *slot) {
 			t := s.tensor(i)
 			rows += t.Len()
 			bytes += int64(len(t.Bytes()))
+		}
+	}
+	for e := range s.linkCounts {
+		for i, n := range s.linkCounts[e] {
+			c.links[i].Add(uint64(n))
 		}
 	}
 	c.batches.Add(1)

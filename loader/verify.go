@@ -71,8 +71,15 @@ func (r *recipe) verifySeeds(src Source, seeds graph.Seeds) error {
 	if v == nil {
 		return err
 	}
+	var read []unified.Tensor
 	for _, set := range seeds.Sets {
-		if err := v.Verify(set.IDs.Bytes()); err != nil {
+		read = append(read, set.IDs)
+	}
+	for _, set := range seeds.Edges {
+		read = append(read, set.Sources, set.Targets)
+	}
+	for _, t := range read {
+		if err := v.Verify(t.Bytes()); err != nil {
 			return err
 		}
 	}

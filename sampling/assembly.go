@@ -28,6 +28,7 @@ type picker[V nodeID] interface {
 
 // assembly keeps the node lists and local ids of a batch, finds the edges of destinations, and lays out blocks.
 type assembly[V nodeID] struct {
+	graph    *graph.Graph
 	schema   *graph.Schema
 	layers   int
 	frontier Frontier
@@ -52,6 +53,9 @@ type assembly[V nodeID] struct {
 	start, degree  []int64        // per destination of the stage at hand: where its edges lie
 	known          int            // of these, how many hold from the hop before; only with one edge type
 	cursors        []cursor       // [node type]
+
+	out     excluded // edges that the batch leaves out
+	skipper pastHoles[V]
 }
 
 // edgeState is what an edge type has made of the batch so far.
@@ -93,8 +97,8 @@ func scratchBytes[V nodeID](s *graph.Schema, b Bound) int64 {
 func newAssembly[V nodeID](env Env, indices []V, frontier Frontier, disjoint bool, b Bound) (*assembly[V], error) {
 	g := env.Graph
 	s := g.Schema()
-	a := &assembly[V]{schema: s, layers: b.Layers, frontier: frontier, edgePos: env.EdgePos, indptr: g.Indptr(),
-		indices: indices, chunks: [3]chunk[V]{newChunk[V](), newChunk[V](), newChunk[V]()}}
+	a := &assembly[V]{graph: g, schema: s, layers: b.Layers, frontier: frontier, edgePos: env.EdgePos,
+		indptr: g.Indptr(), indices: indices, chunks: [3]chunk[V]{newChunk[V](), newChunk[V](), newChunk[V]()}}
 	var err error
 	if a.types, err = newTypeColumn(g.Types()); err != nil {
 		return nil, err
@@ -151,6 +155,9 @@ func (w *worker[V]) Close() error { return errors.Join(w.close(), w.picker.close
 // sample fills out with what p picks.
 func (a *assembly[V]) sample(ctx context.Context, req *Request, out *graph.Sample, p picker[V]) error {
 	if err := a.begin(req, out); err != nil {
+		return err
+	}
+	if err := a.leaveOut(req, p); err != nil {
 		return err
 	}
 	for h := range a.layers {
@@ -313,7 +320,7 @@ func (a *assembly[V]) expand(st *stage[V], out *graph.Sample, p picker[V]) error
 	if a.forest != nil {
 		a.forest.expand(st, indptr)
 	}
-	return a.stream(st, p, out, local[st.have:total], &pos)
+	return a.stream(st, a.past(st, p, indptr), out, local[st.have:total], &pos)
 }
 
 // finish views the buffers, which move while they grow, as the sample's tensors.
@@ -364,9 +371,12 @@ func (a *assembly[V]) ranges(st *stage[V]) (err error) {
 		return err
 	}
 	if len(a.edges) > 1 {
-		return a.cursors[st.dstType].narrow(a.types, st.edgeType, lo, st.hi, a.start, a.degree)
+		err = a.cursors[st.dstType].narrow(a.types, st.edgeType, lo, st.hi, a.start, a.degree)
 	}
-	return nil
+	if err == nil && a.out.how == byRange {
+		a.shrink(st, lo, len(a.edges) == 1)
+	}
+	return err
 }
 
 // columns sets start and degree of destinations lo .. hi-1 to their whole columns.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
@@ -188,6 +189,9 @@ func (w *deviceAssembly) check(req *Request, out *graph.Sample) error {
 	s := w.schema
 	if err := req.check(s, w.bound.Layers, out); err != nil {
 		return err
+	}
+	if slices.ContainsFunc(req.Exclude, func(x EdgePairs) bool { return len(x.Sources) > 0 }) {
+		return fmt.Errorf("%w: a device cannot leave edges out, and the request excludes some", ErrOptions)
 	}
 	if len(out.Arrays) != len(w.bound.Arrays) {
 		return errArrays(len(out.Arrays), len(w.bound.Arrays))

@@ -42,6 +42,8 @@ func (p plan) manyPicks(s *graph.Schema) (most int64) {
 
 func (p *neighborPicker[V]) close() error { return p.picks.Close() }
 
+func (p *neighborPicker[V]) excludes() howExcluded { return byRange }
+
 func (p *neighborPicker[V]) hop(r Rand, _ []stage[V]) error {
 	p.rand = r
 	return nil

@@ -17,6 +17,10 @@ type Request struct {
 	// Edges are the items that are edges, by edge type; nil where there are none. Both ends of an edge become seeds of
 	// their types: after the nodes, edge type by edge type, first all sources and then all targets.
 	Edges []SeedEdges
+	// Exclude are edges, by edge type, that the batch leaves out, with all parallel ones, as if the graph did not have
+	// them; nil for none. Those that the graph does not have change nothing. A sampler that cannot leave edges out
+	// fails.
+	Exclude []EdgePairs
 	// Rand keys every draw of the batch.
 	Rand Rand
 }
@@ -54,7 +58,7 @@ func (r *Request) check(s *graph.Schema, layers int, out *graph.Sample) error {
 				&s.Edges[e], n, len(edges.Targets), len(edges.Times), len(edges.Labels))
 		}
 	}
-	return nil
+	return r.checkExclude(s)
 }
 
 func errArrays(have, want int) error {

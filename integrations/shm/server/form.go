@@ -42,12 +42,12 @@ func newForm(arrays []loader.Array, w way, down bool) (*form, error) {
 				shm.ErrOptions,
 				a.Name, len(a.Name), wire.MaxName)
 		}
-		if isIndex(a) && a.Kind != loader.ArrayInputs && a.DType == unified.Int64 && w.index == unified.Int32 {
+		if a.IsIndex() && a.Kind != loader.ArrayInputs && a.DType == unified.Int64 && w.index == unified.Int32 {
 			return nil, refuse(shm.CodeIndexDType,
 				"the dataset has more than 2^31 nodes or edges: their numbers do not fit int32")
 		}
 		dtype := a.DType
-		if isIndex(a) && !f.liesOnDevice(a) {
+		if a.IsIndex() && !f.liesOnDevice(a) {
 			dtype = w.index
 		}
 		var flags uint16
@@ -64,16 +64,10 @@ func newForm(arrays []loader.Array, w way, down bool) (*form, error) {
 	return f, nil
 }
 
-// isIndex reports whether consumers choose the dtype of an array.
-func isIndex(a *loader.Array) bool {
-	return a.IsIDs() && a.Kind != loader.ArrayNumNodes && a.Kind != loader.ArrayItems
-}
-
 // liesOnDevice reports whether consumers read an array where it lies on a device: all arrays but those that the loader
 // keeps on the host.
 func (f *form) liesOnDevice(a *loader.Array) bool {
-	return f.place == unified.Device && a.Kind != loader.ArrayNumNodes && a.Kind != loader.ArrayInputs &&
-		a.Kind != loader.ArrayItems
+	return f.place == unified.Device && !a.OnHost()
 }
 
 // record is the ring's part of a loader slot: one piece of memory with the descriptor and the arrays that are copied,

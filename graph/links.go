@@ -1,0 +1,106 @@
+package graph
+
+import (
+	"fmt"
+
+	"github.com/khop-gnn/khop/unified"
+)
+
+// EdgeSet is an ordered list of edges as seeds, repeats allowed: all of one type, or each of its own. They need not be
+// edges of the graph.
+type EdgeSet struct {
+	Type int // index in Schema.Edges
+	// Types, if not nil, are the types of the edges one by one, as many as Sources, in place of Type.
+	Types []int32
+	// Sources and Targets are own ids, int32 or int64 [n], as many. None of both means the Count edges of the type that
+	// the graph has, in the order of their positions, or with Every those of all types.
+	Sources, Targets unified.Tensor
+	Every            bool
+	// Count is the number of edges; it is taken from Sources where those are given.
+	Count int64
+	// Labels and Times belong to the edges, as many as Sources; nil for none.
+	Labels, Times []int64
+}
+
+// EdgePairs returns seeds that are edges of the only edge type, or of type 0: own ids of both ends. The slices are
+// kept.
+func EdgePairs[T int32 | int64](sources, targets []T) Seeds {
+	return Seeds{Edges: []EdgeSet{{Sources: unified.FromSlice(sources), Targets: unified.FromSlice(targets)}}}
+}
+
+// AllEdges returns all edges of the given edge type as seeds, without storing them; those of all types for -1.
+func AllEdges(s *Schema, edgeType int) Seeds {
+	if edgeType < 0 {
+		return Seeds{Edges: []EdgeSet{{Every: true, Count: s.NumEdges()}}}
+	}
+	return Seeds{Edges: []EdgeSet{{Type: edgeType, Count: s.Edges[edgeType].Count}}}
+}
+
+// OfGraph reports whether the set is edges of the graph itself, and no list.
+func (s *EdgeSet) OfGraph() bool { return !s.Sources.Valid() && !s.Targets.Valid() }
+
+// Len returns the number of edges.
+func (s *EdgeSet) Len() int64 {
+	if s.OfGraph() {
+		return s.Count
+	}
+	return s.Sources.Len()
+}
+
+// check checks the set of number k.
+func (s *EdgeSet) check(schema *Schema, k int) error {
+	if s.Type < 0 || s.Type >= len(schema.Edges) {
+		return fmt.Errorf("%w: edge set %d: edge type %d of %d", ErrSeed, k, s.Type, len(schema.Edges))
+	}
+	n := s.Len()
+	if !s.OfGraph() && s.Targets.Len() != n {
+		return fmt.Errorf("%w: edge set %d: %d sources, but %d targets", ErrSeed, k, n, s.Targets.Len())
+	}
+	for _, o := range []struct {
+		what string
+		have int
+		some bool
+	}{{"labels", len(s.Labels), s.Labels != nil}, {"times", len(s.Times), s.Times != nil},
+		{"types", len(s.Types), s.Types != nil}} {
+		if o.some && int64(o.have) != n {
+			return fmt.Errorf("%w: edge set %d: %d %s for %d edges", ErrSeed, k, o.have, o.what, n)
+		}
+	}
+	if s.OfGraph() {
+		all := AllEdges(schema, s.Type)
+		if s.Every {
+			all = AllEdges(schema, -1)
+		}
+		if have := all.Len(); n != have {
+			return fmt.Errorf("%w: edge set %d: %d edges of a graph that has %d", ErrSeed, k, n, have)
+		}
+		return nil
+	}
+	for i, t := range s.Types {
+		if t < 0 || int(t) >= len(schema.Edges) {
+			return fmt.Errorf("%w: edge %d: edge type %d of %d", ErrSeed, i, t, len(schema.Edges))
+		}
+	}
+	if err := s.checkEnds("source", s.Sources, schema, func(e *EdgeType) int { return e.Src }); err != nil {
+		return err
+	}
+	return s.checkEnds("target", s.Targets, schema, func(e *EdgeType) int { return e.Dst })
+}
+
+func (s *EdgeSet) checkEnds(end string, ids unified.Tensor, schema *Schema, nodeType func(*EdgeType) int) error {
+	if d := ids.DType(); d != unified.Int32 && d != unified.Int64 || ids.Rank() != 1 {
+		return fmt.Errorf("%w: %ss of edges are %v, not a list of int32 or int64", ErrSeed, end, ids)
+	}
+	e := &schema.Edges[s.Type]
+	for i := range ids.Len() {
+		if s.Types != nil {
+			e = &schema.Edges[s.Types[i]]
+		}
+		nt := &schema.Nodes[nodeType(e)]
+		if id := idAt(ids, i); id < 0 || id >= nt.Count {
+			return fmt.Errorf("%w: edge %d (the first is 0) has %s %d; there are %d nodes of type %q", ErrSeed, i, end,
+				id, nt.Count, nt.Name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,385 @@
+package loader
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// link is a seed that is an edge.
+type link struct {
+	edgeType       int
+	source, target int64 // own ids
+	label, time    int64
+}
+
+// linkRun is the items begin .. end-1: edges of one type, or of types.
+type linkRun struct {
+	begin, end       int64
+	edgeType         int
+	types            []int32
+	sources, targets func(i int64) int64 // nil: edges of the graph
+	labels, times    func(i int64) int64 // by place in the list, of edges of the graph by position; nil for none
+	where            *edgeIndex
+}
+
+// edgeIndex finds the edges of a graph by number: all, or those of one type.
+type edgeIndex struct {
+	graph  *graph.Graph
+	source func(pos int64) int64 // fused
+	typeOf func(pos int64) int   // nil where there is one edge type
+	// With only one type of several asked for: how many of it come before each stretch of typeStretch positions.
+	only   int // else -1
+	before []int64
+}
+
+const typeStretch = 512
+
+func newEdgeIndex(g *graph.Graph, every bool, edgeType int) (x *edgeIndex, err error) {
+	x = &edgeIndex{graph: g, only: -1}
+	if x.source, err = unified.Integers(g.Indices()); err != nil {
+		return nil, err
+	}
+	if !g.Types().Valid() {
+		return x, nil
+	}
+	types, err := unified.Integers(g.Types())
+	if err != nil {
+		return nil, err
+	}
+	x.typeOf = func(pos int64) int { return int(types(pos)) }
+	if every {
+		return x, nil
+	}
+	x.only = edgeType
+	n := int64(0)
+	for pos := range g.NumEdges() {
+		if pos%typeStretch == 0 {
+			x.before = append(x.before, n)
+		}
+		if x.typeOf(pos) == edgeType {
+			n++
+		}
+	}
+	if want := g.Schema().Edges[edgeType].Count; n != want {
+		return nil, fmt.Errorf("%w: %d edges of type %v, where the schema has %d", sampling.ErrGraph, n,
+			&g.Schema().Edges[edgeType], want)
+	}
+	return x, nil
+}
+
+// position returns where edge i lies.
+func (x *edgeIndex) position(i int64) int64 {
+	if x.only < 0 {
+		return i
+	}
+	k := sort.Search(len(x.before), func(k int) bool { return x.before[k] > i }) - 1
+	pos, left := int64(k)*typeStretch, i-x.before[k]
+	for ; ; pos++ {
+		if x.typeOf(pos) == x.only {
+			if left == 0 {
+				return pos
+			}
+			left--
+		}
+	}
+}
+
+// at returns the edge at a position.
+func (x *edgeIndex) at(pos int64) (l link) {
+	g := x.graph
+	s, indptr := g.Schema(), g.Indptr()
+	if x.typeOf != nil {
+		l.edgeType = x.typeOf(pos)
+	}
+	if l.edgeType >= len(s.Edges) { // the sampler refuses the edge
+		return link{source: -1, target: -1}
+	}
+	et := &s.Edges[l.edgeType]
+	v := int64(sort.Search(len(indptr), func(v int) bool { return indptr[v] > pos })) - 1
+	l.source, l.target = x.source(pos)-g.Offset(et.Src), v-g.Offset(et.Dst)
+	return l
+}
+
+// addLinks lays out sets of edges.
+func (l *seedList) addLinks(sets []graph.EdgeSet, g *graph.Graph, opt *Options) error {
+	s := g.Schema()
+	l.byEdge = make([]int64, len(s.Edges))
+	for k := range sets {
+		set := &sets[k]
+		n := set.Len()
+		if n == 0 {
+			continue
+		}
+		r := linkRun{edgeType: set.Type, types: set.Types, begin: l.n, end: l.n + n, labels: listed(set.Labels),
+			times: listed(set.Times)}
+		var err error
+		if set.OfGraph() {
+			err = r.ofGraph(g, set, opt)
+		} else if r.sources, err = unified.Integers(set.Sources); err == nil {
+			r.targets, err = unified.Integers(set.Targets)
+		}
+		if err != nil {
+			return err
+		}
+		switch {
+		case set.Every:
+			for e := range s.Edges {
+				l.byEdge[e] += s.Edges[e].Count
+			}
+		case set.Types == nil:
+			l.byEdge[set.Type] += n
+		}
+		for _, e := range set.Types {
+			l.byEdge[e]++
+		}
+		l.links, l.n = append(l.links, r), r.end
+		l.timed = l.timed && r.times != nil
+		l.labelled = l.labelled || r.labels != nil
+	}
+	if e := slices.Index(l.byEdge, l.n); e >= 0 && l.n > 0 { // all are of one type
+		l.key = s.Edges[e].Key
+	}
+	for e, n := range l.byEdge {
+		l.byType[s.Edges[e].Src] += n
+		l.byType[s.Edges[e].Dst] += n
+	}
+	return nil
+}
+
+func listed(values []int64) func(int64) int64 {
+	if values == nil {
+		return nil
+	}
+	return func(i int64) int64 { return values[i] }
+}
+
+// ofGraph finds the edges of the graph, and the columns with their labels and times.
+func (r *linkRun) ofGraph(g *graph.Graph, set *graph.EdgeSet, opt *Options) (err error) {
+	if r.where, err = newEdgeIndex(g, set.Every, set.Type); err != nil {
+		return err
+	}
+	for _, c := range []struct {
+		option, name string
+		to           *func(int64) int64
+	}{{"LinkLabel", opt.LinkLabel, &r.labels}, {"LinkTime", opt.LinkTime, &r.times}} {
+		if c.name == "" || *c.to != nil {
+			continue
+		}
+		t, ok := g.EdgeColumn(c.name)
+		if !ok {
+			return fmt.Errorf("%w: %s: the edges have no column %q; they have: %s", ErrOptions, c.option, c.name,
+				listOf(g.Schema().EdgeColumns))
+		}
+		if *c.to, err = unified.Integers(t); err != nil {
+			return fmt.Errorf("%w: %s: column %q: %w", ErrOptions, c.option, c.name, err)
+		}
+	}
+	return nil
+}
+
+// linkAt returns item i, which is an edge.
+func (l *seedList) linkAt(i int64) link {
+	r := &l.links[sort.Search(len(l.links), func(k int) bool { return l.links[k].end > i })]
+	i -= r.begin
+	var x link
+	if r.where != nil {
+		i = r.where.position(i)
+		x = r.where.at(i)
+	} else {
+		x = link{edgeType: r.edgeType, source: r.sources(i), target: r.targets(i)}
+		if r.types != nil {
+			x.edgeType = int(r.types[i])
+		}
+	}
+	if x.label = 1; r.labels != nil {
+		x.label = r.labels(i)
+	}
+	if r.times != nil {
+		x.time = r.times(i)
+	}
+	return x
+}
+
+// hashLinks goes on with the hash of a list of seeds.
+func (l *seedList) hashLinks(d *digester, e *Array) {
+	for k := range l.links {
+		r := &l.links[k]
+		ofGraph := int64(0)
+		if r.where != nil {
+			ofGraph = 1 + int64(r.where.only+1)
+		}
+		d.wide[0], d.wide[1], d.wide[2] = -1, r.end-r.begin, ofGraph
+		d.int64s(e, 3)
+		for i := r.begin; r.where == nil && i < r.end; i++ {
+			x := l.linkAt(i)
+			d.wide[0], d.wide[1], d.wide[2], d.wide[3], d.wide[4] = int64(x.edgeType), x.source, x.target, x.label,
+				x.time
+			d.int64s(e, 5)
+		}
+	}
+}
+
+// Exclusion says which edges batches leave out because they are seeds.
+type Exclusion uint8
+
+const (
+	// ExcludeNone leaves out none.
+	ExcludeNone Exclusion = iota
+	// ExcludeSeeds leaves out the batch's seeds that are edges, as if the graph did not have them: of their type,
+	// between the same ends, all parallel ones.
+	ExcludeSeeds
+	// ExcludeReverse leaves out their reverses as well: of the same type, if that leads from a node type to itself, and
+	// of the type with relation "rev_" and theirs between the ends exchanged, where there is one.
+	ExcludeReverse
+)
+
+var exclusions = []string{"none", "seeds", "reverse"}
+
+// String returns the name on the command line.
+func (x Exclusion) String() string { return nameOf(exclusions, uint8(x)) }
+
+// UnmarshalText is the inverse of String.
+func (x *Exclusion) UnmarshalText(text []byte) error {
+	return parseName("exclusion", exclusions, text, (*uint8)(x))
+}
+
+// reverses returns the edge types that hold the reverses of each, as ExcludeReverse names them.
+func reverses(s *graph.Schema) [][]int {
+	names := make(map[string]int, len(s.Edges))
+	for e := range s.Edges {
+		names[s.Edges[e].String()] = e
+	}
+	list := make([][]int, len(s.Edges))
+	for e := range s.Edges {
+		et := s.Edges[e]
+		if et.Src == et.Dst {
+			list[e] = append(list[e], e)
+		}
+		back := graph.EdgeType{Source: et.Target, Relation: "rev_" + et.Relation, Target: et.Source}
+		if r, ok := names[back.String()]; ok {
+			list[e] = append(list[e], r)
+		}
+	}
+	return list
+}
+
+// checkLinks refuses options that make no sense for these seeds.
+func (r *recipe) checkLinks() error {
+	o, l := &r.opt, &r.seeds
+	if err := o.Negatives.Validate(r.graph.Schema()); err != nil {
+		return err
+	}
+	ofLinks := o.Negatives.Any() || o.ExcludeSeeds != ExcludeNone || o.LinkLabel != "" || o.LinkTime != ""
+	if ofLinks && l.byEdge == nil {
+		return fmt.Errorf("%w: Negatives, ExcludeSeeds, LinkLabel and LinkTime are for seeds that are edges: %v are "+
+			"not", ErrOptions, o.Seeds)
+	}
+	if o.Negatives.Time != "" && !l.timed {
+		return fmt.Errorf("%w: Negatives.Time is %q, but %v have no times", ErrOptions, o.Negatives.Time, o.Seeds)
+	}
+	if r.mostLinks() > 1<<29 {
+		return fmt.Errorf("%w: BatchSize %d with %v negatives an edge: a batch has more than 2^29 edges", ErrOptions,
+			o.BatchSize, o.Negatives.Ratio)
+	}
+	if o.ExcludeSeeds == ExcludeReverse {
+		r.reverses = reverses(r.graph.Schema())
+	}
+	return nil
+}
+
+// mostLinks returns the most edges that are seeds or negatives in a batch; 0 where seeds are nodes.
+func (r *recipe) mostLinks() int64 {
+	if r.seeds.byEdge == nil {
+		return 0
+	}
+	n := min(int64(r.opt.BatchSize), r.seeds.n)
+	return satAdd(n, r.opt.Negatives.Of(n))
+}
+
+// seededTypes marks the edge types that have seeds.
+func (r *recipe) seededTypes() []bool {
+	types := make([]bool, len(r.seeds.byEdge))
+	for e, n := range r.seeds.byEdge {
+		types[e] = n > 0
+	}
+	return types
+}
+
+// takeLinks looks up the batch's seeds that are edges, and draws their negatives.
+func (s *slot) takeLinks(j job, lo, hi int64) error {
+	r := s.recipe
+	for e := range s.links {
+		s.links[e].Reset()
+	}
+	for i := lo; i < hi; i++ {
+		item := i
+		if j.order != nil {
+			item = int64(j.order.At(uint64(i)))
+		}
+		x := r.seeds.linkAt(item)
+		l := &s.links[x.edgeType]
+		l.Sources, l.Targets = append(l.Sources, x.source), append(l.Targets, x.target)
+		l.Labels, l.Group = append(l.Labels, x.label), append(l.Group, int32(len(l.Items)))
+		if l.Items = append(l.Items, item); r.seeds.timed {
+			l.Times = append(l.Times, x.time)
+		}
+	}
+	s.exclude()
+	for e := range s.links {
+		l := &s.links[e]
+		if r.drawer != nil && len(l.Items) > 0 {
+			if err := r.drawer.Draw(s.request.Rand, e, l); err != nil {
+				return err
+			}
+		}
+		if s.request.Edges[e] = l.SeedEdges; !r.seeds.timed {
+			s.request.Edges[e].Times = nil
+		}
+		s.linkCounts[e] = [3]int64{int64(len(l.Items)), int64(len(l.Sources) - len(l.Items)), l.Missed}
+	}
+	return nil
+}
+
+// exclude notes which edges the batch leaves out.
+func (s *slot) exclude() {
+	r := s.recipe
+	if r.opt.ExcludeSeeds == ExcludeNone {
+		return
+	}
+	for e := range s.request.Exclude {
+		x := &s.request.Exclude[e]
+		l := &s.links[e]
+		x.Sources, x.Targets = append(x.Sources[:0], l.Sources...), append(x.Targets[:0], l.Targets...)
+	}
+	for e, back := range r.reverses {
+		for _, b := range back {
+			x := &s.request.Exclude[b]
+			x.Sources, x.Targets = append(x.Sources, s.links[e].Targets...), append(x.Targets, s.links[e].Sources...)
+		}
+	}
+}
+
+// openDrawer prepares to draw negatives, where there are any.
+func (r *recipe) openDrawer(memory pinned.Options) (err error) {
+	if r.drawer != nil || !r.opt.Negatives.Any() {
+		return nil
+	}
+	r.drawer, err = r.opt.Negatives.Open(r.graph, r.seededTypes(), memory)
+	return err
+}
+
+// closeDrawer frees what openDrawer took.
+func (r *recipe) closeDrawer() error {
+	if r.drawer == nil {
+		return nil
+	}
+	d := r.drawer
+	r.drawer = nil
+	return d.Close()
+}

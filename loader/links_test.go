@@ -1,0 +1,249 @@
+package loader_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// randomLinks makes the seeds of a test edges, with negatives, and returns the sampler's bound.
+func randomLinks(r *rand.Rand, g *graph.Graph, opt *loader.Options) sampling.Bound {
+	s := g.Schema()
+	opt.Seeds = loader.AllEdges(s.Edges[r.IntN(len(s.Edges))].Relation)
+	if r.IntN(2) == 0 {
+		opt.Seeds = loader.AllEdges()
+	}
+	opt.BatchSize *= 5 // there are more edges than nodes
+	opt.Negatives = []sampling.Negatives{{}, {Ratio: 1}, {Ratio: 1, Law: sampling.InBatch, Triplets: true},
+		{Ratio: 0.3, Law: sampling.ByDegree, Replace: sampling.BothEnds},
+		{Ratio: 2, Strict: true, Replace: sampling.EitherEnd, Tries: 2}}[r.IntN(5)]
+	opt.ExcludeSeeds = loader.Exclusion(r.IntN(3))
+	n := opt.BatchSize + int(opt.Negatives.Of(int64(opt.BatchSize)))
+	return opt.Sampler.Bound(s, 2*n)
+}
+
+// endsOf returns own ids of the ends of an edge type's seeds and negatives, by way of the batch's node lists.
+func endsOf(t *testing.T, g *graph.Graph, b *loader.Batch, e int) (sources, targets []int64) {
+	t.Helper()
+	ends := b.Sample.SeedEdges[e]
+	list := func(nodeType int, local unified.Tensor) (ids []int64) {
+		if local.Len() == 0 {
+			return nil
+		}
+		for _, i := range view[int32](t, local) {
+			ids = append(ids, int64(view[int32](t, b.Sample.Nodes[nodeType])[i]))
+		}
+		return ids
+	}
+	et := &g.Schema().Edges[e]
+	return list(et.Src, ends.Source), list(et.Dst, ends.Target)
+}
+
+// An epoch over all edges has each of them once, with its label and time, whichever types there are.
+func TestAnEpochGoesOverAllEdges(t *testing.T) {
+	g := typedGraph(t, 60, 40)
+	s := g.Schema()
+	for _, types := range [][]string{nil, {"rates"}, {"friend", "rates"}} {
+		l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 32, Shuffle: true, LinkLabel: "stars",
+			LinkTime: "stars", Seeds: loader.AllEdges(types...)})
+		want, got := map[[4]int64]int{}, map[[4]int64]int{}
+		column, _ := g.EdgeColumn("stars")
+		stars := view[int8](t, column)
+		kinds, sources := view[uint8](t, g.Types()), view[int32](t, g.Indices())
+		for v := range g.NumNodes() {
+			for pos := g.Indptr()[v]; pos < g.Indptr()[v+1]; pos++ {
+				e := int(kinds[pos])
+				et := &s.Edges[e]
+				if types != nil && !slices.Contains(types, et.Relation) {
+					continue
+				}
+				want[[4]int64{int64(e), int64(sources[pos]) - g.Offset(et.Src), v - g.Offset(et.Dst),
+					int64(stars[pos])}]++
+			}
+		}
+		for b, err := range l.Epoch(t.Context(), 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			for e := range s.Edges {
+				x := b.Links(e)
+				sources, targets := endsOf(t, g, b, e)
+				if !slices.Equal(sources, x.Sources) || !slices.Equal(targets, x.Targets) ||
+					!slices.Equal(x.Labels, x.Times) {
+					t.Fatalf("%v: ends %v, %v; want %v, %v; labels %v, times %v", types, sources, targets, x.Sources,
+						x.Targets, x.Labels, x.Times)
+				}
+				for i := range x.Sources {
+					got[[4]int64{int64(e), x.Sources[i], x.Targets[i], x.Labels[i]}]++
+				}
+			}
+		}
+		if d := expect.Diff(want, got); d != "" {
+			t.Errorf("%v: %s", types, d)
+		}
+	}
+}
+
+// The edges that a batch is asked about, and their reverses, are in none of its blocks; all others stay.
+func TestSeedsThatAreEdgesAreLeftOutOfTheirBatch(t *testing.T) {
+	g := reversible(t)
+	s := g.Schema()
+	all := sampling.Neighbor{Fanouts: []int{-1, -1}}
+	for _, how := range []loader.Exclusion{loader.ExcludeNone, loader.ExcludeSeeds, loader.ExcludeReverse} {
+		l := open(t, g, loader.Options{Sampler: all, BatchSize: 4, ExcludeSeeds: how, Seeds: loader.AllEdges("likes",
+			"friend"), EdgePos: true})
+		var seen, backs int
+		for b, err := range l.Epoch(t.Context(), 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			gone := map[[3]int64]bool{}
+			back := map[[3]int64]bool{}
+			for e := range s.Edges {
+				x := b.Links(e)
+				for i := range x.Sources {
+					gone[[3]int64{int64(e), x.Sources[i], x.Targets[i]}] = true
+					r := []int{1, -1, 2}[e] // likes, rev_likes, friend
+					back[[3]int64{int64(r), x.Targets[i], x.Sources[i]}] = true
+				}
+			}
+			for e := range s.Edges {
+				for ends := range blockEdges(t, b, s, e) {
+					if gone[[3]int64{int64(e), ends[0], ends[1]}] {
+						seen++
+					}
+					if back[[3]int64{int64(e), ends[0], ends[1]}] {
+						backs++
+					}
+				}
+			}
+		}
+		if (seen > 0) != (how == loader.ExcludeNone) || (backs > 0) != (how != loader.ExcludeReverse) {
+			t.Errorf("%v: %d seeds and %d reverses are in blocks", how, seen, backs)
+		}
+	}
+}
+
+// reversible has users that like items, the reverses as rev_likes, and friends both ways, each edge twice.
+func reversible(t *testing.T) *graph.Graph {
+	t.Helper()
+	likes := graph.EdgeData{Source: "user", Relation: "likes", Target: "item"}
+	liked := graph.EdgeData{Source: "item", Relation: "rev_likes", Target: "user"}
+	friend := graph.EdgeData{Source: "user", Relation: "friend", Target: "user"}
+	r := rand.New(rand.NewPCG(5, 5))
+	for range 40 {
+		u, w, i := r.Int64N(12), r.Int64N(12), r.Int64N(9)
+		likes.Src, likes.Dst = append(likes.Src, u, u), append(likes.Dst, i, i)
+		liked.Src, liked.Dst = append(liked.Src, i, i), append(liked.Dst, u, u)
+		friend.Src, friend.Dst = append(friend.Src, u, w), append(friend.Dst, w, u)
+	}
+	g, err := graph.New(graph.Data{Nodes: []graph.NodeData{{Name: "user", Count: 12}, {Name: "item", Count: 9}},
+		Edges: []graph.EdgeData{likes, liked, friend}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// blockEdges returns the edges of a type in a batch, by own ids of their ends.
+func blockEdges(t *testing.T, b *loader.Batch, s *graph.Schema, e int) map[[2]int64]bool {
+	t.Helper()
+	edges, et := map[[2]int64]bool{}, &s.Edges[e]
+	for layer := range b.Sample.Blocks {
+		block := &b.Sample.Blocks[layer][e]
+		if block.Indices.Len() == 0 {
+			continue
+		}
+		indptr, sources := view[int32](t, block.Indptr), view[int32](t, block.Indices)
+		for v := range block.NumDst {
+			for _, u := range sources[indptr[v]:indptr[v+1]] {
+				edges[[2]int64{int64(view[int32](t, b.Sample.Nodes[et.Src])[u]),
+					int64(view[int32](t, b.Sample.Nodes[et.Dst])[v])}] = true
+			}
+		}
+	}
+	return edges
+}
+
+func TestStatisticsCountNegatives(t *testing.T) {
+	g := plainGraph(t, 200, 6)
+	l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 100, Seeds: loader.AllEdges(),
+		Negatives: sampling.Negatives{Ratio: 2, Strict: true, Tries: 1}})
+	var links, negatives, missed uint64
+	for b, err := range l.Epoch(t.Context(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := b.Links(0)
+		links += uint64(len(x.Items))
+		negatives, missed = negatives+uint64(len(x.Sources)-len(x.Items)), missed+uint64(x.Missed)
+	}
+	s := l.Stats()
+	if s.Links != 1200 || s.Links != links || s.Negatives != negatives || s.NegativesMissed != missed || missed == 0 ||
+		negatives+missed != 2400 {
+		t.Errorf("%d links, %d negatives, %d missed; statistics %+v", links, negatives, missed, s)
+	}
+}
+
+func TestSeedsThatAreEdgesAreChecked(t *testing.T) {
+	g := plainGraph(t, 50, 3)
+	pairs := func(s graph.EdgeSet) loader.Options {
+		return loader.Options{Seeds: loader.GivenSeeds(graph.Seeds{Edges: []graph.EdgeSet{s}})}
+	}
+	few := []int64{1}
+	one, two := unified.FromSlice([]int64{3}), unified.FromSlice([]int64{3, 4})
+	for name, c := range map[string]struct {
+		opt  loader.Options
+		want error
+	}{
+		"source out of range":  {loader.Options{Seeds: loader.EdgePairs([]int32{50}, []int32{1})}, graph.ErrSeed},
+		"negative target":      {loader.Options{Seeds: loader.EdgePairs([]int64{1}, []int64{-1})}, graph.ErrSeed},
+		"lengths":              {pairs(graph.EdgeSet{Sources: one, Targets: two}), graph.ErrSeed},
+		"no targets":           {pairs(graph.EdgeSet{Sources: one}), graph.ErrSeed},
+		"labels missing":       {pairs(graph.EdgeSet{Sources: two, Targets: two, Labels: few}), graph.ErrSeed},
+		"times missing":        {pairs(graph.EdgeSet{Sources: two, Targets: two, Times: few}), graph.ErrSeed},
+		"no such type":         {loader.Options{Seeds: loader.AllEdges("likes")}, loader.ErrOptions},
+		"no such label column": {loader.Options{Seeds: loader.AllEdges(), LinkLabel: "lable"}, loader.ErrOptions},
+		"times that are no integers": {loader.Options{Seeds: loader.AllEdges(), LinkTime: "weight"},
+			loader.ErrOptions},
+		"negatives of nodes": {loader.Options{Negatives: sampling.Negatives{Ratio: 1}}, loader.ErrOptions},
+		"exclusion of nodes": {loader.Options{ExcludeSeeds: loader.ExcludeSeeds}, loader.ErrOptions},
+		"negative ratio": {loader.Options{Seeds: loader.AllEdges(), Negatives: sampling.Negatives{Ratio: -1}},
+			sampling.ErrOptions},
+		"negatives by time without times": {loader.Options{Seeds: loader.AllEdges(),
+			Negatives: sampling.Negatives{Ratio: 1, Time: "label"}}, loader.ErrOptions},
+	} {
+		c.opt.Sampler, c.opt.Device = neighbor, "cpu"
+		if l, err := loader.New(g, c.opt); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, %v; want %v", name, l, err, c.want)
+		}
+	}
+}
+
+// A state is refused where anything about the links differs that decides what is in a batch.
+func TestAStateNamesItsLinks(t *testing.T) {
+	g := plainGraph(t, 50, 3)
+	base := loader.Options{Sampler: neighbor, Seeds: loader.AllEdges(), Negatives: sampling.Negatives{Ratio: 1}}
+	state := open(t, g, base).State(0, 0)
+	for name, change := range map[string]func(*loader.Options){
+		"seeds":     func(o *loader.Options) { o.Seeds = loader.EdgePairs([]int32{1}, []int32{2}) },
+		"negatives": func(o *loader.Options) { o.Negatives.Law = sampling.ByDegree },
+		"exclusion": func(o *loader.Options) { o.ExcludeSeeds = loader.ExcludeReverse },
+	} {
+		opt := base
+		change(&opt)
+		if err := open(t, g, opt).CheckState(state); !errors.Is(err, loader.ErrState) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := open(t, g, base).CheckState(state); err != nil {
+		t.Error(err)
+	}
+}

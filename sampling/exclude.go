@@ -1,0 +1,150 @@
+package sampling
+
+import (
+	"fmt"
+
+	"github.com/khop-gnn/khop/graph"
+)
+
+// howExcluded says how a picker leaves out edges that a request excludes.
+type howExcluded uint8
+
+const (
+	// byRange is for pickers that look at nothing but start and degree of a destination: assembly.ranges counts the
+	// excluded edges out of the degree, and what the picker fills in is moved past them.
+	byRange howExcluded = iota + 1
+)
+
+// excluder is a picker that can leave out edges.
+type excluder interface{ excludes() howExcluded }
+
+// leaveOut finds the edges that a request excludes, and refuses those where the picker cannot leave any out.
+func (a *assembly[V]) leaveOut(req *Request, p picker[V]) error {
+	a.out.how, a.out.holed = 0, a.out.holed[:0]
+	any, err := a.out.of(a.graph, req)
+	if err != nil || !any {
+		return err
+	}
+	x, ok := p.(excluder)
+	if !ok {
+		return fmt.Errorf("%w: the sampler cannot leave edges out, and the request excludes some", ErrOptions)
+	}
+	a.out.how = x.excludes()
+	clear(a.out.filter[:])
+	for i := range a.out.list {
+		h := filterBit(a.out.list[i].edgeType, a.out.list[i].target)
+		a.out.filter[h/64] |= 1 << (h % 64)
+	}
+	return nil
+}
+
+// excluded is the edges that a batch leaves out, and where they are in the stage at hand.
+type excluded struct {
+	holes
+	how    howExcluded
+	filter [1024]uint64 // a bit for a hash of each target: most nodes have no such edge
+	holed  []holed      // of the stage at hand, where the assembly leaves them out
+	at     int          // of these, whose picks come next
+	pick   int          // of the block, which comes next
+}
+
+// holed is a destination of which edges are left out.
+type holed struct {
+	i     int // its place in the list
+	holes []hole
+}
+
+func filterBit(edgeType int, target int64) uint64 {
+	return (uint64(target) + uint64(edgeType)<<40) * 0x9E3779B97F4A7C15 >> 48
+}
+
+// left returns the edges of a destination that are left out, ordered by position.
+func (a *assembly[V]) left(edgeType int, target int64) []hole {
+	if a.out.how == 0 {
+		return nil
+	}
+	if h := filterBit(edgeType, target); a.out.filter[h/64]>>(h%64)&1 == 0 {
+		return nil
+	}
+	return a.out.holes.at(edgeType, target)
+}
+
+// shrink counts the edges that are left out of destinations lo .. hi-1 out of their degrees. kept says that those noted
+// before still hold.
+func (a *assembly[V]) shrink(st *stage[V], lo int, kept bool) {
+	if !kept {
+		a.out.holed = a.out.holed[:0]
+	}
+	for i := lo; i < st.hi; i++ {
+		if left := a.left(st.edgeType, int64(st.dst.ids[i])); left != nil {
+			a.degree[i] -= int64(len(left))
+			a.out.holed = append(a.out.holed, holed{i, left})
+		}
+	}
+}
+
+// pastHoles is a picker whose picks are moved past the edges that are left out.
+type pastHoles[V nodeID] struct {
+	picker[V]
+	a      *assembly[V]
+	indptr []int32
+}
+
+// past returns p, and where destinations of the stage have edges that are left out, what moves its picks past them.
+func (a *assembly[V]) past(st *stage[V], p picker[V], indptr []int32) picker[V] {
+	x := &a.out
+	if x.how != byRange {
+		return p
+	}
+	for x.at = 0; x.at < len(x.holed) && x.holed[x.at].i < st.lo; x.at++ {
+	}
+	if x.at == len(x.holed) {
+		return p
+	}
+	x.pick = st.have
+	a.skipper = pastHoles[V]{p, a, indptr}
+	return &a.skipper
+}
+
+func (s *pastHoles[V]) fill(c *chunk[V]) {
+	s.picker.fill(c)
+	x := &s.a.out
+	end := x.pick + c.n
+	for ; x.at < len(x.holed); x.at++ {
+		h := &x.holed[x.at]
+		if h.i+1 >= len(s.indptr) || int(s.indptr[h.i]) >= end {
+			break
+		}
+		for q := max(int(s.indptr[h.i]), x.pick); q < min(int(s.indptr[h.i+1]), end); q++ {
+			pos := &c.pos[q-x.pick]
+			for _, hole := range h.holes {
+				if *pos < hole.pos {
+					break
+				}
+				*pos++
+			}
+		}
+		if int(s.indptr[h.i+1]) > end { // the rest come in the next chunk
+			break
+		}
+	}
+	x.pick = end
+}
+
+// EdgePairs are edges by their ends.
+type EdgePairs struct{ Sources, Targets []int64 } // own ids, as many
+
+// checkExclude refuses excluded edges that are not shaped for the schema.
+func (r *Request) checkExclude(s *graph.Schema) error {
+	if r.Exclude != nil && len(r.Exclude) != len(s.Edges) {
+		return fmt.Errorf("%w: request that excludes edges of %d types; must be %d, or none", ErrOptions,
+			len(r.Exclude), len(s.Edges))
+	}
+	for e := range r.Exclude {
+		if x := &r.Exclude[e]; len(x.Sources) != len(x.Targets) {
+			return fmt.Errorf("%w: excluded edges of type %v: %d sources, %d targets", ErrOptions, &s.Edges[e],
+				len(x.Sources), len(x.Targets))
+		}
+	}
+	return nil
+}

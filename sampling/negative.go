@@ -1,0 +1,291 @@
+package sampling
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// Law says how likely each node is to stand in for an end of an edge.
+type Law uint8
+
+const (
+	// Uniform takes every node of the type with equal probability.
+	Uniform Law = iota
+	// ByDegree takes a node in proportion to d^0.75, where d is its degree in the edge type at that end: out-degree as
+	// a source, in-degree as a target (Mikolov et al., "Distributed representations of words and phrases and their
+	// compositionality", NeurIPS 2013).
+	ByDegree
+	// ByWeight takes a node in proportion to a column of its type.
+	ByWeight
+	// InBatch takes the end of one of the batch's edges of the type, each with equal probability.
+	InBatch
+)
+
+var laws = []string{"uniform", "degree", "weight", "batch"}
+
+// String returns the name on the command line.
+func (l Law) String() string { return nameIn(laws, uint8(l)) }
+
+// UnmarshalText is the inverse of String.
+func (l *Law) UnmarshalText(text []byte) error {
+	return parseIn("law of negatives", laws, text, (*uint8)(l))
+}
+
+// End says which end of an edge a negative replaces.
+type End uint8
+
+const (
+	// TargetEnd replaces the target.
+	TargetEnd End = iota
+	// SourceEnd replaces the source.
+	SourceEnd
+	// EitherEnd replaces one of the two, each with probability 1/2.
+	EitherEnd
+	// BothEnds replaces both.
+	BothEnds
+)
+
+var ends = []string{"target", "source", "either", "both"}
+
+// String returns the name on the command line.
+func (e End) String() string { return nameIn(ends, uint8(e)) }
+
+// UnmarshalText is the inverse of String.
+func (e *End) UnmarshalText(text []byte) error { return parseIn("end", ends, text, (*uint8)(e)) }
+
+func nameIn(names []string, i uint8) string {
+	if int(i) < len(names) {
+		return names[i]
+	}
+	return fmt.Sprintf("unknown(%d)", i)
+}
+
+func parseIn(what string, names []string, text []byte, to *uint8) error {
+	i := slices.Index(names, string(text))
+	if i < 0 {
+		return fmt.Errorf("%w: %s %q: must be one of %q", ErrOptions, what, text, names)
+	}
+	*to = uint8(i)
+	return nil
+}
+
+// Negatives say which edges that are not true a batch gets beside its seeds that are edges: each true edge with one end
+// or both replaced. The zero value is none. docs/sampling.md, "Negatives", states the result in full.
+//
+// Cost: O(1) a negative where the law is uniform or in-batch, O(log nodes) where it has weights, and with Strict for
+// each try O(log degree), or O(degree) for edge types ordered by time.
+type Negatives struct {
+	// Ratio is how many negatives each edge gets. It may be a fraction: of n edges of a type, the first i have
+	// floor(i * Ratio) together.
+	Ratio float64
+	// Law says which nodes stand in, Replace for which end.
+	Law     Law
+	Replace End
+	// Weight names a column of the nodes, for ByWeight: a number that is finite and not negative.
+	Weight string
+	// Time names a column of the nodes, integers: only nodes whose time is not after that of the edge stand in. Nodes
+	// of types without it are always there. The edges must have times.
+	Time string
+	// Strict draws again what is an edge of the graph, the edge itself or a self-loop.
+	Strict bool
+	// Tries is how often a negative is drawn at most, where a draw may be refused; 0 is 16. A negative that was refused
+	// each time is left out, with Triplets it becomes the edge itself, and is counted.
+	Tries int
+	// Triplets keeps all negatives of an edge, so that they can be laid out as source, target and Ratio other targets
+	// (or sources). Ratio must be whole, and Replace one end.
+	Triplets bool
+}
+
+// defaultTries is the default of Tries.
+const defaultTries = 16
+
+// Any reports whether there are negatives.
+func (n Negatives) Any() bool { return n.Ratio != 0 }
+
+// mostRatio is the greatest Ratio.
+const mostRatio = 1 << 20
+
+// Validate returns an error that wraps ErrOptions if the options make no sense for such a graph.
+func (n Negatives) Validate(s *graph.Schema) error {
+	refuse := func(format string, args ...any) error {
+		return fmt.Errorf("%w: negatives: "+format, append([]any{ErrOptions}, args...)...)
+	}
+	switch {
+	case !(n.Ratio >= 0 && n.Ratio <= mostRatio):
+		return refuse("ratio %v: must be 0 to %d", n.Ratio, mostRatio)
+	case n.Law > InBatch || n.Replace > BothEnds:
+		return refuse("law %v of end %v: there is none", n.Law, n.Replace)
+	case n.Tries < 0 || n.Tries > 1<<16:
+		return refuse("%d tries: must be 1 to 65,536, or 0 for %d", n.Tries, defaultTries)
+	case !n.Any() && n != (Negatives{}):
+		return refuse("options of negatives without a ratio: say how many an edge gets")
+	case n.Triplets && (n.Ratio != math.Trunc(n.Ratio) || n.Replace > SourceEnd):
+		return refuse("triplets need a whole ratio and replace the target or the source, not ratio %v and end %v",
+			n.Ratio, n.Replace)
+	case (n.Law == ByWeight) != (n.Weight != ""):
+		return refuse("law %v with weights %q: weights belong to law %v, which needs them", n.Law, n.Weight, ByWeight)
+	}
+	if n.Time != "" && !hasColumn(s, n.Time) {
+		return refuse("no node type has a column %q of times", n.Time)
+	}
+	return nil
+}
+
+func hasColumn(s *graph.Schema, name string) bool {
+	return slices.ContainsFunc(s.Nodes, func(t graph.NodeType) bool {
+		return slices.ContainsFunc(t.Columns, func(c graph.Column) bool { return c.Name == name })
+	})
+}
+
+// Fingerprint names the options in a stable text; "" where there are no negatives.
+func (n Negatives) Fingerprint() string {
+	if !n.Any() {
+		return ""
+	}
+	text := fmt.Sprintf("negatives ratio=%v law=%v replace=%v", n.Ratio, n.Law, n.Replace)
+	if n.Weight != "" {
+		text += " weight=" + n.Weight
+	}
+	if n.Time != "" {
+		text += " time=" + n.Time
+	}
+	if n.Strict {
+		text += " strict=true"
+	}
+	if n.tries() > 1 {
+		text += fmt.Sprintf(" tries=%d", n.tries())
+	}
+	if n.Triplets {
+		text += " triplets=true"
+	}
+	return text
+}
+
+// tries returns how often a negative is drawn at most: once where nothing is refused.
+func (n Negatives) tries() int {
+	switch {
+	case !n.Strict && (n.Time == "" || n.Law != InBatch):
+		return 1
+	case n.Tries == 0:
+		return defaultTries
+	}
+	return n.Tries
+}
+
+// Of returns how many negatives the first count edges of a type have together.
+func (n Negatives) Of(count int64) int64 { return int64(float64(count) * n.Ratio) }
+
+// LinkSeeds are the seeds of one edge type in a batch: edges that were asked for, then their negatives.
+type LinkSeeds struct {
+	// SeedEdges are all edges. Labels are 0 for negatives; Times, where there are any, those of the edge that each was
+	// made of.
+	SeedEdges
+	// Items number the edges that were asked for in the list of seeds; they key the draws.
+	Items []int64
+	// Group has the place, among the edges that were asked for, of the edge that each is or was made of.
+	Group []int32
+	// Missed counts the negatives that were refused at every try.
+	Missed int64
+}
+
+// Reset empties the lists and keeps their memory.
+func (l *LinkSeeds) Reset() {
+	l.Sources, l.Targets, l.Labels, l.Times = l.Sources[:0], l.Targets[:0], l.Labels[:0], l.Times[:0]
+	l.Items, l.Group, l.Missed = l.Items[:0], l.Group[:0], 0
+}
+
+// Drawer draws negatives of one graph. It is read-only: any number of goroutines may use it. Close it before the graph.
+type Drawer struct {
+	opt    Negatives
+	finder edgeFinder
+	stands [][2]*standIns // [edge type][source, target]; shared where they are the same
+	tables []*standIns
+}
+
+// Draw appends the negatives of edges of a type, which has just the edges that were asked for.
+func (d *Drawer) Draw(r Rand, edgeType int, l *LinkSeeds) error {
+	n := len(l.Items)
+	if d.opt.Time != "" && len(l.Times) != n {
+		return fmt.Errorf("%w: negatives by time %q of %d edges that have %d times", ErrOptions, d.opt.Time, n,
+			len(l.Times))
+	}
+	stage := r.Stage(d.finder.schema.Edges[edgeType].Key, PurposeNegative, 0)
+	tries := uint64(d.opt.tries())
+	for i := range n {
+		s := stage.Stream(uint64(l.Items[i]))
+		count := d.opt.Of(int64(i)+1) - d.opt.Of(int64(i))
+		for j := range uint64(count) {
+			found := false
+			var source, target int64
+			for try := uint64(0); try < tries && !found; try++ {
+				var err error
+				source, target, found, err = d.one(s, 3*(j*tries+try), edgeType, l, i, n)
+				if err != nil {
+					return err
+				}
+			}
+			if !found {
+				l.Missed++
+				if !d.opt.Triplets {
+					continue
+				}
+				source, target = l.Sources[i], l.Targets[i]
+			}
+			l.Sources, l.Targets = append(l.Sources, source), append(l.Targets, target)
+			l.Labels, l.Group = append(l.Labels, 0), append(l.Group, int32(i))
+			if len(l.Times) > 0 {
+				l.Times = append(l.Times, l.Times[i])
+			}
+		}
+	}
+	return nil
+}
+
+// one makes a negative of edge i of n with three draws from number first on. found is false where it is refused.
+func (d *Drawer) one(s Stream, first uint64, e int, l *LinkSeeds, i, n int) (source, target int64, found bool,
+	err error) {
+	end := d.opt.Replace
+	if end == EitherEnd {
+		end = [...]End{SourceEnd, TargetEnd}[s.IntN(first, 2)]
+	}
+	source, target, found = l.Sources[i], l.Targets[i], true
+	if end != TargetEnd {
+		source, found = d.standIn(s.Draw(first+1), e, 0, l.Sources[:n], l, i)
+	}
+	if end != SourceEnd && found {
+		target, found = d.standIn(s.Draw(first+2), e, 1, l.Targets[:n], l, i)
+	}
+	if !found || !d.opt.Strict {
+		return source, target, found, nil
+	}
+	et := &d.finder.schema.Edges[e]
+	if source == target && et.Src == et.Dst || source == l.Sources[i] && target == l.Targets[i] {
+		return 0, 0, false, nil
+	}
+	is, err := d.finder.has(e, source, target)
+	return source, target, !is, err
+}
+
+// standIn returns the node that a draw stands for, in place of an end of edge i.
+func (d *Drawer) standIn(draw uint64, e, end int, batch []int64, l *LinkSeeds, i int) (id int64, found bool) {
+	in := d.stands[e][end]
+	time := int64(0)
+	if d.opt.Time != "" {
+		time = l.Times[i]
+	}
+	if d.opt.Law == InBatch {
+		id = batch[bounded(draw, uint64(len(batch)))]
+		return id, in.times == nil || in.times(id) <= time
+	}
+	return in.at(draw, time)
+}
+
+// errTimes is for columns of times that are no integers.
+func errTimes(nodeType, column string, t unified.Tensor) error {
+	return fmt.Errorf("%w: negatives: times %q of node type %q are %v; they must be one integer a node", ErrOptions,
+		column, nodeType, t)
+}

@@ -1,0 +1,385 @@
+package sampling
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"slices"
+	"sort"
+	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/rng"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// withColumns returns the graph with a column of weights and one of times for its nodes. Some weights are 0, times tie.
+func withColumns(t testing.TB, r *rand.Rand, g *graph.Graph) *graph.Graph {
+	t.Helper()
+	s := *g.Schema()
+	s.Nodes = slices.Clone(s.Nodes)
+	a := graph.Arrays{Schema: s, Indptr: unified.FromSlice(g.Indptr()), Indices: g.Indices(), Types: g.Types()}
+	for i := range s.Nodes {
+		n := s.Nodes[i].Count
+		weights, times := make([]float32, n), make([]int32, n)
+		for v := range weights {
+			weights[v], times[v] = float32(r.IntN(4))*r.Float32(), int32(r.IntN(20))
+		}
+		weights[r.IntN(len(weights))] = 1
+		if r.IntN(3) == 0 {
+			slices.Sort(times)
+		}
+		s.Nodes[i].Columns = []graph.Column{{Name: "weight", DType: unified.Float32}, {Name: "time",
+			DType: unified.Int32}}
+		a.NodeColumns = append(a.NodeColumns, map[string]unified.Tensor{"weight": unified.FromSlice(weights),
+			"time": unified.FromSlice(times)})
+	}
+	out, err := graph.FromArrays(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// edgesByEnds counts the edges of a graph by type and own ids of both ends.
+func edgesByEnds(g *graph.Graph) map[[3]int64]int {
+	s, edges := g.Schema(), map[[3]int64]int{}
+	for v := range g.NumNodes() {
+		for pos := g.Indptr()[v]; pos < g.Indptr()[v+1]; pos++ {
+			et := &s.Edges[typeAt(g, pos)]
+			edges[[3]int64{int64(typeAt(g, pos)), indexAt(g, pos) - g.Offset(et.Src), v - g.Offset(et.Dst)}]++
+		}
+	}
+	return edges
+}
+
+// oracleNegatives is docs/sampling.md, "Negatives", word by word.
+type oracleNegatives struct {
+	g     *graph.Graph
+	n     Negatives
+	edges map[[3]int64]int
+}
+
+// weights returns the weight of each node at an end of an edge type, as integers.
+func (o *oracleNegatives) weights(e, end, nodeType int) []*big.Int {
+	count := o.g.Schema().Nodes[nodeType].Count
+	w := make([]*big.Int, count)
+	for v := range w {
+		w[v] = big.NewInt(1)
+	}
+	switch o.n.Law {
+	case ByDegree:
+		degree := make([]int, count)
+		for ends, n := range o.edges {
+			if ends[0] == int64(e) {
+				degree[ends[1+end]] += n
+			}
+		}
+		for v, d := range degree {
+			w[v] = big.NewInt(int64(math.Floor(65536 * math.Sqrt(float64(d)*math.Sqrt(float64(d))))))
+		}
+	case ByWeight:
+		column, _ := o.g.NodeColumn(nodeType, "weight")
+		values, _ := unified.View[float32](column)
+		b := min(52, 62-len(fmt.Sprintf("%b", count)))
+		unit := math.Pow(2, float64(math.Ilogb(float64(slices.Max(values)))+1-b))
+		for v, x := range values {
+			w[v] = big.NewInt(int64(math.Ceil(float64(x) / unit)))
+		}
+	}
+	return w
+}
+
+func (o *oracleNegatives) time(nodeType int, v int64) int64 {
+	column, _ := o.g.NodeColumn(nodeType, "time")
+	values, _ := unified.View[int32](column)
+	return int64(values[v])
+}
+
+// standIn returns the node for a draw; -1 for none.
+func (o *oracleNegatives) standIn(draw uint64, e, end int, batch []int64, time int64) int64 {
+	et := &o.g.Schema().Edges[e]
+	nodeType := []int{et.Src, et.Dst}[end]
+	var there []int64
+	for v := range o.g.Schema().Nodes[nodeType].Count {
+		if o.n.Time == "" || o.time(nodeType, v) <= time {
+			there = append(there, v)
+		}
+	}
+	if o.n.Law == InBatch {
+		v := batch[rng.Bounded(draw, uint64(len(batch)))]
+		if !slices.Contains(there, v) {
+			return -1
+		}
+		return v
+	}
+	if o.n.Time != "" {
+		sort.SliceStable(there, func(i, j int) bool { return o.time(nodeType, there[i]) < o.time(nodeType, there[j]) })
+	}
+	weights, total := o.weights(e, end, nodeType), new(big.Int)
+	for _, v := range there {
+		total.Add(total, weights[v])
+	}
+	if total.Sign() == 0 {
+		return -1
+	}
+	x := new(big.Int).Mul(new(big.Int).SetUint64(draw), total)
+	x.Rsh(x, 64)
+	for _, v := range there {
+		if x.Sub(x, weights[v]).Sign() < 0 {
+			return v
+		}
+	}
+	panic("beyond the last node")
+}
+
+func (o *oracleNegatives) draw(r Rand, e int, l *LinkSeeds) {
+	n := len(l.Items)
+	key := o.g.Schema().Edges[e].Key
+	tries := 1
+	if o.n.Strict || o.n.Time != "" && o.n.Law == InBatch {
+		if tries = o.n.Tries; tries == 0 {
+			tries = 16
+		}
+	}
+	sources, targets := slices.Clone(l.Sources), slices.Clone(l.Targets)
+	for i := range n {
+		stream := rng.Stream(rng.StageKey(r.key, key, 2, 0), uint64(l.Items[i]))
+		count := int(float64(i+1)*o.n.Ratio) - int(float64(i)*o.n.Ratio)
+		for j := range count {
+			u, v := int64(-1), int64(-1)
+			for try := range tries {
+				first := uint64(3 * (j*tries + try))
+				u, v = sources[i], targets[i]
+				which := o.n.Replace
+				if which == EitherEnd {
+					which = TargetEnd
+					if rng.Bounded(rng.Draw(stream, first), 2) == 0 {
+						which = SourceEnd
+					}
+				}
+				time := int64(0)
+				if len(l.Times) > 0 {
+					time = l.Times[i]
+				}
+				if which != TargetEnd {
+					u = o.standIn(rng.Draw(stream, first+1), e, 0, sources, time)
+				}
+				if which != SourceEnd {
+					v = o.standIn(rng.Draw(stream, first+2), e, 1, targets, time)
+				}
+				et := &o.g.Schema().Edges[e]
+				if u >= 0 && v >= 0 && (!o.n.Strict || o.edges[[3]int64{int64(e), u, v}] == 0 &&
+					(u != v || et.Src != et.Dst) && (u != sources[i] || v != targets[i])) {
+					break
+				}
+				u, v = -1, -1
+			}
+			if u < 0 || v < 0 {
+				l.Missed++
+				if !o.n.Triplets {
+					continue
+				}
+				u, v = sources[i], targets[i]
+			}
+			l.Sources, l.Targets, l.Labels = append(l.Sources, u), append(l.Targets, v), append(l.Labels, 0)
+			if l.Group = append(l.Group, int32(i)); len(l.Times) > 0 {
+				l.Times = append(l.Times, l.Times[i])
+			}
+		}
+	}
+}
+
+// randomNegatives draws options.
+func randomNegatives(r *rand.Rand) Negatives {
+	n := Negatives{Ratio: []float64{1, 3, 0.4, 2.5}[r.IntN(4)], Law: Law(r.IntN(4)), Replace: End(r.IntN(4)),
+		Strict: r.IntN(2) == 0, Tries: []int{0, 1, 3}[r.IntN(3)]}
+	if n.Law == ByWeight {
+		n.Weight = "weight"
+	}
+	if r.IntN(2) == 0 {
+		n.Time = "time"
+	}
+	if n.Replace <= SourceEnd && n.Ratio >= 1 && r.IntN(2) == 0 {
+		n.Ratio, n.Triplets = math.Floor(n.Ratio), true
+	}
+	return n
+}
+
+// randomLinks draws seeds that are edges: edges of the graph and others, with times.
+func randomLinks(r *rand.Rand, s *graph.Schema, e int) *LinkSeeds {
+	l := &LinkSeeds{}
+	et := &s.Edges[e]
+	for i := range r.IntN(12) {
+		l.Sources = append(l.Sources, r.Int64N(s.Nodes[et.Src].Count))
+		l.Targets = append(l.Targets, r.Int64N(s.Nodes[et.Dst].Count))
+		l.Labels, l.Group = append(l.Labels, 1), append(l.Group, int32(i))
+		l.Items, l.Times = append(l.Items, r.Int64N(1000)), append(l.Times, int64(r.IntN(24)-2))
+	}
+	return l
+}
+
+func (l *LinkSeeds) clone() *LinkSeeds {
+	c := *l
+	c.SeedEdges = SeedEdges{Sources: slices.Clone(l.Sources), Targets: slices.Clone(l.Targets),
+		Labels: slices.Clone(l.Labels), Times: slices.Clone(l.Times)}
+	c.Group = slices.Clone(l.Group)
+	return &c
+}
+
+func TestNegativesEqualTheOracle(t *testing.T) {
+	const seed = 20261125
+	r := rand.New(rand.NewPCG(seed, 0))
+	negatives, missed := 0, int64(0)
+	for round := range 400 {
+		types := [][2]int{{1, 1}, {1, 1}, {1, 3}, {3, 5}}[r.IntN(4)]
+		g := withColumns(t, r, sizedGraph(t, r, types[0], types[1], 12, func() int { return r.IntN(1 + r.IntN(16)) }))
+		n := randomNegatives(r)
+		all := make([]bool, types[1])
+		for e := range all {
+			all[e] = true
+		}
+		var ledger pinned.Ledger
+		d, err := n.Open(g, all, pinned.Options{Ledger: &ledger})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := oracleNegatives{g, n, edgesByEnds(g)}
+		for e := range all {
+			got := randomLinks(r, g.Schema(), e)
+			given, want, rand := len(got.Items), got.clone(), NewRand(r.Uint64(), 1, 2, 3)
+			if err := d.Draw(rand, e, got); err != nil {
+				t.Fatal(err)
+			}
+			o.draw(rand, e, want)
+			if diff := expect.Diff(want, got); diff != "" {
+				t.Fatalf("seed %d, round %d, edge type %d: %s: %s", seed, round, e, n.Fingerprint(), diff)
+			}
+			negatives += len(got.Sources) - given
+			missed += got.Missed
+			o.mustKeepPromises(t, e, got, given)
+		}
+		if err := d.Close(); err != nil || ledger.Used(pinned.Topology) != 0 {
+			t.Fatalf("%v, %d bytes are held", err, ledger.Used(pinned.Topology))
+		}
+	}
+	if negatives < 4000 || missed < 200 {
+		t.Errorf("%d negatives, %d not found: the test says little", negatives, missed)
+	}
+}
+
+// mustKeepPromises checks what users rely on: strict negatives are no edges, one end stays, nodes exist by then.
+func (o *oracleNegatives) mustKeepPromises(t *testing.T, e int, l *LinkSeeds, given int) {
+	t.Helper()
+	et := &o.g.Schema().Edges[e]
+	for i := given; i < len(l.Sources); i++ {
+		u, v, of := l.Sources[i], l.Targets[i], l.Group[i]
+		self := u == l.Sources[of] && v == l.Targets[of]
+		switch {
+		case l.Labels[i] != 0:
+			t.Fatalf("a negative has label %d", l.Labels[i])
+		case o.n.Triplets && self: // stands for one that was not found
+			continue
+		case o.n.Strict && (o.edges[[3]int64{int64(e), u, v}] > 0 || self || u == v && et.Src == et.Dst):
+			t.Fatalf("%s: strict negative %d -> %d is an edge, a loop or its own origin", o.n.Fingerprint(), u, v)
+		case o.n.Replace == TargetEnd && u != l.Sources[of], o.n.Replace == SourceEnd && v != l.Targets[of],
+			o.n.Replace == EitherEnd && u != l.Sources[of] && v != l.Targets[of]:
+			t.Fatalf("%s: %d -> %d of %d -> %d does not keep an end", o.n.Fingerprint(), u, v, l.Sources[of],
+				l.Targets[of])
+		case o.n.Time != "" && u != l.Sources[of] && o.time(et.Src, u) > l.Times[of],
+			o.n.Time != "" && v != l.Targets[of] && o.time(et.Dst, v) > l.Times[of]:
+			t.Fatalf("%s: %d -> %d: a node of the future", o.n.Fingerprint(), u, v)
+		}
+	}
+	if o.n.Triplets && len(l.Sources) != given*(1+int(o.n.Ratio)) {
+		t.Fatalf("%s: %d edges for %d: not a row of each", o.n.Fingerprint(), len(l.Sources), given)
+	}
+}
+
+func TestNegativesOfACompleteGraphAreMissed(t *testing.T) {
+	const n = 5
+	d := graph.EdgeData{}
+	for u := range int64(n) {
+		for v := range int64(n) {
+			d.Src, d.Dst = append(d.Src, u), append(d.Dst, v)
+		}
+	}
+	g, err := graph.New(graph.Data{Nodes: []graph.NodeData{{Count: n}}, Edges: []graph.EdgeData{d}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, triplets := range []bool{false, true} {
+		draw, err := Negatives{Ratio: 2, Strict: true, Triplets: triplets}.Open(g, []bool{true}, pinned.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := &LinkSeeds{SeedEdges: SeedEdges{Sources: []int64{1, 2}, Targets: []int64{3, 3}, Labels: []int64{1, 1}},
+			Items: []int64{0, 1}, Group: []int32{0, 1}}
+		if err := errors.Join(draw.Draw(NewRand(1, 0, 0, 0), 0, l), draw.Close()); err != nil {
+			t.Fatal(err)
+		}
+		want := []int64{1, 2}
+		if triplets { // the edge itself stands for what was not found
+			want = []int64{1, 2, 1, 1, 2, 2}
+		}
+		if l.Missed != 4 || !slices.Equal(l.Sources, want) {
+			t.Errorf("triplets %t: %d missed, sources %v, want 4 and %v", triplets, l.Missed, l.Sources, want)
+		}
+	}
+}
+
+func TestNegativesThatMakeNoSenseAreRefused(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	g := withColumns(t, r, randomGraph(t, r, 1, 1))
+	column, _ := g.NodeColumn(0, "weight")
+	weights, _ := unified.View[float32](column)
+	for name, c := range map[string]struct {
+		n     Negatives
+		spoil float32
+	}{
+		"negative ratio":          {n: Negatives{Ratio: -1}},
+		"ratio NaN":               {n: Negatives{Ratio: math.NaN()}},
+		"options without a ratio": {n: Negatives{Strict: true}},
+		"fraction of triplets":    {n: Negatives{Ratio: 1.5, Triplets: true}},
+		"triplets of both ends":   {n: Negatives{Ratio: 1, Triplets: true, Replace: BothEnds}},
+		"no such law":             {n: Negatives{Ratio: 1, Law: 9}},
+		"negative tries":          {n: Negatives{Ratio: 1, Strict: true, Tries: -1}},
+		"weights without the law": {n: Negatives{Ratio: 1, Weight: "weight"}},
+		"the law without weights": {n: Negatives{Ratio: 1, Law: ByWeight}},
+		"no such weights":         {n: Negatives{Ratio: 1, Law: ByWeight, Weight: "wieght"}},
+		"no such times":           {n: Negatives{Ratio: 1, Time: "tiem"}},
+		"times that are floats":   {n: Negatives{Ratio: 1, Time: "weight"}},
+		"negative weight":         {n: Negatives{Ratio: 1, Law: ByWeight, Weight: "weight"}, spoil: -1},
+		"infinite weight":         {Negatives{Ratio: 1, Law: ByWeight, Weight: "weight"}, float32(math.Inf(1))},
+		"weight NaN":              {Negatives{Ratio: 1, Law: ByWeight, Weight: "weight"}, float32(math.NaN())},
+	} {
+		was := weights[0]
+		if c.spoil != 0 {
+			weights[0] = c.spoil
+		}
+		d, err := c.n.Open(g, []bool{true}, pinned.Options{})
+		if weights[0] = was; !errors.Is(err, ErrOptions) {
+			t.Errorf("%s: %v, %v; want ErrOptions", name, d, err)
+		}
+	}
+	was := slices.Clone(weights)
+	clear(weights)
+	_, err := Negatives{Ratio: 1, Law: ByWeight, Weight: "weight"}.Open(g, []bool{true}, pinned.Options{})
+	if copy(weights, was); !errors.Is(err, ErrOptions) {
+		t.Errorf("weights of 0: %v", err)
+	}
+	d, err := Negatives{Ratio: 1, Time: "time"}.Open(g, []bool{true}, pinned.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	l := &LinkSeeds{SeedEdges: SeedEdges{Sources: []int64{0}, Targets: []int64{0}, Labels: []int64{1}},
+		Items: []int64{0}, Group: []int32{0}}
+	if err := d.Draw(NewRand(1, 0, 0, 0), 0, l); !errors.Is(err, ErrOptions) {
+		t.Errorf("no times: %v", err)
+	}
+}

@@ -1,0 +1,312 @@
+package sampling
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+	"sort"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/rng"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// PurposeNegative is the purpose of drawing negatives.
+const PurposeNegative = Purpose(rng.Negative)
+
+func bounded(draw, n uint64) uint64 { return rng.Bounded(draw, n) }
+
+// standIns are the nodes that may stand in for an end of an edge, and how likely each is.
+type standIns struct {
+	n      int64
+	order  []int64           // by (time, id); nil: by id
+	sorted []int64           // times, in that order; nil where nodes are always there
+	sums   []uint64          // of weights up to and with each node, in that order; nil: all alike
+	times  func(int64) int64 // of a node; nil where nodes are always there
+
+	memory [3]unified.Buffer
+}
+
+func (s *standIns) close() error {
+	return errors.Join(s.memory[0].Close(), s.memory[1].Close(), s.memory[2].Close())
+}
+
+// at returns the node that a draw stands for among those whose time is not after time; found is false if none is.
+func (s *standIns) at(draw uint64, time int64) (id int64, found bool) {
+	m := s.n
+	if s.sorted != nil {
+		m = int64(sort.Search(int(m), func(i int) bool { return s.sorted[i] > time }))
+	}
+	if m == 0 {
+		return 0, false
+	}
+	k := int64(0)
+	if s.sums == nil {
+		k = int64(bounded(draw, uint64(m)))
+	} else {
+		if s.sums[m-1] == 0 {
+			return 0, false
+		}
+		x := bounded(draw, s.sums[m-1])
+		k = int64(sort.Search(int(m), func(i int) bool { return s.sums[i] > x }))
+	}
+	if s.order != nil {
+		k = s.order[k]
+	}
+	return k, true
+}
+
+// Bytes returns the most memory that Open takes for edges of the types that are marked.
+func (n Negatives) Bytes(s *graph.Schema, types []bool) (bytes int64) {
+	for e, seeded := range types {
+		if !seeded || !n.Any() {
+			continue
+		}
+		for _, t := range [...]int{s.Edges[e].Src, s.Edges[e].Dst} {
+			per := int64(0)
+			if n.Law == ByDegree || n.Law == ByWeight {
+				per += 8
+			}
+			if n.Time != "" && n.Law != InBatch {
+				per += 24
+			}
+			bytes = satAdd(bytes, satMul(per, s.Nodes[t].Count))
+		}
+	}
+	return bytes
+}
+
+// Open prepares to draw negatives for edges of the types that are marked, and takes memory for that: 8 bytes for each
+// node where the law has weights, and 16 where nodes have times. ErrOptions for columns that are not there or of
+// another type, for weights that are negative, not finite, or all zero.
+func (n Negatives) Open(g *graph.Graph, types []bool, memory pinned.Options) (d *Drawer, err error) {
+	s := g.Schema()
+	if err := n.Validate(s); err != nil {
+		return nil, err
+	}
+	d = &Drawer{opt: n, stands: make([][2]*standIns, len(s.Edges))}
+	if d.finder, err = newEdgeFinder(g); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.Close())
+		}
+	}()
+	alike := make([]*standIns, len(s.Nodes)) // of a node type, whatever the edge type
+	for e, seeded := range types {
+		if !seeded {
+			continue
+		}
+		for end, t := range [...]int{s.Edges[e].Src, s.Edges[e].Dst} {
+			in := alike[t]
+			if in == nil {
+				if in, err = d.newStandIns(g, t, memory); err != nil {
+					return d, err
+				}
+				if n.Law != ByDegree {
+					alike[t] = in
+				}
+			}
+			d.stands[e][end] = in
+		}
+	}
+	if n.Law == ByDegree {
+		err = d.sumDegrees(g)
+	}
+	return d, err
+}
+
+// Close frees the memory.
+func (d *Drawer) Close() error {
+	var errs []error
+	for _, in := range d.tables {
+		errs = append(errs, in.close())
+	}
+	return errors.Join(errs...)
+}
+
+func (d *Drawer) newStandIns(g *graph.Graph, t int, memory pinned.Options) (*standIns, error) {
+	in := &standIns{n: g.Schema().Nodes[t].Count}
+	for i := range in.memory {
+		in.memory[i].Options = memory
+	}
+	d.tables = append(d.tables, in)
+	if d.opt.Time != "" {
+		if err := in.byTime(g, t, d.opt.Time, d.opt.Law != InBatch); err != nil {
+			return nil, err
+		}
+	}
+	if d.opt.Law == ByWeight {
+		return in, in.sumWeights(g, t, d.opt.Weight)
+	}
+	if d.opt.Law == ByDegree {
+		var err error
+		in.sums, err = in.grow(2)
+		clear(in.sums)
+		return in, err
+	}
+	return in, nil
+}
+
+func (s *standIns) grow(i int) ([]uint64, error) {
+	v, err := unified.Grow[uint64](&s.memory[i], s.n, 0)
+	if err != nil {
+		return nil, err
+	}
+	return v[:s.n], nil
+}
+
+func (s *standIns) growInts(i int) ([]int64, error) {
+	v, err := unified.Grow[int64](&s.memory[i], s.n, 0)
+	if err != nil {
+		return nil, err
+	}
+	return v[:s.n], nil
+}
+
+// byTime finds the times of the nodes, and with ordered puts the nodes in their order.
+func (s *standIns) byTime(g *graph.Graph, t int, column string, ordered bool) (err error) {
+	values, ok := g.NodeColumn(t, column)
+	if !ok {
+		return nil
+	}
+	if s.times, err = unified.Integers(values); err != nil {
+		return errTimes(g.Schema().Nodes[t].Name, column, values)
+	}
+	if !ordered {
+		return nil
+	}
+	if s.sorted, err = s.growInts(0); err != nil {
+		return err
+	}
+	for i := range s.sorted {
+		s.sorted[i] = s.times(int64(i))
+	}
+	if slices.IsSorted(s.sorted) {
+		return nil
+	}
+	if s.order, err = s.growInts(1); err != nil {
+		return err
+	}
+	for i := range s.order {
+		s.order[i] = int64(i)
+	}
+	slices.SortStableFunc(s.order, func(a, b int64) int {
+		switch x, y := s.times(a), s.times(b); {
+		case x < y:
+			return -1
+		case x > y:
+			return 1
+		}
+		return 0
+	})
+	for i, id := range s.order {
+		s.sorted[i] = s.times(id)
+	}
+	return nil
+}
+
+// sumWeights sums the weights of a column up, as integers: in units of a power of two that makes the greatest weight as
+// large as fits, and rounded up, so that only 0 becomes 0.
+func (s *standIns) sumWeights(g *graph.Graph, t int, column string) error {
+	name := g.Schema().Nodes[t].Name
+	values, ok := g.NodeColumn(t, column)
+	if !ok {
+		return fmt.Errorf("%w: negatives: node type %q has no column %q of weights", ErrOptions, name, column)
+	}
+	weight, err := unified.Numbers(values)
+	if err != nil {
+		return fmt.Errorf("%w: negatives: weights: %w", ErrOptions, err)
+	}
+	if s.sums, err = s.grow(2); err != nil {
+		return err
+	}
+	most := 0.0
+	for i := range s.n {
+		w := weight(i)
+		if !(w >= 0 && w <= math.MaxFloat64) {
+			return fmt.Errorf("%w: negatives: node %d of type %q has weight %v in column %q; weights must be finite "+
+				"and not negative", ErrOptions, i, name, w, column)
+		}
+		most = max(most, w)
+	}
+	if most == 0 {
+		return fmt.Errorf("%w: negatives: all weights of node type %q in column %q are 0", ErrOptions, name, column)
+	}
+	shift := min(52, 62-bits.Len64(uint64(s.n))) - 1 - math.Ilogb(most)
+	s.sum(func(id int64) uint64 {
+		w := weight(id)
+		if w == 0 {
+			return 0
+		}
+		return max(1, uint64(math.Ceil(math.Ldexp(w, shift))))
+	})
+	return nil
+}
+
+func (s *standIns) sum(weight func(id int64) uint64) {
+	sum := uint64(0)
+	for i := range s.sums {
+		id := int64(i)
+		if s.order != nil {
+			id = s.order[i]
+		}
+		sum += weight(id)
+		s.sums[i] = sum
+	}
+}
+
+// sumDegrees counts the degrees of all ends in one pass over the graph, and sums them up.
+func (d *Drawer) sumDegrees(g *graph.Graph) error {
+	s, f := g.Schema(), &d.finder
+	for e := range s.Edges {
+		if d.stands[e][0] == nil {
+			continue
+		}
+		src, dst := d.stands[e][0], d.stands[e][1]
+		for v := range s.Nodes[s.Edges[e].Dst].Count {
+			first, last, err := f.run(e, v)
+			if err != nil {
+				return err
+			}
+			dst.sums[v] = uint64(last - first)
+			for pos := first; pos < last; pos++ {
+				u := f.source(pos) - g.Offset(s.Edges[e].Src)
+				if uint64(u) >= uint64(src.n) {
+					return errSource(s, s.Edges[e].Src, pos, f.source(pos))
+				}
+				src.sums[u]++
+			}
+		}
+		for _, in := range d.stands[e] {
+			if err := in.sumPowers(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// sumPowers turns degrees by id into sums of d^0.75, in units of 2^-16, rounded down.
+func (s *standIns) sumPowers() error {
+	for i, d := range s.sums {
+		s.sums[i] = uint64(65536 * math.Sqrt(float64(d)*math.Sqrt(float64(d))))
+	}
+	if s.order == nil {
+		s.sum(func(id int64) uint64 { return s.sums[id] })
+		return nil
+	}
+	var byID unified.Buffer
+	byID.Options = s.memory[2].Options
+	weights, err := unified.Grow[uint64](&byID, s.n, 0)
+	if err != nil {
+		return err
+	}
+	copy(weights, s.sums)
+	s.sum(func(id int64) uint64 { return weights[id] })
+	return byID.Close()
+}

@@ -287,6 +287,10 @@ func (r *recipe) checkLinks() error {
 		return fmt.Errorf("%w: BatchSize %d with %v negatives an edge: a batch has more than 2^29 edges", ErrOptions,
 			o.BatchSize, o.Negatives.Ratio)
 	}
+	if x, ok := o.Sampler.(sampling.Excluder); o.ExcludeSeeds != ExcludeNone && (!ok || !x.CanExclude()) {
+		return fmt.Errorf("%w: ExcludeSeeds is %v, but the sampler cannot leave edges out: %+v", ErrOptions,
+			o.ExcludeSeeds, o.Sampler)
+	}
 	if o.ExcludeSeeds == ExcludeReverse {
 		r.reverses = reverses(r.graph.Schema())
 	}

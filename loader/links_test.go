@@ -24,7 +24,9 @@ func randomLinks(r *rand.Rand, g *graph.Graph, opt *loader.Options) sampling.Bou
 	opt.Negatives = []sampling.Negatives{{}, {Ratio: 1}, {Ratio: 1, Law: sampling.InBatch, Triplets: true},
 		{Ratio: 0.3, Law: sampling.ByDegree, Replace: sampling.BothEnds},
 		{Ratio: 2, Strict: true, Replace: sampling.EitherEnd, Tries: 2}}[r.IntN(5)]
-	opt.ExcludeSeeds = loader.Exclusion(r.IntN(3))
+	if x, ok := opt.Sampler.(sampling.Excluder); ok && x.CanExclude() {
+		opt.ExcludeSeeds = loader.Exclusion(r.IntN(3))
+	}
 	n := opt.BatchSize + int(opt.Negatives.Of(int64(opt.BatchSize)))
 	return opt.Sampler.Bound(s, 2*n)
 }
@@ -215,12 +217,16 @@ func TestSeedsThatAreEdgesAreChecked(t *testing.T) {
 			loader.ErrOptions},
 		"negatives of nodes": {loader.Options{Negatives: sampling.Negatives{Ratio: 1}}, loader.ErrOptions},
 		"exclusion of nodes": {loader.Options{ExcludeSeeds: loader.ExcludeSeeds}, loader.ErrOptions},
+		"a sampler that cannot exclude": {loader.Options{Seeds: loader.AllEdges(), ExcludeSeeds: loader.ExcludeSeeds,
+			Sampler: sampling.Labor{Fanouts: []int{2}}}, loader.ErrOptions},
 		"negative ratio": {loader.Options{Seeds: loader.AllEdges(), Negatives: sampling.Negatives{Ratio: -1}},
 			sampling.ErrOptions},
 		"negatives by time without times": {loader.Options{Seeds: loader.AllEdges(),
 			Negatives: sampling.Negatives{Ratio: 1, Time: "label"}}, loader.ErrOptions},
 	} {
-		c.opt.Sampler, c.opt.Device = neighbor, "cpu"
+		if c.opt.Device = "cpu"; c.opt.Sampler == nil {
+			c.opt.Sampler = neighbor
+		}
 		if l, err := loader.New(g, c.opt); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, %v; want %v", name, l, err, c.want)
 		}

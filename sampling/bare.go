@@ -45,7 +45,7 @@ func (a *assembly[V]) beginBare(req *Request, out *graph.Sample, arrays int) err
 	if len(out.Arrays) != arrays {
 		return errArrays(len(out.Arrays), arrays)
 	}
-	return nil
+	return a.leaveOut(req, nil)
 }
 
 // finishBare ends a sample of one layer, whose blocks have no edges yet.

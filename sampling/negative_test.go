@@ -17,8 +17,8 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// withColumns returns the graph with a column of weights and one of times for its nodes. Some weights are 0, times tie.
-func withColumns(t testing.TB, r *rand.Rand, g *graph.Graph) *graph.Graph {
+// withNodeColumns returns the graph with a column of weights and one of times for its nodes. Some weights are 0.
+func withNodeColumns(t testing.TB, r *rand.Rand, g *graph.Graph) *graph.Graph {
 	t.Helper()
 	s := *g.Schema()
 	s.Nodes = slices.Clone(s.Nodes)
@@ -237,7 +237,8 @@ func TestNegativesEqualTheOracle(t *testing.T) {
 	negatives, missed := 0, int64(0)
 	for round := range 400 {
 		types := [][2]int{{1, 1}, {1, 1}, {1, 3}, {3, 5}}[r.IntN(4)]
-		g := withColumns(t, r, sizedGraph(t, r, types[0], types[1], 12, func() int { return r.IntN(1 + r.IntN(16)) }))
+		degree := func() int { return r.IntN(1 + r.IntN(16)) }
+		g := withNodeColumns(t, r, sizedGraph(t, r, types[0], types[1], 12, degree))
 		n := randomNegatives(r)
 		all := make([]bool, types[1])
 		for e := range all {
@@ -334,7 +335,7 @@ func TestNegativesOfACompleteGraphAreMissed(t *testing.T) {
 
 func TestNegativesThatMakeNoSenseAreRefused(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
-	g := withColumns(t, r, randomGraph(t, r, 1, 1))
+	g := withNodeColumns(t, r, randomGraph(t, r, 1, 1))
 	column, _ := g.NodeColumn(0, "weight")
 	weights, _ := unified.View[float32](column)
 	for name, c := range map[string]struct {

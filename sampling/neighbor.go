@@ -92,6 +92,9 @@ func (n Neighbor) Validate(s *graph.Schema) error {
 	return err
 }
 
+// CanExclude implements Excluder: without Weight, Mask and Share.
+func (n Neighbor) CanExclude() bool { return !n.chooses() }
+
 // Expands implements FrontierSampler.
 func (n Neighbor) Expands() Frontier { return n.Frontier }
 

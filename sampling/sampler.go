@@ -44,6 +44,12 @@ type FrontierSampler interface {
 	Expands() Frontier
 }
 
+// Excluder is a Sampler that may be able to leave edges out of a batch (Request.Exclude). Others cannot.
+type Excluder interface {
+	Sampler
+	CanExclude() bool
+}
+
 // EdgeColumns returns the columns of a graph's edges that a sampler reads, in its order; none unless it is a
 // ColumnSampler. ErrOptions, with what there is, for a column that the graph does not have.
 func EdgeColumns(s Sampler, g *graph.Graph) ([]unified.Tensor, error) {

@@ -186,10 +186,8 @@ func digestsWithBreaks(t *testing.T, r *rand.Rand, l *loader.Loader, epoch, firs
 	}
 }
 
-// What is in a batch does not depend on how it was loaded.
-func TestBatchesAreTheSameHoweverTheyAreLoaded(t *testing.T) {
-	r := newCases(t, func() string { return "" })
-	graphs := []*graph.Graph{plainGraph(t, 400, 6), typedGraph(t, 120, 70)}
+// randomSampler draws a sampler and its options. A new sampler takes a line here.
+func randomSampler(r *rand.Rand, g *graph.Graph) sampling.Sampler {
 	samplers := []sampling.Sampler{
 		neighbor, sampling.Neighbor{Fanouts: []int{3, 0, 2}}, sampling.Neighbor{Fanouts: []int{-1}},
 		sampling.Neighbor{Fanouts: []int{2, 2}, Replace: true},
@@ -197,22 +195,31 @@ func TestBatchesAreTheSameHoweverTheyAreLoaded(t *testing.T) {
 		sampling.Walk{Length: 4, PerSeed: 2, Edges: true}, sampling.Walk{Length: 3, Restart: 0.2, Stop: 0.1},
 		sampling.Node2Vec{Length: 5, P: 0.5, Q: 2}, sampling.Shadow{Fanouts: []int{2, 2}}, sampling.Induced{},
 	}
-	for range 30 {
-		g, s := graphs[r.IntN(2)], samplers[r.IntN(len(samplers))]
-		if n, ok := s.(sampling.Neighbor); ok {
-			if g == graphs[0] && r.IntN(3) == 0 {
-				n.Weight = "weight"
-			}
-			if r.IntN(4) == 0 {
-				n.Share = 0.3
-			}
-			s = n
+	s := samplers[r.IntN(len(samplers))]
+	if n, ok := s.(sampling.Neighbor); ok {
+		if len(g.Schema().Edges) == 1 && r.IntN(3) == 0 {
+			n.Weight = "weight"
 		}
+		if r.IntN(4) == 0 {
+			n.Share = 0.3
+		}
+		s = n
+	}
+	return s
+}
+
+// What is in a batch does not depend on how it was loaded.
+func TestBatchesAreTheSameHoweverTheyAreLoaded(t *testing.T) {
+	r := newCases(t, func() string { return "" })
+	graphs := []*graph.Graph{plainGraph(t, 400, 6), typedGraph(t, 120, 70)}
+	for range 30 {
+		g := graphs[r.IntN(2)]
+		s := randomSampler(r, g)
 		fixed := loader.Options{
 			Sampler: s, BatchSize: 1 + r.IntN(60), Shuffle: r.IntN(2) == 0, DropLast: r.IntN(2) == 0,
 			Seed: r.Uint64(), Instance: r.Uint32(), EdgePos: r.IntN(2) == 0, Seeds: loader.AllNodes(),
 		}
-		if g == graphs[1] && r.IntN(2) == 0 {
+		if len(g.Schema().Edges) > 1 && r.IntN(2) == 0 {
 			fixed.EdgeColumns = []string{"stars"}
 		}
 		bound := s.Bound(g.Schema(), fixed.BatchSize)

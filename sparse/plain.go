@@ -6,7 +6,7 @@ import "unsafe"
 func (t *spmmTask) plain(lo, hi int64) {
 	a, r := t.a, &t.run
 	x := unsafe.Slice((*float32)(r.x), a.cols*t.width)
-	y := unsafe.Slice((*float32)(r.y), a.rows*t.width)
+	y := unsafe.Slice((*float32)(t.y), a.rows*t.width)
 	var weights, scale []float32
 	if r.weights != nil {
 		weights = unsafe.Slice((*float32)(r.weights), a.edges)

@@ -53,3 +53,12 @@ func maskOf(v variant, width int) uint64 {
 	}
 	return uint64(uintptr(unsafe.Pointer(&lanes8[8-width])))
 }
+
+// streamLines copies n bytes, a multiple of a line and not 0, past the caches. dst begins with a line.
+func streamLines(v variant, dst, src unsafe.Pointer, n int) {
+	if v == avx512 {
+		streamLinesAVX512(dst, src, n)
+	} else {
+		streamLinesAVX2(dst, src, n)
+	}
+}

@@ -266,6 +266,11 @@ func spmmAVX2x64WeightedTile11(run unsafe.Pointer, lo, hi int)
 //go:noescape
 func spmmAVX2x64WeightedTile12(run unsafe.Pointer, lo, hi int)
 
+// streamLinesAVX2 copies n bytes, a multiple of 64 and not 0, past the caches. dst begins with a line.
+//
+//go:noescape
+func streamLinesAVX2(dst, src unsafe.Pointer, n int)
+
 var spmmAVX2x32 = [...]spmmKernel{
 	spmmAVX2x32Tile0,
 	spmmAVX2x32Tile1,

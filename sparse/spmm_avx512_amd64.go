@@ -346,6 +346,11 @@ func spmmAVX512x64WeightedTile15(run unsafe.Pointer, lo, hi int)
 //go:noescape
 func spmmAVX512x64WeightedTile16(run unsafe.Pointer, lo, hi int)
 
+// streamLinesAVX512 copies n bytes, a multiple of 64 and not 0, past the caches. dst begins with a line.
+//
+//go:noescape
+func streamLinesAVX512(dst, src unsafe.Pointer, n int)
+
 var spmmAVX512x32 = [...]spmmKernel{
 	spmmAVX512x32Tile0,
 	spmmAVX512x32Tile1,

@@ -2,6 +2,8 @@
 
 package sparse
 
+import "unsafe"
+
 // variants returns those that this processor runs, the best first.
 func variants() []variant { return []variant{plain} }
 
@@ -10,3 +12,5 @@ func variants() []variant { return []variant{plain} }
 func kernelsOf(v variant, wide, weighted bool) []spmmKernel { panic("sparse: no such variant") }
 
 func maskOf(v variant, width int) uint64 { panic("sparse: no such variant") }
+
+func streamLines(v variant, dst, src unsafe.Pointer, n int) { panic("sparse: no such variant") }

@@ -8,7 +8,8 @@ import (
 
 // spmmRun is what a kernel reads: a tile of columns of x and y. Its layout is known to tools/asm.
 type spmmRun struct {
-	x, y             unsafe.Pointer // column 0 of the tile in row 0
+	x                unsafe.Pointer // column 0 of the tile in row 0
+	y                uintptr        // the same of y; row 0 itself may lie nowhere
 	weights          unsafe.Pointer // of edge 0, or nil
 	scale            unsafe.Pointer // float32 of row 0, or nil
 	indptr           unsafe.Pointer
@@ -19,7 +20,6 @@ type spmmRun struct {
 	tail             int            // bytes from column 0 of the tile to its last vector
 	wide             uint64         // 1: indptr is int64
 	mask             uint64         // which lanes a tile narrower than a vector has: bits, or the address of words
-	stream           uint64         // 1: stores pass the caches; the vectors of y must be aligned
 	extra            int            // bytes from column 0 of the tile to its last; 0 where rows of x are whole lines
 }
 
@@ -33,24 +33,20 @@ type plan struct {
 	ahead   int   // edges between the one in hand and the one whose row is prefetched
 	part    int64 // rows and edges of a part
 	group   int64 // rows and edges whose tiles follow each other, so that a row of x is in reach for all of them
-	stream  bool
+	stream  bool  // y passes the caches
 }
 
 // spmmTask is the SpMM in hand.
 type spmmTask struct {
 	a       *Matrix
 	width   int64
+	y       unsafe.Pointer
 	run     spmmRun
 	plan    plan
 	aligned bool // rows of x begin with a cache line
+	stream  bool // y passes the caches
 	passes  []pass
 	own     []ownRun // [worker]
-}
-
-// ownRun is a worker's copy, on lines of its own.
-type ownRun struct {
-	spmmRun
-	_ [64]byte
 }
 
 // pass is a tile of columns.
@@ -60,11 +56,16 @@ type pass struct {
 	tail   int
 }
 
-func (t *spmmTask) init(workers int) { t.own = make([]ownRun, workers) }
+func (t *spmmTask) init(workers int) {
+	t.own = make([]ownRun, workers)
+	for i := range t.own {
+		t.own[i].init()
+	}
+}
 
 func (t *spmmTask) set(y unified.Tensor, r Reduce, a *Matrix, values, x unified.Tensor) {
-	t.a, t.width = a, x.Width()
-	t.run = spmmRun{x: address(x), y: address(y), xStride: int(4 * t.width), yStride: int(4 * t.width)}
+	t.a, t.width, t.y = a, x.Width(), address(y)
+	t.run = spmmRun{x: address(x), xStride: int(4 * t.width), yStride: int(4 * t.width)}
 	if a.indptr64 != nil {
 		t.run.indptr, t.run.wide = unsafe.Pointer(&a.indptr64[0]), 1
 	} else {
@@ -90,10 +91,7 @@ func (t *spmmTask) prepare(workers int) int64 {
 	t.passes = t.passes[:0]
 	t.run.ahead = t.plan.ahead * t.a.indexBytes()
 	t.aligned = t.run.xStride%cacheLine == 0 && uintptr(t.run.x)%cacheLine == 0
-	t.run.stream = 0
-	if t.plan.stream && t.run.yStride%cacheLine == 0 && uintptr(t.run.y)%cacheLine == 0 {
-		t.run.stream = 1
-	}
+	t.stream = t.plan.stream && t.plan.variant != plain && t.run.yStride <= streamRoom
 	if t.plan.variant != plain {
 		t.tile()
 	}
@@ -137,25 +135,37 @@ func (t *spmmTask) do(worker int, part, parts int64) {
 		t.plain(lo, hi)
 		return
 	}
+	own := &t.own[worker]
+	own.spmmRun = t.run
+	if t.stream {
+		own.begin(t.y, int(lo)*t.run.yStride)
+	}
 	for group := hi; lo < hi; lo = group {
-		if len(t.passes) > 1 {
+		if len(t.passes) > 1 || t.stream {
 			group = t.a.rowAfter(lo, hi, t.plan.group)
 		}
-		t.tiles(worker, lo, group)
+		if !t.stream {
+			t.tiles(own, uintptr(t.y), lo, group)
+			continue
+		}
+		group = min(group, lo+int64(streamRoom/t.run.yStride))
+		t.tiles(own, own.next()-uintptr(lo)*uintptr(t.run.yStride), lo, group)
+		own.flush(t.plan.variant, int(group-lo)*t.run.yStride)
+	}
+	if t.stream {
+		own.end()
 	}
 }
 
-// tiles computes all tiles of some rows.
-func (t *spmmTask) tiles(worker int, lo, hi int64) {
-	own := &t.own[worker].spmmRun
-	*own = t.run
+// tiles computes all tiles of some rows. y is where row 0 would be.
+func (t *spmmTask) tiles(own *ownRun, y uintptr, lo, hi int64) {
 	for _, s := range t.passes {
-		own.x, own.y = unsafe.Add(t.run.x, 4*s.column), unsafe.Add(t.run.y, 4*s.column)
+		own.x, own.y = unsafe.Add(t.run.x, 4*s.column), y+uintptr(4*s.column)
 		own.tail, own.extra = s.tail, 0
 		if !t.aligned {
 			own.extra = s.tail + t.plan.variant.bytes() - 1
 		}
-		s.kernel(unsafe.Pointer(own), int(lo), int(hi))
+		s.kernel(unsafe.Pointer(&own.spmmRun), int(lo), int(hi))
 	}
 }
 

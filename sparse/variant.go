@@ -30,7 +30,7 @@ const (
 	cacheLine   = 64
 	smallWork   = 1 << 15  // elements below which waking a worker takes longer
 	partBytes   = 1 << 20  // of x, read for one part
-	streamBytes = 32 << 20 // of y, from which on it passes the caches
+	streamBytes = 64 << 20 // of y, from which on it passes the caches
 )
 
 // defaultPlan is how an SpMM is computed where nothing was measured. Prefetching 8 to 64 edges ahead is the same within

@@ -23,7 +23,6 @@ const (
 	runTail  // bytes from the tile's column 0 to its last vector
 	runWide  // not 0: indptr is int64
 	runMask  // lanes of a tile that is narrower than a vector
-	runStream
 	runExtra // bytes from the tile's column 0 to the last of a row, where rows are not aligned to lines
 )
 
@@ -67,6 +66,7 @@ func buildSpMM(isa string, bytes, tiles int) func(*gen) {
 				tables.WriteString("}\n")
 			}
 		}
+		g.streamLines(isa, bytes)
 		g.stubs.WriteString(tables.String())
 	}
 }
@@ -255,15 +255,33 @@ func (s *spmm) store() {
 		s.VMASKMOVPS(s.sums[0], s.lanes, at(s.y, 0))
 		return
 	}
-	s.CMPQ(at(s.run, runStream), Imm(0))
-	s.JNE(LabelRef("stream"))
 	for i, sum := range s.sums {
 		s.VMOVUPS(sum, s.at(s.y, i))
 	}
-	s.JMP(LabelRef("stored"))
-	s.Label("stream")
-	for i, sum := range s.sums {
-		s.VMOVNTPS(sum, s.at(s.y, i))
+}
+
+// streamLines writes the copy of whole lines that passes the caches.
+func (g *gen) streamLines(isa string, bytes int) {
+	g.function("streamLines"+isa, "(dst, src unsafe.Pointer, n int)",
+		"streamLines"+isa+" copies n bytes, a multiple of 64 and not 0, past the caches. dst begins with a line.")
+	dst, src, n := g.arg("dst", g.GP64()), g.arg("src", g.GP64()), g.arg("n", g.GP64())
+	g.Label("line")
+	for offset := 0; offset < 64; offset += bytes {
+		if bytes == 32 {
+			v := g.YMM()
+			g.VMOVDQU(at(src, offset), v)
+			g.VMOVNTDQ(v, at(dst, offset))
+		} else {
+			v := g.ZMM()
+			g.VMOVDQU64(at(src, offset), v)
+			g.VMOVNTDQ(v, at(dst, offset))
+		}
 	}
-	s.Label("stored")
+	g.ADDQ(Imm(64), dst)
+	g.ADDQ(Imm(64), src)
+	g.SUBQ(Imm(64), n)
+	g.JNZ(LabelRef("line"))
+	g.SFENCE()
+	g.VZEROUPPER()
+	g.RET()
 }

@@ -10,6 +10,10 @@
 //	a, err := sparse.Block(&batch.Sample.Blocks[0][0])
 //	err = pool.SpMM(y, sparse.Mean, a, unified.Tensor{}, batch.X())
 //
+// There are sums, means and extremes (SpMM, SpMMExtreme), products sampled at the edges (SDDMM, SDDMMAdd), softmax over
+// the edges of a row, and the gradients of all of them. Segments and Scatter make matrices that reduce rows. Values of
+// edges may have several heads. What belongs to a matrix it keeps: its transpose, degrees, GCNNorm.
+//
 // Dense operands are tensors of float32, [rows, ...], whose rows are as long as their width.
 //
 // A result is a function of the operands alone, to the bit. Each element is summed in the order of the edges, and

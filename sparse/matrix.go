@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"unsafe"
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/unified"
@@ -31,6 +32,17 @@ type Matrix struct {
 
 	once    sync.Once
 	inverse []float32 // 1/degree, 0 for a row without edges
+
+	turn       sync.Once
+	transposed *Matrix
+	orders     sync.Once
+	from       []int64 // see order
+
+	means sync.Once
+	mean  []float32 // see turnedMeans
+
+	norms sync.Once
+	norm  []float32 // see GCNNorm
 }
 
 // New returns the matrix of the given arrays: indptr int32 or int64 [rows+1], from 0 on, never descending; indices
@@ -138,6 +150,23 @@ func badIndex[I int32 | int64](indices []I, cols int64) error {
 		return nil
 	}
 	return fmt.Errorf("%w: edge %d: column %d is not one of %d", ErrMatrix, at, indices[at], cols)
+}
+
+// pointers returns what kernels read: row 0 of indptr, 1 if it is int64, the first and the last index.
+func (a *Matrix) pointers() (indptr unsafe.Pointer, wide uint64, first, last unsafe.Pointer) {
+	if a.indptr64 != nil {
+		indptr, wide = unsafe.Pointer(&a.indptr64[0]), 1
+	} else {
+		indptr = unsafe.Pointer(&a.indptr32[0])
+	}
+	switch {
+	case a.edges == 0:
+	case a.indices64 != nil:
+		first, last = unsafe.Pointer(&a.indices64[0]), unsafe.Pointer(&a.indices64[a.edges-1])
+	default:
+		first, last = unsafe.Pointer(&a.indices32[0]), unsafe.Pointer(&a.indices32[a.edges-1])
+	}
+	return indptr, wide, first, last
 }
 
 func (a *Matrix) indexBytes() int {

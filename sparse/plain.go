@@ -9,7 +9,7 @@ func (t *spmmTask) plain(lo, hi int64) {
 	y := unsafe.Slice((*float32)(t.y), a.rows*t.width)
 	var weights, scale []float32
 	if r.weights != nil {
-		weights = unsafe.Slice((*float32)(r.weights), a.edges)
+		weights = unsafe.Slice((*float32)(r.weights), a.edges*t.heads)
 	}
 	if r.scale != nil {
 		scale = unsafe.Slice((*float32)(r.scale), a.rows)
@@ -25,9 +25,11 @@ func (t *spmmTask) plain(lo, hi int64) {
 				}
 				continue
 			}
-			w := weights[e]
-			for k, v := range from {
-				row[k] += float32(w * v) // the conversion forbids a fused multiply-add
+			for h, n := int64(0), t.width/t.heads; h < t.heads; h++ {
+				w := weights[h*a.edges+e]
+				for k := h * n; k < (h+1)*n; k++ {
+					row[k] += float32(w * from[k]) // the conversion forbids a fused multiply-add
+				}
 			}
 		}
 		if scale != nil {

@@ -35,7 +35,9 @@ type Pool struct {
 	errs  []error      // [worker]
 	busy  sync.WaitGroup
 
-	spmm spmmTask
+	spmm    spmmTask
+	product denseTask
+	span    spanTask
 }
 
 // task is an operation that is cut into parts.
@@ -111,4 +113,25 @@ func (p *Pool) work(worker int) {
 		}
 		p.task.do(worker, part, p.parts)
 	}
+}
+
+// spanTask computes a range of rows or edges at a time.
+type spanTask struct {
+	n, step int64
+	f       func(lo, hi int64)
+}
+
+func (t *spanTask) do(_ int, part, _ int64) { t.f(part*t.step, min((part+1)*t.step, t.n)) }
+
+// split computes f over 0 .. n-1, in ranges of step. No result depends on the ranges.
+func (p *Pool) split(n, step int64, f func(lo, hi int64)) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return ErrClosed
+	}
+	p.span = spanTask{n, step, f}
+	err := p.run(&p.span, (n+step-1)/step)
+	p.span.f = nil
+	return err
 }

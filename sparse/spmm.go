@@ -27,9 +27,10 @@ func (r Reduce) String() string {
 // SpMM multiplies a sparse matrix with a dense one: row i of y becomes the sum, or mean, of rows j of x, each times the
 // value of its edge, over the edges (i, j) of a.
 //
-// Shapes: y float32 [a.Rows(), ...], written; x float32 [a.Cols(), ...] of the same width; values float32 [a.Edges()],
-// or no tensor, which means 1 everywhere. ErrShape names what does not fit, also where y shares memory with x or
-// values. The width may be 0.
+// Shapes: y float32 [a.Rows(), ...], written; x float32 [a.Cols(), ...] of the same width; values float32
+// [a.Edges()], or no tensor, which means 1 everywhere. Values [heads, a.Edges()] cut the columns of x into as many
+// equal parts, one a head, each with a row of values. ErrShape names what does not fit, also where y shares memory with
+// x or values. The width may be 0.
 // Result: each element is summed in the order of the edges, from +0 on; products round to float32 before they are added
 // (no fused multiply-add). So it depends neither on workers, nor on the processor, nor on what was tuned. NaN and
 // infinity follow IEEE 754; an edge whose value is 0 still passes them on.
@@ -61,12 +62,32 @@ func checkSpMM(y unified.Tensor, r Reduce, a *Matrix, values, x unified.Tensor) 
 		return fmt.Errorf("%w: x is %v, not float32 on the host with %d rows", ErrShape, x, a.cols)
 	case !dense(y) || y.Len() != a.rows || y.Width() != x.Width():
 		return fmt.Errorf("%w: y is %v, not float32 on the host with %d rows of %d", ErrShape, y, a.rows, x.Width())
-	case values.Valid() && (!dense(values) || values.Len() != a.edges || values.Width() != 1):
-		return fmt.Errorf("%w: the values are %v, not float32[%d] on the host", ErrShape, values, a.edges)
+	case values.Valid() && !perEdge(values, a) || values.Valid() && x.Width()%headsOf(values) != 0:
+		return fmt.Errorf("%w: the values are %v, not float32[%d] on the host, nor a row for each head of %d columns",
+			ErrShape, values, a.edges, x.Width())
 	case overlap(y, x) || overlap(y, values):
 		return fmt.Errorf("%w: y shares memory with x or the values", ErrShape)
 	}
 	return nil
+}
+
+// perEdge reports whether a tensor has a number for each edge of a, [edges] or [heads, edges].
+func perEdge(t unified.Tensor, a *Matrix) bool {
+	switch {
+	case !dense(t):
+		return false
+	case t.Rank() == 2:
+		return t.Dim(0) > 0 && t.Dim(1) == a.edges
+	}
+	return t.Rank() == 1 && t.Len() == a.edges
+}
+
+// headsOf returns the heads of a tensor that has numbers for each edge.
+func headsOf(t unified.Tensor) int64 {
+	if t.Rank() == 2 {
+		return max(t.Dim(0), 1)
+	}
+	return 1
 }
 
 // dense reports whether the CPU can compute with a tensor.

@@ -62,3 +62,27 @@ func streamLines(v variant, dst, src unsafe.Pointer, n int) {
 		streamLinesAVX2(dst, src, n)
 	}
 }
+
+// lanes16 are masks of AVX2 for two vectors, as lanes8.
+var lanes16 = [32]int32{-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}
+
+// vectors computes dot products by a variant that is not plain.
+func (r *sddmmRun) vectors(v variant, a *Matrix, lo, hi int64) {
+	left := r.width % lanes
+	run := unsafe.Pointer(r)
+	if v == avx512 {
+		r.mask = 1<<left - 1
+		if a.indices64 != nil {
+			dotAVX512x64(run, int(lo), int(hi))
+		} else {
+			dotAVX512x32(run, int(lo), int(hi))
+		}
+		return
+	}
+	r.mask = uint64(uintptr(unsafe.Pointer(&lanes16[lanes-left])))
+	if a.indices64 != nil {
+		dotAVX2x64(run, int(lo), int(hi))
+	} else {
+		dotAVX2x32(run, int(lo), int(hi))
+	}
+}

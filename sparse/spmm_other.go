@@ -14,3 +14,5 @@ func kernelsOf(v variant, wide, weighted bool) []spmmKernel { panic("sparse: no 
 func maskOf(v variant, width int) uint64 { panic("sparse: no such variant") }
 
 func streamLines(v variant, dst, src unsafe.Pointer, n int) { panic("sparse: no such variant") }
+
+func (r *sddmmRun) vectors(v variant, a *Matrix, lo, hi int64) { panic("sparse: no such variant") }

@@ -40,6 +40,7 @@ type plan struct {
 type spmmTask struct {
 	a       *Matrix
 	width   int64
+	heads   int64
 	y       unsafe.Pointer
 	run     spmmRun
 	plan    plan
@@ -54,6 +55,7 @@ type pass struct {
 	kernel spmmKernel
 	column int64
 	tail   int
+	head   int64
 }
 
 func (t *spmmTask) init(workers int) {
@@ -66,20 +68,10 @@ func (t *spmmTask) init(workers int) {
 func (t *spmmTask) set(y unified.Tensor, r Reduce, a *Matrix, values, x unified.Tensor) {
 	t.a, t.width, t.y = a, x.Width(), address(y)
 	t.run = spmmRun{x: address(x), xStride: int(4 * t.width), yStride: int(4 * t.width)}
-	if a.indptr64 != nil {
-		t.run.indptr, t.run.wide = unsafe.Pointer(&a.indptr64[0]), 1
-	} else {
-		t.run.indptr = unsafe.Pointer(&a.indptr32[0])
-	}
-	if a.edges > 0 {
-		if a.indices64 != nil {
-			t.run.indices, t.run.last = unsafe.Pointer(&a.indices64[0]), unsafe.Pointer(&a.indices64[a.edges-1])
-		} else {
-			t.run.indices, t.run.last = unsafe.Pointer(&a.indices32[0]), unsafe.Pointer(&a.indices32[a.edges-1])
-		}
-	}
+	t.run.indptr, t.run.wide, t.run.indices, t.run.last = a.pointers()
+	t.heads = 1
 	if values.Valid() {
-		t.run.weights = address(values)
+		t.run.weights, t.heads = address(values), headsOf(values)
 	}
 	if r == Mean {
 		t.run.scale = unsafe.Pointer(&a.inverseDegrees()[0])
@@ -102,27 +94,37 @@ func (t *spmmTask) prepare(workers int) int64 {
 	return max((work+t.plan.part-1)/t.plan.part, min(int64(workers), t.a.rows))
 }
 
-// tile makes the passes: tiles of equal width, up to a vector. The last vector of all ends with the last column and may
-// overlap the one before: both have the same sums.
+// tile makes the passes of every head.
 func (t *spmmTask) tile() {
-	lanes := int64(t.plan.variant.bytes() / 4)
-	kernels := kernelsOf(t.plan.variant, t.a.indices64 != nil, t.run.weights != nil)
-	if t.width < lanes {
-		t.passes = append(t.passes, pass{kernels[0], 0, int(4 * (t.width - lanes))})
-		t.run.mask = maskOf(t.plan.variant, int(t.width))
-		return
+	v, width := t.plan.variant, t.width/t.heads
+	if lanes := int64(v.bytes() / 4); width < lanes {
+		t.run.mask = maskOf(v, int(width))
 	}
-	vectors := (t.width + lanes - 1) / lanes
-	tiles := (vectors + int64(t.plan.tile) - 1) / int64(t.plan.tile)
+	kernels := kernelsOf(v, t.a.indices64 != nil, t.run.weights != nil)
+	for h := range t.heads {
+		t.passes = appendPasses(t.passes, t.plan, kernels, width, h)
+	}
+}
+
+// appendPasses appends tiles of equal width, up to a vector, that cover a head. The last vector of all ends with the
+// last column and may overlap the one before: both have the same sums.
+func appendPasses(passes []pass, p plan, kernels []spmmKernel, width, head int64) []pass {
+	lanes, first := int64(p.variant.bytes()/4), head*width
+	if width < lanes {
+		return append(passes, pass{kernels[0], first, int(4 * (width - lanes)), head})
+	}
+	vectors := (width + lanes - 1) / lanes
+	tiles := (vectors + int64(p.tile) - 1) / int64(p.tile)
 	for i := range tiles {
 		from, to := vectors*i/tiles, vectors*(i+1)/tiles
 		column, n := from*lanes, to-from
-		end := min(to*lanes, t.width) - lanes // of the last vector
+		end := min(to*lanes, width) - lanes // of the last vector
 		if n == 1 {
 			column = end
 		}
-		t.passes = append(t.passes, pass{kernels[n], column, int(4 * (end - column))})
+		passes = append(passes, pass{kernels[n], first + column, int(4 * (end - column)), head})
 	}
+	return passes
 }
 
 // do computes the rows of a part: those that begin in an equal share of rows and edges together.
@@ -160,6 +162,9 @@ func (t *spmmTask) do(worker int, part, parts int64) {
 // tiles computes all tiles of some rows. y is where row 0 would be.
 func (t *spmmTask) tiles(own *ownRun, y uintptr, lo, hi int64) {
 	for _, s := range t.passes {
+		if t.run.weights != nil {
+			own.weights = unsafe.Add(t.run.weights, s.head*4*t.a.edges)
+		}
 		own.x, own.y = unsafe.Add(t.run.x, 4*s.column), y+uintptr(4*s.column)
 		own.tail, own.extra = s.tail, 0
 		if !t.aligned {

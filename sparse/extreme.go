@@ -1,0 +1,117 @@
+package sparse
+
+import (
+	"fmt"
+
+	"github.com/khop-gnn/khop/unified"
+)
+
+// Extreme says which of several numbers is taken.
+type Extreme uint8
+
+// The extremes.
+const (
+	Max Extreme = iota
+	Min
+)
+
+// SpMMExtreme is SpMM with the greatest or the least instead of the sum: y[i, k] is that of values[e] * x[j, k] over
+// the edges e = (i, j) of a, and arg[i, k] the first edge that has it. A row without edges becomes zeros, and its edges
+// -1. NaN passes on: a row with NaN in column k becomes NaN there, and arg is its first edge.
+//
+// Shapes: y and x as in SpMM; arg int32 (int64 from 2^31 edges on), of the shape of y; values float32 [a.Edges()] or no
+// tensor. ErrShape names what does not fit.
+func (p *Pool) SpMMExtreme(y, arg unified.Tensor, which Extreme, a *Matrix, values, x unified.Tensor) error {
+	if err := checkExtreme(y, arg, a, values, x); err != nil {
+		return err
+	}
+	if arg.DType() == unified.Int64 {
+		to, _ := unified.View[int64](arg)
+		return extreme(p, to, y, which, a, values, x)
+	}
+	to, _ := unified.View[int32](arg)
+	return extreme(p, to, y, which, a, values, x)
+}
+
+func checkExtreme(y, arg unified.Tensor, a *Matrix, values, x unified.Tensor) error {
+	if err := checkSpMM(y, Sum, a, values, x); err != nil {
+		return err
+	}
+	want := unified.Int32
+	if a.edges > 1<<31-1 {
+		want = unified.Int64
+	}
+	if arg.DType() != want || arg.Placement() == unified.Device || arg.Len() != a.rows || arg.Width() != y.Width() {
+		return fmt.Errorf("%w: the edges are %v, not %v on the host with %d rows of %d", ErrShape, arg, want, a.rows,
+			y.Width())
+	}
+	if values.Valid() && headsOf(values) != 1 {
+		return fmt.Errorf("%w: the values are %v: extremes have one head", ErrShape, values)
+	}
+	return nil
+}
+
+func extreme[I int32 | int64](p *Pool, arg []I, y unified.Tensor, which Extreme, a *Matrix, values,
+	x unified.Tensor) error {
+	to, from, w, width := floats(y), floats(x), floats(values), x.Width()
+	return p.split(a.rows, 256, func(lo, hi int64) {
+		for i := lo; i < hi; i++ {
+			row, first := to[i*width:(i+1)*width], arg[i*width:(i+1)*width]
+			clear(row)
+			for k := range first {
+				first[k] = -1
+			}
+			for e := a.start(i); e < a.start(i+1); e++ {
+				j := a.column(e)
+				for k, v := range from[j*width : (j+1)*width] {
+					if len(w) > 0 {
+						v *= w[e]
+					}
+					if have := row[k]; first[k] < 0 || have == have && (v != v || which == Max && v > have ||
+						which == Min && v < have) {
+						row[k], first[k] = v, I(e)
+					}
+				}
+			}
+		}
+	})
+}
+
+// SpMMExtremeBackward is the gradient of SpMMExtreme with respect to x: each element of dy goes to the source of the
+// edge that arg names, times its value. It walks the transpose, so that no two workers meet.
+func (p *Pool) SpMMExtremeBackward(dx unified.Tensor, a *Matrix, arg, values, dy unified.Tensor) error {
+	if err := checkExtreme(dy, arg, a, values, dx); err != nil {
+		return err
+	}
+	if arg.DType() == unified.Int64 {
+		from, _ := unified.View[int64](arg)
+		return extremeBackward(p, dx, a, from, values, dy)
+	}
+	from, _ := unified.View[int32](arg)
+	return extremeBackward(p, dx, a, from, values, dy)
+}
+
+func extremeBackward[I int32 | int64](p *Pool, dx unified.Tensor, a *Matrix, arg []I, values,
+	dy unified.Tensor) error {
+	t := a.Transpose()
+	order := t.order()
+	to, from, w, width := floats(dx), floats(dy), floats(values), dy.Width()
+	return p.split(t.rows, 256, func(lo, hi int64) {
+		for j := lo; j < hi; j++ {
+			row := to[j*width : (j+1)*width]
+			clear(row)
+			for at := t.start(j); at < t.start(j+1); at++ {
+				i, e := t.column(at), order[at]
+				for k, d := range from[i*width : (i+1)*width] {
+					if int64(arg[i*width+int64(k)]) != e {
+						continue
+					}
+					if len(w) > 0 {
+						d *= w[e]
+					}
+					row[k] += float32(d)
+				}
+			}
+		}
+	})
+}

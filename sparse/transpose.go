@@ -1,0 +1,187 @@
+package sparse
+
+import (
+	"fmt"
+	"math"
+	"unsafe"
+
+	"github.com/khop-gnn/khop/unified"
+)
+
+// Transpose returns the matrix whose row j has the rows of a that column j is in, ascending. It is built at the first
+// call, takes 12 bytes an edge, and belongs to a: it is valid as long as a is. The transpose of a transpose is the
+// matrix itself.
+func (a *Matrix) Transpose() *Matrix {
+	a.turn.Do(func() {
+		t := &Matrix{rows: a.cols, cols: a.rows, edges: a.edges, transposed: a, indptr64: make([]int64, a.cols+1)}
+		t.turn.Do(func() {}) // it has its transpose
+		if a.rows <= math.MaxInt32 {
+			t.indices32 = make([]int32, a.edges)
+		} else {
+			t.indices64 = make([]int64, a.edges)
+		}
+		t.from = make([]int64, a.edges)
+		switch {
+		case a.indices64 != nil:
+			transpose(t, a, a.indices64)
+		default:
+			transpose(t, a, a.indices32)
+		}
+		a.transposed = t
+	})
+	return a.transposed
+}
+
+// transpose sorts the edges by column; those of a column stay in the order of rows.
+func transpose[I int32 | int64](t, a *Matrix, columns []I) {
+	next := t.indptr64
+	for _, j := range columns {
+		next[j+1]++
+	}
+	for j := range t.rows {
+		next[j+1] += next[j]
+	}
+	for i := range a.rows {
+		for e := a.start(i); e < a.start(i+1); e++ {
+			to := next[columns[e]]
+			next[columns[e]]++
+			t.from[to] = e
+			if t.indices64 != nil {
+				t.indices64[to] = i
+			} else {
+				t.indices32[to] = int32(i)
+			}
+		}
+	}
+	copy(next[1:], next[:t.rows]) // each has become where the next one begins
+	next[0] = 0
+}
+
+// Turn writes to out the values of a's edges in the order of those of a.Transpose(). Shapes: values and out float32
+// [edges] or [heads, edges], alike. ErrShape where they are not.
+func (p *Pool) Turn(out unified.Tensor, a *Matrix, values unified.Tensor) error {
+	if !perEdge(out, a) || !perEdge(values, a) || headsOf(out) != headsOf(values) || overlap(out, values) {
+		return fmt.Errorf("%w: values %v and %v of %d edges", ErrShape, out, values, a.edges)
+	}
+	order, to, from := a.Transpose().order(), floats(out), floats(values)
+	return p.split(a.edges, 1<<14, func(lo, hi int64) {
+		for h := int64(0); h < int64(len(to)); h += a.edges {
+			for e := lo; e < hi; e++ {
+				to[h+e] = from[h+order[e]]
+			}
+		}
+	})
+}
+
+// SpMMBackward is the gradient of SpMM with respect to x: row j of dx becomes the sum of rows i of dy, each times the
+// value of its edge and, for Mean, 1/degree of i, over the edges (i, j) of a, in the order of rows. It is an SpMM of
+// the transpose, which it builds at the first call. SDDMM is the gradient with respect to the values.
+//
+// Shapes: dx float32 [a.Cols(), ...], written; dy float32 [a.Rows(), ...] of the same width; values as in SpMM. room is
+// float32 of the shape of values, written, or no tensor: then it is allocated where values or Mean need it.
+func (p *Pool) SpMMBackward(dx unified.Tensor, r Reduce, a *Matrix, values, dy, room unified.Tensor) error {
+	t := a.Transpose()
+	if r == Mean && !values.Valid() {
+		return p.SpMM(dx, Sum, t, a.turnedMeans(), dy)
+	}
+	if !values.Valid() {
+		return p.SpMM(dx, r, t, values, dy)
+	}
+	if !perEdge(values, a) {
+		return fmt.Errorf("%w: the values are %v, not float32[%d] on the host", ErrShape, values, a.edges)
+	}
+	if !room.Valid() {
+		room, _ = unified.FromSlice(make([]float32, headsOf(values)*a.edges)).Reshape(values.Shape()...)
+	}
+	if err := p.Turn(room, a, values); err != nil {
+		return err
+	}
+	if r == Mean {
+		mean, turned := floats(a.turnedMeans()), floats(room)
+		for h := 0; h < len(turned); h += len(mean) {
+			for e, m := range mean {
+				turned[h+e] *= m
+			}
+		}
+	}
+	return p.SpMM(dx, Sum, t, room, dy)
+}
+
+// turnedMeans returns 1/degree of the row of each edge, in the order of the transpose. It is computed once.
+func (a *Matrix) turnedMeans() unified.Tensor {
+	a.means.Do(func() {
+		inverse, t := a.inverseDegrees(), a.Transpose()
+		a.mean = make([]float32, a.edges)
+		for e := range a.mean {
+			a.mean[e] = inverse[t.column(int64(e))]
+		}
+	})
+	return unified.FromSlice(a.mean)
+}
+
+// GCNNorm returns a value for each edge (i, j): 1/sqrt(degree of row i x degree of column j). It is computed at the
+// first call, in float64, and belongs to a.
+//
+// Source: Kipf and Welling, "Semi-Supervised Classification with Graph Convolutional Networks", ICLR 2017, for a
+// symmetric matrix with self-loops (WithLoops).
+func (a *Matrix) GCNNorm() unified.Tensor {
+	a.norms.Do(func() {
+		t := a.Transpose()
+		a.norm = make([]float32, a.edges)
+		for i := range a.rows {
+			d := float64(a.start(i+1) - a.start(i))
+			for e := a.start(i); e < a.start(i+1); e++ {
+				j := a.column(e)
+				a.norm[e] = float32(1 / math.Sqrt(d*float64(t.start(j+1)-t.start(j))))
+			}
+		}
+	})
+	return unified.FromSlice(a.norm)
+}
+
+// WithLoops returns a new matrix with the edges of a and an edge (i, i) last in each row i that has none: the
+// destinations of a block are its first sources. ErrShape if there are more rows than columns.
+func (a *Matrix) WithLoops() (*Matrix, error) {
+	if a.rows > a.cols {
+		return nil, fmt.Errorf("%w: a matrix of %d x %d has rows without a loop", ErrShape, a.rows, a.cols)
+	}
+	indptr, indices := make([]int64, a.rows+1), make([]int64, 0, a.edges+a.rows)
+	for i := range a.rows {
+		loop := false
+		for e := a.start(i); e < a.start(i+1); e++ {
+			loop = loop || a.column(e) == i
+			indices = append(indices, a.column(e))
+		}
+		if !loop {
+			indices = append(indices, i)
+		}
+		indptr[i+1] = int64(len(indices))
+	}
+	if a.rows > math.MaxInt32 {
+		return New(a.cols, unified.FromSlice(indptr), unified.FromSlice(indices))
+	}
+	narrow := make([]int32, len(indices))
+	for e, j := range indices {
+		narrow[e] = int32(j)
+	}
+	return New(a.cols, unified.FromSlice(indptr), unified.FromSlice(narrow))
+}
+
+// floats returns the elements of a tensor that dense allows.
+func floats(t unified.Tensor) []float32 {
+	b := t.Bytes()
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/4)
+}
+
+// order returns, for each edge of a, which edge of the transpose it is. a has a transpose.
+func (a *Matrix) order() []int64 {
+	a.orders.Do(func() {
+		if a.from == nil {
+			a.from = make([]int64, a.edges)
+			for e, from := range a.transposed.from {
+				a.from[from] = int64(e)
+			}
+		}
+	})
+	return a.from
+}

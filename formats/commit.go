@@ -137,18 +137,19 @@ func (w *Writer) addStrings(c *Content, left map[[2]string]*written, nodeTypes i
 	return nil
 }
 
-// addSplits adds the splits: by index, then train, val, test, then others by name.
+// addSplits adds the splits, those of nodes before those of links: by index, then train, val, test, then others by
+// name.
 func (w *Writer) addSplits(c *Content) {
 	type key struct {
-		name  string
-		index int
+		task, name string
+		index      int
 	}
 	at := map[key]int{}
 	for _, a := range w.arrays {
 		if a.info.Owner != "" {
 			continue
 		}
-		k := key{a.split.Name, a.split.Index}
+		k := key{a.split.Task, a.split.Name, a.split.Index}
 		i, ok := at[k]
 		if !ok {
 			i = len(c.Splits)
@@ -165,7 +166,7 @@ func (w *Writer) addSplits(c *Content) {
 		return 3
 	}
 	slices.SortStableFunc(c.Splits, func(a, b SplitInfo) int {
-		return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(rank(a.Name), rank(b.Name)),
-			cmp.Compare(a.Name, b.Name))
+		return cmp.Or(-cmp.Compare(a.Task, b.Task), cmp.Compare(a.Index, b.Index),
+			cmp.Compare(rank(a.Name), rank(b.Name)), cmp.Compare(a.Name, b.Name))
 	})
 }

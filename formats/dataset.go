@@ -31,6 +31,7 @@ type Dataset struct {
 	verified  []*verifiedFile
 	byAddress sync.Once // verified is in order
 
+	links     []LinkSplit
 	closeOnce sync.Once
 	closeErr  error
 	regions   []*pinned.Region
@@ -152,6 +153,7 @@ func (d *Dataset) openSplits(root *os.Root, a *graph.Arrays) error {
 	for i := range d.manifest.Splits {
 		info := &d.manifest.Splits[i]
 		split := graph.Split{Name: info.Name, Index: info.Index}
+		links := LinkSplit{Name: info.Name, Index: info.Index}
 		for j := range info.Sets {
 			set := &info.Sets[j]
 			dtype, _ := unified.ParseDType(set.DType)
@@ -163,7 +165,15 @@ func (d *Dataset) openSplits(root *os.Root, a *graph.Arrays) error {
 			if err != nil {
 				return corrupt(d.filePath(&set.Parts[0]), "%v", err)
 			}
+			if info.Task == taskLink {
+				links.add(set, t)
+				continue
+			}
 			split.Seeds.Sets = append(split.Seeds.Sets, graph.SeedSet{Type: set.NodeType, IDs: t, Count: t.Len()})
+		}
+		if info.Task == taskLink {
+			d.links = append(d.links, links)
+			continue
 		}
 		a.Splits = append(a.Splits, split)
 	}

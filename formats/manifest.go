@@ -76,16 +76,19 @@ type ArrayInfo struct {
 
 // SplitInfo is a named set of seeds.
 type SplitInfo struct {
-	Task  string    `json:"task"` // "node"
+	Task  string    `json:"task"` // "node", or "link"
 	Name  string    `json:"name"`
 	Index int       `json:"index"`
 	Sets  []SetInfo `json:"sets"`
 }
 
-// SetInfo is the seeds of one node type in a split.
+// SetInfo is the seeds of one node type in a split of nodes; or, of links, their sources, their targets or their
+// labels.
 type SetInfo struct {
 	NodeType int    `json:"node_type"`
-	DType    string `json:"dtype"` // int32 or int64
+	EdgeType *int   `json:"edge_type,omitempty"` // of links
+	End      string `json:"end,omitempty"`       // of links: "source", "target" or "label"
+	DType    string `json:"dtype"`               // int32 or int64
 	Parts    []Part `json:"parts"`
 }
 

@@ -291,14 +291,14 @@ func (c *Content) checkDTypes(s *graph.Schema, seen map[[2]string]bool) error {
 
 func (c *Content) checkSplits(s *graph.Schema, p *partChecker) error {
 	type key struct {
-		name  string
-		index int
+		task, name string
+		index      int
 	}
 	seen := make(map[key]bool, len(c.Splits))
 	for i := range c.Splits {
 		sp := &c.Splits[i]
-		k := key{sp.Name, sp.Index}
-		if sp.Task != taskNode {
+		k := key{sp.Task, sp.Name, sp.Index}
+		if sp.Task != taskNode && sp.Task != taskLink {
 			return fmt.Errorf("%w: splits of task %.100q", ErrVersion, sp.Task)
 		}
 		if seen[k] || sp.Index < 0 || sp.Name == "" || len(sp.Name) > maxName || len(sp.Sets) == 0 {
@@ -317,6 +317,39 @@ func (c *Content) checkSplits(s *graph.Schema, p *partChecker) error {
 				return err
 			}
 		}
+		if err := sp.checkLinks(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// linkEnds are the arrays of the links of an edge type, in order; the last may be missing.
+var linkEnds = []string{"source", "target", "label"}
+
+func linkEnd(name string) int { return slices.Index(linkEnds, name) }
+
+// checkLinks checks that sets of links come as source, target and perhaps label of an edge type, of equal length.
+func (sp *SplitInfo) checkLinks(s *graph.Schema) error {
+	at := 0
+	for i, set := range sp.Sets {
+		link := set.EdgeType != nil
+		if link != (sp.Task == taskLink) {
+			return corruptf("split %.100q %d of task %q has a set of another task", sp.Name, sp.Index, sp.Task)
+		}
+		if !link {
+			continue
+		}
+		end := linkEnd(set.End)
+		if t := *set.EdgeType; t < 0 || t >= len(s.Edges) || end < 0 || end != 0 && (end != at || i == 0 ||
+			*sp.Sets[i-1].EdgeType != t || sp.Sets[i-1].Parts[0].Rows != set.Parts[0].Rows) || end == 0 && at == 1 ||
+			end < 2 && set.NodeType != []int{s.Edges[t].Src, s.Edges[t].Dst}[end] {
+			return corruptf("links %.100q %d: set %d, of ends %.20q, is out of place", sp.Name, sp.Index, i, set.End)
+		}
+		at = end + 1
+	}
+	if sp.Task == taskLink && at == 1 {
+		return corruptf("links %.100q %d have no targets", sp.Name, sp.Index)
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ const (
 	markerName   = ".khop-incomplete"
 	ownerNodes   = "nodes/"
 	taskNode     = "node"
+	taskLink     = "link"
 	extension    = ".arrow"
 
 	nameIndptr  = "indptr"
@@ -82,4 +83,13 @@ func splitPath(name string, index, nodeType int) string {
 		suffix = fmt.Sprintf(".n%d", nodeType)
 	}
 	return "splits/" + dir + "/" + fileStem(name) + suffix + extension
+}
+
+// linkPath names the file of one array of the links of an edge type: splits/link/val.e0-source.arrow.
+func linkPath(name string, index, edgeType int, end string) string {
+	dir := taskLink
+	if index > 0 {
+		dir = fmt.Sprintf("%s-%d", taskLink, index)
+	}
+	return fmt.Sprintf("splits/%s/%s.e%d-%s%s", dir, fileStem(name), edgeType, end, extension)
 }

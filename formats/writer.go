@@ -270,6 +270,27 @@ func (w *Writer) Split(name string, index int, nodeType int, dtype unified.DType
 	return newColumnWriter(w, a, rows)
 }
 
+// Links returns the writer of one array of the links of one edge type in a split: their ends "source" and "target", own
+// ids of the two node types, and, where links have labels, "label" (int64). All have as many rows, and nodeType is that
+// of the end, 0 for labels.
+func (w *Writer) Links(name string, index, edgeType, nodeType int, end string, dtype unified.DType,
+	rows int64) (*ColumnWriter, error) {
+	if index < 0 || edgeType < 0 || nodeType < 0 || linkEnd(end) < 0 ||
+		dtype != unified.Int32 && dtype != unified.Int64 {
+		return nil, fileError(w.dir, "", fmt.Errorf("links %q %d of edge type %d: %s of type %v", name, index, edgeType,
+			end, dtype))
+	}
+	a := &written{
+		split: SplitInfo{Task: taskLink, Name: name, Index: index},
+		set:   SetInfo{NodeType: nodeType, EdgeType: &edgeType, End: end, DType: dtype.String()},
+		typ:   arrayType{name: name, dtype: dtype},
+	}
+	if err := w.add(a, linkPath(name, index, edgeType, end), rows); err != nil {
+		return nil, err
+	}
+	return newColumnWriter(w, a, rows)
+}
+
 func (w *Writer) column(owner, name string, c graph.Column, rows int64) (*ColumnWriter, error) {
 	a := &written{
 		info: ArrayInfo{Owner: owner, Name: c.Name, DType: c.DType.String(), Shape: append([]int64{}, c.Shape...)},

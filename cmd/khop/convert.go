@@ -21,6 +21,7 @@ type convertCmd struct {
 	Dedupe     string   `enum:"no,first,sum,max" default:"no" help:"Make one of the edges between two nodes: ${enum}."`
 	SelfLoops  string   `enum:"keep,drop,add" default:"keep" help:"Self-loops: ${enum}."`
 	ByTime     bool     `help:"Order the edges of a node by their column time."`
+	Relations  bool     `name:"relations-as-types" help:"Make an edge type of each relation of a knowledge graph."`
 	Features   string   `placeholder:"FILE" help:".npy file with a row of features a node."`
 	Labels     string   `placeholder:"FILE" help:".npy file with a label a node."`
 	Columns    []string `placeholder:"NAME" help:"Names of an edge list's fields, in order."`
@@ -51,7 +52,7 @@ type convertResult struct {
 func (c *convertCmd) Run(env *environment) error {
 	opt := convert.Options{
 		From: c.From, Features: c.Features, Labels: c.Labels, Columns: c.Columns, IDs: c.IDs,
-		Force: c.Force, ByTime: c.ByTime,
+		Force: c.Force, ByTime: c.ByTime, RelationsAsTypes: c.Relations,
 		Merge: map[string]convert.Merge{"first": convert.MergeFirst, "sum": convert.MergeSum,
 			"max": convert.MergeMax}[c.Dedupe],
 		Loops: map[string]convert.Loops{"drop": convert.DropLoops, "add": convert.AddLoops}[c.SelfLoops],

@@ -183,7 +183,7 @@ type conversion struct {
 }
 
 func (c *conversion) run(ctx context.Context) (res *Result, err error) {
-	t, err := source.OpenTree(c.src, &c.budget)
+	t, err := c.open()
 	if err != nil {
 		return nil, err
 	}
@@ -194,6 +194,22 @@ func (c *conversion) run(ctx context.Context) (res *Result, err error) {
 	defer func() { err = errors.Join(err, c.graph.Close()) }()
 	debug.FreeOSMemory() // what the reader has given back makes room for the structure
 	return c.write(ctx)
+}
+
+// open opens the source; of a folder that holds nothing but one archive, and perhaps texts about it, the archive.
+func (c *conversion) open() (*source.Tree, error) {
+	t, err := source.OpenTree(c.src, &c.budget)
+	if err != nil {
+		return nil, err
+	}
+	archives := t.Archives()
+	if _, _, err := recognise(t, c.opt.From); err == nil || len(archives) != 1 {
+		return t, nil
+	}
+	if err := t.Close(); err != nil {
+		return nil, err
+	}
+	return source.OpenTree(archives[0], &c.budget)
 }
 
 // read recognises the source and reads it, with the tables beside it.
@@ -333,7 +349,7 @@ func (c *conversion) finish(res *Result, o *order, s *graph.Schema) {
 func (c *conversion) result(s *graph.Schema, o *order) *Result {
 	g := c.graph
 	r := &Result{Kind: c.kind, Nodes: s.NumNodes(), Edges: o.most, SourceEdges: g.Edges.Count, Direction: o.direction,
-		Splits: len(g.Splits), Notes: append([]string{}, g.Notes...), Bytes: c.bytes(s, o.most)}
+		Splits: len(g.Splits) + len(g.Links), Notes: append([]string{}, g.Notes...), Bytes: c.bytes(s, o.most)}
 	for _, n := range g.Nodes {
 		r.Classes = max(r.Classes, n.Classes)
 		for _, col := range n.Columns {
@@ -359,6 +375,9 @@ func (c *conversion) bytes(s *graph.Schema, edges int64) int64 {
 	for _, split := range c.graph.Splits {
 		n += int64(len(split.IDs)) * s.IDType().Size()
 	}
+	for _, k := range c.graph.Links {
+		n += int64(len(k.Src))*2*s.IDType().Size() + 8*int64(len(k.Labels))
+	}
 	return n
 }
 
@@ -378,14 +397,70 @@ func (c *conversion) writeColumns(ctx context.Context, w *formats.Writer, id uni
 			}
 		}
 	}
+	return c.writeSplits(w, id == unified.Int32)
+}
+
+// writeSplits writes seeds and links.
+func (c *conversion) writeSplits(w *formats.Writer, narrow bool) error {
+	put := func(cw *formats.ColumnWriter, err error, data []byte) error {
+		return fill(cw, err, func() error { _, err := cw.Write(data); return err })
+	}
 	for _, split := range c.graph.Splits {
-		dtype, data := ids(split.IDs, id == unified.Int32)
+		dtype, data := ids(split.IDs, narrow)
 		cw, err := w.Split(split.Name, split.Index, split.NodeType, dtype, int64(len(split.IDs)))
-		if err := fill(cw, err, func() error { _, err := cw.Write(data); return err }); err != nil {
+		if err := put(cw, err, data); err != nil {
 			return err
 		}
 	}
+	for i := range c.graph.Links {
+		for _, k := range byType(&c.graph.Links[i], len(c.graph.Types)) {
+			t, n := c.graph.Types[k.typ], int64(len(k.Src))
+			for end, list := range [][]int64{k.Src, k.Dst, k.Labels} {
+				if list == nil {
+					continue
+				}
+				dtype, data := ids(list, narrow && end < 2)
+				cw, err := w.Links(k.Name, k.Index, k.typ, []int{t.Source, t.Target, 0}[end],
+					[]string{"source", "target", "label"}[end], dtype, n)
+				if err := put(cw, err, data); err != nil {
+					return err
+				}
+			}
+		}
+	}
 	return nil
+}
+
+// typedLink is the links of one edge type.
+type typedLink struct {
+	source.Link
+	typ int
+}
+
+// byType returns links by their edge type, in order; those of type 0 also where there are none.
+func byType(k *source.Link, types int) []typedLink {
+	if k.Types == nil {
+		return []typedLink{{*k, 0}}
+	}
+	parts := make([]typedLink, types)
+	for i, t := range k.Types {
+		p := &parts[t]
+		p.Src, p.Dst = append(p.Src, k.Src[i]), append(p.Dst, k.Dst[i])
+		if k.Labels != nil {
+			p.Labels = append(p.Labels, k.Labels[i])
+		}
+	}
+	var list []typedLink
+	for t := range parts {
+		if p := parts[t]; p.Src != nil || t == 0 {
+			p.typ, p.Name, p.Index = t, k.Name, k.Index
+			if p.Src == nil {
+				p.Src, p.Dst = []int64{}, []int64{}
+			}
+			list = append(list, p)
+		}
+	}
+	return list
 }
 
 // fill writes what an open writer is for, and closes it.

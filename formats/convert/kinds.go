@@ -7,17 +7,27 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/khop-gnn/khop/formats/bvgraph"
 	"github.com/khop-gnn/khop/formats/edgelist"
+	"github.com/khop-gnn/khop/formats/metis"
+	"github.com/khop-gnn/khop/formats/mtx"
 	"github.com/khop-gnn/khop/formats/musae"
 	"github.com/khop-gnn/khop/formats/npz"
+	"github.com/khop-gnn/khop/formats/ogb"
 	"github.com/khop-gnn/khop/formats/source"
+	"github.com/khop-gnn/khop/formats/triples"
 	"github.com/khop-gnn/khop/internal/paths"
 )
 
 // readers are tried in order; the last takes any text.
 var readers = []source.Reader{
+	ogb.Reader{},
+	triples.Reader{},
 	musae.Reader{},
+	bvgraph.Reader{},
 	npz.Reader{},
+	mtx.Reader{},
+	metis.Reader{},
 	edgelist.Reader{},
 }
 

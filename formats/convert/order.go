@@ -112,7 +112,7 @@ func (o *order) direct() error {
 // sayNeeds says what ordering the edges takes, and refuses what the disk does not hold.
 func (o *order) sayNeeds() error {
 	all, _ := edgesort.Need(o.opt)
-	memory := min(all, o.c.ledger.Left())
+	memory := min(all, o.c.ledger.Left()-o.c.ledger.Left()/8)
 	spill := edgesort.Spill(o.opt, memory)
 	o.c.opt.Log(fmt.Sprintf("%d nodes, %d edges as listed: ordering takes at most %s of memory, %s of temporary files "+
 		"beside the dataset, and about %v", o.nodes(), o.c.graph.Edges.Count, machine.Bytes(memory),

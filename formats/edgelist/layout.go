@@ -103,8 +103,8 @@ func (r *reader) checkText(b []byte) error {
 	switch {
 	case bytes.HasPrefix(head, []byte("%%MatrixMarket")):
 		return source.Error(r.path, "", 1,
-			"write its entries as an edge list: its first line holds sizes, its ids count from 1",
-			errors.New("is a Matrix Market file, which is not supported"))
+			"leave out --from, or say --from mtx: its first line holds sizes, its ids count from 1",
+			errors.New("is a Matrix Market file"))
 	case len(head) > 262 && string(head[257:262]) == "ustar":
 		what = "is a tar archive: unpack it first"
 	case head[0] == 0x80 && len(head) > 1 && head[1] <= 5:

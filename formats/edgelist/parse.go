@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+
+	"github.com/khop-gnn/khop/formats/source"
 )
 
 // parseNumbers is the fast path: two node numbers at the start of each line, no columns. What is unusual about a line
@@ -175,7 +177,14 @@ func (r *reader) id(f []byte) (int64, error) {
 		if len(f) == 0 {
 			return 0, badf("", "an id is empty")
 		}
-		return r.names.number(f)
+		v, err := r.names.Number(f)
+		if errors.Is(err, source.ErrText) {
+			return 0, badf("convert the file to UTF-8 first", "id %w", err)
+		}
+		if err != nil {
+			return 0, badf("", "%w", err)
+		}
+		return v, nil
 	}
 	const names = "if ids are names, take them as such by --ids names"
 	v, err := strconv.ParseInt(string(f), 10, 64)

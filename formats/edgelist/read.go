@@ -86,7 +86,7 @@ type reader struct {
 	src     []int64
 	dst     []int64
 	store   *source.EdgeStore
-	names   *names // of nodes, if ids are names
+	names   *source.Names // of nodes, if ids are names
 	columns []*column
 	fields  [][]byte
 	quoted  []byte
@@ -152,7 +152,7 @@ func (r *reader) parse(b []byte) error {
 			r.columns = append(r.columns, c)
 		}
 		if lay.names {
-			r.names = newNames(&r.opt)
+			r.names = source.NewNames(r.opt.Budget)
 		}
 	}
 	var err error
@@ -193,7 +193,7 @@ func (r *reader) finish(g *source.Graph) error {
 				fmt.Errorf("it names %d nodes, but the tables have %d rows", node.Count, r.opt.Nodes))
 		}
 		g.Own(r.names)
-		node.Strings = append(node.Strings, r.names.strings("id"))
+		node.Strings = append(node.Strings, r.names.Strings("id"))
 		g.Note("ids are names: nodes are numbered as they first appear, their names are kept as \"id\"")
 	case r.opt.Nodes > 0:
 		node.Count = r.opt.Nodes

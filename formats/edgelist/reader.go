@@ -1,6 +1,7 @@
 package edgelist
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 
@@ -15,14 +16,37 @@ func (Reader) Info() source.Info {
 	return source.Info{Name: "edgelist", Title: "an edge list", Options: []string{"columns", "ids", "tables"}}
 }
 
-// Find implements source.Reader: any text can be an edge list.
+// Find implements source.Reader: any text that is named can be an edge list; among other files its first lines must be
+// rows of as many fields.
 func (Reader) Find(t *source.Tree) (found []string) {
 	for _, name := range t.Files() {
-		if head, err := t.At(name).Head(); err == nil && Looks(head) {
+		if head, err := t.At(name).Head(); err == nil && Looks(head) && (t.Single() || even(head)) {
 			found = append(found, name)
 		}
 	}
 	return found
+}
+
+// even reports whether the first lines have equally many fields, two or more.
+func even(head []byte) bool {
+	r, fields, delim := &reader{}, 0, byte(0)
+	lines := bytes.Split(head, []byte("\n"))
+	for i, line := range lines {
+		if skippable(line) || i == len(lines)-1 && i > 0 {
+			continue
+		}
+		if delim == 0 {
+			delim = delimiter(line)
+		}
+		f, err := r.split(line, delim, nil)
+		if fields == 0 {
+			fields = len(f)
+		}
+		if err != nil || len(f) != fields || len(f) < 2 {
+			return false
+		}
+	}
+	return fields > 0
 }
 
 // Read implements source.Reader.

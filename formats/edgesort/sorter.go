@@ -102,10 +102,13 @@ type Sorter struct {
 // keyBytes is what the key of an edge takes.
 const keyBytes = 8
 
+// sourceShare is the part of the memory that is left to the source, which decodes edges while they are added.
+const sourceShare = 8
+
 // leastMemory is the least that a sorter works with.
 const leastMemory = 1 << 18
 
-// New returns a sorter. It takes its memory from the budget: all that can be of use, at most what is left.
+// New returns a sorter. It takes its memory from the budget: all that can be of use, at most 7/8 of what is left.
 // pinned.ErrLimit where that is too little.
 func New(opt Options) (*Sorter, error) {
 	if opt.Workers <= 0 {
@@ -171,8 +174,8 @@ func Spill(opt Options, memory int64) int64 {
 // allocate takes the memory.
 func (s *Sorter) allocate() error {
 	all, least := Need(s.opt)
-	n := min(all, s.opt.Budget.Ledger().Left())
-	n = max(n, least) &^ 63
+	left := s.opt.Budget.Ledger().Left()
+	n := max(min(all, left-left/sourceShare), least) &^ 63
 	if err := s.opt.Budget.Ledger().Take(pinned.Building, n); err != nil {
 		return fmt.Errorf("sort %d edges: %w", s.opt.Edges, err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -85,15 +86,29 @@ func Pairs(each func(yield func(src, dst []int64) error) error, columns [][]byte
 	}
 }
 
-// Link is a named set of edges that a task asks about; they need not be edges of the graph.
+// Link is a named set of links to predict: edges, which need not be of the graph.
 type Link struct {
-	Name  string // train, valid, test
-	Index int
-	Count int64
-	// Given are links that are there, and links that are given as not being there.
-	Type     int // of Graph.Types; -1: each has its own
-	Negative bool
-	Each     func(yield func(Batch) error) error
+	Name     string // train, val, test
+	Index    int
+	Src, Dst []int64
+	Types    []int64 // indices of Graph.Types, one each; nil: all of type 0
+	// Labels are 1 for a link that is there, 0 for one that is given as not being there; or what else is to be
+	// predicted. nil: all are there.
+	Labels []int64
+}
+
+// Append adds a link with its label, and counts it in l.
+func (k *Link) Append(l *pinned.Ledger, src, dst, label int64) (err error) {
+	for _, to := range []struct {
+		list *[]int64
+		v    int64
+	}{{&k.Src, src}, {&k.Dst, dst}, {&k.Labels, label}} {
+		if *to.list, err = Grow(l, *to.list, 1); err != nil {
+			return err
+		}
+		*to.list = append(*to.list, to.v)
+	}
+	return nil
 }
 
 // Column is a column of nodes that is written when it is asked for.

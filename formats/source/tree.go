@@ -219,6 +219,19 @@ func (t *Tree) take(name string, r io.Reader, size int64) error {
 // Files returns the names of all files, sorted, with slashes: the one that was named, or those of a folder or archive.
 func (t *Tree) Files() []string { return t.names }
 
+// Archives returns the paths of the archives in a folder.
+func (t *Tree) Archives() (found []string) {
+	if t.single || t.spool != nil {
+		return nil
+	}
+	for _, name := range t.names {
+		if head, err := t.At(name).Head(); err == nil && (isTar(head) || isZip(head)) {
+			found = append(found, t.At(name).Path())
+		}
+	}
+	return found
+}
+
 // Single reports whether one file was named, which is no archive.
 func (t *Tree) Single() bool { return t.single }
 

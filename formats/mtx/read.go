@@ -1,0 +1,256 @@
+package mtx
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/khop-gnn/khop/formats/source"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// Reader reads Matrix Market files.
+type Reader struct{}
+
+const banner = "%%MatrixMarket"
+
+// Info implements source.Reader.
+func (Reader) Info() source.Info {
+	return source.Info{Name: "mtx", Title: "a Matrix Market file", Options: []string{"tables"}}
+}
+
+// Find implements source.Reader.
+func (Reader) Find(t *source.Tree) (found []string) {
+	for _, name := range t.Files() {
+		if head, err := t.At(name).Head(); err == nil && bytes.HasPrefix(head, []byte(banner)) {
+			found = append(found, name)
+		}
+	}
+	return found
+}
+
+// matrix is a file being read.
+type matrix struct {
+	f           *source.File
+	s           *bufio.Scanner
+	line        int64
+	field, kind string // of the banner: real, integer, pattern; general, symmetric, ..
+	rows, cols  int64
+	entries     int64
+
+	store    *source.EdgeStore
+	values   *source.Spool
+	src, dst []int64
+	data     []byte
+	least    float64
+}
+
+func (m *matrix) fail(err error) error {
+	return source.Error(m.f.Path, "", m.line,
+		"a Matrix Market file has a banner, comments, sizes, and an entry a line", err)
+}
+
+// next returns the fields of the next line that is no comment; nil at the end.
+func (m *matrix) next() ([][]byte, error) {
+	for m.s.Scan() {
+		m.line++
+		if text := m.s.Bytes(); len(text) > 0 && text[0] != '%' {
+			if f := bytes.Fields(text); len(f) > 0 {
+				return f, nil
+			}
+		}
+	}
+	if err := m.s.Err(); err != nil {
+		return nil, m.fail(err)
+	}
+	return nil, nil
+}
+
+// Read implements source.Reader.
+func (Reader) Read(ctx context.Context, at source.Place, r *source.Request) (_ *source.Graph, err error) {
+	f, err := at.OpenText()
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if err := f.Count(r.Budget.Ledger()); err != nil {
+		return nil, err
+	}
+	m := &matrix{f: f, s: bufio.NewScanner(f), store: &source.EdgeStore{Spool: source.Spool{Budget: r.Budget}},
+		values: &source.Spool{Budget: r.Budget}}
+	m.s.Buffer(nil, source.MaxRecord)
+	g := source.Plain()
+	g.Own(m.store)
+	g.Own(m.values)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, g.Close())
+		}
+	}()
+	if err := m.readHead(); err != nil {
+		return nil, err
+	}
+	if err := m.readEntries(ctx, r); err != nil {
+		return nil, err
+	}
+	return g, m.describe(g)
+}
+
+// readHead reads the banner and the sizes.
+func (m *matrix) readHead() error {
+	if !m.s.Scan() {
+		return m.fail(errors.New("there is no banner"))
+	}
+	m.line = 1
+	words := strings.Fields(strings.ToLower(m.s.Text()))
+	if len(words) != 5 || words[0] != strings.ToLower(banner) || words[1] != "matrix" {
+		return m.fail(fmt.Errorf("the banner is %.80q", m.s.Text()))
+	}
+	m.field, m.kind = words[3], words[4]
+	switch {
+	case words[2] != "coordinate":
+		return m.fail(fmt.Errorf("a matrix of the format %.20q, which holds no edges: coordinate is wanted", words[2]))
+	case !slices.Contains([]string{"real", "double", "integer", "pattern"}, m.field):
+		return m.fail(fmt.Errorf("values of the type %.20q are not supported", m.field))
+	case !slices.Contains([]string{"general", "symmetric", "skew-symmetric"}, m.kind):
+		return m.fail(fmt.Errorf("a matrix of the kind %.20q is not supported", m.kind))
+	}
+	f, err := m.next()
+	if err != nil {
+		return err
+	}
+	if len(f) != 3 {
+		return m.fail(fmt.Errorf("there are %d sizes, not rows, columns and entries", len(f)))
+	}
+	for i, to := range []*int64{&m.rows, &m.cols, &m.entries} {
+		if *to, err = strconv.ParseInt(string(f[i]), 10, 64); err != nil || *to < 0 || *to > 1<<48 {
+			return m.fail(fmt.Errorf("the size %.40q", f[i]))
+		}
+	}
+	if source.TooSparse(max(m.rows, m.cols), m.entries) || m.kind != "general" && m.rows != m.cols {
+		return m.fail(fmt.Errorf("%d rows, %d columns and %d entries of a %s matrix", m.rows, m.cols, m.entries,
+			m.kind))
+	}
+	return nil
+}
+
+const chunkEdges = 1 << 18
+
+func (m *matrix) readEntries(ctx context.Context, r *source.Request) error {
+	want, seen := 3, int64(0)
+	if m.field == "pattern" {
+		want = 2
+	}
+	for {
+		f, err := m.next()
+		if err != nil {
+			return err
+		}
+		if f == nil {
+			break
+		}
+		if seen++; len(f) != want || seen > m.entries {
+			return m.fail(fmt.Errorf("entry %d of %d has %d numbers, not %d", seen, m.entries, len(f), want))
+		}
+		if err := m.entry(f); err != nil {
+			return m.fail(err)
+		}
+		if len(m.src) >= chunkEdges {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if err := m.flush(); err != nil {
+				return err
+			}
+			r.Report("read", m.f.Done(), m.f.Size)
+		}
+	}
+	if seen != m.entries {
+		return m.fail(fmt.Errorf("there are %d entries, not %d: it is cut short", seen, m.entries))
+	}
+	return m.flush()
+}
+
+func (m *matrix) entry(f [][]byte) error {
+	var at [2]int64
+	for i, size := range []int64{m.rows, m.cols} {
+		v, err := strconv.ParseInt(string(f[i]), 10, 64)
+		if err != nil || v < 1 || v > size {
+			return fmt.Errorf("%.40q is not in 1 .. %d", f[i], size)
+		}
+		at[i] = v - 1
+	}
+	m.src, m.dst = append(m.src, at[0]), append(m.dst, at[1])
+	if m.field == "pattern" {
+		return nil
+	}
+	var bits uint64
+	var x float64
+	var err error
+	if m.field == "integer" {
+		var v int64
+		v, err = strconv.ParseInt(string(f[2]), 10, 64)
+		bits, x = uint64(v), float64(v)
+	} else {
+		x, err = strconv.ParseFloat(string(f[2]), 64)
+		bits = math.Float64bits(x)
+	}
+	if err != nil || math.IsNaN(x) || math.IsInf(x, 0) {
+		return fmt.Errorf("the value %.40q", f[2])
+	}
+	m.least = min(m.least, x)
+	m.data = binary.LittleEndian.AppendUint64(m.data, bits)
+	if m.kind == "skew-symmetric" && at[0] != at[1] {
+		if m.field == "integer" {
+			bits = -bits
+		} else {
+			bits = math.Float64bits(-x)
+		}
+		m.least = min(m.least, -x)
+		m.src, m.dst = append(m.src, at[1]), append(m.dst, at[0])
+		m.data = binary.LittleEndian.AppendUint64(m.data, bits)
+	}
+	return nil
+}
+
+func (m *matrix) flush() error {
+	if _, err := m.values.Write(m.data); err != nil {
+		return err
+	}
+	err := m.store.Append(m.src, m.dst)
+	m.src, m.dst, m.data = m.src[:0], m.dst[:0], m.data[:0]
+	return err
+}
+
+func (m *matrix) describe(g *source.Graph) error {
+	g.Node().Count = m.rows
+	if m.rows != m.cols {
+		g.Nodes = []source.NodeType{{Name: "row", Count: m.rows}, {Name: "column", Count: m.cols}}
+		g.Types = []source.EdgeType{{Source: 0, Relation: "entry", Target: 1}}
+		g.Note("the matrix is %d x %d: rows and columns are node types of their own", m.rows, m.cols)
+	}
+	g.Edges.Count, g.Edges.Undirected = m.store.Len(), m.kind == "symmetric"
+	if m.field == "pattern" {
+		g.Edges.Each = source.Pairs(m.store.Each, nil, nil)
+		return nil
+	}
+	data, err := m.values.Bytes()
+	c := graph.Column{Name: "weight", DType: unified.Float64}
+	if m.field == "integer" {
+		c.DType = unified.Int64
+	}
+	if m.least < 0 {
+		c.Name = "value" // a weight is not negative
+	}
+	g.Edges.Columns = []graph.Column{c}
+	g.Edges.Each = source.Pairs(m.store.Each, [][]byte{data}, []int64{8})
+	return err
+}

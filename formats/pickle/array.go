@@ -1,0 +1,211 @@
+package pickle
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/khop-gnn/khop/unified"
+)
+
+// known are the names that stand for data.
+var known = map[Name]bool{
+	"numpy.core.multiarray._reconstruct": true, "numpy._core.multiarray._reconstruct": true, "numpy.ndarray": true,
+	"numpy.dtype": true, "numpy.core.multiarray.scalar": true, "numpy._core.multiarray.scalar": true,
+	"numpy.core.numeric._frombuffer": true, "numpy._core.numeric._frombuffer": true,
+	"_codecs.encode": true, "collections.OrderedDict": true, "collections.defaultdict": true,
+	"__builtin__.list": true, "builtins.list": true, "builtins.set": true, "__builtin__.set": true,
+	"builtins.dict": true, "builtins.bytearray": true, "copy_reg._reconstructor": true, "copyreg._reconstructor": true,
+	"builtins.object": true, "__builtin__.object": true, "builtins.int": true, "__builtin__.int": true,
+	"scipy.sparse.csr.csr_matrix": true, "scipy.sparse._csr.csr_matrix": true,
+	"scipy.sparse.coo.coo_matrix": true, "scipy.sparse._coo.coo_matrix": true,
+}
+
+// build makes of a name and its arguments a value, where that is known, else an Object.
+func build(n Name, args Tuple) any {
+	switch {
+	case n == "_codecs.encode" && len(args) == 2:
+		if s, ok := args[0].(string); ok {
+			if b, ok := latin1(s); ok {
+				return b
+			}
+		}
+	case n == "collections.OrderedDict" && len(args) <= 1:
+		return &Dict{}
+	case n == "collections.defaultdict":
+		return &Dict{}
+	case (n == "builtins.bytearray") && len(args) == 1:
+		if b, ok := args[0].([]byte); ok {
+			return b
+		}
+	}
+	return &Object{Class: n, Args: args}
+}
+
+// latin1 returns the bytes that a string of characters below 256 stands for.
+func latin1(s string) ([]byte, bool) {
+	b := make([]byte, 0, len(s))
+	for len(s) > 0 {
+		c, n := utf8.DecodeRuneInString(s)
+		if c > 255 || c == utf8.RuneError && n == 1 {
+			return nil, false
+		}
+		b, s = append(b, byte(c)), s[n:]
+	}
+	return b, true
+}
+
+// Array is an array of NumPy: little-endian, row-major unless Fortran.
+type Array struct {
+	DType   unified.DType
+	Shape   []int64
+	Fortran bool
+	Data    []byte
+}
+
+// AsArray returns a value as an array of numbers; ErrFormat where it is none.
+func AsArray(v any) (*Array, error) {
+	o, ok := v.(*Object)
+	if !ok {
+		return nil, fmt.Errorf("%w: no array, but %T", ErrFormat, v)
+	}
+	t, ok := o.State.(Tuple)
+	if !strings.HasSuffix(string(o.Class), "multiarray._reconstruct") || !ok || len(t) != 5 {
+		return nil, fmt.Errorf("%w: no array, but %.80q", ErrFormat, string(o.Class))
+	}
+	a := &Array{}
+	shape, ok := t[1].(Tuple)
+	if !ok || len(shape) > 8 {
+		return nil, fmt.Errorf("%w: an array of no shape", ErrFormat)
+	}
+	size := int64(1)
+	for _, d := range shape {
+		n, ok := d.(int64)
+		if !ok || n < 0 || n > 0 && size > (1<<50)/n {
+			return nil, fmt.Errorf("%w: an array of the shape %v", ErrFormat, shape)
+		}
+		a.Shape, size = append(a.Shape, n), size*n
+	}
+	var err error
+	if a.DType, err = dtype(t[2]); err != nil {
+		return nil, err
+	}
+	a.Fortran, _ = t[3].(bool)
+	switch b := t[4].(type) {
+	case []byte:
+		a.Data = b
+	case string: // of Python 2
+		if a.Data, ok = latin1(b); !ok {
+			a.Data = []byte(b)
+		}
+	default:
+		return nil, fmt.Errorf("%w: an array of objects", ErrFormat)
+	}
+	if int64(len(a.Data)) != size*a.DType.Size() {
+		return nil, fmt.Errorf("%w: %d bytes for an array of %v %v", ErrFormat, len(a.Data), a.Shape, a.DType)
+	}
+	return a, nil
+}
+
+// dtype returns the type that a pickled numpy.dtype names.
+func dtype(v any) (unified.DType, error) {
+	o, ok := v.(*Object)
+	if !ok || o.Class != "numpy.dtype" || len(o.Args) == 0 {
+		return 0, fmt.Errorf("%w: an array of no type", ErrFormat)
+	}
+	name := text(o.Args[0])
+	if state, ok := o.State.(Tuple); ok && len(state) > 1 && text(state[1]) == ">" {
+		return 0, fmt.Errorf("%w: an array of big-endian numbers, which is not supported", ErrFormat)
+	}
+	d, ok := map[string]unified.DType{"b1": unified.Uint8, "i1": unified.Int8, "u1": unified.Uint8, "i2": unified.Int16,
+		"u2": unified.Uint16, "i4": unified.Int32, "u4": unified.Uint32, "i8": unified.Int64, "u8": unified.Uint64,
+		"f2": unified.Float16, "f4": unified.Float32, "f8": unified.Float64}[name]
+	if !ok {
+		return 0, fmt.Errorf("%w: an array of the type %.20q", ErrFormat, name)
+	}
+	return d, nil
+}
+
+func text(v any) string {
+	switch s := v.(type) {
+	case string:
+		return s
+	case []byte:
+		return string(s)
+	}
+	return ""
+}
+
+// Ints returns the elements of an array of integers, in row-major order.
+func (a *Array) Ints() ([]int64, error) {
+	t, err := unified.New(a.DType, aligned(a.Data), int64(len(a.Data))/a.DType.Size())
+	if err != nil {
+		return nil, err
+	}
+	out := make([]int64, 0, t.Len())
+	switch a.DType {
+	case unified.Int64:
+		v, _ := unified.View[int64](t)
+		out = append(out, v...)
+	case unified.Int32:
+		out = widen[int32](out, t)
+	case unified.Int16:
+		out = widen[int16](out, t)
+	case unified.Int8:
+		out = widen[int8](out, t)
+	case unified.Uint8:
+		out = widen[uint8](out, t)
+	case unified.Uint16:
+		out = widen[uint16](out, t)
+	case unified.Uint32:
+		out = widen[uint32](out, t)
+	default:
+		return nil, fmt.Errorf("%w: an array of %v, integers are wanted", ErrFormat, a.DType)
+	}
+	if a.Fortran && len(a.Shape) == 2 {
+		rows, cols := a.Shape[0], a.Shape[1]
+		turned := make([]int64, len(out))
+		for i := range rows {
+			for j := range cols {
+				turned[i*cols+j] = out[j*rows+i]
+			}
+		}
+		return turned, nil
+	}
+	return out, nil
+}
+
+func widen[T int32 | int16 | int8 | uint8 | uint16 | uint32](to []int64, t unified.Tensor) []int64 {
+	v, _ := unified.View[T](t)
+	for _, x := range v {
+		to = append(to, int64(x))
+	}
+	return to
+}
+
+// aligned returns bytes at a multiple of 8.
+func aligned(b []byte) []byte {
+	w := unified.FromSlice(make([]uint64, (len(b)+7)/8)).Bytes()[:len(b)]
+	copy(w, b)
+	return w
+}
+
+// Describe says what a value is, in a few words.
+func Describe(v any) string {
+	switch x := v.(type) {
+	case *Dict:
+		var keys []string
+		for i, k := range x.Keys {
+			if i == 12 {
+				keys = append(keys, "..")
+				break
+			}
+			keys = append(keys, strconv.Quote(fmt.Sprint(k)))
+		}
+		return "a dictionary of " + strings.Join(keys, ", ")
+	case *Object:
+		return "an object of " + string(x.Class)
+	}
+	return fmt.Sprintf("%T", v)
+}

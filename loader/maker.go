@@ -150,10 +150,15 @@ func (s *slot) takeSeeds(j job) error {
 			s.request.Seeds[t] = room[:0]
 		}
 	}
+	s.request.Items = s.request.Items[:0]
 	for i := lo; i < hi; i++ {
 		item := i
 		if j.order != nil {
 			item = int64(j.order.At(uint64(i)))
+		}
+		if r.seeds.numbers {
+			s.request.Items = append(s.request.Items, item)
+			continue
 		}
 		t, id := r.seeds.at(item)
 		s.request.Seeds[t] = append(s.request.Seeds[t], id)

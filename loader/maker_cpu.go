@@ -21,7 +21,11 @@ type cpuMaker struct {
 
 func (*onCPU) openMaker(r *recipe, columns []*column, ledger *pinned.Ledger, stats *counters) (_ maker, err error) {
 	defer recovered(&err)
-	sampler, err := r.opt.Sampler.Open(r.env(ledger))
+	opener := r.opt.Sampler
+	if r.prepared != nil {
+		opener = r.prepared
+	}
+	sampler, err := opener.Open(r.env(ledger))
 	if err != nil {
 		return nil, err
 	}

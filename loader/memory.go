@@ -187,7 +187,7 @@ func (*onCPU) fit(r *recipe, loaders int, source Memory) (e Estimate, err error)
 	for {
 		e.Workers, e.Prefetch, e.Slots = o.Workers, o.Prefetch, o.Workers+o.Prefetch
 		e.Bound.Batches, e.Bound.Scratch = satMul(int64(e.Slots), e.SlotBound),
-			satAdd(satMul(int64(e.Workers), r.mostScratch()), tables)
+			satAdd(satMul(int64(e.Workers), r.mostScratch()), satAdd(tables, max(0, r.bound.Shared)))
 		if o.MaxMemory == 0 {
 			// Without a limit buffers grow as needed: by a quarter more than needed, and are there twice while they
 			// move.

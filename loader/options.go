@@ -125,7 +125,8 @@ func parseName(what string, names []string, text []byte, to *uint8) error {
 type Options struct {
 	// Sampler makes the batches; required.
 	Sampler sampling.Sampler
-	// Seeds are what an epoch goes over. Default: the split "train" of index 0, and where there is none all nodes.
+	// Seeds are what an epoch goes over. A sampling.ItemSampler has items of its own: Seeds must be the zero value
+	// then, and BatchSize is not looked at. Default: the split "train" of index 0, and where there is none all nodes.
 	Seeds SeedSource
 	// BatchSize is the seeds of a batch; the last may have fewer. Default 1024.
 	BatchSize int

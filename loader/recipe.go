@@ -21,8 +21,9 @@ type recipe struct {
 	graph       *graph.Graph
 	seeds       seedList
 	bound       sampling.Bound
-	fingerprint string  // of the sampler
-	arrays      []Array // of every batch
+	fingerprint string           // of the sampler
+	prepared    sampling.Sampler // opens workers in place of opt.Sampler; nil where that needs no preparation
+	arrays      []Array          // of every batch
 	arrayAt     map[arrayKey]int
 	batches     uint64           // of an epoch, over all ranks
 	state       State            // what all states begin as
@@ -85,6 +86,9 @@ func (r *recipe) damaged(err error) error {
 }
 
 func (r *recipe) findSeeds(src Source, schema *graph.Schema) error {
+	if own, ok := r.opt.Sampler.(sampling.ItemSampler); ok {
+		return r.findItems(own, schema)
+	}
 	seeds, what, err := r.opt.Seeds.resolve(src, schema)
 	if err != nil {
 		return err
@@ -108,12 +112,38 @@ func (r *recipe) findSeeds(src Source, schema *graph.Schema) error {
 	if err := r.checkLinks(); err != nil {
 		return err
 	}
+	r.countBatches()
+	return nil
+}
+
+// findItems asks a sampler for the items that stand in for seeds.
+func (r *recipe) findItems(of sampling.ItemSampler, schema *graph.Schema) (err error) {
+	defer recovered(&err)
+	if err := of.Validate(schema); err != nil {
+		return err
+	}
+	items := of.Items(schema)
+	switch {
+	case r.opt.Seeds.kind != trainOrAll && r.opt.Seeds.kind != ownItems:
+		return fmt.Errorf("%w: %s are set, but this sampler makes batches of items of its own", ErrOptions, r.opt.Seeds)
+	case r.opt.Shuffle && items.InOrder:
+		return fmt.Errorf("%w: Shuffle is set, but this sampler's batches have an order", ErrOptions)
+	case items.Count < 0 || items.PerBatch < 1:
+		return fmt.Errorf("%w: %d items, %d a batch", ErrSampler, items.Count, items.PerBatch)
+	}
+	r.opt.Seeds, r.opt.BatchSize = SeedSource{kind: ownItems}, items.PerBatch
+	r.seeds = seedList{n: items.Count, byType: make([]int64, len(schema.Nodes)), numbers: true}
+	r.countBatches()
+	return r.checkLinks()
+}
+
+// countBatches sets how many batches an epoch has.
+func (r *recipe) countBatches() {
 	size := int64(r.opt.BatchSize)
 	r.batches = uint64(r.seeds.n / size)
 	if r.seeds.n%size != 0 && !r.opt.DropLast {
 		r.batches++
 	}
-	return nil
 }
 
 // askSampler learns what the sampler says of itself.

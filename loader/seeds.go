@@ -29,6 +29,7 @@ const (
 	allNodes
 	allEdges
 	given
+	ownItems // of the sampler
 )
 
 // Split is the seeds of a split of index 0, such as "train".
@@ -82,6 +83,8 @@ func (s SeedSource) String() string {
 			return fmt.Sprintf("%d given edges", s.given.Len())
 		}
 		return fmt.Sprintf("%d given nodes", s.given.Len())
+	case ownItems:
+		return "items of the sampler"
 	default:
 		return "split train, or else all nodes"
 	}
@@ -144,10 +147,11 @@ func (s SeedSource) ofEdgeTypes(schema *graph.Schema) (seeds graph.Seeds, err er
 
 // seedList is the seeds of a loader, laid out for looking up item after item.
 type seedList struct {
-	sets   []seedRun
-	n      int64
-	byType []int64 // items of each node type
-	key    uint64  // type key of the shuffle
+	sets    []seedRun
+	n       int64
+	byType  []int64 // items of each node type
+	numbers bool    // the items are no nodes: sampling.ItemSampler
+	key     uint64  // type key of the shuffle
 
 	// of seeds that are edges, in place of sets; byType then counts their ends
 	links           []linkRun

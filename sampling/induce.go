@@ -18,9 +18,12 @@ type inducer[V nodeID] struct {
 	sorted [][]int64        // [node type] keys of the nodes, ascending; empty until one is looked for
 	behind []unified.Buffer // sorted
 
+	counts *saintCounts // what norms come from; nil where there are none
+
 	// of the block at hand
+	norms   []float32
 	st      stage[V]
-	indptr  []int32
+	ends    []int32         // indptr
 	into    *unified.Buffer // behind sources
 	sources []int32
 	pos     posSink
@@ -88,10 +91,10 @@ func (n *inducer[V]) block(e int, out *graph.Sample) (err error) {
 	dst := &n.lists[et.Dst]
 	n.st = stage[V]{edgeType: e, hi: dst.n, dst: dst, src: &n.lists[et.Src], dstType: et.Dst, srcType: et.Src}
 	b.NumDst, b.NumSrc = int64(dst.n), int64(n.st.src.n)
-	if n.indptr, err = unified.Grow[int32](out.IndptrBuffer(0, e), b.NumDst+1, 0); err != nil {
+	if n.ends, err = unified.Grow[int32](out.IndptrBuffer(0, e), b.NumDst+1, 0); err != nil {
 		return err
 	}
-	n.indptr[0] = 0
+	n.ends[0] = 0
 	n.total, n.next, n.done, n.closed = 0, 0, 0, 0
 	n.into, n.sources, n.pos = out.IndicesBuffer(0, e), nil, posSink{wanted: n.edgePos}
 	if err := n.ranges(&n.st); err != nil {
@@ -105,6 +108,52 @@ func (n *inducer[V]) block(e int, out *graph.Sample) (err error) {
 	}
 	n.made[0][e] = edgeState{numDst: dst.n, numEdges: n.total}
 	return n.room(0, out)
+}
+
+// induce makes a sample of fused ids, and the subgraph between these. local has room for as many.
+func (n *inducer[V]) induce(ids []V, local []int32, req *Request, out *graph.Sample) error {
+	if err := n.place(ids, local, out); err != nil {
+		return err
+	}
+	for t := range n.lists {
+		out.NumNodes[0][t] = int64(n.lists[t].n)
+	}
+	if err := n.blocks(out); err != nil {
+		return err
+	}
+	if n.counts != nil {
+		if err := n.nodeNorms(out); err != nil {
+			return err
+		}
+	}
+	return n.finish(req, out)
+}
+
+// nodeNorms writes the norms of nodes, and views all norms.
+func (n *inducer[V]) nodeNorms(out *graph.Sample) error {
+	for t := range n.lists {
+		l := &n.lists[t]
+		norms, err := unified.Grow[float32](out.ArrayBuffer(t), int64(l.n), 0)
+		if err != nil {
+			return err
+		}
+		for i, own := range l.ids[:l.n] {
+			drawn := float64(max(n.counts.nodes[own+l.offset], 1)) * float64(l.count)
+			norms[i] = float32(float64(n.counts.graphs) / drawn)
+		}
+		if out.Arrays[t].Rows, err = out.ArrayBuffer(t).Tensor(unified.Float32, int64(l.n)); err != nil {
+			return err
+		}
+	}
+	for e := range n.edges {
+		at := len(n.lists) + e
+		rows, err := out.ArrayBuffer(at).Tensor(unified.Float32, int64(n.made[0][e].numEdges))
+		if err != nil {
+			return err
+		}
+		out.Arrays[at].Rows = rows
+	}
+	return nil
 }
 
 // candidates takes the in-edges of all destinations through the steps: positions, sources, local ids.
@@ -198,14 +247,28 @@ func (n *inducer[V]) room(more int, out *graph.Sample) (err error) {
 	if want <= len(n.sources) && want > 0 {
 		return nil
 	}
-	if n.sources, err = unified.Grow[int32](n.into, int64(want), int64(n.total)); err != nil || !n.edgePos {
+	if n.sources, err = unified.Grow[int32](n.into, int64(want), int64(n.total)); err != nil {
 		return err
+	}
+	if n.counts != nil {
+		n.norms, err = unified.Grow[float32](out.ArrayBuffer(len(n.lists)+n.st.edgeType), int64(len(n.sources)),
+			int64(n.total))
+		if err != nil {
+			return err
+		}
+	}
+	if !n.edgePos {
+		return nil
 	}
 	return n.pos.open(out.EdgePosBuffer(0, n.st.edgeType), n.schema.PosType(), n.total, int64(want))
 }
 
 func (n *inducer[V]) append(local int32, pos int64) {
 	n.sources[n.total] = local
+	if n.counts != nil {
+		dst := n.counts.nodes[n.st.dst.ids[n.closed]+n.st.dst.offset]
+		n.norms[n.total] = float32(float64(max(dst, 1)) / float64(max(n.counts.edges[pos], 1)))
+	}
 	n.pos.put([]int64{pos})
 	n.total++
 }
@@ -218,7 +281,7 @@ func (n *inducer[V]) closeUntil(dst int, out *graph.Sample) error {
 				return err
 			}
 		}
-		n.indptr[n.closed+1] = int32(n.total)
+		n.ends[n.closed+1] = int32(n.total)
 	}
 	return nil
 }

@@ -37,6 +37,14 @@ type ColumnSampler interface {
 	EdgeColumns() []string
 }
 
+// PreparedSampler is a Sampler that looks at the whole graph once, before its first sample.
+type PreparedSampler interface {
+	Sampler
+	// Prepare returns the sampler that opens workers for this graph. A loader calls it once. If the result is an
+	// io.Closer, the loader closes it after all workers. Memory is taken as env.Scratch says.
+	Prepare(ctx context.Context, env Env) (Sampler, error)
+}
+
 // FrontierSampler is a Sampler that knows whether hops expand all nodes or new ones. With NewNodes consumers take the
 // layers for views of one CSC.
 type FrontierSampler interface {
@@ -88,6 +96,8 @@ type Bound struct {
 	Arrays []ArrayBound
 	// Scratch is the memory of a worker besides the sample, in bytes.
 	Scratch int64
+	// Shared is what a PreparedSampler takes once, for all workers.
+	Shared int64
 }
 
 // ArrayBound describes an array of a sampler's own (graph.Array) and the most rows that it can have in a sample.

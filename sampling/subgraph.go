@@ -142,6 +142,9 @@ func (w *shadowWorker[V]) Sample(ctx context.Context, req *Request, out *graph.S
 	if len(out.Arrays) != len(w.lists) {
 		return errArrays(len(out.Arrays), len(w.lists))
 	}
+	if err := w.leaveOut(req, nil); err != nil {
+		return err
+	}
 	edgePos := w.edgePos
 	w.edgePos = false
 	err := w.nodes.Sample(ctx, req, &w.reach)

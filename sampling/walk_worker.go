@@ -51,6 +51,7 @@ type walkWorker[V nodeID] struct {
 	nodes []V      // [size][length+1], fused, -1 behind the end
 	edge  []int64  // [size][length], where edges are wanted
 
+	seen    []V     // PinSAGE: nodes that the walks of a root stepped to
 	waiting []int32 // node2vec: walks that try again
 }
 
@@ -62,8 +63,15 @@ func newWalker[V nodeID](p walkPlan, env Env, indices []V) (Worker, error) {
 		return nil, err
 	}
 	a.edgePos = false
-	w := &walkWorker[V]{assembly: a, walkPlan: p, arrays: len(bound.Arrays)}
-	w.size = max(16, min(walkers, 65536/(p.length+1)))
+	w := walkerOver(p, a)
+	w.arrays = len(bound.Arrays)
+	return w, nil
+}
+
+// walkerOver returns what takes walks from nodes of an assembly's lists.
+func walkerOver[V nodeID](p walkPlan, a *assembly[V]) *walkWorker[V] {
+	w := &walkWorker[V]{assembly: a, walkPlan: p}
+	w.size = max(p.perSeed, max(16, min(walkers, 65536/(p.length+1))))
 	w.row, w.at, w.pos = make([]int32, w.size), make([]V, w.size), make([]int64, w.size)
 	w.draws = make([]uint64, w.size)
 	w.root, w.own, w.phase, w.prev = make([]V, w.size), make([]uint64, w.size), make([]int32, w.size), make([]V, w.size)
@@ -82,16 +90,16 @@ func newWalker[V nodeID](p walkPlan, env Env, indices []V) (Worker, error) {
 	w.numKeys = max(1, len(types))
 	w.keys = make([]uint64, w.numKeys*p.perSeed)
 	w.goOn, w.accept = make([]uint64, p.perSeed), make([]uint64, p.perSeed)
-	return w, nil
+	return w
 }
 
 // Close implements Worker.
 func (w *walkWorker[V]) Close() error { return w.close() }
 
-// key keys the draws of a batch.
-func (w *walkWorker[V]) key(r Rand) {
+// key keys the draws of a batch for walks first, first+1, .. of each root.
+func (w *walkWorker[V]) key(r Rand, first int) {
 	for k := range w.perSeed {
-		hop := uint8(k)
+		hop := uint8(first + k)
 		for i := range w.numKeys {
 			w.keys[k*w.numKeys+i] = r.Stage(0, Purpose(rng.Walk), hop).key
 		}
@@ -107,7 +115,7 @@ func (w *walkWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Sam
 	if err := w.beginBare(req, out, w.arrays); err != nil {
 		return err
 	}
-	w.key(req.Rand)
+	w.key(req.Rand, 0)
 	rows := int64(0)
 	for t, n := range out.NumNodes[0] {
 		if n > 0 && len(w.path) > 0 && t != w.schema.Edges[w.path[0]].Dst {

@@ -11,6 +11,7 @@ import (
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/sampling"
 )
 
 // loadFlags say what to load and how; commands that load batches share them.
@@ -81,9 +82,17 @@ func (p *positive) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// seeds returns what an epoch goes over; samplers with items of their own are given none.
+func (f *loadFlags) seeds(env *environment, g *graph.Graph) (loader.SeedSource, error) {
+	if _, items := f.sampler().(sampling.ItemSampler); items && f.Seeds == "" {
+		return loader.SeedSource{}, nil
+	}
+	return env.seedSource(f.Seeds, f.Split, g)
+}
+
 // options returns the loader's options; g is the graph, for the seeds.
 func (f *loadFlags) options(env *environment, g *graph.Graph) (loader.Options, error) {
-	seeds, err := env.seedSource(f.Seeds, f.Split, g)
+	seeds, err := f.seeds(env, g)
 	if err != nil {
 		return loader.Options{}, err
 	}

@@ -28,6 +28,14 @@ var samplers = []samplerRow{
 	{"walk", "random walks", "length walks restart stop metapath walk-edges", (*samplerFlags).walk},
 	{"shadow", "a subgraph of its own for each seed", "fanouts replace", (*samplerFlags).shadow},
 	{"induced", "the subgraph between the seeds", "", (*samplerFlags).induced},
+	{"saint-node", "subgraphs of drawn nodes: GraphSAINT", "budget steps coverage", (*samplerFlags).saintNode},
+	{"saint-edge", "subgraphs of drawn edges", "budget steps coverage", (*samplerFlags).saintEdge},
+	{"saint-walk", "subgraphs of walks", "budget length steps coverage", (*samplerFlags).saintWalk},
+	{"cluster", "parts of a partition: Cluster-GCN", "partition clusters", (*samplerFlags).cluster},
+	{"full", "all nodes with all in-edges, in ranges", "work", (*samplerFlags).full},
+	{"pinsage", "neighbours that walks visit most", "neighbors hops walks length restart stop metapath edge-type",
+		(*samplerFlags).pinsage},
+	{"ppr", "neighbours of highest PageRank", "neighbors alpha epsilon edge-type", (*samplerFlags).ppr},
 	{"node2vec", "walks of second order", "length walks p q walk-edges", (*samplerFlags).node2vec},
 }
 
@@ -39,8 +47,9 @@ type samplerFlags struct {
 	Replace  bool              `help:"Sample with replacement."`
 	Disjoint bool              `help:"Keep trees apart: a node is there once for each seed that reaches it."`
 
-	laborFlags `embed:""`
-	walkFlags  `embed:""`
+	laborFlags    `embed:""`
+	walkFlags     `embed:""`
+	subgraphFlags `embed:""`
 }
 
 func (f *samplerFlags) neighbor() sampling.Sampler {
@@ -150,7 +159,7 @@ func (c *samplersCmd) Run(env *environment) error {
 	}
 	result := samplersResult{}
 	for _, s := range samplers {
-		record := samplerRecord{Name: s.name, About: s.about}
+		record := samplerRecord{Name: s.name, About: s.about, Options: []samplerOption{}}
 		for _, name := range strings.Fields(s.flags) {
 			f := flags[name]
 			record.Options = append(record.Options, samplerOption{name, f.Default, f.IsBool(), f.Help})

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -31,6 +32,19 @@ var samplerCases = []struct {
 		Metapath: []string{"writes", "rev_writes"}, Edges: true}},
 	{"sbm", "--sampler node2vec --length 5 --walks 3 --p 0.5 --q 2 --walk-edges", sampling.Node2Vec{Length: 5,
 		PerSeed: 3, P: 0.5, Q: 2, Edges: true}},
+	{"sbm", "--sampler saint-node --budget 70 --steps 3 --coverage 2", sampling.Saint{Budget: 70, Steps: 3,
+		Coverage: 2}},
+	{"sbm", "--sampler saint-edge --budget 70 --steps 3 --coverage 0", sampling.Saint{Kind: sampling.SaintEdges,
+		Budget: 70, Steps: 3}},
+	{"typed", "--sampler saint-walk --budget 70 --length 3 --steps 2 --coverage 1", sampling.Saint{
+		Kind: sampling.SaintWalks, Budget: 70, Length: 3, Steps: 2, Coverage: 1}},
+	{"sbm", "--sampler cluster --clusters 3 --partition FILE", sampling.Cluster{PerBatch: 3}},
+	{"typed", "--sampler full --work 500", sampling.Full{Work: 500}},
+	{"typed", "--sampler pinsage --neighbors 4 --hops 2 --walks 5 --length 4 --restart 0.1 --stop 0.1 " +
+		"--metapath writes,rev_writes --edge-type cites", sampling.PinSage{Neighbors: 4, Hops: 2, Walks: 5, Length: 4,
+		Restart: 0.1, Stop: 0.1, Metapath: []string{"writes", "rev_writes"}, As: "cites"}},
+	{"typed", "--sampler ppr --neighbors 5 --alpha 0.2 --epsilon 0.001 --edge-type cites", sampling.PPR{Neighbors: 5,
+		Alpha: 0.2, Epsilon: 0.001, As: "cites"}},
 	{"sbm", "--sampler labor --fanouts 4,3 --poisson --layer-dependent", sampling.Labor{Fanouts: []int{4, 3},
 		Poisson: true, LayerDependent: true}},
 	{"typed", "--sampler labor --fanouts 3,2 --frontier new --batch-dependency 3", sampling.Labor{Fanouts: []int{3, 2},
@@ -56,8 +70,16 @@ func TestSamplersThroughEveryDoor(t *testing.T) {
 		}
 		t.Run(fmt.Sprintf("%T %s", c.sampler, c.flags), func(t *testing.T) {
 			data := filepath.Join(dir, c.data)
-			want := digestsOf(t, data, loader.Options{Sampler: c.sampler, BatchSize: 100, Seed: 7, Shuffle: true})
-			args = append(args, "--batch-size", "100", "--seed", "7", "--shuffle")
+			opt := loader.Options{Sampler: c.sampler, BatchSize: 100, Seed: 7}
+			args = append(args, "--batch-size", "100", "--seed", "7")
+			if _, inOrder := c.sampler.(sampling.Full); !inOrder {
+				opt.Shuffle, args = true, append(args, "--shuffle")
+			}
+			if parts, ok := c.sampler.(sampling.Cluster); ok {
+				parts.Partition, args[slices.Index(args, "FILE")] = someParts(t, dir)
+				opt.Sampler = parts
+			}
+			want := digestsOf(t, data, opt)
 			got := must(t, append([]string{"sample", data, "--digest"}, args...)...)
 			if got := strings.Split(strings.TrimSpace(got), "\n"); !slices.Equal(got, want) {
 				t.Errorf("khop sample makes\n%q, Go options\n%q", got, want)
@@ -75,6 +97,26 @@ func TestSamplersThroughEveryDoor(t *testing.T) {
 			}
 		}
 	}
+}
+
+// someParts returns a partition of 600 nodes, and a file that has it.
+func someParts(t *testing.T, dir string) (*sampling.Partition, string) {
+	t.Helper()
+	var text strings.Builder
+	of := make([]int32, 600)
+	for v := range of {
+		of[v] = int32(v * 5 % 13)
+		fmt.Fprintln(&text, of[v])
+	}
+	p, err := sampling.NewPartition(of, 13)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(dir, "parts")
+	if err := os.WriteFile(name, []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return p, name
 }
 
 // digestsOf returns number and digests of an epoch's batches, as "khop sample --digest" prints them.

@@ -1,11 +1,15 @@
 package main
 
-import "github.com/khop-gnn/khop/sampling"
+import (
+	"cmp"
+
+	"github.com/khop-gnn/khop/sampling"
+)
 
 // walkFlags are the flags of samplers that take walks.
 type walkFlags struct {
-	Length    int      `default:"40" help:"Steps of a walk."`
-	Walks     int      `default:"1" help:"Walks a seed."`
+	Length    int      `default:"0" help:"Steps of a walk; 0: 40, for saint-walk and pinsage 2."`
+	Walks     int      `default:"0" help:"Walks a seed; 0: 1, for pinsage 10."`
 	Restart   float64  `default:"0" help:"Probability to go back to the seed, before each step."`
 	Stop      float64  `default:"0" help:"Probability to end the walk, before each step."`
 	Metapath  []string `placeholder:"TYPES" help:"Edge types to follow, one a step, over and over: writes,rev_writes."`
@@ -15,10 +19,10 @@ type walkFlags struct {
 }
 
 func (f *samplerFlags) walk() sampling.Sampler {
-	return sampling.Walk{Length: f.Length, PerSeed: f.Walks, Restart: f.Restart, Stop: f.Stop, Metapath: f.Metapath,
-		Edges: f.WalkEdges}
+	return sampling.Walk{Length: cmp.Or(f.Length, 40), PerSeed: f.Walks, Restart: f.Restart, Stop: f.Stop,
+		Metapath: f.Metapath, Edges: f.WalkEdges}
 }
 
 func (f *samplerFlags) node2vec() sampling.Sampler {
-	return sampling.Node2Vec{Length: f.Length, PerSeed: f.Walks, P: f.P, Q: f.Q, Edges: f.WalkEdges}
+	return sampling.Node2Vec{Length: cmp.Or(f.Length, 40), PerSeed: f.Walks, P: f.P, Q: f.Q, Edges: f.WalkEdges}
 }

@@ -17,6 +17,19 @@ CASES = [
         dict(sampler="walk", length=6, walks=2, restart=0.2, stop=0.1, metapath=["writes", "rev_writes"], walk_edges=True),
         ["--sampler=walk", "--length=6", "--walks=2", "--restart=0.2", "--stop=0.1", "--metapath=writes,rev_writes", "--walk-edges"],
     ),
+    ("sbm", dict(sampler="saint-node", budget=70, steps=3, coverage=2), ["--sampler=saint-node", "--budget=70", "--steps=3", "--coverage=2"]),
+    ("sbm", dict(sampler="saint-edge", budget=70, steps=3, coverage=0), ["--sampler=saint-edge", "--budget=70", "--steps=3", "--coverage=0"]),
+    ("sbm", dict(sampler="saint-walk", budget=70, length=3, steps=2, coverage=1), ["--sampler=saint-walk", "--budget=70", "--length=3", "--steps=2", "--coverage=1"]),
+    (
+        "typed",
+        dict(sampler="pinsage", neighbors=4, hops=2, walks=5, length=4, restart=0.1, stop=0.1, metapath=["writes", "rev_writes"], edge_type="cites"),
+        ["--sampler=pinsage", "--neighbors=4", "--hops=2", "--walks=5", "--length=4", "--restart=0.1", "--stop=0.1", "--metapath=writes,rev_writes", "--edge-type=cites"],
+    ),
+    (
+        "typed",
+        dict(sampler="ppr", neighbors=5, alpha=0.2, epsilon=0.001, edge_type="cites"),
+        ["--sampler=ppr", "--neighbors=5", "--alpha=0.2", "--epsilon=0.001", "--edge-type=cites"],
+    ),
     ("sbm", dict(sampler="shadow", fanouts=[4, 3], replace=True), ["--sampler=shadow", "--fanouts=4,3", "--replace"]),
     ("typed", dict(sampler="induced"), ["--sampler=induced"]),
     (
@@ -38,8 +51,22 @@ def test_batches_are_those_of_khop_sample(name, options, flags, dataset, sample)
         assert [(b.number, *b.digests()) for b in loader] == sample(dataset(name), "--batch-size=200", "--seed=5", "--shuffle", *flags)
 
 
+@pytest.mark.parametrize("sampler, options", [("full", dict(work=500)), ("cluster", dict(clusters=3))])
+def test_batches_of_items_are_those_of_khop_sample(sampler, options, dataset, sample, tmp_path):
+    pytest.importorskip("xxhash")
+    path = dataset("sbm")
+    if sampler == "cluster":
+        parts = tmp_path / "parts"
+        parts.write_text("".join(f"{v % 7}\n" for v in range(3000)))
+        options = dict(options, partition=str(parts))
+    flags = [f"--{k.replace('_', '-')}={v}" for k, v in options.items()]
+    with khop.Loader(path, sampler=sampler, **options) as loader:
+        assert [(b.number, *b.digests()) for b in loader] == sample(path, f"--sampler={sampler}", *flags)
+
+
 def test_every_sampler_and_option_has_a_case(program):
     seen = {(options.get("sampler", "neighbor"), option) for _, options, _ in CASES for option in options}
+    seen |= {("full", "work"), ("cluster", "clusters"), ("cluster", "partition")}
     for sampler in json.loads(run(program, "samplers", "--json"))["samplers"]:
         for option in sampler["options"]:
             name = option["name"].replace("-", "_")

@@ -41,6 +41,17 @@ class SamplerOptions(TypedDict, total=False):
     stop: float  # walk
     metapath: Sequence[str]  # walk
     walk_edges: bool  # walk, node2vec
+    budget: int  # saint-node, saint-edge, saint-walk
+    steps: int  # the same
+    coverage: int  # the same
+    partition: str  # cluster: a file
+    clusters: int  # cluster
+    work: int  # full
+    neighbors: int  # pinsage, ppr
+    hops: int  # pinsage
+    alpha: float  # ppr
+    epsilon: float  # ppr
+    edge_type: str  # pinsage, ppr
     p: float  # node2vec
     q: float  # node2vec
     poisson: bool  # labor

@@ -1,0 +1,162 @@
+package sampling
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/khop-gnn/khop/graph"
+)
+
+// Cluster makes each batch of some parts of a partition, and of all edges between their nodes, also those between two
+// parts: Cluster-GCN. Batches have no seeds; an epoch goes over all parts, in another order each time if the loader
+// shuffles. Blocks are those of Induced; all nodes are destinations, and seed columns come for all of them.
+//
+// The node lists have the parts of the batch one after another, each by ascending id. Cost: that of Induced over these
+// nodes. It runs on the CPU. Source: Chiang et al., "Cluster-GCN: an efficient algorithm for training deep and large
+// graph convolutional networks", KDD 2019.
+type Cluster struct {
+	Partition *Partition // of the graph's nodes; required
+	PerBatch  int        // parts of a batch; 0 is 1
+}
+
+// Partition divides the nodes of a graph, by fused id, into parts. It is read-only.
+type Partition struct {
+	first []int64 // [parts+1]
+	nodes []int64 // by part, ascending; 32 bits would do for most graphs
+	id    uint64
+	most  []int64 // sizes of the parts, falling
+}
+
+// NewPartition divides nodes 0 .. len(of)-1 into parts: of[v] is that of node v, below parts. It keeps 8 bytes a node.
+// ErrOptions for a part that is out of range.
+func NewPartition(of []int32, parts int) (*Partition, error) {
+	if parts < 1 {
+		return nil, fmt.Errorf("%w: a partition into %d parts", ErrOptions, parts)
+	}
+	p := &Partition{first: make([]int64, parts+1), nodes: make([]int64, len(of))}
+	h := xxh3.New()
+	for v, part := range of {
+		if part < 0 || int(part) >= parts {
+			return nil, fmt.Errorf("%w: node %d is in part %d of %d", ErrOptions, v, part, parts)
+		}
+		p.first[part+1]++
+		if _, err := h.Write([]byte{byte(part), byte(part >> 8), byte(part >> 16), byte(part >> 24)}); err != nil {
+			return nil, err
+		}
+	}
+	p.id = h.Sum64()
+	p.most = slices.Clone(p.first[1:])
+	slices.SortFunc(p.most, func(a, b int64) int { return int(b - a) })
+	for i := range parts {
+		p.first[i+1] += p.first[i]
+	}
+	next := slices.Clone(p.first)
+	for v, part := range of {
+		p.nodes[next[part]] = int64(v)
+		next[part]++
+	}
+	return p, nil
+}
+
+// Parts returns the number of parts.
+func (p *Partition) Parts() int { return len(p.first) - 1 }
+
+// Part returns the nodes of a part, fused ids in ascending order.
+func (p *Partition) Part(i int) []int64 { return p.nodes[p.first[i]:p.first[i+1]] }
+
+// String names the partition: equal names mean equal partitions.
+func (p *Partition) String() string {
+	if p == nil {
+		return "none"
+	}
+	return fmt.Sprintf("%d-%016x", p.Parts(), p.id)
+}
+
+// Validate implements Sampler.
+func (k Cluster) Validate(s *graph.Schema) error {
+	if k.Partition == nil {
+		return fmt.Errorf("%w: cluster: there is no partition", ErrOptions)
+	}
+	if n := int64(len(k.Partition.nodes)); n != s.NumNodes() || k.PerBatch < 0 {
+		return fmt.Errorf("%w: cluster: a partition of %d nodes, the graph has %d; %d parts a batch", ErrOptions, n,
+			s.NumNodes(), k.PerBatch)
+	}
+	return nil
+}
+
+// Fingerprint implements Sampler.
+func (k Cluster) Fingerprint() string {
+	return fmt.Sprintf("cluster partition=%v per-batch=%d", k.Partition, max(k.PerBatch, 1))
+}
+
+// Items implements ItemSampler: an item is a part.
+func (k Cluster) Items(*graph.Schema) Items {
+	if k.Partition == nil {
+		return Items{PerBatch: 1}
+	}
+	return Items{Count: int64(k.Partition.Parts()), PerBatch: max(k.PerBatch, 1)}
+}
+
+// Bound implements Sampler.
+func (k Cluster) Bound(s *graph.Schema, _ int) Bound {
+	n := int64(0)
+	if k.Partition != nil {
+		for _, size := range k.Partition.most[:min(len(k.Partition.most), max(k.PerBatch, 1))] {
+			n += size
+		}
+	}
+	b := boundNodes(s, n)
+	inducedBound(s, &b, 1)
+	b.Scratch = satAdd(b.Scratch, satMul(12, n))
+	return b
+}
+
+// Open implements Sampler.
+func (k Cluster) Open(env Env) (Worker, error) {
+	if err := k.Validate(env.Graph.Schema()); err != nil {
+		return nil, err
+	}
+	return openByWidth(env,
+		func(ids []int32) (Worker, error) { return openCluster(k, env, ids) },
+		func(ids []int64) (Worker, error) { return openCluster(k, env, ids) })
+}
+
+type clusterWorker[V nodeID] struct {
+	*inducer[V]
+	of    *Partition
+	ids   []V
+	local []int32
+}
+
+func openCluster[V nodeID](k Cluster, env Env, indices []V) (Worker, error) {
+	a, err := newAssembly(env, indices, AllNodes, false, k.Bound(env.Graph.Schema(), 0))
+	if err != nil {
+		return nil, err
+	}
+	return &clusterWorker[V]{inducer: newInducer(a, env), of: k.Partition}, nil
+}
+
+// Sample implements Worker.
+func (w *clusterWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Sample) error {
+	empty := emptyRequest(w.schema, req)
+	if err := w.beginBare(empty, out, 0); err != nil {
+		return err
+	}
+	w.ids = w.ids[:0]
+	for _, part := range req.Items {
+		if part < 0 || part >= int64(w.of.Parts()) {
+			return fmt.Errorf("%w: item %d is no part of %d", ErrOptions, part, w.of.Parts())
+		}
+		for _, v := range w.of.Part(int(part)) {
+			w.ids = append(w.ids, V(v))
+		}
+	}
+	w.local = append(w.local[:0], make([]int32, len(w.ids))...)
+	return w.induce(w.ids, w.local, empty, out)
+}
+
+// Close implements Worker.
+func (w *clusterWorker[V]) Close() error { return w.inducer.close() }

@@ -1,0 +1,208 @@
+package sampling
+
+import (
+	"context"
+	"fmt"
+	"sort"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// Full takes all in-edges of all nodes, a range of nodes after the other, for inference layer by layer: an epoch is one
+// layer of a model. Batches have no seeds and come in order. The first nodes of a batch are a range of nodes, which are
+// the destinations; the others are their sources. Each node is a destination in one batch, unless it has more in-edges
+// than a batch takes.
+//
+// Such a hub is a destination of several batches in a row, each with some of its edges. The array "degree/E" (int64, an
+// entry for each destination) has all in-edges of type E, so that a destination with fewer in its block is one of
+// these: what a layer sums over edges is then added up over batches.
+//
+// Cost: all nodes and edges, once, in memory of a batch. It runs on the CPU. Sources: the method inference of PyG's and
+// DGL's examples. docs/sampling.md states the result in full.
+type Full struct {
+	// Work is how many nodes and in-edges a batch has, up to twice as many at most; 0 is 65536.
+	Work int
+}
+
+func (k Full) work() int64 {
+	if k.Work == 0 {
+		return 1 << 16
+	}
+	return int64(k.Work)
+}
+
+// Validate implements Sampler.
+func (k Full) Validate(*graph.Schema) error {
+	if k.Work < 0 || k.Work == 1 || k.Work > maxBlockEdges/2 {
+		return fmt.Errorf("%w: full: %d nodes and edges a batch: must be 2 to %d", ErrOptions, k.Work, maxBlockEdges/2)
+	}
+	return nil
+}
+
+// Fingerprint implements Sampler.
+func (k Full) Fingerprint() string { return fmt.Sprintf("full work=%d", k.work()) }
+
+// Items implements ItemSampler: an item is a range.
+func (k Full) Items(s *graph.Schema) Items {
+	all := satAdd(s.NumNodes(), s.NumEdges())
+	return Items{Count: (all + k.work() - 1) / k.work(), PerBatch: 1, InOrder: true}
+}
+
+// Bound implements Sampler.
+func (k Full) Bound(s *graph.Schema, _ int) Bound {
+	most := satMul(2, k.work())
+	b := boundNodes(s, satMul(2, most))
+	for e := range s.Edges {
+		b.Blocks[0][e] = min(most, s.Edges[e].Count)
+		b.Edges = satAdd(b.Edges, b.Blocks[0][e])
+		b.Arrays = append(b.Arrays, ArrayBound{graph.Column{Name: "degree/" + s.Edges[e].String(),
+			DType: unified.Int64}, min(most, s.Nodes[s.Edges[e].Dst].Count)})
+	}
+	b.Scratch = satAdd(b.Scratch, satMul(8, most))
+	return b
+}
+
+// Open implements Sampler.
+func (k Full) Open(env Env) (Worker, error) {
+	if err := k.Validate(env.Graph.Schema()); err != nil {
+		return nil, err
+	}
+	return openByWidth(env,
+		func(ids []int32) (Worker, error) { return openFull(k, env, ids) },
+		func(ids []int64) (Worker, error) { return openFull(k, env, ids) })
+}
+
+// fullWorker is Full's picker and its assembly.
+type fullWorker[V nodeID] struct {
+	*assembly[V]
+	work    int64
+	request Request
+	window  [2]int64 // positions that the batch takes of a hub
+
+	// of the stage at hand
+	out  *graph.Sample
+	st   *stage[V]
+	next int
+	done int64
+}
+
+func openFull[V nodeID](k Full, env Env, indices []V) (Worker, error) {
+	a, err := newAssembly(env, indices, AllNodes, false, k.Bound(env.Graph.Schema(), 0))
+	if err != nil {
+		return nil, err
+	}
+	w := &fullWorker[V]{assembly: a, work: k.work()}
+	w.request.Seeds = make([][]int64, len(a.lists))
+	return w, nil
+}
+
+// Sample implements Worker.
+func (w *fullWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Sample) error {
+	if len(req.Items) != 1 || req.Items[0] < 0 {
+		return fmt.Errorf("%w: full: items %v: a batch has one", ErrOptions, req.Items)
+	}
+	if len(out.Arrays) != len(w.schema.Edges) {
+		return errArrays(len(out.Arrays), len(w.schema.Edges))
+	}
+	for t := range w.request.Seeds {
+		w.request.Seeds[t] = w.request.Seeds[t][:0]
+	}
+	if err := w.nodes(req.Items[0]); err != nil {
+		return err
+	}
+	w.out, w.request.Rand = out, req.Rand
+	if err := w.sample(ctx, &w.request, out, fullPicker[V]{w}); err != nil {
+		return err
+	}
+	for t := range out.SeedLocal { // the request had no seeds
+		none, err := out.SeedLocal[t].Rows(0, 0)
+		if err != nil {
+			return err
+		}
+		out.SeedLocal[t] = none
+	}
+	return nil
+}
+
+// before returns the nodes and in-edges before a node.
+func (w *fullWorker[V]) before(v int64) int64 { return w.indptr[v] + v }
+
+// nodes makes the destinations of range k the seeds: those that begin in it, and a hub that goes on.
+func (w *fullWorker[V]) nodes(k int64) error {
+	numNodes := int64(len(w.indptr) - 1)
+	from, to := k*w.work, (k+1)*w.work
+	w.window = [2]int64{0, int64(len(w.indices))}
+	v := int64(sort.Search(int(numNodes), func(v int) bool { return w.before(int64(v)) >= from }))
+	add := func(v int64) {
+		t := w.typeOf(V(v))
+		w.request.Seeds[t] = append(w.request.Seeds[t], v-int64(w.lists[t].offset))
+	}
+	hub := func(v int64) bool { return w.before(v+1)-w.before(v) > w.work }
+	if v > 0 && hub(v-1) && w.before(v) > from { // it began earlier
+		w.window[0] = from - v // edges before: the work before it, less the nodes
+		if w.before(v) > to {
+			w.window[1] = to - v
+		}
+		add(v - 1)
+	}
+	for ; v < numNodes && w.before(v) < to; v++ {
+		if from, to := w.indptr[v], w.indptr[v+1]; uint64(from) > uint64(to) || uint64(to) > uint64(len(w.indices)) {
+			return errColumn(v, from, to, len(w.indices))
+		}
+		if hub(v) {
+			w.window[1] = to - v - 1
+		}
+		add(v)
+	}
+	return nil
+}
+
+// fullPicker keeps the methods of a picker apart from those of the assembly.
+type fullPicker[V nodeID] struct{ w *fullWorker[V] }
+
+func (fullPicker[V]) hop(Rand, []stage[V]) error { return nil }
+func (fullPicker[V]) close() error               { return nil }
+
+func (p fullPicker[V]) count(st *stage[V], ends []int32) (int64, error) {
+	w := p.w
+	if err := w.ranges(st); err != nil {
+		return 0, err
+	}
+	w.st, w.next, w.done = st, 0, 0
+	degrees, err := unified.Grow[int64](w.out.ArrayBuffer(st.edgeType), int64(st.hi), 0)
+	if err != nil {
+		return 0, err
+	}
+	n := int64(0)
+	for i := range st.hi {
+		degrees[i] = w.degree[i]
+		from, to := w.start[i], w.start[i]+w.degree[i]
+		from, to = max(from, min(w.window[0], to)), min(to, max(w.window[1], from))
+		w.start[i], w.degree[i] = from, max(0, to-from)
+		n += w.degree[i]
+		ends[i] = int32(n)
+	}
+	w.out.Arrays[st.edgeType].Rows, err = w.out.ArrayBuffer(st.edgeType).Tensor(unified.Int64, int64(st.hi))
+	return n, err
+}
+
+func (p fullPicker[V]) fill(c *chunk[V]) {
+	w := p.w
+	for c.n = 0; w.next < w.st.hi && c.n < chunkPicks; {
+		first := w.start[w.next] + w.done
+		m := min(w.degree[w.next]-w.done, int64(chunkPicks-c.n))
+		for q := range m {
+			c.pos[c.n] = first + q
+			c.n++
+		}
+		prefetchColumn(w.indices, first, m)
+		if w.done += m; w.done == w.degree[w.next] {
+			w.next++
+			w.done = 0
+		}
+	}
+}
+
+// Close implements Worker.
+func (w *fullWorker[V]) Close() error { return w.close() }

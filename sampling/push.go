@@ -1,0 +1,156 @@
+package sampling
+
+import (
+	"errors"
+	"math/bits"
+	"unsafe"
+
+	"github.com/khop-gnn/khop/unified"
+)
+
+// pushUnit is the mass of a root. Scores and residuals are integers.
+const pushUnit = 1 << 52
+
+// pusher computes approximate personalised PageRank by forward push.
+type pusher[V nodeID] struct {
+	a             *assembly[V]
+	alpha, spread uint64
+	table         hashMap[V]
+	nodes         list[V] // nodes touched, fused
+	some          [chunkPicks]int32
+
+	ids, kept, left, waits unified.Buffer // behind nodes, score, residual, queued
+	score, residual        []uint64       // by place in nodes
+	queued                 []uint8
+	queue                  []int32 // places in nodes, from head on
+	head                   int
+}
+
+func newPusher[V nodeID](a *assembly[V], p visitPlan, env Env) *pusher[V] {
+	u := &pusher[V]{a: a, alpha: p.alpha, spread: p.spread}
+	u.table.buf.Options, u.table.most = env.Scratch, 1<<62
+	for _, b := range []*unified.Buffer{&u.ids, &u.kept, &u.left, &u.waits} {
+		b.Options = env.Scratch
+	}
+	return u
+}
+
+func (u *pusher[V]) close() error {
+	return errors.Join(u.table.close(), u.ids.Close(), u.kept.Close(), u.left.Close(), u.waits.Close())
+}
+
+// scores appends the nodes of a list's type with a score above 0 to best.
+func (u *pusher[V]) scores(root V, l *list[V], best *[]scored[V]) error {
+	if err := u.table.begin(); err != nil {
+		return err
+	}
+	u.nodes.n, u.queue, u.head = 0, u.queue[:0], 0
+	if err := u.touch([]V{root}); err != nil {
+		return err
+	}
+	u.residual[0] = pushUnit
+	if err := u.enqueue(0); err != nil {
+		return err
+	}
+	for u.head < len(u.queue) {
+		at := u.queue[u.head]
+		u.head++
+		u.queued[at] = 0
+		if u.head == len(u.queue) || u.head > 1<<16 {
+			u.queue = append(u.queue[:0], u.queue[u.head:]...)
+			u.head = 0
+		}
+		if err := u.spend(at); err != nil {
+			return err
+		}
+	}
+	for i, v := range u.nodes.ids[:u.nodes.n] {
+		if u.score[i] > 0 && uint64(v-l.offset) < uint64(l.count) {
+			*best = append(*best, scored[V]{v, u.score[i]})
+		}
+	}
+	return nil
+}
+
+// touch finds the places of up to chunkPicks nodes, into some.
+func (u *pusher[V]) touch(ids []V) (err error) {
+	before, want := u.nodes.n, int64(u.nodes.n+len(ids)+1)
+	if err := u.table.grow(len(ids), []list[V]{u.nodes}); err != nil {
+		return err
+	}
+	keep := int64(before)
+	if u.nodes.ids, err = unified.Grow[V](&u.ids, want, keep); err != nil {
+		return err
+	}
+	if u.score, err = unified.Grow[uint64](&u.kept, want, keep); err != nil {
+		return err
+	}
+	if u.residual, err = unified.Grow[uint64](&u.left, want, keep); err != nil {
+		return err
+	}
+	if u.queued, err = unified.Grow[uint8](&u.waits, want, keep); err != nil {
+		return err
+	}
+	u.table.prefetch(ids)
+	u.table.relabel(ids, u.some[:], &u.nodes)
+	for i := before; i < u.nodes.n; i++ {
+		u.score[i], u.residual[i], u.queued[i] = 0, 0, 0
+	}
+	return nil
+}
+
+// enqueue puts a node into the queue if it has enough to push.
+func (u *pusher[V]) enqueue(at int32) error {
+	if u.queued[at] != 0 || u.residual[at] < u.spread {
+		return nil
+	}
+	from, to, err := u.a.column(u.nodes.ids[at])
+	if err != nil {
+		return err
+	}
+	if u.residual[at]/max(1, uint64(to-from)) >= u.spread {
+		u.queued[at] = 1
+		u.queue = append(u.queue, at)
+	}
+	return nil
+}
+
+// spend keeps part of a node's residual as its score, and spreads the rest over its in-edges.
+func (u *pusher[V]) spend(at int32) error {
+	from, to, err := u.a.column(u.nodes.ids[at])
+	if err != nil {
+		return err
+	}
+	r, n := u.residual[at], uint64(to-from)
+	u.residual[at] = 0
+	if n == 0 {
+		u.score[at] += r
+		return nil
+	}
+	hi, lo := bits.Mul64(r, u.alpha)
+	keep := hi<<32 | lo>>32
+	share := (r - keep) / n
+	u.score[at] += r - share*n
+	if share == 0 {
+		return nil
+	}
+	for ; from < to; from += chunkPicks {
+		column := u.a.indices[from:min(from+chunkPicks, to)]
+		for i, v := range column {
+			if uint64(v) >= uint64(len(u.a.indptr)-1) {
+				return u.a.errNode(from+int64(i), v)
+			}
+		}
+		if err := u.touch(column); err != nil {
+			return err
+		}
+		prefetchNodes8(unsafe.Pointer(&u.a.indptr[0]), column)
+		for i := range column {
+			u.residual[u.some[i]] += share
+			if err := u.enqueue(u.some[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

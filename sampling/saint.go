@@ -1,0 +1,359 @@
+package sampling
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"unsafe"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/rng"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// purposeSaint is the purpose of draws of subgraphs.
+const purposeSaint = Purpose(12)
+
+// SaintKind says what the subgraphs of Saint are drawn from.
+type SaintKind uint8
+
+const (
+	// SaintNodes draws the sources of edges, each edge alike: nodes in proportion to their out-edges.
+	SaintNodes SaintKind = iota
+	// SaintEdges draws nodes, each alike, and for each one of its in-edges; both ends are taken. Where all edges are
+	// stored in both directions an edge is drawn in proportion to 1/deg(u) + 1/deg(v), as the paper has it.
+	SaintEdges
+	// SaintWalks draws roots, each node alike, and takes a walk from each.
+	SaintWalks
+)
+
+var saintKinds = []string{"node", "edge", "walk"}
+
+// String returns the name of the kind: "node", "edge" or "walk".
+func (k SaintKind) String() string { return saintKinds[min(int(k), len(saintKinds)-1)] }
+
+// Saint makes each batch of a subgraph that is drawn from the whole graph, and of all edges between its nodes:
+// GraphSAINT. Batches have no seeds; an epoch is a number of steps. Blocks are those of Induced; all nodes are
+// destinations, and seed columns come for all of them.
+//
+// With Coverage there are norms, which make loss and aggregation unbiased: the array "node_norm/T" for each node type
+// (float32, an entry for each node), by which the loss of a node is multiplied, and "edge_norm/E" for each edge type
+// (float32, an entry for each edge), by which a message is. They are estimated from subgraphs that are drawn once,
+// before the first batch, always the same ones.
+//
+// Cost: that of Induced over the nodes drawn; for the norms 4 bytes a node and an edge of the graph, for all workers
+// together. It runs on the CPU. Source: Zeng et al., "GraphSAINT: graph sampling based inductive learning method", ICLR
+// 2020. docs/sampling.md states the result in full.
+type Saint struct {
+	Kind   SaintKind
+	Budget int // draws of a subgraph: of nodes, edges or roots
+	Length int // steps of a walk, for SaintWalks; 0 is 2
+	// Steps is the batches of an epoch; 0 is as many as draw as many nodes as the graph has.
+	Steps int
+	// Coverage is how many nodes the subgraphs that norms are estimated from have for each node of the graph, on
+	// average. 0 is no norms.
+	Coverage int
+}
+
+// steps returns the steps of a walk from each draw.
+func (k Saint) steps() int {
+	switch {
+	case k.Kind == SaintNodes:
+		return 0
+	case k.Kind == SaintEdges:
+		return 1
+	case k.Length == 0:
+		return 2
+	}
+	return k.Length
+}
+
+// Validate implements Sampler.
+func (k Saint) Validate(s *graph.Schema) error {
+	if k.Kind > SaintWalks || k.Budget < 1 || k.Budget > math.MaxInt32 || k.Length < 0 || k.Length > mostSteps ||
+		k.Steps < 0 || k.Coverage < 0 {
+		return fmt.Errorf("%w: saint: kind %d, budget %d, length %d, steps %d, coverage %d: a budget of 1 or more, "+
+			"at most %d steps a walk, and nothing negative", ErrOptions, k.Kind, k.Budget, k.Length, k.Steps,
+			k.Coverage, mostSteps)
+	}
+	return nil
+}
+
+// Fingerprint implements Sampler.
+func (k Saint) Fingerprint() string {
+	return fmt.Sprintf("saint-%v budget=%d length=%d steps=%d coverage=%d", k.Kind, k.Budget, k.steps(), k.Steps,
+		k.Coverage)
+}
+
+// Items implements ItemSampler: an item is a step.
+func (k Saint) Items(s *graph.Schema) Items {
+	steps := int64(k.Steps)
+	if steps == 0 {
+		n := satMul(int64(max(k.Budget, 1)), int64(k.steps()+1))
+		steps = (s.NumNodes() + n - 1) / n
+	}
+	return Items{Count: steps, PerBatch: 1}
+}
+
+// Bound implements Sampler.
+func (k Saint) Bound(s *graph.Schema, _ int) Bound {
+	most := satMul(int64(k.Budget), int64(k.steps()+1))
+	b := boundNodes(s, most)
+	inducedBound(s, &b, 1)
+	b.Scratch = satAdd(b.Scratch, satMul(16, most))
+	if k.Coverage == 0 {
+		return b
+	}
+	for t := range s.Nodes {
+		b.Arrays = append(b.Arrays, ArrayBound{graph.Column{Name: "node_norm/" + s.Nodes[t].Name,
+			DType: unified.Float32}, min(b.Nodes, s.Nodes[t].Count)})
+	}
+	for e := range s.Edges {
+		b.Arrays = append(b.Arrays, ArrayBound{graph.Column{Name: "edge_norm/" + s.Edges[e].String(),
+			DType: unified.Float32}, b.Blocks[0][e]})
+	}
+	b.Shared = satMul(4, satAdd(s.NumNodes(), s.NumEdges()))
+	return b
+}
+
+// Open implements Sampler. Without Prepare the worker estimates norms for itself.
+func (k Saint) Open(env Env) (Worker, error) {
+	if k.Coverage == 0 {
+		return k.open(env, nil)
+	}
+	p, err := k.Prepare(context.Background(), env)
+	if err != nil {
+		return nil, err
+	}
+	counted := p.(*preparedSaint)
+	w, err := counted.Open(env)
+	return &closing{w, counted}, err
+}
+
+// closing is a worker with a sampler of its own.
+type closing struct {
+	Worker
+	of *preparedSaint
+}
+
+// Close implements Worker.
+func (c *closing) Close() error { return errors.Join(c.Worker.Close(), c.of.Close()) }
+
+func (k Saint) open(env Env, counts *saintCounts) (Worker, error) {
+	if err := k.Validate(env.Graph.Schema()); err != nil {
+		return nil, err
+	}
+	return openByWidth(env,
+		func(ids []int32) (Worker, error) { return openSaint(k, env, ids, counts) },
+		func(ids []int64) (Worker, error) { return openSaint(k, env, ids, counts) })
+}
+
+// preparedSaint is Saint with the counts that norms come from.
+type preparedSaint struct {
+	Saint
+	counts saintCounts
+}
+
+// saintCounts says how many of some subgraphs had each node and each edge.
+type saintCounts struct {
+	graphs       int64
+	nodes, edges []uint32
+	behind       [2]unified.Buffer
+}
+
+// Prepare implements PreparedSampler: it draws the subgraphs that norms are estimated from.
+func (k Saint) Prepare(ctx context.Context, env Env) (Sampler, error) {
+	if err := k.Validate(env.Graph.Schema()); err != nil || k.Coverage == 0 {
+		return k, err
+	}
+	p := &preparedSaint{Saint: k}
+	if err := p.count(ctx, env); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return p, nil
+}
+
+// Open implements Sampler.
+func (p *preparedSaint) Open(env Env) (Worker, error) { return p.open(env, &p.counts) }
+
+// Close frees the counts. No worker may be open.
+func (p *preparedSaint) Close() error {
+	return errors.Join(p.counts.behind[0].Close(), p.counts.behind[1].Close())
+}
+
+func (p *preparedSaint) count(ctx context.Context, env Env) (err error) {
+	g, c := env.Graph, &p.counts
+	sizes := [2]int64{g.NumNodes(), g.NumEdges()}
+	for i, to := range []*[]uint32{&c.nodes, &c.edges} {
+		c.behind[i].Options = env.Scratch
+		if err := c.behind[i].Claim(4 * sizes[i]); err != nil {
+			return err
+		}
+		if *to, err = unified.Grow[uint32](&c.behind[i], sizes[i], 0); err != nil {
+			return err
+		}
+		clear(*to)
+	}
+	plain, s := p.Saint, g.Schema()
+	plain.Coverage = 0
+	env.EdgePos = true
+	w, err := plain.open(env, nil)
+	if err != nil {
+		return err
+	}
+	var out graph.Sample
+	b := plain.Bound(s, 1)
+	b.Init(&out, s, env.Scratch)
+	defer func() { err = errors.Join(err, w.Close(), out.Close()) }()
+	for total, wanted := int64(0), satMul(int64(p.Coverage), sizes[0]); total < wanted; c.graphs++ {
+		if c.graphs > wanted { // a graph without edges
+			break
+		}
+		req := &Request{Rand: NewRand(0, math.MaxUint32, math.MaxUint32, uint64(c.graphs))}
+		if err := w.Sample(ctx, req, &out); err != nil {
+			return err
+		}
+		for t := range out.Nodes {
+			total += out.NumNodes[1][t]
+			countAll(c.nodes[g.Offset(t):], out.Nodes[t])
+		}
+		for e := range out.Blocks[0] {
+			countAll(c.edges, out.Blocks[0][e].EdgePos)
+		}
+	}
+	return nil
+}
+
+func countAll(counts []uint32, at unified.Tensor) {
+	if ids, err := unified.View[int32](at); err == nil {
+		for _, i := range ids {
+			counts[i]++
+		}
+		return
+	}
+	ids, _ := unified.View[int64](at)
+	for _, i := range ids {
+		counts[i]++
+	}
+}
+
+// saintWorker draws a subgraph for each batch.
+type saintWorker[V nodeID] struct {
+	*inducer[V]
+	Saint
+	arrays int
+	at     []V // [draw][step+1]; -1 for no node
+	local  []int32
+	pos    []int64
+	draws  []uint64
+}
+
+func openSaint[V nodeID](k Saint, env Env, indices []V, counts *saintCounts) (Worker, error) {
+	b := k.Bound(env.Graph.Schema(), 1)
+	a, err := newAssembly(env, indices, AllNodes, false, b)
+	if err != nil {
+		return nil, err
+	}
+	w := &saintWorker[V]{inducer: newInducer(a, env), Saint: k, arrays: len(b.Arrays)}
+	w.counts = counts
+	n := k.Budget * (k.steps() + 1)
+	w.at, w.local = make([]V, n), make([]int32, n)
+	w.pos, w.draws = make([]int64, k.Budget), make([]uint64, k.Budget)
+	return w, nil
+}
+
+// Sample implements Worker.
+func (w *saintWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Sample) error {
+	empty := emptyRequest(w.schema, req)
+	if err := w.beginBare(empty, out, w.arrays); err != nil {
+		return err
+	}
+	if err := w.draw(req.Rand); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return w.induce(w.at, w.local, empty, out)
+}
+
+// draw draws the nodes of a subgraph.
+func (w *saintWorker[V]) draw(r Rand) error {
+	stage, stride := r.Stage(0, purposeSaint, 0), w.steps()+1
+	numNodes, numEdges := uint64(len(w.indptr)-1), uint64(len(w.indices))
+	for j := range w.Budget {
+		w.draws[j] = stage.Stream(uint64(j)).state
+		first := rng.Draw(w.draws[j], 0)
+		if w.Kind == SaintNodes {
+			w.pos[j] = -1
+			if numEdges > 0 {
+				w.pos[j] = int64(rng.Bounded(first, numEdges))
+			}
+			continue
+		}
+		w.at[j*stride] = -1
+		if numNodes > 0 {
+			w.at[j*stride] = V(rng.Bounded(first, numNodes))
+		}
+	}
+	if w.Kind == SaintNodes {
+		return w.follow(0, 1)
+	}
+	for s := 1; s < stride; s++ {
+		if err := w.pick(s, stride); err != nil {
+			return err
+		}
+		if err := w.follow(s, stride); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pick chooses an in-edge of the node that each draw is at.
+func (w *saintWorker[V]) pick(s, stride int) error {
+	for j := range w.Budget {
+		if ahead := j + walkBlock; ahead < w.Budget {
+			if v := w.at[ahead*stride+s-1]; v >= 0 {
+				prefetchNodes8(unsafe.Pointer(&w.indptr[0]), w.at[ahead*stride+s-1:ahead*stride+s])
+			}
+		}
+		v := w.at[j*stride+s-1]
+		w.pos[j] = -1
+		if v < 0 {
+			continue
+		}
+		from, to, err := w.column(v)
+		if err != nil {
+			return err
+		}
+		if from < to {
+			w.pos[j] = from + int64(rng.Bounded(rng.Draw(w.draws[j], uint64(s)), uint64(to-from)))
+		}
+	}
+	return nil
+}
+
+// follow takes each draw to the source of the edge that it chose. A draw of an edge of a node that has none is void.
+func (w *saintWorker[V]) follow(s, stride int) error {
+	for b := 0; b < w.Budget; b += walkBlock {
+		end := min(b+walkBlock, w.Budget)
+		prefetchPositions(w.indices, w.pos[min(b+walkBlock, w.Budget):min(end+walkBlock, w.Budget)])
+		for j := b; j < end; j++ {
+			v := V(-1)
+			if p := w.pos[j]; p >= 0 {
+				if v = w.indices[p]; uint64(v) >= uint64(len(w.indptr)-1) {
+					return w.errNode(p, v)
+				}
+			} else if w.Kind == SaintEdges {
+				w.at[j*stride] = -1
+			}
+			w.at[j*stride+s] = v
+		}
+	}
+	return nil
+}
+
+// Close implements Worker.
+func (w *saintWorker[V]) Close() error { return w.inducer.close() }

@@ -28,6 +28,8 @@ type loadFlags struct {
 	Seed      uint64   `default:"0" help:"Keys every random choice."`
 	Instance  uint32   `default:"0" help:"Tells apart loaders that share a seed."`
 
+	linkFlags `embed:""`
+
 	Workers   int        `default:"0" help:"Goroutines that make batches; 0: one a core."`
 	Prefetch  positive   `default:"2" help:"Finished batches that may wait."`
 	Device    deviceName `default:"${device}" placeholder:"NAME" help:"Where to work: auto, cpu, cuda or cuda:N."`
@@ -45,8 +47,13 @@ type loadFlags struct {
 var longHelp = kong.Vars{
 	"fanouts_help": "Neighbours a hop, the first out of the seeds: 15,10,5. -1 takes all, 0 none. By edge type: " +
 		"'cites=15,10;writes=5,5;*=5,5'.",
-	"seeds_help": "A split (train, val, test), all, all:TYPE, or @FILE with a node id a line; default: train, or all " +
-		"nodes where there is no such split.",
+	"seeds_help": "A split (train, val, test), all, all:TYPE, or @FILE with a node id a line; edges: all-edges, " +
+		"all-edges:TYPE, or edges@FILE with source, target, label and time a line; default: train, or all nodes " +
+		"where there is no such split.",
+	"negatives_help": "Add edges that are not true to seeds that are edges; nodes stand in by which law: none, " +
+		"uniform, degree (d^0.75), weight, batch (ends of the batch).",
+	"exclude_help": "Edges that a batch leaves out because they are its seeds: none, seeds, or reverse (and their " +
+		"reverses).",
 	"device_cache_help": "How much of it is for graph and columns; the rest is read over the bus. 0: none; default: " +
 		"what batches leave.",
 	"index_dtype_help": "Type of ids where a consumer asks for none: auto, int32 or int64.",
@@ -106,6 +113,9 @@ func (f *loadFlags) options(env *environment, g *graph.Graph) (loader.Options, e
 		Seed: f.Seed, Instance: f.Instance, Workers: f.Workers, Prefetch: int(f.Prefetch), Device: string(f.Device),
 		MaxMemory: limit, DeviceMemory: int64(f.DeviceMemory), HotRows: f.HotRows,
 		DeviceBlocks: f.DeviceBlocks, Verify: f.Verify,
+	}
+	if err := f.linkFlags.set(&o); err != nil {
+		return loader.Options{}, err
 	}
 	if f.DeviceCache != nil {
 		if o.DeviceCache = int64(*f.DeviceCache); o.DeviceCache == 0 {
@@ -181,7 +191,7 @@ func countBatch(arrays []loader.Array, b *loader.Batch) work {
 		a, n := &arrays[i], b.Array(i).Len()
 		hop := len(s.Blocks) - 1 - a.Layer
 		switch {
-		case a.Kind == loader.ArraySeeds:
+		case a.Kind == loader.ArraySeeds && b.Links(0) == nil, a.Kind == loader.ArrayLinkItems:
 			w.seeds += n
 		case a.Kind == loader.ArrayIndices:
 			w.edgesPerHop[hop] += n

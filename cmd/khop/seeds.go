@@ -24,6 +24,9 @@ func (env *environment) seedSource(name string, split int, g *graph.Graph) (load
 		seeds, err := readSeedFile(file, g.Schema())
 		return loader.GivenSeeds(seeds), err
 	}
+	if seeds, ok, err := edgeSeeds(name, g.Schema()); ok {
+		return seeds, err
+	}
 	if list, ok := strings.CutPrefix(name, "all:"); ok {
 		types := strings.Split(list, ",")
 		for _, t := range types {
@@ -70,10 +73,44 @@ func readSeedFile(path string, schema *graph.Schema) (graph.Seeds, error) {
 	}
 	defer f.Close()
 	seeds, err := readSeeds(f, schema)
+	return seeds, inFile(path, err)
+}
+
+// inFile says in which file an error happened, unless it says so itself.
+func inFile(path string, err error) error {
 	if at := (*formats.Error)(nil); err != nil && !errors.As(err, &at) {
-		err = fmt.Errorf("%s: %w", path, err)
+		return fmt.Errorf("%s: %w", path, err)
 	}
-	return seeds, err
+	return err
+}
+
+// eachLine calls f for the lines that hold something besides a comment, trimmed, and numbers the line of an error.
+func eachLine(r io.Reader, f func(text string) error) error {
+	lines := bufio.NewScanner(r)
+	number := 0
+	for lines.Scan() {
+		number++
+		text, _, _ := strings.Cut(lines.Text(), "#")
+		if text = strings.TrimSpace(text); text == "" {
+			continue
+		}
+		if err := f(text); err != nil {
+			return fmt.Errorf("line %d: %w", number, err)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("line %d: %w", number+1, err)
+	}
+	return nil
+}
+
+// checkNode refuses the id of a node that its type does not have.
+func checkNode(id int64, nt *graph.NodeType) error {
+	if id < 0 || id >= nt.Count {
+		return fmt.Errorf("%w: node %d is not in 0 .. %s, the nodes of type %q", graph.ErrSeed, id,
+			humanize.Comma(nt.Count-1), nt.Name)
+	}
+	return nil
 }
 
 // errSeedFile is returned for a list of seeds that is none.
@@ -88,17 +125,10 @@ func readSeeds(r io.Reader, schema *graph.Schema) (graph.Seeds, error) {
 	for t := range schema.Nodes {
 		names[schema.Nodes[t].Name] = int32(t)
 	}
-	lines := bufio.NewScanner(r)
-	number := 0
-	for lines.Scan() {
-		number++
-		text, _, _ := strings.Cut(lines.Text(), "#")
-		if text = strings.TrimSpace(text); text == "" {
-			continue
-		}
+	err := eachLine(r, func(text string) error {
 		t, id, err := readSeed(text, schema, names)
 		if err != nil {
-			return graph.Seeds{}, fmt.Errorf("line %d: %w", number, err)
+			return err
 		}
 		if t != 0 && types == nil {
 			types = make([]int32, len(ids), 2*len(ids)+1)
@@ -106,9 +136,10 @@ func readSeeds(r io.Reader, schema *graph.Schema) (graph.Seeds, error) {
 		if ids = append(ids, id); types != nil {
 			types = append(types, t)
 		}
-	}
-	if err := lines.Err(); err != nil {
-		return graph.Seeds{}, fmt.Errorf("line %d: %w", number+1, err)
+		return nil
+	})
+	if err != nil {
+		return graph.Seeds{}, err
 	}
 	if len(ids) == 0 {
 		return graph.Seeds{}, fmt.Errorf("%w: no node in it", errSeedFile)
@@ -132,9 +163,5 @@ func readSeed(text string, schema *graph.Schema, names map[string]int32) (nodeTy
 	if id, err = strconv.ParseInt(number, 10, 64); err != nil {
 		return 0, 0, fmt.Errorf("%w: %q is not a node id", errSeedFile, number)
 	}
-	if nt := &schema.Nodes[nodeType]; id < 0 || id >= nt.Count {
-		return 0, 0, fmt.Errorf("%w: node %d is not in 0 .. %s, the nodes of type %q", graph.ErrSeed, id,
-			humanize.Comma(nt.Count-1), nt.Name)
-	}
-	return nodeType, id, nil
+	return nodeType, id, checkNode(id, &schema.Nodes[nodeType])
 }

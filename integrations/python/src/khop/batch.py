@@ -167,6 +167,58 @@ class Batch:
             raise AttributeError(f"there are several edge types: say which, as in batch[{self.schema.edge_types[0]!r}]")
         return EdgeView(self, 0)
 
+    def _linked(self) -> Optional[EdgeView]:
+        """The edge type that has seeds; None where seeds are nodes, or edges of several types."""
+        views = [EdgeView(self, e) for e, t in enumerate(self.schema.edge_types) if self._arrays().has(f"link/{':'.join(t)}/counts")]
+        return views[0] if len(views) == 1 else None
+
+    def _links(self) -> EdgeView:
+        view = self._linked()
+        if view is None:
+            raise AttributeError(f"seeds are nodes, or edges of several types: then say which, as in batch[{self.schema.edge_types[0]!r}]")
+        return view
+
+    # --- seeds that are edges, of one type ---
+
+    @property
+    def edge_label_index(self) -> Array:
+        """Ends of the seeds, then of their negatives, as positions in n_id [2, edges]: a copy, made once."""
+        return self._links().edge_label_index
+
+    @property
+    def edge_label(self) -> Array:
+        """Labels of the seeds and negatives; 0 for negatives, 1 for seeds without a label."""
+        return self._links().edge_label
+
+    @property
+    def edge_label_time(self) -> Array:
+        return self._links().edge_label_time
+
+    @property
+    def edge_label_group(self) -> Array:
+        """The seed that each seed and negative is or was made of: its place among the batch's seeds."""
+        return self._links().edge_label_group
+
+    @property
+    def src_index(self) -> Array:
+        """Sources of the seeds, as positions in n_id."""
+        return self._links().src_index
+
+    @property
+    def dst_pos_index(self) -> Array:
+        """Targets of the seeds."""
+        return self._links().dst_pos_index
+
+    @property
+    def dst_neg_index(self) -> Array:
+        """With triplets=True, the targets of each seed's negatives [seeds, ratio]."""
+        return self._links().dst_neg_index
+
+    @property
+    def src_neg_index(self) -> Array:
+        """With triplets=True and corrupt="source", the sources of each seed's negatives [seeds, ratio]."""
+        return self._links().src_neg_index
+
     # --- graphs with one type of each ---
 
     @property
@@ -187,7 +239,7 @@ class Batch:
     @property
     def input_id(self) -> Array:
         """Positions of the seeds in the list of seeds, as they were asked for."""
-        return self._node().input_id
+        return self._node().input_id if self._linked() is None else self._links().input_id
 
     @property
     def batch_size(self) -> int:
@@ -339,7 +391,7 @@ class Batch:
 
 
 def _is_index(name: str) -> bool:
-    return name.startswith(("nodes/", "seeds/", "input/", "item/", "block/"))
+    return name.startswith(("nodes/", "seeds/", "input/", "item/", "block/")) or name.startswith("link/") and name.endswith("/group")
 
 
 def _rebuild(

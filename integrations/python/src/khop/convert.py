@@ -47,6 +47,11 @@ def _fill_edges(batch: Batch, edge_type: Any, data: Any) -> None:
         data[{"feature": "edge_attr", "weight": "edge_weight", "edge_id": "e_id"}.get(column, column)] = view[column]
     if f"block/0/{':'.join(edge_type)}/edge_pos" in batch and "edge_id" not in view.columns():
         data.e_id = view.edge_pos
+    link = f"link/{':'.join(edge_type)}/"
+    if link + "counts" in batch:
+        data.edge_label_index, data.edge_label, data.input_id = view.edge_label_index, view.edge_label, view.input_id
+        if link + "time" in batch:
+            data.edge_label_time = view.edge_label_time
 
 
 def to_dgl(batch: Batch) -> Any:

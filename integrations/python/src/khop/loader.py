@@ -22,7 +22,7 @@ from .errors import BusyError, KhopError, ServerError, StateError
 from .feed import Feed
 from .frameworks import Framework, framework as _framework
 from .meeting import Meeting
-from .options import Fanouts, Flags, SamplerOptions, Seeds, check_names, fanouts_text, seed_list
+from .options import EdgeSeeds, Fanouts, Flags, LoaderOptions, Seeds, check_names, edge_list, fanouts_text, seed_list
 from .padding import pad as _pad_batch
 from .ring import SlotArrays
 from .schema import Schema, schema_of
@@ -264,7 +264,7 @@ class Loader(Connection):
             for batch in loader:
                 train(batch.x, batch.edge_index, batch.y)
 
-    Only dataset, sampler, fanouts, the sampler's own options, seeds, split, batch_size, drop_last, shuffle, seed and instance decide what
+    Only dataset, sampler, fanouts, the sampler's own options, seeds and what belongs to links, split, batch_size, drop_last, shuffle, seed and instance decide what
     is in a batch. docs/python.md explains every option.
 
     Where several processes train together (torch.distributed, or RANK and WORLD_SIZE in the environment) each gets its share; the
@@ -279,6 +279,9 @@ class Loader(Connection):
         num_neighbors: Optional[Fanouts] = None,
         sampler: str = "neighbor",
         seeds: Optional[Seeds] = None,
+        edge_label_index: Optional[EdgeSeeds] = None,
+        edge_label: Any = None,
+        edge_label_time: Any = None,
         split: int = 0,
         batch_size: int = 1024,
         drop_last: bool = False,
@@ -310,7 +313,7 @@ class Loader(Connection):
         socket: Optional[_binary.PathLike] = None,
         quiet: bool = True,
         serve_options: Sequence[str] = (),
-        **options: Unpack[SamplerOptions],
+        **options: Unpack[LoaderOptions],
     ) -> None:
         global _loaders_made
         _refuse_workers()
@@ -318,6 +321,10 @@ class Loader(Connection):
         if fanouts is not None and num_neighbors is not None:
             raise TypeError("fanouts and num_neighbors are the same: give one")
         fanouts = num_neighbors if fanouts is None else fanouts
+        if edge_label_index is None and (edge_label is not None or edge_label_time is not None):
+            raise TypeError("edge_label and edge_label_time belong to edge_label_index")
+        if edge_label_index is not None and seeds is not None:
+            raise TypeError("seeds are nodes or edges: give seeds or edge_label_index")
         here = _place.find(rank, world_size)
         on, framework = device_.prepare(device, framework if isinstance(framework, Framework) else _framework(framework))
         if on is not None and here.local_world_size > 1:
@@ -334,7 +341,7 @@ class Loader(Connection):
         meeting: Optional[Meeting] = None
         try:
             if here.local_rank == 0:
-                seed_set = seed_list(seeds)
+                seed_set = seed_list(seeds) if edge_label_index is None else edge_list(edge_label_index, edge_label, edge_label_time)
                 flags = Flags(list(serve_options))
                 for name, value in (
                     ("fanouts", None if fanouts is None else fanouts_text(fanouts)), ("sampler", sampler),

@@ -59,11 +59,27 @@ class SamplerOptions(TypedDict, total=False):
     batch_dependency: int  # labor
 
 
+class LoaderOptions(SamplerOptions, total=False):
+    """Options of seeds that are edges, beside those of samplers: flags of khop serve (docs/cli.md), which knows the defaults."""
+
+    link_label: str
+    link_time: str
+    negatives: str  # "none", "uniform", "degree", "weight", "batch"
+    negative_ratio: float
+    corrupt: str  # "target", "source", "either", "both"
+    negative_weight: str
+    negative_time: str
+    strict: bool
+    negative_tries: int
+    triplets: bool
+    exclude_seeds: str  # "none", "seeds", "reverse"
+
+
 def check_names(given: Iterable[str], others: Iterable[str]) -> None:
     """Refuses options that no sampler has, and names the nearest one, of others too."""
     for name in given:
-        if name not in SamplerOptions.__annotations__:
-            near = difflib.get_close_matches(name, [*SamplerOptions.__annotations__, *others], 1)
+        if name not in LoaderOptions.__annotations__:
+            near = difflib.get_close_matches(name, [*LoaderOptions.__annotations__, *others], 1)
             raise TypeError(f"khop.Loader has no option {name!r}" + (f": did you mean {near[0]!r}?" if near else "; docs/python.md lists them"))
 
 
@@ -99,9 +115,47 @@ def seed_list(seeds: Optional[Seeds]) -> SeedList:
     return SeedList(f"@/proc/self/fd/{file.fileno()}", file)
 
 
+EdgeSeeds = Any
+"""Sources and targets [2, n], or (edge type, [2, n]), or a mapping of edge types to such. A type is a relation or a triple."""
+
+
+def edge_list(edges: EdgeSeeds, labels: Any = None, times: Any = None) -> SeedList:
+    """Seeds that are edges, as --seeds has them. labels and times are as edges is: alone, or a mapping with the same keys."""
+    if isinstance(edges, tuple) and len(edges) == 2 and (isinstance(edges[0], str) or isinstance(edges[0], tuple) and isinstance(edges[0][0], str)):
+        edges, labels, times = {edges[0]: edges[1]}, None if labels is None else {edges[0]: labels}, None if times is None else {edges[0]: times}
+    if not isinstance(edges, Mapping):
+        edges, labels, times = {"": edges}, None if labels is None else {"": labels}, None if times is None else {"": times}
+    if times is not None and labels is None:
+        labels = {key: np.ones(_array(pairs).shape[-1], np.int64) for key, pairs in edges.items()}
+    file = tempfile.TemporaryFile("w", encoding="utf-8")
+    for key, pairs in edges.items():
+        columns = [*_pairs(pairs)]
+        for what, values in (("edge_label", labels), ("edge_label_time", times)):
+            if values is not None:
+                column = _array(values[key])
+                if column.shape != columns[0].shape or column.dtype.kind not in "iub":
+                    raise ValueError(f"{what}: {column.dtype} of shape {column.shape}: must be a whole number for each of {len(columns[0])} edges")
+                columns.append(column.astype(np.int64))
+        prefix = (key if isinstance(key, str) else ":".join(key)) + " "
+        file.writelines(f"{prefix}{' '.join(map(str, row))}\n" for row in zip(*(c.tolist() for c in columns)))
+    file.flush()
+    return SeedList(f"edges@/proc/self/fd/{file.fileno()}", file)
+
+
+def _array(values: Any) -> Any:
+    return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
+
+
+def _pairs(values: Any) -> Any:
+    array = _array(values)
+    if array.ndim != 2 or array.shape[0] != 2 or array.dtype.kind not in "iu":
+        raise ValueError(f"edge_label_index: {array.dtype} of shape {array.shape}: must be whole numbers [2, edges], sources and targets")
+    return array
+
+
 def _ids(values: Any) -> Any:
     """Node ids of an array, a tensor, a list or a mask."""
-    array = np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
+    array = _array(values)
     if array.ndim != 1:
         raise ValueError(f"seeds: an array of shape {array.shape}: must have one dimension")
     if array.dtype == np.bool_:

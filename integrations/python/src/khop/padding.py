@@ -112,6 +112,8 @@ def pad(batch: Batch, sizes: Union[str, Sizes] = "pow2", about: Optional[Mapping
                 raise ValueError(f"batch {batch.number} has {counts[h][t]} nodes of type {name} after hop {h}, the padded shape {sizes.nodes[h][t]}, of which one is padding")
         mask(f"mask/node/{name}", counts[H][t], sizes.nodes[H][t])
         mask(f"mask/seed/{name}", counts[0][t], sizes.nodes[0][t])
+    if any(name.startswith("link/") for name in source.names()):
+        raise ValueError("pad=: batches whose seeds are edges are not padded")
     for name in source.names():
         kind, _, rest = name.partition("/")
         if kind in ("nodes", "node"):

@@ -145,6 +145,89 @@ class EdgeView:
             return counts
         return [b - a for a, b in zip([0, *counts], counts)]
 
+    # --- seeds that are edges ---
+
+    @property
+    def edge_label_index(self) -> Array:
+        """Ends of this type's seeds, then of their negatives, as positions in n_id of their types [2, edges]: a copy, made once."""
+        def make() -> Array:
+            return self._batch._framework.cat(self._ends()).reshape(2, -1)
+        return self._batch._cached(f"edge_label_index/{text(self.type)}", make)
+
+    @property
+    def edge_label(self) -> Array:
+        """Labels of the seeds and negatives; 0 for negatives, 1 for seeds without a label."""
+        return self._link("label")
+
+    @property
+    def edge_label_time(self) -> Array:
+        """Times of the seeds and negatives."""
+        return self._link("time")
+
+    @property
+    def edge_label_group(self) -> Array:
+        """The seed that each seed and negative is or was made of: its place among the seeds of this type in the batch."""
+        return self._link("group")
+
+    @property
+    def input_id(self) -> Array:
+        """Positions of the seeds in the list of seeds."""
+        return self._link("item")
+
+    @property
+    def num_links(self) -> tuple[int, int, int]:
+        """Seeds that are edges of this type, their negatives, and negatives that were not found."""
+        if not self._batch._arrays().has(f"link/{text(self.type)}/counts"):
+            return 0, 0, 0
+        seeds, negatives, missed = self._batch._arrays().numpy(f"link/{text(self.type)}/counts")[0].tolist()
+        return seeds, negatives, missed
+
+    @property
+    def src_index(self) -> Array:
+        """Sources of the seeds, as positions in n_id [seeds]."""
+        return self._ends()[0][:self.num_links[0]]
+
+    @property
+    def dst_pos_index(self) -> Array:
+        """Targets of the seeds [seeds]."""
+        return self._ends()[1][:self.num_links[0]]
+
+    @property
+    def dst_neg_index(self) -> Array:
+        """With triplets=True, the targets of each seed's negatives [seeds, ratio]."""
+        return self._negatives(1)
+
+    @property
+    def src_neg_index(self) -> Array:
+        """With triplets=True and corrupt="source", the sources of each seed's negatives [seeds, ratio]."""
+        return self._negatives(0)
+
+    def _negatives(self, end: int) -> Array:
+        seeds, negatives, _ = self.num_links
+        if seeds and negatives % seeds:
+            raise AttributeError(f"{negatives} negatives of {seeds} seeds are no rows: make the loader with triplets=True")
+        return self._ends()[end][seeds:].reshape(seeds, negatives // max(seeds, 1))
+
+    def _ends(self) -> list[Array]:
+        """Sources and targets of the seeds and negatives: views of the types' seeds, where the ends stand type by type."""
+        batch = self._batch
+        at = {t: len(batch.array(f"input/{t}")) for t in (self.type[0], self.type[2])}
+        for e in range(self._e + 1):
+            view = EdgeView(batch, e)
+            n, ends = sum(view.num_links[:2]), []
+            for t in (view.type[0], view.type[2]):
+                begin = at.get(t, 0)
+                at[t] = begin + n
+                if e == self._e:
+                    ends.append(batch.array(f"seeds/{t}")[begin:begin + n])
+        return ends
+
+    def _link(self, what: str) -> Array:
+        value = self._batch._find(f"link/{text(self.type)}/{what}")
+        if value is None:
+            raise AttributeError(f"edge type {self.type!r} has no {what}s of seeds: the loader's seeds are none of its edges, or have none")
+        return value
+
     def columns(self) -> tuple[str, ...]:
         """The columns that were asked for."""
         return tuple(columns_of(self._batch.names()).get(f"edge/0/{text(self.type)}/", ()))

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/khop-gnn/khop/formats/source"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// linkFlags say what belongs to seeds that are edges.
+type linkFlags struct {
+	LinkLabel string `placeholder:"COLUMN" help:"Labels of seeds that are edges of the graph: a column of the edges."`
+	LinkTime  string `placeholder:"COLUMN" help:"Times of seeds that are edges of the graph: a column of the edges."`
+
+	Negatives      string       `enum:"none,uniform,degree,weight,batch" default:"none" help:"${negatives_help}"`
+	NegativeRatio  float64      `default:"1" help:"Negatives for each seed that is an edge."`
+	Corrupt        sampling.End `enum:"target,source,either,both" default:"target" help:"Which end they replace."`
+	NegativeWeight string       `placeholder:"COLUMN" help:"Weights of --negatives weight: a column of the nodes."`
+	NegativeTime   string       `placeholder:"COLUMN" help:"Only nodes that are there by then: their times."`
+	Strict         bool         `help:"Draw again what is an edge, a self-loop or the seed itself."`
+	NegativeTries  int          `default:"16" help:"How often a negative is drawn at most."`
+	Triplets       bool         `help:"Keep a row of negatives for each seed, missed ones as the seed itself."`
+
+	ExcludeSeeds loader.Exclusion `enum:"none,seeds,reverse" default:"none" help:"${exclude_help}"`
+}
+
+// set sets the options of links.
+func (f *linkFlags) set(o *loader.Options) error {
+	o.LinkLabel, o.LinkTime, o.ExcludeSeeds = f.LinkLabel, f.LinkTime, f.ExcludeSeeds
+	n := sampling.Negatives{Replace: f.Corrupt, Weight: f.NegativeWeight, Time: f.NegativeTime, Strict: f.Strict,
+		Triplets: f.Triplets}
+	if f.Negatives == "none" {
+		if n != (sampling.Negatives{}) {
+			return usageError("--corrupt, --negative-weight, --negative-time, --strict and --triplets are for " +
+				"--negatives, which is none")
+		}
+		return nil
+	}
+	if err := n.Law.UnmarshalText([]byte(f.Negatives)); err != nil {
+		return err
+	}
+	if n.Ratio, n.Tries = f.NegativeRatio, f.NegativeTries; n.Ratio == 0 || n.Tries < 1 {
+		return usageError("--negative-ratio %v, --negative-tries %d: must be above 0", n.Ratio, n.Tries)
+	}
+	o.Negatives = n
+	return nil
+}
+
+// edgeSeeds reads the values of --seeds that stand for edges; ok is false for others.
+func edgeSeeds(name string, s *graph.Schema) (seeds loader.SeedSource, ok bool, err error) {
+	if file, ok := strings.CutPrefix(name, "edges@"); ok {
+		seeds, err := readEdgeFile(file, s)
+		return loader.GivenSeeds(seeds), true, err
+	}
+	if name == "all-edges" {
+		return loader.AllEdges(), true, nil
+	}
+	list, ok := strings.CutPrefix(name, "all-edges:")
+	if !ok {
+		return loader.SeedSource{}, false, nil
+	}
+	types := strings.Split(list, ",")
+	find := s.EdgeTypes()
+	for _, t := range types {
+		if _, err := find(t); err != nil {
+			return loader.SeedSource{}, true, usageError("--seeds %s: %w", name, err)
+		}
+	}
+	return loader.AllEdges(types...), true, nil
+}
+
+func readEdgeFile(path string, s *graph.Schema) (graph.Seeds, error) {
+	f, err := source.OpenText(path)
+	if err != nil {
+		return graph.Seeds{}, fmt.Errorf("--seeds edges@%s: %w", path, err)
+	}
+	defer f.Close()
+	l := edgeLines{schema: s, find: s.EdgeTypes()}
+	if err := l.read(f); err != nil {
+		return graph.Seeds{}, inFile(path, err)
+	}
+	return l.seeds(), nil
+}
+
+// edgeLines are edges as a file lists them.
+type edgeLines struct {
+	schema           *graph.Schema
+	find             func(string) (int, error)
+	types            []int32
+	sources, targets []int64
+	values           [2][]int64 // labels, times
+	fields           int        // numbers of the first line
+}
+
+// read reads an edge a line: source, target, and a label, or a label and a time. On graphs with several edge types the
+// type comes first, as in --fanouts. Empty lines and what follows a # are ignored. All lines have as many numbers.
+func (l *edgeLines) read(r io.Reader) error {
+	err := eachLine(r, func(text string) error {
+		fields, edgeType := strings.Fields(text), 0
+		if _, err := strconv.ParseInt(fields[0], 10, 64); err != nil {
+			if edgeType, err = l.find(fields[0]); err != nil {
+				return fmt.Errorf("%w: a line is source and target, or an edge type before them: %w", errSeedFile, err)
+			}
+			fields = fields[1:]
+		}
+		return l.add(edgeType, fields)
+	})
+	if err == nil && len(l.sources) == 0 {
+		err = fmt.Errorf("%w: no edge in it", errSeedFile)
+	}
+	return err
+}
+
+func (l *edgeLines) add(edgeType int, fields []string) error {
+	if len(l.sources) == 0 {
+		l.fields = len(fields)
+	}
+	if len(fields) != l.fields || len(fields) < 2 || len(fields) > 4 {
+		return fmt.Errorf("%w: %d numbers; a line has source, target, and then a label, or a label and a time: as "+
+			"many as the first line, which has %d", errSeedFile, len(fields), l.fields)
+	}
+	var n [4]int64
+	for i, text := range fields {
+		var err error
+		if n[i], err = strconv.ParseInt(text, 10, 64); err != nil {
+			return fmt.Errorf("%w: %q is not a whole number", errSeedFile, text)
+		}
+	}
+	et := &l.schema.Edges[edgeType]
+	for i, t := range [...]int{et.Src, et.Dst} {
+		if err := checkNode(n[i], &l.schema.Nodes[t]); err != nil {
+			return err
+		}
+	}
+	l.types = append(l.types, int32(edgeType))
+	l.sources, l.targets = append(l.sources, n[0]), append(l.targets, n[1])
+	for i := range l.fields - 2 {
+		l.values[i] = append(l.values[i], n[2+i])
+	}
+	return nil
+}
+
+// seeds returns the edges as seeds.
+func (l *edgeLines) seeds() graph.Seeds {
+	set := graph.EdgeSet{Sources: unified.FromSlice(l.sources), Targets: unified.FromSlice(l.targets),
+		Labels: l.values[0], Times: l.values[1]}
+	if len(l.schema.Edges) > 1 {
+		set.Types = l.types
+	}
+	return graph.Seeds{Edges: []graph.EdgeSet{set}}
+}

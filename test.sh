@@ -103,7 +103,7 @@ fi
 # --- tests ----------------------------------------------------------------------------------------------------------
 
 report=$(mktemp -d)/testreport
-trap 'rm -rf "$totals" "$(dirname "$report")"' EXIT
+trap 'kill $(jobs -p) 2>/dev/null || :; rm -rf "$totals" "$(dirname "$report")"' EXIT
 go build -o "$report" ./tools/testreport
 
 # The program as it is released: one for all tests that run it.
@@ -115,14 +115,15 @@ export KHOP=$PWD/dist/khop
 skips=(-any-skip)
 [ -z "${KHOP_TESTDATA:-}" ] || skips=(-allowed tests/allowed-skips.txt)
 
+# Three packages at a time on two processors: some tests wait most of the time.
 step "tests with the race detector"
-go test -race -timeout 30m -json ./... | "$report" "${skips[@]}" -totals "$totals"
+go test -race -p 3 -timeout 30m -json ./... | "$report" "${skips[@]}" -totals "$totals"
 
 # What these find beyond the first run are mistakes of the compiler's other code and of files for !race: one run shows both.
 level=v1
 [ "$(go env GOARCH)" != amd64 ] || ! grep -qw avx2 /proc/cpuinfo 2>/dev/null || level=v3
 step "tests without race detector and cgo, at GOAMD64=$level, short"
-GOAMD64=$level CGO_ENABLED=0 go test -short -timeout 30m -json ./... | "$report" "${skips[@]}" -totals "$totals"
+GOAMD64=$level CGO_ENABLED=0 go test -short -p 3 -timeout 30m -json ./... | "$report" "${skips[@]}" -totals "$totals"
 
 step "modules of their own"
 while IFS= read -r mod; do
@@ -132,6 +133,14 @@ done < <(find . -mindepth 2 -name go.mod -not -path './.*' -not -path '*/testdat
 
 step "CUDA build"
 REPORT="$report" TOTALS="$totals" tools/test-cuda.sh
+
+# The package's tests wait for a third of their time, so they run beside the others.
+package_log=$(dirname "$report")/package.log
+on_package=
+if [ "$(go env GOOS)" = linux ]; then
+    tools/test-python.sh "$KHOP" >"$package_log" 2>&1 &
+    on_package=$!
+fi
 
 step "Python tests"
 python_passed=0
@@ -147,10 +156,12 @@ else
 fi
 
 step "Python package"
-if [ "$(go env GOOS)" = linux ]; then
-    log=$(dirname "$report")/package.log
-    tools/test-python.sh "$KHOP" 2>&1 | tee "$log"
-    python_passed=$((python_passed + $(grep -Eo '[0-9]+ passed' "$log" | tail -n 1 | grep -Eo '[0-9]+' || echo 0)))
+if [ -n "$on_package" ]; then
+    status=0
+    wait $on_package || status=$?
+    cat "$package_log"
+    [ $status = 0 ] || fail "the Python package fails"
+    python_passed=$((python_passed + $(grep -Eo '[0-9]+ passed' "$package_log" | tail -n 1 | grep -Eo '[0-9]+' || echo 0)))
 else
     echo "not run: the feed is for Linux"
 fi

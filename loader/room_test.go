@@ -8,6 +8,7 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/unified"
 )
 
 // ring is a graph of n nodes, each with the in-edges of the next 8.
@@ -73,5 +74,41 @@ func TestALoaderStaysWithinItsControlGroup(t *testing.T) {
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// The seeds of a batch lie in the slot's memory, which the ledger counts, and not on the Go heap: also those of a type
+// that no batch on trial has.
+func TestSeedsLieInMemoryThatIsCounted(t *testing.T) {
+	edges := graph.EdgeData{Source: "a", Relation: "to", Target: "a", Src: []int64{0}, Dst: []int64{1}}
+	g, err := graph.New(graph.Data{Nodes: []graph.NodeData{{Name: "a", Count: 10}, {Name: "b", Count: 10}},
+		Edges: []graph.EdgeData{edges}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	many, rare := unified.FromSlice(make([]int32, 1<<20)), unified.FromSlice(make([]int32, 3<<10))
+	l, err := New(g, Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, BatchSize: 4 << 10, Device: "cpu",
+		Workers: 1, Seeds: GivenSeeds(graph.Seeds{Sets: []graph.SeedSet{{Type: 0, IDs: many}, {Type: 1, IDs: rare},
+			{Type: 0, IDs: many}}})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	seen := int64(0)
+	for b, err := range l.Range(t.Context(), 0, 255, 3) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for nodeType, seeds := range b.slot.request.Seeds {
+			n := int64(len(seeds))
+			seen += int64(nodeType) * n
+			counted, err := unified.Grow[int64](&b.slot.seedIDs[nodeType], n, n)
+			if err != nil || n > 0 && (len(counted) == 0 || &counted[0] != &seeds[0]) {
+				t.Fatalf("batch %d: %d seeds of type %d are elsewhere: %v", b.Number, n, nodeType, err)
+			}
+		}
+	}
+	if seen != rare.Len() {
+		t.Errorf("%d seeds of the rare type", seen)
 	}
 }

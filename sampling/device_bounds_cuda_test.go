@@ -126,6 +126,24 @@ func TestDeviceUsesItsRoomToTheLastCell(t *testing.T) {
 	}
 }
 
+// TestDeviceMakesLargeSubsetsApart takes edges of two types at the second hop, of which one has edges in the block
+// already: its subsets still begin at its part of the scratch, and not so much further, where the other's are.
+func TestDeviceMakesLargeSubsetsApart(t *testing.T) {
+	const seed = 62
+	r := rand.New(rand.NewPCG(seed, 0))
+	d := openDevice(t)
+	g := sizedGraph(t, r, 1, 2, 90, func() int { return 60 + r.IntN(20) })
+	types := g.Schema().Edges
+	n := Neighbor{Frontier: NewNodes,
+		PerType: map[string][]int{types[0].String(): {30, 40}, types[1].String(): {0, 40}}}
+	req := &Request{Rand: NewRand(seed, 0, 0, 0), Seeds: [][]int64{{0, 1, 2}}}
+	want := oracle(g, newEdgeRuns(g), n, req)
+	if first, all := len(want.blocks[1][0].edge), len(want.blocks[0][0].edge); first < 90 || all < 2*first {
+		t.Fatalf("%d edges of the first hop, %d in all: the test shows nothing", first, all)
+	}
+	compare(t, fmt.Sprintf("seed %d", seed), g, d.open(n, d.env(g, 3)), req, want)
+}
+
 // TestDeviceTableTakesEverySlot fills a table to its last slot, batch after batch with the same and with other nodes,
 // so that all its keys are those of earlier batches.
 func TestDeviceTableTakesEverySlot(t *testing.T) {

@@ -94,12 +94,13 @@ var damagedGraphs = map[string]struct {
 	want    error
 	says    string
 }{
-	"sound":            {[]int64{0, 1, 3}, []int32{1, 0, 1}, []int64{0, 1}, nil, ""},
-	"source too great": {[]int64{0, 1, 3}, []int32{1, 0, 2}, []int64{1}, ErrGraph, "edge 2: source 2"},
-	"source negative":  {[]int64{0, 1, 3}, []int32{-1, 0, 1}, []int64{0}, ErrGraph, "edge 0: source -1"},
-	"indptr falls":     {[]int64{0, 3, 2, 3}, []int32{1, 0, 1}, []int64{1}, ErrGraph, "node 1"},
-	"indptr beyond":    {[]int64{0, 9, 3}, []int32{1, 0, 1}, []int64{0}, ErrGraph, "node 0"},
-	"indptr negative":  {[]int64{0, -5, 3}, []int32{1, 0, 1}, []int64{1}, ErrGraph, "node 1"},
+	"sound":             {[]int64{0, 1, 3}, []int32{1, 0, 1}, []int64{0, 1}, nil, ""},
+	"source too great":  {[]int64{0, 1, 3}, []int32{1, 0, 2}, []int64{1}, ErrGraph, "edge 2: source 2"},
+	"source negative":   {[]int64{0, 1, 3}, []int32{-1, 0, 1}, []int64{0}, ErrGraph, "edge 0: source -1"},
+	"indptr falls":      {[]int64{0, 3, 2, 3}, []int32{1, 0, 1}, []int64{1}, ErrGraph, "node 1"},
+	"indptr beyond":     {[]int64{0, 9, 3}, []int32{1, 0, 1}, []int64{0}, ErrGraph, "node 0"},
+	"indptr one beyond": {[]int64{0, 4, 3}, []int32{1, 0, 1}, []int64{0}, ErrGraph, "node 0"},
+	"indptr negative":   {[]int64{0, -5, 3}, []int32{1, 0, 1}, []int64{1}, ErrGraph, "node 1"},
 	"seed too great": {[]int64{0, 1, 3}, []int32{1, 0, 1}, []int64{0, 2}, graph.ErrSeed,
 		`seed 1 (the first is 0) is node 2; nodes of type "node" are 0 to 1`},
 	"seed negative":       {[]int64{0, 1, 3}, []int32{1, 0, 1}, []int64{-1}, graph.ErrSeed, "is node -1"},

@@ -322,8 +322,8 @@ func (p *choosePicker[V]) each(f func(c *edgeChunk)) error {
 func (p *choosePicker[V]) load(from, n int64) error {
 	c, v, all := &p.chunk, &p.values, true
 	c.begin(from, n)
-	if v.mask != nil {
-		c.maskBy(v.mask[from : from+n])
+	if v.masked() {
+		v.maskBy(c)
 		all = false
 	}
 	if p.byTime {
@@ -363,7 +363,7 @@ func (p *choosePicker[V]) sourcesBy(c *edgeChunk) error {
 
 // eligible returns how many edges may be followed.
 func (p *choosePicker[V]) eligible() (sum int64, err error) {
-	if p.values.mask == nil && !p.values.weighted() && !p.byTime && !p.bySource {
+	if !p.values.masked() && !p.values.weighted() && !p.byTime && !p.bySource {
 		return p.n, nil
 	}
 	err = p.each(func(c *edgeChunk) {

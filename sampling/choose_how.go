@@ -154,7 +154,7 @@ func (p *choosePicker[V]) time(at int64) int64 {
 // latest takes the k most recent edges.
 func (p *choosePicker[V]) latest(k int64) error {
 	v := &p.values
-	if k <= p.n && !p.byTime && !p.bySource && v.mask == nil && p.ordered() {
+	if k <= p.n && !p.byTime && !p.bySource && !v.masked() && p.ordered() {
 		if err := p.room(k); err != nil {
 			return err
 		}

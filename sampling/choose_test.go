@@ -51,6 +51,8 @@ func floats(g *graph.Graph, name string) (to []float64) {
 		case unified.Float64:
 			x, _ := unified.View[float64](c)
 			to = append(to, x[i])
+		case unified.Int32, unified.Int64:
+			to = append(to, float64(timeAt(c, i)))
 		case unified.Uint8:
 			x, _ := unified.View[uint8](c)
 			to = append(to, float64(x[i]))
@@ -193,7 +195,8 @@ func withColumns(t testing.TB, r *rand.Rand, g *graph.Graph) *graph.Graph {
 		{Name: "mask", DType: unified.Uint8}, {Name: "none", DType: unified.Float32}}
 	n := g.NumEdges()
 	s.EdgeColumns = append(s.EdgeColumns, graph.Column{Name: "time", DType: unified.Int64},
-		graph.Column{Name: "day", DType: unified.Int32})
+		graph.Column{Name: "day", DType: unified.Int32}, graph.Column{Name: "mask32", DType: unified.Int32},
+		graph.Column{Name: "mask64", DType: unified.Int64})
 	w32, w64, mask := make([]float32, n), make([]float64, n), make([]uint8, n)
 	kind := r.IntN(4)
 	for i := range n {
@@ -214,6 +217,11 @@ func withColumns(t testing.TB, r *rand.Rand, g *graph.Graph) *graph.Graph {
 	a := graph.Arrays{Schema: s, Indptr: unified.FromSlice(g.Indptr()), Indices: g.Indices(), Types: g.Types(),
 		EdgeColumns: map[string]unified.Tensor{"w32": unified.FromSlice(w32), "w64": unified.FromSlice(w64),
 			"mask": unified.FromSlice(mask), "none": unified.FromSlice(make([]float32, n))}}
+	wide, wider := make([]int32, n), make([]int64, n)
+	for i := range n {
+		wide[i], wider[i] = int32(r.IntN(2)-1)<<r.IntN(31), int64(r.IntN(2))<<r.IntN(64)
+	}
+	a.EdgeColumns["mask32"], a.EdgeColumns["mask64"] = unified.FromSlice(wide), unified.FromSlice(wider)
 	giveTimes(r, &a)
 	with, err := graph.FromArrays(a)
 	if err != nil {
@@ -226,7 +234,7 @@ func withColumns(t testing.TB, r *rand.Rand, g *graph.Graph) *graph.Graph {
 func randomChoice(r *rand.Rand, n Neighbor) Neighbor {
 	for !n.chooses() {
 		n.Weight = []string{"", "w32", "w64", "w64", "none"}[r.IntN(5)]
-		n.Mask = []string{"", "mask"}[r.IntN(2)]
+		n.Mask = []string{"", "", "mask", "mask32", "mask64"}[r.IntN(5)]
 		n.Share = []float64{0, 0, 1e-9, 0.1, 1. / 3, 0.5, 1}[r.IntN(7)]
 	}
 	n.Disjoint = r.IntN(4) == 0
@@ -324,7 +332,8 @@ func TestAWeightThatIsNoneFailsTheBatchAndNamesTheEdge(t *testing.T) {
 
 func TestColumnsOfTheWrongKindAreRefused(t *testing.T) {
 	g := withColumns(t, rand.New(rand.NewPCG(1, 1)), randomGraph(t, rand.New(rand.NewPCG(1, 1)), 1, 1))
-	for _, n := range []Neighbor{{Weight: "mask"}, {Mask: "w32"}, {Share: -0.5}, {Share: 1.5}, {Share: math.NaN()}} {
+	for _, n := range []Neighbor{{Weight: "mask"}, {Mask: "w32"}, {Mask: "w64"}, {Share: -0.5}, {Share: 1.5},
+		{Share: math.NaN()}} {
 		n.Fanouts = []int{2}
 		if err := n.Validate(g.Schema()); !errors.Is(err, ErrOptions) {
 			t.Errorf("%+v: %v", n, err)

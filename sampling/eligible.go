@@ -15,7 +15,9 @@ type edgeValues struct {
 	weightName string
 	weights32  []float32
 	weights64  []float64
-	mask       []uint8
+	mask       []uint8 // the mask is in one of three
+	mask32     []int32
+	mask64     []int64
 	times      timeColumn
 	nodes      []timeColumn // [node type], or none
 }
@@ -44,11 +46,16 @@ func (n Neighbor) checkColumns(s *graph.Schema) error {
 			return fmt.Errorf("%w: weights %q are %v%v; they must be one float32 or float64 an edge", ErrOptions,
 				c.Name, c.DType, c.Shape)
 		}
-		if c.Name == n.Mask && (!number || c.DType != unified.Uint8) {
-			return fmt.Errorf("%w: mask %q is %v%v; it must be one uint8 an edge", ErrOptions, c.Name, c.DType, c.Shape)
+		if c.Name == n.Mask && (!number || !maskable(c.DType)) {
+			return fmt.Errorf("%w: mask %q is %v%v; it must be one uint8, int32 or int64 an edge", ErrOptions, c.Name,
+				c.DType, c.Shape)
 		}
 	}
 	return nil
+}
+
+func maskable(t unified.DType) bool {
+	return t == unified.Uint8 || t == unified.Int32 || t == unified.Int64
 }
 
 // values finds the columns in a graph.
@@ -75,7 +82,15 @@ func (n Neighbor) values(g *graph.Graph) (v edgeValues, err error) {
 		}
 	}
 	if n.Mask != "" {
-		if v.mask, err = unified.View[uint8](next()); err != nil {
+		switch c := next(); c.DType() {
+		case unified.Uint8:
+			v.mask, err = unified.View[uint8](c)
+		case unified.Int32:
+			v.mask32, err = unified.View[int32](c)
+		default:
+			v.mask64, err = unified.View[int64](c)
+		}
+		if err != nil {
 			return v, err
 		}
 	}
@@ -142,6 +157,29 @@ func (v *edgeValues) weigh(c *edgeChunk, all bool) error {
 		c.sum += c.weights[i]
 	}
 	return nil
+}
+
+// masked says that there is a mask.
+func (v *edgeValues) masked() bool { return v.mask != nil || v.mask32 != nil || v.mask64 != nil }
+
+// maskBy leaves the edges of a chunk whose mask is not 0.
+func (v *edgeValues) maskBy(c *edgeChunk) {
+	switch {
+	case v.mask != nil:
+		c.maskBy(v.mask[c.from : c.from+c.n])
+	case v.mask32 != nil:
+		keepNonZero(c.words[:], v.mask32[c.from:c.from+c.n])
+	default:
+		keepNonZero(c.words[:], v.mask64[c.from:c.from+c.n])
+	}
+}
+
+func keepNonZero[T int32 | int64](words []uint64, mask []T) {
+	for i, m := range mask {
+		if m == 0 {
+			words[i/64] &^= 1 << (i % 64)
+		}
+	}
 }
 
 // maskBy leaves the edges whose mask is not 0.

@@ -62,7 +62,8 @@ type Neighbor struct {
 	// Weight names a column of the edges with their weights, float32 or float64; "" is uniform. Weights must be finite
 	// and not negative: a batch that looks at another fails with ErrGraph.
 	Weight string
-	// Mask names a column of the edges, uint8: only edges where it is not 0 are followed. "" follows all.
+	// Mask names a column of the edges, uint8, int32 or int64: only edges where it is not 0 are followed. "" follows
+	// all.
 	Mask string
 	// Share, above 0 and up to 1, takes at most this share of the edges that a destination may follow, rounded up, and
 	// no more than the fan-out.

@@ -22,7 +22,10 @@ type samplerRow struct {
 // default. Tests then name what is missing: a case in TestSamplersThroughEveryDoor, the flags in docs/cli.md and in
 // integrations/python/src/khop/options.py, and a case in its test_samplers.py.
 var samplers = []samplerRow{
-	{"neighbor", "uniform neighbours", "fanouts frontier replace disjoint", (*samplerFlags).neighbor},
+	{"neighbor", "neighbours, uniformly or by weight", "fanouts frontier replace disjoint weight mask share",
+		(*samplerFlags).neighbor},
+	{"temporal", "neighbours of the past", "fanouts frontier replace disjoint weight mask share time node-time " +
+		"time-rules window recent half-life chain as-of", (*samplerFlags).temporal},
 	{"labor", "neighbours that destinations share, LABOR-0",
 		"fanouts frontier poisson layer-dependent batch-dependency", (*samplerFlags).labor},
 	{"walk", "random walks", "length walks restart stop metapath walk-edges", (*samplerFlags).walk},
@@ -47,14 +50,10 @@ type samplerFlags struct {
 	Replace  bool              `help:"Sample with replacement."`
 	Disjoint bool              `help:"Keep trees apart: a node is there once for each seed that reaches it."`
 
+	neighborFlags `embed:""`
 	laborFlags    `embed:""`
 	walkFlags     `embed:""`
 	subgraphFlags `embed:""`
-}
-
-func (f *samplerFlags) neighbor() sampling.Sampler {
-	return sampling.Neighbor{Fanouts: f.Fanouts.all, PerType: f.Fanouts.perType, Replace: f.Replace,
-		Frontier: f.Frontier, Disjoint: f.Disjoint}
 }
 
 // fanouts is the value of --fanouts.
@@ -75,7 +74,8 @@ func samplerHelp() kong.Vars {
 	for _, s := range samplers {
 		names, about = append(names, s.name), append(about, s.name+" ("+s.about+")")
 	}
-	return kong.Vars{"samplers": strings.Join(names, ","), "samplers_help": strings.Join(about, ", ")}
+	return kong.Vars{"samplers": strings.Join(names, ","), "samplers_help": strings.Join(about, ", "),
+		"time_rules_help": timeRulesHelp}
 }
 
 // samplersThatTake names the samplers that take a flag; none for a flag that is not of samplers.

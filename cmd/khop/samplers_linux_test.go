@@ -23,6 +23,17 @@ var samplerCases = []struct {
 	{"sbm", "--sampler neighbor --fanouts 4,3 --replace", sampling.Neighbor{Fanouts: []int{4, 3}, Replace: true}},
 	{"typed", "--fanouts cites=4,3;*=2,2 --frontier new --disjoint", sampling.Neighbor{Fanouts: []int{2, 2},
 		PerType: map[string][]int{"cites": {4, 3}}, Frontier: sampling.NewNodes, Disjoint: true}},
+	{"columns", "--weight weight --mask mask --share 0.5 --fanouts 4,3", sampling.Neighbor{Fanouts: []int{4, 3},
+		Weight: "weight", Mask: "mask", Share: 0.5}},
+	{"columns", "--sampler temporal --fanouts 3,2 --as-of 50 --replace --weight weight --mask mask --disjoint",
+		sampling.Neighbor{Fanouts: []int{3, 2}, Replace: true, Weight: "weight", Mask: "mask", Disjoint: true,
+			Time: sampling.Temporal{Edge: "time", AsOf: int64Of(50)}}},
+	{"columns", "--sampler temporal --fanouts 3,2 --time none --node-time label --time-rules before,not-after " +
+		"--window 3 --half-life 2 --chain --frontier new", sampling.Neighbor{Fanouts: []int{3, 2},
+		Frontier: sampling.NewNodes, Time: sampling.Temporal{Node: "label", Window: 3, HalfLife: 2, Chain: true,
+			Rules: []sampling.TimeRule{sampling.Before, sampling.NotAfter}}}},
+	{"columns", "--sampler temporal --fanouts 5 --time time --recent --share 0.9 --as-of 70", sampling.Neighbor{
+		Fanouts: []int{5}, Share: 0.9, Time: sampling.Temporal{Edge: "time", Recent: true, AsOf: int64Of(70)}}},
 	{"sbm", "--sampler walk", sampling.Walk{Length: 40}},
 	{"typed", "--sampler shadow --fanouts cites=4,3;*=2,2 --replace", sampling.Shadow{Fanouts: []int{2, 2},
 		PerType: map[string][]int{"cites": {4, 3}}, Replace: true}},
@@ -57,6 +68,7 @@ func TestSamplersThroughEveryDoor(t *testing.T) {
 		"typed": "--nodes 600 --edges 5000 --features 3"} {
 		must(t, append([]string{"generate", kind, filepath.Join(dir, kind)}, strings.Fields(more)...)...)
 	}
+	writeColumns(t, filepath.Join(dir, "columns"))
 	for _, c := range samplerCases {
 		chosen := samplers[0].name
 		args := strings.Fields(c.flags)

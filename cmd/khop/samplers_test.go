@@ -15,7 +15,7 @@ func TestAFlagOfAnotherSamplerIsRefused(t *testing.T) {
 	for _, command := range []string{"sample", "bench", "serve --socket " + t.TempDir() + "/f/s"} {
 		args := append(strings.Fields(command), data, "--sampler", "plain", "--replace")
 		_, stderr, code := khop(t, args...)
-		want := "--replace is not for --sampler plain, but for: neighbor"
+		want := "--replace is not for --sampler plain, but for: neighbor, temporal"
 		if code != exitUsage || !strings.Contains(stderr, want) || !strings.Contains(stderr, "plain takes: --fanouts") {
 			t.Errorf("%s: status %d, %s", command, code, stderr)
 		}
@@ -24,7 +24,7 @@ func TestAFlagOfAnotherSamplerIsRefused(t *testing.T) {
 	help := must(t, "sample", "--help")
 	words := strings.Join(strings.Fields(help), " ")
 	if !strings.Contains(words, "plain (one option)") ||
-		!strings.Contains(words, "Sample with replacement. For neighbor, shadow.") {
+		!strings.Contains(words, "Sample with replacement. For neighbor, temporal, shadow.") {
 		t.Errorf("help does not say whose --replace is:\n%s", help)
 	}
 }

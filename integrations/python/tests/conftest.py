@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 
+import numpy as np
 import pytest
 
 PATIENCE = 180  # seconds that a test waits for what comes at once, unless the machine is busy with something else
@@ -57,7 +58,13 @@ def dataset(program, tmp_path_factory):
         path = folder / (name + ".khop")
         if path.exists():
             return str(path)
-        if name in GENERATED:
+        if name == "columns":
+            rng, n = np.random.default_rng(3), 6000
+            lines = folder / "columns.txt"
+            np.savetxt(lines, np.stack([*rng.integers(0, 500, (2, n)), rng.random(n), rng.integers(0, 3, n), rng.integers(0, 100, n)], 1),
+                       "%d %d %.6f %d %d")
+            run(program, "convert", lines, path, "--columns", "src,dst,weight,mask,time")
+        elif name in GENERATED:
             kind, *options = GENERATED[name]
             run(program, "generate", kind, path, *options)
         else:

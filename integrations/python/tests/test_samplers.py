@@ -12,6 +12,20 @@ CASES = [
     ("sbm", {}, []),
     ("sbm", dict(sampler="neighbor", fanouts=[4, 3], replace=True), ["--sampler=neighbor", "--fanouts=4,3", "--replace"]),
     ("typed", dict(fanouts={"cites": [4, 3], "*": [2, 2]}, frontier="new", disjoint=True), ["--fanouts=cites=4,3;*=2,2", "--frontier=new", "--disjoint"]),
+    ("columns", dict(fanouts=[4, 3], weight="weight", mask="mask", share=0.5), ["--fanouts=4,3", "--weight=weight", "--mask=mask", "--share=0.5"]),
+    (
+        "columns",
+        dict(sampler="temporal", fanouts=[3, 2], time="time", as_of=50, weight="weight", mask="mask", disjoint=True, replace=True, share=0.7),
+        ["--sampler=temporal", "--fanouts=3,2", "--as-of=50", "--weight=weight", "--mask=mask", "--disjoint", "--replace", "--share=0.7"],
+    ),
+    (
+        "sbm",
+        dict(sampler="temporal", fanouts=[3, 2], time="none", node_time="label", time_rules=["before", "not-after"], window=3, half_life=2.5, chain=True,
+             frontier="new"),
+        ["--sampler=temporal", "--fanouts=3,2", "--time=none", "--node-time=label", "--time-rules=before,not-after", "--window=3", "--half-life=2.5",
+         "--chain", "--frontier=new"],
+    ),
+    ("columns", dict(sampler="temporal", fanouts=[5], recent=True, as_of=70), ["--sampler=temporal", "--fanouts=5", "--recent", "--as-of=70"]),
     (
         "typed",
         dict(sampler="walk", length=6, walks=2, restart=0.2, stop=0.1, metapath=["writes", "rev_writes"], walk_edges=True),

@@ -32,9 +32,20 @@ def _numbers(values: Sequence[int]) -> str:
 class SamplerOptions(TypedDict, total=False):
     """Options of samplers beside fanouts: flags of khop serve, which knows what each sampler takes, and the defaults (khop samplers)."""
 
-    frontier: str  # neighbor, labor: "all", "new"
-    replace: bool  # neighbor
-    disjoint: bool  # neighbor
+    frontier: str  # neighbor, temporal, labor: "all", "new"
+    replace: bool  # neighbor, temporal, shadow
+    disjoint: bool  # neighbor, temporal
+    weight: str  # neighbor, temporal: a column of the edges, as mask and time
+    mask: str  # neighbor, temporal
+    share: float  # neighbor, temporal
+    time: str  # temporal
+    node_time: str  # temporal
+    time_rules: Sequence[str]  # temporal: "not-after", "before", "any"
+    window: int  # temporal
+    recent: bool  # temporal
+    half_life: float  # temporal
+    chain: bool  # temporal
+    as_of: int  # temporal
     length: int  # walk, node2vec
     walks: int  # walk, node2vec: a seed
     restart: float  # walk

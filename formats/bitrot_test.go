@@ -161,14 +161,20 @@ func TestScrubKeepsToItsRateAndStopsAtOnce(t *testing.T) {
 	}
 }
 
-func TestAFaultNamesFileAndOffset(t *testing.T) {
+// cutWhileOpen opens a dataset and then cuts the file of its sources.
+func cutWhileOpen(t *testing.T, size int64) (d *Dataset, path string) {
+	t.Helper()
 	if runtime.GOOS != "linux" {
 		t.Skip("mapped files cannot be cut here")
 	}
 	dir := write(t, randomArrays(t, 5, 5000, 4), WriterOptions{})
-	d := open(t, dir)
-	path := filepath.Join(dir, "graph/indices.arrow")
-	must(t, os.Truncate(path, 8192))
+	d, path = open(t, dir), filepath.Join(dir, "graph/indices.arrow")
+	must(t, os.Truncate(path, size))
+	return d, path
+}
+
+func TestAFaultNamesFileAndOffset(t *testing.T) {
+	d, path := cutWhileOpen(t, 8192)
 	b, offset := d.Graph().Indices().Bytes(), d.Manifest().Columns[1].Parts[0].BodyOffset
 	err := pinned.Guard(func() error {
 		if b[20000] == 1 {

@@ -118,9 +118,7 @@ func groupRoom(opt *Options) (int64, error) {
 	case !ok:
 		return 0, nil
 	case room <= 0:
-		return 0, fmt.Errorf("%w: the control group allows %s, of which %s are in use, and the program takes %s "+
-			"beside its batches; allow more, or end others in the group", ErrMemory, machine.Bytes(m.MemoryLimit),
-			machine.Bytes(m.MemoryInGroup), machine.Bytes(machine.Own))
+		return 0, m.GroupIsFull(ErrMemory)
 	case opt.MaxMemory > room:
 		opt.log().Warn("MaxMemory is lowered to what the control group leaves", "max_memory", opt.MaxMemory,
 			"room", room)

@@ -161,10 +161,25 @@ func (t Tensor) String() string {
 // tensor's dtype is not T's, or the host cannot read it.
 func View[T Element](t Tensor) ([]T, error) {
 	if t.dtype != Of[T]() || t.placement == Device {
-		return nil, fmt.Errorf("%w: %v viewed as %v on the host", ErrShape, t, Of[T]())
+		t.data = nil
+		return nil, &viewError{t, Of[T]()}
 	}
 	return viewUnchecked[T](t), nil
 }
+
+// viewError is formatted when it is read: who tries one type after the other drops it.
+type viewError struct {
+	tensor Tensor // without its bytes
+	as     DType
+}
+
+// Error implements error.
+func (e *viewError) Error() string {
+	return fmt.Sprintf("%v: %v viewed as %v on the host", ErrShape, e.tensor, e.as)
+}
+
+// Unwrap returns ErrShape.
+func (e *viewError) Unwrap() error { return ErrShape }
 
 func viewUnchecked[T Element](t Tensor) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(t.data))), len(t.data)/int(t.dtype.Size()))

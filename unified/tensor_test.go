@@ -52,6 +52,14 @@ func TestNewRefusesWhatDoesNotFit(t *testing.T) {
 	}
 }
 
+// Who tries one type after the other pays for no text.
+func TestAViewOfAnotherTypeCostsNoText(t *testing.T) {
+	x := FromSlice(make([]float32, 6))
+	if n := testing.AllocsPerRun(100, func() { _, _ = View[int32](x) }); n > 1 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
 func TestTensorsAreViews(t *testing.T) {
 	s := []float32{0, 1, 2, 3, 4, 5}
 	x, err := FromSlice(s).Reshape(3, 2)
@@ -73,8 +81,10 @@ func TestTensorsAreViews(t *testing.T) {
 	if s[2] != 9 {
 		t.Error("a view was a copy")
 	}
-	if _, err := View[int32](x); !errors.Is(err, ErrShape) {
-		t.Errorf("float32 viewed as int32: %v", err)
+	_, err = View[int32](x)
+	if want := "shape does not fit: float32[3,2] host viewed as int32 on the host"; !errors.Is(err, ErrShape) ||
+		err.Error() != want {
+		t.Errorf("%v, want %q", err, want)
 	}
 	for _, r := range [][2]int64{{-1, 1}, {2, 1}, {0, 4}} {
 		if _, err := x.Rows(r[0], r[1]); !errors.Is(err, ErrShape) {

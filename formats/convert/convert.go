@@ -162,9 +162,7 @@ func (o *Options) Settle() error {
 		return nil
 	}
 	if room <= 0 {
-		return fmt.Errorf("%w: the control group allows %s, of which %s are in use, and converting takes %s and more; "+
-			"allow more, or end others in the group", pinned.ErrLimit, machine.Bytes(m.MemoryLimit),
-			machine.Bytes(m.MemoryInGroup), machine.Bytes(machine.Own))
+		return m.GroupIsFull(pinned.ErrLimit)
 	}
 	o.MemoryLimit = min(o.MemoryLimit, room)
 	return nil

@@ -69,6 +69,16 @@ func kept(stack string) bool {
 	return false
 }
 
+// OpenFiles counts the descriptors of this process; only Linux tells.
+func OpenFiles(t testing.TB) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(list)
+}
+
 // Diff says where got first differs from want, or nothing where they are deeply equal. A nil slice or map equals an
 // empty one.
 func Diff(want, got any) string { return diff("", reflect.ValueOf(want), reflect.ValueOf(got)) }

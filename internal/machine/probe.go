@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"fmt"
 	"io/fs"
 	"math"
 	"os"
@@ -78,6 +79,13 @@ func (m *Machine) GroupRoom() (room int64, ok bool) {
 		return 0, false
 	}
 	return m.MemoryLimit - m.MemoryInGroup - Own, true
+}
+
+// GroupIsFull returns the error of a program for which GroupRoom leaves nothing; it wraps the sentinel.
+func (m *Machine) GroupIsFull(sentinel error) error {
+	return fmt.Errorf("%w: the control group allows %s, of which %s are in use, and the program takes %s before it "+
+		"loads anything; allow more, or end others in the group", sentinel, Bytes(m.MemoryLimit),
+		Bytes(m.MemoryInGroup), Bytes(Own))
 }
 
 // Workers returns the default number of goroutines that compute: as many as Go runs threads, but no more than a quota

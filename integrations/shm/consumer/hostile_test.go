@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -108,16 +108,6 @@ func (l *liar) consume(t *testing.T) (batches int, err error) {
 	return batches, nil
 }
 
-// openFiles counts this process's descriptors.
-func openFiles(t *testing.T) int {
-	t.Helper()
-	list, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(list)
-}
-
 var extremes = []uint64{0, 1, 2, 3, 4, 127, 1 << 16, 1 << 31, 1 << 32, 1<<47 - 1, 1 << 47, 1 << 62, 1 << 63, 1<<64 - 1}
 
 // changes are what a liar may do.
@@ -179,7 +169,7 @@ func TestALyingServerIsAnError(t *testing.T) {
 	for name, change := range changes {
 		t.Run(name, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 0))
-			before, refused := openFiles(t), 0
+			before, refused := expect.OpenFiles(t), 0
 			for i := range 300 {
 				l := newLiar(t)
 				change(l, r)
@@ -199,7 +189,7 @@ func TestALyingServerIsAnError(t *testing.T) {
 			if refused < 30 {
 				t.Errorf("seed %d: %d were refused", seed, refused)
 			}
-			if after := openFiles(t); after != before {
+			if after := expect.OpenFiles(t); after != before {
 				t.Errorf("seed %d: %d descriptors are open, %d before", seed, after, before)
 			}
 		})

@@ -15,18 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/khop-gnn/khop/integrations/shm"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 )
-
-// openFiles counts this process's descriptors.
-func openFiles(t *testing.T) int {
-	t.Helper()
-	list, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(list)
-}
 
 // A message brings one descriptor or none; whatever else comes is a bad message, of which nothing is left open.
 func TestAMessageBringsOneDescriptorOrNone(t *testing.T) {
@@ -40,7 +31,7 @@ func TestAMessageBringsOneDescriptorOrNone(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer a.Close()
-	before := openFiles(t)
+	before := expect.OpenFiles(t)
 	for _, c := range []struct {
 		name  string
 		text  int // bytes
@@ -64,7 +55,7 @@ func TestAMessageBringsOneDescriptorOrNone(t *testing.T) {
 			t.Errorf("%s: %d bytes, descriptor %d, %v, want a bad message", c.name, n, fd, err)
 		}
 		CloseDescriptor(fd)
-		if after := openFiles(t); after > before+2 { // of Go's poller
+		if after := expect.OpenFiles(t); after > before+2 { // of Go's poller
 			t.Errorf("%s: %d descriptors are open, %d before", c.name, after, before)
 		}
 	}

@@ -18,7 +18,7 @@
 // # Caveats
 //
 // MemoryLimit holds for the reader and for what orders the edges (package edgesort) together. Edges of a text move to a
-// temporary file beside the target, and so do edges while they are sorted, where memory does not hold them. An archive
-// of arrays is read into memory, 16 bytes an edge: where the limit does not allow that, pinned.ErrLimit says what is
-// needed. After an error, a cancelled context or a crash there is no dataset.
+// temporary file beside the target, and so do edges while they are sorted, where memory does not hold them; arrays are
+// streamed from where they lie. Labels, splits and links are held in memory: where the limit does not allow that,
+// pinned.ErrLimit says what is needed. After an error, a cancelled context or a crash there is no dataset.
 package convert

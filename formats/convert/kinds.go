@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/khop-gnn/khop/formats/arrays"
 	"github.com/khop-gnn/khop/formats/bvgraph"
 	"github.com/khop-gnn/khop/formats/edgelist"
 	"github.com/khop-gnn/khop/formats/metis"
@@ -26,6 +27,7 @@ var readers = []source.Reader{
 	musae.Reader{},
 	bvgraph.Reader{},
 	npz.Reader{},
+	arrays.Reader{},
 	mtx.Reader{},
 	metis.Reader{},
 	edgelist.Reader{},
@@ -107,8 +109,6 @@ func guess(t *source.Tree) string {
 	switch {
 	case err != nil:
 		return err.Error()
-	case bytes.HasPrefix(head, []byte("\x93NUMPY")):
-		return "a single NumPy array: name an edge list and give it as --features"
 	case len(head) > 1 && head[0] == 0x80 && head[1] <= 5:
 		return "a Python pickle, which is never executed"
 	case bytes.HasPrefix(head, []byte("PAR1")):

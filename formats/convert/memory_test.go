@@ -73,12 +73,15 @@ func TestTheMemoryLimitHoldsForReadersToo(t *testing.T) {
 	for i := range n {
 		fmt.Fprintf(&names, "node-%d node-%d\n", i, i+1)
 	}
+	if res, _ := convert(t, adjacency(t, n), Options{MemoryLimit: 2 << 20}); res.MemoryPeak > 2<<20 ||
+		res.TempPeak == 0 {
+		t.Errorf("an archive: a peak of %d bytes, %d of temporary files", res.MemoryPeak, res.TempPeak)
+	}
 	for _, c := range []struct {
 		name, src, where string
 		opt              Options
 		fits             int64
 	}{
-		{"npz", adjacency(t, n), "ring.npz: its arrays", Options{}, 12 << 20},
 		{"names", write(t, "names.txt", names.String()), "names.txt: row", Options{}, 32 << 20},
 		{"npy", write(t, "edges.txt", "0 1\n"), "table.npy", Options{Labels: npyFile(t, make([]int32, 2*n))}, 8 << 20},
 		{"musae", collection(t, n/10), "x_target.csv: row", Options{}, 8 << 20},

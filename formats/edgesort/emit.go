@@ -100,20 +100,19 @@ func (e *emitter) leaf(f *leaf) error {
 	for lo := 0; lo < len(f.keys); {
 		hi := min(lo+sinkBuffer/8, len(f.keys))
 		e.indices.room(8 * (hi - lo))
-		buf := e.indices.buf
-		for _, k := range f.keys[lo:hi] {
-			for d := int64(k >> shift); e.node <= d; e.node++ {
-				e.begin()
+		e.writeIndptr(f.keys[lo:hi], shift)
+		if wide {
+			for _, k := range f.keys[lo:hi] {
+				e.indices.buf = binary.LittleEndian.AppendUint64(e.indices.buf, k>>idShift&idMask)
 			}
-			id := k >> idShift & idMask
-			if wide {
-				buf = binary.LittleEndian.AppendUint64(buf, id)
-			} else {
-				buf = binary.LittleEndian.AppendUint32(buf, uint32(id))
+		} else {
+			at := len(e.indices.buf)
+			buf := e.indices.buf[at : at+4*(hi-lo)]
+			for i, k := range f.keys[lo:hi] {
+				binary.LittleEndian.PutUint32(buf[4*i:], uint32(k>>idShift&idMask))
 			}
-			e.edges++
+			e.indices.buf = e.indices.buf[:at+4*(hi-lo)]
 		}
-		e.indices.buf = buf
 		e.writeTypes(f.keys[lo:hi])
 		lo = hi
 	}
@@ -131,6 +130,22 @@ func (e *emitter) leaf(f *leaf) error {
 		}
 	}
 	return nil
+}
+
+// writeIndptr says where the edges of the nodes begin of which these keys are the first.
+func (e *emitter) writeIndptr(keys []uint64, shift int) {
+	next := uint64(e.node) << shift // the least key of the next node; where it has no bits for that, 0 does no harm
+	for i, k := range keys {
+		if k < next {
+			continue
+		}
+		for d := int64(k >> shift); e.node <= d; e.node++ {
+			e.indptr.room(8)
+			e.indptr.buf = binary.LittleEndian.AppendUint64(e.indptr.buf, uint64(e.edges+int64(i)))
+		}
+		next = uint64(e.node) << shift
+	}
+	e.edges += int64(len(keys))
 }
 
 func (e *emitter) writeTypes(keys []uint64) {

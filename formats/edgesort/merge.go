@@ -11,6 +11,10 @@ import (
 func (f *leaf) merge() {
 	s := f.l.s
 	back := uint64(s.dirBits) // the bit that an added edge has
+	if s.opt.Merge == Keep && s.opt.Loops != AddLoops {
+		f.countParallel(back)
+		return
+	}
 	kept := 0
 	for lo := 0; lo < len(f.keys); {
 		hi, added := lo, 0
@@ -48,6 +52,21 @@ func (f *leaf) merge() {
 	if f.numbers != nil {
 		f.numbers = f.numbers[:kept]
 	}
+}
+
+// countParallel counts edges that have an equal one before them.
+func (f *leaf) countParallel(back uint64) {
+	if len(f.keys) == 0 {
+		return
+	}
+	n, before := int64(0), f.keys[0]|back
+	for _, k := range f.keys[1:] {
+		if k|back == before {
+			n++
+		}
+		before = k | back
+	}
+	f.stats.Parallel += n
 }
 
 // isLoop reports whether a key is that of a self-loop.

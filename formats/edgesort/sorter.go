@@ -269,6 +269,9 @@ func (s *Sorter) fill(b source.Batch, lo, hi int) error {
 
 // encode makes records of edges, from position at on, and returns how many there are.
 func (s *Sorter) encode(b source.Batch, lo, hi int, at int64, stats *Stats) (int64, error) {
+	if b.Types == nil && !s.opt.Both && s.opt.Loops != DropLoops && s.record == 0 {
+		return s.encodePlain(b, lo, hi, at)
+	}
 	l, first := s.top, at
 	typ := &s.opt.Types[0]
 	t := uint64(0)
@@ -302,6 +305,26 @@ func (s *Sorter) encode(b source.Batch, lo, hi int, at int64, stats *Stats) (int
 		}
 	}
 	return at - first, nil
+}
+
+// encodePlain is encode for edges of type 0 without columns, which are stored as they are listed.
+func (s *Sorter) encodePlain(b source.Batch, lo, hi int, at int64) (int64, error) {
+	typ := &s.opt.Types[0]
+	sources, targets := uint64(s.opt.Nodes[typ.Source].Count), uint64(s.opt.Nodes[typ.Target].Count)
+	shift, added := s.typeBits+s.idBits+s.dirBits, s.dirBits
+	first := s.key(uint64(s.offset[typ.Target]), 0, uint64(s.offset[typ.Source]), 0)
+	keys, dst := s.top.keys[at:at+int64(hi-lo)], b.Dst[lo:hi]
+	for i, src := range b.Src[lo:hi] {
+		u, v := uint64(src), uint64(dst[i])
+		if u >= sources || v >= targets {
+			if u >= sources {
+				return 0, &RangeError{s.edges + int64(lo+i), "source", src, int64(sources)}
+			}
+			return 0, &RangeError{s.edges + int64(lo+i), "destination", dst[i], int64(targets)}
+		}
+		keys[i] = first + (v<<shift | u<<added)
+	}
+	return int64(hi - lo), nil
 }
 
 // key returns what an edge is sorted by: destination, type, source, and whether it was added.

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
+	"slices"
 	"strings"
 
 	"github.com/khop-gnn/khop/formats"
@@ -27,6 +27,34 @@ type archive struct {
 	zip     *zip.Reader
 	members map[string]*zip.File // by name without ".npy"
 	ledger  *pinned.Ledger
+	read    map[string]bool // members that have been looked at, as parts of a layout
+
+	edgeColumns []string // members that are columns of edges
+}
+
+// Names implements arrays.Set.
+func (a *archive) Names() (names []string) {
+	for name := range a.members {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Path implements arrays.Set.
+func (a *archive) Path(name string) string { return a.path + ": " + name }
+
+// Open implements arrays.Set.
+func (a *archive) Open(name string) (*npy.Reader, io.Closer, error) {
+	r, h, err := a.open(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	v, err := npy.NewReader(r, h)
+	if err != nil {
+		return nil, nil, errors.Join(a.fail(name, -1, "%w", err), r.Close())
+	}
+	return v, r, nil
 }
 
 func open(at source.Place, b *pinned.Ledger) (*archive, error) {
@@ -39,7 +67,8 @@ func open(at source.Place, b *pinned.Ledger) (*archive, error) {
 	if err != nil {
 		return nil, errors.Join(source.Error(path, "", -1, "", err), f.Close())
 	}
-	a := &archive{path: path, file: f, zip: z, members: make(map[string]*zip.File), ledger: b}
+	a := &archive{path: path, file: f, zip: z, members: make(map[string]*zip.File), ledger: b,
+		read: make(map[string]bool)}
 	for _, f := range z.File {
 		if name, ok := strings.CutSuffix(f.Name, ".npy"); ok && a.members[name] == nil {
 			a.members[name] = f
@@ -51,7 +80,10 @@ func open(at source.Place, b *pinned.Ledger) (*archive, error) {
 // Close closes the file.
 func (a *archive) Close() error { return a.file.Close() }
 
-func (a *archive) has(name string) bool { return a.members[name] != nil }
+func (a *archive) has(name string) bool {
+	a.read[name] = true
+	return a.members[name] != nil
+}
 
 // fail is an error about a member and, unless negative, its row.
 func (a *archive) fail(member string, row int64, format string, args ...any) error {
@@ -69,6 +101,7 @@ func (a *archive) header(name string) (npy.Header, error) {
 
 // open opens a member behind its header.
 func (a *archive) open(name string) (io.ReadCloser, npy.Header, error) {
+	a.read[name] = true
 	f := a.members[name]
 	if f == nil {
 		return nil, npy.Header{}, a.fail(name, -1, "is missing from the archive")
@@ -161,26 +194,6 @@ func (a *archive) ints(name string) (v []int64, err error) {
 	return v, err
 }
 
-// fits compares the limit with what members take as integers, together, before any of them is expanded.
-func (a *archive) fits(names ...string) error {
-	need := int64(0)
-	for _, name := range names {
-		if !a.has(name) {
-			continue
-		}
-		h, err := a.header(name)
-		if err != nil {
-			return err
-		}
-		need += min(h.Elements(), math.MaxInt64/64) * 8
-	}
-	if err := a.ledger.Take(pinned.Sources, need); err != nil {
-		return source.Error(a.path, "", -1, "", fmt.Errorf("its arrays: %w", err))
-	}
-	a.ledger.Give(pinned.Sources, need)
-	return nil
-}
-
 // stream copies the elements of a member to w.
 func (a *archive) stream(ctx context.Context, w io.Writer, name string) error {
 	return a.elements(name, func(r io.Reader, h npy.Header) error { return npy.Stream(ctx, w, r, h, a.ledger) })
@@ -218,7 +231,7 @@ func (a *archive) strings(g *source.Graph, name string, rows int64) (list []stri
 }
 
 // noteObjects says which members hold objects.
-func (a *archive) noteObjects(g *source.Graph) {
+func (a *archive) noteObjects(g *source.Graph, used map[string]bool) {
 	var names []string
 	for _, f := range a.zip.File {
 		name := strings.TrimSuffix(f.Name, ".npy")
@@ -226,7 +239,7 @@ func (a *archive) noteObjects(g *source.Graph) {
 			continue
 		}
 		if h, err := a.header(name); err == nil && h.Kind == npy.Object {
-			names = append(names, name)
+			names, used[name] = append(names, name), true
 		}
 	}
 	if len(names) > 12 {

@@ -10,7 +10,11 @@
 //     "weight".
 //   - dense: edges [m, 2], node_features [n, width], node_labels [n], {train,val,test}_masks [splits, n] (the layout of
 //     the heterophilous graphs). Each edge is listed once and goes both ways.
-//   - csr: indptr and indices alone, perhaps with data and shape (scipy.sparse.save_npz).
+//   - csr: indptr and indices alone, perhaps with data and shape (scipy.sparse.save_npz);
+//   - by name: edge_index or src and dst, with what package arrays knows.
+//
+// Other arrays of any layout with a row a node or an edge (edge_attr, time, ..) become columns, as package arrays
+// says; what has no meaning is named in a note. Edges, matrices and features are streamed, in constant memory.
 //
 // Features become float32 rows; those of a sparse matrix are made dense as they are written, row by row. Labels become
 // int64, masks become splits.

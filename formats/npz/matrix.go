@@ -2,6 +2,7 @@ package npz
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -10,25 +11,18 @@ import (
 	"github.com/khop-gnn/khop/formats/npy"
 	"github.com/khop-gnn/khop/formats/source"
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
-type writer = io.Writer
-
-// matrix is a CSR matrix that has been checked.
+// matrix is a CSR matrix whose members have been checked. They stay in the archive, and are streamed.
 type matrix struct {
+	a          *archive
 	prefix     string // of its members
 	rows, cols int64
-	indptr     []int64
-	indices    []int64
-	data       []float64 // nil: all ones
+	entries    int64
+	values     bool // not all are one
+	negative   bool
 	dtype      unified.DType
-}
-
-// parts returns the names of a matrix's members.
-func parts(prefix string) []string {
-	return []string{prefix + "indptr", prefix + "indices", prefix + "data", prefix + "shape"}
 }
 
 // rowsOf compares the lengths of the members of a matrix, and returns its rows. It expands none of them.
@@ -63,140 +57,243 @@ func (a *archive) rowsOf(prefix string, sized bool) (int64, error) {
 	return ends - 1, nil
 }
 
-// matrix reads the members prefix + indptr, indices, data and shape, whose lengths rowsOf has compared. Values are read
-// in any case if they are wanted.
-func (a *archive) matrix(prefix string, values bool) (*matrix, error) {
-	m := &matrix{prefix: prefix, cols: 1 << 62}
-	var err error
-	if m.indptr, err = a.ints(prefix + "indptr"); err != nil {
+// matrix checks the members prefix + indptr, indices, data and shape, whose lengths rowsOf has compared.
+func (a *archive) matrix(prefix string) (*matrix, error) {
+	m := &matrix{a: a, prefix: prefix, cols: 1 << 62}
+	ends, err := a.vector(prefix + "indptr")
+	if err == nil {
+		m.rows = ends - 1
+		m.entries, err = a.vector(prefix + "indices")
+	}
+	if err != nil {
 		return nil, err
 	}
-	m.rows = int64(len(m.indptr)) - 1
 	if a.has(prefix + "shape") {
 		shape, err := a.ints(prefix + "shape")
 		if err != nil {
 			return nil, err
 		}
 		if shape[0] != m.rows || shape[1] < 0 {
-			return nil, a.fail(prefix+"shape", -1, "is %v, but indptr has %d entries", shape, len(m.indptr))
+			return nil, a.fail(prefix+"shape", -1, "is %v, but indptr has %d entries", shape, ends)
 		}
 		m.cols = shape[1]
 	}
-	if m.indices, err = a.ints(prefix + "indices"); err != nil {
+	if err := m.checkRows(); err != nil {
 		return nil, err
 	}
-	if err := m.checkRows(a); err != nil {
+	if err := m.checkColumns(); err != nil {
 		return nil, err
 	}
-	if err := m.checkColumns(a); err != nil {
-		return nil, err
-	}
-	if a.has(prefix + "data") {
-		err = m.readData(a, values)
-	}
-	return m, err
+	return m, m.checkValues()
 }
 
-func (m *matrix) checkRows(a *archive) error {
-	if m.rows < 0 || m.indptr[0] != 0 || m.indptr[m.rows] != int64(len(m.indices)) {
-		return a.fail(m.prefix+"indptr", -1, "does not run from 0 to the %d indices", len(m.indices))
+// scanInts hands the numbers of a member on, a block at a time, and compares its checksum.
+func (a *archive) scanInts(name string, take func(block []int64, at int64) error) error {
+	return a.elements(name, func(r io.Reader, h npy.Header) error { return npy.EachInts(r, h, take) })
+}
+
+func (m *matrix) checkRows() error {
+	name, last := m.prefix+"indptr", int64(0)
+	ends := func() error {
+		return m.a.fail(name, -1, "does not run from 0 to the %d indices", m.entries)
 	}
-	for i := range m.rows {
-		if m.indptr[i+1] < m.indptr[i] {
-			return a.fail(m.prefix+"indptr", i+1, "falls from %d to %d", m.indptr[i], m.indptr[i+1])
+	err := m.a.scanInts(name, func(block []int64, at int64) error {
+		if at == 0 && block[0] != 0 {
+			return ends()
 		}
+		for i, v := range block {
+			if v < last {
+				return m.a.fail(name, at+int64(i), "falls from %d to %d", last, v)
+			}
+			last = v
+		}
+		return nil
+	})
+	if err == nil && last != m.entries {
+		err = ends()
 	}
-	return nil
+	return err
 }
 
-func (m *matrix) checkColumns(a *archive) error {
-	if i := slices.IndexFunc(m.indices, func(v int64) bool { return v < 0 || v >= m.cols }); i >= 0 {
-		return a.fail(m.prefix+"indices", int64(i), "column %d is not in 0 .. %d", m.indices[i], m.cols-1)
-	}
-	return nil
+func (m *matrix) checkColumns() error {
+	name := m.prefix + "indices"
+	return m.a.scanInts(name, func(block []int64, at int64) error {
+		if i := slices.IndexFunc(block, func(v int64) bool { return v < 0 || v >= m.cols }); i >= 0 {
+			return m.a.fail(name, at+int64(i), "column %d is not in 0 .. %d", block[i], m.cols-1)
+		}
+		return nil
+	})
 }
 
-// readData reads the values. They are kept if they are wanted, or are not all one.
-func (m *matrix) readData(a *archive, wanted bool) error {
+// checkValues finds out what the values are.
+func (m *matrix) checkValues() error {
 	name := m.prefix + "data"
-	var values []float64
-	err := a.elements(name, func(r io.Reader, h npy.Header) (err error) {
-		if h.Elements() != int64(len(m.indices)) {
-			return fmt.Errorf("is %v, but there are %d indices", &h, len(m.indices))
+	if !m.a.has(name) {
+		return nil
+	}
+	return m.a.elements(name, func(r io.Reader, h npy.Header) error {
+		if h.Elements() != m.entries {
+			return fmt.Errorf("is %v, but there are %d indices", &h, m.entries)
 		}
 		m.dtype = h.DType
-		values, err = npy.ReadFloats(r, h, a.ledger)
-		return err
+		v, err := npy.NewReader(r, h)
+		if err != nil {
+			return err
+		}
+		for v.Left() > 0 {
+			at := m.entries - v.Left()
+			block, err := v.Floats(chunkEdges)
+			if err != nil {
+				return err
+			}
+			for i, x := range block {
+				if math.IsNaN(x) || math.IsInf(x, 0) {
+					return m.a.fail(name, at+int64(i), "the value is %v", x)
+				}
+				m.values, m.negative = m.values || x != 1, m.negative || x < 0
+			}
+		}
+		return nil
 	})
-	if err != nil {
-		return err
-	}
-	if i := slices.IndexFunc(values, func(x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) }); i >= 0 {
-		return a.fail(name, int64(i), "the value is %v", values[i])
-	}
-	if wanted || slices.ContainsFunc(values, func(x float64) bool { return x != 1 }) {
-		m.data = values
-	} else {
-		a.ledger.Give(pinned.Sources, 8*int64(len(values)))
-	}
-	return nil
 }
 
 const chunkEdges = 1 << 18
 
-// setEdges makes the entries of the adjacency matrix the graph's edges, row -> column.
-func (a *archive) setEdges(g *source.Graph, m *matrix) error {
-	g.Edges = source.Edges{
-		Count: int64(len(m.indices)),
-		Each:  source.Pairs(m.each, nil, nil),
-		Where: func(edge int64) string { return fmt.Sprintf("%s: %sindices: entry %d", a.path, m.prefix, edge) },
-	}
-	if m.data == nil {
+// reader opens a member for reading some elements at a time; nil if there is an error already, which stays.
+func (a *archive) reader(name string, open *[]io.Closer, err *error) *npy.Reader {
+	if *err != nil {
 		return nil
 	}
-	c, data := graph.Column{Name: "weight", DType: unified.Float32}, []byte(nil)
-	if m.dtype == unified.Float64 {
-		c.DType, data = unified.Float64, unified.FromSlice(m.data).Bytes()
-	} else {
-		if err := a.ledger.Take(pinned.Sources, 4*int64(len(m.data))); err != nil {
-			return a.fail(m.prefix+"data", -1, "%w", err)
+	r, h, e := a.open(name)
+	if e != nil {
+		*err = e
+		return nil
+	}
+	*open = append(*open, r)
+	v, e := npy.NewReader(r, h)
+	if e != nil {
+		*err = a.fail(name, -1, "%w", e)
+	}
+	return v
+}
+
+// walk yields the entries in order, some at a time: the row, the column and, where values are wanted, the value of
+// each. With them come the elements of others: members that have a row for each entry.
+func (m *matrix) walk(values bool, others []string, yield func(rows, cols []int64, values []float64,
+	others [][]byte) error) (err error) {
+	var open []io.Closer
+	defer func() {
+		for _, c := range open {
+			err = errors.Join(err, c.Close())
 		}
-		narrow := make([]float32, len(m.data))
-		for i, x := range m.data {
-			narrow[i] = float32(x)
+	}()
+	indptr, indices := m.a.reader(m.prefix+"indptr", &open, &err), m.a.reader(m.prefix+"indices", &open, &err)
+	var data *npy.Reader
+	if values {
+		data = m.a.reader(m.prefix+"data", &open, &err)
+	}
+	var columns []*npy.Reader
+	for _, name := range others {
+		columns = append(columns, m.a.reader(name, &open, &err))
+	}
+	if err != nil {
+		return err
+	}
+	ends := &rowEnds{r: indptr, row: -1}
+	var rows []int64
+	cut := make([][]byte, len(columns))
+	for at := int64(0); at < m.entries; {
+		cols, err := indices.Ints(chunkEdges)
+		if err != nil {
+			return m.a.fail(m.prefix+"indices", -1, "%w", err)
 		}
-		data = unified.FromSlice(narrow).Bytes()
+		if rows, err = ends.rows(rows[:0], at, len(cols)); err != nil {
+			return m.a.fail(m.prefix+"indptr", -1, "%w", err)
+		}
+		var v []float64
+		if data != nil {
+			if v, err = data.Floats(int64(len(cols))); err != nil {
+				return m.a.fail(m.prefix+"data", -1, "%w", err)
+			}
+		}
+		for i, c := range columns {
+			if cut[i], err = c.Next(int64(len(cols)) * c.Elements() / max(m.entries, 1)); err != nil {
+				return m.a.fail(others[i], -1, "%w", err)
+			}
+		}
+		if err := yield(rows, cols, v, cut); err != nil {
+			return err
+		}
+		at += int64(len(cols))
 	}
-	if slices.ContainsFunc(m.data, func(x float64) bool { return x < 0 }) {
-		c.Name = "value" // a weight is not negative
-	}
-	if c.DType == unified.Float32 {
-		a.ledger.Give(pinned.Sources, 8*int64(len(m.data)))
-		m.data = nil
-	}
-	g.Edges.Columns = []graph.Column{c}
-	g.Edges.Each = source.Pairs(m.each, [][]byte{data}, []int64{c.RowBytes()})
-	g.Note("entries of the adjacency matrix other than 1 are stored as the edge column %q", c.Name)
 	return nil
 }
 
-func (m *matrix) each(yield func(src, dst []int64) error) error {
-	var src []int64
-	row := int64(0)
-	for lo := 0; lo < len(m.indices); lo += chunkEdges {
-		hi := min(lo+chunkEdges, len(m.indices))
-		src = src[:0]
-		for i := lo; i < hi; i++ {
-			for m.indptr[row+1] <= int64(i) {
-				row++
+// rowEnds reads indptr as entries come to need it.
+type rowEnds struct {
+	r     *npy.Reader
+	block []int64
+	row   int64 // of the next entry
+	end   int64 // of the row: the number of its last entry, plus one
+}
+
+// rows appends the rows of n entries, of which the first is number at.
+func (e *rowEnds) rows(to []int64, at int64, n int) ([]int64, error) {
+	for i := range int64(n) {
+		for e.row < 0 || e.end <= at+i {
+			if len(e.block) == 0 {
+				var err error
+				if e.block, err = e.r.Ints(1 << 15); err != nil {
+					return to, err
+				}
+				if len(e.block) == 0 {
+					return to, errors.New("the archive has changed")
+				}
 			}
-			src = append(src, row)
+			e.end, e.block = e.block[0], e.block[1:]
+			e.row++
 		}
-		if err := yield(src, m.indices[lo:hi]); err != nil {
-			return err
-		}
+		to = append(to, e.row-1)
 	}
-	return nil
+	return to, nil
+}
+
+// setEdges makes the entries of the adjacency matrix the graph's edges, row -> column.
+func (a *archive) setEdges(g *source.Graph, m *matrix) {
+	g.Edges = source.Edges{
+		Count: m.entries,
+		Where: func(edge int64) string { return fmt.Sprintf("%s: %sindices: entry %d", a.path, m.prefix, edge) },
+	}
+	c := graph.Column{Name: "weight", DType: unified.Float32}
+	if m.dtype == unified.Float64 {
+		c.DType = unified.Float64
+	}
+	if m.negative {
+		c.Name = "value" // a weight is not negative
+	}
+	if m.values {
+		g.Edges.Columns = []graph.Column{c}
+		g.Note("entries of the adjacency matrix other than 1 are stored as the edge column %q", c.Name)
+	}
+	g.Edges.Each = func(yield func(source.Batch) error) error {
+		var narrow []float32
+		return m.walk(m.values, a.edgeColumns, func(rows, cols []int64, values []float64, others [][]byte) error {
+			b := source.Batch{Src: rows, Dst: cols}
+			switch {
+			case values == nil:
+			case c.DType == unified.Float64:
+				b.Columns = append(b.Columns, unified.FromSlice(values).Bytes())
+			default:
+				narrow = narrow[:0]
+				for _, x := range values {
+					narrow = append(narrow, float32(x))
+				}
+				b.Columns = append(b.Columns, unified.FromSlice(narrow).Bytes())
+			}
+			b.Columns = append(b.Columns, others...)
+			return yield(b)
+		})
+	}
 }
 
 // addSparseFeatures adds the matrix as dense rows of float32, made as they are written. Entries of one place are added
@@ -209,21 +306,30 @@ func (a *archive) addSparseFeatures(g *source.Graph, m *matrix) error {
 		g.Note("%s has no columns and is not stored", m.prefix)
 		return nil
 	}
-	if err := a.ledger.Take(pinned.Sources, 4*m.cols); err != nil {
-		return a.fail(m.prefix+"shape", -1, "%w", err)
-	}
+	g.NoteDense(m.rows, m.cols, m.entries)
 	c := graph.Column{Name: "feature", DType: unified.Float32, Shape: []int64{m.cols}}
-	g.Node().Columns = append(g.Node().Columns, source.Column{Column: c, Write: func(ctx context.Context,
-		w writer) error {
-		return source.WriteRows(ctx, w, m.rows, m.cols, func(i int64, row []float32) {
-			for k := m.indptr[i]; k < m.indptr[i+1]; k++ {
+	node := g.Node()
+	node.Columns = append(node.Columns, source.Column{Column: c, Write: func(ctx context.Context, w io.Writer) error {
+		rows, err := source.NewRows(ctx, w, m.rows, m.cols, a.ledger)
+		if err != nil {
+			return a.fail(m.prefix+"shape", -1, "%w", err)
+		}
+		defer rows.Close()
+		if err := m.walk(m.values, nil, func(at, cols []int64, values []float64, _ [][]byte) error {
+			for i, row := range at {
 				x := float32(1)
-				if m.data != nil {
-					x = float32(m.data[k])
+				if values != nil {
+					x = float32(values[i])
 				}
-				row[m.indices[k]] += x
+				if err := rows.Add(row, cols[i], x); err != nil {
+					return err
+				}
 			}
-		})
+			return nil
+		}); err != nil {
+			return err
+		}
+		return rows.End()
 	}})
 	return nil
 }

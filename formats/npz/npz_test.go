@@ -217,6 +217,15 @@ func TestLayouts(t *testing.T) {
 				"[0 1]", ""},
 		{"csr", []member{array("indptr", "", int64(0), 1, 2), array("indices", "", int32(1), 0)}, "2 nodes: 0>1 1>0",
 			""},
+		{"dense, with more", with(dense(), array("edge_attr", "(2, 2)", float32(1), 2, 3, 4), array("odd", "",
+			int64(5))),
+			"3 nodes: 0>1 2>2 undirected; feature float32 [1 2 3 4]; feature float32[2] [1 2 3 4 5 6]; label int64[] " +
+				"[0 1 1]; train0 [0]; train1 [1 2]; val0 [1]; val1 []", "odd (<i8 (1))"},
+		{"csr, with more", []member{array("indptr", "", int64(0), 1, 2), array("indices", "", int32(1), 0),
+			array("time", "", int64(9), 8), array("node_features", "(2, 1)", float32(3), 4)},
+			"2 nodes: 0>1 1>0; time int64 [9 8]; feature float32[] [3 4]", ""},
+		{"by name", []member{array("edge_index", "(2, 3)", int64(0), 1, 2, 1, 2, 0), array("y", "", int8(1), 0, 2)},
+			"3 nodes: 0>1 1>2 2>0; label int64[] [1 0 2]", ""},
 		{"no edges", with(dense(), array[int64]("edges", "(0, 2)")),
 			"3 nodes: undirected; feature float32[2] [1 2 3 4 5 6]; label int64[] [0 1 1]; train0 [0]; train1 [1 2]; " +
 				"val0 [1]; val1 []", ""},

@@ -9,6 +9,7 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/khop-gnn/khop/formats/arrays"
 	"github.com/khop-gnn/khop/formats/npy"
 	"github.com/khop-gnn/khop/formats/source"
 	"github.com/khop-gnn/khop/graph"
@@ -21,8 +22,7 @@ const maxWidth = 1 << 24
 
 // Read describes the graph in an archive. The caller closes the graph, which keeps the file open. The shapes
 // of all arrays are compared with each other and with what the ledger has left before any is expanded. Memory, which
-// the ledger counts: the edges, 8 or 16 bytes each, labels and the nodes of masks, and, of features in a sparse matrix,
-// its entries; dense features are streamed.
+// the ledger counts: labels and the nodes of masks; edges and features are streamed.
 func Read(ctx context.Context, at source.Place, ledger *pinned.Ledger) (_ *source.Graph, err error) {
 	a, err := open(at, ledger)
 	if err != nil {
@@ -35,20 +35,36 @@ func Read(ctx context.Context, at source.Place, ledger *pinned.Ledger) (_ *sourc
 			err = errors.Join(err, g.Close())
 		}
 	}()
+	d := &arrays.Describer{Set: a, Graph: g, R: &source.Request{Budget: &source.Budget{Memory: ledger}},
+		Used: map[string]bool{}}
+	known := true
 	switch sep := a.separator(); {
 	case sep != "":
 		err = a.sparse(g, sep)
 	case a.has("edges"):
-		err = a.dense(g)
+		err = a.dense(g, d)
 	case a.has("indptr") && a.has("indices"):
 		err = a.bare(g)
 	default:
-		err = source.Error(a.path, "", -1, "", fmt.Errorf("an archive of no known layout: it holds %s", a.list()))
+		known = false // what is looked at is no part of a layout
+		var ok bool
+		if ok, err = d.Edges(ctx); !ok && err == nil {
+			err = source.Error(a.path, "", -1, "", fmt.Errorf("an archive of no known layout: it holds %s", a.list()))
+		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	a.noteObjects(g)
+	if known {
+		for name := range a.members {
+			d.Used[name] = d.Used[name] || a.read[name]
+		}
+	}
+	a.noteObjects(g, d.Used)
+	if err = d.Others(ctx); err != nil {
+		return nil, err
+	}
+	a.edgeColumns = d.EdgeArrays()
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -101,14 +117,11 @@ func (a *archive) sparse(g *source.Graph, sep string) error {
 	if err := a.checkTables(g, "labels"); err != nil {
 		return err
 	}
-	if err := a.fits(append(append(parts(adj), parts(attr)...), "labels")...); err != nil {
-		return err
-	}
 	if err := a.addMatrix(g, adj); err != nil {
 		return err
 	}
 	if a.has(attr + "indptr") {
-		m, err := a.matrix(attr, true)
+		m, err := a.matrix(attr)
 		if err != nil {
 			return err
 		}
@@ -127,20 +140,21 @@ func (a *archive) sparse(g *source.Graph, sep string) error {
 
 // addMatrix makes the adjacency matrix of that prefix the graph's edges.
 func (a *archive) addMatrix(g *source.Graph, prefix string) error {
-	adj, err := a.matrix(prefix, false)
+	adj, err := a.matrix(prefix)
 	if err != nil {
 		return err
 	}
 	if !a.has(prefix + "shape") {
 		adj.cols = adj.rows
-		if err := adj.checkColumns(a); err != nil {
+		if err := adj.checkColumns(); err != nil {
 			return err
 		}
 	}
 	if adj.rows != adj.cols {
 		return a.fail(prefix+"shape", -1, "is %d x %d: an adjacency matrix is square", adj.rows, adj.cols)
 	}
-	return a.setEdges(g, adj)
+	a.setEdges(g, adj)
+	return nil
 }
 
 // bare reads one CSR matrix.
@@ -148,14 +162,11 @@ func (a *archive) bare(g *source.Graph) (err error) {
 	if g.Node().Count, err = a.rowsOf("", false); err != nil {
 		return err
 	}
-	if err := a.fits(parts("")...); err != nil {
-		return err
-	}
 	return a.addMatrix(g, "")
 }
 
 // dense reads the dense layout.
-func (a *archive) dense(g *source.Graph) error {
+func (a *archive) dense(g *source.Graph, d *arrays.Describer) error {
 	h, err := a.header("edges")
 	if err != nil {
 		return err
@@ -163,16 +174,10 @@ func (a *archive) dense(g *source.Graph) error {
 	if len(h.Shape) != 2 {
 		return a.fail("edges", -1, "is %v, an array of 2 dimensions is wanted", &h)
 	}
-	m := h.Shape[0]
-	at := func(i, end int64) int64 { return 2*i + end }
-	switch {
-	case h.Shape[1] == 2:
-	case m == 2:
-		m = h.Shape[1]
-		at = func(i, end int64) int64 { return end*m + i }
-	default:
+	if h.Shape[1] != 2 && h.Shape[0] != 2 {
 		return a.fail("edges", -1, "has the shape %v, not (edges, 2)", h.Shape)
 	}
+	m := h.Elements() / 2
 	if err := a.countNodes(g, m); err != nil {
 		return err
 	}
@@ -182,42 +187,36 @@ func (a *archive) dense(g *source.Graph) error {
 	if err := a.checkTables(g, "node_labels"); err != nil {
 		return err
 	}
-	if err := a.fits("edges", "node_labels"); err != nil {
+	if err := d.SetEdges("edges"); err != nil {
 		return err
 	}
-	edges, err := a.ints("edges")
-	if err != nil {
+	g.Edges.Undirected = true
+	if err := a.checkEdges(g); err != nil {
 		return err
 	}
-	for i := range m {
-		for end := range int64(2) {
-			if v := edges[at(i, end)]; v < 0 || v >= g.Node().Count {
-				return a.fail("edges", i, "node %d is not in 0 .. %d", v, g.Node().Count-1)
-			}
-		}
-	}
-	g.Edges = source.Edges{Count: m, Undirected: true, Each: source.Pairs(pairs(edges, m, at), nil, nil)}
 	if err := a.addLabels(g, "node_labels"); err != nil {
 		return err
 	}
 	return a.addMasks(g)
 }
 
-// pairs yields m edges, of which at says where each end lies.
-func pairs(edges []int64, m int64, at func(i, end int64) int64) func(func(src, dst []int64) error) error {
-	return func(yield func(src, dst []int64) error) error {
-		var src, dst []int64
-		for i := int64(0); i < m; {
-			src, dst = src[:0], dst[:0]
-			for ; i < m && len(src) < chunkEdges; i++ {
-				src, dst = append(src, edges[at(i, 0)]), append(dst, edges[at(i, 1)])
-			}
-			if err := yield(src, dst); err != nil {
-				return err
+// checkEdges compares the ends of all edges with the number of nodes, and the member's checksum.
+func (a *archive) checkEdges(g *source.Graph) error {
+	nodes, at := g.Node().Count, int64(0)
+	if err := g.Edges.Each(func(b source.Batch) error {
+		for i := range b.Src {
+			for _, v := range []int64{b.Src[i], b.Dst[i]} {
+				if v < 0 || v >= nodes {
+					return a.fail("edges", at+int64(i), "node %d is not in 0 .. %d", v, nodes-1)
+				}
 			}
 		}
+		at += int64(len(b.Src))
 		return nil
+	}); err != nil {
+		return err
 	}
+	return a.scanInts("edges", func([]int64, int64) error { return nil })
 }
 
 // countNodes takes the number of nodes from the features or labels, else from the m edges.
@@ -298,7 +297,7 @@ func (a *archive) addDenseFeatures(g *source.Graph, name string) error {
 	}
 	c := graph.Column{Name: "feature", DType: h.DType, Shape: []int64{h.Shape[1]}}
 	g.Node().Columns = append(g.Node().Columns, source.Column{Column: c, Write: func(ctx context.Context,
-		w writer) error {
+		w io.Writer) error {
 		return a.stream(ctx, w, name)
 	}})
 	return nil

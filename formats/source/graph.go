@@ -8,6 +8,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -208,4 +209,69 @@ func WriteRows(ctx context.Context, w io.Writer, rows, width int64, fill func(i 
 		}
 	}
 	return nil
+}
+
+// Rows writes dense rows of float32 whose entries come in the order of the rows. NewRows makes one.
+type Rows struct {
+	ctx         context.Context
+	w           io.Writer
+	rows, width int64
+	first, n    int64 // of the rows in buf
+	buf         []float32
+	ledger      *pinned.Ledger
+}
+
+// NewRows returns a writer of so many rows, which counts its memory in l until Close.
+func NewRows(ctx context.Context, w io.Writer, rows, width int64, l *pinned.Ledger) (*Rows, error) {
+	n := max(1, min((1<<18)/width, rows))
+	if err := l.Take(pinned.Sources, 4*n*width); err != nil {
+		return nil, err
+	}
+	return &Rows{ctx: ctx, w: w, rows: rows, width: width, n: n, buf: make([]float32, n*width), ledger: l}, nil
+}
+
+// Close gives the memory back.
+func (r *Rows) Close() { r.ledger.Give(pinned.Sources, 4*int64(len(r.buf))) }
+
+// Add adds x to an element. The row is not before that of the last call.
+func (r *Rows) Add(row, column int64, x float32) error {
+	for row >= r.first+r.n {
+		if err := r.flush(); err != nil {
+			return err
+		}
+	}
+	if row < r.first || row >= r.rows || column < 0 || column >= r.width {
+		return fmt.Errorf("row %d, column %d of %d x %d", row, column, r.rows, r.width)
+	}
+	r.buf[(row-r.first)*r.width+column] += x
+	return nil
+}
+
+func (r *Rows) flush() error {
+	if r.ctx.Err() != nil {
+		return context.Cause(r.ctx)
+	}
+	b := r.buf[:min(r.n, r.rows-r.first)*r.width]
+	_, err := r.w.Write(unified.FromSlice(b).Bytes())
+	clear(r.buf)
+	r.first += r.n
+	return err
+}
+
+// End writes the rows that are left.
+func (r *Rows) End() error {
+	for r.first < r.rows {
+		if err := r.flush(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// NoteDense says what sparse features take as dense rows, where that is much.
+func (g *Graph) NoteDense(rows, width, entries int64) {
+	if dense := 4 * rows * width; dense > 64<<20 && dense > 16*12*entries {
+		g.Note("sparse features of %d entries, about %s, are stored as dense rows: %s", entries,
+			machine.Bytes(12*entries), machine.Bytes(dense))
+	}
 }

@@ -1,0 +1,18 @@
+// Package arrays reads graphs that lie as NumPy arrays: the .npy files of a folder, or a single one with edges.
+// Package npz has it read what an archive holds beside its known layouts.
+//
+// # Basics
+//
+// Arrays are known by their names, which collections spell in many ways:
+//
+//   - edges: edge_index, edges, edge_list, of the shape (2, edges) or (edges, 2), or src and dst of one dimension;
+//
+// - of nodes: node_feat, node_features, features, feat, x become "feature"; node_label, labels, label, y "label",
+// int64,     of which NaN is -1, no label;
+// - of edges: edge_weight, weight become "weight", edge_time, time, timestamp, t "time", edge_attr, edge_feat
+// "feature"; - splits: train, val (valid), test, with _mask, _masks, _idx, _index or nothing behind: masks over all
+// nodes, or lists;   - num_nodes: a number.
+//
+// Any other array with a row a node, or a row an edge, is a column of its name; what is left is named in a note.
+// Edges are stored as they are listed. All arrays are streamed, those of a folder straight from the mapped file.
+package arrays

@@ -1,0 +1,126 @@
+package npy
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"unsafe"
+
+	"github.com/khop-gnn/khop/unified"
+)
+
+// Reader hands on the elements of an array of numbers in the order of the file, some at a time, in constant memory.
+type Reader struct {
+	Header
+	r     io.Reader
+	mem   []byte // of all elements, if they are mapped
+	at    int64  // elements that were handed on
+	buf   []byte
+	ints  []int64
+	reals []float64
+}
+
+// NewReader returns a reader of the elements that r yields behind the header. ErrObject, ErrType for what holds no
+// numbers.
+func NewReader(r io.Reader, h Header) (*Reader, error) {
+	return &Reader{Header: h, r: r}, h.numbers()
+}
+
+// NewMapped returns a reader of elements that lie in memory, which is kept.
+func NewMapped(elements []byte, h Header) (*Reader, error) {
+	if err := h.numbers(); err != nil {
+		return nil, err
+	}
+	if int64(len(elements)) < h.Bytes() {
+		return nil, fmt.Errorf("%v: %d of %d bytes: %w", &h, len(elements), h.Bytes(), io.ErrUnexpectedEOF)
+	}
+	return &Reader{Header: h, mem: elements[:h.Bytes()]}, nil
+}
+
+// Left returns how many elements have not been handed on.
+func (r *Reader) Left() int64 { return r.elements - r.at }
+
+// Skip leaves n elements out, of which there are as many.
+func (r *Reader) Skip(n int64) error {
+	if r.mem == nil {
+		if k, err := io.CopyN(io.Discard, r.r, n*r.Width); err != nil {
+			return r.short(k, err)
+		}
+	}
+	r.at += n
+	return nil
+}
+
+func (r *Reader) short(have int64, err error) error {
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return fmt.Errorf("%v: %d of %d bytes: %w", &r.Header, r.at*r.Width+have, r.Header.Bytes(), err)
+}
+
+// Next returns the next n elements, or as many as are left, little-endian: nothing at the end. They are valid until
+// the next call.
+func (r *Reader) Next(n int64) ([]byte, error) {
+	n = min(n, r.Left())
+	if r.mem != nil && !r.bigEndian {
+		b := r.mem[r.at*r.Width : (r.at+n)*r.Width]
+		err := r.checkBools(b, r.at)
+		r.at += n
+		return b, err
+	}
+	if int64(cap(r.buf)) < n*r.Width {
+		r.buf = unified.FromSlice(make([]uint64, (n*r.Width+7)/8)).Bytes()
+	}
+	b := r.buf[:n*r.Width]
+	if r.mem != nil {
+		copy(b, r.mem[r.at*r.Width:])
+	} else if k, err := io.ReadFull(r.r, b); err != nil {
+		return nil, r.short(int64(k), err)
+	}
+	if r.bigEndian {
+		swap(b, r.Width, r.Kind)
+	}
+	err := r.checkBools(b, r.at)
+	r.at += n
+	return b, err
+}
+
+// Ints is Next as integers; floats are taken if every one is an integer.
+func (r *Reader) Ints(n int64) ([]int64, error) {
+	at := r.at
+	t, err := r.next(n)
+	if err != nil {
+		return nil, err
+	}
+	if r.DType == unified.Int64 {
+		return unified.View[int64](t)
+	}
+	r.ints, err = appendInts(&r.Header, slices.Grow(r.ints[:0], int(t.Len())), t, at)
+	return r.ints, err
+}
+
+// Floats is Next as numbers of any kind.
+func (r *Reader) Floats(n int64) ([]float64, error) {
+	at := r.at
+	t, err := r.next(n)
+	if err != nil {
+		return nil, err
+	}
+	r.reals, err = appendFloats(&r.Header, slices.Grow(r.reals[:0], int(t.Len())), t, at)
+	return r.reals, err
+}
+
+// next is Next as a tensor.
+func (r *Reader) next(n int64) (unified.Tensor, error) {
+	b, err := r.Next(n)
+	if err != nil {
+		return unified.Tensor{}, err
+	}
+	if len(b) > 0 && uintptr(unsafe.Pointer(unsafe.SliceData(b)))%8 != 0 { // of a mapped file
+		if cap(r.buf) < len(b) {
+			r.buf = unified.FromSlice(make([]uint64, (len(b)+7)/8)).Bytes()
+		}
+		b = append(r.buf[:0], b...)
+	}
+	return unified.New(r.DType, b, int64(len(b))/r.Width)
+}

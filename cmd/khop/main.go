@@ -39,6 +39,7 @@ type commands struct {
 	Convert    convertCmd    `cmd:"" help:"Convert a graph from a foreign format."`
 	Info       infoCmd       `cmd:"" help:"Say what a dataset holds."`
 	Check      checkCmd      `cmd:"" help:"Verify a dataset: checksums, ids, order, counts."`
+	Partition  partitionCmd  `cmd:"" help:"Divide the nodes of a dataset into parts, for --sampler cluster."`
 	Sample     sampleCmd     `cmd:"" help:"Load batches and print a line each, or their digests."`
 	Samplers   samplersCmd   `cmd:"" help:"List the samplers, and the options of each with their defaults."`
 	Bench      benchCmd      `cmd:"" help:"Measure how fast batches of a dataset load."`

@@ -37,7 +37,7 @@ func TestSizesOnTheCommandLine(t *testing.T) {
 
 func TestTheProgramCompletesCommandLines(t *testing.T) {
 	for line, want := range map[string]string{
-		"khop ": "bench check completion convert demo doctor generate info sample samplers " +
+		"khop ": "bench check completion convert demo doctor generate info partition sample samplers " +
 			"serve version",
 		"khop sam":                         "sample samplers",
 		"khop sample --fan":                "--fanouts",

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/internal/paths"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/sampling"
+)
+
+type partitionCmd struct {
+	Dataset string   `arg:"" help:"Dataset: a directory that khop has written."`
+	Parts   positive `default:"16" placeholder:"N" help:"How many parts."`
+	Passes  positive `default:"10" placeholder:"N" help:"How often to go over the graph at most."`
+	Slack   float64  `default:"0.03" placeholder:"X" help:"How much larger than the mean a part may be, as a share."`
+	Out     string   `placeholder:"FILE" help:"File to write; default: the dataset's name with .part.N behind it."`
+	Force   bool     `help:"Replace a file that is there."`
+	JSON    bool     `name:"json" help:"Print one JSON object."`
+}
+
+// partitionResult is what "khop partition --json" prints. Scripts rely on the names.
+type partitionResult struct {
+	Dataset string `json:"dataset"`
+	File    string `json:"file"`
+	Parts   int    `json:"parts"`
+	sampling.PartitionQuality
+	Seconds float64 `json:"seconds"`
+}
+
+// Run divides the nodes.
+func (c *partitionCmd) Run(env *environment) (err error) {
+	start := time.Now()
+	out := c.Out
+	if out == "" {
+		out = fmt.Sprintf("%s.part.%d", filepath.Clean(c.Dataset), c.Parts)
+	}
+	if _, err := os.Lstat(out); !c.Force && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s: %w: name another (--out), or replace it (--force)", paths.Text(out), fs.ErrExist)
+	}
+	ds, err := formats.Open(c.Dataset)
+	if err != nil {
+		return err
+	}
+	defer closing(&err, ds.Close)
+	r := partitionResult{Dataset: paths.Text(c.Dataset), File: paths.Text(out), Parts: int(c.Parts)}
+	var p *sampling.Partition
+	err = pinned.Guard(func() (err error) {
+		p, r.PartitionQuality, err = sampling.StreamPartition(env.ctx, ds.Graph(), sampling.PartitionOptions{
+			Parts: int(c.Parts), Passes: int(c.Passes), Slack: c.Slack})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", paths.Text(c.Dataset), err)
+	}
+	if err := writeBeside(out, p.Write); err != nil {
+		return err
+	}
+	r.Seconds = time.Since(start).Seconds()
+	if c.JSON {
+		return env.printJSON(r)
+	}
+	_, err = fmt.Fprintf(env.stdout, "%s: %d parts of at most %s nodes (%.3f of the mean), %s of %s edges cut "+
+		"(%.1f %%), %d passes in %s\n", r.File, r.Parts, humanize.Comma(r.Largest), r.Balance, humanize.Comma(r.Cut),
+		humanize.Comma(r.Edges), 100*float64(r.Cut)/float64(max(r.Edges, 1)), r.Passes,
+		durationText(time.Since(start)))
+	return err
+}
+
+// writeBeside writes a file whole, or not at all: under another name, which it then takes.
+func writeBeside(name string, write func(io.Writer) error) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = f.Close() // it may be closed already
+			err = errors.Join(err, os.Remove(f.Name()))
+		}
+	}()
+	if err := errors.Join(write(f), f.Sync(), f.Chmod(0o644)); err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Rename(f.Name(), name))
+}

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestAPartitionIsWrittenAndSampledFrom(t *testing.T) {
+	dir := t.TempDir()
+	data := filepath.Join(dir, "sbm.khop")
+	must(t, "generate", "sbm", data, "--nodes", "600", "--edges", "6000", "--features", "4")
+	out := must(t, "partition", data, "--parts", "6")
+	file := data + ".part.6"
+	if !strings.Contains(out, "6 parts of at most") || !strings.HasPrefix(out, file) {
+		t.Errorf("it says %s", out)
+	}
+	first, err := os.ReadFile(file)
+	if err != nil || strings.Count(string(first), "\n") != 600 {
+		t.Fatalf("%d lines, %v", strings.Count(string(first), "\n"), err)
+	}
+	lines := must(t, "sample", data, "--sampler", "cluster", "--partition", file, "--clusters", "2", "--digest")
+	if strings.Count(lines, "\n") != 3 {
+		t.Errorf("an epoch has these batches:\n%s", lines)
+	}
+	if _, stderr, code := khop(t, "partition", data, "--parts", "6"); code != exitFailed ||
+		!strings.Contains(stderr, "--force") {
+		t.Errorf("a file that is there: status %d, %s", code, stderr)
+	}
+	json := must(t, "partition", data, "--parts", "6", "--force", "--json")
+	if again, err := os.ReadFile(file); err != nil || string(again) != string(first) ||
+		!strings.Contains(json, `"cut":`) {
+		t.Errorf("the second time: %v, %s", err, json)
+	}
+	if left, err := filepath.Glob(file + ".*"); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v %v", left, err)
+	}
+	for args, says := range map[string]string{"--parts 601": "601 parts",
+		"--parts 2 --out " + dir + "/no/way": "no such"} {
+		_, stderr, code := khop(t, append([]string{"partition", data}, strings.Fields(args)...)...)
+		if code == exitDone || !strings.Contains(stderr, says) {
+			t.Errorf("%s: status %d, %s", args, code, stderr)
+		}
+	}
+	if err := os.WriteFile(file, []byte("0\nnine\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, stderr, code := khop(t, "sample", data, "--sampler", "cluster", "--partition", file)
+	if code != exitUsage || !strings.Contains(stderr, "line 2") || !strings.Contains(stderr, file) {
+		t.Errorf("a damaged partition: status %d, %s", code, stderr)
+	}
+}

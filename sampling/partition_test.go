@@ -1,0 +1,115 @@
+package sampling
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+)
+
+// communities is a graph of groups, whose nodes are mixed; most edges stay within a group.
+func communities(t *testing.T, groups, size int) (*graph.Graph, []int) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(5, 6))
+	n := groups * size
+	group := make([]int, n)
+	members := make([][]int64, groups)
+	for i, v := range r.Perm(n) {
+		group[v] = i % groups
+		members[i%groups] = append(members[i%groups], int64(v))
+	}
+	var src, dst []int64
+	for range 8 * n {
+		u := r.Int64N(int64(n))
+		v := members[group[u]][r.IntN(size)]
+		if r.IntN(20) == 0 {
+			v = r.Int64N(int64(n))
+		}
+		src, dst = append(src, u, v), append(dst, v, u)
+	}
+	g, err := graph.New(graph.Data{Nodes: []graph.NodeData{{Count: int64(n)}},
+		Edges: []graph.EdgeData{{Src: src, Dst: dst}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g, group
+}
+
+func TestStreamPartitionFindsCommunities(t *testing.T) {
+	g, _ := communities(t, 8, 250)
+	p, q, err := StreamPartition(context.Background(), g, PartitionOptions{Parts: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := make([]int, g.NumNodes())
+	largest, nodes := 0, 0
+	for i := range p.Parts() {
+		if largest = max(largest, len(p.Part(i))); !slices.IsSorted(p.Part(i)) {
+			t.Errorf("part %d is not ascending", i)
+		}
+		for _, v := range p.Part(i) {
+			of[v] = i
+			nodes++
+		}
+	}
+	cut := int64(0)
+	for v := range g.NumNodes() {
+		for pos := g.Indptr()[v]; pos < g.Indptr()[v+1]; pos++ {
+			if of[indexAt(g, pos)] != of[v] {
+				cut++
+			}
+		}
+	}
+	if nodes != 2000 || q.Cut != cut || q.Largest != int64(largest) || q.Balance > 1.031 || q.Edges != g.NumEdges() {
+		t.Errorf("%d nodes, cut %d, largest %d; it says %+v", nodes, cut, largest, q)
+	}
+	// Of random parts 7 of 8 edges are cut; of the communities 1 of 20 that lead anywhere, less an eighth.
+	if share := float64(cut) / float64(q.Edges); share > 0.12 {
+		t.Errorf("%.3f of the edges are cut", share)
+	}
+	again, _, err := StreamPartition(context.Background(), g, PartitionOptions{Parts: 8})
+	if err != nil || again.String() != p.String() {
+		t.Errorf("the second time it is %v: %v", again, err)
+	}
+}
+
+func TestPartitionsAreReadAsTheyAreWritten(t *testing.T) {
+	text := "2\n0\n0\n1\n2\n"
+	p, err := ReadPartition(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	if err := p.Write(&b); err != nil || b.String() != text {
+		t.Errorf("%q, %v", b.String(), err)
+	}
+	for text, says := range map[string]string{"0\nx\n": "line 2", "-1\n": "line 1", "0\n99999999999\n": "line 2",
+		"0\n7\n": "more parts than nodes", "0\n\n": "line 2", strings.Repeat("1", 1<<17): "line 1"} {
+		if _, err := ReadPartition(strings.NewReader(text)); !errors.Is(err, ErrOptions) ||
+			!strings.Contains(err.Error(), says) {
+			t.Errorf("%.20q: %v", text, err)
+		}
+	}
+}
+
+func TestPartitionsThatCannotBeAreRefused(t *testing.T) {
+	g, _ := communities(t, 2, 5)
+	for _, o := range []PartitionOptions{{}, {Parts: 11}, {Parts: -1}, {Parts: 2, Passes: -1}, {Parts: 2, Slack: -1}} {
+		if _, _, err := StreamPartition(context.Background(), g, o); !errors.Is(err, ErrOptions) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	stopped, stop := context.WithCancel(context.Background())
+	stop()
+	if _, _, err := StreamPartition(stopped, g, PartitionOptions{Parts: 2}); !errors.Is(err, context.Canceled) {
+		t.Errorf("stopped: %v", err)
+	}
+	g.Indptr()[3] = 1 << 40
+	if _, _, err := StreamPartition(context.Background(), g, PartitionOptions{Parts: 2}); !errors.Is(err, ErrGraph) {
+		t.Errorf("damaged: %v", err)
+	}
+}

@@ -43,6 +43,7 @@ type commands struct {
 	Sample     sampleCmd     `cmd:"" help:"Load batches and print a line each, or their digests."`
 	Samplers   samplersCmd   `cmd:"" help:"List the samplers, and the options of each with their defaults."`
 	Bench      benchCmd      `cmd:"" help:"Measure how fast batches of a dataset load."`
+	Train      trainCmd      `cmd:"" help:"Train a graph neural network on a dataset, on the CPU."`
 	Serve      serveCmd      `cmd:"" help:"Feed batches to trainers, through shared memory."`
 	Doctor     doctorCmd     `cmd:"" help:"Say what this machine has, which path each stage takes, and why."`
 	Version    versionCmd    `cmd:"" help:"Print versions: program, file format, sampling semantics."`

@@ -1,0 +1,25 @@
+// Package gnn trains graph neural networks in Go, on the operations of package sparse: GCN, GraphSAGE, GIN and GAT.
+//
+// # Basics
+//
+// A Tape computes with matrices and remembers how, so that Backward finds the gradients. A Model is made of layers, and
+// computes them over the blocks of a batch or over a whole graph. Train does all of it:
+//
+//	result, err := gnn.Train(ctx, dataset, gnn.Options{Model: "gcn", Epochs: 200, Seed: 1})
+//
+// Without Fanouts every step uses the whole graph. With them, package loader makes batches, and accuracy is still
+// measured on the whole graph.
+//
+// Training is a function of dataset and options: equal seeds give equal parameters, to the bit, with any number of
+// workers, as the operations do. A checkpoint holds what training goes on from: parameters, the optimiser's moments,
+// the number of epochs. Training that goes on from one gives the bytes that it would have given without a stop.
+//
+// # Why not a library
+//
+// Libraries for automatic differentiation in Go (Gorgonia, GoMLX) have no sparse products and own their tensors, so
+// that a graph and its features would be copied. What a GNN needs beside package sparse fits in three files.
+//
+// # Caveats
+//
+// Only graphs with one type of nodes and edges, float32 features and int64 labels. Everything runs on the CPU.
+package gnn

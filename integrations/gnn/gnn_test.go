@@ -1,0 +1,215 @@
+package gnn
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/sparse"
+	"github.com/khop-gnn/khop/unified"
+)
+
+func TestMain(m *testing.M) { expect.NoGoroutines(m) }
+
+// communities returns a graph whose nodes know little of their class and have most edges within it, with splits.
+func communities(t testing.TB, nodes int, mostlyZero bool) *graph.Graph {
+	t.Helper()
+	const classes, width = 4, 40
+	r := rand.New(rand.NewPCG(1, 2))
+	var src, dst []int64
+	for range 5 * nodes {
+		i, j := r.IntN(nodes), r.IntN(nodes)
+		if r.IntN(10) < 8 {
+			j = (j/classes*classes + i%classes) % nodes
+		}
+		src, dst = append(src, int64(i), int64(j)), append(dst, int64(j), int64(i))
+	}
+	x, labels := make([]float32, nodes*width), make([]int64, nodes)
+	splits := make([][]int64, 3)
+	for i := range nodes {
+		labels[i] = int64(i % classes)
+		splits[i%3] = append(splits[i%3], int64(i))
+		for k := range width {
+			switch {
+			case mostlyZero && r.IntN(30) == 0, mostlyZero && k%classes == i%classes && r.IntN(12) == 0:
+				x[i*width+k] = 1
+			case !mostlyZero:
+				x[i*width+k] = float32(r.NormFloat64())
+				if k == i%classes {
+					x[i*width+k] += 1
+				}
+			}
+		}
+	}
+	feature, err := unified.FromSlice(x).Reshape(int64(nodes), width)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := graph.Data{Nodes: []graph.NodeData{{Columns: map[string]unified.Tensor{"feature": feature,
+		"label": unified.FromSlice(labels)}}}, Edges: []graph.EdgeData{{Src: src, Dst: dst}}}
+	for i, name := range []string{"train", "val", "test"} {
+		data.Splits = append(data.Splits, graph.Split{Name: name, Seeds: graph.NodeIDs(splits[i])})
+	}
+	g, err := graph.New(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func TestEveryModelLearns(t *testing.T) {
+	for _, mostlyZero := range []bool{false, true} {
+		g := communities(t, 180, mostlyZero)
+		for _, model := range Models {
+			for _, fanouts := range [][]int{nil, {8, 8}} {
+				if fanouts != nil && (mostlyZero || model == "gin" || model == "gcn") {
+					continue
+				}
+				r, err := Train(context.Background(), g, Options{Model: model, Epochs: 20, Fanouts: fanouts,
+					BatchSize: 50, Rate: 0.02, Dropout: 0.2, Seed: 3, RowNormalise: mostlyZero})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if r.Test < 0.7 || r.Epochs != 20 || (r.Features == "sparse") != mostlyZero {
+					t.Errorf("%s, mostly zero %v, fan-outs %v: %+v", model, mostlyZero, fanouts, r)
+				}
+			}
+		}
+	}
+}
+
+// TestGradientsOfEveryModel compares the gradients of all parameters with differences of the loss.
+func TestGradientsOfEveryModel(t *testing.T) {
+	d, err := read(communities(t, 24, true), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := sparse.Open(sparse.Options{Workers: 1})
+	defer pool.Close()
+	for _, model := range Models {
+		for _, in := range []Input{{Dense: d.input().Dense}, d.input()} {
+			opt := Options{Model: model, Hidden: 5, Heads: 2, Seed: 1}.withDefaults()
+			m, err := NewModel(d.features, d.classes, opt)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range m.params { // away from 0, where ReLU has no gradient
+				for i := range p.Data {
+					p.Data[i] += 0.1 * float32(1+i%3)
+				}
+			}
+			tape, tr := NewTape(pool), trainer{model: m}
+			a, err := tr.prepared(d.whole)
+			if err != nil {
+				t.Fatal(err)
+			}
+			loss := func() float64 {
+				tape.Reset()
+				scores := m.Forward(tape, []*sparse.Matrix{a, a}, in)
+				loss, _ := tape.CrossEntropy(scores, d.splits[0].rows, d.splits[0].labels)
+				return loss
+			}
+			loss()
+			if err := tape.Backward(); err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range m.params {
+				for i := 0; i < len(p.Data); i += 1 + len(p.Data)/7 {
+					const step = 5e-4
+					have := p.Data[i]
+					p.Data[i] = have + step
+					up := loss()
+					p.Data[i] = have - step
+					want := (up - loss()) / (2 * step)
+					p.Data[i] = have
+					if got := float64(p.Grad[i]); math.Abs(got-want) > 1e-2+0.03*math.Abs(want) {
+						t.Errorf("%s, sparse %v: %s[%d]: the gradient is %g, differences say %g", model,
+							in.Sparse != nil, p.Name, i, got, want)
+					}
+				}
+				clear(p.Grad)
+			}
+		}
+	}
+}
+
+func TestTrainingIsTheSameWithAnyWorkersAndAfterAStop(t *testing.T) {
+	g := communities(t, 120, true)
+	for _, fanouts := range [][]int{nil, {4, 3}} {
+		train := func(name string, workers int, epochs ...int) []byte {
+			path := filepath.Join(t.TempDir(), name)
+			for _, n := range epochs {
+				opt := Options{Model: "gat", Epochs: n, Dropout: 0.4, Seed: 9, Hidden: 3, Heads: 2, Workers: workers,
+					Fanouts: fanouts, BatchSize: 16, Checkpoint: path}
+				if _, err := Train(context.Background(), g, opt); err != nil {
+					t.Fatal(err)
+				}
+			}
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return text
+		}
+		whole := train("whole", 1, 6)
+		if !bytes.Equal(whole, train("stopped", 1, 2, 6)) {
+			t.Errorf("fan-outs %v: training that was stopped gives other bytes", fanouts)
+		}
+		if !bytes.Equal(whole, train("workers", 3, 6)) {
+			t.Errorf("fan-outs %v: three workers give other bytes than one", fanouts)
+		}
+	}
+}
+
+func TestCheckpointsOfOthersAreRefused(t *testing.T) {
+	g, path := communities(t, 30, false), filepath.Join(t.TempDir(), "checkpoint")
+	opt := Options{Model: "sage", Epochs: 1, Checkpoint: path}
+	train := func(o Options) error { _, err := Train(context.Background(), g, o); return err }
+	if err := train(opt); err != nil {
+		t.Fatal(err)
+	}
+	other := opt
+	other.Seed = 1
+	if err := train(other); !errors.Is(err, ErrCheckpoint) {
+		t.Errorf("another seed: %v", err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := bytes.Clone(text)
+	changed[len(text)/2] ^= 1
+	for what, damaged := range map[string][]byte{"empty": {}, "cut": text[:len(text)-1], "changed": changed,
+		"foreign": []byte("{}\nabcdefghijklmnopq")} {
+		if err := os.WriteFile(path, damaged, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := train(opt); !errors.Is(err, ErrCheckpoint) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func TestTrainRefusesWhatItCannotTrain(t *testing.T) {
+	g := communities(t, 30, false)
+	bare, err := graph.New(graph.Data{Nodes: []graph.NodeData{{Count: 3}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, c := range map[string]struct {
+		g   *graph.Graph
+		opt Options
+	}{"model": {g, Options{Model: "rnn"}}, "fan-outs": {g, Options{Model: "gcn", Fanouts: []int{3}}},
+		"features": {bare, Options{Model: "gcn"}}, "dropout": {g, Options{Model: "gcn", Dropout: 1}}} {
+		if _, err := Train(context.Background(), c.g, c.opt); !errors.Is(err, ErrOptions) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}

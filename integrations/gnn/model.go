@@ -1,0 +1,196 @@
+package gnn
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/khop-gnn/khop/internal/rng"
+	"github.com/khop-gnn/khop/sparse"
+)
+
+// ErrOptions is returned for options that do not fit each other or the dataset.
+var ErrOptions = errors.New("gnn: invalid options")
+
+// Models are the names of the models that there are.
+var Models = []string{"sage", "gcn", "gin", "gat"}
+
+// Param is a parameter: a value to train, with the moments of Adam.
+type Param struct {
+	Name string
+	*Value
+	first, second []float32
+}
+
+// Model is a stack of layers of one kind, with parameters.
+type Model struct {
+	kind   string
+	opt    Options
+	layers []layer
+	params []*Param
+}
+
+// layer computes a destination's row from its sources.
+type layer struct {
+	in, out, heads int
+	w              map[string]*Value
+}
+
+// NewModel returns a model with parameters drawn from the seed: Glorot's uniform distribution for weights, zeros for
+// biases. ErrOptions for what no model has.
+func NewModel(features, classes int, opt Options) (*Model, error) {
+	if !slices.Contains(Models, opt.Model) || features < 1 || classes < 1 || opt.Layers < 1 || opt.Hidden < 1 ||
+		opt.Heads < 1 || opt.Dropout < 0 || opt.Dropout >= 1 {
+		return nil, fmt.Errorf("%w: model %q of %d layers of %d, %d heads, dropout %g, for %d features and "+
+			"%d classes; models are %v", ErrOptions, opt.Model, opt.Layers, opt.Hidden, opt.Heads, opt.Dropout,
+			features, classes, Models)
+	}
+	m := &Model{kind: opt.Model, opt: opt}
+	in := features
+	for i := range opt.Layers {
+		l := layer{in: in, out: opt.Hidden, heads: 1, w: map[string]*Value{}}
+		last := i == opt.Layers-1
+		if m.kind == "gat" && !last {
+			l.heads, l.out = opt.Heads, opt.Heads*opt.Hidden
+		}
+		if last {
+			l.out = classes
+		}
+		m.shape(&l, i)
+		m.layers = append(m.layers, l)
+		in = l.out
+	}
+	return m, nil
+}
+
+// shape makes the parameters of a layer.
+func (m *Model) shape(l *layer, number int) {
+	weight := func(name string, rows, cols, fanIn, fanOut int) {
+		p := &Param{Name: fmt.Sprintf("%d.%s", number, name), Value: NewValue(rows, cols, make([]float32, rows*cols)),
+			first: make([]float32, rows*cols), second: make([]float32, rows*cols)}
+		p.Grad = make([]float32, rows*cols)
+		if fanIn > 0 {
+			bound := math.Sqrt(6 / float64(fanIn+fanOut))
+			stream := rng.Mix64(rng.Mix64(m.opt.Seed+1) + uint64(len(m.params)))
+			for i := range p.Data {
+				p.Data[i] = float32((2*rng.Float64(rng.Draw(stream, uint64(i))) - 1) * bound)
+			}
+		}
+		l.w[name] = p.Value
+		m.params = append(m.params, p)
+	}
+	switch m.kind {
+	case "gin":
+		weight("weight", l.in, m.opt.Hidden, l.in, m.opt.Hidden)
+		weight("bias", 1, m.opt.Hidden, 0, 0)
+		weight("weight2", m.opt.Hidden, l.out, m.opt.Hidden, l.out)
+		weight("bias2", 1, l.out, 0, 0)
+		return
+	case "sage":
+		weight("own", l.in, l.out, l.in, l.out)
+	case "gat":
+		weight("source", 1, l.out, 1, l.out/l.heads)
+		weight("target", 1, l.out, 1, l.out/l.heads)
+	}
+	weight("weight", l.in, l.out, l.in, l.out)
+	weight("bias", 1, l.out, 0, 0)
+}
+
+// Input is what the first layer reads: a dense matrix, or one of mostly zeros.
+type Input struct {
+	Dense  *Value
+	Sparse *Sparse
+}
+
+// Loops reports whether the model wants an edge from each destination to itself: Forward's blocks then have them.
+func (m *Model) Loops() bool { return m.kind == "gcn" || m.kind == "gat" }
+
+// Forward computes the scores of the destinations of the last block. blocks are one a layer, the first furthest from
+// the seeds; over a whole graph they are all the same.
+func (m *Model) Forward(t *Tape, blocks []*sparse.Matrix, in Input) *Value {
+	var x *Value
+	for i := range m.layers {
+		l, a := &m.layers[i], blocks[i]
+		if i == 0 {
+			x = m.first(t, l, a, in)
+		} else {
+			x = m.layer(t, l, a, func(w *Value) *Value { return t.Linear(x, w, nil) }, x)
+		}
+		if i == len(m.layers)-1 {
+			return x
+		}
+		if m.kind == "gat" {
+			x = t.ELU(x)
+		} else {
+			x = t.ReLU(x)
+		}
+		x = t.Dropout(x, m.opt.Dropout)
+	}
+	return x
+}
+
+// first is the first layer, whose input may be sparse.
+func (m *Model) first(t *Tape, l *layer, a *sparse.Matrix, in Input) *Value {
+	if in.Sparse != nil {
+		dropped := &Sparse{in.Sparse.Matrix, t.dropped(in.Sparse.Values, m.opt.Dropout)}
+		return m.layer(t, l, a, func(w *Value) *Value { return t.SparseLinear(dropped, 0, w) }, nil)
+	}
+	x := t.Dropout(in.Dense, m.opt.Dropout)
+	return m.layer(t, l, a, func(w *Value) *Value { return t.Linear(x, w, nil) }, x)
+}
+
+// layer computes one layer. linear multiplies its input, x where that is dense, with a weight. Where the output is
+// narrower, or the input sparse, rows are multiplied before they are aggregated: both give the same but for rounding.
+func (m *Model) layer(t *Tape, l *layer, a *sparse.Matrix, linear func(w *Value) *Value, x *Value) *Value {
+	rows := int(a.Rows())
+	narrows := x == nil || l.out < l.in
+	switch m.kind {
+	case "gcn":
+		if narrows {
+			return t.Bias(t.Normalised(a, linear(l.w["weight"])), l.w["bias"])
+		}
+		return t.Linear(t.Normalised(a, x), l.w["weight"], l.w["bias"])
+	case "gat":
+		h := linear(l.w["weight"])
+		return t.Bias(t.Attend(a, l.heads, h, l.w["source"], l.w["target"], m.opt.Dropout), l.w["bias"])
+	case "sage":
+		var y, own *Value
+		if narrows {
+			y = t.Aggregate(a, sparse.Mean, linear(l.w["weight"]))
+		} else {
+			y = t.Linear(t.Aggregate(a, sparse.Mean, x), l.w["weight"], nil)
+		}
+		if x != nil {
+			own = t.Linear(t.First(x, rows), l.w["own"], nil)
+		} else {
+			own = t.First(linear(l.w["own"]), rows)
+		}
+		return t.Bias(t.Add(y, own, 1), l.w["bias"])
+	}
+	var sum *Value // gin: the sum with the destination itself, through two layers
+	if narrows || m.opt.Hidden < l.in {
+		h := linear(l.w["weight"])
+		sum = t.Add(t.Aggregate(a, sparse.Sum, h), t.First(h, rows), 1)
+	} else {
+		sum = t.Linear(t.Add(t.Aggregate(a, sparse.Sum, x), t.First(x, rows), 1), l.w["weight"], nil)
+	}
+	return t.Linear(t.ReLU(t.Bias(sum, l.w["bias"])), l.w["weight2"], l.w["bias2"])
+}
+
+// adam makes a step of Adam (Kingma and Ba, ICLR 2015) with weight decay added to the gradient, and clears the
+// gradients.
+func (m *Model) adam(step uint64, rate, decay float64) {
+	const b1, b2, eps = 0.9, 0.999, 1e-8
+	c1, c2 := 1-math.Pow(b1, float64(step)), 1-math.Pow(b2, float64(step))
+	for _, p := range m.params {
+		for i, d := range p.Grad {
+			g := float64(d) + float64(decay*float64(p.Data[i]))
+			first := float64(b1*float64(p.first[i])) + float64((1-b1)*g)
+			second := float64(b2*float64(p.second[i])) + float64((1-b2)*float64(g*g))
+			p.first[i], p.second[i] = float32(first), float32(second)
+			p.Data[i] -= float32(rate * (first / c1) / (math.Sqrt(second/c2) + eps))
+		}
+		clear(p.Grad)
+	}
+}

@@ -21,6 +21,10 @@
 // the specification; AVX-512 and AVX2 kernels (tools/asm) do the same for 16 or 8 columns at a time, keep the sums of
 // up to 256 columns in registers, and prefetch the rows of later edges. docs/results/ops.md has measurements.
 //
+// How a product is computed best depends on its operands: Pool.Tune measures it, a Tuning keeps the choices in a file
+// of the user's, and a pool that has it (Options.Tuning) finds them by a key: workers, width of indices, values or
+// none, columns, and the powers of two of rows, columns and mean degree.
+//
 // # Caveats
 //
 // A Matrix, and what is computed of it once, is valid as long as the arrays under it stay as they are. The block of a

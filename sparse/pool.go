@@ -17,6 +17,8 @@ type Options struct {
 	// Workers is the number of goroutines that compute, the caller's among them; 0 is all processors that the process
 	// may use.
 	Workers int
+	// Tuning says how SpMM is computed where it was measured; nil takes the default everywhere. It changes no result.
+	Tuning *Tuning
 }
 
 // Pool runs operations on a fixed number of goroutines, which it owns. One operation runs at a time, and others wait;
@@ -24,6 +26,7 @@ type Options struct {
 type Pool struct {
 	mu      sync.Mutex // of an operation
 	workers int
+	tuning  *Tuning
 	closed  bool
 	start   chan int // worker numbers
 	ends    sync.WaitGroup
@@ -51,7 +54,8 @@ func Open(opt Options) *Pool {
 	if opt.Workers <= 0 {
 		opt.Workers = machine.Workers()
 	}
-	p := &Pool{workers: opt.Workers, start: make(chan int, opt.Workers), errs: make([]error, opt.Workers)}
+	p := &Pool{workers: opt.Workers, tuning: opt.Tuning, start: make(chan int, opt.Workers),
+		errs: make([]error, opt.Workers)}
 	for w := range p.workers {
 		p.guarded = append(p.guarded, func() error { p.work(w); return nil })
 	}

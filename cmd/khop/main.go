@@ -44,6 +44,7 @@ type commands struct {
 	Samplers   samplersCmd   `cmd:"" help:"List the samplers, and the options of each with their defaults."`
 	Bench      benchCmd      `cmd:"" help:"Measure how fast batches of a dataset load."`
 	Train      trainCmd      `cmd:"" help:"Train a graph neural network on a dataset, on the CPU."`
+	Tune       tuneCmd       `cmd:"" help:"Measure how sparse products are computed best here, and keep the choices."`
 	Serve      serveCmd      `cmd:"" help:"Feed batches to trainers, through shared memory."`
 	Doctor     doctorCmd     `cmd:"" help:"Say what this machine has, which path each stage takes, and why."`
 	Version    versionCmd    `cmd:"" help:"Print versions: program, file format, sampling semantics."`

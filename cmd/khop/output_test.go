@@ -38,7 +38,7 @@ func TestSizesOnTheCommandLine(t *testing.T) {
 func TestTheProgramCompletesCommandLines(t *testing.T) {
 	for line, want := range map[string]string{
 		"khop ": "bench check completion convert demo doctor generate info partition sample samplers " +
-			"serve train version",
+			"serve train tune version",
 		"khop sam":                         "sample samplers",
 		"khop sample --fan":                "--fanouts",
 		"khop sample d.khop --frontier ":   "all new",

@@ -7,6 +7,7 @@ import (
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/integrations/gnn"
 	"github.com/khop-gnn/khop/internal/paths"
+	"github.com/khop-gnn/khop/sparse"
 )
 
 type trainCmd struct {
@@ -49,6 +50,11 @@ func (c *trainCmd) Run(env *environment) (err error) {
 	if c.Fanouts != nil {
 		if opt.Fanouts = c.Fanouts.all; opt.Fanouts == nil {
 			return usageError("--fanouts: a model of one edge type takes fan-outs alone, such as 15,10")
+		}
+	}
+	if path, err := sparse.TuningPath(); err == nil { // without a home there are no choices
+		if opt.Tuning, _, err = env.tuning(path); err != nil {
+			return err
 		}
 	}
 	shown, first := time.Time{}, time.Now()

@@ -31,6 +31,8 @@ type Options struct {
 	Fanouts   []int
 	BatchSize int // default 1024
 	Workers   int // goroutines; default all processors
+	// Tuning says how sparse products are computed; nil is the default. It changes no result.
+	Tuning *sparse.Tuning
 
 	// Checkpoint is a file that is written after the last epoch, and read before the first where it is there: training
 	// goes on from it. "" is none.
@@ -108,7 +110,7 @@ func Train(ctx context.Context, source loader.Source, opt Options) (*Result, err
 	if err != nil {
 		return nil, err
 	}
-	pool := sparse.Open(sparse.Options{Workers: opt.Workers})
+	pool := sparse.Open(sparse.Options{Workers: opt.Workers, Tuning: opt.Tuning})
 	defer pool.Close()
 	t := &trainer{opt: opt, model: model, tape: NewTape(pool), data: d}
 	t.tape.Seed = opt.Seed

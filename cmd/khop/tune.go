@@ -1,0 +1,227 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/internal/paths"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/sparse"
+	"github.com/khop-gnn/khop/unified"
+)
+
+type tuneCmd struct {
+	Dataset string `arg:"" help:"Dataset: a directory that khop has written."`
+
+	Widths  widths   `default:"16..1024" help:"Widths to tune: 16..1024 doubles from one to the other; or 16,47,100."`
+	Rounds  positive `default:"5" help:"Measurements of each candidate; the median counts."`
+	Workers int      `default:"0" placeholder:"N" help:"Goroutines that compute; 0: one a core."`
+	File    string   `type:"path" placeholder:"FILE" help:"Where choices are kept; default: in the user's cache."`
+	Plot    string   `type:"path" placeholder:"FILE" help:"Draw the speed-up by width, as SVG."`
+	JSON    bool     `name:"json" help:"Print one JSON object."`
+}
+
+// widths is the value of --widths.
+type widths []int64
+
+const maxWidth = 1 << 16
+
+// UnmarshalText reads "16..1024" or "16,47".
+func (w *widths) UnmarshalText(text []byte) error {
+	from, to, isRange := strings.Cut(string(text), "..")
+	*w = nil
+	for _, part := range strings.Split(from, ",") {
+		n, err := strconv.ParseInt(strings.TrimSpace(part), 10, 64)
+		if err != nil || n < 1 || n > maxWidth || isRange && len(*w) > 0 {
+			return fmt.Errorf("widths are 1 to %d, such as 16..1024 or 16,47: %q", maxWidth, text)
+		}
+		*w = append(*w, n)
+	}
+	if isRange {
+		last, err := strconv.ParseInt(strings.TrimSpace(to), 10, 64)
+		if err != nil || last < (*w)[0] || last > maxWidth {
+			return fmt.Errorf("widths end with a number from the first to %d: %q", maxWidth, text)
+		}
+		for n := 2 * (*w)[0]; n <= last; n *= 2 {
+			*w = append(*w, n)
+		}
+	}
+	return nil
+}
+
+// tuneResult is what "khop tune --json" prints. Scripts rely on the names.
+type tuneResult struct {
+	Dataset string         `json:"dataset"`
+	File    string         `json:"file"`
+	Kernel  string         `json:"kernel"`
+	Workers int            `json:"workers"`
+	Tuned   []sparse.Tuned `json:"tuned"`
+}
+
+// Run tunes sums over the whole graph, with values of edges and without, width by width.
+func (c *tuneCmd) Run(env *environment) (err error) {
+	ds, err := formats.Open(c.Dataset)
+	if err != nil {
+		return err
+	}
+	defer closing(&err, ds.Close)
+	a, err := sparse.Whole(ds.Graph())
+	if err != nil {
+		return err
+	}
+	tuning, path, err := env.tuning(c.File)
+	if err != nil {
+		return err
+	}
+	pool := sparse.Open(sparse.Options{Workers: c.Workers})
+	defer pool.Close()
+	r := tuneResult{Dataset: paths.Text(c.Dataset), File: paths.Text(path), Kernel: sparse.Kernel(),
+		Workers: pool.Workers()}
+	bar := env.newProgress()
+	report := bar.report()
+	for i, width := range c.Widths {
+		found, err := c.tune(env, pool, tuning, a, width)
+		if err != nil {
+			bar.finish()
+			return fmt.Errorf("width %d: %w", width, err)
+		}
+		r.Tuned = append(r.Tuned, found...)
+		if report != nil {
+			report("tuning", int64(i+1), int64(len(c.Widths)))
+		}
+	}
+	bar.finish()
+	if err := tuning.Save(path); err != nil {
+		return err
+	}
+	if c.Plot != "" {
+		if err := os.WriteFile(c.Plot, []byte(plotSpeedUps(r.Tuned)), 0o644); err != nil {
+			return err
+		}
+	}
+	if c.JSON {
+		return env.printJSON(r)
+	}
+	return r.print(env)
+}
+
+// tune measures one width, on random rows.
+func (c *tuneCmd) tune(env *environment, pool *sparse.Pool, tuning *sparse.Tuning, a *sparse.Matrix,
+	width int64) (found []sparse.Tuned, err error) {
+	matrix := func(shape ...int64) (unified.Tensor, *pinned.Region, error) {
+		n := int64(4)
+		for _, d := range shape {
+			n *= d
+		}
+		region, err := pinned.Allocate(n, pinned.Options{})
+		if err != nil {
+			return unified.Tensor{}, nil, err
+		}
+		t, err := unified.New(unified.Float32, region.Bytes(), shape...)
+		if v, ok := unified.View[float32](t); ok == nil {
+			for i := range v {
+				v[i] = float32(i%7) - 3
+			}
+		}
+		return t, region, err
+	}
+	x, xRegion, err := matrix(a.Cols(), width)
+	if err != nil {
+		return nil, err
+	}
+	defer closing(&err, xRegion.Close)
+	y, yRegion, err := matrix(a.Rows(), width)
+	if err != nil {
+		return nil, err
+	}
+	defer closing(&err, yRegion.Close)
+	values, valueRegion, err := matrix(a.Edges())
+	if err != nil {
+		return nil, err
+	}
+	defer closing(&err, valueRegion.Close)
+	for _, v := range []unified.Tensor{{}, values} {
+		if env.ctx.Err() != nil {
+			return nil, env.ctx.Err()
+		}
+		one, err := pool.Tune(tuning, y, a, v, x, int(c.Rounds))
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, one)
+	}
+	return found, nil
+}
+
+// tuning loads the choices of a file, the user's where none is named. What does not serve is ignored with a note.
+func (env *environment) tuning(path string) (*sparse.Tuning, string, error) {
+	if path == "" {
+		var err error
+		if path, err = sparse.TuningPath(); err != nil {
+			return nil, "", fmt.Errorf("%w: name a file with --file", err)
+		}
+	}
+	t, err := sparse.LoadTuning(path)
+	if err != nil {
+		env.note("%v", err)
+	}
+	return t, path, nil
+}
+
+func (r *tuneResult) print(env *environment) error {
+	fmt.Fprintf(env.stdout, "%s: kernel %s, %d workers; choices in %s\n", r.Dataset, r.Kernel, r.Workers, r.File)
+	t := newTable(env.stdout)
+	t.row("width", "values", "untuned", "tuned", "speed-up", "choice")
+	for _, f := range r.Tuned {
+		t.row(f.Width, map[bool]string{true: "yes", false: "no"}[f.Weighted], durationText(f.Default),
+			durationText(f.Best), fmt.Sprintf("%.2f", speedUp(f)), f.Choice)
+	}
+	return t.flush()
+}
+
+func speedUp(t sparse.Tuned) float64 {
+	return float64(t.Default) / float64(max(t.Best, time.Nanosecond))
+}
+
+// plotSpeedUps draws the speed-up over the untuned plan by width: a line without values of edges, one with them.
+func plotSpeedUps(tuned []sparse.Tuned) string {
+	const width, height, left, top = 640, 360, 60, 30
+	least, most, highest := math.Inf(1), 0.0, 1.1
+	for _, t := range tuned {
+		least, most = min(least, math.Log2(float64(t.Width))), max(most, math.Log2(float64(t.Width)))
+		highest = max(highest, speedUp(t))
+	}
+	x := func(t sparse.Tuned) float64 {
+		return left + (math.Log2(float64(t.Width))-least)/max(most-least, 1)*(width-left-20)
+	}
+	y := func(v float64) float64 { return height - 40 - (v-0.9)/(highest-0.9)*(height-40-top) }
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" `+
+		`font-size="12"><rect width="100%%" height="100%%" fill="white"/>`, width, height)
+	fmt.Fprintf(&b, `<text x="%d" y="18">speed-up over the untuned kernel, by width</text>`, left)
+	for v := 1.0; v <= highest; v += (highest - 0.9) / 4 {
+		fmt.Fprintf(&b, `<path d="M%d %.1fH%d" stroke="#ddd"/><text x="20" y="%.1f">%.2f</text>`, left, y(v), width-20,
+			y(v)+4, v)
+	}
+	for _, weighted := range []bool{false, true} {
+		color, name, points := "#1f77b4", "without values", ""
+		if weighted {
+			color, name = "#d62728", "with values"
+		}
+		for _, t := range tuned {
+			if t.Weighted == weighted {
+				points += fmt.Sprintf("%.1f,%.1f ", x(t), y(speedUp(t)))
+				fmt.Fprintf(&b, `<text x="%.1f" y="%d" text-anchor="middle">%d</text>`, x(t), height-20, t.Width)
+			}
+		}
+		fmt.Fprintf(&b, `<polyline points="%s" fill="none" stroke="%s" stroke-width="2"/>`, points, color)
+		fmt.Fprintf(&b, `<text x="%d" y="%d" fill="%s">%s</text>`, width-120,
+			map[bool]int{false: 18, true: 34}[weighted], color, name)
+	}
+	return b.String() + "</svg>\n"
+}

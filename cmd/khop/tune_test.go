@@ -1,0 +1,46 @@
+package main
+
+import (
+	"encoding/xml"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestTuneKeepsItsChoicesAndDrawsThem(t *testing.T) {
+	data, dir := small(t), t.TempDir()
+	file, plot := filepath.Join(dir, "choices.json"), filepath.Join(dir, "tune.svg")
+	args := []string{"tune", data, "--widths", "4..16", "--rounds", "1", "--file", file, "--plot", plot}
+	tuned := object(t, append(args, "--json")...)["tuned"].([]any)
+	if len(tuned) != 6 || tuned[5].(map[string]any)["width"] != 16.0 {
+		t.Errorf("%v", tuned)
+	}
+	picture, err := os.ReadFile(plot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := xml.Unmarshal(picture, new(struct{})); err != nil || strings.Count(string(picture), "<polyline") != 2 {
+		t.Errorf("not a picture of two lines: %v", err)
+	}
+	if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, stderr, code := khop(t, args...); code != exitDone || !strings.Contains(stderr, file) {
+		t.Errorf("a damaged file: status %d: %s", code, stderr)
+	}
+	if out, stderr, _ := khop(t, args...); stderr != "" || !strings.Contains(out, "speed-up") {
+		t.Errorf("it was not written anew: %s%s", stderr, out)
+	}
+}
+
+func TestWidthsAreReadAsRangesAndLists(t *testing.T) {
+	for text, want := range map[string]widths{"16..100": {16, 32, 64}, "47, 3": {47, 3}, "5": {5}, "7..7": {7},
+		"0": nil, "9..3": nil, "": nil, "1,2..8": nil, "70000": nil, "4..x": nil} {
+		var w widths
+		if err := w.UnmarshalText([]byte(text)); (err == nil) != (want != nil) || err == nil && !slices.Equal(w, want) {
+			t.Errorf("%q: %v, %v", text, w, err)
+		}
+	}
+}

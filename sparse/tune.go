@@ -1,0 +1,289 @@
+package sparse
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/bits"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// ErrTuning is returned for a file of choices that is damaged, or comes from another machine or version.
+var ErrTuning = errors.New("sparse: choices that do not serve here")
+
+// Tuning is what was measured on this machine: how to compute SpMM, by a key of its operands. It is safe for concurrent
+// use. No choice changes a result.
+//
+// The method is that of iSpLib (Alam, Hasan, Rahman et al., WWW Companion 2024), whose users choose the width that
+// measures best; here each operand finds what was measured best for it.
+type Tuning struct {
+	mu      sync.RWMutex
+	choices map[tuneKey]choice
+}
+
+// tuneKey is what an SpMM has in common with others that are computed best in the same way.
+type tuneKey struct {
+	Workers    int   `json:"workers"`
+	IndexBytes int   `json:"index_bytes"`
+	Weighted   bool  `json:"weighted"`
+	Width      int64 `json:"width"`
+	LogRows    int   `json:"log2_rows"`
+	LogCols    int   `json:"log2_cols"`
+	LogDegree  int   `json:"log2_degree"` // of 16 times the mean degree
+}
+
+// choice is a plan, with the nanoseconds that it and the default took.
+type choice struct {
+	Kernel  string `json:"kernel"`
+	Tile    int    `json:"tile"`
+	Ahead   int    `json:"ahead"`
+	Part    int64  `json:"part"`
+	Group   int64  `json:"group"`
+	Stream  bool   `json:"stream"`
+	Took    int64  `json:"ns"`
+	Default int64  `json:"default_ns"`
+}
+
+// tuneFile is what is stored, as JSON.
+type tuneFile struct {
+	Format    string      `json:"format"`
+	Processor string      `json:"processor"`
+	Kernel    string      `json:"kernel"`
+	Choices   []tuneEntry `json:"choices"`
+}
+
+type tuneEntry struct {
+	tuneKey
+	choice
+}
+
+const tuneFormat = "khop-tune 1"
+
+// TuningPath returns the file in the user's cache directory where khop keeps choices.
+func TuningPath() (string, error) {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, "khop", "tune.json"), nil
+}
+
+// NewTuning returns one without choices.
+func NewTuning() *Tuning { return &Tuning{choices: map[tuneKey]choice{}} }
+
+// LoadTuning reads a file. What it returns serves in any case: without choices where there is no file (and no error),
+// or where the file is no good. Then the error is ErrTuning, and says why.
+func LoadTuning(path string) (*Tuning, error) {
+	t := NewTuning()
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return t, nil
+	}
+	if err == nil {
+		err = t.read(text)
+	}
+	if err != nil {
+		return NewTuning(), fmt.Errorf("%s: %w: %w; \"khop tune\" writes a new one", path, ErrTuning, err)
+	}
+	return t, nil
+}
+
+func (t *Tuning) read(text []byte) error {
+	var f tuneFile
+	if err := json.Unmarshal(text, &f); err != nil {
+		return err
+	}
+	if want := here(); f.Format != want.Format || f.Processor != want.Processor || f.Kernel != want.Kernel {
+		return fmt.Errorf("it is %q of %q (%s), not %q of %q (%s)", f.Format, f.Processor, f.Kernel, want.Format,
+			want.Processor, want.Kernel)
+	}
+	for _, e := range f.Choices {
+		if _, err := e.plan(); err != nil {
+			return err
+		}
+		t.choices[e.tuneKey] = e.choice
+	}
+	return nil
+}
+
+// here returns an empty file of this machine.
+func here() tuneFile {
+	return tuneFile{Format: tuneFormat, Processor: processor(), Kernel: Kernel()}
+}
+
+var processor = sync.OnceValue(func() string { return machine.Probe().Processor })
+
+// plan returns the plan that a choice stands for, if this processor has it.
+func (c choice) plan() (plan, error) {
+	at := slices.IndexFunc(variants(), func(v variant) bool { return v.String() == c.Kernel })
+	if at < 0 {
+		return plan{}, fmt.Errorf("there is no kernel %q", c.Kernel)
+	}
+	p := plan{variant: variants()[at], tile: c.Tile, ahead: c.Ahead, part: c.Part, group: c.Group, stream: c.Stream}
+	if p.variant != plain && (p.tile < 1 || p.tile > p.variant.tile()) || p.ahead < 0 || p.ahead > 1<<16 ||
+		p.part < 1 || p.group < 1 {
+		return plan{}, fmt.Errorf("a choice is out of range: %+v", c)
+	}
+	return p, nil
+}
+
+// Save writes the choices to a file, beside it first; folders are made.
+func (t *Tuning) Save(path string) error {
+	f := here()
+	t.mu.RLock()
+	for k, c := range t.choices {
+		f.Choices = append(f.Choices, tuneEntry{k, c})
+	}
+	t.mu.RUnlock()
+	slices.SortFunc(f.Choices, func(a, b tuneEntry) int {
+		return int(a.Width-b.Width)*2 + bits.Len64(uint64(a.LogRows)) - bits.Len64(uint64(b.LogRows))
+	})
+	text, err := json.MarshalIndent(f, "", " ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	beside, err := os.CreateTemp(filepath.Dir(path), ".tune-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(beside.Name()) // it is gone where all went well
+	_, err = beside.Write(append(text, '\n'))
+	if err = errors.Join(err, beside.Close()); err != nil {
+		return err
+	}
+	return os.Rename(beside.Name(), path)
+}
+
+// find returns the plan for a key; the default's where nothing was measured.
+func (t *Tuning) find(k tuneKey, otherwise plan) plan {
+	if t == nil {
+		return otherwise
+	}
+	t.mu.RLock()
+	c, ok := t.choices[k]
+	t.mu.RUnlock()
+	if p, err := c.plan(); ok && err == nil {
+		return p
+	}
+	return otherwise
+}
+
+func keyOf(workers int, a *Matrix, values unified.Tensor, width int64) tuneKey {
+	return tuneKey{Workers: workers, IndexBytes: a.indexBytes(), Weighted: values.Valid(), Width: width,
+		LogRows: bits.Len64(uint64(a.rows)), LogCols: bits.Len64(uint64(a.cols)),
+		LogDegree: bits.Len64(uint64(16 * a.edges / max(a.rows, 1)))}
+}
+
+// Tuned is what Tune found for one key.
+type Tuned struct {
+	Width    int64         `json:"width"`
+	Weighted bool          `json:"weighted"`
+	Default  time.Duration `json:"default_ns"` // of the plan where nothing was measured
+	Best     time.Duration `json:"best_ns"`
+	Choice   string        `json:"choice"`
+}
+
+// Tune measures how SpMM of such operands is computed best, and keeps the choice in t: later calls of SpMM by pools
+// with that Tuning use it. y is written, with the sum. Candidates differ in one property from the best so far, and are
+// run in turn with it, rounds times: only what wins clearly is taken, so that the choice is not slower than the default
+// but for noise.
+func (p *Pool) Tune(t *Tuning, y unified.Tensor, a *Matrix, values, x unified.Tensor, rounds int) (Tuned, error) {
+	if err := checkSpMM(y, Sum, a, values, x); err != nil {
+		return Tuned{}, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return Tuned{}, ErrClosed
+	}
+	width := x.Width()
+	first := defaultPlan(a, width)
+	r := Tuned{Width: width, Weighted: values.Valid()}
+	if a.rows == 0 || width == 0 {
+		return r, nil
+	}
+	p.spmm.set(y, Sum, a, values, x)
+	best := first
+	for _, change := range changes {
+		c := best
+		if !change(&c) || c == best {
+			continue
+		}
+		had, has, err := p.duel(best, c, rounds)
+		if err != nil {
+			return r, err
+		}
+		if has < had*97/100 {
+			best = c
+		}
+	}
+	var err error
+	if r.Default, r.Best, err = p.duel(first, best, rounds); err != nil {
+		return r, err
+	}
+	if r.Best > r.Default {
+		best, r.Best = first, r.Default
+	}
+	c := choice{best.variant.String(), best.tile, best.ahead, best.part, best.group, best.stream, int64(r.Best),
+		int64(r.Default)}
+	r.Choice = fmt.Sprintf("%s, tiles of %d, %d ahead, parts of %d", c.Kernel, c.Tile, c.Ahead, c.Part)
+	if c.Stream {
+		r.Choice += ", past the caches"
+	}
+	t.mu.Lock()
+	t.choices[keyOf(p.workers, a, values, width)] = c
+	t.mu.Unlock()
+	return r, nil
+}
+
+// changes make candidates of a plan, or say that there is none.
+var changes = []func(*plan) bool{
+	func(p *plan) bool { p.ahead = 8; return p.variant != plain },
+	func(p *plan) bool { p.ahead = 32; return p.variant != plain },
+	func(p *plan) bool { p.ahead = 64; return p.variant != plain },
+	func(p *plan) bool { p.stream = !p.stream; return p.variant != plain },
+	func(p *plan) bool { p.tile /= 2; return p.tile > 0 },
+	func(p *plan) bool { p.tile /= 4; return p.tile > 0 },
+	func(p *plan) bool { p.part = max(p.part/4, 64); return true },
+	func(p *plan) bool { p.part *= 4; return true },
+	func(p *plan) bool {
+		if p.variant != avx512 {
+			return false
+		}
+		p.variant, p.tile = avx2, maxAVX2
+		return true
+	},
+}
+
+// duel runs two plans in turn and returns the median time of each. The caller has set the operands.
+func (p *Pool) duel(one, other plan, rounds int) (time.Duration, time.Duration, error) {
+	times := [2][]time.Duration{}
+	for range max(rounds, 1) + 1 { // the first ones warm up
+		for i, pl := range []plan{one, other} {
+			p.spmm.plan = pl
+			parts := p.spmm.prepare(p.workers)
+			start := time.Now()
+			if err := p.run(&p.spmm, parts); err != nil {
+				return 0, 0, err
+			}
+			times[i] = append(times[i], time.Since(start))
+		}
+	}
+	median := func(t []time.Duration) time.Duration {
+		t = t[1:]
+		slices.Sort(t)
+		return t[len(t)/2]
+	}
+	return median(times[0]), median(times[1]), nil
+}

@@ -1,0 +1,83 @@
+package sparse
+
+import (
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/unified"
+)
+
+func TestATunedPoolFindsItsChoiceAndGivesTheSameBits(t *testing.T) {
+	p := drawn(rand.New(rand.NewPCG(12, 12)), 200, 90, 40)
+	a, tuning := p.matrix(t, false, false), NewTuning()
+	pool := Open(Options{Workers: 2, Tuning: tuning})
+	defer pool.Close()
+	y, x, values := matrixOf(t, make([]float32, 200*40), 200, 40), matrixOf(t, p.x, 90, 40), unified.FromSlice(p.values)
+	found, err := pool.Tune(tuning, y, a, values, x, 1)
+	if err != nil || found.Best > found.Default || found.Width != 40 || !found.Weighted {
+		t.Fatalf("%+v, %v", found, err)
+	}
+	odd := choice{Kernel: "plain", Ahead: 3, Part: 7, Group: 5}
+	path := filepath.Join(t.TempDir(), "deep", "tune.json")
+	key := keyOf(2, a, values, 40)
+	tuning.choices[key] = odd
+	if err := tuning.Save(path); err != nil {
+		t.Fatal(err)
+	}
+	again, err := LoadTuning(path)
+	if err != nil || again.choices[key] != odd {
+		t.Fatalf("%+v, %v", again.choices, err)
+	}
+	clear(floats(y))
+	err = pool.SpMM(y, Sum, a, values, x)
+	if by := pool.spmm.plan; err != nil || by.variant != plain || by.part != 7 {
+		t.Errorf("the pool computed by %+v, %v", by, err)
+	}
+	if err := sameBits(floats(y), p.want(Sum, true)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestChoicesOfOthersAreIgnoredWithANote(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tune.json")
+	if tuning, err := LoadTuning(path); err != nil || len(tuning.choices) != 0 {
+		t.Errorf("no file: %v", err)
+	}
+	tuning := NewTuning()
+	tuning.choices[tuneKey{Workers: 1, Width: 3}] = choice{Kernel: "plain", Part: 1, Group: 1}
+	if err := tuning.Save(path); err != nil {
+		t.Fatal(err)
+	}
+	good, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, text := range map[string]string{
+		"cut":       string(good[:len(good)-3]),
+		"empty":     "",
+		"foreign":   "[1, 2]",
+		"version":   strings.Replace(string(good), tuneFormat, "khop-tune 9", 1),
+		"processor": strings.Replace(string(good), `"processor": "`, `"processor": "other `, 1),
+		"kernel":    strings.Replace(string(good), `"kernel": "plain"`, `"kernel": "sse9"`, 1),
+		"range":     strings.Replace(string(good), `"part": 1`, `"part": 0`, 1),
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		tuning, err := LoadTuning(path)
+		if !errors.Is(err, ErrTuning) || !strings.Contains(err.Error(), path) || len(tuning.choices) != 0 {
+			t.Errorf("%s: %d choices, %v", what, len(tuning.choices), err)
+		}
+	}
+	if slices.Contains([]string{"avx512", "avx2"}, Kernel()) { // a choice for wider vectors than there are
+		c := choice{Kernel: Kernel(), Tile: 1000, Part: 1, Group: 1}
+		if _, err := c.plan(); err == nil {
+			t.Error("tiles of 1000 vectors were taken")
+		}
+	}
+}

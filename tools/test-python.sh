@@ -47,7 +47,8 @@ python=$PWD/.venv-python/bin/python
 (cd integrations/python && "$python" -m mypy)
 
 # The wheel, in an environment that has nothing else, with no Go on PATH.
-PYTHON=$python WHEELS=$(go env GOOS)/$(go env GOARCH) tools/wheel.sh >/dev/null
+# Without a commit in it, as that of tools/reproducible.sh, which compares the two.
+GOFLAGS=-buildvcs=false PYTHON=$python WHEELS=$(go env GOOS)/$(go env GOARCH) tools/wheel.sh >/dev/null
 "$python" -m venv "$work/clean"
 "$work/clean/bin/python" -m pip install --quiet --disable-pip-version-check dist/khop-*"$(uname -m)"*.whl
 (cd "$work" && env -i PATH=/usr/bin:/bin HOME="$work" clean/bin/khop generate sbm small.khop --nodes 2000 --edges 20000 >/dev/null 2>&1 &&

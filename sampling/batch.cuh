@@ -13,6 +13,7 @@ typedef unsigned long long u64;  // what 64-bit atomics take
 constexpr int kLanes = 32;
 constexpr unsigned kFull = 0xffffffffu;
 constexpr uint32_t kCold = 0xffffffffu;
+constexpr int64_t kAll = -1;  // the fan-out that takes every edge
 
 // The nodes of one type that the batch has reached.
 struct List {
@@ -30,6 +31,7 @@ struct Segment {
   int64_t source, target;  // node types
   int64_t fanout;          // picks a destination; -1 is all
   uint64_t key;            // of the stage's draws
+  uint64_t next, phases, turn;  // LABOR's, where variates stay for several batches; turn is 0 otherwise (labor_pick.go)
   int32_t* indptr;         // of the block
   int32_t* indices;        // of the block; table slots until they are relabelled. For seeds, their local ids
   void* positions;         // of the block, or none

@@ -94,7 +94,7 @@ func _(x deviceStage) {
 // deviceSegment is Segment of batch.cuh, laid out as the device has it.
 type deviceSegment struct {
 	edgeType, source, target, fanout  int64
-	key                               uint64
+	key, next, phases, turn           uint64
 	indptr, indices, positions, seeds device.Address
 	maxIndptr, maxIndices             int64
 	before                            device.Address
@@ -107,13 +107,14 @@ type deviceSegment struct {
 
 func _(x deviceSegment) {
 	_ = [1]struct{}{}[unsafe.Offsetof(x.edgeType)|(unsafe.Offsetof(x.source)^8)|(unsafe.Offsetof(x.target)^16)|
-		(unsafe.Offsetof(x.fanout)^24)|(unsafe.Offsetof(x.key)^32)|(unsafe.Offsetof(x.indptr)^40)|
-		(unsafe.Offsetof(x.indices)^48)|(unsafe.Offsetof(x.positions)^56)|(unsafe.Offsetof(x.seeds)^64)|
-		(unsafe.Offsetof(x.maxIndptr)^72)|(unsafe.Offsetof(x.maxIndices)^80)|(unsafe.Offsetof(x.before)^88)|
-		(unsafe.Offsetof(x.firstDst)^96)|(unsafe.Offsetof(x.lo)^104)|(unsafe.Offsetof(x.hi)^112)|
-		(unsafe.Offsetof(x.picks)^120)|(unsafe.Offsetof(x.picksBefore)^128)|(unsafe.Offsetof(x.firstPick)^136)|
-		(unsafe.Offsetof(x.have)^144)|(unsafe.Offsetof(x.fresh)^152)|(unsafe.Offsetof(x.freshBefore)^160)|
-		(unsafe.Offsetof(x.firstLocal)^168)|(unsafe.Sizeof(x)^176)]
+		(unsafe.Offsetof(x.fanout)^24)|(unsafe.Offsetof(x.key)^32)|(unsafe.Offsetof(x.next)^40)|
+		(unsafe.Offsetof(x.phases)^48)|(unsafe.Offsetof(x.turn)^56)|(unsafe.Offsetof(x.indptr)^64)|
+		(unsafe.Offsetof(x.indices)^72)|(unsafe.Offsetof(x.positions)^80)|(unsafe.Offsetof(x.seeds)^88)|
+		(unsafe.Offsetof(x.maxIndptr)^96)|(unsafe.Offsetof(x.maxIndices)^104)|(unsafe.Offsetof(x.before)^112)|
+		(unsafe.Offsetof(x.firstDst)^120)|(unsafe.Offsetof(x.lo)^128)|(unsafe.Offsetof(x.hi)^136)|
+		(unsafe.Offsetof(x.picks)^144)|(unsafe.Offsetof(x.picksBefore)^152)|(unsafe.Offsetof(x.firstPick)^160)|
+		(unsafe.Offsetof(x.have)^168)|(unsafe.Offsetof(x.fresh)^176)|(unsafe.Offsetof(x.freshBefore)^184)|
+		(unsafe.Offsetof(x.firstLocal)^192)|(unsafe.Sizeof(x)^200)]
 }
 
 // deviceStatus is Status of batch.cuh, laid out as the device has it.

@@ -100,7 +100,7 @@ type onDevice struct {
 }
 
 // open opens a sampler on the device.
-func (d *deviceUnderTest) open(n Neighbor, env DeviceEnv) *onDevice {
+func (d *deviceUnderTest) open(n DeviceSampler, env DeviceEnv) *onDevice {
 	d.t.Helper()
 	env.Device, env.Stream = d.device, d.stream
 	w, err := n.OpenDevice(env)
@@ -120,7 +120,7 @@ func (d *deviceUnderTest) open(n Neighbor, env DeviceEnv) *onDevice {
 }
 
 // openVariants opens the sampler over every width of ids and every table, and with buffers that are too small.
-func (d *deviceUnderTest) openVariants(n Neighbor, g *graph.Graph, blocks int) map[string]*onDevice {
+func (d *deviceUnderTest) openVariants(n DeviceSampler, g *graph.Graph, blocks int) map[string]*onDevice {
 	d.t.Helper()
 	narrow := DeviceEnv{Env: Env{Graph: g, BatchSize: 40, EdgePos: true}, Topology: d.topology(g, unified.Int32),
 		MaxBlocks: blocks}
@@ -130,13 +130,13 @@ func (d *deviceUnderTest) openVariants(n Neighbor, g *graph.Graph, blocks int) m
 		"small hash": d.open(n, narrow), "int64": d.open(n, wide), "int64 hash": d.open(n, wide)}
 	for name, o := range all {
 		w := o.worker.(*deviceAssembly)
-		w.direct = !n.Disjoint && !strings.Contains(name, "hash")
+		w.direct = !w.disjoint && !strings.Contains(name, "hash")
 		if strings.Contains(name, "int64") {
 			w.ids, w.pos = unified.Int64, unified.Int64
 		}
 	}
 	w, b := all["small"].worker.(*deviceAssembly), n.Bound(g.Schema(), 1)
-	w.capacity = newDeviceCapacity(w.schema, &b, n.Frontier, 1, 1)
+	w.capacity = newDeviceCapacity(w.schema, &b, w.frontier, 1, 1)
 	all["small hash"].worker.(*deviceAssembly).capacity.bits = 1
 	return all
 }

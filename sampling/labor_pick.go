@@ -18,8 +18,16 @@ type variates struct {
 	key    uint64 // of the group now, less the offset of the type
 	next   uint64 // of the next group
 	phases uint64 // key of the phases
-	turn   uint64 // phases from here on are in the next group
+	turn   uint64 // phases from here on are in the next group; above 0
 	many   bool   // they stay for several batches
+}
+
+// variates returns those of the sources of a type, with its key and offset, at a hop.
+func (l Labor) variates(r Rand, typeKey uint64, hop int, offset int64) variates {
+	if l.LayerDependent {
+		hop = 0
+	}
+	return newVariates(r, typeKey, uint8(hop), uint64(offset), uint64(l.BatchDependency))
 }
 
 // newVariates is for a node type with a key and an offset. stays is the number of batches.
@@ -92,12 +100,7 @@ func (p *laborPicker[V]) count(st *stage[V], ends []int32) (int64, error) {
 		return 0, err
 	}
 	p.start, p.degree = p.a.start, p.a.degree
-	hop := uint8(st.hop)
-	if p.opt.LayerDependent {
-		hop = 0
-	}
-	p.variates = newVariates(p.rand, p.a.schema.Nodes[st.srcType].Key, hop, uint64(st.src.offset),
-		uint64(p.opt.BatchDependency))
+	p.variates = p.opt.variates(p.rand, p.a.schema.Nodes[st.srcType].Key, st.hop, int64(st.src.offset))
 	most := int64(0)
 	for i := st.lo; i < st.hi; i++ {
 		d := p.degree[i]

@@ -4,8 +4,6 @@
 #include "pick.cuh"
 #include "../internal/rng/subset.cuh"
 
-constexpr int64_t kAll = -1;
-
 struct NeighborStep {
   Step at;
   int64_t replace;

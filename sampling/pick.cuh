@@ -101,10 +101,11 @@ __device__ __forceinline__ int64_t measure(Batch* b, const Segment* seg, int64_t
   return r.to - r.from;
 }
 
-// Counts the picks of a stage: of each chunk of destinations and of each segment. picks_of(seg, degree) says how many a
-// destination takes; a segment with fan-out 0 takes none.
+// Counts the picks of a stage: of each chunk of destinations and of each segment. All lanes of a warp call
+// picks_of(seg, degree, x), which says how many destination x takes, none where the degree is -1; a segment with fan-out 0 takes
+// none.
 template <class F>
-__device__ __forceinline__ void count_picks(const Step& step, F picks_of) {
+__device__ __forceinline__ void count_runs(const Step& step, F picks_of) {
   Batch* b = step.batch;
   Stage* st = &b->stages[step.stage];
   Chunks chunks = chunks_of(b, st->runs);
@@ -114,12 +115,18 @@ __device__ __forceinline__ void count_picks(const Step& step, F picks_of) {
       int64_t x = run * kLanes + lane_id();
       Segment* seg = segment_of<&Segment::firstDst>(st, run * kLanes);
       int64_t degree = seg->fanout ? measure(b, seg, seg->lo + x - seg->firstDst, x) : -1;
-      int64_t all = __shfl_sync(kFull, warp_inclusive(degree < 0 ? 0 : picks_of(seg, degree)), kLanes - 1);
+      int64_t all = __shfl_sync(kFull, warp_inclusive(picks_of(seg, degree, x)), kLanes - 1);
       if (lane_id() == 0 && all) atomicAdd(&seg->picks, (u64)all);
       sum += all;
     }
     if (lane_id() == 0) b->partials[c] = sum;
   }
+}
+
+// The same where picks_of(seg, degree) is a lane's own matter.
+template <class F>
+__device__ __forceinline__ void count_picks(const Step& step, F picks_of) {
+  count_runs(step, [&](const Segment* seg, int64_t degree, int64_t) { return degree < 0 ? 0 : picks_of(seg, degree); });
 }
 
 // What destination `dst` of a list draws by: its id, beyond those of the trees before where trees are kept apart.

@@ -38,6 +38,13 @@ SHAPES = [  # every option that changes a batch, on small batches
     "--fanouts 10,10 --batch-size 128 --seed 3 --seeds train --shuffle",
     "--fanouts 10,10 --batch-size 128 --seed 3 --instance 1 --seeds train --shuffle --batches 2",
 ]
+LABOR = [
+    "--sampler labor --fanouts 15,10,5 --batch-size 256 --seed 7 --seeds all --shuffle --batches 3",
+    "--sampler labor --fanouts=-1,3 --batch-size 20 --seed 7 --seeds all --frontier new --batches 2",
+    "--sampler labor --fanouts 10,5 --batch-size 64 --seed 7 --seeds all --shuffle --poisson --layer-dependent --batches 3",
+    "--sampler labor --fanouts 10,5 --batch-size 64 --seed 7 --seeds all --shuffle --batch-dependency 5 --first 3 --batches 9",
+    "--sampler labor --fanouts 5,3 --batch-size 64 --seed 7 --instance 1 --epoch 4294967295 --seeds all --batch-dependency 64 --batches 3",
+]
 TYPED = SHAPES + [
     "--fanouts cites=15,10;writes=5,5 --batch-size 64 --seed 7 --seeds train --shuffle --batches 4",
     "--fanouts cites=15,10;writes=5,5 --batch-size 64 --seed 7 --seeds all --shuffle --batches 4",
@@ -71,7 +78,7 @@ TINY = [
 ]
 CASES = {
     "golden-v1-plain": TINY, "golden-v1-typed": TINY,
-    "sbm": SHAPES, "typed": TYPED, "rmat": LARGE,
+    "sbm": SHAPES + LABOR, "typed": TYPED + LABOR, "rmat": LARGE,
     "tolokers": SPLITS, "minesweeper": SPLITS, "actor": SPLITS, "squirrel_filtered": SPLITS,
     "cora_ml": REAL, "citeseer": REAL, "musae-facebook-page": REAL, "CollegeMsg": REAL, "ogbl-ddi": REAL,
     "cnr-2000": LARGE,

@@ -86,6 +86,41 @@ def picks(s, n, k, replace):
     return t, t < n[:, None]
 
 
+class Labor:
+    """Picks of LABOR (docs/sampling.md): which in-edges a destination takes, by the variates of their sources."""
+
+    def __init__(self, poisson=False, layer_dependent=False, batch_dependency=1):
+        self.poisson, self.same_hop, self.stays = poisson, layer_dependent, batch_dependency
+
+    def batch(self, key_of, number):
+        """For a batch; key_of(b) is the batch key of batch b of the epoch."""
+        self.key_of, self.number = key_of, number
+        return self
+
+    def variates(self, T, hop, ids):
+        hop = 0 if self.same_hop else hop
+        draws = lambda b: draw(stream(stage_key(self.key_of(b), T, 4, hop), ids), 0)
+        if self.stays == 1:
+            return draws(self.number)
+        phase = bounded(draw(stream(stage_key(self.key_of(0), T, 8, 0), ids), 0), self.stays)
+        group = (self.number + phase) // self.stays
+        u = np.zeros(ids.shape, U)
+        for b in np.unique(group):
+            u = np.where(group == b, draws(int(b)), u)
+        return u
+
+    def picks(self, g, src, hop, first, n, k):
+        """As the function picks: a matrix, and the mask of those that are there."""
+        t = np.broadcast_to(np.arange(int(n.max(initial=0))), (len(n), int(n.max(initial=0))))
+        there, some = t < n[:, None], (n > k)[:, None] & (k >= 0)
+        ids = g.indices[np.where(there, first[:, None] + t, 0)] - g.offset[src] if there.any() else t
+        u = self.variates(g.node_keys[src], hop, ids.astype(np.int64))
+        if self.poisson:
+            return t, there & (~some | (bounded(u, n[:, None]) < k))
+        order = np.where(there, u, U(2**64 - 1)).argsort(axis=1, kind="stable")  # what is not there comes later
+        return t, there & (~some | (order.argsort(axis=1) < k))
+
+
 def permutation(s, n, positions):
     """p(i) for the positions i of an order of n items, from the stream s."""
     if n <= 65536:
@@ -131,7 +166,7 @@ class Graph:
             self.runs.append((indptr[:-1] + np.diff(below), np.diff(equal)))
 
 
-def sample(g, seeds, fanouts, replace, new, K, edge_keys=None):
+def sample(g, seeds, fanouts, replace, new, K, edge_keys=None, labor=None):
     """The arrays of a batch without its columns. seeds: ids, a node type each. fanouts: a list, an edge type each."""
     hops = max(map(len, fanouts))
     lists, seen, out = [], [np.full(n, -1) for _, n in g.node_types], {}
@@ -156,7 +191,7 @@ def sample(g, seeds, fanouts, replace, new, K, edge_keys=None):
             v = lists[dst][done[dst] if new else 0:began[dst]]
             first, n = (x[v + g.offset[dst]] for x in g.runs[e])
             a = stage_key(K, (edge_keys or g.edge_keys)[e], 0, h)
-            t, there = picks(stream(a, v), n, k, replace)
+            t, there = labor.picks(g, src, h, first, n, k) if labor else picks(stream(a, v), n, k, replace)
             pos = (first[:, None] + t)[there]
             ids = g.indices[pos].astype(np.int64) - g.offset[src]
             append(src, ids)
@@ -203,7 +238,7 @@ def with_columns(g, arrays):
 # --- epochs ("Order of an epoch") ------------------------------------------------------------------------------------------
 
 def epoch(g, sets, fanouts, batch_size=1024, seed=0, epoch=0, instance=0, shuffle=False, replace=False, new=False,
-          batches=None, edge_pos=False):
+          batches=None, edge_pos=False, labor=None):
     """Yields batch number and arrays without columns. sets: (node type, ids), one after another; batches: which (default: all)."""
     kind = np.concatenate([np.full(len(ids), t) for t, ids in sets])
     ids = np.concatenate([ids for _, ids in sets]).astype(np.int64)
@@ -214,7 +249,8 @@ def epoch(g, sets, fanouts, batch_size=1024, seed=0, epoch=0, instance=0, shuffl
         if shuffle:
             items = permutation(stream(stage_key(batch_key(seed, epoch, 0, instance), T, 1, 0), 0), n, items)
         seeds = [ids[items[kind[items] == t]] for t in range(len(g.node_types))]
-        arrays = sample(g, seeds, fanouts, replace, new, batch_key(seed, epoch, b, instance))
+        key_of = lambda number: batch_key(seed, epoch, number, instance)
+        arrays = sample(g, seeds, fanouts, replace, new, key_of(b), labor=labor and labor.batch(key_of, b))
         yield b, {k: v for k, v in arrays.items() if edge_pos or not k.endswith("/edge_pos")}
 
 
@@ -282,7 +318,9 @@ def main(arguments):
     p.add_argument("--seeds", default="train")
     for option, default in (("batch-size", 1024), ("seed", 0), ("epoch", 0), ("instance", 0), ("split", 0), ("first", 0), ("batches", None)):
         p.add_argument("--" + option, type=int, default=default)
-    for option in ("shuffle", "replace", "digest"):
+    p.add_argument("--sampler", choices=("neighbor", "labor"), default="neighbor")
+    p.add_argument("--batch-dependency", type=int, default=1)
+    for option in ("shuffle", "replace", "digest", "poisson", "layer-dependent"):
         p.add_argument("--" + option, action="store_true")
     a = p.parse_args(arguments)
     g, content = load(a.dataset)
@@ -291,7 +329,8 @@ def main(arguments):
     batches = range(a.first, total if a.batches is None else min(total, a.first + a.batches))
     fanouts = parse_fanouts(a.fanouts, g.edge_types)
     options = a.batch_size, a.seed, a.epoch, a.instance, a.shuffle, a.replace, a.frontier == "new"
-    for b, arrays in epoch(g, seeds, fanouts, *options, batches):
+    labor = Labor(a.poisson, a.layer_dependent, a.batch_dependency) if a.sampler == "labor" else None
+    for b, arrays in epoch(g, seeds, fanouts, *options, batches, labor=labor):
         yield f"{b} {digest(arrays)} {digest(*with_columns(g, arrays))}"
 
 

@@ -31,7 +31,11 @@ def test_batches_equal_the_oracle_under_random_options(name, number, dataset, sa
                "--batch-size", rng.integers(1, 60), "--seed", rng.integers(2**63), "--epoch", rng.integers(2**32),
                "--first", rng.integers(20), "--batches", 2, "--seeds", rng.choice(["all", "train"]),
                "--frontier", rng.choice(["all", "new"]),
-               *[o for o in ("--shuffle", "--replace") if rng.integers(2)]]
+               *(["--shuffle"] if rng.integers(2) else [])]
+    if rng.integers(2):
+        options += ["--sampler", "labor", "--batch-dependency", rng.integers(1, 5), *[o for o in ("--poisson", "--layer-dependent") if rng.integers(2)]]
+    elif rng.integers(2):
+        options.append("--replace")
     options = [str(o) for o in options]
     want = [(int(line.split()[0]), line.split()[-1]) for line in oracle.main([str(dataset(name)), *options])]
     assert sample(dataset(name), *options) == want, " ".join(options)

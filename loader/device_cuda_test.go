@@ -95,6 +95,12 @@ func deviceFactors(t testing.TB) []factor {
 				c.opt.EdgeColumns = []string{columns[0].Name}
 			}
 		}, false, true),
+		oneOf("sampler", func(c *deviceCase, as func(sampling.Neighbor) sampling.Sampler) {
+			if as != nil {
+				c.opt.Sampler = as(c.sampler())
+			}
+		}, nil, laborAs(sampling.Labor{}), laborAs(sampling.Labor{Poisson: true, BatchDependency: 2}),
+			laborAs(sampling.Labor{LayerDependent: true, BatchDependency: 5})),
 		oneOf("workers", func(c *deviceCase, n int) { c.device.Workers = n }, 1, 2, 3),
 		oneOf("prefetch", func(c *deviceCase, n int) { c.device.Prefetch = n }, 1, 3),
 		oneOf("residence", func(c *deviceCase, r loader.Residence) { c.device.Residence = r }, loader.Mapped,
@@ -106,6 +112,14 @@ func deviceFactors(t testing.TB) []factor {
 			loader.RankInDegree, loader.RankPageRank, loader.RankPresample, loader.RankUses, loader.RankNone),
 		oneOf("blocks", func(c *deviceCase, n int) { c.device.DeviceBlocks = n }, 1, 3, 16),
 		oneOf("lanes", func(c *deviceCase, o string) { c.order = o }, "forward", "reverse", "random"),
+	}
+}
+
+// laborAs returns what makes of a Neighbor the Labor with the same fan-outs.
+func laborAs(l sampling.Labor) func(sampling.Neighbor) sampling.Sampler {
+	return func(n sampling.Neighbor) sampling.Sampler {
+		l.Fanouts, l.PerType, l.Frontier = n.Fanouts, n.PerType, n.Frontier
+		return l
 	}
 }
 
@@ -151,7 +165,8 @@ func wantLaunches(t *testing.T) {
 	t.Helper()
 	for _, kernel := range []string{"assembly_seed", "assembly_flag", "assembly_lists", "assembly_append",
 		"assembly_relabel",
-		"neighbor_count", "assembly_admit", "neighbor_pick", "neighbor_expand", "gather_rows"} {
+		"neighbor_count", "assembly_admit", "neighbor_pick", "neighbor_expand", "labor_count", "labor_pick",
+		"gather_rows"} {
 		if cudatest.Launches(kernel) == 0 {
 			t.Errorf("%s never ran", kernel)
 		}

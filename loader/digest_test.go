@@ -191,6 +191,8 @@ func randomSampler(r *rand.Rand, g *graph.Graph) sampling.Sampler {
 	samplers := []sampling.Sampler{
 		neighbor, sampling.Neighbor{Fanouts: []int{3, 0, 2}}, sampling.Neighbor{Fanouts: []int{-1}},
 		sampling.Neighbor{Fanouts: []int{2, 2}, Replace: true},
+		sampling.Labor{Fanouts: []int{3, 2}}, sampling.Labor{Fanouts: []int{3, 2}, Poisson: true, LayerDependent: true},
+		sampling.Labor{Fanouts: []int{2, -1, 1}, Frontier: sampling.NewNodes, BatchDependency: 3},
 		sampling.Neighbor{Fanouts: []int{3, 2, 2}, Frontier: sampling.NewNodes},
 		sampling.Walk{Length: 4, PerSeed: 2, Edges: true}, sampling.Walk{Length: 3, Restart: 0.2, Stop: 0.1},
 		sampling.Node2Vec{Length: 5, P: 0.5, Q: 2}, sampling.Shadow{Fanouts: []int{2, 2}}, sampling.Induced{},

@@ -27,6 +27,7 @@ type convertCmd struct {
 	Columns    []string `placeholder:"NAME" help:"Names of an edge list's fields, in order."`
 	IDs        string   `name:"ids" enum:"auto,numbers,names" default:"auto" help:"Kind of its ids: ${enum}."`
 	MaxMemory  byteSize `placeholder:"SIZE" help:"The most memory to take; default: a quarter of what is free."`
+	DryRun     bool     `help:"Say what would be written and taken, and write nothing."`
 	Force      bool     `help:"Replace a dataset that is there."`
 	JSON       bool     `name:"json" help:"Print one JSON object."`
 }
@@ -52,7 +53,7 @@ type convertResult struct {
 func (c *convertCmd) Run(env *environment) error {
 	opt := convert.Options{
 		From: c.From, Features: c.Features, Labels: c.Labels, Columns: c.Columns, IDs: c.IDs,
-		Force: c.Force, ByTime: c.ByTime, RelationsAsTypes: c.Relations,
+		Force: c.Force, DryRun: c.DryRun, ByTime: c.ByTime, RelationsAsTypes: c.Relations,
 		Merge: map[string]convert.Merge{"first": convert.MergeFirst, "sum": convert.MergeSum,
 			"max": convert.MergeMax}[c.Dedupe],
 		Loops: map[string]convert.Loops{"drop": convert.DropLoops, "add": convert.AddLoops}[c.SelfLoops],
@@ -87,6 +88,14 @@ func (c *convertCmd) Run(env *environment) error {
 	r := convertResult{paths.Text(c.Source), paths.Text(c.Dataset), res, time.Since(start).Seconds()}
 	if c.JSON {
 		return env.printJSON(r)
+	}
+	if c.DryRun {
+		_, err = fmt.Fprintf(env.stdout,
+			"%s would be: %s; %s nodes, at most %s edges (%s), %s; at most %s of memory and "+
+				"%s of temporary files\n", r.Dataset, r.Kind, humanize.Comma(r.Nodes), humanize.Comma(r.Edges),
+			r.Direction,
+			machine.Bytes(r.Bytes), machine.Bytes(r.MemoryPeak), machine.Bytes(r.TempPeak))
+		return err
 	}
 	_, err = fmt.Fprintf(env.stdout,
 		"%s: %s; %s nodes, %s edges (%s; %s in the source), %d features, %d classes, %d splits, %s in %s\n",

@@ -83,6 +83,9 @@ type Options struct {
 	Columns []string
 	// IDs says what the ids of an edge list are: "auto" (or ""), "numbers", "names".
 	IDs string
+	// DryRun reads the source and says what would be written and taken, but writes nothing. Result's counts of edges
+	// and bytes are bounds then, its peaks what is expected.
+	DryRun bool
 	// Force replaces a dataset that is there.
 	Force bool
 	// MemoryLimit bounds, in bytes, what reading the source and ordering the edges take together, beside some megabytes
@@ -288,10 +291,15 @@ func (c *conversion) write(ctx context.Context) (res *Result, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := o.sayNeeds(); err != nil {
+	memory, spill, err := o.sayNeeds()
+	if err != nil {
 		return nil, err
 	}
 	res = c.result(schema, o)
+	if c.opt.DryRun {
+		res.MemoryPeak, res.TempPeak = max(memory+c.ledger.Total(), c.ledger.Peak()), spill+c.budget.DiskPeak()
+		return res, nil
+	}
 	c.opt.Log(fmt.Sprintf("writing %s: %d nodes, %d edges (%s), about %s", c.dst, res.Nodes, res.Edges, res.Direction,
 		machine.Bytes(res.Bytes)))
 	w, err := formats.Create(c.dst, formats.WriterOptions{

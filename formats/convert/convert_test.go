@@ -173,3 +173,20 @@ func TestEqualEdgesLoopsAndTimesAreAsAskedFor(t *testing.T) {
 		t.Errorf("by time without times: %v", err)
 	}
 }
+
+func TestADryRunWritesNothing(t *testing.T) {
+	dir := t.TempDir()
+	src := write(t, "events.txt", "user item\n1 1\n1 2\n3 1\n")
+	opt := Options{Columns: []string{"src:user", "dst:item"}, DryRun: true}
+	res, err := Run(context.Background(), src, filepath.Join(dir, "x"), opt)
+	if err != nil || res.Nodes != 4+3 || res.Edges != 3 || res.MemoryPeak == 0 {
+		t.Errorf("%+v, %v", res, err)
+	}
+	if left, _ := os.ReadDir(dir); len(left) > 0 {
+		t.Errorf("written: %v", left)
+	}
+	opt.DryRun = false
+	if _, ds := convert(t, src, opt); ds.Graph().Schema().Edges[0].String() != "user:edge:item" {
+		t.Errorf("types %v", ds.Graph().Schema().Edges)
+	}
+}

@@ -109,19 +109,19 @@ func (o *order) direct() error {
 	return nil
 }
 
-// sayNeeds says what ordering the edges takes, and refuses what the disk does not hold.
-func (o *order) sayNeeds() error {
+// sayNeeds says what ordering the edges takes of memory and disk, and refuses what the disk does not hold.
+func (o *order) sayNeeds() (memory, spill int64, err error) {
 	all, _ := edgesort.Need(o.opt)
-	memory := min(all, o.c.ledger.Left()-o.c.ledger.Left()/8)
-	spill := edgesort.Spill(o.opt, memory)
+	memory = min(all, o.c.ledger.Left()-o.c.ledger.Left()/8)
+	spill = edgesort.Spill(o.opt, memory)
 	o.c.opt.Log(fmt.Sprintf("%d nodes, %d edges as listed: ordering takes at most %s of memory, %s of temporary files "+
 		"beside the dataset, and about %v", o.nodes(), o.c.graph.Edges.Count, machine.Bytes(memory),
 		machine.Bytes(spill), time.Duration(o.most/15_000_000+1)*time.Second))
 	if err := o.c.budget.TakeDisk(spill); err != nil {
-		return err
+		return 0, 0, err
 	}
 	o.c.budget.GiveDisk(spill)
-	return nil
+	return memory, spill, nil
 }
 
 func (o *order) nodes() (n int64) {

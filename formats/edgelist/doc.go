@@ -13,7 +13,8 @@
 //   - ids are node numbers from 0, or, if they are words or have leading zeros, names, which are numbered as they first
 //     appear.
 //
-// Options override each of these. Files may be compressed by gzip or Zstandard.
+// Options override each of these. Columns src:user and dst:item name the types of nodes at both ends: ids are then
+// numbers, or names, of each type on its own. Files may be compressed by gzip or Zstandard.
 //
 // # Errors
 //

@@ -374,3 +374,46 @@ func TestThousandsOfNamesAreNumberedAsTheyAppear(t *testing.T) {
 		return nil
 	})
 }
+
+func TestColumnsCanNameTypesOfNodes(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		opt  Options
+		want string
+	}{
+		{"1 1 5\n1 2 3\n4 1 1\n", Options{Columns: []string{"src:user", "dst:item", "rating"}},
+			"5 users 3 items: 1>1 1>2 4>1"},
+		{"1 1\n1 x\n", Options{Columns: []string{"src:user", "dst:item"}, IDs: Names}, "1 users 2 items: 0>0 0>1"},
+		{"1 0\n", Options{Columns: []string{"src:page", "dst:page"}}, "2 pages: 1>0"},
+	} {
+		g, err := Read(context.Background(), local(t, "edges.txt", []byte(c.text)), c.opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, n := range g.Nodes {
+			got += fmt.Sprintf("%d %ss ", n.Count, n.Name)
+		}
+		if got = strings.TrimSpace(got) + ": " + pairs(t, g); got != c.want {
+			t.Errorf("%q: %s, want %s", c.text, got, c.want)
+		}
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := Read(context.Background(), local(t, "edges.txt", []byte("1 1\n")),
+		Options{Columns: []string{"src:user", "dst"}}); err == nil || !strings.Contains(err.Error(), "names both") {
+		t.Errorf("one type: %v", err)
+	}
+}
+
+func TestIdsWithoutEdgesAreCounted(t *testing.T) {
+	g, err := Read(context.Background(), local(t, "edges.txt", []byte("1 7\n9 7\n")), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	if got := strings.Join(g.Notes, "\n"); !strings.Contains(got, "7 of 10 ids have no edge") {
+		t.Errorf("notes %q", got)
+	}
+}

@@ -13,10 +13,11 @@ import (
 
 // layout is what the first lines say about a file.
 type layout struct {
-	delim    byte // ' ' is any white space
-	fields   int  // in every line
-	src, dst int  // which of them are the ids
-	names    bool // ids are names
+	delim    byte      // ' ' is any white space
+	fields   int       // in every line
+	src, dst int       // which of them are the ids
+	names    bool      // ids are names
+	types    [2]string // of the nodes at both ends, where the user names them
 	columns  []columnSpec
 	skip     int // bytes of the first block up to the first edge
 	plain    bool
@@ -168,10 +169,17 @@ func (r *reader) nameFields(lay *layout, b []byte, lines *[]sampled) error {
 		}
 	case lay.fields > 2:
 		lay.notes = append(lay.notes,
-			fmt.Sprintf("fields 3 to %d have no names and are not stored; name them by --columns src,dst,weight,..",
-				lay.fields))
+			unnamed(lay.fields)+" and not stored; name them by --columns src,dst,weight,..")
 	}
 	return nil
+}
+
+// unnamed says which fields have no names.
+func unnamed(fields int) string {
+	if fields == 3 {
+		return "field 3 has no name"
+	}
+	return fmt.Sprintf("fields 3 to %d have no names", fields)
 }
 
 // findEnds looks for a pair of names of source and target.
@@ -245,7 +253,7 @@ func uniqueName(columns []columnSpec, name string) string {
 func (r *reader) explicitColumns(lay *layout) error {
 	lower := make([]string, len(r.opt.Columns))
 	for i, c := range r.opt.Columns {
-		lower[i] = strings.ToLower(c)
+		lower[i], _, _ = strings.Cut(strings.ToLower(c), ":")
 	}
 	bad := func(format string, args ...any) error {
 		return source.Error(r.path, "", -1, "name the fields in order, as in --columns src,dst,weight,-,time:int64",
@@ -268,6 +276,11 @@ func (r *reader) explicitColumns(lay *layout) error {
 		named[name] = true
 		if i == lay.src || i == lay.dst {
 			named[lower[i]] = true // src and SRC would mean the same
+			if i == lay.src {
+				lay.types[0] = columnName(typ)
+			} else {
+				lay.types[1] = columnName(typ)
+			}
 			continue
 		}
 		spec := columnSpec{name: columnName(name), field: i, explicit: true}
@@ -282,8 +295,17 @@ func (r *reader) explicitColumns(lay *layout) error {
 		}
 		lay.columns = append(lay.columns, spec)
 	}
+	if (lay.types[0] == "") != (lay.types[1] == "") {
+		return bad("--columns names the type of nodes at one end only: src:user,dst:item names both")
+	}
+	if lay.twoTypes() && r.opt.Nodes > 0 {
+		return bad("--columns names two types of nodes, and a table has rows for one")
+	}
 	return nil
 }
+
+// twoTypes reports whether both ends have nodes of their own type.
+func (l *layout) twoTypes() bool { return l.types[0] != l.types[1] }
 
 // decideIDs decides between numbers and names.
 func (r *reader) decideIDs(lay *layout, b []byte, lines []sampled) error {

@@ -154,11 +154,11 @@ func (r *reader) parseLine(line []byte) error {
 		return badf("every line must have as many fields as the first one", "the line has %d fields, not %d", len(f),
 			r.lay.fields)
 	}
-	src, err := r.id(f[r.lay.src])
+	src, err := r.id(r.names, f[r.lay.src])
 	if err != nil {
 		return err
 	}
-	dst, err := r.id(f[r.lay.dst])
+	dst, err := r.id(r.targets, f[r.lay.dst])
 	if err != nil {
 		return err
 	}
@@ -172,12 +172,12 @@ func (r *reader) parseLine(line []byte) error {
 }
 
 // id returns the node that a field names.
-func (r *reader) id(f []byte) (int64, error) {
+func (r *reader) id(list *source.Names, f []byte) (int64, error) {
 	if r.lay.names {
 		if len(f) == 0 {
 			return 0, badf("", "an id is empty")
 		}
-		v, err := r.names.Number(f)
+		v, err := list.Number(f)
 		if errors.Is(err, source.ErrText) {
 			return 0, badf("convert the file to UTF-8 first", "id %w", err)
 		}

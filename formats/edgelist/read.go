@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/bits"
+	"slices"
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/source"
+	"github.com/khop-gnn/khop/pinned"
 )
 
 // IDs says what the ids in the text are.
@@ -61,6 +64,9 @@ func Read(ctx context.Context, at source.Place, opt Options) (_ *source.Graph, e
 			if r.names != nil {
 				err = errors.Join(err, r.names.Close())
 			}
+			if r.targets != r.names {
+				err = errors.Join(err, r.targets.Close())
+			}
 			err = errors.Join(err, g.Close())
 		}
 	}()
@@ -87,6 +93,8 @@ type reader struct {
 	dst     []int64
 	store   *source.EdgeStore
 	names   *source.Names // of nodes, if ids are names
+	targets *source.Names // of nodes at the other end: the same, unless they are of another type
+	most    [2]int64      // the greatest ids of sources and of targets, if these are of two types
 	columns []*column
 	fields  [][]byte
 	quoted  []byte
@@ -153,6 +161,10 @@ func (r *reader) parse(b []byte) error {
 		}
 		if lay.names {
 			r.names = source.NewNames(r.opt.Budget)
+			r.targets = r.names
+			if lay.twoTypes() {
+				r.targets = source.NewNames(r.opt.Budget)
+			}
 		}
 	}
 	var err error
@@ -172,6 +184,9 @@ func (r *reader) lineError(rest []byte, remedy string, err error) error {
 }
 
 func (r *reader) flush() error {
+	if r.lay != nil && r.lay.twoTypes() && len(r.src) > 0 {
+		r.most = [2]int64{max(r.most[0], slices.Max(r.src)), max(r.most[1], slices.Max(r.dst))}
+	}
 	err := r.store.Append(r.src, r.dst)
 	r.src, r.dst = r.src[:0], r.dst[:0]
 	return err
@@ -185,6 +200,10 @@ func (r *reader) finish(g *source.Graph) error {
 	node := g.Node()
 	node.Count = greatest + 1
 	switch {
+	case r.lay != nil && r.lay.twoTypes():
+		if err := r.finishTypes(g); err != nil {
+			return err
+		}
 	case r.names != nil:
 		node.Count = r.names.Len()
 		if r.opt.Nodes > 0 && node.Count != r.opt.Nodes {
@@ -201,8 +220,13 @@ func (r *reader) finish(g *source.Graph) error {
 		return source.Error(r.path, "", -1,
 			"number them in order of appearance by --ids names, or keep all these nodes by --ids numbers",
 			fmt.Errorf("ids reach %d, but there are only %d edges", greatest, r.store.Len()))
-	case least == 1:
-		g.Note("the smallest id is 1: node 0 exists and has no edges")
+	default:
+		if err := r.noteGaps(g, least, greatest); err != nil {
+			return err
+		}
+	}
+	if r.lay != nil && r.lay.types[0] != "" && !r.lay.twoTypes() {
+		node.Name = r.lay.types[0]
 	}
 	g.Edges.Count = r.store.Len()
 	var data [][]byte
@@ -223,6 +247,59 @@ func (r *reader) finish(g *source.Graph) error {
 	g.Edges.Each = source.Pairs(r.store.Each, data, widths)
 	if r.lay != nil {
 		g.Notes = append(g.Notes, r.lay.notes...)
+	}
+	return nil
+}
+
+// finishTypes makes the graph one of two node types.
+func (r *reader) finishTypes(g *source.Graph) error {
+	g.Nodes = []source.NodeType{{Name: r.lay.types[0], Count: r.most[0] + 1}, {Name: r.lay.types[1],
+		Count: r.most[1] + 1}}
+	g.Types = []source.EdgeType{{Source: 0, Relation: "edge", Target: 1}}
+	for i, list := range []*source.Names{r.names, r.targets} {
+		node := &g.Nodes[i]
+		switch {
+		case list != nil:
+			g.Own(list)
+			node.Count = list.Len()
+			node.Strings = append(node.Strings, list.Strings("id"))
+		case r.opt.IDs == Auto && source.TooSparse(r.most[i], r.store.Len()):
+			return source.Error(r.path, "", -1,
+				"number them in order of appearance by --ids names, or keep all these nodes by --ids numbers",
+				fmt.Errorf("ids of %ss reach %d, but there are only %d edges", node.Name, r.most[i], r.store.Len()))
+		}
+	}
+	return nil
+}
+
+// noteGaps counts the ids that no edge has.
+func (r *reader) noteGaps(g *source.Graph, least, greatest int64) error {
+	words := greatest/64 + 1
+	if greatest < 0 || source.TooSparse(greatest, r.store.Len()) || r.opt.Budget.Ledger().Take(pinned.Sources,
+		8*words) != nil {
+		return nil // that is not worth more memory
+	}
+	defer r.opt.Budget.Ledger().Give(pinned.Sources, 8*words)
+	seen := make([]uint64, words)
+	if err := r.store.Each(func(src, dst []int64) error {
+		for i, v := range src {
+			seen[v>>6] |= 1 << (v & 63)
+			seen[dst[i]>>6] |= 1 << (dst[i] & 63)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	missing := greatest + 1
+	for _, w := range seen {
+		missing -= int64(bits.OnesCount64(w))
+	}
+	switch {
+	case missing == 1 && least == 1:
+		g.Note("the smallest id is 1: node 0 exists and has no edges")
+	case missing > 0:
+		g.Note("%d of %d ids have no edge, and are nodes without edges; --ids names numbers those that have, and "+
+			"keeps the ids", missing, greatest+1)
 	}
 	return nil
 }

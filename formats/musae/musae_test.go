@@ -204,3 +204,22 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// TestTwitchNamesItsNodesByAnotherColumn: the archives of Twitch have the site's ids in "id", the nodes' in "new_id".
+func TestTwitchNamesItsNodesByAnotherColumn(t *testing.T) {
+	g, err := Read(context.Background(), collected(t, "from,to\n0,1\n1,2\n", `{"0": [1], "1": [0], "2": []}`,
+		"id,days,mature,views,partner,new_id\n73045350,1459,False,9528,False,2\n61573865,1629,True,3615,False,0\n"+
+			"9,1,False,1,True,1\n"), "x", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	var b bytes.Buffer
+	if err := g.Node().Columns[len(g.Node().Columns)-1].Write(context.Background(), &b); err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprintf("%d %d %x", g.Node().Count, g.Edges.Count, b.Bytes()); got !=
+		"3 2 010000000000000000000000000000000000000000000000" {
+		t.Errorf("nodes, edges, labels: %s", got)
+	}
+}

@@ -122,14 +122,18 @@ func readTarget(at source.Place, l *pinned.Ledger) (*target, error) {
 		return nil, source.Error(path, "", 1, "", err)
 	}
 	id, class, name := slices.Index(header, "id"), -1, -1
-	for _, n := range []string{"page_type", "ml_target", "target"} {
+	if k := slices.Index(header, "new_id"); k >= 0 {
+		id = k // of Twitch, whose "id" is that of the site
+	}
+	for _, n := range []string{"page_type", "ml_target", "target", "mature"} {
 		class = max(class, slices.Index(header, n))
 	}
 	for _, n := range []string{"page_name", "name"} {
 		name = max(name, slices.Index(header, n))
 	}
 	if id < 0 || class < 0 {
-		return nil, source.Error(path, "", 1, "the header names a column id, and page_type or ml_target",
+		return nil, source.Error(path, "", 1,
+			"the header names a column id, and page_type, ml_target, target or mature",
 			fmt.Errorf("the columns are %.200q", header))
 	}
 	all := rows{ledger: l, classes: map[string]string{}}

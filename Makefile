@@ -59,6 +59,10 @@ bench: ## run the Go benchmarks, each for BENCHTIME (1s)
 bench-peers: ## measure beside other loaders, on the same graph and batches
 	bench/peers/setup.sh && python3 bench/peers/run.py
 
+.PHONY: bench-ops
+bench-ops: ## sparse operations beside torch, scipy and C (needs KHOP_TESTDATA, and the environments of bench-peers)
+	python3 bench/ops/run.py
+
 .PHONY: bench-feed
 bench-feed: ## measure the feed; PYTHON= and TORCH= name interpreters with NumPy and with torch
 	go run ./bench/feed -json .bench/feed.json $(if $(PYTHON),-python $(PYTHON)) $(if $(TORCH),-torch $(TORCH))

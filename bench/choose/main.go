@@ -1,5 +1,5 @@
-// Command choose measures samplers that choose among the edges of a node, by weight or by time, beside GraphBolt's:
-// bench/peers/choose.py runs both on the same arrays and seeds.
+// Command choose measures samplers that look at the edges of a node to choose among them, by weight, by time or by
+// variates of the sources (LABOR), beside GraphBolt's: bench/peers/choose.py runs both on the same arrays and seeds.
 //
 //	choose -dir D make           writes indptr, indices, weight and time as raw arrays
 //	choose -dir D run weighted   samples, and prints one JSON object
@@ -14,6 +14,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 	"unsafe"
 
@@ -126,13 +127,20 @@ func open() (*graph.Graph, error) {
 
 // samplers are what can be run. GraphBolt follows edges before the time of a node, and looks at all nodes of a tree as
 // of the seed's.
-var samplers = map[string]sampling.Neighbor{
-	"uniform":  {},
-	"weighted": {Weight: "weight"},
-	"temporal": {Time: sampling.Temporal{Edge: "time", Rules: []sampling.TimeRule{sampling.Before}}},
-	"temporal weighted": {Weight: "weight", Time: sampling.Temporal{Edge: "time",
+var samplers = map[string]sampling.Sampler{
+	"uniform":   sampling.Neighbor{Fanouts: fanouts},
+	"weighted":  sampling.Neighbor{Fanouts: fanouts, Weight: "weight"},
+	"labor":     sampling.Labor{Fanouts: fanouts},
+	"labor, 4":  sampling.Labor{Fanouts: fanouts, BatchDependency: 4},
+	"labor, 64": sampling.Labor{Fanouts: fanouts, BatchDependency: 64},
+	// GraphBolt expands a node as often as it was reached: two hops are enough.
+	"temporal": sampling.Neighbor{Fanouts: fanouts[:2],
+		Time: sampling.Temporal{Edge: "time", Rules: []sampling.TimeRule{sampling.Before}}},
+	"temporal weighted": sampling.Neighbor{Fanouts: fanouts[:2], Weight: "weight", Time: sampling.Temporal{Edge: "time",
 		Rules: []sampling.TimeRule{sampling.Before}}},
 }
+
+var fanouts = []int{15, 10, 5}
 
 func run(name string) error {
 	g, err := open()
@@ -142,9 +150,6 @@ func run(name string) error {
 	s, ok := samplers[name]
 	if !ok {
 		return fmt.Errorf("no sampler %q", name)
-	}
-	if s.Fanouts = []int{15, 10, 5}; s.Time.Edge != "" {
-		s.Fanouts = []int{15, 10} // GraphBolt expands a node as often as it was reached
 	}
 	w, err := s.Open(sampling.Env{Graph: g, BatchSize: batchSize})
 	if err != nil {
@@ -156,21 +161,33 @@ func run(name string) error {
 	b.Init(out, g.Schema(), pinned.Options{})
 	defer out.Close()
 	var wall, cpu time.Duration
-	sampled, reached := int64(0), int64(0)
+	sampled, reached, shared := int64(0), int64(0), int64(0)
+	last := make([]int, g.NumNodes()) // batch that a node was in
 	for batch := range 3 + *batches {
-		req := request(g, batch, s.Time.Edge != "")
+		req := request(g, batch, strings.Contains(name, "temporal"))
 		from, began := processorTime(), time.Now()
 		if err := w.Sample(context.Background(), req, out); err != nil {
 			return err
 		}
 		if batch >= 3 {
 			wall, cpu = wall+time.Since(began), cpu+processorTime()-from
-			sampled, reached = sampled+out.NumEdges(), reached+out.NumNodes[len(s.Fanouts)][0]
+			sampled, reached = sampled+out.NumEdges(), reached+out.NumNodes[b.Layers][0]
+		}
+		ids, err := unified.View[int32](out.Nodes[0])
+		if err != nil {
+			return err
+		}
+		for _, v := range ids {
+			if batch >= 3 && last[v] == batch {
+				shared++
+			}
+			last[v] = batch + 1
 		}
 	}
 	per := float64(*batches)
 	return json.NewEncoder(os.Stdout).Encode(map[string]float64{"wall_ms": wall.Seconds() * 1e3 / per,
-		"cpu_ms": cpu.Seconds() * 1e3 / per, "edges": float64(sampled) / per, "nodes": float64(reached) / per})
+		"cpu_ms": cpu.Seconds() * 1e3 / per, "edges": float64(sampled) / per, "nodes": float64(reached) / per,
+		"shared": float64(shared) / float64(reached)})
 }
 
 // request is the seeds of a batch: node (i * 7919) mod nodes for item i of the epoch, the time between half of the span

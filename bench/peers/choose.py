@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""khop beside GraphBolt where edges are chosen by weight or time: the same arrays, seeds, fan-outs, and one thread each, in
+"""khop beside GraphBolt where edges are chosen by weight, time or LABOR: the same arrays, seeds, fan-outs, and one thread each, in
 interleaved rounds.
 
     bench/peers/setup.sh && python3 bench/peers/choose.py
@@ -18,7 +18,7 @@ import tempfile
 import time
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
-SAMPLERS = "uniform", "weighted", "temporal", "temporal weighted"
+SAMPLERS = "uniform", "weighted", "temporal", "temporal weighted", "labor"
 BATCH, LAST = 1024, 1 << 20
 
 
@@ -46,7 +46,8 @@ def peer(folder, sampler, batches):
                 sampled = graph.temporal_sample_neighbors(nodes, times, fanout, False, weight, None, "time").sampled_csc
                 nodes, _, times = gb.compact_csc_format(sampled, nodes, times)
             else:
-                sampled = graph.sample_neighbors(nodes, fanout, False, weight).sampled_csc
+                draw = graph.sample_layer_neighbors if sampler == "labor" else graph.sample_neighbors
+                sampled = draw(nodes, fanout, False, weight).sampled_csc
                 nodes, _ = gb.unique_and_compact_csc_formats(sampled, nodes)
             drawn += sampled.indices.numel()
         if batch >= 3:
@@ -63,9 +64,9 @@ def contest(args):
         python = args.dir / "dgl" / "bin" / "python"
         sides = {"khop": lambda s: [program, "-dir", folder, "-batches", str(args.batches), "run", s],
                  "GraphBolt": lambda s: [python, __file__, "--peer", folder, s, str(args.batches)]}
-        times = {(s, side): [] for s in SAMPLERS for side in sides}
+        times = {(s, side): [] for s in args.samplers for side in sides}
         for round in range(args.rounds):
-            for s in SAMPLERS:
+            for s in args.samplers:
                 for side in list(sides)[::1 - round % 2 * 2]:
                     line = subprocess.run(sides[side](s), check=True, capture_output=True, text=True,
                                           env={**os.environ, "OMP_NUM_THREADS": "1", "GOMAXPROCS": "1"}).stdout
@@ -74,7 +75,7 @@ def contest(args):
     for (s, side), runs in times.items():
         spread = lambda key: "{:.1f} ({:.1f} - {:.1f})".format(*(f([r[key] for r in runs]) for f in (statistics.median, min, max)))
         print(f"| {s} | {side} | {spread('cpu_ms')} | {spread('wall_ms')} | {runs[0]['edges']:,.0f} | {runs[0]['nodes']:,.0f} |")
-    for s in SAMPLERS:
+    for s in args.samplers:
         ratios = [b["cpu_ms"] / a["cpu_ms"] for a, b in zip(times[s, "khop"], times[s, "GraphBolt"])]
         print(f"{s}: {statistics.median(ratios):.1f} times as fast ({min(ratios):.1f} - {max(ratios):.1f} in {len(ratios)} rounds)")
 
@@ -86,6 +87,7 @@ else:
     parser.add_argument("--dir", type=pathlib.Path, default=pathlib.Path(os.environ.get("KHOP_BENCH_DIR", REPO / ".bench")).absolute())
     parser.add_argument("--nodes", type=int, default=500_000)
     parser.add_argument("--edges", type=int, default=25_000_000)
+    parser.add_argument("--samplers", type=lambda text: text.split(","), default=SAMPLERS, help="by commas")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batches", type=int, default=10)
     contest(parser.parse_args())

@@ -43,8 +43,8 @@ func (c *chances) of(measure []float64, things int) (sum float64) {
 func (c *chances) deviate(things int) float64 {
 	n, p := float64(c.trials), c.of(c.law, things)
 	off := c.of(c.counts, things) - n*p
-	if spread := math.Sqrt(n * p * (1 - p)); spread > 1e-6 {
-		return off / spread
+	if spread := math.Sqrt(n * p * (1 - p)); spread > 1e-6 || off == 0 {
+		return off / max(spread, 1e-6)
 	}
 	return off * math.Inf(1) // what is certain, or impossible, is so each time
 }

@@ -1,0 +1,130 @@
+package sampling
+
+import (
+	"math"
+	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// chanceGraph has four nodes, of in-degrees 2, 3, 4, 6 and out-degrees 6, 4, 3, 2 (with parallel edges), weights, and
+// times that are not in order.
+func chanceGraph(t *testing.T) *graph.Graph {
+	t.Helper()
+	d := graph.EdgeData{}
+	for i, source := range []int64{0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 3, 3} {
+		d.Src, d.Dst = append(d.Src, source), append(d.Dst, []int64{0, 0, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3}[i])
+	}
+	g, err := graph.New(graph.Data{Edges: []graph.EdgeData{d}, Nodes: []graph.NodeData{{Count: 4,
+		Columns: map[string]unified.Tensor{"weight": unified.FromSlice([]float32{0, 1, 0.5, 0.5}),
+			"time": unified.FromSlice([]int64{7, 5, 9, 6})}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// Each law gives every node, and every pair of ends, its probability; a bias of 1 % (relative) would be found.
+func TestNegativesFollowTheirLaw(t *testing.T) {
+	g := chanceGraph(t)
+	power := func(d ...float64) (w []float64) {
+		for _, x := range d {
+			w = append(w, math.Pow(x, 0.75))
+		}
+		return w
+	}
+	in, out := power(2, 3, 4, 6), power(6, 4, 3, 2)
+	same := []float64{1, 1, 1, 1}
+	source, target := []float64{0, 1, 0, 0}, []float64{0, 0, 1, 0} // of the edge that negatives are made of: 1 -> 2
+	for name, c := range map[string]struct {
+		n               Negatives
+		sources, target []float64 // weights of the nodes at either end
+		planted         int
+		millions        int // of negatives; one less would not find it everywhere
+	}{
+		"uniform":          {Negatives{}, source, same, 0x10, 2},
+		"degree of target": {Negatives{Law: ByDegree}, source, in, 0x20, 4},
+		"degree of source": {Negatives{Law: ByDegree, Replace: SourceEnd}, out, target, 0x8, 5},
+		"weight":           {Negatives{Law: ByWeight, Weight: "weight"}, source, []float64{0, 2, 1, 1}, 0x40, 2},
+		"in batch":         {Negatives{Law: InBatch}, source, []float64{1, 0, 1, 1}, 0x80, 2},
+		"by then":          {Negatives{Time: "time"}, source, []float64{1, 1, 0, 1}, 0x10, 2},
+		"weight, by then": {Negatives{Law: ByWeight, Weight: "weight", Time: "time"}, source, []float64{0, 2, 0, 1},
+			0x20, 2},
+		"both, apart": {Negatives{Law: ByDegree, Replace: BothEnds}, out, in, 0x81, 30},
+	} {
+		if c.millions > 10 && !*heavy {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			ends := make([]float64, 256)
+			all := sum(c.sources) * sum(c.target)
+			for u, x := range c.sources {
+				for v, y := range c.target {
+					ends[1<<u|0x10<<v] += x * y / all
+				}
+			}
+			checkEnds(t, g, c.n, ends, c.planted, c.millions)
+		})
+	}
+	t.Run("either", func(t *testing.T) {
+		ends := make([]float64, 256)
+		for v := range 4 {
+			ends[1<<1|0x10<<v] += 1. / 8
+			ends[1<<v|0x10<<2] += 1. / 8
+		}
+		checkEnds(t, g, Negatives{Replace: EitherEnd}, ends, 0x20, 5)
+	})
+}
+
+func sum(w []float64) (s float64) {
+	for _, x := range w {
+		s += x
+	}
+	return s
+}
+
+// checkEnds draws negatives of the edge 1 -> 2 at time 7, for the law in-batch with two others, and compares their ends
+// with a law.
+func checkEnds(t *testing.T, g *graph.Graph, n Negatives, law []float64, planted, millions int) {
+	t.Helper()
+	const most = 1 << 14
+	n.Ratio = most
+	d, err := n.Open(g, []bool{true}, pinned.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	c := newChances(law)
+	edges := [][2]int64{{1, 2}}
+	if n.Law == InBatch {
+		edges = append(edges, [][2]int64{{0, 0}, {3, 3}}...)
+	}
+	l := &LinkSeeds{}
+	for batch := uint64(0); c.trials < trialsOf(millions*1_000_000); batch++ {
+		l.Reset()
+		for i, ends := range edges {
+			l.Sources, l.Targets = append(l.Sources, ends[0]), append(l.Targets, ends[1])
+			l.Labels, l.Times, l.Group = append(l.Labels, 1), append(l.Times, 7), append(l.Group, int32(i))
+			l.Items = append(l.Items, int64(i))
+		}
+		if err := d.Draw(NewRand(20261126, 0, 0, batch), 0, l); err != nil {
+			t.Fatal(err)
+		}
+		for i := len(edges); i < len(l.Sources) && l.Group[i] == 0; i++ {
+			c.add(1<<l.Sources[i] | 0x10<<l.Targets[i])
+		}
+	}
+	c.check(t, t.Name())
+	c.checkPlanted(t, t.Name(), planted)
+}
+
+func TestANodeOfWeight0NeverStandsIn(t *testing.T) {
+	in := standIns{n: 5, sums: []uint64{0, 1, 1, 3, 3}}
+	for draw, want := range map[uint64]int64{0: 1, 1 << 62: 1, 1 << 63: 3, 1<<64 - 1: 3} {
+		if id, found := in.at(draw, 0); id != want || !found {
+			t.Errorf("draw %x: node %d, %t; want %d", draw, id, found, want)
+		}
+	}
+}

@@ -299,12 +299,6 @@ func (d *Dataset) Manifest() *Manifest { return d.manifest }
 // Graph returns the graph over the mapped files, valid until Close.
 func (d *Dataset) Graph() *graph.Graph { return d.graph }
 
-// Split returns the seeds of a split, as Graph.Split does. The ids have not been checked against the graph: Check does,
-// or Seeds.Check.
-func (d *Dataset) Split(name string, index int) (graph.Seeds, error) {
-	return d.graph.Split(name, index)
-}
-
 // Strings returns a list of strings that belongs to a node type; ErrNoStrings, with what there is, if there is no such
 // list.
 func (d *Dataset) Strings(nodeType int, name string) (*Strings, error) {

@@ -1,9 +1,11 @@
 package formats
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -51,4 +53,37 @@ func (d *Dataset) Links(name string, index int) (LinkSplit, error) {
 	}
 	return LinkSplit{}, fileError(d.dir, "", fmt.Errorf("there are no links %q %d; there are: %s", name, index,
 		strings.Join(append(names, "no others"), ", ")))
+}
+
+// Seeds returns the links as seeds that are edges, with a label each where some have one: 1 without.
+func (l LinkSplit) Seeds() (graph.Seeds, error) {
+	var seeds graph.Seeds
+	for _, set := range l.Sets {
+		edges := graph.EdgeSet{Type: set.EdgeType, Sources: set.Sources, Targets: set.Targets}
+		if set.Labels.Valid() {
+			label, err := unified.Integers(set.Labels)
+			if err != nil {
+				return seeds, fmt.Errorf("labels of links %q: %w", l.Name, err)
+			}
+			for i := range set.Labels.Len() {
+				edges.Labels = append(edges.Labels, label(i))
+			}
+		}
+		seeds.Edges = append(seeds.Edges, edges)
+	}
+	return seeds, nil
+}
+
+// Split returns the seeds of a split: nodes, as Graph.Split does, or where it has none of that name, links. The ids
+// have not been checked against the graph: Check does, or Seeds.Check.
+func (d *Dataset) Split(name string, index int) (graph.Seeds, error) {
+	seeds, err := d.graph.Split(name, index)
+	if !errors.Is(err, graph.ErrNoSplit) {
+		return seeds, err
+	}
+	links, noLinks := d.Links(name, index)
+	if noLinks != nil {
+		return seeds, fmt.Errorf("%w; of links %w", err, noLinks)
+	}
+	return links.Seeds()
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/khop-gnn/khop/formats"
-	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -90,16 +89,16 @@ func (p *positive) UnmarshalText(text []byte) error {
 }
 
 // seeds returns what an epoch goes over; samplers with items of their own are given none.
-func (f *loadFlags) seeds(env *environment, g *graph.Graph) (loader.SeedSource, error) {
+func (f *loadFlags) seeds(env *environment, src loader.Source) (loader.SeedSource, error) {
 	if _, items := f.sampler().(sampling.ItemSampler); items && f.Seeds == "" {
 		return loader.SeedSource{}, nil
 	}
-	return env.seedSource(f.Seeds, f.Split, g)
+	return env.seedSource(f.Seeds, f.Split, src)
 }
 
-// options returns the loader's options; g is the graph, for the seeds.
-func (f *loadFlags) options(env *environment, g *graph.Graph) (loader.Options, error) {
-	seeds, err := f.seeds(env, g)
+// options returns the loader's options; src has the seeds.
+func (f *loadFlags) options(env *environment, src loader.Source) (loader.Options, error) {
+	seeds, err := f.seeds(env, src)
 	if err != nil {
 		return loader.Options{}, err
 	}
@@ -142,7 +141,7 @@ func (f *loadFlags) open(env *environment, change func(*loader.Options), planned
 	if err != nil {
 		return nil, err
 	}
-	opt, err := f.options(env, ds.Graph())
+	opt, err := f.options(env, ds)
 	if err != nil {
 		return nil, errors.Join(err, ds.Close())
 	}

@@ -19,7 +19,8 @@ import (
 
 // seedSource turns what --seeds and --split say into a loader's seeds. Without --seeds it takes all nodes of a dataset
 // that has no train split, and tells the user so.
-func (env *environment) seedSource(name string, split int, g *graph.Graph) (loader.SeedSource, error) {
+func (env *environment) seedSource(name string, split int, src loader.Source) (loader.SeedSource, error) {
+	g := src.Graph()
 	if file, ok := strings.CutPrefix(name, "@"); ok {
 		seeds, err := readSeedFile(file, g.Schema())
 		return loader.GivenSeeds(seeds), err
@@ -46,7 +47,7 @@ func (env *environment) seedSource(name string, split int, g *graph.Graph) (load
 	case name == "":
 		name = "train"
 	}
-	if _, err := g.Split(name, split); err != nil {
+	if _, err := src.Split(name, split); err != nil {
 		return loader.SeedSource{}, fmt.Errorf("--seeds %s --split %d: %w; or take all, all:TYPE or @FILE", name, split,
 			err)
 	}

@@ -97,7 +97,7 @@ func (c *serveCmd) Run(env *environment) (err error) {
 
 // listen makes the server.
 func (c *serveCmd) listen(ctx context.Context, env *environment, ds *formats.Dataset) (*server.Server, error) {
-	opt, err := c.options(env, ds.Graph())
+	opt, err := c.options(env, ds)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/internal/machine"
@@ -70,7 +71,7 @@ func (c *checkCmd) Run(env *environment) error {
 		err = r.print(env, time.Since(start))
 	}
 	if err == nil && !r.OK {
-		err = fmt.Errorf("%s: %w: %d problems", r.Dataset, errProblems, r.Found)
+		err = fmt.Errorf("%s: %w: %s", r.Dataset, errProblems, english.Plural(int(r.Found), "problem", ""))
 	}
 	return err
 }

@@ -47,7 +47,7 @@ func TestVerifyAndScrubFindARottenChunk(t *testing.T) {
 		}
 	}
 	out, err, code := khop(t, "check", data, "--scrub", "--rate", "1GB")
-	if code != exitFailed || !strings.Contains(out, path) || !strings.Contains(err, "1 problem") {
+	if code != exitFailed || !strings.Contains(out, path) || !strings.Contains(err, "1 problem\n") {
 		t.Errorf("status %d, %s, %s", code, out, err)
 	}
 	whole := small(t)

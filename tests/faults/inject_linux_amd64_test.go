@@ -80,6 +80,9 @@ type subject struct {
 var subjects = []subject{
 	{name: "convert to a new dataset", args: []string{"convert", "edges.txt", "data"}},
 	{name: "convert", args: []string{"convert", "edges.txt", "data", "--force"}, old: true},
+	// more edges than 445 KB hold: they are sorted through a temporary file
+	{name: "convert in little memory", args: []string{"convert", "many.txt", "data", "--force", "--max-memory",
+		"34000000"}, old: true},
 	{name: "generate", args: []string{"generate", "sbm", "data", "--nodes", "50", "--force"}, old: true},
 	{name: "demo", args: []string{"demo", "data", "--nodes", "60", "--force"}, old: true},
 	{name: "sample", args: []string{"sample", "data", "--jsonl", "--batch-size", "8"}, old: true},
@@ -154,7 +157,8 @@ func newBench(t *testing.T, s subject) *bench {
 	dir := scratch(t)
 	b := &bench{subject: s, dir: filepath.Join(dir, "d"), template: filepath.Join(dir, "old"), oldID: none}
 	b.data = filepath.Join(b.dir, "data")
-	must(t, os.Mkdir(b.dir, 0o700), os.WriteFile(filepath.Join(b.dir, "edges.txt"), []byte(edges(40)), 0o600))
+	must(t, os.Mkdir(b.dir, 0o700), os.WriteFile(filepath.Join(b.dir, "edges.txt"), []byte(edges(40)), 0o600),
+		os.WriteFile(filepath.Join(b.dir, "many.txt"), []byte(strings.Repeat(edges(40), 250)), 0o600))
 	_, err := program(dir, "generate", "sbm", "old", "--nodes", "40", "--seed", "9")
 	must(t, err)
 	if s.old {

@@ -86,6 +86,9 @@ func (c *tuneCmd) Run(env *environment) (err error) {
 	report := bar.report()
 	for i, width := range c.Widths {
 		found, err := c.tune(env, pool, tuning, a, width)
+		if err == nil {
+			err = tuning.Save(path) // what was measured is kept, whatever comes
+		}
 		if err != nil {
 			bar.finish()
 			return fmt.Errorf("width %d: %w", width, err)
@@ -96,9 +99,6 @@ func (c *tuneCmd) Run(env *environment) (err error) {
 		}
 	}
 	bar.finish()
-	if err := tuning.Save(path); err != nil {
-		return err
-	}
 	if c.Plot != "" {
 		if err := os.WriteFile(c.Plot, []byte(plotSpeedUps(r.Tuned)), 0o644); err != nil {
 			return err

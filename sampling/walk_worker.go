@@ -322,10 +322,10 @@ func prefetchPositions[V nodeID](indices []V, pos []int64) {
 
 // walkRows are the arrays that a batch's walks go to.
 type walkRows struct {
-	walk, types  []int32
-	edge32       []int32
-	edge64       []int64
-	walkAt, edge int // places among the sample's arrays
+	walk, types []int32
+	edge32      []int32
+	edge64      []int64
+	edge        int // place among the sample's arrays
 }
 
 func (w *walkWorker[V]) openRows(out *graph.Sample, rows int64) (to walkRows, err error) {

@@ -4,8 +4,11 @@
 package growth
 
 import (
+	"errors"
 	"testing"
 	"time"
+
+	"github.com/khop-gnn/khop/internal/machine"
 )
 
 // factor is how much larger the second input is, most how many times the cost may be then: what is linear takes factor
@@ -29,4 +32,19 @@ func Linear(t testing.TB, n int, do func(n int)) {
 		}
 	}
 	t.Errorf("%d take %v, %d take %v: the cost grows faster than the input", n, small, factor*n, large)
+}
+
+var start = time.Now()
+
+// used returns the processor time that the process has taken; where the system does not tell, the time that has passed.
+func used(t testing.TB) time.Duration {
+	t.Helper()
+	took, err := machine.ProcessorTime()
+	if errors.Is(err, errors.ErrUnsupported) {
+		return time.Since(start)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return took
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/khop-gnn/khop/internal/machine"
 )
 
 // Report says what the work between Start and Stop cost. A figure that could not be measured is nil.
@@ -85,6 +87,12 @@ type Measurement struct {
 type reading[T float64 | int64] struct {
 	value T
 	err   error
+}
+
+// cpuSeconds returns the processor time of the process so far.
+func cpuSeconds() (float64, error) {
+	took, err := machine.ProcessorTime()
+	return took.Seconds(), err
 }
 
 func read[T float64 | int64](value T, err error) reading[T] { return reading[T]{value, err} }

@@ -1,13 +1,15 @@
 //go:build !unix
 
-package meters
+package machine
 
 import (
 	"errors"
 	"fmt"
 	"runtime"
+	"time"
 )
 
-func cpuSeconds() (float64, error) {
+// ProcessorTime is an error that wraps errors.ErrUnsupported on this system.
+func ProcessorTime() (time.Duration, error) {
 	return 0, fmt.Errorf("processor time: %w on %s", errors.ErrUnsupported, runtime.GOOS)
 }

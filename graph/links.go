@@ -10,7 +10,7 @@ import (
 // edges of the graph.
 type EdgeSet struct {
 	Type int // index in Schema.Edges
-	// Types, if not nil, are the types of the edges one by one, as many as Sources, in place of Type.
+	// Types, if not nil, are the types of the edges one by one, as many as Sources, in place of Type. Only with Sources.
 	Types []int32
 	// Sources and Targets are own ids, int32 or int64 [n], as many. None of both means the Count edges of the type that
 	// the graph has, in the order of their positions, or with Every those of all types.
@@ -18,7 +18,7 @@ type EdgeSet struct {
 	Every            bool
 	// Count is the number of edges; it is taken from Sources where those are given.
 	Count int64
-	// Labels and Times belong to the edges, as many as Sources; nil for none.
+	// Labels and Times belong to the edges, one each in their order; nil for none.
 	Labels, Times []int64
 }
 
@@ -65,6 +65,10 @@ func (s *EdgeSet) check(schema *Schema, k int) error {
 		if o.some && int64(o.have) != n {
 			return fmt.Errorf("%w: edge set %d: %d %s for %d edges", ErrSeed, k, o.have, o.what, n)
 		}
+	}
+	if s.OfGraph() && s.Types != nil || !s.OfGraph() && s.Every {
+		return fmt.Errorf("%w: edge set %d: Types are for edges that are listed, Every is for those of the graph",
+			ErrSeed, k)
 	}
 	if s.OfGraph() {
 		all := AllEdges(schema, s.Type)

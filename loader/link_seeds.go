@@ -24,8 +24,23 @@ type linkRun struct {
 	edgeType         int
 	types            []int32
 	sources, targets func(i int64) int64 // nil: edges of the graph
-	labels, times    func(i int64) int64 // by place in the list, of edges of the graph by position; nil for none
+	labels, times    linkValues
 	where            *edgeIndex
+}
+
+// linkValues are a number for each link: a list by place, a column by the position of the edge, or none.
+type linkValues struct {
+	list   []int64
+	column func(pos int64) int64
+}
+
+func (v *linkValues) some() bool { return v.list != nil || v.column != nil }
+
+func (v *linkValues) at(place, pos int64) int64 {
+	if v.list != nil {
+		return v.list[place]
+	}
+	return v.column(pos)
 }
 
 // edgeIndex finds the edges of a graph by number: all, or those of one type.
@@ -116,8 +131,8 @@ func (l *seedList) addLinks(sets []graph.EdgeSet, g *graph.Graph, opt *Options) 
 		if n == 0 {
 			continue
 		}
-		r := linkRun{edgeType: set.Type, types: set.Types, begin: l.n, end: l.n + n, labels: listed(set.Labels),
-			times: listed(set.Times)}
+		r := linkRun{edgeType: set.Type, types: set.Types, begin: l.n, end: l.n + n,
+			labels: linkValues{list: set.Labels}, times: linkValues{list: set.Times}}
 		var err error
 		if set.OfGraph() {
 			err = r.ofGraph(g, set, opt)
@@ -139,8 +154,8 @@ func (l *seedList) addLinks(sets []graph.EdgeSet, g *graph.Graph, opt *Options) 
 			l.byEdge[e]++
 		}
 		l.links, l.n = append(l.links, r), r.end
-		l.timed = l.timed && r.times != nil
-		l.labelled = l.labelled || r.labels != nil
+		l.timed = l.timed && r.times.some()
+		l.labelled = l.labelled || r.labels.some()
 	}
 	if e := slices.Index(l.byEdge, l.n); e >= 0 && l.n > 0 { // all are of one type
 		l.key = s.Edges[e].Key
@@ -152,13 +167,6 @@ func (l *seedList) addLinks(sets []graph.EdgeSet, g *graph.Graph, opt *Options) 
 	return nil
 }
 
-func listed(values []int64) func(int64) int64 {
-	if values == nil {
-		return nil
-	}
-	return func(i int64) int64 { return values[i] }
-}
-
 // ofGraph finds the edges of the graph, and the columns with their labels and times.
 func (r *linkRun) ofGraph(g *graph.Graph, set *graph.EdgeSet, opt *Options) (err error) {
 	if r.where, err = newEdgeIndex(g, set.Every, set.Type); err != nil {
@@ -166,9 +174,9 @@ func (r *linkRun) ofGraph(g *graph.Graph, set *graph.EdgeSet, opt *Options) (err
 	}
 	for _, c := range []struct {
 		option, name string
-		to           *func(int64) int64
+		to           *linkValues
 	}{{"LinkLabel", opt.LinkLabel, &r.labels}, {"LinkTime", opt.LinkTime, &r.times}} {
-		if c.name == "" || *c.to != nil {
+		if c.name == "" || c.to.some() {
 			continue
 		}
 		t, ok := g.EdgeColumn(c.name)
@@ -176,7 +184,7 @@ func (r *linkRun) ofGraph(g *graph.Graph, set *graph.EdgeSet, opt *Options) (err
 			return fmt.Errorf("%w: %s: the edges have no column %q; they have: %s", ErrOptions, c.option, c.name,
 				listOf(g.Schema().EdgeColumns))
 		}
-		if *c.to, err = unified.Integers(t); err != nil {
+		if c.to.column, err = unified.Integers(t); err != nil {
 			return fmt.Errorf("%w: %s: column %q: %w", ErrOptions, c.option, c.name, err)
 		}
 	}
@@ -187,21 +195,22 @@ func (r *linkRun) ofGraph(g *graph.Graph, set *graph.EdgeSet, opt *Options) (err
 func (l *seedList) linkAt(i int64) link {
 	r := &l.links[sort.Search(len(l.links), func(k int) bool { return l.links[k].end > i })]
 	i -= r.begin
+	pos := i
 	var x link
 	if r.where != nil {
-		i = r.where.position(i)
-		x = r.where.at(i)
+		pos = r.where.position(i)
+		x = r.where.at(pos)
 	} else {
 		x = link{edgeType: r.edgeType, source: r.sources(i), target: r.targets(i)}
 		if r.types != nil {
 			x.edgeType = int(r.types[i])
 		}
 	}
-	if x.label = 1; r.labels != nil {
-		x.label = r.labels(i)
+	if x.label = 1; r.labels.some() {
+		x.label = r.labels.at(i, pos)
 	}
-	if r.times != nil {
-		x.time = r.times(i)
+	if r.times.some() {
+		x.time = r.times.at(i, pos)
 	}
 	return x
 }
@@ -216,6 +225,10 @@ func (l *seedList) hashLinks(d *digester, e *Array) {
 		}
 		d.wide[0], d.wide[1], d.wide[2] = -1, r.end-r.begin, ofGraph
 		d.int64s(e, 3)
+		if r.where != nil {
+			d.array(e, unified.FromSlice(r.labels.list))
+			d.array(e, unified.FromSlice(r.times.list))
+		}
 		for i := r.begin; r.where == nil && i < r.end; i++ {
 			x := l.linkAt(i)
 			d.wide[0], d.wide[1], d.wide[2], d.wide[3], d.wide[4] = int64(x.edgeType), x.source, x.target, x.label,
@@ -279,6 +292,11 @@ func (r *recipe) checkLinks() error {
 	if ofLinks && l.byEdge == nil {
 		return fmt.Errorf("%w: Negatives, ExcludeSeeds, LinkLabel and LinkTime are for seeds that are edges: %v are "+
 			"not", ErrOptions, o.Seeds)
+	}
+	if o.LinkLabel+o.LinkTime != "" && len(l.links) > 0 &&
+		!slices.ContainsFunc(l.links, func(x linkRun) bool { return x.where != nil }) {
+		return fmt.Errorf("%w: LinkLabel and LinkTime are columns of the graph's edges, for AllEdges: %v have labels "+
+			"and times of their own, or none", ErrOptions, o.Seeds)
 	}
 	if o.Negatives.Time != "" && !l.timed {
 		return fmt.Errorf("%w: Negatives.Time is %q, but %v have no times", ErrOptions, o.Negatives.Time, o.Seeds)

@@ -253,3 +253,66 @@ func TestAStateNamesItsLinks(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Labels and times that are given for the edges of one type belong to them by place, and decide what a state fits.
+func TestLabelsGivenForEdgesOfATypeAreTheirs(t *testing.T) {
+	g := typedGraph(t, 60, 40)
+	e, err := g.Schema().EdgeType("rates")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seeds := func(first int64) loader.SeedSource {
+		all := graph.AllEdges(g.Schema(), e)
+		set := &all.Edges[0]
+		for i := range set.Count {
+			set.Labels, set.Times = append(set.Labels, first+i), append(set.Times, -first-i)
+		}
+		return loader.GivenSeeds(all)
+	}
+	l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 32, Seeds: seeds(100)})
+	for b, err := range l.Epoch(t.Context(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, x := 0, b.Links(e); i < len(x.Items); i++ {
+			if x.Labels[i] != 100+x.Items[i] || x.Times[i] != -x.Labels[i] {
+				t.Fatalf("edge %d has label %d and time %d", x.Items[i], x.Labels[i], x.Times[i])
+			}
+		}
+	}
+	other := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 32, Seeds: seeds(101)})
+	if err := other.CheckState(l.State(0, 1)); !errors.Is(err, loader.ErrState) {
+		t.Errorf("the state of a loader with other labels: %v", err)
+	}
+}
+
+// What would not be looked at is an error.
+func TestOptionsOfLinksThatDoNothingAreRefused(t *testing.T) {
+	g := typedGraph(t, 60, 40)
+	pairs := graph.EdgePairs([]int64{1}, []int64{2})
+	mixed, every := pairs, graph.AllEdges(g.Schema(), 0)
+	mixed.Edges = slices.Clone(pairs.Edges)
+	mixed.Edges[0].Every = true
+	every.Edges[0].Types = make([]int32, every.Edges[0].Count)
+	for what, c := range map[string]struct {
+		opt  loader.Options
+		want error
+	}{
+		"labels of pairs from a column":       {loader.Options{LinkLabel: "stars"}, loader.ErrOptions},
+		"times of pairs from a column":        {loader.Options{LinkTime: "stars"}, loader.ErrOptions},
+		"every edge, and a list":              {loader.Options{Seeds: loader.GivenSeeds(mixed)}, graph.ErrSeed},
+		"types of edges that are the graph's": {loader.Options{Seeds: loader.GivenSeeds(every)}, graph.ErrSeed},
+	} {
+		c.opt.Sampler = neighbor
+		if c.opt.LinkLabel+c.opt.LinkTime != "" {
+			c.opt.Seeds = loader.GivenSeeds(pairs)
+		}
+		l, err := loader.New(g, c.opt)
+		if !errors.Is(err, c.want) {
+			t.Errorf("%s: %v; want %v", what, err, c.want)
+		}
+		if err == nil {
+			_ = l.Close()
+		}
+	}
+}

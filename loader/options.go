@@ -140,7 +140,7 @@ type Options struct {
 	Instance uint32
 
 	// Of seeds that are edges: LinkLabel and LinkTime name columns of the edges, integers, with the labels and times of
-	// seeds that are edges of the graph (AllEdges). Labels are 1 without.
+	// seeds that are edges of the graph (AllEdges); for others they are an error. Labels are 1 without.
 	LinkLabel, LinkTime string
 	// Negatives are added to the batch's edges, with label 0. Default: none.
 	Negatives sampling.Negatives

@@ -10,7 +10,8 @@ import (
 // edges of the graph.
 type EdgeSet struct {
 	Type int // index in Schema.Edges
-	// Types, if not nil, are the types of the edges one by one, as many as Sources, in place of Type. Only with Sources.
+	// Types, if not nil, are the types of the edges one by one, as many as Sources, in place of Type; for edges that
+	// are listed only.
 	Types []int32
 	// Sources and Targets are own ids, int32 or int64 [n], as many. None of both means the Count edges of the type that
 	// the graph has, in the order of their positions, or with Every those of all types.

@@ -6,7 +6,6 @@ import (
 	"sort"
 
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -385,23 +384,4 @@ func (s *slot) exclude() {
 			x.Sources, x.Targets = append(x.Sources, s.links[e].Targets...), append(x.Targets, s.links[e].Sources...)
 		}
 	}
-}
-
-// openDrawer prepares to draw negatives, where there are any.
-func (r *recipe) openDrawer(memory pinned.Options) (err error) {
-	if r.drawer != nil || !r.opt.Negatives.Any() {
-		return nil
-	}
-	r.drawer, err = r.opt.Negatives.Open(r.graph, r.seededTypes(), memory)
-	return err
-}
-
-// closeDrawer frees what openDrawer took.
-func (r *recipe) closeDrawer() error {
-	if r.drawer == nil {
-		return nil
-	}
-	d := r.drawer
-	r.drawer = nil
-	return d.Close()
 }

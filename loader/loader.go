@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"sync"
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/pinned"
-	"github.com/khop-gnn/khop/sampling"
 )
 
 // Loader loads the mini-batches of one source. Make it with New and Close it.
@@ -80,11 +78,8 @@ func newLoader(ctx context.Context, src Source, opt Options) (l *Loader, err err
 
 // prepare makes the workers and takes the memory.
 func (l *Loader) prepare(ctx context.Context) error {
-	if err := l.openDrawer(pinned.Options{Ledger: l.ledger, Purpose: pinned.Scratch}); err != nil {
+	if err := l.openShared(ctx, l.ledger); err != nil {
 		return l.placed.on.explain(err, &l.opt)
-	}
-	if err := l.prepareSampler(ctx); err != nil {
-		return err
 	}
 	if err := l.openWorkers(); err != nil {
 		return err
@@ -97,18 +92,6 @@ func (l *Loader) prepare(ctx context.Context) error {
 		l.opt.Device, "workers", l.opt.Workers, "slots", len(l.slots), "memory", l.estimate.Expected.Total(),
 		"memory_bound", l.estimate.Bound.Total(), "device_memory", l.estimate.Device.Total())
 	return nil
-}
-
-// prepareSampler lets the sampler look at the whole graph, if it wants to.
-func (l *Loader) prepareSampler(ctx context.Context) error {
-	s, ok := l.opt.Sampler.(sampling.PreparedSampler)
-	if !ok {
-		return nil
-	}
-	return guarded(func() (err error) {
-		l.prepared, err = s.Prepare(ctx, l.env(l.ledger))
-		return l.placed.on.explain(err, &l.opt)
-	})
 }
 
 func (l *Loader) openWorkers() error {
@@ -205,9 +188,6 @@ func (l *Loader) freeAll(err error) {
 			errs = append(errs, s.close())
 		}
 	}
-	if c, ok := l.prepared.(io.Closer); ok {
-		errs = append(errs, c.Close())
-	}
-	errs = append(errs, l.closeDrawer(), l.placed.release())
+	errs = append(errs, l.closeShared(), l.placed.release())
 	l.closeErr = errors.Join(errs...)
 }

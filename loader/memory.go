@@ -51,20 +51,20 @@ func Plan(ctx context.Context, src Source, opt Options) (Estimate, error) {
 	return e, nil
 }
 
-func plan(ctx context.Context, r *recipe, on processor) (Estimate, error) {
+func plan(ctx context.Context, r *recipe, on processor) (e Estimate, err error) {
 	columns, err := findColumns(r)
 	if err != nil {
 		return Estimate{}, err
 	}
 	p := &Placed{recipe: r, columns: columns}
-	e, err := on.fit(r, 1, p.sourceBytes())
-	if err != nil {
+	if e, err = on.fit(r, 1, p.sourceBytes()); err != nil {
 		return e, err
 	}
 	var ledger pinned.Ledger
 	ledger.SetLimit(r.limit())
 	z, scratch := sizes{limited: on.bounded(&r.opt)}, int64(0)
-	if err := r.openDrawer(pinned.Options{Ledger: &ledger, Purpose: pinned.Scratch}); err != nil {
+	defer func() { err = errors.Join(err, r.closeShared()) }()
+	if err := r.openShared(ctx, &ledger); err != nil {
 		return e, on.explain(err, &r.opt)
 	}
 	tables := ledger.Used(pinned.Scratch)
@@ -84,9 +84,6 @@ func plan(ctx context.Context, r *recipe, on processor) (Estimate, error) {
 	}
 	on.expect(&e, satMul(int64(e.Slots), slotBytes), scratch)
 	e.Expected.Scratch += tables
-	if err := r.closeDrawer(); err != nil {
-		return e, err
-	}
 	if limit := r.limit(); limit > 0 && e.Expected.Total() > limit {
 		return e, e.tooMuch(limit)
 	}
@@ -128,11 +125,11 @@ const leastTried = 4
 
 // trial samples n batches of epoch 0 on the CPU, spread over it, without columns, and shows see each.
 func (r *recipe) trial(ctx context.Context, n uint64, ledger *pinned.Ledger, see func(*slot)) (err error) {
-	if r.drawer == nil {
-		if err := r.openDrawer(pinned.Options{Ledger: ledger, Purpose: pinned.Scratch}); err != nil {
+	if !r.shared {
+		defer func() { err = errors.Join(err, r.closeShared()) }()
+		if err := r.openShared(ctx, ledger); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, r.closeDrawer()) }()
 	}
 	on, stats := &onCPU{}, &counters{}
 	m, err := on.openMaker(r, nil, ledger, stats)

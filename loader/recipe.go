@@ -1,9 +1,11 @@
 package loader
 
 import (
+	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 
 	"github.com/khop-gnn/khop/gather"
@@ -30,6 +32,7 @@ type recipe struct {
 	room        int64            // what the control group leaves; 0 where none limits memory
 	reverses    [][]int          // edge types with the reverses of each, where batches leave those out
 	drawer      *sampling.Drawer // of negatives, once there is memory for it; nil for none
+	shared      bool             // openShared has made prepared and drawer
 }
 
 // newRecipe looks up seeds and columns and asks the sampler what it makes. Options have their defaults.
@@ -165,6 +168,46 @@ func (r *recipe) askSampler(schema *graph.Schema) (err error) {
 		return fmt.Errorf("%w: %d layers", ErrSampler, r.bound.Layers)
 	}
 	return nil
+}
+
+// openShared makes what all workers share: tables of negatives, and what the sampler learns of the whole graph. It does
+// nothing if that is there.
+func (r *recipe) openShared(ctx context.Context, ledger *pinned.Ledger) error {
+	if r.shared {
+		return nil
+	}
+	r.shared = true
+	return guarded(func() error {
+		if r.opt.Negatives.Any() {
+			d, err := r.opt.Negatives.Open(ctx, r.graph, r.seededTypes(), r.env(ledger).Scratch)
+			if err != nil {
+				return err
+			}
+			r.drawer = d
+		}
+		s, ok := r.opt.Sampler.(sampling.PreparedSampler)
+		if !ok {
+			return nil
+		}
+		prepared, err := s.Prepare(ctx, r.env(ledger))
+		if err != nil {
+			return err
+		}
+		r.prepared = prepared
+		return nil
+	})
+}
+
+// closeShared frees what openShared took.
+func (r *recipe) closeShared() (err error) {
+	if c, ok := r.prepared.(io.Closer); ok {
+		err = c.Close()
+	}
+	if r.drawer != nil {
+		err = errors.Join(err, r.drawer.Close())
+	}
+	r.prepared, r.drawer, r.shared = nil, nil, false
+	return err
 }
 
 // rounds returns how many batches this rank has of n that all ranks share.

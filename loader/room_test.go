@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -110,5 +111,32 @@ func TestSeedsLieInMemoryThatIsCounted(t *testing.T) {
 	}
 	if seen != rare.Len() {
 		t.Errorf("%d seeds of the rare type", seen)
+	}
+}
+
+// What a sampler learns of the whole graph is there once for all workers, and to learn it ends with the context.
+func TestAPlanPreparesTheSamplerOnce(t *testing.T) {
+	g := ring(t, 20_000)
+	opt := Options{Sampler: sampling.Saint{Budget: 2000, Coverage: 1}, Workers: 4, Device: "cpu"}
+	planned, err := Plan(t.Context(), g, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := New(g, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := l.Estimate().Expected.Scratch
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if most := held * 5 / 4; planned.Expected.Scratch > most {
+		t.Errorf("the plan expects %d bytes of scratch; %d are held", planned.Expected.Scratch, held)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	opt.Sampler = sampling.Saint{Budget: 2000, Coverage: 1 << 20} // an hour's work
+	if _, err := Plan(ended, g, opt); !errors.Is(err, context.Canceled) {
+		t.Errorf("Plan: %v", err)
 	}
 }

@@ -91,7 +91,7 @@ func checkEnds(t *testing.T, g *graph.Graph, n Negatives, law []float64, planted
 	t.Helper()
 	const most = 1 << 14
 	n.Ratio = most
-	d, err := n.Open(g, []bool{true}, pinned.Options{})
+	d, err := n.Open(t.Context(), g, []bool{true}, pinned.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

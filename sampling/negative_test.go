@@ -1,6 +1,7 @@
 package sampling
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -245,7 +246,7 @@ func TestNegativesEqualTheOracle(t *testing.T) {
 			all[e] = true
 		}
 		var ledger pinned.Ledger
-		d, err := n.Open(g, all, pinned.Options{Ledger: &ledger})
+		d, err := n.Open(t.Context(), g, all, pinned.Options{Ledger: &ledger})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -314,7 +315,8 @@ func TestNegativesOfACompleteGraphAreMissed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, triplets := range []bool{false, true} {
-		draw, err := Negatives{Ratio: 2, Strict: true, Triplets: triplets}.Open(g, []bool{true}, pinned.Options{})
+		n := Negatives{Ratio: 2, Strict: true, Triplets: triplets}
+		draw, err := n.Open(t.Context(), g, []bool{true}, pinned.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -330,6 +332,18 @@ func TestNegativesOfACompleteGraphAreMissed(t *testing.T) {
 		if l.Missed != 4 || !slices.Equal(l.Sources, want) {
 			t.Errorf("triplets %t: %d missed, sources %v, want 4 and %v", triplets, l.Missed, l.Sources, want)
 		}
+	}
+}
+
+// Tables of degrees take a look at every edge, which ends with the context.
+func TestTablesOfNegativesEndWithTheContext(t *testing.T) {
+	g := randomGraph(t, rand.New(rand.NewPCG(1, 1)), 1, 1)
+	ctx, end := context.WithCancelCause(t.Context())
+	cause := errors.New("enough")
+	end(cause)
+	_, err := Negatives{Ratio: 1, Law: ByDegree}.Open(ctx, g, []bool{true}, pinned.Options{})
+	if !errors.Is(err, cause) {
+		t.Errorf("%v; want %v", err, cause)
 	}
 }
 
@@ -362,18 +376,18 @@ func TestNegativesThatMakeNoSenseAreRefused(t *testing.T) {
 		if c.spoil != 0 {
 			weights[0] = c.spoil
 		}
-		d, err := c.n.Open(g, []bool{true}, pinned.Options{})
+		d, err := c.n.Open(t.Context(), g, []bool{true}, pinned.Options{})
 		if weights[0] = was; !errors.Is(err, ErrOptions) {
 			t.Errorf("%s: %v, %v; want ErrOptions", name, d, err)
 		}
 	}
 	was := slices.Clone(weights)
 	clear(weights)
-	_, err := Negatives{Ratio: 1, Law: ByWeight, Weight: "weight"}.Open(g, []bool{true}, pinned.Options{})
+	_, err := Negatives{Ratio: 1, Law: ByWeight, Weight: "weight"}.Open(t.Context(), g, []bool{true}, pinned.Options{})
 	if copy(weights, was); !errors.Is(err, ErrOptions) {
 		t.Errorf("weights of 0: %v", err)
 	}
-	d, err := Negatives{Ratio: 1, Time: "time"}.Open(g, []bool{true}, pinned.Options{})
+	d, err := Negatives{Ratio: 1, Time: "time"}.Open(t.Context(), g, []bool{true}, pinned.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package sampling
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -81,8 +82,9 @@ func (n Negatives) Bytes(s *graph.Schema, types []bool) (bytes int64) {
 
 // Open prepares to draw negatives for edges of the types that are marked, and takes memory for that: 8 bytes for each
 // node where the law has weights, and 16 where nodes have times. ErrOptions for columns that are not there or of
-// another type, for weights that are negative, not finite, or all zero.
-func (n Negatives) Open(g *graph.Graph, types []bool, memory pinned.Options) (d *Drawer, err error) {
+// another type, for weights that are negative, not finite, or all zero. It stops with context.Cause when ctx ends.
+func (n Negatives) Open(ctx context.Context, g *graph.Graph, types []bool, memory pinned.Options) (d *Drawer,
+	err error) {
 	s := g.Schema()
 	if err := n.Validate(s); err != nil {
 		return nil, err
@@ -115,7 +117,7 @@ func (n Negatives) Open(g *graph.Graph, types []bool, memory pinned.Options) (d 
 		}
 	}
 	if n.Law == ByDegree {
-		err = d.sumDegrees(g)
+		err = d.sumDegrees(ctx, g)
 	}
 	return d, err
 }
@@ -261,7 +263,7 @@ func (s *standIns) sum(weight func(id int64) uint64) {
 }
 
 // sumDegrees counts the degrees of all ends in one pass over the graph, and sums them up.
-func (d *Drawer) sumDegrees(g *graph.Graph) error {
+func (d *Drawer) sumDegrees(ctx context.Context, g *graph.Graph) error {
 	s, f := g.Schema(), &d.finder
 	for e := range s.Edges {
 		if d.stands[e][0] == nil {
@@ -269,6 +271,9 @@ func (d *Drawer) sumDegrees(g *graph.Graph) error {
 		}
 		src, dst := d.stands[e][0], d.stands[e][1]
 		for v := range s.Nodes[s.Edges[e].Dst].Count {
+			if v%(1<<14) == 0 && ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
 			first, last, err := f.run(e, v)
 			if err != nil {
 				return err

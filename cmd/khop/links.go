@@ -36,9 +36,9 @@ func (f *linkFlags) set(o *loader.Options) error {
 	n := sampling.Negatives{Replace: f.Corrupt, Weight: f.NegativeWeight, Time: f.NegativeTime, Strict: f.Strict,
 		Triplets: f.Triplets}
 	if f.Negatives == "none" {
-		if n != (sampling.Negatives{}) {
-			return usageError("--corrupt, --negative-weight, --negative-time, --strict and --triplets are for " +
-				"--negatives, which is none")
+		if n != (sampling.Negatives{}) || f.NegativeRatio != 1 || f.NegativeTries != 16 {
+			return usageError("--negative-ratio, --corrupt, --negative-weight, --negative-time, --strict, " +
+				"--negative-tries and --triplets are for --negatives, which is none")
 		}
 		return nil
 	}

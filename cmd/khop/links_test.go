@@ -50,6 +50,8 @@ func TestWhatIsWrongWithEdgesIsNamed(t *testing.T) {
 		{"1 2\n", "--negatives uniform --negative-ratio 0", "must be above 0"},
 		{"1 2\n", "--negatives uniform --negative-tries 0", "must be above 0"},
 		{"1 2\n", "--strict", "are for --negatives, which is none"},
+		{"1 2\n", "--negative-ratio 5", "are for --negatives, which is none"},
+		{"1 2\n", "--negative-tries 3", "are for --negatives, which is none"},
 		{"1 2\n", "--negatives weight", "weights belong to law weight"},
 		{"1 2\n", "--negatives uniform --negative-time label", "have no times"},
 		{"1 2\n", "--sampler labor --exclude-seeds seeds", "cannot leave edges out"},

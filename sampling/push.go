@@ -1,6 +1,7 @@
 package sampling
 
 import (
+	"context"
 	"errors"
 	"math/bits"
 	"unsafe"
@@ -40,7 +41,7 @@ func (u *pusher[V]) close() error {
 }
 
 // scores appends the nodes of a list's type with a score above 0 to best.
-func (u *pusher[V]) scores(root V, l *list[V], best *[]scored[V]) error {
+func (u *pusher[V]) scores(ctx context.Context, root V, l *list[V], best *[]scored[V]) error {
 	if err := u.table.begin(); err != nil {
 		return err
 	}
@@ -52,7 +53,10 @@ func (u *pusher[V]) scores(root V, l *list[V], best *[]scored[V]) error {
 	if err := u.enqueue(0); err != nil {
 		return err
 	}
-	for u.head < len(u.queue) {
+	for spent := 1; u.head < len(u.queue); spent++ {
+		if spent%1024 == 0 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		at := u.queue[u.head]
 		u.head++
 		u.queued[at] = 0

@@ -290,7 +290,7 @@ func (w *visitWorker[V]) hop(ctx context.Context, h int, r Rand, out *graph.Samp
 			}
 		}
 		for k := range m {
-			if err := w.score(nodes, i, k); err != nil {
+			if err := w.score(ctx, nodes, i, k); err != nil {
 				return err
 			}
 			if err := w.take(&to, out); err != nil {
@@ -303,11 +303,11 @@ func (w *visitWorker[V]) hop(ctx context.Context, h int, r Rand, out *graph.Samp
 }
 
 // score sets best to all nodes of the type that speak for destination i+k, node k of the group.
-func (w *visitWorker[V]) score(nodes, i, k int) error {
+func (w *visitWorker[V]) score(ctx context.Context, nodes, i, k int) error {
 	w.best = w.best[:0]
 	l := &w.lists[nodes]
 	if w.push != nil {
-		return w.push.scores(l.ids[i+k]+l.offset, l, &w.best)
+		return w.push.scores(ctx, l.ids[i+k]+l.offset, l, &w.best)
 	}
 	w.best = w.walk.visits(k, l, w.best)
 	return nil

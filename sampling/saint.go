@@ -101,7 +101,7 @@ func (k Saint) Bound(s *graph.Schema, _ int) Bound {
 	most := satMul(int64(k.Budget), int64(k.steps()+1))
 	b := boundNodes(s, most)
 	inducedBound(s, &b, 1)
-	b.Scratch = satAdd(b.Scratch, satMul(16, most))
+	b.Scratch = satAdd(b.Scratch, satAdd(satMul(s.IDType().Size()+4, most), satMul(16, int64(k.Budget))))
 	if k.Coverage == 0 {
 		return b
 	}

@@ -177,7 +177,10 @@ func (p *visitPlan) bound(s *graph.Schema, batchSize int) Bound {
 		b.Arrays = append(b.Arrays, ArrayBound{graph.Column{Name: fmt.Sprintf("weight/%d", layer),
 			DType: unified.Float32}, b.Blocks[layer][p.as]})
 	}
-	if p.push {
+	if !p.push {
+		steps := int64(p.walks.length) * int64(p.walks.perSeed) // of a root: nodes, and their scores
+		b.Scratch = satAdd(b.Scratch, satAdd(p.walks.scratch(s), satMul(32, steps)))
+	} else {
 		touched := min(s.NumNodes(), int64(float64(1<<32)/float64(p.alpha)*pushUnit/float64(p.spread))+1)
 		b.Scratch = satAdd(b.Scratch, satAdd(satMul(32, hashSlots(touched)), satMul(64, touched)))
 	}

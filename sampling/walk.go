@@ -78,7 +78,7 @@ func (k Walk) plan(s *graph.Schema) (walkPlan, error) {
 		return w, err
 	}
 	var err error
-	w.path, err = metapath(s, k.Metapath, k.Length, k.Restart > 0)
+	w.path, err = metapath(s, k.Metapath, k.Length)
 	return w, err
 }
 
@@ -91,7 +91,7 @@ func (w *walkPlan) check(perSeed int) error {
 }
 
 // metapath looks up edge types that follow each other backwards, for walks of some steps.
-func metapath(s *graph.Schema, names []string, steps int, again bool) (path []int, err error) {
+func metapath(s *graph.Schema, names []string, steps int) (path []int, err error) {
 	find := s.EdgeTypes()
 	for i, name := range names {
 		e, err := find(name)
@@ -181,7 +181,24 @@ func (w *walkPlan) bound(s *graph.Schema, batchSize int) Bound {
 	if w.withEdges {
 		add("walk_edge", graph.Column{DType: s.PosType(), Shape: []int64{steps}})
 	}
+	b.Scratch = satAdd(b.Scratch, w.scratch(s))
 	return b
+}
+
+// group returns how many walks go side by side.
+func (w *walkPlan) group() int {
+	return max(w.perSeed, max(16, min(walkers, 65536/(w.length+1))))
+}
+
+// scratch returns what walkerOver takes.
+func (w *walkPlan) scratch(s *graph.Schema) int64 {
+	id, n := s.IDType().Size(), int64(w.length)
+	each := 3*id + 3*4 + 3*8 + (n+1)*id // fields of walkWorker, of one walk
+	if w.withEdges {
+		each += 8 * n
+	}
+	keys := int64(w.perSeed) * int64(2+max(1, len(w.path)))
+	return satAdd(satMul(int64(w.group()), each), 8*keys)
 }
 
 // Open implements Sampler.

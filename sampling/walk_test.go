@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"unsafe"
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/invariants"
@@ -500,4 +501,41 @@ func transitions(g *graph.Graph, k walkPlan) (counts [][]int64, law [][]float64,
 		}
 	}
 	return counts, law, cell
+}
+
+// What walkers and drawers of subgraphs keep for as long as they live is in their Bound: long walks take much.
+func TestBoundsHaveWhatWalksTake(t *testing.T) {
+	g := randomGraph(t, rand.New(rand.NewPCG(3, 4)), 1, 1)
+	size := func(w Worker) int64 {
+		switch w := w.(type) {
+		case *walkWorker[int32]:
+			return w.taken()
+		case *visitWorker[int32]:
+			return w.walk.taken()
+		case *saintWorker[int32]:
+			return int64(4*cap(w.at) + 4*cap(w.local) + 8*cap(w.pos) + 8*cap(w.draws))
+		}
+		return 0
+	}
+	for _, k := range []Sampler{Walk{Length: 1000, PerSeed: 250, Edges: true}, Walk{Length: 5}, Walk{Length: 3000},
+		Node2Vec{Length: 200, Edges: true}, PinSage{Neighbors: 3, Walks: 200, Length: 900},
+		Saint{Budget: 50_000}, Saint{Kind: SaintWalks, Budget: 9000, Length: 7}} {
+		w, err := k.Open(Env{Graph: g, BatchSize: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if taken, bound := size(w), k.Bound(g.Schema(), 1).Scratch; taken == 0 || taken > bound {
+			t.Errorf("%+v takes %d bytes; the bound has %d of scratch", k, taken, bound)
+		}
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// taken returns the bytes of a walker's own.
+func (w *walkWorker[V]) taken() int64 {
+	id := int(unsafe.Sizeof(V(0)))
+	return int64(id*(cap(w.at)+cap(w.root)+cap(w.prev)+cap(w.nodes)) + 4*(cap(w.row)+cap(w.phase)+cap(w.waiting)) +
+		8*(cap(w.draws)+cap(w.pos)+cap(w.own)+cap(w.edge)+cap(w.keys)+cap(w.goOn)+cap(w.accept)))
 }

@@ -71,7 +71,7 @@ func newWalker[V nodeID](p walkPlan, env Env, indices []V) (Worker, error) {
 // walkerOver returns what takes walks from nodes of an assembly's lists.
 func walkerOver[V nodeID](p walkPlan, a *assembly[V]) *walkWorker[V] {
 	w := &walkWorker[V]{assembly: a, walkPlan: p}
-	w.size = max(p.perSeed, max(16, min(walkers, 65536/(p.length+1))))
+	w.size = p.group()
 	w.row, w.at, w.pos = make([]int32, w.size), make([]V, w.size), make([]int64, w.size)
 	w.draws = make([]uint64, w.size)
 	w.root, w.own, w.phase, w.prev = make([]V, w.size), make([]uint64, w.size), make([]int32, w.size), make([]V, w.size)

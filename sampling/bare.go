@@ -42,9 +42,6 @@ func (a *assembly[V]) beginBare(req *Request, out *graph.Sample, arrays int) err
 	if err := a.begin(req, out); err != nil {
 		return err
 	}
-	if err := a.leaveOut(req, nil); err != nil {
-		return err
-	}
 	if len(out.Arrays) != arrays {
 		return errArrays(len(out.Arrays), arrays)
 	}

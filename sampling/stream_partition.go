@@ -25,7 +25,7 @@ type PartitionQuality struct {
 }
 
 // StreamPartition divides the nodes of a graph into parts of about equal size, so that few edges lead from one to
-// another. It goes over the nodes in order, with 4 bytes a node and 24 a part in memory; the graph may be larger than
+// another. It goes over the nodes in order, with 16 bytes a node and 40 a part in memory; the graph may be larger than
 // memory. Each node goes to the part that has most of the sources of its in-edges, times the part's room. Later
 // passes know where the nodes behind were before. The best pass wins; it stops where one is no better.
 //

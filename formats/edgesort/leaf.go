@@ -58,7 +58,8 @@ func newPipeline(ctx context.Context, l *level, e *emitter, mem []byte) *pipelin
 	slots := 2 * l.s.opt.Workers
 	p.size = int64(len(mem)/slots) &^ 63
 	for i := range slots {
-		p.free = append(p.free, mem[int64(i)*p.size:int64(i+1)*p.size])
+		lo, hi := int64(i)*p.size, int64(i+1)*p.size
+		p.free = append(p.free, mem[lo:hi:hi])
 	}
 	p.work = make(chan *leaf, slots)
 	for range l.s.opt.Workers {
@@ -176,43 +177,55 @@ func (f *leaf) sort() error {
 	l, s := f.l, f.l.s
 	n := l.counts[f.part]
 	at := int64(0)
-	cut := func(n int64) []byte {
+	cut := func(n int64) []byte { // what needs the alignment of a word comes first
 		b := f.slot[at : at+n : at+n]
-		at += (n + 7) &^ 7
+		at += n
 		return b
 	}
-	if r := &l.runs[0]; r.keys != nil {
+	r := &l.runs[0]
+	if r.keys == nil {
+		f.keys = words(cut(n * keyBytes))
+	}
+	var times []uint64
+	tmp := words(cut(n * keyBytes))
+	if s.opt.ByTime >= 0 {
+		times = words(cut(n * keyBytes))
+	}
+	var tmpNumbers []uint32
+	if s.record > 0 {
+		f.numbers, tmpNumbers = narrow(cut(4*n)), narrow(cut(4*n))
+	}
+	if r.keys != nil {
 		lo, hi := int64(r.starts[f.part]), int64(r.starts[f.part+1])
 		f.keys, f.rows = r.keys[lo:hi], r.rows[lo*s.record:hi*s.record]
 	} else {
-		f.keys, f.rows = words(cut(n*keyBytes)), cut(n*s.record)
-		have := int64(0)
-		for i := range l.runs {
-			r := &l.runs[i]
-			lo, hi := int64(r.starts[f.part]), int64(r.starts[f.part+1])
-			if err := l.load(r, lo, hi-lo, f.keys[have:], f.rows[have*s.record:]); err != nil {
-				return err
-			}
-			have += hi - lo
+		f.rows = cut(n * s.record)
+		if err := f.load(); err != nil {
+			return err
 		}
 	}
-	tmp := words(cut(n * keyBytes))
-	if s.record == 0 {
-		csc.SortKeys[uint32](f.keys, tmp, nil, nil, l.shift)
-	} else {
-		f.numbers = narrow(cut(4 * n))
-		tmpNumbers := narrow(cut(4 * n))
-		for i := range f.numbers {
-			f.numbers[i] = uint32(i)
-		}
-		csc.SortKeys(f.keys, tmp, f.numbers, tmpNumbers, l.shift)
-		f.merge()
-		if s.opt.ByTime >= 0 {
-			f.byTime(tmp[:len(f.keys)], words(cut(n * keyBytes))[:len(f.keys)], tmpNumbers[:len(f.keys)])
-		}
-		return nil
+	for i := range f.numbers {
+		f.numbers[i] = uint32(i)
 	}
+	csc.SortKeys(f.keys, tmp, f.numbers, tmpNumbers, l.shift)
 	f.merge()
+	if s.opt.ByTime >= 0 {
+		f.byTime(tmp[:len(f.keys)], times[:len(f.keys)], tmpNumbers[:len(f.keys)])
+	}
+	return nil
+}
+
+// load reads the records of all runs, one run behind the other.
+func (f *leaf) load() error {
+	have := int64(0)
+	for i := range f.l.runs {
+		r := &f.l.runs[i]
+		lo, hi := int64(r.starts[f.part]), int64(r.starts[f.part+1])
+		if err := f.l.load(r, lo, hi-lo, f.keys[have:], f.rows[have*f.l.s.record:]); err != nil {
+			return err
+		}
+		have += hi - lo
+	}
 	return nil
 }
 

@@ -119,9 +119,11 @@ func (l *level) grow(segs []segment, n int64) {
 		l.total += g.n
 	}
 	l.have += n
-	if last := len(l.segs) - 1; last >= 0 { // what is left unused at the end is used again
-		l.have = min(l.have, l.segs[last].at+l.segs[last].n)
+	end := int64(0) // what is left unused behind the last record is used again
+	if last := len(l.segs) - 1; last >= 0 {
+		end = l.segs[last].at + l.segs[last].n
 	}
+	l.have = min(l.have, end)
 }
 
 func (l *level) mask() uint64 {

@@ -184,7 +184,7 @@ func (s *Sorter) allocate() error {
 	if err != nil {
 		return errors.Join(err, s.Close())
 	}
-	s.arena, s.mem = r, r.Bytes()
+	s.arena, s.mem = r, r.Bytes()[:n:n]
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -233,6 +234,56 @@ func TestEdgesAreSortedInAnyMemory(t *testing.T) {
 	}
 	if spilt < 3 {
 		t.Errorf("only %d graphs of 30 went through a file", spilt)
+	}
+}
+
+// TestMoreDroppedLoopsThanTheMemoryHolds: what is dropped takes no room, so that the sorter does not wait for room.
+func TestMoreDroppedLoopsThanTheMemoryHolds(t *testing.T) {
+	const n = 1 << 16
+	var edges []edge
+	for v := range int64(n) {
+		edges = append(edges, edge{src: v, dst: v})
+	}
+	edges = append(edges, edge{src: 1, dst: 0})
+	ledger := &pinned.Ledger{}
+	ledger.SetLimit(1 << 19)
+	opt := Options{Nodes: []source.NodeType{{Count: n}}, Types: []source.EdgeType{{}}, ByTime: -1, Loops: DropLoops,
+		Edges: n, Budget: &source.Budget{Memory: ledger, Dir: t.TempDir()}}
+	got, s := sortAll(t, opt, edges, 1<<14, []int64{0})
+	if w := want(slow(edges, &opt, n), n, 1, false); !bytes.Equal(got.indices.Bytes(), w.indices.Bytes()) ||
+		s.Stats.Loops != n {
+		t.Errorf("%d bytes of indices, %d loops were dropped", got.indices.Len(), s.Stats.Loops)
+	}
+}
+
+// TestAPartThatFillsTheMemoryIsSorted: all edges lie between the same two nodes, and sorting an odd number of them takes
+// the memory but for 4 bytes.
+func TestAPartThatFillsTheMemoryIsSorted(t *testing.T) {
+	const n, memory = 9609, 28*9609 + 4
+	ledger := &pinned.Ledger{}
+	ledger.SetLimit(memory + memory/7 + 1)
+	opt := Options{Nodes: []source.NodeType{{Count: 2}}, Types: []source.EdgeType{{}}, ByTime: -1, Edges: n, Workers: 1,
+		Columns: []graph.Column{{Name: "weight", DType: unified.Uint32}},
+		Budget:  &source.Budget{Memory: ledger, Dir: t.TempDir()}}
+	s, err := New(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if len(s.mem) != memory {
+		t.Fatalf("the sorter took %d bytes, not %d", len(s.mem), memory)
+	}
+	b := source.Batch{Src: make([]int64, n), Dst: make([]int64, n), Columns: [][]byte{nil}}
+	for i := range uint32(n) {
+		b.Columns[0] = binary.LittleEndian.AppendUint32(b.Columns[0], i)
+	}
+	var indptr, indices, weight bytes.Buffer
+	if err := errors.Join(s.Add(context.Background(), b), s.Emit(context.Background(), Sink{Indptr: &indptr,
+		Indices: &indices, Columns: []io.Writer{&weight}})); err != nil {
+		t.Fatal(err)
+	}
+	if written, _ := opt.Budget.Traffic(); written == 0 || !bytes.Equal(weight.Bytes(), b.Columns[0]) {
+		t.Errorf("%d bytes went through a file, %d came out", written, weight.Len())
 	}
 }
 

@@ -2,7 +2,6 @@ package pickle
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -23,24 +22,27 @@ var known = map[Name]bool{
 }
 
 // build makes of a name and its arguments a value, where that is known, else an Object.
-func build(n Name, args Tuple) any {
+func (m *machine) build(n Name, args Tuple) (any, error) {
 	switch {
 	case n == "_codecs.encode" && len(args) == 2:
 		if s, ok := args[0].(string); ok {
+			if err := m.take(int64(len(s))); err != nil {
+				return nil, err
+			}
 			if b, ok := latin1(s); ok {
-				return b
+				return b, nil
 			}
 		}
-	case n == "collections.OrderedDict" && len(args) <= 1:
-		return &Dict{}
-	case n == "collections.defaultdict":
-		return &Dict{}
+	case n == "collections.OrderedDict" && len(args) == 0:
+		return &Dict{}, nil
+	case n == "collections.defaultdict" && len(args) <= 1:
+		return &Dict{}, nil
 	case (n == "builtins.bytearray") && len(args) == 1:
 		if b, ok := args[0].([]byte); ok {
-			return b
+			return b, nil
 		}
 	}
-	return &Object{Class: n, Args: args}
+	return &Object{Class: n, Args: args}, nil
 }
 
 // latin1 returns the bytes that a string of characters below 256 stands for.
@@ -83,7 +85,7 @@ func AsArray(v any) (*Array, error) {
 	for _, d := range shape {
 		n, ok := d.(int64)
 		if !ok || n < 0 || n > 0 && size > (1<<50)/n {
-			return nil, fmt.Errorf("%w: an array of the shape %v", ErrFormat, shape)
+			return nil, fmt.Errorf("%w: an array of no shape, or too large", ErrFormat)
 		}
 		a.Shape, size = append(a.Shape, n), size*n
 	}
@@ -201,7 +203,12 @@ func Describe(v any) string {
 				keys = append(keys, "..")
 				break
 			}
-			keys = append(keys, strconv.Quote(fmt.Sprint(k)))
+			switch k.(type) {
+			case string, int64, float64, bool, nil:
+				keys = append(keys, fmt.Sprintf("%.80q", fmt.Sprint(k)))
+			default: // written out, it could take any room: what it holds may be shared
+				keys = append(keys, fmt.Sprintf("%T", k))
+			}
 		}
 		return "a dictionary of " + strings.Join(keys, ", ")
 	case *Object:

@@ -127,7 +127,7 @@ var objects = map[byte]func(*machine) error{
 		}
 		d := &Dict{}
 		m.push(d)
-		return setItems(d, v)
+		return m.setPairs(d, v)
 	},
 	'a': func(m *machine) error {
 		v, err := m.pop()
@@ -188,7 +188,12 @@ var objects = map[byte]func(*machine) error{
 		if err != nil {
 			return err
 		}
-		return m.name(fmt.Sprint(module), fmt.Sprint(name))
+		from, ok := module.(string)
+		what, both := name.(string)
+		if !ok || !both {
+			return fmt.Errorf("%w: a name that is no string", ErrFormat)
+		}
+		return m.name(from, what)
 	},
 	'R': func(m *machine) error { return m.call() }, '\x81': func(m *machine) error { return m.call() },
 	'b': func(m *machine) error {
@@ -210,11 +215,16 @@ var objects = map[byte]func(*machine) error{
 	'Q': func(m *machine) error { v, err := m.pop(); m.push(&Persistent{v}); return err },
 }
 
-func setItems(d *Dict, v []any) error {
+func (m *machine) setPairs(d *Dict, v []any) error {
 	if len(v)%2 != 0 {
 		return fmt.Errorf("%w: a key without a value", ErrFormat)
 	}
 	for i := 0; i < len(v); i += 2 {
+		if b, ok := v[i].([]byte); ok { // it is copied
+			if err := m.take(int64(len(b))); err != nil {
+				return err
+			}
+		}
 		d.set(v[i], v[i+1])
 	}
 	return nil
@@ -240,7 +250,7 @@ func (m *machine) setItems(v []any) error {
 	top, err := m.top()
 	switch d := top.(type) {
 	case *Dict:
-		return setItems(d, v)
+		return m.setPairs(d, v)
 	case *Object:
 		d.Items = append(d.Items, v...)
 	default:
@@ -266,6 +276,7 @@ func (m *machine) call() error {
 	if !ok || !tuple {
 		return fmt.Errorf("%w: a call of what is no name", ErrFormat)
 	}
-	m.push(build(n, t))
-	return nil
+	v, err := m.build(n, t)
+	m.push(v)
+	return err
 }

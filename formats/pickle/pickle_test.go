@@ -89,6 +89,40 @@ func TestDamagedPicklesAreErrors(t *testing.T) {
 	}
 }
 
+// TestSharedValuesTakeNoMoreThanTheLedgerGives: what a pickle holds once and names often is neither written out nor
+// copied for free.
+func TestSharedValuesTakeNoMoreThanTheLedgerGives(t *testing.T) {
+	const twice = "2\x86" // a pair of the same
+	for _, text := range []string{
+		"N" + strings.Repeat(twice, 40) + "\x8c\x01n\x93.", // a name of 2^40 parts
+		"\x8c\x01m" + "N" + strings.Repeat(twice, 40) + "\x93.",
+	} {
+		if v, err := parse(text); !errors.Is(err, ErrFormat) {
+			t.Errorf("%.20q: %v", text, err == nil && v != nil)
+		}
+	}
+	v, err := parse("}N" + strings.Repeat(twice, 40) + "Ns.")
+	if says := Describe(v); err != nil || len(says) > 100 {
+		t.Errorf("a key of 2^40 parts: %.100q, %v", says, err)
+	}
+	const n = 1 << 20
+	ledger := &pinned.Ledger{}
+	ledger.SetLimit(16 << 20)
+	long := "X\x00\x00\x10\x00" + strings.Repeat("a", n)
+	for _, text := range []string{
+		long + "q\x010c_codecs\nencode\nq\x020" + strings.Repeat("h\x02h\x01N\x86R", 1<<10) + ".",
+		"B" + long[1:] + "q\x010" + strings.Repeat("}h\x01Ns", 1<<10) + ".",
+	} {
+		ledger.Give(pinned.Sources, ledger.Used(pinned.Sources))
+		if _, err := Read(bufio.NewReader(strings.NewReader(text)), nil, ledger); !errors.Is(err, pinned.ErrLimit) {
+			t.Errorf("%.1q: 1024 copies of a mebibyte in 16 MiB: %v", text, err)
+		}
+	}
+	if v, err := parse("\x8b\x00\x00\x40\x00" + strings.Repeat("\x01", 4<<20) + "."); err != nil || v == nil {
+		t.Errorf("a long integer: %v", err) // in time that grows with its length, not with the square
+	}
+}
+
 func FuzzRead(f *testing.F) {
 	f.Add([]byte("\x80\x02}q\x00(X\x01\x00\x00\x00aq\x01]q\x02(K\x01J\xfe\xff\xff\xffe\x8a\x01\x05u."))
 	f.Add([]byte("cnumpy\nndarray\nq\x03K\x00\x85q\x04R."))

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"math/big"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -234,10 +235,9 @@ func asText(b []byte) any { return string(b) }
 
 func asLong(b []byte) any {
 	v := new(big.Int)
-	for i := len(b) - 1; i >= 0; i-- {
-		v.Or(v.Lsh(v, 8), big.NewInt(int64(b[i])))
-	}
-	if len(b) > 0 && b[len(b)-1] >= 0x80 {
+	slices.Reverse(b)
+	v.SetBytes(b)
+	if len(b) > 0 && b[0] >= 0x80 {
 		v.Sub(v, new(big.Int).Lsh(big.NewInt(1), uint(8*len(b))))
 	}
 	if v.IsInt64() {

@@ -59,7 +59,7 @@ func files() map[string]string {
 		"raw/edge.csv.gz": "0,1\n1,2\n", "raw/num-node-list.csv.gz": "3\n", "raw/num-edge-list.csv.gz": "2\n",
 		"raw/node-feat.csv.gz": "1,2.5\n3,4\n5,nan\n", "raw/node-label.csv.gz": "0.0\nnan\n4\n",
 		"split/time/train.csv.gz": "0\n2\n", "split/time/valid.csv.gz": "1\n", "split/time/test.pt": string(text),
-		"split/zoo/train.csv": "1\n", "mapping/nodeidx2word.csv.gz": "node idx,word\n0,a\n1,\n2,c\n",
+		"split/zoo/train.csv": "1\n", "mapping/nodeidx2word.csv.gz": "node idx,word\n0,a\n1,\n2,b,c\n",
 		"RELEASE_v1.txt": "",
 	}
 }
@@ -93,7 +93,7 @@ func TestADatasetOfOGBIsRead(t *testing.T) {
 		_ = list.Each(func(name string) error { s += " " + name; return nil })
 	}
 	if want := "3 2 true 5; feature float32 [2] 0000803f00002040; label int64 [] 0000000000000000; train [0 2]; " +
-		"val [1]; test [0 2 1]>[1 0 2] [1 0 0]; id a  c"; sorted(s) != sorted(want) {
+		"val [1]; test [0 2 1]>[1 0 2] [1 0 0]; id a  b,c"; sorted(s) != sorted(want) {
 		t.Errorf("got  %s\nwant %s", s, want)
 	}
 }
@@ -134,6 +134,19 @@ func TestWhatIsWrongInADatasetOfOGBIsNamed(t *testing.T) {
 	if g, err := (Reader{}).Read(context.Background(), folder(t, "x", all), &source.Request{}); !errors.Is(err,
 		pickle.ErrForbidden) || !strings.Contains(err.Error(), "test.pt") {
 		t.Errorf("a split that runs a command: %v, %v", g, err)
+	}
+}
+
+// TestReadingATableStops: tables have a row a node, of which there may be very many.
+func TestReadingATableStops(t *testing.T) {
+	all := files()
+	all["raw/node-label.csv.gz"] = strings.Repeat("0\n", 5000)
+	stop := errors.New("stop")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(stop)
+	d := &dataset{at: folder(t, "x", all), r: &source.Request{}, g: source.Plain()}
+	if err := d.labels(ctx); !errors.Is(err, stop) {
+		t.Errorf("reading labels after the context ended: %v", err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package ogb
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -53,7 +54,7 @@ var undirected = []string{"ogbn-products", "ogbn-proteins", "ogbl-ppa", "ogbl-co
 
 // Read implements source.Reader.
 func (Reader) Read(ctx context.Context, at source.Place, r *source.Request) (_ *source.Graph, err error) {
-	nodes, err := single(table(at, "raw/num-node-list.csv"))
+	nodes, err := single(ctx, table(at, "raw/num-node-list.csv"))
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +69,7 @@ func (Reader) Read(ctx context.Context, at source.Place, r *source.Request) (_ *
 		}
 	}()
 	if p := table(at, "raw/num-edge-list.csv"); p.Exists() {
-		n, err := single(p)
+		n, err := single(ctx, p)
 		if err != nil {
 			return nil, err
 		}
@@ -105,9 +106,9 @@ func (d *dataset) direction() {
 }
 
 // single reads the one number of a table.
-func single(at source.Place) (int64, error) {
+func single(ctx context.Context, at source.Place) (int64, error) {
 	var v []int64
-	err := rows(at, func(_ int64, f [][]byte) error {
+	err := rows(ctx, at, func(_ int64, f [][]byte) error {
 		n, err := integer(f[0])
 		v = append(v, n)
 		return err
@@ -150,14 +151,14 @@ func (d *dataset) features(ctx context.Context) error {
 }
 
 // labels adds the labels of nodes: one class each, or a row of numbers.
-func (d *dataset) labels(context.Context) error {
+func (d *dataset) labels(ctx context.Context) error {
 	p := table(d.at, "raw/node-label.csv")
 	if !p.Exists() {
 		return nil
 	}
 	var labels []int64
 	width := 0
-	err := rows(p, func(_ int64, f [][]byte) (err error) {
+	err := rows(ctx, p, func(_ int64, f [][]byte) (err error) {
 		if width == 0 {
 			width = len(f)
 		}
@@ -193,7 +194,7 @@ func (d *dataset) labels(context.Context) error {
 }
 
 // names adds the second column of a table of mapping/ that has a row for each node.
-func (d *dataset) names(context.Context) error {
+func (d *dataset) names(ctx context.Context) error {
 	for _, name := range d.at.Tree.Files() {
 		dir, file := path.Split(name)
 		if path.Clean(dir) != d.at.In("mapping").Name || !strings.HasPrefix(file, "nodeidx2") {
@@ -202,7 +203,7 @@ func (d *dataset) names(context.Context) error {
 		texts := &source.Texts{Budget: d.r.Budget}
 		d.g.Own(texts)
 		header := true
-		err := rows(d.at.Tree.At(name), func(line int64, f [][]byte) error {
+		err := rows(ctx, d.at.Tree.At(name), func(line int64, f [][]byte) error {
 			if header {
 				header = false
 				return nil
@@ -210,7 +211,7 @@ func (d *dataset) names(context.Context) error {
 			if v, err := integer(f[0]); err != nil || v != texts.Len() || len(f) < 2 {
 				return errors.New("the rows are not those of the nodes from 0 on, in order")
 			}
-			return texts.Append(slices.Concat(f[1:]...))
+			return texts.Append(bytes.Join(f[1:], []byte{','}))
 		})
 		if err != nil {
 			return err

@@ -13,7 +13,7 @@ import (
 )
 
 // splits adds the splits of the first scheme.
-func (d *dataset) splits(context.Context) error {
+func (d *dataset) splits(ctx context.Context) error {
 	var scheme string
 	for _, name := range d.at.Tree.Files() {
 		dir, file := path.Split(name)
@@ -32,7 +32,7 @@ func (d *dataset) splits(context.Context) error {
 		var err error
 		switch ext {
 		case "csv", "csv.gz":
-			err = d.nodeSplit(at, split)
+			err = d.nodeSplit(ctx, at, split)
 		case "pt":
 			err = d.linkSplit(at, split)
 		}
@@ -43,9 +43,9 @@ func (d *dataset) splits(context.Context) error {
 	return nil
 }
 
-func (d *dataset) nodeSplit(at source.Place, name string) error {
+func (d *dataset) nodeSplit(ctx context.Context, at source.Place, name string) error {
 	s := source.Split{Name: name, IDs: []int64{}}
-	err := rows(at, func(_ int64, f [][]byte) error {
+	err := rows(ctx, at, func(_ int64, f [][]byte) error {
 		v, err := integer(f[0])
 		if err != nil {
 			return err

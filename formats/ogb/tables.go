@@ -13,8 +13,8 @@ import (
 	"github.com/khop-gnn/khop/formats/source"
 )
 
-// rows calls take for each line that is not empty, with its number, cut at commas.
-func rows(at source.Place, take func(line int64, f [][]byte) error) error {
+// rows calls take for each line that is not empty, with its number, cut at commas. It stops when ctx is done.
+func rows(ctx context.Context, at source.Place, take func(line int64, f [][]byte) error) error {
 	f, err := at.OpenText()
 	if err != nil {
 		return err
@@ -37,6 +37,9 @@ func rows(at source.Place, take func(line int64, f [][]byte) error) error {
 			if text = rest; !more {
 				break
 			}
+		}
+		if line%1024 == 0 && ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
 		if err := take(line, fields); err != nil {
 			return source.Error(f.Path, "", line, "", err)
@@ -68,15 +71,12 @@ func integer(f []byte) (int64, error) {
 // floats writes a table of numbers as float32 to a spool, and returns its width and rows.
 func floats(ctx context.Context, at source.Place, to *source.Spool) (width, n int64, err error) {
 	var buf []byte
-	err = rows(at, func(_ int64, f [][]byte) error {
+	err = rows(ctx, at, func(_ int64, f [][]byte) error {
 		if n++; n == 1 {
 			width = int64(len(f))
 		}
 		if int64(len(f)) != width {
 			return fmt.Errorf("the row has %d numbers, not %d", len(f), width)
-		}
-		if n%1024 == 0 && ctx.Err() != nil {
-			return context.Cause(ctx)
 		}
 		buf = buf[:0]
 		for _, x := range f {

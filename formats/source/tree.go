@@ -12,7 +12,6 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/khop-gnn/khop/internal/paths"
@@ -64,6 +63,7 @@ func OpenTree(name string, b *Budget) (*Tree, error) {
 	case isZip(head):
 		err = t.unzip()
 	}
+	slices.Sort(t.names)
 	if err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
@@ -212,7 +212,6 @@ func (t *Tree) take(name string, r io.Reader, size int64) error {
 		}
 	}
 	t.names = append(t.names, clean)
-	sort.Strings(t.names)
 	t.spans[clean] = [2]int64{from, t.spool.Len()}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
@@ -207,9 +208,26 @@ func TestTrainRefusesWhatItCannotTrain(t *testing.T) {
 		g   *graph.Graph
 		opt Options
 	}{"model": {g, Options{Model: "rnn"}}, "fan-outs": {g, Options{Model: "gcn", Fanouts: []int{3}}},
-		"features": {bare, Options{Model: "gcn"}}, "dropout": {g, Options{Model: "gcn", Dropout: 1}}} {
+		"features": {bare, Options{Model: "gcn"}}, "dropout": {g, Options{Model: "gcn", Dropout: 1}},
+		"a dropout of NaN": {g, Options{Model: "gcn", Dropout: float32(math.NaN())}},
+		"rate":             {g, Options{Model: "gcn", Rate: math.NaN()}},
+		"decay":            {g, Options{Model: "gcn", Decay: -1}}} {
 		if _, err := Train(context.Background(), c.g, c.opt); !errors.Is(err, ErrOptions) {
 			t.Errorf("%s: %v", what, err)
 		}
+	}
+}
+
+// TestTrainingThatDivergesSaysSo: a loss that is no number has no place in a checkpoint, nor in JSON.
+func TestTrainingThatDivergesSaysSo(t *testing.T) {
+	opt := Options{Model: "gcn", Epochs: 5, Rate: 1e30, Checkpoint: filepath.Join(t.TempDir(), "checkpoint")}
+	opt.Report = func(e Epoch) {
+		if math.IsNaN(e.Loss) || math.IsInf(e.Loss, 0) {
+			t.Errorf("epoch %d has a loss of %v", e.Epoch, e.Loss)
+		}
+	}
+	_, err := Train(context.Background(), communities(t, 30, false), opt)
+	if err == nil || !strings.Contains(err.Error(), "lower the learning rate") {
+		t.Errorf("a learning rate of 1e30: %v", err)
 	}
 }

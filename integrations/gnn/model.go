@@ -41,7 +41,7 @@ type layer struct {
 // biases. ErrOptions for what no model has.
 func NewModel(features, classes int, opt Options) (*Model, error) {
 	if !slices.Contains(Models, opt.Model) || features < 1 || classes < 1 || opt.Layers < 1 || opt.Hidden < 1 ||
-		opt.Heads < 1 || opt.Dropout < 0 || opt.Dropout >= 1 {
+		opt.Heads < 1 || !(opt.Dropout >= 0 && opt.Dropout < 1) {
 		return nil, fmt.Errorf("%w: model %q of %d layers of %d, %d heads, dropout %g, for %d features and "+
 			"%d classes; models are %v", ErrOptions, opt.Model, opt.Layers, opt.Hidden, opt.Heads, opt.Dropout,
 			features, classes, Models)

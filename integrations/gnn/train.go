@@ -3,6 +3,7 @@ package gnn
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -102,6 +103,9 @@ type trainer struct {
 // and labels int64. ErrOptions says what does not fit. On an error the checkpoint is as it was.
 func Train(ctx context.Context, source loader.Source, opt Options) (*Result, error) {
 	opt = opt.withDefaults()
+	if !(opt.Rate > 0 && opt.Decay >= 0) || math.IsInf(opt.Rate+opt.Decay, 0) {
+		return nil, fmt.Errorf("%w: a learning rate of %g with weight decay of %g", ErrOptions, opt.Rate, opt.Decay)
+	}
 	d, err := read(source.Graph(), opt)
 	if err != nil {
 		return nil, err
@@ -156,6 +160,9 @@ func (t *trainer) run(ctx context.Context) (*Result, error) {
 		}
 		start := time.Now()
 		loss, batches, err := t.epoch(ctx, epoch)
+		if err == nil && !(loss < math.Inf(1)) {
+			err = fmt.Errorf("the loss is %v: lower the learning rate, and see that no feature is NaN or infinite", loss)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("epoch %d: %w", epoch, err)
 		}

@@ -75,7 +75,11 @@ func (p *Pool) dense(t denseTask, step int64) error {
 	}
 	d := &p.product
 	t.passes, t.columns, t.room, t.step = d.passes[:0], d.columns, d.room, step
-	for n := len(t.columns); n < int(t.inner); n++ {
+	values := t.inner // of a row
+	if t.turned {
+		values = min(values, block)
+	}
+	for n := int64(len(t.columns)); n < values; n++ {
 		t.columns = append(t.columns, int32(n))
 	}
 	if t.room == nil {

@@ -307,3 +307,14 @@ func TestDenseProducts(t *testing.T) {
 		}
 	}
 }
+
+// TestTheTransposedProductTakesNoMemoryByItsRows: of which there is one a node where a model is trained.
+func TestTheTransposedProductTakesNoMemoryByItsRows(t *testing.T) {
+	const rows = 1 << 16
+	pool := open(t, 1)
+	y, x, w := matrixOf(t, make([]float32, 2), 2, 1), matrixOf(t, make([]float32, 2*rows), rows, 2),
+		matrixOf(t, make([]float32, rows), rows, 1)
+	if err := pool.MatMulTurned(y, x, w); err != nil || len(pool.product.columns) > block {
+		t.Errorf("%d numbers of columns for blocks of %d, %v", len(pool.product.columns), block, err)
+	}
+}

@@ -256,8 +256,8 @@ func TestMoreDroppedLoopsThanTheMemoryHolds(t *testing.T) {
 	}
 }
 
-// TestAPartThatFillsTheMemoryIsSorted: all edges lie between the same two nodes, and sorting an odd number of them takes
-// the memory but for 4 bytes.
+// TestAPartThatFillsTheMemoryIsSorted: all edges lie between the same two nodes, and sorting an odd number of them
+// takes the memory but for 4 bytes.
 func TestAPartThatFillsTheMemoryIsSorted(t *testing.T) {
 	const n, memory = 9609, 28*9609 + 4
 	ledger := &pinned.Ledger{}

@@ -161,7 +161,7 @@ func (t *trainer) run(ctx context.Context) (*Result, error) {
 		start := time.Now()
 		loss, batches, err := t.epoch(ctx, epoch)
 		if err == nil && !(loss < math.Inf(1)) {
-			err = fmt.Errorf("the loss is %v: lower the learning rate, and see that no feature is NaN or infinite", loss)
+			err = fmt.Errorf("the loss is %v: lower the learning rate, and see that features are finite", loss)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("epoch %d: %w", epoch, err)

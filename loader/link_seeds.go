@@ -104,20 +104,24 @@ func (x *edgeIndex) position(i int64) int64 {
 	}
 }
 
-// at returns the edge at a position.
-func (x *edgeIndex) at(pos int64) (l link) {
+// at returns the edge at a position. ErrGraph for one that is damaged.
+func (x *edgeIndex) at(pos int64) (l link, err error) {
 	g := x.graph
 	s, indptr := g.Schema(), g.Indptr()
 	if x.typeOf != nil {
 		l.edgeType = x.typeOf(pos)
 	}
-	if l.edgeType >= len(s.Edges) { // the sampler refuses the edge
-		return link{source: -1, target: -1}
+	if l.edgeType >= len(s.Edges) {
+		return l, fmt.Errorf("%w: edge %d: edge type %d of %d", sampling.ErrGraph, pos, l.edgeType, len(s.Edges))
 	}
 	et := &s.Edges[l.edgeType]
 	v := int64(sort.Search(len(indptr), func(v int) bool { return indptr[v] > pos })) - 1
 	l.source, l.target = x.source(pos)-g.Offset(et.Src), v-g.Offset(et.Dst)
-	return l
+	if uint64(l.source) >= uint64(s.Nodes[et.Src].Count) || uint64(l.target) >= uint64(s.Nodes[et.Dst].Count) {
+		return l, fmt.Errorf("%w: edge %d: from node %d to %d, which type %v does not join", sampling.ErrGraph, pos,
+			x.source(pos), v, et)
+	}
+	return l, nil
 }
 
 // addLinks lays out sets of edges.
@@ -191,14 +195,15 @@ func (r *linkRun) ofGraph(g *graph.Graph, set *graph.EdgeSet, opt *Options) (err
 }
 
 // linkAt returns item i, which is an edge.
-func (l *seedList) linkAt(i int64) link {
+func (l *seedList) linkAt(i int64) (x link, err error) {
 	r := &l.links[sort.Search(len(l.links), func(k int) bool { return l.links[k].end > i })]
 	i -= r.begin
 	pos := i
-	var x link
 	if r.where != nil {
 		pos = r.where.position(i)
-		x = r.where.at(pos)
+		if x, err = r.where.at(pos); err != nil {
+			return x, err
+		}
 	} else {
 		x = link{edgeType: r.edgeType, source: r.sources(i), target: r.targets(i)}
 		if r.types != nil {
@@ -211,7 +216,7 @@ func (l *seedList) linkAt(i int64) link {
 	if r.times.some() {
 		x.time = r.times.at(i, pos)
 	}
-	return x
+	return x, nil
 }
 
 // hashLinks goes on with the hash of a list of seeds.
@@ -229,7 +234,7 @@ func (l *seedList) hashLinks(d *digester, e *Array) {
 			d.array(e, unified.FromSlice(r.times.list))
 		}
 		for i := r.begin; r.where == nil && i < r.end; i++ {
-			x := l.linkAt(i)
+			x, _ := l.linkAt(i) // edges that are listed are sound
 			d.wide[0], d.wide[1], d.wide[2], d.wide[3], d.wide[4] = int64(x.edgeType), x.source, x.target, x.label,
 				x.time
 			d.int64s(e, 5)
@@ -343,7 +348,10 @@ func (s *slot) takeLinks(j job, lo, hi int64) error {
 		if j.order != nil {
 			item = int64(j.order.At(uint64(i)))
 		}
-		x := r.seeds.linkAt(item)
+		x, err := r.seeds.linkAt(item)
+		if err != nil {
+			return err
+		}
 		l := &s.links[x.edgeType]
 		l.Sources, l.Targets = append(l.Sources, x.source), append(l.Targets, x.target)
 		l.Labels, l.Group = append(l.Labels, x.label), append(l.Group, int32(len(l.Items)))

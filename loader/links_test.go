@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
@@ -313,6 +314,24 @@ func TestOptionsOfLinksThatDoNothingAreRefused(t *testing.T) {
 		}
 		if err == nil {
 			_ = l.Close()
+		}
+	}
+}
+
+// An edge that damage has changed is named before anything is drawn for it.
+func TestDamagedEdgesAsSeedsAreNamed(t *testing.T) {
+	for name, damage := range map[string]func(*graph.Graph){
+		"source": func(g *graph.Graph) { view[int32](t, g.Indices())[77] = 1 << 20 },
+		"type":   func(g *graph.Graph) { view[uint8](t, g.Types())[77] = 250 },
+	} {
+		g := typedGraph(t, 60, 40)
+		l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 1 << 20, Workers: 1, Seeds: loader.AllEdges(),
+			Negatives: sampling.Negatives{Ratio: 1, Strict: true, Replace: sampling.TargetEnd}})
+		damage(g)
+		for _, err := range l.Epoch(t.Context(), 0) {
+			if !errors.Is(err, sampling.ErrGraph) || !strings.Contains(err.Error(), "edge 77") {
+				t.Errorf("%s: %.300v; want %v of edge 77", name, err, sampling.ErrGraph)
+			}
 		}
 	}
 }

@@ -129,7 +129,10 @@ func (r *recipe) fusedSeeds() []int64 {
 // fusedEnds is fusedSeeds for both ends of seeds that are edges.
 func (r *recipe) fusedEnds() (ids []int64) {
 	for i := range r.seeds.n {
-		x := r.seeds.linkAt(i)
+		x, err := r.seeds.linkAt(i)
+		if err != nil {
+			continue // its batch reports it
+		}
 		et := &r.graph.Schema().Edges[x.edgeType]
 		ids = append(ids, r.graph.Offset(et.Src)+x.source, r.graph.Offset(et.Dst)+x.target)
 	}

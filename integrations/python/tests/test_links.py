@@ -4,6 +4,7 @@ import pytest
 
 import khop
 from conftest import run
+from khop.options import edge_list
 
 OPTIONS = [
     ("sbm", dict(seeds="all-edges", negatives="uniform", strict=True), ["--seeds=all-edges", "--negatives=uniform", "--strict"]),
@@ -102,3 +103,10 @@ def test_every_flag_of_links_has_a_name_in_python(program):
     flags = run(program, "serve", "--help")
     for name in set(LoaderOptions.__annotations__) - set(SamplerOptions.__annotations__):
         assert "--" + name.replace("_", "-") in flags
+
+
+@pytest.mark.parametrize("labels", [{"cites": [1, 0], "wirtes": [1]}, {"writes": [1, 0]}, [1, 0]])
+def test_labels_of_other_edge_types_are_refused(labels):
+    """Labels under a key that no edges have are an error: they would do nothing."""
+    with pytest.raises(ValueError, match="edge_label: .*keys of edge_label_index"):
+        edge_list({"cites": [[1, 2], [3, 4]]}, labels)

@@ -136,6 +136,10 @@ def edge_list(edges: EdgeSeeds, labels: Any = None, times: Any = None) -> SeedLi
         edges, labels, times = {edges[0]: edges[1]}, None if labels is None else {edges[0]: labels}, None if times is None else {edges[0]: times}
     if not isinstance(edges, Mapping):
         edges, labels, times = {"": edges}, None if labels is None else {"": labels}, None if times is None else {"": times}
+    for what, values in (("edge_label", labels), ("edge_label_time", times)):
+        if values is not None and (not isinstance(values, Mapping) or set(values) != set(edges)):
+            have = sorted(map(str, values)) if isinstance(values, Mapping) else type(values).__name__
+            raise ValueError(f"{what}: {have}: must be a mapping with the keys of edge_label_index, {sorted(map(str, edges))}")
     if times is not None and labels is None:
         labels = {key: np.ones(_array(pairs).shape[-1], np.int64) for key, pairs in edges.items()}
     file = tempfile.TemporaryFile("w", encoding="utf-8")

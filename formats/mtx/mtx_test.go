@@ -91,7 +91,7 @@ func TestBadMatricesNameTheirLine(t *testing.T) {
 		head + "2 2 1\n1 1\n":                     "has 2 numbers, not 3",
 		head + "2 2 1\n1 1 nan\n":                 "the value \"nan\"",
 		head + "2 2 2\n1 1 1\n":                   "1 entries, not 2",
-		head + "2 2 1\n1 1 1\n1 1 1\n":            "entry 2 of 1",
+		head + "2 2 1\n1 1 1\n1 1 1\n":            "more than the 1 entries that the sizes say",
 		head + "9000000000 9000000000 1\n1 1 1\n": "entries of a general matrix",
 	} {
 		if g, err := (Reader{}).Read(context.Background(), local(t, text), &source.Request{}); err == nil ||

@@ -157,7 +157,10 @@ func (m *matrix) readEntries(ctx context.Context, r *source.Request) error {
 		if f == nil {
 			break
 		}
-		if seen++; len(f) != want || seen > m.entries {
+		if seen++; seen > m.entries {
+			return m.fail(fmt.Errorf("there are more than the %d entries that the sizes say", m.entries))
+		}
+		if len(f) != want {
 			return m.fail(fmt.Errorf("entry %d of %d has %d numbers, not %d", seen, m.entries, len(f), want))
 		}
 		if err := m.entry(f); err != nil {

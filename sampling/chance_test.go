@@ -1,6 +1,7 @@
 package sampling
 
 import (
+	"flag"
 	"fmt"
 	"math"
 	"math/bits"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/khop-gnn/khop/internal/invariants"
 )
+
+var heavy = flag.Bool("heavy", false, "also make the draws that take minutes")
 
 // chanceLimit is the normal deviate beyond which a count is rejected, and power that of the least bias that is named: a
 // fair sampler is rejected once in 1.7 million events, and a bias that is named is found 999 times of 1,000.
@@ -123,6 +126,15 @@ func (c *chances) checkPlanted(t *testing.T, what string, things int) {
 func trialsOf(n int) int {
 	if invariants.Enabled {
 		return n / 20
+	}
+	return n
+}
+
+// roundsOf is how many rounds of a random test there are: fewer with the race detector, since a sampler is one
+// goroutine's.
+func roundsOf(n int) int {
+	if invariants.Enabled {
+		return n / 6
 	}
 	return n
 }

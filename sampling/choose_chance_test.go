@@ -1,8 +1,9 @@
+//go:build !race
+
 package sampling
 
 import (
 	"context"
-	"flag"
 	"math"
 	"slices"
 	"testing"
@@ -11,8 +12,6 @@ import (
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
-
-var heavy = flag.Bool("heavy", false, "also make the draws that take minutes")
 
 // inclusion returns the probability of each edge to be among k that are drawn one after the other, each in proportion
 // to its weight among those that are left: by enumeration of all orders.

@@ -247,7 +247,7 @@ func randomChoice(r *rand.Rand, n Neighbor) Neighbor {
 func TestNeighborThatChoosesEqualsTheOracle(t *testing.T) {
 	const seed = 20261123
 	r := rand.New(rand.NewPCG(seed, 0))
-	rounds := 80
+	rounds := roundsOf(80)
 	if *heavy {
 		rounds = 5000
 	}

@@ -18,7 +18,7 @@ func TestVectorsOfLaborEqualPlainGo(t *testing.T) {
 	defer func() { haveLook8 = true }()
 	const seed = 13
 	r := rand.New(rand.NewPCG(seed, 0))
-	for round := range 3000 {
+	for round := range roundsOf(3000) {
 		n := r.IntN(40)
 		if round%10 == 0 {
 			n = r.IntN(2000)

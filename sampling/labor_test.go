@@ -99,7 +99,7 @@ func openLaborVariants(t *testing.T, g *graph.Graph, l Labor) map[string]Worker 
 func TestLaborEqualsTheOracle(t *testing.T) {
 	const seed = 20261123
 	r := rand.New(rand.NewPCG(seed, 0))
-	for round := range 600 {
+	for round := range roundsOf(600) {
 		types := [][2]int{{1, 1}, {1, 1}, {1, 3}, {3, 5}}[r.IntN(4)]
 		var g *graph.Graph
 		switch {
@@ -190,7 +190,7 @@ func TestLaborSaysWhereAGraphIsDamaged(t *testing.T) {
 func TestLaborKeepsItsBoundAndAllocatesNothingOnceWarm(t *testing.T) {
 	const seed = 12
 	r := rand.New(rand.NewPCG(seed, 0))
-	for round := range 60 {
+	for round := range roundsOf(60) {
 		g := randomGraph(t, r, 1+r.IntN(3), 1+r.IntN(4))
 		l, req := randomLabor(r, g.Schema()), randomRequest(r, g.Schema(), uint64(round))
 		size, what := 0, fmt.Sprintf("seed %d round %d: ", seed, round)

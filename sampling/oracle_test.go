@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/internal/invariants"
 	"github.com/khop-gnn/khop/internal/rng"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
@@ -308,11 +307,7 @@ func randomOptions(r *rand.Rand, s *graph.Schema) Neighbor {
 func TestNeighborEqualsTheOracle(t *testing.T) {
 	const seed = 20261121
 	r := rand.New(rand.NewPCG(seed, 0))
-	rounds := 160
-	if invariants.Enabled {
-		rounds /= 4 // with -race: a sampler is one goroutine's
-	}
-	for round := range rounds {
+	for round := range roundsOf(160) {
 		types := [][2]int{{1, 1}, {1, 1}, {1, 3}, {3, 5}, {2, 300}}[r.IntN(5)]
 		if types[1] == 300 && round%16 != 0 {
 			types = [2]int{1, 1}
@@ -360,7 +355,7 @@ func randomRequest(r *rand.Rand, s *graph.Schema, batch uint64) *Request {
 func TestTreesThatAreKeptApartEqualTheOracle(t *testing.T) {
 	const seed = 20261122
 	r := rand.New(rand.NewPCG(seed, 0))
-	for round := range 120 {
+	for round := range roundsOf(120) {
 		types := [][2]int{{1, 1}, {1, 3}, {3, 5}}[r.IntN(3)]
 		g := randomGraph(t, r, types[0], types[1])
 		n := randomOptions(r, g.Schema())

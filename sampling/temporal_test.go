@@ -201,7 +201,7 @@ func randomTimedRequest(r *rand.Rand, g *graph.Graph, n Neighbor, batch uint64) 
 func TestNeighborThatLooksAtTimeEqualsTheOracle(t *testing.T) {
 	const seed = 20261124
 	r := rand.New(rand.NewPCG(seed, 0))
-	rounds := 80
+	rounds := roundsOf(80)
 	if *heavy {
 		rounds = 6000
 	}

@@ -254,11 +254,11 @@ class Kernel:
         kind = words[-1]
         a = self.value(operands[1], kind)
         expression = {"not": f"!{a}" if kind == "pred" else f"~{a}", "neg": f"-{a}" if kind[0] == "f" else f"0 - {self.value(operands[1], unsigned(kind))}",
-                      "abs": f"{a} < 0 ? 0 - {self.value(operands[1], unsigned(kind))} : {a}" if kind[0] == "s" else "", "popc": f"__builtin_popcountll({a})", "clz": f"ptx_clz({a})", "brev": f"ptx_brev({a})",
+                      "abs": f"{a} < 0 ? 0 - {self.value(operands[1], unsigned(kind))} : {a}" if kind[0] == "s" else "", "popc": f"__builtin_popcountll({a})", "clz": f"ptx_clz({a})", "bfind": f"ptx_shiftamt({a})", "brev": f"ptx_brev({a})",
                       "cvta": a}[words[0]]
-        if not expression:
+        if not expression or words[0] == "bfind" and (words[1] != "shiftamt" or kind[0] != "u"):
             raise Failure("this kind")
-        return self.put(operands[0], expression, "u32" if words[0] in ("popc", "clz") else kind)
+        return self.put(operands[0], expression, "u32" if words[0] in ("popc", "clz", "bfind") else kind)
 
     def instruction(self, opcode, operands):
         words = opcode.split(".")
@@ -356,7 +356,7 @@ INSTRUCTIONS = {
     **dict.fromkeys(("ld", "st"), Kernel.memory), **dict.fromkeys(("add", "sub", "mul", "mad", "fma"), Kernel.arithmetic),
     **dict.fromkeys(("atom", "red"), Kernel.atomic), **dict.fromkeys(("bar", "barrier"), Kernel.barrier),
     **dict.fromkeys(("and", "or", "xor", "div", "rem", "min", "max", "shl", "shr"), Kernel.binary),
-    **dict.fromkeys(("not", "neg", "abs", "popc", "clz", "brev", "cvta"), Kernel.unary),
+    **dict.fromkeys(("not", "neg", "abs", "popc", "clz", "bfind", "brev", "cvta"), Kernel.unary),
     "mov": Kernel.move, "cvt": Kernel.convert, "setp": Kernel.compare, "shfl": Kernel.shuffle, "vote": Kernel.vote,
 }
 

@@ -35,6 +35,7 @@ template <class T> CUDASIM_INLINE T ptx_mul_hi(T a, T b) {
 }
 CUDASIM_INLINE uint32_t ptx_clz(uint32_t v) { return v ? __builtin_clz(v) : 32; }
 CUDASIM_INLINE uint32_t ptx_clz(uint64_t v) { return v ? __builtin_clzll(v) : 64; }
+template <class T> CUDASIM_INLINE uint32_t ptx_shiftamt(T v) { return v ? ptx_clz(v) : ~0u; }
 CUDASIM_INLINE uint32_t ptx_brev(uint32_t v) { return __brev(v); }
 CUDASIM_INLINE uint64_t ptx_brev(uint64_t v) { return (uint64_t)__brev(v) << 32 | __brev(v >> 32); }
 

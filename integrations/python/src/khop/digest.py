@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 Named = Tuple[str, "NDArray[np.generic]", str]
 """An array's name, its elements, and its dtype's name."""
 
-_IDS = ("num_nodes", "nodes/", "seeds/", "block/")
+_IDS = ("num_nodes", "nodes/", "seeds/", "block/", "link/")
 _TOPOLOGY = _IDS + ("sample/",)
 _COLUMNS = ("node/", "seed/", "edge/")
 

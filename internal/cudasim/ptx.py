@@ -250,6 +250,11 @@ class Kernel:
             raise Failure("this rounding")
         return self.put(operands[0], expression, kind)
 
+    def insert(self, words, operands):
+        kind = unsigned(words[-1])
+        field = [self.value(o, kind) for o in operands[1:3]] + [self.value(o, "u32") for o in operands[3:]]
+        return self.put(operands[0], f"ptx_bfi({', '.join(field)})", kind)
+
     def unary(self, words, operands):
         kind = words[-1]
         a = self.value(operands[1], kind)
@@ -357,7 +362,7 @@ INSTRUCTIONS = {
     **dict.fromkeys(("atom", "red"), Kernel.atomic), **dict.fromkeys(("bar", "barrier"), Kernel.barrier),
     **dict.fromkeys(("and", "or", "xor", "div", "rem", "min", "max", "shl", "shr"), Kernel.binary),
     **dict.fromkeys(("not", "neg", "abs", "popc", "clz", "bfind", "brev", "cvta"), Kernel.unary),
-    "mov": Kernel.move, "cvt": Kernel.convert, "setp": Kernel.compare, "shfl": Kernel.shuffle, "vote": Kernel.vote,
+    "bfi": Kernel.insert, "mov": Kernel.move, "cvt": Kernel.convert, "setp": Kernel.compare, "shfl": Kernel.shuffle, "vote": Kernel.vote,
 }
 
 

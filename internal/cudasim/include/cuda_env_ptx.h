@@ -36,6 +36,13 @@ template <class T> CUDASIM_INLINE T ptx_mul_hi(T a, T b) {
 CUDASIM_INLINE uint32_t ptx_clz(uint32_t v) { return v ? __builtin_clz(v) : 32; }
 CUDASIM_INLINE uint32_t ptx_clz(uint64_t v) { return v ? __builtin_clzll(v) : 64; }
 template <class T> CUDASIM_INLINE uint32_t ptx_shiftamt(T v) { return v ? ptx_clz(v) : ~0u; }
+template <class T> CUDASIM_INLINE T ptx_bfi(T bits, T into, uint32_t at, uint32_t count) {
+  const uint32_t width = 8 * sizeof(T);
+  at &= 255, count &= 255;
+  if (at >= width) return into;
+  T mask = (count >= width ? ~T(0) : (T(1) << count) - 1) << at;
+  return (into & ~mask) | ((bits << at) & mask);
+}
 CUDASIM_INLINE uint32_t ptx_brev(uint32_t v) { return __brev(v); }
 CUDASIM_INLINE uint64_t ptx_brev(uint64_t v) { return (uint64_t)__brev(v) << 32 | __brev(v >> 32); }
 

@@ -23,7 +23,7 @@ def digests(arrays: Iterable[Named]) -> Tuple[str, str]:
         raise ImportError('digest() needs xxhash: pip install "khop[digest]"') from None
     topology, full = xxhash.xxh3_64(), xxhash.xxh3_64()
     for name, array, dtype in sorted(arrays, key=lambda a: a[0].encode()):
-        if not name.startswith(_TOPOLOGY + _COLUMNS):
+        if not name.startswith(_TOPOLOGY + _COLUMNS) or name.startswith("link/") and name.endswith("/item"):
             continue  # not part of what a digest covers
         if name.startswith(_IDS):
             array, dtype = array.astype(np.int64, copy=False), "int64"

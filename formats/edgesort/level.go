@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/khop-gnn/khop/internal/csc"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -139,7 +140,7 @@ func (l *level) place() run {
 	shares := share(l.segs, workers)
 	counts := make([][]uint32, workers)
 	mask, shift := l.mask(), l.shift
-	_ = parallel(workers, func(w int) error {
+	_ = csc.Parallel(workers, func(w int) error {
 		cnt := make([]uint32, l.parts+1)
 		for _, g := range shares[w] {
 			for _, k := range l.keys[g.at : g.at+g.n] {
@@ -161,7 +162,7 @@ func (l *level) place() run {
 		l.counts[p] += int64(at - r.starts[p])
 	}
 	r.starts[l.parts] = at
-	_ = parallel(workers, func(w int) error {
+	_ = csc.Parallel(workers, func(w int) error {
 		l.put(shares[w], counts[w])
 		return nil
 	})

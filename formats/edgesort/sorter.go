@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
-	"sync"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/source"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/csc"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -250,7 +250,7 @@ func (s *Sorter) fill(b source.Batch, lo, hi int) error {
 	}
 	base := s.top.have
 	stats, segments := make([]Stats, workers), make([]segment, workers)
-	err := parallel(workers, func(w int) error {
+	err := csc.Parallel(workers, func(w int) error {
 		from, to := lo+(hi-lo)*w/workers, lo+(hi-lo)*(w+1)/workers
 		at := base + int64((from-lo)*times)
 		n, err := s.encode(b, from, to, at, &stats[w])
@@ -387,28 +387,4 @@ func words(mem []byte) []uint64 {
 // narrow returns memory as numbers of records.
 func narrow(mem []byte) []uint32 {
 	return unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(mem))), len(mem)/4)
-}
-
-// parallel calls f(0) .. f(n-1) concurrently and returns the error of the lowest number that failed.
-func parallel(n int, f func(w int) error) error {
-	if n == 1 {
-		return f(0)
-	}
-	errs := make([]error, n)
-	var wg sync.WaitGroup
-	for w := 1; w < n; w++ {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			errs[w] = f(w)
-		}()
-	}
-	errs[0] = f(0)
-	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

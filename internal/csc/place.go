@@ -51,7 +51,7 @@ func (pl *placer[T, N]) walk(ctx context.Context, edges Edges[T]) (int64, error)
 			return ErrChanged
 		}
 		workers := min(b.opt.Workers, n/4096+1)
-		if err := parallel(workers, func(w int) error {
+		if err := Parallel(workers, func(w int) error {
 			return pl.count(w, c.piece(n*w/workers, n*(w+1)/workers))
 		}); err != nil {
 			return err
@@ -59,7 +59,7 @@ func (pl *placer[T, N]) walk(ctx context.Context, edges Edges[T]) (int64, error)
 		if err := pl.advance(workers); err != nil {
 			return err
 		}
-		if err := parallel(workers, func(w int) error {
+		if err := Parallel(workers, func(w int) error {
 			lo := n * w / workers
 			pl.put(w, c.piece(lo, n*(w+1)/workers), seen+int64(lo))
 			return nil

@@ -97,7 +97,7 @@ func walk[T ID](ctx context.Context, b *builder, edges Edges[T], stage string,
 				len(c.Types), len(c.Numbers))
 		}
 		workers := min(b.opt.Workers, n/4096+1)
-		if err := parallel(workers, func(w int) error {
+		if err := Parallel(workers, func(w int) error {
 			lo, hi := n*w/workers, n*(w+1)/workers
 			return work(w, c.piece(lo, hi), seen+int64(lo))
 		}); err != nil {
@@ -121,8 +121,8 @@ func (c Chunk[T]) piece(lo, hi int) Chunk[T] {
 	return p
 }
 
-// parallel calls f(0) .. f(n-1) concurrently and returns the error of the lowest number that failed.
-func parallel(n int, f func(w int) error) error {
+// Parallel calls f(0) .. f(n-1) concurrently and returns the error of the lowest number that failed.
+func Parallel(n int, f func(w int) error) error {
 	if n == 1 {
 		return f(0)
 	}

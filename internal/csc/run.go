@@ -118,7 +118,7 @@ func finish[N Number](ctx context.Context, b *builder, p pass, buf *buffers[N], 
 	p.firstNode = b.emitted
 	var next atomic.Int64
 	var last int64 // node whose indptr is set last
-	err := parallel(min(b.opt.Workers, len(jobs)), func(w int) error {
+	err := Parallel(min(b.opt.Workers, len(jobs)), func(w int) error {
 		for {
 			i := int(next.Add(1)) - 1
 			if i >= len(jobs) {

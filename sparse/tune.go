@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math/bits"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/wholefile"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -153,16 +155,10 @@ func (t *Tuning) Save(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	beside, err := os.CreateTemp(filepath.Dir(path), ".tune-*")
-	if err != nil {
+	return wholefile.Replace(path, 0o600, func(w io.Writer) error {
+		_, err := w.Write(append(text, '\n'))
 		return err
-	}
-	defer os.Remove(beside.Name()) // it is gone where all went well
-	_, err = beside.Write(append(text, '\n'))
-	if err = errors.Join(err, beside.Close()); err != nil {
-		return err
-	}
-	return os.Rename(beside.Name(), path)
+	})
 }
 
 // find returns the plan for a key; the default's where nothing was measured.

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/internal/paths"
+	"github.com/khop-gnn/khop/internal/wholefile"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -61,7 +61,7 @@ func (c *partitionCmd) Run(env *environment) (err error) {
 	if err != nil {
 		return fmt.Errorf("%s: %w", paths.Text(c.Dataset), err)
 	}
-	if err := writeBeside(out, p.Write); err != nil {
+	if err := wholefile.Replace(out, 0o644, p.Write); err != nil {
 		return err
 	}
 	r.Seconds = time.Since(start).Seconds()
@@ -73,22 +73,4 @@ func (c *partitionCmd) Run(env *environment) (err error) {
 		humanize.Comma(r.Edges), 100*float64(r.Cut)/float64(max(r.Edges, 1)), r.Passes,
 		durationText(time.Since(start)))
 	return err
-}
-
-// writeBeside writes a file whole, or not at all: under another name, which it then takes.
-func writeBeside(name string, write func(io.Writer) error) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = f.Close() // it may be closed already
-			err = errors.Join(err, os.Remove(f.Name()))
-		}
-	}()
-	if err := errors.Join(write(f), f.Sync(), f.Chmod(0o644)); err != nil {
-		return err
-	}
-	return errors.Join(f.Close(), os.Rename(f.Name(), name))
 }

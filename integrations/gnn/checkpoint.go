@@ -6,13 +6,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"unsafe"
 
 	"github.com/zeebo/xxh3"
+
+	"github.com/khop-gnn/khop/internal/wholefile"
 )
 
 // ErrCheckpoint is returned for a file that is no checkpoint, is damaged, or belongs to other options.
@@ -69,7 +71,7 @@ func (t *trainer) arrays() [][]byte {
 	return all
 }
 
-// save writes the checkpoint beside its place and moves it there.
+// save replaces the checkpoint.
 func (t *trainer) save() error {
 	if t.opt.Checkpoint == "" {
 		return nil
@@ -83,21 +85,10 @@ func (t *trainer) save() error {
 		text = append(text, b...)
 	}
 	sum := xxh3.Hash128(text).Bytes()
-	return replace(t.opt.Checkpoint, append(text, sum[:]...))
-}
-
-func replace(path string, text []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".checkpoint-*")
-	if err != nil {
+	return wholefile.Replace(t.opt.Checkpoint, 0o600, func(w io.Writer) error {
+		_, err := w.Write(append(text, sum[:]...))
 		return err
-	}
-	defer os.Remove(f.Name()) // it is gone where all went well
-	_, err = f.Write(text)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
+	})
 }
 
 // restore reads the checkpoint, if there is one, and returns the epochs that are done.

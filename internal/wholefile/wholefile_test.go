@@ -1,0 +1,47 @@
+package wholefile
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestTheOldFileStaysWhereTheNewOneFails writes a file, then fails to replace it.
+func TestTheOldFileStaysWhereTheNewOneFails(t *testing.T) {
+	folder := t.TempDir()
+	name := filepath.Join(folder, "state")
+	text := func(s string, err error) func(io.Writer) error {
+		return func(w io.Writer) error {
+			_, failed := io.WriteString(w, s)
+			return errors.Join(failed, err)
+		}
+	}
+	holds := func(want string) {
+		t.Helper()
+		got, err := os.ReadFile(name)
+		if err != nil || string(got) != want {
+			t.Errorf("the file holds %q, %v; want %q", got, err, want)
+		}
+		if files, err := os.ReadDir(folder); err != nil || len(files) != 1 {
+			t.Errorf("the folder holds %v, %v; want one file", files, err)
+		}
+	}
+	if err := Replace(name, 0o600, text("old", nil)); err != nil {
+		t.Fatal(err)
+	}
+	holds("old")
+	broken := errors.New("broken")
+	if err := Replace(name, 0o600, text("half of the n", broken)); !errors.Is(err, broken) {
+		t.Errorf("error %v, want %v", err, broken)
+	}
+	holds("old")
+	if err := Replace(name, 0o600, text("new", nil)); err != nil {
+		t.Fatal(err)
+	}
+	holds("new")
+	if err := Replace(filepath.Join(folder, "none", "state"), 0o600, text("x", nil)); err == nil {
+		t.Error("a file in a folder that is not there was written")
+	}
+}

@@ -89,11 +89,8 @@ func parseHeader(f [][]byte) (h header, err error) {
 // file is one being read.
 type file struct {
 	header
-	store    *source.EdgeStore
-	values   *source.Spool // weights of edges
-	node     *source.Spool // sizes and weights of nodes, one behind the other
-	src, dst []int64
-	data     []byte
+	listed *source.Listing // with weights
+	node   *source.Spool   // sizes and weights of nodes, one behind the other
 }
 
 // Read implements source.Reader.
@@ -107,11 +104,9 @@ func (Reader) Read(ctx context.Context, at source.Place, r *source.Request) (_ *
 		return nil, err
 	}
 	g := source.Plain()
-	m := &file{store: &source.EdgeStore{Spool: source.Spool{Budget: r.Budget}}, values: &source.Spool{Budget: r.Budget},
-		node: &source.Spool{Budget: r.Budget}}
-	for _, c := range []interface{ Close() error }{m.store, m.values, m.node} {
-		g.Own(c)
-	}
+	m := &file{listed: source.NewListing(r.Budget, 0), node: &source.Spool{Budget: r.Budget}}
+	g.Own(m.listed)
+	g.Own(m.node)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, g.Close())
@@ -123,10 +118,7 @@ func (Reader) Read(ctx context.Context, at source.Place, r *source.Request) (_ *
 	return g, m.describe(g, f.Path)
 }
 
-const (
-	chunkEdges = 1 << 18
-	maxLine    = 1 << 28 // a hub has all its neighbours in one line
-)
+const maxLine = 1 << 28 // a hub has all its neighbours in one line
 
 func (m *file) read(ctx context.Context, f *source.File, r *source.Request) error {
 	b := bufio.NewReaderSize(f, 1<<18)
@@ -153,6 +145,9 @@ func (m *file) read(ctx context.Context, f *source.File, r *source.Request) erro
 			if err != nil {
 				return fail(err)
 			}
+			if m.weigh {
+				m.listed.Width = 8
+			}
 		} else if node < m.nodes {
 			if err := m.line(w, node); err != nil {
 				return fail(err)
@@ -161,11 +156,11 @@ func (m *file) read(ctx context.Context, f *source.File, r *source.Request) erro
 			return fail(fmt.Errorf("a line behind those of %d nodes", m.nodes))
 		}
 		node++
-		if len(m.src) >= chunkEdges {
+		if m.listed.Full() {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			if err := m.flush(); err != nil {
+			if err := m.listed.Flush(); err != nil {
 				return err
 			}
 			r.Report("read", f.Done(), f.Size)
@@ -177,7 +172,7 @@ func (m *file) read(ctx context.Context, f *source.File, r *source.Request) erro
 	if node < m.nodes || node < 0 {
 		return fail(fmt.Errorf("there are lines of %d nodes, not %d: it is cut short", max(node, 0), m.nodes))
 	}
-	return m.flush()
+	return m.listed.Flush()
 }
 
 // line takes the line of a node.
@@ -208,39 +203,29 @@ func (m *file) line(w *words, node int64) error {
 		if v < 1 || v > m.nodes {
 			return fmt.Errorf("neighbour %d is not in 1 .. %d", v, m.nodes)
 		}
-		m.src, m.dst = append(m.src, node), append(m.dst, v-1)
+		weight := int64(0)
 		if m.weigh {
-			x, ok, err := w.number()
-			if err != nil {
+			if weight, ok, err = w.number(); err != nil {
 				return err
 			}
 			if !ok {
 				return fmt.Errorf("neighbour %d has no weight", v)
 			}
-			m.data = binary.LittleEndian.AppendUint64(m.data, uint64(x))
 		}
-		if len(m.src) >= chunkEdges {
-			if err := m.flush(); err != nil {
+		m.listed.Add(node, v-1, uint64(weight))
+		if m.listed.Full() {
+			if err := m.listed.Flush(); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-func (m *file) flush() error {
-	if _, err := m.values.Write(m.data); err != nil {
-		return err
-	}
-	err := m.store.Append(m.src, m.dst)
-	m.src, m.dst, m.data = m.src[:0], m.dst[:0], m.data[:0]
-	return err
-}
-
 func (m *file) describe(g *source.Graph, path string) error {
-	g.Node().Count, g.Edges.Count = m.nodes, m.store.Len()
-	if m.store.Len() != 2*m.edges {
+	g.Node().Count, g.Edges.Count = m.nodes, m.listed.Len()
+	if m.listed.Len() != 2*m.edges {
 		return source.Error(path, "", -1, "", fmt.Errorf("%d neighbours are listed, not twice the %d edges",
-			m.store.Len(), m.edges))
+			m.listed.Len(), m.edges))
 	}
 	node, err := m.node.Bytes()
 	if err != nil {
@@ -259,12 +244,9 @@ func (m *file) describe(g *source.Graph, path string) error {
 		}
 		g.Node().Columns = append(g.Node().Columns, cut(c, node, stride-8*int64(m.weights), stride))
 	}
-	if !m.weigh {
-		g.Edges.Each = source.Pairs(m.store.Each, nil, nil)
-		return nil
+	if m.weigh {
+		g.Edges.Columns = []graph.Column{{Name: "weight", DType: unified.Int64}}
 	}
-	data, err := m.values.Bytes()
-	g.Edges.Columns = []graph.Column{{Name: "weight", DType: unified.Int64}}
-	g.Edges.Each = source.Pairs(m.store.Each, [][]byte{data}, []int64{8})
+	g.Edges.Each, err = m.listed.Each()
 	return err
 }

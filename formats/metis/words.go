@@ -3,13 +3,12 @@ package metis
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 
 	"github.com/khop-gnn/khop/formats/source"
 	"github.com/khop-gnn/khop/graph"
-
-	"context"
 )
 
 // words reads the numbers of a text line by line, however long a line is.

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -46,11 +45,8 @@ type matrix struct {
 	rows, cols  int64
 	entries     int64
 
-	store    *source.EdgeStore
-	values   *source.Spool
-	src, dst []int64
-	data     []byte
-	least    float64
+	listed *source.Listing // with values
+	least  float64
 }
 
 func (m *matrix) fail(err error) error {
@@ -84,12 +80,10 @@ func (Reader) Read(ctx context.Context, at source.Place, r *source.Request) (_ *
 	if err := f.Count(r.Budget.Ledger()); err != nil {
 		return nil, err
 	}
-	m := &matrix{f: f, s: bufio.NewScanner(f), store: &source.EdgeStore{Spool: source.Spool{Budget: r.Budget}},
-		values: &source.Spool{Budget: r.Budget}}
+	m := &matrix{f: f, s: bufio.NewScanner(f), listed: source.NewListing(r.Budget, 8)}
 	m.s.Buffer(nil, source.MaxRecord)
 	g := source.Plain()
-	g.Own(m.store)
-	g.Own(m.values)
+	g.Own(m.listed)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, g.Close())
@@ -142,12 +136,10 @@ func (m *matrix) readHead() error {
 	return nil
 }
 
-const chunkEdges = 1 << 18
-
 func (m *matrix) readEntries(ctx context.Context, r *source.Request) error {
 	want, seen := 3, int64(0)
 	if m.field == "pattern" {
-		want = 2
+		want, m.listed.Width = 2, 0
 	}
 	for {
 		f, err := m.next()
@@ -166,11 +158,11 @@ func (m *matrix) readEntries(ctx context.Context, r *source.Request) error {
 		if err := m.entry(f); err != nil {
 			return m.fail(err)
 		}
-		if len(m.src) >= chunkEdges {
+		if m.listed.Full() {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			if err := m.flush(); err != nil {
+			if err := m.listed.Flush(); err != nil {
 				return err
 			}
 			r.Report("read", m.f.Done(), m.f.Size)
@@ -179,7 +171,7 @@ func (m *matrix) readEntries(ctx context.Context, r *source.Request) error {
 	if seen != m.entries {
 		return m.fail(fmt.Errorf("there are %d entries, not %d: it is cut short", seen, m.entries))
 	}
-	return m.flush()
+	return m.listed.Flush()
 }
 
 func (m *matrix) entry(f [][]byte) error {
@@ -191,8 +183,8 @@ func (m *matrix) entry(f [][]byte) error {
 		}
 		at[i] = v - 1
 	}
-	m.src, m.dst = append(m.src, at[0]), append(m.dst, at[1])
 	if m.field == "pattern" {
+		m.listed.Add(at[0], at[1], 0)
 		return nil
 	}
 	var bits uint64
@@ -210,7 +202,7 @@ func (m *matrix) entry(f [][]byte) error {
 		return fmt.Errorf("the value %.40q", f[2])
 	}
 	m.least = min(m.least, x)
-	m.data = binary.LittleEndian.AppendUint64(m.data, bits)
+	m.listed.Add(at[0], at[1], bits)
 	if m.kind == "skew-symmetric" && at[0] != at[1] {
 		if m.field == "integer" {
 			bits = -bits
@@ -218,34 +210,23 @@ func (m *matrix) entry(f [][]byte) error {
 			bits = math.Float64bits(-x)
 		}
 		m.least = min(m.least, -x)
-		m.src, m.dst = append(m.src, at[1]), append(m.dst, at[0])
-		m.data = binary.LittleEndian.AppendUint64(m.data, bits)
+		m.listed.Add(at[1], at[0], bits)
 	}
 	return nil
 }
 
-func (m *matrix) flush() error {
-	if _, err := m.values.Write(m.data); err != nil {
-		return err
-	}
-	err := m.store.Append(m.src, m.dst)
-	m.src, m.dst, m.data = m.src[:0], m.dst[:0], m.data[:0]
-	return err
-}
-
-func (m *matrix) describe(g *source.Graph) error {
+func (m *matrix) describe(g *source.Graph) (err error) {
 	g.Node().Count = m.rows
 	if m.rows != m.cols {
 		g.Nodes = []source.NodeType{{Name: "row", Count: m.rows}, {Name: "column", Count: m.cols}}
 		g.Types = []source.EdgeType{{Source: 0, Relation: "entry", Target: 1}}
 		g.Note("the matrix is %d x %d: rows and columns are node types of their own", m.rows, m.cols)
 	}
-	g.Edges.Count, g.Edges.Undirected = m.store.Len(), m.kind == "symmetric"
+	g.Edges.Count, g.Edges.Undirected = m.listed.Len(), m.kind == "symmetric"
+	g.Edges.Each, err = m.listed.Each()
 	if m.field == "pattern" {
-		g.Edges.Each = source.Pairs(m.store.Each, nil, nil)
-		return nil
+		return err
 	}
-	data, err := m.values.Bytes()
 	c := graph.Column{Name: "weight", DType: unified.Float64}
 	if m.field == "integer" {
 		c.DType = unified.Int64
@@ -254,6 +235,5 @@ func (m *matrix) describe(g *source.Graph) error {
 		c.Name = "value" // a weight is not negative
 	}
 	g.Edges.Columns = []graph.Column{c}
-	g.Edges.Each = source.Pairs(m.store.Each, [][]byte{data}, []int64{8})
 	return err
 }

@@ -89,8 +89,8 @@ func (Reader) Read(ctx context.Context, at source.Place, r *source.Request) (_ *
 	}
 	g := source.Plain()
 	d := &reader{g: g, r: r, nodes: source.NewNames(r.Budget), relations: source.NewNames(r.Budget),
-		store: &source.EdgeStore{Spool: source.Spool{Budget: r.Budget}}, column: &source.Spool{Budget: r.Budget}}
-	for _, c := range []interface{ Close() error }{d.nodes, d.relations, d.store, d.column} {
+		listed: source.NewListing(r.Budget, 4)}
+	for _, c := range []interface{ Close() error }{d.nodes, d.relations, d.listed} {
 		g.Own(c)
 	}
 	defer func() {
@@ -116,13 +116,8 @@ type reader struct {
 	r         *source.Request
 	nodes     *source.Names
 	relations *source.Names
-	store     *source.EdgeStore
-	column    *source.Spool // relations of edges, int32
-	src, dst  []int64
-	rel       []byte
+	listed    *source.Listing // with relations, int32
 }
-
-const chunkEdges = 1 << 18
 
 func (d *reader) read(ctx context.Context, at source.Place, split string) error {
 	f, err := at.OpenText()
@@ -158,7 +153,7 @@ func (d *reader) read(ctx context.Context, at source.Place, split string) error 
 		d.g.Links = append(d.g.Links, link)
 		return nil
 	}
-	return d.flush()
+	return d.listed.Flush()
 }
 
 // triple takes a line.
@@ -185,33 +180,22 @@ func (d *reader) triple(text []byte, edge bool, link *source.Link) error {
 	if !edge {
 		return link.Append(d.r.Budget.Ledger(), head, tail, rel)
 	}
-	d.src, d.dst = append(d.src, head), append(d.dst, tail)
-	d.rel = binary.LittleEndian.AppendUint32(d.rel, uint32(rel))
-	if len(d.src) == chunkEdges {
-		return d.flush()
+	d.listed.Add(head, tail, uint64(rel))
+	if d.listed.Full() {
+		return d.listed.Flush()
 	}
 	return nil
 }
 
-func (d *reader) flush() error {
-	if _, err := d.column.Write(d.rel); err != nil {
-		return err
-	}
-	err := d.store.Append(d.src, d.dst)
-	d.src, d.dst, d.rel = d.src[:0], d.dst[:0], d.rel[:0]
-	return err
-}
-
 func (d *reader) finish() error {
 	g := d.g
-	data, err := d.column.Bytes()
+	pairs, err := d.listed.Each()
 	if err != nil {
 		return err
 	}
 	g.Node().Count = d.nodes.Len()
 	g.Node().Strings = append(g.Node().Strings, d.nodes.Strings("id"), d.relations.Strings("relation"))
-	g.Edges.Count = d.store.Len()
-	pairs := source.Pairs(d.store.Each, [][]byte{data}, []int64{4})
+	g.Edges.Count = d.listed.Len()
 	if !d.r.RelationsAsTypes {
 		g.Edges.Columns = []graph.Column{{Name: "relation", DType: unified.Int32}}
 		g.Edges.Each = pairs

@@ -6,6 +6,7 @@ import (
 	"sort"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/enum"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -259,11 +260,11 @@ const (
 var exclusions = []string{"none", "seeds", "reverse"}
 
 // String returns the name on the command line.
-func (x Exclusion) String() string { return nameOf(exclusions, uint8(x)) }
+func (x Exclusion) String() string { return enum.Name(exclusions, x) }
 
 // UnmarshalText is the inverse of String.
 func (x *Exclusion) UnmarshalText(text []byte) error {
-	return parseName("exclusion", exclusions, text, (*uint8)(x))
+	return enum.Parse(ErrOptions, "exclusion", exclusions, text, x)
 }
 
 // reverses returns the edge types that hold the reverses of each, as ExcludeReverse names them.

@@ -3,10 +3,10 @@ package loader
 import (
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/enum"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
@@ -42,11 +42,11 @@ const (
 var remainders = []string{"pad", "drop", "short"}
 
 // String returns the name on the command line.
-func (r Remainder) String() string { return nameOf(remainders, uint8(r)) }
+func (r Remainder) String() string { return enum.Name(remainders, r) }
 
 // UnmarshalText is the inverse of String.
 func (r *Remainder) UnmarshalText(text []byte) error {
-	return parseName("remainder", remainders, text, (*uint8)(r))
+	return enum.Parse(ErrOptions, "remainder", remainders, text, r)
 }
 
 // Residence says where the dataset lies while it is read.
@@ -62,11 +62,11 @@ const (
 var residences = []string{"mapped", "resident"}
 
 // String returns the name on the command line.
-func (r Residence) String() string { return nameOf(residences, uint8(r)) }
+func (r Residence) String() string { return enum.Name(residences, r) }
 
 // UnmarshalText is the inverse of String.
 func (r *Residence) UnmarshalText(text []byte) error {
-	return parseName("residence", residences, text, (*uint8)(r))
+	return enum.Parse(ErrOptions, "residence", residences, text, r)
 }
 
 // NoDeviceCache is the Options.DeviceCache with which all of the source is read over the bus.
@@ -93,28 +93,11 @@ const (
 var rankings = []string{"in-degree", "pagerank", "presample", "uses", "none"}
 
 // String returns the name on the command line.
-func (r Ranking) String() string { return nameOf(rankings, uint8(r)) }
+func (r Ranking) String() string { return enum.Name(rankings, r) }
 
 // UnmarshalText is the inverse of String.
 func (r *Ranking) UnmarshalText(text []byte) error {
-	return parseName("ranking", rankings, text, (*uint8)(r))
-}
-
-func nameOf(names []string, i uint8) string {
-	if int(i) < len(names) {
-		return names[i]
-	}
-	return fmt.Sprintf("unknown(%d)", i)
-}
-
-func parseName(what string, names []string, text []byte, to *uint8) error {
-	for i, name := range names {
-		if name == string(text) {
-			*to = uint8(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("%w: %s %q: must be one of %s", ErrOptions, what, text, strings.Join(names, ", "))
+	return enum.Parse(ErrOptions, "ranking", rankings, text, r)
 }
 
 // Options say what to load and how. The zero value of every field but Sampler is its default.

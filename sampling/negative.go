@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/enum"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -28,11 +29,11 @@ const (
 var laws = []string{"uniform", "degree", "weight", "batch"}
 
 // String returns the name on the command line.
-func (l Law) String() string { return nameIn(laws, uint8(l)) }
+func (l Law) String() string { return enum.Name(laws, l) }
 
 // UnmarshalText is the inverse of String.
 func (l *Law) UnmarshalText(text []byte) error {
-	return parseIn("law of negatives", laws, text, (*uint8)(l))
+	return enum.Parse(ErrOptions, "law of negatives", laws, text, l)
 }
 
 // End says which end of an edge a negative replaces.
@@ -52,26 +53,10 @@ const (
 var ends = []string{"target", "source", "either", "both"}
 
 // String returns the name on the command line.
-func (e End) String() string { return nameIn(ends, uint8(e)) }
+func (e End) String() string { return enum.Name(ends, e) }
 
 // UnmarshalText is the inverse of String.
-func (e *End) UnmarshalText(text []byte) error { return parseIn("end", ends, text, (*uint8)(e)) }
-
-func nameIn(names []string, i uint8) string {
-	if int(i) < len(names) {
-		return names[i]
-	}
-	return fmt.Sprintf("unknown(%d)", i)
-}
-
-func parseIn(what string, names []string, text []byte, to *uint8) error {
-	i := slices.Index(names, string(text))
-	if i < 0 {
-		return fmt.Errorf("%w: %s %q: must be one of %q", ErrOptions, what, text, names)
-	}
-	*to = uint8(i)
-	return nil
-}
+func (e *End) UnmarshalText(text []byte) error { return enum.Parse(ErrOptions, "end", ends, text, e) }
 
 // Negatives say which edges that are not true a batch gets beside its seeds that are edges: each true edge with one end
 // or both replaced. The zero value is none. docs/sampling.md, "Negatives", states the result in full.

@@ -6,6 +6,7 @@ import (
 	"sort"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/enum"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -22,25 +23,14 @@ const (
 )
 
 // timeRules are the names of the rules on the command line.
-var timeRules = [...]string{"not-after", "before", "any"}
+var timeRules = []string{"not-after", "before", "any"}
 
 // String returns the rule's name on the command line.
-func (r TimeRule) String() string {
-	if int(r) < len(timeRules) {
-		return timeRules[r]
-	}
-	return fmt.Sprintf("rule %d", uint8(r))
-}
+func (r TimeRule) String() string { return enum.Name(timeRules, r) }
 
 // UnmarshalText is the inverse of String.
 func (r *TimeRule) UnmarshalText(text []byte) error {
-	for i, name := range timeRules {
-		if name == string(text) {
-			*r = TimeRule(i)
-			return nil
-		}
-	}
-	return fmt.Errorf("%w: rule of time %q: must be one of %q", ErrOptions, text, timeRules)
+	return enum.Parse(ErrOptions, "rule of time", timeRules, text, r)
 }
 
 // Temporal lets Neighbor follow the edges of the past only, as of the time of each seed: Request.Times and

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/unified"
 )
 
 // Assembler does for a custom sampler what all samplers share: node lists, local ids, blocks. The sampler says which
@@ -34,15 +33,9 @@ type assembler interface {
 
 // NewAssembler returns an assembler for samples of b.Layers hops. b is what the sampler's Bound returned.
 func NewAssembler(env Env, frontier Frontier, b Bound) (*Assembler, error) {
-	if ids, err := unified.View[int32](env.Graph.Indices()); err == nil {
-		impl, err := newCustom(env, ids, frontier, b)
-		return &Assembler{impl}, err
-	}
-	ids, err := unified.View[int64](env.Graph.Indices())
-	if err != nil {
-		return nil, err
-	}
-	impl, err := newCustom(env, ids, frontier, b)
+	impl, err := openByWidth(env,
+		func(ids []int32) (assembler, error) { return newCustom(env, ids, frontier, b) },
+		func(ids []int64) (assembler, error) { return newCustom(env, ids, frontier, b) })
 	return &Assembler{impl}, err
 }
 

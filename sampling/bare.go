@@ -10,18 +10,6 @@ import (
 // This file is for samplers that reach nodes otherwise than by picks of a hop: they append nodes to the lists of an
 // assembly, and write blocks and arrays of their own.
 
-// openByWidth opens a worker for the width of the graph's ids.
-func openByWidth(env Env, narrow func([]int32) (Worker, error), wide func([]int64) (Worker, error)) (Worker, error) {
-	if ids, err := unified.View[int32](env.Graph.Indices()); err == nil {
-		return narrow(ids)
-	}
-	ids, err := unified.View[int64](env.Graph.Indices())
-	if err != nil {
-		return nil, err
-	}
-	return wide(ids)
-}
-
 // boundNodes is the Bound of a sample of so many nodes and one layer without edges.
 func boundNodes(s *graph.Schema, nodes int64) Bound {
 	b := Bound{Layers: 1, Blocks: [][]int64{make([]int64, len(s.Edges))}}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/unified"
 )
 
 // Labor samples in-neighbours as Neighbor does, but lets destinations agree: each source has one variate, uniform over
@@ -104,14 +103,9 @@ func (l Labor) Open(env Env) (Worker, error) {
 	if err := l.Validate(env.Graph.Schema()); err != nil {
 		return nil, err
 	}
-	if ids, err := unified.View[int32](env.Graph.Indices()); err == nil {
-		return openLabor(l, env, ids)
-	}
-	ids, err := unified.View[int64](env.Graph.Indices())
-	if err != nil {
-		return nil, err
-	}
-	return openLabor(l, env, ids)
+	return openByWidth(env,
+		func(ids []int32) (Worker, error) { return openLabor(l, env, ids) },
+		func(ids []int64) (Worker, error) { return openLabor(l, env, ids) })
 }
 
 func openLabor[V nodeID](opt Labor, env Env, indices []V) (Worker, error) {

@@ -166,14 +166,9 @@ func (n Neighbor) Open(env Env) (Worker, error) {
 	if err := n.Validate(env.Graph.Schema()); err != nil {
 		return nil, err
 	}
-	if ids, err := unified.View[int32](env.Graph.Indices()); err == nil {
-		return openNeighbor(n, env, ids)
-	}
-	ids, err := unified.View[int64](env.Graph.Indices())
-	if err != nil {
-		return nil, err
-	}
-	return openNeighbor(n, env, ids)
+	return openByWidth(env,
+		func(ids []int32) (Worker, error) { return openNeighbor(n, env, ids) },
+		func(ids []int64) (Worker, error) { return openNeighbor(n, env, ids) })
 }
 
 func openNeighbor[V nodeID](opt Neighbor, env Env, indices []V) (Worker, error) {

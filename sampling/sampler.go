@@ -137,3 +137,16 @@ type Worker interface {
 	// Close frees the worker's memory.
 	Close() error
 }
+
+// openByWidth opens a worker, or what stands for one, for the width of the graph's ids.
+func openByWidth[W any](env Env, narrow func([]int32) (W, error), wide func([]int64) (W, error)) (W, error) {
+	if ids, err := unified.View[int32](env.Graph.Indices()); err == nil {
+		return narrow(ids)
+	}
+	ids, err := unified.View[int64](env.Graph.Indices())
+	if err != nil {
+		var none W
+		return none, err
+	}
+	return wide(ids)
+}

@@ -24,7 +24,7 @@ var layers = map[string]int{
 	"loader": 6, "integrations": 7, "bench": 8, "cmd": 8, "tools": 8, "tests": 8,
 }
 
-// source is a parsed file that is no test.
+// source is a parsed file that is not a test.
 type source struct {
 	folder string // with slashes, from the root
 	name   string

@@ -63,7 +63,7 @@ func (e *Event) Done() (bool, error) {
 	return e.device.ready(e.do, "query an event", drv.queryEvent)
 }
 
-// ready runs a query: not being ready is no error.
+// ready runs a query: not being ready is not an error.
 func (p *primary) ready(do func(string, func(handle) result) error, op string, query func(handle) result) (bool,
 	error) {
 	done := false

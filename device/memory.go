@@ -124,7 +124,7 @@ type PointerInfo struct {
 	Size    int64   // of it, in bytes
 }
 
-// Pointer asks the driver about an address. Memory that it does not know is no error: its Type is MemoryUnknown.
+// Pointer asks the driver about an address. Memory that it does not know is not an error: its Type is MemoryUnknown.
 func (d *Device) Pointer(a Address) (info PointerInfo, err error) {
 	err = d.do("read pointer attributes", func() (code result) {
 		info, code = drv.pointer(a)

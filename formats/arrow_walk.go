@@ -106,7 +106,7 @@ func checkSchemaMessage(m message, want arrayType) error {
 		return m.f.err
 	}
 	if m.kind != headerSchema || !ok {
-		return corruptf("the first Arrow message is no schema")
+		return corruptf("the first Arrow message is not a schema")
 	}
 	a, err := readSchema(m.f, schema)
 	if err == nil && !a.equal(want) {
@@ -198,7 +198,7 @@ func hasKey(f *flatbuf, v fbVector, key, value string) bool {
 func readBatch(m message, a arrayType, body int64) (layout, error) {
 	batch, ok := m.f.fieldTable(m.root, 2)
 	if m.f.err == nil && (m.kind != headerBatch || !ok) {
-		m.f.err = corruptf("the second Arrow message is no record batch")
+		m.f.err = corruptf("the second Arrow message is not a record batch")
 	}
 	l := layout{arrayType: a, bodyOffset: m.next, rows: m.f.fieldI64(batch, 0)}
 	if declared := m.f.fieldI64(m.root, 3); m.f.err == nil && declared != body {

@@ -235,7 +235,7 @@ func TestStringsAreReadByTypeAndName(t *testing.T) {
 		}
 	}
 	if _, err := list.At(list.Len()); err == nil {
-		t.Error("a string beyond the last one is no error")
+		t.Error("a string beyond the last one is not an error")
 	}
 	if _, err := d.Strings(0, "name"); !errors.Is(err, ErrNoStrings) {
 		t.Errorf("strings that are not there: %v", err)

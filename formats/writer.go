@@ -136,7 +136,7 @@ func lookFirst(dir string) (complete bool, err error) {
 		return false, fileError(dir, "", err)
 	}
 	if !st.IsDir() {
-		return false, fileError(dir, "choose another target", fmt.Errorf("%w and is no directory", ErrExist))
+		return false, fileError(dir, "choose another target", fmt.Errorf("%w and is not a directory", ErrExist))
 	}
 	if exists(filepath.Join(dir, manifestName)) {
 		return true, nil

@@ -86,7 +86,7 @@ const rankNodes = 1 << 16
 // Scores returns a score for each node, 16 bytes a node while it runs and 8 after. It is the same on every machine: one
 // goroutine adds in the order of the edges. (More goroutines, each with a part of the nodes, were slower.)
 //
-// Errors: ErrRange for a seed or source that is no node, unified.ErrShape for Indices that are not those of Indptr, the
+// Errors: ErrRange for a seed or source that is not a node, unified.ErrShape for Indices that do not fit Indptr, the
 // cause of ctx, pinned.ErrFault for a mapped file that was cut short.
 func (p PageRank) Scores(ctx context.Context) ([]float64, error) {
 	n := max(len(p.Indptr)-1, 0)

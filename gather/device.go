@@ -110,7 +110,7 @@ func (s *DeviceStore) RowBytes() int64 { return s.rowBytes }
 // grow: then for the device.
 //
 // ids are int32 or int64 [m] in memory that the device addresses, as is dst's; in any order, repeats allowed. An id
-// that is no row is left out and told by Err. unified.ErrShape for other ids, pinned.ErrPlacement for a dst of host
+// that is not a row is left out and told by Err. unified.ErrShape for other ids, pinned.ErrPlacement for a dst of host
 // memory, else errors of the driver and of the memory's Ledger.
 func (s *DeviceStore) Enqueue(stream *device.Stream, dst *unified.Buffer, ids unified.Tensor) (unified.Tensor, error) {
 	m := ids.Len()
@@ -210,7 +210,7 @@ func groupShift(rowBytes, unit int64) int64 {
 	return int64(min(bits.Len64(uint64(pieces-1)), 5))
 }
 
-// Err returns an ErrRange that names an id which is no row, and its position, if there was one in what streams have
+// Err returns an ErrRange that names an id which is not a row, and its position, if there was one in what streams have
 // passed by now. It stays. The rows of such a batch are undefined.
 func (s *DeviceStore) Err() error {
 	b := s.fault.Bytes()

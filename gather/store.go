@@ -7,7 +7,7 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// ErrRange is returned for an id that is no row of the column.
+// ErrRange is returned for an id that is not a row of the column.
 var ErrRange = errors.New("row out of range")
 
 // maxRow is the widest row in bytes: far beyond any feature, and small enough for kernels to count in int.
@@ -42,7 +42,7 @@ func (s *Store) Column() unified.Tensor { return s.column }
 func (s *Store) RowBytes() int64 { return s.rowBytes }
 
 // Gather copies row ids[i] of the column to row i of dst, which grows as needed, and returns it as a tensor [len(ids),
-// ...] over dst. ids are int32 or int64 [m], in any order, repeats allowed; ErrRange names the first that is no row.
+// ...] over dst. ids are int32 or int64 [m], in any order, repeats allowed; ErrRange names the first that is not a row.
 //
 // Cost: a pass over ids to check them, then one copy a row. It allocates nothing once dst is large enough.
 func (s *Store) Gather(dst *unified.Buffer, ids unified.Tensor) (unified.Tensor, error) {

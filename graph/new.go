@@ -18,7 +18,7 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// ErrEdge is returned for an edge whose source or destination is no node, and for a weight that is not a number.
+// ErrEdge is returned for an edge whose source or destination is not a node, and for a weight that is not a number.
 var ErrEdge = errors.New("invalid edge")
 
 // Data is what New makes a graph of.
@@ -165,7 +165,7 @@ func checkData(data *Data, s *Schema) error {
 					et.Count)
 			}
 			if row := badWeight(name, t); row >= 0 {
-				return fmt.Errorf("%w: edge type %v: edge %d: its weight is no finite number from 0 on", ErrEdge, et,
+				return fmt.Errorf("%w: edge type %v: edge %d: its weight must be finite and not negative", ErrEdge, et,
 					row)
 			}
 		}

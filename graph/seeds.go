@@ -91,7 +91,7 @@ func idAt(t unified.Tensor, i int64) int64 {
 	return v[i]
 }
 
-// Check reads every seed and returns ErrSeed for the first that is no node of its type, or an edge between others.
+// Check reads every seed and returns ErrSeed for the first that is not a node of its type, or an edge between others.
 func (s Seeds) Check(schema *Schema) error {
 	if len(s.Sets) > 0 && len(s.Edges) > 0 {
 		return fmt.Errorf("%w: %d sets of nodes and %d of edges: seeds are nodes or edges, not both", ErrSeed,

@@ -43,7 +43,7 @@ func TestTheListOfArraysIsWhatBatchesHave(t *testing.T) {
 				if base := b.Array(a.Base); b.IsView(i) {
 					views++
 					if n := len(x.Bytes()); &x.Bytes()[0] != &base.Bytes()[0] || n > len(base.Bytes()) {
-						t.Errorf("%s: %s is no beginning of %s", name, a.Name, l.Arrays()[a.Base].Name)
+						t.Errorf("%s: %s is not the beginning of %s", name, a.Name, l.Arrays()[a.Base].Name)
 					}
 				}
 				switch {

@@ -214,7 +214,7 @@ func TestSeedsThatAreEdgesAreChecked(t *testing.T) {
 		"times missing":        {pairs(graph.EdgeSet{Sources: two, Targets: two, Times: few}), graph.ErrSeed},
 		"no such type":         {loader.Options{Seeds: loader.AllEdges("likes")}, loader.ErrOptions},
 		"no such label column": {loader.Options{Seeds: loader.AllEdges(), LinkLabel: "lable"}, loader.ErrOptions},
-		"times that are no integers": {loader.Options{Seeds: loader.AllEdges(), LinkTime: "weight"},
+		"times that are not integers": {loader.Options{Seeds: loader.AllEdges(), LinkTime: "weight"},
 			loader.ErrOptions},
 		"negatives of nodes": {loader.Options{Negatives: sampling.Negatives{Ratio: 1}}, loader.ErrOptions},
 		"exclusion of nodes": {loader.Options{ExcludeSeeds: loader.ExcludeSeeds}, loader.ErrOptions},

@@ -17,7 +17,7 @@ import (
 type Loader struct {
 	*recipe
 	placed   *Placed
-	columns  []*column // [array]; nil for what is no column
+	columns  []*column // [array]; nil for what is not a column
 	estimate Estimate
 	ledger   *pinned.Ledger
 

@@ -150,7 +150,7 @@ type seedList struct {
 	sets    []seedRun
 	n       int64
 	byType  []int64 // items of each node type
-	numbers bool    // the items are no nodes: sampling.ItemSampler
+	numbers bool    // the items are not nodes: sampling.ItemSampler
 	key     uint64  // type key of the shuffle
 
 	// of seeds that are edges, in place of sets; byType then counts their ends

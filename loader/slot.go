@@ -27,7 +27,7 @@ type slot struct {
 	sample     graph.Sample
 	linkCounts [][3]int64 // [edge type] edges that were asked for, negatives, and those that were not found
 	counts     []int64    // Sample.NumNodes, row after row
-	rows       []gathered // [array]; empty for what is no column
+	rows       []gathered // [array]; empty for what is not a column
 	digest     *digester  // of the first Digest on
 
 	err     error     // in place of a batch

@@ -145,7 +145,7 @@ func errColumn(v, from, to int64, numEdges int) error {
 	return fmt.Errorf("%w: node %d: its edges are %d to %d of %d", ErrGraph, v, from, to, numEdges)
 }
 
-// errNode is for an edge whose source is no node at all.
+// errNode is for an edge whose source is not a node of the graph.
 func (a *assembly[V]) errNode(pos int64, v V) error {
 	return fmt.Errorf("%w: edge %d: source %d is none of the %d nodes", ErrGraph, pos, v, len(a.indptr)-1)
 }

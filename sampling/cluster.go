@@ -148,7 +148,7 @@ func (w *clusterWorker[V]) Sample(ctx context.Context, req *Request, out *graph.
 	w.ids = w.ids[:0]
 	for _, part := range req.Items {
 		if part < 0 || part >= int64(w.of.Parts()) {
-			return fmt.Errorf("%w: item %d is no part of %d", ErrOptions, part, w.of.Parts())
+			return fmt.Errorf("%w: part %d is not in 0 .. %d", ErrOptions, part, w.of.Parts()-1)
 		}
 		for _, v := range w.of.Part(int(part)) {
 			w.ids = append(w.ids, V(v))

@@ -28,7 +28,7 @@ const maxHotEdges = math.MaxUint32 - 1
 // many bytes of device memory; a node whose in-edges do not fit is passed over. 4 bytes for each node of the graph are
 // taken first: where that does not go, there are no copies. The stream is used, and waited for, until it returns.
 //
-// Errors: ErrGraph for columns that make no sense, graph.ErrSeed for an id that is no node, those of the device, the
+// Errors: ErrGraph for columns that make no sense, graph.ErrSeed for an id that is not a node, those of the device, the
 // context's cause.
 func NewHotAdjacency(ctx context.Context, stream *device.Stream, g *graph.Graph, order []int64, bytes int64,
 	mem pinned.Options) (*HotAdjacency, error) {

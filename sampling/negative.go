@@ -269,7 +269,7 @@ func (d *Drawer) standIn(draw uint64, e, end int, batch []int64, l *LinkSeeds, i
 	return in.at(draw, time)
 }
 
-// errTimes is for columns of times that are no integers.
+// errTimes is for columns of times that are not integers.
 func errTimes(nodeType, column string, t unified.Tensor) error {
 	return fmt.Errorf("%w: negatives: times %q of node type %q are %v; they must be one integer a node", ErrOptions,
 		column, nodeType, t)

@@ -274,7 +274,7 @@ func TestNegativesEqualTheOracle(t *testing.T) {
 	}
 }
 
-// mustKeepPromises checks what users rely on: strict negatives are no edges, one end stays, nodes exist by then.
+// mustKeepPromises checks what users rely on: strict negatives are not edges, one end stays, nodes exist by then.
 func (o *oracleNegatives) mustKeepPromises(t *testing.T, e int, l *LinkSeeds, given int) {
 	t.Helper()
 	et := &o.g.Schema().Edges[e]

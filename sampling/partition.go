@@ -25,7 +25,7 @@ func ReadPartition(r io.Reader) (*Partition, error) {
 	}
 	if err := lines.Err(); err != nil {
 		if errors.Is(err, bufio.ErrTooLong) {
-			err = fmt.Errorf("%w: partition: line %d is no number", ErrOptions, len(of)+1)
+			err = fmt.Errorf("%w: partition: line %d is not the number of a part", ErrOptions, len(of)+1)
 		}
 		return nil, err
 	}

@@ -14,7 +14,7 @@ import (
 // ErrOptions is returned for sampler options that make no sense, or none for the graph at hand.
 var ErrOptions = errors.New("invalid sampler options")
 
-// ErrGraph is returned where the graph's own arrays contradict each other, such as a source that is no node.
+// ErrGraph is returned where the graph's own arrays contradict each other, such as a source that is not a node.
 var ErrGraph = errors.New("invalid graph")
 
 // Sampler is a way to sample, as options: a plain value that can be compared, printed and used by many loaders.

@@ -84,7 +84,7 @@ func (s *size) Set(text string) error {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 || n<<shift>>shift != n {
-		return fmt.Errorf("%q is no size", text)
+		return fmt.Errorf("%q is not a size", text)
 	}
 	*s = size(n << shift)
 	return nil

@@ -29,7 +29,7 @@ func (env *environment) printJSONLine(v any) error {
 	return e.Encode(v)
 }
 
-// note tells the user something that is no result: one line on stderr.
+// note tells the user something that is not a result: one line on stderr.
 func (env *environment) note(format string, args ...any) {
 	fmt.Fprintf(env.stderr, "khop: %s\n", paths.Message(fmt.Sprintf(format, args...)))
 }

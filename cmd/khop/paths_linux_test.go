@@ -26,7 +26,7 @@ func program(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	return out.String(), err.String(), cmd.ProcessState.ExitCode()
 }
 
-// oddDir is a folder whose name is no text.
+// oddDir is a folder whose name is not text.
 func oddDir(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "d\xff")

@@ -113,8 +113,8 @@ func TestArraysThatDoNotFitAreNamed(t *testing.T) {
 		"edge_index.npy: has the shape [6]":        {"edge_index": expect.NPY([]int64{0, 1, 2, 1, 2, 0})},
 		"dst.npy: has the shape [1]":               {"src": expect.NPY([]int64{0, 1}), "dst": expect.NPY([]int64{0})},
 		"it is cut short":                          {"edge_index": index[:len(index)-1]},
-		"labels.npy: row 1: 0.5 is no class":       {"edge_index": index, "labels": expect.NPY([]float32{1, .5, 2})},
-		"train_idx.npy: row 0: 7 is no node":       {"edge_index": index, "train_idx": expect.NPY([]int64{7})},
+		"labels.npy: row 1: 0.5 is not a class":    {"edge_index": index, "labels": expect.NPY([]float32{1, .5, 2})},
+		"train_idx.npy: row 0: 7 is not a node":    {"edge_index": index, "train_idx": expect.NPY([]int64{7})},
 		"edge_weight.npy: is <f4 (2), but there":   {"edge_index": index, "edge_weight": expect.NPY([]float32{1, 2})},
 		"ids reach 4294967296, but there are only": {"edge_index": expect.NPY([]int64{0, 1 << 32}, 1, 2)},
 		"num_nodes.npy: is [1 2], not one number":  {"edge_index": index, "num_nodes": expect.NPY([]int64{1, 2})},
@@ -123,7 +123,7 @@ func TestArraysThatDoNotFitAreNamed(t *testing.T) {
 	} {
 		g, err := (Reader{}).Read(context.Background(), folder(t, arrays), &source.Request{})
 		if err == nil || !strings.Contains(err.Error(), says) && !(says == "integers are wanted" &&
-			strings.Contains(err.Error(), "no integer")) {
+			strings.Contains(err.Error(), "not an integer")) {
 			t.Errorf("%v, %v; want %q", g, err, says)
 		}
 	}

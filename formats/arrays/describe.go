@@ -353,7 +353,7 @@ func (d *Describer) labels(name string, h *npy.Header) ([]int64, error) {
 			case x == math.Trunc(x) && math.Abs(x) < 1<<62:
 				v = append(v, int64(x))
 			default:
-				return nil, d.fail(name, at+int64(i), "%v is no class", x)
+				return nil, d.fail(name, at+int64(i), "%v is not a class", x)
 			}
 		}
 	}

@@ -215,7 +215,7 @@ func (d *Describer) split(name, split string, h *npy.Header) (bool, error) {
 				}
 			}
 			if v < 0 || v >= nodes || mask && x != 1 {
-				return false, d.fail(name, at+int64(i), "%d is no node: there are %d nodes", x, nodes)
+				return false, d.fail(name, at+int64(i), "%d is not a node: there are %d nodes", x, nodes)
 			}
 			s.IDs = append(s.IDs, v)
 		}

@@ -149,7 +149,7 @@ func TestBadGraphsAreErrors(t *testing.T) {
 		"compressionflags=BLOCKS_RICE": "\"BLOCKS_RICE\" is not supported",
 		"zetak=0":                      "out of range",
 		"nodes=2":                      "but there are 2 nodes",
-		"nodes=-1":                     "no number of nodes",
+		"nodes=-1":                     "not a number of nodes",
 		"nodes=99999999999":            "but only",
 		"arcs=4":                       "there are 4 nodes and 4 edges",
 		"arcs=6":                       "holds 5 edges, but the properties say 6",

@@ -71,7 +71,7 @@ func readProperties(at source.Place) (p properties, err error) {
 	}
 	for key, to := range map[string]*int64{"nodes": &p.nodes, "arcs": &p.arcs} {
 		if *to, err = strconv.ParseInt(values[key], 10, 64); err != nil || *to < 0 || *to > 1<<48 {
-			return p, fail(key, fmt.Errorf("%.40q is no number of %s", values[key], key))
+			return p, fail(key, fmt.Errorf("%.40q is not a number of %s", values[key], key))
 		}
 	}
 	for key, to := range map[string]*int{"windowsize": &p.window, "minintervallength": &p.intervals,

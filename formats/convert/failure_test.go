@@ -107,7 +107,7 @@ func TestWhatCannotBeConvertedIsAnErrorAndLeavesNothing(t *testing.T) {
 		{"a table that is not there", good,
 			Options{Features: filepath.Join(filepath.Dir(npyFile(t, []int64{1})), "nodes.npy")}, fs.ErrNotExist,
 			"table.npy"},
-		{"labels that are no integers", good, Options{Labels: npyFile(t, []float32{1, 2.5, 3})}, nil, "row 1"},
+		{"labels that are not integers", good, Options{Labels: npyFile(t, []float32{1, 2.5, 3})}, nil, "row 1"},
 		{"features in one dimension", good, Options{Features: npyFile(t, []float32{1, 2, 3})}, nil, "(nodes, width)"},
 		{"a table that is none", good, Options{Features: good}, nil, "numpy.save"},
 		{"a table that is cut short", good, Options{Features: write(t, "f.npy",

@@ -75,7 +75,7 @@ func (c *column) store(b []byte) error {
 func (c *column) float(f []byte) (float64, error) {
 	x, err := strconv.ParseFloat(string(f), 64)
 	if err != nil {
-		return 0, badf("", "column %q: %q is no number", c.name, clip(f))
+		return 0, badf("", "column %q: %q is not a number", c.name, clip(f))
 	}
 	if c.name == "weight" && (!(x >= 0) || math.IsInf(x, 0)) {
 		return 0, c.badWeight(f)
@@ -85,7 +85,7 @@ func (c *column) float(f []byte) (float64, error) {
 
 func (c *column) badWeight(f []byte) error {
 	return badf("correct it, remove the edge, or give the column another name by --columns",
-		"column %q: %s is no weight: it must be finite and not negative", c.name, clip(f))
+		"column %q: %s is not a weight: it must be finite and not negative", c.name, clip(f))
 }
 
 // encode parses a value of a given type.
@@ -111,7 +111,7 @@ func (c *column) encode(word *[8]byte, f []byte) error {
 		return badf("", "column %q: %s does not fit %v", c.name, clip(f), c.dtype)
 	}
 	if err != nil {
-		return badf("", "column %q: %q is no whole number", c.name, clip(f))
+		return badf("", "column %q: %q is not a whole number", c.name, clip(f))
 	}
 	binary.LittleEndian.PutUint64(word[:], uint64(v))
 	return nil

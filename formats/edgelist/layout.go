@@ -47,7 +47,7 @@ var ends = [][2]string{
 	{"u", "i"}, {"source", "destination"}, {"src", "dest"}, {"start", "end"}, {"row", "col"}, {"subject", "object"},
 }
 
-// sampled is a line that is no comment, with where it stands.
+// sampled is a line that is not a comment, with where it stands.
 type sampled struct {
 	at     int // offset in the block
 	fields [][]byte
@@ -111,7 +111,7 @@ func (r *reader) checkText(b []byte) error {
 	case head[0] == 0x80 && len(head) > 1 && head[1] <= 5:
 		what = "is a Python pickle, which is never executed"
 	case bytes.IndexByte(head, 0) >= 0:
-		what = "holds zero bytes: it is no text"
+		what = "holds zero bytes: it is not text"
 	default:
 		return nil
 	}
@@ -336,11 +336,11 @@ func (r *reader) decideIDs(lay *layout, b []byte, lines []sampled) error {
 				strings.EqualFold(f, "nan")) {
 				return r.lineError(b[lines[odd].at:],
 					"write ids as whole numbers, or take them as names by --ids names",
-					fmt.Errorf("id %q is no whole number", f))
+					fmt.Errorf("id %q is not a whole number", f))
 			}
 			if numbers > 9*len(lines)/10 {
 				return r.lineError(b[lines[odd].at:], "correct the line, or take all ids as names by --ids names",
-					fmt.Errorf("id %q is no number, but most are", f))
+					fmt.Errorf("id %q is not a number, but most are", f))
 			}
 		}
 		lay.names = lay.names || odd >= 0 || zeros > 0

@@ -143,7 +143,7 @@ func (r *reader) parseLine(line []byte) error {
 		return nil
 	}
 	if len(line) > MaxLine {
-		return badf("this is no edge list", "the line is longer than %d bytes", MaxLine)
+		return badf("this is not an edge list", "the line is longer than %d bytes", MaxLine)
 	}
 	f, err := r.split(line, r.lay.delim, r.fields[:0])
 	r.fields = f
@@ -192,7 +192,7 @@ func (r *reader) id(list *source.Names, f []byte) (int64, error) {
 	case errors.Is(err, strconv.ErrRange):
 		return 0, badf(names, "id %s does not fit 64 bits", clip(f))
 	case err != nil:
-		return 0, badf(names, "id %q is no number", clip(f))
+		return 0, badf(names, "id %q is not a number", clip(f))
 	case v < 0:
 		return 0, badf("node numbers count from 0; "+names, "id %d is negative", v)
 	case len(f) > 1 && f[0] == '0' && r.opt.IDs == Auto:

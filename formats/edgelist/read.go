@@ -126,7 +126,7 @@ func (r *reader) readAll(ctx context.Context, f *source.File) error {
 		}
 		whole := bytes.LastIndexByte(buf[:have], '\n') + 1
 		if whole == 0 && !end {
-			return source.Error(r.path, "", r.line+1, "this is no edge list",
+			return source.Error(r.path, "", r.line+1, "this is not an edge list",
 				fmt.Errorf("the line is longer than %d bytes", MaxLine))
 		}
 		if err := r.parse(buf[:whole]); err != nil {

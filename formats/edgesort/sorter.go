@@ -45,7 +45,7 @@ type Options struct {
 	Nodes   []source.NodeType
 	Types   []source.EdgeType
 	Columns []graph.Column // of the batches
-	Both    bool           // add the reverse of each edge that is no self-loop; all types are between nodes of one type
+	Both    bool           // add the reverse of each edge but of self-loops; all types are between nodes of one type
 	Merge   Merge
 	Loops   Loops
 	ByTime  int   // the number of the column by which edges of a destination and type are ordered; -1: by source

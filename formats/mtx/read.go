@@ -54,7 +54,7 @@ func (m *matrix) fail(err error) error {
 		"a Matrix Market file has a banner, comments, sizes, and an entry a line", err)
 }
 
-// next returns the fields of the next line that is no comment; nil at the end.
+// next returns the fields of the next line that is not a comment; nil at the end.
 func (m *matrix) next() ([][]byte, error) {
 	for m.s.Scan() {
 		m.line++

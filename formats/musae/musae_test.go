@@ -143,7 +143,7 @@ func TestBadFilesAreNamed(t *testing.T) {
 		{"cut short", edges, `{"0": [1`, targets, "x_features.json", "", -1},
 		{"ends in the middle", edges, `{"0": [1]`, targets, "x_features.json", "", -1},
 		{"node beyond the table", edges, `{"3": [1]}`, targets, "x_features.json", "3 nodes", -1},
-		{"node that is none", edges, `{"a": [1]}`, targets, "x_features.json", "no node number", -1},
+		{"node that is none", edges, `{"a": [1]}`, targets, "x_features.json", "not a node number", -1},
 		{"node twice", edges, `{"0": [1], "0": [2]}`, targets, "x_features.json", "already", -1},
 		{"feature negative", edges, `{"0": [1, -1]}`, targets, "x_features.json", "entry 1: feature -1", -1},
 		{"feature beyond reason", edges, `{"0": [99999999]}`, targets, "x_features.json", "feature 99999999", -1},

@@ -157,7 +157,7 @@ func readTarget(at source.Place, l *pinned.Ledger) (*target, error) {
 		}
 		if x.id, err = strconv.ParseInt(rec[id], 10, 64); err != nil || x.id < 0 {
 			return nil, source.Error(path, "id", x.line, "node numbers count from 0",
-				fmt.Errorf("%.80q is no node number", rec[id]))
+				fmt.Errorf("%.80q is not a node number", rec[id]))
 		}
 		if err := all.add(x); err != nil {
 			return nil, source.Error(path, "", x.line, "", err)
@@ -277,7 +277,7 @@ func (l *lists) read(d *json.Decoder) error {
 		key, _ := t.(string)
 		v, err := strconv.ParseInt(key, 10, 64)
 		if err != nil || v < 0 || v >= int64(len(l.seen)) {
-			return fail(clip(key), fmt.Errorf("no node number: there are %d nodes", len(l.seen)))
+			return fail(clip(key), fmt.Errorf("not a node number: there are %d nodes", len(l.seen)))
 		}
 		if l.seen[v] {
 			return fail(key, errors.New("the node has a list already"))
@@ -301,7 +301,7 @@ func (l *lists) read(d *json.Decoder) error {
 // readList reads the features of one node.
 func (l *lists) readList(d *json.Decoder) error {
 	if t, err := d.Token(); err != nil || t != json.Delim('[') {
-		return errors.Join(errors.New("is no list"), err)
+		return errors.Join(errors.New("is not a list"), err)
 	}
 	for i := 0; d.More(); i++ {
 		l.paced.Next()

@@ -347,7 +347,7 @@ func integral[T float32 | float64](h *Header, to []int64, t unified.Tensor, at i
 	v, err := unified.View[T](t)
 	for i, x := range v {
 		if math.Trunc(float64(x)) != float64(x) || math.Abs(float64(x)) >= 1<<63 {
-			return nil, fmt.Errorf("%w: row %d: %v is no integer", ErrType, h.row(at+int64(i)), x)
+			return nil, fmt.Errorf("%w: row %d: %v is not an integer", ErrType, h.row(at+int64(i)), x)
 		}
 		to = append(to, int64(x))
 	}

@@ -281,7 +281,7 @@ var damagedArrays = []struct {
 	{"features too wide", with(sparse(), array("attr_matrix.shape", "", int64(3), 1<<40)), "attr_matrix.shape", -1,
 		"too many"},
 	{"too few labels", with(sparse(), array("labels", "", int8(1))), "labels", -1, "1 labels"},
-	{"labels that are no integers", with(sparse(), array("labels", "", float32(1), 2, .5)), "labels", -1, "row 2"},
+	{"labels that are not integers", with(sparse(), array("labels", "", float32(1), 2, .5)), "labels", -1, "row 2"},
 	{"indptr missing a part", without(sparse(), "adj_matrix.indices"), "adj_matrix.indices", -1, "missing"},
 	{"edge too large", with(dense(), array("edges", "(2, 2)", int64(0), 1, 3, 2)), "edges", 1, "node 3"},
 	{"edge negative", with(dense(), array("edges", "(2, 2)", int64(-4), 1, 2, 2)), "edges", 0, "node -4"},

@@ -46,7 +46,7 @@ func Read(ctx context.Context, at source.Place, ledger *pinned.Ledger) (_ *sourc
 	case a.has("indptr") && a.has("indices"):
 		err = a.bare(g)
 	default:
-		known = false // what is looked at is no part of a layout
+		known = false // what is looked at is not part of a layout
 		var ok bool
 		if ok, err = d.Edges(ctx); !ok && err == nil {
 			err = source.Error(a.path, "", -1, "", fmt.Errorf("an archive of no known layout: it holds %s", a.list()))

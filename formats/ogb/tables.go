@@ -59,11 +59,11 @@ func integer(f []byte) (int64, error) {
 	x, err := strconv.ParseFloat(string(f), 64)
 	switch {
 	case err != nil:
-		return 0, fmt.Errorf("%.60q is no number", f)
+		return 0, fmt.Errorf("%.60q is not a number", f)
 	case math.IsNaN(x):
 		return -1, nil
 	case x != math.Trunc(x) || math.Abs(x) >= 1<<62:
-		return 0, fmt.Errorf("%.60q is no whole number", f)
+		return 0, fmt.Errorf("%.60q is not a whole number", f)
 	}
 	return int64(x), nil
 }
@@ -82,7 +82,7 @@ func floats(ctx context.Context, at source.Place, to *source.Spool) (width, n in
 		for _, x := range f {
 			v, err := strconv.ParseFloat(string(x), 32)
 			if err != nil && !errors.Is(err, strconv.ErrRange) {
-				return fmt.Errorf("%.60q is no number", x)
+				return fmt.Errorf("%.60q is not a number", x)
 			}
 			buf = binary.LittleEndian.AppendUint32(buf, math.Float32bits(float32(v)))
 		}

@@ -58,7 +58,7 @@ var plain = map[byte]func(*machine) error{
 		}
 		v, perr := strconv.ParseInt(s, 10, 64)
 		if err == nil && perr != nil {
-			err = fmt.Errorf("%w: %.40q is no number", ErrFormat, s)
+			err = fmt.Errorf("%w: %.40q is not a number", ErrFormat, s)
 		}
 		m.push(v)
 		return err
@@ -68,7 +68,7 @@ var plain = map[byte]func(*machine) error{
 		s, err := m.line()
 		v, perr := strconv.ParseFloat(s, 64)
 		if err == nil && perr != nil {
-			err = fmt.Errorf("%w: %.40q is no number", ErrFormat, s)
+			err = fmt.Errorf("%w: %.40q is not a number", ErrFormat, s)
 		}
 		m.push(v)
 		return err
@@ -191,7 +191,7 @@ var objects = map[byte]func(*machine) error{
 		from, ok := module.(string)
 		what, both := name.(string)
 		if !ok || !both {
-			return fmt.Errorf("%w: a name that is no string", ErrFormat)
+			return fmt.Errorf("%w: a name that is not a string", ErrFormat)
 		}
 		return m.name(from, what)
 	},
@@ -274,7 +274,7 @@ func (m *machine) call() error {
 	n, ok := name.(Name)
 	t, tuple := args.(Tuple)
 	if !ok || !tuple {
-		return fmt.Errorf("%w: a call of what is no name", ErrFormat)
+		return fmt.Errorf("%w: a call of something that is not a name", ErrFormat)
 	}
 	v, err := m.build(n, t)
 	m.push(v)

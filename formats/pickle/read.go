@@ -315,7 +315,7 @@ func (m *machine) lineNumber() (int64, error) {
 	}
 	v, err := strconv.ParseInt(strings.TrimSuffix(s, "L"), 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("%w: %.40q is no number", ErrFormat, s)
+		return 0, fmt.Errorf("%w: %.40q is not a number", ErrFormat, s)
 	}
 	return v, nil
 }

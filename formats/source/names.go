@@ -18,7 +18,7 @@ type Names struct {
 	Texts
 }
 
-// ErrText is returned for a name that is no text.
+// ErrText is returned for a name that is not text.
 var ErrText = errors.New("not UTF-8")
 
 type slot struct {

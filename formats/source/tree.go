@@ -232,7 +232,7 @@ func (t *Tree) Archives() (found []string) {
 	return found
 }
 
-// Single reports whether one file was named, which is no archive.
+// Single reports whether one file was named, which is not an archive.
 func (t *Tree) Single() bool { return t.single }
 
 // Has reports whether there is a file of this name; beside a single file too.

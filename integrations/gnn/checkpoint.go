@@ -17,7 +17,7 @@ import (
 	"github.com/khop-gnn/khop/internal/wholefile"
 )
 
-// ErrCheckpoint is returned for a file that is no checkpoint, is damaged, or belongs to other options.
+// ErrCheckpoint is returned for a file that is not a checkpoint, is damaged, or belongs to other options.
 var ErrCheckpoint = errors.New("gnn: not a checkpoint of this training")
 
 // A checkpoint is a line of JSON (checkpointHead), then for each parameter its numbers and both moments, float32 in

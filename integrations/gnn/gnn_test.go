@@ -218,7 +218,7 @@ func TestTrainRefusesWhatItCannotTrain(t *testing.T) {
 	}
 }
 
-// TestTrainingThatDivergesSaysSo: a loss that is no number has no place in a checkpoint, nor in JSON.
+// TestTrainingThatDivergesSaysSo: a loss that is not a number has no place in a checkpoint, nor in JSON.
 func TestTrainingThatDivergesSaysSo(t *testing.T) {
 	opt := Options{Model: "gcn", Epochs: 5, Rate: 1e30, Checkpoint: filepath.Join(t.TempDir(), "checkpoint")}
 	opt.Report = func(e Epoch) {

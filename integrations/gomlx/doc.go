@@ -21,7 +21,7 @@
 //
 // GoMLX compiles a model once for each combination of shapes, and refuses more than 32. Batches are therefore padded,
 // by default to powers of two that only ever grow, so that an epoch settles on one combination after a few batches.
-// Each list of nodes has a last row that is no node, the dump row: padded edges lead from it to it, so that padding
+// Each list of nodes has a last row that is not a node, the dump row: padded edges lead from it to it, so that padding
 // reaches no node and no gradient.
 //
 // The order of batches, their contents and their states are the loader's. One goroutine turns the next batch into

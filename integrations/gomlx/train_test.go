@@ -96,7 +96,7 @@ func scalar(t testing.TB, x *tensors.Tensor) float64 {
 	t.Helper()
 	v, ok := x.Value().(float32)
 	if !ok {
-		t.Fatalf("%v is no float32", x.Shape())
+		t.Fatalf("%v is not float32", x.Shape())
 	}
 	return float64(v)
 }

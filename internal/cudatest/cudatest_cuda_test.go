@@ -158,7 +158,7 @@ func TestFailuresComeWhenAsked(t *testing.T) {
 		t.Errorf("got %v, want a lost device", err)
 	}
 	if found := Findings(); found != nil {
-		t.Errorf("a failure on purpose is no finding: %q", found)
+		t.Errorf("a failure on purpose is not a finding: %q", found)
 	}
 	if after := NowLive(t); after != before {
 		t.Errorf("%+v became %+v", before, after)

@@ -18,7 +18,7 @@ func Text(path string) string {
 	return strconv.Quote(path)
 }
 
-// Message returns a message in which all that is no text is escaped: bytes that are not UTF-8, and characters that do
+// Message returns a message in which all that is not text is escaped: bytes that are not UTF-8, and characters that do
 // not print, such as those that steer a terminal.
 func Message(text string) string {
 	bad := func(r rune) bool {

@@ -24,7 +24,7 @@ func FuzzText(f *testing.F) {
 	f.Add(`"a\xff"`, "a\xff")
 	f.Fuzz(func(t *testing.T, a, b string) {
 		if !utf8.ValidString(Text(a)) || !utf8.ValidString(Message(a)) {
-			t.Errorf("%q is shown as %q and %q, which is no text", a, Text(a), Message(a))
+			t.Errorf("%q is shown as %q and %q, which is not text", a, Text(a), Message(a))
 		}
 		if a != b && Text(a) == Text(b) {
 			t.Errorf("%q and %q are both shown as %s", a, b, Text(a))

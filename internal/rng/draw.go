@@ -8,7 +8,7 @@ func Draw(s uint64, i uint64) uint64 {
 }
 
 // Bounded turns a draw into an integer of [0, n): floor(d·n / 2⁶⁴). No value's probability is off by more than 2⁻⁶⁴.
-// Without rejection, each choice takes exactly one draw. For n = 0 the result is 0, which is no valid choice.
+// Without rejection, each choice takes exactly one draw. For n = 0 the result is 0, which is not a valid choice.
 //
 // Method: the multiplication of D. Lemire, "Fast random integer generation in an interval", ACM TOMACS 29(1), 2019,
 // less its rejection step.

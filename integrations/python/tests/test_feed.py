@@ -89,7 +89,7 @@ def test_a_state_of_other_options_is_refused(start):
     _, loader = start(lambda s: s.serve())
     with pytest.raises(khop.StateError, match="seed is 8, this loader's 7"):
         loader.load_state_dict({**loader.state_dict(), "seed": 8})
-    with pytest.raises(khop.StateError, match="no state"):
+    with pytest.raises(khop.StateError, match="not a state"):
         loader.load_state_dict({"model": 1})
 
 

@@ -168,7 +168,7 @@ func (c *Consumer) meet(h wire.Hello, m wire.Welcome, text []byte) error {
 	}
 	if h.Rank != wire.AnyRank && m.Rank != h.Rank || h.Hold > 0 && m.Hold > h.Hold ||
 		h.Index != 0 && m.Index != h.Index || h.Takes == 0 && m.Is&wire.IsOnDevice != 0 {
-		return fmt.Errorf("%w: WELCOME %+v is no answer to HELLO %+v", wire.ErrMessage, m, h)
+		return fmt.Errorf("%w: WELCOME %+v is not an answer to HELLO %+v", wire.ErrMessage, m, h)
 	}
 	var d struct {
 		State *loader.State `json:"state"`

@@ -99,7 +99,7 @@ func typedGraph(t testing.TB) *graph.Graph {
 	return g
 }
 
-// matrix has v in rows of width elements. Where they do not divide it is no tensor, which graph.New refuses.
+// matrix has v in rows of width elements. Where they do not divide it is not a tensor, which graph.New refuses.
 func matrix[T unified.Element](v []T, width int64) unified.Tensor {
 	m, _ := unified.FromSlice(v).Reshape(int64(len(v))/width, width)
 	return m

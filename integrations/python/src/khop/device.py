@@ -270,7 +270,7 @@ def begin(ring: DeviceRing, framework: Framework, welcome: Welcome) -> None:
 
 def array_of(framework: Framework, arrays: DeviceArrays, name: str, index: Optional[np.dtype[Any]]) -> Array:
     """An array of a batch, which with torch is on the device wherever it lay. Ids get the index dtype: a copy, on the device, where
-    they have another. index is None for what is no id."""
+    they have another. index is None for what is not an id."""
     view = arrays.view(name)
     if isinstance(framework, Torch):
         if view is not None:

@@ -171,7 +171,7 @@ class Connection:
             if key not in ("epoch", "next") and key in state and state[key] != own:
                 raise StateError(f"the state's {key} is {state[key]!r}, this loader's {own!r}: make the loader as it was, or start an epoch anew")
         if not {"epoch", "next"} <= set(state):
-            raise StateError("this is no state of a khop loader: it has no epoch and next")
+            raise StateError("this is not a state of a khop loader: it has no epoch and next")
         self._pending = dict(state)
         self._epoch, self._next = _number(self._pending, "epoch"), _number(self._pending, "next")
 

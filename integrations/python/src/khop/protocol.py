@@ -181,7 +181,7 @@ _WELCOME = struct.Struct("<HHI8sHHIIIIIIIQQ")
 def read(data: bytes) -> Message:
     """Reads a packet that a server sent."""
     if len(data) < 8:
-        raise ProtocolError(f"a packet of {len(data)} bytes is no message")
+        raise ProtocolError(f"a packet of {len(data)} bytes is not a message")
     kind, flags, length = _KIND.unpack_from(data)
     if length != len(data) or length > MESSAGE_BYTES:
         raise ProtocolError(f"a message says that it has {length} bytes, its packet has {len(data)}")
@@ -199,7 +199,7 @@ def read(data: bytes) -> Message:
 def _welcome(data: bytes, flags: int) -> Welcome:
     (_, _, _, magic, version, _, rank, world, hold, slots, dtype, bits, size, batches, _) = _WELCOME.unpack_from(data)
     if magic != MAGIC:
-        raise ProtocolError("this is no khop server: its answer does not begin as one")
+        raise ProtocolError("this is not a khop server: its answer does not begin as one")
     if version != VERSION:
         raise ProtocolError(f"the server speaks version {version} of the feed, this package version {VERSION}")
     _limit("rank", rank, world)
@@ -299,7 +299,7 @@ def _json(data: bytes, begin: int, size: int) -> dict[str, Any]:
     except (ValueError, RecursionError) as e:
         raise ProtocolError(f"not JSON: {e}") from None
     if not isinstance(value, dict):
-        raise ProtocolError("JSON that is no object")
+        raise ProtocolError("the JSON is not an object")
     return value
 
 

@@ -35,7 +35,7 @@ class Memory:
         try:
             seals = fcntl.fcntl(fds[0], _F_GET_SEALS)
         except OSError as e:
-            raise ProtocolError(f"segment {about.number} is no memfd: {e}") from None
+            raise ProtocolError(f"segment {about.number} is not a memfd: {e}") from None
         if seals & _SEALS != _SEALS:
             raise ProtocolError(f"segment {about.number} can change its size: its seals are {seals:#x}")
         size = os.fstat(fds[0]).st_size

@@ -205,7 +205,7 @@ class EdgeView:
     def _negatives(self, end: int) -> Array:
         seeds, negatives, _ = self.num_links
         if seeds and negatives % seeds:
-            raise AttributeError(f"{negatives} negatives of {seeds} seeds are no rows: make the loader with triplets=True")
+            raise AttributeError(f"{negatives} negatives do not make a row for each of {seeds} seeds: make the loader with triplets=True")
         return self._ends()[end][seeds:].reshape(seeds, negatives // max(seeds, 1))
 
     def _ends(self) -> list[Array]:

@@ -134,9 +134,17 @@ func trialsOf(n int) int {
 // goroutine's.
 func roundsOf(n int) int {
 	if invariants.Enabled {
-		return n / 6
+		return n / 5
 	}
 	return n
+}
+
+// roundsOrHeavy is roundsOf n, or the second number with -heavy.
+func roundsOrHeavy(n, heavily int) int {
+	if *heavy {
+		return heavily
+	}
+	return roundsOf(n)
 }
 
 // orders calls f with every order of 0 .. n-1, as the rank of each.

@@ -247,11 +247,7 @@ func randomChoice(r *rand.Rand, n Neighbor) Neighbor {
 func TestNeighborThatChoosesEqualsTheOracle(t *testing.T) {
 	const seed = 20261123
 	r := rand.New(rand.NewPCG(seed, 0))
-	rounds := roundsOf(80)
-	if *heavy {
-		rounds = 5000
-	}
-	for round := range rounds {
+	for round := range roundsOrHeavy(80, 5000) {
 		types := [][2]int{{1, 1}, {1, 1}, {1, 3}, {3, 5}}[r.IntN(4)]
 		g := randomGraph(t, r, types[0], types[1])
 		if round%10 == 0 { // some have columns of several chunks
@@ -260,20 +256,9 @@ func TestNeighborThatChoosesEqualsTheOracle(t *testing.T) {
 		}
 		g = withColumns(t, r, g)
 		n := randomChoice(r, randomOptions(r, g.Schema()))
-		workers, runs := openVariants(t, g, n), newEdgeRuns(g)
-		for batch := range 2 {
-			req := randomRequest(r, g.Schema(), uint64(batch))
-			want := oracle(g, runs, n, req)
-			for name, w := range workers {
-				compare(t, fmt.Sprintf("seed %d round %d batch %d: %s: %s", seed, round, batch, n.Fingerprint(), name),
-					g, w, req, want)
-			}
-		}
-		for _, w := range workers {
-			if err := w.Close(); err != nil {
-				t.Fatal(err)
-			}
-		}
+		equalsOracle(t, fmt.Sprintf("seed %d round %d", seed, round), g, n, 2, func(batch uint64) *Request {
+			return randomRequest(r, g.Schema(), batch)
+		})
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/internal/invariants"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -16,11 +15,7 @@ import (
 func TestFullHasEveryEdgeOnce(t *testing.T) {
 	const seed = 20261127
 	r := rand.New(rand.NewPCG(seed, 0))
-	rounds := 100
-	if invariants.Enabled {
-		rounds = 20
-	}
-	for round := range rounds {
+	for round := range roundsOf(100) {
 		types := [][2]int{{1, 1}, {1, 1}, {1, 3}, {3, 5}}[r.IntN(4)]
 		g := sizedGraph(t, r, types[0], types[1], 30, func() int {
 			return []int{0, 1, r.IntN(5), r.IntN(80)}[r.IntN(4)]

@@ -304,6 +304,24 @@ func randomOptions(r *rand.Rand, s *graph.Schema) Neighbor {
 	return n
 }
 
+// equalsOracle compares all variants of n with the oracle, in some batches.
+func equalsOracle(t *testing.T, what string, g *graph.Graph, n Neighbor, batches int, request func(uint64) *Request) {
+	t.Helper()
+	workers, runs := openVariants(t, g, n), newEdgeRuns(g)
+	for batch := range batches {
+		req := request(uint64(batch))
+		want := oracle(g, runs, n, req)
+		for name, w := range workers {
+			compare(t, fmt.Sprintf("%s batch %d: %s: %s", what, batch, n.Fingerprint(), name), g, w, req, want)
+		}
+	}
+	for _, w := range workers {
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestNeighborEqualsTheOracle(t *testing.T) {
 	const seed = 20261121
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -314,20 +332,9 @@ func TestNeighborEqualsTheOracle(t *testing.T) {
 		}
 		g := randomGraph(t, r, types[0], types[1])
 		n := randomOptions(r, g.Schema())
-		workers, runs := openVariants(t, g, n), newEdgeRuns(g)
-		for batch := range 3 {
-			req := randomRequest(r, g.Schema(), uint64(batch))
-			want := oracle(g, runs, n, req)
-			for name, w := range workers {
-				compare(t, fmt.Sprintf("seed %d round %d batch %d: %s: %s", seed, round, batch, n.Fingerprint(), name),
-					g, w, req, want)
-			}
-		}
-		for _, w := range workers {
-			if err := w.Close(); err != nil {
-				t.Fatal(err)
-			}
-		}
+		equalsOracle(t, fmt.Sprintf("seed %d round %d", seed, round), g, n, 3, func(batch uint64) *Request {
+			return randomRequest(r, g.Schema(), batch)
+		})
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/internal/invariants"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -76,11 +75,7 @@ func checkBlocks(t *testing.T, what string, got *graph.Sample, want []oracleB) {
 func TestInducedSubgraphsEqualTheOracle(t *testing.T) {
 	const seed = 20261124
 	r := rand.New(rand.NewPCG(seed, 0))
-	rounds := 150
-	if invariants.Enabled {
-		rounds = 20
-	}
-	for round := range rounds {
+	for round := range roundsOf(150) {
 		types := [][2]int{{1, 1}, {1, 1}, {1, 3}, {3, 5}}[r.IntN(4)]
 		g := randomGraph(t, r, types[0], types[1])
 		s := g.Schema()

@@ -201,11 +201,7 @@ func randomTimedRequest(r *rand.Rand, g *graph.Graph, n Neighbor, batch uint64) 
 func TestNeighborThatLooksAtTimeEqualsTheOracle(t *testing.T) {
 	const seed = 20261124
 	r := rand.New(rand.NewPCG(seed, 0))
-	rounds := roundsOf(80)
-	if *heavy {
-		rounds = 6000
-	}
-	for round := range rounds {
+	for round := range roundsOrHeavy(80, 6000) {
 		types := [][2]int{{1, 1}, {1, 1}, {1, 3}, {3, 5}}[r.IntN(4)]
 		g := randomGraph(t, r, types[0], types[1])
 		if round%10 == 0 {
@@ -230,20 +226,9 @@ func TestNeighborThatLooksAtTimeEqualsTheOracle(t *testing.T) {
 		if err := n.Validate(g.Schema()); err != nil {
 			t.Fatalf("%s: %v", n.Fingerprint(), err)
 		}
-		workers, runs := openVariants(t, g, n), newEdgeRuns(g)
-		for batch := range 2 {
-			req := randomTimedRequest(r, g, n, uint64(batch))
-			want := oracle(g, runs, n, req)
-			for name, w := range workers {
-				compare(t, fmt.Sprintf("seed %d round %d batch %d: %s: %s", seed, round, batch, n.Fingerprint(), name),
-					g, w, req, want)
-			}
-		}
-		for _, w := range workers {
-			if err := w.Close(); err != nil {
-				t.Fatal(err)
-			}
-		}
+		equalsOracle(t, fmt.Sprintf("seed %d round %d", seed, round), g, n, 2, func(batch uint64) *Request {
+			return randomTimedRequest(r, g, n, batch)
+		})
 	}
 }
 

@@ -221,11 +221,7 @@ func planOf(t testing.TB, k Sampler, s *graph.Schema) walkPlan {
 func TestWalksEqualTheOracle(t *testing.T) {
 	const seed = 20261123
 	r := rand.New(rand.NewPCG(seed, 0))
-	rounds := 400
-	if invariants.Enabled {
-		rounds = 40
-	}
-	for round := range rounds {
+	for round := range roundsOf(400) {
 		types := [][2]int{{1, 1}, {1, 1}, {1, 3}, {3, 5}}[r.IntN(4)]
 		g := sizedGraph(t, r, types[0], types[1], 40, func() int {
 			return []int{0, 1, 2, r.IntN(4), r.IntN(60)}[r.IntN(5)]

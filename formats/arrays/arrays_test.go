@@ -10,23 +10,18 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/formats/source"
+	"github.com/khop-gnn/khop/formats/source/sourcetest"
 	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // folder writes arrays and returns their place.
 func folder(t testing.TB, arrays map[string][]byte) source.Place {
 	t.Helper()
-	dir := t.TempDir()
+	files := map[string][]byte{}
 	for name, b := range arrays {
-		if err := os.WriteFile(filepath.Join(dir, name+".npy"), b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		files[name+".npy"] = b
 	}
-	tree, err := source.OpenTree(dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tree.At(".")
+	return sourcetest.Folder(t, "", files)
 }
 
 // spell writes a graph in one line.

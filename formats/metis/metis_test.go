@@ -5,22 +5,11 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/khop-gnn/khop/formats/source"
+	"github.com/khop-gnn/khop/formats/source/sourcetest"
 )
-
-func local(t testing.TB, text string) source.Place {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "m.graph")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return source.Local(path)
-}
 
 // spell writes a graph in one line.
 func spell(t testing.TB, g *source.Graph) string {
@@ -58,7 +47,7 @@ func TestNeighboursAreEdges(t *testing.T) {
 		"2 1 111 2\r\n5 6 7 2 9\r\n8 1 2 1 9\r\n\r\n": "2: 0>1:9 1>0:9; size[] 5 8; weight[2] 6 7 1 2",
 		"2 0 10\n4\n5\n":                              "2:; weight[] 4 5",
 	} {
-		g, err := (Reader{}).Read(context.Background(), local(t, text), &source.Request{})
+		g, err := (Reader{}).Read(context.Background(), sourcetest.File(t, "m.graph", text), &source.Request{})
 		if err != nil {
 			t.Errorf("%q: %v", text, err)
 			continue
@@ -88,10 +77,7 @@ func TestBadGraphsNameTheirLine(t *testing.T) {
 		"99999999999 1\n2\n1\n":             "99999999999 nodes, but only 1 edges",
 		"2 1\n2 999999999999999999999999\n": "in a number",
 	} {
-		if g, err := (Reader{}).Read(context.Background(), local(t, text), &source.Request{}); err == nil ||
-			!strings.Contains(err.Error(), says) {
-			t.Errorf("%q: %v, %v; want %q", text, g, err, says)
-		}
+		sourcetest.Refuses(t, Reader{}, sourcetest.File(t, "m.graph", text), text, says)
 	}
 }
 
@@ -99,7 +85,7 @@ func FuzzRead(f *testing.F) {
 	f.Add("% c\n3 2\n2\n1 3\n% c\n2\n")
 	f.Add("2 1 111 2\r\n5 6 7 2 9\r\n8 1 2 1 9\r\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		g, err := (Reader{}).Read(context.Background(), local(t, text), &source.Request{})
+		g, err := (Reader{}).Read(context.Background(), sourcetest.File(t, "m.graph", text), &source.Request{})
 		if err != nil {
 			return
 		}

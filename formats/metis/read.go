@@ -118,8 +118,6 @@ func (Reader) Read(ctx context.Context, at source.Place, r *source.Request) (_ *
 	return g, m.describe(g, f.Path)
 }
 
-const maxLine = 1 << 28 // a hub has all its neighbours in one line
-
 func (m *file) read(ctx context.Context, f *source.File, r *source.Request) error {
 	b := bufio.NewReaderSize(f, 1<<18)
 	line, node := int64(0), int64(-1)

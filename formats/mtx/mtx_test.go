@@ -5,23 +5,12 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/khop-gnn/khop/formats/source"
+	"github.com/khop-gnn/khop/formats/source/sourcetest"
 	"github.com/khop-gnn/khop/unified"
 )
-
-func local(t testing.TB, text string) source.Place {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "m.mtx")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return source.Local(path)
-}
 
 // spell writes a graph in one line.
 func spell(t testing.TB, g *source.Graph) string {
@@ -65,7 +54,7 @@ func TestMatricesAreGraphs(t *testing.T) {
 		"%%MatrixMarket MATRIX Coordinate Integer General\r\n2 3 2\r\n1 3 -4\r\n2 1 5\r\n": "2 rows 3 columns " +
 			"value int64  0>2:-4 1>0:5",
 	} {
-		g, err := (Reader{}).Read(context.Background(), local(t, text), &source.Request{})
+		g, err := (Reader{}).Read(context.Background(), sourcetest.File(t, "m.mtx", text), &source.Request{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,10 +83,7 @@ func TestBadMatricesNameTheirLine(t *testing.T) {
 		head + "2 2 1\n1 1 1\n1 1 1\n":            "more than the 1 entries that the sizes say",
 		head + "9000000000 9000000000 1\n1 1 1\n": "entries of a general matrix",
 	} {
-		if g, err := (Reader{}).Read(context.Background(), local(t, text), &source.Request{}); err == nil ||
-			!strings.Contains(err.Error(), says) {
-			t.Errorf("%q: %v, %v; want %q", text, g, err, says)
-		}
+		sourcetest.Refuses(t, Reader{}, sourcetest.File(t, "m.mtx", text), text, says)
 	}
 }
 
@@ -105,7 +91,7 @@ func FuzzRead(f *testing.F) {
 	f.Add("%%MatrixMarket matrix coordinate real general\n3 3 2\n1 2 .5\n3 1 2e1\n")
 	f.Add("%%MatrixMarket matrix coordinate pattern symmetric\n3 3 2\n2 1\n3 3\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		g, err := (Reader{}).Read(context.Background(), local(t, text), &source.Request{})
+		g, err := (Reader{}).Read(context.Background(), sourcetest.File(t, "m.mtx", text), &source.Request{})
 		if err != nil {
 			return
 		}

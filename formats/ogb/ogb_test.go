@@ -7,39 +7,30 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/khop-gnn/khop/formats/pickle"
 	"github.com/khop-gnn/khop/formats/source"
+	"github.com/khop-gnn/khop/formats/source/sourcetest"
 )
 
 // folder writes files, those that end in .gz compressed, and returns their place.
 func folder(t testing.TB, name string, files map[string]string) source.Place {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), name)
+	packed := map[string][]byte{}
 	for name, text := range files {
-		path := filepath.Join(dir, name)
-		b := []byte(text)
+		packed[name] = []byte(text)
 		if strings.HasSuffix(name, ".gz") {
 			var z bytes.Buffer
 			w := gzip.NewWriter(&z)
-			if _, err := w.Write(b); err != nil || w.Close() != nil {
+			if _, err := w.Write([]byte(text)); err != nil || w.Close() != nil {
 				t.Fatal(err)
 			}
-			b = z.Bytes()
-		}
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, b, 0o600)); err != nil {
-			t.Fatal(err)
+			packed[name] = z.Bytes()
 		}
 	}
-	tree, err := source.OpenTree(dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tree.At(".")
+	return sourcetest.Folder(t, name, packed)
 }
 
 // splitFile was written by torch.save's old layout, as OGB's files of splits are: three pickles that say so, then
@@ -123,10 +114,7 @@ func TestWhatIsWrongInADatasetOfOGBIsNamed(t *testing.T) {
 	} {
 		all := files()
 		all[c.file] = c.text
-		g, err := (Reader{}).Read(context.Background(), folder(t, "x", all), &source.Request{})
-		if err == nil || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s %q: %v, %v; want %q", c.file, c.text, g, err, c.says)
-		}
+		sourcetest.Refuses(t, Reader{}, folder(t, "x", all), c.file+" "+c.text, c.says)
 	}
 	all := files()
 	all["split/time/test.pt"] = strings.Replace(all["split/time/test.pt"], "cnumpy.core.multiarray\n_reconstruct",

@@ -3,29 +3,12 @@ package triples
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/khop-gnn/khop/formats/source"
+	"github.com/khop-gnn/khop/formats/source/sourcetest"
 )
-
-// folder writes files and returns their place.
-func folder(t testing.TB, files map[string]string) source.Place {
-	t.Helper()
-	dir := t.TempDir()
-	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	tree, err := source.OpenTree(dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tree.At(".")
-}
 
 // spell writes a graph in one line.
 func spell(t testing.TB, g *source.Graph) string {
@@ -68,7 +51,7 @@ func TestTriplesAreEdgesAndLinks(t *testing.T) {
 		{true, "4 nodes, 2 types: 0-0>1 1-1>0 0-0>2; val [2]>[3] [][1]; test [1]>[1] [][0]; id 007 x y z; " +
 			"relation /is/a likes:it"},
 	} {
-		at := folder(t, files)
+		at := sourcetest.Folder(t, "", files)
 		if found := (Reader{}).Find(at.Tree); fmt.Sprint(found) != "[.]" {
 			t.Fatalf("found %v", found)
 		}
@@ -96,11 +79,8 @@ func TestBadTriplesNameTheirLine(t *testing.T) {
 		"a\tb\tc\nx\ty\tz\tw\n":  "row 1,003: there are 4 fields",
 		"a\tb\tc\n\xef\xbb\xbfa": "row 1,003: a byte order mark",
 	} {
-		at := folder(t, map[string]string{"train.txt": "h\tr\tt\n" + strings.Repeat("a\tb\tc\n", 1000) + text})
-		if _, err := (Reader{}).Read(context.Background(), at, &source.Request{}); err == nil ||
-			!strings.Contains(err.Error(), says) {
-			t.Errorf("%q: %v, want %q", text, err, says)
-		}
+		at := sourcetest.Folder(t, "", map[string]string{"train.txt": "h\tr\tt\n" + strings.Repeat("a\tb\tc\n", 1000) + text})
+		sourcetest.Refuses(t, Reader{}, at, text, says)
 	}
 }
 
@@ -108,7 +88,7 @@ func FuzzRead(f *testing.F) {
 	f.Add("a\tb\tc\nc\tb\ta\n", true)
 	f.Add("a\tb\t\xff\n", false)
 	f.Fuzz(func(t *testing.T, text string, types bool) {
-		at := folder(t, map[string]string{"train.txt": text, "test.txt": text})
+		at := sourcetest.Folder(t, "", map[string]string{"train.txt": text, "test.txt": text})
 		g, err := (Reader{}).Read(context.Background(), at, &source.Request{RelationsAsTypes: types})
 		if err != nil {
 			return

@@ -1,0 +1,48 @@
+// Package sourcetest helps the tests of readers of foreign formats.
+package sourcetest
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/formats/source"
+)
+
+// Folder writes files, named by paths within a folder of that name, and returns the folder's place.
+func Folder[B ~string | ~[]byte](t testing.TB, name string, files map[string]B) source.Place {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), name)
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tree, err := source.OpenTree(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tree.At(".")
+}
+
+// File writes a file of that name and returns its place.
+func File(t testing.TB, name, text string) source.Place {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return source.Local(path)
+}
+
+// Refuses fails the test unless the reader refuses a source with an error that says something. what names the source.
+func Refuses(t testing.TB, r source.Reader, at source.Place, what, says string) {
+	t.Helper()
+	if g, err := r.Read(context.Background(), at, &source.Request{}); err == nil || !strings.Contains(err.Error(), says) {
+		t.Errorf("%q: %v, %v; want %q", what, g, err, says)
+	}
+}

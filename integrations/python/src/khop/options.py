@@ -46,11 +46,11 @@ class SamplerOptions(TypedDict, total=False):
     half_life: float  # temporal
     chain: bool  # temporal
     as_of: int  # temporal
-    length: int  # walk, node2vec
-    walks: int  # walk, node2vec: a seed
-    restart: float  # walk
-    stop: float  # walk
-    metapath: Sequence[str]  # walk
+    length: int  # walk, saint-walk, pinsage, node2vec
+    walks: int  # walk, pinsage, node2vec: a seed
+    restart: float  # walk, pinsage
+    stop: float  # walk, pinsage
+    metapath: Sequence[str]  # walk, pinsage
     walk_edges: bool  # walk, node2vec
     budget: int  # saint-node, saint-edge, saint-walk
     steps: int  # the same

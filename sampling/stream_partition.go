@@ -27,7 +27,7 @@ type PartitionQuality struct {
 // StreamPartition divides the nodes of a graph into parts of about equal size, so that few edges lead from one to
 // another. It goes over the nodes in order, with 16 bytes a node and 40 a part in memory; the graph may be larger than
 // memory. Each node goes to the part that has most of the sources of its in-edges, times the part's room. Later
-// passes know where the nodes behind were before. The best pass wins; it stops where one is no better.
+// passes know where the nodes behind were before. The best pass wins; it stops after one that is not better.
 //
 // All is integer arithmetic: the same graph gives the same partition everywhere. Where edges have a direction, store
 // both for a better cut. Cost: a pass reads all edges. Sources: Stanton and Kliot, "Streaming graph partitioning for

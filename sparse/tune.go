@@ -82,7 +82,7 @@ func TuningPath() (string, error) {
 func NewTuning() *Tuning { return &Tuning{choices: map[tuneKey]choice{}} }
 
 // LoadTuning reads a file. What it returns serves in any case: without choices where there is no file (and no error),
-// or where the file is no good. Then the error is ErrTuning, and says why.
+// or where the file cannot be used. Then the error is ErrTuning, and says why.
 func LoadTuning(path string) (*Tuning, error) {
 	t := NewTuning()
 	text, err := os.ReadFile(path)

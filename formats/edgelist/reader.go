@@ -53,7 +53,7 @@ func even(head []byte) bool {
 func (Reader) Read(ctx context.Context, at source.Place, r *source.Request) (*source.Graph, error) {
 	ids, ok := map[string]IDs{"": Auto, "auto": Auto, "numbers": Numbers, "names": Names}[r.IDs]
 	if !ok {
-		return nil, fmt.Errorf("%w: ids %q is none of auto, numbers, names", source.ErrOptions, r.IDs)
+		return nil, fmt.Errorf("%w: ids %q: must be auto, numbers or names", source.ErrOptions, r.IDs)
 	}
 	return Read(ctx, at, Options{IDs: ids, Columns: r.Columns, Nodes: r.Nodes, Budget: r.Budget, Progress: r.Progress})
 }

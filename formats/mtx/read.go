@@ -101,7 +101,7 @@ func (Reader) Read(ctx context.Context, at source.Place, r *source.Request) (_ *
 // readHead reads the banner and the sizes.
 func (m *matrix) readHead() error {
 	if !m.s.Scan() {
-		return m.fail(errors.New("there is no banner"))
+		return m.fail(errors.New("it has no banner"))
 	}
 	m.line = 1
 	words := strings.Fields(strings.ToLower(m.s.Text()))

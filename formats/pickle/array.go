@@ -70,22 +70,22 @@ type Array struct {
 func AsArray(v any) (*Array, error) {
 	o, ok := v.(*Object)
 	if !ok {
-		return nil, fmt.Errorf("%w: no array, but %T", ErrFormat, v)
+		return nil, fmt.Errorf("%w: it is %T, not an array", ErrFormat, v)
 	}
 	t, ok := o.State.(Tuple)
 	if !strings.HasSuffix(string(o.Class), "multiarray._reconstruct") || !ok || len(t) != 5 {
-		return nil, fmt.Errorf("%w: no array, but %.80q", ErrFormat, string(o.Class))
+		return nil, fmt.Errorf("%w: it is %.80q, not an array", ErrFormat, string(o.Class))
 	}
 	a := &Array{}
 	shape, ok := t[1].(Tuple)
 	if !ok || len(shape) > 8 {
-		return nil, fmt.Errorf("%w: an array of no shape", ErrFormat)
+		return nil, fmt.Errorf("%w: an array without a shape", ErrFormat)
 	}
 	size := int64(1)
 	for _, d := range shape {
 		n, ok := d.(int64)
 		if !ok || n < 0 || n > 0 && size > (1<<50)/n {
-			return nil, fmt.Errorf("%w: an array of no shape, or too large", ErrFormat)
+			return nil, fmt.Errorf("%w: an array without a shape, or too large", ErrFormat)
 		}
 		a.Shape, size = append(a.Shape, n), size*n
 	}
@@ -114,7 +114,7 @@ func AsArray(v any) (*Array, error) {
 func dtype(v any) (unified.DType, error) {
 	o, ok := v.(*Object)
 	if !ok || o.Class != "numpy.dtype" || len(o.Args) == 0 {
-		return 0, fmt.Errorf("%w: an array of no type", ErrFormat)
+		return 0, fmt.Errorf("%w: an array without a type", ErrFormat)
 	}
 	name := text(o.Args[0])
 	if state, ok := o.State.(Tuple); ok && len(state) > 1 && text(state[1]) == ">" {

@@ -240,7 +240,7 @@ func (m *machine) append(v []any) error {
 		l.Items = append(l.Items, v...)
 	default:
 		if err == nil {
-			err = fmt.Errorf("%w: items for no list", ErrFormat)
+			err = fmt.Errorf("%w: items without a list", ErrFormat)
 		}
 	}
 	return err
@@ -255,7 +255,7 @@ func (m *machine) setItems(v []any) error {
 		d.Items = append(d.Items, v...)
 	default:
 		if err == nil {
-			err = fmt.Errorf("%w: values for no dictionary", ErrFormat)
+			err = fmt.Errorf("%w: values without a dictionary", ErrFormat)
 		}
 	}
 	return err

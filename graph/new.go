@@ -218,27 +218,27 @@ func buildTopology(data *Data, a *Arrays) error {
 			return r.Bytes(), func() { _ = r.Close() }, nil
 		},
 	}
-	part, free, err := csc.Build(context.Background(), fusedEdges(data, s), opt)
+	built, free, err := csc.Build(context.Background(), fusedEdges(data, s), opt)
 	if err != nil {
 		return err
 	}
 	defer free()
-	a.Indptr = unified.FromSlice(part.Indptr)
-	if a.Indices, err = unified.New(s.IDType(), part.Indices, part.Edges); err != nil {
+	a.Indptr = unified.FromSlice(built.Indptr)
+	if a.Indices, err = unified.New(s.IDType(), built.Indices, built.Edges); err != nil {
 		return err
 	}
-	switch len(part.Types) {
+	switch len(built.Types) {
 	case 0:
 		if len(s.Edges) > 1 {
 			a.Types, err = unified.New(typeDType(len(s.Edges)), nil, 0)
 		}
 	default:
-		a.Types, err = unified.New(typeDType(len(s.Edges)), part.Types, part.Edges)
+		a.Types, err = unified.New(typeDType(len(s.Edges)), built.Types, built.Edges)
 	}
 	if err != nil || !opt.Permutation {
 		return err
 	}
-	p := newPermuted(data, a, part.Perm)
+	p := newPermuted(data, a, built.Perm)
 	if keepIDs {
 		p.orderTies()
 		a.EdgeIDs = p.ids()
@@ -260,7 +260,7 @@ func typeDType(types int) unified.DType {
 }
 
 // fusedEdges yields the edges of all types, one type after the other, with fused ids.
-func fusedEdges(data *Data, s *Schema) csc.Edges[int64] {
+func fusedEdges(data *Data, s *Schema) csc.Edges {
 	if len(s.Nodes) == 1 && len(data.Edges) == 1 {
 		return csc.Slices(data.Edges[0].Src, data.Edges[0].Dst)
 	}
@@ -268,9 +268,9 @@ func fusedEdges(data *Data, s *Schema) csc.Edges[int64] {
 	for i := range offsets[1:] {
 		offsets[i+1] = offsets[i] + s.Nodes[i].Count
 	}
-	return func(yield func(csc.Chunk[int64]) error) error {
+	return func(yield func(csc.Chunk) error) error {
 		const room = 1 << 18
-		var c csc.Chunk[int64]
+		var c csc.Chunk
 		for i, e := range data.Edges {
 			from, to := offsets[s.Edges[i].Src], offsets[s.Edges[i].Dst]
 			for k := range e.Src {

@@ -8,30 +8,28 @@ import (
 // Number is how an edge's number is carried: 32 bits where all fit.
 type Number interface{ uint32 | uint64 }
 
-// placer puts the edges of one pass where their leaf lies. Positions are counted from the pass's first edge.
-type placer[T ID, N Number] struct {
+// placer puts the edges where their leaf lies.
+type placer[N Number] struct {
 	b       *builder
-	pass    pass
 	keys    []uint64
 	numbers []N       // nil: not asked for
-	fill    []int64   // per leaf of the pass: where its next edge goes
+	fill    []int64   // per leaf: where its next edge goes
 	cursor  [][]int64 // [worker][leaf]: the same within a chunk, so that ties keep the order of the source
 }
 
-// place goes over the source once and partitions the pass's keys, and numbers if there are any, by leaf.
-func place[T ID, N Number](ctx context.Context, b *builder, edges Edges[T], p pass, keys []uint64, numbers []N,
-	cursor [][]int64) error {
-	pl := &placer[T, N]{b: b, pass: p, keys: keys, numbers: numbers, fill: make([]int64, p.last-p.first),
-		cursor: cursor}
+// place goes over the source once and partitions the keys, and numbers if there are any, by leaf.
+func place[N Number](ctx context.Context, b *builder, edges Edges, keys []uint64, numbers []N) error {
+	pl := &placer[N]{b: b, keys: keys, numbers: numbers, fill: make([]int64, len(b.leaves)),
+		cursor: tables(b.opt.Workers, len(b.leaves))}
 	for i := range pl.fill {
-		pl.fill[i] = b.leaves[p.first+i].start - p.firstEdge
+		pl.fill[i] = b.leaves[i].start
 	}
 	n, err := pl.walk(ctx, edges)
 	if err != nil {
 		return err
 	}
 	for i, at := range pl.fill {
-		if lf := b.leaves[p.first+i]; at != lf.start-p.firstEdge+lf.count {
+		if lf := b.leaves[i]; at != lf.start+lf.count {
 			return fmt.Errorf("%w: %d at first, %d now", ErrChanged, b.edges, n)
 		}
 	}
@@ -40,14 +38,14 @@ func place[T ID, N Number](ctx context.Context, b *builder, edges Edges[T], p pa
 
 // walk handles each chunk in two steps, each on all workers: count per leaf, then, with a cursor per worker and leaf,
 // place.
-func (pl *placer[T, N]) walk(ctx context.Context, edges Edges[T]) (int64, error) {
+func (pl *placer[N]) walk(ctx context.Context, edges Edges) (int64, error) {
 	b, seen := pl.b, int64(0)
-	err := edges(func(c Chunk[T]) error {
+	err := edges(func(c Chunk) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		n := len(c.Src)
-		if len(c.Dst) != n || c.Types != nil && len(c.Types) != n || c.Numbers != nil && len(c.Numbers) != n {
+		if !c.even() {
 			return ErrChanged
 		}
 		workers := min(b.opt.Workers, n/4096+1)
@@ -67,36 +65,28 @@ func (pl *placer[T, N]) walk(ctx context.Context, edges Edges[T]) (int64, error)
 			return err
 		}
 		seen += int64(n)
-		b.opt.Progress("place", seen, b.edges)
 		return nil
 	})
 	return seen, err
 }
 
-func (pl *placer[T, N]) count(w int, c Chunk[T]) error {
-	b, cnt := pl.b, pl.cursor[w][:len(pl.fill)]
+func (pl *placer[N]) count(w int, c Chunk) error {
+	b, cnt := pl.b, pl.cursor[w]
 	clear(cnt)
-	n, sources, shift, first := uint64(b.opt.Nodes), uint64(b.opt.Sources), b.lay.shift, int32(pl.pass.first)
+	n, shift := uint64(b.opt.Nodes), b.lay.shift
 	for i, d := range c.Dst {
 		src, dst := uint64(c.Src[i]), uint64(d)
-		if src >= sources || dst >= n {
+		if src >= n || dst >= n {
 			return ErrChanged
 		}
 		e := b.entries[dst>>shift]
 		if e < 0 {
 			e = b.descend(e, b.lay.key(src, dst, typeAt(c, i)))
 		}
-		if at := uint(e - first); at < uint(len(cnt)) {
-			cnt[at]++
-		}
+		cnt[e]++
 	}
 	for _, t := range c.Types {
 		if int(t) >= b.opt.Types {
-			return ErrChanged
-		}
-	}
-	for _, e := range c.Numbers {
-		if e < 0 || e > b.largest {
 			return ErrChanged
 		}
 	}
@@ -104,15 +94,15 @@ func (pl *placer[T, N]) count(w int, c Chunk[T]) error {
 }
 
 // advance turns the workers' counts into their cursors, worker after worker, and moves fill past the chunk.
-func (pl *placer[T, N]) advance(workers int) error {
+func (pl *placer[N]) advance(workers int) error {
 	for i, at := range pl.fill {
 		for w := range workers {
 			n := pl.cursor[w][i]
 			pl.cursor[w][i] = at
 			at += n
 		}
-		lf := &pl.b.leaves[pl.pass.first+i]
-		if at > lf.start-pl.pass.firstEdge+lf.count {
+		lf := &pl.b.leaves[i]
+		if at > lf.start+lf.count {
 			return ErrChanged
 		}
 		pl.fill[i] = at
@@ -120,36 +110,28 @@ func (pl *placer[T, N]) advance(workers int) error {
 	return nil
 }
 
-func (pl *placer[T, N]) put(w int, c Chunk[T], first int64) {
+func (pl *placer[N]) put(w int, c Chunk, first int64) {
 	if c.Types == nil && pl.numbers == nil {
 		pl.putPlain(w, c)
 		return
 	}
-	b, cur := pl.b, pl.cursor[w][:len(pl.fill)]
+	b, cur := pl.b, pl.cursor[w]
 	for i, d := range c.Dst {
 		key := b.lay.key(uint64(c.Src[i]), uint64(d), typeAt(c, i))
-		at := uint(b.descend(b.entries[uint64(d)>>b.lay.shift], key) - int32(pl.pass.first))
-		if at >= uint(len(cur)) {
-			continue
-		}
-		pos := cur[at]
-		cur[at] = pos + 1
+		e := b.descend(b.entries[uint64(d)>>b.lay.shift], key)
+		pos := cur[e]
+		cur[e] = pos + 1
 		pl.keys[pos] = key
-		if pl.numbers == nil {
-			continue
-		}
-		if c.Numbers != nil {
-			pl.numbers[pos] = N(c.Numbers[i])
-		} else {
+		if pl.numbers != nil {
 			pl.numbers[pos] = N(first + int64(i))
 		}
 	}
 }
 
 // putPlain is put for the commonest case: one edge type, no numbers.
-func (pl *placer[T, N]) putPlain(w int, c Chunk[T]) {
-	b, cur, keys := pl.b, pl.cursor[w][:len(pl.fill)], pl.keys
-	shift, idBits, first := b.lay.shift, b.lay.idBits+b.lay.typeBits, int32(pl.pass.first)
+func (pl *placer[N]) putPlain(w int, c Chunk) {
+	b, cur, keys := pl.b, pl.cursor[w], pl.keys
+	shift, idBits := b.lay.shift, b.lay.idBits+b.lay.typeBits
 	src := c.Src[:len(c.Dst)]
 	for i, d := range c.Dst {
 		key := uint64(d)<<idBits | uint64(src[i])
@@ -157,10 +139,8 @@ func (pl *placer[T, N]) putPlain(w int, c Chunk[T]) {
 		if e < 0 {
 			e = b.descend(e, key)
 		}
-		if at := uint(e - first); at < uint(len(cur)) {
-			pos := cur[at]
-			cur[at] = pos + 1
-			keys[pos] = key
-		}
+		pos := cur[e]
+		cur[e] = pos + 1
+		keys[pos] = key
 	}
 }

@@ -3,7 +3,6 @@ package csc
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 )
 
@@ -22,26 +21,15 @@ type split struct {
 	mask  uint64
 }
 
-// pass is one walk over the source that places the edges of some leaves.
-type pass struct {
-	first, last          int // leaves first .. last-1
-	firstEdge, edges     int64
-	firstNode, nodesMost int64 // a bound of the nodes whose indptr it yields
-}
-
 // builder is a structure being built.
 type builder struct {
-	opt     Options
-	lay     layout
-	edges   int64
-	largest int64 // edge number
+	opt   Options
+	lay   layout
+	edges int64
 	// entries[destination >> shift] leads to a leaf, or as its complement to a split, whose children follow further on.
 	entries []int32
 	splits  []split
 	leaves  []leaf
-	passes  []pass
-	keep    bool  // the results are the caller's
-	emitted int64 // nodes whose indptr has been yielded
 	frees   []func()
 }
 
@@ -52,9 +40,8 @@ func (b *builder) close() {
 	b.frees = nil
 }
 
-// plan goes over the source to count, as often as it takes to have leaves that are small enough, and lays out the
-// passes.
-func plan[T ID](ctx context.Context, edges Edges[T], opt Options) (*builder, error) {
+// plan goes over the source to count, as often as it takes to have leaves that are small enough.
+func plan(ctx context.Context, edges Edges, opt Options) (*builder, error) {
 	opt = opt.withDefaults()
 	if err := opt.validate(); err != nil {
 		return nil, err
@@ -74,27 +61,24 @@ func plan[T ID](ctx context.Context, edges Edges[T], opt Options) (*builder, err
 	for i, n := range counts {
 		b.leaves[i>>(b.lay.shift-fine.shift)].count += n
 	}
-	room := b.lay.leafLimit(opt, b.edges, opt.MemoryLimit)
-	if err := splitLeaves(ctx, b, edges, room); err != nil {
+	if err := splitLeaves(ctx, b, edges, leafLimit(opt, b.edges)); err != nil {
 		return nil, err
 	}
 	b.orderLeaves()
-	return b, b.layPasses(room)
+	return b, nil
 }
 
 // walk calls work for the pieces of every chunk, at most one per worker, concurrently; first is the position in the
 // source of the piece's first edge.
-func walk[T ID](ctx context.Context, b *builder, edges Edges[T], stage string,
-	work func(w int, c Chunk[T], first int64) error) (int64, error) {
+func walk(ctx context.Context, b *builder, edges Edges, work func(w int, c Chunk, first int64) error) (int64, error) {
 	seen := int64(0)
-	err := edges(func(c Chunk[T]) error {
+	err := edges(func(c Chunk) error {
 		if err := ctx.Err(); err != nil {
 			return context.Cause(ctx)
 		}
 		n := len(c.Src)
-		if len(c.Dst) != n || c.Types != nil && len(c.Types) != n || c.Numbers != nil && len(c.Numbers) != n {
-			return fmt.Errorf("csc: a chunk of %d sources, %d destinations, %d types, %d numbers", n, len(c.Dst),
-				len(c.Types), len(c.Numbers))
+		if !c.even() {
+			return fmt.Errorf("csc: a chunk of %d sources, %d destinations, %d types", n, len(c.Dst), len(c.Types))
 		}
 		workers := min(b.opt.Workers, n/4096+1)
 		if err := Parallel(workers, func(w int) error {
@@ -104,19 +88,20 @@ func walk[T ID](ctx context.Context, b *builder, edges Edges[T], stage string,
 			return err
 		}
 		seen += int64(n)
-		b.opt.Progress(stage, seen, max(b.edges, seen))
 		return nil
 	})
 	return seen, err
 }
 
-func (c Chunk[T]) piece(lo, hi int) Chunk[T] {
-	p := Chunk[T]{Src: c.Src[lo:hi], Dst: c.Dst[lo:hi]}
+// even reports whether the slices have equal lengths.
+func (c Chunk) even() bool {
+	return len(c.Dst) == len(c.Src) && (c.Types == nil || len(c.Types) == len(c.Src))
+}
+
+func (c Chunk) piece(lo, hi int) Chunk {
+	p := Chunk{Src: c.Src[lo:hi], Dst: c.Dst[lo:hi]}
 	if c.Types != nil {
 		p.Types = c.Types[lo:hi]
-	}
-	if c.Numbers != nil {
-		p.Numbers = c.Numbers[lo:hi]
 	}
 	return p
 }
@@ -146,14 +131,13 @@ func Parallel(n int, f func(w int) error) error {
 }
 
 // countTops is the first walk: it checks every edge and counts them by range of destinations.
-func countTops[T ID](ctx context.Context, b *builder, edges Edges[T], lay layout) ([]int64, error) {
+func countTops(ctx context.Context, b *builder, edges Edges, lay layout) ([]int64, error) {
 	counts := tables(b.opt.Workers, lay.tops)
-	largest := make([]int64, b.opt.Workers)
 	var err error
-	b.edges, err = walk(ctx, b, edges, "count", func(w int, c Chunk[T], first int64) error {
-		n, sources, cnt, shift := uint64(b.opt.Nodes), uint64(b.opt.Sources), counts[w], lay.shift
+	b.edges, err = walk(ctx, b, edges, func(w int, c Chunk, first int64) error {
+		n, cnt, shift := uint64(b.opt.Nodes), counts[w], lay.shift
 		for i, d := range c.Dst {
-			if uint64(d) >= n || uint64(c.Src[i]) >= sources {
+			if uint64(d) >= n || uint64(c.Src[i]) >= n {
 				return rangeError(c, i, first, b.opt)
 			}
 			cnt[uint64(d)>>shift]++
@@ -163,15 +147,8 @@ func countTops[T ID](ctx context.Context, b *builder, edges Edges[T], lay layout
 				return rangeError(c, i, first, b.opt)
 			}
 		}
-		for i, e := range c.Numbers {
-			if e < 0 {
-				return fmt.Errorf("csc: edge %d has the negative number %d", first+int64(i), e)
-			}
-			largest[w] = max(largest[w], e)
-		}
 		return nil
 	})
-	b.largest = max(b.edges, slices.Max(largest))
 	for _, t := range counts[1:] {
 		for i, n := range t {
 			counts[0][i] += n
@@ -180,10 +157,10 @@ func countTops[T ID](ctx context.Context, b *builder, edges Edges[T], lay layout
 	return counts[0], err
 }
 
-func rangeError[T ID](c Chunk[T], i int, first int64, opt Options) error {
-	e := &RangeError{Edge: first + int64(i), What: "source", Value: int64(c.Src[i]), Limit: opt.Sources}
-	if uint64(c.Src[i]) < uint64(opt.Sources) {
-		e.What, e.Value, e.Limit = "destination", int64(c.Dst[i]), opt.Nodes
+func rangeError(c Chunk, i int, first int64, opt Options) error {
+	e := &RangeError{Edge: first + int64(i), What: "source", Value: c.Src[i], Limit: opt.Nodes}
+	if uint64(c.Src[i]) < uint64(opt.Nodes) {
+		e.What, e.Value = "destination", c.Dst[i]
 		if uint64(c.Dst[i]) < uint64(opt.Nodes) {
 			e.What, e.Value, e.Limit = "type", int64(c.Types[i]), int64(opt.Types)
 		}
@@ -201,7 +178,7 @@ func tables(workers, n int) [][]int64 {
 
 // splitLeaves splits every leaf of more than room edges by further bits of the key, until there is none or no bit is
 // left.
-func splitLeaves[T ID](ctx context.Context, b *builder, edges Edges[T], room int64) error {
+func splitLeaves(ctx context.Context, b *builder, edges Edges, room int64) error {
 	for {
 		var over []int // entries of oversized leaves
 		for i, e := range b.entries {
@@ -217,7 +194,7 @@ func splitLeaves[T ID](ctx context.Context, b *builder, edges Edges[T], room int
 			b.split(i, splitBits(len(over), b.edges))
 		}
 		counts := tables(b.opt.Workers, len(b.leaves)-firstNew)
-		if _, err := walk(ctx, b, edges, "split", func(w int, c Chunk[T], _ int64) error {
+		if _, err := walk(ctx, b, edges, func(w int, c Chunk, _ int64) error {
 			return countSplits(b, c, counts[w], int32(firstNew))
 		}); err != nil {
 			return err
@@ -243,11 +220,11 @@ func (b *builder) split(entry, nbits int) {
 	}
 }
 
-func countSplits[T ID](b *builder, c Chunk[T], counts []int64, firstNew int32) error {
-	n, sources := uint64(b.opt.Nodes), uint64(b.opt.Sources)
+func countSplits(b *builder, c Chunk, counts []int64, firstNew int32) error {
+	n := uint64(b.opt.Nodes)
 	for i := range c.Src {
 		src, dst := uint64(c.Src[i]), uint64(c.Dst[i])
-		if src >= sources || dst >= n {
+		if src >= n || dst >= n {
 			return ErrChanged
 		}
 		e := b.entries[dst>>b.lay.shift]
@@ -261,7 +238,7 @@ func countSplits[T ID](b *builder, c Chunk[T], counts []int64, firstNew int32) e
 	return nil
 }
 
-func typeAt[T ID](c Chunk[T], i int) uint64 {
+func typeAt(c Chunk, i int) uint64 {
 	if c.Types == nil {
 		return 0
 	}
@@ -299,44 +276,6 @@ func (b *builder) orderLeaves() {
 		start += ordered[i].count
 	}
 	b.leaves = ordered
-}
-
-// layPasses groups the leaves, in order, into passes that the memory limit has room for.
-func (b *builder) layPasses(room int64) error {
-	budget := int64(1<<63 - 1)
-	if b.opt.MemoryLimit > 0 {
-		scratch := int64(b.opt.Workers) * min(room, b.largestSort()) * (8 + b.lay.payload(b.largest))
-		budget = b.opt.MemoryLimit - b.lay.tableBytes(b.opt, b.edges, room) - scratch
-	}
-	per := b.lay.edgeBytes(b.largest)
-	p, cost := pass{}, int64(0)
-	for i := range b.leaves {
-		lf := &b.leaves[i]
-		nodes := min(b.lay.nodes, int64(lf.top+1)<<b.lay.shift) - int64(lf.top)<<b.lay.shift
-		add := lf.count * per
-		if i == p.first || b.leaves[i-1].top != lf.top {
-			add += 8 * (nodes + 1)
-		}
-		if cost+add > budget && i > p.first {
-			b.passes = append(b.passes, p)
-			p, cost = pass{first: i, firstEdge: lf.start}, 0
-			add = lf.count*per + 8*(nodes+1)
-		}
-		if add > budget {
-			return fmt.Errorf("%w: %d bytes; one range of destinations from node %d on takes %d bytes more than that",
-				ErrMemory, b.opt.MemoryLimit, int64(lf.top)<<b.lay.shift, add-budget)
-		}
-		if i == p.first || b.leaves[i-1].top != lf.top {
-			p.nodesMost += nodes
-		}
-		p.last, p.edges, cost = i+1, p.edges+lf.count, cost+add
-	}
-	b.passes = append(b.passes, p)
-	if len(b.passes) > maxPasses {
-		return fmt.Errorf("%w: %d bytes would take %d walks over the edges", ErrMemory, b.opt.MemoryLimit,
-			len(b.passes))
-	}
-	return nil
 }
 
 // largestSort returns the most edges of a leaf that has to be sorted.

@@ -3,60 +3,42 @@ package csc
 import (
 	"context"
 	"sync/atomic"
+	"unsafe"
 )
 
-// buffers is the memory of the passes.
+// buffers is the memory for sorting.
 type buffers[N Number] struct {
 	keys       []uint64
-	numbers    []N
-	indptr     []int64
-	indices    []byte
-	types      []byte
+	numbers    []N        // nil: not asked for
 	scratch    [][]uint64 // [worker]
 	scratchNum [][]N
-	cursor     [][]int64
 }
 
-// run makes the passes.
-func run[T ID](ctx context.Context, b *builder, edges Edges[T], emit func(Part) error) error {
-	if b.lay.payload(b.largest) == 8 {
-		return runPasses[T, uint64](ctx, b, edges, emit)
+// run places the edges and sorts them.
+func run[N Number](ctx context.Context, b *builder, edges Edges) (Structure, error) {
+	buf, err := allocate[N](b)
+	if err != nil {
+		return Structure{}, err
 	}
-	return runPasses[T, uint32](ctx, b, edges, emit)
+	s := Structure{Indptr: make([]int64, b.opt.Nodes+1), Edges: b.edges, Indices: heap(b.edges * b.lay.idBytes),
+		Types: heap(b.edges * b.lay.typByte)}
+	if err := place(ctx, b, edges, buf.keys, buf.numbers); err != nil {
+		return Structure{}, err
+	}
+	if err := finish(ctx, b, buf, &s); err != nil {
+		return Structure{}, err
+	}
+	s.Indptr[b.opt.Nodes] = b.edges
+	switch numbers := any(buf.numbers).(type) {
+	case []uint32:
+		s.Perm.Narrow = numbers
+	case []uint64:
+		s.Perm.Wide = numbers
+	}
+	return s, nil
 }
 
-func runPasses[T ID, N Number](ctx context.Context, b *builder, edges Edges[T], emit func(Part) error) error {
-	var buf buffers[N]
-	if err := allocate(b, &buf); err != nil {
-		return err
-	}
-	for i := range b.passes {
-		p := b.passes[i]
-		keys, numbers := buf.keys[:p.edges], buf.numbers
-		if numbers != nil {
-			numbers = numbers[:p.edges]
-		}
-		if err := place(ctx, b, edges, p, keys, numbers, buf.cursor); err != nil {
-			return err
-		}
-		part, err := finish(ctx, b, p, &buf, i == len(b.passes)-1)
-		if err != nil {
-			return err
-		}
-		if err := emit(part); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func allocate[N Number](b *builder, buf *buffers[N]) error {
-	var most pass
-	leaves := 0
-	for _, p := range b.passes {
-		most.edges, most.nodesMost = max(most.edges, p.edges), max(most.nodesMost, p.nodesMost)
-		leaves = max(leaves, p.last-p.first)
-	}
+func allocate[N Number](b *builder) (*buffers[N], error) {
 	var err error
 	take := func(n int64) []byte {
 		if err != nil || n == 0 {
@@ -70,41 +52,30 @@ func allocate[N Number](b *builder, buf *buffers[N]) error {
 		b.frees = append(b.frees, free)
 		return mem
 	}
-	result := take
-	if b.keep {
-		result = heap
+	var number N
+	width := int64(unsafe.Sizeof(number))
+	if !b.opt.Permutation {
+		width = 0
 	}
-	pay := b.lay.payload(b.largest)
-	buf.keys = view[uint64](take(8 * most.edges))
-	buf.indptr = view[int64](result(8 * (most.nodesMost + 1)))
-	buf.indices = result(most.edges * b.lay.idBytes)
-	buf.types = result(most.edges * b.lay.typByte)
-	buf.cursor = tables(b.opt.Workers, leaves)
-	sortMost := b.largestSort()
+	buf := &buffers[N]{keys: view[uint64](take(8 * b.edges)), numbers: view[N](take(width * b.edges))}
+	if b.opt.Permutation && buf.numbers == nil {
+		buf.numbers = []N{}
+	}
+	most := b.largestSort()
 	for range b.opt.Workers {
-		buf.scratch = append(buf.scratch, view[uint64](take(8*sortMost)))
-		var num []N
-		if pay > 0 {
-			num = view[N](take(pay * sortMost))
-		}
-		buf.scratchNum = append(buf.scratchNum, num)
+		buf.scratch = append(buf.scratch, view[uint64](take(8*most)))
+		buf.scratchNum = append(buf.scratchNum, view[N](take(width*most)))
 	}
-	if pay > 0 {
-		buf.numbers = view[N](take(pay * most.edges))
-		if buf.numbers == nil {
-			buf.numbers = []N{}
-		}
-	}
-	return err
+	return buf, err
 }
 
-// job is all leaves of one top in one pass: what a worker finishes at a time.
+// job is all leaves of one top: what a worker finishes at a time.
 type job struct{ first, last int }
 
-func (b *builder) jobs(p pass) []job {
+func (b *builder) jobs() []job {
 	var js []job
-	for i := p.first; i < p.last; i++ {
-		if i == p.first || b.leaves[i].top != b.leaves[i-1].top {
+	for i := range b.leaves {
+		if i == 0 || b.leaves[i].top != b.leaves[i-1].top {
 			js = append(js, job{first: i})
 		}
 		js[len(js)-1].last = i + 1
@@ -112,13 +83,11 @@ func (b *builder) jobs(p pass) []job {
 	return js
 }
 
-// finish sorts the leaves of a pass and turns keys into positions.
-func finish[N Number](ctx context.Context, b *builder, p pass, buf *buffers[N], lastPass bool) (Part, error) {
-	jobs := b.jobs(p)
-	p.firstNode = b.emitted
+// finish sorts the leaves and turns keys into positions.
+func finish[N Number](ctx context.Context, b *builder, buf *buffers[N], s *Structure) error {
+	jobs := b.jobs()
 	var next atomic.Int64
-	var last int64 // node whose indptr is set last
-	err := Parallel(min(b.opt.Workers, len(jobs)), func(w int) error {
+	return Parallel(min(b.opt.Workers, len(jobs)), func(w int) error {
 		for {
 			i := int(next.Add(1)) - 1
 			if i >= len(jobs) {
@@ -127,44 +96,16 @@ func finish[N Number](ctx context.Context, b *builder, p pass, buf *buffers[N], 
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			node := finishJob(b, p, jobs[i], buf, w)
-			if i == len(jobs)-1 {
-				last = node
-			}
+			finishJob(b, jobs[i], buf, s, w)
 		}
 	})
-	if err != nil {
-		return Part{}, err
-	}
-	b.emitted = last + 1
-	part := Part{FirstNode: p.firstNode, FirstEdge: p.firstEdge, Edges: p.edges}
-	n := b.emitted - p.firstNode
-	if lastPass {
-		buf.indptr[n] = b.edges
-		n++
-	}
-	part.Indptr = buf.indptr[:n]
-	part.Indices = buf.indices[:p.edges*b.lay.idBytes]
-	part.Types = buf.types[:p.edges*b.lay.typByte]
-	switch numbers := any(buf.numbers).(type) {
-	case []uint32:
-		if numbers != nil {
-			part.Perm.Narrow = numbers[:p.edges]
-		}
-	case []uint64:
-		part.Perm.Wide = numbers[:p.edges]
-	}
-	b.opt.Progress("sort", p.firstEdge+p.edges, b.edges)
-	return part, nil
 }
 
-// finishJob sorts the leaves of a job and writes their indptr, indices and types. It returns the last node whose indptr
-// is written: that of the top if the job ends it, else of the last edge.
-func finishJob[N Number](b *builder, p pass, j job, buf *buffers[N], w int) int64 {
+// finishJob sorts the leaves of a job and writes the indptr, indices and types of its top.
+func finishJob[N Number](b *builder, j job, buf *buffers[N], s *Structure, w int) {
 	for i := j.first; i < j.last; i++ {
 		lf := &b.leaves[i]
-		lo := lf.start - p.firstEdge
-		hi := lo + lf.count
+		lo, hi := lf.start, lf.start+lf.count
 		if lf.bits == 0 || lf.count < 2 {
 			continue
 		}
@@ -174,35 +115,24 @@ func finishJob[N Number](b *builder, p pass, j job, buf *buffers[N], w int) int6
 			SortKeys(buf.keys[lo:hi], buf.scratch[w], buf.numbers[lo:hi], buf.scratchNum[w], lf.bits)
 		}
 	}
-	top := b.leaves[j.first].top
-	base := int64(top) << b.lay.shift
-	node := base - 1
-	if j.first == p.first {
-		node = max(node, p.firstNode-1) // a pass may begin within a top
-	}
 	lo, end := b.leaves[j.first].start, b.leaves[j.last-1].start+b.leaves[j.last-1].count
-	keys := buf.keys[lo-p.firstEdge : end-p.firstEdge]
-	node = b.writeIndptr(keys, lo, base, node, buf.indptr, p.firstNode)
-	if j.last == len(b.leaves) || b.leaves[j.last].top != top {
-		for stop := min(b.lay.nodes, base+1<<b.lay.shift) - 1; node < stop; {
-			node++
-			buf.indptr[node-p.firstNode] = end
-		}
-	}
-	b.writeElements(keys, lo-p.firstEdge, buf.indices, buf.types)
-	return node
+	b.writeIndptr(buf.keys[lo:end], lo, b.leaves[j.first].top, s.Indptr)
+	b.writeElements(buf.keys[lo:end], lo, s.Indices, s.Types)
 }
 
-// writeIndptr sets, for each node after the given one up to that of the last key, where its edges begin.
-func (b *builder) writeIndptr(keys []uint64, first, base, node int64, indptr []int64, firstNode int64) int64 {
+// writeIndptr sets where the edges of each node of a top begin: keys are all of the top's, from position first on.
+func (b *builder) writeIndptr(keys []uint64, first int64, top int, indptr []int64) {
 	shift, mask := b.lay.idBits+b.lay.typeBits, uint64(1)<<b.lay.shift-1
+	base := int64(top) << b.lay.shift
+	node := base
 	for i, k := range keys {
-		for d := base + int64(k>>shift&mask); node < d; {
-			node++
-			indptr[node-firstNode] = first + int64(i)
+		for d := base + int64(k>>shift&mask); node <= d; node++ {
+			indptr[node] = first + int64(i)
 		}
 	}
-	return node
+	for stop := min(b.opt.Nodes, base+1<<b.lay.shift); node < stop; node++ {
+		indptr[node] = first + int64(len(keys))
+	}
 }
 
 func (b *builder) writeElements(keys []uint64, at int64, indices, types []byte) {

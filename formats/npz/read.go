@@ -49,7 +49,8 @@ func Read(ctx context.Context, at source.Place, ledger *pinned.Ledger) (_ *sourc
 		known = false // what is looked at is not part of a layout
 		var ok bool
 		if ok, err = d.Edges(ctx); !ok && err == nil {
-			err = source.Error(a.path, "", -1, "", fmt.Errorf("the layout of the archive is not known: it holds %s", a.list()))
+			err = fmt.Errorf("the layout of the archive is not known: it holds %s", a.list())
+			err = source.Error(a.path, "", -1, "", err)
 		}
 	}
 	if err != nil {

@@ -79,7 +79,8 @@ func TestBadTriplesNameTheirLine(t *testing.T) {
 		"a\tb\tc\nx\ty\tz\tw\n":  "row 1,003: there are 4 fields",
 		"a\tb\tc\n\xef\xbb\xbfa": "row 1,003: a byte order mark",
 	} {
-		at := sourcetest.Folder(t, "", map[string]string{"train.txt": "h\tr\tt\n" + strings.Repeat("a\tb\tc\n", 1000) + text})
+		text = "h\tr\tt\n" + strings.Repeat("a\tb\tc\n", 1000) + text
+		at := sourcetest.Folder(t, "", map[string]string{"train.txt": text})
 		sourcetest.Refuses(t, Reader{}, at, text, says)
 	}
 }

@@ -18,7 +18,8 @@ func Folder[B ~string | ~[]byte](t testing.TB, name string, files map[string]B) 
 	dir := filepath.Join(t.TempDir(), name)
 	for name, text := range files {
 		path := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+		err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600))
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -42,7 +43,8 @@ func File(t testing.TB, name, text string) source.Place {
 // Refuses fails the test unless the reader refuses a source with an error that says something. what names the source.
 func Refuses(t testing.TB, r source.Reader, at source.Place, what, says string) {
 	t.Helper()
-	if g, err := r.Read(context.Background(), at, &source.Request{}); err == nil || !strings.Contains(err.Error(), says) {
+	g, err := r.Read(context.Background(), at, &source.Request{})
+	if err == nil || !strings.Contains(err.Error(), says) {
 		t.Errorf("%q: %v, %v; want %q", what, g, err, says)
 	}
 }

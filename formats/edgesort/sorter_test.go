@@ -17,6 +17,7 @@ import (
 	"github.com/khop-gnn/khop/formats/source"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/invariants"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -133,13 +134,34 @@ func sortAll(t *testing.T, opt Options, edges []edge, batch int, offset []int64)
 	if cerr := s.Close(); cerr != nil {
 		t.Fatal(cerr)
 	}
-	if errors.Is(err, pinned.ErrLimit) && opt.ByTime >= 0 {
-		return nil, s // the edges of one node are ordered by time at once
+	if errors.Is(err, pinned.ErrLimit) && largestAtOnce(edges, &opt) > 5_000 {
+		return nil, s
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	return &r, s
+}
+
+// largestAtOnce counts the edges that no sorter can divide: those of a node by time, those between two nodes to merge.
+func largestAtOnce(edges []edge, opt *Options) (most int) {
+	type key struct{ dst, src int64 }
+	counts := map[key]int{}
+	for _, e := range edges {
+		for range 2 {
+			k := key{e.dst, e.src}
+			if opt.ByTime >= 0 {
+				k.src = 0
+			}
+			counts[k]++
+			most = max(most, counts[k])
+			if !opt.Both {
+				break
+			}
+			e.src, e.dst = e.dst, e.src
+		}
+	}
+	return most
 }
 
 // want spells edges as a sorter writes them.
@@ -208,7 +230,11 @@ func TestEdgesAreSortedInAnyMemory(t *testing.T) {
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 1))
 	spilt := 0
-	for i := range 30 {
+	graphs := 30
+	if invariants.Enabled {
+		graphs = 12 // the race detector makes each take ten times as long
+	}
+	for i := range graphs {
 		opt, edges, offset, nodes := randomGraph(r)
 		opt.Edges = int64(len(edges))
 		ledger := &pinned.Ledger{}
@@ -232,8 +258,8 @@ func TestEdgesAreSortedInAnyMemory(t *testing.T) {
 			t.Fatalf("left behind: %v, %d bytes", left, ledger.Total())
 		}
 	}
-	if spilt < 3 {
-		t.Errorf("only %d graphs of 30 went through a file", spilt)
+	if spilt < graphs/10 {
+		t.Errorf("only %d graphs of %d went through a file", spilt, graphs)
 	}
 }
 

@@ -73,9 +73,8 @@ func deviceFactors(t testing.TB) []factor {
 			c.setSampler(func(n *sampling.Neighbor) { n.Frontier = f })
 		},
 			sampling.AllNodes, sampling.NewNodes),
-		oneOf("seeds", func(c *deviceCase, s loader.SeedSource) { c.opt.Seeds = s },
-			loader.SeedSource{}, loader.AllNodes(), loader.GivenSeeds(graph.NodeIDs([]int64{3, 3, 1, 0, 5, 3, 6})),
-			loader.GivenSeeds(graph.NodeIDs([]int32{4}))),
+		seedFactor(),
+		negativeFactor(),
 		oneOf("batch size", func(c *deviceCase, n int) { c.opt.BatchSize = n }, 1, 5, 64),
 		oneOf("shuffle", func(c *deviceCase, b bool) { c.opt.Shuffle = b }, false, true),
 		oneOf("drop last", func(c *deviceCase, b bool) { c.opt.DropLast = b }, false, true),
@@ -113,6 +112,25 @@ func deviceFactors(t testing.TB) []factor {
 		oneOf("blocks", func(c *deviceCase, n int) { c.device.DeviceBlocks = n }, 1, 3, 16),
 		oneOf("lanes", func(c *deviceCase, o string) { c.order = o }, "forward", "reverse", "random"),
 	}
+}
+
+// seedFactor varies the seeds: nodes or edges.
+func seedFactor() factor {
+	return oneOf("seeds", func(c *deviceCase, s loader.SeedSource) { c.opt.Seeds = s },
+		loader.SeedSource{}, loader.AllNodes(), loader.GivenSeeds(graph.NodeIDs([]int64{3, 3, 1, 0, 5, 3, 6})),
+		loader.GivenSeeds(graph.NodeIDs([]int32{4})), loader.AllEdges(),
+		loader.EdgePairs([]int64{1, 3, 0, 2, 3, 1}, []int64{2, 3, 1, 0, 3, 2}))
+}
+
+// negativeFactor varies the negatives of seeds that are edges; others have none.
+func negativeFactor() factor {
+	return oneOf("negatives", func(c *deviceCase, n sampling.Negatives) {
+		if strings.HasSuffix(c.opt.Seeds.String(), "edges") {
+			c.opt.Negatives = n
+		}
+	}, sampling.Negatives{}, sampling.Negatives{Ratio: 1.5, Strict: true, Replace: sampling.EitherEnd},
+		sampling.Negatives{Ratio: 2, Law: sampling.ByDegree, Replace: sampling.BothEnds},
+		sampling.Negatives{Ratio: 1, Law: sampling.InBatch, Triplets: true})
 }
 
 // laborAs returns what makes of a Neighbor the Labor with the same fan-outs.

@@ -84,7 +84,7 @@ func newPlaced(ctx context.Context, src Source, opt Options, loaders int) (*Plac
 
 // settle decides where batches are made, and what is in them.
 func settle(src Source, opt Options) (*recipe, processor, error) {
-	chosen, asked := opt.Workers, opt
+	chosen := opt.Workers
 	if err := opt.EnsureDefaults().Validate(); err != nil {
 		return nil, nil, err
 	}
@@ -103,15 +103,8 @@ func settle(src Source, opt Options) (*recipe, processor, error) {
 	if err != nil {
 		return nil, nil, errors.Join(err, on.close())
 	}
-	if r.room = room; r.seeds.byEdge == nil || opt.Device == "cpu" {
-		return r, on, nil
-	}
-	if err := on.close(); err != nil || asked.Device != "" && asked.Device != "auto" {
-		return nil, nil, errors.Join(err, fmt.Errorf("%w: %s: seeds that are edges (%v) are loaded on the CPU; take "+
-			"\"cpu\"", ErrDevice, opt.Device, r.opt.Seeds))
-	}
-	asked.Device = "cpu"
-	return settle(src, asked)
+	r.room = room
+	return r, on, nil
 }
 
 // probeMachine is a variable for tests only.

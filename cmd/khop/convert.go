@@ -26,6 +26,7 @@ type convertCmd struct {
 	Labels     string   `placeholder:"FILE" help:".npy file with a label a node."`
 	Columns    []string `placeholder:"NAME" help:"Names of an edge list's fields, in order."`
 	IDs        string   `name:"ids" enum:"auto,numbers,names" default:"auto" help:"Kind of its ids: ${enum}."`
+	SkipBad    int64    `placeholder:"N" help:"Leave out up to N bad lines of an edge list, and list them."`
 	MaxMemory  byteSize `placeholder:"SIZE" help:"The most memory to take; default: a quarter of what is free."`
 	DryRun     bool     `help:"Say what would be written and taken, and write nothing."`
 	Force      bool     `help:"Replace a dataset that is there."`
@@ -53,7 +54,7 @@ type convertResult struct {
 func (c *convertCmd) Run(env *environment) error {
 	opt := convert.Options{
 		From: c.From, Features: c.Features, Labels: c.Labels, Columns: c.Columns, IDs: c.IDs,
-		Force: c.Force, DryRun: c.DryRun, ByTime: c.ByTime, RelationsAsTypes: c.Relations,
+		Force: c.Force, DryRun: c.DryRun, ByTime: c.ByTime, RelationsAsTypes: c.Relations, SkipBad: c.SkipBad,
 		Merge: map[string]convert.Merge{"first": convert.MergeFirst, "sum": convert.MergeSum,
 			"max": convert.MergeMax}[c.Dedupe],
 		Loops: map[string]convert.Loops{"drop": convert.DropLoops, "add": convert.AddLoops}[c.SelfLoops],

@@ -83,6 +83,8 @@ type Options struct {
 	Columns []string
 	// IDs says what the ids of an edge list are: "auto" (or ""), "numbers", "names".
 	IDs string
+	// SkipBad is how many bad lines of a text may be left out. Result counts them, and its notes name the first.
+	SkipBad int64
 	// DryRun reads the source and says what would be written and taken, but writes nothing. Result's counts of edges
 	// and bytes are bounds then, its peaks what is expected.
 	DryRun bool
@@ -106,7 +108,8 @@ type Result struct {
 	FeatureDim  int64    `json:"feature_dim"`
 	Classes     int64    `json:"classes"`
 	Splits      int      `json:"splits"`
-	Bytes       int64    `json:"bytes"` // of all arrays, about
+	Bytes       int64    `json:"bytes"`   // of all arrays, about
+	Skipped     int64    `json:"skipped"` // bad lines that were left out
 	Notes       []string `json:"notes"`
 	// the most that counted against MemoryLimit at a time; 0 without a limit
 	MemoryPeak  int64 `json:"memory_peak"`
@@ -135,7 +138,7 @@ func Run(ctx context.Context, src, dst string, opt Options) (res *Result, err er
 	if err := w.Abort(); err != nil {
 		return nil, err
 	}
-	c := &conversion{src: src, dst: dst, opt: opt}
+	c := &conversion{src: src, dst: dst, opt: opt, skips: source.Skips{Limit: opt.SkipBad}}
 	c.budget.Dir, c.budget.Memory = filepath.Dir(filepath.Clean(dst)), &c.ledger
 	c.budget.Disk, _ = formats.FreeSpace(c.budget.Dir)
 	c.ledger.SetLimit(opt.MemoryLimit)
@@ -178,6 +181,7 @@ type conversion struct {
 	budget   source.Budget
 	ledger   pinned.Ledger
 
+	skips  source.Skips
 	kind   string
 	graph  *source.Graph
 	tables []*table
@@ -230,10 +234,11 @@ func (c *conversion) read(ctx context.Context, t *source.Tree) (err error) {
 	}
 	c.opt.Log(fmt.Sprintf("%s: %s", at.Path(), info.Title))
 	c.graph, err = r.Read(ctx, at, &source.Request{Budget: &c.budget, Progress: c.opt.Progress, Nodes: nodes,
-		Columns: c.opt.Columns, IDs: c.opt.IDs, RelationsAsTypes: c.opt.RelationsAsTypes})
+		Columns: c.opt.Columns, IDs: c.opt.IDs, RelationsAsTypes: c.opt.RelationsAsTypes, Skips: &c.skips})
 	if err != nil {
 		return err
 	}
+	c.graph.Notes = append(c.graph.Notes, c.skips.Notes()...)
 	if err = c.addTables(ctx); err != nil {
 		err = errors.Join(err, c.graph.Close())
 	}
@@ -248,6 +253,7 @@ func (c *conversion) checkOptions(info *source.Info) error {
 	}{
 		{c.opt.Columns != nil, "--columns", "columns"},
 		{c.opt.IDs != "" && c.opt.IDs != "auto", "--ids", "ids"},
+		{c.opt.SkipBad > 0, "--skip-bad", "skip-bad"},
 		{c.opt.RelationsAsTypes, "--relations-as-types", "relations"},
 		{c.opt.Features != "", "--features", "tables"},
 		{c.opt.Labels != "", "--labels", "tables"},
@@ -355,7 +361,8 @@ func (c *conversion) finish(res *Result, o *order, s *graph.Schema) {
 func (c *conversion) result(s *graph.Schema, o *order) *Result {
 	g := c.graph
 	r := &Result{Kind: c.kind, Nodes: s.NumNodes(), Edges: o.most, SourceEdges: g.Edges.Count, Direction: o.direction,
-		Splits: len(g.Splits) + len(g.Links), Notes: append([]string{}, g.Notes...), Bytes: c.bytes(s, o.most)}
+		Splits: len(g.Splits) + len(g.Links), Skipped: c.skips.Count(),
+		Notes: append([]string{}, g.Notes...), Bytes: c.bytes(s, o.most)}
 	for _, n := range g.Nodes {
 		r.Classes = max(r.Classes, n.Classes)
 		for _, col := range n.Columns {

@@ -323,32 +323,6 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-func BenchmarkRead(b *testing.B) {
-	for _, c := range []struct{ name, line string }{{"tsv", "%d\t%d\n"}, {"weighted", "%d\t%d\t0.25\n"},
-		{"names", "n%d\tn%d\n"}} {
-		b.Run(c.name, func(b *testing.B) {
-			var text bytes.Buffer
-			const n = 1_000_000
-			if c.name == "weighted" {
-				text.WriteString("src\tdst\tweight\n")
-			}
-			for i := range n {
-				fmt.Fprintf(&text, c.line, (i*7919)%2_449_029, (i*104_729)%2_449_029)
-			}
-			path := write(b, "edges.tsv", text.Bytes())
-			b.SetBytes(int64(text.Len()))
-			for b.Loop() {
-				g, err := Read(context.Background(), source.Local(path), Options{})
-				if err != nil {
-					b.Fatal(err)
-				}
-				g.Close()
-			}
-			b.ReportMetric(n*float64(b.N)/b.Elapsed().Seconds()/1e6, "Medges/s")
-		})
-	}
-}
-
 // More names than the table of names begins with room for.
 func TestThousandsOfNamesAreNumberedAsTheyAppear(t *testing.T) {
 	const n = 5000

@@ -19,8 +19,7 @@ type layout struct {
 	names    bool      // ids are names
 	types    [2]string // of the nodes at both ends, where the user names them
 	columns  []columnSpec
-	skip     int // bytes of the first block up to the first edge
-	plain    bool
+	skip     int // bytes of the first piece up to the first edge
 	notes    []string
 }
 
@@ -49,28 +48,29 @@ var ends = [][2]string{
 
 // sampled is a line that is not a comment, with where it stands.
 type sampled struct {
-	at     int // offset in the block
+	at     int // offset in the piece
 	fields [][]byte
 }
 
-// detect decides on the layout by the first lines of a block; nil if there is no edge in it.
-func (r *reader) detect(b []byte) (*layout, error) {
-	lay := &layout{src: 0, dst: 1}
-	if r.line == 0 {
+// detect decides on the layout by the first lines of a piece; nil if there is no edge in it.
+func (r *reader) detect(p *piece) (*layout, error) {
+	lay, b := &layout{src: 0, dst: 1}, p.text()
+	if p.lines == 0 {
 		if err := r.checkText(b); err != nil {
 			return nil, err
 		}
 	}
 	var lines []sampled
+	var cut cutFields
 	for offset := 0; offset < len(b) && len(lines) <= sampleLines; {
 		line, next := cutLine(b, offset)
 		if !skippable(line) {
 			if lay.delim == 0 {
 				lay.delim = delimiter(line)
 			}
-			f, err := r.split(line, lay.delim, nil)
-			if err != nil {
-				return nil, r.lineError(b[offset:], "", err)
+			f, err := cut.split(line, lay.delim)
+			if err != nil && !r.opt.Skips.Any() {
+				return nil, r.lineError(p, offset, err)
 			}
 			s := sampled{at: offset}
 			for _, x := range f {
@@ -85,16 +85,14 @@ func (r *reader) detect(b []byte) (*layout, error) {
 	}
 	lay.fields, lay.skip = len(lines[0].fields), lines[0].at
 	if lay.fields < 2 {
-		return nil, r.lineError(b[lines[0].at:], "an edge list has two ids a line",
-			errors.New("there is one field only"))
+		return nil, r.lineError(p, lines[0].at, badf("an edge list has two ids a line", "there is one field only"))
 	}
-	if err := r.nameFields(lay, b, &lines); err != nil {
+	if err := r.nameFields(lay, p, &lines); err != nil {
 		return nil, err
 	}
-	if err := r.decideIDs(lay, b, lines); err != nil {
+	if err := r.decideIDs(lay, p, lines); err != nil {
 		return nil, err
 	}
-	lay.plain = !lay.names && lay.src == 0 && lay.dst == 1 && len(lay.columns) == 0
 	return lay, nil
 }
 
@@ -143,7 +141,7 @@ func delimiter(line []byte) byte {
 }
 
 // nameFields finds header, ids and columns. It removes the header from lines.
-func (r *reader) nameFields(lay *layout, b []byte, lines *[]sampled) error {
+func (r *reader) nameFields(lay *layout, p *piece, lines *[]sampled) error {
 	first := (*lines)[0]
 	var header []string
 	for _, f := range first.fields {
@@ -151,7 +149,7 @@ func (r *reader) nameFields(lay *layout, b []byte, lines *[]sampled) error {
 	}
 	isHeader := findEnds(header, lay) || looksLikeHeader(*lines)
 	if isHeader {
-		_, next := cutLine(b, first.at)
+		_, next := cutLine(p.text(), first.at)
 		lay.skip = next
 		*lines = (*lines)[1:]
 	}
@@ -159,8 +157,8 @@ func (r *reader) nameFields(lay *layout, b []byte, lines *[]sampled) error {
 	case r.opt.Columns != nil:
 		return r.explicitColumns(lay)
 	case isHeader && lay.fields > maxColumns+2:
-		return r.lineError(b[first.at:], "name those that are wanted, as in --columns src,dst,weight,-,time",
-			fmt.Errorf("the header names %d fields: at most %d can be stored", lay.fields, maxColumns))
+		return r.lineError(p, first.at, badf("name those that are wanted, as in --columns src,dst,weight,-,time",
+			"the header names %d fields: at most %d can be stored", lay.fields, maxColumns))
 	case isHeader:
 		for i, f := range first.fields {
 			if name := columnName(string(f)); i != lay.src && i != lay.dst && name != "" {
@@ -308,7 +306,7 @@ func (r *reader) explicitColumns(lay *layout) error {
 func (l *layout) twoTypes() bool { return l.types[0] != l.types[1] }
 
 // decideIDs decides between numbers and names.
-func (r *reader) decideIDs(lay *layout, b []byte, lines []sampled) error {
+func (r *reader) decideIDs(lay *layout, p *piece, lines []sampled) error {
 	lay.names = r.opt.IDs == Names
 	if r.opt.IDs != Auto {
 		return nil
@@ -330,17 +328,21 @@ func (r *reader) decideIDs(lay *layout, b []byte, lines []sampled) error {
 				numbers++
 			}
 		}
+		if odd >= 0 && numbers > 9*len(lines)/10 && r.opt.Skips.Any() {
+			continue
+		}
 		if odd >= 0 {
 			f := string(lines[odd].fields[field])
 			if _, err := strconv.ParseFloat(f, 64); err == nil && (strings.ContainsAny(f, ".eE") ||
 				strings.EqualFold(f, "nan")) {
-				return r.lineError(b[lines[odd].at:],
+				return r.lineError(p, lines[odd].at, badf(
 					"write ids as whole numbers, or take them as names by --ids names",
-					fmt.Errorf("id %q is not a whole number", f))
+					"id %q is not a whole number", f))
 			}
 			if numbers > 9*len(lines)/10 {
-				return r.lineError(b[lines[odd].at:], "correct the line, or take all ids as names by --ids names",
-					fmt.Errorf("id %q is not a number, but most are", f))
+				return r.lineError(p, lines[odd].at, badf(
+					"correct the line, or take all ids as names by --ids names",
+					"id %q is not a number, but most are", f))
 			}
 		}
 		lay.names = lay.names || odd >= 0 || zeros > 0

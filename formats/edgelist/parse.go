@@ -4,118 +4,63 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"unicode/utf8"
 
 	"github.com/khop-gnn/khop/formats/source"
 )
 
-// parseNumbers is the fast path: two node numbers at the start of each line, no columns. What is unusual about a line
-// is left to parseLine. b ends in a newline, so that no number runs over its end.
-func (r *reader) parseNumbers(b []byte) error {
-	delim, fields, limit := r.lay.delim, r.lay.fields, uint64(1)<<62
+// parser parses pieces of a text whose layout is known. Each worker has one.
+type parser struct {
+	r       *reader
+	lay     *layout
+	limit   uint64 // ids are below it
+	plain   bool   // two numbers a line, and no columns
+	fields  []int  // what becomes of each; the number of a column, or fieldSrc and so on
+	columns []columnSpec
+	cut     cutFields
+}
+
+func newParser(r *reader) *parser {
+	p := &parser{r: r, lay: r.lay, limit: 1 << 62, columns: r.lay.columns, fields: make([]int, r.lay.fields)}
 	if r.opt.Nodes > 0 {
-		limit = uint64(r.opt.Nodes)
+		p.limit = uint64(r.opt.Nodes)
 	}
-	src, dst := r.src, r.dst
-	for i := 0; i < len(b); {
-		j := i
-		x, j := digits(b, j)
-		if j == i || j-i > 18 || b[i] == '0' && j-i > 1 || x >= limit {
-			goto slow
-		}
-		if c := b[j]; c != delim && (c != '\t' || delim != ' ') {
-			goto slow
-		}
-		for j++; b[j] == ' ' || b[j] == '\t' && delim == ' '; j++ {
-		}
-		{
-			k := j
-			y, j := digits(b, k)
-			if j == k || j-k > 18 || b[k] == '0' && j-k > 1 || y >= limit {
-				goto slow
-			}
-			if fields > 2 {
-				if j = skipFields(b, j, delim, fields-2); j < 0 {
-					goto slow
-				}
-			}
-			if b[j] == '\r' {
-				j++
-			}
-			if b[j] != '\n' {
-				goto slow
-			}
-			i = j + 1
-			src, dst = append(src, int64(x)), append(dst, int64(y))
-		}
-		if len(src) >= chunkEdges {
-			r.src, r.dst = src, dst
-			if err := r.flush(); err != nil {
-				return err
-			}
-			src, dst = r.src, r.dst
-		}
-		continue
-	slow:
-		r.src, r.dst = src, dst
-		line, next := cutLine(b, i)
-		if err := r.parseLine(line); err != nil {
-			return r.explain(b[i:], err)
-		}
-		src, dst, i = r.src, r.dst, next
-	}
-	r.src, r.dst = src, dst
-	return nil
+	return p
 }
 
-// digits reads a number; what has more than 18 digits is wrong but harmless.
-func digits(b []byte, j int) (uint64, int) {
-	x := uint64(0)
-	for {
-		d := b[j] - '0'
-		if d > 9 {
-			return x, j
-		}
-		x = x*10 + uint64(d)
-		j++
+// parse parses a piece.
+func (p *parser) parse(w *piece) {
+	w.reset()
+	if w.columns == nil {
+		w.columns = make([]values, len(p.columns))
 	}
-}
-
-// skipFields returns the end of a line that has exactly n more fields, without quotes, else -1.
-func skipFields(b []byte, j int, delim byte, n int) int {
-	for ; b[j] != '\n' && b[j] != '\r'; j++ {
-		switch c := b[j]; {
-		case c == '"':
-			return -1
-		case delim == ' ' && (c == ' ' || c == '\t'):
-			if next := b[j+1]; next != ' ' && next != '\t' && next != '\n' && next != '\r' {
-				n--
+	p.prepare()
+	for i := w.start; i < w.n && w.err == nil; {
+		if !p.lay.names {
+			if i = p.fast(w, i); i == w.n {
+				break
 			}
-		case c == delim:
-			n--
 		}
-	}
-	if n != 0 {
-		return -1
-	}
-	return j
-}
-
-// parseLines takes lines of any layout.
-func (r *reader) parseLines(b []byte) error {
-	for i := 0; i < len(b); {
-		line, next := cutLine(b, i)
-		if err := r.parseLine(line); err != nil {
-			return r.explain(b[i:], err)
+		line, next := cutLine(w.text(), i)
+		if err := p.line(w, line); err != nil {
+			w.truncate()
+			if bad := (*badLine)(nil); errors.As(err, &bad) && p.r.opt.Skips.Any() {
+				w.bad = append(w.bad, int32(i))
+			} else {
+				w.err = p.r.lineError(w, i, err)
+			}
 		}
 		i = next
-		if len(r.src) >= chunkEdges {
-			if err := r.flush(); err != nil {
-				return err
-			}
-		}
 	}
-	return nil
+	if p.lay.names {
+		return
+	}
+	if p.lay.twoTypes() && len(w.src) > 0 {
+		w.most = [2]int64{slices.Max(w.src), slices.Max(w.dst)}
+	}
+	w.chunk.Pack(w.src, w.dst)
 }
 
 // badLine is an error about the line that is being parsed.
@@ -130,63 +75,87 @@ func badf(remedy, format string, args ...any) error {
 	return &badLine{remedy, fmt.Errorf(format, args...)}
 }
 
-func (r *reader) explain(rest []byte, err error) error {
-	var bad *badLine
-	if errors.As(err, &bad) {
-		return r.lineError(rest, bad.remedy, bad.err)
+// prepare decides what becomes of the fields: columns that are not stored are not looked at any more.
+func (p *parser) prepare() {
+	for i := range p.fields {
+		p.fields[i] = fieldSkip
 	}
-	return err
+	stored := 0
+	for i := range p.columns {
+		if !p.r.columns[i].gone.Load() {
+			p.fields[p.columns[i].field] = i
+			stored++
+		}
+	}
+	p.fields[p.lay.src], p.fields[p.lay.dst] = fieldSrc, fieldDst
+	p.plain = stored == 0 && p.lay.src == 0 && p.lay.dst == 1
 }
 
-func (r *reader) parseLine(line []byte) error {
+// wrong returns what is wrong with a line.
+func (p *parser) wrong(line []byte) error {
+	p.prepare()
+	return p.line(&piece{columns: make([]values, len(p.columns))}, line)
+}
+
+// line parses a line.
+func (p *parser) line(w *piece, line []byte) error {
 	if skippable(line) {
 		return nil
 	}
 	if len(line) > MaxLine {
 		return badf("this is not an edge list", "the line is longer than %d bytes", MaxLine)
 	}
-	f, err := r.split(line, r.lay.delim, r.fields[:0])
-	r.fields = f
+	f, err := p.cut.split(line, p.lay.delim)
 	if err != nil {
 		return badf("", "%w", err)
 	}
-	if len(f) != r.lay.fields {
+	if len(f) != p.lay.fields {
 		return badf("every line must have as many fields as the first one", "the line has %d fields, not %d", len(f),
-			r.lay.fields)
+			p.lay.fields)
 	}
-	src, err := r.id(r.names, f[r.lay.src])
-	if err != nil {
-		return err
-	}
-	dst, err := r.id(r.targets, f[r.lay.dst])
-	if err != nil {
-		return err
-	}
-	for _, c := range r.columns {
-		if err := c.add(f[c.field]); err != nil {
+	var ids [2]int64
+	for i, field := range [2]int{p.lay.src, p.lay.dst} {
+		if p.lay.names {
+			err = checkName(f[field])
+		} else {
+			ids[i], err = p.id(f[field])
+		}
+		if err != nil {
 			return err
 		}
 	}
-	r.src, r.dst = append(r.src, src), append(r.dst, dst)
+	for i := range p.columns {
+		if p.fields[p.columns[i].field] == i {
+			if err := w.columns[i].add(&p.columns[i], f[p.columns[i].field]); err != nil {
+				return err
+			}
+		}
+	}
+	if p.lay.names {
+		for _, field := range [2]int{p.lay.src, p.lay.dst} {
+			w.names = append(w.names, f[field]...)
+			w.ends = append(w.ends, int32(len(w.names)))
+		}
+		return nil
+	}
+	w.src, w.dst = append(w.src, ids[0]), append(w.dst, ids[1])
+	return nil
+}
+
+func checkName(f []byte) error {
+	switch {
+	case len(f) == 0:
+		return badf("", "an id is empty")
+	case !utf8.Valid(f):
+		return badf("convert the file to UTF-8 first", "id %w: %q", source.ErrText, clip(f))
+	}
 	return nil
 }
 
 // id returns the node that a field names.
-func (r *reader) id(list *source.Names, f []byte) (int64, error) {
-	if r.lay.names {
-		if len(f) == 0 {
-			return 0, badf("", "an id is empty")
-		}
-		v, err := list.Number(f)
-		if errors.Is(err, source.ErrText) {
-			return 0, badf("convert the file to UTF-8 first", "id %w", err)
-		}
-		if err != nil {
-			return 0, badf("", "%w", err)
-		}
-		return v, nil
-	}
+func (p *parser) id(f []byte) (int64, error) {
 	const names = "if ids are names, take them as such by --ids names"
+	opt := &p.r.opt
 	v, err := strconv.ParseInt(string(f), 10, 64)
 	switch {
 	case errors.Is(err, strconv.ErrRange):
@@ -195,11 +164,11 @@ func (r *reader) id(list *source.Names, f []byte) (int64, error) {
 		return 0, badf(names, "id %q is not a number", clip(f))
 	case v < 0:
 		return 0, badf("node numbers count from 0; "+names, "id %d is negative", v)
-	case len(f) > 1 && f[0] == '0' && r.opt.IDs == Auto:
+	case len(f) > 1 && f[0] == '0' && opt.IDs == Auto:
 		return 0, badf(names+", as numbers by --ids numbers", "id %s has leading zeros", clip(f))
-	case r.opt.Nodes > 0 && v >= r.opt.Nodes:
+	case opt.Nodes > 0 && v >= opt.Nodes:
 		return 0, badf("the tables do not belong to this graph, or ids do not count from 0",
-			"id %d is not below the %d nodes that the tables have rows for", v, r.opt.Nodes)
+			"id %d is not below the %d nodes that the tables have rows for", v, opt.Nodes)
 	case v >= 1<<62:
 		return 0, badf(names, "id %d is too large for a node number", v)
 	}
@@ -208,9 +177,21 @@ func (r *reader) id(list *source.Names, f []byte) (int64, error) {
 
 func clip(f []byte) []byte { return f[:min(len(f), 80)] }
 
+// cutFields cuts lines into fields. The zero value is ready.
+type cutFields struct {
+	fields [][]byte
+	quoted []byte
+}
+
 // split cuts a line into fields, without white space around them and without quotes. They are valid until the next
 // call.
-func (r *reader) split(line []byte, delim byte, f [][]byte) ([][]byte, error) {
+func (r *cutFields) split(line []byte, delim byte) ([][]byte, error) {
+	f, err := r.append(r.fields[:0], line, delim)
+	r.fields = f
+	return f, err
+}
+
+func (r *cutFields) append(f [][]byte, line []byte, delim byte) ([][]byte, error) {
 	line = bytes.TrimRight(line, "\r")
 	if delim == ' ' {
 		for line = bytes.TrimLeft(line, " \t"); len(line) > 0; line = bytes.TrimLeft(line, " \t") {
@@ -249,7 +230,7 @@ func (r *reader) split(line []byte, delim byte, f [][]byte) ([][]byte, error) {
 }
 
 // unquote reads up to the closing quotes; two quotes within stand for one.
-func (r *reader) unquote(s []byte) (field, rest []byte, err error) {
+func (r *cutFields) unquote(s []byte) (field, rest []byte, err error) {
 	if cap(r.quoted)-len(r.quoted) < len(s) { // fields that were returned keep the old memory
 		r.quoted = make([]byte, 0, 2*len(s)+256)
 	}

@@ -13,7 +13,8 @@ type Reader struct{}
 
 // Info implements source.Reader.
 func (Reader) Info() source.Info {
-	return source.Info{Name: "edgelist", Title: "an edge list", Options: []string{"columns", "ids", "tables"}}
+	return source.Info{Name: "edgelist", Title: "an edge list",
+		Options: []string{"columns", "ids", "skip-bad", "tables"}}
 }
 
 // Find implements source.Reader: any text that is named can be an edge list; among other files its first lines must be
@@ -29,7 +30,7 @@ func (Reader) Find(t *source.Tree) (found []string) {
 
 // even reports whether the first lines have equally many fields, two or more.
 func even(head []byte) bool {
-	r, fields, delim := &reader{}, 0, byte(0)
+	fields, delim, cut := 0, byte(0), cutFields{}
 	lines := bytes.Split(head, []byte("\n"))
 	for i, line := range lines {
 		if skippable(line) || i == len(lines)-1 && i > 0 {
@@ -38,7 +39,7 @@ func even(head []byte) bool {
 		if delim == 0 {
 			delim = delimiter(line)
 		}
-		f, err := r.split(line, delim, nil)
+		f, err := cut.split(line, delim)
 		if fields == 0 {
 			fields = len(f)
 		}
@@ -55,5 +56,6 @@ func (Reader) Read(ctx context.Context, at source.Place, r *source.Request) (*so
 	if !ok {
 		return nil, fmt.Errorf("%w: ids %q: must be auto, numbers or names", source.ErrOptions, r.IDs)
 	}
-	return Read(ctx, at, Options{IDs: ids, Columns: r.Columns, Nodes: r.Nodes, Budget: r.Budget, Progress: r.Progress})
+	return Read(ctx, at, Options{IDs: ids, Columns: r.Columns, Nodes: r.Nodes, Budget: r.Budget, Progress: r.Progress,
+		Skips: r.Skips})
 }

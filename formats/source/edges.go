@@ -2,6 +2,7 @@ package source
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/khop-gnn/khop/unified"
 )
@@ -14,7 +15,7 @@ type EdgeStore struct {
 	count  int64
 	max    int64
 	min    int64
-	narrow []int32
+	pack   EdgeChunk
 }
 
 type storedChunk struct {
@@ -23,40 +24,64 @@ type storedChunk struct {
 	width int64
 }
 
-// Append adds the edges src[i] -> dst[i]. Ids must not be negative. At most a few hundred thousand at a time: what is
-// appended together is read together.
-func (s *EdgeStore) Append(src, dst []int64) error {
+// EdgeChunk is edges as an EdgeStore keeps them. Many goroutines may pack chunks for one store. The zero value is
+// ready, and is packed again and again.
+type EdgeChunk struct {
+	edges     int
+	low, high int64
+	narrow    []int32
+	wide      []int64
+}
+
+// Pack makes the chunk one of the edges src[i] -> dst[i], at most a few hundred thousand: what is packed together is
+// read together. Ids must not be negative. It keeps neither slice.
+func (c *EdgeChunk) Pack(src, dst []int64) {
+	c.edges, c.narrow, c.wide = len(src), c.narrow[:0], c.wide[:0]
 	if len(src) == 0 {
+		return
+	}
+	c.low, c.high = src[0], 0
+	for i, v := range src {
+		c.low, c.high = min(c.low, v, dst[i]), max(c.high, v, dst[i])
+	}
+	if c.high >= 1<<31 {
+		c.wide = append(append(c.wide, src...), dst...)
+		return
+	}
+	c.narrow = slices.Grow(c.narrow, 2*len(src))[:2*len(src)]
+	for i, v := range src {
+		c.narrow[i] = int32(v)
+	}
+	to := c.narrow[len(src):]
+	for i, v := range dst {
+		to[i] = int32(v)
+	}
+}
+
+// Append adds the edges src[i] -> dst[i], as Pack takes them.
+func (s *EdgeStore) Append(src, dst []int64) error {
+	s.pack.Pack(src, dst)
+	return s.AppendChunk(&s.pack)
+}
+
+// AppendChunk adds the edges of a chunk, which it does not keep.
+func (s *EdgeStore) AppendChunk(c *EdgeChunk) error {
+	if c.edges == 0 {
 		return nil
 	}
-	low, high := src[0], int64(0)
-	for i, v := range src {
-		low, high = min(low, v, dst[i]), max(high, v, dst[i])
-	}
 	if s.count == 0 {
-		s.min = low
+		s.min = c.low
 	}
-	s.min, s.max = min(s.min, low), max(s.max, high)
-	c := storedChunk{at: s.Spool.Len(), edges: len(src), width: 8}
-	parts := [][]byte{unified.FromSlice(src).Bytes(), unified.FromSlice(dst).Bytes()}
-	if high < 1<<31 {
-		c.width = 4
-		s.narrow = s.narrow[:0]
-		for _, v := range src {
-			s.narrow = append(s.narrow, int32(v))
-		}
-		for _, v := range dst {
-			s.narrow = append(s.narrow, int32(v))
-		}
-		parts = [][]byte{unified.FromSlice(s.narrow).Bytes()}
+	s.min, s.max = min(s.min, c.low), max(s.max, c.high)
+	stored, data := storedChunk{at: s.Spool.Len(), edges: c.edges, width: 4}, unified.FromSlice(c.narrow)
+	if len(c.wide) > 0 {
+		stored.width, data = 8, unified.FromSlice(c.wide)
 	}
-	for _, p := range parts {
-		if _, err := s.Spool.Write(p); err != nil {
-			return err
-		}
+	if _, err := s.Spool.Write(data.Bytes()); err != nil {
+		return err
 	}
-	s.chunks = append(s.chunks, c)
-	s.count += int64(len(src))
+	s.chunks = append(s.chunks, stored)
+	s.count += int64(c.edges)
 	return nil
 }
 

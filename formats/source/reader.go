@@ -24,7 +24,7 @@ type Reader interface {
 type Info struct {
 	Name  string // as --from names it
 	Title string // in a few words
-	// Options names the options of Request that it takes: "columns", "ids", "relations".
+	// Options names the options of Request that it takes: "columns", "ids", "relations", "skip-bad".
 	Options []string
 }
 
@@ -38,6 +38,8 @@ type Request struct {
 	Columns []string
 	// IDs says what the ids of a text are: "auto" (or ""), "numbers", "names".
 	IDs string
+	// Skips says how many bad lines may be left out; nil: none.
+	Skips *Skips
 	// RelationsAsTypes makes an edge type of each relation of a knowledge graph.
 	RelationsAsTypes bool
 }

@@ -98,6 +98,15 @@ func LoadTuning(path string) (*Tuning, error) {
 	return t, nil
 }
 
+// UnmarshalJSON adds choices that MarshalJSON wrote, in place of those of equal keys. ErrTuning, and no choice, where
+// they come from another machine or version.
+func (t *Tuning) UnmarshalJSON(text []byte) error {
+	if err := t.read(text); err != nil {
+		return fmt.Errorf("%w: %w", ErrTuning, err)
+	}
+	return nil
+}
+
 func (t *Tuning) read(text []byte) error {
 	var f tuneFile
 	if err := json.Unmarshal(text, &f); err != nil {
@@ -111,6 +120,13 @@ func (t *Tuning) read(text []byte) error {
 		if _, err := e.plan(); err != nil {
 			return err
 		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.choices == nil {
+		t.choices = map[tuneKey]choice{}
+	}
+	for _, e := range f.Choices {
 		t.choices[e.tuneKey] = e.choice
 	}
 	return nil
@@ -137,8 +153,8 @@ func (c choice) plan() (plan, error) {
 	return p, nil
 }
 
-// Save writes the choices to a file, beside it first; folders are made.
-func (t *Tuning) Save(path string) error {
+// MarshalJSON returns the choices as the file has them, ordered by key.
+func (t *Tuning) MarshalJSON() ([]byte, error) {
 	f := here()
 	t.mu.RLock()
 	for k, c := range t.choices {
@@ -146,9 +162,23 @@ func (t *Tuning) Save(path string) error {
 	}
 	t.mu.RUnlock()
 	slices.SortFunc(f.Choices, func(a, b tuneEntry) int {
-		return int(a.Width-b.Width)*2 + bits.Len64(uint64(a.LogRows)) - bits.Len64(uint64(b.LogRows))
+		return slices.Compare(a.order(), b.order())
 	})
-	text, err := json.MarshalIndent(f, "", " ")
+	return json.Marshal(f)
+}
+
+// order is a key as numbers, the width first.
+func (k tuneKey) order() []int64 {
+	n := []int64{k.Width, int64(k.LogRows), int64(k.LogCols), int64(k.LogDegree), int64(k.Workers), int64(k.IndexBytes), 0}
+	if k.Weighted {
+		n[6] = 1
+	}
+	return n
+}
+
+// Save writes the choices to a file, beside it first; folders are made.
+func (t *Tuning) Save(path string) error {
+	text, err := json.MarshalIndent(t, "", " ")
 	if err != nil {
 		return err
 	}

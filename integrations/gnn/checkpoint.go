@@ -10,11 +10,14 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"time"
 	"unsafe"
 
 	"github.com/zeebo/xxh3"
 
 	"github.com/khop-gnn/khop/internal/wholefile"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/sparse"
 )
 
 // ErrCheckpoint is returned for a file that is not a checkpoint, is damaged, or belongs to other options.
@@ -23,15 +26,13 @@ var ErrCheckpoint = errors.New("gnn: not a checkpoint of this training")
 // A checkpoint is a line of JSON (checkpointHead), then for each parameter its numbers and both moments, float32 in
 // little-endian order, then 16 bytes: the XXH3 of all before.
 type checkpointHead struct {
-	Format  string  `json:"format"`
-	Options string  `json:"options"` // those that decide what training gives
-	Epoch   int     `json:"epoch"`
-	Step    uint64  `json:"step"`
-	Best    int     `json:"best_epoch"`
-	Val     float64 `json:"val_accuracy"`
-	Test    float64 `json:"test_accuracy"`
-	Loss    float64 `json:"loss"`
-	Params  []shape `json:"params"`
+	Format  string `json:"format"`
+	Options string `json:"options"` // those that decide what training gives
+	place
+	Loader *loader.State `json:"loader,omitempty"` // before the next batch
+	Params []shape       `json:"params"`
+	// Tuning says how products were computed (sparse.Tuning). Another machine leaves it aside.
+	Tuning json.RawMessage `json:"tuning,omitempty"`
 }
 
 type shape struct {
@@ -40,7 +41,7 @@ type shape struct {
 	Cols int    `json:"cols"`
 }
 
-const checkpointFormat = "khop-gnn 1"
+const checkpointFormat = "khop-gnn 2"
 
 // identity names everything but the number of epochs that decides what training gives.
 func (t *trainer) identity() string {
@@ -50,14 +51,19 @@ func (t *trainer) identity() string {
 		o.RowNormalise, o.Fanouts, o.BatchSize, t.data.whole.Rows(), t.data.whole.Edges())
 }
 
-func (t *trainer) head() checkpointHead {
-	r := &t.result
-	h := checkpointHead{Format: checkpointFormat, Options: t.identity(), Epoch: r.Epochs, Step: t.step, Best: r.Best,
-		Val: r.Val, Test: r.Test, Loss: r.Loss}
+func (t *trainer) head() (h checkpointHead, err error) {
+	h = checkpointHead{Format: checkpointFormat, Options: t.identity(), place: t.place}
+	if t.opt.Tuning != nil {
+		h.Tuning, err = t.opt.Tuning.MarshalJSON()
+	}
+	if t.loader != nil {
+		s := t.loader.State(uint64(t.Epoch), t.next)
+		h.Loader = &s
+	}
 	for _, p := range t.model.params {
 		h.Params = append(h.Params, shape{p.Name, p.Rows, p.Cols})
 	}
-	return h
+	return h, err
 }
 
 // arrays are the numbers of a checkpoint, in order.
@@ -71,12 +77,25 @@ func (t *trainer) arrays() [][]byte {
 	return all
 }
 
+// saveInTime saves where the last time is long ago.
+func (t *trainer) saveInTime() error {
+	if time.Since(t.saved) < t.opt.CheckpointEvery {
+		return nil
+	}
+	defer func() { t.saved = time.Now() }()
+	return t.save()
+}
+
 // save replaces the checkpoint.
 func (t *trainer) save() error {
 	if t.opt.Checkpoint == "" {
 		return nil
 	}
-	line, err := json.Marshal(t.head())
+	head, err := t.head()
+	if err != nil {
+		return err
+	}
+	line, err := json.Marshal(head)
 	if err != nil {
 		return err
 	}
@@ -91,59 +110,92 @@ func (t *trainer) save() error {
 	})
 }
 
-// restore reads the checkpoint, if there is one, and returns the epochs that are done.
-func (t *trainer) restore() (int, error) {
+// restore reads the checkpoint, if there is one.
+func (t *trainer) restore() error {
 	if t.opt.Checkpoint == "" {
-		return 0, nil
+		return nil
 	}
 	text, err := os.ReadFile(t.opt.Checkpoint)
 	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil
+		return nil
+	}
+	if err == nil {
+		err = t.load(text)
 	}
 	if err != nil {
-		return 0, err
+		return fmt.Errorf("%s: %w: %w; remove it, or name another file", t.opt.Checkpoint, ErrCheckpoint, err)
 	}
-	head, err := t.load(text)
-	if err != nil {
-		return 0, fmt.Errorf("%s: %w: %w; remove it, or name another file", t.opt.Checkpoint, ErrCheckpoint, err)
-	}
-	t.step = head.Step
-	r := &t.result
-	r.Epochs, r.Best, r.Val, r.Test, r.Loss = head.Epoch, head.Best, head.Val, head.Test, head.Loss
-	return head.Epoch, nil
+	return nil
 }
 
-func (t *trainer) load(text []byte) (head checkpointHead, err error) {
+func (t *trainer) load(text []byte) error {
 	if len(text) < 16 {
-		return head, errors.New("it is too short")
+		return errors.New("it is too short")
 	}
 	body, sum := text[:len(text)-16], xxh3.Hash128(text[:len(text)-16]).Bytes()
 	if !bytes.Equal(sum[:], text[len(body):]) {
-		return head, errors.New("its checksum is wrong")
+		return errors.New("its checksum is wrong")
 	}
 	line, rest, _ := bytes.Cut(body, []byte{'\n'})
+	var head checkpointHead
 	if err := json.Unmarshal(line, &head); err != nil {
-		return head, err
+		return err
 	}
-	want := t.head()
+	want, err := t.head()
+	if err != nil {
+		return err
+	}
 	if head.Format != want.Format || head.Options != want.Options || !slices.Equal(head.Params, want.Params) {
-		return head, fmt.Errorf("it is of %q (%s), not of %q", head.Options, head.Format, want.Options)
+		return fmt.Errorf("it is of %q (%s), not of %q", head.Options, head.Format, want.Options)
 	}
-	n := 0
-	for _, b := range t.arrays() {
-		n += len(b)
+	if err := t.check(head, len(rest)); err != nil {
+		return err
 	}
-	if n != len(rest) || head.Epoch < 0 {
-		return head, fmt.Errorf("it has %d bytes of numbers, not %d", len(rest), n)
+	if err := t.adopt(head.Tuning); err != nil {
+		return err
+	}
+	t.place = head.place
+	if t.loader != nil {
+		t.next = head.Loader.Next
 	}
 	for _, p := range t.model.params {
 		for _, s := range [][]float32{p.Data, p.first, p.second} {
 			used, err := binary.Decode(rest, binary.LittleEndian, s)
 			if err != nil {
-				return head, err
+				return err
 			}
 			rest = rest[used:]
 		}
 	}
-	return head, nil
+	return nil
+}
+
+// adopt takes the choices of a checkpoint, if they are of this machine.
+func (t *trainer) adopt(tuning json.RawMessage) error {
+	if t.opt.Tuning == nil || tuning == nil {
+		return nil
+	}
+	if err := t.opt.Tuning.UnmarshalJSON(tuning); !errors.Is(err, sparse.ErrTuning) {
+		return err
+	}
+	return nil
+}
+
+// check refuses a place that no training comes to.
+func (t *trainer) check(head checkpointHead, numbers int) error {
+	n := 0
+	for _, b := range t.arrays() {
+		n += len(b)
+	}
+	if n != numbers || head.Epoch < 1 || len(head.Points) != head.Epoch-1 {
+		return fmt.Errorf("it has %d bytes of numbers, not %d, and %d points before epoch %d", numbers, n,
+			len(head.Points), head.Epoch)
+	}
+	if t.loader == nil {
+		return nil
+	}
+	if head.Loader == nil || head.Loader.Epoch != uint64(head.Epoch) || head.Loader.Next > t.loader.AllBatches() {
+		return errors.New("it does not say which batch is next")
+	}
+	return t.loader.CheckState(*head.Loader)
 }

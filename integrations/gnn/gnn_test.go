@@ -88,7 +88,7 @@ func TestEveryModelLearns(t *testing.T) {
 
 // TestGradientsOfEveryModel compares the gradients of all parameters with differences of the loss.
 func TestGradientsOfEveryModel(t *testing.T) {
-	d, err := read(communities(t, 24, true), Options{})
+	d, err := read(communities(t, 24, true), Options{}, &budget{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,39 +43,25 @@ type Tape struct {
 	steps []func() error // gradients, in the order of the operations
 	draws uint64         // dropouts in this step
 	err   error
-	taken map[int][][]float32 // by length
-	free  map[int][][]float32
+	arena
 }
 
 // NewTape returns a tape that computes on a pool.
 func NewTape(pool *sparse.Pool) *Tape {
-	return &Tape{pool: pool, taken: map[int][][]float32{}, free: map[int][][]float32{}}
+	return &Tape{pool: pool, arena: arena{memory: &budget{}}}
 }
 
 // Reset forgets what was computed. All values but parameters and inputs are invalid from then on.
 func (t *Tape) Reset() {
 	t.steps, t.draws, t.err = t.steps[:0], 0, nil
-	for n, all := range t.taken {
-		t.free[n] = append(t.free[n], all...)
-		t.taken[n] = all[:0]
-	}
+	t.reset()
 }
 
 // Err returns the first error.
 func (t *Tape) Err() error { return t.err }
 
 // room returns n zeros, until Reset.
-func (t *Tape) room(n int) []float32 {
-	var r []float32
-	if free := t.free[n]; len(free) > 0 {
-		r, t.free[n] = free[len(free)-1], free[:len(free)-1]
-		clear(r)
-	} else {
-		r = make([]float32, n)
-	}
-	t.taken[n] = append(t.taken[n], r)
-	return r
-}
+func (t *Tape) room(n int) []float32 { return t.take(n) }
 
 // made returns a new value, with a gradient if one is wanted of any of the operands.
 func (t *Tape) made(rows, cols int, of ...*Value) *Value {

@@ -2,89 +2,17 @@ package gnn
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"time"
 
-	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/sparse"
 	"github.com/khop-gnn/khop/unified"
 )
-
-// Options say what to train and how. Zero values are defaults, but for Seed and Dropout, which may be 0.
-type Options struct {
-	Model   string  // "sage", "gcn", "gin" or "gat"
-	Layers  int     // default 2
-	Hidden  int     // width of hidden layers, of each head for gat; default 16, 8 for gat
-	Heads   int     // of gat; default 8
-	Dropout float32 // of the input, of hidden layers and of attention
-	Rate    float64 // learning rate; default 0.01
-	Decay   float64 // of weights, added to the gradient
-	Epochs  int     // default 100
-	Seed    uint64
-
-	// RowNormalise divides each node's features by their sum, where that is not 0.
-	RowNormalise bool
-	// Fanouts are those of batches, hop by hop out of the seeds, one a layer; nil trains on the whole graph at once.
-	Fanouts   []int
-	BatchSize int // default 1024
-	Workers   int // goroutines; default all processors
-	// Tuning says how sparse products are computed; nil is the default. It changes no result.
-	Tuning *sparse.Tuning
-
-	// Checkpoint is a file that is written after the last epoch, and read before the first where it is there: training
-	// goes on from it. "" is none.
-	Checkpoint string
-	// Report is called after each epoch.
-	Report func(Epoch)
-}
-
-// Epoch says how training stands after an epoch.
-type Epoch struct {
-	Epoch    int     `json:"epoch"` // from 1
-	Loss     float64 `json:"loss"`  // mean over the training nodes, with dropout
-	Train    float64 `json:"train_accuracy"`
-	Val      float64 `json:"val_accuracy"`
-	Test     float64 `json:"test_accuracy"`
-	Seconds  float64 `json:"seconds"` // of training since the start
-	BatchesS float64 `json:"batches_per_second"`
-}
-
-// Result is what training came to: the accuracies of the epoch with the best one on the validation split, the first of
-// several.
-type Result struct {
-	Model    string  `json:"model"`
-	Epochs   int     `json:"epochs"`
-	Best     int     `json:"best_epoch"`
-	Val      float64 `json:"val_accuracy"`
-	Test     float64 `json:"test_accuracy"`
-	Loss     float64 `json:"loss"`
-	Seconds  float64 `json:"seconds"` // of training, without measuring accuracy
-	Features string  `json:"features"`
-}
-
-func (o Options) withDefaults() Options {
-	set := func(v *int, to int) {
-		if *v == 0 {
-			*v = to
-		}
-	}
-	set(&o.Layers, 2)
-	set(&o.Heads, 8)
-	set(&o.Epochs, 100)
-	set(&o.BatchSize, 1024)
-	if o.Model == "gat" {
-		set(&o.Hidden, 8)
-	}
-	set(&o.Hidden, 16)
-	if o.Rate == 0 {
-		o.Rate = 0.01
-	}
-	return o
-}
 
 // trainer is a run of Train.
 type trainer struct {
@@ -94,19 +22,32 @@ type trainer struct {
 	data   *data
 	loader *loader.Loader
 	blocks []*sparse.Matrix // the whole graph, for each layer
-	step   uint64
 	spent  time.Duration
-	result Result
+	saved  time.Time // when the checkpoint was written, or training began
+	place
 }
 
-// Train trains a model on the splits train, val and test of a source with one type of nodes and edges, features float32
-// and labels int64. ErrOptions says what does not fit. On an error the checkpoint is as it was.
+// place is where training stands, beside the parameters.
+type place struct {
+	Epoch  int     `json:"epoch"` // in hand, from 1
+	Step   uint64  `json:"step"`  // steps that were made
+	Loss   float64 `json:"loss"`  // the sum over the nodes of this epoch's batches so far
+	Seeds  int     `json:"seeds"` // those nodes
+	Points []Point `json:"points"`
+	next   uint64  // batch of this epoch
+}
+
+// Train trains a model on the splits train, val and test of a source with one type of nodes and edges, features of
+// float32, float16 or bfloat16, and labels int64. ErrOptions says what does not fit. When ctx ends, the checkpoint has
+// all steps that were made, and Train returns the result so far with context.Cause. On other errors the checkpoint is
+// as it was written last.
 func Train(ctx context.Context, source loader.Source, opt Options) (*Result, error) {
 	opt = opt.withDefaults()
 	if !(opt.Rate > 0 && opt.Decay >= 0) || math.IsInf(opt.Rate+opt.Decay, 0) {
 		return nil, fmt.Errorf("%w: a learning rate of %g with weight decay of %g", ErrOptions, opt.Rate, opt.Decay)
 	}
-	d, err := read(source.Graph(), opt)
+	memory := &budget{limit: opt.MaxMemory}
+	d, err := read(source.Graph(), opt, memory)
 	if err != nil {
 		return nil, err
 	}
@@ -116,16 +57,15 @@ func Train(ctx context.Context, source loader.Source, opt Options) (*Result, err
 	}
 	pool := sparse.Open(sparse.Options{Workers: opt.Workers, Tuning: opt.Tuning})
 	defer pool.Close()
-	t := &trainer{opt: opt, model: model, tape: NewTape(pool), data: d}
-	t.tape.Seed = opt.Seed
-	t.result = Result{Model: opt.Model, Features: d.kind()}
+	t := &trainer{opt: opt, model: model, tape: NewTape(pool), data: d, place: place{Epoch: 1}}
+	t.tape.Seed, t.tape.memory = opt.Seed, memory
 	whole, err := t.prepared(d.whole)
 	if err != nil {
 		return nil, err
 	}
 	t.blocks = slices.Repeat([]*sparse.Matrix{whole}, opt.Layers)
 	if opt.Fanouts != nil {
-		if t.loader, err = open(source, opt); err != nil {
+		if t.loader, err = open(ctx, source, opt, memory); err != nil {
 			return nil, err
 		}
 		defer t.loader.Close()
@@ -133,12 +73,18 @@ func Train(ctx context.Context, source loader.Source, opt Options) (*Result, err
 	return t.run(ctx)
 }
 
-func open(source loader.Source, opt Options) (*loader.Loader, error) {
+// open opens the loader, which may take half of the memory that is left.
+func open(ctx context.Context, source loader.Source, opt Options, memory *budget) (*loader.Loader, error) {
 	if len(opt.Fanouts) != opt.Layers {
 		return nil, fmt.Errorf("%w: %d fan-outs for %d layers", ErrOptions, len(opt.Fanouts), opt.Layers)
 	}
-	return loader.New(source, loader.Options{Sampler: sampling.Neighbor{Fanouts: opt.Fanouts}, BatchSize: opt.BatchSize,
-		Shuffle: true, Seed: opt.Seed, Device: "cpu", Workers: opt.Workers})
+	o := loader.Options{Sampler: sampling.Neighbor{Fanouts: opt.Fanouts}, BatchSize: opt.BatchSize, Shuffle: true,
+		Seed: opt.Seed, Device: "cpu", Workers: opt.Workers}
+	if memory.limit > 0 {
+		o.MaxMemory = max((memory.limit-memory.held)/2, 1)
+		memory.held += o.MaxMemory
+	}
+	return loader.NewContext(ctx, source, o)
 }
 
 // prepared returns the matrix that the model computes with.
@@ -150,232 +96,148 @@ func (t *trainer) prepared(a *sparse.Matrix) (*sparse.Matrix, error) {
 }
 
 func (t *trainer) run(ctx context.Context) (*Result, error) {
-	done, err := t.restore()
-	if err != nil {
+	if err := t.restore(); err != nil {
 		return nil, err
 	}
-	for epoch := done + 1; epoch <= t.opt.Epochs; epoch++ {
-		if err := context.Cause(ctx); err != nil {
-			return nil, err
-		}
+	t.saved = time.Now()
+	err := t.train(ctx)
+	if cause := context.Cause(ctx); err == nil || cause != nil && errors.Is(err, cause) {
+		err = errors.Join(err, t.save())
+	}
+	return t.result(), err
+}
+
+func (t *trainer) train(ctx context.Context) error {
+	for t.Epoch <= t.opt.Epochs {
 		start := time.Now()
-		loss, batches, err := t.epoch(ctx, epoch)
-		if err == nil && !(loss < math.Inf(1)) {
-			err = fmt.Errorf("the loss is %v: lower the learning rate, and see that features are finite", loss)
-		}
+		batches, err := t.epoch(ctx)
+		t.spent += time.Since(start)
 		if err != nil {
-			return nil, fmt.Errorf("epoch %d: %w", epoch, err)
+			return err
 		}
-		took := time.Since(start)
-		t.spent += took
-		e := Epoch{Epoch: epoch, Loss: loss, Seconds: t.spent.Seconds(), BatchesS: float64(batches) / took.Seconds()}
-		if err := t.evaluate(&e); err != nil {
-			return nil, err
+		e := Epoch{Seconds: t.spent.Seconds(), BatchesS: float64(batches) / time.Since(start).Seconds()}
+		e.Point = Point{Epoch: t.Epoch, Loss: t.Loss / float64(max(t.Seeds, 1))}
+		if err := t.evaluate(&e.Point); err != nil {
+			return err
 		}
-		if r := &t.result; epoch == 1 || e.Val > r.Val {
-			r.Best, r.Val, r.Test = epoch, e.Val, e.Test
-		}
-		t.result.Epochs, t.result.Loss, t.result.Seconds = epoch, loss, t.spent.Seconds()
+		t.place = place{Epoch: t.Epoch + 1, Step: t.Step, Points: append(t.Points, e.Point)}
 		if t.opt.Report != nil {
 			t.opt.Report(e)
 		}
-	}
-	return &t.result, t.save()
-}
-
-// epoch trains on the whole graph once, or on all batches.
-func (t *trainer) epoch(ctx context.Context, epoch int) (loss float64, batches int, err error) {
-	t.tape.Training = true
-	defer func() { t.tape.Training = false }()
-	train := t.data.splits[0]
-	if t.loader == nil {
-		loss, err = t.learn(t.blocks, t.data.input(), train.rows, train.labels)
-		return loss, 1, err
-	}
-	seeds := 0
-	for batch, err := range t.loader.Epoch(ctx, uint64(epoch)) {
-		if err != nil {
-			return 0, 0, err
+		if err := t.saveInTime(); err != nil {
+			return err
 		}
-		blocks := make([]*sparse.Matrix, t.opt.Layers)
-		for i := range blocks {
-			a, err := sparse.Block(&batch.Sample.Blocks[i][0])
-			if err == nil {
-				blocks[i], err = t.prepared(a)
-			}
-			if err != nil {
-				return 0, 0, err
-			}
-		}
-		x, err := unified.View[float32](batch.X())
-		if err != nil {
-			return 0, 0, err
-		}
-		labels, err := unified.View[int64](batch.Y())
-		if err != nil {
-			return 0, 0, err
-		}
-		in := NewValue(int(batch.X().Len()), t.data.features, t.data.normalised(x, t.opt.RowNormalise))
-		rows := make([]int64, len(labels))
-		for i := range rows {
-			rows[i] = int64(i)
-		}
-		one, err := t.learn(blocks, Input{Dense: in}, rows, labels)
-		if err != nil {
-			return 0, 0, err
-		}
-		loss += one * float64(len(rows))
-		seeds, batches = seeds+len(rows), batches+1
-	}
-	return loss / float64(max(seeds, 1)), batches, nil
-}
-
-// learn makes one step.
-func (t *trainer) learn(blocks []*sparse.Matrix, in Input, rows, labels []int64) (float64, error) {
-	t.step++
-	t.tape.Reset()
-	t.tape.Step = t.step
-	scores := t.model.Forward(t.tape, blocks, in)
-	loss, _ := t.tape.CrossEntropy(scores, rows, labels)
-	if err := t.tape.Backward(); err != nil {
-		return 0, err
-	}
-	t.model.adam(t.step, t.opt.Rate, t.opt.Decay)
-	return loss, nil
-}
-
-// evaluate measures accuracy on the whole graph.
-func (t *trainer) evaluate(e *Epoch) error {
-	t.tape.Reset()
-	scores := t.model.Forward(t.tape, t.blocks, t.data.input())
-	scores.Grad = nil
-	for i, to := range []*float64{&e.Train, &e.Val, &e.Test} {
-		s := t.data.splits[i]
-		_, right := t.tape.CrossEntropy(scores, s.rows, s.labels)
-		*to = float64(right) / float64(max(len(s.rows), 1))
-	}
-	return t.tape.Err()
-}
-
-// data is what training reads of a graph.
-type data struct {
-	whole             *sparse.Matrix
-	features, classes int
-	dense             []float32
-	sparse            *Sparse
-	splits            [3]split
-}
-
-type split struct{ rows, labels []int64 }
-
-func read(g *graph.Graph, opt Options) (*data, error) {
-	if s := g.Schema(); len(s.Nodes) != 1 || len(s.Edges) != 1 {
-		return nil, fmt.Errorf("%w: the graph has %d types of nodes and %d of edges; a model here takes one each",
-			ErrOptions, len(s.Nodes), len(s.Edges))
-	}
-	column, _ := g.NodeColumn(0, "feature")
-	x, err := unified.View[float32](column)
-	if err != nil {
-		return nil, fmt.Errorf("%w: features must be float32, and are %v", ErrOptions, column)
-	}
-	column2, _ := g.NodeColumn(0, "label")
-	labels, err := unified.View[int64](column2)
-	if err != nil || column2.Width() != 1 {
-		return nil, fmt.Errorf("%w: labels must be int64, one a node, and are %v", ErrOptions, column2)
-	}
-	d := &data{features: int(column.Width())}
-	if d.whole, err = sparse.Whole(g); err != nil {
-		return nil, err
-	}
-	for i, name := range []string{"train", "val", "test"} {
-		if err := d.split(g, i, name, labels); err != nil {
-			return nil, err
-		}
-	}
-	d.dense = d.normalised(x, opt.RowNormalise)
-	if d.sparse, err = sparsely(d.dense, d.features); err != nil {
-		return nil, err
-	}
-	return d, nil
-}
-
-func (d *data) split(g *graph.Graph, i int, name string, labels []int64) error {
-	seeds, err := g.Split(name, 0)
-	if err != nil {
-		return err
-	}
-	if len(seeds.Edges) > 0 {
-		return fmt.Errorf("%w: split %s has edges, not nodes", ErrOptions, name)
-	}
-	s := &d.splits[i]
-	for k := range seeds.Len() {
-		_, v := seeds.At(k)
-		if labels[v] < 0 || labels[v] > maxClasses {
-			return fmt.Errorf("%w: split %s: node %d has label %d", ErrOptions, name, v, labels[v])
-		}
-		s.rows, s.labels = append(s.rows, v), append(s.labels, labels[v])
-		d.classes = max(d.classes, int(labels[v])+1)
 	}
 	return nil
 }
 
-// maxClasses bounds what a wrong label takes of memory.
-const maxClasses = 1 << 20
-
-// normalised returns rows that sum to 1, or the same.
-func (d *data) normalised(x []float32, wanted bool) []float32 {
-	if !wanted {
-		return x
+// epoch trains on the whole graph once, or on all batches that this epoch still has, and returns how many.
+func (t *trainer) epoch(ctx context.Context) (batches int, err error) {
+	t.tape.Training = true
+	defer func() { t.tape.Training = false }()
+	if t.loader == nil {
+		if err := context.Cause(ctx); err != nil {
+			return 0, err
+		}
+		s := t.data.splits[0]
+		return 1, t.learn(t.blocks, t.data.input(), s.rows, s.labels, 1)
 	}
-	to := make([]float32, len(x))
-	for i := 0; i < len(x); i += d.features {
-		sum := float32(0)
-		for _, v := range x[i : i+d.features] {
-			sum += v
+	for batch, err := range t.loader.Resume(ctx, t.loader.State(uint64(t.Epoch), t.next)) {
+		if err == nil {
+			err = t.batch(batch)
 		}
-		if sum == 0 {
-			sum = 1
+		if err == nil {
+			err = t.saveInTime()
 		}
-		for k, v := range x[i : i+d.features] {
-			to[i+k] = v / sum
+		if err != nil {
+			return 0, err
 		}
+		batches++
 	}
-	return to
+	return batches, nil
 }
 
-// sparsely returns the features as a sparse matrix where less than a tenth of them is not 0.
-func sparsely(x []float32, width int) (*Sparse, error) {
-	n := 0
-	for _, v := range x {
-		if v != 0 {
-			n++
+func (t *trainer) batch(batch *loader.Batch) error {
+	blocks, held := make([]*sparse.Matrix, t.opt.Layers), t.tape.memory.held
+	for i := range blocks {
+		a, err := sparse.Block(&batch.Sample.Blocks[i][0])
+		if err == nil {
+			err = t.tape.memory.take(matrixBytes*(a.Rows()+a.Edges()), "the blocks")
+		}
+		if err == nil {
+			blocks[i], err = t.prepared(a)
+		}
+		if err != nil {
+			return err
 		}
 	}
-	if 10*n >= len(x) {
-		return nil, nil
+	x, err := sparse.Floats(batch.X())
+	if err != nil {
+		return err
 	}
-	s := &Sparse{Values: make([]float32, 0, n)}
-	indptr, indices := []int64{0}, make([]int32, 0, n)
-	for i, v := range x {
-		if v != 0 {
-			s.Values, indices = append(s.Values, v), append(indices, int32(i%width))
-		}
-		if i%width == width-1 {
-			indptr = append(indptr, int64(len(indices)))
-		}
+	labels, err := unified.View[int64](batch.Y())
+	if err != nil {
+		return err
 	}
-	var err error
-	s.Matrix, err = sparse.New(int64(width), unified.FromSlice(indptr), unified.FromSlice(indices))
-	return s, err
+	in := NewValue(int(batch.X().Len()), t.data.features, t.data.normalised(x, t.opt.RowNormalise))
+	rows := make([]int64, len(labels))
+	for i := range rows {
+		rows[i] = int64(i)
+	}
+	blocksHeld := t.tape.memory.held - held
+	defer func() { t.tape.memory.held -= blocksHeld }()
+	return t.learn(blocks, Input{Dense: in}, rows, labels, int(t.loader.AllBatches()))
 }
 
-func (d *data) kind() string {
-	if d.sparse != nil {
-		return "sparse"
+// learn makes one step, of so many in an epoch.
+func (t *trainer) learn(blocks []*sparse.Matrix, in Input, rows, labels []int64, batches int) error {
+	t.tape.Reset()
+	t.tape.Step = t.Step + 1
+	loss := 0.0
+	err := t.tape.memory.within(func() error {
+		scores := t.model.Forward(t.tape, blocks, in)
+		loss, _ = t.tape.CrossEntropy(scores, rows, labels)
+		return t.tape.Backward()
+	})
+	if err == nil && !(loss < math.Inf(1)) {
+		err = fmt.Errorf("the loss is %v: lower the learning rate, and see that features are finite", loss)
 	}
-	return "dense"
+	if err != nil {
+		return fmt.Errorf("epoch %d: %w", t.Epoch, err)
+	}
+	t.model.adam(t.Step+1, t.opt.Rate, t.opt.Decay)
+	t.Step, t.next, t.Seeds = t.Step+1, t.next+1, t.Seeds+len(rows)
+	t.Loss += loss * float64(len(rows))
+	if t.opt.Progress != nil {
+		t.opt.Progress(Step{t.Epoch, int(t.next), batches, t.Loss / float64(t.Seeds)})
+	}
+	return nil
 }
 
-func (d *data) input() Input {
-	return Input{Dense: NewValue(int(d.whole.Rows()), d.features, d.dense), Sparse: d.sparse}
+// evaluate measures accuracy on the whole graph.
+func (t *trainer) evaluate(p *Point) error {
+	t.tape.Reset()
+	return t.tape.memory.within(func() error {
+		scores := t.model.Forward(t.tape, t.blocks, t.data.input())
+		scores.Grad = nil
+		for i, to := range []*float64{&p.Train, &p.Val, &p.Test} {
+			s := t.data.splits[i]
+			_, right := t.tape.CrossEntropy(scores, s.rows, s.labels)
+			*to = float64(right) / float64(max(len(s.rows), 1))
+		}
+		return t.tape.Err()
+	})
+}
+
+// result returns what training has come to.
+func (t *trainer) result() *Result {
+	r := &Result{Model: t.opt.Model, Features: t.data.kind(), Epochs: len(t.Points), Seconds: t.spent.Seconds(),
+		Curve: t.Points}
+	for _, p := range t.Points {
+		if r.Best == 0 || p.Val > r.Val {
+			r.Best, r.Val, r.Test = p.Epoch, p.Val, p.Test
+		}
+		r.Loss = p.Loss
+	}
+	return r
 }

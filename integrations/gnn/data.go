@@ -1,0 +1,153 @@
+package gnn
+
+import (
+	"fmt"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/sparse"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// data is what training reads of a graph.
+type data struct {
+	whole             *sparse.Matrix
+	features, classes int
+	dense             []float32
+	sparse            *Sparse
+	splits            [3]split
+}
+
+type split struct{ rows, labels []int64 }
+
+// read reads a graph. What it keeps of its own, and what its matrix will, counts as memory.
+func read(g *graph.Graph, opt Options, memory *budget) (*data, error) {
+	if s := g.Schema(); len(s.Nodes) != 1 || len(s.Edges) != 1 {
+		return nil, fmt.Errorf("%w: the graph has %d types of nodes and %d of edges; a model here takes one each",
+			ErrOptions, len(s.Nodes), len(s.Edges))
+	}
+	column, _ := g.NodeColumn(0, "feature")
+	if err := memory.take(needs(g, column, opt), "graph and features"); err != nil {
+		return nil, err
+	}
+	x, err := sparse.Floats(column)
+	if err != nil {
+		return nil, fmt.Errorf("%w: features must be float32, float16 or bfloat16, and are %v", ErrOptions, column)
+	}
+	column2, _ := g.NodeColumn(0, "label")
+	labels, err := unified.View[int64](column2)
+	if err != nil || column2.Width() != 1 {
+		return nil, fmt.Errorf("%w: labels must be int64, one a node, and are %v", ErrOptions, column2)
+	}
+	d := &data{features: int(column.Width())}
+	if d.whole, err = sparse.Whole(g); err != nil {
+		return nil, err
+	}
+	for i, name := range []string{"train", "val", "test"} {
+		if err := d.split(g, i, name, labels); err != nil {
+			return nil, err
+		}
+	}
+	d.dense = d.normalised(x, opt.RowNormalise)
+	if d.sparse, err = sparsely(d.dense, d.features); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// matrixBytes is what a matrix keeps for an edge or a row: a copy with loops, its transpose, norms and positions.
+const matrixBytes = 36
+
+// needs returns the bytes that read takes, up to a tenth of the features for a sparse copy.
+func needs(g *graph.Graph, features unified.Tensor, opt Options) int64 {
+	n := int64(len(features.Bytes()))
+	copies := n * int64(unified.Float32.Size()) / int64(max(features.DType().Size(), 1))
+	bytes := matrixBytes*(g.Indices().Len()+g.NumNodes()) + copies/5
+	if features.DType() != unified.Float32 {
+		bytes += copies
+	}
+	if opt.RowNormalise {
+		bytes += copies
+	}
+	return bytes
+}
+
+func (d *data) split(g *graph.Graph, i int, name string, labels []int64) error {
+	seeds, err := g.Split(name, 0)
+	if err != nil {
+		return err
+	}
+	if len(seeds.Edges) > 0 {
+		return fmt.Errorf("%w: split %s has edges, not nodes", ErrOptions, name)
+	}
+	s := &d.splits[i]
+	for k := range seeds.Len() {
+		_, v := seeds.At(k)
+		if labels[v] < 0 || labels[v] > maxClasses {
+			return fmt.Errorf("%w: split %s: node %d has label %d", ErrOptions, name, v, labels[v])
+		}
+		s.rows, s.labels = append(s.rows, v), append(s.labels, labels[v])
+		d.classes = max(d.classes, int(labels[v])+1)
+	}
+	return nil
+}
+
+// maxClasses bounds what a wrong label takes of memory.
+const maxClasses = 1 << 20
+
+// normalised returns rows that sum to 1, or the same.
+func (d *data) normalised(x []float32, wanted bool) []float32 {
+	if !wanted {
+		return x
+	}
+	to := make([]float32, len(x))
+	for i := 0; i < len(x); i += d.features {
+		sum := float32(0)
+		for _, v := range x[i : i+d.features] {
+			sum += v
+		}
+		if sum == 0 {
+			sum = 1
+		}
+		for k, v := range x[i : i+d.features] {
+			to[i+k] = v / sum
+		}
+	}
+	return to
+}
+
+// sparsely returns the features as a sparse matrix where less than a tenth of them is not 0.
+func sparsely(x []float32, width int) (*Sparse, error) {
+	n := 0
+	for _, v := range x {
+		if v != 0 {
+			n++
+		}
+	}
+	if 10*n >= len(x) {
+		return nil, nil
+	}
+	s := &Sparse{Values: make([]float32, 0, n)}
+	indptr, indices := []int64{0}, make([]int32, 0, n)
+	for i, v := range x {
+		if v != 0 {
+			s.Values, indices = append(s.Values, v), append(indices, int32(i%width))
+		}
+		if i%width == width-1 {
+			indptr = append(indptr, int64(len(indices)))
+		}
+	}
+	var err error
+	s.Matrix, err = sparse.New(int64(width), unified.FromSlice(indptr), unified.FromSlice(indices))
+	return s, err
+}
+
+func (d *data) kind() string {
+	if d.sparse != nil {
+		return "sparse"
+	}
+	return "dense"
+}
+
+func (d *data) input() Input {
+	return Input{Dense: NewValue(int(d.whole.Rows()), d.features, d.dense), Sparse: d.sparse}
+}

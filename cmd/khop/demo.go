@@ -11,6 +11,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/synthetic"
+	"github.com/khop-gnn/khop/integrations/gnn"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/loader"
@@ -31,9 +32,11 @@ var demoFanouts = []int{10, 5}
 const (
 	demoBatch  = 256
 	demoEpochs = 2
+
+	demoTrained = 3 // epochs
 )
 
-// Run makes, checks and loads a small graph, and says what it does.
+// Run makes, checks and loads a small graph, trains a model on it, and says what it does.
 func (c *demoCmd) Run(env *environment) error {
 	if c.Dataset != "" {
 		return c.tour(env, c.Dataset)
@@ -68,11 +71,15 @@ func (c *demoCmd) tour(env *environment, made string) (err error) {
 	if err := c.load(env, ds); err != nil {
 		return err
 	}
+	if err := c.train(env, ds); err != nil {
+		return err
+	}
 	fmt.Fprintf(env.stdout, `
 The dataset stays where it is. Next:
   %[1]s info %[2]s
   %[1]s sample %[2]s --batches 3 --digest
   %[1]s bench %[2]s
+  %[1]s train %[2]s --model gat --plot curves.svg
   rm -r %[3]s
 `, programName(), paths.Text(c.Dataset), made)
 	return nil
@@ -173,5 +180,18 @@ func (c *demoCmd) epoch(env *environment, ld *loader.Loader, epoch uint64) error
 		"nodes; batch 0 is %016x\n",
 		epoch, batches, durationText(took), float64(batches)/took.Seconds(), float64(total.edges)/took.Seconds()/1e6,
 		humanize.Comma(total.nodes/int64(max(batches, 1))), digest)
+	return nil
+}
+
+// train trains a model on the batches that were loaded.
+func (c *demoCmd) train(env *environment, ds *formats.Dataset) error {
+	line := &trainLine{env: env, epochs: demoTrained, began: time.Now()}
+	r, err := gnn.Train(env.ctx, ds, gnn.Options{Model: "sage", Fanouts: demoFanouts, BatchSize: demoBatch,
+		Epochs: demoTrained, Seed: c.Seed, Progress: line.step})
+	line.end()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(env.stdout, "trained   %s\n", trainedText(r))
 	return nil
 }

@@ -221,7 +221,8 @@ func TestDoctor(t *testing.T) {
 func TestDemoShowsItsWork(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "demo.khop")
 	out := must(t, "demo", dir, "--nodes", "3000")
-	for _, word := range []string{dir, "checked", "it will need", "epoch 0", "epoch 1", "batches/s", "memory", "took"} {
+	for _, word := range []string{dir, "checked", "it will need", "epoch 0", "epoch 1", "batches/s", "memory", "took",
+		"trained   sage, 3 epochs", "test accuracy 0.9"} {
 		if !strings.Contains(out, word) {
 			t.Errorf("no %q in:\n%s", word, out)
 		}

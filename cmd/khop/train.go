@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -13,22 +14,25 @@ import (
 type trainCmd struct {
 	Dataset string `arg:"" help:"Dataset: a directory that khop has written."`
 
-	Model        string   `enum:"sage,gcn,gin,gat" default:"sage" help:"sage, gcn, gin or gat."`
-	Epochs       positive `default:"100" help:"Epochs to train, those of the checkpoint among them."`
-	Layers       positive `default:"2" help:"Layers of the model."`
-	Hidden       int      `default:"0" placeholder:"N" help:"Width of hidden layers, for gat of a head; 0: 16, gat 8."`
-	Heads        positive `default:"8" help:"Heads of hidden layers of gat."`
-	Dropout      float32  `default:"0.5" help:"Chance that an element is dropped in training."`
-	Rate         float64  `default:"0.01" help:"Learning rate of Adam."`
-	Decay        float64  `default:"0.0005" help:"Weight decay, added to the gradient."`
-	RowNormalise bool     `help:"Divide each node's features by their sum."`
-	Fanouts      *fanouts `placeholder:"N,..." help:"Train on batches with these fan-outs, one a layer."`
-	BatchSize    positive `default:"1024" help:"Seeds a batch."`
-	Seed         uint64   `default:"0" help:"Keys every random choice."`
-	Workers      int      `default:"0" placeholder:"N" help:"Goroutines; 0: one a core. They change no result."`
-	Checkpoint   string   `type:"path" placeholder:"FILE" help:"Go on from this file, if it is there, and write it."`
-	JSON         bool     `name:"json" xor:"output" help:"Print one JSON object."`
-	JSONL        bool     `name:"jsonl" xor:"output" help:"Print a JSON object an epoch, then the result."`
+	Model           string        `enum:"sage,gcn,gin,gat" default:"sage" help:"sage, gcn, gin or gat."`
+	Epochs          positive      `default:"100" help:"Epochs to train, those of the checkpoint among them."`
+	Layers          positive      `default:"2" help:"Layers of the model."`
+	Hidden          int           `default:"0" placeholder:"N" help:"Width of hidden layers, for gat of a head; 0: 16, gat 8."`
+	Heads           positive      `default:"8" help:"Heads of hidden layers of gat."`
+	Dropout         float32       `default:"0.5" help:"Chance that an element is dropped in training."`
+	Rate            float64       `default:"0.01" help:"Learning rate of Adam."`
+	Decay           float64       `default:"0.0005" help:"Weight decay, added to the gradient."`
+	RowNormalise    bool          `help:"Divide each node's features by their sum."`
+	Fanouts         *fanouts      `placeholder:"N,..." help:"Train on batches with these fan-outs, one a layer."`
+	BatchSize       positive      `default:"1024" help:"Seeds a batch."`
+	Seed            uint64        `default:"0" help:"Keys every random choice."`
+	Workers         int           `default:"0" placeholder:"N" help:"Goroutines; 0: one a core. They change no result."`
+	MaxMemory       byteSize      `placeholder:"SIZE" help:"The most memory to take, such as 4GB; mapped files do not count."`
+	Checkpoint      string        `type:"path" placeholder:"FILE" help:"Go on from this file, if it is there, and write it."`
+	CheckpointEvery time.Duration `default:"1m" help:"Write the checkpoint at least so often while training."`
+	Plot            string        `type:"path" placeholder:"FILE" help:"Draw the learning curves, as SVG."`
+	JSON            bool          `name:"json" xor:"output" help:"Print one JSON object."`
+	JSONL           bool          `name:"jsonl" xor:"output" help:"Print a JSON object an epoch, then the result."`
 }
 
 // trainResult is what "khop train --json" prints. Scripts rely on the names.
@@ -39,55 +43,112 @@ type trainResult struct {
 
 // Run trains.
 func (c *trainCmd) Run(env *environment) (err error) {
+	opt, err := c.options(env)
+	if err != nil {
+		return err
+	}
 	ds, err := formats.Open(c.Dataset)
 	if err != nil {
 		return err
 	}
 	defer closing(&err, ds.Close)
-	opt := gnn.Options{Model: c.Model, Epochs: int(c.Epochs), Layers: int(c.Layers), Hidden: c.Hidden,
-		Heads: int(c.Heads), Dropout: c.Dropout, Rate: c.Rate, Decay: c.Decay, RowNormalise: c.RowNormalise,
-		BatchSize: int(c.BatchSize), Seed: c.Seed, Workers: c.Workers, Checkpoint: c.Checkpoint}
-	if c.Fanouts != nil {
-		if opt.Fanouts = c.Fanouts.all; opt.Fanouts == nil {
-			return usageError("--fanouts: a model of one edge type takes fan-outs alone, such as 15,10")
-		}
-	}
-	if path, err := sparse.TuningPath(); err == nil { // without a home there are no choices
-		if opt.Tuning, _, err = env.tuning(path); err != nil {
-			return err
-		}
-	}
-	shown, first := time.Time{}, time.Now()
+	line := &trainLine{env: env, epochs: opt.Epochs, began: time.Now()}
+	opt.Progress = line.step
+	var printErr error
 	opt.Report = func(e gnn.Epoch) {
-		switch {
-		case c.JSONL:
-			err = env.printJSONLine(e)
-		case env.terminal && time.Since(shown) > progressInterval:
-			shown = time.Now()
-			left := time.Since(first) / time.Duration(e.Epoch) * time.Duration(opt.Epochs-e.Epoch)
-			fmt.Fprintf(env.stderr, "\repoch %d of %d: loss %.4f, accuracy %.4f (validation %.4f), %.1f batches/s, "+
-				"%s left ", e.Epoch, opt.Epochs, e.Loss, e.Train, e.Val, e.BatchesS, durationText(left))
+		line.last = &e
+		if c.JSONL && printErr == nil {
+			printErr = env.printJSONLine(e)
 		}
 	}
-	result, trainErr := gnn.Train(env.ctx, ds, opt)
-	if !shown.IsZero() {
-		fmt.Fprint(env.stderr, "\r\x1b[K")
+	result, err := gnn.Train(env.ctx, ds, opt)
+	line.end()
+	if result != nil && c.Plot != "" && len(result.Curve) > 0 { // also of training that was interrupted
+		title := fmt.Sprintf("%s: %s", paths.Text(c.Dataset), c.Model)
+		err = errors.Join(err, learningCurves(title, result.Curve).save(c.Plot))
 	}
-	if trainErr != nil || err != nil {
-		if trainErr != nil {
-			return trainErr
-		}
+	if env.ctx.Err() != nil && result != nil && c.Checkpoint != "" {
+		env.note("stopped after %d of %d epochs; %s has all steps so far, and the same command goes on from there",
+			result.Epochs, opt.Epochs, paths.Text(c.Checkpoint))
+	}
+	if err = errors.Join(err, printErr); err != nil {
 		return err
 	}
-	r := trainResult{paths.Text(c.Dataset), result}
+	return c.print(env, trainResult{paths.Text(c.Dataset), result})
+}
+
+func (c *trainCmd) print(env *environment, r trainResult) error {
 	switch {
 	case c.JSON:
 		return env.printJSON(r)
 	case c.JSONL:
 		return env.printJSONLine(r)
 	}
-	fmt.Fprintf(env.stdout, "%s: %s, %d epochs in %s: test accuracy %.4f, validation %.4f (epoch %d), loss %.4f\n",
-		r.Dataset, r.Model, r.Epochs, durationText(time.Duration(r.Seconds*float64(time.Second))), r.Test, r.Val,
-		r.Best, r.Loss)
-	return nil
+	_, err := fmt.Fprintf(env.stdout, "%s: %s\n", r.Dataset, trainedText(r.Result))
+	return err
+}
+
+// trainedText says what training came to.
+func trainedText(r *gnn.Result) string {
+	return fmt.Sprintf("%s, %d epochs in %s: test accuracy %.4f, validation %.4f (epoch %d), loss %.4f", r.Model,
+		r.Epochs, durationText(time.Duration(r.Seconds*float64(time.Second))), r.Test, r.Val, r.Best, r.Loss)
+}
+
+func (c *trainCmd) options(env *environment) (gnn.Options, error) {
+	opt := gnn.Options{Model: c.Model, Epochs: int(c.Epochs), Layers: int(c.Layers), Hidden: c.Hidden,
+		Heads: int(c.Heads), Dropout: c.Dropout, Rate: c.Rate, Decay: c.Decay, RowNormalise: c.RowNormalise,
+		BatchSize: int(c.BatchSize), Seed: c.Seed, Workers: c.Workers, Checkpoint: c.Checkpoint,
+		CheckpointEvery: c.CheckpointEvery}
+	if c.Fanouts != nil {
+		if opt.Fanouts = c.Fanouts.all; opt.Fanouts == nil {
+			return opt, usageError("--fanouts: a model of one edge type takes fan-outs alone, such as 15,10")
+		}
+	}
+	var err error
+	if opt.MaxMemory, err = c.MaxMemory.forData(); err != nil {
+		return opt, err
+	}
+	limitHeap(opt.MaxMemory, true)
+	if path, err := sparse.TuningPath(); err == nil { // without a home there are no choices
+		if opt.Tuning, _, err = env.tuning(path); err != nil {
+			return opt, err
+		}
+	}
+	return opt, nil
+}
+
+// trainLine shows on a terminal how training stands.
+type trainLine struct {
+	env    *environment
+	epochs int
+	began  time.Time
+	first  float64 // epochs that were done when training began, in part
+	steps  int
+	shown  time.Time
+	last   *gnn.Epoch
+}
+
+func (l *trainLine) step(s gnn.Step) {
+	done := float64(s.Epoch-1) + float64(s.Batch)/float64(s.Batches)
+	if l.steps++; l.steps == 1 {
+		l.first = done - 1/float64(s.Batches)
+	}
+	if !l.env.terminal || time.Since(l.shown) < progressInterval {
+		return
+	}
+	l.shown = time.Now()
+	took := time.Since(l.began)
+	left := time.Duration(float64(took) * (float64(l.epochs) - done) / (done - l.first))
+	accuracy := ""
+	if l.last != nil {
+		accuracy = fmt.Sprintf("accuracy %.4f (validation %.4f), ", l.last.Train, l.last.Val)
+	}
+	fmt.Fprintf(l.env.stderr, "\r\x1b[Kepoch %d of %d, batch %d of %d: loss %.4f, %s%.1f batches/s, %s left ", s.Epoch,
+		l.epochs, s.Batch, s.Batches, s.Loss, accuracy, float64(l.steps)/took.Seconds(), durationText(left))
+}
+
+func (l *trainLine) end() {
+	if !l.shown.IsZero() {
+		fmt.Fprint(l.env.stderr, "\r\x1b[K")
+	}
 }

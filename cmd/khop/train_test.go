@@ -1,11 +1,15 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/machine"
 )
 
 func TestTrainSaysHowWellItLearns(t *testing.T) {
@@ -33,8 +37,66 @@ func TestTrainSaysHowWellItLearns(t *testing.T) {
 	if code != exitFailed || !strings.Contains(stderr, state) {
 		t.Errorf("a foreign checkpoint: status %d: %s", code, stderr)
 	}
+	if _, stderr, code = khop(t, append(args, "--max-memory", fmt.Sprint(machine.Own+1000))...); code != exitFailed ||
+		!strings.Contains(stderr, "allow more") {
+		t.Errorf("too little memory: status %d: %s", code, stderr)
+	}
 	if _, stderr, code = khop(t, append(args, "--fanouts", "3")...); code != exitFailed ||
 		!strings.Contains(stderr, "1 fan-outs for 2 layers") {
 		t.Errorf("too few fan-outs: status %d: %s", code, stderr)
+	}
+}
+
+// TestTrainingThatIsInterruptedGoesOn: Ctrl-C keeps what was learned, draws it, and says so.
+func TestTrainingThatIsInterruptedGoesOn(t *testing.T) {
+	dir := t.TempDir()
+	data, state, curves := filepath.Join(dir, "a<b&.khop"), filepath.Join(dir, "model"), filepath.Join(dir, "curves.svg")
+	if err := os.Rename(small(t), data); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"train", data, "--fanouts", "3,3", "--batch-size", "200", "--epochs", "6", "--seed", "2"}
+	whole := object(t, append(args, "--json")...)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var out lines
+	out.see = func(line string) {
+		if strings.Contains(line, `"epoch":2`) {
+			cancel()
+		}
+	}
+	var stderr strings.Builder
+	args = append(args, "--checkpoint", state, "--plot", curves)
+	if code := run(ctx, append(args, "--jsonl"), &out, &stderr, true); code != exitInterrupted ||
+		!strings.Contains(stderr.String(), "of 6 epochs") || !strings.Contains(stderr.String(), "batches/s") {
+		t.Errorf("status %d: %s", code, stderr.String())
+	}
+	picture(t, curves, "a&lt;b&amp;", "loss", "validation", "epoch")
+	resumed := object(t, append(args, "--json")...)
+	for _, name := range []string{"test_accuracy", "epochs", "loss"} {
+		if resumed[name] != whole[name] {
+			t.Errorf("%s is %v in one go, %v after a stop", name, whole[name], resumed[name])
+		}
+	}
+	drawn, err := os.ReadFile(curves)
+	if err != nil || strings.Count(string(drawn), "<path") < 4 {
+		t.Errorf("no four curves: %v", err)
+	}
+}
+
+// lines sees each line that is written.
+type lines struct {
+	part string
+	see  func(line string)
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.part += string(p)
+	for {
+		line, rest, ok := strings.Cut(l.part, "\n")
+		if !ok {
+			return len(p), nil
+		}
+		l.part = rest
+		l.see(line)
 	}
 }

@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"math"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -100,7 +98,7 @@ func (c *tuneCmd) Run(env *environment) (err error) {
 	}
 	bar.finish()
 	if c.Plot != "" {
-		if err := os.WriteFile(c.Plot, []byte(plotSpeedUps(r.Tuned)), 0o644); err != nil {
+		if err := speedUps(r.Tuned).save(c.Plot); err != nil {
 			return err
 		}
 	}
@@ -186,42 +184,4 @@ func (r *tuneResult) print(env *environment) error {
 
 func speedUp(t sparse.Tuned) float64 {
 	return float64(t.Default) / float64(max(t.Best, time.Nanosecond))
-}
-
-// plotSpeedUps draws the speed-up over the untuned plan by width: a line without values of edges, one with them.
-func plotSpeedUps(tuned []sparse.Tuned) string {
-	const width, height, left, top = 640, 360, 60, 30
-	least, most, highest := math.Inf(1), 0.0, 1.1
-	for _, t := range tuned {
-		least, most = min(least, math.Log2(float64(t.Width))), max(most, math.Log2(float64(t.Width)))
-		highest = max(highest, speedUp(t))
-	}
-	x := func(t sparse.Tuned) float64 {
-		return left + (math.Log2(float64(t.Width))-least)/max(most-least, 1)*(width-left-20)
-	}
-	y := func(v float64) float64 { return height - 40 - (v-0.9)/(highest-0.9)*(height-40-top) }
-	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" `+
-		`font-size="12"><rect width="100%%" height="100%%" fill="white"/>`, width, height)
-	fmt.Fprintf(&b, `<text x="%d" y="18">speed-up over the untuned kernel, by width</text>`, left)
-	for v := 1.0; v <= highest; v += (highest - 0.9) / 4 {
-		fmt.Fprintf(&b, `<path d="M%d %.1fH%d" stroke="#ddd"/><text x="20" y="%.1f">%.2f</text>`, left, y(v), width-20,
-			y(v)+4, v)
-	}
-	for _, weighted := range []bool{false, true} {
-		color, name, points := "#1f77b4", "without values", ""
-		if weighted {
-			color, name = "#d62728", "with values"
-		}
-		for _, t := range tuned {
-			if t.Weighted == weighted {
-				points += fmt.Sprintf("%.1f,%.1f ", x(t), y(speedUp(t)))
-				fmt.Fprintf(&b, `<text x="%.1f" y="%d" text-anchor="middle">%d</text>`, x(t), height-20, t.Width)
-			}
-		}
-		fmt.Fprintf(&b, `<polyline points="%s" fill="none" stroke="%s" stroke-width="2"/>`, points, color)
-		fmt.Fprintf(&b, `<text x="%d" y="%d" fill="%s">%s</text>`, width-120,
-			map[bool]int{false: 18, true: 34}[weighted], color, name)
-	}
-	return b.String() + "</svg>\n"
 }

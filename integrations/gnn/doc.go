@@ -12,7 +12,8 @@
 //
 // Training is a function of dataset and options: equal seeds give equal parameters, to the bit, with any number of
 // workers, as the operations do. A checkpoint holds what training goes on from: parameters, the optimiser's moments,
-// the number of epochs. Training that goes on from one gives the bytes that it would have given without a stop.
+// the place in the loader's epoch, the points of the learning curves, and the choices of the tuner. Training that goes
+// on from one gives the bytes that it would have given without a stop.
 //
 // # Why not a library
 //
@@ -21,5 +22,6 @@
 //
 // # Caveats
 //
-// Only graphs with one type of nodes and edges, float32 features and int64 labels. Everything runs on the CPU.
+// Only graphs with one type of nodes and edges, features of float32, float16 or bfloat16, and int64 labels. Everything
+// runs on the CPU.
 package gnn

@@ -86,7 +86,15 @@ func addParts(all map[string]*part, khop, system, tags string) error {
 	}
 }
 
+// chosen are the licences that khop takes where a module offers a choice: the text's path in the module.
+var chosen = map[string]string{"github.com/golang/freetype": "licenses/ftl.txt"} // not the GPL
+
 func (p *part) addTexts(root, dir string) error {
+	if path := chosen[p.Path]; path != "" {
+		text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(path)))
+		p.Texts[path] = tidy(string(text))
+		return err
+	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err

@@ -169,7 +169,8 @@ func (t *Tuning) MarshalJSON() ([]byte, error) {
 
 // order is a key as numbers, the width first.
 func (k tuneKey) order() []int64 {
-	n := []int64{k.Width, int64(k.LogRows), int64(k.LogCols), int64(k.LogDegree), int64(k.Workers), int64(k.IndexBytes), 0}
+	n := []int64{k.Width, int64(k.LogRows), int64(k.LogCols), int64(k.LogDegree), int64(k.Workers),
+		int64(k.IndexBytes), 0}
 	if k.Weighted {
 		n[6] = 1
 	}

@@ -32,8 +32,9 @@ type plot struct {
 // save draws a plot to a file.
 func (p *plot) save(path string) error {
 	c := chart.Chart{Title: html.EscapeString(p.title), Width: 800, Height: 480,
-		Background:     chart.Style{Padding: chart.Box{Top: 60, Left: 30, Right: 30, Bottom: 20}},
-		XAxis:          chart.XAxis{Name: p.bottom, Ticks: p.ticks, ValueFormatter: shortNumber, Range: p.span(xOf, nil)},
+		Background: chart.Style{Padding: chart.Box{Top: 60, Left: 30, Right: 30, Bottom: 20}},
+		XAxis: chart.XAxis{Name: p.bottom, Ticks: p.ticks, ValueFormatter: shortNumber,
+			Range: p.span(xOf, nil)},
 		YAxis:          chart.YAxis{Name: p.right, ValueFormatter: shortNumber, Range: p.span(yOf, onRight)},
 		YAxisSecondary: chart.YAxis{Name: p.left, ValueFormatter: shortNumber, Range: p.span(yOf, onLeft)}}
 	for i, line := range p.curves {

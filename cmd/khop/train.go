@@ -14,25 +14,25 @@ import (
 type trainCmd struct {
 	Dataset string `arg:"" help:"Dataset: a directory that khop has written."`
 
-	Model           string        `enum:"sage,gcn,gin,gat" default:"sage" help:"sage, gcn, gin or gat."`
-	Epochs          positive      `default:"100" help:"Epochs to train, those of the checkpoint among them."`
-	Layers          positive      `default:"2" help:"Layers of the model."`
-	Hidden          int           `default:"0" placeholder:"N" help:"Width of hidden layers, for gat of a head; 0: 16, gat 8."`
-	Heads           positive      `default:"8" help:"Heads of hidden layers of gat."`
-	Dropout         float32       `default:"0.5" help:"Chance that an element is dropped in training."`
-	Rate            float64       `default:"0.01" help:"Learning rate of Adam."`
-	Decay           float64       `default:"0.0005" help:"Weight decay, added to the gradient."`
-	RowNormalise    bool          `help:"Divide each node's features by their sum."`
-	Fanouts         *fanouts      `placeholder:"N,..." help:"Train on batches with these fan-outs, one a layer."`
-	BatchSize       positive      `default:"1024" help:"Seeds a batch."`
-	Seed            uint64        `default:"0" help:"Keys every random choice."`
-	Workers         int           `default:"0" placeholder:"N" help:"Goroutines; 0: one a core. They change no result."`
-	MaxMemory       byteSize      `placeholder:"SIZE" help:"The most memory to take, such as 4GB; mapped files do not count."`
-	Checkpoint      string        `type:"path" placeholder:"FILE" help:"Go on from this file, if it is there, and write it."`
-	CheckpointEvery time.Duration `default:"1m" help:"Write the checkpoint at least so often while training."`
-	Plot            string        `type:"path" placeholder:"FILE" help:"Draw the learning curves, as SVG."`
-	JSON            bool          `name:"json" xor:"output" help:"Print one JSON object."`
-	JSONL           bool          `name:"jsonl" xor:"output" help:"Print a JSON object an epoch, then the result."`
+	Model        string        `enum:"sage,gcn,gin,gat" default:"sage" help:"sage, gcn, gin or gat."`
+	Epochs       positive      `default:"100" help:"Epochs to train, those of the checkpoint among them."`
+	Layers       positive      `default:"2" help:"Layers of the model."`
+	Hidden       int           `default:"0" placeholder:"N" help:"Width of hidden layers, or heads; 0: 16, gat 8."`
+	Heads        positive      `default:"8" help:"Heads of hidden layers of gat."`
+	Dropout      float32       `default:"0.5" help:"Chance that an element is dropped in training."`
+	Rate         float64       `default:"0.01" help:"Learning rate of Adam."`
+	Decay        float64       `default:"0.0005" help:"Weight decay, added to the gradient."`
+	RowNormalise bool          `help:"Divide each node's features by their sum."`
+	Fanouts      *fanouts      `placeholder:"N,..." help:"Train on batches: fan-outs, one a layer."`
+	BatchSize    positive      `default:"1024" help:"Seeds a batch."`
+	Seed         uint64        `default:"0" help:"Keys every random choice."`
+	Workers      int           `default:"0" placeholder:"N" help:"Goroutines; 0: one a core. They change no result."`
+	MaxMemory    byteSize      `placeholder:"SIZE" help:"The most memory to take, such as 4GB, without mapped files."`
+	Checkpoint   string        `type:"path" placeholder:"FILE" help:"Go on from this file, if it is there; write it."`
+	SaveEvery    time.Duration `default:"1m" help:"Write the checkpoint at least so often while training."`
+	Plot         string        `type:"path" placeholder:"FILE" help:"Draw the learning curves, as SVG."`
+	JSON         bool          `name:"json" xor:"output" help:"Print one JSON object."`
+	JSONL        bool          `name:"jsonl" xor:"output" help:"Print a JSON object an epoch, then the result."`
 }
 
 // trainResult is what "khop train --json" prints. Scripts rely on the names.
@@ -98,7 +98,7 @@ func (c *trainCmd) options(env *environment) (gnn.Options, error) {
 	opt := gnn.Options{Model: c.Model, Epochs: int(c.Epochs), Layers: int(c.Layers), Hidden: c.Hidden,
 		Heads: int(c.Heads), Dropout: c.Dropout, Rate: c.Rate, Decay: c.Decay, RowNormalise: c.RowNormalise,
 		BatchSize: int(c.BatchSize), Seed: c.Seed, Workers: c.Workers, Checkpoint: c.Checkpoint,
-		CheckpointEvery: c.CheckpointEvery}
+		CheckpointEvery: c.SaveEvery}
 	if c.Fanouts != nil {
 		if opt.Fanouts = c.Fanouts.all; opt.Fanouts == nil {
 			return opt, usageError("--fanouts: a model of one edge type takes fan-outs alone, such as 15,10")

@@ -50,7 +50,8 @@ func TestTrainSaysHowWellItLearns(t *testing.T) {
 // TestTrainingThatIsInterruptedGoesOn: Ctrl-C keeps what was learned, draws it, and says so.
 func TestTrainingThatIsInterruptedGoesOn(t *testing.T) {
 	dir := t.TempDir()
-	data, state, curves := filepath.Join(dir, "a<b&.khop"), filepath.Join(dir, "model"), filepath.Join(dir, "curves.svg")
+	data, curves := filepath.Join(dir, "a<b&.khop"), filepath.Join(dir, "curves.svg")
+	state := filepath.Join(dir, "model")
 	if err := os.Rename(small(t), data); err != nil {
 		t.Fatal(err)
 	}

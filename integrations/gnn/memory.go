@@ -16,7 +16,7 @@ type budget struct {
 // take counts memory before it is taken.
 func (b *budget) take(bytes int64, what string) error {
 	if b.limit > 0 && bytes > b.limit-b.held {
-		return fmt.Errorf("%w: %s of training take %s beside %s, and the limit is %s; train on smaller batches or with "+
+		return fmt.Errorf("%w: %s of training take %s beside %s, and the limit is %s; take smaller batches or "+
 			"narrower layers, or allow more", loader.ErrMemory, what, machine.Bytes(bytes), machine.Bytes(b.held),
 			machine.Bytes(b.limit))
 	}

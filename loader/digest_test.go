@@ -199,7 +199,8 @@ func randomSampler(r *rand.Rand, g *graph.Graph) sampling.Sampler {
 		sampling.Saint{Kind: sampling.SaintNodes, Budget: 40}, sampling.Saint{Kind: sampling.SaintEdges, Budget: 20},
 		sampling.Saint{Kind: sampling.SaintWalks, Budget: 9, Steps: 5, Coverage: 3}, sampling.Full{Work: 300},
 		sampling.Cluster{PerBatch: 2}, sampling.PinSage{Neighbors: 3, Walks: 4, Length: 2, Stop: 0.2, Hops: 2},
-		sampling.PPR{Neighbors: 5, Epsilon: 1e-3},
+		sampling.PPR{Neighbors: 5, Epsilon: 1e-3}, sampling.FastGCN{Nodes: []int{60, 30}},
+		sampling.Ladies{Nodes: []int{20, -1}}, sampling.HGT{Nodes: []int{9, 4}},
 	}
 	s := samplers[r.IntN(len(samplers))]
 	if n, ok := s.(sampling.Neighbor); ok {

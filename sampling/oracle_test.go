@@ -451,21 +451,38 @@ func openEach(t *testing.T, g *graph.Graph, n Sampler, open32 func(Env, []int32)
 
 func compare(t testing.TB, what string, g *graph.Graph, w Worker, req *Request, want *oracleSample) {
 	t.Helper()
-	bound := Bound{Layers: len(want.blocks)}
+	var arrays []ArrayBound
 	d, ok := w.(interface {
 		disjoint() bool
 		timed() bool
 	})
 	disjoint, timed := ok && d.disjoint(), ok && d.timed()
 	if disjoint {
-		bound.Arrays = treeArrays(g.Schema(), make([]int64, len(g.Schema().Nodes)))
+		arrays = treeArrays(g.Schema(), make([]int64, len(g.Schema().Nodes)))
 	}
 	if timed {
-		bound.Arrays = append(bound.Arrays, timeArrays(g.Schema(), make([]int64, len(g.Schema().Nodes)))...)
+		arrays = append(arrays, timeArrays(g.Schema(), make([]int64, len(g.Schema().Nodes)))...)
 	}
+	got := compareWith(t, what, g, w, req, want, arrays)
+	for i := range want.nodes {
+		if disjoint && !slices.Equal(widen(t, got.Arrays[i].Rows), want.trees[i]) {
+			t.Fatalf("%s: trees of type %d are %v, want %v", what, i, widen(t, got.Arrays[i].Rows), want.trees[i])
+		}
+		if at := len(got.Arrays) - len(want.nodes) + i; timed && !slices.Equal(widen(t, got.Arrays[at].Rows),
+			want.times[i]) {
+			t.Fatalf("%s: times of type %d are %v, want %v", what, i, got.Arrays[at].Rows, want.times[i])
+		}
+	}
+}
+
+// compareWith is compare for a sampler with arrays of its own, whose rows are left to the caller.
+func compareWith(t testing.TB, what string, g *graph.Graph, w Worker, req *Request, want *oracleSample,
+	arrays []ArrayBound) *graph.Sample {
+	t.Helper()
+	bound := Bound{Layers: len(want.blocks), Arrays: arrays}
 	got := new(graph.Sample)
 	bound.Init(got, g.Schema(), pinned.Options{})
-	defer got.Close()
+	t.Cleanup(func() { _ = got.Close() })
 	if err := w.Sample(context.Background(), req, got); err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
@@ -477,12 +494,6 @@ func compare(t testing.TB, what string, g *graph.Graph, w Worker, req *Request, 
 	for i := range want.nodes {
 		same(fmt.Sprintf("nodes of type %d", i), got.Nodes[i], want.nodes[i])
 		same(fmt.Sprintf("seeds of type %d", i), got.SeedLocal[i], want.seeds[i])
-		if disjoint {
-			same(fmt.Sprintf("trees of type %d", i), got.Arrays[i].Rows, want.trees[i])
-		}
-		if timed {
-			same(fmt.Sprintf("times of type %d", i), got.Arrays[len(got.Arrays)-len(want.nodes)+i].Rows, want.times[i])
-		}
 	}
 	for h := range want.numNodes {
 		if !slices.Equal(got.NumNodes[h], want.numNodes[h]) {
@@ -501,6 +512,7 @@ func compare(t testing.TB, what string, g *graph.Graph, w Worker, req *Request, 
 			}
 		}
 	}
+	return got
 }
 
 // disjoint says that the worker keeps trees apart.

@@ -16,36 +16,35 @@ const pushUnit = 1 << 52
 type pusher[V nodeID] struct {
 	a             *assembly[V]
 	alpha, spread uint64
-	table         hashMap[V]
-	nodes         list[V] // nodes touched, fused
+	pool[V]       // of nodes touched
 	some          [chunkPicks]int32
 
-	ids, kept, left, waits unified.Buffer // behind nodes, score, residual, queued
-	score, residual        []uint64       // by place in nodes
-	queued                 []uint8
-	queue                  []int32 // places in nodes, from head on
-	head                   int
+	kept, left, waits unified.Buffer // behind score, residual, queued
+	score, residual   []uint64       // by place in nodes
+	queued            []uint8
+	queue             []int32 // places in nodes, from head on
+	head              int
 }
 
 func newPusher[V nodeID](a *assembly[V], p visitPlan, env Env) *pusher[V] {
 	u := &pusher[V]{a: a, alpha: p.alpha, spread: p.spread}
-	u.table.buf.Options, u.table.most = env.Scratch, 1<<62
-	for _, b := range []*unified.Buffer{&u.ids, &u.kept, &u.left, &u.waits} {
+	u.pool.init(1<<62, env.Scratch)
+	for _, b := range []*unified.Buffer{&u.kept, &u.left, &u.waits} {
 		b.Options = env.Scratch
 	}
 	return u
 }
 
 func (u *pusher[V]) close() error {
-	return errors.Join(u.table.close(), u.ids.Close(), u.kept.Close(), u.left.Close(), u.waits.Close())
+	return errors.Join(u.pool.close(), u.kept.Close(), u.left.Close(), u.waits.Close())
 }
 
 // scores appends the nodes of a list's type with a score above 0 to best.
 func (u *pusher[V]) scores(ctx context.Context, root V, l *list[V], best *[]scored[V]) error {
-	if err := u.table.begin(); err != nil {
+	if err := u.pool.begin(); err != nil {
 		return err
 	}
-	u.nodes.n, u.queue, u.head = 0, u.queue[:0], 0
+	u.queue, u.head = u.queue[:0], 0
 	if err := u.touch([]V{root}); err != nil {
 		return err
 	}
@@ -79,13 +78,7 @@ func (u *pusher[V]) scores(ctx context.Context, root V, l *list[V], best *[]scor
 // touch finds the places of up to chunkPicks nodes, into some.
 func (u *pusher[V]) touch(ids []V) (err error) {
 	before, want := u.nodes.n, int64(u.nodes.n+len(ids)+1)
-	if err := u.table.grow(len(ids), []list[V]{u.nodes}); err != nil {
-		return err
-	}
 	keep := int64(before)
-	if u.nodes.ids, err = unified.Grow[V](&u.ids, want, keep); err != nil {
-		return err
-	}
 	if u.score, err = unified.Grow[uint64](&u.kept, want, keep); err != nil {
 		return err
 	}
@@ -95,8 +88,9 @@ func (u *pusher[V]) touch(ids []V) (err error) {
 	if u.queued, err = unified.Grow[uint8](&u.waits, want, keep); err != nil {
 		return err
 	}
-	u.table.prefetch(ids)
-	u.table.relabel(ids, u.some[:], &u.nodes)
+	if err := u.pool.add(ids, u.some[:]); err != nil {
+		return err
+	}
 	for i := before; i < u.nodes.n; i++ {
 		u.score[i], u.residual[i], u.queued[i] = 0, 0, 0
 	}

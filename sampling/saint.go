@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"unsafe"
 
@@ -131,10 +132,10 @@ func (k Saint) Open(env Env) (Worker, error) {
 	return &closing{w, counted}, err
 }
 
-// closing is a worker with a sampler of its own.
+// closing is a worker with a prepared sampler of its own.
 type closing struct {
 	Worker
-	of *preparedSaint
+	of io.Closer
 }
 
 // Close implements Worker.

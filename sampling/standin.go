@@ -239,15 +239,22 @@ func (s *standIns) sumWeights(g *graph.Graph, t int, column string) error {
 	if most == 0 {
 		return fmt.Errorf("%w: negatives: all weights of node type %q in column %q are 0", ErrOptions, name, column)
 	}
-	shift := min(52, 62-bits.Len64(uint64(s.n))) - 1 - math.Ilogb(most)
-	s.sum(func(id int64) uint64 {
-		w := weight(id)
-		if w == 0 {
-			return 0
-		}
-		return max(1, uint64(math.Ceil(math.Ldexp(w, shift))))
-	})
+	shift := wholeShift(s.n, most)
+	s.sum(func(id int64) uint64 { return wholeWeight(weight(id), shift) })
 	return nil
+}
+
+// wholeShift returns the exponent of the unit in which n weights, the greatest of which is most, become integers.
+func wholeShift(n int64, most float64) int {
+	return min(52, 62-bits.Len64(uint64(n))) - 1 - math.Ilogb(most)
+}
+
+// wholeWeight returns a weight as an integer, rounded up, so that only 0 becomes 0.
+func wholeWeight(w float64, shift int) uint64 {
+	if w == 0 {
+		return 0
+	}
+	return max(1, uint64(math.Ceil(math.Ldexp(w, shift))))
 }
 
 func (s *standIns) sum(weight func(id int64) uint64) {

@@ -28,6 +28,9 @@ var samplers = []samplerRow{
 		"time-rules window recent half-life chain as-of", (*samplerFlags).temporal},
 	{"labor", "neighbours that destinations share, LABOR-0",
 		"fanouts frontier poisson layer-dependent batch-dependency", (*samplerFlags).labor},
+	{"fastgcn", "nodes of a hop from the whole graph", "layer-nodes weight", (*samplerFlags).fastgcn},
+	{"ladies", "nodes of a hop from all its in-neighbours", "layer-nodes weight", (*samplerFlags).ladies},
+	{"hgt", "the subgraph between so many nodes of each type", "layer-nodes", (*samplerFlags).hgt},
 	{"walk", "random walks", "length walks restart stop metapath walk-edges", (*samplerFlags).walk},
 	{"shadow", "a subgraph of its own for each seed", "fanouts replace", (*samplerFlags).shadow},
 	{"induced", "the subgraph between the seeds", "", (*samplerFlags).induced},
@@ -54,6 +57,7 @@ type samplerFlags struct {
 	laborFlags    `embed:""`
 	walkFlags     `embed:""`
 	subgraphFlags `embed:""`
+	layerFlags    `embed:""`
 }
 
 // fanouts is the value of --fanouts.
@@ -75,7 +79,7 @@ func samplerHelp() kong.Vars {
 		names, about = append(names, s.name), append(about, s.name+" ("+s.about+")")
 	}
 	return kong.Vars{"samplers": strings.Join(names, ","), "samplers_help": strings.Join(about, ", "),
-		"time_rules_help": timeRulesHelp}
+		"time_rules_help": timeRulesHelp, "layer_nodes_help": layerNodesHelp}
 }
 
 // samplersThatTake names the samplers that take a flag; none for a flag that is not of samplers.
@@ -120,7 +124,7 @@ func (f *samplerFlags) AfterApply(line *kong.Context) error {
 		return fmt.Errorf("--%s is not for --sampler %s, but for: %s; %s takes: --%s", at.Flag.Name, f.Sampler,
 			strings.Join(takers, ", "), f.Sampler, strings.Join(strings.Fields(f.row().flags), ", --"))
 	}
-	return nil
+	return f.checkLayers()
 }
 
 type samplersCmd struct {

@@ -55,6 +55,9 @@ CASES = [
      ["--sampler=labor", "--fanouts=4,3", "--poisson", "--layer-dependent"]),
     ("typed", dict(sampler="labor", fanouts=[3, 2], frontier="new", batch_dependency=3),
      ["--sampler=labor", "--fanouts=3,2", "--frontier=new", "--batch-dependency=3"]),
+    ("columns", dict(sampler="fastgcn", layer_nodes=[300, 200], weight="weight"), ["--sampler=fastgcn", "--layer-nodes=300,200", "--weight=weight"]),
+    ("columns", dict(sampler="ladies", layer_nodes=[50, -1], weight="weight"), ["--sampler=ladies", "--layer-nodes=50,-1", "--weight=weight"]),
+    ("typed", dict(sampler="hgt", layer_nodes={"paper": [20, 10], "*": [5]}), ["--sampler=hgt", "--layer-nodes=paper=20,10;*=5"]),
 ]
 
 

@@ -35,7 +35,7 @@ class SamplerOptions(TypedDict, total=False):
     frontier: str  # neighbor, temporal, labor: "all", "new"
     replace: bool  # neighbor, temporal, shadow
     disjoint: bool  # neighbor, temporal
-    weight: str  # neighbor, temporal: a column of the edges, as mask and time
+    weight: str  # neighbor, temporal, fastgcn, ladies: a column of the edges, as mask and time
     mask: str  # neighbor, temporal
     share: float  # neighbor, temporal
     time: str  # temporal
@@ -68,6 +68,7 @@ class SamplerOptions(TypedDict, total=False):
     poisson: bool  # labor
     layer_dependent: bool  # labor
     batch_dependency: int  # labor
+    layer_nodes: Fanouts  # fastgcn, ladies; hgt: also a mapping of node types
 
 
 class LoaderOptions(SamplerOptions, total=False):

@@ -1,0 +1,271 @@
+package sampling
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/rng"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// HGT draws so many nodes of each type a hop, so that a batch has about as many of each type whatever their degrees,
+// and takes the subgraph between them. Every node that is not in the batch has a budget: 1/n for each edge that leads
+// from it to a node of the batch with n in-edges of that type. Nodes are drawn without replacement, each in proportion
+// to the square of its budget among those that are left.
+//
+// The one layer has all nodes as sources and as destinations, as Induced has. Cost: the in-edges of the nodes, twice.
+// It runs on the CPU. Source: Hu, Dong, Wang and Sun, "Heterogeneous graph transformer", WWW 2020. docs/sampling.md
+// states the result in full.
+type HGT struct {
+	// Nodes are how many nodes of each type a hop draws, Nodes[0] around the seeds; All (-1) draws every node that has
+	// a budget, 0 none.
+	Nodes []int
+	// PerType overrides Nodes for single node types. A list shorter than the longest ends early.
+	PerType map[string][]int
+}
+
+// purposeBudget is the purpose of races by budget.
+const purposeBudget = Purpose(14)
+
+// plan returns how many nodes are drawn: [hop][node type].
+func (k HGT) plan(s *graph.Schema) (plan, error) {
+	hops := len(k.Nodes)
+	for _, list := range k.PerType {
+		hops = max(hops, len(list))
+	}
+	if hops == 0 || hops > maxHops {
+		return nil, fmt.Errorf("%w: hgt: %d hops; there must be 1 to %d numbers of nodes", ErrOptions, hops, maxHops)
+	}
+	lists := slices.Repeat([][]int{k.Nodes}, len(s.Nodes))
+	for name, list := range k.PerType {
+		t := s.NodeType(name)
+		if t < 0 {
+			return nil, fmt.Errorf("%w: hgt: no node type %q", ErrOptions, name)
+		}
+		lists[t] = list
+	}
+	p := make(plan, hops)
+	for h := range p {
+		p[h] = make([]int, len(s.Nodes))
+		for t, list := range lists {
+			if h < len(list) {
+				p[h][t] = list[h]
+			}
+			if n := p[h][t]; n < All || n > math.MaxInt32 {
+				return nil, fmt.Errorf("%w: hgt: %d nodes for hop %d: must be -1 (all), 0 (none) or more", ErrOptions,
+					n, h)
+			}
+		}
+	}
+	return p, nil
+}
+
+// Validate implements Sampler.
+func (k HGT) Validate(s *graph.Schema) error { _, err := k.plan(s); return err }
+
+// Fingerprint implements Sampler.
+func (k HGT) Fingerprint() string { return "hgt nodes=" + formatFanouts(k.Nodes, k.PerType) }
+
+// Bound implements Sampler.
+func (k HGT) Bound(s *graph.Schema, batchSize int) Bound {
+	p, err := k.plan(s)
+	if err != nil {
+		return Bound{}
+	}
+	all, scratch, most := int64(0), int64(0), int64(0)
+	for t := range s.Nodes {
+		n := int64(batchSize)
+		for h := range p {
+			drawn := int64(p[h][t])
+			if drawn < 0 {
+				drawn = s.Nodes[t].Count
+			}
+			n, most = satAdd(n, drawn), max(most, min(drawn, s.Nodes[t].Count))
+		}
+		all = satAdd(all, min(n, s.Nodes[t].Count))
+		scratch = satAdd(scratch, satAdd(poolBytes(s.Nodes[t].Count), satMul(8, s.Nodes[t].Count+chunkPicks)))
+	}
+	b := boundNodes(s, all)
+	inducedBound(s, &b, 1)
+	b.Scratch = satAdd(b.Scratch, satAdd(scratch, smallestBytes(most, s.NumNodes())))
+	return b
+}
+
+// Open implements Sampler.
+func (k HGT) Open(env Env) (Worker, error) {
+	return openByWidth(env,
+		func(ids []int32) (Worker, error) { return openHGT(k, env, ids) },
+		func(ids []int64) (Worker, error) { return openHGT(k, env, ids) })
+}
+
+// budget is what the nodes of one type have that may be drawn.
+type budget[V nodeID] struct {
+	pool[V]
+	of     []float64 // [pool] 0 for a node that was drawn
+	behind unified.Buffer
+}
+
+type hgtWorker[V nodeID] struct {
+	*inducer[V]
+	plan    plan
+	budgets []budget[V]       // [node type]
+	spent   []int             // [node type] nodes of the list whose in-edges count in budgets
+	race    smallest[float64] // by place in the pool
+	fresh   [chunkPicks]V
+	some    [chunkPicks]int32
+}
+
+func openHGT[V nodeID](k HGT, env Env, indices []V) (Worker, error) {
+	s := env.Graph.Schema()
+	p, err := k.plan(s)
+	if err != nil {
+		return nil, err
+	}
+	a, err := newAssembly(env, indices, AllNodes, false, k.Bound(s, env.BatchSize))
+	if err != nil {
+		return nil, err
+	}
+	w := &hgtWorker[V]{inducer: newInducer(a, env), plan: p, budgets: make([]budget[V], len(s.Nodes)),
+		spent: make([]int, len(s.Nodes))}
+	for t := range w.budgets {
+		w.budgets[t].pool.init(s.Nodes[t].Count, env.Scratch)
+		w.budgets[t].behind.Options = env.Scratch
+	}
+	for _, b := range w.race.buffers() {
+		b.Options = env.Scratch
+	}
+	return w, nil
+}
+
+// Close implements Worker.
+func (w *hgtWorker[V]) Close() error {
+	errs := []error{w.inducer.close()}
+	for t := range w.budgets {
+		errs = append(errs, w.budgets[t].pool.close(), w.budgets[t].behind.Close())
+	}
+	for _, b := range w.race.buffers() {
+		errs = append(errs, b.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Sample implements Worker.
+func (w *hgtWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Sample) error {
+	if err := w.beginBare(req, out, 0); err != nil {
+		return err
+	}
+	clear(w.spent)
+	for t := range w.budgets {
+		if err := w.budgets[t].begin(); err != nil {
+			return err
+		}
+	}
+	for h := range w.plan {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		for t := range w.lists {
+			if err := w.spend(t); err != nil {
+				return err
+			}
+		}
+		for t := range w.lists {
+			if err := w.draw(req.Rand, h, t, out); err != nil {
+				return fmt.Errorf("hop %d, node type %q: %w", h, w.schema.Nodes[t].Name, err)
+			}
+		}
+	}
+	if err := w.blocks(out); err != nil {
+		return err
+	}
+	return w.finish(req, out)
+}
+
+// spend gives budgets to the in-neighbours of the nodes of a type that came to the list since the last time.
+func (w *hgtWorker[V]) spend(t int) error {
+	l := &w.lists[t]
+	for ; w.spent[t] < l.n; w.spent[t]++ {
+		from, to, err := w.column(l.ids[w.spent[t]] + l.offset)
+		if err != nil {
+			return err
+		}
+		for from < to {
+			end := w.runEnd(from, to)
+			src := w.schema.Edges[w.types.at(from)].Src
+			for at := from; at < end; at += chunkPicks {
+				if err := w.give(src, at, min(at+chunkPicks, end), 1/float64(end-from)); err != nil {
+					return err
+				}
+			}
+			from = end
+		}
+	}
+	return nil
+}
+
+// give adds to the budgets of those sources of the edges from .. to-1, all of one type, that are not in the batch.
+func (w *hgtWorker[V]) give(t int, from, to int64, share float64) (err error) {
+	ids, l, b := w.indices[from:to], &w.lists[t], &w.budgets[t]
+	for i, v := range ids {
+		if uint64(v-l.offset) >= uint64(l.count) {
+			return errSource(w.schema, t, from+int64(i), int64(v))
+		}
+	}
+	w.assembly.local.prefetch(ids)
+	w.assembly.local.find(ids, w.some[:])
+	n := 0
+	for i, v := range ids {
+		w.fresh[n] = v
+		n += int(bit(w.some[i] < 0))
+	}
+	have := b.nodes.n
+	if err := b.add(w.fresh[:n], w.some[:]); err != nil {
+		return err
+	}
+	if b.of, err = unified.Grow[float64](&b.behind, int64(b.nodes.n), int64(have)); err != nil {
+		return err
+	}
+	clear(b.of[have:b.nodes.n])
+	for _, at := range w.some[:n] {
+		b.of[at] += share
+	}
+	return nil
+}
+
+// draw draws nodes of a type.
+func (w *hgtWorker[V]) draw(r Rand, h, t int, out *graph.Sample) (err error) {
+	b, l, k := &w.budgets[t], &w.lists[t], w.plan[h][t]
+	n := b.nodes.n
+	if k == 0 || n == 0 {
+		return nil
+	}
+	if k < 0 || k > n {
+		k = n
+	}
+	if err := w.race.begin(k, int64(n)); err != nil {
+		return err
+	}
+	stage := r.Stage(w.schema.Nodes[t].Key, purposeBudget, uint8(h))
+	for at, v := range b.nodes.ids[:n] {
+		if x := b.of[at]; x > 0 {
+			u := rng.Unit(stage.Stream(uint64(v - l.offset)).Draw(0))
+			w.race.add(-rng.Log(u)/(x*x), int64(at))
+		}
+	}
+	drawn := w.race.end()
+	for len(drawn) > 0 {
+		some := drawn[:min(chunkPicks, len(drawn))]
+		drawn = drawn[len(some):]
+		for i, at := range some {
+			w.fresh[i], b.of[at] = b.nodes.ids[at], 0
+		}
+		if err := w.place(w.fresh[:len(some)], w.some[:], out); err != nil {
+			return err
+		}
+	}
+	return nil
+}

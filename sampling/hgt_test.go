@@ -1,0 +1,174 @@
+package sampling
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sort"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/rng"
+)
+
+// oracleHGT is docs/sampling.md, "HGT": the node lists of a batch.
+func oracleHGT(g *graph.Graph, k HGT, req *Request) [][]int64 {
+	s := g.Schema()
+	o := newOracleLists(g, req)
+	hops := oracleHops(Neighbor{Fanouts: k.Nodes, PerType: k.PerType})
+	budgets, order := make([]map[int64]float64, len(s.Nodes)), make([][]int64, len(s.Nodes))
+	for t := range budgets {
+		budgets[t] = map[int64]float64{}
+	}
+	runs, spent := newEdgeRuns(g), make([]int, len(s.Nodes))
+	for h := range hops {
+		for t := range s.Nodes {
+			for ; spent[t] < len(o.nodes[t]); spent[t]++ {
+				for e := range s.Edges {
+					if s.Edges[e].Dst != t {
+						continue
+					}
+					run, src := runs[[2]int64{o.nodes[t][spent[t]] + g.Offset(t), int64(e)}], s.Edges[e].Src
+					for _, pos := range run {
+						u := indexAt(g, pos) - g.Offset(src)
+						if slices.Contains(o.nodes[src], u) {
+							continue
+						}
+						if !slices.Contains(order[src], u) {
+							order[src] = append(order[src], u)
+						}
+						budgets[src][u] += 1 / float64(len(run))
+					}
+				}
+			}
+		}
+		for t := range s.Nodes {
+			list, ok := k.PerType[s.Nodes[t].Name]
+			if !ok {
+				list = k.Nodes
+			}
+			there := func(u int64) bool { return slices.Contains(o.nodes[t], u) }
+			left := slices.DeleteFunc(slices.Clone(order[t]), there)
+			n := 0
+			if h < len(list) {
+				n = list[h]
+			}
+			if n >= 0 && n < len(left) {
+				place := func(u int64) int { return slices.Index(order[t], u) }
+				key := func(u int64) float64 {
+					stream := rng.Stream(rng.StageKey(req.Rand.key, s.Nodes[t].Key, 14, uint8(h)), uint64(u))
+					return -rng.Log(rng.Unit(rng.Draw(stream, 0))) / (budgets[t][u] * budgets[t][u])
+				}
+				sort.SliceStable(left, func(i, j int) bool { return key(left[i]) < key(left[j]) })
+				left = left[:n]
+				sort.Slice(left, func(i, j int) bool { return place(left[i]) < place(left[j]) })
+			}
+			for _, u := range left {
+				o.place(t, u)
+			}
+		}
+	}
+	return o.nodes
+}
+
+func TestHGTEqualsTheOracle(t *testing.T) {
+	const seed = 20261201
+	r := rand.New(rand.NewPCG(seed, 0))
+	for round := range roundsOrHeavy(200, 5000) {
+		types := [][2]int{{1, 1}, {1, 3}, {3, 5}, {4, 9}}[r.IntN(4)]
+		degree := func() int { return []int{0, r.IntN(4), r.IntN(30)}[r.IntN(3)] }
+		if round%20 == 0 {
+			degree = func() int { return []int{0, 1, 513, r.IntN(2000)}[r.IntN(4)] }
+		}
+		g := sizedGraph(t, r, types[0], types[1], 1+r.Int64N(40), degree)
+		some := func() (list []int) {
+			for range 1 + r.IntN(3) {
+				list = append(list, []int{All, 0, 1, 2, 5, 20}[r.IntN(6)])
+			}
+			return list
+		}
+		k := HGT{Nodes: some()}
+		if r.IntN(2) == 0 {
+			k.PerType = map[string][]int{"n0": some()}
+		}
+		w, err := k.Open(Env{Graph: g, BatchSize: 40, EdgePos: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for batch := range uint64(2) {
+			what := fmt.Sprintf("seed %d round %d batch %d: %s", seed, round, batch, k.Fingerprint())
+			req := randomRequest(r, g.Schema(), batch)
+			got, nodes := sampleFor(t, what, g, k, w, req), oracleHGT(g, k, req)
+			for i := range nodes {
+				if !slices.Equal(widen(t, got.Nodes[i]), nodes[i]) || got.NumNodes[1][i] != int64(len(nodes[i])) {
+					t.Fatalf("%s: nodes %v, want %v", what, widen(t, got.Nodes[i]), nodes[i])
+				}
+			}
+			checkBlocks(t, what, got, oracleInduced(g, nodes, zeros(nodes)))
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Seeds 0 to 2 have in-edges from nodes 3 to 6. Two of these are drawn, each set as often as successive draws in
+// proportion to squared budgets make it; a relative bias of 1 % is found, and one is planted.
+func TestHGTDrawsByTheSquareOfTheBudget(t *testing.T) {
+	g := plainGraph(t, []int64{0, 2, 5, 6, 6, 6, 6, 6}, []int32{3, 4, 4, 5, 6, 6})
+	law, sets := []float64{0.25, 25. / 36, 1. / 9, 16. / 9}, make([]float64, 16) // 1/2, 1/2 + 1/3, 1/3, 1/3 + 1
+	for a, p := range law {
+		for b, q := range law {
+			if a != b {
+				sets[1<<a|1<<b] += p / sum(law) * q / (sum(law) - p)
+			}
+		}
+	}
+	c, k := newChances(sets), HGT{Nodes: []int{2}}
+	w, err := k.Open(Env{Graph: g, BatchSize: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	out := sampleOf(g, k, 3)
+	defer out.Close()
+	trials := trialsOf(400_000)
+	if *heavy {
+		trials *= 100
+	}
+	for batch := range trials {
+		req := &Request{Seeds: [][]int64{{0, 1, 2}}, Rand: NewRand(8, 0, 0, uint64(batch))}
+		if err := w.Sample(context.Background(), req, out); err != nil {
+			t.Fatal(err)
+		}
+		set := 0
+		for _, v := range mustView(t, out.Nodes[0])[3:] {
+			set |= 1 << (v - 3)
+		}
+		c.add(set)
+	}
+	c.each(func(things int) {
+		if d := c.deviate(things); !(d <= chanceLimit && d >= -chanceLimit) {
+			t.Errorf("%04b is there %v times of %d, must be %.4f of them", things, c.of(c.counts, things), trials,
+				c.of(c.law, things))
+		}
+	})
+	c.checkPlanted(t, "budgets", 1<<1) // of a node of probability 0.6
+}
+
+func TestHGTRefusesWhatMakesNoSense(t *testing.T) {
+	s := sizedGraph(t, rand.New(rand.NewPCG(1, 1)), 2, 2, 9, func() int { return 1 }).Schema()
+	for _, k := range []HGT{{}, {Nodes: []int{-2}}, {Nodes: make([]int, 257)},
+		{PerType: map[string][]int{"n1": {1, -5}}}, {Nodes: []int{1}, PerType: map[string][]int{"nowhere": {1}}}} {
+		if err := k.Validate(s); !errors.Is(err, ErrOptions) {
+			t.Errorf("%s: %v", k.Fingerprint(), err)
+		}
+	}
+	err := HGT{PerType: map[string][]int{"nowhere": {1}}}.Validate(s)
+	if err == nil || !strings.Contains(err.Error(), `no node type "nowhere"`) {
+		t.Errorf("a node type that does not exist: %v", err)
+	}
+}

@@ -1,0 +1,252 @@
+package sampling
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// FastGCN draws the nodes of each hop for all destinations together, from all nodes of the graph, with replacement and
+// in proportion to their importance: the squared norm of what they send to their destinations. A destination has those
+// of its in-edges whose source was drawn, ascending by position. Layer l of a sample has an array "weight/l/E" for each
+// edge type E (float32, one an edge): the sum of weight times message over the edges of a destination has, as its
+// expectation, the weighted sum over all of its in-edges.
+//
+// Many of the nodes drawn lead to no destination; those are left out. Ladies draws none of them.
+//
+// Cost: O(in-edges) a destination; one pass over the graph beforehand, and 8 bytes a node. It runs on the CPU. Source:
+// Chen, Ma and Xiao, "FastGCN: fast learning with graph convolutional networks via importance sampling", ICLR 2018.
+// docs/sampling.md states the result in full.
+type FastGCN struct {
+	// Nodes are how many nodes each hop draws, Nodes[0] for the seeds; All (-1) takes every in-edge, 0 none.
+	Nodes []int
+	// Weight names a column of the edges, float32 or float64, with what each edge's message counts; finite and not
+	// negative. "" is the mean: 1 / in-edges of the type that the destination has.
+	Weight string
+}
+
+// Ladies is FastGCN that draws from the in-neighbours of the destinations alone, in proportion to the squared norm of
+// what they send to these.
+//
+// Cost: O(in-edges) a destination, twice. It runs on the CPU. Source: Zou et al., "Layer-dependent importance sampling
+// for training deep and large graph convolutional networks", NeurIPS 2019. docs/sampling.md states the result in full.
+type Ladies struct {
+	Nodes  []int  // as in FastGCN
+	Weight string // as in FastGCN
+}
+
+// layered is what FastGCN and Ladies come down to.
+type layered struct {
+	name   string
+	nodes  []int
+	values Neighbor // which names the column of the weights
+	near   bool     // draw from the in-neighbours of the destinations
+}
+
+func (k FastGCN) layered() layered {
+	return layered{"fastgcn", k.Nodes, Neighbor{Weight: k.Weight}, false}
+}
+func (k Ladies) layered() layered {
+	return layered{"ladies", k.Nodes, Neighbor{Weight: k.Weight}, true}
+}
+
+// Validate implements Sampler.
+func (k FastGCN) Validate(s *graph.Schema) error { return k.layered().validate(s) }
+
+// Validate implements Sampler.
+func (k Ladies) Validate(s *graph.Schema) error { return k.layered().validate(s) }
+
+// Fingerprint implements Sampler.
+func (k FastGCN) Fingerprint() string { return k.layered().fingerprint() }
+
+// Fingerprint implements Sampler.
+func (k Ladies) Fingerprint() string { return k.layered().fingerprint() }
+
+// EdgeColumns implements ColumnSampler.
+func (k FastGCN) EdgeColumns() []string { return k.layered().values.EdgeColumns() }
+
+// EdgeColumns implements ColumnSampler.
+func (k Ladies) EdgeColumns() []string { return k.layered().values.EdgeColumns() }
+
+// Bound implements Sampler.
+func (k FastGCN) Bound(s *graph.Schema, batchSize int) Bound { return k.layered().bound(s, batchSize) }
+
+// Bound implements Sampler.
+func (k Ladies) Bound(s *graph.Schema, batchSize int) Bound { return k.layered().bound(s, batchSize) }
+
+// Open implements Sampler.
+func (k Ladies) Open(env Env) (Worker, error) { return k.layered().open(env, nil) }
+
+// Open implements Sampler. Without Prepare the worker goes over the graph for itself.
+func (k FastGCN) Open(env Env) (Worker, error) {
+	p, err := k.Prepare(context.Background(), env)
+	if err != nil {
+		return nil, err
+	}
+	own := p.(*preparedFastGCN)
+	w, err := own.Open(env)
+	if err != nil {
+		return nil, errors.Join(err, own.Close())
+	}
+	return &closing{w, own}, nil
+}
+
+// preparedFastGCN is FastGCN with the importance of all nodes.
+type preparedFastGCN struct {
+	FastGCN
+	sums   []uint64 // of the importances up to and with each node, as integers
+	behind unified.Buffer
+}
+
+// Prepare implements PreparedSampler: it sums up the importance of all nodes.
+func (k FastGCN) Prepare(ctx context.Context, env Env) (Sampler, error) {
+	if err := k.Validate(env.Graph.Schema()); err != nil {
+		return nil, err
+	}
+	p := &preparedFastGCN{FastGCN: k}
+	p.behind.Options = env.Scratch
+	err := p.behind.Claim(8 * env.Graph.NumNodes())
+	if err == nil {
+		p.sums, err = openByWidth(env,
+			func(ids []int32) ([]uint64, error) { return importances(ctx, k.layered(), env, ids, &p.behind) },
+			func(ids []int64) ([]uint64, error) { return importances(ctx, k.layered(), env, ids, &p.behind) })
+	}
+	if err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return p, nil
+}
+
+// Open implements Sampler.
+func (p *preparedFastGCN) Open(env Env) (Worker, error) { return p.layered().open(env, p.sums) }
+
+// Close frees the sums. No worker may be open.
+func (p *preparedFastGCN) Close() error { return p.behind.Close() }
+
+func (k layered) validate(s *graph.Schema) error {
+	if len(k.nodes) == 0 || len(k.nodes) > maxHops {
+		return fmt.Errorf("%w: %s: %d hops; there must be 1 to %d numbers of nodes", ErrOptions, k.name, len(k.nodes),
+			maxHops)
+	}
+	for h, n := range k.nodes {
+		if n < All || n > math.MaxInt32 {
+			return fmt.Errorf("%w: %s: %d nodes for hop %d: must be -1 (all), 0 (none) or more", ErrOptions, k.name, n,
+				h)
+		}
+	}
+	return k.values.checkColumns(s)
+}
+
+func (k layered) fingerprint() string {
+	text := k.name + " nodes=" + formatList(k.nodes)
+	if k.values.Weight != "" {
+		text += " weight=" + k.values.Weight
+	}
+	return text
+}
+
+// drawn returns how many different nodes a hop of n draws can have.
+func (k layered) drawn(s *graph.Schema, n int) int64 {
+	if n < 0 {
+		return s.NumNodes()
+	}
+	return min(int64(n), s.NumNodes())
+}
+
+func (k layered) bound(s *graph.Schema, batchSize int) Bound {
+	all, most, stage := int64(batchSize), k.candidates(s), int64(0)
+	for _, n := range k.nodes {
+		all = satAdd(all, k.drawn(s, n))
+	}
+	b := boundNodes(s, all)
+	b.Layers, b.Blocks = len(k.nodes), make([][]int64, len(k.nodes))
+	for l := range b.Blocks {
+		b.Blocks[l] = make([]int64, len(s.Edges))
+		for e := range s.Edges {
+			if k.nodes[len(k.nodes)-1-l] != 0 { // parallel edges may all lead to one of the nodes drawn
+				b.Blocks[l][e] = s.Edges[e].Count
+			}
+			b.Edges, stage = satAdd(b.Edges, b.Blocks[l][e]), max(stage, b.Blocks[l][e])
+			b.Arrays = append(b.Arrays, ArrayBound{graph.Column{Name: fmt.Sprintf("weight/%d/%v", l, &s.Edges[e]),
+				DType: unified.Float32}, b.Blocks[l][e]})
+		}
+	}
+	perNode := int64(4)
+	if k.near {
+		perNode += 8
+	} else {
+		b.Shared = satMul(8, s.NumNodes())
+	}
+	b.Scratch = satAdd(b.Scratch, satAdd(satMul(8, stage), satAdd(poolBytes(most), satMul(perNode, most+chunkPicks))))
+	return b
+}
+
+// candidates returns how many different nodes the pool of a hop can have.
+func (k layered) candidates(s *graph.Schema) int64 {
+	if k.near {
+		return min(s.NumNodes(), s.NumEdges())
+	}
+	return min(int64(max(0, slices.Max(k.nodes))), s.NumNodes())
+}
+
+func (k layered) open(env Env, sums []uint64) (Worker, error) {
+	if err := k.validate(env.Graph.Schema()); err != nil {
+		return nil, err
+	}
+	return openByWidth(env,
+		func(ids []int32) (Worker, error) { return openLayered(k, env, ids, sums) },
+		func(ids []int64) (Worker, error) { return openLayered(k, env, ids, sums) })
+}
+
+// layerWorker is an assembly and what draws the nodes of its hops.
+type layerWorker[V nodeID] struct {
+	*assembly[V]
+	pick layerPicker[V]
+}
+
+func openLayered[V nodeID](k layered, env Env, indices []V, sums []uint64) (Worker, error) {
+	values, err := k.values.values(env.Graph)
+	if err != nil {
+		return nil, err
+	}
+	s := env.Graph.Schema()
+	b := k.bound(s, env.BatchSize)
+	a, err := newAssembly(env, indices, AllNodes, false, b)
+	if err != nil {
+		return nil, err
+	}
+	w := &layerWorker[V]{assembly: a}
+	w.pick = layerPicker[V]{a: a, opt: k, values: values, sums: sums}
+	w.pick.pool.init(k.candidates(s), env.Scratch)
+	for _, buf := range w.pick.buffers() {
+		buf.Options = env.Scratch
+	}
+	return w, nil
+}
+
+// Sample implements Worker.
+func (w *layerWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Sample) error {
+	if n := w.layers * len(w.edges); len(out.Arrays) != n {
+		return errArrays(len(out.Arrays), n)
+	}
+	w.pick.out = out
+	if err := w.sample(ctx, req, out, &w.pick); err != nil {
+		return err
+	}
+	for i := range out.Arrays {
+		n := int64(w.made[i/len(w.edges)][i%len(w.edges)].numEdges)
+		var err error
+		if out.Arrays[i].Rows, err = out.ArrayBuffer(i).Tensor(unified.Float32, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close implements Worker.
+func (w *layerWorker[V]) Close() error { return errors.Join(w.close(), w.pick.close()) }

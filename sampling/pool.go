@@ -1,0 +1,55 @@
+package sampling
+
+import (
+	"errors"
+
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// pool numbers nodes of the graph, by fused id, in the order in which they come.
+type pool[V nodeID] struct {
+	table  hashMap[V]
+	nodes  list[V] // fused ids
+	behind unified.Buffer
+}
+
+// poolBytes is what a pool of so many nodes takes.
+func poolBytes(nodes int64) int64 {
+	nodes = satAdd(nodes, chunkPicks) // which may all be there already
+	return satAdd(satMul(16, hashSlots(nodes)), satMul(8, nodes))
+}
+
+// init says how memory is taken, for so many nodes at most.
+func (p *pool[V]) init(most int64, memory pinned.Options) {
+	p.table.most = hashSlots(satAdd(most, chunkPicks))
+	p.table.buf.Options, p.behind.Options = memory, memory
+}
+
+func (p *pool[V]) close() error { return errors.Join(p.table.close(), p.behind.Close()) }
+
+// begin empties the pool.
+func (p *pool[V]) begin() error {
+	p.nodes.n = 0
+	return p.table.begin()
+}
+
+// add writes the number of each id to at; ids that are new get the next ones.
+func (p *pool[V]) add(ids []V, at []int32) (err error) {
+	if err := p.table.grow(len(ids), []list[V]{p.nodes}); err != nil {
+		return err
+	}
+	want := int64(p.nodes.n + len(ids) + 1)
+	if p.nodes.ids, err = unified.Grow[V](&p.behind, want, int64(p.nodes.n)); err != nil {
+		return err
+	}
+	p.table.prefetch(ids)
+	p.table.relabel(ids, at, &p.nodes)
+	return nil
+}
+
+// find writes the number of each id to at, -1 for those that are not in the pool.
+func (p *pool[V]) find(ids []V, at []int32) {
+	p.table.prefetch(ids)
+	p.table.find(ids, at)
+}

@@ -152,31 +152,12 @@ func floatAt(t unified.Tensor) (at func(i int64) float64, ok bool) {
 		return func(i int64) float64 { return v[i] }, true
 	case unified.BFloat16:
 		v, _ := unified.View[unified.BHalf](t)
-		return func(i int64) float64 { return float64(math.Float32frombits(uint32(v[i]) << 16)) }, true
+		return func(i int64) float64 { return float64(v[i].Float32()) }, true
 	case unified.Float16:
 		v, _ := unified.View[unified.Half](t)
-		return func(i int64) float64 { return halfToFloat(uint16(v[i])) }, true
+		return func(i int64) float64 { return float64(v[i].Float32()) }, true
 	}
 	return nil, false
-}
-
-// halfToFloat widens an IEEE 754 binary16 number.
-func halfToFloat(h uint16) float64 {
-	exp, frac := int(h>>10&31), float64(h&1023)
-	v := math.Ldexp(1+frac/1024, exp-15)
-	switch exp {
-	case 0:
-		v = math.Ldexp(frac/1024, -14)
-	case 31:
-		v = math.Inf(1)
-		if frac != 0 {
-			v = math.NaN()
-		}
-	}
-	if h>>15 != 0 {
-		return -v
-	}
-	return v
 }
 
 func (c *checker) addStrings(f *checkedFile) {

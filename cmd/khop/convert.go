@@ -9,6 +9,7 @@ import (
 	"github.com/khop-gnn/khop/formats/convert"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/paths"
+	"github.com/khop-gnn/khop/unified"
 )
 
 type convertCmd struct {
@@ -24,6 +25,7 @@ type convertCmd struct {
 	Relations  bool     `name:"relations-as-types" help:"Make an edge type of each relation of a knowledge graph."`
 	Features   string   `placeholder:"FILE" help:".npy file with a row of features a node."`
 	Labels     string   `placeholder:"FILE" help:".npy file with a label a node."`
+	FeatureDT  string   `name:"feature-dtype" enum:"as-is,float16,bfloat16,int8" default:"as-is" help:"${enum}."`
 	Columns    []string `placeholder:"NAME" help:"Names of an edge list's fields, in order."`
 	IDs        string   `name:"ids" enum:"auto,numbers,names" default:"auto" help:"Kind of its ids: ${enum}."`
 	SkipBad    int64    `placeholder:"N" help:"Leave out up to N bad lines of an edge list, and list them."`
@@ -58,6 +60,9 @@ func (c *convertCmd) Run(env *environment) error {
 		Merge: map[string]convert.Merge{"first": convert.MergeFirst, "sum": convert.MergeSum,
 			"max": convert.MergeMax}[c.Dedupe],
 		Loops: map[string]convert.Loops{"drop": convert.DropLoops, "add": convert.AddLoops}[c.SelfLoops],
+	}
+	if c.FeatureDT != "as-is" {
+		opt.FeatureDType, _ = unified.ParseDType(c.FeatureDT)
 	}
 	var err error
 	if opt.MemoryLimit, err = c.MaxMemory.forData(); err == nil {

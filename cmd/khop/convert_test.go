@@ -1,10 +1,17 @@
 package main
 
 import (
+	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/unified"
 )
 
 // textFile writes a file of a test's own.
@@ -42,4 +49,69 @@ func expectStrings(t *testing.T, v any) string {
 		all = append(all, s.(string))
 	}
 	return strings.Join(all, "\n")
+}
+
+func TestConvertStoresFeaturesInFewerBytes(t *testing.T) {
+	const nodes, width = 50, 7
+	r := rand.New(rand.NewPCG(3, 4))
+	features := make([]float32, nodes*width)
+	for i := range features {
+		features[i] = float32(r.NormFloat64() * 10)
+	}
+	clear(features[:width]) // a row of zeros
+	src := textFile(t, "edges.txt", "0 1\n49 0\n")
+	table := textFile(t, "x.npy", string(expect.NPY(features, nodes, width)))
+	within := map[string]float64{"float16": 0x1p-11, "bfloat16": 0x1p-8, "int8": 0.5 / 127}
+	for dtype, most := range within {
+		out := filepath.Join(t.TempDir(), "out.khop")
+		res := object(t, "convert", src, out, "--features", table, "--feature-dtype", dtype, "--json")
+		notes := expectStrings(t, res["notes"])
+		if !strings.Contains(notes, `50 rows of "feature" are stored as `+dtype) {
+			t.Errorf("%s: notes %s", dtype, notes)
+		}
+		must(t, "check", out)
+		ds, err := formats.Open(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		col, _ := ds.Graph().NodeColumn(0, "feature")
+		if col.DType().String() != dtype {
+			t.Errorf("%s: stored as %v", dtype, col.DType())
+		}
+		scales, _ := ds.Graph().NodeColumn(0, "feature_scale")
+		for i, want := range features {
+			row := features[i/width*width : i/width*width+width]
+			bound := most * math.Abs(float64(want))
+			if dtype == "int8" {
+				bound = most * 1.001 * float64(max(slices.Max(row), -slices.Min(row)))
+			}
+			if got := stored(col, scales, i, width); math.Abs(float64(got-want)) > bound {
+				t.Fatalf("%s: element %d is %g, not %g", dtype, i, got, want)
+			}
+		}
+		if err := ds.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	table = textFile(t, "x.npy", string(expect.NPY([]float32{1, 70000, 3, 4}, 2, 2)))
+	_, err, code := khop(t, "convert", textFile(t, "edges.txt", "0 1\n"), filepath.Join(t.TempDir(), "x"), "--features",
+		table, "--feature-dtype", "float16")
+	if code != exitFailed || !strings.Contains(err, `column "feature": row 0: 70000 does not fit float16`) {
+		t.Errorf("an overflow: status %d, %s", code, err)
+	}
+}
+
+// stored returns the number that an element stands for.
+func stored(col, scales unified.Tensor, i, width int) float32 {
+	switch col.DType() {
+	case unified.Float16:
+		v, _ := unified.View[unified.Half](col)
+		return v[i].Float32()
+	case unified.BFloat16:
+		v, _ := unified.View[unified.BHalf](col)
+		return v[i].Float32()
+	}
+	v, _ := unified.View[int8](col)
+	s, _ := unified.View[float32](scales)
+	return float32(v[i]) * s[i/width]
 }

@@ -83,6 +83,9 @@ type Options struct {
 	Columns []string
 	// IDs says what the ids of an edge list are: "auto" (or ""), "numbers", "names".
 	IDs string
+	// FeatureDType is what rows of floating-point numbers a node are stored as: Float16, BFloat16, or Int8 with a scale
+	// a row in a column of its own, "feature_scale" for "feature". Invalid: as they are.
+	FeatureDType unified.DType
 	// SkipBad is how many bad lines of a text may be left out. Result counts them, and its notes name the first.
 	SkipBad int64
 	// DryRun reads the source and says what would be written and taken, but writes nothing. Result's counts of edges
@@ -239,7 +242,10 @@ func (c *conversion) read(ctx context.Context, t *source.Tree) (err error) {
 		return err
 	}
 	c.graph.Notes = append(c.graph.Notes, c.skips.Notes()...)
-	if err = c.addTables(ctx); err != nil {
+	if err = c.addTables(ctx); err == nil {
+		err = c.narrow()
+	}
+	if err != nil {
 		err = errors.Join(err, c.graph.Close())
 	}
 	return err

@@ -186,14 +186,17 @@ func (f *leaf) sort() error {
 	if r.keys == nil {
 		f.keys = words(cut(n * keyBytes))
 	}
-	var times []uint64
+	var t timed
 	tmp := words(cut(n * keyBytes))
 	if s.opt.ByTime >= 0 {
-		times = words(cut(n * keyBytes))
+		t.times, t.keys = words(cut(n*keyBytes)), words(cut(n*keyBytes))
 	}
 	var tmpNumbers []uint32
 	if s.record > 0 {
 		f.numbers, tmpNumbers = narrow(cut(4*n)), narrow(cut(4*n))
+	}
+	if s.opt.ByTime >= 0 {
+		t.place = narrow(cut(4 * n))
 	}
 	if r.keys != nil {
 		lo, hi := int64(r.starts[f.part]), int64(r.starts[f.part+1])
@@ -210,7 +213,7 @@ func (f *leaf) sort() error {
 	csc.SortKeys(f.keys, tmp, f.numbers, tmpNumbers, l.shift)
 	f.merge()
 	if s.opt.ByTime >= 0 {
-		f.byTime(tmp[:len(f.keys)], times[:len(f.keys)], tmpNumbers[:len(f.keys)])
+		f.byTime(tmp[:len(f.keys)], tmpNumbers[:len(f.keys)], t)
 	}
 	return nil
 }
@@ -229,12 +232,18 @@ func (f *leaf) load() error {
 	return nil
 }
 
+// timed is the memory that ordering by time takes besides.
+type timed struct {
+	times, keys []uint64
+	place       []uint32 // of each edge in keys
+}
+
 // byTime orders what is ordered by (destination, type, source) by (destination, type, time, source).
-func (f *leaf) byTime(tmp, times []uint64, tmpNumbers []uint32) {
-	s := f.l.s
+func (f *leaf) byTime(tmp []uint64, tmpNumbers []uint32, t timed) {
+	s, n := f.l.s, len(f.keys)
 	c := s.opt.ByTime
-	place := make([]uint32, len(f.keys)) // of each edge in keys
-	keys := append([]uint64(nil), f.keys...)
+	times, keys, place := t.times[:n], t.keys[:n], t.place[:n]
+	copy(keys, f.keys)
 	for i, n := range f.numbers {
 		place[i] = uint32(i)
 		times[i] = ordered(f.rows[int64(n)*s.record+s.places[c]:], s.opt.Columns[c].DType)

@@ -86,7 +86,7 @@ func (s *Sorter) leafBytes(record bool) int64 {
 		n += 8 // numbers of records, twice
 	}
 	if s.opt.ByTime >= 0 {
-		n += keyBytes
+		n += 2*keyBytes + 4 // times, the keys once more, and their places
 	}
 	if record {
 		n += keyBytes + s.record

@@ -1,0 +1,211 @@
+package convert
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+
+	"github.com/khop-gnn/khop/formats/source"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/csc"
+	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// scaleSuffix is what the column of the scales of an int8 column is named by: a value is its number times the scale of
+// its row.
+const scaleSuffix = "_scale"
+
+// narrow stores the rows of floating-point numbers as FeatureDType.
+func (c *conversion) narrow() error {
+	to := c.opt.FeatureDType
+	if to == unified.Invalid {
+		return nil
+	}
+	if to != unified.Float16 && to != unified.BFloat16 && to != unified.Int8 {
+		return fmt.Errorf("%w: features are stored as float16, bfloat16 or int8, not as %v", ErrOptions, to)
+	}
+	narrowed := 0
+	for t := range c.graph.Nodes {
+		n := &c.graph.Nodes[t]
+		for i, col := range n.Columns {
+			if len(col.Shape) == 0 || !floating(col.DType) || col.DType.Size() <= to.Size() {
+				continue
+			}
+			narrowed++
+			n.Columns[i] = c.narrowed(col, to, n.Count)
+			if to == unified.Int8 {
+				scale := graph.Column{Name: col.Name + scaleSuffix, DType: unified.Float32}
+				n.Columns = append(n.Columns, source.Column{Column: scale, Write: c.narrowWriter(col, unified.Float32)})
+			}
+		}
+	}
+	if narrowed == 0 {
+		c.graph.Note("no column has rows of floating-point numbers that %v makes smaller: all stay as they are", to)
+	}
+	return nil
+}
+
+func floating(t unified.DType) bool {
+	return t == unified.Float16 || t == unified.BFloat16 || t == unified.Float32 || t == unified.Float64
+}
+
+// narrowed returns a column with other elements.
+func (c *conversion) narrowed(col source.Column, to unified.DType, rows int64) source.Column {
+	c.graph.Note("%d rows of %q are stored as %v, not as %v: %s in place of %s", rows, col.Name, to, col.DType,
+		machine.Bytes(rows*col.Width()*to.Size()), machine.Bytes(rows*col.RowBytes()))
+	as := col.Column
+	as.DType = to
+	return source.Column{Column: as, Write: c.narrowWriter(col, to)}
+}
+
+// narrowWriter writes the rows of a column as another type; Float32 stands for the scales of int8.
+func (c *conversion) narrowWriter(col source.Column, to unified.DType) func(context.Context, io.Writer) error {
+	return func(ctx context.Context, w io.Writer) error {
+		n := &narrower{w: w, path: c.src, col: &col.Column, to: to}
+		return col.Write(ctx, n)
+	}
+}
+
+// narrower takes rows of a column in pieces of any length, and passes them on as another type.
+type narrower struct {
+	w    io.Writer
+	path string
+	col  *graph.Column
+	to   unified.DType
+	row  int64  // that comes next
+	rest []byte // its first bytes
+	out  []byte
+}
+
+// narrowPiece is how many bytes of rows are narrowed at once, about.
+const narrowPiece = 1 << 20
+
+// Write implements io.Writer.
+func (n *narrower) Write(p []byte) (int, error) {
+	taken, row := len(p), int(n.col.RowBytes())
+	if len(n.rest) > 0 {
+		more := min(row-len(n.rest), len(p))
+		n.rest, p = append(n.rest, p[:more]...), p[more:]
+		if len(n.rest) < row {
+			return taken, nil
+		}
+		if err := n.put(n.rest); err != nil {
+			return 0, err
+		}
+		n.rest = n.rest[:0]
+	}
+	for len(p) >= row {
+		k := min(max(narrowPiece/row, 1), len(p)/row) * row
+		if err := n.put(p[:k]); err != nil {
+			return 0, err
+		}
+		p = p[k:]
+	}
+	n.rest = append(n.rest, p...)
+	return taken, nil
+}
+
+// put passes on whole rows, on all cores.
+func (n *narrower) put(p []byte) error {
+	from, width := n.col.RowBytes(), n.col.Width()*n.to.Size()
+	if n.to == unified.Float32 {
+		width = 4
+	}
+	rows := int64(len(p)) / from
+	if need := int(rows * width); cap(n.out) < need {
+		n.out = make([]byte, need)
+	}
+	out := n.out[:rows*width]
+	workers := max(1, min(int64(machine.Workers()), int64(len(p))/(64<<10)))
+	if err := csc.Parallel(int(workers), func(w int) error {
+		lo, hi := rows*int64(w)/workers, rows*int64(w+1)/workers
+		values := make([]float32, n.col.Width())
+		for r := lo; r < hi; r++ {
+			widenRow(values, p[r*from:(r+1)*from], n.col.DType)
+			if err := narrowRow(out[r*width:(r+1)*width], values, n.to); err != nil {
+				return source.Error(n.path, n.col.Name, n.row+r, "choose another --feature-dtype", err)
+			}
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	n.row += rows
+	_, err := n.w.Write(out)
+	return err
+}
+
+// widenRow makes elements float32.
+func widenRow(to []float32, from []byte, t unified.DType) {
+	switch t {
+	case unified.Float32:
+		for i := range to {
+			to[i] = math.Float32frombits(binary.LittleEndian.Uint32(from[4*i:]))
+		}
+	case unified.Float64:
+		for i := range to {
+			to[i] = float32(math.Float64frombits(binary.LittleEndian.Uint64(from[8*i:])))
+		}
+	case unified.Float16:
+		for i := range to {
+			to[i] = unified.Half(binary.LittleEndian.Uint16(from[2*i:])).Float32()
+		}
+	default:
+		for i := range to {
+			to[i] = unified.BHalf(binary.LittleEndian.Uint16(from[2*i:])).Float32()
+		}
+	}
+}
+
+// narrowRow stores a row; to is Float32 for the scale alone.
+func narrowRow(out []byte, row []float32, to unified.DType) error {
+	switch to {
+	case unified.Float16:
+		for i, x := range row {
+			h := unified.HalfOf(x)
+			if h&0x7FFF == 0x7C00 && !math.IsInf(float64(x), 0) {
+				return fmt.Errorf("%g does not fit float16", x)
+			}
+			binary.LittleEndian.PutUint16(out[2*i:], uint16(h))
+		}
+	case unified.BFloat16:
+		for i, x := range row {
+			h := unified.BHalfOf(x)
+			if h&0x7FFF == 0x7F80 && !math.IsInf(float64(x), 0) {
+				return fmt.Errorf("%g does not fit bfloat16", x)
+			}
+			binary.LittleEndian.PutUint16(out[2*i:], uint16(h))
+		}
+	default:
+		scale, err := scaleOf(row)
+		if err != nil {
+			return err
+		}
+		if to == unified.Float32 {
+			binary.LittleEndian.PutUint32(out, math.Float32bits(scale))
+			return nil
+		}
+		for i, x := range row {
+			out[i] = 0
+			if scale > 0 {
+				out[i] = byte(int8(max(-127, min(127, math.RoundToEven(float64(x)/float64(scale))))))
+			}
+		}
+	}
+	return nil
+}
+
+// scaleOf returns what the greatest number of a row is 127 times of.
+func scaleOf(row []float32) (float32, error) {
+	most := float32(0)
+	for _, x := range row {
+		if x != x || math.IsInf(float64(x), 0) {
+			return 0, fmt.Errorf("%g cannot be stored as int8", x)
+		}
+		most = max(most, x, -x)
+	}
+	return most / 127, nil
+}

@@ -63,9 +63,9 @@ func floats(g *graph.Graph, name string) (to []float64) {
 
 // oracleChoose is docs/sampling.md, "Edges that may be followed" and "By weight", for one destination whose edges of
 // the type are run.
-func oracleChoose(g *graph.Graph, n Neighbor, req *Request, k, h, e int, index uint64, asOf int64,
+func oracleChoose(g *graph.Graph, n Neighbor, req *Request, k, h, e int, key, index uint64, asOf int64,
 	run []int64) (picks []int64) {
-	v, key := valuesOf(g, n), g.Schema().Edges[e].Key
+	v := valuesOf(g, n)
 	draws := func(p rng.Purpose) uint64 {
 		s := rng.Stream(rng.StageKey(req.Rand.key, key, p, uint8(h)), index)
 		if n.Time.on() {

@@ -23,6 +23,9 @@ var sharedNeighborKernels device.Shared[*neighborKernels]
 
 // OnDevice implements PartlyOnDevice.
 func (n Neighbor) OnDevice() error {
+	if n.Together {
+		return fmt.Errorf("%w: a fan-out over all edge types together is for the CPU", ErrOptions)
+	}
 	if n.chooses() {
 		return fmt.Errorf("%w: weights, masks, shares and times of neighbours are for the CPU", ErrOptions)
 	}

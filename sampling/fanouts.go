@@ -166,6 +166,7 @@ func (p plan) bound(s *graph.Schema, batchSize int, n Neighbor) (lists []int64, 
 			}
 			reached[et.Src] = satAdd(reached[et.Src], picks)
 		}
+		n.capTogether(s, fanouts, lists, fresh, reached)
 		for t := range lists {
 			grown := min(satAdd(lists[t], reached[t]), s.Nodes[t].Count)
 			lists[t], fresh[t] = grown, grown-lists[t]

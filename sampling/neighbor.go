@@ -70,6 +70,9 @@ type Neighbor struct {
 	Share float64
 	// Time follows the edges of the past only. The zero value follows all.
 	Time Temporal
+	// Together makes each fan-out one for all in-edges of a destination, whatever their types, in place of one for
+	// each edge type. Not with PerType, nor with times of nodes.
+	Together bool
 	// Frontier says which nodes a hop expands.
 	Frontier Frontier
 	// Disjoint keeps the trees of a batch's items apart: a node is in a list once for every tree that reaches it, and
@@ -86,15 +89,15 @@ func (n Neighbor) Validate(s *graph.Schema) error {
 	if !(n.Share >= 0 && n.Share <= 1) {
 		return fmt.Errorf("%w: share %v: must be above 0 and up to 1, or 0 for none", ErrOptions, n.Share)
 	}
-	if err := errors.Join(n.checkColumns(s), n.checkTimes(s)); err != nil {
+	if err := errors.Join(n.checkColumns(s), n.checkTimes(s), n.checkTogether()); err != nil {
 		return err
 	}
 	_, err := newPlan(s, n.Fanouts, n.PerType)
 	return err
 }
 
-// CanExclude implements Excluder: without Weight, Mask and Share.
-func (n Neighbor) CanExclude() bool { return !n.chooses() }
+// CanExclude implements Excluder: without Weight, Mask, Share and Together.
+func (n Neighbor) CanExclude() bool { return !n.chooses() && !n.Together }
 
 // Expands implements FrontierSampler.
 func (n Neighbor) Expands() Frontier { return n.Frontier }
@@ -111,6 +114,9 @@ func (n Neighbor) Fingerprint() string {
 	}
 	if n.Mask != "" {
 		text += " mask=" + n.Mask
+	}
+	if n.Together {
+		text += " together=true"
 	}
 	if n.Share != 0 {
 		text += fmt.Sprintf(" share=%v", n.Share)
@@ -153,7 +159,9 @@ func (n Neighbor) Bound(s *graph.Schema, batchSize int) Bound {
 	} else {
 		b.Scratch = satAdd(b.Scratch, scratchBytes[int64](s, b))
 	}
-	if n.chooses() {
+	if n.Together {
+		b.Scratch = satAdd(b.Scratch, n.togetherBytes(s, p, b))
+	} else if n.chooses() {
 		b.Scratch = satAdd(b.Scratch, n.chooseBytes(s, p, blocks))
 	} else if !n.Replace {
 		b.Scratch = satAdd(b.Scratch, 8*p.manyPicks(s))
@@ -182,17 +190,28 @@ func openNeighbor[V nodeID](opt Neighbor, env Env, indices []V) (Worker, error) 
 	if err != nil {
 		return nil, err
 	}
-	if opt.chooses() {
-		c, err := newChoosePicker(a, opt, p, env)
-		if err != nil {
-			return nil, errors.Join(err, a.close())
-		}
-		if opt.Time.on() {
-			c.lookAtTimes(env)
-		}
-		return &worker[V]{a, c}, nil
+	var pick picker[V]
+	if opt.Together {
+		pick, err = newTogetherPicker(a, opt, p, env)
+	} else {
+		pick, err = newPicker(a, opt, p, env)
 	}
-	w := &neighborPicker[V]{a: a, plan: p, replace: opt.Replace}
-	w.picks.Options = env.Scratch
-	return &worker[V]{a, w}, nil
+	if err != nil {
+		return nil, errors.Join(err, a.close())
+	}
+	return &worker[V]{a, pick}, nil
+}
+
+// newPicker returns what picks among the edges of one type.
+func newPicker[V nodeID](a *assembly[V], opt Neighbor, p plan, env Env) (picker[V], error) {
+	if !opt.chooses() {
+		w := &neighborPicker[V]{a: a, plan: p, replace: opt.Replace}
+		w.picks.Options = env.Scratch
+		return w, nil
+	}
+	c, err := newChoosePicker(a, opt, p, env)
+	if err == nil && opt.Time.on() {
+		c.lookAtTimes(env)
+	}
+	return c, err
 }

@@ -161,11 +161,24 @@ func oracleFanout(n Neighbor, e *graph.EdgeType, hop int) int {
 func oraclePick(g *graph.Graph, runs edgeRuns, n Neighbor, req *Request, k, h, e int, v rooted) []int64 {
 	et := &g.Schema().Edges[e]
 	run := runs[[2]int64{v.id + g.Offset(et.Dst), int64(e)}]
-	index := uint64(v.id + v.tree*g.Schema().Nodes[et.Dst].Count)
-	if n.chooses() {
-		return oracleChoose(g, n, req, k, h, e, index, v.time, run)
+	if n.Together { // those of this type, of the picks among all
+		run = nil
+		for pos := g.Indptr()[v.id+g.Offset(et.Dst)]; pos < g.Indptr()[v.id+g.Offset(et.Dst)+1]; pos++ {
+			run = append(run, pos)
+		}
+		picks := slices.Sorted(slices.Values(oraclePickOf(g, n, req, k, h, e, v, run, g.Schema().Nodes[et.Dst].Key)))
+		return slices.DeleteFunc(picks, func(pos int64) bool { return typeAt(g, pos) != e })
 	}
-	stream := rng.Stream(rng.StageKey(req.Rand.key, et.Key, rng.Pick, uint8(h)), index)
+	return oraclePickOf(g, n, req, k, h, e, v, run, et.Key)
+}
+
+// oraclePickOf picks among the edges of a run, with the draws of a type.
+func oraclePickOf(g *graph.Graph, n Neighbor, req *Request, k, h, e int, v rooted, run []int64, key uint64) []int64 {
+	index := uint64(v.id + v.tree*g.Schema().Nodes[g.Schema().Edges[e].Dst].Count)
+	if n.chooses() {
+		return oracleChoose(g, n, req, k, h, e, key, index, v.time, run)
+	}
+	stream := rng.Stream(rng.StageKey(req.Rand.key, key, rng.Pick, uint8(h)), index)
 	var picks []uint64
 	switch {
 	case k < 0:

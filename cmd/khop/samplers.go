@@ -22,10 +22,10 @@ type samplerRow struct {
 // default. Tests then name what is missing: a case in TestSamplersThroughEveryDoor, the flags in docs/cli.md and in
 // integrations/python/src/khop/options.py, and a case in its test_samplers.py.
 var samplers = []samplerRow{
-	{"neighbor", "neighbours, uniformly or by weight", "fanouts frontier replace disjoint weight mask share",
-		(*samplerFlags).neighbor},
-	{"temporal", "neighbours of the past", "fanouts frontier replace disjoint weight mask share time node-time " +
-		"time-rules window recent half-life chain as-of", (*samplerFlags).temporal},
+	{"neighbor", "neighbours, uniformly or by weight", "fanouts frontier replace disjoint weight mask share " +
+		"together", (*samplerFlags).neighbor},
+	{"temporal", "neighbours of the past", "fanouts frontier replace disjoint weight mask share together time " +
+		"node-time time-rules window recent half-life chain as-of", (*samplerFlags).temporal},
 	{"labor", "neighbours that destinations share, LABOR-0",
 		"fanouts frontier poisson layer-dependent batch-dependency", (*samplerFlags).labor},
 	{"fastgcn", "nodes of a hop from the whole graph", "layer-nodes weight", (*samplerFlags).fastgcn},

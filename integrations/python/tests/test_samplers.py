@@ -12,6 +12,8 @@ CASES = [
     ("sbm", {}, []),
     ("sbm", dict(sampler="neighbor", fanouts=[4, 3], replace=True), ["--sampler=neighbor", "--fanouts=4,3", "--replace"]),
     ("typed", dict(fanouts={"cites": [4, 3], "*": [2, 2]}, frontier="new", disjoint=True), ["--fanouts=cites=4,3;*=2,2", "--frontier=new", "--disjoint"]),
+    ("typed", dict(fanouts=[5, 3], together=True), ["--fanouts=5,3", "--together"]),
+    ("columns", dict(sampler="temporal", fanouts=[4], as_of=60, together=True), ["--sampler=temporal", "--fanouts=4", "--as-of=60", "--together"]),
     ("columns", dict(fanouts=[4, 3], weight="weight", mask="mask", share=0.5), ["--fanouts=4,3", "--weight=weight", "--mask=mask", "--share=0.5"]),
     (
         "columns",

@@ -38,6 +38,7 @@ class SamplerOptions(TypedDict, total=False):
     weight: str  # neighbor, temporal, fastgcn, ladies: a column of the edges, as mask and time
     mask: str  # neighbor, temporal
     share: float  # neighbor, temporal
+    together: bool  # neighbor, temporal
     time: str  # temporal
     node_time: str  # temporal
     time_rules: Sequence[str]  # temporal: "not-after", "before", "any"

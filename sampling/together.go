@@ -1,0 +1,216 @@
+package sampling
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// togetherPicker lets another picker choose among all in-edges of a destination, whatever their types, and deals the
+// picks out to the edge types.
+type togetherPicker[V nodeID] struct {
+	a    *assembly[V]
+	all  *assembly[V] // in whose schema each node type has one edge type, of all edges into it
+	each picker[V]    // over all
+	sort bool         // picks of a destination do not ascend
+
+	dealt []dealt[V] // [node type]
+	made  []int64    // picks of the stage at hand
+	n     int
+	done  int
+	mem   unified.Buffer
+	chunk chunk[V]
+}
+
+// dealt is the picks of the destinations of one node type at a hop.
+type dealt[V nodeID] struct {
+	st    stage[V]
+	known bool    // they are those of the hop at hand
+	picks []int64 // destination by destination
+	ends  []int32 // [destination] of the list, from st.lo on
+	next  []int32 // [destination] of its picks, the first that no edge type has had
+
+	pickMem, endMem, nextMem unified.Buffer
+}
+
+// checkTogether refuses what a fan-out over all edge types cannot do.
+func (n Neighbor) checkTogether() error {
+	switch {
+	case !n.Together:
+		return nil
+	case n.PerType != nil:
+		return fmt.Errorf("%w: a fan-out over all edge types together, and fan-outs of single ones", ErrOptions)
+	case n.Time.Node != "":
+		return fmt.Errorf("%w: times of nodes with a fan-out over all edge types together, whose sources have "+
+			"different types: name times of edges", ErrOptions)
+	}
+	return nil
+}
+
+// ofNodeTypes returns a plan by node type of the destination.
+func (p plan) ofNodeTypes(s *graph.Schema, all []int) plan {
+	by := make(plan, len(p))
+	for h := range by {
+		by[h] = slices.Repeat([]int{all[h]}, len(s.Nodes))
+	}
+	return by
+}
+
+// allEdges returns an assembly of the same graph, for a picker alone, where each node type has one edge type.
+func (a *assembly[V]) allEdges() *assembly[V] {
+	s := &graph.Schema{Nodes: a.schema.Nodes, EdgeColumns: a.schema.EdgeColumns}
+	for t := range s.Nodes {
+		in := graph.EdgeType{Relation: "all", Target: s.Nodes[t].Name, Dst: t, Key: s.Nodes[t].Key,
+			Count: int64(len(a.indices))}
+		if len(a.schema.Edges) == 1 {
+			in.Order = a.schema.Edges[0].Order
+		}
+		s.Edges = append(s.Edges, in)
+	}
+	b := &assembly[V]{graph: a.graph, schema: s, indptr: a.indptr, indices: a.indices, lists: a.lists, forest: a.forest}
+	b.starts.Options, b.counts.Options = a.starts.Options, a.counts.Options
+	return b
+}
+
+func newTogetherPicker[V nodeID](a *assembly[V], opt Neighbor, p plan, env Env) (picker[V], error) {
+	w := &togetherPicker[V]{a: a, all: a.allEdges(), sort: opt.Replace, dealt: make([]dealt[V], len(a.lists)),
+		chunk: newChunk[V]()}
+	var err error
+	w.each, err = newPicker(w.all, opt, p.ofNodeTypes(a.schema, opt.Fanouts), env)
+	w.mem.Options = env.Scratch
+	for t := range w.dealt {
+		for _, b := range []*unified.Buffer{&w.dealt[t].pickMem, &w.dealt[t].endMem, &w.dealt[t].nextMem} {
+			b.Options = env.Scratch
+		}
+	}
+	return w, err
+}
+
+// capTogether lowers what a hop reaches, by node type, to what all destinations pick together.
+func (n Neighbor) capTogether(s *graph.Schema, fanouts []int, lists, fresh, reached []int64) {
+	if !n.Together || len(fanouts) == 0 || fanouts[0] < 0 {
+		return
+	}
+	if n.Frontier == NewNodes {
+		lists = fresh
+	}
+	total := int64(0)
+	for t := range s.Nodes {
+		total = satAdd(total, satMul(lists[t], int64(fanouts[0])))
+	}
+	for t := range reached {
+		reached[t] = min(reached[t], total)
+	}
+}
+
+// togetherBytes is what a togetherPicker takes beyond the assembly.
+func (n Neighbor) togetherBytes(s *graph.Schema, p plan, b Bound) int64 {
+	most := int64(0) // picks of a hop
+	for _, layer := range b.Blocks {
+		sum := int64(0)
+		for _, edges := range layer {
+			sum = satAdd(sum, edges)
+		}
+		most = max(most, sum)
+	}
+	all := *s
+	all.Edges = []graph.EdgeType{{Count: s.NumEdges()}}
+	bytes := satAdd(satMul(16, most), satMul(2*4+2*8, satAdd(b.Nodes, int64(len(s.Nodes))))) // also ranges of columns
+	by := p.ofNodeTypes(s, n.Fanouts)
+	if n.chooses() {
+		return satAdd(bytes, n.chooseBytes(&all, by, [][]int64{{most}}))
+	}
+	if !n.Replace {
+		by = plan{slices.Repeat([]int{slices.Max(n.Fanouts)}, 1)}
+		bytes = satAdd(bytes, 8*by.manyPicks(&all))
+	}
+	return bytes
+}
+
+func (p *togetherPicker[V]) close() error {
+	errs := []error{p.each.close(), p.all.starts.Close(), p.all.counts.Close(), p.mem.Close()}
+	for t := range p.dealt {
+		d := &p.dealt[t]
+		errs = append(errs, d.pickMem.Close(), d.endMem.Close(), d.nextMem.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (p *togetherPicker[V]) hop(r Rand, frontiers []stage[V]) error {
+	for t := range p.dealt {
+		p.dealt[t].known = false
+	}
+	return p.each.hop(r, frontiers)
+}
+
+// deal makes all picks of the destinations of a stage.
+func (p *togetherPicker[V]) deal(st *stage[V], d *dealt[V]) (err error) {
+	d.st = *st
+	d.st.edgeType, d.st.have, d.known = st.dstType, 0, true
+	if d.ends, err = unified.Grow[int32](&d.endMem, int64(st.hi)+1, 0); err != nil {
+		return err
+	}
+	if d.next, err = unified.Grow[int32](&d.nextMem, int64(st.hi)+1, 0); err != nil {
+		return err
+	}
+	d.next[st.lo] = 0
+	total, err := p.each.count(&d.st, d.ends[:st.hi])
+	if err != nil {
+		return err
+	}
+	if total > maxBlockEdges {
+		return errTooManyEdges(total)
+	}
+	if st.lo < st.hi {
+		copy(d.next[st.lo+1:st.hi], d.ends[st.lo:st.hi-1])
+	}
+	if d.picks, err = unified.Grow[int64](&d.pickMem, total, 0); err != nil {
+		return err
+	}
+	for n := int64(0); n < total; n += int64(p.chunk.n) {
+		p.each.fill(&p.chunk)
+		copy(d.picks[n:], p.chunk.pos[:p.chunk.n])
+	}
+	if p.sort {
+		for i := st.lo; i < st.hi; i++ {
+			slices.Sort(d.picks[d.next[i]:d.ends[i]])
+		}
+	}
+	return nil
+}
+
+func (p *togetherPicker[V]) count(st *stage[V], ends []int32) (int64, error) {
+	d := &p.dealt[st.dstType]
+	if !d.known {
+		if err := p.deal(st, d); err != nil {
+			return 0, err
+		}
+	}
+	p.n, p.done = 0, 0
+	var err error
+	if n := len(d.picks); n > 0 {
+		if p.made, err = unified.Grow[int64](&p.mem, int64(n), 0); err != nil {
+			return 0, err
+		}
+	}
+	several := len(p.a.schema.Edges) > 1
+	for i := st.lo; i < st.hi; i++ {
+		at := d.next[i]
+		for ; at < d.ends[i] && (!several || p.a.types.at(d.picks[at]) == st.edgeType); at++ {
+			p.made[p.n] = d.picks[at]
+			p.n++
+		}
+		d.next[i] = at
+		ends[i] = int32(st.have + p.n)
+	}
+	return int64(st.have + p.n), nil
+}
+
+func (p *togetherPicker[V]) fill(c *chunk[V]) {
+	c.n = copy(c.pos, p.made[p.done:p.n])
+	prefetchPicks(p.a.indices, c.pos[:c.n], 0, int64(len(p.a.indices)))
+	p.done += c.n
+}

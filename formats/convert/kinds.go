@@ -1,7 +1,6 @@
 package convert
 
 import (
-	"bytes"
 	"fmt"
 	"path"
 	"slices"
@@ -16,12 +15,14 @@ import (
 	"github.com/khop-gnn/khop/formats/npz"
 	"github.com/khop-gnn/khop/formats/ogb"
 	"github.com/khop-gnn/khop/formats/source"
+	"github.com/khop-gnn/khop/formats/tables"
 	"github.com/khop-gnn/khop/formats/triples"
 	"github.com/khop-gnn/khop/internal/paths"
 )
 
 // readers are tried in order; the last takes any text.
 var readers = []source.Reader{
+	tables.Reader{},
 	ogb.Reader{},
 	triples.Reader{},
 	musae.Reader{},
@@ -111,10 +112,6 @@ func guess(t *source.Tree) string {
 		return err.Error()
 	case len(head) > 1 && head[0] == 0x80 && head[1] <= 5:
 		return "a Python pickle, which is never executed"
-	case bytes.HasPrefix(head, []byte("PAR1")):
-		return "a Parquet file"
-	case bytes.HasPrefix(head, []byte("ARROW1")):
-		return "an Arrow file"
 	case len(head) == 0:
 		return "an empty file"
 	}

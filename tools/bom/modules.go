@@ -83,6 +83,11 @@ func addParts(all map[string]*part, khop, system, tags string) error {
 				return err
 			}
 		}
+		if len(p.Texts) == 0 { // a licence may stand in the README instead
+			if text, err := os.ReadFile(filepath.Join(pkg.Module.Dir, "README.md")); err == nil {
+				p.Texts["README.md"] = tidy(string(text))
+			}
+		}
 	}
 }
 

@@ -1,0 +1,111 @@
+package sourcetest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/formats/source"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// Spell writes out all of a graph but its notes, a line for each thing: counts, columns, names, edges, splits, links.
+func Spell(t testing.TB, g *source.Graph) string {
+	t.Helper()
+	var s strings.Builder
+	for _, n := range g.Nodes {
+		fmt.Fprintf(&s, "%d %s", n.Count, n.Name)
+		if n.Classes > 0 {
+			fmt.Fprintf(&s, ", %d classes", n.Classes)
+		}
+		s.WriteByte('\n')
+		for _, c := range n.Columns {
+			var b bytes.Buffer
+			if err := c.Write(context.Background(), &b); err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(&s, "  %s %v%v: %s\n", c.Name, c.DType, c.Shape, values(t, &c.Column, b.Bytes()))
+		}
+		for _, list := range n.Strings {
+			var all []string
+			if err := list.Each(func(x string) error { all = append(all, x); return nil }); err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(&s, "  %s: %q\n", list.Name, all)
+		}
+	}
+	edges(t, &s, g)
+	for _, k := range g.Splits {
+		fmt.Fprintf(&s, "%s %d of %s: %v\n", k.Name, k.Index, g.Nodes[k.NodeType].Name, k.IDs)
+	}
+	for _, k := range g.Links {
+		fmt.Fprintf(&s, "%s %d links: %v > %v, types %v, labels %v\n", k.Name, k.Index, k.Src, k.Dst, k.Types, k.Labels)
+	}
+	return s.String()
+}
+
+// edges writes the edges of each type on a line.
+func edges(t testing.TB, s *strings.Builder, g *source.Graph) {
+	t.Helper()
+	lines := make([][]string, len(g.Types))
+	n := int64(0)
+	if err := g.Edges.Each(func(b source.Batch) error {
+		for i := range b.Src {
+			at := 0
+			if b.Types != nil {
+				at = int(b.Types[i])
+			}
+			e := fmt.Sprintf("%d>%d", b.Src[i], b.Dst[i])
+			for k, c := range g.Edges.Columns {
+				w := c.RowBytes()
+				e += ":" + strings.Trim(values(t, &c, b.Columns[k][int64(i)*w:int64(i+1)*w]), "[]")
+			}
+			lines[at] = append(lines[at], e)
+			n++
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if n != g.Edges.Count {
+		t.Errorf("there are %d edges, and %d were said", n, g.Edges.Count)
+	}
+	for _, c := range g.Edges.Columns {
+		fmt.Fprintf(s, "edge %s %v%v\n", c.Name, c.DType, c.Shape)
+	}
+	for i, e := range g.Types {
+		fmt.Fprintf(s, "%s:%s:%s %s\n", g.Nodes[e.Source].Name, e.Relation, g.Nodes[e.Target].Name,
+			strings.Join(lines[i], " "))
+	}
+}
+
+// values writes numbers.
+func values(t testing.TB, c *graph.Column, b []byte) string {
+	t.Helper()
+	words := unified.FromSlice(make([]uint64, (len(b)+7)/8)).Bytes()[:len(b)]
+	copy(words, b)
+	x, err := unified.New(c.DType, words, int64(len(b))/c.DType.Size())
+	if err != nil {
+		t.Fatal(err)
+	}
+	switch c.DType {
+	case unified.Float16, unified.BFloat16:
+		v, _ := unified.View[unified.Half](x)
+		return fmt.Sprintf("%x", v)
+	case unified.Uint64:
+		v, _ := unified.View[uint64](x)
+		return fmt.Sprint(v)
+	}
+	at, err := unified.Numbers(x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []float64
+	for i := range x.Len() {
+		all = append(all, at(i))
+	}
+	return strings.ReplaceAll(fmt.Sprint(all), " ", ",")
+}

@@ -1,0 +1,57 @@
+"""Writes the tables of the tests by pyarrow: the same rows as Parquet, as Arrow and as CSV. Run it in this folder."""
+import csv
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet as pq
+
+rng = np.random.default_rng(13)
+papers = pa.table({
+    "paper_id": [f"P/{7 * i % 50}" for i in range(50)],
+    "emb": pa.FixedSizeListArray.from_arrays(pa.array(rng.integers(-64, 64, 200) / 8, pa.float32()), 4),
+    "pages": pa.array(rng.integers(1, 100, 50), pa.int64()),
+    "score": pa.array([None if i % 9 == 4 else i / 4 for i in range(50)], pa.float64()),
+    "venue": ["KDD", "ICML", "VLDB"] * 16 + ["KDD", "ICML"],
+    "split": ["train", "valid", "test", None, "train"] * 10,
+    "title": [f"On “graphs”, part {i}" for i in range(50)],
+    "main_author": pa.array([None if i % 5 == 0 else int(i * i % 20 * 10 + 5) for i in range(50)], pa.int64()),
+})
+authors = pa.table({"id": pa.array([10 * i + 5 for i in range(20)], pa.int64()), "h": pa.array(range(20), pa.int64())})
+cites = pa.table({
+    "citing": [f"P/{i % 50}" for i in range(120)],
+    "cited": [f"P/{i * i % 50}" for i in range(120)],
+    "when": pa.array([1_000_000_000_000 + i for i in range(120)], pa.int64()),
+    "strength": pa.array([i / 8 for i in range(120)], pa.float64()),
+})
+writes = pa.table({"author": pa.array([10 * (i % 20) + 5 for i in range(60)], pa.int64()),
+                   "paper": [f"P/{i * 3 % 50}" for i in range(60)]})
+
+
+def lists(table):
+    """The same with lists of any length, which are all of the same."""
+    i = table.schema.get_field_index("emb")
+    return table if i < 0 else table.set_column(i, "emb", pa.array(table["emb"].to_pylist(), pa.list_(pa.float32())))
+
+
+for name, table in {"papers": papers, "authors": authors, "cites": cites, "writes": writes}.items():
+    half = table.num_rows // 2
+    pq.write_table(lists(table), name + ".snappy.parquet", row_group_size=32, compression="snappy")
+    pq.write_table(table, name + ".zstd.parquet", compression="zstd", data_page_version="2.0", use_dictionary=False)
+    pq.write_table(table.slice(0, half), name + ".0.parquet", compression="gzip")
+    pq.write_table(table.slice(half), name + ".1.parquet", compression="none")
+    pa.feather.write_feather(table, name + ".arrow", compression="lz4", chunksize=16)
+    with pa.ipc.new_stream(name + ".arrows", lists(table).schema) as w:
+        w.write_table(lists(table), max_chunksize=11)
+    with open(name + ".csv", "w", newline="") as f:
+        w = csv.writer(f)
+        w.writerow(table.column_names)
+        for row in table.to_pylist():
+            w.writerow(" ".join(map(repr, v)) if isinstance(v, list) else v for v in row.values())
+
+spark = {"date": pa.array([18_000, 18_001], pa.date32()), "at": pa.array([5, 6], pa.timestamp("ms")),
+         "half": pa.array(np.array([1.5, -2], np.float16)), "small": pa.array([1, 255], pa.uint8()),
+         "flag": pa.array([True, False]), "word": pa.array(["a", "b"]).dictionary_encode(),
+         "src": pa.array([0, 1], pa.int16()), "dst": pa.array([1, 0], pa.uint32())}
+pq.write_table(pa.table(spark), "types.parquet")
+pa.feather.write_feather(pa.table(spark), "types.arrow", compression="uncompressed")

@@ -66,28 +66,6 @@ func (b *batch) at(i int) int64 {
 	return b.row + int64(i)
 }
 
-// cut returns rows of a batch.
-func (b *batch) cut(fields []field, lo, hi int) *batch {
-	c := &batch{rows: hi - lo, path: b.path, row: b.row + int64(lo)}
-	if b.lines != nil {
-		c.lines = b.lines[lo:hi]
-	}
-	for i := range b.columns {
-		v, part := &b.columns[i], vector{}
-		if fields[i].text {
-			part.texts = v.texts[lo:hi]
-		} else {
-			w := fields[i].rowBytes()
-			part.data = v.data[int64(lo)*w : int64(hi)*w]
-		}
-		if v.valid != nil {
-			part.valid = v.valid[lo:hi]
-		}
-		c.columns = append(c.columns, part)
-	}
-	return c
-}
-
 // The bounds of a batch, and of a row.
 const (
 	batchRows  = 1 << 14

@@ -122,7 +122,7 @@ func openPart(ctx context.Context, at source.Place, format Format, r *source.Req
 		f := &arrowFile{at: at, budget: r.Budget, stream: !bytes.HasPrefix(head, []byte(arrowMagic))}
 		return f, f.describe(ctx)
 	case bytes.HasPrefix(head, []byte("FEA1")):
-		return nil, errors.New("Feather of version 1, which is not read: write it as version 2, or as Parquet")
+		return nil, errors.New("a file of Feather 1, which is not read: write it as version 2, or as Parquet")
 	}
 	f := &csvFile{at: at, budget: r.Budget, format: format}
 	return f, f.describe(ctx)

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"time"
 
 	"github.com/dustin/go-humanize"
 
 	"github.com/khop-gnn/khop/formats/convert"
+	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/paths"
 	"github.com/khop-gnn/khop/unified"
@@ -22,6 +24,7 @@ type convertCmd struct {
 	Dedupe     string   `enum:"no,first,sum,max" default:"no" help:"Make one of the edges between two nodes: ${enum}."`
 	SelfLoops  string   `enum:"keep,drop,add" default:"keep" help:"Self-loops: ${enum}."`
 	ByTime     bool     `help:"Order the edges of a node by their column time."`
+	Reorder    string   `enum:"no,degree,bfs,rcm,hot" default:"no" help:"Number nodes anew: ${enum}."`
 	Relations  bool     `name:"relations-as-types" help:"Make an edge type of each relation of a knowledge graph."`
 	Features   string   `placeholder:"FILE" help:".npy file with a row of features a node."`
 	Labels     string   `placeholder:"FILE" help:".npy file with a label a node."`
@@ -52,11 +55,18 @@ type convertResult struct {
 	Seconds float64 `json:"seconds"`
 }
 
+// heat scores nodes as the cache of hot rows does.
+func heat(ctx context.Context, indptr []int64, indices unified.Tensor, seeds []int64) ([]float64, error) {
+	return gather.PageRank{Indptr: indptr, Indices: indices, Seeds: seeds}.Scores(ctx)
+}
+
 // Run converts.
 func (c *convertCmd) Run(env *environment) error {
 	opt := convert.Options{
 		From: c.From, Features: c.Features, Labels: c.Labels, Columns: c.Columns, IDs: c.IDs,
 		Force: c.Force, DryRun: c.DryRun, ByTime: c.ByTime, RelationsAsTypes: c.Relations, SkipBad: c.SkipBad,
+		Heat: heat, Reorder: map[string]convert.Reorder{"degree": convert.ByDegree, "bfs": convert.BreadthFirst,
+			"rcm": convert.ReverseCuthillMcKee, "hot": convert.ByHeat}[c.Reorder],
 		Merge: map[string]convert.Merge{"first": convert.MergeFirst, "sum": convert.MergeSum,
 			"max": convert.MergeMax}[c.Dedupe],
 		Loops: map[string]convert.Loops{"drop": convert.DropLoops, "add": convert.AddLoops}[c.SelfLoops],

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -114,4 +116,102 @@ func stored(col, scales unified.Tensor, i, width int) float32 {
 	v, _ := unified.View[int8](col)
 	s, _ := unified.View[float32](scales)
 	return float32(v[i]) * s[i/width]
+}
+
+// TestConvertNumbersNodesAnew compares with the conversion without it, by way of the old numbers.
+func TestConvertNumbersNodesAnew(t *testing.T) {
+	const nodes = 200
+	r := rand.New(rand.NewPCG(8, 9))
+	var list, path strings.Builder
+	features := make([]float32, 2*nodes)
+	for i := range features {
+		features[i] = float32(i)
+	}
+	list.WriteString("src dst weight\n")
+	shuffled := r.Perm(nodes)
+	for i := range nodes * 4 {
+		fmt.Fprintf(&list, "%d %d %d\n", r.IntN(nodes), r.IntN(r.IntN(nodes)+1), i)
+	}
+	for i := range nodes - 1 {
+		fmt.Fprintf(&path, "%d %d\n", shuffled[i], shuffled[i+1])
+	}
+	src, table := textFile(t, "edges.txt", list.String()), textFile(t, "x.npy", string(expect.NPY(features, nodes, 2)))
+	want := anew(t, src, "--features", table)
+	for _, how := range []string{"degree", "bfs", "rcm", "hot"} {
+		got := anew(t, src, "--features", table, "--reorder", how)
+		if !maps.Equal(got.edges, want.edges) || !slices.IsSorted(slices.Sorted(slices.Values(got.old))) ||
+			slices.IsSorted(got.old) {
+			t.Errorf("%s: other edges, or the old order: %v", how, got.old)
+		}
+		for v, old := range got.old {
+			if got.features[2*v] != features[2*old] || got.features[2*v+1] != features[2*old+1] {
+				t.Fatalf("%s: node %d, which was %d, has the features %v", how, v, old, got.features[2*v:2*v+2])
+			}
+			if how == "degree" && v > 0 && got.degree[v] > got.degree[v-1] {
+				t.Errorf("node %d has %d edges, the one before %d", v, got.degree[v], got.degree[v-1])
+			}
+		}
+	}
+	far := 0
+	line := anew(t, textFile(t, "path.txt", path.String()), "--reorder", "rcm")
+	for e := range line.fresh {
+		far = max(far, int(e[0]-e[1]), int(e[1]-e[0]))
+	}
+	if far != 1 {
+		t.Errorf("rcm: neighbours on a path are %d apart", far)
+	}
+}
+
+// renumbered is a dataset with its old numbers.
+type renumbered struct {
+	old      []int64
+	edges    map[[3]int64]int // old numbers, weight
+	fresh    map[[2]int64]bool
+	degree   []int
+	features []float32
+}
+
+// anew converts a graph.
+func anew(t *testing.T, args ...string) renumbered {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "out.khop")
+	must(t, append([]string{"convert", args[0], out}, args[1:]...)...)
+	must(t, "check", out)
+	ds, err := formats.Open(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ds.Close()
+	g := ds.Graph()
+	n := renumbered{edges: map[[3]int64]int{}, fresh: map[[2]int64]bool{}, degree: make([]int, g.NumNodes())}
+	if col, ok := g.NodeColumn(0, "old_id"); ok {
+		v, _ := unified.View[int64](col)
+		n.old = slices.Clone(v)
+	} else {
+		for v := range g.NumNodes() {
+			n.old = append(n.old, v)
+		}
+	}
+	if col, ok := g.NodeColumn(0, "feature"); ok {
+		v, _ := unified.View[float32](col)
+		n.features = slices.Clone(v)
+	}
+	var weights []int64
+	if col, ok := g.EdgeColumn("weight"); ok {
+		weights, _ = unified.View[int64](col)
+	}
+	indices, _ := unified.View[int32](g.Indices())
+	for v := range g.NumNodes() {
+		for e := g.Indptr()[v]; e < g.Indptr()[v+1]; e++ {
+			u, weight := int64(indices[e]), int64(0)
+			if weights != nil {
+				weight = weights[e]
+			}
+			n.edges[[3]int64{n.old[u], n.old[v], weight}]++
+			n.fresh[[2]int64{u, v}] = true
+			n.degree[u]++
+			n.degree[v]++
+		}
+	}
+	return n
 }

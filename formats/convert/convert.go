@@ -86,6 +86,10 @@ type Options struct {
 	// FeatureDType is what rows of floating-point numbers a node are stored as: Float16, BFloat16, or Int8 with a scale
 	// a row in a column of its own, "feature_scale" for "feature". Invalid: as they are.
 	FeatureDType unified.DType
+	// Reorder says how nodes are numbered anew. Their numbers in the source are kept as the column "old_id".
+	Reorder Reorder
+	// Heat is asked for scores of nodes by ByHeat.
+	Heat Heat
 	// SkipBad is how many bad lines of a text may be left out. Result counts them, and its notes name the first.
 	SkipBad int64
 	// DryRun reads the source and says what would be written and taken, but writes nothing. Result's counts of edges
@@ -296,6 +300,9 @@ func (c *conversion) schema(o *order) (*graph.Schema, error) {
 // write writes the dataset.
 func (c *conversion) write(ctx context.Context) (res *Result, err error) {
 	o, err := c.plan()
+	if err == nil {
+		err = c.reorder(ctx, o)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -315,14 +322,7 @@ func (c *conversion) write(ctx context.Context) (res *Result, err error) {
 	c.opt.Log(fmt.Sprintf("writing %s: %d nodes, %d edges (%s), about %s", c.dst, res.Nodes, res.Edges, res.Direction,
 		machine.Bytes(res.Bytes)))
 	w, err := formats.Create(c.dst, formats.WriterOptions{
-		Force: c.opt.Force, Progress: c.opt.Progress, ExpectBytes: res.Bytes,
-		Provenance: map[string]string{
-			"source":       paths.Text(filepath.Base(filepath.Clean(c.src))),
-			"kind":         c.kind,
-			"source_edges": strconv.FormatInt(res.SourceEdges, 10),
-			"direction":    res.Direction,
-			"classes":      strconv.FormatInt(res.Classes, 10),
-		}})
+		Force: c.opt.Force, Progress: c.opt.Progress, ExpectBytes: res.Bytes, Provenance: c.provenance(res)})
 	if err != nil {
 		return nil, err
 	}
@@ -351,6 +351,17 @@ func (c *conversion) write(ctx context.Context) (res *Result, err error) {
 	}
 	c.finish(res, o, schema)
 	return res, nil
+}
+
+// provenance says where the dataset comes from.
+func (c *conversion) provenance(res *Result) map[string]string {
+	return map[string]string{
+		"source":       paths.Text(filepath.Base(filepath.Clean(c.src))),
+		"kind":         c.kind,
+		"source_edges": strconv.FormatInt(res.SourceEdges, 10),
+		"direction":    res.Direction,
+		"classes":      strconv.FormatInt(res.Classes, 10),
+	}
 }
 
 // finish says what was found and taken.

@@ -15,6 +15,8 @@
 // p times and b -> a q times, both are stored max(p, q) times. Where edges have columns each listed edge gets a reverse
 // with its own columns: two events between the same nodes are two events each way. Merge makes one of them.
 //
+// Reorder numbers nodes anew before anything is written; the column "old_id" keeps their numbers in the source.
+//
 // # Caveats
 //
 // MemoryLimit holds for the reader and for what orders the edges (package edgesort) together. Edges of a text move to a

@@ -1,0 +1,484 @@
+package convert
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+
+	"github.com/khop-gnn/khop/formats/edgesort"
+	"github.com/khop-gnn/khop/formats/source"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/csc"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// Reorder says how nodes are numbered anew, each type for itself.
+type Reorder uint8
+
+const (
+	// AsListed keeps the numbers of the source.
+	AsListed Reorder = iota
+	// ByDegree numbers nodes by how many edges they have, the most first.
+	ByDegree
+	// BreadthFirst numbers nodes as a search finds them that goes along edges both ways, from the node of the most
+	// edges of each component on.
+	BreadthFirst
+	// ReverseCuthillMcKee numbers nodes so that neighbours have near numbers: E. Cuthill, J. McKee, "Reducing the
+	// bandwidth of sparse symmetric matrices", 1969; reversed as by A. George, 1971.
+	ReverseCuthillMcKee
+	// ByHeat numbers nodes by how often batches ask for their rows, as Options.Heat says, the most often first.
+	ByHeat
+)
+
+// Heat scores nodes by how often batches ask for their rows. indptr and indices are the in-edges of each node; seeds
+// are the nodes of the split train, or all nodes.
+type Heat func(ctx context.Context, indptr []int64, indices unified.Tensor, seeds []int64) ([]float64, error)
+
+// oldIDs is the column of the numbers that nodes had before they were numbered anew.
+const oldIDs = "old_id"
+
+// numbering is new numbers of nodes. Nodes of all types are numbered through ("fused").
+type numbering struct {
+	offset []int64  // of each node type
+	n      int64    // nodes
+	order  []uint32 // fused: of each type, its nodes in their new order
+	number []uint32 // fused: the new own id of each node
+	ledger *pinned.Ledger
+	give   func()
+}
+
+// Close gives the memory back.
+func (m *numbering) Close() error {
+	m.give()
+	return nil
+}
+
+// take counts memory that is needed for so many bytes a node, until the function is called that it returns.
+func (m *numbering) take(each int64) (give func(), err error) {
+	if err := m.ledger.Take(pinned.Sources, each*m.n); err != nil {
+		return nil, fmt.Errorf("number %d nodes anew: %w", m.n, err)
+	}
+	return func() { m.ledger.Give(pinned.Sources, each*m.n) }, nil
+}
+
+// reorder numbers the nodes anew.
+func (c *conversion) reorder(ctx context.Context, o *order) error {
+	if c.opt.Reorder == AsListed {
+		return nil
+	}
+	m := &numbering{ledger: &c.ledger}
+	for _, n := range c.graph.Nodes {
+		m.offset = append(m.offset, m.n)
+		m.n += n.Count
+		if slices.ContainsFunc(n.Columns, func(col source.Column) bool { return col.Name == oldIDs }) {
+			return fmt.Errorf("%w: there is a column %q already: rename it, or leave out --reorder", ErrOptions, oldIDs)
+		}
+	}
+	if m.n > math.MaxUint32 {
+		return fmt.Errorf("%w: %d nodes cannot be numbered anew: at most %d", ErrOptions, m.n, uint32(math.MaxUint32))
+	}
+	var err error
+	if m.give, err = m.take(8); err != nil {
+		return err
+	}
+	c.graph.Own(m)
+	visited, err := c.visits(ctx, o, m)
+	if err != nil {
+		return o.explain(err)
+	}
+	m.order, m.number = visited, make([]uint32, m.n)
+	m.byType()
+	c.graph.Note("nodes are numbered anew (%s); %q has their numbers in the source", c.opt.Reorder, oldIDs)
+	return c.renumber(ctx, m)
+}
+
+// String returns the option's word.
+func (r Reorder) String() string { return [...]string{"no", "degree", "bfs", "rcm", "hot"}[r] }
+
+// byType puts the nodes of each type together, in the order that they have, and numbers them.
+func (m *numbering) byType() {
+	next := slices.Clone(m.offset)
+	typed := make([]uint32, len(m.order))
+	for _, v := range m.order {
+		t := m.typeOf(int64(v))
+		typed[next[t]] = v
+		m.number[v] = uint32(next[t] - m.offset[t])
+		next[t]++
+	}
+	m.order = typed
+}
+
+func (m *numbering) typeOf(v int64) int {
+	t, found := slices.BinarySearch(m.offset, v)
+	if !found {
+		return t - 1
+	}
+	for t+1 < len(m.offset) && m.offset[t+1] == v { // types without nodes
+		t++
+	}
+	return t
+}
+
+// visits returns all nodes, in the order in which they are numbered.
+func (c *conversion) visits(ctx context.Context, o *order, m *numbering) ([]uint32, error) {
+	if c.opt.Reorder == ByDegree {
+		return c.byDegree(ctx, m)
+	}
+	a, err := c.neighbours(ctx, o, m)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = a.Close() }()
+	if c.opt.Reorder == ByHeat {
+		return c.byHeat(ctx, m, a)
+	}
+	give, err := m.take(5)
+	if err != nil {
+		return nil, err
+	}
+	defer give()
+	if a.indices.DType() == unified.Int32 {
+		return search(ctx, m, a, c.opt.Reorder == ReverseCuthillMcKee, mustView[int32](a.indices))
+	}
+	return search(ctx, m, a, c.opt.Reorder == ReverseCuthillMcKee, mustView[int64](a.indices))
+}
+
+func mustView[T unified.Element](t unified.Tensor) []T {
+	v, err := unified.View[T](t)
+	if err != nil {
+		panic(err) // the dtype has been looked at
+	}
+	return v
+}
+
+// fused yields the edges with fused ids.
+func (c *conversion) fused(ctx context.Context, m *numbering, yield func(source.Batch) error) error {
+	var src, dst []int64
+	at := int64(0)
+	return c.graph.Edges.Each(func(b source.Batch) error {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		src, dst = src[:0], dst[:0]
+		for i, v := range b.Src {
+			t := 0
+			if b.Types != nil {
+				t = int(b.Types[i])
+			}
+			typ := c.graph.Types[t]
+			for _, end := range []struct {
+				what string
+				id   int64
+				typ  int
+			}{{"source", v, typ.Source}, {"destination", b.Dst[i], typ.Target}} {
+				if n := c.graph.Nodes[end.typ].Count; uint64(end.id) >= uint64(n) {
+					return &edgesort.RangeError{Edge: at + int64(i), What: end.what, Value: end.id, Limit: n}
+				}
+			}
+			src, dst = append(src, v+m.offset[typ.Source]), append(dst, b.Dst[i]+m.offset[typ.Target])
+		}
+		at += int64(len(src))
+		return yield(source.Batch{Src: src, Dst: dst})
+	})
+}
+
+func (c *conversion) byDegree(ctx context.Context, m *numbering) ([]uint32, error) {
+	give, err := m.take(8)
+	if err != nil {
+		return nil, err
+	}
+	defer give()
+	degree := make([]int64, m.n)
+	if err := c.fused(ctx, m, func(b source.Batch) error {
+		for i, v := range b.Src {
+			degree[v]++
+			degree[b.Dst[i]]++
+		}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	return descending(degree), nil
+}
+
+// descending returns the numbers of scores, the greatest first, equal ones by number.
+func descending[S cmp.Ordered](scores []S) []uint32 {
+	order := make([]uint32, len(scores))
+	for i := range order {
+		order[i] = uint32(i)
+	}
+	slices.SortStableFunc(order, func(a, b uint32) int { return cmp.Compare(scores[b], scores[a]) })
+	return order
+}
+
+func (c *conversion) byHeat(ctx context.Context, m *numbering, a *neighbours) ([]uint32, error) {
+	if c.opt.Heat == nil {
+		return nil, fmt.Errorf("%w: nothing says which nodes are hot", ErrOptions)
+	}
+	give, err := m.take(24)
+	if err != nil {
+		return nil, err
+	}
+	defer give()
+	var seeds []int64
+	for _, s := range c.graph.Splits {
+		if s.Name == "train" && s.Index == 0 {
+			for _, v := range s.IDs {
+				seeds = append(seeds, v+m.offset[s.NodeType])
+			}
+		}
+	}
+	if seeds == nil {
+		seeds = make([]int64, 0, m.n)
+		for v := range m.n {
+			seeds = append(seeds, v)
+		}
+	}
+	scores, err := c.opt.Heat(ctx, a.indptr, a.indices, seeds)
+	if err != nil {
+		return nil, err
+	}
+	return descending(scores), nil
+}
+
+// neighbours is the in-edges of all nodes, in temporary files.
+type neighbours struct {
+	files   [2]source.Spool
+	indptr  []int64
+	indices unified.Tensor
+}
+
+// Close removes the files.
+func (a *neighbours) Close() error { return errors.Join(a.files[0].Close(), a.files[1].Close()) }
+
+// neighbours sorts the edges: as they are stored for heat, else both ways and without repeats.
+func (c *conversion) neighbours(ctx context.Context, o *order, m *numbering) (_ *neighbours, err error) {
+	opt := edgesort.Options{Nodes: []source.NodeType{{Count: m.n}}, Types: []source.EdgeType{{}}, ByTime: -1,
+		Both: o.both || c.opt.Reorder != ByHeat, Edges: c.graph.Edges.Count, Budget: &c.budget,
+		Progress: c.opt.Progress}
+	if opt.Both {
+		opt.Merge = edgesort.MostOfTwo
+	}
+	a := &neighbours{}
+	for i := range a.files {
+		a.files[i].Budget = &c.budget
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, a.Close())
+		}
+	}()
+	sorter, err := edgesort.New(opt)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, sorter.Close()) }()
+	if err := c.fused(ctx, m, func(b source.Batch) error { return sorter.Add(ctx, b) }); err != nil {
+		return nil, err
+	}
+	if err := sorter.Emit(ctx, edgesort.Sink{Indptr: &a.files[0], Indices: &a.files[1]}); err != nil {
+		return nil, err
+	}
+	var data [2][]byte
+	for i := range a.files {
+		if data[i], err = a.files[i].Bytes(); err != nil {
+			return nil, err
+		}
+	}
+	dtype := unified.Int32
+	if csc.IDBytes(m.n) == 8 {
+		dtype = unified.Int64
+	}
+	indptr, err := unified.New(unified.Int64, data[0], m.n+1)
+	if err != nil {
+		return nil, err
+	}
+	a.indptr = mustView[int64](indptr)
+	a.indices, err = unified.New(dtype, data[1], int64(len(data[1]))/dtype.Size())
+	return a, err
+}
+
+// search goes through each component breadth first. For Cuthill-McKee it begins at the node of the fewest edges, takes
+// neighbours by their number of edges, and reverses the order in the end.
+func search[I int32 | int64](ctx context.Context, m *numbering, a *neighbours, rcm bool,
+	indices []I) ([]uint32, error) {
+	degree := func(v uint32) int64 { return a.indptr[v+1] - a.indptr[v] }
+	starts := make([]uint32, m.n)
+	for i := range starts {
+		starts[i] = uint32(i)
+	}
+	less := func(x, y uint32) int { return cmp.Compare(degree(x), degree(y)) }
+	slices.SortStableFunc(starts, func(x, y uint32) int {
+		if rcm {
+			return less(x, y)
+		}
+		return less(y, x)
+	})
+	order, seen := make([]uint32, 0, m.n), make([]uint64, m.n/64+1)
+	visit := func(v uint32) {
+		if seen[v>>6]>>(v&63)&1 == 0 {
+			seen[v>>6] |= 1 << (v & 63)
+			order = append(order, v)
+		}
+	}
+	next := 0
+	for _, s := range starts {
+		for visit(s); next < len(order); next++ {
+			if next&0xFFFF == 0 && ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
+			v, from := order[next], len(order)
+			for _, u := range indices[a.indptr[v]:a.indptr[v+1]] {
+				visit(uint32(u))
+			}
+			if rcm {
+				slices.SortStableFunc(order[from:], less)
+			}
+		}
+	}
+	if rcm {
+		slices.Reverse(order)
+	}
+	return order, nil
+}
+
+// renumber makes everything in the graph follow the new numbers.
+func (c *conversion) renumber(ctx context.Context, m *numbering) error {
+	g := c.graph
+	each := g.Edges.Each
+	g.Edges.Each = func(yield func(source.Batch) error) error {
+		var src, dst []int64
+		return each(func(b source.Batch) error {
+			src, dst = src[:0], dst[:0]
+			for i, v := range b.Src {
+				typ := g.Types[0]
+				if b.Types != nil {
+					typ = g.Types[b.Types[i]]
+				}
+				src = append(src, m.of(typ.Source, v))
+				dst = append(dst, m.of(typ.Target, b.Dst[i]))
+			}
+			b.Src, b.Dst = src, dst
+			return yield(b)
+		})
+	}
+	for i := range g.Splits {
+		s := &g.Splits[i]
+		for j, v := range s.IDs {
+			if uint64(v) >= uint64(g.Nodes[s.NodeType].Count) {
+				return source.Error(c.src, "", -1, "", fmt.Errorf("split %q: node %d is not below %d", s.Name, v,
+					g.Nodes[s.NodeType].Count))
+			}
+			s.IDs[j] = m.of(s.NodeType, v)
+		}
+	}
+	if err := c.renumberLinks(m); err != nil {
+		return err
+	}
+	for t := range g.Nodes {
+		if err := c.renumberNodes(ctx, m, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *conversion) renumberLinks(m *numbering) error {
+	g := c.graph
+	for i := range g.Links {
+		k := &g.Links[i]
+		for j := range k.Src {
+			typ := g.Types[0]
+			if k.Types != nil {
+				typ = g.Types[k.Types[j]]
+			}
+			if uint64(k.Src[j]) >= uint64(g.Nodes[typ.Source].Count) ||
+				uint64(k.Dst[j]) >= uint64(g.Nodes[typ.Target].Count) {
+				return source.Error(c.src, "", -1, "", fmt.Errorf("links %q: link %d is between nodes %d and %d, "+
+					"which are not there", k.Name, j, k.Src[j], k.Dst[j]))
+			}
+			k.Src[j], k.Dst[j] = m.of(typ.Source, k.Src[j]), m.of(typ.Target, k.Dst[j])
+		}
+	}
+	return nil
+}
+
+func (m *numbering) of(t int, v int64) int64 { return int64(m.number[m.offset[t]+v]) }
+
+// old returns the nodes of a type in their new order, as fused ids.
+func (m *numbering) old(t int, count int64) []uint32 { return m.order[m.offset[t]:][:count] }
+
+// renumberNodes orders the columns and names of a node type, and adds the column of the old numbers.
+func (c *conversion) renumberNodes(ctx context.Context, m *numbering, t int) error {
+	n := &c.graph.Nodes[t]
+	for i := range n.Columns {
+		n.Columns[i].Write = c.permuted(m, t, n.Columns[i])
+	}
+	for i, list := range n.Strings {
+		if list.Rows != n.Count || list.Name == "class" || list.Name == "relation" { // not of nodes
+			continue
+		}
+		texts := &source.Texts{Budget: &c.budget}
+		c.graph.Own(texts)
+		if err := list.Each(func(s string) error { return texts.Append([]byte(s)) }); err != nil {
+			return err
+		}
+		n.Strings[i].Each = func(yield func(string) error) error {
+			for _, v := range m.old(t, n.Count) {
+				if err := yield(string(texts.At(int64(v) - m.offset[t]))); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	n.Columns = append(n.Columns, source.Column{Column: graph.Column{Name: oldIDs, DType: unified.Int64},
+		Write: func(_ context.Context, w io.Writer) error {
+			ids := make([]int64, 0, 1<<16)
+			for old := m.old(t, n.Count); len(old) > 0; old = old[len(ids):] {
+				ids = ids[:0]
+				for _, v := range old[:min(len(old), cap(ids))] {
+					ids = append(ids, int64(v)-m.offset[t])
+				}
+				if _, err := w.Write(unified.FromSlice(ids).Bytes()); err != nil {
+					return err
+				}
+			}
+			return nil
+		}})
+	return nil
+}
+
+// permuted writes a column's rows in their new order, by way of a temporary file.
+func (c *conversion) permuted(m *numbering, t int, col source.Column) func(context.Context, io.Writer) error {
+	count, row := c.graph.Nodes[t].Count, col.RowBytes()
+	return func(ctx context.Context, w io.Writer) (err error) {
+		spool := &source.Spool{Budget: &c.budget}
+		defer func() { err = errors.Join(err, spool.Close()) }()
+		if err := col.Write(ctx, spool); err != nil {
+			return err
+		}
+		data, err := spool.Bytes()
+		if err != nil {
+			return err
+		}
+		if int64(len(data)) != count*row {
+			return fmt.Errorf("column %q has %d bytes for %d nodes", col.Name, len(data), count)
+		}
+		for i, v := range m.old(t, count) {
+			if i&0xFFFF == 0 && ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			at := (int64(v) - m.offset[t]) * row
+			if _, err := w.Write(data[at : at+row]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}

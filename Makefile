@@ -68,7 +68,7 @@ bench-feed: ## measure the feed; PYTHON= and TORCH= name interpreters with NumPy
 	go run ./bench/feed -json .bench/feed.json $(if $(PYTHON),-python $(PYTHON)) $(if $(TORCH),-torch $(TORCH))
 
 .PHONY: wheel
-wheel: ## build the Python package into dist/, for Linux on amd64 and arm64; PYTHON= names what builds it
+wheel: ## build the Python package into dist/, for this machine; WHEELS="linux/amd64 linux/arm64" for others, PYTHON= what builds it
 	$(if $(PYTHON),PYTHON=$(PYTHON)) tools/wheel.sh
 
 .PHONY: test-python

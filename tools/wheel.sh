@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Builds the wheels of integrations/python into dist/, each with the khop program of its platform inside.
+# Builds wheels of integrations/python into dist/, each with the khop program of its platform inside.
 #
 # Environment: PYTHON  one that has pip (default: python3); without setuptools 77 or later in it, pip downloads that
-#              WHEELS  platforms (default: "linux/amd64 linux/arm64")
+#              WHEELS  platforms (default: this machine's): "linux/amd64 linux/arm64"
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,12 +16,13 @@ isolation=()
 if "$python" -c 'import setuptools, sys; sys.exit(int(setuptools.__version__.split(".")[0]) < 77)' 2>/dev/null; then
     isolation=(--no-build-isolation) # nothing to download
 fi
-for target in ${WHEELS:-linux/amd64 linux/arm64}; do
+for target in ${WHEELS:-linux/$(go env GOARCH)}; do
     case $target in
         linux/amd64) machine=x86_64 ;;
         linux/arm64) machine=aarch64 ;;
         *) echo "wheel.sh: no wheels for $target" >&2; exit 2 ;;
     esac
+    echo "wheel for $target: khop, bill of materials, package" >&2
     rm -rf "$work/python"
     mkdir -p "$work/python"
     cp -r LICENSE cmd/khop/NOTICES.txt integrations/python/{pyproject.toml,setup.py,README.md,src} "$work/python"

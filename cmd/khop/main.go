@@ -10,7 +10,9 @@ import (
 	"os"
 	"os/signal"
 	"reflect"
+	"regexp"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -179,6 +181,24 @@ func isUsage(err error) bool {
 	return false
 }
 
+// optionName finds what may be a field of loader.Options where a message names one: "NodeColumns: ", "Rank is ".
+var optionName = regexp.MustCompile(`\b([A-Z][A-Za-z]+)(:| is | are | names )`)
+
+// inFlags says what is wrong with the loader's options by the names that they have as flags.
+func inFlags(err error) string {
+	text := strings.TrimPrefix(err.Error(), loader.ErrOptions.Error()+": ")
+	return optionName.ReplaceAllStringFunc(text, func(s string) string {
+		m := optionName.FindStringSubmatch(s)
+		if _, ok := reflect.TypeFor[loader.Options]().FieldByName(m[1]); !ok {
+			return s
+		}
+		flag := regexp.MustCompile(`[A-Z]`).ReplaceAllStringFunc(m[1], func(c string) string {
+			return "-" + strings.ToLower(c)
+		})
+		return "-" + flag + m[2]
+	})
+}
+
 // status prints a command's error and returns the exit status that stands for it.
 func (env *environment) status(err error) int {
 	switch {
@@ -187,6 +207,9 @@ func (env *environment) status(err error) int {
 	case env.ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(env.ctx))):
 		fmt.Fprintln(env.stderr, "khop: interrupted")
 		return exitInterrupted
+	case errors.Is(err, loader.ErrOptions):
+		env.note("%s", inFlags(err))
+		return exitUsage
 	case isUsage(err):
 		env.note("%v", err)
 		return exitUsage

@@ -107,7 +107,7 @@ def khop_loader(args, graph, seed, train):
     with tempfile.NamedTemporaryFile("w", suffix=".txt", delete=False) as f:
         f.write("\n".join(map(str, train.tolist())))
     try:
-        return khop.Loader(args.dataset, num_neighbors=args.fanouts, frontier="new", batch_size=args.batch_size,
+        return khop.Loader(args.dataset, num_neighbors=args.fanouts, batch_size=args.batch_size,
                            seeds="@" + f.name, shuffle=True, seed=seed)
     finally:
         os.unlink(f.name)

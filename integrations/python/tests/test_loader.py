@@ -204,6 +204,40 @@ def test_a_new_process_resumes_after_the_last_batch(after, load, dataset, sample
     assert [(b.epoch, b.number) for b in again][:1] == [(3, 0)]
 
 
+@pytest.mark.parametrize("leave", ["break", "raise", "close"])
+def test_a_loop_that_was_left_resumes_where_it_was_left(leave, load):
+    options = dict(fanouts=[3], batch_size=128, shuffle=True)
+    whole = [(b.number, b.n_id.tolist()) for b in load("sbm", **options)]
+    loader = load("sbm", **options)
+    epoch = iter(loader)
+    try:
+        for batch in epoch:
+            if batch.number == 2:
+                if leave == "raise":
+                    raise KeyboardInterrupt
+                break
+    except KeyboardInterrupt:
+        pass
+    if leave == "close":
+        epoch.close()
+    del epoch, batch
+    state = json.loads(json.dumps(loader.state_dict()))
+    assert state["epoch"] == 0 and loader.epoch == 1
+    again = load("sbm", **options)
+    again.load_state_dict(state)
+    assert [(b.number, b.n_id.tolist()) for b in again] == whole[3:]
+    assert next(iter(loader)).epoch == 1  # where nobody takes the state, the next loop is the next epoch
+    assert loader.state_dict()["epoch"] == 1
+    loader.load_state_dict(state)
+    assert [b.number for b in loader] == [number for number, _ in whole[3:]]
+
+
+def test_the_edges_of_a_node_are_sampled_once_by_default(load):
+    for sampler in ("neighbor", "labor"):
+        batch = next(iter(load("sbm", sampler=sampler, fanouts=[4, 3], batch_size=64, edge_pos=True)))
+        assert len(np.unique(batch.e_id)) == len(batch.e_id) == batch.edge_index.shape[1]
+        assert np.bincount(batch.edge_index[1])[:batch.batch_size].max() <= 4
+
 def test_a_state_of_another_loader_is_refused_with_the_difference(load):
     state = load("sbm", fanouts=[3], seed=1).state_dict()
     other = load("sbm", fanouts=[4], seed=1)
@@ -273,7 +307,7 @@ def test_a_server_that_is_killed_is_reported_within_a_second(load):
         x = batch.x.copy()
         os.kill(loader.server_pid, signal.SIGKILL)
         began = time.monotonic()
-        with pytest.raises(khop.ServerError, match="ended without a word"):
+        with pytest.raises(khop.ServerError, match=r"was ended by signal 9 \(SIGKILL\).*max_memory="):
             for _ in epoch:
                 pass
         took.append(time.monotonic() - began)
@@ -320,8 +354,56 @@ time.sleep(0.5)
 sys.exit("a late reason")
 """)
     program.chmod(0o700)
-    with pytest.raises(khop.ServerError, match="(?s)without a word.*a late reason"):
+    with pytest.raises(khop.ServerError, match="(?s)^khop serve has ended with status 1\na late reason$") as e:
         khop.Loader(dataset("sbm"), binary=program)
+    assert str(program) in e.value.command
+
+
+def test_a_server_that_crashes_is_reported_in_a_line(load):
+    epoch = iter(load("sbm", fanouts=[3], batch_size=16))
+    next(epoch)
+    os.kill(epoch._loader.server_pid, signal.SIGSEGV)
+    with pytest.raises(khop.ServerError, match="^khop serve has crashed: SIGSEGV: .*a bug") as e:
+        for _ in epoch:
+            pass
+    assert "\n" not in str(e.value) and "goroutine" in e.value.output
+
+
+@pytest.mark.parametrize("options, says", [
+    (dict(node_columns=["nope"]), 'node_columns: no column "nope"; there are: feature, label'),
+    (dict(seed_columns=["nope"]), 'seed_columns: no column "nope"; there are: feature, label'),
+    (dict(seeds=np.array([1, 2, 10**9])), "seeds[2]: seed out of range: node 1000000000"),
+    (dict(seeds={"node": [5, -1]}), "seeds['node'][1]: seed out of range: node -1"),
+    (dict(edge_label_index=np.array([[1, 2], [3, 10**8]])), "edge_label_index[:, 1]: "),
+    (dict(batch_size=0), 'batch_size: "0" is not a number of 1 or more'),
+    (dict(fanouts=[3, -2]), "fanouts: "),
+])
+def test_errors_speak_of_what_python_said(options, says, load):
+    with pytest.raises(khop.ServerError) as e:
+        load("sbm", **options)
+    text = str(e.value)
+    assert text.startswith(says), text
+    assert "/proc/" not in text and "--" not in text and "Columns" not in text, text
+    assert e.value.__cause__ is None and (e.value.__suppress_context__ or e.value.__context__ is None)
+
+
+@pytest.mark.parametrize("seeds, says", [
+    (np.ones(7, bool), "a mask of 7 entries, where there are 3,000 nodes"),
+    ({"node": np.zeros(3001, bool)}, r"seeds\['node'\]: a mask of 3,001 entries"),
+])
+def test_masks_of_another_length_are_refused(seeds, says, load):
+    with pytest.raises(ValueError, match=says):
+        load("sbm", seeds=seeds)
+
+
+def test_a_closed_loader_says_so_and_not_that_it_is_busy(load):
+    loader = load("sbm", fanouts=[3], batch_size=16)
+    epoch = iter(loader)
+    next(epoch)
+    loader.close()
+    for use in (lambda: iter(loader), lambda: next(epoch)):
+        with pytest.raises(khop.ServerError, match="closed"):
+            use()
 
 
 def test_fanouts_have_one_name_at_a_time(dataset):
@@ -441,10 +523,13 @@ def test_batches_go_through_pickle(load):
 
 
 def test_pyg_gets_what_it_expects(load):
-    pytest.importorskip("torch", reason="torch is not installed")
+    torch = pytest.importorskip("torch", reason="torch is not installed")
     pytest.importorskip("torch_geometric", reason="torch_geometric is not installed")
     data = next(iter(load("sbm", fanouts=[4, 3], frontier="new", framework="torch"))).to_pyg()
     assert data.validate() and data.batch_size <= data.num_nodes and data.edge_index.shape[1] == sum(data.num_sampled_edges)
+    assert len(data.y) == data.num_nodes and (data.y[data.batch_size:] == -100).all() and (data.y[:data.batch_size] >= 0).all()
+    half = data.subgraph(torch.arange(data.num_nodes - 1, -1, -2).flip(0))
+    assert half.y.tolist() == data.y[torch.arange(data.num_nodes - 1, -1, -2).flip(0)].tolist()
     hetero = next(iter(load("typed", fanouts=[4, 3], frontier="new", framework="torch"))).to_pyg()
     assert hetero.validate() and 0 < hetero["paper"].batch_size <= hetero["paper"].num_nodes
 

@@ -29,7 +29,8 @@ def to_pyg(batch: Batch) -> Any:
 def _fill_nodes(batch: Batch, node_type: str, data: Any) -> None:
     view = batch[node_type]
     for column in view.columns():
-        data[{"feature": "x", "label": "y"}.get(column, column)] = view[column]
+        of_seeds = f"node/{node_type}/{column}" not in batch
+        data[{"feature": "x", "label": "y"}.get(column, column)] = _for_all(view[column], view.num_nodes) if of_seeds else view[column]
     data.num_nodes = view.num_nodes
     data.n_id = view.n_id
     data.num_sampled_nodes = view.num_sampled_nodes
@@ -37,6 +38,18 @@ def _fill_nodes(batch: Batch, node_type: str, data: Any) -> None:
         data.batch_size = view.batch_size
         if f"item/{node_type}" in batch:
             data.input_id = view.input_id
+
+
+def _for_all(rows: Any, nodes: int) -> Any:
+    """Rows of the seeds, which are the first nodes, as rows of all nodes: without that PyG would take them for rows of other things where it
+    cuts a batch (Data.subgraph). The others are NaN, or -100, which torch's losses leave out."""
+    if len(rows) == nodes:
+        return rows
+    if not rows.is_floating_point() and not rows.dtype.is_signed:
+        rows = rows.long()
+    out = rows.new_full((nodes, *rows.shape[1:]), float("nan") if rows.is_floating_point() else -100)
+    out[:len(rows)] = rows
+    return out
 
 
 def _fill_edges(batch: Batch, edge_type: Any, data: Any) -> None:

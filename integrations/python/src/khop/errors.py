@@ -13,7 +13,13 @@ class BinaryNotFound(KhopError):
 
 
 class ServerError(KhopError):
-    """The server said that it cannot go on, or ended. The message has what it wrote last."""
+    """The server said that it cannot go on, or ended. The message says why, as far as that is known."""
+
+    command = ""
+    """How the server was started; empty where that is not known."""
+
+    output = ""
+    """What the server wrote last, all of it that is kept: for reports of bugs."""
 
 
 class ProtocolError(KhopError):

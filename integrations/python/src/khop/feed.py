@@ -8,7 +8,7 @@ import socket
 import struct
 import time
 import weakref
-from typing import Any, Callable, NoReturn, Optional, TypeVar, Union
+from typing import Any, NoReturn, Optional, TypeVar, Union
 
 from . import protocol as p
 from .batch import forget_copied
@@ -16,6 +16,7 @@ from .cuda import Device
 from .device import DeviceRing
 from .errors import ForkError, KhopError, ProtocolError, ServerError, SlotsHeldError, StateError
 from .ring import Ring, SlotArrays
+from .server import END, Server
 
 _STOP = 5.0  # seconds that the end of a run which was left may take
 _NO_SIGNAL, _AT_ONCE, _CLOSE_ON_EXEC = int(socket.MSG_NOSIGNAL), int(socket.MSG_DONTWAIT), int(socket.MSG_CMSG_CLOEXEC)  # enums compute slowly
@@ -39,15 +40,15 @@ class Feed:
         start_timeout: float = 0.0,
         max_ring_bytes: int = p.MAX_BYTES,
         device: Optional[Device] = None,
-        last_words: Callable[[bool], str] = lambda ending: "",
+        server: Optional[Server] = None,
     ) -> None:
         """Takes over a connected socket. index_dtype None takes the server's. start_timeout, if it is longer, is for the first answer, which
-        comes when the server has loaded. device is where batches may lie. last_words gives what the server wrote last, for error messages; its
-        argument says that the server has closed the connection, and so is ending."""
+        comes when the server has loaded. device is where batches may lie. server is the process at the other end, where this one started it: it
+        says why it has ended."""
         self._socket: Optional[socket.socket] = connection
         self._pid = os.getpid()
         self._timeout = max(timeout, start_timeout)
-        self._last_words = last_words
+        self._server = server
         self._buffer = bytearray(p.MESSAGE_BYTES)
         self._buffers, self._view = [self._buffer], memoryview(self._buffer)
         self._run = 0
@@ -199,11 +200,11 @@ class Feed:
             except ConnectionResetError:
                 continue  # it closed with messages of ours unread; its own, and the end, are still to be read
             except OSError as e:
-                raise self._broken(ServerError(f"the connection to the server is broken: {e}{self._tail(ending=True)}")) from None
+                raise self._broken(self._death() or ServerError(f"the connection to the server is broken: {e}")) from None
             fds = _descriptors(ancillary) if ancillary else ()
             try:
                 if size == 0:
-                    raise ServerError(f"the server has ended without a word{self._tail(ending=True)}")
+                    raise self._death() or ServerError("the server has closed the connection without a word")
                 if flags & _TRUNCATED:
                     raise ProtocolError("a message that is too long")
                 message = p.read(bytes(self._view[:size]))
@@ -320,8 +321,12 @@ class Feed:
         self.close()
         return error
 
-    def _tail(self, ending: bool = False) -> str:
-        words = self._last_words(ending)
+    def _death(self) -> Optional[ServerError]:
+        """Why the server has ended, after it has closed the connection."""
+        return None if self._server is None else self._server.death(END)
+
+    def _tail(self) -> str:
+        words = "" if self._server is None else self._server.last_words()
         return f"; it wrote last:\n{words}" if words else ""
 
 

@@ -22,7 +22,7 @@ from .errors import BusyError, KhopError, ServerError, StateError
 from .feed import Feed
 from .frameworks import Framework, framework as _framework
 from .meeting import Meeting
-from .options import EdgeSeeds, Fanouts, Flags, LoaderOptions, Seeds, check_names, edge_list, fanouts_text, seed_list
+from .options import HOP_SAMPLERS, EdgeSeeds, Fanouts, Flags, LoaderOptions, Seeds, check_names, edge_list, fanouts_text, masks, seed_list
 from .padding import pad as _pad_batch
 from .ring import SlotArrays
 from .schema import Schema, schema_of
@@ -52,8 +52,9 @@ class Connection:
         self._iterator: Optional[weakref.ref[Epoch]] = None
         state = feed.welcome.about.get("state")
         self._state: dict[str, Any] = dict(state) if isinstance(state, dict) else {}
-        self._epoch = _number(self._state, "epoch")
+        self._epoch = _number(self._state, "epoch")  # what the next iter begins
         self._next = _number(self._state, "next")
+        self._place = self._epoch, self._next  # after the last batch that was yielded
         self._mode = 1  # the first run goes on where the rank stands
         self._pending: Optional[dict[str, Any]] = None
         if isinstance(feed.ring, device_.DeviceRing):
@@ -101,10 +102,13 @@ class Connection:
         if not 0 <= epoch < 1 << 32:
             raise ValueError(f"epoch {epoch}: must be 0 or more, and below 2^32")
         self._epoch, self._next, self._mode, self._pending = epoch, 0, 0, None
+        self._place = epoch, 0
 
     def __iter__(self) -> Epoch:
         """Begins the next epoch, or what load_state_dict left of one."""
         _refuse_workers()
+        if self.closed:
+            raise ServerError("the loader is closed: make another")
         running = self._running()
         if running is not None:
             raise BusyError(
@@ -115,7 +119,7 @@ class Connection:
             begun = self._feed.begin(2, state=self._pending)
         else:
             begun = self._feed.begin(self._mode, self._epoch, self._next)
-        self._epoch, self._next = begun.epoch, begun.next
+        self._epoch, self._next = self._place = begun.epoch, begun.next
         self._mode, self._pending = 0, None
         epoch = Epoch(self, begun)
         self._iterator = weakref.ref(epoch)
@@ -143,9 +147,9 @@ class Connection:
         ready = arrays.ready
         if self._schema is None:
             about = self._feed.welcome.about
-            self._schema = schema_of(arrays, about if self._pad != "max" else {**about, **_sizes(about, self._binary)})
+            self._schema = schema_of(arrays, about if self._pad != "max" else {**about, **_sizes(str(about.get("dataset")), self._binary)})
         batch = Batch(self._schema, ready, arrays, self._framework, self._index_dtype)
-        self._epoch, self._next = ready.epoch, ready.next
+        self._place = ready.epoch, ready.next
         return batch if self._pad is None else _pad_batch(batch, self._pad, self._feed.welcome.about)
 
     # --- states ---
@@ -153,11 +157,13 @@ class Connection:
     def state_dict(self) -> dict[str, Any]:
         """The place after the last batch that was yielded; before the first, the place of the first. Plain data, for JSON.
 
-        After a loop has ended it is the beginning of the next epoch. All ranks that have done as many batches have the same state.
+        After a loop has run to its end it is the beginning of the next epoch; after one that was left, by break or an exception, it is still the
+        place where it was left. All ranks that have done as many batches have the same state.
         """
         if self._pending is not None:
             return dict(self._pending)
-        return {**self._state, "epoch": self._epoch, "next": self._next}
+        epoch, next = self._place
+        return {**self._state, "epoch": epoch, "next": next}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Makes the next ``iter`` go on after the batch whose state it is, to the end of that epoch.
@@ -173,7 +179,7 @@ class Connection:
         if not {"epoch", "next"} <= set(state):
             raise StateError("this is not a state of a khop loader: it has no epoch and next")
         self._pending = dict(state)
-        self._epoch, self._next = _number(self._pending, "epoch"), _number(self._pending, "next")
+        self._epoch, self._next = self._place = _number(self._pending, "epoch"), _number(self._pending, "next")
 
     def statistics(self) -> dict[str, Any]:
         """What the server counts: batches, waiting times, memory (docs/feed.md, TELL). Between epochs."""
@@ -234,7 +240,7 @@ class Epoch:
             raise
         if isinstance(arrays, protocol.End):
             self._loader = None
-            loader._epoch, loader._next = self.epoch + 1, 0
+            loader._epoch, loader._next = loader._place = self.epoch + 1, 0
             raise StopIteration
         self._left -= 1
         self._taken = True
@@ -246,7 +252,10 @@ class Epoch:
         return self._loader is None
 
     def close(self) -> None:
-        """Ends the pass early, as leaving the loop does. The loader's next ``iter`` runs the next epoch, or this one if no batch of it was taken."""
+        """Ends the pass early, as leaving the loop does. The loader's next ``iter`` runs the next epoch, or this one if no batch of it was taken.
+
+        The loader's state stays the place after the last batch that was taken.
+        """
         loader, self._loader = self._loader, None
         if loader is not None:
             loader._feed.stop()
@@ -321,6 +330,8 @@ class Loader(Connection):
         if fanouts is not None and num_neighbors is not None:
             raise TypeError("fanouts and num_neighbors are the same: give one")
         fanouts = num_neighbors if fanouts is None else fanouts
+        if sampler in HOP_SAMPLERS and not any(o.startswith("--frontier") for o in serve_options):
+            options.setdefault("frontier", "new")  # each node is expanded once, as edge_index needs it
         if edge_label_index is None and (edge_label is not None or edge_label_time is not None):
             raise TypeError("edge_label and edge_label_time belong to edge_label_index")
         if edge_label_index is not None and seeds is not None:
@@ -341,6 +352,7 @@ class Loader(Connection):
         meeting: Optional[Meeting] = None
         try:
             if here.local_rank == 0:
+                _check_masks(masks(seeds), dataset, binary)
                 seed_set = seed_list(seeds) if edge_label_index is None else edge_list(edge_label_index, edge_label, edge_label_time)
                 flags = Flags(list(serve_options))
                 for name, value in (
@@ -354,10 +366,10 @@ class Loader(Connection):
                 ):
                     flags.add(name, value)
                 try:
-                    own = server.Server(_binary.find(binary), os.fsdecode(dataset), list(flags), path, quiet, seed_set.inherit())
+                    own = server.Server(_binary.find(binary), os.fsdecode(dataset), list(flags), path, quiet, seed_set.inherit(), seed_set.spell)
                     connection = own.connect(start_timeout)
                     feed = Feed(connection, rank=here.rank, index_dtype=index_dtype, timeout=timeout, start_timeout=start_timeout,
-                                max_ring_bytes=max_ring_bytes, device=on, last_words=own.last_words)
+                                max_ring_bytes=max_ring_bytes, device=on, server=own)
                 finally:
                     seed_set.close()
                 own.forget_socket()
@@ -434,11 +446,26 @@ def _none_is_no_name(columns: Optional[Sequence[str]]) -> Optional[str]:
     return None if columns is None else ",".join(columns) or "none"
 
 
-def _sizes(about: Mapping[str, Any], binary: Optional[_binary.PathLike]) -> dict[str, Any]:
+def _sizes(dataset: str, binary: Optional[_binary.PathLike]) -> dict[str, Any]:
     """How many nodes and edges of each type the dataset has, as khop info tells."""
-    command = [_binary.find(binary), "info", str(about.get("dataset")), "--json"]
-    info = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    done = subprocess.run([_binary.find(binary), "info", dataset, "--json"], capture_output=True)
+    if done.returncode:
+        raise ServerError(done.stderr.decode("utf-8", "replace").strip().replace("khop: ", "", 1))
+    info = json.loads(done.stdout)
     return {"node_types": info["node_types"], "edge_types": info["edge_types"]}
+
+
+def _check_masks(lengths: Mapping[str, int], dataset: _binary.PathLike, binary: Optional[_binary.PathLike]) -> None:
+    """Refuses masks that are not as long as their type has nodes."""
+    if not lengths:
+        return
+    counts = {t["name"]: t["count"] for t in _sizes(os.fsdecode(dataset), binary)["node_types"]}
+    for t, length in lengths.items():
+        if not t and len(counts) > 1:
+            raise ValueError(f"seeds: a mask of nodes of which type? There are {', '.join(counts)}: seeds={{type: mask}}")
+        n = counts.get(t or next(iter(counts)), length)  # a type that is not there is refused with the ids
+        if length != n:
+            raise ValueError(f"seeds{f'[{t!r}]' if t else ''}: a mask of {length:,} entries, where there are {n:,} nodes")
 
 
 def _number(state: Mapping[str, Any], key: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import tempfile
 from dataclasses import dataclass, field
 from typing import IO, Any, Iterable, Iterator, Mapping, Optional, Sequence, TypedDict, Union
@@ -29,10 +30,14 @@ def _numbers(values: Sequence[int]) -> str:
     return ",".join(str(int(k)) for k in values)
 
 
+HOP_SAMPLERS = frozenset({"neighbor", "temporal", "labor"})
+"""Samplers that take frontier. Here its default is "new", where the program's is "all"."""
+
+
 class SamplerOptions(TypedDict, total=False):
     """Options of samplers beside fanouts: flags of khop serve, which knows what each sampler takes, and the defaults (khop samplers)."""
 
-    frontier: str  # neighbor, temporal, labor: "all", "new"
+    frontier: str  # neighbor, temporal, labor: "new", "all"
     replace: bool  # neighbor, temporal, shadow
     disjoint: bool  # neighbor, temporal
     weight: str  # neighbor, temporal, fastgcn, ladies: a column of the edges, as mask and time
@@ -97,10 +102,26 @@ def check_names(given: Iterable[str], others: Iterable[str]) -> None:
 
 
 class SeedList:
-    """The value of --seeds, and where seeds that are a list are: a file without a name, which the server inherits."""
+    """The value of --seeds, and where seeds that are a list are: a file without a name, which the server inherits.
 
-    def __init__(self, text: Optional[str], file: Optional[IO[str]] = None) -> None:
-        self.text, self._file = text, file
+    parts are what the file holds, in order: how Python's user wrote it, and its lines.
+    """
+
+    def __init__(self, text: Optional[str], file: Optional[IO[str]] = None, parts: Sequence[tuple[str, int]] = ()) -> None:
+        self.text, self._file, self._parts = text, file, parts
+
+    def spell(self, said: str) -> str:
+        """What the server says of its options and of the file's lines, in Python's terms."""
+        said = re.sub(r"@?/proc/self/fd/\d+: line (\d+)", lambda m: self._where(int(m[1]) - 1), said)
+        said = re.sub(r"(edges)?@?/proc/self/fd/\d+", "edge_label_index" if self.text and self.text.startswith("edges@") else "seeds", said)
+        return re.sub(r"--([a-z]+(-[a-z]+)*)\b", lambda m: m[1].replace("-", "_"), said)
+
+    def _where(self, line: int) -> str:
+        for name, lines in self._parts:
+            if line < lines:
+                return name.format(line)
+            line -= lines
+        return f"seeds, number {line}"
 
     def inherit(self) -> tuple[int, ...]:
         """The file descriptors that the server needs."""
@@ -120,12 +141,22 @@ def seed_list(seeds: Optional[Seeds]) -> SeedList:
         if seeds[1] is None:
             return SeedList("all:" + seeds[0])
         seeds = {seeds[0]: seeds[1]}
-    sets = {f"{t} ": _ids(ids) for t, ids in seeds.items()} if isinstance(seeds, Mapping) else {"": _ids(seeds)}
+    sets = {t: _ids(ids) for t, ids in seeds.items()} if isinstance(seeds, Mapping) else {"": _ids(seeds)}
     file = tempfile.TemporaryFile("w", encoding="utf-8")
-    for prefix, ids in sets.items():
-        file.writelines(f"{prefix}{i}\n" for i in ids.tolist())
+    for t, ids in sets.items():
+        file.writelines(f"{t} {i}\n" for i in ids.tolist())
     file.flush()
-    return SeedList(f"@/proc/self/fd/{file.fileno()}", file)
+    parts = [(f"seeds[{t!r}][{{}}]" if t else "seeds[{}]", len(ids)) for t, ids in sets.items()]
+    return SeedList(f"@/proc/self/fd/{file.fileno()}", file, parts)
+
+
+def masks(seeds: Optional[Seeds]) -> dict[str, int]:
+    """Lengths of the masks among seeds, by node type; the type is empty where none is named."""
+    if isinstance(seeds, tuple) and len(seeds) == 2 and isinstance(seeds[0], str):
+        seeds = {seeds[0]: seeds[1]}
+    sets = seeds if isinstance(seeds, Mapping) else {"": seeds}
+    arrays = {t: _array(v) for t, v in sets.items() if v is not None and not isinstance(v, str)}
+    return {t: len(a) for t, a in arrays.items() if a.dtype == np.bool_ and a.ndim == 1}
 
 
 EdgeSeeds = Any
@@ -145,8 +176,10 @@ def edge_list(edges: EdgeSeeds, labels: Any = None, times: Any = None) -> SeedLi
     if times is not None and labels is None:
         labels = {key: np.ones(_array(pairs).shape[-1], np.int64) for key, pairs in edges.items()}
     file = tempfile.TemporaryFile("w", encoding="utf-8")
+    parts = []
     for key, pairs in edges.items():
         columns = [*_pairs(pairs)]
+        parts.append((f"edge_label_index[{key!r}][:, {{}}]" if key else "edge_label_index[:, {}]", len(columns[0])))
         for what, values in (("edge_label", labels), ("edge_label_time", times)):
             if values is not None:
                 column = _array(values[key])
@@ -156,7 +189,7 @@ def edge_list(edges: EdgeSeeds, labels: Any = None, times: Any = None) -> SeedLi
         prefix = (key if isinstance(key, str) else ":".join(key)) + " "
         file.writelines(f"{prefix}{' '.join(map(str, row))}\n" for row in zip(*(c.tolist() for c in columns)))
     file.flush()
-    return SeedList(f"edges@/proc/self/fd/{file.fileno()}", file)
+    return SeedList(f"edges@/proc/self/fd/{file.fileno()}", file, parts)
 
 
 def _array(values: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -16,7 +17,10 @@ from typing import Callable, Optional, Sequence
 from .errors import ServerError
 
 _TAIL_LINES = 20
-_END = 5.0  # seconds that a server may take to end
+_TAIL_BYTES = 1 << 18
+END = 5.0  # seconds that a server may take to end
+_CRASH = re.compile(r"(panic: |fatal error: |unexpected fault address|SIG[A-Z]+: ).*")  # Go's first words, before its stacks and registers
+_KILLED = ": where memory runs out the kernel does that (see dmesg); max_memory= bounds what khop takes"
 
 
 class Server:
@@ -27,11 +31,15 @@ class Server:
 
     def __init__(
         self, binary: str, dataset: str, options: Sequence[str], path: Optional[str] = None, quiet: bool = True, inherit: Sequence[int] = (),
+        spell: Callable[[str], str] = lambda text: text,
     ) -> None:
         """path is the socket; without it there is one in a folder of its own, which goes as soon as it has been connected to.
 
-        The server makes the folder, and removes it if this process dies before. inherit are file descriptors that it gets. With quiet what the server writes to stderr is kept for error messages, else it goes to this process's stderr.
+        The server makes the folder, and removes it if this process dies before. inherit are file descriptors that it gets. With quiet what the
+        server writes to stderr is kept for error messages, else it goes to this process's stderr. spell says in Python's terms what the server
+        says in its own.
         """
+        self._spell = spell
         self._owner = os.getpid()
         self._folder = None if path else os.path.join(tempfile.gettempdir(), f"khop-{secrets.token_hex(8)}")
         self.path = path or os.path.join(self._folder or "", "feed.sock")
@@ -63,26 +71,47 @@ class Server:
 
     def check(self) -> None:
         """Raises if the server has ended."""
-        assert self._process is not None
-        status = self._process.poll()
-        if status is not None:
-            command = " ".join(self.command).encode("utf-8", "backslashreplace").decode()  # paths are any bytes
-            raise ServerError(f"khop serve has ended, status {status}:\n{self.last_words() or '(no output)'}\ncommand: {command}")
+        error = self.death()
+        if error is not None:
+            raise error
 
-    def last_words(self, ending: bool = False) -> str:
-        """The last lines that the server wrote. ending: it has closed the connection, and what it has to say may come after."""
-        if ending and self._process is not None:
-            try:
-                self._process.wait(_END)
-            except subprocess.TimeoutExpired:
-                pass
+    def death(self, wait: float = 0.0) -> Optional[ServerError]:
+        """Why the server has ended; None while it runs. It has so many seconds to end, and to say what it has to say."""
+        if self._process is None:
+            return None
+        try:
+            status = self._process.wait(wait)
+        except subprocess.TimeoutExpired:
+            return None
+        lines = self._written()
+        said = [i for i, line in enumerate(lines) if line.startswith("khop: ") and status in (1, 2)]
+        crash = next((line for line in lines if _CRASH.match(line)), None)
+        if status < 0:
+            name = signal.Signals(-status).name if -status in set(signal.Signals) else "an unknown signal"
+            text = f"khop serve was ended by signal {-status} ({name})" + (_KILLED if -status == signal.SIGKILL else "")
+        elif crash is not None:
+            text = f"khop serve has crashed: {crash.rstrip()}. This is a bug, unless something sent it a signal; the error's .output has what it wrote"
+        elif said:
+            text = self._spell("\n".join(line for line in lines[said[-1]:] if not line.startswith('See "khop'))[len("khop: "):])
+        else:
+            text = f"khop serve has ended with status {status}" + "".join(f"\n{line}" for line in lines[-_TAIL_LINES:])
+        error = ServerError(text)
+        error.command = " ".join(self.command).encode("utf-8", "backslashreplace").decode()  # paths are any bytes
+        error.output = "\n".join(lines)
+        return error
+
+    def last_words(self) -> str:
+        """The last lines that the server wrote."""
+        return "\n".join(self._written()[-_TAIL_LINES:])
+
+    def _written(self) -> list[str]:
         if self._log is None:
-            return ""
+            return []
         size = os.fstat(self._log.fileno()).st_size
-        data = os.pread(self._log.fileno(), 8192, max(0, size - 8192))
-        return "\n".join(data.decode("utf-8", "replace").replace("\r", "\n").splitlines()[-_TAIL_LINES:])
+        data = os.pread(self._log.fileno(), _TAIL_BYTES, max(0, size - _TAIL_BYTES))
+        return data.decode("utf-8", "replace").replace("\r", "\n").splitlines()
 
-    def close(self, timeout: float = _END) -> None:
+    def close(self, timeout: float = END) -> None:
         """Ends the server: asks, and if it does not end in time, kills."""
         process, self._process = self._process, None
         if process is not None and self._owner != os.getpid():
@@ -116,12 +145,13 @@ def connect(path: str, timeout: float, check: Callable[[], None] = lambda: None)
             return s
         except (FileNotFoundError, ConnectionRefusedError) as e:
             s.close()
-            check()
-            if time.monotonic() > deadline:
-                shown = path.encode("utf-8", "backslashreplace").decode()
-                raise ServerError(f"no server at {shown} after {timeout:.0f} s: {e.strerror}") from None
+            why = e.strerror
         except BaseException:
             s.close()
             raise
+        check()
+        if time.monotonic() > deadline:
+            shown = path.encode("utf-8", "backslashreplace").decode()
+            raise ServerError(f"no server at {shown} after {timeout:.0f} s: {why}")
         time.sleep(wait)
         wait = min(2 * wait, 0.1)

@@ -185,16 +185,11 @@ func (r *recipe) openShared(ctx context.Context, ledger *pinned.Ledger) error {
 			}
 			r.drawer = d
 		}
-		s, ok := r.opt.Sampler.(sampling.PreparedSampler)
-		if !ok {
-			return nil
+		prepared, err := sampling.Prepare(ctx, r.opt.Sampler, r.env(ledger))
+		if err == nil {
+			r.prepared = prepared
 		}
-		prepared, err := s.Prepare(ctx, r.env(ledger))
-		if err != nil {
-			return err
-		}
-		r.prepared = prepared
-		return nil
+		return err
 	})
 }
 

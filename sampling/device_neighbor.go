@@ -23,6 +23,9 @@ var sharedNeighborKernels device.Shared[*neighborKernels]
 
 // OnDevice implements PartlyOnDevice.
 func (n Neighbor) OnDevice() error {
+	if n.Direction != In || n.Induced {
+		return fmt.Errorf("%w: edges that lead out of nodes, and all edges between nodes, are for the CPU", ErrOptions)
+	}
 	if n.Together {
 		return fmt.Errorf("%w: a fan-out over all edge types together is for the CPU", ErrOptions)
 	}

@@ -73,8 +73,17 @@ type Neighbor struct {
 	// Together makes each fan-out one for all in-edges of a destination, whatever their types, in place of one for
 	// each edge type. Not with PerType, nor with times of nodes.
 	Together bool
+	// Direction says which edges of a node are followed. Edges that lead out of it need an index, which Prepare makes
+	// once: two or three passes over the edges, and for each edge 8 to 16 bytes, the type and what Weight, Mask and
+	// Time read; for Both twice that. Edge types that are followed then join a node type to itself. A block has a node
+	// as the destination of all edges that it follows, whatever their direction, and positions are those of the edges.
+	Direction Direction
 	// Frontier says which nodes a hop expands.
 	Frontier Frontier
+	// Induced takes all edges between the nodes that are reached, in place of those that were picked, whatever Weight
+	// and Mask say of them: one layer, whose blocks have all nodes as sources and as destinations. With Disjoint they
+	// are the edges within each tree. Not with Time, nor in a Direction other than In.
+	Induced bool
 	// Disjoint keeps the trees of a batch's items apart: a node is in a list once for every tree that reaches it, and
 	// repeated seeds are trees of their own. The sample has an array "tree/T" for each node type T: int32, the number
 	// of the item whose tree each node of the list is in.
@@ -89,18 +98,28 @@ func (n Neighbor) Validate(s *graph.Schema) error {
 	if !(n.Share >= 0 && n.Share <= 1) {
 		return fmt.Errorf("%w: share %v: must be above 0 and up to 1, or 0 for none", ErrOptions, n.Share)
 	}
-	if err := errors.Join(n.checkColumns(s), n.checkTimes(s), n.checkTogether()); err != nil {
+	if err := errors.Join(n.checkColumns(s), n.checkTimes(s), n.checkTogether(), n.checkInduced()); err != nil {
 		return err
 	}
-	_, err := newPlan(s, n.Fanouts, n.PerType)
-	return err
+	p, err := newPlan(s, n.Fanouts, n.PerType)
+	if err != nil {
+		return err
+	}
+	return n.checkDirection(s, p)
 }
 
-// CanExclude implements Excluder: without Weight, Mask, Share and Together.
-func (n Neighbor) CanExclude() bool { return !n.chooses() && !n.Together }
+// CanExclude implements Excluder: without Weight, Mask, Share, Together and Induced, along in-edges.
+func (n Neighbor) CanExclude() bool {
+	return !n.chooses() && !n.Together && !n.Induced && n.Direction == In
+}
 
 // Expands implements FrontierSampler.
-func (n Neighbor) Expands() Frontier { return n.Frontier }
+func (n Neighbor) Expands() Frontier {
+	if n.Induced {
+		return AllNodes
+	}
+	return n.Frontier
+}
 
 // Fingerprint implements Sampler.
 func (n Neighbor) Fingerprint() string {
@@ -115,6 +134,12 @@ func (n Neighbor) Fingerprint() string {
 	if n.Mask != "" {
 		text += " mask=" + n.Mask
 	}
+	if n.Induced {
+		text += " induced=true"
+	}
+	if n.Direction != In {
+		text += fmt.Sprintf(" direction=%v", n.Direction)
+	}
 	if n.Together {
 		text += " together=true"
 	}
@@ -126,11 +151,15 @@ func (n Neighbor) Fingerprint() string {
 
 // Bound implements Sampler.
 func (n Neighbor) Bound(s *graph.Schema, batchSize int) Bound {
+	if n.Induced {
+		return n.boundInduced(s, batchSize)
+	}
 	p, err := newPlan(s, n.Fanouts, n.PerType)
 	if err != nil {
 		return Bound{}
 	}
-	b := Bound{Layers: len(p)}
+	b := Bound{Layers: len(p), Shared: n.turnedBytes(s)}
+	s = n.turnedSchema(s)
 	trees := int64(1)
 	if n.Disjoint || n.Time.on() { // one for each seed, or time of a seed
 		trees, batchSize = int64(max(batchSize, 0)), 1
@@ -171,8 +200,16 @@ func (n Neighbor) Bound(s *graph.Schema, batchSize int) Bound {
 
 // Open implements Sampler.
 func (n Neighbor) Open(env Env) (Worker, error) {
+	if n.Direction != In {
+		return n.openTurned(env)
+	}
 	if err := n.Validate(env.Graph.Schema()); err != nil {
 		return nil, err
+	}
+	if n.Induced {
+		return openByWidth(env,
+			func(ids []int32) (Worker, error) { return openInducing(n, env, ids) },
+			func(ids []int64) (Worker, error) { return openInducing(n, env, ids) })
 	}
 	return openByWidth(env,
 		func(ids []int32) (Worker, error) { return openNeighbor(n, env, ids) },

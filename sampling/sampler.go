@@ -45,6 +45,21 @@ type PreparedSampler interface {
 	Prepare(ctx context.Context, env Env) (Sampler, error)
 }
 
+// Prepare returns the sampler that opens workers for a graph: for a PreparedSampler what its Prepare returns, for
+// Neighbor with a Direction other than In one that has an index of the edges by source, and else s. If the result is an
+// io.Closer, close it after all workers.
+func Prepare(ctx context.Context, s Sampler, env Env) (Sampler, error) {
+	switch s := s.(type) {
+	case PreparedSampler:
+		return s.Prepare(ctx, env)
+	case Neighbor:
+		if s.Direction != In {
+			return s.turn(ctx, env)
+		}
+	}
+	return s, nil
+}
+
 // FrontierSampler is a Sampler that knows whether hops expand all nodes or new ones. With NewNodes consumers take the
 // layers for views of one CSC.
 type FrontierSampler interface {

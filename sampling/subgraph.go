@@ -80,7 +80,8 @@ func (w *subgraphWorker[V]) Close() error { return w.inducer.close() }
 
 // neighbor is the sampler of the nodes.
 func (k Shadow) neighbor() Neighbor {
-	return Neighbor{Fanouts: k.Fanouts, PerType: k.PerType, Replace: k.Replace, Frontier: NewNodes, Disjoint: true}
+	return Neighbor{Fanouts: k.Fanouts, PerType: k.PerType, Replace: k.Replace, Frontier: NewNodes, Disjoint: true,
+		Induced: true}
 }
 
 // Validate implements Sampler.
@@ -92,22 +93,36 @@ func (k Shadow) Fingerprint() string {
 }
 
 // Bound implements Sampler.
-func (k Shadow) Bound(s *graph.Schema, batchSize int) Bound {
-	b := k.neighbor().Bound(s, batchSize)
-	b.Scratch = satAdd(b.Scratch, satAdd(satMul(8, b.Edges), satMul(16, b.Nodes))) // the sample of the nodes
-	b.Layers, b.Edges = 1, 0
-	inducedBound(s, &b, int64(max(batchSize, 0)))
-	return b
-}
+func (k Shadow) Bound(s *graph.Schema, batchSize int) Bound { return k.neighbor().Bound(s, batchSize) }
 
 // Open implements Sampler.
-func (k Shadow) Open(env Env) (Worker, error) {
-	if err := k.Validate(env.Graph.Schema()); err != nil {
-		return nil, err
+func (k Shadow) Open(env Env) (Worker, error) { return k.neighbor().Open(env) }
+
+// checkInduced refuses what does not say which edges there are between the nodes.
+func (n Neighbor) checkInduced() error {
+	if n.Induced && (n.Time.on() || n.Direction != In) {
+		return fmt.Errorf("%w: all edges between the nodes, with times or in direction %v: leave one out", ErrOptions,
+			n.Direction)
 	}
-	return openByWidth(env,
-		func(ids []int32) (Worker, error) { return openShadow(k, env, ids) },
-		func(ids []int64) (Worker, error) { return openShadow(k, env, ids) })
+	return nil
+}
+
+// nodes returns what samples the nodes of an induced subgraph.
+func (n Neighbor) nodes() Neighbor {
+	n.Induced = false
+	return n
+}
+
+// boundInduced is Bound with Induced.
+func (n Neighbor) boundInduced(s *graph.Schema, batchSize int) Bound {
+	b, trees := n.nodes().Bound(s, batchSize), int64(1)
+	if n.Disjoint {
+		trees = int64(max(batchSize, 0))
+	}
+	b.Scratch = satAdd(b.Scratch, satAdd(satMul(8, b.Edges), satMul(16, b.Nodes))) // the sample of the nodes
+	b.Layers, b.Edges = 1, 0
+	inducedBound(s, &b, trees)
+	return b
 }
 
 // shadowWorker samples nodes into a sample of its own, and induces the subgraphs in the one that it is given.
@@ -115,20 +130,20 @@ type shadowWorker[V nodeID] struct {
 	*inducer[V]
 	nodes  *worker[V]
 	reach  graph.Sample
-	layers int
+	arrays int
 }
 
-func openShadow[V nodeID](k Shadow, env Env, indices []V) (Worker, error) {
+func openInducing[V nodeID](k Neighbor, env Env, indices []V) (Worker, error) {
 	inner := env
 	inner.EdgePos = false
-	n, err := openNeighbor(k.neighbor(), inner, indices)
+	n, err := openNeighbor(k.nodes(), inner, indices)
 	if err != nil {
 		return nil, err
 	}
 	w := &shadowWorker[V]{nodes: n.(*worker[V])}
 	w.inducer = newInducer(w.nodes.assembly, env)
-	w.layers = w.nodes.layers
-	b := k.neighbor().Bound(env.Graph.Schema(), env.BatchSize)
+	b := k.nodes().Bound(env.Graph.Schema(), env.BatchSize)
+	w.arrays = len(b.Arrays)
 	b.Init(&w.reach, env.Graph.Schema(), env.Scratch)
 	w.edgePos = env.EdgePos
 	return w, nil
@@ -139,8 +154,8 @@ func (w *shadowWorker[V]) Sample(ctx context.Context, req *Request, out *graph.S
 	if err := req.check(w.schema, 1, out); err != nil {
 		return err
 	}
-	if len(out.Arrays) != len(w.lists) {
-		return errArrays(len(out.Arrays), len(w.lists))
+	if len(out.Arrays) != w.arrays {
+		return errArrays(len(out.Arrays), w.arrays)
 	}
 	if err := w.leaveOut(req, nil); err != nil {
 		return err
@@ -168,13 +183,16 @@ func (w *shadowWorker[V]) copyNodes(out *graph.Sample) error {
 		if err != nil {
 			return err
 		}
-		trees, err := unified.Grow[int32](out.ArrayBuffer(t), int64(l.n), 0)
-		if err != nil {
-			return err
-		}
 		copy(ids, l.ids[:l.n])
-		copy(trees, l.trees[:l.n])
-		l.ids, l.trees = ids, trees
+		l.ids = ids
+		if w.forest != nil {
+			trees, err := unified.Grow[int32](out.ArrayBuffer(t), int64(l.n), 0)
+			if err != nil {
+				return err
+			}
+			copy(trees, l.trees[:l.n])
+			l.trees = trees
+		}
 		seeds, err := unified.View[int32](w.reach.SeedLocal[t])
 		if err != nil {
 			return err

@@ -80,7 +80,13 @@ func TestInducedSubgraphsEqualTheOracle(t *testing.T) {
 		g := randomGraph(t, r, types[0], types[1])
 		s := g.Schema()
 		near := randomOptions(r, s)
-		for _, k := range []Sampler{Induced{}, Shadow{Fanouts: near.Fanouts, PerType: near.PerType,
+		around := near
+		if r.IntN(3) == 0 {
+			around.Share = 0.4
+		}
+		around.Induced, around.Disjoint = true, r.IntN(3) == 0
+		around.Together = around.PerType == nil && r.IntN(3) == 0
+		for _, k := range []Sampler{Induced{}, around, Shadow{Fanouts: near.Fanouts, PerType: near.PerType,
 			Replace: near.Replace}} {
 			w, err := k.Open(Env{Graph: g, BatchSize: 40, EdgePos: true})
 			if err != nil {
@@ -92,8 +98,8 @@ func TestInducedSubgraphsEqualTheOracle(t *testing.T) {
 				got := sampleFor(t, what, g, k, w, req)
 				lists := newOracleLists(g, req)
 				nodes, trees, seeds := lists.nodes, zeros(lists.nodes), lists.seeds
-				if shadow, ok := k.(Shadow); ok {
-					o := oracle(g, newEdgeRuns(g), shadow.neighbor(), req)
+				if of, ok := reaches(k); ok {
+					o := oracle(g, newEdgeRuns(g), of, req)
 					nodes, trees, seeds = o.nodes, o.trees, o.seeds
 				}
 				for i := range nodes {
@@ -112,6 +118,17 @@ func TestInducedSubgraphsEqualTheOracle(t *testing.T) {
 			}
 		}
 	}
+}
+
+// reaches returns what reaches the nodes of an induced subgraph, where not all are seeds.
+func reaches(k Sampler) (Neighbor, bool) {
+	switch k := k.(type) {
+	case Shadow:
+		return k.neighbor(), true
+	case Neighbor:
+		return k, true
+	}
+	return Neighbor{}, false
 }
 
 // A hub's column is searched where few nodes are looked for in it, and the block is the same.

@@ -23,9 +23,9 @@ type samplerRow struct {
 // integrations/python/src/khop/options.py, and a case in its test_samplers.py.
 var samplers = []samplerRow{
 	{"neighbor", "neighbours, uniformly or by weight", "fanouts frontier replace disjoint weight mask share " +
-		"together", (*samplerFlags).neighbor},
-	{"temporal", "neighbours of the past", "fanouts frontier replace disjoint weight mask share together time " +
-		"node-time time-rules window recent half-life chain as-of", (*samplerFlags).temporal},
+		"together direction induced", (*samplerFlags).neighbor},
+	{"temporal", "neighbours of the past", "fanouts frontier replace disjoint weight mask share together direction " +
+		"time node-time time-rules window recent half-life chain as-of", (*samplerFlags).temporal},
 	{"labor", "neighbours that destinations share, LABOR-0",
 		"fanouts frontier poisson layer-dependent batch-dependency", (*samplerFlags).labor},
 	{"fastgcn", "nodes of a hop from the whole graph", "layer-nodes weight", (*samplerFlags).fastgcn},

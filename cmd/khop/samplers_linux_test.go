@@ -24,6 +24,11 @@ var samplerCases = []struct {
 	{"typed", "--fanouts cites=4,3;*=2,2 --frontier new --disjoint", sampling.Neighbor{Fanouts: []int{2, 2},
 		PerType: map[string][]int{"cites": {4, 3}}, Frontier: sampling.NewNodes, Disjoint: true}},
 	{"typed", "--fanouts 5,3 --together", sampling.Neighbor{Fanouts: []int{5, 3}, Together: true}},
+	{"columns", "--fanouts 3,2 --direction both --weight weight", sampling.Neighbor{Fanouts: []int{3, 2},
+		Direction: sampling.Both, Weight: "weight"}},
+	{"sbm", "--sampler temporal --fanouts 3 --time none --node-time label --direction out", sampling.Neighbor{
+		Fanouts: []int{3}, Direction: sampling.Out, Time: sampling.Temporal{Node: "label"}}},
+	{"typed", "--fanouts 3,2 --induced", sampling.Neighbor{Fanouts: []int{3, 2}, Induced: true}},
 	{"columns", "--sampler temporal --fanouts 4 --as-of 60 --together", sampling.Neighbor{Fanouts: []int{4},
 		Together: true, Time: sampling.Temporal{Edge: "time", AsOf: int64Of(60)}}},
 	{"columns", "--weight weight --mask mask --share 0.5 --fanouts 4,3", sampling.Neighbor{Fanouts: []int{4, 3},

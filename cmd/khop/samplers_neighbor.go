@@ -8,7 +8,9 @@ type neighborFlags struct {
 	Mask   string  `placeholder:"COLUMN" help:"Follow only edges where this column is not 0."`
 	Share  float64 `default:"0" placeholder:"X" help:"The greatest share of a node's edges, up to 1; 0: no bound."`
 
-	Together bool `help:"Count a fan-out over the edges of all types together."`
+	Together  bool               `help:"Count a fan-out over the edges of all types together."`
+	Direction sampling.Direction `enum:"in,out,both" default:"in" help:"Edges of a node that are followed."`
+	Induced   bool               `help:"Take all edges between the nodes that are reached."`
 
 	Time      string              `default:"time" placeholder:"COLUMN" help:"Times of the edges, none for none."`
 	NodeTime  string              `placeholder:"COLUMN" help:"Times of nodes: before them none is reached."`
@@ -28,7 +30,7 @@ func (f *samplerFlags) neighbor() sampling.Sampler { return f.neighbours() }
 func (f *samplerFlags) neighbours() sampling.Neighbor {
 	return sampling.Neighbor{Fanouts: f.Fanouts.all, PerType: f.Fanouts.perType, Replace: f.Replace,
 		Frontier: f.Frontier, Disjoint: f.Disjoint, Weight: f.Weight, Mask: f.Mask, Share: f.Share,
-		Together: f.Together}
+		Together: f.Together, Direction: f.Direction, Induced: f.Induced}
 }
 
 func (f *samplerFlags) temporal() sampling.Sampler {

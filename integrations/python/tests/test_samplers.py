@@ -13,6 +13,9 @@ CASES = [
     ("sbm", dict(sampler="neighbor", fanouts=[4, 3], replace=True), ["--sampler=neighbor", "--fanouts=4,3", "--replace"]),
     ("typed", dict(fanouts={"cites": [4, 3], "*": [2, 2]}, frontier="new", disjoint=True), ["--fanouts=cites=4,3;*=2,2", "--frontier=new", "--disjoint"]),
     ("typed", dict(fanouts=[5, 3], together=True), ["--fanouts=5,3", "--together"]),
+    ("columns", dict(fanouts=[3, 2], direction="both", weight="weight"), ["--fanouts=3,2", "--direction=both", "--weight=weight"]),
+    ("columns", dict(sampler="temporal", fanouts=[3], as_of=60, direction="out"), ["--sampler=temporal", "--fanouts=3", "--as-of=60", "--direction=out"]),
+    ("typed", dict(fanouts=[3, 2], induced=True), ["--fanouts=3,2", "--induced"]),
     ("columns", dict(sampler="temporal", fanouts=[4], as_of=60, together=True), ["--sampler=temporal", "--fanouts=4", "--as-of=60", "--together"]),
     ("columns", dict(fanouts=[4, 3], weight="weight", mask="mask", share=0.5), ["--fanouts=4,3", "--weight=weight", "--mask=mask", "--share=0.5"]),
     (

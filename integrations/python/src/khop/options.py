@@ -44,6 +44,8 @@ class SamplerOptions(TypedDict, total=False):
     mask: str  # neighbor, temporal
     share: float  # neighbor, temporal
     together: bool  # neighbor, temporal
+    direction: str  # neighbor, temporal: "in", "out", "both"
+    induced: bool  # neighbor
     time: str  # temporal
     node_time: str  # temporal
     time_rules: Sequence[str]  # temporal: "not-after", "before", "any"

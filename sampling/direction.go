@@ -1,0 +1,428 @@
+package sampling
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/enum"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// Direction says which edges of a node Neighbor follows.
+type Direction uint8
+
+const (
+	// In follows the edges that lead into a node: to their sources.
+	In Direction = iota
+	// Out follows those that lead out of it: to their targets.
+	Out
+	// Both follows both. A self-loop counts once.
+	Both
+)
+
+var directions = []string{"in", "out", "both"}
+
+// String returns the direction's name on the command line.
+func (d Direction) String() string { return enum.Name(directions, d) }
+
+// UnmarshalText is the inverse of String.
+func (d *Direction) UnmarshalText(text []byte) error {
+	return enum.Parse(ErrOptions, "direction", directions, text, d)
+}
+
+// checkDirection refuses edge types whose blocks could not have what is followed.
+func (n Neighbor) checkDirection(s *graph.Schema, p plan) error {
+	if n.Direction > Both {
+		return fmt.Errorf("%w: %v of edges", ErrOptions, n.Direction)
+	}
+	for e := range s.Edges {
+		et := &s.Edges[e]
+		if n.Direction == In || et.Src == et.Dst || !p.follows(e) {
+			continue
+		}
+		return fmt.Errorf("%w: direction %v: edges %v turned round lead from %s to %s, which is another edge type: "+
+			"give the dataset reverses (khop convert --symmetrise) and follow those, or give %v the fan-out 0",
+			ErrOptions, n.Direction, et, et.Target, et.Source, et)
+	}
+	return nil
+}
+
+// follows reports whether any hop follows edges of a type.
+func (p plan) follows(e int) bool {
+	return slices.ContainsFunc(p, func(fanouts []int) bool { return fanouts[e] != 0 })
+}
+
+// turnedSchema returns the schema of the graph whose in-edges are those that are followed.
+func (n Neighbor) turnedSchema(s *graph.Schema) *graph.Schema {
+	if n.Direction == In {
+		return s
+	}
+	turned := *s
+	turned.Nodes, turned.Edges, turned.EdgeColumns = slices.Clone(s.Nodes), slices.Clone(s.Edges), nil
+	for e := range turned.Edges {
+		et := &turned.Edges[e]
+		switch et.Order = graph.BySource; {
+		case et.Src != et.Dst:
+			et.Count = 0
+		case n.Direction == Both:
+			et.Count *= 2
+		}
+	}
+	for _, c := range s.EdgeColumns {
+		if slices.Contains(n.EdgeColumns(), c.Name) {
+			turned.EdgeColumns = append(turned.EdgeColumns, c)
+		}
+	}
+	return &turned
+}
+
+// turnedBytes is what a turned graph takes.
+func (n Neighbor) turnedBytes(s *graph.Schema) int64 {
+	if n.Direction == In {
+		return 0
+	}
+	turned := n.turnedSchema(s)
+	row := s.IDType().Size() + s.PosType().Size()
+	if len(s.Edges) > 1 {
+		row += 2
+	}
+	for _, c := range turned.EdgeColumns {
+		row += c.DType.Size()
+	}
+	return satAdd(satMul(row, turned.NumEdges()), satMul(8, s.NumNodes()+1))
+}
+
+// turn makes an index of the edges by source, for directions other than In.
+func (n Neighbor) turn(ctx context.Context, env Env) (*turned, error) {
+	if err := n.Validate(env.Graph.Schema()); err != nil {
+		return nil, err
+	}
+	t := &turned{Neighbor: n}
+	make32 := func(ids []int32) (*graph.Graph, error) { return turn(ctx, t, env, ids) }
+	make64 := func(ids []int64) (*graph.Graph, error) { return turn(ctx, t, env, ids) }
+	var err error
+	if t.graph, err = openByWidth(env, make32, make64); err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	return t, nil
+}
+
+// openTurned opens a worker that makes the index for itself.
+func (n Neighbor) openTurned(env Env) (Worker, error) {
+	own, err := n.turn(context.Background(), env)
+	if err != nil {
+		return nil, err
+	}
+	w, err := own.Open(env)
+	if err != nil {
+		return nil, errors.Join(err, own.Close())
+	}
+	return &closing{w, own}, nil
+}
+
+// turned is a Neighbor with the graph whose in-edges are those that it follows.
+type turned struct {
+	Neighbor
+	graph  *graph.Graph
+	at     []int64 // positions in the graph itself: one of the two
+	at32   []int32
+	behind []*unified.Buffer
+}
+
+// Close frees the graph. No worker may be open.
+func (t *turned) Close() error {
+	var errs []error
+	for _, b := range t.behind {
+		errs = append(errs, b.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Open implements Sampler.
+func (t *turned) Open(env Env) (Worker, error) {
+	if env.EdgePos && t.graph.Schema().PosType() != env.Graph.Schema().PosType() {
+		return nil, fmt.Errorf("%w: positions of %d edges, counted in both directions, need another width: follow one "+
+			"direction, or do without EdgePos and EdgeColumns", ErrOptions, t.graph.NumEdges())
+	}
+	inner := t.Neighbor
+	inner.Direction = In
+	env.Graph = t.graph
+	w, err := inner.Open(env)
+	if err != nil {
+		return nil, err
+	}
+	return &turnedWorker{w, t}, nil
+}
+
+// turnedWorker says where edges lie in the graph itself.
+type turnedWorker struct {
+	Worker
+	of *turned
+}
+
+// Sample implements Worker.
+func (w *turnedWorker) Sample(ctx context.Context, req *Request, out *graph.Sample) error {
+	if err := w.Worker.Sample(ctx, req, out); err != nil {
+		return err
+	}
+	for l := range out.Blocks {
+		for e := range out.Blocks[l] {
+			b := &out.Blocks[l][e]
+			if !b.EdgePos.Valid() || out.ViewOf[l] != l {
+				continue
+			}
+			if pos, err := unified.View[int32](b.EdgePos); err == nil {
+				for i, p := range pos {
+					pos[i] = w.of.at32[p]
+				}
+				continue
+			}
+			pos, err := unified.View[int64](b.EdgePos)
+			if err != nil {
+				return err
+			}
+			for i, p := range pos {
+				pos[i] = w.of.at[p]
+			}
+		}
+	}
+	return nil
+}
+
+// take makes room for n elements that the turned graph keeps.
+func take[T unified.Element](t *turned, env Env, n int64) ([]T, error) {
+	b := new(unified.Buffer)
+	b.Options = env.Scratch
+	t.behind = append(t.behind, b)
+	size := unified.Of[T]().Size()
+	if err := b.Claim(size * max(n, 1)); err != nil {
+		return nil, err
+	}
+	some, err := unified.Grow[T](b, n, 0)
+	if err != nil {
+		return nil, err
+	}
+	return some[:n], nil
+}
+
+// turning makes a turned graph.
+type turning[V nodeID] struct {
+	*turned
+	a      *assembly[V] // of the graph itself
+	edges  []graph.EdgeType
+	indptr []int64
+	ids    []V
+	types  []uint16
+}
+
+// turn makes the graph whose in-edges are those that t follows.
+func turn[V nodeID](ctx context.Context, t *turned, env Env, indices []V) (*graph.Graph, error) {
+	g := env.Graph
+	s := t.turnedSchema(g.Schema())
+	w := &turning[V]{turned: t, a: &assembly[V]{schema: g.Schema(), indptr: g.Indptr(), indices: indices}}
+	var err error
+	if w.a.types, err = newTypeColumn(g.Types()); err != nil {
+		return nil, err
+	}
+	if w.indptr, err = take[int64](t, env, g.NumNodes()+1); err != nil {
+		return nil, err
+	}
+	for e := range s.Edges {
+		s.Edges[e].Count = 0
+	}
+	clear(w.indptr)
+	w.edges = s.Edges
+	if err := w.each(ctx, w.count); err != nil {
+		return nil, err
+	}
+	for v := range g.NumNodes() {
+		w.indptr[v+1] += w.indptr[v]
+	}
+	m := s.NumEdges()
+	if w.ids, err = take[V](t, env, m); err != nil {
+		return nil, err
+	}
+	if g.Schema().PosType() == unified.Int32 {
+		t.at32, err = take[int32](t, env, m)
+	} else {
+		t.at, err = take[int64](t, env, m)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(s.Edges) > 1 {
+		if w.types, err = take[uint16](t, env, m); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.fill(ctx); err != nil {
+		return nil, err
+	}
+	return w.finish(env, s)
+}
+
+// each calls f for every edge that may be followed out of its source u into v, of type e, by position.
+func (w *turning[V]) each(ctx context.Context, f func(u, v V, e int, pos int64)) error {
+	n := int64(len(w.a.indptr) - 1)
+	for v := range n {
+		if v%(1<<14) == 0 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		from, to, err := w.a.column(V(v))
+		if err != nil {
+			return err
+		}
+		for pos := from; pos < to; pos++ {
+			u, e := w.a.indices[pos], w.a.types.at(pos)
+			if uint64(u) >= uint64(n) || e >= len(w.a.schema.Edges) {
+				return w.a.errNode(pos, u)
+			}
+			if et := &w.a.schema.Edges[e]; et.Src == et.Dst {
+				f(u, V(v), e, pos)
+			}
+		}
+	}
+	return nil
+}
+
+// count counts an edge where it is followed.
+func (w *turning[V]) count(u, v V, e int, _ int64) {
+	w.indptr[u+1]++
+	w.edges[e].Count++
+	if w.Direction == Both && u != v {
+		w.indptr[v+1]++
+		w.edges[e].Count++
+	}
+}
+
+// fill puts every edge where it is followed: for each node those that lead in before those that lead out.
+func (w *turning[V]) fill(ctx context.Context) error {
+	put := func(at, to V, e int, pos int64) {
+		i := w.indptr[at]
+		w.indptr[at]++
+		w.ids[i] = to
+		if w.types != nil {
+			w.types[i] = uint16(e)
+		}
+		if w.at32 != nil {
+			w.at32[i] = int32(pos)
+		} else {
+			w.at[i] = pos
+		}
+	}
+	if w.Direction == Both {
+		if err := w.each(ctx, func(u, v V, e int, pos int64) { put(v, u, e, pos) }); err != nil {
+			return err
+		}
+	}
+	err := w.each(ctx, func(u, v V, e int, pos int64) {
+		if w.Direction == Out || u != v {
+			put(u, v, e, pos)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	copy(w.indptr[1:], w.indptr) // each had come to where the next begins
+	w.indptr[0] = 0
+	if w.types == nil {
+		return nil
+	}
+	for v := range len(w.indptr) - 1 {
+		column := &turnedColumn[V]{w, w.indptr[v], w.indptr[v+1]}
+		sort.Stable(column)
+	}
+	return nil
+}
+
+// turnedColumn puts the edges of a node in the order of their types.
+type turnedColumn[V nodeID] struct {
+	*turning[V]
+	from, to int64
+}
+
+func (c *turnedColumn[V]) Len() int { return int(c.to - c.from) }
+func (c *turnedColumn[V]) Less(i, j int) bool {
+	return c.types[c.from+int64(i)] < c.types[c.from+int64(j)]
+}
+func (c *turnedColumn[V]) Swap(i, j int) {
+	a, b := c.from+int64(i), c.from+int64(j)
+	c.ids[a], c.ids[b] = c.ids[b], c.ids[a]
+	c.types[a], c.types[b] = c.types[b], c.types[a]
+	if c.at32 != nil {
+		c.at32[a], c.at32[b] = c.at32[b], c.at32[a]
+	} else {
+		c.at[a], c.at[b] = c.at[b], c.at[a]
+	}
+}
+
+// finish makes a graph of the arrays, with the columns that the sampler reads.
+func (w *turning[V]) finish(env Env, s *graph.Schema) (*graph.Graph, error) {
+	g := env.Graph
+	a := graph.Arrays{Schema: *s, ID: g.ID(), Indptr: unified.FromSlice(w.indptr), Indices: unified.FromSlice(w.ids),
+		NodeColumns: make([]map[string]unified.Tensor, len(s.Nodes)), EdgeColumns: map[string]unified.Tensor{}}
+	switch {
+	case len(s.Edges) > 256:
+		a.Types = unified.FromSlice(w.types)
+	case len(s.Edges) > 1:
+		bytes, err := take[uint8](w.turned, env, int64(len(w.types)))
+		if err != nil {
+			return nil, err
+		}
+		for i, e := range w.types {
+			bytes[i] = uint8(e)
+		}
+		a.Types = unified.FromSlice(bytes)
+	}
+	for t := range s.Nodes {
+		a.NodeColumns[t] = map[string]unified.Tensor{}
+		for _, c := range s.Nodes[t].Columns {
+			a.NodeColumns[t][c.Name], _ = g.NodeColumn(t, c.Name)
+		}
+	}
+	for _, c := range s.EdgeColumns {
+		of, _ := g.EdgeColumn(c.Name)
+		var err error
+		switch c.DType.Size() {
+		case 1:
+			a.EdgeColumns[c.Name], err = moved[uint8](w.turned, env, of)
+		case 4:
+			a.EdgeColumns[c.Name], err = moved[int32](w.turned, env, of)
+		default:
+			a.EdgeColumns[c.Name], err = moved[int64](w.turned, env, of)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return graph.FromArrays(a)
+}
+
+// moved returns a column of the edges in the order of the turned graph; T has the size of its elements.
+func moved[T uint8 | int32 | int64](t *turned, env Env, column unified.Tensor) (unified.Tensor, error) {
+	n := int64(max(len(t.at), len(t.at32)))
+	to, err := take[T](t, env, n)
+	if err != nil {
+		return unified.Tensor{}, err
+	}
+	raw, err := unified.New(unified.Of[T](), column.Bytes(), column.Len())
+	if err != nil {
+		return unified.Tensor{}, err
+	}
+	from, err := unified.View[T](raw)
+	if err != nil {
+		return unified.Tensor{}, err
+	}
+	for i := range to {
+		if t.at32 != nil {
+			to[i] = from[t.at32[i]]
+		} else {
+			to[i] = from[t.at[i]]
+		}
+	}
+	return unified.New(column.DType(), unified.FromSlice(to).Bytes(), n)
+}

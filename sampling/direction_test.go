@@ -1,0 +1,216 @@
+package sampling
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// oracleTurned makes the graph of docs/sampling.md, "Directions", and where its edges lie in g.
+func oracleTurned(t *testing.T, g *graph.Graph, d Direction) (*graph.Graph, []int64) {
+	t.Helper()
+	s := *g.Schema()
+	s.Nodes, s.Edges = slices.Clone(s.Nodes), slices.Clone(s.Edges)
+	indptr, indices, types, at := []int64{0}, []int32{}, []uint16{}, []int64{}
+	for v := range g.NumNodes() {
+		for e := range s.Edges {
+			add := func(end, pos int64) {
+				indices, types, at = append(indices, int32(end)), append(types, uint16(e)), append(at, pos)
+			}
+			for _, out := range []bool{false, true} {
+				for u := range g.NumNodes() { // all edges into u, from v if out
+					for pos := g.Indptr()[u]; pos < g.Indptr()[u+1]; pos++ {
+						loop := indexAt(g, pos) == u
+						switch {
+						case typeAt(g, pos) != e || s.Edges[e].Src != s.Edges[e].Dst:
+						case !out && u == v && d == Both:
+							add(indexAt(g, pos), pos)
+						case out && indexAt(g, pos) == v && !(d == Both && loop):
+							add(u, pos)
+						}
+					}
+				}
+			}
+		}
+		indptr = append(indptr, int64(len(indices)))
+	}
+	return turnedGraph(t, g, s, indptr, indices, types, at), at
+}
+
+// turnedGraph makes a graph of edges that lie at some positions of g, whose columns they have.
+func turnedGraph(t *testing.T, g *graph.Graph, s graph.Schema, indptr []int64, indices []int32, types []uint16,
+	at []int64) *graph.Graph {
+	t.Helper()
+	for e := range s.Edges {
+		s.Edges[e].Count = 0
+		for _, x := range types {
+			s.Edges[e].Count += bitOf(int(x) == e)
+		}
+	}
+	a := graph.Arrays{Schema: s, Indptr: unified.FromSlice(indptr), Indices: unified.FromSlice(indices),
+		EdgeColumns: map[string]unified.Tensor{}}
+	if len(s.Edges) > 1 {
+		narrow := make([]uint8, len(types))
+		for i, x := range types {
+			narrow[i] = uint8(x)
+		}
+		a.Types = unified.FromSlice(narrow)
+	}
+	for _, c := range s.EdgeColumns {
+		of, _ := g.EdgeColumn(c.Name)
+		size, bytes := c.DType.Size(), []byte{}
+		for _, pos := range at {
+			bytes = append(bytes, of.Bytes()[pos*size:(pos+1)*size]...)
+		}
+		a.EdgeColumns[c.Name], _ = unified.New(c.DType, bytes, int64(len(at)))
+	}
+	for i := range s.Nodes {
+		a.NodeColumns = append(a.NodeColumns, map[string]unified.Tensor{})
+		for _, c := range s.Nodes[i].Columns {
+			a.NodeColumns[i][c.Name], _ = g.NodeColumn(i, c.Name)
+		}
+	}
+	turned, err := graph.FromArrays(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return turned
+}
+
+func bitOf(x bool) int64 { return int64(bit(x)) }
+
+// randomDirection draws options, by which edges that cannot be followed are not.
+func randomDirection(r *rand.Rand, s *graph.Schema) Neighbor {
+	n := randomOptions(r, s)
+	n.Direction = Direction(1 + r.IntN(2))
+	switch r.IntN(3) {
+	case 1:
+		n = randomChoice(r, n)
+	case 2:
+		n = randomTimes(r, n)
+	}
+	n.Together = n.PerType == nil && n.Time.Node == "" && r.IntN(4) == 0
+	n.Disjoint = n.Disjoint || r.IntN(4) == 0
+	for e := range s.Edges {
+		if et := &s.Edges[e]; et.Src != et.Dst {
+			n.Together = false
+			if n.PerType == nil {
+				n.PerType = map[string][]int{}
+			}
+			n.PerType[et.String()] = []int{0}
+			delete(n.PerType, et.Relation)
+		}
+	}
+	return n
+}
+
+// movePositions says where edges lie in the graph itself.
+func movePositions(o *oracleSample, at []int64) {
+	moved := map[*int64]bool{} // layers may share positions
+	for l := range o.blocks {
+		for e := range o.blocks[l] {
+			edges := o.blocks[l][e].edge
+			for i := range edges {
+				if !moved[&edges[i]] {
+					moved[&edges[i]] = true
+					edges[i] = at[edges[i]]
+				}
+			}
+		}
+	}
+}
+
+func TestDirectionsEqualTheOracle(t *testing.T) {
+	const seed = 20261204
+	r := rand.New(rand.NewPCG(seed, 0))
+	for round := range roundsOrHeavy(100, 5000) {
+		types := [][2]int{{1, 1}, {1, 1}, {1, 3}, {3, 7}}[r.IntN(4)]
+		degree := func() int { return []int{0, r.IntN(4), r.IntN(12)}[r.IntN(3)] }
+		g := withColumns(t, r, sizedGraph(t, r, types[0], types[1], 12, degree))
+		n := randomDirection(r, g.Schema())
+		turned, at := oracleTurned(t, g, n.Direction)
+		in := n
+		in.Direction = In
+		runs := newEdgeRuns(turned)
+		w, err := n.Open(Env{Graph: g, BatchSize: 40, EdgePos: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for batch := range uint64(2) {
+			req := randomRequest(r, g.Schema(), batch)
+			if n.Time.on() {
+				req = randomTimedRequest(r, g, n, batch)
+			}
+			want := oracle(turned, runs, in, req)
+			movePositions(want, at)
+			what := fmt.Sprintf("seed %d round %d batch %d: %s", seed, round, batch, n.Fingerprint())
+			inner := w.(*closing).Worker.(*turnedWorker)
+			compare(t, what, g, &renamed{inner, inner.Worker}, req, want)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// renamed says of a worker what another says of itself.
+type renamed struct {
+	Worker
+	as Worker
+}
+
+func (w *renamed) disjoint() bool { return w.as.(*worker[int32]).disjoint() }
+func (w *renamed) timed() bool    { return w.as.(*worker[int32]).timed() }
+
+func TestDirectionsThatBlocksCannotHaveAreRefused(t *testing.T) {
+	s := graph.Schema{Nodes: []graph.NodeType{{Name: "a", Count: 2}, {Name: "b", Count: 2}}, Edges: []graph.EdgeType{
+		{Source: "a", Relation: "to", Target: "b"}, {Source: "a", Relation: "knows", Target: "a"}}}
+	if err := s.Init(); err != nil {
+		t.Fatal(err)
+	}
+	n := Neighbor{Fanouts: []int{2}, Direction: Both}
+	if err := n.Validate(&s); !errors.Is(err, ErrOptions) || !strings.Contains(err.Error(), "a:to:b") ||
+		!strings.Contains(err.Error(), "--symmetrise") {
+		t.Errorf("%v", err)
+	}
+	n.PerType = map[string][]int{"to": {0}}
+	if err := n.Validate(&s); err != nil {
+		t.Error(err)
+	}
+	if err := n.OnDevice(); !errors.Is(err, ErrOptions) || n.CanExclude() {
+		t.Errorf("on a device: %v; excludes edges: %v", err, n.CanExclude())
+	}
+	if err := (Neighbor{Fanouts: []int{2}, Direction: 3}).Validate(&s); !errors.Is(err, ErrOptions) {
+		t.Errorf("direction 3: %v", err)
+	}
+}
+
+// The index takes what Bound says that it does.
+func TestTheIndexOfOutEdgesIsCounted(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 7))
+	g := withColumns(t, r, sizedGraph(t, r, 1, 3, 3000, func() int { return r.IntN(40) }))
+	for _, n := range []Neighbor{{Fanouts: []int{3}, Direction: Out},
+		{Fanouts: []int{3}, Direction: Both, Weight: "w64"}} {
+		var ledger pinned.Ledger
+		env := Env{Graph: g, BatchSize: 4, Scratch: pinned.Options{Ledger: &ledger, Purpose: pinned.Scratch}}
+		p, err := Prepare(context.Background(), n, env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		used, bound := ledger.Used(pinned.Scratch), n.Bound(g.Schema(), 4).Shared
+		if used == 0 || used > bound+8*pinned.HugePage && used > bound*5/4 {
+			t.Errorf("%s: the index takes %d bytes, and %d were announced", n.Fingerprint(), used, bound)
+		}
+		if err := p.(*turned).Close(); err != nil || ledger.Used(pinned.Scratch) != 0 {
+			t.Errorf("closed: %v, %d bytes are left", err, ledger.Used(pinned.Scratch))
+		}
+	}
+}

@@ -1,4 +1,7 @@
 """khop convert reads what the reference libraries of other formats read."""
+import os
+import pickle
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.feather
@@ -7,6 +10,13 @@ import pytest
 
 import oracle
 from conftest import run
+
+
+def data():
+    """The folder of real graphs."""
+    if not os.environ.get("KHOP_TESTDATA"):
+        pytest.skip("KHOP_TESTDATA is not set: no real graphs")
+    return os.environ["KHOP_TESTDATA"]
 
 
 class Dataset:
@@ -67,3 +77,29 @@ def test_tables(khop, tmp_path):
     order = ordered(s, t)
     assert np.array_equal(got, np.stack((s, t))[:, order])
     assert np.array_equal(d.column("edges", "time")[at], bought["at"].to_numpy()[order])
+
+
+@pytest.mark.parametrize("name, nodes, edges, holes", [("cora", 2708, 10556, 0), ("citeseer", 3327, 9104, 15)])
+def test_planetoid(khop, tmp_path, name, nodes, edges, holes):
+    """As PyTorch Geometric reads it, by NumPy and scipy alone; but a node without a label has none."""
+    folder = os.path.join(data(), f"planetoid-{name}")
+
+    def load(part):
+        with open(os.path.join(folder, f"ind.{name}.{part}"), "rb") as f:
+            return pickle.load(f, encoding="latin1")
+
+    test = np.loadtxt(os.path.join(folder, f"ind.{name}.test.index"), np.int64)
+    x, y = np.zeros((nodes, load("allx").shape[1]), np.float32), np.full(nodes, -1)
+    n = load("allx").shape[0]
+    x[:n], x[test] = load("allx").toarray(), load("tx").toarray()
+    y[:n], y[test] = load("ally").argmax(1), load("ty").argmax(1)
+    unlabelled = np.concatenate((load("ally"), load("ty"))).sum(1) == 0
+    y[np.concatenate((np.arange(n), test))[unlabelled]] = -1
+    pairs = np.unique([(s, t) for s, all in load("graph").items() for t in all if s != t], axis=0).T
+    d = Dataset(khop, folder, tmp_path / "g.khop")
+    assert pairs.shape[1] == edges and (x.sum(1) == 0)[~np.isin(np.arange(nodes), test) & (np.arange(nodes) >= n)].sum() == holes
+    assert np.array_equal(d.column("node", "feature"), x) and np.array_equal(d.column("node", "label"), y)
+    assert np.array_equal(d.edges("node", "edge", "node")[0], pairs[:, ordered(*pairs)])
+    train = len(load("y"))
+    for split, ids in {"train": np.arange(train), "val": np.arange(train, train + 500), "test": np.sort(test)}.items():
+        assert np.array_equal(d.split(split), ids)

@@ -47,6 +47,7 @@ type Describer struct {
 	// Used are the arrays that are a part of the graph already, or are left out for a reason that a note gives.
 	Used map[string]bool
 
+	of      int // what the set holds: of both, of nodes alone, of edges alone
 	headers map[string]npy.Header
 	columns []string // of edges, by their order
 	ends    ends
@@ -104,11 +105,16 @@ type ends struct {
 
 // Edges finds the edges and counts the nodes. It reports whether there are edges under one of the names.
 func (d *Describer) Edges(ctx context.Context) (bool, error) {
+	if ok, err := d.findEnds(); !ok || err != nil {
+		return ok, err
+	}
+	return true, d.countNodes(ctx)
+}
+
+// findEnds finds the edges.
+func (d *Describer) findEnds() (bool, error) {
 	if name := d.find(edgeNames); name != "" {
-		if err := d.SetEdges(name); err != nil {
-			return true, err
-		}
-		return true, d.countNodes(ctx)
+		return true, d.SetEdges(name)
 	}
 	e := ends{src: d.find(srcNames), dst: d.find(dstNames)}
 	if e.src == "" || e.dst == "" {
@@ -127,7 +133,7 @@ func (d *Describer) Edges(ctx context.Context) (bool, error) {
 			src.Shape)
 	}
 	d.set(e)
-	return true, d.countNodes(ctx)
+	return true, nil
 }
 
 // SetEdges makes an array of the shape (edges, 2) or (2, edges) the graph's edges.

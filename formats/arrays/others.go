@@ -1,6 +1,7 @@
 package arrays
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -57,7 +58,7 @@ const maxWidth = 1 << 24
 // other takes an array, if it knows what it is.
 func (d *Describer) other(ctx context.Context, name string, h *npy.Header) (bool, error) {
 	low, nodes, edges := strings.ToLower(name), d.Graph.Node().Count, d.Graph.Edges.Count
-	if split, ok := splitName(low); ok {
+	if split, ok := splitName(low); ok && d.of != ofEdge {
 		return d.split(name, split, h)
 	}
 	if len(h.Shape) == 0 || len(h.Shape) > 3 || h.DType == unified.Invalid {
@@ -68,6 +69,15 @@ func (d *Describer) other(ctx context.Context, name string, h *npy.Header) (bool
 		return false, nil
 	}
 	node, edge := ofNodes[low], ofEdges[low]
+	if d.of != ofBoth && node == "" && edge == "" && rows != max(nodes, edges) {
+		return false, nil
+	}
+	switch d.of {
+	case ofNode:
+		node, edge = cmp.Or(node, low), ""
+	case ofEdge:
+		node, edge = "", cmp.Or(edge, node, low)
+	}
 	switch {
 	case node != "" && rows == nodes:
 	case edge != "" && rows == edges:
@@ -183,9 +193,47 @@ func splitName(name string) (string, bool) {
 	return "", false
 }
 
+// maxSplits is the most splits that one array of masks holds.
+const maxSplits = 1 << 10
+
+// masks takes the masks of many splits over all nodes: one a column.
+func (d *Describer) masks(name, split string, h *npy.Header) error {
+	r, c, err := d.Set.Open(name)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	first := len(d.Graph.Splits)
+	for k := range h.Shape[1] {
+		d.Graph.Splits = append(d.Graph.Splits, source.Split{Name: split, Index: int(k), IDs: []int64{}})
+	}
+	splits := d.Graph.Splits[first:]
+	for row := int64(0); r.Left() > 0; {
+		part, err := r.Ints(max(1, chunkEdges/max(h.Shape[1], 1)) * h.Shape[1])
+		if err != nil {
+			return d.fail(name, -1, "%w", err)
+		}
+		for ; len(part) > 0; part, row = part[h.Shape[1]:], row+1 {
+			for k, x := range part[:h.Shape[1]] {
+				if x == 0 {
+					continue
+				}
+				if splits[k].IDs, err = source.Grow(d.R.Budget.Ledger(), splits[k].IDs, 1); err != nil {
+					return d.fail(name, -1, "%w", err)
+				}
+				splits[k].IDs = append(splits[k].IDs, row)
+			}
+		}
+	}
+	return nil
+}
+
 // split takes a mask over all nodes, or a list of nodes.
 func (d *Describer) split(name, split string, h *npy.Header) (bool, error) {
 	nodes := d.Graph.Node().Count
+	if len(h.Shape) == 2 && h.Kind == npy.Bool && h.Shape[0] == nodes && h.Shape[1] <= maxSplits && !h.Fortran {
+		return true, d.masks(name, split, h)
+	}
 	if len(h.Shape) != 1 || h.DType == unified.Invalid {
 		return false, nil
 	}

@@ -14,8 +14,10 @@ import (
 	"github.com/khop-gnn/khop/formats/musae"
 	"github.com/khop-gnn/khop/formats/npz"
 	"github.com/khop-gnn/khop/formats/ogb"
+	"github.com/khop-gnn/khop/formats/planetoid"
 	"github.com/khop-gnn/khop/formats/source"
 	"github.com/khop-gnn/khop/formats/tables"
+	"github.com/khop-gnn/khop/formats/torch"
 	"github.com/khop-gnn/khop/formats/triples"
 	"github.com/khop-gnn/khop/internal/paths"
 )
@@ -24,6 +26,8 @@ import (
 var readers = []source.Reader{
 	tables.Reader{},
 	ogb.Reader{},
+	planetoid.Reader{},
+	torch.Reader{},
 	triples.Reader{},
 	musae.Reader{},
 	bvgraph.Reader{},

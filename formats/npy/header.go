@@ -58,6 +58,22 @@ func (h *Header) String() string {
 	return h.Descr + " (" + strings.Trim(strings.ReplaceAll(fmt.Sprint(h.Shape), " ", ", "), "[]") + ")"
 }
 
+// NewHeader describes an array of numbers, row-major unless fortran; bools are of type unified.Uint8. ErrFormat where
+// the shape holds more than can be counted.
+func NewHeader(d unified.DType, shape []int64, bools, fortran bool) (Header, error) {
+	h := Header{Descr: d.String(), DType: d, Width: d.Size(), Shape: shape, Fortran: fortran, elements: 1}
+	if bools {
+		h.Descr, h.Kind = "bool", Bool
+	}
+	for _, n := range shape {
+		if n < 0 || n > 0 && h.elements > (1<<60)/n/max(h.Width, 1) {
+			return h, fmt.Errorf("%w: the shape %v", ErrFormat, shape)
+		}
+		h.elements *= n
+	}
+	return h, nil
+}
+
 const (
 	magic     = "\x93NUMPY"
 	maxHeader = 1 << 16

@@ -318,7 +318,7 @@ func numbers(a arrow.Array, d unified.DType, lo, hi int64) ([]byte, error) {
 	if a.NullN() > 0 {
 		for i := lo; i < hi; i++ {
 			if a.IsNull(int(i)) {
-				setMissing(out[(i-lo)*size:(i-lo+1)*size], d)
+				source.SetMissing(out[(i-lo)*size:(i-lo+1)*size], d)
 			}
 		}
 	}

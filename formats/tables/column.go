@@ -88,7 +88,7 @@ func ints(f *field, data []byte, to []int64) ([]int64, error) {
 	}
 	if f.dtype == unified.Float32 || f.dtype == unified.Float64 {
 		for i := 0; int64(len(data)) >= size; i, data = i+1, data[size:] {
-			y := float(f.dtype, data)
+			y := source.Float(f.dtype, data)
 			switch {
 			case math.IsNaN(y):
 				to = append(to, -1)
@@ -104,41 +104,9 @@ func ints(f *field, data []byte, to []int64) ([]int64, error) {
 		return nil, errors.New("float16, where whole numbers are wanted")
 	}
 	for ; int64(len(data)) >= size; data = data[size:] {
-		to = append(to, max(-1, integer(f.dtype, data)))
+		to = append(to, max(-1, source.Integer(f.dtype, data)))
 	}
 	return to, nil
-}
-
-// integer reads the first of integers.
-func integer(d unified.DType, b []byte) int64 {
-	switch d {
-	case unified.Int8:
-		return int64(int8(b[0]))
-	case unified.Uint8:
-		return int64(b[0])
-	case unified.Int16:
-		return int64(int16(binary.LittleEndian.Uint16(b)))
-	case unified.Uint16:
-		return int64(binary.LittleEndian.Uint16(b))
-	case unified.Int32:
-		return int64(int32(binary.LittleEndian.Uint32(b)))
-	case unified.Uint32:
-		return int64(binary.LittleEndian.Uint32(b))
-	}
-	return int64(binary.LittleEndian.Uint64(b))
-}
-
-// float reads the first of numbers, but not of float16.
-func float(d unified.DType, b []byte) float64 {
-	switch d {
-	case unified.Float32:
-		return float64(math.Float32frombits(binary.LittleEndian.Uint32(b)))
-	case unified.Float64:
-		return math.Float64frombits(binary.LittleEndian.Uint64(b))
-	case unified.Uint64:
-		return float64(binary.LittleEndian.Uint64(b))
-	}
-	return float64(integer(d, b))
 }
 
 // rowError is an error at a row of a batch.
@@ -149,42 +117,6 @@ type rowError struct {
 
 func (e *rowError) Error() string { return e.err.Error() }
 func (e *rowError) Unwrap() error { return e.err }
-
-// common returns a type that holds the numbers of both; Invalid for float16 beside another.
-func common(a, b unified.DType) unified.DType {
-	floats := func(d unified.DType) bool { return d == unified.Float32 || d == unified.Float64 }
-	switch {
-	case a == b:
-		return a
-	case a == unified.Float16 || b == unified.Float16:
-		return unified.Invalid
-	case floats(a) && floats(b):
-		return unified.Float64
-	case floats(a) && b.Size() <= 2, floats(b) && a.Size() <= 2:
-		return max(a, b)
-	case floats(a) || floats(b):
-		return unified.Float64
-	}
-	return unified.Int64
-}
-
-// convert appends numbers of one type as those of another.
-func convert(to []byte, from, into unified.DType, data []byte) []byte {
-	if from == into {
-		return append(to, data...)
-	}
-	for size := from.Size(); int64(len(data)) >= size; data = data[size:] {
-		switch into {
-		case unified.Int64:
-			to = binary.LittleEndian.AppendUint64(to, uint64(integer(from, data)))
-		case unified.Float32:
-			to = binary.LittleEndian.AppendUint32(to, math.Float32bits(float32(float(from, data))))
-		default:
-			to = binary.LittleEndian.AppendUint64(to, math.Float64bits(float(from, data)))
-		}
-	}
-	return to
-}
 
 // allocator gives the memory that a library asks for, out of a ledger. A library that asks for too much panics, which
 // guard makes an error of.
@@ -253,19 +185,6 @@ func guard(f func() error) (err error) {
 		}
 	}()
 	return f()
-}
-
-// setMissing makes a number that is not there NaN; of integers 0.
-func setMissing(b []byte, d unified.DType) {
-	clear(b)
-	switch d {
-	case unified.Float16:
-		binary.LittleEndian.PutUint16(b, 0x7e00)
-	case unified.Float32:
-		binary.LittleEndian.PutUint32(b, math.Float32bits(float32(math.NaN())))
-	case unified.Float64:
-		binary.LittleEndian.PutUint64(b, math.Float64bits(math.NaN()))
-	}
 }
 
 // columnError is an error within a column, at a row.

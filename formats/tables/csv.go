@@ -271,7 +271,7 @@ func (v *vector) addCell(f *field, cell string, row int) error {
 	case trimmed == "":
 		for range f.width {
 			v.data = append(v.data, make([]byte, f.dtype.Size())...)
-			setMissing(v.data[int64(len(v.data))-f.dtype.Size():], f.dtype)
+			source.SetMissing(v.data[int64(len(v.data))-f.dtype.Size():], f.dtype)
 		}
 	case f.list:
 		n, err := eachNumber(cell, func(x float64) {

@@ -17,7 +17,7 @@ type edgeType struct {
 	spec     *EdgeTable
 	table    *table
 	src, dst end
-	types    []uint16 // its number, and that of its reverse
+	types    []int // its number, and that of its reverse
 	count    int64
 	columns  []edgeColumn
 }
@@ -70,7 +70,7 @@ func (x *graphOf) openEdges(ctx context.Context) (err error) {
 }
 
 func (x *graphOf) addType(e *edgeType, from, to int, relation string) {
-	e.types = append(e.types, uint16(len(x.g.Types)))
+	e.types = append(e.types, len(x.g.Types))
 	x.g.Types = append(x.g.Types, source.EdgeType{Source: from, Relation: relation, Target: to})
 }
 
@@ -214,33 +214,29 @@ func (e *edgeType) set(at end, b *batch, k int, to *ids) error {
 	return nil
 }
 
-// describeEdges finds the columns of all edge types, and makes them those of the graph.
+// describeEdges finds the columns of all edge types, and joins their edges.
 func (x *graphOf) describeEdges(ctx context.Context) error {
+	var parts []source.Part
 	for _, e := range x.edges {
 		if err := x.columns(e); err != nil {
 			return err
 		}
-		for i := range e.columns {
-			if err := x.unite(e, &e.columns[i]); err != nil {
-				return err
-			}
+		p := source.Part{Type: e.types[0], Reverse: -1}
+		if len(e.types) > 1 {
+			p.Reverse = e.types[1]
 		}
-		x.g.Edges.Count += e.count * int64(len(e.types))
+		p.Count, p.Each = e.count, func(yield func(source.Batch) error) error { return e.each(ctx, yield) }
+		for _, c := range e.columns {
+			col := graph.Column{Name: c.name, DType: c.dtype}
+			if c.list {
+				col.Shape = []int64{c.width}
+			}
+			p.Columns = append(p.Columns, col)
+		}
+		parts = append(parts, p)
 	}
-	for _, c := range x.g.Edges.Columns {
-		for _, e := range x.edges {
-			if e.column(c.Name) == nil {
-				x.g.Note("edges %q have no column %q: it is %s there", e.spec.Relation, c.Name, absent(&c))
-			}
-		}
-	}
-	x.g.Edges.Each = func(yield func(source.Batch) error) error {
-		for _, e := range x.edges {
-			if err := x.each(ctx, e, yield); err != nil {
-				return err
-			}
-		}
-		return nil
+	if err := x.g.Join(parts); err != nil {
+		return source.Error(x.at.Path(), "", -1, "", err)
 	}
 	return nil
 }
@@ -305,7 +301,7 @@ func (x *graphOf) columns(e *edgeType) error {
 		return nil
 	}
 	for _, i := range x.rest(t, used) {
-		if e.column(t.list[i].name) == nil {
+		if !e.has(t.list[i].name) {
 			if err := e.add(t.list[i].name, []int{i}, used); err != nil {
 				return err
 			}
@@ -321,126 +317,43 @@ func one(name string) Words {
 	return Words{name}
 }
 
-// column returns the column of a name; nil for none.
-func (e *edgeType) column(name string) *edgeColumn {
-	for i := range e.columns {
-		if e.columns[i].name == name {
-			return &e.columns[i]
-		}
-	}
-	return nil
+// has reports whether there is a column of a name.
+func (e *edgeType) has(name string) bool {
+	return slices.ContainsFunc(e.columns, func(c edgeColumn) bool { return c.name == name })
 }
 
-// unite makes a column one of the graph: all edge types have the same columns.
-func (x *graphOf) unite(e *edgeType, c *edgeColumn) error {
-	want := graph.Column{Name: c.name, DType: c.dtype}
-	if c.list {
-		want.Shape = []int64{c.width}
-	}
-	list := x.g.Edges.Columns
-	i := slices.IndexFunc(list, func(o graph.Column) bool { return o.Name == c.name })
-	if i < 0 {
-		x.g.Edges.Columns = append(list, want)
-		return nil
-	}
-	dtype := common(list[i].DType, c.dtype)
-	if !slices.Equal(list[i].Shape, want.Shape) || dtype == unified.Invalid {
-		return e.table.fail(c.name, fmt.Errorf("has rows of %v %v, and that of other edges %v %v: name it otherwise",
-			c.dtype, want.Shape, list[i].DType, list[i].Shape))
-	}
-	list[i].DType = dtype
-	return nil
-}
-
-// absent says what a column holds where edges have none.
-func absent(c *graph.Column) string {
-	switch {
-	case c.Name == "weight":
-		return "1"
-	case c.DType >= unified.Float16:
-		return "NaN"
-	}
-	return "0"
-}
-
-// fill appends rows of a column that edges do not have.
-func fill(to []byte, c *graph.Column, rows int) []byte {
-	size := c.DType.Size()
-	b := make([]byte, size)
-	switch absent(c) {
-	case "NaN":
-		setMissing(b, c.DType)
-	case "1":
-		b = convert(b[:0], unified.Int8, c.DType, []byte{1})
-		if c.DType < unified.Float16 {
-			b = append([]byte{1}, make([]byte, size-1)...)
-		}
-	}
-	for range int64(rows) * c.RowBytes() / size {
-		to = append(to, b...)
-	}
-	return to
-}
-
-// each yields the edges of a type, and those of its reverse.
-func (x *graphOf) each(ctx context.Context, e *edgeType, yield func(source.Batch) error) error {
+// each yields the edges with their columns.
+func (e *edgeType) each(ctx context.Context, yield func(source.Batch) error) error {
 	var want []int
 	for _, c := range e.columns {
 		want = append(want, c.parts...)
 	}
-	var out source.Batch
-	out.Columns = make([][]byte, len(x.g.Edges.Columns))
-	typed := len(x.g.Types) > 1
+	out := source.Batch{Columns: make([][]byte, len(e.columns))}
 	return e.scan(ctx, want, func(src, dst []int64, b *batch) (err error) {
-		for i := range x.g.Edges.Columns {
-			c := &x.g.Edges.Columns[i]
-			if out.Columns[i], err = x.fillColumn(e, c, b, out.Columns[i][:0], len(src)); err != nil {
+		at := 0
+		for i, c := range e.columns {
+			part := *b
+			part.columns = b.columns[at : at+len(c.parts)]
+			at += len(c.parts)
+			if out.Columns[i], err = e.table.rows(&part, c.parts, c.dtype, out.Columns[i][:0]); err != nil {
 				return err
 			}
-		}
-		for back, typ := range e.types {
-			if typed {
-				out.Types = slices.Grow(out.Types[:0], len(src))[:len(src)]
-				for i := range out.Types {
-					out.Types[i] = typ
+			if c.name == "weight" {
+				if err := checkWeights(e.table.list[c.parts[0]].name, c.dtype, &part, out.Columns[i]); err != nil {
+					return err
 				}
 			}
-			if out.Src, out.Dst = src, dst; back == 1 {
-				out.Src, out.Dst = dst, src
-			}
-			if err := yield(out); err != nil {
-				return err
-			}
 		}
-		return nil
+		out.Src, out.Dst = src, dst
+		return yield(out)
 	})
 }
 
-// fillColumn appends the rows of a column of the graph.
-func (x *graphOf) fillColumn(e *edgeType, c *graph.Column, b *batch, to []byte, rows int) ([]byte, error) {
-	at := 0
-	for i := range e.columns {
-		own := &e.columns[i]
-		if own.name != c.Name {
-			at += len(own.parts)
-			continue
-		}
-		part := *b
-		part.columns = b.columns[at : at+len(own.parts)]
-		to, err := e.table.rows(&part, own.parts, c.DType, to)
-		if err == nil && c.Name == "weight" {
-			err = checkWeights(e.table.list[own.parts[0]].name, c, &part, to)
-		}
-		return to, err
-	}
-	return fill(to, c, rows), nil
-}
-
 // checkWeights refuses weights that samplers would.
-func checkWeights(name string, c *graph.Column, b *batch, data []byte) error {
-	size := c.DType.Size()
-	for i := 0; int64(len(data)) >= size && c.DType != unified.Float16; i, data = i+1, data[size:] {
-		if v := float(c.DType, data); !(v >= 0) || math.IsInf(v, 1) {
+func checkWeights(name string, d unified.DType, b *batch, data []byte) error {
+	size := d.Size()
+	for i := 0; int64(len(data)) >= size && d != unified.Float16; i, data = i+1, data[size:] {
+		if v := source.Float(d, data); !(v >= 0) || math.IsInf(v, 1) {
 			return b.fail(name, &rowError{i, fmt.Errorf("%v is not a weight, which is finite and not negative: give "+
 				"the column another name", v)})
 		}

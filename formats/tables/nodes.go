@@ -162,12 +162,12 @@ func (t *table) rows(b *batch, parts []int, dtype unified.DType, to []byte) ([]b
 		return append(to, unified.FromSlice(whole).Bytes()...), nil
 	}
 	if len(parts) == 1 {
-		return convert(to, t.list[parts[0]].dtype, dtype, b.columns[0].data), nil
+		return source.Convert(to, t.list[parts[0]].dtype, dtype, b.columns[0].data), nil
 	}
 	for i := range int64(b.rows) {
 		for k, p := range parts {
 			f := &t.list[p]
-			to = convert(to, f.dtype, dtype, b.columns[k].data[i*f.rowBytes():(i+1)*f.rowBytes()])
+			to = source.Convert(to, f.dtype, dtype, b.columns[k].data[i*f.rowBytes():(i+1)*f.rowBytes()])
 		}
 	}
 	return to, nil

@@ -184,7 +184,7 @@ func (t *table) unify(p part) error {
 		case t.count == 0:
 			t.list[i] = list[i]
 		case isText && !a.list && !b.list && !a.text && !b.text:
-			a.dtype = common(a.dtype, b.dtype)
+			a.dtype = source.Common(a.dtype, b.dtype)
 		case isText && (a.text || b.text):
 			*a = field{name: a.name, text: true, width: 1}
 		default:

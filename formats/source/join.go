@@ -1,0 +1,226 @@
+package source
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// Part is the edges of one edge type.
+type Part struct {
+	Edges     // of type 0
+	Type  int // index of Graph.Types
+	// Reverse is the index of a second type, with the same edges the other way round; -1: none.
+	Reverse int
+}
+
+// Join makes the edges of several types those of the graph, which has its types already. A graph has one list of
+// columns: where two parts have a column of the same name, it gets a type that holds the numbers of both; where a part
+// has none, it is 1 for "weight", else NaN or 0, and a note says so. An error names the column.
+func (g *Graph) Join(parts []Part) error {
+	for _, p := range parts {
+		g.Edges.Count += p.Count
+		if p.Reverse >= 0 {
+			g.Edges.Count += p.Count
+		}
+		for _, c := range p.Columns {
+			if err := g.unite(c); err != nil {
+				return err
+			}
+		}
+	}
+	for _, p := range parts {
+		for _, c := range g.Edges.Columns {
+			if named(p.Columns, c.Name) < 0 {
+				g.Note("edges %q have no column %q: it is %s there", g.Types[p.Type].Relation, c.Name, absent(&c))
+			}
+		}
+	}
+	if len(parts) == 1 && len(g.Types) == 1 {
+		g.Edges = parts[0].Edges
+		return nil
+	}
+	g.Edges.Each = func(yield func(Batch) error) error {
+		for i := range parts {
+			if err := g.eachPart(&parts[i], yield); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return nil
+}
+
+func named(list []graph.Column, name string) int {
+	return slices.IndexFunc(list, func(c graph.Column) bool { return c.Name == name })
+}
+
+// unite makes a column one of the graph's.
+func (g *Graph) unite(c graph.Column) error {
+	i := named(g.Edges.Columns, c.Name)
+	if i < 0 {
+		g.Edges.Columns = append(g.Edges.Columns, c)
+		return nil
+	}
+	have := &g.Edges.Columns[i]
+	dtype := Common(have.DType, c.DType)
+	if !slices.Equal(have.Shape, c.Shape) || dtype == unified.Invalid {
+		return fmt.Errorf("the column %q has rows of %v %v, and that of other edges %v %v: give one of them another name",
+			c.Name, c.DType, c.Shape, have.DType, have.Shape)
+	}
+	have.DType = dtype
+	return nil
+}
+
+// eachPart yields the edges of a part, and then, batch by batch, their reverses.
+func (g *Graph) eachPart(p *Part, yield func(Batch) error) error {
+	out := Batch{Columns: make([][]byte, len(g.Edges.Columns))}
+	return p.Each(func(b Batch) error {
+		for i := range g.Edges.Columns {
+			c := &g.Edges.Columns[i]
+			if k := named(p.Columns, c.Name); k >= 0 {
+				out.Columns[i] = Convert(out.Columns[i][:0], p.Columns[k].DType, c.DType, b.Columns[k])
+			} else {
+				out.Columns[i] = fill(out.Columns[i][:0], c, len(b.Src))
+			}
+		}
+		out.Src, out.Dst = b.Src, b.Dst
+		out.setType(p.Type)
+		if err := yield(out); err != nil || p.Reverse < 0 {
+			return err
+		}
+		out.Src, out.Dst = b.Dst, b.Src
+		out.setType(p.Reverse)
+		return yield(out)
+	})
+}
+
+func (b *Batch) setType(t int) {
+	b.Types = slices.Grow(b.Types[:0], len(b.Src))[:len(b.Src)]
+	for i := range b.Types {
+		b.Types[i] = uint16(t)
+	}
+}
+
+// absent says what a column holds where edges have none.
+func absent(c *graph.Column) string {
+	switch {
+	case c.Name == "weight":
+		return "1"
+	case c.DType >= unified.Float16:
+		return "NaN"
+	}
+	return "0"
+}
+
+// fill appends rows of a column that edges do not have.
+func fill(to []byte, c *graph.Column, rows int) []byte {
+	b := make([]byte, c.DType.Size())
+	switch absent(c) {
+	case "NaN":
+		SetMissing(b, c.DType)
+	case "1":
+		switch c.DType {
+		case unified.Float16:
+			binary.LittleEndian.PutUint16(b, 0x3c00)
+		case unified.BFloat16:
+			binary.LittleEndian.PutUint16(b, 0x3f80)
+		case unified.Float32, unified.Float64:
+			b = Convert(b[:0], unified.Int8, c.DType, []byte{1})
+		default:
+			b[0] = 1
+		}
+	}
+	for range int64(rows) * c.RowBytes() / c.DType.Size() {
+		to = append(to, b...)
+	}
+	return to
+}
+
+// SetMissing makes a number that is not there NaN; of integers 0.
+func SetMissing(b []byte, d unified.DType) {
+	clear(b)
+	switch d {
+	case unified.Float16:
+		binary.LittleEndian.PutUint16(b, 0x7e00)
+	case unified.BFloat16:
+		binary.LittleEndian.PutUint16(b, 0x7fc0)
+	case unified.Float32:
+		binary.LittleEndian.PutUint32(b, math.Float32bits(float32(math.NaN())))
+	case unified.Float64:
+		binary.LittleEndian.PutUint64(b, math.Float64bits(math.NaN()))
+	}
+}
+
+// Common returns a type that holds the numbers of both; Invalid for floats of 16 bits beside another type.
+func Common(a, b unified.DType) unified.DType {
+	half := func(d unified.DType) bool { return d == unified.Float16 || d == unified.BFloat16 }
+	floats := func(d unified.DType) bool { return d == unified.Float32 || d == unified.Float64 }
+	switch {
+	case a == b:
+		return a
+	case half(a) || half(b):
+		return unified.Invalid
+	case floats(a) && floats(b):
+		return unified.Float64
+	case floats(a) && b.Size() <= 2, floats(b) && a.Size() <= 2:
+		return max(a, b)
+	case floats(a) || floats(b):
+		return unified.Float64
+	}
+	return unified.Int64
+}
+
+// Convert appends little-endian numbers of one type as those of another: int64, float32 or float64.
+func Convert(to []byte, from, into unified.DType, data []byte) []byte {
+	if from == into {
+		return append(to, data...)
+	}
+	for size := from.Size(); int64(len(data)) >= size; data = data[size:] {
+		switch into {
+		case unified.Int64:
+			to = binary.LittleEndian.AppendUint64(to, uint64(Integer(from, data)))
+		case unified.Float32:
+			to = binary.LittleEndian.AppendUint32(to, math.Float32bits(float32(Float(from, data))))
+		default:
+			to = binary.LittleEndian.AppendUint64(to, math.Float64bits(Float(from, data)))
+		}
+	}
+	return to
+}
+
+// Integer reads the first of little-endian integers.
+func Integer(d unified.DType, b []byte) int64 {
+	switch d {
+	case unified.Int8:
+		return int64(int8(b[0]))
+	case unified.Uint8:
+		return int64(b[0])
+	case unified.Int16:
+		return int64(int16(binary.LittleEndian.Uint16(b)))
+	case unified.Uint16:
+		return int64(binary.LittleEndian.Uint16(b))
+	case unified.Int32:
+		return int64(int32(binary.LittleEndian.Uint32(b)))
+	case unified.Uint32:
+		return int64(binary.LittleEndian.Uint32(b))
+	}
+	return int64(binary.LittleEndian.Uint64(b))
+}
+
+// Float reads the first of little-endian numbers, but not of those of 16 bits.
+func Float(d unified.DType, b []byte) float64 {
+	switch d {
+	case unified.Float32:
+		return float64(math.Float32frombits(binary.LittleEndian.Uint32(b)))
+	case unified.Float64:
+		return math.Float64frombits(binary.LittleEndian.Uint64(b))
+	case unified.Uint64:
+		return float64(binary.LittleEndian.Uint64(b))
+	}
+	return float64(Integer(d, b))
+}

@@ -64,7 +64,8 @@ func TestHolesDuplicatesAndLoopsComeOutRight(t *testing.T) {
 func TestWhatIsWrongIsNamed(t *testing.T) {
 	for _, c := range []struct{ part, from, to, says string }{
 		{"test.index", "4", "3", "line 2: node 3 is there twice"}, {"test.index", "4", "-4", `row 2: "-4" is not`},
-		{"test.index", "4", "99999999999", "it names node 99999999999"}, {"test.index", "4\n", "", "tx: it is 2 x 3: there are 1"},
+		{"test.index", "4", "99999999999", "it names node 99999999999"},
+		{"test.index", "4\n", "", ".tx: it is 2 x 3: there are 1"},
 		{"graph", "ccollections\ndefaultdict\n", "cos\nsystem\n", "ind.tiny.graph: "},
 		{"allx", "cscipy.sparse", "cscipy.spares", "ind.tiny.allx: "},
 	} {

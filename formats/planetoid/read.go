@@ -386,13 +386,14 @@ func (d *dataset) readGraph(ctx context.Context) error {
 		from, isNode := k.(int64)
 		to, isList := lists.Values[i].(*pickle.List)
 		if !isNode || !isList || from < 0 || from >= count {
-			return d.fail("graph", int64(i), fmt.Errorf("entry %.40q is not a node of %d with a list", fmt.Sprint(k), count))
+			return d.fail("graph", int64(i), fmt.Errorf("it is not one of %d nodes, with a list", count))
 		}
 		ends = ends[:0]
 		for _, x := range to.Items {
 			end, isNode := x.(int64)
 			if !isNode || end < 0 || end >= count {
-				return d.fail("graph", int64(i), fmt.Errorf("a neighbour of node %d is not one of %d nodes", from, count))
+				return d.fail("graph", int64(i), fmt.Errorf("a neighbour of node %d is not one of %d nodes", from,
+					count))
 			}
 			ends = append(ends, end)
 		}

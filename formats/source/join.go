@@ -69,7 +69,7 @@ func (g *Graph) unite(c graph.Column) error {
 	have := &g.Edges.Columns[i]
 	dtype := Common(have.DType, c.DType)
 	if !slices.Equal(have.Shape, c.Shape) || dtype == unified.Invalid {
-		return fmt.Errorf("the column %q has rows of %v %v, and that of other edges %v %v: give one of them another name",
+		return fmt.Errorf("the column %q has rows of %v %v, and that of other edges %v %v: rename one of them",
 			c.Name, c.DType, c.Shape, have.DType, have.Shape)
 	}
 	have.DType = dtype

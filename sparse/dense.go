@@ -87,7 +87,7 @@ func (p *Pool) dense(t denseTask, step int64) error {
 	}
 	t.plan = plan{variant: variants()[0], tile: 8, ahead: 4}
 	if t.plan.variant != plain {
-		t.passes = appendPasses(t.passes, t.plan, kernelsOf(t.plan.variant, false, true), t.out, 0)
+		t.passes = appendPasses(t.passes, t.plan, t.out, 0)
 	}
 	*d = t
 	err := p.run(d, (t.rows+step-1)/step)
@@ -136,16 +136,16 @@ func (t *denseTask) sums(y, values, w []float32, length int64) {
 	indptr := [2]int32{0, int32(length)}
 	run := &spmmRun{indptr: unsafe.Pointer(&indptr), indices: unsafe.Pointer(&t.columns[0]),
 		last: unsafe.Pointer(&t.columns[length-1]), xStride: int(4 * t.out), yStride: int(4 * t.out),
-		ahead: 4 * t.plan.ahead}
+		ahead: 4 * t.plan.ahead, index: 4, step: floatBytes}
 	if t.out < int64(t.plan.variant.bytes()/4) {
 		run.mask = maskOf(t.plan.variant, int(t.out))
 	}
 	for _, s := range t.passes {
-		run.tail, run.x = s.tail, unsafe.Pointer(&w[s.column])
+		run.vectors, run.tail, run.x = s.vectors, int(4*s.tail), unsafe.Pointer(&w[s.column])
 		for i := range int64(len(y)) / t.out {
 			run.y = uintptr(unsafe.Pointer(&y[i*t.out+s.column]))
 			run.weights = unsafe.Pointer(&values[i*length])
-			s.kernel(unsafe.Pointer(run), 0, 1)
+			run.sum(t.plan.variant, 0, 1)
 		}
 	}
 }

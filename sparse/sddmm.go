@@ -28,7 +28,7 @@ func (p *Pool) SDDMM(out unified.Tensor, a *Matrix, u, v unified.Tensor) error {
 	if a.edges == 0 {
 		return nil
 	}
-	return p.sddmm(variants()[0], out, a, u, v)
+	return p.sddmm(variantFor(a), out, a, u, v)
 }
 
 func (p *Pool) sddmm(variant variant, out unified.Tensor, a *Matrix, u, v unified.Tensor) error {
@@ -40,7 +40,7 @@ func (p *Pool) sddmm(variant variant, out unified.Tensor, a *Matrix, u, v unifie
 			if variant == plain {
 				r.plain(a, lo, hi)
 			} else {
-				r.vectors(variant, a, lo, hi)
+				r.vectors(variant, lo, hi)
 			}
 		}
 	})
@@ -97,12 +97,13 @@ type sddmmRun struct {
 	wide             uint64
 	blocks           int    // bytes of whole blocks of 16 columns
 	mask             uint64 // of the columns left: bits, or the address of words
+	index            int    // bytes of an index, of which the lower 4 count
 	width            int
 }
 
 func dotRun(out unified.Tensor, a *Matrix, u, v unified.Tensor, head, width int) sddmmRun {
 	r := sddmmRun{uStride: int(u.RowBytes()), vStride: int(v.RowBytes()), ahead: 8 * a.indexBytes(), width: width,
-		blocks: width / lanes * lanes * 4, out: unsafe.Add(address(out), 4*int64(head)*a.edges)}
+		index: a.indexBytes(), blocks: width / lanes * lanes * 4, out: unsafe.Add(address(out), 4*int64(head)*a.edges)}
 	if width > 0 {
 		r.u, r.v = unsafe.Add(address(u), 4*head*width), unsafe.Add(address(v), 4*head*width)
 	}

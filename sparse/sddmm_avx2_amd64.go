@@ -6,12 +6,7 @@ package sparse
 
 import "unsafe"
 
-// dotAVX2x32 multiplies the rows of u and v at the ends of the edges of rows lo to hi, 1 or more.
+// dotAVX2 multiplies the rows of u and v at the ends of the edges of rows lo to hi, 1 or more.
 //
 //go:noescape
-func dotAVX2x32(run unsafe.Pointer, lo, hi int)
-
-// dotAVX2x64 multiplies the rows of u and v at the ends of the edges of rows lo to hi, 1 or more.
-//
-//go:noescape
-func dotAVX2x64(run unsafe.Pointer, lo, hi int)
+func dotAVX2(run unsafe.Pointer, lo, hi int)

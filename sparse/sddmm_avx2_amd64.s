@@ -4,9 +4,9 @@
 
 #include "textflag.h"
 
-// func dotAVX2x32(run unsafe.Pointer, lo int, hi int)
+// func dotAVX2(run unsafe.Pointer, lo int, hi int)
 // Requires: AVX, MMX+
-TEXT ·dotAVX2x32(SB), NOSPLIT|NOFRAME, $0-24
+TEXT ·dotAVX2(SB), NOSPLIT|NOFRAME, $0-24
 	MOVQ    run+0(FP), AX
 	MOVQ    lo+8(FP), CX
 	MOVQ    hi+16(FP), DX
@@ -27,13 +27,12 @@ narrow1:
 	MOVLQSX (R12)(CX*4), R8
 
 loaded2:
-	MOVQ 32(AX), R12
-	LEAQ (R12)(R8*4), R8
-	MOVQ R8, DI
-	SUBQ 32(AX), DI
-	ADDQ 16(AX), DI
-	MOVQ R8, R10
-	ADDQ 64(AX), R10
+	MOVQ  16(AX), DI
+	LEAQ  (DI)(R8*4), DI
+	IMULQ 96(AX), R8
+	ADDQ  32(AX), R8
+	MOVQ  R8, R10
+	ADDQ  64(AX), R10
 
 row:
 	MOVQ 24(AX), R12
@@ -46,10 +45,10 @@ narrow3:
 	MOVLQSX 4(R12)(CX*4), R9
 
 loaded4:
-	MOVQ 32(AX), R12
-	LEAQ (R12)(R9*4), R9
-	CMPQ R8, R9
-	JGE  done
+	IMULQ 96(AX), R9
+	ADDQ  32(AX), R9
+	CMPQ  R8, R9
+	JGE   done
 
 edge:
 	CMPQ R10, 40(AX)
@@ -57,120 +56,11 @@ edge:
 	MOVQ 40(AX), R10
 
 within:
-	MOVLQSX (R10), R13
-	IMULQ   56(AX), R13
-	ADDQ    SI, R13
-	ADDQ    $0x04, R10
-	MOVLQSX (R8), R11
-	IMULQ   56(AX), R11
-	ADDQ    SI, R11
-	VXORPS  Y0, Y0, Y0
-	VXORPS  Y1, Y1, Y1
-	XORQ    R12, R12
-	JMP     test
-
-block:
-	PREFETCHT0 (R13)(R12*1)
-	VMOVUPS    (BX)(R12*1), Y2
-	VMULPS     (R11)(R12*1), Y2, Y2
-	VADDPS     Y2, Y0, Y0
-	VMOVUPS    32(BX)(R12*1), Y2
-	VMULPS     32(R11)(R12*1), Y2, Y2
-	VADDPS     Y2, Y1, Y1
-	ADDQ       $0x40, R12
-
-test:
-	CMPQ         R12, 80(AX)
-	JLT          block
-	VMASKMOVPS   (BX)(R12*1), Y3, Y2
-	VMASKMOVPS   (R11)(R12*1), Y3, Y5
-	VMULPS       Y5, Y2, Y2
-	VADDPS       Y2, Y0, Y0
-	VMASKMOVPS   32(BX)(R12*1), Y4, Y2
-	VMASKMOVPS   32(R11)(R12*1), Y4, Y5
-	VMULPS       Y5, Y2, Y2
-	VADDPS       Y2, Y1, Y1
-	PREFETCHT0   (R13)(R12*1)
-	VADDPS       Y1, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VMOVHLPS     X0, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
-	VMOVSS       X0, (DI)
-	ADDQ         $0x04, R8
-	ADDQ         $0x04, DI
-	CMPQ         R8, R9
-	JLT          edge
-
-done:
-	ADDQ 48(AX), BX
-	INCQ CX
-	CMPQ CX, DX
-	JLT  row
-	VZEROUPPER
-	RET
-
-// func dotAVX2x64(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, MMX+
-TEXT ·dotAVX2x64(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ    run+0(FP), AX
-	MOVQ    lo+8(FP), CX
-	MOVQ    hi+16(FP), DX
-	MOVQ    88(AX), R12
-	VMOVDQU (R12), Y3
-	VMOVDQU 32(R12), Y4
-	MOVQ    48(AX), BX
-	IMULQ   CX, BX
-	ADDQ    (AX), BX
-	MOVQ    8(AX), SI
-	MOVQ    24(AX), R12
-	CMPQ    72(AX), $0x00
-	JE      narrow1
-	MOVQ    (R12)(CX*8), R8
-	JMP     loaded2
-
-narrow1:
-	MOVLQSX (R12)(CX*4), R8
-
-loaded2:
-	MOVQ 32(AX), R12
-	LEAQ (R12)(R8*8), R8
-	MOVQ R8, DI
-	SUBQ 32(AX), DI
-	SHRQ $0x01, DI
-	ADDQ 16(AX), DI
-	MOVQ R8, R10
-	ADDQ 64(AX), R10
-
-row:
-	MOVQ 24(AX), R12
-	CMPQ 72(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R12)(CX*8), R9
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R12)(CX*4), R9
-
-loaded4:
-	MOVQ 32(AX), R12
-	LEAQ (R12)(R9*8), R9
-	CMPQ R8, R9
-	JGE  done
-
-edge:
-	CMPQ R10, 40(AX)
-	JLS  within
-	MOVQ 40(AX), R10
-
-within:
-	MOVQ   (R10), R13
+	MOVL   (R10), R13
 	IMULQ  56(AX), R13
 	ADDQ   SI, R13
-	ADDQ   $0x08, R10
-	MOVQ   (R8), R11
+	ADDQ   96(AX), R10
+	MOVL   (R8), R11
 	IMULQ  56(AX), R11
 	ADDQ   SI, R11
 	VXORPS Y0, Y0, Y0
@@ -208,7 +98,7 @@ test:
 	VMOVSHDUP    X0, X1
 	VADDSS       X1, X0, X0
 	VMOVSS       X0, (DI)
-	ADDQ         $0x08, R8
+	ADDQ         96(AX), R8
 	ADDQ         $0x04, DI
 	CMPQ         R8, R9
 	JLT          edge

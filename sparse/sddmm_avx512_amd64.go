@@ -6,12 +6,7 @@ package sparse
 
 import "unsafe"
 
-// dotAVX512x32 multiplies the rows of u and v at the ends of the edges of rows lo to hi, 1 or more.
+// dotAVX512 multiplies the rows of u and v at the ends of the edges of rows lo to hi, 1 or more.
 //
 //go:noescape
-func dotAVX512x32(run unsafe.Pointer, lo, hi int)
-
-// dotAVX512x64 multiplies the rows of u and v at the ends of the edges of rows lo to hi, 1 or more.
-//
-//go:noescape
-func dotAVX512x64(run unsafe.Pointer, lo, hi int)
+func dotAVX512(run unsafe.Pointer, lo, hi int)

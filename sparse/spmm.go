@@ -51,6 +51,9 @@ func (p *Pool) SpMM(y unified.Tensor, r Reduce, a *Matrix, values, x unified.Ten
 	t := &p.spmm
 	t.set(y, r, a, values, x)
 	t.plan = p.tuning.find(keyOf(p.workers, a, values, width), defaultPlan(a, width))
+	if variantFor(a) == plain {
+		t.plan.variant = plain
+	}
 	return p.run(t, t.prepare(p.workers))
 }
 

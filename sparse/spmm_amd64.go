@@ -22,25 +22,13 @@ var available = func() []variant {
 	return vs
 }()
 
-// kernelsOf returns the kernels of a variant that is not plain, by the vectors of a tile.
-func kernelsOf(v variant, wide, weighted bool) []spmmKernel {
-	switch {
-	case v == avx512 && wide && weighted:
-		return spmmAVX512x64Weighted[:]
-	case v == avx512 && wide:
-		return spmmAVX512x64[:]
-	case v == avx512 && weighted:
-		return spmmAVX512x32Weighted[:]
-	case v == avx512:
-		return spmmAVX512x32[:]
-	case wide && weighted:
-		return spmmAVX2x64Weighted[:]
-	case wide:
-		return spmmAVX2x64[:]
-	case weighted:
-		return spmmAVX2x32Weighted[:]
+// sum sums rows lo to hi by a variant that is not plain.
+func (r *spmmRun) sum(v variant, lo, hi int) {
+	if v == avx512 {
+		spmmAVX512(unsafe.Pointer(r), lo, hi)
+	} else {
+		spmmAVX2(unsafe.Pointer(r), lo, hi)
 	}
-	return spmmAVX2x32[:]
 }
 
 // lanes8 are masks of AVX2: lane i is all ones if it is below n, in the words from 8-n on.
@@ -67,22 +55,14 @@ func streamLines(v variant, dst, src unsafe.Pointer, n int) {
 var lanes16 = [32]int32{-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}
 
 // vectors computes dot products by a variant that is not plain.
-func (r *sddmmRun) vectors(v variant, a *Matrix, lo, hi int64) {
+func (r *sddmmRun) vectors(v variant, lo, hi int64) {
 	left := r.width % lanes
 	run := unsafe.Pointer(r)
 	if v == avx512 {
 		r.mask = 1<<left - 1
-		if a.indices64 != nil {
-			dotAVX512x64(run, int(lo), int(hi))
-		} else {
-			dotAVX512x32(run, int(lo), int(hi))
-		}
+		dotAVX512(run, int(lo), int(hi))
 		return
 	}
 	r.mask = uint64(uintptr(unsafe.Pointer(&lanes16[lanes-left])))
-	if a.indices64 != nil {
-		dotAVX2x64(run, int(lo), int(hi))
-	} else {
-		dotAVX2x32(run, int(lo), int(hi))
-	}
+	dotAVX2(run, int(lo), int(hi))
 }

@@ -4,5791 +4,1340 @@
 
 #include "textflag.h"
 
-// func spmmAVX2x32Tile0(run unsafe.Pointer, lo int, hi int)
+// func spmmAVX2(run unsafe.Pointer, lo int, hi int)
 // Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x32Tile0(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ    run+0(FP), AX
-	MOVQ    lo+8(FP), CX
-	MOVQ    hi+16(FP), DX
-	MOVQ    (AX), BX
-	MOVQ    56(AX), SI
-	MOVQ    48(AX), DI
-	MOVQ    8(AX), R8
-	MOVQ    80(AX), R9
-	MOVQ    104(AX), R9
-	MOVQ    96(AX), R10
-	VMOVDQU (R10), Y2
-	MOVQ    64(AX), R10
-	IMULQ   CX, R10
-	ADDQ    R10, R8
-	MOVQ    32(AX), R13
-	CMPQ    88(AX), $0x00
-	JE      narrow1
-	MOVQ    (R13)(CX*8), R10
-	JMP     loaded2
-
-narrow1:
-	MOVLQSX (R13)(CX*4), R10
-
-loaded2:
-	MOVQ 40(AX), R13
-	LEAQ (R13)(R10*4), R10
-	MOVQ R10, R12
-	ADDQ 72(AX), R12
-
-row:
-	MOVQ 32(AX), R13
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R13)(CX*8), R11
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R13)(CX*4), R11
-
-loaded4:
-	MOVQ   40(AX), R13
-	LEAQ   (R13)(R11*4), R11
-	VXORPS Y0, Y0, Y0
-	CMPQ   R10, R11
-	JGE    summed
-
-edge:
-	CMPQ       R12, DI
-	CMOVQHI    DI, R12
-	MOVLQSX    (R12), R13
-	ADDQ       $0x04, R12
-	IMULQ      SI, R13
-	ADDQ       BX, R13
-	PREFETCHT0 (R13)
-	TESTQ      R9, R9
-	JZ         aligned5
-	PREFETCHT0 (R13)(R9*1)
-
-aligned5:
-	MOVLQSX    (R10), R13
-	IMULQ      SI, R13
-	ADDQ       BX, R13
-	VMASKMOVPS (R13), Y2, Y1
-	VADDPS     Y1, Y0, Y0
-	ADDQ       $0x04, R10
-	CMPQ       R10, R11
-	JLT        edge
-
-summed:
-	MOVQ         24(AX), R13
-	TESTQ        R13, R13
-	JZ           store
-	VBROADCASTSS (R13)(CX*4), Y1
-	VMULPS       Y1, Y0, Y0
-
-store:
-	VMASKMOVPS Y0, Y2, (R8)
-	ADDQ       64(AX), R8
-	INCQ       CX
-	CMPQ       CX, DX
-	JLT        row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x32Tile1(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x32Tile1(SB), NOSPLIT|NOFRAME, $0-24
+TEXT ·spmmAVX2(SB), NOSPLIT|NOFRAME, $0-24
 	MOVQ  run+0(FP), AX
 	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
+	MOVQ  (AX), DX
+	MOVQ  56(AX), BX
+	MOVQ  48(AX), SI
+	MOVQ  8(AX), DI
+	MOVQ  80(AX), R8
 	MOVQ  104(AX), R9
-	MOVQ  64(AX), R10
-	IMULQ CX, R10
-	ADDQ  R10, R8
-	MOVQ  32(AX), R13
+	MOVQ  112(AX), R10
+	MOVQ  16(AX), R11
+	MOVQ  64(AX), R15
+	IMULQ CX, R15
+	ADDQ  R15, DI
+	MOVQ  32(AX), R15
 	CMPQ  88(AX), $0x00
 	JE    narrow1
-	MOVQ  (R13)(CX*8), R10
+	MOVQ  (R15)(CX*8), R12
 	JMP   loaded2
 
 narrow1:
-	MOVLQSX (R13)(CX*4), R10
+	MOVLQSX (R15)(CX*4), R12
 
 loaded2:
-	MOVQ 40(AX), R13
-	LEAQ (R13)(R10*4), R10
-	MOVQ R10, R12
-	ADDQ 72(AX), R12
+	MOVQ  128(AX), R15
+	IMULQ R12, R15
+	ADDQ  R15, R11
+	IMULQ R10, R12
+	ADDQ  40(AX), R12
+	MOVQ  R12, R14
+	ADDQ  72(AX), R14
+	CMPQ  120(AX), $0x06
+	JGE   upper3
+	CMPQ  120(AX), $0x03
+	JGE   upper4
+	CMPQ  120(AX), $0x01
+	JGE   upper5
+	JMP   tile0
 
-row:
-	MOVQ 32(AX), R13
+upper5:
+	CMPQ 120(AX), $0x02
+	JGE  upper6
+	JMP  tile1
+
+upper6:
+	JMP tile2
+
+upper4:
+	CMPQ 120(AX), $0x04
+	JGE  upper7
+	JMP  tile3
+
+upper7:
+	CMPQ 120(AX), $0x05
+	JGE  upper8
+	JMP  tile4
+
+upper8:
+	JMP tile5
+
+upper3:
+	CMPQ 120(AX), $0x09
+	JGE  upper9
+	CMPQ 120(AX), $0x07
+	JGE  upper10
+	JMP  tile6
+
+upper10:
+	CMPQ 120(AX), $0x08
+	JGE  upper11
+	JMP  tile7
+
+upper11:
+	JMP tile8
+
+upper9:
+	CMPQ 120(AX), $0x0b
+	JGE  upper12
+	CMPQ 120(AX), $0x0a
+	JGE  upper13
+	JMP  tile9
+
+upper13:
+	JMP tile10
+
+upper12:
+	CMPQ 120(AX), $0x0c
+	JGE  upper14
+	JMP  tile11
+
+upper14:
+	JMP tile12
+
+tile0:
+	MOVQ    96(AX), R15
+	VMOVDQU (R15), Y1
+
+row0:
+	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R13)(CX*8), R11
-	JMP  loaded4
+	JE   narrow15
+	MOVQ 8(R15)(CX*8), R13
+	JMP  loaded16
 
-narrow3:
-	MOVLQSX 4(R13)(CX*4), R11
+narrow15:
+	MOVLQSX 4(R15)(CX*4), R13
 
-loaded4:
-	MOVQ   40(AX), R13
-	LEAQ   (R13)(R11*4), R11
+loaded16:
+	IMULQ  R10, R13
+	ADDQ   40(AX), R13
 	VXORPS Y0, Y0, Y0
-	CMPQ   R10, R11
-	JGE    summed
+	CMPQ   R12, R13
+	JGE    summed0
 
-edge:
-	CMPQ       R12, DI
-	CMOVQHI    DI, R12
-	MOVLQSX    (R12), R13
-	ADDQ       $0x04, R12
-	IMULQ      SI, R13
-	ADDQ       BX, R13
-	PREFETCHT0 (R13)
+edge0:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
 	TESTQ      R9, R9
-	JZ         aligned5
-	PREFETCHT0 (R13)(R9*1)
-
-aligned5:
-	MOVLQSX (R10), R13
-	IMULQ   SI, R13
-	ADDQ    BX, R13
-	VADDPS  (R13), Y0, Y0
-	ADDQ    $0x04, R10
-	CMPQ    R10, R11
-	JLT     edge
-
-summed:
-	MOVQ         24(AX), R13
-	TESTQ        R13, R13
-	JZ           store
-	VBROADCASTSS (R13)(CX*4), Y1
-	VMULPS       Y1, Y0, Y0
-
-store:
-	VMOVUPS Y0, (R8)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x32Tile2(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x32Tile2(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX (R11), R14
-	IMULQ   SI, R14
-	ADDQ    BX, R14
-	VADDPS  (R14), Y0, Y0
-	VADDPS  (R14)(R9*1), Y1, Y1
-	ADDQ    $0x04, R11
-	CMPQ    R11, R12
-	JLT     edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Y2
-	VMULPS       Y2, Y0, Y0
-	VMULPS       Y2, Y1, Y1
-
-store:
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x32Tile3(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x32Tile3(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX (R11), R14
-	IMULQ   SI, R14
-	ADDQ    BX, R14
-	VADDPS  (R14), Y0, Y0
-	VADDPS  32(R14), Y1, Y1
-	VADDPS  (R14)(R9*1), Y2, Y2
-	ADDQ    $0x04, R11
-	CMPQ    R11, R12
-	JLT     edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Y3
-	VMULPS       Y3, Y0, Y0
-	VMULPS       Y3, Y1, Y1
-	VMULPS       Y3, Y2, Y2
-
-store:
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x32Tile4(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x32Tile4(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX (R11), R14
-	IMULQ   SI, R14
-	ADDQ    BX, R14
-	VADDPS  (R14), Y0, Y0
-	VADDPS  32(R14), Y1, Y1
-	VADDPS  64(R14), Y2, Y2
-	VADDPS  (R14)(R9*1), Y3, Y3
-	ADDQ    $0x04, R11
-	CMPQ    R11, R12
-	JLT     edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Y4
-	VMULPS       Y4, Y0, Y0
-	VMULPS       Y4, Y1, Y1
-	VMULPS       Y4, Y2, Y2
-	VMULPS       Y4, Y3, Y3
-
-store:
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x32Tile5(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x32Tile5(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX (R11), R14
-	IMULQ   SI, R14
-	ADDQ    BX, R14
-	VADDPS  (R14), Y0, Y0
-	VADDPS  32(R14), Y1, Y1
-	VADDPS  64(R14), Y2, Y2
-	VADDPS  96(R14), Y3, Y3
-	VADDPS  (R14)(R9*1), Y4, Y4
-	ADDQ    $0x04, R11
-	CMPQ    R11, R12
-	JLT     edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Y5
-	VMULPS       Y5, Y0, Y0
-	VMULPS       Y5, Y1, Y1
-	VMULPS       Y5, Y2, Y2
-	VMULPS       Y5, Y3, Y3
-	VMULPS       Y5, Y4, Y4
-
-store:
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, 96(R8)
-	VMOVUPS Y4, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x32Tile6(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x32Tile6(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX (R11), R14
-	IMULQ   SI, R14
-	ADDQ    BX, R14
-	VADDPS  (R14), Y0, Y0
-	VADDPS  32(R14), Y1, Y1
-	VADDPS  64(R14), Y2, Y2
-	VADDPS  96(R14), Y3, Y3
-	VADDPS  128(R14), Y4, Y4
-	VADDPS  (R14)(R9*1), Y5, Y5
-	ADDQ    $0x04, R11
-	CMPQ    R11, R12
-	JLT     edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Y6
-	VMULPS       Y6, Y0, Y0
-	VMULPS       Y6, Y1, Y1
-	VMULPS       Y6, Y2, Y2
-	VMULPS       Y6, Y3, Y3
-	VMULPS       Y6, Y4, Y4
-	VMULPS       Y6, Y5, Y5
-
-store:
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, 96(R8)
-	VMOVUPS Y4, 128(R8)
-	VMOVUPS Y5, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x32Tile7(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x32Tile7(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX (R11), R14
-	IMULQ   SI, R14
-	ADDQ    BX, R14
-	VADDPS  (R14), Y0, Y0
-	VADDPS  32(R14), Y1, Y1
-	VADDPS  64(R14), Y2, Y2
-	VADDPS  96(R14), Y3, Y3
-	VADDPS  128(R14), Y4, Y4
-	VADDPS  160(R14), Y5, Y5
-	VADDPS  (R14)(R9*1), Y6, Y6
-	ADDQ    $0x04, R11
-	CMPQ    R11, R12
-	JLT     edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Y7
-	VMULPS       Y7, Y0, Y0
-	VMULPS       Y7, Y1, Y1
-	VMULPS       Y7, Y2, Y2
-	VMULPS       Y7, Y3, Y3
-	VMULPS       Y7, Y4, Y4
-	VMULPS       Y7, Y5, Y5
-	VMULPS       Y7, Y6, Y6
-
-store:
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, 96(R8)
-	VMOVUPS Y4, 128(R8)
-	VMOVUPS Y5, 160(R8)
-	VMOVUPS Y6, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x32Tile8(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x32Tile8(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX (R11), R14
-	IMULQ   SI, R14
-	ADDQ    BX, R14
-	VADDPS  (R14), Y0, Y0
-	VADDPS  32(R14), Y1, Y1
-	VADDPS  64(R14), Y2, Y2
-	VADDPS  96(R14), Y3, Y3
-	VADDPS  128(R14), Y4, Y4
-	VADDPS  160(R14), Y5, Y5
-	VADDPS  192(R14), Y6, Y6
-	VADDPS  (R14)(R9*1), Y7, Y7
-	ADDQ    $0x04, R11
-	CMPQ    R11, R12
-	JLT     edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Y8
-	VMULPS       Y8, Y0, Y0
-	VMULPS       Y8, Y1, Y1
-	VMULPS       Y8, Y2, Y2
-	VMULPS       Y8, Y3, Y3
-	VMULPS       Y8, Y4, Y4
-	VMULPS       Y8, Y5, Y5
-	VMULPS       Y8, Y6, Y6
-	VMULPS       Y8, Y7, Y7
-
-store:
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, 96(R8)
-	VMOVUPS Y4, 128(R8)
-	VMOVUPS Y5, 160(R8)
-	VMOVUPS Y6, 192(R8)
-	VMOVUPS Y7, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x32Tile9(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x32Tile9(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX (R11), R14
-	IMULQ   SI, R14
-	ADDQ    BX, R14
-	VADDPS  (R14), Y0, Y0
-	VADDPS  32(R14), Y1, Y1
-	VADDPS  64(R14), Y2, Y2
-	VADDPS  96(R14), Y3, Y3
-	VADDPS  128(R14), Y4, Y4
-	VADDPS  160(R14), Y5, Y5
-	VADDPS  192(R14), Y6, Y6
-	VADDPS  224(R14), Y7, Y7
-	VADDPS  (R14)(R9*1), Y8, Y8
-	ADDQ    $0x04, R11
-	CMPQ    R11, R12
-	JLT     edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Y9
-	VMULPS       Y9, Y0, Y0
-	VMULPS       Y9, Y1, Y1
-	VMULPS       Y9, Y2, Y2
-	VMULPS       Y9, Y3, Y3
-	VMULPS       Y9, Y4, Y4
-	VMULPS       Y9, Y5, Y5
-	VMULPS       Y9, Y6, Y6
-	VMULPS       Y9, Y7, Y7
-	VMULPS       Y9, Y8, Y8
-
-store:
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, 96(R8)
-	VMOVUPS Y4, 128(R8)
-	VMOVUPS Y5, 160(R8)
-	VMOVUPS Y6, 192(R8)
-	VMOVUPS Y7, 224(R8)
-	VMOVUPS Y8, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x32Tile10(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x32Tile10(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX (R11), R14
-	IMULQ   SI, R14
-	ADDQ    BX, R14
-	VADDPS  (R14), Y0, Y0
-	VADDPS  32(R14), Y1, Y1
-	VADDPS  64(R14), Y2, Y2
-	VADDPS  96(R14), Y3, Y3
-	VADDPS  128(R14), Y4, Y4
-	VADDPS  160(R14), Y5, Y5
-	VADDPS  192(R14), Y6, Y6
-	VADDPS  224(R14), Y7, Y7
-	VADDPS  256(R14), Y8, Y8
-	VADDPS  (R14)(R9*1), Y9, Y9
-	ADDQ    $0x04, R11
-	CMPQ    R11, R12
-	JLT     edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Y10
-	VMULPS       Y10, Y0, Y0
-	VMULPS       Y10, Y1, Y1
-	VMULPS       Y10, Y2, Y2
-	VMULPS       Y10, Y3, Y3
-	VMULPS       Y10, Y4, Y4
-	VMULPS       Y10, Y5, Y5
-	VMULPS       Y10, Y6, Y6
-	VMULPS       Y10, Y7, Y7
-	VMULPS       Y10, Y8, Y8
-	VMULPS       Y10, Y9, Y9
-
-store:
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, 96(R8)
-	VMOVUPS Y4, 128(R8)
-	VMOVUPS Y5, 160(R8)
-	VMOVUPS Y6, 192(R8)
-	VMOVUPS Y7, 224(R8)
-	VMOVUPS Y8, 256(R8)
-	VMOVUPS Y9, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x32Tile11(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x32Tile11(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX (R11), R14
-	IMULQ   SI, R14
-	ADDQ    BX, R14
-	VADDPS  (R14), Y0, Y0
-	VADDPS  32(R14), Y1, Y1
-	VADDPS  64(R14), Y2, Y2
-	VADDPS  96(R14), Y3, Y3
-	VADDPS  128(R14), Y4, Y4
-	VADDPS  160(R14), Y5, Y5
-	VADDPS  192(R14), Y6, Y6
-	VADDPS  224(R14), Y7, Y7
-	VADDPS  256(R14), Y8, Y8
-	VADDPS  288(R14), Y9, Y9
-	VADDPS  (R14)(R9*1), Y10, Y10
-	ADDQ    $0x04, R11
-	CMPQ    R11, R12
-	JLT     edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Y11
-	VMULPS       Y11, Y0, Y0
-	VMULPS       Y11, Y1, Y1
-	VMULPS       Y11, Y2, Y2
-	VMULPS       Y11, Y3, Y3
-	VMULPS       Y11, Y4, Y4
-	VMULPS       Y11, Y5, Y5
-	VMULPS       Y11, Y6, Y6
-	VMULPS       Y11, Y7, Y7
-	VMULPS       Y11, Y8, Y8
-	VMULPS       Y11, Y9, Y9
-	VMULPS       Y11, Y10, Y10
-
-store:
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, 96(R8)
-	VMOVUPS Y4, 128(R8)
-	VMOVUPS Y5, 160(R8)
-	VMOVUPS Y6, 192(R8)
-	VMOVUPS Y7, 224(R8)
-	VMOVUPS Y8, 256(R8)
-	VMOVUPS Y9, 288(R8)
-	VMOVUPS Y10, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x32Tile12(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x32Tile12(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	VXORPS Y11, Y11, Y11
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX (R11), R14
-	IMULQ   SI, R14
-	ADDQ    BX, R14
-	VADDPS  (R14), Y0, Y0
-	VADDPS  32(R14), Y1, Y1
-	VADDPS  64(R14), Y2, Y2
-	VADDPS  96(R14), Y3, Y3
-	VADDPS  128(R14), Y4, Y4
-	VADDPS  160(R14), Y5, Y5
-	VADDPS  192(R14), Y6, Y6
-	VADDPS  224(R14), Y7, Y7
-	VADDPS  256(R14), Y8, Y8
-	VADDPS  288(R14), Y9, Y9
-	VADDPS  320(R14), Y10, Y10
-	VADDPS  (R14)(R9*1), Y11, Y11
-	ADDQ    $0x04, R11
-	CMPQ    R11, R12
-	JLT     edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Y12
+	JZ         aligned17
+	PREFETCHT0 (R15)(R9*1)
+
+aligned17:
+	MOVL         (R12), R15
+	ADDQ         R10, R12
+	IMULQ        BX, R15
+	ADDQ         DX, R15
+	VMASKMOVPS   (R15), Y1, Y12
+	TESTQ        R11, R11
+	JZ           without0
+	VBROADCASTSS (R11), Y13
+	ADDQ         $0x04, R11
+	VMULPS       Y12, Y13, Y12
+
+without0:
+	VADDPS Y12, Y0, Y0
+	CMPQ   R12, R13
+	JLT    edge0
+
+summed0:
+	MOVQ         24(AX), R15
+	TESTQ        R15, R15
+	JZ           scaled0
+	VBROADCASTSS (R15)(CX*4), Y12
 	VMULPS       Y12, Y0, Y0
-	VMULPS       Y12, Y1, Y1
-	VMULPS       Y12, Y2, Y2
-	VMULPS       Y12, Y3, Y3
-	VMULPS       Y12, Y4, Y4
-	VMULPS       Y12, Y5, Y5
-	VMULPS       Y12, Y6, Y6
-	VMULPS       Y12, Y7, Y7
-	VMULPS       Y12, Y8, Y8
-	VMULPS       Y12, Y9, Y9
-	VMULPS       Y12, Y10, Y10
-	VMULPS       Y12, Y11, Y11
 
-store:
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, 96(R8)
-	VMOVUPS Y4, 128(R8)
-	VMOVUPS Y5, 160(R8)
-	VMOVUPS Y6, 192(R8)
-	VMOVUPS Y7, 224(R8)
-	VMOVUPS Y8, 256(R8)
-	VMOVUPS Y9, 288(R8)
-	VMOVUPS Y10, 320(R8)
-	VMOVUPS Y11, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x32WeightedTile0(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x32WeightedTile0(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ    run+0(FP), AX
-	MOVQ    lo+8(FP), CX
-	MOVQ    hi+16(FP), DX
-	MOVQ    (AX), BX
-	MOVQ    56(AX), SI
-	MOVQ    48(AX), DI
-	MOVQ    8(AX), R8
-	MOVQ    80(AX), R9
-	MOVQ    104(AX), R9
-	MOVQ    96(AX), R10
-	VMOVDQU (R10), Y3
-	MOVQ    64(AX), R10
-	IMULQ   CX, R10
-	ADDQ    R10, R8
-	MOVQ    32(AX), R13
-	CMPQ    88(AX), $0x00
-	JE      narrow1
-	MOVQ    (R13)(CX*8), R10
-	JMP     loaded2
-
-narrow1:
-	MOVLQSX (R13)(CX*4), R10
-
-loaded2:
-	MOVQ 16(AX), R14
-	LEAQ (R14)(R10*4), R14
-	MOVQ 40(AX), R13
-	LEAQ (R13)(R10*4), R10
-	MOVQ R10, R12
-	ADDQ 72(AX), R12
-
-row:
-	MOVQ 32(AX), R13
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R13)(CX*8), R11
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R13)(CX*4), R11
-
-loaded4:
-	MOVQ   40(AX), R13
-	LEAQ   (R13)(R11*4), R11
-	VXORPS Y0, Y0, Y0
-	CMPQ   R10, R11
-	JGE    summed
-
-edge:
-	CMPQ       R12, DI
-	CMOVQHI    DI, R12
-	MOVLQSX    (R12), R13
-	ADDQ       $0x04, R12
-	IMULQ      SI, R13
-	ADDQ       BX, R13
-	PREFETCHT0 (R13)
-	TESTQ      R9, R9
-	JZ         aligned5
-	PREFETCHT0 (R13)(R9*1)
-
-aligned5:
-	MOVLQSX      (R10), R13
-	IMULQ        SI, R13
-	ADDQ         BX, R13
-	VBROADCASTSS (R14), Y2
-	VMASKMOVPS   (R13), Y3, Y1
-	VMULPS       Y1, Y2, Y1
-	VADDPS       Y1, Y0, Y0
-	ADDQ         $0x04, R10
-	ADDQ         $0x04, R14
-	CMPQ         R10, R11
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R13
-	TESTQ        R13, R13
-	JZ           store
-	VBROADCASTSS (R13)(CX*4), Y1
-	VMULPS       Y1, Y0, Y0
-
-store:
-	VMASKMOVPS Y0, Y3, (R8)
-	ADDQ       64(AX), R8
+scaled0:
+	VMASKMOVPS Y0, Y1, (DI)
+	ADDQ       64(AX), DI
 	INCQ       CX
-	CMPQ       CX, DX
-	JLT        row
-	VZEROUPPER
-	RET
+	CMPQ       CX, hi+16(FP)
+	JLT        row0
+	JMP        done
 
-// func spmmAVX2x32WeightedTile1(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x32WeightedTile1(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R9
-	MOVQ  64(AX), R10
-	IMULQ CX, R10
-	ADDQ  R10, R8
-	MOVQ  32(AX), R13
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R13)(CX*8), R10
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R13)(CX*4), R10
-
-loaded2:
-	MOVQ 16(AX), R14
-	LEAQ (R14)(R10*4), R14
-	MOVQ 40(AX), R13
-	LEAQ (R13)(R10*4), R10
-	MOVQ R10, R12
-	ADDQ 72(AX), R12
-
-row:
-	MOVQ 32(AX), R13
+tile1:
+row1:
+	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R13)(CX*8), R11
-	JMP  loaded4
+	JE   narrow18
+	MOVQ 8(R15)(CX*8), R13
+	JMP  loaded19
 
-narrow3:
-	MOVLQSX 4(R13)(CX*4), R11
+narrow18:
+	MOVLQSX 4(R15)(CX*4), R13
 
-loaded4:
-	MOVQ   40(AX), R13
-	LEAQ   (R13)(R11*4), R11
+loaded19:
+	IMULQ  R10, R13
+	ADDQ   40(AX), R13
 	VXORPS Y0, Y0, Y0
-	CMPQ   R10, R11
-	JGE    summed
+	CMPQ   R12, R13
+	JGE    summed1
 
-edge:
-	CMPQ       R12, DI
-	CMOVQHI    DI, R12
-	MOVLQSX    (R12), R13
-	ADDQ       $0x04, R12
-	IMULQ      SI, R13
-	ADDQ       BX, R13
-	PREFETCHT0 (R13)
+edge1:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
 	TESTQ      R9, R9
-	JZ         aligned5
-	PREFETCHT0 (R13)(R9*1)
+	JZ         aligned20
+	PREFETCHT0 (R15)(R9*1)
 
-aligned5:
-	MOVLQSX      (R10), R13
-	IMULQ        SI, R13
-	ADDQ         BX, R13
-	VBROADCASTSS (R14), Y1
-	VMULPS       (R13), Y1, Y1
-	VADDPS       Y1, Y0, Y0
-	ADDQ         $0x04, R10
-	ADDQ         $0x04, R14
-	CMPQ         R10, R11
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R13
-	TESTQ        R13, R13
-	JZ           store
-	VBROADCASTSS (R13)(CX*4), Y1
-	VMULPS       Y1, Y0, Y0
-
-store:
-	VMOVUPS Y0, (R8)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x32WeightedTile2(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x32WeightedTile2(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX      (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Y3
-	VMULPS       (R14), Y3, Y2
-	VADDPS       Y2, Y0, Y0
-	VMULPS       (R14)(R9*1), Y3, Y2
-	VADDPS       Y2, Y1, Y1
+aligned20:
+	MOVL         (R12), R15
+	ADDQ         R10, R12
+	IMULQ        BX, R15
+	ADDQ         DX, R15
+	TESTQ        R11, R11
+	JZ           without1
+	VBROADCASTSS (R11), Y13
 	ADDQ         $0x04, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Y2
-	VMULPS       Y2, Y0, Y0
-	VMULPS       Y2, Y1, Y1
-
-store:
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x32WeightedTile3(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x32WeightedTile3(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX      (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Y4
-	VMULPS       (R14), Y4, Y3
-	VADDPS       Y3, Y0, Y0
-	VMULPS       32(R14), Y4, Y3
-	VADDPS       Y3, Y1, Y1
-	VMULPS       (R14)(R9*1), Y4, Y3
-	VADDPS       Y3, Y2, Y2
-	ADDQ         $0x04, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Y3
-	VMULPS       Y3, Y0, Y0
-	VMULPS       Y3, Y1, Y1
-	VMULPS       Y3, Y2, Y2
-
-store:
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x32WeightedTile4(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x32WeightedTile4(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX      (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Y5
-	VMULPS       (R14), Y5, Y4
-	VADDPS       Y4, Y0, Y0
-	VMULPS       32(R14), Y5, Y4
-	VADDPS       Y4, Y1, Y1
-	VMULPS       64(R14), Y5, Y4
-	VADDPS       Y4, Y2, Y2
-	VMULPS       (R14)(R9*1), Y5, Y4
-	VADDPS       Y4, Y3, Y3
-	ADDQ         $0x04, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Y4
-	VMULPS       Y4, Y0, Y0
-	VMULPS       Y4, Y1, Y1
-	VMULPS       Y4, Y2, Y2
-	VMULPS       Y4, Y3, Y3
-
-store:
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x32WeightedTile5(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x32WeightedTile5(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX      (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Y6
-	VMULPS       (R14), Y6, Y5
-	VADDPS       Y5, Y0, Y0
-	VMULPS       32(R14), Y6, Y5
-	VADDPS       Y5, Y1, Y1
-	VMULPS       64(R14), Y6, Y5
-	VADDPS       Y5, Y2, Y2
-	VMULPS       96(R14), Y6, Y5
-	VADDPS       Y5, Y3, Y3
-	VMULPS       (R14)(R9*1), Y6, Y5
-	VADDPS       Y5, Y4, Y4
-	ADDQ         $0x04, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Y5
-	VMULPS       Y5, Y0, Y0
-	VMULPS       Y5, Y1, Y1
-	VMULPS       Y5, Y2, Y2
-	VMULPS       Y5, Y3, Y3
-	VMULPS       Y5, Y4, Y4
-
-store:
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, 96(R8)
-	VMOVUPS Y4, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x32WeightedTile6(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x32WeightedTile6(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX      (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Y7
-	VMULPS       (R14), Y7, Y6
-	VADDPS       Y6, Y0, Y0
-	VMULPS       32(R14), Y7, Y6
-	VADDPS       Y6, Y1, Y1
-	VMULPS       64(R14), Y7, Y6
-	VADDPS       Y6, Y2, Y2
-	VMULPS       96(R14), Y7, Y6
-	VADDPS       Y6, Y3, Y3
-	VMULPS       128(R14), Y7, Y6
-	VADDPS       Y6, Y4, Y4
-	VMULPS       (R14)(R9*1), Y7, Y6
-	VADDPS       Y6, Y5, Y5
-	ADDQ         $0x04, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Y6
-	VMULPS       Y6, Y0, Y0
-	VMULPS       Y6, Y1, Y1
-	VMULPS       Y6, Y2, Y2
-	VMULPS       Y6, Y3, Y3
-	VMULPS       Y6, Y4, Y4
-	VMULPS       Y6, Y5, Y5
-
-store:
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, 96(R8)
-	VMOVUPS Y4, 128(R8)
-	VMOVUPS Y5, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x32WeightedTile7(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x32WeightedTile7(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX      (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Y8
-	VMULPS       (R14), Y8, Y7
-	VADDPS       Y7, Y0, Y0
-	VMULPS       32(R14), Y8, Y7
-	VADDPS       Y7, Y1, Y1
-	VMULPS       64(R14), Y8, Y7
-	VADDPS       Y7, Y2, Y2
-	VMULPS       96(R14), Y8, Y7
-	VADDPS       Y7, Y3, Y3
-	VMULPS       128(R14), Y8, Y7
-	VADDPS       Y7, Y4, Y4
-	VMULPS       160(R14), Y8, Y7
-	VADDPS       Y7, Y5, Y5
-	VMULPS       (R14)(R9*1), Y8, Y7
-	VADDPS       Y7, Y6, Y6
-	ADDQ         $0x04, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Y7
-	VMULPS       Y7, Y0, Y0
-	VMULPS       Y7, Y1, Y1
-	VMULPS       Y7, Y2, Y2
-	VMULPS       Y7, Y3, Y3
-	VMULPS       Y7, Y4, Y4
-	VMULPS       Y7, Y5, Y5
-	VMULPS       Y7, Y6, Y6
-
-store:
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, 96(R8)
-	VMOVUPS Y4, 128(R8)
-	VMOVUPS Y5, 160(R8)
-	VMOVUPS Y6, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x32WeightedTile8(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x32WeightedTile8(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX      (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Y9
-	VMULPS       (R14), Y9, Y8
-	VADDPS       Y8, Y0, Y0
-	VMULPS       32(R14), Y9, Y8
-	VADDPS       Y8, Y1, Y1
-	VMULPS       64(R14), Y9, Y8
-	VADDPS       Y8, Y2, Y2
-	VMULPS       96(R14), Y9, Y8
-	VADDPS       Y8, Y3, Y3
-	VMULPS       128(R14), Y9, Y8
-	VADDPS       Y8, Y4, Y4
-	VMULPS       160(R14), Y9, Y8
-	VADDPS       Y8, Y5, Y5
-	VMULPS       192(R14), Y9, Y8
-	VADDPS       Y8, Y6, Y6
-	VMULPS       (R14)(R9*1), Y9, Y8
-	VADDPS       Y8, Y7, Y7
-	ADDQ         $0x04, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Y8
-	VMULPS       Y8, Y0, Y0
-	VMULPS       Y8, Y1, Y1
-	VMULPS       Y8, Y2, Y2
-	VMULPS       Y8, Y3, Y3
-	VMULPS       Y8, Y4, Y4
-	VMULPS       Y8, Y5, Y5
-	VMULPS       Y8, Y6, Y6
-	VMULPS       Y8, Y7, Y7
-
-store:
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, 96(R8)
-	VMOVUPS Y4, 128(R8)
-	VMOVUPS Y5, 160(R8)
-	VMOVUPS Y6, 192(R8)
-	VMOVUPS Y7, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x32WeightedTile9(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x32WeightedTile9(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX      (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Y10
-	VMULPS       (R14), Y10, Y9
-	VADDPS       Y9, Y0, Y0
-	VMULPS       32(R14), Y10, Y9
-	VADDPS       Y9, Y1, Y1
-	VMULPS       64(R14), Y10, Y9
-	VADDPS       Y9, Y2, Y2
-	VMULPS       96(R14), Y10, Y9
-	VADDPS       Y9, Y3, Y3
-	VMULPS       128(R14), Y10, Y9
-	VADDPS       Y9, Y4, Y4
-	VMULPS       160(R14), Y10, Y9
-	VADDPS       Y9, Y5, Y5
-	VMULPS       192(R14), Y10, Y9
-	VADDPS       Y9, Y6, Y6
-	VMULPS       224(R14), Y10, Y9
-	VADDPS       Y9, Y7, Y7
-	VMULPS       (R14)(R9*1), Y10, Y9
-	VADDPS       Y9, Y8, Y8
-	ADDQ         $0x04, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Y9
-	VMULPS       Y9, Y0, Y0
-	VMULPS       Y9, Y1, Y1
-	VMULPS       Y9, Y2, Y2
-	VMULPS       Y9, Y3, Y3
-	VMULPS       Y9, Y4, Y4
-	VMULPS       Y9, Y5, Y5
-	VMULPS       Y9, Y6, Y6
-	VMULPS       Y9, Y7, Y7
-	VMULPS       Y9, Y8, Y8
-
-store:
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, 96(R8)
-	VMOVUPS Y4, 128(R8)
-	VMOVUPS Y5, 160(R8)
-	VMOVUPS Y6, 192(R8)
-	VMOVUPS Y7, 224(R8)
-	VMOVUPS Y8, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x32WeightedTile10(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x32WeightedTile10(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX      (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Y11
-	VMULPS       (R14), Y11, Y10
-	VADDPS       Y10, Y0, Y0
-	VMULPS       32(R14), Y11, Y10
-	VADDPS       Y10, Y1, Y1
-	VMULPS       64(R14), Y11, Y10
-	VADDPS       Y10, Y2, Y2
-	VMULPS       96(R14), Y11, Y10
-	VADDPS       Y10, Y3, Y3
-	VMULPS       128(R14), Y11, Y10
-	VADDPS       Y10, Y4, Y4
-	VMULPS       160(R14), Y11, Y10
-	VADDPS       Y10, Y5, Y5
-	VMULPS       192(R14), Y11, Y10
-	VADDPS       Y10, Y6, Y6
-	VMULPS       224(R14), Y11, Y10
-	VADDPS       Y10, Y7, Y7
-	VMULPS       256(R14), Y11, Y10
-	VADDPS       Y10, Y8, Y8
-	VMULPS       (R14)(R9*1), Y11, Y10
-	VADDPS       Y10, Y9, Y9
-	ADDQ         $0x04, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Y10
-	VMULPS       Y10, Y0, Y0
-	VMULPS       Y10, Y1, Y1
-	VMULPS       Y10, Y2, Y2
-	VMULPS       Y10, Y3, Y3
-	VMULPS       Y10, Y4, Y4
-	VMULPS       Y10, Y5, Y5
-	VMULPS       Y10, Y6, Y6
-	VMULPS       Y10, Y7, Y7
-	VMULPS       Y10, Y8, Y8
-	VMULPS       Y10, Y9, Y9
-
-store:
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, 96(R8)
-	VMOVUPS Y4, 128(R8)
-	VMOVUPS Y5, 160(R8)
-	VMOVUPS Y6, 192(R8)
-	VMOVUPS Y7, 224(R8)
-	VMOVUPS Y8, 256(R8)
-	VMOVUPS Y9, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x32WeightedTile11(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x32WeightedTile11(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX      (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Y12
-	VMULPS       (R14), Y12, Y11
-	VADDPS       Y11, Y0, Y0
-	VMULPS       32(R14), Y12, Y11
-	VADDPS       Y11, Y1, Y1
-	VMULPS       64(R14), Y12, Y11
-	VADDPS       Y11, Y2, Y2
-	VMULPS       96(R14), Y12, Y11
-	VADDPS       Y11, Y3, Y3
-	VMULPS       128(R14), Y12, Y11
-	VADDPS       Y11, Y4, Y4
-	VMULPS       160(R14), Y12, Y11
-	VADDPS       Y11, Y5, Y5
-	VMULPS       192(R14), Y12, Y11
-	VADDPS       Y11, Y6, Y6
-	VMULPS       224(R14), Y12, Y11
-	VADDPS       Y11, Y7, Y7
-	VMULPS       256(R14), Y12, Y11
-	VADDPS       Y11, Y8, Y8
-	VMULPS       288(R14), Y12, Y11
-	VADDPS       Y11, Y9, Y9
-	VMULPS       (R14)(R9*1), Y12, Y11
-	VADDPS       Y11, Y10, Y10
-	ADDQ         $0x04, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Y11
-	VMULPS       Y11, Y0, Y0
-	VMULPS       Y11, Y1, Y1
-	VMULPS       Y11, Y2, Y2
-	VMULPS       Y11, Y3, Y3
-	VMULPS       Y11, Y4, Y4
-	VMULPS       Y11, Y5, Y5
-	VMULPS       Y11, Y6, Y6
-	VMULPS       Y11, Y7, Y7
-	VMULPS       Y11, Y8, Y8
-	VMULPS       Y11, Y9, Y9
-	VMULPS       Y11, Y10, Y10
-
-store:
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, 96(R8)
-	VMOVUPS Y4, 128(R8)
-	VMOVUPS Y5, 160(R8)
-	VMOVUPS Y6, 192(R8)
-	VMOVUPS Y7, 224(R8)
-	VMOVUPS Y8, 256(R8)
-	VMOVUPS Y9, 288(R8)
-	VMOVUPS Y10, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x32WeightedTile12(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x32WeightedTile12(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	VXORPS Y11, Y11, Y11
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX      (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Y13
-	VMULPS       (R14), Y13, Y12
+	VMULPS       (R15)(R8*1), Y13, Y12
 	VADDPS       Y12, Y0, Y0
-	VMULPS       32(R14), Y13, Y12
-	VADDPS       Y12, Y1, Y1
-	VMULPS       64(R14), Y13, Y12
-	VADDPS       Y12, Y2, Y2
-	VMULPS       96(R14), Y13, Y12
-	VADDPS       Y12, Y3, Y3
-	VMULPS       128(R14), Y13, Y12
-	VADDPS       Y12, Y4, Y4
-	VMULPS       160(R14), Y13, Y12
-	VADDPS       Y12, Y5, Y5
-	VMULPS       192(R14), Y13, Y12
-	VADDPS       Y12, Y6, Y6
-	VMULPS       224(R14), Y13, Y12
-	VADDPS       Y12, Y7, Y7
-	VMULPS       256(R14), Y13, Y12
-	VADDPS       Y12, Y8, Y8
-	VMULPS       288(R14), Y13, Y12
-	VADDPS       Y12, Y9, Y9
-	VMULPS       320(R14), Y13, Y12
-	VADDPS       Y12, Y10, Y10
-	VMULPS       (R14)(R9*1), Y13, Y12
-	VADDPS       Y12, Y11, Y11
+	CMPQ         R12, R13
+	JLT          edge1
+	JMP          summed1
+
+without1:
+	VADDPS (R15)(R8*1), Y0, Y0
+	CMPQ   R12, R13
+	JLT    edge1
+
+summed1:
+	MOVQ         24(AX), R15
+	TESTQ        R15, R15
+	JZ           scaled1
+	VBROADCASTSS (R15)(CX*4), Y12
+	VMULPS       Y12, Y0, Y0
+
+scaled1:
+	VMOVUPS Y0, (DI)(R8*1)
+	ADDQ    64(AX), DI
+	INCQ    CX
+	CMPQ    CX, hi+16(FP)
+	JLT     row1
+	JMP     done
+
+tile2:
+row2:
+	MOVQ 32(AX), R15
+	CMPQ 88(AX), $0x00
+	JE   narrow21
+	MOVQ 8(R15)(CX*8), R13
+	JMP  loaded22
+
+narrow21:
+	MOVLQSX 4(R15)(CX*4), R13
+
+loaded22:
+	IMULQ  R10, R13
+	ADDQ   40(AX), R13
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	CMPQ   R12, R13
+	JGE    summed2
+
+edge2:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	TESTQ      R9, R9
+	JZ         aligned23
+	PREFETCHT0 (R15)(R9*1)
+
+aligned23:
+	MOVL         (R12), R15
+	ADDQ         R10, R12
+	IMULQ        BX, R15
+	ADDQ         DX, R15
+	TESTQ        R11, R11
+	JZ           without2
+	VBROADCASTSS (R11), Y13
 	ADDQ         $0x04, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Y12
-	VMULPS       Y12, Y0, Y0
-	VMULPS       Y12, Y1, Y1
-	VMULPS       Y12, Y2, Y2
-	VMULPS       Y12, Y3, Y3
-	VMULPS       Y12, Y4, Y4
-	VMULPS       Y12, Y5, Y5
-	VMULPS       Y12, Y6, Y6
-	VMULPS       Y12, Y7, Y7
-	VMULPS       Y12, Y8, Y8
-	VMULPS       Y12, Y9, Y9
-	VMULPS       Y12, Y10, Y10
-	VMULPS       Y12, Y11, Y11
-
-store:
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, 96(R8)
-	VMOVUPS Y4, 128(R8)
-	VMOVUPS Y5, 160(R8)
-	VMOVUPS Y6, 192(R8)
-	VMOVUPS Y7, 224(R8)
-	VMOVUPS Y8, 256(R8)
-	VMOVUPS Y9, 288(R8)
-	VMOVUPS Y10, 320(R8)
-	VMOVUPS Y11, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x64Tile0(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x64Tile0(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ    run+0(FP), AX
-	MOVQ    lo+8(FP), CX
-	MOVQ    hi+16(FP), DX
-	MOVQ    (AX), BX
-	MOVQ    56(AX), SI
-	MOVQ    48(AX), DI
-	MOVQ    8(AX), R8
-	MOVQ    80(AX), R9
-	MOVQ    104(AX), R9
-	MOVQ    96(AX), R10
-	VMOVDQU (R10), Y2
-	MOVQ    64(AX), R10
-	IMULQ   CX, R10
-	ADDQ    R10, R8
-	MOVQ    32(AX), R13
-	CMPQ    88(AX), $0x00
-	JE      narrow1
-	MOVQ    (R13)(CX*8), R10
-	JMP     loaded2
-
-narrow1:
-	MOVLQSX (R13)(CX*4), R10
-
-loaded2:
-	MOVQ 40(AX), R13
-	LEAQ (R13)(R10*8), R10
-	MOVQ R10, R12
-	ADDQ 72(AX), R12
-
-row:
-	MOVQ 32(AX), R13
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R13)(CX*8), R11
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R13)(CX*4), R11
-
-loaded4:
-	MOVQ   40(AX), R13
-	LEAQ   (R13)(R11*8), R11
-	VXORPS Y0, Y0, Y0
-	CMPQ   R10, R11
-	JGE    summed
-
-edge:
-	CMPQ       R12, DI
-	CMOVQHI    DI, R12
-	MOVQ       (R12), R13
-	ADDQ       $0x08, R12
-	IMULQ      SI, R13
-	ADDQ       BX, R13
-	PREFETCHT0 (R13)
-	TESTQ      R9, R9
-	JZ         aligned5
-	PREFETCHT0 (R13)(R9*1)
-
-aligned5:
-	MOVQ       (R10), R13
-	IMULQ      SI, R13
-	ADDQ       BX, R13
-	VMASKMOVPS (R13), Y2, Y1
-	VADDPS     Y1, Y0, Y0
-	ADDQ       $0x08, R10
-	CMPQ       R10, R11
-	JLT        edge
-
-summed:
-	MOVQ         24(AX), R13
-	TESTQ        R13, R13
-	JZ           store
-	VBROADCASTSS (R13)(CX*4), Y1
-	VMULPS       Y1, Y0, Y0
-
-store:
-	VMASKMOVPS Y0, Y2, (R8)
-	ADDQ       64(AX), R8
-	INCQ       CX
-	CMPQ       CX, DX
-	JLT        row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x64Tile1(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x64Tile1(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R9
-	MOVQ  64(AX), R10
-	IMULQ CX, R10
-	ADDQ  R10, R8
-	MOVQ  32(AX), R13
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R13)(CX*8), R10
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R13)(CX*4), R10
-
-loaded2:
-	MOVQ 40(AX), R13
-	LEAQ (R13)(R10*8), R10
-	MOVQ R10, R12
-	ADDQ 72(AX), R12
-
-row:
-	MOVQ 32(AX), R13
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R13)(CX*8), R11
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R13)(CX*4), R11
-
-loaded4:
-	MOVQ   40(AX), R13
-	LEAQ   (R13)(R11*8), R11
-	VXORPS Y0, Y0, Y0
-	CMPQ   R10, R11
-	JGE    summed
-
-edge:
-	CMPQ       R12, DI
-	CMOVQHI    DI, R12
-	MOVQ       (R12), R13
-	ADDQ       $0x08, R12
-	IMULQ      SI, R13
-	ADDQ       BX, R13
-	PREFETCHT0 (R13)
-	TESTQ      R9, R9
-	JZ         aligned5
-	PREFETCHT0 (R13)(R9*1)
-
-aligned5:
-	MOVQ   (R10), R13
-	IMULQ  SI, R13
-	ADDQ   BX, R13
-	VADDPS (R13), Y0, Y0
-	ADDQ   $0x08, R10
-	CMPQ   R10, R11
-	JLT    edge
-
-summed:
-	MOVQ         24(AX), R13
-	TESTQ        R13, R13
-	JZ           store
-	VBROADCASTSS (R13)(CX*4), Y1
-	VMULPS       Y1, Y0, Y0
-
-store:
-	VMOVUPS Y0, (R8)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x64Tile2(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x64Tile2(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ   (R11), R14
-	IMULQ  SI, R14
-	ADDQ   BX, R14
-	VADDPS (R14), Y0, Y0
-	VADDPS (R14)(R9*1), Y1, Y1
-	ADDQ   $0x08, R11
-	CMPQ   R11, R12
-	JLT    edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Y2
-	VMULPS       Y2, Y0, Y0
-	VMULPS       Y2, Y1, Y1
-
-store:
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x64Tile3(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x64Tile3(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ   (R11), R14
-	IMULQ  SI, R14
-	ADDQ   BX, R14
-	VADDPS (R14), Y0, Y0
-	VADDPS 32(R14), Y1, Y1
-	VADDPS (R14)(R9*1), Y2, Y2
-	ADDQ   $0x08, R11
-	CMPQ   R11, R12
-	JLT    edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Y3
-	VMULPS       Y3, Y0, Y0
-	VMULPS       Y3, Y1, Y1
-	VMULPS       Y3, Y2, Y2
-
-store:
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x64Tile4(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x64Tile4(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ   (R11), R14
-	IMULQ  SI, R14
-	ADDQ   BX, R14
-	VADDPS (R14), Y0, Y0
-	VADDPS 32(R14), Y1, Y1
-	VADDPS 64(R14), Y2, Y2
-	VADDPS (R14)(R9*1), Y3, Y3
-	ADDQ   $0x08, R11
-	CMPQ   R11, R12
-	JLT    edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Y4
-	VMULPS       Y4, Y0, Y0
-	VMULPS       Y4, Y1, Y1
-	VMULPS       Y4, Y2, Y2
-	VMULPS       Y4, Y3, Y3
-
-store:
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x64Tile5(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x64Tile5(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ   (R11), R14
-	IMULQ  SI, R14
-	ADDQ   BX, R14
-	VADDPS (R14), Y0, Y0
-	VADDPS 32(R14), Y1, Y1
-	VADDPS 64(R14), Y2, Y2
-	VADDPS 96(R14), Y3, Y3
-	VADDPS (R14)(R9*1), Y4, Y4
-	ADDQ   $0x08, R11
-	CMPQ   R11, R12
-	JLT    edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Y5
-	VMULPS       Y5, Y0, Y0
-	VMULPS       Y5, Y1, Y1
-	VMULPS       Y5, Y2, Y2
-	VMULPS       Y5, Y3, Y3
-	VMULPS       Y5, Y4, Y4
-
-store:
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, 96(R8)
-	VMOVUPS Y4, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x64Tile6(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x64Tile6(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ   (R11), R14
-	IMULQ  SI, R14
-	ADDQ   BX, R14
-	VADDPS (R14), Y0, Y0
-	VADDPS 32(R14), Y1, Y1
-	VADDPS 64(R14), Y2, Y2
-	VADDPS 96(R14), Y3, Y3
-	VADDPS 128(R14), Y4, Y4
-	VADDPS (R14)(R9*1), Y5, Y5
-	ADDQ   $0x08, R11
-	CMPQ   R11, R12
-	JLT    edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Y6
-	VMULPS       Y6, Y0, Y0
-	VMULPS       Y6, Y1, Y1
-	VMULPS       Y6, Y2, Y2
-	VMULPS       Y6, Y3, Y3
-	VMULPS       Y6, Y4, Y4
-	VMULPS       Y6, Y5, Y5
-
-store:
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, 96(R8)
-	VMOVUPS Y4, 128(R8)
-	VMOVUPS Y5, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x64Tile7(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x64Tile7(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ   (R11), R14
-	IMULQ  SI, R14
-	ADDQ   BX, R14
-	VADDPS (R14), Y0, Y0
-	VADDPS 32(R14), Y1, Y1
-	VADDPS 64(R14), Y2, Y2
-	VADDPS 96(R14), Y3, Y3
-	VADDPS 128(R14), Y4, Y4
-	VADDPS 160(R14), Y5, Y5
-	VADDPS (R14)(R9*1), Y6, Y6
-	ADDQ   $0x08, R11
-	CMPQ   R11, R12
-	JLT    edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Y7
-	VMULPS       Y7, Y0, Y0
-	VMULPS       Y7, Y1, Y1
-	VMULPS       Y7, Y2, Y2
-	VMULPS       Y7, Y3, Y3
-	VMULPS       Y7, Y4, Y4
-	VMULPS       Y7, Y5, Y5
-	VMULPS       Y7, Y6, Y6
-
-store:
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, 96(R8)
-	VMOVUPS Y4, 128(R8)
-	VMOVUPS Y5, 160(R8)
-	VMOVUPS Y6, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x64Tile8(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x64Tile8(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ   (R11), R14
-	IMULQ  SI, R14
-	ADDQ   BX, R14
-	VADDPS (R14), Y0, Y0
-	VADDPS 32(R14), Y1, Y1
-	VADDPS 64(R14), Y2, Y2
-	VADDPS 96(R14), Y3, Y3
-	VADDPS 128(R14), Y4, Y4
-	VADDPS 160(R14), Y5, Y5
-	VADDPS 192(R14), Y6, Y6
-	VADDPS (R14)(R9*1), Y7, Y7
-	ADDQ   $0x08, R11
-	CMPQ   R11, R12
-	JLT    edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Y8
-	VMULPS       Y8, Y0, Y0
-	VMULPS       Y8, Y1, Y1
-	VMULPS       Y8, Y2, Y2
-	VMULPS       Y8, Y3, Y3
-	VMULPS       Y8, Y4, Y4
-	VMULPS       Y8, Y5, Y5
-	VMULPS       Y8, Y6, Y6
-	VMULPS       Y8, Y7, Y7
-
-store:
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, 96(R8)
-	VMOVUPS Y4, 128(R8)
-	VMOVUPS Y5, 160(R8)
-	VMOVUPS Y6, 192(R8)
-	VMOVUPS Y7, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x64Tile9(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x64Tile9(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ   (R11), R14
-	IMULQ  SI, R14
-	ADDQ   BX, R14
-	VADDPS (R14), Y0, Y0
-	VADDPS 32(R14), Y1, Y1
-	VADDPS 64(R14), Y2, Y2
-	VADDPS 96(R14), Y3, Y3
-	VADDPS 128(R14), Y4, Y4
-	VADDPS 160(R14), Y5, Y5
-	VADDPS 192(R14), Y6, Y6
-	VADDPS 224(R14), Y7, Y7
-	VADDPS (R14)(R9*1), Y8, Y8
-	ADDQ   $0x08, R11
-	CMPQ   R11, R12
-	JLT    edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Y9
-	VMULPS       Y9, Y0, Y0
-	VMULPS       Y9, Y1, Y1
-	VMULPS       Y9, Y2, Y2
-	VMULPS       Y9, Y3, Y3
-	VMULPS       Y9, Y4, Y4
-	VMULPS       Y9, Y5, Y5
-	VMULPS       Y9, Y6, Y6
-	VMULPS       Y9, Y7, Y7
-	VMULPS       Y9, Y8, Y8
-
-store:
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, 96(R8)
-	VMOVUPS Y4, 128(R8)
-	VMOVUPS Y5, 160(R8)
-	VMOVUPS Y6, 192(R8)
-	VMOVUPS Y7, 224(R8)
-	VMOVUPS Y8, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x64Tile10(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x64Tile10(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ   (R11), R14
-	IMULQ  SI, R14
-	ADDQ   BX, R14
-	VADDPS (R14), Y0, Y0
-	VADDPS 32(R14), Y1, Y1
-	VADDPS 64(R14), Y2, Y2
-	VADDPS 96(R14), Y3, Y3
-	VADDPS 128(R14), Y4, Y4
-	VADDPS 160(R14), Y5, Y5
-	VADDPS 192(R14), Y6, Y6
-	VADDPS 224(R14), Y7, Y7
-	VADDPS 256(R14), Y8, Y8
-	VADDPS (R14)(R9*1), Y9, Y9
-	ADDQ   $0x08, R11
-	CMPQ   R11, R12
-	JLT    edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Y10
-	VMULPS       Y10, Y0, Y0
-	VMULPS       Y10, Y1, Y1
-	VMULPS       Y10, Y2, Y2
-	VMULPS       Y10, Y3, Y3
-	VMULPS       Y10, Y4, Y4
-	VMULPS       Y10, Y5, Y5
-	VMULPS       Y10, Y6, Y6
-	VMULPS       Y10, Y7, Y7
-	VMULPS       Y10, Y8, Y8
-	VMULPS       Y10, Y9, Y9
-
-store:
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, 96(R8)
-	VMOVUPS Y4, 128(R8)
-	VMOVUPS Y5, 160(R8)
-	VMOVUPS Y6, 192(R8)
-	VMOVUPS Y7, 224(R8)
-	VMOVUPS Y8, 256(R8)
-	VMOVUPS Y9, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x64Tile11(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x64Tile11(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ   (R11), R14
-	IMULQ  SI, R14
-	ADDQ   BX, R14
-	VADDPS (R14), Y0, Y0
-	VADDPS 32(R14), Y1, Y1
-	VADDPS 64(R14), Y2, Y2
-	VADDPS 96(R14), Y3, Y3
-	VADDPS 128(R14), Y4, Y4
-	VADDPS 160(R14), Y5, Y5
-	VADDPS 192(R14), Y6, Y6
-	VADDPS 224(R14), Y7, Y7
-	VADDPS 256(R14), Y8, Y8
-	VADDPS 288(R14), Y9, Y9
-	VADDPS (R14)(R9*1), Y10, Y10
-	ADDQ   $0x08, R11
-	CMPQ   R11, R12
-	JLT    edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Y11
-	VMULPS       Y11, Y0, Y0
-	VMULPS       Y11, Y1, Y1
-	VMULPS       Y11, Y2, Y2
-	VMULPS       Y11, Y3, Y3
-	VMULPS       Y11, Y4, Y4
-	VMULPS       Y11, Y5, Y5
-	VMULPS       Y11, Y6, Y6
-	VMULPS       Y11, Y7, Y7
-	VMULPS       Y11, Y8, Y8
-	VMULPS       Y11, Y9, Y9
-	VMULPS       Y11, Y10, Y10
-
-store:
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, 96(R8)
-	VMOVUPS Y4, 128(R8)
-	VMOVUPS Y5, 160(R8)
-	VMOVUPS Y6, 192(R8)
-	VMOVUPS Y7, 224(R8)
-	VMOVUPS Y8, 256(R8)
-	VMOVUPS Y9, 288(R8)
-	VMOVUPS Y10, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x64Tile12(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x64Tile12(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	VXORPS Y11, Y11, Y11
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ   (R11), R14
-	IMULQ  SI, R14
-	ADDQ   BX, R14
-	VADDPS (R14), Y0, Y0
-	VADDPS 32(R14), Y1, Y1
-	VADDPS 64(R14), Y2, Y2
-	VADDPS 96(R14), Y3, Y3
-	VADDPS 128(R14), Y4, Y4
-	VADDPS 160(R14), Y5, Y5
-	VADDPS 192(R14), Y6, Y6
-	VADDPS 224(R14), Y7, Y7
-	VADDPS 256(R14), Y8, Y8
-	VADDPS 288(R14), Y9, Y9
-	VADDPS 320(R14), Y10, Y10
-	VADDPS (R14)(R9*1), Y11, Y11
-	ADDQ   $0x08, R11
-	CMPQ   R11, R12
-	JLT    edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Y12
-	VMULPS       Y12, Y0, Y0
-	VMULPS       Y12, Y1, Y1
-	VMULPS       Y12, Y2, Y2
-	VMULPS       Y12, Y3, Y3
-	VMULPS       Y12, Y4, Y4
-	VMULPS       Y12, Y5, Y5
-	VMULPS       Y12, Y6, Y6
-	VMULPS       Y12, Y7, Y7
-	VMULPS       Y12, Y8, Y8
-	VMULPS       Y12, Y9, Y9
-	VMULPS       Y12, Y10, Y10
-	VMULPS       Y12, Y11, Y11
-
-store:
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, 96(R8)
-	VMOVUPS Y4, 128(R8)
-	VMOVUPS Y5, 160(R8)
-	VMOVUPS Y6, 192(R8)
-	VMOVUPS Y7, 224(R8)
-	VMOVUPS Y8, 256(R8)
-	VMOVUPS Y9, 288(R8)
-	VMOVUPS Y10, 320(R8)
-	VMOVUPS Y11, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x64WeightedTile0(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x64WeightedTile0(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ    run+0(FP), AX
-	MOVQ    lo+8(FP), CX
-	MOVQ    hi+16(FP), DX
-	MOVQ    (AX), BX
-	MOVQ    56(AX), SI
-	MOVQ    48(AX), DI
-	MOVQ    8(AX), R8
-	MOVQ    80(AX), R9
-	MOVQ    104(AX), R9
-	MOVQ    96(AX), R10
-	VMOVDQU (R10), Y3
-	MOVQ    64(AX), R10
-	IMULQ   CX, R10
-	ADDQ    R10, R8
-	MOVQ    32(AX), R13
-	CMPQ    88(AX), $0x00
-	JE      narrow1
-	MOVQ    (R13)(CX*8), R10
-	JMP     loaded2
-
-narrow1:
-	MOVLQSX (R13)(CX*4), R10
-
-loaded2:
-	MOVQ 16(AX), R14
-	LEAQ (R14)(R10*4), R14
-	MOVQ 40(AX), R13
-	LEAQ (R13)(R10*8), R10
-	MOVQ R10, R12
-	ADDQ 72(AX), R12
-
-row:
-	MOVQ 32(AX), R13
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R13)(CX*8), R11
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R13)(CX*4), R11
-
-loaded4:
-	MOVQ   40(AX), R13
-	LEAQ   (R13)(R11*8), R11
-	VXORPS Y0, Y0, Y0
-	CMPQ   R10, R11
-	JGE    summed
-
-edge:
-	CMPQ       R12, DI
-	CMOVQHI    DI, R12
-	MOVQ       (R12), R13
-	ADDQ       $0x08, R12
-	IMULQ      SI, R13
-	ADDQ       BX, R13
-	PREFETCHT0 (R13)
-	TESTQ      R9, R9
-	JZ         aligned5
-	PREFETCHT0 (R13)(R9*1)
-
-aligned5:
-	MOVQ         (R10), R13
-	IMULQ        SI, R13
-	ADDQ         BX, R13
-	VBROADCASTSS (R14), Y2
-	VMASKMOVPS   (R13), Y3, Y1
-	VMULPS       Y1, Y2, Y1
-	VADDPS       Y1, Y0, Y0
-	ADDQ         $0x08, R10
-	ADDQ         $0x04, R14
-	CMPQ         R10, R11
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R13
-	TESTQ        R13, R13
-	JZ           store
-	VBROADCASTSS (R13)(CX*4), Y1
-	VMULPS       Y1, Y0, Y0
-
-store:
-	VMASKMOVPS Y0, Y3, (R8)
-	ADDQ       64(AX), R8
-	INCQ       CX
-	CMPQ       CX, DX
-	JLT        row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x64WeightedTile1(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x64WeightedTile1(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R9
-	MOVQ  64(AX), R10
-	IMULQ CX, R10
-	ADDQ  R10, R8
-	MOVQ  32(AX), R13
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R13)(CX*8), R10
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R13)(CX*4), R10
-
-loaded2:
-	MOVQ 16(AX), R14
-	LEAQ (R14)(R10*4), R14
-	MOVQ 40(AX), R13
-	LEAQ (R13)(R10*8), R10
-	MOVQ R10, R12
-	ADDQ 72(AX), R12
-
-row:
-	MOVQ 32(AX), R13
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R13)(CX*8), R11
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R13)(CX*4), R11
-
-loaded4:
-	MOVQ   40(AX), R13
-	LEAQ   (R13)(R11*8), R11
-	VXORPS Y0, Y0, Y0
-	CMPQ   R10, R11
-	JGE    summed
-
-edge:
-	CMPQ       R12, DI
-	CMOVQHI    DI, R12
-	MOVQ       (R12), R13
-	ADDQ       $0x08, R12
-	IMULQ      SI, R13
-	ADDQ       BX, R13
-	PREFETCHT0 (R13)
-	TESTQ      R9, R9
-	JZ         aligned5
-	PREFETCHT0 (R13)(R9*1)
-
-aligned5:
-	MOVQ         (R10), R13
-	IMULQ        SI, R13
-	ADDQ         BX, R13
-	VBROADCASTSS (R14), Y1
-	VMULPS       (R13), Y1, Y1
-	VADDPS       Y1, Y0, Y0
-	ADDQ         $0x08, R10
-	ADDQ         $0x04, R14
-	CMPQ         R10, R11
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R13
-	TESTQ        R13, R13
-	JZ           store
-	VBROADCASTSS (R13)(CX*4), Y1
-	VMULPS       Y1, Y0, Y0
-
-store:
-	VMOVUPS Y0, (R8)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x64WeightedTile2(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x64WeightedTile2(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ         (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Y3
-	VMULPS       (R14), Y3, Y2
-	VADDPS       Y2, Y0, Y0
-	VMULPS       (R14)(R9*1), Y3, Y2
-	VADDPS       Y2, Y1, Y1
-	ADDQ         $0x08, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Y2
-	VMULPS       Y2, Y0, Y0
-	VMULPS       Y2, Y1, Y1
-
-store:
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x64WeightedTile3(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x64WeightedTile3(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ         (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Y4
-	VMULPS       (R14), Y4, Y3
-	VADDPS       Y3, Y0, Y0
-	VMULPS       32(R14), Y4, Y3
-	VADDPS       Y3, Y1, Y1
-	VMULPS       (R14)(R9*1), Y4, Y3
-	VADDPS       Y3, Y2, Y2
-	ADDQ         $0x08, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Y3
-	VMULPS       Y3, Y0, Y0
-	VMULPS       Y3, Y1, Y1
-	VMULPS       Y3, Y2, Y2
-
-store:
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x64WeightedTile4(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x64WeightedTile4(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ         (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Y5
-	VMULPS       (R14), Y5, Y4
-	VADDPS       Y4, Y0, Y0
-	VMULPS       32(R14), Y5, Y4
-	VADDPS       Y4, Y1, Y1
-	VMULPS       64(R14), Y5, Y4
-	VADDPS       Y4, Y2, Y2
-	VMULPS       (R14)(R9*1), Y5, Y4
-	VADDPS       Y4, Y3, Y3
-	ADDQ         $0x08, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Y4
-	VMULPS       Y4, Y0, Y0
-	VMULPS       Y4, Y1, Y1
-	VMULPS       Y4, Y2, Y2
-	VMULPS       Y4, Y3, Y3
-
-store:
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x64WeightedTile5(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x64WeightedTile5(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ         (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Y6
-	VMULPS       (R14), Y6, Y5
-	VADDPS       Y5, Y0, Y0
-	VMULPS       32(R14), Y6, Y5
-	VADDPS       Y5, Y1, Y1
-	VMULPS       64(R14), Y6, Y5
-	VADDPS       Y5, Y2, Y2
-	VMULPS       96(R14), Y6, Y5
-	VADDPS       Y5, Y3, Y3
-	VMULPS       (R14)(R9*1), Y6, Y5
-	VADDPS       Y5, Y4, Y4
-	ADDQ         $0x08, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Y5
-	VMULPS       Y5, Y0, Y0
-	VMULPS       Y5, Y1, Y1
-	VMULPS       Y5, Y2, Y2
-	VMULPS       Y5, Y3, Y3
-	VMULPS       Y5, Y4, Y4
-
-store:
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, 96(R8)
-	VMOVUPS Y4, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x64WeightedTile6(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x64WeightedTile6(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ         (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Y7
-	VMULPS       (R14), Y7, Y6
-	VADDPS       Y6, Y0, Y0
-	VMULPS       32(R14), Y7, Y6
-	VADDPS       Y6, Y1, Y1
-	VMULPS       64(R14), Y7, Y6
-	VADDPS       Y6, Y2, Y2
-	VMULPS       96(R14), Y7, Y6
-	VADDPS       Y6, Y3, Y3
-	VMULPS       128(R14), Y7, Y6
-	VADDPS       Y6, Y4, Y4
-	VMULPS       (R14)(R9*1), Y7, Y6
-	VADDPS       Y6, Y5, Y5
-	ADDQ         $0x08, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Y6
-	VMULPS       Y6, Y0, Y0
-	VMULPS       Y6, Y1, Y1
-	VMULPS       Y6, Y2, Y2
-	VMULPS       Y6, Y3, Y3
-	VMULPS       Y6, Y4, Y4
-	VMULPS       Y6, Y5, Y5
-
-store:
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, 96(R8)
-	VMOVUPS Y4, 128(R8)
-	VMOVUPS Y5, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x64WeightedTile7(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x64WeightedTile7(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ         (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Y8
-	VMULPS       (R14), Y8, Y7
-	VADDPS       Y7, Y0, Y0
-	VMULPS       32(R14), Y8, Y7
-	VADDPS       Y7, Y1, Y1
-	VMULPS       64(R14), Y8, Y7
-	VADDPS       Y7, Y2, Y2
-	VMULPS       96(R14), Y8, Y7
-	VADDPS       Y7, Y3, Y3
-	VMULPS       128(R14), Y8, Y7
-	VADDPS       Y7, Y4, Y4
-	VMULPS       160(R14), Y8, Y7
-	VADDPS       Y7, Y5, Y5
-	VMULPS       (R14)(R9*1), Y8, Y7
-	VADDPS       Y7, Y6, Y6
-	ADDQ         $0x08, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Y7
-	VMULPS       Y7, Y0, Y0
-	VMULPS       Y7, Y1, Y1
-	VMULPS       Y7, Y2, Y2
-	VMULPS       Y7, Y3, Y3
-	VMULPS       Y7, Y4, Y4
-	VMULPS       Y7, Y5, Y5
-	VMULPS       Y7, Y6, Y6
-
-store:
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, 96(R8)
-	VMOVUPS Y4, 128(R8)
-	VMOVUPS Y5, 160(R8)
-	VMOVUPS Y6, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x64WeightedTile8(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x64WeightedTile8(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ         (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Y9
-	VMULPS       (R14), Y9, Y8
-	VADDPS       Y8, Y0, Y0
-	VMULPS       32(R14), Y9, Y8
-	VADDPS       Y8, Y1, Y1
-	VMULPS       64(R14), Y9, Y8
-	VADDPS       Y8, Y2, Y2
-	VMULPS       96(R14), Y9, Y8
-	VADDPS       Y8, Y3, Y3
-	VMULPS       128(R14), Y9, Y8
-	VADDPS       Y8, Y4, Y4
-	VMULPS       160(R14), Y9, Y8
-	VADDPS       Y8, Y5, Y5
-	VMULPS       192(R14), Y9, Y8
-	VADDPS       Y8, Y6, Y6
-	VMULPS       (R14)(R9*1), Y9, Y8
-	VADDPS       Y8, Y7, Y7
-	ADDQ         $0x08, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Y8
-	VMULPS       Y8, Y0, Y0
-	VMULPS       Y8, Y1, Y1
-	VMULPS       Y8, Y2, Y2
-	VMULPS       Y8, Y3, Y3
-	VMULPS       Y8, Y4, Y4
-	VMULPS       Y8, Y5, Y5
-	VMULPS       Y8, Y6, Y6
-	VMULPS       Y8, Y7, Y7
-
-store:
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, 96(R8)
-	VMOVUPS Y4, 128(R8)
-	VMOVUPS Y5, 160(R8)
-	VMOVUPS Y6, 192(R8)
-	VMOVUPS Y7, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x64WeightedTile9(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x64WeightedTile9(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ         (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Y10
-	VMULPS       (R14), Y10, Y9
-	VADDPS       Y9, Y0, Y0
-	VMULPS       32(R14), Y10, Y9
-	VADDPS       Y9, Y1, Y1
-	VMULPS       64(R14), Y10, Y9
-	VADDPS       Y9, Y2, Y2
-	VMULPS       96(R14), Y10, Y9
-	VADDPS       Y9, Y3, Y3
-	VMULPS       128(R14), Y10, Y9
-	VADDPS       Y9, Y4, Y4
-	VMULPS       160(R14), Y10, Y9
-	VADDPS       Y9, Y5, Y5
-	VMULPS       192(R14), Y10, Y9
-	VADDPS       Y9, Y6, Y6
-	VMULPS       224(R14), Y10, Y9
-	VADDPS       Y9, Y7, Y7
-	VMULPS       (R14)(R9*1), Y10, Y9
-	VADDPS       Y9, Y8, Y8
-	ADDQ         $0x08, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Y9
-	VMULPS       Y9, Y0, Y0
-	VMULPS       Y9, Y1, Y1
-	VMULPS       Y9, Y2, Y2
-	VMULPS       Y9, Y3, Y3
-	VMULPS       Y9, Y4, Y4
-	VMULPS       Y9, Y5, Y5
-	VMULPS       Y9, Y6, Y6
-	VMULPS       Y9, Y7, Y7
-	VMULPS       Y9, Y8, Y8
-
-store:
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, 96(R8)
-	VMOVUPS Y4, 128(R8)
-	VMOVUPS Y5, 160(R8)
-	VMOVUPS Y6, 192(R8)
-	VMOVUPS Y7, 224(R8)
-	VMOVUPS Y8, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x64WeightedTile10(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x64WeightedTile10(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ         (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Y11
-	VMULPS       (R14), Y11, Y10
-	VADDPS       Y10, Y0, Y0
-	VMULPS       32(R14), Y11, Y10
-	VADDPS       Y10, Y1, Y1
-	VMULPS       64(R14), Y11, Y10
-	VADDPS       Y10, Y2, Y2
-	VMULPS       96(R14), Y11, Y10
-	VADDPS       Y10, Y3, Y3
-	VMULPS       128(R14), Y11, Y10
-	VADDPS       Y10, Y4, Y4
-	VMULPS       160(R14), Y11, Y10
-	VADDPS       Y10, Y5, Y5
-	VMULPS       192(R14), Y11, Y10
-	VADDPS       Y10, Y6, Y6
-	VMULPS       224(R14), Y11, Y10
-	VADDPS       Y10, Y7, Y7
-	VMULPS       256(R14), Y11, Y10
-	VADDPS       Y10, Y8, Y8
-	VMULPS       (R14)(R9*1), Y11, Y10
-	VADDPS       Y10, Y9, Y9
-	ADDQ         $0x08, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Y10
-	VMULPS       Y10, Y0, Y0
-	VMULPS       Y10, Y1, Y1
-	VMULPS       Y10, Y2, Y2
-	VMULPS       Y10, Y3, Y3
-	VMULPS       Y10, Y4, Y4
-	VMULPS       Y10, Y5, Y5
-	VMULPS       Y10, Y6, Y6
-	VMULPS       Y10, Y7, Y7
-	VMULPS       Y10, Y8, Y8
-	VMULPS       Y10, Y9, Y9
-
-store:
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, 96(R8)
-	VMOVUPS Y4, 128(R8)
-	VMOVUPS Y5, 160(R8)
-	VMOVUPS Y6, 192(R8)
-	VMOVUPS Y7, 224(R8)
-	VMOVUPS Y8, 256(R8)
-	VMOVUPS Y9, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x64WeightedTile11(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x64WeightedTile11(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ         (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Y12
-	VMULPS       (R14), Y12, Y11
-	VADDPS       Y11, Y0, Y0
-	VMULPS       32(R14), Y12, Y11
-	VADDPS       Y11, Y1, Y1
-	VMULPS       64(R14), Y12, Y11
-	VADDPS       Y11, Y2, Y2
-	VMULPS       96(R14), Y12, Y11
-	VADDPS       Y11, Y3, Y3
-	VMULPS       128(R14), Y12, Y11
-	VADDPS       Y11, Y4, Y4
-	VMULPS       160(R14), Y12, Y11
-	VADDPS       Y11, Y5, Y5
-	VMULPS       192(R14), Y12, Y11
-	VADDPS       Y11, Y6, Y6
-	VMULPS       224(R14), Y12, Y11
-	VADDPS       Y11, Y7, Y7
-	VMULPS       256(R14), Y12, Y11
-	VADDPS       Y11, Y8, Y8
-	VMULPS       288(R14), Y12, Y11
-	VADDPS       Y11, Y9, Y9
-	VMULPS       (R14)(R9*1), Y12, Y11
-	VADDPS       Y11, Y10, Y10
-	ADDQ         $0x08, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Y11
-	VMULPS       Y11, Y0, Y0
-	VMULPS       Y11, Y1, Y1
-	VMULPS       Y11, Y2, Y2
-	VMULPS       Y11, Y3, Y3
-	VMULPS       Y11, Y4, Y4
-	VMULPS       Y11, Y5, Y5
-	VMULPS       Y11, Y6, Y6
-	VMULPS       Y11, Y7, Y7
-	VMULPS       Y11, Y8, Y8
-	VMULPS       Y11, Y9, Y9
-	VMULPS       Y11, Y10, Y10
-
-store:
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, 96(R8)
-	VMOVUPS Y4, 128(R8)
-	VMOVUPS Y5, 160(R8)
-	VMOVUPS Y6, 192(R8)
-	VMOVUPS Y7, 224(R8)
-	VMOVUPS Y8, 256(R8)
-	VMOVUPS Y9, 288(R8)
-	VMOVUPS Y10, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX2x64WeightedTile12(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
-TEXT ·spmmAVX2x64WeightedTile12(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	VXORPS Y11, Y11, Y11
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ         (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Y13
-	VMULPS       (R14), Y13, Y12
+	VMULPS       (R15), Y13, Y12
 	VADDPS       Y12, Y0, Y0
-	VMULPS       32(R14), Y13, Y12
+	VMULPS       (R15)(R8*1), Y13, Y12
 	VADDPS       Y12, Y1, Y1
-	VMULPS       64(R14), Y13, Y12
-	VADDPS       Y12, Y2, Y2
-	VMULPS       96(R14), Y13, Y12
-	VADDPS       Y12, Y3, Y3
-	VMULPS       128(R14), Y13, Y12
-	VADDPS       Y12, Y4, Y4
-	VMULPS       160(R14), Y13, Y12
-	VADDPS       Y12, Y5, Y5
-	VMULPS       192(R14), Y13, Y12
-	VADDPS       Y12, Y6, Y6
-	VMULPS       224(R14), Y13, Y12
-	VADDPS       Y12, Y7, Y7
-	VMULPS       256(R14), Y13, Y12
-	VADDPS       Y12, Y8, Y8
-	VMULPS       288(R14), Y13, Y12
-	VADDPS       Y12, Y9, Y9
-	VMULPS       320(R14), Y13, Y12
-	VADDPS       Y12, Y10, Y10
-	VMULPS       (R14)(R9*1), Y13, Y12
-	VADDPS       Y12, Y11, Y11
-	ADDQ         $0x08, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
+	CMPQ         R12, R13
+	JLT          edge2
+	JMP          summed2
 
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Y12
+without2:
+	VADDPS (R15), Y0, Y0
+	VADDPS (R15)(R8*1), Y1, Y1
+	CMPQ   R12, R13
+	JLT    edge2
+
+summed2:
+	MOVQ         24(AX), R15
+	TESTQ        R15, R15
+	JZ           scaled2
+	VBROADCASTSS (R15)(CX*4), Y12
+	VMULPS       Y12, Y0, Y0
+	VMULPS       Y12, Y1, Y1
+
+scaled2:
+	VMOVUPS Y1, (DI)(R8*1)
+	VMOVUPS Y0, (DI)
+	ADDQ    64(AX), DI
+	INCQ    CX
+	CMPQ    CX, hi+16(FP)
+	JLT     row2
+	JMP     done
+
+tile3:
+row3:
+	MOVQ 32(AX), R15
+	CMPQ 88(AX), $0x00
+	JE   narrow24
+	MOVQ 8(R15)(CX*8), R13
+	JMP  loaded25
+
+narrow24:
+	MOVLQSX 4(R15)(CX*4), R13
+
+loaded25:
+	IMULQ  R10, R13
+	ADDQ   40(AX), R13
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	CMPQ   R12, R13
+	JGE    summed3
+
+edge3:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	TESTQ      R9, R9
+	JZ         aligned26
+	PREFETCHT0 (R15)(R9*1)
+
+aligned26:
+	MOVL         (R12), R15
+	ADDQ         R10, R12
+	IMULQ        BX, R15
+	ADDQ         DX, R15
+	TESTQ        R11, R11
+	JZ           without3
+	VBROADCASTSS (R11), Y13
+	ADDQ         $0x04, R11
+	VMULPS       (R15), Y13, Y12
+	VADDPS       Y12, Y0, Y0
+	VMULPS       32(R15), Y13, Y12
+	VADDPS       Y12, Y1, Y1
+	VMULPS       (R15)(R8*1), Y13, Y12
+	VADDPS       Y12, Y2, Y2
+	CMPQ         R12, R13
+	JLT          edge3
+	JMP          summed3
+
+without3:
+	VADDPS (R15), Y0, Y0
+	VADDPS 32(R15), Y1, Y1
+	VADDPS (R15)(R8*1), Y2, Y2
+	CMPQ   R12, R13
+	JLT    edge3
+
+summed3:
+	MOVQ         24(AX), R15
+	TESTQ        R15, R15
+	JZ           scaled3
+	VBROADCASTSS (R15)(CX*4), Y12
+	VMULPS       Y12, Y0, Y0
+	VMULPS       Y12, Y1, Y1
+	VMULPS       Y12, Y2, Y2
+
+scaled3:
+	VMOVUPS Y2, (DI)(R8*1)
+	VMOVUPS Y0, (DI)
+	VMOVUPS Y1, 32(DI)
+	ADDQ    64(AX), DI
+	INCQ    CX
+	CMPQ    CX, hi+16(FP)
+	JLT     row3
+	JMP     done
+
+tile4:
+row4:
+	MOVQ 32(AX), R15
+	CMPQ 88(AX), $0x00
+	JE   narrow27
+	MOVQ 8(R15)(CX*8), R13
+	JMP  loaded28
+
+narrow27:
+	MOVLQSX 4(R15)(CX*4), R13
+
+loaded28:
+	IMULQ  R10, R13
+	ADDQ   40(AX), R13
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	CMPQ   R12, R13
+	JGE    summed4
+
+edge4:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	TESTQ      R9, R9
+	JZ         aligned29
+	PREFETCHT0 (R15)(R9*1)
+
+aligned29:
+	MOVL         (R12), R15
+	ADDQ         R10, R12
+	IMULQ        BX, R15
+	ADDQ         DX, R15
+	TESTQ        R11, R11
+	JZ           without4
+	VBROADCASTSS (R11), Y13
+	ADDQ         $0x04, R11
+	VMULPS       (R15), Y13, Y12
+	VADDPS       Y12, Y0, Y0
+	VMULPS       32(R15), Y13, Y12
+	VADDPS       Y12, Y1, Y1
+	VMULPS       64(R15), Y13, Y12
+	VADDPS       Y12, Y2, Y2
+	VMULPS       (R15)(R8*1), Y13, Y12
+	VADDPS       Y12, Y3, Y3
+	CMPQ         R12, R13
+	JLT          edge4
+	JMP          summed4
+
+without4:
+	VADDPS (R15), Y0, Y0
+	VADDPS 32(R15), Y1, Y1
+	VADDPS 64(R15), Y2, Y2
+	VADDPS (R15)(R8*1), Y3, Y3
+	CMPQ   R12, R13
+	JLT    edge4
+
+summed4:
+	MOVQ         24(AX), R15
+	TESTQ        R15, R15
+	JZ           scaled4
+	VBROADCASTSS (R15)(CX*4), Y12
+	VMULPS       Y12, Y0, Y0
+	VMULPS       Y12, Y1, Y1
+	VMULPS       Y12, Y2, Y2
+	VMULPS       Y12, Y3, Y3
+
+scaled4:
+	VMOVUPS Y3, (DI)(R8*1)
+	VMOVUPS Y0, (DI)
+	VMOVUPS Y1, 32(DI)
+	VMOVUPS Y2, 64(DI)
+	ADDQ    64(AX), DI
+	INCQ    CX
+	CMPQ    CX, hi+16(FP)
+	JLT     row4
+	JMP     done
+
+tile5:
+row5:
+	MOVQ 32(AX), R15
+	CMPQ 88(AX), $0x00
+	JE   narrow30
+	MOVQ 8(R15)(CX*8), R13
+	JMP  loaded31
+
+narrow30:
+	MOVLQSX 4(R15)(CX*4), R13
+
+loaded31:
+	IMULQ  R10, R13
+	ADDQ   40(AX), R13
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	CMPQ   R12, R13
+	JGE    summed5
+
+edge5:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	TESTQ      R9, R9
+	JZ         aligned32
+	PREFETCHT0 (R15)(R9*1)
+
+aligned32:
+	MOVL         (R12), R15
+	ADDQ         R10, R12
+	IMULQ        BX, R15
+	ADDQ         DX, R15
+	TESTQ        R11, R11
+	JZ           without5
+	VBROADCASTSS (R11), Y13
+	ADDQ         $0x04, R11
+	VMULPS       (R15), Y13, Y12
+	VADDPS       Y12, Y0, Y0
+	VMULPS       32(R15), Y13, Y12
+	VADDPS       Y12, Y1, Y1
+	VMULPS       64(R15), Y13, Y12
+	VADDPS       Y12, Y2, Y2
+	VMULPS       96(R15), Y13, Y12
+	VADDPS       Y12, Y3, Y3
+	VMULPS       (R15)(R8*1), Y13, Y12
+	VADDPS       Y12, Y4, Y4
+	CMPQ         R12, R13
+	JLT          edge5
+	JMP          summed5
+
+without5:
+	VADDPS (R15), Y0, Y0
+	VADDPS 32(R15), Y1, Y1
+	VADDPS 64(R15), Y2, Y2
+	VADDPS 96(R15), Y3, Y3
+	VADDPS (R15)(R8*1), Y4, Y4
+	CMPQ   R12, R13
+	JLT    edge5
+
+summed5:
+	MOVQ         24(AX), R15
+	TESTQ        R15, R15
+	JZ           scaled5
+	VBROADCASTSS (R15)(CX*4), Y12
+	VMULPS       Y12, Y0, Y0
+	VMULPS       Y12, Y1, Y1
+	VMULPS       Y12, Y2, Y2
+	VMULPS       Y12, Y3, Y3
+	VMULPS       Y12, Y4, Y4
+
+scaled5:
+	VMOVUPS Y4, (DI)(R8*1)
+	VMOVUPS Y0, (DI)
+	VMOVUPS Y1, 32(DI)
+	VMOVUPS Y2, 64(DI)
+	VMOVUPS Y3, 96(DI)
+	ADDQ    64(AX), DI
+	INCQ    CX
+	CMPQ    CX, hi+16(FP)
+	JLT     row5
+	JMP     done
+
+tile6:
+row6:
+	MOVQ 32(AX), R15
+	CMPQ 88(AX), $0x00
+	JE   narrow33
+	MOVQ 8(R15)(CX*8), R13
+	JMP  loaded34
+
+narrow33:
+	MOVLQSX 4(R15)(CX*4), R13
+
+loaded34:
+	IMULQ  R10, R13
+	ADDQ   40(AX), R13
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	CMPQ   R12, R13
+	JGE    summed6
+
+edge6:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	TESTQ      R9, R9
+	JZ         aligned35
+	PREFETCHT0 (R15)(R9*1)
+
+aligned35:
+	MOVL         (R12), R15
+	ADDQ         R10, R12
+	IMULQ        BX, R15
+	ADDQ         DX, R15
+	TESTQ        R11, R11
+	JZ           without6
+	VBROADCASTSS (R11), Y13
+	ADDQ         $0x04, R11
+	VMULPS       (R15), Y13, Y12
+	VADDPS       Y12, Y0, Y0
+	VMULPS       32(R15), Y13, Y12
+	VADDPS       Y12, Y1, Y1
+	VMULPS       64(R15), Y13, Y12
+	VADDPS       Y12, Y2, Y2
+	VMULPS       96(R15), Y13, Y12
+	VADDPS       Y12, Y3, Y3
+	VMULPS       128(R15), Y13, Y12
+	VADDPS       Y12, Y4, Y4
+	VMULPS       (R15)(R8*1), Y13, Y12
+	VADDPS       Y12, Y5, Y5
+	CMPQ         R12, R13
+	JLT          edge6
+	JMP          summed6
+
+without6:
+	VADDPS (R15), Y0, Y0
+	VADDPS 32(R15), Y1, Y1
+	VADDPS 64(R15), Y2, Y2
+	VADDPS 96(R15), Y3, Y3
+	VADDPS 128(R15), Y4, Y4
+	VADDPS (R15)(R8*1), Y5, Y5
+	CMPQ   R12, R13
+	JLT    edge6
+
+summed6:
+	MOVQ         24(AX), R15
+	TESTQ        R15, R15
+	JZ           scaled6
+	VBROADCASTSS (R15)(CX*4), Y12
+	VMULPS       Y12, Y0, Y0
+	VMULPS       Y12, Y1, Y1
+	VMULPS       Y12, Y2, Y2
+	VMULPS       Y12, Y3, Y3
+	VMULPS       Y12, Y4, Y4
+	VMULPS       Y12, Y5, Y5
+
+scaled6:
+	VMOVUPS Y5, (DI)(R8*1)
+	VMOVUPS Y0, (DI)
+	VMOVUPS Y1, 32(DI)
+	VMOVUPS Y2, 64(DI)
+	VMOVUPS Y3, 96(DI)
+	VMOVUPS Y4, 128(DI)
+	ADDQ    64(AX), DI
+	INCQ    CX
+	CMPQ    CX, hi+16(FP)
+	JLT     row6
+	JMP     done
+
+tile7:
+row7:
+	MOVQ 32(AX), R15
+	CMPQ 88(AX), $0x00
+	JE   narrow36
+	MOVQ 8(R15)(CX*8), R13
+	JMP  loaded37
+
+narrow36:
+	MOVLQSX 4(R15)(CX*4), R13
+
+loaded37:
+	IMULQ  R10, R13
+	ADDQ   40(AX), R13
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	CMPQ   R12, R13
+	JGE    summed7
+
+edge7:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	PREFETCHT0 192(R15)
+	TESTQ      R9, R9
+	JZ         aligned38
+	PREFETCHT0 (R15)(R9*1)
+
+aligned38:
+	MOVL         (R12), R15
+	ADDQ         R10, R12
+	IMULQ        BX, R15
+	ADDQ         DX, R15
+	TESTQ        R11, R11
+	JZ           without7
+	VBROADCASTSS (R11), Y13
+	ADDQ         $0x04, R11
+	VMULPS       (R15), Y13, Y12
+	VADDPS       Y12, Y0, Y0
+	VMULPS       32(R15), Y13, Y12
+	VADDPS       Y12, Y1, Y1
+	VMULPS       64(R15), Y13, Y12
+	VADDPS       Y12, Y2, Y2
+	VMULPS       96(R15), Y13, Y12
+	VADDPS       Y12, Y3, Y3
+	VMULPS       128(R15), Y13, Y12
+	VADDPS       Y12, Y4, Y4
+	VMULPS       160(R15), Y13, Y12
+	VADDPS       Y12, Y5, Y5
+	VMULPS       (R15)(R8*1), Y13, Y12
+	VADDPS       Y12, Y6, Y6
+	CMPQ         R12, R13
+	JLT          edge7
+	JMP          summed7
+
+without7:
+	VADDPS (R15), Y0, Y0
+	VADDPS 32(R15), Y1, Y1
+	VADDPS 64(R15), Y2, Y2
+	VADDPS 96(R15), Y3, Y3
+	VADDPS 128(R15), Y4, Y4
+	VADDPS 160(R15), Y5, Y5
+	VADDPS (R15)(R8*1), Y6, Y6
+	CMPQ   R12, R13
+	JLT    edge7
+
+summed7:
+	MOVQ         24(AX), R15
+	TESTQ        R15, R15
+	JZ           scaled7
+	VBROADCASTSS (R15)(CX*4), Y12
+	VMULPS       Y12, Y0, Y0
+	VMULPS       Y12, Y1, Y1
+	VMULPS       Y12, Y2, Y2
+	VMULPS       Y12, Y3, Y3
+	VMULPS       Y12, Y4, Y4
+	VMULPS       Y12, Y5, Y5
+	VMULPS       Y12, Y6, Y6
+
+scaled7:
+	VMOVUPS Y6, (DI)(R8*1)
+	VMOVUPS Y0, (DI)
+	VMOVUPS Y1, 32(DI)
+	VMOVUPS Y2, 64(DI)
+	VMOVUPS Y3, 96(DI)
+	VMOVUPS Y4, 128(DI)
+	VMOVUPS Y5, 160(DI)
+	ADDQ    64(AX), DI
+	INCQ    CX
+	CMPQ    CX, hi+16(FP)
+	JLT     row7
+	JMP     done
+
+tile8:
+row8:
+	MOVQ 32(AX), R15
+	CMPQ 88(AX), $0x00
+	JE   narrow39
+	MOVQ 8(R15)(CX*8), R13
+	JMP  loaded40
+
+narrow39:
+	MOVLQSX 4(R15)(CX*4), R13
+
+loaded40:
+	IMULQ  R10, R13
+	ADDQ   40(AX), R13
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	CMPQ   R12, R13
+	JGE    summed8
+
+edge8:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	PREFETCHT0 192(R15)
+	TESTQ      R9, R9
+	JZ         aligned41
+	PREFETCHT0 (R15)(R9*1)
+
+aligned41:
+	MOVL         (R12), R15
+	ADDQ         R10, R12
+	IMULQ        BX, R15
+	ADDQ         DX, R15
+	TESTQ        R11, R11
+	JZ           without8
+	VBROADCASTSS (R11), Y13
+	ADDQ         $0x04, R11
+	VMULPS       (R15), Y13, Y12
+	VADDPS       Y12, Y0, Y0
+	VMULPS       32(R15), Y13, Y12
+	VADDPS       Y12, Y1, Y1
+	VMULPS       64(R15), Y13, Y12
+	VADDPS       Y12, Y2, Y2
+	VMULPS       96(R15), Y13, Y12
+	VADDPS       Y12, Y3, Y3
+	VMULPS       128(R15), Y13, Y12
+	VADDPS       Y12, Y4, Y4
+	VMULPS       160(R15), Y13, Y12
+	VADDPS       Y12, Y5, Y5
+	VMULPS       192(R15), Y13, Y12
+	VADDPS       Y12, Y6, Y6
+	VMULPS       (R15)(R8*1), Y13, Y12
+	VADDPS       Y12, Y7, Y7
+	CMPQ         R12, R13
+	JLT          edge8
+	JMP          summed8
+
+without8:
+	VADDPS (R15), Y0, Y0
+	VADDPS 32(R15), Y1, Y1
+	VADDPS 64(R15), Y2, Y2
+	VADDPS 96(R15), Y3, Y3
+	VADDPS 128(R15), Y4, Y4
+	VADDPS 160(R15), Y5, Y5
+	VADDPS 192(R15), Y6, Y6
+	VADDPS (R15)(R8*1), Y7, Y7
+	CMPQ   R12, R13
+	JLT    edge8
+
+summed8:
+	MOVQ         24(AX), R15
+	TESTQ        R15, R15
+	JZ           scaled8
+	VBROADCASTSS (R15)(CX*4), Y12
+	VMULPS       Y12, Y0, Y0
+	VMULPS       Y12, Y1, Y1
+	VMULPS       Y12, Y2, Y2
+	VMULPS       Y12, Y3, Y3
+	VMULPS       Y12, Y4, Y4
+	VMULPS       Y12, Y5, Y5
+	VMULPS       Y12, Y6, Y6
+	VMULPS       Y12, Y7, Y7
+
+scaled8:
+	VMOVUPS Y7, (DI)(R8*1)
+	VMOVUPS Y0, (DI)
+	VMOVUPS Y1, 32(DI)
+	VMOVUPS Y2, 64(DI)
+	VMOVUPS Y3, 96(DI)
+	VMOVUPS Y4, 128(DI)
+	VMOVUPS Y5, 160(DI)
+	VMOVUPS Y6, 192(DI)
+	ADDQ    64(AX), DI
+	INCQ    CX
+	CMPQ    CX, hi+16(FP)
+	JLT     row8
+	JMP     done
+
+tile9:
+row9:
+	MOVQ 32(AX), R15
+	CMPQ 88(AX), $0x00
+	JE   narrow42
+	MOVQ 8(R15)(CX*8), R13
+	JMP  loaded43
+
+narrow42:
+	MOVLQSX 4(R15)(CX*4), R13
+
+loaded43:
+	IMULQ  R10, R13
+	ADDQ   40(AX), R13
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	CMPQ   R12, R13
+	JGE    summed9
+
+edge9:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	PREFETCHT0 192(R15)
+	PREFETCHT0 256(R15)
+	TESTQ      R9, R9
+	JZ         aligned44
+	PREFETCHT0 (R15)(R9*1)
+
+aligned44:
+	MOVL         (R12), R15
+	ADDQ         R10, R12
+	IMULQ        BX, R15
+	ADDQ         DX, R15
+	TESTQ        R11, R11
+	JZ           without9
+	VBROADCASTSS (R11), Y13
+	ADDQ         $0x04, R11
+	VMULPS       (R15), Y13, Y12
+	VADDPS       Y12, Y0, Y0
+	VMULPS       32(R15), Y13, Y12
+	VADDPS       Y12, Y1, Y1
+	VMULPS       64(R15), Y13, Y12
+	VADDPS       Y12, Y2, Y2
+	VMULPS       96(R15), Y13, Y12
+	VADDPS       Y12, Y3, Y3
+	VMULPS       128(R15), Y13, Y12
+	VADDPS       Y12, Y4, Y4
+	VMULPS       160(R15), Y13, Y12
+	VADDPS       Y12, Y5, Y5
+	VMULPS       192(R15), Y13, Y12
+	VADDPS       Y12, Y6, Y6
+	VMULPS       224(R15), Y13, Y12
+	VADDPS       Y12, Y7, Y7
+	VMULPS       (R15)(R8*1), Y13, Y12
+	VADDPS       Y12, Y8, Y8
+	CMPQ         R12, R13
+	JLT          edge9
+	JMP          summed9
+
+without9:
+	VADDPS (R15), Y0, Y0
+	VADDPS 32(R15), Y1, Y1
+	VADDPS 64(R15), Y2, Y2
+	VADDPS 96(R15), Y3, Y3
+	VADDPS 128(R15), Y4, Y4
+	VADDPS 160(R15), Y5, Y5
+	VADDPS 192(R15), Y6, Y6
+	VADDPS 224(R15), Y7, Y7
+	VADDPS (R15)(R8*1), Y8, Y8
+	CMPQ   R12, R13
+	JLT    edge9
+
+summed9:
+	MOVQ         24(AX), R15
+	TESTQ        R15, R15
+	JZ           scaled9
+	VBROADCASTSS (R15)(CX*4), Y12
+	VMULPS       Y12, Y0, Y0
+	VMULPS       Y12, Y1, Y1
+	VMULPS       Y12, Y2, Y2
+	VMULPS       Y12, Y3, Y3
+	VMULPS       Y12, Y4, Y4
+	VMULPS       Y12, Y5, Y5
+	VMULPS       Y12, Y6, Y6
+	VMULPS       Y12, Y7, Y7
+	VMULPS       Y12, Y8, Y8
+
+scaled9:
+	VMOVUPS Y8, (DI)(R8*1)
+	VMOVUPS Y0, (DI)
+	VMOVUPS Y1, 32(DI)
+	VMOVUPS Y2, 64(DI)
+	VMOVUPS Y3, 96(DI)
+	VMOVUPS Y4, 128(DI)
+	VMOVUPS Y5, 160(DI)
+	VMOVUPS Y6, 192(DI)
+	VMOVUPS Y7, 224(DI)
+	ADDQ    64(AX), DI
+	INCQ    CX
+	CMPQ    CX, hi+16(FP)
+	JLT     row9
+	JMP     done
+
+tile10:
+row10:
+	MOVQ 32(AX), R15
+	CMPQ 88(AX), $0x00
+	JE   narrow45
+	MOVQ 8(R15)(CX*8), R13
+	JMP  loaded46
+
+narrow45:
+	MOVLQSX 4(R15)(CX*4), R13
+
+loaded46:
+	IMULQ  R10, R13
+	ADDQ   40(AX), R13
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	CMPQ   R12, R13
+	JGE    summed10
+
+edge10:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	PREFETCHT0 192(R15)
+	PREFETCHT0 256(R15)
+	TESTQ      R9, R9
+	JZ         aligned47
+	PREFETCHT0 (R15)(R9*1)
+
+aligned47:
+	MOVL         (R12), R15
+	ADDQ         R10, R12
+	IMULQ        BX, R15
+	ADDQ         DX, R15
+	TESTQ        R11, R11
+	JZ           without10
+	VBROADCASTSS (R11), Y13
+	ADDQ         $0x04, R11
+	VMULPS       (R15), Y13, Y12
+	VADDPS       Y12, Y0, Y0
+	VMULPS       32(R15), Y13, Y12
+	VADDPS       Y12, Y1, Y1
+	VMULPS       64(R15), Y13, Y12
+	VADDPS       Y12, Y2, Y2
+	VMULPS       96(R15), Y13, Y12
+	VADDPS       Y12, Y3, Y3
+	VMULPS       128(R15), Y13, Y12
+	VADDPS       Y12, Y4, Y4
+	VMULPS       160(R15), Y13, Y12
+	VADDPS       Y12, Y5, Y5
+	VMULPS       192(R15), Y13, Y12
+	VADDPS       Y12, Y6, Y6
+	VMULPS       224(R15), Y13, Y12
+	VADDPS       Y12, Y7, Y7
+	VMULPS       256(R15), Y13, Y12
+	VADDPS       Y12, Y8, Y8
+	VMULPS       (R15)(R8*1), Y13, Y12
+	VADDPS       Y12, Y9, Y9
+	CMPQ         R12, R13
+	JLT          edge10
+	JMP          summed10
+
+without10:
+	VADDPS (R15), Y0, Y0
+	VADDPS 32(R15), Y1, Y1
+	VADDPS 64(R15), Y2, Y2
+	VADDPS 96(R15), Y3, Y3
+	VADDPS 128(R15), Y4, Y4
+	VADDPS 160(R15), Y5, Y5
+	VADDPS 192(R15), Y6, Y6
+	VADDPS 224(R15), Y7, Y7
+	VADDPS 256(R15), Y8, Y8
+	VADDPS (R15)(R8*1), Y9, Y9
+	CMPQ   R12, R13
+	JLT    edge10
+
+summed10:
+	MOVQ         24(AX), R15
+	TESTQ        R15, R15
+	JZ           scaled10
+	VBROADCASTSS (R15)(CX*4), Y12
+	VMULPS       Y12, Y0, Y0
+	VMULPS       Y12, Y1, Y1
+	VMULPS       Y12, Y2, Y2
+	VMULPS       Y12, Y3, Y3
+	VMULPS       Y12, Y4, Y4
+	VMULPS       Y12, Y5, Y5
+	VMULPS       Y12, Y6, Y6
+	VMULPS       Y12, Y7, Y7
+	VMULPS       Y12, Y8, Y8
+	VMULPS       Y12, Y9, Y9
+
+scaled10:
+	VMOVUPS Y9, (DI)(R8*1)
+	VMOVUPS Y0, (DI)
+	VMOVUPS Y1, 32(DI)
+	VMOVUPS Y2, 64(DI)
+	VMOVUPS Y3, 96(DI)
+	VMOVUPS Y4, 128(DI)
+	VMOVUPS Y5, 160(DI)
+	VMOVUPS Y6, 192(DI)
+	VMOVUPS Y7, 224(DI)
+	VMOVUPS Y8, 256(DI)
+	ADDQ    64(AX), DI
+	INCQ    CX
+	CMPQ    CX, hi+16(FP)
+	JLT     row10
+	JMP     done
+
+tile11:
+row11:
+	MOVQ 32(AX), R15
+	CMPQ 88(AX), $0x00
+	JE   narrow48
+	MOVQ 8(R15)(CX*8), R13
+	JMP  loaded49
+
+narrow48:
+	MOVLQSX 4(R15)(CX*4), R13
+
+loaded49:
+	IMULQ  R10, R13
+	ADDQ   40(AX), R13
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	CMPQ   R12, R13
+	JGE    summed11
+
+edge11:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	PREFETCHT0 192(R15)
+	PREFETCHT0 256(R15)
+	PREFETCHT0 320(R15)
+	TESTQ      R9, R9
+	JZ         aligned50
+	PREFETCHT0 (R15)(R9*1)
+
+aligned50:
+	MOVL         (R12), R15
+	ADDQ         R10, R12
+	IMULQ        BX, R15
+	ADDQ         DX, R15
+	TESTQ        R11, R11
+	JZ           without11
+	VBROADCASTSS (R11), Y13
+	ADDQ         $0x04, R11
+	VMULPS       (R15), Y13, Y12
+	VADDPS       Y12, Y0, Y0
+	VMULPS       32(R15), Y13, Y12
+	VADDPS       Y12, Y1, Y1
+	VMULPS       64(R15), Y13, Y12
+	VADDPS       Y12, Y2, Y2
+	VMULPS       96(R15), Y13, Y12
+	VADDPS       Y12, Y3, Y3
+	VMULPS       128(R15), Y13, Y12
+	VADDPS       Y12, Y4, Y4
+	VMULPS       160(R15), Y13, Y12
+	VADDPS       Y12, Y5, Y5
+	VMULPS       192(R15), Y13, Y12
+	VADDPS       Y12, Y6, Y6
+	VMULPS       224(R15), Y13, Y12
+	VADDPS       Y12, Y7, Y7
+	VMULPS       256(R15), Y13, Y12
+	VADDPS       Y12, Y8, Y8
+	VMULPS       288(R15), Y13, Y12
+	VADDPS       Y12, Y9, Y9
+	VMULPS       (R15)(R8*1), Y13, Y12
+	VADDPS       Y12, Y10, Y10
+	CMPQ         R12, R13
+	JLT          edge11
+	JMP          summed11
+
+without11:
+	VADDPS (R15), Y0, Y0
+	VADDPS 32(R15), Y1, Y1
+	VADDPS 64(R15), Y2, Y2
+	VADDPS 96(R15), Y3, Y3
+	VADDPS 128(R15), Y4, Y4
+	VADDPS 160(R15), Y5, Y5
+	VADDPS 192(R15), Y6, Y6
+	VADDPS 224(R15), Y7, Y7
+	VADDPS 256(R15), Y8, Y8
+	VADDPS 288(R15), Y9, Y9
+	VADDPS (R15)(R8*1), Y10, Y10
+	CMPQ   R12, R13
+	JLT    edge11
+
+summed11:
+	MOVQ         24(AX), R15
+	TESTQ        R15, R15
+	JZ           scaled11
+	VBROADCASTSS (R15)(CX*4), Y12
+	VMULPS       Y12, Y0, Y0
+	VMULPS       Y12, Y1, Y1
+	VMULPS       Y12, Y2, Y2
+	VMULPS       Y12, Y3, Y3
+	VMULPS       Y12, Y4, Y4
+	VMULPS       Y12, Y5, Y5
+	VMULPS       Y12, Y6, Y6
+	VMULPS       Y12, Y7, Y7
+	VMULPS       Y12, Y8, Y8
+	VMULPS       Y12, Y9, Y9
+	VMULPS       Y12, Y10, Y10
+
+scaled11:
+	VMOVUPS Y10, (DI)(R8*1)
+	VMOVUPS Y0, (DI)
+	VMOVUPS Y1, 32(DI)
+	VMOVUPS Y2, 64(DI)
+	VMOVUPS Y3, 96(DI)
+	VMOVUPS Y4, 128(DI)
+	VMOVUPS Y5, 160(DI)
+	VMOVUPS Y6, 192(DI)
+	VMOVUPS Y7, 224(DI)
+	VMOVUPS Y8, 256(DI)
+	VMOVUPS Y9, 288(DI)
+	ADDQ    64(AX), DI
+	INCQ    CX
+	CMPQ    CX, hi+16(FP)
+	JLT     row11
+	JMP     done
+
+tile12:
+row12:
+	MOVQ 32(AX), R15
+	CMPQ 88(AX), $0x00
+	JE   narrow51
+	MOVQ 8(R15)(CX*8), R13
+	JMP  loaded52
+
+narrow51:
+	MOVLQSX 4(R15)(CX*4), R13
+
+loaded52:
+	IMULQ  R10, R13
+	ADDQ   40(AX), R13
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	CMPQ   R12, R13
+	JGE    summed12
+
+edge12:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	PREFETCHT0 192(R15)
+	PREFETCHT0 256(R15)
+	PREFETCHT0 320(R15)
+	TESTQ      R9, R9
+	JZ         aligned53
+	PREFETCHT0 (R15)(R9*1)
+
+aligned53:
+	MOVL         (R12), R15
+	ADDQ         R10, R12
+	IMULQ        BX, R15
+	ADDQ         DX, R15
+	TESTQ        R11, R11
+	JZ           without12
+	VBROADCASTSS (R11), Y13
+	ADDQ         $0x04, R11
+	VMULPS       (R15), Y13, Y12
+	VADDPS       Y12, Y0, Y0
+	VMULPS       32(R15), Y13, Y12
+	VADDPS       Y12, Y1, Y1
+	VMULPS       64(R15), Y13, Y12
+	VADDPS       Y12, Y2, Y2
+	VMULPS       96(R15), Y13, Y12
+	VADDPS       Y12, Y3, Y3
+	VMULPS       128(R15), Y13, Y12
+	VADDPS       Y12, Y4, Y4
+	VMULPS       160(R15), Y13, Y12
+	VADDPS       Y12, Y5, Y5
+	VMULPS       192(R15), Y13, Y12
+	VADDPS       Y12, Y6, Y6
+	VMULPS       224(R15), Y13, Y12
+	VADDPS       Y12, Y7, Y7
+	VMULPS       256(R15), Y13, Y12
+	VADDPS       Y12, Y8, Y8
+	VMULPS       288(R15), Y13, Y12
+	VADDPS       Y12, Y9, Y9
+	VMULPS       320(R15), Y13, Y12
+	VADDPS       Y12, Y10, Y10
+	VMULPS       (R15)(R8*1), Y13, Y12
+	VADDPS       Y12, Y11, Y11
+	CMPQ         R12, R13
+	JLT          edge12
+	JMP          summed12
+
+without12:
+	VADDPS (R15), Y0, Y0
+	VADDPS 32(R15), Y1, Y1
+	VADDPS 64(R15), Y2, Y2
+	VADDPS 96(R15), Y3, Y3
+	VADDPS 128(R15), Y4, Y4
+	VADDPS 160(R15), Y5, Y5
+	VADDPS 192(R15), Y6, Y6
+	VADDPS 224(R15), Y7, Y7
+	VADDPS 256(R15), Y8, Y8
+	VADDPS 288(R15), Y9, Y9
+	VADDPS 320(R15), Y10, Y10
+	VADDPS (R15)(R8*1), Y11, Y11
+	CMPQ   R12, R13
+	JLT    edge12
+
+summed12:
+	MOVQ         24(AX), R15
+	TESTQ        R15, R15
+	JZ           scaled12
+	VBROADCASTSS (R15)(CX*4), Y12
 	VMULPS       Y12, Y0, Y0
 	VMULPS       Y12, Y1, Y1
 	VMULPS       Y12, Y2, Y2
@@ -5802,23 +1351,934 @@ summed:
 	VMULPS       Y12, Y10, Y10
 	VMULPS       Y12, Y11, Y11
 
-store:
-	VMOVUPS Y0, (R8)
-	VMOVUPS Y1, 32(R8)
-	VMOVUPS Y2, 64(R8)
-	VMOVUPS Y3, 96(R8)
-	VMOVUPS Y4, 128(R8)
-	VMOVUPS Y5, 160(R8)
-	VMOVUPS Y6, 192(R8)
-	VMOVUPS Y7, 224(R8)
-	VMOVUPS Y8, 256(R8)
-	VMOVUPS Y9, 288(R8)
-	VMOVUPS Y10, 320(R8)
-	VMOVUPS Y11, (R8)(R9*1)
-	ADDQ    64(AX), R8
+scaled12:
+	VMOVUPS Y11, (DI)(R8*1)
+	VMOVUPS Y0, (DI)
+	VMOVUPS Y1, 32(DI)
+	VMOVUPS Y2, 64(DI)
+	VMOVUPS Y3, 96(DI)
+	VMOVUPS Y4, 128(DI)
+	VMOVUPS Y5, 160(DI)
+	VMOVUPS Y6, 192(DI)
+	VMOVUPS Y7, 224(DI)
+	VMOVUPS Y8, 256(DI)
+	VMOVUPS Y9, 288(DI)
+	VMOVUPS Y10, 320(DI)
+	ADDQ    64(AX), DI
 	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
+	CMPQ    CX, hi+16(FP)
+	JLT     row12
+
+done:
+	VZEROUPPER
+	RET
+
+// func spmmHalfAVX2(run unsafe.Pointer, lo int, hi int)
+// Requires: AVX, AVX2, CMOV, F16C, MMX+
+TEXT ·spmmHalfAVX2(SB), NOSPLIT|NOFRAME, $0-24
+	MOVQ  run+0(FP), AX
+	MOVQ  lo+8(FP), CX
+	MOVQ  (AX), DX
+	MOVQ  56(AX), BX
+	MOVQ  48(AX), SI
+	MOVQ  8(AX), DI
+	MOVQ  80(AX), R8
+	MOVQ  104(AX), R9
+	MOVQ  112(AX), R10
+	MOVQ  16(AX), R11
+	MOVQ  64(AX), R15
+	IMULQ CX, R15
+	ADDQ  R15, DI
+	MOVQ  32(AX), R15
+	CMPQ  88(AX), $0x00
+	JE    narrow1
+	MOVQ  (R15)(CX*8), R12
+	JMP   loaded2
+
+narrow1:
+	MOVLQSX (R15)(CX*4), R12
+
+loaded2:
+	MOVQ  128(AX), R15
+	IMULQ R12, R15
+	ADDQ  R15, R11
+	IMULQ R10, R12
+	ADDQ  40(AX), R12
+	MOVQ  R12, R14
+	ADDQ  72(AX), R14
+	CMPQ  120(AX), $0x05
+	JGE   upper3
+	CMPQ  120(AX), $0x03
+	JGE   upper4
+	CMPQ  120(AX), $0x02
+	JGE   upper5
+	JMP   tile1
+
+upper5:
+	JMP tile2
+
+upper4:
+	CMPQ 120(AX), $0x04
+	JGE  upper6
+	JMP  tile3
+
+upper6:
+	JMP tile4
+
+upper3:
+	CMPQ 120(AX), $0x07
+	JGE  upper7
+	CMPQ 120(AX), $0x06
+	JGE  upper8
+	JMP  tile5
+
+upper8:
+	JMP tile6
+
+upper7:
+	CMPQ 120(AX), $0x08
+	JGE  upper9
+	JMP  tile7
+
+upper9:
+	JMP tile8
+
+tile1:
+row1:
+	MOVQ 32(AX), R15
+	CMPQ 88(AX), $0x00
+	JE   narrow10
+	MOVQ 8(R15)(CX*8), R13
+	JMP  loaded11
+
+narrow10:
+	MOVLQSX 4(R15)(CX*4), R13
+
+loaded11:
+	IMULQ  R10, R13
+	ADDQ   40(AX), R13
+	VXORPS Y0, Y0, Y0
+	CMPQ   R12, R13
+	JGE    summed1
+
+edge1:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	TESTQ      R9, R9
+	JZ         aligned12
+	PREFETCHT0 (R15)(R9*1)
+
+aligned12:
+	MOVL         (R12), R15
+	ADDQ         R10, R12
+	IMULQ        BX, R15
+	ADDQ         DX, R15
+	VBROADCASTSS (R11), Y9
+	ADDQ         128(AX), R11
+	CMPQ         136(AX), $0x00
+	JNE          brain1
+	VCVTPH2PS    (R15)(R8*1), Y8
+	VMULPS       Y8, Y9, Y8
+	VADDPS       Y8, Y0, Y0
+	JMP          added1
+
+brain1:
+	VPMOVZXWD (R15)(R8*1), Y8
+	VPSLLD    $0x10, Y8, Y8
+	VMULPS    Y8, Y9, Y8
+	VADDPS    Y8, Y0, Y0
+
+added1:
+	CMPQ R12, R13
+	JLT  edge1
+
+summed1:
+	MOVQ         24(AX), R15
+	TESTQ        R15, R15
+	JZ           scaled1
+	VBROADCASTSS (R15)(CX*4), Y8
+	VMULPS       Y8, Y0, Y0
+
+scaled1:
+	VMOVUPS Y0, (DI)(R8*2)
+	ADDQ    64(AX), DI
+	INCQ    CX
+	CMPQ    CX, hi+16(FP)
+	JLT     row1
+	JMP     done
+
+tile2:
+row2:
+	MOVQ 32(AX), R15
+	CMPQ 88(AX), $0x00
+	JE   narrow13
+	MOVQ 8(R15)(CX*8), R13
+	JMP  loaded14
+
+narrow13:
+	MOVLQSX 4(R15)(CX*4), R13
+
+loaded14:
+	IMULQ  R10, R13
+	ADDQ   40(AX), R13
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	CMPQ   R12, R13
+	JGE    summed2
+
+edge2:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	TESTQ      R9, R9
+	JZ         aligned15
+	PREFETCHT0 (R15)(R9*1)
+
+aligned15:
+	MOVL         (R12), R15
+	ADDQ         R10, R12
+	IMULQ        BX, R15
+	ADDQ         DX, R15
+	VBROADCASTSS (R11), Y9
+	ADDQ         128(AX), R11
+	CMPQ         136(AX), $0x00
+	JNE          brain2
+	VCVTPH2PS    (R15), Y8
+	VMULPS       Y8, Y9, Y8
+	VADDPS       Y8, Y0, Y0
+	VCVTPH2PS    (R15)(R8*1), Y8
+	VMULPS       Y8, Y9, Y8
+	VADDPS       Y8, Y1, Y1
+	JMP          added2
+
+brain2:
+	VPMOVZXWD (R15), Y8
+	VPSLLD    $0x10, Y8, Y8
+	VMULPS    Y8, Y9, Y8
+	VADDPS    Y8, Y0, Y0
+	VPMOVZXWD (R15)(R8*1), Y8
+	VPSLLD    $0x10, Y8, Y8
+	VMULPS    Y8, Y9, Y8
+	VADDPS    Y8, Y1, Y1
+
+added2:
+	CMPQ R12, R13
+	JLT  edge2
+
+summed2:
+	MOVQ         24(AX), R15
+	TESTQ        R15, R15
+	JZ           scaled2
+	VBROADCASTSS (R15)(CX*4), Y8
+	VMULPS       Y8, Y0, Y0
+	VMULPS       Y8, Y1, Y1
+
+scaled2:
+	VMOVUPS Y1, (DI)(R8*2)
+	VMOVUPS Y0, (DI)
+	ADDQ    64(AX), DI
+	INCQ    CX
+	CMPQ    CX, hi+16(FP)
+	JLT     row2
+	JMP     done
+
+tile3:
+row3:
+	MOVQ 32(AX), R15
+	CMPQ 88(AX), $0x00
+	JE   narrow16
+	MOVQ 8(R15)(CX*8), R13
+	JMP  loaded17
+
+narrow16:
+	MOVLQSX 4(R15)(CX*4), R13
+
+loaded17:
+	IMULQ  R10, R13
+	ADDQ   40(AX), R13
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	CMPQ   R12, R13
+	JGE    summed3
+
+edge3:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	TESTQ      R9, R9
+	JZ         aligned18
+	PREFETCHT0 (R15)(R9*1)
+
+aligned18:
+	MOVL         (R12), R15
+	ADDQ         R10, R12
+	IMULQ        BX, R15
+	ADDQ         DX, R15
+	VBROADCASTSS (R11), Y9
+	ADDQ         128(AX), R11
+	CMPQ         136(AX), $0x00
+	JNE          brain3
+	VCVTPH2PS    (R15), Y8
+	VMULPS       Y8, Y9, Y8
+	VADDPS       Y8, Y0, Y0
+	VCVTPH2PS    16(R15), Y8
+	VMULPS       Y8, Y9, Y8
+	VADDPS       Y8, Y1, Y1
+	VCVTPH2PS    (R15)(R8*1), Y8
+	VMULPS       Y8, Y9, Y8
+	VADDPS       Y8, Y2, Y2
+	JMP          added3
+
+brain3:
+	VPMOVZXWD (R15), Y8
+	VPSLLD    $0x10, Y8, Y8
+	VMULPS    Y8, Y9, Y8
+	VADDPS    Y8, Y0, Y0
+	VPMOVZXWD 16(R15), Y8
+	VPSLLD    $0x10, Y8, Y8
+	VMULPS    Y8, Y9, Y8
+	VADDPS    Y8, Y1, Y1
+	VPMOVZXWD (R15)(R8*1), Y8
+	VPSLLD    $0x10, Y8, Y8
+	VMULPS    Y8, Y9, Y8
+	VADDPS    Y8, Y2, Y2
+
+added3:
+	CMPQ R12, R13
+	JLT  edge3
+
+summed3:
+	MOVQ         24(AX), R15
+	TESTQ        R15, R15
+	JZ           scaled3
+	VBROADCASTSS (R15)(CX*4), Y8
+	VMULPS       Y8, Y0, Y0
+	VMULPS       Y8, Y1, Y1
+	VMULPS       Y8, Y2, Y2
+
+scaled3:
+	VMOVUPS Y2, (DI)(R8*2)
+	VMOVUPS Y0, (DI)
+	VMOVUPS Y1, 32(DI)
+	ADDQ    64(AX), DI
+	INCQ    CX
+	CMPQ    CX, hi+16(FP)
+	JLT     row3
+	JMP     done
+
+tile4:
+row4:
+	MOVQ 32(AX), R15
+	CMPQ 88(AX), $0x00
+	JE   narrow19
+	MOVQ 8(R15)(CX*8), R13
+	JMP  loaded20
+
+narrow19:
+	MOVLQSX 4(R15)(CX*4), R13
+
+loaded20:
+	IMULQ  R10, R13
+	ADDQ   40(AX), R13
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	CMPQ   R12, R13
+	JGE    summed4
+
+edge4:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	TESTQ      R9, R9
+	JZ         aligned21
+	PREFETCHT0 (R15)(R9*1)
+
+aligned21:
+	MOVL         (R12), R15
+	ADDQ         R10, R12
+	IMULQ        BX, R15
+	ADDQ         DX, R15
+	VBROADCASTSS (R11), Y9
+	ADDQ         128(AX), R11
+	CMPQ         136(AX), $0x00
+	JNE          brain4
+	VCVTPH2PS    (R15), Y8
+	VMULPS       Y8, Y9, Y8
+	VADDPS       Y8, Y0, Y0
+	VCVTPH2PS    16(R15), Y8
+	VMULPS       Y8, Y9, Y8
+	VADDPS       Y8, Y1, Y1
+	VCVTPH2PS    32(R15), Y8
+	VMULPS       Y8, Y9, Y8
+	VADDPS       Y8, Y2, Y2
+	VCVTPH2PS    (R15)(R8*1), Y8
+	VMULPS       Y8, Y9, Y8
+	VADDPS       Y8, Y3, Y3
+	JMP          added4
+
+brain4:
+	VPMOVZXWD (R15), Y8
+	VPSLLD    $0x10, Y8, Y8
+	VMULPS    Y8, Y9, Y8
+	VADDPS    Y8, Y0, Y0
+	VPMOVZXWD 16(R15), Y8
+	VPSLLD    $0x10, Y8, Y8
+	VMULPS    Y8, Y9, Y8
+	VADDPS    Y8, Y1, Y1
+	VPMOVZXWD 32(R15), Y8
+	VPSLLD    $0x10, Y8, Y8
+	VMULPS    Y8, Y9, Y8
+	VADDPS    Y8, Y2, Y2
+	VPMOVZXWD (R15)(R8*1), Y8
+	VPSLLD    $0x10, Y8, Y8
+	VMULPS    Y8, Y9, Y8
+	VADDPS    Y8, Y3, Y3
+
+added4:
+	CMPQ R12, R13
+	JLT  edge4
+
+summed4:
+	MOVQ         24(AX), R15
+	TESTQ        R15, R15
+	JZ           scaled4
+	VBROADCASTSS (R15)(CX*4), Y8
+	VMULPS       Y8, Y0, Y0
+	VMULPS       Y8, Y1, Y1
+	VMULPS       Y8, Y2, Y2
+	VMULPS       Y8, Y3, Y3
+
+scaled4:
+	VMOVUPS Y3, (DI)(R8*2)
+	VMOVUPS Y0, (DI)
+	VMOVUPS Y1, 32(DI)
+	VMOVUPS Y2, 64(DI)
+	ADDQ    64(AX), DI
+	INCQ    CX
+	CMPQ    CX, hi+16(FP)
+	JLT     row4
+	JMP     done
+
+tile5:
+row5:
+	MOVQ 32(AX), R15
+	CMPQ 88(AX), $0x00
+	JE   narrow22
+	MOVQ 8(R15)(CX*8), R13
+	JMP  loaded23
+
+narrow22:
+	MOVLQSX 4(R15)(CX*4), R13
+
+loaded23:
+	IMULQ  R10, R13
+	ADDQ   40(AX), R13
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	CMPQ   R12, R13
+	JGE    summed5
+
+edge5:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	TESTQ      R9, R9
+	JZ         aligned24
+	PREFETCHT0 (R15)(R9*1)
+
+aligned24:
+	MOVL         (R12), R15
+	ADDQ         R10, R12
+	IMULQ        BX, R15
+	ADDQ         DX, R15
+	VBROADCASTSS (R11), Y9
+	ADDQ         128(AX), R11
+	CMPQ         136(AX), $0x00
+	JNE          brain5
+	VCVTPH2PS    (R15), Y8
+	VMULPS       Y8, Y9, Y8
+	VADDPS       Y8, Y0, Y0
+	VCVTPH2PS    16(R15), Y8
+	VMULPS       Y8, Y9, Y8
+	VADDPS       Y8, Y1, Y1
+	VCVTPH2PS    32(R15), Y8
+	VMULPS       Y8, Y9, Y8
+	VADDPS       Y8, Y2, Y2
+	VCVTPH2PS    48(R15), Y8
+	VMULPS       Y8, Y9, Y8
+	VADDPS       Y8, Y3, Y3
+	VCVTPH2PS    (R15)(R8*1), Y8
+	VMULPS       Y8, Y9, Y8
+	VADDPS       Y8, Y4, Y4
+	JMP          added5
+
+brain5:
+	VPMOVZXWD (R15), Y8
+	VPSLLD    $0x10, Y8, Y8
+	VMULPS    Y8, Y9, Y8
+	VADDPS    Y8, Y0, Y0
+	VPMOVZXWD 16(R15), Y8
+	VPSLLD    $0x10, Y8, Y8
+	VMULPS    Y8, Y9, Y8
+	VADDPS    Y8, Y1, Y1
+	VPMOVZXWD 32(R15), Y8
+	VPSLLD    $0x10, Y8, Y8
+	VMULPS    Y8, Y9, Y8
+	VADDPS    Y8, Y2, Y2
+	VPMOVZXWD 48(R15), Y8
+	VPSLLD    $0x10, Y8, Y8
+	VMULPS    Y8, Y9, Y8
+	VADDPS    Y8, Y3, Y3
+	VPMOVZXWD (R15)(R8*1), Y8
+	VPSLLD    $0x10, Y8, Y8
+	VMULPS    Y8, Y9, Y8
+	VADDPS    Y8, Y4, Y4
+
+added5:
+	CMPQ R12, R13
+	JLT  edge5
+
+summed5:
+	MOVQ         24(AX), R15
+	TESTQ        R15, R15
+	JZ           scaled5
+	VBROADCASTSS (R15)(CX*4), Y8
+	VMULPS       Y8, Y0, Y0
+	VMULPS       Y8, Y1, Y1
+	VMULPS       Y8, Y2, Y2
+	VMULPS       Y8, Y3, Y3
+	VMULPS       Y8, Y4, Y4
+
+scaled5:
+	VMOVUPS Y4, (DI)(R8*2)
+	VMOVUPS Y0, (DI)
+	VMOVUPS Y1, 32(DI)
+	VMOVUPS Y2, 64(DI)
+	VMOVUPS Y3, 96(DI)
+	ADDQ    64(AX), DI
+	INCQ    CX
+	CMPQ    CX, hi+16(FP)
+	JLT     row5
+	JMP     done
+
+tile6:
+row6:
+	MOVQ 32(AX), R15
+	CMPQ 88(AX), $0x00
+	JE   narrow25
+	MOVQ 8(R15)(CX*8), R13
+	JMP  loaded26
+
+narrow25:
+	MOVLQSX 4(R15)(CX*4), R13
+
+loaded26:
+	IMULQ  R10, R13
+	ADDQ   40(AX), R13
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	CMPQ   R12, R13
+	JGE    summed6
+
+edge6:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	TESTQ      R9, R9
+	JZ         aligned27
+	PREFETCHT0 (R15)(R9*1)
+
+aligned27:
+	MOVL         (R12), R15
+	ADDQ         R10, R12
+	IMULQ        BX, R15
+	ADDQ         DX, R15
+	VBROADCASTSS (R11), Y9
+	ADDQ         128(AX), R11
+	CMPQ         136(AX), $0x00
+	JNE          brain6
+	VCVTPH2PS    (R15), Y8
+	VMULPS       Y8, Y9, Y8
+	VADDPS       Y8, Y0, Y0
+	VCVTPH2PS    16(R15), Y8
+	VMULPS       Y8, Y9, Y8
+	VADDPS       Y8, Y1, Y1
+	VCVTPH2PS    32(R15), Y8
+	VMULPS       Y8, Y9, Y8
+	VADDPS       Y8, Y2, Y2
+	VCVTPH2PS    48(R15), Y8
+	VMULPS       Y8, Y9, Y8
+	VADDPS       Y8, Y3, Y3
+	VCVTPH2PS    64(R15), Y8
+	VMULPS       Y8, Y9, Y8
+	VADDPS       Y8, Y4, Y4
+	VCVTPH2PS    (R15)(R8*1), Y8
+	VMULPS       Y8, Y9, Y8
+	VADDPS       Y8, Y5, Y5
+	JMP          added6
+
+brain6:
+	VPMOVZXWD (R15), Y8
+	VPSLLD    $0x10, Y8, Y8
+	VMULPS    Y8, Y9, Y8
+	VADDPS    Y8, Y0, Y0
+	VPMOVZXWD 16(R15), Y8
+	VPSLLD    $0x10, Y8, Y8
+	VMULPS    Y8, Y9, Y8
+	VADDPS    Y8, Y1, Y1
+	VPMOVZXWD 32(R15), Y8
+	VPSLLD    $0x10, Y8, Y8
+	VMULPS    Y8, Y9, Y8
+	VADDPS    Y8, Y2, Y2
+	VPMOVZXWD 48(R15), Y8
+	VPSLLD    $0x10, Y8, Y8
+	VMULPS    Y8, Y9, Y8
+	VADDPS    Y8, Y3, Y3
+	VPMOVZXWD 64(R15), Y8
+	VPSLLD    $0x10, Y8, Y8
+	VMULPS    Y8, Y9, Y8
+	VADDPS    Y8, Y4, Y4
+	VPMOVZXWD (R15)(R8*1), Y8
+	VPSLLD    $0x10, Y8, Y8
+	VMULPS    Y8, Y9, Y8
+	VADDPS    Y8, Y5, Y5
+
+added6:
+	CMPQ R12, R13
+	JLT  edge6
+
+summed6:
+	MOVQ         24(AX), R15
+	TESTQ        R15, R15
+	JZ           scaled6
+	VBROADCASTSS (R15)(CX*4), Y8
+	VMULPS       Y8, Y0, Y0
+	VMULPS       Y8, Y1, Y1
+	VMULPS       Y8, Y2, Y2
+	VMULPS       Y8, Y3, Y3
+	VMULPS       Y8, Y4, Y4
+	VMULPS       Y8, Y5, Y5
+
+scaled6:
+	VMOVUPS Y5, (DI)(R8*2)
+	VMOVUPS Y0, (DI)
+	VMOVUPS Y1, 32(DI)
+	VMOVUPS Y2, 64(DI)
+	VMOVUPS Y3, 96(DI)
+	VMOVUPS Y4, 128(DI)
+	ADDQ    64(AX), DI
+	INCQ    CX
+	CMPQ    CX, hi+16(FP)
+	JLT     row6
+	JMP     done
+
+tile7:
+row7:
+	MOVQ 32(AX), R15
+	CMPQ 88(AX), $0x00
+	JE   narrow28
+	MOVQ 8(R15)(CX*8), R13
+	JMP  loaded29
+
+narrow28:
+	MOVLQSX 4(R15)(CX*4), R13
+
+loaded29:
+	IMULQ  R10, R13
+	ADDQ   40(AX), R13
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	CMPQ   R12, R13
+	JGE    summed7
+
+edge7:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	TESTQ      R9, R9
+	JZ         aligned30
+	PREFETCHT0 (R15)(R9*1)
+
+aligned30:
+	MOVL         (R12), R15
+	ADDQ         R10, R12
+	IMULQ        BX, R15
+	ADDQ         DX, R15
+	VBROADCASTSS (R11), Y9
+	ADDQ         128(AX), R11
+	CMPQ         136(AX), $0x00
+	JNE          brain7
+	VCVTPH2PS    (R15), Y8
+	VMULPS       Y8, Y9, Y8
+	VADDPS       Y8, Y0, Y0
+	VCVTPH2PS    16(R15), Y8
+	VMULPS       Y8, Y9, Y8
+	VADDPS       Y8, Y1, Y1
+	VCVTPH2PS    32(R15), Y8
+	VMULPS       Y8, Y9, Y8
+	VADDPS       Y8, Y2, Y2
+	VCVTPH2PS    48(R15), Y8
+	VMULPS       Y8, Y9, Y8
+	VADDPS       Y8, Y3, Y3
+	VCVTPH2PS    64(R15), Y8
+	VMULPS       Y8, Y9, Y8
+	VADDPS       Y8, Y4, Y4
+	VCVTPH2PS    80(R15), Y8
+	VMULPS       Y8, Y9, Y8
+	VADDPS       Y8, Y5, Y5
+	VCVTPH2PS    (R15)(R8*1), Y8
+	VMULPS       Y8, Y9, Y8
+	VADDPS       Y8, Y6, Y6
+	JMP          added7
+
+brain7:
+	VPMOVZXWD (R15), Y8
+	VPSLLD    $0x10, Y8, Y8
+	VMULPS    Y8, Y9, Y8
+	VADDPS    Y8, Y0, Y0
+	VPMOVZXWD 16(R15), Y8
+	VPSLLD    $0x10, Y8, Y8
+	VMULPS    Y8, Y9, Y8
+	VADDPS    Y8, Y1, Y1
+	VPMOVZXWD 32(R15), Y8
+	VPSLLD    $0x10, Y8, Y8
+	VMULPS    Y8, Y9, Y8
+	VADDPS    Y8, Y2, Y2
+	VPMOVZXWD 48(R15), Y8
+	VPSLLD    $0x10, Y8, Y8
+	VMULPS    Y8, Y9, Y8
+	VADDPS    Y8, Y3, Y3
+	VPMOVZXWD 64(R15), Y8
+	VPSLLD    $0x10, Y8, Y8
+	VMULPS    Y8, Y9, Y8
+	VADDPS    Y8, Y4, Y4
+	VPMOVZXWD 80(R15), Y8
+	VPSLLD    $0x10, Y8, Y8
+	VMULPS    Y8, Y9, Y8
+	VADDPS    Y8, Y5, Y5
+	VPMOVZXWD (R15)(R8*1), Y8
+	VPSLLD    $0x10, Y8, Y8
+	VMULPS    Y8, Y9, Y8
+	VADDPS    Y8, Y6, Y6
+
+added7:
+	CMPQ R12, R13
+	JLT  edge7
+
+summed7:
+	MOVQ         24(AX), R15
+	TESTQ        R15, R15
+	JZ           scaled7
+	VBROADCASTSS (R15)(CX*4), Y8
+	VMULPS       Y8, Y0, Y0
+	VMULPS       Y8, Y1, Y1
+	VMULPS       Y8, Y2, Y2
+	VMULPS       Y8, Y3, Y3
+	VMULPS       Y8, Y4, Y4
+	VMULPS       Y8, Y5, Y5
+	VMULPS       Y8, Y6, Y6
+
+scaled7:
+	VMOVUPS Y6, (DI)(R8*2)
+	VMOVUPS Y0, (DI)
+	VMOVUPS Y1, 32(DI)
+	VMOVUPS Y2, 64(DI)
+	VMOVUPS Y3, 96(DI)
+	VMOVUPS Y4, 128(DI)
+	VMOVUPS Y5, 160(DI)
+	ADDQ    64(AX), DI
+	INCQ    CX
+	CMPQ    CX, hi+16(FP)
+	JLT     row7
+	JMP     done
+
+tile8:
+row8:
+	MOVQ 32(AX), R15
+	CMPQ 88(AX), $0x00
+	JE   narrow31
+	MOVQ 8(R15)(CX*8), R13
+	JMP  loaded32
+
+narrow31:
+	MOVLQSX 4(R15)(CX*4), R13
+
+loaded32:
+	IMULQ  R10, R13
+	ADDQ   40(AX), R13
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	CMPQ   R12, R13
+	JGE    summed8
+
+edge8:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	TESTQ      R9, R9
+	JZ         aligned33
+	PREFETCHT0 (R15)(R9*1)
+
+aligned33:
+	MOVL         (R12), R15
+	ADDQ         R10, R12
+	IMULQ        BX, R15
+	ADDQ         DX, R15
+	VBROADCASTSS (R11), Y9
+	ADDQ         128(AX), R11
+	CMPQ         136(AX), $0x00
+	JNE          brain8
+	VCVTPH2PS    (R15), Y8
+	VMULPS       Y8, Y9, Y8
+	VADDPS       Y8, Y0, Y0
+	VCVTPH2PS    16(R15), Y8
+	VMULPS       Y8, Y9, Y8
+	VADDPS       Y8, Y1, Y1
+	VCVTPH2PS    32(R15), Y8
+	VMULPS       Y8, Y9, Y8
+	VADDPS       Y8, Y2, Y2
+	VCVTPH2PS    48(R15), Y8
+	VMULPS       Y8, Y9, Y8
+	VADDPS       Y8, Y3, Y3
+	VCVTPH2PS    64(R15), Y8
+	VMULPS       Y8, Y9, Y8
+	VADDPS       Y8, Y4, Y4
+	VCVTPH2PS    80(R15), Y8
+	VMULPS       Y8, Y9, Y8
+	VADDPS       Y8, Y5, Y5
+	VCVTPH2PS    96(R15), Y8
+	VMULPS       Y8, Y9, Y8
+	VADDPS       Y8, Y6, Y6
+	VCVTPH2PS    (R15)(R8*1), Y8
+	VMULPS       Y8, Y9, Y8
+	VADDPS       Y8, Y7, Y7
+	JMP          added8
+
+brain8:
+	VPMOVZXWD (R15), Y8
+	VPSLLD    $0x10, Y8, Y8
+	VMULPS    Y8, Y9, Y8
+	VADDPS    Y8, Y0, Y0
+	VPMOVZXWD 16(R15), Y8
+	VPSLLD    $0x10, Y8, Y8
+	VMULPS    Y8, Y9, Y8
+	VADDPS    Y8, Y1, Y1
+	VPMOVZXWD 32(R15), Y8
+	VPSLLD    $0x10, Y8, Y8
+	VMULPS    Y8, Y9, Y8
+	VADDPS    Y8, Y2, Y2
+	VPMOVZXWD 48(R15), Y8
+	VPSLLD    $0x10, Y8, Y8
+	VMULPS    Y8, Y9, Y8
+	VADDPS    Y8, Y3, Y3
+	VPMOVZXWD 64(R15), Y8
+	VPSLLD    $0x10, Y8, Y8
+	VMULPS    Y8, Y9, Y8
+	VADDPS    Y8, Y4, Y4
+	VPMOVZXWD 80(R15), Y8
+	VPSLLD    $0x10, Y8, Y8
+	VMULPS    Y8, Y9, Y8
+	VADDPS    Y8, Y5, Y5
+	VPMOVZXWD 96(R15), Y8
+	VPSLLD    $0x10, Y8, Y8
+	VMULPS    Y8, Y9, Y8
+	VADDPS    Y8, Y6, Y6
+	VPMOVZXWD (R15)(R8*1), Y8
+	VPSLLD    $0x10, Y8, Y8
+	VMULPS    Y8, Y9, Y8
+	VADDPS    Y8, Y7, Y7
+
+added8:
+	CMPQ R12, R13
+	JLT  edge8
+
+summed8:
+	MOVQ         24(AX), R15
+	TESTQ        R15, R15
+	JZ           scaled8
+	VBROADCASTSS (R15)(CX*4), Y8
+	VMULPS       Y8, Y0, Y0
+	VMULPS       Y8, Y1, Y1
+	VMULPS       Y8, Y2, Y2
+	VMULPS       Y8, Y3, Y3
+	VMULPS       Y8, Y4, Y4
+	VMULPS       Y8, Y5, Y5
+	VMULPS       Y8, Y6, Y6
+	VMULPS       Y8, Y7, Y7
+
+scaled8:
+	VMOVUPS Y7, (DI)(R8*2)
+	VMOVUPS Y0, (DI)
+	VMOVUPS Y1, 32(DI)
+	VMOVUPS Y2, 64(DI)
+	VMOVUPS Y3, 96(DI)
+	VMOVUPS Y4, 128(DI)
+	VMOVUPS Y5, 160(DI)
+	VMOVUPS Y6, 192(DI)
+	ADDQ    64(AX), DI
+	INCQ    CX
+	CMPQ    CX, hi+16(FP)
+	JLT     row8
+
+done:
 	VZEROUPPER
 	RET
 

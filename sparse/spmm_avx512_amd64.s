@@ -4,8499 +4,2024 @@
 
 #include "textflag.h"
 
-// func spmmAVX512x32Tile0(run unsafe.Pointer, lo int, hi int)
+// func spmmAVX512(run unsafe.Pointer, lo int, hi int)
 // Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x32Tile0(SB), NOSPLIT|NOFRAME, $0-24
+TEXT ·spmmAVX512(SB), NOSPLIT|NOFRAME, $0-24
 	MOVQ  run+0(FP), AX
 	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
+	MOVQ  (AX), DX
+	MOVQ  56(AX), BX
+	MOVQ  48(AX), SI
+	MOVQ  8(AX), DI
+	MOVQ  80(AX), R8
 	MOVQ  104(AX), R9
-	MOVL  96(AX), R10
-	KMOVW R10, K1
-	MOVQ  64(AX), R10
-	IMULQ CX, R10
-	ADDQ  R10, R8
-	MOVQ  32(AX), R13
+	MOVQ  112(AX), R10
+	MOVQ  16(AX), R11
+	KMOVW 96(AX), K1
+	MOVQ  64(AX), R15
+	IMULQ CX, R15
+	ADDQ  R15, DI
+	MOVQ  32(AX), R15
 	CMPQ  88(AX), $0x00
 	JE    narrow1
-	MOVQ  (R13)(CX*8), R10
+	MOVQ  (R15)(CX*8), R12
 	JMP   loaded2
 
 narrow1:
-	MOVLQSX (R13)(CX*4), R10
+	MOVLQSX (R15)(CX*4), R12
 
 loaded2:
-	MOVQ 40(AX), R13
-	LEAQ (R13)(R10*4), R10
-	MOVQ R10, R12
-	ADDQ 72(AX), R12
+	MOVQ  128(AX), R15
+	IMULQ R12, R15
+	ADDQ  R15, R11
+	IMULQ R10, R12
+	ADDQ  40(AX), R12
+	MOVQ  R12, R14
+	ADDQ  72(AX), R14
+	CMPQ  120(AX), $0x08
+	JGE   upper3
+	CMPQ  120(AX), $0x04
+	JGE   upper4
+	CMPQ  120(AX), $0x02
+	JGE   upper5
+	CMPQ  120(AX), $0x01
+	JGE   upper6
+	JMP   tile0
 
-row:
-	MOVQ 32(AX), R13
+upper6:
+	JMP tile1
+
+upper5:
+	CMPQ 120(AX), $0x03
+	JGE  upper7
+	JMP  tile2
+
+upper7:
+	JMP tile3
+
+upper4:
+	CMPQ 120(AX), $0x06
+	JGE  upper8
+	CMPQ 120(AX), $0x05
+	JGE  upper9
+	JMP  tile4
+
+upper9:
+	JMP tile5
+
+upper8:
+	CMPQ 120(AX), $0x07
+	JGE  upper10
+	JMP  tile6
+
+upper10:
+	JMP tile7
+
+upper3:
+	CMPQ 120(AX), $0x0c
+	JGE  upper11
+	CMPQ 120(AX), $0x0a
+	JGE  upper12
+	CMPQ 120(AX), $0x09
+	JGE  upper13
+	JMP  tile8
+
+upper13:
+	JMP tile9
+
+upper12:
+	CMPQ 120(AX), $0x0b
+	JGE  upper14
+	JMP  tile10
+
+upper14:
+	JMP tile11
+
+upper11:
+	CMPQ 120(AX), $0x0e
+	JGE  upper15
+	CMPQ 120(AX), $0x0d
+	JGE  upper16
+	JMP  tile12
+
+upper16:
+	JMP tile13
+
+upper15:
+	CMPQ 120(AX), $0x0f
+	JGE  upper17
+	JMP  tile14
+
+upper17:
+	CMPQ 120(AX), $0x10
+	JGE  upper18
+	JMP  tile15
+
+upper18:
+	JMP tile16
+
+tile0:
+row0:
+	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R13)(CX*8), R11
-	JMP  loaded4
+	JE   narrow19
+	MOVQ 8(R15)(CX*8), R13
+	JMP  loaded20
 
-narrow3:
-	MOVLQSX 4(R13)(CX*4), R11
+narrow19:
+	MOVLQSX 4(R15)(CX*4), R13
 
-loaded4:
-	MOVQ   40(AX), R13
-	LEAQ   (R13)(R11*4), R11
+loaded20:
+	IMULQ  R10, R13
+	ADDQ   40(AX), R13
 	VXORPS Z0, Z0, Z0
-	CMPQ   R10, R11
-	JGE    summed
+	CMPQ   R12, R13
+	JGE    summed0
 
-edge:
-	CMPQ       R12, DI
-	CMOVQHI    DI, R12
-	MOVLQSX    (R12), R13
-	ADDQ       $0x04, R12
-	IMULQ      SI, R13
-	ADDQ       BX, R13
-	PREFETCHT0 (R13)
+edge0:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
 	TESTQ      R9, R9
-	JZ         aligned5
-	PREFETCHT0 (R13)(R9*1)
-
-aligned5:
-	MOVLQSX   (R10), R13
-	IMULQ     SI, R13
-	ADDQ      BX, R13
-	VMOVUPS.Z (R13), K1, Z1
-	VADDPS    Z1, Z0, Z0
-	ADDQ      $0x04, R10
-	CMPQ      R10, R11
-	JLT       edge
-
-summed:
-	MOVQ         24(AX), R13
-	TESTQ        R13, R13
-	JZ           store
-	VBROADCASTSS (R13)(CX*4), Z1
-	VMULPS       Z1, Z0, Z0
-
-store:
-	VMOVUPS Z0, K1, (R8)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x32Tile1(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x32Tile1(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R9
-	MOVQ  64(AX), R10
-	IMULQ CX, R10
-	ADDQ  R10, R8
-	MOVQ  32(AX), R13
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R13)(CX*8), R10
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R13)(CX*4), R10
-
-loaded2:
-	MOVQ 40(AX), R13
-	LEAQ (R13)(R10*4), R10
-	MOVQ R10, R12
-	ADDQ 72(AX), R12
-
-row:
-	MOVQ 32(AX), R13
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R13)(CX*8), R11
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R13)(CX*4), R11
-
-loaded4:
-	MOVQ   40(AX), R13
-	LEAQ   (R13)(R11*4), R11
-	VXORPS Z0, Z0, Z0
-	CMPQ   R10, R11
-	JGE    summed
-
-edge:
-	CMPQ       R12, DI
-	CMOVQHI    DI, R12
-	MOVLQSX    (R12), R13
-	ADDQ       $0x04, R12
-	IMULQ      SI, R13
-	ADDQ       BX, R13
-	PREFETCHT0 (R13)
-	TESTQ      R9, R9
-	JZ         aligned5
-	PREFETCHT0 (R13)(R9*1)
-
-aligned5:
-	MOVLQSX (R10), R13
-	IMULQ   SI, R13
-	ADDQ    BX, R13
-	VADDPS  (R13), Z0, Z0
-	ADDQ    $0x04, R10
-	CMPQ    R10, R11
-	JLT     edge
-
-summed:
-	MOVQ         24(AX), R13
-	TESTQ        R13, R13
-	JZ           store
-	VBROADCASTSS (R13)(CX*4), Z1
-	VMULPS       Z1, Z0, Z0
-
-store:
-	VMOVUPS Z0, (R8)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x32Tile2(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x32Tile2(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX (R11), R14
-	IMULQ   SI, R14
-	ADDQ    BX, R14
-	VADDPS  (R14), Z0, Z0
-	VADDPS  (R14)(R9*1), Z1, Z1
-	ADDQ    $0x04, R11
-	CMPQ    R11, R12
-	JLT     edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z2
-	VMULPS       Z2, Z0, Z0
-	VMULPS       Z2, Z1, Z1
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x32Tile3(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x32Tile3(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX (R11), R14
-	IMULQ   SI, R14
-	ADDQ    BX, R14
-	VADDPS  (R14), Z0, Z0
-	VADDPS  64(R14), Z1, Z1
-	VADDPS  (R14)(R9*1), Z2, Z2
-	ADDQ    $0x04, R11
-	CMPQ    R11, R12
-	JLT     edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z3
-	VMULPS       Z3, Z0, Z0
-	VMULPS       Z3, Z1, Z1
-	VMULPS       Z3, Z2, Z2
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x32Tile4(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x32Tile4(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX (R11), R14
-	IMULQ   SI, R14
-	ADDQ    BX, R14
-	VADDPS  (R14), Z0, Z0
-	VADDPS  64(R14), Z1, Z1
-	VADDPS  128(R14), Z2, Z2
-	VADDPS  (R14)(R9*1), Z3, Z3
-	ADDQ    $0x04, R11
-	CMPQ    R11, R12
-	JLT     edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z4
-	VMULPS       Z4, Z0, Z0
-	VMULPS       Z4, Z1, Z1
-	VMULPS       Z4, Z2, Z2
-	VMULPS       Z4, Z3, Z3
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x32Tile5(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x32Tile5(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX (R11), R14
-	IMULQ   SI, R14
-	ADDQ    BX, R14
-	VADDPS  (R14), Z0, Z0
-	VADDPS  64(R14), Z1, Z1
-	VADDPS  128(R14), Z2, Z2
-	VADDPS  192(R14), Z3, Z3
-	VADDPS  (R14)(R9*1), Z4, Z4
-	ADDQ    $0x04, R11
-	CMPQ    R11, R12
-	JLT     edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z5
-	VMULPS       Z5, Z0, Z0
-	VMULPS       Z5, Z1, Z1
-	VMULPS       Z5, Z2, Z2
-	VMULPS       Z5, Z3, Z3
-	VMULPS       Z5, Z4, Z4
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x32Tile6(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x32Tile6(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX (R11), R14
-	IMULQ   SI, R14
-	ADDQ    BX, R14
-	VADDPS  (R14), Z0, Z0
-	VADDPS  64(R14), Z1, Z1
-	VADDPS  128(R14), Z2, Z2
-	VADDPS  192(R14), Z3, Z3
-	VADDPS  256(R14), Z4, Z4
-	VADDPS  (R14)(R9*1), Z5, Z5
-	ADDQ    $0x04, R11
-	CMPQ    R11, R12
-	JLT     edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z6
-	VMULPS       Z6, Z0, Z0
-	VMULPS       Z6, Z1, Z1
-	VMULPS       Z6, Z2, Z2
-	VMULPS       Z6, Z3, Z3
-	VMULPS       Z6, Z4, Z4
-	VMULPS       Z6, Z5, Z5
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x32Tile7(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x32Tile7(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	PREFETCHT0 384(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX (R11), R14
-	IMULQ   SI, R14
-	ADDQ    BX, R14
-	VADDPS  (R14), Z0, Z0
-	VADDPS  64(R14), Z1, Z1
-	VADDPS  128(R14), Z2, Z2
-	VADDPS  192(R14), Z3, Z3
-	VADDPS  256(R14), Z4, Z4
-	VADDPS  320(R14), Z5, Z5
-	VADDPS  (R14)(R9*1), Z6, Z6
-	ADDQ    $0x04, R11
-	CMPQ    R11, R12
-	JLT     edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z7
-	VMULPS       Z7, Z0, Z0
-	VMULPS       Z7, Z1, Z1
-	VMULPS       Z7, Z2, Z2
-	VMULPS       Z7, Z3, Z3
-	VMULPS       Z7, Z4, Z4
-	VMULPS       Z7, Z5, Z5
-	VMULPS       Z7, Z6, Z6
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, 320(R8)
-	VMOVUPS Z6, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x32Tile8(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x32Tile8(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	PREFETCHT0 384(R14)
-	PREFETCHT0 448(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX (R11), R14
-	IMULQ   SI, R14
-	ADDQ    BX, R14
-	VADDPS  (R14), Z0, Z0
-	VADDPS  64(R14), Z1, Z1
-	VADDPS  128(R14), Z2, Z2
-	VADDPS  192(R14), Z3, Z3
-	VADDPS  256(R14), Z4, Z4
-	VADDPS  320(R14), Z5, Z5
-	VADDPS  384(R14), Z6, Z6
-	VADDPS  (R14)(R9*1), Z7, Z7
-	ADDQ    $0x04, R11
-	CMPQ    R11, R12
-	JLT     edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z8
-	VMULPS       Z8, Z0, Z0
-	VMULPS       Z8, Z1, Z1
-	VMULPS       Z8, Z2, Z2
-	VMULPS       Z8, Z3, Z3
-	VMULPS       Z8, Z4, Z4
-	VMULPS       Z8, Z5, Z5
-	VMULPS       Z8, Z6, Z6
-	VMULPS       Z8, Z7, Z7
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, 320(R8)
-	VMOVUPS Z6, 384(R8)
-	VMOVUPS Z7, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x32Tile9(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x32Tile9(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	PREFETCHT0 384(R14)
-	PREFETCHT0 448(R14)
-	PREFETCHT0 512(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX (R11), R14
-	IMULQ   SI, R14
-	ADDQ    BX, R14
-	VADDPS  (R14), Z0, Z0
-	VADDPS  64(R14), Z1, Z1
-	VADDPS  128(R14), Z2, Z2
-	VADDPS  192(R14), Z3, Z3
-	VADDPS  256(R14), Z4, Z4
-	VADDPS  320(R14), Z5, Z5
-	VADDPS  384(R14), Z6, Z6
-	VADDPS  448(R14), Z7, Z7
-	VADDPS  (R14)(R9*1), Z8, Z8
-	ADDQ    $0x04, R11
-	CMPQ    R11, R12
-	JLT     edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z9
-	VMULPS       Z9, Z0, Z0
-	VMULPS       Z9, Z1, Z1
-	VMULPS       Z9, Z2, Z2
-	VMULPS       Z9, Z3, Z3
-	VMULPS       Z9, Z4, Z4
-	VMULPS       Z9, Z5, Z5
-	VMULPS       Z9, Z6, Z6
-	VMULPS       Z9, Z7, Z7
-	VMULPS       Z9, Z8, Z8
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, 320(R8)
-	VMOVUPS Z6, 384(R8)
-	VMOVUPS Z7, 448(R8)
-	VMOVUPS Z8, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x32Tile10(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x32Tile10(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	PREFETCHT0 384(R14)
-	PREFETCHT0 448(R14)
-	PREFETCHT0 512(R14)
-	PREFETCHT0 576(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX (R11), R14
-	IMULQ   SI, R14
-	ADDQ    BX, R14
-	VADDPS  (R14), Z0, Z0
-	VADDPS  64(R14), Z1, Z1
-	VADDPS  128(R14), Z2, Z2
-	VADDPS  192(R14), Z3, Z3
-	VADDPS  256(R14), Z4, Z4
-	VADDPS  320(R14), Z5, Z5
-	VADDPS  384(R14), Z6, Z6
-	VADDPS  448(R14), Z7, Z7
-	VADDPS  512(R14), Z8, Z8
-	VADDPS  (R14)(R9*1), Z9, Z9
-	ADDQ    $0x04, R11
-	CMPQ    R11, R12
-	JLT     edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z10
-	VMULPS       Z10, Z0, Z0
-	VMULPS       Z10, Z1, Z1
-	VMULPS       Z10, Z2, Z2
-	VMULPS       Z10, Z3, Z3
-	VMULPS       Z10, Z4, Z4
-	VMULPS       Z10, Z5, Z5
-	VMULPS       Z10, Z6, Z6
-	VMULPS       Z10, Z7, Z7
-	VMULPS       Z10, Z8, Z8
-	VMULPS       Z10, Z9, Z9
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, 320(R8)
-	VMOVUPS Z6, 384(R8)
-	VMOVUPS Z7, 448(R8)
-	VMOVUPS Z8, 512(R8)
-	VMOVUPS Z9, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x32Tile11(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x32Tile11(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	PREFETCHT0 384(R14)
-	PREFETCHT0 448(R14)
-	PREFETCHT0 512(R14)
-	PREFETCHT0 576(R14)
-	PREFETCHT0 640(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX (R11), R14
-	IMULQ   SI, R14
-	ADDQ    BX, R14
-	VADDPS  (R14), Z0, Z0
-	VADDPS  64(R14), Z1, Z1
-	VADDPS  128(R14), Z2, Z2
-	VADDPS  192(R14), Z3, Z3
-	VADDPS  256(R14), Z4, Z4
-	VADDPS  320(R14), Z5, Z5
-	VADDPS  384(R14), Z6, Z6
-	VADDPS  448(R14), Z7, Z7
-	VADDPS  512(R14), Z8, Z8
-	VADDPS  576(R14), Z9, Z9
-	VADDPS  (R14)(R9*1), Z10, Z10
-	ADDQ    $0x04, R11
-	CMPQ    R11, R12
-	JLT     edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z11
-	VMULPS       Z11, Z0, Z0
-	VMULPS       Z11, Z1, Z1
-	VMULPS       Z11, Z2, Z2
-	VMULPS       Z11, Z3, Z3
-	VMULPS       Z11, Z4, Z4
-	VMULPS       Z11, Z5, Z5
-	VMULPS       Z11, Z6, Z6
-	VMULPS       Z11, Z7, Z7
-	VMULPS       Z11, Z8, Z8
-	VMULPS       Z11, Z9, Z9
-	VMULPS       Z11, Z10, Z10
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, 320(R8)
-	VMOVUPS Z6, 384(R8)
-	VMOVUPS Z7, 448(R8)
-	VMOVUPS Z8, 512(R8)
-	VMOVUPS Z9, 576(R8)
-	VMOVUPS Z10, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x32Tile12(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x32Tile12(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	PREFETCHT0 384(R14)
-	PREFETCHT0 448(R14)
-	PREFETCHT0 512(R14)
-	PREFETCHT0 576(R14)
-	PREFETCHT0 640(R14)
-	PREFETCHT0 704(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX (R11), R14
-	IMULQ   SI, R14
-	ADDQ    BX, R14
-	VADDPS  (R14), Z0, Z0
-	VADDPS  64(R14), Z1, Z1
-	VADDPS  128(R14), Z2, Z2
-	VADDPS  192(R14), Z3, Z3
-	VADDPS  256(R14), Z4, Z4
-	VADDPS  320(R14), Z5, Z5
-	VADDPS  384(R14), Z6, Z6
-	VADDPS  448(R14), Z7, Z7
-	VADDPS  512(R14), Z8, Z8
-	VADDPS  576(R14), Z9, Z9
-	VADDPS  640(R14), Z10, Z10
-	VADDPS  (R14)(R9*1), Z11, Z11
-	ADDQ    $0x04, R11
-	CMPQ    R11, R12
-	JLT     edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z12
-	VMULPS       Z12, Z0, Z0
-	VMULPS       Z12, Z1, Z1
-	VMULPS       Z12, Z2, Z2
-	VMULPS       Z12, Z3, Z3
-	VMULPS       Z12, Z4, Z4
-	VMULPS       Z12, Z5, Z5
-	VMULPS       Z12, Z6, Z6
-	VMULPS       Z12, Z7, Z7
-	VMULPS       Z12, Z8, Z8
-	VMULPS       Z12, Z9, Z9
-	VMULPS       Z12, Z10, Z10
-	VMULPS       Z12, Z11, Z11
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, 320(R8)
-	VMOVUPS Z6, 384(R8)
-	VMOVUPS Z7, 448(R8)
-	VMOVUPS Z8, 512(R8)
-	VMOVUPS Z9, 576(R8)
-	VMOVUPS Z10, 640(R8)
-	VMOVUPS Z11, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x32Tile13(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x32Tile13(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	VXORPS Z12, Z12, Z12
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	PREFETCHT0 384(R14)
-	PREFETCHT0 448(R14)
-	PREFETCHT0 512(R14)
-	PREFETCHT0 576(R14)
-	PREFETCHT0 640(R14)
-	PREFETCHT0 704(R14)
-	PREFETCHT0 768(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX (R11), R14
-	IMULQ   SI, R14
-	ADDQ    BX, R14
-	VADDPS  (R14), Z0, Z0
-	VADDPS  64(R14), Z1, Z1
-	VADDPS  128(R14), Z2, Z2
-	VADDPS  192(R14), Z3, Z3
-	VADDPS  256(R14), Z4, Z4
-	VADDPS  320(R14), Z5, Z5
-	VADDPS  384(R14), Z6, Z6
-	VADDPS  448(R14), Z7, Z7
-	VADDPS  512(R14), Z8, Z8
-	VADDPS  576(R14), Z9, Z9
-	VADDPS  640(R14), Z10, Z10
-	VADDPS  704(R14), Z11, Z11
-	VADDPS  (R14)(R9*1), Z12, Z12
-	ADDQ    $0x04, R11
-	CMPQ    R11, R12
-	JLT     edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z13
-	VMULPS       Z13, Z0, Z0
-	VMULPS       Z13, Z1, Z1
-	VMULPS       Z13, Z2, Z2
-	VMULPS       Z13, Z3, Z3
-	VMULPS       Z13, Z4, Z4
-	VMULPS       Z13, Z5, Z5
-	VMULPS       Z13, Z6, Z6
-	VMULPS       Z13, Z7, Z7
-	VMULPS       Z13, Z8, Z8
-	VMULPS       Z13, Z9, Z9
-	VMULPS       Z13, Z10, Z10
-	VMULPS       Z13, Z11, Z11
-	VMULPS       Z13, Z12, Z12
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, 320(R8)
-	VMOVUPS Z6, 384(R8)
-	VMOVUPS Z7, 448(R8)
-	VMOVUPS Z8, 512(R8)
-	VMOVUPS Z9, 576(R8)
-	VMOVUPS Z10, 640(R8)
-	VMOVUPS Z11, 704(R8)
-	VMOVUPS Z12, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x32Tile14(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x32Tile14(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	VXORPS Z12, Z12, Z12
-	VXORPS Z13, Z13, Z13
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	PREFETCHT0 384(R14)
-	PREFETCHT0 448(R14)
-	PREFETCHT0 512(R14)
-	PREFETCHT0 576(R14)
-	PREFETCHT0 640(R14)
-	PREFETCHT0 704(R14)
-	PREFETCHT0 768(R14)
-	PREFETCHT0 832(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX (R11), R14
-	IMULQ   SI, R14
-	ADDQ    BX, R14
-	VADDPS  (R14), Z0, Z0
-	VADDPS  64(R14), Z1, Z1
-	VADDPS  128(R14), Z2, Z2
-	VADDPS  192(R14), Z3, Z3
-	VADDPS  256(R14), Z4, Z4
-	VADDPS  320(R14), Z5, Z5
-	VADDPS  384(R14), Z6, Z6
-	VADDPS  448(R14), Z7, Z7
-	VADDPS  512(R14), Z8, Z8
-	VADDPS  576(R14), Z9, Z9
-	VADDPS  640(R14), Z10, Z10
-	VADDPS  704(R14), Z11, Z11
-	VADDPS  768(R14), Z12, Z12
-	VADDPS  (R14)(R9*1), Z13, Z13
-	ADDQ    $0x04, R11
-	CMPQ    R11, R12
-	JLT     edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z14
-	VMULPS       Z14, Z0, Z0
-	VMULPS       Z14, Z1, Z1
-	VMULPS       Z14, Z2, Z2
-	VMULPS       Z14, Z3, Z3
-	VMULPS       Z14, Z4, Z4
-	VMULPS       Z14, Z5, Z5
-	VMULPS       Z14, Z6, Z6
-	VMULPS       Z14, Z7, Z7
-	VMULPS       Z14, Z8, Z8
-	VMULPS       Z14, Z9, Z9
-	VMULPS       Z14, Z10, Z10
-	VMULPS       Z14, Z11, Z11
-	VMULPS       Z14, Z12, Z12
-	VMULPS       Z14, Z13, Z13
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, 320(R8)
-	VMOVUPS Z6, 384(R8)
-	VMOVUPS Z7, 448(R8)
-	VMOVUPS Z8, 512(R8)
-	VMOVUPS Z9, 576(R8)
-	VMOVUPS Z10, 640(R8)
-	VMOVUPS Z11, 704(R8)
-	VMOVUPS Z12, 768(R8)
-	VMOVUPS Z13, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x32Tile15(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x32Tile15(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	VXORPS Z12, Z12, Z12
-	VXORPS Z13, Z13, Z13
-	VXORPS Z14, Z14, Z14
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	PREFETCHT0 384(R14)
-	PREFETCHT0 448(R14)
-	PREFETCHT0 512(R14)
-	PREFETCHT0 576(R14)
-	PREFETCHT0 640(R14)
-	PREFETCHT0 704(R14)
-	PREFETCHT0 768(R14)
-	PREFETCHT0 832(R14)
-	PREFETCHT0 896(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX (R11), R14
-	IMULQ   SI, R14
-	ADDQ    BX, R14
-	VADDPS  (R14), Z0, Z0
-	VADDPS  64(R14), Z1, Z1
-	VADDPS  128(R14), Z2, Z2
-	VADDPS  192(R14), Z3, Z3
-	VADDPS  256(R14), Z4, Z4
-	VADDPS  320(R14), Z5, Z5
-	VADDPS  384(R14), Z6, Z6
-	VADDPS  448(R14), Z7, Z7
-	VADDPS  512(R14), Z8, Z8
-	VADDPS  576(R14), Z9, Z9
-	VADDPS  640(R14), Z10, Z10
-	VADDPS  704(R14), Z11, Z11
-	VADDPS  768(R14), Z12, Z12
-	VADDPS  832(R14), Z13, Z13
-	VADDPS  (R14)(R9*1), Z14, Z14
-	ADDQ    $0x04, R11
-	CMPQ    R11, R12
-	JLT     edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z15
-	VMULPS       Z15, Z0, Z0
-	VMULPS       Z15, Z1, Z1
-	VMULPS       Z15, Z2, Z2
-	VMULPS       Z15, Z3, Z3
-	VMULPS       Z15, Z4, Z4
-	VMULPS       Z15, Z5, Z5
-	VMULPS       Z15, Z6, Z6
-	VMULPS       Z15, Z7, Z7
-	VMULPS       Z15, Z8, Z8
-	VMULPS       Z15, Z9, Z9
-	VMULPS       Z15, Z10, Z10
-	VMULPS       Z15, Z11, Z11
-	VMULPS       Z15, Z12, Z12
-	VMULPS       Z15, Z13, Z13
-	VMULPS       Z15, Z14, Z14
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, 320(R8)
-	VMOVUPS Z6, 384(R8)
-	VMOVUPS Z7, 448(R8)
-	VMOVUPS Z8, 512(R8)
-	VMOVUPS Z9, 576(R8)
-	VMOVUPS Z10, 640(R8)
-	VMOVUPS Z11, 704(R8)
-	VMOVUPS Z12, 768(R8)
-	VMOVUPS Z13, 832(R8)
-	VMOVUPS Z14, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x32Tile16(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x32Tile16(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	VXORPS Z12, Z12, Z12
-	VXORPS Z13, Z13, Z13
-	VXORPS Z14, Z14, Z14
-	VXORPS Z15, Z15, Z15
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	PREFETCHT0 384(R14)
-	PREFETCHT0 448(R14)
-	PREFETCHT0 512(R14)
-	PREFETCHT0 576(R14)
-	PREFETCHT0 640(R14)
-	PREFETCHT0 704(R14)
-	PREFETCHT0 768(R14)
-	PREFETCHT0 832(R14)
-	PREFETCHT0 896(R14)
-	PREFETCHT0 960(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX (R11), R14
-	IMULQ   SI, R14
-	ADDQ    BX, R14
-	VADDPS  (R14), Z0, Z0
-	VADDPS  64(R14), Z1, Z1
-	VADDPS  128(R14), Z2, Z2
-	VADDPS  192(R14), Z3, Z3
-	VADDPS  256(R14), Z4, Z4
-	VADDPS  320(R14), Z5, Z5
-	VADDPS  384(R14), Z6, Z6
-	VADDPS  448(R14), Z7, Z7
-	VADDPS  512(R14), Z8, Z8
-	VADDPS  576(R14), Z9, Z9
-	VADDPS  640(R14), Z10, Z10
-	VADDPS  704(R14), Z11, Z11
-	VADDPS  768(R14), Z12, Z12
-	VADDPS  832(R14), Z13, Z13
-	VADDPS  896(R14), Z14, Z14
-	VADDPS  (R14)(R9*1), Z15, Z15
-	ADDQ    $0x04, R11
-	CMPQ    R11, R12
-	JLT     edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z16
+	JZ         aligned21
+	PREFETCHT0 (R15)(R9*1)
+
+aligned21:
+	MOVL         (R12), R15
+	ADDQ         R10, R12
+	IMULQ        BX, R15
+	ADDQ         DX, R15
+	VMOVUPS.Z    (R15), K1, Z16
+	TESTQ        R11, R11
+	JZ           without0
+	VBROADCASTSS (R11), Z17
+	ADDQ         $0x04, R11
+	VMULPS       Z16, Z17, Z16
+
+without0:
+	VADDPS Z16, Z0, Z0
+	CMPQ   R12, R13
+	JLT    edge0
+
+summed0:
+	MOVQ         24(AX), R15
+	TESTQ        R15, R15
+	JZ           scaled0
+	VBROADCASTSS (R15)(CX*4), Z16
 	VMULPS       Z16, Z0, Z0
-	VMULPS       Z16, Z1, Z1
-	VMULPS       Z16, Z2, Z2
-	VMULPS       Z16, Z3, Z3
-	VMULPS       Z16, Z4, Z4
-	VMULPS       Z16, Z5, Z5
-	VMULPS       Z16, Z6, Z6
-	VMULPS       Z16, Z7, Z7
-	VMULPS       Z16, Z8, Z8
-	VMULPS       Z16, Z9, Z9
-	VMULPS       Z16, Z10, Z10
-	VMULPS       Z16, Z11, Z11
-	VMULPS       Z16, Z12, Z12
-	VMULPS       Z16, Z13, Z13
-	VMULPS       Z16, Z14, Z14
-	VMULPS       Z16, Z15, Z15
 
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, 320(R8)
-	VMOVUPS Z6, 384(R8)
-	VMOVUPS Z7, 448(R8)
-	VMOVUPS Z8, 512(R8)
-	VMOVUPS Z9, 576(R8)
-	VMOVUPS Z10, 640(R8)
-	VMOVUPS Z11, 704(R8)
-	VMOVUPS Z12, 768(R8)
-	VMOVUPS Z13, 832(R8)
-	VMOVUPS Z14, 896(R8)
-	VMOVUPS Z15, (R8)(R9*1)
-	ADDQ    64(AX), R8
+scaled0:
+	VMOVUPS Z0, K1, (DI)
+	ADDQ    64(AX), DI
 	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
+	CMPQ    CX, hi+16(FP)
+	JLT     row0
+	JMP     done
 
-// func spmmAVX512x32WeightedTile0(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x32WeightedTile0(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R9
-	MOVL  96(AX), R10
-	KMOVW R10, K1
-	MOVQ  64(AX), R10
-	IMULQ CX, R10
-	ADDQ  R10, R8
-	MOVQ  32(AX), R13
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R13)(CX*8), R10
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R13)(CX*4), R10
-
-loaded2:
-	MOVQ 16(AX), R14
-	LEAQ (R14)(R10*4), R14
-	MOVQ 40(AX), R13
-	LEAQ (R13)(R10*4), R10
-	MOVQ R10, R12
-	ADDQ 72(AX), R12
-
-row:
-	MOVQ 32(AX), R13
+tile1:
+row1:
+	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R13)(CX*8), R11
-	JMP  loaded4
+	JE   narrow22
+	MOVQ 8(R15)(CX*8), R13
+	JMP  loaded23
 
-narrow3:
-	MOVLQSX 4(R13)(CX*4), R11
+narrow22:
+	MOVLQSX 4(R15)(CX*4), R13
 
-loaded4:
-	MOVQ   40(AX), R13
-	LEAQ   (R13)(R11*4), R11
+loaded23:
+	IMULQ  R10, R13
+	ADDQ   40(AX), R13
 	VXORPS Z0, Z0, Z0
-	CMPQ   R10, R11
-	JGE    summed
+	CMPQ   R12, R13
+	JGE    summed1
 
-edge:
-	CMPQ       R12, DI
-	CMOVQHI    DI, R12
-	MOVLQSX    (R12), R13
-	ADDQ       $0x04, R12
-	IMULQ      SI, R13
-	ADDQ       BX, R13
-	PREFETCHT0 (R13)
+edge1:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
 	TESTQ      R9, R9
-	JZ         aligned5
-	PREFETCHT0 (R13)(R9*1)
+	JZ         aligned24
+	PREFETCHT0 (R15)(R9*1)
 
-aligned5:
-	MOVLQSX      (R10), R13
-	IMULQ        SI, R13
-	ADDQ         BX, R13
-	VBROADCASTSS (R14), Z2
-	VMOVUPS.Z    (R13), K1, Z1
-	VMULPS       Z1, Z2, Z1
-	VADDPS       Z1, Z0, Z0
-	ADDQ         $0x04, R10
-	ADDQ         $0x04, R14
-	CMPQ         R10, R11
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R13
-	TESTQ        R13, R13
-	JZ           store
-	VBROADCASTSS (R13)(CX*4), Z1
-	VMULPS       Z1, Z0, Z0
-
-store:
-	VMOVUPS Z0, K1, (R8)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x32WeightedTile1(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x32WeightedTile1(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R9
-	MOVQ  64(AX), R10
-	IMULQ CX, R10
-	ADDQ  R10, R8
-	MOVQ  32(AX), R13
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R13)(CX*8), R10
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R13)(CX*4), R10
-
-loaded2:
-	MOVQ 16(AX), R14
-	LEAQ (R14)(R10*4), R14
-	MOVQ 40(AX), R13
-	LEAQ (R13)(R10*4), R10
-	MOVQ R10, R12
-	ADDQ 72(AX), R12
-
-row:
-	MOVQ 32(AX), R13
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R13)(CX*8), R11
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R13)(CX*4), R11
-
-loaded4:
-	MOVQ   40(AX), R13
-	LEAQ   (R13)(R11*4), R11
-	VXORPS Z0, Z0, Z0
-	CMPQ   R10, R11
-	JGE    summed
-
-edge:
-	CMPQ       R12, DI
-	CMOVQHI    DI, R12
-	MOVLQSX    (R12), R13
-	ADDQ       $0x04, R12
-	IMULQ      SI, R13
-	ADDQ       BX, R13
-	PREFETCHT0 (R13)
-	TESTQ      R9, R9
-	JZ         aligned5
-	PREFETCHT0 (R13)(R9*1)
-
-aligned5:
-	MOVLQSX      (R10), R13
-	IMULQ        SI, R13
-	ADDQ         BX, R13
-	VBROADCASTSS (R14), Z1
-	VMULPS       (R13), Z1, Z1
-	VADDPS       Z1, Z0, Z0
-	ADDQ         $0x04, R10
-	ADDQ         $0x04, R14
-	CMPQ         R10, R11
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R13
-	TESTQ        R13, R13
-	JZ           store
-	VBROADCASTSS (R13)(CX*4), Z1
-	VMULPS       Z1, Z0, Z0
-
-store:
-	VMOVUPS Z0, (R8)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x32WeightedTile2(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x32WeightedTile2(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX      (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Z3
-	VMULPS       (R14), Z3, Z2
-	VADDPS       Z2, Z0, Z0
-	VMULPS       (R14)(R9*1), Z3, Z2
-	VADDPS       Z2, Z1, Z1
+aligned24:
+	MOVL         (R12), R15
+	ADDQ         R10, R12
+	IMULQ        BX, R15
+	ADDQ         DX, R15
+	TESTQ        R11, R11
+	JZ           without1
+	VBROADCASTSS (R11), Z17
 	ADDQ         $0x04, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z2
-	VMULPS       Z2, Z0, Z0
-	VMULPS       Z2, Z1, Z1
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x32WeightedTile3(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x32WeightedTile3(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX      (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Z4
-	VMULPS       (R14), Z4, Z3
-	VADDPS       Z3, Z0, Z0
-	VMULPS       64(R14), Z4, Z3
-	VADDPS       Z3, Z1, Z1
-	VMULPS       (R14)(R9*1), Z4, Z3
-	VADDPS       Z3, Z2, Z2
-	ADDQ         $0x04, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z3
-	VMULPS       Z3, Z0, Z0
-	VMULPS       Z3, Z1, Z1
-	VMULPS       Z3, Z2, Z2
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x32WeightedTile4(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x32WeightedTile4(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX      (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Z5
-	VMULPS       (R14), Z5, Z4
-	VADDPS       Z4, Z0, Z0
-	VMULPS       64(R14), Z5, Z4
-	VADDPS       Z4, Z1, Z1
-	VMULPS       128(R14), Z5, Z4
-	VADDPS       Z4, Z2, Z2
-	VMULPS       (R14)(R9*1), Z5, Z4
-	VADDPS       Z4, Z3, Z3
-	ADDQ         $0x04, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z4
-	VMULPS       Z4, Z0, Z0
-	VMULPS       Z4, Z1, Z1
-	VMULPS       Z4, Z2, Z2
-	VMULPS       Z4, Z3, Z3
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x32WeightedTile5(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x32WeightedTile5(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX      (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Z6
-	VMULPS       (R14), Z6, Z5
-	VADDPS       Z5, Z0, Z0
-	VMULPS       64(R14), Z6, Z5
-	VADDPS       Z5, Z1, Z1
-	VMULPS       128(R14), Z6, Z5
-	VADDPS       Z5, Z2, Z2
-	VMULPS       192(R14), Z6, Z5
-	VADDPS       Z5, Z3, Z3
-	VMULPS       (R14)(R9*1), Z6, Z5
-	VADDPS       Z5, Z4, Z4
-	ADDQ         $0x04, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z5
-	VMULPS       Z5, Z0, Z0
-	VMULPS       Z5, Z1, Z1
-	VMULPS       Z5, Z2, Z2
-	VMULPS       Z5, Z3, Z3
-	VMULPS       Z5, Z4, Z4
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x32WeightedTile6(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x32WeightedTile6(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX      (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Z7
-	VMULPS       (R14), Z7, Z6
-	VADDPS       Z6, Z0, Z0
-	VMULPS       64(R14), Z7, Z6
-	VADDPS       Z6, Z1, Z1
-	VMULPS       128(R14), Z7, Z6
-	VADDPS       Z6, Z2, Z2
-	VMULPS       192(R14), Z7, Z6
-	VADDPS       Z6, Z3, Z3
-	VMULPS       256(R14), Z7, Z6
-	VADDPS       Z6, Z4, Z4
-	VMULPS       (R14)(R9*1), Z7, Z6
-	VADDPS       Z6, Z5, Z5
-	ADDQ         $0x04, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z6
-	VMULPS       Z6, Z0, Z0
-	VMULPS       Z6, Z1, Z1
-	VMULPS       Z6, Z2, Z2
-	VMULPS       Z6, Z3, Z3
-	VMULPS       Z6, Z4, Z4
-	VMULPS       Z6, Z5, Z5
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x32WeightedTile7(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x32WeightedTile7(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	PREFETCHT0 384(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX      (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Z8
-	VMULPS       (R14), Z8, Z7
-	VADDPS       Z7, Z0, Z0
-	VMULPS       64(R14), Z8, Z7
-	VADDPS       Z7, Z1, Z1
-	VMULPS       128(R14), Z8, Z7
-	VADDPS       Z7, Z2, Z2
-	VMULPS       192(R14), Z8, Z7
-	VADDPS       Z7, Z3, Z3
-	VMULPS       256(R14), Z8, Z7
-	VADDPS       Z7, Z4, Z4
-	VMULPS       320(R14), Z8, Z7
-	VADDPS       Z7, Z5, Z5
-	VMULPS       (R14)(R9*1), Z8, Z7
-	VADDPS       Z7, Z6, Z6
-	ADDQ         $0x04, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z7
-	VMULPS       Z7, Z0, Z0
-	VMULPS       Z7, Z1, Z1
-	VMULPS       Z7, Z2, Z2
-	VMULPS       Z7, Z3, Z3
-	VMULPS       Z7, Z4, Z4
-	VMULPS       Z7, Z5, Z5
-	VMULPS       Z7, Z6, Z6
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, 320(R8)
-	VMOVUPS Z6, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x32WeightedTile8(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x32WeightedTile8(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	PREFETCHT0 384(R14)
-	PREFETCHT0 448(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX      (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Z9
-	VMULPS       (R14), Z9, Z8
-	VADDPS       Z8, Z0, Z0
-	VMULPS       64(R14), Z9, Z8
-	VADDPS       Z8, Z1, Z1
-	VMULPS       128(R14), Z9, Z8
-	VADDPS       Z8, Z2, Z2
-	VMULPS       192(R14), Z9, Z8
-	VADDPS       Z8, Z3, Z3
-	VMULPS       256(R14), Z9, Z8
-	VADDPS       Z8, Z4, Z4
-	VMULPS       320(R14), Z9, Z8
-	VADDPS       Z8, Z5, Z5
-	VMULPS       384(R14), Z9, Z8
-	VADDPS       Z8, Z6, Z6
-	VMULPS       (R14)(R9*1), Z9, Z8
-	VADDPS       Z8, Z7, Z7
-	ADDQ         $0x04, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z8
-	VMULPS       Z8, Z0, Z0
-	VMULPS       Z8, Z1, Z1
-	VMULPS       Z8, Z2, Z2
-	VMULPS       Z8, Z3, Z3
-	VMULPS       Z8, Z4, Z4
-	VMULPS       Z8, Z5, Z5
-	VMULPS       Z8, Z6, Z6
-	VMULPS       Z8, Z7, Z7
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, 320(R8)
-	VMOVUPS Z6, 384(R8)
-	VMOVUPS Z7, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x32WeightedTile9(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x32WeightedTile9(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	PREFETCHT0 384(R14)
-	PREFETCHT0 448(R14)
-	PREFETCHT0 512(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX      (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Z10
-	VMULPS       (R14), Z10, Z9
-	VADDPS       Z9, Z0, Z0
-	VMULPS       64(R14), Z10, Z9
-	VADDPS       Z9, Z1, Z1
-	VMULPS       128(R14), Z10, Z9
-	VADDPS       Z9, Z2, Z2
-	VMULPS       192(R14), Z10, Z9
-	VADDPS       Z9, Z3, Z3
-	VMULPS       256(R14), Z10, Z9
-	VADDPS       Z9, Z4, Z4
-	VMULPS       320(R14), Z10, Z9
-	VADDPS       Z9, Z5, Z5
-	VMULPS       384(R14), Z10, Z9
-	VADDPS       Z9, Z6, Z6
-	VMULPS       448(R14), Z10, Z9
-	VADDPS       Z9, Z7, Z7
-	VMULPS       (R14)(R9*1), Z10, Z9
-	VADDPS       Z9, Z8, Z8
-	ADDQ         $0x04, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z9
-	VMULPS       Z9, Z0, Z0
-	VMULPS       Z9, Z1, Z1
-	VMULPS       Z9, Z2, Z2
-	VMULPS       Z9, Z3, Z3
-	VMULPS       Z9, Z4, Z4
-	VMULPS       Z9, Z5, Z5
-	VMULPS       Z9, Z6, Z6
-	VMULPS       Z9, Z7, Z7
-	VMULPS       Z9, Z8, Z8
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, 320(R8)
-	VMOVUPS Z6, 384(R8)
-	VMOVUPS Z7, 448(R8)
-	VMOVUPS Z8, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x32WeightedTile10(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x32WeightedTile10(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	PREFETCHT0 384(R14)
-	PREFETCHT0 448(R14)
-	PREFETCHT0 512(R14)
-	PREFETCHT0 576(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX      (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Z11
-	VMULPS       (R14), Z11, Z10
-	VADDPS       Z10, Z0, Z0
-	VMULPS       64(R14), Z11, Z10
-	VADDPS       Z10, Z1, Z1
-	VMULPS       128(R14), Z11, Z10
-	VADDPS       Z10, Z2, Z2
-	VMULPS       192(R14), Z11, Z10
-	VADDPS       Z10, Z3, Z3
-	VMULPS       256(R14), Z11, Z10
-	VADDPS       Z10, Z4, Z4
-	VMULPS       320(R14), Z11, Z10
-	VADDPS       Z10, Z5, Z5
-	VMULPS       384(R14), Z11, Z10
-	VADDPS       Z10, Z6, Z6
-	VMULPS       448(R14), Z11, Z10
-	VADDPS       Z10, Z7, Z7
-	VMULPS       512(R14), Z11, Z10
-	VADDPS       Z10, Z8, Z8
-	VMULPS       (R14)(R9*1), Z11, Z10
-	VADDPS       Z10, Z9, Z9
-	ADDQ         $0x04, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z10
-	VMULPS       Z10, Z0, Z0
-	VMULPS       Z10, Z1, Z1
-	VMULPS       Z10, Z2, Z2
-	VMULPS       Z10, Z3, Z3
-	VMULPS       Z10, Z4, Z4
-	VMULPS       Z10, Z5, Z5
-	VMULPS       Z10, Z6, Z6
-	VMULPS       Z10, Z7, Z7
-	VMULPS       Z10, Z8, Z8
-	VMULPS       Z10, Z9, Z9
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, 320(R8)
-	VMOVUPS Z6, 384(R8)
-	VMOVUPS Z7, 448(R8)
-	VMOVUPS Z8, 512(R8)
-	VMOVUPS Z9, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x32WeightedTile11(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x32WeightedTile11(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	PREFETCHT0 384(R14)
-	PREFETCHT0 448(R14)
-	PREFETCHT0 512(R14)
-	PREFETCHT0 576(R14)
-	PREFETCHT0 640(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX      (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Z12
-	VMULPS       (R14), Z12, Z11
-	VADDPS       Z11, Z0, Z0
-	VMULPS       64(R14), Z12, Z11
-	VADDPS       Z11, Z1, Z1
-	VMULPS       128(R14), Z12, Z11
-	VADDPS       Z11, Z2, Z2
-	VMULPS       192(R14), Z12, Z11
-	VADDPS       Z11, Z3, Z3
-	VMULPS       256(R14), Z12, Z11
-	VADDPS       Z11, Z4, Z4
-	VMULPS       320(R14), Z12, Z11
-	VADDPS       Z11, Z5, Z5
-	VMULPS       384(R14), Z12, Z11
-	VADDPS       Z11, Z6, Z6
-	VMULPS       448(R14), Z12, Z11
-	VADDPS       Z11, Z7, Z7
-	VMULPS       512(R14), Z12, Z11
-	VADDPS       Z11, Z8, Z8
-	VMULPS       576(R14), Z12, Z11
-	VADDPS       Z11, Z9, Z9
-	VMULPS       (R14)(R9*1), Z12, Z11
-	VADDPS       Z11, Z10, Z10
-	ADDQ         $0x04, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z11
-	VMULPS       Z11, Z0, Z0
-	VMULPS       Z11, Z1, Z1
-	VMULPS       Z11, Z2, Z2
-	VMULPS       Z11, Z3, Z3
-	VMULPS       Z11, Z4, Z4
-	VMULPS       Z11, Z5, Z5
-	VMULPS       Z11, Z6, Z6
-	VMULPS       Z11, Z7, Z7
-	VMULPS       Z11, Z8, Z8
-	VMULPS       Z11, Z9, Z9
-	VMULPS       Z11, Z10, Z10
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, 320(R8)
-	VMOVUPS Z6, 384(R8)
-	VMOVUPS Z7, 448(R8)
-	VMOVUPS Z8, 512(R8)
-	VMOVUPS Z9, 576(R8)
-	VMOVUPS Z10, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x32WeightedTile12(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x32WeightedTile12(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	PREFETCHT0 384(R14)
-	PREFETCHT0 448(R14)
-	PREFETCHT0 512(R14)
-	PREFETCHT0 576(R14)
-	PREFETCHT0 640(R14)
-	PREFETCHT0 704(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX      (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Z13
-	VMULPS       (R14), Z13, Z12
-	VADDPS       Z12, Z0, Z0
-	VMULPS       64(R14), Z13, Z12
-	VADDPS       Z12, Z1, Z1
-	VMULPS       128(R14), Z13, Z12
-	VADDPS       Z12, Z2, Z2
-	VMULPS       192(R14), Z13, Z12
-	VADDPS       Z12, Z3, Z3
-	VMULPS       256(R14), Z13, Z12
-	VADDPS       Z12, Z4, Z4
-	VMULPS       320(R14), Z13, Z12
-	VADDPS       Z12, Z5, Z5
-	VMULPS       384(R14), Z13, Z12
-	VADDPS       Z12, Z6, Z6
-	VMULPS       448(R14), Z13, Z12
-	VADDPS       Z12, Z7, Z7
-	VMULPS       512(R14), Z13, Z12
-	VADDPS       Z12, Z8, Z8
-	VMULPS       576(R14), Z13, Z12
-	VADDPS       Z12, Z9, Z9
-	VMULPS       640(R14), Z13, Z12
-	VADDPS       Z12, Z10, Z10
-	VMULPS       (R14)(R9*1), Z13, Z12
-	VADDPS       Z12, Z11, Z11
-	ADDQ         $0x04, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z12
-	VMULPS       Z12, Z0, Z0
-	VMULPS       Z12, Z1, Z1
-	VMULPS       Z12, Z2, Z2
-	VMULPS       Z12, Z3, Z3
-	VMULPS       Z12, Z4, Z4
-	VMULPS       Z12, Z5, Z5
-	VMULPS       Z12, Z6, Z6
-	VMULPS       Z12, Z7, Z7
-	VMULPS       Z12, Z8, Z8
-	VMULPS       Z12, Z9, Z9
-	VMULPS       Z12, Z10, Z10
-	VMULPS       Z12, Z11, Z11
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, 320(R8)
-	VMOVUPS Z6, 384(R8)
-	VMOVUPS Z7, 448(R8)
-	VMOVUPS Z8, 512(R8)
-	VMOVUPS Z9, 576(R8)
-	VMOVUPS Z10, 640(R8)
-	VMOVUPS Z11, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x32WeightedTile13(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x32WeightedTile13(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	VXORPS Z12, Z12, Z12
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	PREFETCHT0 384(R14)
-	PREFETCHT0 448(R14)
-	PREFETCHT0 512(R14)
-	PREFETCHT0 576(R14)
-	PREFETCHT0 640(R14)
-	PREFETCHT0 704(R14)
-	PREFETCHT0 768(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX      (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Z14
-	VMULPS       (R14), Z14, Z13
-	VADDPS       Z13, Z0, Z0
-	VMULPS       64(R14), Z14, Z13
-	VADDPS       Z13, Z1, Z1
-	VMULPS       128(R14), Z14, Z13
-	VADDPS       Z13, Z2, Z2
-	VMULPS       192(R14), Z14, Z13
-	VADDPS       Z13, Z3, Z3
-	VMULPS       256(R14), Z14, Z13
-	VADDPS       Z13, Z4, Z4
-	VMULPS       320(R14), Z14, Z13
-	VADDPS       Z13, Z5, Z5
-	VMULPS       384(R14), Z14, Z13
-	VADDPS       Z13, Z6, Z6
-	VMULPS       448(R14), Z14, Z13
-	VADDPS       Z13, Z7, Z7
-	VMULPS       512(R14), Z14, Z13
-	VADDPS       Z13, Z8, Z8
-	VMULPS       576(R14), Z14, Z13
-	VADDPS       Z13, Z9, Z9
-	VMULPS       640(R14), Z14, Z13
-	VADDPS       Z13, Z10, Z10
-	VMULPS       704(R14), Z14, Z13
-	VADDPS       Z13, Z11, Z11
-	VMULPS       (R14)(R9*1), Z14, Z13
-	VADDPS       Z13, Z12, Z12
-	ADDQ         $0x04, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z13
-	VMULPS       Z13, Z0, Z0
-	VMULPS       Z13, Z1, Z1
-	VMULPS       Z13, Z2, Z2
-	VMULPS       Z13, Z3, Z3
-	VMULPS       Z13, Z4, Z4
-	VMULPS       Z13, Z5, Z5
-	VMULPS       Z13, Z6, Z6
-	VMULPS       Z13, Z7, Z7
-	VMULPS       Z13, Z8, Z8
-	VMULPS       Z13, Z9, Z9
-	VMULPS       Z13, Z10, Z10
-	VMULPS       Z13, Z11, Z11
-	VMULPS       Z13, Z12, Z12
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, 320(R8)
-	VMOVUPS Z6, 384(R8)
-	VMOVUPS Z7, 448(R8)
-	VMOVUPS Z8, 512(R8)
-	VMOVUPS Z9, 576(R8)
-	VMOVUPS Z10, 640(R8)
-	VMOVUPS Z11, 704(R8)
-	VMOVUPS Z12, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x32WeightedTile14(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x32WeightedTile14(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	VXORPS Z12, Z12, Z12
-	VXORPS Z13, Z13, Z13
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	PREFETCHT0 384(R14)
-	PREFETCHT0 448(R14)
-	PREFETCHT0 512(R14)
-	PREFETCHT0 576(R14)
-	PREFETCHT0 640(R14)
-	PREFETCHT0 704(R14)
-	PREFETCHT0 768(R14)
-	PREFETCHT0 832(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX      (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Z15
-	VMULPS       (R14), Z15, Z14
-	VADDPS       Z14, Z0, Z0
-	VMULPS       64(R14), Z15, Z14
-	VADDPS       Z14, Z1, Z1
-	VMULPS       128(R14), Z15, Z14
-	VADDPS       Z14, Z2, Z2
-	VMULPS       192(R14), Z15, Z14
-	VADDPS       Z14, Z3, Z3
-	VMULPS       256(R14), Z15, Z14
-	VADDPS       Z14, Z4, Z4
-	VMULPS       320(R14), Z15, Z14
-	VADDPS       Z14, Z5, Z5
-	VMULPS       384(R14), Z15, Z14
-	VADDPS       Z14, Z6, Z6
-	VMULPS       448(R14), Z15, Z14
-	VADDPS       Z14, Z7, Z7
-	VMULPS       512(R14), Z15, Z14
-	VADDPS       Z14, Z8, Z8
-	VMULPS       576(R14), Z15, Z14
-	VADDPS       Z14, Z9, Z9
-	VMULPS       640(R14), Z15, Z14
-	VADDPS       Z14, Z10, Z10
-	VMULPS       704(R14), Z15, Z14
-	VADDPS       Z14, Z11, Z11
-	VMULPS       768(R14), Z15, Z14
-	VADDPS       Z14, Z12, Z12
-	VMULPS       (R14)(R9*1), Z15, Z14
-	VADDPS       Z14, Z13, Z13
-	ADDQ         $0x04, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z14
-	VMULPS       Z14, Z0, Z0
-	VMULPS       Z14, Z1, Z1
-	VMULPS       Z14, Z2, Z2
-	VMULPS       Z14, Z3, Z3
-	VMULPS       Z14, Z4, Z4
-	VMULPS       Z14, Z5, Z5
-	VMULPS       Z14, Z6, Z6
-	VMULPS       Z14, Z7, Z7
-	VMULPS       Z14, Z8, Z8
-	VMULPS       Z14, Z9, Z9
-	VMULPS       Z14, Z10, Z10
-	VMULPS       Z14, Z11, Z11
-	VMULPS       Z14, Z12, Z12
-	VMULPS       Z14, Z13, Z13
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, 320(R8)
-	VMOVUPS Z6, 384(R8)
-	VMOVUPS Z7, 448(R8)
-	VMOVUPS Z8, 512(R8)
-	VMOVUPS Z9, 576(R8)
-	VMOVUPS Z10, 640(R8)
-	VMOVUPS Z11, 704(R8)
-	VMOVUPS Z12, 768(R8)
-	VMOVUPS Z13, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x32WeightedTile15(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x32WeightedTile15(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	VXORPS Z12, Z12, Z12
-	VXORPS Z13, Z13, Z13
-	VXORPS Z14, Z14, Z14
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	PREFETCHT0 384(R14)
-	PREFETCHT0 448(R14)
-	PREFETCHT0 512(R14)
-	PREFETCHT0 576(R14)
-	PREFETCHT0 640(R14)
-	PREFETCHT0 704(R14)
-	PREFETCHT0 768(R14)
-	PREFETCHT0 832(R14)
-	PREFETCHT0 896(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX      (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Z16
-	VMULPS       (R14), Z16, Z15
-	VADDPS       Z15, Z0, Z0
-	VMULPS       64(R14), Z16, Z15
-	VADDPS       Z15, Z1, Z1
-	VMULPS       128(R14), Z16, Z15
-	VADDPS       Z15, Z2, Z2
-	VMULPS       192(R14), Z16, Z15
-	VADDPS       Z15, Z3, Z3
-	VMULPS       256(R14), Z16, Z15
-	VADDPS       Z15, Z4, Z4
-	VMULPS       320(R14), Z16, Z15
-	VADDPS       Z15, Z5, Z5
-	VMULPS       384(R14), Z16, Z15
-	VADDPS       Z15, Z6, Z6
-	VMULPS       448(R14), Z16, Z15
-	VADDPS       Z15, Z7, Z7
-	VMULPS       512(R14), Z16, Z15
-	VADDPS       Z15, Z8, Z8
-	VMULPS       576(R14), Z16, Z15
-	VADDPS       Z15, Z9, Z9
-	VMULPS       640(R14), Z16, Z15
-	VADDPS       Z15, Z10, Z10
-	VMULPS       704(R14), Z16, Z15
-	VADDPS       Z15, Z11, Z11
-	VMULPS       768(R14), Z16, Z15
-	VADDPS       Z15, Z12, Z12
-	VMULPS       832(R14), Z16, Z15
-	VADDPS       Z15, Z13, Z13
-	VMULPS       (R14)(R9*1), Z16, Z15
-	VADDPS       Z15, Z14, Z14
-	ADDQ         $0x04, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z15
-	VMULPS       Z15, Z0, Z0
-	VMULPS       Z15, Z1, Z1
-	VMULPS       Z15, Z2, Z2
-	VMULPS       Z15, Z3, Z3
-	VMULPS       Z15, Z4, Z4
-	VMULPS       Z15, Z5, Z5
-	VMULPS       Z15, Z6, Z6
-	VMULPS       Z15, Z7, Z7
-	VMULPS       Z15, Z8, Z8
-	VMULPS       Z15, Z9, Z9
-	VMULPS       Z15, Z10, Z10
-	VMULPS       Z15, Z11, Z11
-	VMULPS       Z15, Z12, Z12
-	VMULPS       Z15, Z13, Z13
-	VMULPS       Z15, Z14, Z14
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, 320(R8)
-	VMOVUPS Z6, 384(R8)
-	VMOVUPS Z7, 448(R8)
-	VMOVUPS Z8, 512(R8)
-	VMOVUPS Z9, 576(R8)
-	VMOVUPS Z10, 640(R8)
-	VMOVUPS Z11, 704(R8)
-	VMOVUPS Z12, 768(R8)
-	VMOVUPS Z13, 832(R8)
-	VMOVUPS Z14, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x32WeightedTile16(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x32WeightedTile16(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*4), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*4), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	VXORPS Z12, Z12, Z12
-	VXORPS Z13, Z13, Z13
-	VXORPS Z14, Z14, Z14
-	VXORPS Z15, Z15, Z15
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVLQSX    (R13), R14
-	ADDQ       $0x04, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	PREFETCHT0 384(R14)
-	PREFETCHT0 448(R14)
-	PREFETCHT0 512(R14)
-	PREFETCHT0 576(R14)
-	PREFETCHT0 640(R14)
-	PREFETCHT0 704(R14)
-	PREFETCHT0 768(R14)
-	PREFETCHT0 832(R14)
-	PREFETCHT0 896(R14)
-	PREFETCHT0 960(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVLQSX      (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Z17
-	VMULPS       (R14), Z17, Z16
+	VMULPS       (R15)(R8*1), Z17, Z16
 	VADDPS       Z16, Z0, Z0
-	VMULPS       64(R14), Z17, Z16
-	VADDPS       Z16, Z1, Z1
-	VMULPS       128(R14), Z17, Z16
-	VADDPS       Z16, Z2, Z2
-	VMULPS       192(R14), Z17, Z16
-	VADDPS       Z16, Z3, Z3
-	VMULPS       256(R14), Z17, Z16
-	VADDPS       Z16, Z4, Z4
-	VMULPS       320(R14), Z17, Z16
-	VADDPS       Z16, Z5, Z5
-	VMULPS       384(R14), Z17, Z16
-	VADDPS       Z16, Z6, Z6
-	VMULPS       448(R14), Z17, Z16
-	VADDPS       Z16, Z7, Z7
-	VMULPS       512(R14), Z17, Z16
-	VADDPS       Z16, Z8, Z8
-	VMULPS       576(R14), Z17, Z16
-	VADDPS       Z16, Z9, Z9
-	VMULPS       640(R14), Z17, Z16
-	VADDPS       Z16, Z10, Z10
-	VMULPS       704(R14), Z17, Z16
-	VADDPS       Z16, Z11, Z11
-	VMULPS       768(R14), Z17, Z16
-	VADDPS       Z16, Z12, Z12
-	VMULPS       832(R14), Z17, Z16
-	VADDPS       Z16, Z13, Z13
-	VMULPS       896(R14), Z17, Z16
-	VADDPS       Z16, Z14, Z14
-	VMULPS       (R14)(R9*1), Z17, Z16
-	VADDPS       Z16, Z15, Z15
+	CMPQ         R12, R13
+	JLT          edge1
+	JMP          summed1
+
+without1:
+	VADDPS (R15)(R8*1), Z0, Z0
+	CMPQ   R12, R13
+	JLT    edge1
+
+summed1:
+	MOVQ         24(AX), R15
+	TESTQ        R15, R15
+	JZ           scaled1
+	VBROADCASTSS (R15)(CX*4), Z16
+	VMULPS       Z16, Z0, Z0
+
+scaled1:
+	VMOVUPS Z0, (DI)(R8*1)
+	ADDQ    64(AX), DI
+	INCQ    CX
+	CMPQ    CX, hi+16(FP)
+	JLT     row1
+	JMP     done
+
+tile2:
+row2:
+	MOVQ 32(AX), R15
+	CMPQ 88(AX), $0x00
+	JE   narrow25
+	MOVQ 8(R15)(CX*8), R13
+	JMP  loaded26
+
+narrow25:
+	MOVLQSX 4(R15)(CX*4), R13
+
+loaded26:
+	IMULQ  R10, R13
+	ADDQ   40(AX), R13
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	CMPQ   R12, R13
+	JGE    summed2
+
+edge2:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	TESTQ      R9, R9
+	JZ         aligned27
+	PREFETCHT0 (R15)(R9*1)
+
+aligned27:
+	MOVL         (R12), R15
+	ADDQ         R10, R12
+	IMULQ        BX, R15
+	ADDQ         DX, R15
+	TESTQ        R11, R11
+	JZ           without2
+	VBROADCASTSS (R11), Z17
 	ADDQ         $0x04, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z16
-	VMULPS       Z16, Z0, Z0
-	VMULPS       Z16, Z1, Z1
-	VMULPS       Z16, Z2, Z2
-	VMULPS       Z16, Z3, Z3
-	VMULPS       Z16, Z4, Z4
-	VMULPS       Z16, Z5, Z5
-	VMULPS       Z16, Z6, Z6
-	VMULPS       Z16, Z7, Z7
-	VMULPS       Z16, Z8, Z8
-	VMULPS       Z16, Z9, Z9
-	VMULPS       Z16, Z10, Z10
-	VMULPS       Z16, Z11, Z11
-	VMULPS       Z16, Z12, Z12
-	VMULPS       Z16, Z13, Z13
-	VMULPS       Z16, Z14, Z14
-	VMULPS       Z16, Z15, Z15
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, 320(R8)
-	VMOVUPS Z6, 384(R8)
-	VMOVUPS Z7, 448(R8)
-	VMOVUPS Z8, 512(R8)
-	VMOVUPS Z9, 576(R8)
-	VMOVUPS Z10, 640(R8)
-	VMOVUPS Z11, 704(R8)
-	VMOVUPS Z12, 768(R8)
-	VMOVUPS Z13, 832(R8)
-	VMOVUPS Z14, 896(R8)
-	VMOVUPS Z15, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x64Tile0(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x64Tile0(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R9
-	MOVL  96(AX), R10
-	KMOVW R10, K1
-	MOVQ  64(AX), R10
-	IMULQ CX, R10
-	ADDQ  R10, R8
-	MOVQ  32(AX), R13
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R13)(CX*8), R10
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R13)(CX*4), R10
-
-loaded2:
-	MOVQ 40(AX), R13
-	LEAQ (R13)(R10*8), R10
-	MOVQ R10, R12
-	ADDQ 72(AX), R12
-
-row:
-	MOVQ 32(AX), R13
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R13)(CX*8), R11
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R13)(CX*4), R11
-
-loaded4:
-	MOVQ   40(AX), R13
-	LEAQ   (R13)(R11*8), R11
-	VXORPS Z0, Z0, Z0
-	CMPQ   R10, R11
-	JGE    summed
-
-edge:
-	CMPQ       R12, DI
-	CMOVQHI    DI, R12
-	MOVQ       (R12), R13
-	ADDQ       $0x08, R12
-	IMULQ      SI, R13
-	ADDQ       BX, R13
-	PREFETCHT0 (R13)
-	TESTQ      R9, R9
-	JZ         aligned5
-	PREFETCHT0 (R13)(R9*1)
-
-aligned5:
-	MOVQ      (R10), R13
-	IMULQ     SI, R13
-	ADDQ      BX, R13
-	VMOVUPS.Z (R13), K1, Z1
-	VADDPS    Z1, Z0, Z0
-	ADDQ      $0x08, R10
-	CMPQ      R10, R11
-	JLT       edge
-
-summed:
-	MOVQ         24(AX), R13
-	TESTQ        R13, R13
-	JZ           store
-	VBROADCASTSS (R13)(CX*4), Z1
-	VMULPS       Z1, Z0, Z0
-
-store:
-	VMOVUPS Z0, K1, (R8)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x64Tile1(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x64Tile1(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R9
-	MOVQ  64(AX), R10
-	IMULQ CX, R10
-	ADDQ  R10, R8
-	MOVQ  32(AX), R13
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R13)(CX*8), R10
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R13)(CX*4), R10
-
-loaded2:
-	MOVQ 40(AX), R13
-	LEAQ (R13)(R10*8), R10
-	MOVQ R10, R12
-	ADDQ 72(AX), R12
-
-row:
-	MOVQ 32(AX), R13
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R13)(CX*8), R11
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R13)(CX*4), R11
-
-loaded4:
-	MOVQ   40(AX), R13
-	LEAQ   (R13)(R11*8), R11
-	VXORPS Z0, Z0, Z0
-	CMPQ   R10, R11
-	JGE    summed
-
-edge:
-	CMPQ       R12, DI
-	CMOVQHI    DI, R12
-	MOVQ       (R12), R13
-	ADDQ       $0x08, R12
-	IMULQ      SI, R13
-	ADDQ       BX, R13
-	PREFETCHT0 (R13)
-	TESTQ      R9, R9
-	JZ         aligned5
-	PREFETCHT0 (R13)(R9*1)
-
-aligned5:
-	MOVQ   (R10), R13
-	IMULQ  SI, R13
-	ADDQ   BX, R13
-	VADDPS (R13), Z0, Z0
-	ADDQ   $0x08, R10
-	CMPQ   R10, R11
-	JLT    edge
-
-summed:
-	MOVQ         24(AX), R13
-	TESTQ        R13, R13
-	JZ           store
-	VBROADCASTSS (R13)(CX*4), Z1
-	VMULPS       Z1, Z0, Z0
-
-store:
-	VMOVUPS Z0, (R8)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x64Tile2(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x64Tile2(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ   (R11), R14
-	IMULQ  SI, R14
-	ADDQ   BX, R14
-	VADDPS (R14), Z0, Z0
-	VADDPS (R14)(R9*1), Z1, Z1
-	ADDQ   $0x08, R11
-	CMPQ   R11, R12
-	JLT    edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z2
-	VMULPS       Z2, Z0, Z0
-	VMULPS       Z2, Z1, Z1
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x64Tile3(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x64Tile3(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ   (R11), R14
-	IMULQ  SI, R14
-	ADDQ   BX, R14
-	VADDPS (R14), Z0, Z0
-	VADDPS 64(R14), Z1, Z1
-	VADDPS (R14)(R9*1), Z2, Z2
-	ADDQ   $0x08, R11
-	CMPQ   R11, R12
-	JLT    edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z3
-	VMULPS       Z3, Z0, Z0
-	VMULPS       Z3, Z1, Z1
-	VMULPS       Z3, Z2, Z2
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x64Tile4(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x64Tile4(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ   (R11), R14
-	IMULQ  SI, R14
-	ADDQ   BX, R14
-	VADDPS (R14), Z0, Z0
-	VADDPS 64(R14), Z1, Z1
-	VADDPS 128(R14), Z2, Z2
-	VADDPS (R14)(R9*1), Z3, Z3
-	ADDQ   $0x08, R11
-	CMPQ   R11, R12
-	JLT    edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z4
-	VMULPS       Z4, Z0, Z0
-	VMULPS       Z4, Z1, Z1
-	VMULPS       Z4, Z2, Z2
-	VMULPS       Z4, Z3, Z3
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x64Tile5(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x64Tile5(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ   (R11), R14
-	IMULQ  SI, R14
-	ADDQ   BX, R14
-	VADDPS (R14), Z0, Z0
-	VADDPS 64(R14), Z1, Z1
-	VADDPS 128(R14), Z2, Z2
-	VADDPS 192(R14), Z3, Z3
-	VADDPS (R14)(R9*1), Z4, Z4
-	ADDQ   $0x08, R11
-	CMPQ   R11, R12
-	JLT    edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z5
-	VMULPS       Z5, Z0, Z0
-	VMULPS       Z5, Z1, Z1
-	VMULPS       Z5, Z2, Z2
-	VMULPS       Z5, Z3, Z3
-	VMULPS       Z5, Z4, Z4
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x64Tile6(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x64Tile6(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ   (R11), R14
-	IMULQ  SI, R14
-	ADDQ   BX, R14
-	VADDPS (R14), Z0, Z0
-	VADDPS 64(R14), Z1, Z1
-	VADDPS 128(R14), Z2, Z2
-	VADDPS 192(R14), Z3, Z3
-	VADDPS 256(R14), Z4, Z4
-	VADDPS (R14)(R9*1), Z5, Z5
-	ADDQ   $0x08, R11
-	CMPQ   R11, R12
-	JLT    edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z6
-	VMULPS       Z6, Z0, Z0
-	VMULPS       Z6, Z1, Z1
-	VMULPS       Z6, Z2, Z2
-	VMULPS       Z6, Z3, Z3
-	VMULPS       Z6, Z4, Z4
-	VMULPS       Z6, Z5, Z5
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x64Tile7(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x64Tile7(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	PREFETCHT0 384(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ   (R11), R14
-	IMULQ  SI, R14
-	ADDQ   BX, R14
-	VADDPS (R14), Z0, Z0
-	VADDPS 64(R14), Z1, Z1
-	VADDPS 128(R14), Z2, Z2
-	VADDPS 192(R14), Z3, Z3
-	VADDPS 256(R14), Z4, Z4
-	VADDPS 320(R14), Z5, Z5
-	VADDPS (R14)(R9*1), Z6, Z6
-	ADDQ   $0x08, R11
-	CMPQ   R11, R12
-	JLT    edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z7
-	VMULPS       Z7, Z0, Z0
-	VMULPS       Z7, Z1, Z1
-	VMULPS       Z7, Z2, Z2
-	VMULPS       Z7, Z3, Z3
-	VMULPS       Z7, Z4, Z4
-	VMULPS       Z7, Z5, Z5
-	VMULPS       Z7, Z6, Z6
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, 320(R8)
-	VMOVUPS Z6, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x64Tile8(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x64Tile8(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	PREFETCHT0 384(R14)
-	PREFETCHT0 448(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ   (R11), R14
-	IMULQ  SI, R14
-	ADDQ   BX, R14
-	VADDPS (R14), Z0, Z0
-	VADDPS 64(R14), Z1, Z1
-	VADDPS 128(R14), Z2, Z2
-	VADDPS 192(R14), Z3, Z3
-	VADDPS 256(R14), Z4, Z4
-	VADDPS 320(R14), Z5, Z5
-	VADDPS 384(R14), Z6, Z6
-	VADDPS (R14)(R9*1), Z7, Z7
-	ADDQ   $0x08, R11
-	CMPQ   R11, R12
-	JLT    edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z8
-	VMULPS       Z8, Z0, Z0
-	VMULPS       Z8, Z1, Z1
-	VMULPS       Z8, Z2, Z2
-	VMULPS       Z8, Z3, Z3
-	VMULPS       Z8, Z4, Z4
-	VMULPS       Z8, Z5, Z5
-	VMULPS       Z8, Z6, Z6
-	VMULPS       Z8, Z7, Z7
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, 320(R8)
-	VMOVUPS Z6, 384(R8)
-	VMOVUPS Z7, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x64Tile9(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x64Tile9(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	PREFETCHT0 384(R14)
-	PREFETCHT0 448(R14)
-	PREFETCHT0 512(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ   (R11), R14
-	IMULQ  SI, R14
-	ADDQ   BX, R14
-	VADDPS (R14), Z0, Z0
-	VADDPS 64(R14), Z1, Z1
-	VADDPS 128(R14), Z2, Z2
-	VADDPS 192(R14), Z3, Z3
-	VADDPS 256(R14), Z4, Z4
-	VADDPS 320(R14), Z5, Z5
-	VADDPS 384(R14), Z6, Z6
-	VADDPS 448(R14), Z7, Z7
-	VADDPS (R14)(R9*1), Z8, Z8
-	ADDQ   $0x08, R11
-	CMPQ   R11, R12
-	JLT    edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z9
-	VMULPS       Z9, Z0, Z0
-	VMULPS       Z9, Z1, Z1
-	VMULPS       Z9, Z2, Z2
-	VMULPS       Z9, Z3, Z3
-	VMULPS       Z9, Z4, Z4
-	VMULPS       Z9, Z5, Z5
-	VMULPS       Z9, Z6, Z6
-	VMULPS       Z9, Z7, Z7
-	VMULPS       Z9, Z8, Z8
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, 320(R8)
-	VMOVUPS Z6, 384(R8)
-	VMOVUPS Z7, 448(R8)
-	VMOVUPS Z8, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x64Tile10(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x64Tile10(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	PREFETCHT0 384(R14)
-	PREFETCHT0 448(R14)
-	PREFETCHT0 512(R14)
-	PREFETCHT0 576(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ   (R11), R14
-	IMULQ  SI, R14
-	ADDQ   BX, R14
-	VADDPS (R14), Z0, Z0
-	VADDPS 64(R14), Z1, Z1
-	VADDPS 128(R14), Z2, Z2
-	VADDPS 192(R14), Z3, Z3
-	VADDPS 256(R14), Z4, Z4
-	VADDPS 320(R14), Z5, Z5
-	VADDPS 384(R14), Z6, Z6
-	VADDPS 448(R14), Z7, Z7
-	VADDPS 512(R14), Z8, Z8
-	VADDPS (R14)(R9*1), Z9, Z9
-	ADDQ   $0x08, R11
-	CMPQ   R11, R12
-	JLT    edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z10
-	VMULPS       Z10, Z0, Z0
-	VMULPS       Z10, Z1, Z1
-	VMULPS       Z10, Z2, Z2
-	VMULPS       Z10, Z3, Z3
-	VMULPS       Z10, Z4, Z4
-	VMULPS       Z10, Z5, Z5
-	VMULPS       Z10, Z6, Z6
-	VMULPS       Z10, Z7, Z7
-	VMULPS       Z10, Z8, Z8
-	VMULPS       Z10, Z9, Z9
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, 320(R8)
-	VMOVUPS Z6, 384(R8)
-	VMOVUPS Z7, 448(R8)
-	VMOVUPS Z8, 512(R8)
-	VMOVUPS Z9, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x64Tile11(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x64Tile11(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	PREFETCHT0 384(R14)
-	PREFETCHT0 448(R14)
-	PREFETCHT0 512(R14)
-	PREFETCHT0 576(R14)
-	PREFETCHT0 640(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ   (R11), R14
-	IMULQ  SI, R14
-	ADDQ   BX, R14
-	VADDPS (R14), Z0, Z0
-	VADDPS 64(R14), Z1, Z1
-	VADDPS 128(R14), Z2, Z2
-	VADDPS 192(R14), Z3, Z3
-	VADDPS 256(R14), Z4, Z4
-	VADDPS 320(R14), Z5, Z5
-	VADDPS 384(R14), Z6, Z6
-	VADDPS 448(R14), Z7, Z7
-	VADDPS 512(R14), Z8, Z8
-	VADDPS 576(R14), Z9, Z9
-	VADDPS (R14)(R9*1), Z10, Z10
-	ADDQ   $0x08, R11
-	CMPQ   R11, R12
-	JLT    edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z11
-	VMULPS       Z11, Z0, Z0
-	VMULPS       Z11, Z1, Z1
-	VMULPS       Z11, Z2, Z2
-	VMULPS       Z11, Z3, Z3
-	VMULPS       Z11, Z4, Z4
-	VMULPS       Z11, Z5, Z5
-	VMULPS       Z11, Z6, Z6
-	VMULPS       Z11, Z7, Z7
-	VMULPS       Z11, Z8, Z8
-	VMULPS       Z11, Z9, Z9
-	VMULPS       Z11, Z10, Z10
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, 320(R8)
-	VMOVUPS Z6, 384(R8)
-	VMOVUPS Z7, 448(R8)
-	VMOVUPS Z8, 512(R8)
-	VMOVUPS Z9, 576(R8)
-	VMOVUPS Z10, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x64Tile12(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x64Tile12(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	PREFETCHT0 384(R14)
-	PREFETCHT0 448(R14)
-	PREFETCHT0 512(R14)
-	PREFETCHT0 576(R14)
-	PREFETCHT0 640(R14)
-	PREFETCHT0 704(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ   (R11), R14
-	IMULQ  SI, R14
-	ADDQ   BX, R14
-	VADDPS (R14), Z0, Z0
-	VADDPS 64(R14), Z1, Z1
-	VADDPS 128(R14), Z2, Z2
-	VADDPS 192(R14), Z3, Z3
-	VADDPS 256(R14), Z4, Z4
-	VADDPS 320(R14), Z5, Z5
-	VADDPS 384(R14), Z6, Z6
-	VADDPS 448(R14), Z7, Z7
-	VADDPS 512(R14), Z8, Z8
-	VADDPS 576(R14), Z9, Z9
-	VADDPS 640(R14), Z10, Z10
-	VADDPS (R14)(R9*1), Z11, Z11
-	ADDQ   $0x08, R11
-	CMPQ   R11, R12
-	JLT    edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z12
-	VMULPS       Z12, Z0, Z0
-	VMULPS       Z12, Z1, Z1
-	VMULPS       Z12, Z2, Z2
-	VMULPS       Z12, Z3, Z3
-	VMULPS       Z12, Z4, Z4
-	VMULPS       Z12, Z5, Z5
-	VMULPS       Z12, Z6, Z6
-	VMULPS       Z12, Z7, Z7
-	VMULPS       Z12, Z8, Z8
-	VMULPS       Z12, Z9, Z9
-	VMULPS       Z12, Z10, Z10
-	VMULPS       Z12, Z11, Z11
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, 320(R8)
-	VMOVUPS Z6, 384(R8)
-	VMOVUPS Z7, 448(R8)
-	VMOVUPS Z8, 512(R8)
-	VMOVUPS Z9, 576(R8)
-	VMOVUPS Z10, 640(R8)
-	VMOVUPS Z11, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x64Tile13(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x64Tile13(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	VXORPS Z12, Z12, Z12
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	PREFETCHT0 384(R14)
-	PREFETCHT0 448(R14)
-	PREFETCHT0 512(R14)
-	PREFETCHT0 576(R14)
-	PREFETCHT0 640(R14)
-	PREFETCHT0 704(R14)
-	PREFETCHT0 768(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ   (R11), R14
-	IMULQ  SI, R14
-	ADDQ   BX, R14
-	VADDPS (R14), Z0, Z0
-	VADDPS 64(R14), Z1, Z1
-	VADDPS 128(R14), Z2, Z2
-	VADDPS 192(R14), Z3, Z3
-	VADDPS 256(R14), Z4, Z4
-	VADDPS 320(R14), Z5, Z5
-	VADDPS 384(R14), Z6, Z6
-	VADDPS 448(R14), Z7, Z7
-	VADDPS 512(R14), Z8, Z8
-	VADDPS 576(R14), Z9, Z9
-	VADDPS 640(R14), Z10, Z10
-	VADDPS 704(R14), Z11, Z11
-	VADDPS (R14)(R9*1), Z12, Z12
-	ADDQ   $0x08, R11
-	CMPQ   R11, R12
-	JLT    edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z13
-	VMULPS       Z13, Z0, Z0
-	VMULPS       Z13, Z1, Z1
-	VMULPS       Z13, Z2, Z2
-	VMULPS       Z13, Z3, Z3
-	VMULPS       Z13, Z4, Z4
-	VMULPS       Z13, Z5, Z5
-	VMULPS       Z13, Z6, Z6
-	VMULPS       Z13, Z7, Z7
-	VMULPS       Z13, Z8, Z8
-	VMULPS       Z13, Z9, Z9
-	VMULPS       Z13, Z10, Z10
-	VMULPS       Z13, Z11, Z11
-	VMULPS       Z13, Z12, Z12
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, 320(R8)
-	VMOVUPS Z6, 384(R8)
-	VMOVUPS Z7, 448(R8)
-	VMOVUPS Z8, 512(R8)
-	VMOVUPS Z9, 576(R8)
-	VMOVUPS Z10, 640(R8)
-	VMOVUPS Z11, 704(R8)
-	VMOVUPS Z12, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x64Tile14(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x64Tile14(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	VXORPS Z12, Z12, Z12
-	VXORPS Z13, Z13, Z13
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	PREFETCHT0 384(R14)
-	PREFETCHT0 448(R14)
-	PREFETCHT0 512(R14)
-	PREFETCHT0 576(R14)
-	PREFETCHT0 640(R14)
-	PREFETCHT0 704(R14)
-	PREFETCHT0 768(R14)
-	PREFETCHT0 832(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ   (R11), R14
-	IMULQ  SI, R14
-	ADDQ   BX, R14
-	VADDPS (R14), Z0, Z0
-	VADDPS 64(R14), Z1, Z1
-	VADDPS 128(R14), Z2, Z2
-	VADDPS 192(R14), Z3, Z3
-	VADDPS 256(R14), Z4, Z4
-	VADDPS 320(R14), Z5, Z5
-	VADDPS 384(R14), Z6, Z6
-	VADDPS 448(R14), Z7, Z7
-	VADDPS 512(R14), Z8, Z8
-	VADDPS 576(R14), Z9, Z9
-	VADDPS 640(R14), Z10, Z10
-	VADDPS 704(R14), Z11, Z11
-	VADDPS 768(R14), Z12, Z12
-	VADDPS (R14)(R9*1), Z13, Z13
-	ADDQ   $0x08, R11
-	CMPQ   R11, R12
-	JLT    edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z14
-	VMULPS       Z14, Z0, Z0
-	VMULPS       Z14, Z1, Z1
-	VMULPS       Z14, Z2, Z2
-	VMULPS       Z14, Z3, Z3
-	VMULPS       Z14, Z4, Z4
-	VMULPS       Z14, Z5, Z5
-	VMULPS       Z14, Z6, Z6
-	VMULPS       Z14, Z7, Z7
-	VMULPS       Z14, Z8, Z8
-	VMULPS       Z14, Z9, Z9
-	VMULPS       Z14, Z10, Z10
-	VMULPS       Z14, Z11, Z11
-	VMULPS       Z14, Z12, Z12
-	VMULPS       Z14, Z13, Z13
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, 320(R8)
-	VMOVUPS Z6, 384(R8)
-	VMOVUPS Z7, 448(R8)
-	VMOVUPS Z8, 512(R8)
-	VMOVUPS Z9, 576(R8)
-	VMOVUPS Z10, 640(R8)
-	VMOVUPS Z11, 704(R8)
-	VMOVUPS Z12, 768(R8)
-	VMOVUPS Z13, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x64Tile15(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x64Tile15(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	VXORPS Z12, Z12, Z12
-	VXORPS Z13, Z13, Z13
-	VXORPS Z14, Z14, Z14
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	PREFETCHT0 384(R14)
-	PREFETCHT0 448(R14)
-	PREFETCHT0 512(R14)
-	PREFETCHT0 576(R14)
-	PREFETCHT0 640(R14)
-	PREFETCHT0 704(R14)
-	PREFETCHT0 768(R14)
-	PREFETCHT0 832(R14)
-	PREFETCHT0 896(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ   (R11), R14
-	IMULQ  SI, R14
-	ADDQ   BX, R14
-	VADDPS (R14), Z0, Z0
-	VADDPS 64(R14), Z1, Z1
-	VADDPS 128(R14), Z2, Z2
-	VADDPS 192(R14), Z3, Z3
-	VADDPS 256(R14), Z4, Z4
-	VADDPS 320(R14), Z5, Z5
-	VADDPS 384(R14), Z6, Z6
-	VADDPS 448(R14), Z7, Z7
-	VADDPS 512(R14), Z8, Z8
-	VADDPS 576(R14), Z9, Z9
-	VADDPS 640(R14), Z10, Z10
-	VADDPS 704(R14), Z11, Z11
-	VADDPS 768(R14), Z12, Z12
-	VADDPS 832(R14), Z13, Z13
-	VADDPS (R14)(R9*1), Z14, Z14
-	ADDQ   $0x08, R11
-	CMPQ   R11, R12
-	JLT    edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z15
-	VMULPS       Z15, Z0, Z0
-	VMULPS       Z15, Z1, Z1
-	VMULPS       Z15, Z2, Z2
-	VMULPS       Z15, Z3, Z3
-	VMULPS       Z15, Z4, Z4
-	VMULPS       Z15, Z5, Z5
-	VMULPS       Z15, Z6, Z6
-	VMULPS       Z15, Z7, Z7
-	VMULPS       Z15, Z8, Z8
-	VMULPS       Z15, Z9, Z9
-	VMULPS       Z15, Z10, Z10
-	VMULPS       Z15, Z11, Z11
-	VMULPS       Z15, Z12, Z12
-	VMULPS       Z15, Z13, Z13
-	VMULPS       Z15, Z14, Z14
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, 320(R8)
-	VMOVUPS Z6, 384(R8)
-	VMOVUPS Z7, 448(R8)
-	VMOVUPS Z8, 512(R8)
-	VMOVUPS Z9, 576(R8)
-	VMOVUPS Z10, 640(R8)
-	VMOVUPS Z11, 704(R8)
-	VMOVUPS Z12, 768(R8)
-	VMOVUPS Z13, 832(R8)
-	VMOVUPS Z14, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x64Tile16(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x64Tile16(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	VXORPS Z12, Z12, Z12
-	VXORPS Z13, Z13, Z13
-	VXORPS Z14, Z14, Z14
-	VXORPS Z15, Z15, Z15
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	PREFETCHT0 384(R14)
-	PREFETCHT0 448(R14)
-	PREFETCHT0 512(R14)
-	PREFETCHT0 576(R14)
-	PREFETCHT0 640(R14)
-	PREFETCHT0 704(R14)
-	PREFETCHT0 768(R14)
-	PREFETCHT0 832(R14)
-	PREFETCHT0 896(R14)
-	PREFETCHT0 960(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ   (R11), R14
-	IMULQ  SI, R14
-	ADDQ   BX, R14
-	VADDPS (R14), Z0, Z0
-	VADDPS 64(R14), Z1, Z1
-	VADDPS 128(R14), Z2, Z2
-	VADDPS 192(R14), Z3, Z3
-	VADDPS 256(R14), Z4, Z4
-	VADDPS 320(R14), Z5, Z5
-	VADDPS 384(R14), Z6, Z6
-	VADDPS 448(R14), Z7, Z7
-	VADDPS 512(R14), Z8, Z8
-	VADDPS 576(R14), Z9, Z9
-	VADDPS 640(R14), Z10, Z10
-	VADDPS 704(R14), Z11, Z11
-	VADDPS 768(R14), Z12, Z12
-	VADDPS 832(R14), Z13, Z13
-	VADDPS 896(R14), Z14, Z14
-	VADDPS (R14)(R9*1), Z15, Z15
-	ADDQ   $0x08, R11
-	CMPQ   R11, R12
-	JLT    edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z16
-	VMULPS       Z16, Z0, Z0
-	VMULPS       Z16, Z1, Z1
-	VMULPS       Z16, Z2, Z2
-	VMULPS       Z16, Z3, Z3
-	VMULPS       Z16, Z4, Z4
-	VMULPS       Z16, Z5, Z5
-	VMULPS       Z16, Z6, Z6
-	VMULPS       Z16, Z7, Z7
-	VMULPS       Z16, Z8, Z8
-	VMULPS       Z16, Z9, Z9
-	VMULPS       Z16, Z10, Z10
-	VMULPS       Z16, Z11, Z11
-	VMULPS       Z16, Z12, Z12
-	VMULPS       Z16, Z13, Z13
-	VMULPS       Z16, Z14, Z14
-	VMULPS       Z16, Z15, Z15
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, 320(R8)
-	VMOVUPS Z6, 384(R8)
-	VMOVUPS Z7, 448(R8)
-	VMOVUPS Z8, 512(R8)
-	VMOVUPS Z9, 576(R8)
-	VMOVUPS Z10, 640(R8)
-	VMOVUPS Z11, 704(R8)
-	VMOVUPS Z12, 768(R8)
-	VMOVUPS Z13, 832(R8)
-	VMOVUPS Z14, 896(R8)
-	VMOVUPS Z15, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x64WeightedTile0(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x64WeightedTile0(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R9
-	MOVL  96(AX), R10
-	KMOVW R10, K1
-	MOVQ  64(AX), R10
-	IMULQ CX, R10
-	ADDQ  R10, R8
-	MOVQ  32(AX), R13
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R13)(CX*8), R10
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R13)(CX*4), R10
-
-loaded2:
-	MOVQ 16(AX), R14
-	LEAQ (R14)(R10*4), R14
-	MOVQ 40(AX), R13
-	LEAQ (R13)(R10*8), R10
-	MOVQ R10, R12
-	ADDQ 72(AX), R12
-
-row:
-	MOVQ 32(AX), R13
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R13)(CX*8), R11
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R13)(CX*4), R11
-
-loaded4:
-	MOVQ   40(AX), R13
-	LEAQ   (R13)(R11*8), R11
-	VXORPS Z0, Z0, Z0
-	CMPQ   R10, R11
-	JGE    summed
-
-edge:
-	CMPQ       R12, DI
-	CMOVQHI    DI, R12
-	MOVQ       (R12), R13
-	ADDQ       $0x08, R12
-	IMULQ      SI, R13
-	ADDQ       BX, R13
-	PREFETCHT0 (R13)
-	TESTQ      R9, R9
-	JZ         aligned5
-	PREFETCHT0 (R13)(R9*1)
-
-aligned5:
-	MOVQ         (R10), R13
-	IMULQ        SI, R13
-	ADDQ         BX, R13
-	VBROADCASTSS (R14), Z2
-	VMOVUPS.Z    (R13), K1, Z1
-	VMULPS       Z1, Z2, Z1
-	VADDPS       Z1, Z0, Z0
-	ADDQ         $0x08, R10
-	ADDQ         $0x04, R14
-	CMPQ         R10, R11
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R13
-	TESTQ        R13, R13
-	JZ           store
-	VBROADCASTSS (R13)(CX*4), Z1
-	VMULPS       Z1, Z0, Z0
-
-store:
-	VMOVUPS Z0, K1, (R8)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x64WeightedTile1(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x64WeightedTile1(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R9
-	MOVQ  64(AX), R10
-	IMULQ CX, R10
-	ADDQ  R10, R8
-	MOVQ  32(AX), R13
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R13)(CX*8), R10
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R13)(CX*4), R10
-
-loaded2:
-	MOVQ 16(AX), R14
-	LEAQ (R14)(R10*4), R14
-	MOVQ 40(AX), R13
-	LEAQ (R13)(R10*8), R10
-	MOVQ R10, R12
-	ADDQ 72(AX), R12
-
-row:
-	MOVQ 32(AX), R13
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R13)(CX*8), R11
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R13)(CX*4), R11
-
-loaded4:
-	MOVQ   40(AX), R13
-	LEAQ   (R13)(R11*8), R11
-	VXORPS Z0, Z0, Z0
-	CMPQ   R10, R11
-	JGE    summed
-
-edge:
-	CMPQ       R12, DI
-	CMOVQHI    DI, R12
-	MOVQ       (R12), R13
-	ADDQ       $0x08, R12
-	IMULQ      SI, R13
-	ADDQ       BX, R13
-	PREFETCHT0 (R13)
-	TESTQ      R9, R9
-	JZ         aligned5
-	PREFETCHT0 (R13)(R9*1)
-
-aligned5:
-	MOVQ         (R10), R13
-	IMULQ        SI, R13
-	ADDQ         BX, R13
-	VBROADCASTSS (R14), Z1
-	VMULPS       (R13), Z1, Z1
-	VADDPS       Z1, Z0, Z0
-	ADDQ         $0x08, R10
-	ADDQ         $0x04, R14
-	CMPQ         R10, R11
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R13
-	TESTQ        R13, R13
-	JZ           store
-	VBROADCASTSS (R13)(CX*4), Z1
-	VMULPS       Z1, Z0, Z0
-
-store:
-	VMOVUPS Z0, (R8)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x64WeightedTile2(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x64WeightedTile2(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ         (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Z3
-	VMULPS       (R14), Z3, Z2
-	VADDPS       Z2, Z0, Z0
-	VMULPS       (R14)(R9*1), Z3, Z2
-	VADDPS       Z2, Z1, Z1
-	ADDQ         $0x08, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z2
-	VMULPS       Z2, Z0, Z0
-	VMULPS       Z2, Z1, Z1
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x64WeightedTile3(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x64WeightedTile3(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ         (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Z4
-	VMULPS       (R14), Z4, Z3
-	VADDPS       Z3, Z0, Z0
-	VMULPS       64(R14), Z4, Z3
-	VADDPS       Z3, Z1, Z1
-	VMULPS       (R14)(R9*1), Z4, Z3
-	VADDPS       Z3, Z2, Z2
-	ADDQ         $0x08, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z3
-	VMULPS       Z3, Z0, Z0
-	VMULPS       Z3, Z1, Z1
-	VMULPS       Z3, Z2, Z2
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x64WeightedTile4(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x64WeightedTile4(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ         (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Z5
-	VMULPS       (R14), Z5, Z4
-	VADDPS       Z4, Z0, Z0
-	VMULPS       64(R14), Z5, Z4
-	VADDPS       Z4, Z1, Z1
-	VMULPS       128(R14), Z5, Z4
-	VADDPS       Z4, Z2, Z2
-	VMULPS       (R14)(R9*1), Z5, Z4
-	VADDPS       Z4, Z3, Z3
-	ADDQ         $0x08, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z4
-	VMULPS       Z4, Z0, Z0
-	VMULPS       Z4, Z1, Z1
-	VMULPS       Z4, Z2, Z2
-	VMULPS       Z4, Z3, Z3
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x64WeightedTile5(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x64WeightedTile5(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ         (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Z6
-	VMULPS       (R14), Z6, Z5
-	VADDPS       Z5, Z0, Z0
-	VMULPS       64(R14), Z6, Z5
-	VADDPS       Z5, Z1, Z1
-	VMULPS       128(R14), Z6, Z5
-	VADDPS       Z5, Z2, Z2
-	VMULPS       192(R14), Z6, Z5
-	VADDPS       Z5, Z3, Z3
-	VMULPS       (R14)(R9*1), Z6, Z5
-	VADDPS       Z5, Z4, Z4
-	ADDQ         $0x08, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z5
-	VMULPS       Z5, Z0, Z0
-	VMULPS       Z5, Z1, Z1
-	VMULPS       Z5, Z2, Z2
-	VMULPS       Z5, Z3, Z3
-	VMULPS       Z5, Z4, Z4
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x64WeightedTile6(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x64WeightedTile6(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ         (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Z7
-	VMULPS       (R14), Z7, Z6
-	VADDPS       Z6, Z0, Z0
-	VMULPS       64(R14), Z7, Z6
-	VADDPS       Z6, Z1, Z1
-	VMULPS       128(R14), Z7, Z6
-	VADDPS       Z6, Z2, Z2
-	VMULPS       192(R14), Z7, Z6
-	VADDPS       Z6, Z3, Z3
-	VMULPS       256(R14), Z7, Z6
-	VADDPS       Z6, Z4, Z4
-	VMULPS       (R14)(R9*1), Z7, Z6
-	VADDPS       Z6, Z5, Z5
-	ADDQ         $0x08, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z6
-	VMULPS       Z6, Z0, Z0
-	VMULPS       Z6, Z1, Z1
-	VMULPS       Z6, Z2, Z2
-	VMULPS       Z6, Z3, Z3
-	VMULPS       Z6, Z4, Z4
-	VMULPS       Z6, Z5, Z5
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x64WeightedTile7(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x64WeightedTile7(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	PREFETCHT0 384(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ         (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Z8
-	VMULPS       (R14), Z8, Z7
-	VADDPS       Z7, Z0, Z0
-	VMULPS       64(R14), Z8, Z7
-	VADDPS       Z7, Z1, Z1
-	VMULPS       128(R14), Z8, Z7
-	VADDPS       Z7, Z2, Z2
-	VMULPS       192(R14), Z8, Z7
-	VADDPS       Z7, Z3, Z3
-	VMULPS       256(R14), Z8, Z7
-	VADDPS       Z7, Z4, Z4
-	VMULPS       320(R14), Z8, Z7
-	VADDPS       Z7, Z5, Z5
-	VMULPS       (R14)(R9*1), Z8, Z7
-	VADDPS       Z7, Z6, Z6
-	ADDQ         $0x08, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z7
-	VMULPS       Z7, Z0, Z0
-	VMULPS       Z7, Z1, Z1
-	VMULPS       Z7, Z2, Z2
-	VMULPS       Z7, Z3, Z3
-	VMULPS       Z7, Z4, Z4
-	VMULPS       Z7, Z5, Z5
-	VMULPS       Z7, Z6, Z6
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, 320(R8)
-	VMOVUPS Z6, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x64WeightedTile8(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x64WeightedTile8(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	PREFETCHT0 384(R14)
-	PREFETCHT0 448(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ         (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Z9
-	VMULPS       (R14), Z9, Z8
-	VADDPS       Z8, Z0, Z0
-	VMULPS       64(R14), Z9, Z8
-	VADDPS       Z8, Z1, Z1
-	VMULPS       128(R14), Z9, Z8
-	VADDPS       Z8, Z2, Z2
-	VMULPS       192(R14), Z9, Z8
-	VADDPS       Z8, Z3, Z3
-	VMULPS       256(R14), Z9, Z8
-	VADDPS       Z8, Z4, Z4
-	VMULPS       320(R14), Z9, Z8
-	VADDPS       Z8, Z5, Z5
-	VMULPS       384(R14), Z9, Z8
-	VADDPS       Z8, Z6, Z6
-	VMULPS       (R14)(R9*1), Z9, Z8
-	VADDPS       Z8, Z7, Z7
-	ADDQ         $0x08, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z8
-	VMULPS       Z8, Z0, Z0
-	VMULPS       Z8, Z1, Z1
-	VMULPS       Z8, Z2, Z2
-	VMULPS       Z8, Z3, Z3
-	VMULPS       Z8, Z4, Z4
-	VMULPS       Z8, Z5, Z5
-	VMULPS       Z8, Z6, Z6
-	VMULPS       Z8, Z7, Z7
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, 320(R8)
-	VMOVUPS Z6, 384(R8)
-	VMOVUPS Z7, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x64WeightedTile9(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x64WeightedTile9(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	PREFETCHT0 384(R14)
-	PREFETCHT0 448(R14)
-	PREFETCHT0 512(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ         (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Z10
-	VMULPS       (R14), Z10, Z9
-	VADDPS       Z9, Z0, Z0
-	VMULPS       64(R14), Z10, Z9
-	VADDPS       Z9, Z1, Z1
-	VMULPS       128(R14), Z10, Z9
-	VADDPS       Z9, Z2, Z2
-	VMULPS       192(R14), Z10, Z9
-	VADDPS       Z9, Z3, Z3
-	VMULPS       256(R14), Z10, Z9
-	VADDPS       Z9, Z4, Z4
-	VMULPS       320(R14), Z10, Z9
-	VADDPS       Z9, Z5, Z5
-	VMULPS       384(R14), Z10, Z9
-	VADDPS       Z9, Z6, Z6
-	VMULPS       448(R14), Z10, Z9
-	VADDPS       Z9, Z7, Z7
-	VMULPS       (R14)(R9*1), Z10, Z9
-	VADDPS       Z9, Z8, Z8
-	ADDQ         $0x08, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z9
-	VMULPS       Z9, Z0, Z0
-	VMULPS       Z9, Z1, Z1
-	VMULPS       Z9, Z2, Z2
-	VMULPS       Z9, Z3, Z3
-	VMULPS       Z9, Z4, Z4
-	VMULPS       Z9, Z5, Z5
-	VMULPS       Z9, Z6, Z6
-	VMULPS       Z9, Z7, Z7
-	VMULPS       Z9, Z8, Z8
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, 320(R8)
-	VMOVUPS Z6, 384(R8)
-	VMOVUPS Z7, 448(R8)
-	VMOVUPS Z8, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x64WeightedTile10(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x64WeightedTile10(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	PREFETCHT0 384(R14)
-	PREFETCHT0 448(R14)
-	PREFETCHT0 512(R14)
-	PREFETCHT0 576(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ         (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Z11
-	VMULPS       (R14), Z11, Z10
-	VADDPS       Z10, Z0, Z0
-	VMULPS       64(R14), Z11, Z10
-	VADDPS       Z10, Z1, Z1
-	VMULPS       128(R14), Z11, Z10
-	VADDPS       Z10, Z2, Z2
-	VMULPS       192(R14), Z11, Z10
-	VADDPS       Z10, Z3, Z3
-	VMULPS       256(R14), Z11, Z10
-	VADDPS       Z10, Z4, Z4
-	VMULPS       320(R14), Z11, Z10
-	VADDPS       Z10, Z5, Z5
-	VMULPS       384(R14), Z11, Z10
-	VADDPS       Z10, Z6, Z6
-	VMULPS       448(R14), Z11, Z10
-	VADDPS       Z10, Z7, Z7
-	VMULPS       512(R14), Z11, Z10
-	VADDPS       Z10, Z8, Z8
-	VMULPS       (R14)(R9*1), Z11, Z10
-	VADDPS       Z10, Z9, Z9
-	ADDQ         $0x08, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z10
-	VMULPS       Z10, Z0, Z0
-	VMULPS       Z10, Z1, Z1
-	VMULPS       Z10, Z2, Z2
-	VMULPS       Z10, Z3, Z3
-	VMULPS       Z10, Z4, Z4
-	VMULPS       Z10, Z5, Z5
-	VMULPS       Z10, Z6, Z6
-	VMULPS       Z10, Z7, Z7
-	VMULPS       Z10, Z8, Z8
-	VMULPS       Z10, Z9, Z9
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, 320(R8)
-	VMOVUPS Z6, 384(R8)
-	VMOVUPS Z7, 448(R8)
-	VMOVUPS Z8, 512(R8)
-	VMOVUPS Z9, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x64WeightedTile11(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x64WeightedTile11(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	PREFETCHT0 384(R14)
-	PREFETCHT0 448(R14)
-	PREFETCHT0 512(R14)
-	PREFETCHT0 576(R14)
-	PREFETCHT0 640(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ         (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Z12
-	VMULPS       (R14), Z12, Z11
-	VADDPS       Z11, Z0, Z0
-	VMULPS       64(R14), Z12, Z11
-	VADDPS       Z11, Z1, Z1
-	VMULPS       128(R14), Z12, Z11
-	VADDPS       Z11, Z2, Z2
-	VMULPS       192(R14), Z12, Z11
-	VADDPS       Z11, Z3, Z3
-	VMULPS       256(R14), Z12, Z11
-	VADDPS       Z11, Z4, Z4
-	VMULPS       320(R14), Z12, Z11
-	VADDPS       Z11, Z5, Z5
-	VMULPS       384(R14), Z12, Z11
-	VADDPS       Z11, Z6, Z6
-	VMULPS       448(R14), Z12, Z11
-	VADDPS       Z11, Z7, Z7
-	VMULPS       512(R14), Z12, Z11
-	VADDPS       Z11, Z8, Z8
-	VMULPS       576(R14), Z12, Z11
-	VADDPS       Z11, Z9, Z9
-	VMULPS       (R14)(R9*1), Z12, Z11
-	VADDPS       Z11, Z10, Z10
-	ADDQ         $0x08, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z11
-	VMULPS       Z11, Z0, Z0
-	VMULPS       Z11, Z1, Z1
-	VMULPS       Z11, Z2, Z2
-	VMULPS       Z11, Z3, Z3
-	VMULPS       Z11, Z4, Z4
-	VMULPS       Z11, Z5, Z5
-	VMULPS       Z11, Z6, Z6
-	VMULPS       Z11, Z7, Z7
-	VMULPS       Z11, Z8, Z8
-	VMULPS       Z11, Z9, Z9
-	VMULPS       Z11, Z10, Z10
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, 320(R8)
-	VMOVUPS Z6, 384(R8)
-	VMOVUPS Z7, 448(R8)
-	VMOVUPS Z8, 512(R8)
-	VMOVUPS Z9, 576(R8)
-	VMOVUPS Z10, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x64WeightedTile12(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x64WeightedTile12(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	PREFETCHT0 384(R14)
-	PREFETCHT0 448(R14)
-	PREFETCHT0 512(R14)
-	PREFETCHT0 576(R14)
-	PREFETCHT0 640(R14)
-	PREFETCHT0 704(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ         (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Z13
-	VMULPS       (R14), Z13, Z12
-	VADDPS       Z12, Z0, Z0
-	VMULPS       64(R14), Z13, Z12
-	VADDPS       Z12, Z1, Z1
-	VMULPS       128(R14), Z13, Z12
-	VADDPS       Z12, Z2, Z2
-	VMULPS       192(R14), Z13, Z12
-	VADDPS       Z12, Z3, Z3
-	VMULPS       256(R14), Z13, Z12
-	VADDPS       Z12, Z4, Z4
-	VMULPS       320(R14), Z13, Z12
-	VADDPS       Z12, Z5, Z5
-	VMULPS       384(R14), Z13, Z12
-	VADDPS       Z12, Z6, Z6
-	VMULPS       448(R14), Z13, Z12
-	VADDPS       Z12, Z7, Z7
-	VMULPS       512(R14), Z13, Z12
-	VADDPS       Z12, Z8, Z8
-	VMULPS       576(R14), Z13, Z12
-	VADDPS       Z12, Z9, Z9
-	VMULPS       640(R14), Z13, Z12
-	VADDPS       Z12, Z10, Z10
-	VMULPS       (R14)(R9*1), Z13, Z12
-	VADDPS       Z12, Z11, Z11
-	ADDQ         $0x08, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z12
-	VMULPS       Z12, Z0, Z0
-	VMULPS       Z12, Z1, Z1
-	VMULPS       Z12, Z2, Z2
-	VMULPS       Z12, Z3, Z3
-	VMULPS       Z12, Z4, Z4
-	VMULPS       Z12, Z5, Z5
-	VMULPS       Z12, Z6, Z6
-	VMULPS       Z12, Z7, Z7
-	VMULPS       Z12, Z8, Z8
-	VMULPS       Z12, Z9, Z9
-	VMULPS       Z12, Z10, Z10
-	VMULPS       Z12, Z11, Z11
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, 320(R8)
-	VMOVUPS Z6, 384(R8)
-	VMOVUPS Z7, 448(R8)
-	VMOVUPS Z8, 512(R8)
-	VMOVUPS Z9, 576(R8)
-	VMOVUPS Z10, 640(R8)
-	VMOVUPS Z11, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x64WeightedTile13(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x64WeightedTile13(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	VXORPS Z12, Z12, Z12
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	PREFETCHT0 384(R14)
-	PREFETCHT0 448(R14)
-	PREFETCHT0 512(R14)
-	PREFETCHT0 576(R14)
-	PREFETCHT0 640(R14)
-	PREFETCHT0 704(R14)
-	PREFETCHT0 768(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ         (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Z14
-	VMULPS       (R14), Z14, Z13
-	VADDPS       Z13, Z0, Z0
-	VMULPS       64(R14), Z14, Z13
-	VADDPS       Z13, Z1, Z1
-	VMULPS       128(R14), Z14, Z13
-	VADDPS       Z13, Z2, Z2
-	VMULPS       192(R14), Z14, Z13
-	VADDPS       Z13, Z3, Z3
-	VMULPS       256(R14), Z14, Z13
-	VADDPS       Z13, Z4, Z4
-	VMULPS       320(R14), Z14, Z13
-	VADDPS       Z13, Z5, Z5
-	VMULPS       384(R14), Z14, Z13
-	VADDPS       Z13, Z6, Z6
-	VMULPS       448(R14), Z14, Z13
-	VADDPS       Z13, Z7, Z7
-	VMULPS       512(R14), Z14, Z13
-	VADDPS       Z13, Z8, Z8
-	VMULPS       576(R14), Z14, Z13
-	VADDPS       Z13, Z9, Z9
-	VMULPS       640(R14), Z14, Z13
-	VADDPS       Z13, Z10, Z10
-	VMULPS       704(R14), Z14, Z13
-	VADDPS       Z13, Z11, Z11
-	VMULPS       (R14)(R9*1), Z14, Z13
-	VADDPS       Z13, Z12, Z12
-	ADDQ         $0x08, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z13
-	VMULPS       Z13, Z0, Z0
-	VMULPS       Z13, Z1, Z1
-	VMULPS       Z13, Z2, Z2
-	VMULPS       Z13, Z3, Z3
-	VMULPS       Z13, Z4, Z4
-	VMULPS       Z13, Z5, Z5
-	VMULPS       Z13, Z6, Z6
-	VMULPS       Z13, Z7, Z7
-	VMULPS       Z13, Z8, Z8
-	VMULPS       Z13, Z9, Z9
-	VMULPS       Z13, Z10, Z10
-	VMULPS       Z13, Z11, Z11
-	VMULPS       Z13, Z12, Z12
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, 320(R8)
-	VMOVUPS Z6, 384(R8)
-	VMOVUPS Z7, 448(R8)
-	VMOVUPS Z8, 512(R8)
-	VMOVUPS Z9, 576(R8)
-	VMOVUPS Z10, 640(R8)
-	VMOVUPS Z11, 704(R8)
-	VMOVUPS Z12, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x64WeightedTile14(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x64WeightedTile14(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	VXORPS Z12, Z12, Z12
-	VXORPS Z13, Z13, Z13
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	PREFETCHT0 384(R14)
-	PREFETCHT0 448(R14)
-	PREFETCHT0 512(R14)
-	PREFETCHT0 576(R14)
-	PREFETCHT0 640(R14)
-	PREFETCHT0 704(R14)
-	PREFETCHT0 768(R14)
-	PREFETCHT0 832(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ         (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Z15
-	VMULPS       (R14), Z15, Z14
-	VADDPS       Z14, Z0, Z0
-	VMULPS       64(R14), Z15, Z14
-	VADDPS       Z14, Z1, Z1
-	VMULPS       128(R14), Z15, Z14
-	VADDPS       Z14, Z2, Z2
-	VMULPS       192(R14), Z15, Z14
-	VADDPS       Z14, Z3, Z3
-	VMULPS       256(R14), Z15, Z14
-	VADDPS       Z14, Z4, Z4
-	VMULPS       320(R14), Z15, Z14
-	VADDPS       Z14, Z5, Z5
-	VMULPS       384(R14), Z15, Z14
-	VADDPS       Z14, Z6, Z6
-	VMULPS       448(R14), Z15, Z14
-	VADDPS       Z14, Z7, Z7
-	VMULPS       512(R14), Z15, Z14
-	VADDPS       Z14, Z8, Z8
-	VMULPS       576(R14), Z15, Z14
-	VADDPS       Z14, Z9, Z9
-	VMULPS       640(R14), Z15, Z14
-	VADDPS       Z14, Z10, Z10
-	VMULPS       704(R14), Z15, Z14
-	VADDPS       Z14, Z11, Z11
-	VMULPS       768(R14), Z15, Z14
-	VADDPS       Z14, Z12, Z12
-	VMULPS       (R14)(R9*1), Z15, Z14
-	VADDPS       Z14, Z13, Z13
-	ADDQ         $0x08, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z14
-	VMULPS       Z14, Z0, Z0
-	VMULPS       Z14, Z1, Z1
-	VMULPS       Z14, Z2, Z2
-	VMULPS       Z14, Z3, Z3
-	VMULPS       Z14, Z4, Z4
-	VMULPS       Z14, Z5, Z5
-	VMULPS       Z14, Z6, Z6
-	VMULPS       Z14, Z7, Z7
-	VMULPS       Z14, Z8, Z8
-	VMULPS       Z14, Z9, Z9
-	VMULPS       Z14, Z10, Z10
-	VMULPS       Z14, Z11, Z11
-	VMULPS       Z14, Z12, Z12
-	VMULPS       Z14, Z13, Z13
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, 320(R8)
-	VMOVUPS Z6, 384(R8)
-	VMOVUPS Z7, 448(R8)
-	VMOVUPS Z8, 512(R8)
-	VMOVUPS Z9, 576(R8)
-	VMOVUPS Z10, 640(R8)
-	VMOVUPS Z11, 704(R8)
-	VMOVUPS Z12, 768(R8)
-	VMOVUPS Z13, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x64WeightedTile15(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x64WeightedTile15(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	VXORPS Z12, Z12, Z12
-	VXORPS Z13, Z13, Z13
-	VXORPS Z14, Z14, Z14
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	PREFETCHT0 384(R14)
-	PREFETCHT0 448(R14)
-	PREFETCHT0 512(R14)
-	PREFETCHT0 576(R14)
-	PREFETCHT0 640(R14)
-	PREFETCHT0 704(R14)
-	PREFETCHT0 768(R14)
-	PREFETCHT0 832(R14)
-	PREFETCHT0 896(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ         (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Z16
-	VMULPS       (R14), Z16, Z15
-	VADDPS       Z15, Z0, Z0
-	VMULPS       64(R14), Z16, Z15
-	VADDPS       Z15, Z1, Z1
-	VMULPS       128(R14), Z16, Z15
-	VADDPS       Z15, Z2, Z2
-	VMULPS       192(R14), Z16, Z15
-	VADDPS       Z15, Z3, Z3
-	VMULPS       256(R14), Z16, Z15
-	VADDPS       Z15, Z4, Z4
-	VMULPS       320(R14), Z16, Z15
-	VADDPS       Z15, Z5, Z5
-	VMULPS       384(R14), Z16, Z15
-	VADDPS       Z15, Z6, Z6
-	VMULPS       448(R14), Z16, Z15
-	VADDPS       Z15, Z7, Z7
-	VMULPS       512(R14), Z16, Z15
-	VADDPS       Z15, Z8, Z8
-	VMULPS       576(R14), Z16, Z15
-	VADDPS       Z15, Z9, Z9
-	VMULPS       640(R14), Z16, Z15
-	VADDPS       Z15, Z10, Z10
-	VMULPS       704(R14), Z16, Z15
-	VADDPS       Z15, Z11, Z11
-	VMULPS       768(R14), Z16, Z15
-	VADDPS       Z15, Z12, Z12
-	VMULPS       832(R14), Z16, Z15
-	VADDPS       Z15, Z13, Z13
-	VMULPS       (R14)(R9*1), Z16, Z15
-	VADDPS       Z15, Z14, Z14
-	ADDQ         $0x08, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
-
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z15
-	VMULPS       Z15, Z0, Z0
-	VMULPS       Z15, Z1, Z1
-	VMULPS       Z15, Z2, Z2
-	VMULPS       Z15, Z3, Z3
-	VMULPS       Z15, Z4, Z4
-	VMULPS       Z15, Z5, Z5
-	VMULPS       Z15, Z6, Z6
-	VMULPS       Z15, Z7, Z7
-	VMULPS       Z15, Z8, Z8
-	VMULPS       Z15, Z9, Z9
-	VMULPS       Z15, Z10, Z10
-	VMULPS       Z15, Z11, Z11
-	VMULPS       Z15, Z12, Z12
-	VMULPS       Z15, Z13, Z13
-	VMULPS       Z15, Z14, Z14
-
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, 320(R8)
-	VMOVUPS Z6, 384(R8)
-	VMOVUPS Z7, 448(R8)
-	VMOVUPS Z8, 512(R8)
-	VMOVUPS Z9, 576(R8)
-	VMOVUPS Z10, 640(R8)
-	VMOVUPS Z11, 704(R8)
-	VMOVUPS Z12, 768(R8)
-	VMOVUPS Z13, 832(R8)
-	VMOVUPS Z14, (R8)(R9*1)
-	ADDQ    64(AX), R8
-	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
-	VZEROUPPER
-	RET
-
-// func spmmAVX512x64WeightedTile16(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
-TEXT ·spmmAVX512x64WeightedTile16(SB), NOSPLIT|NOFRAME, $0-24
-	MOVQ  run+0(FP), AX
-	MOVQ  lo+8(FP), CX
-	MOVQ  hi+16(FP), DX
-	MOVQ  (AX), BX
-	MOVQ  56(AX), SI
-	MOVQ  48(AX), DI
-	MOVQ  8(AX), R8
-	MOVQ  80(AX), R9
-	MOVQ  104(AX), R10
-	MOVQ  64(AX), R11
-	IMULQ CX, R11
-	ADDQ  R11, R8
-	MOVQ  32(AX), R14
-	CMPQ  88(AX), $0x00
-	JE    narrow1
-	MOVQ  (R14)(CX*8), R11
-	JMP   loaded2
-
-narrow1:
-	MOVLQSX (R14)(CX*4), R11
-
-loaded2:
-	MOVQ 16(AX), R15
-	LEAQ (R15)(R11*4), R15
-	MOVQ 40(AX), R14
-	LEAQ (R14)(R11*8), R11
-	MOVQ R11, R13
-	ADDQ 72(AX), R13
-
-row:
-	MOVQ 32(AX), R14
-	CMPQ 88(AX), $0x00
-	JE   narrow3
-	MOVQ 8(R14)(CX*8), R12
-	JMP  loaded4
-
-narrow3:
-	MOVLQSX 4(R14)(CX*4), R12
-
-loaded4:
-	MOVQ   40(AX), R14
-	LEAQ   (R14)(R12*8), R12
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	VXORPS Z12, Z12, Z12
-	VXORPS Z13, Z13, Z13
-	VXORPS Z14, Z14, Z14
-	VXORPS Z15, Z15, Z15
-	CMPQ   R11, R12
-	JGE    summed
-
-edge:
-	CMPQ       R13, DI
-	CMOVQHI    DI, R13
-	MOVQ       (R13), R14
-	ADDQ       $0x08, R13
-	IMULQ      SI, R14
-	ADDQ       BX, R14
-	PREFETCHT0 (R14)
-	PREFETCHT0 64(R14)
-	PREFETCHT0 128(R14)
-	PREFETCHT0 192(R14)
-	PREFETCHT0 256(R14)
-	PREFETCHT0 320(R14)
-	PREFETCHT0 384(R14)
-	PREFETCHT0 448(R14)
-	PREFETCHT0 512(R14)
-	PREFETCHT0 576(R14)
-	PREFETCHT0 640(R14)
-	PREFETCHT0 704(R14)
-	PREFETCHT0 768(R14)
-	PREFETCHT0 832(R14)
-	PREFETCHT0 896(R14)
-	PREFETCHT0 960(R14)
-	TESTQ      R10, R10
-	JZ         aligned5
-	PREFETCHT0 (R14)(R10*1)
-
-aligned5:
-	MOVQ         (R11), R14
-	IMULQ        SI, R14
-	ADDQ         BX, R14
-	VBROADCASTSS (R15), Z17
-	VMULPS       (R14), Z17, Z16
+	VMULPS       (R15), Z17, Z16
 	VADDPS       Z16, Z0, Z0
-	VMULPS       64(R14), Z17, Z16
+	VMULPS       (R15)(R8*1), Z17, Z16
 	VADDPS       Z16, Z1, Z1
-	VMULPS       128(R14), Z17, Z16
-	VADDPS       Z16, Z2, Z2
-	VMULPS       192(R14), Z17, Z16
-	VADDPS       Z16, Z3, Z3
-	VMULPS       256(R14), Z17, Z16
-	VADDPS       Z16, Z4, Z4
-	VMULPS       320(R14), Z17, Z16
-	VADDPS       Z16, Z5, Z5
-	VMULPS       384(R14), Z17, Z16
-	VADDPS       Z16, Z6, Z6
-	VMULPS       448(R14), Z17, Z16
-	VADDPS       Z16, Z7, Z7
-	VMULPS       512(R14), Z17, Z16
-	VADDPS       Z16, Z8, Z8
-	VMULPS       576(R14), Z17, Z16
-	VADDPS       Z16, Z9, Z9
-	VMULPS       640(R14), Z17, Z16
-	VADDPS       Z16, Z10, Z10
-	VMULPS       704(R14), Z17, Z16
-	VADDPS       Z16, Z11, Z11
-	VMULPS       768(R14), Z17, Z16
-	VADDPS       Z16, Z12, Z12
-	VMULPS       832(R14), Z17, Z16
-	VADDPS       Z16, Z13, Z13
-	VMULPS       896(R14), Z17, Z16
-	VADDPS       Z16, Z14, Z14
-	VMULPS       (R14)(R9*1), Z17, Z16
-	VADDPS       Z16, Z15, Z15
-	ADDQ         $0x08, R11
-	ADDQ         $0x04, R15
-	CMPQ         R11, R12
-	JLT          edge
+	CMPQ         R12, R13
+	JLT          edge2
+	JMP          summed2
 
-summed:
-	MOVQ         24(AX), R14
-	TESTQ        R14, R14
-	JZ           store
-	VBROADCASTSS (R14)(CX*4), Z16
+without2:
+	VADDPS (R15), Z0, Z0
+	VADDPS (R15)(R8*1), Z1, Z1
+	CMPQ   R12, R13
+	JLT    edge2
+
+summed2:
+	MOVQ         24(AX), R15
+	TESTQ        R15, R15
+	JZ           scaled2
+	VBROADCASTSS (R15)(CX*4), Z16
+	VMULPS       Z16, Z0, Z0
+	VMULPS       Z16, Z1, Z1
+
+scaled2:
+	VMOVUPS Z1, (DI)(R8*1)
+	VMOVUPS Z0, (DI)
+	ADDQ    64(AX), DI
+	INCQ    CX
+	CMPQ    CX, hi+16(FP)
+	JLT     row2
+	JMP     done
+
+tile3:
+row3:
+	MOVQ 32(AX), R15
+	CMPQ 88(AX), $0x00
+	JE   narrow28
+	MOVQ 8(R15)(CX*8), R13
+	JMP  loaded29
+
+narrow28:
+	MOVLQSX 4(R15)(CX*4), R13
+
+loaded29:
+	IMULQ  R10, R13
+	ADDQ   40(AX), R13
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	CMPQ   R12, R13
+	JGE    summed3
+
+edge3:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	TESTQ      R9, R9
+	JZ         aligned30
+	PREFETCHT0 (R15)(R9*1)
+
+aligned30:
+	MOVL         (R12), R15
+	ADDQ         R10, R12
+	IMULQ        BX, R15
+	ADDQ         DX, R15
+	TESTQ        R11, R11
+	JZ           without3
+	VBROADCASTSS (R11), Z17
+	ADDQ         $0x04, R11
+	VMULPS       (R15), Z17, Z16
+	VADDPS       Z16, Z0, Z0
+	VMULPS       64(R15), Z17, Z16
+	VADDPS       Z16, Z1, Z1
+	VMULPS       (R15)(R8*1), Z17, Z16
+	VADDPS       Z16, Z2, Z2
+	CMPQ         R12, R13
+	JLT          edge3
+	JMP          summed3
+
+without3:
+	VADDPS (R15), Z0, Z0
+	VADDPS 64(R15), Z1, Z1
+	VADDPS (R15)(R8*1), Z2, Z2
+	CMPQ   R12, R13
+	JLT    edge3
+
+summed3:
+	MOVQ         24(AX), R15
+	TESTQ        R15, R15
+	JZ           scaled3
+	VBROADCASTSS (R15)(CX*4), Z16
+	VMULPS       Z16, Z0, Z0
+	VMULPS       Z16, Z1, Z1
+	VMULPS       Z16, Z2, Z2
+
+scaled3:
+	VMOVUPS Z2, (DI)(R8*1)
+	VMOVUPS Z0, (DI)
+	VMOVUPS Z1, 64(DI)
+	ADDQ    64(AX), DI
+	INCQ    CX
+	CMPQ    CX, hi+16(FP)
+	JLT     row3
+	JMP     done
+
+tile4:
+row4:
+	MOVQ 32(AX), R15
+	CMPQ 88(AX), $0x00
+	JE   narrow31
+	MOVQ 8(R15)(CX*8), R13
+	JMP  loaded32
+
+narrow31:
+	MOVLQSX 4(R15)(CX*4), R13
+
+loaded32:
+	IMULQ  R10, R13
+	ADDQ   40(AX), R13
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	CMPQ   R12, R13
+	JGE    summed4
+
+edge4:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	PREFETCHT0 192(R15)
+	TESTQ      R9, R9
+	JZ         aligned33
+	PREFETCHT0 (R15)(R9*1)
+
+aligned33:
+	MOVL         (R12), R15
+	ADDQ         R10, R12
+	IMULQ        BX, R15
+	ADDQ         DX, R15
+	TESTQ        R11, R11
+	JZ           without4
+	VBROADCASTSS (R11), Z17
+	ADDQ         $0x04, R11
+	VMULPS       (R15), Z17, Z16
+	VADDPS       Z16, Z0, Z0
+	VMULPS       64(R15), Z17, Z16
+	VADDPS       Z16, Z1, Z1
+	VMULPS       128(R15), Z17, Z16
+	VADDPS       Z16, Z2, Z2
+	VMULPS       (R15)(R8*1), Z17, Z16
+	VADDPS       Z16, Z3, Z3
+	CMPQ         R12, R13
+	JLT          edge4
+	JMP          summed4
+
+without4:
+	VADDPS (R15), Z0, Z0
+	VADDPS 64(R15), Z1, Z1
+	VADDPS 128(R15), Z2, Z2
+	VADDPS (R15)(R8*1), Z3, Z3
+	CMPQ   R12, R13
+	JLT    edge4
+
+summed4:
+	MOVQ         24(AX), R15
+	TESTQ        R15, R15
+	JZ           scaled4
+	VBROADCASTSS (R15)(CX*4), Z16
+	VMULPS       Z16, Z0, Z0
+	VMULPS       Z16, Z1, Z1
+	VMULPS       Z16, Z2, Z2
+	VMULPS       Z16, Z3, Z3
+
+scaled4:
+	VMOVUPS Z3, (DI)(R8*1)
+	VMOVUPS Z0, (DI)
+	VMOVUPS Z1, 64(DI)
+	VMOVUPS Z2, 128(DI)
+	ADDQ    64(AX), DI
+	INCQ    CX
+	CMPQ    CX, hi+16(FP)
+	JLT     row4
+	JMP     done
+
+tile5:
+row5:
+	MOVQ 32(AX), R15
+	CMPQ 88(AX), $0x00
+	JE   narrow34
+	MOVQ 8(R15)(CX*8), R13
+	JMP  loaded35
+
+narrow34:
+	MOVLQSX 4(R15)(CX*4), R13
+
+loaded35:
+	IMULQ  R10, R13
+	ADDQ   40(AX), R13
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	CMPQ   R12, R13
+	JGE    summed5
+
+edge5:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	PREFETCHT0 192(R15)
+	PREFETCHT0 256(R15)
+	TESTQ      R9, R9
+	JZ         aligned36
+	PREFETCHT0 (R15)(R9*1)
+
+aligned36:
+	MOVL         (R12), R15
+	ADDQ         R10, R12
+	IMULQ        BX, R15
+	ADDQ         DX, R15
+	TESTQ        R11, R11
+	JZ           without5
+	VBROADCASTSS (R11), Z17
+	ADDQ         $0x04, R11
+	VMULPS       (R15), Z17, Z16
+	VADDPS       Z16, Z0, Z0
+	VMULPS       64(R15), Z17, Z16
+	VADDPS       Z16, Z1, Z1
+	VMULPS       128(R15), Z17, Z16
+	VADDPS       Z16, Z2, Z2
+	VMULPS       192(R15), Z17, Z16
+	VADDPS       Z16, Z3, Z3
+	VMULPS       (R15)(R8*1), Z17, Z16
+	VADDPS       Z16, Z4, Z4
+	CMPQ         R12, R13
+	JLT          edge5
+	JMP          summed5
+
+without5:
+	VADDPS (R15), Z0, Z0
+	VADDPS 64(R15), Z1, Z1
+	VADDPS 128(R15), Z2, Z2
+	VADDPS 192(R15), Z3, Z3
+	VADDPS (R15)(R8*1), Z4, Z4
+	CMPQ   R12, R13
+	JLT    edge5
+
+summed5:
+	MOVQ         24(AX), R15
+	TESTQ        R15, R15
+	JZ           scaled5
+	VBROADCASTSS (R15)(CX*4), Z16
+	VMULPS       Z16, Z0, Z0
+	VMULPS       Z16, Z1, Z1
+	VMULPS       Z16, Z2, Z2
+	VMULPS       Z16, Z3, Z3
+	VMULPS       Z16, Z4, Z4
+
+scaled5:
+	VMOVUPS Z4, (DI)(R8*1)
+	VMOVUPS Z0, (DI)
+	VMOVUPS Z1, 64(DI)
+	VMOVUPS Z2, 128(DI)
+	VMOVUPS Z3, 192(DI)
+	ADDQ    64(AX), DI
+	INCQ    CX
+	CMPQ    CX, hi+16(FP)
+	JLT     row5
+	JMP     done
+
+tile6:
+row6:
+	MOVQ 32(AX), R15
+	CMPQ 88(AX), $0x00
+	JE   narrow37
+	MOVQ 8(R15)(CX*8), R13
+	JMP  loaded38
+
+narrow37:
+	MOVLQSX 4(R15)(CX*4), R13
+
+loaded38:
+	IMULQ  R10, R13
+	ADDQ   40(AX), R13
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	CMPQ   R12, R13
+	JGE    summed6
+
+edge6:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	PREFETCHT0 192(R15)
+	PREFETCHT0 256(R15)
+	PREFETCHT0 320(R15)
+	TESTQ      R9, R9
+	JZ         aligned39
+	PREFETCHT0 (R15)(R9*1)
+
+aligned39:
+	MOVL         (R12), R15
+	ADDQ         R10, R12
+	IMULQ        BX, R15
+	ADDQ         DX, R15
+	TESTQ        R11, R11
+	JZ           without6
+	VBROADCASTSS (R11), Z17
+	ADDQ         $0x04, R11
+	VMULPS       (R15), Z17, Z16
+	VADDPS       Z16, Z0, Z0
+	VMULPS       64(R15), Z17, Z16
+	VADDPS       Z16, Z1, Z1
+	VMULPS       128(R15), Z17, Z16
+	VADDPS       Z16, Z2, Z2
+	VMULPS       192(R15), Z17, Z16
+	VADDPS       Z16, Z3, Z3
+	VMULPS       256(R15), Z17, Z16
+	VADDPS       Z16, Z4, Z4
+	VMULPS       (R15)(R8*1), Z17, Z16
+	VADDPS       Z16, Z5, Z5
+	CMPQ         R12, R13
+	JLT          edge6
+	JMP          summed6
+
+without6:
+	VADDPS (R15), Z0, Z0
+	VADDPS 64(R15), Z1, Z1
+	VADDPS 128(R15), Z2, Z2
+	VADDPS 192(R15), Z3, Z3
+	VADDPS 256(R15), Z4, Z4
+	VADDPS (R15)(R8*1), Z5, Z5
+	CMPQ   R12, R13
+	JLT    edge6
+
+summed6:
+	MOVQ         24(AX), R15
+	TESTQ        R15, R15
+	JZ           scaled6
+	VBROADCASTSS (R15)(CX*4), Z16
+	VMULPS       Z16, Z0, Z0
+	VMULPS       Z16, Z1, Z1
+	VMULPS       Z16, Z2, Z2
+	VMULPS       Z16, Z3, Z3
+	VMULPS       Z16, Z4, Z4
+	VMULPS       Z16, Z5, Z5
+
+scaled6:
+	VMOVUPS Z5, (DI)(R8*1)
+	VMOVUPS Z0, (DI)
+	VMOVUPS Z1, 64(DI)
+	VMOVUPS Z2, 128(DI)
+	VMOVUPS Z3, 192(DI)
+	VMOVUPS Z4, 256(DI)
+	ADDQ    64(AX), DI
+	INCQ    CX
+	CMPQ    CX, hi+16(FP)
+	JLT     row6
+	JMP     done
+
+tile7:
+row7:
+	MOVQ 32(AX), R15
+	CMPQ 88(AX), $0x00
+	JE   narrow40
+	MOVQ 8(R15)(CX*8), R13
+	JMP  loaded41
+
+narrow40:
+	MOVLQSX 4(R15)(CX*4), R13
+
+loaded41:
+	IMULQ  R10, R13
+	ADDQ   40(AX), R13
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	CMPQ   R12, R13
+	JGE    summed7
+
+edge7:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	PREFETCHT0 192(R15)
+	PREFETCHT0 256(R15)
+	PREFETCHT0 320(R15)
+	PREFETCHT0 384(R15)
+	TESTQ      R9, R9
+	JZ         aligned42
+	PREFETCHT0 (R15)(R9*1)
+
+aligned42:
+	MOVL         (R12), R15
+	ADDQ         R10, R12
+	IMULQ        BX, R15
+	ADDQ         DX, R15
+	TESTQ        R11, R11
+	JZ           without7
+	VBROADCASTSS (R11), Z17
+	ADDQ         $0x04, R11
+	VMULPS       (R15), Z17, Z16
+	VADDPS       Z16, Z0, Z0
+	VMULPS       64(R15), Z17, Z16
+	VADDPS       Z16, Z1, Z1
+	VMULPS       128(R15), Z17, Z16
+	VADDPS       Z16, Z2, Z2
+	VMULPS       192(R15), Z17, Z16
+	VADDPS       Z16, Z3, Z3
+	VMULPS       256(R15), Z17, Z16
+	VADDPS       Z16, Z4, Z4
+	VMULPS       320(R15), Z17, Z16
+	VADDPS       Z16, Z5, Z5
+	VMULPS       (R15)(R8*1), Z17, Z16
+	VADDPS       Z16, Z6, Z6
+	CMPQ         R12, R13
+	JLT          edge7
+	JMP          summed7
+
+without7:
+	VADDPS (R15), Z0, Z0
+	VADDPS 64(R15), Z1, Z1
+	VADDPS 128(R15), Z2, Z2
+	VADDPS 192(R15), Z3, Z3
+	VADDPS 256(R15), Z4, Z4
+	VADDPS 320(R15), Z5, Z5
+	VADDPS (R15)(R8*1), Z6, Z6
+	CMPQ   R12, R13
+	JLT    edge7
+
+summed7:
+	MOVQ         24(AX), R15
+	TESTQ        R15, R15
+	JZ           scaled7
+	VBROADCASTSS (R15)(CX*4), Z16
+	VMULPS       Z16, Z0, Z0
+	VMULPS       Z16, Z1, Z1
+	VMULPS       Z16, Z2, Z2
+	VMULPS       Z16, Z3, Z3
+	VMULPS       Z16, Z4, Z4
+	VMULPS       Z16, Z5, Z5
+	VMULPS       Z16, Z6, Z6
+
+scaled7:
+	VMOVUPS Z6, (DI)(R8*1)
+	VMOVUPS Z0, (DI)
+	VMOVUPS Z1, 64(DI)
+	VMOVUPS Z2, 128(DI)
+	VMOVUPS Z3, 192(DI)
+	VMOVUPS Z4, 256(DI)
+	VMOVUPS Z5, 320(DI)
+	ADDQ    64(AX), DI
+	INCQ    CX
+	CMPQ    CX, hi+16(FP)
+	JLT     row7
+	JMP     done
+
+tile8:
+row8:
+	MOVQ 32(AX), R15
+	CMPQ 88(AX), $0x00
+	JE   narrow43
+	MOVQ 8(R15)(CX*8), R13
+	JMP  loaded44
+
+narrow43:
+	MOVLQSX 4(R15)(CX*4), R13
+
+loaded44:
+	IMULQ  R10, R13
+	ADDQ   40(AX), R13
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	CMPQ   R12, R13
+	JGE    summed8
+
+edge8:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	PREFETCHT0 192(R15)
+	PREFETCHT0 256(R15)
+	PREFETCHT0 320(R15)
+	PREFETCHT0 384(R15)
+	PREFETCHT0 448(R15)
+	TESTQ      R9, R9
+	JZ         aligned45
+	PREFETCHT0 (R15)(R9*1)
+
+aligned45:
+	MOVL         (R12), R15
+	ADDQ         R10, R12
+	IMULQ        BX, R15
+	ADDQ         DX, R15
+	TESTQ        R11, R11
+	JZ           without8
+	VBROADCASTSS (R11), Z17
+	ADDQ         $0x04, R11
+	VMULPS       (R15), Z17, Z16
+	VADDPS       Z16, Z0, Z0
+	VMULPS       64(R15), Z17, Z16
+	VADDPS       Z16, Z1, Z1
+	VMULPS       128(R15), Z17, Z16
+	VADDPS       Z16, Z2, Z2
+	VMULPS       192(R15), Z17, Z16
+	VADDPS       Z16, Z3, Z3
+	VMULPS       256(R15), Z17, Z16
+	VADDPS       Z16, Z4, Z4
+	VMULPS       320(R15), Z17, Z16
+	VADDPS       Z16, Z5, Z5
+	VMULPS       384(R15), Z17, Z16
+	VADDPS       Z16, Z6, Z6
+	VMULPS       (R15)(R8*1), Z17, Z16
+	VADDPS       Z16, Z7, Z7
+	CMPQ         R12, R13
+	JLT          edge8
+	JMP          summed8
+
+without8:
+	VADDPS (R15), Z0, Z0
+	VADDPS 64(R15), Z1, Z1
+	VADDPS 128(R15), Z2, Z2
+	VADDPS 192(R15), Z3, Z3
+	VADDPS 256(R15), Z4, Z4
+	VADDPS 320(R15), Z5, Z5
+	VADDPS 384(R15), Z6, Z6
+	VADDPS (R15)(R8*1), Z7, Z7
+	CMPQ   R12, R13
+	JLT    edge8
+
+summed8:
+	MOVQ         24(AX), R15
+	TESTQ        R15, R15
+	JZ           scaled8
+	VBROADCASTSS (R15)(CX*4), Z16
+	VMULPS       Z16, Z0, Z0
+	VMULPS       Z16, Z1, Z1
+	VMULPS       Z16, Z2, Z2
+	VMULPS       Z16, Z3, Z3
+	VMULPS       Z16, Z4, Z4
+	VMULPS       Z16, Z5, Z5
+	VMULPS       Z16, Z6, Z6
+	VMULPS       Z16, Z7, Z7
+
+scaled8:
+	VMOVUPS Z7, (DI)(R8*1)
+	VMOVUPS Z0, (DI)
+	VMOVUPS Z1, 64(DI)
+	VMOVUPS Z2, 128(DI)
+	VMOVUPS Z3, 192(DI)
+	VMOVUPS Z4, 256(DI)
+	VMOVUPS Z5, 320(DI)
+	VMOVUPS Z6, 384(DI)
+	ADDQ    64(AX), DI
+	INCQ    CX
+	CMPQ    CX, hi+16(FP)
+	JLT     row8
+	JMP     done
+
+tile9:
+row9:
+	MOVQ 32(AX), R15
+	CMPQ 88(AX), $0x00
+	JE   narrow46
+	MOVQ 8(R15)(CX*8), R13
+	JMP  loaded47
+
+narrow46:
+	MOVLQSX 4(R15)(CX*4), R13
+
+loaded47:
+	IMULQ  R10, R13
+	ADDQ   40(AX), R13
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	CMPQ   R12, R13
+	JGE    summed9
+
+edge9:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	PREFETCHT0 192(R15)
+	PREFETCHT0 256(R15)
+	PREFETCHT0 320(R15)
+	PREFETCHT0 384(R15)
+	PREFETCHT0 448(R15)
+	PREFETCHT0 512(R15)
+	TESTQ      R9, R9
+	JZ         aligned48
+	PREFETCHT0 (R15)(R9*1)
+
+aligned48:
+	MOVL         (R12), R15
+	ADDQ         R10, R12
+	IMULQ        BX, R15
+	ADDQ         DX, R15
+	TESTQ        R11, R11
+	JZ           without9
+	VBROADCASTSS (R11), Z17
+	ADDQ         $0x04, R11
+	VMULPS       (R15), Z17, Z16
+	VADDPS       Z16, Z0, Z0
+	VMULPS       64(R15), Z17, Z16
+	VADDPS       Z16, Z1, Z1
+	VMULPS       128(R15), Z17, Z16
+	VADDPS       Z16, Z2, Z2
+	VMULPS       192(R15), Z17, Z16
+	VADDPS       Z16, Z3, Z3
+	VMULPS       256(R15), Z17, Z16
+	VADDPS       Z16, Z4, Z4
+	VMULPS       320(R15), Z17, Z16
+	VADDPS       Z16, Z5, Z5
+	VMULPS       384(R15), Z17, Z16
+	VADDPS       Z16, Z6, Z6
+	VMULPS       448(R15), Z17, Z16
+	VADDPS       Z16, Z7, Z7
+	VMULPS       (R15)(R8*1), Z17, Z16
+	VADDPS       Z16, Z8, Z8
+	CMPQ         R12, R13
+	JLT          edge9
+	JMP          summed9
+
+without9:
+	VADDPS (R15), Z0, Z0
+	VADDPS 64(R15), Z1, Z1
+	VADDPS 128(R15), Z2, Z2
+	VADDPS 192(R15), Z3, Z3
+	VADDPS 256(R15), Z4, Z4
+	VADDPS 320(R15), Z5, Z5
+	VADDPS 384(R15), Z6, Z6
+	VADDPS 448(R15), Z7, Z7
+	VADDPS (R15)(R8*1), Z8, Z8
+	CMPQ   R12, R13
+	JLT    edge9
+
+summed9:
+	MOVQ         24(AX), R15
+	TESTQ        R15, R15
+	JZ           scaled9
+	VBROADCASTSS (R15)(CX*4), Z16
+	VMULPS       Z16, Z0, Z0
+	VMULPS       Z16, Z1, Z1
+	VMULPS       Z16, Z2, Z2
+	VMULPS       Z16, Z3, Z3
+	VMULPS       Z16, Z4, Z4
+	VMULPS       Z16, Z5, Z5
+	VMULPS       Z16, Z6, Z6
+	VMULPS       Z16, Z7, Z7
+	VMULPS       Z16, Z8, Z8
+
+scaled9:
+	VMOVUPS Z8, (DI)(R8*1)
+	VMOVUPS Z0, (DI)
+	VMOVUPS Z1, 64(DI)
+	VMOVUPS Z2, 128(DI)
+	VMOVUPS Z3, 192(DI)
+	VMOVUPS Z4, 256(DI)
+	VMOVUPS Z5, 320(DI)
+	VMOVUPS Z6, 384(DI)
+	VMOVUPS Z7, 448(DI)
+	ADDQ    64(AX), DI
+	INCQ    CX
+	CMPQ    CX, hi+16(FP)
+	JLT     row9
+	JMP     done
+
+tile10:
+row10:
+	MOVQ 32(AX), R15
+	CMPQ 88(AX), $0x00
+	JE   narrow49
+	MOVQ 8(R15)(CX*8), R13
+	JMP  loaded50
+
+narrow49:
+	MOVLQSX 4(R15)(CX*4), R13
+
+loaded50:
+	IMULQ  R10, R13
+	ADDQ   40(AX), R13
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	CMPQ   R12, R13
+	JGE    summed10
+
+edge10:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	PREFETCHT0 192(R15)
+	PREFETCHT0 256(R15)
+	PREFETCHT0 320(R15)
+	PREFETCHT0 384(R15)
+	PREFETCHT0 448(R15)
+	PREFETCHT0 512(R15)
+	PREFETCHT0 576(R15)
+	TESTQ      R9, R9
+	JZ         aligned51
+	PREFETCHT0 (R15)(R9*1)
+
+aligned51:
+	MOVL         (R12), R15
+	ADDQ         R10, R12
+	IMULQ        BX, R15
+	ADDQ         DX, R15
+	TESTQ        R11, R11
+	JZ           without10
+	VBROADCASTSS (R11), Z17
+	ADDQ         $0x04, R11
+	VMULPS       (R15), Z17, Z16
+	VADDPS       Z16, Z0, Z0
+	VMULPS       64(R15), Z17, Z16
+	VADDPS       Z16, Z1, Z1
+	VMULPS       128(R15), Z17, Z16
+	VADDPS       Z16, Z2, Z2
+	VMULPS       192(R15), Z17, Z16
+	VADDPS       Z16, Z3, Z3
+	VMULPS       256(R15), Z17, Z16
+	VADDPS       Z16, Z4, Z4
+	VMULPS       320(R15), Z17, Z16
+	VADDPS       Z16, Z5, Z5
+	VMULPS       384(R15), Z17, Z16
+	VADDPS       Z16, Z6, Z6
+	VMULPS       448(R15), Z17, Z16
+	VADDPS       Z16, Z7, Z7
+	VMULPS       512(R15), Z17, Z16
+	VADDPS       Z16, Z8, Z8
+	VMULPS       (R15)(R8*1), Z17, Z16
+	VADDPS       Z16, Z9, Z9
+	CMPQ         R12, R13
+	JLT          edge10
+	JMP          summed10
+
+without10:
+	VADDPS (R15), Z0, Z0
+	VADDPS 64(R15), Z1, Z1
+	VADDPS 128(R15), Z2, Z2
+	VADDPS 192(R15), Z3, Z3
+	VADDPS 256(R15), Z4, Z4
+	VADDPS 320(R15), Z5, Z5
+	VADDPS 384(R15), Z6, Z6
+	VADDPS 448(R15), Z7, Z7
+	VADDPS 512(R15), Z8, Z8
+	VADDPS (R15)(R8*1), Z9, Z9
+	CMPQ   R12, R13
+	JLT    edge10
+
+summed10:
+	MOVQ         24(AX), R15
+	TESTQ        R15, R15
+	JZ           scaled10
+	VBROADCASTSS (R15)(CX*4), Z16
+	VMULPS       Z16, Z0, Z0
+	VMULPS       Z16, Z1, Z1
+	VMULPS       Z16, Z2, Z2
+	VMULPS       Z16, Z3, Z3
+	VMULPS       Z16, Z4, Z4
+	VMULPS       Z16, Z5, Z5
+	VMULPS       Z16, Z6, Z6
+	VMULPS       Z16, Z7, Z7
+	VMULPS       Z16, Z8, Z8
+	VMULPS       Z16, Z9, Z9
+
+scaled10:
+	VMOVUPS Z9, (DI)(R8*1)
+	VMOVUPS Z0, (DI)
+	VMOVUPS Z1, 64(DI)
+	VMOVUPS Z2, 128(DI)
+	VMOVUPS Z3, 192(DI)
+	VMOVUPS Z4, 256(DI)
+	VMOVUPS Z5, 320(DI)
+	VMOVUPS Z6, 384(DI)
+	VMOVUPS Z7, 448(DI)
+	VMOVUPS Z8, 512(DI)
+	ADDQ    64(AX), DI
+	INCQ    CX
+	CMPQ    CX, hi+16(FP)
+	JLT     row10
+	JMP     done
+
+tile11:
+row11:
+	MOVQ 32(AX), R15
+	CMPQ 88(AX), $0x00
+	JE   narrow52
+	MOVQ 8(R15)(CX*8), R13
+	JMP  loaded53
+
+narrow52:
+	MOVLQSX 4(R15)(CX*4), R13
+
+loaded53:
+	IMULQ  R10, R13
+	ADDQ   40(AX), R13
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	CMPQ   R12, R13
+	JGE    summed11
+
+edge11:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	PREFETCHT0 192(R15)
+	PREFETCHT0 256(R15)
+	PREFETCHT0 320(R15)
+	PREFETCHT0 384(R15)
+	PREFETCHT0 448(R15)
+	PREFETCHT0 512(R15)
+	PREFETCHT0 576(R15)
+	PREFETCHT0 640(R15)
+	TESTQ      R9, R9
+	JZ         aligned54
+	PREFETCHT0 (R15)(R9*1)
+
+aligned54:
+	MOVL         (R12), R15
+	ADDQ         R10, R12
+	IMULQ        BX, R15
+	ADDQ         DX, R15
+	TESTQ        R11, R11
+	JZ           without11
+	VBROADCASTSS (R11), Z17
+	ADDQ         $0x04, R11
+	VMULPS       (R15), Z17, Z16
+	VADDPS       Z16, Z0, Z0
+	VMULPS       64(R15), Z17, Z16
+	VADDPS       Z16, Z1, Z1
+	VMULPS       128(R15), Z17, Z16
+	VADDPS       Z16, Z2, Z2
+	VMULPS       192(R15), Z17, Z16
+	VADDPS       Z16, Z3, Z3
+	VMULPS       256(R15), Z17, Z16
+	VADDPS       Z16, Z4, Z4
+	VMULPS       320(R15), Z17, Z16
+	VADDPS       Z16, Z5, Z5
+	VMULPS       384(R15), Z17, Z16
+	VADDPS       Z16, Z6, Z6
+	VMULPS       448(R15), Z17, Z16
+	VADDPS       Z16, Z7, Z7
+	VMULPS       512(R15), Z17, Z16
+	VADDPS       Z16, Z8, Z8
+	VMULPS       576(R15), Z17, Z16
+	VADDPS       Z16, Z9, Z9
+	VMULPS       (R15)(R8*1), Z17, Z16
+	VADDPS       Z16, Z10, Z10
+	CMPQ         R12, R13
+	JLT          edge11
+	JMP          summed11
+
+without11:
+	VADDPS (R15), Z0, Z0
+	VADDPS 64(R15), Z1, Z1
+	VADDPS 128(R15), Z2, Z2
+	VADDPS 192(R15), Z3, Z3
+	VADDPS 256(R15), Z4, Z4
+	VADDPS 320(R15), Z5, Z5
+	VADDPS 384(R15), Z6, Z6
+	VADDPS 448(R15), Z7, Z7
+	VADDPS 512(R15), Z8, Z8
+	VADDPS 576(R15), Z9, Z9
+	VADDPS (R15)(R8*1), Z10, Z10
+	CMPQ   R12, R13
+	JLT    edge11
+
+summed11:
+	MOVQ         24(AX), R15
+	TESTQ        R15, R15
+	JZ           scaled11
+	VBROADCASTSS (R15)(CX*4), Z16
+	VMULPS       Z16, Z0, Z0
+	VMULPS       Z16, Z1, Z1
+	VMULPS       Z16, Z2, Z2
+	VMULPS       Z16, Z3, Z3
+	VMULPS       Z16, Z4, Z4
+	VMULPS       Z16, Z5, Z5
+	VMULPS       Z16, Z6, Z6
+	VMULPS       Z16, Z7, Z7
+	VMULPS       Z16, Z8, Z8
+	VMULPS       Z16, Z9, Z9
+	VMULPS       Z16, Z10, Z10
+
+scaled11:
+	VMOVUPS Z10, (DI)(R8*1)
+	VMOVUPS Z0, (DI)
+	VMOVUPS Z1, 64(DI)
+	VMOVUPS Z2, 128(DI)
+	VMOVUPS Z3, 192(DI)
+	VMOVUPS Z4, 256(DI)
+	VMOVUPS Z5, 320(DI)
+	VMOVUPS Z6, 384(DI)
+	VMOVUPS Z7, 448(DI)
+	VMOVUPS Z8, 512(DI)
+	VMOVUPS Z9, 576(DI)
+	ADDQ    64(AX), DI
+	INCQ    CX
+	CMPQ    CX, hi+16(FP)
+	JLT     row11
+	JMP     done
+
+tile12:
+row12:
+	MOVQ 32(AX), R15
+	CMPQ 88(AX), $0x00
+	JE   narrow55
+	MOVQ 8(R15)(CX*8), R13
+	JMP  loaded56
+
+narrow55:
+	MOVLQSX 4(R15)(CX*4), R13
+
+loaded56:
+	IMULQ  R10, R13
+	ADDQ   40(AX), R13
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	CMPQ   R12, R13
+	JGE    summed12
+
+edge12:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	PREFETCHT0 192(R15)
+	PREFETCHT0 256(R15)
+	PREFETCHT0 320(R15)
+	PREFETCHT0 384(R15)
+	PREFETCHT0 448(R15)
+	PREFETCHT0 512(R15)
+	PREFETCHT0 576(R15)
+	PREFETCHT0 640(R15)
+	PREFETCHT0 704(R15)
+	TESTQ      R9, R9
+	JZ         aligned57
+	PREFETCHT0 (R15)(R9*1)
+
+aligned57:
+	MOVL         (R12), R15
+	ADDQ         R10, R12
+	IMULQ        BX, R15
+	ADDQ         DX, R15
+	TESTQ        R11, R11
+	JZ           without12
+	VBROADCASTSS (R11), Z17
+	ADDQ         $0x04, R11
+	VMULPS       (R15), Z17, Z16
+	VADDPS       Z16, Z0, Z0
+	VMULPS       64(R15), Z17, Z16
+	VADDPS       Z16, Z1, Z1
+	VMULPS       128(R15), Z17, Z16
+	VADDPS       Z16, Z2, Z2
+	VMULPS       192(R15), Z17, Z16
+	VADDPS       Z16, Z3, Z3
+	VMULPS       256(R15), Z17, Z16
+	VADDPS       Z16, Z4, Z4
+	VMULPS       320(R15), Z17, Z16
+	VADDPS       Z16, Z5, Z5
+	VMULPS       384(R15), Z17, Z16
+	VADDPS       Z16, Z6, Z6
+	VMULPS       448(R15), Z17, Z16
+	VADDPS       Z16, Z7, Z7
+	VMULPS       512(R15), Z17, Z16
+	VADDPS       Z16, Z8, Z8
+	VMULPS       576(R15), Z17, Z16
+	VADDPS       Z16, Z9, Z9
+	VMULPS       640(R15), Z17, Z16
+	VADDPS       Z16, Z10, Z10
+	VMULPS       (R15)(R8*1), Z17, Z16
+	VADDPS       Z16, Z11, Z11
+	CMPQ         R12, R13
+	JLT          edge12
+	JMP          summed12
+
+without12:
+	VADDPS (R15), Z0, Z0
+	VADDPS 64(R15), Z1, Z1
+	VADDPS 128(R15), Z2, Z2
+	VADDPS 192(R15), Z3, Z3
+	VADDPS 256(R15), Z4, Z4
+	VADDPS 320(R15), Z5, Z5
+	VADDPS 384(R15), Z6, Z6
+	VADDPS 448(R15), Z7, Z7
+	VADDPS 512(R15), Z8, Z8
+	VADDPS 576(R15), Z9, Z9
+	VADDPS 640(R15), Z10, Z10
+	VADDPS (R15)(R8*1), Z11, Z11
+	CMPQ   R12, R13
+	JLT    edge12
+
+summed12:
+	MOVQ         24(AX), R15
+	TESTQ        R15, R15
+	JZ           scaled12
+	VBROADCASTSS (R15)(CX*4), Z16
+	VMULPS       Z16, Z0, Z0
+	VMULPS       Z16, Z1, Z1
+	VMULPS       Z16, Z2, Z2
+	VMULPS       Z16, Z3, Z3
+	VMULPS       Z16, Z4, Z4
+	VMULPS       Z16, Z5, Z5
+	VMULPS       Z16, Z6, Z6
+	VMULPS       Z16, Z7, Z7
+	VMULPS       Z16, Z8, Z8
+	VMULPS       Z16, Z9, Z9
+	VMULPS       Z16, Z10, Z10
+	VMULPS       Z16, Z11, Z11
+
+scaled12:
+	VMOVUPS Z11, (DI)(R8*1)
+	VMOVUPS Z0, (DI)
+	VMOVUPS Z1, 64(DI)
+	VMOVUPS Z2, 128(DI)
+	VMOVUPS Z3, 192(DI)
+	VMOVUPS Z4, 256(DI)
+	VMOVUPS Z5, 320(DI)
+	VMOVUPS Z6, 384(DI)
+	VMOVUPS Z7, 448(DI)
+	VMOVUPS Z8, 512(DI)
+	VMOVUPS Z9, 576(DI)
+	VMOVUPS Z10, 640(DI)
+	ADDQ    64(AX), DI
+	INCQ    CX
+	CMPQ    CX, hi+16(FP)
+	JLT     row12
+	JMP     done
+
+tile13:
+row13:
+	MOVQ 32(AX), R15
+	CMPQ 88(AX), $0x00
+	JE   narrow58
+	MOVQ 8(R15)(CX*8), R13
+	JMP  loaded59
+
+narrow58:
+	MOVLQSX 4(R15)(CX*4), R13
+
+loaded59:
+	IMULQ  R10, R13
+	ADDQ   40(AX), R13
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	CMPQ   R12, R13
+	JGE    summed13
+
+edge13:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	PREFETCHT0 192(R15)
+	PREFETCHT0 256(R15)
+	PREFETCHT0 320(R15)
+	PREFETCHT0 384(R15)
+	PREFETCHT0 448(R15)
+	PREFETCHT0 512(R15)
+	PREFETCHT0 576(R15)
+	PREFETCHT0 640(R15)
+	PREFETCHT0 704(R15)
+	PREFETCHT0 768(R15)
+	TESTQ      R9, R9
+	JZ         aligned60
+	PREFETCHT0 (R15)(R9*1)
+
+aligned60:
+	MOVL         (R12), R15
+	ADDQ         R10, R12
+	IMULQ        BX, R15
+	ADDQ         DX, R15
+	TESTQ        R11, R11
+	JZ           without13
+	VBROADCASTSS (R11), Z17
+	ADDQ         $0x04, R11
+	VMULPS       (R15), Z17, Z16
+	VADDPS       Z16, Z0, Z0
+	VMULPS       64(R15), Z17, Z16
+	VADDPS       Z16, Z1, Z1
+	VMULPS       128(R15), Z17, Z16
+	VADDPS       Z16, Z2, Z2
+	VMULPS       192(R15), Z17, Z16
+	VADDPS       Z16, Z3, Z3
+	VMULPS       256(R15), Z17, Z16
+	VADDPS       Z16, Z4, Z4
+	VMULPS       320(R15), Z17, Z16
+	VADDPS       Z16, Z5, Z5
+	VMULPS       384(R15), Z17, Z16
+	VADDPS       Z16, Z6, Z6
+	VMULPS       448(R15), Z17, Z16
+	VADDPS       Z16, Z7, Z7
+	VMULPS       512(R15), Z17, Z16
+	VADDPS       Z16, Z8, Z8
+	VMULPS       576(R15), Z17, Z16
+	VADDPS       Z16, Z9, Z9
+	VMULPS       640(R15), Z17, Z16
+	VADDPS       Z16, Z10, Z10
+	VMULPS       704(R15), Z17, Z16
+	VADDPS       Z16, Z11, Z11
+	VMULPS       (R15)(R8*1), Z17, Z16
+	VADDPS       Z16, Z12, Z12
+	CMPQ         R12, R13
+	JLT          edge13
+	JMP          summed13
+
+without13:
+	VADDPS (R15), Z0, Z0
+	VADDPS 64(R15), Z1, Z1
+	VADDPS 128(R15), Z2, Z2
+	VADDPS 192(R15), Z3, Z3
+	VADDPS 256(R15), Z4, Z4
+	VADDPS 320(R15), Z5, Z5
+	VADDPS 384(R15), Z6, Z6
+	VADDPS 448(R15), Z7, Z7
+	VADDPS 512(R15), Z8, Z8
+	VADDPS 576(R15), Z9, Z9
+	VADDPS 640(R15), Z10, Z10
+	VADDPS 704(R15), Z11, Z11
+	VADDPS (R15)(R8*1), Z12, Z12
+	CMPQ   R12, R13
+	JLT    edge13
+
+summed13:
+	MOVQ         24(AX), R15
+	TESTQ        R15, R15
+	JZ           scaled13
+	VBROADCASTSS (R15)(CX*4), Z16
+	VMULPS       Z16, Z0, Z0
+	VMULPS       Z16, Z1, Z1
+	VMULPS       Z16, Z2, Z2
+	VMULPS       Z16, Z3, Z3
+	VMULPS       Z16, Z4, Z4
+	VMULPS       Z16, Z5, Z5
+	VMULPS       Z16, Z6, Z6
+	VMULPS       Z16, Z7, Z7
+	VMULPS       Z16, Z8, Z8
+	VMULPS       Z16, Z9, Z9
+	VMULPS       Z16, Z10, Z10
+	VMULPS       Z16, Z11, Z11
+	VMULPS       Z16, Z12, Z12
+
+scaled13:
+	VMOVUPS Z12, (DI)(R8*1)
+	VMOVUPS Z0, (DI)
+	VMOVUPS Z1, 64(DI)
+	VMOVUPS Z2, 128(DI)
+	VMOVUPS Z3, 192(DI)
+	VMOVUPS Z4, 256(DI)
+	VMOVUPS Z5, 320(DI)
+	VMOVUPS Z6, 384(DI)
+	VMOVUPS Z7, 448(DI)
+	VMOVUPS Z8, 512(DI)
+	VMOVUPS Z9, 576(DI)
+	VMOVUPS Z10, 640(DI)
+	VMOVUPS Z11, 704(DI)
+	ADDQ    64(AX), DI
+	INCQ    CX
+	CMPQ    CX, hi+16(FP)
+	JLT     row13
+	JMP     done
+
+tile14:
+row14:
+	MOVQ 32(AX), R15
+	CMPQ 88(AX), $0x00
+	JE   narrow61
+	MOVQ 8(R15)(CX*8), R13
+	JMP  loaded62
+
+narrow61:
+	MOVLQSX 4(R15)(CX*4), R13
+
+loaded62:
+	IMULQ  R10, R13
+	ADDQ   40(AX), R13
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	CMPQ   R12, R13
+	JGE    summed14
+
+edge14:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	PREFETCHT0 192(R15)
+	PREFETCHT0 256(R15)
+	PREFETCHT0 320(R15)
+	PREFETCHT0 384(R15)
+	PREFETCHT0 448(R15)
+	PREFETCHT0 512(R15)
+	PREFETCHT0 576(R15)
+	PREFETCHT0 640(R15)
+	PREFETCHT0 704(R15)
+	PREFETCHT0 768(R15)
+	PREFETCHT0 832(R15)
+	TESTQ      R9, R9
+	JZ         aligned63
+	PREFETCHT0 (R15)(R9*1)
+
+aligned63:
+	MOVL         (R12), R15
+	ADDQ         R10, R12
+	IMULQ        BX, R15
+	ADDQ         DX, R15
+	TESTQ        R11, R11
+	JZ           without14
+	VBROADCASTSS (R11), Z17
+	ADDQ         $0x04, R11
+	VMULPS       (R15), Z17, Z16
+	VADDPS       Z16, Z0, Z0
+	VMULPS       64(R15), Z17, Z16
+	VADDPS       Z16, Z1, Z1
+	VMULPS       128(R15), Z17, Z16
+	VADDPS       Z16, Z2, Z2
+	VMULPS       192(R15), Z17, Z16
+	VADDPS       Z16, Z3, Z3
+	VMULPS       256(R15), Z17, Z16
+	VADDPS       Z16, Z4, Z4
+	VMULPS       320(R15), Z17, Z16
+	VADDPS       Z16, Z5, Z5
+	VMULPS       384(R15), Z17, Z16
+	VADDPS       Z16, Z6, Z6
+	VMULPS       448(R15), Z17, Z16
+	VADDPS       Z16, Z7, Z7
+	VMULPS       512(R15), Z17, Z16
+	VADDPS       Z16, Z8, Z8
+	VMULPS       576(R15), Z17, Z16
+	VADDPS       Z16, Z9, Z9
+	VMULPS       640(R15), Z17, Z16
+	VADDPS       Z16, Z10, Z10
+	VMULPS       704(R15), Z17, Z16
+	VADDPS       Z16, Z11, Z11
+	VMULPS       768(R15), Z17, Z16
+	VADDPS       Z16, Z12, Z12
+	VMULPS       (R15)(R8*1), Z17, Z16
+	VADDPS       Z16, Z13, Z13
+	CMPQ         R12, R13
+	JLT          edge14
+	JMP          summed14
+
+without14:
+	VADDPS (R15), Z0, Z0
+	VADDPS 64(R15), Z1, Z1
+	VADDPS 128(R15), Z2, Z2
+	VADDPS 192(R15), Z3, Z3
+	VADDPS 256(R15), Z4, Z4
+	VADDPS 320(R15), Z5, Z5
+	VADDPS 384(R15), Z6, Z6
+	VADDPS 448(R15), Z7, Z7
+	VADDPS 512(R15), Z8, Z8
+	VADDPS 576(R15), Z9, Z9
+	VADDPS 640(R15), Z10, Z10
+	VADDPS 704(R15), Z11, Z11
+	VADDPS 768(R15), Z12, Z12
+	VADDPS (R15)(R8*1), Z13, Z13
+	CMPQ   R12, R13
+	JLT    edge14
+
+summed14:
+	MOVQ         24(AX), R15
+	TESTQ        R15, R15
+	JZ           scaled14
+	VBROADCASTSS (R15)(CX*4), Z16
+	VMULPS       Z16, Z0, Z0
+	VMULPS       Z16, Z1, Z1
+	VMULPS       Z16, Z2, Z2
+	VMULPS       Z16, Z3, Z3
+	VMULPS       Z16, Z4, Z4
+	VMULPS       Z16, Z5, Z5
+	VMULPS       Z16, Z6, Z6
+	VMULPS       Z16, Z7, Z7
+	VMULPS       Z16, Z8, Z8
+	VMULPS       Z16, Z9, Z9
+	VMULPS       Z16, Z10, Z10
+	VMULPS       Z16, Z11, Z11
+	VMULPS       Z16, Z12, Z12
+	VMULPS       Z16, Z13, Z13
+
+scaled14:
+	VMOVUPS Z13, (DI)(R8*1)
+	VMOVUPS Z0, (DI)
+	VMOVUPS Z1, 64(DI)
+	VMOVUPS Z2, 128(DI)
+	VMOVUPS Z3, 192(DI)
+	VMOVUPS Z4, 256(DI)
+	VMOVUPS Z5, 320(DI)
+	VMOVUPS Z6, 384(DI)
+	VMOVUPS Z7, 448(DI)
+	VMOVUPS Z8, 512(DI)
+	VMOVUPS Z9, 576(DI)
+	VMOVUPS Z10, 640(DI)
+	VMOVUPS Z11, 704(DI)
+	VMOVUPS Z12, 768(DI)
+	ADDQ    64(AX), DI
+	INCQ    CX
+	CMPQ    CX, hi+16(FP)
+	JLT     row14
+	JMP     done
+
+tile15:
+row15:
+	MOVQ 32(AX), R15
+	CMPQ 88(AX), $0x00
+	JE   narrow64
+	MOVQ 8(R15)(CX*8), R13
+	JMP  loaded65
+
+narrow64:
+	MOVLQSX 4(R15)(CX*4), R13
+
+loaded65:
+	IMULQ  R10, R13
+	ADDQ   40(AX), R13
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	CMPQ   R12, R13
+	JGE    summed15
+
+edge15:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	PREFETCHT0 192(R15)
+	PREFETCHT0 256(R15)
+	PREFETCHT0 320(R15)
+	PREFETCHT0 384(R15)
+	PREFETCHT0 448(R15)
+	PREFETCHT0 512(R15)
+	PREFETCHT0 576(R15)
+	PREFETCHT0 640(R15)
+	PREFETCHT0 704(R15)
+	PREFETCHT0 768(R15)
+	PREFETCHT0 832(R15)
+	PREFETCHT0 896(R15)
+	TESTQ      R9, R9
+	JZ         aligned66
+	PREFETCHT0 (R15)(R9*1)
+
+aligned66:
+	MOVL         (R12), R15
+	ADDQ         R10, R12
+	IMULQ        BX, R15
+	ADDQ         DX, R15
+	TESTQ        R11, R11
+	JZ           without15
+	VBROADCASTSS (R11), Z17
+	ADDQ         $0x04, R11
+	VMULPS       (R15), Z17, Z16
+	VADDPS       Z16, Z0, Z0
+	VMULPS       64(R15), Z17, Z16
+	VADDPS       Z16, Z1, Z1
+	VMULPS       128(R15), Z17, Z16
+	VADDPS       Z16, Z2, Z2
+	VMULPS       192(R15), Z17, Z16
+	VADDPS       Z16, Z3, Z3
+	VMULPS       256(R15), Z17, Z16
+	VADDPS       Z16, Z4, Z4
+	VMULPS       320(R15), Z17, Z16
+	VADDPS       Z16, Z5, Z5
+	VMULPS       384(R15), Z17, Z16
+	VADDPS       Z16, Z6, Z6
+	VMULPS       448(R15), Z17, Z16
+	VADDPS       Z16, Z7, Z7
+	VMULPS       512(R15), Z17, Z16
+	VADDPS       Z16, Z8, Z8
+	VMULPS       576(R15), Z17, Z16
+	VADDPS       Z16, Z9, Z9
+	VMULPS       640(R15), Z17, Z16
+	VADDPS       Z16, Z10, Z10
+	VMULPS       704(R15), Z17, Z16
+	VADDPS       Z16, Z11, Z11
+	VMULPS       768(R15), Z17, Z16
+	VADDPS       Z16, Z12, Z12
+	VMULPS       832(R15), Z17, Z16
+	VADDPS       Z16, Z13, Z13
+	VMULPS       (R15)(R8*1), Z17, Z16
+	VADDPS       Z16, Z14, Z14
+	CMPQ         R12, R13
+	JLT          edge15
+	JMP          summed15
+
+without15:
+	VADDPS (R15), Z0, Z0
+	VADDPS 64(R15), Z1, Z1
+	VADDPS 128(R15), Z2, Z2
+	VADDPS 192(R15), Z3, Z3
+	VADDPS 256(R15), Z4, Z4
+	VADDPS 320(R15), Z5, Z5
+	VADDPS 384(R15), Z6, Z6
+	VADDPS 448(R15), Z7, Z7
+	VADDPS 512(R15), Z8, Z8
+	VADDPS 576(R15), Z9, Z9
+	VADDPS 640(R15), Z10, Z10
+	VADDPS 704(R15), Z11, Z11
+	VADDPS 768(R15), Z12, Z12
+	VADDPS 832(R15), Z13, Z13
+	VADDPS (R15)(R8*1), Z14, Z14
+	CMPQ   R12, R13
+	JLT    edge15
+
+summed15:
+	MOVQ         24(AX), R15
+	TESTQ        R15, R15
+	JZ           scaled15
+	VBROADCASTSS (R15)(CX*4), Z16
+	VMULPS       Z16, Z0, Z0
+	VMULPS       Z16, Z1, Z1
+	VMULPS       Z16, Z2, Z2
+	VMULPS       Z16, Z3, Z3
+	VMULPS       Z16, Z4, Z4
+	VMULPS       Z16, Z5, Z5
+	VMULPS       Z16, Z6, Z6
+	VMULPS       Z16, Z7, Z7
+	VMULPS       Z16, Z8, Z8
+	VMULPS       Z16, Z9, Z9
+	VMULPS       Z16, Z10, Z10
+	VMULPS       Z16, Z11, Z11
+	VMULPS       Z16, Z12, Z12
+	VMULPS       Z16, Z13, Z13
+	VMULPS       Z16, Z14, Z14
+
+scaled15:
+	VMOVUPS Z14, (DI)(R8*1)
+	VMOVUPS Z0, (DI)
+	VMOVUPS Z1, 64(DI)
+	VMOVUPS Z2, 128(DI)
+	VMOVUPS Z3, 192(DI)
+	VMOVUPS Z4, 256(DI)
+	VMOVUPS Z5, 320(DI)
+	VMOVUPS Z6, 384(DI)
+	VMOVUPS Z7, 448(DI)
+	VMOVUPS Z8, 512(DI)
+	VMOVUPS Z9, 576(DI)
+	VMOVUPS Z10, 640(DI)
+	VMOVUPS Z11, 704(DI)
+	VMOVUPS Z12, 768(DI)
+	VMOVUPS Z13, 832(DI)
+	ADDQ    64(AX), DI
+	INCQ    CX
+	CMPQ    CX, hi+16(FP)
+	JLT     row15
+	JMP     done
+
+tile16:
+row16:
+	MOVQ 32(AX), R15
+	CMPQ 88(AX), $0x00
+	JE   narrow67
+	MOVQ 8(R15)(CX*8), R13
+	JMP  loaded68
+
+narrow67:
+	MOVLQSX 4(R15)(CX*4), R13
+
+loaded68:
+	IMULQ  R10, R13
+	ADDQ   40(AX), R13
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+	CMPQ   R12, R13
+	JGE    summed16
+
+edge16:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	PREFETCHT0 192(R15)
+	PREFETCHT0 256(R15)
+	PREFETCHT0 320(R15)
+	PREFETCHT0 384(R15)
+	PREFETCHT0 448(R15)
+	PREFETCHT0 512(R15)
+	PREFETCHT0 576(R15)
+	PREFETCHT0 640(R15)
+	PREFETCHT0 704(R15)
+	PREFETCHT0 768(R15)
+	PREFETCHT0 832(R15)
+	PREFETCHT0 896(R15)
+	PREFETCHT0 960(R15)
+	TESTQ      R9, R9
+	JZ         aligned69
+	PREFETCHT0 (R15)(R9*1)
+
+aligned69:
+	MOVL         (R12), R15
+	ADDQ         R10, R12
+	IMULQ        BX, R15
+	ADDQ         DX, R15
+	TESTQ        R11, R11
+	JZ           without16
+	VBROADCASTSS (R11), Z17
+	ADDQ         $0x04, R11
+	VMULPS       (R15), Z17, Z16
+	VADDPS       Z16, Z0, Z0
+	VMULPS       64(R15), Z17, Z16
+	VADDPS       Z16, Z1, Z1
+	VMULPS       128(R15), Z17, Z16
+	VADDPS       Z16, Z2, Z2
+	VMULPS       192(R15), Z17, Z16
+	VADDPS       Z16, Z3, Z3
+	VMULPS       256(R15), Z17, Z16
+	VADDPS       Z16, Z4, Z4
+	VMULPS       320(R15), Z17, Z16
+	VADDPS       Z16, Z5, Z5
+	VMULPS       384(R15), Z17, Z16
+	VADDPS       Z16, Z6, Z6
+	VMULPS       448(R15), Z17, Z16
+	VADDPS       Z16, Z7, Z7
+	VMULPS       512(R15), Z17, Z16
+	VADDPS       Z16, Z8, Z8
+	VMULPS       576(R15), Z17, Z16
+	VADDPS       Z16, Z9, Z9
+	VMULPS       640(R15), Z17, Z16
+	VADDPS       Z16, Z10, Z10
+	VMULPS       704(R15), Z17, Z16
+	VADDPS       Z16, Z11, Z11
+	VMULPS       768(R15), Z17, Z16
+	VADDPS       Z16, Z12, Z12
+	VMULPS       832(R15), Z17, Z16
+	VADDPS       Z16, Z13, Z13
+	VMULPS       896(R15), Z17, Z16
+	VADDPS       Z16, Z14, Z14
+	VMULPS       (R15)(R8*1), Z17, Z16
+	VADDPS       Z16, Z15, Z15
+	CMPQ         R12, R13
+	JLT          edge16
+	JMP          summed16
+
+without16:
+	VADDPS (R15), Z0, Z0
+	VADDPS 64(R15), Z1, Z1
+	VADDPS 128(R15), Z2, Z2
+	VADDPS 192(R15), Z3, Z3
+	VADDPS 256(R15), Z4, Z4
+	VADDPS 320(R15), Z5, Z5
+	VADDPS 384(R15), Z6, Z6
+	VADDPS 448(R15), Z7, Z7
+	VADDPS 512(R15), Z8, Z8
+	VADDPS 576(R15), Z9, Z9
+	VADDPS 640(R15), Z10, Z10
+	VADDPS 704(R15), Z11, Z11
+	VADDPS 768(R15), Z12, Z12
+	VADDPS 832(R15), Z13, Z13
+	VADDPS 896(R15), Z14, Z14
+	VADDPS (R15)(R8*1), Z15, Z15
+	CMPQ   R12, R13
+	JLT    edge16
+
+summed16:
+	MOVQ         24(AX), R15
+	TESTQ        R15, R15
+	JZ           scaled16
+	VBROADCASTSS (R15)(CX*4), Z16
 	VMULPS       Z16, Z0, Z0
 	VMULPS       Z16, Z1, Z1
 	VMULPS       Z16, Z2, Z2
@@ -8514,27 +2039,946 @@ summed:
 	VMULPS       Z16, Z14, Z14
 	VMULPS       Z16, Z15, Z15
 
-store:
-	VMOVUPS Z0, (R8)
-	VMOVUPS Z1, 64(R8)
-	VMOVUPS Z2, 128(R8)
-	VMOVUPS Z3, 192(R8)
-	VMOVUPS Z4, 256(R8)
-	VMOVUPS Z5, 320(R8)
-	VMOVUPS Z6, 384(R8)
-	VMOVUPS Z7, 448(R8)
-	VMOVUPS Z8, 512(R8)
-	VMOVUPS Z9, 576(R8)
-	VMOVUPS Z10, 640(R8)
-	VMOVUPS Z11, 704(R8)
-	VMOVUPS Z12, 768(R8)
-	VMOVUPS Z13, 832(R8)
-	VMOVUPS Z14, 896(R8)
-	VMOVUPS Z15, (R8)(R9*1)
-	ADDQ    64(AX), R8
+scaled16:
+	VMOVUPS Z15, (DI)(R8*1)
+	VMOVUPS Z0, (DI)
+	VMOVUPS Z1, 64(DI)
+	VMOVUPS Z2, 128(DI)
+	VMOVUPS Z3, 192(DI)
+	VMOVUPS Z4, 256(DI)
+	VMOVUPS Z5, 320(DI)
+	VMOVUPS Z6, 384(DI)
+	VMOVUPS Z7, 448(DI)
+	VMOVUPS Z8, 512(DI)
+	VMOVUPS Z9, 576(DI)
+	VMOVUPS Z10, 640(DI)
+	VMOVUPS Z11, 704(DI)
+	VMOVUPS Z12, 768(DI)
+	VMOVUPS Z13, 832(DI)
+	VMOVUPS Z14, 896(DI)
+	ADDQ    64(AX), DI
 	INCQ    CX
-	CMPQ    CX, DX
-	JLT     row
+	CMPQ    CX, hi+16(FP)
+	JLT     row16
+
+done:
+	VZEROUPPER
+	RET
+
+// func spmmHalfAVX512(run unsafe.Pointer, lo int, hi int)
+// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
+TEXT ·spmmHalfAVX512(SB), NOSPLIT|NOFRAME, $0-24
+	MOVQ  run+0(FP), AX
+	MOVQ  lo+8(FP), CX
+	MOVQ  (AX), DX
+	MOVQ  56(AX), BX
+	MOVQ  48(AX), SI
+	MOVQ  8(AX), DI
+	MOVQ  80(AX), R8
+	MOVQ  104(AX), R9
+	MOVQ  112(AX), R10
+	MOVQ  16(AX), R11
+	MOVQ  64(AX), R15
+	IMULQ CX, R15
+	ADDQ  R15, DI
+	MOVQ  32(AX), R15
+	CMPQ  88(AX), $0x00
+	JE    narrow1
+	MOVQ  (R15)(CX*8), R12
+	JMP   loaded2
+
+narrow1:
+	MOVLQSX (R15)(CX*4), R12
+
+loaded2:
+	MOVQ  128(AX), R15
+	IMULQ R12, R15
+	ADDQ  R15, R11
+	IMULQ R10, R12
+	ADDQ  40(AX), R12
+	MOVQ  R12, R14
+	ADDQ  72(AX), R14
+	CMPQ  120(AX), $0x05
+	JGE   upper3
+	CMPQ  120(AX), $0x03
+	JGE   upper4
+	CMPQ  120(AX), $0x02
+	JGE   upper5
+	JMP   tile1
+
+upper5:
+	JMP tile2
+
+upper4:
+	CMPQ 120(AX), $0x04
+	JGE  upper6
+	JMP  tile3
+
+upper6:
+	JMP tile4
+
+upper3:
+	CMPQ 120(AX), $0x07
+	JGE  upper7
+	CMPQ 120(AX), $0x06
+	JGE  upper8
+	JMP  tile5
+
+upper8:
+	JMP tile6
+
+upper7:
+	CMPQ 120(AX), $0x08
+	JGE  upper9
+	JMP  tile7
+
+upper9:
+	JMP tile8
+
+tile1:
+row1:
+	MOVQ 32(AX), R15
+	CMPQ 88(AX), $0x00
+	JE   narrow10
+	MOVQ 8(R15)(CX*8), R13
+	JMP  loaded11
+
+narrow10:
+	MOVLQSX 4(R15)(CX*4), R13
+
+loaded11:
+	IMULQ  R10, R13
+	ADDQ   40(AX), R13
+	VXORPS Z0, Z0, Z0
+	CMPQ   R12, R13
+	JGE    summed1
+
+edge1:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	TESTQ      R9, R9
+	JZ         aligned12
+	PREFETCHT0 (R15)(R9*1)
+
+aligned12:
+	MOVL         (R12), R15
+	ADDQ         R10, R12
+	IMULQ        BX, R15
+	ADDQ         DX, R15
+	VBROADCASTSS (R11), Z9
+	ADDQ         128(AX), R11
+	CMPQ         136(AX), $0x00
+	JNE          brain1
+	VCVTPH2PS    (R15)(R8*1), Z8
+	VMULPS       Z8, Z9, Z8
+	VADDPS       Z8, Z0, Z0
+	JMP          added1
+
+brain1:
+	VPMOVZXWD (R15)(R8*1), Z8
+	VPSLLD    $0x10, Z8, Z8
+	VMULPS    Z8, Z9, Z8
+	VADDPS    Z8, Z0, Z0
+
+added1:
+	CMPQ R12, R13
+	JLT  edge1
+
+summed1:
+	MOVQ         24(AX), R15
+	TESTQ        R15, R15
+	JZ           scaled1
+	VBROADCASTSS (R15)(CX*4), Z8
+	VMULPS       Z8, Z0, Z0
+
+scaled1:
+	VMOVUPS Z0, (DI)(R8*2)
+	ADDQ    64(AX), DI
+	INCQ    CX
+	CMPQ    CX, hi+16(FP)
+	JLT     row1
+	JMP     done
+
+tile2:
+row2:
+	MOVQ 32(AX), R15
+	CMPQ 88(AX), $0x00
+	JE   narrow13
+	MOVQ 8(R15)(CX*8), R13
+	JMP  loaded14
+
+narrow13:
+	MOVLQSX 4(R15)(CX*4), R13
+
+loaded14:
+	IMULQ  R10, R13
+	ADDQ   40(AX), R13
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	CMPQ   R12, R13
+	JGE    summed2
+
+edge2:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	TESTQ      R9, R9
+	JZ         aligned15
+	PREFETCHT0 (R15)(R9*1)
+
+aligned15:
+	MOVL         (R12), R15
+	ADDQ         R10, R12
+	IMULQ        BX, R15
+	ADDQ         DX, R15
+	VBROADCASTSS (R11), Z9
+	ADDQ         128(AX), R11
+	CMPQ         136(AX), $0x00
+	JNE          brain2
+	VCVTPH2PS    (R15), Z8
+	VMULPS       Z8, Z9, Z8
+	VADDPS       Z8, Z0, Z0
+	VCVTPH2PS    (R15)(R8*1), Z8
+	VMULPS       Z8, Z9, Z8
+	VADDPS       Z8, Z1, Z1
+	JMP          added2
+
+brain2:
+	VPMOVZXWD (R15), Z8
+	VPSLLD    $0x10, Z8, Z8
+	VMULPS    Z8, Z9, Z8
+	VADDPS    Z8, Z0, Z0
+	VPMOVZXWD (R15)(R8*1), Z8
+	VPSLLD    $0x10, Z8, Z8
+	VMULPS    Z8, Z9, Z8
+	VADDPS    Z8, Z1, Z1
+
+added2:
+	CMPQ R12, R13
+	JLT  edge2
+
+summed2:
+	MOVQ         24(AX), R15
+	TESTQ        R15, R15
+	JZ           scaled2
+	VBROADCASTSS (R15)(CX*4), Z8
+	VMULPS       Z8, Z0, Z0
+	VMULPS       Z8, Z1, Z1
+
+scaled2:
+	VMOVUPS Z1, (DI)(R8*2)
+	VMOVUPS Z0, (DI)
+	ADDQ    64(AX), DI
+	INCQ    CX
+	CMPQ    CX, hi+16(FP)
+	JLT     row2
+	JMP     done
+
+tile3:
+row3:
+	MOVQ 32(AX), R15
+	CMPQ 88(AX), $0x00
+	JE   narrow16
+	MOVQ 8(R15)(CX*8), R13
+	JMP  loaded17
+
+narrow16:
+	MOVLQSX 4(R15)(CX*4), R13
+
+loaded17:
+	IMULQ  R10, R13
+	ADDQ   40(AX), R13
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	CMPQ   R12, R13
+	JGE    summed3
+
+edge3:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	TESTQ      R9, R9
+	JZ         aligned18
+	PREFETCHT0 (R15)(R9*1)
+
+aligned18:
+	MOVL         (R12), R15
+	ADDQ         R10, R12
+	IMULQ        BX, R15
+	ADDQ         DX, R15
+	VBROADCASTSS (R11), Z9
+	ADDQ         128(AX), R11
+	CMPQ         136(AX), $0x00
+	JNE          brain3
+	VCVTPH2PS    (R15), Z8
+	VMULPS       Z8, Z9, Z8
+	VADDPS       Z8, Z0, Z0
+	VCVTPH2PS    32(R15), Z8
+	VMULPS       Z8, Z9, Z8
+	VADDPS       Z8, Z1, Z1
+	VCVTPH2PS    (R15)(R8*1), Z8
+	VMULPS       Z8, Z9, Z8
+	VADDPS       Z8, Z2, Z2
+	JMP          added3
+
+brain3:
+	VPMOVZXWD (R15), Z8
+	VPSLLD    $0x10, Z8, Z8
+	VMULPS    Z8, Z9, Z8
+	VADDPS    Z8, Z0, Z0
+	VPMOVZXWD 32(R15), Z8
+	VPSLLD    $0x10, Z8, Z8
+	VMULPS    Z8, Z9, Z8
+	VADDPS    Z8, Z1, Z1
+	VPMOVZXWD (R15)(R8*1), Z8
+	VPSLLD    $0x10, Z8, Z8
+	VMULPS    Z8, Z9, Z8
+	VADDPS    Z8, Z2, Z2
+
+added3:
+	CMPQ R12, R13
+	JLT  edge3
+
+summed3:
+	MOVQ         24(AX), R15
+	TESTQ        R15, R15
+	JZ           scaled3
+	VBROADCASTSS (R15)(CX*4), Z8
+	VMULPS       Z8, Z0, Z0
+	VMULPS       Z8, Z1, Z1
+	VMULPS       Z8, Z2, Z2
+
+scaled3:
+	VMOVUPS Z2, (DI)(R8*2)
+	VMOVUPS Z0, (DI)
+	VMOVUPS Z1, 64(DI)
+	ADDQ    64(AX), DI
+	INCQ    CX
+	CMPQ    CX, hi+16(FP)
+	JLT     row3
+	JMP     done
+
+tile4:
+row4:
+	MOVQ 32(AX), R15
+	CMPQ 88(AX), $0x00
+	JE   narrow19
+	MOVQ 8(R15)(CX*8), R13
+	JMP  loaded20
+
+narrow19:
+	MOVLQSX 4(R15)(CX*4), R13
+
+loaded20:
+	IMULQ  R10, R13
+	ADDQ   40(AX), R13
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	CMPQ   R12, R13
+	JGE    summed4
+
+edge4:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	TESTQ      R9, R9
+	JZ         aligned21
+	PREFETCHT0 (R15)(R9*1)
+
+aligned21:
+	MOVL         (R12), R15
+	ADDQ         R10, R12
+	IMULQ        BX, R15
+	ADDQ         DX, R15
+	VBROADCASTSS (R11), Z9
+	ADDQ         128(AX), R11
+	CMPQ         136(AX), $0x00
+	JNE          brain4
+	VCVTPH2PS    (R15), Z8
+	VMULPS       Z8, Z9, Z8
+	VADDPS       Z8, Z0, Z0
+	VCVTPH2PS    32(R15), Z8
+	VMULPS       Z8, Z9, Z8
+	VADDPS       Z8, Z1, Z1
+	VCVTPH2PS    64(R15), Z8
+	VMULPS       Z8, Z9, Z8
+	VADDPS       Z8, Z2, Z2
+	VCVTPH2PS    (R15)(R8*1), Z8
+	VMULPS       Z8, Z9, Z8
+	VADDPS       Z8, Z3, Z3
+	JMP          added4
+
+brain4:
+	VPMOVZXWD (R15), Z8
+	VPSLLD    $0x10, Z8, Z8
+	VMULPS    Z8, Z9, Z8
+	VADDPS    Z8, Z0, Z0
+	VPMOVZXWD 32(R15), Z8
+	VPSLLD    $0x10, Z8, Z8
+	VMULPS    Z8, Z9, Z8
+	VADDPS    Z8, Z1, Z1
+	VPMOVZXWD 64(R15), Z8
+	VPSLLD    $0x10, Z8, Z8
+	VMULPS    Z8, Z9, Z8
+	VADDPS    Z8, Z2, Z2
+	VPMOVZXWD (R15)(R8*1), Z8
+	VPSLLD    $0x10, Z8, Z8
+	VMULPS    Z8, Z9, Z8
+	VADDPS    Z8, Z3, Z3
+
+added4:
+	CMPQ R12, R13
+	JLT  edge4
+
+summed4:
+	MOVQ         24(AX), R15
+	TESTQ        R15, R15
+	JZ           scaled4
+	VBROADCASTSS (R15)(CX*4), Z8
+	VMULPS       Z8, Z0, Z0
+	VMULPS       Z8, Z1, Z1
+	VMULPS       Z8, Z2, Z2
+	VMULPS       Z8, Z3, Z3
+
+scaled4:
+	VMOVUPS Z3, (DI)(R8*2)
+	VMOVUPS Z0, (DI)
+	VMOVUPS Z1, 64(DI)
+	VMOVUPS Z2, 128(DI)
+	ADDQ    64(AX), DI
+	INCQ    CX
+	CMPQ    CX, hi+16(FP)
+	JLT     row4
+	JMP     done
+
+tile5:
+row5:
+	MOVQ 32(AX), R15
+	CMPQ 88(AX), $0x00
+	JE   narrow22
+	MOVQ 8(R15)(CX*8), R13
+	JMP  loaded23
+
+narrow22:
+	MOVLQSX 4(R15)(CX*4), R13
+
+loaded23:
+	IMULQ  R10, R13
+	ADDQ   40(AX), R13
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	CMPQ   R12, R13
+	JGE    summed5
+
+edge5:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	TESTQ      R9, R9
+	JZ         aligned24
+	PREFETCHT0 (R15)(R9*1)
+
+aligned24:
+	MOVL         (R12), R15
+	ADDQ         R10, R12
+	IMULQ        BX, R15
+	ADDQ         DX, R15
+	VBROADCASTSS (R11), Z9
+	ADDQ         128(AX), R11
+	CMPQ         136(AX), $0x00
+	JNE          brain5
+	VCVTPH2PS    (R15), Z8
+	VMULPS       Z8, Z9, Z8
+	VADDPS       Z8, Z0, Z0
+	VCVTPH2PS    32(R15), Z8
+	VMULPS       Z8, Z9, Z8
+	VADDPS       Z8, Z1, Z1
+	VCVTPH2PS    64(R15), Z8
+	VMULPS       Z8, Z9, Z8
+	VADDPS       Z8, Z2, Z2
+	VCVTPH2PS    96(R15), Z8
+	VMULPS       Z8, Z9, Z8
+	VADDPS       Z8, Z3, Z3
+	VCVTPH2PS    (R15)(R8*1), Z8
+	VMULPS       Z8, Z9, Z8
+	VADDPS       Z8, Z4, Z4
+	JMP          added5
+
+brain5:
+	VPMOVZXWD (R15), Z8
+	VPSLLD    $0x10, Z8, Z8
+	VMULPS    Z8, Z9, Z8
+	VADDPS    Z8, Z0, Z0
+	VPMOVZXWD 32(R15), Z8
+	VPSLLD    $0x10, Z8, Z8
+	VMULPS    Z8, Z9, Z8
+	VADDPS    Z8, Z1, Z1
+	VPMOVZXWD 64(R15), Z8
+	VPSLLD    $0x10, Z8, Z8
+	VMULPS    Z8, Z9, Z8
+	VADDPS    Z8, Z2, Z2
+	VPMOVZXWD 96(R15), Z8
+	VPSLLD    $0x10, Z8, Z8
+	VMULPS    Z8, Z9, Z8
+	VADDPS    Z8, Z3, Z3
+	VPMOVZXWD (R15)(R8*1), Z8
+	VPSLLD    $0x10, Z8, Z8
+	VMULPS    Z8, Z9, Z8
+	VADDPS    Z8, Z4, Z4
+
+added5:
+	CMPQ R12, R13
+	JLT  edge5
+
+summed5:
+	MOVQ         24(AX), R15
+	TESTQ        R15, R15
+	JZ           scaled5
+	VBROADCASTSS (R15)(CX*4), Z8
+	VMULPS       Z8, Z0, Z0
+	VMULPS       Z8, Z1, Z1
+	VMULPS       Z8, Z2, Z2
+	VMULPS       Z8, Z3, Z3
+	VMULPS       Z8, Z4, Z4
+
+scaled5:
+	VMOVUPS Z4, (DI)(R8*2)
+	VMOVUPS Z0, (DI)
+	VMOVUPS Z1, 64(DI)
+	VMOVUPS Z2, 128(DI)
+	VMOVUPS Z3, 192(DI)
+	ADDQ    64(AX), DI
+	INCQ    CX
+	CMPQ    CX, hi+16(FP)
+	JLT     row5
+	JMP     done
+
+tile6:
+row6:
+	MOVQ 32(AX), R15
+	CMPQ 88(AX), $0x00
+	JE   narrow25
+	MOVQ 8(R15)(CX*8), R13
+	JMP  loaded26
+
+narrow25:
+	MOVLQSX 4(R15)(CX*4), R13
+
+loaded26:
+	IMULQ  R10, R13
+	ADDQ   40(AX), R13
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	CMPQ   R12, R13
+	JGE    summed6
+
+edge6:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	TESTQ      R9, R9
+	JZ         aligned27
+	PREFETCHT0 (R15)(R9*1)
+
+aligned27:
+	MOVL         (R12), R15
+	ADDQ         R10, R12
+	IMULQ        BX, R15
+	ADDQ         DX, R15
+	VBROADCASTSS (R11), Z9
+	ADDQ         128(AX), R11
+	CMPQ         136(AX), $0x00
+	JNE          brain6
+	VCVTPH2PS    (R15), Z8
+	VMULPS       Z8, Z9, Z8
+	VADDPS       Z8, Z0, Z0
+	VCVTPH2PS    32(R15), Z8
+	VMULPS       Z8, Z9, Z8
+	VADDPS       Z8, Z1, Z1
+	VCVTPH2PS    64(R15), Z8
+	VMULPS       Z8, Z9, Z8
+	VADDPS       Z8, Z2, Z2
+	VCVTPH2PS    96(R15), Z8
+	VMULPS       Z8, Z9, Z8
+	VADDPS       Z8, Z3, Z3
+	VCVTPH2PS    128(R15), Z8
+	VMULPS       Z8, Z9, Z8
+	VADDPS       Z8, Z4, Z4
+	VCVTPH2PS    (R15)(R8*1), Z8
+	VMULPS       Z8, Z9, Z8
+	VADDPS       Z8, Z5, Z5
+	JMP          added6
+
+brain6:
+	VPMOVZXWD (R15), Z8
+	VPSLLD    $0x10, Z8, Z8
+	VMULPS    Z8, Z9, Z8
+	VADDPS    Z8, Z0, Z0
+	VPMOVZXWD 32(R15), Z8
+	VPSLLD    $0x10, Z8, Z8
+	VMULPS    Z8, Z9, Z8
+	VADDPS    Z8, Z1, Z1
+	VPMOVZXWD 64(R15), Z8
+	VPSLLD    $0x10, Z8, Z8
+	VMULPS    Z8, Z9, Z8
+	VADDPS    Z8, Z2, Z2
+	VPMOVZXWD 96(R15), Z8
+	VPSLLD    $0x10, Z8, Z8
+	VMULPS    Z8, Z9, Z8
+	VADDPS    Z8, Z3, Z3
+	VPMOVZXWD 128(R15), Z8
+	VPSLLD    $0x10, Z8, Z8
+	VMULPS    Z8, Z9, Z8
+	VADDPS    Z8, Z4, Z4
+	VPMOVZXWD (R15)(R8*1), Z8
+	VPSLLD    $0x10, Z8, Z8
+	VMULPS    Z8, Z9, Z8
+	VADDPS    Z8, Z5, Z5
+
+added6:
+	CMPQ R12, R13
+	JLT  edge6
+
+summed6:
+	MOVQ         24(AX), R15
+	TESTQ        R15, R15
+	JZ           scaled6
+	VBROADCASTSS (R15)(CX*4), Z8
+	VMULPS       Z8, Z0, Z0
+	VMULPS       Z8, Z1, Z1
+	VMULPS       Z8, Z2, Z2
+	VMULPS       Z8, Z3, Z3
+	VMULPS       Z8, Z4, Z4
+	VMULPS       Z8, Z5, Z5
+
+scaled6:
+	VMOVUPS Z5, (DI)(R8*2)
+	VMOVUPS Z0, (DI)
+	VMOVUPS Z1, 64(DI)
+	VMOVUPS Z2, 128(DI)
+	VMOVUPS Z3, 192(DI)
+	VMOVUPS Z4, 256(DI)
+	ADDQ    64(AX), DI
+	INCQ    CX
+	CMPQ    CX, hi+16(FP)
+	JLT     row6
+	JMP     done
+
+tile7:
+row7:
+	MOVQ 32(AX), R15
+	CMPQ 88(AX), $0x00
+	JE   narrow28
+	MOVQ 8(R15)(CX*8), R13
+	JMP  loaded29
+
+narrow28:
+	MOVLQSX 4(R15)(CX*4), R13
+
+loaded29:
+	IMULQ  R10, R13
+	ADDQ   40(AX), R13
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	CMPQ   R12, R13
+	JGE    summed7
+
+edge7:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	PREFETCHT0 192(R15)
+	TESTQ      R9, R9
+	JZ         aligned30
+	PREFETCHT0 (R15)(R9*1)
+
+aligned30:
+	MOVL         (R12), R15
+	ADDQ         R10, R12
+	IMULQ        BX, R15
+	ADDQ         DX, R15
+	VBROADCASTSS (R11), Z9
+	ADDQ         128(AX), R11
+	CMPQ         136(AX), $0x00
+	JNE          brain7
+	VCVTPH2PS    (R15), Z8
+	VMULPS       Z8, Z9, Z8
+	VADDPS       Z8, Z0, Z0
+	VCVTPH2PS    32(R15), Z8
+	VMULPS       Z8, Z9, Z8
+	VADDPS       Z8, Z1, Z1
+	VCVTPH2PS    64(R15), Z8
+	VMULPS       Z8, Z9, Z8
+	VADDPS       Z8, Z2, Z2
+	VCVTPH2PS    96(R15), Z8
+	VMULPS       Z8, Z9, Z8
+	VADDPS       Z8, Z3, Z3
+	VCVTPH2PS    128(R15), Z8
+	VMULPS       Z8, Z9, Z8
+	VADDPS       Z8, Z4, Z4
+	VCVTPH2PS    160(R15), Z8
+	VMULPS       Z8, Z9, Z8
+	VADDPS       Z8, Z5, Z5
+	VCVTPH2PS    (R15)(R8*1), Z8
+	VMULPS       Z8, Z9, Z8
+	VADDPS       Z8, Z6, Z6
+	JMP          added7
+
+brain7:
+	VPMOVZXWD (R15), Z8
+	VPSLLD    $0x10, Z8, Z8
+	VMULPS    Z8, Z9, Z8
+	VADDPS    Z8, Z0, Z0
+	VPMOVZXWD 32(R15), Z8
+	VPSLLD    $0x10, Z8, Z8
+	VMULPS    Z8, Z9, Z8
+	VADDPS    Z8, Z1, Z1
+	VPMOVZXWD 64(R15), Z8
+	VPSLLD    $0x10, Z8, Z8
+	VMULPS    Z8, Z9, Z8
+	VADDPS    Z8, Z2, Z2
+	VPMOVZXWD 96(R15), Z8
+	VPSLLD    $0x10, Z8, Z8
+	VMULPS    Z8, Z9, Z8
+	VADDPS    Z8, Z3, Z3
+	VPMOVZXWD 128(R15), Z8
+	VPSLLD    $0x10, Z8, Z8
+	VMULPS    Z8, Z9, Z8
+	VADDPS    Z8, Z4, Z4
+	VPMOVZXWD 160(R15), Z8
+	VPSLLD    $0x10, Z8, Z8
+	VMULPS    Z8, Z9, Z8
+	VADDPS    Z8, Z5, Z5
+	VPMOVZXWD (R15)(R8*1), Z8
+	VPSLLD    $0x10, Z8, Z8
+	VMULPS    Z8, Z9, Z8
+	VADDPS    Z8, Z6, Z6
+
+added7:
+	CMPQ R12, R13
+	JLT  edge7
+
+summed7:
+	MOVQ         24(AX), R15
+	TESTQ        R15, R15
+	JZ           scaled7
+	VBROADCASTSS (R15)(CX*4), Z8
+	VMULPS       Z8, Z0, Z0
+	VMULPS       Z8, Z1, Z1
+	VMULPS       Z8, Z2, Z2
+	VMULPS       Z8, Z3, Z3
+	VMULPS       Z8, Z4, Z4
+	VMULPS       Z8, Z5, Z5
+	VMULPS       Z8, Z6, Z6
+
+scaled7:
+	VMOVUPS Z6, (DI)(R8*2)
+	VMOVUPS Z0, (DI)
+	VMOVUPS Z1, 64(DI)
+	VMOVUPS Z2, 128(DI)
+	VMOVUPS Z3, 192(DI)
+	VMOVUPS Z4, 256(DI)
+	VMOVUPS Z5, 320(DI)
+	ADDQ    64(AX), DI
+	INCQ    CX
+	CMPQ    CX, hi+16(FP)
+	JLT     row7
+	JMP     done
+
+tile8:
+row8:
+	MOVQ 32(AX), R15
+	CMPQ 88(AX), $0x00
+	JE   narrow31
+	MOVQ 8(R15)(CX*8), R13
+	JMP  loaded32
+
+narrow31:
+	MOVLQSX 4(R15)(CX*4), R13
+
+loaded32:
+	IMULQ  R10, R13
+	ADDQ   40(AX), R13
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	CMPQ   R12, R13
+	JGE    summed8
+
+edge8:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	PREFETCHT0 192(R15)
+	TESTQ      R9, R9
+	JZ         aligned33
+	PREFETCHT0 (R15)(R9*1)
+
+aligned33:
+	MOVL         (R12), R15
+	ADDQ         R10, R12
+	IMULQ        BX, R15
+	ADDQ         DX, R15
+	VBROADCASTSS (R11), Z9
+	ADDQ         128(AX), R11
+	CMPQ         136(AX), $0x00
+	JNE          brain8
+	VCVTPH2PS    (R15), Z8
+	VMULPS       Z8, Z9, Z8
+	VADDPS       Z8, Z0, Z0
+	VCVTPH2PS    32(R15), Z8
+	VMULPS       Z8, Z9, Z8
+	VADDPS       Z8, Z1, Z1
+	VCVTPH2PS    64(R15), Z8
+	VMULPS       Z8, Z9, Z8
+	VADDPS       Z8, Z2, Z2
+	VCVTPH2PS    96(R15), Z8
+	VMULPS       Z8, Z9, Z8
+	VADDPS       Z8, Z3, Z3
+	VCVTPH2PS    128(R15), Z8
+	VMULPS       Z8, Z9, Z8
+	VADDPS       Z8, Z4, Z4
+	VCVTPH2PS    160(R15), Z8
+	VMULPS       Z8, Z9, Z8
+	VADDPS       Z8, Z5, Z5
+	VCVTPH2PS    192(R15), Z8
+	VMULPS       Z8, Z9, Z8
+	VADDPS       Z8, Z6, Z6
+	VCVTPH2PS    (R15)(R8*1), Z8
+	VMULPS       Z8, Z9, Z8
+	VADDPS       Z8, Z7, Z7
+	JMP          added8
+
+brain8:
+	VPMOVZXWD (R15), Z8
+	VPSLLD    $0x10, Z8, Z8
+	VMULPS    Z8, Z9, Z8
+	VADDPS    Z8, Z0, Z0
+	VPMOVZXWD 32(R15), Z8
+	VPSLLD    $0x10, Z8, Z8
+	VMULPS    Z8, Z9, Z8
+	VADDPS    Z8, Z1, Z1
+	VPMOVZXWD 64(R15), Z8
+	VPSLLD    $0x10, Z8, Z8
+	VMULPS    Z8, Z9, Z8
+	VADDPS    Z8, Z2, Z2
+	VPMOVZXWD 96(R15), Z8
+	VPSLLD    $0x10, Z8, Z8
+	VMULPS    Z8, Z9, Z8
+	VADDPS    Z8, Z3, Z3
+	VPMOVZXWD 128(R15), Z8
+	VPSLLD    $0x10, Z8, Z8
+	VMULPS    Z8, Z9, Z8
+	VADDPS    Z8, Z4, Z4
+	VPMOVZXWD 160(R15), Z8
+	VPSLLD    $0x10, Z8, Z8
+	VMULPS    Z8, Z9, Z8
+	VADDPS    Z8, Z5, Z5
+	VPMOVZXWD 192(R15), Z8
+	VPSLLD    $0x10, Z8, Z8
+	VMULPS    Z8, Z9, Z8
+	VADDPS    Z8, Z6, Z6
+	VPMOVZXWD (R15)(R8*1), Z8
+	VPSLLD    $0x10, Z8, Z8
+	VMULPS    Z8, Z9, Z8
+	VADDPS    Z8, Z7, Z7
+
+added8:
+	CMPQ R12, R13
+	JLT  edge8
+
+summed8:
+	MOVQ         24(AX), R15
+	TESTQ        R15, R15
+	JZ           scaled8
+	VBROADCASTSS (R15)(CX*4), Z8
+	VMULPS       Z8, Z0, Z0
+	VMULPS       Z8, Z1, Z1
+	VMULPS       Z8, Z2, Z2
+	VMULPS       Z8, Z3, Z3
+	VMULPS       Z8, Z4, Z4
+	VMULPS       Z8, Z5, Z5
+	VMULPS       Z8, Z6, Z6
+	VMULPS       Z8, Z7, Z7
+
+scaled8:
+	VMOVUPS Z7, (DI)(R8*2)
+	VMOVUPS Z0, (DI)
+	VMOVUPS Z1, 64(DI)
+	VMOVUPS Z2, 128(DI)
+	VMOVUPS Z3, 192(DI)
+	VMOVUPS Z4, 256(DI)
+	VMOVUPS Z5, 320(DI)
+	VMOVUPS Z6, 384(DI)
+	ADDQ    64(AX), DI
+	INCQ    CX
+	CMPQ    CX, hi+16(FP)
+	JLT     row8
+
+done:
 	VZEROUPPER
 	RET
 

@@ -9,10 +9,10 @@ func variants() []variant { return []variant{plain} }
 
 // Only amd64 computes in assembly: variants never returns what would come here.
 
-func kernelsOf(v variant, wide, weighted bool) []spmmKernel { panic("sparse: no such variant") }
+func (r *spmmRun) sum(v variant, lo, hi int) { panic("sparse: no such variant") }
 
 func maskOf(v variant, width int) uint64 { panic("sparse: no such variant") }
 
 func streamLines(v variant, dst, src unsafe.Pointer, n int) { panic("sparse: no such variant") }
 
-func (r *sddmmRun) vectors(v variant, a *Matrix, lo, hi int64) { panic("sparse: no such variant") }
+func (r *sddmmRun) vectors(v variant, lo, hi int64) { panic("sparse: no such variant") }

@@ -17,14 +17,15 @@ type spmmRun struct {
 	last             unsafe.Pointer // the last index
 	xStride, yStride int            // bytes of a row
 	ahead            int            // bytes of the indices from an edge to the one whose row is prefetched
-	tail             int            // bytes from column 0 of the tile to its last vector
+	tail             int            // bytes of x from column 0 of the tile to its last vector
 	wide             uint64         // 1: indptr is int64
 	mask             uint64         // which lanes a tile narrower than a vector has: bits, or the address of words
 	extra            int            // bytes from column 0 of the tile to its last; 0 where rows of x are whole lines
+	index            int            // bytes of an index, of which the lower 4 count
+	vectors          int            // of the tile; 0: less than one
+	step             int            // bytes from the weight of an edge to the next; 0: no weights, or the same for all
+	brain            uint64         // 1: x is bfloat16, where it has 16 bits
 }
-
-// spmmKernel sums rows lo to hi of the tile that run, a *spmmRun, describes.
-type spmmKernel func(run unsafe.Pointer, lo, hi int)
 
 // plan is how an SpMM is computed. No plan changes the result.
 type plan struct {
@@ -52,10 +53,10 @@ type spmmTask struct {
 
 // pass is a tile of columns.
 type pass struct {
-	kernel spmmKernel
-	column int64
-	tail   int
-	head   int64
+	vectors int
+	column  int64
+	tail    int64 // columns from column to the last vector
+	head    int64
 }
 
 func (t *spmmTask) init(workers int) {
@@ -67,11 +68,11 @@ func (t *spmmTask) init(workers int) {
 
 func (t *spmmTask) set(y unified.Tensor, r Reduce, a *Matrix, values, x unified.Tensor) {
 	t.a, t.width, t.y = a, x.Width(), address(y)
-	t.run = spmmRun{x: address(x), xStride: int(4 * t.width), yStride: int(4 * t.width)}
+	t.run = spmmRun{x: address(x), xStride: int(4 * t.width), yStride: int(4 * t.width), index: a.indexBytes()}
 	t.run.indptr, t.run.wide, t.run.indices, t.run.last = a.pointers()
 	t.heads = 1
 	if values.Valid() {
-		t.run.weights, t.heads = address(values), headsOf(values)
+		t.run.weights, t.heads, t.run.step = address(values), headsOf(values), floatBytes
 	}
 	if r == Mean {
 		t.run.scale = unsafe.Pointer(&a.inverseDegrees()[0])
@@ -100,18 +101,17 @@ func (t *spmmTask) tile() {
 	if lanes := int64(v.bytes() / 4); width < lanes {
 		t.run.mask = maskOf(v, int(width))
 	}
-	kernels := kernelsOf(v, t.a.indices64 != nil, t.run.weights != nil)
 	for h := range t.heads {
-		t.passes = appendPasses(t.passes, t.plan, kernels, width, h)
+		t.passes = appendPasses(t.passes, t.plan, width, h)
 	}
 }
 
 // appendPasses appends tiles of equal width, up to a vector, that cover a head. The last vector of all ends with the
 // last column and may overlap the one before: both have the same sums.
-func appendPasses(passes []pass, p plan, kernels []spmmKernel, width, head int64) []pass {
+func appendPasses(passes []pass, p plan, width, head int64) []pass {
 	lanes, first := int64(p.variant.bytes()/4), head*width
 	if width < lanes {
-		return append(passes, pass{kernels[0], first, int(4 * (width - lanes)), head})
+		return append(passes, pass{0, first, width - lanes, head})
 	}
 	vectors := (width + lanes - 1) / lanes
 	tiles := (vectors + int64(p.tile) - 1) / int64(p.tile)
@@ -122,7 +122,7 @@ func appendPasses(passes []pass, p plan, kernels []spmmKernel, width, head int64
 		if n == 1 {
 			column = end
 		}
-		passes = append(passes, pass{kernels[n], first + column, int(4 * (end - column)), head})
+		passes = append(passes, pass{int(n), first + column, end - column, head})
 	}
 	return passes
 }
@@ -166,11 +166,11 @@ func (t *spmmTask) tiles(own *ownRun, y uintptr, lo, hi int64) {
 			own.weights = unsafe.Add(t.run.weights, s.head*4*t.a.edges)
 		}
 		own.x, own.y = unsafe.Add(t.run.x, 4*s.column), y+uintptr(4*s.column)
-		own.tail, own.extra = s.tail, 0
+		own.vectors, own.tail, own.extra = s.vectors, int(4*s.tail), 0
 		if !t.aligned {
-			own.extra = s.tail + t.plan.variant.bytes() - 1
+			own.extra = own.tail + t.plan.variant.bytes() - 1
 		}
-		s.kernel(unsafe.Pointer(&own.spmmRun), int(lo), int(hi))
+		own.sum(t.plan.variant, int(lo), int(hi))
 	}
 }
 

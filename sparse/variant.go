@@ -33,10 +33,21 @@ const (
 	streamBytes = 64 << 20 // of y, from which on it passes the caches
 )
 
+// floatBytes is the size of a float32.
+const floatBytes = 4
+
+// variantFor returns the best variant for a matrix. Kernels read the lower half of an index.
+func variantFor(a *Matrix) variant {
+	if a.cols > 1<<32 {
+		return plain
+	}
+	return variants()[0]
+}
+
 // defaultPlan is how an SpMM is computed where nothing was measured. Prefetching 8 to 64 edges ahead is the same within
 // noise; wide tiles win because each row of x is then read at once, and its lines follow each other.
 func defaultPlan(a *Matrix, width int64) plan {
-	v := variants()[0]
+	v := variantFor(a)
 	return plan{variant: v, tile: v.tile(), ahead: 16, part: min(max(partBytes/(4*width), 256), 16384), group: 256,
 		stream: 4*width*a.rows >= streamBytes}
 }

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
@@ -21,12 +19,13 @@ const (
 	dotWide   // not 0: indptr is int64
 	dotBlocks // bytes of whole blocks of 16 columns
 	dotMask   // the columns left: bits, or the address of 16 words
+	dotIndex  // bytes of an index: 4 or 8, of which the lower 4 count
 )
 
 // sddmm is a kernel of dot products in the making. 16 partial sums take every 16th product each.
 type sddmm struct {
 	*gen
-	bytes, idSize                                            int
+	bytes                                                    int
 	run, row, hi, u, v, out, index, end, ahead, from, at, pf reg.Register
 	sums                                                     []reg.VecVirtual // 16 lanes together
 	product                                                  reg.VecVirtual
@@ -36,13 +35,10 @@ type sddmm struct {
 
 func buildSDDMM(isa string, bytes int) func(*gen) {
 	return func(g *gen) {
-		for _, idSize := range []int{4, 8} {
-			s := &sddmm{gen: g, bytes: bytes, idSize: idSize}
-			name := fmt.Sprintf("dot%sx%d", isa, 8*idSize)
-			s.function(name, "(run unsafe.Pointer, lo, hi int)",
-				name+" multiplies the rows of u and v at the ends of the edges of rows lo to hi, 1 or more.")
-			s.build()
-		}
+		s := &sddmm{gen: g, bytes: bytes}
+		s.function("dot"+isa, "(run unsafe.Pointer, lo, hi int)",
+			"dot"+isa+" multiplies the rows of u and v at the ends of the edges of rows lo to hi, 1 or more.")
+		s.build()
 	}
 }
 
@@ -57,6 +53,7 @@ func (s *sddmm) build() {
 	s.enter()
 	s.Label("row")
 	s.ptr(1, s.end)
+	s.toIndex(s.end)
 	s.CMPQ(s.index, s.end)
 	s.JGE(LabelRef("done"))
 	s.Label("edge")
@@ -65,10 +62,10 @@ func (s *sddmm) build() {
 	s.MOVQ(at(s.run, dotLast), s.ahead)
 	s.Label("within")
 	s.vRow(s.ahead, s.pf)
-	s.ADDQ(Imm(uint64(s.idSize)), s.ahead)
+	s.ADDQ(at(s.run, dotIndex), s.ahead)
 	s.vRow(s.index, s.from)
 	s.dot()
-	s.ADDQ(Imm(uint64(s.idSize)), s.index)
+	s.ADDQ(at(s.run, dotIndex), s.index)
 	s.ADDQ(Imm(4), s.out)
 	s.CMPQ(s.index, s.end)
 	s.JLT(LabelRef("edge"))
@@ -109,17 +106,14 @@ func (s *sddmm) enter() {
 	s.ADDQ(at(s.run, dotU), s.u)
 	s.MOVQ(at(s.run, dotV), s.v)
 	s.ptr(0, s.index)
-	s.MOVQ(s.index, s.out)
-	s.SUBQ(at(s.run, dotIndices), s.out)
-	if s.idSize == 8 {
-		s.SHRQ(Imm(1), s.out)
-	}
-	s.ADDQ(at(s.run, dotOut), s.out)
+	s.MOVQ(at(s.run, dotOut), s.out)
+	s.LEAQ(at2(s.out, s.index, 4, 0), s.out)
+	s.toIndex(s.index)
 	s.MOVQ(s.index, s.ahead)
 	s.ADDQ(at(s.run, dotAhead), s.ahead)
 }
 
-// ptr makes the address of the index of the first edge of row+next.
+// ptr loads the number of the first edge of row+next.
 func (s *sddmm) ptr(next int, to reg.Register) {
 	narrow, done := s.name("narrow"), s.name("loaded")
 	s.MOVQ(at(s.run, dotIndptr), s.at)
@@ -130,13 +124,17 @@ func (s *sddmm) ptr(next int, to reg.Register) {
 	s.Label(narrow)
 	s.MOVLQSX(at2(s.at, s.row, 4, 4*next), to)
 	s.Label(done)
-	s.MOVQ(at(s.run, dotIndices), s.at)
-	s.LEAQ(at2(s.at, to, uint8(s.idSize), 0), to)
+}
+
+// toIndex makes the address of an edge's index of its number.
+func (s *sddmm) toIndex(r reg.Register) {
+	s.IMULQ(at(s.run, dotIndex), r)
+	s.ADDQ(at(s.run, dotIndices), r)
 }
 
 // vRow makes the address of the row of v that an index names.
 func (s *sddmm) vRow(index, to reg.Register) {
-	s.loadID(s.idSize, at(index, 0), to)
+	s.MOVL(at(index, 0), to.(reg.GPVirtual).As32())
 	s.IMULQ(at(s.run, dotVStride), to)
 	s.ADDQ(s.v, to)
 }

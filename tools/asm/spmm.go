@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"strings"
 
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
@@ -12,31 +11,37 @@ import (
 const (
 	runX       = 8 * iota // address of column 0 of the tile in row 0 of x
 	runY                  // the same in y
-	runWeights            // of edge 0
+	runWeights            // of edge 0, or nil
 	runScale              // of row 0, or nil
 	runIndptr             // of row 0
 	runIndices            // of edge 0
 	runLast               // of the last edge
 	runXStride            // bytes of a row
 	runYStride
-	runAhead // bytes of the indices between an edge and the one to prefetch for
-	runTail  // bytes from the tile's column 0 to its last vector
-	runWide  // not 0: indptr is int64
-	runMask  // lanes of a tile that is narrower than a vector
-	runExtra // bytes from the tile's column 0 to the last of a row, where rows are not aligned to lines
+	runAhead   // bytes of the indices between an edge and the one to prefetch for
+	runTail    // bytes from the tile's column 0 to its last vector, in x
+	runWide    // not 0: indptr is int64
+	runMask    // lanes of a tile that is narrower than a vector
+	runExtra   // bytes from the tile's column 0 to the last of a row, where rows are not aligned to lines
+	runIndex   // bytes of an index: 4 or 8, of which the lower 4 count
+	runVectors // of the tile; 0: less than one
+	runStep    // bytes from the weight of an edge to the next
+	runBF      // not 0: halves are bfloat16
 )
 
-// spmm is one kernel in the making: rows lo to hi of a tile of columns.
+// spmm is the kernel of an instruction set in the making: rows lo to hi of a tile of columns. Each number of vectors has
+// its loop over rows and edges, in which sums stay in registers.
 type spmm struct {
 	*gen
-	bytes    int // of a vector
-	vectors  int // of the tile; 0 is one that is masked
-	idSize   int
-	weighted bool
+	bytes  int // of a vector
+	tiles  int // most vectors of a tile
+	halves bool
 
-	run, row, hi                            reg.Register
+	run, row                                reg.Register
+	hi                                      Mem
 	x, xStride, y, tail, extra              reg.Register
 	index, end, ahead, last, weight, source reg.Register
+	step                                    reg.Register
 	sums                                    []reg.VecVirtual
 	product, factor, lanes                  reg.VecVirtual
 	mask                                    reg.OpmaskVirtual
@@ -46,112 +51,83 @@ type spmm struct {
 const (
 	maxAVX512 = 16
 	maxAVX2   = 12
+	maxHalf   = 8
 )
 
-// buildSpMM returns what writes the kernels of sparse, with tables of them: [vectors of the tile], 0 for the masked
-// one.
+// buildSpMM returns what writes the kernels of sparse: one for rows of float32, one for rows of 16 bits.
 func buildSpMM(isa string, bytes, tiles int) func(*gen) {
 	return func(g *gen) {
-		var tables strings.Builder
-		for _, idSize := range []int{4, 8} {
-			for _, weighted := range []bool{false, true} {
-				kind := fmt.Sprintf("spmm%sx%d%s", isa, 8*idSize, map[bool]string{true: "Weighted"}[weighted])
-				fmt.Fprintf(&tables, "\nvar %s = [...]spmmKernel{\n", kind)
-				for v := range tiles + 1 {
-					s := &spmm{gen: g, bytes: bytes, vectors: v, idSize: idSize, weighted: weighted}
-					name := fmt.Sprintf("%sTile%d", kind, v)
-					s.build(name, isa)
-					fmt.Fprintf(&tables, "\t%s,\n", name)
-				}
-				tables.WriteString("}\n")
-			}
-		}
+		s := &spmm{gen: g, bytes: bytes, tiles: tiles}
+		s.build("spmm"+isa, "float32 by "+isa)
+		s = &spmm{gen: g, bytes: bytes, tiles: maxHalf, halves: true}
+		s.build("spmmHalf"+isa, "16 bits, of a vector at least and with weights, by "+isa)
 		g.streamLines(isa, bytes)
-		g.stubs.WriteString(tables.String())
 	}
 }
 
-func (s *spmm) build(name, isa string) {
-	what := fmt.Sprintf("%d vectors of %s", s.vectors, isa)
-	if s.vectors == 0 {
-		what = "less than a vector of " + isa
-	}
+func (s *spmm) build(name, what string) {
 	s.function(name, "(run unsafe.Pointer, lo, hi int)",
 		fmt.Sprintf("%s sums rows lo to hi, 1 or more, of a tile of %s.", name, what))
 	s.enter()
-	s.Label("row")
-	s.rowEnd()
-	for _, v := range s.sums {
-		s.VXORPS(v, v, v)
+	s.choose(s.least(), s.tiles)
+	for n := s.least(); n <= s.tiles; n++ {
+		s.tile(n)
 	}
-	s.CMPQ(s.index, s.end)
-	s.JGE(LabelRef("summed"))
-	s.Label("edge")
-	s.prefetchAhead()
-	s.loadID(s.idSize, at(s.index, 0), s.source)
-	s.IMULQ(s.xStride, s.source)
-	s.ADDQ(s.x, s.source)
-	s.add()
-	s.ADDQ(Imm(uint64(s.idSize)), s.index)
-	if s.weighted {
-		s.ADDQ(Imm(4), s.weight)
-	}
-	s.CMPQ(s.index, s.end)
-	s.JLT(LabelRef("edge"))
-	s.Label("summed")
-	s.scale()
-	s.store()
-	s.ADDQ(at(s.run, runYStride), s.y)
-	s.INCQ(s.row)
-	s.CMPQ(s.row, s.hi)
-	s.JLT(LabelRef("row"))
+	s.Label("done")
 	s.VZEROUPPER()
 	s.RET()
 }
 
-// offset is where vector i of the tile lies; the last one overlaps the one before where columns do not fill it.
-func (s *spmm) at(base reg.Register, i int) Mem {
-	if i == max(s.vectors, 1)-1 && i > 0 {
-		return at2(base, s.tail, 1, 0)
+// least is the least number of vectors of a tile, 0 for less than one.
+func (s *spmm) least() int {
+	if s.halves {
+		return 1
 	}
-	return at(base, i*s.bytes)
+	return 0
+}
+
+// choose jumps to the code for the number of vectors, which is from lo to hi.
+func (s *spmm) choose(lo, hi int) {
+	if lo == hi {
+		s.JMP(LabelRef(fmt.Sprintf("tile%d", lo)))
+		return
+	}
+	mid := (lo + hi + 1) / 2
+	upper := s.name("upper")
+	s.CMPQ(at(s.run, runVectors), Imm(uint64(mid)))
+	s.JGE(LabelRef(upper))
+	s.choose(lo, mid-1)
+	s.Label(upper)
+	s.choose(mid, hi)
 }
 
 func (s *spmm) enter() {
 	gp := func() reg.Register { return s.GP64() }
-	s.run, s.row, s.hi = s.arg("run", gp()), s.arg("lo", gp()), s.arg("hi", gp())
+	s.run, s.row = s.arg("run", gp()), s.arg("lo", gp())
+	hi, err := s.Param("hi").Resolve()
+	if err != nil {
+		panic(err)
+	}
+	s.hi = hi.Addr
 	load := func(field int) reg.Register { r := gp(); s.MOVQ(at(s.run, field), r); return r }
 	s.x, s.xStride, s.last, s.y, s.tail = load(runX), load(runXStride), load(runLast), load(runY), load(runTail)
-	s.extra = load(runExtra)
+	s.extra, s.step, s.weight = load(runExtra), load(runIndex), load(runWeights)
 	s.index, s.end, s.ahead, s.source = gp(), gp(), gp(), gp()
-	for range max(s.vectors, 1) {
+	for range s.tiles {
 		s.sums = append(s.sums, s.vector())
 	}
-	s.product = s.vector()
-	if s.weighted {
-		s.factor = s.vector()
-	}
-	if s.vectors == 0 && s.bytes == 64 {
-		lanes := s.GP32()
-		s.MOVL(at(s.run, runMask), lanes)
+	s.product, s.factor = s.vector(), s.vector()
+	if s.bytes == 64 && !s.halves {
 		s.mask = s.K()
-		s.KMOVW(lanes, s.mask)
-	} else if s.vectors == 0 {
-		lanes := s.GP64()
-		s.MOVQ(at(s.run, runMask), lanes)
-		s.lanes = s.YMM()
-		s.VMOVDQU(at(lanes, 0), s.lanes)
+		s.KMOVW(at(s.run, runMask), s.mask)
 	}
-	stride := gp()
-	s.MOVQ(at(s.run, runYStride), stride)
-	s.IMULQ(s.row, stride)
-	s.ADDQ(stride, s.y)
+	s.MOVQ(at(s.run, runYStride), s.source)
+	s.IMULQ(s.row, s.source)
+	s.ADDQ(s.source, s.y)
 	s.loadPtr(0, s.index)
-	if s.weighted {
-		s.weight = gp()
-		s.MOVQ(at(s.run, runWeights), s.weight)
-		s.LEAQ(at2(s.weight, s.index, 4, 0), s.weight)
-	}
+	s.MOVQ(at(s.run, runStep), s.source)
+	s.IMULQ(s.index, s.source)
+	s.ADDQ(s.source, s.weight)
 	s.toIndex(s.index)
 	s.MOVQ(s.index, s.ahead)
 	s.ADDQ(at(s.run, runAhead), s.ahead)
@@ -179,8 +155,8 @@ func (s *spmm) loadPtr(next int, to reg.Register) {
 
 // toIndex makes the address of an edge's index of its number.
 func (s *spmm) toIndex(r reg.Register) {
-	s.MOVQ(at(s.run, runIndices), s.source)
-	s.LEAQ(at2(s.source, r, uint8(s.idSize), 0), r)
+	s.IMULQ(s.step, r)
+	s.ADDQ(at(s.run, runIndices), r)
 }
 
 func (s *spmm) rowEnd() {
@@ -188,15 +164,81 @@ func (s *spmm) rowEnd() {
 	s.toIndex(s.end)
 }
 
-// prefetchAhead prefetches the tile's lines of the row that ahead points to, or the last one when there are no more.
-func (s *spmm) prefetchAhead() {
-	s.CMPQ(s.ahead, s.last)
-	s.CMOVQHI(s.last, s.ahead)
-	s.loadID(s.idSize, at(s.ahead, 0), s.source)
-	s.ADDQ(Imm(uint64(s.idSize)), s.ahead)
+// tile sums rows of n vectors, 0 for less than one.
+func (s *spmm) tile(n int) {
+	label := func(name string) string { return fmt.Sprintf("%s%d", name, n) }
+	sums := s.sums[:max(n, 1)]
+	s.Label(label("tile"))
+	if n == 0 && s.bytes == 32 {
+		s.lanes = s.YMM()
+		s.MOVQ(at(s.run, runMask), s.source)
+		s.VMOVDQU(at(s.source, 0), s.lanes)
+	}
+	s.Label(label("row"))
+	s.rowEnd()
+	for _, v := range sums {
+		s.VXORPS(v, v, v)
+	}
+	s.CMPQ(s.index, s.end)
+	s.JGE(LabelRef(label("summed")))
+	s.Label(label("edge"))
+	s.prefetchAhead(n)
+	s.rowOf(s.index)
+	switch {
+	case s.halves:
+		s.addHalves(n, sums)
+	case n == 0:
+		s.addMasked(sums[0])
+	default:
+		s.add(n, sums)
+	}
+	s.CMPQ(s.index, s.end)
+	s.JLT(LabelRef(label("edge")))
+	s.Label(label("summed"))
+	s.MOVQ(at(s.run, runScale), s.source)
+	s.TESTQ(s.source, s.source)
+	s.JZ(LabelRef(label("scaled")))
+	s.VBROADCASTSS(at2(s.source, s.row, 4, 0), s.product)
+	for _, sum := range sums {
+		s.VMULPS(s.product, sum, sum)
+	}
+	s.Label(label("scaled"))
+	switch {
+	case n == 0:
+		s.storeMasked(sums[0])
+	case s.halves:
+		s.VMOVUPS(sums[n-1], at2(s.y, s.tail, 2, 0))
+	default:
+		s.VMOVUPS(sums[n-1], at2(s.y, s.tail, 1, 0))
+	}
+	for i := range n - 1 {
+		s.VMOVUPS(sums[i], at(s.y, i*s.bytes))
+	}
+	s.ADDQ(at(s.run, runYStride), s.y)
+	s.INCQ(s.row)
+	s.CMPQ(s.row, s.hi)
+	s.JLT(LabelRef(label("row")))
+	s.JMP(LabelRef("done"))
+}
+
+// rowOf makes the address of the row of x that an index names, and goes on to the next index.
+func (s *spmm) rowOf(index reg.Register) {
+	s.MOVL(at(index, 0), s.source.(reg.GPVirtual).As32())
+	s.ADDQ(s.step, index)
 	s.IMULQ(s.xStride, s.source)
 	s.ADDQ(s.x, s.source)
-	for offset := 0; offset < s.vectors*s.bytes || offset == 0; offset += 64 {
+}
+
+// prefetchAhead prefetches the tile's lines of the row that ahead points to, or the last one when there are no more.
+func (s *spmm) prefetchAhead(n int) {
+	s.CMPQ(s.ahead, s.last)
+	s.CMOVQHI(s.last, s.ahead)
+	s.rowOf(s.ahead)
+	bytes := n * s.bytes
+	if s.halves {
+		bytes /= 2
+	}
+	for offset := 0; offset < bytes || offset == 0; offset += 64 {
 		s.PREFETCHT0(at(s.source, offset))
 	}
 	aligned := s.name("aligned")
@@ -206,57 +248,89 @@ func (s *spmm) prefetchAhead() {
 	s.Label(aligned)
 }
 
-// add adds the row at source to the sums. Products round before they are added: no contraction, on any processor.
-func (s *spmm) add() {
-	if s.weighted {
-		s.VBROADCASTSS(at(s.weight, 0), s.factor)
+// broadcast makes the factor of an edge.
+func (s *spmm) broadcast() {
+	s.VBROADCASTSS(at(s.weight, 0), s.factor)
+	if s.halves {
+		s.ADDQ(at(s.run, runStep), s.weight)
+	} else {
+		s.ADDQ(Imm(4), s.weight)
 	}
-	for i, sum := range s.sums {
-		m := s.at(s.source, i)
-		switch {
-		case s.vectors == 0 && s.bytes == 64:
-			s.VMOVUPS_Z(m, s.mask, s.product)
-		case s.vectors == 0:
-			s.VMASKMOVPS(m, s.lanes, s.product)
-		case s.weighted:
-			s.VMULPS(m, s.factor, s.product)
-			s.VADDPS(s.product, sum, sum)
-			continue
-		default:
-			s.VADDPS(m, sum, sum)
-			continue
-		}
-		if s.weighted {
-			s.VMULPS(s.product, s.factor, s.product)
-		}
+}
+
+// from is where vector i of n lies in a row of x; the last one overlaps the one before where columns do not fill it.
+func (s *spmm) from(i, n int) Mem {
+	if i == n-1 {
+		return at2(s.source, s.tail, 1, 0)
+	}
+	if s.halves {
+		return at(s.source, i*s.bytes/2)
+	}
+	return at(s.source, i*s.bytes)
+}
+
+// add adds the row at source to the sums, times the edge's weight if there are weights. Products round before they are
+// added: no contraction, on any processor.
+func (s *spmm) add(n int, sums []reg.VecVirtual) {
+	without, with := fmt.Sprintf("without%d", n), fmt.Sprintf("edge%d", n)
+	s.TESTQ(s.weight, s.weight)
+	s.JZ(LabelRef(without))
+	s.broadcast()
+	for i, sum := range sums {
+		s.VMULPS(s.from(i, n), s.factor, s.product)
 		s.VADDPS(s.product, sum, sum)
 	}
-}
-
-// scale multiplies the sums by the row's scale, if there is one.
-func (s *spmm) scale() {
-	base := s.source
-	s.MOVQ(at(s.run, runScale), base)
-	s.TESTQ(base, base)
-	s.JZ(LabelRef("store"))
-	s.VBROADCASTSS(at2(base, s.row, 4, 0), s.product)
-	for _, sum := range s.sums {
-		s.VMULPS(s.product, sum, sum)
+	s.CMPQ(s.index, s.end)
+	s.JLT(LabelRef(with))
+	s.JMP(LabelRef(fmt.Sprintf("summed%d", n)))
+	s.Label(without)
+	for i, sum := range sums {
+		s.VADDPS(s.from(i, n), sum, sum)
 	}
 }
 
-func (s *spmm) store() {
-	s.Label("store")
-	switch {
-	case s.vectors == 0 && s.bytes == 64:
-		s.VMOVUPS(s.sums[0], s.mask, at(s.y, 0))
-		return
-	case s.vectors == 0:
-		s.VMASKMOVPS(s.sums[0], s.lanes, at(s.y, 0))
-		return
+// addHalves is add for rows of 16 bits, which always have weights.
+func (s *spmm) addHalves(n int, sums []reg.VecVirtual) {
+	brain, added := fmt.Sprintf("brain%d", n), fmt.Sprintf("added%d", n)
+	s.broadcast()
+	s.CMPQ(at(s.run, runBF), Imm(0))
+	s.JNE(LabelRef(brain))
+	for i, sum := range sums {
+		s.VCVTPH2PS(s.from(i, n), s.product)
+		s.VMULPS(s.product, s.factor, s.product)
+		s.VADDPS(s.product, sum, sum)
 	}
-	for i, sum := range s.sums {
-		s.VMOVUPS(sum, s.at(s.y, i))
+	s.JMP(LabelRef(added))
+	s.Label(brain)
+	for i, sum := range sums {
+		s.VPMOVZXWD(s.from(i, n), s.product)
+		s.VPSLLD(Imm(16), s.product, s.product)
+		s.VMULPS(s.product, s.factor, s.product)
+		s.VADDPS(s.product, sum, sum)
+	}
+	s.Label(added)
+}
+
+// addMasked is add for less than a vector.
+func (s *spmm) addMasked(sum reg.VecVirtual) {
+	if s.bytes == 64 {
+		s.VMOVUPS_Z(at(s.source, 0), s.mask, s.product)
+	} else {
+		s.VMASKMOVPS(at(s.source, 0), s.lanes, s.product)
+	}
+	s.TESTQ(s.weight, s.weight)
+	s.JZ(LabelRef("without0"))
+	s.broadcast()
+	s.VMULPS(s.product, s.factor, s.product)
+	s.Label("without0")
+	s.VADDPS(s.product, sum, sum)
+}
+
+func (s *spmm) storeMasked(sum reg.VecVirtual) {
+	if s.bytes == 64 {
+		s.VMOVUPS(sum, s.mask, at(s.y, 0))
+	} else {
+		s.VMASKMOVPS(sum, s.lanes, at(s.y, 0))
 	}
 }
 

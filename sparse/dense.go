@@ -136,7 +136,7 @@ func (t *denseTask) sums(y, values, w []float32, length int64) {
 	indptr := [2]int32{0, int32(length)}
 	run := &spmmRun{indptr: unsafe.Pointer(&indptr), indices: unsafe.Pointer(&t.columns[0]),
 		last: unsafe.Pointer(&t.columns[length-1]), xStride: int(4 * t.out), yStride: int(4 * t.out),
-		ahead: 4 * t.plan.ahead, index: 4, step: floatBytes}
+		ahead: 4 * t.plan.ahead, index: 4, shift: 2, step: floatBytes}
 	if t.out < int64(t.plan.variant.bytes()/4) {
 		run.mask = maskOf(t.plan.variant, int(t.out))
 	}

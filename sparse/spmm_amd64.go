@@ -13,7 +13,7 @@ func variants() []variant { return available[:] }
 
 var available = func() []variant {
 	vs := []variant{plain}
-	if cpu.X86.HasAVX2 {
+	if cpu.X86.HasAVX2 && cpu.X86.HasBMI2 {
 		vs = []variant{avx2, plain}
 		if cpu.X86.HasAVX512F && cpu.X86.HasAVX512DQ {
 			vs = []variant{avx512, avx2, plain}

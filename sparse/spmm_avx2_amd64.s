@@ -5,7 +5,7 @@
 #include "textflag.h"
 
 // func spmmAVX2(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, CMOV, MMX+
+// Requires: AVX, BMI2, CMOV, MMX+
 TEXT ·spmmAVX2(SB), NOSPLIT|NOFRAME, $0-24
 	MOVQ  run+0(FP), AX
 	MOVQ  lo+8(FP), CX
@@ -33,7 +33,8 @@ loaded2:
 	MOVQ  128(AX), R15
 	IMULQ R12, R15
 	ADDQ  R15, R11
-	IMULQ R10, R12
+	MOVQ  144(AX), R15
+	SHLXQ R15, R12, R12
 	ADDQ  40(AX), R12
 	MOVQ  R12, R14
 	ADDQ  72(AX), R14
@@ -114,11 +115,14 @@ narrow15:
 	MOVLQSX 4(R15)(CX*4), R13
 
 loaded16:
-	IMULQ  R10, R13
+	MOVQ   144(AX), R15
+	SHLXQ  R15, R13, R13
 	ADDQ   40(AX), R13
 	VXORPS Y0, Y0, Y0
 	CMPQ   R12, R13
 	JGE    summed0
+	TESTQ  R11, R11
+	JZ     bare0
 
 edge0:
 	CMPQ       R14, SI
@@ -137,17 +141,36 @@ aligned17:
 	ADDQ         R10, R12
 	IMULQ        BX, R15
 	ADDQ         DX, R15
-	VMASKMOVPS   (R15), Y1, Y12
-	TESTQ        R11, R11
-	JZ           without0
 	VBROADCASTSS (R11), Y13
 	ADDQ         $0x04, R11
+	VMASKMOVPS   (R15), Y1, Y12
 	VMULPS       Y12, Y13, Y12
+	VADDPS       Y12, Y0, Y0
+	CMPQ         R12, R13
+	JLT          edge0
+	JMP          summed0
 
-without0:
-	VADDPS Y12, Y0, Y0
-	CMPQ   R12, R13
-	JLT    edge0
+bare0:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	TESTQ      R9, R9
+	JZ         aligned18
+	PREFETCHT0 (R15)(R9*1)
+
+aligned18:
+	MOVL       (R12), R15
+	ADDQ       R10, R12
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	VMASKMOVPS (R15), Y1, Y12
+	VADDPS     Y12, Y0, Y0
+	CMPQ       R12, R13
+	JLT        bare0
 
 summed0:
 	MOVQ         24(AX), R15
@@ -168,19 +191,22 @@ tile1:
 row1:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow18
+	JE   narrow19
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded19
+	JMP  loaded20
 
-narrow18:
+narrow19:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded19:
-	IMULQ  R10, R13
+loaded20:
+	MOVQ   144(AX), R15
+	SHLXQ  R15, R13, R13
 	ADDQ   40(AX), R13
 	VXORPS Y0, Y0, Y0
 	CMPQ   R12, R13
 	JGE    summed1
+	TESTQ  R11, R11
+	JZ     bare1
 
 edge1:
 	CMPQ       R14, SI
@@ -191,16 +217,14 @@ edge1:
 	ADDQ       DX, R15
 	PREFETCHT0 (R15)
 	TESTQ      R9, R9
-	JZ         aligned20
+	JZ         aligned21
 	PREFETCHT0 (R15)(R9*1)
 
-aligned20:
+aligned21:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
 	ADDQ         DX, R15
-	TESTQ        R11, R11
-	JZ           without1
 	VBROADCASTSS (R11), Y13
 	ADDQ         $0x04, R11
 	VMULPS       (R15)(R8*1), Y13, Y12
@@ -209,10 +233,26 @@ aligned20:
 	JLT          edge1
 	JMP          summed1
 
-without1:
+bare1:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	TESTQ      R9, R9
+	JZ         aligned22
+	PREFETCHT0 (R15)(R9*1)
+
+aligned22:
+	MOVL   (R12), R15
+	ADDQ   R10, R12
+	IMULQ  BX, R15
+	ADDQ   DX, R15
 	VADDPS (R15)(R8*1), Y0, Y0
 	CMPQ   R12, R13
-	JLT    edge1
+	JLT    bare1
 
 summed1:
 	MOVQ         24(AX), R15
@@ -233,20 +273,23 @@ tile2:
 row2:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow21
+	JE   narrow23
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded22
+	JMP  loaded24
 
-narrow21:
+narrow23:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded22:
-	IMULQ  R10, R13
+loaded24:
+	MOVQ   144(AX), R15
+	SHLXQ  R15, R13, R13
 	ADDQ   40(AX), R13
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	CMPQ   R12, R13
 	JGE    summed2
+	TESTQ  R11, R11
+	JZ     bare2
 
 edge2:
 	CMPQ       R14, SI
@@ -257,16 +300,14 @@ edge2:
 	ADDQ       DX, R15
 	PREFETCHT0 (R15)
 	TESTQ      R9, R9
-	JZ         aligned23
+	JZ         aligned25
 	PREFETCHT0 (R15)(R9*1)
 
-aligned23:
+aligned25:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
 	ADDQ         DX, R15
-	TESTQ        R11, R11
-	JZ           without2
 	VBROADCASTSS (R11), Y13
 	ADDQ         $0x04, R11
 	VMULPS       (R15), Y13, Y12
@@ -277,11 +318,27 @@ aligned23:
 	JLT          edge2
 	JMP          summed2
 
-without2:
+bare2:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	TESTQ      R9, R9
+	JZ         aligned26
+	PREFETCHT0 (R15)(R9*1)
+
+aligned26:
+	MOVL   (R12), R15
+	ADDQ   R10, R12
+	IMULQ  BX, R15
+	ADDQ   DX, R15
 	VADDPS (R15), Y0, Y0
 	VADDPS (R15)(R8*1), Y1, Y1
 	CMPQ   R12, R13
-	JLT    edge2
+	JLT    bare2
 
 summed2:
 	MOVQ         24(AX), R15
@@ -304,21 +361,24 @@ tile3:
 row3:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow24
+	JE   narrow27
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded25
+	JMP  loaded28
 
-narrow24:
+narrow27:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded25:
-	IMULQ  R10, R13
+loaded28:
+	MOVQ   144(AX), R15
+	SHLXQ  R15, R13, R13
 	ADDQ   40(AX), R13
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	CMPQ   R12, R13
 	JGE    summed3
+	TESTQ  R11, R11
+	JZ     bare3
 
 edge3:
 	CMPQ       R14, SI
@@ -330,16 +390,14 @@ edge3:
 	PREFETCHT0 (R15)
 	PREFETCHT0 64(R15)
 	TESTQ      R9, R9
-	JZ         aligned26
+	JZ         aligned29
 	PREFETCHT0 (R15)(R9*1)
 
-aligned26:
+aligned29:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
 	ADDQ         DX, R15
-	TESTQ        R11, R11
-	JZ           without3
 	VBROADCASTSS (R11), Y13
 	ADDQ         $0x04, R11
 	VMULPS       (R15), Y13, Y12
@@ -352,12 +410,29 @@ aligned26:
 	JLT          edge3
 	JMP          summed3
 
-without3:
+bare3:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	TESTQ      R9, R9
+	JZ         aligned30
+	PREFETCHT0 (R15)(R9*1)
+
+aligned30:
+	MOVL   (R12), R15
+	ADDQ   R10, R12
+	IMULQ  BX, R15
+	ADDQ   DX, R15
 	VADDPS (R15), Y0, Y0
 	VADDPS 32(R15), Y1, Y1
 	VADDPS (R15)(R8*1), Y2, Y2
 	CMPQ   R12, R13
-	JLT    edge3
+	JLT    bare3
 
 summed3:
 	MOVQ         24(AX), R15
@@ -382,15 +457,16 @@ tile4:
 row4:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow27
+	JE   narrow31
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded28
+	JMP  loaded32
 
-narrow27:
+narrow31:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded28:
-	IMULQ  R10, R13
+loaded32:
+	MOVQ   144(AX), R15
+	SHLXQ  R15, R13, R13
 	ADDQ   40(AX), R13
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -398,6 +474,8 @@ loaded28:
 	VXORPS Y3, Y3, Y3
 	CMPQ   R12, R13
 	JGE    summed4
+	TESTQ  R11, R11
+	JZ     bare4
 
 edge4:
 	CMPQ       R14, SI
@@ -409,16 +487,14 @@ edge4:
 	PREFETCHT0 (R15)
 	PREFETCHT0 64(R15)
 	TESTQ      R9, R9
-	JZ         aligned29
+	JZ         aligned33
 	PREFETCHT0 (R15)(R9*1)
 
-aligned29:
+aligned33:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
 	ADDQ         DX, R15
-	TESTQ        R11, R11
-	JZ           without4
 	VBROADCASTSS (R11), Y13
 	ADDQ         $0x04, R11
 	VMULPS       (R15), Y13, Y12
@@ -433,13 +509,30 @@ aligned29:
 	JLT          edge4
 	JMP          summed4
 
-without4:
+bare4:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	TESTQ      R9, R9
+	JZ         aligned34
+	PREFETCHT0 (R15)(R9*1)
+
+aligned34:
+	MOVL   (R12), R15
+	ADDQ   R10, R12
+	IMULQ  BX, R15
+	ADDQ   DX, R15
 	VADDPS (R15), Y0, Y0
 	VADDPS 32(R15), Y1, Y1
 	VADDPS 64(R15), Y2, Y2
 	VADDPS (R15)(R8*1), Y3, Y3
 	CMPQ   R12, R13
-	JLT    edge4
+	JLT    bare4
 
 summed4:
 	MOVQ         24(AX), R15
@@ -466,15 +559,16 @@ tile5:
 row5:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow30
+	JE   narrow35
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded31
+	JMP  loaded36
 
-narrow30:
+narrow35:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded31:
-	IMULQ  R10, R13
+loaded36:
+	MOVQ   144(AX), R15
+	SHLXQ  R15, R13, R13
 	ADDQ   40(AX), R13
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -483,6 +577,8 @@ loaded31:
 	VXORPS Y4, Y4, Y4
 	CMPQ   R12, R13
 	JGE    summed5
+	TESTQ  R11, R11
+	JZ     bare5
 
 edge5:
 	CMPQ       R14, SI
@@ -495,16 +591,14 @@ edge5:
 	PREFETCHT0 64(R15)
 	PREFETCHT0 128(R15)
 	TESTQ      R9, R9
-	JZ         aligned32
+	JZ         aligned37
 	PREFETCHT0 (R15)(R9*1)
 
-aligned32:
+aligned37:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
 	ADDQ         DX, R15
-	TESTQ        R11, R11
-	JZ           without5
 	VBROADCASTSS (R11), Y13
 	ADDQ         $0x04, R11
 	VMULPS       (R15), Y13, Y12
@@ -521,14 +615,32 @@ aligned32:
 	JLT          edge5
 	JMP          summed5
 
-without5:
+bare5:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	TESTQ      R9, R9
+	JZ         aligned38
+	PREFETCHT0 (R15)(R9*1)
+
+aligned38:
+	MOVL   (R12), R15
+	ADDQ   R10, R12
+	IMULQ  BX, R15
+	ADDQ   DX, R15
 	VADDPS (R15), Y0, Y0
 	VADDPS 32(R15), Y1, Y1
 	VADDPS 64(R15), Y2, Y2
 	VADDPS 96(R15), Y3, Y3
 	VADDPS (R15)(R8*1), Y4, Y4
 	CMPQ   R12, R13
-	JLT    edge5
+	JLT    bare5
 
 summed5:
 	MOVQ         24(AX), R15
@@ -557,15 +669,16 @@ tile6:
 row6:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow33
+	JE   narrow39
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded34
+	JMP  loaded40
 
-narrow33:
+narrow39:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded34:
-	IMULQ  R10, R13
+loaded40:
+	MOVQ   144(AX), R15
+	SHLXQ  R15, R13, R13
 	ADDQ   40(AX), R13
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -575,6 +688,8 @@ loaded34:
 	VXORPS Y5, Y5, Y5
 	CMPQ   R12, R13
 	JGE    summed6
+	TESTQ  R11, R11
+	JZ     bare6
 
 edge6:
 	CMPQ       R14, SI
@@ -587,16 +702,14 @@ edge6:
 	PREFETCHT0 64(R15)
 	PREFETCHT0 128(R15)
 	TESTQ      R9, R9
-	JZ         aligned35
+	JZ         aligned41
 	PREFETCHT0 (R15)(R9*1)
 
-aligned35:
+aligned41:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
 	ADDQ         DX, R15
-	TESTQ        R11, R11
-	JZ           without6
 	VBROADCASTSS (R11), Y13
 	ADDQ         $0x04, R11
 	VMULPS       (R15), Y13, Y12
@@ -615,7 +728,25 @@ aligned35:
 	JLT          edge6
 	JMP          summed6
 
-without6:
+bare6:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	TESTQ      R9, R9
+	JZ         aligned42
+	PREFETCHT0 (R15)(R9*1)
+
+aligned42:
+	MOVL   (R12), R15
+	ADDQ   R10, R12
+	IMULQ  BX, R15
+	ADDQ   DX, R15
 	VADDPS (R15), Y0, Y0
 	VADDPS 32(R15), Y1, Y1
 	VADDPS 64(R15), Y2, Y2
@@ -623,7 +754,7 @@ without6:
 	VADDPS 128(R15), Y4, Y4
 	VADDPS (R15)(R8*1), Y5, Y5
 	CMPQ   R12, R13
-	JLT    edge6
+	JLT    bare6
 
 summed6:
 	MOVQ         24(AX), R15
@@ -654,15 +785,16 @@ tile7:
 row7:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow36
+	JE   narrow43
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded37
+	JMP  loaded44
 
-narrow36:
+narrow43:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded37:
-	IMULQ  R10, R13
+loaded44:
+	MOVQ   144(AX), R15
+	SHLXQ  R15, R13, R13
 	ADDQ   40(AX), R13
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -673,6 +805,8 @@ loaded37:
 	VXORPS Y6, Y6, Y6
 	CMPQ   R12, R13
 	JGE    summed7
+	TESTQ  R11, R11
+	JZ     bare7
 
 edge7:
 	CMPQ       R14, SI
@@ -686,16 +820,14 @@ edge7:
 	PREFETCHT0 128(R15)
 	PREFETCHT0 192(R15)
 	TESTQ      R9, R9
-	JZ         aligned38
+	JZ         aligned45
 	PREFETCHT0 (R15)(R9*1)
 
-aligned38:
+aligned45:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
 	ADDQ         DX, R15
-	TESTQ        R11, R11
-	JZ           without7
 	VBROADCASTSS (R11), Y13
 	ADDQ         $0x04, R11
 	VMULPS       (R15), Y13, Y12
@@ -716,7 +848,26 @@ aligned38:
 	JLT          edge7
 	JMP          summed7
 
-without7:
+bare7:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	PREFETCHT0 192(R15)
+	TESTQ      R9, R9
+	JZ         aligned46
+	PREFETCHT0 (R15)(R9*1)
+
+aligned46:
+	MOVL   (R12), R15
+	ADDQ   R10, R12
+	IMULQ  BX, R15
+	ADDQ   DX, R15
 	VADDPS (R15), Y0, Y0
 	VADDPS 32(R15), Y1, Y1
 	VADDPS 64(R15), Y2, Y2
@@ -725,7 +876,7 @@ without7:
 	VADDPS 160(R15), Y5, Y5
 	VADDPS (R15)(R8*1), Y6, Y6
 	CMPQ   R12, R13
-	JLT    edge7
+	JLT    bare7
 
 summed7:
 	MOVQ         24(AX), R15
@@ -758,15 +909,16 @@ tile8:
 row8:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow39
+	JE   narrow47
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded40
+	JMP  loaded48
 
-narrow39:
+narrow47:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded40:
-	IMULQ  R10, R13
+loaded48:
+	MOVQ   144(AX), R15
+	SHLXQ  R15, R13, R13
 	ADDQ   40(AX), R13
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -778,6 +930,8 @@ loaded40:
 	VXORPS Y7, Y7, Y7
 	CMPQ   R12, R13
 	JGE    summed8
+	TESTQ  R11, R11
+	JZ     bare8
 
 edge8:
 	CMPQ       R14, SI
@@ -791,16 +945,14 @@ edge8:
 	PREFETCHT0 128(R15)
 	PREFETCHT0 192(R15)
 	TESTQ      R9, R9
-	JZ         aligned41
+	JZ         aligned49
 	PREFETCHT0 (R15)(R9*1)
 
-aligned41:
+aligned49:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
 	ADDQ         DX, R15
-	TESTQ        R11, R11
-	JZ           without8
 	VBROADCASTSS (R11), Y13
 	ADDQ         $0x04, R11
 	VMULPS       (R15), Y13, Y12
@@ -823,7 +975,26 @@ aligned41:
 	JLT          edge8
 	JMP          summed8
 
-without8:
+bare8:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	PREFETCHT0 192(R15)
+	TESTQ      R9, R9
+	JZ         aligned50
+	PREFETCHT0 (R15)(R9*1)
+
+aligned50:
+	MOVL   (R12), R15
+	ADDQ   R10, R12
+	IMULQ  BX, R15
+	ADDQ   DX, R15
 	VADDPS (R15), Y0, Y0
 	VADDPS 32(R15), Y1, Y1
 	VADDPS 64(R15), Y2, Y2
@@ -833,7 +1004,7 @@ without8:
 	VADDPS 192(R15), Y6, Y6
 	VADDPS (R15)(R8*1), Y7, Y7
 	CMPQ   R12, R13
-	JLT    edge8
+	JLT    bare8
 
 summed8:
 	MOVQ         24(AX), R15
@@ -868,15 +1039,16 @@ tile9:
 row9:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow42
+	JE   narrow51
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded43
+	JMP  loaded52
 
-narrow42:
+narrow51:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded43:
-	IMULQ  R10, R13
+loaded52:
+	MOVQ   144(AX), R15
+	SHLXQ  R15, R13, R13
 	ADDQ   40(AX), R13
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -889,6 +1061,8 @@ loaded43:
 	VXORPS Y8, Y8, Y8
 	CMPQ   R12, R13
 	JGE    summed9
+	TESTQ  R11, R11
+	JZ     bare9
 
 edge9:
 	CMPQ       R14, SI
@@ -903,16 +1077,14 @@ edge9:
 	PREFETCHT0 192(R15)
 	PREFETCHT0 256(R15)
 	TESTQ      R9, R9
-	JZ         aligned44
+	JZ         aligned53
 	PREFETCHT0 (R15)(R9*1)
 
-aligned44:
+aligned53:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
 	ADDQ         DX, R15
-	TESTQ        R11, R11
-	JZ           without9
 	VBROADCASTSS (R11), Y13
 	ADDQ         $0x04, R11
 	VMULPS       (R15), Y13, Y12
@@ -937,7 +1109,27 @@ aligned44:
 	JLT          edge9
 	JMP          summed9
 
-without9:
+bare9:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	PREFETCHT0 192(R15)
+	PREFETCHT0 256(R15)
+	TESTQ      R9, R9
+	JZ         aligned54
+	PREFETCHT0 (R15)(R9*1)
+
+aligned54:
+	MOVL   (R12), R15
+	ADDQ   R10, R12
+	IMULQ  BX, R15
+	ADDQ   DX, R15
 	VADDPS (R15), Y0, Y0
 	VADDPS 32(R15), Y1, Y1
 	VADDPS 64(R15), Y2, Y2
@@ -948,7 +1140,7 @@ without9:
 	VADDPS 224(R15), Y7, Y7
 	VADDPS (R15)(R8*1), Y8, Y8
 	CMPQ   R12, R13
-	JLT    edge9
+	JLT    bare9
 
 summed9:
 	MOVQ         24(AX), R15
@@ -985,15 +1177,16 @@ tile10:
 row10:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow45
+	JE   narrow55
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded46
+	JMP  loaded56
 
-narrow45:
+narrow55:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded46:
-	IMULQ  R10, R13
+loaded56:
+	MOVQ   144(AX), R15
+	SHLXQ  R15, R13, R13
 	ADDQ   40(AX), R13
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -1007,6 +1200,8 @@ loaded46:
 	VXORPS Y9, Y9, Y9
 	CMPQ   R12, R13
 	JGE    summed10
+	TESTQ  R11, R11
+	JZ     bare10
 
 edge10:
 	CMPQ       R14, SI
@@ -1021,16 +1216,14 @@ edge10:
 	PREFETCHT0 192(R15)
 	PREFETCHT0 256(R15)
 	TESTQ      R9, R9
-	JZ         aligned47
+	JZ         aligned57
 	PREFETCHT0 (R15)(R9*1)
 
-aligned47:
+aligned57:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
 	ADDQ         DX, R15
-	TESTQ        R11, R11
-	JZ           without10
 	VBROADCASTSS (R11), Y13
 	ADDQ         $0x04, R11
 	VMULPS       (R15), Y13, Y12
@@ -1057,7 +1250,27 @@ aligned47:
 	JLT          edge10
 	JMP          summed10
 
-without10:
+bare10:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	PREFETCHT0 192(R15)
+	PREFETCHT0 256(R15)
+	TESTQ      R9, R9
+	JZ         aligned58
+	PREFETCHT0 (R15)(R9*1)
+
+aligned58:
+	MOVL   (R12), R15
+	ADDQ   R10, R12
+	IMULQ  BX, R15
+	ADDQ   DX, R15
 	VADDPS (R15), Y0, Y0
 	VADDPS 32(R15), Y1, Y1
 	VADDPS 64(R15), Y2, Y2
@@ -1069,7 +1282,7 @@ without10:
 	VADDPS 256(R15), Y8, Y8
 	VADDPS (R15)(R8*1), Y9, Y9
 	CMPQ   R12, R13
-	JLT    edge10
+	JLT    bare10
 
 summed10:
 	MOVQ         24(AX), R15
@@ -1108,15 +1321,16 @@ tile11:
 row11:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow48
+	JE   narrow59
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded49
+	JMP  loaded60
 
-narrow48:
+narrow59:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded49:
-	IMULQ  R10, R13
+loaded60:
+	MOVQ   144(AX), R15
+	SHLXQ  R15, R13, R13
 	ADDQ   40(AX), R13
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -1131,6 +1345,8 @@ loaded49:
 	VXORPS Y10, Y10, Y10
 	CMPQ   R12, R13
 	JGE    summed11
+	TESTQ  R11, R11
+	JZ     bare11
 
 edge11:
 	CMPQ       R14, SI
@@ -1146,16 +1362,14 @@ edge11:
 	PREFETCHT0 256(R15)
 	PREFETCHT0 320(R15)
 	TESTQ      R9, R9
-	JZ         aligned50
+	JZ         aligned61
 	PREFETCHT0 (R15)(R9*1)
 
-aligned50:
+aligned61:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
 	ADDQ         DX, R15
-	TESTQ        R11, R11
-	JZ           without11
 	VBROADCASTSS (R11), Y13
 	ADDQ         $0x04, R11
 	VMULPS       (R15), Y13, Y12
@@ -1184,7 +1398,28 @@ aligned50:
 	JLT          edge11
 	JMP          summed11
 
-without11:
+bare11:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	PREFETCHT0 192(R15)
+	PREFETCHT0 256(R15)
+	PREFETCHT0 320(R15)
+	TESTQ      R9, R9
+	JZ         aligned62
+	PREFETCHT0 (R15)(R9*1)
+
+aligned62:
+	MOVL   (R12), R15
+	ADDQ   R10, R12
+	IMULQ  BX, R15
+	ADDQ   DX, R15
 	VADDPS (R15), Y0, Y0
 	VADDPS 32(R15), Y1, Y1
 	VADDPS 64(R15), Y2, Y2
@@ -1197,7 +1432,7 @@ without11:
 	VADDPS 288(R15), Y9, Y9
 	VADDPS (R15)(R8*1), Y10, Y10
 	CMPQ   R12, R13
-	JLT    edge11
+	JLT    bare11
 
 summed11:
 	MOVQ         24(AX), R15
@@ -1238,15 +1473,16 @@ tile12:
 row12:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow51
+	JE   narrow63
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded52
+	JMP  loaded64
 
-narrow51:
+narrow63:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded52:
-	IMULQ  R10, R13
+loaded64:
+	MOVQ   144(AX), R15
+	SHLXQ  R15, R13, R13
 	ADDQ   40(AX), R13
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -1262,6 +1498,8 @@ loaded52:
 	VXORPS Y11, Y11, Y11
 	CMPQ   R12, R13
 	JGE    summed12
+	TESTQ  R11, R11
+	JZ     bare12
 
 edge12:
 	CMPQ       R14, SI
@@ -1277,16 +1515,14 @@ edge12:
 	PREFETCHT0 256(R15)
 	PREFETCHT0 320(R15)
 	TESTQ      R9, R9
-	JZ         aligned53
+	JZ         aligned65
 	PREFETCHT0 (R15)(R9*1)
 
-aligned53:
+aligned65:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
 	ADDQ         DX, R15
-	TESTQ        R11, R11
-	JZ           without12
 	VBROADCASTSS (R11), Y13
 	ADDQ         $0x04, R11
 	VMULPS       (R15), Y13, Y12
@@ -1317,7 +1553,28 @@ aligned53:
 	JLT          edge12
 	JMP          summed12
 
-without12:
+bare12:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	PREFETCHT0 192(R15)
+	PREFETCHT0 256(R15)
+	PREFETCHT0 320(R15)
+	TESTQ      R9, R9
+	JZ         aligned66
+	PREFETCHT0 (R15)(R9*1)
+
+aligned66:
+	MOVL   (R12), R15
+	ADDQ   R10, R12
+	IMULQ  BX, R15
+	ADDQ   DX, R15
 	VADDPS (R15), Y0, Y0
 	VADDPS 32(R15), Y1, Y1
 	VADDPS 64(R15), Y2, Y2
@@ -1331,7 +1588,7 @@ without12:
 	VADDPS 320(R15), Y10, Y10
 	VADDPS (R15)(R8*1), Y11, Y11
 	CMPQ   R12, R13
-	JLT    edge12
+	JLT    bare12
 
 summed12:
 	MOVQ         24(AX), R15
@@ -1374,7 +1631,7 @@ done:
 	RET
 
 // func spmmHalfAVX2(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX2, CMOV, F16C, MMX+
+// Requires: AVX, AVX2, BMI2, CMOV, F16C, MMX+
 TEXT ·spmmHalfAVX2(SB), NOSPLIT|NOFRAME, $0-24
 	MOVQ  run+0(FP), AX
 	MOVQ  lo+8(FP), CX
@@ -1402,7 +1659,8 @@ loaded2:
 	MOVQ  128(AX), R15
 	IMULQ R12, R15
 	ADDQ  R15, R11
-	IMULQ R10, R12
+	MOVQ  144(AX), R15
+	SHLXQ R15, R12, R12
 	ADDQ  40(AX), R12
 	MOVQ  R12, R14
 	ADDQ  72(AX), R14
@@ -1455,7 +1713,8 @@ narrow10:
 	MOVLQSX 4(R15)(CX*4), R13
 
 loaded11:
-	IMULQ  R10, R13
+	MOVQ   144(AX), R15
+	SHLXQ  R15, R13, R13
 	ADDQ   40(AX), R13
 	VXORPS Y0, Y0, Y0
 	CMPQ   R12, R13
@@ -1524,7 +1783,8 @@ narrow13:
 	MOVLQSX 4(R15)(CX*4), R13
 
 loaded14:
-	IMULQ  R10, R13
+	MOVQ   144(AX), R15
+	SHLXQ  R15, R13, R13
 	ADDQ   40(AX), R13
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -1603,7 +1863,8 @@ narrow16:
 	MOVLQSX 4(R15)(CX*4), R13
 
 loaded17:
-	IMULQ  R10, R13
+	MOVQ   144(AX), R15
+	SHLXQ  R15, R13, R13
 	ADDQ   40(AX), R13
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -1692,7 +1953,8 @@ narrow19:
 	MOVLQSX 4(R15)(CX*4), R13
 
 loaded20:
-	IMULQ  R10, R13
+	MOVQ   144(AX), R15
+	SHLXQ  R15, R13, R13
 	ADDQ   40(AX), R13
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -1791,7 +2053,8 @@ narrow22:
 	MOVLQSX 4(R15)(CX*4), R13
 
 loaded23:
-	IMULQ  R10, R13
+	MOVQ   144(AX), R15
+	SHLXQ  R15, R13, R13
 	ADDQ   40(AX), R13
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -1901,7 +2164,8 @@ narrow25:
 	MOVLQSX 4(R15)(CX*4), R13
 
 loaded26:
-	IMULQ  R10, R13
+	MOVQ   144(AX), R15
+	SHLXQ  R15, R13, R13
 	ADDQ   40(AX), R13
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -2021,7 +2285,8 @@ narrow28:
 	MOVLQSX 4(R15)(CX*4), R13
 
 loaded29:
-	IMULQ  R10, R13
+	MOVQ   144(AX), R15
+	SHLXQ  R15, R13, R13
 	ADDQ   40(AX), R13
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -2151,7 +2416,8 @@ narrow31:
 	MOVLQSX 4(R15)(CX*4), R13
 
 loaded32:
-	IMULQ  R10, R13
+	MOVQ   144(AX), R15
+	SHLXQ  R15, R13, R13
 	ADDQ   40(AX), R13
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1

@@ -5,7 +5,7 @@
 #include "textflag.h"
 
 // func spmmAVX512(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
+// Requires: AVX, AVX512DQ, AVX512F, BMI2, CMOV, MMX+
 TEXT ·spmmAVX512(SB), NOSPLIT|NOFRAME, $0-24
 	MOVQ  run+0(FP), AX
 	MOVQ  lo+8(FP), CX
@@ -34,7 +34,8 @@ loaded2:
 	MOVQ  128(AX), R15
 	IMULQ R12, R15
 	ADDQ  R15, R11
-	IMULQ R10, R12
+	MOVQ  144(AX), R15
+	SHLXQ R15, R12, R12
 	ADDQ  40(AX), R12
 	MOVQ  R12, R14
 	ADDQ  72(AX), R14
@@ -132,11 +133,14 @@ narrow19:
 	MOVLQSX 4(R15)(CX*4), R13
 
 loaded20:
-	IMULQ  R10, R13
+	MOVQ   144(AX), R15
+	SHLXQ  R15, R13, R13
 	ADDQ   40(AX), R13
 	VXORPS Z0, Z0, Z0
 	CMPQ   R12, R13
 	JGE    summed0
+	TESTQ  R11, R11
+	JZ     bare0
 
 edge0:
 	CMPQ       R14, SI
@@ -155,17 +159,36 @@ aligned21:
 	ADDQ         R10, R12
 	IMULQ        BX, R15
 	ADDQ         DX, R15
-	VMOVUPS.Z    (R15), K1, Z16
-	TESTQ        R11, R11
-	JZ           without0
 	VBROADCASTSS (R11), Z17
 	ADDQ         $0x04, R11
+	VMOVUPS.Z    (R15), K1, Z16
 	VMULPS       Z16, Z17, Z16
+	VADDPS       Z16, Z0, Z0
+	CMPQ         R12, R13
+	JLT          edge0
+	JMP          summed0
 
-without0:
-	VADDPS Z16, Z0, Z0
-	CMPQ   R12, R13
-	JLT    edge0
+bare0:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	TESTQ      R9, R9
+	JZ         aligned22
+	PREFETCHT0 (R15)(R9*1)
+
+aligned22:
+	MOVL      (R12), R15
+	ADDQ      R10, R12
+	IMULQ     BX, R15
+	ADDQ      DX, R15
+	VMOVUPS.Z (R15), K1, Z16
+	VADDPS    Z16, Z0, Z0
+	CMPQ      R12, R13
+	JLT       bare0
 
 summed0:
 	MOVQ         24(AX), R15
@@ -186,19 +209,22 @@ tile1:
 row1:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow22
+	JE   narrow23
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded23
+	JMP  loaded24
 
-narrow22:
+narrow23:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded23:
-	IMULQ  R10, R13
+loaded24:
+	MOVQ   144(AX), R15
+	SHLXQ  R15, R13, R13
 	ADDQ   40(AX), R13
 	VXORPS Z0, Z0, Z0
 	CMPQ   R12, R13
 	JGE    summed1
+	TESTQ  R11, R11
+	JZ     bare1
 
 edge1:
 	CMPQ       R14, SI
@@ -209,16 +235,14 @@ edge1:
 	ADDQ       DX, R15
 	PREFETCHT0 (R15)
 	TESTQ      R9, R9
-	JZ         aligned24
+	JZ         aligned25
 	PREFETCHT0 (R15)(R9*1)
 
-aligned24:
+aligned25:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
 	ADDQ         DX, R15
-	TESTQ        R11, R11
-	JZ           without1
 	VBROADCASTSS (R11), Z17
 	ADDQ         $0x04, R11
 	VMULPS       (R15)(R8*1), Z17, Z16
@@ -227,10 +251,26 @@ aligned24:
 	JLT          edge1
 	JMP          summed1
 
-without1:
+bare1:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	TESTQ      R9, R9
+	JZ         aligned26
+	PREFETCHT0 (R15)(R9*1)
+
+aligned26:
+	MOVL   (R12), R15
+	ADDQ   R10, R12
+	IMULQ  BX, R15
+	ADDQ   DX, R15
 	VADDPS (R15)(R8*1), Z0, Z0
 	CMPQ   R12, R13
-	JLT    edge1
+	JLT    bare1
 
 summed1:
 	MOVQ         24(AX), R15
@@ -251,20 +291,23 @@ tile2:
 row2:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow25
+	JE   narrow27
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded26
+	JMP  loaded28
 
-narrow25:
+narrow27:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded26:
-	IMULQ  R10, R13
+loaded28:
+	MOVQ   144(AX), R15
+	SHLXQ  R15, R13, R13
 	ADDQ   40(AX), R13
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	CMPQ   R12, R13
 	JGE    summed2
+	TESTQ  R11, R11
+	JZ     bare2
 
 edge2:
 	CMPQ       R14, SI
@@ -276,16 +319,14 @@ edge2:
 	PREFETCHT0 (R15)
 	PREFETCHT0 64(R15)
 	TESTQ      R9, R9
-	JZ         aligned27
+	JZ         aligned29
 	PREFETCHT0 (R15)(R9*1)
 
-aligned27:
+aligned29:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
 	ADDQ         DX, R15
-	TESTQ        R11, R11
-	JZ           without2
 	VBROADCASTSS (R11), Z17
 	ADDQ         $0x04, R11
 	VMULPS       (R15), Z17, Z16
@@ -296,11 +337,28 @@ aligned27:
 	JLT          edge2
 	JMP          summed2
 
-without2:
+bare2:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	TESTQ      R9, R9
+	JZ         aligned30
+	PREFETCHT0 (R15)(R9*1)
+
+aligned30:
+	MOVL   (R12), R15
+	ADDQ   R10, R12
+	IMULQ  BX, R15
+	ADDQ   DX, R15
 	VADDPS (R15), Z0, Z0
 	VADDPS (R15)(R8*1), Z1, Z1
 	CMPQ   R12, R13
-	JLT    edge2
+	JLT    bare2
 
 summed2:
 	MOVQ         24(AX), R15
@@ -323,21 +381,24 @@ tile3:
 row3:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow28
+	JE   narrow31
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded29
+	JMP  loaded32
 
-narrow28:
+narrow31:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded29:
-	IMULQ  R10, R13
+loaded32:
+	MOVQ   144(AX), R15
+	SHLXQ  R15, R13, R13
 	ADDQ   40(AX), R13
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	CMPQ   R12, R13
 	JGE    summed3
+	TESTQ  R11, R11
+	JZ     bare3
 
 edge3:
 	CMPQ       R14, SI
@@ -350,16 +411,14 @@ edge3:
 	PREFETCHT0 64(R15)
 	PREFETCHT0 128(R15)
 	TESTQ      R9, R9
-	JZ         aligned30
+	JZ         aligned33
 	PREFETCHT0 (R15)(R9*1)
 
-aligned30:
+aligned33:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
 	ADDQ         DX, R15
-	TESTQ        R11, R11
-	JZ           without3
 	VBROADCASTSS (R11), Z17
 	ADDQ         $0x04, R11
 	VMULPS       (R15), Z17, Z16
@@ -372,12 +431,30 @@ aligned30:
 	JLT          edge3
 	JMP          summed3
 
-without3:
+bare3:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	TESTQ      R9, R9
+	JZ         aligned34
+	PREFETCHT0 (R15)(R9*1)
+
+aligned34:
+	MOVL   (R12), R15
+	ADDQ   R10, R12
+	IMULQ  BX, R15
+	ADDQ   DX, R15
 	VADDPS (R15), Z0, Z0
 	VADDPS 64(R15), Z1, Z1
 	VADDPS (R15)(R8*1), Z2, Z2
 	CMPQ   R12, R13
-	JLT    edge3
+	JLT    bare3
 
 summed3:
 	MOVQ         24(AX), R15
@@ -402,15 +479,16 @@ tile4:
 row4:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow31
+	JE   narrow35
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded32
+	JMP  loaded36
 
-narrow31:
+narrow35:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded32:
-	IMULQ  R10, R13
+loaded36:
+	MOVQ   144(AX), R15
+	SHLXQ  R15, R13, R13
 	ADDQ   40(AX), R13
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -418,6 +496,8 @@ loaded32:
 	VXORPS Z3, Z3, Z3
 	CMPQ   R12, R13
 	JGE    summed4
+	TESTQ  R11, R11
+	JZ     bare4
 
 edge4:
 	CMPQ       R14, SI
@@ -431,16 +511,14 @@ edge4:
 	PREFETCHT0 128(R15)
 	PREFETCHT0 192(R15)
 	TESTQ      R9, R9
-	JZ         aligned33
+	JZ         aligned37
 	PREFETCHT0 (R15)(R9*1)
 
-aligned33:
+aligned37:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
 	ADDQ         DX, R15
-	TESTQ        R11, R11
-	JZ           without4
 	VBROADCASTSS (R11), Z17
 	ADDQ         $0x04, R11
 	VMULPS       (R15), Z17, Z16
@@ -455,13 +533,32 @@ aligned33:
 	JLT          edge4
 	JMP          summed4
 
-without4:
+bare4:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	PREFETCHT0 192(R15)
+	TESTQ      R9, R9
+	JZ         aligned38
+	PREFETCHT0 (R15)(R9*1)
+
+aligned38:
+	MOVL   (R12), R15
+	ADDQ   R10, R12
+	IMULQ  BX, R15
+	ADDQ   DX, R15
 	VADDPS (R15), Z0, Z0
 	VADDPS 64(R15), Z1, Z1
 	VADDPS 128(R15), Z2, Z2
 	VADDPS (R15)(R8*1), Z3, Z3
 	CMPQ   R12, R13
-	JLT    edge4
+	JLT    bare4
 
 summed4:
 	MOVQ         24(AX), R15
@@ -488,15 +585,16 @@ tile5:
 row5:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow34
+	JE   narrow39
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded35
+	JMP  loaded40
 
-narrow34:
+narrow39:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded35:
-	IMULQ  R10, R13
+loaded40:
+	MOVQ   144(AX), R15
+	SHLXQ  R15, R13, R13
 	ADDQ   40(AX), R13
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -505,6 +603,8 @@ loaded35:
 	VXORPS Z4, Z4, Z4
 	CMPQ   R12, R13
 	JGE    summed5
+	TESTQ  R11, R11
+	JZ     bare5
 
 edge5:
 	CMPQ       R14, SI
@@ -519,16 +619,14 @@ edge5:
 	PREFETCHT0 192(R15)
 	PREFETCHT0 256(R15)
 	TESTQ      R9, R9
-	JZ         aligned36
+	JZ         aligned41
 	PREFETCHT0 (R15)(R9*1)
 
-aligned36:
+aligned41:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
 	ADDQ         DX, R15
-	TESTQ        R11, R11
-	JZ           without5
 	VBROADCASTSS (R11), Z17
 	ADDQ         $0x04, R11
 	VMULPS       (R15), Z17, Z16
@@ -545,14 +643,34 @@ aligned36:
 	JLT          edge5
 	JMP          summed5
 
-without5:
+bare5:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	PREFETCHT0 192(R15)
+	PREFETCHT0 256(R15)
+	TESTQ      R9, R9
+	JZ         aligned42
+	PREFETCHT0 (R15)(R9*1)
+
+aligned42:
+	MOVL   (R12), R15
+	ADDQ   R10, R12
+	IMULQ  BX, R15
+	ADDQ   DX, R15
 	VADDPS (R15), Z0, Z0
 	VADDPS 64(R15), Z1, Z1
 	VADDPS 128(R15), Z2, Z2
 	VADDPS 192(R15), Z3, Z3
 	VADDPS (R15)(R8*1), Z4, Z4
 	CMPQ   R12, R13
-	JLT    edge5
+	JLT    bare5
 
 summed5:
 	MOVQ         24(AX), R15
@@ -581,15 +699,16 @@ tile6:
 row6:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow37
+	JE   narrow43
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded38
+	JMP  loaded44
 
-narrow37:
+narrow43:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded38:
-	IMULQ  R10, R13
+loaded44:
+	MOVQ   144(AX), R15
+	SHLXQ  R15, R13, R13
 	ADDQ   40(AX), R13
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -599,6 +718,8 @@ loaded38:
 	VXORPS Z5, Z5, Z5
 	CMPQ   R12, R13
 	JGE    summed6
+	TESTQ  R11, R11
+	JZ     bare6
 
 edge6:
 	CMPQ       R14, SI
@@ -614,16 +735,14 @@ edge6:
 	PREFETCHT0 256(R15)
 	PREFETCHT0 320(R15)
 	TESTQ      R9, R9
-	JZ         aligned39
+	JZ         aligned45
 	PREFETCHT0 (R15)(R9*1)
 
-aligned39:
+aligned45:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
 	ADDQ         DX, R15
-	TESTQ        R11, R11
-	JZ           without6
 	VBROADCASTSS (R11), Z17
 	ADDQ         $0x04, R11
 	VMULPS       (R15), Z17, Z16
@@ -642,7 +761,28 @@ aligned39:
 	JLT          edge6
 	JMP          summed6
 
-without6:
+bare6:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	PREFETCHT0 192(R15)
+	PREFETCHT0 256(R15)
+	PREFETCHT0 320(R15)
+	TESTQ      R9, R9
+	JZ         aligned46
+	PREFETCHT0 (R15)(R9*1)
+
+aligned46:
+	MOVL   (R12), R15
+	ADDQ   R10, R12
+	IMULQ  BX, R15
+	ADDQ   DX, R15
 	VADDPS (R15), Z0, Z0
 	VADDPS 64(R15), Z1, Z1
 	VADDPS 128(R15), Z2, Z2
@@ -650,7 +790,7 @@ without6:
 	VADDPS 256(R15), Z4, Z4
 	VADDPS (R15)(R8*1), Z5, Z5
 	CMPQ   R12, R13
-	JLT    edge6
+	JLT    bare6
 
 summed6:
 	MOVQ         24(AX), R15
@@ -681,15 +821,16 @@ tile7:
 row7:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow40
+	JE   narrow47
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded41
+	JMP  loaded48
 
-narrow40:
+narrow47:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded41:
-	IMULQ  R10, R13
+loaded48:
+	MOVQ   144(AX), R15
+	SHLXQ  R15, R13, R13
 	ADDQ   40(AX), R13
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -700,6 +841,8 @@ loaded41:
 	VXORPS Z6, Z6, Z6
 	CMPQ   R12, R13
 	JGE    summed7
+	TESTQ  R11, R11
+	JZ     bare7
 
 edge7:
 	CMPQ       R14, SI
@@ -716,16 +859,14 @@ edge7:
 	PREFETCHT0 320(R15)
 	PREFETCHT0 384(R15)
 	TESTQ      R9, R9
-	JZ         aligned42
+	JZ         aligned49
 	PREFETCHT0 (R15)(R9*1)
 
-aligned42:
+aligned49:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
 	ADDQ         DX, R15
-	TESTQ        R11, R11
-	JZ           without7
 	VBROADCASTSS (R11), Z17
 	ADDQ         $0x04, R11
 	VMULPS       (R15), Z17, Z16
@@ -746,7 +887,29 @@ aligned42:
 	JLT          edge7
 	JMP          summed7
 
-without7:
+bare7:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	PREFETCHT0 192(R15)
+	PREFETCHT0 256(R15)
+	PREFETCHT0 320(R15)
+	PREFETCHT0 384(R15)
+	TESTQ      R9, R9
+	JZ         aligned50
+	PREFETCHT0 (R15)(R9*1)
+
+aligned50:
+	MOVL   (R12), R15
+	ADDQ   R10, R12
+	IMULQ  BX, R15
+	ADDQ   DX, R15
 	VADDPS (R15), Z0, Z0
 	VADDPS 64(R15), Z1, Z1
 	VADDPS 128(R15), Z2, Z2
@@ -755,7 +918,7 @@ without7:
 	VADDPS 320(R15), Z5, Z5
 	VADDPS (R15)(R8*1), Z6, Z6
 	CMPQ   R12, R13
-	JLT    edge7
+	JLT    bare7
 
 summed7:
 	MOVQ         24(AX), R15
@@ -788,15 +951,16 @@ tile8:
 row8:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow43
+	JE   narrow51
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded44
+	JMP  loaded52
 
-narrow43:
+narrow51:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded44:
-	IMULQ  R10, R13
+loaded52:
+	MOVQ   144(AX), R15
+	SHLXQ  R15, R13, R13
 	ADDQ   40(AX), R13
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -808,6 +972,8 @@ loaded44:
 	VXORPS Z7, Z7, Z7
 	CMPQ   R12, R13
 	JGE    summed8
+	TESTQ  R11, R11
+	JZ     bare8
 
 edge8:
 	CMPQ       R14, SI
@@ -825,16 +991,14 @@ edge8:
 	PREFETCHT0 384(R15)
 	PREFETCHT0 448(R15)
 	TESTQ      R9, R9
-	JZ         aligned45
+	JZ         aligned53
 	PREFETCHT0 (R15)(R9*1)
 
-aligned45:
+aligned53:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
 	ADDQ         DX, R15
-	TESTQ        R11, R11
-	JZ           without8
 	VBROADCASTSS (R11), Z17
 	ADDQ         $0x04, R11
 	VMULPS       (R15), Z17, Z16
@@ -857,7 +1021,30 @@ aligned45:
 	JLT          edge8
 	JMP          summed8
 
-without8:
+bare8:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	PREFETCHT0 192(R15)
+	PREFETCHT0 256(R15)
+	PREFETCHT0 320(R15)
+	PREFETCHT0 384(R15)
+	PREFETCHT0 448(R15)
+	TESTQ      R9, R9
+	JZ         aligned54
+	PREFETCHT0 (R15)(R9*1)
+
+aligned54:
+	MOVL   (R12), R15
+	ADDQ   R10, R12
+	IMULQ  BX, R15
+	ADDQ   DX, R15
 	VADDPS (R15), Z0, Z0
 	VADDPS 64(R15), Z1, Z1
 	VADDPS 128(R15), Z2, Z2
@@ -867,7 +1054,7 @@ without8:
 	VADDPS 384(R15), Z6, Z6
 	VADDPS (R15)(R8*1), Z7, Z7
 	CMPQ   R12, R13
-	JLT    edge8
+	JLT    bare8
 
 summed8:
 	MOVQ         24(AX), R15
@@ -902,15 +1089,16 @@ tile9:
 row9:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow46
+	JE   narrow55
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded47
+	JMP  loaded56
 
-narrow46:
+narrow55:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded47:
-	IMULQ  R10, R13
+loaded56:
+	MOVQ   144(AX), R15
+	SHLXQ  R15, R13, R13
 	ADDQ   40(AX), R13
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -923,6 +1111,8 @@ loaded47:
 	VXORPS Z8, Z8, Z8
 	CMPQ   R12, R13
 	JGE    summed9
+	TESTQ  R11, R11
+	JZ     bare9
 
 edge9:
 	CMPQ       R14, SI
@@ -941,16 +1131,14 @@ edge9:
 	PREFETCHT0 448(R15)
 	PREFETCHT0 512(R15)
 	TESTQ      R9, R9
-	JZ         aligned48
+	JZ         aligned57
 	PREFETCHT0 (R15)(R9*1)
 
-aligned48:
+aligned57:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
 	ADDQ         DX, R15
-	TESTQ        R11, R11
-	JZ           without9
 	VBROADCASTSS (R11), Z17
 	ADDQ         $0x04, R11
 	VMULPS       (R15), Z17, Z16
@@ -975,7 +1163,31 @@ aligned48:
 	JLT          edge9
 	JMP          summed9
 
-without9:
+bare9:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	PREFETCHT0 192(R15)
+	PREFETCHT0 256(R15)
+	PREFETCHT0 320(R15)
+	PREFETCHT0 384(R15)
+	PREFETCHT0 448(R15)
+	PREFETCHT0 512(R15)
+	TESTQ      R9, R9
+	JZ         aligned58
+	PREFETCHT0 (R15)(R9*1)
+
+aligned58:
+	MOVL   (R12), R15
+	ADDQ   R10, R12
+	IMULQ  BX, R15
+	ADDQ   DX, R15
 	VADDPS (R15), Z0, Z0
 	VADDPS 64(R15), Z1, Z1
 	VADDPS 128(R15), Z2, Z2
@@ -986,7 +1198,7 @@ without9:
 	VADDPS 448(R15), Z7, Z7
 	VADDPS (R15)(R8*1), Z8, Z8
 	CMPQ   R12, R13
-	JLT    edge9
+	JLT    bare9
 
 summed9:
 	MOVQ         24(AX), R15
@@ -1023,15 +1235,16 @@ tile10:
 row10:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow49
+	JE   narrow59
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded50
+	JMP  loaded60
 
-narrow49:
+narrow59:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded50:
-	IMULQ  R10, R13
+loaded60:
+	MOVQ   144(AX), R15
+	SHLXQ  R15, R13, R13
 	ADDQ   40(AX), R13
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -1045,6 +1258,8 @@ loaded50:
 	VXORPS Z9, Z9, Z9
 	CMPQ   R12, R13
 	JGE    summed10
+	TESTQ  R11, R11
+	JZ     bare10
 
 edge10:
 	CMPQ       R14, SI
@@ -1064,16 +1279,14 @@ edge10:
 	PREFETCHT0 512(R15)
 	PREFETCHT0 576(R15)
 	TESTQ      R9, R9
-	JZ         aligned51
+	JZ         aligned61
 	PREFETCHT0 (R15)(R9*1)
 
-aligned51:
+aligned61:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
 	ADDQ         DX, R15
-	TESTQ        R11, R11
-	JZ           without10
 	VBROADCASTSS (R11), Z17
 	ADDQ         $0x04, R11
 	VMULPS       (R15), Z17, Z16
@@ -1100,7 +1313,32 @@ aligned51:
 	JLT          edge10
 	JMP          summed10
 
-without10:
+bare10:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	PREFETCHT0 192(R15)
+	PREFETCHT0 256(R15)
+	PREFETCHT0 320(R15)
+	PREFETCHT0 384(R15)
+	PREFETCHT0 448(R15)
+	PREFETCHT0 512(R15)
+	PREFETCHT0 576(R15)
+	TESTQ      R9, R9
+	JZ         aligned62
+	PREFETCHT0 (R15)(R9*1)
+
+aligned62:
+	MOVL   (R12), R15
+	ADDQ   R10, R12
+	IMULQ  BX, R15
+	ADDQ   DX, R15
 	VADDPS (R15), Z0, Z0
 	VADDPS 64(R15), Z1, Z1
 	VADDPS 128(R15), Z2, Z2
@@ -1112,7 +1350,7 @@ without10:
 	VADDPS 512(R15), Z8, Z8
 	VADDPS (R15)(R8*1), Z9, Z9
 	CMPQ   R12, R13
-	JLT    edge10
+	JLT    bare10
 
 summed10:
 	MOVQ         24(AX), R15
@@ -1151,15 +1389,16 @@ tile11:
 row11:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow52
+	JE   narrow63
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded53
+	JMP  loaded64
 
-narrow52:
+narrow63:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded53:
-	IMULQ  R10, R13
+loaded64:
+	MOVQ   144(AX), R15
+	SHLXQ  R15, R13, R13
 	ADDQ   40(AX), R13
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -1174,6 +1413,8 @@ loaded53:
 	VXORPS Z10, Z10, Z10
 	CMPQ   R12, R13
 	JGE    summed11
+	TESTQ  R11, R11
+	JZ     bare11
 
 edge11:
 	CMPQ       R14, SI
@@ -1194,16 +1435,14 @@ edge11:
 	PREFETCHT0 576(R15)
 	PREFETCHT0 640(R15)
 	TESTQ      R9, R9
-	JZ         aligned54
+	JZ         aligned65
 	PREFETCHT0 (R15)(R9*1)
 
-aligned54:
+aligned65:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
 	ADDQ         DX, R15
-	TESTQ        R11, R11
-	JZ           without11
 	VBROADCASTSS (R11), Z17
 	ADDQ         $0x04, R11
 	VMULPS       (R15), Z17, Z16
@@ -1232,7 +1471,33 @@ aligned54:
 	JLT          edge11
 	JMP          summed11
 
-without11:
+bare11:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	PREFETCHT0 192(R15)
+	PREFETCHT0 256(R15)
+	PREFETCHT0 320(R15)
+	PREFETCHT0 384(R15)
+	PREFETCHT0 448(R15)
+	PREFETCHT0 512(R15)
+	PREFETCHT0 576(R15)
+	PREFETCHT0 640(R15)
+	TESTQ      R9, R9
+	JZ         aligned66
+	PREFETCHT0 (R15)(R9*1)
+
+aligned66:
+	MOVL   (R12), R15
+	ADDQ   R10, R12
+	IMULQ  BX, R15
+	ADDQ   DX, R15
 	VADDPS (R15), Z0, Z0
 	VADDPS 64(R15), Z1, Z1
 	VADDPS 128(R15), Z2, Z2
@@ -1245,7 +1510,7 @@ without11:
 	VADDPS 576(R15), Z9, Z9
 	VADDPS (R15)(R8*1), Z10, Z10
 	CMPQ   R12, R13
-	JLT    edge11
+	JLT    bare11
 
 summed11:
 	MOVQ         24(AX), R15
@@ -1286,15 +1551,16 @@ tile12:
 row12:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow55
+	JE   narrow67
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded56
+	JMP  loaded68
 
-narrow55:
+narrow67:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded56:
-	IMULQ  R10, R13
+loaded68:
+	MOVQ   144(AX), R15
+	SHLXQ  R15, R13, R13
 	ADDQ   40(AX), R13
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -1310,6 +1576,8 @@ loaded56:
 	VXORPS Z11, Z11, Z11
 	CMPQ   R12, R13
 	JGE    summed12
+	TESTQ  R11, R11
+	JZ     bare12
 
 edge12:
 	CMPQ       R14, SI
@@ -1331,16 +1599,14 @@ edge12:
 	PREFETCHT0 640(R15)
 	PREFETCHT0 704(R15)
 	TESTQ      R9, R9
-	JZ         aligned57
+	JZ         aligned69
 	PREFETCHT0 (R15)(R9*1)
 
-aligned57:
+aligned69:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
 	ADDQ         DX, R15
-	TESTQ        R11, R11
-	JZ           without12
 	VBROADCASTSS (R11), Z17
 	ADDQ         $0x04, R11
 	VMULPS       (R15), Z17, Z16
@@ -1371,7 +1637,34 @@ aligned57:
 	JLT          edge12
 	JMP          summed12
 
-without12:
+bare12:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	PREFETCHT0 192(R15)
+	PREFETCHT0 256(R15)
+	PREFETCHT0 320(R15)
+	PREFETCHT0 384(R15)
+	PREFETCHT0 448(R15)
+	PREFETCHT0 512(R15)
+	PREFETCHT0 576(R15)
+	PREFETCHT0 640(R15)
+	PREFETCHT0 704(R15)
+	TESTQ      R9, R9
+	JZ         aligned70
+	PREFETCHT0 (R15)(R9*1)
+
+aligned70:
+	MOVL   (R12), R15
+	ADDQ   R10, R12
+	IMULQ  BX, R15
+	ADDQ   DX, R15
 	VADDPS (R15), Z0, Z0
 	VADDPS 64(R15), Z1, Z1
 	VADDPS 128(R15), Z2, Z2
@@ -1385,7 +1678,7 @@ without12:
 	VADDPS 640(R15), Z10, Z10
 	VADDPS (R15)(R8*1), Z11, Z11
 	CMPQ   R12, R13
-	JLT    edge12
+	JLT    bare12
 
 summed12:
 	MOVQ         24(AX), R15
@@ -1428,15 +1721,16 @@ tile13:
 row13:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow58
+	JE   narrow71
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded59
+	JMP  loaded72
 
-narrow58:
+narrow71:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded59:
-	IMULQ  R10, R13
+loaded72:
+	MOVQ   144(AX), R15
+	SHLXQ  R15, R13, R13
 	ADDQ   40(AX), R13
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -1453,6 +1747,8 @@ loaded59:
 	VXORPS Z12, Z12, Z12
 	CMPQ   R12, R13
 	JGE    summed13
+	TESTQ  R11, R11
+	JZ     bare13
 
 edge13:
 	CMPQ       R14, SI
@@ -1475,16 +1771,14 @@ edge13:
 	PREFETCHT0 704(R15)
 	PREFETCHT0 768(R15)
 	TESTQ      R9, R9
-	JZ         aligned60
+	JZ         aligned73
 	PREFETCHT0 (R15)(R9*1)
 
-aligned60:
+aligned73:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
 	ADDQ         DX, R15
-	TESTQ        R11, R11
-	JZ           without13
 	VBROADCASTSS (R11), Z17
 	ADDQ         $0x04, R11
 	VMULPS       (R15), Z17, Z16
@@ -1517,7 +1811,35 @@ aligned60:
 	JLT          edge13
 	JMP          summed13
 
-without13:
+bare13:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	PREFETCHT0 192(R15)
+	PREFETCHT0 256(R15)
+	PREFETCHT0 320(R15)
+	PREFETCHT0 384(R15)
+	PREFETCHT0 448(R15)
+	PREFETCHT0 512(R15)
+	PREFETCHT0 576(R15)
+	PREFETCHT0 640(R15)
+	PREFETCHT0 704(R15)
+	PREFETCHT0 768(R15)
+	TESTQ      R9, R9
+	JZ         aligned74
+	PREFETCHT0 (R15)(R9*1)
+
+aligned74:
+	MOVL   (R12), R15
+	ADDQ   R10, R12
+	IMULQ  BX, R15
+	ADDQ   DX, R15
 	VADDPS (R15), Z0, Z0
 	VADDPS 64(R15), Z1, Z1
 	VADDPS 128(R15), Z2, Z2
@@ -1532,7 +1854,7 @@ without13:
 	VADDPS 704(R15), Z11, Z11
 	VADDPS (R15)(R8*1), Z12, Z12
 	CMPQ   R12, R13
-	JLT    edge13
+	JLT    bare13
 
 summed13:
 	MOVQ         24(AX), R15
@@ -1577,15 +1899,16 @@ tile14:
 row14:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow61
+	JE   narrow75
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded62
+	JMP  loaded76
 
-narrow61:
+narrow75:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded62:
-	IMULQ  R10, R13
+loaded76:
+	MOVQ   144(AX), R15
+	SHLXQ  R15, R13, R13
 	ADDQ   40(AX), R13
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -1603,6 +1926,8 @@ loaded62:
 	VXORPS Z13, Z13, Z13
 	CMPQ   R12, R13
 	JGE    summed14
+	TESTQ  R11, R11
+	JZ     bare14
 
 edge14:
 	CMPQ       R14, SI
@@ -1626,16 +1951,14 @@ edge14:
 	PREFETCHT0 768(R15)
 	PREFETCHT0 832(R15)
 	TESTQ      R9, R9
-	JZ         aligned63
+	JZ         aligned77
 	PREFETCHT0 (R15)(R9*1)
 
-aligned63:
+aligned77:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
 	ADDQ         DX, R15
-	TESTQ        R11, R11
-	JZ           without14
 	VBROADCASTSS (R11), Z17
 	ADDQ         $0x04, R11
 	VMULPS       (R15), Z17, Z16
@@ -1670,7 +1993,36 @@ aligned63:
 	JLT          edge14
 	JMP          summed14
 
-without14:
+bare14:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	PREFETCHT0 192(R15)
+	PREFETCHT0 256(R15)
+	PREFETCHT0 320(R15)
+	PREFETCHT0 384(R15)
+	PREFETCHT0 448(R15)
+	PREFETCHT0 512(R15)
+	PREFETCHT0 576(R15)
+	PREFETCHT0 640(R15)
+	PREFETCHT0 704(R15)
+	PREFETCHT0 768(R15)
+	PREFETCHT0 832(R15)
+	TESTQ      R9, R9
+	JZ         aligned78
+	PREFETCHT0 (R15)(R9*1)
+
+aligned78:
+	MOVL   (R12), R15
+	ADDQ   R10, R12
+	IMULQ  BX, R15
+	ADDQ   DX, R15
 	VADDPS (R15), Z0, Z0
 	VADDPS 64(R15), Z1, Z1
 	VADDPS 128(R15), Z2, Z2
@@ -1686,7 +2038,7 @@ without14:
 	VADDPS 768(R15), Z12, Z12
 	VADDPS (R15)(R8*1), Z13, Z13
 	CMPQ   R12, R13
-	JLT    edge14
+	JLT    bare14
 
 summed14:
 	MOVQ         24(AX), R15
@@ -1733,15 +2085,16 @@ tile15:
 row15:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow64
+	JE   narrow79
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded65
+	JMP  loaded80
 
-narrow64:
+narrow79:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded65:
-	IMULQ  R10, R13
+loaded80:
+	MOVQ   144(AX), R15
+	SHLXQ  R15, R13, R13
 	ADDQ   40(AX), R13
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -1760,6 +2113,8 @@ loaded65:
 	VXORPS Z14, Z14, Z14
 	CMPQ   R12, R13
 	JGE    summed15
+	TESTQ  R11, R11
+	JZ     bare15
 
 edge15:
 	CMPQ       R14, SI
@@ -1784,16 +2139,14 @@ edge15:
 	PREFETCHT0 832(R15)
 	PREFETCHT0 896(R15)
 	TESTQ      R9, R9
-	JZ         aligned66
+	JZ         aligned81
 	PREFETCHT0 (R15)(R9*1)
 
-aligned66:
+aligned81:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
 	ADDQ         DX, R15
-	TESTQ        R11, R11
-	JZ           without15
 	VBROADCASTSS (R11), Z17
 	ADDQ         $0x04, R11
 	VMULPS       (R15), Z17, Z16
@@ -1830,7 +2183,37 @@ aligned66:
 	JLT          edge15
 	JMP          summed15
 
-without15:
+bare15:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	PREFETCHT0 192(R15)
+	PREFETCHT0 256(R15)
+	PREFETCHT0 320(R15)
+	PREFETCHT0 384(R15)
+	PREFETCHT0 448(R15)
+	PREFETCHT0 512(R15)
+	PREFETCHT0 576(R15)
+	PREFETCHT0 640(R15)
+	PREFETCHT0 704(R15)
+	PREFETCHT0 768(R15)
+	PREFETCHT0 832(R15)
+	PREFETCHT0 896(R15)
+	TESTQ      R9, R9
+	JZ         aligned82
+	PREFETCHT0 (R15)(R9*1)
+
+aligned82:
+	MOVL   (R12), R15
+	ADDQ   R10, R12
+	IMULQ  BX, R15
+	ADDQ   DX, R15
 	VADDPS (R15), Z0, Z0
 	VADDPS 64(R15), Z1, Z1
 	VADDPS 128(R15), Z2, Z2
@@ -1847,7 +2230,7 @@ without15:
 	VADDPS 832(R15), Z13, Z13
 	VADDPS (R15)(R8*1), Z14, Z14
 	CMPQ   R12, R13
-	JLT    edge15
+	JLT    bare15
 
 summed15:
 	MOVQ         24(AX), R15
@@ -1896,15 +2279,16 @@ tile16:
 row16:
 	MOVQ 32(AX), R15
 	CMPQ 88(AX), $0x00
-	JE   narrow67
+	JE   narrow83
 	MOVQ 8(R15)(CX*8), R13
-	JMP  loaded68
+	JMP  loaded84
 
-narrow67:
+narrow83:
 	MOVLQSX 4(R15)(CX*4), R13
 
-loaded68:
-	IMULQ  R10, R13
+loaded84:
+	MOVQ   144(AX), R15
+	SHLXQ  R15, R13, R13
 	ADDQ   40(AX), R13
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -1924,6 +2308,8 @@ loaded68:
 	VXORPS Z15, Z15, Z15
 	CMPQ   R12, R13
 	JGE    summed16
+	TESTQ  R11, R11
+	JZ     bare16
 
 edge16:
 	CMPQ       R14, SI
@@ -1949,16 +2335,14 @@ edge16:
 	PREFETCHT0 896(R15)
 	PREFETCHT0 960(R15)
 	TESTQ      R9, R9
-	JZ         aligned69
+	JZ         aligned85
 	PREFETCHT0 (R15)(R9*1)
 
-aligned69:
+aligned85:
 	MOVL         (R12), R15
 	ADDQ         R10, R12
 	IMULQ        BX, R15
 	ADDQ         DX, R15
-	TESTQ        R11, R11
-	JZ           without16
 	VBROADCASTSS (R11), Z17
 	ADDQ         $0x04, R11
 	VMULPS       (R15), Z17, Z16
@@ -1997,7 +2381,38 @@ aligned69:
 	JLT          edge16
 	JMP          summed16
 
-without16:
+bare16:
+	CMPQ       R14, SI
+	CMOVQHI    SI, R14
+	MOVL       (R14), R15
+	ADDQ       R10, R14
+	IMULQ      BX, R15
+	ADDQ       DX, R15
+	PREFETCHT0 (R15)
+	PREFETCHT0 64(R15)
+	PREFETCHT0 128(R15)
+	PREFETCHT0 192(R15)
+	PREFETCHT0 256(R15)
+	PREFETCHT0 320(R15)
+	PREFETCHT0 384(R15)
+	PREFETCHT0 448(R15)
+	PREFETCHT0 512(R15)
+	PREFETCHT0 576(R15)
+	PREFETCHT0 640(R15)
+	PREFETCHT0 704(R15)
+	PREFETCHT0 768(R15)
+	PREFETCHT0 832(R15)
+	PREFETCHT0 896(R15)
+	PREFETCHT0 960(R15)
+	TESTQ      R9, R9
+	JZ         aligned86
+	PREFETCHT0 (R15)(R9*1)
+
+aligned86:
+	MOVL   (R12), R15
+	ADDQ   R10, R12
+	IMULQ  BX, R15
+	ADDQ   DX, R15
 	VADDPS (R15), Z0, Z0
 	VADDPS 64(R15), Z1, Z1
 	VADDPS 128(R15), Z2, Z2
@@ -2015,7 +2430,7 @@ without16:
 	VADDPS 896(R15), Z14, Z14
 	VADDPS (R15)(R8*1), Z15, Z15
 	CMPQ   R12, R13
-	JLT    edge16
+	JLT    bare16
 
 summed16:
 	MOVQ         24(AX), R15
@@ -2066,7 +2481,7 @@ done:
 	RET
 
 // func spmmHalfAVX512(run unsafe.Pointer, lo int, hi int)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
+// Requires: AVX, AVX512DQ, AVX512F, BMI2, CMOV, MMX+
 TEXT ·spmmHalfAVX512(SB), NOSPLIT|NOFRAME, $0-24
 	MOVQ  run+0(FP), AX
 	MOVQ  lo+8(FP), CX
@@ -2094,7 +2509,8 @@ loaded2:
 	MOVQ  128(AX), R15
 	IMULQ R12, R15
 	ADDQ  R15, R11
-	IMULQ R10, R12
+	MOVQ  144(AX), R15
+	SHLXQ R15, R12, R12
 	ADDQ  40(AX), R12
 	MOVQ  R12, R14
 	ADDQ  72(AX), R14
@@ -2147,7 +2563,8 @@ narrow10:
 	MOVLQSX 4(R15)(CX*4), R13
 
 loaded11:
-	IMULQ  R10, R13
+	MOVQ   144(AX), R15
+	SHLXQ  R15, R13, R13
 	ADDQ   40(AX), R13
 	VXORPS Z0, Z0, Z0
 	CMPQ   R12, R13
@@ -2216,7 +2633,8 @@ narrow13:
 	MOVLQSX 4(R15)(CX*4), R13
 
 loaded14:
-	IMULQ  R10, R13
+	MOVQ   144(AX), R15
+	SHLXQ  R15, R13, R13
 	ADDQ   40(AX), R13
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -2295,7 +2713,8 @@ narrow16:
 	MOVLQSX 4(R15)(CX*4), R13
 
 loaded17:
-	IMULQ  R10, R13
+	MOVQ   144(AX), R15
+	SHLXQ  R15, R13, R13
 	ADDQ   40(AX), R13
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -2385,7 +2804,8 @@ narrow19:
 	MOVLQSX 4(R15)(CX*4), R13
 
 loaded20:
-	IMULQ  R10, R13
+	MOVQ   144(AX), R15
+	SHLXQ  R15, R13, R13
 	ADDQ   40(AX), R13
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -2485,7 +2905,8 @@ narrow22:
 	MOVLQSX 4(R15)(CX*4), R13
 
 loaded23:
-	IMULQ  R10, R13
+	MOVQ   144(AX), R15
+	SHLXQ  R15, R13, R13
 	ADDQ   40(AX), R13
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -2596,7 +3017,8 @@ narrow25:
 	MOVLQSX 4(R15)(CX*4), R13
 
 loaded26:
-	IMULQ  R10, R13
+	MOVQ   144(AX), R15
+	SHLXQ  R15, R13, R13
 	ADDQ   40(AX), R13
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -2717,7 +3139,8 @@ narrow28:
 	MOVLQSX 4(R15)(CX*4), R13
 
 loaded29:
-	IMULQ  R10, R13
+	MOVQ   144(AX), R15
+	SHLXQ  R15, R13, R13
 	ADDQ   40(AX), R13
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -2849,7 +3272,8 @@ narrow31:
 	MOVLQSX 4(R15)(CX*4), R13
 
 loaded32:
-	IMULQ  R10, R13
+	MOVQ   144(AX), R15
+	SHLXQ  R15, R13, R13
 	ADDQ   40(AX), R13
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1

@@ -1,6 +1,7 @@
 package sparse
 
 import (
+	"math/bits"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/unified"
@@ -25,6 +26,7 @@ type spmmRun struct {
 	vectors          int            // of the tile; 0: less than one
 	step             int            // bytes from the weight of an edge to the next; 0: no weights, or the same for all
 	brain            uint64         // 1: x is bfloat16, where it has 16 bits
+	shift            uint64         // the logarithm of index
 }
 
 // plan is how an SpMM is computed. No plan changes the result.
@@ -68,7 +70,8 @@ func (t *spmmTask) init(workers int) {
 
 func (t *spmmTask) set(y unified.Tensor, r Reduce, a *Matrix, values, x unified.Tensor) {
 	t.a, t.width, t.y = a, x.Width(), address(y)
-	t.run = spmmRun{x: address(x), xStride: int(4 * t.width), yStride: int(4 * t.width), index: a.indexBytes()}
+	t.run = spmmRun{x: address(x), xStride: int(4 * t.width), yStride: int(4 * t.width), index: a.indexBytes(),
+		shift: uint64(bits.TrailingZeros(uint(a.indexBytes())))}
 	t.run.indptr, t.run.wide, t.run.indices, t.run.last = a.pointers()
 	t.heads = 1
 	if values.Valid() {

@@ -27,6 +27,7 @@ const (
 	runVectors // of the tile; 0: less than one
 	runStep    // bytes from the weight of an edge to the next
 	runBF      // not 0: halves are bfloat16
+	runShift   // the logarithm of runIndex
 )
 
 // spmm is the kernel of an instruction set in the making: rows lo to hi of a tile of columns. Each number of vectors has
@@ -155,7 +156,8 @@ func (s *spmm) loadPtr(next int, to reg.Register) {
 
 // toIndex makes the address of an edge's index of its number.
 func (s *spmm) toIndex(r reg.Register) {
-	s.IMULQ(s.step, r)
+	s.MOVQ(at(s.run, runShift), s.source)
+	s.SHLXQ(s.source, r, r)
 	s.ADDQ(at(s.run, runIndices), r)
 }
 
@@ -181,19 +183,15 @@ func (s *spmm) tile(n int) {
 	}
 	s.CMPQ(s.index, s.end)
 	s.JGE(LabelRef(label("summed")))
-	s.Label(label("edge"))
-	s.prefetchAhead(n)
-	s.rowOf(s.index)
-	switch {
-	case s.halves:
-		s.addHalves(n, sums)
-	case n == 0:
-		s.addMasked(sums[0])
-	default:
-		s.add(n, sums)
+	if s.halves {
+		s.edges(label("edge"), n, func() { s.addHalves(n, sums) })
+	} else {
+		s.TESTQ(s.weight, s.weight)
+		s.JZ(LabelRef(label("bare")))
+		s.edges(label("edge"), n, func() { s.add(n, sums, true) })
+		s.JMP(LabelRef(label("summed")))
+		s.edges(label("bare"), n, func() { s.add(n, sums, false) })
 	}
-	s.CMPQ(s.index, s.end)
-	s.JLT(LabelRef(label("edge")))
 	s.Label(label("summed"))
 	s.MOVQ(at(s.run, runScale), s.source)
 	s.TESTQ(s.source, s.source)
@@ -219,6 +217,16 @@ func (s *spmm) tile(n int) {
 	s.CMPQ(s.row, s.hi)
 	s.JLT(LabelRef(label("row")))
 	s.JMP(LabelRef("done"))
+}
+
+// edges is the loop over the edges of a row.
+func (s *spmm) edges(label string, n int, add func()) {
+	s.Label(label)
+	s.prefetchAhead(n)
+	s.rowOf(s.index)
+	add()
+	s.CMPQ(s.index, s.end)
+	s.JLT(LabelRef(label))
 }
 
 // rowOf makes the address of the row of x that an index names, and goes on to the next index.
@@ -271,21 +279,28 @@ func (s *spmm) from(i, n int) Mem {
 
 // add adds the row at source to the sums, times the edge's weight if there are weights. Products round before they are
 // added: no contraction, on any processor.
-func (s *spmm) add(n int, sums []reg.VecVirtual) {
-	without, with := fmt.Sprintf("without%d", n), fmt.Sprintf("edge%d", n)
-	s.TESTQ(s.weight, s.weight)
-	s.JZ(LabelRef(without))
-	s.broadcast()
-	for i, sum := range sums {
-		s.VMULPS(s.from(i, n), s.factor, s.product)
-		s.VADDPS(s.product, sum, sum)
+func (s *spmm) add(n int, sums []reg.VecVirtual, weighted bool) {
+	if weighted {
+		s.broadcast()
 	}
-	s.CMPQ(s.index, s.end)
-	s.JLT(LabelRef(with))
-	s.JMP(LabelRef(fmt.Sprintf("summed%d", n)))
-	s.Label(without)
 	for i, sum := range sums {
-		s.VADDPS(s.from(i, n), sum, sum)
+		switch {
+		case n == 0 && s.bytes == 64:
+			s.VMOVUPS_Z(at(s.source, 0), s.mask, s.product)
+		case n == 0:
+			s.VMASKMOVPS(at(s.source, 0), s.lanes, s.product)
+		case weighted:
+			s.VMULPS(s.from(i, n), s.factor, s.product)
+			s.VADDPS(s.product, sum, sum)
+			continue
+		default:
+			s.VADDPS(s.from(i, n), sum, sum)
+			continue
+		}
+		if weighted {
+			s.VMULPS(s.product, s.factor, s.product)
+		}
+		s.VADDPS(s.product, sum, sum)
 	}
 }
 
@@ -309,21 +324,6 @@ func (s *spmm) addHalves(n int, sums []reg.VecVirtual) {
 		s.VADDPS(s.product, sum, sum)
 	}
 	s.Label(added)
-}
-
-// addMasked is add for less than a vector.
-func (s *spmm) addMasked(sum reg.VecVirtual) {
-	if s.bytes == 64 {
-		s.VMOVUPS_Z(at(s.source, 0), s.mask, s.product)
-	} else {
-		s.VMASKMOVPS(at(s.source, 0), s.lanes, s.product)
-	}
-	s.TESTQ(s.weight, s.weight)
-	s.JZ(LabelRef("without0"))
-	s.broadcast()
-	s.VMULPS(s.product, s.factor, s.product)
-	s.Label("without0")
-	s.VADDPS(s.product, sum, sum)
 }
 
 func (s *spmm) storeMasked(sum reg.VecVirtual) {

@@ -145,7 +145,7 @@ func (t *denseTask) sums(y, values, w []float32, length int64) {
 		for i := range int64(len(y)) / t.out {
 			run.y = uintptr(unsafe.Pointer(&y[i*t.out+s.column]))
 			run.weights = unsafe.Pointer(&values[i*length])
-			run.sum(t.plan.variant, 0, 1)
+			run.sum(t.plan.variant, false, 0, 1)
 		}
 	}
 }

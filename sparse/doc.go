@@ -14,7 +14,8 @@
 // the edges of a row, and the gradients of all of them. Segments and Scatter make matrices that reduce rows. Values of
 // edges may have several heads. What belongs to a matrix it keeps: its transpose, degrees, GCNNorm.
 //
-// Dense operands are tensors of float32, [rows, ...], whose rows are as long as their width.
+// Dense operands are tensors of float32, [rows, ...], whose rows are as long as their width. SpMM also reads rows of
+// float16 and bfloat16, which take half of the memory's bandwidth, and computes in float32.
 //
 // A result is a function of the operands alone, to the bit. Each element is summed in the order of the edges, and
 // products round before they are added. Workers, processor, instruction set and plan do not change it. Plain Go code is

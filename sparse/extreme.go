@@ -53,7 +53,11 @@ func checkExtreme(y, arg unified.Tensor, a *Matrix, values, x unified.Tensor) er
 
 func extreme[I int32 | int64](p *Pool, arg []I, y unified.Tensor, which Extreme, a *Matrix, values,
 	x unified.Tensor) error {
-	to, from, w, width := floats(y), floats(x), floats(values), x.Width()
+	from, err := Floats(x)
+	if err != nil {
+		return err
+	}
+	to, w, width := floats(y), floats(values), x.Width()
 	return p.split(a.rows, 256, func(lo, hi int64) {
 		for i := lo; i < hi; i++ {
 			row, first := to[i*width:(i+1)*width], arg[i*width:(i+1)*width]
@@ -82,6 +86,9 @@ func extreme[I int32 | int64](p *Pool, arg []I, y unified.Tensor, which Extreme,
 func (p *Pool) SpMMExtremeBackward(dx unified.Tensor, a *Matrix, arg, values, dy unified.Tensor) error {
 	if err := checkExtreme(dy, arg, a, values, dx); err != nil {
 		return err
+	}
+	if !dense(dx) {
+		return fmt.Errorf("%w: dx is %v, not float32", ErrShape, dx)
 	}
 	if arg.DType() == unified.Int64 {
 		from, _ := unified.View[int64](arg)

@@ -27,8 +27,8 @@ func (r Reduce) String() string {
 // SpMM multiplies a sparse matrix with a dense one: row i of y becomes the sum, or mean, of rows j of x, each times the
 // value of its edge, over the edges (i, j) of a.
 //
-// Shapes: y float32 [a.Rows(), ...], written; x float32 [a.Cols(), ...] of the same width; values float32
-// [a.Edges()], or no tensor, which means 1 everywhere. Values [heads, a.Edges()] cut the columns of x into as many
+// Shapes: y float32 [a.Rows(), ...], written; x float32, float16 or bfloat16 [a.Cols(), ...] of the same width, which is
+// computed with as float32; values float32 [a.Edges()], or no tensor, which means 1 everywhere. Values [heads, a.Edges()] cut the columns of x into as many
 // equal parts, one a head, each with a row of values. ErrShape names what does not fit, also where y shares memory with
 // x or values. The width may be 0.
 // Result: each element is summed in the order of the edges, from +0 on; products round to float32 before they are added
@@ -50,10 +50,7 @@ func (p *Pool) SpMM(y unified.Tensor, r Reduce, a *Matrix, values, x unified.Ten
 	}
 	t := &p.spmm
 	t.set(y, r, a, values, x)
-	t.plan = p.tuning.find(keyOf(p.workers, a, values, width), defaultPlan(a, width))
-	if variantFor(a) == plain {
-		t.plan.variant = plain
-	}
+	t.plan = p.tuning.find(keyOf(p.workers, a, values, x), defaultPlan(a, width))
 	return p.run(t, t.prepare(p.workers))
 }
 
@@ -61,8 +58,8 @@ func checkSpMM(y unified.Tensor, r Reduce, a *Matrix, values, x unified.Tensor) 
 	switch {
 	case r > Mean:
 		return fmt.Errorf("%w: there is no %v", ErrShape, r)
-	case !dense(x) || x.Len() != a.cols:
-		return fmt.Errorf("%w: x is %v, not float32 on the host with %d rows", ErrShape, x, a.cols)
+	case !dense(x) && !half(x) || x.Len() != a.cols:
+		return fmt.Errorf("%w: x is %v, not float32, float16 or bfloat16 on the host with %d rows", ErrShape, x, a.cols)
 	case !dense(y) || y.Len() != a.rows || y.Width() != x.Width():
 		return fmt.Errorf("%w: y is %v, not float32 on the host with %d rows of %d", ErrShape, y, a.rows, x.Width())
 	case values.Valid() && !perEdge(values, a) || values.Valid() && x.Width()%headsOf(values) != 0:
@@ -96,6 +93,11 @@ func headsOf(t unified.Tensor) int64 {
 // dense reports whether the CPU can compute with a tensor.
 func dense(t unified.Tensor) bool {
 	return t.DType() == unified.Float32 && t.Placement() != unified.Device
+}
+
+// half reports whether a tensor has elements of 16 bits that the CPU can widen.
+func half(t unified.Tensor) bool {
+	return (t.DType() == unified.Float16 || t.DType() == unified.BFloat16) && t.Placement() != unified.Device
 }
 
 func overlap(a, b unified.Tensor) bool {

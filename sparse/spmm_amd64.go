@@ -23,11 +23,17 @@ var available = func() []variant {
 }()
 
 // sum sums rows lo to hi by a variant that is not plain.
-func (r *spmmRun) sum(v variant, lo, hi int) {
-	if v == avx512 {
-		spmmAVX512(unsafe.Pointer(r), lo, hi)
-	} else {
-		spmmAVX2(unsafe.Pointer(r), lo, hi)
+func (r *spmmRun) sum(v variant, halves bool, lo, hi int) {
+	run := unsafe.Pointer(r)
+	switch {
+	case v == avx512 && halves:
+		spmmHalfAVX512(run, lo, hi)
+	case v == avx512:
+		spmmAVX512(run, lo, hi)
+	case halves:
+		spmmHalfAVX2(run, lo, hi)
+	default:
+		spmmAVX2(run, lo, hi)
 	}
 }
 

@@ -9,7 +9,7 @@ func variants() []variant { return []variant{plain} }
 
 // Only amd64 computes in assembly: variants never returns what would come here.
 
-func (r *spmmRun) sum(v variant, lo, hi int) { panic("sparse: no such variant") }
+func (r *spmmRun) sum(v variant, halves bool, lo, hi int) { panic("sparse: no such variant") }
 
 func maskOf(v variant, width int) uint64 { panic("sparse: no such variant") }
 

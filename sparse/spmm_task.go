@@ -44,6 +44,7 @@ type spmmTask struct {
 	a       *Matrix
 	width   int64
 	heads   int64
+	dtype   unified.DType // of x
 	y       unsafe.Pointer
 	run     spmmRun
 	plan    plan
@@ -70,10 +71,17 @@ func (t *spmmTask) init(workers int) {
 
 func (t *spmmTask) set(y unified.Tensor, r Reduce, a *Matrix, values, x unified.Tensor) {
 	t.a, t.width, t.y = a, x.Width(), address(y)
-	t.run = spmmRun{x: address(x), xStride: int(4 * t.width), yStride: int(4 * t.width), index: a.indexBytes(),
+	t.dtype = x.DType()
+	t.run = spmmRun{x: address(x), xStride: int(t.size() * t.width), yStride: int(4 * t.width), index: a.indexBytes(),
 		shift: uint64(bits.TrailingZeros(uint(a.indexBytes())))}
 	t.run.indptr, t.run.wide, t.run.indices, t.run.last = a.pointers()
 	t.heads = 1
+	if t.halves() {
+		t.run.weights = unsafe.Pointer(&one)
+	}
+	if t.dtype == unified.BFloat16 {
+		t.run.brain = 1
+	}
 	if values.Valid() {
 		t.run.weights, t.heads, t.run.step = address(values), headsOf(values), floatBytes
 	}
@@ -82,8 +90,33 @@ func (t *spmmTask) set(y unified.Tensor, r Reduce, a *Matrix, values, x unified.
 	}
 }
 
+// one is the weight of edges without values.
+var one float32 = 1
+
+// size returns the bytes of an element of x.
+func (t *spmmTask) size() int64 { return int64(t.dtype.Size()) }
+
+// halves reports whether x has 16 bits.
+func (t *spmmTask) halves() bool { return t.dtype != unified.Float32 }
+
+// fit changes a plan to one that these operands have: kernels read the lower half of an index, and those for 16 bits
+// take one to eight whole vectors.
+func (t *spmmTask) fit() {
+	width := t.width / t.heads
+	if t.halves() {
+		t.plan.tile = min(t.plan.tile, maxHalf)
+		if t.plan.variant == avx512 && width < int64(avx512.bytes()/4) {
+			t.plan.variant = avx2
+		}
+	}
+	if t.a.cols > 1<<32 || t.halves() && width < int64(avx2.bytes()/4) {
+		t.plan.variant = plain
+	}
+}
+
 // prepare cuts the columns into tiles and returns the number of parts.
 func (t *spmmTask) prepare(workers int) int64 {
+	t.fit()
 	t.passes = t.passes[:0]
 	t.run.ahead = t.plan.ahead * t.a.indexBytes()
 	t.aligned = t.run.xStride%cacheLine == 0 && uintptr(t.run.x)%cacheLine == 0
@@ -165,15 +198,15 @@ func (t *spmmTask) do(worker int, part, parts int64) {
 // tiles computes all tiles of some rows. y is where row 0 would be.
 func (t *spmmTask) tiles(own *ownRun, y uintptr, lo, hi int64) {
 	for _, s := range t.passes {
-		if t.run.weights != nil {
+		if t.run.step > 0 {
 			own.weights = unsafe.Add(t.run.weights, s.head*4*t.a.edges)
 		}
-		own.x, own.y = unsafe.Add(t.run.x, 4*s.column), y+uintptr(4*s.column)
-		own.vectors, own.tail, own.extra = s.vectors, int(4*s.tail), 0
+		own.x, own.y = unsafe.Add(t.run.x, t.size()*s.column), y+uintptr(4*s.column)
+		own.vectors, own.tail, own.extra = s.vectors, int(t.size()*s.tail), 0
 		if !t.aligned {
-			own.extra = own.tail + t.plan.variant.bytes() - 1
+			own.extra = own.tail + t.plan.variant.bytes()/4*int(t.size()) - 1
 		}
-		own.sum(t.plan.variant, int(lo), int(hi))
+		own.sum(t.plan.variant, t.halves(), int(lo), int(hi))
 	}
 }
 

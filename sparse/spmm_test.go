@@ -128,6 +128,13 @@ func sameBits(got, want []float32) error {
 // compute runs an SpMM by a plan, into rows that hold rubbish, and looks that nothing around them was written.
 func (p *problem) compute(t testing.TB, pool *Pool, a *Matrix, reduce Reduce, weighted bool, pl plan) []float32 {
 	t.Helper()
+	return p.computeOf(t, pool, a, reduce, weighted, pl, matrixOf(t, p.x, p.cols, p.width))
+}
+
+// computeOf is compute with x of any dtype.
+func (p *problem) computeOf(t testing.TB, pool *Pool, a *Matrix, reduce Reduce, weighted bool, pl plan,
+	x unified.Tensor) []float32 {
+	t.Helper()
 	const around, rubbish = 80, -77
 	room := slices.Repeat([]float32{rubbish}, p.rows*p.width+2*around+16)
 	at := around + rand.IntN(16) // anywhere in a line
@@ -138,7 +145,7 @@ func (p *problem) compute(t testing.TB, pool *Pool, a *Matrix, reduce Reduce, we
 	}
 	task := &pool.spmm
 	if len(y) > 0 {
-		task.set(matrixOf(t, y, p.rows, p.width), reduce, a, values, matrixOf(t, p.x, p.cols, p.width))
+		task.set(matrixOf(t, y, p.rows, p.width), reduce, a, values, x)
 		task.plan = pl
 		if err := pool.run(task, task.prepare(pool.workers)); err != nil {
 			t.Fatal(err)

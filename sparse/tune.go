@@ -36,6 +36,7 @@ type tuneKey struct {
 	Workers    int   `json:"workers"`
 	IndexBytes int   `json:"index_bytes"`
 	Weighted   bool  `json:"weighted"`
+	Half       bool  `json:"half,omitempty"` // x has 16 bits
 	Width      int64 `json:"width"`
 	LogRows    int   `json:"log2_rows"`
 	LogCols    int   `json:"log2_cols"`
@@ -170,9 +171,11 @@ func (t *Tuning) MarshalJSON() ([]byte, error) {
 // order is a key as numbers, the width first.
 func (k tuneKey) order() []int64 {
 	n := []int64{k.Width, int64(k.LogRows), int64(k.LogCols), int64(k.LogDegree), int64(k.Workers),
-		int64(k.IndexBytes), 0}
-	if k.Weighted {
-		n[6] = 1
+		int64(k.IndexBytes), 0, 0}
+	for i, set := range []bool{k.Weighted, k.Half} {
+		if set {
+			n[6+i] = 1
+		}
 	}
 	return n
 }
@@ -206,8 +209,8 @@ func (t *Tuning) find(k tuneKey, otherwise plan) plan {
 	return otherwise
 }
 
-func keyOf(workers int, a *Matrix, values unified.Tensor, width int64) tuneKey {
-	return tuneKey{Workers: workers, IndexBytes: a.indexBytes(), Weighted: values.Valid(), Width: width,
+func keyOf(workers int, a *Matrix, values, x unified.Tensor) tuneKey {
+	return tuneKey{Half: half(x), Workers: workers, IndexBytes: a.indexBytes(), Weighted: values.Valid(), Width: x.Width(),
 		LogRows: bits.Len64(uint64(a.rows)), LogCols: bits.Len64(uint64(a.cols)),
 		LogDegree: bits.Len64(uint64(16 * a.edges / max(a.rows, 1)))}
 }
@@ -269,7 +272,7 @@ func (p *Pool) Tune(t *Tuning, y unified.Tensor, a *Matrix, values, x unified.Te
 		r.Choice += ", past the caches"
 	}
 	t.mu.Lock()
-	t.choices[keyOf(p.workers, a, values, width)] = c
+	t.choices[keyOf(p.workers, a, values, x)] = c
 	t.mu.Unlock()
 	return r, nil
 }

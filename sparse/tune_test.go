@@ -24,7 +24,7 @@ func TestATunedPoolFindsItsChoiceAndGivesTheSameBits(t *testing.T) {
 	}
 	odd := choice{Kernel: "plain", Ahead: 3, Part: 7, Group: 5}
 	path := filepath.Join(t.TempDir(), "deep", "tune.json")
-	key := keyOf(2, a, values, 40)
+	key := keyOf(2, a, values, x)
 	tuning.choices[key] = odd
 	if err := tuning.Save(path); err != nil {
 		t.Fatal(err)

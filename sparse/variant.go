@@ -21,6 +21,7 @@ func (v variant) tile() int { return [...]int{0, maxAVX2, maxAVX512}[v] }
 const (
 	maxAVX2   = 12
 	maxAVX512 = 16
+	maxHalf   = 8 // where x has 16 bits
 )
 
 // Kernel names how this processor computes: "avx512", "avx2" or "plain" Go. All give the same results.

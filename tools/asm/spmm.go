@@ -30,8 +30,8 @@ const (
 	runShift   // the logarithm of runIndex
 )
 
-// spmm is the kernel of an instruction set in the making: rows lo to hi of a tile of columns. Each number of vectors has
-// its loop over rows and edges, in which sums stay in registers.
+// spmm is the kernel of an instruction set in the making: rows lo to hi of a tile of columns. Each number of vectors
+// has its loop over rows and edges, in which sums stay in registers.
 type spmm struct {
 	*gen
 	bytes  int // of a vector

@@ -210,8 +210,8 @@ func (t *Tuning) find(k tuneKey, otherwise plan) plan {
 }
 
 func keyOf(workers int, a *Matrix, values, x unified.Tensor) tuneKey {
-	return tuneKey{Half: half(x), Workers: workers, IndexBytes: a.indexBytes(), Weighted: values.Valid(), Width: x.Width(),
-		LogRows: bits.Len64(uint64(a.rows)), LogCols: bits.Len64(uint64(a.cols)),
+	return tuneKey{Half: half(x), Workers: workers, IndexBytes: a.indexBytes(), Weighted: values.Valid(),
+		Width: x.Width(), LogRows: bits.Len64(uint64(a.rows)), LogCols: bits.Len64(uint64(a.cols)),
 		LogDegree: bits.Len64(uint64(16 * a.edges / max(a.rows, 1)))}
 }
 

@@ -22,7 +22,8 @@ func TestHalvesAreTheNumbersThatTheyStandFor(t *testing.T) {
 		case exponent == 31:
 			want = math.NaN()
 		}
-		if got := float64(fromHalf(h)); got != want && !(got != got && want != want) || math.Signbit(got) != (h>>15 == 1) {
+		got := float64(fromHalf(h))
+		if got != want && !(got != got && want != want) || math.Signbit(got) != (h>>15 == 1) {
 			t.Fatalf("float16 %#x is %v, not %v", bits, got, want)
 		}
 		if got := fromBHalf(unified.BHalf(bits)); math.Float32bits(got) != uint32(bits)<<16 {

@@ -27,8 +27,8 @@ func (r Reduce) String() string {
 // SpMM multiplies a sparse matrix with a dense one: row i of y becomes the sum, or mean, of rows j of x, each times the
 // value of its edge, over the edges (i, j) of a.
 //
-// Shapes: y float32 [a.Rows(), ...], written; x float32, float16 or bfloat16 [a.Cols(), ...] of the same width, computed
-// with as float32; values float32 [a.Edges()], or no tensor, which means 1 everywhere. Values [heads, a.Edges()] cut
+// Shapes: y float32 [a.Rows(), ...], written; x float32, float16 or bfloat16 [a.Cols(), ...] of the same width, which
+// count as float32; values float32 [a.Edges()], or no tensor, which means 1 everywhere. Values [heads, a.Edges()] cut
 // the columns of x into as many equal parts, one a head, each with a row of values. ErrShape names what does not fit,
 // also where y shares memory with x or values. The width may be 0.
 // Result: each element is summed in the order of the edges, from +0 on; products round to float32 before they are added

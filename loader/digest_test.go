@@ -11,7 +11,6 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
@@ -186,44 +185,6 @@ func digestsWithBreaks(t *testing.T, r *rand.Rand, l *loader.Loader, epoch, firs
 	}
 }
 
-// randomSampler draws a sampler and its options. A new sampler takes a line here.
-func randomSampler(r *rand.Rand, g *graph.Graph) sampling.Sampler {
-	samplers := []sampling.Sampler{
-		neighbor, sampling.Neighbor{Fanouts: []int{3, 0, 2}}, sampling.Neighbor{Fanouts: []int{-1}},
-		sampling.Neighbor{Fanouts: []int{2, 2}, Replace: true},
-		sampling.Labor{Fanouts: []int{3, 2}}, sampling.Labor{Fanouts: []int{3, 2}, Poisson: true, LayerDependent: true},
-		sampling.Labor{Fanouts: []int{2, -1, 1}, Frontier: sampling.NewNodes, BatchDependency: 3},
-		sampling.Neighbor{Fanouts: []int{3, 2, 2}, Frontier: sampling.NewNodes},
-		sampling.Walk{Length: 4, PerSeed: 2, Edges: true}, sampling.Walk{Length: 3, Restart: 0.2, Stop: 0.1},
-		sampling.Node2Vec{Length: 5, P: 0.5, Q: 2}, sampling.Shadow{Fanouts: []int{2, 2}}, sampling.Induced{},
-		sampling.Saint{Kind: sampling.SaintNodes, Budget: 40}, sampling.Saint{Kind: sampling.SaintEdges, Budget: 20},
-		sampling.Saint{Kind: sampling.SaintWalks, Budget: 9, Steps: 5, Coverage: 3}, sampling.Full{Work: 300},
-		sampling.Cluster{PerBatch: 2}, sampling.PinSage{Neighbors: 3, Walks: 4, Length: 2, Stop: 0.2, Hops: 2},
-		sampling.PPR{Neighbors: 5, Epsilon: 1e-3}, sampling.FastGCN{Nodes: []int{60, 30}},
-		sampling.Ladies{Nodes: []int{20, -1}}, sampling.HGT{Nodes: []int{9, 4}},
-	}
-	s := samplers[r.IntN(len(samplers))]
-	if n, ok := s.(sampling.Neighbor); ok {
-		if len(g.Schema().Edges) == 1 && r.IntN(3) == 0 {
-			n.Weight = "weight"
-		}
-		if r.IntN(4) == 0 {
-			n.Share = 0.3
-		}
-		s = n
-	}
-	return s
-}
-
-// ownSeeds reports whether a sampler is particular about seeds.
-func ownSeeds(s sampling.Sampler) bool {
-	switch s.(type) {
-	case sampling.ItemSampler, sampling.PinSage, sampling.PPR:
-		return true
-	}
-	return false
-}
-
 // suit makes options fit their sampler, which it returns.
 func suit(t *testing.T, o *loader.Options, g *graph.Graph) sampling.Sampler {
 	t.Helper()
@@ -246,56 +207,4 @@ func suit(t *testing.T, o *loader.Options, g *graph.Graph) sampling.Sampler {
 		o.EdgePos, o.EdgeColumns, o.Seeds = false, nil, loader.AllNodes(g.Schema().Nodes[0].Name)
 	}
 	return o.Sampler
-}
-
-// What is in a batch does not depend on how it was loaded.
-func TestBatchesAreTheSameHoweverTheyAreLoaded(t *testing.T) {
-	r := newCases(t, func() string { return "" })
-	graphs := []*graph.Graph{plainGraph(t, 400, 6), typedGraph(t, 120, 70)}
-	for range 30 {
-		g := graphs[r.IntN(2)]
-		s := randomSampler(r, g)
-		fixed := loader.Options{
-			Sampler: s, BatchSize: 1 + r.IntN(60), Shuffle: r.IntN(2) == 0, DropLast: r.IntN(2) == 0,
-			Seed: r.Uint64(), Instance: r.Uint32(), EdgePos: r.IntN(2) == 0, Seeds: loader.AllNodes(),
-		}
-		if len(g.Schema().Edges) > 1 && r.IntN(2) == 0 {
-			fixed.EdgeColumns = []string{"stars"}
-		}
-		bound := s.Bound(g.Schema(), fixed.BatchSize)
-		if s = suit(t, &fixed, g); ownSeeds(s) {
-			bound = s.Bound(g.Schema(), fixed.BatchSize)
-		} else if r.IntN(2) == 0 {
-			bound = randomLinks(r, g, &fixed)
-		}
-		epoch := uint64(r.Uint32())
-		fixed.Workers, fixed.Prefetch = 1, 1
-		var whole []string
-		for b, err := range open(t, g, fixed).Epoch(background, epoch) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			whole = append(whole, digestOf(b))
-			checkBound(t, b, s, bound)
-		}
-		for range 4 {
-			opt := fixed
-			opt.Workers, opt.Prefetch = 1+r.IntN(8), 1+r.IntN(8)
-			opt.Residence = loader.Residence(r.IntN(2))
-			opt.WorldSize = 1 + r.IntN(4)
-			opt.Remainder = loader.Short
-			if r.IntN(2) == 0 {
-				opt.MaxMemory = 64 << 20
-			}
-			first := uint64(r.IntN(len(whole) + 1))
-			got := make([]string, uint64(len(whole))-first)
-			for rank := range opt.WorldSize {
-				opt.Rank = rank
-				digestsWithBreaks(t, r, open(t, g, opt), epoch, first, got)
-			}
-			if d := expect.Diff(whole[first:], got); d != "" {
-				t.Fatalf("%s, fixed %+v, varied %+v: %s", s.Fingerprint(), fixed, opt, d)
-			}
-		}
-	}
 }

@@ -14,24 +14,6 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// randomLinks makes the seeds of a test edges, with negatives, and returns the sampler's bound.
-func randomLinks(r *rand.Rand, g *graph.Graph, opt *loader.Options) sampling.Bound {
-	s := g.Schema()
-	opt.Seeds = loader.AllEdges(s.Edges[r.IntN(len(s.Edges))].Relation)
-	if r.IntN(2) == 0 {
-		opt.Seeds = loader.AllEdges()
-	}
-	opt.BatchSize *= 5 // there are more edges than nodes
-	opt.Negatives = []sampling.Negatives{{}, {Ratio: 1}, {Ratio: 1, Law: sampling.InBatch, Triplets: true},
-		{Ratio: 0.3, Law: sampling.ByDegree, Replace: sampling.BothEnds},
-		{Ratio: 2, Strict: true, Replace: sampling.EitherEnd, Tries: 2}}[r.IntN(5)]
-	if x, ok := opt.Sampler.(sampling.Excluder); ok && x.CanExclude() {
-		opt.ExcludeSeeds = loader.Exclusion(r.IntN(3))
-	}
-	n := opt.BatchSize + int(opt.Negatives.Of(int64(opt.BatchSize)))
-	return opt.Sampler.Bound(s, 2*n)
-}
-
 // endsOf returns own ids of the ends of an edge type's seeds and negatives, by way of the batch's node lists.
 func endsOf(t *testing.T, g *graph.Graph, b *loader.Batch, e int) (sources, targets []int64) {
 	t.Helper()

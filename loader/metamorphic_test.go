@@ -2,11 +2,24 @@ package loader_test
 
 import (
 	"flag"
+	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/invariants"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/unified"
 )
 
-var metamorphicSeed = flag.Uint64("metamorphic.seed", 0, "seed of the random cases; 0 draws a new one")
+var (
+	metamorphicSeed  = flag.Uint64("metamorphic.seed", 0, "seed of the random cases; 0 draws a new one")
+	metamorphicLoads = flag.Int("metamorphic.loads", 240, "cases of TestBatchesAreTheSameHoweverTheyAreLoaded")
+	metamorphicLoad  = flag.Int("metamorphic.load", -1, "the one case of these to run")
+)
 
 // newCases returns what draws the cases of a test. Where the test fails, the command that repeats it is printed, with
 // what more returns besides.
@@ -23,4 +36,320 @@ func newCases(t *testing.T, more func() string) *rand.Rand {
 		}
 	})
 	return rand.New(rand.NewPCG(seed, 7))
+}
+
+// meeting chooses cases so that every two values of every two options meet soon.
+type meeting struct {
+	values      []int // [option] how many it has
+	met         map[[4]int]bool
+	left, total int
+}
+
+func newMeeting(values []int) *meeting {
+	p := &meeting{values: values, met: map[[4]int]bool{}}
+	for i := range values {
+		for j := range i {
+			p.total += values[i] * values[j]
+		}
+	}
+	p.left = p.total
+	return p
+}
+
+// next returns the one of several random cases in which most pairs meet for the first time.
+func (p *meeting) next(r *rand.Rand) []int {
+	var best []int
+	gain := -1
+	for range 20 {
+		choice := make([]int, len(p.values))
+		for f := range choice {
+			choice[f] = r.IntN(p.values[f])
+		}
+		n := 0
+		p.each(choice, func(key [4]int) {
+			if !p.met[key] {
+				n++
+			}
+		})
+		if n > gain {
+			best, gain = choice, n
+		}
+	}
+	p.each(best, func(key [4]int) { p.met[key] = true })
+	p.left = p.total - len(p.met)
+	return best
+}
+
+func (p *meeting) each(choice []int, f func([4]int)) {
+	for i := range choice {
+		for j := range i {
+			f([4]int{j, choice[j], i, choice[i]})
+		}
+	}
+}
+
+// loadCase is what is loaded, and two ways to do it.
+type loadCase struct {
+	graph *graph.Graph
+	near  sampling.Neighbor // its options; those that another sampler has are its, too
+	make  func(*loadCase) sampling.Sampler
+	opt   loader.Options // of both ways
+	how   loader.Options // of the second
+	epoch uint64
+}
+
+// option is one that cases differ in.
+type option struct {
+	name   string
+	values int
+	set    func(c *loadCase, i int)
+}
+
+func choice[T any](name string, set func(*loadCase, T), values ...T) option {
+	return option{name, len(values), func(c *loadCase, i int) { set(c, values[i]) }}
+}
+
+// columnsGraph is a graph whose edges have weights, a mask and times, and whose nodes have a time.
+func columnsGraph(t testing.TB, types, nodes, edges int) *graph.Graph {
+	t.Helper()
+	r := rand.New(rand.NewPCG(5, uint64(edges)))
+	var d graph.Data
+	for i := range types {
+		born := make([]int64, nodes)
+		for v := range born {
+			born[v] = r.Int64N(40)
+		}
+		d.Nodes = append(d.Nodes, graph.NodeData{Name: fmt.Sprint("n", i), Count: int64(nodes),
+			Columns: map[string]unified.Tensor{"born": unified.FromSlice(born)}})
+	}
+	for i := range 2*types - 1 {
+		e := graph.EdgeData{Source: fmt.Sprint("n", i%types), Relation: fmt.Sprint("r", i),
+			Target: fmt.Sprint("n", i/2)}
+		weight, mask, time := make([]float32, edges), make([]uint8, edges), make([]int64, edges)
+		for k := range edges {
+			e.Src = append(e.Src, r.Int64N(int64(nodes)))
+			e.Dst = append(e.Dst, min(r.Int64N(int64(nodes)), r.Int64N(int64(nodes))))
+			weight[k], mask[k], time[k] = max(0, r.Float32()-0.1), uint8(r.IntN(4)), r.Int64N(50)
+		}
+		e.Columns = map[string]unified.Tensor{"weight": unified.FromSlice(weight), "mask": unified.FromSlice(mask),
+			"time": unified.FromSlice(time)}
+		d.Edges = append(d.Edges, e)
+	}
+	g, err := graph.New(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// samplersOfCases make a sampler of a case, with its fan-outs where it has such.
+func samplersOfCases() (all []func(*loadCase) sampling.Sampler) {
+	of := func(f func(c *loadCase) sampling.Sampler) { all = append(all, f) }
+	for range 8 { // as often as half of the others together
+		of(func(c *loadCase) sampling.Sampler { return c.near })
+	}
+	for _, l := range []sampling.Labor{{}, {Poisson: true, LayerDependent: true}, {BatchDependency: 3}} {
+		of(func(c *loadCase) sampling.Sampler {
+			l.Fanouts, l.Frontier = c.near.Fanouts, c.near.Frontier
+			return l
+		})
+	}
+	of(func(c *loadCase) sampling.Sampler {
+		return sampling.FastGCN{Nodes: c.near.Fanouts, Weight: c.near.Weight}
+	})
+	of(func(c *loadCase) sampling.Sampler {
+		return sampling.Ladies{Nodes: c.near.Fanouts, Weight: c.near.Weight}
+	})
+	of(func(c *loadCase) sampling.Sampler { return sampling.HGT{Nodes: c.near.Fanouts} })
+	of(func(c *loadCase) sampling.Sampler {
+		return sampling.Shadow{Fanouts: c.near.Fanouts, Replace: c.near.Replace}
+	})
+	for _, s := range []sampling.Sampler{sampling.Walk{Length: 4, PerSeed: 2, Edges: true},
+		sampling.Walk{Length: 3, Restart: 0.2, Stop: 0.1}, sampling.Node2Vec{Length: 5, P: 0.5, Q: 2},
+		sampling.Induced{}, sampling.Saint{Kind: sampling.SaintNodes, Budget: 40},
+		sampling.Saint{Kind: sampling.SaintEdges, Budget: 20},
+		sampling.Saint{Kind: sampling.SaintWalks, Budget: 9, Steps: 5, Coverage: 3}, sampling.Full{Work: 300},
+		sampling.Cluster{PerBatch: 2}, sampling.PinSage{Neighbors: 3, Walks: 4, Length: 2, Stop: 0.2, Hops: 2,
+			As: "r0"},
+		sampling.PPR{Neighbors: 5, Epsilon: 1e-3, As: "r0"}} {
+		of(func(*loadCase) sampling.Sampler { return s })
+	}
+	return all
+}
+
+// loadOptions lists what cases differ in. The graph comes first.
+func loadOptions(t testing.TB) []option {
+	near := func(f func(*sampling.Neighbor)) func(c *loadCase) { return func(c *loadCase) { f(&c.near) } }
+	flip := func(name string, f func(*sampling.Neighbor)) option {
+		return choice(name, func(c *loadCase, on bool) {
+			if on {
+				near(f)(c)
+			}
+		}, false, false, true)
+	}
+	asOf := int64(30)
+	return append([]option{
+		choice("graph", func(c *loadCase, g *graph.Graph) { c.graph = g }, columnsGraph(t, 1, 80, 500),
+			columnsGraph(t, 3, 30, 150), columnsGraph(t, 1, 300, 900), columnsGraph(t, 2, 9, 200)),
+		choice("fan-outs", func(c *loadCase, f []int) { c.near.Fanouts = f }, []int{3}, []int{4, 2}, []int{-1},
+			[]int{3, 0, 2}, []int{2, -1}, []int{40}),
+		flip("replace", func(n *sampling.Neighbor) { n.Replace = true }),
+		flip("disjoint", func(n *sampling.Neighbor) { n.Disjoint = true }),
+		flip("new nodes", func(n *sampling.Neighbor) { n.Frontier = sampling.NewNodes }),
+		flip("weight", func(n *sampling.Neighbor) { n.Weight = "weight" }),
+		flip("mask", func(n *sampling.Neighbor) { n.Mask = "mask" }),
+		flip("share", func(n *sampling.Neighbor) { n.Share = 0.3 }),
+		flip("together", func(n *sampling.Neighbor) { n.Together = true }),
+		flip("induced", func(n *sampling.Neighbor) { n.Induced = true }),
+		choice("direction", func(c *loadCase, d sampling.Direction) { c.near.Direction = d }, sampling.In, sampling.In,
+			sampling.In, sampling.Out, sampling.Both),
+		choice("time", func(c *loadCase, x sampling.Temporal) {
+			if c.near.Time = x; x.Edge != "" || x.Node != "" {
+				c.near.Time.AsOf = &asOf
+			}
+		}, sampling.Temporal{}, sampling.Temporal{}, sampling.Temporal{Edge: "time"},
+			sampling.Temporal{Edge: "time", Recent: true}, sampling.Temporal{Node: "born", HalfLife: 3},
+			sampling.Temporal{Edge: "time", Chain: true, Window: 20, Rules: []sampling.TimeRule{sampling.Before}}),
+		choice("sampler", func(c *loadCase, f func(*loadCase) sampling.Sampler) { c.make = f }, samplersOfCases()...),
+	}, waysToLoad()...)
+}
+
+// waysToLoad are the options of the loader.
+func waysToLoad() []option {
+	return []option{
+		choice("seeds", func(c *loadCase, s loader.SeedSource) { c.opt.Seeds = s }, loader.AllNodes(),
+			loader.AllNodes("n0"), loader.GivenSeeds(graph.NodeIDs([]int64{3, 3, 1, 0, 5, 3, 6})), loader.AllEdges(),
+			loader.AllEdges("r0")),
+		choice("negatives", func(c *loadCase, n sampling.Negatives) {
+			if strings.Contains(c.opt.Seeds.String(), "edges") {
+				c.opt.Negatives = n
+			}
+		}, sampling.Negatives{}, sampling.Negatives{Ratio: 1.5, Strict: true, Replace: sampling.EitherEnd},
+			sampling.Negatives{Ratio: 2, Law: sampling.ByDegree, Replace: sampling.BothEnds},
+			sampling.Negatives{Ratio: 1, Law: sampling.InBatch, Triplets: true}),
+		choice("exclude", func(c *loadCase, x loader.Exclusion) { c.opt.ExcludeSeeds = x }, 0, 1, 2),
+		choice("batch size", func(c *loadCase, n int) { c.opt.BatchSize = n }, 1, 7, 60),
+		choice("shuffle", func(c *loadCase, b bool) { c.opt.Shuffle = b }, false, true),
+		choice("drop last", func(c *loadCase, b bool) { c.opt.DropLast = b }, false, true),
+		choice("seed", func(c *loadCase, s uint64) { c.opt.Seed = s }, 0, 1<<63|12345),
+		choice("epoch", func(c *loadCase, e uint64) { c.epoch = e }, 0, 1<<31),
+		choice("edge positions", func(c *loadCase, b bool) { c.opt.EdgePos = b }, false, true),
+		choice("edge columns", func(c *loadCase, names []string) { c.opt.EdgeColumns = names }, nil, []string{"mask"}),
+		choice("world", func(c *loadCase, n int) { c.how.WorldSize = n }, 1, 2, 3),
+		choice("workers", func(c *loadCase, n int) { c.how.Workers = n }, 1, 2, 5),
+		choice("prefetch", func(c *loadCase, n int) { c.how.Prefetch = n }, 1, 4),
+		choice("residence", func(c *loadCase, r loader.Residence) { c.how.Residence = r }, loader.Mapped,
+			loader.Resident),
+		choice("memory", func(c *loadCase, n int64) { c.how.MaxMemory = n }, 0, 256<<20),
+	}
+}
+
+// What is in a batch does not depend on how it was loaded, whatever the sampler and its options. A case that makes no
+// sense is refused either way.
+func TestBatchesAreTheSameHoweverTheyAreLoaded(t *testing.T) {
+	only := ""
+	r := newCases(t, func() string { return fmt.Sprintf(" -metamorphic.loads=%d%s", *metamorphicLoads, only) })
+	options := loadOptions(t)
+	var values []int
+	for _, o := range options {
+		values = append(values, o.values)
+	}
+	pairs, cases, refused, batches := newMeeting(values), *metamorphicLoads, map[string]int{}, 0
+	if invariants.Enabled {
+		cases = min(cases, 60+cases/10)
+	}
+	for i := range cases {
+		choice, breaks := pairs.next(r), rand.New(rand.NewPCG(r.Uint64(), 1))
+		if *metamorphicLoad >= 0 && i != *metamorphicLoad {
+			continue
+		}
+		n, why := sameEitherWay(t, options, choice, breaks)
+		if batches += n; why != "" {
+			refused[why]++
+		}
+		if t.Failed() {
+			only = fmt.Sprintf(" -metamorphic.load=%d", i)
+			return
+		}
+	}
+	t.Logf("%d cases, %d batches, %d of %d pairs of options met", cases, batches, pairs.total-pairs.left, pairs.total)
+	for why, n := range refused {
+		t.Logf("%d refused: %s", n, why)
+	}
+	if *metamorphicLoads >= 2000 && pairs.left > 0 {
+		t.Errorf("%d pairs of options never met", pairs.left)
+	}
+	if *metamorphicLoad < 0 && batches < cases {
+		t.Errorf("only %d batches in %d cases", batches, cases)
+	}
+}
+
+// sameEitherWay loads a case in both ways. It returns how many batches there were, or why the case is refused.
+func sameEitherWay(t *testing.T, options []option, choice []int, r *rand.Rand) (batches int, refused string) {
+	t.Helper()
+	c, text := loadCase{}, []string{}
+	for o, i := range choice {
+		options[o].set(&c, i)
+		text = append(text, fmt.Sprintf("%s %d", options[o].name, i))
+	}
+	c.opt.Device, c.opt.Sampler = "cpu", c.make(&c)
+	s := suit(t, &c.opt, c.graph)
+	if x, ok := s.(sampling.Excluder); (!ok || !x.CanExclude()) || !strings.Contains(c.opt.Seeds.String(), "edges") {
+		c.opt.ExcludeSeeds = 0
+	}
+	if !strings.Contains(c.opt.Seeds.String(), "edges") {
+		c.opt.Negatives = sampling.Negatives{}
+	}
+	one, other := c.opt, c.opt
+	one.Workers, one.Prefetch = 1, 1
+	other.Workers, other.Prefetch, other.WorldSize = c.how.Workers, c.how.Prefetch, c.how.WorldSize
+	other.Residence, other.MaxMemory, other.Remainder = c.how.Residence, c.how.MaxMemory, loader.Short
+	l, err := loader.New(c.graph, one)
+	if err != nil {
+		more, err2 := loader.New(c.graph, other)
+		if err2 == nil {
+			t.Errorf("%s, %s: refused with one worker (%v), not with several: %v", s.Fingerprint(),
+				strings.Join(text, ", "), err, more.Close())
+		}
+		return 0, err.Error()
+	}
+	var whole []string
+	bound := s.Bound(c.graph.Schema(), mostSeedsOf(&c.opt))
+	for b, err := range l.Epoch(background, c.epoch) {
+		if err != nil {
+			t.Errorf("%s, %s: %v", s.Fingerprint(), strings.Join(text, ", "), err)
+			break
+		}
+		whole = append(whole, digestOf(b))
+		checkBound(t, b, s, bound)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	first := uint64(r.IntN(len(whole) + 1))
+	got := make([]string, uint64(len(whole))-first)
+	for rank := range other.WorldSize {
+		other.Rank = rank
+		l, err := loader.New(c.graph, other)
+		if err != nil {
+			t.Errorf("%s, %s: refused: %v", s.Fingerprint(), strings.Join(text, ", "), err)
+			return len(whole), ""
+		}
+		digestsWithBreaks(t, r, l, c.epoch, first, got)
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if d := expect.Diff(whole[first:], got); d != "" {
+		t.Errorf("%s, %s: %s", s.Fingerprint(), strings.Join(text, ", "), d)
+	}
+	return len(whole), ""
+}
+
+// mostSeedsOf is how many seeds a batch of these options can have.
+func mostSeedsOf(o *loader.Options) int {
+	if !strings.Contains(o.Seeds.String(), "edges") {
+		return o.BatchSize
+	}
+	return 2 * (o.BatchSize + int(o.Negatives.Of(int64(o.BatchSize))))
 }

@@ -75,11 +75,16 @@ func exp(x float32) float32 {
 		return float32(math.Inf(1))
 	}
 	const log2e, ln2 = 1.4426950408889634, 0.6931471805599453
-	k := math.Round(float64(x) * log2e)
+	k := math.RoundToEven(float64(x) * log2e)
 	r := float64(x) - float64(k*ln2)
-	p := 1.0 / 362880
-	for _, c := range [...]float64{1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5, 1, 1} {
-		p = float64(p*r) + c
-	}
-	return float32(math.Ldexp(p, int(k)))
+	p := float64(r*(1.0/362880)) + 1.0/40320
+	p = float64(p*r) + 1.0/5040
+	p = float64(p*r) + 1.0/720
+	p = float64(p*r) + 1.0/120
+	p = float64(p*r) + 1.0/24
+	p = float64(p*r) + 1.0/6
+	p = float64(p*r) + 0.5
+	p = float64(p*r) + 1
+	p = float64(p*r) + 1
+	return float32(p * math.Float64frombits(uint64(int64(k)+1023)<<52)) // times 2^k, a normal number
 }

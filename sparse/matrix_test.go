@@ -2,6 +2,9 @@ package sparse
 
 import (
 	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"unsafe"
@@ -62,5 +65,51 @@ func TestMatricesAreViews(t *testing.T) {
 	}
 	if a, err = Whole(g); err != nil || a.Rows() != 3 || a.start(3) != 3 || a.column(0) != 2 || a.column(2) != 1 {
 		t.Errorf("%+v, %v", a, err)
+	}
+}
+
+// TestThinMatricesGiveTheSumsOfWhatIsKept: the same as if the other rows of x were zero.
+func TestThinMatricesGiveTheSumsOfWhatIsKept(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 1))
+	p := drawn(r, 40, 30, 5)
+	pool, keep := open(t, 1), make([]bool, 30)
+	for j := range keep {
+		keep[j] = r.IntN(3) > 0
+	}
+	norms := make([]float64, 30)
+	for e, j := range p.indices {
+		norms[j] += float64(p.values[e]) * float64(p.values[e])
+	}
+	for _, wide := range []bool{false, true} {
+		a, values := p.matrix(t, wide, wide), unified.FromSlice(p.values)
+		thin, left, err := a.Thin(keep, values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, want := make([]float32, 40*5), make([]float32, 40*5)
+		x := slices.Clone(p.x)
+		for j, kept := range keep {
+			if !kept {
+				clear(x[j*5 : j*5+5])
+			}
+		}
+		err = errors.Join(pool.SpMM(matrixOf(t, got, 40, 5), Sum, thin, left, matrixOf(t, p.x, 30, 5)),
+			pool.SpMM(matrixOf(t, want, 40, 5), Sum, a, values, matrixOf(t, x, 30, 5)))
+		if err := errors.Join(err, sameBits(got, want)); err != nil {
+			t.Errorf("wide %v: %v", wide, err)
+		}
+		n, err := a.ColumnNorms(values)
+		for j := range n {
+			if err != nil || math.Abs(n[j]*n[j]-norms[j]) > 1e-6*norms[j] {
+				t.Errorf("the norm of column %d is %g, %v", j, n[j], err)
+			}
+		}
+		bare, none, err := a.Thin(keep, unified.Tensor{})
+		if err != nil || none.Valid() || bare.Edges() != thin.Edges() {
+			t.Errorf("without values: %v", err)
+		}
+		if _, _, err := a.Thin(keep[1:], values); !errors.Is(err, ErrShape) {
+			t.Errorf("too few columns: %v", err)
+		}
 	}
 }

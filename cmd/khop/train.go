@@ -25,6 +25,7 @@ type trainCmd struct {
 	RowNormalise bool          `help:"Divide each node's features by their sum."`
 	Fanouts      *fanouts      `placeholder:"N,..." help:"Train on batches: fan-outs, one a layer."`
 	BatchSize    positive      `default:"1024" help:"Seeds a batch."`
+	Budget       float64       `name:"backward-budget" default:"0" help:"Share of gradient work to do; 0: all."`
 	Seed         uint64        `default:"0" help:"Keys every random choice."`
 	Workers      int           `default:"0" placeholder:"N" help:"Goroutines; 0: one a core. They change no result."`
 	MaxMemory    byteSize      `placeholder:"SIZE" help:"The most memory to take, such as 4GB, without mapped files."`
@@ -98,7 +99,7 @@ func (c *trainCmd) options(env *environment) (gnn.Options, error) {
 	opt := gnn.Options{Model: c.Model, Epochs: int(c.Epochs), Layers: int(c.Layers), Hidden: c.Hidden,
 		Heads: int(c.Heads), Dropout: c.Dropout, Rate: c.Rate, Decay: c.Decay, RowNormalise: c.RowNormalise,
 		BatchSize: int(c.BatchSize), Seed: c.Seed, Workers: c.Workers, Checkpoint: c.Checkpoint,
-		CheckpointEvery: c.SaveEvery}
+		CheckpointEvery: c.SaveEvery, BackwardBudget: c.Budget}
 	if c.Fanouts != nil {
 		if opt.Fanouts = c.Fanouts.all; opt.Fanouts == nil {
 			return opt, usageError("--fanouts: a model of one edge type takes fan-outs alone, such as 15,10")

@@ -31,6 +31,7 @@ type checkpointHead struct {
 	place
 	Loader *loader.State `json:"loader,omitempty"` // before the next batch
 	Params []shape       `json:"params"`
+	Kept   [][]byte      `json:"kept,omitempty"` // by aggregation, the rows whose gradients count: a bit each
 	// Tuning says how products were computed (sparse.Tuning). Another machine leaves it aside.
 	Tuning json.RawMessage `json:"tuning,omitempty"`
 }
@@ -48,7 +49,15 @@ func (t *trainer) identity() string {
 	o := t.opt
 	return fmt.Sprintf("%s layers=%d hidden=%d heads=%d dropout=%g rate=%g decay=%g seed=%d normalise=%v fanouts=%v "+
 		"batch=%d nodes=%d edges=%d", o.Model, o.Layers, o.Hidden, o.Heads, o.Dropout, o.Rate, o.Decay, o.Seed,
-		o.RowNormalise, o.Fanouts, o.BatchSize, t.data.whole.Rows(), t.data.whole.Edges())
+		o.RowNormalise, o.Fanouts, o.BatchSize, t.data.whole.Rows(), t.data.whole.Edges()) + t.approximated()
+}
+
+// approximated names what approximate gradients depend on.
+func (t *trainer) approximated() string {
+	if t.opt.BackwardBudget == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" budget=%g of %d epochs", t.opt.BackwardBudget, t.opt.Epochs)
 }
 
 func (t *trainer) head() (h checkpointHead, err error) {
@@ -59,6 +68,11 @@ func (t *trainer) head() (h checkpointHead, err error) {
 	if t.loader != nil {
 		s := t.loader.State(uint64(t.Epoch), t.next)
 		h.Loader = &s
+	}
+	if p := t.tape.approximate; p != nil {
+		for _, s := range p.sites {
+			h.Kept = append(h.Kept, s.Kept)
+		}
 	}
 	for _, p := range t.model.params {
 		h.Params = append(h.Params, shape{p.Name, p.Rows, p.Cols})
@@ -155,6 +169,11 @@ func (t *trainer) load(text []byte) error {
 		return err
 	}
 	t.place = head.place
+	for n, kept := range head.Kept {
+		if t.tape.approximate != nil {
+			t.tape.approximate.site(n).Kept = kept
+		}
+	}
 	if t.loader != nil {
 		t.next = head.Loader.Next
 	}

@@ -92,7 +92,11 @@ func (t *Tape) dropped(data []float32, p float32) []float32 {
 
 // Aggregate returns the sum or mean over the sources of each destination, without values of edges.
 func (t *Tape) Aggregate(a *sparse.Matrix, r sparse.Reduce, x *Value) *Value {
-	return t.aggregate(a, r, x, unified.Tensor{}, nil)
+	turned := func() unified.Tensor { return unified.Tensor{} }
+	if r == sparse.Mean {
+		turned = a.TurnedMeans
+	}
+	return t.aggregate(a, r, x, unified.Tensor{}, turned)
 }
 
 // Normalised is Aggregate with GCN's symmetric norm: the sum of x[j] / sqrt(degrees of i and j).
@@ -102,18 +106,17 @@ func (t *Tape) Normalised(a *sparse.Matrix, x *Value) *Value {
 
 func (t *Tape) aggregate(a *sparse.Matrix, r sparse.Reduce, x *Value, values unified.Tensor,
 	turned func() unified.Tensor) *Value {
-	y := t.made(int(a.Rows()), x.Cols, x)
+	y, number := t.made(int(a.Rows()), x.Cols, x), t.aggregates
+	if x.Grad != nil {
+		t.aggregates++
+	}
 	t.do("aggregate", func() error { return t.pool.SpMM(y.tensor(), r, a, values, x.tensor()) }, func() error {
 		if x.Grad == nil {
 			return nil
 		}
 		dx := t.room(len(x.Data))
-		to, err := tensor(dx, x.Rows, x.Cols), error(nil)
-		if turned != nil {
-			err = t.pool.SpMM(to, r, a.Transpose(), turned(), y.grad())
-		} else {
-			err = t.pool.SpMMBackward(to, r, a, values, y.grad(), unified.Tensor{})
-		}
+		to := tensor(dx, x.Rows, x.Cols)
+		err := t.approximate.product(number, t.pool, to, a.Transpose(), turned(), y.grad())
 		add(x.Grad, dx)
 		return err
 	})

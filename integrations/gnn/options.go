@@ -27,6 +27,10 @@ type Options struct {
 	// Tuning says how sparse products are computed; nil is the default. It changes no result.
 	Tuning *sparse.Tuning
 
+	// BackwardBudget is the share of the work for the gradients of aggregations that is done, in the first four fifths
+	// of the epochs: rows that count most are kept. 0 is all of it, exactly. It wants the whole graph: no Fanouts.
+	// GAT, whose edges have trained values, is always exact.
+	BackwardBudget float64
 	// MaxMemory bounds what training takes outside of the source, in bytes; 0 is no limit. Where it does not suffice,
 	// the error is loader.ErrMemory.
 	MaxMemory int64
@@ -73,6 +77,8 @@ type Result struct {
 	Loss     float64 `json:"loss"`
 	Seconds  float64 `json:"seconds"` // of training, without measuring accuracy
 	Features string  `json:"features"`
+
+	Approximation *Approximation `json:"approximation,omitempty"`
 
 	Curve []Point `json:"-"` // of all epochs, those before a checkpoint among them
 }

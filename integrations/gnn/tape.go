@@ -43,6 +43,9 @@ type Tape struct {
 	steps []func() error // gradients, in the order of the operations
 	draws uint64         // dropouts in this step
 	err   error
+
+	aggregates  int            // that have a gradient, in this step
+	approximate *approximation // of their gradients, or nil
 	arena
 }
 
@@ -53,7 +56,7 @@ func NewTape(pool *sparse.Pool) *Tape {
 
 // Reset forgets what was computed. All values but parameters and inputs are invalid from then on.
 func (t *Tape) Reset() {
-	t.steps, t.draws, t.err = t.steps[:0], 0, nil
+	t.steps, t.draws, t.aggregates, t.err = t.steps[:0], 0, 0, nil
 	t.reset()
 }
 

@@ -23,6 +23,7 @@ type trainer struct {
 	loader *loader.Loader
 	blocks []*sparse.Matrix // the whole graph, for each layer
 	spent  time.Duration
+	steps  int       // that took it
 	saved  time.Time // when the checkpoint was written, or training began
 	place
 }
@@ -46,6 +47,10 @@ func Train(ctx context.Context, source loader.Source, opt Options) (*Result, err
 	if !(opt.Rate > 0 && opt.Decay >= 0) || math.IsInf(opt.Rate+opt.Decay, 0) {
 		return nil, fmt.Errorf("%w: a learning rate of %g with weight decay of %g", ErrOptions, opt.Rate, opt.Decay)
 	}
+	if b := opt.BackwardBudget; !(b >= 0 && b <= 1) || b > 0 && opt.Fanouts != nil {
+		return nil, fmt.Errorf("%w: a budget of %g for gradients: it is from 0 to 1, and for training without fan-outs",
+			ErrOptions, b)
+	}
 	memory := &budget{limit: opt.MaxMemory}
 	d, err := read(source.Graph(), opt, memory)
 	if err != nil {
@@ -58,7 +63,7 @@ func Train(ctx context.Context, source loader.Source, opt Options) (*Result, err
 	pool := sparse.Open(sparse.Options{Workers: opt.Workers, Tuning: opt.Tuning})
 	defer pool.Close()
 	t := &trainer{opt: opt, model: model, tape: NewTape(pool), data: d, place: place{Epoch: 1}}
-	t.tape.Seed, t.tape.memory = opt.Seed, memory
+	t.tape.Seed, t.tape.memory, t.tape.approximate = opt.Seed, memory, newApproximation(opt)
 	whole, err := t.prepared(d.whole)
 	if err != nil {
 		return nil, err
@@ -193,11 +198,15 @@ func (t *trainer) batch(batch *loader.Batch) error {
 func (t *trainer) learn(blocks []*sparse.Matrix, in Input, rows, labels []int64, batches int) error {
 	t.tape.Reset()
 	t.tape.Step = t.Step + 1
+	t.tape.approximate.begin(t.Step + 1)
 	loss := 0.0
 	err := t.tape.memory.within(func() error {
 		scores := t.model.Forward(t.tape, blocks, in)
 		loss, _ = t.tape.CrossEntropy(scores, rows, labels)
-		return t.tape.Backward()
+		if err := t.tape.Backward(); err != nil {
+			return err
+		}
+		return t.tape.approximate.end()
 	})
 	if err == nil && !(loss < math.Inf(1)) {
 		err = fmt.Errorf("the loss is %v: lower the learning rate, and see that features are finite", loss)
@@ -206,6 +215,7 @@ func (t *trainer) learn(blocks []*sparse.Matrix, in Input, rows, labels []int64,
 		return fmt.Errorf("epoch %d: %w", t.Epoch, err)
 	}
 	t.model.adam(t.Step+1, t.opt.Rate, t.opt.Decay)
+	t.steps++
 	t.Step, t.next, t.Seeds = t.Step+1, t.next+1, t.Seeds+len(rows)
 	t.Loss += loss * float64(len(rows))
 	if t.opt.Progress != nil {
@@ -232,7 +242,7 @@ func (t *trainer) evaluate(p *Point) error {
 // result returns what training has come to.
 func (t *trainer) result() *Result {
 	r := &Result{Model: t.opt.Model, Features: t.data.kind(), Epochs: len(t.Points), Seconds: t.spent.Seconds(),
-		Curve: t.Points}
+		Curve: t.Points, Approximation: t.tape.approximate.report(t.spent, t.steps)}
 	for _, p := range t.Points {
 		if r.Best == 0 || p.Val > r.Val {
 			r.Best, r.Val, r.Test = p.Epoch, p.Val, p.Test

@@ -1,0 +1,74 @@
+package gnn
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+func TestSampledGradientsTrainAsWell(t *testing.T) {
+	g := communities(t, 300, true)
+	for _, model := range []string{"gcn", "sage", "gin"} {
+		train := func(budget float64) *Result {
+			r, err := Train(t.Context(), g, Options{Model: model, Layers: 3, Epochs: 40, Rate: 0.02, Seed: 3,
+				BackwardBudget: budget, RowNormalise: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r
+		}
+		exact, all, some, few := train(0), train(1), train(0.5), train(0.1)
+		if !slices.Equal(exact.Curve, all.Curve) {
+			t.Errorf("%s: a budget of all gives another curve than exact gradients", model)
+		}
+		if exact.Approximation != nil || all.Approximation.Error != 0 || all.Approximation.Kept != 1 {
+			t.Errorf("%s: %+v and %+v", model, exact.Approximation, all.Approximation)
+		}
+		if s, f := some.Approximation, few.Approximation; s.Kept > 0.5 || s.Kept < 0.4 || f.Kept > 0.1 ||
+			!(0 < s.Error && s.Error < f.Error && f.Error < 1) || f.Backward <= 0 || f.Sampled <= 0 {
+			t.Errorf("%s: %+v, %+v", model, *s, *f)
+		}
+		if slices.Equal(exact.Curve, few.Curve) || some.Test < exact.Test-0.06 || few.Test < 0.7 {
+			t.Errorf("%s: test accuracy is %v with few gradients, %v with half, %v with all", model, few.Test,
+				some.Test, exact.Test)
+		}
+	}
+}
+
+func TestSampledGradientsGoOnAfterAStop(t *testing.T) {
+	g := communities(t, 120, true)
+	opt := Options{Model: "gcn", Epochs: 30, Seed: 9, Hidden: 3, BackwardBudget: 0.3,
+		Checkpoint: filepath.Join(t.TempDir(), "whole")}
+	if _, err := Train(t.Context(), g, opt); err != nil {
+		t.Fatal(err)
+	}
+	text := contents(t, opt.Checkpoint)
+	opt.Checkpoint = filepath.Join(t.TempDir(), "stopped")
+	lost := errors.New("stopped")
+	for _, at := range []int{1, 5, 10, 11, 23, 24, 25, 0} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		opt.Progress = func(s Step) {
+			if s.Epoch == at {
+				cancel(lost)
+			}
+		}
+		if _, err := Train(ctx, g, opt); err != nil && !errors.Is(err, lost) {
+			t.Fatal(err)
+		}
+		cancel(nil)
+	}
+	if !bytes.Equal(text, contents(t, opt.Checkpoint)) {
+		t.Error("training that was stopped gives other bytes")
+	}
+	opt.Progress, opt.Epochs = nil, 60
+	if _, err := Train(t.Context(), g, opt); !errors.Is(err, ErrCheckpoint) {
+		t.Errorf("other epochs, which end sampling elsewhere: %v", err)
+	}
+	opt.Fanouts = []int{3, 3}
+	if _, err := Train(t.Context(), g, opt); !errors.Is(err, ErrOptions) {
+		t.Errorf("with fan-outs: %v", err)
+	}
+}

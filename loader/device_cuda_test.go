@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,18 +54,22 @@ func oneOf[T any](name string, set func(*deviceCase, T), values ...T) factor {
 	return factor{name, len(values), func(c *deviceCase, i int) { set(c, values[i]) }}
 }
 
-// deviceFactors lists what is varied. The graph comes first.
+// deviceFactors lists what is varied. The graph comes before what depends on it.
 func deviceFactors(t testing.TB) []factor {
 	graphs := []*graph.Graph{plainGraph(t, 60, 5), plainGraph(t, 7, 40), typedGraph(t, 30, 20), wideGraph(t, 50, 6),
 		hubGraph(t, 90), manyTypes(t, 24)}
+	for i := range graphs {
+		graphs[i] = withWorth(t, graphs[i])
+	}
 	plain := func(f ...int) func(*sampling.Neighbor) { return func(n *sampling.Neighbor) { n.Fanouts = f } }
-	return []factor{
+	return append(machineFactors(),
 		oneOf("graph", func(c *deviceCase, g *graph.Graph) { c.graph = g }, graphs...),
 		oneOf("fanouts", func(c *deviceCase, f func(*sampling.Neighbor)) { c.setSampler(f) },
 			plain(3), plain(4, 3), plain(3, 2, 2), plain(-1), plain(2, -1), plain(40), plain(0, 3), plain(33, 1),
 			plain(1, 0, 1)),
 		oneOf("replace", func(c *deviceCase, b bool) { c.setSampler(func(n *sampling.Neighbor) { n.Replace = b }) },
 			false, true),
+		choiceFactor(),
 		oneOf("disjoint", func(c *deviceCase, apart bool) {
 			c.setSampler(func(n *sampling.Neighbor) { n.Disjoint = apart })
 		}, false, true),
@@ -100,6 +105,12 @@ func deviceFactors(t testing.TB) []factor {
 			}
 		}, nil, laborAs(sampling.Labor{}), laborAs(sampling.Labor{Poisson: true, BatchDependency: 2}),
 			laborAs(sampling.Labor{LayerDependent: true, BatchDependency: 5})),
+	)
+}
+
+// machineFactors lists what only the device's loader has.
+func machineFactors() []factor {
+	return []factor{
 		oneOf("workers", func(c *deviceCase, n int) { c.device.Workers = n }, 1, 2, 3),
 		oneOf("prefetch", func(c *deviceCase, n int) { c.device.Prefetch = n }, 1, 3),
 		oneOf("residence", func(c *deviceCase, r loader.Residence) { c.device.Residence = r }, loader.Mapped,
@@ -112,6 +123,70 @@ func deviceFactors(t testing.TB) []factor {
 		oneOf("blocks", func(c *deviceCase, n int) { c.device.DeviceBlocks = n }, 1, 3, 16),
 		oneOf("lanes", func(c *deviceCase, o string) { c.order = o }, "forward", "reverse", "random"),
 	}
+}
+
+// choiceFactor varies which edges may be followed and what they count.
+func choiceFactor() factor {
+	now, edge, both := int64(15), sampling.Temporal{Edge: "t"}, sampling.Temporal{Edge: "t", Node: "born"}
+	timed := func(of sampling.Temporal, set func(*sampling.Neighbor)) func(*sampling.Neighbor) {
+		return func(n *sampling.Neighbor) {
+			n.Time = of
+			n.Time.AsOf = &now
+			set(n)
+		}
+	}
+	return oneOf("choice", func(c *deviceCase, f func(*sampling.Neighbor)) { c.setSampler(f) },
+		func(*sampling.Neighbor) {}, func(*sampling.Neighbor) {},
+		func(n *sampling.Neighbor) { n.Weight = "w" },
+		func(n *sampling.Neighbor) { n.Mask, n.Share = "m", 0.5 },
+		timed(edge, func(n *sampling.Neighbor) { n.Time.Window = 9 }),
+		timed(edge, func(n *sampling.Neighbor) { n.Time.Recent, n.Time.Chain, n.Replace = true, true, false }),
+		timed(both, func(n *sampling.Neighbor) {
+			n.Weight, n.Time.Chain, n.Time.Rules = "w", true, []sampling.TimeRule{sampling.NotAfter, sampling.Before}
+		}),
+		timed(both, func(n *sampling.Neighbor) { n.Time.HalfLife, n.Mask, n.Replace = 3, "m", false }))
+}
+
+// withWorth gives a graph's edges weights, a mask and times, and the nodes of the first type a column of times.
+func withWorth(t testing.TB, g *graph.Graph) *graph.Graph {
+	t.Helper()
+	r := rand.New(rand.NewPCG(6, uint64(g.NumEdges())))
+	s, n := *g.Schema(), g.NumEdges()
+	a := graph.Arrays{ID: g.ID(), Indptr: unified.FromSlice(g.Indptr()), Indices: g.Indices(), Types: g.Types(),
+		Splits: g.Splits(), EdgeColumns: map[string]unified.Tensor{},
+		NodeColumns: make([]map[string]unified.Tensor, len(s.Nodes))}
+	s.Nodes, s.Edges, s.EdgeColumns = slices.Clone(s.Nodes), slices.Clone(s.Edges), slices.Clone(s.EdgeColumns)
+	for _, c := range s.EdgeColumns {
+		a.EdgeColumns[c.Name], _ = g.EdgeColumn(c.Name)
+	}
+	for i := range s.Nodes {
+		a.NodeColumns[i] = map[string]unified.Tensor{}
+		for _, c := range s.Nodes[i].Columns {
+			a.NodeColumns[i][c.Name], _ = g.NodeColumn(i, c.Name)
+		}
+	}
+	w, m, times := make([]float32, n), make([]uint8, n), make([]int64, n)
+	for i := range n {
+		w[i], m[i], times[i] = float32(r.IntN(3))*r.Float32(), uint8(r.IntN(3)), r.Int64N(20)
+	}
+	born := make([]int32, s.Nodes[0].Count)
+	for i := range born {
+		born[i] = r.Int32N(20)
+	}
+	for name, c := range map[string]unified.Tensor{"w": unified.FromSlice(w), "m": unified.FromSlice(m),
+		"t": unified.FromSlice(times)} {
+		a.EdgeColumns[name] = c
+		s.EdgeColumns = append(s.EdgeColumns, graph.Column{Name: name, DType: c.DType()})
+	}
+	slices.SortFunc(s.EdgeColumns, func(a, b graph.Column) int { return strings.Compare(a.Name, b.Name) })
+	a.NodeColumns[0]["born"] = unified.FromSlice(born)
+	s.Nodes[0].Columns = append(slices.Clone(s.Nodes[0].Columns), graph.Column{Name: "born", DType: unified.Int32})
+	a.Schema = s
+	with, err := graph.FromArrays(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return with
 }
 
 // seedFactor varies the seeds: nodes or edges.
@@ -183,8 +258,8 @@ func TestDeviceMakesTheSameBatchesUnderAnyOptions(t *testing.T) {
 func wantLaunches(t *testing.T) {
 	t.Helper()
 	for _, kernel := range []string{"assembly_seed", "assembly_flag", "assembly_lists", "assembly_append",
-		"assembly_relabel",
-		"neighbor_count", "assembly_admit", "neighbor_pick", "neighbor_expand", "labor_count", "labor_pick",
+		"assembly_relabel", "neighbor_count", "assembly_admit", "neighbor_pick", "neighbor_expand", "labor_count",
+		"labor_pick", "choose_count", "choose_pick",
 		"gather_rows"} {
 		if cudatest.Launches(kernel) == 0 {
 			t.Errorf("%s never ran", kernel)

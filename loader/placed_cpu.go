@@ -50,11 +50,13 @@ func readColumns(s sampling.Sampler) []string {
 	return nil
 }
 
-// topology returns the arrays that the sampler reads: indptr, indices and edge types, then the columns that it names.
+// topology returns the arrays that the sampler reads: indptr, indices and edge types, then the columns that it names,
+// of the edges and then of the nodes, each of these by node type.
 func (r *recipe) topology() []unified.Tensor {
 	g := r.graph
 	columns, _ := sampling.EdgeColumns(r.opt.Sampler, g) // askSampler saw that they are there
-	return append([]unified.Tensor{unified.FromSlice(g.Indptr()), g.Indices(), g.Types()}, columns...)
+	list := append([]unified.Tensor{unified.FromSlice(g.Indptr()), g.Indices(), g.Types()}, columns...)
+	return slices.Concat(append([][]unified.Tensor{list}, sampling.NodeColumns(r.opt.Sampler, g)...)...)
 }
 
 // readAhead reads what will be read from mapped files: in order, which a disk gives many times faster than pages at

@@ -173,14 +173,24 @@ func (p *placer) bring(b []byte, opt pinned.AttachOptions) (*pinned.Attachment, 
 
 // topology places what samplers read.
 func (p *placer) topology() (err error) {
-	names := append([]string{"indptr", "indices", "edge types"}, readColumns(p.source.recipe.opt.Sampler)...)
+	of := p.source.recipe.opt.Sampler
+	names := append([]string{"indptr", "indices", "edge types"}, readColumns(of)...)
+	edges := len(names)
+	if s, ok := of.(sampling.NodeColumnSampler); ok {
+		for _, name := range s.NodeColumns() {
+			for _, t := range p.source.recipe.graph.Schema().Nodes {
+				names = append(names, fmt.Sprintf("column %s of %s", name, t.Name))
+			}
+		}
+	}
 	at := make([]device.Address, len(names))
 	for i, array := range p.source.recipe.topology() {
 		if at[i], err = p.array(names[i], array, pinned.Topology); err != nil {
 			return err
 		}
 	}
-	p.d.topology = sampling.Topology{Indptr: at[0], Indices: at[1], Types: at[2], Columns: at[3:]}
+	p.d.topology = sampling.Topology{Indptr: at[0], Indices: at[1], Types: at[2], Columns: at[3:edges],
+		NodeColumns: slices.Collect(slices.Chunk(at[edges:], len(p.source.recipe.graph.Schema().Nodes)))}
 	return p.keepHotAdjacency()
 }
 

@@ -13,7 +13,8 @@ extern "C" __global__ void assembly_seed(Step step) {
     Segment* seg = segment_of<&Segment::firstPick>(st, w * kLanes);
     int64_t order = w * kLanes + lane_id(), i = order - seg->firstPick;
     if (i >= (int64_t)seg->picks) continue;
-    int64_t slot = table_note(table, seg->seeds[i] + b->lists[seg->source].offset, order);
+    int64_t root = seg->seedTimes ? root_of_time(b, seg->seedTimes[i]) : 0, slot = kNoSlot;
+    if (root != kNoSlot) slot = table_note(table, root + seg->seeds[i] + b->lists[seg->source].offset, order);
     if (slot == kNoSlot) atomicOr(&b->status->full, 1ull);
     seg->indices[i] = (int32_t)slot;
   }
@@ -171,7 +172,11 @@ __device__ __forceinline__ void append(const Step& step) {
         int64_t local = seg->firstLocal + before - seg->freshBefore + __popc(mask & ((1u << lane_id()) - 1));
         int64_t id = table_id(table, slot);
         if (Trees) {
-          list->trees[local] = (int32_t)(id / b->numNodes);
+          if (list->times) {
+            list->times[local] = (int64_t)b->times[id / b->span];
+            id %= b->span;
+          }
+          if (list->trees) list->trees[local] = (int32_t)(id / b->numNodes);
           id %= b->numNodes;
         }
         store_id(list->ids, local, b->wideIds, id - list->offset);
@@ -184,7 +189,7 @@ __device__ __forceinline__ void append(const Step& step) {
 
 extern "C" __global__ void assembly_append(Step step) { append<false>(step); }
 
-// The same where trees are kept apart.
+// The same where trees are kept apart, or times.
 extern "C" __global__ void assembly_append_trees(Step step) { append<true>(step); }
 
 // Replaces the slots in the blocks by local ids.

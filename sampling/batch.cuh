@@ -22,6 +22,7 @@ struct List {
   int64_t offset;    // fused id of own id 0
   int64_t count;     // nodes of the type in the graph
   int32_t* trees;    // the tree of each node, where trees are kept apart, or none
+  int64_t* times;    // as of which each node is looked at, where times matter, or none
 };
 
 // One edge type at one hop, or the seeds of one node type.
@@ -35,7 +36,11 @@ struct Segment {
   int32_t* indptr;         // of the block
   int32_t* indices;        // of the block; table slots until they are relabelled. For seeds, their local ids
   void* positions;         // of the block, or none
-  const int64_t* seeds;    // own ids, in the stage of the seeds
+  const int64_t* seeds;    // own ids, in the stage of the seeds; where trees are kept apart tree * numNodes + own id
+  const int64_t* seedTimes;  // as of which they are looked at, where times matter, or none
+  const void* sourceTimes;   // the times of the sources, by own id, or none
+  int64_t sourceTimeBytes;   // 4 or 8
+  int64_t ordered;           // whether edges lie in order of the times that the picker looks at
   int64_t maxIndptr, maxIndices;
   Segment* before;  // the same block at the hop before, whose edges this one goes on from; none if it begins empty
 
@@ -95,18 +100,23 @@ struct Batch {
 
   int64_t newNodes;
   int64_t numTypes;  // of nodes
-  int64_t numNodes;  // of the graph where trees are kept apart: the table then has tree * numNodes + fused id. Else 0
+  int64_t numNodes;  // of the graph where trees are kept apart, or times: the table then has number of the time * span +
+                     // tree * numNodes + fused id. Else 0
+  int64_t span;      // numNodes times the number of trees
 
   // the table of local ids (table.cuh)
   u64* tableValues;
   u64* tableKeys;
   int64_t tableBits;  // the table has 2^bits slots, where it has keys
+  int64_t idBits;     // of an id in a key
+  u64* times;         // where times matter, the numbers of those that are looked at (table.cuh), or none
   uint64_t stamp;
 
   // scratch
   int64_t* start;    // of each destination's edges
   int64_t* degree;   // how many they are
   const void** ids;  // which array, indexed by position, has their sources; only where there are copies
+  int64_t* eligible; // how many of its edges may be followed; only for a picker that asked for it
   int64_t maxDsts;   // that these have room for
   uint32_t* fresh;   // a bit for each pick
   int64_t* scratch;  // the picker's own: a cell for each pick, if it asked for them

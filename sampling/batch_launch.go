@@ -34,11 +34,12 @@ type deviceBatch struct {
 	indptr, indices, types                      device.Address
 	numEdges, typeBytes, wideIds, widePositions int64
 	hotStart, hotIndices, hotTypes, columns     device.Address
-	newNodes, numTypes, numNodes                int64
+	newNodes, numTypes, numNodes, span          int64
 	tableValues, tableKeys                      device.Address
-	tableBits                                   int64
+	tableBits, idBits                           int64
+	times                                       device.Address
 	stamp                                       uint64
-	start, degree, ids                          device.Address
+	start, degree, ids, eligible                device.Address
 	maxDsts                                     int64
 	fresh, scratch                              device.Address
 	maxPicks                                    int64
@@ -54,26 +55,27 @@ func _(x deviceBatch) {
 		(unsafe.Offsetof(x.numEdges)^24)|(unsafe.Offsetof(x.typeBytes)^32)|(unsafe.Offsetof(x.wideIds)^40)|
 		(unsafe.Offsetof(x.widePositions)^48)|(unsafe.Offsetof(x.hotStart)^56)|(unsafe.Offsetof(x.hotIndices)^64)|
 		(unsafe.Offsetof(x.hotTypes)^72)|(unsafe.Offsetof(x.columns)^80)|(unsafe.Offsetof(x.newNodes)^88)|
-		(unsafe.Offsetof(x.numTypes)^96)|(unsafe.Offsetof(x.numNodes)^104)|(unsafe.Offsetof(x.tableValues)^112)|
-		(unsafe.Offsetof(x.tableKeys)^120)|(unsafe.Offsetof(x.tableBits)^128)|(unsafe.Offsetof(x.stamp)^136)|
-		(unsafe.Offsetof(x.start)^144)|(unsafe.Offsetof(x.degree)^152)|(unsafe.Offsetof(x.ids)^160)|
-		(unsafe.Offsetof(x.maxDsts)^168)|(unsafe.Offsetof(x.fresh)^176)|(unsafe.Offsetof(x.scratch)^184)|
-		(unsafe.Offsetof(x.maxPicks)^192)|(unsafe.Offsetof(x.partials)^200)|(unsafe.Offsetof(x.warps)^208)|
-		(unsafe.Offsetof(x.shifts)^216)|(unsafe.Offsetof(x.lists)^224)|(unsafe.Offsetof(x.stages)^232)|
-		(unsafe.Offsetof(x.numStages)^240)|(unsafe.Offsetof(x.status)^248)|(unsafe.Offsetof(x.lengths)^256)|
-		(unsafe.Sizeof(x)^264)]
+		(unsafe.Offsetof(x.numTypes)^96)|(unsafe.Offsetof(x.numNodes)^104)|(unsafe.Offsetof(x.span)^112)|
+		(unsafe.Offsetof(x.tableValues)^120)|(unsafe.Offsetof(x.tableKeys)^128)|(unsafe.Offsetof(x.tableBits)^136)|
+		(unsafe.Offsetof(x.idBits)^144)|(unsafe.Offsetof(x.times)^152)|(unsafe.Offsetof(x.stamp)^160)|
+		(unsafe.Offsetof(x.start)^168)|(unsafe.Offsetof(x.degree)^176)|(unsafe.Offsetof(x.ids)^184)|
+		(unsafe.Offsetof(x.eligible)^192)|(unsafe.Offsetof(x.maxDsts)^200)|(unsafe.Offsetof(x.fresh)^208)|
+		(unsafe.Offsetof(x.scratch)^216)|(unsafe.Offsetof(x.maxPicks)^224)|(unsafe.Offsetof(x.partials)^232)|
+		(unsafe.Offsetof(x.warps)^240)|(unsafe.Offsetof(x.shifts)^248)|(unsafe.Offsetof(x.lists)^256)|
+		(unsafe.Offsetof(x.stages)^264)|(unsafe.Offsetof(x.numStages)^272)|(unsafe.Offsetof(x.status)^280)|
+		(unsafe.Offsetof(x.lengths)^288)|(unsafe.Sizeof(x)^296)]
 }
 
 // deviceList is List of batch.cuh, laid out as the device has it.
 type deviceList struct {
 	ids                     device.Address
 	capacity, offset, count int64
-	trees                   device.Address
+	trees, times            device.Address
 }
 
 func _(x deviceList) {
 	_ = [1]struct{}{}[unsafe.Offsetof(x.ids)|(unsafe.Offsetof(x.capacity)^8)|(unsafe.Offsetof(x.offset)^16)|
-		(unsafe.Offsetof(x.count)^24)|(unsafe.Offsetof(x.trees)^32)|(unsafe.Sizeof(x)^40)]
+		(unsafe.Offsetof(x.count)^24)|(unsafe.Offsetof(x.trees)^32)|(unsafe.Offsetof(x.times)^40)|(unsafe.Sizeof(x)^48)]
 }
 
 // deviceStage is Stage of batch.cuh, laid out as the device has it.
@@ -93,16 +95,16 @@ func _(x deviceStage) {
 
 // deviceSegment is Segment of batch.cuh, laid out as the device has it.
 type deviceSegment struct {
-	edgeType, source, target, fanout  int64
-	key, next, phases, turn           uint64
-	indptr, indices, positions, seeds device.Address
-	maxIndptr, maxIndices             int64
-	before                            device.Address
-	firstDst, lo, hi                  int64
-	picks                             uint64
-	picksBefore, firstPick, have      int64
-	fresh                             uint64
-	freshBefore, firstLocal           int64
+	edgeType, source, target, fanout                          int64
+	key, next, phases, turn                                   uint64
+	indptr, indices, positions, seeds, seedTimes, sourceTimes device.Address
+	sourceTimeBytes, ordered, maxIndptr, maxIndices           int64
+	before                                                    device.Address
+	firstDst, lo, hi                                          int64
+	picks                                                     uint64
+	picksBefore, firstPick, have                              int64
+	fresh                                                     uint64
+	freshBefore, firstLocal                                   int64
 }
 
 func _(x deviceSegment) {
@@ -110,11 +112,13 @@ func _(x deviceSegment) {
 		(unsafe.Offsetof(x.fanout)^24)|(unsafe.Offsetof(x.key)^32)|(unsafe.Offsetof(x.next)^40)|
 		(unsafe.Offsetof(x.phases)^48)|(unsafe.Offsetof(x.turn)^56)|(unsafe.Offsetof(x.indptr)^64)|
 		(unsafe.Offsetof(x.indices)^72)|(unsafe.Offsetof(x.positions)^80)|(unsafe.Offsetof(x.seeds)^88)|
-		(unsafe.Offsetof(x.maxIndptr)^96)|(unsafe.Offsetof(x.maxIndices)^104)|(unsafe.Offsetof(x.before)^112)|
-		(unsafe.Offsetof(x.firstDst)^120)|(unsafe.Offsetof(x.lo)^128)|(unsafe.Offsetof(x.hi)^136)|
-		(unsafe.Offsetof(x.picks)^144)|(unsafe.Offsetof(x.picksBefore)^152)|(unsafe.Offsetof(x.firstPick)^160)|
-		(unsafe.Offsetof(x.have)^168)|(unsafe.Offsetof(x.fresh)^176)|(unsafe.Offsetof(x.freshBefore)^184)|
-		(unsafe.Offsetof(x.firstLocal)^192)|(unsafe.Sizeof(x)^200)]
+		(unsafe.Offsetof(x.seedTimes)^96)|(unsafe.Offsetof(x.sourceTimes)^104)|
+		(unsafe.Offsetof(x.sourceTimeBytes)^112)|(unsafe.Offsetof(x.ordered)^120)|(unsafe.Offsetof(x.maxIndptr)^128)|
+		(unsafe.Offsetof(x.maxIndices)^136)|(unsafe.Offsetof(x.before)^144)|(unsafe.Offsetof(x.firstDst)^152)|
+		(unsafe.Offsetof(x.lo)^160)|(unsafe.Offsetof(x.hi)^168)|(unsafe.Offsetof(x.picks)^176)|
+		(unsafe.Offsetof(x.picksBefore)^184)|(unsafe.Offsetof(x.firstPick)^192)|(unsafe.Offsetof(x.have)^200)|
+		(unsafe.Offsetof(x.fresh)^208)|(unsafe.Offsetof(x.freshBefore)^216)|(unsafe.Offsetof(x.firstLocal)^224)|
+		(unsafe.Sizeof(x)^232)]
 }
 
 // deviceStatus is Status of batch.cuh, laid out as the device has it.

@@ -236,11 +236,8 @@ func (p *choosePicker[V]) see(i int) {
 
 // ordered says that the edges of the type lie in order of the times that the sampler looks at.
 func (p *choosePicker[V]) ordered() bool {
-	return p.opt.Time.Edge == columnOfOrder && p.a.schema.Edges[p.st.edgeType].Order == graph.ByTime
+	return p.opt.Time.ordered(&p.a.schema.Edges[p.st.edgeType])
 }
-
-// columnOfOrder is the column by which edges are ordered where their type says graph.ByTime.
-const columnOfOrder = "time"
 
 // stream returns the draws of the destination at hand.
 func (p *choosePicker[V]) stream(key uint64) uint64 {

@@ -31,6 +31,8 @@ type Topology struct {
 
 	// Columns are the columns that a ColumnSampler names, in its order, as they lie in the graph: [edges, ...].
 	Columns []device.Address
+	// NodeColumns are those that a NodeColumnSampler names, in its order, by node type; 0 where a type has none.
+	NodeColumns [][]device.Address
 
 	// Copies of the columns of some nodes in device memory, for arrays that lie in host memory: see HotAdjacency. 0
 	// without.

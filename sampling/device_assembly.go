@@ -16,19 +16,21 @@ import (
 const (
 	deviceThreads     = 256 // a block
 	deviceBlockWarps  = deviceThreads / 32
-	deviceSpine       = 512       // threads of the kernels that are one block
-	maxStamp          = 1<<24 - 1 // what the keys of the table have room for
-	maxDeviceNodes    = 1 << 40   // likewise
-	maxDeviceTable    = 30        // bits: a slot is an int32 until it is relabelled
+	deviceSpine       = 512                // threads of the kernels that are one block
+	maxStamp          = 1<<(64-idBits) - 1 // what the keys of the table have room for
+	maxDeviceNodes    = 1 << idBits        // likewise
+	maxDeviceTable    = 30                 // bits: a slot is an int32 until it is relabelled
 	defaultBlocksOfSM = 8
 	bytesOfDst        = 24 // start, degree, ids
+	idBits            = 40 // of an id in a key of the table
+	timedIDBits       = 63 // the same where times matter: the table is then empty when a batch begins
 )
 
 // devicePicker is a picker on a device: kernels that decide which edges a hop follows (pick.cuh says what they share).
 // All edge types of a hop go together.
 type devicePicker interface {
-	// scratch says whether its kernels need Batch.scratch: 8 bytes a pick.
-	scratch() bool
+	// needs says what its kernels need besides.
+	needs() deviceNeeds
 	// describe sets the fan-out and the key of a segment, which is one edge type of a hop. With fan-out 0 it is passed
 	// over.
 	describe(seg *deviceSegment, r Rand, hop, edgeType int)
@@ -40,24 +42,39 @@ type devicePicker interface {
 	close() error
 }
 
-// deviceAssembly is the assembly on a device (batch.cuh says how a batch goes).
-type deviceAssembly struct {
-	env      DeviceEnv
-	picker   devicePicker
+// deviceNeeds is memory that not every picker needs.
+type deviceNeeds struct {
+	cells    bool // Batch.scratch: 8 bytes a pick
+	eligible bool // Batch.eligible: 8 bytes a destination
+}
+
+// deviceOptions are those of an assembly on a device.
+type deviceOptions struct {
 	frontier Frontier
 	disjoint bool // trees are kept apart
 	bound    Bound
-	schema   *graph.Schema
-	ids      unified.DType // of the graph's arrays
-	pos      unified.DType
-	kernels  *assemblyKernels
-	layout   deviceLayout
-	blocks   int
+	// times writes the time of each item of a request, where nodes are looked at as of times.
+	times func(req *Request, times []int64) error
+}
+
+// deviceAssembly is the assembly on a device (batch.cuh says how a batch goes).
+type deviceAssembly struct {
+	deviceOptions
+	env     DeviceEnv
+	picker  devicePicker
+	schema  *graph.Schema
+	ids     unified.DType // of the graph's arrays
+	pos     unified.DType
+	kernels *assemblyKernels
+	layout  deviceLayout
+	blocks  int
 
 	capacity deviceCapacity
-	guess    int64 // edges of a hop that the first batch has room for; 0 once a batch has said how many there are
-	seedRoom int64 // seeds that the description has room for
-	direct   bool  // the table has no keys
+	guess    int64   // edges of a hop that the first batch has room for; 0 once a batch has said how many there are
+	seedRoom int64   // seeds that the description has room for
+	items    int64   // of the batch
+	asOf     []int64 // the times of these
+	direct   bool    // the table has no keys
 	stamp    uint64
 
 	graph    *device.Graph // what a batch puts on the stream
@@ -71,6 +88,7 @@ type deviceAssembly struct {
 	device      unified.Buffer
 	values      unified.Buffer
 	keys        unified.Buffer
+	numbers     unified.Buffer // of times
 	dsts        unified.Buffer
 	fresh       unified.Buffer
 	cells       unified.Buffer // the picker's scratch
@@ -80,26 +98,21 @@ type deviceAssembly struct {
 	asked seedCounts    // of it
 }
 
-// newDeviceAssembly is for a picker of bound.Layers hops, which it closes with itself; not where it fails.
-func newDeviceAssembly(env DeviceEnv, p devicePicker, frontier Frontier, disjoint bool, bound Bound) (*deviceAssembly,
-	error) {
+// newDeviceAssembly is for a picker of opt.bound.Layers hops, which it closes with itself; not where it fails.
+func newDeviceAssembly(env DeviceEnv, p devicePicker, opt deviceOptions) (*deviceAssembly, error) {
 	s := env.Graph.Schema()
-	trees := int64(1)
-	if disjoint {
-		trees = int64(max(env.BatchSize, 1))
-	}
-	if s.NumNodes() > maxDeviceNodes/trees {
+	w := &deviceAssembly{deviceOptions: opt, env: env, picker: p, schema: s, ids: s.IDType(), pos: s.PosType(),
+		blocks: env.MaxBlocks, guess: firstEdges}
+	if s.NumNodes() > maxDeviceNodes/w.trees() {
 		return nil, fmt.Errorf("%w: %d nodes in each of %d trees, at most 2^40 in all are possible on a device: take "+
-			"smaller batches, or the device cpu", ErrOptions, s.NumNodes(), trees)
+			"smaller batches, or the device cpu", ErrOptions, s.NumNodes(), w.trees())
 	}
-	w := &deviceAssembly{env: env, picker: p, frontier: frontier, disjoint: disjoint, bound: bound, schema: s,
-		ids: s.IDType(), pos: s.PosType(), blocks: env.MaxBlocks, guess: firstEdges}
 	if w.blocks <= 0 {
 		w.blocks = defaultBlocksOfSM * max(env.Device.SMs(), 1)
 	}
-	w.layout = newDeviceLayout(len(s.Nodes), len(s.Edges), bound.Layers, len(env.Topology.Columns))
-	w.capacity = newDeviceCapacity(s, &bound, frontier, env.BatchSize, w.guess)
-	w.direct = !disjoint && directSlots(s.NumNodes(), bound.Nodes)
+	w.layout = newDeviceLayout(len(s.Nodes), len(s.Edges), w.bound.Layers, len(env.Topology.Columns))
+	w.capacity = newDeviceCapacity(s, &w.bound, w.frontier, env.BatchSize, w.guess)
+	w.direct = !w.apart() && directSlots(s.NumNodes(), w.bound.Nodes)
 	sources, types := make([]int, len(s.Edges)), make([]int, len(s.Nodes))
 	for e := range sources {
 		sources[e] = s.Edges[e].Src
@@ -121,8 +134,22 @@ func newDeviceAssembly(env DeviceEnv, p devicePicker, frontier Frontier, disjoin
 	return w, err
 }
 
+// apart says that a node can be in a list several times.
+func (w *deviceAssembly) apart() bool { return w.disjoint || w.times != nil }
+
+// trees returns how many trees a batch can have.
+func (w *deviceAssembly) trees() int64 {
+	if !w.disjoint {
+		return 1
+	}
+	return max(int64(w.env.BatchSize), w.items, 1)
+}
+
+// bytesOfDst returns what a destination takes.
+func (w *deviceAssembly) bytesOfDst() int64 { return bytesOfDst + 8*bit(w.picker.needs().eligible) }
+
 func (w *deviceAssembly) scratch() []*unified.Buffer {
-	return []*unified.Buffer{&w.device, &w.values, &w.keys, &w.dsts, &w.fresh, &w.cells, &w.partials}
+	return []*unified.Buffer{&w.device, &w.values, &w.keys, &w.numbers, &w.dsts, &w.fresh, &w.cells, &w.partials}
 }
 
 // Close implements DeviceWorker.
@@ -161,6 +188,9 @@ func (w *deviceAssembly) Enqueue(ctx context.Context, req *Request, out *graph.S
 	if err != nil {
 		return err
 	}
+	if err := w.findTimes(req); err != nil {
+		return err
+	}
 	w.describe(req, out)
 	if err := w.capture(); err != nil {
 		return err
@@ -193,6 +223,7 @@ func (w *deviceAssembly) check(req *Request, out *graph.Sample) error {
 	if slices.ContainsFunc(req.Exclude, func(x EdgePairs) bool { return len(x.Sources) > 0 }) {
 		return fmt.Errorf("%w: a device cannot leave edges out, and the request excludes some", ErrOptions)
 	}
+	w.items = req.numItems()
 	if len(out.Arrays) != len(w.bound.Arrays) {
 		return errArrays(len(out.Arrays), len(w.bound.Arrays))
 	}
@@ -245,11 +276,11 @@ func (w *deviceAssembly) claim(req *Request, out *graph.Sample) error {
 		dsts, picks = max(dsts, c.dsts(s, h)), max(picks, c.picks(h))
 	}
 	picks = max(picks, seedPicks)
-	if w.picker.scratch() {
+	if w.picker.needs().cells {
 		cells = picks
 	}
 	w.seedRoom = max(w.seedRoom, seeds, int64(w.env.BatchSize))
-	size := w.layout.size + 8*w.seedRoom
+	size := w.layout.size + 8*w.seedRoom*(1+bit(w.times != nil))
 	mem, err := unified.Grow[uint8](&w.host, size, 0)
 	if err != nil {
 		return err
@@ -259,7 +290,7 @@ func (w *deviceAssembly) claim(req *Request, out *graph.Sample) error {
 		b *unified.Buffer
 		n int64
 	}{
-		{&w.device, size}, {&w.dsts, bytesOfDst * dsts}, {&w.fresh, picks / 8}, {&w.cells, 8 * cells},
+		{&w.device, size}, {&w.dsts, w.bytesOfDst() * dsts}, {&w.fresh, picks / 8}, {&w.cells, 8 * cells},
 		{&w.partials, 8 * (int64(w.blocks)*deviceBlockWarps + int64(len(s.Nodes)))},
 	} {
 		if err := need.b.Claim(need.n); err != nil {
@@ -281,7 +312,11 @@ func (w *deviceAssembly) claimTable() error {
 		return fmt.Errorf("%w: a batch of %d nodes or more: take smaller batches or fan-outs", ErrOptions,
 			int64(1)<<(maxDeviceTable-1))
 	}
-	if w.values.Cap() >= 8*slots && w.keys.Cap() >= 8*keys && w.stamp > 0 && w.stamp < maxStamp {
+	if w.times != nil {
+		if err := w.claimTimes(slots); err != nil {
+			return err
+		}
+	} else if w.values.Cap() >= 8*slots && w.keys.Cap() >= 8*keys && w.stamp > 0 && w.stamp < maxStamp {
 		w.stamp++
 		return nil
 	}
@@ -302,6 +337,18 @@ func (w *deviceAssembly) claimTable() error {
 	return nil
 }
 
+// claimTimes makes the table of times as large as the other, and empty.
+func (w *deviceAssembly) claimTimes(slots int64) error {
+	if (slots+1)*w.trees() > (1<<timedIDBits-1)/max(w.schema.NumNodes(), 1) {
+		return fmt.Errorf("%w: %d nodes in %d trees at so many times as a batch may have: take smaller batches, or "+
+			"the device cpu", ErrOptions, w.schema.NumNodes(), w.trees())
+	}
+	if err := w.numbers.Claim(8 * (slots + 1)); err != nil {
+		return err
+	}
+	return w.env.Stream.Fill32(w.numbers.Address(), ^uint32(0), 2*(slots+1))
+}
+
 func (w *deviceAssembly) claimSample(req *Request, out *graph.Sample) error {
 	s, c, hops := w.schema, &w.capacity, w.bound.Layers
 	var failed error
@@ -315,6 +362,9 @@ func (w *deviceAssembly) claimSample(req *Request, out *graph.Sample) error {
 		claim(out.SeedBuffer(t), req.numSeeds(s, t), unified.Int32)
 		if w.disjoint {
 			claim(out.ArrayBuffer(t), c.nodes[hops][t], unified.Int32)
+		}
+		if w.times != nil {
+			claim(out.ArrayBuffer(w.timeArray(t)), c.nodes[hops][t], unified.Int64)
 		}
 	}
 	for layer := range hops {
@@ -336,6 +386,9 @@ func (w *deviceAssembly) claimSample(req *Request, out *graph.Sample) error {
 	}
 	return failed
 }
+
+// timeArray returns which array of the sample has the times of a node type.
+func (w *deviceAssembly) timeArray(t int) int { return t + int(bit(w.disjoint))*len(w.schema.Nodes) }
 
 // at returns where a part of the description is on the device.
 func (w *deviceAssembly) at(offset int64) device.Address {

@@ -75,6 +75,27 @@ func (d *deviceUnderTest) topology(g *graph.Graph, ids unified.DType) Topology {
 		Types: d.upload(types) + device.Address(odd)}
 }
 
+// uploadColumns puts the columns that a sampler reads on the device.
+func (d *deviceUnderTest) uploadColumns(n Sampler, g *graph.Graph, to *Topology) {
+	d.t.Helper()
+	columns, err := EdgeColumns(n, g)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	for _, c := range columns {
+		to.Columns = append(to.Columns, d.upload(c.Bytes()))
+	}
+	for _, ofTypes := range NodeColumns(n, g) {
+		at := make([]device.Address, len(ofTypes))
+		for t, c := range ofTypes {
+			if c.Valid() {
+				at[t] = d.upload(c.Bytes())
+			}
+		}
+		to.NodeColumns = append(to.NodeColumns, at)
+	}
+}
+
 // download copies a tensor of the device into a buffer of the host.
 func (d *deviceUnderTest) download(x unified.Tensor, to *unified.Buffer) (unified.Tensor, error) {
 	n := int64(len(x.Bytes()))
@@ -122,22 +143,37 @@ func (d *deviceUnderTest) open(n DeviceSampler, env DeviceEnv) *onDevice {
 // openVariants opens the sampler over every width of ids and every table, and with buffers that are too small.
 func (d *deviceUnderTest) openVariants(n DeviceSampler, g *graph.Graph, blocks int) map[string]*onDevice {
 	d.t.Helper()
+	return d.openSome(n, g, blocks, []string{"as opened", "hash", "small", "small hash", "int64", "int64 hash"})
+}
+
+// openSome opens some of the variants.
+func (d *deviceUnderTest) openSome(n DeviceSampler, g *graph.Graph, blocks int, names []string) map[string]*onDevice {
+	d.t.Helper()
 	narrow := DeviceEnv{Env: Env{Graph: g, BatchSize: 40, EdgePos: true}, Topology: d.topology(g, unified.Int32),
 		MaxBlocks: blocks}
+	d.uploadColumns(n, g, &narrow.Topology)
 	wide := narrow
 	wide.Topology = d.topology(g, unified.Int64)
-	all := map[string]*onDevice{"as opened": d.open(n, narrow), "hash": d.open(n, narrow), "small": d.open(n, narrow),
-		"small hash": d.open(n, narrow), "int64": d.open(n, wide), "int64 hash": d.open(n, wide)}
-	for name, o := range all {
-		w := o.worker.(*deviceAssembly)
-		w.direct = !w.disjoint && !strings.Contains(name, "hash")
+	wide.Topology.Columns, wide.Topology.NodeColumns = narrow.Topology.Columns, narrow.Topology.NodeColumns
+	all := map[string]*onDevice{}
+	for _, name := range names {
+		env := narrow
 		if strings.Contains(name, "int64") {
+			env = wide
+		}
+		all[name] = d.open(n, env)
+		w := all[name].worker.(*deviceAssembly)
+		w.direct = !w.apart() && !strings.Contains(name, "hash")
+		switch name {
+		case "int64", "int64 hash":
 			w.ids, w.pos = unified.Int64, unified.Int64
+		case "small":
+			b := n.Bound(g.Schema(), 1)
+			w.capacity = newDeviceCapacity(w.schema, &b, w.frontier, 1, 1)
+		case "small hash":
+			w.capacity.bits = 1
 		}
 	}
-	w, b := all["small"].worker.(*deviceAssembly), n.Bound(g.Schema(), 1)
-	w.capacity = newDeviceCapacity(w.schema, &b, w.frontier, 1, 1)
-	all["small hash"].worker.(*deviceAssembly).capacity.bits = 1
 	return all
 }
 
@@ -196,7 +232,7 @@ func (o *onDevice) bring(out *graph.Sample) (err error) {
 }
 
 func (o *onDevice) disjoint() bool { return o.worker.(*deviceAssembly).disjoint }
-func (o *onDevice) timed() bool    { return false }
+func (o *onDevice) timed() bool    { return o.worker.(*deviceAssembly).times != nil }
 
 func (o *onDevice) Close() error {
 	if err := o.worker.Close(); err != nil {

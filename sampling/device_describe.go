@@ -1,6 +1,8 @@
 package sampling
 
 import (
+	"slices"
+
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/unified"
@@ -19,6 +21,9 @@ func (w *deviceAssembly) describe(req *Request, out *graph.Sample) {
 			offset: w.env.Graph.Offset(t), count: s.Nodes[t].Count}
 		if w.disjoint {
 			lists[t].trees = out.ArrayBuffer(t).Address()
+		}
+		if w.times != nil {
+			lists[t].times = out.ArrayBuffer(w.timeArray(t)).Address()
 		}
 	}
 	copy(part[device.Address](d, l.columns, len(w.env.Topology.Columns)), w.env.Topology.Columns)
@@ -47,24 +52,31 @@ func (w *deviceAssembly) batch() deviceBatch {
 		widePositions: bit(w.pos == unified.Int64), hotStart: w.env.Topology.HotStart,
 		hotIndices: w.env.Topology.HotIndices, hotTypes: w.env.Topology.HotTypes, columns: w.at(l.columns),
 		newNodes: bit(w.frontier == NewNodes), numTypes: int64(len(s.Nodes)),
-		tableValues: w.values.Address(), tableBits: int64(c.bits), stamp: w.stamp,
-		start: w.dsts.Address(), maxDsts: w.dsts.Cap() / bytesOfDst, fresh: w.fresh.Address(),
+		tableValues: w.values.Address(), tableBits: int64(c.bits), idBits: idBits, stamp: w.stamp,
+		start: w.dsts.Address(), maxDsts: w.dsts.Cap() / w.bytesOfDst(), fresh: w.fresh.Address(),
 		scratch: w.cells.Address(), maxPicks: min(8*w.fresh.Cap(), maxDevicePicks),
 		partials: w.partials.Address(), warps: int64(w.blocks) * deviceBlockWarps,
 		lists: w.at(l.lists), stages: w.at(l.stages), numStages: int64(w.bound.Layers + 1), status: w.at(l.status),
 		lengths: w.at(l.lengths),
 	}
-	if w.picker.scratch() {
+	needs := w.picker.needs()
+	if needs.cells {
 		b.maxPicks = min(b.maxPicks, w.cells.Cap()/8)
 	}
-	if w.disjoint {
-		b.numNodes = s.NumNodes()
+	if w.apart() {
+		b.numNodes, b.span = s.NumNodes(), s.NumNodes()*w.trees()
+	}
+	if w.times != nil {
+		b.times, b.idBits = w.numbers.Address(), timedIDBits
 	}
 	if !w.direct {
 		b.tableKeys = w.keys.Address()
 	}
 	b.degree = b.start + 8*device.Address(b.maxDsts)
 	b.ids = b.degree + 8*device.Address(b.maxDsts)
+	if needs.eligible {
+		b.eligible = b.ids + 8*device.Address(b.maxDsts)
+	}
 	b.shifts = b.partials + 8*device.Address(b.warps)
 	return b
 }
@@ -75,19 +87,37 @@ func (w *deviceAssembly) describeSeeds(req *Request, out *graph.Sample) int64 {
 	for t := range w.schema.Nodes {
 		n := req.numSeeds(w.schema, t)
 		to := part[int64](w.description, at, int(n))
+		seg := deviceSegment{source: int64(t), target: int64(t), indices: out.SeedBuffer(t).Address(), seeds: w.at(at),
+			picks: uint64(n), firstPick: pick}
+		var times []int64
+		if w.times != nil {
+			times = part[int64](w.description, at+8*w.seedRoom, int(n))
+			seg.seedTimes = w.at(at + 8*w.seedRoom)
+		}
 		_ = req.seeds(w.schema, t, func(ids []int64, item int) error {
 			for i, id := range ids {
 				to[i] = int64(item+i)*trees + id
 			}
+			if times != nil {
+				times = times[copy(times, w.asOf[item:item+len(ids)]):]
+			}
 			to = to[len(ids):]
 			return nil
 		})
-		part[deviceSegment](w.description, w.segment(-1, t), 1)[0] = deviceSegment{source: int64(t), target: int64(t),
-			indices: out.SeedBuffer(t).Address(), seeds: w.at(at), picks: uint64(n), firstPick: pick}
+		part[deviceSegment](w.description, w.segment(-1, t), 1)[0] = seg
 		at += 8 * n
 		pick += roundUp32(n)
 	}
 	return pick / 32
+}
+
+// findTimes notes the time of each item, where times matter.
+func (w *deviceAssembly) findTimes(req *Request) error {
+	if w.times == nil {
+		return nil
+	}
+	w.asOf = slices.Grow(w.asOf[:0], int(w.items))[:w.items]
+	return w.times(req, w.asOf)
 }
 
 func (w *deviceAssembly) describeSegment(r Rand, out *graph.Sample, h, e int) deviceSegment {

@@ -92,6 +92,11 @@ func (w *deviceAssembly) badGraph(h int, status *deviceStatus) error {
 	} else if ids, err := unified.View[int64](g.Indices()); err == nil {
 		source = ids[pos]
 	}
+	if t := s.Edges[e].Src; source >= g.Offset(t) && source < g.Offset(t+1) {
+		if p, ok := w.picker.(*deviceChoose); ok {
+			return w.in(h, e, p.badEdge(pos))
+		}
+	}
 	return w.in(h, e, errSource(s, s.Edges[e].Src, pos, source))
 }
 
@@ -110,10 +115,15 @@ func (w *deviceAssembly) shape(out *graph.Sample) (err error) {
 		if out.SeedLocal[t], err = out.SeedBuffer(t).Tensor(unified.Int32, int64(seeds[t].picks)); err != nil {
 			return err
 		}
-		if !w.disjoint {
+		if w.disjoint {
+			if out.Arrays[t].Rows, err = out.ArrayBuffer(t).Tensor(unified.Int32, n); err != nil {
+				return err
+			}
+		}
+		if w.times == nil {
 			continue
 		}
-		if out.Arrays[t].Rows, err = out.ArrayBuffer(t).Tensor(unified.Int32, n); err != nil {
+		if out.Arrays[w.timeArray(t)].Rows, err = out.ArrayBuffer(w.timeArray(t)).Tensor(unified.Int64, n); err != nil {
 			return err
 		}
 	}

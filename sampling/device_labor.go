@@ -40,7 +40,7 @@ func (l Labor) OpenDevice(env DeviceEnv) (DeviceWorker, error) {
 			return nil, errors.Join(err, d.close())
 		}
 	}
-	w, err := newDeviceAssembly(env, d, l.Frontier, false, l.Bound(s, env.BatchSize))
+	w, err := newDeviceAssembly(env, d, deviceOptions{frontier: l.Frontier, bound: l.Bound(s, env.BatchSize)})
 	if err != nil {
 		return nil, errors.Join(err, d.close())
 	}
@@ -66,7 +66,7 @@ func (d *deviceLabor) close() (err error) {
 	return errors.Join(err, sharedLaborKernels.LetGo(d.device))
 }
 
-func (d *deviceLabor) scratch() bool { return false }
+func (d *deviceLabor) needs() deviceNeeds { return deviceNeeds{} }
 
 func (d *deviceLabor) describe(seg *deviceSegment, r Rand, hop, edgeType int) {
 	s := d.graph.Schema()

@@ -29,9 +29,6 @@ func (n Neighbor) OnDevice() error {
 	if n.Together {
 		return fmt.Errorf("%w: a fan-out over all edge types together is for the CPU", ErrOptions)
 	}
-	if n.chooses() {
-		return fmt.Errorf("%w: weights, masks, shares and times of neighbours are for the CPU", ErrOptions)
-	}
 	return nil
 }
 
@@ -44,6 +41,9 @@ func (n Neighbor) OpenDevice(env DeviceEnv) (DeviceWorker, error) {
 	p, err := newPlan(s, n.Fanouts, n.PerType)
 	if err != nil {
 		return nil, err
+	}
+	if n.chooses() {
+		return openDeviceChoose(n, env, p)
 	}
 	d := &deviceNeighbor{device: env.Device, plan: p, replace: n.Replace}
 	for e := range s.Edges {
@@ -58,7 +58,8 @@ func (n Neighbor) OpenDevice(env DeviceEnv) (DeviceWorker, error) {
 	if d.kernels, err = sharedNeighborKernels.Hold(env.Device, loadNeighborKernels); err != nil {
 		return nil, err
 	}
-	w, err := newDeviceAssembly(env, d, n.Frontier, n.Disjoint, n.Bound(s, env.BatchSize))
+	w, err := newDeviceAssembly(env, d, deviceOptions{frontier: n.Frontier, disjoint: n.Disjoint, bound: n.Bound(s,
+		env.BatchSize)})
 	if err != nil {
 		return nil, errors.Join(err, d.close())
 	}
@@ -67,7 +68,7 @@ func (n Neighbor) OpenDevice(env DeviceEnv) (DeviceWorker, error) {
 
 func (d *deviceNeighbor) close() error { return sharedNeighborKernels.LetGo(d.device) }
 
-func (d *deviceNeighbor) scratch() bool { return d.has.large }
+func (d *deviceNeighbor) needs() deviceNeeds { return deviceNeeds{cells: d.has.large} }
 
 func (d *deviceNeighbor) describe(seg *deviceSegment, r Rand, hop, edgeType int) {
 	seg.fanout = int64(d.plan[hop][edgeType])

@@ -106,7 +106,7 @@ func (w *deviceAssembly) launch(stream *device.Stream) error {
 // launchLocal gives the picks of a stage local ids.
 func (w *deviceAssembly) launchLocal(l *deviceLaunch) error {
 	k, grid, appends := w.kernels, l.grid(l.words), w.kernels.assemblyAppend
-	if w.disjoint {
+	if w.apart() {
 		appends = k.assemblyAppendTrees
 	}
 	if err := k.assemblyFlag.Launch(l.stream, grid, l.block(), 0, l.step); err != nil {

@@ -155,15 +155,23 @@ __device__ __forceinline__ Sink sink_of(Batch* b, const Segment* seg) {
   return {b, table_of(b), seg->indices, seg->positions, list->offset, list->count, seg->firstPick, seg->have};
 }
 
-// Makes the edge at a position of the graph the block's edge e. ids has its source; root is root_of its destination.
-__device__ __forceinline__ void take(const Sink& to, const void* ids, int64_t root, int64_t position, int64_t e) {
+// Makes the edge at a position of the graph the block's edge e. ids has its source. root_of_source(own id) is what the table has
+// before the source's fused id, or kNoSlot.
+template <class F>
+__device__ __forceinline__ void take_with(const Sink& to, const void* ids, int64_t position, int64_t e, F root_of_source) {
   int64_t id = load_id(ids, position, to.b->wideIds), slot = kNoSlot;
   if ((u64)(id - to.offset) >= (u64)to.count) {
     atomicMin(&to.b->status->badEdge, (u64)position);
   } else {
-    slot = table_note(to.table, root + id, to.firstPick + e - to.have);
+    int64_t root = root_of_source(id - to.offset);
+    if (root != kNoSlot) slot = table_note(to.table, root + id, to.firstPick + e - to.have);
     if (slot == kNoSlot) atomicOr(&to.b->status->full, 1ull);
   }
   to.indices[e] = (int32_t)slot;
   if (to.positions) store_id(to.positions, e, to.b->widePositions, position);
+}
+
+// The same where the source is in the tree of its destination, whose root_of is root.
+__device__ __forceinline__ void take(const Sink& to, const void* ids, int64_t root, int64_t position, int64_t e) {
+  take_with(to, ids, position, e, [&](int64_t) { return root; });
 }

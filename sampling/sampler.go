@@ -73,6 +73,13 @@ type Excluder interface {
 	CanExclude() bool
 }
 
+// NodeColumnSampler is a Sampler that reads columns of the nodes.
+type NodeColumnSampler interface {
+	Sampler
+	// NodeColumns names them, always in the same order. Not every node type need have them.
+	NodeColumns() []string
+}
+
 // EdgeColumns returns the columns of a graph's edges that a sampler reads, in its order; none unless it is a
 // ColumnSampler. ErrOptions, with what there is, for a column that the graph does not have.
 func EdgeColumns(s Sampler, g *graph.Graph) ([]unified.Tensor, error) {

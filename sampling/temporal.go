@@ -76,6 +76,14 @@ func (t *Temporal) rule(hop int) TimeRule {
 	return t.Rules[min(hop, len(t.Rules)-1)]
 }
 
+// ordered says that edges of a type lie in order of the times that the sampler looks at.
+func (t *Temporal) ordered(et *graph.EdgeType) bool {
+	return t.Edge == columnOfOrder && et.Order == graph.ByTime
+}
+
+// columnOfOrder is the column by which edges are ordered where their type says graph.ByTime.
+const columnOfOrder = "time"
+
 // between returns the least and the greatest time that may be followed as of t; none where the first is the greater.
 func (t *Temporal) between(hop int, asOf int64) (lo, hi int64) {
 	rule := t.rule(hop)

@@ -27,11 +27,45 @@ type diagnosis struct {
 	Arrays   []arrayLadder    `json:"arrays"` // of the dataset, if one was given
 	Paths    []machine.Choice `json:"paths"`
 	Advice   []string         `json:"advice"`
+	Samplers samplersWhere    `json:"samplers"`
+}
+
+// samplersWhere says where samplers run.
+type samplersWhere struct {
+	Device []string `json:"device"` // those that run on CUDA devices, too
+	CPU    []string `json:"cpu"`    // those that run on the CPU alone
+	Flags  []string `json:"flags"`  // with these all do
+	Host   []string `json:"host"`   // what the host does of batches that devices make
+}
+
+func whereSamplersRun() (w samplersWhere) {
+	for i := range samplers {
+		if s := &samplers[i]; s.onDevice() {
+			w.Device = append(w.Device, s.name)
+		} else {
+			w.CPU = append(w.CPU, s.name)
+		}
+	}
+	for _, name := range append(slices.Clone(cpuFlags), "exclude-seeds") {
+		w.Flags = append(w.Flags, "--"+name)
+	}
+	w.Host = []string{"looks up seeds that are edges", "draws their negatives"}
+	return w
+}
+
+func (w *samplersWhere) print(env *environment) error {
+	fmt.Fprintln(env.stdout, "\nSamplers")
+	t := newTable(env.stdout)
+	t.row("  on CUDA devices, too", strings.Join(w.Device, ", "))
+	t.row("  on the CPU alone", strings.Join(w.CPU, ", ")+"; any with "+strings.Join(w.Flags, ", "))
+	t.row("  for batches of a device the host", strings.Join(w.Host, ", "))
+	return t.flush()
 }
 
 // Run probes the machine and prints what follows from it.
 func (c *doctorCmd) Run(env *environment) error {
-	d := diagnosis{Versions: currentVersions(), Machine: machine.Probe(), Arrays: []arrayLadder{}}
+	d := diagnosis{Versions: currentVersions(), Machine: machine.Probe(), Arrays: []arrayLadder{},
+		Samplers: whereSamplersRun()}
 	load := machine.Load{CopyKernel: gather.Kernel(), DeviceNode: -1}
 	var dev *device.Device
 	d.CUDA, dev = probeCUDA()
@@ -122,6 +156,9 @@ func (d *diagnosis) print(env *environment) error {
 		t.row("  "+p.Stage, p.Path, p.Why)
 	}
 	if err := t.flush(); err != nil {
+		return err
+	}
+	if err := d.Samplers.print(env); err != nil {
 		return err
 	}
 	fmt.Fprintln(env.stdout, "\nAdvice")

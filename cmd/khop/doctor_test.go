@@ -2,12 +2,14 @@ package main
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/sampling"
 )
 
 // diagnose runs doctor and returns what it found.
@@ -92,6 +94,27 @@ func TestDoctorNamesTheDeviceThatAutoTakes(t *testing.T) {
 		d := diagnosis{Machine: machine.Probe(), CUDA: c.cuda}
 		if d.decide(&machine.Load{}); d.Paths[0].Path != c.path {
 			t.Errorf("%+v: batches are made on %s, want %s", c.cuda, d.Paths[0].Path, c.path)
+		}
+	}
+}
+
+// TestDoctorSaysWhereSamplersRun holds what doctor says to what the samplers say of themselves.
+func TestDoctorSaysWhereSamplersRun(t *testing.T) {
+	w := whereSamplersRun()
+	if want := []string{"neighbor", "temporal", "labor"}; !slices.Equal(w.Device, want) {
+		t.Errorf("on a device run %v, want %v", w.Device, want)
+	}
+	if n := len(w.Device) + len(w.CPU); n != len(samplers) {
+		t.Errorf("%d of %d samplers are listed", n, len(samplers))
+	}
+	fanouts := []int{3}
+	for flag, n := range map[string]sampling.Neighbor{"together": {Together: true}, "direction": {
+		Direction: sampling.Both}, "induced": {Induced: true}, "weight": {Weight: "w"}, "mask": {Mask: "m"}, "share": {
+		Share: 0.5}, "time": {Time: sampling.Temporal{Edge: "t"}}, "replace": {Replace: true}, "disjoint": {
+		Disjoint: true}} {
+		n.Fanouts = fanouts
+		if onCPU := n.OnDevice() != nil; onCPU != slices.Contains(w.Flags, "--"+flag) {
+			t.Errorf("--%s: on the CPU alone: %t, but doctor lists %v", flag, onCPU, w.Flags)
 		}
 	}
 }

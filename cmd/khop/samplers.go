@@ -139,6 +139,7 @@ type samplersResult struct {
 type samplerRecord struct {
 	Name    string          `json:"name"`
 	About   string          `json:"about"`
+	Device  bool            `json:"device"` // runs on CUDA devices, too
 	Options []samplerOption `json:"options"`
 }
 
@@ -146,7 +147,17 @@ type samplerOption struct {
 	Name    string `json:"name"`
 	Default string `json:"default"` // "" where there is none, as of a switch
 	Switch  bool   `json:"switch"`  // takes no value
+	CPU     bool   `json:"cpu"`     // makes batches of a sampler that runs on devices be made on the CPU
 	Help    string `json:"help"`
+}
+
+// cpuFlags are the flags with which a sampler that runs on CUDA devices does not.
+var cpuFlags = []string{"together", "direction", "induced"}
+
+// onDevice says that a sampler runs on CUDA devices, without cpuFlags.
+func (s *samplerRow) onDevice() bool {
+	_, ok := s.make(&samplerFlags{}).(sampling.DeviceSampler)
+	return ok
 }
 
 // Run prints the table of samplers.
@@ -163,10 +174,11 @@ func (c *samplersCmd) Run(env *environment) error {
 	}
 	result := samplersResult{}
 	for _, s := range samplers {
-		record := samplerRecord{Name: s.name, About: s.about, Options: []samplerOption{}}
+		record := samplerRecord{Name: s.name, About: s.about, Device: s.onDevice(), Options: []samplerOption{}}
 		for _, name := range strings.Fields(s.flags) {
 			f := flags[name]
-			record.Options = append(record.Options, samplerOption{name, f.Default, f.IsBool(), f.Help})
+			record.Options = append(record.Options, samplerOption{name, f.Default, f.IsBool(),
+				record.Device && slices.Contains(cpuFlags, name), f.Help})
 		}
 		result.Samplers = append(result.Samplers, record)
 	}
@@ -174,12 +186,19 @@ func (c *samplersCmd) Run(env *environment) error {
 		return env.printJSON(result)
 	}
 	for _, s := range result.Samplers {
-		fmt.Fprintf(env.stdout, "%s: %s\n", s.Name, s.About)
+		where := "on the CPU"
+		if s.Device {
+			where += " and on CUDA devices"
+		}
+		fmt.Fprintf(env.stdout, "%s: %s; %s\n", s.Name, s.About, where)
 		t := newTable(env.stdout)
 		for _, o := range s.Options {
 			flag := "  --" + o.Name
 			if o.Default != "" {
 				flag += "=" + o.Default
+			}
+			if o.CPU {
+				o.Help += " On the CPU alone."
 			}
 			t.row(flag, o.Help)
 		}

@@ -19,6 +19,7 @@ SPECIAL = {f"%{ptx}.{axis}": f"{cuda}.{axis}" for axis in "xyz"
            for ptx, cuda in (("tid", "threadIdx"), ("ntid", "blockDim"), ("ctaid", "blockIdx"), ("nctaid", "gridDim"))}
 SPECIAL["%laneid"] = "(threadIdx.x & 31)"  # of blocks of one dimension, as all are here
 COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "lo": "<", "ls": "<=", "hi": ">", "hs": ">=", "neu": "!="}
+UNORDERED = {"ltu": ">=", "leu": ">", "gtu": "<=", "geu": "<"}  # of floats: what must not hold, as nothing does with NaN
 SPACES = {"global", "shared", "local", "const", "param"}
 ATOMICS = {"add": "ADD", "cas": "CAS", "or": "OR", "and": "AND", "xor": "XOR", "exch": "EXCH"}
 
@@ -237,6 +238,8 @@ class Kernel:
         kind = words[-1]
         if len(words) != 3 or (kind[0] == "f" and words[1] == "ne") or (kind[0] != "f" and words[1] == "neu"):
             raise Failure("this comparison")
+        if kind[0] == "f" and words[1] in UNORDERED:
+            return self.put(operands[0], f"!({self.value(operands[1], kind)} {UNORDERED[words[1]]} {self.value(operands[2], kind)})", "pred")
         return self.put(operands[0], f"{self.value(operands[1], kind)} {COMPARE[words[1]]} {self.value(operands[2], kind)}", "pred")
 
     def binary(self, words, operands):

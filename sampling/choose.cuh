@@ -1,0 +1,190 @@
+// Which edges of a destination may be followed, and what they count: the counterpart of eligible.go and temporal.go. A warp looks
+// at one destination at a time.
+#pragma once
+#include "pick.cuh"
+#include "../internal/rng/log.cuh"
+
+enum TimeRule : int64_t { kNotAfter, kBefore, kAnyTime };  // TimeRule of temporal.go
+
+struct ChooseStep {
+  Step at;
+  const void* weights;
+  int64_t weightBytes;  // 4 or 8; 0 without weights
+  const void* mask;
+  int64_t maskBytes;  // 1, 4 or 8; 0 without
+  const void* times;  // of the edges
+  int64_t timeBytes;  // 4 or 8; 0 without
+  int64_t timed;      // whether times matter, of edges or of nodes
+  TimeRule rule;      // of the hop
+  int64_t window, chain, recent, replace;
+  uint64_t share;  // as a multiple of 2^-32; 0 without
+  double decay;    // of the logarithm of a weight with age, where recency counts; else 0
+};
+
+constexpr int64_t kFirstTime = (int64_t)(1ull << 63), kLastTime = (int64_t)(~0ull >> 1);
+
+__device__ __forceinline__ int64_t load_time(const void* times, int64_t bytes, int64_t i) { return load_id(times, i, bytes == 8); }
+
+// Whether an edge may be followed, and its weight: 1 without weights, 0 where it may not.
+struct Worth {
+  bool may;
+  double weight;
+};
+
+// A destination and its edges.
+struct Choice {
+  const ChooseStep& step;
+  Batch* b;
+  const Segment* seg;
+  const void* ids;
+  int64_t base, all;  // its edges of the type: the first position, and how many
+  int64_t first, n;   // of these, the ones that are looked at
+  int64_t asOf;       // the time as of which it is looked at
+  int64_t least, top; // the times that may be followed
+  bool byTime;        // whether the edges need be asked for their times
+  bool bySource;      // whether their sources need
+  uint64_t stream;
+  int64_t tree;       // what the table has before its sources, without their time
+
+  __device__ __forceinline__ bool filtered() const { return step.weightBytes || step.maskBytes || byTime || bySource; }
+
+  __device__ __forceinline__ int64_t time_of_edge(int64_t position) const { return load_time(step.times, step.timeBytes, position); }
+  __device__ __forceinline__ int64_t time_of_source(int64_t own) const { return load_time(seg->sourceTimes, seg->sourceTimeBytes, own); }
+  __device__ __forceinline__ bool past(int64_t time) const { return least <= time && time <= top; }
+
+  // The source of an edge by its own id, or -1, which is noted, where it is none of its type.
+  __device__ __forceinline__ int64_t source(int64_t position) const {
+    const List* list = &b->lists[seg->source];
+    int64_t own = load_id(ids, position, b->wideIds) - list->offset;
+    if ((u64)own < (u64)list->count) return own;
+    atomicMin(&b->status->badEdge, (u64)position);
+    return -1;
+  }
+
+  __device__ __forceinline__ bool masked_out(int64_t position) const {
+    switch (step.maskBytes) {
+      case 1: return ((const uint8_t*)step.mask)[position] == 0;
+      case 4: return ((const int32_t*)step.mask)[position] == 0;
+      case 8: return ((const int64_t*)step.mask)[position] == 0;
+    }
+    return false;
+  }
+
+  // What the edge at a position is worth. A weight that is none is noted.
+  __device__ __forceinline__ Worth worth(int64_t position) const {
+    double w = 1;
+    if (step.weightBytes == 4) w = (double)((const float*)step.weights)[position];
+    if (step.weightBytes == 8) w = ((const double*)step.weights)[position];
+    if (!(w >= 0 && w <= 1.7976931348623157e308)) {
+      atomicMin(&b->status->badEdge, (u64)position);
+      return {false, 0};
+    }
+    bool may = w > 0 && !masked_out(position) && (!byTime || past(time_of_edge(position)));
+    if (may && bySource) {
+      int64_t own = source(position);
+      may = own >= 0 && past(time_of_source(own));
+    }
+    return {may, may ? w : 0};
+  }
+
+  // The same of edge i of those that are looked at, for any i.
+  __device__ __forceinline__ Worth worth_of(int64_t i) const { return i < n ? worth(first + i) : Worth{false, 0}; }
+
+  // The time of the step over an edge that may be followed.
+  __device__ __forceinline__ int64_t time_of_step(int64_t position) const {
+    if (step.timeBytes) return time_of_edge(position);
+    if (!seg->sourceTimes) return asOf;
+    int64_t own = source(position);
+    return own < 0 ? asOf : time_of_source(own);
+  }
+
+  // Leaves the edges whose time may be followed, where they lie in order of it: the others are none of the destination's.
+  __device__ __forceinline__ void narrow_by_time() {
+    int64_t lo = first, hi = first + n;
+    for (int64_t end = hi; lo < end;) {  // the first that is not before the least time
+      int64_t mid = (lo + end) / 2;
+      if (time_of_edge(mid) < least) lo = mid + 1;
+      else end = mid;
+    }
+    for (int64_t from = lo; from < hi;) {  // the first that is after the greatest
+      int64_t mid = (from + hi) / 2;
+      if (time_of_edge(mid) <= top) from = mid + 1;
+      else hi = mid;
+    }
+    first = lo;
+    n = hi - lo;
+  }
+
+  // Says which times may be followed.
+  __device__ __forceinline__ void look_at_times() {
+    if (step.rule == kAnyTime) return;
+    top = asOf;
+    if (step.window > 0 && asOf >= kFirstTime + step.window) least = asOf - step.window;
+    bool none = step.rule == kBefore && top == kFirstTime;
+    if (step.rule == kBefore && !none) top--;
+    byTime = step.timeBytes;
+    bySource = seg->sourceTimes;
+    if (none || least > top) n = byTime || bySource ? 0 : n;
+    else if (byTime && seg->ordered) {
+      byTime = false;
+      narrow_by_time();
+    }
+  }
+};
+
+// Turns to destination dst of a segment, which has number x.
+__device__ __forceinline__ Choice choice_of(const ChooseStep& step, const Segment* seg, int64_t dst, int64_t x) {
+  Batch* b = step.at.batch;
+  const List* list = &b->lists[seg->target];
+  Choice c = {step, b, seg, b->hotStart ? b->ids[x] : b->indices, b->start[x], b->degree[x], b->start[x], b->degree[x],
+              0, kFirstTime, kLastTime, false, false, stream_of(seg->key, index_of(b, list, dst)), root_of(b, list, dst)};
+  if (!step.timed) return c;
+  c.asOf = list->times[dst];
+  c.stream = stream_of(c.stream, (uint64_t)c.asOf);
+  c.look_at_times();
+  return c;
+}
+
+// How many of the edges may be followed.
+__device__ __forceinline__ int64_t eligible_of(const Choice& c) {
+  if (!c.filtered()) return c.n;
+  int64_t sum = 0;
+  for (int64_t i = lane_id(); i - lane_id() < c.n; i += kLanes) sum += __popc(__ballot_sync(kFull, c.worth_of(i).may));
+  return sum;
+}
+
+// How many picks a destination takes that may follow so many edges.
+__device__ __forceinline__ int64_t picks_of(const ChooseStep& step, const Segment* seg, int64_t eligible) {
+  int64_t k = seg->fanout;
+  if (eligible == 0 || k == 0) return 0;
+  if (step.share) {
+    u64 lo = (u64)eligible * step.share, up = lo + 0xffffffffull;
+    u64 hi = __umul64hi((u64)eligible, step.share) + (up < lo);
+    int64_t some = (int64_t)(hi << 32 | up >> 32);
+    k = k == kAll ? some : min(k, some);
+  } else if (k == kAll) {
+    return eligible;
+  }
+  return step.replace && seg->fanout > 0 ? k : min(k, eligible);
+}
+
+// A number that orders as x does, of which there is one zero.
+__device__ __forceinline__ u64 order_of(double x) {
+  u64 b = (u64)__double_as_longlong(__dadd_rn(x, 0.0));
+  return b >> 63 ? ~b : b | 1ull << 63;
+}
+
+// How much time lies between two times, negative where the second is the later.
+__device__ __forceinline__ double age_of(int64_t asOf, int64_t time) {
+  return time > asOf ? -(double)((u64)time - (u64)asOf) : (double)((u64)asOf - (u64)time);
+}
+
+// The key of an edge that may be followed, of which those of the least keys are picked.
+__device__ __forceinline__ u64 key_of(const Choice& c, int64_t position, double weight) {
+  if (c.step.recent) return ~(u64)c.time_of_step(position) ^ 1ull << 63;
+  double key = -log_rn(unit_above_zero(draw(c.stream, (uint64_t)(position - c.base))));
+  if (c.step.decay == 0) return order_of(__ddiv_rn(key, weight));
+  if (!(key > 0)) return order_of(__longlong_as_double((long long)0xFFF0000000000000ull));
+  double late = __dmul_rn(age_of(c.asOf, c.time_of_step(position)), c.step.decay);
+  return order_of(__dadd_rn(__dadd_rn(log_rn(key), -log_of_weight(weight)), late));
+}

@@ -1,0 +1,171 @@
+package sampling
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/khop-gnn/khop/device"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// deviceChoose is what Neighbor decides on a device where the edges of a destination are not all alike: choose.cu says
+// how many it takes, and which.
+type deviceChoose struct {
+	device  *device.Device
+	kernels *chooseKernels
+	schema  *graph.Schema
+	opt     Neighbor
+	plan    plan
+	purpose Purpose
+	values  edgeValues       // on the host, for times of seeds, and errors
+	nodes   []device.Address // [node type] where the times of nodes are; 0 for none
+	step    deviceChooseStep // what is the same in every stage
+}
+
+var sharedChooseKernels device.Shared[*chooseKernels]
+
+func openDeviceChoose(n Neighbor, env DeviceEnv, p plan) (DeviceWorker, error) {
+	s := env.Graph.Schema()
+	values, err := n.values(env.Graph)
+	if err != nil {
+		return nil, err
+	}
+	d := &deviceChoose{device: env.Device, schema: s, opt: n, plan: p, values: values, purpose: PurposePick}
+	if values.weighted() || n.Time.HalfLife > 0 {
+		d.purpose = PurposeWeigh
+	}
+	if err := d.find(&env.Topology); err != nil {
+		return nil, err
+	}
+	if d.kernels, err = sharedChooseKernels.Hold(env.Device, loadChooseKernels); err != nil {
+		return nil, err
+	}
+	opt := deviceOptions{frontier: n.Frontier, disjoint: n.Disjoint, bound: n.Bound(s, env.BatchSize)}
+	if n.Time.on() {
+		opt.times = func(req *Request, times []int64) error {
+			return req.itemTimes(s, values.nodes, n.Time.AsOf, times)
+		}
+	}
+	w, err := newDeviceAssembly(env, d, opt)
+	if err != nil {
+		return nil, errors.Join(err, d.close())
+	}
+	return w, nil
+}
+
+// find notes where the columns are that the kernels read, and how wide they are.
+func (d *deviceChoose) find(at *Topology) error {
+	n, v := &d.opt, &d.values
+	if want := len(n.EdgeColumns()); len(at.Columns) != want || len(at.NodeColumns) != len(n.NodeColumns()) {
+		return fmt.Errorf("%w: a topology with %d columns of the edges and %d of the nodes; must be %d and %d",
+			ErrOptions, len(at.Columns), len(at.NodeColumns), want, len(n.NodeColumns()))
+	}
+	s, columns := &d.step, at.Columns
+	next := func(to *device.Address) {
+		*to, columns = columns[0], columns[1:]
+	}
+	if n.Weight != "" {
+		next(&s.weights)
+		s.weightBytes = widthOf(v.weights32 != nil, v.weights64 != nil)
+	}
+	if n.Mask != "" {
+		next(&s.mask)
+		if s.maskBytes = widthOf(v.mask32 != nil, v.mask64 != nil); s.maskBytes == 0 {
+			s.maskBytes = 1
+		}
+	}
+	t := &n.Time
+	if t.Edge != "" {
+		next(&s.times)
+		s.timeBytes = v.times.width()
+	}
+	if t.Node != "" {
+		d.nodes = at.NodeColumns[0]
+	}
+	s.timed, s.window, s.chain, s.recent, s.replace = bit(t.on()), t.Window, bit(t.Chain), bit(t.Recent), bit(n.Replace)
+	if s.share = fixedShare(n.Share); t.HalfLife > 0 {
+		s.decay = math.Ln2 / t.HalfLife
+	}
+	return nil
+}
+
+// widthOf returns the bytes of a number that has 32 or 64 bits, 0 for neither.
+func widthOf(is32, is64 bool) int64 { return 4*bit(is32) + 8*bit(is64) }
+
+// width returns the bytes of a time.
+func (c *timeColumn) width() int64 { return widthOf(c.t32 != nil, c.t64 != nil) }
+
+func (d *deviceChoose) close() error { return sharedChooseKernels.LetGo(d.device) }
+
+func (d *deviceChoose) needs() deviceNeeds {
+	n := deviceNeeds{eligible: true}
+	for _, fanouts := range d.plan {
+		for _, k := range fanouts {
+			n.cells = n.cells || k > 32 && !d.opt.Replace || k == All && d.opt.Share != 0
+		}
+	}
+	return n
+}
+
+func (d *deviceChoose) describe(seg *deviceSegment, r Rand, hop, edgeType int) {
+	et := &d.schema.Edges[edgeType]
+	seg.fanout = int64(d.plan[hop][edgeType])
+	seg.key = r.Stage(et.Key, d.purpose, uint8(hop)).key
+	seg.ordered = bit(d.opt.Time.ordered(et))
+	if d.nodes != nil {
+		seg.sourceTimes, seg.sourceTimeBytes = d.nodes[et.Src], d.values.nodes[et.Src].width()
+	}
+}
+
+func (d *deviceChoose) count(l *deviceLaunch) error {
+	return d.kernels.chooseCount.Launch(l.stream, l.grid(l.runs), l.block(), 0, d.at(l))
+}
+
+func (d *deviceChoose) pick(l *deviceLaunch) error {
+	return d.kernels.choosePick.Launch(l.stream, l.grid(32*l.runs), l.block(), 0, d.at(l))
+}
+
+// at returns what the kernels of a stage take.
+func (d *deviceChoose) at(l *deviceLaunch) deviceChooseStep {
+	step := d.step
+	step.at, step.rule = l.step, deviceTimeRule(d.opt.Time.rule(int(l.step.stage)-1))
+	return step
+}
+
+// badEdge says what is wrong with an edge whose source is a node of its type: its weight.
+func (d *deviceChoose) badEdge(pos int64) error {
+	w := 0.0
+	if v := &d.values; v.weights32 != nil {
+		w = float64(v.weights32[pos])
+	} else if v.weights64 != nil {
+		w = v.weights64[pos]
+	}
+	return errWeight(d.values.weightName, pos, w)
+}
+
+// NodeColumns implements NodeColumnSampler.
+func (n Neighbor) NodeColumns() []string {
+	if n.Time.Node == "" {
+		return nil
+	}
+	return []string{n.Time.Node}
+}
+
+// NodeColumns returns the columns of a graph's nodes that a sampler reads, in its order, each by node type, none where
+// a type has no such column; nothing unless it is a NodeColumnSampler.
+func NodeColumns(s Sampler, g *graph.Graph) (columns [][]unified.Tensor) {
+	reader, ok := s.(NodeColumnSampler)
+	if !ok {
+		return nil
+	}
+	for _, name := range reader.NodeColumns() {
+		ofTypes := make([]unified.Tensor, len(g.Schema().Nodes))
+		for t := range ofTypes {
+			ofTypes[t], _ = g.NodeColumn(t, name)
+		}
+		columns = append(columns, ofTypes)
+	}
+	return columns
+}

@@ -1,0 +1,88 @@
+//go:build cuda
+
+package sampling
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/cudatest"
+)
+
+// choiceOnDevice draws a graph and a Neighbor that chooses, small enough for the simulator: fan-outs below and above a
+// warp's lanes, and destinations of fewer edges and more.
+func choiceOnDevice(t *testing.T, r *rand.Rand) (*graph.Graph, Neighbor) {
+	types := [][2]int{{1, 1}, {1, 1}, {1, 3}, {3, 5}}[r.IntN(4)]
+	degree := func() int { return []int{0, 1, r.IntN(8), r.IntN(40), 60 + r.IntN(60)}[r.IntN(5)] }
+	g := withColumns(t, r, sizedGraph(t, r, types[0], types[1], 9, degree))
+	n := Neighbor{Frontier: Frontier(r.IntN(2)), Replace: r.IntN(3) == 0}
+	for h := range 1 + r.IntN(2) {
+		n.Fanouts = append(n.Fanouts, []int{All, 0, 1, 2, 3, 5, 31, 32, 33, 40}[h+r.IntN(10-5*h)])
+	}
+	return g, n
+}
+
+// compareChoices compares a sampler with the oracle, on some of the variants of the assembly.
+func compareChoices(t *testing.T, what string, r *rand.Rand, g *graph.Graph, n Neighbor, req *Request) {
+	t.Helper()
+	if err := n.Validate(g.Schema()); err != nil {
+		t.Fatalf("%s: %s: %v", what, n.Fingerprint(), err)
+	}
+	want := oracle(g, newEdgeRuns(g), n, req)
+	names := []string{"as opened", []string{"small", "small hash", "int64", "int64 hash", "hash"}[r.IntN(5)]}
+	for name, w := range openDevice(t).openSome(n, g, 1+r.IntN(3), names) {
+		compare(t, fmt.Sprintf("%s: %s: %s", what, n.Fingerprint(), name), g, w, req, want)
+	}
+}
+
+func TestDeviceChoosesWhatTheOracleChooses(t *testing.T) {
+	const seed = 20261125
+	r := rand.New(rand.NewPCG(seed, 0))
+	for round := range roundsOrHeavy(25, 2000) {
+		g, n := choiceOnDevice(t, r)
+		n = randomChoice(r, n)
+		req := randomRequest(r, g.Schema(), uint64(round))
+		compareChoices(t, fmt.Sprintf("seed %d round %d", seed, round), r, g, n, req)
+	}
+	for _, kernel := range []string{"choose_count", "choose_pick"} {
+		if cudatest.Launches(kernel) == 0 {
+			t.Errorf("%s never ran", kernel)
+		}
+	}
+}
+
+func TestDeviceLooksAtTimeAsTheOracleDoes(t *testing.T) {
+	const seed = 20261126
+	r := rand.New(rand.NewPCG(seed, 0))
+	for round := range roundsOrHeavy(25, 2000) {
+		g, n := choiceOnDevice(t, r)
+		if r.IntN(3) == 0 {
+			n = randomChoice(r, n)
+		}
+		n = randomTimes(r, n)
+		req := randomTimedRequest(r, g, n, uint64(round))
+		compareChoices(t, fmt.Sprintf("seed %d round %d", seed, round), r, g, n, req)
+	}
+}
+
+func TestDeviceNamesTheEdgeWhoseWeightIsNone(t *testing.T) {
+	for _, bad := range []float64{-1, math.NaN(), math.Inf(1)} {
+		weights := slices.Repeat([]float64{1}, 700)
+		weights[600] = bad
+		g := starGraph(t, weights, nil)
+		n := Neighbor{Fanouts: []int{2}, Weight: "w"}
+		o := openDevice(t).openSome(n, g, 2, []string{"as opened"})["as opened"]
+		err := o.Sample(context.Background(), &Request{Seeds: [][]int64{{0}}}, new(graph.Sample))
+		want := fmt.Sprintf("edge 600: its weight in column \"w\" is %v", bad)
+		if !errors.Is(err, ErrGraph) || !strings.Contains(err.Error(), want) {
+			t.Errorf("weight %v: %v", bad, err)
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/export"
+	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/paths"
+)
+
+type exportCmd struct {
+	Dataset string `arg:"" help:"Dataset: a directory that khop has written."`
+	Target  string `arg:"" help:"Folder or file to write; it must not exist."`
+
+	To    string `required:"" placeholder:"FORMAT" help:"Format: see below."`
+	Force bool   `help:"Replace what an export has written there."`
+	JSON  bool   `name:"json" help:"Print one JSON object."`
+}
+
+// Help lists the formats.
+func (exportCmd) Help() string {
+	text := "The formats are:\n\n"
+	for _, f := range export.Formats {
+		text += fmt.Sprintf("%-22s %s\n\n", f[0], f[1])
+	}
+	return text
+}
+
+// exportResult is what "khop export --json" prints. Scripts rely on the names.
+type exportResult struct {
+	Dataset string `json:"dataset"`
+	Target  string `json:"target"`
+	To      string `json:"to"`
+	*export.Result
+	Seconds float64 `json:"seconds"`
+}
+
+// Run exports.
+func (c *exportCmd) Run(env *environment) (err error) {
+	known := false
+	for _, f := range export.Formats {
+		known = known || f[0] == c.To
+	}
+	if !known {
+		return usageError("--to %s: see khop export --help for the formats", c.To)
+	}
+	ds, err := formats.Open(c.Dataset)
+	if err != nil {
+		return err
+	}
+	defer closing(&err, ds.Close)
+	bar := env.newProgress()
+	start := time.Now()
+	res, err := export.Run(env.ctx, ds, c.Target, export.Options{To: c.To, Force: c.Force, Progress: bar.report()})
+	bar.finish()
+	if err != nil {
+		return err
+	}
+	for _, n := range res.Notes {
+		env.note("note: %s", n)
+	}
+	r := exportResult{paths.Text(c.Dataset), paths.Text(c.Target), c.To, res, time.Since(start).Seconds()}
+	if c.JSON {
+		return env.printJSON(r)
+	}
+	_, err = fmt.Fprintf(env.stdout, "%s: %d files, %s, in %s\n", r.Target, r.Files, machine.Bytes(r.Bytes),
+		durationText(time.Since(start)))
+	return err
+}

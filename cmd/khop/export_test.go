@@ -1,0 +1,44 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestExportsAreConvertedToEqualDatasets exports a dataset and converts that.
+func TestExportsAreConvertedToEqualDatasets(t *testing.T) {
+	first, data := filepath.Join(t.TempDir(), "first"), filepath.Join(t.TempDir(), "data.khop")
+	must(t, "export", small(t), first, "--to", "numpy")
+	must(t, "convert", first, data) // so that its types have the names that conversion gives
+	id := object(t, "info", data, "--json")["id"]
+	for _, c := range []struct{ to, target string }{{"numpy", "arrays"}, {"npz", "x.npz"}} {
+		target, again := filepath.Join(t.TempDir(), c.target), filepath.Join(t.TempDir(), "again.khop")
+		must(t, "export", data, target, "--to", c.to)
+		if _, err, code := khop(t, "export", data, target, "--to", c.to); code != exitFailed ||
+			!strings.Contains(err, "target exists") {
+			t.Errorf("%s, a second time: status %d, %s", c.to, code, err)
+		}
+		must(t, "export", data, target, "--to", c.to, "--force")
+		must(t, "convert", target, again)
+		if got := object(t, "info", again, "--json")["id"]; got != id {
+			t.Errorf("%s: the dataset %v, not %v", c.to, got, id)
+		}
+		left, _ := filepath.Glob(filepath.Dir(target) + "/*.khop-export")
+		if len(left) > 0 {
+			t.Errorf("left behind: %v", left)
+		}
+	}
+	mine := t.TempDir()
+	if err := os.WriteFile(filepath.Join(mine, "thesis.txt"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err, code := khop(t, "export", data, mine, "--to", "numpy", "--force"); code != exitFailed ||
+		!strings.Contains(err, "was not written by khop export") {
+		t.Errorf("over a folder of others: status %d, %s", code, err)
+	}
+	if _, err := os.Stat(filepath.Join(mine, "thesis.txt")); err != nil {
+		t.Error(err)
+	}
+}

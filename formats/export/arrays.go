@@ -1,0 +1,258 @@
+package export
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+	"unicode/utf8"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/npy"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// array is an array to be written.
+type array struct {
+	descr string
+	shape []int64 // nil for a scalar
+	write func(w io.Writer) error
+}
+
+// writeTo writes the array as a .npy file.
+func (a *array) writeTo(w io.Writer) error {
+	if err := npy.WriteHeader(w, a.descr, a.shape); err != nil {
+		return err
+	}
+	return a.write(w)
+}
+
+// source is the dataset that is exported.
+type source struct {
+	ctx context.Context
+	ds  *formats.Dataset
+	g   *graph.Graph
+	s   *graph.Schema
+	ids func(i int64) int64 // sources of edges, fused
+	typ func(i int64) int   // their types
+}
+
+func newSource(ctx context.Context, ds *formats.Dataset) (*source, error) {
+	g := ds.Graph()
+	x := &source{ctx: ctx, ds: ds, g: g, s: g.Schema(), typ: func(int64) int { return 0 }}
+	var err error
+	if x.ids, err = unified.Integers(g.Indices()); err != nil {
+		return nil, err
+	}
+	if t := g.Types(); t.Valid() {
+		at, err := unified.Integers(t)
+		if err != nil {
+			return nil, err
+		}
+		x.typ = func(i int64) int { return int(at(i)) }
+	}
+	return x, nil
+}
+
+// eachEdge calls yield for the edges of a type, with their position and destination (fused).
+func (x *source) eachEdge(t int, yield func(at, dst int64) error) error {
+	indptr, edges := x.g.Indptr(), x.g.NumEdges()
+	for v := x.g.Offset(x.s.Edges[t].Dst); v < x.g.Offset(x.s.Edges[t].Dst+1); v++ {
+		if v&0xFFFF == 0 && x.ctx.Err() != nil {
+			return context.Cause(x.ctx)
+		}
+		if indptr[v] < 0 || indptr[v+1] > edges {
+			return fmt.Errorf("%s: %w: node %d: its edges are not among %d; %s", x.ds.Path(), formats.ErrCorrupt, v, edges,
+				x.ds.Remedy())
+		}
+		for e := indptr[v]; e < indptr[v+1]; e++ {
+			if x.typ(e) == t {
+				if err := yield(e, v); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// words gathers int64 for a writer.
+type words struct {
+	w   io.Writer
+	buf []byte
+}
+
+func (w *words) put(v int64) error {
+	if w.buf = binary.LittleEndian.AppendUint64(w.buf, uint64(v)); len(w.buf) < 1<<18 {
+		return nil
+	}
+	return w.flush()
+}
+
+func (w *words) flush() error {
+	_, err := w.w.Write(w.buf)
+	w.buf = w.buf[:0]
+	return err
+}
+
+// ends writes one end of all edges of a type: their sources (0) or destinations (1), own ids.
+func (x *source) ends(t, end int, w io.Writer) error {
+	src, dst := x.g.Offset(x.s.Edges[t].Src), x.g.Offset(x.s.Edges[t].Dst)
+	out := &words{w: w}
+	if err := x.eachEdge(t, func(at, v int64) error {
+		if end == 1 {
+			return out.put(v - dst)
+		}
+		return out.put(x.ids(at) - src)
+	}); err != nil {
+		return err
+	}
+	return out.flush()
+}
+
+// edgeIndex is both ends of the edges of a type.
+func (x *source) edgeIndex(t int) *array {
+	return &array{"<i8", []int64{2, x.s.Edges[t].Count}, func(w io.Writer) error {
+		if err := x.ends(t, 0, w); err != nil {
+			return err
+		}
+		return x.ends(t, 1, w)
+	}}
+}
+
+// column is a column of nodes.
+func (x *source) column(c graph.Column, t unified.Tensor) *array {
+	a := &array{npy.Descr(c.DType), append([]int64{t.Len()}, c.Shape...), func(w io.Writer) error {
+		return x.elements(w, t.Bytes(), c.DType)
+	}}
+	if a.descr == "" {
+		a.descr = "<f4"
+	}
+	return a
+}
+
+// edgeColumn is a column of the edges of a type.
+func (x *source) edgeColumn(c graph.Column, edges unified.Tensor, t int) *array {
+	a := x.column(c, edges)
+	if len(x.s.Edges) == 1 {
+		return a
+	}
+	a.shape[0] = x.s.Edges[t].Count
+	row, data := c.RowBytes(), edges.Bytes()
+	a.write = func(w io.Writer) error {
+		buf := make([]byte, 0, 1<<18+row)
+		flush := func() error {
+			err := x.elements(w, buf, c.DType)
+			buf = buf[:0]
+			return err
+		}
+		if err := x.eachEdge(t, func(at, _ int64) error {
+			if buf = append(buf, data[at*row:][:row]...); len(buf) < 1<<18 {
+				return nil
+			}
+			return flush()
+		}); err != nil {
+			return err
+		}
+		return flush()
+	}
+	return a
+}
+
+// elements writes elements as they are, but bfloat16 as float32.
+func (x *source) elements(w io.Writer, data []byte, t unified.DType) error {
+	const step = 1 << 20
+	var wide []byte
+	for ; len(data) > 0; data = data[min(step, len(data)):] {
+		if x.ctx.Err() != nil {
+			return context.Cause(x.ctx)
+		}
+		part := data[:min(step, len(data))]
+		if t == unified.BFloat16 {
+			wide = wide[:0]
+			for i := 0; i < len(part); i += 2 {
+				v := unified.BHalf(binary.LittleEndian.Uint16(part[i:])).Float32()
+				wide = binary.LittleEndian.AppendUint32(wide, math.Float32bits(v))
+			}
+			part = wide
+		}
+		if _, err := w.Write(part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// list is ids, or labels.
+func (x *source) list(t unified.Tensor) *array {
+	return &array{"<i8", []int64{t.Len()}, func(w io.Writer) error {
+		at, err := unified.Integers(t)
+		if err != nil {
+			return err
+		}
+		out := &words{w: w}
+		for i := range t.Len() {
+			if err := out.put(at(i)); err != nil {
+				return err
+			}
+		}
+		return out.flush()
+	}}
+}
+
+// seeds are the nodes of a split.
+func (x *source) seeds(s graph.SeedSet) *array {
+	if s.IDs.Valid() {
+		return x.list(s.IDs)
+	}
+	return &array{"<i8", []int64{s.Count}, func(w io.Writer) error {
+		out := &words{w: w}
+		for v := range s.Count {
+			if err := out.put(v); err != nil {
+				return err
+			}
+		}
+		return out.flush()
+	}}
+}
+
+// maxText is the most bytes that names take as an array, each of whose elements is as long as the longest.
+const maxText = 1 << 30
+
+// names is a list of strings; an error where the longest makes them take too much.
+func (x *source) names(list *formats.Strings) (*array, error) {
+	longest := int64(1)
+	for i := range list.Len() {
+		name, err := list.At(i)
+		if err != nil {
+			return nil, err
+		}
+		longest = max(longest, int64(utf8.RuneCountInString(name)))
+	}
+	if 4*longest*list.Len() > maxText {
+		return nil, fmt.Errorf("%d names of up to %d characters", list.Len(), longest)
+	}
+	return &array{fmt.Sprintf("<U%d", longest), []int64{list.Len()}, func(w io.Writer) error {
+		var buf []byte
+		for i := range list.Len() {
+			from := len(buf)
+			name, err := list.At(i)
+			if err != nil {
+				return err
+			}
+			for _, r := range name {
+				buf = binary.LittleEndian.AppendUint32(buf, uint32(r))
+			}
+			buf = append(buf, make([]byte, 4*longest-int64(len(buf)-from))...)
+			if len(buf) > 1<<18 || i == list.Len()-1 {
+				if _, err := w.Write(buf); err != nil {
+					return err
+				}
+				buf = buf[:0]
+			}
+		}
+		return nil
+	}}, nil
+}

@@ -1,0 +1,211 @@
+package export
+
+import (
+	"archive/zip"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// named is an array with its name, which may have folders.
+type named struct {
+	name string
+	*array
+}
+
+// naming is how arrays are called.
+type naming struct {
+	feature, label string
+	node, edge     string // before the names of other columns
+	masks          bool   // splits are masks where they can be
+}
+
+var (
+	foldersNames = naming{feature: "node_feat", label: "node_label", node: "node_", edge: "edge_"}
+	pygNames     = naming{feature: "x", label: "y", node: "node_", edge: "edge_", masks: true}
+)
+
+// numpy writes a folder of arrays.
+func numpy(j *job) error {
+	list, err := j.arrays(&foldersNames)
+	if err != nil {
+		return err
+	}
+	for _, a := range list {
+		if err := j.file(a.name+".npy", a.writeTo); err != nil {
+			return err
+		}
+	}
+	return j.sign()
+}
+
+// npz writes one archive of arrays. They are stored as they are, so that NumPy maps or reads them at once.
+func npz(j *job) error {
+	list, err := j.arrays(&pygNames)
+	if err != nil {
+		return err
+	}
+	return j.file("", func(w io.Writer) error {
+		z := zip.NewWriter(w)
+		for _, a := range list {
+			m, err := z.CreateHeader(&zip.FileHeader{Name: a.name + ".npy", Method: zip.Store,
+				Modified: time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)})
+			if err == nil {
+				err = a.writeTo(m)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return z.Close()
+	})
+}
+
+// arrays lists all arrays of the dataset. Those of several types are in folders: node type, or source__relation__target.
+func (j *job) arrays(by *naming) (list []named, err error) {
+	add := func(folder, name string, a *array) { list = append(list, named{folder + name, a}) }
+	typed := len(j.s.Nodes) > 1 || len(j.s.Edges) > 1
+	folder := func(name string) string {
+		if !typed {
+			return ""
+		}
+		return safe(name) + "/"
+	}
+	for t, e := range j.s.Edges {
+		in := folder(e.Source + "__" + e.Relation + "__" + e.Target)
+		add(in, "edge_index", j.edgeIndex(t))
+		for _, c := range j.s.EdgeColumns {
+			col, _ := j.g.EdgeColumn(c.Name)
+			add(in, by.ofEdges(c.Name), j.edgeColumn(c, col, t))
+		}
+	}
+	for t, n := range j.s.Nodes {
+		in := folder(n.Name)
+		count := n.Count
+		add(in, "num_nodes", &array{"<i8", nil, func(w io.Writer) error {
+			out := &words{w: w}
+			_ = out.put(count)
+			return out.flush()
+		}})
+		for _, c := range n.Columns {
+			col, _ := j.g.NodeColumn(t, c.Name)
+			add(in, by.ofNodes(c.Name), j.column(c, col))
+		}
+		if list, err = j.addNames(list, in, t); err != nil {
+			return nil, err
+		}
+	}
+	for _, s := range j.g.Splits() {
+		for _, set := range s.Seeds.Sets {
+			add(folder(j.s.Nodes[set.Type].Name), splitName(s.Name, s.Index, ""), nil)
+			last := &list[len(list)-1]
+			if mask := j.mask(set); by.masks && mask != nil {
+				last.name, last.array = last.name+"_mask", mask
+			} else {
+				last.name, last.array = last.name+"_idx", j.seeds(set)
+			}
+		}
+	}
+	for _, k := range j.ds.LinkSplits() {
+		for _, set := range k.Sets {
+			e := j.s.Edges[set.EdgeType]
+			in := folder(e.Source+"__"+e.Relation+"__"+e.Target) + "link_"
+			add(in, splitName(k.Name, k.Index, "_source"), j.list(set.Sources))
+			add(in, splitName(k.Name, k.Index, "_target"), j.list(set.Targets))
+			if set.Labels.Valid() {
+				add(in, splitName(k.Name, k.Index, "_label"), j.list(set.Labels))
+			}
+		}
+	}
+	return list, nil
+}
+
+// addNames adds the strings of a node type.
+func (j *job) addNames(list []named, in string, t int) ([]named, error) {
+	owner := fmt.Sprintf("nodes/%d", t)
+	for _, c := range j.ds.Manifest().Columns {
+		if c.Owner != owner || c.DType != "utf8" {
+			continue
+		}
+		strings, err := j.ds.Strings(t, c.Name)
+		if err != nil {
+			return nil, err
+		}
+		a, err := j.names(strings)
+		if err != nil {
+			j.note("the names %q of %q are left out: %v", c.Name, j.s.Nodes[t].Name, err)
+			continue
+		}
+		list = append(list, named{in + "names_" + safe(c.Name), a})
+	}
+	return list, nil
+}
+
+func splitName(name string, index int, end string) string {
+	if index > 0 {
+		return fmt.Sprintf("%s_%d%s", safe(name), index, end)
+	}
+	return safe(name) + end
+}
+
+func (n *naming) ofNodes(column string) string {
+	switch column {
+	case "feature":
+		return n.feature
+	case "label":
+		return n.label
+	}
+	return n.node + safe(column)
+}
+
+func (n *naming) ofEdges(column string) string {
+	if column == "feature" {
+		return "edge_attr"
+	}
+	return n.edge + safe(column)
+}
+
+// safe makes a name one that is a file's everywhere.
+func safe(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || strings.ContainsRune(`/\:*?"<>|`, r) {
+			return '_'
+		}
+		return r
+	}, name)
+}
+
+// mask returns seeds as a boolean a node; nil where that would lose their order, or repeats.
+func (j *job) mask(s graph.SeedSet) *array {
+	if !s.IDs.Valid() {
+		return nil
+	}
+	at, err := unified.Integers(s.IDs)
+	count := j.s.Nodes[s.Type].Count
+	if err != nil {
+		return nil
+	}
+	for i := range s.IDs.Len() {
+		if v := at(i); v < 0 || v >= count || i > 0 && v <= at(i-1) {
+			return nil
+		}
+	}
+	return &array{"|b1", []int64{count}, func(w io.Writer) error {
+		const step = 1 << 18
+		next := int64(0)
+		for lo := int64(0); lo < count; lo += step {
+			buf := make([]byte, min(step, count-lo))
+			for ; next < s.IDs.Len() && at(next) < lo+int64(len(buf)); next++ {
+				buf[at(next)-lo] = 1
+			}
+			if _, err := w.Write(buf); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+}

@@ -1,0 +1,75 @@
+"""khop export: each array equals what NumPy makes of the dataset's own files, which pyarrow reads."""
+
+import json
+
+import numpy as np
+import pyarrow.ipc
+import pytest
+
+from conftest import run
+
+
+def column(data, path):
+    table = pyarrow.ipc.open_file(str(data / path)).read_all()
+    return np.array(table.column(0).to_pylist())
+
+
+def own_edges(data):
+    indptr, indices = column(data, "graph/indptr.arrow"), column(data, "graph/indices.arrow")
+    return np.stack([indices, np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))])
+
+
+@pytest.fixture(scope="module")
+def plain(khop, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("export")
+    rng = np.random.default_rng(1)
+    (folder / "edges.txt").write_text("src dst time weight\n" + "".join(
+        f"{a} {b} {t} {t / 8}\n" for a, b, t in zip(*rng.integers(0, 50, (3, 300)))))
+    np.save(folder / "x.npy", rng.standard_normal((50, 3)).astype(np.float32))
+    np.save(folder / "y.npy", rng.integers(0, 4, 50))
+    run(khop, "convert", folder / "edges.txt", folder / "data.khop", "--features", folder / "x.npy", "--labels", folder / "y.npy")
+    return folder / "data.khop"
+
+
+def test_numpy(khop, plain, tmp_path):
+    run(khop, "export", plain, tmp_path / "out", "--to", "numpy")
+    read = lambda name: np.load(tmp_path / "out" / f"{name}.npy")
+    assert np.array_equal(read("edge_index"), own_edges(plain))
+    assert read("num_nodes") == 50
+    for name, path in {"edge_time": "graph/time", "edge_weight": "graph/weight", "node_feat": "nodes/n0/feature",
+                       "node_label": "nodes/n0/label"}.items():
+        assert np.array_equal(read(name), column(plain, path + ".arrow")), name
+
+
+def test_npz_by_the_names_of_pyg(khop, plain, tmp_path):
+    run(khop, "export", plain, tmp_path / "out.npz", "--to", "npz")
+    with np.load(tmp_path / "out.npz") as arrays:
+        assert set(arrays) == {"edge_index", "num_nodes", "edge_time", "edge_weight", "x", "y"}
+        assert np.array_equal(arrays["edge_index"], own_edges(plain)) and arrays["edge_index"].dtype == np.int64
+        assert np.array_equal(arrays["x"], column(plain, "nodes/n0/feature.arrow"))
+
+
+def test_types_and_names_and_small_floats(khop, tmp_path):
+    (tmp_path / "edges.txt").write_text("u1 i1 5\nu2 i1 3\nu1 i2 1\n")
+    run(khop, "convert", tmp_path / "edges.txt", tmp_path / "data.khop", "--columns", "src:user,dst:item,rating", "--ids", "names")
+    run(khop, "export", tmp_path / "data.khop", tmp_path / "out", "--to", "numpy")
+    read = lambda name: np.load(tmp_path / "out" / f"{name}.npy")
+    users, items = read("user/names_id"), read("item/names_id")
+    edges, rating = read("user__edge__item/edge_index"), read("user__edge__item/edge_rating")
+    assert {(users[a], items[b], r) for a, b, r in zip(*edges, rating)} == {("u1", "i1", 5), ("u2", "i1", 3), ("u1", "i2", 1)}
+
+
+def test_graphbolt(khop, plain, tmp_path):
+    run(khop, "generate", "sbm", tmp_path / "sbm.khop", "--nodes", "200", "--edges", "900")
+    run(khop, "export", tmp_path / "sbm.khop", tmp_path / "out", "--to", "graphbolt")
+    meta = json.loads((tmp_path / "out/metadata.yaml").read_text())  # JSON is YAML
+    read = lambda entry: np.load(tmp_path / "out" / entry["path"])
+    assert meta["graph"]["nodes"] == [{"num": 200}]
+    assert np.array_equal(read(meta["graph"]["edges"][0]), own_edges(tmp_path / "sbm.khop"))
+    labels = column(tmp_path / "sbm.khop", "nodes/n0/label.arrow")
+    assert {f["name"] for f in meta["feature_data"]} == {"feature", "label"}
+    (task,) = meta["tasks"]
+    for name, split in {"train_set": "train", "validation_set": "val", "test_set": "test"}.items():
+        seeds, of = (read(d) for d in task[name][0]["data"])
+        assert np.array_equal(seeds, column(tmp_path / "sbm.khop", f"splits/node/{split}.arrow"))
+        assert np.array_equal(of, labels[seeds])

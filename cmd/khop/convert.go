@@ -32,6 +32,7 @@ type convertCmd struct {
 	Columns    []string `placeholder:"NAME" help:"Names of an edge list's fields, in order."`
 	IDs        string   `name:"ids" enum:"auto,numbers,names" default:"auto" help:"Kind of its ids: ${enum}."`
 	SkipBad    int64    `placeholder:"N" help:"Leave out up to N bad lines of an edge list, and list them."`
+	Partition  string   `placeholder:"I/N" help:"Write share I of N of the dataset; khop merge joins shares."`
 	MaxMemory  byteSize `placeholder:"SIZE" help:"The most memory to take; default: a quarter of what is free."`
 	DryRun     bool     `help:"Say what would be written and taken, and write nothing."`
 	Force      bool     `help:"Replace a dataset that is there."`
@@ -60,9 +61,9 @@ func heat(ctx context.Context, indptr []int64, indices unified.Tensor, seeds []i
 	return gather.PageRank{Indptr: indptr, Indices: indices, Seeds: seeds}.Scores(ctx)
 }
 
-// Run converts.
-func (c *convertCmd) Run(env *environment) error {
-	opt := convert.Options{
+// options returns what the options say, and bounds the heap.
+func (c *convertCmd) options() (opt convert.Options, err error) {
+	opt = convert.Options{
 		From: c.From, Features: c.Features, Labels: c.Labels, Columns: c.Columns, IDs: c.IDs,
 		Force: c.Force, DryRun: c.DryRun, ByTime: c.ByTime, RelationsAsTypes: c.Relations, SkipBad: c.SkipBad,
 		Heat: heat, Reorder: map[string]convert.Reorder{"degree": convert.ByDegree, "bfs": convert.BreadthFirst,
@@ -74,12 +75,16 @@ func (c *convertCmd) Run(env *environment) error {
 	if c.FeatureDT != "as-is" {
 		opt.FeatureDType, _ = unified.ParseDType(c.FeatureDT)
 	}
-	var err error
+	if c.Partition != "" {
+		if opt.Share, err = convert.ParseShare(c.Partition); err != nil {
+			return opt, err
+		}
+	}
 	if opt.MemoryLimit, err = c.MaxMemory.forData(); err == nil {
 		err = opt.Settle()
 	}
 	if err != nil {
-		return err
+		return opt, err
 	}
 	_, grouped := machine.Probe().GroupRoom()
 	limitHeap(opt.MemoryLimit, c.MaxMemory > 0 || grouped)
@@ -88,6 +93,15 @@ func (c *convertCmd) Run(env *environment) error {
 		opt.Direction = convert.Directed
 	case c.Symmetrise:
 		opt.Direction = convert.Symmetrise
+	}
+	return opt, nil
+}
+
+// Run converts.
+func (c *convertCmd) Run(env *environment) error {
+	opt, err := c.options()
+	if err != nil {
+		return err
 	}
 	bar := env.newProgress()
 	opt.Progress = bar.report()

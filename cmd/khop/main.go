@@ -39,6 +39,7 @@ type commands struct {
 	Demo       demoCmd       `cmd:"" help:"Make a small graph, check it and load two epochs: a tour of everything."`
 	Generate   generateCmd   `cmd:"" help:"Write a synthetic graph of any size."`
 	Convert    convertCmd    `cmd:"" help:"Convert a graph from a foreign format."`
+	Merge      mergeCmd      `cmd:"" help:"Join the shares of a conversion."`
 	Export     exportCmd     `cmd:"" help:"Write a dataset in a format that other programs read."`
 	Info       infoCmd       `cmd:"" help:"Say what a dataset holds."`
 	Check      checkCmd      `cmd:"" help:"Verify a dataset: checksums, ids, order, counts."`

@@ -90,6 +90,9 @@ type Options struct {
 	Reorder Reorder
 	// Heat is asked for scores of nodes by ByHeat.
 	Heat Heat
+	// Share writes one share of the dataset: the in-edges of the nodes in part Number of Of equal parts. Merge joins
+	// shares. The zero value writes all.
+	Share Share
 	// SkipBad is how many bad lines of a text may be left out. Result counts them, and its notes name the first.
 	SkipBad int64
 	// DryRun reads the source and says what would be written and taken, but writes nothing. Result's counts of edges
@@ -133,6 +136,9 @@ type Result struct {
 func Run(ctx context.Context, src, dst string, opt Options) (res *Result, err error) {
 	if opt.Log == nil {
 		opt.Log = func(string) {}
+	}
+	if err := opt.Share.check(); err != nil {
+		return nil, err
 	}
 	if err := opt.Settle(); err != nil {
 		return nil, err
@@ -303,6 +309,9 @@ func (c *conversion) write(ctx context.Context) (res *Result, err error) {
 	if err == nil {
 		err = c.reorder(ctx, o)
 	}
+	if err == nil {
+		err = o.share(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -355,13 +364,17 @@ func (c *conversion) write(ctx context.Context) (res *Result, err error) {
 
 // provenance says where the dataset comes from.
 func (c *conversion) provenance(res *Result) map[string]string {
-	return map[string]string{
+	p := map[string]string{
 		"source":       paths.Text(filepath.Base(filepath.Clean(c.src))),
 		"kind":         c.kind,
 		"source_edges": strconv.FormatInt(res.SourceEdges, 10),
 		"direction":    res.Direction,
 		"classes":      strconv.FormatInt(res.Classes, 10),
 	}
+	if c.opt.Share.Of > 0 {
+		p[shareKey], p[optionsKey] = c.opt.Share.String(), c.opt.digest()
+	}
+	return p
 }
 
 // finish says what was found and taken.

@@ -48,7 +48,7 @@ type emitter struct {
 	indptr, indices *column
 	types           *column
 	columns         []*column
-	node            int64 // whose edges begin next
+	node            int64 // whose edges begin next, counted from the sorter's first
 	edges           int64
 }
 
@@ -67,10 +67,13 @@ func (s *Sorter) Emit(ctx context.Context, sink Sink) error {
 	for _, w := range sink.Columns {
 		e.columns = append(e.columns, newColumn(w))
 	}
+	for range s.first {
+		e.begin()
+	}
 	if err := s.top.emit(ctx, e); err != nil {
 		return err
 	}
-	for ; e.node <= s.nodes; e.node++ {
+	for ; e.node <= s.nodes-s.first; e.node++ {
 		e.begin()
 	}
 	s.Stats.Edges = e.edges

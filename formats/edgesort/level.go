@@ -57,7 +57,8 @@ func (s *Sorter) newLevel(bits int, edges int64) *level {
 	want := max(min(edges/partEdges, maxParts, max(l.limit*keyBytes/pieceBytes, 16)), 2*edges/max(part, 1), 1)
 	greatest := uint64(1)<<bits - 1
 	if bits == s.keyBits && s.nodes > 0 {
-		greatest = s.key(uint64(s.nodes-1), uint64(len(s.opt.Types)-1), uint64(s.nodes-1), uint64(s.dirBits))
+		greatest = s.key(uint64(max(s.last-1, s.first)), uint64(len(s.opt.Types)-1), uint64(s.nodes-1),
+			uint64(s.dirBits))
 	}
 	l.shift = s.groupBits()
 	for greatest>>l.shift >= uint64(min(want, maxParts)) && l.shift < bits {
@@ -125,6 +126,17 @@ func (l *level) grow(segs []segment, n int64) {
 		end = l.segs[last].at + l.segs[last].n
 	}
 	l.have = min(l.have, end)
+}
+
+// close moves segments together, and returns the one that they become, and its length.
+func (l *level) close(segs []segment) ([]segment, int64) {
+	end, record := segs[0].at, l.s.record
+	for _, g := range segs {
+		copy(l.keys[end:], l.keys[g.at:g.at+g.n])
+		copy(l.rows[end*record:], l.rows[g.at*record:(g.at+g.n)*record])
+		end += g.n
+	}
+	return []segment{{segs[0].at, end - segs[0].at}}, end - segs[0].at
 }
 
 func (l *level) mask() uint64 {

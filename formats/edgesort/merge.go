@@ -75,7 +75,7 @@ func (s *Sorter) isLoop(key uint64) bool {
 		return false
 	}
 	mask := uint64(1)<<s.idBits - 1
-	return key>>s.dirBits&mask == key>>(s.dirBits+s.idBits+s.typeBits)&mask
+	return key>>s.dirBits&mask == key>>(s.dirBits+s.idBits+s.typeBits)&mask+uint64(s.first)
 }
 
 // fold makes one edge of edges lo to hi-1: the first, whose columns become what Merge says.

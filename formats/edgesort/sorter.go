@@ -50,8 +50,11 @@ type Options struct {
 	Loops   Loops
 	ByTime  int   // the number of the column by which edges of a destination and type are ordered; -1: by source
 	Edges   int64 // how many will come, about
-	Budget  *source.Budget
-	Workers int // 0: one a core
+	// First and Last bound the destinations, as numbers among all nodes, whose edges are kept: First and what is below
+	// Last. Last is 0 for all.
+	First, Last int64
+	Budget      *source.Budget
+	Workers     int // 0: one a core
 	// Progress, if set, is called from one goroutine at a time.
 	Progress formats.Progress
 }
@@ -84,6 +87,8 @@ type Sorter struct {
 	Stats  Stats
 	offset []int64 // of the ids of each node type
 	nodes  int64
+	first  int64 // the destination that keys count from
+	last   int64 // the one behind the last
 
 	dirBits, idBits, typeBits, keyBits int
 	widths, places                     []int64 // of columns in a record
@@ -118,6 +123,9 @@ func New(opt Options) (*Sorter, error) {
 	for _, n := range opt.Nodes {
 		s.offset = append(s.offset, s.nodes)
 		s.nodes += n.Count
+	}
+	if s.first, s.last = opt.First, opt.Last; s.last == 0 {
+		s.last = s.nodes
 	}
 	if opt.Both || opt.Loops == AddLoops {
 		s.dirBits = 1
@@ -263,13 +271,17 @@ func (s *Sorter) fill(b source.Batch, lo, hi int) error {
 	for w := range workers {
 		s.Stats.Loops += stats[w].Loops
 	}
-	s.top.grow(segments, int64((hi-lo)*times))
+	taken := int64((hi - lo) * times)
+	if s.last-s.first < s.nodes {
+		segments, taken = s.top.close(segments)
+	}
+	s.top.grow(segments, taken)
 	return nil
 }
 
 // encode makes records of edges, from position at on, and returns how many there are.
 func (s *Sorter) encode(b source.Batch, lo, hi int, at int64, stats *Stats) (int64, error) {
-	if b.Types == nil && !s.opt.Both && s.opt.Loops != DropLoops && s.record == 0 {
+	if b.Types == nil && s.last-s.first == s.nodes && !s.opt.Both && s.opt.Loops != DropLoops && s.record == 0 {
 		return s.encodePlain(b, lo, hi, at)
 	}
 	l, first := s.top, at
@@ -295,10 +307,12 @@ func (s *Sorter) encode(b source.Batch, lo, hi int, at int64, stats *Stats) (int
 			stats.Loops++
 			continue
 		}
-		l.keys[at] = s.key(v, t, u, 0)
-		s.pack(l.rows, at, b, i)
-		at++
-		if s.opt.Both && u != v {
+		if s.keeps(v) {
+			l.keys[at] = s.key(v, t, u, 0)
+			s.pack(l.rows, at, b, i)
+			at++
+		}
+		if s.opt.Both && u != v && s.keeps(u) {
 			l.keys[at] = s.key(u, t, v, 1)
 			s.pack(l.rows, at, b, i)
 			at++
@@ -327,9 +341,12 @@ func (s *Sorter) encodePlain(b source.Batch, lo, hi int, at int64) (int64, error
 	return int64(hi - lo), nil
 }
 
+// keeps reports whether edges to a node are kept.
+func (s *Sorter) keeps(v uint64) bool { return int64(v) >= s.first && int64(v) < s.last }
+
 // key returns what an edge is sorted by: destination, type, source, and whether it was added.
 func (s *Sorter) key(dst, typ, src, added uint64) uint64 {
-	k := dst<<(s.typeBits+s.idBits) | typ<<s.idBits | src
+	k := (dst-uint64(s.first))<<(s.typeBits+s.idBits) | typ<<s.idBits | src
 	if s.dirBits == 1 {
 		k = k<<1 | added
 	}
@@ -369,6 +386,9 @@ func (s *Sorter) addLoops(ctx context.Context) error {
 				}
 			}
 			l, id := s.top, uint64(v+s.offset[n])
+			if !s.keeps(id) {
+				continue
+			}
 			l.keys[l.have] = s.key(id, uint64(t), id, 1)
 			copy(l.rows[l.have*s.record:], zero)
 			l.grow([]segment{{l.have, 1}}, 1)

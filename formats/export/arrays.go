@@ -64,8 +64,8 @@ func (x *source) eachEdge(t int, yield func(at, dst int64) error) error {
 			return context.Cause(x.ctx)
 		}
 		if indptr[v] < 0 || indptr[v+1] > edges {
-			return fmt.Errorf("%s: %w: node %d: its edges are not among %d; %s", x.ds.Path(), formats.ErrCorrupt, v, edges,
-				x.ds.Remedy())
+			return fmt.Errorf("%s: %w: node %d: its edges are not among %d; %s", x.ds.Path(), formats.ErrCorrupt, v,
+				edges, x.ds.Remedy())
 		}
 		for e := indptr[v]; e < indptr[v+1]; e++ {
 			if x.typ(e) == t {

@@ -196,7 +196,8 @@ func (j *job) boltTasks() []boltTask {
 		for _, set := range s.Seeds.Sets {
 			name, loaded := j.s.Nodes[set.Type].Name, true
 			file := func(part string) boltFile {
-				return boltFile{Name: part, Format: "numpy", InMemory: &loaded, Path: boltSet(s, name) + "_" + part + ".npy"}
+				return boltFile{Name: part, Format: "numpy", InMemory: &loaded,
+					Path: boltSet(s, name) + "_" + part + ".npy"}
 			}
 			seeds := boltSeed{Type: j.typeName(name), Data: []boltFile{file("seeds")}}
 			if _, ok := j.classes(set.Type); ok {

@@ -65,7 +65,8 @@ func npz(j *job) error {
 	})
 }
 
-// arrays lists all arrays of the dataset. Those of several types are in folders: node type, or source__relation__target.
+// arrays lists all arrays of the dataset. Those of several types are in folders: node type, or
+// source__relation__target.
 func (j *job) arrays(by *naming) (list []named, err error) {
 	add := func(folder, name string, a *array) { list = append(list, named{folder + name, a}) }
 	typed := len(j.s.Nodes) > 1 || len(j.s.Edges) > 1

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/khop-gnn/khop/formats/convert"
+	"github.com/khop-gnn/khop/internal/paths"
+)
+
+type mergeCmd struct {
+	Dataset string   `arg:"" help:"Directory to write; it must not exist."`
+	Shares  []string `arg:"" help:"All shares of a conversion, in any order."`
+
+	Force bool `help:"Replace a dataset that is there."`
+	JSON  bool `name:"json" help:"Print one JSON object."`
+}
+
+// mergeResult is what "khop merge --json" prints. Scripts rely on the names.
+type mergeResult struct {
+	Dataset string  `json:"dataset"`
+	Shares  int     `json:"shares"`
+	Nodes   int64   `json:"nodes"`
+	Edges   int64   `json:"edges"`
+	Seconds float64 `json:"seconds"`
+}
+
+// Run joins shares.
+func (c *mergeCmd) Run(env *environment) error {
+	bar := env.newProgress()
+	start := time.Now()
+	s, err := convert.JoinShares(env.ctx, c.Shares, c.Dataset,
+		convert.MergeOptions{Force: c.Force, Progress: bar.report()})
+	bar.finish()
+	if err != nil {
+		return err
+	}
+	r := mergeResult{paths.Text(c.Dataset), len(c.Shares), s.NumNodes(), s.NumEdges(), time.Since(start).Seconds()}
+	if c.JSON {
+		return env.printJSON(r)
+	}
+	_, err = fmt.Fprintf(env.stdout, "%s: %d shares, %s nodes, %s edges, in %s\n", r.Dataset, r.Shares,
+		humanize.Comma(r.Nodes), humanize.Comma(r.Edges), durationText(time.Since(start)))
+	return err
+}

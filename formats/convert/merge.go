@@ -1,0 +1,355 @@
+package convert
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/source"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/paths"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// MergeOptions say how to join shares.
+type MergeOptions struct {
+	Force    bool // replace a dataset that is there
+	Progress formats.Progress
+}
+
+// part is an open share.
+type part struct {
+	*formats.Dataset
+	share Share
+	next  int // of its columns of nodes
+}
+
+// JoinShares makes the dataset dst of all shares of a conversion, in any order: the same bytes that converting at once
+// writes. It takes little memory, and the shares stay. The result has the counts of the dataset.
+//
+// Errors: ErrOptions where a share is missing, twice there or of another conversion; those of formats.Open and Create.
+func JoinShares(ctx context.Context, shares []string, dst string, opt MergeOptions) (s *graph.Schema, err error) {
+	parts := make([]*part, 0, len(shares))
+	defer func() {
+		for _, p := range parts {
+			err = errors.Join(err, p.Close())
+		}
+	}()
+	for _, path := range shares {
+		ds, err := formats.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		p := &part{Dataset: ds}
+		parts = append(parts, p)
+		text, ok := ds.Manifest().Provenance[shareKey]
+		if !ok {
+			return nil, fmt.Errorf("%w: %s is not a share: convert with --partition makes one", ErrOptions,
+				paths.Text(path))
+		}
+		if p.share, err = ParseShare(text); err != nil {
+			return nil, fmt.Errorf("%s: %w", paths.Text(path), err)
+		}
+	}
+	slices.SortFunc(parts, func(a, b *part) int { return cmp.Compare(a.share.Number, b.share.Number) })
+	j := &join{ctx: ctx, parts: parts, first: parts[0].Graph().Schema()}
+	if err := j.check(); err != nil {
+		return nil, err
+	}
+	if err := pinned.Guard(func() error { s, err = j.write(dst, opt); return err }); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// join is one run of JoinShares.
+type join struct {
+	ctx   context.Context
+	parts []*part
+	first *graph.Schema
+	w     *formats.Writer
+}
+
+// check refuses shares that do not belong together.
+func (j *join) check() error {
+	of := j.parts[0].share.Of
+	for i, p := range j.parts {
+		switch {
+		case p.share.Of != of:
+			return fmt.Errorf("%w: %s is share %v, %s share %v", ErrOptions, paths.Text(j.parts[0].Path()),
+				j.parts[0].share, paths.Text(p.Path()), p.share)
+		case i > 0 && p.share == j.parts[i-1].share:
+			return fmt.Errorf("%w: %s and %s are both share %v", ErrOptions, paths.Text(j.parts[i-1].Path()),
+				paths.Text(p.Path()), p.share)
+		case p.share.Number != i+1 || i == len(j.parts)-1 && p.share.Number != of:
+			missing := i + 1
+			if p.share.Number == missing {
+				missing++
+			}
+			return fmt.Errorf("%w: share %d/%d is missing: convert with --partition %d/%d, and merge again", ErrOptions,
+				missing, of, missing, of)
+		}
+		if what := j.differs(p); what != "" {
+			return fmt.Errorf("%w: %s and %s are of different conversions: %s", ErrOptions,
+				paths.Text(j.parts[0].Path()), paths.Text(p.Path()), what)
+		}
+	}
+	return nil
+}
+
+// differs says in what a share differs from the first; "" for nothing.
+func (j *join) differs(p *part) string {
+	a, b := j.parts[0].Manifest().Provenance, p.Manifest().Provenance
+	for _, key := range []string{optionsKey, "kind", "source_edges", "direction", "classes"} {
+		if a[key] != b[key] {
+			return fmt.Sprintf("%s is %q, not %q", key, b[key], a[key])
+		}
+	}
+	s := p.Graph().Schema()
+	same := len(s.Nodes) == len(j.first.Nodes) && len(s.Edges) == len(j.first.Edges) &&
+		slices.EqualFunc(s.EdgeColumns, j.first.EdgeColumns, func(a, b graph.Column) bool {
+			return a.Name == b.Name && a.DType == b.DType && slices.Equal(a.Shape, b.Shape)
+		})
+	for t := range s.Nodes {
+		same = same && s.Nodes[t].Name == j.first.Nodes[t].Name && s.Nodes[t].Count == j.first.Nodes[t].Count
+	}
+	for t := range s.Edges {
+		same = same && s.Edges[t].String() == j.first.Edges[t].String() && s.Edges[t].Order == j.first.Edges[t].Order
+	}
+	if !same {
+		return "their types or columns of edges differ"
+	}
+	return ""
+}
+
+// write writes the dataset.
+func (j *join) write(dst string, opt MergeOptions) (s *graph.Schema, err error) {
+	provenance := map[string]string{}
+	bytes := int64(0)
+	for _, p := range j.parts {
+		bytes += p.FileBytes()
+		for k, v := range p.Manifest().Provenance {
+			if k != shareKey && k != optionsKey {
+				provenance[k] = v
+			}
+		}
+	}
+	j.w, err = formats.Create(dst, formats.WriterOptions{Force: opt.Force, Progress: opt.Progress,
+		ExpectBytes: bytes, Provenance: provenance})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, j.w.Abort())
+		}
+	}()
+	s = &graph.Schema{EdgeColumns: j.first.EdgeColumns}
+	if err := j.edges(s); err != nil {
+		return nil, err
+	}
+	if err := j.nodes(s); err != nil {
+		return nil, err
+	}
+	if err := j.splits(s); err != nil {
+		return nil, err
+	}
+	return s, j.w.Commit(*s)
+}
+
+// edges writes the structure and the columns of the edges, one share behind the other.
+func (j *join) edges(s *graph.Schema) error {
+	for t, e := range j.first.Edges {
+		e.Count = 0
+		for _, p := range j.parts {
+			e.Count += p.Graph().Schema().Edges[t].Count
+		}
+		s.Edges = append(s.Edges, e)
+	}
+	if err := j.indptr(); err != nil {
+		return err
+	}
+	joined := func(cw *formats.ColumnWriter, err error, of func(g *graph.Graph) unified.Tensor) error {
+		return fill(cw, err, func() error {
+			for _, p := range j.parts {
+				if err := j.copy(cw, of(p.Graph()).Bytes()); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	m := s.NumEdges()
+	cw, err := j.w.Topology("indices", j.first.IDType(), m)
+	if err := joined(cw, err, (*graph.Graph).Indices); err != nil {
+		return err
+	}
+	if t := j.parts[0].Graph().Types(); t.Valid() {
+		cw, err := j.w.Topology("type", t.DType(), m)
+		if err := joined(cw, err, (*graph.Graph).Types); err != nil {
+			return err
+		}
+	}
+	for _, c := range s.EdgeColumns {
+		cw, err := j.w.EdgeColumn(c, m)
+		if err := joined(cw, err, func(g *graph.Graph) unified.Tensor {
+			col, _ := g.EdgeColumn(c.Name)
+			return col
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// indptr writes where the edges of each node begin: those of a share begin behind all of the shares before.
+func (j *join) indptr() error {
+	n := j.first.NumNodes()
+	cw, err := j.w.Topology("indptr", unified.Int64, n+1)
+	return fill(cw, err, func() error {
+		base, buf := int64(0), make([]byte, 0, 1<<18)
+		for i, p := range j.parts {
+			indptr := p.Graph().Indptr()
+			first, last := p.share.bounds(n)
+			if indptr[first] != 0 || indptr[last] != p.Graph().NumEdges() {
+				return source.Error(p.Path(), "", -1, "convert the share again",
+					errors.New("it has edges to nodes of other shares"))
+			}
+			if i == len(j.parts)-1 {
+				last++
+			}
+			for _, at := range indptr[first:last] {
+				if buf = binary.LittleEndian.AppendUint64(buf, uint64(base+at)); len(buf) >= 1<<18 {
+					if err := j.copy(cw, buf); err != nil {
+						return err
+					}
+					buf = buf[:0]
+				}
+			}
+			base += p.Graph().NumEdges()
+		}
+		return j.copy(cw, buf)
+	})
+}
+
+// copy writes bytes, and looks at the context in between.
+func (j *join) copy(w io.Writer, data []byte) error {
+	const step = 4 << 20
+	for ; len(data) > 0; data = data[min(step, len(data)):] {
+		if j.ctx.Err() != nil {
+			return context.Cause(j.ctx)
+		}
+		if _, err := w.Write(data[:min(step, len(data))]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// nodes writes the columns of nodes, which the shares have in turns, and the names, which the first has.
+func (j *join) nodes(s *graph.Schema) error {
+	for _, n := range j.first.Nodes {
+		s.Nodes = append(s.Nodes, graph.NodeType{Name: n.Name, Count: n.Count})
+	}
+	type column struct {
+		typ int
+		graph.Column
+	}
+	lists, total := make([][]column, len(j.parts)), 0
+	for i, p := range j.parts {
+		for t, n := range p.Graph().Schema().Nodes {
+			for _, c := range n.Columns {
+				lists[i] = append(lists[i], column{t, c})
+				total++
+			}
+		}
+	}
+	for at := range total {
+		p := at % len(j.parts)
+		if len(lists[p]) == 0 {
+			return source.Error(j.parts[p].Path(), "", -1, "convert the share again",
+				errors.New("it lacks columns of nodes, or another share has too many"))
+		}
+		c := lists[p][0]
+		lists[p] = lists[p][1:]
+		col, _ := j.parts[p].Graph().NodeColumn(c.typ, c.Name)
+		cw, err := j.w.NodeColumn(c.typ, c.Column, col.Len())
+		if err := fill(cw, err, func() error { return j.copy(cw, col.Bytes()) }); err != nil {
+			return err
+		}
+		s.Nodes[c.typ].Columns = append(s.Nodes[c.typ].Columns, c.Column)
+	}
+	first := j.parts[0]
+	for _, a := range first.Manifest().Columns {
+		if a.DType != "utf8" {
+			continue
+		}
+		t := slices.IndexFunc(s.Nodes, func(n graph.NodeType) bool { return a.Owner == ownerOf(s, n.Name) })
+		list, err := first.Strings(t, a.Name)
+		if err != nil {
+			return err
+		}
+		sw, err := j.w.NodeStrings(t, a.Name, list.Len())
+		if err := fill(sw, err, func() error {
+			for i := range list.Len() {
+				name, err := list.At(i)
+				if err == nil {
+					err = sw.Write(name)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ownerOf returns what a manifest calls the owner of a node type's columns.
+func ownerOf(s *graph.Schema, name string) string { return fmt.Sprintf("nodes/%d", s.NodeType(name)) }
+
+// splits writes the splits and links, which the first share has.
+func (j *join) splits(s *graph.Schema) error {
+	put := func(cw *formats.ColumnWriter, err error, data []byte) error {
+		return fill(cw, err, func() error { return j.copy(cw, data) })
+	}
+	if err := s.Init(); err != nil {
+		return err
+	}
+	for _, split := range j.parts[0].Graph().Splits() {
+		for _, set := range split.Seeds.Sets {
+			cw, err := j.w.Split(split.Name, split.Index, set.Type, set.IDs.DType(), set.IDs.Len())
+			if err := put(cw, err, set.IDs.Bytes()); err != nil {
+				return err
+			}
+		}
+	}
+	for _, k := range j.parts[0].LinkSplits() {
+		for _, set := range k.Sets {
+			e := s.Edges[set.EdgeType]
+			for _, end := range []struct {
+				name string
+				typ  int
+				unified.Tensor
+			}{{"source", e.Src, set.Sources}, {"target", e.Dst, set.Targets}, {"label", 0, set.Labels}} {
+				if !end.Valid() {
+					continue
+				}
+				cw, err := j.w.Links(k.Name, k.Index, set.EdgeType, end.typ, end.name, end.DType(), end.Len())
+				if err := put(cw, err, end.Bytes()); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}

@@ -335,16 +335,8 @@ func (w *Writer) add(a *written, name string, rows int64) error {
 // createFile makes a file in the marker's directory, and the directories that it is in.
 func (w *Writer) createFile(name string) (*os.File, error) {
 	full := filepath.Join(w.mark.dir, filepath.FromSlash(name))
-	for i, c := range name {
-		if dir := name[:i]; c == '/' && !w.paths[dir] {
-			if err := w.mark.note(markerDir, dir); err != nil {
-				return nil, err
-			}
-			if err := w.mark.root.Mkdir(filepath.FromSlash(dir), 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
-				return nil, writeError(full, err, 0)
-			}
-			w.paths[dir] = true
-		}
+	if err := w.makeDirs(name); err != nil {
+		return nil, err
 	}
 	if err := w.mark.note(markerFile, name); err != nil {
 		return nil, err
@@ -354,6 +346,22 @@ func (w *Writer) createFile(name string) (*os.File, error) {
 		return nil, writeError(full, err, 0)
 	}
 	return f, nil
+}
+
+// makeDirs makes the directories that a file is in.
+func (w *Writer) makeDirs(name string) error {
+	for i, c := range name {
+		if dir := name[:i]; c == '/' && !w.paths[dir] {
+			if err := w.mark.note(markerDir, dir); err != nil {
+				return err
+			}
+			if err := w.mark.root.Mkdir(filepath.FromSlash(dir), 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
+				return writeError(filepath.Join(w.mark.dir, filepath.FromSlash(name)), err, 0)
+			}
+			w.paths[dir] = true
+		}
+	}
+	return nil
 }
 
 // Abort removes all that was written, and the directory if Create has made it. A dataset that was there stays. Abort

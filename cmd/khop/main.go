@@ -40,6 +40,7 @@ type commands struct {
 	Generate   generateCmd   `cmd:"" help:"Write a synthetic graph of any size."`
 	Convert    convertCmd    `cmd:"" help:"Convert a graph from a foreign format."`
 	Merge      mergeCmd      `cmd:"" help:"Join the shares of a conversion."`
+	Add        addCmd        `cmd:"" help:"Add columns and splits to a dataset."`
 	Export     exportCmd     `cmd:"" help:"Write a dataset in a format that other programs read."`
 	Info       infoCmd       `cmd:"" help:"Say what a dataset holds."`
 	Check      checkCmd      `cmd:"" help:"Verify a dataset: checksums, ids, order, counts."`

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// TestColumnsAreAddedWithoutWritingTheOthersAgain adds to a dataset that is open meanwhile.
+func TestColumnsAreAddedWithoutWritingTheOthersAgain(t *testing.T) {
+	data := small(t)
+	before, err := formats.Open(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer before.Close()
+	old, err := os.Stat(filepath.Join(data, "nodes/n0/feature.arrow"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	year := make([]int32, 2000)
+	for i := range year {
+		year[i] = int32(i * i)
+	}
+	file := textFile(t, "year.npy", string(expect.NPY(year)))
+	weights := textFile(t, "w.npy", string(expect.NPY(make([]float32, 20000))))
+	few := textFile(t, "few.npy", string(expect.NPY([]int64{7, 3})))
+	must(t, "add", data, "--column", "year="+file, "--edge-column", "weight="+weights, "--split", "few="+few)
+	must(t, "check", data)
+	info := object(t, "info", data, "--json")
+	if info["generation"] != 2.0 {
+		t.Errorf("generation %v", info["generation"])
+	}
+	after, err := formats.Open(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer after.Close()
+	col, _ := after.Graph().NodeColumn(0, "year")
+	got, _ := unified.View[int32](col)
+	if !slices.Equal(got, year) {
+		t.Error("another year")
+	}
+	if seeds, err := after.Graph().Split("few", 0); err != nil || seeds.Len() != 2 {
+		t.Errorf("split: %d seeds, %v", seeds.Len(), err)
+	}
+	if now, err := os.Stat(filepath.Join(data, "nodes/n0/feature.arrow")); err != nil || !os.SameFile(old, now) {
+		t.Errorf("features were written again: %v", err)
+	}
+	if err := before.Unchanged(); err != nil {
+		t.Errorf("who has the old one open: %v", err)
+	}
+	labels := make([]uint8, 2000)
+	labels[5] = 8
+	file = textFile(t, "label.npy", string(expect.NPY(labels)))
+	if _, err, code := khop(t, "add", data, "--column", "label="+file); code != exitFailed ||
+		!strings.Contains(err, `there is a column "label" already`) {
+		t.Errorf("a name that is there: status %d, %s", code, err)
+	}
+	must(t, "add", data, "--column", "node:label="+file, "--force")
+	must(t, "check", data)
+	if info := object(t, "info", data, "--json"); info["classes"] != 9.0 || info["generation"] != 3.0 {
+		t.Errorf("classes %v, generation %v", info["classes"], info["generation"])
+	}
+	must(t, "check", data)
+	if left, _ := filepath.Glob(data + ".*"); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestWhatDoesNotFitIsNotAdded(t *testing.T) {
+	data := small(t)
+	few := textFile(t, "few.npy", string(expect.NPY([]int64{7, 3})))
+	far := textFile(t, "far.npy", string(expect.NPY([]int64{2001})))
+	for what, args := range map[string][]string{
+		"has the shape [2], but there are 2000 nodes": {"--column", "x=" + few},
+		"or none of that name":                        {"--column", "paper:x=" + few},
+		"node 2001 is not below 2000":                 {"--split", "x=" + far},
+		"name=file.npy":                               {"--column", "x"},
+		"name what to add":                            {},
+	} {
+		_, err, code := khop(t, append([]string{"add", data}, args...)...)
+		if code == exitDone || !strings.Contains(err, what) {
+			t.Errorf("%q: status %d, %s", what, code, err)
+		}
+	}
+	if info := object(t, "info", data, "--json"); info["generation"] != 1.0 {
+		t.Errorf("generation %v", info["generation"])
+	}
+}

@@ -1,0 +1,258 @@
+package convert
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/npy"
+	"github.com/khop-gnn/khop/formats/source"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// Addition is an array that is added to a dataset: a .npy file.
+type Addition struct {
+	Kind Kind
+	Name string // of the column or split
+	Type string // of the nodes; "" where the dataset has one type
+	Path string
+}
+
+// Kind says what an addition is.
+type Kind uint8
+
+// The kinds of additions.
+const (
+	NodeColumn Kind = iota // a row a node, by own id
+	EdgeColumn             // a row an edge, in the order of the dataset
+	Split                  // own ids, or a boolean a node
+)
+
+// ParseAddition reads "name=file" or "type:name=file"; ErrOptions for anything else.
+func ParseAddition(kind Kind, text string) (Addition, error) {
+	name, path, ok := strings.Cut(text, "=")
+	a := Addition{Kind: kind, Name: name, Path: path}
+	if typ, of, typed := strings.Cut(name, ":"); typed {
+		a.Type, a.Name = typ, of
+	}
+	if !ok || a.Name == "" || a.Path == "" || kind == EdgeColumn && a.Type != "" {
+		return a, fmt.Errorf("%w: %q: write name=file.npy, or type:name=file.npy for nodes of a type", ErrOptions, text)
+	}
+	return a, nil
+}
+
+// AddOptions say how to add.
+type AddOptions struct {
+	Force    bool // replace columns and splits of the same names
+	Memory   int64
+	Progress formats.Progress
+}
+
+// addition is an Addition on its way.
+type addition struct {
+	Addition
+	header npy.Header
+	typ    int
+	col    graph.Column
+	ids    []int64 // of a split
+	labels []int64
+}
+
+// Add adds columns and splits to the dataset at dir. The arrays that it has are not written again (formats.Extend). It
+// returns the schema. Errors: *formats.Error with the file; ErrOptions; formats.ErrExist for names that are there;
+// those of formats.Extend. After an error the dataset is as it was.
+func Add(ctx context.Context, dir string, list []Addition, opt AddOptions) (*graph.Schema, error) {
+	ledger := &pinned.Ledger{}
+	ledger.SetLimit(opt.Memory)
+	ds, err := formats.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	schema := ds.SchemaOf()
+	err = ds.Close()
+	provenance, bytes := map[string]string{}, int64(0)
+	var adds []*addition
+	for _, a := range list {
+		if err != nil {
+			return nil, err
+		}
+		x := &addition{Addition: a}
+		if err = x.open(&schema, ledger, opt.Force); err == nil {
+			adds, bytes = append(adds, x), bytes+x.header.Bytes()
+		}
+		if x.labels != nil {
+			provenance["classes"] = strconv.FormatInt(source.Classes(x.labels), 10)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	w, err := formats.Extend(dir, formats.ExtendOptions{Provenance: provenance, Progress: opt.Progress,
+		ExpectBytes: bytes, Drop: func(owner, name string, index int) bool {
+			return slices.ContainsFunc(adds, func(x *addition) bool { return x.replaces(owner, name, index) })
+		}})
+	if err != nil {
+		return nil, err
+	}
+	for _, x := range adds {
+		if err := x.write(ctx, w, &schema, ledger); err != nil {
+			return nil, errors.Join(err, w.Abort())
+		}
+	}
+	if err := w.Commit(schema); err != nil {
+		return nil, errors.Join(err, w.Abort())
+	}
+	return &schema, nil
+}
+
+func (x *addition) replaces(owner, name string, index int) bool {
+	if name != x.Name || index != 0 {
+		return false
+	}
+	return owner == map[Kind]string{NodeColumn: fmt.Sprintf("nodes/%d", x.typ), EdgeColumn: formats.OwnerEdges}[x.Kind]
+}
+
+// open reads the file's header, compares it with the dataset, and adds the column to the schema.
+func (x *addition) open(s *graph.Schema, l *pinned.Ledger, force bool) error {
+	if x.typ = s.NodeType(x.Type); x.Type == "" && len(s.Nodes) == 1 {
+		x.typ = 0
+	}
+	if x.typ < 0 && x.Kind != EdgeColumn {
+		return fmt.Errorf("%w: %q: there are several types of nodes, or none of that name: name one, as in %s:%s=%s",
+			ErrOptions, x.Type, s.Nodes[0].Name, x.Name, x.Path)
+	}
+	rows, what := s.NumEdges(), "edges"
+	if x.Kind != EdgeColumn {
+		rows, what = s.Nodes[x.typ].Count, "nodes"
+	}
+	f, err := source.Open(x.Path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if x.header, err = npy.ReadHeader(f); err == nil && x.header.DType == unified.Invalid {
+		err = fmt.Errorf("%w %q: numbers are wanted", npy.ErrType, x.header.Descr)
+	}
+	h := &x.header
+	switch {
+	case err != nil:
+	case f.Compression == "" && h.Bytes() > f.Size:
+		err = fmt.Errorf("%v: elements take %d bytes, but the file has %d: it is cut short", h, h.Bytes(), f.Size)
+	case x.Kind == Split && h.Kind == npy.Bool && (len(h.Shape) != 1 || h.Shape[0] != rows):
+		err = fmt.Errorf("a mask has a boolean a node, not %v for %d nodes", h, rows)
+	case x.Kind == Split && len(h.Shape) != 1:
+		err = fmt.Errorf("a split is a list of ids, or a boolean a node, not %v", h)
+	case x.Kind != Split && (len(h.Shape) == 0 || len(h.Shape) > 4 || h.Shape[0] != rows):
+		err = fmt.Errorf("has the shape %v, but there are %d %s", h.Shape, rows, what)
+	case x.Kind == Split:
+		err = x.readIDs(f, rows, l)
+	default:
+		err = x.addColumn(f, s, l, force)
+	}
+	if err != nil {
+		return source.Error(x.Path, "", -1, "", err)
+	}
+	return nil
+}
+
+// addColumn adds the column to the schema, and reads labels.
+func (x *addition) addColumn(f *source.File, s *graph.Schema, l *pinned.Ledger, force bool) (err error) {
+	h := &x.header
+	x.col = graph.Column{Name: x.Name, DType: h.DType, Shape: h.Shape[1:]}
+	if x.col.Width() == 1 {
+		x.col.Shape = nil
+	}
+	if x.Kind == NodeColumn && x.Name == "label" && len(x.col.Shape) == 0 {
+		x.col.DType = unified.Int64
+		if x.labels, err = npy.ReadInts(f, *h, l); err != nil {
+			return err
+		}
+	}
+	to := &s.EdgeColumns
+	if x.Kind == NodeColumn {
+		to = &s.Nodes[x.typ].Columns
+	}
+	for i := range *to {
+		if (*to)[i].Name == x.Name {
+			if !force {
+				return fmt.Errorf("%w: there is a column %q already: choose another name, or replace it by --force",
+					formats.ErrExist, x.Name)
+			}
+			(*to)[i] = x.col
+			return nil
+		}
+	}
+	*to = append(*to, x.col)
+	return nil
+}
+
+// readIDs reads the nodes of a split.
+func (x *addition) readIDs(f *source.File, nodes int64, l *pinned.Ledger) error {
+	list, err := npy.ReadInts(f, x.header, l)
+	if err != nil {
+		return err
+	}
+	x.ids = list
+	if x.header.Kind == npy.Bool {
+		x.ids = nil
+		for v, in := range list {
+			if in != 0 {
+				x.ids = append(x.ids, int64(v))
+			}
+		}
+	}
+	for i, v := range x.ids {
+		if v < 0 || v >= nodes {
+			return source.Error(x.Path, "", int64(i), "", fmt.Errorf("node %d is not below %d", v, nodes))
+		}
+	}
+	return nil
+}
+
+// write writes the array.
+func (x *addition) write(ctx context.Context, w *formats.Writer, s *graph.Schema, l *pinned.Ledger) error {
+	if x.Kind == Split {
+		dtype, data := ids(x.ids, s.IDType() == unified.Int32)
+		cw, err := w.Split(x.Name, 0, x.typ, dtype, int64(len(x.ids)))
+		return fill(cw, err, func() error { _, err := cw.Write(data); return err })
+	}
+	open := func(c graph.Column, rows int64) (*formats.ColumnWriter, error) { return w.NodeColumn(x.typ, c, rows) }
+	if x.Kind == EdgeColumn {
+		open = w.EdgeColumn
+	}
+	cw, err := open(x.col, x.header.Shape[0])
+	return fill(cw, err, func() error {
+		if x.labels != nil {
+			_, err := cw.Write(unified.FromSlice(x.labels).Bytes())
+			return err
+		}
+		return x.stream(ctx, cw, l)
+	})
+}
+
+// stream copies the elements.
+func (x *addition) stream(ctx context.Context, w io.Writer, l *pinned.Ledger) error {
+	f, err := source.Open(x.Path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	h, err := npy.ReadHeader(f)
+	if err == nil && h.String() != x.header.String() {
+		err = errors.New("the file has changed")
+	}
+	if err == nil {
+		err = npy.Stream(ctx, w, f, h, l)
+	}
+	if err != nil {
+		return source.Error(x.Path, "", -1, "", err)
+	}
+	return nil
+}

@@ -1,0 +1,71 @@
+package formats
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// TestExtendKeepsTheFilesThatThereAre does so with links, and on a file system that has none.
+func TestExtendKeepsTheFilesThatThereAre(t *testing.T) {
+	for _, links := range []bool{true, false} {
+		if !links {
+			link = func(string, string) error { return errors.ErrUnsupported }
+			defer func() { link = os.Link }()
+		}
+		dir := filepath.Join(t.TempDir(), "x.khop")
+		if err := copyTree(filepath.Join("testdata", "golden-v1-typed"), dir); err != nil {
+			t.Fatal(err)
+		}
+		ds, err := Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		schema, id := ds.SchemaOf(), ds.ID()
+		if err := ds.Close(); err != nil {
+			t.Fatal(err)
+		}
+		w, err := Extend(dir, ExtendOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Abort(); err != nil {
+			t.Fatal(err)
+		}
+		if w, err = Extend(dir, ExtendOptions{Provenance: map[string]string{"added": "more"}}); err != nil {
+			t.Fatal(err)
+		}
+		col := graph.Column{Name: "more", DType: unified.Uint8}
+		cw, err := w.NodeColumn(1, col, schema.Nodes[1].Count)
+		if err == nil {
+			_, err = cw.Write(make([]byte, schema.Nodes[1].Count))
+		}
+		if err = errors.Join(err, cw.Close()); err != nil {
+			t.Fatal(err)
+		}
+		schema.Nodes[1].Columns = append(schema.Nodes[1].Columns, col)
+		if err := w.Commit(schema); err != nil {
+			t.Fatal(err)
+		}
+		rep, err := Check(t.Context(), dir, CheckOptions{})
+		if err != nil || !rep.OK() {
+			t.Errorf("links %v: %v, %v", links, rep, err)
+		}
+		if ds, err = Open(dir); err != nil || ds.ID() == id || ds.Manifest().Generation != 2 ||
+			ds.Manifest().Provenance["added"] != "more" {
+			t.Errorf("links %v: %v", links, err)
+		}
+		if err := ds.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if exists(dir + workSuffix) {
+			t.Error("the workspace is still there")
+		}
+	}
+}
+
+func copyTree(from, to string) error { return os.CopyFS(to, os.DirFS(from)) }

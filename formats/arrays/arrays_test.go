@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -156,4 +157,42 @@ func FuzzRead(f *testing.F) {
 			t.Fatalf("%d edges, not %d", n, g.Edges.Count)
 		}
 	})
+}
+
+func TestFoldersOfTypesAreATypedGraph(t *testing.T) {
+	files := map[string][]byte{
+		"g/nodes/paper/x.npy":                            expect.NPY([]uint8{1, 2, 3}, 3, 1),
+		"g/nodes/paper/train_mask.npy":                   expect.NPY([]uint8{0, 1, 1}),
+		"g/nodes/author/num_nodes.npy":                   expect.NPY([]int64{5}),
+		"g/edges/author__writes__paper/edge_index.npy":   expect.NPY([]int64{4, 0, 1, 2}, 2, 2),
+		"g/edges/paper__of__venue/src.npy":               expect.NPY([]int64{2, 0}),
+		"g/edges/paper__of__venue/dst.npy":               expect.NPY([]int64{0, 6}),
+		"g/edges/paper__of__venue/edge_weight.npy":       expect.NPY([]float32{1, 2}),
+		"g/edges/author__writes__paper/edge_weight.npy":  expect.NPY([]float32{3, 4}),
+		"g/edges/author__writes__paper/deep/ignored.npy": expect.NPY([]float32{3, 4}),
+	}
+	at := sourcetest.Folder(t, "", files)
+	if found := (Reader{}).Find(at.Tree); !slices.Equal(found, []string{"g"}) {
+		t.Fatalf("found %v", found)
+	}
+	g, err := (Reader{}).Read(context.Background(), at.Tree.At("g"), &source.Request{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	var got []string
+	for _, n := range g.Nodes {
+		got = append(got, fmt.Sprintf("%s %d", n.Name, n.Count))
+	}
+	for _, e := range g.Types {
+		got = append(got, fmt.Sprintf("%s-%s-%s", g.Nodes[e.Source].Name, e.Relation, g.Nodes[e.Target].Name))
+	}
+	if s := strings.Join(got, ", "); s != "author 5, paper 3, venue 7, author-writes-paper, paper-of-venue" {
+		t.Error(s)
+	}
+	if g.Edges.Count != 4 || len(g.Edges.Columns) != 1 || len(g.Splits) != 1 {
+		t.Errorf("%d edges with %v, splits %v", g.Edges.Count, g.Edges.Columns, g.Splits)
+	}
+	files["g/nodes/author/num_nodes.npy"] = expect.NPY([]int64{-5})
+	sourcetest.Refuses(t, Reader{}, sourcetest.Folder(t, "", files).Tree.At("g"), "count", "is [-5], not one number")
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -34,22 +35,41 @@ func (Reader) Find(t *source.Tree) (found []string) {
 		case t.Single() && isArray(t.At(name)):
 			found = append(found, name)
 		case ok && (slices.Contains(edgeNames, stem) || slices.Contains(srcNames, stem)) && isArray(t.At(name)):
-			found = append(found, path.Dir(name))
+			dir := path.Dir(name)
+			if _, typed := edgeType(dir); typed {
+				dir = path.Dir(path.Dir(dir))
+			}
+			if !slices.Contains(found, dir) {
+				found = append(found, dir)
+			}
 		}
 	}
 	return found
 }
 
+// edgeType reads the name of a folder of edges, such as "edges/author__writes__paper".
+func edgeType(dir string) ([3]string, bool) {
+	f := strings.Split(path.Base(dir), "__")
+	if path.Base(path.Dir(dir)) != "edges" || len(f) != 3 {
+		return [3]string{}, false
+	}
+	return [3]string(f), true
+}
+
 // Read implements source.Reader.
 func (Reader) Read(ctx context.Context, at source.Place, r *source.Request) (*source.Graph, error) {
-	set := &files{at: map[string]source.Place{}}
-	if at.Exists() {
-		set.at["edge_index"] = at
+	folders := map[string]*files{}
+	if !at.Exists() {
+		folders = foldersOf(at.Tree)
 	}
-	for _, name := range at.Tree.Files() {
-		if stem, ok := strings.CutSuffix(path.Base(name), ".npy"); ok && path.Dir(name) == at.Name {
-			set.at[stem] = at.Tree.At(name)
+	for dir := range folders {
+		if _, ok := edgeType(dir); ok && path.Dir(path.Dir(dir)) == at.Name {
+			return readTyped(ctx, at, folders, r)
 		}
+	}
+	set := folders[at.Name]
+	if set == nil {
+		set = &files{at: map[string]source.Place{"edge_index": at}}
 	}
 	g, ok, err := Describe(ctx, set, r)
 	if err == nil && !ok {
@@ -57,6 +77,57 @@ func (Reader) Read(ctx context.Context, at source.Place, r *source.Request) (*so
 			fmt.Errorf("%w: it has %s", source.ErrUnknown, strings.Join(set.Names(), ", ")))
 	}
 	return g, err
+}
+
+// foldersOf returns the .npy files of each folder.
+func foldersOf(t *source.Tree) map[string]*files {
+	folders := map[string]*files{}
+	for _, name := range t.Files() {
+		stem, ok := strings.CutSuffix(path.Base(name), ".npy")
+		if !ok {
+			continue
+		}
+		dir := path.Dir(name)
+		if folders[dir] == nil {
+			folders[dir] = &files{at: map[string]source.Place{}}
+		}
+		folders[dir].at[stem] = t.At(name)
+	}
+	return folders
+}
+
+// readTyped describes a graph of several types: edges/SOURCE__RELATION__TARGET has the edges of a type, nodes/TYPE its
+// nodes.
+func readTyped(ctx context.Context, at source.Place, folders map[string]*files,
+	r *source.Request) (*source.Graph, error) {
+	var nodes []Nodes
+	var edges []Edges
+	for _, dir := range slices.Sorted(maps.Keys(folders)) {
+		set := folders[dir]
+		if t, ok := edgeType(dir); ok && path.Dir(path.Dir(dir)) == at.Name {
+			edges = append(edges, Edges{Source: t[0], Relation: t[1], Target: t[2], Set: set})
+		}
+		if path.Dir(path.Dir(dir)) == at.Name && path.Base(path.Dir(dir)) == "nodes" {
+			n := Nodes{Name: path.Base(dir), Count: -1, Set: set}
+			if _, ok := set.at["num_nodes"]; ok {
+				count, err := (&Describer{Set: set, R: r}).ints("num_nodes")
+				if err != nil {
+					return nil, err
+				}
+				if len(count) != 1 || count[0] < 0 {
+					err := fmt.Errorf("is %v, not one number", count)
+					return nil, source.Error(set.Path("num_nodes"), "", -1, "", err)
+				}
+				n.Count = count[0]
+			}
+			nodes = append(nodes, n)
+		}
+	}
+	g, err := Typed(ctx, WithEnds(nodes, edges), edges, r)
+	if err != nil {
+		return nil, source.Error(at.Path(), "", -1, "", err)
+	}
+	return g, nil
 }
 
 // files are the .npy files of a folder.

@@ -30,6 +30,18 @@ type Edges struct {
 	Set                      Set
 }
 
+// WithEnds adds the node types that edges name alone: they have as many nodes as their edges need.
+func WithEnds(nodes []Nodes, edges []Edges) []Nodes {
+	for _, e := range edges {
+		for _, end := range []string{e.Source, e.Target} {
+			if !slices.ContainsFunc(nodes, func(n Nodes) bool { return n.Name == end }) {
+				nodes = append(nodes, Nodes{Name: end, Count: -1})
+			}
+		}
+	}
+	return nodes
+}
+
 // Typed describes a graph of several types. Every error says which array it is about.
 func Typed(ctx context.Context, nodes []Nodes, edges []Edges, r *source.Request) (_ *source.Graph, err error) {
 	g := &source.Graph{}

@@ -105,14 +105,7 @@ func (f *File) graph(ctx context.Context, stores []store, r *source.Request) (*s
 		e := arrays.Edges{Source: text(t[0]), Relation: text(t[1]), Target: text(t[2]), Set: x}
 		edges = append(edges, e)
 	}
-	for _, e := range edges {
-		for _, end := range []string{e.Source, e.Target} {
-			if !slices.ContainsFunc(nodes, func(n arrays.Nodes) bool { return n.Name == end }) {
-				nodes = append(nodes, arrays.Nodes{Name: end, Count: -1})
-			}
-		}
-	}
-	g, err := arrays.Typed(ctx, nodes, edges, r)
+	g, err := arrays.Typed(ctx, arrays.WithEnds(nodes, edges), edges, r)
 	if err == nil {
 		for i, s := range stores {
 			sets[i].note(g, fmt.Sprintf("%v: ", s.key))

@@ -17,16 +17,17 @@ if sys.platform != "linux":
 from .batch import Batch, Info
 from .device import DeviceArray
 from .errors import (
-    BinaryNotFound, BusyError, DeviceError, ForkError, KhopError, ProtocolError, ServerError, SlotsHeldError, StateError,
+    BinaryNotFound, BusyError, DeviceError, ForkError, KhopError, ProtocolError, ServerError, SlotsHeldError, StateError, WriteError,
 )
 from .loader import Connection, Epoch, Loader, connect
 from .padding import Padded
 from .schema import EdgeType, Schema
 from .views import Block, EdgeView, NodeView
+from .write import write
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
     "Batch", "BinaryNotFound", "Block", "BusyError", "Connection", "DeviceArray", "DeviceError", "EdgeType", "EdgeView", "Epoch", "ForkError", "Info", "KhopError", "Loader",
-    "NodeView", "Padded", "ProtocolError", "Schema", "ServerError", "SlotsHeldError", "StateError", "connect",
+    "NodeView", "Padded", "ProtocolError", "Schema", "ServerError", "SlotsHeldError", "StateError", "WriteError", "connect", "write",
 ]

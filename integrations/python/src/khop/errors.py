@@ -22,6 +22,10 @@ class ServerError(KhopError):
     """What the server wrote last, all of it that is kept: for reports of bugs."""
 
 
+class WriteError(KhopError):
+    """A graph that makes no dataset, or a place that takes none. The message names array and row."""
+
+
 class ProtocolError(KhopError):
     """The other side sent something that docs/feed.md does not allow. The connection is closed."""
 

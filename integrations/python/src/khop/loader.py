@@ -5,8 +5,10 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import weakref
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Iterator, Mapping, Optional, Sequence, Type, Union
@@ -26,6 +28,7 @@ from .options import HOP_SAMPLERS, EdgeSeeds, Fanouts, Flags, LoaderOptions, See
 from .padding import pad as _pad_batch
 from .ring import SlotArrays
 from .schema import Schema, schema_of
+from .write import write
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -269,6 +272,9 @@ class Epoch:
 class Loader(Connection):
     """A loader with a server of its own: starts ``khop serve`` and ends it.
 
+    dataset is the path of one, or a graph in memory, whatever khop.write takes: then the dataset is a temporary one, in $TMPDIR, which goes with
+    the loader. Write it once where it serves more than one loader.
+
         for epoch in range(10):
             for batch in loader:
                 train(batch.x, batch.edge_index, batch.y)
@@ -282,7 +288,7 @@ class Loader(Connection):
 
     def __init__(
         self,
-        dataset: _binary.PathLike,
+        dataset: Any,
         fanouts: Optional[Fanouts] = None,
         *,
         num_neighbors: Optional[Fanouts] = None,
@@ -350,8 +356,13 @@ class Loader(Connection):
         own: Optional[server.Server] = None
         feed: Optional[Feed] = None
         meeting: Optional[Meeting] = None
+        made: Optional[str] = None
         try:
             if here.local_rank == 0:
+                if not isinstance(dataset, (str, bytes, os.PathLike)):
+                    made = tempfile.mkdtemp(prefix="khop-data-")
+                    write(os.path.join(made, "data.khop"), dataset, binary=binary)
+                    dataset = os.path.join(made, "data.khop")
                 _check_masks(masks(seeds), dataset, binary)
                 seed_set = seed_list(seeds) if edge_label_index is None else edge_list(edge_label_index, edge_label, edge_label_time)
                 flags = Flags(list(serve_options))
@@ -367,6 +378,7 @@ class Loader(Connection):
                     flags.add(name, value)
                 try:
                     own = server.Server(_binary.find(binary), os.fsdecode(dataset), list(flags), path, quiet, seed_set.inherit(), seed_set.spell)
+                    own.data, made = made, None
                     connection = own.connect(start_timeout)
                     feed = Feed(connection, rank=here.rank, index_dtype=index_dtype, timeout=timeout, start_timeout=start_timeout,
                                 max_ring_bytes=max_ring_bytes, device=on, server=own)
@@ -384,6 +396,8 @@ class Loader(Connection):
             super().__init__(feed, framework=framework, pad=pad, pin=pin, server=own, meeting=meeting, binary=binary)
         except BaseException:
             _end(feed, own, meeting, os.getpid())
+            if made is not None:
+                shutil.rmtree(made, ignore_errors=True)
             raise
         self._server = own
 

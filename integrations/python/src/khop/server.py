@@ -41,6 +41,7 @@ class Server:
         """
         self._spell = spell
         self._owner = os.getpid()
+        self.data: Optional[str] = None  # a folder that goes with the server: the dataset of a graph in memory
         self._folder = None if path else os.path.join(tempfile.gettempdir(), f"khop-{secrets.token_hex(8)}")
         self.path = path or os.path.join(self._folder or "", "feed.sock")
         self.command = [binary, "serve", dataset, "--socket", self.path, "--parent", str(self._owner), *options]
@@ -125,6 +126,9 @@ class Server:
                 process.kill()
                 process.wait()
         self.forget_socket()
+        if self.data is not None:
+            shutil.rmtree(self.data, ignore_errors=True)
+            self.data = None
         if self._log is not None:
             self._log.close()
             self._log = None

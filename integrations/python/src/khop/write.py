@@ -1,0 +1,237 @@
+"""Datasets of what is in memory: arrays, matrices, tables, and graphs of PyTorch Geometric and DGL."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import warnings
+from typing import Any, Callable, Mapping, Optional, Tuple, Union
+
+import numpy as np
+
+from . import binary as _binary
+from .errors import WriteError
+from .options import Flags
+
+_Key = Union[None, str, Tuple[str, str, str]]  # of a plain graph, a node type, an edge type
+_Arrays = Mapping[str, Any]
+_EDGES = frozenset({"edge_index", "edges", "edge_list", "edgelist", "src", "source", "row"})  # what a plain graph has one of
+
+
+def write(path: _binary.PathLike, data: Any, *, binary: Optional[_binary.PathLike] = None, **options: Any) -> None:
+    """Writes a dataset of a graph that is in memory, by ``khop convert``.
+
+    data is one of
+
+    - ``Data`` or ``HeteroData`` of PyTorch Geometric, or a graph of DGL;
+    - a matrix of SciPy, square: entry (i, j) is the edge i -> j, its value the weight, unless all are 1;
+    - edges ``[2, n]``, sources and targets, as an array or tensor;
+    - a mapping of names to arrays: ``{"edge_index": .., "x": .., "y": .., "train_mask": .., "edge_weight": ..}``; for several types a mapping of
+      node types and edge types to such: ``{"paper": {"x": ..}, ("author", "writes", "paper"): {"edge_index": ..}}``;
+    - a table of edges (pandas or Arrow), or a mapping as docs/cli.md ("Tables") has it with tables in place of files.
+
+    options are those of ``khop convert`` (docs/cli.md): ``symmetrise=True``, ``dedupe="first"``, ``feature_dtype="float16"``, ``force=True``, ..
+
+    The arrays pass through temporary files beside path, which take as much room as they do. WriteError with what is wrong, and where; then
+    there is no dataset, or the one that was there before.
+    """
+    target = pathlib.Path(os.fsdecode(path)).absolute()
+    flags = Flags()
+    for name, value in options.items():
+        flags.add(name, value)
+    try:
+        folder = tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent)
+    except OSError as e:
+        raise WriteError(f"{target.parent}: {e.strerror}") from None
+    try:
+        source = _spill(pathlib.Path(folder), data)
+        command = [_binary.find(binary), "convert", str(source), str(target), *flags]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        said = done.stderr.decode("utf-8", "replace").replace(str(source) + os.sep, "").replace(str(source), "the graph")
+        if done.returncode:
+            raise WriteError(said.strip().rpartition("khop: ")[2] or f"khop convert has ended with status {done.returncode}")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _spill(folder: pathlib.Path, data: Any) -> pathlib.Path:
+    """Writes what khop convert reads, and returns where it is."""
+    for fits, spill in _KINDS:
+        if fits(data):
+            return spill(folder, data)
+    raise TypeError(f"khop.write: {type(data).__module__}.{type(data).__name__}: must be a graph, a matrix, edges, a table, or a mapping of arrays")
+
+
+def _write(folder: pathlib.Path, parts: Mapping[_Key, _Arrays]) -> pathlib.Path:
+    """Writes arrays as formats/arrays has them: in one folder, or in one for each type."""
+    for key, arrays in parts.items():
+        at = folder
+        if key is not None:
+            names = (key,) if isinstance(key, str) else key
+            for name in names:
+                if not isinstance(name, str) or not name or "__" in name or "/" in name or name in (".", ".."):
+                    raise ValueError(f"khop.write: {key!r}: types need names without '__' and '/'")
+            at = folder / ("nodes" if isinstance(key, str) else "edges") / "__".join(names)
+        at.mkdir(parents=True, exist_ok=True)
+        for name, value in arrays.items():
+            array = _numpy(value)
+            if array is None:
+                what = f"{key!r}: {name}" if key is not None else name
+                warnings.warn(f"khop.write: {what} is left out: {type(value).__name__} is not an array of numbers", stacklevel=5)
+            else:
+                np.save(at / f"{name}.npy", array, allow_pickle=False)
+    return folder
+
+
+def _numpy(value: Any) -> Any:
+    """A value as an array of numbers; None if it is none."""
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()
+        if str(value.dtype) == "torch.bfloat16":
+            value = value.float()
+        if value.layout is not __import__("torch").strided:
+            return None
+        value = value.numpy()
+    if isinstance(value, (str, bytes, Mapping)) or value is None:
+        return None
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError):
+        return None
+    return array if array.dtype.kind in "biuf" else None
+
+
+# --- kinds of data ---
+
+def _of_pyg(folder: pathlib.Path, data: Any) -> pathlib.Path:
+    parts: dict[_Key, dict[str, Any]] = {}
+    for store in data.stores:
+        key = store._key
+        values = dict(store.items())
+        if key is None:  # a Data: one type of nodes and of edges, whose attributes lie side by side
+            parts["node"] = {k: v for k, v in values.items() if store.is_node_attr(k)}
+            parts["node"]["num_nodes"] = data.num_nodes
+            parts["node", "to", "node"] = {k: v for k, v in values.items() if not store.is_node_attr(k) and k != "num_nodes"}
+            _adjacency(parts["node", "to", "node"])
+        elif isinstance(key, str):
+            parts[key] = {**values, "num_nodes": store.num_nodes}
+        else:
+            parts[key] = values
+            _adjacency(values)
+    return _write(folder, parts)
+
+
+def _adjacency(values: dict[str, Any]) -> None:
+    """Makes edges of a transposed adjacency matrix, as ToSparseTensor leaves it."""
+    transposed = values.pop("adj_t", None)
+    if transposed is None or "edge_index" in values:
+        return
+    if hasattr(transposed, "coo"):
+        target, source, value = transposed.coo()
+    else:
+        coo = transposed.to_sparse_coo().coalesce()
+        (target, source), value = coo.indices(), coo.values()
+    values["src"], values["dst"] = source, target
+    if value is not None:
+        values["edge_weight"] = value
+
+
+def _of_dgl(folder: pathlib.Path, graph: Any) -> pathlib.Path:
+    parts: dict[_Key, dict[str, Any]] = {}
+    for t in graph.ntypes:
+        parts[_name(t, "node")] = {**graph.nodes[t].data, "num_nodes": graph.num_nodes(t)}
+    for source, relation, target in graph.canonical_etypes:
+        src, dst = graph.edges(etype=(source, relation, target), order="eid")
+        data = graph.edges[source, relation, target].data
+        parts[_name(source, "node"), _name(relation, "to"), _name(target, "node")] = {
+            **{{"feat": "edge_feat", "label": "edge_label"}.get(k, k): v for k, v in data.items()}, "src": src, "dst": dst}
+    return _write(folder, parts)
+
+
+def _name(of: str, plain: str) -> str:
+    """DGL's names of types that have none are _N and _E."""
+    return plain if of in ("_N", "_E") else of
+
+
+def _of_scipy(folder: pathlib.Path, matrix: Any) -> pathlib.Path:
+    coo = matrix.tocoo()
+    if coo.shape[0] != coo.shape[1]:
+        raise ValueError(f"khop.write: a matrix of {coo.shape[0]:,} rows and {coo.shape[1]:,} columns: must be square, a row and a column for each node")
+    arrays = {"src": coo.row, "dst": coo.col, "num_nodes": coo.shape[0]}
+    if not (coo.data == 1).all():
+        arrays["edge_weight"] = coo.data
+    return _write(folder, {None: arrays})
+
+
+def _of_edges(folder: pathlib.Path, edges: Any) -> pathlib.Path:
+    array = _numpy(edges)
+    if array is None or array.ndim != 2 or array.shape[0] != 2 or array.dtype.kind not in "iu":
+        shape = "" if array is None else f" {array.dtype} of shape {array.shape}:"
+        raise ValueError(f"khop.write: edges:{shape} must be whole numbers [2, edges], sources and targets")
+    return _write(folder, {None: {"edge_index": array}})
+
+
+def _of_arrays(folder: pathlib.Path, arrays: Mapping[Any, Any]) -> pathlib.Path:
+    if _EDGES & set(arrays):
+        return _write(folder, {None: arrays})
+    for key, part in arrays.items():
+        if not isinstance(part, Mapping) or not isinstance(key, (str, tuple)) or isinstance(key, tuple) and len(key) != 3:
+            raise ValueError(f"khop.write: {key!r}: must be edge_index and other arrays, or a mapping for each node type and (source, relation, target)")
+    return _write(folder, arrays)
+
+
+def _of_table(folder: pathlib.Path, table: Any) -> pathlib.Path:
+    return _of_tables(folder, {"edges": {"to": {"file": table}}})
+
+
+def _of_tables(folder: pathlib.Path, mapping: Mapping[str, Any]) -> pathlib.Path:
+    tables = 0
+
+    def filed(value: Any) -> Any:
+        nonlocal tables
+        if _is_table(value):
+            tables += 1
+            return _save_table(folder / f"table{tables}", value)
+        if isinstance(value, Mapping):
+            return {k: filed(v) for k, v in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [filed(v) for v in value]
+        return os.path.abspath(value) if isinstance(value, os.PathLike) else value
+    source = folder / "graph.json"
+    source.write_text(json.dumps(filed(mapping)))
+    return source
+
+
+def _save_table(path: pathlib.Path, table: Any) -> str:
+    try:
+        import pyarrow
+    except ImportError:
+        table.to_csv(path.with_suffix(".csv"), index=False)
+        return path.name + ".csv"
+    arrow = table if isinstance(table, pyarrow.Table) else pyarrow.Table.from_pandas(table, preserve_index=False)
+    with pyarrow.ipc.new_file(str(path.with_suffix(".arrow")), arrow.schema) as file:
+        file.write_table(arrow)
+    return path.name + ".arrow"
+
+
+def _is_table(data: Any) -> bool:
+    return type(data).__module__.split(".")[0] in ("pandas", "pyarrow") and hasattr(data, "columns")
+
+
+def _is_array(data: Any) -> bool:
+    return isinstance(data, (np.ndarray, list, tuple)) or hasattr(data, "detach")
+
+
+_KINDS: tuple[tuple[Callable[[Any], bool], Callable[[pathlib.Path, Any], pathlib.Path]], ...] = (
+    (lambda d: hasattr(d, "stores") and hasattr(d, "num_nodes"), _of_pyg),
+    (lambda d: hasattr(d, "canonical_etypes"), _of_dgl),
+    (lambda d: hasattr(d, "tocoo"), _of_scipy),
+    (_is_table, _of_table),
+    (lambda d: isinstance(d, Mapping) and set(d) <= {"nodes", "edges"} and all(isinstance(v, Mapping) for v in d.values()), _of_tables),
+    (lambda d: isinstance(d, Mapping), _of_arrays),
+    (_is_array, _of_edges),
+)

@@ -1,0 +1,132 @@
+"""khop.write, and loaders of graphs in memory: every array comes back as it was."""
+import os
+import tempfile
+
+import numpy as np
+import pytest
+
+import khop
+
+N, M = 50, 400
+RNG = np.random.default_rng(4)
+EDGES = RNG.integers(0, N, (2, M))
+X = RNG.random((N, 3), np.float32)
+Y = RNG.integers(0, 4, N)
+W = RNG.random(M, np.float32)
+MASK = np.arange(N) % 2 == 0
+
+
+def whole(data, **options):
+    """All of a graph, as one batch."""
+    with khop.Loader(data, fanouts=[-1], seeds="all", batch_size=20 * N, framework="numpy", edge_pos=True, **options) as loader:
+        batch = next(iter(loader))
+        return batch.copy()
+
+
+def edges_of(batch, *columns):
+    """Edges with their columns, in an order that does not depend on how they are stored."""
+    ids = np.asarray(batch.n_id)
+    rows = np.stack([ids[batch.edge_index[0]], ids[batch.edge_index[1]], *(batch._edge()[c] for c in columns)])
+    return rows[:, np.lexsort(rows)].tolist()
+
+
+def listed(*rows):
+    rows = np.stack(rows)
+    return rows[:, np.lexsort(rows)].tolist()
+
+
+def test_arrays_come_back_as_they_were(program, tmp_path):
+    data = {"edge_index": EDGES, "x": X, "y": Y, "train_mask": MASK, "edge_weight": W, "age": np.arange(N)}
+    path = tmp_path / "d.khop"
+    khop.write(path, data)
+    assert os.listdir(tmp_path) == ["d.khop"]
+    batch = whole(path, node_columns=["feature", "age"], edge_columns=["weight"])
+    assert edges_of(batch, "weight") == listed(*EDGES, W)
+    assert (batch.x == X[batch.n_id]).all() and (batch["node"]["age"] == batch.n_id).all()
+    with khop.Loader(path, framework="numpy") as loader:
+        batch = next(iter(loader))
+        assert sorted(batch.n_id[:batch.batch_size]) == np.flatnonzero(MASK).tolist()
+        assert (batch.y == Y[batch.n_id[:batch.batch_size]]).all()
+    with pytest.raises(khop.WriteError, match="force"):
+        khop.write(path, data)
+    khop.write(path, {"edge_index": EDGES[:, :7]}, force=True, symmetrise=True)
+    assert len(edges_of(whole(path))[0]) > 7
+
+
+def test_typed_arrays_make_a_typed_graph(program, tmp_path):
+    path = tmp_path / "t.khop"
+    khop.write(path, {"paper": {"x": X, "y": Y, "train_mask": MASK}, "author": {"num_nodes": 9},
+                      ("author", "writes", "paper"): {"src": RNG.integers(0, 9, M), "dst": EDGES[1]},
+                      ("paper", "cites", "paper"): {"edge_index": EDGES}})
+    batch = whole(path)
+    assert set(batch.edge_types) == {("author", "writes", "paper"), ("paper", "cites", "paper")}
+    ids = batch["paper"].n_id
+    cites = batch["paper", "cites", "paper"].edge_index
+    assert listed(ids[cites[0]], ids[cites[1]]) == listed(*EDGES) and (batch["paper"].x == X[ids]).all()
+    assert batch["author"].num_nodes <= 9
+
+
+@pytest.mark.parametrize("data", [EDGES, EDGES.tolist(), {"src": EDGES[0], "dst": EDGES[1].astype(np.int32)}], ids=["array", "list", "two"])
+def test_a_loader_takes_a_graph_in_memory_and_leaves_nothing(data, program):
+    assert edges_of(whole(data)) == listed(*EDGES)
+    assert os.listdir(tempfile.gettempdir()) == []
+
+
+def test_matrices_of_scipy(program):
+    sparse = pytest.importorskip("scipy.sparse", reason="scipy is not installed")
+    seen = np.unique(EDGES, axis=1)
+    weights = np.arange(1, seen.shape[1] + 1, dtype=np.float32)
+    matrix = sparse.coo_matrix((weights, (seen[0], seen[1])), (N, N))
+    for form in (matrix, matrix.tocsr(), matrix.tocsc()):
+        assert edges_of(whole(form, edge_columns=["weight"]), "weight") == listed(*seen, weights)
+    with pytest.raises(ValueError, match="must be square"):
+        khop.Loader(matrix.tocsr()[:5])
+
+
+def test_graphs_of_pyg(program, tmp_path):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    pyg = pytest.importorskip("torch_geometric.data", reason="torch_geometric is not installed")
+    data = pyg.Data(x=torch.tensor(X), edge_index=torch.tensor(EDGES), y=torch.tensor(Y), edge_attr=torch.tensor(W)[:, None],
+                    train_mask=torch.tensor(MASK), name="a graph")
+    with pytest.warns(UserWarning, match="name is left out"):
+        batch = whole(data, edge_columns=["feature"])
+    assert (batch.x == X[batch.n_id]).all() and listed(batch.n_id[batch.edge_index[0]], batch.n_id[batch.edge_index[1]],
+                                                       batch.edge_attr) == listed(*EDGES, W)
+    hetero = pyg.HeteroData()
+    hetero["paper"].x, hetero["paper"].train_mask, hetero["author"].num_nodes = torch.tensor(X), torch.tensor(MASK), N
+    hetero["author", "writes", "paper"].edge_index = torch.tensor(EDGES)
+    khop.write(tmp_path / "h.khop", hetero)
+    batch = whole(tmp_path / "h.khop")
+    edges = batch["author", "writes", "paper"].edge_index
+    assert listed(batch["author"].n_id[edges[0]], batch["paper"].n_id[edges[1]]) == listed(*EDGES)
+
+
+@pytest.mark.parametrize("library", ["pandas", "pyarrow"])
+def test_tables(library, program, tmp_path):
+    tables = pytest.importorskip(library, reason=f"{library} is not installed")
+    make = tables.DataFrame if library == "pandas" else tables.table
+    table = make({"src": EDGES[0], "dst": EDGES[1], "weight": W.astype(np.float64)})
+    batch = whole(table, edge_columns=["weight"])
+    assert edges_of(batch)[0] and batch.num_nodes <= N
+    assert sorted(batch._edge()["weight"].tolist()) == sorted(W.astype(np.float64).tolist())
+    names = make({"id": [f"p{i}" for i in range(N)], "age": np.arange(N, dtype=np.float32)})
+    cites = make({"from": [f"p{i}" for i in EDGES[0]], "to": [f"p{i}" for i in EDGES[1]]})
+    batch = whole({"nodes": {"paper": {"file": names, "features": ["age"]}},
+                   "edges": {"cites": {"file": cites, "source": "paper", "target": "paper", "src": "from", "dst": "to"}}})
+    assert edges_of(batch) == listed(*EDGES) and (batch.x[:, 0] == batch.n_id).all()
+
+
+@pytest.mark.parametrize("data, error, says", [
+    (7, TypeError, "builtins.int"),
+    (np.zeros((3, 4)), ValueError, r"float64 of shape \(3, 4\)"),
+    ({"x": X}, ValueError, "'x': must be edge_index"),
+    ({"a__b": {"x": X}, ("a__b", "to", "a__b"): {"edge_index": EDGES}}, ValueError, "without '__'"),
+    ({"edge_index": EDGES, "x": X[:3]}, khop.WriteError, "nodes"),
+    ({"edge_index": np.array([[0, -1], [1, 1]])}, khop.WriteError, "edge_index.npy"),
+], ids=["number", "shape", "no edges", "name", "rows", "negative"])
+def test_what_makes_no_graph_is_refused(data, error, says, program, tmp_path):
+    with pytest.raises(error, match=says):
+        khop.write(tmp_path / "d.khop", data)
+    assert os.listdir(tmp_path) == []
+    with pytest.raises(khop.WriteError, match="No such file"):
+        khop.write(tmp_path / "nowhere" / "d.khop", EDGES)

@@ -43,6 +43,9 @@ type Matrix struct {
 
 	norms sync.Once
 	norm  []float32 // see GCNNorm
+
+	rootsOnce sync.Once
+	roots     []float32 // see InverseRoots
 }
 
 // New returns the matrix of the given arrays: indptr int32 or int64 [rows+1], from 0 on, never descending; indices

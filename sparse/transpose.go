@@ -139,6 +139,20 @@ func (a *Matrix) GCNNorm() unified.Tensor {
 	return unified.FromSlice(a.norm)
 }
 
+// InverseRoots returns 1/sqrt(degree) of every row, 0 for rows without edges: GCNNorm in two parts. It is computed at
+// the first call, and belongs to a.
+func (a *Matrix) InverseRoots() []float32 {
+	a.rootsOnce.Do(func() {
+		a.roots = make([]float32, a.rows)
+		for i := range a.roots {
+			if d := a.Degree(int64(i)); d > 0 {
+				a.roots[i] = float32(1 / math.Sqrt(float64(d)))
+			}
+		}
+	})
+	return a.roots
+}
+
 // WithLoops returns a new matrix with the edges of a and an edge (i, i) last in each row i that has none: the
 // destinations of a block are its first sources. ErrShape if there are more rows than columns.
 func (a *Matrix) WithLoops() (*Matrix, error) {

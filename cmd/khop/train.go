@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/khop-gnn/khop/formats"
@@ -26,6 +27,8 @@ type trainCmd struct {
 	Fanouts      *fanouts      `placeholder:"N,..." help:"Train on batches: fan-outs, one a layer."`
 	BatchSize    positive      `default:"1024" help:"Seeds a batch."`
 	Budget       float64       `name:"backward-budget" default:"0" help:"Share of gradient work to do; 0: all."`
+	Fastest      bool          `help:"Compute each layer in the way that is predicted to be the fastest here."`
+	Explain      bool          `help:"Print ways to compute each layer, and their times; train nothing."`
 	Seed         uint64        `default:"0" help:"Keys every random choice."`
 	Workers      int           `default:"0" placeholder:"N" help:"Goroutines; 0: one a core. They change no result."`
 	MaxMemory    byteSize      `placeholder:"SIZE" help:"The most memory to take, such as 4GB, without mapped files."`
@@ -53,6 +56,9 @@ func (c *trainCmd) Run(env *environment) (err error) {
 		return err
 	}
 	defer closing(&err, ds.Close)
+	if c.Explain {
+		return c.explain(env, ds, opt)
+	}
 	line := &trainLine{env: env, epochs: opt.Epochs, began: time.Now()}
 	opt.Progress = line.step
 	var printErr error
@@ -78,6 +84,40 @@ func (c *trainCmd) Run(env *environment) (err error) {
 	return c.print(env, trainResult{paths.Text(c.Dataset), result})
 }
 
+// explainResult is what "khop train --explain --json" prints. Scripts rely on the names.
+type explainResult struct {
+	Dataset      string            `json:"dataset"`
+	Model        string            `json:"model"`
+	Compositions []gnn.Composition `json:"compositions"`
+}
+
+func (c *trainCmd) explain(env *environment, ds *formats.Dataset, opt gnn.Options) error {
+	all, err := gnn.Explain(env.ctx, ds, opt)
+	if err != nil {
+		return err
+	}
+	if c.JSON || c.JSONL {
+		return env.printJSON(explainResult{paths.Text(c.Dataset), c.Model, all})
+	}
+	if len(all) == 0 {
+		_, err := fmt.Fprintf(env.stdout, "There is one way to compute the layers of %s.\n", c.Model)
+		return err
+	}
+	t := newTable(env.stdout)
+	t.row("layer", "columns", "product", "predicted", "measured", "regret", "")
+	for _, w := range all {
+		mark := map[bool]string{true: "usual"}[w.Usual]
+		if w.Fastest {
+			mark = strings.TrimPrefix(mark+", predicted fastest", ", ")
+		}
+		second := float64(time.Second)
+		t.row(w.Layer, fmt.Sprintf("%d to %d", w.Inputs, w.Outputs), w.Product,
+			durationText(time.Duration(w.Predicted*second)), durationText(time.Duration(w.Measured*second)),
+			fmt.Sprintf("%.0f %%", 100*w.Regret), mark)
+	}
+	return t.flush()
+}
+
 func (c *trainCmd) print(env *environment, r trainResult) error {
 	switch {
 	case c.JSON:
@@ -99,7 +139,7 @@ func (c *trainCmd) options(env *environment) (gnn.Options, error) {
 	opt := gnn.Options{Model: c.Model, Epochs: int(c.Epochs), Layers: int(c.Layers), Hidden: c.Hidden,
 		Heads: int(c.Heads), Dropout: c.Dropout, Rate: c.Rate, Decay: c.Decay, RowNormalise: c.RowNormalise,
 		BatchSize: int(c.BatchSize), Seed: c.Seed, Workers: c.Workers, Checkpoint: c.Checkpoint,
-		CheckpointEvery: c.SaveEvery, BackwardBudget: c.Budget}
+		CheckpointEvery: c.SaveEvery, BackwardBudget: c.Budget, Fastest: c.Fastest}
 	if c.Fanouts != nil {
 		if opt.Fanouts = c.Fanouts.all; opt.Fanouts == nil {
 			return opt, usageError("--fanouts: a model of one edge type takes fan-outs alone, such as 15,10")

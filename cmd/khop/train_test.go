@@ -47,6 +47,22 @@ func TestTrainSaysHowWellItLearns(t *testing.T) {
 	}
 }
 
+func TestTrainExplainsHowLayersAreComputed(t *testing.T) {
+	data := small(t)
+	args := []string{"train", data, "--explain", "--model"}
+	if all := object(t, append(args, "gcn", "--json")...)["compositions"].([]any); len(all) != 12 {
+		t.Errorf("%v", all)
+	}
+	if out := must(t, append(args, "sage")...); !strings.Contains(out, "(M (X W))") ||
+		!strings.Contains(out, "predicted fastest") || !strings.Contains(out, "usual") {
+		t.Errorf("no table: %s", out)
+	}
+	if out := must(t, append(args, "gat")...); !strings.Contains(out, "one way") {
+		t.Errorf("%s", out)
+	}
+	must(t, "train", data, "--fastest", "--epochs", "1")
+}
+
 // TestTrainingThatIsInterruptedGoesOn: Ctrl-C keeps what was learned, draws it, and says so.
 func TestTrainingThatIsInterruptedGoesOn(t *testing.T) {
 	dir := t.TempDir()

@@ -31,6 +31,7 @@ type checkpointHead struct {
 	place
 	Loader *loader.State `json:"loader,omitempty"` // before the next batch
 	Params []shape       `json:"params"`
+	Ways   []string      `json:"ways,omitempty"` // to compute layers (Options.Fastest)
 	Kept   [][]byte      `json:"kept,omitempty"` // by aggregation, the rows whose gradients count: a bit each
 	// Tuning says how products were computed (sparse.Tuning). Another machine leaves it aside.
 	Tuning json.RawMessage `json:"tuning,omitempty"`
@@ -49,15 +50,18 @@ func (t *trainer) identity() string {
 	o := t.opt
 	return fmt.Sprintf("%s layers=%d hidden=%d heads=%d dropout=%g rate=%g decay=%g seed=%d normalise=%v fanouts=%v "+
 		"batch=%d nodes=%d edges=%d", o.Model, o.Layers, o.Hidden, o.Heads, o.Dropout, o.Rate, o.Decay, o.Seed,
-		o.RowNormalise, o.Fanouts, o.BatchSize, t.data.whole.Rows(), t.data.whole.Edges()) + t.approximated()
+		o.RowNormalise, o.Fanouts, o.BatchSize, t.data.whole.Rows(), t.data.whole.Edges()) + t.extras()
 }
 
-// approximated names what approximate gradients depend on.
-func (t *trainer) approximated() string {
-	if t.opt.BackwardBudget == 0 {
-		return ""
+// extras names options that are rarely set: gradients that are sampled end where the epochs say.
+func (t *trainer) extras() (s string) {
+	if t.opt.Fastest {
+		s = " fastest"
 	}
-	return fmt.Sprintf(" budget=%g of %d epochs", t.opt.BackwardBudget, t.opt.Epochs)
+	if t.opt.BackwardBudget == 0 {
+		return s
+	}
+	return s + fmt.Sprintf(" budget=%g of %d epochs", t.opt.BackwardBudget, t.opt.Epochs)
 }
 
 func (t *trainer) head() (h checkpointHead, err error) {
@@ -68,6 +72,9 @@ func (t *trainer) head() (h checkpointHead, err error) {
 	if t.loader != nil {
 		s := t.loader.State(uint64(t.Epoch), t.next)
 		h.Loader = &s
+	}
+	for _, w := range t.model.ways {
+		h.Ways = append(h.Ways, w.name)
 	}
 	if p := t.tape.approximate; p != nil {
 		for _, s := range p.sites {
@@ -166,6 +173,9 @@ func (t *trainer) load(text []byte) error {
 		return err
 	}
 	if err := t.adopt(head.Tuning); err != nil {
+		return err
+	}
+	if err := t.take(head.Ways); err != nil {
 		return err
 	}
 	t.place = head.place

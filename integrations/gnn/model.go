@@ -29,6 +29,7 @@ type Model struct {
 	opt    Options
 	layers []layer
 	params []*Param
+	ways   []*product // of each layer, to be computed; nil: the usual one
 }
 
 // layer computes a destination's row from its sources.
@@ -115,7 +116,7 @@ func (m *Model) Forward(t *Tape, blocks []*sparse.Matrix, in Input) *Value {
 		if i == 0 {
 			x = m.first(t, l, a, in)
 		} else {
-			x = m.layer(t, l, a, func(w *Value) *Value { return t.Linear(x, w, nil) }, x)
+			x = m.layer(t, l, a, func(w *Value) *Value { return t.Linear(x, w, nil) }, x, m.way(i, false))
 		}
 		if i == len(m.layers)-1 {
 			return x
@@ -134,29 +135,42 @@ func (m *Model) Forward(t *Tape, blocks []*sparse.Matrix, in Input) *Value {
 func (m *Model) first(t *Tape, l *layer, a *sparse.Matrix, in Input) *Value {
 	if in.Sparse != nil {
 		dropped := &Sparse{in.Sparse.Matrix, t.dropped(in.Sparse.Values, m.opt.Dropout)}
-		return m.layer(t, l, a, func(w *Value) *Value { return t.SparseLinear(dropped, 0, w) }, nil)
+		return m.layer(t, l, a, func(w *Value) *Value { return t.SparseLinear(dropped, 0, w) }, nil, m.way(0, true))
 	}
 	x := t.Dropout(in.Dense, m.opt.Dropout)
-	return m.layer(t, l, a, func(w *Value) *Value { return t.Linear(x, w, nil) }, x)
+	return m.layer(t, l, a, func(w *Value) *Value { return t.Linear(x, w, nil) }, x, m.way(0, false))
 }
 
-// layer computes one layer. linear multiplies its input, x where that is dense, with a weight. Where the output is
-// narrower, or the input sparse, rows are multiplied before they are aggregated: both give the same but for rounding.
-func (m *Model) layer(t *Tape, l *layer, a *sparse.Matrix, linear func(w *Value) *Value, x *Value) *Value {
+// way returns how a layer is computed.
+func (m *Model) way(number int, sparseInput bool) *product {
+	if m.ways != nil {
+		return m.ways[number]
+	}
+	return usual(m.kind, m.layers[number].in, m.summed(number), sparseInput)
+}
+
+// summed returns the columns that the weight of a layer's sums has.
+func (m *Model) summed(number int) int {
+	if m.kind == "gin" { // and a second weight follows
+		return m.opt.Hidden
+	}
+	return m.layers[number].out
+}
+
+// layer computes one layer in a way. linear multiplies its input, x where that is dense, with a weight. All ways give
+// the same but for rounding.
+func (m *Model) layer(t *Tape, l *layer, a *sparse.Matrix, linear func(w *Value) *Value, x *Value,
+	way *product) *Value {
 	rows := int(a.Rows())
-	narrows := x == nil || l.out < l.in
 	switch m.kind {
 	case "gcn":
-		if narrows {
-			return t.Bias(t.Normalised(a, linear(l.w["weight"])), l.w["bias"])
-		}
-		return t.Linear(t.Normalised(a, x), l.w["weight"], l.w["bias"])
+		return t.Bias(t.multiply(a, way, x, l.w["weight"], linear), l.w["bias"])
 	case "gat":
 		h := linear(l.w["weight"])
 		return t.Bias(t.Attend(a, l.heads, h, l.w["source"], l.w["target"], m.opt.Dropout), l.w["bias"])
 	case "sage":
 		var y, own *Value
-		if narrows {
+		if way.sumsAtOut() {
 			y = t.Aggregate(a, sparse.Mean, linear(l.w["weight"]))
 		} else {
 			y = t.Linear(t.Aggregate(a, sparse.Mean, x), l.w["weight"], nil)
@@ -169,7 +183,7 @@ func (m *Model) layer(t *Tape, l *layer, a *sparse.Matrix, linear func(w *Value)
 		return t.Bias(t.Add(y, own, 1), l.w["bias"])
 	}
 	var sum *Value // gin: the sum with the destination itself, through two layers
-	if narrows || m.opt.Hidden < l.in {
+	if way.sumsAtOut() {
 		h := linear(l.w["weight"])
 		sum = t.Add(t.Aggregate(a, sparse.Sum, h), t.First(h, rows), 1)
 	} else {

@@ -104,6 +104,52 @@ func (t *Tape) Normalised(a *sparse.Matrix, x *Value) *Value {
 	return t.aggregate(a, sparse.Sum, x, a.GCNNorm(), func() unified.Tensor { return a.Transpose().GCNNorm() })
 }
 
+// multiply computes a layer's product; linear multiplies its input x with a weight.
+func (t *Tape) multiply(a *sparse.Matrix, p *product, x, w *Value, linear func(w *Value) *Value) *Value {
+	switch {
+	case p.name == "X":
+		return x
+	case p.name == "(X W)":
+		return linear(w)
+	case p.left.kind == dense:
+		return t.Linear(t.multiply(a, p.left, x, w, linear), w, nil)
+	}
+	right := t.multiply(a, p.right, x, w, linear)
+	switch p.left.name {
+	case "A":
+		return t.Aggregate(a, sparse.Sum, right)
+	case "L":
+		return t.Scale(right, a.InverseRoots())
+	case "R":
+		return t.Scale(right, a.Transpose().InverseRoots())
+	}
+	return t.Normalised(a, right) // of "LAR", the only one with norms that candidates have
+}
+
+// Scale returns the rows of x, each times a number.
+func (t *Tape) Scale(x *Value, by []float32) *Value {
+	y := t.made(x.Rows, x.Cols, x)
+	t.do("scale", func() error {
+		for i := range x.Rows {
+			for k, v := range x.Data[i*x.Cols : (i+1)*x.Cols] {
+				y.Data[i*x.Cols+k] = by[i] * v
+			}
+		}
+		return nil
+	}, func() error {
+		if x.Grad == nil {
+			return nil
+		}
+		for i := range x.Rows {
+			for k, d := range y.Grad[i*x.Cols : (i+1)*x.Cols] {
+				x.Grad[i*x.Cols+k] += float32(by[i] * d)
+			}
+		}
+		return nil
+	})
+	return y
+}
+
 func (t *Tape) aggregate(a *sparse.Matrix, r sparse.Reduce, x *Value, values unified.Tensor,
 	turned func() unified.Tensor) *Value {
 	y, number := t.made(int(a.Rows()), x.Cols, x), t.aggregates

@@ -31,6 +31,9 @@ type Options struct {
 	// of the epochs: rows that count most are kept. 0 is all of it, exactly. It wants the whole graph: no Fanouts.
 	// GAT, whose edges have trained values, is always exact.
 	BackwardBudget float64
+	// Fastest computes each layer in the way that a model of costs, fitted to this machine, predicts to be the fastest
+	// (Explain). The result then depends on the machine, by rounding. A checkpoint keeps the ways.
+	Fastest bool
 	// MaxMemory bounds what training takes outside of the source, in bytes; 0 is no limit. Where it does not suffice,
 	// the error is loader.ErrMemory.
 	MaxMemory int64

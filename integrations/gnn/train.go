@@ -44,6 +44,25 @@ type place struct {
 // as it was written last.
 func Train(ctx context.Context, source loader.Source, opt Options) (*Result, error) {
 	opt = opt.withDefaults()
+	t, err := prepare(source, opt)
+	if err != nil {
+		return nil, err
+	}
+	defer t.tape.pool.Close()
+	if err := t.choose(); err != nil {
+		return nil, err
+	}
+	if opt.Fanouts != nil {
+		if t.loader, err = open(ctx, source, opt, t.tape.memory); err != nil {
+			return nil, err
+		}
+		defer t.loader.Close()
+	}
+	return t.run(ctx)
+}
+
+// prepare checks options, reads the graph, and makes a model. The caller closes the tape's pool.
+func prepare(source loader.Source, opt Options) (*trainer, error) {
 	if !(opt.Rate > 0 && opt.Decay >= 0) || math.IsInf(opt.Rate+opt.Decay, 0) {
 		return nil, fmt.Errorf("%w: a learning rate of %g with weight decay of %g", ErrOptions, opt.Rate, opt.Decay)
 	}
@@ -60,22 +79,15 @@ func Train(ctx context.Context, source loader.Source, opt Options) (*Result, err
 	if err != nil {
 		return nil, err
 	}
-	pool := sparse.Open(sparse.Options{Workers: opt.Workers, Tuning: opt.Tuning})
-	defer pool.Close()
-	t := &trainer{opt: opt, model: model, tape: NewTape(pool), data: d, place: place{Epoch: 1}}
-	t.tape.Seed, t.tape.memory, t.tape.approximate = opt.Seed, memory, newApproximation(opt)
+	t := &trainer{opt: opt, model: model, data: d, place: place{Epoch: 1}}
 	whole, err := t.prepared(d.whole)
 	if err != nil {
 		return nil, err
 	}
 	t.blocks = slices.Repeat([]*sparse.Matrix{whole}, opt.Layers)
-	if opt.Fanouts != nil {
-		if t.loader, err = open(ctx, source, opt, memory); err != nil {
-			return nil, err
-		}
-		defer t.loader.Close()
-	}
-	return t.run(ctx)
+	t.tape = NewTape(sparse.Open(sparse.Options{Workers: opt.Workers, Tuning: opt.Tuning}))
+	t.tape.Seed, t.tape.memory, t.tape.approximate = opt.Seed, memory, newApproximation(opt)
+	return t, nil
 }
 
 // open opens the loader, which may take half of the memory that is left.

@@ -1,0 +1,134 @@
+package gnn
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestPrunedWaysAreNeverFastest: for machines and sizes that are drawn, one of the candidates is as fast as the best of
+// all ways.
+func TestPrunedWaysAreNeverFastest(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	draw := rand.New(rand.NewPCG(seed, 0))
+	number := func() float64 { return math.Exp(10*draw.Float64() - 5) }
+	for _, model := range []string{"gcn", "sage", "gin"} {
+		all, some := enumerate(factorsOf(model)), candidates(model, false)
+		if model == "gcn" && (len(all) != 12 || len(some) != 6) || model != "gcn" && len(some) != 2 {
+			t.Errorf("%s: %d candidates of %d ways", model, len(some), len(all))
+		}
+		for range 2000 {
+			r := rates{edge: number(), edgeColumn: number(), row: number(), multiplication: number(), scale: number()}
+			r.valuedEdge, r.valuedEdgeColumn = number(), number()
+			s := sizes{rows: number(), edges: number(), columns: [2]float64{number(), number()}}
+			s.inGrad = draw.IntN(2) == 0
+			best, have := r.seconds(r.fastest(all, s), s), r.seconds(r.fastest(some, s), s)
+			if have > best*(1+1e-9) {
+				t.Fatalf("%s: %s takes %g, %s %g: %+v, %+v", model, r.fastest(some, s).name, have,
+					r.fastest(all, s).name, best, r, s)
+			}
+		}
+	}
+}
+
+// TestAllWaysToComputeALayerGiveTheSame, forward and backward, but for rounding.
+func TestAllWaysToComputeALayerGiveTheSame(t *testing.T) {
+	g := communities(t, 60, true)
+	for _, model := range []string{"gcn", "sage", "gin"} {
+		tr, err := prepare(g, Options{Model: model, Hidden: 7, Layers: 2, Seed: 1}.withDefaults())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tr.tape.pool.Close()
+		var want []float32
+		for i := range tr.model.layers {
+			for n, way := range tr.ways(i) {
+				tr.model.ways = []*product{tr.model.way(0, true), tr.model.way(1, false)}
+				tr.model.ways[i] = way
+				tr.tape.Reset()
+				scores := tr.model.Forward(tr.tape, tr.blocks, tr.data.input())
+				tr.tape.CrossEntropy(scores, tr.data.splits[0].rows, tr.data.splits[0].labels)
+				if err := tr.tape.Backward(); err != nil {
+					t.Fatal(err)
+				}
+				got := slices.Clone(scores.Data)
+				for _, p := range tr.model.params {
+					got = append(got, p.Grad...)
+					clear(p.Grad)
+				}
+				if n == 0 {
+					want = got
+				}
+				for k, v := range got {
+					if math.Abs(float64(v-want[k])) > 1e-5*(1+math.Abs(float64(want[k]))) {
+						t.Fatalf("%s, layer %d: %s gives %g, %s %g", model, i+1, way.name, v, tr.ways(i)[0].name,
+							want[k])
+					}
+				}
+			}
+			tr.model.ways = nil
+		}
+	}
+}
+
+func TestExplainMeasuresEveryCandidate(t *testing.T) {
+	g := communities(t, 200, false)
+	for model, want := range map[string]int{"gcn": 12, "sage": 4, "gin": 4, "gat": 0} {
+		all, err := Explain(t.Context(), g, Options{Model: model})
+		if err != nil || len(all) != want {
+			t.Fatalf("%s: %d ways, %v", model, len(all), err)
+		}
+		usual, fastest, best := 0, 0, 0
+		for _, c := range all {
+			if c.Predicted <= 0 || c.Measured <= 0 || c.Regret < 0 || !strings.Contains(c.Product, "W") {
+				t.Errorf("%s: %+v", model, c)
+			}
+			for n, is := range map[*int]bool{&usual: c.Usual, &fastest: c.Fastest, &best: c.Regret == 0} {
+				if is {
+					*n++
+				}
+			}
+		}
+		if layers := min(want, 2); usual != layers || fastest != layers || best < layers {
+			t.Errorf("%s: of 2 layers %d usual ways, %d fastest, %d best", model, usual, fastest, best)
+		}
+	}
+}
+
+// TestACheckpointKeepsTheWaysOfTheFastest, though another process may measure other times.
+func TestACheckpointKeepsTheWaysOfTheFastest(t *testing.T) {
+	g, path := communities(t, 60, false), filepath.Join(t.TempDir(), "checkpoint")
+	opt := Options{Model: "gcn", Epochs: 4, Fastest: true, Checkpoint: path}
+	lost := errors.New("stopped")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	opt.Progress = func(Step) { cancel(lost) }
+	if _, err := Train(ctx, g, opt); !errors.Is(err, lost) {
+		t.Fatal(err)
+	}
+	opt.Progress = nil
+	text := contents(t, path)
+	tr, err := prepare(g, opt.withDefaults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.tape.pool.Close()
+	all := tr.ways(0)
+	tr.model.ways = []*product{all[0], all[1]} // what this process would take
+	if err := tr.restore(); err != nil {
+		t.Fatal(err)
+	}
+	if err := tr.save(); err != nil || !bytes.Equal(text, contents(t, path)) {
+		t.Errorf("the ways are %s and %s, and were others (%v)", tr.model.ways[0].name, tr.model.ways[1].name, err)
+	}
+	opt.Fastest = false
+	if _, err := Train(t.Context(), g, opt); !errors.Is(err, ErrCheckpoint) {
+		t.Errorf("the usual ways: %v", err)
+	}
+}

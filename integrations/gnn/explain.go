@@ -1,0 +1,215 @@
+package gnn
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/sparse"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// Composition is a way to compute a layer over the whole graph: a product of A (the graph's sums), M (its means), L and
+// R (GCN's norms of rows and columns), X (the layer's input) and W (its weight). All ways give the same but for
+// rounding.
+type Composition struct {
+	Layer     int     `json:"layer"` // from 1
+	Inputs    int     `json:"inputs"`
+	Outputs   int     `json:"outputs"`
+	Product   string  `json:"product"`
+	Predicted float64 `json:"predicted_seconds"` // of a step, forward and backward
+	Measured  float64 `json:"measured_seconds"`
+	Usual     bool    `json:"usual"`   // it is taken where nothing else is asked for
+	Fastest   bool    `json:"fastest"` // it is predicted to be the fastest
+	Regret    float64 `json:"regret"`  // how much longer it takes than the fastest measured: 0.1 is a tenth
+}
+
+// Explain predicts and measures every way to compute each layer of a model that can be fastest, and trains nothing.
+func Explain(ctx context.Context, source loader.Source, opt Options) ([]Composition, error) {
+	opt = opt.withDefaults()
+	opt.Fanouts, opt.Checkpoint, opt.BackwardBudget = nil, "", 0
+	t, err := prepare(source, opt)
+	if err != nil {
+		return nil, err
+	}
+	defer t.tape.pool.Close()
+	r, err := t.rates()
+	if err != nil {
+		return nil, err
+	}
+	var all []Composition
+	for i := range t.model.layers {
+		ways := t.ways(i)
+		found, best := make([]Composition, 0, len(ways)), 0.0
+		for _, way := range ways {
+			if err := context.Cause(ctx); err != nil {
+				return nil, err
+			}
+			took, err := t.measure(i, way)
+			if err != nil {
+				return nil, err
+			}
+			if s := took.Seconds(); best == 0 || s < best {
+				best = s
+			}
+			l := &t.model.layers[i]
+			found = append(found, Composition{Layer: i + 1, Inputs: l.in, Outputs: l.out, Product: way.name,
+				Predicted: r.seconds(way, t.sizes(i)), Measured: took.Seconds(),
+				Usual:   way.name == t.model.way(i, i == 0 && t.data.sparse != nil).name,
+				Fastest: way.name == r.fastest(ways, t.sizes(i)).name})
+		}
+		for k := range found {
+			found[k].Regret = found[k].Measured/best - 1
+		}
+		all = append(all, found...)
+	}
+	return all, nil
+}
+
+// ways returns the candidates of a layer.
+func (t *trainer) ways(number int) []*product {
+	return candidates(t.model.kind, number == 0 && t.data.sparse != nil)
+}
+
+// sizes returns those of a layer over the whole graph.
+func (t *trainer) sizes(number int) sizes {
+	l, a := &t.model.layers[number], t.blocks[number]
+	s := sizes{rows: float64(a.Rows()), edges: float64(a.Edges()), inGrad: number > 0,
+		columns: [2]float64{float64(l.in), float64(t.model.summed(number))}}
+	if number == 0 && t.data.sparse != nil {
+		s.entries = float64(len(t.data.sparse.Values))
+	}
+	return s
+}
+
+// choose takes the ways that are predicted to be the fastest.
+func (t *trainer) choose() error {
+	if !t.opt.Fastest || factorsOf(t.model.kind) == nil {
+		return nil
+	}
+	r, err := t.rates()
+	if err != nil {
+		return err
+	}
+	for i := range t.model.layers {
+		t.model.ways = append(t.model.ways, r.fastest(t.ways(i), t.sizes(i)))
+	}
+	return nil
+}
+
+// take takes the ways of those names.
+func (t *trainer) take(names []string) error {
+	if len(names) != len(t.model.ways) {
+		return fmt.Errorf("it has ways to compute %d layers, not %d", len(names), len(t.model.ways))
+	}
+	for i, name := range names {
+		ways := t.ways(i)
+		at := slices.IndexFunc(ways, func(p *product) bool { return p.name == name })
+		if at < 0 {
+			return fmt.Errorf("layer %d cannot be computed as %q", i+1, name)
+		}
+		t.model.ways[i] = ways[at]
+	}
+	return nil
+}
+
+// explainRounds is how often something is measured; the least time counts.
+const explainRounds = 3
+
+func least(f func() error) (best time.Duration, err error) {
+	for range explainRounds + 1 { // the first one warms up
+		start := time.Now()
+		if err := f(); err != nil {
+			return 0, err
+		}
+		if took := time.Since(start); best == 0 || took < best {
+			best = took
+		}
+	}
+	return best, nil
+}
+
+// measure returns the time of a layer's step, forward and backward.
+func (t *trainer) measure(number int, way *product) (time.Duration, error) {
+	l, a := &t.model.layers[number], t.blocks[number]
+	var x *Value
+	if number > 0 || t.data.sparse == nil {
+		x = NewValue(int(a.Cols()), l.in, waves(int(a.Cols())*l.in))
+		if number > 0 {
+			x.Grad = make([]float32, len(x.Data))
+		}
+	}
+	return least(func() error {
+		t.tape.Reset()
+		return t.tape.memory.within(func() error {
+			y := t.model.layer(t.tape, l, a, func(w *Value) *Value {
+				if x == nil {
+					return t.tape.SparseLinear(t.data.sparse, 0, w)
+				}
+				return t.tape.Linear(x, w, nil)
+			}, x, way)
+			for i := range y.Grad {
+				y.Grad[i] = 1
+			}
+			return t.tape.Backward()
+		})
+	})
+}
+
+// waves returns numbers of many sizes.
+func waves(n int) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(i%29) - 14
+	}
+	return x
+}
+
+// rates measures primitives on the whole graph, at two widths each.
+func (t *trainer) rates() (r rates, err error) {
+	const narrow, wide = 8, 64
+	a := t.blocks[0]
+	rows, edges := float64(a.Rows()), float64(a.Edges())
+	x, y := waves(int(a.Cols())*wide), make([]float32, int(a.Cols())*wide)
+	line := func(f func(width int) error, at func(width int) float64) (base, slope float64) {
+		var took [2]float64
+		for i, width := range []int{narrow, wide} {
+			d, e := least(func() error { return f(width) })
+			if took[i] = d.Seconds(); e != nil && err == nil {
+				err = e
+			}
+		}
+		slope = max(took[1]-took[0], 0) / (at(wide) - at(narrow))
+		return max(took[0]-slope*at(narrow), 0), slope
+	}
+	columns := func(width int) float64 { return float64(width) }
+	sum := func(values unified.Tensor) func(int) error {
+		return func(width int) error {
+			return t.tape.pool.SpMM(tensor(y[:int(a.Rows())*width], int(a.Rows()), width), sparse.Sum, a, values,
+				tensor(x[:int(a.Cols())*width], int(a.Cols()), width))
+		}
+	}
+	r.edge, r.edgeColumn = line(sum(unified.Tensor{}), columns)
+	r.valuedEdge, r.valuedEdgeColumn = line(sum(a.GCNNorm()), columns)
+	w := waves(wide * wide)
+	r.row, r.multiplication = line(func(width int) error {
+		return t.tape.pool.MatMul(tensor(y[:int(a.Rows())*width], int(a.Rows()), width),
+			tensor(x[:int(a.Rows())*width], int(a.Rows()), width), tensor(w[:width*width], width, width))
+	}, func(width int) float64 { return float64(width * width) })
+	_, r.scale = line(func(width int) error {
+		t.tape.Reset()
+		return t.tape.memory.within(func() error {
+			t.tape.Scale(NewValue(int(a.Rows()), width, x), a.InverseRoots())
+			return t.tape.Err()
+		})
+	}, columns)
+	for _, v := range []*float64{&r.edge, &r.edgeColumn, &r.valuedEdge, &r.valuedEdgeColumn} {
+		*v /= max(edges, 1)
+	}
+	for _, v := range []*float64{&r.row, &r.multiplication, &r.scale} {
+		*v /= max(rows, 1)
+	}
+	return r, err
+}

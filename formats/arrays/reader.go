@@ -130,7 +130,10 @@ func readTyped(ctx context.Context, at source.Place, folders map[string]*files,
 	return g, nil
 }
 
-// files are the .npy files of a folder.
+// Files returns .npy files as a set, by the names that they are to have.
+func Files(at map[string]source.Place) Set { return &files{at} }
+
+// files are .npy files by their names.
 type files struct{ at map[string]source.Place }
 
 // Names implements Set.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/khop-gnn/khop/formats/npy"
 	"github.com/khop-gnn/khop/formats/source"
 )
 
@@ -27,7 +28,9 @@ type Nodes struct {
 // Edges is an edge type: its ends under the names that Describe knows, and arrays with a row an edge.
 type Edges struct {
 	Source, Relation, Target string
-	Set                      Set
+	Set                      Set // nil: none, if Listed has the ends
+	// Listed are the ends, where they do not lie in arrays, with columns perhaps; nil: they do.
+	Listed *source.Edges
 }
 
 // WithEnds adds the node types that edges name alone: they have as many nodes as their edges need.
@@ -128,10 +131,15 @@ func describeNodes(ctx context.Context, g *source.Graph, index int, n Nodes,
 
 // describeEdges describes an edge type.
 func describeEdges(ctx context.Context, g *source.Graph, e Edges, r *source.Request) (*source.Part, error) {
+	if e.Set == nil && e.Listed != nil {
+		return &source.Part{Edges: *e.Listed, Reverse: -1}, nil
+	}
 	d := &Describer{Set: e.Set, Graph: source.Plain(), R: r, Used: map[string]bool{}, of: ofEdge}
 	d.Graph.Node().Count = -1
-	ok, err := d.findEnds()
-	if err == nil && !ok {
+	ok, err := true, error(nil)
+	if e.Listed != nil {
+		d.listed(e.Listed)
+	} else if ok, err = d.findEnds(); err == nil && !ok {
 		err = errors.New("there is no edge_index, and no src and dst")
 	}
 	if err == nil {
@@ -144,6 +152,34 @@ func describeEdges(ctx context.Context, g *source.Graph, e Edges, r *source.Requ
 		g.Note("edges %q: %s", e.Relation, note)
 	}
 	return &source.Part{Edges: d.Graph.Edges, Reverse: -1}, nil
+}
+
+// listed takes the ends of the edges from elsewhere; their columns are then those of the set behind those of the list.
+func (d *Describer) listed(e *source.Edges) {
+	own := len(e.Columns)
+	d.Graph.Edges.Count, d.Graph.Edges.Columns, d.Graph.Edges.Where = e.Count, slices.Clone(e.Columns), e.Where
+	d.Graph.Edges.Each = func(yield func(source.Batch) error) error {
+		open := &opened{set: d.Set}
+		defer open.close()
+		var readers []*npy.Reader
+		for _, name := range d.columns {
+			readers = append(readers, open.array(name))
+		}
+		if open.err != nil {
+			return open.err
+		}
+		return e.Each(func(b source.Batch) error {
+			b.Columns = slices.Clone(b.Columns[:own])
+			for i, r := range readers {
+				c, err := r.Next(int64(len(b.Src)) * width(&r.Header))
+				if err != nil {
+					return d.fail(d.columns[i], -1, "%w", err)
+				}
+				b.Columns = append(b.Columns, c)
+			}
+			return yield(b)
+		})
+	}
 }
 
 // count counts the nodes that edges name, of types that nothing else counts.

@@ -9,6 +9,7 @@ import (
 	"github.com/khop-gnn/khop/formats/arrays"
 	"github.com/khop-gnn/khop/formats/bvgraph"
 	"github.com/khop-gnn/khop/formats/edgelist"
+	"github.com/khop-gnn/khop/formats/graphbolt"
 	"github.com/khop-gnn/khop/formats/metis"
 	"github.com/khop-gnn/khop/formats/mtx"
 	"github.com/khop-gnn/khop/formats/musae"
@@ -26,6 +27,7 @@ import (
 var readers = []source.Reader{
 	tables.Reader{},
 	ogb.Reader{},
+	graphbolt.Reader{},
 	planetoid.Reader{},
 	torch.Reader{},
 	triples.Reader{},

@@ -43,7 +43,9 @@ func names(n pickle.Name) bool {
 	switch s {
 	case "torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_tensor_v3", "torch._utils._rebuild_tensor",
 		"torch._utils._rebuild_parameter", "torch._utils._rebuild_sparse_tensor", "torch.serialization._get_layout",
-		"torch.Size", "torch.device", "torch.Tensor", "torch._tensor._rebuild_from_type_v2", "weakref.ref":
+		"torch.Size", "torch.ScriptObject", "torch.device",
+		"dgl.graphbolt.impl.fused_csc_sampling_graph.FusedCSCSamplingGraph",
+		"torch.Tensor", "torch._tensor._rebuild_from_type_v2", "weakref.ref":
 		return true
 	}
 	_, dtype := dtypes[strings.TrimPrefix(s, "torch.")]

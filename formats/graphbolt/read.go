@@ -158,7 +158,7 @@ func (d *dataset) graph(ctx context.Context) error {
 		if n.Num < 0 {
 			return fmt.Errorf("there are %d nodes of %q", n.Num, n.Type)
 		}
-		d.nodes = append(d.nodes, arrays.Nodes{Name: cmp.Or(n.Type, "node"), Count: n.Num, Set: d.files("node", n.Type)})
+		d.nodes = append(d.nodes, arrays.Nodes{Name: trim(n.Type), Count: n.Num, Set: d.files("node", n.Type)})
 	}
 	for _, e := range d.m.Graph.Edges {
 		src, relation, dst, err := triple(e.Type)

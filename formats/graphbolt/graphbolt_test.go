@@ -51,8 +51,8 @@ func TestDatasetsAreWhatGraphBoltReads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const listed = "edge share float32[]\nauthor:writes:paper 0>3:0.5 1>0:1 2>1:0.25 2>4:2\npaper:cites:paper 0>1:NaN " +
-		"1>2:NaN 4>0:NaN 3>3:NaN 1>0:NaN\n"
+	const listed = "edge share float32[]\nauthor:writes:paper 0>3:0.5 1>0:1 2>1:0.25 2>4:2\n" +
+		"paper:cites:paper 0>1:NaN 1>2:NaN 4>0:NaN 3>3:NaN 1>0:NaN\n"
 	before, rest, _ := strings.Cut(string(want), "author:writes")
 	_, after, _ := strings.Cut(rest, "paper:cites:paper ")
 	_, after, _ = strings.Cut(after, "\n")

@@ -1,7 +1,9 @@
 package bvgraph
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -10,7 +12,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/klauspost/compress/zstd"
+
 	"github.com/khop-gnn/khop/formats/source"
+	"github.com/khop-gnn/khop/pinned"
 )
 
 // bitWriter writes a stream of bits.
@@ -188,4 +193,39 @@ func FuzzRead(f *testing.F) {
 			t.Fatalf("%d edges, not %d", n, arcs)
 		}
 	})
+}
+
+// TestReadingStopsAndKeepsItsLimit: at Ctrl-C, and at a Zstandard file that would keep 16 MB.
+func TestReadingStopsAndKeepsItsLimit(t *testing.T) {
+	stop := errors.New("stop")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	at := write(t, t.TempDir(), [][]int64{{1}, {0}}, "")
+	ledger := &pinned.Ledger{}
+	ledger.SetLimit(1 << 20)
+	g, err := Reader{}.Read(ctx, at, &source.Request{Budget: &source.Budget{Memory: ledger}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel(stop)
+	if err := g.Edges.Each(func(source.Batch) error { return nil }); !errors.Is(err, stop) {
+		t.Errorf("%v after the context ended", err)
+	}
+	var b bytes.Buffer
+	w, err := zstd.NewWriter(&b, zstd.WithWindowSize(16<<20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 20 { // too much for a frame that states its size
+		_, err = w.Write(make([]byte, 1<<20))
+	}
+	if err := errors.Join(err, w.Close(), os.WriteFile(at.Path(), b.Bytes(), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if g, err = (Reader{}).Read(context.Background(), at, &source.Request{Budget: &source.Budget{
+		Memory: ledger}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Edges.Each(func(source.Batch) error { return nil }); !errors.Is(err, pinned.ErrLimit) {
+		t.Errorf("%v in 1 MB", err)
+	}
 }

@@ -104,7 +104,7 @@ func readProperties(at source.Place) (p properties, err error) {
 }
 
 // Read implements source.Reader.
-func (Reader) Read(_ context.Context, at source.Place, r *source.Request) (*source.Graph, error) {
+func (Reader) Read(ctx context.Context, at source.Place, r *source.Request) (*source.Graph, error) {
 	stem, ok := strings.CutSuffix(at.Name, ".graph")
 	if !ok {
 		return nil, source.Error(at.Path(), "", -1, "name the file name.graph, beside name.properties",
@@ -123,7 +123,10 @@ func (Reader) Read(_ context.Context, at source.Place, r *source.Request) (*sour
 			return err
 		}
 		defer f.Close()
-		d := &decoder{p: p, b: newBitReader(f), ledger: r.Budget.Ledger(), lists: make([][]int64, p.window+1),
+		if err := f.Count(r.Budget.Ledger()); err != nil {
+			return err
+		}
+		d := &decoder{ctx: ctx, p: p, b: newBitReader(f), ledger: r.Budget.Ledger(), lists: make([][]int64, p.window+1),
 			yield: yield}
 		defer d.close()
 		node, err := d.all()
@@ -143,6 +146,7 @@ func (Reader) Read(_ context.Context, at source.Place, r *source.Request) (*sour
 
 // decoder goes over the lists of all nodes.
 type decoder struct {
+	ctx    context.Context
 	p      properties
 	b      *bitReader
 	ledger *pinned.Ledger
@@ -164,6 +168,10 @@ const chunkEdges = 1 << 18
 // all decodes all lists. It returns the node at which an error occurred.
 func (d *decoder) all() (int64, error) {
 	for v := range d.p.nodes {
+		if v%1024 == 0 && d.ctx.Err() != nil {
+			d.stopped = true
+			return v, context.Cause(d.ctx)
+		}
 		if err := d.list(v); err != nil {
 			return v, err
 		}

@@ -223,3 +223,17 @@ func TestTwitchNamesItsNodesByAnotherColumn(t *testing.T) {
 		t.Errorf("nodes, edges, labels: %s", got)
 	}
 }
+
+func TestReadingACollectionStops(t *testing.T) {
+	stop := errors.New("stop")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(stop)
+	_, err := readTarget(ctx, collected(t, edges, features, targets).In("x_target.csv"), nil)
+	if !errors.Is(err, stop) {
+		t.Errorf("reading classes after the context ended: %v", err)
+	}
+	at := collected(t, edges, features, targets).In("x_features.json")
+	if err := addFeatures(ctx, source.Plain(), at, nil); !errors.Is(err, stop) {
+		t.Errorf("reading features after the context ended: %v", err)
+	}
+}

@@ -34,7 +34,7 @@ type Options struct {
 // Read reads the collection in a folder, whose files begin with prefix. The caller closes the graph.
 func Read(ctx context.Context, dir source.Place, prefix string, opt Options) (*source.Graph, error) {
 	ledger := opt.Budget.Ledger()
-	t, err := readTarget(dir.In(prefix+"_target.csv"), ledger)
+	t, err := readTarget(ctx, dir.In(prefix+"_target.csv"), ledger)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func Read(ctx context.Context, dir source.Place, prefix string, opt Options) (*s
 		return nil, err
 	}
 	g.Edges.Undirected = true
-	if err := addFeatures(g, dir.In(prefix+"_features.json"), ledger); err != nil {
+	if err := addFeatures(ctx, g, dir.In(prefix+"_features.json"), ledger); err != nil {
 		return nil, errors.Join(err, g.Close())
 	}
 	node := g.Node()
@@ -104,7 +104,7 @@ func (r *rows) add(x row) (err error) {
 	return nil
 }
 
-func readTarget(at source.Place, l *pinned.Ledger) (*target, error) {
+func readTarget(ctx context.Context, at source.Place, l *pinned.Ledger) (*target, error) {
 	f, err := at.OpenText()
 	if err != nil {
 		return nil, err
@@ -114,7 +114,7 @@ func readTarget(at source.Place, l *pinned.Ledger) (*target, error) {
 	if err := f.Count(l); err != nil {
 		return nil, err
 	}
-	paced := source.NewPaced(f)
+	paced := source.NewPaced(ctx, f)
 	r := csv.NewReader(paced)
 	r.ReuseRecord = true
 	header, err := r.Read()
@@ -211,7 +211,7 @@ func compareClasses(a, b string) int {
 }
 
 // addFeatures reads the lists of features and adds them as dense rows, made as they are written.
-func addFeatures(g *source.Graph, at source.Place, b *pinned.Ledger) error {
+func addFeatures(ctx context.Context, g *source.Graph, at source.Place, b *pinned.Ledger) error {
 	f, err := at.OpenText()
 	if err != nil {
 		return err
@@ -224,7 +224,7 @@ func addFeatures(g *source.Graph, at source.Place, b *pinned.Ledger) error {
 	if err := b.Take(pinned.Sources, (8+4+1)*node.Count); err != nil {
 		return source.Error(path, "", -1, "", err)
 	}
-	l := &lists{path: path, ledger: b, paced: source.NewPaced(f),
+	l := &lists{path: path, ledger: b, paced: source.NewPaced(ctx, f),
 		starts: make([]int64, node.Count), counts: make([]int32, node.Count), seen: make([]bool, node.Count)}
 	if err := l.read(json.NewDecoder(l.paced)); err != nil {
 		return err

@@ -55,7 +55,8 @@ func TestNothingIsExpandedThatCannotFit(t *testing.T) {
 			ledger.SetLimit(c.limit)
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			g, err := Read(context.Background(), source.Local(path), ledger)
+			g, err := Read(context.Background(), source.Local(path), &source.Request{
+				Budget: &source.Budget{Memory: ledger}})
 			runtime.ReadMemStats(&after)
 			if made := after.TotalAlloc - before.TotalAlloc; made > 1<<20 && (c.says != "" || made > 24<<20) {
 				t.Errorf("%d bytes of memory were made", made)

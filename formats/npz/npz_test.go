@@ -231,7 +231,7 @@ func TestLayouts(t *testing.T) {
 				"val0 [1]; val1 []", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			g, err := Read(context.Background(), source.Local(save(t, pack(t, c.members...))), nil)
+			g, err := Read(context.Background(), source.Local(save(t, pack(t, c.members...))), &source.Request{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -303,7 +303,7 @@ var damagedArrays = []struct {
 func TestDamagedArraysAreNamed(t *testing.T) {
 	for _, c := range damagedArrays {
 		t.Run(c.name, func(t *testing.T) {
-			g, err := Read(context.Background(), source.Local(save(t, pack(t, c.members...))), nil)
+			g, err := Read(context.Background(), source.Local(save(t, pack(t, c.members...))), &source.Request{})
 			if err == nil { // what is streamed is checked when it is written
 				defer g.Close()
 				for _, col := range g.Node().Columns {
@@ -322,7 +322,7 @@ func TestDamagedArraysAreNamed(t *testing.T) {
 // matter.
 func TestAnyFlippedByteIsHarmless(t *testing.T) {
 	good := pack(t, dense()...)
-	g, err := Read(context.Background(), source.Local(save(t, good)), nil)
+	g, err := Read(context.Background(), source.Local(save(t, good)), &source.Request{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -336,7 +336,7 @@ func TestAnyFlippedByteIsHarmless(t *testing.T) {
 		if err := os.WriteFile(path, bad, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		g, err := Read(context.Background(), source.Local(path), nil)
+		g, err := Read(context.Background(), source.Local(path), &source.Request{})
 		if err != nil {
 			refused++
 			continue
@@ -403,7 +403,7 @@ func readAll(t *testing.T, path string, size int) {
 	t.Helper()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	g, err := Read(context.Background(), source.Local(path), nil)
+	g, err := Read(context.Background(), source.Local(path), &source.Request{})
 	if err == nil {
 		n := int64(0)
 		if err := g.Edges.Each(func(batch source.Batch) error {
@@ -453,7 +453,8 @@ func TestMasksTakeTheMemoryOfTheirNodes(t *testing.T) {
 	ledger := &pinned.Ledger{}
 	ledger.SetLimit(10 << 20)
 	g, err := Read(context.Background(), source.Local(save(t, pack(t, array("edges", "(1, 2)", int8(0), 0),
-		zeros("node_labels", "|i1", fmt.Sprintf("(%d,)", n), n), mask, across))), ledger)
+		zeros("node_labels", "|i1", fmt.Sprintf("(%d,)", n), n), mask, across))), &source.Request{
+		Budget: &source.Budget{Memory: ledger}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -467,5 +468,18 @@ func TestMasksTakeTheMemoryOfTheirNodes(t *testing.T) {
 	}
 	if peak := ledger.Peak(); peak > 8*n+1<<16 {
 		t.Errorf("%d bytes were counted at a time, the labels take %d", peak, 8*n)
+	}
+}
+
+// TestAnArchiveTakesTheNumberOfNodesFromElsewhere: a table of features beside it has a row for each.
+func TestAnArchiveTakesTheNumberOfNodesFromElsewhere(t *testing.T) {
+	path := save(t, pack(t, array("edge_index", "(2, 1)", int64(0), int64(3))))
+	g, err := Read(context.Background(), source.Local(path), &source.Request{Nodes: 9})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	if n := g.Node().Count; n != 9 {
+		t.Errorf("%d nodes, not 9", n)
 	}
 }

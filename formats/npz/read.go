@@ -13,7 +13,6 @@ import (
 	"github.com/khop-gnn/khop/formats/npy"
 	"github.com/khop-gnn/khop/formats/source"
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -23,7 +22,8 @@ const maxWidth = 1 << 24
 // Read describes the graph in an archive. The caller closes the graph, which keeps the file open. The shapes
 // of all arrays are compared with each other and with what the ledger has left before any is expanded. Memory, which
 // the ledger counts: labels and the nodes of masks; edges and features are streamed.
-func Read(ctx context.Context, at source.Place, ledger *pinned.Ledger) (_ *source.Graph, err error) {
+func Read(ctx context.Context, at source.Place, r *source.Request) (_ *source.Graph, err error) {
+	ledger := r.Budget.Ledger()
 	a, err := open(at, ledger)
 	if err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func Read(ctx context.Context, at source.Place, ledger *pinned.Ledger) (_ *sourc
 			err = errors.Join(err, g.Close())
 		}
 	}()
-	d := &arrays.Describer{Set: a, Graph: g, R: &source.Request{Budget: &source.Budget{Memory: ledger}},
+	d := &arrays.Describer{Set: a, Graph: g, R: r,
 		Used: map[string]bool{}}
 	known := true
 	switch sep := a.separator(); {

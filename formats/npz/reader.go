@@ -26,5 +26,5 @@ func (Reader) Find(t *source.Tree) (found []string) {
 
 // Read implements source.Reader.
 func (Reader) Read(ctx context.Context, at source.Place, r *source.Request) (*source.Graph, error) {
-	return Read(ctx, at, r.Budget.Ledger())
+	return Read(ctx, at, r)
 }

@@ -119,10 +119,11 @@ func (d *dataset) ends(link *source.Link, table *pickle.Dict, key string, label 
 	if len(a.Shape) != 2 || a.Shape[1] != 2 {
 		return fmt.Errorf("the shape is %v, not (edges, 2)", a.Shape)
 	}
-	ids, err := a.Ints()
+	ids, err := a.Ints(d.r.Budget.Ledger())
 	if err != nil {
 		return err
 	}
+	defer d.r.Budget.Ledger().Give(pinned.Sources, 8*int64(len(ids)))
 	for i := 0; i < len(ids); i += 2 {
 		for _, id := range ids[i : i+2] {
 			if id < 0 || id >= d.nodes {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -139,8 +140,18 @@ func text(v any) string {
 	return ""
 }
 
-// Ints returns the elements of an array of integers, in row-major order.
-func (a *Array) Ints() ([]int64, error) {
+// Ints returns the elements of an array of integers, in row-major order. It counts 8 bytes an element in l, and as many
+// again while it works; what it returns stays counted.
+func (a *Array) Ints(l *pinned.Ledger) (_ []int64, err error) {
+	keep := 8 * (int64(len(a.Data)) / a.DType.Size())
+	if err := l.Take(pinned.Sources, 2*keep); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if l.Give(pinned.Sources, keep); err != nil {
+			l.Give(pinned.Sources, keep)
+		}
+	}()
 	t, err := unified.New(a.DType, aligned(a.Data), int64(len(a.Data))/a.DType.Size())
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
 )
 
 func parse(text string) (any, error) { return Read(bufio.NewReader(strings.NewReader(text)), nil, nil) }
@@ -135,7 +136,21 @@ func FuzzRead(f *testing.F) {
 		}
 		_ = Describe(v)
 		if a, err := AsArray(v); err == nil {
-			_, _ = a.Ints()
+			_, _ = a.Ints(nil)
 		}
 	})
+}
+
+// TestIntegersOfAnArrayAreCounted: 8 bytes each, for those of one byte too.
+func TestIntegersOfAnArrayAreCounted(t *testing.T) {
+	a := &Array{DType: unified.Int8, Shape: []int64{100}, Data: make([]byte, 100)}
+	ledger := &pinned.Ledger{}
+	ledger.SetLimit(1000)
+	if _, err := a.Ints(ledger); !errors.Is(err, pinned.ErrLimit) || ledger.Total() != 0 {
+		t.Errorf("%v, %d bytes are counted", err, ledger.Total())
+	}
+	ledger.SetLimit(2000)
+	if _, err := a.Ints(ledger); err != nil || ledger.Total() != 800 {
+		t.Errorf("%v, %d bytes are counted", err, ledger.Total())
+	}
 }

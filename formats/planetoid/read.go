@@ -222,10 +222,9 @@ func (d *dataset) take(n int64) error {
 }
 
 func (d *dataset) ints(a *pickle.Array) ([]int64, error) {
-	if err := d.take(8 * int64(len(a.Data)) / a.DType.Size()); err != nil {
-		return nil, err
-	}
-	return a.Ints()
+	v, err := a.Ints(d.r.Budget.Ledger())
+	d.kept += 8 * int64(len(v))
+	return v, err
 }
 
 func (d *dataset) floats(a *pickle.Array) ([]float64, error) {

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"context"
 	"fmt"
 	"io"
 )
@@ -11,18 +12,22 @@ const MaxRecord = 1 << 20
 // Paced reads from r, and fails where more than MaxRecord bytes are read without Next in between: parsers of other
 // packages keep a record in memory, however long it is.
 type Paced struct {
+	ctx  context.Context // ends the reading
 	r    io.Reader
 	left int64
 }
 
-// NewPaced returns a reader of r, at its first record.
-func NewPaced(r io.Reader) *Paced { return &Paced{r, MaxRecord} }
+// NewPaced returns a reader of r, at its first record. Once ctx is done reading fails with context.Cause(ctx).
+func NewPaced(ctx context.Context, r io.Reader) *Paced { return &Paced{ctx, r, MaxRecord} }
 
 // Next says that a record has been read.
 func (p *Paced) Next() { p.left = MaxRecord }
 
 // Read implements io.Reader.
 func (p *Paced) Read(b []byte) (int, error) {
+	if p.ctx.Err() != nil {
+		return 0, context.Cause(p.ctx)
+	}
 	if p.left <= 0 {
 		return 0, fmt.Errorf("a record is longer than %d bytes", MaxRecord)
 	}

@@ -166,7 +166,7 @@ func TestTheWindowOfAFileIsCounted(t *testing.T) {
 }
 
 func TestARecordWithoutEndIsRefused(t *testing.T) {
-	p := NewPaced(io.LimitReader(zeros{}, 1<<40))
+	p := NewPaced(context.Background(), io.LimitReader(zeros{}, 1<<40))
 	for range 3 {
 		if n, err := io.CopyN(io.Discard, p, MaxRecord); err != nil {
 			t.Fatal(n, err)

@@ -42,7 +42,7 @@ func (f *csvFile) each(ctx context.Context, take func(line int64, cells []string
 	if err := in.Count(f.budget.Ledger()); err != nil {
 		return err
 	}
-	paced := source.NewPaced(in)
+	paced := source.NewPaced(ctx, in)
 	r := csv.NewReader(paced)
 	r.ReuseRecord, r.LazyQuotes, r.FieldsPerRecord = true, true, -1
 	if r.Comma, err = f.comma(); err != nil {

@@ -20,8 +20,8 @@ func Looks(head []byte) bool {
 	return strings.HasPrefix(string(head), "PK\x03\x04") || strings.HasPrefix(string(head), "PK\x05\x06")
 }
 
-// archive is an open .npz file.
-type archive struct {
+// Archive is an open .npz file.
+type Archive struct {
 	path    string
 	file    io.Closer
 	zip     *zip.Reader
@@ -33,7 +33,7 @@ type archive struct {
 }
 
 // Names implements arrays.Set.
-func (a *archive) Names() (names []string) {
+func (a *Archive) Names() (names []string) {
 	for name := range a.members {
 		names = append(names, name)
 	}
@@ -42,10 +42,10 @@ func (a *archive) Names() (names []string) {
 }
 
 // Path implements arrays.Set.
-func (a *archive) Path(name string) string { return a.path + ": " + name }
+func (a *Archive) Path(name string) string { return a.path + ": " + name }
 
 // Open implements arrays.Set.
-func (a *archive) Open(name string) (*npy.Reader, io.Closer, error) {
+func (a *Archive) Open(name string) (*npy.Reader, io.Closer, error) {
 	r, h, err := a.open(name)
 	if err != nil {
 		return nil, nil, err
@@ -57,7 +57,8 @@ func (a *archive) Open(name string) (*npy.Reader, io.Closer, error) {
 	return v, r, nil
 }
 
-func open(at source.Place, b *pinned.Ledger) (*archive, error) {
+// Open opens an archive, whose arrays are an arrays.Set. What is expanded is counted in b. Its owner calls Close.
+func Open(at source.Place, b *pinned.Ledger) (*Archive, error) {
 	f, err := at.Raw()
 	if err != nil {
 		return nil, err
@@ -67,7 +68,7 @@ func open(at source.Place, b *pinned.Ledger) (*archive, error) {
 	if err != nil {
 		return nil, errors.Join(source.Error(path, "", -1, "", err), f.Close())
 	}
-	a := &archive{path: path, file: f, zip: z, members: make(map[string]*zip.File), ledger: b,
+	a := &Archive{path: path, file: f, zip: z, members: make(map[string]*zip.File), ledger: b,
 		read: make(map[string]bool)}
 	for _, f := range z.File {
 		if name, ok := strings.CutSuffix(f.Name, ".npy"); ok && a.members[name] == nil {
@@ -78,20 +79,20 @@ func open(at source.Place, b *pinned.Ledger) (*archive, error) {
 }
 
 // Close closes the file.
-func (a *archive) Close() error { return a.file.Close() }
+func (a *Archive) Close() error { return a.file.Close() }
 
-func (a *archive) has(name string) bool {
+func (a *Archive) has(name string) bool {
 	a.read[name] = true
 	return a.members[name] != nil
 }
 
 // fail is an error about a member and, unless negative, its row.
-func (a *archive) fail(member string, row int64, format string, args ...any) error {
+func (a *Archive) fail(member string, row int64, format string, args ...any) error {
 	return source.Error(a.path, member, row, "", fmt.Errorf(format, args...))
 }
 
 // header reads the header of a member.
-func (a *archive) header(name string) (npy.Header, error) {
+func (a *Archive) header(name string) (npy.Header, error) {
 	r, h, err := a.open(name)
 	if err != nil {
 		return h, err
@@ -100,7 +101,7 @@ func (a *archive) header(name string) (npy.Header, error) {
 }
 
 // open opens a member behind its header.
-func (a *archive) open(name string) (io.ReadCloser, npy.Header, error) {
+func (a *Archive) open(name string) (io.ReadCloser, npy.Header, error) {
 	a.read[name] = true
 	f := a.members[name]
 	if f == nil {
@@ -145,7 +146,7 @@ func compareSize(h *npy.Header, size, header uint64) error {
 }
 
 // elements has a function read all elements of a member.
-func (a *archive) elements(name string, read func(r io.Reader, h npy.Header) error) error {
+func (a *Archive) elements(name string, read func(r io.Reader, h npy.Header) error) error {
 	r, h, err := a.open(name)
 	if err != nil {
 		return err
@@ -177,7 +178,7 @@ func atEnd(r io.Reader) error {
 }
 
 // vector returns the length of a member of one dimension.
-func (a *archive) vector(name string) (int64, error) {
+func (a *Archive) vector(name string) (int64, error) {
 	h, err := a.header(name)
 	if err == nil && len(h.Shape) != 1 {
 		err = a.fail(name, -1, "is %v, an array of 1 dimension is wanted", &h)
@@ -186,7 +187,7 @@ func (a *archive) vector(name string) (int64, error) {
 }
 
 // ints reads a whole member of integers. 8 bytes each stay counted.
-func (a *archive) ints(name string) (v []int64, err error) {
+func (a *Archive) ints(name string) (v []int64, err error) {
 	err = a.elements(name, func(r io.Reader, h npy.Header) error {
 		v, err = npy.ReadInts(r, h, a.ledger)
 		return err
@@ -195,7 +196,7 @@ func (a *archive) ints(name string) (v []int64, err error) {
 }
 
 // stream copies the elements of a member to w.
-func (a *archive) stream(ctx context.Context, w io.Writer, name string) error {
+func (a *Archive) stream(ctx context.Context, w io.Writer, name string) error {
 	return a.elements(name, func(r io.Reader, h npy.Header) error { return npy.Stream(ctx, w, r, h, a.ledger) })
 }
 
@@ -203,7 +204,7 @@ func (a *archive) stream(ctx context.Context, w io.Writer, name string) error {
 const stringBytes = 32
 
 // strings reads a member of so many strings; ok is false if it is missing, or holds something else, which is noted.
-func (a *archive) strings(g *source.Graph, name string, rows int64) (list []string, ok bool, err error) {
+func (a *Archive) strings(g *source.Graph, name string, rows int64) (list []string, ok bool, err error) {
 	if !a.has(name) {
 		return nil, false, nil
 	}
@@ -231,7 +232,7 @@ func (a *archive) strings(g *source.Graph, name string, rows int64) (list []stri
 }
 
 // noteObjects says which members hold objects.
-func (a *archive) noteObjects(g *source.Graph, used map[string]bool) {
+func (a *Archive) noteObjects(g *source.Graph, used map[string]bool) {
 	var names []string
 	for _, f := range a.zip.File {
 		name := strings.TrimSuffix(f.Name, ".npy")

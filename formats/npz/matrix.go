@@ -16,7 +16,7 @@ import (
 
 // matrix is a CSR matrix whose members have been checked. They stay in the archive, and are streamed.
 type matrix struct {
-	a          *archive
+	a          *Archive
 	prefix     string // of its members
 	rows, cols int64
 	entries    int64
@@ -26,7 +26,7 @@ type matrix struct {
 }
 
 // rowsOf compares the lengths of the members of a matrix, and returns its rows. It expands none of them.
-func (a *archive) rowsOf(prefix string, sized bool) (int64, error) {
+func (a *Archive) rowsOf(prefix string, sized bool) (int64, error) {
 	ends, err := a.vector(prefix + "indptr")
 	if err != nil {
 		return 0, err
@@ -58,7 +58,7 @@ func (a *archive) rowsOf(prefix string, sized bool) (int64, error) {
 }
 
 // matrix checks the members prefix + indptr, indices, data and shape, whose lengths rowsOf has compared.
-func (a *archive) matrix(prefix string) (*matrix, error) {
+func (a *Archive) matrix(prefix string) (*matrix, error) {
 	m := &matrix{a: a, prefix: prefix, cols: 1 << 62}
 	ends, err := a.vector(prefix + "indptr")
 	if err == nil {
@@ -88,7 +88,7 @@ func (a *archive) matrix(prefix string) (*matrix, error) {
 }
 
 // scanInts hands the numbers of a member on, a block at a time, and compares its checksum.
-func (a *archive) scanInts(name string, take func(block []int64, at int64) error) error {
+func (a *Archive) scanInts(name string, take func(block []int64, at int64) error) error {
 	return a.elements(name, func(r io.Reader, h npy.Header) error { return npy.EachInts(r, h, take) })
 }
 
@@ -160,7 +160,7 @@ func (m *matrix) checkValues() error {
 const chunkEdges = 1 << 18
 
 // reader opens a member for reading some elements at a time; nil if there is an error already, which stays.
-func (a *archive) reader(name string, open *[]io.Closer, err *error) *npy.Reader {
+func (a *Archive) reader(name string, open *[]io.Closer, err *error) *npy.Reader {
 	if *err != nil {
 		return nil
 	}
@@ -259,7 +259,7 @@ func (e *rowEnds) rows(to []int64, at int64, n int) ([]int64, error) {
 }
 
 // setEdges makes the entries of the adjacency matrix the graph's edges, row -> column.
-func (a *archive) setEdges(g *source.Graph, m *matrix) {
+func (a *Archive) setEdges(g *source.Graph, m *matrix) {
 	g.Edges = source.Edges{
 		Count: m.entries,
 		Where: func(edge int64) string { return fmt.Sprintf("%s: %sindices: entry %d", a.path, m.prefix, edge) },
@@ -298,7 +298,7 @@ func (a *archive) setEdges(g *source.Graph, m *matrix) {
 
 // addSparseFeatures adds the matrix as dense rows of float32, made as they are written. Entries of one place are added
 // up.
-func (a *archive) addSparseFeatures(g *source.Graph, m *matrix) error {
+func (a *Archive) addSparseFeatures(g *source.Graph, m *matrix) error {
 	if m.cols > maxWidth {
 		return a.fail(m.prefix+"shape", -1, "%d features a node are too many: at most %d", m.cols, maxWidth)
 	}

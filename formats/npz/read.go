@@ -24,7 +24,7 @@ const maxWidth = 1 << 24
 // the ledger counts: labels and the nodes of masks; edges and features are streamed.
 func Read(ctx context.Context, at source.Place, r *source.Request) (_ *source.Graph, err error) {
 	ledger := r.Budget.Ledger()
-	a, err := open(at, ledger)
+	a, err := Open(at, ledger)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func Read(ctx context.Context, at source.Place, r *source.Request) (_ *source.Gr
 	return g, nil
 }
 
-func (a *archive) list() string {
+func (a *Archive) list() string {
 	var names []string
 	for name := range a.members {
 		names = append(names, fmt.Sprintf("%.40q", name))
@@ -88,7 +88,7 @@ func (a *archive) list() string {
 }
 
 // separator returns what stands before a matrix's parts: "adj_matrix." or "adj_"; "" if there is none.
-func (a *archive) separator() string {
+func (a *Archive) separator() string {
 	for _, s := range []string{"matrix.", "matrix_", ""} {
 		if a.has("adj_" + s + "indptr") {
 			return "_" + s
@@ -98,7 +98,7 @@ func (a *archive) separator() string {
 }
 
 // sparse reads the sparse layout.
-func (a *archive) sparse(g *source.Graph, sep string) error {
+func (a *Archive) sparse(g *source.Graph, sep string) error {
 	adj, attr := "adj"+sep, "attr"+sep
 	var err error
 	if g.Node().Count, err = a.rowsOf(adj, false); err != nil {
@@ -140,7 +140,7 @@ func (a *archive) sparse(g *source.Graph, sep string) error {
 }
 
 // addMatrix makes the adjacency matrix of that prefix the graph's edges.
-func (a *archive) addMatrix(g *source.Graph, prefix string) error {
+func (a *Archive) addMatrix(g *source.Graph, prefix string) error {
 	adj, err := a.matrix(prefix)
 	if err != nil {
 		return err
@@ -159,7 +159,7 @@ func (a *archive) addMatrix(g *source.Graph, prefix string) error {
 }
 
 // bare reads one CSR matrix.
-func (a *archive) bare(g *source.Graph) (err error) {
+func (a *Archive) bare(g *source.Graph) (err error) {
 	if g.Node().Count, err = a.rowsOf("", false); err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func (a *archive) bare(g *source.Graph) (err error) {
 }
 
 // dense reads the dense layout.
-func (a *archive) dense(g *source.Graph, d *arrays.Describer) error {
+func (a *Archive) dense(g *source.Graph, d *arrays.Describer) error {
 	h, err := a.header("edges")
 	if err != nil {
 		return err
@@ -202,7 +202,7 @@ func (a *archive) dense(g *source.Graph, d *arrays.Describer) error {
 }
 
 // checkEdges compares the ends of all edges with the number of nodes, and the member's checksum.
-func (a *archive) checkEdges(g *source.Graph) error {
+func (a *Archive) checkEdges(g *source.Graph) error {
 	nodes, at := g.Node().Count, int64(0)
 	if err := g.Edges.Each(func(b source.Batch) error {
 		for i := range b.Src {
@@ -221,7 +221,7 @@ func (a *archive) checkEdges(g *source.Graph) error {
 }
 
 // countNodes takes the number of nodes from the features or labels, else from the m edges.
-func (a *archive) countNodes(g *source.Graph, m int64) error {
+func (a *Archive) countNodes(g *source.Graph, m int64) error {
 	for _, name := range []string{"node_features", "node_labels"} {
 		if !a.has(name) {
 			continue
@@ -249,7 +249,7 @@ func (a *archive) countNodes(g *source.Graph, m int64) error {
 }
 
 // checkTables compares the shapes of labels and masks with the number of nodes. It expands none of them.
-func (a *archive) checkTables(g *source.Graph, labels string) error {
+func (a *Archive) checkTables(g *source.Graph, labels string) error {
 	if a.has(labels) {
 		h, err := a.header(labels)
 		switch {
@@ -278,7 +278,7 @@ func (a *archive) checkTables(g *source.Graph, labels string) error {
 	return nil
 }
 
-func (a *archive) addDenseFeatures(g *source.Graph, name string) error {
+func (a *Archive) addDenseFeatures(g *source.Graph, name string) error {
 	if !a.has(name) {
 		return nil
 	}
@@ -304,7 +304,7 @@ func (a *archive) addDenseFeatures(g *source.Graph, name string) error {
 	return nil
 }
 
-func (a *archive) addLabels(g *source.Graph, name string) error {
+func (a *Archive) addLabels(g *source.Graph, name string) error {
 	if !a.has(name) {
 		return nil
 	}
@@ -324,7 +324,7 @@ func (a *archive) addLabels(g *source.Graph, name string) error {
 var splitNames = []string{"train", "val", "test"}
 
 // mask returns the name of a split's mask; empty where there is none.
-func (a *archive) mask(split string) string {
+func (a *Archive) mask(split string) string {
 	for _, name := range []string{split + "_masks", split + "_mask"} {
 		if a.has(name) {
 			return name
@@ -343,7 +343,7 @@ type maskShape struct {
 }
 
 // maskShape compares the shape of a mask, [n], [splits, n] or [n, splits], with the number of nodes.
-func (a *archive) maskShape(name string, h *npy.Header, nodes int64) (m maskShape, err error) {
+func (a *Archive) maskShape(name string, h *npy.Header, nodes int64) (m maskShape, err error) {
 	s := h.Shape
 	switch {
 	case len(s) == 1 && s[0] == nodes:
@@ -362,7 +362,7 @@ func (a *archive) maskShape(name string, h *npy.Header, nodes int64) (m maskShap
 }
 
 // addMasks makes a split of each mask of train, val and test.
-func (a *archive) addMasks(g *source.Graph) error {
+func (a *Archive) addMasks(g *source.Graph) error {
 	for _, split := range splitNames {
 		name := a.mask(split)
 		if name == "" {
@@ -390,7 +390,7 @@ func (a *archive) addMasks(g *source.Graph) error {
 }
 
 // readMask adds the nodes of a block of a mask, whose first element is number at, to the splits.
-func (a *archive) readMask(name string, splits []source.Split, m maskShape, block []int64, at int64) (err error) {
+func (a *Archive) readMask(name string, splits []source.Split, m maskShape, block []int64, at int64) (err error) {
 	for i, x := range block {
 		e := at + int64(i)
 		v, k := e%m.nodes, e/m.nodes
@@ -412,7 +412,7 @@ func (a *archive) readMask(name string, splits []source.Split, m maskShape, bloc
 }
 
 // addNames keeps the names of nodes and classes that are plain strings.
-func (a *archive) addNames(g *source.Graph) error {
+func (a *Archive) addNames(g *source.Graph) error {
 	for _, n := range []struct {
 		member, column string
 		rows           int64

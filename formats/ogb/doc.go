@@ -9,6 +9,9 @@
 // The first table of mapping/ names the nodes. OGB adds the reverse of each edge for the datasets that it calls
 // undirected; those are known by the folder's name.
 //
+// Of several types there are raw/num-node-dict.csv.gz, raw/triplet-type-list.csv.gz, and a folder for each edge type
+// below raw/relations. Datasets that OGB calls binary have raw/data.npz in place of tables.
+//
 // # Safety
 //
 // Files of torch.save are pickles: they are parsed by package pickle, and never executed.

@@ -38,6 +38,14 @@ func (Reader) Find(t *source.Tree) (found []string) {
 			found = append(found, at.Name)
 		}
 	}
+	for _, name := range t.Files() {
+		dir, file := path.Split(name)
+		at := t.At(path.Dir(path.Clean(dir)))
+		if path.Base(path.Clean(dir)) == "raw" && (strings.HasPrefix(file, "num-node-dict.csv") &&
+			table(at, triplets).Exists() || file == binaryGraph && len(at.Tree.Files()) > 1) {
+			found = append(found, at.Name)
+		}
+	}
 	return found
 }
 
@@ -54,6 +62,12 @@ var undirected = []string{"ogbn-products", "ogbn-proteins", "ogbl-ppa", "ogbl-co
 
 // Read implements source.Reader.
 func (Reader) Read(ctx context.Context, at source.Place, r *source.Request) (_ *source.Graph, err error) {
+	switch {
+	case table(at, "raw/num-node-dict.csv").Exists():
+		return readTyped(ctx, at, r)
+	case at.In("raw/" + binaryGraph).Exists():
+		return readBinary(ctx, at, r)
+	}
 	nodes, err := single(ctx, table(at, "raw/num-node-list.csv"))
 	if err != nil {
 		return nil, err
@@ -94,6 +108,16 @@ type dataset struct {
 	at    source.Place
 	r     *source.Request
 	nodes int64
+	node  int    // index of the node type at hand
+	typ   string // its name, where there are several; "" where not
+}
+
+// file is a table of the node type at hand.
+func (d *dataset) file(name string) source.Place {
+	if d.typ == "" {
+		return table(d.at, "raw/"+name+".csv")
+	}
+	return table(d.at, "raw/"+name+"/"+d.typ+"/"+name+".csv")
 }
 
 // direction decides by the dataset's name whether edges go both ways.
@@ -125,7 +149,7 @@ func single(ctx context.Context, at source.Place) (int64, error) {
 
 // features adds the features of nodes, as float32.
 func (d *dataset) features(ctx context.Context) error {
-	p := table(d.at, "raw/node-feat.csv")
+	p := d.file("node-feat")
 	if !p.Exists() {
 		return nil
 	}
@@ -145,14 +169,14 @@ func (d *dataset) features(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.g.Node().Columns = append(d.g.Node().Columns, source.Bytes(graph.Column{Name: "feature", DType: unified.Float32,
-		Shape: []int64{width}}, data))
+	c := graph.Column{Name: "feature", DType: unified.Float32, Shape: []int64{width}}
+	d.g.Nodes[d.node].Columns = append(d.g.Nodes[d.node].Columns, source.Bytes(c, data))
 	return nil
 }
 
 // labels adds the labels of nodes: one class each, or a row of numbers.
 func (d *dataset) labels(ctx context.Context) error {
-	p := table(d.at, "raw/node-label.csv")
+	p := d.file("node-label")
 	if !p.Exists() {
 		return nil
 	}
@@ -187,9 +211,9 @@ func (d *dataset) labels(ctx context.Context) error {
 	if width > 1 {
 		c.Shape = []int64{int64(width)}
 	} else {
-		d.g.Node().Classes = source.Classes(labels)
+		d.g.Nodes[d.node].Classes = source.Classes(labels)
 	}
-	d.g.Node().Columns = append(d.g.Node().Columns, source.Bytes(c, unified.FromSlice(labels).Bytes()))
+	d.g.Nodes[d.node].Columns = append(d.g.Nodes[d.node].Columns, source.Bytes(c, unified.FromSlice(labels).Bytes()))
 	return nil
 }
 
@@ -217,7 +241,7 @@ func (d *dataset) names(ctx context.Context) error {
 			return err
 		}
 		if texts.Len() == d.nodes {
-			d.g.Node().Strings = append(d.g.Node().Strings, texts.Strings("id"))
+			d.g.Nodes[d.node].Strings = append(d.g.Nodes[d.node].Strings, texts.Strings("id"))
 		}
 		return nil
 	}

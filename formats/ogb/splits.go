@@ -19,6 +19,12 @@ func (d *dataset) splits(ctx context.Context) error {
 		dir, file := path.Split(name)
 		dir = path.Clean(dir)
 		stem, ext, _ := strings.Cut(file, ".")
+		if d.typ != "" {
+			if path.Base(dir) != d.typ {
+				continue
+			}
+			dir = path.Dir(dir)
+		}
 		if path.Dir(dir) != d.at.In("split").Name || stem != "train" && stem != "valid" && stem != "test" {
 			continue
 		}
@@ -44,7 +50,7 @@ func (d *dataset) splits(ctx context.Context) error {
 }
 
 func (d *dataset) nodeSplit(ctx context.Context, at source.Place, name string) error {
-	s := source.Split{Name: name, IDs: []int64{}}
+	s := source.Split{Name: name, NodeType: d.node, IDs: []int64{}}
 	err := rows(ctx, at, func(_ int64, f [][]byte) error {
 		v, err := integer(f[0])
 		if err != nil {

@@ -17,6 +17,7 @@ type checkCmd struct {
 	Dataset string `arg:"" help:"Dataset: a directory that khop has written."`
 
 	Workers int      `default:"0" placeholder:"N" help:"Goroutines that read; 0: one a core."`
+	Deep    bool     `help:"Name what is legal and may not be meant, too: see khop info --deep."`
 	Scrub   bool     `help:"Compare checksums alone, slowly, at the lowest priority, past the page cache."`
 	Rate    byteSize `placeholder:"SIZE" help:"The most bytes a second that --scrub reads; default: 100MB."`
 	JSON    bool     `name:"json" help:"Print one JSON object."`
@@ -29,7 +30,8 @@ type checkResult struct {
 	Files    int            `json:"files"`
 	Bytes    int64          `json:"bytes"`
 	Found    int64          `json:"problems_found"`
-	Problems []checkProblem `json:"problems"` // the first ones
+	Problems []checkProblem `json:"problems"`        // the first ones
+	Hints    []string       `json:"hints,omitempty"` // with --deep
 	Seconds  float64        `json:"seconds"`
 }
 
@@ -45,6 +47,9 @@ var errProblems = errors.New("the dataset is damaged")
 
 // Run checks.
 func (c *checkCmd) Run(env *environment) error {
+	if c.Deep && c.Scrub {
+		return usageError("--deep reads more than --scrub: leave out one")
+	}
 	if c.Rate > 0 && !c.Scrub {
 		return usageError("--rate is for --scrub")
 	}
@@ -65,6 +70,11 @@ func (c *checkCmd) Run(env *environment) error {
 		}
 		r.Problems = append(r.Problems, problem)
 	}
+	if c.Deep && r.OK {
+		if r.Hints, err = hints(env, c.Dataset); err != nil {
+			return err
+		}
+	}
 	if c.JSON {
 		err = env.printJSON(r)
 	} else {
@@ -76,6 +86,22 @@ func (c *checkCmd) Run(env *environment) error {
 	return err
 }
 
+// hints returns what may not be meant in a dataset.
+func hints(env *environment, path string) (list []string, err error) {
+	ds, err := formats.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer closing(&err, ds.Close)
+	bar := env.newProgress()
+	found, err := ds.Inspect(env.ctx, bar.report())
+	bar.finish()
+	if err != nil {
+		return nil, err
+	}
+	return found.Hints(), nil
+}
+
 func (r *checkResult) print(env *environment, took time.Duration) error {
 	for _, p := range r.Problems {
 		fmt.Fprintln(env.stdout, p.Text)
@@ -85,6 +111,9 @@ func (r *checkResult) print(env *environment, took time.Duration) error {
 	}
 	if !r.OK {
 		return nil
+	}
+	for _, h := range r.Hints {
+		fmt.Fprintln(env.stdout, "hint: "+h)
 	}
 	_, err := fmt.Fprintf(env.stdout, "%s: %d files, %s, are right (%s)\n", r.Dataset, r.Files, machine.Bytes(r.Bytes),
 		durationText(took))

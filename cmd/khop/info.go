@@ -18,7 +18,9 @@ import (
 type infoCmd struct {
 	Dataset string `arg:"" help:"Dataset: a directory that khop has written."`
 
-	JSON bool `name:"json" help:"Print one JSON object."`
+	Deep bool   `help:"Read all arrays: degrees, what may not be meant, the memory that training needs."`
+	Plot string `type:"path" placeholder:"FILE" help:"Draw the degrees, as SVG; reads all arrays, too."`
+	JSON bool   `name:"json" help:"Print one JSON object."`
 }
 
 // infoResult is what "khop info --json" prints. Scripts rely on the names.
@@ -39,6 +41,8 @@ type infoResult struct {
 	Splits       []splitInfo       `json:"splits"`
 	Bytes        int64             `json:"bytes"`
 	Provenance   map[string]string `json:"provenance"`
+
+	*deepInfo // with --deep
 }
 
 type nodeTypeInfo struct {
@@ -75,6 +79,16 @@ func (c *infoCmd) Run(env *environment) (err error) {
 	}
 	defer closing(&err, ds.Close)
 	r := describe(c.Dataset, ds)
+	if c.Deep || c.Plot != "" {
+		if r.deepInfo, err = lookDeep(env, ds); err != nil {
+			return err
+		}
+	}
+	if c.Plot != "" {
+		if err := r.plot().save(c.Plot); err != nil {
+			return err
+		}
+	}
 	if c.JSON {
 		return env.printJSON(r)
 	}
@@ -163,7 +177,10 @@ func (r *infoResult) print(env *environment) error {
 	for _, k := range slices.Sorted(maps.Keys(r.Provenance)) {
 		t.row("from", k+": "+r.Provenance[k])
 	}
-	return t.flush()
+	if err := t.flush(); err != nil || r.deepInfo == nil {
+		return err
+	}
+	return r.deepInfo.print(env)
 }
 
 func columnsText(cols []columnInfo) string {

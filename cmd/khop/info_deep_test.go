@@ -1,0 +1,46 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
+)
+
+// TestDeepLooksNameWhatMayNotBeMeant converts a graph with one of each.
+func TestDeepLooksNameWhatMayNotBeMeant(t *testing.T) {
+	nan := float32(math.NaN())
+	x := textFile(t, "x.npy", string(expect.NPY([]float32{1, 2, 3, nan, 5, 6, 7, 8, 9, 10}, 5, 2)))
+	data := filepath.Join(t.TempDir(), "data.khop")
+	must(t, "convert", textFile(t, "edges.txt", "0 1\n0 1\n2 1\n1 1\n"), data, "--features", x)
+	year := textFile(t, "y.npy", string(expect.NPY([]int32{2001, 2009, 2005, 2003, 2004})))
+	train := textFile(t, "a.npy", string(expect.NPY([]int64{0, 1, 2})))
+	test := textFile(t, "b.npy", string(expect.NPY([]int64{3})))
+	must(t, "add", data, "--column", "year="+year, "--split", "train="+train, "--split", "test="+test)
+	plot := filepath.Join(t.TempDir(), "degrees.svg")
+	info := object(t, "info", data, "--json", "--plot", plot)
+	picture(t, plot, "in-edges of nodes")
+	if got := fmt.Sprint(info["degrees"], info["isolated"], info["self_loops"], info["duplicate_edges"]); got !=
+		"[map[from:0 nodes:4 to:0] map[from:1 nodes:0 to:1] map[from:2 nodes:0 to:3] map[from:4 nodes:1 to:7]] 2 1 1" {
+		t.Errorf("degrees, isolated nodes, loops, duplicates: %s", got)
+	}
+	out := must(t, "info", data, "--deep")
+	checked := must(t, "check", data, "--deep")
+	for _, want := range []string{"2 nodes without edges", "1 edge between the same nodes as another",
+		`column "feature" of node: 1 row with NaN or an infinity, the first is row 1`,
+		`2 of 3 nodes in the split train (index 0) are later, by "year", than the first of test`} {
+		if !strings.Contains(out, "hint: "+want) || !strings.Contains(checked, "hint: "+want) {
+			t.Errorf("no %q in %s%s", want, out, checked)
+		}
+	}
+	if !strings.Contains(out, "memory on cpu: graph ") || !strings.Contains(out, "4-7           ########## 1\n") &&
+		!strings.Contains(out, "4-7           ##########                               1\n") {
+		t.Errorf("no memory, or histogram: %s", out)
+	}
+	if info := object(t, "info", data, "--json"); info["degrees"] != nil {
+		t.Error("info reads arrays without being asked")
+	}
+}

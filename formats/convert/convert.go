@@ -159,7 +159,10 @@ func Run(ctx context.Context, src, dst string, opt Options) (res *Result, err er
 		res, err = c.run(ctx)
 		return err
 	})
-	if errors.Is(err, pinned.ErrFault) {
+	if errors.Is(err, pinned.ErrFault) && c.tree != nil {
+		if changed := c.unchanged(); changed != nil { // a source that is mapped became shorter
+			return nil, changed
+		}
 		err = source.Error(c.budget.Dir, "", -1, "see whether the disk is damaged, or choose a target on another one",
 			fmt.Errorf("a temporary file of the edges: %w", err))
 	}
@@ -194,6 +197,7 @@ type conversion struct {
 	budget   source.Budget
 	ledger   pinned.Ledger
 
+	tree   *source.Tree
 	skips  source.Skips
 	kind   string
 	graph  *source.Graph
@@ -205,6 +209,14 @@ func (c *conversion) run(ctx context.Context) (res *Result, err error) {
 	if err != nil {
 		return nil, err
 	}
+	c.tree = t
+	defer func() {
+		if err != nil { // that is then why
+			if changed := c.unchanged(); changed != nil {
+				err = changed
+			}
+		}
+	}()
 	defer func() { err = errors.Join(err, t.Close()) }()
 	if err := c.read(ctx, t); err != nil {
 		return nil, err
@@ -259,6 +271,16 @@ func (c *conversion) read(ctx context.Context, t *source.Tree) (err error) {
 		err = errors.Join(err, c.graph.Close())
 	}
 	return err
+}
+
+// unchanged refuses a source that was written to meanwhile: what was read may be neither the old nor the new one.
+func (c *conversion) unchanged() error {
+	for _, t := range c.tables {
+		if err := source.Unchanged(t.path, t.info); err != nil {
+			return err
+		}
+	}
+	return c.tree.Unchanged()
 }
 
 // checkOptions refuses options that the kind of the source does not take.
@@ -335,11 +357,7 @@ func (c *conversion) write(ctx context.Context) (res *Result, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, w.Abort())
-		}
-	}()
+	defer func() { err = errors.Join(err, w.Abort()) }() // where a mapped file faults, err is not set yet
 	if err = o.write(ctx, w, schema); err != nil {
 		return nil, err
 	}
@@ -348,6 +366,9 @@ func (c *conversion) write(ctx context.Context) (res *Result, err error) {
 	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
+	}
+	if err = c.unchanged(); err != nil {
+		return nil, err
 	}
 	if res.Edges = o.stats.Edges; len(schema.Edges) == 1 {
 		o.counts[0] = res.Edges

@@ -145,11 +145,7 @@ func (j *join) write(dst string, opt MergeOptions) (s *graph.Schema, err error) 
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, j.w.Abort())
-		}
-	}()
+	defer func() { err = errors.Join(err, j.w.Abort()) }() // where a mapped file faults, err is not set yet
 	s = &graph.Schema{EdgeColumns: j.first.EdgeColumns}
 	if err := j.edges(s); err != nil {
 		return nil, err

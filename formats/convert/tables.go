@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -20,6 +21,7 @@ import (
 // table is a .npy file with a row a node.
 type table struct {
 	path, column string
+	info         fs.FileInfo
 	header       npy.Header
 }
 
@@ -37,6 +39,9 @@ func (c *conversion) openTables() (nodes int64, err error) {
 		}
 		if err != nil {
 			return 0, err
+		}
+		if t.info, err = os.Stat(t.path); err != nil {
+			return 0, errors.Join(err, f.Close())
 		}
 		t.header, err = npy.ReadHeader(f)
 		if err = errors.Join(err, f.Close()); err != nil {

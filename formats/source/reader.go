@@ -54,5 +54,8 @@ func (r *Request) Report(stage string, done, total int64) {
 // ErrUnknown is returned for a source of no known kind.
 var ErrUnknown = errors.New("not recognised")
 
+// ErrChanged is a source that was written to while it was read.
+var ErrChanged = errors.New("the file was changed while it was read")
+
 // ErrOptions is returned for options that make no sense, or none for the source at hand.
 var ErrOptions = errors.New("invalid options")

@@ -28,8 +28,9 @@ type Tree struct {
 	single bool   // one file was named
 	names  []string
 	heads  map[string][]byte
-	spool  *Spool              // of an archive: its members, one behind the other
-	spans  map[string][2]int64 // where in spool each lies
+	opened map[string]fs.FileInfo // files on the disk, as they were when they were first opened
+	spool  *Spool                 // of an archive: its members, one behind the other
+	spans  map[string][2]int64    // where in spool each lies
 }
 
 // The limits of a tree: what an archive or a folder may hold.
@@ -250,6 +251,35 @@ func (t *Tree) Has(name string) bool {
 // At returns a place in the tree.
 func (t *Tree) At(name string) Place { return Place{t, name} }
 
+// Unchanged compares size and time of the files that were opened with what they were then. ErrChanged, with the file.
+func (t *Tree) Unchanged() error {
+	for path, st := range t.opened {
+		if err := Unchanged(path, st); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Unchanged compares a file with what it was. ErrChanged where another one is in its place, or it was written to.
+func Unchanged(path string, was fs.FileInfo) error {
+	now, err := os.Stat(path)
+	switch {
+	case err != nil:
+		err = fmt.Errorf("%w: %w", ErrChanged, err)
+	case !os.SameFile(now, was):
+		err = fmt.Errorf("%w: another file is in its place", ErrChanged)
+	case now.Size() != was.Size():
+		err = fmt.Errorf("%w: it had %d bytes and has %d", ErrChanged, was.Size(), now.Size())
+	case !now.ModTime().Equal(was.ModTime()):
+		err = ErrChanged
+	}
+	if err != nil {
+		return Error(path, "", -1, "convert it again when nobody writes to it", err)
+	}
+	return nil
+}
+
 // Close removes what was taken out of an archive.
 func (t *Tree) Close() error {
 	if t.spool == nil {
@@ -293,6 +323,12 @@ func (p Place) Raw() (*Raw, error) {
 		f, st, err := OpenFile(p.Path())
 		if err != nil {
 			return nil, err
+		}
+		if p.Tree.opened == nil {
+			p.Tree.opened = map[string]fs.FileInfo{}
+		}
+		if _, before := p.Tree.opened[p.Path()]; !before {
+			p.Tree.opened[p.Path()] = st
 		}
 		return &Raw{f, f, st.Size(), p.Path(), nil, f}, nil
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math/bits"
 	"slices"
+	"sort"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/graph"
@@ -25,6 +26,7 @@ type choosePicker[V nodeID] struct {
 	race   racer
 	late   smallest[int64] // the most recent edges, by time with all bits inverted
 	chunk  edgeChunk
+	part   edgeChunk // of chunk, between edges that are left out
 	rand   Rand
 
 	picks  []int64 // of the stage at hand
@@ -53,6 +55,20 @@ type edgesOf struct {
 	bySource   bool   // whether their sources need
 	base, all  int64  // its edges of the type: the first position, and how many
 	first, n   int64  // of these, the ones that are looked at
+	// holes are edges that the batch leaves out. Positions here, and of chunks and picks, are those that there would be
+	// without them; column says where in the columns an edge is.
+	holes []hole
+}
+
+// column returns where in the columns of the graph an edge is.
+func (d *edgesOf) column(at int64) int64 {
+	for _, h := range d.holes {
+		if at < h.pos {
+			break
+		}
+		at++
+	}
+	return at
 }
 
 // drawn is a pick with replacement: where among the edges, or their weights, it falls.
@@ -140,6 +156,8 @@ func (p *choosePicker[V]) close() error {
 	return errors.Join(errs...)
 }
 
+func (p *choosePicker[V]) excludes() howExcluded { return byRange }
+
 func (p *choosePicker[V]) hop(r Rand, _ []stage[V]) error {
 	p.rand = r
 	return nil
@@ -213,6 +231,7 @@ func (p *choosePicker[V]) see(i int) {
 	p.chunkLoaded = false
 	first, n := p.a.start[i], p.a.degree[i]
 	p.edgesOf = edgesOf{index: p.st.index(i), base: first, all: n, first: first, n: n}
+	p.holes = p.a.left(p.st.edgeType, int64(p.st.dst.ids[i]))
 	t := &p.opt.Time
 	if !t.on() || n == 0 {
 		return
@@ -230,8 +249,19 @@ func (p *choosePicker[V]) see(i int) {
 	}
 	if p.byTime && p.ordered() {
 		p.byTime = false
-		p.first, p.n = p.values.times.within(first, n, p.least, p.top)
+		p.first, p.n = p.withinTimes()
 	}
+}
+
+// withinTimes returns which edges have a time that may be followed, of edges in order of time.
+func (p *choosePicker[V]) withinTimes() (first, n int64) {
+	if p.holes == nil {
+		return p.values.times.within(p.first, p.n, p.least, p.top)
+	}
+	time := func(i int) int64 { return p.values.times.at(p.column(p.first + int64(i))) }
+	a := sort.Search(int(p.n), func(i int) bool { return time(i) >= p.least })
+	b := sort.Search(int(p.n), func(i int) bool { return time(i) > p.top })
+	return p.first + int64(a), int64(max(b-a, 0))
 }
 
 // ordered says that the edges of the type lie in order of the times that the sampler looks at.
@@ -317,7 +347,36 @@ func (p *choosePicker[V]) each(f func(c *edgeChunk)) error {
 
 // load looks at the edges at positions from .. from+n-1.
 func (p *choosePicker[V]) load(from, n int64) error {
-	c, v, all := &p.chunk, &p.values, true
+	if p.holes == nil {
+		return p.loadInto(&p.chunk, from, n)
+	}
+	c := &p.chunk
+	c.begin(from, n)
+	clear(c.words[:])
+	c.sum = 0
+	for k := int64(0); k < n; k += p.part.n { // part by part, each without a hole
+		at, left := p.column(from+k), n-k
+		for _, h := range p.holes {
+			if h.pos > at {
+				left = min(left, h.pos-at)
+				break
+			}
+		}
+		if err := p.loadInto(&p.part, at, left); err != nil {
+			return err
+		}
+		for i := range left {
+			c.words[(k+i)/64] |= p.part.words[i/64] >> (i % 64) & 1 << ((k + i) % 64)
+		}
+		copy(c.weights[k:], p.part.weights[:left])
+		c.sum += p.part.sum
+	}
+	return nil
+}
+
+// loadInto looks at the edges at positions from .. from+n-1 of the columns.
+func (p *choosePicker[V]) loadInto(c *edgeChunk, from, n int64) error {
+	v, all := &p.values, true
 	c.begin(from, n)
 	if v.masked() {
 		v.maskBy(c)

@@ -142,6 +142,7 @@ func (p *choosePicker[V]) byRecency(stream uint64, k int64) error {
 // none.
 func (p *choosePicker[V]) time(at int64) int64 {
 	v, st := &p.values, p.st
+	at = p.column(at)
 	if v.times.valid() {
 		return v.times.at(at)
 	}

@@ -110,9 +110,12 @@ func oracleChoose(g *graph.Graph, n Neighbor, req *Request, k, h, e int, key, in
 		}
 		return picks
 	}
-	raced := map[int64]float64{}
+	raced, rank := map[int64]float64{}, map[int64]uint64{}
+	for i, pos := range run {
+		rank[pos] = uint64(i)
+	}
 	for _, pos := range may {
-		u := rng.Unit(rng.Draw(draws(rng.Weigh), uint64(pos-run[0])))
+		u := rng.Unit(rng.Draw(draws(rng.Weigh), rank[pos]))
 		raced[pos] = oracleKey(n, v, u, pos, asOf, late(pos))
 	}
 	sort.SliceStable(may, func(i, j int) bool { return raced[may[i]] < raced[may[j]] })

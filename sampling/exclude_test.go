@@ -61,11 +61,21 @@ func TestExcludedEdgesAreAsIfTheGraphDidNotHaveThem(t *testing.T) {
 	const seed = 20261124
 	r := rand.New(rand.NewPCG(seed, 0))
 	gone := 0
-	for round := range 40 {
+	for round := range roundsOrHeavy(100, 5000) {
 		types := [][2]int{{1, 1}, {1, 1}, {1, 3}, {3, 5}}[r.IntN(4)]
 		g := randomGraph(t, r, types[0], types[1])
 		n := randomOptions(r, g.Schema())
 		n.Disjoint = r.IntN(4) == 0
+		switch r.IntN(3) {
+		case 1:
+			g = withColumns(t, r, g)
+			n = randomChoice(r, n)
+		case 2:
+			g = withColumns(t, r, g)
+			n = randomTimes(r, n)
+			asOf := r.Int64N(20)
+			n.Time.AsOf = &asOf // of seeds that are added
+		}
 		w, err := n.Open(Env{Graph: g, BatchSize: 100, EdgePos: true})
 		if err != nil {
 			t.Fatal(err)
@@ -73,6 +83,10 @@ func TestExcludedEdgesAreAsIfTheGraphDidNotHaveThem(t *testing.T) {
 		runs := newEdgeRuns(g)
 		for batch := range 3 {
 			req := randomRequest(r, g.Schema(), uint64(batch))
+			if n.Time.on() {
+				req = randomTimedRequest(r, g, n, uint64(batch))
+				req.Times = nil
+			}
 			if batch != 1 { // one batch without, to see that nothing stays
 				randomExclusion(r, g, req)
 			} else {
@@ -83,6 +97,36 @@ func TestExcludedEdgesAreAsIfTheGraphDidNotHaveThem(t *testing.T) {
 			compare(t, fmt.Sprintf("seed %d round %d batch %d: %s", seed, round, batch, n.Fingerprint()), g, w, req,
 				oracle(g, left, n, req))
 		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if gone < 300 {
+		t.Errorf("%d edges were left out: the test says little", gone)
+	}
+}
+
+func TestLaborIsAsIfTheGraphDidNotHaveExcludedEdges(t *testing.T) {
+	const seed = 20261205
+	r := rand.New(rand.NewPCG(seed, 0))
+	gone := 0
+	for round := range roundsOrHeavy(120, 5000) {
+		types := [][2]int{{1, 1}, {1, 1}, {1, 3}, {3, 5}}[r.IntN(4)]
+		degree := func() int { return []int{0, r.IntN(4), r.IntN(40), r.IntN(400)}[r.IntN(4)] }
+		g := sizedGraph(t, r, types[0], types[1], 20, degree)
+		l := randomLabor(r, g.Schema())
+		w, err := l.Open(Env{Graph: g, BatchSize: 100, EdgePos: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys, batch := keyOf{r.Uint64(), r.Uint32(), r.Uint32N(3)}, r.Uint64N(200)
+		req := randomRequest(r, g.Schema(), 0)
+		randomExclusion(r, g, req)
+		req.Rand = NewRand(keys.seed, keys.epoch, keys.instance, batch)
+		left, n := newEdgeRuns(g).without(g, req)
+		gone += n
+		compare(t, fmt.Sprintf("seed %d round %d: %s", seed, round, l.Fingerprint()), g, w, req,
+			laborOracle(g, left, l, keys, batch, req))
 		if err := w.Close(); err != nil {
 			t.Fatal(err)
 		}

@@ -65,6 +65,9 @@ func (l Labor) Validate(s *graph.Schema) error {
 	return Neighbor{Fanouts: l.Fanouts, PerType: l.PerType, Frontier: l.Frontier}.Validate(s)
 }
 
+// CanExclude implements Excluder.
+func (l Labor) CanExclude() bool { return true }
+
 // Expands implements FrontierSampler.
 func (l Labor) Expands() Frontier { return l.Frontier }
 

@@ -41,7 +41,9 @@ func TestVectorsOfLaborEqualPlainGo(t *testing.T) {
 			seen := p.scan(column, 100, limit, p.u, p.at)
 			did[i] = fmt.Sprint(p.u[:seen], p.at[:seen])
 			if k < len(column) {
-				p.least(column, k)
+				p.a, p.start = &assembly[int32]{indices: column}, []int64{0}
+				p.degree = []int64{int64(len(column))}
+				p.least(k)
 				did[i] += fmt.Sprint(p.at[:k])
 			}
 			if err := p.close(); err != nil {

@@ -73,6 +73,7 @@ type laborPicker[V nodeID] struct {
 	start, degree []int64 // by position in the list of destinations
 	i             int     // destination whose picks come next
 	done          int64   // of its picks, or with Poisson of its edges, how many were delivered or seen
+	holes         []hole  // the edges of the destination at hand that the batch leaves out
 
 	// the edges in view: variates and positions within the column, ascending, with laborBehind of room behind the last
 	seen  unified.Buffer
@@ -80,6 +81,8 @@ type laborPicker[V nodeID] struct {
 }
 
 func (p *laborPicker[V]) close() error { return p.seen.Close() }
+
+func (p *laborPicker[V]) excludes() howExcluded { return byRange }
 
 func (p *laborPicker[V]) hop(r Rand, _ []stage[V]) error {
 	p.rand = r
@@ -138,23 +141,38 @@ func shareOf(k, n int64) uint64 {
 // below returns how many edges of destination i have a variate up to limit.
 func (p *laborPicker[V]) below(i int, limit uint64) (n int64) {
 	p.ahead(i)
-	for _, v := range p.column(i) {
-		n += bit(p.variates.of(uint64(v)) <= limit)
+	p.see(i)
+	for at := int64(0); at < p.degree[i]; {
+		part := p.sources(i, at)
+		for _, v := range part {
+			n += bit(p.variates.of(uint64(v)) <= limit)
+		}
+		at += int64(len(part))
 	}
 	return n
 }
 
-// column returns the sources of destination i.
-func (p *laborPicker[V]) column(i int) []V {
-	return p.a.indices[p.start[i] : p.start[i]+p.degree[i]]
+// see turns to destination i.
+func (p *laborPicker[V]) see(i int) { p.holes = p.a.left(p.edgeType, int64(p.dst.ids[i])) }
+
+// sources returns those of destination i from edge at on, not counting edges that the batch leaves out: all, or all
+// before the next edge that is left out.
+func (p *laborPicker[V]) sources(i int, at int64) []V {
+	from, end := p.start[i]+at, p.start[i]+p.degree[i]
+	for h := range p.holes {
+		if from < p.holes[h].pos {
+			return p.a.indices[from:min(p.holes[h].pos, end)]
+		}
+		from, end = from+1, end+1
+	}
+	return p.a.indices[from:end]
 }
 
 // ahead asks for the sources of a destination soon to come: the processor follows a long column by itself.
 func (p *laborPicker[V]) ahead(i int) {
 	const lead, most = 4, 256
 	if i += lead; i < p.hi && p.degree[i] > 0 {
-		column := p.column(i)
-		column = column[:min(len(column), most)]
+		column := p.a.indices[p.start[i] : p.start[i]+min(p.degree[i], most)]
 		prefetch.Range(unsafe.Pointer(&column[0]), len(column)*int(unsafe.Sizeof(column[0])))
 	}
 }
@@ -191,13 +209,17 @@ func (p *laborPicker[V]) fill(c *chunk[V]) {
 // are the last.
 func (p *laborPicker[V]) fillBelow(pos []int64, n int, limit uint64) (int, bool) {
 	p.ahead(p.i)
-	start, column := p.start[p.i], p.column(p.i)
-	for ; p.done < int64(len(column)); p.done++ {
-		if n == len(pos) {
-			return n, false
+	p.see(p.i)
+	start := p.start[p.i]
+	for p.done < p.degree[p.i] {
+		for _, v := range p.sources(p.i, p.done) {
+			if n == len(pos) {
+				return n, false
+			}
+			pos[n] = start + p.done
+			n += int(bit(p.variates.of(uint64(v)) <= limit))
+			p.done++
 		}
-		pos[n] = start + p.done
-		n += int(bit(p.variates.of(uint64(column[p.done])) <= limit))
 	}
 	return n, true
 }
@@ -210,7 +232,8 @@ func (p *laborPicker[V]) fillLeast(pos []int64, n int) (int, bool) {
 			return n, false
 		}
 		p.ahead(p.i)
-		p.least(p.column(p.i), k)
+		p.see(p.i)
+		p.least(k)
 	}
 	m := min(k-int(p.done), len(pos)-n)
 	start := p.start[p.i]
@@ -221,29 +244,30 @@ func (p *laborPicker[V]) fillLeast(pos []int64, n int) (int, bool) {
 	return n + m, int(p.done) == k
 }
 
-// least leaves in view the k edges of a column with the least (variate, position), of more than k.
-func (p *laborPicker[V]) least(column []V, k int) {
-	d := len(column)
+// least leaves in view the k edges of the destination at hand with the least (variate, position), of more than k.
+func (p *laborPicker[V]) least(k int) {
+	d := p.degree[p.i]
 	limit := uint64(math.MaxUint64)
 	if guess := float64(k) + 2*math.Sqrt(float64(k)) + 2; guess < float64(d) {
 		limit, _ = bits.Div64(uint64(guess), 0, uint64(d))
 	}
-	n, limit := p.look(column, k, limit)
+	n, limit := p.look(k, limit)
 	if n < k { // one in fifty
-		n, limit = p.look(column, k, math.MaxUint64)
+		n, limit = p.look(k, math.MaxUint64)
 	}
 	p.keepLeast(n, k, limit)
 }
 
 // look brings in view the edges with variates up to limit, or the least of them, if there are many, but k at least. It
 // returns how many they are, and a number that they are all up to.
-func (p *laborPicker[V]) look(column []V, k int, limit uint64) (n int, upTo uint64) {
-	room := len(p.u) - laborBehind
-	for base := 0; base < len(column); {
-		part := column[base:min(len(column), base+room-n)]
+func (p *laborPicker[V]) look(k int, limit uint64) (n int, upTo uint64) {
+	room, d := len(p.u)-laborBehind, p.degree[p.i]
+	for base := int64(0); base < d; {
+		part := p.sources(p.i, base)
+		part = part[:min(len(part), room-n)]
 		n += p.scan(part, uint64(base), limit, p.u[n:], p.at[n:])
-		base += len(part)
-		if n == room && base < len(column) {
+		base += int64(len(part))
+		if n == room && base < d {
 			greatest := p.keepLeast(n, k, limit)
 			if n = k; greatest == 0 {
 				return n, 0

@@ -108,10 +108,8 @@ func (n Neighbor) Validate(s *graph.Schema) error {
 	return n.checkDirection(s, p)
 }
 
-// CanExclude implements Excluder: without Weight, Mask, Share, Together and Induced, along in-edges.
-func (n Neighbor) CanExclude() bool {
-	return !n.chooses() && !n.Together && !n.Induced && n.Direction == In
-}
+// CanExclude implements Excluder: without Together and Induced, along in-edges.
+func (n Neighbor) CanExclude() bool { return !n.Together && !n.Induced && n.Direction == In }
 
 // Expands implements FrontierSampler.
 func (n Neighbor) Expands() Frontier {

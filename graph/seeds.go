@@ -21,6 +21,9 @@ type SeedSet struct {
 	Types []int32
 	// IDs are own ids of the type, int32 or int64 [n]. The zero tensor means all nodes 0 .. Count-1.
 	IDs unified.Tensor
+	// Times, if not nil, are the times of the nodes, as many as IDs: a sampler that looks at time looks at each as of
+	// its own. Either all sets of a list of seeds have times or none. They are kept. A split on disk has none.
+	Times []int64
 	// Count is the number of seeds; it is taken from IDs where those are given.
 	Count int64
 }
@@ -102,10 +105,17 @@ func (s Seeds) Check(schema *Schema) error {
 			return err
 		}
 	}
+	timed := 0
 	for k := range s.Sets {
 		if err := s.Sets[k].check(schema, k); err != nil {
 			return err
 		}
+		if s.Sets[k].Times != nil {
+			timed++
+		}
+	}
+	if timed > 0 && timed < len(s.Sets) {
+		return fmt.Errorf("%w: %d of %d sets have times: all must have them, or none", ErrSeed, timed, len(s.Sets))
 	}
 	return nil
 }
@@ -114,6 +124,9 @@ func (s Seeds) Check(schema *Schema) error {
 func (s *SeedSet) check(schema *Schema, k int) error {
 	if s.Types != nil && int64(len(s.Types)) != s.IDs.Len() {
 		return fmt.Errorf("%w: seed set %d: %d types of %d nodes", ErrSeed, k, len(s.Types), s.IDs.Len())
+	}
+	if s.Times != nil && int64(len(s.Times)) != s.IDs.Len() {
+		return fmt.Errorf("%w: seed set %d: %d times of %d nodes", ErrSeed, k, len(s.Times), s.IDs.Len())
 	}
 	if s.Type < 0 || s.Type >= len(schema.Nodes) {
 		return fmt.Errorf("%w: seed set %d: node type %d of %d", ErrSeed, k, s.Type, len(schema.Nodes))

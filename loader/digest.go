@@ -144,6 +144,9 @@ func (l *seedList) hash() uint64 {
 		case r.ids64 != nil:
 			d.array(e, unified.FromSlice(r.ids64[lo:hi]))
 		}
+		if r.times != nil {
+			d.array(e, unified.FromSlice(r.times[lo:hi]))
+		}
 	}
 	for i := range l.sets {
 		r := &l.sets[i]

@@ -201,7 +201,7 @@ func TestSeedsThatAreEdgesAreChecked(t *testing.T) {
 		"negatives of nodes": {loader.Options{Negatives: sampling.Negatives{Ratio: 1}}, loader.ErrOptions},
 		"exclusion of nodes": {loader.Options{ExcludeSeeds: loader.ExcludeSeeds}, loader.ErrOptions},
 		"a sampler that cannot exclude": {loader.Options{Seeds: loader.AllEdges(), ExcludeSeeds: loader.ExcludeSeeds,
-			Sampler: sampling.Labor{Fanouts: []int{2}}}, loader.ErrOptions},
+			Sampler: sampling.Induced{}}, loader.ErrOptions},
 		"negative ratio": {loader.Options{Seeds: loader.AllEdges(), Negatives: sampling.Negatives{Ratio: -1}},
 			sampling.ErrOptions},
 		"negatives by time without times": {loader.Options{Seeds: loader.AllEdges(),

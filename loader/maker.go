@@ -150,6 +150,9 @@ func (s *slot) takeSeeds(j job) error {
 			s.request.Seeds[t] = room[:0]
 		}
 	}
+	for t := range s.request.Times {
+		s.request.Times[t] = s.request.Times[t][:0]
+	}
 	s.request.Items = s.request.Items[:0]
 	for i := lo; i < hi; i++ {
 		item := i
@@ -163,6 +166,9 @@ func (s *slot) takeSeeds(j job) error {
 		t, id := r.seeds.at(item)
 		s.request.Seeds[t] = append(s.request.Seeds[t], id)
 		s.items[t] = append(s.items[t], item)
+		if s.request.Times != nil {
+			s.request.Times[t] = append(s.request.Times[t], r.seeds.timeAt(item))
+		}
 	}
 	return nil
 }

@@ -156,7 +156,7 @@ type seedList struct {
 	// of seeds that are edges, in place of sets; byType then counts their ends
 	links           []linkRun
 	byEdge          []int64 // edges of each type; nil where seeds are nodes
-	timed, labelled bool    // all have times, some have labels
+	timed, labelled bool    // all have times (nodes too), some have labels
 }
 
 // seedRun is the items begin .. end-1: nodes of one type, or of types.
@@ -166,6 +166,7 @@ type seedRun struct {
 	begin, end int64
 	ids32      []int32
 	ids64      []int64 // neither: the id is the item's number within the run
+	times      []int64 // nil: none
 }
 
 func newSeedList(s graph.Seeds, g *graph.Graph, opt *Options) (seedList, error) {
@@ -179,7 +180,8 @@ func newSeedList(s graph.Seeds, g *graph.Graph, opt *Options) (seedList, error) 
 		if n == 0 {
 			continue
 		}
-		r := seedRun{nodeType: set.Type, types: set.Types, begin: l.n, end: l.n + n}
+		r := seedRun{nodeType: set.Type, types: set.Types, begin: l.n, end: l.n + n, times: set.Times}
+		l.timed = set.Times != nil
 		var err error
 		switch set.IDs.DType() {
 		case unified.Invalid:
@@ -221,6 +223,12 @@ func (l *seedList) at(i int64) (nodeType int, id int64) {
 		id = i
 	}
 	return nodeType, id
+}
+
+// timeAt returns the time of item i, of nodes that have times.
+func (l *seedList) timeAt(i int64) int64 {
+	r := &l.sets[sort.Search(len(l.sets), func(k int) bool { return l.sets[k].end > i })]
+	return r.times[i-r.begin]
 }
 
 // order returns the order of an epoch's items, nil for the order given.

@@ -54,7 +54,7 @@ func TestWhatIsWrongWithEdgesIsNamed(t *testing.T) {
 		{"1 2\n", "--negative-tries 3", "are for --negatives, which is none"},
 		{"1 2\n", "--negatives weight", "weights belong to law weight"},
 		{"1 2\n", "--negatives uniform --negative-time label", "have no times"},
-		{"1 2\n", "--sampler labor --exclude-seeds seeds", "cannot leave edges out"},
+		{"1 2\n", "--sampler induced --exclude-seeds seeds", "cannot leave edges out"},
 		{"", "--seeds all-edges:likes", `no edge type "likes"`},
 		{"", "--seeds all --negatives uniform", "are for seeds that are edges"},
 		{"", "--seeds all-edges --link-label lable", `no column "lable"`},

@@ -2,12 +2,47 @@ package main
 
 import (
 	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
 )
+
+func TestSeedsOfAFileHaveTimes(t *testing.T) {
+	dir := t.TempDir()
+	data, file := filepath.Join(dir, "columns"), filepath.Join(dir, "seeds")
+	writeColumns(t, data)
+	if err := os.WriteFile(file, []byte("5 40\n7 -3 # early\n5 90\n\n300\t60\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	seeds := graph.NodeIDs([]int64{5, 7, 5, 300})
+	seeds.Sets[0].Times = []int64{40, -3, 90, 60}
+	opt := loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{4, 3}, Time: sampling.Temporal{Edge: "time"}},
+		BatchSize: 3, Seed: 7, Shuffle: true, Seeds: loader.GivenSeeds(seeds)}
+	want := digestsOf(t, data, opt)
+	args := []string{"sample", data, "--digest", "--sampler", "temporal", "--fanouts", "4,3", "--batch-size", "3",
+		"--seed", "7", "--shuffle", "--seeds"}
+	got := strings.Split(strings.TrimSpace(must(t, append(args, "timed@"+file)...)), "\n")
+	if !slices.Equal(got, want) {
+		t.Errorf("khop sample makes %q, Go options %q", got, want)
+	}
+	for text, fail := range map[string]string{"5\n": "a line ends with the time", "5 x": "a line ends with the time",
+		"x 3": "not a node id", "999 3": "node 999 is not in"} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, stderr, code := khop(t, append(args, "timed@"+file)...); code == 0 || !strings.Contains(stderr, fail) {
+			t.Errorf("%q: status %d, %s", text, code, stderr)
+		}
+	}
+}
 
 func int64Of(n int64) *int64 { return &n }
 

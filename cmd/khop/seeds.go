@@ -22,7 +22,11 @@ import (
 func (env *environment) seedSource(name string, split int, src loader.Source) (loader.SeedSource, error) {
 	g := src.Graph()
 	if file, ok := strings.CutPrefix(name, "@"); ok {
-		seeds, err := readSeedFile(file, g.Schema())
+		seeds, err := readSeedFile(file, g.Schema(), false)
+		return loader.GivenSeeds(seeds), err
+	}
+	if file, ok := strings.CutPrefix(name, "timed@"); ok {
+		seeds, err := readSeedFile(file, g.Schema(), true)
 		return loader.GivenSeeds(seeds), err
 	}
 	if seeds, ok, err := edgeSeeds(name, g.Schema()); ok {
@@ -48,8 +52,8 @@ func (env *environment) seedSource(name string, split int, src loader.Source) (l
 		name = "train"
 	}
 	if _, err := src.Split(name, split); err != nil {
-		return loader.SeedSource{}, fmt.Errorf("--seeds %s --split %d: %w; or take all, all:TYPE or @FILE", name, split,
-			err)
+		return loader.SeedSource{}, fmt.Errorf("--seeds %s --split %d: %w; or take all, all:TYPE, @FILE or timed@FILE",
+			name, split, err)
 	}
 	return loader.SplitIndex(name, split), nil
 }
@@ -67,13 +71,13 @@ func noNodeType(name string, s *graph.Schema) error {
 	return fmt.Errorf("no node type %q; there are: %s", name, strings.Join(names, ", "))
 }
 
-func readSeedFile(path string, schema *graph.Schema) (graph.Seeds, error) {
+func readSeedFile(path string, schema *graph.Schema, timed bool) (graph.Seeds, error) {
 	f, err := source.OpenText(path)
 	if err != nil {
 		return graph.Seeds{}, fmt.Errorf("--seeds @%s: %w", path, err)
 	}
 	defer f.Close()
-	seeds, err := readSeeds(f, schema)
+	seeds, err := readSeeds(f, schema, timed)
 	return seeds, inFile(path, err)
 }
 
@@ -118,15 +122,24 @@ func checkNode(id int64, nt *graph.NodeType) error {
 var errSeedFile = errors.New("not a list of seeds")
 
 // readSeeds reads one node a line: its id, or on graphs with several node types "TYPE ID". Empty lines and what follows
-// a # are ignored. Seeds are in the order of the lines, repeats allowed. Its cost does not depend on that order.
-func readSeeds(r io.Reader, schema *graph.Schema) (graph.Seeds, error) {
-	var ids []int64
+// a # are ignored. With timed the time of the seed comes last. Seeds are in the order of the lines, repeats allowed.
+// Its cost does not depend on that order.
+func readSeeds(r io.Reader, schema *graph.Schema, timed bool) (graph.Seeds, error) {
+	var ids, times []int64
 	var types []int32 // from the first node of another type than 0 on
 	names := make(map[string]int32, len(schema.Nodes))
 	for t := range schema.Nodes {
 		names[schema.Nodes[t].Name] = int32(t)
 	}
 	err := eachLine(r, func(text string) error {
+		if timed {
+			cut := strings.LastIndexAny(text, " \t")
+			time, err := strconv.ParseInt(text[cut+1:], 10, 64)
+			if cut < 0 || err != nil {
+				return fmt.Errorf("%w: %q: a line ends with the time of its node, a whole number", errSeedFile, text)
+			}
+			times, text = append(times, time), strings.TrimSpace(text[:cut])
+		}
 		t, id, err := readSeed(text, schema, names)
 		if err != nil {
 			return err
@@ -146,7 +159,7 @@ func readSeeds(r io.Reader, schema *graph.Schema) (graph.Seeds, error) {
 		return graph.Seeds{}, fmt.Errorf("%w: no node in it", errSeedFile)
 	}
 	seeds := graph.NodeIDs(ids)
-	seeds.Sets[0].Types = types
+	seeds.Sets[0].Types, seeds.Sets[0].Times = types, times
 	return seeds, nil
 }
 

@@ -19,7 +19,7 @@ GENERATED = {
     "typed": ["typed", "--nodes", "4000", "--edges", "30000", "--features", "8", "--classes", "4", "--seed", "3"],
 }
 OTHER_SAMPLERS = {f"--sampler={s}" for s in ("walk", "node2vec", "pinsage", "ppr", "shadow", "induced", "saint-node", "saint-edge", "saint-walk",
-                                             "cluster", "full")}
+                                             "cluster", "full", "fastgcn", "ladies", "hgt")}
 REAL = {"tolokers": "heterophilous/tolokers.npz", "cora_ml": "citation-csr-npz/cora_ml.npz"}
 
 

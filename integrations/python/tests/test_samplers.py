@@ -1,6 +1,7 @@
 """Every sampler, with its options in Python: the batches are those of khop sample."""
 import json
 
+import numpy as np
 import pytest
 
 import khop
@@ -105,3 +106,24 @@ def test_an_unknown_option_is_refused_with_the_nearest(name, near):
 def test_an_option_of_another_sampler_or_an_unknown_sampler_is_an_error(dataset):
     with pytest.raises(khop.ServerError, match="^sampler must be one of"):
         khop.Loader(dataset("sbm"), sampler="neighbour")
+
+
+def test_seeds_have_times_of_their_own(dataset, sample, tmp_path):
+    pytest.importorskip("xxhash")
+    path, ids, times = dataset("columns"), np.arange(60)[::-1], np.arange(60) * 2 - 7
+    file = tmp_path / "seeds"
+    file.write_text("".join(f"{i} {t}\n" for i, t in zip(ids, times)))
+    want = sample(path, f"--seeds=timed@{file}", "--sampler=temporal", "--fanouts=3", "--batch-size=25")
+    for seeds, when in ((ids, times), (ids.tolist(), times.tolist())):
+        with khop.Loader(path, [3], sampler="temporal", seeds=seeds, input_time=when, batch_size=25) as loader:
+            assert [(b.number, *b.digests()) for b in loader] == want
+    whole = np.arange(500) * 2 - 7  # of a mask the times of its nodes, or of all
+    with khop.Loader(path, [3], sampler="temporal", seeds=np.arange(500) < 60, input_time=whole, batch_size=25) as loader:
+        assert [t for b in loader for t in np.asarray(b.array("sample/time/node"))[: b.batch_size]] == times.tolist()
+
+
+@pytest.mark.parametrize("seeds, when, says", [("train", [1], "input_time"), ([1, 2], [1], "for each of 2 seeds"), ([1], [0.5], "whole number"),
+                                               ({"node": [1]}, [1], "keys of seeds")])
+def test_times_that_do_not_fit_the_seeds_are_refused(seeds, when, says, dataset):
+    with pytest.raises((TypeError, ValueError), match=says):
+        khop.Loader(dataset("columns"), [3], sampler="temporal", seeds=seeds, input_time=when)

@@ -294,6 +294,7 @@ class Loader(Connection):
         num_neighbors: Optional[Fanouts] = None,
         sampler: str = "neighbor",
         seeds: Optional[Seeds] = None,
+        input_time: Any = None,
         edge_label_index: Optional[EdgeSeeds] = None,
         edge_label: Any = None,
         edge_label_time: Any = None,
@@ -364,7 +365,7 @@ class Loader(Connection):
                     write(os.path.join(made, "data.khop"), dataset, binary=binary)
                     dataset = os.path.join(made, "data.khop")
                 _check_masks(masks(seeds), dataset, binary)
-                seed_set = seed_list(seeds) if edge_label_index is None else edge_list(edge_label_index, edge_label, edge_label_time)
+                seed_set = seed_list(seeds, input_time) if edge_label_index is None else edge_list(edge_label_index, edge_label, edge_label_time)
                 flags = Flags(list(serve_options))
                 for name, value in (
                     ("fanouts", None if fanouts is None else fanouts_text(fanouts)), ("sampler", sampler),

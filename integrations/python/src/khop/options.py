@@ -135,21 +135,40 @@ class SeedList:
             self._file.close()
 
 
-def seed_list(seeds: Optional[Seeds]) -> SeedList:
-    """Seeds as --seeds has them."""
-    if seeds is None or isinstance(seeds, str):
-        return SeedList(seeds)
+def seed_list(seeds: Optional[Seeds], times: Any = None) -> SeedList:
+    """Seeds as --seeds has them. times are one for each: an array, or a mapping with the same keys."""
+    if seeds is None or isinstance(seeds, str) or isinstance(seeds, tuple) and len(seeds) == 2 and seeds[1] is None:
+        if times is not None:
+            raise TypeError("input_time: has a time for each of the ids of seeds: give these as an array or a mask")
+        return SeedList(seeds if seeds is None or isinstance(seeds, str) else "all:" + seeds[0])
     if isinstance(seeds, tuple) and len(seeds) == 2 and isinstance(seeds[0], str):
-        if seeds[1] is None:
-            return SeedList("all:" + seeds[0])
-        seeds = {seeds[0]: seeds[1]}
+        seeds, times = {seeds[0]: seeds[1]}, None if times is None else {seeds[0]: times}
     sets = {t: _ids(ids) for t, ids in seeds.items()} if isinstance(seeds, Mapping) else {"": _ids(seeds)}
+    whens = {t: None for t in sets} if times is None else _times(times, seeds, sets)
     file = tempfile.TemporaryFile("w", encoding="utf-8")
     for t, ids in sets.items():
-        file.writelines(f"{t} {i}\n" for i in ids.tolist())
+        when = whens[t]
+        file.writelines(f"{t} {i}\n" for i in ids.tolist()) if when is None else file.writelines(
+            f"{t} {i} {x}\n" for i, x in zip(ids.tolist(), when.tolist()))
     file.flush()
     parts = [(f"seeds[{t!r}][{{}}]" if t else "seeds[{}]", len(ids)) for t, ids in sets.items()]
-    return SeedList(f"@/proc/self/fd/{file.fileno()}", file, parts)
+    return SeedList(f"{'@' if times is None else 'timed@'}/proc/self/fd/{file.fileno()}", file, parts)
+
+
+def _times(times: Any, seeds: Any, sets: Mapping[str, Any]) -> dict[str, Any]:
+    """The times of the seeds, by node type. Those of a mask are one for each of its places, as in PyG, or for each node that it takes."""
+    if isinstance(seeds, Mapping) != isinstance(times, Mapping) or isinstance(times, Mapping) and set(times) != set(seeds):
+        raise ValueError("input_time: must be an array where seeds are one, or a mapping with the keys of seeds")
+    whens = {}
+    for t, ids in sets.items():
+        of = _array(seeds[t] if isinstance(seeds, Mapping) else seeds)
+        when = _array(times[t] if isinstance(times, Mapping) else times)
+        if when.ndim == 1 and of.dtype == np.bool_ and len(when) == len(of):
+            when = when[of]
+        if when.shape != ids.shape or when.dtype.kind not in "iu":
+            raise ValueError(f"input_time: {when.dtype} of shape {when.shape}: must be a whole number for each of {len(ids)} seeds")
+        whens[t] = when
+    return whens
 
 
 def masks(seeds: Optional[Seeds]) -> dict[str, int]:

@@ -1,0 +1,61 @@
+package loader_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/sampling"
+)
+
+// Each node of a list of seeds is looked at as of its own time, in any order, and the list with other times is another.
+func TestNodesAreLookedAtAsOfTheirOwnTimes(t *testing.T) {
+	g := columnsGraph(t, 2, 30, 150)
+	ids, times, types := []int64{3, 3, 1, 0, 5, 3, 6}, []int64{10, 20, -5, 40, 40, 10, 7}, []int32{0, 1, 1, 0, 0, 0, 1}
+	set := graph.NodeIDs(ids)
+	set.Sets[0].Times, set.Sets[0].Types = times, types
+	opt := loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{3}, Time: sampling.Temporal{Edge: "time"}},
+		BatchSize: 3, Shuffle: true, Seeds: loader.GivenSeeds(set)}
+	l, seen := open(t, g, opt), 0
+	for b, err := range l.Epoch(background, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for nodeType := range 2 {
+			own, items := b.Seeds(nodeType)
+			as := view[int64](t, b.Sample.Arrays[nodeType].Rows)
+			for i, local := range view[int32](t, b.Sample.SeedLocal[nodeType]) {
+				seen++
+				if item := items[i]; as[local] != times[item] || own[i] != ids[item] || int(types[item]) != nodeType {
+					t.Errorf("seed %d: node %d as of %d", item, own[i], as[local])
+				}
+			}
+		}
+	}
+	if seen != len(ids) {
+		t.Errorf("%d seeds of %d", seen, len(ids))
+	}
+	state := l.State(0, 0)
+	set.Sets[0].Times = append(times[:6:6], 8)
+	opt.Seeds = loader.GivenSeeds(set)
+	if other := open(t, g, opt).State(0, 0); other.Seeds == state.Seeds {
+		t.Error("a list with other times has the same state")
+	}
+}
+
+func TestTimesOfSomeSeedsAreRefused(t *testing.T) {
+	g := columnsGraph(t, 1, 30, 150)
+	some := graph.NodeIDs([]int64{1, 2})
+	some.Sets[0].Times = []int64{1, 2}
+	some.Sets = append(some.Sets, graph.NodeIDs([]int64{3}).Sets...)
+	short := graph.NodeIDs([]int64{1, 2})
+	short.Sets[0].Times = []int64{1}
+	for says, seeds := range map[string]graph.Seeds{"1 of 2 sets have times": some, "1 times of 2 nodes": short} {
+		_, err := loader.New(g, loader.Options{Device: "cpu", Sampler: neighbor, Seeds: loader.GivenSeeds(seeds)})
+		if !errors.Is(err, graph.ErrSeed) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want %s", err, says)
+		}
+	}
+}

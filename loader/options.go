@@ -10,6 +10,7 @@ import (
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/sparse"
 )
 
 // Source is what batches are loaded from: a *graph.Graph in memory, a dataset of package formats, or one of yours. It
@@ -147,6 +148,9 @@ type Options struct {
 	// EdgePos delivers the edges' positions in the dataset with each block; EdgeColumns imply it.
 	EdgePos bool
 
+	// Prepare makes transposes and norms of the blocks in the pipeline, which batches then have as arrays, whose names
+	// docs/loader.md has. Only the CPU makes them. Default: none.
+	Prepare sparse.Preparation
 	// Residence says where the dataset lies while it is read. Default Mapped.
 	Residence Residence
 	// Verify compares the source's chunks with their checksums as they are first read: the topology, and columns that
@@ -201,6 +205,7 @@ func (o *Options) EnsureDefaults() *Options {
 	setDefault(&o.Prefetch, 2)
 	setDefault(&o.Device, "auto")
 	setDefault(&o.SlotTimeout, 60*time.Second)
+	o.prepare()
 	return o
 }
 
@@ -229,6 +234,7 @@ func (o *Options) Validate() error {
 		{"Prefetch", int64(o.Prefetch), 1 << 12, 1},
 		{"Remainder", int64(o.Remainder), int64(Short), 0},
 		{"Residence", int64(o.Residence), int64(Resident), 0},
+		{"Prepare", int64(o.Prepare), int64(sparse.Transpose | sparse.GCNNorm), 0},
 		{"MaxMemory", o.MaxMemory, 1<<63 - 1, 0},
 		{"PerSlot", o.PerSlot, 1<<63 - 1, 0},
 		{"DeviceMemory", o.DeviceMemory, 1<<63 - 1, 0},

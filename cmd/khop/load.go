@@ -11,6 +11,7 @@ import (
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/sparse"
 )
 
 // loadFlags say what to load and how; commands that load batches share them.
@@ -28,6 +29,8 @@ type loadFlags struct {
 	Instance  uint32   `default:"0" help:"Tells apart loaders that share a seed."`
 
 	linkFlags `embed:""`
+
+	Prepare sparse.Preparation `placeholder:"WHAT" help:"Make of each block, with commas: transpose, gcn-norm."`
 
 	Workers   int        `default:"0" help:"Goroutines that make batches; 0: one a core."`
 	Prefetch  positive   `default:"2" help:"Finished batches that may wait."`
@@ -111,7 +114,7 @@ func (f *loadFlags) options(env *environment, src loader.Source) (loader.Options
 		Sampler: f.sampler(), Seeds: seeds, BatchSize: int(f.BatchSize), Shuffle: f.Shuffle, DropLast: f.DropLast,
 		Seed: f.Seed, Instance: f.Instance, Workers: f.Workers, Prefetch: int(f.Prefetch), Device: string(f.Device),
 		MaxMemory: limit, DeviceMemory: int64(f.DeviceMemory), HotRows: f.HotRows,
-		DeviceBlocks: f.DeviceBlocks, Verify: f.Verify,
+		DeviceBlocks: f.DeviceBlocks, Verify: f.Verify, Prepare: f.Prepare,
 	}
 	if err := f.linkFlags.set(&o); err != nil {
 		return loader.Options{}, err

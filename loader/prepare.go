@@ -1,0 +1,208 @@
+package loader
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/sparse"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// preparing is a sampler that adds to each sample what sparse makes of its blocks, as arrays of its own: "sample/" and
+//
+//	transpose/L/T/indptr, transpose/L/T/indices, transpose/L/T/edges, gcn_norm/L/T
+//
+// for layer L and edge type T. It runs on the CPU alone.
+type preparing struct {
+	sampling.Sampler
+	what sparse.Preparation
+}
+
+// preparingItems is preparing of an ItemSampler.
+type preparingItems struct{ preparing }
+
+func (p preparingItems) Items(s *graph.Schema) sampling.Items {
+	return p.Sampler.(sampling.ItemSampler).Items(s)
+}
+
+// prepare adds what the options ask for to their sampler.
+func (o *Options) prepare() {
+	if o.Sampler == nil || o.Prepare == 0 || !o.Prepare.Valid() {
+		return
+	}
+	switch o.Sampler.(type) {
+	case preparing, preparingItems:
+		return
+	}
+	p := preparing{o.Sampler, o.Prepare}
+	if o.Sampler = p; isItems(p.Sampler) {
+		o.Sampler = preparingItems{p}
+	}
+}
+
+func isItems(s sampling.Sampler) bool { _, ok := s.(sampling.ItemSampler); return ok }
+
+// EdgeColumns, NodeColumns, Expands and CanExclude are those of the sampler, if it has them.
+
+func (p preparing) EdgeColumns() []string {
+	if s, ok := p.Sampler.(sampling.ColumnSampler); ok {
+		return s.EdgeColumns()
+	}
+	return nil
+}
+
+func (p preparing) NodeColumns() []string {
+	if s, ok := p.Sampler.(sampling.NodeColumnSampler); ok {
+		return s.NodeColumns()
+	}
+	return nil
+}
+
+func (p preparing) Expands() sampling.Frontier {
+	if s, ok := p.Sampler.(sampling.FrontierSampler); ok {
+		return s.Expands()
+	}
+	return sampling.AllNodes
+}
+
+func (p preparing) CanExclude() bool {
+	s, ok := p.Sampler.(sampling.Excluder)
+	return ok && s.CanExclude()
+}
+
+func (p preparing) Fingerprint() string {
+	return fmt.Sprintf("%s prepare=%d", p.Sampler.Fingerprint(), p.what)
+}
+
+// Prepare prepares the sampler.
+func (p preparing) Prepare(ctx context.Context, env sampling.Env) (sampling.Sampler, error) {
+	s, err := sampling.Prepare(ctx, p.Sampler, env)
+	if err != nil {
+		return nil, err
+	}
+	return preparedBlocks{preparing{s, p.what}}, nil
+}
+
+// preparedBlocks opens the workers, and closes what Prepare took.
+type preparedBlocks struct{ preparing }
+
+func (p preparedBlocks) Close() error {
+	if c, ok := p.Sampler.(io.Closer); ok {
+		return c.Close()
+	}
+	return nil
+}
+
+// Bound adds the arrays, of as many rows as a block has sources and edges.
+func (p preparing) Bound(s *graph.Schema, batchSize int) sampling.Bound {
+	b := p.Sampler.Bound(s, batchSize)
+	b.Arrays = slices.Clone(b.Arrays)
+	add := func(dtype unified.DType, rows int64, name string, of ...any) {
+		b.Arrays = append(b.Arrays, sampling.ArrayBound{Rows: rows,
+			Column: graph.Column{Name: fmt.Sprintf(name, of...), DType: dtype}})
+	}
+	for layer := range max(b.Layers, 0) {
+		for e := range s.Edges {
+			nodes, edges := b.Nodes, b.Edges
+			if t := s.Edges[e].Src; b.Lists != nil {
+				nodes = b.Lists[t]
+			}
+			if b.Blocks != nil {
+				edges = 0
+			}
+			for l := range b.Blocks { // a layer may be a view of another
+				edges = max(edges, b.Blocks[l][e])
+			}
+			name := s.Edges[e].String()
+			if p.what&sparse.Transpose != 0 {
+				add(unified.Int32, nodes+1, "transpose/%d/%s/indptr", layer, name)
+				add(unified.Int32, edges, "transpose/%d/%s/indices", layer, name)
+				add(unified.Int32, edges, "transpose/%d/%s/edges", layer, name)
+			}
+			if p.what&sparse.GCNNorm != 0 {
+				add(unified.Float32, edges, "gcn_norm/%d/%s", layer, name)
+			}
+		}
+	}
+	return b
+}
+
+func (p preparing) Open(env sampling.Env) (sampling.Worker, error) {
+	w, err := p.Sampler.Open(env)
+	if err != nil {
+		return nil, err
+	}
+	return &preparingWorker{Worker: w, what: p.what}, nil
+}
+
+// preparingWorker samples, and then makes the arrays, which follow those of the sampler.
+type preparingWorker struct {
+	sampling.Worker
+	what    sparse.Preparation
+	degrees []int32
+}
+
+func (w *preparingWorker) Sample(ctx context.Context, req *sampling.Request, out *graph.Sample) error {
+	perBlock := 0
+	if w.what&sparse.Transpose != 0 {
+		perBlock += 3
+	}
+	if w.what&sparse.GCNNorm != 0 {
+		perBlock++
+	}
+	blocks := 0
+	for l := range out.Blocks {
+		blocks += len(out.Blocks[l])
+	}
+	all, at := out.Arrays, len(out.Arrays)-blocks*perBlock
+	out.Arrays = all[:at] // the sampler's own
+	err := w.Worker.Sample(ctx, req, out)
+	if out.Arrays = all; err != nil {
+		return err
+	}
+	for l := range out.Blocks {
+		for e := range out.Blocks[l] {
+			if err := w.block(out, at, &out.Blocks[l][e]); err != nil {
+				return fmt.Errorf("layer %d: %w", l, err)
+			}
+			at += perBlock
+		}
+	}
+	return nil
+}
+
+// block makes the arrays of a block, from number at on.
+func (w *preparingWorker) block(out *graph.Sample, at int, b *graph.Block) error {
+	edges := b.NumEdges()
+	if w.what&sparse.Transpose != 0 {
+		var of [3][]int32
+		for i, n := range []int64{b.NumSrc + 1, edges, edges} {
+			room, err := unified.Grow[int32](out.ArrayBuffer(at+i), n, 0)
+			if err != nil {
+				return err
+			}
+			of[i] = room[:n]
+			out.Arrays[at+i].Rows, _ = out.ArrayBuffer(at+i).Tensor(unified.Int32, n)
+		}
+		if err := sparse.TransposeBlock(of[0], of[1], of[2], b); err != nil {
+			return err
+		}
+		at += 3
+	}
+	if w.what&sparse.GCNNorm == 0 {
+		return nil
+	}
+	norm, err := unified.Grow[float32](out.ArrayBuffer(at), edges, 0)
+	if err != nil {
+		return err
+	}
+	out.Arrays[at].Rows, _ = out.ArrayBuffer(at).Tensor(unified.Float32, edges)
+	if int64(len(w.degrees)) < b.NumSrc {
+		w.degrees = make([]int32, b.NumSrc)
+	}
+	return sparse.NormBlock(norm[:edges], w.degrees[:b.NumSrc], b)
+}

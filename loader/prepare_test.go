@@ -1,0 +1,118 @@
+package loader_test
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/sparse"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// TestPreparedBlocksComeWithTheBatch: transposes and norms of every block, in the batches that come without them.
+func TestPreparedBlocksComeWithTheBatch(t *testing.T) {
+	g := plainGraph(t, 200, 6)
+	for what, s := range map[string]sampling.Sampler{
+		"neighbours": sampling.Neighbor{Fanouts: []int{3, 2}},
+		"views":      sampling.Neighbor{Fanouts: []int{3, 2}, Frontier: sampling.NewNodes},
+		"turned":     sampling.Neighbor{Fanouts: []int{2}, Direction: sampling.Out},
+		"items":      sampling.Saint{Kind: sampling.SaintNodes, Budget: 30},
+	} {
+		opt := loader.Options{Sampler: s, BatchSize: 16, Seeds: loader.AllNodes(), Seed: 4, Workers: 2, Device: "cpu"}
+		if _, items := s.(sampling.ItemSampler); items {
+			opt.Seeds = loader.SeedSource{}
+		}
+		var bare []uint64
+		l := open(t, g, opt)
+		for b, err := range l.Epoch(background, 0) {
+			if err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+			bare = append(bare, blocksOf(b))
+		}
+		opt.Prepare = sparse.Transpose | sparse.GCNNorm
+		p := open(t, g, opt)
+		if p.CheckState(l.State(0, 0)) == nil {
+			t.Errorf("%s: the states are equal", what)
+		}
+		n := 0
+		for b, err := range p.Epoch(background, 0) {
+			if err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+			if blocksOf(b) != bare[n] {
+				t.Errorf("%s: batch %d has other blocks", what, n)
+			}
+			n++
+			for layer := range b.Sample.Blocks {
+				checkPrepared(t, what, p, b, layer)
+			}
+		}
+		if n != len(bare) || n == 0 {
+			t.Errorf("%s: %d batches, not %d", what, n, len(bare))
+		}
+	}
+	if _, err := loader.New(g, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, Prepare: 4}); !errors.Is(
+		err, loader.ErrOptions) {
+		t.Errorf("an unknown preparation: %v", err)
+	}
+}
+
+// blocksOf returns a number that depends on the nodes and blocks of a batch.
+func blocksOf(b *loader.Batch) (sum uint64) {
+	add := func(t unified.Tensor) {
+		for _, v := range t.Bytes() {
+			sum = sum*1099511628211 + uint64(v) + 1
+		}
+	}
+	add(b.Sample.Nodes[0])
+	for l := range b.Sample.Blocks {
+		add(b.Sample.Blocks[l][0].Indptr)
+		add(b.Sample.Blocks[l][0].Indices)
+	}
+	return sum
+}
+
+func checkPrepared(t *testing.T, what string, l *loader.Loader, b *loader.Batch, layer int) {
+	t.Helper()
+	array := func(name string) unified.Tensor {
+		i, err := l.Find("sample/" + strings.Replace(name, "L", string(rune('0'+layer)), 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b.Array(i)
+	}
+	name := g0(l)
+	indptr, _ := unified.View[int32](array("transpose/L/" + name + "/indptr"))
+	indices, _ := unified.View[int32](array("transpose/L/" + name + "/indices"))
+	edges, _ := unified.View[int32](array("transpose/L/" + name + "/edges"))
+	norm, _ := unified.View[float32](array("gcn_norm/L/" + name))
+	block := &b.Sample.Blocks[layer][0]
+	ptr, _ := unified.View[int32](block.Indptr)
+	columns, _ := unified.View[int32](block.Indices)
+	if int64(len(indptr)) != block.NumSrc+1 || len(edges) != len(columns) || len(norm) != len(columns) {
+		t.Fatalf("%s: %d, %d, %d of %d sources and %d edges", what, len(indptr), len(edges), len(norm), block.NumSrc,
+			len(columns))
+	}
+	seen := 0
+	for j := range block.NumSrc {
+		for k := indptr[j]; k < indptr[j+1]; k++ {
+			e, i := edges[k], indices[k]
+			degrees := float64(ptr[i+1]-ptr[i]) * float64(indptr[j+1]-indptr[j])
+			if int64(columns[e]) != j || e < ptr[i] || e >= ptr[i+1] || k > indptr[j] && edges[k-1] >= e ||
+				norm[e] != float32(1/math.Sqrt(degrees)) {
+				t.Fatalf("%s, layer %d: edge %d of source %d leads to %d, with norm %v", what, layer, e, j, i, norm[e])
+			}
+			seen++
+		}
+	}
+	if seen != len(columns) {
+		t.Errorf("%s: %d edges of %d", what, seen, len(columns))
+	}
+}
+
+// g0 names the only edge type.
+func g0(l *loader.Loader) string { return l.Schema().Edges[0].String() }

@@ -116,20 +116,20 @@ def _of_pyg(folder: pathlib.Path, data: Any) -> pathlib.Path:
             parts["node"] = {k: v for k, v in values.items() if store.is_node_attr(k)}
             parts["node"]["num_nodes"] = data.num_nodes
             parts["node", "to", "node"] = {k: v for k, v in values.items() if not store.is_node_attr(k) and k != "num_nodes"}
-            _adjacency(parts["node", "to", "node"])
+            adjacency(parts["node", "to", "node"])
         elif isinstance(key, str):
             parts[key] = {**values, "num_nodes": store.num_nodes}
         else:
             parts[key] = values
-            _adjacency(values)
+            adjacency(values)
     return _write(folder, parts)
 
 
-def _adjacency(values: dict[str, Any]) -> None:
-    """Makes edges of a transposed adjacency matrix, as ToSparseTensor leaves it."""
+def adjacency(values: dict[str, Any]) -> dict[str, Any]:
+    """Makes edges of a transposed adjacency matrix of PyG, as ToSparseTensor leaves it."""
     transposed = values.pop("adj_t", None)
     if transposed is None or "edge_index" in values:
-        return
+        return values
     if hasattr(transposed, "coo"):
         target, source, value = transposed.coo()
     else:
@@ -138,6 +138,7 @@ def _adjacency(values: dict[str, Any]) -> None:
     values["src"], values["dst"] = source, target
     if value is not None:
         values["edge_weight"] = value
+    return values
 
 
 def _of_dgl(folder: pathlib.Path, graph: Any) -> pathlib.Path:

@@ -1,0 +1,222 @@
+"""PyTorch Geometric's NeighborLoader, with khop's sampling: the same signature and the same batches' form, over a graph in memory.
+
+    from khop.pyg import NeighborLoader   # in place of torch_geometric.loader
+
+The structure of the graph goes to a khop server once. Nodes' and edges' attributes stay where they are, and PyG itself takes their rows, so no
+feature is copied but those of a batch. Batches are those of khop.Loader: what torch.manual_seed says, or seed=, decides them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import weakref
+from typing import Any, Callable, Iterator, Mapping, Optional
+
+import torch
+from torch_geometric.data import Data, HeteroData, remote_backend_utils
+from torch_geometric.loader import NodeLoader
+from torch_geometric.sampler import BaseSampler, HeteroSamplerOutput, SamplerOutput
+from torch_geometric.sampler.base import NumNeighbors, SubgraphType
+
+from .batch import Batch
+from .loader import Loader
+from .write import adjacency, write
+
+_TORCH_ONLY = ("persistent_workers", "prefetch_factor", "worker_init_fn", "multiprocessing_context", "timeout", "pin_memory", "pin_memory_device", "generator")
+"""Options of torch's DataLoader for its worker processes, of which there are none."""
+
+
+class NeighborLoader(NodeLoader):  # type: ignore[misc]
+    """torch_geometric.loader.NeighborLoader, see there; docs/migrating.md says what differs.
+
+    data is a Data, a HeteroData, or a feature store and a graph store. seed decides what is drawn; without it, torch's random numbers do when the loader is made. num_workers and other
+    options of worker processes are taken and have no meaning: a khop server makes batches ahead. options are further ones of khop.Loader, such as
+    max_memory. TypeError or ValueError for what khop does not have.
+
+    One iteration runs at a time: beginning another ends it. close() ends the server, and so does the end of the loader's life.
+    """
+
+    def __init__(
+        self, data: Any, num_neighbors: Any, input_nodes: Any = None, input_time: Any = None, replace: bool = False,
+        subgraph_type: Any = "directional", disjoint: bool = False, temporal_strategy: str = "uniform", time_attr: Optional[str] = None,
+        weight_attr: Optional[str] = None, transform: Optional[Callable[..., Any]] = None,
+        transform_sampler_output: Optional[Callable[..., Any]] = None, is_sorted: bool = False, filter_per_worker: Optional[bool] = None,
+        neighbor_sampler: Any = None, directed: bool = True, *, batch_size: int = 1, shuffle: bool = False, drop_last: bool = False,
+        num_workers: int = 0, seed: Optional[int] = None, options: Optional[Mapping[str, Any]] = None, **kwargs: Any,
+    ) -> None:
+        if neighbor_sampler is not None:
+            raise TypeError("neighbor_sampler: khop samples itself; leave it out")
+        if input_time is not None:
+            raise TypeError("input_time: times of seeds come from time_attr of nodes here (docs/migrating.md, \"From PyG\")")
+        self._loader: Optional[Loader] = None
+        self._how = dict(batch_size=batch_size, shuffle=shuffle, drop_last=drop_last, seed=_seed(seed))
+        sampler = KhopSampler(data, num_neighbors, replace=replace, subgraph_type=subgraph_type, disjoint=disjoint,
+                              temporal_strategy=temporal_strategy, time_attr=time_attr, weight_attr=weight_attr,
+                              seed=self._how["seed"], options=options)
+        for name in _TORCH_ONLY:
+            kwargs.pop(name, None)
+        super().__init__(
+            data=data, node_sampler=sampler, input_nodes=input_nodes, transform=transform, transform_sampler_output=transform_sampler_output,
+            filter_per_worker=False, batch_size=batch_size, shuffle=shuffle, drop_last=drop_last, **kwargs,
+        )
+
+    def __iter__(self) -> Iterator[Any]:
+        given = self.input_data
+        if self._loader is None:
+            self._loader = self.node_sampler.load(given.node, given.input_type, **self._how)
+        for batch in self._loader.restart():
+            items = batch[self.node_sampler.node_type(given.input_type)].input_id
+            yield self.filter_fn(self.node_sampler.output(batch, (items if given.input_id is None else given.input_id[items], None)))
+
+    def close(self) -> None:
+        """Ends the server. The loader may be iterated again, which starts another."""
+        if self._loader is not None:
+            self._loader.close()
+            self._loader = None
+        self.node_sampler.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+class KhopSampler(BaseSampler):  # type: ignore[misc]
+    """A graph's structure as a temporary dataset of khop, and samples of it in PyG's form."""
+
+    edge_permutation = None
+
+    def __init__(
+        self, data: Any, num_neighbors: Any, *, replace: bool, subgraph_type: Any, disjoint: bool, temporal_strategy: str,
+        time_attr: Optional[str], weight_attr: Optional[str], seed: int, options: Optional[Mapping[str, Any]],
+    ) -> None:
+        if isinstance(data, tuple):
+            if weight_attr is not None:
+                raise TypeError("weight_attr: a feature store and a graph store have no weights of edges; take a Data or HeteroData")
+            features, graph = data
+            data = _of_stores(features, graph, time_attr)
+        if not isinstance(data, (Data, HeteroData)):
+            raise TypeError(f"data: {type(data).__name__}: must be a Data, a HeteroData, or a feature store and a graph store")
+        self._seed = seed
+        self._subgraph = SubgraphType(subgraph_type)
+        self.node_types = data.node_types if isinstance(data, HeteroData) else [None]
+        self.edge_types = data.edge_types if isinstance(data, HeteroData) else [None]
+        self._options: dict[str, Any] = dict(
+            fanouts=self._fanouts(num_neighbors), replace=replace, disjoint=disjoint, induced=self._subgraph == SubgraphType.induced,
+            node_columns=[], seed_columns=[], edge_columns=["edge_id"], framework="torch",
+        )
+        if weight_attr is not None:
+            self._options["weight"] = "weight"
+        if time_attr is not None:
+            of_edges = time_attr in data.edge_attrs() if isinstance(data, Data) else any(time_attr in s for s in data.edge_stores)
+            self._options.update(sampler="temporal", disjoint=True, recent=temporal_strategy == "last",
+                                 time="time" if of_edges else "none", **({} if of_edges else {"node_time": "time"}))
+        self._options.update(options or {})
+        folder = tempfile.mkdtemp(prefix="khop-pyg-")
+        self._end = weakref.finalize(self, shutil.rmtree, folder, True)
+        self._path = os.path.join(folder, "data.khop")
+        try:
+            write(self._path, self._structure(data, weight_attr, time_attr))
+        except BaseException:
+            self._end()
+            raise
+
+    # Types have numbers for names in the dataset: PyG's may be any text.
+
+    def node_type(self, of: Optional[str]) -> str:
+        return f"n{self.node_types.index(of)}"
+
+    def edge_type(self, of: Any) -> tuple[str, str, str]:
+        if of is None:
+            return "n0", "e0", "n0"
+        return self.node_type(of[0]), f"e{self.edge_types.index(of)}", self.node_type(of[2])
+
+    def _fanouts(self, num_neighbors: Any) -> Any:
+        given = num_neighbors if isinstance(num_neighbors, NumNeighbors) else NumNeighbors(num_neighbors)
+        if self.edge_types == [None]:
+            return list(given.get_values())
+        values = given.get_values(self.edge_types)
+        given.num_hops  # raises where edge types differ in their number of hops
+        return {self.edge_type(of)[1]: list(values[of] if isinstance(values, dict) else values) for of in self.edge_types}
+
+    def _structure(self, data: Any, weight: Optional[str], time: Optional[str]) -> dict[Any, Any]:
+        parts: dict[Any, Any] = {}
+        for of in self.node_types:
+            store = data._store if of is None else data[of]
+            parts[self.node_type(of)] = {"num_nodes": store.num_nodes}
+            if time is not None and time in store and (of is not None or data.is_node_attr(time)):
+                parts[self.node_type(of)]["node_time"] = store[time]
+        for of in self.edge_types:
+            store = data._store if of is None else data[of]
+            values = adjacency({k: store[k] for k in ("edge_index", "adj_t") if k in store})
+            edges = values["src"] if "src" in values else values["edge_index"][0]
+            part = {k: v for k, v in values.items() if k in ("edge_index", "src", "dst")}
+            part["edge_id"] = torch.arange(len(edges))
+            if weight is not None:
+                part["edge_weight"] = store[weight]
+            if time is not None and time in store and (of is not None or data.is_edge_attr(time)):
+                part["edge_time"] = store[time]
+            parts[self.edge_type(of)] = part
+        return parts
+
+    # --- samples ---
+
+    def load(self, nodes: Any, of: Optional[str], **how: Any) -> Loader:
+        """A loader whose seeds are these nodes."""
+        return Loader(self._path, seeds={self.node_type(of): nodes}, **{**self._options, **how})
+
+    def sample_from_nodes(self, inputs: Any, **kwargs: Any) -> Any:
+        """A sample of its own, for loader(ids): a server for one batch."""
+        with self.load(inputs.node, inputs.input_type, batch_size=max(len(inputs.node), 1), seed=self._seed) as loader:
+            return self.output(next(iter(loader)).copy(), (inputs.input_id, inputs.time))
+
+    def sample_from_edges(self, inputs: Any, **kwargs: Any) -> Any:
+        raise TypeError("khop.pyg.NeighborLoader has seeds that are nodes; for edges take khop.Loader(edge_label_index=..)")
+
+    def output(self, batch: Batch, metadata: Any) -> Any:
+        """A batch in PyG's form."""
+        heads = {of: batch[self.node_type(of)] for of in self.node_types}
+        edges = {of: batch[self.edge_type(of)] for of in self.edge_types}
+        index = {of: view.edge_index for of, view in edges.items()}
+        trees = {of: batch.array(f"sample/tree/{view.type}").long() for of, view in heads.items()} if self._options["disjoint"] else None
+        out: Any
+        if self.node_types == [None]:
+            out = SamplerOutput(
+                node=heads[None].n_id, row=index[None][0], col=index[None][1], edge=edges[None]["edge_id"],
+                batch=None if trees is None else trees[None], num_sampled_nodes=heads[None].num_sampled_nodes,
+                num_sampled_edges=edges[None].num_sampled_edges, metadata=metadata)
+        else:
+            out = HeteroSamplerOutput(
+                node={of: v.n_id for of, v in heads.items()}, row={of: e[0] for of, e in index.items()}, col={of: e[1] for of, e in index.items()},
+                edge={of: v["edge_id"] for of, v in edges.items()}, batch=trees,
+                num_sampled_nodes={of: v.num_sampled_nodes for of, v in heads.items()},
+                num_sampled_edges={of: v.num_sampled_edges for of, v in edges.items()}, metadata=metadata)
+        return out.to_bidirectional() if self._subgraph == SubgraphType.bidirectional else out
+
+    def close(self) -> None:
+        """Removes the dataset."""
+        self._end()
+
+
+def _of_stores(features: Any, graph: Any, time: Optional[str]) -> Any:
+    """The structure of a graph store, as a Data or HeteroData, with the times of nodes alone."""
+    sources, targets, _ = graph.coo()
+    if isinstance(sources, torch.Tensor):
+        rows = [features.get_tensor_size(a)[0] for a in features.get_all_tensor_attrs()]
+        data = Data(edge_index=torch.stack([sources, targets]), num_nodes=max(rows, default=None))
+    else:
+        data = HeteroData()
+        for of in sources:
+            for end in (of[0], of[2]):
+                data[end].num_nodes = remote_backend_utils.num_nodes(features, graph, end)
+            data[of].edge_index = torch.stack([sources[of], targets[of]])
+    for attribute in features.get_all_tensor_attrs():
+        if attribute.attr_name == time:
+            attribute.index = None
+            store = data if isinstance(data, Data) else data[attribute.group_name]
+            store[time] = features.get_tensor(attribute)
+    return data
+
+
+def _seed(seed: Optional[int]) -> int:
+    return int(torch.empty((), dtype=torch.int64).random_().item()) if seed is None else seed

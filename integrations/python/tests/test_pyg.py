@@ -1,0 +1,92 @@
+"""khop.pyg.NeighborLoader: PyG's signature and results, khop's batches."""
+import os
+import tempfile
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+pyg = pytest.importorskip("torch_geometric.data", reason="torch_geometric is not installed")
+
+import khop  # noqa: E402
+from khop.pyg import NeighborLoader  # noqa: E402
+
+N, M = 120, 900
+
+
+@pytest.fixture
+def data(program):
+    g = torch.Generator().manual_seed(3)
+    return pyg.Data(x=torch.arange(N)[:, None].float(), y=torch.arange(N) % 5, edge_index=torch.randint(0, N, (2, M), generator=g),
+                    edge_attr=torch.arange(M), weight=torch.rand(M, generator=g), time=torch.randint(0, 9, (N,), generator=g))
+
+
+def check(batch, data):
+    """What PyG's loaders promise of a batch, of any graph."""
+    assert torch.equal(batch.x[:, 0].long(), batch.n_id) and torch.equal(batch.y, data.y[batch.n_id])
+    source, target = data.edge_index[:, batch.e_id]
+    assert torch.equal(batch.n_id[batch.edge_index[0]], source) and torch.equal(batch.n_id[batch.edge_index[1]], target)
+    assert torch.equal(batch.edge_attr, batch.e_id)
+
+
+def test_batches_are_those_of_a_khop_loader(data):
+    edges = {"edge_index": data.edge_index, "num_nodes": N}
+    with khop.Loader(edges, fanouts=[4, 3], seeds="all", batch_size=32, shuffle=True, seed=5, framework="torch") as loader:
+        want = [(b.n_id.tolist(), b.edge_index.tolist()) for b in loader]
+    loader = NeighborLoader(data, [4, 3], batch_size=32, shuffle=True, seed=5, num_workers=4, persistent_workers=True)
+    got = list(loader)
+    assert [(b.n_id.tolist(), b.edge_index.tolist()) for b in got] == want and len(loader) == len(want)
+    for b in got:
+        check(b, data)
+        assert b.batch_size == len(b.input_id) and torch.equal(b.n_id[:b.batch_size], b.input_id) and sum(b.num_sampled_nodes) == b.num_nodes
+    assert [b.n_id.tolist() for b in loader] != [n for n, _ in want]  # another epoch
+    loader.close()
+    assert os.listdir(tempfile.gettempdir()) == []
+
+
+def test_torch_decides_where_no_seed_is_given(data):
+    def first():
+        torch.manual_seed(1)
+        return next(iter(NeighborLoader(data, [4], batch_size=10, shuffle=True))).n_id.tolist()
+    assert first() == first()
+
+
+def test_leaving_and_beginning_again(data):
+    loader = NeighborLoader(data, [4], input_nodes=torch.arange(100) < 50, batch_size=10)
+    for _ in loader:
+        break
+    assert [b.batch_size for b in loader] == [10] * 5
+    one = loader([7, 3])
+    check(one, data)
+    assert one.n_id[:2].tolist() == [7, 3]
+
+
+@pytest.mark.parametrize("options", [dict(weight_attr="weight"), dict(time_attr="time"), dict(time_attr="time", temporal_strategy="last"),
+                                     dict(replace=True), dict(disjoint=True), dict(subgraph_type="induced")], ids=str)
+def test_options_reach_the_sampler(options, data):
+    for b in NeighborLoader(data, [4, 3], batch_size=24, **options):
+        check(b, data)
+        if "time_attr" in options:
+            assert (b.time <= b.time[b.batch]).all()  # the first nodes are the seeds, tree after tree
+        if "disjoint" in options:
+            assert torch.equal(b.batch[b.edge_index[0]], b.batch[b.edge_index[1]])
+
+
+def test_types_may_have_any_names(program):
+    data = pyg.HeteroData()
+    data["a/b"].x, data["c__d"].num_nodes = torch.arange(N)[:, None].float(), 40
+    g = torch.Generator().manual_seed(4)
+    data["c__d", "to=1", "a/b"].edge_index = torch.stack([torch.randint(0, 40, (M,), generator=g), torch.randint(0, N, (M,), generator=g)])
+    data["a/b", "", "c__d"].edge_index = data["c__d", "to=1", "a/b"].edge_index.flip(0)
+    for b in NeighborLoader(data, {("c__d", "to=1", "a/b"): [3, 2], ("a/b", "", "c__d"): [0, 2]}, input_nodes="a/b", batch_size=50):
+        assert torch.equal(b["a/b"].x[:, 0].long(), b["a/b"].n_id)
+        edges = b["c__d", "to=1", "a/b"]
+        source, target = data["c__d", "to=1", "a/b"].edge_index[:, edges.e_id]
+        assert torch.equal(b["c__d"].n_id[edges.edge_index[0]], source) and torch.equal(b["a/b"].n_id[edges.edge_index[1]], target)
+
+
+@pytest.mark.parametrize("options, says", [(dict(input_time=torch.arange(N)), "input_time"), (dict(neighbor_sampler=1), "neighbor_sampler")])
+def test_what_khop_does_not_have_is_refused(options, says, data):
+    with pytest.raises(TypeError, match=says):
+        NeighborLoader(data, [2], **options)
+    with pytest.raises(TypeError, match="must be a Data"):
+        NeighborLoader([1], [2])

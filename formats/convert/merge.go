@@ -27,7 +27,6 @@ type MergeOptions struct {
 type part struct {
 	*formats.Dataset
 	share Share
-	next  int // of its columns of nodes
 }
 
 // JoinShares makes the dataset dst of all shares of a conversion, in any order: the same bytes that converting at once
@@ -56,6 +55,9 @@ func JoinShares(ctx context.Context, shares []string, dst string, opt MergeOptio
 		if p.share, err = ParseShare(text); err != nil {
 			return nil, fmt.Errorf("%s: %w", paths.Text(path), err)
 		}
+	}
+	if len(parts) == 0 {
+		return nil, fmt.Errorf("%w: there are no shares to join", ErrOptions)
 	}
 	slices.SortFunc(parts, func(a, b *part) int { return cmp.Compare(a.share.Number, b.share.Number) })
 	j := &join{ctx: ctx, parts: parts, first: parts[0].Graph().Schema()}

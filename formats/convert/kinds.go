@@ -8,6 +8,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats/arrays"
 	"github.com/khop-gnn/khop/formats/bvgraph"
+	"github.com/khop-gnn/khop/formats/dgl"
 	"github.com/khop-gnn/khop/formats/edgelist"
 	"github.com/khop-gnn/khop/formats/graphbolt"
 	"github.com/khop-gnn/khop/formats/metis"
@@ -27,6 +28,7 @@ import (
 var readers = []source.Reader{
 	tables.Reader{},
 	ogb.Reader{},
+	dgl.Reader{},
 	graphbolt.Reader{},
 	planetoid.Reader{},
 	torch.Reader{},

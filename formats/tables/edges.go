@@ -261,6 +261,7 @@ func (e *edgeType) add(name string, parts []int, used map[int]bool) error {
 func (x *graphOf) columns(e *edgeType) error {
 	t, s := e.table, e.spec
 	used := map[int]bool{e.dst.column: true, e.src.column: true}
+	t.leave(s.Without, used)
 	for _, c := range []struct {
 		name  string
 		from  Words

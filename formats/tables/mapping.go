@@ -44,6 +44,8 @@ type NodeTable struct {
 	Time  string `yaml:"time"`
 	// Columns are stored under their own names; nil: all numbers that have no other part.
 	Columns *Words `yaml:"columns"`
+	// Without are columns that are left out.
+	Without Words `yaml:"without"`
 	// Keys are columns with ids of nodes, each of which makes an edge type, from this type to the other.
 	Keys Keys `yaml:"keys"`
 
@@ -68,6 +70,8 @@ type EdgeTable struct {
 	Features Words `yaml:"features"`
 	// Columns are stored under their own names; nil: all numbers that have no other part.
 	Columns *Words `yaml:"columns"`
+	// Without are columns that are left out.
+	Without Words `yaml:"without"`
 	// Reverse is the name of an edge type with the same edges the other way round; "": none.
 	Reverse string `yaml:"reverse"`
 

@@ -88,6 +88,7 @@ func (x *graphOf) describeNodes(ctx context.Context, at int) error {
 			node.Columns = append(node.Columns, n.column("id", []int{n.id}))
 		}
 	}
+	n.table.leave(n.spec.Without, used)
 	for _, step := range []func(context.Context, *nodeType, *source.NodeType, map[int]bool) error{x.features, x.label,
 		x.split, x.others} {
 		if err := step(ctx, n, node, used); err != nil {
@@ -95,6 +96,15 @@ func (x *graphOf) describeNodes(ctx context.Context, at int) error {
 		}
 	}
 	return nil
+}
+
+// leave marks columns as used that are to be left out, where they are there.
+func (t *table) leave(names []string, used map[int]bool) {
+	for _, name := range names {
+		if i := t.has(name); i >= 0 {
+			used[i] = true
+		}
+	}
 }
 
 // pack returns the type of columns that are laid side by side.
@@ -308,14 +318,19 @@ func (x *graphOf) split(ctx context.Context, n *nodeType, node *source.NodeType,
 	default:
 		for _, name := range []string{"train", "val", "test"} {
 			mask := t.has(name+"_mask", "is_"+name)
-			if mask < 0 || used[mask] || t.list[mask].dtype != unified.Uint8 || t.list[mask].list {
+			if mask < 0 || used[mask] {
+				continue
+			}
+			f := &t.list[mask]
+			if f.text || f.list || f.dtype >= unified.Float16 {
 				continue
 			}
 			used[mask] = true
 			row := int64(0)
 			if err := t.scan(ctx, []int{mask}, func(b *batch) error {
-				for i, m := range b.columns[0].data {
-					if m != 0 && !b.columns[0].null(i) {
+				for i := range b.rows {
+					at := int64(i) * f.dtype.Size()
+					if source.Integer(f.dtype, b.columns[0].data[at:]) != 0 && !b.columns[0].null(i) {
 						if err := add(name, row+int64(i)); err != nil {
 							return err
 						}

@@ -190,7 +190,8 @@ type Options struct {
 	// Logger hears of decisions and of the end of each epoch; nil is silent.
 	Logger *slog.Logger
 	// Progress is told how far a stage of New is, in bytes: "topology" and "columns" (Resident) or "read ahead"
-	// (Mapped), then "slots". One goroutine at a time calls it; nil for none.
+	// (Mapped), then "slots"; and "prepare", in units of its own, where the sampler or negatives look at the whole
+	// graph first. One goroutine at a time calls it; nil for none.
 	Progress func(stage string, done, total int64)
 	// SlotTimeout is how long to wait for a release when all slots hold kept batches. Default 60 s.
 	SlotTimeout time.Duration

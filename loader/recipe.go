@@ -177,15 +177,17 @@ func (r *recipe) openShared(ctx context.Context, ledger *pinned.Ledger) error {
 		return nil
 	}
 	r.shared = true
+	env := r.env(ledger)
+	env.Progress = func(done, total int64) { r.opt.progress("prepare", done, total) }
 	return guarded(func() error {
 		if r.opt.Negatives.Any() {
-			d, err := r.opt.Negatives.Open(ctx, r.graph, r.seededTypes(), r.env(ledger).Scratch)
+			d, err := r.opt.Negatives.Open(ctx, env, r.seededTypes())
 			if err != nil {
 				return err
 			}
 			r.drawer = d
 		}
-		prepared, err := sampling.Prepare(ctx, r.opt.Sampler, r.env(ledger))
+		prepared, err := sampling.Prepare(ctx, r.opt.Sampler, env)
 		if err == nil {
 			r.prepared = prepared
 		}

@@ -18,8 +18,30 @@ import (
 // nodes. It runs on the CPU. Source: Chiang et al., "Cluster-GCN: an efficient algorithm for training deep and large
 // graph convolutional networks", KDD 2019.
 type Cluster struct {
-	Partition *Partition // of the graph's nodes; required
+	Partition *Partition // of the graph's nodes; nil makes one before the first batch: see StreamPartition
 	PerBatch  int        // parts of a batch; 0 is 1
+}
+
+// partNodes is how many nodes a part has, on average at most, where Cluster makes the partition.
+const partNodes = 1024
+
+// parts returns how many parts there are.
+func (k Cluster) parts(s *graph.Schema) int {
+	if k.Partition == nil {
+		return max(1, int((s.NumNodes()+partNodes-1)/partNodes))
+	}
+	return k.Partition.Parts()
+}
+
+// Prepare implements PreparedSampler: it makes a partition where there is none.
+func (k Cluster) Prepare(ctx context.Context, env Env) (Sampler, error) {
+	s := env.Graph.Schema()
+	if err := k.Validate(s); err != nil || k.Partition != nil {
+		return k, err
+	}
+	of, _, err := StreamPartition(ctx, env.Graph, PartitionOptions{Parts: k.parts(s), Progress: env.Progress})
+	k.Partition = of
+	return k, err
 }
 
 // Partition divides the nodes of a graph, by fused id, into parts. It is read-only.
@@ -77,10 +99,11 @@ func (p *Partition) String() string {
 
 // Validate implements Sampler.
 func (k Cluster) Validate(s *graph.Schema) error {
-	if k.Partition == nil {
-		return fmt.Errorf("%w: cluster: there is no partition", ErrOptions)
+	n := s.NumNodes()
+	if k.Partition != nil {
+		n = int64(len(k.Partition.nodes))
 	}
-	if n := int64(len(k.Partition.nodes)); n != s.NumNodes() || k.PerBatch < 0 {
+	if n != s.NumNodes() || k.PerBatch < 0 {
 		return fmt.Errorf("%w: cluster: a partition of %d nodes, the graph has %d; %d parts a batch", ErrOptions, n,
 			s.NumNodes(), k.PerBatch)
 	}
@@ -89,36 +112,42 @@ func (k Cluster) Validate(s *graph.Schema) error {
 
 // Fingerprint implements Sampler.
 func (k Cluster) Fingerprint() string {
-	return fmt.Sprintf("cluster partition=%v per-batch=%d", k.Partition, max(k.PerBatch, 1))
+	name := k.Partition.String()
+	if k.Partition == nil {
+		name = "default"
+	}
+	return fmt.Sprintf("cluster partition=%s per-batch=%d", name, max(k.PerBatch, 1))
 }
 
 // Items implements ItemSampler: an item is a part.
-func (k Cluster) Items(*graph.Schema) Items {
-	if k.Partition == nil {
-		return Items{PerBatch: 1}
-	}
-	return Items{Count: int64(k.Partition.Parts()), PerBatch: max(k.PerBatch, 1)}
+func (k Cluster) Items(s *graph.Schema) Items {
+	return Items{Count: int64(k.parts(s)), PerBatch: max(k.PerBatch, 1)}
 }
 
 // Bound implements Sampler.
 func (k Cluster) Bound(s *graph.Schema, _ int) Bound {
-	n := int64(0)
-	if k.Partition != nil {
+	n, shared := int64(0), int64(0)
+	if k.Partition == nil {
+		n = satMul(int64(max(k.PerBatch, 1)), mostOfPart(s.NumNodes(), k.parts(s), defaultSlack))
+		n, shared = min(n, s.NumNodes()), satMul(8+2*4, s.NumNodes()) // the partition, and what makes it
+	} else {
 		for _, size := range k.Partition.most[:min(len(k.Partition.most), max(k.PerBatch, 1))] {
 			n += size
 		}
 	}
 	b := boundNodes(s, n)
 	inducedBound(s, &b, 1)
-	b.Scratch = satAdd(b.Scratch, satMul(12, n))
+	b.Scratch, b.Shared = satAdd(b.Scratch, satMul(12, n)), shared
 	return b
 }
 
 // Open implements Sampler.
 func (k Cluster) Open(env Env) (Worker, error) {
-	if err := k.Validate(env.Graph.Schema()); err != nil {
+	own, err := k.Prepare(context.Background(), env)
+	if err != nil {
 		return nil, err
 	}
+	k = own.(Cluster)
 	return openByWidth(env,
 		func(ids []int32) (Worker, error) { return openCluster(k, env, ids) },
 		func(ids []int64) (Worker, error) { return openCluster(k, env, ids) })

@@ -217,6 +217,9 @@ type turning[V nodeID] struct {
 	indptr []int64
 	ids    []V
 	types  []uint16
+
+	progress     func(done, total int64)
+	pass, passes int64 // over the edges: done, of so many
 }
 
 // turn makes the graph whose in-edges are those that t follows.
@@ -236,6 +239,7 @@ func turn[V nodeID](ctx context.Context, t *turned, env Env, indices []V) (*grap
 	}
 	clear(w.indptr)
 	w.edges = s.Edges
+	w.progress, w.passes = env.Progress, int64(1+t.Direction)
 	if err := w.each(ctx, w.count); err != nil {
 		return nil, err
 	}
@@ -269,8 +273,10 @@ func turn[V nodeID](ctx context.Context, t *turned, env Env, indices []V) (*grap
 func (w *turning[V]) each(ctx context.Context, f func(u, v V, e int, pos int64)) error {
 	n := int64(len(w.a.indptr) - 1)
 	for v := range n {
-		if v%(1<<14) == 0 && ctx.Err() != nil {
-			return context.Cause(ctx)
+		if v%(1<<14) == 0 {
+			if report(w.progress, w.pass*n+v, w.passes*n); ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
 		}
 		from, to, err := w.a.column(V(v))
 		if err != nil {
@@ -286,6 +292,7 @@ func (w *turning[V]) each(ctx context.Context, f func(u, v V, e int, pos int64))
 			}
 		}
 	}
+	w.pass++
 	return nil
 }
 

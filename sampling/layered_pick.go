@@ -104,8 +104,10 @@ func importances[V nodeID](ctx context.Context, k layered, env Env, indices []V,
 	sums = sums[:n]
 	clear(sums) // these are doubles at first
 	for v := range n {
-		if v%(1<<14) == 0 && ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+		if v%(1<<14) == 0 {
+			if report(env.Progress, v, n); ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
 		}
 		from, to, err := a.column(V(v))
 		if err != nil {

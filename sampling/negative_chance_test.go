@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -91,7 +90,7 @@ func checkEnds(t *testing.T, g *graph.Graph, n Negatives, law []float64, planted
 	t.Helper()
 	const most = 1 << 14
 	n.Ratio = most
-	d, err := n.Open(t.Context(), g, []bool{true}, pinned.Options{})
+	d, err := n.Open(t.Context(), Env{Graph: g}, []bool{true})
 	if err != nil {
 		t.Fatal(err)
 	}

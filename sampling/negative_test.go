@@ -246,7 +246,7 @@ func TestNegativesEqualTheOracle(t *testing.T) {
 			all[e] = true
 		}
 		var ledger pinned.Ledger
-		d, err := n.Open(t.Context(), g, all, pinned.Options{Ledger: &ledger})
+		d, err := n.Open(t.Context(), Env{Graph: g, Scratch: pinned.Options{Ledger: &ledger}}, all)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -316,7 +316,7 @@ func TestNegativesOfACompleteGraphAreMissed(t *testing.T) {
 	}
 	for _, triplets := range []bool{false, true} {
 		n := Negatives{Ratio: 2, Strict: true, Triplets: triplets}
-		draw, err := n.Open(t.Context(), g, []bool{true}, pinned.Options{})
+		draw, err := n.Open(t.Context(), Env{Graph: g}, []bool{true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -341,7 +341,7 @@ func TestTablesOfNegativesEndWithTheContext(t *testing.T) {
 	ctx, end := context.WithCancelCause(t.Context())
 	cause := errors.New("enough")
 	end(cause)
-	_, err := Negatives{Ratio: 1, Law: ByDegree}.Open(ctx, g, []bool{true}, pinned.Options{})
+	_, err := Negatives{Ratio: 1, Law: ByDegree}.Open(ctx, Env{Graph: g}, []bool{true})
 	if !errors.Is(err, cause) {
 		t.Errorf("%v; want %v", err, cause)
 	}
@@ -376,18 +376,18 @@ func TestNegativesThatMakeNoSenseAreRefused(t *testing.T) {
 		if c.spoil != 0 {
 			weights[0] = c.spoil
 		}
-		d, err := c.n.Open(t.Context(), g, []bool{true}, pinned.Options{})
+		d, err := c.n.Open(t.Context(), Env{Graph: g}, []bool{true})
 		if weights[0] = was; !errors.Is(err, ErrOptions) {
 			t.Errorf("%s: %v, %v; want ErrOptions", name, d, err)
 		}
 	}
 	was := slices.Clone(weights)
 	clear(weights)
-	_, err := Negatives{Ratio: 1, Law: ByWeight, Weight: "weight"}.Open(t.Context(), g, []bool{true}, pinned.Options{})
+	_, err := Negatives{Ratio: 1, Law: ByWeight, Weight: "weight"}.Open(t.Context(), Env{Graph: g}, []bool{true})
 	if copy(weights, was); !errors.Is(err, ErrOptions) {
 		t.Errorf("weights of 0: %v", err)
 	}
-	d, err := Negatives{Ratio: 1, Time: "time"}.Open(t.Context(), g, []bool{true}, pinned.Options{})
+	d, err := Negatives{Ratio: 1, Time: "time"}.Open(t.Context(), Env{Graph: g}, []bool{true})
 	if err != nil {
 		t.Fatal(err)
 	}

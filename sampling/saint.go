@@ -215,6 +215,7 @@ func (p *preparedSaint) count(ctx context.Context, env Env) (err error) {
 		if err := w.Sample(ctx, req, &out); err != nil {
 			return err
 		}
+		report(env.Progress, min(total, wanted), wanted)
 		for t := range out.Nodes {
 			total += out.NumNodes[1][t]
 			countAll(c.nodes[g.Offset(t):], out.Nodes[t])

@@ -149,6 +149,15 @@ type Env struct {
 	BatchSize int            // the most seeds that a request will have; each end of an edge counts
 	EdgePos   bool           // whether Block.EdgePos is wanted
 	Scratch   pinned.Options // how to take memory that is not the sample's
+	// Progress is told how far Prepare is, in units of its own; nil for none. One goroutine calls it.
+	Progress func(done, total int64)
+}
+
+// report tells how far something is where anybody listens.
+func report(progress func(done, total int64), done, total int64) {
+	if progress != nil {
+		progress(done, total)
+	}
 }
 
 // Worker samples. One goroutine at a time may use it.

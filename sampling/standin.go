@@ -83,8 +83,8 @@ func (n Negatives) Bytes(s *graph.Schema, types []bool) (bytes int64) {
 // Open prepares to draw negatives for edges of the types that are marked, and takes memory for that: 8 bytes for each
 // node where the law has weights, and 16 where nodes have times. ErrOptions for columns that are not there or of
 // another type, for weights that are negative, not finite, or all zero. It stops with context.Cause when ctx ends.
-func (n Negatives) Open(ctx context.Context, g *graph.Graph, types []bool, memory pinned.Options) (d *Drawer,
-	err error) {
+func (n Negatives) Open(ctx context.Context, env Env, types []bool) (d *Drawer, err error) {
+	g, memory := env.Graph, env.Scratch
 	s := g.Schema()
 	if err := n.Validate(s); err != nil {
 		return nil, err
@@ -117,7 +117,7 @@ func (n Negatives) Open(ctx context.Context, g *graph.Graph, types []bool, memor
 		}
 	}
 	if n.Law == ByDegree {
-		err = d.sumDegrees(ctx, g)
+		err = d.sumDegrees(ctx, g, env.Progress)
 	}
 	return d, err
 }
@@ -270,7 +270,7 @@ func (s *standIns) sum(weight func(id int64) uint64) {
 }
 
 // sumDegrees counts the degrees of all ends in one pass over the graph, and sums them up.
-func (d *Drawer) sumDegrees(ctx context.Context, g *graph.Graph) error {
+func (d *Drawer) sumDegrees(ctx context.Context, g *graph.Graph, progress func(done, total int64)) error {
 	s, f := g.Schema(), &d.finder
 	for e := range s.Edges {
 		if d.stands[e][0] == nil {
@@ -278,8 +278,10 @@ func (d *Drawer) sumDegrees(ctx context.Context, g *graph.Graph) error {
 		}
 		src, dst := d.stands[e][0], d.stands[e][1]
 		for v := range s.Nodes[s.Edges[e].Dst].Count {
-			if v%(1<<14) == 0 && ctx.Err() != nil {
-				return context.Cause(ctx)
+			if v%(1<<14) == 0 {
+				if report(progress, v, s.Nodes[s.Edges[e].Dst].Count); ctx.Err() != nil {
+					return context.Cause(ctx)
+				}
 			}
 			first, last, err := f.run(e, v)
 			if err != nil {

@@ -13,6 +13,17 @@ type PartitionOptions struct {
 	Parts  int     // 1 or more, and no more than there are nodes
 	Passes int     // how often it goes over the graph at most; 0 is 10
 	Slack  float64 // how much larger than the mean a part may be, as a share of it; 0 is 0.03
+	// Progress is told how many nodes passes have gone over, of so many at most; nil for none.
+	Progress func(done, total int64)
+}
+
+// defaultSlack is the default of Slack.
+const defaultSlack = 0.03
+
+// mostOfPart returns the most nodes of one of some parts.
+func mostOfPart(nodes int64, parts int, slack float64) int64 {
+	mean := float64(nodes) / float64(parts)
+	return max(int64(mean*(1+slack)), (nodes+int64(parts)-1)/int64(parts))
 }
 
 // PartitionQuality says how good a partition is.
@@ -39,7 +50,7 @@ func StreamPartition(ctx context.Context, g *graph.Graph, o PartitionOptions) (*
 		o.Passes = 10
 	}
 	if o.Slack == 0 {
-		o.Slack = 0.03
+		o.Slack = defaultSlack
 	}
 	if o.Parts < 1 || int64(o.Parts) > n || o.Passes < 1 || !(o.Slack > 0 && o.Slack <= 10) {
 		return nil, PartitionQuality{}, fmt.Errorf("%w: %d nodes into %d parts in %d passes with a slack of %v: there "+
@@ -75,12 +86,13 @@ func streamPartition[V nodeID](ctx context.Context, g *graph.Graph, ids []V, o P
 	mean := float64(n) / float64(o.Parts)
 	s := streamer[V]{indptr: g.Indptr(), indices: ids, of: make([]int32, n), sizes: make([]int64, o.Parts),
 		shares: make([]int64, o.Parts)}
-	s.most = max(int64(mean*(1+o.Slack)), (n+int64(o.Parts)-1)/int64(o.Parts))
+	s.most = mostOfPart(n, o.Parts, o.Slack)
 	fillWith(s.of, -1)
 	best := make([]int32, n)
 	q := PartitionQuality{Edges: g.NumEdges()}
 	for pass := range o.Passes {
-		if err := s.pass(ctx); err != nil {
+		progress := func(v int64) { report(o.Progress, int64(pass)*n+v, int64(o.Passes)*n) }
+		if err := s.pass(ctx, progress); err != nil {
 			return nil, q, err
 		}
 		cut, err := s.cut(ctx)
@@ -104,12 +116,14 @@ func streamPartition[V nodeID](ctx context.Context, g *graph.Graph, ids []V, o P
 }
 
 // pass places each node anew.
-func (s *streamer[V]) pass(ctx context.Context) error {
+func (s *streamer[V]) pass(ctx context.Context, progress func(v int64)) error {
 	clear(s.sizes)
 	s.level, s.cursor = 0, 0
 	for v := range s.of {
-		if v%(1<<14) == 0 && ctx.Err() != nil {
-			return context.Cause(ctx)
+		if v%(1<<14) == 0 {
+			if progress(int64(v)); ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
 		}
 		from, to := s.indptr[v], s.indptr[v+1]
 		if uint64(from) > uint64(to) || uint64(to) > uint64(len(s.indices)) {

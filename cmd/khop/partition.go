@@ -53,9 +53,12 @@ func (c *partitionCmd) Run(env *environment) (err error) {
 	defer closing(&err, ds.Close)
 	r := partitionResult{Dataset: paths.Text(c.Dataset), File: paths.Text(out), Parts: int(c.Parts)}
 	var p *sampling.Partition
+	bar := env.newProgress()
+	defer bar.finish()
 	err = pinned.Guard(func() (err error) {
 		p, r.PartitionQuality, err = sampling.StreamPartition(env.ctx, ds.Graph(), sampling.PartitionOptions{
-			Parts: int(c.Parts), Passes: int(c.Passes), Slack: c.Slack})
+			Parts: int(c.Parts), Passes: int(c.Passes), Slack: c.Slack,
+			Progress: bar.of("partition")})
 		return err
 	})
 	if err != nil {

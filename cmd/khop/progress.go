@@ -27,6 +27,15 @@ func (p *progress) report() func(stage string, done, total int64) {
 	return p.update
 }
 
+// of returns report for one stage.
+func (p *progress) of(stage string) func(done, total int64) {
+	report := p.report()
+	if report == nil {
+		return nil
+	}
+	return func(done, total int64) { report(stage, done, total) }
+}
+
 func (p *progress) update(stage string, done, total int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

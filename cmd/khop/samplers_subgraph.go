@@ -13,7 +13,7 @@ type subgraphFlags struct {
 	Budget    int           `default:"6000" help:"Draws of a subgraph: of nodes, edges or roots."`
 	Steps     int           `default:"0" help:"Batches of an epoch; 0: as many as draw as many nodes as there are."`
 	Coverage  int           `default:"50" help:"Estimate norms from so many nodes for each of the graph; 0: no norms."`
-	Partition partitionFile `placeholder:"FILE" help:"Part of each node, a number a line: see khop partition."`
+	Partition partitionFile `placeholder:"FILE" help:"Part of each node, a number a line; without, parts are made."`
 	Clusters  int           `default:"1" help:"Parts of a batch."`
 	Work      int           `default:"65536" help:"Nodes and in-edges of a batch."`
 	Neighbors int           `default:"32" help:"The most neighbours of a node."`

@@ -1,0 +1,59 @@
+package loader_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/sampling"
+)
+
+// Without a partition the batches are those of the one that StreamPartition makes.
+func TestClustersHaveAPartitionByDefault(t *testing.T) {
+	g := plainGraph(t, 3000, 4)
+	of, _, err := sampling.StreamPartition(context.Background(), g, sampling.PartitionOptions{Parts: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	opt := loader.Options{Sampler: sampling.Cluster{PerBatch: 2, Partition: of}, Shuffle: true}
+	want := digests(t, open(t, g, opt).Epoch(background, 1))
+	opt.Sampler = sampling.Cluster{PerBatch: 2}
+	l := open(t, g, opt)
+	bound := opt.Sampler.Bound(g.Schema(), 0)
+	var got []string
+	for b, err := range l.Epoch(background, 1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, digestOf(b))
+		checkBound(t, b, opt.Sampler, bound)
+	}
+	if d := expect.Diff(want, got); d != "" || len(got) != 2 {
+		t.Errorf("%d batches: %s", len(got), d)
+	}
+}
+
+// What looks at the whole graph before the first batch says how far it is.
+func TestPreparationReportsItsProgress(t *testing.T) {
+	g := columnsGraph(t, 1, 300, 900)
+	negatives := sampling.Negatives{Ratio: 1, Law: sampling.ByDegree}
+	for _, opt := range []loader.Options{{Sampler: sampling.FastGCN{Nodes: []int{5}}}, {Sampler: sampling.Cluster{}},
+		{Sampler: sampling.Saint{Kind: sampling.SaintWalks, Budget: 9, Coverage: 3}},
+		{Sampler: sampling.Neighbor{Fanouts: []int{2}, Direction: sampling.Both}},
+		{Sampler: neighbor, Seeds: loader.AllEdges(), Negatives: negatives}} {
+		calls := 0
+		opt.Progress = func(stage string, done, total int64) {
+			if stage != "prepare" {
+				return
+			}
+			if calls++; done < 0 || done > total || total == 0 {
+				t.Errorf("%s: %d of %d", opt.Sampler.Fingerprint(), done, total)
+			}
+		}
+		open(t, g, opt)
+		if calls == 0 {
+			t.Errorf("%s with %v reports nothing", opt.Sampler.Fingerprint(), opt.Negatives)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pyarrow.ipc
+import pyarrow.parquet as parquet
 import pytest
 
 from conftest import run
@@ -57,6 +58,16 @@ def test_types_and_names_and_small_floats(khop, tmp_path):
     users, items = read("user/names_id"), read("item/names_id")
     edges, rating = read("user__edge__item/edge_index"), read("user__edge__item/edge_rating")
     assert {(users[a], items[b], r) for a, b, r in zip(*edges, rating)} == {("u1", "i1", 5), ("u2", "i1", 3), ("u1", "i2", 1)}
+
+
+def test_parquet(khop, plain, tmp_path):
+    run(khop, "export", plain, tmp_path / "out", "--to", "parquet")
+    nodes, edges = (parquet.read_table(tmp_path / "out" / f"{name}.parquet") for name in ("nodes_node", "edges_node__edge__node"))
+    assert nodes.column_names == ["id", "feature", "label"] and edges.column_names == ["src", "dst", "time", "weight"]
+    assert np.array_equal(np.stack([edges["src"], edges["dst"]]), own_edges(plain))
+    assert np.array_equal(edges["weight"], column(plain, "graph/weight.arrow"))
+    assert np.array_equal(np.array(nodes["feature"].to_pylist(), np.float32), column(plain, "nodes/n0/feature.arrow"))
+    assert np.array_equal(nodes["label"], column(plain, "nodes/n0/label.arrow"))
 
 
 def test_graphbolt(khop, plain, tmp_path):

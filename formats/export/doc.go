@@ -3,11 +3,12 @@
 // # Basics
 //
 // Run writes all of a dataset: edges with their columns, columns and names of nodes, splits and links. Formats are
-// NumPy arrays in a folder, one archive of NumPy arrays by the names of PyG, and a folder for GraphBolt. Edges stand in
-// the order of the dataset, with own ids, so that conversion of what was exported gives an equal dataset.
+// NumPy arrays in a folder, one archive of NumPy arrays by the names of PyG, a folder for GraphBolt, and Parquet
+// tables. Edges stand in the order of the dataset, with own ids, so that conversion of what was exported gives an equal
+// dataset.
 //
 // # Caveats
 //
-// NumPy has no bfloat16: such columns are written as float32. What is written has another name until it is
-// whole and on the disk; a run that fails removes it.
+// NumPy has no bfloat16: such columns are written as float32; so are those of float16 in Parquet. What is written has
+// another name until it is whole and on the disk; a run that fails removes it.
 package export

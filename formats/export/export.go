@@ -19,6 +19,7 @@ var Formats = [][2]string{
 	{"numpy", "a folder of NumPy arrays"},
 	{"npz", "one archive of NumPy arrays, by the names of PyG"},
 	{"graphbolt", "a folder for GraphBolt's OnDiskDataset"},
+	{"parquet", "a folder of Parquet tables of nodes and edges, and graph.yaml, by which khop converts them"},
 }
 
 // ErrFormat is returned for a format that is not one of Formats.
@@ -46,7 +47,8 @@ const temporary = ".khop-export"
 // exist. Errors: ErrFormat; formats.ErrExist; formats.ErrCorrupt; context.Cause(ctx); else what the system says. After
 // an error the target is as it was.
 func Run(ctx context.Context, ds *formats.Dataset, target string, opt Options) (res *Result, err error) {
-	write := map[string]func(*job) error{"numpy": numpy, "npz": npz, "graphbolt": graphbolt}[opt.To]
+	write := map[string]func(*job) error{"numpy": numpy, "npz": npz, "graphbolt": graphbolt,
+		"parquet": tables}[opt.To]
 	if write == nil {
 		return nil, fmt.Errorf("%w: %q", ErrFormat, opt.To)
 	}

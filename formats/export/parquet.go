@@ -1,0 +1,338 @@
+package export
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+
+	"github.com/apache/arrow/go/v15/parquet"
+	"github.com/apache/arrow/go/v15/parquet/compress"
+	"github.com/apache/arrow/go/v15/parquet/file"
+	"github.com/apache/arrow/go/v15/parquet/schema"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// tables writes a folder of Parquet tables, and graph.yaml, which khop convert reads them by.
+func tables(j *job) error {
+	m := &strings.Builder{}
+	m.WriteString("nodes:\n")
+	for t, n := range j.s.Nodes {
+		name := "nodes_" + safe(n.Name) + ".parquet"
+		if err := j.file(name, func(w io.Writer) error { return j.nodeTable(w, t) }); err != nil {
+			return err
+		}
+		fmt.Fprintf(m, "  %q: {file: %q%s}\n", n.Name, name, parts(n.Columns))
+	}
+	m.WriteString("edges:\n")
+	for t, e := range j.s.Edges {
+		name := "edges_" + safe(e.Source+"__"+e.Relation+"__"+e.Target) + ".parquet"
+		if err := j.file(name, func(w io.Writer) error { return j.edgeTable(w, t) }); err != nil {
+			return err
+		}
+		fmt.Fprintf(m, "  %q: {file: %q, src: src, dst: dst%s}\n", e.String(), name, parts(j.s.EdgeColumns))
+	}
+	if len(j.ds.LinkSplits()) > 0 {
+		j.note("links are left out of the tables: --to numpy has them")
+	}
+	if err := j.file("graph.yaml", func(w io.Writer) error {
+		_, err := io.WriteString(w, m.String())
+		return err
+	}); err != nil {
+		return err
+	}
+	return j.sign()
+}
+
+// parts says in a mapping what the columns of a table are.
+func parts(columns []graph.Column) string {
+	var others []string
+	text := ""
+	for _, c := range columns {
+		switch c.Name {
+		case "feature":
+			text += ", features: [feature]"
+		case "label", "time", "weight":
+			text += fmt.Sprintf(", %s: %s", c.Name, c.Name)
+		default:
+			others = append(others, fmt.Sprintf("%q", c.Name))
+		}
+	}
+	return text + ", columns: [" + strings.Join(others, ", ") + "]"
+}
+
+// batchBytes is how much of a table is written at once, about.
+const batchBytes = 16 << 20
+
+// field is a column of a table.
+type field struct {
+	graph.Column
+	mask bool // of booleans
+}
+
+// table is a table being written.
+type table struct {
+	w      *file.Writer
+	fields []field
+	rows   int64 // of a batch
+}
+
+// newTable begins a table.
+func newTable(w io.Writer, fields []field) (*table, error) {
+	var nodes schema.FieldList
+	rowBytes := int64(0)
+	for _, f := range fields {
+		n, err := f.node()
+		if err != nil {
+			return nil, err
+		}
+		nodes, rowBytes = append(nodes, n), rowBytes+f.RowBytes()
+	}
+	root, err := schema.NewGroupNode("khop", parquet.Repetitions.Required, nodes, -1)
+	if err != nil {
+		return nil, err
+	}
+	props := parquet.NewWriterProperties(parquet.WithCompression(compress.Codecs.Zstd),
+		parquet.WithDictionaryDefault(false))
+	return &table{w: file.NewParquetWriter(struct{ io.Writer }{w}, root, file.WithWriterProps(props)), fields: fields,
+		rows: max(1<<10, min(1<<18, batchBytes/max(rowBytes, 1)))}, nil
+}
+
+// node describes a column: float16 and bfloat16 are float32; a row of several numbers is a list.
+func (f *field) node() (schema.Node, error) {
+	physical, logical := f.types()
+	n, err := schema.NewPrimitiveNodeLogical(f.Name, parquet.Repetitions.Required, logical, physical, -1, -1)
+	if err != nil || len(f.Shape) == 0 {
+		return n, err
+	}
+	return schema.ListOf(n, parquet.Repetitions.Required, -1)
+}
+
+func (f *field) types() (parquet.Type, schema.LogicalType) {
+	whole := func(bits int8, signed bool) schema.LogicalType { return schema.NewIntLogicalType(bits, signed) }
+	switch f.DType {
+	case unified.Int8:
+		return parquet.Types.Int32, whole(8, true)
+	case unified.Int16:
+		return parquet.Types.Int32, whole(16, true)
+	case unified.Int32:
+		return parquet.Types.Int32, whole(32, true)
+	case unified.Uint8:
+		if f.mask {
+			return parquet.Types.Boolean, schema.NoLogicalType{}
+		}
+		return parquet.Types.Int32, whole(8, false)
+	case unified.Uint16:
+		return parquet.Types.Int32, whole(16, false)
+	case unified.Uint32:
+		return parquet.Types.Int32, whole(32, false)
+	case unified.Int64:
+		return parquet.Types.Int64, whole(64, true)
+	case unified.Uint64:
+		return parquet.Types.Int64, whole(64, false)
+	case unified.Float64:
+		return parquet.Types.Double, schema.NoLogicalType{}
+	}
+	return parquet.Types.Float, schema.NoLogicalType{}
+}
+
+// put writes a batch: the elements of each column.
+func (t *table) put(columns [][]byte) error {
+	rows := t.w.AppendRowGroup()
+	for i := range t.fields {
+		cw, err := rows.NextColumn()
+		if err == nil {
+			err = t.fields[i].write(cw, columns[i])
+		}
+		if err == nil {
+			err = cw.Close()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return rows.Close()
+}
+
+// write writes elements.
+func (f *field) write(cw file.ColumnChunkWriter, data []byte) error {
+	n := int64(len(data)) / f.DType.Size()
+	var def, rep []int16
+	if len(f.Shape) > 0 { // each row is a list: its first element begins it
+		def, rep = make([]int16, n), make([]int16, n)
+		for i := range def {
+			if def[i] = 1; int64(i)%f.Width() != 0 {
+				rep[i] = 1
+			}
+		}
+	}
+	var err error
+	switch w := cw.(type) {
+	case *file.BooleanColumnChunkWriter:
+		_, err = w.WriteBatch(each(n, func(i int64) bool { return data[i] != 0 }), def, rep)
+	case *file.Int32ColumnChunkWriter:
+		_, err = w.WriteBatch(each(n, func(i int64) int32 { return int32(word(data, i, f.DType)) }), def, rep)
+	case *file.Int64ColumnChunkWriter:
+		_, err = w.WriteBatch(each(n, func(i int64) int64 { return word(data, i, f.DType) }), def, rep)
+	case *file.Float64ColumnChunkWriter:
+		_, err = w.WriteBatch(each(n, func(i int64) float64 {
+			return math.Float64frombits(binary.LittleEndian.Uint64(data[8*i:]))
+		}), def, rep)
+	case *file.Float32ColumnChunkWriter:
+		_, err = w.WriteBatch(each(n, func(i int64) float32 { return single(data, i, f.DType) }), def, rep)
+	default:
+		err = fmt.Errorf("column %q: no writer of %v", f.Name, f.DType)
+	}
+	return err
+}
+
+func each[T any](n int64, at func(i int64) T) []T {
+	v := make([]T, n)
+	for i := range v {
+		v[i] = at(int64(i))
+	}
+	return v
+}
+
+// word returns a whole number.
+func word(data []byte, i int64, t unified.DType) int64 {
+	switch t {
+	case unified.Int8:
+		return int64(int8(data[i]))
+	case unified.Uint8:
+		return int64(data[i])
+	case unified.Int16:
+		return int64(int16(binary.LittleEndian.Uint16(data[2*i:])))
+	case unified.Uint16:
+		return int64(binary.LittleEndian.Uint16(data[2*i:]))
+	case unified.Int32, unified.Uint32:
+		return int64(int32(binary.LittleEndian.Uint32(data[4*i:])))
+	}
+	return int64(binary.LittleEndian.Uint64(data[8*i:]))
+}
+
+// single returns a number of at most 32 bits.
+func single(data []byte, i int64, t unified.DType) float32 {
+	switch t {
+	case unified.Float16:
+		return unified.Half(binary.LittleEndian.Uint16(data[2*i:])).Float32()
+	case unified.BFloat16:
+		return unified.BHalf(binary.LittleEndian.Uint16(data[2*i:])).Float32()
+	}
+	return math.Float32frombits(binary.LittleEndian.Uint32(data[4*i:]))
+}
+
+// number is a column of whole numbers.
+func number(name string) field { return field{Column: graph.Column{Name: name, DType: unified.Int64}} }
+
+// nodeTable writes the nodes of a type: id, columns, and splits as columns of booleans.
+func (j *job) nodeTable(w io.Writer, t int) error {
+	n, fields := j.s.Nodes[t], []field{number("id")}
+	var data []unified.Tensor
+	for _, c := range n.Columns {
+		col, _ := j.g.NodeColumn(t, c.Name)
+		fields, data = append(fields, field{Column: c}), append(data, col)
+	}
+	masks, err := j.masks(t)
+	if err != nil {
+		return err
+	}
+	for _, m := range masks {
+		fields = append(fields, field{graph.Column{Name: m.name, DType: unified.Uint8}, true})
+	}
+	out, err := newTable(w, fields)
+	if err != nil {
+		return err
+	}
+	for lo := int64(0); lo < n.Count; lo += out.rows {
+		hi := min(lo+out.rows, n.Count)
+		ids := each(hi-lo, func(i int64) int64 { return lo + i })
+		columns := [][]byte{unified.FromSlice(ids).Bytes()}
+		for i, c := range n.Columns {
+			columns = append(columns, data[i].Bytes()[lo*c.RowBytes():hi*c.RowBytes()])
+		}
+		for _, m := range masks {
+			columns = append(columns, m.in[lo:hi])
+		}
+		if err := out.put(columns); err != nil {
+			return err
+		}
+	}
+	return out.w.Close()
+}
+
+// mask is a split as a byte a node, which is held in memory.
+type mask struct {
+	name string
+	in   []byte
+}
+
+// masks returns the splits of a node type.
+func (j *job) masks(t int) (list []mask, err error) {
+	for _, s := range j.g.Splits() {
+		for _, set := range s.Seeds.Sets {
+			if set.Type != t {
+				continue
+			}
+			m := mask{splitName(s.Name, s.Index, "_mask"), make([]byte, j.s.Nodes[t].Count)}
+			at := func(i int64) int64 { return i }
+			if set.IDs.Valid() {
+				if at, err = unified.Integers(set.IDs); err != nil {
+					return nil, err
+				}
+			}
+			for i := range set.Len() {
+				if v := at(i); v >= 0 && v < int64(len(m.in)) {
+					m.in[v] = 1
+				}
+			}
+			list = append(list, m)
+		}
+	}
+	return list, nil
+}
+
+// edgeTable writes the edges of a type: src, dst (own ids) and columns.
+func (j *job) edgeTable(w io.Writer, t int) error {
+	fields := []field{number("src"), number("dst")}
+	var from []unified.Tensor
+	for _, c := range j.s.EdgeColumns {
+		col, _ := j.g.EdgeColumn(c.Name)
+		fields, from = append(fields, field{Column: c}), append(from, col)
+	}
+	out, err := newTable(w, fields)
+	if err != nil {
+		return err
+	}
+	data, n, e := make([][]byte, len(fields)), int64(0), j.s.Edges[t]
+	flush := func() error {
+		err := out.put(data)
+		for i := range data {
+			data[i] = data[i][:0]
+		}
+		n = 0
+		return err
+	}
+	if err := j.eachEdge(t, func(at, v int64) error {
+		data[0] = binary.LittleEndian.AppendUint64(data[0], uint64(j.ids(at)-j.g.Offset(e.Src)))
+		data[1] = binary.LittleEndian.AppendUint64(data[1], uint64(v-j.g.Offset(e.Dst)))
+		for i, c := range j.s.EdgeColumns {
+			data[i+2] = append(data[i+2], from[i].Bytes()[at*c.RowBytes():(at+1)*c.RowBytes()]...)
+		}
+		if n++; n < out.rows {
+			return nil
+		}
+		return flush()
+	}); err != nil {
+		return err
+	}
+	if n > 0 {
+		if err := flush(); err != nil {
+			return err
+		}
+	}
+	return out.w.Close()
+}

@@ -67,7 +67,7 @@ func TestASourceThatIsChangedWhileItIsReadIsAnError(t *testing.T) {
 // TestFeaturesOfAnySizeTakeTheSameMemory streams a table of zeros that takes no room on the disk, of KHOP_FEATURES
 // bytes.
 func TestFeaturesOfAnySizeTakeTheSameMemory(t *testing.T) {
-	bytes := int64(512 << 20)
+	bytes := int64(96 << 20)
 	if n, err := strconv.ParseInt(os.Getenv("KHOP_FEATURES"), 10, 64); err == nil {
 		bytes = n
 	}
@@ -110,7 +110,7 @@ func heap() int64 {
 type heapWatch struct{ bytes, looked, before, most int64 }
 
 func (w *heapWatch) Write(p []byte) (int, error) {
-	if w.bytes += int64(len(p)); w.bytes-w.looked >= 32<<20 {
+	if w.bytes += int64(len(p)); w.bytes-w.looked >= 8<<20 {
 		w.looked, w.most = w.bytes, max(w.most, heap())
 	}
 	return len(p), nil

@@ -71,6 +71,15 @@ def test_options_reach_the_sampler(options, data):
             assert torch.equal(b.batch[b.edge_index[0]], b.batch[b.edge_index[1]])
 
 
+def test_seeds_have_times_of_their_own(data):
+    data.stamp = torch.arange(M) % 50
+    when = torch.arange(N) % 60
+    for b in NeighborLoader(data, [5, 4], batch_size=24, time_attr="stamp", input_time=when):
+        check(b, data)
+        assert torch.equal(b.seed_time, when[b.input_id])
+        assert (b.stamp <= b.seed_time[b.batch[b.edge_index[1]]]).all()
+
+
 def test_types_may_have_any_names(program):
     data = pyg.HeteroData()
     data["a/b"].x, data["c__d"].num_nodes = torch.arange(N)[:, None].float(), 40
@@ -86,7 +95,7 @@ def test_types_may_have_any_names(program):
 
 @pytest.mark.parametrize("options, says", [(dict(input_time=torch.arange(N)), "input_time"), (dict(neighbor_sampler=1), "neighbor_sampler")])
 def test_what_khop_does_not_have_is_refused(options, says, data):
-    with pytest.raises(TypeError, match=says):
+    with pytest.raises((TypeError, ValueError), match=says):
         NeighborLoader(data, [2], **options)
     with pytest.raises(TypeError, match="must be a Data"):
         NeighborLoader([1], [2])

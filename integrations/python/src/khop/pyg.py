@@ -48,8 +48,8 @@ class NeighborLoader(NodeLoader):  # type: ignore[misc]
     ) -> None:
         if neighbor_sampler is not None:
             raise TypeError("neighbor_sampler: khop samples itself; leave it out")
-        if input_time is not None:
-            raise TypeError("input_time: times of seeds come from time_attr of nodes here (docs/migrating.md, \"From PyG\")")
+        if input_time is not None and time_attr is None:
+            raise ValueError("input_time: times of seeds are for sampling by time: give time_attr as well")
         self._loader: Optional[Loader] = None
         self._how = dict(batch_size=batch_size, shuffle=shuffle, drop_last=drop_last, seed=_seed(seed))
         sampler = KhopSampler(data, num_neighbors, replace=replace, subgraph_type=subgraph_type, disjoint=disjoint,
@@ -58,17 +58,18 @@ class NeighborLoader(NodeLoader):  # type: ignore[misc]
         for name in _TORCH_ONLY:
             kwargs.pop(name, None)
         super().__init__(
-            data=data, node_sampler=sampler, input_nodes=input_nodes, transform=transform, transform_sampler_output=transform_sampler_output,
+            data=data, node_sampler=sampler, input_nodes=input_nodes, input_time=input_time, transform=transform, transform_sampler_output=transform_sampler_output,
             filter_per_worker=False, batch_size=batch_size, shuffle=shuffle, drop_last=drop_last, **kwargs,
         )
 
     def __iter__(self) -> Iterator[Any]:
         given = self.input_data
         if self._loader is None:
-            self._loader = self.node_sampler.load(given.node, given.input_type, **self._how)
+            self._loader = self.node_sampler.load(given.node, given.input_type, given.time, **self._how)
         for batch in self._loader.restart():
             items = batch[self.node_sampler.node_type(given.input_type)].input_id
-            yield self.filter_fn(self.node_sampler.output(batch, (items if given.input_id is None else given.input_id[items], None)))
+            about = items if given.input_id is None else given.input_id[items], None if given.time is None else given.time[items]
+            yield self.filter_fn(self.node_sampler.output(batch, about))
 
     def close(self) -> None:
         """Ends the server. The loader may be iterated again, which starts another."""
@@ -161,13 +162,14 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
 
     # --- samples ---
 
-    def load(self, nodes: Any, of: Optional[str], **how: Any) -> Loader:
-        """A loader whose seeds are these nodes."""
-        return Loader(self._path, seeds={self.node_type(of): nodes}, **{**self._options, **how})
+    def load(self, nodes: Any, of: Optional[str], times: Any, **how: Any) -> Loader:
+        """A loader whose seeds are these nodes, at these times or at their own."""
+        name = self.node_type(of)
+        return Loader(self._path, seeds={name: nodes}, input_time=None if times is None else {name: times}, **{**self._options, **how})
 
     def sample_from_nodes(self, inputs: Any, **kwargs: Any) -> Any:
         """A sample of its own, for loader(ids): a server for one batch."""
-        with self.load(inputs.node, inputs.input_type, batch_size=max(len(inputs.node), 1), seed=self._seed) as loader:
+        with self.load(inputs.node, inputs.input_type, inputs.time, batch_size=max(len(inputs.node), 1), seed=self._seed) as loader:
             return self.output(next(iter(loader)).copy(), (inputs.input_id, inputs.time))
 
     def sample_from_edges(self, inputs: Any, **kwargs: Any) -> Any:

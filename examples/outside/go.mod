@@ -7,7 +7,6 @@ require github.com/khop-gnn/khop v0.0.0
 require (
 	github.com/NVIDIA/go-nvml v0.12.4-1 // indirect
 	github.com/dustin/go-humanize v1.1.0 // indirect
-	github.com/google/flatbuffers v25.2.10+incompatible // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/klauspost/cpuid/v2 v2.2.5 // indirect
 	github.com/pkg/errors v0.9.1 // indirect

@@ -74,15 +74,24 @@ func Run(ctx context.Context, ds *formats.Dataset, target string, opt Options) (
 	if err := pinned.Guard(func() error { return write(j) }); err != nil {
 		return nil, err
 	}
-	if opt.Force {
-		if err := os.RemoveAll(target); err != nil {
-			return nil, err
+	return j.res, put(j.root, target)
+}
+
+// put moves what was written to its place. What was there before stays beside it until then, so that it is never lost.
+func put(root, target string) error {
+	before := target + ".khop-before"
+	if _, err := os.Lstat(target); err == nil { // else what a run has left that was killed in between is all there is
+		if err := errors.Join(os.RemoveAll(before), os.Rename(target, before)); err != nil {
+			return err
 		}
 	}
-	if err := os.Rename(j.root, target); err != nil {
-		return nil, err
+	if err := os.Rename(root, target); err != nil {
+		if e := os.Rename(before, target); !errors.Is(e, fs.ErrNotExist) {
+			err = errors.Join(err, e)
+		}
+		return err
 	}
-	return j.res, nil
+	return os.RemoveAll(before)
 }
 
 // madeBy is a file that says that a folder was exported.

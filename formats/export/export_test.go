@@ -1,0 +1,46 @@
+package export
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestReplacingAnExportNeverLosesIt stops a replacement at each step.
+func TestReplacingAnExportNeverLosesIt(t *testing.T) {
+	for _, c := range []struct{ name, there, after string }{
+		{"first", "root:new", "target:new"},
+		{"replaced", "root:new target:old", "target:new"},
+		{"what a killed run left", "root:new target.khop-before:old", "target:new"},
+		{"two of them", "root:new target:old target.khop-before:older", "target:new"},
+		{"nothing to move", "target:old", "target:old"},
+		{"nothing to move after a kill", "target.khop-before:old", "target:old"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			for _, f := range strings.Fields(c.there) {
+				name, text, _ := strings.Cut(f, ":")
+				if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(filepath.Join(dir, name, "a"), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			err := put(filepath.Join(dir, "root"), filepath.Join(dir, "target"))
+			if (err == nil) != strings.Contains(c.there, "root") {
+				t.Error(err)
+			}
+			var got []string
+			entries, _ := os.ReadDir(dir)
+			for _, e := range entries {
+				text, _ := os.ReadFile(filepath.Join(dir, e.Name(), "a"))
+				got = append(got, e.Name()+":"+string(text))
+			}
+			if strings.Join(got, " ") != c.after {
+				t.Errorf("%v, want %s", got, c.after)
+			}
+		})
+	}
+}

@@ -149,9 +149,9 @@ func TestScrubFindsWhatRotsAndTellsHowFarItIs(t *testing.T) {
 func TestScrubKeepsToItsRateAndStopsAtOnce(t *testing.T) {
 	dir := write(t, randomArrays(t, 5, 20000, 8), WriterOptions{})
 	cause := errors.New("stopped")
+	began := time.Now()
 	ctx, cancel := context.WithTimeoutCause(context.Background(), 100*time.Millisecond, cause)
 	defer cancel()
-	began := time.Now()
 	// one byte a second: it would take days
 	if _, err := Check(ctx, dir, CheckOptions{Scrub: true, Rate: 1}); !errors.Is(err, cause) {
 		t.Errorf("%v", err)

@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 pyg = pytest.importorskip("torch_geometric.data", reason="torch_geometric is not installed")
 
 import khop  # noqa: E402
-from khop.pyg import NeighborLoader  # noqa: E402
+from khop.pyg import LinkNeighborLoader, NeighborLoader  # noqa: E402
 
 N, M = 120, 900
 
@@ -80,6 +80,45 @@ def test_seeds_have_times_of_their_own(data):
         assert (b.stamp <= b.seed_time[b.batch[b.edge_index[1]]]).all()
 
 
+def test_links_with_negatives(data):
+    pairs, labels = data.edge_index[:, :100], torch.arange(100) % 3 + 1
+    loader = LinkNeighborLoader(data, [4, 3], edge_label_index=pairs, edge_label=labels, neg_sampling_ratio=2.0, batch_size=30, seed=1)
+    seen = 0
+    for b in loader:
+        check(b, data)
+        n = len(b.input_id)
+        ends = b.n_id[b.edge_label_index]
+        assert torch.equal(ends[:, :n], pairs[:, b.input_id]) and ends.shape == (2, 3 * n)
+        assert torch.equal(b.edge_label[:n], labels[b.input_id]) and not b.edge_label[n:].any()
+        seen += n
+    assert seen == 100 and len(loader) == 4
+    one = loader([5])
+    assert torch.equal(one.n_id[one.edge_label_index[:, 0]], pairs[:, 5])
+
+
+def test_triplets_by_weight_and_time(data):
+    pairs, when = data.edge_index[:, :200], torch.arange(200) % 9
+    weight = (torch.arange(N) < 10).float()
+    loader = LinkNeighborLoader(data, [4], edge_label_index=pairs, edge_label_time=when, time_attr="time", batch_size=40,
+                                neg_sampling=dict(mode="triplet", amount=2, dst_weight=weight))
+    for b in loader:
+        assert torch.equal(b.n_id[b.src_index], pairs[0, b.input_id]) and torch.equal(b.n_id[b.dst_pos_index], pairs[1, b.input_id])
+        assert b.dst_neg_index.shape == (len(b.input_id), 2) and torch.equal(b.seed_time, when[b.input_id])
+        against = b.n_id[b.dst_neg_index]
+        assert (against < 10).all() and (data.time[against] <= b.seed_time[:, None]).all()  # they exist by then
+
+
+def test_links_of_a_type_that_has_no_edges(program):
+    data = pyg.HeteroData()
+    data["a"].num_nodes, data["b"].num_nodes = 30, 20
+    data["b", "to", "a"].edge_index = torch.randint(0, 20, (2, 50), generator=torch.Generator().manual_seed(1))
+    pairs = torch.stack([torch.arange(20), torch.arange(20).flip(0)])
+    for b in LinkNeighborLoader(data, [3], edge_label_index=(("a", "likes", "b"), pairs), batch_size=8):
+        ends = b["a", "likes", "b"].edge_label_index
+        assert torch.equal(b["a"].n_id[ends[0]], pairs[0, b["a", "likes", "b"].input_id])
+        assert torch.equal(b["b"].n_id[ends[1]], pairs[1, b["a", "likes", "b"].input_id])
+
+
 def test_types_may_have_any_names(program):
     data = pyg.HeteroData()
     data["a/b"].x, data["c__d"].num_nodes = torch.arange(N)[:, None].float(), 40
@@ -99,3 +138,7 @@ def test_what_khop_does_not_have_is_refused(options, says, data):
         NeighborLoader(data, [2], **options)
     with pytest.raises(TypeError, match="must be a Data"):
         NeighborLoader([1], [2])
+    with pytest.raises(ValueError, match="'time_attr' is not set"):
+        LinkNeighborLoader(data, [2], edge_label_time=torch.arange(M))
+    with pytest.raises(TypeError, match="the same weights for both ends"):
+        LinkNeighborLoader(data, [2], neg_sampling=dict(mode="binary", amount=1, dst_weight=torch.ones(N)))

@@ -1,4 +1,4 @@
-"""PyTorch Geometric's NeighborLoader, with khop's sampling: the same signature and the same batches' form, over a graph in memory.
+"""PyTorch Geometric's NeighborLoader and LinkNeighborLoader, with khop's sampling: the same signatures, and batches of the same form.
 
     from khop.pyg import NeighborLoader   # in place of torch_geometric.loader
 
@@ -16,9 +16,10 @@ from typing import Any, Callable, Iterator, Mapping, Optional
 
 import torch
 from torch_geometric.data import Data, HeteroData, remote_backend_utils
-from torch_geometric.loader import NodeLoader
+from torch_geometric.loader import LinkLoader, NodeLoader
+from torch_geometric.loader.utils import get_edge_label_index
 from torch_geometric.sampler import BaseSampler, HeteroSamplerOutput, SamplerOutput
-from torch_geometric.sampler.base import NumNeighbors, SubgraphType
+from torch_geometric.sampler.base import NegativeSampling, NumNeighbors, SubgraphType
 
 from .batch import Batch
 from .loader import Loader
@@ -82,6 +83,57 @@ class NeighborLoader(NodeLoader):  # type: ignore[misc]
         return f"{type(self).__name__}()"
 
 
+class LinkNeighborLoader(LinkLoader):  # type: ignore[misc]
+    """torch_geometric.loader.LinkNeighborLoader, see there; docs/migrating.md says what differs. Otherwise as NeighborLoader.
+
+    Negatives are drawn by khop. Their weights are those of one end for triplets, and the same for both ends of binary negatives.
+    """
+
+    def __init__(
+        self, data: Any, num_neighbors: Any, edge_label_index: Any = None, edge_label: Any = None, edge_label_time: Any = None,
+        replace: bool = False, subgraph_type: Any = "directional", disjoint: bool = False, temporal_strategy: str = "uniform",
+        neg_sampling: Any = None, neg_sampling_ratio: Any = None, time_attr: Optional[str] = None, weight_attr: Optional[str] = None,
+        transform: Optional[Callable[..., Any]] = None, transform_sampler_output: Optional[Callable[..., Any]] = None, is_sorted: bool = False,
+        filter_per_worker: Optional[bool] = None, neighbor_sampler: Any = None, directed: bool = True, *, batch_size: int = 1,
+        shuffle: bool = False, drop_last: bool = False, num_workers: int = 0, seed: Optional[int] = None,
+        options: Optional[Mapping[str, Any]] = None, **kwargs: Any,
+    ) -> None:
+        if neighbor_sampler is not None:
+            raise TypeError("neighbor_sampler: khop samples itself; leave it out")
+        if (edge_label_time is None) != (time_attr is None):
+            missing = "edge_label_time" if edge_label_time is None else "time_attr"
+            raise ValueError(f"'{missing}' is not set: sampling by time needs both edge_label_time and time_attr")
+        self._loader: Optional[Loader] = None
+        self._how = dict(batch_size=batch_size, shuffle=shuffle, drop_last=drop_last, seed=_seed(seed))
+        negatives = NegativeSampling("binary", neg_sampling_ratio) if neg_sampling_ratio else NegativeSampling.cast(neg_sampling)
+        sampler = KhopSampler(data, num_neighbors, replace=replace, subgraph_type=subgraph_type, disjoint=disjoint,
+                              temporal_strategy=temporal_strategy, time_attr=time_attr, weight_attr=weight_attr, seed=self._how["seed"],
+                              options=options, links=get_edge_label_index(data, edge_label_index)[0], negatives=negatives)
+        for name in _TORCH_ONLY:
+            kwargs.pop(name, None)
+        super().__init__(
+            data=data, link_sampler=sampler, edge_label_index=edge_label_index, edge_label=edge_label, edge_label_time=edge_label_time,
+            neg_sampling=negatives, transform=transform, transform_sampler_output=transform_sampler_output, filter_per_worker=False,
+            batch_size=batch_size, shuffle=shuffle, drop_last=drop_last, **kwargs,
+        )
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._loader is None:
+            self._loader = self.link_sampler.load_links(self.input_data, **self._how)
+        for batch in self._loader.restart():
+            yield self.filter_fn(self.link_sampler.output(batch, self.link_sampler.about_links(batch, self.input_data)))
+
+    def close(self) -> None:
+        """Ends the server. The loader may be iterated again, which starts another."""
+        if self._loader is not None:
+            self._loader.close()
+            self._loader = None
+        self.link_sampler.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
 class KhopSampler(BaseSampler):  # type: ignore[misc]
     """A graph's structure as a temporary dataset of khop, and samples of it in PyG's form."""
 
@@ -89,8 +141,10 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
 
     def __init__(
         self, data: Any, num_neighbors: Any, *, replace: bool, subgraph_type: Any, disjoint: bool, temporal_strategy: str,
-        time_attr: Optional[str], weight_attr: Optional[str], seed: int, options: Optional[Mapping[str, Any]],
+        time_attr: Optional[str], weight_attr: Optional[str], seed: int, options: Optional[Mapping[str, Any]], links: Any = None,
+        negatives: Any = None,
     ) -> None:
+        """links is the edge type of the seeds where they are edges, which need not have edges in data."""
         if isinstance(data, tuple):
             if weight_attr is not None:
                 raise TypeError("weight_attr: a feature store and a graph store have no weights of edges; take a Data or HeteroData")
@@ -101,9 +155,13 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
         self._seed = seed
         self._subgraph = SubgraphType(subgraph_type)
         self.node_types = data.node_types if isinstance(data, HeteroData) else [None]
-        self.edge_types = data.edge_types if isinstance(data, HeteroData) else [None]
+        self.edge_types = list(data.edge_types) if isinstance(data, HeteroData) else [None]
+        own = len(self.edge_types)
+        if links is not None and links not in self.edge_types:
+            self.edge_types.append(links)
+        self._negatives = negatives
         self._options: dict[str, Any] = dict(
-            fanouts=self._fanouts(num_neighbors), replace=replace, disjoint=disjoint, induced=self._subgraph == SubgraphType.induced,
+            fanouts=self._fanouts(num_neighbors, own), replace=replace, disjoint=disjoint, induced=self._subgraph == SubgraphType.induced,
             node_columns=[], seed_columns=[], edge_columns=["edge_id"], framework="torch",
         )
         if weight_attr is not None:
@@ -112,12 +170,26 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
             of_edges = time_attr in data.edge_attrs() if isinstance(data, Data) else any(time_attr in s for s in data.edge_stores)
             self._options.update(sampler="temporal", disjoint=True, recent=temporal_strategy == "last",
                                  time="time" if of_edges else "none", **({} if of_edges else {"node_time": "time"}))
+        weights = None
+        if negatives is not None:
+            triplets, weights, other = negatives.is_triplet(), negatives.dst_weight, negatives.src_weight
+            if not triplets and ((weights is None) != (other is None) or weights is not None and not torch.equal(weights, other)):
+                raise TypeError("neg_sampling: binary negatives have the same weights for both ends here (docs/migrating.md, \"From PyG\")")
+            self._options.update(negatives="uniform", negative_ratio=float(negatives.amount), triplets=triplets,
+                                 corrupt="target" if triplets else "both")
+            if weights is not None:
+                self._options.update(negatives="weight", negative_weight="negative_weight")
+            if time_attr is not None and "node_time" in self._options:
+                self._options["negative_time"] = "time"
         self._options.update(options or {})
         folder = tempfile.mkdtemp(prefix="khop-pyg-")
         self._end = weakref.finalize(self, shutil.rmtree, folder, True)
         self._path = os.path.join(folder, "data.khop")
         try:
-            write(self._path, self._structure(data, weight_attr, time_attr))
+            parts = self._structure(data, weight_attr, time_attr)
+            if weights is not None:
+                parts[self.edge_type(links)[2]]["negative_weight"] = weights
+            write(self._path, parts)
         except BaseException:
             self._end()
             raise
@@ -132,13 +204,16 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
             return "n0", "e0", "n0"
         return self.node_type(of[0]), f"e{self.edge_types.index(of)}", self.node_type(of[2])
 
-    def _fanouts(self, num_neighbors: Any) -> Any:
+    def _fanouts(self, num_neighbors: Any, own: int) -> Any:
+        """Fan-outs of the data's own edge types; nobody follows the others."""
         given = num_neighbors if isinstance(num_neighbors, NumNeighbors) else NumNeighbors(num_neighbors)
         if self.edge_types == [None]:
-            return list(given.get_values())
-        values = given.get_values(self.edge_types)
+            return list(given.get_values()) or [0]
+        values = given.get_values(self.edge_types[:own]) if own else {}
         given.num_hops  # raises where edge types differ in their number of hops
-        return {self.edge_type(of)[1]: list(values[of] if isinstance(values, dict) else values) for of in self.edge_types}
+        lists = [list(values[of] if isinstance(values, dict) else values) or [0] for of in self.edge_types[:own]]
+        none = [0] * max(map(len, lists), default=1)
+        return {self.edge_type(of)[1]: k for of, k in zip(self.edge_types, lists + [none] * (len(self.edge_types) - own))}
 
     def _structure(self, data: Any, weight: Optional[str], time: Optional[str]) -> dict[Any, Any]:
         parts: dict[Any, Any] = {}
@@ -148,13 +223,13 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
             if time is not None and time in store and (of is not None or data.is_node_attr(time)):
                 parts[self.node_type(of)]["node_time"] = store[time]
         for of in self.edge_types:
-            store = data._store if of is None else data[of]
-            values = adjacency({k: store[k] for k in ("edge_index", "adj_t") if k in store})
+            store = data._store if of is None else data[of] if of in data.edge_types else {}
+            values = adjacency({k: store[k] for k in ("edge_index", "adj_t") if k in store}) or {"edge_index": torch.empty(2, 0, dtype=torch.int64)}
             edges = values["src"] if "src" in values else values["edge_index"][0]
             part = {k: v for k, v in values.items() if k in ("edge_index", "src", "dst")}
             part["edge_id"] = torch.arange(len(edges))
             if weight is not None:
-                part["edge_weight"] = store[weight]
+                part["edge_weight"] = store[weight] if weight in store else torch.ones(len(edges))
             if time is not None and time in store and (of is not None or data.is_edge_attr(time)):
                 part["edge_time"] = store[time]
             parts[self.edge_type(of)] = part
@@ -172,13 +247,37 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
         with self.load(inputs.node, inputs.input_type, inputs.time, batch_size=max(len(inputs.node), 1), seed=self._seed) as loader:
             return self.output(next(iter(loader)).copy(), (inputs.input_id, inputs.time))
 
+    def load_links(self, inputs: Any, **how: Any) -> Loader:
+        """A loader whose seeds are these edges."""
+        of = self.edge_type(inputs.input_type)
+        return Loader(self._path, edge_label_index={of: torch.stack([inputs.row, inputs.col])},
+                      edge_label_time=None if inputs.time is None else {of: inputs.time}, **{**self._options, **how})
+
     def sample_from_edges(self, inputs: Any, **kwargs: Any) -> Any:
-        raise TypeError("khop.pyg.NeighborLoader has seeds that are nodes; for edges take khop.Loader(edge_label_index=..)")
+        with self.load_links(inputs, batch_size=max(len(inputs.row), 1), seed=self._seed) as loader:
+            batch = next(iter(loader)).copy()
+            return self.output(batch, self.about_links(batch, inputs))
+
+    def about_links(self, batch: Batch, inputs: Any) -> Any:
+        """What PyG's loader of links adds to a batch: the seeds' numbers, ends, labels and times."""
+        view = batch[self.edge_type(inputs.input_type)]
+        seeds, negatives, _ = view.num_links
+        items = view.input_id.long()
+        ids = items if inputs.input_id is None else inputs.input_id[items]
+        times = None if inputs.time is None else inputs.time[items]
+        if self._negatives is not None and self._negatives.is_triplet():
+            against = view.dst_neg_index
+            return ids, view.src_index, view.dst_pos_index, against.squeeze(-1) if against.shape[1] == 1 else against, times
+        labels = None if inputs.label is None else inputs.label[items]
+        if self._negatives is not None:
+            labels = torch.ones(seeds) if labels is None else labels
+            labels = torch.cat([labels, labels.new_zeros(negatives, *labels.shape[1:])])
+        return ids, view.edge_label_index, labels, None if times is None else times[view.edge_label_group.long()]
 
     def output(self, batch: Batch, metadata: Any) -> Any:
         """A batch in PyG's form."""
         heads = {of: batch[self.node_type(of)] for of in self.node_types}
-        edges = {of: batch[self.edge_type(of)] for of in self.edge_types}
+        edges = {of: batch[self.edge_type(of)] for of in self.edge_types}  # also of seeds' types that data does not have
         index = {of: view.edge_index for of, view in edges.items()}
         trees = {of: batch.array(f"sample/tree/{view.type}").long() for of, view in heads.items()} if self._options["disjoint"] else None
         out: Any

@@ -1,0 +1,34 @@
+"""PyG's own tests of its loaders, run against khop.pyg where KHOP_PYG_TESTS names the folder test of PyG's sources (2.8)."""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("torch", reason="torch is not installed")
+pytest.importorskip("torch_geometric", reason="torch_geometric is not installed")
+
+TREES = "an edge and its ends are one tree in khop, each negative another; PyG has a tree for each end"
+OTHERWISE = {  # tests that fail, and why that is meant
+    "test_temporal_hetero_link_neighbor_loader": TREES,
+    **{f"test_{graph}_link_neighbor_loader_triplet[{amount}-{temporal}-True]": TREES
+       for graph in ("homo", "hetero") for amount in (1, 2) for temporal in (False, True)},
+}
+
+
+@pytest.mark.parametrize("file, least", [("test_neighbor_loader.py", 44), ("test_link_neighbor_loader.py", 32)])
+def test_pygs_own_tests_hold(file, least, program, tmp_path):
+    folder = os.environ.get("KHOP_PYG_TESTS")
+    if not folder:
+        pytest.skip("KHOP_PYG_TESTS is not set: no tests of PyG")
+    here = pathlib.Path(__file__).parent
+    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": os.pathsep.join([str(here), *sys.path])}
+    command = [sys.executable, "-m", "pytest", "-p", "pyg_names", "-p", "no:cacheprovider", "--rootdir", folder, "--confcutdir", folder,
+               "-rf", "-q", "--tb=short", "-W", "ignore", "--basetemp", str(tmp_path / "own"), os.path.join(folder, "loader", file)]
+    out = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600).stdout
+    failed = set(re.findall(r"^FAILED \S+?::(\S+)", out, re.MULTILINE))
+    passed = re.search(r"(\d+) passed", out)
+    wrong = failed - set(OTHERWISE)
+    assert not wrong and passed and int(passed[1]) >= least, f"{sorted(wrong)}\n{out[-4000:]}"

@@ -41,6 +41,9 @@ def test_batches_are_those_of_a_khop_loader(data):
     assert [b.n_id.tolist() for b in loader] != [n for n, _ in want]  # another epoch
     loader.close()
     assert os.listdir(tempfile.gettempdir()) == []
+    for use in (lambda: list(loader), lambda: loader([0])):
+        with pytest.raises(khop.ServerError, match="closed"):
+            use()
 
 
 def test_torch_decides_where_no_seed_is_given(data):

@@ -22,6 +22,7 @@ from torch_geometric.sampler import BaseSampler, HeteroSamplerOutput, SamplerOut
 from torch_geometric.sampler.base import NegativeSampling, NumNeighbors, SubgraphType
 
 from .batch import Batch
+from .errors import ServerError
 from .loader import Loader
 from .write import adjacency, write
 
@@ -73,7 +74,7 @@ class NeighborLoader(NodeLoader):  # type: ignore[misc]
             yield self.filter_fn(self.node_sampler.output(batch, about))
 
     def close(self) -> None:
-        """Ends the server. The loader may be iterated again, which starts another."""
+        """Ends the server, and removes the dataset. Using the loader after that is a ServerError."""
         if self._loader is not None:
             self._loader.close()
             self._loader = None
@@ -124,7 +125,7 @@ class LinkNeighborLoader(LinkLoader):  # type: ignore[misc]
             yield self.filter_fn(self.link_sampler.output(batch, self.link_sampler.about_links(batch, self.input_data)))
 
     def close(self) -> None:
-        """Ends the server. The loader may be iterated again, which starts another."""
+        """Ends the server, and removes the dataset. Using the loader after that is a ServerError."""
         if self._loader is not None:
             self._loader.close()
             self._loader = None
@@ -240,6 +241,7 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
     def load(self, nodes: Any, of: Optional[str], times: Any, **how: Any) -> Loader:
         """A loader whose seeds are these nodes, at these times or at their own."""
         name = self.node_type(of)
+        self._check()
         return Loader(self._path, seeds={name: nodes}, input_time=None if times is None else {name: times}, **{**self._options, **how})
 
     def sample_from_nodes(self, inputs: Any, **kwargs: Any) -> Any:
@@ -250,6 +252,7 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
     def load_links(self, inputs: Any, **how: Any) -> Loader:
         """A loader whose seeds are these edges."""
         of = self.edge_type(inputs.input_type)
+        self._check()
         return Loader(self._path, edge_label_index={of: torch.stack([inputs.row, inputs.col])},
                       edge_label_time=None if inputs.time is None else {of: inputs.time}, **{**self._options, **how})
 
@@ -297,6 +300,10 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
     def close(self) -> None:
         """Removes the dataset."""
         self._end()
+
+    def _check(self) -> None:
+        if not self._end.alive:
+            raise ServerError("the loader is closed: make another")
 
 
 def _of_stores(features: Any, graph: Any, time: Optional[str]) -> Any:

@@ -7,6 +7,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/enum"
+	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -326,7 +327,7 @@ func (r *recipe) mostLinks() int64 {
 		return 0
 	}
 	n := min(int64(r.opt.BatchSize), r.seeds.n)
-	return satAdd(n, r.opt.Negatives.Of(n))
+	return sat.Add(n, r.opt.Negatives.Of(n))
 }
 
 // seededTypes marks the edge types that have seeds.

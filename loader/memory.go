@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -82,7 +83,7 @@ func plan(ctx context.Context, r *recipe, on processor) (e Estimate, err error) 
 	if r.opt.MaxMemory == 0 {
 		slotBytes = z.total()
 	}
-	on.expect(&e, satMul(int64(e.Slots), slotBytes), scratch)
+	on.expect(&e, sat.Mul(int64(e.Slots), slotBytes), scratch)
 	e.Expected.Scratch += tables
 	if limit := r.limit(); limit > 0 && e.Expected.Total() > limit {
 		return e, e.tooMuch(limit)
@@ -161,11 +162,11 @@ func (r *recipe) slotBound() (total, largest int64) {
 	for i := range r.arrays {
 		if a := &r.arrays[i]; a.hasMemory() {
 			most := a.mostBytes()
-			total = satAdd(total, pinned.Options{}.Size(min(most, math.MaxInt64/4)))
+			total = sat.Add(total, pinned.Options{}.Size(min(most, math.MaxInt64/4)))
 			largest = max(largest, most)
 		}
 	}
-	return satAdd(total, r.opt.PerSlot), largest
+	return sat.Add(total, r.opt.PerSlot), largest
 }
 
 // fit makes slots and workers fewer until the bound of all loaders is within MaxMemory.
@@ -183,16 +184,16 @@ func (*onCPU) fit(r *recipe, loaders int, source Memory) (e Estimate, err error)
 	wanted, limit := *o, (o.MaxMemory-e.Bound.Total())/int64(loaders)
 	for {
 		e.Workers, e.Prefetch, e.Slots = o.Workers, o.Prefetch, o.Workers+o.Prefetch
-		e.Bound.Batches, e.Bound.Scratch = satMul(int64(e.Slots), e.SlotBound),
-			satAdd(satMul(int64(e.Workers), r.mostScratch()), satAdd(tables, max(0, r.bound.Shared)))
+		e.Bound.Batches, e.Bound.Scratch = sat.Mul(int64(e.Slots), e.SlotBound),
+			sat.Add(sat.Mul(int64(e.Workers), r.mostScratch()), sat.Add(tables, max(0, r.bound.Shared)))
 		if o.MaxMemory == 0 {
 			// Without a limit buffers grow as needed: by a quarter more than needed, and are there twice while they
 			// move.
-			e.Bound.Batches = satAdd(e.Bound.Batches, satAdd(e.Bound.Batches/4, satMul(int64(e.Workers), largest)))
+			e.Bound.Batches = sat.Add(e.Bound.Batches, sat.Add(e.Bound.Batches/4, sat.Mul(int64(e.Workers), largest)))
 			return e, nil
 		}
 		switch {
-		case satAdd(e.Bound.Batches, e.Bound.Scratch) <= limit:
+		case sat.Add(e.Bound.Batches, e.Bound.Scratch) <= limit:
 			if wanted.Workers != e.Workers || wanted.Prefetch != e.Prefetch {
 				o.log().Warn("fewer workers or slots, to keep within MaxMemory", "max_memory", o.MaxMemory,
 					"workers", e.Workers, "prefetch", e.Prefetch)
@@ -207,7 +208,7 @@ func (*onCPU) fit(r *recipe, loaders int, source Memory) (e Estimate, err error)
 		default:
 			return e, fmt.Errorf("%w: %d bytes are needed (%d for copies of the source, %d for one batch, %d for "+
 				"scratch, times %d loaders), MaxMemory is %d; take smaller batches, smaller fan-outs or fewer columns",
-				ErrMemory, satAdd(e.Bound.Topology+e.Bound.Columns, satMul(satAdd(e.SlotBound, e.Bound.Scratch),
+				ErrMemory, sat.Add(e.Bound.Topology+e.Bound.Columns, sat.Mul(sat.Add(e.SlotBound, e.Bound.Scratch),
 					int64(loaders))), e.Bound.Topology+e.Bound.Columns, e.SlotBound, e.Bound.Scratch, loaders,
 				o.MaxMemory)
 		}
@@ -222,8 +223,8 @@ func (*onCUDA) fit(r *recipe, _ int, source Memory) (e Estimate, err error) {
 	e.FileBytes = source.Total()
 	e.Workers, e.Prefetch, e.Slots = o.Workers, o.Prefetch, o.Workers+o.Prefetch
 	// The largest that docs/sampling.md names: four slots of 16 bytes a node, 24 bytes a destination, a bit a pick.
-	scratch := satAdd(satMul(max(0, r.bound.Nodes), 4*16+24), max(0, r.bound.Edges)/8+1<<20)
-	e.DeviceBound = Memory{Batches: satMul(int64(e.Slots), e.SlotBound), Scratch: satMul(int64(e.Workers), scratch)}
+	scratch := sat.Add(sat.Mul(max(0, r.bound.Nodes), 4*16+24), max(0, r.bound.Edges)/8+1<<20)
+	e.DeviceBound = Memory{Batches: sat.Mul(int64(e.Slots), e.SlotBound), Scratch: sat.Mul(int64(e.Workers), scratch)}
 	return e, nil
 }
 
@@ -259,7 +260,7 @@ func (l *Loader) prepareSlots(ctx context.Context) error {
 		e := l.estimate
 		e.Expected = l.memory()
 		held := e.Expected.Total()
-		e.Expected.Batches = satMul(int64(e.Slots), z.total())
+		e.Expected.Batches = sat.Mul(int64(e.Slots), z.total())
 		if left := l.ledger.Left(); e.Expected.Total()-held > left {
 			return e.tooMuch(held + left)
 		}

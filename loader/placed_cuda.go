@@ -11,6 +11,7 @@ import (
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
@@ -118,7 +119,7 @@ func (d *onCUDA) budget(p *Placed) (int64, error) {
 	if o.DeviceCache > 0 {
 		return min(o.DeviceCache, o.DeviceMemory), nil
 	}
-	b := satMul(p.estimate.DeviceBound.Total(), int64(p.loaders))
+	b := sat.Mul(p.estimate.DeviceBound.Total(), int64(p.loaders))
 	return o.DeviceMemory - min(b, o.DeviceMemory/2), nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/paths"
+	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -275,16 +276,16 @@ func (r *recipe) mostEdges(layer, edgeType int) int64 {
 func (a *Array) mostBytes() int64 {
 	rows := a.Most
 	if a.Kind == ArrayNodes {
-		rows = satAdd(rows, writeAhead)
+		rows = sat.Add(rows, writeAhead)
 	}
-	return satMul(rows, a.rowBytes())
+	return sat.Mul(rows, a.rowBytes())
 }
 
 // rowBytes returns the bytes of one row.
 func (a *Array) rowBytes() int64 {
 	row := a.DType.Size()
 	for _, d := range a.Row {
-		row = satMul(row, d)
+		row = sat.Mul(row, d)
 	}
 	return row
 }
@@ -292,19 +293,9 @@ func (a *Array) rowBytes() int64 {
 // mostScratch returns the most memory of a worker. The sampler says what its tables hold; buffers that grow take up to
 // a quarter more, and while one moves it is there twice.
 func (r *recipe) mostScratch() int64 {
-	n := satMul(max(0, r.bound.Scratch), 7) / 4
+	n := sat.Mul(max(0, r.bound.Scratch), 7) / 4
 	if n >= pinned.HugePage {
-		n = satAdd(n, 4*pinned.HugePage)
+		n = sat.Add(n, 4*pinned.HugePage)
 	}
-	return satAdd(n, 64<<10)
-}
-
-func satAdd(a, b int64) int64 { return min(a, math.MaxInt64/2) + min(b, math.MaxInt64/2) }
-
-// satMul multiplies numbers that are not negative.
-func satMul(a, b int64) int64 {
-	if a != 0 && b > math.MaxInt64/2/a {
-		return math.MaxInt64 / 2
-	}
-	return a * b
+	return sat.Add(n, 64<<10)
 }

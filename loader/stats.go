@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -19,7 +20,7 @@ type Memory struct {
 
 // Total returns the sum over all purposes.
 func (m Memory) Total() int64 {
-	return satAdd(satAdd(m.Topology, m.Columns), satAdd(m.Batches, m.Scratch))
+	return sat.Add(sat.Add(m.Topology, m.Columns), sat.Add(m.Batches, m.Scratch))
 }
 
 // Durations describes how long a stage took, batch by batch. Quantiles are exact to 6 %.

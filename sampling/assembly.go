@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -89,7 +90,7 @@ func scratchBytes[V nodeID](s *graph.Schema, b Bound) int64 {
 	if len(s.Edges) > 1 {
 		perNode += 8
 	}
-	return satAdd(bytes, satMul(perNode, b.Nodes))
+	return sat.Add(bytes, sat.Mul(perNode, b.Nodes))
 }
 
 // newAssembly is for ids of the width that the graph's schema says. With disjoint the trees of the items are kept

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -14,7 +15,7 @@ import (
 func boundNodes(s *graph.Schema, nodes int64) Bound {
 	b := Bound{Layers: 1, Blocks: [][]int64{make([]int64, len(s.Edges))}}
 	for t := range s.Nodes {
-		b.Nodes = satAdd(b.Nodes, min(nodes, s.Nodes[t].Count))
+		b.Nodes = sat.Add(b.Nodes, min(nodes, s.Nodes[t].Count))
 	}
 	b.Nodes = min(b.Nodes, nodes)
 	if s.IDType() == unified.Int32 {

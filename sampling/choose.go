@@ -10,6 +10,7 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/prefetch"
 	"github.com/khop-gnn/khop/internal/rng"
+	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -134,12 +135,12 @@ func (n Neighbor) chooseBytes(s *graph.Schema, p plan, blocks [][]int64) int64 {
 	if n.Share != 0 && slices.ContainsFunc(p, func(k []int) bool { return slices.Contains(k, All) }) {
 		picks = degree
 	}
-	bytes := satMul(8, stage)
+	bytes := sat.Mul(8, stage)
 	switch {
 	case n.Replace:
-		bytes = satAdd(bytes, satMul(16, picks))
+		bytes = sat.Add(bytes, sat.Mul(16, picks))
 	case n.Weight != "" || n.Time.Recent || n.Time.HalfLife > 0:
-		bytes = satAdd(bytes, smallestBytes(picks, degree))
+		bytes = sat.Add(bytes, smallestBytes(picks, degree))
 	}
 	return bytes
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/sat"
 )
 
 // Cluster makes each batch of some parts of a partition, and of all edges between their nodes, also those between two
@@ -128,8 +129,8 @@ func (k Cluster) Items(s *graph.Schema) Items {
 func (k Cluster) Bound(s *graph.Schema, _ int) Bound {
 	n, shared := int64(0), int64(0)
 	if k.Partition == nil {
-		n = satMul(int64(max(k.PerBatch, 1)), mostOfPart(s.NumNodes(), k.parts(s), defaultSlack))
-		n, shared = min(n, s.NumNodes()), satMul(8+2*4, s.NumNodes()) // the partition, and what makes it
+		n = sat.Mul(int64(max(k.PerBatch, 1)), mostOfPart(s.NumNodes(), k.parts(s), defaultSlack))
+		n, shared = min(n, s.NumNodes()), sat.Mul(8+2*4, s.NumNodes()) // the partition, and what makes it
 	} else {
 		for _, size := range k.Partition.most[:min(len(k.Partition.most), max(k.PerBatch, 1))] {
 			n += size
@@ -137,7 +138,7 @@ func (k Cluster) Bound(s *graph.Schema, _ int) Bound {
 	}
 	b := boundNodes(s, n)
 	inducedBound(s, &b, 1)
-	b.Scratch, b.Shared = satAdd(b.Scratch, satMul(12, n)), shared
+	b.Scratch, b.Shared = sat.Add(b.Scratch, sat.Mul(12, n)), shared
 	return b
 }
 

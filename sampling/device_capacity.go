@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/sat"
 )
 
 // firstEdges is how many edges of a hop a worker makes room for before it has seen a batch, where the bound is greater.
@@ -66,7 +67,7 @@ func newDeviceCapacity(s *graph.Schema, b *Bound, frontier Frontier, batchSize i
 		copy(c.nodes[h+1], c.nodes[h])
 		for e := range s.Edges {
 			src := s.Edges[e].Src
-			c.nodes[h+1][src] = min(satAdd(c.nodes[h+1][src], c.edges[h][e]), c.maxNodes[src])
+			c.nodes[h+1][src] = min(sat.Add(c.nodes[h+1][src], c.edges[h][e]), c.maxNodes[src])
 		}
 	}
 	c.fitTable()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/enum"
+	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -93,7 +94,7 @@ func (n Neighbor) turnedBytes(s *graph.Schema) int64 {
 	for _, c := range turned.EdgeColumns {
 		row += c.DType.Size()
 	}
-	return satAdd(satMul(row, turned.NumEdges()), satMul(8, s.NumNodes()+1))
+	return sat.Add(sat.Mul(row, turned.NumEdges()), sat.Mul(8, s.NumNodes()+1))
 }
 
 // turn makes an index of the edges by source, for directions other than In.

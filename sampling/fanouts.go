@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/sat"
 )
 
 // All is the fan-out that takes every in-edge.
@@ -155,20 +156,20 @@ func (p plan) bound(s *graph.Schema, batchSize int, n Neighbor) (lists []int64, 
 			}
 			picks := et.Count
 			if k >= 0 {
-				picks = satMul(dst, int64(k))
+				picks = sat.Mul(dst, int64(k))
 			}
 			if !n.Replace {
 				picks = min(picks, et.Count)
 			}
-			blocks[layer][e] = satAdd(blocks[layer][e], picks)
+			blocks[layer][e] = sat.Add(blocks[layer][e], picks)
 			if !n.Replace { // with NewNodes each node is expanded once
 				blocks[layer][e] = min(blocks[layer][e], et.Count)
 			}
-			reached[et.Src] = satAdd(reached[et.Src], picks)
+			reached[et.Src] = sat.Add(reached[et.Src], picks)
 		}
 		n.capTogether(s, fanouts, lists, fresh, reached)
 		for t := range lists {
-			grown := min(satAdd(lists[t], reached[t]), s.Nodes[t].Count)
+			grown := min(sat.Add(lists[t], reached[t]), s.Nodes[t].Count)
 			lists[t], fresh[t] = grown, grown-lists[t]
 			if n.Frontier == NewNodes { // any of the new nodes may be the ones with edges
 				fresh[t] = min(reached[t], s.Nodes[t].Count)
@@ -198,22 +199,13 @@ func (p plan) boundOfPaths(s *graph.Schema, batchSize int, f Frontier) (lists []
 			if k >= 0 {
 				each = int64(k)
 			}
-			picks := satMul(lists[s.Edges[e].Dst], each)
-			layer[e] = satAdd(layer[e], picks)
-			reached[s.Edges[e].Src] = satAdd(reached[s.Edges[e].Src], picks)
+			picks := sat.Mul(lists[s.Edges[e].Dst], each)
+			layer[e] = sat.Add(layer[e], picks)
+			reached[s.Edges[e].Src] = sat.Add(reached[s.Edges[e].Src], picks)
 		}
 		for t := range lists {
-			lists[t] = satAdd(lists[t], reached[t])
+			lists[t] = sat.Add(lists[t], reached[t])
 		}
 	}
 	return lists, blocks
-}
-
-func satAdd(a, b int64) int64 { return min(a, 1<<62-1) + min(b, 1<<62-1) }
-
-func satMul(a, b int64) int64 {
-	if a != 0 && b > (1<<62)/a {
-		return 1 << 62
-	}
-	return a * b
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -35,7 +36,9 @@ func treeArrays(s *graph.Schema, lists []int64) []ArrayBound {
 }
 
 // forestBytes is what a forest of so many nodes takes.
-func forestBytes(nodes int64) int64 { return satAdd(satMul(16, hashSlots(nodes)), satMul(8, nodes)) }
+func forestBytes(nodes int64) int64 {
+	return sat.Add(sat.Mul(16, hashSlots(nodes)), sat.Mul(8, nodes))
+}
 
 func newForest[V nodeID](env Env, batchNodes int64) (*forest[V], error) {
 	g := env.Graph

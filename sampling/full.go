@@ -6,6 +6,7 @@ import (
 	"sort"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -45,21 +46,21 @@ func (k Full) Fingerprint() string { return fmt.Sprintf("full work=%d", k.work()
 
 // Items implements ItemSampler: an item is a range.
 func (k Full) Items(s *graph.Schema) Items {
-	all := satAdd(s.NumNodes(), s.NumEdges())
+	all := sat.Add(s.NumNodes(), s.NumEdges())
 	return Items{Count: (all + k.work() - 1) / k.work(), PerBatch: 1, InOrder: true}
 }
 
 // Bound implements Sampler.
 func (k Full) Bound(s *graph.Schema, _ int) Bound {
-	most := satMul(2, k.work())
-	b := boundNodes(s, satMul(2, most))
+	most := sat.Mul(2, k.work())
+	b := boundNodes(s, sat.Mul(2, most))
 	for e := range s.Edges {
 		b.Blocks[0][e] = min(most, s.Edges[e].Count)
-		b.Edges = satAdd(b.Edges, b.Blocks[0][e])
+		b.Edges = sat.Add(b.Edges, b.Blocks[0][e])
 		b.Arrays = append(b.Arrays, ArrayBound{graph.Column{Name: "degree/" + s.Edges[e].String(),
 			DType: unified.Int64}, min(most, s.Nodes[s.Edges[e].Dst].Count)})
 	}
-	b.Scratch = satAdd(b.Scratch, satMul(8, most))
+	b.Scratch = sat.Add(b.Scratch, sat.Mul(8, most))
 	return b
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/rng"
+	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -39,7 +40,7 @@ const maxGroups = 1<<31 - 1
 
 // groupBytes is what the groups of so many items and pairs take.
 func groupBytes(items, pairs int64) int64 {
-	return satAdd(satMul(8, items), satAdd(satMul(groupCellBytes, pairs), satMul(4, hashSlots(pairs))))
+	return sat.Add(sat.Mul(8, items), sat.Add(sat.Mul(groupCellBytes, pairs), sat.Mul(4, hashSlots(pairs))))
 }
 
 func (g *groups) begin(s *graph.Schema, req *Request) (err error) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/rng"
+	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -84,14 +85,14 @@ func (k HGT) Bound(s *graph.Schema, batchSize int) Bound {
 			if drawn < 0 {
 				drawn = s.Nodes[t].Count
 			}
-			n, most = satAdd(n, drawn), max(most, min(drawn, s.Nodes[t].Count))
+			n, most = sat.Add(n, drawn), max(most, min(drawn, s.Nodes[t].Count))
 		}
-		all = satAdd(all, min(n, s.Nodes[t].Count))
-		scratch = satAdd(scratch, satAdd(poolBytes(s.Nodes[t].Count), satMul(8, s.Nodes[t].Count+chunkPicks)))
+		all = sat.Add(all, min(n, s.Nodes[t].Count))
+		scratch = sat.Add(scratch, sat.Add(poolBytes(s.Nodes[t].Count), sat.Mul(8, s.Nodes[t].Count+chunkPicks)))
 	}
 	b := boundNodes(s, all)
 	inducedBound(s, &b, 1)
-	b.Scratch = satAdd(b.Scratch, satAdd(scratch, smallestBytes(most, s.NumNodes())))
+	b.Scratch = sat.Add(b.Scratch, sat.Add(scratch, smallestBytes(most, s.NumNodes())))
 	return b
 }
 

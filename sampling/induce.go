@@ -6,6 +6,7 @@ import (
 	"sort"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -53,10 +54,10 @@ func newInducer[V nodeID](a *assembly[V], env Env) *inducer[V] {
 func inducedBound(s *graph.Schema, b *Bound, trees int64) {
 	b.Blocks = [][]int64{make([]int64, len(s.Edges))}
 	for e := range s.Edges {
-		b.Blocks[0][e] = satMul(s.Edges[e].Count, trees)
-		b.Edges = satAdd(b.Edges, b.Blocks[0][e])
+		b.Blocks[0][e] = sat.Mul(s.Edges[e].Count, trees)
+		b.Edges = sat.Add(b.Edges, b.Blocks[0][e])
 	}
-	b.Scratch = satAdd(b.Scratch, satMul(8, b.Nodes))
+	b.Scratch = sat.Add(b.Scratch, sat.Mul(8, b.Nodes))
 }
 
 func (n *inducer[V]) close() error {

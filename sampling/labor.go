@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/sat"
 )
 
 // Labor samples in-neighbours as Neighbor does, but lets destinations agree: each source has one variate, uniform over
@@ -81,7 +82,7 @@ func (l Labor) Fingerprint() string {
 func (l Labor) Bound(s *graph.Schema, batchSize int) Bound {
 	b := l.neighbor().Bound(s, batchSize)
 	if p, err := newPlan(s, l.Fanouts, l.PerType); err == nil {
-		b.Scratch = satAdd(b.Scratch, 16*p.laborRoom(s))
+		b.Scratch = sat.Add(b.Scratch, 16*p.laborRoom(s))
 	}
 	return b
 }

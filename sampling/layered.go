@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -161,7 +162,7 @@ func (k layered) drawn(s *graph.Schema, n int) int64 {
 func (k layered) bound(s *graph.Schema, batchSize int) Bound {
 	all, most, stage := int64(batchSize), k.candidates(s), int64(0)
 	for _, n := range k.nodes {
-		all = satAdd(all, k.drawn(s, n))
+		all = sat.Add(all, k.drawn(s, n))
 	}
 	b := boundNodes(s, all)
 	b.Layers, b.Blocks = len(k.nodes), make([][]int64, len(k.nodes))
@@ -171,7 +172,7 @@ func (k layered) bound(s *graph.Schema, batchSize int) Bound {
 			if k.nodes[len(k.nodes)-1-l] != 0 { // parallel edges may all lead to one of the nodes drawn
 				b.Blocks[l][e] = s.Edges[e].Count
 			}
-			b.Edges, stage = satAdd(b.Edges, b.Blocks[l][e]), max(stage, b.Blocks[l][e])
+			b.Edges, stage = sat.Add(b.Edges, b.Blocks[l][e]), max(stage, b.Blocks[l][e])
 			b.Arrays = append(b.Arrays, ArrayBound{graph.Column{Name: fmt.Sprintf("weight/%d/%v", l, &s.Edges[e]),
 				DType: unified.Float32}, b.Blocks[l][e]})
 		}
@@ -180,9 +181,10 @@ func (k layered) bound(s *graph.Schema, batchSize int) Bound {
 	if k.near {
 		perNode += 8
 	} else {
-		b.Shared = satMul(8, s.NumNodes())
+		b.Shared = sat.Mul(8, s.NumNodes())
 	}
-	b.Scratch = satAdd(b.Scratch, satAdd(satMul(8, stage), satAdd(poolBytes(most), satMul(perNode, most+chunkPicks))))
+	drawn := sat.Add(poolBytes(most), sat.Mul(perNode, most+chunkPicks))
+	b.Scratch = sat.Add(b.Scratch, sat.Add(sat.Mul(8, stage), drawn))
 	return b
 }
 

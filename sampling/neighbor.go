@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -164,13 +165,13 @@ func (n Neighbor) Bound(s *graph.Schema, batchSize int) Bound {
 	}
 	lists, blocks := p.bound(s, batchSize, n)
 	for t := range lists {
-		lists[t] = satMul(lists[t], trees)
-		b.Nodes = satAdd(b.Nodes, lists[t])
+		lists[t] = sat.Mul(lists[t], trees)
+		b.Nodes = sat.Add(b.Nodes, lists[t])
 	}
 	for _, layer := range blocks {
 		for e := range layer {
-			layer[e] = satMul(layer[e], trees)
-			b.Edges = satAdd(b.Edges, layer[e])
+			layer[e] = sat.Mul(layer[e], trees)
+			b.Edges = sat.Add(b.Edges, layer[e])
 		}
 	}
 	b.Blocks = blocks
@@ -182,16 +183,16 @@ func (n Neighbor) Bound(s *graph.Schema, batchSize int) Bound {
 		b.Scratch = groupBytes(trees, n.mostGroups(trees, b.Nodes))
 	}
 	if s.IDType() == unified.Int32 {
-		b.Scratch = satAdd(b.Scratch, scratchBytes[int32](s, b))
+		b.Scratch = sat.Add(b.Scratch, scratchBytes[int32](s, b))
 	} else {
-		b.Scratch = satAdd(b.Scratch, scratchBytes[int64](s, b))
+		b.Scratch = sat.Add(b.Scratch, scratchBytes[int64](s, b))
 	}
 	if n.Together {
-		b.Scratch = satAdd(b.Scratch, n.togetherBytes(s, p, b))
+		b.Scratch = sat.Add(b.Scratch, n.togetherBytes(s, p, b))
 	} else if n.chooses() {
-		b.Scratch = satAdd(b.Scratch, n.chooseBytes(s, p, blocks))
+		b.Scratch = sat.Add(b.Scratch, n.chooseBytes(s, p, blocks))
 	} else if !n.Replace {
-		b.Scratch = satAdd(b.Scratch, 8*p.manyPicks(s))
+		b.Scratch = sat.Add(b.Scratch, 8*p.manyPicks(s))
 	}
 	return b
 }

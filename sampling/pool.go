@@ -3,6 +3,7 @@ package sampling
 import (
 	"errors"
 
+	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -16,13 +17,13 @@ type pool[V nodeID] struct {
 
 // poolBytes is what a pool of so many nodes takes.
 func poolBytes(nodes int64) int64 {
-	nodes = satAdd(nodes, chunkPicks) // which may all be there already
-	return satAdd(satMul(16, hashSlots(nodes)), satMul(8, nodes))
+	nodes = sat.Add(nodes, chunkPicks) // which may all be there already
+	return sat.Add(sat.Mul(16, hashSlots(nodes)), sat.Mul(8, nodes))
 }
 
 // init says how memory is taken, for so many nodes at most.
 func (p *pool[V]) init(most int64, memory pinned.Options) {
-	p.table.most = hashSlots(satAdd(most, chunkPicks))
+	p.table.most = hashSlots(sat.Add(most, chunkPicks))
 	p.table.buf.Options, p.behind.Options = memory, memory
 }
 

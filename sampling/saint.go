@@ -10,6 +10,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/rng"
+	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -91,7 +92,7 @@ func (k Saint) Fingerprint() string {
 func (k Saint) Items(s *graph.Schema) Items {
 	steps := int64(k.Steps)
 	if steps == 0 {
-		n := satMul(int64(max(k.Budget, 1)), int64(k.steps()+1))
+		n := sat.Mul(int64(max(k.Budget, 1)), int64(k.steps()+1))
 		steps = (s.NumNodes() + n - 1) / n
 	}
 	return Items{Count: steps, PerBatch: 1}
@@ -99,10 +100,10 @@ func (k Saint) Items(s *graph.Schema) Items {
 
 // Bound implements Sampler.
 func (k Saint) Bound(s *graph.Schema, _ int) Bound {
-	most := satMul(int64(k.Budget), int64(k.steps()+1))
+	most := sat.Mul(int64(k.Budget), int64(k.steps()+1))
 	b := boundNodes(s, most)
 	inducedBound(s, &b, 1)
-	b.Scratch = satAdd(b.Scratch, satAdd(satMul(s.IDType().Size()+4, most), satMul(16, int64(k.Budget))))
+	b.Scratch = sat.Add(b.Scratch, sat.Add(sat.Mul(s.IDType().Size()+4, most), sat.Mul(16, int64(k.Budget))))
 	if k.Coverage == 0 {
 		return b
 	}
@@ -114,7 +115,7 @@ func (k Saint) Bound(s *graph.Schema, _ int) Bound {
 		b.Arrays = append(b.Arrays, ArrayBound{graph.Column{Name: "edge_norm/" + s.Edges[e].String(),
 			DType: unified.Float32}, b.Blocks[0][e]})
 	}
-	b.Shared = satMul(4, satAdd(s.NumNodes(), s.NumEdges()))
+	b.Shared = sat.Mul(4, sat.Add(s.NumNodes(), s.NumEdges()))
 	return b
 }
 
@@ -207,7 +208,7 @@ func (p *preparedSaint) count(ctx context.Context, env Env) (err error) {
 	b := plain.Bound(s, 1)
 	b.Init(&out, s, env.Scratch)
 	defer func() { err = errors.Join(err, w.Close(), out.Close()) }()
-	for total, wanted := int64(0), satMul(int64(p.Coverage), sizes[0]); total < wanted; c.graphs++ {
+	for total, wanted := int64(0), sat.Mul(int64(p.Coverage), sizes[0]); total < wanted; c.graphs++ {
 		if c.graphs > wanted { // a graph without edges
 			break
 		}

@@ -3,6 +3,7 @@ package sampling
 import (
 	"slices"
 
+	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -25,7 +26,9 @@ type smallest[K float64 | int64] struct {
 func (s *smallest[K]) room() int { return 2*s.k + 64 }
 
 // smallestBytes is what a smallest takes for up to k of n edges.
-func smallestBytes(k, n int64) int64 { return satMul(24, min(satAdd(satMul(2, k), 64), satAdd(n, 64))) }
+func smallestBytes(k, n int64) int64 {
+	return sat.Mul(24, min(sat.Add(sat.Mul(2, k), 64), sat.Add(n, 64)))
+}
 
 // begin makes room for the k smallest of n edges.
 func (s *smallest[K]) begin(k int, n int64) (err error) {

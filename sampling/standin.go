@@ -11,6 +11,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/rng"
+	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -74,7 +75,7 @@ func (n Negatives) Bytes(s *graph.Schema, types []bool) (bytes int64) {
 			if n.Time != "" && n.Law != InBatch {
 				per += 24
 			}
-			bytes = satAdd(bytes, satMul(per, s.Nodes[t].Count))
+			bytes = sat.Add(bytes, sat.Mul(per, s.Nodes[t].Count))
 		}
 	}
 	return bytes

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -119,7 +120,7 @@ func (n Neighbor) boundInduced(s *graph.Schema, batchSize int) Bound {
 	if n.Disjoint {
 		trees = int64(max(batchSize, 0))
 	}
-	b.Scratch = satAdd(b.Scratch, satAdd(satMul(8, b.Edges), satMul(16, b.Nodes))) // the sample of the nodes
+	b.Scratch = sat.Add(b.Scratch, sat.Add(sat.Mul(8, b.Edges), sat.Mul(16, b.Nodes))) // the sample of the nodes
 	b.Layers, b.Edges = 1, 0
 	inducedBound(s, &b, trees)
 	return b

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -99,7 +100,7 @@ func (n Neighbor) capTogether(s *graph.Schema, fanouts []int, lists, fresh, reac
 	}
 	total := int64(0)
 	for t := range s.Nodes {
-		total = satAdd(total, satMul(lists[t], int64(fanouts[0])))
+		total = sat.Add(total, sat.Mul(lists[t], int64(fanouts[0])))
 	}
 	for t := range reached {
 		reached[t] = min(reached[t], total)
@@ -112,20 +113,21 @@ func (n Neighbor) togetherBytes(s *graph.Schema, p plan, b Bound) int64 {
 	for _, layer := range b.Blocks {
 		sum := int64(0)
 		for _, edges := range layer {
-			sum = satAdd(sum, edges)
+			sum = sat.Add(sum, edges)
 		}
 		most = max(most, sum)
 	}
 	all := *s
 	all.Edges = []graph.EdgeType{{Count: s.NumEdges()}}
-	bytes := satAdd(satMul(16, most), satMul(2*4+2*8, satAdd(b.Nodes, int64(len(s.Nodes))))) // also ranges of columns
+	ranges := sat.Mul(2*4+2*8, sat.Add(b.Nodes, int64(len(s.Nodes)))) // of columns
+	bytes := sat.Add(sat.Mul(16, most), ranges)
 	by := p.ofNodeTypes(s, n.Fanouts)
 	if n.chooses() {
-		return satAdd(bytes, n.chooseBytes(&all, by, [][]int64{{most}}))
+		return sat.Add(bytes, n.chooseBytes(&all, by, [][]int64{{most}}))
 	}
 	if !n.Replace {
 		by = plan{slices.Repeat([]int{slices.Max(n.Fanouts)}, 1)}
-		bytes = satAdd(bytes, 8*by.manyPicks(&all))
+		bytes = sat.Add(bytes, 8*by.manyPicks(&all))
 	}
 	return bytes
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -162,16 +163,16 @@ func (p *visitPlan) bound(s *graph.Schema, batchSize int) Bound {
 	lists := []int64{min(int64(batchSize), of)} // by hop
 	for range p.hops {
 		n := lists[len(lists)-1]
-		lists = append(lists, min(of, satAdd(n, satMul(n, most))))
+		lists = append(lists, min(of, sat.Add(n, sat.Mul(n, most))))
 	}
-	b := boundNodes(s, satAdd(int64(batchSize), lists[p.hops]))
+	b := boundNodes(s, sat.Add(int64(batchSize), lists[p.hops]))
 	b.Layers, b.Blocks = p.hops, make([][]int64, p.hops)
 	for h := range p.hops {
 		layer := p.hops - 1 - h
 		b.Blocks[layer] = make([]int64, len(s.Edges))
-		edges := satMul(lists[h], most)
+		edges := sat.Mul(lists[h], most)
 		b.Blocks[layer][p.as] = edges
-		b.Edges = satAdd(b.Edges, edges)
+		b.Edges = sat.Add(b.Edges, edges)
 	}
 	for layer := range p.hops {
 		b.Arrays = append(b.Arrays, ArrayBound{graph.Column{Name: fmt.Sprintf("weight/%d", layer),
@@ -179,10 +180,10 @@ func (p *visitPlan) bound(s *graph.Schema, batchSize int) Bound {
 	}
 	if !p.push {
 		steps := int64(p.walks.length) * int64(p.walks.perSeed) // of a root: nodes, and their scores
-		b.Scratch = satAdd(b.Scratch, satAdd(p.walks.scratch(s), satMul(32, steps)))
+		b.Scratch = sat.Add(b.Scratch, sat.Add(p.walks.scratch(s), sat.Mul(32, steps)))
 	} else {
 		touched := min(s.NumNodes(), int64(float64(1<<32)/float64(p.alpha)*pushUnit/float64(p.spread))+1)
-		b.Scratch = satAdd(b.Scratch, satAdd(satMul(32, hashSlots(touched)), satMul(64, touched)))
+		b.Scratch = sat.Add(b.Scratch, sat.Add(sat.Mul(32, hashSlots(touched)), sat.Mul(64, touched)))
 	}
 	return b
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -167,9 +168,9 @@ func (k Node2Vec) Bound(s *graph.Schema, batchSize int) Bound {
 }
 
 func (w *walkPlan) bound(s *graph.Schema, batchSize int) Bound {
-	rows := satMul(int64(batchSize), int64(w.perSeed))
+	rows := sat.Mul(int64(batchSize), int64(w.perSeed))
 	steps, entry := int64(w.length), graph.Column{DType: unified.Int32, Shape: []int64{int64(w.length) + 1}}
-	b := boundNodes(s, satAdd(int64(batchSize), satMul(rows, steps)))
+	b := boundNodes(s, sat.Add(int64(batchSize), sat.Mul(rows, steps)))
 	add := func(name string, c graph.Column) {
 		c.Name = name
 		b.Arrays = append(b.Arrays, ArrayBound{c, rows})
@@ -181,7 +182,7 @@ func (w *walkPlan) bound(s *graph.Schema, batchSize int) Bound {
 	if w.withEdges {
 		add("walk_edge", graph.Column{DType: s.PosType(), Shape: []int64{steps}})
 	}
-	b.Scratch = satAdd(b.Scratch, w.scratch(s))
+	b.Scratch = sat.Add(b.Scratch, w.scratch(s))
 	return b
 }
 
@@ -198,7 +199,7 @@ func (w *walkPlan) scratch(s *graph.Schema) int64 {
 		each += 8 * n
 	}
 	keys := int64(w.perSeed) * int64(2+max(1, len(w.path)))
-	return satAdd(satMul(int64(w.group()), each), 8*keys)
+	return sat.Add(sat.Mul(int64(w.group()), each), 8*keys)
 }
 
 // Open implements Sampler.

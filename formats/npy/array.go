@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"math/bits"
 	"slices"
 	"unicode/utf8"
 
+	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -32,7 +32,7 @@ func ReadElements(r io.Reader, h Header, l *pinned.Ledger) (a *Array, err error)
 	}
 	need := h.Bytes()
 	if h.Fortran {
-		need = satMul(2, need)
+		need = sat.Mul(2, need)
 	}
 	if err := l.Take(pinned.Sources, need); err != nil {
 		return nil, fmt.Errorf("%v: %w", &h, err)
@@ -179,10 +179,10 @@ func readAs[E int64 | float64](r io.Reader, h Header, l *pinned.Ledger,
 	if err := h.numbers(); err != nil {
 		return nil, err
 	}
-	keep, columns := satMul(8, h.elements), h.Fortran && len(h.Shape) > 1
+	keep, columns := sat.Mul(8, h.elements), h.Fortran && len(h.Shape) > 1
 	need := keep
 	if columns {
-		need = satMul(2, keep)
+		need = sat.Mul(2, keep)
 	}
 	if err := l.Take(pinned.Sources, need); err != nil {
 		return nil, fmt.Errorf("%v in 8 bytes an element: %w", &h, err)
@@ -237,14 +237,6 @@ func EachInts(r io.Reader, h Header, take func(block []int64, at int64) error) e
 		}
 		return take(v, at)
 	})
-}
-
-// satMul multiplies numbers that are not negative, up to 2^62.
-func satMul(a, b int64) int64 {
-	if hi, lo := bits.Mul64(uint64(a), uint64(b)); hi == 0 && lo < 1<<62 {
-		return int64(lo)
-	}
-	return 1 << 62
 }
 
 // Ints returns the elements as integers, in row-major order. ErrType for what is not an integer type; floats are taken

@@ -225,7 +225,11 @@ func TestDeviceMakesTheSameBatchesUnderAnyOptions(t *testing.T) {
 	options := " -tags cuda"
 	r := newCases(t, func() string { return options })
 	cases := *metamorphicCases
-	pairs := newPairs(factors)
+	values := make([]int, len(factors))
+	for i, f := range factors {
+		values[i] = f.values
+	}
+	pairs := newMeeting(values)
 	batches := 0
 	cudatest.ResetStats(t)
 	for i := range cases {
@@ -309,56 +313,6 @@ func firstDigests(g *graph.Graph, opt loader.Options, epoch uint64) (list []stri
 		list = append(list, digestOf(b))
 	}
 	return list, nil
-}
-
-// pairs chooses cases so that every two values of every two factors meet soon.
-type pairs struct {
-	factors     []factor
-	met         map[[4]int]bool
-	left, total int
-}
-
-func newPairs(factors []factor) *pairs {
-	p := &pairs{factors: factors, met: map[[4]int]bool{}}
-	for i := range factors {
-		for j := range i {
-			p.total += factors[i].values * factors[j].values
-		}
-	}
-	p.left = p.total
-	return p
-}
-
-// next returns the one of several random cases in which most pairs meet for the first time.
-func (p *pairs) next(r *rand.Rand) []int {
-	var best []int
-	gain := -1
-	for range 20 {
-		choice := make([]int, len(p.factors))
-		for f := range choice {
-			choice[f] = r.IntN(p.factors[f].values)
-		}
-		n := 0
-		p.each(choice, func(key [4]int) {
-			if !p.met[key] {
-				n++
-			}
-		})
-		if n > gain {
-			best, gain = choice, n
-		}
-	}
-	p.each(best, func(key [4]int) { p.met[key] = true })
-	p.left = p.total - len(p.met)
-	return best
-}
-
-func (p *pairs) each(choice []int, f func([4]int)) {
-	for i := range choice {
-		for j := range i {
-			f([4]int{j, choice[j], i, choice[i]})
-		}
-	}
 }
 
 // wideGraph has rows of 129 float32, labels, and 16-bit columns.

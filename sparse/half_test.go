@@ -26,7 +26,7 @@ func TestHalvesAreTheNumbersThatTheyStandFor(t *testing.T) {
 		if got != want && !(got != got && want != want) || math.Signbit(got) != (h>>15 == 1) {
 			t.Fatalf("float16 %#x is %v, not %v", bits, got, want)
 		}
-		if got := fromBHalf(unified.BHalf(bits)); math.Float32bits(got) != uint32(bits)<<16 {
+		if got := unified.BHalf(bits).Float32(); math.Float32bits(got) != uint32(bits)<<16 {
 			t.Fatalf("bfloat16 %#x is %v", bits, got)
 		}
 	}
@@ -40,7 +40,7 @@ func (p *problem) halved(t *testing.T, brain bool) unified.Tensor {
 		brains[i] = unified.BHalf(math.Float32bits(v) >> 16)
 		halves[i] = unified.Half(math.Float32bits(v)>>31<<15 | uint32(i*37)%0x7c00) // any finite number
 		if p.x[i] = fromHalf(halves[i]); brain {
-			p.x[i] = fromBHalf(brains[i])
+			p.x[i] = brains[i].Float32()
 		}
 	}
 	flat := unified.FromSlice(halves)

@@ -51,7 +51,7 @@ func (t *spmmTask) reader() func(j int64) []float32 {
 	case unified.Float16:
 		return widening(unsafe.Slice((*unified.Half)(x), n), t.width, fromHalf)
 	case unified.BFloat16:
-		return widening(unsafe.Slice((*unified.BHalf)(x), n), t.width, fromBHalf)
+		return widening(unsafe.Slice((*unified.BHalf)(x), n), t.width, unified.BHalf.Float32)
 	}
 	all := unsafe.Slice((*float32)(x), n)
 	return func(j int64) []float32 { return all[j*t.width:][:t.width] }

@@ -117,8 +117,8 @@ func dtype(v any) (unified.DType, error) {
 	if !ok || o.Class != "numpy.dtype" || len(o.Args) == 0 {
 		return 0, fmt.Errorf("%w: an array without a type", ErrFormat)
 	}
-	name := text(o.Args[0])
-	if state, ok := o.State.(Tuple); ok && len(state) > 1 && text(state[1]) == ">" {
+	name := Text(o.Args[0])
+	if state, ok := o.State.(Tuple); ok && len(state) > 1 && Text(state[1]) == ">" {
 		return 0, fmt.Errorf("%w: an array of big-endian numbers, which is not supported", ErrFormat)
 	}
 	d, ok := map[string]unified.DType{"b1": unified.Uint8, "i1": unified.Int8, "u1": unified.Uint8, "i2": unified.Int16,
@@ -130,7 +130,8 @@ func dtype(v any) (unified.DType, error) {
 	return d, nil
 }
 
-func text(v any) string {
+// Text returns a string, which older Pythons write as bytes; "" for anything else.
+func Text(v any) string {
 	switch s := v.(type) {
 	case string:
 		return s

@@ -73,17 +73,16 @@ func (f *arrowFile) records(ctx context.Context, take func(r arrow.Record, row i
 
 // reader returns what reads a batch of records, which is valid until the next.
 func (f *arrowFile) reader(section *io.SectionReader, a *allocator) (func() (arrow.Record, error), error) {
-	if f.stream {
-		r, err := ipc.NewReader(section, ipc.WithAllocator(a))
-		if err != nil {
-			return nil, err
-		}
-		if f.list == nil {
-			f.list, err = describeSchema(r.Schema())
-		}
-		return r.Read, err
+	var r interface {
+		Schema() *arrow.Schema
+		Read() (arrow.Record, error)
 	}
-	r, err := ipc.NewFileReader(section, ipc.WithAllocator(a))
+	var err error
+	if f.stream {
+		r, err = ipc.NewReader(section, ipc.WithAllocator(a))
+	} else {
+		r, err = ipc.NewFileReader(section, ipc.WithAllocator(a))
+	}
 	if err != nil {
 		return nil, err
 	}

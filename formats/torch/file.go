@@ -284,7 +284,7 @@ var dtypes = map[string]kind{
 // storage returns the key of a storage, the name of its type, and how many elements in a view of it begins.
 func storage(p *pickle.Persistent) (key, dtype string, first int64, ok bool) {
 	t, _ := p.ID.(pickle.Tuple)
-	if len(t) < 5 || text(t[0]) != "storage" {
+	if len(t) < 5 || pickle.Text(t[0]) != "storage" {
 		return "", "", 0, false
 	}
 	name, _ := t[1].(pickle.Name)
@@ -297,15 +297,5 @@ func storage(p *pickle.Persistent) (key, dtype string, first int64, ok bool) {
 			first, _ = view[1].(int64)
 		}
 	}
-	return text(t[2]), dtype, first, true
-}
-
-func text(v any) string {
-	switch s := v.(type) {
-	case string:
-		return s
-	case []byte:
-		return string(s)
-	}
-	return ""
+	return pickle.Text(t[2]), dtype, first, true
 }

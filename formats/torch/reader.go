@@ -102,7 +102,7 @@ func (f *File) graph(ctx context.Context, stores []store, r *source.Request) (*s
 			continue
 		}
 		t := s.key.(pickle.Tuple)
-		e := arrays.Edges{Source: text(t[0]), Relation: text(t[1]), Target: text(t[2]), Set: x}
+		e := arrays.Edges{Source: pickle.Text(t[0]), Relation: pickle.Text(t[1]), Target: pickle.Text(t[2]), Set: x}
 		edges = append(edges, e)
 	}
 	g, err := arrays.Typed(ctx, arrays.WithEnds(nodes, edges), edges, r)
@@ -201,7 +201,7 @@ func fromDict(d *pickle.Dict) ([]store, bool) {
 // isKey reports whether a key is that of a node type or of an edge type.
 func isKey(k any) bool {
 	if t, ok := k.(pickle.Tuple); ok {
-		return len(t) == 3 && text(t[0]) != "" && text(t[1]) != "" && text(t[2]) != ""
+		return len(t) == 3 && pickle.Text(t[0]) != "" && pickle.Text(t[1]) != "" && pickle.Text(t[2]) != ""
 	}
 	_, ok := k.(string)
 	return ok

@@ -24,7 +24,7 @@ from .errors import BusyError, KhopError, ServerError, StateError
 from .feed import Feed
 from .frameworks import Framework, framework as _framework
 from .meeting import Meeting
-from .options import HOP_SAMPLERS, EdgeSeeds, Fanouts, Flags, LoaderOptions, Seeds, check_names, edge_list, fanouts_text, masks, seed_list
+from .options import HOP_SAMPLERS, EdgeSeeds, Fanouts, Flags, LoaderOptions, Seeds, check_names, edge_list, fanouts_text, seed_list
 from .padding import pad as _pad_batch
 from .ring import SlotArrays
 from .schema import Schema, schema_of
@@ -360,24 +360,24 @@ class Loader(Connection):
         made: Optional[str] = None
         try:
             if here.local_rank == 0:
-                if not isinstance(dataset, (str, bytes, os.PathLike)):
-                    made = tempfile.mkdtemp(prefix="khop-data-")
-                    write(os.path.join(made, "data.khop"), dataset, binary=binary)
-                    dataset = os.path.join(made, "data.khop")
-                _check_masks(masks(seeds), dataset, binary)
                 seed_set = seed_list(seeds, input_time) if edge_label_index is None else edge_list(edge_label_index, edge_label, edge_label_time)
-                flags = Flags(list(serve_options))
-                for name, value in (
-                    ("fanouts", None if fanouts is None else fanouts_text(fanouts)), ("sampler", sampler),
-                    *options.items(), ("seeds", seed_set.text), ("split", split), ("batch-size", batch_size), ("drop-last", drop_last),
-                    ("shuffle", shuffle), ("seed", seed % (1 << 64)), ("instance", instance), ("node-columns", _none_is_no_name(node_columns)),
-                    ("seed-columns", _none_is_no_name(seed_columns)), ("edge-columns", edge_columns), ("edge-pos", edge_pos), ("workers", workers),
-                    ("prefetch", prefetch), ("hold", hold), ("device", "cpu" if device == "auto" else device), ("resident", resident), ("verify", verify),
-                    ("max-memory", max_memory),
-                    ("world-size", here.world_size), ("remainder", remainder), ("index-dtype", index_dtype),
-                ):
-                    flags.add(name, value)
                 try:
+                    if not isinstance(dataset, (str, bytes, os.PathLike)):
+                        made = tempfile.mkdtemp(prefix="khop-data-")
+                        write(os.path.join(made, "data.khop"), dataset, binary=binary)
+                        dataset = os.path.join(made, "data.khop")
+                    _check_masks(seed_set.masks, dataset, binary)
+                    flags = Flags(list(serve_options))
+                    for name, value in (
+                        ("fanouts", None if fanouts is None else fanouts_text(fanouts)), ("sampler", sampler),
+                        *options.items(), ("seeds", seed_set.text), ("split", split), ("batch-size", batch_size), ("drop-last", drop_last),
+                        ("shuffle", shuffle), ("seed", seed % (1 << 64)), ("instance", instance), ("node-columns", _none_is_no_name(node_columns)),
+                        ("seed-columns", _none_is_no_name(seed_columns)), ("edge-columns", edge_columns), ("edge-pos", edge_pos), ("workers", workers),
+                        ("prefetch", prefetch), ("hold", hold), ("device", "cpu" if device == "auto" else device), ("resident", resident), ("verify", verify),
+                        ("max-memory", max_memory),
+                        ("world-size", here.world_size), ("remainder", remainder), ("index-dtype", index_dtype),
+                    ):
+                        flags.add(name, value)
                     own = server.Server(_binary.find(binary), os.fsdecode(dataset), list(flags), path, quiet, seed_set.inherit(), seed_set.spell)
                     own.data, made = made, None
                     connection = own.connect(start_timeout)

@@ -6,6 +6,7 @@ import difflib
 import re
 import tempfile
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import IO, Any, Iterable, Iterator, Mapping, Optional, Sequence, TypedDict, Union
 
 import numpy as np
@@ -106,11 +107,15 @@ def check_names(given: Iterable[str], others: Iterable[str]) -> None:
 class SeedList:
     """The value of --seeds, and where seeds that are a list are: a file without a name, which the server inherits.
 
-    parts are what the file holds, in order: how Python's user wrote it, and its lines.
+    parts are what the file holds, in order: how Python's user wrote it, and its lines. masks are the lengths of the masks
+    that ids were given by, by node type; the type is empty where none is named.
     """
 
-    def __init__(self, text: Optional[str], file: Optional[IO[str]] = None, parts: Sequence[tuple[str, int]] = ()) -> None:
-        self.text, self._file, self._parts = text, file, parts
+    def __init__(
+        self, text: Optional[str], file: Optional[IO[str]] = None, parts: Sequence[tuple[str, int]] = (),
+        masks: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
+        self.text, self._file, self._parts, self.masks = text, file, parts, masks
 
     def spell(self, said: str) -> str:
         """What the server says of its options and of the file's lines, in Python's terms."""
@@ -143,7 +148,8 @@ def seed_list(seeds: Optional[Seeds], times: Any = None) -> SeedList:
         return SeedList(seeds if seeds is None or isinstance(seeds, str) else "all:" + seeds[0])
     if isinstance(seeds, tuple) and len(seeds) == 2 and isinstance(seeds[0], str):
         seeds, times = {seeds[0]: seeds[1]}, None if times is None else {seeds[0]: times}
-    sets = {t: _ids(ids) for t, ids in seeds.items()} if isinstance(seeds, Mapping) else {"": _ids(seeds)}
+    given = {t: _array(v) for t, v in (seeds if isinstance(seeds, Mapping) else {"": seeds}).items()}
+    sets = {t: _ids(array) for t, array in given.items()}
     whens = {t: None for t in sets} if times is None else _times(times, seeds, sets)
     file = tempfile.TemporaryFile("w", encoding="utf-8")
     for t, ids in sets.items():
@@ -152,7 +158,8 @@ def seed_list(seeds: Optional[Seeds], times: Any = None) -> SeedList:
             f"{t} {i} {x}\n" for i, x in zip(ids.tolist(), when.tolist()))
     file.flush()
     parts = [(f"seeds[{t!r}][{{}}]" if t else "seeds[{}]", len(ids)) for t, ids in sets.items()]
-    return SeedList(f"{'@' if times is None else 'timed@'}/proc/self/fd/{file.fileno()}", file, parts)
+    masks = {t: len(array) for t, array in given.items() if array.dtype == np.bool_}
+    return SeedList(f"{'@' if times is None else 'timed@'}/proc/self/fd/{file.fileno()}", file, parts, masks)
 
 
 def _times(times: Any, seeds: Any, sets: Mapping[str, Any]) -> dict[str, Any]:
@@ -169,15 +176,6 @@ def _times(times: Any, seeds: Any, sets: Mapping[str, Any]) -> dict[str, Any]:
             raise ValueError(f"input_time: {when.dtype} of shape {when.shape}: must be a whole number for each of {len(ids)} seeds")
         whens[t] = when
     return whens
-
-
-def masks(seeds: Optional[Seeds]) -> dict[str, int]:
-    """Lengths of the masks among seeds, by node type; the type is empty where none is named."""
-    if isinstance(seeds, tuple) and len(seeds) == 2 and isinstance(seeds[0], str):
-        seeds = {seeds[0]: seeds[1]}
-    sets = seeds if isinstance(seeds, Mapping) else {"": seeds}
-    arrays = {t: _array(v) for t, v in sets.items() if v is not None and not isinstance(v, str)}
-    return {t: len(a) for t, a in arrays.items() if a.dtype == np.bool_ and a.ndim == 1}
 
 
 EdgeSeeds = Any
@@ -224,9 +222,8 @@ def _pairs(values: Any) -> Any:
     return array
 
 
-def _ids(values: Any) -> Any:
-    """Node ids of an array, a tensor, a list or a mask."""
-    array = _array(values)
+def _ids(array: Any) -> Any:
+    """Node ids of an array of them, or of a mask."""
     if array.ndim != 1:
         raise ValueError(f"seeds: an array of shape {array.shape}: must have one dimension")
     if array.dtype == np.bool_:

@@ -16,7 +16,8 @@ N, M = 120, 900
 @pytest.fixture
 def data(program):
     g = torch.Generator().manual_seed(3)
-    return pyg.Data(x=torch.arange(N)[:, None].float(), y=torch.arange(N) % 5, edge_index=torch.randint(0, N, (2, M), generator=g),
+    edges = torch.randint(0, N, (2, M), generator=g)
+    return pyg.Data(x=torch.arange(N)[:, None].float(), y=torch.arange(N) % 5, edge_index=edges,
                     edge_attr=torch.arange(M), weight=torch.rand(M, generator=g), time=torch.randint(0, 9, (N,), generator=g))
 
 
@@ -30,14 +31,16 @@ def check(batch, data):
 
 def test_batches_are_those_of_a_khop_loader(data):
     edges = {"edge_index": data.edge_index, "num_nodes": N}
-    with khop.Loader(edges, fanouts=[4, 3], seeds="all", batch_size=32, shuffle=True, seed=5, framework="torch") as loader:
+    options = dict(batch_size=32, shuffle=True, seed=5)
+    with khop.Loader(edges, fanouts=[4, 3], seeds="all", framework="torch", **options) as loader:
         want = [(b.n_id.tolist(), b.edge_index.tolist()) for b in loader]
-    loader = NeighborLoader(data, [4, 3], batch_size=32, shuffle=True, seed=5, num_workers=4, persistent_workers=True)
+    loader = NeighborLoader(data, [4, 3], num_workers=4, persistent_workers=True, **options)
     got = list(loader)
     assert [(b.n_id.tolist(), b.edge_index.tolist()) for b in got] == want and len(loader) == len(want)
     for b in got:
         check(b, data)
-        assert b.batch_size == len(b.input_id) and torch.equal(b.n_id[:b.batch_size], b.input_id) and sum(b.num_sampled_nodes) == b.num_nodes
+        assert b.batch_size == len(b.input_id) and torch.equal(b.n_id[:b.batch_size], b.input_id)
+        assert sum(b.num_sampled_nodes) == b.num_nodes
     assert [b.n_id.tolist() for b in loader] != [n for n, _ in want]  # another epoch
     loader.close()
     assert os.listdir(tempfile.gettempdir()) == []
@@ -63,8 +66,10 @@ def test_leaving_and_beginning_again(data):
     assert one.n_id[:2].tolist() == [7, 3]
 
 
-@pytest.mark.parametrize("options", [dict(weight_attr="weight"), dict(time_attr="time"), dict(time_attr="time", temporal_strategy="last"),
-                                     dict(replace=True), dict(disjoint=True), dict(subgraph_type="induced")], ids=str)
+@pytest.mark.parametrize("options", [
+    dict(weight_attr="weight"), dict(time_attr="time"), dict(time_attr="time", temporal_strategy="last"),
+    dict(replace=True), dict(disjoint=True), dict(subgraph_type="induced"),
+], ids=str)
 def test_options_reach_the_sampler(options, data):
     for b in NeighborLoader(data, [4, 3], batch_size=24, **options):
         check(b, data)
@@ -85,7 +90,8 @@ def test_seeds_have_times_of_their_own(data):
 
 def test_links_with_negatives(data):
     pairs, labels = data.edge_index[:, :100], torch.arange(100) % 3 + 1
-    loader = LinkNeighborLoader(data, [4, 3], edge_label_index=pairs, edge_label=labels, neg_sampling_ratio=2.0, batch_size=30, seed=1)
+    loader = LinkNeighborLoader(data, [4, 3], edge_label_index=pairs, edge_label=labels, neg_sampling_ratio=2.0,
+                                batch_size=30, seed=1)
     seen = 0
     for b in loader:
         check(b, data)
@@ -102,10 +108,11 @@ def test_links_with_negatives(data):
 def test_triplets_by_weight_and_time(data):
     pairs, when = data.edge_index[:, :200], torch.arange(200) % 9
     weight = (torch.arange(N) < 10).float()
-    loader = LinkNeighborLoader(data, [4], edge_label_index=pairs, edge_label_time=when, time_attr="time", batch_size=40,
-                                neg_sampling=dict(mode="triplet", amount=2, dst_weight=weight))
+    loader = LinkNeighborLoader(data, [4], edge_label_index=pairs, edge_label_time=when, time_attr="time",
+                                batch_size=40, neg_sampling=dict(mode="triplet", amount=2, dst_weight=weight))
     for b in loader:
-        assert torch.equal(b.n_id[b.src_index], pairs[0, b.input_id]) and torch.equal(b.n_id[b.dst_pos_index], pairs[1, b.input_id])
+        assert torch.equal(b.n_id[b.src_index], pairs[0, b.input_id])
+        assert torch.equal(b.n_id[b.dst_pos_index], pairs[1, b.input_id])
         assert b.dst_neg_index.shape == (len(b.input_id), 2) and torch.equal(b.seed_time, when[b.input_id])
         against = b.n_id[b.dst_neg_index]
         assert (against < 10).all() and (data.time[against] <= b.seed_time[:, None]).all()  # they exist by then
@@ -126,16 +133,21 @@ def test_types_may_have_any_names(program):
     data = pyg.HeteroData()
     data["a/b"].x, data["c__d"].num_nodes = torch.arange(N)[:, None].float(), 40
     g = torch.Generator().manual_seed(4)
-    data["c__d", "to=1", "a/b"].edge_index = torch.stack([torch.randint(0, 40, (M,), generator=g), torch.randint(0, N, (M,), generator=g)])
+    ends = torch.randint(0, 40, (M,), generator=g), torch.randint(0, N, (M,), generator=g)
+    data["c__d", "to=1", "a/b"].edge_index = torch.stack(ends)
     data["a/b", "", "c__d"].edge_index = data["c__d", "to=1", "a/b"].edge_index.flip(0)
-    for b in NeighborLoader(data, {("c__d", "to=1", "a/b"): [3, 2], ("a/b", "", "c__d"): [0, 2]}, input_nodes="a/b", batch_size=50):
+    fanouts = {("c__d", "to=1", "a/b"): [3, 2], ("a/b", "", "c__d"): [0, 2]}
+    for b in NeighborLoader(data, fanouts, input_nodes="a/b", batch_size=50):
         assert torch.equal(b["a/b"].x[:, 0].long(), b["a/b"].n_id)
         edges = b["c__d", "to=1", "a/b"]
         source, target = data["c__d", "to=1", "a/b"].edge_index[:, edges.e_id]
-        assert torch.equal(b["c__d"].n_id[edges.edge_index[0]], source) and torch.equal(b["a/b"].n_id[edges.edge_index[1]], target)
+        assert torch.equal(b["c__d"].n_id[edges.edge_index[0]], source)
+        assert torch.equal(b["a/b"].n_id[edges.edge_index[1]], target)
 
 
-@pytest.mark.parametrize("options, says", [(dict(input_time=torch.arange(N)), "input_time"), (dict(neighbor_sampler=1), "neighbor_sampler")])
+@pytest.mark.parametrize("options, says", [
+    (dict(input_time=torch.arange(N)), "input_time"), (dict(neighbor_sampler=1), "neighbor_sampler"),
+])
 def test_what_khop_does_not_have_is_refused(options, says, data):
     with pytest.raises((TypeError, ValueError), match=says):
         NeighborLoader(data, [2], **options)

@@ -1,4 +1,4 @@
-"""PyG's own tests of its loaders, run against khop.pyg where KHOP_PYG_TESTS names the folder test of PyG's sources (2.8)."""
+"""PyG's own tests of its loaders, run against khop.pyg. KHOP_PYG_TESTS names the folder test of PyG's sources (2.8)."""
 import os
 import pathlib
 import re
@@ -25,9 +25,13 @@ def test_pygs_own_tests_hold(file, least, program, tmp_path):
         pytest.skip("KHOP_PYG_TESTS is not set: no tests of PyG")
     here = pathlib.Path(__file__).parent
     env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": os.pathsep.join([str(here), *sys.path])}
-    command = [sys.executable, "-m", "pytest", "-p", "pyg_names", "-p", "no:cacheprovider", "--rootdir", folder, "--confcutdir", folder,
-               "-rf", "-q", "--tb=short", "-W", "ignore", "--basetemp", str(tmp_path / "own"), os.path.join(folder, "loader", file)]
-    out = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600).stdout
+    command = [
+        sys.executable, "-m", "pytest", "-p", "pyg_names", "-p", "no:cacheprovider", "--rootdir", folder,
+        "--confcutdir", folder, "-rf", "-q", "--tb=short", "-W", "ignore", "--basetemp", str(tmp_path / "own"),
+        os.path.join(folder, "loader", file),
+    ]
+    run = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600)
+    out = run.stdout
     failed = set(re.findall(r"^FAILED \S+?::(\S+)", out, re.MULTILINE))
     passed = re.search(r"(\d+) passed", out)
     wrong = failed - set(OTHERWISE)

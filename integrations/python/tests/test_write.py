@@ -18,7 +18,8 @@ MASK = np.arange(N) % 2 == 0
 
 def whole(data, **options):
     """All of a graph, as one batch."""
-    with khop.Loader(data, fanouts=[-1], seeds="all", batch_size=20 * N, framework="numpy", edge_pos=True, **options) as loader:
+    options = dict(fanouts=[-1], seeds="all", batch_size=20 * N, framework="numpy", edge_pos=True, **options)
+    with khop.Loader(data, **options) as loader:
         batch = next(iter(loader))
         return batch.copy()
 
@@ -66,7 +67,9 @@ def test_typed_arrays_make_a_typed_graph(program, tmp_path):
     assert batch["author"].num_nodes <= 9
 
 
-@pytest.mark.parametrize("data", [EDGES, EDGES.tolist(), {"src": EDGES[0], "dst": EDGES[1].astype(np.int32)}], ids=["array", "list", "two"])
+@pytest.mark.parametrize("data", [
+    EDGES, EDGES.tolist(), {"src": EDGES[0], "dst": EDGES[1].astype(np.int32)},
+], ids=["array", "list", "two"])
 def test_a_loader_takes_a_graph_in_memory_and_leaves_nothing(data, program):
     assert edges_of(whole(data)) == listed(*EDGES)
     assert os.listdir(tempfile.gettempdir()) == []
@@ -86,8 +89,8 @@ def test_matrices_of_scipy(program):
 def test_graphs_of_pyg(program, tmp_path):
     torch = pytest.importorskip("torch", reason="torch is not installed")
     pyg = pytest.importorskip("torch_geometric.data", reason="torch_geometric is not installed")
-    data = pyg.Data(x=torch.tensor(X), edge_index=torch.tensor(EDGES), y=torch.tensor(Y), edge_attr=torch.tensor(W)[:, None],
-                    train_mask=torch.tensor(MASK), name="a graph")
+    data = pyg.Data(x=torch.tensor(X), edge_index=torch.tensor(EDGES), y=torch.tensor(Y),
+                    edge_attr=torch.tensor(W)[:, None], train_mask=torch.tensor(MASK), name="a graph")
     with pytest.warns(UserWarning, match="name is left out"):
         batch = whole(data, edge_columns=["feature"])
     assert (batch.x == X[batch.n_id]).all() and listed(batch.n_id[batch.edge_index[0]], batch.n_id[batch.edge_index[1]],
@@ -111,8 +114,8 @@ def test_tables(library, program, tmp_path):
     assert sorted(batch._edge()["weight"].tolist()) == sorted(W.astype(np.float64).tolist())
     names = make({"id": [f"p{i}" for i in range(N)], "age": np.arange(N, dtype=np.float32)})
     cites = make({"from": [f"p{i}" for i in EDGES[0]], "to": [f"p{i}" for i in EDGES[1]]})
-    batch = whole({"nodes": {"paper": {"file": names, "features": ["age"]}},
-                   "edges": {"cites": {"file": cites, "source": "paper", "target": "paper", "src": "from", "dst": "to"}}})
+    edges = {"file": cites, "source": "paper", "target": "paper", "src": "from", "dst": "to"}
+    batch = whole({"nodes": {"paper": {"file": names, "features": ["age"]}}, "edges": {"cites": edges}})
     assert edges_of(batch) == listed(*EDGES) and (batch.x[:, 0] == batch.n_id).all()
 
 

@@ -1,9 +1,10 @@
-"""PyTorch Geometric's NeighborLoader and LinkNeighborLoader, with khop's sampling: the same signatures, and batches of the same form.
+"""PyTorch Geometric's NeighborLoader and LinkNeighborLoader with khop's sampling: PyG's signatures and form of batches.
 
     from khop.pyg import NeighborLoader   # in place of torch_geometric.loader
 
-The structure of the graph goes to a khop server once. Nodes' and edges' attributes stay where they are, and PyG itself takes their rows, so no
-feature is copied but those of a batch. Batches are those of khop.Loader: what torch.manual_seed says, or seed=, decides them.
+The structure of the graph goes to a khop server once. Attributes of nodes and edges stay where they are, and PyG itself
+takes their rows, so no feature is copied but those of a batch. Batches are those of khop.Loader: seed= decides them, or
+torch.manual_seed.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import shutil
 import tempfile
 import weakref
+from functools import partial
 from typing import Any, Callable, Iterator, Mapping, Optional
 
 import torch
@@ -26,113 +28,128 @@ from .errors import ServerError
 from .loader import Loader
 from .write import adjacency, write
 
-_TORCH_ONLY = ("persistent_workers", "prefetch_factor", "worker_init_fn", "multiprocessing_context", "timeout", "pin_memory", "pin_memory_device", "generator")
+_OF_WORKERS = frozenset({
+    "persistent_workers", "prefetch_factor", "worker_init_fn", "multiprocessing_context", "timeout", "pin_memory",
+    "pin_memory_device", "generator",
+})
 """Options of torch's DataLoader for its worker processes, of which there are none."""
 
 
-class NeighborLoader(NodeLoader):  # type: ignore[misc]
+class _Served:
+    """What loaders of nodes and of links share: a server that begins with the first iteration."""
+
+    _loader: Optional[Loader]
+    _how: dict[str, Any]
+
+    def _batches(self, load: Callable[..., Loader]) -> Iterator[Batch]:
+        if self._loader is None:
+            self._loader = load(**self._how)
+        return iter(self._loader.restart())
+
+    def _khop(self) -> KhopSampler:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Ends the server, and removes the dataset. Using the loader after that is a ServerError."""
+        if self._loader is not None:
+            self._loader.close()
+            self._loader = None
+        self._khop().close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+class NeighborLoader(_Served, NodeLoader):  # type: ignore[misc]
     """torch_geometric.loader.NeighborLoader, see there; docs/migrating.md says what differs.
 
-    data is a Data, a HeteroData, or a feature store and a graph store. seed decides what is drawn; without it, torch's random numbers do when the loader is made. num_workers and other
-    options of worker processes are taken and have no meaning: a khop server makes batches ahead. options are further ones of khop.Loader, such as
-    max_memory. TypeError or ValueError for what khop does not have.
+    data is a Data, a HeteroData, or a feature store and a graph store. seed decides what is drawn; without it, torch's
+    random numbers do when the loader is made. num_workers and other options of worker processes are taken and have no
+    meaning: a khop server makes batches ahead. options are further ones of khop.Loader, such as max_memory. TypeError
+    or ValueError for what khop does not have.
 
-    One iteration runs at a time: beginning another ends it. close() ends the server, and so does the end of the loader's life.
+    One iteration runs at a time: beginning another ends it. close() ends the server, and so does the loader's end.
     """
 
     def __init__(
         self, data: Any, num_neighbors: Any, input_nodes: Any = None, input_time: Any = None, replace: bool = False,
-        subgraph_type: Any = "directional", disjoint: bool = False, temporal_strategy: str = "uniform", time_attr: Optional[str] = None,
-        weight_attr: Optional[str] = None, transform: Optional[Callable[..., Any]] = None,
-        transform_sampler_output: Optional[Callable[..., Any]] = None, is_sorted: bool = False, filter_per_worker: Optional[bool] = None,
-        neighbor_sampler: Any = None, directed: bool = True, *, batch_size: int = 1, shuffle: bool = False, drop_last: bool = False,
+        subgraph_type: Any = "directional", disjoint: bool = False, temporal_strategy: str = "uniform",
+        time_attr: Optional[str] = None, weight_attr: Optional[str] = None,
+        transform: Optional[Callable[..., Any]] = None, transform_sampler_output: Optional[Callable[..., Any]] = None,
+        is_sorted: bool = False, filter_per_worker: Optional[bool] = None, neighbor_sampler: Any = None,
+        directed: bool = True, *, batch_size: int = 1, shuffle: bool = False, drop_last: bool = False,
         num_workers: int = 0, seed: Optional[int] = None, options: Optional[Mapping[str, Any]] = None, **kwargs: Any,
     ) -> None:
-        if neighbor_sampler is not None:
-            raise TypeError("neighbor_sampler: khop samples itself; leave it out")
         if input_time is not None and time_attr is None:
             raise ValueError("input_time: times of seeds are for sampling by time: give time_attr as well")
-        self._loader: Optional[Loader] = None
+        self._loader = None
         self._how = dict(batch_size=batch_size, shuffle=shuffle, drop_last=drop_last, seed=_seed(seed))
-        sampler = KhopSampler(data, num_neighbors, replace=replace, subgraph_type=subgraph_type, disjoint=disjoint,
-                              temporal_strategy=temporal_strategy, time_attr=time_attr, weight_attr=weight_attr,
-                              seed=self._how["seed"], options=options)
-        for name in _TORCH_ONLY:
-            kwargs.pop(name, None)
+        sampler = KhopSampler(
+            data, num_neighbors, replace=replace, subgraph_type=subgraph_type, disjoint=disjoint,
+            temporal_strategy=temporal_strategy, time_attr=time_attr, weight_attr=weight_attr, seed=self._how["seed"],
+            options=options, instead_of=neighbor_sampler)
         super().__init__(
-            data=data, node_sampler=sampler, input_nodes=input_nodes, input_time=input_time, transform=transform, transform_sampler_output=transform_sampler_output,
-            filter_per_worker=False, batch_size=batch_size, shuffle=shuffle, drop_last=drop_last, **kwargs,
-        )
+            data=data, node_sampler=sampler, input_nodes=input_nodes, input_time=input_time, transform=transform,
+            transform_sampler_output=transform_sampler_output, filter_per_worker=False, batch_size=batch_size,
+            shuffle=shuffle, drop_last=drop_last, **_without_workers(kwargs))
+
+    def _khop(self) -> KhopSampler:
+        sampler: KhopSampler = self.node_sampler
+        return sampler
 
     def __iter__(self) -> Iterator[Any]:
-        given = self.input_data
-        if self._loader is None:
-            self._loader = self.node_sampler.load(given.node, given.input_type, given.time, **self._how)
-        for batch in self._loader.restart():
-            items = batch[self.node_sampler.node_type(given.input_type)].input_id
-            about = items if given.input_id is None else given.input_id[items], None if given.time is None else given.time[items]
-            yield self.filter_fn(self.node_sampler.output(batch, about))
-
-    def close(self) -> None:
-        """Ends the server, and removes the dataset. Using the loader after that is a ServerError."""
-        if self._loader is not None:
-            self._loader.close()
-            self._loader = None
-        self.node_sampler.close()
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}()"
+        given, sampler = self.input_data, self._khop()
+        for batch in self._batches(partial(sampler.load, given)):
+            items = batch[sampler.node_type(given.input_type)].input_id
+            ids = items if given.input_id is None else given.input_id[items]
+            times = None if given.time is None else given.time[items]
+            yield self.filter_fn(sampler.output(batch, (ids, times)))
 
 
-class LinkNeighborLoader(LinkLoader):  # type: ignore[misc]
-    """torch_geometric.loader.LinkNeighborLoader, see there; docs/migrating.md says what differs. Otherwise as NeighborLoader.
+class LinkNeighborLoader(_Served, LinkLoader):  # type: ignore[misc]
+    """torch_geometric.loader.LinkNeighborLoader, see there; docs/python.md says what differs. Else as NeighborLoader.
 
-    Negatives are drawn by khop. Their weights are those of one end for triplets, and the same for both ends of binary negatives.
+    khop draws the negatives. Their weights are those of the targets for triplets, and the same for both ends of binary
+    ones.
     """
 
     def __init__(
-        self, data: Any, num_neighbors: Any, edge_label_index: Any = None, edge_label: Any = None, edge_label_time: Any = None,
-        replace: bool = False, subgraph_type: Any = "directional", disjoint: bool = False, temporal_strategy: str = "uniform",
-        neg_sampling: Any = None, neg_sampling_ratio: Any = None, time_attr: Optional[str] = None, weight_attr: Optional[str] = None,
-        transform: Optional[Callable[..., Any]] = None, transform_sampler_output: Optional[Callable[..., Any]] = None, is_sorted: bool = False,
-        filter_per_worker: Optional[bool] = None, neighbor_sampler: Any = None, directed: bool = True, *, batch_size: int = 1,
-        shuffle: bool = False, drop_last: bool = False, num_workers: int = 0, seed: Optional[int] = None,
-        options: Optional[Mapping[str, Any]] = None, **kwargs: Any,
+        self, data: Any, num_neighbors: Any, edge_label_index: Any = None, edge_label: Any = None,
+        edge_label_time: Any = None, replace: bool = False, subgraph_type: Any = "directional", disjoint: bool = False,
+        temporal_strategy: str = "uniform", neg_sampling: Any = None, neg_sampling_ratio: Any = None,
+        time_attr: Optional[str] = None, weight_attr: Optional[str] = None,
+        transform: Optional[Callable[..., Any]] = None, transform_sampler_output: Optional[Callable[..., Any]] = None,
+        is_sorted: bool = False, filter_per_worker: Optional[bool] = None, neighbor_sampler: Any = None,
+        directed: bool = True, *, batch_size: int = 1, shuffle: bool = False, drop_last: bool = False,
+        num_workers: int = 0, seed: Optional[int] = None, options: Optional[Mapping[str, Any]] = None, **kwargs: Any,
     ) -> None:
-        if neighbor_sampler is not None:
-            raise TypeError("neighbor_sampler: khop samples itself; leave it out")
         if (edge_label_time is None) != (time_attr is None):
             missing = "edge_label_time" if edge_label_time is None else "time_attr"
             raise ValueError(f"'{missing}' is not set: sampling by time needs both edge_label_time and time_attr")
-        self._loader: Optional[Loader] = None
+        self._loader = None
         self._how = dict(batch_size=batch_size, shuffle=shuffle, drop_last=drop_last, seed=_seed(seed))
-        negatives = NegativeSampling("binary", neg_sampling_ratio) if neg_sampling_ratio else NegativeSampling.cast(neg_sampling)
-        sampler = KhopSampler(data, num_neighbors, replace=replace, subgraph_type=subgraph_type, disjoint=disjoint,
-                              temporal_strategy=temporal_strategy, time_attr=time_attr, weight_attr=weight_attr, seed=self._how["seed"],
-                              options=options, links=get_edge_label_index(data, edge_label_index)[0], negatives=negatives)
-        for name in _TORCH_ONLY:
-            kwargs.pop(name, None)
+        negatives = NegativeSampling.cast(neg_sampling)
+        if neg_sampling_ratio:
+            negatives = NegativeSampling("binary", neg_sampling_ratio)
+        sampler = KhopSampler(
+            data, num_neighbors, replace=replace, subgraph_type=subgraph_type, disjoint=disjoint,
+            temporal_strategy=temporal_strategy, time_attr=time_attr, weight_attr=weight_attr, seed=self._how["seed"],
+            options=options, links=get_edge_label_index(data, edge_label_index)[0], negatives=negatives,
+            instead_of=neighbor_sampler)
         super().__init__(
-            data=data, link_sampler=sampler, edge_label_index=edge_label_index, edge_label=edge_label, edge_label_time=edge_label_time,
-            neg_sampling=negatives, transform=transform, transform_sampler_output=transform_sampler_output, filter_per_worker=False,
-            batch_size=batch_size, shuffle=shuffle, drop_last=drop_last, **kwargs,
-        )
+            data=data, link_sampler=sampler, edge_label_index=edge_label_index, edge_label=edge_label,
+            edge_label_time=edge_label_time, neg_sampling=negatives, transform=transform,
+            transform_sampler_output=transform_sampler_output, filter_per_worker=False, batch_size=batch_size,
+            shuffle=shuffle, drop_last=drop_last, **_without_workers(kwargs))
+
+    def _khop(self) -> KhopSampler:
+        sampler: KhopSampler = self.link_sampler
+        return sampler
 
     def __iter__(self) -> Iterator[Any]:
-        if self._loader is None:
-            self._loader = self.link_sampler.load_links(self.input_data, **self._how)
-        for batch in self._loader.restart():
-            yield self.filter_fn(self.link_sampler.output(batch, self.link_sampler.about_links(batch, self.input_data)))
-
-    def close(self) -> None:
-        """Ends the server, and removes the dataset. Using the loader after that is a ServerError."""
-        if self._loader is not None:
-            self._loader.close()
-            self._loader = None
-        self.link_sampler.close()
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}()"
+        given, sampler = self.input_data, self._khop()
+        for batch in self._batches(partial(sampler.load_links, given)):
+            yield self.filter_fn(sampler.output(batch, sampler.about_links(batch, given)))
 
 
 class KhopSampler(BaseSampler):  # type: ignore[misc]
@@ -141,18 +158,21 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
     edge_permutation = None
 
     def __init__(
-        self, data: Any, num_neighbors: Any, *, replace: bool, subgraph_type: Any, disjoint: bool, temporal_strategy: str,
-        time_attr: Optional[str], weight_attr: Optional[str], seed: int, options: Optional[Mapping[str, Any]], links: Any = None,
-        negatives: Any = None,
+        self, data: Any, num_neighbors: Any, *, replace: bool, subgraph_type: Any, disjoint: bool,
+        temporal_strategy: str, time_attr: Optional[str], weight_attr: Optional[str], seed: int,
+        options: Optional[Mapping[str, Any]], links: Any = None, negatives: Any = None, instead_of: Any = None,
     ) -> None:
         """links is the edge type of the seeds where they are edges, which need not have edges in data."""
+        if instead_of is not None:
+            raise TypeError("neighbor_sampler: khop samples itself; leave it out")
         if isinstance(data, tuple):
             if weight_attr is not None:
-                raise TypeError("weight_attr: a feature store and a graph store have no weights of edges; take a Data or HeteroData")
+                raise TypeError("weight_attr: stores of features and graphs have no weights; take a HeteroData")
             features, graph = data
             data = _of_stores(features, graph, time_attr)
         if not isinstance(data, (Data, HeteroData)):
-            raise TypeError(f"data: {type(data).__name__}: must be a Data, a HeteroData, or a feature store and a graph store")
+            what = type(data).__name__
+            raise TypeError(f"data: {what}: must be a Data, a HeteroData, or a feature store and a graph store")
         self._seed = seed
         self._subgraph = SubgraphType(subgraph_type)
         self.node_types = data.node_types if isinstance(data, HeteroData) else [None]
@@ -162,20 +182,23 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
             self.edge_types.append(links)
         self._negatives = negatives
         self._options: dict[str, Any] = dict(
-            fanouts=self._fanouts(num_neighbors, own), replace=replace, disjoint=disjoint, induced=self._subgraph == SubgraphType.induced,
+            fanouts=self._fanouts(num_neighbors, own), replace=replace, disjoint=disjoint,
+            induced=self._subgraph == SubgraphType.induced,
             node_columns=[], seed_columns=[], edge_columns=["edge_id"], framework="torch",
         )
         if weight_attr is not None:
             self._options["weight"] = "weight"
         if time_attr is not None:
-            of_edges = time_attr in data.edge_attrs() if isinstance(data, Data) else any(time_attr in s for s in data.edge_stores)
+            stores = [data.edge_attrs()] if isinstance(data, Data) else data.edge_stores
+            of_edges = any(time_attr in s for s in stores)
             self._options.update(sampler="temporal", disjoint=True, recent=temporal_strategy == "last",
                                  time="time" if of_edges else "none", **({} if of_edges else {"node_time": "time"}))
         weights = None
         if negatives is not None:
             triplets, weights, other = negatives.is_triplet(), negatives.dst_weight, negatives.src_weight
-            if not triplets and ((weights is None) != (other is None) or weights is not None and not torch.equal(weights, other)):
-                raise TypeError("neg_sampling: binary negatives have the same weights for both ends here (docs/migrating.md, \"From PyG\")")
+            same = weights is other or weights is not None and other is not None and torch.equal(weights, other)
+            if not triplets and not same:
+                raise TypeError("neg_sampling: binary negatives have the same weights for both ends (docs/python.md)")
             self._options.update(negatives="uniform", negative_ratio=float(negatives.amount), triplets=triplets,
                                  corrupt="target" if triplets else "both")
             if weights is not None:
@@ -214,7 +237,8 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
         given.num_hops  # raises where edge types differ in their number of hops
         lists = [list(values[of] if isinstance(values, dict) else values) or [0] for of in self.edge_types[:own]]
         none = [0] * max(map(len, lists), default=1)
-        return {self.edge_type(of)[1]: k for of, k in zip(self.edge_types, lists + [none] * (len(self.edge_types) - own))}
+        lists += [none] * (len(self.edge_types) - own)
+        return {self.edge_type(of)[1]: k for of, k in zip(self.edge_types, lists)}
 
     def _structure(self, data: Any, weight: Optional[str], time: Optional[str]) -> dict[Any, Any]:
         parts: dict[Any, Any] = {}
@@ -225,7 +249,8 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
                 parts[self.node_type(of)]["node_time"] = store[time]
         for of in self.edge_types:
             store = data._store if of is None else data[of] if of in data.edge_types else {}
-            values = adjacency({k: store[k] for k in ("edge_index", "adj_t") if k in store}) or {"edge_index": torch.empty(2, 0, dtype=torch.int64)}
+            values = adjacency({k: store[k] for k in ("edge_index", "adj_t") if k in store})
+            values = values or {"edge_index": torch.empty(2, 0, dtype=torch.int64)}
             edges = values["src"] if "src" in values else values["edge_index"][0]
             part = {k: v for k, v in values.items() if k in ("edge_index", "src", "dst")}
             part["edge_id"] = torch.arange(len(edges))
@@ -238,23 +263,27 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
 
     # --- samples ---
 
-    def load(self, nodes: Any, of: Optional[str], times: Any, **how: Any) -> Loader:
-        """A loader whose seeds are these nodes, at these times or at their own."""
-        name = self.node_type(of)
-        self._check()
-        return Loader(self._path, seeds={name: nodes}, input_time=None if times is None else {name: times}, **{**self._options, **how})
+    def load(self, inputs: Any, **how: Any) -> Loader:
+        """A loader whose seeds are these nodes, at their times."""
+        of = self.node_type(inputs.input_type)
+        times = None if inputs.time is None else {of: inputs.time}
+        return self._open(seeds={of: inputs.node}, input_time=times, **how)
 
     def sample_from_nodes(self, inputs: Any, **kwargs: Any) -> Any:
         """A sample of its own, for loader(ids): a server for one batch."""
-        with self.load(inputs.node, inputs.input_type, inputs.time, batch_size=max(len(inputs.node), 1), seed=self._seed) as loader:
+        with self.load(inputs, batch_size=max(len(inputs.node), 1), seed=self._seed) as loader:
             return self.output(next(iter(loader)).copy(), (inputs.input_id, inputs.time))
 
     def load_links(self, inputs: Any, **how: Any) -> Loader:
         """A loader whose seeds are these edges."""
         of = self.edge_type(inputs.input_type)
-        self._check()
-        return Loader(self._path, edge_label_index={of: torch.stack([inputs.row, inputs.col])},
-                      edge_label_time=None if inputs.time is None else {of: inputs.time}, **{**self._options, **how})
+        times = None if inputs.time is None else {of: inputs.time}
+        return self._open(edge_label_index={of: torch.stack([inputs.row, inputs.col])}, edge_label_time=times, **how)
+
+    def _open(self, **how: Any) -> Loader:
+        if not self._end.alive:
+            raise ServerError("the loader is closed: make another")
+        return Loader(self._path, **{**self._options, **how})
 
     def sample_from_edges(self, inputs: Any, **kwargs: Any) -> Any:
         with self.load_links(inputs, batch_size=max(len(inputs.row), 1), seed=self._seed) as loader:
@@ -269,8 +298,9 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
         ids = items if inputs.input_id is None else inputs.input_id[items]
         times = None if inputs.time is None else inputs.time[items]
         if self._negatives is not None and self._negatives.is_triplet():
-            against = view.dst_neg_index
-            return ids, view.src_index, view.dst_pos_index, against.squeeze(-1) if against.shape[1] == 1 else against, times
+            negative = view.dst_neg_index
+            negative = negative.squeeze(-1) if negative.shape[1] == 1 else negative
+            return ids, view.src_index, view.dst_pos_index, negative, times
         labels = None if inputs.label is None else inputs.label[items]
         if self._negatives is not None:
             labels = torch.ones(seeds) if labels is None else labels
@@ -280,9 +310,11 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
     def output(self, batch: Batch, metadata: Any) -> Any:
         """A batch in PyG's form."""
         heads = {of: batch[self.node_type(of)] for of in self.node_types}
-        edges = {of: batch[self.edge_type(of)] for of in self.edge_types}  # also of seeds' types that data does not have
+        edges = {of: batch[self.edge_type(of)] for of in self.edge_types}  # with a type that seeds alone have
         index = {of: view.edge_index for of, view in edges.items()}
-        trees = {of: batch.array(f"sample/tree/{view.type}").long() for of, view in heads.items()} if self._options["disjoint"] else None
+        trees = None
+        if self._options["disjoint"]:
+            trees = {of: batch.array(f"sample/tree/{view.type}").long() for of, view in heads.items()}
         out: Any
         if self.node_types == [None]:
             out = SamplerOutput(
@@ -291,7 +323,8 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
                 num_sampled_edges=edges[None].num_sampled_edges, metadata=metadata)
         else:
             out = HeteroSamplerOutput(
-                node={of: v.n_id for of, v in heads.items()}, row={of: e[0] for of, e in index.items()}, col={of: e[1] for of, e in index.items()},
+                node={of: v.n_id for of, v in heads.items()}, row={of: e[0] for of, e in index.items()},
+                col={of: e[1] for of, e in index.items()},
                 edge={of: v["edge_id"] for of, v in edges.items()}, batch=trees,
                 num_sampled_nodes={of: v.num_sampled_nodes for of, v in heads.items()},
                 num_sampled_edges={of: v.num_sampled_edges for of, v in edges.items()}, metadata=metadata)
@@ -300,10 +333,6 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
     def close(self) -> None:
         """Removes the dataset."""
         self._end()
-
-    def _check(self) -> None:
-        if not self._end.alive:
-            raise ServerError("the loader is closed: make another")
 
 
 def _of_stores(features: Any, graph: Any, time: Optional[str]) -> Any:
@@ -324,6 +353,10 @@ def _of_stores(features: Any, graph: Any, time: Optional[str]) -> Any:
             store = data if isinstance(data, Data) else data[attribute.group_name]
             store[time] = features.get_tensor(attribute)
     return data
+
+
+def _without_workers(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if name not in _OF_WORKERS}
 
 
 def _seed(seed: Optional[int]) -> int:

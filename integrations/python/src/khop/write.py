@@ -19,7 +19,7 @@ from .options import Flags
 
 _Key = Union[None, str, Tuple[str, str, str]]  # of a plain graph, a node type, an edge type
 _Arrays = Mapping[str, Any]
-_EDGES = frozenset({"edge_index", "edges", "edge_list", "edgelist", "src", "source", "row"})  # what a plain graph has one of
+_EDGES = frozenset({"edge_index", "edges", "edge_list", "edgelist", "src", "source", "row"})  # one is in a plain graph
 
 
 def write(path: _binary.PathLike, data: Any, *, binary: Optional[_binary.PathLike] = None, **options: Any) -> None:
@@ -30,14 +30,16 @@ def write(path: _binary.PathLike, data: Any, *, binary: Optional[_binary.PathLik
     - ``Data`` or ``HeteroData`` of PyTorch Geometric, or a graph of DGL;
     - a matrix of SciPy, square: entry (i, j) is the edge i -> j, its value the weight, unless all are 1;
     - edges ``[2, n]``, sources and targets, as an array or tensor;
-    - a mapping of names to arrays: ``{"edge_index": .., "x": .., "y": .., "train_mask": .., "edge_weight": ..}``; for several types a mapping of
-      node types and edge types to such: ``{"paper": {"x": ..}, ("author", "writes", "paper"): {"edge_index": ..}}``;
+    - a mapping of names to arrays: ``{"edge_index": .., "x": .., "y": .., "train_mask": .., "edge_weight": ..}``; for
+      several types a mapping of node types and edge types to such:
+      ``{"paper": {"x": ..}, ("author", "writes", "paper"): {"edge_index": ..}}``;
     - a table of edges (pandas or Arrow), or a mapping as docs/cli.md ("Tables") has it with tables in place of files.
 
-    options are those of ``khop convert`` (docs/cli.md): ``symmetrise=True``, ``dedupe="first"``, ``feature_dtype="float16"``, ``force=True``, ..
+    options are those of ``khop convert`` (docs/cli.md): ``symmetrise=True``, ``dedupe="first"``,
+    ``feature_dtype="float16"``, ``force=True``, ..
 
-    The arrays pass through temporary files beside path, which take as much room as they do. WriteError with what is wrong, and where; then
-    there is no dataset, or the one that was there before.
+    The arrays pass through temporary files beside path, which take as much room as they do. WriteError says what is
+    wrong, and where; then there is no dataset, or the one that was there before.
     """
     target = pathlib.Path(os.fsdecode(path)).absolute()
     flags = Flags()
@@ -51,9 +53,10 @@ def write(path: _binary.PathLike, data: Any, *, binary: Optional[_binary.PathLik
         source = _spill(pathlib.Path(folder), data)
         command = [_binary.find(binary), "convert", str(source), str(target), *flags]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        said = done.stderr.decode("utf-8", "replace").replace(str(source) + os.sep, "").replace(str(source), "the graph")
         if done.returncode:
-            raise WriteError(said.strip().rpartition("khop: ")[2] or f"khop convert has ended with status {done.returncode}")
+            said = done.stderr.decode("utf-8", "replace").strip().rpartition("khop: ")[2]
+            said = said.replace(str(source) + os.sep, "").replace(str(source), "the graph")
+            raise WriteError(said or f"khop convert has ended with status {done.returncode}")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -63,7 +66,8 @@ def _spill(folder: pathlib.Path, data: Any) -> pathlib.Path:
     for fits, spill in _KINDS:
         if fits(data):
             return spill(folder, data)
-    raise TypeError(f"khop.write: {type(data).__module__}.{type(data).__name__}: must be a graph, a matrix, edges, a table, or a mapping of arrays")
+    what = f"{type(data).__module__}.{type(data).__name__}"
+    raise TypeError(f"khop.write: {what}: must be a graph, a matrix, edges, a table, or a mapping of arrays")
 
 
 def _write(folder: pathlib.Path, parts: Mapping[_Key, _Arrays]) -> pathlib.Path:
@@ -81,7 +85,8 @@ def _write(folder: pathlib.Path, parts: Mapping[_Key, _Arrays]) -> pathlib.Path:
             array = _numpy(value)
             if array is None:
                 what = f"{key!r}: {name}" if key is not None else name
-                warnings.warn(f"khop.write: {what} is left out: {type(value).__name__} is not an array of numbers", stacklevel=5)
+                kind = type(value).__name__
+                warnings.warn(f"khop.write: {what} is left out: {kind} is not an array of numbers", stacklevel=5)
             else:
                 np.save(at / f"{name}.npy", array, allow_pickle=False)
     return folder
@@ -113,10 +118,9 @@ def _of_pyg(folder: pathlib.Path, data: Any) -> pathlib.Path:
         key = store._key
         values = dict(store.items())
         if key is None:  # a Data: one type of nodes and of edges, whose attributes lie side by side
-            parts["node"] = {k: v for k, v in values.items() if store.is_node_attr(k)}
-            parts["node"]["num_nodes"] = data.num_nodes
-            parts["node", "to", "node"] = {k: v for k, v in values.items() if not store.is_node_attr(k) and k != "num_nodes"}
-            adjacency(parts["node", "to", "node"])
+            of_nodes = {k for k in values if store.is_node_attr(k)} | {"num_nodes"}
+            parts["node"] = {**{k: v for k, v in values.items() if k in of_nodes}, "num_nodes": data.num_nodes}
+            parts["node", "to", "node"] = adjacency({k: v for k, v in values.items() if k not in of_nodes})
         elif isinstance(key, str):
             parts[key] = {**values, "num_nodes": store.num_nodes}
         else:
@@ -147,9 +151,9 @@ def _of_dgl(folder: pathlib.Path, graph: Any) -> pathlib.Path:
         parts[_name(t, "node")] = {**graph.nodes[t].data, "num_nodes": graph.num_nodes(t)}
     for source, relation, target in graph.canonical_etypes:
         src, dst = graph.edges(etype=(source, relation, target), order="eid")
-        data = graph.edges[source, relation, target].data
-        parts[_name(source, "node"), _name(relation, "to"), _name(target, "node")] = {
-            **{{"feat": "edge_feat", "label": "edge_label"}.get(k, k): v for k, v in data.items()}, "src": src, "dst": dst}
+        names = {"feat": "edge_feat", "label": "edge_label"}
+        data = {names.get(k, k): v for k, v in graph.edges[source, relation, target].data.items()}
+        parts[_name(source, "node"), _name(relation, "to"), _name(target, "node")] = {**data, "src": src, "dst": dst}
     return _write(folder, parts)
 
 
@@ -161,7 +165,8 @@ def _name(of: str, plain: str) -> str:
 def _of_scipy(folder: pathlib.Path, matrix: Any) -> pathlib.Path:
     coo = matrix.tocoo()
     if coo.shape[0] != coo.shape[1]:
-        raise ValueError(f"khop.write: a matrix of {coo.shape[0]:,} rows and {coo.shape[1]:,} columns: must be square, a row and a column for each node")
+        shape = f"{coo.shape[0]:,} rows and {coo.shape[1]:,} columns"
+        raise ValueError(f"khop.write: a matrix of {shape}: must be square, a row and a column for each node")
     arrays = {"src": coo.row, "dst": coo.col, "num_nodes": coo.shape[0]}
     if not (coo.data == 1).all():
         arrays["edge_weight"] = coo.data
@@ -180,8 +185,10 @@ def _of_arrays(folder: pathlib.Path, arrays: Mapping[Any, Any]) -> pathlib.Path:
     if _EDGES & set(arrays):
         return _write(folder, {None: arrays})
     for key, part in arrays.items():
-        if not isinstance(part, Mapping) or not isinstance(key, (str, tuple)) or isinstance(key, tuple) and len(key) != 3:
-            raise ValueError(f"khop.write: {key!r}: must be edge_index and other arrays, or a mapping for each node type and (source, relation, target)")
+        typed = isinstance(key, str) or isinstance(key, tuple) and len(key) == 3
+        if not typed or not isinstance(part, Mapping):
+            raise ValueError(f"khop.write: {key!r}: must be edge_index and other arrays, or a mapping for each "
+                             "node type and (source, relation, target)")
     return _write(folder, arrays)
 
 
@@ -223,6 +230,12 @@ def _is_table(data: Any) -> bool:
     return type(data).__module__.split(".")[0] in ("pandas", "pyarrow") and hasattr(data, "columns")
 
 
+def _is_mapping_of_tables(data: Any) -> bool:
+    if not isinstance(data, Mapping) or not set(data) <= {"nodes", "edges"}:
+        return False
+    return all(isinstance(v, Mapping) for v in data.values())
+
+
 def _is_array(data: Any) -> bool:
     return isinstance(data, (np.ndarray, list, tuple)) or hasattr(data, "detach")
 
@@ -232,7 +245,7 @@ _KINDS: tuple[tuple[Callable[[Any], bool], Callable[[pathlib.Path, Any], pathlib
     (lambda d: hasattr(d, "canonical_etypes"), _of_dgl),
     (lambda d: hasattr(d, "tocoo"), _of_scipy),
     (_is_table, _of_table),
-    (lambda d: isinstance(d, Mapping) and set(d) <= {"nodes", "edges"} and all(isinstance(v, Mapping) for v in d.values()), _of_tables),
+    (_is_mapping_of_tables, _of_tables),
     (lambda d: isinstance(d, Mapping), _of_arrays),
     (_is_array, _of_edges),
 )

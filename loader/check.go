@@ -27,7 +27,7 @@ func (s *slot) checkSample() error {
 		if !s.isList(p.Nodes[t], before, schema.IDType()) {
 			return fmt.Errorf("%w: Nodes[%d] is %v, but there are %d nodes", ErrSampler, t, p.Nodes[t], before)
 		}
-		if n := s.numSeeds(t); !s.isList(p.SeedLocal[t], n, unified.Int32) {
+		if n := s.request.NumSeeds(schema, t); !s.isList(p.SeedLocal[t], n, unified.Int32) {
 			return fmt.Errorf("%w: SeedLocal[%d] is %v for %d seeds", ErrSampler, t, p.SeedLocal[t], n)
 		}
 	}
@@ -56,21 +56,6 @@ func (s *slot) checkSample() error {
 		s.counts = append(s.counts, row...)
 	}
 	return nil
-}
-
-// numSeeds returns the seeds of a node type in the request: nodes, or ends of edges.
-func (s *slot) numSeeds(t int) int64 {
-	n := len(s.request.Seeds[t])
-	for e := range s.request.Edges {
-		et := &s.recipe.graph.Schema().Edges[e]
-		if et.Src == t {
-			n += len(s.request.Edges[e].Sources)
-		}
-		if et.Dst == t {
-			n += len(s.request.Edges[e].Targets)
-		}
-	}
-	return int64(n)
 }
 
 // checkBound compares the sample with what the sampler's Bound allows.

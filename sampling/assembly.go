@@ -188,7 +188,7 @@ func (a *assembly[V]) begin(req *Request, out *graph.Sample) error {
 	for t := range a.lists {
 		l := &a.lists[t]
 		l.n, l.ids, l.trees, l.times = 0, nil, nil, nil
-		local, err := unified.Grow[int32](out.SeedBuffer(t), req.numSeeds(a.schema, t), 0)
+		local, err := unified.Grow[int32](out.SeedBuffer(t), req.NumSeeds(a.schema, t), 0)
 		if err != nil {
 			return err
 		}

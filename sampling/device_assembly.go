@@ -268,7 +268,7 @@ func (w *deviceAssembly) claim(req *Request, out *graph.Sample) error {
 	s, c := w.schema, &w.capacity
 	seeds, dsts, picks, seedPicks, cells := int64(0), int64(0), int64(0), int64(0), int64(0)
 	for t := range s.Nodes {
-		n := req.numSeeds(s, t)
+		n := req.NumSeeds(s, t)
 		c.needNodes(0, t, min(n, c.maxNodes[t]))
 		seeds, seedPicks = seeds+n, seedPicks+roundUp32(n)
 	}
@@ -359,7 +359,7 @@ func (w *deviceAssembly) claimSample(req *Request, out *graph.Sample) error {
 	}
 	for t := range s.Nodes {
 		claim(out.NodeBuffer(t), c.nodes[hops][t], w.ids)
-		claim(out.SeedBuffer(t), req.numSeeds(s, t), unified.Int32)
+		claim(out.SeedBuffer(t), req.NumSeeds(s, t), unified.Int32)
 		if w.disjoint {
 			claim(out.ArrayBuffer(t), c.nodes[hops][t], unified.Int32)
 		}

@@ -85,7 +85,7 @@ func (w *deviceAssembly) batch() deviceBatch {
 func (w *deviceAssembly) describeSeeds(req *Request, out *graph.Sample) int64 {
 	at, pick, trees := w.layout.size, int64(0), bit(w.disjoint)*w.schema.NumNodes()
 	for t := range w.schema.Nodes {
-		n := req.numSeeds(w.schema, t)
+		n := req.NumSeeds(w.schema, t)
 		to := part[int64](w.description, at, int(n))
 		seg := deviceSegment{source: int64(t), target: int64(t), indices: out.SeedBuffer(t).Address(), seeds: w.at(at),
 			picks: uint64(n), firstPick: pick}

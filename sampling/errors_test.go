@@ -271,7 +271,7 @@ func TestBoundIsNeverExceeded(t *testing.T) {
 		n.Disjoint = r.IntN(3) == 0
 		req, size := randomRequest(r, g.Schema(), uint64(round)), 0
 		for t := range req.Seeds {
-			size += int(req.numSeeds(g.Schema(), t))
+			size += int(req.NumSeeds(g.Schema(), t))
 		}
 		bound := n.Bound(g.Schema(), size)
 		out := sampleOnce(t, g, n, req, false)

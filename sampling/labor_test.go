@@ -195,7 +195,7 @@ func TestLaborKeepsItsBoundAndAllocatesNothingOnceWarm(t *testing.T) {
 		l, req := randomLabor(r, g.Schema()), randomRequest(r, g.Schema(), uint64(round))
 		size, what := 0, fmt.Sprintf("seed %d round %d: ", seed, round)
 		for t := range req.Seeds {
-			size += int(req.numSeeds(g.Schema(), t))
+			size += int(req.NumSeeds(g.Schema(), t))
 		}
 		ledger := &pinned.Ledger{}
 		w, err := l.Open(Env{Graph: g, BatchSize: size,

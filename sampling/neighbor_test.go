@@ -55,7 +55,7 @@ func sampleOnce(t testing.TB, g *graph.Graph, n Neighbor, req *Request, edgePos 
 	out := new(graph.Sample)
 	batch := 0
 	for t := range req.Seeds {
-		batch += int(req.numSeeds(g.Schema(), t))
+		batch += int(req.NumSeeds(g.Schema(), t))
 	}
 	w, err := n.Open(Env{Graph: g, BatchSize: batch, EdgePos: edgePos})
 	if err != nil {

@@ -67,8 +67,9 @@ func errArrays(have, want int) error {
 	return fmt.Errorf("%w: sample with %d arrays; must be %d: shape it by Bound.Init", ErrOptions, have, want)
 }
 
-// numSeeds returns the seeds of a node type: nodes and ends of edges.
-func (r *Request) numSeeds(s *graph.Schema, nodeType int) int64 {
+// NumSeeds returns how many seeds of a node type there are, repeats included: nodes, and ends of edges. A sample has
+// as many entries in SeedLocal.
+func (r *Request) NumSeeds(s *graph.Schema, nodeType int) int64 {
 	n := len(r.Seeds[nodeType])
 	for e := range r.Edges {
 		n += len(r.Edges[e].Sources) * int(bit(s.Edges[e].Src == nodeType)+bit(s.Edges[e].Dst == nodeType))

@@ -71,6 +71,10 @@ bench-feed: ## measure the feed; PYTHON= and TORCH= name interpreters with NumPy
 wheel: ## build the Python package into dist/, for this machine; WHEELS="linux/amd64 linux/arm64" for others, PYTHON= what builds it
 	$(if $(PYTHON),PYTHON=$(PYTHON)) tools/wheel.sh
 
+.PHONY: library
+library: ## build dist/libkhop.so, khop as a shared library for cmd/libkhop/khop.h (PYTHON= one that has ziglang, or CC=)
+	$(if $(PYTHON),PYTHON=$(PYTHON)) tools/libkhop.sh dist/libkhop.so
+
 .PHONY: test-python
 test-python: ## run the tests of the Python package
 	tools/test-python.sh

@@ -60,6 +60,8 @@ with khop.Loader("small.khop", fanouts=[5, 3], batch_size=256) as loader:
         print("wheel: epoch", epoch, sum(b.num_nodes for b in loader), "nodes in", len(loader), "batches")
 ') || fail "the wheel does not work on its own"
 
+export KHOP_LIBRARY=${KHOP_LIBRARY-$(compgen -G "$work/clean/lib/python*/site-packages/khop/lib/libkhop.so")} # tests want it
+
 log=$work/pytest.log
 (cd integrations/python && KHOP_BIN=$khop PYTHONPATH=src "$python" -m pytest) 2>&1 | tee "$log"
 if [ -n "${KHOP_TESTDATA:-}" ] && grep '^SKIPPED' "$log" | grep -vFf <(sed -n 's/^pytest //p' tests/allowed-skips.txt); then

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Builds wheels of integrations/python into dist/, each with the khop program of its platform inside.
+# Builds wheels of integrations/python into dist/, each with the khop program of its platform inside, and with khop as a shared library
+# where there is a C compiler for it (tools/libkhop.sh). Without one the wheel is pure Go, static, and loads batches by a server only.
 #
 # Environment: PYTHON  one that has pip (default: python3); without setuptools 77 or later in it, pip downloads that
 #              WHEELS  platforms (default: this machine's): "linux/amd64 linux/arm64"
+#              LIBRARY "no" leaves the shared library out; "required" fails where it cannot be built
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -22,16 +24,30 @@ for target in ${WHEELS:-linux/$(go env GOARCH)}; do
         linux/arm64) machine=aarch64 ;;
         *) echo "wheel.sh: no wheels for $target" >&2; exit 2 ;;
     esac
-    echo "wheel for $target: khop, bill of materials, package" >&2
+    echo "wheel for $target: khop, shared library, bill of materials, package" >&2
     rm -rf "$work/python"
     mkdir -p "$work/python"
     cp -r LICENSE cmd/khop/NOTICES.txt integrations/python/{pyproject.toml,setup.py,README.md,src} "$work/python"
-    rm -rf "$work"/python/src/*.egg-info "$work/python/src/khop/bin"
+    rm -rf "$work"/python/src/*.egg-info "$work"/python/src/khop/{bin,lib}
     CGO_ENABLED=0 GOOS=${target%/*} GOARCH=${target#*/} go build -trimpath -ldflags='-s -w' -o "$work/python/src/khop/bin/khop" ./cmd/khop
+    # The program is static: it asks nothing of the system's C library, whichever that is. The shared library asks for one of GNU.
+    platform=manylinux2014_$machine.manylinux_2_17_$machine.musllinux_1_1_$machine
+    if [ "${LIBRARY:-}" != no ]; then
+        status=0
+        oldest=$(tools/libkhop.sh "$work/python/src/khop/lib/libkhop.so" "$target") || status=$?
+        if [ $status = 0 ]; then
+            cp cmd/libkhop/khop.h "$work/python/src/khop/lib"
+            platform=manylinux_2_$((${oldest#2.} > 17 ? ${oldest#2.} : 17))_$machine
+        elif [ $status = 3 ] && [ "${LIBRARY:-}" != required ]; then
+            echo "wheel.sh: the wheel for $target has no shared library" >&2
+        else
+            exit $status
+        fi
+    fi
+    rm -f dist/khop-*"_$machine.whl" # of another name: the C library is in it
     chmod -R u=rwX,go=rX "$work/python"
     (cd tools/bom && go run . sbom ../.. "$work/python/src/khop/bin/khop") >"$work/python/khop.cdx.json"
-    # Static: it asks nothing of the system's C library, whichever that is.
-    KHOP_WHEEL_PLATFORM=manylinux2014_$machine.manylinux_2_17_$machine.musllinux_1_1_$machine SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-315532800} \
+    KHOP_WHEEL_PLATFORM=$platform SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-315532800} \
         "$python" -m pip wheel --quiet --disable-pip-version-check --no-deps "${isolation[@]}" --wheel-dir "$work/out" "$work/python"
 done
 mv "$work"/out/*.whl dist/

@@ -17,7 +17,7 @@ if sys.platform != "linux":
 from .batch import Batch, Info
 from .device import DeviceArray
 from .errors import (
-    BinaryNotFound, BusyError, DeviceError, ForkError, KhopError, ProtocolError, ServerError, SlotsHeldError, StateError, WriteError,
+    BinaryNotFound, BusyError, DeviceError, ForkError, KhopError, LibraryNotFound, ProtocolError, ServerError, SlotsHeldError, StateError, WriteError,
 )
 from .loader import Connection, Epoch, Loader, connect
 from .padding import Padded
@@ -28,6 +28,6 @@ from .write import write
 __version__ = "0.1.0.dev0"
 
 __all__ = [
-    "Batch", "BinaryNotFound", "Block", "BusyError", "Connection", "DeviceArray", "DeviceError", "EdgeType", "EdgeView", "Epoch", "ForkError", "Info", "KhopError", "Loader",
+    "Batch", "BinaryNotFound", "Block", "BusyError", "Connection", "DeviceArray", "DeviceError", "EdgeType", "EdgeView", "Epoch", "ForkError", "Info", "KhopError", "LibraryNotFound", "Loader",
     "NodeView", "Padded", "ProtocolError", "Schema", "ServerError", "SlotsHeldError", "StateError", "WriteError", "connect", "write",
 ]

@@ -12,6 +12,10 @@ class BinaryNotFound(KhopError):
     """There is no khop program to start; the message lists where it was looked for."""
 
 
+class LibraryNotFound(KhopError):
+    """The shared library, which loaders in this process need, is not there or cannot be loaded."""
+
+
 class ServerError(KhopError):
     """The server said that it cannot go on, or ended. The message says why, as far as that is known."""
 

@@ -1,0 +1,159 @@
+"""khop as a shared library in this process: functions of cmd/libkhop/khop.h, by ctypes.
+
+It is loaded when something first needs it. Go's runtime comes with it, which a fork does not copy: a child of a process that has loaded it gets
+ForkError.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import threading
+from pathlib import Path
+from typing import Any, Callable, Optional
+
+from .errors import ForkError, KhopError, LibraryNotFound, ServerError, StateError
+
+ABI = 1  # KHOP_ABI
+OK, AGAIN, ARGUMENT, CLOSED, FAILED, STATE, BUG = range(7)
+Handle = ctypes.c_uint64
+
+_RAISES: dict[int, type[Exception]] = {ARGUMENT: ServerError, CLOSED: ServerError, FAILED: ServerError, STATE: StateError}
+_GO_NEEDS = (signal.SIGURG, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP)
+
+
+class Error(ctypes.Structure):
+    """struct khop_error."""
+
+    _fields_ = [("code", ctypes.c_int32), ("text", ctypes.c_char * 4092)]
+
+
+class Library:
+    """The library, loaded. Any thread may call it."""
+
+    def __init__(self, path: str) -> None:
+        # Go's threads keep this mask, so that the signals of this process go to Python's threads.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - set(_GO_NEEDS))
+        try:
+            self._c = ctypes.CDLL(path)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        self.path = path
+        self.usable = True  # False in a forked child
+        self._local = threading.local()
+        abi = int(self._c.khop_abi())
+        if abi != ABI:
+            raise LibraryNotFound(f"{path} speaks version {abi} of khop.h, this package version {ABI}: install both of the same version of khop")
+        self._c.khop_version.restype = ctypes.c_char_p
+        self.version = str(self._c.khop_version().decode())
+        self._close = self.function("khop_close", Handle)
+
+    def function(self, name: str, *arguments: Any) -> Callable[..., int]:
+        """A function whose last argument is khop_error *, with its other arguments' types. Called without that one it returns OK or AGAIN, and
+        raises what the library says. It lets other threads run meanwhile."""
+        c = getattr(self._c, name)
+        c.argtypes = [*arguments, ctypes.POINTER(Error)]
+        c.restype = ctypes.c_int32
+        local = self._local
+
+        def call(*values: Any) -> int:
+            if not self.usable:
+                raise _forked()
+            error = getattr(local, "error", None)
+            if error is None:
+                error = local.error = Error()
+            code: int = c(*values, error)
+            if code > AGAIN:
+                raise failure(error)
+            return code
+        return call
+
+    def close(self, handle: int) -> None:
+        """Ends what a handle stands for. Does nothing in a forked child: there it is its parent's."""
+        if self.usable:
+            self._close(handle)
+
+
+def failure(error: Error) -> Exception:
+    """The exception that says what an error says."""
+    return _RAISES.get(error.code, KhopError)(error.text.decode("utf-8", "replace"))
+
+
+_lock = threading.Lock()
+_loaded: Optional[Library] = None
+_parent = 0  # the process that had loaded it before this one was forked
+
+
+def find() -> Optional[str]:
+    """The path of the library: ``$KHOP_LIBRARY``, else the one in this package; None if there is none."""
+    named = os.environ.get("KHOP_LIBRARY")
+    if named:
+        if not os.path.isfile(named):
+            raise LibraryNotFound(f"$KHOP_LIBRARY names {named}, which is not a file")
+        return named
+    own = Path(__file__).parent / "lib" / "libkhop.so"
+    return str(own) if own.is_file() else None
+
+
+def why_not() -> str:
+    """Why the library cannot be used in this process; empty if it can, as far as can be seen without loading it."""
+    if _parent:
+        return str(_forked())
+    try:
+        path = find()
+    except LibraryNotFound as e:
+        return str(e)
+    if path is None:
+        return (
+            "this package was installed without the shared library (libkhop.so): install a wheel that has it, or build it with tools/libkhop.sh "
+            "and set KHOP_LIBRARY"
+        )
+    return ""
+
+
+def load() -> Library:
+    """The library. LibraryNotFound where there is none or it cannot be loaded; ForkError in a child of a process that has loaded it."""
+    global _loaded
+    if _loaded is not None and not _parent:
+        return _loaded
+    with _lock:
+        if _parent:
+            raise _forked()
+        if _loaded is None:
+            reason = why_not()
+            if reason:
+                raise LibraryNotFound(reason)
+            path = find()
+            assert path is not None
+            try:
+                _loaded = Library(path)
+            except OSError as e:
+                raise LibraryNotFound(f"{path} cannot be loaded: {e}") from None
+        return _loaded
+
+
+def _forked() -> ForkError:
+    return ForkError(
+        f"process {_parent} had loaded khop's shared library when it forked this one, {os.getpid()}, and Go's runtime does not survive a fork. "
+        'Start processes by "spawn" or "forkserver" (multiprocessing), make khop loaders only in the children, or take process="server"'
+    )
+
+
+def _before_fork() -> None:
+    _lock.acquire()  # no fork while another thread loads it
+
+
+def _in_parent() -> None:
+    _lock.release()
+
+
+def _in_child() -> None:
+    global _parent
+    if _loaded is not None:
+        _loaded.usable = False
+        _parent = os.getppid()
+    _lock.release()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_in_parent, after_in_child=_in_child)

@@ -1,0 +1,101 @@
+"""The shared library in a process of Python: forks, signals, versions."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from khop import LibraryNotFound, _library
+
+pytestmark = pytest.mark.skipif(bool(_library.why_not()), reason="no shared library")
+
+
+def python(program: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """Runs a program in an interpreter of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, env={**os.environ, **environment},
+    )
+
+
+def test_what_is_closed_is_an_error_and_not_a_crash():
+    with pytest.raises(Exception, match="handle 77 is closed"):
+        _library.load().close(77)
+
+
+def test_another_version_of_the_header_is_refused(tmp_path):
+    source = tmp_path / "other.c"
+    source.write_text("int khop_abi(void) { return 99; }\n")
+    if subprocess.run(["gcc", "-shared", "-fPIC", "-o", tmp_path / "other.so", source]).returncode:
+        pytest.skip("no C compiler")
+    with pytest.raises(LibraryNotFound, match="speaks version 99 of khop.h"):
+        _library.Library(str(tmp_path / "other.so"))
+
+
+def test_a_library_that_is_named_and_not_there_is_named_in_the_error():
+    done = python("from khop import _library; _library.load()", KHOP_LIBRARY="/nowhere/libkhop.so")
+    assert done.stderr.splitlines()[-1] == "khop.errors.LibraryNotFound: $KHOP_LIBRARY names /nowhere/libkhop.so, which is not a file"
+
+
+def test_a_forked_child_is_refused_and_one_of_a_parent_without_it_is_not():
+    done = python("""
+import os, khop
+from khop import _library
+
+def in_child(use):
+    pid = os.fork()
+    if pid == 0:
+        try:
+            use()
+        except khop.ForkError as e:
+            os._exit(3 if "spawn" in str(e) else 4)
+        except BaseException:
+            os._exit(5)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+assert in_child(_library.load) == 0  # it loads its own
+library = _library.load()
+for _ in range(50):
+    assert in_child(_library.load) == 3
+    assert in_child(lambda: library.close(1) or library.function("khop_close", _library.Handle)(1)) == 3
+assert _library.load() is library
+""")
+    assert done.returncode == 0, done.stderr
+
+
+def test_signals_go_to_python_and_faults_to_who_handled_them_before():
+    done = python("""
+import os, signal
+from khop import _library
+seen = []
+signal.signal(signal.SIGUSR1, lambda *_: seen.append("before"))
+_library.load()
+signal.signal(signal.SIGUSR2, lambda *_: seen.append("after"))
+
+# No thread of Go's takes a signal of the process: with the main thread's blocked it waits there.
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT])
+for s in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT):
+    os.kill(os.getpid(), s)
+assert not seen and signal.sigpending() == {signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT}, (seen, signal.sigpending())
+try:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT])
+    raise AssertionError("no KeyboardInterrupt")
+except KeyboardInterrupt:
+    pass
+while len(seen) < 2:  # the handlers of the others run soon
+    pass
+assert sorted(seen) == ["after", "before"], seen
+r, w = os.pipe(); os.close(r)
+try:
+    os.write(w, b"x")
+    raise AssertionError("no EPIPE")
+except BrokenPipeError:
+    pass
+""")
+    assert done.returncode == 0, done.stderr
+    for enable in ("faulthandler.enable(); _library.load()", "_library.load(); faulthandler.enable()"):
+        done = python(f"import ctypes, faulthandler; from khop import _library; {enable}; ctypes.string_at(0)")
+        assert done.returncode == -11 and "Fatal Python error: Segmentation fault" in done.stderr, done.stderr
+    done = python("import ctypes; from khop import _library; _library.load(); ctypes.string_at(0)")
+    assert done.returncode == -11, (done.returncode, done.stderr)  # as without it

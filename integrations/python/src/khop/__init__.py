@@ -19,6 +19,7 @@ from .device import DeviceArray
 from .errors import (
     BinaryNotFound, BusyError, DeviceError, ForkError, KhopError, LibraryNotFound, ProtocolError, ServerError, SlotsHeldError, StateError, WriteError,
 )
+from .info import info
 from .loader import Connection, Epoch, Loader, connect
 from .padding import Padded
 from .schema import EdgeType, Schema
@@ -28,6 +29,7 @@ from .write import write
 __version__ = "0.1.0.dev0"
 
 __all__ = [
-    "Batch", "BinaryNotFound", "Block", "BusyError", "Connection", "DeviceArray", "DeviceError", "EdgeType", "EdgeView", "Epoch", "ForkError", "Info", "KhopError", "LibraryNotFound", "Loader",
-    "NodeView", "Padded", "ProtocolError", "Schema", "ServerError", "SlotsHeldError", "StateError", "WriteError", "connect", "write",
+    "Batch", "BinaryNotFound", "Block", "BusyError", "Connection", "DeviceArray", "DeviceError", "EdgeType", "EdgeView",
+    "Epoch", "ForkError", "Info", "KhopError", "LibraryNotFound", "Loader", "NodeView", "Padded", "ProtocolError",
+    "Schema", "ServerError", "SlotsHeldError", "StateError", "WriteError", "connect", "info", "write",
 ]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import inspect
-import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import weakref
@@ -23,6 +21,7 @@ from .batch import Batch
 from .errors import BusyError, KhopError, ServerError, StateError
 from .feed import Feed
 from .frameworks import Framework, framework as _framework
+from .info import info
 from .meeting import Meeting
 from .options import HOP_SAMPLERS, EdgeSeeds, Fanouts, Flags, LoaderOptions, Seeds, check_names, edge_list, fanouts_text, seed_list
 from .padding import pad as _pad_batch
@@ -149,8 +148,10 @@ class Connection:
     def _batch(self, arrays: SlotArrays) -> Any:
         ready = arrays.ready
         if self._schema is None:
-            about = self._feed.welcome.about
-            self._schema = schema_of(arrays, about if self._pad != "max" else {**about, **_sizes(str(about.get("dataset")), self._binary)})
+            about = dict(self._feed.welcome.about)
+            if self._pad == "max":
+                about.update((k, v) for k, v in info(str(about.get("dataset")), self._binary).items() if k in ("node_types", "edge_types"))
+            self._schema = schema_of(arrays, about)
         batch = Batch(self._schema, ready, arrays, self._framework, self._index_dtype)
         self._place = ready.epoch, ready.next
         return batch if self._pad is None else _pad_batch(batch, self._pad, self._feed.welcome.about)
@@ -461,20 +462,11 @@ def _none_is_no_name(columns: Optional[Sequence[str]]) -> Optional[str]:
     return None if columns is None else ",".join(columns) or "none"
 
 
-def _sizes(dataset: str, binary: Optional[_binary.PathLike]) -> dict[str, Any]:
-    """How many nodes and edges of each type the dataset has, as khop info tells."""
-    done = subprocess.run([_binary.find(binary), "info", dataset, "--json"], capture_output=True)
-    if done.returncode:
-        raise ServerError(done.stderr.decode("utf-8", "replace").strip().replace("khop: ", "", 1))
-    info = json.loads(done.stdout)
-    return {"node_types": info["node_types"], "edge_types": info["edge_types"]}
-
-
 def _check_masks(lengths: Mapping[str, int], dataset: _binary.PathLike, binary: Optional[_binary.PathLike]) -> None:
     """Refuses masks that are not as long as their type has nodes."""
     if not lengths:
         return
-    counts = {t["name"]: t["count"] for t in _sizes(os.fsdecode(dataset), binary)["node_types"]}
+    counts = {t["name"]: t["count"] for t in info(dataset, binary)["node_types"]}
     for t, length in lengths.items():
         if not t and len(counts) > 1:
             raise ValueError(f"seeds: a mask of nodes of which type? There are {', '.join(counts)}: seeds={{type: mask}}")

@@ -1,0 +1,27 @@
+"""Errors for names that khop does not have, as its loaders under others' names raise them."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Iterable, Mapping, Optional
+
+
+def check(
+    where: str, given: Iterable[str], known: Iterable[str], section: str, instead: Optional[Mapping[str, str]] = None,
+) -> None:
+    """Refuses names that are not known: says what to do instead, or which known name is the nearest.
+
+    section is the one of docs/migrating.md that lists what there is.
+    """
+    known = set(known)
+    for name in given:
+        if name in known and name not in (instead or {}):
+            continue
+        near = difflib.get_close_matches(name, sorted(known), 1)
+        if instead and name in instead:
+            hint = instead[name]
+        elif near:
+            hint = f"did you mean {near[0]!r}?"
+        else:
+            hint = "there is nothing like it"
+        raise TypeError(f'{where} has no {name!r}: {hint} (docs/migrating.md, "{section}")')

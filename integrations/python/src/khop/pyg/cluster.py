@@ -1,0 +1,126 @@
+"""ClusterData and ClusterLoader: parts of a partition by khop, in place of METIS's."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import weakref
+from typing import Any, Mapping, Optional
+
+import torch
+from torch_geometric.data import Data
+from torch_geometric.loader import cluster as pyg
+
+from .. import binary as _binary
+from ..errors import KhopError
+from .served import Served, random_seed, without_workers
+from .structure import Structure
+
+_SLACK = 0.03
+"""How much larger than the mean a part may be: METIS's own bound."""
+
+
+class ClusterData(pyg.ClusterData):  # type: ignore[misc]
+    """torch_geometric.loader.ClusterData, see there, with khop's partition; recursive is taken and has no meaning.
+
+    data is a Data, or the path of a dataset of khop. The parts of a dataset are a file, in save_dir where that is
+    given; ClusterLoader goes over them, and they are not indexed.
+    """
+
+    def __init__(
+        self, data: Any, num_parts: int, recursive: bool = False, save_dir: Optional[str] = None,
+        filename: Optional[str] = None, log: bool = True, keep_inter_cluster_edges: bool = False,
+        sparse_format: str = "csr",
+    ) -> None:
+        self.structure: Optional[Structure] = None
+        if isinstance(data, Data):
+            super().__init__(
+                data, num_parts, recursive, save_dir, filename, log, keep_inter_cluster_edges, sparse_format)
+            return
+        self.structure = Structure(data)
+        if not self.structure.dataset or self.structure.node_types != [None]:
+            raise TypeError("ClusterData: takes a Data, or the path of a dataset with one type of nodes and of edges")
+        if keep_inter_cluster_edges:
+            raise TypeError("ClusterData: keep_inter_cluster_edges is for a Data in memory; batches of a dataset "
+                            "have the edges within a batch")
+        self.num_parts, self.recursive, self.keep_inter_cluster_edges = num_parts, recursive, False
+        self.sparse_format, self.data = sparse_format, self.structure.data
+        folder = save_dir and os.path.join(save_dir, f"part_{num_parts}")
+        if folder:
+            os.makedirs(folder, exist_ok=True)
+        else:
+            folder = tempfile.mkdtemp(prefix="khop-parts-")
+            self._end = weakref.finalize(self, shutil.rmtree, folder, True)
+        self.file = os.path.join(folder, filename or "khop.part")
+        if not os.path.exists(self.file):
+            if log:
+                print("Dividing the nodes into parts ...", file=sys.stderr)
+            _partition(self.structure.path, num_parts, self.file)
+
+    def _metis(self, edge_index: Any, num_nodes: int) -> Any:
+        """The part of each node. PyG's own divides by METIS here."""
+        structure = Structure(Data(edge_index=edge_index.cpu(), num_nodes=num_nodes))
+        try:
+            file = structure.path + ".part"
+            _partition(structure.path, self.num_parts, file)
+            with open(file) as lines:
+                return torch.tensor([int(line) for line in lines], device=edge_index.device)
+        finally:
+            structure.close()
+
+    def __len__(self) -> int:
+        return self.num_parts if self.structure is not None else super().__len__()
+
+    def __getitem__(self, idx: Any) -> Any:
+        if self.structure is not None:
+            raise TypeError("the parts of a dataset are not indexed: take ClusterLoader(data, batch_size=1)")
+        return super().__getitem__(idx)
+
+
+class ClusterLoader(Served, pyg.ClusterLoader):  # type: ignore[misc]
+    """torch_geometric.loader.ClusterLoader, see there.
+
+    Of a graph in memory PyG's own code cuts the batches out of the arrays, which ClusterData has put in order. Of a
+    dataset a khop server makes them: nodes part after part, in the order of the batch.
+    """
+
+    def __init__(
+        self, cluster_data: Any, *, batch_size: int = 1, shuffle: bool = False, drop_last: bool = False,
+        seed: Optional[int] = None, options: Optional[Mapping[str, Any]] = None, **kwargs: Any,
+    ) -> None:
+        self._served = getattr(cluster_data, "structure", None) is not None
+        if self._served:
+            without_workers(ClusterLoader, kwargs)
+            kwargs = {}
+            self._structure = cluster_data.structure
+            self._how = dict(sampler="cluster", partition=cluster_data.file, clusters=batch_size, shuffle=shuffle,
+                             drop_last=drop_last, seed=random_seed(seed), **(options or {}))
+        super().__init__(cluster_data, batch_size=batch_size, shuffle=shuffle, drop_last=drop_last, **kwargs)
+
+    def __iter__(self) -> Any:
+        if not self._served:
+            yield from super().__iter__()
+            return
+        structure = self._structure
+        for batch in self._batches(structure.open):
+            index, e_id = structure.edges(batch, None)
+            out = Data(edge_index=index, e_id=e_id, n_id=batch[structure.node_type(None)].n_id)
+            out.num_nodes = len(out.n_id)
+            structure.add_columns(batch, out)
+            yield out
+
+    def close(self) -> None:
+        """Ends the server. Using the loader after that is a ServerError."""
+        if self._served:
+            super().close()
+
+
+def _partition(dataset: str, parts: int, file: str) -> None:
+    slack = f"--slack={_SLACK}"
+    command = [_binary.find(None), "partition", dataset, f"--parts={parts}", slack, f"--out={file}"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    if done.returncode:
+        raise KhopError(done.stderr.decode("utf-8", "replace").strip().rpartition("khop: ")[2])

@@ -1,0 +1,302 @@
+"""NeighborLoader and LinkNeighborLoader, and the samplers behind them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Callable, Iterator, Mapping, Optional
+
+import torch
+from torch_geometric.loader import LinkLoader, NodeLoader
+from torch_geometric.loader.utils import get_edge_label_index
+from torch_geometric.sampler import BaseSampler
+from torch_geometric.sampler.base import NegativeSampling, NumNeighbors, SubgraphType
+
+from ..batch import Batch
+from ..loader import Loader
+from .served import Served, random_seed, without_workers
+from .structure import Structure
+
+
+class _Filtered(Served):
+    """What loaders of nodes and of links share: PyG takes the rows of a batch from the data."""
+
+    transform: Optional[Callable[..., Any]]
+    filter_fn: Callable[..., Any]
+
+    def _made(self, batch: Batch, out: Any) -> Any:
+        """PyG's object of a batch: with attributes of the data, or with the columns of a dataset."""
+        if not self._structure.dataset:
+            return self.filter_fn(out)
+        transform, self.transform = self.transform, None
+        try:
+            data = self.filter_fn(out)
+        finally:
+            self.transform = transform
+        self._structure.add_columns(batch, data)
+        return data if transform is None else transform(data)
+
+
+class NeighborLoader(_Filtered, NodeLoader):  # type: ignore[misc]
+    """torch_geometric.loader.NeighborLoader, see there; docs/migrating.md says what differs.
+
+    data is a Data, a HeteroData, a feature store and a graph store, or the path of a dataset of khop, whose columns
+    come with the batches; then input_nodes may also name a split. seed decides what is drawn; without it, torch's
+    random numbers do when the loader is made. num_workers and other options of worker processes are taken and have no meaning:
+    a khop server makes batches ahead. options are further ones of khop.Loader, such as max_memory. TypeError or
+    ValueError for what khop does not have.
+
+    One iteration runs at a time: beginning another ends it. close() ends the server, and so does the loader's end.
+    """
+
+    def __init__(
+        self, data: Any, num_neighbors: Any, input_nodes: Any = None, input_time: Any = None, replace: bool = False,
+        subgraph_type: Any = "directional", disjoint: bool = False, temporal_strategy: str = "uniform",
+        time_attr: Optional[str] = None, weight_attr: Optional[str] = None,
+        transform: Optional[Callable[..., Any]] = None, transform_sampler_output: Optional[Callable[..., Any]] = None,
+        is_sorted: bool = False, filter_per_worker: Optional[bool] = None, neighbor_sampler: Any = None,
+        directed: bool = True, *, batch_size: int = 1, shuffle: bool = False, drop_last: bool = False,
+        num_workers: int = 0, seed: Optional[int] = None, options: Optional[Mapping[str, Any]] = None, **kwargs: Any,
+    ) -> None:
+        if input_time is not None and time_attr is None:
+            raise ValueError("input_time: times of seeds are for sampling by time: give time_attr as well")
+        kwargs = without_workers(
+            NeighborLoader, {**kwargs, "neighbor_sampler": neighbor_sampler}, ("custom_cls", "input_id"))
+        self._how = dict(batch_size=batch_size, shuffle=shuffle, drop_last=drop_last, seed=random_seed(seed))
+        sampler = KhopSampler(
+            data, num_neighbors, replace=replace, subgraph_type=subgraph_type if directed else "induced",
+            disjoint=disjoint, temporal_strategy=temporal_strategy, time_attr=time_attr, weight_attr=weight_attr,
+            seed=self._how["seed"], options=options)
+        self._structure = sampler.structure
+        self._begin(sampler, data, input_nodes, input_time=input_time, transform=transform,
+                    transform_sampler_output=transform_sampler_output, **kwargs)
+
+    def _begin(self, sampler: KhopSampler, data: Any, input_nodes: Any, **kwargs: Any) -> None:
+        """What PyG's loader of nodes sets up. Seeds that are a split of a dataset or all nodes the server lists."""
+        structure = self._structure
+        of, name = input_nodes if isinstance(input_nodes, tuple) else (None, input_nodes)
+        if structure.dataset:
+            data = structure.data
+            if isinstance(name, str) and name in structure.splits and name not in structure.node_types:
+                self._how["seeds"], sampler.only_counted = name, True
+                input_nodes = torch.zeros(1, dtype=torch.int64).expand(structure.splits[name])
+                if not structure.plain:
+                    input_nodes = (of or structure.node_types[0], input_nodes)
+        super().__init__(
+            data=data, node_sampler=sampler, input_nodes=input_nodes, filter_per_worker=False,
+            **{name: self._how[name] for name in ("batch_size", "shuffle", "drop_last")}, **kwargs)
+        if "seeds" not in self._how and self.input_data.time is None and (name is None or isinstance(name, str)):
+            self._how["seeds"] = f"all:{structure.node_type(self.input_data.input_type)}"
+
+    def _khop(self) -> KhopSampler:
+        sampler: KhopSampler = self.node_sampler
+        return sampler
+
+    def __iter__(self) -> Iterator[Any]:
+        given, sampler = self.input_data, self._khop()
+        for batch in self._batches(partial(sampler.load, given)):
+            items = self._structure.own(batch[self._structure.node_type(given.input_type)].input_id)
+            ids = items if given.input_id is None else given.input_id[items]
+            times = None if given.time is None else given.time[items]
+            yield self._made(batch, sampler.output(batch, (ids, times)))
+
+
+class LinkNeighborLoader(_Filtered, LinkLoader):  # type: ignore[misc]
+    """torch_geometric.loader.LinkNeighborLoader, see there; docs/python.md says what differs. Else as NeighborLoader.
+
+    khop draws the negatives. Their weights are those of the targets for triplets, and the same for both ends of binary
+    ones.
+    """
+
+    def __init__(
+        self, data: Any, num_neighbors: Any, edge_label_index: Any = None, edge_label: Any = None,
+        edge_label_time: Any = None, replace: bool = False, subgraph_type: Any = "directional", disjoint: bool = False,
+        temporal_strategy: str = "uniform", neg_sampling: Any = None, neg_sampling_ratio: Any = None,
+        time_attr: Optional[str] = None, weight_attr: Optional[str] = None,
+        transform: Optional[Callable[..., Any]] = None, transform_sampler_output: Optional[Callable[..., Any]] = None,
+        is_sorted: bool = False, filter_per_worker: Optional[bool] = None, neighbor_sampler: Any = None,
+        directed: bool = True, *, batch_size: int = 1, shuffle: bool = False, drop_last: bool = False,
+        num_workers: int = 0, seed: Optional[int] = None, options: Optional[Mapping[str, Any]] = None, **kwargs: Any,
+    ) -> None:
+        if (edge_label_time is None) != (time_attr is None):
+            missing = "edge_label_time" if edge_label_time is None else "time_attr"
+            raise ValueError(f"'{missing}' is not set: sampling by time needs both edge_label_time and time_attr")
+        kwargs = without_workers(
+            LinkNeighborLoader, {**kwargs, "neighbor_sampler": neighbor_sampler}, ("custom_cls", "input_id"))
+        self._how = dict(batch_size=batch_size, shuffle=shuffle, drop_last=drop_last, seed=random_seed(seed))
+        negatives = NegativeSampling.cast(neg_sampling)
+        if neg_sampling_ratio:
+            negatives = NegativeSampling("binary", neg_sampling_ratio)
+        of_path = not hasattr(data, "stores") and not isinstance(data, tuple)
+        links = _type_of_links(edge_label_index) if of_path else get_edge_label_index(data, edge_label_index)[0]
+        sampler = KhopSampler(
+            data, num_neighbors, replace=replace, subgraph_type=subgraph_type if directed else "induced",
+            disjoint=disjoint, temporal_strategy=temporal_strategy, time_attr=time_attr, weight_attr=weight_attr,
+            seed=self._how["seed"], options=options, links=links, negatives=negatives)
+        self._structure = sampler.structure
+        if self._structure.dataset:
+            data = self._structure.data
+            edge_label_index = self._edges_of(sampler, links, edge_label_index, edge_label)
+        super().__init__(
+            data=data, link_sampler=sampler, edge_label_index=edge_label_index, edge_label=edge_label,
+            edge_label_time=edge_label_time, neg_sampling=negatives, transform=transform,
+            transform_sampler_output=transform_sampler_output, filter_per_worker=False, batch_size=batch_size,
+            shuffle=shuffle, drop_last=drop_last, **kwargs)
+
+    def _edges_of(self, sampler: KhopSampler, links: Any, given: Any, labels: Any) -> Any:
+        """edge_label_index for a dataset. All its edges are counted alone: the server knows them."""
+        pairs = given[1] if isinstance(given, (tuple, list)) and len(given) == 2 and links is not None else given
+        if pairs is None or isinstance(pairs, (str, tuple)):
+            if labels is not None:
+                raise TypeError('edge_label: of all edges of a dataset is a column: options={"link_label": NAME}')
+            if links is None and not self._structure.plain:
+                raise ValueError("edge_label_index: of which edge type? There are several")
+            self._how["seeds"], sampler.only_counted = f"all-edges:{':'.join(self._structure.edge_type(links))}", True
+            pairs = torch.zeros(2, 1, dtype=torch.int64).expand(2, self._structure.num_edges[links])
+        return pairs if links is None else (links, pairs)
+
+    def _khop(self) -> KhopSampler:
+        sampler: KhopSampler = self.link_sampler
+        return sampler
+
+    def __iter__(self) -> Iterator[Any]:
+        given, sampler = self.input_data, self._khop()
+        for batch in self._batches(partial(sampler.load_links, given)):
+            yield self._made(batch, sampler.output(batch, sampler.about_links(batch, given)))
+
+
+def _type_of_links(edge_label_index: Any) -> Any:
+    """The edge type of PyG's edge_label_index where it names one in full."""
+    given = edge_label_index
+    if isinstance(given, (tuple, list)):
+        if len(given) == 3 and all(isinstance(part, str) for part in given):
+            return tuple(given)
+        if len(given) == 2 and isinstance(given[0], (tuple, list)):
+            return tuple(given[0])
+    return None
+
+
+class KhopSampler(BaseSampler):  # type: ignore[misc]
+    """Samples of a structure in PyG's form."""
+
+    edge_permutation = None
+    only_counted = False  # whether the loader has the number of its seeds alone, and the server lists them
+
+    def __init__(
+        self, data: Any, num_neighbors: Any, *, replace: bool = False, subgraph_type: Any = "directional",
+        disjoint: bool = False, temporal_strategy: str = "uniform", time_attr: Optional[str] = None,
+        weight_attr: Optional[str] = None, seed: int = 0, options: Optional[Mapping[str, Any]] = None,
+        links: Any = None, negatives: Any = None, backward: bool = False,
+    ) -> None:
+        """links is the edge type of the seeds where they are edges, which need not have edges in data."""
+        weights = _weights_of(negatives)
+        self.structure = structure = Structure(
+            data, weight=weight_attr, time=time_attr, links=links, negative_weight=weights, backward=backward)
+        self._seed = seed
+        self._subgraph = SubgraphType(subgraph_type)
+        self._negatives = negatives
+        self._options: dict[str, Any] = dict(
+            fanouts=self._fanouts(num_neighbors), replace=replace, disjoint=disjoint,
+            induced=self._subgraph == SubgraphType.induced)
+        if weight_attr is not None:
+            self._options["weight"] = weight_attr if structure.dataset else "weight"
+        if time_attr is not None:
+            name = time_attr if structure.dataset else "time"
+            of_edges = structure.time_of_edges
+            self._options.update(sampler="temporal", disjoint=True, recent=temporal_strategy == "last",
+                                 time=name if of_edges else "none", **({} if of_edges else {"node_time": name}))
+        if negatives is not None:
+            triplets = negatives.is_triplet()
+            self._options.update(negatives="uniform", negative_ratio=float(negatives.amount), triplets=triplets,
+                                 corrupt="target" if triplets else "both")
+            if weights is not None:
+                self._options.update(negatives="weight", negative_weight="negative_weight")
+            if "node_time" in self._options:
+                self._options["negative_time"] = self._options["node_time"]
+        self._options.update(options or {})
+
+    def _fanouts(self, num_neighbors: Any) -> Any:
+        """Fan-outs of the data's own edge types; nobody follows the others."""
+        types, own = self.structure.edge_types, self.structure.own_edge_types
+        given = num_neighbors if isinstance(num_neighbors, NumNeighbors) else NumNeighbors(num_neighbors)
+        if types == [None]:
+            return list(given.get_values()) or [0]
+        values = given.get_values(types[:own]) if own else {}
+        given.num_hops  # raises where edge types differ in their number of hops
+        lists = [list(values[of] if isinstance(values, dict) else values) or [0] for of in types[:own]]
+        none = [0] * max(map(len, lists), default=1)
+        lists += [none] * (len(types) - own)
+        return self.structure.by_edge_type(dict(zip(types, lists)))
+
+    # --- samples ---
+
+    def load(self, inputs: Any, **how: Any) -> Loader:
+        """A loader whose seeds are these nodes, at their times, unless how says which."""
+        if "seeds" in how:
+            return self._open(**how)
+        of = self.structure.node_type(inputs.input_type)
+        times = None if inputs.time is None else {of: inputs.time}
+        return self._open(seeds={of: inputs.node}, input_time=times, **how)
+
+    def load_links(self, inputs: Any, **how: Any) -> Loader:
+        """A loader whose seeds are these edges, unless how says which."""
+        if "seeds" in how:
+            return self._open(**how)
+        of = self.structure.edge_type(inputs.input_type)
+        times = None if inputs.time is None else {of: inputs.time}
+        return self._open(edge_label_index={of: torch.stack([inputs.row, inputs.col])}, edge_label_time=times, **how)
+
+    def sample_from_nodes(self, inputs: Any, **kwargs: Any) -> Any:
+        """A sample of its own, for loader(ids): a server for one batch."""
+        with self.load(inputs, **self._one(len(inputs.node))) as loader:
+            return self.output(next(iter(loader)).copy(), (inputs.input_id, inputs.time))
+
+    def sample_from_edges(self, inputs: Any, **kwargs: Any) -> Any:
+        with self.load_links(inputs, **self._one(len(inputs.row))) as loader:
+            batch = next(iter(loader)).copy()
+            return self.output(batch, self.about_links(batch, inputs))
+
+    def _one(self, seeds: int) -> dict[str, Any]:
+        if self.only_counted:
+            raise TypeError("loader(ids): the seeds are a split, or all edges, of a dataset, and only the server lists "
+                            "them: make a loader of these seeds")
+        return {"batch_size": max(seeds, 1), "seed": self._seed}
+
+    def _open(self, **how: Any) -> Loader:
+        return self.structure.open(**{**self._options, **how})
+
+    def about_links(self, batch: Batch, inputs: Any) -> Any:
+        """What PyG's loader of links adds to a batch: the seeds' numbers, ends, labels and times."""
+        view = batch[self.structure.edge_type(inputs.input_type)]
+        seeds, negatives, _ = view.num_links
+        items = view.input_id.long()
+        ids = items if inputs.input_id is None else inputs.input_id[items]
+        times = None if inputs.time is None else inputs.time[items]
+        if self._negatives is not None and self._negatives.is_triplet():
+            negative = view.dst_neg_index
+            negative = negative.squeeze(-1) if negative.shape[1] == 1 else negative
+            return ids, view.src_index, view.dst_pos_index, negative, times
+        labels = None if inputs.label is None else inputs.label[items]
+        if self._negatives is not None:
+            labels = torch.ones(seeds) if labels is None else labels
+            labels = torch.cat([labels, labels.new_zeros(negatives, *labels.shape[1:])])
+        return ids, view.edge_label_index, labels, None if times is None else times[view.edge_label_group.long()]
+
+    def output(self, batch: Batch, metadata: Any) -> Any:
+        """A batch in PyG's form."""
+        out = self.structure.output(batch, metadata)
+        return out.to_bidirectional() if self._subgraph == SubgraphType.bidirectional else out
+
+    def close(self) -> None:
+        """Removes the dataset if it is a temporary one."""
+        self.structure.close()
+
+
+def _weights_of(negatives: Any) -> Any:
+    """Weights of the ends of negatives, None for uniform ones."""
+    if negatives is None:
+        return None
+    weights, other = negatives.dst_weight, negatives.src_weight
+    same = weights is other or weights is not None and other is not None and torch.equal(weights, other)
+    if not negatives.is_triplet() and not same:
+        raise TypeError("neg_sampling: binary negatives have the same weights for both ends (docs/python.md)")
+    return weights

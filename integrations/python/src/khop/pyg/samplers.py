@@ -1,0 +1,128 @@
+"""PyG's NeighborSampler and BidirectionalNeighborSampler: samples of seeds that are given one call at a time."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, Optional
+
+import torch
+from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
+from torch_geometric.sampler import neighbor_sampler as pyg
+from torch_geometric.sampler.base import DataType, NumNeighbors, SubgraphType
+
+from .served import random_seed
+from .structure import Structure
+
+
+class NeighborSampler(pyg.NeighborSampler):  # type: ignore[misc]
+    """torch_geometric.sampler.NeighborSampler, see there: for sample_from_nodes and sample_from_edges.
+
+    Each call starts a server for one batch, which takes some tens of milliseconds. For an epoch take NeighborLoader or
+    LinkNeighborLoader, whose server makes batches ahead. seed decides what is drawn, call after call.
+    """
+
+    def __init__(
+        self, data: Any, num_neighbors: Any, subgraph_type: Any = "directional", replace: bool = False,
+        disjoint: bool = False, temporal_strategy: str = "uniform", time_attr: Optional[str] = None,
+        weight_attr: Optional[str] = None, is_sorted: bool = False, share_memory: bool = False, directed: bool = True,
+        sample_direction: str = "forward", *, seed: Optional[int] = None, options: Optional[Mapping[str, Any]] = None,
+    ) -> None:
+        if sample_direction not in ("forward", "backward"):
+            raise ValueError(f"sample_direction={sample_direction!r}: must be 'forward' or 'backward'")
+        if sample_direction == "backward" and time_attr is not None:
+            raise NotImplementedError("time_attr: sampling by time goes forward, up to the time of the seed")
+        self.structure = structure = Structure(
+            data, weight=weight_attr, time=time_attr, backward=sample_direction == "backward")
+        self.data_type = DataType.homogeneous if structure.node_types == [None] else DataType.heterogeneous
+        self.sample_direction = sample_direction
+        self.node_types, self.edge_types = structure.node_types, structure.edge_types
+        whole = structure.data
+        counts = {of: (whole if of is None else whole[of]).num_nodes for of in structure.node_types}
+        self.num_nodes = counts if self.is_hetero else counts[None]
+        self.node_time = self.edge_time = None
+        if time_attr is not None and not structure.dataset:
+            times = whole.collect(time_attr) if self.is_hetero else whole[time_attr]
+            self.node_time, self.edge_time = (None, times) if structure.time_of_edges else (times, None)
+        self.perm = None
+        self.num_neighbors = num_neighbors
+        self.replace, self.disjoint = replace, disjoint
+        self.subgraph_type = SubgraphType(subgraph_type if directed else "induced")
+        self.temporal_strategy, self.keep_orig_edges = temporal_strategy, False
+        self._seed = random_seed(seed)
+        self._how: dict[str, Any] = dict(replace=replace, induced=self.subgraph_type == SubgraphType.induced)
+        if weight_attr is not None:
+            self._how["weight"] = weight_attr if structure.dataset else "weight"
+        if time_attr is not None:
+            name = time_attr if structure.dataset else "time"
+            self._how.update(sampler="temporal", recent=temporal_strategy == "last",
+                             **({"time": name} if structure.time_of_edges else {"time": "none", "node_time": name}))
+        self._how.update(options or {})
+
+    @property
+    def num_neighbors(self) -> Any:
+        return self._num_neighbors
+
+    @num_neighbors.setter
+    def num_neighbors(self, given: Any) -> None:
+        self._num_neighbors = given if isinstance(given, NumNeighbors) else NumNeighbors(given)
+
+    def _sample(self, seed: Any, seed_time: Any = None, **kwargs: Any) -> Any:
+        structure = self.structure
+        seeds = seed if isinstance(seed, dict) else {None: seed}
+        times = seed_time if isinstance(seed_time, dict) else {None: seed_time}
+        number = sum(map(len, seeds.values()))
+        values = self.num_neighbors.get_values(None if not self.is_hetero else self.edge_types)
+        if not number:
+            return self._nothing(self.num_neighbors.num_hops)
+        fanouts = structure.by_edge_type(values) if isinstance(values, dict) else list(values)
+        key, self._seed = self._seed, (self._seed + 1) % (1 << 63)
+        with structure.open(
+            **self._how, fanouts=fanouts, disjoint=self.disjoint, batch_size=number, seed=key,
+            seeds={structure.node_type(of): ids.long() for of, ids in seeds.items() if len(ids)},
+            input_time=None if seed_time is None else {
+                structure.node_type(of): times[of] for of, ids in seeds.items() if len(ids)},
+        ) as loader:
+            return structure.output(next(iter(loader)).copy(), None)
+
+    def _nothing(self, hops: int) -> Any:
+        """The sample of no seeds."""
+        none = torch.empty(0, dtype=torch.int64)
+        trees = none if self.disjoint else None
+        if not self.is_hetero:
+            return SamplerOutput(node=none, row=none, col=none, edge=none, batch=trees,
+                                 num_sampled_nodes=[0] * (hops + 1), num_sampled_edges=[0] * hops)
+        nodes, edges = dict.fromkeys(self.node_types, none), dict.fromkeys(self.edge_types, none)
+        return HeteroSamplerOutput(
+            node=nodes, row=edges, col=dict(edges), edge=dict(edges), batch=None if trees is None else dict(nodes),
+            num_sampled_nodes={of: [0] * (hops + 1) for of in nodes},
+            num_sampled_edges={of: [0] * hops for of in edges})
+
+    def close(self) -> None:
+        """Removes the temporary dataset."""
+        self.structure.close()
+
+
+class BidirectionalNeighborSampler(pyg.BidirectionalNeighborSampler):  # type: ignore[misc]
+    """torch_geometric.sampler.BidirectionalNeighborSampler, see there, of two samplers of khop."""
+
+    def __init__(
+        self, data: Any, num_neighbors: Any, subgraph_type: Any = "directional", replace: bool = False,
+        disjoint: bool = False, temporal_strategy: str = "uniform", time_attr: Optional[str] = None,
+        weight_attr: Optional[str] = None, is_sorted: bool = False, share_memory: bool = False, directed: bool = True,
+        *, seed: Optional[int] = None, options: Optional[Mapping[str, Any]] = None,
+    ) -> None:
+        values = num_neighbors.values if isinstance(num_neighbors, NumNeighbors) else num_neighbors
+        if isinstance(values, dict):
+            raise RuntimeError("num_neighbors: BidirectionalNeighborSampler takes a list, not numbers by edge type")
+        self.forward_sampler, self.backward_sampler = (
+            NeighborSampler(
+                data, num_neighbors, subgraph_type, replace, disjoint, temporal_strategy, time_attr, weight_attr,
+                directed=directed, sample_direction=direction, seed=seed, options=options)
+            for direction in ("forward", "backward"))
+        self.num_neighbors = num_neighbors
+        self.subgraph_type = SubgraphType(subgraph_type)
+        self.keep_orig_edges = False
+
+    def close(self) -> None:
+        """Removes the temporary datasets."""
+        self.forward_sampler.close()
+        self.backward_sampler.close()

@@ -1,0 +1,236 @@
+"""A graph's structure as a dataset of khop: a temporary one of what is in memory, or one that is there."""
+
+from __future__ import annotations
+
+import copy
+import os
+import shutil
+import tempfile
+import weakref
+from typing import Any, Mapping, Optional
+
+import torch
+from torch_geometric.data import Data, HeteroData, remote_backend_utils
+from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
+
+from ..batch import Batch
+from ..errors import ServerError
+from ..info import info
+from ..loader import Loader
+from ..write import adjacency, write
+
+NAMES = {"feature": "x", "label": "y"}
+"""PyG's names for columns of nodes."""
+EDGE_NAMES = {"feature": "edge_attr", "weight": "edge_weight", "edge_id": "e_id"}
+
+
+class Structure:
+    """Node types and edge types of a graph, by PyG's names, and a dataset of khop that has its edges.
+
+    Of a dataset given by its path, data is a Data or HeteroData that has counts alone; its columns come with batches.
+    """
+
+    def __init__(
+        self, data: Any, *, weight: Optional[str] = None, time: Optional[str] = None, links: Any = None,
+        negative_weight: Any = None, backward: bool = False,
+    ) -> None:
+        """weight and time are attributes for sampling. links is the edge type of the seeds where they are edges, which
+        need not have edges in data. negative_weight are weights of its targets. backward turns all edges round."""
+        self.dataset = isinstance(data, (str, bytes, os.PathLike))
+        self.backward = backward
+        self.options: dict[str, Any] = {"framework": "torch"}
+        self._end: weakref.finalize[Any, Any]
+        self.time_of_edges = False
+        if self.dataset:
+            self._open(os.path.abspath(os.fsdecode(data)), weight, time, negative_weight, links)
+            return
+        if isinstance(data, tuple):
+            if weight is not None:
+                raise NotImplementedError("weight_attr: stores of features and graphs have none; take a HeteroData")
+            features, graph = data
+            data = _of_stores(features, graph, time)
+        if not isinstance(data, (Data, HeteroData)):
+            what = type(data).__name__
+            raise TypeError(f"data: {what}: must be a Data, a HeteroData, a feature store and a graph store, or the "
+                            "path of a dataset")
+        self.data = data
+        self.node_types = data.node_types if isinstance(data, HeteroData) else [None]
+        self.edge_types = list(data.edge_types) if isinstance(data, HeteroData) else [None]
+        self.own_edge_types = len(self.edge_types)
+        if links is not None and links not in self.edge_types:
+            self.edge_types.append(links)
+        if time is not None:
+            stores = [data.edge_attrs()] if isinstance(data, Data) else data.edge_stores
+            self.time_of_edges = any(time in s for s in stores)
+        self.options.update(node_columns=[], seed_columns=[], edge_columns=["edge_id"])
+        folder = tempfile.mkdtemp(prefix="khop-pyg-")
+        self._end = weakref.finalize(self, shutil.rmtree, folder, True)
+        self.path = os.path.join(folder, "data.khop")
+        try:
+            parts = self._parts(weight, time)
+            if negative_weight is not None:
+                parts[self.edge_type(links)[2]]["negative_weight"] = negative_weight
+            write(self.path, parts)
+        except BaseException:
+            self._end()
+            raise
+
+    def _open(self, path: str, weight: Optional[str], time: Optional[str], negative_weight: Any, links: Any) -> None:
+        if negative_weight is not None:
+            raise TypeError("neg_sampling: weights of a dataset's nodes are a column of it: "
+                            'options={"negatives": "weight", "negative_weight": NAME}')
+        self.path = path
+        self._end = weakref.finalize(self, len, ())  # there is nothing to remove
+        about = info(path)
+        nodes, edges = about["node_types"], about["edge_types"]
+        types = [(e["source"], e["relation"], e["target"]) for e in edges]
+        if links is not None and links not in types:
+            there_are = ", ".join(map(str, types))
+            raise ValueError(f"edge_label_index: there is no edge type {links!r}; there are {there_are}")
+        self.plain = len(nodes) == len(edges) == 1
+        self._names = ([t["name"] for t in nodes], types)
+        self.node_types = [None] if self.plain else self._names[0]
+        self.edge_types = [None] if self.plain else types
+        self.own_edge_types = len(types)
+        self.num_edges = {of: e["count"] for of, e in zip(self.edge_types, edges)}
+        self.splits = {s["name"]: s["count"] for s in about["splits"] if not s["index"]}
+        self.data = Data() if self.plain else HeteroData()
+        for of, t in zip(self.node_types, nodes):
+            (self.data if of is None else self.data[of]).num_nodes = t["count"]
+        for of in self.edge_types:
+            (self.data if of is None else self.data[of]).edge_index = torch.empty(2, 0, dtype=torch.int64)
+        columns = list(dict.fromkeys(c["name"] for t in nodes for c in t["columns"]))
+        self.edge_columns = [c["name"] for c in about["edge_columns"]]
+        self.time_of_edges = time in self.edge_columns
+        for name, wanted, there in (
+            ("weight_attr", weight, self.edge_columns), ("time_attr", time, self.edge_columns + columns),
+        ):
+            if wanted is not None and wanted not in there:
+                raise ValueError(f"{name}: {path} has no column {wanted!r}; it has: {', '.join(there) or 'none'}")
+        self.options.update(node_columns=columns, seed_columns=[], edge_columns=self.edge_columns or None)
+        if "edge_id" not in self.edge_columns:
+            self.options["edge_pos"] = True
+
+    # Types of what was in memory have numbers for names in the dataset: PyG's may be any text.
+
+    def node_type(self, of: Optional[str]) -> str:
+        at = self.node_types.index(of)
+        return str(self._names[0][at]) if self.dataset else f"n{at}"
+
+    def edge_type(self, of: Any) -> tuple[str, str, str]:
+        at = self.edge_types.index(of)
+        if self.dataset:
+            source, relation, target = self._names[1][at]
+            return source, relation, target
+        if of is None:
+            return "n0", "e0", "n0"
+        ends = (of[2], of[0]) if self.backward else (of[0], of[2])
+        return self.node_type(ends[0]), f"e{at}", self.node_type(ends[1])
+
+    def by_edge_type(self, values: Mapping[Any, Any]) -> dict[str, Any]:
+        """Values of edge types as khop's mappings have them."""
+        return {":".join(self.edge_type(of)): v for of, v in values.items()}
+
+    def _parts(self, weight: Optional[str], time: Optional[str]) -> dict[Any, Any]:
+        data = self.data
+        parts: dict[Any, Any] = {}
+        for of in self.node_types:
+            store = data._store if of is None else data[of]
+            parts[self.node_type(of)] = {"num_nodes": store.num_nodes}
+            if time is not None and time in store and (of is not None or data.is_node_attr(time)):
+                parts[self.node_type(of)]["node_time"] = store[time]
+        for of in self.edge_types:
+            store = data._store if of is None else data[of] if of in data.edge_types else {}
+            values = adjacency({k: store[k] for k in ("edge_index", "adj_t") if k in store})
+            values = values or {"edge_index": torch.empty(2, 0, dtype=torch.int64)}
+            source, target = values["edge_index"] if "edge_index" in values else (values["src"], values["dst"])
+            if self.backward:
+                source, target = target, source
+            part = {"src": source, "dst": target, "edge_id": torch.arange(len(source))}
+            if weight is not None:
+                part["edge_weight"] = store[weight] if weight in store else torch.ones(len(source))
+            if time is not None and time in store and (of is not None or data.is_edge_attr(time)):
+                part["edge_time"] = store[time]
+            parts[self.edge_type(of)] = part
+        return parts
+
+    # --- batches ---
+
+    def open(self, **how: Any) -> Loader:
+        """A loader of the structure."""
+        if not self._end.alive:
+            raise ServerError("the loader is closed: make another")
+        return Loader(self.path, **{**self.options, **how})
+
+    def edges(self, batch: Batch, of: Any) -> tuple[Any, Any]:
+        """Sources and targets as positions in the nodes [2, edges], in the graph's direction; numbers of the edges."""
+        view = batch[self.edge_type(of)]
+        index = view.edge_index
+        return (index.flip(0) if self.backward else index), self.own(view.e_id)
+
+    def own(self, values: Any) -> Any:
+        """An array that holds no slot, if PyG takes the rest of the batch: so one may keep all batches."""
+        return values if self.dataset else values.clone()
+
+    def output(self, batch: Batch, metadata: Any, counts: bool = True) -> Any:
+        """A batch in PyG's form. Without counts the nodes and edges that a hop has added are not told."""
+        heads = {of: batch[self.node_type(of)] for of in self.node_types}
+        edges = {of: self.edges(batch, of) for of in self.edge_types}  # with a type that seeds alone have
+        views = {of: batch[self.edge_type(of)] for of in self.edge_types}
+        trees = {of: batch.array(f"sample/tree/{v.type}").long() for of, v in heads.items()
+                 if f"sample/tree/{v.type}" in batch} or None
+        nodes = {of: self.own(v.n_id) for of, v in heads.items()}
+        of_nodes = {of: v.num_sampled_nodes for of, v in heads.items()} if counts else None
+        of_edges = {of: v.num_sampled_edges for of, v in views.items()} if counts else None
+        if self.node_types == [None]:
+            (row, col), edge = edges[None]
+            return SamplerOutput(
+                node=nodes[None], row=row, col=col, edge=edge, batch=trees and trees[None],
+                num_sampled_nodes=of_nodes and of_nodes[None], num_sampled_edges=of_edges and of_edges[None],
+                metadata=metadata)
+        return HeteroSamplerOutput(
+            node=nodes, row={of: e[0][0] for of, e in edges.items()}, col={of: e[0][1] for of, e in edges.items()},
+            edge={of: e[1] for of, e in edges.items()}, batch=trees, num_sampled_nodes=of_nodes,
+            num_sampled_edges=of_edges, metadata=metadata)
+
+    def add_columns(self, batch: Batch, out: Any) -> None:
+        """Adds what a dataset has of the batch's nodes and edges to a Data or HeteroData."""
+        for of in self.node_types:
+            view, store = batch[self.node_type(of)], out if of is None else out[of]
+            for column in view.columns():
+                store[NAMES.get(column, column)] = view[column]
+        for of in self.edge_types:
+            edges, store = batch[self.edge_type(of)], out if of is None else out[of]
+            for column in edges.columns():
+                store[EDGE_NAMES.get(column, column)] = edges[column]
+
+    def close(self) -> None:
+        """Removes the dataset if it is a temporary one."""
+        self._end()
+
+
+def _of_stores(features: Any, graph: Any, time: Optional[str]) -> Any:
+    """The structure of a graph store, as a Data or HeteroData, with the times of nodes or edges alone."""
+    sources, targets, _ = graph.coo()
+    plain = isinstance(sources, torch.Tensor)
+    if plain:
+        rows = [features.get_tensor_size(a)[0] for a in features.get_all_tensor_attrs()]
+        sizes = [n for a in graph.get_all_edge_attrs() for n in a.size or () if n is not None]
+        data = Data(edge_index=torch.stack([sources, targets]), num_nodes=max(sizes or rows, default=None))
+    else:
+        data = HeteroData()
+        for of in sources:
+            for end in (of[0], of[2]):
+                data[end].num_nodes = remote_backend_utils.num_nodes(features, graph, end)
+            data[of].edge_index = torch.stack([sources[of], targets[of]])
+    for attribute in map(copy.copy, features.get_all_tensor_attrs()):
+        if attribute.attr_name == time:
+            attribute.index = None
+            values = features.get_tensor(attribute)
+            if not plain:
+                data[attribute.group_name][time] = values
+            elif time == "time":  # as PyG tells times of nodes from those of edges
+                data[time] = values
+            else:
+                data.edge_stores[0][time] = values
+    return data

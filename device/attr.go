@@ -20,6 +20,7 @@ const (
 	AttrHostRegister               Attr = 99  // registering host memory is supported
 	AttrPageableUsesHostPageTables Attr = 100 // pageable access goes through the host's page tables (hardware)
 	AttrReadOnlyRegister           Attr = 113 // read-only mappings may be registered with RegisterReadOnly
+	AttrMPS                        Attr = 133 // 1: contexts are shared by MPS; CUDA 12.5 and later tell
 )
 
 // Dim3 is the extent of a grid in blocks or of a block in threads. A zero counts as one.

@@ -50,6 +50,18 @@ func (native) describe(code result) (name, text string) {
 	return name, text
 }
 
+func (native) uuid(ordinal int) (id [16]byte, part bool, code result) {
+	var d C.CUdevice
+	if code = result(C.cuDeviceGet(&d, C.int(ordinal))); code != success {
+		return id, false, code
+	}
+	var board, own C.CUuuid // the first call names the board, the second an instance of it
+	if code = result(C.cuDeviceGetUuid(&board, d)); code == success {
+		code = result(C.cuDeviceGetUuid_v2(&own, d))
+	}
+	return *(*[16]byte)(unsafe.Pointer(&own)), own != board, code
+}
+
 func (native) hostAlloc(n int64) (uintptr, result) {
 	var p unsafe.Pointer
 	code := C.cuMemHostAlloc(&p, C.size_t(n), C.CU_MEMHOSTALLOC_PORTABLE|C.CU_MEMHOSTALLOC_DEVICEMAP)

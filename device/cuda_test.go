@@ -2,6 +2,8 @@ package device
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -133,8 +135,9 @@ func TestEveryFaultLosesTheDevice(t *testing.T) {
 	f := newFake(t)
 	// As cuda.h numbers them: uncorrectable ECC and NVLink errors, illegal address, launch timeout, context destroyed,
 	// assert, hardware stack error, illegal instruction, misaligned address, invalid address space, invalid pc, launch
-	// failed.
-	for _, code := range []result{214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719} {
+	// failed, tensor memory leak, six of MPS, unknown.
+	for _, code := range []result{214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 805, 806, 807, 808, 809,
+		810, 999} {
 		d, err := Open(0)
 		if err != nil {
 			t.Fatal(err)
@@ -328,5 +331,54 @@ func TestMemoryIsTracedWithoutOpeningOtherDevices(t *testing.T) {
 	}
 	if err := errors.Join(user.Close(), d.Close(), other.Close()); err != nil || f.retained != 0 {
 		t.Error(err, f.retained)
+	}
+}
+
+// Another process may count other devices, so a device also has a name that all processes give it.
+func TestADeviceIsNamedByItsUUID(t *testing.T) {
+	f := newFake(t)
+	for ordinal, want := range []string{"GPU-1a000000-2b00-3c00-4d00-5e0000000000", "MIG-1a000000-2b00-3c00-4d00-5e0000000001"} {
+		d, err := Open(ordinal)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.UUID() != want || Named(want) != ordinal {
+			t.Errorf("cuda:%d is %s, and %s is cuda:%d", ordinal, d.UUID(), want, Named(want))
+		}
+		d.Close()
+	}
+	if n := Named("GPU-1a000000-2b00-3c00-4d00-5e0000000001"); n != -1 {
+		t.Errorf("a board is taken for an instance of it: cuda:%d", n)
+	}
+	f.fail = map[string]result{"uuid": codeNotSupported}
+	d, err := Open(0)
+	if err != nil || d.UUID() != "" || Named("") != -1 {
+		t.Errorf("a driver that does not tell: %q, %v", d.UUID(), err)
+	}
+	d.Close()
+}
+
+func TestMPSIsSeen(t *testing.T) {
+	f := newFake(t)
+	d, err := Open(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	folder := t.TempDir()
+	t.Setenv("CUDA_MPS_PIPE_DIRECTORY", folder)
+	if d.MPS() {
+		t.Error("seen where there is none")
+	}
+	f.mps = 1
+	if !d.MPS() {
+		t.Error("not seen, though the driver tells")
+	}
+	f.mps, f.fail = 0, map[string]result{"mps": codeInvalidValue} // an older driver
+	if err := os.WriteFile(filepath.Join(folder, "control"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if !d.MPS() {
+		t.Error("not seen, though its control socket is there")
 	}
 }

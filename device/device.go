@@ -22,6 +22,7 @@ type primary struct {
 	ordinal int
 	context handle
 	name    string
+	uuid    string
 	sms     int
 	lost    atomic.Pointer[Error] // the first fault
 	holders int                   // guarded by primaries
@@ -96,6 +97,7 @@ func hold(ordinal int) (*primary, error) {
 func retain(ordinal int) (*primary, error) {
 	p := &primary{ordinal: ordinal}
 	p.name, _ = drv.name(ordinal)
+	p.uuid = uuidText(drv.uuid(ordinal))
 	p.sms, _ = drv.attribute(ordinal, AttrMultiprocessors)
 	major, _ := drv.attribute(ordinal, AttrComputeMajor)
 	minor, _ := drv.attribute(ordinal, AttrComputeMinor)
@@ -219,6 +221,32 @@ func (d *Device) Ordinal() int { return d.ordinal }
 
 // Name returns what the driver calls the device, such as "NVIDIA H200".
 func (d *Device) Name() string { return d.name }
+
+// UUID returns the name of the device that is the same in every process, as nvidia-smi writes it: GPU- or for a MIG
+// instance MIG-, and 32 hexadecimal digits in five groups. Ordinals count what CUDA_VISIBLE_DEVICES shows, so they differ
+// between processes. It is empty where the driver does not tell.
+func (d *Device) UUID() string { return d.uuid }
+
+func uuidText(id [16]byte, part bool, code result) string {
+	if code != success {
+		return ""
+	}
+	kind := "GPU"
+	if part {
+		kind = "MIG"
+	}
+	return fmt.Sprintf("%s-%x-%x-%x-%x-%x", kind, id[:4], id[4:6], id[6:8], id[8:10], id[10:])
+}
+
+// Named returns the ordinal of the device with a UUID, -1 if this process sees none.
+func Named(uuid string) int {
+	for ordinal := range Count() {
+		if uuid != "" && uuidText(drv.uuid(ordinal)) == uuid {
+			return ordinal
+		}
+	}
+	return -1
+}
 
 // SMs returns how many streaming multiprocessors the device has.
 func (d *Device) SMs() int { return d.sms }

@@ -11,6 +11,7 @@ type driver interface {
 	describe(result) (name, text string)
 
 	name(ordinal int) (string, result)
+	uuid(ordinal int) (id [16]byte, part bool, code result) // part: it is a MIG instance
 	attribute(ordinal int, a Attr) (int, result)
 	retain(ordinal int) (handle, result)
 	release(ordinal int) result

@@ -15,6 +15,7 @@ type fake struct {
 	ver        int
 	devices    int
 	compute    int
+	mps        int
 	home       int               // the device of all memory
 	fail       map[string]result // by the method's name, instead of what it would do
 	retained   int
@@ -59,6 +60,10 @@ func (f *fake) describe(code result) (string, string) {
 	return fmt.Sprintf("CUDA_ERROR_%d", code), "so the fake says"
 }
 func (f *fake) name(ordinal int) (string, result) { return fmt.Sprintf("Fake %d", ordinal), success }
+func (f *fake) uuid(ordinal int) ([16]byte, bool, result) {
+	id := [16]byte{0: 0x1a, 4: 0x2b, 6: 0x3c, 8: 0x4d, 10: 0x5e, 15: byte(ordinal)}
+	return id, ordinal == 1, f.answer("uuid")
+}
 func (f *fake) attribute(_ int, a Attr) (int, result) {
 	switch a {
 	case AttrMultiprocessors:
@@ -67,6 +72,8 @@ func (f *fake) attribute(_ int, a Attr) (int, result) {
 		return f.compute / 10, success
 	case AttrComputeMinor:
 		return f.compute % 10, success
+	case AttrMPS:
+		return f.mps, f.answer("mps")
 	}
 	return 0, codeInvalidValue
 }

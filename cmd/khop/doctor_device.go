@@ -23,6 +23,8 @@ type cudaReport struct {
 type deviceReport struct {
 	Device      string         `json:"device"` // "cuda:0"
 	Name        string         `json:"name"`
+	UUID        string         `json:"uuid"` // the same in every process; an ordinal is not
+	MPS         bool           `json:"mps"`
 	Compute     string         `json:"compute"` // compute capability
 	SMs         int            `json:"sms"`
 	MemoryBytes int64          `json:"memory_bytes"`
@@ -82,7 +84,7 @@ func probeCUDA() (r cudaReport, first *device.Device) {
 
 func reportDevice(d *device.Device) deviceReport {
 	r := deviceReport{
-		Device: fmt.Sprintf("cuda:%d", d.Ordinal()), Name: d.Name(), SMs: d.SMs(), Attributes: map[string]int{},
+		Device: fmt.Sprintf("cuda:%d", d.Ordinal()), Name: d.Name(), UUID: d.UUID(), MPS: d.MPS(), SMs: d.SMs(), Attributes: map[string]int{},
 		Compute: fmt.Sprintf("%d.%d", d.Attribute(device.AttrComputeMajor), d.Attribute(device.AttrComputeMinor)),
 		PCI: machine.FindPCI(d.Attribute(device.AttrPCIDomain), d.Attribute(device.AttrPCIBus),
 			d.Attribute(device.AttrPCIDevice)),
@@ -162,6 +164,7 @@ func (r *cudaReport) print(env *environment) error {
 		if d.PCI.NUMANode >= 0 {
 			node = fmt.Sprint(d.PCI.NUMANode)
 		}
+		t.row("", or(d.UUID))
 		t.row("", fmt.Sprintf("bus %s, link %s, NUMA node %s, IOMMU %s", d.PCI.Address, or(d.PCI.Link), node,
 			or(d.PCI.IOMMU)))
 		var attributes []string
@@ -169,6 +172,11 @@ func (r *cudaReport) print(env *environment) error {
 			attributes = append(attributes, fmt.Sprintf("%s %d", a.name, d.Attributes[a.name]))
 		}
 		t.row("", strings.Join(attributes, ", "))
+		if d.MPS {
+			t.row("", "MPS runs: kernels of several processes run at the same time")
+		} else {
+			t.row("", device.WithoutMPS)
+		}
 		if d.Error != "" {
 			t.row("", d.Error)
 		}

@@ -223,6 +223,16 @@ def test_arrays_outlive_a_server_that_was_killed(dataset):
         del b
 
 
+def test_another_device_than_the_servers_is_refused(serve, python):
+    devices = "devices=2"
+    path = serve("--device=cuda:1", KHOP_CUDASIM=devices)
+    with pytest.raises(khop.DeviceError, match="does not see that device"):  # this process has one device, the server's other
+        khop.connect(path, device="cuda:0", framework="numpy")
+    code = "import khop, sys\ntry:\n khop.connect(sys.argv[1], device='cuda:0', framework='numpy')\nexcept khop.DeviceError as e: print(e)"
+    out, err = python(code, path, KHOP_CUDASIM=devices).communicate()
+    assert 'take device="cuda:1"' in out, err
+
+
 def test_what_cannot_be_is_refused(dataset, monkeypatch):
     data = dataset("sbm")
     with pytest.raises(ValueError, match="must be"):

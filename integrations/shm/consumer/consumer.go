@@ -172,9 +172,15 @@ func (c *Consumer) meet(h wire.Hello, m wire.Welcome, text []byte) error {
 	}
 	var d struct {
 		State *loader.State `json:"state"`
+		UUID  string        `json:"device_uuid"`
 	}
 	if err := json.Unmarshal(text, &d); err != nil || d.State == nil {
 		return fmt.Errorf("%w: WELCOME with %.100q, which says no state: %w", wire.ErrMessage, text, err)
+	}
+	if m.Is&wire.IsOnDevice != 0 {
+		if err := sameDevice(c.device, d.UUID); err != nil {
+			return err
+		}
 	}
 	c.info = Info{
 		Rank: int(m.Rank), WorldSize: int(m.WorldSize), Hold: int(m.Hold), Slots: int(m.Slots),
@@ -183,6 +189,20 @@ func (c *Consumer) meet(h wire.Hello, m wire.Welcome, text []byte) error {
 		Server: append(json.RawMessage(nil), text...), State: *d.State,
 	}
 	return nil
+}
+
+// sameDevice refuses a device of this process that is not the server's. An ordinal does not tell: each process counts
+// the devices that CUDA_VISIBLE_DEVICES lets it see. A driver or a server that names none is believed.
+func sameDevice(d *device.Device, server string) error {
+	if own := d.UUID(); own == "" || server == "" || own == server {
+		return nil
+	}
+	remedy := "this process does not see that device: look at CUDA_VISIBLE_DEVICES"
+	if n := device.Named(server); n >= 0 {
+		remedy = fmt.Sprintf("here that device is cuda:%d", n)
+	}
+	return fmt.Errorf("%w: the server's batches lie on device %s, and cuda:%d is %s: %s", shm.ErrOptions, server,
+		d.Ordinal(), d.UUID(), remedy)
 }
 
 // Info returns what the consumer is connected to. Server is the JSON of WELCOME (docs/feed.md).

@@ -29,6 +29,9 @@ func (r *rank) openDevice(src *loader.Placed, opt *loader.Options) error {
 		r.server.opt.Logger.Warn("consumers get copies on the host", "device", src.Device(), "error", err)
 		return d.Close()
 	}
+	if !d.MPS() {
+		r.server.opt.Logger.Warn(device.WithoutMPS, "device", src.Device())
+	}
 	r.device, opt.RowMemory = d, memory
 	return memory.Give(first)
 }

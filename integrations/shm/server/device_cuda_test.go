@@ -274,6 +274,11 @@ func TestRanksOfADeviceShareOneUploadWithinTheLimit(t *testing.T) {
 	socket := socketPath(t)
 	p := play(t, "devices", socket, "")
 	p.wait(t, "ready", nil)
+	// This process sees one device, the server's first. Rank 1 is on its second.
+	c, err := consumer.Dial(t.Context(), socket, consumer.Options{Rank: consumer.RankOf(1), Device: "cuda:0"})
+	if !errors.Is(err, shm.ErrOptions) || !strings.Contains(err.Error(), "does not see that device") {
+		t.Errorf("another device than the server's: %v, %v", c, err)
+	}
 	for rank := range 4 {
 		c, err := consumer.Dial(t.Context(), socket, consumer.Options{Rank: consumer.RankOf(rank), Timeout: patience})
 		if err != nil {

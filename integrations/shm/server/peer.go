@@ -196,6 +196,9 @@ func (p *peer) welcome() error {
 		Batches: r.loader.AllBatches(), Epochs: s.opt.Epochs, Readers: s.opt.Readers, Device: opt.Device,
 		State: r.state(),
 	}
+	if r.device != nil {
+		d.UUID, d.MPS = r.device.UUID(), r.device.MPS()
+	}
 	if n, ok := opt.Sampler.(sampling.FrontierSampler); ok {
 		d.Frontier = n.Expands().String()
 	}

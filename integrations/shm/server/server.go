@@ -326,5 +326,7 @@ type describe struct {
 	Epochs    uint64       `json:"epochs"`
 	Readers   int          `json:"readers"`
 	Device    string       `json:"device"`
+	UUID      string       `json:"device_uuid,omitempty"`
+	MPS       bool         `json:"mps,omitempty"`
 	State     loader.State `json:"state"`
 }

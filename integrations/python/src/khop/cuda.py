@@ -9,6 +9,7 @@ import ctypes
 import os
 from contextlib import contextmanager
 from typing import Any, Iterable, Iterator, Optional
+from uuid import UUID
 
 from .errors import DeviceError
 
@@ -63,6 +64,7 @@ class Device:
         if ordinal >= count.value:
             raise DeviceError(f"cuda:{ordinal}: there are {count.value} CUDA devices, cuda:0 the first")
         self._check(lib.cuDeviceGet(ctypes.byref(number), ordinal), f"find cuda:{ordinal}")
+        self.uuid = _uuid(lib, number)
         # Never released: the context is shared with the framework, and arrays may live until the process ends.
         self._check(lib.cuDevicePrimaryCtxRetain(ctypes.byref(self._context), number), f"open cuda:{ordinal}")
 
@@ -115,6 +117,24 @@ class Device:
             self._check(lib.cuEventCreate(ctypes.byref(handle), _DISABLE_TIMING), "make an event")
         self._check(lib.cuEventRecord(handle, ctypes.c_void_p(stream)), "record an event")
         return Event(self, handle)
+
+
+def _uuid(lib: ctypes.CDLL, device: ctypes.c_int) -> str:
+    """A device's name in every process, as the server writes it; empty where the driver does not tell."""
+    board, own = ctypes.create_string_buffer(16), ctypes.create_string_buffer(16)
+    if lib.cuDeviceGetUuid(board, device) or lib.cuDeviceGetUuid_v2(own, device):
+        return ""
+    return ("GPU-" if own.raw == board.raw else "MIG-") + str(UUID(bytes=own.raw))
+
+
+def seen_as(uuid: str) -> Optional[int]:
+    """The ordinal under which this process sees the device of that name; None if it does not."""
+    lib, count, number = _load(), ctypes.c_int(), ctypes.c_int()
+    lib.cuDeviceGetCount(ctypes.byref(count))
+    for ordinal in range(count.value):
+        if lib.cuDeviceGet(ctypes.byref(number), ordinal) == 0 and _uuid(lib, number) == uuid:
+            return ordinal
+    return None
 
 
 class Event:

@@ -258,11 +258,22 @@ def prepare(device: Any, framework: Framework) -> tuple[Optional[cuda.Device], F
     return cuda.Device(ordinal), Objects()
 
 
+def _check_same(device: cuda.Device, server: Any) -> None:
+    """Refuses a device of this process that is not the server's: each process counts those that CUDA_VISIBLE_DEVICES lets it see."""
+    if not server or not device.uuid or server == device.uuid:
+        return
+    here = cuda.seen_as(str(server))
+    remedy = f'take device="cuda:{here}"' if here is not None else "this process does not see that device: look at CUDA_VISIBLE_DEVICES"
+    raise DeviceError(f"the server's batches lie on device {str(server)[:80]}, and cuda:{device.ordinal} is {device.uuid}: {remedy}")
+
+
 def begin(ring: DeviceRing, framework: Framework, welcome: Welcome) -> None:
     """Lets the ring know which stream the framework works on."""
     made = str(welcome.about.get("device"))
     if made.startswith("cuda") and not welcome.device:
         warnings.warn(f"batches are made on {made} and come through host memory: the server cannot share its device memory", RuntimeWarning, 4)
+    if welcome.device:
+        _check_same(ring.device, welcome.about.get("device_uuid"))
     if isinstance(framework, Torch):
         current, number = framework.torch.cuda.current_stream, ring.device.ordinal
         ring.current_stream = lambda: int(current(number).cuda_stream)

@@ -136,8 +136,8 @@ func TestEveryFaultLosesTheDevice(t *testing.T) {
 	// As cuda.h numbers them: uncorrectable ECC and NVLink errors, illegal address, launch timeout, context destroyed,
 	// assert, hardware stack error, illegal instruction, misaligned address, invalid address space, invalid pc, launch
 	// failed, tensor memory leak, six of MPS, unknown.
-	for _, code := range []result{214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 805, 806, 807, 808, 809,
-		810, 999} {
+	for _, code := range []result{214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721,
+		805, 806, 807, 808, 809, 810, 999} {
 		d, err := Open(0)
 		if err != nil {
 			t.Fatal(err)
@@ -337,7 +337,8 @@ func TestMemoryIsTracedWithoutOpeningOtherDevices(t *testing.T) {
 // Another process may count other devices, so a device also has a name that all processes give it.
 func TestADeviceIsNamedByItsUUID(t *testing.T) {
 	f := newFake(t)
-	for ordinal, want := range []string{"GPU-1a000000-2b00-3c00-4d00-5e0000000000", "MIG-1a000000-2b00-3c00-4d00-5e0000000001"} {
+	for ordinal, want := range []string{"GPU-1a000000-2b00-3c00-4d00-5e0000000000",
+		"MIG-1a000000-2b00-3c00-4d00-5e0000000001"} {
 		d, err := Open(ordinal)
 		if err != nil {
 			t.Fatal(err)

@@ -223,8 +223,8 @@ func (d *Device) Ordinal() int { return d.ordinal }
 func (d *Device) Name() string { return d.name }
 
 // UUID returns the name of the device that is the same in every process, as nvidia-smi writes it: GPU- or for a MIG
-// instance MIG-, and 32 hexadecimal digits in five groups. Ordinals count what CUDA_VISIBLE_DEVICES shows, so they differ
-// between processes. It is empty where the driver does not tell.
+// instance MIG-, and 32 hexadecimal digits in five groups. Ordinals count what CUDA_VISIBLE_DEVICES shows, so they
+// differ between processes. It is empty where the driver does not tell.
 func (d *Device) UUID() string { return d.uuid }
 
 func uuidText(id [16]byte, part bool, code result) string {

@@ -45,8 +45,8 @@ const (
 // assert, hardware stack error, illegal instruction, misaligned address, invalid address space, invalid pc, launch
 // failure, tensor memory that leaks, an MPS server that went, is full or ended this client (six codes), and what no
 // other code names: the driver gives it for what it cannot mend.
-var lostCodes = []int{214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 805, 806, 807, 808, 809, 810,
-	999}
+var lostCodes = []int{214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721,
+	805, 806, 807, 808, 809, 810, 999}
 
 type class struct {
 	text  string

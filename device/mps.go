@@ -6,8 +6,8 @@ import (
 )
 
 // MPS reports whether kernels of several processes run on the device at the same time, by NVIDIA's Multi-Process
-// Service. Without it the processes take turns: while a gather of one waits for the bus, kernels of another wait too. The
-// service is started by "nvidia-cuda-mps-control -d", before the processes open the device.
+// Service. Without it the processes take turns: while a gather of one waits for the bus, kernels of another wait too.
+// The service is started by "nvidia-cuda-mps-control -d", before the processes open the device.
 //
 // Recent drivers tell; with older ones a process becomes a client where it finds the service's control socket, in
 // $CUDA_MPS_PIPE_DIRECTORY, else /tmp/nvidia-mps.

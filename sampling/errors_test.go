@@ -22,6 +22,7 @@ func TestFanoutsAreReadAndWritten(t *testing.T) {
 		{"15,10,5", []int{15, 10, 5}, nil},
 		{" 15 , -1 ", []int{15, -1}, nil},
 		{"0", []int{0}, nil},
+		{"2147483647", []int{1<<31 - 1}, nil},
 		{"cites=15,10;writes=5,5", nil, map[string][]int{"cites": {15, 10}, "writes": {5, 5}}},
 		{"a:writes:b=2;*=5,5", []int{5, 5}, map[string][]int{"a:writes:b": {2}}},
 	} {
@@ -34,8 +35,8 @@ func TestFanoutsAreReadAndWritten(t *testing.T) {
 			t.Errorf("%q written and read again: %v %v %v", c.text, again, againType, err)
 		}
 	}
-	for _, text := range []string{"", "a", "1,,2", "-2", "1.5", "99999999999", "=5", "cites=", "cites=5;cites=6",
-		"cites=5;;", "*=1;*=2", "1;2"} {
+	for _, text := range []string{"", "a", "1,,2", "-2", "1.5", "2147483648", "99999999999", "=5", "cites=",
+		"cites=5;cites=6", "cites=5;;", "*=1;*=2", "1;2"} {
 		if all, perType, err := ParseFanouts(text); !errors.Is(err, ErrOptions) {
 			t.Errorf("%q: %v %v %v, want ErrOptions", text, all, perType, err)
 		}

@@ -84,8 +84,9 @@ func probeCUDA() (r cudaReport, first *device.Device) {
 
 func reportDevice(d *device.Device) deviceReport {
 	r := deviceReport{
-		Device: fmt.Sprintf("cuda:%d", d.Ordinal()), Name: d.Name(), UUID: d.UUID(), MPS: d.MPS(), SMs: d.SMs(), Attributes: map[string]int{},
-		Compute: fmt.Sprintf("%d.%d", d.Attribute(device.AttrComputeMajor), d.Attribute(device.AttrComputeMinor)),
+		Device: fmt.Sprintf("cuda:%d", d.Ordinal()), Name: d.Name(), UUID: d.UUID(), MPS: d.MPS(), SMs: d.SMs(),
+		Attributes: map[string]int{},
+		Compute:    fmt.Sprintf("%d.%d", d.Attribute(device.AttrComputeMajor), d.Attribute(device.AttrComputeMinor)),
 		PCI: machine.FindPCI(d.Attribute(device.AttrPCIDomain), d.Attribute(device.AttrPCIBus),
 			d.Attribute(device.AttrPCIDevice)),
 	}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/khop-gnn/khop/formats/npy"
 	"github.com/khop-gnn/khop/formats/source"
+	"github.com/khop-gnn/khop/internal/csc"
+	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -292,15 +294,9 @@ func (d *Describer) countNodes(ctx context.Context) error {
 			return nil
 		}
 	}
-	most := int64(-1)
 	e := &d.ends
-	if err := d.each(nil, func(b source.Batch) error {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		most = max(most, slices.Max(b.Src), slices.Max(b.Dst))
-		return nil
-	}); err != nil {
+	most, err := d.greatest(ctx)
+	if err != nil {
 		return err
 	}
 	if source.TooSparse(most, e.m) {
@@ -309,6 +305,27 @@ func (d *Describer) countNodes(ctx context.Context) error {
 	}
 	node.Count = most + 1
 	return nil
+}
+
+// greatest returns the greatest id of the edges' ends; -1 without edges.
+func (d *Describer) greatest(ctx context.Context) (int64, error) {
+	most := make([]int64, machine.Workers())
+	for w := range most {
+		most[w] = -1
+	}
+	err := d.each(nil, func(b source.Batch) error {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		n, workers := len(b.Src), len(most)
+		return csc.Parallel(workers, func(w int) error {
+			if lo, hi := n*w/workers, n*(w+1)/workers; lo < hi {
+				most[w] = max(most[w], slices.Max(b.Src[lo:hi]), slices.Max(b.Dst[lo:hi]))
+			}
+			return nil
+		})
+	})
+	return slices.Max(most), err
 }
 
 // ints reads a whole array of integers. 8 bytes each stay counted.

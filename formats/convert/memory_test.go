@@ -73,7 +73,7 @@ func TestTheMemoryLimitHoldsForReadersToo(t *testing.T) {
 	for i := range n {
 		fmt.Fprintf(&names, "node-%d node-%d\n", i, i+1)
 	}
-	if res, _ := convert(t, adjacency(t, n), Options{MemoryLimit: 2 << 20}); res.MemoryPeak > 2<<20 ||
+	if res, _ := convert(t, adjacency(t, 2*n), Options{MemoryLimit: 2 << 20}); res.MemoryPeak > 2<<20 ||
 		res.TempPeak == 0 {
 		t.Errorf("an archive: a peak of %d bytes, %d of temporary files", res.MemoryPeak, res.TempPeak)
 	}

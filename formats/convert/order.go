@@ -116,12 +116,8 @@ func (o *order) sayNeeds() (memory, spill int64, err error) {
 	spill = edgesort.Spill(o.opt, memory)
 	o.c.opt.Log(fmt.Sprintf("%d nodes, %d edges as listed: ordering takes at most %s of memory, %s of temporary files "+
 		"beside the dataset, and about %v", o.nodes(), o.c.graph.Edges.Count, machine.Bytes(memory),
-		machine.Bytes(spill), time.Duration(o.most/15_000_000+1)*time.Second))
-	if err := o.c.budget.TakeDisk(spill); err != nil {
-		return 0, 0, err
-	}
-	o.c.budget.GiveDisk(spill)
-	return memory, spill, nil
+		machine.Bytes(spill), time.Duration(o.most/25_000_000+1)*time.Second))
+	return memory, spill, o.c.budget.RoomOnDisk(spill)
 }
 
 func (o *order) nodes() (n int64) {

@@ -6,11 +6,12 @@
 // that agree in these in the order that they came in; a type may be ordered by time first. It can add the reverse of
 // each edge, drop or add self-loops, and make one edge of equal ones.
 //
-// The method is a distribution sort. Edges become keys of 64 bits with their columns behind them as one record. What
-// the memory holds is parted by the keys' first bits and written to one temporary file as a run, in one go; then each
-// part is read from all runs, sorted in a core's cache and handed on. What fits the memory at once never sees the
-// file. A part that is too large for the memory is parted again by its next bits. All reading and writing of files is
-// sequential, in pieces as long as the memory allows, and all workers sort.
+// The method is a distribution sort. Edges become keys of 64 bits with their columns behind them as one record. A few
+// megabytes at a time, which a core's cache holds, are parted by the keys' first bits; of a key what is left is kept, 4
+// to 8 bytes. When the memory is full of such runs it goes to one temporary file as one long run, and memory is filled
+// anew meanwhile. Then each part is gathered from all runs, sorted in a core's cache and handed on. What fits the
+// memory never sees the file. A part that is too large for the memory is parted again by its next bits. All reading and
+// writing of files is sequential, in pieces as long as the memory allows, and all workers sort.
 //
 // # Caveats
 //

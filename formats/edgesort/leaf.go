@@ -89,7 +89,7 @@ func (p *pipeline) next(part int) error {
 	if p.ctx.Err() != nil {
 		return context.Cause(p.ctx)
 	}
-	need := n * p.l.s.leafBytes(p.l.runs[0].keys == nil)
+	need := n * p.l.s.leafBytes()
 	if need > p.size || n > math.MaxUint32 {
 		if err := p.drain(); err != nil {
 			return err
@@ -139,10 +139,10 @@ func (p *pipeline) drain() error {
 // again parts a part that is too large by its next bits.
 func (p *pipeline) again(part int) error {
 	l := p.l
-	if l.shift <= l.s.groupBits() || l.runs[0].keys != nil {
+	if l.shift <= l.s.groupBits() || len(l.runs) == 0 {
 		return l.tooLarge(l.counts[part])
 	}
-	sub := l.s.newLevel(l.shift, l.counts[part])
+	sub := l.s.newLevel(l.prefix|uint64(part)<<l.shift, l.shift, l.counts[part])
 	for i := range l.runs {
 		r := &l.runs[i]
 		for lo, hi := int64(r.starts[part]), int64(r.starts[part+1]); lo < hi; {
@@ -153,9 +153,12 @@ func (p *pipeline) again(part int) error {
 				continue
 			}
 			n := min(hi-lo, sub.room())
-			if err := l.load(r, lo, n, sub.keys[sub.have:], sub.rows[sub.have*l.s.record:]); err != nil {
+			keys := sub.keys[sub.have : sub.have+n]
+			stored := bytesOf(keys)[n*(keyBytes-l.width):]
+			if err := l.load(r, lo, n, stored, sub.rows[sub.have*l.s.record:]); err != nil {
 				return err
 			}
+			l.widen(keys, stored, part)
 			sub.grow([]segment{{sub.have, n}}, n)
 			lo += n
 		}
@@ -163,16 +166,7 @@ func (p *pipeline) again(part int) error {
 	return sub.emit(p.ctx, p.e)
 }
 
-// load reads n records of a run, of which the first is record lo.
-func (l *level) load(r *run, lo, n int64, keys []uint64, rows []byte) error {
-	if err := l.s.spill.read(bytesOf(keys[:n]), r.at+lo*keyBytes); err != nil {
-		return err
-	}
-	all := int64(r.starts[l.parts]) * keyBytes
-	return l.s.spill.read(rows[:n*l.s.record], r.at+all+lo*l.s.record)
-}
-
-// sort reads a leaf's records, if they lie in the file, and sorts them.
+// sort reads a leaf's records from the runs, and sorts them.
 func (f *leaf) sort() error {
 	l, s := f.l, f.l.s
 	n := l.counts[f.part]
@@ -182,12 +176,8 @@ func (f *leaf) sort() error {
 		at += n
 		return b
 	}
-	r := &l.runs[0]
-	if r.keys == nil {
-		f.keys = words(cut(n * keyBytes))
-	}
+	keys, scratch := cut(n*keyBytes), cut(n*keyBytes)
 	var t timed
-	tmp := words(cut(n * keyBytes))
 	if s.opt.ByTime >= 0 {
 		t.times, t.keys = words(cut(n*keyBytes)), words(cut(n*keyBytes))
 	}
@@ -198,36 +188,31 @@ func (f *leaf) sort() error {
 	if s.opt.ByTime >= 0 {
 		t.place = narrow(cut(4 * n))
 	}
-	if r.keys != nil {
-		lo, hi := int64(r.starts[f.part]), int64(r.starts[f.part+1])
-		f.keys, f.rows = r.keys[lo:hi], r.rows[lo*s.record:hi*s.record]
-	} else {
-		f.rows = cut(n * s.record)
-		if err := f.load(); err != nil {
-			return err
-		}
+	f.rows = cut(n * s.record)
+	if err := l.loadPart(f.part, scratch, f.rows); err != nil {
+		return err
 	}
 	for i := range f.numbers {
 		f.numbers[i] = uint32(i)
 	}
-	csc.SortKeys(f.keys, tmp, f.numbers, tmpNumbers, l.shift)
+	tmp, numbers := words(scratch), f.numbers
+	if f.keys = words(keys); l.width == 4 { // sorted as they are stored, which moves half the bytes
+		var sorted []uint32
+		sorted, f.numbers = csc.Sorted(narrow(scratch[:4*n]), narrow(scratch[4*n:]), numbers, tmpNumbers, l.shift)
+		l.widen(f.keys, bytesOf(sorted), f.part)
+	} else {
+		l.widen(f.keys, scratch, f.part)
+		f.keys, f.numbers = csc.Sorted(f.keys, tmp, numbers, tmpNumbers, l.shift)
+		if &f.keys[0] == &tmp[0] {
+			tmp = words(keys)
+		}
+	}
+	if s.record > 0 && &f.numbers[0] == &tmpNumbers[0] {
+		tmpNumbers = numbers
+	}
 	f.merge()
 	if s.opt.ByTime >= 0 {
 		f.byTime(tmp[:len(f.keys)], tmpNumbers[:len(f.keys)], t)
-	}
-	return nil
-}
-
-// load reads the records of all runs, one run behind the other.
-func (f *leaf) load() error {
-	have := int64(0)
-	for i := range f.l.runs {
-		r := &f.l.runs[i]
-		lo, hi := int64(r.starts[f.part]), int64(r.starts[f.part+1])
-		if err := f.l.load(r, lo, hi-lo, f.keys[have:], f.rows[have*f.l.s.record:]); err != nil {
-			return err
-		}
-		have += hi - lo
 	}
 	return nil
 }

@@ -1,14 +1,10 @@
 package edgesort
 
 import (
-	"context"
-	"fmt"
+	"encoding/binary"
 	"math"
-	"slices"
 
 	"github.com/khop-gnn/khop/internal/csc"
-	"github.com/khop-gnn/khop/internal/machine"
-	"github.com/khop-gnn/khop/pinned"
 )
 
 // segment is records that lie one behind the other.
@@ -18,43 +14,53 @@ type segment struct{ at, n int64 }
 type run struct {
 	starts []uint32 // of each part, counted in records; one more entry for the end
 	at     int64    // in the file: the keys, then the rows
-	keys   []uint64 // in memory: nil if it lies in the file
+	keys   []byte   // in memory, the level's width each; nil if they lie in the file
 	rows   []byte
 }
 
 // level is edges whose keys differ in some low bits only, on their way through the sort.
+//
+// What arrives is collected for a moment, while a core's cache holds it, and then put into a room as a run of its own.
+// A room that is full goes to the file as one run, part by part, while the other is filled.
 type level struct {
-	s     *Sorter
-	bits  int
-	shift int // a key's part is its low bits, shifted by this
-	parts int
+	s      *Sorter
+	prefix uint64 // the bits of all keys above those that differ
+	bits   int
+	shift  int // a key's part is its low bits, shifted by this
+	parts  int
+	width  int64 // bytes that a key takes in a run: what lies below its part
 
 	keys  []uint64 // as they arrive
 	rows  []byte
 	segs  []segment
 	have  int64 // positions taken
 	limit int64 // positions that there are
-	to    run   // where a run is made
 
-	runs   []run
+	rooms [][]byte // the first is being filled
+	used  int64    // of it
+	near  []run    // in it
+
+	runs   []run // in the file
 	counts []int64
 	total  int64
 }
 
 const (
-	partEdges  = 1 << 16 // aimed at: their keys, twice, fill a core's second-level cache
-	maxParts   = 1 << 12 // streams that a core writes side by side while its translation cache still holds them
-	pieceBytes = 1 << 16 // of a part in a run, at least: reading shorter ones is slow
-	maxRun     = math.MaxUint32
+	partEdges   = 1 << 16 // aimed at: their keys, twice, fill a core's second-level cache
+	maxParts    = 1 << 12 // streams that a core writes side by side while its translation cache still holds them
+	pieceBytes  = 1 << 16 // of a part in a run, at least: reading shorter ones is slow
+	arriveEdges = 1 << 18 // that arrive before they are put into a room
+	maxRun      = math.MaxUint32
 )
 
-// newLevel returns a level for about so many edges.
-func (s *Sorter) newLevel(bits int, edges int64) *level {
-	l := &level{s: s, bits: bits}
-	per := 2 * (keyBytes + s.record)
-	l.limit = min(int64(len(s.mem))/per&^7, maxRun)
-	part := int64(len(s.mem)) / 8 / s.leafBytes(true)
-	want := max(min(edges/partEdges, maxParts, max(l.limit*keyBytes/pieceBytes, 16)), 2*edges/max(part, 1), 1)
+// newLevel returns a level for about so many edges, whose keys have the same bits above the low ones.
+func (s *Sorter) newLevel(prefix uint64, bits int, edges int64) *level {
+	l := &level{s: s, prefix: prefix, bits: bits}
+	per := keyBytes + s.record
+	l.limit = max(min(int64(len(s.mem))/8/per, arriveEdges), 2)
+	part := int64(len(s.mem)) / 8 / s.leafBytes()
+	room := int64(len(s.mem)) / 2 / per
+	want := max(min(edges/partEdges, maxParts, max(room*keyBytes/pieceBytes, 16)), 2*edges/max(part, 1), 1)
 	greatest := uint64(1)<<bits - 1
 	if bits == s.keyBits && s.nodes > 0 {
 		greatest = s.key(uint64(max(s.last-1, s.first)), uint64(len(s.opt.Types)-1), uint64(s.nodes-1),
@@ -64,11 +70,15 @@ func (s *Sorter) newLevel(bits int, edges int64) *level {
 	for greatest>>l.shift >= uint64(min(want, maxParts)) && l.shift < bits {
 		l.shift++
 	}
+	for l.shift > 32 && l.shift <= 34 && greatest>>(l.shift-1) < maxParts { // keys of half the bytes are worth more parts
+		l.shift--
+	}
 	if l.parts = 1; l.shift < 64 {
 		l.parts = int(greatest>>l.shift) + 1
 	}
+	l.width = max(4, int64(l.shift+7)/8)
 	l.counts = make([]int64, l.parts)
-	l.carve()
+	l.carve(edges)
 	return l
 }
 
@@ -80,33 +90,39 @@ func (s *Sorter) groupBits() int {
 	return s.dirBits
 }
 
-// leafBytes is what sorting takes for an edge, with its record or besides.
-func (s *Sorter) leafBytes(record bool) int64 {
-	n := int64(keyBytes) // the other half of a radix sort
+// leafBytes is what sorting takes for an edge.
+func (s *Sorter) leafBytes() int64 {
+	n := 2*keyBytes + s.record // the other half is that of a radix sort
 	if s.record > 0 {
 		n += 8 // numbers of records, twice
 	}
 	if s.opt.ByTime >= 0 {
 		n += 2*keyBytes + 4 // times, the keys once more, and their places
 	}
-	if record {
-		n += keyBytes + s.record
-	}
 	return n
 }
 
-// carve lays the memory out for taking edges in.
-func (l *level) carve() {
-	at := int64(0)
+// carve lays the memory out for taking edges in: a room for all where that leaves enough to sort in, else two.
+func (l *level) carve(edges int64) {
+	mem, at := l.s.mem, int64(0)
 	cut := func(n int64) []byte {
-		b := l.s.mem[at : at+n : at+n]
-		at += n
+		b := mem[at : at+n : at+n]
+		at = (at + n + 7) &^ 7
 		return b
 	}
-	// what arrives lies behind what is placed, so that it makes room for sorting when all is in memory
-	l.to.keys, l.to.rows = words(cut(keyBytes*l.limit)), cut(l.s.record*l.limit)
 	l.keys, l.rows = words(cut(keyBytes*l.limit)), cut(l.s.record*l.limit)
+	rest := mem[min(at, int64(len(mem))):]
+	runs := edges/l.limit + 1
+	if all := edges*(l.width+l.s.record) + runs*l.overhead(); all+all/8 <= int64(len(rest)) && edges < maxRun {
+		l.rooms = [][]byte{rest}
+		return
+	}
+	half := min(int64(len(rest))/2, (l.width+l.s.record)*maxRun) &^ 7
+	l.rooms = [][]byte{rest[:half:half], rest[half : 2*half : 2*half]}
 }
+
+// overhead is what a run takes in a room beside its records, at most.
+func (l *level) overhead() int64 { return 4*int64(l.parts+1) + 3*8 }
 
 func (l *level) room() int64 { return l.limit - l.have }
 
@@ -146,51 +162,60 @@ func (l *level) mask() uint64 {
 	return 1<<l.bits - 1
 }
 
-// place makes a run of what has arrived.
-func (l *level) place() run {
-	workers := l.s.opt.Workers
+// place puts what has arrived into the room, which has room for it, as a run.
+func (l *level) place() {
+	workers, n := l.s.opt.Workers, int64(0)
+	for _, g := range l.segs {
+		n += g.n
+	}
 	shares := share(l.segs, workers)
-	counts := make([][]uint32, workers)
+	cursors := make([][]uint32, workers)
 	mask, shift := l.mask(), l.shift
 	_ = csc.Parallel(workers, func(w int) error {
-		cnt := make([]uint32, l.parts+1)
+		cnt := make([]uint32, l.parts)
 		for _, g := range shares[w] {
 			for _, k := range l.keys[g.at : g.at+g.n] {
 				cnt[k&mask>>shift]++
 			}
 		}
-		counts[w] = cnt
+		cursors[w] = cnt
 		return nil
 	})
-	r := run{starts: make([]uint32, l.parts+1), keys: l.to.keys, rows: l.to.rows}
+	cut := func(n int64) []byte {
+		b := l.rooms[0][l.used : l.used+n : l.used+n]
+		l.used = (l.used + n + 7) &^ 7
+		return b
+	}
+	r := run{starts: narrow(cut(4 * int64(l.parts+1))), keys: cut(n * l.width), rows: cut(n * l.s.record)}
 	at := uint32(0)
 	for p := range l.parts {
 		r.starts[p] = at
 		for w := range workers {
-			n := counts[w][p]
-			counts[w][p] = at
+			n := cursors[w][p]
+			cursors[w][p] = at
 			at += n
 		}
 		l.counts[p] += int64(at - r.starts[p])
 	}
 	r.starts[l.parts] = at
 	_ = csc.Parallel(workers, func(w int) error {
-		l.put(shares[w], counts[w])
+		l.put(&r, shares[w], cursors[w])
 		return nil
 	})
+	l.near = append(l.near, r)
 	l.segs, l.have = l.segs[:0], 0
-	return r
 }
 
 // put puts the records of segments where their part lies.
-func (l *level) put(segs []segment, cursor []uint32) {
-	mask, shift, to, record := l.mask(), l.shift, l.to.keys, int(l.s.record)
+func (l *level) put(r *run, segs []segment, cursor []uint32) {
+	mask, shift, record := l.mask(), l.shift, int(l.s.record)
+	low := narrow(r.keys)
 	for _, g := range segs {
 		keys := l.keys[g.at : g.at+g.n]
-		if record == 0 {
+		if record == 0 && l.width == 4 {
 			for _, k := range keys {
 				p := k & mask >> shift
-				to[cursor[p]] = k
+				low[cursor[p]] = uint32(k)
 				cursor[p]++
 			}
 			continue
@@ -200,9 +225,51 @@ func (l *level) put(segs []segment, cursor []uint32) {
 			p := k & mask >> shift
 			at := int(cursor[p])
 			cursor[p]++
-			to[at] = k
-			copy(l.to.rows[at*record:(at+1)*record], rows[i*record:(i+1)*record])
+			putKey(r.keys[at*int(l.width):], k, l.width)
+			copy(r.rows[at*record:(at+1)*record], rows[i*record:(i+1)*record])
 		}
+	}
+}
+
+// putKey writes the low bytes of a key, 4 to 8 of them.
+func putKey(to []byte, k uint64, width int64) {
+	switch width {
+	case 4:
+		binary.LittleEndian.PutUint32(to, uint32(k))
+	case 5:
+		to[4] = byte(k >> 32)
+		binary.LittleEndian.PutUint32(to, uint32(k))
+	case 6:
+		binary.LittleEndian.PutUint16(to[4:], uint16(k>>32))
+		binary.LittleEndian.PutUint32(to, uint32(k))
+	case 7:
+		to[6] = byte(k >> 48)
+		binary.LittleEndian.PutUint16(to[4:], uint16(k>>32))
+		binary.LittleEndian.PutUint32(to, uint32(k))
+	default:
+		binary.LittleEndian.PutUint64(to, k)
+	}
+}
+
+// widen makes keys of the stored ones of a part. The stored ones may lie in the last bytes of the memory of the keys.
+func (l *level) widen(keys []uint64, stored []byte, part int) {
+	high, mask := l.prefix|uint64(part)<<l.shift, uint64(1)<<l.shift-1 // of a shift by 64 the mask is all ones
+	width := int(l.width)
+	for i := range keys {
+		b := stored[i*width:]
+		var k uint64
+		switch width {
+		case 4:
+			k = uint64(binary.LittleEndian.Uint32(b))
+		case 8:
+			k = binary.LittleEndian.Uint64(b)
+		default:
+			k = uint64(binary.LittleEndian.Uint32(b))
+			for j := 4; j < width; j++ {
+				k |= uint64(b[j]) << (8 * j)
+			}
+		}
+		keys[i] = high | k&mask
 	}
 }
 
@@ -223,75 +290,4 @@ func share(segs []segment, n int) [][]segment {
 		}
 	}
 	return shares
-}
-
-// flush moves what has arrived to the file. It waits for the run before, not for this one.
-func (l *level) flush(ctx context.Context) error {
-	if err := l.s.settle(); err != nil {
-		return err
-	}
-	if len(l.segs) == 0 {
-		return nil
-	}
-	if err := l.write(l.place()); err != nil {
-		return err
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return nil
-}
-
-// write begins to write a run to the file.
-func (l *level) write(r run) (err error) {
-	s, n := l.s, int64(r.starts[l.parts])
-	if r.at, err = s.spill.reserve(n * (keyBytes + s.record)); err != nil {
-		return err
-	}
-	keys, rows, done := bytesOf(r.keys[:n]), r.rows[:n*s.record], make(chan error, 1)
-	r.keys, r.rows = nil, nil
-	l.runs, s.pending = append(l.runs, r), done
-	go func() {
-		err := s.spill.write(keys, r.at)
-		if err == nil {
-			err = s.spill.write(rows, r.at+n*keyBytes)
-		}
-		done <- err
-	}()
-	return nil
-}
-
-// settle waits for the run that is being written.
-func (s *Sorter) settle() error {
-	if s.pending == nil {
-		return nil
-	}
-	err := <-s.pending
-	s.pending = nil
-	return err
-}
-
-// end ends the taking in of edges, and returns the memory that sorting may use.
-func (l *level) end(ctx context.Context) ([]byte, error) {
-	if len(l.runs) > 0 {
-		if err := l.flush(ctx); err != nil {
-			return nil, err
-		}
-		return l.s.mem, l.s.settle()
-	}
-	r, rest := l.place(), l.s.mem[(keyBytes+l.s.record)*l.limit:]
-	if slices.Max(l.counts)*l.s.leafBytes(false) <= int64(len(rest)) {
-		l.runs = append(l.runs, r)
-		return rest, nil
-	}
-	if err := l.write(r); err != nil {
-		return nil, err
-	}
-	return l.s.mem, l.s.settle()
-}
-
-// tooLarge is the error of a part that the memory does not hold and that no bits part again.
-func (l *level) tooLarge(edges int64) error {
-	return fmt.Errorf("%w: %d edges between two nodes, or of one node by time, are sorted at once, which takes %s; "+
-		"allow so much", pinned.ErrLimit, edges, machine.Bytes(edges*l.s.leafBytes(true)))
 }

@@ -144,7 +144,7 @@ func New(opt Options) (*Sorter, error) {
 		return nil, err
 	}
 	s.spill = &spill{budget: opt.Budget}
-	s.top = s.newLevel(s.keyBits, s.most())
+	s.top = s.newLevel(0, s.keyBits, s.most())
 	return s, nil
 }
 
@@ -160,23 +160,30 @@ func (s *Sorter) most() int64 {
 	return n
 }
 
-// Need returns the memory that a sorter takes to sort without temporary files, and the least that it works with.
+// Need returns the memory with which a sorter never takes temporary files, however uneven the edges are, and the least
+// that it works with.
 func Need(opt Options) (all, least int64) {
 	s := Sorter{opt: opt}
 	for _, c := range opt.Columns {
 		s.record += c.RowBytes()
 	}
-	per := max(keyBytes+s.record, s.leafBytes(false))
-	return 2*per*s.most() + leastMemory, leastMemory + 64*s.record
+	most := s.most()
+	all = most*(keyBytes+s.record) + most*s.leafBytes() // the runs, and one part that has all of them
+	return all + all/4 + leastMemory, leastMemory + 64*s.record
 }
 
-// Spill returns the bytes that temporary files will take with so much memory.
+// Spill returns the bytes that temporary files will take with so much memory, at most; but 0 where they are needed
+// only if one node has a great share of the edges.
 func Spill(opt Options, memory int64) int64 {
-	all, _ := Need(opt)
-	if memory >= all {
+	s := Sorter{opt: opt}
+	for _, c := range opt.Columns {
+		s.record += c.RowBytes()
+	}
+	all := s.most() * (keyBytes + s.record)
+	if all+all/8 <= memory-memory/8 {
 		return 0
 	}
-	return (all - leastMemory) / 2
+	return all
 }
 
 // allocate takes the memory.

@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/khop-gnn/khop/formats/source"
+	"github.com/khop-gnn/khop/internal/csc"
 )
 
 // spill is the temporary file.
@@ -68,6 +69,6 @@ func (s *spill) Close() error {
 }
 
 // bytesOf returns keys as the bytes that they are.
-func bytesOf(keys []uint64) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(keys))), 8*len(keys))
+func bytesOf[K csc.Key](keys []K) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(keys))), int(unsafe.Sizeof(K(0)))*len(keys))
 }

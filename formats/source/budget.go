@@ -45,13 +45,30 @@ func (b *Budget) TakeDisk(n int64) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if err := b.room(n); err != nil {
+		return err
+	}
+	b.disk += n
+	b.diskPeak = max(b.diskPeak, b.disk)
+	return nil
+}
+
+// RoomOnDisk is TakeDisk, but counts nothing.
+func (b *Budget) RoomOnDisk(n int64) error {
+	if b == nil {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.room(n)
+}
+
+func (b *Budget) room(n int64) error {
 	if b.Disk > 0 && n > b.Disk-b.disk {
 		return Error(b.Dir, "", -1, "make room there, allow more memory, or choose a target on another disk",
 			fmt.Errorf("%w: %s more are needed for temporary files, and of the %s that they may take %s are left",
 				formats.ErrSpace, machine.Bytes(n), machine.Bytes(b.Disk), machine.Bytes(b.Disk-b.disk)))
 	}
-	b.disk += n
-	b.diskPeak = max(b.diskPeak, b.disk)
 	return nil
 }
 

@@ -110,7 +110,7 @@ func finishJob[N Number](b *builder, j job, buf *buffers[N], s *Structure, w int
 			continue
 		}
 		if buf.numbers == nil {
-			SortKeys[N](buf.keys[lo:hi], buf.scratch[w], nil, nil, lf.bits)
+			SortKeys[uint64, N](buf.keys[lo:hi], buf.scratch[w], nil, nil, lf.bits)
 		} else {
 			SortKeys(buf.keys[lo:hi], buf.scratch[w], buf.numbers[lo:hi], buf.scratchNum[w], lf.bits)
 		}

@@ -4,45 +4,81 @@ package csc
 // equal keys. tmpKeys and tmpNumbers have room for as many. The sorted arrays are keys and numbers.
 //
 // Method: radix sort from the least digit on, of digits that keep the counts in the first-level cache.
-func SortKeys[N Number](keys, tmpKeys []uint64, numbers, tmpNumbers []N, nbits int) {
-	if len(keys) <= 40 {
-		insertionSort(keys, numbers)
-		return
-	}
-	width := 11
-	if len(keys) < 1<<12 {
-		width = 8
-	}
-	digits := (nbits + width - 1) / width
-	width = (nbits + digits - 1) / max(digits, 1)
-	var counts [1 << 11]uint32
-	from, to, fromN, toN := keys, tmpKeys[:len(keys)], numbers, tmpNumbers[:len(numbers)]
-	for d := range digits {
-		cnt := counts[:1<<width]
-		if !countDigits(from, d*width, cnt) {
-			continue // all the same
-		}
-		if numbers == nil {
-			scatterKeys(from, to, d*width, cnt)
-		} else {
-			scatterPairs(from, to, fromN, toN, d*width, cnt)
-		}
-		from, to, fromN, toN = to, from, toN, fromN
-	}
-	if &from[0] != &keys[0] {
-		copy(keys, from)
-		copy(numbers, fromN)
+func SortKeys[K Key, N Number](keys, tmpKeys []K, numbers, tmpNumbers []N, nbits int) {
+	sorted, sortedNumbers := Sorted(keys, tmpKeys, numbers, tmpNumbers, nbits)
+	if len(keys) > 0 && &sorted[0] != &keys[0] {
+		copy(keys, sorted)
+		copy(numbers, sortedNumbers)
 	}
 }
 
-// countDigits sets cnt to where the keys of each digit begin. It reports whether there are several digits.
-func countDigits(keys []uint64, shift int, cnt []uint32) bool {
-	clear(cnt)
-	mask := uint64(len(cnt) - 1)
-	for _, k := range keys {
-		cnt[k>>shift&mask]++
+// Key is what keys are.
+type Key interface{ uint32 | uint64 }
+
+// Sorted is SortKeys, but leaves the sorted keys and numbers where the last pass puts them: it returns either keys and
+// numbers or tmpKeys and tmpNumbers, as long as keys.
+func Sorted[K Key, N Number](keys, tmpKeys []K, numbers, tmpNumbers []N, nbits int) ([]K, []N) {
+	switch {
+	case len(keys) <= 40:
+		insertionSort(keys, numbers)
+		return keys, numbers
+	case len(keys) < 1<<12:
+		var counts [8 << 8]uint32
+		return sortDigits(keys, tmpKeys, numbers, tmpNumbers, nbits, 8, counts[:])
 	}
-	if cnt[keys[0]>>shift&mask] == uint32(len(keys)) {
+	var counts [6 << 11]uint32
+	return sortDigits(keys, tmpKeys, numbers, tmpNumbers, nbits, 11, counts[:])
+}
+
+// sortDigits sorts by digits of at most width bits, the lowest first. counts are zeros: 1<<width for each digit.
+func sortDigits[K Key, N Number](from, to []K, fromN, toN []N, nbits, width int, counts []uint32) ([]K, []N) {
+	to, toN = to[:len(from)], toN[:len(fromN)]
+	digits := (nbits + width - 1) / width
+	if digits == 0 {
+		return from, fromN
+	}
+	width = (nbits + digits - 1) / digits
+	countDigits(from, digits, width, counts)
+	for d := range digits {
+		at := counts[d<<width : (d+1)<<width]
+		if !begin(at, at[from[0]>>(d*width)&K(len(at)-1)], uint32(len(from))) {
+			continue // all keys have the same digit
+		}
+		if fromN == nil {
+			scatterKeys(from, to, d*width, at)
+		} else {
+			scatterPairs(from, to, fromN, toN, d*width, at)
+		}
+		from, to, fromN, toN = to, from, toN, fromN
+	}
+	return from, fromN
+}
+
+// countDigits counts the keys of each digit, two digits at a time.
+func countDigits[K Key](keys []K, digits, width int, counts []uint32) {
+	mask := K(1)<<width - 1
+	of := func(d int) []uint32 { return counts[d<<width : (d+1)<<width] }
+	d := 0
+	for ; d+1 < digits; d += 2 {
+		low, high, shift := of(d), of(d+1), d*width
+		for _, k := range keys {
+			k >>= shift
+			low[k&mask]++
+			high[k>>width&mask]++
+		}
+	}
+	if d < digits {
+		low, shift := of(d), d*width
+		for _, k := range keys {
+			low[k>>shift&mask]++
+		}
+	}
+}
+
+// begin makes counts where the keys of each digit begin. It reports whether there are several digits, which is not so
+// where the first key's has all.
+func begin(cnt []uint32, first, all uint32) bool {
+	if first == all {
 		return false
 	}
 	at := uint32(0)
@@ -53,8 +89,8 @@ func countDigits(keys []uint64, shift int, cnt []uint32) bool {
 	return true
 }
 
-func scatterKeys(from, to []uint64, shift int, at []uint32) {
-	mask := uint64(len(at) - 1)
+func scatterKeys[K Key](from, to []K, shift int, at []uint32) {
+	mask := K(len(at) - 1)
 	for _, k := range from {
 		d := k >> shift & mask
 		to[at[d]] = k
@@ -62,8 +98,8 @@ func scatterKeys(from, to []uint64, shift int, at []uint32) {
 	}
 }
 
-func scatterPairs[N Number](from, to []uint64, fromN, toN []N, shift int, at []uint32) {
-	mask := uint64(len(at) - 1)
+func scatterPairs[K Key, N Number](from, to []K, fromN, toN []N, shift int, at []uint32) {
+	mask := K(len(at) - 1)
 	for i, k := range from {
 		d := k >> shift & mask
 		p := at[d]
@@ -73,7 +109,7 @@ func scatterPairs[N Number](from, to []uint64, fromN, toN []N, shift int, at []u
 	}
 }
 
-func insertionSort[N Number](keys []uint64, numbers []N) {
+func insertionSort[K Key, N Number](keys []K, numbers []N) {
 	for i := 1; i < len(keys); i++ {
 		k, j := keys[i], i
 		for j > 0 && keys[j-1] > k {

@@ -29,6 +29,7 @@ var readers = []source.Reader{
 	tables.Reader{},
 	ogb.Reader{},
 	dgl.Reader{},
+	dgl.BinReader{},
 	graphbolt.Reader{},
 	planetoid.Reader{},
 	torch.Reader{},

@@ -93,7 +93,7 @@ func TestWhatCannotBeConvertedIsAnErrorAndLeavesNothing(t *testing.T) {
 		{"an empty file", write(t, "x", ""), Options{}, ErrUnknown, "empty file"},
 		{"a pickle", write(t, "x", "\x80\x02}q\x00."), Options{}, ErrUnknown, "never executed"},
 		{"a Parquet file", write(t, "x", "PAR1\x00\x00"), Options{}, tables.ErrFormat, "write it again"},
-		{"an unknown kind", good, Options{From: "dgl"}, ErrOptions, "edgelist"},
+		{"an unknown kind", good, Options{From: "gexf"}, ErrOptions, "edgelist"},
 		{"text as an archive", good, Options{From: "npz"}, nil, "edges.txt"},
 		{"a file as a collection", good, Options{From: "musae"}, nil, "edges.csv"},
 		{"an unknown kind of ids", good, Options{IDs: "hex"}, ErrOptions, "names"},

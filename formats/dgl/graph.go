@@ -25,9 +25,6 @@ func (BinReader) Info() source.Info {
 // Find implements source.Reader.
 func (BinReader) Find(t *source.Tree) (found []string) {
 	for _, name := range t.Files() {
-		if !t.Single() && !strings.HasSuffix(name, ".bin") {
-			continue
-		}
 		head, err := t.At(name).Head()
 		if err == nil && len(head) >= 8 && binary.LittleEndian.Uint64(head) == magicFile {
 			found = append(found, name)
@@ -216,8 +213,7 @@ func (s *set) Path(name string) string { return s.path + name }
 // Open implements arrays.Set.
 func (s *set) Open(name string) (*npy.Reader, io.Closer, error) {
 	a := s.arrays[name]
-	bools := strings.HasSuffix(name, "_mask") && len(a.data) > 0 && slices.Max(a.data) <= 1
-	h, err := npy.NewHeader(a.dtype, a.shape, bools && a.dtype.Size() == 1, false)
+	h, err := npy.NewHeader(a.dtype, a.shape, false, false)
 	if err != nil {
 		return nil, nil, err
 	}

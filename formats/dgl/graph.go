@@ -91,10 +91,13 @@ func (f *file) graph(ctx context.Context, path string, r *source.Request) (*sour
 	var edges []arrays.Edges
 	for i := range f.relations {
 		s, ends := &f.relations[i], f.ends[i]
-		if rows, cols := f.counts[ends[0]], f.counts[ends[1]]; s.format == storedCSC && (s.rows != cols || s.cols != rows) ||
-			s.format != storedCSC && (s.rows != rows || s.cols != cols) {
+		from, to := s.rows, s.cols
+		if s.format == storedCSC {
+			from, to = to, from
+		}
+		if n, m := f.counts[ends[0]], f.counts[ends[1]]; from != n || to != m {
 			return nil, fmt.Errorf("%w: relation %q is of %d by %d nodes, and its types have %d and %d", ErrFormat,
-				f.edgeNames[i], s.rows, s.cols, rows, cols)
+				f.edgeNames[i], from, to, n, m)
 		}
 		relation := f.edgeNames[i]
 		if relation == "_E" {

@@ -70,8 +70,8 @@ func (s *Sorter) newLevel(prefix uint64, bits int, edges int64) *level {
 	for greatest>>l.shift >= uint64(min(want, maxParts)) && l.shift < bits {
 		l.shift++
 	}
-	for l.shift > 32 && l.shift <= 34 && greatest>>(l.shift-1) < maxParts { // keys of half the bytes are worth more parts
-		l.shift--
+	for l.shift > 32 && l.shift <= 34 && greatest>>(l.shift-1) < maxParts {
+		l.shift-- // keys of half the bytes are worth more parts
 	}
 	if l.parts = 1; l.shift < 64 {
 		l.parts = int(greatest>>l.shift) + 1

@@ -46,8 +46,8 @@ type named struct {
 	array
 }
 
-// sparse is the edges of a relation. Of an edge list and a CSR, rows are sources and columns targets; of a CSC, rows are
-// targets.
+// sparse is the edges of a relation. Of an edge list and a CSR, rows are sources and columns targets; of a CSC, rows
+// are targets.
 type sparse struct {
 	format     int
 	rows, cols int64

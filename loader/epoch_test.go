@@ -12,6 +12,7 @@ import (
 	"github.com/khop-gnn/khop/internal/rng"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/unified"
 )
 
 func TestAnEpochGoesOverEverySeedOnceInTheOrderGiven(t *testing.T) {
@@ -264,6 +265,32 @@ func TestSeedsOutOfRangeAndUnknownSplitsAreRefused(t *testing.T) {
 	} {
 		if _, err := loader.New(g, loader.Options{Sampler: neighbor, Seeds: c.seeds}); !errors.Is(err, c.want) {
 			t.Errorf("seeds %v: %v, want %v", c.seeds, err, c.want)
+		}
+	}
+}
+
+// rotten is a dataset of which a file is damaged.
+type rotten struct{ loader.Source }
+
+func (rotten) Path() string   { return "/data/rotten.khop" }
+func (rotten) Remedy() string { return "run khop check /data/rotten.khop" }
+
+// What a file of the dataset says wrongly is the dataset's fault, and what the caller gives is not.
+func TestASplitOutOfRangeNamesTheDatasetAndARemedy(t *testing.T) {
+	g := plainGraph(t, 50, 4)
+	bare := graph.Schema{Nodes: []graph.NodeType{{Name: "n", Count: 50}},
+		Edges: []graph.EdgeType{{Source: "n", Relation: "e", Target: "n", Count: g.Schema().NumEdges()}}}
+	g, err := graph.FromArrays(graph.Arrays{Schema: bare, Indptr: unified.FromSlice(g.Indptr()), Indices: g.Indices(),
+		Splits: []graph.Split{{Name: "train", Seeds: graph.NodeIDs([]int32{3, 50})}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, seeds := range []loader.SeedSource{loader.Split("train"), loader.SplitIndex("train", 0),
+		loader.NodeIDs([]int32{50})} {
+		_, err := loader.New(rotten{g}, loader.Options{Sampler: neighbor, Seeds: seeds})
+		blamed := err != nil && strings.Contains(err.Error(), "; run khop check /data/rotten.khop")
+		if !errors.Is(err, graph.ErrSeed) || blamed != (i < 2) {
+			t.Errorf("%v: %v", seeds, err)
 		}
 	}
 }

@@ -34,6 +34,11 @@ func TestQuantilesAreExactToSixPercent(t *testing.T) {
 			}
 		}
 	}
+	for bucket := range bucketOf(1<<40) + 1 {
+		if top := topOf(bucket); bucketOf(top) != bucket || bucketOf(top+1) != bucket+1 {
+			t.Errorf("bucket %d is said to end at %d, which is in bucket %d", bucket, top, bucketOf(top))
+		}
+	}
 	var h histogram
 	h.add(-time.Second)
 	if d := h.durations(); d.Count != 1 || d.Sum != 0 || d.Max != 0 || d.P99 != 0 {

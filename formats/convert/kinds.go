@@ -11,6 +11,7 @@ import (
 	"github.com/khop-gnn/khop/formats/dgl"
 	"github.com/khop-gnn/khop/formats/edgelist"
 	"github.com/khop-gnn/khop/formats/graphbolt"
+	"github.com/khop-gnn/khop/formats/lsc"
 	"github.com/khop-gnn/khop/formats/metis"
 	"github.com/khop-gnn/khop/formats/mtx"
 	"github.com/khop-gnn/khop/formats/musae"
@@ -28,6 +29,7 @@ import (
 var readers = []source.Reader{
 	tables.Reader{},
 	ogb.Reader{},
+	lsc.Reader{},
 	dgl.Reader{},
 	dgl.BinReader{},
 	graphbolt.Reader{},

@@ -59,7 +59,7 @@ type sparse struct {
 
 // file is a file of one graph.
 type file struct {
-	labels               []string
+	labels               []named
 	ends                 [][2]int64 // of each relation: the number of its source type and of its target type
 	relations            []sparse
 	counts               []int64
@@ -338,9 +338,7 @@ func parse(mem []byte) (*file, error) {
 	c.take(headBytes - 32)
 	start := c.u64()
 	f := &file{}
-	for _, t := range c.dict() {
-		f.labels = append(f.labels, t.name)
-	}
+	f.labels = c.dict()
 	if c.err == nil && start != uint64(c.at) {
 		c.fail("the graph is said to begin at %d", start)
 	}

@@ -81,8 +81,27 @@ func (o *opened) Close() error {
 	return err
 }
 
+// takeLabels gives the labels of a file to the nodes, where there are as many: to those of the type that they are named
+// by, or of the only one, as OGB saves them. It returns the names of the others.
+func (f *file) takeLabels() (left []string) {
+	for _, t := range f.labels {
+		i, name := slices.Index(f.nodeNames, t.name), "label"
+		if i < 0 && len(f.counts) == 1 {
+			i, name = 0, t.name
+		}
+		if i < 0 || len(t.shape) == 0 || t.shape[0] != f.counts[i] ||
+			slices.ContainsFunc(f.nodes[i], func(a named) bool { return a.name == name }) {
+			left = append(left, t.name)
+			continue
+		}
+		f.nodes[i] = append(f.nodes[i], named{name, t.array})
+	}
+	return left
+}
+
 // graph describes the graph.
 func (f *file) graph(ctx context.Context, path string, r *source.Request) (*source.Graph, error) {
+	left := f.takeLabels()
 	var nodes []arrays.Nodes
 	for i, n := range f.counts {
 		nodes = append(nodes, arrays.Nodes{Name: typeName(f.nodeNames[i]), Count: n,
@@ -110,8 +129,8 @@ func (f *file) graph(ctx context.Context, path string, r *source.Request) (*sour
 			}}})
 	}
 	g, err := arrays.Typed(ctx, nodes, edges, r)
-	if err == nil && len(f.labels) > 0 {
-		g.Note("not stored, since they are of the whole graph: %s", strings.Join(f.labels, ", "))
+	if err == nil && len(left) > 0 {
+		g.Note("not stored, since they are of the whole graph: %s", strings.Join(left, ", "))
 	}
 	return g, err
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -156,4 +157,32 @@ func FuzzRead(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestAProcessedGraphTakesItsSplits: the graphs are those that PyG and DGL wrote for the tests of their readers, under
+// the names that OGB gives them, and splits are OGB's.
+func TestAProcessedGraphTakesItsSplits(t *testing.T) {
+	for name, from := range map[string]string{"geometric_data_processed.pt": "../torch/testdata/processed.pt",
+		"dgl_data_processed": "../dgl/testdata/coo.bin"} {
+		graph, err := os.ReadFile(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := folder(t, "ogbn_x", map[string]string{"processed/" + name: string(graph), "processed/pre_filter.pt": "x",
+			"split/time/valid.csv.gz": "4\n2\n", "mapping/nodeidx2word.csv.gz": "node idx,word\n0,a\n"})
+		if found := (Reader{}).Find(at.Tree); fmt.Sprint(found) != "[.]" {
+			t.Fatalf("%s: found %v", name, found)
+		}
+		g, err := (Reader{}).Read(context.Background(), at, &source.Request{Budget: &source.Budget{Dir: t.TempDir()}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := sourcetest.Spell(t, g); !strings.Contains(got, "val 0 of node: [4 2]") ||
+			!strings.Contains(got, "feature float32") {
+			t.Errorf("%s: %s", name, got)
+		}
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	}
 }

@@ -46,6 +46,9 @@ func (Reader) Find(t *source.Tree) (found []string) {
 			found = append(found, at.Name)
 		}
 	}
+	if len(found) == 0 {
+		found = findProcessed(t)
+	}
 	return found
 }
 
@@ -67,6 +70,8 @@ func (Reader) Read(ctx context.Context, at source.Place, r *source.Request) (_ *
 		return readTyped(ctx, at, r)
 	case at.In("raw/" + binaryGraph).Exists():
 		return readBinary(ctx, at, r)
+	case !table(at, "raw/num-node-list.csv").Exists():
+		return readProcessed(ctx, at, r)
 	}
 	nodes, err := single(ctx, table(at, "raw/num-node-list.csv"))
 	if err != nil {

@@ -26,9 +26,6 @@ func (Reader) Info() source.Info {
 // Find implements source.Reader.
 func (Reader) Find(t *source.Tree) (found []string) {
 	for _, name := range t.Files() {
-		if !t.Single() && !strings.HasSuffix(name, ".pt") {
-			continue
-		}
 		if head, err := t.At(name).Head(); err != nil || !Looks(head) {
 			continue
 		}

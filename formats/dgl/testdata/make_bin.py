@@ -20,8 +20,8 @@ def edges(g, etype, form, column):
     return " ".join(f"{s}>{d}{c}" for s, d, c in zip(src.tolist(), dst.tolist(), at))
 
 
-def save(name, g, form, text):
-    dgl.save_graphs(name + ".bin", [g], {"of_all": torch.tensor([1])}, formats=form)
+def save(name, g, form, text, labels=None):
+    dgl.save_graphs(name + ".bin", [g], {"of_all": torch.tensor([1])} | (labels or {}), formats=form)
     with open(name + ".bin", "r+b") as f:  # what follows the header is whatever lay in memory
         f.seek(32)
         f.write(bytes(4096 - 32))
@@ -46,7 +46,9 @@ def plain(form):
 
 
 def typed(g):
-    lines = ["2 item", f"  price float64[]: {array(g.nodes['item'].data['price'])}", "3 user"]
+    labels = dgl.load_labels("typed.bin")["item"]
+    lines = ["2 item, 2 classes", f"  price float64[]: {array(g.nodes['item'].data['price'])}"]
+    lines += [f"  label int64[]: {array(labels)}", "3 user"]
     for e in ("buys", "follows"):
         (t,) = (t for t in g.canonical_etypes if t[1] == e)
         lines.append(":".join(t) + " " + edges(g, t, "coo", None))
@@ -66,4 +68,4 @@ h = dgl.heterograph({
     ("user", "buys", "item"): (torch.tensor([0, 2, 2]), torch.tensor([1, 0, 1])),
 })
 h.nodes["item"].data["price"] = torch.tensor([2.5, 3.75], dtype=torch.float64)
-save("typed", h, None, typed)
+save("typed", h, None, typed, {"item": torch.tensor([1, 0])})

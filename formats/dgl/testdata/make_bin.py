@@ -46,9 +46,9 @@ def plain(form):
 
 
 def typed(g):
-    labels = dgl.load_labels("typed.bin")["item"]
-    lines = ["2 item, 2 classes", f"  price float64[]: {array(g.nodes['item'].data['price'])}"]
-    lines += [f"  label int64[]: {array(labels)}", "3 user"]
+    labels = dgl.data.utils.load_labels("typed.bin")["item"]
+    lines = ["2 item, 2 classes", f"  label int64[]: {array(labels)}"]
+    lines += [f"  price float64[]: {array(g.nodes['item'].data['price'])}", "3 user"]
     for e in ("buys", "follows"):
         (t,) = (t for t in g.canonical_etypes if t[1] == e)
         lines.append(":".join(t) + " " + edges(g, t, "coo", None))

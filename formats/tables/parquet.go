@@ -35,7 +35,7 @@ type leaf struct {
 }
 
 // open opens the file. Every call into the library is within guard.
-func (p *parquetFile) open() (*file.Reader, *allocator, io.Closer, error) {
+func (p *parquetFile) open() (*openParquet, *allocator, io.Closer, error) {
 	raw, err := p.at.Raw()
 	if err != nil {
 		return nil, nil, nil, err
@@ -47,7 +47,13 @@ func (p *parquetFile) open() (*file.Reader, *allocator, io.Closer, error) {
 	if err != nil {
 		return nil, nil, nil, errors.Join(fmt.Errorf("%w: %w", ErrFormat, err), raw.Close())
 	}
-	return r, a, raw, nil
+	return &openParquet{r, raw}, a, raw, nil
+}
+
+// openParquet is an open file.
+type openParquet struct {
+	*file.Reader
+	raw *source.Raw
 }
 
 // describe reads the schema.
@@ -178,12 +184,12 @@ func integerType(narrow bool, logical schema.LogicalType) unified.DType {
 }
 
 // firstWidth returns how many elements the list of the first row has.
-func (p *parquetFile) firstWidth(r *file.Reader, l *leaf) (int64, error) {
+func (p *parquetFile) firstWidth(r *openParquet, l *leaf) (int64, error) {
 	for g := range r.NumRowGroups() {
 		if r.RowGroup(g).NumRows() == 0 {
 			continue
 		}
-		c, err := r.RowGroup(g).Column(l.column)
+		c, err := p.column(r, r.RowGroup(g), l.column)
 		if err != nil {
 			return 0, err
 		}
@@ -236,13 +242,21 @@ func (p *parquetFile) scan(ctx context.Context, want []int, yield func(*batch) e
 	})
 }
 
+// column opens a column of a group of rows, whose pages it has looked at.
+func (p *parquetFile) column(r *openParquet, g *file.RowGroupReader, column int) (file.ColumnChunkReader, error) {
+	if err := checkPages(r.raw, r.raw.Size, g, column); err != nil {
+		return nil, err
+	}
+	return g.Column(column)
+}
+
 // group yields the rows of a group of rows.
-func (p *parquetFile) group(ctx context.Context, r *file.Reader, g int, want []int, step int64, row *int64,
+func (p *parquetFile) group(ctx context.Context, r *openParquet, g int, want []int, step int64, row *int64,
 	yield func(*batch) error) error {
 	rg := r.RowGroup(g)
 	var columns []*decoder
 	for _, w := range want {
-		c, err := rg.Column(p.leaves[w].column)
+		c, err := p.column(r, rg, p.leaves[w].column)
 		if err != nil {
 			return fmt.Errorf("%w: column %q: %w", ErrFormat, p.list[w].name, err)
 		}

@@ -157,3 +157,9 @@ def test_what_khop_does_not_have_is_refused(options, says, data):
         LinkNeighborLoader(data, [2], edge_label_time=torch.arange(M))
     with pytest.raises(TypeError, match="the same weights for both ends"):
         LinkNeighborLoader(data, [2], neg_sampling=dict(mode="binary", amount=1, dst_weight=torch.ones(N)))
+
+
+def test_processes_of_one_job_load_what_each_asks_for(data, monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert len(list(NeighborLoader(data, [2], input_nodes=torch.arange(60, 120), batch_size=20))) == 3

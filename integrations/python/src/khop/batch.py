@@ -372,7 +372,9 @@ class Batch:
         return to_pyg(self)
 
     def to_dgl(self) -> Any:
-        """DGL's triple: input nodes, output nodes, and a list of blocks with columns in srcdata, dstdata and edata."""
+        """DGL's triple: input nodes, output nodes, and a list of blocks with columns in srcdata, dstdata and edata.
+
+        Without DGL blocks are khop.blocks.Block, which has the same names."""
         from .convert import to_dgl
 
         return to_dgl(self)

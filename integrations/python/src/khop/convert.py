@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .batch import Batch
+from .blocks import blocks_of
 from .frameworks import Array, Torch
 
 
@@ -69,10 +70,8 @@ def _fill_edges(batch: Batch, edge_type: Any, data: Any) -> None:
 
 def to_dgl(batch: Batch) -> Any:
     """See Batch.to_dgl."""
-    import dgl
-
     _need_torch(batch, "to_dgl")
-    blocks = [_dgl_block(dgl, batch, layer) for layer in range(batch.schema.layers)]
+    blocks = blocks_of(batch)
     first, last = blocks[0], blocks[-1]
     inputs: dict[str, Array] = {}
     outputs: dict[str, Array] = {}
@@ -88,29 +87,6 @@ def to_dgl(batch: Batch) -> Any:
     if len(batch.node_types) == 1:
         return inputs[batch.node_types[0]], outputs[batch.node_types[0]], blocks
     return inputs, outputs, blocks
-
-
-def _dgl_block(dgl: Any, batch: Batch, layer: int) -> Any:
-    graphs: dict[Any, Any] = {}
-    counts = batch._counts
-    hop = batch.schema.layers - layer
-    sources = dict(zip(batch.node_types, counts[hop]))
-    targets = dict(zip(batch.node_types, counts[hop - 1]))
-    for edge_type in batch.edge_types:
-        b = batch[edge_type].blocks[layer]
-        graphs[edge_type] = ("csc", (b.indptr, b.indices, b.indices.new_empty(0)))
-    block = dgl.create_block(graphs, sources, targets)
-    for edge_type in batch.edge_types:
-        b = batch[edge_type].blocks[layer]
-        for column in batch[edge_type].columns():
-            block.edges[edge_type].data[column] = b[column]
-        if f"block/{layer}/{':'.join(edge_type)}/edge_pos" in batch:
-            block.edges[edge_type].data[dgl.EID] = b.edge_pos
-    for t in batch.node_types:
-        ids = batch[t].n_id
-        block.srcnodes[t].data[dgl.NID] = ids[:sources[t]]
-        block.dstnodes[t].data[dgl.NID] = ids[:targets[t]]
-    return block
 
 
 def _need_torch(batch: Batch, method: str) -> None:

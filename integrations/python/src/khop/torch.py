@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Iterator
+from typing import TYPE_CHECKING, Any, Iterator, Optional
 
+import torch
 import torch.utils.data
 
 from .loader import Connection
@@ -37,3 +38,8 @@ class Dataset(_Base):
 
     def __getstate__(self) -> Any:
         raise RuntimeError("a khop dataset does not go to another process: batches are made in a server, use num_workers=0")
+
+
+def random_seed(seed: Optional[int]) -> int:
+    """seed, or one of torch's random numbers."""
+    return int(torch.empty((), dtype=torch.int64).random_().item()) if seed is None else seed

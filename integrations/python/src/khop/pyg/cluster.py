@@ -16,7 +16,8 @@ from torch_geometric.loader import cluster as pyg
 
 from .. import binary as _binary
 from ..errors import KhopError
-from .served import Served, random_seed, without_workers
+from ..torch import random_seed
+from .served import Served, without_workers
 from .structure import Structure
 
 _SLACK = 0.03

@@ -6,8 +6,9 @@ from typing import Any, Callable, Mapping, Optional
 
 from torch_geometric.data import Data
 
+from ..torch import random_seed
 from .neighbor import KhopSampler, NeighborLoader
-from .served import random_seed, without_workers
+from .served import without_workers
 from .structure import Structure
 
 

@@ -13,7 +13,8 @@ from torch_geometric.sampler.base import NegativeSampling, NumNeighbors, Subgrap
 
 from ..batch import Batch
 from ..loader import Loader
-from .served import Served, random_seed, without_workers
+from ..torch import random_seed
+from .served import Served, without_workers
 from .structure import Structure
 
 

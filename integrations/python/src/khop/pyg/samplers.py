@@ -9,7 +9,7 @@ from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 from torch_geometric.sampler import neighbor_sampler as pyg
 from torch_geometric.sampler.base import DataType, NumNeighbors, SubgraphType
 
-from .served import random_seed
+from ..torch import random_seed
 from .structure import Structure
 
 

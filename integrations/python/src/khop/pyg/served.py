@@ -5,8 +5,6 @@ from __future__ import annotations
 import inspect
 from typing import Any, Callable, Iterator, Mapping, Optional
 
-import torch
-
 from .. import names
 from ..batch import Batch
 from ..loader import Loader
@@ -33,11 +31,6 @@ def without_workers(loader: type, options: Mapping[str, Any], more: tuple[str, .
     own = inspect.signature(loader).parameters
     names.check(loader.__name__, options, [*own, *OF_WORKERS, *more], "From PyG", _INSTEAD)
     return {name: value for name, value in options.items() if name not in OF_WORKERS}
-
-
-def random_seed(seed: Optional[int]) -> int:
-    """seed, or one of torch's random numbers."""
-    return int(torch.empty((), dtype=torch.int64).random_().item()) if seed is None else seed
 
 
 class Served:

@@ -160,7 +160,8 @@ class Structure:
         """A loader of the structure."""
         if not self._end.alive:
             raise ServerError("the loader is closed: make another")
-        return Loader(self.path, **{**self.options, **how})
+        alone = {"rank": 0, "world_size": 1}  # PyG gives each process all seeds that it names
+        return Loader(self.path, **{**self.options, **alone, **how})
 
     def edges(self, batch: Batch, of: Any) -> tuple[Any, Any]:
         """Sources and targets as positions in the nodes [2, edges], in the graph's direction; numbers of the edges."""

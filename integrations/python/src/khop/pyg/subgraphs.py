@@ -10,7 +10,8 @@ from torch_geometric.data import Data
 
 from ..batch import Batch
 from ..loader import Loader
-from .served import Served, random_seed, without_workers
+from ..torch import random_seed
+from .served import Served, without_workers
 from .structure import EDGE_NAMES, NAMES, Structure
 
 

@@ -1,0 +1,139 @@
+"""Graphs that the loaders under DGL's and GraphBolt's names take, as datasets of khop."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import weakref
+from typing import Any, Mapping, Optional, Sequence
+
+from . import binary as _binary
+from .errors import WriteError
+from .info import info
+from .schema import EdgeType
+from .write import write
+
+_COLUMNS = {"feat": "feature", "features": "feature", "x": "feature", "labels": "label", "y": "label"}
+"""khop's names of columns that others call otherwise."""
+
+
+class Source:
+    """A dataset, and what is beside it in memory.
+
+    graph is the path of a dataset of khop or of a folder of GraphBolt, a graph of DGL, or what khop.write takes. Of a
+    graph of DGL the structure is written, with the columns of edges that sampling needs; its features stay where they
+    are.
+    """
+
+    def __init__(self, graph: Any, edge_columns: Sequence[str] = ()) -> None:
+        self.memory = graph if hasattr(graph, "canonical_etypes") else None
+        self._end: Optional[weakref.finalize[Any, Any]] = None
+        if isinstance(graph, (str, bytes, os.PathLike)):
+            self.path = os.path.abspath(os.fsdecode(graph))
+            if is_graphbolt(self.path):
+                self.path = self._converted(self.path)
+        else:
+            self.path = self._temporary()
+            try:
+                write(self.path, graph if self.memory is None else _structure(graph, edge_columns))
+            except BaseException:
+                self.close()
+                raise
+        about = info(self.path)
+        self.about = about
+        self.node_types: list[str] = [t["name"] for t in about["node_types"]]
+        self.counts = {t["name"]: int(t["count"]) for t in about["node_types"]}
+        self.edge_types: list[EdgeType] = [(e["source"], e["relation"], e["target"]) for e in about["edge_types"]]
+        self.plain = len(self.node_types) == len(self.edge_types) == 1
+        self._columns = {t["name"]: [c["name"] for c in t["columns"]] for t in about["node_types"]}
+        self.columns = list(dict.fromkeys(c for of in self._columns.values() for c in of))
+        self.edge_columns = [c["name"] for c in about["edge_columns"]]
+
+    def _temporary(self) -> str:
+        folder = tempfile.mkdtemp(prefix="khop-graph-")
+        self._end = weakref.finalize(self, shutil.rmtree, folder, True)
+        return os.path.join(folder, "data.khop")
+
+    def _converted(self, folder: str) -> str:
+        """The dataset of a folder of GraphBolt: beside its own preprocessed one where one may write there."""
+        kept = os.path.join(folder, "khop")
+        metadata = [p for p in _metadata(folder) if os.path.exists(p)]
+        if os.path.isdir(kept) and os.path.getmtime(kept) >= max(map(os.path.getmtime, metadata)):
+            return kept
+        target = kept if os.access(folder, os.W_OK) else self._temporary()
+        command = [_binary.find(None), "convert", "--from=graphbolt", folder, target, "--force"]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        if done.returncode:
+            raise WriteError(done.stderr.decode("utf-8", "replace").strip().rpartition("khop: ")[2])
+        return target
+
+    # --- names ---
+
+    def node_type(self, of: Optional[str]) -> str:
+        """khop's name of a node type; None is the only one."""
+        if of is None or self.plain:
+            if len(self.node_types) != 1:
+                raise ValueError(f"there are several node types: say which of {', '.join(self.node_types)}")
+            return self.node_types[0]
+        if of not in self.node_types:
+            raise ValueError(f"there is no node type {of!r}; there are {', '.join(self.node_types)}")
+        return of
+
+    def edge_type(self, of: Any) -> EdgeType:
+        """An edge type of a relation, a triple, "source:relation:target" or None for the only one."""
+        if of is None or self.plain:
+            if len(self.edge_types) != 1:
+                raise ValueError(f"there are several edge types: say which of {', '.join(map(str, self.edge_types))}")
+            return self.edge_types[0]
+        triple = tuple(of.split(":")) if isinstance(of, str) and of.count(":") == 2 else of
+        found = [e for e in self.edge_types if triple in (e, e[1])]
+        if len(found) != 1:
+            raise ValueError(f"there is {'no' if not found else 'more than one'} edge type {of!r}; "
+                             f"there are {', '.join(map(str, self.edge_types))}")
+        return found[0]
+
+    def column(self, wanted: str, of_edges: bool = False) -> str:
+        """The column of nodes or edges that others may call otherwise."""
+        there = self.edge_columns if of_edges else self.columns
+        for name in (wanted, _COLUMNS.get(wanted, "")):
+            if name in there:
+                return name
+        of, there_are = "edges" if of_edges else "nodes", ", ".join(there) or "none"
+        raise KeyError(f"no column {wanted!r} of {of}; there are: {there_are}")
+
+    def close(self) -> None:
+        """Removes the dataset if it is a temporary one."""
+        if self._end is not None:
+            self._end()
+
+
+def is_graphbolt(path: str) -> bool:
+    """Whether a folder is one of GraphBolt's OnDiskDataset."""
+    return any(map(os.path.isfile, _metadata(path)))
+
+
+def _metadata(folder: str) -> tuple[str, str]:
+    return os.path.join(folder, "metadata.yaml"), os.path.join(folder, "preprocessed", "metadata.yaml")
+
+
+def _structure(graph: Any, edge_columns: Sequence[str]) -> Mapping[Any, Any]:
+    """A graph of DGL without its features. Edges keep their numbers."""
+    import torch
+
+    parts: dict[Any, dict[str, Any]] = {_plain(t, "node"): {"num_nodes": graph.num_nodes(t)} for t in graph.ntypes}
+    for source, relation, target in graph.canonical_etypes:
+        src, dst = graph.edges(etype=(source, relation, target), order="eid")
+        part = {"src": src, "dst": dst, "edge_id": torch.arange(len(src))}
+        data = graph.edges[source, relation, target].data
+        for name in edge_columns:
+            if name in data:
+                part[name] = data[name].reshape(-1)
+        parts[_plain(source, "node"), _plain(relation, "to"), _plain(target, "node")] = part
+    return parts
+
+
+def _plain(of: str, plain: str) -> str:
+    """DGL's names of types that have none are _N and _E."""
+    return plain if of in ("_N", "_E") else of

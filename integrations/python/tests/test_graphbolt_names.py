@@ -1,0 +1,151 @@
+"""khop.graphbolt: GraphBolt's names, without DGL, and its folders as they are."""
+import pathlib
+import shutil
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+import khop  # noqa: E402
+import khop.graphbolt as gb  # noqa: E402
+from graph_of_dgl import random_graph  # noqa: E402
+
+TYPED = pathlib.Path(__file__).parents[3] / "formats/graphbolt/testdata/typed"
+
+
+@pytest.fixture
+def folder(dataset, program, tmp_path):
+    """sbm as a folder of GraphBolt."""
+    import subprocess
+    subprocess.run([program, "export", dataset("sbm"), tmp_path / "bolt", "--to", "graphbolt"], check=True, capture_output=True)
+    return tmp_path / "bolt"
+
+
+def check(minibatch, ends):
+    for s, b in zip(minibatch.sampled_subgraphs, minibatch.blocks):
+        target = torch.repeat_interleave(torch.arange(len(s.original_column_node_ids)), s.sampled_csc.indptr.diff())
+        assert torch.equal(s.original_row_node_ids[s.sampled_csc.indices], ends[0][s.original_edge_ids])
+        assert torch.equal(s.original_column_node_ids[target], ends[1][s.original_edge_ids])
+        assert b.num_edges() == len(s.original_edge_ids) and b.num_src_nodes() == len(s.original_row_node_ids)
+
+
+def test_a_folder_of_graphbolt_opens_as_it_is(folder, dataset):
+    data = gb.OnDiskDataset(folder).load()
+    task = data.tasks[0]
+    assert task.metadata["num_classes"] == 5 and data.feature.size("node", None, "feat") == (16,)
+    with khop.Loader(dataset("sbm"), [5, 3], frontier="all", seeds="train", batch_size=200, seed=4, shuffle=True,
+                     framework="torch") as loader:
+        want = [(b.n_id.tolist(), b.x.sum().item(), b.y.tolist()) for b in loader]
+    pipe = gb.ItemSampler(task.train_set, batch_size=200, shuffle=True, seed=4)
+    pipe = pipe.sample_neighbor(data.graph, [3, 5]).fetch_feature(data.feature, node_feature_keys=["feat"]).copy_to("cpu")
+    got = [(m.input_nodes.tolist(), m.node_features["feat"].sum().item(), m.labels.tolist()) for m in gb.DataLoader(pipe)]
+    assert got == want
+    nodes, labels = task.train_set._items
+    whole = data.feature.read("node", None, "label")
+    assert len(nodes) == len(task.train_set) and torch.equal(whole[nodes], labels) and task.train_set[3] == (nodes[3], labels[3])
+    before = (folder / "khop" / "khop.json").stat() if (folder / "khop" / "khop.json").exists() else (folder / "khop").stat()
+    again = gb.OnDiskDataset(folder)  # takes what was converted
+    assert again.graph.total_num_nodes == 3000
+    after = (folder / "khop" / "khop.json").stat() if (folder / "khop" / "khop.json").exists() else (folder / "khop").stat()
+    assert before.st_mtime_ns == after.st_mtime_ns
+
+
+def test_types_too(tmp_path, program):
+    data = gb.OnDiskDataset(shutil.copytree(TYPED, tmp_path / "typed")).load()
+    assert data.graph.num_nodes == {"author": 3, "paper": 5} and data.graph.num_edges["paper:cites:paper"] == 5
+    items = gb.HeteroItemSet({"paper": gb.ItemSet((torch.tensor([4, 1]), torch.tensor([7, 8])), names=("seeds", "labels"))})
+    pipe = gb.ItemSampler(items, batch_size=2).sample_neighbor(data.graph, [torch.tensor([-1, -1])])
+    pipe = pipe.fetch_feature(data.feature, node_feature_keys={"paper": ["feat"], "author": ["age"]})
+    (m,) = gb.DataLoader(pipe)
+    assert m.seeds["paper"].tolist() == [4, 1] and m.labels["paper"].tolist() == [7, 8]
+    assert m.node_features["paper", "feat"].shape == (len(m.input_nodes["paper"]), 2)
+    assert torch.equal(m.node_features["author", "age"], data.feature.read("node", "author", "age")[m.input_nodes["author"]])
+    assert set(m.sampled_subgraphs[0].original_edge_ids) == {"author:writes:paper", "paper:cites:paper"}
+    assert "seeds={'paper': [2]}" in repr(m)
+
+
+def test_items_and_features_in_memory(program):
+    g = random_graph()
+    source, target = g.edges()
+    order = torch.sort(target, stable=True)[1]
+    indptr = torch.cat([torch.zeros(1, dtype=torch.int64), target.bincount(minlength=300).cumsum(0)])
+    graph = gb.fused_csc_sampling_graph(indptr, source[order], edge_attributes={"w": (torch.arange(2000) % 2).float()})
+    ends = source[order], target[order]
+    store = gb.BasicFeatureStore({("node", None, "feat"): gb.TorchBasedFeature(torch.arange(300)[:, None]),
+                                  ("edge", None, "number"): gb.TorchBasedFeature(torch.arange(2000))})
+    items = gb.ItemSet((torch.tensor([5, 5, 200, 9]), torch.tensor([1, 2, 3, 4])), names=("seeds", "labels"))
+    pipe = gb.ItemSampler(items, batch_size=4).sample_neighbor(graph, [4, 2], prob_name="w")
+    pipe = pipe.fetch_feature(store, node_feature_keys=["feat"], edge_feature_keys=["number"])
+    (m,) = gb.DataLoader(pipe.transform(lambda m: m), num_workers=2, overlap_graph_fetch=True)
+    check(m, ends)
+    assert m.seeds.tolist() == [5, 5, 200, 9] and m.labels.tolist() == [1, 2, 3, 4]
+    assert m.input_nodes[m.compacted_seeds].tolist() == m.seeds.tolist()
+    assert torch.equal(m.node_features["feat"][:, 0], m.input_nodes)
+    for s, features in zip(m.sampled_subgraphs, m.edge_features):
+        assert torch.equal(features["number"], s.original_edge_ids) and (s.original_edge_ids % 2 == 1).all()
+    whole = [m.seeds.tolist() for m in gb.DataLoader(gb.ItemSampler(300, batch_size=100).sample_in_subgraph(graph))]
+    assert sum(whole, []) == list(range(300))
+
+
+def test_links_with_negatives(program):
+    g = random_graph()
+    graph, pairs = gb.from_dglgraph(g), torch.stack(g.edges(), 1)[:90]
+    pipe = gb.ItemSampler(gb.ItemSet(pairs, names="seeds"), batch_size=40)
+    pipe = pipe.sample_uniform_negative(graph, 3).sample_neighbor(graph, [2]).exclude_seed_edges(include_reverse_edges=True)
+    seen = 0
+    for m in gb.DataLoader(pipe):
+        n = len(m.seeds) // 4
+        assert torch.equal(m.seeds[:n], pairs[seen:seen + n]) and torch.equal(m.input_nodes[m.compacted_seeds], m.seeds)
+        assert m.labels.tolist() == [1] * n + [0] * 3 * n
+        assert m.indexes.tolist() == [*range(n), *torch.arange(n).repeat_interleave(3).tolist()]
+        assert torch.equal(m.seeds[n:, 0], m.seeds[:n, 0].repeat_interleave(3))
+        check(m, g.edges())
+        assert not {*map(tuple, pairs[seen:seen + n].tolist())} & {
+            *zip(*(end[m.sampled_subgraphs[0].original_edge_ids].tolist() for end in g.edges()))}
+        seen += n
+    assert seen == 90
+
+
+def test_what_there_is_not_names_what_there_is(program, tmp_path):
+    graph = gb.SamplingGraph({"edge_index": torch.tensor([[0, 1], [1, 0]])})
+    items = gb.ItemSampler(2, batch_size=1)
+    for use, says in [
+        (lambda: gb.ItemSampler(2, batch_size=1, shufle=True), "did you mean 'shuffle'.*From GraphBolt"),
+        (lambda: gb.ItemSampler(2, batch_size=1, minibatcher=len), "khop makes minibatches itself"),
+        (lambda: items.sample_neighbour(graph, [1]), "did you mean 'sample_neighbor'"),
+        (lambda: items.sample_neighbor(graph, [1], deduplicate=False), "a node is in a batch once"),
+        (lambda: items.sample_layer_neighbor(graph, [1], prob_name="w"), "without replace and prob_name"),
+        (lambda: items.sample_neighbor(graph, [1], prob_name="w"), "no column 'w' of edges; there are"),
+        (lambda: gb.DataLoader(items), "add sample_neighbor"),
+        (lambda: gb.DataLoader(items.sample_neighbor(graph, [1]), overlap_grap_fetch=True), "overlap_graph_fetch"),
+        (lambda: gb.ItemSet((torch.arange(2), torch.arange(3))), "all as many rows"),
+        (lambda: gb.OnDiskDataset(tmp_path / "none").load(), "none"),
+    ]:
+        with pytest.raises((TypeError, ValueError, KeyError, AttributeError, khop.KhopError), match=says):
+            use()
+
+
+def test_times_of_items_bound_the_edges(program):
+    g = random_graph()
+    g.edges["_N", "_E", "_N"].data["stamp"] = torch.arange(2000) % 100
+    items = gb.ItemSet((torch.arange(60), torch.arange(60) + 20), names=("seeds", "timestamp"))
+    pipe = gb.ItemSampler(items, batch_size=1).temporal_sample_neighbor(
+        gb.from_dglgraph(g), [5, 5], edge_timestamp_attr_name="stamp")
+    taken = 0
+    for m in gb.DataLoader(pipe):
+        for s in m.sampled_subgraphs:
+            assert (g.edges["_N", "_E", "_N"].data["stamp"][s.original_edge_ids] < 20 + int(m.seeds[0])).all()
+            taken += len(s.original_edge_ids)
+    assert taken > 300
+
+
+def test_processes_of_one_job_load_what_each_asks_for(program, monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    graph = gb.SamplingGraph({"edge_index": torch.tensor([[0, 1], [1, 0]]), "num_nodes": 40})
+    pipe = gb.ItemSampler(40, batch_size=10).sample_neighbor(graph, [1])
+    assert [m.seeds.tolist()[0] for m in gb.DataLoader(pipe)] == [0, 10, 20, 30]
+    from khop import dgl
+    loader = dgl.DataLoader({"edge_index": torch.tensor([[0], [1]]), "num_nodes": 40}, torch.arange(40),
+                            dgl.NeighborSampler([1]), batch_size=10)
+    assert len(loader) == 4

@@ -199,3 +199,58 @@ func (a *Matrix) order() []int64 {
 	})
 	return a.from
 }
+
+// TransposeOrder returns which edge of a stands at each place of a.Transpose(). It belongs to a.
+func (a *Matrix) TransposeOrder() []int64 {
+	t := a.Transpose()
+	return t.order()
+}
+
+// Arrange writes values [edges, heads] to out [heads, edges], those of edge order[k] at place k; a nil order is
+// 0, 1, 2, .. So the values of edges in any order become those of FromEdges' matrix, or of its transpose.
+//
+// Shapes: values float32 [edges] or [edges, heads]; out float32 [edges] or [heads, edges]; order [edges], each edge
+// once. ErrShape where they do not fit.
+func (p *Pool) Arrange(out, values unified.Tensor, order []int64) error {
+	return p.arrange(out, values, order, false)
+}
+
+// ArrangeBack is the reverse of Arrange: it writes out's elements to values, values[order[k], h] = out[h, k].
+func (p *Pool) ArrangeBack(values, out unified.Tensor, order []int64) error {
+	return p.arrange(out, values, order, true)
+}
+
+func (p *Pool) arrange(out, values unified.Tensor, order []int64, back bool) error {
+	rows, edges, heads, err := arranged(out, values, order)
+	if err != nil {
+		return err
+	}
+	n := int64(len(rows)) / heads
+	return p.split(n, 1<<14, func(lo, hi int64) {
+		for k := lo; k < hi; k++ {
+			e := k
+			if order != nil {
+				e = order[k]
+			}
+			for h := range heads {
+				if back {
+					edges[e*heads+h] = rows[h*n+k]
+				} else {
+					rows[h*n+k] = edges[e*heads+h]
+				}
+			}
+		}
+	})
+}
+
+// arranged returns the elements of both layouts of values, and the heads.
+func arranged(out, values unified.Tensor, order []int64) (rows, edges []float32, heads int64, err error) {
+	heads = headsOf(out)
+	n := values.Len()
+	if !dense(out) || !dense(values) || values.Rank() > 2 || out.Rank() > 2 || values.Width() != heads ||
+		out.Rank() == 2 && out.Dim(1) != n || out.Rank() == 1 && out.Len() != n || overlap(out, values) ||
+		order != nil && int64(len(order)) != n {
+		return nil, nil, 0, fmt.Errorf("%w: values %v and %v in an order of %d", ErrShape, values, out, len(order))
+	}
+	return floats(out), floats(values), heads, nil
+}

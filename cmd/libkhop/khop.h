@@ -58,6 +58,68 @@ char *khop_version(void);
 /* Ends what a handle stands for, and waits until nothing of it runs any more. */
 int32_t khop_close(khop_handle handle, khop_error *error);
 
+/*
+ * Sparse operations, on the CPU. docs/sparse.md says what they compute, and that no result depends on threads.
+ *
+ * A matrix has rows (targets), columns (sources) and edges, which may repeat. The caller numbers its edges; arrays of
+ * values, one of each head of each edge, follow that order. Operations run one at a time, on threads of the library,
+ * the caller's among them: threads is how many, 0 all.
+ */
+
+/* A matrix in compressed rows: the edges of row i are indptr[i] .. indptr[i+1]-1, their columns indices[edge]. Elements
+ * have 4 or 8 bytes. The library keeps both pointers until the handle is closed: what they lead to must stay, and must
+ * not change. order, which is copied, says which of the caller's edges stands at each place; NULL: edge 0, 1, 2, ..
+ * KHOP_ARGUMENT where an index is out of range. */
+int32_t khop_sparse_rows(int64_t rows, int64_t cols, int64_t edges, void *indptr, int32_t indptr_bytes,
+                         void *indices, int32_t index_bytes, void *order, int32_t order_bytes, khop_handle *matrix,
+                         khop_error *error);
+
+/* The same of edges in any order, which are copied: edge e leads from column sources[e] to row targets[e]. */
+int32_t khop_sparse_edges(int64_t rows, int64_t cols, int64_t edges, void *targets, void *sources,
+                          int32_t index_bytes, khop_handle *matrix, khop_error *error);
+
+/* Elements of x. */
+#define KHOP_FLOAT32 0
+#define KHOP_FLOAT16 1
+#define KHOP_BFLOAT16 2
+
+/* What becomes of the rows of x that a row of y is made of. */
+#define KHOP_SUM 0
+#define KHOP_MEAN 1   /* their sum times 1/edges of the row of y */
+#define KHOP_SPREAD 2 /* the sum of each times 1/edges of the row of x: the gradient of a mean */
+
+/* y = a x. values may be NULL: 1 everywhere. */
+typedef struct khop_product {
+    const float *values; /* [edges, heads] */
+    const void *x;       /* [columns, width] */
+    float *y;            /* [rows, width], written; shares no memory with the others */
+    int64_t width;       /* a multiple of heads, which are equal parts of it */
+    int64_t heads;       /* 1 or more */
+    uint64_t stamp;      /* not 0: values are those of the last call with this matrix and this number */
+    int32_t turned;      /* not 0: a is the transpose of the matrix, which is made once */
+    int32_t reduce;
+    int32_t dtype; /* of x */
+    int32_t threads;
+} khop_product;
+
+int32_t khop_sparse_multiply(khop_handle matrix, khop_product *product, khop_error *error);
+
+/* For each edge and head the dot product of that part of row `target` of u and of row `source` of v: the gradient of
+ * a product with respect to its values, where u is that of y, and v is x. */
+typedef struct khop_sampled {
+    const float *u; /* [rows, width] */
+    const float *v; /* [columns, width] */
+    float *out;     /* [edges, heads], written; shares no memory with the others */
+    int64_t width;
+    int64_t heads;
+    int32_t threads;
+} khop_sampled;
+
+int32_t khop_sparse_sample(khop_handle matrix, khop_sampled *sampled, khop_error *error);
+
+/* How many operations were computed since the library was loaded. */
+int32_t khop_sparse_operations(int64_t *count, khop_error *error);
+
 #ifdef __cplusplus
 }
 #endif

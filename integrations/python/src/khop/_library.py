@@ -133,6 +133,11 @@ def load() -> Library:
         return _loaded
 
 
+def loaded() -> bool:
+    """Whether the library is loaded and can be called in this process."""
+    return _loaded is not None and _loaded.usable
+
+
 def _forked() -> ForkError:
     return ForkError(
         f"process {_parent} had loaded khop's shared library when it forked this one, {os.getpid()}, and Go's runtime does not survive a fork. "

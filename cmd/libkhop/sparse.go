@@ -1,0 +1,350 @@
+//go:build libkhop && cgo
+
+package libkhop
+
+/*
+#include "khop.h"
+*/
+import "C"
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/khop-gnn/khop/sparse"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// operations counts those of sparse matrices that were computed.
+var operations atomic.Int64
+
+// workers is the pool of all sparse operations, which run one at a time anyway.
+var workers struct {
+	sync.Mutex
+	pool *sparse.Pool
+}
+
+// withPool calls f with a pool of so many threads; 0 is all.
+func withPool(threads C.int32_t, f func(*sparse.Pool) error) error {
+	if threads < 0 {
+		return argument("%d threads", threads)
+	}
+	workers.Lock()
+	defer workers.Unlock()
+	if p := workers.pool; p != nil && (threads == 0 || p.Workers() == int(threads)) {
+		return f(p)
+	}
+	if workers.pool != nil {
+		_ = workers.pool.Close()
+	}
+	workers.pool = sparse.Open(sparse.Options{Workers: int(threads), Tuning: tuning()})
+	return f(workers.pool)
+}
+
+// tuning is what "khop tune" has measured on this machine, if anything.
+var tuning = sync.OnceValue(func() *sparse.Tuning {
+	path, err := sparse.TuningPath()
+	if err != nil {
+		return nil
+	}
+	t, _ := sparse.LoadTuning(path) // serves in any case
+	return t
+})
+
+// matrix is what a handle of a sparse matrix stands for.
+type matrix struct {
+	rows *sparse.Matrix // as the caller gave it, or sorted
+	// order says which of the caller's edges stands at each place of rows, or nil.
+	order  []int64
+	turned []int64 // the same of the transpose, once it was needed
+
+	mu   sync.Mutex // of an operation
+	kept map[use]*arrangement
+}
+
+// arrangement is the values of the caller's edges as a product reads them.
+type arrangement struct {
+	stamp uint64    // of the caller's values; 0: all are to be arranged anew
+	all   []float32 // [heads, edges]
+}
+
+// use is what the values of a product depend on besides the caller's.
+type use struct {
+	turned, spread bool
+}
+
+// Close forgets the matrix.
+func (m *matrix) Close() error { return nil }
+
+//export khop_sparse_operations
+func khop_sparse_operations(count *C.int64_t, e *C.khop_error) C.int32_t {
+	return call(e, func() error { *count = C.int64_t(operations.Load()); return nil })
+}
+
+//export khop_sparse_rows
+func khop_sparse_rows(rows, cols, edges C.int64_t, indptr unsafe.Pointer, indptrBytes C.int32_t, indices unsafe.Pointer,
+	indexBytes C.int32_t, order unsafe.Pointer, orderBytes C.int32_t, out *C.khop_handle, e *C.khop_error) C.int32_t {
+	return call(e, func() error {
+		if rows < 0 || cols < 0 || edges < 0 {
+			return argument("a matrix of %d x %d with %d edges", rows, cols, edges)
+		}
+		ptr, err := integers(indptr, int64(rows)+1, indptrBytes)
+		if err != nil {
+			return err
+		}
+		ids, err := integers(indices, int64(edges), indexBytes)
+		if err != nil {
+			return err
+		}
+		a, err := sparse.New(int64(cols), ptr, ids)
+		if err != nil {
+			return argument("%w", err)
+		}
+		m := &matrix{rows: a}
+		if order != nil {
+			if m.order, err = ordered(order, int64(edges), orderBytes); err != nil {
+				return err
+			}
+		}
+		*out = open(m)
+		return nil
+	})
+}
+
+// ordered returns a copy of the numbers of edges, each of which is there once.
+func ordered(p unsafe.Pointer, n int64, bytes C.int32_t) ([]int64, error) {
+	given, err := integers(p, n, bytes)
+	if err != nil {
+		return nil, err
+	}
+	order, err := unified.View[int64](given)
+	if err == nil {
+		order = slices.Clone(order)
+	} else if narrow, err := unified.View[int32](given); err == nil {
+		for _, e := range narrow {
+			order = append(order, int64(e))
+		}
+	}
+	seen := make([]bool, n)
+	for k, e := range order {
+		if e < 0 || e >= n || seen[e] {
+			return nil, argument("place %d of the matrix has edge %d of %d, which is not there, or is twice", k, e, n)
+		}
+		seen[e] = true
+	}
+	return order, nil
+}
+
+//export khop_sparse_edges
+func khop_sparse_edges(rows, cols, edges C.int64_t, targets, sources unsafe.Pointer, indexBytes C.int32_t,
+	out *C.khop_handle, e *C.khop_error) C.int32_t {
+	return call(e, func() error {
+		if edges < 0 {
+			return argument("%d edges", edges)
+		}
+		to, err := integers(targets, int64(edges), indexBytes)
+		if err != nil {
+			return err
+		}
+		from, err := integers(sources, int64(edges), indexBytes)
+		if err != nil {
+			return err
+		}
+		a, order, err := sparse.FromEdges(int64(rows), int64(cols), to, from)
+		if err != nil {
+			return argument("%w", err)
+		}
+		*out = open(&matrix{rows: a, order: order})
+		return nil
+	})
+}
+
+//export khop_sparse_multiply
+func khop_sparse_multiply(h C.khop_handle, p *C.khop_product, e *C.khop_error) C.int32_t {
+	return call(e, func() error {
+		m, err := thing[*matrix](h)
+		if err != nil {
+			return err
+		}
+		operations.Add(1)
+		return withPool(p.threads, func(pool *sparse.Pool) error { return m.multiply(pool, p) })
+	})
+}
+
+//export khop_sparse_sample
+func khop_sparse_sample(h C.khop_handle, s *C.khop_sampled, e *C.khop_error) C.int32_t {
+	return call(e, func() error {
+		m, err := thing[*matrix](h)
+		if err != nil {
+			return err
+		}
+		operations.Add(1)
+		return withPool(s.threads, func(pool *sparse.Pool) error { return m.sample(pool, s) })
+	})
+}
+
+// multiply computes a product.
+func (m *matrix) multiply(pool *sparse.Pool, p *C.khop_product) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	a, reduce := m.rows, sparse.Sum
+	if p.turned != 0 {
+		a = a.Transpose()
+	}
+	if p.reduce == C.KHOP_MEAN {
+		reduce = sparse.Mean
+	}
+	dtype, ok := map[C.int32_t]unified.DType{C.KHOP_FLOAT32: unified.Float32, C.KHOP_FLOAT16: unified.Float16,
+		C.KHOP_BFLOAT16: unified.BFloat16}[p.dtype]
+	if !ok || p.reduce < C.KHOP_SUM || p.reduce > C.KHOP_SPREAD || p.heads < 0 {
+		return argument("dtype %d, reduction %d, %d heads", p.dtype, p.reduce, p.heads)
+	}
+	x, err := tensor(dtype, p.x, a.Cols(), int64(p.width))
+	if err != nil {
+		return err
+	}
+	y, err := tensor(unified.Float32, unsafe.Pointer(p.y), a.Rows(), int64(p.width))
+	if err != nil {
+		return err
+	}
+	values, err := m.values(pool, p, a)
+	if err != nil {
+		return err
+	}
+	return argued(pool.SpMM(y, reduce, a, values, x))
+}
+
+// values returns the values of the edges of a, which is m's matrix or its transpose, as SpMM reads them.
+func (m *matrix) values(pool *sparse.Pool, p *C.khop_product, a *sparse.Matrix) (unified.Tensor, error) {
+	what := use{p.turned != 0, p.reduce == C.KHOP_SPREAD}
+	if p.values == nil {
+		if what.spread {
+			return a.Transpose().TurnedMeans(), nil
+		}
+		return unified.Tensor{}, nil
+	}
+	heads := int64(p.heads)
+	given, err := tensor(unified.Float32, unsafe.Pointer(p.values), a.Edges(), heads)
+	if err != nil {
+		return unified.Tensor{}, err
+	}
+	if heads == 1 && m.place(what.turned) == nil && !what.spread {
+		return given.Reshape(a.Edges())
+	}
+	keep := m.kept[what]
+	if keep == nil || int64(len(keep.all)) != heads*a.Edges() {
+		keep = &arrangement{all: make([]float32, heads*a.Edges())}
+	}
+	out, err := unified.FromSlice(keep.all).Reshape(heads, a.Edges())
+	if err != nil || p.stamp != 0 && keep.stamp == uint64(p.stamp) {
+		return out, err
+	}
+	keep.stamp = 0
+	if err := pool.Arrange(out, given, m.place(what.turned)); err != nil {
+		return out, err
+	}
+	if what.spread {
+		means, err := unified.View[float32](a.Transpose().TurnedMeans())
+		if err != nil {
+			return out, err
+		}
+		for h := range heads {
+			for k, v := range means {
+				keep.all[h*a.Edges()+int64(k)] *= v
+			}
+		}
+	}
+	keep.stamp = uint64(p.stamp)
+	if m.kept == nil {
+		m.kept = map[use]*arrangement{}
+	}
+	m.kept[what] = keep
+	return out, nil
+}
+
+// place returns which of the caller's edges stands at each place of the matrix or its transpose; nil: in order.
+func (m *matrix) place(turned bool) []int64 {
+	if !turned {
+		return m.order
+	}
+	if m.turned == nil {
+		m.turned = m.rows.TransposeOrder()
+		if m.order != nil {
+			both := make([]int64, len(m.turned))
+			for k, e := range m.turned {
+				both[k] = m.order[e]
+			}
+			m.turned = both
+		}
+	}
+	return m.turned
+}
+
+// sample computes the products of rows at the ends of each edge.
+func (m *matrix) sample(pool *sparse.Pool, s *C.khop_sampled) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	a, heads := m.rows, int64(s.heads)
+	u, err := tensor(unified.Float32, unsafe.Pointer(s.u), a.Rows(), int64(s.width))
+	if err != nil {
+		return err
+	}
+	v, err := tensor(unified.Float32, unsafe.Pointer(s.v), a.Cols(), int64(s.width))
+	if err != nil {
+		return err
+	}
+	out, err := tensor(unified.Float32, unsafe.Pointer(s.out), a.Edges(), heads)
+	if err != nil {
+		return err
+	}
+	if heads == 1 && m.order == nil {
+		if out, err = out.Reshape(a.Edges()); err != nil {
+			return err
+		}
+		return argued(pool.SDDMM(out, a, u, v))
+	}
+	sums, err := unified.FromSlice(make([]float32, heads*a.Edges())).Reshape(heads, a.Edges())
+	if err != nil {
+		return err
+	}
+	if err := pool.SDDMM(sums, a, u, v); err != nil {
+		return argued(err)
+	}
+	return pool.ArrangeBack(out, sums, m.order)
+}
+
+// argued makes an error of operands that of an argument.
+func argued(err error) error {
+	if err == nil {
+		return nil
+	}
+	return argument("%w", err)
+}
+
+// integers returns the caller's array of n integers.
+func integers(p unsafe.Pointer, n int64, bytes C.int32_t) (unified.Tensor, error) {
+	switch {
+	case p == nil && n > 0 || n >= 1<<48:
+		return unified.Tensor{}, argument("%d integers at %p", n, p)
+	case bytes == 4:
+		return unified.FromSlice(unsafe.Slice((*int32)(p), n)), nil
+	case bytes == 8:
+		return unified.FromSlice(unsafe.Slice((*int64)(p), n)), nil
+	}
+	return unified.Tensor{}, argument("integers of %d bytes", bytes)
+}
+
+// tensor returns the caller's array of rows.
+func tensor(dtype unified.DType, p unsafe.Pointer, rows, width int64) (unified.Tensor, error) {
+	const most = 1 << 48 // elements; no address space has more
+	if width < 0 || rows < 0 || width > 0 && rows > most/width || p == nil && rows*width > 0 {
+		return unified.Tensor{}, argument("an array of %d x %d at %p", rows, width, p)
+	}
+	t, err := unified.New(dtype, unsafe.Slice((*byte)(p), rows*width*dtype.Size()), rows, width)
+	if err != nil {
+		return t, argument("%w", err)
+	}
+	return t, nil
+}

@@ -1,0 +1,202 @@
+"""Messages of PyG's layers that are sums over edges, without a row for each edge.
+
+A layer of PyG gathers the rows of x at the sources of the edges (x_j), makes messages of them, and reduces the messages
+by target. Rows stands for gathered rows that nobody has gathered. Where a message is such rows, or those times a weight
+an edge or a head, the reduction is a product of khop.products. Anything else that is done with Rows gathers them, so a
+layer never notices.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import Any, Callable, Optional
+
+import torch
+from torch import Tensor
+
+from . import products
+
+_torch: Any = torch  # what its types do not tell
+_WITHOUT_ROWS = {
+    Tensor.shape.__get__, Tensor.dtype.__get__, Tensor.device.__get__, Tensor.layout.__get__, Tensor.ndim.__get__,
+    Tensor.requires_grad.__get__, Tensor.is_cuda.__get__, Tensor.is_sparse.__get__, Tensor.size, Tensor.dim,
+    Tensor.numel, Tensor.is_floating_point, Tensor.__len__, torch.is_floating_point, torch.numel,
+}
+"""What can be asked of rows that were not gathered."""
+
+_TIMES = {torch.mul, Tensor.mul, Tensor.__mul__, Tensor.__rmul__}
+
+
+class Rows(Tensor):
+    """x[index], times weights if there are any: [edges], or [edges, heads] of as many parts of x's rows."""
+
+    _x: Tensor
+    _index: Tensor
+    _weights: Optional[Tensor]
+    _select: Callable[[Tensor, Tensor], Tensor]
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _WITHOUT_ROWS:
+            with _torch._C.DisableTorchFunction():
+                return func(*args, **(kwargs or {}))
+        if func in _TIMES and len(args) == 2 and not kwargs:
+            rows, weights = args if type(args[0]) is Rows else args[::-1]
+            heads = _heads(rows, weights)
+            if heads:
+                return _rows(rows._x, rows._index, weights.reshape(-1, heads), rows._select)
+        return func(*_gathered(args), **_gathered(kwargs or {}))
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None,
+    ) -> Any:
+        """What comes past __torch_function__, such as a scripted function. The gradient is that of _Lazy."""
+        return func(*_gathered(args, False), **_gathered(kwargs or {}, False))
+
+    def gather(self, differentiate: bool = True) -> Any:
+        """The rows."""
+        x, weights = (self._x, self._weights) if differentiate else (self._x.detach(), self._weights)
+        rows = self._select(x, self._index)
+        if weights is None:
+            return rows
+        weights = weights if differentiate else weights.detach()
+        return rows * _aligned(weights, rows)
+
+
+class _Lazy(torch.autograd.Function):
+    """Makes Rows. The gradient is what counts where torch computes with them and does not tell Rows."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, index: Tensor, weights: Optional[Tensor]) -> Tensor:
+        ctx.save_for_backward(x, index, *(() if weights is None else (weights,)))
+        dtype = x.dtype if weights is None else torch.promote_types(x.dtype, weights.dtype)
+        rows: Tensor = _torch.Tensor._make_wrapper_subclass(
+            Rows, (index.numel(), *x.shape[1:]), dtype=dtype, device=x.device)
+        return rows
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        x, index, *weights = ctx.saved_tensors
+        dweights = None
+        if weights:
+            if ctx.needs_input_grad[2]:
+                dweights = (grad * x.index_select(0, index)).reshape(*weights[0].shape, -1).sum(-1)
+            grad = grad * _aligned(weights[0], grad)
+        return torch.zeros_like(x).index_add(0, index, grad.to(x.dtype)), None, dweights
+
+
+def _rows(x: Tensor, index: Tensor, weights: Optional[Tensor], select: Callable[[Tensor, Tensor], Tensor]) -> Any:
+    rows: Any = _Lazy.apply(x, index, weights)
+    rows._x, rows._index, rows._weights, rows._select = x, index, weights, select
+    return rows
+
+
+def _aligned(weights: Tensor, rows: Tensor) -> Any:
+    """Weights [edges, heads] in a shape that rows can be multiplied with."""
+    return weights.view(*weights.shape, *(1,) * (rows.dim() - 2)) if weights.size(1) > 1 else weights.view(-1, *(1,) * (rows.dim() - 1))
+
+
+def _heads(rows: Any, weights: Any) -> int:
+    """How many heads rows times weights would have, as weights of edges; 0 where it is something else."""
+    if type(rows) is not Rows or rows._weights is not None or not products.fits(weights):
+        return 0
+    if weights.dtype not in (torch.float32, rows._x.dtype):
+        return 0
+    x, w = rows._x, weights.shape
+    if len(w) != x.dim() or w[0] != rows._index.numel() or w[0] == 1 or any(n != 1 for n in w[2:]):
+        return 0
+    if w[1] == 1:
+        return 1
+    return int(w[1]) if x.dim() > 2 and w[1] == x.size(1) else 0
+
+
+def _gathered(value: Any, differentiate: bool = True) -> Any:
+    """The same with rows in the place of Rows."""
+    if type(value) is Rows:
+        return value.gather(differentiate)
+    if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
+        return type(value)(_gathered(v, differentiate) for v in value)
+    if type(value) is dict:
+        return {k: _gathered(v, differentiate) for k, v in value.items()}
+    return value
+
+
+def select(node_dim: int, x: Any, index: Any, original: Callable[[Tensor, Tensor], Tensor]) -> Any:
+    """The rows of x at the sources or targets of edges: gathered later, if khop may not need them."""
+    if (
+        products.usable() and products.fits(x) and products.fits(index, products.INTEGERS) and index.dim() == 1
+        and x.dim() > 1 and node_dim in (0, -x.dim())
+    ):
+        return _rows(x, index, None, original)
+    return original(x, index)
+
+
+def scatter(
+    src: Any, index: Any, dim: int, dim_size: Optional[int], reduce: str, original: Callable[..., Tensor]
+) -> Any:
+    """torch_geometric.utils.scatter: a product where src is Rows."""
+    if type(src) is Rows:
+        out = _product(src, index, dim, dim_size, reduce)
+        if out is not None:
+            return out
+        src = src.gather()
+    return original(src, index, dim, dim_size, reduce)
+
+
+_REDUCTIONS = {"sum": products.SUM, "add": products.SUM, "mean": products.MEAN}
+
+
+def _product(src: Rows, index: Any, dim: int, dim_size: Optional[int], reduce: str) -> Optional[Tensor]:
+    x = src._x
+    if reduce not in _REDUCTIONS or dim not in (0, -x.dim()) or not products.fits(index, products.INTEGERS):
+        return None
+    if dim_size is None:
+        dim_size = int(index.max()) + 1 if index.numel() > 0 else 0
+    try:
+        s = products.of_edges(dim_size, x.size(0), index, src._index)
+    except products.Refused:
+        return None
+    return products.multiply(s, False, _REDUCTIONS[reduce], src._weights, x)
+
+
+class Memory:
+    """Results of functions of tensors, as long as neither these nor the results change."""
+
+    def __init__(self, keep: int) -> None:
+        self.keep = keep
+        self._lock = threading.Lock()
+        self._all: OrderedDict[Any, tuple[tuple[Tensor, ...], list[int], tuple[Any, ...]]] = OrderedDict()
+
+    def call(self, f: Callable[..., Any], tensors: tuple[Any, ...], rest: tuple[Any, ...]) -> Any:
+        """f(*tensors, *rest). Tensors may be None, and so may results."""
+        given = [t for t in tensors if t is not None]
+        if torch.is_inference_mode_enabled() or not all(map(_lasting, given)):
+            return f(*tensors, *rest)
+        key = (f, rest, *(None if t is None else (t.data_ptr(), t._version, t.shape, t.stride(), t.dtype) for t in tensors))
+        with self._lock:
+            _, versions, results = self._all.get(key, ((), [], ()))
+            if results and versions == [t._version for t in results if t is not None]:
+                self._all.move_to_end(key)
+                return results
+        results = f(*tensors, *rest)
+        if isinstance(results, tuple) and all(r is None or _lasting(r) for r in results):
+            with self._lock:
+                kept = tuple(t.detach() for t in given)  # so that no other tensor takes their place in memory
+                self._all[key] = (kept, [r._version for r in results if r is not None], results)
+                while len(self._all) > self.keep:
+                    self._all.popitem(last=False)
+        return results
+
+    def clear(self) -> None:
+        with self._lock:
+            self._all.clear()
+
+
+def _lasting(t: Any) -> bool:
+    """Whether a tensor is the same as long as torch has counted no change."""
+    return products.fits(t, _ANY) and not t.requires_grad and not t.is_inference()
+
+
+_ANY = {*products.INTEGERS, torch.float32, torch.float16, torch.bfloat16, torch.float64}

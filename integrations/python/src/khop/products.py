@@ -1,0 +1,291 @@
+"""Products of sparse and dense matrices on the CPU by khop's kernels, as functions that torch differentiates.
+
+Structure is what a matrix is without its values: the library has it under a handle, with the transpose, which it makes
+once. structure() finds the one of given tensors again, as long as the tensors are as they were. khop.sparse puts
+products in the place of those of torch, PyG and DGL.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import weakref
+from collections import OrderedDict
+from typing import Any, Callable, Optional, Sequence
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from . import _library
+from .errors import KhopError
+
+_torch: Any = torch  # what its types do not tell
+SUM, MEAN, SPREAD = 0, 1, 2
+_TURNED = {SUM: SUM, MEAN: SPREAD, SPREAD: MEAN}
+"""The reduction of the gradient with respect to x."""
+
+_DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
+INTEGERS = {torch.int32: 4, torch.int64: 8}
+
+
+class Refused(Exception):
+    """khop does not compute this. Whoever calls falls back to what was there before khop."""
+
+
+class _Product(ctypes.Structure):
+    _fields_ = [
+        ("values", ctypes.c_void_p), ("x", ctypes.c_void_p), ("y", ctypes.c_void_p), ("width", ctypes.c_int64),
+        ("heads", ctypes.c_int64), ("stamp", ctypes.c_uint64), ("turned", ctypes.c_int32), ("reduce", ctypes.c_int32),
+        ("dtype", ctypes.c_int32), ("threads", ctypes.c_int32),
+    ]
+
+
+class _Sampled(ctypes.Structure):
+    _fields_ = [
+        ("u", ctypes.c_void_p), ("v", ctypes.c_void_p), ("out", ctypes.c_void_p), ("width", ctypes.c_int64),
+        ("heads", ctypes.c_int64), ("threads", ctypes.c_int32),
+    ]
+
+
+_P, _I, _L = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
+_FUNCTIONS: dict[str, tuple[Any, ...]] = {
+    "rows": (_L, _L, _L, _P, _I, _P, _I, _P, _I, ctypes.POINTER(_library.Handle)),
+    "edges": (_L, _L, _L, _P, _P, _I, ctypes.POINTER(_library.Handle)),
+    "multiply": (_library.Handle, ctypes.POINTER(_Product)),
+    "sample": (_library.Handle, ctypes.POINTER(_Sampled)),
+    "operations": (ctypes.POINTER(_L),),
+}
+_functions: dict[str, Callable[..., int]] = {}
+
+
+def _call(name: str, *arguments: Any) -> None:
+    f = _functions.get(name)
+    if f is None:
+        f = _functions[name] = _library.load().function("khop_sparse_" + name, *_FUNCTIONS[name])
+    f(*arguments)
+
+
+def operations() -> int:
+    """How many products khop has computed in this process."""
+    count = ctypes.c_int64()
+    _call("operations", count)
+    return count.value
+
+
+def usable() -> bool:
+    """Whether khop can compute here and now: the library is loaded, and torch runs what it is told as it is told."""
+    return _library.loaded() and not (
+        _torch.jit.is_tracing() or forward_ad._current_level >= 0 or _is_compiling() or _transforms() is not None
+    )
+
+
+_is_compiling: Callable[[], bool] = getattr(getattr(_torch, "compiler", None), "is_compiling", lambda: False)
+_transforms: Callable[[], Any] = getattr(getattr(_torch._C, "_functorch", None), "peek_interpreter_stack", lambda: None)
+
+
+def fits(t: Any, dtypes: Any = _DTYPES) -> bool:
+    """Whether khop can compute with a tensor: an ordinary one, in memory of the CPU, of one of the dtypes."""
+    return type(t) in (Tensor, torch.nn.Parameter) and t.layout == torch.strided and t.device.type == "cpu" and t.dtype in dtypes
+
+
+def version(t: Tensor) -> Optional[int]:
+    """How often a tensor was changed in place; None where torch does not count."""
+    return None if t.is_inference() else t._version
+
+
+class Structure:
+    """A sparse matrix of khop's without values. The tensors under it belong to it, and must not change."""
+
+    def __init__(self, under: Sequence[Tensor], rows: int, cols: int, edges: int, make: Callable[..., None]) -> None:
+        self.rows, self.cols, self.edges = rows, cols, edges
+        self.under = tuple(t.detach() for t in under)
+        self.versions = tuple(map(version, self.under))
+        self._values: Optional[tuple[Tensor, Optional[int]]] = None  # of the last product, and what has its stamp
+        self._stamp = 0
+        self._inverses: dict[bool, Tensor] = {}
+        self._handle = _library.Handle()
+        make(self._handle)
+        weakref.finalize(self, _library.load().close, self._handle.value).atexit = False
+
+    def unchanged(self) -> bool:
+        return all(v is not None and v == version(t) for v, t in zip(self.versions, self.under))
+
+    def stamp(self, values: Tensor) -> int:
+        """A number that stands for these values, for as long as they are the last ones and do not change."""
+        now = version(values)
+        if now is None or values.requires_grad:
+            return 0
+        if self._values is not None:
+            last, then = self._values
+            if then == now and last.data_ptr() == values.data_ptr() and last.shape == values.shape:
+                return self._stamp
+        self._values, self._stamp = (values.detach(), now), self._stamp + 1
+        return self._stamp
+
+    def multiply(self, turned: bool, reduce: int, values: Optional[Tensor], heads: int, x: Tensor, stamp: int) -> Tensor:
+        """The product with x [columns, width]; float32. values is float32 [edges, heads], both are contiguous."""
+        y = torch.empty(self.cols if turned else self.rows, x.size(1), dtype=torch.float32)
+        product = _Product(
+            None if values is None else values.data_ptr(), x.data_ptr(), y.data_ptr(), x.size(1), heads, stamp, turned,
+            reduce, _DTYPES[x.dtype], torch.get_num_threads())
+        _call("multiply", self._handle, product)
+        return y
+
+    def sample(self, heads: int, u: Tensor, v: Tensor) -> Tensor:
+        """The dot products of parts of rows of u and v at the ends of the edges, [edges, heads]."""
+        out = torch.empty(self.edges, heads, dtype=torch.float32)
+        sampled = _Sampled(u.data_ptr(), v.data_ptr(), out.data_ptr(), u.size(1), heads, torch.get_num_threads())
+        _call("sample", self._handle, sampled)
+        return out
+
+    def inverse(self, turned: bool) -> Tensor:
+        """1/edges of each row, or of each column; [n, 1]."""
+        if turned not in self._inverses:
+            ones = torch.ones(self.rows if turned else self.cols, 1)
+            self._inverses[turned] = 1 / self.multiply(turned, SUM, None, 1, ones, 0).clamp_(min=1)
+        return self._inverses[turned]
+
+
+def _floats(t: Tensor) -> Any:
+    return t.float().contiguous()
+
+
+class _Multiply(torch.autograd.Function):
+    """y = a x, [rows, width]. values are [edges, heads], or None; under are the tensors of the structure."""
+
+    @staticmethod
+    def forward(ctx: Any, s: Structure, turned: bool, reduce: int, stamp: int, values: Any, x: Tensor, *under: Tensor) -> Tensor:
+        ctx.set_materialize_grads(False)
+        ctx.what = s, turned, reduce, stamp
+        ctx.has_values = values is not None
+        ctx.save_for_backward(*((values,) if ctx.has_values else ()), x, *under)
+        heads = 1 if values is None else values.size(1)
+        y = s.multiply(turned, reduce, None if values is None else _floats(values), heads, x.contiguous(), stamp)
+        return y if values is not None and values.dtype == torch.float32 else y.to(x.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Any) -> Any:
+        s, turned, reduce, stamp = ctx.what
+        x = ctx.saved_tensors[int(ctx.has_values)]
+        values = ctx.saved_tensors[0] if ctx.has_values else None
+        dvalues = dx = None
+        if dy is not None and ctx.needs_input_grad[5]:
+            dx = _Multiply.apply(s, not turned, _TURNED[reduce], stamp, values, dy, *s.under).to(x.dtype)
+        if dy is not None and values is not None and ctx.needs_input_grad[4]:
+            u, v = dy.float(), x.float()
+            if reduce == MEAN:
+                u = u * s.inverse(turned)
+            if reduce == SPREAD:
+                v = v * s.inverse(not turned)
+            dvalues = _Sample.apply(s, values.size(1), *((v, u) if turned else (u, v)), *s.under).to(values.dtype)
+        return (None, None, None, None, dvalues, dx) + (None,) * len(s.under)
+
+
+class _Sample(torch.autograd.Function):
+    """The dot products of rows of u and v at the ends of the edges, [edges, heads]; all float32."""
+
+    @staticmethod
+    def forward(ctx: Any, s: Structure, heads: int, u: Tensor, v: Tensor, *under: Tensor) -> Tensor:
+        ctx.s = s
+        ctx.save_for_backward(u, v, *under)
+        return s.sample(heads, u.contiguous(), v.contiguous())
+
+    @staticmethod
+    def backward(ctx: Any, dout: Any) -> Any:
+        u, v = ctx.saved_tensors[:2]
+        du = _Multiply.apply(ctx.s, False, SUM, 0, dout, v, *ctx.s.under) if ctx.needs_input_grad[2] else None
+        dv = _Multiply.apply(ctx.s, True, SUM, 0, dout, u, *ctx.s.under) if ctx.needs_input_grad[3] else None
+        return (None, None, du, dv) + (None,) * len(ctx.s.under)
+
+
+def multiply(s: Structure, turned: bool, reduce: int, values: Optional[Tensor], x: Tensor) -> Tensor:
+    """The product of a matrix and x [columns, ...]. values are [edges] or [edges, heads], or None: 1 everywhere.
+
+    Heads are equal parts of the columns of x. The result has x's dtype, or float32 where values have it.
+    """
+    flat = x.reshape(x.size(0), x.shape[1:].numel())
+    stamp = 0
+    if values is not None:
+        values = values if values.dim() == 2 else values.unsqueeze(1)
+        stamp = s.stamp(values)
+    y: Tensor = _Multiply.apply(s, turned, reduce, stamp, values, flat, *s.under)
+    shaped: Tensor = y.view(y.size(0), *x.shape[1:])
+    return shaped
+
+
+class Structures:
+    """Those of the tensors that were used last, for as long as the tensors do not change."""
+
+    def __init__(self, keep: int) -> None:
+        self.keep = keep
+        self._lock = threading.Lock()
+        self._all: OrderedDict[Any, Structure] = OrderedDict()
+
+    def find(self, kind: Any, under: Sequence[Tensor], make: Callable[[], Structure], search: bool = False) -> Structure:
+        """The structure of tensors of a kind, made where there is none. With search, equal tensors serve too."""
+        key = (kind, *((t.data_ptr(), version(t), t.shape, t.stride(), t.dtype) for t in under))
+        with self._lock:
+            s = self._all.get(key)
+            if s is not None:
+                self._all.move_to_end(key)
+                return s
+            if search:
+                for other, s in self._all.items():
+                    if other[0] == kind and s.unchanged() and all(
+                        a.dtype == b.dtype and torch.equal(a, b) for a, b in zip(s.under, under)
+                    ):
+                        self._all.move_to_end(other)
+                        return s
+        try:
+            s = make()
+        except KhopError:  # ids out of range: who is called instead says so in its own words
+            raise Refused from None
+        if None not in s.versions:
+            with self._lock:
+                self._all[key] = s
+                while len(self._all) > self.keep:
+                    self._all.popitem(last=False)
+        return s
+
+    def clear(self) -> None:
+        with self._lock:
+            self._all.clear()
+
+
+structures = Structures(16)
+
+
+def in_rows(rows: int, cols: int, indptr: Tensor, indices: Tensor, order: Optional[Tensor] = None) -> Structure:
+    """The structure of compressed rows. Nothing is copied, unless a tensor is not contiguous.
+
+    order says which edge stands at each place; None: they are in order.
+    """
+    given = [t for t in (indptr, indices, order) if t is not None]
+    if not all(fits(t, INTEGERS) and t.dim() == 1 for t in given) or indptr.numel() != rows + 1:
+        raise Refused
+    under = tuple(t.contiguous() for t in given)
+    edges = indices.numel()
+
+    def make(handle: Any) -> None:
+        parts = [v for t in under for v in (t.data_ptr(), INTEGERS[t.dtype])]
+        _call("rows", rows, cols, edges, *parts, *((None, 0) if order is None else ()), handle)
+
+    return structures.find(("rows", rows, cols), under, lambda: Structure(under, rows, cols, edges, make))
+
+
+def of_edges(rows: int, cols: int, targets: Tensor, sources: Tensor) -> Structure:
+    """The structure of edges in any order."""
+    if not fits(targets, INTEGERS) or not fits(sources, INTEGERS) or targets.dtype != sources.dtype:
+        raise Refused
+    if targets.dim() != 1 or targets.shape != sources.shape:
+        raise Refused
+    edges = targets.numel()
+
+    def make(handle: Any) -> None:
+        to, of = targets.contiguous(), sources.contiguous()
+        _call("edges", rows, cols, edges, to.data_ptr(), of.data_ptr(), INTEGERS[to.dtype], handle)
+
+    under = (targets, sources)
+    return structures.find(
+        ("edges", rows, cols), under, lambda: Structure(under, rows, cols, edges, make), search=True)

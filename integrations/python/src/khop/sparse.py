@@ -1,0 +1,287 @@
+"""Sparse products of torch, PyTorch Geometric and DGL by khop's kernels, on the CPU, forward and backward.
+
+    import khop.sparse
+    khop.sparse.patch()
+
+From then on torch.sparse.mm, the layers of PyG and the message passing of DGL compute sums and means over edges with
+khop, where khop can: tensors on the CPU, of float32, float16 or bfloat16, and indices of 32 or 64 bits. Anything else
+goes where it went before. docs/sparse.md says what is covered, and what is kept between calls.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import threading
+import weakref
+from typing import Any, Callable, Iterator, Optional
+
+import torch
+from torch import Tensor
+
+from . import _library, messages, products
+from .products import MEAN, SUM, operations
+
+__all__ = ["clear", "operations", "patch", "patched", "unpatch"]
+
+_torch: Any = torch  # what its types do not tell
+_lock = threading.RLock()
+_undo: list[Callable[[], None]] = []
+
+
+def patch() -> None:
+    """Puts khop's products in the place of those of torch, and of PyG and DGL where they are installed.
+
+    Calls it before or after their import, or again after an import that came later. LibraryNotFound where this package
+    came without the shared library.
+    """
+    _library.load()
+    with _lock:
+        unpatch()
+        _patch_torch()
+        if _installed("torch_geometric"):
+            _patch_pyg()
+        if _installed("dgl"):
+            _patch_dgl()
+
+
+def unpatch() -> None:
+    """Puts back what was there before patch, and forgets what was kept."""
+    with _lock:
+        while _undo:
+            _undo.pop()()
+    clear()
+
+
+@contextlib.contextmanager
+def patched() -> Iterator[None]:
+    """with khop.sparse.patched(): patches inside, and leaves what was there before outside."""
+    with _lock:
+        before = bool(_undo)
+        patch()
+    try:
+        yield
+    finally:
+        if not before:
+            unpatch()
+
+
+def clear() -> None:
+    """Forgets matrices, transposes and norms of earlier calls, with the tensors that they are of."""
+    products.structures.clear()
+    _norms.clear()
+    _graphs.clear()
+
+
+_norms = messages.Memory(8)
+_graphs: dict[int, tuple[Any, products.Structure]] = {}
+"""By the id of an index of DGL's, which cannot be hashed: a weak reference to it, and its structure."""
+
+
+def _installed(name: str) -> bool:
+    if name in sys.modules:
+        return True
+    try:
+        __import__(name)
+    except ImportError:
+        return False
+    return True
+
+
+def _replace(owner: Any, name: str, new: Callable[..., Any]) -> None:
+    """Puts a function in another's place until unpatch."""
+    old = getattr(owner, name)
+    setattr(owner, name, new)
+    _undo.append(lambda: setattr(owner, name, old))
+
+
+def _replace_everywhere(old: Callable[..., Any], new: Callable[..., Any]) -> None:
+    """Replaces a function wherever a module has it, and puts it back wherever one has it by then."""
+    def swap(old: Any, new: Any) -> None:
+        for module in list(sys.modules.values()):
+            names = getattr(module, "__dict__", None)
+            for name in [n for n, value in list(names.items()) if value is old] if type(names) is dict else ():
+                setattr(module, name, new)
+    functools.update_wrapper(new, old)
+    swap(old, new)
+    _undo.append(lambda: swap(new, old))
+
+
+# torch
+
+
+class _Values(torch.autograd.Function):
+    """The values of a sparse tensor. The gradient is a sparse tensor of the same layout."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor) -> Any:
+        ctx.make = _like(a)
+        return a.values().detach()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return ctx.make(grad)  # type: ignore[no-any-return]
+
+
+def _like(a: Tensor) -> Callable[[Tensor], Tensor]:
+    """What makes a tensor of the structure of a from values."""
+    if a.layout == torch.sparse_coo:
+        indices, shape = a.indices(), a.shape
+        return lambda values: torch.sparse_coo_tensor(indices, values, shape)._coalesced_(True)
+    if a.layout == torch.sparse_csr:
+        parts = a.crow_indices(), a.col_indices()
+        return lambda values: torch.sparse_csr_tensor(*parts, values, a.shape)
+    parts = a.ccol_indices(), a.row_indices()
+    return lambda values: torch.sparse_csc_tensor(*parts, values, a.shape)
+
+
+def _sparse_product(a: Any, x: Any, reduce: str) -> Tensor:
+    """The product of a sparse tensor of torch and a dense one. Refused where khop does not compute it."""
+    if not products.usable() or type(a) not in (Tensor, torch.nn.Parameter) or a.layout not in _LAYOUTS or reduce not in _REDUCTIONS:
+        raise products.Refused
+    if not products.fits(x) or a.dtype != x.dtype or a.device.type != "cpu" or a.dim() != 2 or x.dim() != 2:
+        raise products.Refused
+    if a.size(1) != x.size(0) or a.dense_dim() > 0:
+        raise products.Refused
+    rows, cols = a.shape
+    turned = False
+    learned = a.requires_grad and torch.is_grad_enabled()
+    if a.layout == torch.sparse_coo:
+        if not a.is_coalesced() and learned:
+            raise products.Refused
+        indices = a._indices()
+        s = products.of_edges(rows, cols, indices[0], indices[1])
+        values = _Values.apply(a) if learned else a._values().detach()
+    else:
+        turned = a.layout != torch.sparse_csr
+        if turned:
+            s = products.in_rows(cols, rows, a.ccol_indices(), a.row_indices())
+        else:
+            s = products.in_rows(rows, cols, a.crow_indices(), a.col_indices())
+        values = _Values.apply(a) if learned else a.values().detach()
+    return products.multiply(s, turned, _REDUCTIONS[reduce], values, x)
+
+
+_LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
+_REDUCTIONS = {"sum": SUM, "add": SUM, "mean": MEAN}
+
+
+def _patch_torch() -> None:
+    original = torch.sparse.mm
+
+    def mm(mat1: Any, mat2: Any, *reduce: Any, **options: Any) -> Any:
+        try:
+            return _sparse_product(mat1, mat2, *(reduce or ("sum",)), **options)
+        except (products.Refused, TypeError):
+            return original(mat1, mat2, *reduce, **options)
+
+    mm.__doc__ = original.__doc__
+    _replace(torch.sparse, "mm", mm)
+    compile_script = _torch.jit.script
+
+    @functools.wraps(compile_script)
+    def script(*args: Any, **options: Any) -> Any:
+        """What TorchScript compiles is what was there before."""
+        with _lock:
+            unpatch()
+            try:
+                return compile_script(*args, **options)
+            finally:
+                patch()
+
+    _replace(_torch.jit, "script", script)
+
+
+# PyTorch Geometric
+
+
+def _patch_pyg() -> None:
+    import torch_geometric.nn
+    import torch_geometric.utils
+    from torch_geometric.nn.conv import gcn_conv
+    from torch_geometric.nn.conv.message_passing import MessagePassing
+
+    old_select = MessagePassing._index_select
+    old_scatter = torch_geometric.utils.scatter
+    old_spmm = torch_geometric.utils.spmm
+    old_norm = gcn_conv.gcn_norm
+
+    def index_select(self: Any, src: Tensor, index: Any) -> Any:
+        return messages.select(self.node_dim, src, index, functools.partial(old_select, self))
+
+    def scatter(
+        src: Tensor, index: Tensor, dim: int = 0, dim_size: Optional[int] = None, reduce: str = "sum",
+    ) -> Any:
+        return messages.scatter(src, index, dim, dim_size, reduce, old_scatter)
+
+    def spmm(src: Any, other: Tensor, reduce: str = "sum") -> Any:
+        try:
+            return _sparse_product(src, other, reduce)
+        except products.Refused:
+            return old_spmm(src, other, reduce)
+
+    def gcn_norm(edge_index: Any, edge_weight: Any = None, *rest: Any, **options: Any) -> Any:
+        if options or not products.usable():
+            return old_norm(edge_index, edge_weight, *rest, **options)
+        return _norms.call(old_norm, (edge_index, edge_weight), rest)
+
+    _replace(MessagePassing, "_index_select", index_select)
+    _replace_everywhere(old_scatter, scatter)
+    _replace_everywhere(old_spmm, spmm)
+    _replace_everywhere(old_norm, gcn_norm)
+
+
+# DGL
+
+
+def _patch_dgl() -> None:
+    import dgl.ops
+    from dgl.ops import spmm
+
+    original = spmm.gspmm
+
+    def gspmm(g: Any, op: str, reduce_op: str, lhs_data: Any, rhs_data: Any) -> Any:
+        try:
+            return _graph_product(g, op, reduce_op, lhs_data, rhs_data)
+        except products.Refused:
+            return original(g, op, reduce_op, lhs_data, rhs_data)
+
+    _replace_everywhere(original, gspmm)
+
+
+def _graph_product(g: Any, op: str, reduce: str, x: Any, weights: Any) -> Tensor:
+    """Sums and means of copy_u and u_mul_e on a graph of one type of edges. Refused where it is something else."""
+    if not products.usable() or op not in ("copy_lhs", "mul") or reduce not in _REDUCTIONS or not products.fits(x):
+        raise products.Refused
+    index = g._graph
+    if index.number_of_etypes() != 1 or index.ctx.device_type != 1:
+        raise products.Refused
+    s = _graph_structure(index)
+    if x.dim() < 1 or x.size(0) != s.cols:
+        raise products.Refused
+    if op == "copy_lhs":
+        return products.multiply(s, False, _REDUCTIONS[reduce], None, x)
+    if not products.fits(weights) or weights.dtype != x.dtype or weights.dim() < 1 or weights.size(0) != s.edges:
+        raise products.Refused
+    parts, ends = tuple(x.shape[1:]), tuple(weights.shape[1:])
+    parts, ends = (1,) * (len(ends) - len(parts)) + parts, (1,) * (len(parts) - len(ends)) + ends
+    if all(n == 1 for n in ends):
+        heads = 1
+    elif ends[0] == parts[0] and all(n == 1 for n in ends[1:]):
+        heads = ends[0]
+    else:
+        raise products.Refused
+    return products.multiply(s, False, _REDUCTIONS[reduce], weights.reshape(-1, heads), x.reshape(-1, *parts))
+
+
+def _graph_structure(index: Any) -> products.Structure:
+    """The structure of a graph's in-edges."""
+    found = _graphs.get(id(index))
+    if found is not None and found[0]() is index:
+        return found[1]
+    rows, cols, indptr, indices, order = index.adjacency_matrix_tensors(0, True, "csr")
+    s = products.in_rows(rows, cols, indptr, indices, order if order.numel() else None)
+    at = id(index)
+    _graphs[at] = weakref.ref(index, lambda _: _graphs.pop(at, None)), s
+    return s

@@ -1,0 +1,240 @@
+"""khop.sparse: products of torch, PyG and DGL by khop's kernels give what they gave before, and so do gradients."""
+import gc
+import os
+import subprocess
+import sys
+import threading
+import weakref
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from khop import _library  # noqa: E402
+
+pytestmark = pytest.mark.skipif(bool(_library.why_not()), reason="no shared library")
+
+import khop.sparse  # noqa: E402
+from khop import products  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def unpatched():
+    yield
+    khop.sparse.unpatch()
+
+
+def drawn(seed, *shape):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def ids(seed, most, *shape):
+    return torch.randint(0, most, shape, generator=torch.Generator().manual_seed(seed))
+
+
+def close(a, b, what, tolerance=1e-4):
+    if a is None or b is None:
+        assert not any(t is not None and t.any() for t in (a, b)), what
+        return
+    a, b = (t.to_dense() if t.layout != torch.strided else t for t in (a, b))
+    assert a.dtype == b.dtype and torch.allclose(a, b, atol=tolerance, rtol=tolerance), (what, (a - b).abs().max())
+
+
+def compared(run, what, operations, tolerance=1e-4):
+    """Runs something without and with khop, and compares what it returns; khop has computed so many products."""
+    before = run()
+    with khop.sparse.patched():
+        first = khop.sparse.operations()
+        after = run()
+        counted = khop.sparse.operations() - first
+    for i, (a, b) in enumerate(zip(before, after)):
+        close(a, b, (what, i), tolerance)
+    assert counted == operations, (what, f"{counted} products by khop, not {operations}")
+
+
+def matrix(layout, dtype=torch.float32):
+    coo = torch.sparse_coo_tensor(torch.stack([ids(1, 30, 200), ids(2, 20, 200)]), drawn(3, 200).to(dtype), (30, 20))
+    return {"repeated": lambda: coo, "coo": coo.coalesce, "csr": lambda: coo.coalesce().to_sparse_csr(),
+            "csc": lambda: coo.coalesce().to_sparse_csc()}[layout]()
+
+
+@pytest.mark.parametrize("learned", [False, True])
+@pytest.mark.parametrize("layout", ["repeated", "coo", "csr", "csc"])
+def test_products_of_torch(layout, learned):
+    if layout == "csc" and learned:
+        return  # torch has no such gradient
+    for width in (0, 1, 7, 16):
+        for x in (drawn(4, 20, width), drawn(4, width, 20).t(), drawn(4, 20, 2 * width)[:, ::2]):
+            def run():
+                a = matrix(layout).requires_grad_() if learned else matrix(layout)
+                b = x.detach().requires_grad_()
+                y = torch.sparse.mm(a, b)
+                (y * drawn(5, 30, width)).sum().backward()
+                return y.detach(), b.grad, a.grad
+            compared(run, (layout, width, x.stride()), 0 if learned and layout == "repeated" else 2 + learned)
+
+
+def test_means_of_torch():
+    a, x = matrix("csr"), drawn(4, 20, 8)
+    counts = torch.zeros(30).index_add_(0, matrix("coo").indices()[0], torch.ones(a.values().numel()))
+    with khop.sparse.patched():
+        close(torch.sparse.mm(a, x, "mean"), torch.sparse.mm(a, x) / counts.clamp(min=1)[:, None], "mean")
+
+
+def test_halves():
+    for dtype in (torch.float16, torch.bfloat16):
+        a, x = matrix("csr", dtype), drawn(4, 20, 16).to(dtype).requires_grad_()
+        with khop.sparse.patched():
+            y = torch.sparse.mm(a, x)
+        y.float().sum().backward()
+        want = a.to(torch.float32).to_dense() @ x.detach().float()
+        close(y.detach().float(), want, dtype, 0.05)
+        assert y.dtype == x.grad.dtype == dtype
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+@pytest.mark.parametrize("heads", [0, 1, 2])
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("reduce", [products.SUM, products.MEAN, products.SPREAD])
+def test_gradients_of_gradients(reduce, turned, heads, dtype):
+    _library.load()
+    to, of, n = ids(1, 9, 40).to(dtype), ids(2, 7, 40).to(dtype), heads or 1
+    s = products.of_edges(9, 7, to, of)
+    values = drawn(3, 40, heads).requires_grad_() if heads else None
+    x = drawn(4, 9 if turned else 7, 6).requires_grad_()
+    where = torch.arange(n)[:, None], to.long()[None], of.long()[None]
+    a = torch.zeros(n, 9, 7).index_put(where, values.t() if heads else torch.ones(1, 40), accumulate=True)
+    counts = torch.zeros(9, 7).index_put((to.long(), of.long()), torch.ones(40), accumulate=True)
+    if turned:
+        a, counts = a.transpose(1, 2), counts.t()
+    if reduce == products.MEAN:
+        a = a / counts.sum(1).clamp(min=1)[:, None]
+    if reduce == products.SPREAD:
+        a = a / counts.sum(0).clamp(min=1)
+    want = torch.cat([a[h] @ x[:, 6 // n * h:6 // n * (h + 1)] for h in range(n)], 1)
+    have = products.multiply(s, turned, reduce, values, x)
+    close(have, want, "product")
+    inputs = (x,) if values is None else (x, values)
+    firsts = [torch.autograd.grad((y.tanh() * drawn(5, *y.shape)).sum(), inputs, create_graph=True) for y in (have, want)]
+    seconds = [torch.autograd.grad(sum((g ** 3).sum() for g in first), inputs) for first in firsts]
+    for what, (one, other) in (("gradient", firsts), ("second gradient", seconds)):
+        for a, b in zip(one, other):
+            close(a, b, what, 1e-2)
+
+
+def test_what_changes_is_computed_anew():
+    """A transpose or values of before an in-place change would show in the gradient."""
+    index, values, x = torch.stack([ids(1, 30, 200), ids(2, 20, 200)]), drawn(3, 200), drawn(4, 20, 8)
+
+    def run():
+        results = []
+        csr, coo = matrix("csr"), torch.sparse_coo_tensor(index.clone(), values.clone(), (30, 20))
+        for change in range(4):
+            if change == 1:
+                csr.values().mul_(2)
+                coo._values().mul_(2)
+            if change == 2:
+                csr.col_indices().copy_(19 - csr.col_indices())
+                coo._indices()[0].copy_(ids(7, 30, 200))
+            if change == 3:
+                csr.col_indices()[5] = 0
+                coo._indices()[1, 5] = 0
+            for a in (csr, coo):
+                b = x.clone().requires_grad_()
+                y = torch.sparse.mm(a, b)
+                y.square().sum().backward()
+                results += [y.detach(), b.grad]
+        return results
+    compared(run, "changed", 16)
+
+
+def test_a_change_between_product_and_gradient_is_an_error():
+    x = drawn(4, 20, 8)
+    for part in (lambda a: a.values(), lambda a: a.col_indices()):
+        a, b = matrix("csr"), x.clone().requires_grad_()
+        with khop.sparse.patched():
+            y = torch.sparse.mm(a, b)
+            part(a)[0] = 0
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                y.sum().backward()
+
+
+def test_a_structure_is_made_once(monkeypatch):
+    calls, call = [], products._call
+    monkeypatch.setattr(products, "_call", lambda name, *arguments: (calls.append(name), call(name, *arguments)))
+    a = matrix("csr")
+    with khop.sparse.patched():
+        for _ in range(3):
+            x = drawn(4, 20, 8).requires_grad_()
+            torch.sparse.mm(a, x).sum().backward()
+        assert calls.count("rows") == 1 and calls.count("multiply") == 6
+        kept = weakref.ref(next(iter(products.structures._all.values())))
+        khop.sparse.clear()
+        gc.collect()
+        assert kept() is None, "what was cleared is still held"
+
+
+def test_what_khop_has_not_goes_where_it_went():
+    a, x = matrix("csr"), drawn(4, 20, 8)
+    before = torch.sparse.mm
+    with khop.sparse.patched():
+        first = khop.sparse.operations()
+        assert torch.sparse.mm(a.to(torch.float64), x.double()).dtype == torch.float64
+        assert torch.sparse.mm(matrix("coo"), matrix("coo").t().coalesce()).layout == torch.sparse_coo
+        with torch.autograd.forward_ad.dual_level():
+            dual = torch.autograd.forward_ad.make_dual(x, torch.ones_like(x))
+            try:
+                torch.sparse.mm(matrix("coo"), dual)
+            except (NotImplementedError, RuntimeError):
+                pass  # as it may be without khop
+        for wrong in ((a, drawn(1, 19, 8)), (a, None), (x, x[0])):
+            with pytest.raises((RuntimeError, TypeError, IndexError, NotImplementedError)):
+                torch.sparse.mm(*wrong)
+        assert khop.sparse.operations() == first
+    assert torch.sparse.mm is before
+
+
+def test_patching_twice_and_within():
+    before = torch.sparse.mm
+    khop.sparse.patch()
+    khop.sparse.patch()
+    with khop.sparse.patched():
+        pass
+    assert torch.sparse.mm is not before
+    khop.sparse.unpatch()
+    khop.sparse.unpatch()
+    assert torch.sparse.mm is before
+
+
+def test_threads_compute_at_once():
+    a, wrong = matrix("csr"), []
+    want = torch.sparse.mm(a, drawn(4, 20, 32))
+
+    def work():
+        for _ in range(50):
+            if not torch.allclose(torch.sparse.mm(a, drawn(4, 20, 32)), want, atol=1e-5):
+                wrong.append(1)
+    with khop.sparse.patched():
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+    assert not wrong
+
+
+def test_a_forked_child_computes_without_khop():
+    program = """
+import os, torch, khop.sparse
+khop.sparse.patch()
+a = torch.eye(5).to_sparse_csr()
+torch.sparse.mm(a, torch.ones(5, 4))
+pid = os.fork()
+if pid == 0:
+    ok = torch.equal(torch.sparse.mm(a, torch.ones(5, 4)), torch.ones(5, 4))
+    khop.sparse.unpatch()
+    os._exit(0 if ok else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+torch.sparse.mm(a, torch.ones(5, 4))
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})

@@ -1,0 +1,236 @@
+"""khop.sparse.patch with the layers of PyG and DGL: results and gradients as before, and khop's kernels make them."""
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from khop import _library  # noqa: E402
+
+pytestmark = pytest.mark.skipif(bool(_library.why_not()), reason="no shared library")
+
+import khop.sparse  # noqa: E402
+from khop import products  # noqa: E402
+from test_sparse import compared, drawn, ids, unpatched  # noqa: E402, F401
+
+NODES, EDGES, WIDTH = 30, 200, 8
+
+
+@torch.jit.script
+def scripted(x: torch.Tensor):
+    return x * x + 1
+
+
+class Tripled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 3
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 3
+
+
+def in_place(x):
+    y = x + 0
+    y *= 2
+    return y
+
+
+MESSAGES = {  # what a layer of somebody's may do with rows, and how many products khop makes of it, forward and backward
+    "rows": (lambda x, other, w: x, 2),
+    "weighted": (lambda x, other, w: w[:, None] * x, 3),
+    "weighted from the right": (lambda x, other, w: x * w[:, None], 3),
+    "weighted twice": (lambda x, other, w: x * w[:, None] * 2, 0),
+    "differences": (lambda x, other, w: x - other, 0),
+    "both": (lambda x, other, w: torch.cat([x, other], -1), 0),
+    "a method": (lambda x, other, w: x.relu(), 0),
+    "a function of autograd": (lambda x, other, w: Tripled.apply(x), 0),
+    "a scripted function": (lambda x, other, w: scripted(x), 0),
+    "in place": (lambda x, other, w: in_place(x), 0),
+    "parts": (lambda x, other, w: x[:, :4] * x.shape[0] / x.size(0) if isinstance(x, torch.Tensor) else None, 0),
+    "a list": (lambda x, other, w: torch.stack([x, x * w[:, None]]).sum(0), 0),
+    "without gradient": (lambda x, other, w: x * x.detach().norm(), 0),
+    "elements": (lambda x, other, w: x * w[:, None].expand(-1, WIDTH), 0),
+}
+
+
+@pytest.fixture
+def layers():
+    return pytest.importorskip("torch_geometric.nn", reason="torch_geometric is not installed")
+
+
+def trained(layer, *arguments, learned=()):
+    """What a layer returns, and the gradients of all that has one."""
+    def run():
+        x = drawn(4, NODES, WIDTH).requires_grad_()
+        given = [a.clone().requires_grad_() if i in learned else a for i, a in enumerate(arguments)]
+        layer.zero_grad()
+        y = layer(x, *given)
+        (y * drawn(5, *y.shape)).sum().backward()
+        return [y.detach(), x.grad, *(given[i].grad for i in learned), *(p.grad for p in layer.parameters())]
+    return run
+
+
+@pytest.mark.parametrize("aggr", ["sum", "mean", "max"])
+@pytest.mark.parametrize("name", MESSAGES)
+def test_messages_of_ones_own(layers, name, aggr):
+    message, operations = MESSAGES[name]
+
+    class Own(layers.MessagePassing):
+        def __init__(self):
+            super().__init__(aggr=aggr)
+
+        def forward(self, x, edge_index, w):
+            return self.propagate(edge_index, x=x, w=w)
+
+        def message(self, x_j, x_i, w):
+            return message(x_j, x_i, w)
+    edges, w = ids(1, NODES, 2, EDGES), drawn(2, EDGES)
+    if aggr == "mean":
+        operations += operations == 3  # degrees
+    compared(trained(Own(), edges, w, learned=(1,)), (name, aggr), 0 if aggr == "max" else operations, 1e-3)
+
+
+@pytest.mark.parametrize("name, how, operations", [
+    ("GCNConv", {}, 2), ("GCNConv", {"cached": True}, 2), ("SAGEConv", {}, 2), ("SAGEConv", {"aggr": "max"}, 0),
+    ("GATConv", {"heads": 2}, 3), ("GATv2Conv", {"heads": 2}, 3), ("GraphConv", {}, 2), ("TAGConv", {}, 6),
+    ("SGConv", {"K": 2}, 4), ("ChebConv", {"K": 3}, 4), ("TransformerConv", {}, 3), ("ResGatedGraphConv", {}, 0),
+])
+def test_layers_of_pyg(layers, name, how, operations):
+    torch.manual_seed(1)
+    layer = getattr(layers, name)(WIDTH, 4, **how)
+    compared(trained(layer, ids(1, NODES, 2, EDGES)), (name, how), operations, 1e-3)
+    if name in ("GCNConv", "GraphConv") and not how:
+        compared(trained(layer, ids(1, NODES, 2, EDGES), drawn(2, EDGES).abs(), learned=(1,)), (name, "weights"), 3, 1e-3)
+
+
+@pytest.mark.parametrize("name", ["GCNConv", "GraphConv"])
+def test_what_changes_is_computed_anew(layers, name):
+    """Norms, structures and values that were kept would show in results and gradients."""
+    torch.manual_seed(1)
+    model = getattr(layers, name)(WIDTH, 4)
+
+    def run():
+        results, edges, w = [], ids(1, NODES, 2, EDGES), drawn(2, EDGES).abs()
+        for change in range(4):
+            if change == 1:
+                edges[0, 3] = (edges[0, 3] + 1) % NODES
+            if change == 2:
+                w.mul_(torch.arange(EDGES))
+            if change == 3:
+                edges.copy_(edges.flip(0))
+            for _ in range(2):
+                x = drawn(4, NODES, WIDTH).requires_grad_()
+                y = model(x, edges, w)
+                y.sum().backward()
+                results += [y.detach(), x.grad]
+        return results
+    compared(run, name, 16, 1e-3)
+
+
+def test_a_change_between_messages_and_gradient_is_an_error(layers):
+    torch.manual_seed(1)
+    model = layers.GraphConv(WIDTH, 4)
+    for change in range(2):
+        edges, w = ids(1, NODES, 2, EDGES), drawn(2, EDGES).requires_grad_()
+        with khop.sparse.patched():
+            y = model(drawn(4, NODES, WIDTH).requires_grad_(), edges, w)
+        with torch.no_grad():
+            (edges if change else w).mul_(0)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            y.sum().backward()
+
+
+def test_a_traced_layer_has_none_of_khop(layers):
+    torch.manual_seed(1)
+    layer, x, edges = layers.GraphConv(WIDTH, 4), drawn(4, NODES, WIDTH), ids(1, NODES, 2, EDGES)
+    with khop.sparse.patched():
+        first = khop.sparse.operations()
+        traced = torch.jit.trace(layer, (x, edges), check_trace=False)
+        assert khop.sparse.operations() == first
+    assert torch.allclose(traced(x * 2, edges), layer(x * 2, edges), atol=1e-4)
+
+
+def test_sparse_tensors_in_pyg(layers):
+    torch.manual_seed(1)
+    coo = torch.sparse_coo_tensor(ids(1, NODES, 2, EDGES), drawn(2, EDGES).abs(), (NODES, NODES)).coalesce()
+    for layer in (layers.SAGEConv(WIDTH, 4), layers.GraphConv(WIDTH, 4)):
+        for a in (coo, coo.to_sparse_csr()):
+            run = trained(layer, a)
+            try:
+                run()
+            except (RuntimeError, TypeError):
+                continue  # not in this torch
+            compared(run, (layer, a.layout), 2, 1e-3)
+
+
+def test_ids_out_of_range_are_errors_as_before(layers):
+    layer, edges = layers.SAGEConv(WIDTH, 4), ids(1, NODES, 2, EDGES)
+    for at, wrong in ((0, NODES), (0, -1), (1, NODES)):
+        bad = edges.clone()
+        bad[at, 7] = wrong
+        errors = []
+        for use in (khop.sparse.unpatch, khop.sparse.patch):
+            use()
+            with pytest.raises(Exception) as e:
+                layer(drawn(4, NODES, WIDTH), bad)
+            errors.append((e.type, str(e.value)[:60]))
+        assert errors[0] == errors[1]
+
+
+def test_scripts_are_made_of_what_was_there(layers):
+    class Compiled(layers.GCNConv):
+        """PyG keeps the source of its methods in the test's temporary folder."""
+    torch.manual_seed(1)
+    layer, x, edges = Compiled(WIDTH, 4), drawn(4, NODES, WIDTH), ids(1, NODES, 2, EDGES)
+    with khop.sparse.patched():
+        first = khop.sparse.operations()
+        script = torch.jit.script(layer)
+        assert torch.allclose(script(x, edges), layer(x, edges), atol=1e-5)
+        assert khop.sparse.operations() == first + 1
+
+
+def graphs(dgl, dtype):
+    g = dgl.add_self_loop(dgl.graph((ids(1, NODES, EDGES), ids(2, NODES, EDGES)), num_nodes=NODES).astype(dtype))
+    first = torch.arange(10).to(dtype)
+    return g, dgl.to_block(dgl.in_subgraph(g, first), first)
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max"])
+@pytest.mark.parametrize("message", ["copy_u", "u_mul_e", "copy_e"])
+def test_messages_of_dgl(message, reduce):
+    dgl = pytest.importorskip("dgl", reason="dgl is not installed")
+    made = getattr(dgl.function, message)(*{"copy_u": "hm", "u_mul_e": "hwm", "copy_e": "wm"}[message])
+    for g in (*graphs(dgl, torch.int32), *graphs(dgl, torch.int64)):
+        for parts in ((1,), (WIDTH,)):
+            def run():
+                x, w = drawn(4, g.num_src_nodes(), WIDTH).requires_grad_(), drawn(5, g.num_edges(), *parts).requires_grad_()
+                with g.local_scope():
+                    g.srcdata["h"], g.edata["w"] = x, w
+                    g.update_all(made, getattr(dgl.function, reduce)("m", "o"))
+                    y = g.dstdata["o"]
+                y.square().sum().backward()
+                return [y.detach(), x.grad, w.grad]
+            operations = 0 if reduce == "max" else {"copy_u": 2, "u_mul_e": 3, "copy_e": 0}[message]
+            fresh = int(message == "u_mul_e" and reduce == "mean")  # degrees, once a graph and patch
+            compared(run, (message, reduce, parts, g.idtype), operations + fresh, 1e-3)
+
+
+def test_layers_of_dgl():
+    nn = pytest.importorskip("dgl.nn", reason="dgl is not installed")
+    import dgl
+    g, _ = graphs(dgl, torch.int64)
+    torch.manual_seed(1)
+    for layer, operations in ((nn.GraphConv(WIDTH, 4), 2), (nn.SAGEConv(WIDTH, 4, "mean"), 2), (nn.GATConv(WIDTH, 4, 2), 3)):
+        compared(trained(lambda_of(layer, g)), type(layer).__name__, operations, 1e-3)
+
+
+def lambda_of(layer, g):
+    """The layer with its graph, called as those of PyG are."""
+    class With(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, x):
+            return self.layer(g, x)
+    return With()

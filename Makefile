@@ -67,6 +67,11 @@ bench-ops: ## sparse operations beside torch, scipy and C (needs KHOP_TESTDATA, 
 bench-feed: ## measure the feed; PYTHON= and TORCH= name interpreters with NumPy and with torch
 	go run ./bench/feed -json .bench/feed.json $(if $(PYTHON),-python $(PYTHON)) $(if $(TORCH),-torch $(TORCH))
 
+.PHONY: docs-site
+docs-site: ## build the pages as a site into dist/site, and fail where a link leads nowhere
+	test -x dist/.venv-docs/bin/mkdocs || (python3 -m venv dist/.venv-docs && dist/.venv-docs/bin/pip install --quiet mkdocs==1.6.1)
+	dist/.venv-docs/bin/mkdocs build --strict
+
 .PHONY: wheel
 wheel: ## build the Python package into dist/, for this machine; WHEELS="linux/amd64 linux/arm64" for others, PYTHON= what builds it
 	$(if $(PYTHON),PYTHON=$(PYTHON)) tools/wheel.sh

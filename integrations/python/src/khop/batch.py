@@ -7,6 +7,7 @@ from typing import Any, Callable, Mapping, NamedTuple, Optional, Tuple, Type, Un
 import numpy as np
 
 from . import digest as _digest
+from . import drawing
 from .arrays import Arrays, Converted, OwnArrays
 from .device import DeviceArrays, array_of
 from .errors import ProtocolError
@@ -384,6 +385,9 @@ class Batch:
         from .padding import pad
 
         return pad(self, sizes)
+
+    def _repr_html_(self) -> str:
+        return drawing.batch_html(self)
 
     def __repr__(self) -> str:
         if self._source is None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from . import binary as _binary
 from . import device as device_
+from . import drawing
 from . import place as _place
 from . import protocol, server
 from .batch import Batch
@@ -205,6 +206,9 @@ class Connection:
 
     def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException], traceback: Optional[TracebackType]) -> None:
         self.close()
+
+    def _repr_html_(self) -> str:
+        return drawing.loader_html(self)
 
     def __repr__(self) -> str:
         a = self.about

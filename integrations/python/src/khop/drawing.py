@@ -1,0 +1,82 @@
+"""Batches and loaders as notebooks show them."""
+
+from __future__ import annotations
+
+import math
+from html import escape
+from typing import TYPE_CHECKING, Any, Iterable, Sequence
+
+if TYPE_CHECKING:
+    from .batch import Batch
+    from .loader import Connection
+
+_STEP, _HIGH, _LEAST, _MOST = 130, 110, 8, 34  # between hops, of the drawing, radii
+
+
+def batch_html(batch: Batch) -> str:
+    """What a batch has: a drawing of its hops, and its arrays."""
+    head = f"khop.Batch {batch.number} of epoch {batch.epoch}"
+    if batch._source is None:
+        return f"<div>{escape(head)}, released</div>"
+    rows = [(name, _shape(value)) for name, value in _arrays(batch)]
+    return f"<div><b>{escape(head)}</b>{_hops(batch)}{_table(rows)}</div>"
+
+
+def loader_html(loader: Connection) -> str:
+    """What a loader loads, and how far it is."""
+    a = loader.about
+    said = {k: a[k] for k in ("dataset", "sampler", "fanouts", "seeds", "batch_size", "shuffle", "seed") if k in a}
+    batches = "closed" if loader.closed else f"{len(loader):,} batches an epoch; the next is epoch {loader.epoch}"
+    rows = [(k.replace("_", " "), str(v)) for k, v in said.items()]
+    rows.append(("rank", f"{loader.rank} of {loader.world_size}"))
+    return f"<div><b>khop.{escape(type(loader).__name__)}</b>: {escape(batches)}{_table(rows)}</div>"
+
+
+def _hops(batch: Batch) -> str:
+    """Seeds on the left, then a circle for the nodes that each hop added, with the edges that led to them."""
+    nodes = [sum(hop) for hop in zip(*(batch[t].num_sampled_nodes for t in batch.node_types))]
+    edges = [sum(hop) for hop in zip(*(batch[e].num_sampled_edges for e in batch.edge_types))] or []
+    most = math.log1p(max(nodes, default=0)) or 1.0
+    parts, width, y = [], _STEP * len(nodes), _HIGH // 2
+    for hop, n in enumerate(nodes):
+        x = _STEP * hop + _STEP // 2
+        if hop and hop <= len(edges):
+            middle = x - _STEP // 2
+            parts.append(f'<line x1="{x - _STEP}" y1="{y}" x2="{x}" y2="{y}" stroke="currentColor" opacity="0.4"/>')
+            parts.append(_label(middle, y - 6, f"{edges[hop - 1]:,} edges"))
+        r = round(_LEAST + (_MOST - _LEAST) * math.log1p(n) / most)
+        parts.append(f'<circle cx="{x}" cy="{y}" r="{r}" fill="{"#4c78a8" if hop else "#e45756"}"/>')
+        parts.append(_label(x, _HIGH - 4, f"{n:,} {'seeds' if not hop else f'nodes, hop {hop}'}"))
+    drawing = "".join(parts)
+    return f'<svg width="{width}" height="{_HIGH}" viewBox="0 0 {width} {_HIGH}" style="display:block">{drawing}</svg>'
+
+
+def _label(x: int, y: int, said: str) -> str:
+    return f'<text x="{x}" y="{y}" text-anchor="middle" font-size="11" fill="currentColor">{escape(said)}</text>'
+
+
+def _arrays(batch: Batch) -> Iterable[tuple[str, Any]]:
+    """What users call most, as they call it; edge_index without making it."""
+    plain = batch.schema.plain
+    for t in batch.node_types:
+        view, of = batch[t], "batch" if plain else f'batch["{t}"]'
+        yield f"{of}.n_id", view.n_id
+        for column in view.columns():
+            name = {"feature": "x", "label": "y"}.get(column)
+            yield f"{of}.{name}" if name else f'batch["{t}"]["{column}"]', view[column]
+    for e in batch.edge_types:
+        key = "batch" if plain else f"batch[{', '.join(map(repr, e))}]"
+        yield f"{key}.edge_index", f"2 x {batch[e].num_edges:,}"
+
+
+def _shape(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    shape = " x ".join(f"{n:,}" for n in value.shape)
+    return f"{shape} {str(value.dtype).replace('torch.', '')}"
+
+
+def _table(rows: Sequence[tuple[str, str]]) -> str:
+    left = 'style="text-align:left"'
+    cells = "".join(f"<tr><td {left}><code>{escape(k)}</code></td><td {left}>{escape(v)}</td></tr>" for k, v in rows)
+    return f"<table>{cells}</table>"

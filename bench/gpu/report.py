@@ -70,7 +70,7 @@ def claims(phase, state):
         claim("transfer time with 20 % of the rows cached / CPU-centric, unpipelined", "<= 0.30",
               ratio(khop.get("bus, cached"), plain, "ms_per_batch"), lambda v: v <= 0.3)
     if phase == "training":
-        way = "khop-cuda" if usable(state, phase, "khop-cuda") else "khop-cpu"
+        way = "khop-bus" if usable(state, phase, "khop-bus") else "khop-cpu"
         own, staged, bus = usable(state, phase, way), usable(state, phase, "staged"), usable(state, "gather", "file 1 GiB")
         centric = [r for r in (usable(state, phase, s) for s in {"select", "khop-cpu"} - {way}) if r]
         found_peers = peers(state, phase)

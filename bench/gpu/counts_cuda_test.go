@@ -1,0 +1,135 @@
+//go:build cuda
+
+package gpu
+
+import (
+	"encoding/json"
+	"flag"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/synthetic"
+	"github.com/khop-gnn/khop/internal/cudatest"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/sampling"
+)
+
+var writeCounts = flag.Bool("write-counts", false, "write counts.json in place of comparing with it")
+
+// batchKernels make a batch by uniform neighbours, one node type, on a device.
+var batchKernels = []string{"assembly_seed", "neighbor_count", "neighbor_pick", "neighbor_expand", "assembly_admit",
+	"assembly_flag", "assembly_lists", "assembly_append", "assembly_relabel", "gather_rows", "gather_rows_ragged"}
+
+// kernelCount is what the launches of a kernel for one batch ask for: sectors of 32 bytes and requests of a line, of
+// the device's memory and over the bus. Caches are left out.
+type kernelCount struct {
+	Launches      float64 `json:"launches"`
+	DeviceSectors float64 `json:"device_sectors"`
+	BusSectors    float64 `json:"bus_sectors"`
+	BusLines      float64 `json:"bus_lines"`
+}
+
+// batchCounts is what model.py scales to batches of other sizes.
+type batchCounts struct {
+	Fanouts   []int                  `json:"fanouts"`
+	BatchSize int                    `json:"batch_size"`
+	Expanded  float64                `json:"expanded"` // nodes that hops expand, added up
+	Edges     float64                `json:"edges"`
+	Nodes     float64                `json:"nodes"`
+	RowBytes  int                    `json:"row_bytes"`
+	Card      map[string]kernelCount `json:"card"` // with all in device memory
+	Bus       map[string]kernelCount `json:"bus"`  // with all over the bus
+}
+
+// TestCountsOfABatch keeps counts.json true, which -write-counts makes: what docs/results/gpu-model.md rests on. A
+// kernel that reads a tenth more than is written there is noticed.
+func TestCountsOfABatch(t *testing.T) {
+	cudatest.NeedSimulator(t)
+	cudatest.Checks(t, "lines")
+	path := filepath.Join(t.TempDir(), "products.khop")
+	_, err := synthetic.Generate(t.Context(), "products", path, synthetic.Options{Nodes: 20_000, Features: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ds, err := formats.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ds.Close()
+	got := batchCounts{Fanouts: []int{15, 10, 5}, BatchSize: 16, RowBytes: 400}
+	got.Card = got.count(t, ds, 0)
+	got.Bus = got.count(t, ds, loader.NoDeviceCache)
+	const file = "counts.json"
+	if *writeCounts {
+		text, _ := json.MarshalIndent(got, "", " ")
+		if err := os.WriteFile(file, append(text, '\n'), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	var want batchCounts
+	if text, err := os.ReadFile(file); err != nil || json.Unmarshal(text, &want) != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	type counted = map[string]kernelCount
+	for way, kernels := range map[string][2]counted{"card": {got.Card, want.Card}, "bus": {got.Bus, want.Bus}} {
+		for name, w := range kernels[1] {
+			g := kernels[0][name]
+			if g.Launches != w.Launches || far(g.DeviceSectors, w.DeviceSectors) || far(g.BusSectors, w.BusSectors) {
+				t.Errorf("%s, %s: %+v, in %s %+v: make it again with -args -write-counts", way, name, g, file, w)
+			}
+		}
+	}
+}
+
+func far(got, want float64) bool { return math.Abs(got-want) > 0.1*want+8 }
+
+// count makes an epoch of batches, after another for warming up, and divides what was counted among them.
+func (c *batchCounts) count(t *testing.T, ds *formats.Dataset, cache int64) map[string]kernelCount {
+	seeds := make([]int64, 6*c.BatchSize)
+	for i := range seeds {
+		seeds[i] = int64(i) * 7
+	}
+	l, err := loader.New(ds, loader.Options{Sampler: sampling.Neighbor{Fanouts: c.Fanouts}, BatchSize: c.BatchSize,
+		Seeds: loader.NodeIDs(seeds), Device: "cuda:0", DeviceCache: cache})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	batches := float64(l.NumBatches())
+	for epoch := range uint64(2) {
+		cudatest.ResetStats(t)
+		c.Expanded, c.Edges, c.Nodes = 0, 0, 0
+		for b, err := range l.Epoch(t.Context(), epoch) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.add(b, batches)
+			b.Release()
+		}
+	}
+	kernels := map[string]kernelCount{}
+	for _, name := range batchKernels {
+		if n := cudatest.Launches(name); n > 0 {
+			kernels[name] = kernelCount{Launches: float64(n) / batches,
+				DeviceSectors: float64(cudatest.Sectors(t, name, cudatest.Device)) / batches,
+				BusSectors:    float64(cudatest.Sectors(t, name, cudatest.Host)) / batches,
+				BusLines:      float64(cudatest.Lines(t, name, cudatest.Host)) / batches}
+		}
+	}
+	cudatest.Report(t)
+	return kernels
+}
+
+// add counts a batch, of so many.
+func (c *batchCounts) add(b *loader.Batch, batches float64) {
+	for layer := range b.Sample.Blocks {
+		block := &b.Sample.Blocks[layer][0]
+		c.Expanded += float64(block.NumDst) / batches
+		c.Edges += float64(block.NumEdges()) / batches
+	}
+	c.Nodes += float64(b.Sample.Nodes[0].Len()) / batches
+}

@@ -1,0 +1,214 @@
+#!/usr/bin/env python3
+"""What the bundle should measure on GPUs that nobody has tried yet, by arithmetic: docs/results/gpu-model.md.
+
+    model.py            prints the page
+    model.py RESULT     prints what run has measured beside what was predicted for such a device
+
+The counts are those of the simulated device (counts.json), scaled to the bundle's batches. The constants below are the rest.
+"""
+import json
+import pathlib
+import sys
+from typing import NamedTuple
+
+HERE = pathlib.Path(__file__).resolve().parent
+SECTOR, OVERHEAD, LINE = 32, 20, 128
+
+
+class Machine(NamedTuple):
+    name: str
+    memory: float    # bytes/s of device memory, as its maker states
+    bus: float       # bytes/s that kernels read whole lines of host memory with, in order
+    latency: float   # seconds that a read over the bus takes
+    requests: int    # reads over the bus that can be under way
+    fp32: float      # operations/s of float32, as its maker states
+    watts: float     # of the board at work
+    loads: float     # watts of the board while it waits for the bus
+
+
+MACHINES = [
+    Machine("A100 80 GB, PCIe 4", 2.04e12, 24e9, 1.3e-6, 512, 19.5e12, 400, 130),
+    Machine("H100, PCIe 5", 3.35e12, 54e9, 1.2e-6, 768, 67e12, 700, 180),
+    Machine("H200, PCIe 5", 4.8e12, 54e9, 1.2e-6, 768, 67e12, 700, 180),
+    Machine("GH200, NVLink-C2C", 4.0e12, 350e9, 0.9e-6, 4096, 67e12, 700, 220),
+]
+RANDOM = 0.5      # of the device memory's rate that scattered sectors get
+LAUNCH = 3e-6     # a kernel of a graph that waits for the one before, with one read of its own
+CPU_ROWS = 70e9   # bytes/s at which 16 threads copy rows to page-locked memory
+PYG = 1.0         # seconds of a processor that PyG's sampler and gather take for a batch (docs/results/cpu.md)
+HITS = 0.45       # of the rows found in a cache of the fifth with the most in-edges
+FP32 = 0.6        # of the stated operations that torch reaches on these shapes
+# The batch of the bundle, fan-outs 15, 10, 5 and 1,024 seeds of products (docs/results/cpu.md).
+ALL = {"expanded": 171_375, "edges": 947_766, "nodes": 659_796}   # every hop expands all nodes
+NEW = {"expanded": 149_292, "edges": 832_234, "nodes": 606_766}   # as PyG does
+HOPS = {"nodes": (149_292, 16_131, 1_024), "edges": (832_234, 166_428, 15_360)}  # that the layers compute, of NEW
+ROW = 400
+WIDTHS = (100, 256, 256, 47)  # of the layers of the bundle's GraphSAGE
+
+
+def counts():
+    return json.loads((HERE / "counts.json").read_text())
+
+
+def per(kernel):
+    """What a kernel's work grows with."""
+    return "nodes" if kernel.startswith("gather") else "expanded" if kernel == "neighbor_count" else "edges"
+
+
+def kernels(where, batch):
+    """(kernel, launches, sectors of device memory, sectors and lines over the bus) of a batch."""
+    c = counts()
+    for name, k in c[where].items():
+        scale = batch[per(name)] / c[per(name)]
+        yield name, k["launches"], k["device_sectors"] * scale, k["bus_sectors"] * scale, k["bus_lines"] * scale
+
+
+def wire(m, sectors, lines):
+    """Seconds that reads over the bus take: by bytes or by requests, whichever is more."""
+    link = m.bus * (LINE + OVERHEAD) / LINE
+    return max((SECTOR * sectors + OVERHEAD * lines) / link, lines * m.latency / m.requests)
+
+
+def work(m, where, batch, gather):
+    """Seconds of the sampling kernels, or of the gather, of a batch."""
+    total = 0.0
+    for name, launches, device, sectors, lines in kernels(where, batch):
+        if name.startswith("gather") == gather:
+            total += launches * LAUNCH + max(device * SECTOR / (m.memory * RANDOM), wire(m, sectors, lines))
+    return total
+
+
+def model_seconds(m):
+    """GraphSAGE forward and backward, each layer of the nodes that the next needs: two products, and the sums over edges."""
+    nodes, edges = HOPS["nodes"], HOPS["edges"]
+    flops = sum(2 * 2 * n * a * b for n, a, b in zip(nodes, WIDTHS, WIDTHS[1:])) * 3
+    moved = sum(e * a * 4 * 4 for e, a in zip(edges, WIDTHS)) * 2 + sum(n * b * 4 * 6 for n, b in zip(nodes, WIDTHS[1:]))
+    return flops / (m.fp32 * FP32) + moved / (m.memory * RANDOM)
+
+
+def predictions(m):
+    """(claim as report.py has it, wanted, predicted, why)"""
+    card, bus = (work(m, w, ALL, False) for w in ("card", "bus"))
+    new = work(m, "card", NEW, False)
+    random = wire(m, ALL["expanded"] + ALL["edges"], ALL["expanded"] + ALL["edges"]) + LAUNCH
+    rows = work(m, "bus", ALL, True)
+    copy, cpu = ALL["nodes"] * ROW / (m.bus * 1.02), ALL["nodes"] * ROW / CPU_ROWS
+    least = max(t := model_seconds(m), NEW["nodes"] * ROW / m.bus)
+    load = work(m, "bus", NEW, False) + work(m, "bus", NEW, True)
+    centric = max(t, NEW["nodes"] * ROW / m.bus, NEW["nodes"] * ROW / CPU_ROWS, PYG / 80)  # khop samples 80 times as fast
+    energy = lambda step, busy: busy * m.watts + (step - busy) * m.loads
+    yield "gather over the bus, rows/s of the model's", ">= 0.95", 0.97, "the kernel reads the least lines; what is left is the tail of its grid"
+    yield "sampling on the card, edges/s", ">= 0.7e9", ALL["edges"] / card, "sectors of device memory, and 26 kernels one after another"
+    yield "sampling on the card / PyG on 16 threads", ">= 10", PYG / 16 / new, "both sample alone"
+    yield "sampling over the bus, share of as many random reads", ">= 0.70", random / bus, "picks of a node share sectors"
+    yield "rows over the bus / CPU-centric, unpipelined", "<= 0.60", rows / (cpu + copy), "depends most on the copying threads"
+    yield "rows over the bus / CPU-centric, pipelined", "<= 1.05", rows / max(cpu, copy), "rows of 400 bytes cost 496 on the wire, 464 in a copy"
+    yield "rows with 20 % cached / CPU-centric, unpipelined", "<= 0.30", (1 - HITS) * rows / (cpu + copy), "by the share of hits"
+    yield "a step / the greater of model and rows, without MPS", "<= 1.10", (t + load) / least, "processes take turns on the device"
+    yield "the same with MPS, or inside the trainer", "<= 1.10", max(t, load) * 1.03 / least, "both run at once"
+    yield "PyG / khop, a step, with MPS", ">= 8", max(PYG / 15, t) / max(t, load), "the model, which is the same for both"
+    yield "the best CPU-centric pipeline / khop, a step, with MPS", ">= 1.6", centric / max(t, load), "the model, or a copy that is as fast"
+    yield "board energy of khop / of that pipeline", "<= 0.75", energy(max(t, load), t) / energy(centric, t), "the step is shorter, and the board waits less"
+
+
+def holds(wanted, value):
+    sign, limit = wanted.split()
+    return value >= float(limit) if sign == ">=" else value <= float(limit)
+
+
+def figure(v):
+    return f"{v / 1e9:.2f}e9" if v >= 1e8 else f"{v:.2f}"
+
+
+def page():
+    yield HEAD
+    yield "| | " + " | ".join(m.name for m in MACHINES) + " |\n|---|" + "---:|" * len(MACHINES)
+    for text, of in (("device memory, TB/s", lambda m: f"{m.memory / 1e12:.2f}"), ("bus, lines in order, GB/s", lambda m: f"{m.bus / 1e9:.0f}"),
+                     ("latency of a read over the bus, us", lambda m: f"{m.latency * 1e6:.1f}"), ("reads under way", lambda m: f"{m.requests:,}"),
+                     ("float32, TFLOP/s", lambda m: f"{m.fp32 / 1e12:.1f}"), ("board, W", lambda m: f"{m.watts:.0f}")):
+        yield f"| {text} | " + " | ".join(map(of, MACHINES)) + " |"
+    yield KERNELS
+    over = {name: (sectors, lines) for name, _, _, sectors, lines in kernels("bus", ALL)}
+    for name, launches, device, *_ in kernels("card", ALL):
+        yield f"| {name} | {launches:.0f} | {device / 1e6:.2f} | {over[name][0] / 1e6:.2f} | {over[name][1] / 1e6:.2f} |"
+    yield PREDICTED
+    yield "| | " + " | ".join(m.name for m in MACHINES) + " |\n|---|" + "---:|" * len(MACHINES)
+    times = (("sampling on the card", lambda m: work(m, "card", ALL, False)), ("sampling over the bus", lambda m: work(m, "bus", ALL, False)),
+             ("rows from the card", lambda m: work(m, "card", ALL, True)), ("rows over the bus", lambda m: work(m, "bus", ALL, True)),
+             ("GraphSAGE, a step", model_seconds))
+    for text, of in times:
+        yield f"| {text} | " + " | ".join(f"{of(m) * 1e3:.2f}" for m in MACHINES) + " |"
+    yield CLAIMS
+    yield "| claim | wanted | " + " | ".join(m.name for m in MACHINES) + " | what decides |\n|---|---|" + "---:|" * len(MACHINES) + "---|"
+    for row in zip(*map(predictions, MACHINES)):
+        claim, wanted, _, why = row[0]
+        cells = (figure(r[2]) + ("" if holds(wanted, r[2]) else " **fails**") for r in row)
+        yield f"| {claim} | {wanted} | " + " | ".join(cells) + f" | {why} |"
+    yield FOOT
+
+
+HEAD = """# What a GPU should do, on paper
+
+**No hardware was measured for this page.** It predicts what [the bundle](../gpu-bundle.md) will measure, so that a figure
+that is far off shows a mistake: of the kernels, or of this page. `bench/gpu/model.py` prints it, and is part of the
+bundle: `model.py RESULT` puts a result beside the prediction.
+
+- What kernels ask for is counted by the simulated device, warp instruction by warp instruction
+  (`bench/gpu/counts.json`), for small batches, and scaled: by edges, by expanded nodes, or by rows. Caches are left out.
+- The bus has two limits: bytes, of which a read costs its sectors and 20 more, and requests, of which so many can be
+  under way at its latency. The greater time counts.
+- Scattered sectors get half of the device memory's rate. A kernel of a batch costs 3 us besides: a launch in a graph,
+  and one read that nothing hides.
+- The batch is the bundle's: products, fan-outs 15, 10 and 5, 1,024 seeds, rows of 400 bytes.
+- CPU-centric ways copy rows with 16 threads at 70 GB/s; PyG takes a second of a processor for a batch
+  ([cpu.md](cpu.md)); 45 % of the rows are in a cache of a fifth of them; torch reaches 60 % of float32's stated rate.
+
+## Constants
+
+By the makers' data sheets, and by what is published of reads of host memory by kernels. Calibrate before you compare:
+the bundle measures the bus first.
+"""
+KERNELS = """
+## What the kernels ask for
+
+Millions of sectors (32 bytes) and lines (128 bytes) a batch.
+
+| kernel | launches | sectors, all on the card | sectors over the bus | lines over the bus |
+|---|---:|---:|---:|---:|"""
+PREDICTED = """
+## Predicted times, ms a batch
+"""
+CLAIMS = """
+## Predicted claims
+"""
+FOOT = """
+Expected to fail as the bundle measures them, and why:
+
+- **A step without MPS**, whose trainer is another process than the server: their kernels take turns, so loading and
+  model add up. Start MPS, or load inside the trainer's process. Even then the loading over the bus is a little longer
+  than the bytes of its rows in order: rows of 400 bytes cost 496 bytes of the bus, and the graph is read over it too.
+- **Rows over the bus against copies**, over PCIe: the copy engine wastes less of the bus. What is won is the processors
+  that the copies keep busy, and rows that a cache spares.
+- **PyG, copies and energy on an A100**: its float32 model takes as long as the loading."""
+
+
+def compare(path):
+    """What was measured beside the prediction for the machine whose name is most alike."""
+    result = json.loads(pathlib.Path(path).read_text())
+    device = result["cuda"]["devices"][0]["name"]
+    m = next((m for m in MACHINES if m.name.split(",")[0].split()[0] in device), None)
+    if m is None:
+        sys.exit(f"model.py: nothing is predicted for {device!r}")
+    print(f"measured on {device}, and predicted for {m.name}")
+    for phase in result["phases"].values():
+        for c in phase["claims"]:
+            print(f"  {c['claim']}: {'not measured' if c['measured'] is None else figure(c['measured'])}, wanted {c['wanted']}")
+    for claim, wanted, value, why in predictions(m):
+        print(f"  predicted: {claim}: {figure(value)}, wanted {wanted} ({why})")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        compare(sys.argv[1])
+    else:
+        print("\n".join(page()))

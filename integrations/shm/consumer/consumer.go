@@ -177,7 +177,7 @@ func (c *Consumer) meet(h wire.Hello, m wire.Welcome, text []byte) error {
 	if err := json.Unmarshal(text, &d); err != nil || d.State == nil {
 		return fmt.Errorf("%w: WELCOME with %.100q, which says no state: %w", wire.ErrMessage, text, err)
 	}
-	if m.Is&wire.IsOnDevice != 0 {
+	if m.Is&wire.IsOnDevice != 0 && c.device != nil {
 		if err := sameDevice(c.device, d.UUID); err != nil {
 			return err
 		}

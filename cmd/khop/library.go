@@ -2,7 +2,22 @@
 
 package main
 
-import "github.com/khop-gnn/khop/cmd/libkhop"
+import (
+	"context"
+	"io"
+
+	"github.com/khop-gnn/khop/cmd/libkhop"
+)
 
 // With the tag libkhop the command is a shared library, whose functions are in cmd/libkhop.
-func init() { libkhop.Version = versionNumber }
+func init() {
+	libkhop.Version = versionNumber
+	libkhop.OpenLoader = func(ctx context.Context, rank int, args []string, stderr io.Writer, wake func()) (
+		libkhop.Loader, error) {
+		i, err := openInside(ctx, rank, args, stderr, wake)
+		if err != nil { // an interface that holds nil is not nil
+			return nil, err
+		}
+		return i, nil
+	}
+}

@@ -210,16 +210,21 @@ func (env *environment) status(err error) int {
 	case env.ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(env.ctx))):
 		fmt.Fprintln(env.stderr, "khop: interrupted")
 		return exitInterrupted
-	case errors.Is(err, loader.ErrOptions):
-		env.note("%s", inFlags(err))
-		return exitUsage
 	case isUsage(err):
-		env.note("%v", err)
+		env.note("%s", errorText(err))
 		return exitUsage
 	default:
 		env.note("%v", err)
 		return exitFailed
 	}
+}
+
+// errorText says what is wrong in the words of the command line.
+func errorText(err error) string {
+	if errors.Is(err, loader.ErrOptions) {
+		return inFlags(err)
+	}
+	return err.Error()
 }
 
 // closing is deferred with what ends something; it keeps the first error.

@@ -97,9 +97,21 @@ func (c *serveCmd) Run(env *environment) (err error) {
 
 // listen makes the server.
 func (c *serveCmd) listen(ctx context.Context, env *environment, ds *formats.Dataset) (*server.Server, error) {
-	opt, err := c.options(env, ds)
+	opt, err := c.serverOptions(env, ds)
 	if err != nil {
 		return nil, err
+	}
+	bar := env.newProgress()
+	defer bar.finish()
+	opt.Loader.Progress = bar.report()
+	return server.New(ctx, ds, opt)
+}
+
+// serverOptions returns what the flags say.
+func (c *serveCmd) serverOptions(env *environment, ds *formats.Dataset) (none server.Options, err error) {
+	opt, err := c.options(env, ds)
+	if err != nil {
+		return none, err
 	}
 	opt.EnsureDefaults()
 	opt.Remainder, opt.EdgePos = c.Remainder, c.EdgePos
@@ -107,9 +119,6 @@ func (c *serveCmd) listen(ctx context.Context, env *environment, ds *formats.Dat
 		columnNames(c.EdgeColumns)
 	log := slog.New(slog.NewTextHandler(env.overStatus(), &slog.HandlerOptions{ReplaceAttr: withoutTime}))
 	opt.Logger = log
-	bar := env.newProgress()
-	defer bar.finish()
-	opt.Progress = bar.report()
 	patience := c.ReaderTimeout
 	if patience == 0 {
 		patience = -1
@@ -117,14 +126,14 @@ func (c *serveCmd) listen(ctx context.Context, env *environment, ds *formats.Dat
 	index := unified.Invalid
 	if c.IndexDType != "auto" {
 		if index, err = unified.ParseDType(c.IndexDType); err != nil {
-			return nil, err
+			return none, err
 		}
 	}
-	return server.New(ctx, ds, server.Options{
+	return server.Options{
 		Path: c.Socket, Loader: opt, WorldSize: int(c.WorldSize), Readers: c.Broadcast, Hold: c.Hold, IndexDType: index,
 		ReaderTimeout: patience, Epochs: c.Epochs, MaxConsumers: int(c.MaxConsumers), StateFile: c.State,
 		Version: versionNumber, Logger: log,
-	})
+	}, nil
 }
 
 // columnNames reads the value of a list of columns: nil for the default, "none" for none.

@@ -120,6 +120,50 @@ int32_t khop_sparse_sample(khop_handle matrix, khop_sampled *sampled, khop_error
 /* How many operations were computed since the library was loaded. */
 int32_t khop_sparse_operations(int64_t *count, khop_error *error);
 
+/*
+ * Loaders. A loader makes batches in threads of this process, and one consumer takes them: in the messages of
+ * docs/feed.md, as if it were connected to a server, but messages pass through khop_loader_exchange,
+ * and a SEGMENT has flag bit 1 (within this process) and comes without a file descriptor or a handle of CUDA's:
+ * khop_loader_segment says where it is.
+ */
+
+/* Bytes of the longest message. */
+#define KHOP_MESSAGE 65536
+
+/*
+ * Begins to open a loader, with the arguments of "khop serve" (docs/cli.md): a dataset and flags, but none about who
+ * connects. With --world-size its share of the batches is that of rank; it has all workers and all memory that the
+ * flags name. Where quiet is not 0, what khop has to say beside errors goes nowhere, else to stderr.
+ *
+ * *loader is closed by the caller, which also ends one that is still being opened. *bell is a file descriptor that
+ * becomes readable when a call that said KHOP_AGAIN is worth repeating: poll it, do not read it. It is closed with the
+ * loader.
+ */
+int32_t khop_loader_open(char **arguments, int32_t count, int32_t rank, int32_t quiet, khop_handle *loader,
+                         int32_t *bell, khop_error *error);
+
+/* KHOP_OK when the loader is open, KHOP_AGAIN before, and what was wrong where it could not be opened. */
+int32_t khop_loader_ready(khop_handle loader, khop_error *error);
+
+/*
+ * Hands over a message of the consumer, unless size is 0, and takes the next one for it, unless room is NULL. room has
+ * KHOP_MESSAGE bytes; *length are those of the message, 0 where none will come any more. KHOP_AGAIN: there is none yet;
+ * the consumer's message was handed over all the same.
+ *
+ * Where a BATCH says that it is, it stays the consumer's until it returns the slot, or until it gives back the segment
+ * after khop_close.
+ */
+int32_t khop_loader_exchange(khop_handle loader, void *message, uint32_t size, void *room, uint32_t *length,
+                             khop_error *error);
+
+/*
+ * Says where a segment is that was announced: at *address, *size bytes, on the device that its SEGMENT names where that
+ * says so. It stays there until *segment is closed, even if the loader is closed before: the caller closes it when it
+ * has given up the last batch in it.
+ */
+int32_t khop_loader_segment(khop_handle loader, uint32_t number, khop_handle *segment, uint64_t *address,
+                            uint64_t *size, khop_error *error);
+
 #ifdef __cplusplus
 }
 #endif

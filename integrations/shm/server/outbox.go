@@ -7,15 +7,13 @@ import (
 	"os"
 	"sync"
 	"time"
-
-	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
 )
 
 // outbox sends a consumer's messages, in order, and keeps what its socket has no room for: whoever announces a batch
 // waits for nobody. How many messages it keeps is bounded by how many batches the consumer may hold, because the server
 // reads no question of a consumer before it has read the answers.
 type outbox struct {
-	socket *wire.Socket
+	socket link
 
 	mu    sync.Mutex
 	kept  []letter

@@ -31,7 +31,7 @@ var helloTimeout = 5 * time.Second
 // it.
 type peer struct {
 	server  *Server
-	socket  *wire.Socket
+	socket  link
 	outbox  outbox
 	rank    *rank // from HELLO on
 	admit   bool  // it counts as a consumer; the server's mu guards it
@@ -206,7 +206,7 @@ func (p *peer) welcome() error {
 	if err != nil {
 		return err
 	}
-	w := wire.Welcome{Magic: wire.Magic, Version: shm.Version, Rank: r.number, WorldSize: uint32(len(s.ranks)),
+	w := wire.Welcome{Magic: wire.Magic, Version: shm.Version, Rank: r.number, WorldSize: uint32(s.opt.WorldSize),
 		Hold: uint32(p.hold), Slots: uint32(len(r.records)), Index: uint32(p.way.index), JSON: uint32(len(text)),
 		Batches: r.loader.NumBatches()}
 	for flag, is := range map[uint32]bool{wire.IsBroadcast: s.opt.Readers > 0, wire.IsDurable: s.states != nil,
@@ -336,7 +336,7 @@ func (p *peer) resolve(m wire.Begin, state []byte) (place, error) {
 	at := place{m.Epoch, m.Next}
 	switch m.Mode {
 	case wire.BeginAt: // a batch's next is beyond the end where ranks do not divide the epoch
-		if last := ld.AllBatches() + uint64(len(p.server.ranks)) - 1; m.Next > last {
+		if last := ld.AllBatches() + uint64(p.server.opt.WorldSize) - 1; m.Next > last {
 			return at, fmt.Errorf("%w: BEGIN at batch %d, the epoch has %d", wire.ErrMessage, m.Next, ld.AllBatches())
 		}
 	case wire.BeginGoOn:

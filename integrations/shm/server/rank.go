@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -73,7 +74,10 @@ func newRank(ctx context.Context, s *Server, src *loader.Placed, opt loader.Opti
 	r = &rank{server: s, number: uint32(opt.Rank), peers: map[*peer]struct{}{}, forms: map[way]*form{}}
 	r.changed = sync.NewCond(&r.mu)
 	a := wire.ReadWrite
-	if s.opt.Readers > 0 {
+	switch {
+	case s.within:
+		a = wire.Within
+	case s.opt.Readers > 0:
 		a = wire.ReadOnly
 	}
 	r.arena = newArena(a, src.Ledger())
@@ -196,10 +200,11 @@ func (s *Server) attach(ctx context.Context, p *peer, h wire.Hello) error {
 // choose returns the rank to enter, and whether to wait there for the consumer that has it.
 func (s *Server) choose(h wire.Hello) (r *rank, wait bool, err error) {
 	if h.Rank != wire.AnyRank {
-		if uint64(h.Rank) >= uint64(len(s.ranks)) {
+		i := slices.IndexFunc(s.ranks, func(r *rank) bool { return r.number == h.Rank })
+		if i < 0 {
 			return nil, false, refuse(shm.CodeRank, "rank %d: the server has ranks 0 to %d", h.Rank, len(s.ranks)-1)
 		}
-		return s.ranks[h.Rank], true, nil
+		return s.ranks[i], true, nil
 	}
 	for _, r := range s.ranks {
 		r.mu.Lock()

@@ -23,6 +23,7 @@ type Server struct {
 	opt    Options
 	name   string // of the dataset
 	id     [16]byte
+	within bool             // no socket: the consumer is in this process (Inside)
 	uid    uint32           // whose consumers are welcome
 	placed []*loader.Placed // one a device; rank r has number r modulo how many there are
 	ranks  []*rank
@@ -51,10 +52,14 @@ type Server struct {
 // until Close. Errors: those of loader.NewContext, shm.ErrOptions, shm.ErrRunning, shm.ErrNoRoom, and what is wrong
 // with path or state file.
 func New(ctx context.Context, src loader.Source, opt Options) (*Server, error) {
+	return newServer(ctx, src, opt, false)
+}
+
+func newServer(ctx context.Context, src loader.Source, opt Options, within bool) (*Server, error) {
 	if err := opt.EnsureDefaults().Validate(); err != nil {
 		return nil, err
 	}
-	s := &Server{opt: opt, id: src.ID(), uid: uint32(os.Geteuid()), peers: map[*peer]struct{}{}}
+	s := &Server{opt: opt, within: within, id: src.ID(), uid: uint32(os.Geteuid()), peers: map[*peer]struct{}{}}
 	s.name = hex.EncodeToString(s.id[:])
 	if p, ok := src.(interface{ Path() string }); ok {
 		s.name = paths.Text(p.Path())
@@ -66,8 +71,10 @@ func New(ctx context.Context, src loader.Source, opt Options) (*Server, error) {
 }
 
 func (s *Server) open(ctx context.Context, src loader.Source) (err error) {
-	if s.listener, s.remove, err = wire.Listen(s.opt.Path); err != nil {
-		return err
+	if !s.within {
+		if s.listener, s.remove, err = wire.Listen(s.opt.Path); err != nil {
+			return err
+		}
 	}
 	opt := s.opt.Loader
 	devices := strings.Split(opt.Device, ",")
@@ -78,6 +85,9 @@ func (s *Server) open(ctx context.Context, src loader.Source) (err error) {
 		}
 	}
 	opt.Prefetch += s.opt.Hold
+	if s.within {
+		return s.openRank(ctx, src, opt)
+	}
 	opt.Workers = max(1, opt.Workers/s.opt.WorldSize)
 	for n := range s.opt.WorldSize {
 		opt.Rank, opt.Device = n, devices[n%len(devices)]
@@ -94,6 +104,20 @@ func (s *Server) open(ctx context.Context, src loader.Source) (err error) {
 	}
 	if s.opt.StateFile != "" {
 		s.states, err = openStates(s.opt.StateFile, s.ranks)
+	}
+	return err
+}
+
+// openRank makes the one rank of a server within its consumer's process, which has all memory and all workers.
+func (s *Server) openRank(ctx context.Context, src loader.Source, opt loader.Options) error {
+	p, err := loader.Place(ctx, src, opt, 1)
+	if err != nil {
+		return err
+	}
+	s.placed = append(s.placed, p)
+	r, err := newRank(ctx, s, p, opt)
+	if err == nil {
+		s.ranks = append(s.ranks, r)
 	}
 	return err
 }
@@ -151,6 +175,10 @@ var errAllEpochs = errors.New("all epochs were loaded")
 
 // accept hands each connection to a goroutine of its own, until ctx ends or the listener is closed.
 func (s *Server) accept(ctx context.Context) error {
+	if s.within {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
 	stop := context.AfterFunc(ctx, func() { _ = s.listener.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	for {
@@ -272,6 +300,9 @@ func (s *Server) Close() error {
 		s.mu.Lock()
 		s.closed = true
 		served := s.served
+		if s.finish != nil {
+			s.finish(shm.ErrClosed)
+		}
 		s.mu.Unlock()
 		var errs []error
 		if s.listener != nil {

@@ -15,6 +15,7 @@ from .batch import forget_copied
 from .cuda import Device
 from .device import DeviceRing
 from .errors import ForkError, KhopError, ProtocolError, ServerError, SlotsHeldError, StateError
+from .inside import Inside
 from .ring import Ring, SlotArrays
 from .server import END, Server
 
@@ -31,7 +32,7 @@ class Feed:
 
     def __init__(
         self,
-        connection: socket.socket,
+        connection: Union[socket.socket, Inside],
         *,
         rank: Optional[int] = None,
         index_dtype: Optional[str] = "int64",
@@ -42,10 +43,12 @@ class Feed:
         device: Optional[Device] = None,
         server: Optional[Server] = None,
     ) -> None:
-        """Takes over a connected socket. index_dtype None takes the server's. start_timeout, if it is longer, is for the first answer, which
+        """Takes over a connected socket, or a loader in this process. index_dtype None takes the server's. start_timeout, if it is longer, is for the first answer, which
         comes when the server has loaded. device is where batches may lie. server is the process at the other end, where this one started it: it
         says why it has ended."""
-        self._socket: Optional[socket.socket] = connection
+        self._socket: Union[socket.socket, Inside, None] = connection
+        self._inside = connection if isinstance(connection, Inside) else None
+        self._lazy = 0  # how many slots may wait to go back while batches are there: to wake a worker takes longer than to take a batch
         self._pid = os.getpid()
         self._timeout = max(timeout, start_timeout)
         self._server = server
@@ -61,9 +64,13 @@ class Feed:
         self._hold = 1
         _open_feeds.add(self)
         try:
-            self._check_user()
-            for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
-                connection.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", 0, int(_TICK * 1e6)))
+            if self._inside is not None:
+                self.ring.within = self._inside.memory
+            else:
+                assert isinstance(connection, socket.socket)
+                _check_user(connection)
+                for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+                    connection.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", 0, int(_TICK * 1e6)))
             if index_dtype is not None and index_dtype not in p.INDEX_DTYPES:
                 raise ValueError(f'index_dtype={index_dtype!r}: must be "int64" or "int32"')
             takes = p.TAKES_DEVICE if device else 0
@@ -71,17 +78,12 @@ class Feed:
             self.welcome: p.Welcome = self._wait_for((p.Welcome,), "an answer to HELLO")
             self._timeout = timeout
             self._hold, self._slots = self.welcome.hold, self.welcome.slots
+            self._lazy = self._hold // 2
             if rank is not None and self.welcome.rank != rank:
                 raise ProtocolError(f"the server gives rank {self.welcome.rank} where {rank} was asked for")
         except BaseException:
             self.close()
             raise
-
-    def _check_user(self) -> None:
-        assert self._socket is not None
-        _, uid, _ = struct.unpack("3i", self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-        if uid != os.getuid():
-            raise ProtocolError(f"the server runs as user {uid}, this process as {os.getuid()}")
 
     # --- runs ---
 
@@ -98,12 +100,24 @@ class Feed:
     def next(self) -> Union[SlotArrays, p.End]:
         """Acknowledges the batches before, and waits for the next one, or the end of the run."""
         forget_copied()
-        ring = self.ring
-        slots = ring.take_returned(p.CREDITS) if ring.returned or ring.passing else ()
-        self._send(p.next_batch(self._run, self._sequence, slots))
-        if len(slots) == p.CREDITS:
-            self._return_slots()
-        message = self._wait_for((p.BatchReady, p.End), "a batch")
+        ring, inside = self.ring, self._inside
+        message: Union[p.BatchReady, p.End, None]
+        if inside is None or len(ring.returned) >= self._lazy or not inside.look():
+            slots = ring.take_returned(p.CREDITS) if ring.returned or ring.passing else ()
+            acknowledgement = p.next_batch(self._run, self._sequence, slots)
+            if inside is None:
+                self._send(acknowledgement)
+            else:
+                inside.send_with_next(acknowledgement)
+            if len(slots) == p.CREDITS:
+                self._return_slots()
+            message = None
+        else:
+            message = inside.take_batch()
+        if message is None or message.run != self._run:
+            if message is not None:  # of a run that was left
+                self._discard(message)
+            message = self._wait_for((p.BatchReady, p.End), "a batch")
         if isinstance(message, p.End):
             if message.batches != self._sequence or message.batches != self._batches or message.stopped:
                 raise self._broken(ProtocolError(f"END after {message.batches} batches, where {self._sequence} of {self._batches} came"))
@@ -330,6 +344,12 @@ class Feed:
         return f"; it wrote last:\n{words}" if words else ""
 
 
+def _check_user(connection: socket.socket) -> None:
+    _, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    if uid != os.getuid():
+        raise ProtocolError(f"the server runs as user {uid}, this process as {os.getuid()}")
+
+
 def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
     fds: list[int] = []
     for level, kind, data in ancillary:
@@ -344,7 +364,7 @@ _open_feeds: weakref.WeakSet[Feed] = weakref.WeakSet()
 def _in_child() -> None:
     """After a fork: the child must not keep the connection open, or its parent's death would go unnoticed. Nor can it use it so."""
     for feed in list(_open_feeds):
-        s, feed._socket = feed._socket, None
+        s, feed._socket, feed._inside = feed._socket, None, None
         if s is not None:
             s.close()
     _open_feeds.clear()

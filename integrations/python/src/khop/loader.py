@@ -23,6 +23,7 @@ from .errors import BusyError, KhopError, ServerError, StateError
 from .feed import Feed
 from .frameworks import Framework, framework as _framework
 from .info import info
+from .inside import Inside, choose
 from .meeting import Meeting
 from .options import HOP_SAMPLERS, EdgeSeeds, Fanouts, Flags, LoaderOptions, Seeds, check_names, edge_list, fanouts_text, seed_list
 from .padding import pad as _pad_batch
@@ -45,6 +46,7 @@ class Connection:
     def __init__(
         self, feed: Feed, *, framework: Union[str, Framework] = "auto", index_dtype: Optional[str] = None, pad: Any = None, pin: Optional[bool] = None,
         server: Optional[server.Server] = None, meeting: Optional[Meeting] = None, binary: Optional[_binary.PathLike] = None,
+        data: Optional[str] = None,
     ) -> None:
         self._binary = binary
         self._feed: Feed = feed
@@ -65,7 +67,7 @@ class Connection:
                 raise ValueError('pad= works on the host: take device="cpu", or pad batch.to("cpu")')
             device_.begin(feed.ring, self._framework, feed.welcome)
         feed.ring.pin = _has_gpu(self._framework) if pin is None else pin
-        self._end = weakref.finalize(self, _end, feed, server, meeting, os.getpid())  # also when the interpreter ends
+        self._end = weakref.finalize(self, _end, feed, server, meeting, os.getpid(), data)  # also when the interpreter ends
 
     # --- what it is ---
 
@@ -331,6 +333,7 @@ class Loader(Connection):
         start_timeout: float = 600.0,
         max_ring_bytes: int = protocol.MAX_BYTES,
         binary: Optional[_binary.PathLike] = None,
+        process: str = "server",
         socket: Optional[_binary.PathLike] = None,
         quiet: bool = True,
         serve_options: Sequence[str] = (),
@@ -356,15 +359,19 @@ class Loader(Connection):
                 "give each a server of its own with rank= and world_size=, and its own device"
             )
         path = None if socket is None else os.fsdecode(socket)
-        if path is None and here.local_world_size > 1:
+        self.process, self.process_reason = choose(
+            process, here.local_world_size, on is not None, path is not None, binary is not None, serve_options)
+        within = self.process == "inside"
+        if path is None and not within and here.local_world_size > 1:
             path = _place.meeting_point(_loaders_made)
-        _loaders_made += 1
+        _loaders_made += not within
         own: Optional[server.Server] = None
         feed: Optional[Feed] = None
         meeting: Optional[Meeting] = None
         made: Optional[str] = None
+        inside: Optional[Inside] = None
         try:
-            if here.local_rank == 0:
+            if here.local_rank == 0 or within:
                 seed_set = seed_list(seeds, input_time) if edge_label_index is None else edge_list(edge_label_index, edge_label, edge_label_time)
                 try:
                     if not isinstance(dataset, (str, bytes, os.PathLike)):
@@ -377,33 +384,40 @@ class Loader(Connection):
                         ("fanouts", None if fanouts is None else fanouts_text(fanouts)), ("sampler", sampler),
                         *options.items(), ("seeds", seed_set.text), ("split", split), ("batch-size", batch_size), ("drop-last", drop_last),
                         ("shuffle", shuffle), ("seed", seed % (1 << 64)), ("instance", instance), ("node-columns", _none_is_no_name(node_columns)),
-                        ("seed-columns", _none_is_no_name(seed_columns)), ("edge-columns", edge_columns), ("edge-pos", edge_pos), ("workers", workers),
+                        ("seed-columns", _none_is_no_name(seed_columns)), ("edge-columns", edge_columns), ("edge-pos", edge_pos),
+                        ("workers", workers or _share_of_cores(here) if within else workers),
                         ("prefetch", prefetch), ("hold", hold), ("device", "cpu" if device == "auto" else device), ("resident", resident), ("verify", verify),
                         ("max-memory", max_memory),
                         ("world-size", here.world_size), ("remainder", remainder), ("index-dtype", index_dtype),
                     ):
                         flags.add(name, value)
-                    own = server.Server(_binary.find(binary), os.fsdecode(dataset), list(flags), path, quiet, seed_set.inherit(), seed_set.spell)
-                    own.data, made = made, None
-                    connection = own.connect(start_timeout)
-                    feed = Feed(connection, rank=here.rank, index_dtype=index_dtype, timeout=timeout, start_timeout=start_timeout,
-                                max_ring_bytes=max_ring_bytes, device=on, server=own)
+                    if within:
+                        inside = Inside(os.fsdecode(dataset), list(flags), here.rank, quiet, seed_set.spell)
+                        inside.wait(start_timeout)
+                        feed = Feed(inside, rank=here.rank, index_dtype=index_dtype, timeout=timeout, max_ring_bytes=max_ring_bytes, device=on)
+                    else:
+                        own = server.Server(_binary.find(binary), os.fsdecode(dataset), list(flags), path, quiet, seed_set.inherit(), seed_set.spell)
+                        own.data, made = made, None
+                        connection = own.connect(start_timeout)
+                        feed = Feed(connection, rank=here.rank, index_dtype=index_dtype, timeout=timeout, start_timeout=start_timeout,
+                                    max_ring_bytes=max_ring_bytes, device=on, server=own)
                 finally:
                     seed_set.close()
-                own.forget_socket()
+                if own is not None:
+                    own.forget_socket()
             else:
                 assert path is not None
                 connection = server.connect(path, start_timeout)
                 feed = Feed(connection, rank=here.rank, index_dtype=index_dtype, timeout=timeout, start_timeout=start_timeout, max_ring_bytes=max_ring_bytes)
-            if here.local_world_size > 1 and path is not None:
+            if here.local_world_size > 1 and path is not None and not within:
                 meeting = Meeting(path, here)
                 if own is not None:
                     meeting.wait_for_all(start_timeout, own.check)
-            super().__init__(feed, framework=framework, pad=pad, pin=pin, server=own, meeting=meeting, binary=binary)
+            super().__init__(feed, framework=framework, pad=pad, pin=pin, server=own, meeting=meeting, binary=binary, data=made)
         except BaseException:
-            _end(feed, own, meeting, os.getpid())
-            if made is not None:
-                shutil.rmtree(made, ignore_errors=True)
+            if inside is not None:
+                inside.close()
+            _end(feed, own, meeting, os.getpid(), made)
             raise
         self._server = own
 
@@ -447,8 +461,8 @@ def connect(
         raise
 
 
-def _end(feed: Optional[Feed], own: Optional[server.Server], meeting: Optional[Meeting], pid: int) -> None:
-    """Leaves the server and ends it if it is ours. Does nothing in a child that was forked."""
+def _end(feed: Optional[Feed], own: Optional[server.Server], meeting: Optional[Meeting], pid: int, data: Optional[str]) -> None:
+    """Leaves the server and ends it if it is ours, and removes data. Does nothing in a child that was forked."""
     if pid != os.getpid():
         return
     if feed is not None:
@@ -459,6 +473,13 @@ def _end(feed: Optional[Feed], own: Optional[server.Server], meeting: Optional[M
         feed.ring.when_free(own.close)
     elif own is not None:
         own.close()
+    if data is not None:
+        shutil.rmtree(data, ignore_errors=True)
+
+
+def _share_of_cores(here: _place.Place) -> int:
+    """Workers of one of several processes of a machine; 0, which is all, where it is alone."""
+    return max(1, len(os.sched_getaffinity(0)) // here.local_world_size) if here.local_world_size > 1 else 0
 
 
 def _none_is_no_name(columns: Optional[Sequence[str]]) -> Optional[str]:

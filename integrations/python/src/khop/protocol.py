@@ -250,7 +250,8 @@ def _begun(data: bytes, flags: int) -> Begun:
     return Begun(run, epoch, following, batches)
 
 
-def _batch(data: bytes, flags: int) -> BatchReady:
+def read_batch(data: Union[bytes, memoryview], flags: int = 0) -> BatchReady:
+    """Reads a BATCH, of which length and kind are known."""
     ready = tuple.__new__(BatchReady, _BATCH.unpack(data))  # _make, which would count the fields again
     if not 64 <= ready.bytes <= MAX_DESCRIPTOR or ready.next >= MAX_BATCHES:
         raise ProtocolError(f"BATCH: a descriptor of {ready.bytes} bytes, next {ready.next}: out of range")
@@ -281,7 +282,7 @@ def _bye(data: bytes, flags: int) -> Bye:
 
 
 _READERS: dict[int, tuple[int, Callable[[bytes, int], Message]]] = {  # with the bytes of those that have a fixed number
-    WELCOME: (0, _welcome), SEGMENT: (96, _segment), BEGUN: (48, _begun), BATCH: (64, _batch), END: (40, _end), ERROR: (0, _error),
+    WELCOME: (0, _welcome), SEGMENT: (96, _segment), BEGUN: (48, _begun), BATCH: (64, read_batch), END: (40, _end), ERROR: (0, _error),
     TELL: (0, _tell), BYE: (16, _bye),
 }
 

@@ -26,6 +26,9 @@ class Memory:
 
     __slots__ = ("map", "address", "bytes", "read_only", "_unpin")
 
+    map: Any
+    """The bytes, as a buffer that keeps them."""
+
     def __init__(self, about: Segment, fds: Sequence[int]) -> None:
         """Maps the descriptor that came with SEGMENT, once it is sure that no access can ever fault. Does not close it."""
         if about.memory != 0:
@@ -73,6 +76,7 @@ class Ring:
         self.returned: deque[int] = deque()
         self.passing: deque[Any] = deque()  # slots that streams of a device still work with (device.DeviceRing)
         self.pin = False  # whether segments are page-locked for CUDA
+        self.within: Optional[Callable[[Segment], Memory]] = None  # finds segments where batches are made in this process
         self._most_bytes = most_bytes
         self._on_return = on_return
         self._layout: Optional[Layout] = None
@@ -91,7 +95,7 @@ class Ring:
         self.sizes.append(about.bytes)
 
     def _open(self, about: Segment, fds: Sequence[int]) -> Optional[Memory]:
-        memory = Memory(about, fds)
+        memory = Memory(about, fds) if self.within is None else self.within(about)
         if self.pin:
             memory.pin()
         return memory

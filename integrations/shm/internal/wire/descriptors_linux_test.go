@@ -169,7 +169,7 @@ func TestMemoryThatThereIsNotIsRefused(t *testing.T) {
 			m.Close()
 		}
 	}
-	if err := new(Memory).mapShared(-1, 0, 0); !errors.Is(err, unix.ENOMEM) {
+	if err := new(Memory).mapAt(-1, 0, 0, unix.MAP_SHARED); !errors.Is(err, unix.ENOMEM) {
 		t.Error(err)
 	}
 	for _, c := range []struct {

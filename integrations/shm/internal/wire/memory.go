@@ -1,8 +1,10 @@
 package wire
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
@@ -10,7 +12,8 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Memory is a segment of a ring: a memfd, mapped, or memory of a device. Close it.
+// Memory is a segment of a ring: a memfd, mapped, or memory of a device. Within a process it is anonymous memory, or
+// memory of a device that nobody else opens, and consumers share it. Who has it closes it, as often as it was kept.
 type Memory struct {
 	Data   []byte         // on a device: its address and length
 	FD     int            // of the memfd, at the server; else -1
@@ -19,6 +22,7 @@ type Memory struct {
 	access  Access
 	handle  device.IPCHandle
 	release func() error
+	others  atomic.Int32 // who keep it beside its first owner
 }
 
 // Access says what consumers may do with a segment.
@@ -28,6 +32,7 @@ type Access uint8
 const (
 	ReadWrite Access = iota
 	ReadOnly
+	Within // the process that makes it: consumers there read and write it where it is
 )
 
 // Placement says where the memory lies.
@@ -44,21 +49,32 @@ func (m *Memory) Note(i int) Segment {
 	if m.Device != nil {
 		s.Memory, s.Device = OnDevice, uint32(m.Device.Ordinal())
 	}
-	if m.access == ReadOnly {
+	switch m.access {
+	case ReadOnly:
 		s.Is = SegmentReadOnly
+	case Within:
+		s.Is = SegmentWithin
+		binary.LittleEndian.PutUint64(s.Handle[:], uint64(uintptr(unsafe.Pointer(unsafe.SliceData(m.Data)))))
 	}
 	return s
 }
 
 // NewMemory takes n bytes, a multiple of pinned.HugePage, that other processes can open: of opt.Device, as one
 // allocation that the ledger of opt counts, or else of the host, whose pages are taken when they are first written.
+// With the access Within no other process can.
 func NewMemory(n int64, a Access, opt pinned.Options) (*Memory, error) {
+	if opt.Device == nil && a == Within {
+		return newOwnMemory(n)
+	}
 	if opt.Device == nil {
 		return newHostMemory(n, a)
 	}
 	r, err := pinned.Allocate(n, opt)
 	if err != nil {
 		return nil, err
+	}
+	if a == Within {
+		return &Memory{Data: r.Bytes(), FD: -1, Device: opt.Device, access: a, release: r.Close}, nil
 	}
 	h, err := opt.Device.ExportMemory(r.Address())
 	if err != nil {
@@ -98,8 +114,14 @@ func OpenMemory(s Segment, fd int, d *device.Device) (*Memory, error) {
 	return &Memory{Data: data, FD: -1, Device: d, release: m.Close}, nil
 }
 
-// Close gives the memory back. Other processes keep their mappings.
+// Keep gives the memory another owner, who closes it too. Only an owner may call it.
+func (m *Memory) Keep() { m.others.Add(1) }
+
+// Close gives the memory back, when its last owner does. Other processes keep their mappings.
 func (m *Memory) Close() error {
+	if m.others.Add(-1) >= 0 {
+		return nil
+	}
 	release := m.release
 	CloseDescriptor(m.FD)
 	m.Data, m.FD, m.release = nil, -1, nil

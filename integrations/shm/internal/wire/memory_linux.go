@@ -30,11 +30,17 @@ func newHostMemory(n int64, a Access) (*Memory, error) {
 	return m, nil
 }
 
+// newOwnMemory takes memory of this process, of which a fork has a copy.
+func newOwnMemory(n int64) (*Memory, error) {
+	m := &Memory{FD: -1, access: Within}
+	return m, m.mapAt(-1, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
+}
+
 func (m *Memory) prepare(n int64) error {
 	if err := unix.Ftruncate(m.FD, n); err != nil {
 		return fmt.Errorf("ftruncate: %w", err)
 	}
-	if err := m.mapShared(m.FD, n, unix.PROT_READ|unix.PROT_WRITE); err != nil {
+	if err := m.mapAt(m.FD, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
 		return err
 	}
 	seals := fixedSize
@@ -47,8 +53,8 @@ func (m *Memory) prepare(n int64) error {
 	return nil
 }
 
-// mapShared maps a file of n bytes at an address that suits huge pages.
-func (m *Memory) mapShared(fd int, n int64, protection int) error {
+// mapAt maps n bytes, of a file or of none, at an address that suits huge pages.
+func (m *Memory) mapAt(fd int, n int64, protection, flags int) error {
 	if n <= 0 || n > math.MaxInt-pinned.HugePage {
 		return fmt.Errorf("map %d bytes: %w", n, unix.ENOMEM)
 	}
@@ -61,11 +67,11 @@ func (m *Memory) mapShared(fd int, n int64, protection int) error {
 	skip := int(-uintptr(unsafe.Pointer(unsafe.SliceData(raw))) & (pinned.HugePage - 1))
 	m.Data = raw[skip : skip+int(n) : skip+int(n)]
 	_, err = unix.MmapPtr(fd, 0, unsafe.Pointer(unsafe.SliceData(m.Data)), uintptr(n), protection,
-		unix.MAP_SHARED|unix.MAP_FIXED)
+		flags|unix.MAP_FIXED)
 	if err != nil {
 		return errors.Join(fmt.Errorf("map %d bytes: %w", n, err), m.Close())
 	}
-	_ = unix.Madvise(m.Data, unix.MADV_HUGEPAGE) // where the kernel has them for shared memory
+	_ = unix.Madvise(m.Data, unix.MADV_HUGEPAGE) // where the kernel has them for such memory
 	return nil
 }
 
@@ -85,7 +91,7 @@ func openHostMemory(s Segment, fd int) (*Memory, error) {
 		protection |= unix.PROT_WRITE
 	}
 	m := &Memory{FD: -1}
-	if err := m.mapShared(fd, int64(s.Size), protection); err != nil {
+	if err := m.mapAt(fd, int64(s.Size), protection, unix.MAP_SHARED); err != nil {
 		return nil, err
 	}
 	return m, nil

@@ -149,8 +149,12 @@ func (m Welcome) sound() bool {
 		isIndex(m.Index)
 }
 
-// SegmentReadOnly in Segment.Is: the segment can be mapped for reading only.
-const SegmentReadOnly = 1 << 0
+// Segment.Is: how to take a segment. Of SegmentWithin the handle begins with the address in this process, which the
+// other end of a socket never has.
+const (
+	SegmentReadOnly = 1 << 0 // it can be mapped for reading only
+	SegmentWithin   = 1 << 1
+)
 
 // Segment.Memory: where a segment lies.
 const (

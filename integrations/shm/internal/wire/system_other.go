@@ -29,5 +29,6 @@ func (s *Socket) Ended() bool                      { return true }
 func (s *Socket) Close() error                     { return nil }
 func IsBroken(error) bool                          { return false }
 func CloseDescriptor(int)                          {}
+func newOwnMemory(int64) (*Memory, error)          { return nil, errSystem }
 func newHostMemory(int64, Access) (*Memory, error) { return nil, errSystem }
 func openHostMemory(Segment, int) (*Memory, error) { return nil, errSystem }

@@ -1,0 +1,319 @@
+"""khop.Loader(..., process="inside"): the same batches by threads of this process, and whatever may happen to a process."""
+import gc
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import khop
+from conftest import PATIENCE
+from khop import _library
+
+pytest.importorskip("xxhash")
+pytestmark = pytest.mark.skipif(bool(_library.why_not()), reason="no shared library")
+OPTIONS = {
+    "sbm": (["--fanouts", "6,4", "--batch-size", "256", "--shuffle", "--seed", "7"], dict(fanouts=[6, 4], batch_size=256, shuffle=True, seed=7)),
+    "typed": (["--fanouts", "cites=5,3;*=4,2", "--batch-size", "300", "--seed", "9"],
+              dict(fanouts={"cites": [5, 3], "*": [4, 2]}, batch_size=300, seed=9)),
+}
+
+
+@pytest.fixture
+def load(dataset):
+    made = []
+
+    def load(name="sbm", **options):
+        options = {"framework": "numpy", "process": "inside", "fanouts": [5, 3], "batch_size": 256, **options}
+        made.append(khop.Loader(dataset(name), **options))
+        return made[-1]
+    yield load
+    for loader in made:
+        loader.close()
+
+
+def run(code, *arguments):
+    """What a program in another Python writes; the test fails if it does, or says anything to stderr."""
+    done = subprocess.run([sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, timeout=3600,
+                          env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    assert done.returncode == 0 and not done.stderr, (done.returncode, done.stderr)
+    return done.stdout
+
+
+# --- the same batches ---
+
+@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("world", [1, 3])
+def test_digests_equal_those_of_the_program(name, world, load, dataset, sample):
+    flags, options = OPTIONS[name]
+    loaders = [load(name, **options, rank=r, world_size=world) for r in range(world)]
+    for epoch in (0, 1):
+        expected = sample(dataset(name), *flags, "--epoch", epoch)
+        got = [(b.number, *b.digests()) for loader in loaders for b in loader if not b.padded]
+        assert sorted(got) == expected
+    assert loaders[0].statistics()["epoch"] == 1
+
+
+def test_a_state_goes_from_a_server_to_this_process_and_back(load):
+    whole = [b.digest() for b in load()]
+    there, here = load(process="server"), load()
+    taken = []
+    for loader, other in ((there, here), (here, there), (there, None)):
+        for batch in loader:
+            taken.append(batch.digest())
+            if other and len(taken) % 3 == 0:
+                break
+        if other:
+            other.load_state_dict(loader.state_dict())
+    assert taken == whole
+    with pytest.raises(khop.StateError, match="seed"):
+        load(seed=1).load_state_dict(here.state_dict())
+
+
+def test_links_padding_and_torch_work_as_with_a_server(load):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    pairs = np.random.default_rng(5).integers(0, 3000, (2, 500))
+    options = dict(edge_label_index=pairs, negatives="uniform", batch_size=100, framework="torch", fanouts=[4, 2])
+    for one, two in zip(load(**options), load(**options, process="server")):
+        assert one.digest() == two.digest() and torch.equal(one.edge_label_index, two.edge_label_index)
+    assert len({b.x.shape for b in load(pad="max")}) == 1
+    assert [b.digest() for b in load(num_neighbors=[3], fanouts=None, sampler="labor")]
+
+
+def test_errors_speak_of_what_python_said_as_those_of_a_server(load, dataset):
+    for options in (dict(seeds="nosuch"), dict(seeds=[3, 999999]), dict(sampler="walk", weight="w"), dict(node_columns=["nosuch"]),
+                    dict(max_memory="1MB"), dict(batch_size=0)):
+        said = []
+        for process in ("inside", "server"):
+            with pytest.raises(khop.ServerError) as e:
+                load(process=process, **options)
+            said.append(str(e.value))
+        assert said[0] == said[1] and not re.search("--|/proc/|goroutine", said[0]), said
+    with pytest.raises(khop.ServerError, match="metrics is for a server of its own"):
+        load(serve_options=["--metrics=127.0.0.1:0"])
+
+
+def test_auto_says_which_it_took_and_why(load, monkeypatch, tmp_path):
+    loader = load(process="auto")
+    assert loader.process == "inside" and "shared library is there" in loader.process_reason and loader.server_pid == 0
+    for options, why in ((dict(socket=tmp_path / "a" / "s"), "socket="), (dict(serve_options=["--verify"]), "serve_options=")):
+        loader = load(process="auto", **options)
+        assert loader.process == "server" and why in loader.process_reason and loader.server_pid
+    monkeypatch.setenv("KHOP_LIBRARY", "/nowhere.so")
+    loader = load(process="auto")
+    assert loader.process == "server" and "/nowhere.so" in loader.process_reason
+    with pytest.raises(ValueError, match='must be "inside", "server" or "auto"'):
+        load(process="here")
+    with pytest.raises(ValueError, match="socket= is where a server listens"):
+        load(socket=tmp_path / "s")
+
+
+# --- whose memory it is ---
+
+def test_arrays_outlive_the_loader_and_their_memory_goes_with_the_last(dataset):
+    def mapped():
+        with open("/proc/self/statm") as f:
+            return int(f.read().split()[0]) * 4096
+
+    def once():
+        loader = khop.Loader(dataset("sbm"), [5, 3], batch_size=256, process="inside", framework="numpy", workers=2)
+        for batch in loader:
+            x, ids, copy = batch.x, batch.n_id, batch.x.copy()
+            break
+        batch = None
+        loader.close()  # in the middle of an epoch, with the slot in use
+        del loader
+        assert np.array_equal(x, copy) and ids.max() < 3000
+        x[:] = 1
+    once()
+    gc.collect()
+    before = mapped()
+    for _ in range(10):
+        once()
+    gc.collect()
+    assert mapped() - before < 5 * 64 << 20  # a ring has 64 MiB at least
+
+
+def test_a_slot_comes_back_when_the_last_array_over_it_is_gone(load):
+    loader = load(hold=2, timeout=0.5, batch_size=64)
+    kept = []
+    with pytest.raises(khop.SlotsHeldError, match="batch 1 of epoch 0"):
+        for batch in loader:
+            kept.append(batch.x)
+    del batch
+    kept.clear()
+    assert len([b.number for b in loader]) == len(loader)  # the next epoch
+    for _ in range(5):  # iterators that are dropped
+        next(iter(loader))
+    assert loader.statistics()["consumers"][0]["held"] <= 2
+
+
+# --- threads and signals ---
+
+def test_several_loaders_in_threads_at_once(load):
+    whole = [b.digest() for b in load()]
+    got = {}
+
+    def work(loader, i):
+        got[i] = [b.digest() for b in loader]
+    threads = [threading.Thread(target=work, args=(load(), i)) for i in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(PATIENCE)
+    assert got == {i: whole for i in range(4)}
+
+
+def test_who_waits_lets_others_run_and_hears_signals(load):
+    """All slots are held, so next waits, for a minute: a timer's signal ends that at once, and threads run meanwhile."""
+    loader = load(hold=2, batch_size=64)
+    taken = iter(loader)
+    held = [next(taken), next(taken)]
+    ran = []
+
+    def alarm(*_):
+        raise KeyboardInterrupt
+    old = signal.signal(signal.SIGALRM, alarm)
+    thread = threading.Thread(target=lambda: ran.extend(range(100000)))
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        thread.start()
+        begin = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            next(taken)
+        assert time.monotonic() - begin < 30  # the time-out is 60 s
+        thread.join(PATIENCE)
+        assert len(ran) == 100000
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+    held.clear()
+    assert [b.number for b in taken] == list(range(2, len(loader)))
+
+
+def test_opening_can_be_interrupted(load, dataset):
+    def alarm(*_):
+        raise KeyboardInterrupt
+    old = signal.signal(signal.SIGALRM, alarm)
+    try:
+        for after in (1e-4, 1e-3, 5e-3, 2e-2):
+            signal.setitimer(signal.ITIMER_REAL, after)
+            try:
+                load()
+                signal.pause()
+            except KeyboardInterrupt:
+                pass
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+    assert len(list(load()))
+
+
+# --- forks and ends ---
+
+def test_forks_are_refused_and_their_parent_goes_on(dataset):
+    out = run("""
+import os, sys, khop
+loader = khop.Loader(sys.argv[1], [5, 3], batch_size=64, process="inside", framework="numpy", hold=4)
+whole = [b.digest() for b in loader]
+batches = iter(loader)
+batch = next(batches)
+first = batch.x.sum()
+
+def tries(what):
+    try:
+        what()
+    except khop.ForkError:
+        return
+    os._exit(4)
+
+for n in range(100):
+    pid = os.fork()
+    if pid == 0:
+        tries(lambda: next(batches))
+        tries(lambda: iter(loader))
+        tries(lambda: khop.Loader(sys.argv[1], [5], process="inside"))
+        assert batch.x.sum() == first  # it can read what it inherited
+        if n == 0:  # and have a server
+            with khop.Loader(sys.argv[1], [5, 3], batch_size=64, process="auto", framework="numpy") as own:
+                assert own.process == "server" and [b.digest() for b in own] == whole, own.process
+        if n % 10:
+            os._exit(0)
+        sys.exit(0)  # runs finalisers, which must leave the parent's loader alone
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, n
+del batch
+print(1 + sum(1 for _ in batches) == len(whole))
+loader.set_epoch(0)
+print([b.digest() for b in loader] == whole)
+""", dataset("sbm"))
+    assert out == "True\nTrue\n"
+
+
+ENDS = {  # each is how a program ends with a live loader
+    "the end": "",
+    "an exception that is handled late": "sys.excepthook = lambda *_: None; atexit.register(os._exit, 0); raise ValueError",
+    "within a loop": "sys.exit(0)",
+    "arrays in use": "keep = [batch.x, batch.n_id, batches]",
+    "daemon threads that wait": """
+def work(batches):
+    try:
+        for batch in batches:  # all slots of the first are held, so that next waits
+            pass
+    except BaseException:  # closed at the end
+        pass
+threading.Thread(target=work, args=(batches,), daemon=True).start()
+threading.Thread(target=work, args=(b for _ in range(10 ** 9) for b in khop.Loader(sys.argv[1], [5], process="inside")), daemon=True).start()
+""",
+    "no finalisers": "os._exit(0)",
+    "a loader that refers to itself": "loader.me = loader; del loader, batch, batches",
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_an_interpreter_ends_at_once_with_a_live_loader(end, dataset, temporary_folder):
+    run("""
+import atexit, os, sys, threading, khop
+loader = khop.Loader(sys.argv[1], [5, 3], batch_size=64, process="inside", framework="numpy", hold=1)
+batches = iter(loader)
+held = batch = next(batches)
+""" + ENDS[end], dataset("sbm"))
+    assert os.listdir(temporary_folder) == []
+
+
+def test_interpreters_that_are_killed_leave_nothing(dataset, temporary_folder):
+    """KHOP_KILLS says how many; 20 are killed without it."""
+    before = set(os.listdir("/dev/shm"))
+    print("seed", seed := random.randrange(1 << 32))
+    run("""
+import os, random, signal, sys, time, khop  # the children load the library, this process does not
+
+def child(out):
+    os.write(out, b"u")
+    while True:
+        with khop.Loader(sys.argv[1], [5, 3], seeds=list(range(500)), batch_size=64, process="inside", framework="numpy", workers=2) as loader:
+            os.write(out, b"o")
+            for epoch in range(2):
+                for batch in loader:
+                    batch.x
+
+draw = random.Random(int(sys.argv[2]))
+for _ in range(int(sys.argv[3])):
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        child(write)
+    os.close(write)
+    for _ in range(draw.randrange(1, 4)):
+        assert os.read(read, 1), "a child has ended"
+    time.sleep(draw.random() / 50)  # a random moment
+    os.kill(pid, signal.SIGKILL)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -9
+    os.close(read)
+""", dataset("sbm"), seed, os.environ.get("KHOP_KILLS", "20"))
+    assert os.listdir(temporary_folder) == [] and set(os.listdir("/dev/shm")) <= before

@@ -1,0 +1,186 @@
+//go:build linux
+
+package server
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/khop-gnn/khop/integrations/shm"
+	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
+	"github.com/khop-gnn/khop/loader"
+)
+
+// guest is a consumer within the process.
+type guest struct {
+	*Inside
+	t    *testing.T
+	bell chan struct{}
+	room []byte
+}
+
+// visit makes a server within the test's process that ends with the test.
+func visit(t *testing.T, src loader.Source, opt Options) *guest {
+	t.Helper()
+	g := &guest{t: t, bell: make(chan struct{}, 1), room: make([]byte, wire.MaxMessage)}
+	if opt.Loader.Sampler == nil {
+		opt.Loader = usual()
+	}
+	in, err := NewInside(t.Context(), src, opt, func() {
+		select {
+		case g.bell <- struct{}{}:
+		default:
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Inside = in
+	t.Cleanup(func() {
+		if err := in.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return g
+}
+
+// say hands a message over, and hear waits for the next of a kind, past SEGMENT.
+func say[M any](g *guest, append func([]byte, wire.Kind, M, []byte) []byte, k wire.Kind, m M) {
+	g.t.Helper()
+	if err := g.Put(append(nil, k, m, nil)); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+func (g *guest) hear(k wire.Kind) []byte {
+	g.t.Helper()
+	for {
+		n, err := g.Take(g.room)
+		if err != nil {
+			g.t.Fatal(err)
+		}
+		if n == 0 {
+			<-g.bell
+			continue
+		}
+		got, err := wire.KindOf(g.room[:n])
+		if err != nil {
+			g.t.Fatal(err)
+		}
+		if got == k {
+			return g.room[:n]
+		}
+		if got != wire.KindSegment {
+			g.t.Fatalf("%v came where %v should", got, k)
+		}
+	}
+}
+
+func (g *guest) hello() {
+	g.t.Helper()
+	say(g, wire.Append[wire.Hello], wire.KindHello, wire.Hello{Magic: wire.Magic, Oldest: shm.Version,
+		Newest: shm.Version, Rank: wire.AnyRank})
+	g.hear(wire.KindWelcome)
+}
+
+// batch waits for a batch, and returns it with the bytes of its descriptor's segment.
+func (g *guest) batch() (wire.Batch, *Segment) {
+	g.t.Helper()
+	b, _, err := wire.Parse[wire.Batch](g.hear(wire.KindBatch))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	s, err := g.Segment(b.Segment)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return b, s
+}
+
+func TestWithinAProcessBatchesStayWhereTheyAreAfterTheEnd(t *testing.T) {
+	g := visit(t, plainGraph(t, 500), Options{Hold: 3})
+	g.hello()
+	say(g, wire.Append[wire.Begin], wire.KindBegin, wire.Begin{Run: 1})
+	g.hear(wire.KindBegun)
+	held, segment := g.batch()
+	descriptor := bytes.Clone(segment.Data[held.Offset : held.Offset+uint64(held.Size)])
+	arrays, err := wire.ParseDescriptor(descriptor, func(uint32) *wire.Memory { return segment.memory }, nil)
+	if _, number, _ := wire.PlaceOf(descriptor); err != nil || number != held.Number || held.Segment != 0 {
+		t.Fatalf("the descriptor is of batch %d: %v", number, err)
+	}
+	var before [][]byte
+	for _, a := range arrays {
+		before = append(before, bytes.Clone(a.Tensor.Bytes()))
+	}
+	if err := g.Close(); err != nil { // while workers make more
+		t.Fatal(err)
+	}
+	for i, a := range arrays {
+		if !bytes.Equal(a.Tensor.Bytes(), before[i]) {
+			t.Errorf("%s of a batch that was held changed when its loader was closed", a.Name)
+		}
+	}
+	if err := segment.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := g.Segment(0); !errors.Is(err, shm.ErrClosed) {
+		t.Error("a segment of a closed loader:", err)
+	}
+	if err := g.Put(nil); !errors.Is(err, shm.ErrClosed) {
+		t.Error("a message to a closed loader:", err)
+	}
+}
+
+func TestWithinAProcessSlotsComeBackFromAnyGoroutine(t *testing.T) {
+	g := visit(t, plainGraph(t, 500), Options{Hold: 2})
+	g.hello()
+	var numbers []uint64
+	for run := uint32(1); run <= 3; run++ {
+		say(g, wire.Append[wire.Begin], wire.KindBegin, wire.Begin{Run: run, Epoch: uint64(run)})
+		g.hear(wire.KindBegun)
+		var others sync.WaitGroup
+		for n := range uint64(16) {
+			b, s := g.batch()
+			numbers = append(numbers, b.Number)
+			others.Go(func() {
+				if err := errors.Join(g.Put(wire.AppendNext(nil, 0, 0, []uint32{b.Slot})), s.Close()); err != nil {
+					t.Error(err)
+				}
+			})
+			if err := g.Put(wire.AppendNext(nil, run, n+1, nil)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		others.Wait()
+		g.hear(wire.KindEnd)
+	}
+	for i := range numbers {
+		numbers[i] -= uint64(i % 16)
+	}
+	if slices.Max(numbers) != 0 || len(numbers) != 48 {
+		t.Error("batches were not in order:", numbers)
+	}
+}
+
+func TestWithinAProcessABadMessageEndsTheConnectionAndSaysWhy(t *testing.T) {
+	g := visit(t, plainGraph(t, 50), Options{})
+	g.hello()
+	if err := g.Put([]byte("nonsense")); err != nil {
+		t.Fatal(err)
+	}
+	m, text, err := wire.Parse[wire.Text](g.hear(wire.KindError))
+	if err != nil || shm.Code(m.Second) != shm.CodeMessage || len(text) == 0 {
+		t.Errorf("ERROR %v %q %v", m, text, err)
+	}
+	if _, err := g.Take(g.room); err != io.EOF {
+		t.Error("after the last message:", err)
+	}
+	if _, err := NewInside(t.Context(), plainGraph(t, 50), Options{Loader: usual(), Readers: 2}, nil); !errors.Is(err,
+		shm.ErrOptions) {
+		t.Error("a broadcast within a process:", err)
+	}
+}

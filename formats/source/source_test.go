@@ -47,8 +47,10 @@ func TestSpoolGivesBackWhatItTook(t *testing.T) {
 					t.Fatalf("%d bytes of %d, %v", len(got), len(want), err)
 				}
 			}
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
+			for range 2 { // what was given back is not given back again
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
 			}
 			if l := s.Budget.Ledger(); l.Peak() > memory/4 || l != nil && l.Left() != memory {
 				t.Errorf("a peak of %d, %d left", l.Peak(), l.Left())

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -97,6 +98,9 @@ func TestATreeIsAFolderOrAnArchive(t *testing.T) {
 				t.Errorf("%s: %q, %v", at.Path(), text, err)
 			}
 		}
+		if found := x.Archives(); found != nil {
+			t.Errorf("archives in %s: %v", path, found)
+		}
 		if x.At("a").In("train.txt").Beside("../b.csv").Name != "b.csv" || !strings.HasPrefix(x.At("b.csv").Path(),
 			path) {
 			t.Errorf("places: %v", x.At("b.csv").Path())
@@ -138,5 +142,31 @@ func TestAnArchiveIsNotBelieved(t *testing.T) {
 	}
 	if _, err := OpenTree(cut, nil); err == nil || !strings.Contains(err.Error(), "cut.tar") {
 		t.Errorf("an archive that is cut short: %v", err)
+	}
+}
+
+func TestArchivesInAFolderAreFound(t *testing.T) {
+	dir := t.TempDir()
+	want := []string{filepath.Join(dir, "a.zip"), filepath.Join(dir, "b.tar")}
+	for i, archive := range []string{zipped(t, [2]string{"x", "1"}), tarball(t, "x.tar", [2]string{"x", "1"})} {
+		text, err := os.ReadFile(archive)
+		if err := errors.Join(err, os.WriteFile(want[i], text, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "c.txt"), []byte("0 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string][]string{dir: want, want[0]: nil, filepath.Join(dir, "c.txt"): nil} {
+		x, err := OpenTree(path, &Budget{Dir: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := x.Archives(); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", path, got, want)
+		}
+		if err := x.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }

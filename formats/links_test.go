@@ -1,0 +1,97 @@
+package formats
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// writeLinks writes a typed graph with links to predict: of two edge types, the second with labels.
+func writeLinks(t testing.TB) (dir string, s graph.Schema) {
+	t.Helper()
+	dir = write(t, typedArrays(t), WriterOptions{})
+	ds, err := Open(dir)
+	must(t, err)
+	s = ds.SchemaOf()
+	must(t, ds.Close())
+	w, err := Extend(dir, ExtendOptions{})
+	must(t, err)
+	column := func(e int, end string, v ...int64) {
+		node := 0
+		if end != "label" {
+			node = []int{s.Edges[e].Src, s.Edges[e].Dst}[slices.Index(linkEnds, end)]
+		}
+		cw, err := w.Links("valid", 0, e, node, end, unified.Int64, int64(len(v)))
+		must(t, err)
+		_, err = cw.Write(unified.FromSlice(v).Bytes())
+		must(t, err, cw.Close())
+	}
+	column(0, "source", 0, 1)
+	column(0, "target", 1, 0)
+	column(1, "source", 0, 1, 0)
+	column(1, "target", 1, 1, 0)
+	column(1, "label", 1, 0, 1)
+	must(t, w.Commit(s))
+	return dir, s
+}
+
+func TestLinksAreReadAsTheyWereWritten(t *testing.T) {
+	dir, _ := writeLinks(t)
+	ds := open(t, dir)
+	links, err := ds.Links("valid", 0)
+	if err != nil || len(links.Sets) != 2 || len(ds.LinkSplits()) != 1 {
+		t.Fatalf("%+v, %v", links, err)
+	}
+	for i, want := range [][3][]int64{{{0, 1}, {1, 0}, nil}, {{0, 1, 0}, {1, 1, 0}, {1, 0, 1}}} {
+		set := &links.Sets[i]
+		for j, x := range []unified.Tensor{set.Sources, set.Targets, set.Labels} {
+			if got, _ := unified.View[int64](x); set.EdgeType != i || !slices.Equal(got, want[j]) {
+				t.Errorf("set %d, %s: %v, want %v", i, linkEnds[j], got, want[j])
+			}
+		}
+	}
+	if _, err := ds.Links("valid", 1); err == nil || !strings.Contains(err.Error(), "valid 0") {
+		t.Errorf("links that are not there: %v", err)
+	}
+	report, err := Check(context.Background(), dir, CheckOptions{})
+	if err != nil || !report.OK() {
+		t.Errorf("%+v, %v", report, err)
+	}
+}
+
+// Each changes one thing of the sets: source and target of edge type 0; source, target and label of type 1.
+func TestManifestsThatLieAboutLinksAreRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(l *SplitInfo)
+		want   string
+	}{
+		"no edge type":       {func(l *SplitInfo) { l.Sets[0].EdgeType = nil }, "a set of another task"},
+		"another edge type":  {func(l *SplitInfo) { *l.Sets[1].EdgeType = 1 }, "out of place"},
+		"unknown edge type":  {func(l *SplitInfo) { *l.Sets[0].EdgeType = 3 }, "out of place"},
+		"negative edge type": {func(l *SplitInfo) { *l.Sets[0].EdgeType = -1 }, "out of place"},
+		"an unknown end":     {func(l *SplitInfo) { l.Sets[0].End = "middle" }, "out of place"},
+		"ends exchanged":     {func(l *SplitInfo) { l.Sets[0], l.Sets[1] = l.Sets[1], l.Sets[0] }, "out of place"},
+		"sources twice":      {func(l *SplitInfo) { l.Sets[1].End = "source" }, "out of place"},
+		"no source":          {func(l *SplitInfo) { l.Sets = l.Sets[1:] }, "out of place"},
+		"no target":          {func(l *SplitInfo) { l.Sets = l.Sets[:1] }, "have no targets"},
+		"no target between":  {func(l *SplitInfo) { l.Sets = slices.Delete(l.Sets, 1, 2) }, "out of place"},
+		"labels of sources":  {func(l *SplitInfo) { l.Sets = slices.Delete(l.Sets, 3, 4) }, "out of place"},
+		"other nodes":        {func(l *SplitInfo) { l.Sets[3].NodeType ^= 1 }, "out of place"},
+		"fewer targets":      {func(l *SplitInfo) { l.Sets[1].Parts = l.Sets[2].Parts }, ""},
+		"a task of nodes":    {func(l *SplitInfo) { l.Task = taskNode }, "a set of another task"},
+	} {
+		dir, _ := writeLinks(t)
+		forge(t, dir, func(m *Manifest) {
+			at := slices.IndexFunc(m.Splits, func(s SplitInfo) bool { return s.Task == taskLink })
+			c.change(&m.Splits[at])
+		})
+		if err := openError(dir); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}

@@ -2,7 +2,9 @@ package pinned
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -54,6 +56,29 @@ func describe(b []byte) memory {
 		m.fs = fileSystem(m.path)
 	}
 	return m
+}
+
+// ErrNotMapped is returned for memory that no file is mapped to, as far as the system tells.
+var ErrNotMapped = errors.New("not a mapped file")
+
+// OpenMapped opens the file that b is mapped from, for reading, and returns where in the file b begins. ErrNotMapped for
+// other memory, and an error where the file's name means another file by now.
+func OpenMapped(b []byte) (*os.File, int64, error) {
+	if len(b) == 0 {
+		return nil, 0, ErrNotMapped
+	}
+	m := describe(b)
+	if m.kind != memoryFile {
+		return nil, 0, fmt.Errorf("%w: %s", ErrNotMapped, cmp.Or(m.why, "it is other memory"))
+	}
+	f, err := os.Open(m.path)
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := m.isOf(f); err != nil {
+		return nil, 0, errors.Join(err, f.Close())
+	}
+	return f, m.offset + int64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))-m.lo), nil
 }
 
 // area is a line of /proc/self/maps: "lo-hi perms offset major:minor inode   path".

@@ -86,12 +86,20 @@ func mapWritable(m memory) ([]byte, error) {
 		return nil, fmt.Errorf("it cannot be mapped for writing: %w", err)
 	}
 	defer f.Close()
-	var now unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &now); err != nil {
+	if err := m.isOf(f); err != nil {
 		return nil, err
 	}
-	if (fileID{unix.Major(uint64(now.Dev)), unix.Minor(uint64(now.Dev)), now.Ino}) != m.file {
-		return nil, fmt.Errorf("%s is another file now than the one that is mapped", m.path)
-	}
 	return unix.Mmap(int(f.Fd()), m.offset, int(m.hi-m.lo), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+}
+
+// isOf returns an error unless f is the file that m is mapped from.
+func (m *memory) isOf(f *os.File) error {
+	var now unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &now); err != nil {
+		return err
+	}
+	if (fileID{unix.Major(uint64(now.Dev)), unix.Minor(uint64(now.Dev)), now.Ino}) != m.file {
+		return fmt.Errorf("%s is another file now than the one that is mapped", m.path)
+	}
+	return nil
 }

@@ -2,7 +2,10 @@
 
 package pinned
 
-import "errors"
+import (
+	"errors"
+	"os"
+)
 
 // Populate reads pages ahead on Linux alone; here it returns errors.ErrUnsupported.
 func Populate([]byte) error { return errors.ErrUnsupported }
@@ -14,3 +17,5 @@ func mapWritable(memory) ([]byte, error) { return nil, errors.ErrUnsupported }
 func preferNode([]byte, int) error { return errors.ErrUnsupported }
 
 func adviseHuge([]byte) {}
+
+func (*memory) isOf(*os.File) error { return errors.ErrUnsupported }

@@ -1,0 +1,239 @@
+package disk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/khop-gnn/khop/pinned"
+)
+
+// Mapped is the bytes of a column, which lie in a mapped file, and how many each of its rows has.
+type Mapped struct {
+	Bytes    []byte
+	RowBytes int64
+}
+
+// Open opens the files that columns are mapped from, and a Reader of them. Where opt leaves it open, a probe of some
+// tenths of a second finds out what requests suit the disk. The layouts say where the columns lie.
+//
+// Errors: pinned.ErrNotMapped for a column that lies in no file, and those of opening and of memory.
+func Open(ctx context.Context, columns []Mapped, opt ReaderOptions) (*Reader, []Layout, error) {
+	var files []*File
+	var layouts []Layout
+	for _, c := range columns {
+		f, offset, err := openFile(c.Bytes)
+		if err != nil {
+			return nil, nil, errors.Join(err, closeFiles(files))
+		}
+		files = append(files, f)
+		layouts = append(layouts, Layout{Offset: offset, RowBytes: c.RowBytes,
+			Rows: int64(len(c.Bytes)) / c.RowBytes})
+	}
+	probe := opt.Depth == 0 && opt.Shape.Gap == 0 && opt.Intercept == nil
+	r, err := newReader(files, opt)
+	if err != nil {
+		return nil, nil, err
+	}
+	if r.probe = r.describe(); probe {
+		r.try(ctx)
+	}
+	if ctx.Err() != nil {
+		return nil, nil, errors.Join(context.Cause(ctx), r.Close())
+	}
+	r.requests.Store(0)
+	r.bytes.Store(0)
+	for i := range layouts {
+		layouts[i].Shape = r.probe.Shape
+	}
+	return r, layouts, nil
+}
+
+// Probe returns what the disk gives.
+func (r *Reader) Probe() Probe { return r.probe }
+
+// Column is a column on disk with a cache of its rows. Asks come from one goroutine at a time, and so do plans; batches
+// are carried out by any. Close it when all of its batches have ended.
+type Column struct {
+	reader  *Reader
+	file    *File
+	layout  Layout
+	planner *Planner
+	cache   *pinned.Region
+	memory  pinned.Options
+
+	mu    sync.Mutex
+	last  chan struct{} // closed when the batch that was planned last has ended well
+	begun []*Batch      // planned and not ended well, in order
+	spare []*Batch
+}
+
+// NewColumn returns the column numbered i of those that the reader was opened with, with an empty cache.
+func NewColumn(r *Reader, i int, layout Layout, opt PlannerOptions, cache pinned.Options) (*Column, error) {
+	p, err := NewPlanner(layout, opt)
+	if err != nil {
+		return nil, err
+	}
+	c := &Column{reader: r, file: r.files[i], layout: layout, planner: p, memory: opt.Memory, last: closedChannel()}
+	c.cache, err = pinned.Allocate(int64(p.opt.Slots)*layout.RowBytes, cache)
+	if err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return c, nil
+}
+
+func closedChannel() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}
+
+// Close frees cache and plan.
+func (c *Column) Close() error {
+	errs := []error{c.planner.Close(), c.cache.Close()}
+	for _, b := range c.spare {
+		errs = append(errs, b.free())
+	}
+	c.spare = nil
+	return errors.Join(errs...)
+}
+
+// Planner returns the plan, for who asks and plans.
+func (c *Column) Planner() *Planner { return c.planner }
+
+// Batch is a plan under way.
+type Batch struct {
+	Plan
+	column       *Column
+	before, done chan struct{} // closed when the batch before, and this one, have ended well
+	parts        []Part
+	along        pinned.Buffer
+	counted      int64
+	transfer     *transfer
+}
+
+// Part is memory for some of a batch's rows.
+type Part struct {
+	Rows  int
+	Bytes []byte
+}
+
+// Next plans the oldest batch of the window. Every batch that is planned must end: by Finish or by Stop.
+func (c *Column) Next() (*Batch, error) {
+	c.mu.Lock()
+	var b *Batch
+	if n := len(c.spare); n > 0 {
+		b, c.spare = c.spare[n-1], c.spare[:n-1]
+	} else {
+		b = &Batch{column: c}
+		b.along.Options = c.memory
+	}
+	b.before, b.done = c.last, make(chan struct{})
+	c.last = b.done
+	c.begun = append(c.begun, b)
+	c.mu.Unlock()
+	c.planner.Next(&b.Plan)
+	grown := b.memory() - b.counted
+	if err := c.memory.Ledger.Take(c.memory.Purpose, grown); err != nil {
+		return nil, err
+	}
+	b.counted += grown
+	return b, b.along.Grow(int64(len(b.Plan.Along))*c.layout.RowBytes, 0)
+}
+
+// Start begins to read what the cache lacks to the parts, which together are as many rows as the batch has. They belong
+// to the batch until Finish or Cancel returns.
+func (b *Batch) Start(parts []Part) {
+	c := b.column
+	b.parts = append(b.parts[:0], parts...)
+	b.transfer = &transfer{file: c.file, layout: &c.layout, plan: &b.Plan, rowAt: b.row, done: make(chan struct{})}
+	c.reader.start(b.transfer)
+}
+
+// row returns the memory of a row of the batch.
+func (b *Batch) row(to uint32) []byte {
+	i, bytes := int64(to), b.column.layout.RowBytes
+	if i >= int64(b.Rows) {
+		i -= int64(b.Rows)
+		return b.along.Bytes()[i*bytes : (i+1)*bytes]
+	}
+	for k := range b.parts {
+		if n := int64(b.parts[k].Rows); i >= n {
+			i -= n
+			continue
+		}
+		return b.parts[k].Bytes[i*bytes : (i+1)*bytes]
+	}
+	panic(fmt.Sprintf("row %d of %d of a batch on disk has no memory", to, b.Rows))
+}
+
+// Finish waits until the rows that are read are there, and the batches before have finished; then it copies the others
+// from the cache, and fills that. It returns how long it waited. When it returns an error the batch has not ended: Stop
+// ends it.
+func (b *Batch) Finish(ctx context.Context) (waited time.Duration, err error) {
+	begin := time.Now()
+	if err := b.transfer.wait(ctx); err != nil {
+		return time.Since(begin), err
+	}
+	select {
+	case <-b.before:
+	case <-ctx.Done():
+		return time.Since(begin), context.Cause(ctx)
+	}
+	waited = time.Since(begin)
+	c := b.column
+	cache, n := c.cache.Bytes(), c.layout.RowBytes
+	for _, m := range b.Hits {
+		at := int64(m.From) * n
+		copy(b.row(m.To), cache[at:at+n])
+	}
+	for _, m := range b.Same {
+		copy(b.row(m.To), b.row(m.From))
+	}
+	for _, m := range b.Keeps {
+		at := int64(m.To) * n
+		copy(cache[at:at+n], b.row(m.From))
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.begun = c.begun[1:] // batches end in order
+	close(b.done)
+	clear(b.parts)
+	c.spare = append(c.spare, b)
+	return waited, nil
+}
+
+// Cancel ends what Start began: no part is written to any more.
+func (b *Batch) Cancel() {
+	if b.transfer != nil {
+		b.transfer.finish(context.Canceled)
+	}
+}
+
+// Stop ends the batches that were planned and have not ended well. Nobody may be in Finish.
+func (c *Column) Stop() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var errs []error
+	for _, b := range c.begun {
+		b.Cancel()
+		c.planner.Lose(&b.Plan)
+		if b.transfer == nil || b.transfer.left.Load() == 0 {
+			errs = append(errs, b.free())
+		} else { // the disk still reads for it; nothing of it goes anywhere
+			c.memory.Ledger.Give(c.memory.Purpose, b.counted)
+			errs = append(errs, b.along.Close())
+		}
+	}
+	c.begun, c.last = nil, closedChannel()
+	return errors.Join(errs...)
+}
+
+// free gives the batch's memory back.
+func (b *Batch) free() error {
+	b.column.memory.Ledger.Give(b.column.memory.Purpose, b.counted)
+	b.counted = 0
+	return b.along.Close()
+}

@@ -1,0 +1,295 @@
+package disk
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/khop-gnn/khop/pinned"
+)
+
+var background = context.Background()
+
+// columnFile writes a column to a file, at an odd place, and maps it.
+func columnFile(t testing.TB, folder string, rows, rowBytes int) (Mapped, string) {
+	t.Helper()
+	const before = 72
+	b := make([]byte, before+rows*rowBytes)
+	for i := range b {
+		b[i] = byte(uint32(i) * 2654435761 >> 20)
+	}
+	path := filepath.Join(folder, "column")
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	region, err := pinned.MapFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := region.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return Mapped{region.Bytes()[before:], int64(rowBytes)}, path
+}
+
+// openColumn opens a column of one file.
+func openColumn(t testing.TB, m Mapped, read ReaderOptions, plan PlannerOptions) *Column {
+	t.Helper()
+	r, layouts, err := Open(background, []Mapped{m}, read)
+	if errors.Is(err, pinned.ErrNotMapped) {
+		t.Skip("the system does not tell what file is mapped")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := NewColumn(r, 0, layouts[0], plan, plan.Memory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(c.Stop(), r.Close(), c.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// fetch carries out the batches of asks by some goroutines, and returns the first error.
+func fetch(ctx context.Context, c *Column, m Mapped, asks [][]uint32, workers int) error {
+	type turn struct {
+		b    *Batch
+		rows []uint32
+	}
+	turns, errs := make(chan turn), make(chan error, workers)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var all sync.WaitGroup
+	for range workers {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			for t := range turns {
+				if err := carryOut(ctx, t.b, m, t.rows); err != nil {
+					errs <- err
+					cancel(err)
+					return
+				}
+			}
+		}()
+	}
+	known := 0
+	for i := 0; i < len(asks) && ctx.Err() == nil; i++ {
+		for ; known < len(asks) && !c.planner.Full(); known++ {
+			if err := c.planner.Ask(asks[known]); err != nil {
+				return err
+			}
+		}
+		b, err := c.Next()
+		if err != nil {
+			return err
+		}
+		select {
+		case turns <- turn{b, asks[i]}:
+		case <-ctx.Done():
+		}
+	}
+	close(turns)
+	all.Wait()
+	close(errs)
+	return <-errs
+}
+
+func carryOut(ctx context.Context, b *Batch, m Mapped, rows []uint32) error {
+	n := int(m.RowBytes)
+	dst := make([]byte, len(rows)*n)
+	half := len(rows) / 2
+	b.Start([]Part{{half, dst[:half*n]}, {0, nil}, {len(rows) - half, dst[half*n:]}})
+	if _, err := b.Finish(ctx); err != nil {
+		return err
+	}
+	for i, row := range rows {
+		if !bytes.Equal(m.Bytes[int(row)*n:int(row+1)*n], dst[i*n:(i+1)*n]) {
+			return fmt.Errorf("row %d is not that of the file", row)
+		}
+	}
+	return nil
+}
+
+// folders are one on a disk and one in memory, as far as there are such.
+func folders(t testing.TB) []string {
+	list := []string{t.TempDir()}
+	if dir, err := os.MkdirTemp("/dev/shm", "khop-disk"); err == nil {
+		t.Cleanup(func() { _ = os.RemoveAll(dir) })
+		list = append(list, dir)
+	}
+	return list
+}
+
+func TestBatchesHaveTheRowsOfTheFile(t *testing.T) {
+	r := newRandom(t)
+	for _, folder := range folders(t) {
+		for range 12 {
+			rows, bytes := 1+r.IntN(900), []int{1, 8, 100, 512, 4096, 5000, 70000}[r.IntN(7)]
+			rows = min(rows, 1<<21/bytes)
+			m, _ := columnFile(t, folder, rows, bytes)
+			c := openColumn(t, m, ReaderOptions{Engine: []string{"", "threads"}[r.IntN(2)], Depth: 1 + r.IntN(9),
+				Shape: Shape{Gap: int64(r.IntN(3)) * 4096, Most: int64(1+r.IntN(16)) * 4096}},
+				PlannerOptions{Slots: r.IntN(rows + 1), Lookahead: 1 + r.IntN(6), Along: r.IntN(50)})
+			if err := fetch(background, c, m, asksOf(r, 25, rows, 300), 1+r.IntN(4)); err != nil {
+				t.Fatalf("%+v: %v", c.reader.Probe(), err)
+			}
+		}
+	}
+}
+
+// broken returns a reader's options with a disk that fails, from a request on.
+func broken(from int, what func(b []byte, n int) (int, error)) ReaderOptions {
+	var mu sync.Mutex
+	return ReaderOptions{Intercept: func(_ string, _ int64, b []byte, n int, err error) (int, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if from--; from < 0 {
+			return what(b, n)
+		}
+		return n, err
+	}}
+}
+
+func TestAFailingDiskIsAnErrorWithFileAndOffset(t *testing.T) {
+	for name, engine := range map[string]string{"io_uring or threads": "", "threads": "threads"} {
+		t.Run(name, func(t *testing.T) {
+			m, path := columnFile(t, t.TempDir(), 4000, 512)
+			opt := broken(20, func([]byte, int) (int, error) { return 0, syscall.EIO })
+			opt.Engine = engine
+			c := openColumn(t, m, opt, PlannerOptions{Slots: 100, Lookahead: 3})
+			err := fetch(background, c, m, asksOf(newRandom(t), 20, 4000, 100), 3)
+			var at *ReadError
+			if !errors.As(err, &at) || !errors.Is(err, syscall.EIO) || !errors.Is(err, pinned.ErrFault) {
+				t.Fatalf("got %v", err)
+			}
+			if at.Path != path || !strings.Contains(err.Error(), path+": byte ") {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestShortReadsAreReadOn(t *testing.T) {
+	m, _ := columnFile(t, t.TempDir(), 4000, 512)
+	opt := broken(0, func(b []byte, n int) (int, error) {
+		if n > 4096 {
+			clear(b[4096:])
+			n = 4096
+		}
+		return n, nil
+	})
+	opt.Shape = Shape{Gap: 1 << 14, Most: 1 << 16}
+	c := openColumn(t, m, opt, PlannerOptions{Slots: 100, Lookahead: 3})
+	if err := fetch(background, c, m, asksOf(newRandom(t), 20, 4000, 100), 3); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAFileCutShortIsAnError(t *testing.T) {
+	for name, engine := range map[string]string{"io_uring or threads": "", "threads": "threads"} {
+		t.Run(name, func(t *testing.T) {
+			m, path := columnFile(t, t.TempDir(), 4000, 512)
+			c := openColumn(t, m, ReaderOptions{Engine: engine, Depth: 4}, PlannerOptions{Lookahead: 1})
+			if err := os.Truncate(path, 512*1000+100); err != nil {
+				t.Fatal(err)
+			}
+			err := fetch(background, c, m, [][]uint32{{5, 3999}}, 1)
+			if !errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(err.Error(), "cut short") {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+// A disk that does not answer holds up neither who stops waiting, nor Close, nor what comes after.
+func TestAStalledDiskHoldsUpNobodyForLong(t *testing.T) {
+	release := make(chan struct{})
+	m, _ := columnFile(t, t.TempDir(), 4000, 512)
+	stalled := make(chan struct{}, 1000)
+	opt := broken(5, func(_ []byte, n int) (int, error) {
+		stalled <- struct{}{}
+		<-release
+		return n, nil
+	})
+	c := openColumn(t, m, opt, PlannerOptions{Slots: 50, Lookahead: 2})
+	ctx, cancel := context.WithCancel(background)
+	go func() {
+		<-stalled
+		cancel()
+	}()
+	asks := asksOf(rand.New(rand.NewPCG(1, 2)), 10, 4000, 100)
+	if err := fetch(ctx, c, m, asks, 2); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	if err := c.Stop(); err != nil {
+		t.Error(err)
+	}
+	c.planner.Forget()
+	close(release)
+	if err := fetch(background, c, m, asks, 2); err != nil {
+		t.Errorf("after the disk went on: %v", err)
+	}
+}
+
+// What was planned and not carried out is not in the cache.
+func TestBatchesThatWereGivenUpLeaveNothingWrong(t *testing.T) {
+	r := newRandom(t)
+	m, _ := columnFile(t, t.TempDir(), 500, 512)
+	c := openColumn(t, m, ReaderOptions{}, PlannerOptions{Slots: 200, Lookahead: 4, Along: 10})
+	for range 30 {
+		asks := asksOf(r, 8, 500, 100)
+		for _, a := range asks[:4] {
+			if err := c.planner.Ask(a); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var open []*Batch
+		for range 1 + r.IntN(3) {
+			b, err := c.Next()
+			if err != nil {
+				t.Fatal(err)
+			}
+			open = append(open, b)
+		}
+		if r.IntN(2) == 0 {
+			if err := carryOut(background, open[0], m, asks[0]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := c.Stop(); err != nil {
+			t.Fatal(err)
+		}
+		if r.IntN(2) == 0 {
+			c.planner.Forget()
+		} else {
+			for n := c.planner.Known(); n > 0; n-- {
+				b, err := c.Next()
+				if err == nil {
+					err = carryOut(background, b, m, asks[4-n])
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if err := fetch(background, c, m, asks[4:], 2); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/khop-gnn/khop/internal/paths"
+	"github.com/khop-gnn/khop/pinned"
+)
+
+// ReadError is a pinned.ErrFault: a place of a file that could not be read.
+type ReadError struct {
+	Path   string
+	Offset int64
+	Cause  error // of the system; io.ErrUnexpectedEOF where the file is cut short
+}
+
+// Error returns "path: byte n: what is wrong".
+func (e *ReadError) Error() string {
+	what := "the disk could not read it: " + fmt.Sprint(e.Cause)
+	if errors.Is(e.Cause, io.ErrUnexpectedEOF) {
+		what = "the file was cut short"
+	}
+	return fmt.Sprintf("%s: byte %s: %s", paths.Text(e.Path), humanize.Comma(e.Offset), what)
+}
+
+// Unwrap returns pinned.ErrFault and the cause.
+func (e *ReadError) Unwrap() []error { return []error{pinned.ErrFault, e.Cause} }
+
+// File is an open file that a Reader reads.
+type File struct {
+	file   *os.File
+	path   string
+	size   int64
+	index  int   // among the files of the Reader
+	page   int64 // offsets and lengths of requests are multiples of it
+	direct bool  // past the page cache
+	why    string
+}
+
+// Path returns the file's name.
+func (f *File) Path() string { return f.path }
+
+// Direct reports whether the file is read past the page cache, and if not, why.
+func (f *File) Direct() (ok bool, why string) { return f.direct, f.why }
+
+// diskPage is what requests are multiples of, where the disk does not ask for more.
+const diskPage = 4096
+
+// openFile opens the file that b is mapped from, and says where in it b begins. It is read past the page cache where
+// the file system allows that.
+func openFile(b []byte) (*File, int64, error) {
+	file, offset, err := pinned.OpenMapped(b)
+	if err != nil {
+		return nil, 0, err
+	}
+	f := &File{file: file, path: file.Name(), page: diskPage}
+	st, err := file.Stat()
+	if err != nil {
+		return nil, 0, errors.Join(err, file.Close())
+	}
+	f.size = st.Size()
+	if err := f.goDirect(); err != nil {
+		f.why = err.Error()
+	}
+	return f, offset, nil
+}
+
+func (f *File) close() error { return f.file.Close() }

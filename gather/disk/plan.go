@@ -1,0 +1,114 @@
+package disk
+
+import (
+	"slices"
+	"unsafe"
+)
+
+// Layout says where the rows of a column lie in a file, and how the file is read best.
+type Layout struct {
+	Offset   int64 `json:"offset"` // of row 0
+	RowBytes int64 `json:"row_bytes"`
+	Rows     int64 `json:"rows"`
+	Shape
+}
+
+// Shape is that of the requests to a disk.
+type Shape struct {
+	Page int64 `json:"page"` // they begin and end at multiples of it
+	Gap  int64 `json:"gap"`  // bytes that are read along rather than begin another request
+	Most int64 `json:"most"` // the most bytes of one; a multiple of Page
+}
+
+// Move is a row that is copied: from a slot of the cache or a row of the batch, to a row of the batch or a slot.
+type Move struct{ From, To uint32 }
+
+// Read is a row of the column that is read to a row of the batch.
+type Read struct{ Row, To uint32 }
+
+// Plan says where the rows of a batch come from, and which of them the cache keeps. Rows of the batch are numbered as
+// they were asked for, and from Rows on as in Along.
+type Plan struct {
+	Rows  int
+	Asked []uint32 // [row of the batch] the row of the column
+	Hits  []Move   // from slots
+	Reads []Read   // from disk, ascending
+	Same  []Move   // from rows that are there by then, to those that repeat them
+	Along []Read   // from disk, for later batches: on pages of Reads
+	Keeps []Move   // rows to slots, in this order, when all others are there
+	Counts
+
+	extents []extent
+}
+
+// extent is one request.
+type extent struct {
+	offset, bytes   int64
+	first, end      int // of Reads; a row may lie in several extents
+	along, alongEnd int // of Along
+}
+
+func (p *Plan) reset(rows int) {
+	*p = Plan{Rows: rows, Asked: slices.Grow(p.Asked[:0], rows)[:rows], Hits: p.Hits[:0], Reads: p.Reads[:0], Same: p.Same[:0], Along: p.Along[:0],
+		Keeps: p.Keeps[:0], extents: p.extents[:0]}
+}
+
+func (p *Plan) counts(l *Layout) {
+	p.Counts = Counts{Batches: 1, Rows: int64(p.Rows - len(p.Same)), Misses: int64(len(p.Reads)),
+		Along: int64(len(p.Along)), Requests: int64(len(p.extents))}
+	for i := range p.extents {
+		p.Bytes += p.extents[i].bytes
+	}
+	p.Useful = (p.Misses + p.Counts.Along) * l.RowBytes
+}
+
+// place returns where in the file a row lies.
+func (l *Layout) place(row uint32) (begin, end int64) {
+	begin = l.Offset + int64(row)*l.RowBytes
+	return begin, begin + l.RowBytes
+}
+
+func (s *Shape) floor(n int64) int64 { return n / s.Page * s.Page }
+func (s *Shape) ceil(n int64) int64  { return (n + s.Page - 1) / s.Page * s.Page }
+
+// merge makes requests of the rows that a plan reads.
+func (l *Layout) merge(p *Plan) {
+	for i := 0; i < len(p.Reads); {
+		first := i
+		begin, end := l.place(p.Reads[i].Row)
+		begin, end = l.floor(begin), l.ceil(end)
+		for i++; i < len(p.Reads); i++ {
+			from, to := l.place(p.Reads[i].Row)
+			if l.floor(from)-end > l.Gap || l.ceil(to)-begin > l.Most {
+				break
+			}
+			end = max(end, l.ceil(to))
+		}
+		for ; begin < end; begin += l.Most {
+			p.extents = append(p.extents, extent{offset: begin, bytes: min(l.Most, end-begin), first: first, end: i})
+		}
+	}
+}
+
+// rowsWithin returns which rows lie in a request as a whole.
+func (l *Layout) rowsWithin(e *extent) (lo, hi int64) {
+	lo = max(0, e.offset-l.Offset+l.RowBytes-1) / l.RowBytes
+	hi = max(0, e.offset+e.bytes-l.Offset) / l.RowBytes
+	return lo, min(hi, l.Rows)
+}
+
+// needed returns how many bytes of a request are of rows that it is for.
+func (l *Layout) needed(p *Plan, e *extent) int64 {
+	_, end := l.place(p.Reads[e.end-1].Row)
+	if e.alongEnd > e.along {
+		_, last := l.place(p.Along[e.alongEnd-1].Row)
+		end = max(end, last)
+	}
+	return min(e.bytes, end-e.offset)
+}
+
+// memory returns what the plan takes.
+func (p *Plan) memory() int64 {
+	return int64(cap(p.Asked))*4 + int64(cap(p.Hits)+cap(p.Reads)+cap(p.Same)+cap(p.Along)+cap(p.Keeps))*8 +
+		int64(cap(p.extents))*int64(unsafe.Sizeof(extent{}))
+}

@@ -1,0 +1,146 @@
+package disk
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// asksOf draws batches of rows, some of which are asked for much more often than others.
+func asksOf(r *rand.Rand, batches, rows, most int) (all [][]uint32) {
+	for range batches {
+		b := make([]uint32, r.IntN(most+1))
+		for i := range b {
+			b[i] = uint32(float64(rows) * r.Float64() * r.Float64() * r.Float64())
+		}
+		all = append(all, b)
+	}
+	return all
+}
+
+// content is a cache whose slots hold the numbers of rows, as a plan is carried out.
+type content struct {
+	slots []int64
+	batch []int64
+}
+
+// run carries out a plan and returns the rows that it delivers.
+func (c *content) run(p *Plan) []int64 {
+	c.batch = slices.Grow(c.batch[:0], p.Rows+len(p.Along))[:p.Rows+len(p.Along)]
+	for i := range c.batch {
+		c.batch[i] = -1
+	}
+	for _, m := range p.Hits {
+		c.batch[m.To] = c.slots[m.From]
+	}
+	for _, m := range slices.Concat(p.Reads, p.Along) {
+		c.batch[m.To] = int64(m.Row)
+	}
+	for _, m := range p.Same {
+		c.batch[m.To] = c.batch[m.From]
+	}
+	for _, m := range p.Keeps {
+		c.slots[m.To] = c.batch[m.From]
+	}
+	return c.batch[:p.Rows]
+}
+
+// optimum is how many rows must be read at least: Belady's policy, as slowly and plainly as can be. A batch has all of
+// its rows at once, and afterwards the cache keeps those of the rows in it and in the batch that are needed soonest.
+func optimum(asks [][]uint32, slots int) (misses int) {
+	cache := map[uint32]bool{}
+	nextUse := func(row uint32, after int) int {
+		for t := after + 1; t < len(asks); t++ {
+			if slices.Contains(asks[t], row) {
+				return t
+			}
+		}
+		return len(asks)
+	}
+	for t, batch := range asks {
+		for _, row := range batch {
+			if !cache[row] {
+				misses++
+			}
+			cache[row] = true
+		}
+		var held []uint32
+		for row := range cache {
+			held = append(held, row)
+		}
+		slices.SortFunc(held, func(a, b uint32) int { return nextUse(a, t) - nextUse(b, t) })
+		clear(cache)
+		for _, row := range held[:min(slots, len(held))] {
+			cache[row] = true
+		}
+	}
+	return misses
+}
+
+func newTestPlanner(t *testing.T, rows, slots, lookahead, along int) *Planner {
+	t.Helper()
+	p, err := NewPlanner(Layout{Offset: 40, RowBytes: 24, Rows: int64(rows), Shape: Shape{64, 32, 256}},
+		PlannerOptions{Slots: slots, Lookahead: lookahead, Along: along})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+// plans carries out all plans of asks and checks what they deliver.
+func plans(t *testing.T, p *Planner, asks [][]uint32) {
+	t.Helper()
+	c, plan := content{slots: make([]int64, len(p.rows))}, Plan{}
+	known := 0
+	for i, rows := range asks {
+		for ; known < len(asks) && !p.Full(); known++ {
+			if err := p.Ask(asks[known]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p.Next(&plan)
+		for k, got := range c.run(&plan) {
+			if got != int64(rows[k]) {
+				t.Fatalf("batch %d, row %d: got row %d, want %d", i, k, got, rows[k])
+			}
+		}
+	}
+}
+
+func newRandom(t *testing.T) *rand.Rand {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	return rand.New(rand.NewPCG(seed, 1))
+}
+
+func TestPlansReadAsLittleAsTheOptimum(t *testing.T) {
+	r := newRandom(t)
+	for range 300 {
+		rows, slots := 1+r.IntN(60), r.IntN(40)
+		asks := asksOf(r, 1+r.IntN(25), rows, 30)
+		p := newTestPlanner(t, rows, slots, len(asks), 0)
+		plans(t, p, asks)
+		distinct := make([][]uint32, len(asks))
+		for i, a := range asks {
+			distinct[i] = slices.Compact(slices.Sorted(slices.Values(a)))
+		}
+		if got, want := int(p.Count().Misses), optimum(distinct, min(slots, rows)); got != want {
+			t.Fatalf("%d rows, %d slots, %d batches: %d misses, the optimum has %d\n%v", rows, slots, len(asks), got,
+				want, asks)
+		}
+	}
+}
+
+func TestPlansDeliverTheRowsThatWereAskedFor(t *testing.T) {
+	r := newRandom(t)
+	for range 300 {
+		rows := 1 + r.IntN(80)
+		p := newTestPlanner(t, rows, r.IntN(90), 1+r.IntN(9), r.IntN(20))
+		plans(t, p, asksOf(r, r.IntN(40), rows, 40))
+	}
+}

@@ -1,0 +1,118 @@
+package disk
+
+import (
+	"cmp"
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Probe is what a disk gives, as tried with a file.
+type Probe struct {
+	Engine string `json:"engine"` // "io_uring" or "threads"
+	// Refused is why it is not io_uring, and Buffered why it is not read past the page cache; empty if it is.
+	Refused  string `json:"refused,omitempty"`
+	Buffered string `json:"buffered,omitempty"`
+	Depth    int    `json:"depth"`
+	Shape
+	// Small is requests of one Page a second, Large bytes a second in requests of Most bytes. 0: not tried.
+	Small float64 `json:"small_per_second"`
+	Large float64 `json:"large_bytes_per_second"`
+}
+
+// Seconds returns about how long the disk takes for so many requests, and bytes in all.
+func (p *Probe) Seconds(requests, bytes int64) float64 {
+	each, perByte := p.cost()
+	return float64(requests)*each + float64(bytes)*perByte
+}
+
+// cost returns what the disk takes for a request, in seconds, and for each of its bytes.
+func (p *Probe) cost() (each, perByte float64) {
+	if p.Small <= 0 || p.Large <= 0 || p.Most <= p.Page {
+		return 10e-6, 1e-9
+	}
+	small, large := 1/p.Small, float64(p.Most)/p.Large
+	perByte = max(0, large-small) / float64(p.Most-p.Page)
+	return max(small-float64(p.Page)*perByte, 0), perByte
+}
+
+// probeTime is how long a reader tries each of a few shapes of requests.
+const probeTime = 25 * time.Millisecond
+
+// describe says how the reader reads.
+func (r *Reader) describe() Probe {
+	p := Probe{Engine: "io_uring", Refused: r.refused, Depth: r.opt.Depth, Shape: r.opt.Shape}
+	if _, ok := r.engine.(*threads); ok {
+		p.Engine = "threads"
+	}
+	for _, f := range r.files {
+		if !f.direct {
+			p.Buffered = f.why
+		}
+	}
+	setDefault(&p.Gap, defaultGap)
+	return p
+}
+
+// try finds out what depth and size of requests suit the disk, with the largest of its files.
+func (r *Reader) try(ctx context.Context) {
+	p := &r.probe
+	largest := slices.MaxFunc(r.files, func(a, b *File) int { return cmp.Compare(a.size, b.size) })
+	if largest.size < 64*p.Most {
+		return
+	}
+	best := 0.0
+	for _, depth := range []int{16, 32, 64, 128} { // the least that gives nearly all
+		if depth > r.opt.Depth {
+			break
+		}
+		if rate := r.rate(ctx, largest, depth, p.Page); rate > 1.1*best || best == 0 {
+			best, p.Depth = rate, depth
+		}
+	}
+	p.Small, r.limit = best, int64(p.Depth)
+	p.Large = r.rate(ctx, largest, max(p.Depth/4, 8), p.Most) * float64(p.Most)
+	each, perByte := p.cost()
+	p.Gap = p.Most / 4
+	if gap := each / max(perByte, 1e-12); gap < float64(p.Gap) {
+		p.Gap = int64(gap) / p.Page * p.Page
+	}
+}
+
+// defaultGap is what a request costs, in bytes, where nothing was tried.
+const defaultGap = 8 << 10
+
+// rate returns how many requests of a size a second the disk serves at random places of a file.
+func (r *Reader) rate(ctx context.Context, f *File, depth int, bytes int64) float64 {
+	var all sync.WaitGroup
+	begin, counts := time.Now(), make([]int, depth)
+	places := f.size / bytes
+	for i := range depth {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			at := rand.New(rand.NewPCG(uint64(i), uint64(begin.UnixNano())))
+			for time.Since(begin) < probeTime && ctx.Err() == nil {
+				row := uint32(at.Int64N(places))
+				layout := &Layout{RowBytes: bytes, Rows: places, Shape: r.opt.Shape}
+				plan := &Plan{Reads: []Read{{Row: row}}}
+				layout.merge(plan)
+				t := &transfer{file: f, layout: layout, plan: plan, rowAt: func(uint32) []byte { return nil },
+					done: make(chan struct{})}
+				r.start(t)
+				if t.wait(ctx) != nil {
+					return
+				}
+				counts[i]++
+			}
+		}()
+	}
+	all.Wait()
+	n := 0
+	for _, c := range counts {
+		n += c
+	}
+	return float64(n) / time.Since(begin).Seconds()
+}

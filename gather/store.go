@@ -3,6 +3,7 @@ package gather
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/khop-gnn/khop/unified"
 )
@@ -59,9 +60,42 @@ func (s *Store) Gather(dst *unified.Buffer, ids unified.Tensor) (unified.Tensor,
 			return unified.Tensor{}, err
 		}
 	}
+	return s.Over(dst, m)
+}
+
+// Over returns the first m rows of dst as rows of the column: what Gather returns, where another has copied them.
+func (s *Store) Over(dst *unified.Buffer, m int64) (unified.Tensor, error) {
 	shape := s.shape
 	shape[0] = m
 	return dst.Tensor(s.column.DType(), shape[:s.column.Rank()]...)
+}
+
+// Rows appends ids, int32 or int64, to list; ErrRange names the first that is not a row. The column must have less than
+// 2^32 rows.
+func (s *Store) Rows(list []uint32, ids unified.Tensor) ([]uint32, error) {
+	if ids.DType() == unified.Int32 {
+		return appendRows(s, list, ids, rangeOK32)
+	}
+	return appendRows(s, list, ids, rangeOK64)
+}
+
+func appendRows[I rowID](s *Store, list []uint32, ids unified.Tensor, inRange func([]I, int64) bool) ([]uint32,
+	error) {
+	if ids.Len() == 0 {
+		return list, nil
+	}
+	v, err := unified.View[I](ids)
+	if err != nil {
+		return list, err
+	}
+	if n := s.column.Len(); !inRange(v, n) {
+		return list, rangeError(v, n)
+	}
+	list = slices.Grow(list, len(v))
+	for _, id := range v {
+		list = append(list, uint32(id))
+	}
+	return list, nil
 }
 
 func (s *Store) copyRows(dst []byte, ids unified.Tensor) error {

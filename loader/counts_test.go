@@ -150,7 +150,7 @@ type text interface {
 func TestNamesOfOptionsAreReadAndWritten(t *testing.T) {
 	for list, of := range map[string]func(i uint8) text{
 		"pad, drop, short":                           func(i uint8) text { r := loader.Remainder(i); return &r },
-		"mapped, resident":                           func(i uint8) text { r := loader.Residence(i); return &r },
+		"mapped, resident, disk, auto":               func(i uint8) text { r := loader.Residence(i); return &r },
 		"in-degree, pagerank, presample, uses, none": func(i uint8) text { r := loader.Ranking(i); return &r },
 	} {
 		names := strings.Split(list, ", ")
@@ -208,7 +208,9 @@ func TestOptionsHaveLimits(t *testing.T) {
 		"DeviceCache":  {-1, 1<<63 - 1, func(o *loader.Options, v int) { o.DeviceCache = int64(v) }},
 		"SlotTimeout":  {1, 1<<63 - 1, func(o *loader.Options, v int) { o.SlotTimeout = time.Duration(v) }},
 		"Remainder":    {0, 2, func(o *loader.Options, v int) { o.Remainder = loader.Remainder(v) }},
-		"Residence":    {0, 1, func(o *loader.Options, v int) { o.Residence = loader.Residence(v) }},
+		"CacheBytes":   {0, 1<<63 - 1, func(o *loader.Options, v int) { o.CacheBytes = int64(v) }},
+		"Lookahead":    {1, 1 << 14, func(o *loader.Options, v int) { o.Lookahead = v }},
+		"Residence":    {0, 3, func(o *loader.Options, v int) { o.Residence = loader.Residence(v) }},
 		"HotRows":      {0, 4, func(o *loader.Options, v int) { o.HotRows = loader.Ranking(v) }},
 	} {
 		for _, v := range []int{c.least - 1, c.least, c.most, c.most + 1} {

@@ -22,6 +22,7 @@ type Loader struct {
 	ledger   *pinned.Ledger
 
 	workers []*worker
+	ahead   *ahead // nil but with columns on disk
 	slots   []*slot
 	free    *freeList
 	stats   counters
@@ -79,6 +80,9 @@ func newLoader(ctx context.Context, src Source, opt Options) (l *Loader, err err
 // prepare makes the workers and takes the memory.
 func (l *Loader) prepare(ctx context.Context) error {
 	if err := l.openShared(ctx, l.ledger); err != nil {
+		return l.placed.on.explain(err, &l.opt)
+	}
+	if err := l.openAhead(); err != nil {
 		return l.placed.on.explain(err, &l.opt)
 	}
 	if err := l.openWorkers(); err != nil {
@@ -188,6 +192,6 @@ func (l *Loader) freeAll(err error) {
 			errs = append(errs, s.close())
 		}
 	}
-	errs = append(errs, l.closeShared(), l.placed.release())
+	errs = append(errs, l.ahead.close(), l.closeShared(), l.placed.release())
 	l.closeErr = errors.Join(errs...)
 }

@@ -32,6 +32,9 @@ func (w *worker) open() (err error) {
 	l := w.loader
 	w.broken = false
 	w.maker, err = l.placed.on.openMaker(l.recipe, l.columns, l.ledger, &l.stats)
+	if m, ok := w.maker.(*cpuMaker); ok && l.ahead != nil {
+		w.maker = &diskMaker{cpuMaker: m, ahead: l.ahead}
+	}
 	return err
 }
 
@@ -67,7 +70,7 @@ func (w *worker) make(ctx context.Context, s *slot, j job) error {
 		if err := s.to(fetching, w.maker.fetch(s)); err != nil {
 			return err
 		}
-		return s.to(ready, w.maker.finish(s))
+		return s.to(ready, w.maker.finish(ctx, s))
 	})
 	region.End()
 	s.readyAt = time.Now()
@@ -93,6 +96,7 @@ func (w *worker) checked(s *slot, j job, f func() error) error {
 	if err == nil {
 		return nil
 	}
+	s.cancelReads()
 	if errors.Is(err, ErrSampler) {
 		w.broken = true
 		err = errors.Join(err, w.maker.drain(), s.repair())

@@ -56,8 +56,8 @@ func (m *cpuMaker) copyRows(i int, to *unified.Buffer, ids unified.Tensor) (unif
 	return m.columns[i].store.Gather(to, ids)
 }
 
-func (m *cpuMaker) finish(*slot) error { return nil }
-func (m *cpuMaker) drain() error       { return nil }
+func (m *cpuMaker) finish(context.Context, *slot) error { return nil }
+func (m *cpuMaker) drain() error                        { return nil }
 
 func (m *cpuMaker) close() (err error) {
 	defer recovered(&err)

@@ -139,7 +139,7 @@ func (m *cudaMaker) copyRows(i int, to *unified.Buffer, ids unified.Tensor) (uni
 }
 
 // finish lets the slot's fence say when the rows are there.
-func (m *cudaMaker) finish(s *slot) error {
+func (m *cudaMaker) finish(_ context.Context, s *slot) error {
 	f := s.fence.(*cudaFence)
 	if err := m.columns.Record(f.ready); err != nil {
 		return err

@@ -58,6 +58,9 @@ func plan(ctx context.Context, r *recipe, on processor) (e Estimate, err error) 
 		return Estimate{}, err
 	}
 	p := &Placed{recipe: r, columns: columns}
+	if err := r.settleResidence(columns, 1); err != nil {
+		return Estimate{}, err
+	}
 	if e, err = on.fit(r, 1, p.sourceBytes()); err != nil {
 		return e, err
 	}
@@ -84,7 +87,7 @@ func plan(ctx context.Context, r *recipe, on processor) (e Estimate, err error) 
 		slotBytes = z.total()
 	}
 	on.expect(&e, sat.Mul(int64(e.Slots), slotBytes), scratch)
-	e.Expected.Scratch += tables
+	e.Expected.Scratch = sat.Add(e.Expected.Scratch, sat.Add(tables, r.diskMemory(slotBytes, scratch)))
 	if limit := r.limit(); limit > 0 && e.Expected.Total() > limit {
 		return e, e.tooMuch(limit)
 	}
@@ -173,9 +176,13 @@ func (r *recipe) slotBound() (total, largest int64) {
 func (*onCPU) fit(r *recipe, loaders int, source Memory) (e Estimate, err error) {
 	var largest int64
 	e.SlotBound, largest = r.slotBound()
-	if r.opt.Residence == Resident {
+	switch {
+	case r.opt.Residence == Resident:
 		e.Bound = source
-	} else {
+	case r.split != nil:
+		e.Bound.Columns = sat.Add(r.split.wholeBytes, sat.Mul(r.split.cacheBytes, int64(loaders)))
+		e.FileBytes = max(0, source.Total()-r.split.wholeBytes)
+	default:
 		e.FileBytes = source.Total()
 	}
 	o := &r.opt
@@ -186,6 +193,7 @@ func (*onCPU) fit(r *recipe, loaders int, source Memory) (e Estimate, err error)
 		e.Workers, e.Prefetch, e.Slots = o.Workers, o.Prefetch, o.Workers+o.Prefetch
 		e.Bound.Batches, e.Bound.Scratch = sat.Mul(int64(e.Slots), e.SlotBound),
 			sat.Add(sat.Mul(int64(e.Workers), r.mostScratch()), sat.Add(tables, max(0, r.bound.Shared)))
+		e.Bound.Scratch = sat.Add(e.Bound.Scratch, r.diskMemory(r.withoutColumns(), r.mostScratch()))
 		if o.MaxMemory == 0 {
 			// Without a limit buffers grow as needed: by a quarter more than needed, and are there twice while they
 			// move.

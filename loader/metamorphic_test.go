@@ -119,8 +119,12 @@ func columnsGraph(t testing.TB, types, nodes, edges int) *graph.Graph {
 		for v := range born {
 			born[v] = r.Int64N(40)
 		}
+		feature := make([]float32, 5*nodes)
+		for v := range feature {
+			feature[v] = r.Float32()
+		}
 		d.Nodes = append(d.Nodes, graph.NodeData{Name: fmt.Sprint("n", i), Count: int64(nodes),
-			Columns: map[string]unified.Tensor{"born": unified.FromSlice(born)}})
+			Columns: map[string]unified.Tensor{"born": unified.FromSlice(born), "feature": matrix(t, feature, 5)}})
 	}
 	for i := range 2*types - 1 {
 		e := graph.EdgeData{Source: fmt.Sprint("n", i%types), Relation: fmt.Sprint("r", i),
@@ -140,6 +144,12 @@ func columnsGraph(t testing.TB, types, nodes, edges int) *graph.Graph {
 		t.Fatal(err)
 	}
 	return g
+}
+
+// drawnGraph is columnsGraph with its columns in files.
+func drawnGraph(t testing.TB, types, nodes, edges int) *graph.Graph {
+	t.Helper()
+	return onDisk(t, columnsGraph(t, types, nodes, edges))
 }
 
 // samplersOfCases make a sampler of a case, with its fan-outs where it has such.
@@ -189,8 +199,8 @@ func loadOptions(t testing.TB) []option {
 	}
 	asOf := int64(30)
 	return append([]option{
-		choice("graph", func(c *loadCase, g *graph.Graph) { c.graph = g }, columnsGraph(t, 1, 80, 500),
-			columnsGraph(t, 3, 30, 150), columnsGraph(t, 1, 300, 900), columnsGraph(t, 2, 9, 200)),
+		choice("graph", func(c *loadCase, g *graph.Graph) { c.graph = g }, drawnGraph(t, 1, 80, 500),
+			drawnGraph(t, 3, 30, 150), drawnGraph(t, 1, 300, 900), drawnGraph(t, 2, 9, 200)),
 		choice("fan-outs", func(c *loadCase, f []int) { c.near.Fanouts = f }, []int{3}, []int{4, 2}, []int{-1},
 			[]int{3, 0, 2}, []int{2, -1}, []int{40}),
 		flip("replace", func(n *sampling.Neighbor) { n.Replace = true }),
@@ -239,7 +249,9 @@ func waysToLoad() []option {
 		choice("workers", func(c *loadCase, n int) { c.how.Workers = n }, 1, 2, 5),
 		choice("prefetch", func(c *loadCase, n int) { c.how.Prefetch = n }, 1, 4),
 		choice("residence", func(c *loadCase, r loader.Residence) { c.how.Residence = r }, loader.Mapped,
-			loader.Resident),
+			loader.Resident, loader.Disk, loader.Disk),
+		choice("cache", func(c *loadCase, n int64) { c.how.CacheBytes = n }, 1, 4096, 1<<30),
+		choice("look-ahead", func(c *loadCase, n int) { c.how.Lookahead = n }, 1, 3, 64),
 		choice("memory", func(c *loadCase, n int64) { c.how.MaxMemory = n }, 0, 256<<20),
 	}
 }
@@ -284,6 +296,13 @@ func TestBatchesAreTheSameHoweverTheyAreLoaded(t *testing.T) {
 	}
 }
 
+// load sets how the second way loads.
+func (c *loadCase) load(o *loader.Options) {
+	o.Workers, o.Prefetch, o.WorldSize = c.how.Workers, c.how.Prefetch, c.how.WorldSize
+	o.Residence, o.MaxMemory, o.Remainder = c.how.Residence, c.how.MaxMemory, loader.Short
+	o.CacheBytes, o.Lookahead = c.how.CacheBytes, c.how.Lookahead
+}
+
 // sameEitherWay loads a case in both ways. It returns how many batches there were, or why the case is refused.
 func sameEitherWay(t *testing.T, options []option, choice []int, r *rand.Rand) (batches int, refused string) {
 	t.Helper()
@@ -302,8 +321,7 @@ func sameEitherWay(t *testing.T, options []option, choice []int, r *rand.Rand) (
 	}
 	one, other := c.opt, c.opt
 	one.Workers, one.Prefetch = 1, 1
-	other.Workers, other.Prefetch, other.WorldSize = c.how.Workers, c.how.Prefetch, c.how.WorldSize
-	other.Residence, other.MaxMemory, other.Remainder = c.how.Residence, c.how.MaxMemory, loader.Short
+	c.load(&other)
 	l, err := loader.New(c.graph, one)
 	if err != nil {
 		more, err2 := loader.New(c.graph, other)

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/khop-gnn/khop/gather/disk"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/enum"
 	"github.com/khop-gnn/khop/internal/machine"
@@ -58,9 +59,15 @@ const (
 	Mapped Residence = iota
 	// Resident copies topology and the columns in use once, in New, into memory on huge pages.
 	Resident
+	// Disk reads rows of columns from their files, past the page cache, into a cache of CacheBytes. It samples ahead by
+	// Lookahead batches, and so keeps the rows that are needed soonest. Topology, and columns that lie in no file, are
+	// read as with Mapped. Batches are made on the CPU.
+	Disk
+	// Auto is Disk where graph and columns in use do not fit in the available memory, on the CPU, else Mapped.
+	Auto
 )
 
-var residences = []string{"mapped", "resident"}
+var residences = []string{"mapped", "resident", "disk", "auto"}
 
 // String returns the name on the command line.
 func (r Residence) String() string { return enum.Name(residences, r) }
@@ -153,6 +160,13 @@ type Options struct {
 	Prepare sparse.Preparation
 	// Residence says where the dataset lies while it is read. Default Mapped.
 	Residence Residence
+	// CacheBytes is how many bytes of rows Disk keeps in memory: columns as a whole where they are small, and of others
+	// the rows that are needed soonest. What planning takes comes on top. Default: half of MaxMemory, or of what is
+	// available.
+	CacheBytes int64
+	// Lookahead is the most batches that Disk samples ahead; fewer where their ids would take more than a quarter of
+	// CacheBytes, and 16 MiB. Default 64.
+	Lookahead int
 	// Verify compares the source's chunks with their checksums as they are first read: the topology, and columns that
 	// are copied or read by a device, in New; other columns as a batch first reads a row of a chunk. A chunk that does
 	// not fit is an error, in the place of the batch that would have read it. ErrOptions for a source that is no
@@ -204,6 +218,7 @@ func (o *Options) EnsureDefaults() *Options {
 	setDefault(&o.WorldSize, 1)
 	setDefault(&o.Workers, machine.Workers())
 	setDefault(&o.Prefetch, 2)
+	setDefault(&o.Lookahead, 64)
 	setDefault(&o.Device, "auto")
 	setDefault(&o.SlotTimeout, 60*time.Second)
 	o.prepare()
@@ -234,7 +249,9 @@ func (o *Options) Validate() error {
 		{"Workers", int64(o.Workers), 1 << 12, 1},
 		{"Prefetch", int64(o.Prefetch), 1 << 12, 1},
 		{"Remainder", int64(o.Remainder), int64(Short), 0},
-		{"Residence", int64(o.Residence), int64(Resident), 0},
+		{"Residence", int64(o.Residence), int64(Auto), 0},
+		{"CacheBytes", o.CacheBytes, 1<<63 - 1, 0},
+		{"Lookahead", int64(o.Lookahead), disk.MaxLookahead, 1},
 		{"Prepare", int64(o.Prepare), int64(sparse.Transpose | sparse.GCNNorm), 0},
 		{"MaxMemory", o.MaxMemory, 1<<63 - 1, 0},
 		{"PerSlot", o.PerSlot, 1<<63 - 1, 0},

@@ -133,6 +133,9 @@ func (p *Placed) bring(ctx context.Context) (err error) {
 		return err
 	}
 	r := p.recipe
+	if err := r.settleResidence(p.columns, p.loaders); err != nil {
+		return err
+	}
 	if p.estimate, err = p.on.fit(r, p.loaders, p.sourceBytes()); err != nil {
 		return err
 	}
@@ -228,9 +231,13 @@ func (p *Placed) recipeFor(opt Options) (*recipe, error) {
 		opt.Workers = p.on.workers()
 	}
 	opt.Device, opt.Residence, opt.HotRows = own.Device, own.Residence, own.HotRows
-	opt.Verify = own.Verify
+	opt.Verify, opt.CacheBytes, opt.Lookahead = own.Verify, own.CacheBytes, own.Lookahead
 	opt.MaxMemory, opt.DeviceMemory, opt.DeviceCache = own.MaxMemory, own.DeviceMemory, own.DeviceCache
-	return newRecipe(p, opt)
+	r, err := newRecipe(p, opt)
+	if err == nil {
+		r.split = p.recipe.split
+	}
+	return r, err
 }
 
 // join makes l one of the placed source's loaders, which finds its columns there and how much memory it may take.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/gather/disk"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
@@ -16,18 +17,19 @@ import (
 // onCPU reads the source where it lies, or copies of it in memory (Resident).
 type onCPU struct {
 	regions []*pinned.Region // copies
+	reader  *disk.Reader     // of columns on disk; nil for none
 }
 
 func (*onCPU) String() string                    { return "cpu" }
 func (*onCPU) arrays() []PlacedArray             { return nil }
-func (*onCPU) readsInPlace(o *Options) bool      { return o.Residence == Mapped }
+func (*onCPU) readsInPlace(o *Options) bool      { return o.Residence != Resident }
 func (*onCPU) begin(context.Context, bool) error { return nil }
 func (*onCPU) traffic(*counters) error           { return nil }
 func (*onCPU) busAddress() string                { return "" }
 func (*onCPU) bounded(o *Options) bool           { return o.MaxMemory > 0 }
 
 func (c *onCPU) close() error {
-	var errs []error
+	errs := []error{c.closeReader()}
 	for _, r := range c.regions {
 		errs = append(errs, r.Close())
 	}
@@ -38,6 +40,9 @@ func (c *onCPU) close() error {
 func (c *onCPU) place(ctx context.Context, p *Placed) error {
 	if p.recipe.opt.Residence == Resident {
 		return c.copySource(ctx, p)
+	}
+	if s := p.recipe.split; s != nil {
+		return s.open(ctx, c, p)
 	}
 	return readAhead(ctx, p)
 }

@@ -55,7 +55,7 @@ type maker interface {
 	// fetch begins to bring the rows of the columns.
 	fetch(s *slot) error
 	// finish completes what fetch began, or leaves it to the fence.
-	finish(s *slot) error
+	finish(ctx context.Context, s *slot) error
 	// drain waits until nothing that the maker began writes to any slot.
 	drain() error
 	// close frees the maker's memory.
@@ -110,6 +110,10 @@ func chooseProcessor(opt *Options) (processor, error) {
 
 // deviceSampler returns the sampler as one that runs on a device.
 func deviceSampler(opt *Options) (sampling.DeviceSampler, error) {
+	if opt.Residence == Disk {
+		return nil, fmt.Errorf("%w: %s: columns on disk (Residence) are read for the CPU only; take \"cpu\"", ErrDevice,
+			opt.Device)
+	}
 	if opt.ExcludeSeeds != ExcludeNone {
 		return nil, fmt.Errorf("%w: %s: edges cannot be left out (ExcludeSeeds) on a device; take \"cpu\"", ErrDevice,
 			opt.Device)

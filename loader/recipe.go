@@ -33,6 +33,7 @@ type recipe struct {
 	room        int64            // what the control group leaves; 0 where none limits memory
 	reverses    [][]int          // edge types with the reverses of each, where batches leave those out
 	drawer      *sampling.Drawer // of negatives, once there is memory for it; nil for none
+	split       *diskSplit       // of the columns, with Disk
 	shared      bool             // openShared has made prepared and drawer
 }
 

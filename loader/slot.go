@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/khop-gnn/khop/gather/disk"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/invariants"
 	"github.com/khop-gnn/khop/pinned"
@@ -29,6 +30,9 @@ type slot struct {
 	counts     []int64    // Sample.NumNodes, row after row
 	rows       []gathered // [array]; empty for what is not a column
 	digest     *digester  // of the first Digest on
+
+	turn  uint64        // of the run's batches, from 1 on; 0 on trial
+	reads []*disk.Batch // under way, by column on disk
 
 	err     error     // in place of a batch
 	readyAt time.Time // when the worker was done
@@ -104,6 +108,14 @@ func (s *slot) repair() error {
 	s.sample = graph.Sample{}
 	s.recipe.bound.Init(&s.sample, s.recipe.graph.Schema(), s.ids)
 	return err
+}
+
+// cancelReads ends what was begun for the slot's columns on disk.
+func (s *slot) cancelReads() {
+	for _, b := range s.reads {
+		b.Cancel()
+	}
+	s.reads = nil
 }
 
 // each calls f for the memory of every array, in order, with the most bytes that the sampler's bound lets it need.

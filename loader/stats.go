@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/gather/disk"
 	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -33,6 +34,15 @@ type Durations struct {
 	Max   time.Duration `json:"max_ns"`
 }
 
+// DiskStats says what was read from disk for columns that stay there.
+type DiskStats struct {
+	disk.Counts
+	Probe disk.Probe `json:"probe"`
+	// CacheRows are the rows that caches hold at most, Lookahead the batches that are known ahead at present.
+	CacheRows int64 `json:"cache_rows"`
+	Lookahead int   `json:"lookahead"`
+}
+
 // Stats says what a loader has done since New. It counts batches when the loop receives them.
 type Stats struct {
 	Batches uint64 `json:"batches"`
@@ -48,6 +58,7 @@ type Stats struct {
 
 	Sample  Durations `json:"sample"`  // a worker's time to sample
 	Gather  Durations `json:"gather"`  // a worker's time to gather
+	Disk    Durations `json:"disk"`    // a worker's time to wait for a disk (Residence Disk)
 	Deliver Durations `json:"deliver"` // how long a finished batch stood ready before the loop asked for it
 	Wait    Durations `json:"wait"`    // how long the loop waited for a batch
 	Body    Durations `json:"body"`    // how long the loop body took
@@ -60,6 +71,8 @@ type Stats struct {
 	DeviceRows  int64 `json:"device_rows"`
 	DeviceHits  int64 `json:"device_hits"`
 	DeviceSaved int64 `json:"device_saved"`
+
+	OnDisk *DiskStats `json:"on_disk,omitempty"` // columns on disk; nil where there are none
 
 	Memory     Memory `json:"memory"`      // held now
 	MemoryPeak int64  `json:"memory_peak"` // the most that was ever held
@@ -79,7 +92,7 @@ func (l *Loader) Stats() Stats {
 	s := Stats{
 		Batches: c.batches.Load(), Nodes: c.nodes.Load(), Edges: c.edges.Load(), Rows: c.rows.Load(),
 		Bytes: c.bytes.Load(), Sample: c.sample.durations(), Gather: c.gather.durations(), Deliver: c.ready.durations(),
-		Wait: c.wait.durations(), Body: c.body.durations(),
+		Wait: c.wait.durations(), Body: c.body.durations(), Disk: c.disk.durations(), OnDisk: l.ahead.stats(),
 		Links: c.links[0].Load(), Negatives: c.links[1].Load(), NegativesMissed: c.links[2].Load(),
 		Device: l.opt.Device, Replays: c.replays.Load(),
 		Memory: l.memory(), MemoryPeak: l.ledger.Peak(), Slots: len(l.slots),
@@ -115,7 +128,8 @@ type counters struct {
 	onDevice                           atomic.Pointer[gather.Traffic]
 	batches, nodes, edges, rows, bytes atomic.Uint64
 	links                              [3]atomic.Uint64 // as ArrayLinkCounts
-	sample, gather, ready, wait, body  histogram
+	sample, gather, disk               histogram
+	ready, wait, body                  histogram
 }
 
 // count adds a delivered batch.

@@ -2,6 +2,7 @@ package loader
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -110,6 +111,7 @@ func (l *Loader) begin(ctx context.Context, epoch, first, count uint64) (*run, e
 		r.wg.Add(1)
 		go r.work(w)
 	}
+	l.ahead.begin(r)
 	l.running = r
 	return r, nil
 }
@@ -130,6 +132,7 @@ func (r *run) work(w *worker) {
 			return
 		}
 		j := job{epoch: r.epoch, order: r.order}
+		s.turn = position + 1
 		number, padded := r.batchAt(position)
 		j.number = number
 		b := s.batch
@@ -243,6 +246,9 @@ func (r *run) end() {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if err := l.ahead.end(); err != nil {
+		l.closeErr = errors.Join(l.closeErr, err)
+	}
 	if !l.closed {
 		if err := l.settle(); err != nil { // the next epoch will say so too
 			l.opt.log().Error("the device failed", "error", err)

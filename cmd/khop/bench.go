@@ -62,6 +62,9 @@ type benchResult struct {
 	AnonBytes        int64 `json:"anon_bytes"`         // RssAnon + RssShmem of the process
 	FileBytes        int64 `json:"file_bytes"`         // RssFile: pages of mapped files
 
+	DiskMs float64           `json:"disk_ms"` // a worker's time to wait for a disk, mean
+	OnDisk *loader.DiskStats `json:"on_disk"` // null: no column stays on disk
+
 	Device string        `json:"device"` // where batches were made
 	Meters loader.Meters `json:"meters"` // energy, utilisation and traffic while the measured batches were loaded
 
@@ -237,6 +240,10 @@ func (r *benchResult) fill(total *work, before, after loader.Stats, start time.T
 	}
 	gather := mean(after.Gather, before.Gather)
 	r.SampleMs, r.GatherMs = mean(after.Sample, before.Sample)*1e3, gather*1e3
+	r.DiskMs, r.OnDisk = mean(after.Disk, before.Disk)*1e3, after.OnDisk
+	if r.OnDisk != nil {
+		r.OnDisk.Counts = r.OnDisk.Less(&before.OnDisk.Counts)
+	}
 	if gather > 0 {
 		r.GatherGBPerS = r.BytesPerBatch / gather * float64(r.Workers) / 1e9
 	}
@@ -341,6 +348,9 @@ func (r *benchResult) print(env *environment) error {
 			gather += fmt.Sprintf(", memcpy %.1f GB/s", r.MemcpyGBPerS)
 		}
 		t.row("gather", gather)
+	}
+	if d := r.OnDisk; d != nil {
+		r.printDisk(t, d)
 	}
 	if r.DeviceMemoryPeak > 0 {
 		t.row("memory", fmt.Sprintf("loader: %s of device memory taken, %s of host memory",

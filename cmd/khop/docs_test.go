@@ -28,7 +28,7 @@ func TestTheManualNamesEveryCommandAndFlag(t *testing.T) {
 		if !ok {
 			t.Errorf("docs/cli.md has no section on khop %s", c.Name)
 		}
-		if c.Name == "bench" || c.Name == "serve" {
+		if c.Name == "bench" || c.Name == "serve" || c.Name == "plan" {
 			section += sections["sample"]
 		}
 		for _, f := range c.Flags {

@@ -25,6 +25,7 @@ type diagnosis struct {
 	Machine  *machine.Machine `json:"machine"`
 	CUDA     cudaReport       `json:"cuda"`
 	Arrays   []arrayLadder    `json:"arrays"` // of the dataset, if one was given
+	Disk     diskReport       `json:"disk"`   // columns on disk (--residence disk)
 	Paths    []machine.Choice `json:"paths"`
 	Advice   []string         `json:"advice"`
 	Samplers samplersWhere    `json:"samplers"`
@@ -72,6 +73,7 @@ func (c *doctorCmd) Run(env *environment) error {
 	if dev != nil {
 		defer dev.Close()
 	}
+	d.Disk = probeDisk(env.ctx, nil)
 	if c.Dataset != "" {
 		ds, err := formats.Open(c.Dataset)
 		if err != nil {
@@ -79,6 +81,7 @@ func (c *doctorCmd) Run(env *environment) error {
 		}
 		load.TopologyBytes, load.ColumnBytes = sizes(ds.Graph())
 		d.Arrays = ladders(dev, ds)
+		d.Disk = probeDisk(env.ctx, ds)
 		if err := ds.Close(); err != nil {
 			return err
 		}
@@ -155,6 +158,8 @@ func (d *diagnosis) print(env *environment) error {
 	for _, p := range d.Paths {
 		t.row("  "+p.Stage, p.Path, p.Why)
 	}
+	path, why := d.Disk.row()
+	t.row("  columns on disk", path, why)
 	if err := t.flush(); err != nil {
 		return err
 	}

@@ -35,9 +35,13 @@ type loadFlags struct {
 	Workers   int        `default:"0" help:"Goroutines that make batches; 0: one a core."`
 	Prefetch  positive   `default:"2" help:"Finished batches that may wait."`
 	Device    deviceName `default:"${device}" placeholder:"NAME" help:"Where to work: auto, cpu, cuda or cuda:N."`
-	Resident  bool       `help:"Copy graph and columns into memory on huge pages first."`
+	Resident  bool       `help:"Copy graph and columns into memory on huge pages first: --residence resident."`
 	Verify    bool       `help:"Compare the dataset with its checksums as it is first read."`
 	MaxMemory byteSize   `placeholder:"SIZE" help:"The most memory to take, such as 4GB; mapped files do not count."`
+
+	Residence  loader.Residence `enum:"mapped,resident,disk,auto" default:"mapped" help:"${residence_help}"`
+	CacheBytes byteSize         `placeholder:"SIZE" help:"Rows that --residence disk keeps; default: half of memory."`
+	Lookahead  positive         `default:"64" help:"Batches that --residence disk samples ahead, at most."`
 
 	DeviceMemory byteSize       `placeholder:"SIZE" help:"The most device memory; default: half of what is free."`
 	DeviceCache  *byteSize      `placeholder:"SIZE" help:"${device_cache_help}"`
@@ -58,6 +62,8 @@ var longHelp = kong.Vars{
 		"reverses).",
 	"device_cache_help": "How much of it is for graph and columns; the rest is read over the bus. 0: none; default: " +
 		"what batches leave.",
+	"residence_help": "Where the dataset lies while it is read: mapped, resident (a copy in memory), disk (columns " +
+		"are read past the page cache, as batches to come need them), auto (disk where memory is too small).",
 	"index_dtype_help": "Type of ids where a consumer asks for none: auto, int32 or int64.",
 	"rankings":         "in-degree,pagerank,presample,uses,none",
 	"hot_rows_help": "Which rows stay in device memory, where a column does not fit: in-degree, pagerank, presample, " +
@@ -124,7 +130,11 @@ func (f *loadFlags) options(env *environment, src loader.Source) (loader.Options
 			o.DeviceCache = loader.NoDeviceCache
 		}
 	}
+	o.Residence, o.Lookahead, o.CacheBytes = f.Residence, int(f.Lookahead), int64(f.CacheBytes)
 	if f.Resident {
+		if f.Residence != loader.Mapped {
+			return loader.Options{}, usageError("--resident and --residence %v contradict each other", f.Residence)
+		}
 		o.Residence = loader.Resident
 	}
 	return o, nil

@@ -47,6 +47,7 @@ type commands struct {
 	Partition  partitionCmd  `cmd:"" help:"Divide the nodes of a dataset into parts, for --sampler cluster."`
 	Sample     sampleCmd     `cmd:"" help:"Load batches and print a line each, or their digests."`
 	Samplers   samplersCmd   `cmd:"" help:"List the samplers, and the options of each with their defaults."`
+	Plan       planCmd       `cmd:"" help:"Say what reading features from disk costs, by size of the cache."`
 	Bench      benchCmd      `cmd:"" help:"Measure how fast batches of a dataset load."`
 	Train      trainCmd      `cmd:"" help:"Train a graph neural network on a dataset, on the CPU."`
 	Tune       tuneCmd       `cmd:"" help:"Measure how sparse products are computed best here, and keep the choices."`

@@ -105,7 +105,7 @@ func (c *Column) Planner() *Planner { return c.planner }
 
 // Batch is a plan under way.
 type Batch struct {
-	Plan
+	Plan         Plan
 	column       *Column
 	before, done chan struct{} // closed when the batch before, and this one, have ended well
 	parts        []Part
@@ -135,7 +135,7 @@ func (c *Column) Next() (*Batch, error) {
 	c.begun = append(c.begun, b)
 	c.mu.Unlock()
 	c.planner.Next(&b.Plan)
-	grown := b.memory() - b.counted
+	grown := b.Plan.memory() - b.counted
 	if err := c.memory.Ledger.Take(c.memory.Purpose, grown); err != nil {
 		return nil, err
 	}
@@ -155,8 +155,8 @@ func (b *Batch) Start(parts []Part) {
 // row returns the memory of a row of the batch.
 func (b *Batch) row(to uint32) []byte {
 	i, bytes := int64(to), b.column.layout.RowBytes
-	if i >= int64(b.Rows) {
-		i -= int64(b.Rows)
+	if i >= int64(b.Plan.Rows) {
+		i -= int64(b.Plan.Rows)
 		return b.along.Bytes()[i*bytes : (i+1)*bytes]
 	}
 	for k := range b.parts {
@@ -166,7 +166,16 @@ func (b *Batch) row(to uint32) []byte {
 		}
 		return b.parts[k].Bytes[i*bytes : (i+1)*bytes]
 	}
-	panic(fmt.Sprintf("row %d of %d of a batch on disk has no memory", to, b.Rows))
+	panic(fmt.Sprintf("row %d of %d of a batch on disk has no memory", to, b.Plan.Rows))
+}
+
+// Asked returns which rows of the column a part is of, as they were asked for.
+func (b *Batch) Asked(part int) []uint32 {
+	first := 0
+	for _, p := range b.parts[:part] {
+		first += p.Rows
+	}
+	return b.Plan.Asked[first : first+b.parts[part].Rows]
 }
 
 // Finish waits until the rows that are read are there, and the batches before have finished; then it copies the others
@@ -185,14 +194,14 @@ func (b *Batch) Finish(ctx context.Context) (waited time.Duration, err error) {
 	waited = time.Since(begin)
 	c := b.column
 	cache, n := c.cache.Bytes(), c.layout.RowBytes
-	for _, m := range b.Hits {
+	for _, m := range b.Plan.Hits {
 		at := int64(m.From) * n
 		copy(b.row(m.To), cache[at:at+n])
 	}
-	for _, m := range b.Same {
+	for _, m := range b.Plan.Same {
 		copy(b.row(m.To), b.row(m.From))
 	}
-	for _, m := range b.Keeps {
+	for _, m := range b.Plan.Keeps {
 		at := int64(m.To) * n
 		copy(cache[at:at+n], b.row(m.From))
 	}

@@ -141,12 +141,12 @@ func TestBatchesHaveTheRowsOfTheFile(t *testing.T) {
 	for _, folder := range folders(t) {
 		for range 12 {
 			rows, bytes := 1+r.IntN(900), []int{1, 8, 100, 512, 4096, 5000, 70000}[r.IntN(7)]
-			rows = min(rows, 1<<21/bytes)
+			rows = min(rows, 1<<19/bytes)
 			m, _ := columnFile(t, folder, rows, bytes)
 			c := openColumn(t, m, ReaderOptions{Engine: []string{"", "threads"}[r.IntN(2)], Depth: 1 + r.IntN(9),
 				Shape: Shape{Gap: int64(r.IntN(3)) * 4096, Most: int64(1+r.IntN(16)) * 4096}},
 				PlannerOptions{Slots: r.IntN(rows + 1), Lookahead: 1 + r.IntN(6), Along: r.IntN(50)})
-			if err := fetch(background, c, m, asksOf(r, 25, rows, 300), 1+r.IntN(4)); err != nil {
+			if err := fetch(background, c, m, asksOf(r, 20, rows, min(300, 1<<17/bytes+2)), 1+r.IntN(4)); err != nil {
 				t.Fatalf("%+v: %v", c.reader.Probe(), err)
 			}
 		}

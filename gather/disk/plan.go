@@ -49,8 +49,8 @@ type extent struct {
 }
 
 func (p *Plan) reset(rows int) {
-	*p = Plan{Rows: rows, Asked: slices.Grow(p.Asked[:0], rows)[:rows], Hits: p.Hits[:0], Reads: p.Reads[:0], Same: p.Same[:0], Along: p.Along[:0],
-		Keeps: p.Keeps[:0], extents: p.extents[:0]}
+	*p = Plan{Rows: rows, Asked: slices.Grow(p.Asked[:0], rows)[:rows], Hits: p.Hits[:0], Reads: p.Reads[:0],
+		Same: p.Same[:0], Along: p.Along[:0], Keeps: p.Keeps[:0], extents: p.extents[:0]}
 }
 
 func (p *Plan) counts(l *Layout) {

@@ -4,25 +4,30 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"unsafe"
 
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
 // ErrRows is returned for a column that a Planner cannot number.
-var ErrRows = errors.New("a column on disk must have less than 2^31 rows")
-
-// MaxLookahead is the most batches that a window has.
-const MaxLookahead = 1 << 14
+var ErrRows = errors.New("too many rows for a column on disk")
 
 const (
-	maxRows  = 1 << 31
+	// MaxLookahead is the most batches that a window has.
+	MaxLookahead = 1 << 14
+	// MaxRows is what a column must have fewer rows than.
+	MaxRows = 1<<31 - 1
+	// AskBytes is what a row takes that a batch of the window asks for.
+	AskBytes = 20
+)
+
+const (
 	noAsk    = ^uint32(0)
 	noRow    = ^uint32(0)
 	numbered = 1<<31 - 1 // asks are numbered modulo 2^31
 	isAsked  = 1 << 31   // of a row's state: the rest is the number of its next ask
 	levels   = 256       // of uses, by which rows without a next use are told apart
-	askBytes = 20
 	// slotBytes and rowState are what the plan takes for each row of the cache, and for each row of the column.
 	slotBytes, rowState = 12, 5
 )
@@ -61,7 +66,8 @@ type Planner struct {
 	low        int    // no bucket below it has a slot of a row without a next use
 	far        uint32 // no batch after it is the next use of a cached row
 
-	memory []interface{ Close() error }
+	memory []*unified.Buffer
+	room   *pinned.Region // of the window
 	count  Counts
 }
 
@@ -88,7 +94,8 @@ type Counts struct {
 	Useful   int64 `json:"useful"`   // of these, bytes of rows that were read for a batch
 }
 
-func (c *Counts) add(d Counts) {
+// Add adds what other plans came to.
+func (c *Counts) Add(d Counts) {
 	c.Batches += d.Batches
 	c.Rows += d.Rows
 	c.Misses += d.Misses
@@ -98,14 +105,25 @@ func (c *Counts) add(d Counts) {
 	c.Useful += d.Useful
 }
 
+// Times returns n times c.
+func (c Counts) Times(n int64) Counts {
+	return Counts{c.Batches * n, c.Rows * n, c.Misses * n, c.Along * n, c.Requests * n, c.Bytes * n, c.Useful * n}
+}
+
+// Less returns what c came to beyond d.
+func (c *Counts) Less(d *Counts) Counts {
+	return Counts{c.Batches - d.Batches, c.Rows - d.Rows, c.Misses - d.Misses, c.Along - d.Along,
+		c.Requests - d.Requests, c.Bytes - d.Bytes, c.Useful - d.Useful}
+}
+
 // NewPlanner returns a planner with an empty cache. Errors: ErrRows, and pinned.ErrLimit of the ledger.
 func NewPlanner(layout Layout, opt PlannerOptions) (_ *Planner, err error) {
-	if layout.Rows >= maxRows-1 {
-		return nil, fmt.Errorf("%w: %d", ErrRows, layout.Rows)
+	if layout.Rows >= MaxRows {
+		return nil, fmt.Errorf("%w: %d; there may be %d", ErrRows, layout.Rows, MaxRows-1)
 	}
 	opt.Lookahead = min(max(opt.Lookahead, 1), MaxLookahead)
 	opt.Slots = int(min(int64(opt.Slots), layout.Rows))
-	p := &Planner{layout: layout, opt: opt, low: levels}
+	p := &Planner{layout: layout, opt: opt, low: levels, room: &pinned.Region{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.Close())
@@ -149,9 +167,8 @@ func (p *Planner) Close() (err error) {
 	for _, m := range p.memory {
 		err = errors.Join(err, m.Close())
 	}
-	p.memory, p.opt.Memory = nil, pinned.Options{}
-	p.dropAsks()
-	return err
+	p.memory = nil
+	return errors.Join(err, p.room.Close())
 }
 
 // PlanBytes returns the memory of a planner, without its window.
@@ -163,11 +180,14 @@ func WindowBytes(asks int64) int64 {
 	for n < asks {
 		n *= 2
 	}
-	return n * askBytes
+	return n * AskBytes
 }
 
 // Count returns what the plans so far came to.
 func (p *Planner) Count() Counts { return p.count }
+
+// Slots returns how many rows the cache holds at most.
+func (p *Planner) Slots() int { return p.opt.Slots }
 
 // Known returns the batches that have been asked for and not been planned, and Asks the rows of these.
 func (p *Planner) Known() int { return int(p.asked - p.now) }
@@ -233,23 +253,20 @@ func (p *Planner) makeRoom(n int) error {
 	if want <= len(p.asks) {
 		return nil
 	}
-	old, size := p.asks, int64(1024)
+	old, size := p.asks, int64(256)
 	for size < int64(want) {
 		size *= 2
 	}
-	if err := p.opt.Memory.Ledger.Take(p.opt.Memory.Purpose, (size-int64(len(old)))*askBytes); err != nil {
+	room, err := pinned.Allocate(size*AskBytes, p.opt.Memory)
+	if err != nil {
 		return err
 	}
-	p.asks = make([]ask, size)
+	p.asks = unsafe.Slice((*ask)(unsafe.Pointer(unsafe.SliceData(room.Bytes()))), size)
 	for i := p.begin; i != p.end; i = (i + 1) & numbered {
 		*p.at(i) = old[i&uint32(len(old)-1)]
 	}
-	return nil
-}
-
-func (p *Planner) dropAsks() {
-	p.opt.Memory.Ledger.Give(p.opt.Memory.Purpose, int64(len(p.asks))*askBytes)
-	p.asks = nil
+	room, p.room = p.room, room
+	return room.Close()
 }
 
 // Forget drops the window: what the next batches will be is no longer known.
@@ -318,7 +335,7 @@ func (p *Planner) Next(plan *Plan) {
 	p.layout.merge(plan)
 	p.readAlong(plan)
 	plan.counts(&p.layout)
-	p.count.add(plan.Counts)
+	p.count.Add(plan.Counts)
 }
 
 // readAlong keeps other rows of the pages that a plan reads, where a batch of the window asks for them.

@@ -116,3 +116,14 @@ func (r *Reader) rate(ctx context.Context, f *File, depth int, bytes int64) floa
 	}
 	return float64(n) / time.Since(begin).Seconds()
 }
+
+// Engine returns which engine the system allows, and why it is not io_uring.
+func Engine() (name, refused string) {
+	r := &Reader{opt: ReaderOptions{Depth: 1}}
+	e, err := newRing(r)
+	if err != nil {
+		return "threads", err.Error()
+	}
+	_ = e.close()
+	return "io_uring", ""
+}

@@ -178,14 +178,18 @@ func (r *Reader) pop() (q request, ok bool) {
 		t.mu.RLock()
 		ended := t.ended
 		t.mu.RUnlock()
-		if !ended && t.next < len(t.plan.extents) {
+		if !ended { // some of its requests are left, so the plan is as it was
 			q = request{of: t, extent: &t.plan.extents[t.next]}
-			t.next++
 			r.waiting.Add(1)
+			t.next++
+		}
+		if ended || t.next == len(t.plan.extents) {
+			r.queue[0] = nil
+			r.queue = r.queue[1:]
+		}
+		if !ended {
 			return q, true
 		}
-		r.queue[0] = nil
-		r.queue = r.queue[1:]
 	}
 	return request{}, false
 }
@@ -256,6 +260,9 @@ func (q *request) deliver() {
 
 // ErrClosed is the error of a batch whose Reader is closed.
 var ErrClosed = errors.New("the reader of the disk is closed")
+
+// StagingBytes is the memory of a Reader with default options.
+const StagingBytes = mostDepth << 16
 
 // mostDepth is how many requests are under way at a time, unless the probe finds that fewer do.
 const mostDepth = 128

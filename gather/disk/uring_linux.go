@@ -118,6 +118,9 @@ func (e *ring) register(r *Reader) {
 		_, _, errno := unix.Syscall6(unix.SYS_IO_URING_REGISTER, uintptr(e.fd), op, uintptr(at), uintptr(n), 0, 0)
 		return errno == 0
 	}
+	if len(r.files) == 0 {
+		return
+	}
 	var files []int32
 	for _, f := range r.files {
 		files = append(files, int32(f.file.Fd()))

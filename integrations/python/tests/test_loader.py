@@ -83,6 +83,13 @@ def test_any_option_that_python_has_reaches_the_server(load, dataset, sample):
     assert [b.digest() for b in loader] == [full for _, _, full in sample(dataset("typed"), *flags)]
 
 
+def test_features_on_disk_make_the_same_batches(load, dataset, sample):
+    pytest.importorskip("xxhash")
+    want = sample(dataset("sbm"), "--fanouts", "4,4", "--frontier", "new", "--shuffle", "--batch-size", 100)
+    with load("sbm", fanouts=[4, 4], shuffle=True, batch_size=100, residence="disk", cache_bytes="20kB", lookahead=3) as loader:
+        assert [b.digest() for b in loader] == [full for _, _, full in want]
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere names are text")
 def test_paths_are_any_bytes(program, tmp_path):
     folder = os.fsencode(tmp_path)

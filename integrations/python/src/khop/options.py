@@ -81,8 +81,11 @@ class SamplerOptions(TypedDict, total=False):
 
 
 class LoaderOptions(SamplerOptions, total=False):
-    """Options of seeds that are edges, beside those of samplers: flags of khop serve (docs/cli.md), which knows the defaults."""
+    """Options of seeds that are edges and of columns on disk, beside those of samplers: flags of khop serve (docs/cli.md), which knows the defaults."""
 
+    residence: str  # "mapped", "resident", "disk", "auto"
+    cache_bytes: Union[int, str]  # rows that "disk" keeps: 10**9, "1GB"
+    lookahead: int  # batches that "disk" samples ahead
     link_label: str
     link_time: str
     negatives: str  # "none", "uniform", "degree", "weight", "batch"

@@ -1,0 +1,21 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/loader"
+)
+
+// printDisk says what was read of columns on disk.
+func (r *benchResult) printDisk(t *table, d *loader.DiskStats) {
+	t.row("disk", fmt.Sprintf("%s of %d rows missed; %.0f requests and %s a batch, of which %s are rows asked for",
+		percent(d.Misses, d.Rows), d.Rows, float64(d.Requests)/float64(max(d.Batches, 1)),
+		machine.Bytes(d.Bytes/max(d.Batches, 1)), percent(d.Useful, d.Bytes)))
+	t.row("", fmt.Sprintf("%.0f requests/s by %s; %.2f ms a worker and batch waited for it; %d batches known ahead",
+		float64(d.Requests)/r.Seconds, describeProbe(&d.Probe), r.DiskMs, d.Lookahead))
+}
+
+func percent(part, of int64) string {
+	return fmt.Sprintf("%.1f %%", 100*float64(part)/float64(max(of, 1)))
+}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/wcharczuk/go-chart/v2"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/gather/disk"
+	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/loader"
+)
+
+type planCmd struct {
+	loadFlags `embed:"" set:"device=cpu"`
+
+	Plot string `placeholder:"FILE" type:"path" help:"Draw seconds an epoch by size of the cache, as SVG."`
+	JSON bool   `name:"json" help:"Print one JSON object."`
+}
+
+// planResult is what "khop plan --json" prints. Scripts rely on the names.
+type planResult struct {
+	*loader.Outlook
+	// KneeBytes is the cache beyond which more memory gains little, HalfBytes the least that halves the time of the
+	// smallest, or of --cache-bytes; 0: none of those tried.
+	KneeBytes int64 `json:"knee_bytes"`
+	HalfBytes int64 `json:"half_bytes"`
+}
+
+// Run simulates.
+func (c *planCmd) Run(env *environment) (err error) {
+	ds, err := formats.Open(c.Dataset)
+	if err != nil {
+		return err
+	}
+	defer closing(&err, ds.Close)
+	opt, err := c.options(env, ds)
+	if err != nil {
+		return err
+	}
+	bar := env.newProgress()
+	opt.Progress = bar.report()
+	o, err := loader.LookOut(env.ctx, ds, opt, nil)
+	bar.finish()
+	if err != nil {
+		return err
+	}
+	r := planResult{Outlook: o}
+	r.KneeBytes = knee(o.Caches)
+	r.HalfBytes = r.halving(int64(c.CacheBytes))
+	if c.Plot != "" {
+		if err := r.draw(c.Dataset).save(c.Plot); err != nil {
+			return err
+		}
+	}
+	if c.JSON {
+		return env.printJSON(r)
+	}
+	return r.print(env)
+}
+
+// knee returns the size at which the curve of seconds, by the logarithm of the size, is farthest below the line between
+// its ends (V. Satopaa et al., "Finding a Kneedle in a haystack", 2011).
+func knee(caches []loader.OutlookCache) (bytes int64) {
+	n := len(caches)
+	if n < 3 {
+		return 0
+	}
+	x := func(i int) float64 { return math.Log(float64(max(caches[i].CacheBytes, 1))) }
+	y := func(i int) float64 { return caches[i].Seconds() }
+	farthest := 0.0
+	for i := 1; i < n-1; i++ {
+		line := y(0) + (y(n-1)-y(0))*(x(i)-x(0))/(x(n-1)-x(0))
+		if below := line - y(i); below > farthest {
+			farthest, bytes = below, caches[i].CacheBytes
+		}
+	}
+	return bytes
+}
+
+// halving returns the least size tried that takes at most half the time of a size, or of the smallest where it is 0.
+func (r *planResult) halving(of int64) int64 {
+	now := r.Caches[0].Seconds()
+	for i := range r.Caches {
+		if r.Caches[i].CacheBytes <= of {
+			now = r.Caches[i].Seconds()
+		}
+	}
+	for i := range r.Caches {
+		if r.Caches[i].Seconds() <= now/2 {
+			return r.Caches[i].CacheBytes
+		}
+	}
+	return 0
+}
+
+func (r *planResult) print(env *environment) error {
+	fmt.Fprintf(env.stdout, "%d batches an epoch ask for %.1f million rows; %s of columns can stay on disk\n",
+		r.Batches, float64(r.Rows)/1e6, machine.Bytes(r.ColumnBytes))
+	path, why := (&diskReport{Probe: &r.Probe}).row()
+	fmt.Fprintf(env.stdout, "%s: %s\n", path, why)
+	if r.Share < 1 {
+		fmt.Fprintf(env.stdout, "%.2g %% of the rows were simulated\n", 100*r.Share)
+	}
+	fmt.Fprintln(env.stdout, "\nRows missed in an epoch, in % of those asked for")
+	t := newTable(env.stdout)
+	head := []any{"  cache"}
+	for _, p := range disk.Policies() {
+		head = append(head, p)
+	}
+	t.row(head...)
+	for i := range r.Caches {
+		row := []any{"  " + machine.Bytes(r.Caches[i].CacheBytes)}
+		for _, p := range r.Caches[i].Policies {
+			row = append(row, fmt.Sprintf("%.2f", 100*float64(p.Misses)/float64(max(r.Rows, 1))))
+		}
+		t.row(row...)
+	}
+	if err := t.flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(env.stdout, "\nAn epoch with --residence disk")
+	t = newTable(env.stdout)
+	t.row("  cache", "requests", "read", "of these asked for", "time of the disk", "")
+	longest := 0.0
+	for i := range r.Caches {
+		longest = max(longest, r.Caches[i].Seconds())
+	}
+	for i := range r.Caches {
+		p := &r.Caches[i].Policies[disk.Ahead]
+		bar := barOf(p.Seconds, longest)
+		if r.Caches[i].CacheBytes == r.KneeBytes {
+			bar += " knee"
+		}
+		t.row("  "+machine.Bytes(r.Caches[i].CacheBytes), p.Requests, machine.Bytes(p.Bytes),
+			percent(p.Useful, p.Bytes), durationText(time.Duration(p.Seconds*1e9)), bar)
+	}
+	if err := t.flush(); err != nil {
+		return err
+	}
+	if r.HalfBytes > 0 {
+		fmt.Fprintf(env.stdout, "\nA cache of %s halves the time.\n", machine.Bytes(r.HalfBytes))
+	} else {
+		fmt.Fprintln(env.stdout, "\nNo cache of these sizes halves the time.")
+	}
+	return nil
+}
+
+// barOf draws a part of the longest bar.
+func barOf(part, longest float64) string {
+	n := 0
+	if longest > 0 {
+		n = int(math.Round(24 * part / longest))
+	}
+	bar := ""
+	for range n {
+		bar += "#"
+	}
+	return bar
+}
+
+// draw plots the seconds of an epoch by the size of the cache.
+func (r *planResult) draw(title string) *plot {
+	p := &plot{title: title, bottom: "cache, % of the columns", right: "seconds of the disk an epoch"}
+	for k, policy := range disk.Policies() {
+		line := curve{name: policy.String()}
+		for i := range r.Caches {
+			line.add(math.Log2(float64(max(r.Caches[i].CacheBytes, 1))), r.Caches[i].Policies[k].Seconds)
+		}
+		p.curves = append(p.curves, line)
+	}
+	for i := range r.Caches {
+		bytes := r.Caches[i].CacheBytes
+		p.ticks = append(p.ticks, chart.Tick{Value: math.Log2(float64(max(bytes, 1))),
+			Label: fmt.Sprintf("%.0f", 100*float64(bytes)/float64(max(r.ColumnBytes, 1)))})
+	}
+	return p
+}

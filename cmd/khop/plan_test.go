@@ -1,0 +1,80 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/pinned"
+)
+
+// outlook is what "khop plan --json" prints, as far as tests look.
+type outlook struct {
+	Batches, Rows int64
+	Caches        []struct {
+		CacheBytes int64 `json:"cache_bytes"`
+		Policies   []struct {
+			Policy          string
+			Misses, Seconds float64
+		}
+	}
+	KneeBytes int64 `json:"knee_bytes"`
+}
+
+func TestPlanComparesPoliciesBySizeOfTheCache(t *testing.T) {
+	if _, _, err := pinned.OpenMapped([]byte{1}); strings.Contains(err.Error(), "does not tell") {
+		t.Skip("the system does not tell which file is mapped")
+	}
+	data, plot := small(t), filepath.Join(t.TempDir(), "plan.svg")
+	args := []string{"plan", data, "--fanouts", "5,3", "--batch-size", "100", "--shuffle", "--plot", plot}
+	var o outlook
+	if err := json.Unmarshal([]byte(must(t, append(args, "--json")...)), &o); err != nil {
+		t.Fatal(err)
+	}
+	if o.Batches != 12 || o.Rows == 0 || len(o.Caches) != 6 {
+		t.Fatalf("got %+v", o)
+	}
+	last := 2 * float64(o.Rows)
+	for _, c := range o.Caches {
+		misses := map[string]float64{}
+		for _, p := range c.Policies {
+			misses[p.Policy] = p.Misses
+		}
+		if best := misses["optimum"]; best > misses["lru"] || best > misses["sieve"] || best > misses["static"] ||
+			misses["look-ahead"] > best || best > last {
+			t.Errorf("%d bytes: %v", c.CacheBytes, misses)
+		}
+		last = misses["optimum"]
+	}
+	if svg, err := os.ReadFile(plot); err != nil || !strings.Contains(string(svg), "look-ahead") {
+		t.Errorf("the plot: %v", err)
+	}
+	if text := must(t, args...); !strings.Contains(text, "knee") || !strings.Contains(text, "optimum") {
+		t.Errorf("got %s", text)
+	}
+}
+
+func TestResidenceChangesNoBatch(t *testing.T) {
+	data := small(t)
+	want := strings.Join(digests(t, data), "\n")
+	for _, how := range []string{"mapped", "resident", "disk", "auto"} {
+		got := digests(t, data, "--residence", how, "--cache-bytes", "5kB", "--lookahead", "3")
+		if strings.Join(got, "\n") != want {
+			t.Errorf("--residence %s made other batches", how)
+		}
+	}
+	if _, stderr, code := khop(t, "sample", data, "--resident", "--residence", "disk"); code != exitUsage ||
+		!strings.Contains(stderr, "contradict") {
+		t.Errorf("status %d: %s", code, stderr)
+	}
+}
+
+func TestBenchSaysWhatWasReadOfColumnsOnDisk(t *testing.T) {
+	data := small(t)
+	text := must(t, "bench", data, "--residence", "disk", "--cache-bytes", "5kB", "--batches", "12", "--no-memcpy")
+	if !strings.Contains(text, "requests and") {
+		t.Errorf("got %s", text)
+	}
+}

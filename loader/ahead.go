@@ -1,0 +1,402 @@
+package loader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/khop-gnn/khop/gather/disk"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// ahead samples batches before they are due, to learn which rows they need, and has their reads planned. It keeps the
+// ids alone: workers sample the batch again when it is due, which costs less memory than keeping samples by far.
+//
+// What follows an epoch is taken to be the next one, so its batches are known as well. Where something else follows,
+// the window is begun anew; what the cache has stays.
+type ahead struct {
+	l       *Loader
+	columns []*aheadColumn
+	arrays  [][2]int // [array] column, or -1, and which of its arrays
+	scouts  []*scout
+
+	mu      sync.Mutex
+	changed sync.Cond
+	taken   course       // the next batch to sample
+	asked   course       // the next batch to hand to the planners; numbers follow those of taken
+	planned course       // the next batch to plan
+	first   uint64       // the number of the run's first batch
+	known   []askedBatch // asked for and not planned
+	due     map[uint64]plannedBatch
+}
+
+// aheadColumn is a column on disk.
+type aheadColumn struct {
+	*disk.Column
+	arrays   []int // of a batch
+	rowBytes int64
+	mostAsks int64
+}
+
+// askedBatch is how many rows a batch has of each column's arrays, or why it could not be sampled.
+type askedBatch struct {
+	rows [][]int
+	err  error
+}
+
+// plannedBatch is a batch whose reads are planned.
+type plannedBatch struct {
+	askedBatch
+	reads []*disk.Batch
+}
+
+// course is the sequence of batches that a rank is expected to make: to the end of a part, then what follows it.
+type course struct {
+	number   uint64 // of steps
+	epoch    uint64
+	first    uint64 // of the part, as in run
+	last     uint64
+	position uint64
+}
+
+// settle goes on to the next part as long as there is no batch at the position; false where none follows.
+func (c *course) settle(r *recipe) bool {
+	for tries := 0; c.position >= r.rounds(c.last-c.first); tries++ {
+		if c.first, c.position = c.last, 0; c.last == r.batches {
+			c.first = 0
+			c.epoch++
+		}
+		if c.last = r.batches; tries > 2 || c.epoch >= 1<<32 {
+			return false
+		}
+	}
+	return true
+}
+
+// at returns the number of the batch within its epoch.
+func (c *course) at(r *recipe) uint64 {
+	return (c.first + uint64(r.opt.Rank) + c.position*uint64(r.opt.WorldSize)) % r.batches
+}
+
+func (c *course) next() { c.number, c.position = c.number+1, c.position+1 }
+
+// same reports whether the courses go on alike.
+func (c *course) same(d *course, world int) bool {
+	return c.epoch == d.epoch && c.last == d.last &&
+		c.first+c.position*uint64(world) == d.first+d.position*uint64(world)
+}
+
+// scout samples for ahead.
+type scout struct {
+	maker maker
+	slot  *slot
+	rows  [][]uint32 // by column
+}
+
+// openAhead makes what looks ahead, where columns are on disk.
+func (l *Loader) openAhead() error {
+	if l.split == nil || l.split.reader == nil {
+		return nil
+	}
+	a := &ahead{l: l, due: map[uint64]plannedBatch{}}
+	l.ahead = a
+	a.changed.L = &a.mu
+	for range l.arrays {
+		a.arrays = append(a.arrays, [2]int{-1, 0})
+	}
+	for _, d := range l.split.onDisk {
+		if err := a.openColumn(d); err != nil {
+			return err
+		}
+	}
+	on, stats := &onCPU{}, &counters{}
+	for range scouts(l.opt.Workers) {
+		m, err := on.openMaker(l.recipe, nil, l.ledger, stats)
+		if err != nil {
+			return err
+		}
+		s, err := newSlot(l.recipe, on, l.ledger, stats)
+		if err != nil {
+			return errors.Join(err, m.close())
+		}
+		a.scouts = append(a.scouts, &scout{maker: m, slot: s, rows: make([][]uint32, len(a.columns))})
+	}
+	return nil
+}
+
+// scouts is how many goroutines sample ahead of so many workers.
+func scouts(workers int) int { return (workers + 1) / 2 }
+
+// openColumn adds a column, where batches of this loader have rows of it.
+func (a *ahead) openColumn(d columnOnDisk) error {
+	l := a.l
+	c := &aheadColumn{rowBytes: d.column.store.RowBytes(), mostAsks: d.mostAsks}
+	for i := range l.arrays {
+		if l.columns[i] == d.column {
+			a.arrays[i] = [2]int{len(a.columns), len(c.arrays)}
+			c.arrays = append(c.arrays, i)
+		}
+	}
+	if len(c.arrays) == 0 {
+		return nil
+	}
+	var err error
+	c.Column, err = disk.NewColumn(l.split.reader, d.index, d.layout, disk.PlannerOptions{Slots: d.slots,
+		Lookahead: l.opt.Lookahead, Along: d.along,
+		Memory: pinned.Options{Ledger: l.ledger, Purpose: pinned.Scratch}},
+		pinned.Options{Ledger: l.ledger, Purpose: pinned.Columns})
+	if err == nil {
+		a.columns = append(a.columns, c)
+	}
+	return err
+}
+
+func (a *ahead) find(array int) (column, part int) { return a.arrays[array][0], a.arrays[array][1] }
+
+// close frees all memory.
+func (a *ahead) close() error {
+	if a == nil {
+		return nil
+	}
+	errs := []error{a.end()}
+	for _, s := range a.scouts {
+		errs = append(errs, s.maker.close(), s.slot.close())
+	}
+	for _, c := range a.columns {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// begin looks ahead of a run.
+func (a *ahead) begin(r *run) {
+	if a == nil {
+		return
+	}
+	run := course{number: a.planned.number, epoch: uint64(r.epoch), first: r.first, last: r.last}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !run.settle(a.l.recipe) || !a.planned.same(&run, a.l.opt.WorldSize) {
+		for _, c := range a.columns {
+			c.Planner().Forget()
+		}
+		a.known, a.asked = nil, run
+	}
+	a.planned, a.taken, a.first = run, a.asked, run.number
+	for _, s := range a.scouts {
+		r.wg.Add(1)
+		go func() {
+			defer r.wg.Done()
+			s.look(r.ctx, a)
+		}()
+	}
+	context.AfterFunc(r.ctx, func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.changed.Broadcast()
+	})
+}
+
+// end ends what a run began, whose workers and scouts have ended.
+func (a *ahead) end() error {
+	if a == nil {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	clear(a.due)
+	a.planned.settle(a.l.recipe)
+	var errs []error
+	for _, c := range a.columns {
+		errs = append(errs, c.Stop())
+	}
+	return errors.Join(errs...)
+}
+
+// look samples batches until the run ends.
+func (s *scout) look(ctx context.Context, a *ahead) {
+	for {
+		a.mu.Lock()
+		at := a.taken
+		ok := at.settle(a.l.recipe) && ctx.Err() == nil
+		if a.taken = at; ok {
+			a.taken.next()
+		}
+		a.mu.Unlock()
+		if !ok {
+			return
+		}
+		b := s.sample(ctx, a, &at)
+		if !a.tell(ctx, s, &at, b) {
+			return
+		}
+	}
+}
+
+// sample samples a batch and notes which rows it asks for.
+func (s *scout) sample(ctx context.Context, a *ahead, at *course) (b askedBatch) {
+	r := a.l.recipe
+	j := job{epoch: uint32(at.epoch), number: at.at(r), order: r.order(uint32(at.epoch))}
+	b.err = guarded(func() error { return s.slot.fill(ctx, s.maker, j) })
+	for k, c := range a.columns {
+		s.rows[k] = s.rows[k][:0]
+		counts := make([]int, len(c.arrays))
+		for p, i := range c.arrays {
+			if b.err != nil {
+				continue
+			}
+			ids, view := s.slot.rowIDs(&r.arrays[i])
+			if view {
+				continue
+			}
+			before := len(s.rows[k])
+			s.rows[k], b.err = a.l.columns[i].store.Rows(s.rows[k], ids)
+			counts[p] = len(s.rows[k]) - before
+		}
+		b.rows = append(b.rows, counts)
+	}
+	if errors.Is(b.err, ErrSampler) || errors.Is(b.err, pinned.ErrFault) {
+		s.renew(r, a.l.ledger)
+	}
+	if b.err != nil {
+		for k := range s.rows {
+			s.rows[k] = s.rows[k][:0]
+		}
+	}
+	return b
+}
+
+// renew gives the scout a new sampler, and a sample that nothing has broken. Where that fails, so does the next batch.
+func (s *scout) renew(r *recipe, ledger *pinned.Ledger) {
+	_, _ = s.maker.close(), s.slot.repair()
+	m, err := (&onCPU{}).openMaker(r, nil, ledger, &counters{})
+	if err != nil {
+		m = &failedMaker{err: err}
+	}
+	s.maker = m
+}
+
+// failedMaker is a maker that could not be opened again.
+type failedMaker struct {
+	cpuMaker
+	err error
+}
+
+func (m *failedMaker) sample(context.Context, *slot) error { return m.err }
+func (m *failedMaker) close() error                        { return nil }
+
+// tell hands what a batch asks for to the planners, in the order of batches, when there is room; false where the run
+// ends before.
+func (a *ahead) tell(ctx context.Context, s *scout, at *course, b askedBatch) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for ctx.Err() == nil && (a.asked.number != at.number || a.full()) {
+		a.changed.Wait()
+	}
+	if ctx.Err() != nil {
+		return false
+	}
+	for k, c := range a.columns {
+		if err := c.Planner().Ask(s.rows[k]); err != nil {
+			b.err = errors.Join(b.err, err)
+			_ = c.Planner().Ask(nil)
+		}
+	}
+	a.asked = *at
+	a.asked.next()
+	a.known = append(a.known, b)
+	a.changed.Broadcast()
+	return true
+}
+
+// full reports whether no further batch can be asked for at present.
+func (a *ahead) full() bool {
+	for _, c := range a.columns {
+		p := c.Planner()
+		if p.Full() || p.Known() > 0 && int64(p.Asks())*(int64(p.Known())+1)/int64(p.Known()) > c.mostAsks {
+			return true
+		}
+	}
+	return false
+}
+
+// canPlan reports whether the oldest batch should be planned now: not before the window is as long as it becomes,
+// unless the caches have room for all that is asked for.
+func (a *ahead) canPlan() bool {
+	if len(a.known) == 0 || a.full() {
+		return len(a.known) > 0
+	}
+	rest := a.taken
+	if !rest.settle(a.l.recipe) && a.asked.number == a.taken.number {
+		return true
+	}
+	for _, c := range a.columns {
+		if p := c.Planner(); p.Spare() < p.Asks() {
+			return false
+		}
+	}
+	return true
+}
+
+// claim returns the batch at a position of the run, once its reads are planned.
+func (a *ahead) claim(ctx context.Context, position uint64) (plannedBatch, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	number := a.first + position
+	for a.planned.number <= number {
+		if ctx.Err() != nil {
+			return plannedBatch{}, context.Cause(ctx)
+		}
+		if !a.canPlan() {
+			a.changed.Wait()
+			continue
+		}
+		b := plannedBatch{askedBatch: a.known[0]}
+		a.known = a.known[1:]
+		for _, c := range a.columns {
+			read, err := c.Next()
+			b.reads, b.err = append(b.reads, read), errors.Join(b.err, err)
+		}
+		a.due[a.planned.number] = b
+		a.planned.next()
+		a.changed.Broadcast()
+	}
+	b, ok := a.due[number]
+	if !ok {
+		return b, fmt.Errorf("%w: batch %d was planned already", ErrOptions, number)
+	}
+	delete(a.due, number)
+	return b, b.err
+}
+
+// start begins to read what batch b needs of a column to the slot.
+func (c *aheadColumn) start(s *slot, b plannedBatch, k int) error {
+	parts := make([]disk.Part, len(c.arrays))
+	for p, i := range c.arrays {
+		n := int64(b.rows[k][p]) * c.rowBytes
+		room, err := unified.Grow[uint8](&s.rows[i].buf, n, 0)
+		if err != nil {
+			return err
+		}
+		parts[p] = disk.Part{Rows: b.rows[k][p], Bytes: room[:n]}
+	}
+	b.reads[k].Start(parts)
+	return nil
+}
+
+// stats returns what was planned so far.
+func (a *ahead) stats() *DiskStats {
+	if a == nil {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := &DiskStats{Probe: a.l.split.reader.Probe(), Lookahead: len(a.known)}
+	for _, c := range a.columns {
+		s.Counts.Add(c.Planner().Count())
+		s.CacheRows += int64(c.Planner().Slots())
+	}
+	return s
+}

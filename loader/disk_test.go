@@ -1,0 +1,271 @@
+package loader_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/khop-gnn/khop/gather/disk"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// onDisk returns the graph with its columns in mapped files, as those of a dataset are.
+func onDisk(t testing.TB, g *graph.Graph) *graph.Graph {
+	t.Helper()
+	folder := t.TempDir()
+	mapped := func(name string, x unified.Tensor) unified.Tensor {
+		path := filepath.Join(folder, strings.ReplaceAll(name, "/", "_"))
+		if err := os.WriteFile(path, append(make([]byte, 64), x.Bytes()...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		region, err := pinned.MapFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := region.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		again, err := unified.New(x.DType(), region.Bytes()[64:], x.Shape()...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return again
+	}
+	s := *g.Schema()
+	a := graph.Arrays{Schema: s, ID: g.ID(), EdgeIDs: g.EdgeIDs(), Splits: g.Splits(),
+		Indptr: unified.FromSlice(g.Indptr()), Indices: g.Indices(), Types: g.Types(),
+		EdgeColumns: map[string]unified.Tensor{}}
+	for i := range s.Nodes {
+		columns := map[string]unified.Tensor{}
+		for _, c := range s.Nodes[i].Columns {
+			x, _ := g.NodeColumn(i, c.Name)
+			columns[c.Name] = mapped(s.Nodes[i].Name+c.Name, x)
+		}
+		a.NodeColumns = append(a.NodeColumns, columns)
+	}
+	for _, c := range s.EdgeColumns {
+		x, _ := g.EdgeColumn(c.Name)
+		a.EdgeColumns[c.Name] = mapped("edge"+c.Name, x)
+	}
+	again, err := graph.FromArrays(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return again
+}
+
+// needDisk skips where the system does not tell which file is mapped: columns are read as mapped there.
+func needDisk(t testing.TB) {
+	t.Helper()
+	if f, _, err := pinned.OpenMapped([]byte{1}); err == nil || strings.Contains(err.Error(), "does not tell") {
+		t.Skip("the system does not tell which file is mapped", f)
+	}
+}
+
+func wideGraph(t testing.TB) *graph.Graph {
+	t.Helper()
+	needDisk(t)
+	return onDisk(t, plainGraph(t, 4000, 6))
+}
+
+var onDiskOptions = loader.Options{Sampler: neighbor, BatchSize: 100, Shuffle: true, Residence: loader.Disk, Workers: 2,
+	CacheBytes: 8000, Lookahead: 5, Device: "cpu"}
+
+func TestColumnsOnDiskMakeTheSameBatches(t *testing.T) {
+	for name, g := range map[string]*graph.Graph{"plain": wideGraph(t), "typed": onDisk(t, typedGraph(t, 700, 900))} {
+		for _, cache := range []int64{1, 4096, 20_000, 1 << 30} {
+			opt := onDiskOptions
+			opt.CacheBytes = cache
+			if name == "typed" {
+				opt.EdgeColumns, opt.Seeds = []string{"stars"}, loader.AllNodes("user")
+			}
+			mapped := opt
+			mapped.Residence = loader.Mapped
+			a, b := open(t, g, mapped), open(t, g, opt)
+			for epoch := range uint64(3) {
+				want, got := digests(t, a.Epoch(background, epoch)), digests(t, b.Epoch(background, epoch))
+				if d := expect.Diff(want, got); d != "" {
+					t.Fatalf("%s, cache %d, epoch %d: %s", name, cache, epoch, d)
+				}
+			}
+			s := b.Stats()
+			if whole := s.OnDisk == nil; whole != (cache == 1<<30) {
+				t.Errorf("%s, cache %d: statistics %+v", name, cache, s.OnDisk)
+			}
+		}
+	}
+}
+
+// The window goes beyond the end of an epoch, and what the cache has is of use to the next.
+func TestTheNextEpochIsKnownAhead(t *testing.T) {
+	g := wideGraph(t)
+	opt := onDiskOptions
+	opt.CacheBytes, opt.Lookahead = 40_000, 1000
+	l := open(t, g, opt)
+	misses := func() int64 { return l.Stats().OnDisk.Misses }
+	digests(t, l.Epoch(background, 0))
+	first := misses()
+	if n := l.Stats().OnDisk.Lookahead; n < 5 {
+		t.Errorf("%d batches of the next epoch are known", n)
+	}
+	digests(t, l.Epoch(background, 1))
+	if second := misses() - first; second >= first {
+		t.Errorf("the second epoch missed %d rows, the first %d", second, first)
+	}
+}
+
+// Whatever is loaded after what, and however a run ends, batches are the same.
+func TestColumnsOnDiskFollowAnyOrderOfRuns(t *testing.T) {
+	g := wideGraph(t)
+	mapped := onDiskOptions
+	mapped.Residence = loader.Mapped
+	a, b := open(t, g, mapped), open(t, g, onDiskOptions)
+	part := func(l *loader.Loader, epoch, first, count uint64, stop int) (list []string) {
+		for x, err := range l.Range(background, epoch, first, count) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if list = append(list, digestOf(x)); len(list) == stop {
+				break
+			}
+		}
+		return list
+	}
+	for _, r := range [][4]uint64{{0, 0, 99, 99}, {1, 0, 5, 99}, {1, 5, 5, 99}, {1, 10, 99, 3}, {1, 13, 99, 99},
+		{2, 0, 99, 0}, {3, 7, 3, 2}, {2, 0, 99, 99}, {2, 0, 99, 1}, {2, 1, 99, 99}} {
+		want, got := part(a, r[0], r[1], r[2], int(r[3])), part(b, r[0], r[1], r[2], int(r[3]))
+		if d := expect.Diff(want, got); d != "" {
+			t.Fatalf("epoch %d, %d from %d, stopped after %d: %s", r[0], r[2], r[1], r[3], d)
+		}
+	}
+}
+
+func TestAFailingDiskIsTheErrorOfItsBatch(t *testing.T) {
+	g := wideGraph(t)
+	var mu sync.Mutex
+	left := 8
+	loader.ReadWith(t, disk.ReaderOptions{Intercept: func(_ string, _ int64, _ []byte, n int, err error) (int,
+		error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if left--; left == 0 {
+			return 0, syscall.EIO
+		}
+		return n, err
+	}})
+	mapped := onDiskOptions
+	mapped.Residence = loader.Mapped
+	want := digests(t, open(t, g, mapped).Epoch(background, 0))
+	l := open(t, g, onDiskOptions)
+	var got []string
+	var failed error
+	for b, err := range l.Epoch(background, 0) {
+		if failed = err; err == nil {
+			got = append(got, digestOf(b))
+		}
+	}
+	var at *disk.ReadError
+	if !errors.As(failed, &at) || !errors.Is(failed, syscall.EIO) || !strings.Contains(failed.Error(), ": byte ") {
+		t.Fatalf("got %v", failed)
+	}
+	if d := expect.Diff(want[:len(got)], got); d != "" {
+		t.Error(d)
+	}
+	if d := expect.Diff(want, digests(t, l.Epoch(background, 0))); d != "" {
+		t.Errorf("after the failure: %s", d)
+	}
+}
+
+// The trainer is told that it waits for the disk, and can stop waiting.
+func TestWaitingForADiskIsSaidSo(t *testing.T) {
+	g := wideGraph(t)
+	release, stalled := make(chan struct{}), make(chan struct{}, 1)
+	loader.ReadWith(t, disk.ReaderOptions{Intercept: func(_ string, _ int64, _ []byte, n int, err error) (int,
+		error) {
+		select {
+		case stalled <- struct{}{}:
+		default:
+		}
+		<-release
+		return n, err
+	}})
+	l := open(t, g, onDiskOptions)
+	ctx, cancel := context.WithCancel(background)
+	go func() {
+		<-stalled
+		cancel()
+	}()
+	for _, err := range l.Epoch(ctx, 0) {
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+	}
+	close(release)
+	digests(t, l.Epoch(background, 0))
+	if s := l.Stats(); s.Disk.Count == 0 || s.Disk.Sum == 0 {
+		t.Errorf("waiting for the disk is not in the statistics: %+v", s.Disk)
+	}
+}
+
+// impure is a sampler whose batches differ each time.
+type impure struct{ sampling.Neighbor }
+
+type impureWorker struct {
+	sampling.Worker
+	calls *int
+}
+
+func (s impure) Open(env sampling.Env) (sampling.Worker, error) {
+	w, err := s.Neighbor.Open(env)
+	return &impureWorker{w, new(int)}, err
+}
+
+func (w *impureWorker) Sample(ctx context.Context, r *sampling.Request, s *graph.Sample) error {
+	*w.calls++
+	again := *r
+	again.Rand = sampling.NewRand(uint64(*w.calls), 1, 2, 3)
+	return w.Worker.Sample(ctx, &again, s)
+}
+
+func TestASamplerThatChangesItsMindIsRefusedOnDisk(t *testing.T) {
+	opt := onDiskOptions
+	opt.Sampler = impure{neighbor}
+	var failed error
+	for _, err := range open(t, wideGraph(t), opt).Epoch(background, 0) {
+		failed = err
+	}
+	if !errors.Is(failed, loader.ErrSampler) || !strings.Contains(failed.Error(), "second time") {
+		t.Errorf("got %v", failed)
+	}
+}
+
+func TestPlanCountsWhatColumnsOnDiskTake(t *testing.T) {
+	g := wideGraph(t)
+	opt := onDiskOptions
+	opt.MaxMemory = 200 << 20
+	plan, err := loader.Plan(background, g, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := open(t, g, opt)
+	digests(t, l.Epoch(background, 0))
+	if peak, planned := l.Stats().MemoryPeak, plan.Bound.Total(); peak > planned || planned > opt.MaxMemory {
+		t.Errorf("%d bytes were taken, %d planned", peak, planned)
+	}
+	opt.MaxMemory = 1 << 20
+	if _, err := loader.New(g, opt); !errors.Is(err, loader.ErrMemory) {
+		t.Errorf("got %v", err)
+	}
+}

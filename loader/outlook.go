@@ -1,0 +1,316 @@
+package loader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/khop-gnn/khop/gather/disk"
+	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/pinned"
+)
+
+// Outlook says what an epoch reads of columns on disk, by size of the cache and by policy.
+type Outlook struct {
+	Batches int64 `json:"batches"` // of an epoch
+	Rows    int64 `json:"rows"`    // that an epoch asks for, about
+	// Share of the rows was simulated, all places of the columns alike; what is said is scaled to all rows.
+	Share       float64        `json:"share"`
+	ColumnBytes int64          `json:"column_bytes"` // of the columns that can stay on disk
+	Probe       disk.Probe     `json:"probe"`
+	Caches      []OutlookCache `json:"caches"` // ascending
+}
+
+// OutlookCache is an Outlook for a cache of a size.
+type OutlookCache struct {
+	CacheBytes int64           `json:"cache_bytes"` // Options.CacheBytes
+	Policies   []OutlookPolicy `json:"policies"`    // in the order of disk.Policies
+}
+
+// OutlookPolicy is what an epoch reads under a policy.
+type OutlookPolicy struct {
+	Policy disk.Policy `json:"policy"`
+	disk.Counts
+	Seconds float64 `json:"seconds"` // of the disk, as the probe has it
+}
+
+// Seconds returns how long the disk would take for khop's own policy.
+func (c *OutlookCache) Seconds() float64 { return c.Policies[disk.Ahead].Seconds }
+
+// mostSimulated is how many asks for rows are simulated, about.
+const mostSimulated = 4 << 20
+
+// LookOut samples two epochs and simulates what the second reads of columns on disk, with caches of some sizes (as
+// Options.CacheBytes), which ascend; nil for sizes from 1 % to 40 % of the columns. Columns are not read, but for the
+// probe of the disk. The errors are those of New, and ErrOptions where no column lies in a file.
+func LookOut(ctx context.Context, src Source, opt Options, caches []int64) (*Outlook, error) {
+	opt.Residence, opt.Device = Disk, "cpu"
+	r, on, err := settle(src, opt)
+	if err != nil {
+		return nil, err
+	}
+	o, err := r.lookOut(ctx, caches)
+	if err = errors.Join(r.explainDamage(err), on.close()); err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+func (r *recipe) lookOut(ctx context.Context, caches []int64) (_ *Outlook, err error) {
+	columns, err := findColumns(r)
+	if err != nil {
+		return nil, err
+	}
+	mapped, total, err := r.inFiles(columns)
+	if err != nil {
+		return nil, err
+	}
+	if len(mapped) == 0 || r.batches == 0 {
+		return nil, fmt.Errorf("%w: %s: batches have no rows of columns that lie in files", ErrOptions, r.name)
+	}
+	t := &rowTrace{recipe: r, columns: mapped}
+	defer func() { err = errors.Join(err, r.closeShared()) }()
+	if err := t.sample(ctx); err != nil {
+		return nil, err
+	}
+	probe, layouts, err := probeColumns(ctx, mapped)
+	if err != nil {
+		return nil, err
+	}
+	o := &Outlook{Batches: int64(r.batches), Rows: t.asked / 2, Share: 1 / float64(t.one), ColumnBytes: total,
+		Probe: probe}
+	if caches == nil {
+		for _, percent := range []int64{1, 2, 5, 10, 20, 40} {
+			caches = append(caches, total/100*percent)
+		}
+	}
+	o.Caches = make([]OutlookCache, len(caches))
+	return o, t.simulate(ctx, o, layouts, caches)
+}
+
+// probeColumns opens the files of columns for a probe.
+func probeColumns(ctx context.Context, columns []*column) (disk.Probe, map[*column]disk.Layout, error) {
+	var list []disk.Mapped
+	for _, c := range columns {
+		list = append(list, disk.Mapped{Bytes: c.store.Column().Bytes(), RowBytes: c.store.RowBytes()})
+	}
+	reader, layouts, err := disk.Open(ctx, list, disk.ReaderOptions{})
+	if err != nil {
+		return disk.Probe{}, nil, err
+	}
+	at := map[*column]disk.Layout{}
+	for i, c := range columns {
+		at[c] = layouts[i]
+	}
+	return reader.Probe(), at, reader.Close()
+}
+
+// rowTrace is which rows two epochs ask for, of some places of the columns.
+type rowTrace struct {
+	*recipe
+	columns []*column
+	one     uint32 // of so many places is in the trace
+	asked   int64
+	sampled int64                  // batches
+	asks    map[*column][][]uint32 // by batch
+	mu      sync.Mutex
+}
+
+// placeBytes is the bytes of a column that are in a trace or not as a whole, so that neighbours stay neighbours.
+const placeBytes = 64 << 10
+
+// place returns how many rows are next to one another in a trace.
+func (c *column) place() uint32 { return uint32(max(placeBytes/c.store.RowBytes(), 1)) }
+
+// keeps reports whether the place numbered n is in the trace.
+func (t *rowTrace) keeps(n uint32) bool { return (n*2654435761>>4)%t.one == 0 }
+
+// sample samples the epochs.
+func (t *rowTrace) sample(ctx context.Context) error {
+	var ledger pinned.Ledger
+	if err := t.openShared(ctx, &ledger); err != nil {
+		return err
+	}
+	mean := int64(0)
+	err := t.trial(ctx, min(t.batches, leastTried), &ledger, func(s *slot) {
+		for _, c := range t.columns {
+			for i := range t.arrays {
+				if a := &t.arrays[i]; a.IsColumn() && keyOfColumn(a) == (columnKey{c.name, c.nodeType}) {
+					if ids, view := s.rowIDs(a); !view {
+						mean += ids.Len()
+					}
+				}
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	all := mean / int64(min(t.batches, leastTried)) * int64(t.batches) * 2
+	t.one, t.asks = uint32(all/mostSimulated+1), map[*column][][]uint32{}
+	for _, c := range t.columns {
+		t.asks[c] = make([][]uint32, 2*t.batches)
+	}
+	errs := make([]error, t.opt.Workers)
+	var wg sync.WaitGroup
+	for w := range t.opt.Workers {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			errs[w] = t.sampleSome(ctx, uint64(w), &ledger)
+		}()
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// sampleSome samples every so manieth batch, from one on.
+func (t *rowTrace) sampleSome(ctx context.Context, from uint64, ledger *pinned.Ledger) (err error) {
+	on, stats := &onCPU{}, &counters{}
+	m, err := on.openMaker(t.recipe, nil, ledger, stats)
+	if err != nil {
+		return err
+	}
+	s, err := newSlot(t.recipe, on, ledger, stats)
+	if err != nil {
+		return errors.Join(err, m.close())
+	}
+	defer func() { err = errors.Join(err, m.close(), s.close()) }()
+	var rows []uint32
+	for i := from; i < 2*t.batches; i += uint64(t.opt.Workers) {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		j := job{epoch: uint32(i / t.batches), number: i % t.batches, order: t.order(uint32(i / t.batches))}
+		if err := guarded(func() error { return s.fill(ctx, m, j) }); err != nil {
+			return t.explain(err, j)
+		}
+		for _, c := range t.columns {
+			if rows, err = t.rowsOf(s, c, rows[:0]); err != nil {
+				return t.explain(err, j)
+			}
+			t.note(c, i, rows)
+		}
+	}
+	return nil
+}
+
+// rowsOf appends the rows that a sampled batch asks for of a column.
+func (r *recipe) rowsOf(s *slot, c *column, rows []uint32) (_ []uint32, err error) {
+	for i := range r.arrays {
+		a := &r.arrays[i]
+		if !a.IsColumn() || keyOfColumn(a) != (columnKey{c.name, c.nodeType}) {
+			continue
+		}
+		if ids, view := s.rowIDs(a); !view && err == nil {
+			rows, err = c.store.Rows(rows, ids)
+		}
+	}
+	return rows, err
+}
+
+// note keeps those rows of a batch that are in the trace.
+func (t *rowTrace) note(c *column, batch uint64, rows []uint32) {
+	var kept []uint32
+	place := c.place()
+	for _, row := range rows {
+		if t.keeps(row / place) {
+			kept = append(kept, row)
+		}
+	}
+	t.asks[c][batch] = kept
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.asked += int64(len(rows))
+	if c == t.columns[0] {
+		t.sampled++
+		t.opt.progress("sampling", t.sampled, int64(2*t.batches))
+	}
+}
+
+// pack numbers the rows of the trace anew, so that a simulation takes no more memory than they need, and returns how
+// many there are. Places that were no neighbours are none afterwards.
+func (t *rowTrace) pack(c *column) (rows int64) {
+	place := c.place()
+	numbers := map[uint32]uint32{}
+	for _, asks := range t.asks[c] {
+		for i, row := range asks {
+			n, ok := numbers[row/place]
+			if !ok {
+				n = uint32(len(numbers))
+				numbers[row/place] = n
+			}
+			asks[i] = (2*n)*place + row%place
+		}
+	}
+	return 2 * int64(len(numbers)) * int64(place)
+}
+
+// simulate fills in what each policy reads, with caches of some sizes.
+func (t *rowTrace) simulate(ctx context.Context, o *Outlook, layouts map[*column]disk.Layout, caches []int64) error {
+	if t.one > 1 {
+		for _, c := range t.columns {
+			l := layouts[c]
+			l.Rows = t.pack(c)
+			layouts[c] = l
+		}
+	}
+	type run struct{ cache, policy int }
+	runs := make(chan run)
+	errs := make([]error, machine.Workers())
+	var wg sync.WaitGroup
+	for w := range errs {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for x := range runs {
+				p := &o.Caches[x.cache].Policies[x.policy]
+				if err := t.simulateOne(o, layouts, caches[x.cache], p); err != nil {
+					errs[w] = errors.Join(errs[w], err)
+				}
+			}
+		}()
+	}
+	for i, bytes := range caches {
+		o.Caches[i].CacheBytes = bytes
+		for _, p := range disk.Policies() {
+			o.Caches[i].Policies = append(o.Caches[i].Policies, OutlookPolicy{Policy: p})
+		}
+		for p := range disk.Policies() {
+			if ctx.Err() == nil {
+				runs <- run{i, p}
+			}
+		}
+		t.opt.progress("simulating", int64(i+1), int64(len(caches)))
+	}
+	close(runs)
+	wg.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return errors.Join(errs...)
+}
+
+// simulateOne fills in what a policy reads with a cache of some bytes.
+func (t *rowTrace) simulateOne(o *Outlook, layouts map[*column]disk.Layout, cache int64, to *OutlookPolicy) error {
+	columns := append([]*column{}, t.columns...)
+	for _, d := range splitColumns(columns, o.ColumnBytes, cache, 1).onDisk {
+		asks := t.asks[d.column]
+		perBatch := int64(0)
+		for _, a := range asks {
+			perBatch += int64(len(a))
+		}
+		perBatch = perBatch * int64(t.one) / int64(len(asks))
+		c, err := disk.Simulate(to.Policy, layouts[d.column], disk.PlannerOptions{Slots: d.slots / int(t.one),
+			Lookahead: int(min(int64(t.opt.Lookahead), d.mostAsks/max(perBatch, 1)+1)), Along: d.along / int(t.one)},
+			asks, int(t.batches))
+		if err != nil {
+			return err
+		}
+		to.Counts.Add(c.Times(int64(t.one)))
+	}
+	to.Batches = o.Batches
+	to.Seconds = o.Probe.Seconds(to.Requests, to.Bytes)
+	return nil
+}

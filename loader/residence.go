@@ -1,0 +1,192 @@
+package loader
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/gather/disk"
+	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/sat"
+	"github.com/khop-gnn/khop/pinned"
+)
+
+// diskSplit says which columns of a source stay on disk, and what memory that takes.
+type diskSplit struct {
+	whole   []*column // copied to memory as a whole
+	onDisk  []columnOnDisk
+	loaders int
+	reader  *disk.Reader // once they are placed
+
+	wholeBytes int64 // of copies, once for all loaders
+	cacheBytes int64 // of caches, for each loader
+}
+
+// columnOnDisk is a column that is read through a cache.
+type columnOnDisk struct {
+	column   *column
+	index    int // among the reader's
+	layout   disk.Layout
+	slots    int   // rows of the cache, for each loader
+	mostAsks int64 // rows that a window asks for
+	along    int   // rows that are read along with those of a batch
+}
+
+const (
+	leastWindow = 16 << 20 // bytes of a window, if that is more than a quarter of the cache
+	alongBytes  = 4 << 20  // of rows that are read along with those of a batch
+)
+
+// settleResidence decides which columns stay on disk, for as many loaders that share them.
+func (r *recipe) settleResidence(columns []*column, loaders int) error {
+	o := &r.opt
+	if o.Residence != Disk && o.Residence != Auto {
+		return nil
+	}
+	mapped, total, err := r.inFiles(columns)
+	if err != nil {
+		return err
+	}
+	room := cmp.Or(r.limit(), machine.Probe().Room())
+	if o.Residence == Auto {
+		o.Residence = Mapped
+		need := (&Placed{recipe: r, columns: columns}).sourceBytes().Total()
+		if o.Device != "cpu" || len(mapped) == 0 || need < room/10*9 {
+			return nil
+		}
+		o.Residence = Disk
+	}
+	setDefault(&o.CacheBytes, max(room/2, 1))
+	r.split = splitColumns(mapped, total, o.CacheBytes, loaders)
+	return nil
+}
+
+// inFiles returns the columns that lie in files and can be read from there, and their bytes.
+func (r *recipe) inFiles(columns []*column) (mapped []*column, total int64, err error) {
+	o := &r.opt
+	for _, c := range columns {
+		t := c.store.Column()
+		f, _, err := pinned.OpenMapped(t.Bytes())
+		switch {
+		case err != nil:
+			o.log().Info("a column is read where it lies, and not from disk", "column", c.name, "reason", err)
+			continue
+		case t.Len() >= disk.MaxRows:
+			o.log().Warn("a column has too many rows to be read from disk", "column", c.name, "rows", t.Len())
+		default:
+			mapped = append(mapped, c)
+			total += int64(len(t.Bytes()))
+		}
+		if err := f.Close(); err != nil {
+			return nil, 0, err
+		}
+	}
+	return mapped, total, nil
+}
+
+// splitColumns shares the cache among columns: small ones are copied as a whole, the others get room by their size.
+func splitColumns(columns []*column, total, cache int64, loaders int) *diskSplit {
+	s := &diskSplit{loaders: loaders}
+	bytes := func(c *column) int64 { return int64(len(c.store.Column().Bytes())) }
+	slices.SortStableFunc(columns, func(a, b *column) int { return cmp.Compare(bytes(a), bytes(b)) })
+	for len(columns) > 0 && (total <= cache || bytes(columns[0]) <= cache/8) {
+		n := bytes(columns[0])
+		s.whole, columns = append(s.whole, columns[0]), columns[1:]
+		s.wholeBytes += pinned.Options{}.Size(n)
+		total, cache = total-n, cache-n
+	}
+	for i, c := range columns {
+		share, row := int64(float64(cache)*(float64(bytes(c))/float64(total)))/int64(loaders), c.store.RowBytes()
+		window := max(leastWindow, share/4) / disk.AskBytes
+		d := columnOnDisk{column: c, index: i, slots: int(share / row), along: int(alongBytes / row), mostAsks: 1}
+		for d.mostAsks <= window/2 {
+			d.mostAsks *= 2
+		}
+		s.onDisk = append(s.onDisk, d)
+		s.cacheBytes += pinned.Options{}.Size(int64(d.slots) * row)
+	}
+	return s
+}
+
+// open copies what is small, and opens the files of the rest.
+func (s *diskSplit) open(ctx context.Context, c *onCPU, p *Placed) error {
+	in := copier{c: c, p: p, ctx: ctx}
+	for _, col := range s.whole {
+		to, region, err := gather.Resident(ctx, col.store.Column(), pinned.Options{Ledger: &p.ledger,
+			Purpose: pinned.Columns}, func(n int64) { in.p.recipe.opt.progress("columns", n, s.wholeBytes) })
+		if err != nil {
+			return err
+		}
+		c.regions = append(c.regions, region)
+		if col.store, err = gather.NewStore(to); err != nil {
+			return err
+		}
+	}
+	if len(s.onDisk) == 0 {
+		return nil
+	}
+	var list []disk.Mapped
+	for _, d := range s.onDisk {
+		list = append(list, disk.Mapped{Bytes: d.column.store.Column().Bytes(), RowBytes: d.column.store.RowBytes()})
+	}
+	opt := readerOptions
+	opt.Memory = pinned.Options{Ledger: &p.ledger, Purpose: pinned.Scratch}
+	reader, layouts, err := disk.Open(ctx, list, opt)
+	if err != nil {
+		return err
+	}
+	c.reader, s.reader = reader, reader
+	for i := range s.onDisk {
+		s.onDisk[i].layout = layouts[i]
+	}
+	probe := reader.Probe()
+	p.recipe.opt.log().Info("columns are read from disk", "columns", len(s.onDisk), "engine", probe.Engine, "refused",
+		probe.Refused, "buffered", probe.Buffered, "depth", probe.Depth, "cache", s.cacheBytes)
+	return nil
+}
+
+// readerOptions is a variable for tests only.
+var readerOptions disk.ReaderOptions
+
+// diskMemory returns what columns on disk take beside their caches: what a loader needs at most and, with asks of a
+// typical batch in place of the largest, what is expected.
+func (r *recipe) diskMemory(slotBytes, scratch int64) (n int64) {
+	if r.split == nil || len(r.split.onDisk) == 0 {
+		return 0
+	}
+	o := &r.opt
+	n = int64(scouts(o.Workers)) * sat.Add(slotBytes, scratch)
+	for _, d := range r.split.onDisk {
+		rows := int64(0)
+		for i := range r.arrays {
+			if a := &r.arrays[i]; a.IsColumn() && keyOfColumn(a) == (columnKey{d.column.name, d.column.nodeType}) {
+				rows = sat.Add(rows, a.Most)
+			}
+		}
+		batches := int64(o.Workers + o.Prefetch)
+		n = sat.Add(n, disk.PlanBytes(d.column.store.Column().Len(), int64(d.slots)))
+		n = sat.Add(n, max(d.mostAsks*disk.AskBytes, disk.WindowBytes(min(rows, 1<<40))))
+		n = sat.Add(n, sat.Mul(batches, alongBytes))
+	}
+	return sat.Add(n, disk.StagingBytes/int64(r.split.loaders))
+}
+
+// withoutColumns returns the bytes of a slot that is only sampled into, at most.
+func (r *recipe) withoutColumns() (n int64) {
+	for i := range r.arrays {
+		if a := &r.arrays[i]; a.hasMemory() && !a.IsColumn() {
+			n = sat.Add(n, pinned.Options{}.Size(min(a.mostBytes(), 1<<60)))
+		}
+	}
+	return n
+}
+
+// closeReader ends the reading of columns on disk.
+func (c *onCPU) closeReader() error {
+	if c.reader == nil {
+		return nil
+	}
+	return errors.Join(c.reader.Close())
+}

@@ -107,11 +107,11 @@ func (l *Loader) begin(ctx context.Context, epoch, first, count uint64) (*run, e
 	for i := range r.window {
 		r.window[i] = make(chan *slot, 1)
 	}
+	l.ahead.begin(r)
 	for _, w := range workers {
 		r.wg.Add(1)
 		go r.work(w)
 	}
-	l.ahead.begin(r)
 	l.running = r
 	return r, nil
 }

@@ -63,6 +63,10 @@ bench-peers: ## measure beside other loaders, on the same graph and batches
 bench-ops: ## sparse operations beside torch, scipy and C (needs KHOP_TESTDATA, and the environments of bench-peers)
 	python3 bench/ops/run.py
 
+.PHONY: bench-disk
+bench-disk: ## features larger than memory: khop, mapped files and numpy.memmap in a control group (root; 7 GB of disk; fio)
+	python3 bench/disk/run.py $(ARGS)
+
 .PHONY: bench-feed
 bench-feed: ## measure the feed; PYTHON= and TORCH= name interpreters with NumPy and with torch
 	go run ./bench/feed -json .bench/feed.json $(if $(PYTHON),-python $(PYTHON)) $(if $(TORCH),-torch $(TORCH))

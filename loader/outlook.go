@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/khop-gnn/khop/gather/disk"
@@ -41,23 +42,23 @@ func (c *OutlookCache) Seconds() float64 { return c.Policies[disk.Ahead].Seconds
 // mostSimulated is how many asks for rows are simulated, about.
 const mostSimulated = 4 << 20
 
-// LookOut samples two epochs and simulates what the second reads of columns on disk, with caches of some sizes (as
-// Options.CacheBytes), which ascend; nil for sizes from 1 % to 40 % of the columns. Columns are not read, but for the
-// probe of the disk. The errors are those of New, and ErrOptions where no column lies in a file.
-func LookOut(ctx context.Context, src Source, opt Options, caches []int64) (*Outlook, error) {
+// LookOut samples two epochs and simulates what the second reads of columns on disk, with caches from 1 % to 40 % of
+// their size, and one of Options.CacheBytes. Columns are not read, but for the probe of the disk. The errors are those
+// of New, and ErrOptions where no column lies in a file.
+func LookOut(ctx context.Context, src Source, opt Options) (*Outlook, error) {
 	opt.Residence, opt.Device = Disk, "cpu"
 	r, on, err := settle(src, opt)
 	if err != nil {
 		return nil, err
 	}
-	o, err := r.lookOut(ctx, caches)
+	o, err := r.lookOut(ctx)
 	if err = errors.Join(r.explainDamage(err), on.close()); err != nil {
 		return nil, err
 	}
 	return o, nil
 }
 
-func (r *recipe) lookOut(ctx context.Context, caches []int64) (_ *Outlook, err error) {
+func (r *recipe) lookOut(ctx context.Context) (_ *Outlook, err error) {
 	columns, err := findColumns(r)
 	if err != nil {
 		return nil, err
@@ -80,10 +81,13 @@ func (r *recipe) lookOut(ctx context.Context, caches []int64) (_ *Outlook, err e
 	}
 	o := &Outlook{Batches: int64(r.batches), Rows: t.asked / 2, Share: 1 / float64(t.one), ColumnBytes: total,
 		Probe: probe}
-	if caches == nil {
-		for _, percent := range []int64{1, 2, 5, 10, 20, 40} {
-			caches = append(caches, total/100*percent)
-		}
+	var caches []int64
+	for _, percent := range []int64{1, 2, 5, 10, 20, 40} {
+		caches = append(caches, total/100*percent)
+	}
+	if own := r.opt.CacheBytes; own > 0 && !slices.Contains(caches, own) {
+		caches = append(caches, own)
+		slices.Sort(caches)
 	}
 	o.Caches = make([]OutlookCache, len(caches))
 	return o, t.simulate(ctx, o, layouts, caches)

@@ -42,7 +42,7 @@ func (c *planCmd) Run(env *environment) (err error) {
 	}
 	bar := env.newProgress()
 	opt.Progress = bar.report()
-	o, err := loader.LookOut(env.ctx, ds, opt, nil)
+	o, err := loader.LookOut(env.ctx, ds, opt)
 	bar.finish()
 	if err != nil {
 		return err

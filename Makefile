@@ -76,6 +76,10 @@ docs-site: ## build the pages as a site into dist/site, and fail where a link le
 	test -x dist/.venv-docs/bin/mkdocs || (python3 -m venv dist/.venv-docs && dist/.venv-docs/bin/pip install --quiet mkdocs==1.6.1)
 	dist/.venv-docs/bin/mkdocs build --strict
 
+.PHONY: bench-inside
+bench-inside: ## measure batches from a server and within the process, in turn (PYTHON= one with NumPy)
+	$(or $(PYTHON),python3) bench/feed/inside.py --json .bench/inside.json
+
 .PHONY: wheel
 wheel: ## build the Python package into dist/, for this machine; WHEELS="linux/amd64 linux/arm64" for others, PYTHON= what builds it
 	$(if $(PYTHON),PYTHON=$(PYTHON)) tools/wheel.sh

@@ -101,8 +101,14 @@ class Feed:
         """Acknowledges the batches before, and waits for the next one, or the end of the run."""
         forget_copied()
         ring, inside = self.ring, self._inside
-        message: Union[p.BatchReady, p.End, None]
-        if inside is None or len(ring.returned) >= self._lazy or not inside.look():
+        message: Union[p.BatchReady, p.End, None] = None
+        if inside is not None and len(ring.returned) < self._lazy:
+            ready = inside.take_batch()
+            if ready is not None and ready.run != self._run:  # one that was left
+                self._discard(ready)
+                ready = None
+            message = ready
+        if message is None:
             slots = ring.take_returned(p.CREDITS) if ring.returned or ring.passing else ()
             acknowledgement = p.next_batch(self._run, self._sequence, slots)
             if inside is None:
@@ -111,12 +117,6 @@ class Feed:
                 inside.send_with_next(acknowledgement)
             if len(slots) == p.CREDITS:
                 self._return_slots()
-            message = None
-        else:
-            message = inside.take_batch()
-        if message is None or message.run != self._run:
-            if message is not None:  # of a run that was left
-                self._discard(message)
             message = self._wait_for((p.BatchReady, p.End), "a batch")
         if isinstance(message, p.End):
             if message.batches != self._sequence or message.batches != self._batches or message.stopped:

@@ -107,18 +107,12 @@ class Inside:
         """Hands a message over with the next call of recvmsg_into, which is to come at once."""
         self._due = message
 
-    def look(self) -> bool:
-        """Whether there is a message, which recvmsg_into then takes."""
-        if not self._taken:
-            self._taken = not self._fast(self._handle, None, 0, self._at, self._length_at, self._error)
-        return self._taken
-
     def take_batch(self) -> Optional[BatchReady]:
-        """The message that look has found, if it is a BATCH. This is the short way of what recvmsg_into and protocol.read do."""
-        if self._length.value != 64 or self._first[0] != BATCH:
+        """The next message, if it is there and a BATCH: the short way of what recvmsg_into and protocol.read do."""
+        if not self._taken and self._fast(self._handle, None, 0, self._at, self._length_at, self._error):
             return None
-        self._taken = False
-        return read_batch(self._first)
+        self._taken = self._length.value != 64 or self._first[0] != BATCH
+        return None if self._taken else read_batch(self._first)
 
     def recvmsg_into(self, buffers: Sequence[Any], ancillary: int = 0, flags: int = 0) -> tuple[int, tuple[()], int, None]:
         """Takes the next message; BlockingIOError where none comes for a while."""

@@ -80,6 +80,14 @@ docs-site: ## build the pages as a site into dist/site, and fail where a link le
 bench-inside: ## measure batches from a server and within the process, in turn (PYTHON= one with NumPy)
 	$(or $(PYTHON),python3) bench/feed/inside.py --json .bench/inside.json
 
+.PHONY: pip-check
+pip-check: ## what lies in dist/ as pip gets it: tags by auditwheel, metadata, and installing with Python 3.9 to 3.13
+	tools/pip-check.sh
+
+.PHONY: sdist
+sdist: ## the source distribution of the Python package; the program is built of it where it is installed
+	$(if $(PYTHON),PYTHON=$(PYTHON)) tools/sdist.sh
+
 .PHONY: wheel
 wheel: ## build the Python package into dist/, for this machine; WHEELS="linux/amd64 linux/arm64" for others, PYTHON= what builds it
 	$(if $(PYTHON),PYTHON=$(PYTHON)) tools/wheel.sh

@@ -1,23 +1,50 @@
-"""Tags a wheel that carries a khop program for its platform: KHOP_WHEEL_PLATFORM, which tools/wheel.sh sets. All else is in pyproject.toml."""
+"""Puts a khop program into what is built. All else is in pyproject.toml.
+
+tools/wheel.sh sets KHOP_WHEEL_PLATFORM, and has put the program into the package. From the source distribution
+(tools/sdist.sh), which has khop's sources in go/, Go builds the program here. Otherwise there is none in the package.
+"""
 
 import os
 import pathlib
 import shutil
+import subprocess
 
-from setuptools import setup
+from setuptools import Distribution, setup
+from setuptools.command.build_py import build_py
 
 try:
     from setuptools.command.bdist_wheel import bdist_wheel
 except ImportError:  # before setuptools 70.1
     from wheel.bdist_wheel import bdist_wheel
 
+SOURCES = pathlib.Path("go")
+
+
+class BuildProgram(build_py):
+    """Builds the program of the sources that are here."""
+
+    def run(self):
+        super().run()
+        if not SOURCES.is_dir():
+            return
+        if shutil.which("go") is None:
+            raise SystemExit("khop: the source distribution needs Go 1.25 or later on PATH to build the program; "
+                             "wheels have it inside: pip install --only-binary khop khop")
+        program = pathlib.Path(self.build_lib, "khop", "bin", "khop").resolve()
+        program.parent.mkdir(parents=True, exist_ok=True)
+        command = ["go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", str(program), "./cmd/khop"]
+        subprocess.run(command, cwd=SOURCES, env={**os.environ, "CGO_ENABLED": "0"}, check=True)
+
+
+class WithProgram(Distribution):
+    """What has a program in it goes where pip puts what belongs to a platform."""
+
+    def has_ext_modules(self):
+        return "KHOP_WHEEL_PLATFORM" in os.environ or SOURCES.is_dir()
+
 
 class PlatformWheel(bdist_wheel):
     """The program is static: any Python 3, any C library."""
-
-    def finalize_options(self):
-        super().finalize_options()
-        self.root_is_pure = "KHOP_WHEEL_PLATFORM" not in os.environ
 
     def egg2dist(self, egginfo_path, distinfo_path):
         """Adds the bill of materials, where PEP 770 looks for it."""
@@ -30,7 +57,9 @@ class PlatformWheel(bdist_wheel):
 
     def get_tag(self):
         platform = os.environ.get("KHOP_WHEEL_PLATFORM")
-        return ("py3", "none", platform) if platform else super().get_tag()
+        if platform:
+            return "py3", "none", platform
+        return super().get_tag() if self.root_is_pure else ("py3", "none", super().get_tag()[2])
 
 
-setup(cmdclass={"bdist_wheel": PlatformWheel})
+setup(distclass=WithProgram, cmdclass={"bdist_wheel": PlatformWheel, "build_py": BuildProgram})

@@ -20,6 +20,8 @@ type Store struct {
 	column   unified.Tensor
 	rowBytes int64
 	shape    [unified.MaxRank]int64 // of the result but for the first dimension, which is a batch's
+	wide     bool                   // rows are delivered as float32
+	scales   []float32              // of the rows of a wide store of int8
 }
 
 // NewStore returns a store of a column [n, ...] in host memory. unified.ErrShape for a tensor that is none, that the
@@ -39,7 +41,7 @@ func NewStore(column unified.Tensor) (*Store, error) {
 // Column returns the column.
 func (s *Store) Column() unified.Tensor { return s.column }
 
-// RowBytes returns the bytes of a row.
+// RowBytes returns the bytes of a row of the column.
 func (s *Store) RowBytes() int64 { return s.rowBytes }
 
 // Gather copies row ids[i] of the column to row i of dst, which grows as needed, and returns it as a tensor [len(ids),
@@ -47,16 +49,16 @@ func (s *Store) RowBytes() int64 { return s.rowBytes }
 //
 // Cost: a pass over ids to check them, then one copy a row. It allocates nothing once dst is large enough.
 func (s *Store) Gather(dst *unified.Buffer, ids unified.Tensor) (unified.Tensor, error) {
-	m := ids.Len()
-	if m > 0 && ids.Rank() != 1 || m > (1<<62)/s.rowBytes {
+	m, row := ids.Len(), s.outBytes()
+	if m > 0 && ids.Rank() != 1 || m > (1<<62)/row {
 		return unified.Tensor{}, fmt.Errorf("%w: ids are %v", unified.ErrShape, ids)
 	}
-	room, err := unified.Grow[uint8](dst, m*s.rowBytes, 0)
+	room, err := unified.Grow[uint8](dst, m*row, 0)
 	if err != nil {
 		return unified.Tensor{}, err
 	}
 	if m > 0 {
-		if err := s.copyRows(room[:m*s.rowBytes], ids); err != nil {
+		if err := s.copyRows(room[:m*row], ids); err != nil {
 			return unified.Tensor{}, err
 		}
 	}
@@ -67,7 +69,7 @@ func (s *Store) Gather(dst *unified.Buffer, ids unified.Tensor) (unified.Tensor,
 func (s *Store) Over(dst *unified.Buffer, m int64) (unified.Tensor, error) {
 	shape := s.shape
 	shape[0] = m
-	return dst.Tensor(s.column.DType(), shape[:s.column.Rank()]...)
+	return dst.Tensor(s.DType(), shape[:s.column.Rank()]...)
 }
 
 // Rows appends ids, int32 or int64, to list; ErrRange names the first that is not a row. The column must have less than
@@ -113,7 +115,11 @@ func copyChecked[I rowID](s *Store, dst []byte, ids unified.Tensor, inRange func
 	if n := s.column.Len(); !inRange(v, n) {
 		return rangeError(v, n)
 	}
-	copyRows(best, dst, s.column.Bytes(), v, int(s.rowBytes))
+	if s.wide {
+		widenRows(s, dst, v)
+	} else {
+		copyRows(best, dst, s.column.Bytes(), v, int(s.rowBytes))
+	}
 	return nil
 }
 

@@ -186,11 +186,37 @@ func (a *arrayLister) add(name string, array Array) {
 	a.list = append(a.list, array)
 }
 
+// scaleSuffix ends the name of the column that has a number for each row of an int8 column.
+const scaleSuffix = "_scale"
+
+// widens reports whether a column of those is delivered as float32 where the options say Widen.
+func widens(there []graph.Column, name string) bool {
+	of := func(name string) (graph.Column, bool) {
+		i := slices.IndexFunc(there, func(c graph.Column) bool { return c.Name == name })
+		if i < 0 {
+			return graph.Column{}, false
+		}
+		return there[i], true
+	}
+	c, _ := of(name)
+	switch c.DType {
+	case unified.Float16, unified.BFloat16:
+		return true
+	case unified.Int8:
+		scale, ok := of(name + scaleSuffix)
+		return ok && scale.DType == unified.Float32 && len(scale.Shape) == 0
+	}
+	return false
+}
+
 // columns adds those of the columns that are there.
 func (a *arrayLister) columns(prefix string, names []string, there []graph.Column, array Array) {
 	for _, name := range names {
 		if c := slices.IndexFunc(there, func(c graph.Column) bool { return c.Name == name }); c >= 0 {
 			array.Column, array.DType, array.Row = name, there[c].DType, there[c].Shape
+			if a.r.opt.Widen && widens(there, name) {
+				array.DType = unified.Float32
+			}
 			a.add(prefix+"/"+name, array)
 		}
 	}

@@ -152,6 +152,9 @@ type Options struct {
 	// NodeColumns are gathered for all nodes of a batch, SeedColumns for its distinct seeds, EdgeColumns for its edges.
 	// nil means "feature" and "label" where the graph has them, and no edge column; an empty slice means none.
 	NodeColumns, SeedColumns, EdgeColumns []string
+	// Widen delivers rows of float16, of bfloat16, and of int8 with the column NAME_scale beside, which a conversion
+	// makes, as float32. Only the CPU does so. Default: rows are delivered as they are stored.
+	Widen bool
 	// EdgePos delivers the edges' positions in the dataset with each block; EdgeColumns imply it.
 	EdgePos bool
 

@@ -11,6 +11,7 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
 )
 
 // Placed is a source whose graph and columns are where a processor reads them: mapped, resident, or on a device. Place
@@ -38,7 +39,8 @@ type column struct {
 	name     string
 	nodeType int // -1 for a column of the edges
 	store    *gather.Store
-	verified *verifiedRows // nil: no row has to be verified before it is read
+	scales   unified.Tensor // of a column that is widened with them
+	verified *verifiedRows  // nil: no row has to be verified before it is read
 }
 
 // PlacedArray says where the kernels of a device find an array of the source.
@@ -157,7 +159,7 @@ func findColumns(r *recipe) (list []*column, err error) {
 		}
 		c := &column{name: key.name, nodeType: key.nodeType}
 		found[key] = c
-		if err := c.find(r.graph); err != nil {
+		if err := c.find(r.graph, r.opt.Widen); err != nil {
 			return nil, fmt.Errorf("column of %s: %w", a.Name, err)
 		}
 		list = append(list, c)
@@ -165,14 +167,31 @@ func findColumns(r *recipe) (list []*column, err error) {
 	return list, nil
 }
 
-// find looks the column up in a graph.
-func (c *column) find(g *graph.Graph) (err error) {
-	tensor, _ := g.EdgeColumn(c.name)
+// find looks the column up in a graph, and its scales if it is to be widened with some.
+func (c *column) find(g *graph.Graph, widen bool) (err error) {
+	look, there := g.EdgeColumn, g.Schema().EdgeColumns
 	if c.nodeType >= 0 {
-		tensor, _ = g.NodeColumn(c.nodeType, c.name)
+		look = func(name string) (unified.Tensor, bool) { return g.NodeColumn(c.nodeType, name) }
+		there = g.Schema().Nodes[c.nodeType].Columns
 	}
+	tensor, _ := look(c.name)
 	c.store, err = gather.NewStore(tensor)
+	if err != nil || !widen || !widens(there, c.name) {
+		return err
+	}
+	if tensor.DType() == unified.Int8 {
+		c.scales, _ = look(c.name + scaleSuffix)
+	}
+	c.store, err = c.store.Widened(c.scales)
 	return err
+}
+
+// tensors returns what is read of a column.
+func (c *column) tensors() []unified.Tensor {
+	if c.scales.Valid() {
+		return []unified.Tensor{c.store.Column(), c.scales}
+	}
+	return []unified.Tensor{c.store.Column()}
 }
 
 // columnKey tells columns apart: nodeType is -1 for one of the edges.
@@ -204,7 +223,9 @@ func (p *Placed) sourceBytes() (m Memory) {
 		m.Topology += mem.Size(int64(len(t.Bytes())))
 	}
 	for _, c := range p.columns {
-		m.Columns += mem.Size(int64(len(c.store.Column().Bytes())))
+		for _, t := range c.tensors() {
+			m.Columns += mem.Size(int64(len(t.Bytes())))
+		}
 	}
 	return m
 }
@@ -231,7 +252,8 @@ func (p *Placed) recipeFor(opt Options) (*recipe, error) {
 		opt.Workers = p.on.workers()
 	}
 	opt.Device, opt.Residence, opt.HotRows = own.Device, own.Residence, own.HotRows
-	opt.Verify, opt.CacheBytes, opt.Lookahead = own.Verify, own.CacheBytes, own.Lookahead
+	opt.Verify, opt.Widen = own.Verify, own.Widen
+	opt.CacheBytes, opt.Lookahead = own.CacheBytes, own.Lookahead
 	opt.MaxMemory, opt.DeviceMemory, opt.DeviceCache = own.MaxMemory, own.DeviceMemory, own.DeviceCache
 	r, err := newRecipe(p, opt)
 	if err == nil {

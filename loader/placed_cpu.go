@@ -74,7 +74,7 @@ func readAhead(ctx context.Context, p *Placed) error {
 	}
 	list := p.recipe.topology()
 	for _, c := range p.columns {
-		list = append(list, c.store.Column())
+		list = append(list, c.tensors()...)
 	}
 	for _, t := range list {
 		for part := range slices.Chunk(t.Bytes(), chunk) {
@@ -101,7 +101,7 @@ func (c *onCPU) copySource(ctx context.Context, p *Placed) error {
 	in := copier{c: c, p: p, ctx: ctx, copies: map[*byte]unified.Tensor{}}
 	var columns []unified.Tensor
 	for _, col := range p.columns {
-		columns = append(columns, col.store.Column())
+		columns = append(columns, col.tensors()...)
 	}
 	if err := in.stage("topology", pinned.Topology, p.recipe.topology()); err != nil {
 		return err
@@ -136,7 +136,7 @@ func (c *onCPU) copySource(ctx context.Context, p *Placed) error {
 	}
 	p.recipe.graph = copied
 	for _, col := range p.columns {
-		err = errors.Join(err, col.find(copied))
+		err = errors.Join(err, col.find(copied, p.recipe.opt.Widen))
 	}
 	return err
 }

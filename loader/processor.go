@@ -118,6 +118,9 @@ func deviceSampler(opt *Options) (sampling.DeviceSampler, error) {
 		return nil, fmt.Errorf("%w: %s: edges cannot be left out (ExcludeSeeds) on a device; take \"cpu\"", ErrDevice,
 			opt.Device)
 	}
+	if opt.Widen {
+		return nil, fmt.Errorf("%w: %s: a device widens no rows (Widen); take \"cpu\"", ErrDevice, opt.Device)
+	}
 	if s, ok := opt.Sampler.(sampling.DeviceSampler); ok {
 		if partly, ok := s.(sampling.PartlyOnDevice); ok {
 			if err := partly.OnDevice(); err != nil {

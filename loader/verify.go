@@ -41,8 +41,9 @@ func (p *Placed) verify(ctx context.Context) error {
 	for _, c := range p.columns {
 		if p.on.readsInPlace(&p.recipe.opt) {
 			c.verified = newVerifiedRows(v, c.store.Column())
+			list = append(list, c.tensors()[1:]...)
 		} else {
-			list = append(list, c.store.Column())
+			list = append(list, c.tensors()...)
 		}
 	}
 	const chunk = 64 << 20

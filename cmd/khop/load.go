@@ -30,6 +30,8 @@ type loadFlags struct {
 
 	linkFlags `embed:""`
 
+	Widen bool `help:"Deliver rows of float16, bfloat16 and scaled int8 as float32."`
+
 	Prepare sparse.Preparation `placeholder:"WHAT" help:"Make of each block, with commas: transpose, gcn-norm."`
 
 	Workers   int        `default:"0" help:"Goroutines that make batches; 0: one a core."`
@@ -120,7 +122,7 @@ func (f *loadFlags) options(env *environment, src loader.Source) (loader.Options
 		Sampler: f.sampler(), Seeds: seeds, BatchSize: int(f.BatchSize), Shuffle: f.Shuffle, DropLast: f.DropLast,
 		Seed: f.Seed, Instance: f.Instance, Workers: f.Workers, Prefetch: int(f.Prefetch), Device: string(f.Device),
 		MaxMemory: limit, DeviceMemory: int64(f.DeviceMemory), HotRows: f.HotRows,
-		DeviceBlocks: f.DeviceBlocks, Verify: f.Verify, Prepare: f.Prepare,
+		DeviceBlocks: f.DeviceBlocks, Verify: f.Verify, Prepare: f.Prepare, Widen: f.Widen,
 	}
 	if err := f.linkFlags.set(&o); err != nil {
 		return loader.Options{}, err

@@ -29,9 +29,10 @@ func read(g *graph.Graph, opt Options, memory *budget) (*data, error) {
 	if err := memory.take(needs(g, column, opt), "graph and features"); err != nil {
 		return nil, err
 	}
-	x, err := sparse.Floats(column)
+	x, err := floats(g, column)
 	if err != nil {
-		return nil, fmt.Errorf("%w: features must be float32, float16 or bfloat16, and are %v", ErrOptions, column)
+		return nil, fmt.Errorf("%w: features must be float32, float16, bfloat16 or int8 with a scale a row, and are %v",
+			ErrOptions, column)
 	}
 	column2, _ := g.NodeColumn(0, "label")
 	labels, err := unified.View[int64](column2)
@@ -52,6 +53,24 @@ func read(g *graph.Graph, opt Options, memory *budget) (*data, error) {
 		return nil, err
 	}
 	return d, nil
+}
+
+// floats returns the features as float32: those of int8 times the column "feature_scale".
+func floats(g *graph.Graph, column unified.Tensor) ([]float32, error) {
+	narrow, err := unified.View[int8](column)
+	if err != nil {
+		return sparse.Floats(column)
+	}
+	tensor, _ := g.NodeColumn(0, "feature_scale")
+	scales, err := unified.View[float32](tensor)
+	if err != nil || tensor.Len() != column.Len() || tensor.Width() != 1 {
+		return nil, fmt.Errorf("%w: scales are %v", ErrOptions, tensor)
+	}
+	x, width := make([]float32, len(narrow)), int(column.Width())
+	for i, v := range narrow {
+		x[i] = float32(v) * scales[i/width]
+	}
+	return x, nil
 }
 
 // matrixBytes is what a matrix keeps for an edge or a row: a copy with loops, its transpose, norms and positions.

@@ -40,6 +40,7 @@ var units = []unit{
 	{"internal/prefetch/prefetch_amd64.s", "internal/prefetch/prefetch_arm64.s", "internal/prefetch/prefetch_asm.go",
 		"(amd64 || arm64) && !purego", buildPrefetch},
 	{"gather/copy_amd64.s", "", "gather/copy_asm_amd64.go", "!purego", buildCopy},
+	{"gather/widen_amd64.s", "", "gather/widen_asm_amd64.go", "!purego", buildWiden},
 	{"sampling/subset_amd64.s", "", "sampling/subset_asm_amd64.go", "!purego", buildSubset},
 	{"sampling/labor_amd64.s", "", "sampling/labor_asm_amd64.go", "!purego", buildLabor},
 	{"sampling/relabel_amd64.s", "", "sampling/relabel_asm_amd64.go", "!purego", buildRelabel},

@@ -321,6 +321,7 @@ class Loader(Connection):
         device: Any = "auto",
         resident: bool = False,
         verify: bool = False,
+        widen: bool = False,
         max_memory: Optional[Union[int, str]] = None,
         rank: Optional[int] = None,
         world_size: Optional[int] = None,
@@ -387,6 +388,7 @@ class Loader(Connection):
                         ("seed-columns", _none_is_no_name(seed_columns)), ("edge-columns", edge_columns), ("edge-pos", edge_pos),
                         ("workers", workers or _share_of_cores(here) if within else workers),
                         ("prefetch", prefetch), ("hold", hold), ("device", "cpu" if device == "auto" else device), ("resident", resident), ("verify", verify),
+                        ("widen", widen),
                         ("max-memory", max_memory),
                         ("world-size", here.world_size), ("remainder", remainder), ("index-dtype", index_dtype),
                     ):

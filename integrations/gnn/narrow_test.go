@@ -1,0 +1,51 @@
+package gnn
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// TestScaledFeaturesTrainTheModelOfTheirValues: int8 with scales, and the same numbers as float32.
+func TestScaledFeaturesTrainTheModelOfTheirValues(t *testing.T) {
+	const n, width = 90, 6
+	narrow, wide := make([]int8, n*width), make([]float32, n*width)
+	scales, labels, ids := make([]float32, n), make([]int64, n), make([]int64, n)
+	for i := range narrow {
+		row := i / width
+		scales[row], labels[row], ids[row] = 0.25*float32(1+row%3), int64(row%3), int64(row)
+		narrow[i] = int8((7*i + row) % 11)
+		wide[i] = float32(narrow[i]) * scales[row]
+	}
+	train := func(columns map[string]unified.Tensor) (*Result, error) {
+		columns["label"] = unified.FromSlice(labels)
+		x, err := columns["feature"].Reshape(n, width)
+		if err != nil {
+			t.Fatal(err)
+		}
+		columns["feature"] = x
+		all := graph.NodeIDs(ids)
+		g, err := graph.New(graph.Data{Nodes: []graph.NodeData{{Columns: columns}},
+			Edges:  []graph.EdgeData{{Src: ids[1:], Dst: ids[:n-1]}},
+			Splits: []graph.Split{{Name: "train", Seeds: all}, {Name: "val", Seeds: all}, {Name: "test", Seeds: all}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return Train(context.Background(), g, Options{Model: "gcn", Epochs: 5})
+	}
+	want, err := train(map[string]unified.Tensor{"feature": unified.FromSlice(wide)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := train(map[string]unified.Tensor{"feature": unified.FromSlice(narrow),
+		"feature_scale": unified.FromSlice(scales)})
+	if err != nil || got.Loss != want.Loss {
+		t.Errorf("%v, %v; want a loss of %v", got, err, want.Loss)
+	}
+	if _, err := train(map[string]unified.Tensor{"feature": unified.FromSlice(narrow)}); !errors.Is(err, ErrOptions) {
+		t.Errorf("without scales: %v", err)
+	}
+}

@@ -1,0 +1,103 @@
+package loader_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// narrowGraph has a column of each narrow type, all of the same numbers: -4, -3, .., 4.
+func narrowGraph(t *testing.T) *graph.Graph {
+	t.Helper()
+	const n, width = 50, 9
+	var halves []unified.Half
+	var brains []unified.BHalf
+	var bytes, bare []int8
+	scales, label := make([]float32, n), make([]int64, n)
+	for row := range n {
+		scales[row] = 0.5
+		for i := range width {
+			x := float32((row+i)%9 - 4)
+			halves, brains = append(halves, unified.HalfOf(x)), append(brains, unified.BHalfOf(x))
+			bytes, bare = append(bytes, int8(2*x)), append(bare, int8(x))
+		}
+	}
+	g, err := graph.New(graph.Data{Nodes: []graph.NodeData{{Count: n, Columns: map[string]unified.Tensor{
+		"feature": matrix(t, bytes, width), "feature_scale": unified.FromSlice(scales),
+		"half": matrix(t, halves, width), "brain": matrix(t, brains, width),
+		"bare": matrix(t, bare, width), "label": unified.FromSlice(label)}}},
+		Edges: []graph.EdgeData{{Src: []int64{1, 2, 3}, Dst: []int64{0, 1, 2}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func TestNarrowRowsAreDeliveredWide(t *testing.T) {
+	data := storedGraph(t, narrowGraph(t))
+	for _, c := range []struct {
+		residence loader.Residence
+		verify    bool
+	}{{loader.Mapped, false}, {loader.Mapped, true}, {loader.Resident, true}} {
+		l, err := loader.New(data, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, BatchSize: 7,
+			NodeColumns: []string{"feature", "half", "brain", "bare"}, Widen: true, Device: "cpu",
+			Residence: c.residence, Verify: c.verify})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for b, err := range l.Epoch(background, 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids := idsOf(t, b.Sample.Nodes[0])
+			for _, name := range []string{"feature", "half", "brain"} {
+				x := b.Node(0, name)
+				v, err := unified.View[float32](x)
+				if err != nil || len(v) != 9*len(ids) {
+					t.Fatalf("%s: %v, %v", name, x, err)
+				}
+				for i, id := range ids {
+					want := make([]float32, 9)
+					for k := range want {
+						want[k] = float32((int(id)+k)%9 - 4)
+					}
+					if !slices.Equal(v[9*i:9*i+9], want) {
+						t.Fatalf("%s of node %d is %v, not %v", name, id, v[9*i:9*i+9], want)
+					}
+				}
+			}
+			if x := b.Node(0, "bare"); x.DType() != unified.Int8 {
+				t.Errorf("a column without scales is delivered as %v", x.DType())
+			}
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestADeviceDoesNotWiden(t *testing.T) {
+	_, err := loader.New(narrowGraph(t), loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2}},
+		Widen: true, Device: "cuda"})
+	if !errors.Is(err, loader.ErrDevice) {
+		t.Errorf("%v", err)
+	}
+}
+
+// idsOf returns ids of either type.
+func idsOf(t *testing.T, ids unified.Tensor) (list []int64) {
+	t.Helper()
+	at, err := unified.Numbers(ids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range ids.Len() {
+		list = append(list, int64(at(i)))
+	}
+	return list
+}

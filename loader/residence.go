@@ -2,6 +2,7 @@ package loader
 
 import (
 	"cmp"
+	"fmt"
 	"context"
 	"errors"
 	"slices"
@@ -42,6 +43,9 @@ const (
 // settleResidence decides which columns stay on disk, for as many loaders that share them.
 func (r *recipe) settleResidence(columns []*column, loaders int) error {
 	o := &r.opt
+	if o.Residence == Disk && o.Widen {
+		return fmt.Errorf("%w: Widen: rows that are read from disk are delivered as they are stored", ErrOptions)
+	}
 	if o.Residence != Disk && o.Residence != Auto {
 		return nil
 	}
@@ -53,7 +57,7 @@ func (r *recipe) settleResidence(columns []*column, loaders int) error {
 	if o.Residence == Auto {
 		o.Residence = Mapped
 		need := (&Placed{recipe: r, columns: columns}).sourceBytes().Total()
-		if o.Device != "cpu" || len(mapped) == 0 || need < room/10*9 {
+		if o.Device != "cpu" || o.Widen || len(mapped) == 0 || need < room/10*9 {
 			return nil
 		}
 		o.Residence = Disk

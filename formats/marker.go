@@ -44,6 +44,9 @@ func claim(dir string) (*marker, error) {
 		}
 		m, err := lockMarker(dir)
 		if err != nil {
+			if made == nil {
+				_ = os.Remove(dir) // where it fails another writer has come
+			}
 			return nil, err
 		}
 		if m == nil {
@@ -53,6 +56,9 @@ func claim(dir string) (*marker, error) {
 			err = m.note(markerDir, ".")
 		}
 		if err != nil {
+			if m.fresh {
+				_ = m.undo() // leave the directory as it was
+			}
 			return nil, errors.Join(err, m.release())
 		}
 		return m, nil
@@ -106,11 +112,7 @@ func (m *marker) read() error {
 		return m.fail(err)
 	}
 	if len(whole) == 0 {
-		m.fresh = true
-		if err := m.restart(); err != nil {
-			return err
-		}
-		return m.fail(syncDir(m.root, ".")) // the marker must not be lost while files that it names are kept
+		return m.begin()
 	}
 	list, ok := strings.CutPrefix(string(whole), markerHead)
 	if !ok {
@@ -127,6 +129,19 @@ func (m *marker) read() error {
 		}
 	}
 	return nil
+}
+
+// begin begins a new marker.
+func (m *marker) begin() error {
+	m.fresh = true
+	_, err := m.f.WriteAt([]byte(markerHead), 0)
+	if err == nil {
+		err = syncDir(m.root, ".") // the marker must not be lost while files that it names are kept
+	}
+	if err != nil {
+		_ = m.remove() // one that names nothing would only be in the way
+	}
+	return m.fail(err)
 }
 
 // mayNameFile reports whether khop makes a file of this name, in a dataset's directory or in a workspace.

@@ -2,9 +2,9 @@ package loader
 
 import (
 	"cmp"
-	"fmt"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/khop-gnn/khop/gather"

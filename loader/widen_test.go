@@ -82,13 +82,13 @@ func TestNarrowRowsAreDeliveredWide(t *testing.T) {
 }
 
 func TestWhatDoesNotWidenIsRefused(t *testing.T) {
-	if _, err := loader.New(storedGraph(t, narrowGraph(t)), loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2}},
-		Widen: true, Device: "cpu", Residence: loader.Disk}); !errors.Is(err, loader.ErrOptions) {
+	opt := loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, Widen: true, Device: "cpu",
+		Residence: loader.Disk}
+	if _, err := loader.New(storedGraph(t, narrowGraph(t)), opt); !errors.Is(err, loader.ErrOptions) {
 		t.Errorf("from disk: %v", err)
 	}
-	_, err := loader.New(narrowGraph(t), loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2}},
-		Widen: true, Device: "cuda"})
-	if !errors.Is(err, loader.ErrDevice) {
+	opt.Device, opt.Residence = "cuda", loader.Mapped
+	if _, err := loader.New(narrowGraph(t), opt); !errors.Is(err, loader.ErrDevice) {
 		t.Errorf("%v", err)
 	}
 }

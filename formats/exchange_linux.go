@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// exchange gives two directories each other's name in one step; errors.ErrUnsupported where the kernel, its filter of
+// Exchange gives two files or directories each other's name in one step; errors.ErrUnsupported where the kernel, its filter of
 // system calls or the file system refuses that.
-func exchange(a, b string) error {
+func Exchange(a, b string) error {
 	err := unix.EINTR
 	for err == unix.EINTR {
 		err, _ = unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE).(unix.Errno)

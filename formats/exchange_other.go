@@ -4,6 +4,7 @@ package formats
 
 import "errors"
 
-func exchange(string, string) error { return errors.ErrUnsupported }
+// Exchange gives two files or directories each other's name in one step; here errors.ErrUnsupported.
+func Exchange(string, string) error { return errors.ErrUnsupported }
 
 func isMountPoint(string) bool { return false } // renaming one fails

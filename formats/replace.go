@@ -212,7 +212,7 @@ func (w *Writer) takePlace() error {
 }
 
 // inOneStep is a variable so that tests can do without it.
-var inOneStep = exchange
+var inOneStep = Exchange
 
 // trade gives two directories each other's name. Where the system cannot do it in one step, three renames do it, and a
 // is at aside after the first one. On an error all is as it was.

@@ -21,7 +21,7 @@ func bothWays(t *testing.T, test func(t *testing.T)) {
 	t.Run("as this system does", test)
 	t.Run("by renaming", func(t *testing.T) {
 		inOneStep = func(string, string) error { return errors.ErrUnsupported }
-		defer func() { inOneStep = exchange }()
+		defer func() { inOneStep = Exchange }()
 		test(t)
 	})
 }
@@ -206,7 +206,7 @@ var killed = map[string]func(t *testing.T, dir string) graph.Arrays{
 // dieAt replaces a dataset up to the exchange of names.
 func dieAt(t *testing.T, dir string, exchanging func(a, b string) error) {
 	inOneStep = exchanging
-	defer func() { inOneStep = exchange }()
+	defer func() { inOneStep = Exchange }()
 	g := newGraph(t, plainArrays(t))
 	w, err := Create(dir, WriterOptions{Force: true})
 	must(t, err, w.writeArrays(context.Background(), g))

@@ -1,10 +1,13 @@
 package export
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/khop-gnn/khop/formats"
 )
 
 // TestReplacingAnExportNeverLosesIt stops a replacement at each step.
@@ -42,5 +45,45 @@ func TestReplacingAnExportNeverLosesIt(t *testing.T) {
 				t.Errorf("%v, want %s", got, c.after)
 			}
 		})
+	}
+}
+
+// TestAnExportIsThereAtAnyMoment replaces a folder again and again, while another goroutine reads it.
+func TestAnExportIsThereAtAnyMoment(t *testing.T) {
+	dir := t.TempDir()
+	folder := func(name string) string {
+		path := filepath.Join(dir, name)
+		if err := os.Mkdir(path, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	target := folder("target")
+	if err := formats.Exchange(target, folder("other")); errors.Is(err, errors.ErrUnsupported) {
+		t.Skip("the system cannot exchange names in one step")
+	}
+	stop, missing := make(chan bool), make(chan int)
+	go func() {
+		n := 0
+		for {
+			select {
+			case <-stop:
+				missing <- n
+				return
+			default:
+				if _, err := os.Lstat(target); err != nil {
+					n++
+				}
+			}
+		}
+	}()
+	for range 1000 {
+		if err := put(folder("root"), target); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(stop)
+	if n := <-missing; n > 0 {
+		t.Errorf("it was not there %d times", n)
 	}
 }

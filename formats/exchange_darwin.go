@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Exchange gives two files or directories each other's name in one step; errors.ErrUnsupported where the file system cannot.
+// Exchange gives two files or directories each other's name in one step; errors.ErrUnsupported where the file system
+// cannot.
 func Exchange(a, b string) error {
 	switch err := unix.RenamexNp(a, b, unix.RENAME_SWAP); err {
 	case nil:

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Exchange gives two files or directories each other's name in one step; errors.ErrUnsupported where the kernel, its filter of
-// system calls or the file system refuses that.
+// Exchange gives two files or directories each other's name in one step; errors.ErrUnsupported where the kernel, its
+// filter of system calls or the file system refuses that.
 func Exchange(a, b string) error {
 	err := unix.EINTR
 	for err == unix.EINTR {

@@ -77,8 +77,8 @@ func Run(ctx context.Context, ds *formats.Dataset, target string, opt Options) (
 	return j.res, put(j.root, target)
 }
 
-// put moves what was written to its place. What is there exchanges names with it in one step. Where the system cannot do
-// that it stays beside it until then, so that it is never lost.
+// put moves what was written to its place. What is there exchanges names with it in one step. Where the system cannot
+// do that it stays beside it until then, so that it is never lost.
 func put(root, target string) error {
 	before := target + ".khop-before"
 	switch err := formats.Exchange(root, target); {

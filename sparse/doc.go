@@ -26,6 +26,9 @@
 // of the user's, and a pool that has it (Options.Tuning) finds them by a key: workers, width of indices, values or
 // none, columns, and the powers of two of rows, columns and mean degree.
 //
+// On a CUDA device DeviceKernels compute SpMM, SDDMM and Softmax of float32, to the same bits (device.cu). They are
+// tested on a simulated device only, and nobody has timed them.
+//
 // # Caveats
 //
 // A Matrix, and what is computed of it once, is valid as long as the arrays under it stay as they are. The block of a

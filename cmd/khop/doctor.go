@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/sparse"
 )
 
 type doctorCmd struct {
@@ -29,6 +31,28 @@ type diagnosis struct {
 	Paths    []machine.Choice `json:"paths"`
 	Advice   []string         `json:"advice"`
 	Samplers samplersWhere    `json:"samplers"`
+	Sparse   sparseWhere      `json:"sparse"`
+}
+
+// sparseWhere says where sparse operations run.
+type sparseWhere struct {
+	Kernel string   `json:"kernel"` // of the CPU
+	Device []string `json:"device"` // those that package sparse has for CUDA devices, too
+	CPU    []string `json:"cpu"`    // those that run on the CPU alone
+}
+
+func whereSparseRuns() sparseWhere {
+	return sparseWhere{Kernel: sparse.Kernel(), Device: []string{"SpMM (sum, mean)", "SDDMM", "softmax over edges"},
+		CPU: []string{"extremes", "sums of SDDMM", "dense products", "rows of 16 bits", "khop train"}}
+}
+
+func (w *sparseWhere) print(env *environment) error {
+	fmt.Fprintln(env.stdout, "\nSparse operations")
+	t := newTable(env.stdout)
+	t.row("  kernels of the CPU", w.Kernel)
+	t.row("  on CUDA devices, too", strings.Join(w.Device, ", "))
+	t.row("  on the CPU alone", strings.Join(w.CPU, ", "))
+	return t.flush()
 }
 
 // samplersWhere says where samplers run.
@@ -66,7 +90,7 @@ func (w *samplersWhere) print(env *environment) error {
 // Run probes the machine and prints what follows from it.
 func (c *doctorCmd) Run(env *environment) error {
 	d := diagnosis{Versions: currentVersions(), Machine: machine.Probe(), Arrays: []arrayLadder{},
-		Samplers: whereSamplersRun()}
+		Samplers: whereSamplersRun(), Sparse: whereSparseRuns()}
 	load := machine.Load{CopyKernel: gather.Kernel(), DeviceNode: -1}
 	var dev *device.Device
 	d.CUDA, dev = probeCUDA()
@@ -163,7 +187,7 @@ func (d *diagnosis) print(env *environment) error {
 	if err := t.flush(); err != nil {
 		return err
 	}
-	if err := d.Samplers.print(env); err != nil {
+	if err := errors.Join(d.Samplers.print(env), d.Sparse.print(env)); err != nil {
 		return err
 	}
 	fmt.Fprintln(env.stdout, "\nAdvice")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/sparse"
 )
 
 // diagnose runs doctor and returns what it found.
@@ -94,6 +96,20 @@ func TestDoctorNamesTheDeviceThatAutoTakes(t *testing.T) {
 		d := diagnosis{Machine: machine.Probe(), CUDA: c.cuda}
 		if d.decide(&machine.Load{}); d.Paths[0].Path != c.path {
 			t.Errorf("%+v: batches are made on %s, want %s", c.cuda, d.Paths[0].Path, c.path)
+		}
+	}
+}
+
+// TestDoctorSaysWhichSparseOperationsDevicesHave holds what doctor says to what package sparse has.
+func TestDoctorSaysWhichSparseOperationsDevicesHave(t *testing.T) {
+	said := strings.ToLower(strings.Join(whereSparseRuns().Device, ", "))
+	kernels := reflect.TypeFor[*sparse.DeviceKernels]()
+	if n := len(whereSparseRuns().Device); n != kernels.NumMethod()-1 { // without Close
+		t.Errorf("doctor names %d operations: %s", n, said)
+	}
+	for i := range kernels.NumMethod() {
+		if name := kernels.Method(i).Name; name != "Close" && !strings.Contains(said, strings.ToLower(name)) {
+			t.Errorf("doctor does not name %s: %s", name, said)
 		}
 	}
 }

@@ -1,0 +1,192 @@
+//go:build cuda
+
+package sparse
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/khop-gnn/khop/device"
+	"github.com/khop-gnn/khop/internal/cudatest"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// bench is a device with the kernels and a stream.
+type bench struct {
+	*testing.T
+	dev     *device.Device
+	stream  *device.Stream
+	kernels *DeviceKernels
+}
+
+func onBench(t *testing.T) *bench {
+	b := &bench{T: t, dev: cudatest.Open(t)}
+	var err error
+	if b.stream, err = b.dev.NewStream(device.PriorityLow); err != nil {
+		t.Fatal(err)
+	}
+	if b.kernels, err = OpenDevice(b.dev); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(b.stream.Close(), b.kernels.Close(), b.kernels.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+// put returns a copy of a tensor in memory of the device, exactly as large.
+func (b *bench) put(from unified.Tensor) unified.Tensor {
+	b.Helper()
+	if !from.Valid() {
+		return from
+	}
+	region, err := pinned.Allocate(int64(max(len(from.Bytes()), 1)), pinned.Options{Device: b.dev})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = region.Close() })
+	t, err := unified.NewPlaced(unified.Device, from.DType(), region.Bytes()[:len(from.Bytes())], from.Shape()...)
+	if err == nil && t.Address() != 0 {
+		err = b.stream.CopyToDevice(t.Address(), from.Bytes())
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	return t
+}
+
+// same fails where a tensor of the device has other bits than one of the host; any NaN is as good as another.
+func (b *bench) same(what string, have, want unified.Tensor) {
+	b.Helper()
+	got := make([]byte, len(want.Bytes()))
+	if len(got) == 0 {
+		return
+	}
+	if err := errors.Join(b.stream.CopyToHost(got, have.Address()), b.stream.Synchronize()); err != nil {
+		b.Fatal(err)
+	}
+	t, _ := unified.New(unified.Float32, got, want.Shape()...)
+	for i, w := range floats(want) {
+		if h := floats(t)[i]; math.Float32bits(h) != math.Float32bits(w) && (h == h || w == w) {
+			b.Fatalf("%s: element %d of %v is %g, on the CPU %g", what, i, want, h, w)
+		}
+	}
+}
+
+func (b *bench) matrix(a *Matrix) DeviceMatrix {
+	m := DeviceMatrix{Cols: a.cols}
+	if a.indptr64 != nil {
+		m.Indptr = b.put(unified.FromSlice(a.indptr64))
+	} else {
+		m.Indptr = b.put(unified.FromSlice(a.indptr32))
+	}
+	if a.indices64 != nil {
+		m.Indices = b.put(unified.FromSlice(a.indices64))
+	} else {
+		m.Indices = b.put(unified.FromSlice(a.indices32))
+	}
+	return m
+}
+
+func TestDeviceComputesWhatTheCPUDoes(t *testing.T) {
+	b, r, pool := onBench(t), rand.New(rand.NewPCG(3, 9)), open(t, 2)
+	for i, width := range []int{1, 3, 16, 33, 70, 132} {
+		p := drawn(r, 30, 20, width)
+		a := p.matrix(t, i%2 == 0, i%3 == 0)
+		on, n, heads := b.matrix(a), len(p.indices), 1
+		if width%2 == 1 && width%3 == 0 {
+			heads = 3
+		}
+		x := matrixOf(t, p.x, 20, width)
+		values := matrixOf(t, numbers(r, heads*n), heads, n)
+		for _, v := range []unified.Tensor{{}, values} {
+			for _, reduce := range []Reduce{Sum, Mean} {
+				y := matrixOf(t, make([]float32, 30*width), 30, width)
+				have := b.put(y)
+				if err := pool.SpMM(y, reduce, a, v, x); err != nil {
+					t.Fatal(err)
+				}
+				if err := b.kernels.SpMM(b.stream, have, reduce, on, b.put(v), b.put(x)); err != nil {
+					t.Fatal(err)
+				}
+				b.same("SpMM "+reduce.String(), have, y)
+			}
+		}
+		u, out := matrixOf(t, numbers(r, 30*width), 30, width), matrixOf(t, make([]float32, heads*n), heads, n)
+		have := b.put(out)
+		err := errors.Join(pool.SDDMM(out, a, u, x), b.kernels.SDDMM(b.stream, have, on, b.put(u), b.put(x)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.same("SDDMM", have, out)
+		b.softmax(pool, r, a, on, heads)
+	}
+}
+
+// softmax compares softmax over the edges of scores that have NaN, infinities and large differences, in place too.
+func (b *bench) softmax(pool *Pool, r *rand.Rand, a *Matrix, on DeviceMatrix, heads int) {
+	n := int(a.edges)
+	scores := numbers(r, heads*n)
+	for e := range scores {
+		scores[e] *= 40
+		if r.IntN(200) == 0 {
+			scores[e] = [...]float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))}[r.IntN(3)]
+		}
+	}
+	from, out := matrixOf(b.T, scores, heads, n), matrixOf(b.T, make([]float32, heads*n), heads, n)
+	there := b.put(from)
+	err := errors.Join(pool.Softmax(out, a, from), b.kernels.Softmax(b.stream, there, on, there))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.same("Softmax", there, out)
+}
+
+func TestDeviceLeavesOutEdgesOutOfRange(t *testing.T) {
+	b := onBench(t)
+	indptr, x := b.put(unified.FromSlice([]int64{0, 3})), b.put(matrixOf(t, []float32{5, 7}, 2, 1))
+	a := DeviceMatrix{Cols: 2, Indptr: indptr, Indices: b.put(unified.FromSlice([]int32{1, 2, -1}))}
+	y, out := b.put(matrixOf(t, []float32{0}, 1, 1)), b.put(unified.FromSlice([]float32{9, 9, 9}))
+	k := b.kernels
+	err := errors.Join(k.SpMM(b.stream, y, Sum, a, unified.Tensor{}, x), k.SDDMM(b.stream, out, a, y, x))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.same("SpMM", y, unified.FromSlice([]float32{7}))
+	b.same("SDDMM", out, unified.FromSlice([]float32{49, 0, 0}))
+}
+
+func TestDeviceRefusesWhatDoesNotFit(t *testing.T) {
+	b := onBench(t)
+	host := matrixOf(t, make([]float32, 4), 2, 2)
+	x, y, none := b.put(host), b.put(host), unified.Tensor{}
+	edges := b.put(unified.FromSlice([]float32{1, 2}))
+	a := DeviceMatrix{Cols: 2, Indptr: b.put(unified.FromSlice([]int32{0, 1, 2})),
+		Indices: b.put(unified.FromSlice([]int32{0, 1}))}
+	one := b.put(unified.FromSlice([]float32{1}))
+	wide := DeviceMatrix{Cols: 3, Indptr: a.Indptr, Indices: a.Indices}
+	onHost := DeviceMatrix{Cols: 2, Indptr: unified.FromSlice([]int32{0, 1, 2}), Indices: a.Indices}
+	for name, err := range map[string]error{
+		"a matrix of the host": b.kernels.SpMM(b.stream, y, Sum, onHost, none, x),
+		"x of the host":        b.kernels.SpMM(b.stream, y, Sum, a, none, host),
+		"y is x":               b.kernels.SpMM(b.stream, x, Sum, a, none, x),
+		"too many columns":     b.kernels.SpMM(b.stream, y, Sum, wide, none, x),
+		"no such reduction":    b.kernels.SpMM(b.stream, y, 7, a, none, x),
+		"values":               b.kernels.SpMM(b.stream, y, Sum, a, one, x),
+		"no edges":             b.kernels.SDDMM(b.stream, x, a, x, y),
+		"ends":                 b.kernels.SDDMM(b.stream, edges, a, edges, y),
+		"scores":               b.kernels.Softmax(b.stream, edges, a, x),
+	} {
+		if !errors.Is(err, ErrShape) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := OpenDevice(nil); !errors.Is(err, device.ErrNoDevice) {
+		t.Errorf("no device: %v", err)
+	}
+}

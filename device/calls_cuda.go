@@ -4,6 +4,7 @@ package device
 
 /*
 #cgo LDFLAGS: -ldl
+#include <stdlib.h>
 #include <cuda.h>
 #include "table_cuda.h"
 
@@ -14,11 +15,23 @@ static CUresult khop_launch(CUfunction kernel, CUstream stream, const unsigned *
 	return cuLaunchKernel(kernel, grid[0], grid[1], grid[2], block[0], block[1], block[2], shared, stream,
 	                      parameters, NULL);
 }
+
+// What the assembler in the driver says of a mistake goes to log, which has room for as many bytes.
+static CUresult khop_load(CUmodule *module, const void *image, char *log, size_t room) {
+	CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+	void *values[] = {log, (void *)room};
+	log[0] = 0;
+	CUresult code = cuModuleLoadDataEx(module, image, 2, options, values);
+	log[room - 1] = 0;
+	return code;
+}
 */
 import "C"
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"unsafe"
 )
 
@@ -60,6 +73,17 @@ func (native) uuid(ordinal int) (id [16]byte, part bool, code result) {
 		code = result(C.cuDeviceGetUuid_v2(&own, d))
 	}
 	return *(*[16]byte)(unsafe.Pointer(&own)), own != board, code
+}
+
+func (native) load(image []byte) (module handle, log string, code result) {
+	const room = 8 << 10
+	text := C.CBytes(append(slices.Clip(image), 0)) // PTX ends with a zero
+	defer C.free(text)
+	said := (*C.char)(C.malloc(room))
+	defer C.free(unsafe.Pointer(said))
+	var m C.CUmodule
+	code = result(C.khop_load(&m, text, said, room))
+	return handle(unsafe.Pointer(m)), strings.TrimSpace(C.GoString(said)), code
 }
 
 func (native) hostAlloc(n int64) (uintptr, result) {

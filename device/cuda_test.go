@@ -142,7 +142,7 @@ func TestEveryFaultLosesTheDevice(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.fail = map[string]result{"synchronize": code}
+		f.fail = map[string]result{"synchronize": code, "queryStream": code}
 		if err := d.Synchronize(); !errors.Is(err, ErrDeviceLost) || !errors.Is(d.Lost(), ErrDeviceLost) {
 			t.Errorf("code %d: %v", code, err)
 		}
@@ -165,6 +165,10 @@ func TestOrdinaryErrorsAreNotFinal(t *testing.T) {
 	}
 	want := "cuda: allocate 1099511627776 bytes on cuda:0: CUDA_ERROR_2 (2): so the fake says"
 	if e := (*Error)(nil); !errors.As(err, &e) || e.Code != 2 || err.Error() != want {
+		t.Errorf("%v", err)
+	}
+	f.fail = map[string]result{"alloc": codeUnknown} // a device that is lost answers so to other calls, too
+	if _, err = d.Alloc(1); err == nil || errors.Is(err, ErrDeviceLost) || d.Lost() != nil {
 		t.Errorf("%v", err)
 	}
 	f.fail = nil

@@ -147,8 +147,11 @@ func (p *primary) force(op string, call func() result) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	err := failure(op, p.within(call))
-	if e := (*Error)(nil); errors.As(err, &e) && errors.Is(e, ErrDeviceLost) {
-		p.lost.CompareAndSwap(nil, e)
+	if e := (*Error)(nil); errors.As(err, &e) {
+		e.lost = e.Code == codeUnknown && p.within(func() result { return drv.queryStream(0) }) == codeUnknown
+		if errors.Is(e, ErrDeviceLost) {
+			p.lost.CompareAndSwap(nil, e)
+		}
 	}
 	return err
 }

@@ -39,7 +39,7 @@ type driver interface {
 	exportEvent(event handle) (IPCHandle, result)
 	importEvent(h IPCHandle) (handle, result)
 
-	load(image []byte) (handle, result)
+	load(image []byte) (module handle, log string, code result) // log: what the assembler says of an error
 	unload(module handle) result
 	function(module handle, name string) (handle, result)
 	functionAttribute(function handle, a kernelAttr) (int, result)

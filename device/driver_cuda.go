@@ -112,8 +112,6 @@ func (native) advise(a Address, n int64, advice Advice, at Location) result {
 	return answer(cu.DevicePtr(a).MemAdvise(n, cu.MemAdvice(advice), cu.Device(at)))
 }
 
-func (native) load(image []byte) (handle, result) { return out(cu.LoadData(string(image))) }
-
 func (native) unload(module handle) result { return answer(in[cu.Module](module).Unload()) }
 
 func (native) function(module handle, name string) (handle, result) {

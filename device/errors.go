@@ -39,14 +39,14 @@ const (
 	codeHostRegistered = 712
 	codeNotRegistered  = 713
 	codeNotSupported   = 801
+	codeUnknown        = 999 // the device may be lost, or not: primary.force asks
 )
 
 // lostCodes: uncorrectable ECC and NVLink errors, contained ones, illegal address, launch timeout, destroyed context,
 // assert, hardware stack error, illegal instruction, misaligned address, invalid address space, invalid pc, launch
-// failure, tensor memory that leaks, an MPS server that went, is full or ended this client (six codes), and what no
-// other code names: the driver gives it for what it cannot mend.
+// failure, tensor memory that leaks, an MPS server that went, is full or ended this client (six codes).
 var lostCodes = []int{214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721,
-	805, 806, 807, 808, 809, 810, 999}
+	805, 806, 807, 808, 809, 810}
 
 type class struct {
 	text  string
@@ -60,6 +60,8 @@ type Error struct {
 	Op         string // what was asked, with its sizes, such as "allocate 4096 bytes"
 	Code       int    // CUresult
 	Name, Text string // the driver's, such as CUDA_ERROR_OUT_OF_MEMORY and "out of memory"
+
+	lost bool // the device answers so to whatever is asked
 }
 
 func (e *Error) Error() string {
@@ -69,7 +71,7 @@ func (e *Error) Error() string {
 // Is reports whether target is the class of e's code, such as ErrOutOfMemory.
 func (e *Error) Is(target error) bool {
 	c, ok := target.(*class)
-	return ok && slices.Contains(c.codes, e.Code)
+	return ok && slices.Contains(c.codes, e.Code) || e.lost && target == ErrDeviceLost
 }
 
 // failure makes an error of a driver's answer, nil of success.

@@ -24,11 +24,22 @@ type Kernel struct {
 	Registers, Shared, Local, MaxThreads int
 }
 
-// Load loads PTX text or a cubin for this device. Close it. It fails with ErrInvalidImage if the driver cannot assemble
-// it.
+// Load loads PTX text or a cubin for this device. Close it. It fails with ErrInvalidImage, and what the driver's
+// assembler says, if that cannot assemble it.
 func (d *Device) Load(image []byte) (*Module, error) {
 	m, op := &Module{device: d.primary}, fmt.Sprintf("load kernels (%d bytes)", len(image))
-	return made(d, m, &m.h, op, func() (handle, result) { return drv.load(image) })
+	log := ""
+	_, err := made(d, m, &m.h, op, func() (h handle, code result) {
+		h, log, code = drv.load(image)
+		return h, code
+	})
+	if e := (*Error)(nil); log != "" && errors.As(err, &e) {
+		e.Text += ": " + log
+	}
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
 }
 
 // Kernel finds a kernel by its name. It fails with ErrNotFound.

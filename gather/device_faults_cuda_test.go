@@ -20,8 +20,8 @@ func TestStoreThatCannotBeMadeLeavesNothing(t *testing.T) {
 	r := newRig(t)
 	column := r.tensor(unified.Pinned, unified.Float32, r.host(make([]byte, 4000), 0), 100, 10)
 	before := cudatest.NowLive(t)
-	for _, call := range []string{"cuModuleLoadData", "cuModuleGetFunction", "cuStreamCreateWithPriority", "cuMemAlloc",
-		"cuMemHostAlloc", "cuMemsetD32Async", "cuStreamSynchronize"} {
+	for _, call := range []string{"cuModuleLoadDataEx", "cuModuleGetFunction",
+		"cuStreamCreateWithPriority", "cuMemAlloc", "cuMemHostAlloc", "cuMemsetD32Async", "cuStreamSynchronize"} {
 		cudatest.Fail(t, call, 1, codeOutOfMemory)
 		s, err := NewDeviceStore(r.dev, column, column.Address())
 		if !errors.Is(err, device.ErrOutOfMemory) {

@@ -128,7 +128,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	l := open(t, wideGraph(t, 300, 6), onDevice)
 	want := digests(t, l.Epoch(context.Background(), 0))
 	for _, call := range []string{"cuMemAlloc", "cuMemHostAlloc", "cuMemHostRegister", "cuStreamCreateWithPriority",
-		"cuModuleLoadData"} {
+		"cuModuleLoadDataEx"} {
 		cudatest.Fail(t, call, 1, illegalAddress)
 	}
 	if got := digests(t, l.Epoch(context.Background(), 0)); !slices.Equal(got, want) {

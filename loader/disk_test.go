@@ -74,7 +74,7 @@ func needDisk(t testing.TB) {
 	}
 }
 
-func wideGraph(t testing.TB) *graph.Graph {
+func wideRows(t testing.TB) *graph.Graph {
 	t.Helper()
 	needDisk(t)
 	return onDisk(t, plainGraph(t, 4000, 6))
@@ -84,7 +84,7 @@ var onDiskOptions = loader.Options{Sampler: neighbor, BatchSize: 100, Shuffle: t
 	CacheBytes: 8000, Lookahead: 5, Device: "cpu"}
 
 func TestColumnsOnDiskMakeTheSameBatches(t *testing.T) {
-	for name, g := range map[string]*graph.Graph{"plain": wideGraph(t), "typed": onDisk(t, typedGraph(t, 700, 900))} {
+	for name, g := range map[string]*graph.Graph{"plain": wideRows(t), "typed": onDisk(t, typedGraph(t, 700, 900))} {
 		for _, cache := range []int64{1, 4096, 20_000, 1 << 30} {
 			opt := onDiskOptions
 			opt.CacheBytes = cache
@@ -110,7 +110,7 @@ func TestColumnsOnDiskMakeTheSameBatches(t *testing.T) {
 
 // The window goes beyond the end of an epoch, and what the cache has is of use to the next.
 func TestTheNextEpochIsKnownAhead(t *testing.T) {
-	g := wideGraph(t)
+	g := wideRows(t)
 	opt := onDiskOptions
 	opt.CacheBytes, opt.Lookahead = 40_000, 1000
 	l := open(t, g, opt)
@@ -128,7 +128,7 @@ func TestTheNextEpochIsKnownAhead(t *testing.T) {
 
 // Whatever is loaded after what, and however a run ends, batches are the same.
 func TestColumnsOnDiskFollowAnyOrderOfRuns(t *testing.T) {
-	g := wideGraph(t)
+	g := wideRows(t)
 	mapped := onDiskOptions
 	mapped.Residence = loader.Mapped
 	a, b := open(t, g, mapped), open(t, g, onDiskOptions)
@@ -153,7 +153,7 @@ func TestColumnsOnDiskFollowAnyOrderOfRuns(t *testing.T) {
 }
 
 func TestAFailingDiskIsTheErrorOfItsBatch(t *testing.T) {
-	g := wideGraph(t)
+	g := wideRows(t)
 	var mu sync.Mutex
 	left := 8
 	loader.ReadWith(t, disk.ReaderOptions{Intercept: func(_ string, _ int64, _ []byte, n int, err error) (int,
@@ -190,7 +190,7 @@ func TestAFailingDiskIsTheErrorOfItsBatch(t *testing.T) {
 
 // The trainer is told that it waits for the disk, and can stop waiting.
 func TestWaitingForADiskIsSaidSo(t *testing.T) {
-	g := wideGraph(t)
+	g := wideRows(t)
 	release, stalled := make(chan struct{}), make(chan struct{}, 1)
 	loader.ReadWith(t, disk.ReaderOptions{Intercept: func(_ string, _ int64, _ []byte, n int, err error) (int,
 		error) {
@@ -243,7 +243,7 @@ func TestASamplerThatChangesItsMindIsRefusedOnDisk(t *testing.T) {
 	opt := onDiskOptions
 	opt.Sampler = impure{neighbor}
 	var failed error
-	for _, err := range open(t, wideGraph(t), opt).Epoch(background, 0) {
+	for _, err := range open(t, wideRows(t), opt).Epoch(background, 0) {
 		failed = err
 	}
 	if !errors.Is(failed, loader.ErrSampler) || !strings.Contains(failed.Error(), "second time") {
@@ -252,7 +252,7 @@ func TestASamplerThatChangesItsMindIsRefusedOnDisk(t *testing.T) {
 }
 
 func TestPlanCountsWhatColumnsOnDiskTake(t *testing.T) {
-	g := wideGraph(t)
+	g := wideRows(t)
 	opt := onDiskOptions
 	opt.MaxMemory = 200 << 20
 	plan, err := loader.Plan(background, g, opt)

@@ -199,7 +199,8 @@ func TestLaunchOfNothingIsRefused(t *testing.T) {
 
 func TestImageThatDoesNotLoadIsRefused(t *testing.T) {
 	r := open(t)
-	if _, err := r.device.Load([]byte("no PTX at all")); !errors.Is(err, device.ErrInvalidImage) {
+	_, err := r.device.Load([]byte("no PTX at all"))
+	if !errors.Is(err, device.ErrInvalidImage) || !strings.Contains(err.Error(), "ptxas") {
 		t.Errorf("%v", err)
 	}
 	m, err := r.device.Load(drivertestPTX)

@@ -74,7 +74,7 @@ func callsOf(r *rig) map[string]func() error {
 		},
 		"cuIpcGetEventHandle":         func() error { _, err := shared.Export(); return err },
 		"cuIpcOpenEventHandle":        func() error { _, err := r.device.ImportEvent(device.IPCHandle{}); return err },
-		"cuModuleLoadData":            func() error { _, err := r.device.Load(drivertestPTX); return err },
+		"cuModuleLoadDataEx":          func() error { _, err := r.device.Load(drivertestPTX); return err },
 		"cuModuleGetFunction":         func() error { _, err := loadDrivertestKernels(r.device); return err },
 		"cuFuncGetAttribute":          func() error { _, err := loadDrivertestKernels(r.device); return err },
 		"cuCtxGetStreamPriorityRange": func() error { _, err := r.device.NewStream(device.PriorityHigh); return err },

@@ -340,7 +340,7 @@ func (r *recipe) seededTypes() []bool {
 }
 
 // takeLinks looks up the batch's seeds that are edges, and draws their negatives.
-func (s *slot) takeLinks(j job, lo, hi int64) error {
+func (s *slot) takeLinks(m maker, j job, lo, hi int64) error {
 	r := s.recipe
 	for e := range s.links {
 		s.links[e].Reset()
@@ -362,13 +362,11 @@ func (s *slot) takeLinks(j job, lo, hi int64) error {
 		}
 	}
 	s.exclude()
+	if err := m.negatives(s.request.Rand, s.links); err != nil {
+		return err
+	}
 	for e := range s.links {
 		l := &s.links[e]
-		if r.drawer != nil && len(l.Items) > 0 {
-			if err := r.drawer.Draw(s.request.Rand, e, l); err != nil {
-				return err
-			}
-		}
 		if s.request.Edges[e] = l.SeedEdges; !r.seeds.timed {
 			s.request.Edges[e].Times = nil
 		}

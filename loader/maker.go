@@ -127,7 +127,7 @@ func (r *recipe) explain(err error, j job) error {
 func (s *slot) fill(ctx context.Context, m maker, j job) error {
 	opt := &s.recipe.opt
 	s.request.Rand = sampling.NewRand(opt.Seed, j.epoch, opt.Instance, j.number)
-	if err := s.takeSeeds(j); err != nil {
+	if err := s.takeSeeds(m, j); err != nil {
 		return err
 	}
 	if err := m.sample(ctx, s); err != nil {
@@ -137,12 +137,12 @@ func (s *slot) fill(ctx context.Context, m maker, j job) error {
 }
 
 // takeSeeds looks up the batch's seeds, by type.
-func (s *slot) takeSeeds(j job) error {
+func (s *slot) takeSeeds(m maker, j job) error {
 	r := s.recipe
 	lo := int64(j.number) * int64(r.opt.BatchSize)
 	hi := min(lo+int64(r.opt.BatchSize), r.seeds.n)
 	if s.links != nil {
-		return s.takeLinks(j, lo, hi)
+		return s.takeLinks(m, j, lo, hi)
 	}
 	for t := range s.request.Seeds {
 		s.request.Seeds[t], s.items[t] = nil, s.items[t][:0]

@@ -15,7 +15,8 @@ func (*onCPU) workers() int { return machine.Workers() }
 // cpuMaker makes batches in host memory. All is done when fetch returns.
 type cpuMaker struct {
 	sampler sampling.Worker
-	columns []*column // [array]
+	drawer  *sampling.Drawer // of negatives; nil without
+	columns []*column        // [array]
 	stats   *counters
 }
 
@@ -29,13 +30,25 @@ func (*onCPU) openMaker(r *recipe, columns []*column, ledger *pinned.Ledger, sta
 	if err != nil {
 		return nil, err
 	}
-	return &cpuMaker{sampler, columns, stats}, nil
+	return &cpuMaker{sampler, r.drawer, columns, stats}, nil
 }
 
 // env is what a sampler's worker works with.
 func (r *recipe) env(ledger *pinned.Ledger) sampling.Env {
 	return sampling.Env{Graph: r.graph, BatchSize: int(r.batchSize()), EdgePos: r.edgePos(),
 		Scratch: pinned.Options{Ledger: ledger, Purpose: pinned.Scratch}}
+}
+
+func (m *cpuMaker) negatives(r sampling.Rand, links []sampling.LinkSeeds) error {
+	for e := range links {
+		if len(links[e].Items) == 0 || m.drawer == nil {
+			continue
+		}
+		if err := m.drawer.Draw(r, e, &links[e]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (m *cpuMaker) sample(ctx context.Context, s *slot) error {

@@ -24,6 +24,7 @@ type cudaMaker struct {
 	stores         []*gather.DeviceStore // [array]
 	stats          *counters
 	sampler        sampling.DeviceWorker
+	drawer         *sampling.DeviceDrawer // of negatives; nil without
 	picks, columns *device.Stream
 	sampled        *device.Event
 }
@@ -56,11 +57,24 @@ func (d *onCUDA) openMaker(r *recipe, columns []*column, ledger *pinned.Ledger, 
 	if err != nil {
 		return nil, err
 	}
-	if m.sampler, err = sampler.OpenDevice(sampling.DeviceEnv{Env: env, Device: d.Device, Stream: m.picks,
-		Topology: d.topology, MaxBlocks: r.opt.DeviceBlocks}); err != nil {
+	at := sampling.DeviceEnv{Env: env, Device: d.Device, Stream: m.picks, Topology: d.topology,
+		MaxBlocks: r.opt.DeviceBlocks}
+	if m.sampler, err = sampler.OpenDevice(at); err != nil {
 		return nil, err
 	}
+	if r.drawer != nil {
+		if m.drawer, err = r.drawer.OpenDevice(context.Background(), at); err != nil {
+			return nil, fmt.Errorf("tables of negatives: %w", err)
+		}
+	}
 	return m, nil
+}
+
+func (m *cudaMaker) negatives(r sampling.Rand, links []sampling.LinkSeeds) error {
+	if m.drawer == nil {
+		return nil
+	}
+	return m.drawer.Draw(r, links)
 }
 
 // drain waits for all that is on the streams.
@@ -80,6 +94,9 @@ func (m *cudaMaker) close() (err error) {
 	errs := []error{m.drain()}
 	if m.sampler != nil {
 		errs = append(errs, m.sampler.Close())
+	}
+	if m.drawer != nil {
+		errs = append(errs, m.drawer.Close())
 	}
 	return errors.Join(append(errs, m.sampled.Close(), m.picks.Close(), m.columns.Close())...)
 }

@@ -50,6 +50,8 @@ type processor interface {
 // maker makes batches on one processor, for one goroutine at a time: sample, fetch and finish, in this order. What
 // fetch begins may go on until finish, and after it as far as the slot's fence says so.
 type maker interface {
+	// negatives appends to the edges of each type, which were asked for, those that are not true.
+	negatives(r sampling.Rand, links []sampling.LinkSeeds) error
 	// sample fills the slot's sample with what its request asks for. The host then knows all shapes.
 	sample(ctx context.Context, s *slot) error
 	// fetch begins to bring the rows of the columns.
@@ -112,10 +114,6 @@ func chooseProcessor(opt *Options) (processor, error) {
 func deviceSampler(opt *Options) (sampling.DeviceSampler, error) {
 	if opt.Residence == Disk {
 		return nil, fmt.Errorf("%w: %s: columns on disk (Residence) are read for the CPU only; take \"cpu\"", ErrDevice,
-			opt.Device)
-	}
-	if opt.ExcludeSeeds != ExcludeNone {
-		return nil, fmt.Errorf("%w: %s: edges cannot be left out (ExcludeSeeds) on a device; take \"cpu\"", ErrDevice,
 			opt.Device)
 	}
 	if opt.Widen {

@@ -98,6 +98,9 @@ struct Batch {
 
   const void* const* columns;  // of the edges, that the picker reads, in the order that it names them
 
+  const int64_t* holes;  // the positions of the edges that the batch leaves out, ascending: for pickers that ask (pick.cuh)
+  int64_t numHoles;
+
   int64_t newNodes;
   int64_t numTypes;  // of nodes
   int64_t numNodes;  // of the graph where trees are kept apart, or times: the table then has number of the time * span +

@@ -27,9 +27,10 @@ struct Picks {
 
   // Makes the edge at a position pick j.
   __device__ __forceinline__ void put(const Choice& c, int64_t j, int64_t position, int64_t root) const {
-    take_with(to, c.ids, position, edge + j, [&](int64_t own) {
+    int64_t at = c.column(position);
+    take_with(to, c.ids, at, edge + j, [&](int64_t own) {
       if (!c.step.chain) return root;
-      int64_t time = c.step.timeBytes ? c.time_of_edge(position) : c.seg->sourceTimes ? c.time_of_source(own) : c.asOf;
+      int64_t time = c.step.timeBytes ? c.time_of_edge(at) : c.seg->sourceTimes ? c.time_of_source(own) : c.asOf;
       int64_t before = root_of_time(c.b, time);
       return before == kNoSlot ? before : before + c.tree;
     });

@@ -31,7 +31,7 @@ struct Worth {
   double weight;
 };
 
-// A destination and its edges.
+// A destination and its edges. Positions do not count edges that the batch leaves out; column says where in the columns an edge is.
 struct Choice {
   const ChooseStep& step;
   Batch* b;
@@ -45,56 +45,62 @@ struct Choice {
   bool bySource;      // whether their sources need
   uint64_t stream;
   int64_t tree;       // what the table has before its sources, without their time
+  Holes holes;
 
+  __device__ __forceinline__ int64_t column(int64_t position) const { return holes.column(position); }
   __device__ __forceinline__ bool filtered() const { return step.weightBytes || step.maskBytes || byTime || bySource; }
 
-  __device__ __forceinline__ int64_t time_of_edge(int64_t position) const { return load_time(step.times, step.timeBytes, position); }
+  // What follows, up to worth_at, is for places in the columns.
+  __device__ __forceinline__ int64_t time_of_edge(int64_t at) const { return load_time(step.times, step.timeBytes, at); }
   __device__ __forceinline__ int64_t time_of_source(int64_t own) const { return load_time(seg->sourceTimes, seg->sourceTimeBytes, own); }
   __device__ __forceinline__ bool past(int64_t time) const { return least <= time && time <= top; }
 
   // The source of an edge by its own id, or -1, which is noted, where it is none of its type.
-  __device__ __forceinline__ int64_t source(int64_t position) const {
+  __device__ __forceinline__ int64_t source(int64_t at) const {
     const List* list = &b->lists[seg->source];
-    int64_t own = load_id(ids, position, b->wideIds) - list->offset;
+    int64_t own = load_id(ids, at, b->wideIds) - list->offset;
     if ((u64)own < (u64)list->count) return own;
-    atomicMin(&b->status->badEdge, (u64)position);
+    atomicMin(&b->status->badEdge, (u64)at);
     return -1;
   }
 
-  __device__ __forceinline__ bool masked_out(int64_t position) const {
+  __device__ __forceinline__ bool masked_out(int64_t at) const {
     switch (step.maskBytes) {
-      case 1: return ((const uint8_t*)step.mask)[position] == 0;
-      case 4: return ((const int32_t*)step.mask)[position] == 0;
-      case 8: return ((const int64_t*)step.mask)[position] == 0;
+      case 1: return ((const uint8_t*)step.mask)[at] == 0;
+      case 4: return ((const int32_t*)step.mask)[at] == 0;
+      case 8: return ((const int64_t*)step.mask)[at] == 0;
     }
     return false;
   }
 
-  // What the edge at a position is worth. A weight that is none is noted.
-  __device__ __forceinline__ Worth worth(int64_t position) const {
+  // What an edge is worth. A weight that is none is noted.
+  __device__ __forceinline__ Worth worth_at(int64_t at) const {
     double w = 1;
-    if (step.weightBytes == 4) w = (double)((const float*)step.weights)[position];
-    if (step.weightBytes == 8) w = ((const double*)step.weights)[position];
+    if (step.weightBytes == 4) w = (double)((const float*)step.weights)[at];
+    if (step.weightBytes == 8) w = ((const double*)step.weights)[at];
     if (!(w >= 0 && w <= 1.7976931348623157e308)) {
-      atomicMin(&b->status->badEdge, (u64)position);
+      atomicMin(&b->status->badEdge, (u64)at);
       return {false, 0};
     }
-    bool may = w > 0 && !masked_out(position) && (!byTime || past(time_of_edge(position)));
+    bool may = w > 0 && !masked_out(at) && (!byTime || past(time_of_edge(at)));
     if (may && bySource) {
-      int64_t own = source(position);
+      int64_t own = source(at);
       may = own >= 0 && past(time_of_source(own));
     }
     return {may, may ? w : 0};
   }
+
+  __device__ __forceinline__ Worth worth(int64_t position) const { return worth_at(column(position)); }
 
   // The same of edge i of those that are looked at, for any i.
   __device__ __forceinline__ Worth worth_of(int64_t i) const { return i < n ? worth(first + i) : Worth{false, 0}; }
 
   // The time of the step over an edge that may be followed.
   __device__ __forceinline__ int64_t time_of_step(int64_t position) const {
-    if (step.timeBytes) return time_of_edge(position);
+    int64_t at = column(position);
+    if (step.timeBytes) return time_of_edge(at);
     if (!seg->sourceTimes) return asOf;
-    int64_t own = source(position);
+    int64_t own = source(at);
     return own < 0 ? asOf : time_of_source(own);
   }
 
@@ -103,12 +109,12 @@ struct Choice {
     int64_t lo = first, hi = first + n;
     for (int64_t end = hi; lo < end;) {  // the first that is not before the least time
       int64_t mid = (lo + end) / 2;
-      if (time_of_edge(mid) < least) lo = mid + 1;
+      if (time_of_edge(column(mid)) < least) lo = mid + 1;
       else end = mid;
     }
     for (int64_t from = lo; from < hi;) {  // the first that is after the greatest
       int64_t mid = (from + hi) / 2;
-      if (time_of_edge(mid) <= top) from = mid + 1;
+      if (time_of_edge(column(mid)) <= top) from = mid + 1;
       else hi = mid;
     }
     first = lo;
@@ -137,7 +143,8 @@ __device__ __forceinline__ Choice choice_of(const ChooseStep& step, const Segmen
   Batch* b = step.at.batch;
   const List* list = &b->lists[seg->target];
   Choice c = {step, b, seg, b->hotStart ? b->ids[x] : b->indices, b->start[x], b->degree[x], b->start[x], b->degree[x],
-              0, kFirstTime, kLastTime, false, false, stream_of(seg->key, index_of(b, list, dst)), root_of(b, list, dst)};
+              0, kFirstTime, kLastTime, false, false, stream_of(seg->key, index_of(b, list, dst)), root_of(b, list, dst),
+              holes_of(b, b->start[x], b->degree[x])};
   if (!step.timed) return c;
   c.asOf = list->times[dst];
   c.stream = stream_of(c.stream, (uint64_t)c.asOf);

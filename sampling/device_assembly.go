@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
@@ -74,6 +73,9 @@ type deviceAssembly struct {
 	seedRoom int64   // seeds that the description has room for
 	items    int64   // of the batch
 	asOf     []int64 // the times of these
+	excluded holes   // the edges that the batch leaves out
+	holes    []int64 // their positions, ascending
+	holeRoom int64   // of these that the description has room for
 	direct   bool    // the table has no keys
 	stamp    uint64
 
@@ -181,6 +183,9 @@ func (w *deviceAssembly) Enqueue(ctx context.Context, req *Request, out *graph.S
 	if err := w.giveUp(); err != nil {
 		return err
 	}
+	if err := w.findHoles(req); err != nil {
+		return err
+	}
 	err := w.claim(req, out)
 	for w.lessRoom(err, out) {
 		err = w.claim(req, out)
@@ -219,9 +224,6 @@ func (w *deviceAssembly) check(req *Request, out *graph.Sample) error {
 	s := w.schema
 	if err := req.check(s, w.bound.Layers, out); err != nil {
 		return err
-	}
-	if slices.ContainsFunc(req.Exclude, func(x EdgePairs) bool { return len(x.Sources) > 0 }) {
-		return fmt.Errorf("%w: a device cannot leave edges out, and the request excludes some", ErrOptions)
 	}
 	w.items = req.numItems()
 	if len(out.Arrays) != len(w.bound.Arrays) {
@@ -280,7 +282,10 @@ func (w *deviceAssembly) claim(req *Request, out *graph.Sample) error {
 		cells = picks
 	}
 	w.seedRoom = max(w.seedRoom, seeds, int64(w.env.BatchSize))
-	size := w.layout.size + 8*w.seedRoom*(1+bit(w.times != nil))
+	if n := int64(len(w.holes)); n > w.holeRoom {
+		w.holeRoom = n + n/4
+	}
+	size := w.holesAt() + 8*w.holeRoom
 	mem, err := unified.Grow[uint8](&w.host, size, 0)
 	if err != nil {
 		return err

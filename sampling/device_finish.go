@@ -77,8 +77,7 @@ func (w *deviceAssembly) badGraph(h int, status *deviceStatus) error {
 				break
 			}
 		}
-		return w.in(h, e, fmt.Errorf("%w: node %d: its edges are %d to %d of %d", ErrGraph, v, g.Indptr()[v],
-			g.Indptr()[v+1], g.NumEdges()))
+		return w.in(h, e, errColumn(v, g.Indptr()[v], g.Indptr()[v+1], int(g.NumEdges())))
 	}
 	pos := int64(status.badEdge)
 	e, source := 0, int64(0)

@@ -94,7 +94,7 @@ func (h *HotAdjacency) choose(g *graph.Graph, order []int64, start []uint32, roo
 		}
 		from, to := indptr[v], indptr[v+1]
 		if from < 0 || from > to || to > g.NumEdges() {
-			return nil, fmt.Errorf("%w: node %d: its edges are %d to %d of %d", ErrGraph, v, from, to, g.NumEdges())
+			return nil, errColumn(v, from, to, int(g.NumEdges()))
 		}
 		if from == to || start[v] != math.MaxUint32 || to-from > room-h.Edges {
 			continue

@@ -45,8 +45,7 @@ func (f *edgeFinder) run(e int, target int64) (first, last int64, err error) {
 	v := target + f.graph.Offset(f.schema.Edges[e].Dst)
 	first, last = f.indptr[v], f.indptr[v+1]
 	if uint64(first) > uint64(last) || last > f.graph.NumEdges() {
-		return 0, 0, fmt.Errorf("%w: node %d: its edges are %d to %d of %d", ErrGraph, v, first, last,
-			f.graph.NumEdges())
+		return 0, 0, errColumn(v, first, last, int(f.graph.NumEdges()))
 	}
 	if len(f.schema.Edges) > 1 {
 		first = f.types.firstAtLeast(first, last, e)

@@ -13,17 +13,21 @@ struct Column {
   const Segment* seg;
   const void* ids;
   int64_t start, degree, wide;
+  Holes holes;
+
+  // Where in the columns of the graph edge j is.
+  __device__ __forceinline__ int64_t position(int64_t j) const { return holes.column(start + j); }
 
   // The variate of edge j's source.
   __device__ __forceinline__ u64 variate(int64_t j) const {
-    u64 id = (u64)load_id(ids, start + j, wide), key = seg->key;
+    u64 id = (u64)load_id(ids, position(j), wide), key = seg->key;
     if (seg->turn && draw(stream_of(seg->phases, id), 0) >= seg->turn) key = seg->next;
     return draw(stream_of(key, id), 0);
   }
 };
 
 __device__ __forceinline__ Column column_of(const Batch* b, const Segment* seg, int64_t x) {
-  return {seg, b->hotStart ? b->ids[x] : b->indices, b->start[x], b->degree[x], b->wideIds};
+  return {seg, b->hotStart ? b->ids[x] : b->indices, b->start[x], b->degree[x], b->wideIds, holes_of(b, b->start[x], b->degree[x])};
 }
 
 // The greatest variate that is below k/n, for 0 < k < n.
@@ -80,7 +84,7 @@ __device__ __forceinline__ void take_up_to(const Sink& to, const Column& c, int6
     unsigned equal = __ballot_sync(kFull, j < c.degree && u == limit);
     bool tied = equal >> lane_id() & 1 && __popc(equal & below) < ties;
     unsigned taken = less | __ballot_sync(kFull, tied);
-    if (taken >> lane_id() & 1) take(to, c.ids, 0, c.start + j, edge + __popc(taken & below));
+    if (taken >> lane_id() & 1) take(to, c.ids, 0, c.position(j), edge + __popc(taken & below));
     edge += __popc(taken);
     ties -= min((int64_t)__popc(equal), ties);
   }
@@ -131,7 +135,7 @@ __device__ __forceinline__ void take_few(const Sink& to, const Column& c, int k,
   }
   int rank = 0;
   for (int i = 0; i < k; i++) rank += __shfl_sync(kFull, place, i) < place;
-  if (lane_id() < k) take(to, c.ids, 0, c.start + place, edge + rank);
+  if (lane_id() < k) take(to, c.ids, 0, c.position(place), edge + rank);
 }
 
 // Writes the block's indptr for a run, and picks; returns the picks of the run. before is those of the stage up to here. Several
@@ -152,7 +156,7 @@ __device__ __forceinline__ int64_t labor_run(const LaborStep& step, Stage* st, i
     if (of <= 0) continue;
     Column c = column_of(b, seg, run * kLanes + i);
     if (of <= seg->fanout) {
-      for (int64_t j = lane_id(); j < of; j += kLanes) take(to, c.ids, 0, c.start + j, first + j);
+      for (int64_t j = lane_id(); j < of; j += kLanes) take(to, c.ids, 0, c.position(j), first + j);
     } else if (step.poisson) {
       take_up_to(to, c, first, share_of(seg->fanout, of), of);
     } else if (seg->fanout <= kLanes) {

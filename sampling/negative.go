@@ -193,11 +193,10 @@ type Drawer struct {
 
 // Draw appends the negatives of edges of a type, which has just the edges that were asked for.
 func (d *Drawer) Draw(r Rand, edgeType int, l *LinkSeeds) error {
-	n := len(l.Items)
-	if d.opt.Time != "" && len(l.Times) != n {
-		return fmt.Errorf("%w: negatives by time %q of %d edges that have %d times", ErrOptions, d.opt.Time, n,
-			len(l.Times))
+	if err := d.check(l); err != nil {
+		return err
 	}
+	n := len(l.Items)
 	stage := r.Stage(d.finder.schema.Edges[edgeType].Key, PurposeNegative, 0)
 	tries := uint64(d.opt.tries())
 	for i := range n {
@@ -213,21 +212,35 @@ func (d *Drawer) Draw(r Rand, edgeType int, l *LinkSeeds) error {
 					return err
 				}
 			}
-			if !found {
-				l.Missed++
-				if !d.opt.Triplets {
-					continue
-				}
-				source, target = l.Sources[i], l.Targets[i]
-			}
-			l.Sources, l.Targets = append(l.Sources, source), append(l.Targets, target)
-			l.Labels, l.Group = append(l.Labels, 0), append(l.Group, int32(i))
-			if len(l.Times) > 0 {
-				l.Times = append(l.Times, l.Times[i])
-			}
+			l.add(i, source, target, found, d.opt.Triplets)
 		}
 	}
 	return nil
+}
+
+// check refuses edges without the times that negatives need.
+func (d *Drawer) check(l *LinkSeeds) error {
+	if n := len(l.Items); d.opt.Time != "" && len(l.Times) != n {
+		return fmt.Errorf("%w: negatives by time %q of %d edges that have %d times", ErrOptions, d.opt.Time, n,
+			len(l.Times))
+	}
+	return nil
+}
+
+// add appends a negative of edge i. One that was not found is left out, with triplets the edge itself takes its place.
+func (l *LinkSeeds) add(i int, source, target int64, found, triplets bool) {
+	if !found {
+		l.Missed++
+		if !triplets {
+			return
+		}
+		source, target = l.Sources[i], l.Targets[i]
+	}
+	l.Sources, l.Targets = append(l.Sources, source), append(l.Targets, target)
+	l.Labels, l.Group = append(l.Labels, 0), append(l.Group, int32(i))
+	if len(l.Times) > 0 {
+		l.Times = append(l.Times, l.Times[i])
+	}
 }
 
 // one makes a negative of edge i of n with three draws from number first on. found is false where it is refused.

@@ -37,6 +37,11 @@ __device__ __forceinline__ Destination shuffled(const Sink& to, const Destinatio
           __shfl_sync(kFull, d.stream, from), __shfl_sync(kFull, d.picks, from), __shfl_sync(kFull, d.edge, from)};
 }
 
+// Where in the columns of the graph edge t of a destination is.
+__device__ __forceinline__ int64_t column_of(const Batch* b, const Destination& d, int64_t t) {
+  return holes_of(b, d.start, d.degree).column(d.start + t);
+}
+
 // Picks for the 32 destinations of a run, with as many lanes a destination as the fan-out needs, in `part` of `parts`.
 __device__ __forceinline__ void pick_small(const Sink& to, const Destination& mine, int64_t replace, int fanout, int64_t part, int64_t parts) {
   int width = 1;  // lanes a destination, and so the rounds
@@ -54,7 +59,7 @@ __device__ __forceinline__ void pick_small(const Sink& to, const Destination& mi
                                                               : small_subset<uint32_t>(fanout, width, choose, d.degree, d.stream, r);
       if (choose) t = member, rank = r;
     }
-    if (j < d.picks) take(to, d.ids, d.root, d.start + t, d.edge + rank);
+    if (j < d.picks) take(to, d.ids, d.root, column_of(to.b, d, t), d.edge + rank);
   }
 }
 
@@ -67,7 +72,7 @@ __device__ __forceinline__ void pick_large(const Sink& to, const Destination& mi
     if (choose) large_subset(set, d.picks, d.degree, d.stream);
     for (int j = lane_id(); j < d.picks; j += kLanes) {
       int64_t t = replace ? (int64_t)bounded(draw(d.stream, j), d.degree) : choose ? set[j] : j;
-      take(to, d.ids, d.root, d.start + t, d.edge + j);
+      take(to, d.ids, d.root, column_of(to.b, d, t), d.edge + j);
     }
   }
 }
@@ -129,6 +134,7 @@ extern "C" __global__ void neighbor_expand(NeighborStep step) {
     }
     int64_t x = seg->firstDst + lo - seg->lo;
     int64_t root = root_of(b, &b->lists[seg->target], lo);
-    take(sink_of(b, seg), b->hotStart ? b->ids[x] : b->indices, root, b->start[x] + e - seg->indptr[lo], e);
+    int64_t position = holes_of(b, b->start[x], b->degree[x]).column(b->start[x] + e - seg->indptr[lo]);
+    take(sink_of(b, seg), b->hotStart ? b->ids[x] : b->indices, root, position, e);
   }
 }

@@ -74,8 +74,46 @@ __device__ __forceinline__ const void* copied(const void* copies, int64_t ahead,
   return (const void*)((u64)copies + (u64)(ahead * size));
 }
 
-// Finds where the edges of destination `dst` lie, notes it under number x, and returns how many they are. All lanes of the
-// warp take part; those whose destination is none of the segment's return -1.
+// How many of n ascending positions are below one.
+__device__ __forceinline__ int64_t first_hole(const int64_t* holes, int64_t n, int64_t position) {
+  int64_t lo = 0;
+  while (lo < n) {
+    int64_t mid = (lo + n) / 2;
+    if (holes[mid] < position) lo = mid + 1;
+    else n = mid;
+  }
+  return lo;
+}
+
+// The edges of a destination that the batch leaves out, by their positions. Pickers count positions from the first edge on as if
+// these were not there: edge i of a destination has position start + i.
+struct Holes {
+  const int64_t* list;
+  int64_t n;
+
+  // Where in the columns of the graph the edge at such a position is.
+  __device__ __forceinline__ int64_t column(int64_t at) const {
+    int64_t lo = 0;
+    for (int64_t hi = n; lo < hi;) {  // the first hole beyond it: so many others lie before that
+      int64_t mid = (lo + hi) / 2;
+      if (list[mid] - mid <= at) lo = mid + 1;
+      else hi = mid;
+    }
+    return at + lo;
+  }
+};
+
+// Those of a destination whose edges begin at start, of which `degree` are left.
+__device__ __forceinline__ Holes holes_of(const Batch* b, int64_t start, int64_t degree) {
+  if (!b->numHoles) return {nullptr, 0};
+  int64_t before = first_hole(b->holes, b->numHoles, start), last = start + degree - 1;
+  Holes h = {b->holes + before, b->numHoles - before};
+  h.n = h.column(last) - last;  // further ones are of others, or behind its last edge
+  return h;
+}
+
+// Finds where the edges of destination `dst` lie, notes it under number x, and returns how many they are, without those that the
+// batch leaves out. All lanes of the warp take part; those whose destination is none of the segment's return -1.
 __device__ __forceinline__ int64_t measure(Batch* b, const Segment* seg, int64_t dst, int64_t x) {
   const List* list = &b->lists[seg->target];
   int64_t v = dst < seg->hi ? load_id(list->ids, dst, b->wideIds) + list->offset : -1;
@@ -96,9 +134,11 @@ __device__ __forceinline__ int64_t measure(Batch* b, const Segment* seg, int64_t
   if (b->hotStart) b->ids[x] = ids;
   if (b->typeBytes == 1) r = narrow(TypeReader<uint8_t>(types, numTyped), r, seg->edgeType);
   if (b->typeBytes == 2) r = narrow(TypeReader<uint16_t>(types, numTyped), r, seg->edgeType);
+  int64_t degree = r.to - r.from;
+  if (b->numHoles) degree -= first_hole(b->holes, b->numHoles, r.to) - first_hole(b->holes, b->numHoles, r.from);
   b->start[x] = r.from;
-  b->degree[x] = r.to - r.from;
-  return r.to - r.from;
+  b->degree[x] = degree;
+  return degree;
 }
 
 // Counts the picks of a stage: of each chunk of destinations and of each segment. All lanes of a warp call

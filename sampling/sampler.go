@@ -67,7 +67,8 @@ type FrontierSampler interface {
 	Expands() Frontier
 }
 
-// Excluder is a Sampler that may be able to leave edges out of a batch (Request.Exclude). Others cannot.
+// Excluder is a Sampler that may be able to leave edges out of a batch (Request.Exclude), wherever it runs. Others
+// cannot.
 type Excluder interface {
 	Sampler
 	CanExclude() bool

@@ -71,10 +71,10 @@ func whereSamplersRun() (w samplersWhere) {
 			w.CPU = append(w.CPU, s.name)
 		}
 	}
-	for _, name := range append(slices.Clone(cpuFlags), "exclude-seeds") {
+	for _, name := range cpuFlags {
 		w.Flags = append(w.Flags, "--"+name)
 	}
-	w.Host = []string{"looks up seeds that are edges", "draws their negatives"}
+	w.Host = []string{"looks up seeds that are edges, and the edges to leave out"}
 	return w
 }
 

@@ -1,0 +1,235 @@
+package sampling
+
+import (
+	"context"
+	"errors"
+	"math"
+	"unsafe"
+
+	"github.com/khop-gnn/khop/device"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// DeviceDrawer draws negatives on a device: those of its Drawer, for one goroutine at a time. The host waits for them,
+// since it delivers them and hands them to the sampler as seeds. Close it before the Drawer and the device.
+type DeviceDrawer struct {
+	of      *Drawer
+	env     DeviceEnv
+	kernels *negativeKernels
+	tables  []*pinned.Attachment
+	links   []deviceLinks // [edge type] what is the same in every batch
+	ids     unified.DType // of the graph on the device
+	blocks  int
+
+	host, device unified.Buffer
+}
+
+var sharedNegativeKernels device.Shared[*negativeKernels]
+
+// OpenDevice opens a drawer that draws on a device. Of env it takes Device, Stream, the arrays of the graph in Topology,
+// MaxBlocks, and Scratch for what it holds: 24 bytes an edge, 16 a negative, on the host and on the device. Kernels read
+// the tables of d over the ladder (pinned.Attach), whose errors it returns.
+func (d *Drawer) OpenDevice(ctx context.Context, env DeviceEnv) (_ *DeviceDrawer, err error) {
+	s := d.finder.schema
+	x := &DeviceDrawer{of: d, env: env, links: make([]deviceLinks, len(s.Edges)), ids: s.IDType(),
+		blocks: env.MaxBlocks}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, x.Close())
+		}
+	}()
+	if x.blocks <= 0 {
+		x.blocks = defaultBlocksOfSM * max(env.Device.SMs(), 1)
+	}
+	x.device.Options = env.Scratch
+	x.device.Options.Device, x.device.Options.Place = env.Device, pinned.Device
+	x.host.Options = x.device.Options
+	x.host.Options.Place = pinned.Pinned
+	for e := range s.Edges {
+		et := &s.Edges[e]
+		l := deviceLinks{edgeType: int64(e), ordered: bit(et.Order == graph.BySource), loops: bit(et.Src == et.Dst),
+			source: env.Graph.Offset(et.Src), target: env.Graph.Offset(et.Dst)}
+		for end, to := range []*deviceStandIns{&l.sources, &l.targets} {
+			if in := d.stands[e][end]; in != nil {
+				if *to, err = x.attach(ctx, in); err != nil {
+					return nil, err
+				}
+			}
+		}
+		x.links[e] = l
+	}
+	x.kernels, err = sharedNegativeKernels.Hold(env.Device, loadNegativeKernels)
+	return x, err
+}
+
+// attach lets the device address tables.
+func (x *DeviceDrawer) attach(ctx context.Context, in *standIns) (to deviceStandIns, err error) {
+	to.nodes = in.n
+	at := func(to *device.Address, b []byte) {
+		if len(b) == 0 || err != nil {
+			return
+		}
+		var a *pinned.Attachment
+		if a, err = pinned.Attach(ctx, x.env.Device, b, pinned.AttachOptions{Ledger: x.env.Scratch.Ledger,
+			Purpose: pinned.Scratch}); err == nil {
+			x.tables = append(x.tables, a)
+			*to = a.Address()
+		}
+	}
+	at(&to.order, unified.FromSlice(in.order).Bytes())
+	at(&to.sorted, unified.FromSlice(in.sorted).Bytes())
+	if len(in.sums) > 0 {
+		at(&to.sums, unsafe.Slice((*byte)(unsafe.Pointer(&in.sums[0])), 8*len(in.sums)))
+	}
+	return to, err
+}
+
+// Close frees what the drawer holds.
+func (x *DeviceDrawer) Close() error {
+	errs := []error{x.host.Close(), x.device.Close()}
+	for _, a := range x.tables {
+		errs = append(errs, a.Close())
+	}
+	x.tables = nil
+	if x.kernels != nil {
+		errs = append(errs, sharedNegativeKernels.LetGo(x.env.Device))
+		x.kernels = nil
+	}
+	return errors.Join(errs...)
+}
+
+// linksLayout says where the parts of a batch of links lie, on the host and on the device: what goes to the device,
+// then what comes back.
+type linksLayout struct {
+	links, sources, targets, items, times, sourceTimes, targetTimes, badNode, made, size int64
+}
+
+func newLinksLayout(types, edges, negatives int64) (l linksLayout) {
+	at := int64(0)
+	place := func(p *int64, n int64) { *p, at = at, at+n }
+	place(&l.links, types*int64(unsafe.Sizeof(deviceLinks{})))
+	for _, p := range []*int64{&l.sources, &l.targets, &l.items, &l.times, &l.sourceTimes, &l.targetTimes} {
+		place(p, 8*edges)
+	}
+	place(&l.badNode, 8)
+	place(&l.made, 16*negatives)
+	place(&l.size, 0)
+	return l
+}
+
+// Draw appends to the edges of each type, which are just those that were asked for, their negatives. It waits for the
+// device. Errors are those of Drawer.Draw, of a damaged graph for the least node.
+func (x *DeviceDrawer) Draw(r Rand, links []LinkSeeds) error {
+	types, edges, negatives := int64(0), int64(0), int64(0)
+	for e := range links {
+		if err := x.of.check(&links[e]); err != nil {
+			return err
+		}
+		if n := int64(len(links[e].Items)); n > 0 {
+			types, edges, negatives = types+1, edges+n, negatives+x.of.opt.Of(n)
+		}
+	}
+	if negatives == 0 {
+		return nil
+	}
+	l := newLinksLayout(types, edges, negatives)
+	mem, err := unified.Grow[uint8](&x.host, l.size, 0)
+	if err != nil {
+		return err
+	}
+	if err := x.device.Claim(x.host.Cap()); err != nil {
+		return err
+	}
+	x.describe(r, links, &l, mem)
+	if err := x.run(&l, mem, types, negatives); err != nil {
+		return err
+	}
+	return x.collect(links, &l, mem)
+}
+
+// describe writes what the device is to know of a batch.
+func (x *DeviceDrawer) describe(r Rand, links []LinkSeeds, l *linksLayout, mem []byte) {
+	types, first, negatives := part[deviceLinks](mem, l.links, len(links)), int64(0), int64(0)
+	put := func(at, n int64, of func(i int64) int64) {
+		for i := range n {
+			part[int64](mem, at+8*(first+i), 1)[0] = of(i)
+		}
+	}
+	for e := range links {
+		list, stands := &links[e], &x.of.stands[e]
+		n := int64(len(list.Items))
+		if n == 0 {
+			continue
+		}
+		types[0] = x.links[e]
+		types[0].first, types[0].count, types[0].firstNegative = first, n, negatives
+		types[0].key = r.Stage(x.of.finder.schema.Edges[e].Key, PurposeNegative, 0).key
+		types = types[1:]
+		copy(part[int64](mem, l.sources+8*first, int(n)), list.Sources)
+		copy(part[int64](mem, l.targets+8*first, int(n)), list.Targets)
+		copy(part[int64](mem, l.items+8*first, int(n)), list.Items)
+		copy(part[int64](mem, l.times+8*first, int(n)), list.Times)
+		if x.of.opt.Law == InBatch && x.of.opt.Time != "" {
+			put(l.sourceTimes, n, func(i int64) int64 { return stands[0].since(list.Sources[i]) })
+			put(l.targetTimes, n, func(i int64) int64 { return stands[1].since(list.Targets[i]) })
+		}
+		first, negatives = first+n, negatives+x.of.opt.Of(n)
+	}
+	part[uint64](mem, l.badNode, 1)[0] = math.MaxUint64
+}
+
+// since returns the time from which on a node is there.
+func (s *standIns) since(id int64) int64 {
+	if s.times == nil {
+		return math.MinInt64
+	}
+	return s.times(id)
+}
+
+// run draws, and waits.
+func (x *DeviceDrawer) run(l *linksLayout, mem []byte, types, negatives int64) error {
+	at := func(offset int64) device.Address { return x.device.Address() + device.Address(offset) }
+	o, top := &x.of.opt, &x.env.Topology
+	step := deviceNegativeStep{indptr: top.Indptr, indices: top.Indices, types: top.Types,
+		numEdges: x.env.Graph.NumEdges(), typeBytes: x.env.Graph.Types().DType().Size(),
+		wideIds: bit(x.ids == unified.Int64), links: at(l.links), numLinks: types,
+		negatives: negatives, sources: at(l.sources), targets: at(l.targets), items: at(l.items), times: at(l.times),
+		sourceTimes: at(l.sourceTimes), targetTimes: at(l.targetTimes), ratio: o.Ratio, law: deviceLaw(o.Law),
+		replace: deviceEnd(o.Replace), timed: bit(o.Time != ""), strict: bit(o.Strict), tries: int64(o.tries()),
+		made: at(l.made), badNode: at(l.badNode)}
+	s := x.env.Stream
+	if err := s.CopyToDevice(x.device.Address(), mem[:l.made]); err != nil {
+		return err
+	}
+	blocks := min((negatives+deviceThreads-1)/deviceThreads, int64(x.blocks))
+	if err := x.kernels.negativeDraw.Launch(s, device.Dim(int(blocks)), device.Dim(deviceThreads), 0, step); err != nil {
+		return err
+	}
+	if err := s.CopyToHost(mem[l.badNode:l.size], at(l.badNode)); err != nil {
+		return err
+	}
+	return s.Synchronize()
+}
+
+// collect appends what came back.
+func (x *DeviceDrawer) collect(links []LinkSeeds, l *linksLayout, mem []byte) error {
+	if bad := part[uint64](mem, l.badNode, 1)[0]; bad != math.MaxUint64 {
+		g, v := x.env.Graph, int64(bad)
+		return errColumn(v, g.Indptr()[v], g.Indptr()[v+1], int(g.NumEdges()))
+	}
+	at := l.made
+	for e := range links {
+		list := &links[e]
+		n := int64(len(list.Items))
+		for i := range n {
+			for range x.of.opt.Of(i+1) - x.of.opt.Of(i) {
+				ends := part[int64](mem, at, 2)
+				list.add(int(i), ends[0], ends[1], ends[0] >= 0, x.of.opt.Triplets)
+				at += 16
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+//go:build cuda
+
+package sampling
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// openDrawer opens a drawer and one that draws on the device, for all edge types. They are closed when the test ends.
+func (d *deviceUnderTest) openDrawer(n Negatives, g *graph.Graph, ids unified.DType, ledger *pinned.Ledger) (*Drawer,
+	*DeviceDrawer) {
+	d.t.Helper()
+	env := DeviceEnv{Env: Env{Graph: g, Scratch: pinned.Options{Ledger: ledger}}, Device: d.device, Stream: d.stream,
+		Topology: d.topology(g, ids), MaxBlocks: 1}
+	host, err := n.Open(d.t.Context(), env.Env, slices.Repeat([]bool{true}, len(g.Schema().Edges)))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	on, err := host.OpenDevice(d.t.Context(), env)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	on.ids = ids
+	d.t.Cleanup(func() {
+		if err := errors.Join(on.Close(), on.Close(), host.Close()); err != nil {
+			d.t.Error(err)
+		}
+	})
+	return host, on
+}
+
+func TestDeviceDrawsTheNegativesThatTheHostDraws(t *testing.T) {
+	const seed = 20261129
+	r := rand.New(rand.NewPCG(seed, 0))
+	negatives, missed := 0, int64(0)
+	for round := range roundsOrHeavy(100, 5000) {
+		t.Run("", func(t *testing.T) {
+			var ledger pinned.Ledger
+			t.Cleanup(func() { // after the drawers
+				if ledger.Total() != 0 || ledger.DeviceTotal() != 0 {
+					t.Errorf("%d bytes are held, %d of them on the device", ledger.Total(), ledger.DeviceTotal())
+				}
+			})
+			types := [][2]int{{1, 1}, {1, 1}, {1, 3}, {3, 5}}[r.IntN(4)]
+			degree := func() int { return r.IntN(1 + r.IntN(16)) }
+			g := withNodeColumns(t, r, sizedGraph(t, r, types[0], types[1], 12, degree))
+			n := randomNegatives(r)
+			host, on := openDevice(t).openDrawer(n, g, []unified.DType{unified.Int32, unified.Int64}[r.IntN(2)], &ledger)
+			for range 2 {
+				var want, got []LinkSeeds
+				rand := NewRand(r.Uint64(), 1, 2, 3)
+				for e := range g.Schema().Edges {
+					l := randomLinks(r, g.Schema(), e)
+					got = append(got, *l.clone())
+					if err := host.Draw(rand, e, l); err != nil {
+						t.Fatal(err)
+					}
+					negatives, missed = negatives+len(l.Sources)-len(l.Items), missed+l.Missed
+					want = append(want, *l)
+				}
+				if err := on.Draw(rand, got); err != nil {
+					t.Fatal(err)
+				}
+				if diff := expect.Diff(want, got); diff != "" {
+					t.Fatalf("seed %d, round %d: %s: %s", seed, round, n.Fingerprint(), diff)
+				}
+			}
+		})
+	}
+	if negatives < 2000 || missed < 100 {
+		t.Errorf("%d negatives, %d not found: the test says little", negatives, missed)
+	}
+}
+
+func TestDeviceThatDrawsNegativesRefusesWhatTheHostRefuses(t *testing.T) {
+	d := openDevice(t)
+	edge := func() *LinkSeeds {
+		return &LinkSeeds{SeedEdges: SeedEdges{Sources: []int64{1}, Targets: []int64{0}, Labels: []int64{1}},
+			Items: []int64{0}, Group: []int32{0}}
+	}
+	sound := withNodeColumns(t, rand.New(rand.NewPCG(1, 1)), plainGraph(t, []int64{0, 2, 2, 2}, []int32{1, 2}))
+	for name, c := range map[string]struct {
+		g    *graph.Graph
+		n    Negatives
+		want error
+	}{
+		"damage": {plainGraph(t, []int64{0, 3, 2, 2}, []int32{1, 2}), // node 0 has edges 0 to 3 of 2
+			Negatives{Ratio: 2, Strict: true, Replace: SourceEnd}, ErrGraph},
+		"no times": {sound, Negatives{Ratio: 2, Time: "time"}, ErrOptions},
+	} {
+		host, on := d.openDrawer(c.n, c.g, unified.Int32, nil)
+		want, got := host.Draw(NewRand(1, 0, 0, 0), 0, edge()), on.Draw(NewRand(1, 0, 0, 0), []LinkSeeds{*edge()})
+		if !errors.Is(want, c.want) || got == nil || got.Error() != want.Error() {
+			t.Errorf("%s: the host says %v, the device %v", name, want, got)
+		}
+	}
+}

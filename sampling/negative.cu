@@ -1,0 +1,151 @@
+// Negatives of edges: the counterpart of negative.go and standin.go; docs/sampling.md, "Negatives", says what is drawn. A thread
+// draws one negative, as often as it takes.
+#include "cuda_env.h"
+#include "pick.cuh"
+
+enum Law : int64_t { kUniform, kByDegree, kByWeight, kInBatch };              // Law of negative.go
+enum End : int64_t { kTargetEnd, kSourceEnd, kEitherEnd, kBothEnds };         // End
+
+// The nodes that may stand in for one end of the edges of a type: standIns of standin.go.
+struct StandIns {
+  int64_t nodes;
+  const int64_t* order;   // by time, then id; none: by id
+  const int64_t* sorted;  // their times, in that order; none where nodes are always there
+  const u64* sums;        // of weights up to and with each, in that order; none: all alike
+};
+
+// The edges of one type in the batch: count of them, from number first on, with negatives from number firstNegative on.
+struct Links {
+  int64_t first, count, firstNegative;
+  int64_t edgeType, ordered;  // ordered: by source
+  int64_t source, target;     // fused id of own id 0 at either end
+  int64_t loops;              // whether both ends are of one node type
+  uint64_t key;               // of the draws
+  StandIns sources, targets;
+};
+
+struct NegativeStep {
+  const int64_t* indptr;  // of the graph, for strict
+  const void* indices;
+  const void* types;
+  int64_t numEdges, typeBytes, wideIds;
+  const Links* links;
+  int64_t numLinks, negatives;
+  // of each edge: own ids of its ends, its item, its time and, in-batch, the times from which on its ends are there
+  const int64_t* sources;
+  const int64_t* targets;
+  const int64_t* items;
+  const int64_t* times;
+  const int64_t* sourceTimes;
+  const int64_t* targetTimes;
+  double ratio;
+  Law law;
+  End replace;
+  int64_t timed, strict, tries;
+  int64_t* made;  // result: source and target of each negative; -1 where it was refused at each try
+  u64* badNode;   // result: the least fused id whose range of edges makes no sense; all ones if there is none
+};
+
+// How many negatives the first count edges of a type have together.
+__device__ __forceinline__ int64_t negatives_of(const NegativeStep& step, int64_t count) {
+  return (int64_t)__dmul_rn((double)count, step.ratio);
+}
+
+// The last i of 0 .. n-1 for which begins(i) is at most x; begins(0) is.
+template <class F>
+__device__ __forceinline__ int64_t last_begun(int64_t n, int64_t x, F begins) {
+  int64_t lo = 0;
+  while (n - lo > 1) {
+    int64_t mid = (lo + n) / 2;
+    if (begins(mid) <= x) lo = mid;
+    else n = mid;
+  }
+  return lo;
+}
+
+// The first i of 0 .. n-1 for which is(i), which holds from there on; n if none.
+template <class F>
+__device__ __forceinline__ int64_t first_where(int64_t n, F is) {
+  int64_t lo = 0;
+  while (lo < n) {
+    int64_t mid = (lo + n) / 2;
+    if (is(mid)) n = mid;
+    else lo = mid + 1;
+  }
+  return lo;
+}
+
+// The node that a draw stands for, of those that are there by a time; -1 if none is.
+__device__ __forceinline__ int64_t stand_in(const StandIns& in, uint64_t d, int64_t time) {
+  int64_t m = in.nodes;
+  if (in.sorted) m = first_where(m, [&](int64_t i) { return in.sorted[i] > time; });
+  if (m == 0 || (in.sums && in.sums[m - 1] == 0)) return -1;
+  int64_t k;
+  if (in.sums) {
+    u64 x = bounded(d, in.sums[m - 1]);
+    k = first_where(m, [&](int64_t i) { return in.sums[i] > x; });
+  } else {
+    k = (int64_t)bounded(d, (u64)m);
+  }
+  return in.order ? in.order[k] : k;
+}
+
+// The same of either end of edge i of a type.
+__device__ __forceinline__ int64_t stand_in_of(const NegativeStep& step, const Links& l, bool target, uint64_t d, int64_t i) {
+  int64_t time = step.timed ? step.times[l.first + i] : 0;
+  if (step.law != kInBatch) return stand_in(target ? l.targets : l.sources, d, time);
+  int64_t of = l.first + (int64_t)bounded(d, (u64)l.count);
+  if (step.timed && (target ? step.targetTimes : step.sourceTimes)[of] > time) return -1;
+  return (target ? step.targets : step.sources)[of];
+}
+
+// Whether there is an edge of a type between two nodes, by their own ids.
+__device__ __forceinline__ bool is_edge(const NegativeStep& step, const Links& l, int64_t source, int64_t target) {
+  int64_t v = target + l.target, u = source + l.source;
+  Range r = {step.indptr[v], step.indptr[v + 1]};
+  if ((u64)r.from > (u64)r.to || r.to > step.numEdges) {
+    atomicMin(step.badNode, (u64)v);
+    return false;
+  }
+  if (step.typeBytes == 1) r = narrow(TypeReader<uint8_t>(step.types, step.numEdges), r, l.edgeType);
+  if (step.typeBytes == 2) r = narrow(TypeReader<uint16_t>(step.types, step.numEdges), r, l.edgeType);
+  auto id = [&](int64_t i) { return load_id(step.indices, r.from + i, step.wideIds); };
+  int64_t n = r.to - r.from, i = 0;
+  if (l.ordered) i = first_where(n, [&](int64_t k) { return id(k) >= u; });
+  for (; i < n; i++) {
+    int64_t other = id(i);
+    if (other == u) return true;
+    if (l.ordered) return false;
+  }
+  return false;
+}
+
+struct Pair {
+  int64_t source, target;
+};
+
+// A negative of edge i of a type, by the three draws from number first on; the source is -1 where it is refused.
+__device__ __forceinline__ Pair negative_of(const NegativeStep& step, const Links& l, int64_t i, uint64_t stream, int64_t first) {
+  End end = step.replace;
+  if (end == kEitherEnd) end = bounded(draw(stream, first), 2) ? kTargetEnd : kSourceEnd;
+  Pair seed = {step.sources[l.first + i], step.targets[l.first + i]}, p = seed;
+  if (end != kTargetEnd) p.source = stand_in_of(step, l, false, draw(stream, first + 1), i);
+  if (end != kSourceEnd && p.source >= 0) p.target = stand_in_of(step, l, true, draw(stream, first + 2), i);
+  if (p.source < 0 || p.target < 0) return {-1, -1};
+  if (!step.strict) return p;
+  bool same = (p.source == p.target && l.loops) || (p.source == seed.source && p.target == seed.target);
+  return same || is_edge(step, l, p.source, p.target) ? Pair{-1, -1} : p;
+}
+
+extern "C" __global__ void negative_draw(NegativeStep step) {
+  for (int64_t x = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; x < step.negatives; x += (int64_t)gridDim.x * blockDim.x) {
+    const Links& l = step.links[last_begun(step.numLinks, x, [&](int64_t t) { return step.links[t].firstNegative; })];
+    int64_t k = x - l.firstNegative, i = last_begun(l.count, k, [&](int64_t c) { return negatives_of(step, c); });
+    int64_t j = k - negatives_of(step, i);
+    uint64_t stream = stream_of(l.key, (uint64_t)step.items[l.first + i]);
+    Pair p = {-1, -1};
+    for (int64_t t = 0; t < step.tries && p.source < 0; t++) p = negative_of(step, l, i, stream, 3 * (j * step.tries + t));
+    step.made[2 * x] = p.source;
+    step.made[2 * x + 1] = p.target;
+  }
+}

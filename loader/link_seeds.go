@@ -311,7 +311,7 @@ func (r *recipe) checkLinks() error {
 		return fmt.Errorf("%w: BatchSize %d with %v negatives an edge: a batch has more than 2^29 edges", ErrOptions,
 			o.BatchSize, o.Negatives.Ratio)
 	}
-	if x, ok := o.Sampler.(sampling.Excluder); o.ExcludeSeeds != ExcludeNone && (!ok || !x.CanExclude()) {
+	if x, ok := sampling.As[sampling.Excluder](o.Sampler); o.ExcludeSeeds != ExcludeNone && (!ok || !x.CanExclude()) {
 		return fmt.Errorf("%w: ExcludeSeeds is %v, but the sampler cannot leave edges out: %+v", ErrOptions,
 			o.ExcludeSeeds, o.Sampler)
 	}

@@ -49,7 +49,7 @@ func (c *onCPU) place(ctx context.Context, p *Placed) error {
 
 // readColumns names the columns of the edges that a sampler reads.
 func readColumns(s sampling.Sampler) []string {
-	if s, ok := s.(sampling.ColumnSampler); ok {
+	if s, ok := sampling.As[sampling.ColumnSampler](s); ok {
 		return s.EdgeColumns()
 	}
 	return nil

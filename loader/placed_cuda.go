@@ -177,7 +177,7 @@ func (p *placer) topology() (err error) {
 	of := p.source.recipe.opt.Sampler
 	names := append([]string{"indptr", "indices", "edge types"}, readColumns(of)...)
 	edges := len(names)
-	if s, ok := of.(sampling.NodeColumnSampler); ok {
+	if s, ok := sampling.As[sampling.NodeColumnSampler](of); ok {
 		for _, name := range s.NodeColumns() {
 			for _, t := range p.source.recipe.graph.Schema().Nodes {
 				names = append(names, fmt.Sprintf("column %s of %s", name, t.Name))

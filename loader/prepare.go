@@ -2,11 +2,13 @@ package loader
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/sparse"
 	"github.com/khop-gnn/khop/unified"
@@ -22,56 +24,19 @@ type preparing struct {
 	what sparse.Preparation
 }
 
-// preparingItems is preparing of an ItemSampler.
-type preparingItems struct{ preparing }
+var _ sampling.Wrapper = preparing{}
 
-func (p preparingItems) Items(s *graph.Schema) sampling.Items {
-	return p.Sampler.(sampling.ItemSampler).Items(s)
-}
+// Unwrap implements sampling.Wrapper.
+func (p preparing) Unwrap() sampling.Sampler { return p.Sampler }
 
 // prepare adds what the options ask for to their sampler.
 func (o *Options) prepare() {
 	if o.Sampler == nil || o.Prepare == 0 || !o.Prepare.Valid() {
 		return
 	}
-	switch o.Sampler.(type) {
-	case preparing, preparingItems:
-		return
+	if _, is := o.Sampler.(preparing); !is {
+		o.Sampler = preparing{o.Sampler, o.Prepare}
 	}
-	p := preparing{o.Sampler, o.Prepare}
-	if o.Sampler = p; isItems(p.Sampler) {
-		o.Sampler = preparingItems{p}
-	}
-}
-
-func isItems(s sampling.Sampler) bool { _, ok := s.(sampling.ItemSampler); return ok }
-
-// EdgeColumns, NodeColumns, Expands and CanExclude are those of the sampler, if it has them.
-
-func (p preparing) EdgeColumns() []string {
-	if s, ok := p.Sampler.(sampling.ColumnSampler); ok {
-		return s.EdgeColumns()
-	}
-	return nil
-}
-
-func (p preparing) NodeColumns() []string {
-	if s, ok := p.Sampler.(sampling.NodeColumnSampler); ok {
-		return s.NodeColumns()
-	}
-	return nil
-}
-
-func (p preparing) Expands() sampling.Frontier {
-	if s, ok := p.Sampler.(sampling.FrontierSampler); ok {
-		return s.Expands()
-	}
-	return sampling.AllNodes
-}
-
-func (p preparing) CanExclude() bool {
-	s, ok := p.Sampler.(sampling.Excluder)
-	return ok && s.CanExclude()
 }
 
 func (p preparing) Fingerprint() string {
@@ -101,6 +66,9 @@ func (p preparedBlocks) Close() error {
 func (p preparing) Bound(s *graph.Schema, batchSize int) sampling.Bound {
 	b := p.Sampler.Bound(s, batchSize)
 	b.Arrays = slices.Clone(b.Arrays)
+	if p.what&sparse.GCNNorm != 0 {
+		b.Scratch = sat.Add(b.Scratch, sat.Mul(4, b.Nodes))
+	}
 	add := func(dtype unified.DType, rows int64, name string, of ...any) {
 		b.Arrays = append(b.Arrays, sampling.ArrayBound{Rows: rows,
 			Column: graph.Column{Name: fmt.Sprintf(name, of...), DType: dtype}})
@@ -136,15 +104,20 @@ func (p preparing) Open(env sampling.Env) (sampling.Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &preparingWorker{Worker: w, what: p.what}, nil
+	prepares := &preparingWorker{Worker: w, what: p.what}
+	prepares.degrees.Options = env.Scratch
+	return prepares, nil
 }
 
 // preparingWorker samples, and then makes the arrays, which follow those of the sampler.
 type preparingWorker struct {
 	sampling.Worker
 	what    sparse.Preparation
-	degrees []int32
+	degrees unified.Buffer
 }
+
+// Close implements sampling.Worker.
+func (w *preparingWorker) Close() error { return errors.Join(w.Worker.Close(), w.degrees.Close()) }
 
 func (w *preparingWorker) Sample(ctx context.Context, req *sampling.Request, out *graph.Sample) error {
 	perBlock := 0
@@ -201,8 +174,9 @@ func (w *preparingWorker) block(out *graph.Sample, at int, b *graph.Block) error
 		return err
 	}
 	out.Arrays[at].Rows, _ = out.ArrayBuffer(at).Tensor(unified.Float32, edges)
-	if int64(len(w.degrees)) < b.NumSrc {
-		w.degrees = make([]int32, b.NumSrc)
+	degrees, err := unified.Grow[int32](&w.degrees, b.NumSrc, 0)
+	if err != nil {
+		return err
 	}
-	return sparse.NormBlock(norm[:edges], w.degrees[:b.NumSrc], b)
+	return sparse.NormBlock(norm[:edges], degrees[:b.NumSrc], b)
 }

@@ -91,7 +91,7 @@ func (r *recipe) damaged(err error) error {
 }
 
 func (r *recipe) findSeeds(src Source, schema *graph.Schema) error {
-	if own, ok := r.opt.Sampler.(sampling.ItemSampler); ok {
+	if own, ok := sampling.As[sampling.ItemSampler](r.opt.Sampler); ok {
 		return r.findItems(own, schema)
 	}
 	seeds, what, err := r.opt.Seeds.resolve(src, schema)

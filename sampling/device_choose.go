@@ -156,7 +156,7 @@ func (n Neighbor) NodeColumns() []string {
 // NodeColumns returns the columns of a graph's nodes that a sampler reads, in its order, each by node type, none where
 // a type has no such column; nothing unless it is a NodeColumnSampler.
 func NodeColumns(s Sampler, g *graph.Graph) (columns [][]unified.Tensor) {
-	reader, ok := s.(NodeColumnSampler)
+	reader, ok := As[NodeColumnSampler](s)
 	if !ok {
 		return nil
 	}

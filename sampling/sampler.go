@@ -29,6 +29,30 @@ type Sampler interface {
 	Fingerprint() string
 }
 
+// Wrapper is a Sampler that adds something to another one, and else is what that is.
+type Wrapper interface {
+	Sampler
+	// Unwrap returns the other one.
+	Unwrap() Sampler
+}
+
+// As returns a sampler as one of the optional interfaces that say what a Sampler is or reads, such as ColumnSampler: the
+// sampler itself, or the first of those that it wraps that has the interface. A Wrapper therefore has only what it
+// changes. What opens workers is no such interface, since it would go past the Wrapper: PreparedSampler, DeviceSampler.
+func As[T Sampler](s Sampler) (as T, ok bool) {
+	for s != nil {
+		if as, ok = s.(T); ok {
+			return as, true
+		}
+		w, wraps := s.(Wrapper)
+		if !wraps {
+			break
+		}
+		s = w.Unwrap()
+	}
+	return as, false
+}
+
 // ColumnSampler is a Sampler that reads columns of the edges, such as weights or times. A loader keeps them where it
 // keeps the topology.
 type ColumnSampler interface {
@@ -84,7 +108,7 @@ type NodeColumnSampler interface {
 // EdgeColumns returns the columns of a graph's edges that a sampler reads, in its order; none unless it is a
 // ColumnSampler. ErrOptions, with what there is, for a column that the graph does not have.
 func EdgeColumns(s Sampler, g *graph.Graph) ([]unified.Tensor, error) {
-	reader, ok := s.(ColumnSampler)
+	reader, ok := As[ColumnSampler](s)
 	if !ok {
 		return nil, nil
 	}

@@ -101,7 +101,7 @@ func (p *positive) UnmarshalText(text []byte) error {
 
 // seeds returns what an epoch goes over; samplers with items of their own are given none.
 func (f *loadFlags) seeds(env *environment, src loader.Source) (loader.SeedSource, error) {
-	if _, items := f.sampler().(sampling.ItemSampler); items && f.Seeds == "" {
+	if _, items := sampling.As[sampling.ItemSampler](f.sampler()); items && f.Seeds == "" {
 		return loader.SeedSource{}, nil
 	}
 	return env.seedSource(f.Seeds, f.Split, src)

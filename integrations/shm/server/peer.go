@@ -199,7 +199,7 @@ func (p *peer) welcome() error {
 	if r.device != nil {
 		d.UUID, d.MPS = r.device.UUID(), r.device.MPS()
 	}
-	if n, ok := opt.Sampler.(sampling.FrontierSampler); ok {
+	if n, ok := sampling.As[sampling.FrontierSampler](opt.Sampler); ok {
 		d.Frontier = n.Expands().String()
 	}
 	text, err := json.Marshal(d)

@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sort"
@@ -49,7 +50,8 @@ type edgeIndex struct {
 	graph  *graph.Graph
 	source func(pos int64) int64 // fused
 	typeOf func(pos int64) int   // nil where there is one edge type
-	// With only one type of several asked for: how many of it come before each stretch of typeStretch positions.
+	// With only one type of several asked for: how many of it come before each stretch of typeStretch positions, once
+	// count was called.
 	only   int // else -1
 	before []int64
 }
@@ -73,20 +75,59 @@ func newEdgeIndex(g *graph.Graph, every bool, edgeType int) (x *edgeIndex, err e
 		return x, nil
 	}
 	x.only = edgeType
-	n := int64(0)
+	return x, nil
+}
+
+// bytes returns what count takes.
+func (x *edgeIndex) bytes() int64 {
+	if x == nil || x.only < 0 {
+		return 0
+	}
+	return 8 * (x.graph.NumEdges()/typeStretch + 1)
+}
+
+// count goes over the types of all edges.
+func (x *edgeIndex) count(ctx context.Context, progress func(done, total int64)) error {
+	g, n := x.graph, int64(0)
+	x.before = make([]int64, 0, x.bytes()/8)
 	for pos := range g.NumEdges() {
 		if pos%typeStretch == 0 {
 			x.before = append(x.before, n)
 		}
-		if x.typeOf(pos) == edgeType {
+		if pos%(1<<20) == 0 {
+			if progress(pos, g.NumEdges()); ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+		}
+		if x.typeOf(pos) == x.only {
 			n++
 		}
 	}
-	if want := g.Schema().Edges[edgeType].Count; n != want {
-		return nil, fmt.Errorf("%w: %d edges of type %v, where the schema has %d", sampling.ErrGraph, n,
-			&g.Schema().Edges[edgeType], want)
+	if want := g.Schema().Edges[x.only].Count; n != want {
+		return fmt.Errorf("%w: %d edges of type %v, where the schema has %d", sampling.ErrGraph, n,
+			&g.Schema().Edges[x.only], want)
 	}
-	return x, nil
+	return nil
+}
+
+// indexBytes returns what countLinks takes.
+func (l *seedList) indexBytes() (bytes int64) {
+	for i := range l.links {
+		bytes += l.links[i].where.bytes()
+	}
+	return bytes
+}
+
+// countLinks finds where the edges of the types lie whose edges are seeds, if there are others.
+func (l *seedList) countLinks(ctx context.Context, progress func(done, total int64)) error {
+	for i := range l.links {
+		if x := l.links[i].where; x.bytes() > 0 {
+			if err := x.count(ctx, progress); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // position returns where edge i lies.
@@ -326,8 +367,7 @@ func (r *recipe) mostLinks() int64 {
 	if r.seeds.byEdge == nil {
 		return 0
 	}
-	n := min(int64(r.opt.BatchSize), r.seeds.n)
-	return sat.Add(n, r.opt.Negatives.Of(n))
+	return sat.Add(r.askedLinks(), r.opt.Negatives.Of(r.askedLinks()))
 }
 
 // seededTypes marks the edge types that have seeds.
@@ -342,22 +382,24 @@ func (r *recipe) seededTypes() []bool {
 // takeLinks looks up the batch's seeds that are edges, and draws their negatives.
 func (s *slot) takeLinks(m maker, j job, lo, hi int64) error {
 	r := s.recipe
-	for e := range s.links {
-		s.links[e].Reset()
-	}
-	for i := lo; i < hi; i++ {
-		item := i
-		if j.order != nil {
-			item = int64(j.order.At(uint64(i)))
+	clear(s.linkCounts)
+	found, items := s.linkMemory.found[:hi-lo], s.linkMemory.items[:hi-lo]
+	for i := range found {
+		if items[i] = lo + int64(i); j.order != nil {
+			items[i] = int64(j.order.At(uint64(items[i])))
 		}
-		x, err := r.seeds.linkAt(item)
-		if err != nil {
+		var err error
+		if found[i], err = r.seeds.linkAt(items[i]); err != nil {
 			return err
 		}
+		s.linkCounts[found[i].edgeType][0]++
+	}
+	s.linkMemory.carve(r, s.links, s.linkCounts, s.request.Exclude)
+	for i, x := range found {
 		l := &s.links[x.edgeType]
 		l.Sources, l.Targets = append(l.Sources, x.source), append(l.Targets, x.target)
 		l.Labels, l.Group = append(l.Labels, x.label), append(l.Group, int32(len(l.Items)))
-		if l.Items = append(l.Items, item); r.seeds.timed {
+		if l.Items = append(l.Items, items[i]); r.seeds.timed {
 			l.Times = append(l.Times, x.time)
 		}
 	}
@@ -384,7 +426,7 @@ func (s *slot) exclude() {
 	for e := range s.request.Exclude {
 		x := &s.request.Exclude[e]
 		l := &s.links[e]
-		x.Sources, x.Targets = append(x.Sources[:0], l.Sources...), append(x.Targets[:0], l.Targets...)
+		x.Sources, x.Targets = append(x.Sources, l.Sources...), append(x.Targets, l.Targets...)
 	}
 	for e, back := range r.reverses {
 		for _, b := range back {

@@ -84,7 +84,7 @@ func plan(ctx context.Context, r *recipe, on processor) (e Estimate, err error) 
 	}
 	slotBytes := e.SlotBound // with a limit all of it is taken
 	if r.opt.MaxMemory == 0 {
-		slotBytes = z.total()
+		slotBytes = z.total() + r.linkBytes()
 	}
 	on.expect(&e, sat.Mul(int64(e.Slots), slotBytes), scratch)
 	e.Expected.Scratch = sat.Add(e.Expected.Scratch, sat.Add(tables, r.diskMemory(slotBytes, scratch)))
@@ -169,7 +169,7 @@ func (r *recipe) slotBound() (total, largest int64) {
 			largest = max(largest, most)
 		}
 	}
-	return sat.Add(total, r.opt.PerSlot), largest
+	return sat.Add(total, sat.Add(r.linkBytes(), r.opt.PerSlot)), largest
 }
 
 // fit makes slots and workers fewer until the bound of all loaders is within MaxMemory.
@@ -187,7 +187,7 @@ func (*onCPU) fit(r *recipe, loaders int, source Memory) (e Estimate, err error)
 	}
 	o := &r.opt
 	o.Workers = max(1, int(min(uint64(o.Workers), r.rounds(r.batches))))
-	tables := o.Negatives.Bytes(r.graph.Schema(), r.seededTypes())
+	tables := sat.Add(o.Negatives.Bytes(r.graph.Schema(), r.seededTypes()), r.seeds.indexBytes())
 	wanted, limit := *o, (o.MaxMemory-e.Bound.Total())/int64(loaders)
 	for {
 		e.Workers, e.Prefetch, e.Slots = o.Workers, o.Prefetch, o.Workers+o.Prefetch
@@ -268,7 +268,7 @@ func (l *Loader) prepareSlots(ctx context.Context) error {
 		e := l.estimate
 		e.Expected = l.memory()
 		held := e.Expected.Total()
-		e.Expected.Batches = sat.Mul(int64(e.Slots), z.total())
+		e.Expected.Batches = sat.Mul(int64(e.Slots), z.total()+l.linkBytes())
 		if left := l.ledger.Left(); e.Expected.Total()-held > left {
 			return e.tooMuch(held + left)
 		}

@@ -34,6 +34,7 @@ type recipe struct {
 	reverses    [][]int          // edge types with the reverses of each, where batches leave those out
 	drawer      *sampling.Drawer // of negatives, once there is memory for it; nil for none
 	split       *diskSplit       // of the columns, with Disk
+	indexed     *pinned.Ledger   // counts the index of seeds that are edges of some types; nil before it is there
 	shared      bool             // openShared has made prepared and drawer
 }
 
@@ -181,7 +182,14 @@ func (r *recipe) openShared(ctx context.Context, ledger *pinned.Ledger) error {
 	r.shared = true
 	env := r.env(ledger)
 	env.Progress = func(done, total int64) { r.opt.progress("prepare", done, total) }
+	if err := ledger.Take(pinned.Scratch, r.seeds.indexBytes()); err != nil {
+		return err
+	}
+	r.indexed = ledger
 	return guarded(func() error {
+		if err := r.seeds.countLinks(ctx, env.Progress); err != nil {
+			return err
+		}
 		if r.opt.Negatives.Any() {
 			d, err := r.opt.Negatives.Open(ctx, env, r.seededTypes())
 			if err != nil {
@@ -205,7 +213,10 @@ func (r *recipe) closeShared() (err error) {
 	if r.drawer != nil {
 		err = errors.Join(err, r.drawer.Close())
 	}
-	r.prepared, r.drawer, r.shared = nil, nil, false
+	if r.indexed != nil {
+		r.indexed.Give(pinned.Scratch, r.seeds.indexBytes())
+	}
+	r.prepared, r.drawer, r.indexed, r.shared = nil, nil, nil, false
 	return err
 }
 

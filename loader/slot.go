@@ -28,6 +28,7 @@ type slot struct {
 	sample     graph.Sample
 	linkCounts [][3]int64 // [edge type] edges that were asked for, negatives, and those that were not found
 	counts     []int64    // Sample.NumNodes, row after row
+	linkMemory linkMemory // of links
 	rows       []gathered // [array]; empty for what is not a column
 	digest     *digester  // of the first Digest on
 
@@ -94,6 +95,9 @@ func newSlot(r *recipe, on processor, ledger *pinned.Ledger, stats *counters) (*
 		if r.opt.ExcludeSeeds != ExcludeNone {
 			s.request.Exclude = make([]sampling.EdgePairs, n)
 		}
+		if err := s.linkMemory.claim(r, ledger); err != nil {
+			return nil, errors.Join(err, s.fence.close())
+		}
 	}
 	r.bound.Init(&s.sample, schema, s.ids)
 	for i := range s.rows {
@@ -132,6 +136,7 @@ func (s *slot) close() error {
 	errs := []error{s.fence.free()}
 	s.each(func(_ int, b *unified.Buffer, _ int64) { errs = append(errs, b.Close()) })
 	errs = append(errs, s.sample.Close()) // a sampler may have used what the options did not ask for
+	s.linkMemory.close(s.recipe)
 	return errors.Join(append(errs, s.fence.close())...)
 }
 

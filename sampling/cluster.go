@@ -2,6 +2,7 @@ package sampling
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/sat"
+	"github.com/khop-gnn/khop/pinned"
 )
 
 // Cluster makes each batch of some parts of a partition, and of all edges between their nodes, also those between two
@@ -36,13 +38,52 @@ func (k Cluster) parts(s *graph.Schema) int {
 
 // Prepare implements PreparedSampler: it makes a partition where there is none.
 func (k Cluster) Prepare(ctx context.Context, env Env) (Sampler, error) {
-	s := env.Graph.Schema()
-	if err := k.Validate(s); err != nil || k.Partition != nil {
-		return k, err
+	own, err := k.prepare(ctx, env)
+	if err != nil {
+		return nil, err
 	}
-	of, _, err := StreamPartition(ctx, env.Graph, PartitionOptions{Parts: k.parts(s), Progress: env.Progress})
-	k.Partition = of
-	return k, err
+	return own, nil
+}
+
+// preparedCluster is a Cluster with a partition that Prepare may have made.
+type preparedCluster struct {
+	Cluster
+	ledger *pinned.Ledger // counts the partition
+	bytes  int64          // 0 where it is the caller's
+}
+
+// Prepare implements PreparedSampler: there is nothing left to do.
+func (k *preparedCluster) Prepare(context.Context, Env) (Sampler, error) { return k, nil }
+
+// Close gives back what the partition took.
+func (k *preparedCluster) Close() error {
+	k.ledger.Give(pinned.Scratch, k.bytes)
+	k.bytes = 0
+	return nil
+}
+
+func (k Cluster) prepare(ctx context.Context, env Env) (*preparedCluster, error) {
+	s, own := env.Graph.Schema(), &preparedCluster{Cluster: k, ledger: env.Scratch.Ledger}
+	if err := k.Validate(s); err != nil || k.Partition != nil {
+		return own, err
+	}
+	kept, while := partitionBytes(s.NumNodes(), k.parts(s))
+	if err := own.ledger.Take(pinned.Scratch, kept+while); err != nil {
+		return nil, err
+	}
+	defer own.ledger.Give(pinned.Scratch, while)
+	own.bytes = kept
+	var err error
+	own.Partition, _, err = StreamPartition(ctx, env.Graph, PartitionOptions{Parts: k.parts(s), Progress: env.Progress})
+	if err != nil {
+		return nil, errors.Join(err, own.Close())
+	}
+	return own, nil
+}
+
+// partitionBytes returns what a partition takes, and what StreamPartition takes beyond that.
+func partitionBytes(nodes int64, parts int) (kept, while int64) {
+	return sat.Mul(8, nodes) + 16*int64(parts), sat.Mul(2*4, nodes) + 28*int64(parts)
 }
 
 // Partition divides the nodes of a graph, by fused id, into parts. It is read-only.
@@ -130,7 +171,8 @@ func (k Cluster) Bound(s *graph.Schema, _ int) Bound {
 	n, shared := int64(0), int64(0)
 	if k.Partition == nil {
 		n = sat.Mul(int64(max(k.PerBatch, 1)), mostOfPart(s.NumNodes(), k.parts(s), defaultSlack))
-		n, shared = min(n, s.NumNodes()), sat.Mul(8+2*4, s.NumNodes()) // the partition, and what makes it
+		kept, while := partitionBytes(s.NumNodes(), k.parts(s))
+		n, shared = min(n, s.NumNodes()), sat.Add(kept, while)
 	} else {
 		for _, size := range k.Partition.most[:min(len(k.Partition.most), max(k.PerBatch, 1))] {
 			n += size
@@ -144,29 +186,32 @@ func (k Cluster) Bound(s *graph.Schema, _ int) Bound {
 
 // Open implements Sampler.
 func (k Cluster) Open(env Env) (Worker, error) {
-	own, err := k.Prepare(context.Background(), env)
+	own, err := k.prepare(context.Background(), env)
 	if err != nil {
 		return nil, err
 	}
-	k = own.(Cluster)
-	return openByWidth(env,
-		func(ids []int32) (Worker, error) { return openCluster(k, env, ids) },
-		func(ids []int64) (Worker, error) { return openCluster(k, env, ids) })
+	w, err := openByWidth(env,
+		func(ids []int32) (Worker, error) { return openCluster(own, env, ids) },
+		func(ids []int64) (Worker, error) { return openCluster(own, env, ids) })
+	if err != nil {
+		return nil, errors.Join(err, own.Close())
+	}
+	return w, nil
 }
 
 type clusterWorker[V nodeID] struct {
 	*inducer[V]
-	of    *Partition
+	of    *preparedCluster // closed with the worker
 	ids   []V
 	local []int32
 }
 
-func openCluster[V nodeID](k Cluster, env Env, indices []V) (Worker, error) {
+func openCluster[V nodeID](k *preparedCluster, env Env, indices []V) (Worker, error) {
 	a, err := newAssembly(env, indices, AllNodes, false, k.Bound(env.Graph.Schema(), 0))
 	if err != nil {
 		return nil, err
 	}
-	return &clusterWorker[V]{inducer: newInducer(a, env), of: k.Partition}, nil
+	return &clusterWorker[V]{inducer: newInducer(a, env), of: k}, nil
 }
 
 // Sample implements Worker.
@@ -177,10 +222,11 @@ func (w *clusterWorker[V]) Sample(ctx context.Context, req *Request, out *graph.
 	}
 	w.ids = w.ids[:0]
 	for _, part := range req.Items {
-		if part < 0 || part >= int64(w.of.Parts()) {
-			return fmt.Errorf("%w: part %d is not in 0 .. %d", ErrOptions, part, w.of.Parts()-1)
+		if part < 0 || part >= int64(w.of.Partition.Parts()) {
+			return fmt.Errorf("%w: part %d is not in 0 .. %d", ErrOptions, part,
+				w.of.Partition.Parts()-1)
 		}
-		for _, v := range w.of.Part(int(part)) {
+		for _, v := range w.of.Partition.Part(int(part)) {
 			w.ids = append(w.ids, V(v))
 		}
 	}
@@ -189,4 +235,4 @@ func (w *clusterWorker[V]) Sample(ctx context.Context, req *Request, out *graph.
 }
 
 // Close implements Worker.
-func (w *clusterWorker[V]) Close() error { return w.inducer.close() }
+func (w *clusterWorker[V]) Close() error { return errors.Join(w.inducer.close(), w.of.Close()) }

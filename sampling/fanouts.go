@@ -2,6 +2,8 @@ package sampling
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -87,39 +89,41 @@ func formatList(list []int) string {
 	return strings.Join(parts, ",")
 }
 
-// plan is the fan-out of each hop and edge type: [hop][edge type].
+// plan is the fan-out of each hop and edge type: [hop][edge type]; of HGT the number of nodes of each node type.
 type plan [][]int
 
 func newPlan(s *graph.Schema, all []int, perType map[string][]int) (plan, error) {
+	return planFor("fan-out", len(s.Edges), all, perType, s.EdgeTypes())
+}
+
+// planFor is newPlan for so many types, which find finds by name. what is the word for a number of the plan.
+func planFor(what string, types int, all []int, perType map[string][]int, find func(string) (int, error)) (plan,
+	error) {
 	hops := len(all)
 	for _, k := range perType {
 		hops = max(hops, len(k))
 	}
 	if hops == 0 || hops > maxHops {
-		return nil, fmt.Errorf("%w: %d hops; there must be 1 to %d fan-outs", ErrOptions, hops, maxHops)
+		return nil, fmt.Errorf("%w: %d hops; there must be a %s for each of 1 to %d", ErrOptions, hops, what, maxHops)
 	}
-	lists := make([][]int, len(s.Edges))
-	for e := range lists {
-		lists[e] = all
-	}
-	find := s.EdgeTypes()
+	lists := slices.Repeat([][]int{all}, types)
 	for name, k := range perType {
-		e, err := find(name)
+		t, err := find(name)
 		if err != nil {
-			return nil, fmt.Errorf("%w: fan-outs: %w", ErrOptions, err)
+			return nil, fmt.Errorf("%w: %s: %w", ErrOptions, what, err)
 		}
-		lists[e] = k
+		lists[t] = k
 	}
 	p := make(plan, hops)
 	for h := range p {
-		p[h] = make([]int, len(s.Edges))
-		for e, list := range lists {
-			if h < len(list) { // a shorter list ends early: no edges of that type beyond
-				p[h][e] = list[h]
+		p[h] = make([]int, types)
+		for t, list := range lists {
+			if h < len(list) { // a shorter list ends early: nothing of that type beyond
+				p[h][t] = list[h]
 			}
-			if p[h][e] < All {
-				return nil, fmt.Errorf("%w: fan-out %d of hop %d: must be -1 (all), 0 (none) or more", ErrOptions,
-					p[h][e], h)
+			if k := p[h][t]; k < All || int64(k) > math.MaxInt32 {
+				return nil, fmt.Errorf("%w: %s %d of hop %d: must be -1 (all), 0 (none), or up to %d", ErrOptions, what,
+					k, h, math.MaxInt32)
 			}
 		}
 	}

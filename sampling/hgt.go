@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"slices"
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/rng"
@@ -34,35 +32,13 @@ const purposeBudget = Purpose(14)
 
 // plan returns how many nodes are drawn: [hop][node type].
 func (k HGT) plan(s *graph.Schema) (plan, error) {
-	hops := len(k.Nodes)
-	for _, list := range k.PerType {
-		hops = max(hops, len(list))
-	}
-	if hops == 0 || hops > maxHops {
-		return nil, fmt.Errorf("%w: hgt: %d hops; there must be 1 to %d numbers of nodes", ErrOptions, hops, maxHops)
-	}
-	lists := slices.Repeat([][]int{k.Nodes}, len(s.Nodes))
-	for name, list := range k.PerType {
+	return planFor("number of nodes", len(s.Nodes), k.Nodes, k.PerType, func(name string) (int, error) {
 		t := s.NodeType(name)
 		if t < 0 {
-			return nil, fmt.Errorf("%w: hgt: no node type %q", ErrOptions, name)
+			return t, fmt.Errorf("no node type %q", name)
 		}
-		lists[t] = list
-	}
-	p := make(plan, hops)
-	for h := range p {
-		p[h] = make([]int, len(s.Nodes))
-		for t, list := range lists {
-			if h < len(list) {
-				p[h][t] = list[h]
-			}
-			if n := p[h][t]; n < All || n > math.MaxInt32 {
-				return nil, fmt.Errorf("%w: hgt: %d nodes for hop %d: must be -1 (all), 0 (none) or more", ErrOptions,
-					n, h)
-			}
-		}
-	}
-	return p, nil
+		return t, nil
+	})
 }
 
 // Validate implements Sampler.

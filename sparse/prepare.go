@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/unified"
 )
 
 // Preparation says what a loader makes of each block in its pipeline (loader.Options.Prepare).
@@ -102,7 +103,7 @@ func blockArrays(b *graph.Block) (indptr, indices []int32, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if a.indptr32 == nil || a.indices32 == nil {
+	if a.indptr32 == nil || b.Indices.DType() != unified.Int32 { // no edges may be no memory
 		return nil, nil, fmt.Errorf("%w: a block has int32, and this one %v and %v", ErrShape, b.Indptr, b.Indices)
 	}
 	return a.indptr32, a.indices32, nil

@@ -283,7 +283,8 @@ func compareWithCPU(t *testing.T, factors []factor, choice []int, number int) (b
 		factors[f].apply(&c, i)
 		text = append(text, fmt.Sprintf("%s %d", factors[f].name, i))
 	}
-	if x, ok := c.opt.Sampler.(sampling.Excluder); ok && x.CanExclude() && strings.HasSuffix(c.opt.Seeds.String(), "edges") {
+	x, ok := sampling.As[sampling.Excluder](c.opt.Sampler)
+	if ok && x.CanExclude() && strings.HasSuffix(c.opt.Seeds.String(), "edges") {
 		c.opt.ExcludeSeeds = c.exclude
 	}
 	want := c.opt

@@ -68,7 +68,8 @@ func TestLaborOnADeviceLeavesEdgesOut(t *testing.T) {
 	gone := 0
 	for round := range roundsOrHeavy(8, 500) {
 		types := [][2]int{{1, 1}, {1, 3}, {3, 5}}[round%3]
-		g := sizedGraph(t, r, types[0], types[1], 20, func() int { return []int{0, r.IntN(4), r.IntN(60), 40}[r.IntN(4)] })
+		degree := func() int { return []int{0, r.IntN(4), r.IntN(60), 40}[r.IntN(4)] }
+		g := sizedGraph(t, r, types[0], types[1], 20, degree)
 		l := randomLabor(r, g.Schema())
 		keys, batch := keyOf{r.Uint64(), r.Uint32(), r.Uint32N(3)}, r.Uint64N(200)
 		gone += d.compareExclusion(fmt.Sprintf("seed %d round %d", seed, round), r, g, l, func(uint64) *Request {

@@ -28,9 +28,9 @@ type DeviceDrawer struct {
 
 var sharedNegativeKernels device.Shared[*negativeKernels]
 
-// OpenDevice opens a drawer that draws on a device. Of env it takes Device, Stream, the arrays of the graph in Topology,
-// MaxBlocks, and Scratch for what it holds: 24 bytes an edge, 16 a negative, on the host and on the device. Kernels read
-// the tables of d over the ladder (pinned.Attach), whose errors it returns.
+// OpenDevice opens a drawer that draws on a device. Of env it takes Device, Stream, the arrays of the graph in
+// Topology, MaxBlocks, and Scratch for what it holds: 48 bytes an edge and 16 a negative, on the host and on the
+// device. Kernels read the tables of d over the ladder (pinned.Attach), whose errors it returns.
 func (d *Drawer) OpenDevice(ctx context.Context, env DeviceEnv) (_ *DeviceDrawer, err error) {
 	s := d.finder.schema
 	x := &DeviceDrawer{of: d, env: env, links: make([]deviceLinks, len(s.Edges)), ids: s.IDType(),
@@ -204,7 +204,8 @@ func (x *DeviceDrawer) run(l *linksLayout, mem []byte, types, negatives int64) e
 		return err
 	}
 	blocks := min((negatives+deviceThreads-1)/deviceThreads, int64(x.blocks))
-	if err := x.kernels.negativeDraw.Launch(s, device.Dim(int(blocks)), device.Dim(deviceThreads), 0, step); err != nil {
+	grid, block := device.Dim(int(blocks)), device.Dim(deviceThreads)
+	if err := x.kernels.negativeDraw.Launch(s, grid, block, 0, step); err != nil {
 		return err
 	}
 	if err := s.CopyToHost(mem[l.badNode:l.size], at(l.badNode)); err != nil {

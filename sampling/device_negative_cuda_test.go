@@ -53,7 +53,8 @@ func TestDeviceDrawsTheNegativesThatTheHostDraws(t *testing.T) {
 			degree := func() int { return r.IntN(1 + r.IntN(16)) }
 			g := withNodeColumns(t, r, sizedGraph(t, r, types[0], types[1], 12, degree))
 			n := randomNegatives(r)
-			host, on := openDevice(t).openDrawer(n, g, []unified.DType{unified.Int32, unified.Int64}[r.IntN(2)], &ledger)
+			ids := []unified.DType{unified.Int32, unified.Int64}[r.IntN(2)]
+			host, on := openDevice(t).openDrawer(n, g, ids, &ledger)
 			for range 2 {
 				var want, got []LinkSeeds
 				rand := NewRand(r.Uint64(), 1, 2, 3)

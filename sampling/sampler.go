@@ -36,9 +36,9 @@ type Wrapper interface {
 	Unwrap() Sampler
 }
 
-// As returns a sampler as one of the optional interfaces that say what a Sampler is or reads, such as ColumnSampler: the
-// sampler itself, or the first of those that it wraps that has the interface. A Wrapper therefore has only what it
-// changes. What opens workers is no such interface, since it would go past the Wrapper: PreparedSampler, DeviceSampler.
+// As returns a sampler as one of the optional interfaces that say what a Sampler is or reads, such as ColumnSampler:
+// the sampler itself, or the first of those that it wraps that has the interface. A Wrapper therefore has only what it
+// changes. PreparedSampler and DeviceSampler open workers, and As would go past the Wrapper: ask for them directly.
 func As[T Sampler](s Sampler) (as T, ok bool) {
 	for s != nil {
 		if as, ok = s.(T); ok {

@@ -328,3 +328,35 @@ func TestADigestOfWhatCannotBeReadIsZero(t *testing.T) {
 		t.Errorf("%x, %x", topology, full)
 	}
 }
+
+func TestAnEpochWithinAnEpochIsRefused(t *testing.T) {
+	c, _ := greeted(t)
+	if err := c.enter(); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range c.Epoch(t.Context(), 0) {
+		if !errors.Is(err, shm.ErrBusy) {
+			t.Errorf("%v, want ErrBusy", err)
+		}
+	}
+	c.exit()
+	if err := c.enter(); err != nil {
+		t.Errorf("after it: %v", err)
+	}
+	c.exit()
+}
+
+// What is left of a run before does not begin the next one.
+func TestARunBeginsWithItsOwnBEGUN(t *testing.T) {
+	c, theirs := greeted(t)
+	c.run = 4
+	for _, m := range []wire.Begun{{Run: 4, Epoch: 9, Batches: 1}, {Run: 5, Epoch: 3, Batches: 7}} {
+		tell(t, theirs, wire.Append(nil, wire.KindBegun, m, nil), -1)
+	}
+	if err := c.start(t.Context(), wire.Begin{Mode: wire.BeginAt, Epoch: 3}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if c.run != 5 || c.epoch != 3 || c.count != 7 {
+		t.Errorf("run %d, epoch %d, %d batches", c.run, c.epoch, c.count)
+	}
+}

@@ -99,7 +99,7 @@ struct Softmax {
 
 // exp of softmax.go: e^x for x up to 0.
 static __device__ __forceinline__ float exponential(float x) {
-  if (x != x) return x;
+  if ((__float_as_int(x) & 0x7fffffff) > 0x7f800000) return x; // NaN
   if (x < -104.0f) return 0;
   if (x > 88.0f) return __int_as_float(0x7f800000);
   const double shifter = 6755399441055744.0; // 1.5 * 2^52: what is added to it is rounded to whole numbers, to even
@@ -118,6 +118,12 @@ static __device__ __forceinline__ float exponential(float x) {
   return (float)__dmul_rn(p, __longlong_as_double((k + 1023) << 52));
 }
 
+// Integers in the order of floats. A NaN is greater than all, or less: its own element makes its row NaN then.
+static __device__ __forceinline__ int ordered(float x) {
+  const int bits = __float_as_int(x);
+  return bits ^ (bits >> 31 & 0x7fffffff);
+}
+
 // Softmax over the edges of each row and head. A warp computes a row; its sum has the order of the edges.
 extern "C" __global__ void __launch_bounds__(256) sparse_softmax(Softmax s) {
   const int lane = (int)(threadIdx.x & 31);
@@ -126,13 +132,11 @@ extern "C" __global__ void __launch_bounds__(256) sparse_softmax(Softmax s) {
     for (int64_t h = 0; h < s.heads; h++) {
       const float* scores = s.scores + h * s.a.edges + first;
       float* out = s.out + h * s.a.edges + first;
-      float greatest = __int_as_float((int)0xff800000u); // -infinity
-      for (int64_t e = lane; e < degree; e += 32) greatest = scores[e] > greatest ? scores[e] : greatest;
+      int most = ordered(__int_as_float((int)0xff800000u)); // -infinity
+      for (int64_t e = lane; e < degree; e += 32) most = max(most, ordered(scores[e]));
 #pragma unroll
-      for (int n = 16; n > 0; n /= 2) {
-        const float other = __shfl_xor_sync(0xffffffffu, greatest, n);
-        greatest = other > greatest ? other : greatest;
-      }
+      for (int n = 16; n > 0; n /= 2) most = max(most, __shfl_xor_sync(0xffffffffu, most, n));
+      const float greatest = __int_as_float(most ^ (most >> 31 & 0x7fffffff));
       float sum = 0;
       for (int64_t base = 0; base < degree; base += 32) {
         const int64_t e = base + lane;

@@ -76,6 +76,11 @@ docs-site: ## build the pages as a site into dist/site, and fail where a link le
 	test -x dist/.venv-docs/bin/mkdocs || (python3 -m venv dist/.venv-docs && dist/.venv-docs/bin/pip install --quiet mkdocs==1.6.1)
 	dist/.venv-docs/bin/mkdocs build --strict
 
+.PHONY: bench-pyg
+bench-pyg: ## khop.pyg.NeighborLoader beside PyG's (PYTHON= one with torch, PyG and torch-sparse, such as .bench/pyg/bin/python)
+	CGO_ENABLED=0 go build -o dist/khop ./cmd/khop
+	KHOP_BIN=$(CURDIR)/dist/khop PYTHONPATH=integrations/python/src $(or $(PYTHON),python3) bench/peers/pyg_names.py speed --json .bench/pyg.json
+
 .PHONY: bench-inside
 bench-inside: ## measure batches from a server and within the process, in turn (PYTHON= one with NumPy)
 	$(or $(PYTHON),python3) bench/feed/inside.py --json .bench/inside.json

@@ -243,3 +243,12 @@ func FuzzWalk(f *testing.F) {
 	f.Add(fileOf(newLayout(arrayType{name: "y", dtype: unified.Int8}, 0, 0), nil))
 	f.Fuzz(func(t *testing.T, file []byte) { _ = checkWalk(t, file) })
 }
+
+func TestAMessageThatLiesElsewhereIsNamed(t *testing.T) {
+	for _, pos := range []int64{-8, 4, 16, 1 << 40} {
+		want := fmt.Sprintf("an Arrow message at %d of 16", pos)
+		if _, err := readMessage(make([]byte, 16), pos, 16); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}

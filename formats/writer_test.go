@@ -532,3 +532,15 @@ func TestAGraphWithOneTypeHasNoArrayOfTypes(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+func TestAFileThatCannotBeWrittenIsNamed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.arrow")
+	must(t, os.WriteFile(path, nil, 0o600))
+	f, err := os.Open(path) // for reading
+	must(t, err)
+	defer f.Close()
+	file := columnFile{File: f, path: path}
+	if err := file.writeAll([]byte("abc")); err == nil || !strings.Contains(err.Error(), path) || file.have != 0 {
+		t.Errorf("%v, %d bytes are there", err, file.have)
+	}
+}

@@ -203,6 +203,8 @@ func TestLayouts(t *testing.T) {
 	}{
 		{"sparse", sparse(), sparseWant, "metadata"},
 		{"sparse, other names", renamed, sparseWant, "class_names"},
+		{"sparse, a name too few", with(sparse(), text("node_names", 2, "ab", "c")),
+			strings.Replace(sparseWant, "; id ab c d", "", 1), "node_names is not stored: it has 2 names for 3"},
 		{"sparse with weights", with(sparse(), array("adj_matrix.data", "", float32(1), .5, 2)),
 			strings.Replace(sparseWant, "2>0;", "2>0; weight float32 [1 0.5 2];", 1), "weight"},
 		{"sparse with signs", with(sparse(), array("adj_matrix.data", "", float64(1), -.5, 2)),

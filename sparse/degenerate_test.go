@@ -1,0 +1,68 @@
+package sparse
+
+import (
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/khop-gnn/khop/unified"
+)
+
+// TestEveryOperationHasAnAnswerForDegenerateOperands runs all operations with more workers than rows, on matrices
+// without rows, columns or edges, at widths 0 and 1, and with NaN in each operand.
+func TestEveryOperationHasAnAnswerForDegenerateOperands(t *testing.T) {
+	pool, nan := open(t, 16), float32(math.NaN())
+	for name, c := range map[string]struct {
+		rows, cols      int
+		indptr, indices []int64
+	}{
+		"nothing":    {0, 0, []int64{0}, nil},
+		"no rows":    {0, 3, []int64{0}, nil},
+		"no columns": {2, 0, []int64{0, 0, 0}, nil},
+		"no edges":   {3, 2, []int64{0, 0, 0, 0}, nil},
+		"one row":    {1, 2, []int64{0, 3}, []int64{1, 0, 1}},
+		"two rows":   {2, 2, []int64{0, 0, 2}, []int64{1, 1}},
+	} {
+		for _, width := range []int{0, 1} {
+			p := &problem{rows: c.rows, cols: c.cols, width: width, indptr: c.indptr, indices: c.indices}
+			a, edges := p.matrix(t, false, false), len(c.indices)
+			made := func(rows, width int) unified.Tensor {
+				s := make([]float32, rows*width)
+				for i := range s {
+					s[i] = nan
+				}
+				return matrixOf(t, s, rows, width)
+			}
+			y, x := made(c.rows, width), made(c.cols, width)
+			scores, out := unified.FromSlice(make([]float32, edges)), unified.FromSlice(make([]float32, edges))
+			arg := matrixOf32(t, make([]int32, c.rows*width), c.rows, width)
+			err := errors.Join(pool.SpMM(y, Mean, a, scores, x),
+				pool.SpMMBackward(made(c.cols, width), Mean, a, scores, y, unified.Tensor{}),
+				pool.SpMMExtreme(y, arg, Max, a, unified.Tensor{}, x),
+				pool.SpMMExtremeBackward(made(c.cols, width), a, arg, unified.Tensor{}, y),
+				pool.SDDMM(out, a, y, x), pool.Softmax(out, a, scores), pool.SoftmaxBackward(scores, a, out, scores))
+			if err != nil {
+				t.Fatalf("%s, width %d: %v", name, width, err)
+			}
+			for i, v := range floats(y) {
+				if has := a.Degree(int64(i/width)) > 0; has != (v != v) {
+					t.Errorf("%s: row %d has edges to NaN: %v, and is %g", name, i/width, has, v)
+				}
+			}
+			for e, v := range floats(out) {
+				if want := 1 / float32(edges); v != want {
+					t.Errorf("%s: edge %d of equal scores has %g, not %g", name, e, v, want)
+				}
+			}
+		}
+	}
+}
+
+func matrixOf32(t *testing.T, s []int32, rows, width int) unified.Tensor {
+	t.Helper()
+	m, err := unified.FromSlice(s).Reshape(int64(rows), int64(width))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}

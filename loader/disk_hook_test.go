@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/gather/disk"
+	"github.com/khop-gnn/khop/internal/machine"
 )
 
 // ReadWith lets loaders read columns on disk with other options until the test ends.
@@ -11,4 +12,12 @@ func ReadWith(t testing.TB, opt disk.ReaderOptions) {
 	had := readerOptions
 	readerOptions = opt
 	t.Cleanup(func() { readerOptions = had })
+}
+
+// AvailableMemory makes loaders find so many bytes of memory until the test ends.
+func AvailableMemory(t testing.TB, bytes int64) {
+	probeMachine = func() *machine.Machine {
+		return &machine.Machine{MemoryAvailable: bytes, MemoryLimit: machine.Unlimited}
+	}
+	t.Cleanup(func() { probeMachine = machine.Probe })
 }

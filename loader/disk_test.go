@@ -269,3 +269,41 @@ func TestPlanCountsWhatColumnsOnDiskTake(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestLoadersOfAPlacedSourceReadColumnsFromDisk(t *testing.T) {
+	g := wideRows(t)
+	opt := onDiskOptions
+	p := place(t, g, opt, 2)
+	opt.WorldSize = 2
+	for rank := range 2 {
+		opt.Rank = rank
+		mapped := opt
+		mapped.Residence = loader.Mapped
+		a, b := open(t, g, mapped), open(t, p, opt)
+		for epoch := range uint64(2) {
+			want, got := digests(t, a.Epoch(background, epoch)), digests(t, b.Epoch(background, epoch))
+			if d := expect.Diff(want, got); d != "" {
+				t.Errorf("rank %d, epoch %d: %s", rank, epoch, d)
+			}
+		}
+		if b.Stats().OnDisk == nil {
+			t.Errorf("rank %d reads nothing from disk", rank)
+		}
+	}
+}
+
+func TestAutoReadsFromDiskWhereMemoryIsTooSmall(t *testing.T) {
+	g := wideRows(t)
+	opt := onDiskOptions
+	opt.Residence, opt.CacheBytes = loader.Auto, 0
+	for available, want := range map[int64]loader.Residence{1 << 30: loader.Mapped, 60_000: loader.Disk} {
+		loader.AvailableMemory(t, available)
+		l := open(t, g, opt)
+		if got := l.Options(); got.Residence != want || got.CacheBytes != (available/2*int64(want/loader.Disk)) {
+			t.Errorf("%d bytes available: %v with a cache of %d", available, got.Residence, got.CacheBytes)
+		}
+		if (l.Stats().OnDisk != nil) != (want == loader.Disk) {
+			t.Errorf("%d bytes available: statistics %+v", available, l.Stats().OnDisk)
+		}
+	}
+}

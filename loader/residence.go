@@ -9,7 +9,6 @@ import (
 
 	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/gather/disk"
-	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/sat"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -53,7 +52,7 @@ func (r *recipe) settleResidence(columns []*column, loaders int) error {
 	if err != nil {
 		return err
 	}
-	room := cmp.Or(r.limit(), machine.Probe().Room())
+	room := cmp.Or(r.limit(), probeMachine().Room())
 	if o.Residence == Auto {
 		o.Residence = Mapped
 		need := (&Placed{recipe: r, columns: columns}).sourceBytes().Total()

@@ -4,7 +4,8 @@
 It makes a graph whose features are --times as large as the group's memory, caps a control group (version 1 or 2; needs root), and loads an
 epoch by each way, after one to warm up, with the page cache dropped before. Then it compares what was read with what `khop plan` simulates
 for other policies, and requests a second with fio (Debian's package) on the same file, at the same depth and mean size. Disk space: the
-features and a tenth more, under --folder, removed at the end unless --keep.
+features and a tenth more, under --folder, removed at the end unless --keep. The slow ways load --slow batches alone, after as many to warm
+up, and the time of an epoch is scaled from these.
 """
 
 from __future__ import annotations
@@ -27,17 +28,19 @@ import json, sys, time
 import numpy as np
 sys.path.insert(0, sys.argv[1])
 import khop
-path, seeds, fanouts, binary, epochs = sys.argv[2], sys.argv[3], json.loads(sys.argv[4]), sys.argv[5], int(sys.argv[6])
+path, seeds, fanouts, binary, most = sys.argv[2], sys.argv[3], json.loads(sys.argv[4]), sys.argv[5], int(sys.argv[6])
 manifest = json.load(open(path + "/dataset.json"))["content"]
 part, = next(c for c in manifest["columns"] if c["name"] == "feature")["parts"]
 x = np.memmap(path + "/" + part["path"], dtype=np.float32, mode="r", offset=part["body_offset"], shape=(part["rows"], %d))
 with khop.Loader(path, fanouts=fanouts, seeds=seeds, shuffle=True, node_columns=[], seed_columns=[], framework="numpy", binary=binary,
                  index_dtype="int32") as loader:
-    for epoch in range(epochs):
+    for epoch in range(2):
         begin, rows = time.perf_counter(), 0
         for batch in loader:
             rows += len(x[batch.n_id])
-        print(json.dumps({"seconds": time.perf_counter() - begin, "rows": rows, "batches": len(loader)}), flush=True)
+            if batch.number + 1 == most:
+                break
+        print(json.dumps({"seconds": time.perf_counter() - begin}), flush=True)
 """ % WIDTH
 
 
@@ -76,6 +79,21 @@ class Group:
                 time.sleep(0.05)
 
 
+class ReadAhead:
+    """Linux's default read-ahead for the disk of a folder: that of some disks of clouds is 4 MiB, which no random fault of a page needs."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        device = os.stat(folder).st_dev
+        self.path = pathlib.Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/bdi/read_ahead_kb")
+        self.had = self.path.read_text() if self.path.exists() else ""
+        if self.had:
+            self.path.write_text("128")
+
+    def close(self) -> None:
+        if self.had:
+            self.path.write_text(self.had)
+
+
 def fio(path: pathlib.Path, size: int, depth: int, seconds: int) -> float:
     """Requests a second of fio, at random places of a file."""
     if shutil.which("fio") is None:
@@ -93,10 +111,12 @@ def main() -> None:
     p.add_argument("--times", type=float, default=3, help="features are so many times as large")
     p.add_argument("--cache", type=int, default=0, help="--cache-bytes of khop, MB; 0: two fifths of the group")
     p.add_argument("--batches", type=int, default=100, help="of an epoch")
+    p.add_argument("--slow", type=int, default=10, help="batches of the slow ways")
     p.add_argument("--lookahead", type=int, default=256)
     p.add_argument("--rounds", type=int, default=2)
     p.add_argument("--fanouts", default="15,10,5")
     p.add_argument("--folder", default=os.environ.get("KHOP_BENCH_DIR", str(ROOT / ".bench")) + "/disk")
+    p.add_argument("--record", action="store_true", help="write docs/results/disk.md")
     p.add_argument("--json", help="write figures there")
     p.add_argument("--keep", action="store_true")
     o = p.parse_args()
@@ -117,25 +137,28 @@ def main() -> None:
         "khop disk": [str(khop), "bench", str(data), *common, *on_disk],
         "khop mapped": [str(khop), "bench", str(data), *common],
         "numpy.memmap": [sys.executable, "-c", MEMMAP, str(ROOT / "integrations/python/src"), str(data), f"@{seeds}",
-                         json.dumps([int(k) for k in o.fanouts.split(",")]), str(khop), "2"],
+                         json.dumps([int(k) for k in o.fanouts.split(",")]), str(khop), str(o.slow)],
     }
     result: dict = {"memory": o.memory * 10**6, "feature_bytes": nodes * 4 * WIDTH, "cache_bytes": cache, "batches": o.batches,
                     "lookahead": o.lookahead, "fanouts": o.fanouts, "seconds": {name: [] for name in ways}, "bench": []}
-    group = Group(o.memory * 10**6)
+    group, ahead = Group(o.memory * 10**6), ReadAhead(folder)
+    result["read_ahead_kb"] = [ahead.had.strip(), "128"]
     try:
         for _ in range(o.rounds):
             for name, command in ways.items():
                 if name == "numpy.memmap":
-                    seconds = json.loads(group.run(command).splitlines()[-1])["seconds"]
+                    seconds = json.loads(group.run(command).splitlines()[-1])["seconds"] * o.batches / o.slow
                 else:
-                    got = json.loads(group.run([*command, "--warmup", str(o.batches), "--batches", str(o.batches), "--no-memcpy", "--json"]))
-                    seconds = got["seconds"]
+                    n = o.batches if name == "khop disk" else o.slow
+                    got = json.loads(group.run([*command, "--warmup", str(n), "--batches", str(n), "--no-memcpy", "--json"]))
+                    seconds = got["seconds"] * o.batches / n
                     if got["on_disk"]:
                         result["bench"].append(got)
                 result["seconds"][name].append(seconds)
                 print(f"{name}: an epoch in {seconds:.2f} s", flush=True)
         result["oom_kills"] = group.kills()
     finally:
+        ahead.close()
         group.close()
     plan = json.loads(subprocess.run([khop, "plan", data, *common, *on_disk, "--json"], check=True, capture_output=True, text=True).stdout)
     at = next(c for c in plan["caches"] if c["cache_bytes"] == cache)
@@ -145,27 +168,48 @@ def main() -> None:
     size = max(round(d["bytes"] / d["requests"] / 4096), 1) * 4096
     result["fio_size"], result["khop_requests"] = size, d["requests"] / got["seconds"]
     result["fio_requests"] = fio(data / "nodes/n0/feature.arrow", size, d["probe"]["depth"], 5)
-    report(result)
+    text = report(result)
+    print("\n" + text)
+    if o.record:
+        record(text)
     if o.json:
         pathlib.Path(o.json).write_text(json.dumps(result, indent=1) + "\n")
     if not o.keep:
         shutil.rmtree(data)
 
 
-def report(r: dict) -> None:
-    """Prints what was found."""
+def report(r: dict) -> str:
+    """What was found."""
     best = {name: min(s) for name, s in r["seconds"].items()}
-    print(f"\n{r['feature_bytes'] / 1e9:.1f} GB of features in {r['memory'] / 1e9:.1f} GB of memory, cache {r['cache_bytes'] / 1e9:.2f} GB; "
-          f"kills for memory: {r['oom_kills']}")
+    lines = [f"{r['feature_bytes'] / 1e9:.1f} GB of features (rows of 512 bytes) in {r['memory'] / 1e9:.1f} GB of memory, cache "
+             f"{r['cache_bytes'] / 1e9:.2f} GB; kills for memory: {r['oom_kills']}",
+             f"fan-outs {r['fanouts']}, {r['batches']} batches of 1,024 seeds, look-ahead {r['lookahead']}; read-ahead of the disk "
+             f"{r['read_ahead_kb'][1]} KiB (was {r['read_ahead_kb'][0]})"]
     for name, s in best.items():
-        print(f"  {name:14} {s:8.2f} s an epoch, {s / best['khop disk']:.2f} times khop disk")
+        lines.append(f"  {name:14} {s:8.2f} s an epoch (" + ", ".join(f"{x:.2f}" for x in r["seconds"][name]) + f"), "
+                     f"{s / best['khop disk']:.2f} times khop disk")
     d = r["bench"][-1]["on_disk"]
-    print(f"  missed {100 * d['misses'] / d['rows']:.2f} % of {d['rows']} rows; " +
-          ", ".join(f"{name} {100 * x['misses'] / d['rows']:.2f} %" for name, x in r["plan"].items()) + " simulated")
-    print(f"  {d['requests']} requests, {d['bytes'] / 1e9:.2f} GB read, {100 * d['useful'] / max(d['bytes'], 1):.1f} % of it rows asked for; " +
-          ", ".join(f"{name} {x['requests']}" for name, x in r["plan"].items()) + " requests simulated")
+    lines.append(f"  rows asked for {d['rows']}, missed {100 * d['misses'] / d['rows']:.2f} %; simulated: " +
+                 ", ".join(f"{name} {100 * x['misses'] / d['rows']:.2f} %" for name, x in r["plan"].items()))
+    lines.append(f"  {d['requests']} requests, {d['bytes'] / 1e9:.2f} GB read, {100 * d['useful'] / max(d['bytes'], 1):.1f} % of it asked for")
+    lines.append("  requests simulated: " + ", ".join(f"{name} {x['requests']}" for name, x in r["plan"].items()))
     share = f", {100 * r['khop_requests'] / r['fio_requests']:.0f} %" if r["fio_requests"] else ""
-    print(f"  {r['khop_requests']:.0f} requests/s of {r['fio_size']} bytes in the mean, fio {r['fio_requests']:.0f}{share}")
+    lines.append(f"  {r['khop_requests']:.0f} requests/s of {r['fio_size']} bytes in the mean at depth {d['probe']['depth']}, fio "
+                 f"{r['fio_requests']:.0f}{share}")
+    return "\n".join(lines) + "\n"
+
+
+def record(text: str) -> None:
+    """Writes the page of results."""
+    head = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    cpu = next((x.split(":")[1].strip() for x in open("/proc/cpuinfo") if x.startswith("model name")), "unknown")
+    (ROOT / "docs/results/disk.md").write_text(
+        "# Columns on disk\n\n"
+        "`make bench-disk` (bench/disk/run.py) loads features that are larger than a memory control group, in turns: with\n"
+        "`--residence disk`, mapped, and by `numpy.memmap` with the same batches. The page cache is dropped before each. The\n"
+        "slow ways load a few batches, and their epoch is scaled from these. `khop plan` simulates the other policies.\n\n"
+        f"Commit {head}, {cpu}, {os.cpu_count()} cores, Linux {os.uname().release}, {time.strftime('%Y-%m-%d')}; load when it ended: "
+        f"{os.getloadavg()[0]:.1f}.\n\n```\n{text}```\n")
 
 
 if __name__ == "__main__":

@@ -65,6 +65,10 @@ func TestResidenceChangesNoBatch(t *testing.T) {
 			t.Errorf("--residence %s made other batches", how)
 		}
 	}
+	verified := digests(t, data, "--residence", "disk", "--cache-bytes", "5kB", "--verify")
+	if strings.Join(verified, "\n") != want {
+		t.Error("with --verify there are other batches")
+	}
 	if _, stderr, code := khop(t, "sample", data, "--resident", "--residence", "disk"); code != exitUsage ||
 		!strings.Contains(stderr, "contradict") {
 		t.Errorf("status %d: %s", code, stderr)

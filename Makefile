@@ -64,8 +64,8 @@ bench-ops: ## sparse operations beside torch, scipy and C (needs KHOP_TESTDATA, 
 	python3 bench/ops/run.py
 
 .PHONY: bench-disk
-bench-disk: ## features larger than memory: khop, mapped files and numpy.memmap in a control group (root; 7 GB of disk; fio)
-	python3 bench/disk/run.py $(ARGS)
+bench-disk: ## features larger than memory: khop, mapped files and numpy.memmap in a control group (root; 7 GB of disk; fio; PYTHON= has NumPy)
+	$(or $(PYTHON),python3) bench/disk/run.py --record $(ARGS)
 
 .PHONY: bench-feed
 bench-feed: ## measure the feed; PYTHON= and TORCH= name interpreters with NumPy and with torch

@@ -111,7 +111,7 @@ def main() -> None:
     p.add_argument("--times", type=float, default=3, help="features are so many times as large")
     p.add_argument("--cache", type=int, default=0, help="--cache-bytes of khop, MB; 0: two fifths of the group")
     p.add_argument("--batches", type=int, default=100, help="of an epoch")
-    p.add_argument("--slow", type=int, default=10, help="batches of the slow ways")
+    p.add_argument("--slow", type=int, default=3, help="batches of the slow ways")
     p.add_argument("--lookahead", type=int, default=256)
     p.add_argument("--rounds", type=int, default=2)
     p.add_argument("--fanouts", default="15,10,5")

@@ -39,6 +39,7 @@ type Reader struct {
 	work   sync.Cond
 	queue  []*transfer // that have requests which are not under way
 	closed bool
+	broken error         // why the engine has stopped before
 	ended  chan struct{} // when the engine has stopped
 
 	requests, bytes atomic.Int64
@@ -165,6 +166,10 @@ func (r *Reader) start(t *transfer) {
 	defer r.mu.Unlock()
 	if r.closed {
 		t.finish(ErrClosed)
+		return
+	}
+	if r.broken != nil {
+		t.finish(r.broken)
 		return
 	}
 	r.queue = append(r.queue, t)

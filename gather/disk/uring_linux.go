@@ -190,11 +190,28 @@ func (e *ring) run(r *Reader) {
 		case 0:
 			begun -= int(n)
 		case unix.EINTR, unix.EAGAIN, unix.EBUSY:
-		default: // the kernel says so of a ring that is broken, which khop's is not
-			panic(fmt.Sprintf("io_uring_enter: %v", errno))
+		default:
+			e.fail(r, fmt.Errorf("io_uring_enter: %w", errno))
+			return
 		}
 		begun += e.reap(r)
 	}
+}
+
+// fail ends the reader where the kernel takes no more requests. Those under way may still write to their buffers.
+func (e *ring) fail(r *Reader, err error) {
+	for i := range e.requests {
+		if e.requests[i].of != nil {
+			r.complete(&e.requests[i], 0, err)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.broken = err
+	for _, t := range r.queue {
+		t.finish(err)
+	}
+	r.queue = nil
 }
 
 // take returns the next request, and waits for one if none is under way.

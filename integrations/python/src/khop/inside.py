@@ -28,6 +28,8 @@ def choose(process: str, here: int, device: bool, socket: bool, binary: bool, se
     if process == "inside":
         if socket:
             raise ValueError('socket= is where a server listens: take process="server", or leave it out')
+        if device:
+            raise ValueError('device= needs a server: the shared library makes batches on the CPU; take process="server"')
         _library.load()
         return "inside", "it was asked for"
     why = _library.why_not()

@@ -37,7 +37,7 @@ for target in ${WHEELS:-linux/$(go env GOARCH)}; do
         oldest=$(tools/libkhop.sh "$work/python/src/khop/lib/libkhop.so" "$target") || status=$?
         if [ $status = 0 ]; then
             cp cmd/libkhop/khop.h "$work/python/src/khop/lib"
-            platform=manylinux_2_$((${oldest#2.} > 17 ? ${oldest#2.} : 17))_$machine
+            [ "${oldest#2.}" -le 17 ] && platform=manylinux2014_$machine.manylinux_2_17_$machine || platform=manylinux_${oldest/./_}_$machine
         elif [ $status = 3 ] && [ "${LIBRARY:-}" != required ]; then
             echo "wheel.sh: the wheel for $target has no shared library" >&2
         else

@@ -106,17 +106,23 @@ func TestWithinAProcessBatchesStayWhereTheyAreAfterTheEnd(t *testing.T) {
 	g.hello()
 	say(g, wire.Append[wire.Begin], wire.KindBegin, wire.Begin{Run: 1})
 	g.hear(wire.KindBegun)
-	held, segment := g.batch()
-	descriptor := bytes.Clone(segment.Data[held.Offset : held.Offset+uint64(held.Size)])
-	arrays, err := wire.ParseDescriptor(descriptor, func(uint32) *wire.Memory { return segment.memory }, nil)
-	if _, number, _ := wire.PlaceOf(descriptor); err != nil || number != held.Number || held.Segment != 0 {
-		t.Fatalf("the descriptor is of batch %d: %v", number, err)
-	}
+	var arrays []shm.Array
 	var before [][]byte
-	for _, a := range arrays {
-		before = append(before, bytes.Clone(a.Tensor.Bytes()))
+	var segment *Segment
+	for range 3 { // all that it may hold, so that the workers wait for a slot
+		var held wire.Batch
+		held, segment = g.batch()
+		descriptor := bytes.Clone(segment.Data[held.Offset : held.Offset+uint64(held.Size)])
+		more, err := wire.ParseDescriptor(descriptor, func(uint32) *wire.Memory { return segment.memory }, nil)
+		if _, number, _ := wire.PlaceOf(descriptor); err != nil || number != held.Number || held.Segment != 0 {
+			t.Fatalf("the descriptor is of batch %d: %v", number, err)
+		}
+		for _, a := range more {
+			before = append(before, bytes.Clone(a.Tensor.Bytes()))
+		}
+		arrays = append(arrays, more...)
 	}
-	if err := g.Close(); err != nil { // while workers make more
+	if err := g.Close(); err != nil {
 		t.Fatal(err)
 	}
 	for i, a := range arrays {

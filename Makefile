@@ -128,9 +128,10 @@ fault-test: ## fail system calls, lose power, break disks and kill writers under
 
 .PHONY: fault-memory
 fault-test: fault-memory
-fault-memory: ## draw 200 commands under limits of memory, and 100 in control groups
+fault-memory: ## draw 200 commands under limits of memory, and 100 in control groups; large sources of every kind
 	KHOP_DRAWS=200 go test -count 1 -run TestDrawnCommands -timeout 60m -v ./cmd/khop
 	KHOP_DRAWS=100 go test -count 1 -run TestDrawnControlGroups -timeout 60m -v ./cmd/khop
+	KHOP_READER_EDGES=16000000 .venv/bin/python -m pytest -s tests/test_memory.py
 
 .PHONY: golden
 golden: ## make the golden digests again with the independent program

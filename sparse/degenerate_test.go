@@ -33,20 +33,28 @@ func TestEveryOperationHasAnAnswerForDegenerateOperands(t *testing.T) {
 				}
 				return matrixOf(t, s, rows, width)
 			}
-			y, x := made(c.rows, width), made(c.cols, width)
+			y, most, x, dx := made(c.rows, width), made(c.rows, width), made(c.cols, width), made(c.cols, width)
 			scores, out := unified.FromSlice(make([]float32, edges)), unified.FromSlice(make([]float32, edges))
+			zeros := matrixOf(t, make([]float32, c.rows*width), c.rows, width)
 			arg := matrixOf32(t, make([]int32, c.rows*width), c.rows, width)
 			err := errors.Join(pool.SpMM(y, Mean, a, scores, x),
 				pool.SpMMBackward(made(c.cols, width), Mean, a, scores, y, unified.Tensor{}),
-				pool.SpMMExtreme(y, arg, Max, a, unified.Tensor{}, x),
-				pool.SpMMExtremeBackward(made(c.cols, width), a, arg, unified.Tensor{}, y),
+				pool.SpMMExtreme(most, arg, Max, a, unified.Tensor{}, x),
+				pool.SpMMExtremeBackward(dx, a, arg, unified.Tensor{}, zeros),
 				pool.SDDMM(out, a, y, x), pool.Softmax(out, a, scores), pool.SoftmaxBackward(scores, a, out, scores))
 			if err != nil {
 				t.Fatalf("%s, width %d: %v", name, width, err)
 			}
-			for i, v := range floats(y) {
-				if has := a.Degree(int64(i/width)) > 0; has != (v != v) {
-					t.Errorf("%s: row %d has edges to NaN: %v, and is %g", name, i/width, has, v)
+			for what, result := range map[string]unified.Tensor{"mean": y, "maximum": most} {
+				for i, v := range floats(result) {
+					if has := a.Degree(int64(i/width)) > 0; has != (v != v) || !has && v != 0 {
+						t.Errorf("%s: the %s of row %d, with edges to NaN: %v, is %g", name, what, i/width, has, v)
+					}
+				}
+			}
+			for j, v := range floats(dx) {
+				if v != 0 {
+					t.Errorf("%s: the gradient of column %d is %g, and nothing asked for any", name, j, v)
 				}
 			}
 			for e, v := range floats(out) {

@@ -14,8 +14,11 @@ import (
 func TestNodesAreLookedAtAsOfTheirOwnTimes(t *testing.T) {
 	g := columnsGraph(t, 2, 30, 150)
 	ids, times, types := []int64{3, 3, 1, 0, 5, 3, 6}, []int64{10, 20, -5, 40, 40, 10, 7}, []int32{0, 1, 1, 0, 0, 0, 1}
-	set := graph.NodeIDs(ids)
-	set.Sets[0].Times, set.Sets[0].Types = times, types
+	set := graph.NodeIDs(ids[:5])
+	set.Sets[0].Times, set.Sets[0].Types = times[:5], types[:5]
+	rest := graph.NodeIDs(ids[5:]) // a second set: its items go on from those of the first
+	rest.Sets[0].Times, rest.Sets[0].Types = times[5:], types[5:]
+	set.Sets = append(set.Sets, rest.Sets...)
 	opt := loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{3}, Time: sampling.Temporal{Edge: "time"}},
 		BatchSize: 3, Shuffle: true, Seeds: loader.GivenSeeds(set)}
 	l, seen := open(t, g, opt), 0
@@ -38,7 +41,7 @@ func TestNodesAreLookedAtAsOfTheirOwnTimes(t *testing.T) {
 		t.Errorf("%d seeds of %d", seen, len(ids))
 	}
 	state := l.State(0, 0)
-	set.Sets[0].Times = append(times[:6:6], 8)
+	set.Sets[1].Times = []int64{10, 8}
 	opt.Seeds = loader.GivenSeeds(set)
 	if other := open(t, g, opt).State(0, 0); other.Seeds == state.Seeds {
 		t.Error("a list with other times has the same state")

@@ -1,0 +1,99 @@
+package sampling
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// steadyGraph has 300 nodes of 0 to 11 in-edges with the columns that statedSamplers read.
+func steadyGraph(t *testing.T) *graph.Graph {
+	r := rand.New(rand.NewPCG(20261130, 0))
+	var e graph.EdgeData
+	var w []float32
+	var m []uint8
+	var times []int64
+	for v := range int64(300) {
+		for range r.IntN(12) {
+			e.Src, e.Dst = append(e.Src, r.Int64N(300)), append(e.Dst, v)
+			w, m, times = append(w, r.Float32()), append(m, uint8(r.IntN(4))), append(times, r.Int64N(50))
+		}
+	}
+	e.Columns = map[string]unified.Tensor{"w": unified.FromSlice(w), "m": unified.FromSlice(m),
+		"t": unified.FromSlice(times)}
+	g, err := graph.New(graph.Data{Nodes: []graph.NodeData{{Count: 300}}, Edges: []graph.EdgeData{e}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// steadyRequest makes req batch number n of a sampler: the same seeds or items each time it comes.
+func steadyRequest(req *Request, items Items, n int) {
+	req.Rand = NewRand(1, 0, 0, uint64(n))
+	if items.Count > 0 {
+		req.Items[0] = int64(n) % items.Count
+		return
+	}
+	for i := range req.Seeds[0] {
+		req.Seeds[0][i] = int64(n*7+i*11) % 300
+	}
+}
+
+func TestNoSamplerAllocatesOnceItsBatchesWereMade(t *testing.T) {
+	g := steadyGraph(t)
+	for _, c := range statedSamplers {
+		t.Run(c.name, func(t *testing.T) {
+			env := Env{Graph: g, BatchSize: 10, EdgePos: true}
+			s, err := Prepare(t.Context(), c.sampler, env)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w, err := s.Open(env)
+			if errors.Is(err, ErrOptions) { // its edges are none of the graph's
+				env.EdgePos = false
+				w, err = s.Open(env)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			var out graph.Sample
+			bound := s.Bound(g.Schema(), 10)
+			bound.Init(&out, g.Schema(), pinned.Options{})
+			req, items, n := &Request{Seeds: [][]int64{make([]int64, 10)}}, Items{}, 0
+			if own, ok := As[ItemSampler](s); ok {
+				items = own.Items(g.Schema())
+				req.Seeds[0], req.Items = nil, make([]int64, 1)
+			} else if c.name == "temporal" {
+				req.Times = [][]int64{{30, 30, 30, 30, 30, 30, 30, 30, 30, 30}}
+			}
+			const batches = 12
+			run := func() {
+				steadyRequest(req, items, n%batches)
+				n++
+				if err := w.Sample(context.Background(), req, &out); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range 2 * batches {
+				run()
+			}
+			if allocs := testing.AllocsPerRun(3*batches, run); allocs != 0 {
+				t.Errorf("%v allocations a batch", allocs)
+			}
+			errs := []error{w.Close(), out.Close()}
+			if c, ok := s.(io.Closer); ok {
+				errs = append(errs, c.Close())
+			}
+			if err := errors.Join(errs...); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -230,7 +230,8 @@ func (w *clusterWorker[V]) Sample(ctx context.Context, req *Request, out *graph.
 			w.ids = append(w.ids, V(v))
 		}
 	}
-	w.local = append(w.local[:0], make([]int32, len(w.ids))...)
+	w.local = slices.Grow(w.local[:0], len(w.ids))[:len(w.ids)]
+	clear(w.local)
 	return w.induce(w.ids, w.local, empty, out)
 }
 

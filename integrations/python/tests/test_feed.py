@@ -4,6 +4,7 @@ import math
 import os
 import pickle
 import socket
+import subprocess
 import threading
 import time
 
@@ -226,6 +227,33 @@ def test_arrays_outlive_the_loader(start):
     assert float(x[0, 1]) == 1.0
     with pytest.raises(khop.KhopError, match="closed"):
         iter(loader)
+
+
+def test_arrays_of_a_closed_loader_are_not_written_over(dataset, program, tmp_path):
+    path = str(tmp_path / "socket")
+    server = subprocess.Popen([program, "serve", dataset("sbm"), f"--socket={path}", "--fanouts=5,3", "--batch-size=64", "--seeds=all"],
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        assert "serving" in server.stdout.readline()
+        for framework in ("numpy", "torch"):
+            if framework == "torch":
+                pytest.importorskip("torch", reason="torch is not installed")
+            with khop.connect(path, framework=framework) as batches:
+                it = iter(batches)
+                unused, batch = next(it), next(it)  # of the first no array is made before the end
+                x, ids = batch.x, batch.n_id
+                were = np.array(x), np.array(ids), batch.digest()
+            with khop.connect(path, framework=framework) as others:  # the server has all slots again
+                for _ in range(3):
+                    for other in others:
+                        other.x[:] = -1
+            assert np.array_equal(x, were[0]) and np.array_equal(ids, were[1]) and batch.digest() == were[2]
+            assert not np.array_equal(np.array(unused.x)[:1], np.full_like(were[0][:1], -1))
+            x[:] = 3  # still this process's to write
+            assert float(x[0, 0]) == 3
+    finally:
+        server.terminate()
+        server.communicate()
 
 
 # --- what a batch has ---

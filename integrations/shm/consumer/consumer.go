@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 	"time"
+	"unsafe"
 
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/integrations/shm"
@@ -432,7 +433,7 @@ func (c *Consumer) exit() {
 }
 
 // Close ends the connection, and a loop under way with shm.ErrClosed. Batches that are held stay valid until they are
-// released.
+// released: they get memory of this process, but for what lies on a device.
 func (c *Consumer) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -440,12 +441,41 @@ func (c *Consumer) Close() error {
 		return nil
 	}
 	c.closed = true
-	c.unmapIfDone()
 	if c.isFork() { // the connection is not its to end
+		c.unmapIfDone()
 		return nil
 	}
+	err := c.keepHeld()
+	c.unmapIfDone()
 	_ = c.send(pair(wire.KindBye, wire.ByeDone, 0)) // the server sees the end anyway
-	return c.socket.Close()
+	return errors.Join(err, c.socket.Close())
+}
+
+// keepHeld gives the batches that are held memory of this process: the server uses all slots again. mu is held.
+func (c *Consumer) keepHeld() error {
+	var errs []error
+	for _, b := range c.held {
+		for i := range b.arrays {
+			if t := b.arrays[i].Tensor; t.Placement() != unified.Device && len(t.Bytes()) > 0 {
+				errs = append(errs, c.keep(t.Bytes()))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// keep finds the segment in which memory lies, and keeps it as it is.
+func (c *Consumer) keep(b []byte) error {
+	at := uintptr(unsafe.Pointer(&b[0]))
+	for _, s := range c.segments {
+		if s == nil || s.Device != nil {
+			continue
+		}
+		if begin := at - uintptr(unsafe.Pointer(unsafe.SliceData(s.Data))); begin < uintptr(len(s.Data)) {
+			return s.Own(int(begin), int(begin)+len(b))
+		}
+	}
+	return nil
 }
 
 // unmapIfDone frees the mappings where nobody can use them any more. mu is held.

@@ -168,3 +168,37 @@ func TestABatchMayBeReleasedWhileItsRunIsLeft(t *testing.T) {
 		t.Errorf("%d batches afterwards", n)
 	}
 }
+
+// The server uses the slots of a consumer that has gone for the next one.
+func TestBatchesOfAClosedConsumerStayAsTheyWere(t *testing.T) {
+	for _, readers := range []int{0, 1} {
+		s := serve(t, plainGraph(t, 500), Options{Readers: readers})
+		c := connect(t, s, consumer.Options{})
+		var kept []*consumer.Batch
+		var were []string
+		for b, err := range c.Epoch(t.Context(), 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if kept = append(kept, b.Keep()); len(kept) == 2 {
+				break
+			}
+		}
+		for _, b := range kept {
+			were = append(were, lineOf(b))
+		}
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		next := connect(t, s, consumer.Options{})
+		for epoch := range uint64(3) {
+			lines(t, next.Epoch(t.Context(), epoch))
+		}
+		for i, b := range kept {
+			if got := lineOf(b); got != were[i] {
+				t.Errorf("readers %d: batch %d was %q, and is %q", readers, i, were[i], got)
+			}
+			b.Release()
+		}
+	}
+}

@@ -283,13 +283,13 @@ func (r *rank) detach(p *peer) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p.gone, p.asked = true, nil
+	p.forgive()
+	delete(r.peers, p)
+	r.cancelUnwanted() // before workers can have the slots
 	for slot := range p.held {
 		r.giveBack(slot)
 	}
 	clear(p.held)
-	p.forgive()
-	delete(r.peers, p)
-	r.cancelUnwanted()
 	r.pump()
 	r.changed.Broadcast()
 	return p.end

@@ -7,6 +7,7 @@ import os
 import socket
 import struct
 import time
+import warnings
 import weakref
 from typing import Any, NoReturn, Optional, TypeVar, Union
 
@@ -292,18 +293,25 @@ class Feed:
     # --- the end ---
 
     def close(self) -> None:
-        """Says goodbye. Arrays stay valid: their memory is this process's too."""
+        """Says goodbye. Arrays stay valid: those of batches that are still in use get memory of this process."""
         s, self._socket = self._socket, None
         _open_feeds.discard(self)
         if s is None:
             return
         if self._mine():
+            self._keep_held()
             self.ring.close()
             try:
                 s.send(p.bye(), _NO_SIGNAL | _AT_ONCE)
             except OSError:
                 pass
         s.close()
+
+    def _keep_held(self) -> None:
+        try:
+            self.ring.keep_held()
+        except (OSError, ProtocolError) as e:
+            warnings.warn(f"arrays of {len(self.ring.held)} batches that are still in use may change: they cannot be kept: {e}", RuntimeWarning, 3)
 
     def __del__(self) -> None:
         if hasattr(self, "_socket"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import mmap
 import os
@@ -9,6 +10,7 @@ import time
 from collections import deque
 from functools import partial
 from importlib import import_module
+from math import prod
 from typing import Any, Callable, Optional, Sequence
 
 import numpy as np
@@ -18,6 +20,8 @@ from .frameworks import NumpyArray
 from .protocol import BatchReady, Layout, Segment, layout
 
 _F_GET_SEALS = 1034  # Linux's numbers: Pythons that were built for old C libraries do not have the names
+_PAGE = mmap.PAGESIZE
+_MOVE_TO = 1 | 2  # MREMAP_MAYMOVE, MREMAP_FIXED
 _SEALS = 0x0001 | 0x0002 | 0x0004  # F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW
 
 
@@ -59,10 +63,30 @@ class Memory:
         if int(cudart.cudaHostRegister(self.address, self.bytes, 0)) == 0:
             self._unpin = partial(cudart.cudaHostUnregister, self.address)
 
-    def __del__(self) -> None:
-        unpin = getattr(self, "_unpin", None)
+    def unpin(self) -> None:
+        """Undoes pin()."""
+        unpin, self._unpin = getattr(self, "_unpin", None), None
         if unpin is not None:
             unpin()
+
+    __del__ = unpin
+
+    def keep(self, begin: int, end: int) -> None:
+        """Puts a copy of some bytes in their place, which nobody else writes to: what shares their pages is cut off, too. OSError if there is no
+        memory."""
+        self.unpin()  # pages that are locked cannot be replaced
+        begin, end = begin // _PAGE * _PAGE, -(-end // _PAGE) * _PAGE
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.mremap.restype, libc.mremap.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
+        libc.mmap.restype = ctypes.c_void_p
+        libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+        failed, at, size = ctypes.c_void_p(-1).value, self.address + begin, end - begin
+        copy = libc.mmap(None, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
+        if copy != failed:
+            ctypes.memmove(copy, at, size)
+            copy = libc.mremap(copy, size, size, _MOVE_TO, at)
+        if copy == failed:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 class Ring:
@@ -138,6 +162,27 @@ class Ring:
     def close(self) -> None:
         """The connection is over."""
 
+    def keep_held(self) -> None:
+        """Before the connection ends: the server uses all slots again, so arrays of those that are held get memory of this process. OSError if
+        there is none."""
+        if self.within is not None:  # it is this process's, and its arrays keep it
+            return
+        for ready, _ in list(self.held.values()):
+            memory = self.memory[ready.segment]
+            if memory is None or self._layout is None:
+                continue
+            descriptor = memory.map[ready.offset:ready.offset + ready.bytes]
+            form = layout(descriptor, ready, self._layout)
+            pages: dict[int, list[tuple[int, int]]] = {}
+            for name in form.names:
+                segment, offset, shape, dtype, _ = form.place(name, descriptor, self.sizes)
+                pages.setdefault(segment, []).append((offset, offset + dtype.itemsize * prod(shape)))
+            for segment, ranges in pages.items():
+                where = self.memory[segment] if segment >= 0 else None
+                if where is not None:
+                    for begin, end in _joined(ranges):
+                        where.keep(begin, end)
+
     def give_back(self, lease: Lease) -> None:
         """Called once a lease, by its finaliser or its release: in any thread."""
         self.held.pop(lease.slot, None)
@@ -161,6 +206,17 @@ class Ring:
         for ready, since in list(self.held.values()):
             lines.append(f"batch {ready.number} of epoch {ready.epoch} for {now - since:.0f} s")
         return "; ".join(lines)
+
+
+def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Ranges of bytes, those that share a page or are next to one another as one."""
+    joined: list[tuple[int, int]] = []
+    for begin, end in sorted(ranges):
+        if joined and begin // _PAGE <= -(-joined[-1][1] // _PAGE):
+            joined[-1] = joined[-1][0], max(end, joined[-1][1])
+        else:
+            joined.append((begin, end))
+    return joined
 
 
 class Lease:

@@ -75,6 +75,24 @@ func (m *Memory) mapAt(fd int, n int64, protection, flags int) error {
 	return nil
 }
 
+// Own puts a copy of bytes begin to end in their place, which nobody else writes to. What shares their pages is cut off
+// from the others, too.
+func (m *Memory) Own(begin, end int) error {
+	page := unix.Getpagesize()
+	begin = begin / page * page
+	n := uintptr((end - begin + page - 1) / page * page)
+	copied, err := unix.MmapPtr(-1, 0, nil, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		return fmt.Errorf("own %d bytes: %w", n, err)
+	}
+	from := m.Data[begin:min(begin+int(n), len(m.Data))]
+	copy(unsafe.Slice((*byte)(copied), n), from)
+	if _, err = unix.MremapPtr(copied, n, unsafe.Pointer(&from[0]), n, unix.MREMAP_MAYMOVE|unix.MREMAP_FIXED); err != nil {
+		return errors.Join(fmt.Errorf("own %d bytes: %w", n, err), unix.MunmapPtr(copied, n))
+	}
+	return nil
+}
+
 // openHostMemory checks and maps a memfd. It closes fd.
 func openHostMemory(s Segment, fd int) (*Memory, error) {
 	defer unix.Close(fd)

@@ -32,3 +32,4 @@ func CloseDescriptor(int)                          {}
 func newOwnMemory(int64) (*Memory, error)          { return nil, errSystem }
 func newHostMemory(int64, Access) (*Memory, error) { return nil, errSystem }
 func openHostMemory(Segment, int) (*Memory, error) { return nil, errSystem }
+func (m *Memory) Own(int, int) error               { return errSystem }

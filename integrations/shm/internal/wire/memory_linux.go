@@ -87,7 +87,8 @@ func (m *Memory) Own(begin, end int) error {
 	}
 	from := m.Data[begin:min(begin+int(n), len(m.Data))]
 	copy(unsafe.Slice((*byte)(copied), n), from)
-	if _, err = unix.MremapPtr(copied, n, unsafe.Pointer(&from[0]), n, unix.MREMAP_MAYMOVE|unix.MREMAP_FIXED); err != nil {
+	_, err = unix.MremapPtr(copied, n, unsafe.Pointer(&from[0]), n, unix.MREMAP_MAYMOVE|unix.MREMAP_FIXED)
+	if err != nil {
 		return errors.Join(fmt.Errorf("own %d bytes: %w", n, err), unix.MunmapPtr(copied, n))
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/cudatest"
+	"github.com/khop-gnn/khop/internal/invariants"
 )
 
 // compareExclusion compares three batches of a device with the oracle: with edges left out, without, and with others.
@@ -66,7 +67,7 @@ func TestLaborOnADeviceLeavesEdgesOut(t *testing.T) {
 	d := openDevice(t)
 	cudatest.ResetStats(t)
 	gone := 0
-	for round := range roundsOrHeavy(8, 500) {
+	for round := range roundsOrHeavy(12, 500) {
 		types := [][2]int{{1, 1}, {1, 3}, {3, 5}}[round%3]
 		degree := func() int { return []int{0, r.IntN(4), r.IntN(60), 40}[r.IntN(4)] }
 		g := sizedGraph(t, r, types[0], types[1], 20, degree)
@@ -78,10 +79,10 @@ func TestLaborOnADeviceLeavesEdgesOut(t *testing.T) {
 			return req
 		}, func(left edgeRuns, req *Request) *oracleSample { return laborOracle(g, left, l, keys, batch, req) })
 	}
-	if gone < 100 {
+	if gone < roundsOf(100) {
 		t.Errorf("%d edges were left out: the test says little", gone)
 	}
-	if cudatest.Launches("neighbor_expand") == 0 {
+	if !invariants.Enabled && cudatest.Launches("neighbor_expand") == 0 {
 		t.Error("no fan-out took all edges")
 	}
 }

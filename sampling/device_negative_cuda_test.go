@@ -76,7 +76,7 @@ func TestDeviceDrawsTheNegativesThatTheHostDraws(t *testing.T) {
 			}
 		})
 	}
-	if negatives < 2000 || missed < 100 {
+	if negatives < roundsOf(2000) || missed < int64(roundsOf(100)) {
 		t.Errorf("%d negatives, %d not found: the test says little", negatives, missed)
 	}
 }

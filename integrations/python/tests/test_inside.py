@@ -291,7 +291,8 @@ def test_interpreters_that_are_killed_leave_nothing(dataset, temporary_folder):
     before = set(os.listdir("/dev/shm"))
     print("seed", seed := random.randrange(1 << 32))
     run("""
-import os, random, signal, sys, time, khop  # the children load the library, this process does not
+import os, random, signal, sys, tempfile, time, khop  # the children load the library, this process does not
+tempfile.gettempdir()  # once: the first call in a process tries the folder with a file of its own
 
 def child(out):
     os.write(out, b"u")

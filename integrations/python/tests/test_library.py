@@ -69,6 +69,7 @@ def test_signals_go_to_python_and_faults_to_who_handled_them_before():
 import os, signal
 from khop import _library
 seen = []
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores it
 signal.signal(signal.SIGUSR1, lambda *_: seen.append("before"))
 _library.load()
 signal.signal(signal.SIGUSR2, lambda *_: seen.append("after"))

@@ -4,15 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"errors"
-	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/source"
 	"github.com/khop-gnn/khop/formats/source/sourcetest"
 	"github.com/khop-gnn/khop/pinned"
@@ -80,32 +77,6 @@ func TestSavedGraphsOfOtherKindsAreRefused(t *testing.T) {
 	sourcetest.Refuses(t, BinReader{}, sourcetest.File(t, "x.bin", string(b[:len(b)-200])), "half", "it is cut short")
 }
 
-// lookBin reads a file in little memory: it may be an error of the file, and nothing else.
-func lookBin(t testing.TB, dir string, b []byte) {
-	t.Helper()
-	path := filepath.Join(dir, "x.bin")
-	if err := os.WriteFile(path, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	ledger := &pinned.Ledger{}
-	ledger.SetLimit(8 << 20)
-	r := &source.Request{Budget: &source.Budget{Memory: ledger, Dir: dir, Disk: 64 << 20}}
-	g, err := BinReader{}.Read(context.Background(), source.Local(path), r)
-	if err == nil {
-		err = g.Edges.Each(func(source.Batch) error { return nil })
-		for _, n := range g.Nodes {
-			for _, c := range n.Columns {
-				err = errors.Join(err, c.Write(context.Background(), io.Discard))
-			}
-		}
-		err = errors.Join(err, g.Close())
-	}
-	var within *formats.Error
-	if err != nil && !errors.As(err, &within) {
-		t.Fatalf("%v", err)
-	}
-}
-
 func TestDamagedSavedGraphsAreErrors(t *testing.T) {
 	dir, rnd := t.TempDir(), rand.New(rand.NewPCG(5, 1))
 	for _, name := range []string{"csr.bin", "typed.bin"} {
@@ -115,7 +86,7 @@ func TestDamagedSavedGraphsAreErrors(t *testing.T) {
 			for range 1 + rnd.IntN(3) {
 				b[headBytes+rnd.IntN(len(b)-headBytes)] = byte(rnd.Uint32())
 			}
-			lookBin(t, dir, b)
+			sourcetest.Survives(t, BinReader{}, dir, "x.bin", b)
 		}
 	}
 }
@@ -126,5 +97,7 @@ func FuzzSavedGraphs(f *testing.F) {
 	}
 	head := readFixture(f, "coo.bin")[:headBytes]
 	dir := f.TempDir()
-	f.Fuzz(func(t *testing.T, b []byte) { lookBin(t, dir, append(bytes.Clone(head), b...)) })
+	f.Fuzz(func(t *testing.T, b []byte) {
+		sourcetest.Survives(t, BinReader{}, dir, "x.bin", append(bytes.Clone(head), b...))
+	})
 }

@@ -4,14 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/pickle"
 	"github.com/khop-gnn/khop/formats/source"
 	"github.com/khop-gnn/khop/formats/source/sourcetest"
@@ -75,32 +73,6 @@ func TestAFileThatWouldRunCodeIsRefused(t *testing.T) {
 	}
 }
 
-// look reads a file in little memory: it may be an error of the file, and nothing else.
-func look(t testing.TB, dir, name string, b []byte) {
-	t.Helper()
-	path := filepath.Join(dir, name)
-	if err := os.WriteFile(path, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	ledger := &pinned.Ledger{}
-	ledger.SetLimit(8 << 20)
-	r := &source.Request{Budget: &source.Budget{Memory: ledger, Dir: dir, Disk: 64 << 20}}
-	g, err := Reader{}.Read(context.Background(), source.Local(path), r)
-	if err == nil {
-		err = g.Edges.Each(func(source.Batch) error { return nil })
-		for _, n := range g.Nodes {
-			for _, c := range n.Columns {
-				err = errors.Join(err, c.Write(context.Background(), io.Discard))
-			}
-		}
-		err = errors.Join(err, g.Close())
-	}
-	var within *formats.Error
-	if err != nil && !errors.As(err, &within) {
-		t.Fatalf("%s: %v", name, err)
-	}
-}
-
 func TestDamagedFilesAreErrors(t *testing.T) {
 	dir, rnd := t.TempDir(), rand.New(rand.NewPCG(3, 1))
 	for _, name := range []string{"data.pt", "old.pt", "hetero.pt", "processed.pt"} {
@@ -116,7 +88,7 @@ func TestDamagedFilesAreErrors(t *testing.T) {
 			for range rnd.IntN(4) {
 				b[rnd.IntN(max(len(b), 1))] = byte(rnd.Uint32())
 			}
-			look(t, dir, name, b)
+			sourcetest.Survives(t, Reader{}, dir, name, b)
 		}
 	}
 }
@@ -130,5 +102,5 @@ func FuzzRead(f *testing.F) {
 		f.Add(b)
 	}
 	dir := f.TempDir()
-	f.Fuzz(func(t *testing.T, b []byte) { look(t, dir, "x.pt", b) })
+	f.Fuzz(func(t *testing.T, b []byte) { sourcetest.Survives(t, Reader{}, dir, "x.pt", b) })
 }

@@ -4,12 +4,15 @@ package sourcetest
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/source"
+	"github.com/khop-gnn/khop/pinned"
 )
 
 // Folder writes files, named by paths within a folder of that name, and returns the folder's place.
@@ -46,5 +49,32 @@ func Refuses(t testing.TB, r source.Reader, at source.Place, what, says string) 
 	g, err := r.Read(context.Background(), at, &source.Request{})
 	if err == nil || !strings.Contains(err.Error(), says) {
 		t.Errorf("%q: %v, %v; want %q", what, g, err, says)
+	}
+}
+
+// Survives fails the test unless a reader can read a file of these bytes, in folder dir, in little memory, or says in an
+// error that names the file what is wrong with it.
+func Survives(t testing.TB, r source.Reader, dir, name string, b []byte) {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ledger := &pinned.Ledger{}
+	ledger.SetLimit(8 << 20)
+	budget := &source.Budget{Memory: ledger, Dir: dir, Disk: 64 << 20}
+	g, err := r.Read(context.Background(), source.Local(path), &source.Request{Budget: budget})
+	if err == nil {
+		err = g.Edges.Each(func(source.Batch) error { return nil })
+		for _, n := range g.Nodes {
+			for _, c := range n.Columns {
+				err = errors.Join(err, c.Write(context.Background(), io.Discard))
+			}
+		}
+		err = errors.Join(err, g.Close())
+	}
+	var within *formats.Error
+	if err != nil && !errors.As(err, &within) {
+		t.Fatalf("%s: %v", name, err)
 	}
 }

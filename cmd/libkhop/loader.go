@@ -154,15 +154,19 @@ func khop_loader_ready(h C.khop_handle, e *C.khop_error) C.int32_t {
 	})
 }
 
+// opened returns the loader of a handle, once it is open.
+func opened(h C.khop_handle) (l *loader, in Loader, err error) {
+	if l, err = thing[*loader](h); err == nil {
+		in, err = l.open()
+	}
+	return l, in, err
+}
+
 //export khop_loader_exchange
 func khop_loader_exchange(h C.khop_handle, message unsafe.Pointer, size C.uint32_t, room unsafe.Pointer,
 	length *C.uint32_t, e *C.khop_error) C.int32_t {
 	return call(e, func() error {
-		l, err := thing[*loader](h)
-		if err != nil {
-			return err
-		}
-		in, err := l.open()
+		l, in, err := opened(h)
 		if err != nil {
 			return err
 		}
@@ -185,11 +189,7 @@ func khop_loader_exchange(h C.khop_handle, message unsafe.Pointer, size C.uint32
 func khop_loader_segment(h C.khop_handle, number C.uint32_t, to *C.khop_handle, address *C.uint64_t,
 	size *C.uint64_t, e *C.khop_error) C.int32_t {
 	return call(e, func() error {
-		l, err := thing[*loader](h)
-		if err != nil {
-			return err
-		}
-		in, err := l.open()
+		_, in, err := opened(h)
 		if err != nil {
 			return err
 		}

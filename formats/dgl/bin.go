@@ -169,7 +169,7 @@ func (c *cursor) array() *array {
 	if a.data = c.take(bytes); c.err != nil {
 		return a
 	}
-	a.dtype = dtype(kind[0], kind[1])
+	a.dtype = dtypes[[2]byte{kind[0], kind[1]}]
 	lanes := binary.LittleEndian.Uint16(kind[2:])
 	if a.dtype == unified.Invalid || lanes != 1 {
 		c.fail("an array of the type %d with %d bits, %d times", kind[0], kind[1], lanes)
@@ -179,35 +179,12 @@ func (c *cursor) array() *array {
 	return a
 }
 
-// dtype returns the type of elements by DLPack's numbers.
-func dtype(code, bits byte) unified.DType {
-	switch [2]byte{code, bits} {
-	case [2]byte{0, 8}:
-		return unified.Int8
-	case [2]byte{0, 16}:
-		return unified.Int16
-	case [2]byte{0, 32}:
-		return unified.Int32
-	case [2]byte{0, 64}:
-		return unified.Int64
-	case [2]byte{1, 8}, [2]byte{1, 1}:
-		return unified.Uint8
-	case [2]byte{1, 16}:
-		return unified.Uint16
-	case [2]byte{1, 32}:
-		return unified.Uint32
-	case [2]byte{1, 64}:
-		return unified.Uint64
-	case [2]byte{2, 16}:
-		return unified.Float16
-	case [2]byte{2, 32}:
-		return unified.Float32
-	case [2]byte{2, 64}:
-		return unified.Float64
-	case [2]byte{4, 16}:
-		return unified.BFloat16
-	}
-	return unified.Invalid
+// dtypes are the types of elements by DLPack's numbers: kind and bits.
+var dtypes = map[[2]byte]unified.DType{
+	{0, 8}: unified.Int8, {0, 16}: unified.Int16, {0, 32}: unified.Int32, {0, 64}: unified.Int64,
+	{1, 1}: unified.Uint8, {1, 8}: unified.Uint8, {1, 16}: unified.Uint16, {1, 32}: unified.Uint32,
+	{1, 64}: unified.Uint64,
+	{2, 16}: unified.Float16, {2, 32}: unified.Float32, {2, 64}: unified.Float64, {4, 16}: unified.BFloat16,
 }
 
 // ids reads a list of ids; nil for an empty one.

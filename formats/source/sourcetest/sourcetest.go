@@ -52,8 +52,8 @@ func Refuses(t testing.TB, r source.Reader, at source.Place, what, says string) 
 	}
 }
 
-// Survives fails the test unless a reader can read a file of these bytes, in folder dir, in little memory, or says in an
-// error that names the file what is wrong with it.
+// Survives fails the test unless a reader can read a file of these bytes, in folder dir, in little memory, or says in
+// an error that names the file what is wrong with it.
 func Survives(t testing.TB, r source.Reader, dir, name string, b []byte) {
 	t.Helper()
 	path := filepath.Join(dir, name)

@@ -19,8 +19,7 @@ from typing import Any, Iterator, Mapping, Optional, Sequence
 from . import names
 from .batch import Batch
 from .blocks import EID, NID, Block, blocks_of
-from .loader import Loader
-from .sources import Source
+from .sources import OverSource, Source
 from .torch import random_seed
 
 _SECTION = "From DGL"
@@ -150,7 +149,7 @@ def as_edge_prediction_sampler(
     return _EdgeSampler(sampler, exclude, negative_sampler)
 
 
-class DataLoader:
+class DataLoader(OverSource):
     """dgl.dataloading.DataLoader. indices are nodes, edges, or mappings of types to them; of a dataset also the name of
     a split, "all", or pairs [2, n] where seeds are edges.
 
@@ -178,7 +177,6 @@ class DataLoader:
         self.graph, self.graph_sampler, self.batch_size = graph, graph_sampler, batch_size
         self._sampler, self._device = sampler, device or sampler.output_device
         self._source = source = Source(graph, [c for c in (sampler.prob, sampler.mask) if c])
-        self._loader: Optional[Loader] = None
         self._how = {
             **graph_sampler.how, "fanouts": self._fanouts(sampler.fanouts), "batch_size": batch_size,
             "drop_last": drop_last, "shuffle": shuffle, "seed": random_seed(seed), "framework": "torch",
@@ -241,14 +239,6 @@ class DataLoader:
             raise TypeError("indices: edges of a dataset are pairs [2, n] of sources and targets, a split, or \"all\"; "
                             "only a graph of DGL knows edges by their numbers")
         return torch.stack(self._source.memory.find_edges(ids, etype=of))
-
-    def __len__(self) -> int:
-        return len(self._opened())
-
-    def _opened(self) -> Loader:
-        if self._loader is None:
-            self._loader = Loader(self._source.path, **self._how)
-        return self._loader
 
     def __iter__(self) -> Iterator[Any]:
         for batch in self._opened().restart():

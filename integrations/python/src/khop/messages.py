@@ -9,7 +9,6 @@ layer never notices.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from typing import Any, Callable, Optional
 
 import torch
@@ -165,9 +164,8 @@ class Memory:
     """Results of functions of tensors, as long as neither these nor the results change."""
 
     def __init__(self, keep: int) -> None:
-        self.keep = keep
         self._lock = threading.Lock()
-        self._all: OrderedDict[Any, tuple[tuple[Tensor, ...], list[int], tuple[Any, ...]]] = OrderedDict()
+        self._all: products.Recent[tuple[tuple[Tensor, ...], list[int], tuple[Any, ...]]] = products.Recent(keep)
 
     def call(self, f: Callable[..., Any], tensors: tuple[Any, ...], rest: tuple[Any, ...]) -> Any:
         """f(*tensors, *rest). Tensors may be None, and so may results."""
@@ -184,9 +182,7 @@ class Memory:
         if isinstance(results, tuple) and all(r is None or _lasting(r) for r in results):
             with self._lock:
                 kept = tuple(t.detach() for t in given)  # so that no other tensor takes their place in memory
-                self._all[key] = (kept, [r._version for r in results if r is not None], results)
-                while len(self._all) > self.keep:
-                    self._all.popitem(last=False)
+                self._all.put(key, (kept, [r._version for r in results if r is not None], results))
         return results
 
     def clear(self) -> None:

@@ -11,7 +11,7 @@ import ctypes
 import threading
 import weakref
 from collections import OrderedDict
-from typing import Any, Callable, Optional, Sequence
+from typing import Any, Callable, Optional, Sequence, TypeVar
 
 import torch
 from torch import Tensor
@@ -214,13 +214,28 @@ def multiply(s: Structure, turned: bool, reduce: int, values: Optional[Tensor], 
     return shaped
 
 
+_V = TypeVar("_V")
+
+
+class Recent(OrderedDict[Any, _V]):
+    """What was put in or moved to the end last, at most so many."""
+
+    def __init__(self, keep: int) -> None:
+        super().__init__()
+        self.keep = keep
+
+    def put(self, key: Any, value: _V) -> None:
+        self[key] = value
+        while len(self) > self.keep:
+            self.popitem(last=False)
+
+
 class Structures:
     """Those of the tensors that were used last, for as long as the tensors do not change."""
 
     def __init__(self, keep: int) -> None:
-        self.keep = keep
         self._lock = threading.Lock()
-        self._all: OrderedDict[Any, Structure] = OrderedDict()
+        self._all: Recent[Structure] = Recent(keep)
 
     def find(self, kind: Any, under: Sequence[Tensor], make: Callable[[], Structure], search: bool = False) -> Structure:
         """The structure of tensors of a kind, made where there is none. With search, equal tensors serve too."""
@@ -243,9 +258,7 @@ class Structures:
             raise Refused from None
         if None not in s.versions:
             with self._lock:
-                self._all[key] = s
-                while len(self._all) > self.keep:
-                    self._all.popitem(last=False)
+                self._all.put(key, s)
         return s
 
     def clear(self) -> None:

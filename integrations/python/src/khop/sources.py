@@ -12,6 +12,7 @@ from typing import Any, Mapping, Optional, Sequence
 from . import binary as _binary
 from .errors import WriteError
 from .info import info
+from .loader import Loader
 from .schema import EdgeType
 from .write import write
 
@@ -107,6 +108,22 @@ class Source:
         """Removes the dataset if it is a temporary one."""
         if self._end is not None:
             self._end()
+
+
+class OverSource:
+    """A loader of batches of a source. khop.Loader is made when it is first needed."""
+
+    _source: Source
+    _how: dict[str, Any]
+    _loader: Optional[Loader] = None
+
+    def __len__(self) -> int:
+        return len(self._opened())
+
+    def _opened(self) -> Loader:
+        if self._loader is None:
+            self._loader = Loader(self._source.path, **self._how)
+        return self._loader
 
 
 def is_graphbolt(path: str) -> bool:

@@ -10,7 +10,7 @@ import torch
 from .. import names
 from ..batch import Batch
 from ..blocks import blocks_of
-from ..loader import Loader
+from ..sources import OverSource
 from .data import DatasetFeatures
 from .items import SECTION, HeteroItemSet, ItemSet, Split
 from .pipes import Datapipe
@@ -102,7 +102,7 @@ class MiniBatch:
         return f"MiniBatch({said}, layers={self.num_layers()})"
 
 
-class DataLoader:
+class DataLoader(OverSource):
     """dgl.graphbolt.DataLoader: what a pipeline describes. num_workers and its like are taken and have no meaning.
 
     options are further ones of khop.Loader. One iteration runs at a time. close() ends the server, and so does the
@@ -118,7 +118,6 @@ class DataLoader:
         if datapipe.graph is None:
             raise TypeError("a pipeline without sampling: add sample_neighbor(graph, fanouts)")
         self._pipe, self._source = datapipe, datapipe.graph.source
-        self._loader: Optional[Loader] = None
         self._node_keys, self._edge_keys = _keys(datapipe.node_keys), _keys(datapipe.edge_keys)
         self._how = {**datapipe.how, **self._columns(), **self._seeds(), "framework": "torch", **(options or {})}
 
@@ -160,14 +159,6 @@ class DataLoader:
         self._sets: dict[Any, Any] = {source.edge_type(k): s for k, s in sets.items()}
         return {"edge_label_index": {e: s.of("seeds").T for e, s in self._sets.items()},
                 "edge_label_time": {source.edge_type(k): t for k, t in times.items()} if timed else None}
-
-    def __len__(self) -> int:
-        return len(self._opened())
-
-    def _opened(self) -> Loader:
-        if self._loader is None:
-            self._loader = Loader(self._source.path, **self._how)
-        return self._loader
 
     def __iter__(self) -> Iterator[Any]:
         for batch in self._opened().restart():

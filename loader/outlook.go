@@ -97,7 +97,7 @@ func (r *recipe) lookOut(ctx context.Context) (_ *Outlook, err error) {
 func probeColumns(ctx context.Context, columns []*column) (disk.Probe, map[*column]disk.Layout, error) {
 	var list []disk.Mapped
 	for _, c := range columns {
-		list = append(list, disk.Mapped{Bytes: c.store.Column().Bytes(), RowBytes: c.store.RowBytes()})
+		list = append(list, c.mapped())
 	}
 	reader, layouts, err := disk.Open(ctx, list, disk.ReaderOptions{})
 	if err != nil {
@@ -139,11 +139,9 @@ func (t *rowTrace) sample(ctx context.Context) error {
 	mean := int64(0)
 	err := t.trial(ctx, min(t.batches, leastTried), &ledger, func(s *slot) {
 		for _, c := range t.columns {
-			for i := range t.arrays {
-				if a := &t.arrays[i]; a.IsColumn() && keyOfColumn(a) == (columnKey{c.name, c.nodeType}) {
-					if ids, view := s.rowIDs(a); !view {
-						mean += ids.Len()
-					}
+			for a := range t.arraysOf(c) {
+				if ids, view := s.rowIDs(a); !view {
+					mean += ids.Len()
 				}
 			}
 		}
@@ -202,11 +200,7 @@ func (t *rowTrace) sampleSome(ctx context.Context, from uint64, ledger *pinned.L
 
 // rowsOf appends the rows that a sampled batch asks for of a column.
 func (r *recipe) rowsOf(s *slot, c *column, rows []uint32) (_ []uint32, err error) {
-	for i := range r.arrays {
-		a := &r.arrays[i]
-		if !a.IsColumn() || keyOfColumn(a) != (columnKey{c.name, c.nodeType}) {
-			continue
-		}
+	for a := range r.arraysOf(c) {
 		if ids, view := s.rowIDs(a); !view && err == nil {
 			rows, err = c.store.Rows(rows, ids)
 		}

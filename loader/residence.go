@@ -3,8 +3,8 @@ package loader
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/khop-gnn/khop/gather"
@@ -92,7 +92,7 @@ func (r *recipe) inFiles(columns []*column) (mapped []*column, total int64, err 
 // splitColumns shares the cache among columns: small ones are copied as a whole, the others get room by their size.
 func splitColumns(columns []*column, total, cache int64, loaders int) *diskSplit {
 	s := &diskSplit{loaders: loaders}
-	bytes := func(c *column) int64 { return int64(len(c.store.Column().Bytes())) }
+	bytes := func(c *column) int64 { return int64(len(c.mapped().Bytes)) }
 	slices.SortStableFunc(columns, func(a, b *column) int { return cmp.Compare(bytes(a), bytes(b)) })
 	for len(columns) > 0 && (total <= cache || bytes(columns[0]) <= cache/8) {
 		n := bytes(columns[0])
@@ -113,12 +113,28 @@ func splitColumns(columns []*column, total, cache int64, loaders int) *diskSplit
 	return s
 }
 
+// mapped returns where a column's rows lie.
+func (c *column) mapped() disk.Mapped {
+	return disk.Mapped{Bytes: c.store.Column().Bytes(), RowBytes: c.store.RowBytes()}
+}
+
+// arraysOf returns the arrays of a batch that are rows of a column.
+func (r *recipe) arraysOf(c *column) iter.Seq[*Array] {
+	return func(yield func(*Array) bool) {
+		for i := range r.arrays {
+			a := &r.arrays[i]
+			if a.IsColumn() && keyOfColumn(a) == (columnKey{c.name, c.nodeType}) && !yield(a) {
+				return
+			}
+		}
+	}
+}
+
 // open copies what is small, and opens the files of the rest.
 func (s *diskSplit) open(ctx context.Context, c *onCPU, p *Placed) error {
-	in := copier{c: c, p: p, ctx: ctx}
 	for _, col := range s.whole {
 		to, region, err := gather.Resident(ctx, col.store.Column(), pinned.Options{Ledger: &p.ledger,
-			Purpose: pinned.Columns}, func(n int64) { in.p.recipe.opt.progress("columns", n, s.wholeBytes) })
+			Purpose: pinned.Columns}, func(n int64) { p.recipe.opt.progress("columns", n, s.wholeBytes) })
 		if err != nil {
 			return err
 		}
@@ -132,7 +148,7 @@ func (s *diskSplit) open(ctx context.Context, c *onCPU, p *Placed) error {
 	}
 	var list []disk.Mapped
 	for _, d := range s.onDisk {
-		list = append(list, disk.Mapped{Bytes: d.column.store.Column().Bytes(), RowBytes: d.column.store.RowBytes()})
+		list = append(list, d.column.mapped())
 	}
 	opt := readerOptions
 	opt.Memory = pinned.Options{Ledger: &p.ledger, Purpose: pinned.Scratch}
@@ -153,8 +169,8 @@ func (s *diskSplit) open(ctx context.Context, c *onCPU, p *Placed) error {
 // readerOptions is a variable for tests only.
 var readerOptions disk.ReaderOptions
 
-// diskMemory returns what columns on disk take beside their caches: what a loader needs at most and, with asks of a
-// typical batch in place of the largest, what is expected.
+// diskMemory returns what columns on disk take beside their caches in a loader. slotBytes and scratch are what a slot
+// and a sampler take: for the most that batches can need, or for what is expected of them.
 func (r *recipe) diskMemory(slotBytes, scratch int64) (n int64) {
 	if r.split == nil || len(r.split.onDisk) == 0 {
 		return 0
@@ -163,10 +179,8 @@ func (r *recipe) diskMemory(slotBytes, scratch int64) (n int64) {
 	n = int64(scouts(o.Workers)) * sat.Add(slotBytes, scratch)
 	for _, d := range r.split.onDisk {
 		rows := int64(0)
-		for i := range r.arrays {
-			if a := &r.arrays[i]; a.IsColumn() && keyOfColumn(a) == (columnKey{d.column.name, d.column.nodeType}) {
-				rows = sat.Add(rows, a.Most)
-			}
+		for a := range r.arraysOf(d.column) {
+			rows = sat.Add(rows, a.Most)
 		}
 		batches := int64(o.Workers + o.Prefetch)
 		n = sat.Add(n, disk.PlanBytes(d.column.store.Column().Len(), int64(d.slots)))
@@ -191,5 +205,5 @@ func (c *onCPU) closeReader() error {
 	if c.reader == nil {
 		return nil
 	}
-	return errors.Join(c.reader.Close())
+	return c.reader.Close()
 }

@@ -1,7 +1,7 @@
 """khop as a shared library in this process: functions of cmd/libkhop/khop.h, by ctypes.
 
-It is loaded when something first needs it. Go's runtime comes with it, which a fork does not copy: a child of a process that has loaded it gets
-ForkError.
+It is loaded when something first needs it. Go's runtime comes with it, which a fork does not copy: a child of a process
+that has loaded it gets ForkError.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ ABI = 1  # KHOP_ABI
 OK, AGAIN, ARGUMENT, CLOSED, FAILED, STATE, BUG = range(7)
 Handle = ctypes.c_uint64
 
-_RAISES: dict[int, type[Exception]] = {ARGUMENT: ServerError, CLOSED: ServerError, FAILED: ServerError, STATE: StateError}
+_RAISES: dict[int, type[Exception]] = {
+    ARGUMENT: ServerError, CLOSED: ServerError, FAILED: ServerError, STATE: StateError,
+}
 _GO_NEEDS = (signal.SIGURG, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP)
 
 
@@ -44,14 +46,16 @@ class Library:
         self._local = threading.local()
         abi = int(self._c.khop_abi())
         if abi != ABI:
-            raise LibraryNotFound(f"{path} speaks version {abi} of khop.h, this package version {ABI}: install both of the same version of khop")
+            raise LibraryNotFound(
+                f"{path} speaks version {abi} of khop.h, this package version {ABI}: install both of the same version "
+                "of khop")
         self._c.khop_version.restype = ctypes.c_char_p
         self.version = str(self._c.khop_version().decode())
         self._close = self.function("khop_close", Handle)
 
     def function(self, name: str, *arguments: Any) -> Callable[..., int]:
-        """A function whose last argument is khop_error *, with its other arguments' types. Called without that one it returns OK or AGAIN, and
-        raises what the library says. It lets other threads run meanwhile."""
+        """A function whose last argument is khop_error *, with its other arguments' types. Called without that one it
+        returns OK or AGAIN, and raises what the library says. It lets other threads run meanwhile."""
         c, local = self.raw(name, *arguments), self._local
 
         def call(*values: Any) -> int:
@@ -110,14 +114,15 @@ def why_not() -> str:
         return str(e)
     if path is None:
         return (
-            "this package was installed without the shared library (libkhop.so): install a wheel that has it, or build it with tools/libkhop.sh "
-            "and set KHOP_LIBRARY"
+            "this package was installed without the shared library (libkhop.so): install a wheel that has it, or build "
+            "it with tools/libkhop.sh and set KHOP_LIBRARY"
         )
     return ""
 
 
 def load() -> Library:
-    """The library. LibraryNotFound where there is none or it cannot be loaded; ForkError in a child of a process that has loaded it."""
+    """The library. LibraryNotFound where there is none or it cannot be loaded; ForkError in a child of a process that
+    has loaded it."""
     global _loaded
     if _loaded is not None and not _parent:
         return _loaded
@@ -144,8 +149,9 @@ def loaded() -> bool:
 
 def _forked() -> ForkError:
     return ForkError(
-        f"process {_parent} had loaded khop's shared library when it forked this one, {os.getpid()}, and Go's runtime does not survive a fork. "
-        'Start processes by "spawn" or "forkserver" (multiprocessing), make khop loaders only in the children, or take process="server"'
+        f"process {_parent} had loaded khop's shared library when it forked this one, {os.getpid()}, and Go's runtime "
+        'does not survive a fork. Start processes by "spawn" or "forkserver" (multiprocessing), make khop loaders only '
+        'in the children, or take process="server"'
     )
 
 

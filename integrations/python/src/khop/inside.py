@@ -18,9 +18,11 @@ _log = logging.getLogger("khop")
 _TICK = 250  # milliseconds between looks at what else may have happened while nothing comes
 
 
-def choose(process: str, here: int, device: bool, socket: bool, binary: bool, serve_options: Sequence[str]) -> tuple[str, str]:
-    """Where a loader makes batches, "inside" or "server", and why. here is how many processes of this machine train together; the others say
-    what the loader was given. With "inside" what is in its way is an error."""
+def choose(
+    process: str, here: int, device: bool, socket: bool, binary: bool, serve_options: Sequence[str],
+) -> tuple[str, str]:
+    """Where a loader makes batches, "inside" or "server", and why. here is how many processes of this machine train
+    together; the others say what the loader was given. With "inside" what is in its way is an error."""
     if process not in ("auto", "inside", "server"):
         raise ValueError(f'process={process!r}: must be "inside", "server" or "auto"')
     if process == "server":
@@ -29,34 +31,46 @@ def choose(process: str, here: int, device: bool, socket: bool, binary: bool, se
         if socket:
             raise ValueError('socket= is where a server listens: take process="server", or leave it out')
         if device:
-            raise ValueError('device= needs a server: the shared library makes batches on the CPU; take process="server"')
+            raise ValueError(
+                'device= needs a server: the shared library makes batches on the CPU; take process="server"')
         _library.load()
         return "inside", "it was asked for"
-    why = _library.why_not()
-    if not why and here > 1:
-        why = f"{here} processes of this machine share a server, and one copy of its memory"
-    elif not why and device:
-        why = "batches are made on a device, for which the shared library is not built"
-    elif not why and (socket or binary or serve_options):
-        why = "socket=, binary= and serve_options= are of a server"
+    why = _library.why_not() or _for_a_server(here, device, socket or binary or bool(serve_options))
     if not why:
         try:
             _library.load()
         except LibraryNotFound as e:
             why = str(e)
-    chosen = ("server", why) if why else ("inside", "the shared library is there, and no other process shares the loader")
-    _log.info("batches are made by a %s: %s", *chosen) if why else _log.info("batches are made in this process: %s", chosen[1])
-    return chosen
+    if why:
+        _log.info("batches are made by a server: %s", why)
+        return "server", why
+    why = "the shared library is there, and no other process shares the loader"
+    _log.info("batches are made in this process: %s", why)
+    return "inside", why
+
+
+def _for_a_server(here: int, device: bool, options: bool) -> str:
+    """Why a server should make the batches; empty if nothing speaks for one."""
+    if here > 1:
+        return f"{here} processes of this machine share a server, and one copy of its memory"
+    if device:
+        return "batches are made on a device, for which the shared library is not built"
+    return "socket=, binary= and serve_options= are of a server" if options else ""
 
 
 class Inside:
-    """A loader in this process, and what a feed needs of a connection to it: the methods of socket.socket that Feed calls, and memory.
+    """A loader in this process, and what a feed needs of a connection to it: the methods of socket.socket that Feed
+    calls, and memory.
 
     It ends when close is called, when this object is gone, and with this process.
     """
 
-    def __init__(self, dataset: str, options: Sequence[str], rank: int = 0, quiet: bool = True, spell: Callable[[str], str] = lambda text: text) -> None:
-        """Begins to open the loader. options are those of khop serve; spell says in Python's terms what the library says in its own."""
+    def __init__(
+        self, dataset: str, options: Sequence[str], rank: int = 0, quiet: bool = True,
+        spell: Callable[[str], str] = lambda text: text,
+    ) -> None:
+        """Begins to open the loader. options are those of khop serve; spell says in Python's terms what the library
+        says in its own."""
         self._handle = 0
         self._library = library = _library.load()
         self._spell = spell
@@ -64,8 +78,8 @@ class Inside:
         arguments = [os.fsencode(a) for a in (dataset, *options)]
         handle, bell = ctypes.c_uint64(), ctypes.c_int32()
         start = library.function(
-            "khop_loader_open", ctypes.POINTER(ctypes.c_char_p), ctypes.c_int32, ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_uint64),
-            ctypes.POINTER(ctypes.c_int32))
+            "khop_loader_open", ctypes.POINTER(ctypes.c_char_p), ctypes.c_int32, ctypes.c_int32, ctypes.c_int32,
+            ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_int32))
         start((ctypes.c_char_p * len(arguments))(*arguments), len(arguments), rank, quiet, handle, bell)
         self._handle = handle.value
         self._poll = select.poll()
@@ -116,7 +130,9 @@ class Inside:
         self._taken = self._length.value != 64 or self._first[0] != BATCH
         return None if self._taken else read_batch(self._first)
 
-    def recvmsg_into(self, buffers: Sequence[Any], ancillary: int = 0, flags: int = 0) -> tuple[int, tuple[()], int, None]:
+    def recvmsg_into(
+        self, buffers: Sequence[Any], ancillary: int = 0, flags: int = 0,
+    ) -> tuple[int, tuple[()], int, None]:
         """Takes the next message; BlockingIOError where none comes for a while."""
         if self._taken:
             self._taken = False
@@ -159,8 +175,8 @@ class InsideMemory(Memory):
     def __init__(self, library: _library.Library, loader: int, about: Segment) -> None:
         handle, address, size = ctypes.c_uint64(), ctypes.c_uint64(), ctypes.c_uint64()
         take = library.function(
-            "khop_loader_segment", ctypes.c_uint64, ctypes.c_uint32, ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_uint64),
-            ctypes.POINTER(ctypes.c_uint64))
+            "khop_loader_segment", ctypes.c_uint64, ctypes.c_uint32, ctypes.POINTER(ctypes.c_uint64),
+            ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_uint64))
         take(loader, about.number, handle, address, size)
         owner = Owner(library, handle.value)
         if size.value != about.bytes:

@@ -94,7 +94,8 @@ def _rows(x: Tensor, index: Tensor, weights: Optional[Tensor], select: Callable[
 
 def _aligned(weights: Tensor, rows: Tensor) -> Any:
     """Weights [edges, heads] in a shape that rows can be multiplied with."""
-    return weights.view(*weights.shape, *(1,) * (rows.dim() - 2)) if weights.size(1) > 1 else weights.view(-1, *(1,) * (rows.dim() - 1))
+    shape = weights.shape if weights.size(1) > 1 else (-1,)
+    return weights.view(*shape, *(1,) * (rows.dim() - len(shape)))
 
 
 def _heads(rows: Any, weights: Any) -> int:
@@ -172,7 +173,8 @@ class Memory:
         given = [t for t in tensors if t is not None]
         if torch.is_inference_mode_enabled() or not all(map(_lasting, given)):
             return f(*tensors, *rest)
-        key = (f, rest, *(None if t is None else (t.data_ptr(), t._version, t.shape, t.stride(), t.dtype) for t in tensors))
+        key = (f, rest, *(
+            None if t is None else (t.data_ptr(), t._version, t.shape, t.stride(), t.dtype) for t in tensors))
         with self._lock:
             _, versions, results = self._all.get(key, ((), [], ()))
             if results and versions == [t._version for t in results if t is not None]:

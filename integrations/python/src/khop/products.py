@@ -86,7 +86,8 @@ _transforms: Callable[[], Any] = getattr(getattr(_torch._C, "_functorch", None),
 
 def fits(t: Any, dtypes: Any = _DTYPES) -> bool:
     """Whether khop can compute with a tensor: an ordinary one, in memory of the CPU, of one of the dtypes."""
-    return type(t) in (Tensor, torch.nn.Parameter) and t.layout == torch.strided and t.device.type == "cpu" and t.dtype in dtypes
+    plain = type(t) in (Tensor, torch.nn.Parameter) and t.layout == torch.strided and t.device.type == "cpu"
+    return plain and t.dtype in dtypes
 
 
 def version(t: Tensor) -> Optional[int]:
@@ -123,7 +124,9 @@ class Structure:
         self._values, self._stamp = (values.detach(), now), self._stamp + 1
         return self._stamp
 
-    def multiply(self, turned: bool, reduce: int, values: Optional[Tensor], heads: int, x: Tensor, stamp: int) -> Tensor:
+    def multiply(
+        self, turned: bool, reduce: int, values: Optional[Tensor], heads: int, x: Tensor, stamp: int,
+    ) -> Tensor:
         """The product with x [columns, width]; float32. values is float32 [edges, heads], both are contiguous."""
         y = torch.empty(self.cols if turned else self.rows, x.size(1), dtype=torch.float32)
         product = _Product(
@@ -155,7 +158,9 @@ class _Multiply(torch.autograd.Function):
     """y = a x, [rows, width]. values are [edges, heads], or None; under are the tensors of the structure."""
 
     @staticmethod
-    def forward(ctx: Any, s: Structure, turned: bool, reduce: int, stamp: int, values: Any, x: Tensor, *under: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, s: Structure, turned: bool, reduce: int, stamp: int, values: Any, x: Tensor, *under: Tensor,
+    ) -> Tensor:
         ctx.set_materialize_grads(False)
         ctx.what = s, turned, reduce, stamp
         ctx.has_values = values is not None
@@ -237,7 +242,9 @@ class Structures:
         self._lock = threading.Lock()
         self._all: Recent[Structure] = Recent(keep)
 
-    def find(self, kind: Any, under: Sequence[Tensor], make: Callable[[], Structure], search: bool = False) -> Structure:
+    def find(
+        self, kind: Any, under: Sequence[Tensor], make: Callable[[], Structure], search: bool = False,
+    ) -> Structure:
         """The structure of tensors of a kind, made where there is none. With search, equal tensors serve too."""
         key = (kind, *((t.data_ptr(), version(t), t.shape, t.stride(), t.dtype) for t in under))
         with self._lock:

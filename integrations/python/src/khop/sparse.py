@@ -138,7 +138,9 @@ def _like(a: Tensor) -> Callable[[Tensor], Tensor]:
 
 def _sparse_product(a: Any, x: Any, reduce: str) -> Tensor:
     """The product of a sparse tensor of torch and a dense one. Refused where khop does not compute it."""
-    if not products.usable() or type(a) not in (Tensor, torch.nn.Parameter) or a.layout not in _LAYOUTS or reduce not in _REDUCTIONS:
+    if not products.usable() or type(a) not in (Tensor, torch.nn.Parameter):
+        raise products.Refused
+    if a.layout not in _LAYOUTS or reduce not in _REDUCTIONS:
         raise products.Refused
     if not products.fits(x) or a.dtype != x.dtype or a.device.type != "cpu" or a.dim() != 2 or x.dim() != 2:
         raise products.Refused

@@ -42,9 +42,9 @@ class NeighborLoader(_Filtered, NodeLoader):  # type: ignore[misc]
 
     data is a Data, a HeteroData, a feature store and a graph store, or the path of a dataset of khop, whose columns
     come with the batches; then input_nodes may also name a split. seed decides what is drawn; without it, torch's
-    random numbers do when the loader is made. num_workers and other options of worker processes are taken and have no meaning:
-    a khop server makes batches ahead. options are further ones of khop.Loader, such as max_memory. TypeError or
-    ValueError for what khop does not have.
+    random numbers do when the loader is made. num_workers and other options of worker processes are taken and have
+    no meaning: a khop server makes batches ahead. options are further ones of khop.Loader, such as max_memory.
+    TypeError or ValueError for what khop does not have.
 
     One iteration runs at a time: beginning another ends it. close() ends the server, and so does the loader's end.
     """

@@ -6,5 +6,5 @@
 // read or write, or kills khop before it. Another logs what khop writes and syncs, and replays the log up to every
 // sync, as a loss of power might leave the disk. A third runs khop on disks that fail, are full or slow.
 //
-// "go test" runs a small share of them, "make fault-test" all. docs/results/faults.md has what they found.
+// "go test" runs few of them, "make fault-test" all. docs/results/faults.md has what they found.
 package faults

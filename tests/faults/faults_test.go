@@ -8,18 +8,28 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/khop-gnn/khop/formats"
 )
 
-// all says that every fault is tried, not a share of them: KHOP_FAULTS=all.
-var all = os.Getenv("KHOP_FAULTS") == "all"
+// share says that one in so many faults is tried, drawn by a seed of the time: KHOP_FAULTS=1 tries all. 0 tries few.
+var share, _ = strconv.Atoi(os.Getenv("KHOP_FAULTS"))
+
+// drawn reports whether a fault is tried: one in share is, or one in few.
+func drawn(r *rand.Rand, few int) bool {
+	if share > 0 {
+		few = share
+	}
+	return r.IntN(few) == 0
+}
 
 // khop is the program; KHOP names one, else it is built.
 var khop = os.Getenv("KHOP")

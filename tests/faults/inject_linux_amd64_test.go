@@ -241,7 +241,7 @@ func (b *bench) try(t *testing.T, i int, choose func(c *call) action) {
 		}
 		n++
 		return a
-	}})
+	}, once: true})
 	if hit != nil {
 		b.hits.Add(1)
 		b.judge(t, hit, r)
@@ -324,6 +324,7 @@ func (b *bench) keepReading(t *testing.T) (stop func()) {
 	go func() {
 		defer wg.Done()
 		for !done.Load() {
+			begin := time.Now()
 			d, err := formats.Open(b.data)
 			if err != nil {
 				t.Errorf("a reader: %v", err)
@@ -333,16 +334,16 @@ func (b *bench) keepReading(t *testing.T) (stop func()) {
 			if err := d.Close(); err != nil {
 				t.Error(err)
 			}
-			time.Sleep(time.Millisecond) // leave some of the processor to the writer
+			time.Sleep(max(5*time.Millisecond, 4*time.Since(begin))) // leave the processor to the writer
 		}
 	}()
 	return func() { done.Store(true); wg.Wait() }
 }
 
 // each tries what choices gives for every call of a subject, or for a share of them.
-func each(t *testing.T, share int, choices func(c *call) []action) {
+func each(t *testing.T, few int, choices func(c *call) []action) {
 	seed := uint64(1)
-	if all {
+	if share > 0 {
 		seed = uint64(time.Now().UnixNano())
 	}
 	for _, s := range subjects {
@@ -352,7 +353,7 @@ func each(t *testing.T, share int, choices func(c *call) []action) {
 			r := rand.New(rand.NewPCG(seed, 0))
 			for i, c := range b.calls {
 				for k := range choices(&c) {
-					if !all && r.IntN(share) != 0 {
+					if !drawn(r, few) {
 						continue
 					}
 					b.try(t, i, func(c *call) action {

@@ -128,7 +128,7 @@ func TestALossOfPowerLeavesTheOldDatasetOrTheNewOne(t *testing.T) {
 			t.Parallel()
 			p := newPowerTest(t, seed, s.args, s.old, s.deny)
 			for n := range len(p.disk.log) + 1 {
-				if all || p.r.IntN(8) == 0 || n == len(p.disk.log) {
+				if drawn(p.r, 8) || n == len(p.disk.log) {
 					p.loseAt(t, n)
 				}
 			}
@@ -165,7 +165,7 @@ func newPowerTest(t *testing.T, seed uint64, args []string, old bool, deny func(
 	p.disk, err = newDisk(dir)
 	must(t, err)
 	rec := &recorder{disk: p.disk, dir: dir, deny: deny}
-	r := trace(t, dir, hooks{rec.enter, rec.exit}, nil, append([]string{khop}, args...)...)
+	r := trace(t, dir, hooks{enter: rec.enter, exit: rec.exit}, nil, append([]string{khop}, args...)...)
 	if r.status != 0 {
 		t.Fatalf("%+v", r)
 	}

@@ -38,7 +38,7 @@ func (b *bench) same(t *testing.T, h hooks, started func(pid int)) {
 // Every call that may wait for a disk takes longer.
 func TestASlowDiskChangesNothing(t *testing.T) {
 	slow := time.Millisecond
-	if all {
+	if share > 0 {
 		slow = 20 * time.Millisecond
 	}
 	for _, s := range subjects {

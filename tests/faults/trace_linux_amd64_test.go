@@ -44,10 +44,12 @@ type result struct {
 	stdout, stderr string
 }
 
-// hooks are told of each call: enter before it, exit when it has returned. Both may be nil.
+// hooks are told of each call: enter before it, exit when it has returned. Both may be nil. With once they are told of
+// no more calls when enter has changed one.
 type hooks struct {
 	enter func(c *call) action
 	exit  func(c *call)
+	once  bool
 }
 
 // limit is the longest that a command of some milliseconds may take: what takes longer hangs.
@@ -100,6 +102,7 @@ type tracer struct {
 	h       hooks
 	started func(pid int)
 	threads map[int]*call // the call in which a thread is, nil outside of any
+	hit     bool          // a call was changed, and has ended
 }
 
 // follow returns the program's exit status.
@@ -135,6 +138,10 @@ func (tr *tracer) follow(t *testing.T) int {
 			if tr.started != nil {
 				tr.started(tr.pid)
 			}
+		}
+		if tr.hit && tr.h.once && tr.threads[tid] == nil {
+			_ = unix.PtraceCont(tid, signal)
+			continue
 		}
 		_ = unix.PtraceSyscall(tid, signal) // it fails where the thread has just been killed
 	}
@@ -174,6 +181,7 @@ func (tr *tracer) stop(tid int) {
 		return
 	}
 	c.ret = int64(word(0))
+	tr.hit = tr.hit || c.act != action{}
 	if c.act.errno != 0 {
 		c.ret = -int64(c.act.errno)
 		var regs unix.PtraceRegs

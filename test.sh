@@ -80,15 +80,14 @@ if [ -z "${KHOP_TEST_FAST:-}" ]; then
     go run "$staticcheck" ./...
 
     step "known vulnerabilities"
-    status=0
     database=${KHOP_VULNDB:-https://vuln.go.dev}
     [[ $database = *://* ]] || database=file://$(realpath "$database")
-    vulnerabilities=$(go run "$govulncheck" -db "$database" ./... 2>&1) || status=$?
-    if [ $status = 0 ]; then
-        echo "none that the code reaches"
-    elif grep -q 'fetching vulnerabilities' <<<"$vulnerabilities"; then
+    # Asked first: building the checker takes more than a minute.
+    if ! python3 -c 'import sys, urllib.request as r; r.urlopen(sys.argv[1] + "/index/db.json", timeout=20)' "$database" 2>/dev/null; then
         unchecked="known vulnerabilities (the database $database cannot be read; KHOP_VULNDB names another)"
         echo "not checked: $unchecked"
+    elif vulnerabilities=$(go run "$govulncheck" -db "$database" ./... 2>&1); then
+        echo "none that the code reaches"
     else
         fail "$vulnerabilities"
     fi

@@ -39,6 +39,8 @@ type infoResult struct {
 	FeatureDType string            `json:"feature_dtype"` // "": none
 	Classes      int64             `json:"classes"`       // 0: no labels, or not told
 	Splits       []splitInfo       `json:"splits"`
+	Links        []linksInfo       `json:"links"` // to predict
+	Names        []namesInfo       `json:"names"` // of what is no node: of relations, of classes
 	Bytes        int64             `json:"bytes"`
 	Provenance   map[string]string `json:"provenance"`
 
@@ -71,6 +73,19 @@ type splitInfo struct {
 	Count int64  `json:"count"`
 }
 
+type linksInfo struct {
+	Name     string `json:"name"`
+	Index    int    `json:"index"`
+	EdgeType string `json:"edge_type"`
+	Count    int64  `json:"count"`
+}
+
+type namesInfo struct {
+	NodeType string `json:"node_type"`
+	Name     string `json:"name"`
+	Count    int64  `json:"count"`
+}
+
 // Run prints what the dataset holds.
 func (c *infoCmd) Run(env *environment) (err error) {
 	ds, err := formats.Open(c.Dataset)
@@ -101,17 +116,13 @@ func describe(path string, ds *formats.Dataset) infoResult {
 	r := infoResult{
 		Dataset: paths.Text(path), ID: fmt.Sprintf("%x", id[:]), Format: fmt.Sprintf("%d.%d", m.Format[0], m.Format[1]),
 		Generation: m.Generation, Nodes: g.NumNodes(), Edges: g.NumEdges(), SourceEdges: g.NumEdges(),
-		EdgeColumns: columnInfos(schema.EdgeColumns), Splits: []splitInfo{}, Bytes: ds.FileBytes(),
-		Provenance: m.Provenance,
-	}
-	strings := map[string][]columnInfo{} // by owner; they are not in the schema
-	for _, a := range m.Columns {
-		if a.DType == "utf8" {
-			strings[a.Owner] = append(strings[a.Owner], columnInfo{a.Name, a.DType, []int64{}})
-		}
+		EdgeColumns: columnInfos(schema.EdgeColumns), Splits: []splitInfo{}, Links: []linksInfo{}, Names: []namesInfo{},
+		Bytes: ds.FileBytes(), Provenance: m.Provenance,
 	}
 	for t, n := range schema.Nodes {
-		cols := append(columnInfos(n.Columns), strings[fmt.Sprintf("nodes/%d", t)]...)
+		cols, names := stringInfos(m, t, n)
+		r.Names = append(r.Names, names...)
+		cols = append(columnInfos(n.Columns), cols...)
 		r.NodeTypes = append(r.NodeTypes, nodeTypeInfo{n.Name, n.Count, cols})
 		for _, c := range n.Columns {
 			if c.Name == "feature" && r.FeatureDType == "" {
@@ -125,6 +136,13 @@ func describe(path string, ds *formats.Dataset) infoResult {
 	for _, s := range g.Splits() {
 		r.Splits = append(r.Splits, splitInfo{s.Name, s.Index, s.Seeds.Len()})
 	}
+	for _, split := range ds.LinkSplits() {
+		for _, set := range split.Sets {
+			e := schema.Edges[set.EdgeType]
+			r.Links = append(r.Links, linksInfo{split.Name, split.Index, e.Source + ":" + e.Relation + ":" + e.Target,
+				set.Sources.Len()})
+		}
+	}
 	if n, err := strconv.ParseInt(m.Provenance["source_edges"], 10, 64); err == nil {
 		r.SourceEdges = n
 	}
@@ -132,6 +150,25 @@ func describe(path string, ds *formats.Dataset) infoResult {
 		r.Classes = n
 	}
 	return r
+}
+
+// stringInfos returns the strings of a node type: the columns, with one a node, and the names of something else.
+func stringInfos(m *formats.Manifest, t int, n graph.NodeType) (columns []columnInfo, names []namesInfo) {
+	for _, a := range m.Columns {
+		if a.DType != "utf8" || a.Owner != fmt.Sprintf("nodes/%d", t) {
+			continue
+		}
+		rows := int64(0)
+		for _, part := range a.Parts {
+			rows += part.Rows
+		}
+		if rows == n.Count {
+			columns = append(columns, columnInfo{a.Name, a.DType, []int64{}})
+		} else {
+			names = append(names, namesInfo{n.Name, a.Name, rows})
+		}
+	}
+	return columns, names
 }
 
 func columnInfos(cols []graph.Column) []columnInfo {
@@ -173,6 +210,12 @@ func (r *infoResult) print(env *environment) error {
 	}
 	for _, s := range splitLines(r.Splits) {
 		t.row("split", s)
+	}
+	for _, l := range r.Links {
+		t.row("links", fmt.Sprintf("%s %d: %s, %s", l.Name, l.Index, humanize.Comma(l.Count), l.EdgeType))
+	}
+	for _, n := range r.Names {
+		t.row("names", fmt.Sprintf("%s: %s", n.Name, humanize.Comma(n.Count)))
 	}
 	for _, k := range slices.Sorted(maps.Keys(r.Provenance)) {
 		t.row("from", k+": "+r.Provenance[k])

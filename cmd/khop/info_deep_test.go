@@ -3,7 +3,9 @@ package main
 import (
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -42,5 +44,38 @@ func TestDeepLooksNameWhatMayNotBeMeant(t *testing.T) {
 	}
 	if info := object(t, "info", data, "--json"); info["degrees"] != nil {
 		t.Error("info reads arrays without being asked")
+	}
+}
+
+func TestInfoTellsOfLinksAndOfNamesThatAreNoNodes(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("train.txt", "a\tlikes\tb\nb\tlikes\tc\nc\tknows\ta\n")
+	write("valid.txt", "a\tknows\tb\n")
+	write("test.txt", "b\tknows\ta\nc\tlikes\tb\n")
+	data := filepath.Join(t.TempDir(), "g.khop")
+	must(t, "convert", dir, data)
+	r := object(t, "info", data, "--json")
+	link := func(name string, count float64) map[string]any {
+		return map[string]any{"name": name, "index": 0.0, "edge_type": "node:edge:node", "count": count}
+	}
+	for key, want := range map[string]any{
+		"links": []any{link("val", 1), link("test", 2)},
+		"names": []any{map[string]any{"node_type": "node", "name": "relation", "count": 2.0}},
+	} {
+		if !reflect.DeepEqual(r[key], want) {
+			t.Errorf("%s: %v, want %v", key, r[key], want)
+		}
+	}
+	text := must(t, "info", data)
+	for _, want := range []string{"node: 3, id utf8\n", "val 0: 1, node:edge:node", "test 0: 2, node:edge:node",
+		"relation: 2"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in:\n%s", want, text)
+		}
 	}
 }

@@ -102,6 +102,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, terminal 
 	if len(args) == 0 {
 		args = []string{"--help"}
 	}
+	if len(args) == 1 && args[0] == "--version" { // as most programs take it
+		args = []string{"version"}
+	}
 	line, err := parser.Parse(args)
 	if err != nil {
 		fmt.Fprintf(stderr, "khop: %s\n%s\n", paths.Message(err.Error()), usageHint(err))

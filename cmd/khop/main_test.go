@@ -201,6 +201,8 @@ func TestVersion(t *testing.T) {
 	}
 	if text := must(t, "version"); !strings.Contains(text, v["version"].(string)) {
 		t.Error(text)
+	} else if flag := must(t, "--version"); flag != text {
+		t.Errorf("--version prints %q, version %q", flag, text)
 	}
 }
 

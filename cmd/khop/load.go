@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"math"
 	"regexp"
 	"strconv"
 
@@ -86,14 +87,14 @@ func (d *deviceName) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// positive is a number of 1 or more.
+// positive is a number from 1 to 2^31 - 1.
 type positive int
 
 // UnmarshalText reads the number.
 func (p *positive) UnmarshalText(text []byte) error {
 	n, err := strconv.ParseInt(string(text), 10, 32)
 	if err != nil || n < 1 {
-		return fmt.Errorf("%q is not a number of 1 or more", text)
+		return fmt.Errorf("%q is not a number from 1 to %d", text, math.MaxInt32)
 	}
 	*p = positive(n)
 	return nil

@@ -84,7 +84,7 @@ func exits(data, unsplit, empty, list string) []exit {
 		{"sample", exitUsage, `See "khop sample --help"`},
 		{"sample " + data + " --fanouts 5,x", exitUsage, `fan-out "x"`},
 		{"sample " + data + " --fanouts cites=5", exitUsage, `no edge type "cites"`},
-		{"sample " + data + " --batch-size 0", exitUsage, "not a number of 1 or more"},
+		{"sample " + data + " --batch-size 0", exitUsage, "not a number from 1 to 2147483647"},
 		{"sample " + data + " --rank 2 --world-size 2", exitUsage, "--rank is 2"},
 		{"sample " + data + " --json --jsonl", exitUsage, "--json"},
 		{"sample " + data + " --frontier old", exitUsage, "all"},
@@ -115,7 +115,7 @@ func exits(data, unsplit, empty, list string) []exit {
 		{"generate sbm " + empty + "/x --nodes -5", exitUsage, "-5 nodes"},
 		{"generate sbm " + empty + "/no/such/folder", exitFailed, "no such file"},
 		{"completion tcsh", exitUsage, "bash"},
-		{"bench " + unsplit + " --batches 0", exitUsage, "not a number of 1 or more"},
+		{"bench " + unsplit + " --batches 0", exitUsage, "not a number from 1 to 2147483647"},
 		{"bench " + unsplit + " --warmup -1", exitUsage, "--warmup"},
 	}
 }

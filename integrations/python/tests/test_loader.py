@@ -382,7 +382,7 @@ def test_a_server_that_crashes_is_reported_in_a_line(load):
     (dict(seeds=np.array([1, 2, 10**9])), "seeds[2]: seed out of range: node 1000000000"),
     (dict(seeds={"node": [5, -1]}), "seeds['node'][1]: seed out of range: node -1"),
     (dict(edge_label_index=np.array([[1, 2], [3, 10**8]])), "edge_label_index[:, 1]: "),
-    (dict(batch_size=0), 'batch_size: "0" is not a number of 1 or more'),
+    (dict(batch_size=0), 'batch_size: "0" is not a number from 1 to 2147483647'),
     (dict(fanouts=[3, -2]), "fanouts: "),
 ])
 def test_errors_speak_of_what_python_said(options, says, load):
@@ -397,8 +397,10 @@ def test_errors_speak_of_what_python_said(options, says, load):
 @pytest.mark.parametrize("seeds, says", [
     (np.ones(7, bool), "a mask of 7 entries, where there are 3,000 nodes"),
     ({"node": np.zeros(3001, bool)}, r"seeds\['node'\]: a mask of 3,001 entries"),
+    ([], "seeds: there are none"),
+    ([0.5], "seeds: an array of float64: must be node ids or a mask"),
 ])
-def test_masks_of_another_length_are_refused(seeds, says, load):
+def test_seeds_that_are_no_nodes_are_refused(seeds, says, load):
     with pytest.raises(ValueError, match=says):
         load("sbm", seeds=seeds)
 

@@ -231,6 +231,8 @@ def _ids(array: Any) -> Any:
         raise ValueError(f"seeds: an array of shape {array.shape}: must have one dimension")
     if array.dtype == np.bool_:
         return np.flatnonzero(array)
+    if not array.size:  # np.array([]) has floats
+        raise ValueError("seeds: there are none")
     if array.dtype.kind not in "iu":
         raise ValueError(f"seeds: an array of {array.dtype}: must be node ids or a mask")
     return array

@@ -153,6 +153,8 @@ def seed_list(seeds: Optional[Seeds], times: Any = None) -> SeedList:
         seeds, times = {seeds[0]: seeds[1]}, None if times is None else {seeds[0]: times}
     given = {t: _array(v) for t, v in (seeds if isinstance(seeds, Mapping) else {"": seeds}).items()}
     sets = {t: _ids(array) for t, array in given.items()}
+    if not any(ids.size for ids in sets.values()):
+        raise ValueError("seeds: there are none")
     whens = {t: None for t in sets} if times is None else _times(times, seeds, sets)
     file = tempfile.TemporaryFile("w", encoding="utf-8")
     for t, ids in sets.items():
@@ -231,9 +233,7 @@ def _ids(array: Any) -> Any:
         raise ValueError(f"seeds: an array of shape {array.shape}: must have one dimension")
     if array.dtype == np.bool_:
         return np.flatnonzero(array)
-    if not array.size:  # np.array([]) has floats
-        raise ValueError("seeds: there are none")
-    if array.dtype.kind not in "iu":
+    if array.size and array.dtype.kind not in "iu":  # np.array([]) has floats
         raise ValueError(f"seeds: an array of {array.dtype}: must be node ids or a mask")
     return array
 

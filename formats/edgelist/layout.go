@@ -167,17 +167,17 @@ func (r *reader) nameFields(lay *layout, p *piece, lines *[]sampled) error {
 		}
 	case lay.fields > 2:
 		lay.notes = append(lay.notes,
-			unnamed(lay.fields)+" and not stored; name them by --columns src,dst,weight,..")
+			unnamed(lay.fields)+" stored; name them by --columns src,dst,weight,..")
 	}
 	return nil
 }
 
-// unnamed says which fields have no names.
+// unnamed begins a note on fields without names.
 func unnamed(fields int) string {
 	if fields == 3 {
-		return "field 3 has no name"
+		return "field 3 has no name and is not"
 	}
-	return fmt.Sprintf("fields 3 to %d have no names", fields)
+	return fmt.Sprintf("fields 3 to %d have no names and are not", fields)
 }
 
 // findEnds looks for a pair of names of source and target.

@@ -129,6 +129,24 @@ func TestMissingNodesGetZerosAndANote(t *testing.T) {
 	}
 }
 
+func TestWhatDenseRowsTakeIsNoted(t *testing.T) {
+	nodes := "id,name,ml_target\n"
+	for i := range 20 {
+		nodes += fmt.Sprintf("%d,x,1\n", i)
+	}
+	g, err := Read(context.Background(), collected(t, edges, `{"0": [1], "1": [999999]}`, nodes), "x", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	notes := strings.Join(g.Notes, "")
+	for _, want := range []string{"2 entries, about 24 B, are stored as dense rows: 80.0 MB", "--feature-dtype"} {
+		if !strings.Contains(notes, want) {
+			t.Errorf("%q is not in %q", want, notes)
+		}
+	}
+}
+
 func TestBadFilesAreNamed(t *testing.T) {
 	for _, c := range []struct {
 		name                     string

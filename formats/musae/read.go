@@ -236,6 +236,7 @@ func addFeatures(ctx context.Context, g *source.Graph, at source.Place, b *pinne
 		g.Note("%s holds no features", path)
 		return nil
 	}
+	g.NoteDense(node.Count, l.width, int64(len(l.features)))
 	c := graph.Column{Name: "feature", DType: unified.Float32, Shape: []int64{l.width}}
 	node.Columns = append(node.Columns, source.Column{Column: c, Write: func(ctx context.Context, w io.Writer) error {
 		return source.WriteRows(ctx, w, node.Count, l.width, func(i int64, row []float32) {

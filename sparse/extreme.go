@@ -2,7 +2,9 @@ package sparse
 
 import (
 	"fmt"
+	"unsafe"
 
+	"github.com/khop-gnn/khop/internal/vector"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -45,8 +47,9 @@ func checkExtreme(y, arg unified.Tensor, a *Matrix, values, x unified.Tensor) er
 		return fmt.Errorf("%w: the edges are %v, not %v on the host with %d rows of %d", ErrShape, arg, want, a.rows,
 			y.Width())
 	}
-	if values.Valid() && headsOf(values) != 1 {
-		return fmt.Errorf("%w: the values are %v: extremes have one head", ErrShape, values)
+	if values.Valid() && headsOf(values) != 1 || a.cols > 1<<32 {
+		return fmt.Errorf("%w: %d columns and values %v: extremes have up to 2^32 columns and one head", ErrShape, a.cols,
+			values)
 	}
 	return nil
 }
@@ -58,23 +61,21 @@ func extreme[I int32 | int64](p *Pool, arg []I, y unified.Tensor, which Extreme,
 		return err
 	}
 	to, w, width := floats(y), floats(values), x.Width()
-	return p.split(a.rows, 256, func(lo, hi int64) {
+	base, size := a.indexBase(), a.indexBytes()
+	return p.Split(a.rows, 256, func(lo, hi int64) {
+		nth := make([]int32, width) // edge of the row
 		for i := lo; i < hi; i++ {
-			row, first := to[i*width:(i+1)*width], arg[i*width:(i+1)*width]
-			clear(row)
-			for k := range first {
-				first[k] = -1
+			first := a.start(i)
+			edges := vector.Edges{Count: int(a.Degree(i)), X: unsafe.Pointer(unsafe.SliceData(from)), Stride: int(4 * width),
+				Indices: unsafe.Add(base, first*int64(size)), Wide: size == 8}
+			if len(w) > 0 {
+				edges.Weights = w[first:]
 			}
-			for e := a.start(i); e < a.start(i+1); e++ {
-				j := a.column(e)
-				for k, v := range from[j*width : (j+1)*width] {
-					if len(w) > 0 {
-						v *= w[e]
-					}
-					if have := row[k]; first[k] < 0 || have == have && (v != v || which == Max && v > have ||
-						which == Min && v < have) {
-						row[k], first[k] = v, I(e)
-					}
+			vector.Extreme(to[i*width:(i+1)*width], nth, which == Min, edges)
+			for k, n := range nth {
+				arg[i*width+int64(k)] = I(n)
+				if n >= 0 {
+					arg[i*width+int64(k)] = I(first) + I(n)
 				}
 			}
 		}
@@ -103,7 +104,7 @@ func extremeBackward[I int32 | int64](p *Pool, dx unified.Tensor, a *Matrix, arg
 	t := a.Transpose()
 	order := t.order()
 	to, from, w, width := floats(dx), floats(dy), floats(values), dy.Width()
-	return p.split(t.rows, 256, func(lo, hi int64) {
+	return p.Split(t.rows, 256, func(lo, hi int64) {
 		for j := lo; j < hi; j++ {
 			row := to[j*width : (j+1)*width]
 			clear(row)

@@ -172,6 +172,14 @@ func (a *Matrix) pointers() (indptr unsafe.Pointer, wide uint64, first, last uns
 	return indptr, wide, first, last
 }
 
+// indexBase returns where the indices begin, or nil.
+func (a *Matrix) indexBase() unsafe.Pointer {
+	if a.indices64 != nil {
+		return unsafe.Pointer(unsafe.SliceData(a.indices64))
+	}
+	return unsafe.Pointer(unsafe.SliceData(a.indices32))
+}
+
 func (a *Matrix) indexBytes() int {
 	if a.indices64 != nil {
 		return 8

@@ -127,8 +127,13 @@ type spanTask struct {
 
 func (t *spanTask) do(_ int, part, _ int64) { t.f(part*t.step, min((part+1)*t.step, t.n)) }
 
-// split computes f over 0 .. n-1, in ranges of step. No result depends on the ranges.
-func (p *Pool) split(n, step int64, f func(lo, hi int64)) error {
+// Split calls f for ranges of 0 .. n-1 until all are done: step numbers each, from a multiple of step on, the last one
+// maybe fewer. Calls run on the pool's goroutines, several at a time, in any order. f uses no pool. Split returns
+// ErrClosed, or an error of memory that f could not read: a mapped file that was cut short.
+func (p *Pool) Split(n, step int64, f func(lo, hi int64)) error {
+	if n <= 0 {
+		return nil
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {

@@ -34,7 +34,7 @@ func (p *Pool) SDDMM(out unified.Tensor, a *Matrix, u, v unified.Tensor) error {
 func (p *Pool) sddmm(variant variant, out unified.Tensor, a *Matrix, u, v unified.Tensor) error {
 	heads, width := headsOf(out), int(u.Width())
 	step := min(max(a.rows/int64(8*p.workers), 1), max(1<<18*a.rows/((a.edges+1)*int64(width+1)), 1))
-	return p.split(a.rows, step, func(lo, hi int64) {
+	return p.Split(a.rows, step, func(lo, hi int64) {
 		for h := range int(heads) {
 			r := dotRun(out, a, u, v, h, width/int(heads))
 			if variant == plain {
@@ -59,7 +59,7 @@ func (p *Pool) SDDMMAdd(out unified.Tensor, a *Matrix, u, v unified.Tensor) erro
 		return fmt.Errorf("%w: %d heads of %v and %v", ErrShape, heads, u, v)
 	}
 	to, from, other := floats(out), floats(u), floats(v)
-	return p.split(a.rows, 1024, func(lo, hi int64) {
+	return p.Split(a.rows, 1024, func(lo, hi int64) {
 		for i := lo; i < hi; i++ {
 			for e := a.start(i); e < a.start(i+1); e++ {
 				j := a.column(e)

@@ -64,7 +64,7 @@ func (p *Pool) Turn(out unified.Tensor, a *Matrix, values unified.Tensor) error 
 		return fmt.Errorf("%w: values %v and %v of %d edges", ErrShape, out, values, a.edges)
 	}
 	order, to, from := a.Transpose().order(), floats(out), floats(values)
-	return p.split(a.edges, 1<<14, func(lo, hi int64) {
+	return p.Split(a.edges, 1<<14, func(lo, hi int64) {
 		for h := int64(0); h < int64(len(to)); h += a.edges {
 			for e := lo; e < hi; e++ {
 				to[h+e] = from[h+order[e]]
@@ -226,7 +226,7 @@ func (p *Pool) arrange(out, values unified.Tensor, order []int64, back bool) err
 		return err
 	}
 	n := int64(len(rows)) / heads
-	return p.split(n, 1<<14, func(lo, hi int64) {
+	return p.Split(n, 1<<14, func(lo, hi int64) {
 		for k := lo; k < hi; k++ {
 			e := k
 			if order != nil {

@@ -1,6 +1,7 @@
 package gnn
 
 import (
+	"github.com/khop-gnn/khop/internal/vector"
 	"github.com/khop-gnn/khop/sparse"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -14,108 +15,153 @@ const slope = 0.2
 //
 // Source: Veličković et al., "Graph Attention Networks", ICLR 2018.
 func (t *Tape) Attend(a *sparse.Matrix, heads int, x, source, target *Value, p float32) *Value {
-	m, edges, width := int(a.Rows()), int(a.Edges()), x.Cols/heads
-	y := t.made(m, x.Cols, x, source, target)
-	u, v := t.room(m*heads), t.room(x.Rows*heads)
-	raw, soft := t.room(heads*edges), t.room(heads*edges)
-	perEdge := func(s []float32) unified.Tensor { return tensor(s, heads, edges) }
-	var weights []float32
-	forward := func() error {
-		project(u, x.Data, target.Data, heads, width)
-		project(v, x.Data, source.Data, heads, width)
-		if err := t.pool.SDDMMAdd(perEdge(raw), a, tensor(u, m, heads), tensor(v, x.Rows, heads)); err != nil {
-			return err
-		}
-		for e, s := range raw {
-			soft[e] = max(s, slope*s)
-		}
-		if err := t.pool.Softmax(perEdge(soft), a, perEdge(soft)); err != nil {
-			return err
-		}
-		weights = t.dropped(soft, p)
-		return t.pool.SpMM(y.tensor(), sparse.Sum, a, perEdge(weights), x.tensor())
-	}
-	t.do("attention", forward, func() error {
-		d, dx := t.room(heads*edges), t.room(len(x.Data))
-		if err := t.pool.SDDMM(perEdge(d), a, y.grad(), x.tensor()); err != nil {
-			return err
-		}
-		err := t.pool.SpMMBackward(tensor(dx, x.Rows, x.Cols), sparse.Sum, a, perEdge(weights), y.grad(),
-			perEdge(t.room(heads*edges)))
-		if err != nil {
-			return err
-		}
-		add(x.Grad, dx)
-		if t.Training && p > 0 { // what was dropped has no gradient, the rest was scaled
-			for e, w := range weights {
-				if w == 0 {
-					d[e] = 0
-				} else {
-					d[e] *= 1 / (1 - p)
-				}
-			}
-		}
-		if err := t.pool.SoftmaxBackward(perEdge(d), a, perEdge(soft), perEdge(d)); err != nil {
-			return err
-		}
-		for e, s := range raw {
-			if s < 0 {
-				d[e] *= slope
-			}
-		}
-		return t.attendEnds(a, heads, x, source, target, d)
-	})
-	return y
+	at := &attention{Tape: t, a: a, heads: heads, width: x.Cols / heads, edges: int(a.Edges()), x: x, source: source,
+		target: target, p: p}
+	at.y = t.made(int(a.Rows()), x.Cols, x, source, target)
+	t.do("attention", at.forward, at.backward)
+	return at.y
 }
 
-// attendEnds adds the gradients of scores at edges to what they were made of.
-func (t *Tape) attendEnds(a *sparse.Matrix, heads int, x, source, target *Value, d []float32) error {
-	m, edges, width := int(a.Rows()), int(a.Edges()), x.Cols/heads
-	ones, turned, one := t.room(m), t.room(heads*edges), t.room(x.Rows)
-	for i := range ones {
-		ones[i] = 1
+// attention is that of a layer, in one step.
+type attention struct {
+	*Tape
+	a                    *sparse.Matrix
+	heads, width, edges  int
+	x, source, target, y *Value
+	p                    float32
+	raw, soft, weights   []float32 // of each head and edge: scores, their softmax, and what dropout left of it
+	kept                 []byte
+}
+
+func (t *attention) perEdge(s []float32) unified.Tensor { return tensor(s, t.heads, t.edges) }
+
+func (t *attention) forward() (err error) {
+	m := int(t.a.Rows())
+	u, v := t.room(m*t.heads), t.room(t.x.Rows*t.heads)
+	t.raw, t.soft = t.room(t.heads*t.edges), t.room(t.heads*t.edges)
+	if err := t.rowSpans(t.x.Rows, t.x.Cols, func(lo, hi int) {
+		t.project(u[:min(hi, m)*t.heads], t.target, lo)
+		t.project(v[:hi*t.heads], t.source, lo)
+	}); err != nil {
+		return err
 	}
+	if err := t.pool.SDDMMAdd(t.perEdge(t.raw), t.a, tensor(u, m, t.heads), tensor(v, t.x.Rows, t.heads)); err != nil {
+		return err
+	}
+	if err := t.spans(len(t.raw), func(lo, hi int) {
+		copy(t.soft[lo:hi], t.raw[lo:hi])
+		vector.Leaky(t.soft[lo:hi], t.raw[lo:hi], slope)
+	}); err != nil {
+		return err
+	}
+	if err := t.pool.Softmax(t.perEdge(t.soft), t.a, t.perEdge(t.soft)); err != nil {
+		return err
+	}
+	if t.weights, t.kept, err = t.dropped(t.soft, t.p); err != nil {
+		return err
+	}
+	return t.pool.SpMM(t.y.tensor(), sparse.Sum, t.a, t.perEdge(t.weights), t.x.tensor())
+}
+
+func (t *attention) backward() error {
+	dy, d := t.y.grad(), t.room(t.heads*t.edges)
+	if err := t.pool.SDDMM(t.perEdge(d), t.a, dy, t.x.tensor()); err != nil {
+		return err
+	}
+	if err := t.flow(t.x, func(to []float32) error {
+		return t.pool.SpMMBackward(tensor(to, t.x.Rows, t.x.Cols), sparse.Sum, t.a, t.perEdge(t.weights), dy,
+			t.perEdge(t.room(t.heads*t.edges)))
+	}); err != nil {
+		return err
+	}
+	if t.kept != nil {
+		if err := t.undrop(d, d, t.kept, t.p); err != nil {
+			return err
+		}
+	}
+	if err := t.pool.SoftmaxBackward(t.perEdge(d), t.a, t.perEdge(t.soft), t.perEdge(d)); err != nil {
+		return err
+	}
+	if err := t.spans(len(d), func(lo, hi int) { vector.Leaky(d[lo:hi], t.raw[lo:hi], slope) }); err != nil {
+		return err
+	}
+	return t.ends(d)
+}
+
+// ends adds the gradients of scores at edges to what they were made of.
+func (t *attention) ends(d []float32) error {
+	m, n := int(t.a.Rows()), t.x.Rows
+	turned, one := t.room(t.heads*t.edges), t.room(max(m, n))
 	for i := range one {
 		one[i] = 1
 	}
-	if err := t.pool.Turn(tensor(turned, heads, edges), a, tensor(d, heads, edges)); err != nil {
+	if err := t.pool.Turn(t.perEdge(turned), t.a, t.perEdge(d)); err != nil {
 		return err
 	}
-	for h := range heads { // sums over the edges of rows, and of columns
-		du, dv := t.room(m), t.room(x.Rows)
-		if err := t.pool.SpMM(tensor(du, m, 1), sparse.Sum, a, unified.FromSlice(d[h*edges:(h+1)*edges]),
-			tensor(one, x.Rows, 1)); err != nil {
+	du, dv := t.room(t.heads*m), t.room(t.heads*n)
+	for h := range t.heads { // sums over the edges of rows, and of columns
+		of := func(s []float32) unified.Tensor { return unified.FromSlice(s[h*t.edges : (h+1)*t.edges]) }
+		if err := t.pool.SpMM(tensor(du[h*m:(h+1)*m], m, 1), sparse.Sum, t.a, of(d), tensor(one[:n], n, 1)); err != nil {
 			return err
 		}
-		if err := t.pool.SpMM(tensor(dv, x.Rows, 1), sparse.Sum, a.Transpose(),
-			unified.FromSlice(turned[h*edges:(h+1)*edges]), tensor(ones, m, 1)); err != nil {
+		if err := t.pool.SpMM(tensor(dv[h*n:(h+1)*n], n, 1), sparse.Sum, t.a.Transpose(), of(turned),
+			tensor(one[:m], m, 1)); err != nil {
 			return err
 		}
-		unproject(du, x, target, heads, width, h)
-		unproject(dv, x, source, heads, width, h)
+	}
+	return t.unproject(du, dv)
+}
+
+// project writes the dot products of each head's part of the rows of x, from row lo on, with its part of w to the rows
+// of to.
+func (t *attention) project(to []float32, w *Value, lo int) {
+	for i := lo; i < len(to)/t.heads; i++ {
+		for h := range t.heads {
+			at, sum := i*t.x.Cols, float32(0)
+			for k := h * t.width; k < (h+1)*t.width; k++ {
+				sum += float32(t.x.Data[at+k] * w.Data[k])
+			}
+			to[i*t.heads+h] = sum
+		}
+	}
+}
+
+// unproject adds the gradients of both projections, du and dv of each head and row.
+func (t *attention) unproject(du, dv []float32) error {
+	cols, m, n := t.x.Cols, int(t.a.Rows()), t.x.Rows
+	step := rowSpan(cols)
+	sums := t.room((n + step - 1) / step * 2 * cols) // of each part of rows: the gradients of target and source
+	dx := t.x.Grad
+	if dx != nil {
+		t.x.gradient()
+	}
+	if err := t.rowSpans(n, cols, func(lo, hi int) {
+		part := sums[lo/step*2*cols:][:2*cols]
+		clear(part)
+		for i := lo; i < hi; i++ {
+			for h := range t.heads {
+				from, to := i*cols+h*t.width, i*cols+(h+1)*t.width
+				if i < m {
+					vector.Add(part[h*t.width:(h+1)*t.width], t.x.Data[from:to], du[h*m+i])
+					vector.Add(dx[from:to], t.target.Data[h*t.width:(h+1)*t.width], du[h*m+i])
+				}
+				vector.Add(part[cols+h*t.width:cols+(h+1)*t.width], t.x.Data[from:to], dv[h*n+i])
+				vector.Add(dx[from:to], t.source.Data[h*t.width:(h+1)*t.width], dv[h*n+i])
+			}
+		}
+	}); err != nil {
+		return err
+	}
+	for at, w := range []*Value{t.target, t.source} {
+		if err := t.flow(w, func(to []float32) error {
+			clear(to)
+			for i := at * cols; i < len(sums); i += 2 * cols {
+				vector.Add(to, sums[i:i+cols], 1)
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
 	}
 	return nil
-}
-
-// project writes the dot products of each head's part of the rows of x with its part of w.
-func project(to, x, w []float32, heads, width int) {
-	for i := range len(to) / heads {
-		for h := range heads {
-			sum := float32(0)
-			for k := h * width; k < (h+1)*width; k++ {
-				sum += float32(x[i*heads*width+k] * w[k])
-			}
-			to[i*heads+h] = sum
-		}
-	}
-}
-
-// unproject adds the gradients of one head of project, d a row.
-func unproject(d []float32, x, w *Value, heads, width, h int) {
-	for i, d := range d {
-		for k := h * width; k < (h+1)*width; k++ {
-			x.Grad[i*heads*width+k] += float32(d * w.Data[k])
-			w.Grad[k] += float32(d * x.Data[i*heads*width+k])
-		}
-	}
 }

@@ -144,13 +144,14 @@ func (t *trainer) measure(number int, way *product) (time.Duration, error) {
 	return least(func() error {
 		t.tape.Reset()
 		return t.tape.memory.within(func() error {
-			y := t.model.layer(t.tape, l, a, func(w *Value) *Value {
+			y, bias := t.model.layer(t.tape, l, a, func(w *Value) *Value {
 				if x == nil {
-					return t.tape.SparseLinear(t.data.sparse, 0, w)
+					return t.tape.SparseLinear(t.data.sparse, w)
 				}
-				return t.tape.Linear(x, w, nil)
+				return t.tape.Linear(x, w)
 			}, x, way)
-			for i := range y.Grad {
+			y = t.tape.Activate(y, bias, Same, 0)
+			for i := range y.gradient() {
 				y.Grad[i] = 1
 			}
 			return t.tape.Backward()

@@ -41,7 +41,7 @@ func (b *budget) within(f func() error) (err error) {
 	return f()
 }
 
-// arena hands out zeros until it is reset. It keeps as much memory as was in use at a time, in one piece.
+// arena hands out memory until it is reset: zeros at first, and then what was there before. It keeps as much memory as was in use at a time, in one piece.
 type arena struct {
 	memory *budget // of which it has taken the slab and the extra
 	slab   []float32
@@ -58,7 +58,6 @@ func (a *arena) take(n int) []float32 {
 	if to := a.used + (n+arenaStep-1)&^(arenaStep-1); to <= len(a.slab) {
 		r := a.slab[a.used : a.used+n : a.used+n]
 		a.used = to
-		clear(r)
 		return r
 	}
 	if err := a.memory.take(int64(n+arenaStep)*floatBytes, "the matrices"); err != nil {

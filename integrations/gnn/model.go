@@ -113,32 +113,32 @@ func (m *Model) Forward(t *Tape, blocks []*sparse.Matrix, in Input) *Value {
 	var x *Value
 	for i := range m.layers {
 		l, a := &m.layers[i], blocks[i]
+		var bias *Value
 		if i == 0 {
-			x = m.first(t, l, a, in)
+			x, bias = m.first(t, l, a, in)
 		} else {
-			x = m.layer(t, l, a, func(w *Value) *Value { return t.Linear(x, w, nil) }, x, m.way(i, false))
+			x, bias = m.layer(t, l, a, func(w *Value) *Value { return t.Linear(x, w) }, x, m.way(i, false))
 		}
-		if i == len(m.layers)-1 {
-			return x
+		switch {
+		case i == len(m.layers)-1:
+			x = t.Activate(x, bias, Same, 0)
+		case m.kind == "gat":
+			x = t.Activate(x, bias, ELU, m.opt.Dropout)
+		default:
+			x = t.Activate(x, bias, ReLU, m.opt.Dropout)
 		}
-		if m.kind == "gat" {
-			x = t.ELU(x)
-		} else {
-			x = t.ReLU(x)
-		}
-		x = t.Dropout(x, m.opt.Dropout)
 	}
 	return x
 }
 
 // first is the first layer, whose input may be sparse.
-func (m *Model) first(t *Tape, l *layer, a *sparse.Matrix, in Input) *Value {
+func (m *Model) first(t *Tape, l *layer, a *sparse.Matrix, in Input) (x, bias *Value) {
 	if in.Sparse != nil {
-		dropped := &Sparse{in.Sparse.Matrix, t.dropped(in.Sparse.Values, m.opt.Dropout)}
-		return m.layer(t, l, a, func(w *Value) *Value { return t.SparseLinear(dropped, 0, w) }, nil, m.way(0, true))
+		x := t.SparseDropout(in.Sparse, m.opt.Dropout)
+		return m.layer(t, l, a, func(w *Value) *Value { return t.SparseLinear(x, w) }, nil, m.way(0, true))
 	}
-	x := t.Dropout(in.Dense, m.opt.Dropout)
-	return m.layer(t, l, a, func(w *Value) *Value { return t.Linear(x, w, nil) }, x, m.way(0, false))
+	x = t.Dropout(in.Dense, m.opt.Dropout)
+	return m.layer(t, l, a, func(w *Value) *Value { return t.Linear(x, w) }, x, m.way(0, false))
 }
 
 // way returns how a layer is computed.
@@ -157,54 +157,62 @@ func (m *Model) summed(number int) int {
 	return m.layers[number].out
 }
 
-// layer computes one layer in a way. linear multiplies its input, x where that is dense, with a weight. All ways give
-// the same but for rounding.
+// layer computes one layer in a way, and returns what its bias is to be added to, and the bias. linear multiplies its
+// input, x where that is dense, with a weight. All ways give the same but for rounding.
 func (m *Model) layer(t *Tape, l *layer, a *sparse.Matrix, linear func(w *Value) *Value, x *Value,
-	way *product) *Value {
+	way *product) (y, bias *Value) {
 	rows := int(a.Rows())
 	switch m.kind {
 	case "gcn":
-		return t.Bias(t.multiply(a, way, x, l.w["weight"], linear), l.w["bias"])
+		return t.multiply(a, way, x, l.w["weight"], linear), l.w["bias"]
 	case "gat":
 		h := linear(l.w["weight"])
-		return t.Bias(t.Attend(a, l.heads, h, l.w["source"], l.w["target"], m.opt.Dropout), l.w["bias"])
+		return t.Attend(a, l.heads, h, l.w["source"], l.w["target"], m.opt.Dropout), l.w["bias"]
 	case "sage":
-		var y, own *Value
+		var own *Value
 		if way.sumsAtOut() {
 			y = t.Aggregate(a, sparse.Mean, linear(l.w["weight"]))
 		} else {
-			y = t.Linear(t.Aggregate(a, sparse.Mean, x), l.w["weight"], nil)
+			y = t.Linear(t.Aggregate(a, sparse.Mean, x), l.w["weight"])
 		}
 		if x != nil {
-			own = t.Linear(t.First(x, rows), l.w["own"], nil)
+			own = t.Linear(t.First(x, rows), l.w["own"])
 		} else {
 			own = t.First(linear(l.w["own"]), rows)
 		}
-		return t.Bias(t.Add(y, own, 1), l.w["bias"])
+		return t.Add(y, own), l.w["bias"]
 	}
 	var sum *Value // gin: the sum with the destination itself, through two layers
 	if way.sumsAtOut() {
 		h := linear(l.w["weight"])
-		sum = t.Add(t.Aggregate(a, sparse.Sum, h), t.First(h, rows), 1)
+		sum = t.Add(t.Aggregate(a, sparse.Sum, h), t.First(h, rows))
 	} else {
-		sum = t.Linear(t.Add(t.Aggregate(a, sparse.Sum, x), t.First(x, rows), 1), l.w["weight"], nil)
+		sum = t.Linear(t.Add(t.Aggregate(a, sparse.Sum, x), t.First(x, rows)), l.w["weight"])
 	}
-	return t.Linear(t.ReLU(t.Bias(sum, l.w["bias"])), l.w["weight2"], l.w["bias2"])
+	return t.Linear(t.Activate(sum, l.w["bias"], ReLU, 0), l.w["weight2"]), l.w["bias2"]
 }
+
+// adamSpan elements are computed by one goroutine at a time.
+const adamSpan = 2048
 
 // adam makes a step of Adam (Kingma and Ba, ICLR 2015) with weight decay added to the gradient, and clears the
 // gradients.
-func (m *Model) adam(step uint64, rate, decay float64) {
+func (m *Model) adam(pool *sparse.Pool, step uint64, rate, decay float64) error {
 	const b1, b2, eps = 0.9, 0.999, 1e-8
 	c1, c2 := 1-math.Pow(b1, float64(step)), 1-math.Pow(b2, float64(step))
 	for _, p := range m.params {
-		for i, d := range p.Grad {
-			g := float64(d) + float64(decay*float64(p.Data[i]))
-			first := float64(b1*float64(p.first[i])) + float64((1-b1)*g)
-			second := float64(b2*float64(p.second[i])) + float64((1-b2)*float64(g*g))
-			p.first[i], p.second[i] = float32(first), float32(second)
-			p.Data[i] -= float32(rate * (first / c1) / (math.Sqrt(second/c2) + eps))
+		if err := pool.Split(int64(len(p.Data)), adamSpan, func(lo, hi int64) {
+			for i := lo; i < hi; i++ {
+				g := float64(p.Grad[i]) + float64(decay*float64(p.Data[i]))
+				first := float64(b1*float64(p.first[i])) + float64((1-b1)*g)
+				second := float64(b2*float64(p.second[i])) + float64((1-b2)*float64(g*g))
+				p.first[i], p.second[i] = float32(first), float32(second)
+				p.Data[i] -= float32(rate * (first / c1) / (math.Sqrt(second/c2) + eps))
+				p.Grad[i] = 0
+			}
+		}); err != nil {
+			return err
 		}
-		clear(p.Grad)
 	}
+	return nil
 }

@@ -5,15 +5,19 @@ import (
 	"unsafe"
 
 	"github.com/khop-gnn/khop/internal/rng"
+	"github.com/khop-gnn/khop/internal/vector"
 	"github.com/khop-gnn/khop/sparse"
 	"github.com/khop-gnn/khop/unified"
 )
 
 // Value is a matrix of float32 that a tape computes with. Grad has the same shape, or is nil where no gradient is
-// wanted.
+// wanted. Backward adds to it.
 type Value struct {
 	Rows, Cols int
 	Data, Grad []float32
+
+	unset bool   // Grad was not written yet, and counts as zeros
+	whole *Value // of which this is a part, or nil
 }
 
 // NewValue returns a matrix over data, rows x cols of it, which it keeps. With a gradient, it is one to train.
@@ -23,7 +27,20 @@ func NewValue(rows, cols int, data []float32) *Value {
 
 func (v *Value) tensor() unified.Tensor { return tensor(v.Data, v.Rows, v.Cols) }
 
-func (v *Value) grad() unified.Tensor { return tensor(v.Grad, v.Rows, v.Cols) }
+// gradient returns the gradient so far.
+func (v *Value) gradient() []float32 {
+	at := v
+	if v.whole != nil {
+		at = v.whole
+	}
+	if at.unset {
+		at.unset = false
+		clear(at.Grad)
+	}
+	return v.Grad
+}
+
+func (v *Value) grad() unified.Tensor { return tensor(v.gradient(), v.Rows, v.Cols) }
 
 // tensor views a matrix. Data is as long as the shape says.
 func tensor(data []float32, rows, cols int) unified.Tensor {
@@ -63,19 +80,58 @@ func (t *Tape) Reset() {
 // Err returns the first error.
 func (t *Tape) Err() error { return t.err }
 
-// room returns n zeros, until Reset.
+// room returns memory for n floats, until Reset. What is in it is not defined.
 func (t *Tape) room(n int) []float32 { return t.take(n) }
 
-// made returns a new value, with a gradient if one is wanted of any of the operands.
+// bits returns memory for a bit an element.
+func (t *Tape) bits(n int) []byte {
+	bytes := vector.Bits(n)
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(t.room((bytes+3)/4)))), bytes)
+}
+
+// made returns a new value to be written, with a gradient if one is wanted of any of the operands.
 func (t *Tape) made(rows, cols int, of ...*Value) *Value {
 	v := &Value{Rows: rows, Cols: cols, Data: t.room(rows * cols)}
 	for _, o := range of {
 		if o.Grad != nil {
-			v.Grad = t.room(rows * cols)
+			v.Grad, v.unset = t.room(rows*cols), true
 			break
 		}
 	}
 	return v
+}
+
+// flow adds to the gradient of v, if it has one, what f writes.
+func (t *Tape) flow(v *Value, f func(to []float32) error) error {
+	if v.Grad == nil {
+		return nil
+	}
+	if v.unset {
+		v.unset = false
+		return f(v.Grad)
+	}
+	to, room := v.gradient(), t.room(len(v.Grad))
+	if err := f(room); err != nil {
+		return err
+	}
+	return t.spans(len(to), func(lo, hi int) { vector.Add(to[lo:hi], room[lo:hi], 1) })
+}
+
+// span is the number of elements that one goroutine computes at a time: they stay in its cache.
+const span = 8192
+
+// spans calls f for parts of n elements, on all goroutines of the pool. A part begins with a group of bits.
+func (t *Tape) spans(n int, f func(lo, hi int)) error {
+	return t.pool.Split(int64(n), span, func(lo, hi int64) { f(int(lo), int(hi)) })
+}
+
+// rowSpan returns how many rows one goroutine computes at a time. It depends on nothing else, so that sums over them do
+// not, and their elements are groups of bits.
+func rowSpan(cols int) int { return max(span/max(cols, 1)/vector.Group, 1) * vector.Group }
+
+// rowSpans calls f for parts of rows, on all goroutines of the pool.
+func (t *Tape) rowSpans(rows, cols int, f func(lo, hi int)) error {
+	return t.pool.Split(int64(rows), int64(rowSpan(cols)), func(lo, hi int64) { f(int(lo), int(hi)) })
 }
 
 // do computes now, and remembers how the gradient flows back. what names the operation.
@@ -103,10 +159,4 @@ func (t *Tape) Backward() error {
 func (t *Tape) chance() uint64 {
 	t.draws++
 	return rng.Mix64(rng.Mix64(rng.Mix64(t.Seed)+t.Step) + t.draws)
-}
-
-func add(to, from []float32) {
-	for i, v := range from {
-		to[i] += v
-	}
 }

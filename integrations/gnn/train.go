@@ -226,7 +226,9 @@ func (t *trainer) learn(blocks []*sparse.Matrix, in Input, rows, labels []int64,
 	if err != nil {
 		return fmt.Errorf("epoch %d: %w", t.Epoch, err)
 	}
-	t.model.adam(t.Step+1, t.opt.Rate, t.opt.Decay)
+	if err := t.model.adam(t.tape.pool, t.Step+1, t.opt.Rate, t.opt.Decay); err != nil {
+		return err
+	}
 	t.steps++
 	t.Step, t.next, t.Seeds = t.Step+1, t.next+1, t.Seeds+len(rows)
 	t.Loss += loss * float64(len(rows))

@@ -1,0 +1,640 @@
+package main
+
+import (
+	"math"
+
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// elementwise is a function over slices of float32 in the making: vectors of 16 or 8 elements, and then the rest of
+// them under a mask.
+type elementwise struct {
+	*gen
+	tables
+	bytes int // of a vector
+	isa   string
+	mask  reg.OpmaskVirtual // AVX-512: of the rest
+	lanes reg.VecVirtual    // AVX2: the same
+}
+
+// tables are constants in memory; each word fills a vector of 8.
+type tables struct {
+	head         Mem // 8 words of ones, then 8 of zeros: 32 bits each
+	powers       Mem // 1, 2, 4, .. 128: 32 bits each
+	iota, lanes  Mem // 1 .. 8 times the golden ratio; the step of 8
+	mixers       [2]Mem
+	log2e, ln2   Mem
+	coefficients []Mem // of e^x, the highest first
+	bias, one    Mem
+	low, least   Mem // float32: -104 and -Inf
+	ones         Mem // float32
+}
+
+func (g *gen) tables() tables {
+	fill := func(name string, word uint64) Mem { return g.table(name, 8, func(uint64) uint64 { return word }) }
+	double := func(name string, v float64) Mem { return fill(name, math.Float64bits(v)) }
+	single := func(name string, v float32) Mem {
+		b := uint64(math.Float32bits(v))
+		return fill(name, b<<32|b)
+	}
+	t := tables{
+		head: g.table("head", 8, func(i uint64) uint64 {
+			if i < 4 {
+				return math.MaxUint64
+			}
+			return 0
+		}),
+		powers: g.table("powers", 4, func(i uint64) uint64 { return 1<<(2*i+1)<<32 | 1<<(2*i) }),
+		iota:   g.table("iota", 8, func(i uint64) uint64 { return (i + 1) * multiplier }),
+		lanes:  fill("step", 8*multiplier&math.MaxUint64),
+		mixers: [2]Mem{fill("mixer0", 0xBF58476D1CE4E5B9), fill("mixer1", 0x94D049BB133111EB)},
+		log2e:  double("log2e", math.Log2E), ln2: double("ln2", math.Ln2), bias: fill("bias", 1023),
+		one: double("one", 1), low: single("low", -104), least: single("least", float32(math.Inf(-1))),
+		ones: single("ones", 1),
+	}
+	for i, d := range []float64{362880, 40320, 5040, 720, 120, 24, 6, 2, 1, 1} {
+		t.coefficients = append(t.coefficients, double("c"+string(rune('0'+9-i)), 1/d))
+	}
+	return t
+}
+
+// buildVector writes the kernels of package vector for both instruction sets.
+func buildVector(g *gen) {
+	t := g.tables()
+	for _, isa := range []struct {
+		name  string
+		bytes int
+	}{{"AVX512", 64}, {"AVX2", 32}} {
+		e := &elementwise{gen: g, tables: t, bytes: isa.bytes, isa: isa.name}
+		e.keep()
+		e.scale()
+		e.add()
+		e.relu()
+		e.slope()
+		e.elu()
+		e.eluSlope()
+		e.leaky()
+		e.softmax()
+		e.extreme("extremeMax", 6) // not less or equal: greater, or NaN
+		e.extreme("extremeMin", 9) // not greater or equal
+	}
+}
+
+func (e *elementwise) vector() reg.VecVirtual {
+	if e.bytes == 32 {
+		return e.YMM()
+	}
+	return e.ZMM()
+}
+
+// begin starts a function whose name has the instruction set.
+func (e *elementwise) begin(name, signature string, doc ...string) {
+	doc[0] = name + e.isa + " " + doc[0]
+	e.function(name+e.isa, signature, doc...)
+}
+
+func (e *elementwise) pointer(name string) reg.Register { return e.arg(name, e.GP64()) }
+
+// factor returns a vector that has a parameter in every lane.
+func (e *elementwise) factor(name string) reg.VecVirtual {
+	s, err := e.Param(name).Resolve()
+	if err != nil {
+		panic(err)
+	}
+	v := e.vector()
+	e.VBROADCASTSS(s.Addr, v)
+	return v
+}
+
+// rest makes the mask of the first n lanes, 1 or more but not all.
+func (e *elementwise) rest() {
+	if e.bytes == 64 {
+		bits := e.GP64()
+		e.MOVL(U32(1), bits.As32())
+		e.SHLL(reg.CL, bits.As32())
+		e.DECL(bits.As32())
+		e.mask = e.K()
+		e.KMOVW(bits.As32(), e.mask)
+		return
+	}
+	from := e.GP64()
+	e.LEAQ(e.head, from)
+	e.NEGQ(reg.RCX)
+	e.lanes = e.YMM()
+	e.VMOVDQU(at2(from, reg.RCX, 4, 32), e.lanes)
+}
+
+// load reads a vector, or the rest and zeros.
+func (e *elementwise) load(m Mem, rest bool) reg.VecVirtual {
+	v := e.vector()
+	switch {
+	case !rest:
+		e.VMOVUPS(m, v)
+	case e.bytes == 64:
+		e.VMOVUPS_Z(m, e.mask, v)
+	default:
+		e.VMASKMOVPS(m, e.lanes, v)
+	}
+	return v
+}
+
+func (e *elementwise) store(v reg.VecVirtual, m Mem, rest bool) {
+	switch {
+	case !rest:
+		e.VMOVUPS(v, m)
+	case e.bytes == 64:
+		e.VMOVUPS(v, e.mask, m)
+	default:
+		e.VMASKMOVPS(v, e.lanes, m)
+	}
+}
+
+// loop runs body for each vector and for the rest. n is in CX; pointers move on by as many bytes as a vector has
+// elements of theirs.
+func (e *elementwise) loop(n reg.Register, body func(rest bool), move ...func()) {
+	next, last, done := e.name("next"), e.name("last"), e.name("done")
+	e.Label(next)
+	e.SUBQ(Imm(uint64(e.bytes/4)), n)
+	e.JL(LabelRef(last))
+	body(false)
+	for _, m := range move {
+		m()
+	}
+	e.JMP(LabelRef(next))
+	e.Label(last)
+	e.ADDQ(Imm(uint64(e.bytes/4)), n)
+	e.JZ(LabelRef(done))
+	e.rest()
+	body(true)
+	e.Label(done)
+}
+
+// floats moves pointers to float32 on.
+func (e *elementwise) floats(pointers ...reg.Register) func() {
+	return func() {
+		for _, p := range pointers {
+			e.ADDQ(Imm(uint64(e.bytes)), p)
+		}
+	}
+}
+
+func (e *elementwise) end() {
+	e.VZEROUPPER()
+	e.RET()
+}
+
+// times is z *= m for words of 64 bits.
+func (e *elementwise) times(z reg.VecVirtual, m Mem) {
+	if e.bytes == 64 {
+		e.VPMULLQ(m, z, z)
+		return
+	}
+	factor, high, cross := e.YMM(), e.YMM(), e.YMM()
+	e.VMOVDQU(m, factor)
+	e.VPSRLQ(Imm(32), z, high)
+	e.VPMULUDQ(factor, high, high)
+	e.VPSRLQ(Imm(32), factor, cross)
+	e.VPMULUDQ(cross, z, cross)
+	e.VPADDQ(cross, high, high)
+	e.VPSLLQ(Imm(32), high, high)
+	e.VPMULUDQ(factor, z, z)
+	e.VPADDQ(high, z, z)
+}
+
+// keep draws for 8 elements at a time: z has the states of the next ones.
+func (e *elementwise) keep() {
+	e.begin("keep", "(bits *byte, stream, limit uint64, groups int)",
+		"draws for 16 elements a group, 1 or more: a bit is set where the upper 24 bits of its draw are at least limit,",
+		"which is above 0. stream is the state before draw 0.")
+	bits, groups, word := e.pointer("bits"), e.pointer("groups"), e.GP64()
+	limit := e.vector()
+	e.arg("limit", word)
+	at := e.XMM()
+	if e.bytes == 32 {
+		e.DECQ(word)
+	}
+	e.MOVQ(word, at)
+	e.VPBROADCASTQ(at, limit)
+	e.arg("stream", word)
+	e.MOVQ(word, at)
+	states := make([]reg.VecVirtual, 64/e.bytes) // of 8 draws together
+	for i := range states {
+		states[i] = e.vector()
+		e.VPBROADCASTQ(at, states[i])
+		e.VPADDQ(e.iota.Offset(i*e.bytes), states[i], states[i])
+	}
+	step := e.vector()
+	e.load64(e.tables.lanes, step)
+	e.Label("next")
+	for half := range 2 {
+		found := e.GP64()
+		for i, s := range states {
+			e.eight(s, limit, found, i)
+			e.VPADDQ(step, s, s)
+		}
+		e.MOVB(found.As8(), Mem{Base: bits, Disp: half})
+	}
+	e.ADDQ(Imm(2), bits)
+	e.DECQ(groups)
+	e.JNZ(LabelRef("next"))
+	e.end()
+}
+
+func (e *elementwise) load64(m Mem, v reg.VecVirtual) {
+	if e.bytes == 64 {
+		e.VMOVDQU64(m, v)
+	} else {
+		e.VMOVDQU(m, v)
+	}
+}
+
+// eight draws from the states s, and sets found, or its bits from 4*i on, where a draw is not below the limit.
+func (e *elementwise) eight(s, limit reg.VecVirtual, found reg.GPVirtual, i int) {
+	z, t := e.vector(), e.vector()
+	if e.bytes == 64 {
+		e.VMOVDQA64(s, z)
+	} else {
+		e.VMOVDQA(s, z)
+	}
+	for i, shift := range []uint64{30, 27, 31} {
+		e.VPSRLQ(Imm(shift), z, t)
+		if e.bytes == 64 {
+			e.VPXORQ(t, z, z)
+		} else {
+			e.VPXOR(t, z, z)
+		}
+		if i < len(e.mixers) {
+			e.times(z, e.mixers[i])
+		}
+	}
+	e.VPSRLQ(Imm(40), z, z)
+	if e.bytes == 64 {
+		k := e.K()
+		e.VPCMPUQ(Imm(5), limit, z, k) // not less
+		e.KMOVW(k, found.As32())
+		return
+	}
+	e.VPCMPGTQ(limit, z, z) // greater than the limit less 1
+	if i == 0 {
+		e.VMOVMSKPD(z, found.As32())
+		return
+	}
+	upper := e.GP64()
+	e.VMOVMSKPD(z, upper.As32())
+	e.SHLL(Imm(4), upper.As32())
+	e.ORL(upper.As32(), found.As32())
+}
+
+func (e *elementwise) scale() {
+	e.begin("scale", "(y, x *float32, bits *byte, n int, factor float32)",
+		"writes n elements of x times factor to y where their bits are set, and 0 elsewhere. It reads the bits of whole",
+		"groups of 16.")
+	y, x, bits, n := e.pointer("y"), e.pointer("x"), e.pointer("bits"), e.arg("n", reg.RCX)
+	factor := e.factor("factor")
+	powers := e.YMM()
+	if e.bytes == 32 {
+		e.VMOVDQU(e.powers, powers)
+	}
+	e.loop(n, func(rest bool) {
+		v := e.load(at(x, 0), rest)
+		if e.bytes == 64 {
+			k := e.K()
+			e.KMOVW(at(bits, 0), k)
+			e.VMULPS_Z(factor, v, k, v)
+		} else {
+			kept := e.YMM()
+			e.VPBROADCASTB(at(bits, 0), kept)
+			e.VPAND(powers, kept, kept)
+			e.VPCMPEQD(powers, kept, kept)
+			e.VMULPS(factor, v, v)
+			e.VANDPS(kept, v, v)
+		}
+		e.store(v, at(y, 0), rest)
+	}, e.floats(y, x), func() { e.ADDQ(Imm(uint64(e.bytes/32)), bits) })
+	e.end()
+}
+
+func (e *elementwise) add() {
+	e.begin("add", "(y, x *float32, n int, factor float32)", "adds n elements of x, times factor, to y.")
+	y, x, n, factor := e.pointer("y"), e.pointer("x"), e.arg("n", reg.RCX), e.factor("factor")
+	e.loop(n, func(rest bool) {
+		v, sum := e.load(at(x, 0), rest), e.load(at(y, 0), rest)
+		e.VMULPS(factor, v, v)
+		e.VADDPS(v, sum, sum)
+		e.store(sum, at(y, 0), rest)
+	}, e.floats(y, x))
+	e.end()
+}
+
+// keepWhere sets lanes of v to 0 where "a predicate 0" does not hold.
+func (e *elementwise) keepWhere(predicate uint64, a, v reg.VecVirtual) {
+	zero := e.vector()
+	if e.bytes == 64 {
+		k := e.K()
+		e.VPXORQ(zero, zero, zero)
+		e.VCMPPS(Imm(predicate), zero, a, k)
+		e.VMOVAPS_Z(v, k, v)
+		return
+	}
+	e.VXORPS(zero, zero, zero)
+	e.VCMPPS(Imm(predicate), zero, a, zero)
+	e.VANDPS(zero, v, v)
+}
+
+const (
+	greater        = 0x1E // false for NaN
+	notLessOrEqual = 0x16 // true for NaN
+)
+
+func (e *elementwise) relu() {
+	e.begin("relu", "(x *float32, n int)", "sets those of n elements to 0 that are not positive. NaN stays.")
+	x, n := e.pointer("x"), e.arg("n", reg.RCX)
+	e.loop(n, func(rest bool) {
+		v := e.load(at(x, 0), rest)
+		e.keepWhere(notLessOrEqual, v, v)
+		e.store(v, at(x, 0), rest)
+	}, e.floats(x))
+	e.end()
+}
+
+func (e *elementwise) slope() {
+	e.begin("slope", "(d, y *float32, n int, factor float32)",
+		"multiplies n elements of d by factor, and sets to 0 those whose y is not positive.")
+	d, y, n, factor := e.pointer("d"), e.pointer("y"), e.arg("n", reg.RCX), e.factor("factor")
+	e.loop(n, func(rest bool) {
+		v, u := e.load(at(d, 0), rest), e.load(at(y, 0), rest)
+		e.VMULPS(factor, v, v)
+		e.keepWhere(greater, u, v)
+		e.store(v, at(d, 0), rest)
+	}, e.floats(d, y))
+	e.end()
+}
+
+// exp makes e^x of float32: half of a vector each, 4 or 8, to add or not to add to, and to be float32 again.
+func (e *elementwise) exp(x reg.VecVirtual, minusOne bool) reg.VecVirtual {
+	limit := e.vector()
+	e.VMOVUPS(e.low, limit)
+	e.VMAXPS(x, limit, limit) // NaN, the second operand, passes
+	if e.bytes == 64 {
+		upper, result := e.YMM(), e.ZMM()
+		e.VEXTRACTF64X4(Imm(1), limit, upper)
+		lower := e.half(limit.AsY(), minusOne)
+		upper = e.half(upper, minusOne).(reg.VecVirtual)
+		e.VINSERTF64X4(Imm(1), upper, lower.(reg.VecVirtual).AsZ(), result)
+		return result
+	}
+	upper, result := e.XMM(), e.YMM()
+	e.VEXTRACTF128(Imm(1), limit, upper)
+	lower := e.half(limit.AsX(), minusOne)
+	upper = e.half(upper, minusOne).(reg.VecVirtual)
+	e.VINSERTF128(Imm(1), upper, lower.(reg.VecVirtual).AsY(), result)
+	return result
+}
+
+// half is exp for as many numbers as a vector has words of 64 bits.
+func (e *elementwise) half(x reg.Register, minusOne bool) Op {
+	wide, k, p := e.vector(), e.vector(), e.vector()
+	e.VCVTPS2PD(x, wide)
+	e.VMULPD(e.log2e, wide, k)
+	if e.bytes == 64 {
+		e.VRNDSCALEPD(Imm(0), k, k)
+	} else {
+		e.VROUNDPD(Imm(0), k, k)
+	}
+	e.VMULPD(e.ln2, k, p)
+	e.VSUBPD(p, wide, wide)
+	e.VMULPD(e.coefficients[0], wide, p)
+	for i, c := range e.coefficients[1:] {
+		if i > 0 {
+			e.VMULPD(wide, p, p)
+		}
+		e.VADDPD(c, p, p)
+	}
+	power := e.vector()
+	if e.bytes == 64 {
+		whole := e.YMM()
+		e.VCVTPD2DQ(k, whole)
+		e.VPMOVSXDQ(whole, power)
+	} else {
+		whole := e.XMM()
+		e.VCVTPD2DQY(k, whole)
+		e.VPMOVSXDQ(whole, power)
+	}
+	e.VPADDQ(e.bias, power, power)
+	e.VPSLLQ(Imm(52), power, power)
+	e.VMULPD(power, p, p)
+	if minusOne {
+		e.VSUBPD(e.one, p, p)
+	}
+	if e.bytes == 64 {
+		narrow := e.YMM()
+		e.VCVTPD2PS(p, narrow)
+		return narrow
+	}
+	narrow := e.XMM()
+	e.VCVTPD2PSY(p, narrow)
+	return narrow
+}
+
+func (e *elementwise) elu() {
+	e.begin("elu", "(x *float32, n int)", "sets those of n elements to e^x - 1 that are not positive.")
+	x, n := e.pointer("x"), e.arg("n", reg.RCX)
+	e.loop(n, func(rest bool) {
+		v := e.load(at(x, 0), rest)
+		low := e.exp(v, true)
+		e.choose(v, v, low)
+		e.store(low, at(x, 0), rest)
+	}, e.floats(x))
+	e.end()
+}
+
+// choose sets lanes of to to those of v where a is positive.
+func (e *elementwise) choose(a, v, to reg.VecVirtual) {
+	zero := e.vector()
+	if e.bytes == 64 {
+		k := e.K()
+		e.VPXORQ(zero, zero, zero)
+		e.VCMPPS(Imm(greater), zero, a, k)
+		e.VMOVAPS(v, k, to)
+		return
+	}
+	e.VXORPS(zero, zero, zero)
+	e.VCMPPS(Imm(greater), zero, a, zero)
+	e.VBLENDVPS(zero, v, to, to)
+}
+
+func (e *elementwise) eluSlope() {
+	e.begin("eluSlope", "(d, y *float32, n int, factor float32)",
+		"multiplies those of n elements of d whose y is not positive by y times factor, and 1.")
+	d, y, n, factor := e.pointer("d"), e.pointer("y"), e.arg("n", reg.RCX), e.factor("factor")
+	e.loop(n, func(rest bool) {
+		v, u := e.load(at(d, 0), rest), e.load(at(y, 0), rest)
+		slope := e.vector()
+		e.VMULPS(factor, u, slope)
+		e.VADDPS(e.ones, slope, slope)
+		e.VMULPS(slope, v, slope)
+		e.choose(u, v, slope)
+		e.store(slope, at(d, 0), rest)
+	}, e.floats(d, y))
+	e.end()
+}
+
+func (e *elementwise) leaky() {
+	e.begin("leaky", "(d, y *float32, n int, factor float32)",
+		"multiplies those of n elements of d by factor whose y is not positive.")
+	d, y, n, factor := e.pointer("d"), e.pointer("y"), e.arg("n", reg.RCX), e.factor("factor")
+	e.loop(n, func(rest bool) {
+		v, u, slope := e.load(at(d, 0), rest), e.load(at(y, 0), rest), e.vector()
+		e.VMULPS(factor, v, slope)
+		e.choose(u, v, slope)
+		e.store(slope, at(d, 0), rest)
+	}, e.floats(d, y))
+	e.end()
+}
+
+func (e *elementwise) softmax() {
+	e.begin("softmax", "(to, from *float32, n int) (greatest, sum float32)",
+		"writes the softmax of n numbers, 1 or more, and returns the greatest of them and what it divided by.")
+	to, from, n := e.pointer("to"), e.pointer("from"), e.arg("n", reg.RCX)
+	greatest := e.vector()
+	e.VMOVUPS(e.least, greatest)
+	p := e.GP64()
+	e.MOVQ(from, p)
+	e.loop(n, func(rest bool) {
+		v := e.load(at(p, 0), rest)
+		switch {
+		case rest && e.bytes == 64:
+			e.VMAXPS(v, greatest, e.mask, greatest)
+		case rest:
+			e.VMAXPS(v, greatest, v)
+			e.VBLENDVPS(e.lanes, v, greatest, greatest)
+		default:
+			e.VMAXPS(v, greatest, greatest)
+		}
+	}, e.floats(p))
+	e.broadcastGreatest(greatest)
+	e.Store(greatest.AsX(), e.Return("greatest"))
+	q := e.GP64()
+	e.MOVQ(from, p)
+	e.MOVQ(to, q)
+	e.arg("n", reg.RCX)
+	e.loop(n, func(rest bool) {
+		v := e.load(at(p, 0), rest)
+		e.VSUBPS(greatest, v, v)
+		e.store(e.exp(v, false), at(q, 0), rest)
+	}, e.floats(p, q))
+	e.Comment("the sum, in order")
+	sum, all := e.XMM(), e.vector()
+	e.VXORPS(sum, sum, sum)
+	e.MOVQ(to, p)
+	e.arg("n", reg.RCX)
+	e.Label("sum")
+	e.VADDSS(at(p, 0), sum, sum)
+	e.ADDQ(Imm(4), p)
+	e.DECQ(n)
+	e.JNZ(LabelRef("sum"))
+	e.Store(sum, e.Return("sum"))
+	e.VBROADCASTSS(sum, all)
+	e.arg("n", reg.RCX)
+	e.loop(n, func(rest bool) {
+		v := e.load(at(to, 0), rest)
+		e.VDIVPS(all, v, v)
+		e.store(v, at(to, 0), rest)
+	}, e.floats(to))
+	e.end()
+}
+
+// broadcastGreatest sets all lanes to the greatest.
+func (e *elementwise) broadcastGreatest(v reg.VecVirtual) {
+	high, x := e.XMM(), v.AsX()
+	if e.bytes == 64 {
+		half := e.YMM()
+		e.VEXTRACTF64X4(Imm(1), v, half)
+		e.VMAXPS(half, v.AsY(), v.AsY())
+	}
+	e.VEXTRACTF128(Imm(1), v.AsY(), high)
+	e.VMAXPS(high, x, x)
+	e.VMOVHLPS(x, x, high)
+	e.VMAXPS(high, x, x)
+	e.VMOVSHDUP(x, high)
+	e.VMAXPS(high, x, x)
+	e.VBROADCASTSS(x, v)
+}
+
+// extreme goes over the edges of a row for up to a vector of columns, which stay in registers.
+func (e *elementwise) extreme(name string, predicate uint64) {
+	e.begin(name, "(y *float32, arg *int32, x, indices unsafe.Pointer, weights *float32, step, wide, stride, edges, "+
+		"first, n int)",
+		"writes the extremes of n columns, up to a vector, over the edges of a row, 1 or more, whose numbers begin with",
+		"first. An index has 4 << wide bytes, of which the lower 4 count; rows of x are stride bytes apart, and weights",
+		"step bytes.")
+	e.arg("n", reg.RCX)
+	all, ready := e.name("all"), e.name("ready")
+	if e.bytes == 64 {
+		e.CMPQ(reg.RCX, Imm(16))
+		bits := e.GP64()
+		e.MOVL(U32(0xFFFF), bits.As32())
+		e.JGE(LabelRef(all))
+		e.MOVL(U32(1), bits.As32())
+		e.SHLL(reg.CL, bits.As32())
+		e.DECL(bits.As32())
+		e.Label(all)
+		e.mask = e.K()
+		e.KMOVW(bits.As32(), e.mask)
+	} else {
+		e.rest() // of 8 it is all of them
+	}
+	index, left, weights := e.pointer("indices"), e.pointer("edges"), e.pointer("weights")
+	x, stride, step, size := e.pointer("x"), e.pointer("stride"), e.pointer("step"), e.GP64()
+	e.arg("wide", reg.RCX)
+	e.MOVL(U32(4), size.As32())
+	e.SHLL(reg.CL, size.As32())
+	have, arg, edge, one := e.vector(), e.vector(), e.vector(), e.vector()
+	word, number := e.GP64(), e.XMM()
+	read := func() reg.VecVirtual {
+		row := e.GP64()
+		e.MOVL(at(index, 0), row.As32())
+		e.IMULQ(stride, row)
+		v, w := e.load(at2(x, row, 1, 0), true), e.vector()
+		e.VBROADCASTSS(at(weights, 0), w)
+		e.VMULPS(w, v, v)
+		e.ADDQ(size, index)
+		e.ADDQ(step, weights)
+		return v
+	}
+	e.arg("first", word)
+	e.MOVD(word.As32(), number)
+	e.VPBROADCASTD(number, edge)
+	e.VPBROADCASTD(number, arg)
+	e.MOVL(U32(1), word.As32())
+	e.MOVD(word.As32(), number)
+	e.VPBROADCASTD(number, one)
+	v := read()
+	e.VMOVUPS(v, have)
+	e.DECQ(left)
+	e.JZ(LabelRef(ready))
+	e.Label("edge")
+	e.VPADDD(one, edge, edge)
+	v = read()
+	if e.bytes == 64 {
+		better, number := e.K(), e.K()
+		e.VCMPPS(Imm(predicate), have, v, number)
+		e.VCMPPS(Imm(7), have, have, number, better) // and no NaN yet
+		e.VMOVAPS(v, better, have)
+		e.VMOVDQA32(edge, better, arg)
+	} else {
+		better, number := e.YMM(), e.YMM()
+		e.VCMPPS(Imm(7), have, have, number)
+		e.VCMPPS(Imm(predicate), have, v, better)
+		e.VANDPS(number, better, better)
+		e.VBLENDVPS(better, v, have, have)
+		e.VBLENDVPS(better, edge, arg, arg)
+	}
+	e.DECQ(left)
+	e.JNZ(LabelRef("edge"))
+	e.Label(ready)
+	e.store(have, at(e.pointer("y"), 0), true)
+	e.store(arg, at(e.pointer("arg"), 0), true)
+	e.end()
+}

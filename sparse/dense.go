@@ -4,25 +4,43 @@ import (
 	"fmt"
 	"unsafe"
 
+	"github.com/khop-gnn/khop/internal/vector"
 	"github.com/khop-gnn/khop/unified"
 )
 
-// denseTask multiplies dense matrices: y = x w, or y = x^T w. It runs on the kernels of the sparse product: a row of x
-// is a row of values, whose columns are all rows of w.
+// denseTask multiplies dense matrices: y = x w, or y = x^T w in sums over blocks of rows.
 type denseTask struct {
-	y, x, w          unified.Tensor
+	run              denseRun
+	variant          variant
+	y                []float32
 	rows, inner, out int64 // of y; of the sums; the width of y
 	turned           bool  // x is transposed
-	plan             plan
-	passes           []pass
-	columns          []int32 // 0, 1, 2, ..
-	step             int64
-	room             [][]float32 // [worker]: a row of y and a row of values
+	w                []float32
+	x                []float32
+
+	// Of a transposed product: the blocks whose sums are added one after the other, how often there are so many, and
+	// the sums of each of those beside y.
+	blocks, shares int64
+	sums           []float32
+	room           [][]float32 // [worker]: a block's sums
+}
+
+// denseRun is what a kernel reads: columns of w and y, up to a tile. Its layout is known to tools/asm.
+type denseRun struct {
+	x, w, y          unsafe.Pointer
+	rowStep, step    int // bytes of x from a row to the next, and from an inner element to the next
+	wStride, yStride int // bytes of a row
+	inner, rows      int
+	vectors          int
+	mask             uint64 // lanes of the last vector
 }
 
 const (
-	turnedRows = 16  // of y, in one part
+	denseRows  = 120 // of y, in one part: whole tiles
+	turnedRows = 48  // the same of a transposed product
 	block      = 512 // rows of x whose sums are added to y at a time
+	shareRows  = 16 * block
+	maxShares  = 32
 )
 
 // MatMul writes the product of dense matrices, y = x w: rows of x are multiplied with w.
@@ -33,34 +51,34 @@ func (p *Pool) MatMul(y, x, w unified.Tensor) error {
 	if err := checkDense(y, x, w, x.Len(), x.Width()); err != nil {
 		return err
 	}
-	return p.dense(denseTask{y: y, x: x, w: w, rows: x.Len(), inner: x.Width(), out: w.Width()}, 64)
+	t := denseTask{variant: variants()[0], rows: x.Len(), inner: x.Width(), out: w.Width()}
+	return p.dense(t, y, x, w)
 }
 
 // MatMulTurned writes y = x^T w, the gradient of MatMul with respect to w.
 //
 // Shapes: y float32 [k, m], written; x float32 [n, k]; w float32 [n, m]. ErrShape names what does not fit.
-// Result: sums over blocks of 512 rows, each in order, are added in order.
+// Result: sums over blocks of 512 rows, each in order, are added in order: in up to 32 equal shares of 16 blocks or
+// more, which are added in order.
 func (p *Pool) MatMulTurned(y, x, w unified.Tensor) error {
 	if err := checkDense(y, x, w, x.Width(), x.Len()); err != nil {
 		return err
 	}
-	t := denseTask{y: y, x: x, w: w, rows: x.Width(), inner: x.Len(), out: w.Width(), turned: true}
-	return p.dense(t, turnedRows)
+	t := denseTask{variant: variants()[0], rows: x.Width(), inner: x.Len(), out: w.Width(), turned: true}
+	return p.dense(t, y, x, w)
 }
 
 func checkDense(y, x, w unified.Tensor, rows, inner int64) error {
 	switch {
 	case !dense(y) || !dense(x) || !dense(w) || y.Len() != rows || w.Len() != inner || y.Width() != w.Width():
 		return fmt.Errorf("%w: a dense product of %v and %v cannot be %v", ErrShape, x, w, y)
-	case inner > 1<<31-1:
-		return fmt.Errorf("%w: sums of %d products", ErrShape, inner)
 	case overlap(y, x) || overlap(y, w):
 		return fmt.Errorf("%w: the product shares memory with a factor", ErrShape)
 	}
 	return nil
 }
 
-func (p *Pool) dense(t denseTask, step int64) error {
+func (p *Pool) dense(t denseTask, y, x, w unified.Tensor) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -69,93 +87,104 @@ func (p *Pool) dense(t denseTask, step int64) error {
 	if t.rows == 0 || t.out == 0 {
 		return nil
 	}
+	t.y, t.x, t.w = floats(y), floats(x), floats(w)
 	if t.inner == 0 {
-		clear(floats(t.y))
+		clear(t.y)
 		return nil
 	}
 	d := &p.product
-	t.passes, t.columns, t.room, t.step = d.passes[:0], d.columns, d.room, step
-	values := t.inner // of a row
-	if t.turned {
-		values = min(values, block)
+	t.sums, t.room = d.sums, d.room
+	*d = t
+	defer func() { d.x, d.y, d.w, d.run = nil, nil, nil, denseRun{} }()
+	if !d.turned {
+		d.run.rowStep, d.run.step = int(4*d.inner), 4
+		return p.run(d, (d.rows+denseRows-1)/denseRows)
 	}
-	for n := int64(len(t.columns)); n < values; n++ {
-		t.columns = append(t.columns, int32(n))
+	d.run.rowStep, d.run.step = 4, int(4*d.rows)
+	d.share(p.workers)
+	if err := p.run(d, d.shares*d.groups()); err != nil {
+		return err
+	}
+	for s := int64(1); s < d.shares; s++ {
+		vector.Add(d.y, d.sums[(s-1)*d.rows*d.out:s*d.rows*d.out], 1)
+	}
+	return nil
+}
+
+// share cuts the blocks of a transposed product into shares, and sees that there is room for their sums.
+func (t *denseTask) share(workers int) {
+	rows := max((t.inner+maxShares-1)/maxShares, shareRows)
+	t.blocks = (rows + block - 1) / block
+	t.shares = (t.inner + t.blocks*block - 1) / (t.blocks * block)
+	if n := (t.shares - 1) * t.rows * t.out; int64(len(t.sums)) < n {
+		t.sums = make([]float32, n)
 	}
 	if t.room == nil {
-		t.room = make([][]float32, p.workers)
+		t.room = make([][]float32, workers)
 	}
-	t.plan = plan{variant: variants()[0], tile: 8, ahead: 4}
-	if t.plan.variant != plain {
-		t.passes = appendPasses(t.passes, t.plan, t.out, 0)
+	for w := range t.room {
+		if n := turnedRows * t.out; int64(len(t.room[w])) < n {
+			t.room[w] = make([]float32, n)
+		}
 	}
-	*d = t
-	err := p.run(d, (t.rows+step-1)/step)
-	d.y, d.x, d.w = unified.Tensor{}, unified.Tensor{}, unified.Tensor{}
-	return err
 }
+
+// groups returns in how many parts the rows of a transposed product's y are cut.
+func (t *denseTask) groups() int64 { return (t.rows + turnedRows - 1) / turnedRows }
 
 func (t *denseTask) do(worker int, part, _ int64) {
-	lo, hi := part*t.step, min((part+1)*t.step, t.rows)
-	x, y, w := floats(t.x), floats(t.y), floats(t.w)
 	if !t.turned {
-		t.sums(y[lo*t.out:hi*t.out], x[lo*t.inner:hi*t.inner], w, t.inner)
+		lo, hi := part*denseRows, min((part+1)*denseRows, t.rows)
+		t.multiply(t.y[lo*t.out:hi*t.out], t.x[lo*t.inner:], t.w, t.inner)
 		return
 	}
-	n := turnedRows * (block + t.out)
-	if int64(len(t.room[worker])) < n {
-		t.room[worker] = make([]float32, n)
+	share, group := part/t.groups(), part%t.groups()
+	lo, hi := group*turnedRows, min((group+1)*turnedRows, t.rows)
+	to := t.y
+	if share > 0 {
+		to = t.sums[(share-1)*t.rows*t.out:]
 	}
-	room := t.room[worker][:n]
-	for from := int64(0); from < t.inner; from += block {
-		length := min(block, t.inner-from)
-		values, sums := room[:(hi-lo)*length], room[turnedRows*block:][:(hi-lo)*t.out]
-		for r := range length {
-			for i, v := range x[(from+r)*t.rows+lo : (from+r)*t.rows+hi] {
-				values[int64(i)*length+r] = v
-			}
-		}
-		to := y[lo*t.out : hi*t.out]
-		if from == 0 {
-			t.sums(to, values, w, length)
+	to = to[lo*t.out : hi*t.out]
+	first, last := share*t.blocks*block, min((share+1)*t.blocks*block, t.inner)
+	for from := first; from < last; from += block {
+		x, w, length := t.x[from*t.rows+lo:], t.w[from*t.out:], min(block, last-from)
+		if from == first {
+			t.multiply(to, x, w, length)
 			continue
 		}
-		t.sums(sums, values, w[from*t.out:], length)
-		for i, v := range sums {
-			to[i] += v
-		}
+		sums := t.room[worker][:len(to)]
+		t.multiply(sums, x, w, length)
+		vector.Add(to, sums, 1)
 	}
 }
 
-// sums makes rows of y: sums of the first rows of w, as many as each has values.
-func (t *denseTask) sums(y, values, w []float32, length int64) {
-	if t.plan.variant == plain {
-		t.plain(y, values, w, length)
+// multiply makes the rows of y: sums of the first rows of w, so many, times elements of x.
+func (t *denseTask) multiply(y, x, w []float32, inner int64) {
+	rows := int64(len(y)) / t.out
+	if t.variant == plain {
+		t.plain(y, x, w, rows, inner)
 		return
 	}
-	indptr := [2]int32{0, int32(length)}
-	run := &spmmRun{indptr: unsafe.Pointer(&indptr), indices: unsafe.Pointer(&t.columns[0]),
-		last: unsafe.Pointer(&t.columns[length-1]), xStride: int(4 * t.out), yStride: int(4 * t.out),
-		ahead: 4 * t.plan.ahead, index: 4, shift: 2, step: floatBytes}
-	if t.out < int64(t.plan.variant.bytes()/4) {
-		run.mask = maskOf(t.plan.variant, int(t.out))
-	}
-	for _, s := range t.passes {
-		run.vectors, run.tail, run.x = s.vectors, int(4*s.tail), unsafe.Pointer(&w[s.column])
-		for i := range int64(len(y)) / t.out {
-			run.y = uintptr(unsafe.Pointer(&y[i*t.out+s.column]))
-			run.weights = unsafe.Pointer(&values[i*length])
-			run.sum(t.plan.variant, false, 0, 1)
-		}
+	lanes := int64(t.variant.bytes() / 4)
+	run := t.run
+	run.x, run.inner, run.rows, run.wStride, run.yStride = unsafe.Pointer(&x[0]), int(inner), int(rows), int(4*t.out),
+		int(4*t.out)
+	for column := int64(0); column < t.out; column += int64(run.vectors) * lanes {
+		left := t.out - column
+		run.vectors = int(min((left+lanes-1)/lanes, int64(t.variant.denseTile())))
+		run.mask = maskOf(t.variant, int(min(left-int64(run.vectors-1)*lanes, lanes)))
+		run.w, run.y = unsafe.Pointer(&w[column]), unsafe.Pointer(&y[column])
+		run.multiply(t.variant)
 	}
 }
 
-func (t *denseTask) plain(y, values, w []float32, length int64) {
+// plain is the specification of the kernels.
+func (t *denseTask) plain(y, x, w []float32, rows, inner int64) {
 	clear(y)
-	for i := range int64(len(y)) / t.out {
+	for i := range rows {
 		row := y[i*t.out:][:t.out]
-		for e := range length {
-			v := values[i*length+e]
+		for e := range inner {
+			v := x[(i*int64(t.run.rowStep)+e*int64(t.run.step))/4]
 			for k, x := range w[e*t.out:][:t.out] {
 				row[k] += float32(v * x)
 			}

@@ -48,8 +48,8 @@ func checkExtreme(y, arg unified.Tensor, a *Matrix, values, x unified.Tensor) er
 			y.Width())
 	}
 	if values.Valid() && headsOf(values) != 1 || a.cols > 1<<32 {
-		return fmt.Errorf("%w: %d columns and values %v: extremes have up to 2^32 columns and one head", ErrShape, a.cols,
-			values)
+		return fmt.Errorf("%w: %d columns and values %v: extremes have up to 2^32 columns and one head", ErrShape,
+			a.cols, values)
 	}
 	return nil
 }
@@ -66,8 +66,8 @@ func extreme[I int32 | int64](p *Pool, arg []I, y unified.Tensor, which Extreme,
 		nth := make([]int32, width) // edge of the row
 		for i := lo; i < hi; i++ {
 			first := a.start(i)
-			edges := vector.Edges{Count: int(a.Degree(i)), X: unsafe.Pointer(unsafe.SliceData(from)), Stride: int(4 * width),
-				Indices: unsafe.Add(base, first*int64(size)), Wide: size == 8}
+			edges := vector.Edges{Count: int(a.Degree(i)), X: unsafe.Pointer(unsafe.SliceData(from)),
+				Stride: int(4 * width), Indices: unsafe.Add(base, first*int64(size)), Wide: size == 8}
 			if len(w) > 0 {
 				edges.Weights = w[first:]
 			}

@@ -301,11 +301,52 @@ func TestDenseProducts(t *testing.T) {
 
 // TestTheTransposedProductTakesNoMemoryByItsRows: of which there is one a node where a model is trained.
 func TestTheTransposedProductTakesNoMemoryByItsRows(t *testing.T) {
-	const rows = 1 << 16
+	const rows = 1 << 20
 	pool := open(t, 1)
 	y, x, w := matrixOf(t, make([]float32, 2), 2, 1), matrixOf(t, make([]float32, 2*rows), rows, 2),
 		matrixOf(t, make([]float32, rows), rows, 1)
-	if err := pool.MatMulTurned(y, x, w); err != nil || len(pool.product.columns) > block {
-		t.Errorf("%d numbers of columns for blocks of %d, %v", len(pool.product.columns), block, err)
+	if err := pool.MatMulTurned(y, x, w); err != nil || len(pool.product.sums) > 2*maxShares {
+		t.Errorf("%d sums beside a product of 2, %v", len(pool.product.sums), err)
+	}
+}
+
+// TestDenseProductsAreTheSameInEveryVariant compares with sums that are made element by element in the order that the
+// doc comments say, at all widths of tiles, and over several blocks and shares of rows.
+func TestDenseProductsAreTheSameInEveryVariant(t *testing.T) {
+	r, pool := rand.New(rand.NewPCG(13, 13)), open(t, 2)
+	for _, c := range []struct{ n, k, m int }{{25, 5, 1}, {13, 3, 15}, {14, 2, 16}, {7, 9, 17}, {31, 4, 47}, {6, 7, 64},
+		{5, 6, 65}, {130, 3, 130}, {9000, 50, 3}, {17000, 7, 20}, {300000, 1, 2}} {
+		x, w, d := numbers(r, c.n*c.k), numbers(r, c.k*c.m), numbers(r, c.n*c.m)
+		want, wantTurned := make([]float32, c.n*c.m), make([]float32, c.k*c.m)
+		for i := range want {
+			for k := range c.k {
+				want[i] += float32(x[i/c.m*c.k+k] * w[k*c.m+i%c.m])
+			}
+		}
+		share := max(16, (c.n+32*512-1)/(32*512)) * 512
+		for i := range wantTurned {
+			for first := 0; first < c.n; first += share {
+				of := float32(0)
+				for from := first; from < min(first+share, c.n); from += 512 {
+					sum := float32(0)
+					for n := from; n < min(from+512, first+share, c.n); n++ {
+						sum += float32(x[n*c.k+i/c.m] * d[n*c.m+i%c.m])
+					}
+					of += sum
+				}
+				wantTurned[i] += of
+			}
+		}
+		for _, v := range variants() {
+			y, dw := slices.Repeat([]float32{7}, c.n*c.m), slices.Repeat([]float32{7}, c.k*c.m)
+			at := denseTask{variant: v, rows: int64(c.n), inner: int64(c.k), out: int64(c.m)}
+			turned := denseTask{variant: v, rows: int64(c.k), inner: int64(c.n), out: int64(c.m), turned: true}
+			if err := errors.Join(
+				pool.dense(at, matrixOf(t, y, c.n, c.m), matrixOf(t, x, c.n, c.k), matrixOf(t, w, c.k, c.m)),
+				pool.dense(turned, matrixOf(t, dw, c.k, c.m), matrixOf(t, x, c.n, c.k), matrixOf(t, d, c.n, c.m)),
+				sameBits(y, want), sameBits(dw, wantTurned)); err != nil {
+				t.Errorf("%v, %+v: %v", v, c, err)
+			}
+		}
 	}
 }

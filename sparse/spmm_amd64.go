@@ -37,10 +37,19 @@ func (r *spmmRun) sum(v variant, halves bool, lo, hi int) {
 	}
 }
 
+// multiply multiplies by a variant that is not plain.
+func (r *denseRun) multiply(v variant) {
+	if v == avx512 {
+		denseAVX512(unsafe.Pointer(r))
+	} else {
+		denseAVX2(unsafe.Pointer(r))
+	}
+}
+
 // lanes8 are masks of AVX2: lane i is all ones if it is below n, in the words from 8-n on.
 var lanes8 = [16]int32{-1, -1, -1, -1, -1, -1, -1, -1}
 
-// maskOf returns the mask of a tile of width columns, less than a vector.
+// maskOf returns the mask of the first columns of a vector, up to all of them.
 func maskOf(v variant, width int) uint64 {
 	if v == avx512 {
 		return 1<<width - 1

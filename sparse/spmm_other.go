@@ -11,6 +11,8 @@ func variants() []variant { return []variant{plain} }
 
 func (r *spmmRun) sum(v variant, halves bool, lo, hi int) { panic("sparse: no such variant") }
 
+func (r *denseRun) multiply(v variant) { panic("sparse: no such variant") }
+
 func maskOf(v variant, width int) uint64 { panic("sparse: no such variant") }
 
 func streamLines(v variant, dst, src unsafe.Pointer, n int) { panic("sparse: no such variant") }

@@ -18,6 +18,9 @@ func (v variant) bytes() int { return [...]int{4, 32, 64}[v] }
 // tile returns the vectors of the widest tile.
 func (v variant) tile() int { return [...]int{0, maxAVX2, maxAVX512}[v] }
 
+// denseTile returns the vectors of the widest tile of a dense product.
+func (v variant) denseTile() int { return [...]int{0, 2, 4}[v] }
+
 const (
 	maxAVX2   = 12
 	maxAVX512 = 16

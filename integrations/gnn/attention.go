@@ -101,7 +101,8 @@ func (t *attention) ends(d []float32) error {
 	du, dv := t.room(t.heads*m), t.room(t.heads*n)
 	for h := range t.heads { // sums over the edges of rows, and of columns
 		of := func(s []float32) unified.Tensor { return unified.FromSlice(s[h*t.edges : (h+1)*t.edges]) }
-		if err := t.pool.SpMM(tensor(du[h*m:(h+1)*m], m, 1), sparse.Sum, t.a, of(d), tensor(one[:n], n, 1)); err != nil {
+		if err := t.pool.SpMM(tensor(du[h*m:(h+1)*m], m, 1), sparse.Sum, t.a, of(d),
+			tensor(one[:n], n, 1)); err != nil {
 			return err
 		}
 		if err := t.pool.SpMM(tensor(dv[h*n:(h+1)*n], n, 1), sparse.Sum, t.a.Transpose(), of(turned),

@@ -109,9 +109,9 @@ func (a *activate) slope(lo, hi int) {
 	}
 }
 
-// Dropout sets elements to 0 with probability p and scales the others by 1/(1-p), where the tape trains. Whether element
-// i stays is decided by draw i of a stream that is keyed by the seed, the step and the number of the dropout in it, so
-// that it depends on nothing else.
+// Dropout sets elements to 0 with probability p and scales the others by 1/(1-p), where the tape trains. Whether
+// element i stays is decided by draw i of a stream that is keyed by the seed, the step and the number of the dropout in
+// it, so that it depends on nothing else.
 func (t *Tape) Dropout(x *Value, p float32) *Value {
 	if !t.Training || p == 0 {
 		return x

@@ -41,7 +41,8 @@ func (b *budget) within(f func() error) (err error) {
 	return f()
 }
 
-// arena hands out memory until it is reset: zeros at first, and then what was there before. It keeps as much memory as was in use at a time, in one piece.
+// arena hands out memory until it is reset: zeros at first, and then what was there before. It keeps as much memory as
+// was in use at a time, in one piece.
 type arena struct {
 	memory *budget // of which it has taken the slab and the extra
 	slab   []float32

@@ -72,8 +72,8 @@ func ELUSlope(d, y []float32, factor float32) {
 	}
 }
 
-// Leaky multiplies elements of d by factor whose y is not positive: the leaky ReLU of y where d is a copy of it, and the
-// gradient of that otherwise.
+// Leaky multiplies elements of d by factor whose y is not positive: the leaky ReLU of y where d is a copy of it, and
+// the gradient of that otherwise.
 func Leaky(d, y []float32, factor float32) {
 	if len(y) > 0 {
 		leaky(d, y, factor)
@@ -92,8 +92,8 @@ func Softmax(to, from []float32) (greatest, sum float32) {
 	return softmax(to, from)
 }
 
-// Edges are edges of one row, with consecutive numbers from First on, and the rows of a matrix of float32 at their other
-// ends.
+// Edges are edges of one row, with consecutive numbers from First on, and the rows of a matrix of float32 at their
+// other ends.
 type Edges struct {
 	Count, First int
 	X            unsafe.Pointer // row 0, from the first column that counts on
@@ -116,8 +116,8 @@ func (r *Edges) row(e, width int) []float32 {
 }
 
 // Extreme writes to y the greatest, or the least, of each column over the edges of a row, times their weights, and to
-// arg the first edge that has it. NaN is taken, and stays. Rows of X are below 2^32, and edges below 2^31. Without edges
-// y becomes zeros and arg -1.
+// arg the first edge that has it. NaN is taken, and stays. Rows of X are below 2^32, and edges below 2^31. Without
+// edges y becomes zeros and arg -1.
 func Extreme(y []float32, arg []int32, least bool, r Edges) {
 	if r.Count == 0 {
 		clear(y)

@@ -117,6 +117,12 @@ func softmax(to, from []float32) (greatest, sum float32) {
 	return softmaxPlain(to, from)
 }
 
+// extremeRun is what a kernel of extremes reads. Its layout is known to tools/asm.
+type extremeRun struct {
+	y, arg, x, indices, weights                unsafe.Pointer
+	step, index, stride, edges, first, columns int
+}
+
 // one is the weight of edges without weights.
 var one float32 = 1
 
@@ -125,24 +131,31 @@ func extreme(y []float32, arg []int32, least bool, r Edges) {
 		extremePlain(y, arg, least, r)
 		return
 	}
-	weights, step, wide := &one, 0, 0
+	run := extremeRun{indices: r.Indices, weights: unsafe.Pointer(&one), index: 4, stride: r.Stride, edges: r.Count,
+		first: r.First}
 	if r.Weights != nil {
-		weights, step = &r.Weights[0], 4
+		run.weights, run.step = unsafe.Pointer(&r.Weights[0]), 4
 	}
 	if r.Wide {
-		wide = 1
+		run.index = 8
 	}
 	for k := 0; k < len(y); k += bytes / 4 {
-		n, x := min(len(y)-k, bytes/4), unsafe.Add(r.X, 4*k)
-		switch {
-		case bytes == 64 && least:
-			extremeMinAVX512(&y[k], &arg[k], x, r.Indices, weights, step, wide, r.Stride, r.Count, r.First, n)
-		case bytes == 64:
-			extremeMaxAVX512(&y[k], &arg[k], x, r.Indices, weights, step, wide, r.Stride, r.Count, r.First, n)
-		case least:
-			extremeMinAVX2(&y[k], &arg[k], x, r.Indices, weights, step, wide, r.Stride, r.Count, r.First, n)
-		default:
-			extremeMaxAVX2(&y[k], &arg[k], x, r.Indices, weights, step, wide, r.Stride, r.Count, r.First, n)
-		}
+		run.y, run.arg, run.x = unsafe.Pointer(&y[k]), unsafe.Pointer(&arg[k]), unsafe.Add(r.X, 4*k)
+		run.columns = min(len(y)-k, bytes/4)
+		run.compute(least)
+	}
+}
+
+func (r *extremeRun) compute(least bool) {
+	run := unsafe.Pointer(r)
+	switch {
+	case bytes == 64 && least:
+		extremeMinAVX512(run)
+	case bytes == 64:
+		extremeMaxAVX512(run)
+	case least:
+		extremeMinAVX2(run)
+	default:
+		extremeMaxAVX2(run)
 	}
 }

@@ -902,131 +902,121 @@ done9:
 	VZEROUPPER
 	RET
 
-// func extremeMaxAVX512(y *float32, arg *int32, x unsafe.Pointer, indices unsafe.Pointer, weights *float32, step int, wide int, stride int, edges int, first int, n int)
-// Requires: AVX, AVX512F, SSE2
-TEXT ·extremeMaxAVX512(SB), NOSPLIT|NOFRAME, $0-88
-	MOVQ n+80(FP), CX
+// func extremeMaxAVX512(run unsafe.Pointer)
+// Requires: AVX, AVX512F
+TEXT ·extremeMaxAVX512(SB), NOSPLIT|NOFRAME, $0-8
+	MOVQ run+0(FP), AX
+	MOVQ 80(AX), CX
+	MOVL $0x0000ffff, DX
 	CMPQ CX, $0x10
-	MOVL $0x0000ffff, AX
 	JGE  all1
-	MOVL $0x00000001, AX
-	SHLL CL, AX
-	DECL AX
+	MOVL $0x00000001, DX
+	SHLL CL, DX
+	DECL DX
 
 all1:
-	KMOVW        AX, K1
-	MOVQ         indices+24(FP), AX
-	MOVQ         edges+64(FP), DX
-	MOVQ         weights+32(FP), BX
-	MOVQ         x+16(FP), SI
-	MOVQ         stride+56(FP), DI
-	MOVQ         step+40(FP), R8
-	MOVQ         wide+48(FP), CX
-	MOVL         $0x00000004, R9
-	SHLL         CL, R9
-	MOVQ         first+72(FP), CX
-	MOVD         CX, X0
+	KMOVW        DX, K1
+	MOVQ         24(AX), CX
+	MOVQ         64(AX), DX
+	MOVQ         32(AX), BX
+	MOVQ         16(AX), SI
+	VMOVD        72(AX), X0
 	VPBROADCASTD X0, Z2
 	VPBROADCASTD X0, Z1
-	MOVL         $0x00000001, CX
-	MOVD         CX, X0
+	MOVL         $0x00000001, DI
+	VMOVD        DI, X0
 	VPBROADCASTD X0, Z3
-	MOVL         (AX), CX
-	IMULQ        DI, CX
-	VMOVUPS.Z    (SI)(CX*1), K1, Z0
+	MOVL         (CX), DI
+	IMULQ        56(AX), DI
+	VMOVUPS.Z    (SI)(DI*1), K1, Z0
 	VBROADCASTSS (BX), Z4
 	VMULPS       Z4, Z0, Z0
-	ADDQ         R9, AX
-	ADDQ         R8, BX
+	ADDQ         48(AX), CX
+	ADDQ         40(AX), BX
 	VMOVUPS      Z0, Z0
 	DECQ         DX
 	JZ           ready2
 
 edge:
 	VPADDD       Z3, Z2, Z2
-	MOVL         (AX), CX
-	IMULQ        DI, CX
-	VMOVUPS.Z    (SI)(CX*1), K1, Z4
-	VBROADCASTSS (BX), Z5
-	VMULPS       Z5, Z4, Z4
-	ADDQ         R9, AX
-	ADDQ         R8, BX
-	VCMPPS       $0x06, Z0, Z4, K2
+	MOVL         (CX), DI
+	IMULQ        56(AX), DI
+	VMOVUPS.Z    (SI)(DI*1), K1, Z5
+	VBROADCASTSS (BX), Z4
+	VMULPS       Z4, Z5, Z5
+	ADDQ         48(AX), CX
+	ADDQ         40(AX), BX
+	VCMPPS       $0x06, Z0, Z5, K2
 	VCMPPS       $0x07, Z0, Z0, K2, K2
-	VMOVAPS      Z4, K2, Z0
+	VMOVAPS      Z5, K2, Z0
 	VMOVDQA32    Z2, K2, Z1
 	DECQ         DX
 	JNZ          edge
 
 ready2:
-	MOVQ    y+0(FP), AX
-	VMOVUPS Z0, K1, (AX)
-	MOVQ    arg+8(FP), AX
-	VMOVUPS Z1, K1, (AX)
+	MOVQ    (AX), DI
+	VMOVUPS Z0, K1, (DI)
+	MOVQ    8(AX), DI
+	VMOVUPS Z1, K1, (DI)
 	VZEROUPPER
 	RET
 
-// func extremeMinAVX512(y *float32, arg *int32, x unsafe.Pointer, indices unsafe.Pointer, weights *float32, step int, wide int, stride int, edges int, first int, n int)
-// Requires: AVX, AVX512F, SSE2
-TEXT ·extremeMinAVX512(SB), NOSPLIT|NOFRAME, $0-88
-	MOVQ n+80(FP), CX
+// func extremeMinAVX512(run unsafe.Pointer)
+// Requires: AVX, AVX512F
+TEXT ·extremeMinAVX512(SB), NOSPLIT|NOFRAME, $0-8
+	MOVQ run+0(FP), AX
+	MOVQ 80(AX), CX
+	MOVL $0x0000ffff, DX
 	CMPQ CX, $0x10
-	MOVL $0x0000ffff, AX
 	JGE  all1
-	MOVL $0x00000001, AX
-	SHLL CL, AX
-	DECL AX
+	MOVL $0x00000001, DX
+	SHLL CL, DX
+	DECL DX
 
 all1:
-	KMOVW        AX, K1
-	MOVQ         indices+24(FP), AX
-	MOVQ         edges+64(FP), DX
-	MOVQ         weights+32(FP), BX
-	MOVQ         x+16(FP), SI
-	MOVQ         stride+56(FP), DI
-	MOVQ         step+40(FP), R8
-	MOVQ         wide+48(FP), CX
-	MOVL         $0x00000004, R9
-	SHLL         CL, R9
-	MOVQ         first+72(FP), CX
-	MOVD         CX, X0
+	KMOVW        DX, K1
+	MOVQ         24(AX), CX
+	MOVQ         64(AX), DX
+	MOVQ         32(AX), BX
+	MOVQ         16(AX), SI
+	VMOVD        72(AX), X0
 	VPBROADCASTD X0, Z2
 	VPBROADCASTD X0, Z1
-	MOVL         $0x00000001, CX
-	MOVD         CX, X0
+	MOVL         $0x00000001, DI
+	VMOVD        DI, X0
 	VPBROADCASTD X0, Z3
-	MOVL         (AX), CX
-	IMULQ        DI, CX
-	VMOVUPS.Z    (SI)(CX*1), K1, Z0
+	MOVL         (CX), DI
+	IMULQ        56(AX), DI
+	VMOVUPS.Z    (SI)(DI*1), K1, Z0
 	VBROADCASTSS (BX), Z4
 	VMULPS       Z4, Z0, Z0
-	ADDQ         R9, AX
-	ADDQ         R8, BX
+	ADDQ         48(AX), CX
+	ADDQ         40(AX), BX
 	VMOVUPS      Z0, Z0
 	DECQ         DX
 	JZ           ready2
 
 edge:
 	VPADDD       Z3, Z2, Z2
-	MOVL         (AX), CX
-	IMULQ        DI, CX
-	VMOVUPS.Z    (SI)(CX*1), K1, Z4
-	VBROADCASTSS (BX), Z5
-	VMULPS       Z5, Z4, Z4
-	ADDQ         R9, AX
-	ADDQ         R8, BX
-	VCMPPS       $0x09, Z0, Z4, K2
+	MOVL         (CX), DI
+	IMULQ        56(AX), DI
+	VMOVUPS.Z    (SI)(DI*1), K1, Z5
+	VBROADCASTSS (BX), Z4
+	VMULPS       Z4, Z5, Z5
+	ADDQ         48(AX), CX
+	ADDQ         40(AX), BX
+	VCMPPS       $0x09, Z0, Z5, K2
 	VCMPPS       $0x07, Z0, Z0, K2, K2
-	VMOVAPS      Z4, K2, Z0
+	VMOVAPS      Z5, K2, Z0
 	VMOVDQA32    Z2, K2, Z1
 	DECQ         DX
 	JNZ          edge
 
 ready2:
-	MOVQ    y+0(FP), AX
-	VMOVUPS Z0, K1, (AX)
-	MOVQ    arg+8(FP), AX
-	VMOVUPS Z1, K1, (AX)
+	MOVQ    (AX), DI
+	VMOVUPS Z0, K1, (DI)
+	MOVQ    8(AX), DI
+	VMOVUPS Z1, K1, (DI)
 	VZEROUPPER
 	RET
 
@@ -1795,120 +1785,110 @@ done9:
 	VZEROUPPER
 	RET
 
-// func extremeMaxAVX2(y *float32, arg *int32, x unsafe.Pointer, indices unsafe.Pointer, weights *float32, step int, wide int, stride int, edges int, first int, n int)
-// Requires: AVX, AVX2, SSE2
-TEXT ·extremeMaxAVX2(SB), NOSPLIT|NOFRAME, $0-88
-	MOVQ         n+80(FP), CX
-	LEAQ         head<>+0(SB), AX
+// func extremeMaxAVX2(run unsafe.Pointer)
+// Requires: AVX, AVX2
+TEXT ·extremeMaxAVX2(SB), NOSPLIT|NOFRAME, $0-8
+	MOVQ         run+0(FP), AX
+	MOVQ         80(AX), CX
+	LEAQ         head<>+0(SB), DX
 	NEGQ         CX
-	VMOVDQU      32(AX)(CX*4), Y0
-	MOVQ         indices+24(FP), AX
-	MOVQ         edges+64(FP), DX
-	MOVQ         weights+32(FP), BX
-	MOVQ         x+16(FP), SI
-	MOVQ         stride+56(FP), DI
-	MOVQ         step+40(FP), R8
-	MOVQ         wide+48(FP), CX
-	MOVL         $0x00000004, R9
-	SHLL         CL, R9
-	MOVQ         first+72(FP), CX
-	MOVD         CX, X1
-	VPBROADCASTD X1, Y3
-	VPBROADCASTD X1, Y2
-	MOVL         $0x00000001, CX
-	MOVD         CX, X1
-	VPBROADCASTD X1, Y4
-	MOVL         (AX), CX
-	IMULQ        DI, CX
-	VMASKMOVPS   (SI)(CX*1), Y0, Y1
-	VBROADCASTSS (BX), Y5
-	VMULPS       Y5, Y1, Y1
-	ADDQ         R9, AX
-	ADDQ         R8, BX
-	VMOVUPS      Y1, Y1
+	VMOVDQU      32(DX)(CX*4), Y5
+	MOVQ         24(AX), CX
+	MOVQ         64(AX), DX
+	MOVQ         32(AX), BX
+	MOVQ         16(AX), SI
+	VMOVD        72(AX), X0
+	VPBROADCASTD X0, Y2
+	VPBROADCASTD X0, Y1
+	MOVL         $0x00000001, DI
+	VMOVD        DI, X0
+	VPBROADCASTD X0, Y3
+	MOVL         (CX), DI
+	IMULQ        56(AX), DI
+	VMASKMOVPS   (SI)(DI*1), Y5, Y0
+	VBROADCASTSS (BX), Y4
+	VMULPS       Y4, Y0, Y0
+	ADDQ         48(AX), CX
+	ADDQ         40(AX), BX
+	VMOVUPS      Y0, Y0
 	DECQ         DX
-	JZ           ready2
+	JZ           ready1
 
 edge:
-	VPADDD       Y4, Y3, Y3
-	MOVL         (AX), CX
-	IMULQ        DI, CX
-	VMASKMOVPS   (SI)(CX*1), Y0, Y5
-	VBROADCASTSS (BX), Y6
-	VMULPS       Y6, Y5, Y5
-	ADDQ         R9, AX
-	ADDQ         R8, BX
-	VCMPPS       $0x07, Y1, Y1, Y7
-	VCMPPS       $0x06, Y1, Y5, Y6
-	VANDPS       Y7, Y6, Y6
-	VBLENDVPS    Y6, Y5, Y1, Y1
-	VBLENDVPS    Y6, Y3, Y2, Y2
+	VPADDD       Y3, Y2, Y2
+	MOVL         (CX), DI
+	IMULQ        56(AX), DI
+	VMASKMOVPS   (SI)(DI*1), Y5, Y6
+	VBROADCASTSS (BX), Y4
+	VMULPS       Y4, Y6, Y6
+	ADDQ         48(AX), CX
+	ADDQ         40(AX), BX
+	VCMPPS       $0x07, Y0, Y0, Y7
+	VCMPPS       $0x06, Y0, Y6, Y4
+	VANDPS       Y7, Y4, Y4
+	VBLENDVPS    Y4, Y6, Y0, Y0
+	VBLENDVPS    Y4, Y2, Y1, Y1
 	DECQ         DX
 	JNZ          edge
 
-ready2:
-	MOVQ       y+0(FP), AX
-	VMASKMOVPS Y1, Y0, (AX)
-	MOVQ       arg+8(FP), AX
-	VMASKMOVPS Y2, Y0, (AX)
+ready1:
+	MOVQ       (AX), DI
+	VMASKMOVPS Y0, Y5, (DI)
+	MOVQ       8(AX), DI
+	VMASKMOVPS Y1, Y5, (DI)
 	VZEROUPPER
 	RET
 
-// func extremeMinAVX2(y *float32, arg *int32, x unsafe.Pointer, indices unsafe.Pointer, weights *float32, step int, wide int, stride int, edges int, first int, n int)
-// Requires: AVX, AVX2, SSE2
-TEXT ·extremeMinAVX2(SB), NOSPLIT|NOFRAME, $0-88
-	MOVQ         n+80(FP), CX
-	LEAQ         head<>+0(SB), AX
+// func extremeMinAVX2(run unsafe.Pointer)
+// Requires: AVX, AVX2
+TEXT ·extremeMinAVX2(SB), NOSPLIT|NOFRAME, $0-8
+	MOVQ         run+0(FP), AX
+	MOVQ         80(AX), CX
+	LEAQ         head<>+0(SB), DX
 	NEGQ         CX
-	VMOVDQU      32(AX)(CX*4), Y0
-	MOVQ         indices+24(FP), AX
-	MOVQ         edges+64(FP), DX
-	MOVQ         weights+32(FP), BX
-	MOVQ         x+16(FP), SI
-	MOVQ         stride+56(FP), DI
-	MOVQ         step+40(FP), R8
-	MOVQ         wide+48(FP), CX
-	MOVL         $0x00000004, R9
-	SHLL         CL, R9
-	MOVQ         first+72(FP), CX
-	MOVD         CX, X1
-	VPBROADCASTD X1, Y3
-	VPBROADCASTD X1, Y2
-	MOVL         $0x00000001, CX
-	MOVD         CX, X1
-	VPBROADCASTD X1, Y4
-	MOVL         (AX), CX
-	IMULQ        DI, CX
-	VMASKMOVPS   (SI)(CX*1), Y0, Y1
-	VBROADCASTSS (BX), Y5
-	VMULPS       Y5, Y1, Y1
-	ADDQ         R9, AX
-	ADDQ         R8, BX
-	VMOVUPS      Y1, Y1
+	VMOVDQU      32(DX)(CX*4), Y5
+	MOVQ         24(AX), CX
+	MOVQ         64(AX), DX
+	MOVQ         32(AX), BX
+	MOVQ         16(AX), SI
+	VMOVD        72(AX), X0
+	VPBROADCASTD X0, Y2
+	VPBROADCASTD X0, Y1
+	MOVL         $0x00000001, DI
+	VMOVD        DI, X0
+	VPBROADCASTD X0, Y3
+	MOVL         (CX), DI
+	IMULQ        56(AX), DI
+	VMASKMOVPS   (SI)(DI*1), Y5, Y0
+	VBROADCASTSS (BX), Y4
+	VMULPS       Y4, Y0, Y0
+	ADDQ         48(AX), CX
+	ADDQ         40(AX), BX
+	VMOVUPS      Y0, Y0
 	DECQ         DX
-	JZ           ready2
+	JZ           ready1
 
 edge:
-	VPADDD       Y4, Y3, Y3
-	MOVL         (AX), CX
-	IMULQ        DI, CX
-	VMASKMOVPS   (SI)(CX*1), Y0, Y5
-	VBROADCASTSS (BX), Y6
-	VMULPS       Y6, Y5, Y5
-	ADDQ         R9, AX
-	ADDQ         R8, BX
-	VCMPPS       $0x07, Y1, Y1, Y7
-	VCMPPS       $0x09, Y1, Y5, Y6
-	VANDPS       Y7, Y6, Y6
-	VBLENDVPS    Y6, Y5, Y1, Y1
-	VBLENDVPS    Y6, Y3, Y2, Y2
+	VPADDD       Y3, Y2, Y2
+	MOVL         (CX), DI
+	IMULQ        56(AX), DI
+	VMASKMOVPS   (SI)(DI*1), Y5, Y6
+	VBROADCASTSS (BX), Y4
+	VMULPS       Y4, Y6, Y6
+	ADDQ         48(AX), CX
+	ADDQ         40(AX), BX
+	VCMPPS       $0x07, Y0, Y0, Y7
+	VCMPPS       $0x09, Y0, Y6, Y4
+	VANDPS       Y7, Y4, Y4
+	VBLENDVPS    Y4, Y6, Y0, Y0
+	VBLENDVPS    Y4, Y2, Y1, Y1
 	DECQ         DX
 	JNZ          edge
 
-ready2:
-	MOVQ       y+0(FP), AX
-	VMASKMOVPS Y1, Y0, (AX)
-	MOVQ       arg+8(FP), AX
-	VMASKMOVPS Y2, Y0, (AX)
+ready1:
+	MOVQ       (AX), DI
+	VMASKMOVPS Y0, Y5, (DI)
+	MOVQ       8(AX), DI
+	VMASKMOVPS Y1, Y5, (DI)
 	VZEROUPPER
 	RET

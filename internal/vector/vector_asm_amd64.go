@@ -6,14 +6,14 @@ package vector
 
 import "unsafe"
 
-// keepAVX512 draws for 16 elements a group, 1 or more: a bit is set where the upper 24 bits of its draw are at least limit,
-// which is above 0. stream is the state before draw 0.
+// keepAVX512 draws for 16 elements a group, 1 or more: a bit is set where the upper 24 bits of its draw are at least
+// limit, which is above 0. stream is the state before draw 0.
 //
 //go:noescape
 func keepAVX512(bits *byte, stream, limit uint64, groups int)
 
-// scaleAVX512 writes n elements of x times factor to y where their bits are set, and 0 elsewhere. It reads the bits of whole
-// groups of 16.
+// scaleAVX512 writes n elements of x times factor to y where their bits are set, and 0 elsewhere. It reads the bits of
+// whole groups of 16.
 //
 //go:noescape
 func scaleAVX512(y, x *float32, bits *byte, n int, factor float32)
@@ -48,33 +48,29 @@ func eluSlopeAVX512(d, y *float32, n int, factor float32)
 //go:noescape
 func leakyAVX512(d, y *float32, n int, factor float32)
 
-// softmaxAVX512 writes the softmax of n numbers, 1 or more, and returns the greatest of them and what it divided by.
+// softmaxAVX512 writes the softmax of n numbers, 1 or more, and returns the greatest and what it divided by.
 //
 //go:noescape
 func softmaxAVX512(to, from *float32, n int) (greatest, sum float32)
 
-// extremeMaxAVX512 writes the extremes of n columns, up to a vector, over the edges of a row, 1 or more, whose numbers begin with
-// first. An index has 4 << wide bytes, of which the lower 4 count; rows of x are stride bytes apart, and weights
-// step bytes.
+// extremeMaxAVX512 writes the extremes of up to a vector of columns over the edges of a row, 1 or more.
 //
 //go:noescape
-func extremeMaxAVX512(y *float32, arg *int32, x, indices unsafe.Pointer, weights *float32, step, wide, stride, edges, first, n int)
+func extremeMaxAVX512(run unsafe.Pointer)
 
-// extremeMinAVX512 writes the extremes of n columns, up to a vector, over the edges of a row, 1 or more, whose numbers begin with
-// first. An index has 4 << wide bytes, of which the lower 4 count; rows of x are stride bytes apart, and weights
-// step bytes.
+// extremeMinAVX512 writes the extremes of up to a vector of columns over the edges of a row, 1 or more.
 //
 //go:noescape
-func extremeMinAVX512(y *float32, arg *int32, x, indices unsafe.Pointer, weights *float32, step, wide, stride, edges, first, n int)
+func extremeMinAVX512(run unsafe.Pointer)
 
-// keepAVX2 draws for 16 elements a group, 1 or more: a bit is set where the upper 24 bits of its draw are at least limit,
-// which is above 0. stream is the state before draw 0.
+// keepAVX2 draws for 16 elements a group, 1 or more: a bit is set where the upper 24 bits of its draw are at least
+// limit, which is above 0. stream is the state before draw 0.
 //
 //go:noescape
 func keepAVX2(bits *byte, stream, limit uint64, groups int)
 
-// scaleAVX2 writes n elements of x times factor to y where their bits are set, and 0 elsewhere. It reads the bits of whole
-// groups of 16.
+// scaleAVX2 writes n elements of x times factor to y where their bits are set, and 0 elsewhere. It reads the bits of
+// whole groups of 16.
 //
 //go:noescape
 func scaleAVX2(y, x *float32, bits *byte, n int, factor float32)
@@ -109,21 +105,17 @@ func eluSlopeAVX2(d, y *float32, n int, factor float32)
 //go:noescape
 func leakyAVX2(d, y *float32, n int, factor float32)
 
-// softmaxAVX2 writes the softmax of n numbers, 1 or more, and returns the greatest of them and what it divided by.
+// softmaxAVX2 writes the softmax of n numbers, 1 or more, and returns the greatest and what it divided by.
 //
 //go:noescape
 func softmaxAVX2(to, from *float32, n int) (greatest, sum float32)
 
-// extremeMaxAVX2 writes the extremes of n columns, up to a vector, over the edges of a row, 1 or more, whose numbers begin with
-// first. An index has 4 << wide bytes, of which the lower 4 count; rows of x are stride bytes apart, and weights
-// step bytes.
+// extremeMaxAVX2 writes the extremes of up to a vector of columns over the edges of a row, 1 or more.
 //
 //go:noescape
-func extremeMaxAVX2(y *float32, arg *int32, x, indices unsafe.Pointer, weights *float32, step, wide, stride, edges, first, n int)
+func extremeMaxAVX2(run unsafe.Pointer)
 
-// extremeMinAVX2 writes the extremes of n columns, up to a vector, over the edges of a row, 1 or more, whose numbers begin with
-// first. An index has 4 << wide bytes, of which the lower 4 count; rows of x are stride bytes apart, and weights
-// step bytes.
+// extremeMinAVX2 writes the extremes of up to a vector of columns over the edges of a row, 1 or more.
 //
 //go:noescape
-func extremeMinAVX2(y *float32, arg *int32, x, indices unsafe.Pointer, weights *float32, step, wide, stride, edges, first, n int)
+func extremeMinAVX2(run unsafe.Pointer)

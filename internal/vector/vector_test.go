@@ -54,13 +54,14 @@ func TestFunctionsGiveTheBitsOfPlainGo(t *testing.T) {
 			for name, f := range map[string]struct{ fast, plain func(y, x []float32) }{
 				"scale": {func(y, x []float32) { Scale(y, x, bits, 1.3) },
 					func(y, x []float32) { scalePlain(y, x, bits, 1.3) }},
-				"add":      {func(y, x []float32) { Add(y, x, 1.3) }, func(y, x []float32) { addPlain(y, x, 1.3) }},
-				"relu":     {func(y, _ []float32) { ReLU(y) }, func(y, _ []float32) { reluPlain(y) }},
-				"slope":    {func(y, x []float32) { Slope(y, x, 2) }, func(y, x []float32) { slopePlain(y, x, 2) }},
-				"elu":      {func(y, _ []float32) { ELU(y) }, func(y, _ []float32) { eluPlain(y) }},
-				"eluSlope": {func(y, x []float32) { ELUSlope(y, x, .7) }, func(y, x []float32) { eluSlopePlain(y, x, .7) }},
-				"leaky":    {func(y, x []float32) { Leaky(y, x, .2) }, func(y, x []float32) { leakyPlain(y, x, .2) }},
-				"softmax":  {func(y, x []float32) { Softmax(y, x) }, func(y, x []float32) { softmaxPlain(y, x) }},
+				"add":   {func(y, x []float32) { Add(y, x, 1.3) }, func(y, x []float32) { addPlain(y, x, 1.3) }},
+				"relu":  {func(y, _ []float32) { ReLU(y) }, func(y, _ []float32) { reluPlain(y) }},
+				"slope": {func(y, x []float32) { Slope(y, x, 2) }, func(y, x []float32) { slopePlain(y, x, 2) }},
+				"elu":   {func(y, _ []float32) { ELU(y) }, func(y, _ []float32) { eluPlain(y) }},
+				"eluSlope": {func(y, x []float32) { ELUSlope(y, x, .7) },
+					func(y, x []float32) { eluSlopePlain(y, x, .7) }},
+				"leaky":   {func(y, x []float32) { Leaky(y, x, .2) }, func(y, x []float32) { leakyPlain(y, x, .2) }},
+				"softmax": {func(y, x []float32) { Softmax(y, x) }, func(y, x []float32) { softmaxPlain(y, x) }},
 			} {
 				got, want, from := slices.Clone(y), slices.Clone(y), slices.Clone(x)
 				f.fast(got[1:n+1], from[1:n+1])

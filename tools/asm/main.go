@@ -47,6 +47,7 @@ var units = []unit{
 	{"sparse/spmm_avx2_amd64.s", "", "sparse/spmm_avx2_amd64.go", "!purego", buildSpMM("AVX2", 32, maxAVX2)},
 	{"sparse/spmm_avx512_amd64.s", "", "sparse/spmm_avx512_amd64.go", "!purego", buildSpMM("AVX512", 64, maxAVX512)},
 	{"internal/vector/vector_amd64.s", "", "internal/vector/vector_asm_amd64.go", "!purego", buildVector},
+	{"sparse/dense_amd64.s", "", "sparse/dense_asm_amd64.go", "!purego", buildDense},
 	{"sparse/sddmm_avx2_amd64.s", "", "sparse/sddmm_avx2_amd64.go", "!purego", buildSDDMM("AVX2", 32)},
 	{"sparse/sddmm_avx512_amd64.s", "", "sparse/sddmm_avx512_amd64.go", "!purego", buildSDDMM("AVX512", 64)},
 }

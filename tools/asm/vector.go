@@ -205,8 +205,8 @@ func (e *elementwise) times(z reg.VecVirtual, m Mem) {
 // keep draws for 8 elements at a time: z has the states of the next ones.
 func (e *elementwise) keep() {
 	e.begin("keep", "(bits *byte, stream, limit uint64, groups int)",
-		"draws for 16 elements a group, 1 or more: a bit is set where the upper 24 bits of its draw are at least limit,",
-		"which is above 0. stream is the state before draw 0.")
+		"draws for 16 elements a group, 1 or more: a bit is set where the upper 24 bits of its draw are at least",
+		"limit, which is above 0. stream is the state before draw 0.")
 	bits, groups, word := e.pointer("bits"), e.pointer("groups"), e.GP64()
 	limit := e.vector()
 	e.arg("limit", word)
@@ -288,8 +288,8 @@ func (e *elementwise) eight(s, limit reg.VecVirtual, found reg.GPVirtual, i int)
 
 func (e *elementwise) scale() {
 	e.begin("scale", "(y, x *float32, bits *byte, n int, factor float32)",
-		"writes n elements of x times factor to y where their bits are set, and 0 elsewhere. It reads the bits of whole",
-		"groups of 16.")
+		"writes n elements of x times factor to y where their bits are set, and 0 elsewhere. It reads the bits of",
+		"whole groups of 16.")
 	y, x, bits, n := e.pointer("y"), e.pointer("x"), e.pointer("bits"), e.arg("n", reg.RCX)
 	factor := e.factor("factor")
 	powers := e.YMM()
@@ -371,72 +371,6 @@ func (e *elementwise) slope() {
 	e.end()
 }
 
-// exp makes e^x of float32: half of a vector each, 4 or 8, to add or not to add to, and to be float32 again.
-func (e *elementwise) exp(x reg.VecVirtual, minusOne bool) reg.VecVirtual {
-	limit := e.vector()
-	e.VMOVUPS(e.low, limit)
-	e.VMAXPS(x, limit, limit) // NaN, the second operand, passes
-	if e.bytes == 64 {
-		upper, result := e.YMM(), e.ZMM()
-		e.VEXTRACTF64X4(Imm(1), limit, upper)
-		lower := e.half(limit.AsY(), minusOne)
-		upper = e.half(upper, minusOne).(reg.VecVirtual)
-		e.VINSERTF64X4(Imm(1), upper, lower.(reg.VecVirtual).AsZ(), result)
-		return result
-	}
-	upper, result := e.XMM(), e.YMM()
-	e.VEXTRACTF128(Imm(1), limit, upper)
-	lower := e.half(limit.AsX(), minusOne)
-	upper = e.half(upper, minusOne).(reg.VecVirtual)
-	e.VINSERTF128(Imm(1), upper, lower.(reg.VecVirtual).AsY(), result)
-	return result
-}
-
-// half is exp for as many numbers as a vector has words of 64 bits.
-func (e *elementwise) half(x reg.Register, minusOne bool) Op {
-	wide, k, p := e.vector(), e.vector(), e.vector()
-	e.VCVTPS2PD(x, wide)
-	e.VMULPD(e.log2e, wide, k)
-	if e.bytes == 64 {
-		e.VRNDSCALEPD(Imm(0), k, k)
-	} else {
-		e.VROUNDPD(Imm(0), k, k)
-	}
-	e.VMULPD(e.ln2, k, p)
-	e.VSUBPD(p, wide, wide)
-	e.VMULPD(e.coefficients[0], wide, p)
-	for i, c := range e.coefficients[1:] {
-		if i > 0 {
-			e.VMULPD(wide, p, p)
-		}
-		e.VADDPD(c, p, p)
-	}
-	power := e.vector()
-	if e.bytes == 64 {
-		whole := e.YMM()
-		e.VCVTPD2DQ(k, whole)
-		e.VPMOVSXDQ(whole, power)
-	} else {
-		whole := e.XMM()
-		e.VCVTPD2DQY(k, whole)
-		e.VPMOVSXDQ(whole, power)
-	}
-	e.VPADDQ(e.bias, power, power)
-	e.VPSLLQ(Imm(52), power, power)
-	e.VMULPD(power, p, p)
-	if minusOne {
-		e.VSUBPD(e.one, p, p)
-	}
-	if e.bytes == 64 {
-		narrow := e.YMM()
-		e.VCVTPD2PS(p, narrow)
-		return narrow
-	}
-	narrow := e.XMM()
-	e.VCVTPD2PSY(p, narrow)
-	return narrow
-}
-
 func (e *elementwise) elu() {
 	e.begin("elu", "(x *float32, n int)", "sets those of n elements to e^x - 1 that are not positive.")
 	x, n := e.pointer("x"), e.arg("n", reg.RCX)
@@ -490,151 +424,5 @@ func (e *elementwise) leaky() {
 		e.choose(u, v, slope)
 		e.store(slope, at(d, 0), rest)
 	}, e.floats(d, y))
-	e.end()
-}
-
-func (e *elementwise) softmax() {
-	e.begin("softmax", "(to, from *float32, n int) (greatest, sum float32)",
-		"writes the softmax of n numbers, 1 or more, and returns the greatest of them and what it divided by.")
-	to, from, n := e.pointer("to"), e.pointer("from"), e.arg("n", reg.RCX)
-	greatest := e.vector()
-	e.VMOVUPS(e.least, greatest)
-	p := e.GP64()
-	e.MOVQ(from, p)
-	e.loop(n, func(rest bool) {
-		v := e.load(at(p, 0), rest)
-		switch {
-		case rest && e.bytes == 64:
-			e.VMAXPS(v, greatest, e.mask, greatest)
-		case rest:
-			e.VMAXPS(v, greatest, v)
-			e.VBLENDVPS(e.lanes, v, greatest, greatest)
-		default:
-			e.VMAXPS(v, greatest, greatest)
-		}
-	}, e.floats(p))
-	e.broadcastGreatest(greatest)
-	e.Store(greatest.AsX(), e.Return("greatest"))
-	q := e.GP64()
-	e.MOVQ(from, p)
-	e.MOVQ(to, q)
-	e.arg("n", reg.RCX)
-	e.loop(n, func(rest bool) {
-		v := e.load(at(p, 0), rest)
-		e.VSUBPS(greatest, v, v)
-		e.store(e.exp(v, false), at(q, 0), rest)
-	}, e.floats(p, q))
-	e.Comment("the sum, in order")
-	sum, all := e.XMM(), e.vector()
-	e.VXORPS(sum, sum, sum)
-	e.MOVQ(to, p)
-	e.arg("n", reg.RCX)
-	e.Label("sum")
-	e.VADDSS(at(p, 0), sum, sum)
-	e.ADDQ(Imm(4), p)
-	e.DECQ(n)
-	e.JNZ(LabelRef("sum"))
-	e.Store(sum, e.Return("sum"))
-	e.VBROADCASTSS(sum, all)
-	e.arg("n", reg.RCX)
-	e.loop(n, func(rest bool) {
-		v := e.load(at(to, 0), rest)
-		e.VDIVPS(all, v, v)
-		e.store(v, at(to, 0), rest)
-	}, e.floats(to))
-	e.end()
-}
-
-// broadcastGreatest sets all lanes to the greatest.
-func (e *elementwise) broadcastGreatest(v reg.VecVirtual) {
-	high, x := e.XMM(), v.AsX()
-	if e.bytes == 64 {
-		half := e.YMM()
-		e.VEXTRACTF64X4(Imm(1), v, half)
-		e.VMAXPS(half, v.AsY(), v.AsY())
-	}
-	e.VEXTRACTF128(Imm(1), v.AsY(), high)
-	e.VMAXPS(high, x, x)
-	e.VMOVHLPS(x, x, high)
-	e.VMAXPS(high, x, x)
-	e.VMOVSHDUP(x, high)
-	e.VMAXPS(high, x, x)
-	e.VBROADCASTSS(x, v)
-}
-
-// extreme goes over the edges of a row for up to a vector of columns, which stay in registers.
-func (e *elementwise) extreme(name string, predicate uint64) {
-	e.begin(name, "(y *float32, arg *int32, x, indices unsafe.Pointer, weights *float32, step, wide, stride, edges, "+
-		"first, n int)",
-		"writes the extremes of n columns, up to a vector, over the edges of a row, 1 or more, whose numbers begin with",
-		"first. An index has 4 << wide bytes, of which the lower 4 count; rows of x are stride bytes apart, and weights",
-		"step bytes.")
-	e.arg("n", reg.RCX)
-	all, ready := e.name("all"), e.name("ready")
-	if e.bytes == 64 {
-		e.CMPQ(reg.RCX, Imm(16))
-		bits := e.GP64()
-		e.MOVL(U32(0xFFFF), bits.As32())
-		e.JGE(LabelRef(all))
-		e.MOVL(U32(1), bits.As32())
-		e.SHLL(reg.CL, bits.As32())
-		e.DECL(bits.As32())
-		e.Label(all)
-		e.mask = e.K()
-		e.KMOVW(bits.As32(), e.mask)
-	} else {
-		e.rest() // of 8 it is all of them
-	}
-	index, left, weights := e.pointer("indices"), e.pointer("edges"), e.pointer("weights")
-	x, stride, step, size := e.pointer("x"), e.pointer("stride"), e.pointer("step"), e.GP64()
-	e.arg("wide", reg.RCX)
-	e.MOVL(U32(4), size.As32())
-	e.SHLL(reg.CL, size.As32())
-	have, arg, edge, one := e.vector(), e.vector(), e.vector(), e.vector()
-	word, number := e.GP64(), e.XMM()
-	read := func() reg.VecVirtual {
-		row := e.GP64()
-		e.MOVL(at(index, 0), row.As32())
-		e.IMULQ(stride, row)
-		v, w := e.load(at2(x, row, 1, 0), true), e.vector()
-		e.VBROADCASTSS(at(weights, 0), w)
-		e.VMULPS(w, v, v)
-		e.ADDQ(size, index)
-		e.ADDQ(step, weights)
-		return v
-	}
-	e.arg("first", word)
-	e.MOVD(word.As32(), number)
-	e.VPBROADCASTD(number, edge)
-	e.VPBROADCASTD(number, arg)
-	e.MOVL(U32(1), word.As32())
-	e.MOVD(word.As32(), number)
-	e.VPBROADCASTD(number, one)
-	v := read()
-	e.VMOVUPS(v, have)
-	e.DECQ(left)
-	e.JZ(LabelRef(ready))
-	e.Label("edge")
-	e.VPADDD(one, edge, edge)
-	v = read()
-	if e.bytes == 64 {
-		better, number := e.K(), e.K()
-		e.VCMPPS(Imm(predicate), have, v, number)
-		e.VCMPPS(Imm(7), have, have, number, better) // and no NaN yet
-		e.VMOVAPS(v, better, have)
-		e.VMOVDQA32(edge, better, arg)
-	} else {
-		better, number := e.YMM(), e.YMM()
-		e.VCMPPS(Imm(7), have, have, number)
-		e.VCMPPS(Imm(predicate), have, v, better)
-		e.VANDPS(number, better, better)
-		e.VBLENDVPS(better, v, have, have)
-		e.VBLENDVPS(better, edge, arg, arg)
-	}
-	e.DECQ(left)
-	e.JNZ(LabelRef("edge"))
-	e.Label(ready)
-	e.store(have, at(e.pointer("y"), 0), true)
-	e.store(arg, at(e.pointer("arg"), 0), true)
 	e.end()
 }

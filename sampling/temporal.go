@@ -268,8 +268,7 @@ func (r *Request) itemTimes(s *graph.Schema, nodes []timeColumn, asOf *int64, ti
 				times[i] = *asOf
 			}
 		default:
-			return fmt.Errorf("%w: the sampler looks at time, but the seeds of type %q have no times", ErrOptions,
-				s.Nodes[t].Name)
+			return noTimes(fmt.Sprintf("type %q", s.Nodes[t].Name))
 		}
 		times = times[len(ids):]
 	}
@@ -280,13 +279,17 @@ func (r *Request) itemTimes(s *graph.Schema, nodes []timeColumn, asOf *int64, ti
 				times[i] = *asOf
 			}
 		} else if n > 0 && r.Edges[e].Times == nil {
-			return fmt.Errorf("%w: the sampler looks at time, but the seeds of edge type %v have no times", ErrOptions,
-				&s.Edges[e])
+			return noTimes(fmt.Sprintf("edge type %v", &s.Edges[e]))
 		}
 		copy(times, r.Edges[e].Times)
 		times = times[n:]
 	}
 	return nil
+}
+
+func noTimes(seeds string) error {
+	return fmt.Errorf("%w: the sampler looks at time, but the seeds of %s have no times: give each one, or AsOf "+
+		"(--as-of) to all", ErrOptions, seeds)
 }
 
 // numItems returns the items of a request.

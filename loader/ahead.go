@@ -29,6 +29,7 @@ type ahead struct {
 	planned course       // the next batch to plan
 	first   uint64       // the number of the run's first batch
 	known   []askedBatch // asked for and not planned
+	crowded bool         // the next batch is sampled, and the window has no room for it
 	due     map[uint64]plannedBatch
 }
 
@@ -49,6 +50,7 @@ type askedBatch struct {
 // plannedBatch is a batch whose reads are planned.
 type plannedBatch struct {
 	askedBatch
+	at    course
 	reads []*disk.Batch
 }
 
@@ -143,10 +145,10 @@ func (a *ahead) openColumn(d columnOnDisk) error {
 		return nil
 	}
 	var err error
-	c.Column, err = disk.NewColumn(l.split.reader, d.index, d.layout, disk.PlannerOptions{Slots: d.slots,
-		Lookahead: l.opt.Lookahead, Along: d.along,
-		Memory: pinned.Options{Ledger: l.ledger, Purpose: pinned.Scratch}},
-		pinned.Options{Ledger: l.ledger, Purpose: pinned.Columns})
+	c.Column, err = disk.NewColumn(l.split.reader, d.index, d.layout, disk.ColumnOptions{
+		PlannerOptions: disk.PlannerOptions{Slots: d.slots, Lookahead: l.opt.Lookahead, Along: d.along,
+			Asks: int(d.mostAsks), Memory: pinned.Options{Ledger: l.ledger, Purpose: pinned.Scratch}},
+		Early: d.early, Cache: pinned.Options{Ledger: l.ledger, Purpose: pinned.Columns}})
 	if err == nil {
 		a.columns = append(a.columns, c)
 	}
@@ -160,7 +162,7 @@ func (a *ahead) close() error {
 	if a == nil {
 		return nil
 	}
-	errs := []error{a.end()}
+	errs := []error{a.stop()}
 	for _, s := range a.scouts {
 		errs = append(errs, s.maker.close(), s.slot.close())
 	}
@@ -171,20 +173,32 @@ func (a *ahead) close() error {
 }
 
 // begin looks ahead of a run.
-func (a *ahead) begin(r *run) {
+func (a *ahead) begin(r *run) error {
 	if a == nil {
-		return
+		return nil
 	}
-	run := course{number: a.planned.number, epoch: uint64(r.epoch), first: r.first, last: r.last}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !run.settle(a.l.recipe) || !a.planned.same(&run, a.l.opt.WorldSize) {
+	head := a.planned // the batch that is expected next
+	for _, b := range a.due {
+		if b.at.number < head.number {
+			head = b.at
+		}
+	}
+	run := course{number: head.number, epoch: uint64(r.epoch), first: r.first, last: r.last}
+	if !run.settle(a.l.recipe) || !head.same(&run, a.l.opt.WorldSize) {
+		if err := a.stop(); err != nil {
+			return err
+		}
 		for _, c := range a.columns {
 			c.Planner().Forget()
 		}
 		a.known, a.asked = nil, run
 	}
-	a.planned, a.taken, a.first = run, a.asked, run.number
+	if len(a.due) == 0 {
+		a.planned = run
+	}
+	a.taken, a.first, a.crowded = a.asked, run.number, false
 	for _, s := range a.scouts {
 		r.wg.Add(1)
 		go func() {
@@ -197,17 +211,29 @@ func (a *ahead) begin(r *run) {
 		defer a.mu.Unlock()
 		a.changed.Broadcast()
 	})
+	return nil
 }
 
-// end ends what a run began, whose workers and scouts have ended.
+// end ends what a run began, whose workers and scouts have ended. What is being read for the batches after it goes on,
+// unless one before them has failed or was given up.
 func (a *ahead) end() error {
 	if a == nil {
 		return nil
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	clear(a.due)
 	a.planned.settle(a.l.recipe)
+	for _, c := range a.columns {
+		if c.Begun() != len(a.due) {
+			return a.stop()
+		}
+	}
+	return nil
+}
+
+// stop gives up what is planned. a.mu is held, or nobody else is there.
+func (a *ahead) stop() error {
+	clear(a.due)
 	var errs []error
 	for _, c := range a.columns {
 		errs = append(errs, c.Stop())
@@ -292,12 +318,20 @@ func (m *failedMaker) close() error                        { return nil }
 func (a *ahead) tell(ctx context.Context, s *scout, at *course, b askedBatch) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for ctx.Err() == nil && (a.asked.number != at.number || a.full()) {
+	for ctx.Err() == nil && (a.asked.number != at.number || !a.fits(s.rows)) {
+		if a.asked.number == at.number {
+			a.crowded = true
+			if a.advance(); a.fits(s.rows) {
+				break
+			}
+			a.changed.Broadcast()
+		}
 		a.changed.Wait()
 	}
 	if ctx.Err() != nil {
 		return false
 	}
+	a.crowded = false
 	for k, c := range a.columns {
 		if err := c.Planner().Ask(s.rows[k]); err != nil {
 			b.err = errors.Join(b.err, err)
@@ -307,19 +341,31 @@ func (a *ahead) tell(ctx context.Context, s *scout, at *course, b askedBatch) bo
 	a.asked = *at
 	a.asked.next()
 	a.known = append(a.known, b)
+	a.advance()
 	a.changed.Broadcast()
+	return true
+}
+
+// fits reports whether the window has room for a batch's rows of each column. It has for one batch, whatever that
+// needs.
+func (a *ahead) fits(rows [][]uint32) bool {
+	for k, c := range a.columns {
+		p := c.Planner()
+		if p.Full() || p.Known() > 0 && int64(p.Asks()+len(rows[k])) > c.mostAsks {
+			return false
+		}
+	}
 	return true
 }
 
 // full reports whether no further batch can be asked for at present.
 func (a *ahead) full() bool {
 	for _, c := range a.columns {
-		p := c.Planner()
-		if p.Full() || p.Known() > 0 && int64(p.Asks())*(int64(p.Known())+1)/int64(p.Known()) > c.mostAsks {
+		if c.Planner().Full() {
 			return true
 		}
 	}
-	return false
+	return a.crowded
 }
 
 // canPlan reports whether the oldest batch should be planned now: not before the window is as long as it becomes,
@@ -353,22 +399,51 @@ func (a *ahead) claim(ctx context.Context, position uint64) (plannedBatch, error
 			a.changed.Wait()
 			continue
 		}
-		b := plannedBatch{askedBatch: a.known[0]}
-		a.known = a.known[1:]
-		for _, c := range a.columns {
-			read, err := c.Next()
-			b.reads, b.err = append(b.reads, read), errors.Join(b.err, err)
-		}
-		a.due[a.planned.number] = b
-		a.planned.next()
-		a.changed.Broadcast()
+		a.plan()
 	}
 	b, ok := a.due[number]
 	if !ok {
 		return b, fmt.Errorf("%w: batch %d was planned already", ErrOptions, number)
 	}
 	delete(a.due, number)
+	a.advance()
 	return b, b.err
+}
+
+// plan plans the oldest batch that is known. a.mu is held.
+func (a *ahead) plan() {
+	a.planned.settle(a.l.recipe)
+	b := plannedBatch{askedBatch: a.known[0], at: a.planned}
+	a.known = a.known[1:]
+	for _, c := range a.columns {
+		read, err := c.Next()
+		b.reads, b.err = append(b.reads, read), errors.Join(b.err, err)
+	}
+	a.due[a.planned.number] = b
+	a.planned.next()
+	a.changed.Broadcast()
+}
+
+// mostDue is how many batches are planned before a worker takes them, at most.
+const mostDue = 64
+
+// advance plans batches as long as the disk can begin to read them. a.mu is held.
+func (a *ahead) advance() {
+	for len(a.due) < mostDue && a.canPlan() {
+		for _, c := range a.columns {
+			if !c.Ready() {
+				return
+			}
+		}
+		a.plan()
+	}
+}
+
+// finished is called when a batch has its rows: there is room to read for another.
+func (a *ahead) finished() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.advance()
 }
 
 // start begins to read what batch b needs of a column to the slot.
@@ -382,8 +457,7 @@ func (c *aheadColumn) start(s *slot, b plannedBatch, k int) error {
 		}
 		parts[p] = disk.Part{Rows: b.rows[k][p], Bytes: room[:n]}
 	}
-	b.reads[k].Start(parts)
-	return nil
+	return b.reads[k].Start(parts)
 }
 
 // stats returns what was planned so far.

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/khop-gnn/khop/gather/disk"
 	"github.com/khop-gnn/khop/graph"
@@ -216,6 +218,32 @@ func TestWaitingForADiskIsSaidSo(t *testing.T) {
 	digests(t, l.Epoch(background, 0))
 	if s := l.Stats(); s.Disk.Count == 0 || s.Disk.Sum == 0 {
 		t.Errorf("waiting for the disk is not in the statistics: %+v", s.Disk)
+	}
+}
+
+// The disk reads for more batches than there are slots, whatever the trainer does meanwhile.
+func TestTheDiskReadsAheadOfTheSlots(t *testing.T) {
+	g := wideRows(t)
+	opt := onDiskOptions
+	opt.Workers, opt.Prefetch, opt.CacheBytes, opt.Lookahead = 1, 1, 70_000, 3
+	mapped := opt
+	mapped.Residence = loader.Mapped
+	l := open(t, g, opt)
+	var got []string
+	for b, err := range l.Epoch(background, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for deadline := time.Now().Add(20 * time.Second); len(got) == 0 && l.Stats().OnDisk.Batches < 5; {
+			if time.Now().After(deadline) {
+				t.Fatalf("reads of %d batches have begun", l.Stats().OnDisk.Batches)
+			}
+			runtime.Gosched()
+		}
+		got = append(got, digestOf(b))
+	}
+	if d := expect.Diff(digests(t, open(t, g, mapped).Epoch(background, 0)), got); d != "" {
+		t.Error(d)
 	}
 }
 

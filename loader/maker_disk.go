@@ -77,6 +77,7 @@ func (m *diskMaker) finish(ctx context.Context, s *slot) error {
 		}
 	}
 	s.reads = nil
+	m.ahead.finished()
 	m.stats.disk.add(waited)
 	m.stats.gather.add(m.spent + time.Since(begin) - waited)
 	return nil

@@ -32,11 +32,13 @@ type columnOnDisk struct {
 	slots    int   // rows of the cache, for each loader
 	mostAsks int64 // rows that a window asks for
 	along    int   // rows that are read along with those of a batch
+	early    int64 // bytes of rows that are read before their batch has a slot
 }
 
 const (
 	leastWindow = 16 << 20 // bytes of a window, if that is more than a quarter of the cache
 	alongBytes  = 4 << 20  // of rows that are read along with those of a batch
+	mostEarly   = 32 << 20 // bytes of rows read before their batch has a slot, at most; else a quarter of the cache
 )
 
 // settleResidence decides which columns stay on disk, for as many loaders that share them.
@@ -103,7 +105,8 @@ func splitColumns(columns []*column, total, cache int64, loaders int) *diskSplit
 	for i, c := range columns {
 		share, row := int64(float64(cache)*(float64(bytes(c))/float64(total)))/int64(loaders), c.store.RowBytes()
 		window := max(leastWindow, share/4) / disk.AskBytes
-		d := columnOnDisk{column: c, index: i, slots: int(share / row), along: int(alongBytes / row), mostAsks: 1}
+		d := columnOnDisk{column: c, index: i, slots: int(share / row), along: int(alongBytes / row), mostAsks: 1,
+			early: min(mostEarly, share/4)}
 		for d.mostAsks <= window/2 {
 			d.mostAsks *= 2
 		}
@@ -185,7 +188,7 @@ func (r *recipe) diskMemory(slotBytes, scratch int64) (n int64) {
 		batches := int64(o.Workers + o.Prefetch)
 		n = sat.Add(n, disk.PlanBytes(d.column.store.Column().Len(), int64(d.slots)))
 		n = sat.Add(n, max(d.mostAsks*disk.AskBytes, disk.WindowBytes(min(rows, 1<<40))))
-		n = sat.Add(n, sat.Mul(batches, alongBytes))
+		n = sat.Add(n, sat.Add(d.early, sat.Mul(batches, alongBytes)))
 	}
 	return sat.Add(n, disk.StagingBytes/int64(r.split.loaders))
 }

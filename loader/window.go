@@ -107,7 +107,9 @@ func (l *Loader) begin(ctx context.Context, epoch, first, count uint64) (*run, e
 	for i := range r.window {
 		r.window[i] = make(chan *slot, 1)
 	}
-	l.ahead.begin(r)
+	if err := l.ahead.begin(r); err != nil {
+		return nil, err
+	}
 	for _, w := range workers {
 		r.wg.Add(1)
 		go r.work(w)

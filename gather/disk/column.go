@@ -68,18 +68,32 @@ type Column struct {
 	last  chan struct{} // closed when the batch that was planned last has ended well
 	begun []*Batch      // planned and not ended well, in order
 	spare []*Batch
+	early arena // of rows that are read before their batch has memory
+}
+
+// ColumnOptions are a Column's.
+type ColumnOptions struct {
+	PlannerOptions
+	// Early is bytes of rows that are read before Start gives their batch memory. A batch that needs more than is free
+	// is read from Start on.
+	Early int64
+	// Cache says how memory of the cache is taken and counted.
+	Cache pinned.Options
 }
 
 // NewColumn returns the column numbered i of those that the reader was opened with, with an empty cache.
-func NewColumn(r *Reader, i int, layout Layout, opt PlannerOptions, cache pinned.Options) (*Column, error) {
-	p, err := NewPlanner(layout, opt)
+func NewColumn(r *Reader, i int, layout Layout, opt ColumnOptions) (*Column, error) {
+	p, err := NewPlanner(layout, opt.PlannerOptions)
 	if err != nil {
 		return nil, err
 	}
 	c := &Column{reader: r, file: r.files[i], layout: layout, planner: p, memory: opt.Memory, last: closedChannel()}
-	c.cache, err = pinned.Allocate(int64(p.opt.Slots)*layout.RowBytes, cache)
+	c.cache, err = pinned.Allocate(int64(p.opt.Slots)*layout.RowBytes, opt.Cache)
+	if err == nil {
+		c.early.memory, err = pinned.Allocate(opt.Early, opt.Memory)
+	}
 	if err != nil {
-		return nil, errors.Join(err, p.Close())
+		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
 }
@@ -92,7 +106,7 @@ func closedChannel() chan struct{} {
 
 // Close frees cache and plan.
 func (c *Column) Close() error {
-	errs := []error{c.planner.Close(), c.cache.Close()}
+	errs := []error{c.planner.Close(), c.cache.Close(), c.early.memory.Close()}
 	for _, b := range c.spare {
 		errs = append(errs, b.free())
 	}
@@ -109,9 +123,12 @@ type Batch struct {
 	column       *Column
 	before, done chan struct{} // closed when the batch before, and this one, have ended well
 	parts        []Part
+	own          []byte // of rows that are not the batch's, and of those that are read early
+	lands        []Move // from there to rows of the batch
+	earlyEnd     int64  // of own in Column.early; 0: it is along
 	along        pinned.Buffer
 	counted      int64
-	transfer     *transfer
+	transfer     *transfer // Column.mu guards when it begins
 }
 
 // Part is memory for some of a batch's rows.
@@ -140,16 +157,81 @@ func (c *Column) Next() (*Batch, error) {
 		return nil, err
 	}
 	b.counted += grown
-	return b, b.along.Grow(int64(len(b.Plan.Along))*c.layout.RowBytes, 0)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b.startEarly()
+	return b, nil
 }
 
-// Start begins to read what the cache lacks to the parts, which together are as many rows as the batch has. They belong
-// to the batch until Finish or Cancel returns.
-func (b *Batch) Start(parts []Part) {
+// startEarly begins to read the batch to memory of the column, if there is room. Column.mu is held.
+func (b *Batch) startEarly() {
+	c, p := b.column, &b.Plan
+	if len(p.Reads) == 0 {
+		b.read()
+		return
+	}
+	room, end := c.early.take(int64(len(p.Along)+len(p.Reads)) * c.layout.RowBytes)
+	if room == nil {
+		return
+	}
+	b.own, b.earlyEnd = room, end
+	for i := range p.Reads {
+		own := uint32(p.Rows + len(p.Along) + i)
+		b.lands = append(b.lands, Move{own, p.Reads[i].To})
+		p.Reads[i].To = own
+	}
+	b.read()
+}
+
+// read begins to read what the cache lacks.
+func (b *Batch) read() {
 	c := b.column
-	b.parts = append(b.parts[:0], parts...)
 	b.transfer = &transfer{file: c.file, layout: &c.layout, plan: &b.Plan, rowAt: b.row, done: make(chan struct{})}
 	c.reader.start(b.transfer)
+}
+
+// Start gives the batch memory: the parts together are as many rows as it has, and belong to it until Finish or Cancel
+// returns. Unless there was room before, it begins to read.
+func (b *Batch) Start(parts []Part) error {
+	c := b.column
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b.parts = append(b.parts[:0], parts...)
+	if b.transfer != nil {
+		return nil
+	}
+	n := int64(len(b.Plan.Along)) * c.layout.RowBytes
+	if err := b.along.Grow(n, 0); err != nil {
+		return err
+	}
+	b.own = b.along.Bytes()[:n]
+	b.read()
+	return nil
+}
+
+// Ready reports whether a batch that is planned next would be read at once: those before it are being read, and there
+// is room for one more like the last.
+func (c *Column) Ready() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := len(c.begun)
+	if n == 0 {
+		return true
+	}
+	last := c.begun[n-1]
+	if last.transfer == nil {
+		if last.startEarly(); last.transfer == nil {
+			return false
+		}
+	}
+	return c.early.room() >= int64(len(last.own))
+}
+
+// Begun returns how many batches are planned and have not ended well.
+func (c *Column) Begun() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.begun)
 }
 
 // row returns the memory of a row of the batch.
@@ -157,7 +239,7 @@ func (b *Batch) row(to uint32) []byte {
 	i, bytes := int64(to), b.column.layout.RowBytes
 	if i >= int64(b.Plan.Rows) {
 		i -= int64(b.Plan.Rows)
-		return b.along.Bytes()[i*bytes : (i+1)*bytes]
+		return b.own[i*bytes : (i+1)*bytes]
 	}
 	for k := range b.parts {
 		if n := int64(b.parts[k].Rows); i >= n {
@@ -198,6 +280,9 @@ func (b *Batch) Finish(ctx context.Context) (waited time.Duration, err error) {
 		at := int64(m.From) * n
 		copy(b.row(m.To), cache[at:at+n])
 	}
+	for _, m := range b.lands {
+		copy(b.row(m.To), b.row(m.From))
+	}
 	for _, m := range b.Plan.Same {
 		copy(b.row(m.To), b.row(m.From))
 	}
@@ -209,13 +294,28 @@ func (b *Batch) Finish(ctx context.Context) (waited time.Duration, err error) {
 	defer c.mu.Unlock()
 	c.begun = c.begun[1:] // batches end in order
 	close(b.done)
-	clear(b.parts)
+	b.reset()
 	c.spare = append(c.spare, b)
 	return waited, nil
 }
 
-// Cancel ends what Start began: no part is written to any more.
+// reset lets go of the batch's memory. Column.mu is held.
+func (b *Batch) reset() {
+	if b.earlyEnd > 0 {
+		b.column.early.give(b.earlyEnd)
+	}
+	clear(b.parts)
+	b.own, b.lands, b.earlyEnd, b.transfer = nil, b.lands[:0], 0, nil
+}
+
+// Cancel ends the reading: no part is written to any more.
 func (b *Batch) Cancel() {
+	b.column.mu.Lock()
+	defer b.column.mu.Unlock()
+	b.cancel()
+}
+
+func (b *Batch) cancel() {
 	if b.transfer != nil {
 		b.transfer.finish(context.Canceled)
 	}
@@ -227,7 +327,7 @@ func (c *Column) Stop() error {
 	defer c.mu.Unlock()
 	var errs []error
 	for _, b := range c.begun {
-		b.Cancel()
+		b.cancel()
 		c.planner.Lose(&b.Plan)
 		if b.transfer == nil || b.transfer.left.Load() == 0 {
 			errs = append(errs, b.free())
@@ -237,6 +337,7 @@ func (c *Column) Stop() error {
 		}
 	}
 	c.begun, c.last = nil, closedChannel()
+	c.early.reset()
 	return errors.Join(errs...)
 }
 

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -44,7 +45,7 @@ func columnFile(t testing.TB, folder string, rows, rowBytes int) (Mapped, string
 }
 
 // openColumn opens a column of one file.
-func openColumn(t testing.TB, m Mapped, read ReaderOptions, plan PlannerOptions) *Column {
+func openColumn(t testing.TB, m Mapped, read ReaderOptions, plan ColumnOptions) *Column {
 	t.Helper()
 	r, layouts, err := Open(background, []Mapped{m}, read)
 	if errors.Is(err, pinned.ErrNotMapped) {
@@ -53,7 +54,7 @@ func openColumn(t testing.TB, m Mapped, read ReaderOptions, plan PlannerOptions)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := NewColumn(r, 0, layouts[0], plan, plan.Memory)
+	c, err := NewColumn(r, 0, layouts[0], plan)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +115,9 @@ func carryOut(ctx context.Context, b *Batch, m Mapped, rows []uint32) error {
 	n := int(m.RowBytes)
 	dst := make([]byte, len(rows)*n)
 	half := len(rows) / 2
-	b.Start([]Part{{half, dst[:half*n]}, {0, nil}, {len(rows) - half, dst[half*n:]}})
+	if err := b.Start([]Part{{half, dst[:half*n]}, {0, nil}, {len(rows) - half, dst[half*n:]}}); err != nil {
+		return err
+	}
 	if _, err := b.Finish(ctx); err != nil {
 		return err
 	}
@@ -145,7 +148,8 @@ func TestBatchesHaveTheRowsOfTheFile(t *testing.T) {
 			m, _ := columnFile(t, folder, rows, bytes)
 			c := openColumn(t, m, ReaderOptions{Engine: []string{"", "threads"}[r.IntN(2)], Depth: 1 + r.IntN(9),
 				Shape: Shape{Gap: int64(r.IntN(3)) * 4096, Most: int64(1+r.IntN(16)) * 4096}},
-				PlannerOptions{Slots: r.IntN(rows + 1), Lookahead: 1 + r.IntN(6), Along: r.IntN(50)})
+				ColumnOptions{PlannerOptions: PlannerOptions{Slots: r.IntN(rows + 1), Lookahead: 1 + r.IntN(6),
+					Along: r.IntN(50)}, Early: int64(r.IntN(3)) * int64(r.IntN(1<<18))})
 			if err := fetch(background, c, m, asksOf(r, 20, rows, min(300, 1<<17/bytes+2)), 1+r.IntN(4)); err != nil {
 				t.Fatalf("%+v: %v", c.reader.Probe(), err)
 			}
@@ -172,7 +176,7 @@ func TestAFailingDiskIsAnErrorWithFileAndOffset(t *testing.T) {
 			m, path := columnFile(t, t.TempDir(), 4000, 512)
 			opt := broken(20, func([]byte, int) (int, error) { return 0, syscall.EIO })
 			opt.Engine = engine
-			c := openColumn(t, m, opt, PlannerOptions{Slots: 100, Lookahead: 3})
+			c := openColumn(t, m, opt, ColumnOptions{PlannerOptions: PlannerOptions{Slots: 100, Lookahead: 3}})
 			err := fetch(background, c, m, asksOf(newRandom(t), 20, 4000, 100), 3)
 			var at *ReadError
 			if !errors.As(err, &at) || !errors.Is(err, syscall.EIO) || !errors.Is(err, pinned.ErrFault) {
@@ -195,7 +199,7 @@ func TestShortReadsAreReadOn(t *testing.T) {
 		return n, nil
 	})
 	opt.Shape = Shape{Gap: 1 << 14, Most: 1 << 16}
-	c := openColumn(t, m, opt, PlannerOptions{Slots: 100, Lookahead: 3})
+	c := openColumn(t, m, opt, ColumnOptions{PlannerOptions: PlannerOptions{Slots: 100, Lookahead: 3}})
 	if err := fetch(background, c, m, asksOf(newRandom(t), 20, 4000, 100), 3); err != nil {
 		t.Error(err)
 	}
@@ -205,7 +209,8 @@ func TestAFileCutShortIsAnError(t *testing.T) {
 	for name, engine := range map[string]string{"io_uring or threads": "", "threads": "threads"} {
 		t.Run(name, func(t *testing.T) {
 			m, path := columnFile(t, t.TempDir(), 4000, 512)
-			c := openColumn(t, m, ReaderOptions{Engine: engine, Depth: 4}, PlannerOptions{Lookahead: 1})
+			c := openColumn(t, m, ReaderOptions{Engine: engine, Depth: 4},
+				ColumnOptions{PlannerOptions: PlannerOptions{Lookahead: 1}})
 			if err := os.Truncate(path, 512*1000+100); err != nil {
 				t.Fatal(err)
 			}
@@ -227,7 +232,7 @@ func TestAStalledDiskHoldsUpNobodyForLong(t *testing.T) {
 		<-release
 		return n, nil
 	})
-	c := openColumn(t, m, opt, PlannerOptions{Slots: 50, Lookahead: 2})
+	c := openColumn(t, m, opt, ColumnOptions{PlannerOptions: PlannerOptions{Slots: 50, Lookahead: 2}})
 	ctx, cancel := context.WithCancel(background)
 	go func() {
 		<-stalled
@@ -251,7 +256,8 @@ func TestAStalledDiskHoldsUpNobodyForLong(t *testing.T) {
 func TestBatchesThatWereGivenUpLeaveNothingWrong(t *testing.T) {
 	r := newRandom(t)
 	m, _ := columnFile(t, t.TempDir(), 500, 512)
-	c := openColumn(t, m, ReaderOptions{}, PlannerOptions{Slots: 200, Lookahead: 4, Along: 10})
+	c := openColumn(t, m, ReaderOptions{},
+		ColumnOptions{PlannerOptions: PlannerOptions{Slots: 200, Lookahead: 4, Along: 10}})
 	for range 30 {
 		asks := asksOf(r, 8, 500, 100)
 		for _, a := range asks[:4] {
@@ -289,6 +295,97 @@ func TestBatchesThatWereGivenUpLeaveNothingWrong(t *testing.T) {
 			}
 		}
 		if err := fetch(background, c, m, asks[4:], 2); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Batches are read before they have memory, as long as there is room, and none after one that there is none for.
+func TestBatchesAreReadBeforeTheyHaveMemory(t *testing.T) {
+	release, asked := make(chan struct{}), make(chan int64, 100)
+	m, _ := columnFile(t, t.TempDir(), 4000, 512)
+	c := openColumn(t, m, ReaderOptions{Engine: "threads", Depth: 30, Shape: Shape{Gap: 1, Most: 4096},
+		Intercept: func(_ string, offset int64, _ []byte, n int, err error) (int, error) {
+			asked <- offset
+			<-release
+			return n, err
+		}}, ColumnOptions{PlannerOptions: PlannerOptions{Slots: 1, Lookahead: 20}, Early: 4 * 512 * 5})
+	var asks [][]uint32
+	var begun []*Batch
+	plan := func() {
+		b, err := c.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		begun = append(begun, b)
+	}
+	for i := range uint32(10) {
+		asks = append(asks, []uint32{400*i + 9, 400*i + 200, 400*i + 30, 400*i + 300})
+		if err := c.Planner().Ask(asks[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for c.Ready() {
+		plan()
+	}
+	if len(begun) != 5 {
+		t.Fatalf("%d batches are ahead of their memory, want 5", len(begun))
+	}
+	for range 5 * 4 {
+		<-asked // or the test ends for want of requests
+	}
+	plan()
+	if c.Ready() {
+		t.Error("a batch is ready to be read where there is no room")
+	}
+	close(release)
+	for i := range asks {
+		if i == len(begun) {
+			if !c.Ready() {
+				t.Fatalf("batch %d: there is no room again", i)
+			}
+			plan()
+		}
+		if err := carryOut(background, begun[i], m, asks[i]); err != nil {
+			t.Fatalf("batch %d: %v", i, err)
+		}
+	}
+	if c.Begun() != 0 || c.early.room() != 4*512*5 {
+		t.Errorf("%d batches have not ended, %d bytes of room", c.Begun(), c.early.room())
+	}
+}
+
+func TestAnArenaGivesEachByteOnce(t *testing.T) {
+	r := newRandom(t)
+	for range 100 {
+		size := int64(r.IntN(200))
+		memory, err := pinned.Allocate(size, pinned.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := arena{memory: memory}
+		var taken [][]byte
+		var ends []int64
+		for range 300 {
+			n := int64(r.IntN(60))
+			if b, end := a.take(n); b != nil {
+				if int64(len(b)) != n || slices.Max(b) != 0 {
+					t.Fatalf("%d bytes, of which some are taken already: %v", n, b)
+				}
+				for i := range b {
+					b[i] = 1
+				}
+				taken, ends = append(taken, b), append(ends, end)
+			} else if len(taken) == 0 && n > 0 && n <= size {
+				t.Fatalf("no %d bytes of %d, all free", n, size)
+			}
+			if len(taken) > 0 && r.IntN(2) == 0 {
+				clear(taken[0])
+				a.give(ends[0])
+				taken, ends = taken[1:], ends[1:]
+			}
+		}
+		if err := memory.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}

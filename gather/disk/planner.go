@@ -77,6 +77,8 @@ type PlannerOptions struct {
 	Slots int
 	// Lookahead is the most batches of the window.
 	Lookahead int
+	// Asks is how many rows the window asks for at most; it grows where it must.
+	Asks int
 	// Along is the most rows that a batch reads for later batches because they are on its pages.
 	Along int
 	// Memory says how memory is taken and counted.
@@ -254,7 +256,7 @@ func (p *Planner) makeRoom(n int) error {
 		return nil
 	}
 	old, size := p.asks, int64(256)
-	for size < int64(want) {
+	for size < int64(max(want, p.opt.Asks)) {
 		size *= 2
 	}
 	room, err := pinned.Allocate(size*AskBytes, p.opt.Memory)

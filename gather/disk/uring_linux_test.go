@@ -10,7 +10,7 @@ import (
 // A ring that the kernel takes back fails its batches, and those after them.
 func TestABrokenRingFailsItsBatches(t *testing.T) {
 	m, _ := columnFile(t, t.TempDir(), 100, 512)
-	c := openColumn(t, m, ReaderOptions{Depth: 4}, PlannerOptions{Lookahead: 4})
+	c := openColumn(t, m, ReaderOptions{Depth: 4}, ColumnOptions{PlannerOptions: PlannerOptions{Lookahead: 4}})
 	e, ok := c.reader.engine.(*ring)
 	if !ok {
 		t.Skip("the system refuses io_uring")

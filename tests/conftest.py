@@ -7,7 +7,10 @@ import os
 import pathlib
 import subprocess
 
+import numpy as np
 import pytest
+
+import oracle
 
 TESTS = pathlib.Path(__file__).parent
 REAL = {  # where each real graph lies under KHOP_TESTDATA
@@ -21,6 +24,13 @@ REAL = {  # where each real graph lies under KHOP_TESTDATA
     "CollegeMsg": "CollegeMsg-temporal/CollegeMsg.txt",
     "ogbl-ddi": "ogbl-ddi/raw/edge.csv.gz",
     "cnr-2000": "cnr-2000-webgraph/derived/cnr-2000.csr.npz",
+}
+TASKS = {  # real graphs with times, types and links: where they lie, and options of khop convert
+    "messages": ("CollegeMsg-temporal/CollegeMsg.txt", "--columns", "src,dst,time"),
+    "FB15k-237": ("FB15k-237", "--relations-as-types"),
+    "WN18RR": ("WN18RR",),
+    "ddi": ("ogbl-ddi",),
+    "web": ("cnr-2000-webgraph/cnr-2000.graph",),
 }
 GENERATED = {  # arguments of khop generate
     "sbm": ["sbm", "--nodes", "3000", "--edges", "40000", "--features", "16", "--classes", "5", "--seed", "1"],
@@ -48,7 +58,39 @@ def source(name):
     root = os.environ.get("KHOP_TESTDATA")
     if not root:
         pytest.skip("KHOP_TESTDATA is not set: no real graphs")
-    return os.path.join(root, REAL[name])
+    return os.path.join(root, REAL[name] if name in REAL else TASKS[name][0])
+
+
+def numbers(n, key, below):
+    """n numbers of 0 .. below-1, the same everywhere."""
+    return (oracle.mix64(np.arange(n) + (key << 32)) % np.uint64(below)).astype(np.int64)
+
+
+def edge_table(n, nodes, key):
+    """Edges with few hubs, weights of which some are zero, equal or extreme, a mask and times of which many are equal."""
+    weight = np.maximum(numbers(n, key + 1, 40) - 5, 0) / 16
+    weight[::500], weight[1::500] = 5e-324, 1e300
+    target = numbers(n, key + 2, nodes) * numbers(n, key + 3, nodes) // nodes
+    return [numbers(n, key, nodes), target, weight, numbers(n, key + 4, 3), numbers(n, key + 5, 300)]
+
+
+def write_events(folder):
+    np.savetxt(folder / "events.txt", np.stack(edge_table(9000, 700, 0), 1), "%d %d %.17g %d %d")
+    return folder / "events.txt", "--columns", "src,dst,weight,mask,time"
+
+
+def write_shop(folder):
+    """Two node types, one of which has times, and three edge types."""
+    for i, name in enumerate(("bought", "like")):
+        np.savetxt(folder / (name + ".csv"), np.stack(edge_table(4000, 300, 10 * i), 1), "%d,%d,%.17g,%d,%d", header="src,dst,weight,mask,time", comments="")
+    np.savetxt(folder / "items.csv", np.stack((np.arange(300), numbers(300, 30, 200)), 1), "%d", ",", header="id,time", comments="")
+    (folder / "shop.yaml").write_text("""
+        nodes: {user: {count: 300}, item: {file: items.csv, time: time}}
+        edges: {"user:bought:item": {file: bought.csv, reverse: bought_by}, "item:like:item": {file: like.csv}}""")
+    return (folder / "shop.yaml",)
+
+
+WRITTEN = {"events": write_events, "shop": write_shop}  # what khop convert gets
 
 
 def program(path):
@@ -75,8 +117,11 @@ class Datasets:
             if name in GENERATED:
                 kind, *options = GENERATED[name]
                 run(self.khop, "generate", kind, path, *options)
+            elif name in WRITTEN:
+                first, *options = WRITTEN[name](self.folder)
+                run(self.khop, "convert", first, path, *options)
             else:
-                run(self.khop, "convert", source(name), path)
+                run(self.khop, "convert", source(name), path, *TASKS.get(name, ())[1:])
         return path
 
 

@@ -45,6 +45,29 @@ LABOR = [
     "--sampler labor --fanouts 10,5 --batch-size 64 --seed 7 --seeds all --shuffle --batch-dependency 5 --first 3 --batches 9",
     "--sampler labor --fanouts 5,3 --batch-size 64 --seed 7 --instance 1 --epoch 4294967295 --seeds all --batch-dependency 64 --batches 3",
 ]
+CHOOSE = [  # by weight and time
+    "--weight weight --fanouts 5,3 --batch-size 60 --seed 7 --seeds all --shuffle --batches 3",
+    "--weight weight --fanouts 4,-1 --batch-size 20 --seed 7 --seeds all --shuffle --replace --batches 3",
+    "--weight weight --mask mask --share 0.3 --fanouts=-1,4 --batch-size 30 --seed 7 --seeds all --frontier new --batches 3",
+    "--weight weight --fanouts 40,2 --batch-size 30 --seed 18446744073709551615 --seeds all --disjoint --batches 3",
+    "--mask mask --share 0.5 --fanouts 6,3 --batch-size 30 --seed 7 --seeds all --shuffle --batches 3",
+    "--sampler temporal --as-of 150 --fanouts 5,3 --batch-size 60 --seed 7 --seeds all --shuffle --batches 3",
+    "--sampler temporal --as-of 150 --weight weight --fanouts 5,3 --batch-size 60 --seed 7 --seeds all --chain --time-rules not-after,before --batches 3",
+    "--sampler temporal --as-of 250 --recent --window 90 --fanouts 5,3 --batch-size 60 --seed 7 --seeds all --frontier new --batches 3",
+    "--sampler temporal --as-of 250 --half-life 12.5 --fanouts 4,3 --batch-size 30 --seed 7 --seeds all --shuffle --chain --disjoint --batches 3",
+    "--sampler temporal --as-of 250 --half-life 40 --weight weight --mask mask --fanouts 4,3 --batch-size 30 --seed 7 --seeds all --batches 3",
+    "--sampler temporal --as-of 200 --weight weight --replace --time-rules before,any --fanouts 4,3 --batch-size 30 --seed 7 --seeds all --batches 3",
+]
+EDGES = [  # of one type, with times
+    "--sampler temporal --seeds all-edges --link-time time --fanouts 4,3 --batch-size 50 --seed 7 --shuffle --batches 3",
+    "--sampler temporal --seeds all-edges --link-time time --fanouts 4,3 --batch-size 50 --seed 7 --recent --chain --time-rules before --batches 3",
+    "--sampler temporal --seeds all-edges --link-time time --fanouts 4,3 --batch-size 50 --seed 7 --shuffle --half-life 1000 --disjoint --batches 3",
+]
+TIMES_OF_NODES = [
+    "--sampler temporal --node-time time --as-of 150 --fanouts 5,3 --batch-size 60 --seed 7 --seeds all --shuffle --batches 3",
+    "--sampler temporal --time none --node-time time --chain --fanouts bought=4,3;like=-1,2;*=2 --batch-size 40 --seed 7 --seeds all:item --batches 3",
+    "--sampler temporal --time none --node-time time --recent --fanouts 3,3 --batch-size 40 --seed 7 --seeds all:item --disjoint --frontier new --batches 3",
+]
 TYPED = SHAPES + [
     "--fanouts cites=15,10;writes=5,5 --batch-size 64 --seed 7 --seeds train --shuffle --batches 4",
     "--fanouts cites=15,10;writes=5,5 --batch-size 64 --seed 7 --seeds all --shuffle --batches 4",
@@ -81,7 +104,7 @@ CASES = {
     "sbm": SHAPES + LABOR, "typed": TYPED + LABOR, "rmat": LARGE,
     "tolokers": SPLITS, "minesweeper": SPLITS, "actor": SPLITS, "squirrel_filtered": SPLITS,
     "cora_ml": REAL, "citeseer": REAL, "musae-facebook-page": REAL, "CollegeMsg": REAL, "ogbl-ddi": REAL,
-    "cnr-2000": LARGE,
+    "cnr-2000": LARGE, "events": CHOOSE + EDGES, "shop": CHOOSE + TIMES_OF_NODES, "messages": EDGES,
 }
 
 
@@ -89,6 +112,10 @@ def made(name):
     """Where a dataset comes from, for people."""
     if name in conftest.COMMITTED:
         return conftest.COMMITTED[name]
+    if name in conftest.WRITTEN:
+        return f"khop convert of what conftest.{conftest.WRITTEN[name].__name__} writes"
+    if name in conftest.TASKS:
+        return " ".join(["khop convert", *conftest.TASKS[name]])
     return " ".join(["khop generate", *conftest.GENERATED[name]] if name in conftest.GENERATED else ["khop convert", conftest.REAL[name]])
 
 

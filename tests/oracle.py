@@ -318,12 +318,23 @@ def main(arguments):
     p.add_argument("--seeds", default="train")
     for option, default in (("batch-size", 1024), ("seed", 0), ("epoch", 0), ("instance", 0), ("split", 0), ("first", 0), ("batches", None)):
         p.add_argument("--" + option, type=int, default=default)
-    p.add_argument("--sampler", choices=("neighbor", "labor"), default="neighbor")
+    p.add_argument("--sampler", choices=("neighbor", "labor", "temporal"), default="neighbor")
     p.add_argument("--batch-dependency", type=int, default=1)
-    for option in ("shuffle", "replace", "digest", "poisson", "layer-dependent"):
+    for option in ("weight", "mask", "node-time", "link-time"):
+        p.add_argument("--" + option)
+    for option, kind, default in (("time", str, "time"), ("time-rules", str, "not-after"), ("share", float, 0), ("half-life", float, 0), ("window", int, 0)):
+        p.add_argument("--" + option, type=kind, default=default)
+    p.add_argument("--as-of", type=int)
+    for option in ("shuffle", "replace", "digest", "poisson", "layer-dependent", "disjoint", "recent", "chain"):
         p.add_argument("--" + option, action="store_true")
     a = p.parse_args(arguments)
     g, content = load(a.dataset)
+    if a.sampler == "temporal" or a.weight or a.mask or a.share or a.disjoint:
+        import oracle_choose
+
+        for b, arrays in oracle_choose.epoch(g, content, a):
+            yield f"{b} {digest(arrays)} {digest(*with_columns(g, arrays))}"
+        return
     seeds = seeds_of(a.dataset, content, g, a.seeds, a.split)
     total = -(-sum(len(ids) for _, ids in seeds) // a.batch_size)
     batches = range(a.first, total if a.batches is None else min(total, a.first + a.batches))

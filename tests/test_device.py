@@ -38,6 +38,21 @@ def test_a_device_makes_the_batches_of_the_cpu(name, options, program, simulated
     assert got == want and want.count("\n") >= 1
 
 
+@pytest.mark.parametrize("name, options", [
+    ("messages", "--sampler temporal --seeds all-edges --link-time time --fanouts 4,3 --batch-size 64 --shuffle --time-rules before"),
+    ("messages", "--sampler temporal --seeds all-edges --link-time time --fanouts 4,3 --batch-size 64 --half-life 86400 --chain"),
+    ("FB15k-237", "--seeds val --fanouts 1 --batch-size 8 --negatives uniform --strict --corrupt either"),
+    ("WN18RR", "--seeds all-edges --link-label relation --exclude-seeds reverse --fanouts 4,3 --batch-size 64 --shuffle"),
+    ("ddi", "--seeds val --fanouts 3,2 --batch-size 64"),
+    ("web", "--sampler labor --seeds all --fanouts 5,3 --batch-size 64 --shuffle"),
+    ("events", "--weight weight --seeds all --fanouts 5,3 --batch-size 64 --shuffle"),
+])
+def test_a_device_makes_them_of_times_links_and_weights(name, options, program, simulated, dataset):
+    ways = [run(program, "sample", dataset(name), *options.split(), "--batches", 2, "--digest", *way) for way in (
+        ["--device", "cpu", "--workers", "1"], ["--device", "cpu", "--workers", "3"], ["--device", "cuda"])]
+    assert ways[0] == ways[1] == ways[2] and ways[0].count("\n") == 2
+
+
 def test_without_a_driver_it_works_on_the_cpu(program, dataset, monkeypatch):
     monkeypatch.setenv("KHOP_CUDA_DRIVER", "/nonexistent/libcuda.so")
     data = dataset("sbm")

@@ -15,11 +15,13 @@ type driver interface {
 	attribute(ordinal int, a Attr) (int, result)
 	retain(ordinal int) (handle, result)
 	release(ordinal int) result
-	current() (context handle, code result) // of the calling thread; 0: none
-	push(context handle) result             // makes it the thread's current one
-	pop() result                            // undoes the push
+	canReach(ordinal, other int) (bool, result) // memory of the other device
+	current() (context handle, code result)     // of the calling thread; 0: none
+	push(context handle) result                 // makes it the thread's current one
+	pop() result                                // undoes the push
 
 	// ---
+	reach(other handle) result // lets kernels of the current context at the memory of another one's device
 	memory() (free, total int64, code result)
 	synchronize() result
 

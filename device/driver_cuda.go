@@ -81,6 +81,21 @@ func (native) release(ordinal int) result {
 	return answer(d.ReleasePrimaryCtx())
 }
 
+func (native) canReach(ordinal, other int) (bool, result) {
+	d, err := cu.GetDevice(ordinal)
+	if err != nil {
+		return false, answer(err)
+	}
+	peer, err := cu.GetDevice(other)
+	if err != nil {
+		return false, answer(err)
+	}
+	can, err := d.CanAccessPeer(peer)
+	return can != 0, answer(err)
+}
+
+func (native) reach(other handle) result { return answer(in[cu.CUContext](other).EnablePeerAccess(0)) }
+
 func (native) current() (handle, result) { return out(cu.CurrentContext()) }
 
 func (native) push(context handle) result {

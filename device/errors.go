@@ -21,7 +21,7 @@ var (
 	ErrHostRegistered error = &class{"host memory is already registered", []int{codeHostRegistered}}
 	ErrNotRegistered  error = &class{"host memory is not registered", []int{codeNotRegistered}}
 	ErrNotPermitted   error = &class{"not permitted", []int{800}}
-	ErrNotSupported   error = &class{"not supported by this device, driver or system", []int{codeNotSupported}}
+	ErrNotSupported   error = &class{"not supported by this device, driver or system", []int{codeNotSupported, codeNoPeer}}
 
 	// ErrDeviceLost: a fault after which the context is of no use. Every later call on the device fails with it too.
 	ErrDeviceLost error = &class{"device lost", lostCodes}
@@ -35,7 +35,9 @@ const (
 	success            = 0
 	codeInvalidValue   = 1
 	codeNoDevice       = 100
+	codeNoPeer         = 217
 	codeNotReady       = 600
+	codeReached        = 704 // the peer may be reached already
 	codeHostRegistered = 712
 	codeNotRegistered  = 713
 	codeNotSupported   = 801

@@ -17,6 +17,7 @@ type fake struct {
 	compute    int
 	mps        int
 	home       int               // the device of all memory
+	can        bool              // its devices reach each other
 	fail       map[string]result // by the method's name, instead of what it would do
 	retained   int
 	thread     handle // the current context of the only thread
@@ -90,6 +91,8 @@ func (f *fake) release(int) result {
 	f.retained--
 	return f.answer("release")
 }
+func (f *fake) canReach(int, int) (bool, result) { return f.can, f.answer("canReach") }
+func (f *fake) reach(handle) result              { return f.answer("reach") }
 func (f *fake) current() (handle, result) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -14,16 +14,17 @@ import (
 
 // cache is a copy of some rows of a column in device memory.
 type cache struct {
-	rows       int64
-	table, mem *pinned.Region
-	where, hot device.Address // of table and mem; no table where all rows are held
+	rows              int64
+	table, mem, peers *pinned.Region
+	where, hot        device.Address // of table and mem; no table where all rows are held
+	bases             device.Address // of peers, once the table names rows that other devices hold
 }
 
 // whole reports whether the cache holds all rows.
 func (c *cache) whole() bool { return c.hot != 0 && c.where == 0 }
 
 func (c *cache) close() error {
-	err := errors.Join(c.table.Close(), c.mem.Close())
+	err := errors.Join(c.table.Close(), c.mem.Close(), c.peers.Close())
 	*c = cache{}
 	return err
 }
@@ -33,7 +34,11 @@ const (
 	slackBytes = 16      // behind the last row: kernels read whole words
 	spareBytes = 2 << 10 // what allocations take beyond that
 	fillRows   = 1 << 16 // rows to copy between two looks at the context
-	maxSlots   = 1 << 30
+
+	// Entries of the table, see rows.cuh.
+	maxSlots  = 1 << 30
+	inCache   = 1 << 30
+	peerShift = 27
 )
 
 // CacheRows returns how many rows of a column a cache of so many bytes holds: all, if they fit; else as many as fit
@@ -69,6 +74,17 @@ func (s *DeviceStore) Cache(ctx context.Context, hot []int64, memory pinned.Opti
 	if s.onDevice || rows == 0 {
 		return nil
 	}
+	if err := checkHot(hot, n); err != nil {
+		return err
+	}
+	if rows > maxSlots && rows < n {
+		return fmt.Errorf("cache: %w: %d rows, at most %d", unified.ErrShape, rows, maxSlots)
+	}
+	return s.fill(ctx, hot, rows, rows < n, memory)
+}
+
+// checkHot refuses rows that do not ascend, or are none of n.
+func checkHot(hot []int64, n int64) error {
 	for i, id := range hot {
 		if id < 0 || id >= n {
 			return fmt.Errorf("cache: %w: row %d of %d", ErrRange, id, n)
@@ -77,48 +93,62 @@ func (s *DeviceStore) Cache(ctx context.Context, hot []int64, memory pinned.Opti
 			return fmt.Errorf("cache: %w: rows must ascend, but %d comes after %d", ErrRange, id, hot[i-1])
 		}
 	}
-	if rows > maxSlots && rows < n {
-		return fmt.Errorf("cache: %w: %d rows, at most %d", unified.ErrShape, rows, maxSlots)
-	}
-	memory.Device, memory.Place = s.device, pinned.Host // device memory
-	c, err := s.fill(ctx, hot, rows, memory)
-	if err != nil {
-		return fmt.Errorf("cache %d rows: %w", rows, errors.Join(err, c.close()))
-	}
-	s.cache = c
 	return nil
 }
 
 // Cached returns how many rows the cache holds.
 func (s *DeviceStore) Cached() int64 { return s.cache.rows }
 
-func (s *DeviceStore) fill(ctx context.Context, hot []int64, rows int64, memory pinned.Options) (c cache, err error) {
-	n := s.column.Len()
-	if c.mem, err = pinned.Allocate(rows*s.rowBytes+slackBytes, memory); err != nil {
-		return c, err
-	}
-	if rows < n {
-		if c.table, err = pinned.Allocate(n*entryBytes, memory); err != nil {
-			return c, err
+// fill makes a cache of hot rows, or of all (nil) in order. With a table they may come in any order, and may be fewer
+// than the column has.
+func (s *DeviceStore) fill(ctx context.Context, hot []int64, rows int64, table bool, memory pinned.Options) error {
+	memory.Device, memory.Place = s.device, pinned.Host // device memory
+	n, c := s.column.Len(), cache{rows: rows}
+	made := func() (err error) {
+		if c.mem, err = pinned.Allocate(rows*s.rowBytes+slackBytes, memory); err != nil {
+			return err
 		}
-		if err = s.own.Fill32(c.table.Address(), 0, n); err != nil {
-			return c, err
+		c.hot = c.mem.Address()
+		if table {
+			if c.table, err = pinned.Allocate(n*entryBytes, memory); err != nil {
+				return err
+			}
+			c.where = c.table.Address()
+			if err = s.own.Fill32(c.where, 0, n); err != nil {
+				return err
+			}
 		}
+		return s.inParts(ctx, hot, rows, memory.Ledger, func(ids unified.Tensor, lo int64) error {
+			j := job{ids: ids, dst: c.hot + device.Address(lo*s.rowBytes), words: s.words.Address() + wordsBytes/2}
+			if err := s.launch(s.own, j); err != nil || !table {
+				return err
+			}
+			return s.mark(ids, deviceMark{first: lo, where: c.where, place: inCache})
+		})
 	}
-	// The list is in host memory, so that filling takes no more device memory than the cache.
-	list, err := pinned.Allocate(8*min(rows, fillRows), pinned.Options{Device: s.device, Place: pinned.Pinned,
-		Ledger: memory.Ledger, Purpose: pinned.Scratch})
-	if err != nil {
-		return c, err
+	if err := made(); err != nil {
+		return fmt.Errorf("cache %d rows: %w", rows, errors.Join(err, c.close()))
 	}
-	err = s.fillFrom(ctx, &c, list, hot, rows)
-	err = errors.Join(err, s.own.Synchronize(), list.Close())
-	c.rows, c.hot, c.where = rows, c.mem.Address(), c.table.Address()
-	return c, err
+	s.cache = c
+	return nil
 }
 
-// fillFrom gathers the rows into the cache, some at a time, as batches are gathered.
-func (s *DeviceStore) fillFrom(ctx context.Context, c *cache, list *pinned.Region, hot []int64, rows int64) error {
+// mark enters rows into a table.
+func (s *DeviceStore) mark(ids unified.Tensor, m deviceMark) error {
+	m.ids, m.length = ids.Address(), ids.Len()
+	return s.kernels.cacheMark.Launch(s.own, s.grid(m.length, 1), device.Dim(blockThreads), 0, m)
+}
+
+// inParts does something with a list of rows, nil for all, some at a time, and waits for each: the list is in host
+// memory, so that filling a cache takes no more device memory than the cache.
+func (s *DeviceStore) inParts(ctx context.Context, hot []int64, rows int64, ledger *pinned.Ledger,
+	do func(ids unified.Tensor, lo int64) error) (err error) {
+	list, err := pinned.Allocate(8*min(rows, fillRows), pinned.Options{Device: s.device, Place: pinned.Pinned,
+		Ledger: ledger, Purpose: pinned.Scratch})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.own.Synchronize(), list.Close()) }()
 	whole, err := unified.NewPlaced(unified.Pinned, unified.Int64, list.Bytes(), min(rows, fillRows))
 	if err != nil {
 		return err
@@ -142,16 +172,8 @@ func (s *DeviceStore) fillFrom(ctx context.Context, c *cache, list *pinned.Regio
 		if err != nil {
 			return err
 		}
-		j := job{ids: ids, dst: c.mem.Address() + device.Address(lo*s.rowBytes), words: s.words.Address() +
-			wordsBytes/2}
-		if err := s.launch(s.own, j); err != nil {
+		if err := do(ids, lo); err != nil {
 			return err
-		}
-		if c.table != nil {
-			if err := s.kernels.cacheMark.Launch(s.own, s.grid(n, 1), device.Dim(blockThreads), 0,
-				deviceMark{ids: list.Address(), length: n, first: lo, where: c.table.Address()}); err != nil {
-				return err
-			}
 		}
 		if err := s.own.Synchronize(); err != nil { // then the list may be written again
 			return err
@@ -164,6 +186,7 @@ func (s *DeviceStore) fillFrom(ctx context.Context, c *cache, list *pinned.Regio
 type Traffic struct {
 	Rows  int64 // that were gathered
 	Hits  int64 // of them, rows that came out of the cache
+	Peers int64 // of them, rows that came out of caches of other devices (ShareCaches)
 	Bytes int64 // of all rows
 	Saved int64 // of them, bytes that were not read from the column's own place
 }
@@ -171,12 +194,12 @@ type Traffic struct {
 // Traffic returns what was gathered since the store was made. The device counts; asking costs a copy. All streams must
 // have passed what was enqueued: ask at the end of an epoch.
 func (s *DeviceStore) Traffic() (Traffic, error) {
-	var words [3]uint64
+	var words [4]uint64
 	if err := s.read(unified.FromSlice(words[:]).Bytes(), s.words.Address()); err != nil {
 		return Traffic{}, err
 	}
-	t := Traffic{Rows: int64(words[1]), Hits: int64(words[2])}
-	t.Bytes, t.Saved = t.Rows*s.rowBytes, t.Hits*s.rowBytes
+	t := Traffic{Rows: int64(words[1]), Hits: int64(words[2]), Peers: int64(words[3])}
+	t.Bytes, t.Saved = t.Rows*s.rowBytes, (t.Hits+t.Peers)*s.rowBytes
 	return t, nil
 }
 

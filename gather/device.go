@@ -23,6 +23,10 @@ type DeviceStore struct {
 	// holds; 0 is enough to keep a bus busy, or for a column in device memory eight for each multiprocessor. It may be
 	// set before the first Enqueue.
 	MaxBlocks int
+	// CacheShare is what share of the rows is expected to come out of device memory, 0 to 1, where there is a cache. As
+	// few of the loads under way are the bus's then, a kernel has more blocks, that keep it busy. It may be set before
+	// the first Enqueue.
+	CacheShare float64
 
 	device   *device.Device
 	column   unified.Tensor
@@ -45,7 +49,7 @@ const (
 	// 10,240 threads: with 4 loads of a thread under way they cover a bus's latency several times over
 	busBlocks  = 40
 	smBlocks   = 8
-	wordsBytes = 64 // three words for batches, and from the half on three for the cache
+	wordsBytes = 64 // four words for batches, and from the half on four for the cache
 	faultBytes = 24
 )
 
@@ -149,7 +153,7 @@ func (s *DeviceStore) EnqueueInto(stream *device.Stream, out, ids unified.Tensor
 		return fmt.Errorf("gather to %v: %w", out, pinned.ErrPlacement)
 	}
 	j := job{ids: ids, count: count, dst: out.Address(), words: s.words.Address(), where: s.cache.where,
-		hot: s.cache.hot}
+		hot: s.cache.hot, peers: s.cache.bases}
 	if s.uses != nil {
 		j.uses = s.uses.Address()
 	}
@@ -158,18 +162,18 @@ func (s *DeviceStore) EnqueueInto(stream *device.Stream, out, ids unified.Tensor
 
 // A job is one launch of a kernel that gathers.
 type job struct {
-	ids              unified.Tensor
-	count            device.Address
-	dst              device.Address
-	words            device.Address
-	where, hot, uses device.Address // of the cache, see rows.cuh
+	ids                     unified.Tensor
+	count                   device.Address
+	dst                     device.Address
+	words                   device.Address
+	where, hot, peers, uses device.Address // of the cache, see rows.cuh
 }
 
 func (s *DeviceStore) launch(stream *device.Stream, j job) error {
 	m, unit := j.ids.Len(), alignment(s.addr, j.hot, j.dst, device.Address(s.rowBytes))
 	g := deviceGather{dst: j.dst, unit: unit, shift: groupShift(s.rowBytes, unit),
 		column: deviceColumn{base: s.addr, n: s.column.Len(), bytes: s.rowBytes, where: j.where, hot: j.hot,
-			uses: j.uses, words: j.words, fault: s.fault.Address()},
+			peers: j.peers, uses: j.uses, words: j.words, fault: s.fault.Address()},
 		ids: deviceIds{ids: j.ids.Address(), idBytes: j.ids.DType().Size(), room: m, count: j.count}}
 	run := s.kernels.gatherRows
 	if unit < 4 {
@@ -182,13 +186,19 @@ func (s *DeviceStore) launch(stream *device.Stream, j job) error {
 func (s *DeviceStore) grid(n, lanes int64) device.Dim3 {
 	most := int64(s.MaxBlocks)
 	if most <= 0 {
-		most = busBlocks
-		if s.onDevice || s.cache.whole() {
-			most = int64(s.device.SMs()) * smBlocks
+		most = int64(s.device.SMs()) * smBlocks
+		if !s.onDevice && !s.cache.whole() {
+			most = gridOverBus(s.CacheShare, most)
 		}
 	}
 	each := blockThreads / lanes
 	return device.Dim(int(min(max(most, 1), (n-1)/each+1, 1<<31-1)))
+}
+
+// gridOverBus returns how many blocks keep a bus as busy as busBlocks do, where a share of the rows is not read over it.
+func gridOverBus(cached float64, most int64) int64 {
+	blocks := busBlocks / max(1-cached, 1.0/1024)
+	return max(busBlocks, min(most, int64(blocks)))
 }
 
 // alignment returns the greatest of 1, 2, 4, 8 and 16 that divides all of the numbers; 0 is divided by each.

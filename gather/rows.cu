@@ -113,10 +113,11 @@ __device__ __forceinline__ void gather_ragged(const Column& c, const List& list,
   }
 }
 
-// gather_rows copies row id(i) of the column to row i of dst. Blocks have whole warps; any grid will do.
-extern "C" __global__ void __launch_bounds__(256) gather_rows(Gather g) {
+// gather_rows copies row id(i) of the column to row i of dst. Blocks have whole warps; any grid will do. Room for 4 blocks a
+// multiprocessor leaves it registers enough.
+extern "C" __global__ void __launch_bounds__(256, 4) gather_rows(Gather g) {
   const List list = gather_list(g.ids);
-  Counts counts{0, 0};
+  Counts counts{0, 0, 0};
   switch (g.unit) {
     case 16: gather_whole<uint4, 4>(g.column, list, g.dst, (int)g.shift, counts); break;
     case 8: gather_whole<uint2, 4>(g.column, list, g.dst, (int)g.shift, counts); break;
@@ -125,10 +126,10 @@ extern "C" __global__ void __launch_bounds__(256) gather_rows(Gather g) {
   gather_add(g.column, counts);
 }
 
-// gather_rows_ragged is gather_rows for a unit of 2 or 1. Room for 4 blocks a multiprocessor leaves it registers enough.
+// gather_rows_ragged is gather_rows for a unit of 2 or 1.
 extern "C" __global__ void __launch_bounds__(256, 4) gather_rows_ragged(Gather g) {
   const List list = gather_list(g.ids);
-  Counts counts{0, 0};
+  Counts counts{0, 0, 0};
   if (g.unit == 2) gather_ragged<uint16_t, 4>(g.column, list, g.dst, (int)g.shift, counts);
   else gather_ragged<uint8_t, 4>(g.column, list, g.dst, (int)g.shift, counts);
   gather_add(g.column, counts);
@@ -139,11 +140,12 @@ struct Mark {
   int64_t length;
   int64_t first; // slot of the first
   uint32_t* where;
+  uint32_t place; // what an entry has beside the slot: the tier, and for rows of a peer its number
 };
 
-// cache_mark enters rows into the table of a cache (see gather_find): row ids[i] is in slot first + i of tier 1.
+// cache_mark enters rows into the table of a cache (see gather_find): row ids[i] is in slot first + i of that place.
 extern "C" __global__ void __launch_bounds__(256) cache_mark(Mark m) {
   const int64_t step = (int64_t)gridDim.x * blockDim.x;
   for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < m.length; i += step)
-    m.where[m.ids[i]] = 1u << 30 | (uint32_t)(m.first + i);
+    m.where[m.ids[i]] = m.place | (uint32_t)(m.first + i);
 }

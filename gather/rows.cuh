@@ -7,8 +7,9 @@ struct Column {
   int64_t n, bytes;
   const uint32_t* where;     // tier and slot of every row, see gather_find; null: all rows are in one place
   const char* hot;           // the rows of the cache by slot; null: there is none
+  const unsigned long long* peers; // where the caches of other devices begin that this one reads, by number; null: there are none
   uint32_t* uses;            // how often each row was gathered, or null
-  unsigned long long* words; // {1 once an id was out of range, rows gathered, rows that came out of the cache}
+  unsigned long long* words; // {1 once an id was out of range, rows gathered, rows from the cache, rows from peers' caches}
   volatile int64_t* fault;   // in host memory: {1 once the others are valid, position, id}
 };
 
@@ -44,16 +45,20 @@ __device__ __forceinline__ List gather_list(const Ids& i) {
   return List{i.ids, i.idBytes, i.count && *i.count < i.room ? *i.count : i.room};
 }
 
-// What a thread counted.
+// What a thread counted in one launch, in which it leads far less than 2^32 rows.
 struct Counts {
-  unsigned long long rows, hits;
+  uint32_t rows, hits, far;
 };
+
+// Tiers of a row, the upper two bits of its entry in where. The rest is the slot, but for a peer's row: then the next three
+// bits are the peer's number.
+enum Tier : uint32_t { kAtHome, kCached, kAtPeer };
+constexpr uint32_t kTierShift = 30, kPeerShift = 27;
 
 // gather_find returns where row id lies, or null for an id that is no row. One thread a row has lead: it reports what is out
 // of range, and counts.
 //
-// The upper two bits of a row's entry in where are its tier, 0 its place in the column and 1 the cache; the rest is the slot.
-// A cache without such a table holds the whole column in order.
+// A cache without a table holds the whole column in order.
 __device__ __forceinline__ const char* gather_find(const Column& c, int64_t position, int64_t id, bool lead, Counts& counts) {
   if ((uint64_t)id >= (uint64_t)c.n) {
     if (lead && atomicCAS(c.words, 0ull, 1ull) == 0) { // of many, one is told: host memory is written once
@@ -72,20 +77,27 @@ __device__ __forceinline__ const char* gather_find(const Column& c, int64_t posi
   int64_t slot = id;
   if (c.where) {
     const uint32_t entry = __ldg(c.where + id);
-    if (entry >> 30 == 0) return c.base + id * c.bytes;
-    slot = entry & 0x3fffffffu;
+    const uint32_t tier = entry >> kTierShift;
+    if (tier == kAtHome) return c.base + id * c.bytes;
+    if (tier == kAtPeer) {
+      if (lead) counts.far++;
+      return (const char*)__ldg(c.peers + (entry >> kPeerShift & 7)) + (int64_t)(entry & ((1u << kPeerShift) - 1)) * c.bytes;
+    }
+    slot = entry & ((1u << kTierShift) - 1);
   }
   if (lead) counts.hits++;
   return c.hot + slot * c.bytes;
 }
 
-// gather_add adds up what the threads counted, one atomic a warp. All threads of a block call it.
-__device__ __forceinline__ void gather_add(const Column& c, Counts counts) {
-  for (int d = 16; d > 0; d >>= 1) {
-    counts.rows += __shfl_down_sync(0xffffffffu, counts.rows, d);
-    counts.hits += __shfl_down_sync(0xffffffffu, counts.hits, d);
-  }
-  if ((threadIdx.x & 31) != 0) return;
-  if (counts.rows) atomicAdd(c.words + 1, counts.rows);
-  if (counts.hits) atomicAdd(c.words + 2, counts.hits);
+__device__ __forceinline__ void gather_sum(unsigned long long* to, uint32_t counted) {
+  unsigned long long sum = counted;
+  for (int d = 16; d > 0; d >>= 1) sum += __shfl_down_sync(0xffffffffu, sum, d);
+  if ((threadIdx.x & 31) == 0 && sum) atomicAdd(to, sum);
+}
+
+// gather_add adds up what the threads counted, one atomic a warp and count. All threads of a block call it.
+__device__ __forceinline__ void gather_add(const Column& c, const Counts& counts) {
+  gather_sum(c.words + 1, counts.rows);
+  gather_sum(c.words + 2, counts.hits);
+  if (c.peers) gather_sum(c.words + 3, counts.far);
 }

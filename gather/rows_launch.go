@@ -18,21 +18,21 @@ type deviceGather struct {
 }
 
 func _(x deviceGather) {
-	_ = [1]struct{}{}[unsafe.Offsetof(x.column)|(unsafe.Offsetof(x.ids)^64)|(unsafe.Offsetof(x.dst)^96)|
-		(unsafe.Offsetof(x.unit)^104)|(unsafe.Offsetof(x.shift)^112)|(unsafe.Sizeof(x)^120)]
+	_ = [1]struct{}{}[unsafe.Offsetof(x.column)|(unsafe.Offsetof(x.ids)^72)|(unsafe.Offsetof(x.dst)^104)|
+		(unsafe.Offsetof(x.unit)^112)|(unsafe.Offsetof(x.shift)^120)|(unsafe.Sizeof(x)^128)]
 }
 
 // deviceColumn is Column of rows.cuh, laid out as the device has it.
 type deviceColumn struct {
-	base                           device.Address
-	n, bytes                       int64
-	where, hot, uses, words, fault device.Address
+	base                                  device.Address
+	n, bytes                              int64
+	where, hot, peers, uses, words, fault device.Address
 }
 
 func _(x deviceColumn) {
 	_ = [1]struct{}{}[unsafe.Offsetof(x.base)|(unsafe.Offsetof(x.n)^8)|(unsafe.Offsetof(x.bytes)^16)|
-		(unsafe.Offsetof(x.where)^24)|(unsafe.Offsetof(x.hot)^32)|(unsafe.Offsetof(x.uses)^40)|
-		(unsafe.Offsetof(x.words)^48)|(unsafe.Offsetof(x.fault)^56)|(unsafe.Sizeof(x)^64)]
+		(unsafe.Offsetof(x.where)^24)|(unsafe.Offsetof(x.hot)^32)|(unsafe.Offsetof(x.peers)^40)|
+		(unsafe.Offsetof(x.uses)^48)|(unsafe.Offsetof(x.words)^56)|(unsafe.Offsetof(x.fault)^64)|(unsafe.Sizeof(x)^72)]
 }
 
 // deviceIds is Ids of rows.cuh, laid out as the device has it.
@@ -52,11 +52,13 @@ type deviceMark struct {
 	ids           device.Address
 	length, first int64
 	where         device.Address
+	place         uint32
+	_             [4]byte
 }
 
 func _(x deviceMark) {
 	_ = [1]struct{}{}[unsafe.Offsetof(x.ids)|(unsafe.Offsetof(x.length)^8)|(unsafe.Offsetof(x.first)^16)|
-		(unsafe.Offsetof(x.where)^24)|(unsafe.Sizeof(x)^32)]
+		(unsafe.Offsetof(x.where)^24)|(unsafe.Offsetof(x.place)^32)|(unsafe.Sizeof(x)^40)]
 }
 
 //go:embed rows.ptx

@@ -61,18 +61,26 @@ extern "C" __global__ void assembly_flag(Step step) {
   Chunks chunks = chunks_of(b, st->words);
   for (int64_t c = warp_index(); c < chunks.count; c += warp_count()) {
     int64_t sum = 0;
+    Segment* counted = nullptr; // new nodes of the chunk are summed up here: all warps add to the same few counters
+    u64 fresh = 0;
     for (int64_t w = chunk_begin(chunks, c); w < chunk_end(chunks, c); w++) {
       Segment* seg = segment_of<&Segment::firstPick>(st, w * kLanes);
+      if (seg != counted) {
+        if (fresh && lane_id() == 0) atomicAdd(&counted->fresh, fresh);
+        counted = seg;
+        fresh = 0;
+      }
       int64_t order = w * kLanes + lane_id(), i = order - seg->firstPick;
       int32_t slot = i < (int64_t)seg->picks ? seg->indices[seg->have + i] : kNoSlot;
       uint32_t mask = __ballot_sync(kFull, slot != kNoSlot && table_first(table, slot, order));
-      if (lane_id() == 0) {
-        b->fresh[w] = mask;
-        if (mask) atomicAdd(&seg->fresh, (u64)__popc(mask));
-      }
+      if (lane_id() == 0) b->fresh[w] = mask;
+      fresh += (u64)__popc(mask);
       sum += __popc(mask);
     }
-    if (lane_id() == 0) b->partials[c] = sum;
+    if (lane_id() == 0) {
+      if (fresh) atomicAdd(&counted->fresh, fresh);
+      b->partials[c] = sum;
+    }
   }
 }
 

@@ -1,0 +1,28 @@
+package device
+
+import "fmt"
+
+// Reach lets kernels of d read and write the memory of another device, over NVLink or the bus, from now on and as long
+// as both are open somewhere in the process. It holds for this direction alone, and a device has a limited number of
+// such peers: 8 without NVSwitch. Reaching it again does nothing.
+//
+// It fails with ErrNotSupported where the two devices, the system or a virtual machine do not allow it.
+func (d *Device) Reach(other *Device) error {
+	if d.ordinal == other.ordinal {
+		return nil
+	}
+	op := fmt.Sprintf("let cuda:%d at the memory of cuda:%d", d.ordinal, other.ordinal)
+	return d.do(op, func() result {
+		switch can, code := drv.canReach(d.ordinal, other.ordinal); {
+		case code != success:
+			return code
+		case !can:
+			return codeNoPeer
+		}
+		code := drv.reach(other.context)
+		if code == codeReached { // by an earlier call, or by another library
+			return success
+		}
+		return code
+	})
+}

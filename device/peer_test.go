@@ -1,0 +1,42 @@
+package device
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+func TestADeviceReachesAnotherOnlyWhereTheDriverLetsIt(t *testing.T) {
+	f := newFake(t)
+	var both [2]*Device
+	for i := range both {
+		d, err := Open(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		both[i] = d
+	}
+	near, far := both[0], both[1]
+	for name, c := range map[string]struct {
+		can    bool
+		answer result
+		want   error
+		says   string
+	}{
+		"no way between them":  {false, success, ErrNotSupported, "cuda:0 at the memory of cuda:1"},
+		"refused all the same": {true, codeNoPeer, ErrNotSupported, "217"},
+		"allowed":              {true, success, nil, ""},
+		"again":                {true, codeReached, nil, ""},
+	} {
+		f.can, f.fail = c.can, map[string]result{"reach": c.answer}
+		err := near.Reach(far)
+		if !errors.Is(err, c.want) || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, want %v with %q", name, err, c.want, c.says)
+		}
+	}
+	before := f.calls["reach"]
+	if err := near.Reach(near); err != nil || f.calls["reach"] != before {
+		t.Errorf("a device asks the driver for its own memory: %v", err)
+	}
+}

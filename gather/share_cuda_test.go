@@ -1,0 +1,161 @@
+//go:build cuda
+
+package gather
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/khop-gnn/khop/device"
+	"github.com/khop-gnn/khop/internal/cudatest"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// rigs returns a rig for each of k devices that reach each other.
+func rigs(t *testing.T, k int) []*rig {
+	t.Helper()
+	var all []*rig
+	for i := range k {
+		r := &rig{t: t, dev: cudatest.OpenAt(t, i)}
+		r.stream = must(r.dev.NewStream(device.PriorityLow))(t)
+		t.Cleanup(func() { r.check(r.stream.Close()) })
+		all = append(all, r)
+	}
+	for _, r := range all {
+		for _, other := range all {
+			r.check(r.dev.Reach(other.dev))
+		}
+	}
+	return all
+}
+
+// TestSharedCachesChangeNoByte gathers on four devices rows that each has itself, that others have, and that lie on the
+// host, and counts them by tier. Rows of 1, 4 and 16 bytes alignment take the three ways through the kernels.
+func TestSharedCachesChangeNoByte(t *testing.T) {
+	const seed, n = 51, 90
+	if !cudatest.Devices(t, 4, "peers=1,order=random,seed=3") {
+		return
+	}
+	devices, rnd := rigs(t, 4), rand.New(rand.NewPCG(seed, 0))
+	var own, shared []int64
+	for id := range int64(n) {
+		switch {
+		case id%9 == 0:
+			own = append(own, id)
+		case id%3 == 1:
+			shared = append(shared, id)
+		}
+	}
+	for _, width := range []int{1, 4, 33, 64} {
+		for _, dtype := range []unified.DType{unified.Uint8, unified.Float32} {
+			shareOne(t, devices, rnd, dtype, n, width, own, shared)
+		}
+	}
+}
+
+func shareOne(t *testing.T, devices []*rig, rnd *rand.Rand, dtype unified.DType, n, width int, own, shared []int64) {
+	rowBytes := width * int(dtype.Size())
+	src := random(rnd, n*rowBytes)
+	column := devices[0].host(src, 0)
+	stores, memory := make([]*DeviceStore, len(devices)), make([]pinned.Options, len(devices))
+	for i, r := range devices {
+		tensor := r.tensor(unified.Pinned, dtype, column, int64(n), int64(width))
+		stores[i] = must(NewDeviceStore(r.dev, tensor, addressOf(column)))(t)
+	}
+	if err := ShareCaches(t.Context(), stores, own, shared, memory); err != nil {
+		t.Fatal(err)
+	}
+	for i := range column { // so that what comes out of a cache is seen to
+		column[i] ^= 0xff
+	}
+	for i, s := range stores {
+		list := make([]int64, 200)
+		want, expected := make([]byte, len(list)*rowBytes), Traffic{Rows: int64(len(list))}
+		for j := range list {
+			list[j] = rnd.Int64N(int64(n))
+		}
+		for j, id := range list {
+			from := column
+			at, far := slices.BinarySearch(shared, id)
+			if _, near := slices.BinarySearch(own, id); near || far && at%len(stores) == i {
+				expected.Hits++
+				from = src
+			} else if far {
+				expected.Peers++
+				from = src
+			}
+			copy(want[j*rowBytes:][:rowBytes], from[int(id)*rowBytes:])
+		}
+		expected.Bytes = expected.Rows * int64(rowBytes)
+		expected.Saved = (expected.Hits + expected.Peers) * int64(rowBytes)
+		r := devices[i]
+		if got := r.gather(s, r.idsOnDevice(idTypes[rnd.IntN(2)], list), 0); !bytes.Equal(got, want) {
+			t.Errorf("%v[%d,%d] on cuda:%d: other rows", dtype, n, width, i)
+		}
+		if got := must(s.Traffic())(t); got != expected || got.Hits == 0 || got.Peers == 0 ||
+			got.Rows == got.Hits+got.Peers {
+			t.Errorf("%v[%d,%d] on cuda:%d: counted %+v, want %+v of every tier", dtype, n, width, i, got, expected)
+		}
+	}
+	for i, s := range stores {
+		devices[i].check(s.Close())
+	}
+}
+
+// TestCachesThatCannotBeSharedLeaveNone: each of the mistakes, and memory that runs out on the second device.
+func TestCachesThatCannotBeSharedLeaveNone(t *testing.T) {
+	if !cudatest.Devices(t, 2, "peers=1") {
+		return
+	}
+	devices := rigs(t, 2)
+	src := random(rand.New(rand.NewPCG(7, 0)), 40*64)
+	column := devices[0].host(src, 0)
+	var stores []*DeviceStore
+	for _, r := range devices {
+		stores = append(stores, r.store(unified.Float32, column, 40, 16))
+	}
+	var full pinned.Ledger
+	full.SetDeviceLimit(400)
+	free, tight := make([]pinned.Options, 2), []pinned.Options{{}, {Ledger: &full}}
+	for name, c := range map[string]struct {
+		stores      []*DeviceStore
+		own, shared []int64
+		memory      []pinned.Options
+		want        error
+	}{
+		"one device":            {stores[:1], nil, []int64{1, 2}, free, unified.ErrShape},
+		"rows that repeat":      {stores, []int64{3, 3}, nil, free, ErrRange},
+		"a row beyond":          {stores, nil, []int64{3, 40}, free, ErrRange},
+		"no memory for one":     {stores, []int64{1}, []int64{2, 3}, tight, pinned.ErrLimit},
+		"a different number of": {[]*DeviceStore{stores[0], devices[1].store(unified.Float32, column, 20, 16)}, nil, []int64{1, 2}, free, unified.ErrShape},
+	} {
+		err := ShareCaches(context.Background(), c.stores, c.own, c.shared, c.memory)
+		if !errors.Is(err, c.want) || stores[0].Cached()+stores[1].Cached() != 0 {
+			t.Errorf("%s: %v, want %v; %d and %d rows are cached", name, err, c.want, stores[0].Cached(),
+				stores[1].Cached())
+		}
+	}
+	for i, r := range devices {
+		if got := r.gather(stores[i], r.idsOnDevice(unified.Int32, []int64{39, 3}), 0); !bytes.Equal(got[:64],
+			src[39*64:]) {
+			t.Errorf("cuda:%d gathers other rows", i)
+		}
+	}
+}
+
+// TestMoreBlocksWhereFewRowsComeOverTheBus: as many as keep it as busy, but no more than the device is good for.
+func TestMoreBlocksWhereFewRowsComeOverTheBus(t *testing.T) {
+	for cached, want := range map[float64]int64{0: 40, 0.5: 80, 0.9: 400, 0.99: 1056, 1: 1056} {
+		if got := gridOverBus(cached, 1056); got != want {
+			t.Errorf("%v of the rows cached: %d blocks, want %d", cached, got, want)
+		}
+	}
+	if got := gridOverBus(0.9, 32); got != 40 {
+		t.Errorf("a small device: %d blocks, want 40", got)
+	}
+}

@@ -60,7 +60,7 @@ func (s *Stream) CopyToHost(dst []byte, src Address) error {
 	return s.do("copy to the host", func(h handle) result { return drv.copyToHost(h, dst, src) })
 }
 
-// Copy copies n bytes from src to dst, both addresses of this device. They must not overlap.
+// Copy copies n bytes from src to dst, addresses of this device or of one that it reaches. They must not overlap.
 func (s *Stream) Copy(dst, src Address, n int64) error {
 	if n == 0 {
 		return nil

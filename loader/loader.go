@@ -69,7 +69,7 @@ func newLoader(ctx context.Context, src Source, opt Options) (l *Loader, err err
 		l.estimate.Bound.Topology, l.estimate.Bound.Columns = 0, 0 // not this loader's
 		return l, err
 	}
-	p, err := newPlaced(ctx, src, opt, 1)
+	p, err := newPlaced(ctx, src, opt, 1, keepAtOnce)
 	if err != nil {
 		return nil, err
 	}

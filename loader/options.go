@@ -200,6 +200,8 @@ type Options struct {
 	DeviceCache int64
 	// HotRows ranks the rows of columns that do not fit in DeviceMemory as a whole. Default RankInDegree.
 	HotRows Ranking
+	// HotShare says how the devices of PlaceAll keep hot rows, where they reach each other's memory. Default ShareAuto.
+	HotShare Sharing
 	// DeviceBlocks is the most blocks of 256 threads that a kernel of this loader has, which leaves the other
 	// multiprocessors to training. Default: 40 for rows that are gathered over the bus, else 8 a multiprocessor.
 	DeviceBlocks int
@@ -262,6 +264,7 @@ func (o *Options) Validate() error {
 		{"DeviceCache", o.DeviceCache, 1<<63 - 1, NoDeviceCache},
 		{"ExcludeSeeds", int64(o.ExcludeSeeds), int64(ExcludeReverse), 0},
 		{"HotRows", int64(o.HotRows), int64(RankNone), 0},
+		{"HotShare", int64(o.HotShare), int64(ShareAll), 0},
 		{"DeviceBlocks", int64(o.DeviceBlocks), 1 << 20, 0},
 		{"SlotTimeout", int64(o.SlotTimeout), 1<<63 - 1, 1},
 	} {

@@ -28,6 +28,8 @@ type Placed struct {
 	// estimate is of a loader of recipe.
 	estimate Estimate
 
+	fleet *fleet // whose members read each other's caches; nil: nobody else reads its own
+
 	mu    sync.Mutex
 	users int // who placed it, and each loader
 	taken int // loaders that there ever were
@@ -52,6 +54,8 @@ type PlacedArray struct {
 	Refused []pinned.Step `json:"refused,omitempty"`
 	// CachedRows are the rows of a column, or the edges, that are in device memory besides.
 	CachedRows int64 `json:"cached_rows,omitempty"`
+	// PeerRows are the rows that are read from the memory of other devices.
+	PeerRows int64 `json:"peer_rows,omitempty"`
 }
 
 // Place brings the graph, and the columns that opt names, to where loaders on opt.Device read them, once. New then
@@ -68,14 +72,17 @@ func Place(ctx context.Context, src Source, opt Options, loaders int) (*Placed, 
 	if p, ok := src.(*Placed); ok {
 		return nil, fmt.Errorf("%w: %s is placed already", ErrOptions, p.recipe.name)
 	}
-	return newPlaced(ctx, src, opt, loaders)
+	return newPlaced(ctx, src, opt, loaders, keepAtOnce)
 }
 
-func newPlaced(ctx context.Context, src Source, opt Options, loaders int) (*Placed, error) {
+func newPlaced(ctx context.Context, src Source, opt Options, loaders int, when hotRows) (*Placed, error) {
 	p := &Placed{src: src, loaders: loaders, users: 1}
 	var err error
 	if p.recipe, p.on, err = settle(src, opt); err != nil {
 		return nil, err
+	}
+	if d, ok := p.on.(*onCUDA); ok {
+		d.hotRows = when
 	}
 	err = p.recipe.explainDamage(pinned.Guard(func() error { return p.bring(ctx) }))
 	if err != nil {
@@ -301,6 +308,9 @@ func (p *Placed) release() error {
 	p.mu.Unlock()
 	if !last {
 		return nil
+	}
+	if p.fleet != nil {
+		return p.fleet.leave()
 	}
 	return p.on.close()
 }

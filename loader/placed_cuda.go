@@ -26,6 +26,8 @@ type onCUDA struct {
 	placed   []PlacedArray
 	columns  []*deviceColumn
 	log      *slog.Logger
+	hotRows  hotRows
+	waiting  *placer // what is to fill the cache of hot rows (shareLater)
 }
 
 // deviceColumn is a column that a device reads.
@@ -61,6 +63,7 @@ func (d *onCUDA) traffic(stats *counters) error {
 		}
 		sum.Rows, sum.Hits, sum.Bytes, sum.Saved = sum.Rows+t.Rows, sum.Hits+t.Hits, sum.Bytes+t.Bytes,
 			sum.Saved+t.Saved
+		sum.Peers += t.Peers
 	}
 	stats.onDevice.Store(&sum)
 	return nil
@@ -206,6 +209,10 @@ func (p *placer) columns() error {
 		if err := p.column(c); err != nil {
 			return fmt.Errorf("column %s: %w", c.name, err)
 		}
+	}
+	if p.d.hotRows == shareLater {
+		p.d.waiting = p
+		return nil
 	}
 	return p.keepHotRows()
 }

@@ -74,38 +74,56 @@ func (p *placer) keepHotAdjacency() error {
 	return nil
 }
 
-// keepHotRows gives what is left of the budget to the rows of hot nodes, of the largest column that does not fit.
-func (p *placer) keepHotRows() error {
-	g := p.source.recipe.graph
+// hotColumn returns the largest column that does not fit, and how many of its rows the budget has room for; nil for
+// none.
+func (p *placer) hotColumn() (*deviceColumn, int64) {
 	if p.opt.HotRows == RankNone {
-		return nil
+		return nil, 0
 	}
 	for i := len(p.d.columns) - 1; i >= 0; i-- {
 		c := p.d.columns[i]
 		k := gather.CacheRows(c.store.Column(), p.rest)
-		if p.d.placed[c.placed].Rung == pinned.RungDevice || c.nodeType < 0 || k == 0 {
-			continue
+		if p.d.placed[c.placed].Rung != pinned.RungDevice && c.nodeType >= 0 && k > 0 {
+			return c, k
 		}
-		scores, err := p.scores()
-		if err != nil {
-			return err
-		}
-		scores = scores[g.Offset(c.nodeType):g.Offset(c.nodeType+1)]
-		if err := c.keep(p.ctx, gather.Hottest(scores, k)); err != nil {
+	}
+	return nil, 0
+}
+
+// scoresOf returns the scores of a column's rows.
+func (p *placer) scoresOf(c *deviceColumn) ([]float64, error) {
+	scores, err := p.scores()
+	if err != nil {
+		return nil, err
+	}
+	g := p.source.recipe.graph
+	return scores[g.Offset(c.nodeType):g.Offset(c.nodeType+1)], nil
+}
+
+// keepHotRows gives what is left of the budget to the rows of hot nodes, of one column: crumbs would be left for
+// others.
+func (p *placer) keepHotRows() error {
+	c, k := p.hotColumn()
+	if c == nil {
+		return nil
+	}
+	scores, err := p.scoresOf(c)
+	if err != nil {
+		return err
+	}
+	if err := c.keep(p.ctx, gather.Hottest(scores, k)); err != nil {
+		return fmt.Errorf("column %s: %w", c.name, err)
+	}
+	c.device.CacheShare = shareOfHottest(scores)(k)
+	p.d.placed[c.placed].CachedRows = c.device.Cached()
+	if p.opt.HotRows == RankUses && p.source.loaders == 1 {
+		if err := c.device.CountUses(pinned.Options{Ledger: &p.source.ledger, Purpose: pinned.Columns}); err != nil {
 			return fmt.Errorf("column %s: %w", c.name, err)
 		}
-		p.d.placed[c.placed].CachedRows = c.device.Cached()
-		if p.opt.HotRows == RankUses && p.source.loaders == 1 {
-			if err := c.device.CountUses(pinned.Options{Ledger: &p.source.ledger,
-				Purpose: pinned.Columns}); err != nil {
-				return fmt.Errorf("column %s: %w", c.name, err)
-			}
-			c.counted = true
-		}
-		p.opt.log().Info("rows kept in device memory", "column", c.name, "rows", k, "of", c.store.Column().Len(),
-			"ranked_by", p.opt.HotRows.String())
-		break // crumbs are left
+		c.counted = true
 	}
+	p.opt.log().Info("rows kept in device memory", "column", c.name, "rows", k, "of", c.store.Column().Len(),
+		"ranked_by", p.opt.HotRows.String())
 	return nil
 }
 

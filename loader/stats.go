@@ -67,9 +67,11 @@ type Stats struct {
 	Replays uint64 `json:"replays"` // batches that a device sampled again, into more memory
 
 	// DeviceRows are the rows that a device has gathered up to the last epoch's end, DeviceHits those of them that its
-	// cache had, DeviceSaved their bytes, which were not read over the bus.
+	// cache had, DevicePeers those that other devices' caches had, DeviceSaved the bytes of both, which were not read
+	// over the bus.
 	DeviceRows  int64 `json:"device_rows"`
 	DeviceHits  int64 `json:"device_hits"`
+	DevicePeers int64 `json:"device_peers"`
 	DeviceSaved int64 `json:"device_saved"`
 
 	OnDisk *DiskStats `json:"on_disk,omitempty"` // columns on disk; nil where there are none
@@ -100,7 +102,7 @@ func (l *Loader) Stats() Stats {
 		Meters: l.metering.report(),
 	}
 	if t := c.onDevice.Load(); t != nil {
-		s.DeviceRows, s.DeviceHits, s.DeviceSaved = t.Rows, t.Hits, t.Saved
+		s.DeviceRows, s.DeviceHits, s.DevicePeers, s.DeviceSaved = t.Rows, t.Hits, t.Peers, t.Saved
 	}
 	l.mu.Lock()
 	s.SlotsHeld = l.held

@@ -23,6 +23,8 @@ type serveCmd struct {
 
 	Socket string `required:"" type:"path" placeholder:"PATH" help:"Where to make the socket, in a folder of your own."`
 
+	HotShare loader.Sharing `enum:"auto,none,all" default:"auto" help:"${hot_share_help}"`
+
 	WorldSize    positive `default:"1" help:"Ranks, each with a ring and an equal share of batches."`
 	Broadcast    int      `default:"0" help:"Give the same batches to N consumers, from one ring."`
 	Epochs       uint64   `default:"0" help:"End after N epochs; 0: go on."`
@@ -114,7 +116,7 @@ func (c *serveCmd) serverOptions(env *environment, ds *formats.Dataset) (none se
 		return none, err
 	}
 	opt.EnsureDefaults()
-	opt.Remainder, opt.EdgePos = c.Remainder, c.EdgePos
+	opt.Remainder, opt.EdgePos, opt.HotShare = c.Remainder, c.EdgePos, c.HotShare
 	opt.NodeColumns, opt.SeedColumns, opt.EdgeColumns = columnNames(c.NodeColumns), columnNames(c.SeedColumns),
 		columnNames(c.EdgeColumns)
 	log := slog.New(slog.NewTextHandler(env.overStatus(), &slog.HandlerOptions{ReplaceAttr: withoutTime}))

@@ -89,13 +89,12 @@ func (s *Server) open(ctx context.Context, src loader.Source) (err error) {
 		return s.openRank(ctx, src, opt)
 	}
 	opt.Workers = max(1, opt.Workers/s.opt.WorldSize)
+	opt.Device = s.opt.Loader.Device
+	if s.placed, err = loader.PlaceAll(ctx, src, opt, s.opt.WorldSize); err != nil {
+		return err
+	}
 	for n := range s.opt.WorldSize {
 		opt.Rank, opt.Device = n, devices[n%len(devices)]
-		if n < len(devices) {
-			if err := s.place(ctx, src, opt, (s.opt.WorldSize-n+len(devices)-1)/len(devices)); err != nil {
-				return err
-			}
-		}
 		r, err := newRank(ctx, s, s.placed[n%len(devices)], opt)
 		if err != nil {
 			return err
@@ -118,18 +117,6 @@ func (s *Server) openRank(ctx context.Context, src loader.Source, opt loader.Opt
 	r, err := newRank(ctx, s, p, opt)
 	if err == nil {
 		s.ranks = append(s.ranks, r)
-	}
-	return err
-}
-
-// place brings the source to where some ranks read it. They have their share of MaxMemory.
-func (s *Server) place(ctx context.Context, src loader.Source, opt loader.Options, ranks int) error {
-	if opt.MaxMemory > 0 {
-		opt.MaxMemory = max(1, opt.MaxMemory/int64(opt.WorldSize)*int64(ranks))
-	}
-	p, err := loader.Place(ctx, src, opt, ranks)
-	if err == nil {
-		s.placed = append(s.placed, p)
 	}
 	return err
 }

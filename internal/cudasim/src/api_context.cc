@@ -115,7 +115,7 @@ API cuDeviceGetPCIBusId(char* out, int length, int device) {
 API cuDeviceCanAccessPeer(int* can, int device, int other) {
   ENTER(INITIALIZED);
   if (noDevice(device) || noDevice(other)) return kInvalidDevice;
-  *can = G.config.peers && device != other;
+  *can = mayPeer(device, other);
   return kSuccess;
 }
 API cuCtxEnablePeerAccess(void* context, unsigned flags) {
@@ -124,7 +124,7 @@ API cuCtxEnablePeerAccess(void* context, unsigned flags) {
   int other = deviceOfContext(context);
   if (flags) return kInvalidValue;
   if (other == G.device) return kInvalidDevice;
-  if (!G.config.peers) return kPeerUnsupported;
+  if (!mayPeer(G.device, other)) return kPeerUnsupported;
   return letReach(G.device, other, true) ? kSuccess : kPeerEnabled;
 }
 API cuCtxDisablePeerAccess(void* context) {

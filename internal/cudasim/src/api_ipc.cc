@@ -64,7 +64,7 @@ API cuIpcOpenMemHandle_v2(Device* p, Handle h, unsigned flags) {
   ENTER(CONTEXT);
   if (!p || flags != 1 || memcmp(h.magic, kMagic, sizeof kMagic) || !h.bytes || h.bytes > G.config.memory) return kInvalidValue;
   if (h.pid == getpid()) return kInvalidContext;      // the real one refuses its own, too
-  if (h.device != G.device && !G.config.peers) return kPeerUnsupported;
+  if (h.device != G.device && !mayPeer(G.device, h.device)) return kPeerUnsupported;
   for (auto& [at, i] : imports) {
     if (memcmp(&i.of, &h, sizeof h)) continue;
     i.count++;

@@ -37,6 +37,11 @@ int attribute(int number) {
   return known == defaults.end() ? 0 : known->second;
 }
 
+bool mayPeer(int device, int other) {
+  int group = G.config.peers;
+  return device != other && group > 0 && (group == 1 || device / group == other / group);
+}
+
 // --- Settings ----------------------------------------------------------------------------------------------------------
 
 static const char* parseOrder(const std::string& v, Config& c) {

@@ -9,6 +9,7 @@ void readEnvironment();                               // KHOP_CUDASIM, once
 const char* configure(const char* settings);          // null, or what is wrong with them
 std::string settings();                               // all of them, as configure takes them
 int attribute(int number);
+bool mayPeer(int device, int other);                             // whether one may be let at the memory of the other
 void failCall(const std::string& name, int nth, int code);
 void clearFailures();
 int takeFailure(const std::string& name);             // counts a call; the code it must answer, or 0

@@ -130,7 +130,7 @@ struct Config {
   Order order = FORWARD; uint64_t seed = 1; unsigned checks = CHECK_DEFAULT;
   size_t memory = 16ull << 30;         // bytes of each device's memory
   int driver = 12040, devices = 1;
-  bool peers = false;                  // whether devices may reach each other's memory
+  int peers = 0;                       // devices reach each other's memory: 0 none, 1 all, else those of a group of so many
   std::map<int, int> attributes;       // those that differ from the default
 };
 

@@ -1,0 +1,145 @@
+//go:build cuda
+
+package loader_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/internal/cudatest"
+	"github.com/khop-gnn/khop/loader"
+)
+
+const nodes = 1500
+
+// sharedOn makes digests of all batches of 2 epochs by two ranks on each of k devices, beside those of the CPU. Of the
+// feature rows a device has room for so many.
+func sharedOn(t *testing.T, k int, share loader.Sharing, room int64) []*loader.Placed {
+	t.Helper()
+	g := plainGraph(t, nodes, 6)
+	opt := loader.Options{Sampler: neighbor, BatchSize: 30, Shuffle: true, WorldSize: 2 * k, HotShare: share,
+		SeedColumns: []string{}, NodeColumns: []string{"feature"}}
+	var want, got []string
+	for opt.Rank = range opt.WorldSize {
+		l := open(t, g, opt)
+		want = append(want, digests(t, l.Range(background, 0, 0, 6))...)
+	}
+	var names []string
+	for i := range k {
+		names = append(names, fmt.Sprintf("cuda:%d", i))
+	}
+	opt.Device, opt.DeviceCache = strings.Join(names, ","), 12*nodes+room*12+2560 // indptr, table, rows
+	all, err := loader.PlaceAll(background, g, opt, opt.WorldSize)
+	if err != nil {
+		t.Fatal(err)
+	}
+	loaders := make([]*loader.Loader, opt.WorldSize)
+	for opt.Rank = range opt.WorldSize {
+		opt.Device = names[opt.Rank%k]
+		loaders[opt.Rank] = open(t, all[opt.Rank%k], opt)
+		got = append(got, digests(t, loaders[opt.Rank].Range(background, 0, 0, 6))...)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%d devices make\n%q\nthe CPU\n%q", k, got, want)
+	}
+	for i, p := range all {
+		if d := loaders[i].Options().Device; p.Device() != names[i] || d != names[i] {
+			t.Errorf("number %d is on %s, its loader on %s", i, p.Device(), d)
+		}
+	}
+	for i, p := range all { // in the order in which they were made: the first while others read its rows
+		for rank := i; rank < len(loaders); rank += k {
+			if err := errors.Join(loaders[rank].Close(), p.Close()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	for i, p := range all {
+		if n := p.Ledger().Total() + p.Ledger().DeviceTotal(); n != 0 {
+			t.Errorf("cuda:%d: %d bytes are held after Close", i, n)
+		}
+	}
+	for i := range k {
+		tier := loaders[i+k].Stats() // of the device, the later of its ranks
+		host := tier.DeviceRows - tier.DeviceHits - tier.DevicePeers
+		t.Logf("cuda:%d: %d rows of its own memory, %d of peers, %d of the host", i, tier.DeviceHits, tier.DevicePeers,
+			host)
+		a := all[i].Arrays()[2]
+		if tier.DeviceHits == 0 || (host == 0) != (a.CachedRows+a.PeerRows == nodes) ||
+			(tier.DevicePeers == 0) != (a.PeerRows == 0) {
+			t.Errorf("%+v: a tier was not read; placed %+v", tier, all[i].Arrays())
+		}
+	}
+	return all
+}
+
+// peerShares returns how many times its own cached rows each device finds at its peers.
+func peerShares(all []*loader.Placed) (shares []int64) {
+	for _, p := range all {
+		a := p.Arrays()[2]
+		shares = append(shares, a.PeerRows/max(a.CachedRows, 1))
+	}
+	return shares
+}
+
+func TestTwoRanksOnEachOfTwoDevicesShareHotRows(t *testing.T) {
+	if !cudatest.Devices(t, 2, "peers=1") {
+		return
+	}
+	cudatest.Open(t)
+	if shares := peerShares(sharedOn(t, 2, loader.ShareAll, 200)); !slices.Equal(shares, []int64{1, 1}) {
+		t.Errorf("%v times the rows at peers, want what each other device has room for", shares)
+	}
+	sharedOn(t, 2, loader.ShareAuto, 200)
+}
+
+func TestTwoRanksOnEachOfFourDevicesShareHotRows(t *testing.T) {
+	if !cudatest.Devices(t, 4, "peers=1,order=random,seed=5") {
+		return
+	}
+	cudatest.Open(t)
+	if shares := peerShares(sharedOn(t, 4, loader.ShareAll, 200)); !slices.Equal(shares, []int64{3, 3, 3, 3}) {
+		t.Errorf("%v times the rows at peers, want what the other devices have room for", shares)
+	}
+	for _, p := range sharedOn(t, 4, loader.ShareAll, nodes/3) { // together they have room for all rows
+		if a := p.Arrays()[2]; a.CachedRows+a.PeerRows != nodes {
+			t.Errorf("%+v: rows are left on the host", a)
+		}
+	}
+}
+
+// TestDevicesInPairsShareWithinThePair: four devices, each of which reaches one other.
+func TestDevicesInPairsShareWithinThePair(t *testing.T) {
+	if !cudatest.Devices(t, 4, "peers=2") {
+		return
+	}
+	cudatest.Open(t)
+	if shares := peerShares(sharedOn(t, 4, loader.ShareAll, 200)); !slices.Equal(shares, []int64{1, 1, 1, 1}) {
+		t.Errorf("%v times the rows at peers, want what the other of the pair has room for", shares)
+	}
+}
+
+func TestDevicesThatReachNoOtherKeepRowsEach(t *testing.T) {
+	if !cudatest.Devices(t, 2, "peers=0") {
+		return
+	}
+	cudatest.Open(t)
+	if shares := peerShares(sharedOn(t, 2, loader.ShareAuto, 200)); !slices.Equal(shares, []int64{0, 0}) {
+		t.Errorf("%v times the rows at peers that nobody reaches", shares)
+	}
+	opt := loader.Options{Sampler: neighbor, Device: "cuda:0,cuda:1", HotShare: loader.ShareAll}
+	_, err := loader.PlaceAll(background, plainGraph(t, 60, 5), opt, 2)
+	if !errors.Is(err, loader.ErrDevice) || !strings.Contains(err.Error(), "cuda:1") ||
+		!strings.Contains(err.Error(), "auto or none") {
+		t.Errorf("sharing was asked for: %v", err)
+	}
+	for _, devices := range []string{"cuda:0,cuda:0", "cuda:0,cpu", "cuda:0,cuda:1,cuda:1"} {
+		opt.Device, opt.HotShare = devices, loader.ShareAuto
+		if _, err := loader.PlaceAll(background, plainGraph(t, 60, 5), opt, 2); !errors.Is(err, loader.ErrOptions) {
+			t.Errorf("%s: %v", devices, err)
+		}
+	}
+}

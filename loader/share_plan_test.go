@@ -1,0 +1,43 @@
+package loader
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// TestThePlanFollowsWhatReadsCost: the same rows and devices, other ways between them.
+func TestThePlanFollowsWhatReadsCost(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 0))
+	scores := make([]float64, 10_000) // few rows are most of what is gathered
+	for i := range scores {
+		scores[i] = math.Pow(r.Float64(), -0.5)
+	}
+	const room, k = 1600, 4
+	for name, c := range map[string]struct {
+		share      Sharing
+		cost       readCost
+		own, dealt int64 // -1: some
+	}{
+		"a peer is as near as the own memory":  {ShareAuto, readCost{1, 1, 40}, 0, k * room},
+		"a peer is as far as the host":         {ShareAuto, readCost{1, 40, 40}, room, 0},
+		"a peer is farther than the host":      {ShareAuto, readCost{1, 60, 40}, room, 0},
+		"between them, the hottest are on all": {ShareAuto, readCost{1, 20, 40}, -1, -1},
+		"none asked for":                       {ShareNone, readCost{1, 1, 40}, room, 0},
+		"all asked for":                        {ShareAll, readCost{1, 60, 40}, 0, k * room},
+	} {
+		p := planSharing(c.share, scores, room, k, c.cost)
+		if c.own >= 0 && (p.own != c.own || p.dealt != c.dealt) || c.own < 0 && (p.own == 0 || p.dealt == 0) {
+			t.Errorf("%s: %+v, want %d on each and %d dealt", name, p, c.own, c.dealt)
+		}
+		if p.own+(p.dealt+k-1)/k > room || p.own+p.dealt > int64(len(scores)) {
+			t.Errorf("%s: %+v exceeds %d rows a device", name, p, room)
+		}
+	}
+	if p := planSharing(ShareAuto, scores, 3000, k, readCost{1, 1.5, 40}); p.own+p.dealt != 10_000 || p.hits < 0.999 {
+		t.Errorf("all rows have room among the devices: %+v", p)
+	}
+	if p := planSharing(ShareAuto, make([]float64, 100), 10, 2, fixedCost); p.own+p.dealt <= 0 {
+		t.Errorf("rows of which nothing is known: %+v", p)
+	}
+}

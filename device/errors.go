@@ -21,7 +21,8 @@ var (
 	ErrHostRegistered error = &class{"host memory is already registered", []int{codeHostRegistered}}
 	ErrNotRegistered  error = &class{"host memory is not registered", []int{codeNotRegistered}}
 	ErrNotPermitted   error = &class{"not permitted", []int{800}}
-	ErrNotSupported   error = &class{"not supported by this device, driver or system", []int{codeNotSupported, codeNoPeer}}
+	ErrNotSupported   error = &class{"not supported by this device, driver or system", []int{codeNoPeer,
+		codeNotSupported}}
 
 	// ErrDeviceLost: a fault after which the context is of no use. Every later call on the device fails with it too.
 	ErrDeviceLost error = &class{"device lost", lostCodes}

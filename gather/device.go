@@ -195,7 +195,8 @@ func (s *DeviceStore) grid(n, lanes int64) device.Dim3 {
 	return device.Dim(int(min(max(most, 1), (n-1)/each+1, 1<<31-1)))
 }
 
-// gridOverBus returns how many blocks keep a bus as busy as busBlocks do, where a share of the rows is not read over it.
+// gridOverBus returns how many blocks keep a bus as busy as busBlocks do, where a share of the rows is not read over
+// it.
 func gridOverBus(cached float64, most int64) int64 {
 	blocks := busBlocks / max(1-cached, 1.0/1024)
 	return max(busBlocks, min(most, int64(blocks)))

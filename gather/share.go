@@ -95,7 +95,8 @@ func (s *DeviceStore) markPeers(ctx context.Context, stores []*DeviceStore, firs
 			continue
 		}
 		err := s.inParts(ctx, shares[i], rows, memory.Ledger, func(ids unified.Tensor, lo int64) error {
-			return s.mark(ids, deviceMark{first: first + lo, where: s.cache.where, place: atPeer | uint32(i)<<peerShift})
+			place := atPeer | uint32(i)<<peerShift
+			return s.mark(ids, deviceMark{first: first + lo, where: s.cache.where, place: place})
 		})
 		if err != nil {
 			return err

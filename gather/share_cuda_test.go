@@ -119,6 +119,7 @@ func TestCachesThatCannotBeSharedLeaveNone(t *testing.T) {
 	for _, r := range devices {
 		stores = append(stores, r.store(unified.Float32, column, 40, 16))
 	}
+	fewer := devices[1].store(unified.Float32, column, 20, 16)
 	var full pinned.Ledger
 	full.SetDeviceLimit(400)
 	free, tight := make([]pinned.Options, 2), []pinned.Options{{}, {Ledger: &full}}
@@ -128,11 +129,11 @@ func TestCachesThatCannotBeSharedLeaveNone(t *testing.T) {
 		memory      []pinned.Options
 		want        error
 	}{
-		"one device":            {stores[:1], nil, []int64{1, 2}, free, unified.ErrShape},
-		"rows that repeat":      {stores, []int64{3, 3}, nil, free, ErrRange},
-		"a row beyond":          {stores, nil, []int64{3, 40}, free, ErrRange},
-		"no memory for one":     {stores, []int64{1}, []int64{2, 3}, tight, pinned.ErrLimit},
-		"a different number of": {[]*DeviceStore{stores[0], devices[1].store(unified.Float32, column, 20, 16)}, nil, []int64{1, 2}, free, unified.ErrShape},
+		"one device":        {stores[:1], nil, []int64{1, 2}, free, unified.ErrShape},
+		"rows that repeat":  {stores, []int64{3, 3}, nil, free, ErrRange},
+		"a row beyond":      {stores, nil, []int64{3, 40}, free, ErrRange},
+		"no memory for one": {stores, []int64{1}, []int64{2, 3}, tight, pinned.ErrLimit},
+		"fewer rows on one": {[]*DeviceStore{stores[0], fewer}, nil, []int64{1, 2}, free, unified.ErrShape},
 	} {
 		err := ShareCaches(context.Background(), c.stores, c.own, c.shared, c.memory)
 		if !errors.Is(err, c.want) || stores[0].Cached()+stores[1].Cached() != 0 {

@@ -92,8 +92,8 @@ func shareHotRows(all []*Placed) error {
 	for _, p := range all {
 		d, ok := p.on.(*onCUDA)
 		if !ok {
-			return fmt.Errorf("%w: Device names several, but one of them is %s: name CUDA devices, each once", ErrOptions,
-				p.Device())
+			return fmt.Errorf("%w: Device names several, but one of them is %s: name CUDA devices, each once",
+				ErrOptions, p.Device())
 		}
 		if slices.ContainsFunc(waiting, func(w *placer) bool { return w.d.Ordinal() == d.Ordinal() }) {
 			return fmt.Errorf("%w: Device names %s twice", ErrOptions, p.Device())
@@ -209,7 +209,8 @@ func keepShared(group []*placer, columns []*deviceColumn, plan sharing, scores [
 		a.CachedRows, a.PeerRows = stores[i].Cached(), int64(len(own)+len(dealt))-stores[i].Cached()
 		stores[i].CacheShare = plan.hits
 		p.opt.log().Info("hot rows shared among devices", "device", p.d.String(), "column", columns[i].name,
-			"rows_here", a.CachedRows, "rows_at_peers", a.PeerRows, "of", columns[i].store.Column().Len(), "plan", plan.why)
+			"rows_here", a.CachedRows, "rows_at_peers", a.PeerRows, "of", columns[i].store.Column().Len(), "plan",
+			plan.why)
 	}
 	return nil
 }

@@ -67,8 +67,8 @@ var longHelp = kong.Vars{
 		"what batches leave.",
 	"residence_help": "Where the dataset lies while it is read: mapped, resident (a copy in memory), disk (columns " +
 		"are read past the page cache, as batches to come need them), auto (disk where memory is too small).",
-	"hot_share_help": "Where several devices reach each other's memory: keep hot rows on each (none), once among them " +
-		"(all), or as copies between them take time (auto).",
+	"hot_share_help": "Where several devices reach each other's memory: keep hot rows on each (none), once among " +
+		"them (all), or as copies between them take time (auto).",
 	"index_dtype_help": "Type of ids where a consumer asks for none: auto, int32 or int64.",
 	"rankings":         "in-degree,pagerank,presample,uses,none",
 	"hot_rows_help": "Which rows stay in device memory, where a column does not fit: in-degree, pagerank, presample, " +

@@ -244,7 +244,7 @@ func (o *onDevice) Close() error {
 func randomSeeds(r *rand.Rand, g *graph.Graph) [][]int64 {
 	seeds := make([][]int64, len(g.Schema().Nodes))
 	for t := range seeds {
-		for range r.IntN(8) {
+		for range min(r.Int64N(8), 8*g.Schema().Nodes[t].Count) {
 			seeds[t] = append(seeds[t], r.Int64N(g.Schema().Nodes[t].Count))
 		}
 	}

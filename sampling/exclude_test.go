@@ -20,6 +20,9 @@ func randomExclusion(r *rand.Rand, g *graph.Graph, req *Request) {
 	}
 	for range r.IntN(40) {
 		if e := r.IntN(len(s.Edges)); r.IntN(3) == 0 || g.NumEdges() == 0 {
+			if noEnds(s, e) {
+				continue
+			}
 			add(e, r.Int64N(s.Nodes[s.Edges[e].Src].Count), r.Int64N(s.Nodes[s.Edges[e].Dst].Count))
 			continue
 		}

@@ -15,7 +15,7 @@ import (
 func TestFullHasEveryEdgeOnce(t *testing.T) {
 	const seed = 20261127
 	r := rand.New(rand.NewPCG(seed, 0))
-	for round := range roundsOf(100) {
+	for round := range roundsOrHeavy(100, 5000) {
 		types := [][2]int{{1, 1}, {1, 1}, {1, 3}, {3, 5}}[r.IntN(4)]
 		g := sizedGraph(t, r, types[0], types[1], 30, func() int {
 			return []int{0, 1, r.IntN(5), r.IntN(80)}[r.IntN(4)]
@@ -89,7 +89,7 @@ func checkFull(t *testing.T, what string, g *graph.Graph, k Full, w Worker) {
 func TestBatchesOfPartsEqualTheOracle(t *testing.T) {
 	const seed = 20261128
 	r := rand.New(rand.NewPCG(seed, 0))
-	for round := range 60 {
+	for round := range roundsOrHeavy(60, 5000) {
 		types := [][2]int{{1, 1}, {1, 3}, {3, 5}}[r.IntN(3)]
 		g := sizedGraph(t, r, types[0], types[1], 40, func() int { return r.IntN(5) })
 		parts := 1 + r.IntN(9)

@@ -99,7 +99,7 @@ func openLaborVariants(t *testing.T, g *graph.Graph, l Labor) map[string]Worker 
 func TestLaborEqualsTheOracle(t *testing.T) {
 	const seed = 20261123
 	r := rand.New(rand.NewPCG(seed, 0))
-	for round := range roundsOf(600) {
+	for round := range roundsOrHeavy(600, 5000) {
 		types := [][2]int{{1, 1}, {1, 1}, {1, 3}, {3, 5}}[r.IntN(4)]
 		var g *graph.Graph
 		switch {

@@ -59,7 +59,7 @@ func placeAll(g *graph.Graph, ids []int64) *oracleLists {
 func TestSaintEqualsTheOracle(t *testing.T) {
 	const seed = 20261126
 	r := rand.New(rand.NewPCG(seed, 0))
-	for round := range roundsOf(300) {
+	for round := range roundsOrHeavy(300, 5000) {
 		types := [][2]int{{1, 1}, {1, 1}, {1, 3}, {3, 5}}[r.IntN(4)]
 		g := sizedGraph(t, r, types[0], types[1], 30, func() int { return []int{0, 1, r.IntN(9)}[r.IntN(3)] })
 		k := Saint{Kind: SaintKind(r.IntN(3)), Budget: 1 + r.IntN(30), Length: r.IntN(4), Coverage: r.IntN(2) * 4}

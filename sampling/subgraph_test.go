@@ -75,7 +75,7 @@ func checkBlocks(t *testing.T, what string, got *graph.Sample, want []oracleB) {
 func TestInducedSubgraphsEqualTheOracle(t *testing.T) {
 	const seed = 20261124
 	r := rand.New(rand.NewPCG(seed, 0))
-	for round := range roundsOf(150) {
+	for round := range roundsOrHeavy(150, 3000) {
 		types := [][2]int{{1, 1}, {1, 1}, {1, 3}, {3, 5}}[r.IntN(4)]
 		g := randomGraph(t, r, types[0], types[1])
 		s := g.Schema()

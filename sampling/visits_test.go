@@ -93,7 +93,7 @@ func oracleScores(t *testing.T, g *graph.Graph, k Sampler, r Rand, v int64, own 
 func TestNeighboursByVisitsAndScoreEqualTheOracle(t *testing.T) {
 	const seed = 20261125
 	r := rand.New(rand.NewPCG(seed, 0))
-	for round := range roundsOf(300) {
+	for round := range roundsOrHeavy(300, 5000) {
 		types := [][2]int{{1, 1}, {1, 1}, {1, 3}, {3, 8}}[r.IntN(4)]
 		g := sizedGraph(t, r, types[0], types[1], 40, func() int { return []int{0, 1, 2, r.IntN(9)}[r.IntN(4)] })
 		s := g.Schema()

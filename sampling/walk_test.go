@@ -221,7 +221,7 @@ func planOf(t testing.TB, k Sampler, s *graph.Schema) walkPlan {
 func TestWalksEqualTheOracle(t *testing.T) {
 	const seed = 20261123
 	r := rand.New(rand.NewPCG(seed, 0))
-	for round := range roundsOf(400) {
+	for round := range roundsOrHeavy(400, 5000) {
 		types := [][2]int{{1, 1}, {1, 1}, {1, 3}, {3, 5}}[r.IntN(4)]
 		g := sizedGraph(t, r, types[0], types[1], 40, func() int {
 			return []int{0, 1, 2, r.IntN(4), r.IntN(60)}[r.IntN(5)]

@@ -1,0 +1,78 @@
+//go:build cuda
+
+package sampling
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/pinned"
+)
+
+// onDevice samples as a loader does on a device; ok is false for samplers that do not run there.
+func (c *badInput) onDevice(t *testing.T, d *deviceUnderTest) (out *graph.Sample, ok bool, err error) {
+	s, ok := c.sampler.(DeviceSampler)
+	if p, partly := c.sampler.(PartlyOnDevice); !ok || partly && p.OnDevice() != nil {
+		return nil, false, nil
+	}
+	if err := s.Validate(c.graph.Schema()); err != nil {
+		return nil, true, err
+	}
+	if _, err := EdgeColumns(s, c.graph); err != nil {
+		return nil, true, err
+	}
+	out = new(graph.Sample)
+	bound := s.Bound(c.graph.Schema(), 8)
+	bound.Init(out, c.graph.Schema(), pinned.Options{})
+	t.Cleanup(func() { _ = out.Close() })
+	w := d.openSome(s, c.graph, 2, []string{"as opened"})["as opened"]
+	return out, true, w.Sample(context.Background(), c.req, out)
+}
+
+// dump writes all of a sample.
+func dump(t *testing.T, out *graph.Sample) string {
+	var text strings.Builder
+	fmt.Fprintln(&text, out.NumNodes)
+	for i := range out.Nodes {
+		fmt.Fprintln(&text, widen(t, out.Nodes[i]), widen(t, out.SeedLocal[i]))
+	}
+	for _, layer := range out.Blocks {
+		for e := range layer {
+			fmt.Fprintln(&text, layer[e].NumSrc, layer[e].NumDst, widen(t, layer[e].Indptr), widen(t, layer[e].Indices))
+		}
+	}
+	for i := range out.Arrays {
+		fmt.Fprintln(&text, out.Arrays[i].Name, widen(t, out.Arrays[i].Rows))
+	}
+	return text.String()
+}
+
+// A device says of bad input what the CPU says, to the word, and where it has a result that is the same.
+func TestBadInputOnADeviceIsAsOnTheCPU(t *testing.T) {
+	d, results, refusals := openDevice(t), 0, 0
+	for _, c := range badInputs(t) {
+		got, ok, err := c.onDevice(t, d)
+		if !ok {
+			continue
+		}
+		want, hostErr := c.onHost(t)
+		if fmt.Sprint(err) != fmt.Sprint(hostErr) {
+			t.Errorf("%s: %v; the CPU says %v", c.name, err, hostErr)
+			continue
+		}
+		if err != nil {
+			refusals++
+			continue
+		}
+		results++
+		if got, want := dump(t, got), dump(t, want); got != want {
+			t.Errorf("%s: %s; the CPU has %s", c.name, got, want)
+		}
+	}
+	if results < 25 || refusals < 60 {
+		t.Errorf("%d results and %d refusals were compared", results, refusals)
+	}
+}

@@ -25,6 +25,7 @@ type approximation struct {
 	sites   []*site // one an aggregation, in the order of the model
 	refresh bool    // this step chooses rows
 	active  bool    // this step may leave rows out
+	batches bool    // every step has matrices of its own, so rows are chosen in each, for each aggregation by itself
 }
 
 // site is an aggregation. Its backward product multiplies the transposed matrix with the gradient of the result.
@@ -32,8 +33,9 @@ type site struct {
 	matrix *sparse.Matrix
 	values unified.Tensor
 	width  int
-	norms  []float64 // of the columns
-	scores []float64 // of the columns, in the last step that chose
+	norms  []float64      // of the columns
+	of     *sparse.Matrix // whose they are
+	scores []float64      // of the columns, in the last step that chose
 
 	Kept []byte // bits of the columns that are kept; nil before they were chosen
 	thin *sparse.Matrix
@@ -58,7 +60,15 @@ func newApproximation(opt Options) *approximation {
 	if opt.BackwardBudget == 0 {
 		return nil
 	}
-	return &approximation{budget: opt.BackwardBudget, last: uint64(approximateUntil * float64(opt.Epochs))}
+	return &approximation{budget: opt.BackwardBudget, last: uint64(approximateUntil * float64(opt.Epochs)),
+		batches: opt.Fanouts != nil}
+}
+
+// of says how many batches an epoch has.
+func (p *approximation) of(batches uint64) {
+	if p != nil {
+		p.last *= batches
+	}
 }
 
 // begin says which step follows.
@@ -71,7 +81,7 @@ func (p *approximation) begin(step uint64) {
 
 // end chooses rows, if this step did.
 func (p *approximation) end() error {
-	if p == nil || !p.refresh {
+	if p == nil || !p.refresh || p.batches {
 		return nil
 	}
 	p.allocate()
@@ -100,6 +110,9 @@ func (p *approximation) product(n int, pool *sparse.Pool, dx unified.Tensor, a *
 	}
 	s, start := p.site(n), time.Now()
 	s.matrix, s.values, s.width = a, values, int(dy.Width())
+	if p.batches && p.active {
+		return p.ofBatch(s, pool, dx, dy)
+	}
 	if p.active && !p.refresh && s.Kept != nil {
 		if s.thin == nil { // training goes on from a checkpoint
 			if err := s.cut(); err != nil {
@@ -118,14 +131,54 @@ func (p *approximation) product(n int, pool *sparse.Pool, dx unified.Tensor, a *
 	return s.score(pool, dx, dy)
 }
 
-// score rates each row of dy by its norm times that of its column, and measures what the rows of the last choice would
-// have given.
-func (s *site) score(pool *sparse.Pool, dx, dy unified.Tensor) (err error) {
-	if s.norms == nil {
+// ofBatch is product for the matrix of one batch. No choice outlives it, so the time of choosing is part of the time of
+// a product. Every tenth step is exact, to measure by.
+func (p *approximation) ofBatch(s *site, pool *sparse.Pool, dx, dy unified.Tensor) (err error) {
+	start := time.Now()
+	if p.refresh {
+		if err := pool.SpMM(dx, sparse.Sum, s.matrix, s.values, dy); err != nil {
+			return err
+		}
+		s.exact, s.exacts = s.exact+time.Since(start), s.exacts+1
+	}
+	if err := s.rate(dy); err != nil {
+		return err
+	}
+	end, left := 0, int64(p.budget*float64(s.matrix.Edges()))
+	order := s.order()
+	for ; end < len(order); end++ {
+		if left -= s.matrix.Transpose().Degree(int64(order[end])); left < 0 {
+			break
+		}
+	}
+	s.keep(order[:end])
+	err = s.cut()
+	if s.Kept = nil; err != nil { // of this batch alone
+		return err
+	}
+	if p.refresh {
+		return s.compare(pool, dx, dy)
+	}
+	err = pool.SpMM(dx, sparse.Sum, s.thin, s.left, dy)
+	s.sampled, s.sampleds = s.sampled+time.Since(start), s.sampleds+1
+	return err
+}
+
+// score rates the rows of dy, and measures what those of the last choice would have given.
+func (s *site) score(pool *sparse.Pool, dx, dy unified.Tensor) error {
+	if err := s.rate(dy); err != nil || s.thin == nil {
+		return err
+	}
+	return s.compare(pool, dx, dy)
+}
+
+// rate scores each row of dy by its norm times that of its column.
+func (s *site) rate(dy unified.Tensor) (err error) {
+	if s.norms == nil || s.of != s.matrix {
 		if s.norms, err = s.matrix.ColumnNorms(s.values); err != nil {
 			return err
 		}
-		s.scores = make([]float64, len(s.norms))
+		s.scores, s.of = make([]float64, len(s.norms)), s.matrix
 	}
 	grad, _ := unified.View[float32](dy)
 	for i := range s.scores {
@@ -135,9 +188,11 @@ func (s *site) score(pool *sparse.Pool, dx, dy unified.Tensor) (err error) {
 		}
 		s.scores[i] = math.Sqrt(sum) * s.norms[i]
 	}
-	if s.thin == nil {
-		return nil
-	}
+	return nil
+}
+
+// compare adds to the error what the rows that are kept would give in place of dx.
+func (s *site) compare(pool *sparse.Pool, dx, dy unified.Tensor) error {
 	exact, _ := unified.View[float32](dx)
 	got := make([]float32, len(exact))
 	if err := pool.SpMM(tensor(got, int(dx.Len()), s.width), sparse.Sum, s.thin, s.left, dy); err != nil {
@@ -150,20 +205,33 @@ func (s *site) score(pool *sparse.Pool, dx, dy unified.Tensor) (err error) {
 	return nil
 }
 
+// order returns the rows by their scores, the highest first.
+func (s *site) order() []int32 {
+	order := make([]int32, len(s.scores))
+	for i := range order {
+		order[i] = int32(i)
+	}
+	slices.SortFunc(order, func(i, j int32) int {
+		return cmp.Or(cmp.Compare(s.scores[j], s.scores[i]), cmp.Compare(i, j))
+	})
+	return order
+}
+
+// keep chooses rows.
+func (s *site) keep(rows []int32) {
+	s.Kept = make([]byte, (len(s.scores)+7)/8)
+	for _, i := range rows {
+		s.Kept[i/8] |= 1 << (i % 8)
+	}
+}
+
 // allocate chooses the rows of every site: again and again the one loses a share of its rows that loses least of its
 // scores, until the budget suffices.
 func (p *approximation) allocate() {
 	total, all := 0.0, 0.0
 	orders, ends := make([][]int32, len(p.sites)), make([]int, len(p.sites))
 	for n, s := range p.sites {
-		order := make([]int32, len(s.scores))
-		for i := range order {
-			order[i] = int32(i)
-		}
-		slices.SortFunc(order, func(i, j int32) int {
-			return cmp.Or(cmp.Compare(s.scores[j], s.scores[i]), cmp.Compare(i, j))
-		})
-		orders[n], ends[n] = order, len(order)
+		orders[n], ends[n] = s.order(), len(s.scores)
 		total += float64(s.matrix.Edges()) * float64(s.width)
 	}
 	all = total
@@ -187,10 +255,7 @@ func (p *approximation) allocate() {
 		ends[best] = s.next(ends[best])
 	}
 	for n, s := range p.sites {
-		s.Kept = make([]byte, (len(s.scores)+7)/8)
-		for _, i := range orders[n][:ends[n]] {
-			s.Kept[i/8] |= 1 << (i % 8)
-		}
+		s.keep(orders[n][:ends[n]])
 	}
 }
 

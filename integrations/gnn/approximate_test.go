@@ -69,8 +69,51 @@ func TestSampledGradientsGoOnAfterAStop(t *testing.T) {
 	if _, err := Train(t.Context(), g, opt); !errors.Is(err, ErrCheckpoint) {
 		t.Errorf("other epochs, which end sampling elsewhere: %v", err)
 	}
-	opt.Fanouts = []int{3, 3}
+	opt.BackwardBudget = 1.1
 	if _, err := Train(t.Context(), g, opt); !errors.Is(err, ErrOptions) {
-		t.Errorf("with fan-outs: %v", err)
+		t.Errorf("more than all: %v", err)
+	}
+}
+
+// TestSampledGradientsOfBatchesTrainAsWell: rows are chosen in each batch anew, so that training goes on to the byte
+// from any of them.
+func TestSampledGradientsOfBatchesTrainAsWell(t *testing.T) {
+	g := communities(t, 300, false)
+	opt := Options{Model: "sage", Epochs: 12, Rate: 0.02, Seed: 3, Fanouts: []int{6, 6}, BatchSize: 20}
+	train := func(budget float64) (*Result, []byte) {
+		opt.BackwardBudget, opt.Checkpoint = budget, filepath.Join(t.TempDir(), "checkpoint")
+		r, err := Train(t.Context(), g, opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r, contents(t, opt.Checkpoint)
+	}
+	exact, _ := train(0)
+	all, _ := train(1)
+	few, text := train(0.3)
+	if !slices.Equal(exact.Curve, all.Curve) || all.Approximation.Error != 0 {
+		t.Errorf("a budget of all gives another curve, or errs: %+v", all.Approximation)
+	}
+	if a := few.Approximation; a.Kept > 0.3 || a.Kept < 0.2 || !(a.Error > 0 && a.Error < 1) || a.Sampled <= 0 ||
+		few.Test < 0.7 || slices.Equal(exact.Curve, few.Curve) {
+		t.Errorf("%+v, test accuracy %v, exact %v", a, few.Test, exact.Test)
+	}
+	opt.Checkpoint = filepath.Join(t.TempDir(), "stopped")
+	lost := errors.New("stopped")
+	for _, at := range []int{2, 7} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		opt.Progress = func(s Step) {
+			if s.Epoch == at && s.Batch == 3 {
+				cancel(lost)
+			}
+		}
+		if _, err := Train(ctx, g, opt); !errors.Is(err, lost) {
+			t.Fatal(err)
+		}
+		cancel(nil)
+	}
+	opt.Progress = nil
+	if _, err := Train(t.Context(), g, opt); err != nil || !bytes.Equal(text, contents(t, opt.Checkpoint)) {
+		t.Errorf("training that was stopped gives other bytes (%v)", err)
 	}
 }

@@ -57,6 +57,7 @@ func Train(ctx context.Context, source loader.Source, opt Options) (*Result, err
 			return nil, err
 		}
 		defer t.loader.Close()
+		t.tape.approximate.of(t.loader.AllBatches())
 	}
 	return t.run(ctx)
 }
@@ -66,9 +67,8 @@ func prepare(source loader.Source, opt Options) (*trainer, error) {
 	if !(opt.Rate > 0 && opt.Decay >= 0) || math.IsInf(opt.Rate+opt.Decay, 0) {
 		return nil, fmt.Errorf("%w: a learning rate of %g with weight decay of %g", ErrOptions, opt.Rate, opt.Decay)
 	}
-	if b := opt.BackwardBudget; !(b >= 0 && b <= 1) || b > 0 && opt.Fanouts != nil {
-		return nil, fmt.Errorf("%w: a budget of %g for gradients: it is from 0 to 1, and for training without fan-outs",
-			ErrOptions, b)
+	if b := opt.BackwardBudget; !(b >= 0 && b <= 1) {
+		return nil, fmt.Errorf("%w: a budget of %g for gradients: it is from 0 to 1", ErrOptions, b)
 	}
 	memory := &budget{limit: opt.MaxMemory}
 	d, err := read(source.Graph(), opt, memory)

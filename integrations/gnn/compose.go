@@ -45,18 +45,15 @@ type work struct {
 	sums, valued, scaled [2]int // sums without and with values of edges; rows scaled
 }
 
-// factorsOf returns the factors of a model's layer; nil where there is one way alone.
+// factorsOf returns the factors of a model's layer.
 func factorsOf(model string) []*product {
 	var all []*product
-	for _, name := range map[string][]string{"gcn": {"L", "A", "R"}, "sage": {"M"}, "gin": {"A"}}[model] {
+	for _, name := range map[string][]string{"gcn": {"L", "A", "R"}, "sage": {"M"}, "gin": {"A"}, "gat": {"S"}}[model] {
 		kind := adjacency
 		if name == "L" || name == "R" {
 			kind = diagonal
 		}
 		all = append(all, &product{name: name, kind: kind})
-	}
-	if all == nil {
-		return nil
 	}
 	return append(all, &product{name: "X", kind: dense}, &product{name: "W", kind: dense, weight: true})
 }
@@ -90,8 +87,8 @@ func multiplied(l, r *product) *product {
 	return p
 }
 
-// normed reports whether a sparse factor has values: norms.
-func (p *product) normed() bool { return len(p.name) > 1 }
+// normed reports whether a sparse factor has values: norms, or attention.
+func (p *product) normed() bool { return len(p.name) > 1 || p.name == "S" }
 
 // work counts what a product takes each time.
 func (p *product) work() work {
@@ -152,10 +149,10 @@ func (p *product) sumsAtOut() bool {
 }
 
 // usual returns the way that a layer is computed where no other is asked for: edges have the norms, and sums are taken
-// of the narrower rows. It is nil where there is one way alone.
+// of the narrower rows. Attention sums what the weight has made.
 func usual(model string, in, out int, sparseInput bool) *product {
 	for _, p := range candidates(model, sparseInput) {
-		if p.work().scaled == [2]int{} && (sparseInput || p.sumsAtOut() == (out < in)) {
+		if p.work().scaled == [2]int{} && (sparseInput || p.sumsAtOut() == (out < in || model == "gat")) {
 			return p
 		}
 	}
@@ -166,16 +163,19 @@ func usual(model string, in, out int, sparseInput bool) *product {
 type rates struct {
 	edge, edgeColumn             float64 // a sum without values: an edge, and each of its columns
 	valuedEdge, valuedEdgeColumn float64 // the same with values
+	dot, dotColumn               float64 // a dot product at an edge
 	row, multiplication          float64 // a dense product: a row of its result, and each multiplication
 	scale                        float64 // an element
+	project                      float64 // an element that both scores of attention read, forward and backward
 }
 
 // sizes are those of a layer.
 type sizes struct {
-	rows, edges float64
-	columns     [2]float64 // of input and output
-	inGrad      bool       // the input has a gradient
-	entries     float64    // of a sparse input; 0: it is dense
+	rows, cols, edges float64    // destinations, sources
+	columns           [2]float64 // of input and output
+	heads             float64    // of attention; 0: there is none
+	inGrad            bool       // the input has a gradient
+	entries           float64    // of a sparse input; 0: it is dense
 }
 
 // seconds predicts how long a step of a layer takes, forward and backward.
@@ -189,21 +189,45 @@ func (r rates) seconds(p *product, s sizes) float64 {
 		times = 2 // the gradient is a product with the transpose
 	}
 	switch {
+	case p.left.kind == adjacency && s.heads > 0:
+		return sum + r.attention(p, s, times)
 	case p.left.kind == adjacency && p.left.normed():
 		return sum + times*s.edges*(r.valuedEdge+r.valuedEdgeColumn*columns)
 	case p.left.kind == adjacency:
 		return sum + times*s.edges*(r.edge+r.edgeColumn*columns)
-	case p.left.kind == diagonal:
+	case p.left.kind == diagonal && p.left.name == "L":
 		return sum + times*s.rows*columns*r.scale
+	case p.left.kind == diagonal:
+		return sum + times*s.cols*columns*r.scale
 	}
 	if s.entries > 0 {
 		return sum + 2*s.entries*(r.valuedEdge+r.valuedEdgeColumn*s.columns[atOut])
 	}
-	products := 2.0 // with the gradient of the weight
-	if s.inGrad {
+	products, rows := 2.0, s.cols                   // with the gradient of the weight
+	if s.inGrad || s.heads > 0 && p.left.summed() { // attention itself has a gradient
 		products = 3
 	}
-	return sum + products*s.rows*(r.row+r.multiplication*s.columns[atIn]*s.columns[atOut])
+	if p.left.summed() {
+		rows = s.rows * max(s.heads, 1)
+	}
+	return sum + products*rows*(r.row+r.multiplication*s.columns[atIn]*s.columns[atOut]/max(s.heads, 1))
+}
+
+// summed reports whether there are sums over edges in a product.
+func (p *product) summed() bool {
+	w := p.work()
+	return w.sums != [2]int{} || w.valued != [2]int{}
+}
+
+// attention predicts what ways to compute attention differ in: sums of each head, their gradients, which are sums and
+// dot products, and projections.
+func (r rates) attention(p *product, s sizes, times float64) float64 {
+	columns := s.columns[p.right.at()]
+	if !p.right.weight { // each head sums all columns
+		columns *= s.heads
+	}
+	return times*s.edges*(s.heads*r.valuedEdge+r.valuedEdgeColumn*columns) +
+		s.edges*(s.heads*r.dot+r.dotColumn*columns) + s.cols*columns*r.project
 }
 
 // fastest returns the candidate that takes least by the rates.

@@ -21,7 +21,7 @@ func TestPrunedWaysAreNeverFastest(t *testing.T) {
 	t.Logf("seed %d", seed)
 	draw := rand.New(rand.NewPCG(seed, 0))
 	number := func() float64 { return math.Exp(10*draw.Float64() - 5) }
-	for _, model := range []string{"gcn", "sage", "gin"} {
+	for _, model := range Models {
 		all, some := enumerate(factorsOf(model)), candidates(model, false)
 		if model == "gcn" && (len(all) != 12 || len(some) != 6) || model != "gcn" && len(some) != 2 {
 			t.Errorf("%s: %d candidates of %d ways", model, len(some), len(all))
@@ -29,7 +29,12 @@ func TestPrunedWaysAreNeverFastest(t *testing.T) {
 		for range 2000 {
 			r := rates{edge: number(), edgeColumn: number(), row: number(), multiplication: number(), scale: number()}
 			r.valuedEdge, r.valuedEdgeColumn = number(), number()
+			r.dot, r.dotColumn, r.project = number(), number(), number()
 			s := sizes{rows: number(), edges: number(), columns: [2]float64{number(), number()}}
+			s.cols = s.rows + number()
+			if model == "gat" {
+				s.heads = float64(1 + draw.IntN(8))
+			}
 			s.inGrad = draw.IntN(2) == 0
 			best, have := r.seconds(r.fastest(all, s), s), r.seconds(r.fastest(some, s), s)
 			if have > best*(1+1e-9) {
@@ -43,8 +48,8 @@ func TestPrunedWaysAreNeverFastest(t *testing.T) {
 // TestAllWaysToComputeALayerGiveTheSame, forward and backward, but for rounding.
 func TestAllWaysToComputeALayerGiveTheSame(t *testing.T) {
 	g := communities(t, 60, true)
-	for _, model := range []string{"gcn", "sage", "gin"} {
-		tr, err := prepare(g, Options{Model: model, Hidden: 7, Layers: 2, Seed: 1}.withDefaults())
+	for _, model := range Models {
+		tr, err := prepare(g, Options{Model: model, Hidden: 7, Layers: 3, Heads: 2, Seed: 1}.withDefaults())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,7 +57,7 @@ func TestAllWaysToComputeALayerGiveTheSame(t *testing.T) {
 		var want []float32
 		for i := range tr.model.layers {
 			for n, way := range tr.ways(i) {
-				tr.model.ways = []*product{tr.model.way(0, true), tr.model.way(1, false)}
+				tr.model.ways = []*product{tr.model.way(0, true), tr.model.way(1, false), tr.model.way(2, false)}
 				tr.model.ways[i] = way
 				tr.tape.Reset()
 				scores := tr.model.Forward(tr.tape, tr.blocks, tr.data.input())
@@ -82,8 +87,12 @@ func TestAllWaysToComputeALayerGiveTheSame(t *testing.T) {
 
 func TestExplainMeasuresEveryCandidate(t *testing.T) {
 	g := communities(t, 200, false)
-	for model, want := range map[string]int{"gcn": 12, "sage": 4, "gin": 4, "gat": 0} {
-		all, err := Explain(t.Context(), g, Options{Model: model})
+	for model, want := range map[string]int{"gcn": 12, "sage": 4, "gin": 4, "gat": 4} {
+		opt := Options{Model: model}
+		if model != "sage" { // over the blocks of a batch
+			opt.Fanouts, opt.BatchSize = []int{4, 3}, 40
+		}
+		all, err := Explain(t.Context(), g, opt)
 		if err != nil || len(all) != want {
 			t.Fatalf("%s: %d ways, %v", model, len(all), err)
 		}
@@ -100,6 +109,20 @@ func TestExplainMeasuresEveryCandidate(t *testing.T) {
 		}
 		if layers := min(want, 2); usual != layers || fastest != layers || best < layers {
 			t.Errorf("%s: of 2 layers %d usual ways, %d fastest, %d best", model, usual, fastest, best)
+		}
+	}
+}
+
+// TestTheFastestWaysLearnOnBatches, whose input is dense where that of the whole graph is sparse.
+func TestTheFastestWaysLearnOnBatches(t *testing.T) {
+	for _, mostlyZero := range []bool{false, true} {
+		g := communities(t, 180, mostlyZero)
+		for _, model := range []string{"gcn", "gat"} {
+			r, err := Train(t.Context(), g, Options{Model: model, Epochs: 20, Fanouts: []int{8, 8}, BatchSize: 50,
+				Rate: 0.02, Seed: 3, RowNormalise: mostlyZero, Fastest: true})
+			if err != nil || r.Test < 0.65 {
+				t.Errorf("%s, mostly zero %v: %+v, %v", model, mostlyZero, r, err)
+			}
 		}
 	}
 }

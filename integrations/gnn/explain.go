@@ -11,9 +11,9 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Composition is a way to compute a layer over the whole graph: a product of A (the graph's sums), M (its means), L and
-// R (GCN's norms of rows and columns), X (the layer's input) and W (its weight). All ways give the same but for
-// rounding.
+// Composition is a way to compute a layer: a product of A (sums over edges), M (means), S (sums with attention as
+// values), L and R (GCN's norms of rows and columns), X (the layer's input) and W (its weight). All ways give the same
+// but for rounding.
 type Composition struct {
 	Layer     int     `json:"layer"` // from 1
 	Inputs    int     `json:"inputs"`
@@ -26,15 +26,25 @@ type Composition struct {
 	Regret    float64 `json:"regret"`  // how much longer it takes than the fastest measured: 0.1 is a tenth
 }
 
-// Explain predicts and measures every way to compute each layer of a model that can be fastest, and trains nothing.
+// Explain predicts and measures every way to compute each layer of a model that can be fastest, over the whole graph
+// or, with Fanouts, over the blocks of one batch. It trains nothing.
 func Explain(ctx context.Context, source loader.Source, opt Options) ([]Composition, error) {
 	opt = opt.withDefaults()
-	opt.Fanouts, opt.Checkpoint, opt.BackwardBudget = nil, "", 0
+	opt.Checkpoint, opt.BackwardBudget = "", 0
 	t, err := prepare(source, opt)
 	if err != nil {
 		return nil, err
 	}
 	defer t.tape.pool.Close()
+	if opt.Fanouts != nil {
+		if t.loader, err = open(ctx, source, opt, t.tape.memory); err != nil {
+			return nil, err
+		}
+		defer t.loader.Close()
+	}
+	if err := t.sample(ctx); err != nil {
+		return nil, err
+	}
 	r, err := t.rates()
 	if err != nil {
 		return nil, err
@@ -68,26 +78,70 @@ func Explain(ctx context.Context, source loader.Source, opt Options) ([]Composit
 	return all, nil
 }
 
-// ways returns the candidates of a layer.
+// ways returns the candidates of a layer, also for accuracy, which is measured on the whole graph.
 func (t *trainer) ways(number int) []*product {
 	return candidates(t.model.kind, number == 0 && t.data.sparse != nil)
 }
 
-// sizes returns those of a layer over the whole graph.
+// sparseInput reports whether a layer's input is sparse: the features of the whole graph may be.
+func (t *trainer) sparseInput(number int) bool {
+	return number == 0 && t.data.sparse != nil && t.loader == nil
+}
+
+// sample sets the blocks that ways are chosen for: the whole graph, or those of the first batch, copied.
+func (t *trainer) sample(ctx context.Context) error {
+	t.sampled = t.blocks
+	if t.loader == nil {
+		return nil
+	}
+	for batch, err := range t.loader.Epoch(ctx, 1) {
+		if err != nil {
+			return err
+		}
+		t.sampled = nil
+		for i := range t.opt.Layers {
+			b := &batch.Sample.Blocks[i][0]
+			a, err := sparse.New(b.NumSrc, copied(b.Indptr), copied(b.Indices))
+			if err == nil {
+				a, err = t.prepared(a)
+			}
+			if err != nil {
+				return err
+			}
+			t.sampled = append(t.sampled, a)
+		}
+		return nil
+	}
+	return nil // there is nothing to train on
+}
+
+// copied returns a tensor of int32 with memory of its own.
+func copied(t unified.Tensor) unified.Tensor {
+	s, _ := unified.View[int32](t)
+	return unified.FromSlice(slices.Clone(s))
+}
+
+// sizes returns those of a layer.
 func (t *trainer) sizes(number int) sizes {
-	l, a := &t.model.layers[number], t.blocks[number]
-	s := sizes{rows: float64(a.Rows()), edges: float64(a.Edges()), inGrad: number > 0,
+	l, a := &t.model.layers[number], t.sampled[number]
+	s := sizes{rows: float64(a.Rows()), cols: float64(a.Cols()), edges: float64(a.Edges()), inGrad: number > 0,
 		columns: [2]float64{float64(l.in), float64(t.model.summed(number))}}
-	if number == 0 && t.data.sparse != nil {
+	if t.model.kind == "gat" {
+		s.heads = float64(l.heads)
+	}
+	if t.sparseInput(number) {
 		s.entries = float64(len(t.data.sparse.Values))
 	}
 	return s
 }
 
 // choose takes the ways that are predicted to be the fastest.
-func (t *trainer) choose() error {
-	if !t.opt.Fastest || factorsOf(t.model.kind) == nil {
+func (t *trainer) choose(ctx context.Context) error {
+	if !t.opt.Fastest {
 		return nil
+	}
+	if err := t.sample(ctx); err != nil {
+		return err
 	}
 	r, err := t.rates()
 	if err != nil {
@@ -133,9 +187,9 @@ func least(f func() error) (best time.Duration, err error) {
 
 // measure returns the time of a layer's step, forward and backward.
 func (t *trainer) measure(number int, way *product) (time.Duration, error) {
-	l, a := &t.model.layers[number], t.blocks[number]
+	l, a := &t.model.layers[number], t.sampled[number]
 	var x *Value
-	if number > 0 || t.data.sparse == nil {
+	if !t.sparseInput(number) {
 		x = NewValue(int(a.Cols()), l.in, waves(int(a.Cols())*l.in))
 		if number > 0 {
 			x.Grad = make([]float32, len(x.Data))
@@ -168,10 +222,10 @@ func waves(n int) []float32 {
 	return x
 }
 
-// rates measures primitives on the whole graph, at two widths each.
+// rates measures primitives on the blocks of the first layer, at two widths each.
 func (t *trainer) rates() (r rates, err error) {
 	const narrow, wide = 8, 64
-	a := t.blocks[0]
+	a := t.sampled[0]
 	rows, edges := float64(a.Rows()), float64(a.Edges())
 	x, y := waves(int(a.Cols())*wide), make([]float32, int(a.Cols())*wide)
 	line := func(f func(width int) error, at func(width int) float64) (base, slope float64) {
@@ -194,6 +248,11 @@ func (t *trainer) rates() (r rates, err error) {
 	}
 	r.edge, r.edgeColumn = line(sum(unified.Tensor{}), columns)
 	r.valuedEdge, r.valuedEdgeColumn = line(sum(a.GCNNorm()), columns)
+	at := make([]float32, int(a.Edges()))
+	r.dot, r.dotColumn = line(func(width int) error {
+		return t.tape.pool.SDDMM(unified.FromSlice(at), a, tensor(y[:int(a.Rows())*width], int(a.Rows()), width),
+			tensor(x[:int(a.Cols())*width], int(a.Cols()), width))
+	}, columns)
 	w := waves(wide * wide)
 	r.row, r.multiplication = line(func(width int) error {
 		return t.tape.pool.MatMul(tensor(y[:int(a.Rows())*width], int(a.Rows()), width),
@@ -206,11 +265,31 @@ func (t *trainer) rates() (r rates, err error) {
 			return t.tape.Err()
 		})
 	}, columns)
-	for _, v := range []*float64{&r.edge, &r.edgeColumn, &r.valuedEdge, &r.valuedEdgeColumn} {
+	r.project = t.projection(a, x) / max(float64(a.Cols())*wide, 1)
+	for _, v := range []*float64{&r.edge, &r.edgeColumn, &r.valuedEdge, &r.valuedEdgeColumn, &r.dot, &r.dotColumn} {
 		*v /= max(edges, 1)
 	}
 	for _, v := range []*float64{&r.row, &r.multiplication, &r.scale} {
 		*v /= max(rows, 1)
 	}
 	return r, err
+}
+
+// projection measures what the two scores of attention read of x, forward and backward.
+func (t *trainer) projection(a *sparse.Matrix, x []float32) float64 {
+	const width = 64
+	n := int(a.Cols())
+	v := NewValue(1, width, waves(width))
+	at := &attention{Tape: t.tape, a: a, heads: 1, width: width, stride: width, source: v, target: v,
+		x: &Value{Rows: n, Cols: width, Data: x[:n*width], Grad: make([]float32, n*width)}}
+	v.Grad = make([]float32, width)
+	to := make([]float32, n)
+	took, _ := least(func() error {
+		t.tape.Reset()
+		for range 2 {
+			at.project(to, v, 0)
+		}
+		return t.tape.memory.within(func() error { return at.unproject(to[:a.Rows()], to) })
+	})
+	return took.Seconds()
 }

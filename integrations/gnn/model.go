@@ -166,8 +166,13 @@ func (m *Model) layer(t *Tape, l *layer, a *sparse.Matrix, linear func(w *Value)
 	case "gcn":
 		return t.multiply(a, way, x, l.w["weight"], linear), l.w["bias"]
 	case "gat":
-		h := linear(l.w["weight"])
-		return t.Attend(a, l.heads, h, l.w["source"], l.w["target"], m.opt.Dropout), l.w["bias"]
+		source, target := l.w["source"], l.w["target"]
+		if way.sumsAtOut() {
+			y = t.Attend(a, l.heads, linear(l.w["weight"]), source, target, m.opt.Dropout)
+		} else {
+			y = t.AttendFirst(a, l.heads, x, l.w["weight"], source, target, m.opt.Dropout)
+		}
+		return y, l.w["bias"]
 	case "sage":
 		var own *Value
 		if way.sumsAtOut() {

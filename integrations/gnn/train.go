@@ -22,9 +22,11 @@ type trainer struct {
 	data   *data
 	loader *loader.Loader
 	blocks []*sparse.Matrix // the whole graph, for each layer
-	spent  time.Duration
-	steps  int       // that took it
-	saved  time.Time // when the checkpoint was written, or training began
+	// sampled are what ways to compute layers are chosen for: see sample.
+	sampled []*sparse.Matrix
+	spent   time.Duration
+	steps   int       // that took it
+	saved   time.Time // when the checkpoint was written, or training began
 	place
 }
 
@@ -49,15 +51,15 @@ func Train(ctx context.Context, source loader.Source, opt Options) (*Result, err
 		return nil, err
 	}
 	defer t.tape.pool.Close()
-	if err := t.choose(); err != nil {
-		return nil, err
-	}
 	if opt.Fanouts != nil {
 		if t.loader, err = open(ctx, source, opt, t.tape.memory); err != nil {
 			return nil, err
 		}
 		defer t.loader.Close()
 		t.tape.approximate.of(t.loader.AllBatches())
+	}
+	if err := t.choose(ctx); err != nil {
+		return nil, err
 	}
 	return t.run(ctx)
 }

@@ -99,10 +99,6 @@ func (c *trainCmd) explain(env *environment, ds *formats.Dataset, opt gnn.Option
 	if c.JSON || c.JSONL {
 		return env.printJSON(explainResult{paths.Text(c.Dataset), c.Model, all})
 	}
-	if len(all) == 0 {
-		_, err := fmt.Fprintf(env.stdout, "There is one way to compute the layers of %s.\n", c.Model)
-		return err
-	}
 	t := newTable(env.stdout)
 	t.row("layer", "columns", "product", "predicted", "measured", "regret", "")
 	for _, w := range all {

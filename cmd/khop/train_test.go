@@ -57,8 +57,8 @@ func TestTrainExplainsHowLayersAreComputed(t *testing.T) {
 		!strings.Contains(out, "predicted fastest") || !strings.Contains(out, "usual") {
 		t.Errorf("no table: %s", out)
 	}
-	if out := must(t, append(args, "gat")...); !strings.Contains(out, "one way") {
-		t.Errorf("%s", out)
+	if out := must(t, append(args, "gat", "--fanouts", "3,3")...); !strings.Contains(out, "((S X) W)") {
+		t.Errorf("no ways of batches: %s", out)
 	}
 	must(t, "train", data, "--fastest", "--epochs", "1")
 }

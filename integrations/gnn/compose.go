@@ -159,58 +159,89 @@ func usual(model string, in, out int, sparseInput bool) *product {
 	return nil
 }
 
-// rates are seconds that primitives take on this machine.
-type rates struct {
-	edge, edgeColumn             float64 // a sum without values: an edge, and each of its columns
-	valuedEdge, valuedEdgeColumn float64 // the same with values
-	dot, dotColumn               float64 // a dot product at an edge
-	row, multiplication          float64 // a dense product: a row of its result, and each multiplication
-	scale                        float64 // an element
-	project                      float64 // an element that both scores of attention read, forward and backward
-}
+// primitive is what a way to compute a layer is made of.
+type primitive uint8
+
+const (
+	summing       primitive = iota // the graph's sums, without values
+	summingBack                    // their gradient
+	summingValues                  // sums with values of one or more heads
+	summingValuesBack
+	dotting        // the gradient of values
+	multiplying    // the rows of the destinations with a weight
+	multiplyingAll // the rows of the sources with it
+	weighing       // the gradient of the weight, over the destinations
+	weighingAll    // over the sources
+	scaling        // the rows of the destinations
+	scalingAll     // the rows of the sources
+	projecting     // what both scores of attention read of the sources, forward and backward
+	entering       // a sparse input's product and its gradient
+)
+
+// prices are the seconds that a primitive takes on this machine, whose operand has so many columns: of input and output
+// for products with a weight, of all heads and heads otherwise.
+type prices func(what primitive, columns, other int) float64
 
 // sizes are those of a layer.
 type sizes struct {
-	rows, cols, edges float64    // destinations, sources
-	columns           [2]float64 // of input and output
-	heads             float64    // of attention; 0: there is none
-	inGrad            bool       // the input has a gradient
-	entries           float64    // of a sparse input; 0: it is dense
+	columns     [2]int // of input and output
+	heads       int    // of attention; 0: there is none
+	inGrad      bool   // the input has a gradient
+	sparseInput bool
 }
 
 // seconds predicts how long a step of a layer takes, forward and backward.
-func (r rates) seconds(p *product, s sizes) float64 {
+func (r prices) seconds(p *product, s sizes) float64 {
 	if p.kind != dense || p.left == nil {
 		return 0
 	}
 	sum, columns := r.seconds(p.left, s)+r.seconds(p.right, s), s.columns[p.right.at()]
-	times := 1.0
-	if p.right.weight || s.inGrad {
-		times = 2 // the gradient is a product with the transpose
+	grad := p.right.weight || s.inGrad
+	if p.left.kind != dense {
+		return sum + r.times(p, s, columns, grad)
+	}
+	in, out := s.columns[atIn], s.columns[atOut]
+	summed := p.left.summed()
+	multiply, weigh := multiplyingAll, weighingAll
+	if summed {
+		multiply, weigh = multiplying, weighing
 	}
 	switch {
-	case p.left.kind == adjacency && s.heads > 0:
-		return sum + r.attention(p, s, times)
+	case s.sparseInput:
+		return sum + r(entering, out, 1)
+	case s.heads > 0 && summed: // attention itself has a gradient
+		return sum + float64(s.heads)*(r(multiply, in, out/s.heads)+r(weigh, in, out/s.heads)+
+			r(multiply, out/s.heads, in))
+	case s.inGrad:
+		sum += r(multiply, out, in)
+	}
+	return sum + r(multiply, in, out) + r(weigh, in, out)
+}
+
+// times predicts what a constant factor, or attention, takes on its left of dense columns.
+func (r prices) times(p *product, s sizes, columns int, grad bool) float64 {
+	forward, back := summing, summingBack
+	switch {
+	case s.heads > 0 && p.right.weight:
+		return r(summingValues, columns, s.heads) + r(summingValuesBack, columns, s.heads) +
+			r(dotting, columns, s.heads) + r(projecting, columns, 1)
+	case s.heads > 0: // each head reads all columns
+		one := r(summingValues, columns, 1) + r(dotting, columns, 1) + r(projecting, columns, 1)
+		if grad {
+			one += r(summingValuesBack, columns, 1)
+		}
+		return float64(s.heads) * one
 	case p.left.kind == adjacency && p.left.normed():
-		return sum + times*s.edges*(r.valuedEdge+r.valuedEdgeColumn*columns)
-	case p.left.kind == adjacency:
-		return sum + times*s.edges*(r.edge+r.edgeColumn*columns)
-	case p.left.kind == diagonal && p.left.name == "L":
-		return sum + times*s.rows*columns*r.scale
-	case p.left.kind == diagonal:
-		return sum + times*s.cols*columns*r.scale
+		forward, back = summingValues, summingValuesBack
+	case p.left.name == "L":
+		forward, back = scaling, scaling
+	case p.left.name == "R":
+		forward, back = scalingAll, scalingAll
 	}
-	if s.entries > 0 {
-		return sum + 2*s.entries*(r.valuedEdge+r.valuedEdgeColumn*s.columns[atOut])
+	if !grad {
+		return r(forward, columns, 1)
 	}
-	products, rows := 2.0, s.cols                   // with the gradient of the weight
-	if s.inGrad || s.heads > 0 && p.left.summed() { // attention itself has a gradient
-		products = 3
-	}
-	if p.left.summed() {
-		rows = s.rows * max(s.heads, 1)
-	}
-	return sum + products*rows*(r.row+r.multiplication*s.columns[atIn]*s.columns[atOut]/max(s.heads, 1))
+	return r(forward, columns, 1) + r(back, columns, 1)
 }
 
 // summed reports whether there are sums over edges in a product.
@@ -219,18 +250,7 @@ func (p *product) summed() bool {
 	return w.sums != [2]int{} || w.valued != [2]int{}
 }
 
-// attention predicts what ways to compute attention differ in: sums of each head, their gradients, which are sums and
-// dot products, and projections.
-func (r rates) attention(p *product, s sizes, times float64) float64 {
-	columns := s.columns[p.right.at()]
-	if !p.right.weight { // each head sums all columns
-		columns *= s.heads
-	}
-	return times*s.edges*(s.heads*r.valuedEdge+r.valuedEdgeColumn*columns) +
-		s.edges*(s.heads*r.dot+r.dotColumn*columns) + s.cols*columns*r.project
-}
-
-// fastest returns the candidate that takes least by the rates.
-func (r rates) fastest(all []*product, s sizes) *product {
+// fastest returns the candidate that takes least by the prices.
+func (r prices) fastest(all []*product, s sizes) *product {
 	return slices.MinFunc(all, func(a, b *product) int { return cmp.Compare(r.seconds(a, s), r.seconds(b, s)) })
 }

@@ -45,12 +45,9 @@ func Explain(ctx context.Context, source loader.Source, opt Options) ([]Composit
 	if err := t.sample(ctx); err != nil {
 		return nil, err
 	}
-	r, err := t.rates()
-	if err != nil {
-		return nil, err
-	}
 	var all []Composition
 	for i := range t.model.layers {
+		r := newMeter(t, i)
 		ways := t.ways(i)
 		found, best := make([]Composition, 0, len(ways)), 0.0
 		for _, way := range ways {
@@ -66,9 +63,12 @@ func Explain(ctx context.Context, source loader.Source, opt Options) ([]Composit
 			}
 			l := &t.model.layers[i]
 			found = append(found, Composition{Layer: i + 1, Inputs: l.in, Outputs: l.out, Product: way.name,
-				Predicted: r.seconds(way, t.sizes(i)), Measured: took.Seconds(),
+				Predicted: prices(r.price).seconds(way, t.sizes(i)), Measured: took.Seconds(),
 				Usual:   way.name == t.model.way(i, i == 0 && t.data.sparse != nil).name,
-				Fastest: way.name == r.fastest(ways, t.sizes(i)).name})
+				Fastest: way.name == prices(r.price).fastest(ways, t.sizes(i)).name})
+		}
+		if r.err != nil {
+			return nil, r.err
 		}
 		for k := range found {
 			found[k].Regret = found[k].Measured/best - 1
@@ -123,14 +123,10 @@ func copied(t unified.Tensor) unified.Tensor {
 
 // sizes returns those of a layer.
 func (t *trainer) sizes(number int) sizes {
-	l, a := &t.model.layers[number], t.sampled[number]
-	s := sizes{rows: float64(a.Rows()), cols: float64(a.Cols()), edges: float64(a.Edges()), inGrad: number > 0,
-		columns: [2]float64{float64(l.in), float64(t.model.summed(number))}}
+	s := sizes{inGrad: number > 0, columns: [2]int{t.model.layers[number].in, t.model.summed(number)},
+		sparseInput: t.sparseInput(number)}
 	if t.model.kind == "gat" {
-		s.heads = float64(l.heads)
-	}
-	if t.sparseInput(number) {
-		s.entries = float64(len(t.data.sparse.Values))
+		s.heads = t.model.layers[number].heads
 	}
 	return s
 }
@@ -143,12 +139,12 @@ func (t *trainer) choose(ctx context.Context) error {
 	if err := t.sample(ctx); err != nil {
 		return err
 	}
-	r, err := t.rates()
-	if err != nil {
-		return err
-	}
 	for i := range t.model.layers {
-		t.model.ways = append(t.model.ways, r.fastest(t.ways(i), t.sizes(i)))
+		r := newMeter(t, i)
+		t.model.ways = append(t.model.ways, prices(r.price).fastest(t.ways(i), t.sizes(i)))
+		if r.err != nil {
+			return r.err
+		}
 	}
 	return nil
 }
@@ -220,76 +216,4 @@ func waves(n int) []float32 {
 		x[i] = float32(i%29) - 14
 	}
 	return x
-}
-
-// rates measures primitives on the blocks of the first layer, at two widths each.
-func (t *trainer) rates() (r rates, err error) {
-	const narrow, wide = 8, 64
-	a := t.sampled[0]
-	rows, edges := float64(a.Rows()), float64(a.Edges())
-	x, y := waves(int(a.Cols())*wide), make([]float32, int(a.Cols())*wide)
-	line := func(f func(width int) error, at func(width int) float64) (base, slope float64) {
-		var took [2]float64
-		for i, width := range []int{narrow, wide} {
-			d, e := least(func() error { return f(width) })
-			if took[i] = d.Seconds(); e != nil && err == nil {
-				err = e
-			}
-		}
-		slope = max(took[1]-took[0], 0) / (at(wide) - at(narrow))
-		return max(took[0]-slope*at(narrow), 0), slope
-	}
-	columns := func(width int) float64 { return float64(width) }
-	sum := func(values unified.Tensor) func(int) error {
-		return func(width int) error {
-			return t.tape.pool.SpMM(tensor(y[:int(a.Rows())*width], int(a.Rows()), width), sparse.Sum, a, values,
-				tensor(x[:int(a.Cols())*width], int(a.Cols()), width))
-		}
-	}
-	r.edge, r.edgeColumn = line(sum(unified.Tensor{}), columns)
-	r.valuedEdge, r.valuedEdgeColumn = line(sum(a.GCNNorm()), columns)
-	at := make([]float32, int(a.Edges()))
-	r.dot, r.dotColumn = line(func(width int) error {
-		return t.tape.pool.SDDMM(unified.FromSlice(at), a, tensor(y[:int(a.Rows())*width], int(a.Rows()), width),
-			tensor(x[:int(a.Cols())*width], int(a.Cols()), width))
-	}, columns)
-	w := waves(wide * wide)
-	r.row, r.multiplication = line(func(width int) error {
-		return t.tape.pool.MatMul(tensor(y[:int(a.Rows())*width], int(a.Rows()), width),
-			tensor(x[:int(a.Rows())*width], int(a.Rows()), width), tensor(w[:width*width], width, width))
-	}, func(width int) float64 { return float64(width * width) })
-	_, r.scale = line(func(width int) error {
-		t.tape.Reset()
-		return t.tape.memory.within(func() error {
-			t.tape.Scale(NewValue(int(a.Rows()), width, x), a.InverseRoots())
-			return t.tape.Err()
-		})
-	}, columns)
-	r.project = t.projection(a, x) / max(float64(a.Cols())*wide, 1)
-	for _, v := range []*float64{&r.edge, &r.edgeColumn, &r.valuedEdge, &r.valuedEdgeColumn, &r.dot, &r.dotColumn} {
-		*v /= max(edges, 1)
-	}
-	for _, v := range []*float64{&r.row, &r.multiplication, &r.scale} {
-		*v /= max(rows, 1)
-	}
-	return r, err
-}
-
-// projection measures what the two scores of attention read of x, forward and backward.
-func (t *trainer) projection(a *sparse.Matrix, x []float32) float64 {
-	const width = 64
-	n := int(a.Cols())
-	v := NewValue(1, width, waves(width))
-	at := &attention{Tape: t.tape, a: a, heads: 1, width: width, stride: width, source: v, target: v,
-		x: &Value{Rows: n, Cols: width, Data: x[:n*width], Grad: make([]float32, n*width)}}
-	v.Grad = make([]float32, width)
-	to := make([]float32, n)
-	took, _ := least(func() error {
-		t.tape.Reset()
-		for range 2 {
-			at.project(to, v, 0)
-		}
-		return t.tape.memory.within(func() error { return at.unproject(to[:a.Rows()], to) })
-	})
-	return took.Seconds()
 }

@@ -7,6 +7,7 @@ Each round measures both ways in turn, each in an interpreter of its own:
 ready      next() for a batch that was ready: microseconds, median and tenth; the pause before makes sure that it is
 ready, x   the same, and the arrays that a training loop asks for: features, labels, ids, blocks
 loading    microseconds a batch while the loader makes them as fast as it can
+processor  microseconds of all processors together that such a batch takes, of both processes
 memory     the most that the process had, with its server's; pages that both map count once
 """
 import argparse
@@ -27,6 +28,16 @@ def memory(pid):
     with open(f"/proc/{pid}/status") as f:
         lines = dict(line.split(":", 1) for line in f)
     return int(lines["VmHWM"].split()[0]) * 1024, int(lines["RssShmem"].split()[0]) * 1024
+
+
+def processor(loader):
+    """Seconds that processors have spent for this process and its server."""
+    total = 0
+    for pid in filter(None, (os.getpid(), loader.server_pid)):
+        with open(f"/proc/{pid}/stat") as f:
+            user, system = f.read().rpartition(")")[2].split()[11:13]
+        total += int(user) + int(system)
+    return total / os.sysconf("SC_CLK_TCK")
 
 
 def arrays(batch):
@@ -57,7 +68,7 @@ def measure(dataset, way, batches):
             source.close()
         times.sort()
         result[name], result[name + "_10"] = times[len(times) // 2], times[len(times) // 10]
-    begin, n = time.perf_counter(), 0
+    begin, spent, n = time.perf_counter(), processor(loader), 0
     while n < batches:
         for batch in loader:
             arrays(batch)
@@ -65,6 +76,7 @@ def measure(dataset, way, batches):
             if n == batches:
                 break
     result["loading"] = (time.perf_counter() - begin) / batches * 1e6
+    result["processor"] = (processor(loader) - spent) / batches * 1e6
     most, shared = memory(os.getpid())
     result["memory"] = most + (memory(loader.server_pid)[0] - shared if loader.server_pid else 0)
     loader.close()
@@ -99,7 +111,7 @@ def main():
             figures[way].append(json.loads(done.stdout))
     print(f"{given.rounds} rounds, batches of {statistics.median(r['bytes'] for r in figures['inside']) / 1e6:.1f} MB; median (least to most) of rounds")
     for key, unit, scale in (("ready", "us", 1), ("ready_10", "us", 1), ("ready_x", "us", 1), ("ready_x_10", "us", 1), ("loading", "us", 1),
-                             ("memory", "MB", 1e-6)):
+                             ("processor", "us", 1), ("memory", "MB", 1e-6)):
         cells = []
         for way in WAYS:
             values = [r[key] * scale for r in figures[way]]

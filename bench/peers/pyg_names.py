@@ -102,6 +102,8 @@ def graphs(args):
         ("tolokers", args.folder / "heterophilous/tolokers.npz", ["--symmetrise"]),
         ("facebook-page", args.folder / "musae-facebook-page", ["--symmetrise"]),
     ]:
+        if args.graph not in (None, name):
+            continue
         dataset = args.work / f"{name}.khop"
         if not dataset.exists():
             program("convert", source, dataset, *options)
@@ -189,6 +191,7 @@ def main():
     parser.add_argument("--batches", type=int, default=10)
     parser.add_argument("--warm", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--graph", help="train on this one only")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--threads", type=int, default=os.cpu_count())

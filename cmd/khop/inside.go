@@ -32,7 +32,7 @@ var ofServers = []string{"broadcast", "epochs", "max-consumers", "reader-timeout
 
 // openInside makes a loader of a rank with the arguments of "khop serve": a dataset and flags. Notes and warnings go to
 // stderr. Errors have the words of the command.
-func openInside(ctx context.Context, rank int, args []string, stderr io.Writer, wake func()) (*inside, error) {
+func openInside(ctx context.Context, rank int, args []string, stderr io.Writer, w server.Within) (*inside, error) {
 	var cli commands
 	parser, err := newParser(&cli, stderr, stderr)
 	if err != nil {
@@ -48,21 +48,21 @@ func openInside(ctx context.Context, rank int, args []string, stderr io.Writer, 
 		}
 	}
 	i := &inside{release: heaps.enter()}
-	if err := i.open(ctx, &cli.Serve, rank, stderr, wake); err != nil {
+	if err := i.open(ctx, &cli.Serve, rank, stderr, w); err != nil {
 		i.release()
 		return nil, errors.New(paths.Message(errorText(err)))
 	}
 	return i, nil
 }
 
-func (i *inside) open(ctx context.Context, c *serveCmd, rank int, stderr io.Writer, wake func()) (err error) {
+func (i *inside) open(ctx context.Context, c *serveCmd, rank int, stderr io.Writer, w server.Within) (err error) {
 	if i.dataset, err = formats.Open(c.Dataset); err != nil {
 		return err
 	}
 	opt, err := c.serverOptions(&environment{ctx: ctx, stdout: stderr, stderr: stderr}, i.dataset)
 	if err == nil {
 		opt.Loader.Rank = rank
-		i.Inside, err = server.NewInside(ctx, i.dataset, opt, wake)
+		i.Inside, err = server.NewInside(ctx, i.dataset, opt, w)
 	}
 	if err != nil {
 		return errors.Join(err, i.dataset.Close())

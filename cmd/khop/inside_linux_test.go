@@ -2,10 +2,14 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"io"
+	"os"
 	"runtime/debug"
 	"strings"
 	"testing"
+
+	"github.com/khop-gnn/khop/integrations/shm/server"
 )
 
 func TestALoaderInsideSpeaksAsServeDoesAndLeavesTheHeapAsItWas(t *testing.T) {
@@ -17,7 +21,13 @@ func TestALoaderInsideSpeaksAsServeDoesAndLeavesTheHeapAsItWas(t *testing.T) {
 	limit := debug.SetMemoryLimit(-1)
 	open := func(args ...string) (string, *inside) {
 		args = append([]string{dataset, "--world-size=3"}, args...)
-		i, err := openInside(t.Context(), 1, args, io.Discard, func() {})
+		hear, ring, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = errors.Join(hear.Close(), ring.Close()) })
+		w := server.Within{Mail: new(server.Mail), Ring: func() {}, Bell: hear}
+		i, err := openInside(t.Context(), 1, args, io.Discard, w)
 		if err != nil {
 			return err.Error(), nil
 		}

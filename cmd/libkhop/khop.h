@@ -30,7 +30,7 @@ extern "C" {
 #endif
 
 /* Of this header. It grows whenever a function, a struct or a code changes its meaning. */
-#define KHOP_ABI 1
+#define KHOP_ABI 2
 
 /* Codes. */
 #define KHOP_OK 0
@@ -122,39 +122,56 @@ int32_t khop_sparse_operations(int64_t *count, khop_error *error);
 
 /*
  * Loaders. A loader makes batches in threads of this process, and one consumer takes them: in the messages of
- * docs/feed.md, as if it were connected to a server, but messages pass through khop_loader_exchange,
- * and a SEGMENT has flag bit 1 (within this process) and comes without a file descriptor or a handle of CUDA's:
- * khop_loader_segment says where it is.
+ * docs/feed.md, as if it were connected to a server, but messages pass through memory, a khop_feed, and a SEGMENT has
+ * flag bit 1 (within this process) and comes without a file descriptor or a handle of CUDA's: khop_loader_segment says
+ * where it is.
  */
 
 /* Bytes of the longest message. */
 #define KHOP_MESSAGE 65536
 
-/*
- * Begins to open a loader, with the arguments of "khop serve" (docs/cli.md): a dataset and flags, but none about who
- * connects. With --world-size its share of the batches is that of rank; it has all workers and all memory that the
- * flags name. Where quiet is not 0, what khop has to say beside errors goes nowhere, else to stderr.
- *
- * *loader is closed by the caller, which also ends one that is still being opened. *bell is a file descriptor that
- * becomes readable when a call that said KHOP_AGAIN is worth repeating: poll it, do not read it. It is closed with the
- * loader.
- */
-int32_t khop_loader_open(char **arguments, int32_t count, int32_t rank, int32_t quiet, khop_handle *loader,
-                         int32_t *bell, khop_error *error);
+/* What a loader and its consumer say to each other. Its functions do not enter Go's runtime: they take well below a
+ * microsecond, wait for nothing but a system call that wakes a thread, and may be called with locks held. */
+typedef struct khop_feed khop_feed;
 
-/* KHOP_OK when the loader is open, KHOP_AGAIN before, and what was wrong where it could not be opened. */
-int32_t khop_loader_ready(khop_handle loader, khop_error *error);
+/* NULL where the system has no memory or file descriptors. The caller frees it, when it calls no function with it any
+ * more: also before its loader is closed, which keeps it. */
+khop_feed *khop_feed_new(void);
+void khop_feed_free(khop_feed *feed);
+
+/* A file descriptor that becomes readable when a call that found nothing is worth repeating: poll it, do not read it. It
+ * is closed with the feed. */
+int32_t khop_feed_bell(khop_feed *feed);
+
+/* Hands a message of the consumer over. KHOP_AGAIN where there is no room, until the loader has read others. Nothing
+ * that comes after the end of the loader is read. */
+int32_t khop_feed_put(khop_feed *feed, const void *message, uint32_t size);
 
 /*
- * Hands over a message of the consumer, unless size is 0, and takes the next one for it, unless room is NULL. room has
- * KHOP_MESSAGE bytes; *length are those of the message, 0 where none will come any more. KHOP_AGAIN: there is none yet;
- * the consumer's message was handed over all the same.
+ * Copies the message at a place, 0 for the first, to room, which has KHOP_MESSAGE bytes. Returns its length, and at
+ * *next the place of the message after it; 0 where it is not there yet, -1 where it will not come, -2 for a place that
+ * is none. To ask for a message gives up those before it: who asks for the same again gets the same. One thread at a
+ * time.
  *
  * Where a BATCH says that it is, it stays the consumer's until it returns the slot, or until it gives back the segment
  * after khop_close.
  */
-int32_t khop_loader_exchange(khop_handle loader, void *message, uint32_t size, void *room, uint32_t *length,
-                             khop_error *error);
+int32_t khop_feed_take(khop_feed *feed, uint64_t at, void *room, uint64_t *next);
+
+/*
+ * Begins to open a loader, with the arguments of "khop serve" (docs/cli.md): a dataset and flags, but none about who
+ * connects. With --world-size its share of the batches is that of rank; it has all workers and all memory that the
+ * flags name. Where quiet is not 0, what khop has to say beside errors goes nowhere, else to stderr. feed is new, and of
+ * no other loader.
+ *
+ * *loader is closed by the caller, which also ends one that is still being opened.
+ */
+int32_t khop_loader_open(char **arguments, int32_t count, int32_t rank, int32_t quiet, khop_feed *feed,
+                         khop_handle *loader, khop_error *error);
+
+/* KHOP_OK when the loader is open, KHOP_AGAIN before, and what was wrong where it could not be opened. The feed's bell
+ * says when to ask again. */
+int32_t khop_loader_ready(khop_handle loader, khop_error *error);
 
 /*
  * Says where a segment is that was announced: at *address, *size bytes, on the device that its SEGMENT names where that

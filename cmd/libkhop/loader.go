@@ -3,17 +3,16 @@
 package libkhop
 
 /*
-#include "khop.h"
+#define KHOP_OF_GO
+#include "feed.h"
 */
 import "C"
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"sync"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -23,70 +22,74 @@ import (
 
 // Loader is what OpenLoader makes: a server.Inside, with what it reads.
 type Loader interface {
-	Put(message []byte) error
-	Take(room []byte) (int, error)
 	Segment(number uint32) (*server.Segment, error)
 	Close() error
 }
 
 // OpenLoader makes a loader of the arguments of "khop serve". The command sets it.
-var OpenLoader func(ctx context.Context, rank int, args []string, stderr io.Writer, wake func()) (Loader, error)
+var OpenLoader func(ctx context.Context, rank int, args []string, stderr io.Writer, w server.Within) (Loader, error)
+
+// Mail and khop_post are the same memory.
+const (
+	_ = uint(unsafe.Sizeof(server.Mail{}) - 2*C.sizeof_struct_khop_post)
+	_ = uint(2*C.sizeof_struct_khop_post - unsafe.Sizeof(server.Mail{}))
+	_ = uint(server.PostBytes - C.KHOP_POST)
+	_ = uint(C.KHOP_POST - server.PostBytes)
+)
 
 // loader is a loader that is being opened, or is open.
 type loader struct {
 	cancel context.CancelFunc
-	bell   bell
+	feed   *C.khop_feed
 	opened chan struct{} // closed when inside and err are set
+	done   chan struct{} // closed after that, when who opened it is gone
 	inside Loader
 	err    error
 }
 
-// bell is an eventfd, which is readable from when it is rung until it is still.
-type bell struct {
-	mu sync.RWMutex // read-locked by who uses fd
-	fd int          // -1 when closed
-}
-
-func (b *bell) ring() { b.use(unix.SYS_WRITE, [8]byte{1}) }
-
-func (b *bell) still() { b.use(unix.SYS_READ, [8]byte{}) }
-
-// use reads or writes, without telling Go's scheduler: it does not wait.
-func (b *bell) use(call uintptr, number [8]byte) {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	if b.fd >= 0 {
-		_, _, _ = unix.RawSyscall(call, uintptr(b.fd), uintptr(unsafe.Pointer(&number)), 8)
-	}
-}
-
-func (b *bell) close() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	_ = unix.Close(b.fd)
-	b.fd = -1
+// ring writes to an eventfd without telling Go's scheduler: it does not wait, and who is woken may take the processor
+// before it returns (wire.Socket says what that would cost).
+func ring(fd C.int32_t) {
+	one := [8]byte{1}
+	_, _, _ = unix.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&one)), 8)
 }
 
 // newLoader begins to open one.
-func newLoader(rank int, args []string, stderr io.Writer) (*loader, error) {
-	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+func newLoader(rank int, args []string, stderr io.Writer, feed *C.khop_feed) (*loader, error) {
+	fd, err := unix.FcntlInt(uintptr(feed.up_bell), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
-		return nil, os.NewSyscallError("eventfd", err)
+		return nil, os.NewSyscallError("fcntl", err)
 	}
-	l := &loader{bell: bell{fd: fd}, opened: make(chan struct{})}
+	C.khop_feed_keep(feed)
+	l := &loader{feed: feed, opened: make(chan struct{}), done: make(chan struct{})}
+	w := server.Within{
+		Mail: (*server.Mail)(unsafe.Pointer(&feed.down)),
+		Ring: func() { ring(feed.down_bell) },
+		Bell: os.NewFile(uintptr(fd), "bell"),
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	l.cancel = cancel
 	go func() {
-		defer l.bell.ring()
-		defer close(l.opened)
-		defer func() {
-			if p := recover(); p != nil {
-				l.err = fmt.Errorf("internal error: %v. This is a bug; please report it", p)
-			}
-		}()
-		l.inside, l.err = OpenLoader(ctx, rank, args, stderr, l.bell.ring)
+		defer close(l.done)
+		l.inside, l.err = openLoader(ctx, rank, args, stderr, w)
+		close(l.opened)
+		w.Ring()
 	}()
 	return l, nil
+}
+
+// openLoader is OpenLoader, but a panic is an error, and where there is one nobody hears the bell.
+func openLoader(ctx context.Context, rank int, args []string, stderr io.Writer, w server.Within) (in Loader,
+	err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("internal error: %v. This is a bug; please report it", p)
+		}
+		if err != nil {
+			_ = w.Bell.Close()
+		}
+	}()
+	return OpenLoader(ctx, rank, args, stderr, w)
 }
 
 // open returns the loader when it is open, and errAgain before.
@@ -99,31 +102,18 @@ func (l *loader) open() (Loader, error) {
 	}
 }
 
-// take takes the next message. Where there is none the bell is still, and rings when there is one.
-func (l *loader) take(in Loader, room []byte) (int, error) {
-	n, err := in.Take(room)
-	if n > 0 || err != nil {
-		return n, err
-	}
-	l.bell.still()
-	if n, err = in.Take(room); n == 0 && err == nil { // it came meanwhile, or the bell will ring
-		err = errAgain
-	}
-	return n, err
-}
-
-func (l *loader) Close() error {
+func (l *loader) Close() (err error) {
 	l.cancel()
-	<-l.opened
-	defer l.bell.close()
-	if l.inside == nil {
-		return nil
+	<-l.done
+	if l.inside != nil {
+		err = l.inside.Close()
 	}
-	return l.inside.Close()
+	C.khop_feed_free(l.feed)
+	return err
 }
 
 //export khop_loader_open
-func khop_loader_open(arguments **C.char, count, rank, quiet C.int32_t, to *C.khop_handle, bell *C.int32_t,
+func khop_loader_open(arguments **C.char, count, rank, quiet C.int32_t, feed *C.khop_feed, to *C.khop_handle,
 	e *C.khop_error) C.int32_t {
 	return call(e, func() error {
 		var args []string
@@ -134,9 +124,12 @@ func khop_loader_open(arguments **C.char, count, rank, quiet C.int32_t, to *C.kh
 		if quiet != 0 {
 			stderr = io.Discard
 		}
-		l, err := newLoader(int(rank), args, stderr)
+		if feed == nil {
+			return argument("a loader without a feed")
+		}
+		l, err := newLoader(int(rank), args, stderr, feed)
 		if err == nil {
-			*to, *bell = open(l), C.int32_t(l.bell.fd)
+			*to = open(l)
 		}
 		return err
 	})
@@ -147,40 +140,9 @@ func khop_loader_ready(h C.khop_handle, e *C.khop_error) C.int32_t {
 	return call(e, func() error {
 		l, err := thing[*loader](h)
 		if err == nil {
-			l.bell.still()
+			_, _ = unix.Read(int(l.feed.down_bell), make([]byte, 8))
 			_, err = l.open()
 		}
-		return err
-	})
-}
-
-// opened returns the loader of a handle, once it is open.
-func opened(h C.khop_handle) (l *loader, in Loader, err error) {
-	if l, err = thing[*loader](h); err == nil {
-		in, err = l.open()
-	}
-	return l, in, err
-}
-
-//export khop_loader_exchange
-func khop_loader_exchange(h C.khop_handle, message unsafe.Pointer, size C.uint32_t, room unsafe.Pointer,
-	length *C.uint32_t, e *C.khop_error) C.int32_t {
-	return call(e, func() error {
-		l, in, err := opened(h)
-		if err != nil {
-			return err
-		}
-		if size > 0 { // after the end it says nothing new: what was sent before, which is taken next, says why
-			_ = in.Put(unsafe.Slice((*byte)(message), size))
-		}
-		if room == nil {
-			return nil
-		}
-		n, err := l.take(in, unsafe.Slice((*byte)(room), C.KHOP_MESSAGE))
-		if errors.Is(err, io.EOF) {
-			n, err = 0, nil
-		}
-		*length = C.uint32_t(n)
 		return err
 	})
 }
@@ -189,7 +151,11 @@ func khop_loader_exchange(h C.khop_handle, message unsafe.Pointer, size C.uint32
 func khop_loader_segment(h C.khop_handle, number C.uint32_t, to *C.khop_handle, address *C.uint64_t,
 	size *C.uint64_t, e *C.khop_error) C.int32_t {
 	return call(e, func() error {
-		_, in, err := opened(h)
+		l, err := thing[*loader](h)
+		if err != nil {
+			return err
+		}
+		in, err := l.open()
 		if err != nil {
 			return err
 		}

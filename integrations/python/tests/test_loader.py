@@ -1,7 +1,9 @@
 """khop.Loader with a real server: equal batches, resuming, ranks, and what happens when either side dies."""
 import gc
+import itertools
 import json
 import os
+import pathlib
 import pickle
 import signal
 import subprocess
@@ -15,6 +17,7 @@ import pytest
 
 import khop
 from conftest import PATIENCE, run
+from khop import _library
 
 OPTIONS = {  # of khop sample, and of khop.Loader
     "sbm": (["--fanouts", "6,4", "--batch-size", "256", "--shuffle", "--seed", "7"], dict(fanouts=[6, 4], batch_size=256, shuffle=True, seed=7)),
@@ -557,3 +560,41 @@ def test_dgl_gets_what_it_expects(load):
     typed = next(iter(load("typed", fanouts=[4, 3], framework="torch")))
     _, _, blocks = typed.to_dgl()
     assert blocks[0].num_src_nodes("paper") == typed["paper"].num_nodes
+
+
+@pytest.mark.parametrize("process", [
+    "server", pytest.param("inside", marks=pytest.mark.skipif(bool(_library.why_not()), reason="no shared library"))])
+def test_ctrl_c_at_any_line_of_taking_a_batch_breaks_nothing(process, load):
+    """KeyboardInterrupt comes before the n-th line of taking a batch, for each n. The loop goes on then, at most without
+    the batch that was on its way, and all slots come back: there are two."""
+    source = pathlib.Path(khop.__file__).parent
+    files = {str(source / f"{f}.py") for f in ("loader", "feed", "inside", "ring", "protocol")}
+
+    def trace(frame, event, _):
+        nonlocal left
+        if frame.f_code.co_filename not in files or frame.f_code.co_name in ("release", "give_back", "_flush"):
+            return None  # what finalisers raise nobody hears
+        if event == "line":
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt
+        return trace
+
+    loader = load("sbm", fanouts=[2], batch_size=500, hold=2, process=process, timeout=20)
+    for n in itertools.count(1):
+        batches = iter(loader)
+        numbers = [next(batches).number]
+        left = n
+        try:
+            sys.settrace(trace)
+            numbers.append(next(batches).number)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(None)
+        numbers += [b.number for b in batches]
+        whole = list(range(len(loader)))
+        assert numbers in (whole, [0, *whole[2:]]), n
+        if left > 0:
+            break
+    assert n > 30

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"time"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/integrations/shm"
@@ -12,28 +11,24 @@ import (
 	"github.com/khop-gnn/khop/loader"
 )
 
-// Inside serves one rank to one consumer in the same process, in the messages of docs/feed.md, but through calls: there
-// is no socket, and the consumer reads and writes batches where the loader has put them. Methods may be called at any
-// time by any goroutine. Close it.
+// Inside serves one rank to one consumer in the same process, in the messages of docs/feed.md, but through memory that
+// both have: there is no socket, no call of either by the other, and the consumer reads and writes batches where the
+// loader has put them. Methods may be called at any time by any goroutine. Close it.
 type Inside struct {
 	server *Server
-	pipe   pipe
-	ctx    context.Context
 	cancel context.CancelFunc
-	served chan struct{} // closed when the server's loop has ended
+	served sync.WaitGroup // the server's loop, and the consumer's connection
+	once   sync.Once
+	err    error
 
-	mu   sync.Mutex // held while a message is handled
-	peer *peer
-	over bool // no message is handled any more
-	once sync.Once
-	err  error
+	mu     sync.Mutex // guards the following
+	closed bool
 }
 
 // NewInside makes the loader of rank opt.Loader.Rank of opt.WorldSize, which has all memory and workers of opt, and its
-// ring. opt.Path has no meaning, and nobody else can connect: Readers and StateFile are refused. wake is called, by any
-// goroutine, when there is something to take for a consumer that found nothing; it must not wait. src must stay open
-// until Close. Errors: those of New.
-func NewInside(ctx context.Context, src loader.Source, opt Options, wake func()) (*Inside, error) {
+// ring, and serves who is at the other end of w. opt.Path has no meaning, and nobody else can connect: Readers and
+// StateFile are refused. src and the memory of w must stay until Close, which closes w.Bell. Errors: those of New.
+func NewInside(ctx context.Context, src loader.Source, opt Options, w Within) (*Inside, error) {
 	if opt.Readers > 0 || opt.StateFile != "" {
 		return nil, fmt.Errorf("%w: broadcasts and state files need a server of their own", shm.ErrOptions)
 	}
@@ -42,46 +37,13 @@ func NewInside(ctx context.Context, src loader.Source, opt Options, wake func())
 	if err != nil {
 		return nil, err
 	}
-	i := &Inside{server: s, served: make(chan struct{})}
-	i.ctx, i.cancel = context.WithCancel(context.Background())
-	i.pipe.wake = wake
-	i.peer = &peer{server: s, socket: &i.pipe, outbox: outbox{socket: &i.pipe}, since: time.Now()}
-	s.meet(i.peer)
-	go func() {
-		defer close(i.served)
-		_ = s.Serve(i.ctx)
-	}()
+	i := &Inside{server: s}
+	serving, cancel := context.WithCancel(context.Background())
+	i.cancel = cancel
+	s.receive(serving, &mailbox{Within: w})
+	i.served.Go(func() { _ = s.Serve(serving) })
 	return i, nil
 }
-
-// Put handles a message of the consumer, HELLO first. What is wrong with it the server says in a message of its own.
-// shm.ErrClosed after that, after BYE and after Close.
-func (i *Inside) Put(message []byte) error {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.over {
-		return shm.ErrClosed
-	}
-	p, more, err := i.peer, true, error(nil)
-	if p.rank == nil {
-		i.pipe.offer(message)
-		err = p.greet(i.ctx)
-	} else if more, err = p.handle(message); err != nil {
-		err = blame(err)
-	}
-	if err != nil {
-		p.leave(err)
-	}
-	if err != nil || !more {
-		i.over = true
-		return i.pipe.Close()
-	}
-	return nil
-}
-
-// Take copies the server's next message to room, of wire.MaxMessage bytes, and returns its length; 0 where there is
-// none yet, and io.EOF where none will come.
-func (i *Inside) Take(room []byte) (int, error) { return i.pipe.take(room) }
 
 // Segment is a segment of the ring that its consumer has too.
 type Segment struct {
@@ -100,8 +62,8 @@ func (s *Segment) Close() error { return s.memory.Close() }
 func (i *Inside) Segment(number uint32) (*Segment, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if p := i.peer; p.rank != nil {
-		if all := p.rank.arena.all(); uint64(number) < uint64(len(all)) {
+	if !i.closed {
+		if all := i.server.ranks[0].arena.all(); uint64(number) < uint64(len(all)) {
 			m := all[number]
 			m.Keep()
 			return &Segment{m.Data, m}, nil
@@ -114,16 +76,11 @@ func (i *Inside) Segment(number uint32) (*Segment, error) {
 // that it holds stay as they are. Later calls return the first result.
 func (i *Inside) Close() error {
 	i.once.Do(func() {
-		i.cancel() // first, so that no worker takes a slot that comes back
-		<-i.served
 		i.mu.Lock()
-		defer i.mu.Unlock()
-		i.over = true
-		_ = i.pipe.Close()
-		if p := i.peer; p.rank != nil {
-			_ = p.rank.detach(p)
-		}
-		i.server.part(i.peer)
+		i.closed = true
+		i.mu.Unlock()
+		i.cancel()
+		i.served.Wait()
 		i.err = i.server.Close()
 	})
 	return i.err

@@ -5,10 +5,12 @@ package server
 import (
 	"bytes"
 	"errors"
-	"io"
+	"math/rand/v2"
+	"os"
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
@@ -19,60 +21,90 @@ import (
 type guest struct {
 	*Inside
 	t    *testing.T
+	mail *Mail
 	bell chan struct{}
+	ring *os.File // wakes the server
 	room []byte
+	mu   sync.Mutex // held to put a message
 }
 
 // visit makes a server within the test's process that ends with the test.
 func visit(t *testing.T, src loader.Source, opt Options) *guest {
 	t.Helper()
-	g := &guest{t: t, bell: make(chan struct{}, 1), room: make([]byte, wire.MaxMessage)}
+	g := &guest{t: t, mail: new(Mail), bell: make(chan struct{}, 1), room: make([]byte, wire.MaxMessage)}
 	if opt.Loader.Sampler == nil {
 		opt.Loader = usual()
 	}
-	in, err := NewInside(t.Context(), src, opt, func() {
+	hear, ring, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.ring = ring
+	in, err := NewInside(t.Context(), src, opt, Within{g.mail, func() {
 		select {
 		case g.bell <- struct{}{}:
 		default:
 		}
-	})
+	}, hear})
 	if err != nil {
 		t.Fatal(err)
 	}
 	g.Inside = in
 	t.Cleanup(func() {
-		if err := in.Close(); err != nil {
+		if err := errors.Join(in.Close(), ring.Close()); err != nil {
 			t.Error(err)
 		}
 	})
 	return g
 }
 
+// put hands a message over, in any goroutine.
+func (g *guest) put(m []byte) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.mail.Up.put(m) {
+		g.t.Error("the server reads nothing")
+	}
+	if g.mail.Up.mustRing() {
+		if _, err := g.ring.Write([]byte{1}); err != nil {
+			g.t.Error(err)
+		}
+	}
+}
+
+// take returns the next message; nil where none will come.
+func (g *guest) take() []byte {
+	down := &g.mail.Down
+	for {
+		ended := down.ended.Load() != 0
+		if n := down.take(g.room); n > 0 {
+			return g.room[:n]
+		}
+		if ended {
+			return nil
+		}
+		if down.fallAsleep() {
+			<-g.bell
+		}
+	}
+}
+
 // say hands a message over, and hear waits for the next of a kind, past SEGMENT.
 func say[M any](g *guest, append func([]byte, wire.Kind, M, []byte) []byte, k wire.Kind, m M) {
 	g.t.Helper()
-	if err := g.Put(append(nil, k, m, nil)); err != nil {
-		g.t.Fatal(err)
-	}
+	g.put(append(nil, k, m, nil))
 }
 
 func (g *guest) hear(k wire.Kind) []byte {
 	g.t.Helper()
 	for {
-		n, err := g.Take(g.room)
-		if err != nil {
-			g.t.Fatal(err)
-		}
-		if n == 0 {
-			<-g.bell
-			continue
-		}
-		got, err := wire.KindOf(g.room[:n])
+		m := g.take()
+		got, err := wire.KindOf(m)
 		if err != nil {
 			g.t.Fatal(err)
 		}
 		if got == k {
-			return g.room[:n]
+			return m
 		}
 		if got != wire.KindSegment {
 			g.t.Fatalf("%v came where %v should", got, k)
@@ -136,9 +168,6 @@ func TestWithinAProcessBatchesStayWhereTheyAreAfterTheEnd(t *testing.T) {
 	if _, err := g.Segment(0); !errors.Is(err, shm.ErrClosed) {
 		t.Error("a segment of a closed loader:", err)
 	}
-	if err := g.Put(nil); !errors.Is(err, shm.ErrClosed) {
-		t.Error("a message to a closed loader:", err)
-	}
 }
 
 func TestWithinAProcessSlotsComeBackFromAnyGoroutine(t *testing.T) {
@@ -153,13 +182,12 @@ func TestWithinAProcessSlotsComeBackFromAnyGoroutine(t *testing.T) {
 			b, s := g.batch()
 			numbers = append(numbers, b.Number)
 			others.Go(func() {
-				if err := errors.Join(g.Put(wire.AppendNext(nil, 0, 0, []uint32{b.Slot})), s.Close()); err != nil {
+				g.put(wire.AppendNext(nil, 0, 0, []uint32{b.Slot}))
+				if err := s.Close(); err != nil {
 					t.Error(err)
 				}
 			})
-			if err := g.Put(wire.AppendNext(nil, run, n+1, nil)); err != nil {
-				t.Fatal(err)
-			}
+			g.put(wire.AppendNext(nil, run, n+1, nil))
 		}
 		others.Wait()
 		g.hear(wire.KindEnd)
@@ -175,18 +203,53 @@ func TestWithinAProcessSlotsComeBackFromAnyGoroutine(t *testing.T) {
 func TestWithinAProcessABadMessageEndsTheConnectionAndSaysWhy(t *testing.T) {
 	g := visit(t, plainGraph(t, 50), Options{})
 	g.hello()
-	if err := g.Put([]byte("nonsense")); err != nil {
-		t.Fatal(err)
-	}
+	g.put([]byte("nonsense"))
 	m, text, err := wire.Parse[wire.Text](g.hear(wire.KindError))
 	if err != nil || shm.Code(m.Second) != shm.CodeMessage || len(text) == 0 {
 		t.Errorf("ERROR %v %q %v", m, text, err)
 	}
-	if _, err := g.Take(g.room); err != io.EOF {
-		t.Error("after the last message:", err)
+	if m := g.take(); m != nil {
+		t.Errorf("after the last message: %q", m)
 	}
-	if _, err := NewInside(t.Context(), plainGraph(t, 50), Options{Loader: usual(), Readers: 2}, nil); !errors.Is(err,
-		shm.ErrOptions) {
+	if _, err := NewInside(t.Context(), plainGraph(t, 50), Options{Loader: usual(), Readers: 2},
+		Within{}); !errors.Is(err, shm.ErrOptions) {
 		t.Error("a broadcast within a process:", err)
+	}
+}
+
+func TestAMailboxKeepsMessagesWholeAroundItsEnd(t *testing.T) {
+	p := new(Post)
+	room := make([]byte, wire.MaxMessage)
+	seed := uint64(time.Now().UnixNano())
+	t.Log("seed", seed)
+	draw := rand.New(rand.NewPCG(seed, 0))
+	message := func(n uint64) []byte {
+		own := rand.New(rand.NewPCG(n, seed))
+		m := make([]byte, 1+own.IntN(own.IntN(wire.MaxMessage)+1))
+		for i := range m {
+			m[i] = byte(own.Uint32())
+		}
+		return m
+	}
+	var put, took uint64
+	for took < 2000 {
+		for draw.IntN(8) > 0 && p.put(message(put)) {
+			put++
+		}
+		for took < put && draw.IntN(8) > 0 {
+			if n := p.take(room); !bytes.Equal(room[:n], message(took)) {
+				t.Fatalf("message %d came as %d bytes that it was not", took, n)
+			}
+			took++
+		}
+		if took == put && p.take(room) != 0 {
+			t.Fatal("there is a message that nobody put")
+		}
+	}
+	if put == took {
+		p.put(message(put))
+	}
+	if p.fallAsleep() {
+		t.Error("who takes would sleep though there is a message")
 	}
 }

@@ -4,11 +4,11 @@ import (
 	"context"
 	"io"
 	"os"
-	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// link is the server's end of a connection: a wire.Socket, or a pipe. Its methods are documented there.
+// link is the server's end of a connection: a wire.Socket, or a mailbox. Its methods are documented there.
 type link interface {
 	Send(b []byte, fd int, most time.Duration) error
 	Receive(ctx context.Context, end time.Time, b []byte) (n, fd int, err error)
@@ -18,104 +18,81 @@ type link interface {
 	Close() error
 }
 
-// pipe is a connection within the process. What the server sends waits in it for take; whoever consumes calls the
-// server in place of sending to it.
-type pipe struct {
-	wake func() // called when there is something to take for a consumer that found nothing
-
-	mu     sync.Mutex
-	first  []byte   // from the consumer, for Receive
-	queue  [][]byte // from the server, in order
-	spare  [][]byte // messages that were taken, to be used again
-	idle   bool     // the consumer found nothing
-	ended  bool     // nothing is received any more
-	closed bool     // nothing is sent any more
+// Within is what a consumer in this process shares with its server.
+type Within struct {
+	Mail *Mail
+	// Ring wakes a consumer that waits for a message. Any goroutine calls it, and it must not wait.
+	Ring func()
+	// Bell becomes readable when the consumer has put a message in Mail and found that nobody looks there. The server
+	// reads what is in it, and closes it.
+	Bell *os.File
 }
 
-// Send never waits.
-func (p *pipe) Send(b []byte, _ int, _ time.Duration) error {
-	p.mu.Lock()
-	if p.closed {
-		p.mu.Unlock()
-		return io.ErrClosedPipe
+// mailbox is a connection to a consumer in this process.
+type mailbox struct {
+	Within
+	ended atomic.Bool // nothing is received any more
+}
+
+// Send waits for room where the consumer does not read, as a socket's does.
+func (m *mailbox) Send(b []byte, _ int, most time.Duration) error {
+	const look = 5 * time.Millisecond
+	for waited := time.Duration(0); !m.Mail.Down.put(b); waited += look {
+		if waited >= most {
+			return os.ErrDeadlineExceeded
+		}
+		if m.ended.Load() {
+			return io.ErrClosedPipe
+		}
+		time.Sleep(look) // hundreds of messages are unread: nobody is in a hurry
 	}
-	var m []byte
-	if last := len(p.spare) - 1; last >= 0 {
-		m, p.spare = p.spare[last][:0], p.spare[:last]
-	}
-	p.queue = append(p.queue, append(m, b...))
-	p.rouse()
+	m.rouse()
 	return nil
 }
 
-// rouse wakes the consumer where it sleeps, and unlocks mu.
-func (p *pipe) rouse() {
-	idle := p.idle
-	p.idle = false
-	p.mu.Unlock()
-	if idle {
-		p.wake()
+func (m *mailbox) rouse() {
+	if m.Mail.Down.mustRing() {
+		m.Ring()
 	}
 }
 
-// take copies the next message of the server to room. io.EOF where none will come; 0 where none is there yet: then wake
-// will be called.
-func (p *pipe) take(room []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch {
-	case len(p.queue) > 0:
-		m := p.queue[0]
-		if len(room) < len(m) {
-			return 0, io.ErrShortBuffer
+// Receive waits for any time: who is in this process needs no limit for its first message.
+func (m *mailbox) Receive(ctx context.Context, _ time.Time, b []byte) (n, fd int, err error) {
+	up := &m.Mail.Up
+	for {
+		if n := up.take(b); n > 0 {
+			return n, -1, nil
 		}
-		p.queue = append(p.queue[:0], p.queue[1:]...)
-		p.spare = append(p.spare, m)
-		return copy(room, m), nil
-	case p.closed:
-		return 0, io.EOF
+		if m.ended.Load() || up.ended.Load() != 0 {
+			return 0, -1, io.EOF
+		}
+		if !up.fallAsleep() {
+			continue
+		}
+		stop := context.AfterFunc(ctx, m.CloseRead)
+		var count [8]byte
+		_, err := m.Bell.Read(count[:])
+		stop()
+		if err != nil && !m.ended.Load() {
+			return 0, -1, err
+		}
 	}
-	p.idle = true
-	return 0, nil
 }
 
-// offer gives Receive the consumer's first message.
-func (p *pipe) offer(message []byte) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.first = message
-}
-
-// Receive returns the first message of a consumer. The others are handled as they come.
-func (p *pipe) Receive(_ context.Context, _ time.Time, b []byte) (n, fd int, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.first == nil {
-		return 0, -1, io.EOF
-	}
-	n, p.first = copy(b, p.first), nil
-	return n, -1, nil
-}
-
-func (p *pipe) Peer() (uid uint32, pid int, err error) { return uint32(os.Geteuid()), os.Getpid(), nil }
+func (m *mailbox) Peer() (uid uint32, pid int, err error) { return uint32(os.Geteuid()), 0, nil }
 
 // CloseRead ends the connection as far as the consumer is heard.
-func (p *pipe) CloseRead() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.ended = true
+func (m *mailbox) CloseRead() {
+	m.ended.Store(true)
+	_ = m.Bell.SetReadDeadline(time.Unix(1, 0))
 }
 
-func (p *pipe) Ended() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.ended
-}
+func (m *mailbox) Ended() bool { return m.ended.Load() }
 
 // Close ends the connection, after what was sent.
-func (p *pipe) Close() error {
-	p.mu.Lock()
-	p.ended, p.closed = true, true
-	p.rouse()
-	return nil
+func (m *mailbox) Close() error {
+	m.CloseRead()
+	m.Mail.Down.ended.Store(1)
+	m.rouse()
+	return m.Bell.Close()
 }

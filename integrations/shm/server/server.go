@@ -187,15 +187,18 @@ func (s *Server) accept(ctx context.Context) error {
 			s.unreachable(ctx, err)
 			continue
 		}
-		p := &peer{server: s, socket: k, outbox: outbox{socket: k}, since: time.Now()}
-		s.meet(p)
-		s.handlers.Add(1)
-		go func() {
-			defer s.handlers.Done()
-			p.serve(ctx)
-			s.part(p)
-		}()
+		s.receive(ctx, k)
 	}
+}
+
+// receive answers who is at the other end of a connection, in a goroutine of its own.
+func (s *Server) receive(ctx context.Context, k link) {
+	p := &peer{server: s, socket: k, outbox: outbox{socket: k}, since: time.Now()}
+	s.meet(p)
+	s.handlers.Go(func() {
+		p.serve(ctx)
+		s.part(p)
+	})
 }
 
 // mostStrangers is how many connections may not have said HELLO.

@@ -15,7 +15,7 @@ from typing import Any, Callable, Optional
 
 from .errors import ForkError, KhopError, LibraryNotFound, ServerError, StateError
 
-ABI = 1  # KHOP_ABI
+ABI = 2  # KHOP_ABI
 OK, AGAIN, ARGUMENT, CLOSED, FAILED, STATE, BUG = range(7)
 Handle = ctypes.c_uint64
 
@@ -23,6 +23,15 @@ _RAISES: dict[int, type[Exception]] = {
     ARGUMENT: ServerError, CLOSED: ServerError, FAILED: ServerError, STATE: StateError,
 }
 _GO_NEEDS = (signal.SIGURG, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP)
+
+
+_FEED: list[Any] = [  # functions that do not enter Go: name, result, arguments
+    ("khop_feed_new", ctypes.c_void_p),
+    ("khop_feed_free", None, ctypes.c_void_p),
+    ("khop_feed_bell", ctypes.c_int32, ctypes.c_void_p),
+    ("khop_feed_put", ctypes.c_int32, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint32),
+    ("khop_feed_take", ctypes.c_int32, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_void_p),
+]
 
 
 class Error(ctypes.Structure):
@@ -39,6 +48,7 @@ class Library:
         before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - set(_GO_NEEDS))
         try:
             self._c = ctypes.CDLL(path)
+            self.feed = ctypes.PyDLL(path)  # functions that wait for nothing: to let other threads run would take longer
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self.path = path
@@ -52,6 +62,9 @@ class Library:
         self._c.khop_version.restype = ctypes.c_char_p
         self.version = str(self._c.khop_version().decode())
         self._close = self.function("khop_close", Handle)
+        for name, result, *arguments in _FEED:
+            function = getattr(self.feed, name)
+            function.restype, function.argtypes = result, arguments
 
     def function(self, name: str, *arguments: Any) -> Callable[..., int]:
         """A function whose last argument is khop_error *, with its other arguments' types. Called without that one it

@@ -413,14 +413,14 @@ def _hold_until_copied(batch: Batch, values: Mapping[str, Array]) -> None:
     torch = getattr(batch._framework, "torch")
     event = torch.cuda.Event()
     event.record()
-    _copying.append((event, batch._arrays()))
+    copying.append((event, batch._arrays()))
     forget_copied()
 
 
-_copying: list[tuple[Any, Arrays]] = []
+copying: list[tuple[Any, Arrays]] = []
 
 
 def forget_copied() -> None:
     """Lets go of batches whose copies are done. The loader calls it before it asks for another."""
-    while _copying and _copying[0][0].query():
-        _copying.pop(0)
+    while copying and copying[0][0].query():
+        copying.pop(0)

@@ -76,13 +76,23 @@ class DeviceRing(Ring):
             events = []
         self.passing.append((lease.slot, events))
         self.held.pop(lease.slot, None)
-        self._on_return()
+        if self.away() >= self.hold:
+            self._on_return()
         if not self.held and self._afterwards is not None:
             then, self._afterwards = self._afterwards, None
             self.close()
             then()
 
+    def leave(self, most: int) -> None:
+        self._look()
+        super().leave(most)
+
     def take_returned(self, most: int) -> list[int]:
+        self._look()
+        return super().take_returned(most)
+
+    def _look(self) -> None:
+        """Finds slots whose streams have passed."""
         for _ in range(len(self.passing)):
             try:
                 slot, events = self.passing.popleft()
@@ -92,7 +102,6 @@ class DeviceRing(Ring):
                 self._passed(slot, events)
             else:
                 self.passing.append((slot, events))
-        return super().take_returned(most)
 
     def _passed(self, slot: int, events: list[cuda.Event]) -> None:
         for e in events:
@@ -153,11 +162,11 @@ class DeviceArrays(SlotArrays):
         return self.lease
 
     def dtype(self, name: str) -> str:
-        return self._layout.forms[name].dtype
+        return self.layout.forms[name].dtype
 
     def view(self, name: str) -> Optional[DeviceArray]:
         """An array on the device; None for one on the host."""
-        segment, offset, shape, numpy, dtype = self._layout.place(name, self._descriptor, self._sizes)
+        segment, offset, shape, numpy, dtype = self._place(name)
         memory = self.device_lease.device_ring.opened.get(segment)
         if memory is None:
             return None

@@ -9,10 +9,13 @@ import struct
 import time
 import warnings
 import weakref
-from typing import Any, NoReturn, Optional, TypeVar, Union
+from collections import deque
+from functools import partial
+from operator import methodcaller
+from typing import Any, Callable, NoReturn, Optional, TypeVar, Union
 
 from . import protocol as p
-from .batch import forget_copied
+from .batch import copying, forget_copied
 from .cuda import Device
 from .device import DeviceRing
 from .errors import ForkError, KhopError, ProtocolError, ServerError, SlotsHeldError, StateError
@@ -24,6 +27,9 @@ _STOP = 5.0  # seconds that the end of a run which was left may take
 _NO_SIGNAL, _AT_ONCE, _CLOSE_ON_EXEC = int(socket.MSG_NOSIGNAL), int(socket.MSG_DONTWAIT), int(socket.MSG_CMSG_CLOEXEC)  # enums compute slowly
 _TRUNCATED = int(socket.MSG_TRUNC | socket.MSG_CTRUNC)
 _TICK = 0.25  # seconds between looks at what else may have happened while nothing comes
+
+_NOTHING: Any = ()
+_CALL: Callable[[Any], object] = methodcaller("__call__")
 
 _E = TypeVar("_E", bound=KhopError)
 
@@ -57,11 +63,11 @@ class Feed:
         self._buffers, self._view = [self._buffer], memoryview(self._buffer)
         self._run = 0
         self._asked = 0
-        self._sequence = 0
+        self._length = self._view[4:8].cast("I")  # of a message in the buffer; 0 where it was dealt with
         self._epoch, self._batches = 0, 0  # of the run, and how many it has
         self._cut = False  # the server reads no more
         self._slots = 0
-        self.ring = DeviceRing(device, max_ring_bytes, self._flush_if_short) if device else Ring(max_ring_bytes, self._flush_if_short)
+        self.ring = DeviceRing(device, max_ring_bytes, self._flush) if device else Ring(max_ring_bytes, self._flush)
         self._hold = 1
         _open_feeds.add(self)
         try:
@@ -79,6 +85,7 @@ class Feed:
             self.welcome: p.Welcome = self._wait_for((p.Welcome,), "an answer to HELLO")
             self._timeout = timeout
             self._hold, self._slots = self.welcome.hold, self.welcome.slots
+            self.ring.hold = self._hold
             self._lazy = self._hold // 2
             if rank is not None and self.welcome.rank != rank:
                 raise ProtocolError(f"the server gives rank {self.welcome.rank} where {rank} was asked for")
@@ -91,7 +98,7 @@ class Feed:
     def begin(self, mode: int, epoch: int = 0, next: int = 0, state: Optional[Any] = None) -> p.Begun:
         """Starts a run; one that is under way ends. See docs/feed.md, BEGIN."""
         self._run += 1
-        self._sequence = 0
+        self.ring.sequence = 0
         self._return_slots()
         self._send(p.begin(self._run, mode, epoch, next, state))
         begun: p.Begun = self._wait_for((p.Begun,), "an answer to BEGIN")
@@ -100,38 +107,46 @@ class Feed:
 
     def next(self) -> Union[SlotArrays, p.End]:
         """Acknowledges the batches before, and waits for the next one, or the end of the run."""
-        forget_copied()
+        if copying:
+            forget_copied()
         ring, inside = self.ring, self._inside
-        message: Union[p.BatchReady, p.End, None] = None
         if inside is not None and len(ring.returned) < self._lazy:
             ready = inside.take_batch()
-            if ready is not None and ready.run != self._run:  # one that was left
-                self._discard(ready)
-                ready = None
-            message = ready
-        if message is None:
-            slots = ring.take_returned(p.CREDITS) if ring.returned or ring.passing else ()
-            acknowledgement = p.next_batch(self._run, self._sequence, slots)
-            if inside is None:
-                self._send(acknowledgement)
-            else:
-                inside.send_with_next(acknowledgement)
-            if len(slots) == p.CREDITS:
-                self._return_slots()
-            message = self._wait_for((p.BatchReady, p.End), "a batch")
+            if ready is not None and ready.run == self._run and ready.sequence == ring.sequence:
+                arrays = ring.take_within(ready)
+                if arrays is not None:
+                    inside.taken_batch()
+                    return arrays
+        slots = ring.leaving
+        if ring.returned or ring.passing:
+            ring.leave(p.CREDITS)
+        full = len(slots) == p.CREDITS
+        self._send(p.next_batch(self._run, ring.sequence, slots), slots.clear if slots else None)
+        if full:
+            self._return_slots()
+        message: Union[p.BatchReady, p.End] = self._wait_for((p.BatchReady, p.End), "a batch")
         if isinstance(message, p.End):
-            if message.batches != self._sequence or message.batches != self._batches or message.stopped:
-                raise self._broken(ProtocolError(f"END after {message.batches} batches, where {self._sequence} of {self._batches} came"))
+            self._dealt_with()
+            if message.batches != ring.sequence or message.batches != self._batches or message.stopped:
+                raise self._broken(ProtocolError(f"END after {message.batches} batches, where {ring.sequence} of {self._batches} came"))
             return message
-        if message.sequence != self._sequence:
-            raise self._broken(ProtocolError(f"batch {message.sequence} of the run comes where {self._sequence} should"))
+        if message.sequence != ring.sequence:
+            raise self._broken(ProtocolError(f"batch {message.sequence} of the run comes where {ring.sequence} should"))
         if message.epoch != self._epoch:
             raise self._broken(ProtocolError(f"a batch of epoch {message.epoch} comes in a run of epoch {self._epoch}"))
-        self._sequence += 1
         try:
-            return ring.take(message, self.welcome.slots)
+            arrays = ring.take(message, self._slots)
         except ProtocolError as e:
             raise self._broken(e) from None
+        self._dealt_with()
+        return arrays
+
+    def _dealt_with(self) -> None:
+        """The message that was read last needs no more reading. Until then an interrupted call reads it again."""
+        if self._inside is not None:
+            self._inside.dealt_with()
+        else:
+            self._length[0] = 0
 
     def stop(self) -> None:
         """Ends the run, and returns what was announced of it and not taken. Raises nothing: who asks for the next run hears what is wrong."""
@@ -147,6 +162,7 @@ class Feed:
     def _read_to_end(self, deadline: float) -> None:
         while True:
             message = self._receive(deadline, "the end of the run")
+            self._dealt_with()
             if time.monotonic() > deadline:
                 return
             if isinstance(message, p.BatchReady):
@@ -177,7 +193,13 @@ class Feed:
             message = self._receive(deadline, what)
             run = getattr(message, "run", self._run)
             if run == self._run and type(message) in kinds and not (self._cut and type(message) is p.BatchReady):
+                if type(message) is p.BatchReady and message.sequence == self.ring.sequence - 1:
+                    self._dealt_with()  # it was taken, but who took it was interrupted
+                    continue
+                if type(message) is not p.BatchReady and type(message) is not p.End:
+                    self._dealt_with()
                 return message
+            self._dealt_with()
             if isinstance(message, p.Error) and message.run in (0, self._run):
                 raise self._failed(message)
             if isinstance(message, p.Bye):
@@ -208,7 +230,9 @@ class Feed:
             if ring.passing and ring.away() >= self._hold and ring.wait_for_one():  # or nothing would come
                 self._return_slots()
             try:
-                size, ancillary, flags, _ = s.recvmsg_into(self._buffers, 256, _CLOSE_ON_EXEC)
+                size, ancillary, flags = self._length[0] if self._inside is None else 0, _NOTHING, 0
+                if not size:
+                    size, ancillary, flags, _ = s.recvmsg_into(self._buffers, 256, _CLOSE_ON_EXEC)
             except BlockingIOError:
                 self._tick(deadline, what)
                 continue
@@ -228,6 +252,7 @@ class Feed:
                         raise ProtocolError(f"{type(message).__name__} with file descriptors")
                     return message
                 ring.add(message, fds)
+                self._dealt_with()
             except KhopError as e:
                 raise self._broken(e)
             finally:
@@ -251,11 +276,18 @@ class Feed:
             )
         raise ServerError(f"{what} did not come within {self._timeout:.0f} s{self._tail()}")
 
-    def _send(self, message: bytes) -> None:
+    def _send(self, message: bytes, then: Optional[Callable[[], object]] = None) -> None:
+        """Sends a message, and calls then at once: no signal is handled in between, as long as it is a function of C's."""
         deadline = 0.0
         while True:
             try:
-                (self._socket or self._unusable()).send(message, _NO_SIGNAL)
+                s = self._socket or self._unusable()
+                if then is None:
+                    s.send(message, _NO_SIGNAL)
+                elif self._inside is None:
+                    deque(map(_CALL, (partial(s.send, message, _NO_SIGNAL), then)), 0)
+                elif list(map(_CALL, (self._inside.sending(message), then)))[0]:
+                    raise self._broken(ServerError("the loader has read nothing for hundreds of batches"))
                 return
             except BlockingIOError:
                 deadline = deadline or time.monotonic() + self._timeout
@@ -275,11 +307,9 @@ class Feed:
                 return
             self._send(p.next_batch(0, 0, slots))
 
-    def _flush_if_short(self) -> None:
-        """A slot came back, in any thread: the server hears of it now if it has few, else with the next request."""
+    def _flush(self) -> None:
+        """A slot came back, in any thread, and the server has none: it hears of it now, else with the next request."""
         ring, s = self.ring, self._socket
-        if ring.away() < self._hold:
-            return
         if s is None or not self._mine():
             return
         slots = ring.take_returned(p.CREDITS)

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import logging
 import os
+import platform
 import select
 import time
+from functools import partial
 from typing import Any, Callable, Optional, Sequence
 
 from . import _library
 from .errors import ForkError, KhopError, LibraryNotFound, ProtocolError, ServerError
-from .protocol import BATCH, MESSAGE_BYTES, BatchReady, Segment, read_batch
+from .protocol import BATCH, BATCH_FORM, MESSAGE_BYTES, BatchReady, Segment
 from .ring import Memory
 
 _log = logging.getLogger("khop")
+_POST, _DATA = 1 << 19, 192  # cmd/libkhop/feed.h: bytes of messages, and where they begin
+_BATCH_FRAME = BATCH << 32 | 64
+_IN_ORDER = platform.machine() == "x86_64"  # one processor's stores are seen by others in order
+_new, _read = tuple.__new__, BATCH_FORM.unpack_from
 _TICK = 250  # milliseconds between looks at what else may have happened while nothing comes
 
 
@@ -71,30 +78,31 @@ class Inside:
     ) -> None:
         """Begins to open the loader. options are those of khop serve; spell says in Python's terms what the library
         says in its own."""
-        self._handle = 0
+        self._handle = self._feed = 0
         self._library = library = _library.load()
         self._spell = spell
         self._owner = os.getpid()
+        self._feed = library.feed.khop_feed_new()
+        if not self._feed:
+            raise OSError(errno.ENOMEM, "no memory or no file descriptors for a loader in this process")
         arguments = [os.fsencode(a) for a in (dataset, *options)]
-        handle, bell = ctypes.c_uint64(), ctypes.c_int32()
+        handle = ctypes.c_uint64()
         start = library.function(
             "khop_loader_open", ctypes.POINTER(ctypes.c_char_p), ctypes.c_int32, ctypes.c_int32, ctypes.c_int32,
-            ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_int32))
-        start((ctypes.c_char_p * len(arguments))(*arguments), len(arguments), rank, quiet, handle, bell)
+            ctypes.c_void_p, ctypes.POINTER(ctypes.c_uint64))
+        start((ctypes.c_char_p * len(arguments))(*arguments), len(arguments), rank, quiet, self._feed, handle)
         self._handle = handle.value
         self._poll = select.poll()
-        self._poll.register(bell.value, select.POLLIN)
-        self._room = (ctypes.c_char * MESSAGE_BYTES)()
-        self._at = ctypes.addressof(self._room)
-        self._length = ctypes.c_uint32()
-        self._view = memoryview(self._room).cast("B")
-        self._first = self._view[:64]
-        self._length_at = ctypes.addressof(self._length)
-        kinds = ctypes.c_uint64, ctypes.c_char_p, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_void_p
-        self._exchange = library.function("khop_loader_exchange", *kinds)
-        self._fast, self._error = library.raw("khop_loader_exchange", *kinds), _library.Error()
-        self._due = b""  # goes with the next call
-        self._taken = False  # there is a message in the room
+        self._poll.register(library.feed.khop_feed_bell(self._feed), select.POLLIN)
+        room, self._next = (ctypes.c_char * MESSAGE_BYTES)(), ctypes.c_uint64()
+        self._view = memoryview(room).cast("B")
+        self._arguments = ctypes.addressof(room), ctypes.addressof(self._next)
+        self._put, self._take = library.feed.khop_feed_put, library.feed.khop_feed_take
+        self.place = 0
+        """Of the message that is read next. It is read as often as it is asked for, until the place is another."""
+        post = memoryview((ctypes.c_char * (_DATA + _POST)).from_address(self._feed)).cast("B")
+        self._written, self._data = post[:8].cast("Q"), post[_DATA:]
+        self._frames = self._data.cast("Q")
 
     def wait(self, timeout: float) -> None:
         """Returns when the loader is open."""
@@ -110,46 +118,48 @@ class Inside:
         except KhopError as e:
             raise type(e)(self._spell(str(e))) from None
 
+    def take_batch(self) -> Optional[BatchReady]:
+        """The next message, if it is there and a BATCH: the short way of what recvmsg_into and protocol.read do."""
+        place = self.place
+        if not _IN_ORDER or self._written[0] == place:
+            return None
+        at = place % _POST
+        if self._frames[at >> 3] != _BATCH_FRAME:
+            return None
+        return _new(BatchReady, _read(self._data, at + 8))
+
+    def taken_batch(self) -> None:
+        """What take_batch has returned is dealt with."""
+        self.place += 72
+
+    def dealt_with(self) -> None:
+        """What recvmsg_into has returned is dealt with."""
+        self.place = self._next.value
+
     # --- as a socket has them ---
 
     def send(self, message: bytes, flags: int = 0) -> int:
-        """Hands a message over. It never waits."""
-        due, self._due = self._due, b""
-        for m in (due, message) if due else (message,):
-            self._exchange(self._handle, m, len(m), None, None)
+        """Hands a message over; BlockingIOError where there is no room for it."""
+        if self.sending(message)():
+            raise BlockingIOError
         return len(message)
 
-    def send_with_next(self, message: bytes) -> None:
-        """Hands a message over with the next call of recvmsg_into, which is to come at once."""
-        self._due = message
-
-    def take_batch(self) -> Optional[BatchReady]:
-        """The next message, if it is there and a BATCH: the short way of what recvmsg_into and protocol.read do."""
-        if not self._taken and self._fast(self._handle, None, 0, self._at, self._length_at, self._error):
-            return None
-        self._taken = self._length.value != 64 or self._first[0] != BATCH
-        return None if self._taken else read_batch(self._first)
+    def sending(self, message: bytes) -> Callable[[], int]:
+        """A function of C's that hands a message over, and returns 0 where there was room for it."""
+        return partial(self._put, self._feed, message, len(message))
 
     def recvmsg_into(
         self, buffers: Sequence[Any], ancillary: int = 0, flags: int = 0,
     ) -> tuple[int, tuple[()], int, None]:
-        """Takes the next message; BlockingIOError where none comes for a while."""
-        if self._taken:
-            self._taken = False
-            n = self._length.value
-            buffers[0][:n] = self._view[:n]
-            return n, (), 0, None
-        due, self._due = self._due, b""
-        code = self._fast(self._handle, due, len(due), self._at, self._length_at, self._error)
-        if code == _library.AGAIN and self._poll.poll(_TICK):
-            code = self._fast(self._handle, None, 0, self._at, self._length_at, self._error)
-        if code == _library.AGAIN:
+        """Reads the next message; BlockingIOError where none comes for a while."""
+        size = self._take(self._feed, self.place, *self._arguments)
+        if not size and self._poll.poll(_TICK):
+            size = self._take(self._feed, self.place, *self._arguments)
+        if not size:
             raise BlockingIOError
-        if code:
-            raise _library.failure(self._error)
-        n = self._length.value
-        buffers[0][:n] = self._view[:n]
-        return n, (), 0, None
+        size = max(size, 0)  # the end
+        buffers[0][:size] = self._view[:size]
+        return size, (), 0, None
 
     def close(self) -> None:
         """Ends the loader. Memory that was taken of it stays."""
@@ -159,6 +169,8 @@ class Inside:
 
     def __del__(self) -> None:
         self.close()
+        if self._feed and self._owner == os.getpid():
+            self._library.feed.khop_feed_free(self._feed)
 
     # --- memory ---
 

@@ -174,7 +174,7 @@ class Bye(NamedTuple):
 Message = Union[Welcome, Segment, Begun, BatchReady, End, Error, Tell, Bye]
 
 _KIND = struct.Struct("<HHI")
-_BATCH = struct.Struct("<2xH4xIIQQQIIQQ")
+BATCH_FORM = struct.Struct("<2xH4xIIQQQIIQQ")
 _WELCOME = struct.Struct("<HHI8sHHIIIIIIIQQ")
 
 
@@ -252,7 +252,7 @@ def _begun(data: bytes, flags: int) -> Begun:
 
 def read_batch(data: Union[bytes, memoryview], flags: int = 0) -> BatchReady:
     """Reads a BATCH, of which length and kind are known."""
-    ready = tuple.__new__(BatchReady, _BATCH.unpack(data))  # _make, which would count the fields again
+    ready = tuple.__new__(BatchReady, BATCH_FORM.unpack(data))  # _make, which would count the fields again
     if not 64 <= ready.bytes <= MAX_DESCRIPTOR or ready.next >= MAX_BATCHES:
         raise ProtocolError(f"BATCH: a descriptor of {ready.bytes} bytes, next {ready.next}: out of range")
     return ready

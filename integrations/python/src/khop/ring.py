@@ -6,11 +6,12 @@ import ctypes
 import fcntl
 import mmap
 import os
-import time
 from collections import deque
 from functools import partial
 from importlib import import_module
+from itertools import islice
 from math import prod
+from time import monotonic
 from typing import Any, Callable, Optional, Sequence
 
 import numpy as np
@@ -93,17 +94,20 @@ class Ring:
     """The segments of a connection, and the slots that this process holds."""
 
     def __init__(self, most_bytes: int, on_return: Callable[[], None]) -> None:
-        """on_return is called, in any thread and at any moment, when a slot has come back."""
+        """on_return is called, in any thread and at any moment, when a slot has come back and the server has none."""
         self.memory: list[Optional[Memory]] = []  # None for what is not on the host
         self.sizes: list[int] = []
         self.held: dict[int, tuple[BatchReady, float]] = {}  # what is in the slots that this process holds, and since when
+        self.hold = 1  # slots that this process may have
+        self.sequence = 0  # batches of the run that were taken
         self.returned: deque[int] = deque()
+        self.leaving: list[int] = []  # slots that came back and are being sent to the server
         self.passing: deque[Any] = deque()  # slots that streams of a device still work with (device.DeviceRing)
         self.pin = False  # whether segments are page-locked for CUDA
         self.within: Optional[Callable[[Segment], Memory]] = None  # finds segments where batches are made in this process
         self._most_bytes = most_bytes
         self._on_return = on_return
-        self._layout: Optional[Layout] = None
+        self.layout: Optional[Layout] = None
 
     def add(self, about: Segment, fds: Sequence[int]) -> None:
         """Maps a segment."""
@@ -135,8 +139,14 @@ class Ring:
         if memory is None:
             raise ProtocolError(f"the descriptor of batch {ready.number} is on a device")
         descriptor = memory.map[begin:begin + ready.bytes]
-        self._layout = layout(descriptor, ready, self._layout)
-        return self._lease(descriptor, ready, self._layout)
+        self.layout = layout(descriptor, ready, self.layout)
+        return self._lease(descriptor, ready, self.layout)
+
+    def take_within(self, ready: BatchReady) -> Optional[SlotArrays]:
+        """As take, of a batch that this process has made: its descriptor is read when an array is asked for. None for the first."""
+        if self.layout is None:
+            return None
+        return SlotArrays(None, ready, self.layout, Lease(self, ready))
 
     def discard(self, ready: BatchReady, slots: int) -> None:
         """Returns the slot of a batch that nobody reads."""
@@ -149,7 +159,7 @@ class Ring:
 
     def away(self) -> int:
         """Slots that the server does not have, as far as is known here."""
-        return len(self.held) + len(self.returned) + len(self.passing)
+        return len(self.held) + len(self.returned) + len(self.leaving) + len(self.passing)
 
     def wait_for_one(self) -> bool:
         """Waits for a slot that is about to come back; False if none is."""
@@ -169,10 +179,10 @@ class Ring:
             return
         for ready, _ in list(self.held.values()):
             memory = self.memory[ready.segment]
-            if memory is None or self._layout is None:
+            if memory is None or self.layout is None:
                 continue
             descriptor = memory.map[ready.offset:ready.offset + ready.bytes]
-            form = layout(descriptor, ready, self._layout)
+            form = layout(descriptor, ready, self.layout)
             pages: dict[int, list[tuple[int, int]]] = {}
             for name in form.names:
                 segment, offset, shape, dtype, _ = form.place(name, descriptor, self.sizes)
@@ -187,7 +197,16 @@ class Ring:
         """Called once a lease, by its finaliser or its release: in any thread."""
         self.held.pop(lease.slot, None)
         self.returned.append(lease.slot)
-        self._on_return()
+        if len(self.held) + len(self.returned) + len(self.leaving) >= self.hold:  # nothing is passing here
+            self._on_return()
+
+    def leave(self, most: int) -> None:
+        """Moves returned slots to leaving, up to so many there. For the thread that takes batches: whenever it is
+        interrupted, slots are in one of the two."""
+        try:
+            self.leaving.extend(islice(iter(self.returned.popleft, None), most - len(self.leaving)))
+        except IndexError:  # that were all
+            pass
 
     def take_returned(self, most: int) -> list[int]:
         """Slots to be returned to the server, at most so many. Any number of threads may call it."""
@@ -202,7 +221,7 @@ class Ring:
     def holders(self) -> str:
         """Who holds slots, for people."""
         lines = []
-        now = time.monotonic()
+        now = monotonic()
         for ready, since in list(self.held.values()):
             lines.append(f"batch {ready.number} of epoch {ready.epoch} for {now - since:.0f} s")
         return "; ".join(lines)
@@ -225,12 +244,14 @@ class Lease:
     __slots__ = ("ring", "slot", "_open")
 
     def __init__(self, ring: Ring, ready: BatchReady) -> None:
-        self.ring, self.slot, self._open = ring, ready.slot, True
-        ring.held[ready.slot] = ready, time.monotonic()
+        held = ready, monotonic()
+        self.ring, self.slot = ring, ready.slot
+        # At once, as far as signals are concerned: who is interrupted before reads the message again, and not after.
+        ring.held[ready.slot], ring.sequence, self._open = held, ready.sequence + 1, True
 
     def release(self) -> None:
         """Gives the slot back, once."""
-        if self._open:
+        if getattr(self, "_open", False):  # else whoever took it was interrupted
             self._open = False
             self.ring.give_back(self)
 
@@ -240,29 +261,43 @@ class Lease:
 class SlotArrays:
     """The arrays of a slot: views that keep its lease."""
 
-    __slots__ = ("ready", "lease", "_layout", "_descriptor", "_sizes", "_bases")
+    __slots__ = ("ready", "lease", "_layout", "_descriptor", "_bases")
 
-    def __init__(self, descriptor: bytes, ready: BatchReady, layout: Layout, lease: Lease) -> None:
+    def __init__(self, descriptor: Optional[bytes], ready: BatchReady, layout: Layout, lease: Lease) -> None:
+        """layout is the batch's, or where there is no descriptor yet, that of one before."""
         self._descriptor, self.ready, self._layout, self.lease = descriptor, ready, layout, lease
-        self._sizes = lease.ring.sizes
         self._bases: dict[int, SlotBytes] = {}  # by segment; not kept by the lease, which they keep
+
+    def _read(self) -> bytes:
+        ring, ready = self.lease.ring, self.ready
+        memory = ring.memory[ready.segment]
+        assert memory is not None
+        self._descriptor = descriptor = bytes(memory.map[ready.offset:ready.offset + ready.bytes])
+        self._layout = ring.layout = layout(descriptor, ready, self._layout)
+        return descriptor
 
     @property
     def layout(self) -> Layout:
+        if self._descriptor is None:
+            self._read()
         return self._layout
 
     def names(self) -> tuple[str, ...]:
-        return self._layout.names
+        return self.layout.names
 
     def has(self, name: str) -> bool:
-        return name in self._layout.forms
+        return name in self.layout.forms
 
     def shape(self, name: str) -> tuple[int, ...]:
-        return self._layout.place(name, self._descriptor, self._sizes)[2]
+        return self._place(name)[2]
+
+    def _place(self, name: str) -> tuple[int, int, tuple[int, ...], np.dtype[Any], str]:
+        descriptor = self._descriptor or self._read()
+        return self._layout.place(name, descriptor, self.lease.ring.sizes)
 
     def numpy(self, name: str) -> tuple[NumpyArray, str]:
         """A view of an array, and its dtype's name."""
-        segment, offset, shape, numpy, dtype = self._layout.place(name, self._descriptor, self._sizes)
+        segment, offset, shape, numpy, dtype = self._place(name)
         base = self._bases.get(segment)
         if base is None:
             if segment < 0:

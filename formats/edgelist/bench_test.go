@@ -29,13 +29,13 @@ func BenchmarkRead(b *testing.B) {
 			fmt.Fprintf(b, "user%d,item%d\n", r.Int64N(200_000), r.Int64N(200_000))
 		}, Options{}},
 	} {
-		var text bytes.Buffer
-		r := rand.New(rand.NewPCG(1, 2))
-		for range 4_000_000 {
-			c.line(&text, r)
-		}
-		at := local(b, "edges.txt", text.Bytes())
 		b.Run(c.name, func(b *testing.B) {
+			var text bytes.Buffer
+			r := rand.New(rand.NewPCG(1, 2))
+			for range 4_000_000 {
+				c.line(&text, r)
+			}
+			at := local(b, "edges.txt", text.Bytes())
 			b.SetBytes(int64(text.Len()))
 			c.opt.Budget = &source.Budget{Dir: b.TempDir()}
 			before, _ := machine.ProcessorTime()

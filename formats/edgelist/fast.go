@@ -20,6 +20,9 @@ const (
 func (p *parser) fast(w *piece, i int) int {
 	b, n := w.buf, w.n
 	if p.plain {
+		if p.lay.fields == 2 {
+			i = p.marked(w, i)
+		}
 		return p.pairs(w, b, i, n)
 	}
 	for i < n {

@@ -20,6 +20,7 @@ type parser struct {
 	fields  []int  // what becomes of each; the number of a column, or fieldSrc and so on
 	columns []columnSpec
 	cut     cutFields
+	at      marks
 }
 
 func newParser(r *reader) *parser {

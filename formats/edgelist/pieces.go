@@ -40,6 +40,7 @@ type piece struct {
 	columns  []values
 	bad      []int32 // where lines begin that are left out
 	err      error   // what ends the reading
+	odd      bool    // some line is not the two numbers that most are
 	done     chan struct{}
 }
 
@@ -48,7 +49,7 @@ func (p *piece) text() []byte { return p.buf[:p.n] }
 // reset empties what was made of the lines before.
 func (p *piece) reset() {
 	p.src, p.dst, p.names, p.ends, p.bad = p.src[:0], p.dst[:0], p.names[:0], p.ends[:0], p.bad[:0]
-	p.most, p.err = [2]int64{-1, -1}, nil
+	p.most, p.err, p.odd = [2]int64{-1, -1}, nil, false
 	for i := range p.columns {
 		p.columns[i] = values{data: p.columns[i].data[:0]}
 	}
@@ -276,15 +277,24 @@ func (r *reader) take(p *piece) error {
 	}
 	r.most = [2]int64{max(r.most[0], p.most[0]), max(r.most[1], p.most[1])}
 	rows := int64(p.rows())
+	r.expect(&r.store.Spool, p, 8*rows)
 	if err := r.store.AppendChunk(&p.chunk); err != nil {
 		return err
 	}
 	for i, c := range r.columns {
+		r.expect(&c.spool, p, int64(len(p.columns[i].data)))
 		if err := c.take(&p.columns[i], rows); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// expect makes room for what the whole text becomes, if its first piece became so many bytes.
+func (r *reader) expect(s *source.Spool, p *piece, bytes int64) {
+	if s.Len() == 0 {
+		s.Expect(int64(float64(bytes) * float64(r.size) / float64(p.n)))
+	}
 }
 
 // number numbers the names of a piece.

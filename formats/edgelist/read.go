@@ -55,7 +55,7 @@ func Read(ctx context.Context, at source.Place, opt Options) (_ *source.Graph, e
 		return nil, err
 	}
 	g := source.Plain()
-	r := &reader{path: f.Path, opt: opt, store: &source.EdgeStore{Spool: source.Spool{Budget: opt.Budget}}}
+	r := &reader{path: f.Path, size: f.Size, opt: opt, store: &source.EdgeStore{Spool: source.Spool{Budget: opt.Budget}}}
 	g.Own(r.store)
 	defer func() {
 		if err != nil {
@@ -83,6 +83,7 @@ func Read(ctx context.Context, at source.Place, opt Options) (_ *source.Graph, e
 // reader reads one file.
 type reader struct {
 	path    string
+	size    int64 // of the text, or of what it is compressed to
 	opt     Options
 	lay     *layout // nil until the first lines have been seen
 	store   *source.EdgeStore

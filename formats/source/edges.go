@@ -40,20 +40,23 @@ func (c *EdgeChunk) Pack(src, dst []int64) {
 	if len(src) == 0 {
 		return
 	}
-	c.low, c.high = src[0], 0
+	dst = dst[:len(src)]
+	low, high := src[0], int64(0)
 	for i, v := range src {
-		c.low, c.high = min(c.low, v, dst[i]), max(c.high, v, dst[i])
+		low, high = min(low, v, dst[i]), max(high, v, dst[i])
 	}
-	if c.high >= 1<<31 {
+	if c.low, c.high = low, high; high >= 1<<31 {
 		c.wide = append(append(c.wide, src...), dst...)
 		return
 	}
 	c.narrow = slices.Grow(c.narrow, 2*len(src))[:2*len(src)]
-	for i, v := range src {
-		c.narrow[i] = int32(v)
-	}
-	to := c.narrow[len(src):]
-	for i, v := range dst {
+	narrow(c.narrow[:len(src)], src)
+	narrow(c.narrow[len(src):], dst)
+}
+
+func narrow(to []int32, from []int64) {
+	to = to[:len(from)]
+	for i, v := range from {
 		to[i] = int32(v)
 	}
 }
@@ -118,7 +121,7 @@ func (s *EdgeStore) Each(yield func(src, dst []int64) error) error {
 				return fmt.Errorf("temporary edges: %w", err)
 			}
 			v, _ := unified.View[int32](t)
-			src, dst = widen(src[:0], v[:n]), widen(dst[:0], v[n:])
+			src, dst = widen(src[:0], v[:n]), widen(dst[:0], v[n:2*n])
 		}
 		if err := yield(src, dst); err != nil {
 			return err
@@ -128,8 +131,9 @@ func (s *EdgeStore) Each(yield func(src, dst []int64) error) error {
 }
 
 func widen(to []int64, from []int32) []int64 {
-	for _, v := range from {
-		to = append(to, int64(v))
+	to = slices.Grow(to, len(from))[:len(from)]
+	for i, v := range from {
+		to[i] = int64(v)
 	}
 	return to
 }

@@ -49,6 +49,13 @@ func (s *Spool) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// Expect says that there will be about n bytes: room for them in memory is made at once, if they may lie there.
+func (s *Spool) Expect(n int64) {
+	if more := n - int64(len(s.mem)); s.file == nil && more > 0 && n <= spoolMemory {
+		s.fits(int(more))
+	}
+}
+
 // fits makes room in memory for n more bytes, if they may lie there.
 func (s *Spool) fits(n int) (ok bool) {
 	room := max(len(s.mem)+n, 2*cap(s.mem))

@@ -41,6 +41,7 @@ var units = []unit{
 		"(amd64 || arm64) && !purego", buildPrefetch},
 	{"gather/copy_amd64.s", "", "gather/copy_asm_amd64.go", "!purego", buildCopy},
 	{"gather/widen_amd64.s", "", "gather/widen_asm_amd64.go", "!purego", buildWiden},
+	{"formats/edgelist/pairs_amd64.s", "", "formats/edgelist/pairs_asm_amd64.go", "!purego", buildPairs},
 	{"sampling/subset_amd64.s", "", "sampling/subset_asm_amd64.go", "!purego", buildSubset},
 	{"sampling/labor_amd64.s", "", "sampling/labor_asm_amd64.go", "!purego", buildLabor},
 	{"sampling/relabel_amd64.s", "", "sampling/relabel_asm_amd64.go", "!purego", buildRelabel},

@@ -152,7 +152,7 @@ def table(d, name, write):
 
 def ipc(t, path):
     with pa.OSFile(path, "wb") as f, pa.ipc.new_file(f, t.schema) as w:
-        w.write_table(t, 1 << 14)  # batches are read whole, in an eighth of the memory
+        w.write_table(t, EDGES)  # one batch
 
 
 def torch(d):

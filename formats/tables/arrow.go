@@ -26,10 +26,14 @@ type arrowFile struct {
 	stream bool
 	list   []field
 	count  int64
+	schema *arrow.Schema
+	// how many batches there are; of a stream less than -1
+	batches int
+	lie     [][2]int // of each column the first node and buffer, where batches are read by rows; nil: as a whole
 }
 
-// records calls take for each batch of records, with the number of its first row.
-func (f *arrowFile) records(ctx context.Context, take func(r arrow.Record, row int64) error) error {
+// open calls do with the file open.
+func (f *arrowFile) open(do func(raw *source.Raw, a *allocator) error) error {
 	return guard(func() error {
 		raw, err := f.at.Raw()
 		if err != nil {
@@ -38,8 +42,16 @@ func (f *arrowFile) records(ctx context.Context, take func(r arrow.Record, row i
 		defer raw.Close()
 		a := newAllocator(f.budget, raw.Size)
 		defer a.close()
-		section := io.NewSectionReader(raw, 0, raw.Size)
-		next, err := f.reader(section, a)
+		return do(raw, a)
+	})
+}
+
+// records calls take for each batch of records, with the number of its first row.
+func (f *arrowFile) records(ctx context.Context, take func(r arrow.Record, row int64) error) error {
+	var memory *allocator
+	err := f.open(func(raw *source.Raw, a *allocator) error {
+		memory = a
+		next, err := f.reader(io.NewSectionReader(raw, 0, raw.Size), a)
 		if err != nil {
 			return fmt.Errorf("%w: %w", ErrFormat, err)
 		}
@@ -51,17 +63,11 @@ func (f *arrowFile) records(ctx context.Context, take func(r arrow.Record, row i
 			if errors.Is(err, io.EOF) {
 				return nil
 			}
-			if a.err != nil {
-				return a.err // which the library has made another error of
-			}
 			if err != nil {
 				return fmt.Errorf("%w: %w", ErrFormat, err)
 			}
 			if r.NumRows() < 0 {
 				return fmt.Errorf("%w: a batch of %d rows", ErrFormat, r.NumRows())
-			}
-			if f.list == nil {
-				return take(r, row) // the schema alone is wanted
 			}
 			if err := take(r, row); err != nil {
 				return err
@@ -69,6 +75,11 @@ func (f *arrowFile) records(ctx context.Context, take func(r arrow.Record, row i
 			row += r.NumRows()
 		}
 	})
+	if memory != nil && memory.err != nil { // which the library may have made another error of
+		return source.Error(f.at.Path(), "", -1, "or write it again, without compression and dictionaries or in "+
+			"smaller batches", fmt.Errorf("a batch of records is read as a whole: %w", memory.err))
+	}
+	return err
 }
 
 // reader returns what reads a batch of records, which is valid until the next.
@@ -78,15 +89,20 @@ func (f *arrowFile) reader(section *io.SectionReader, a *allocator) (func() (arr
 		Read() (arrow.Record, error)
 	}
 	var err error
+	batches := -2
 	if f.stream {
 		r, err = ipc.NewReader(section, ipc.WithAllocator(a))
 	} else {
-		r, err = ipc.NewFileReader(section, ipc.WithAllocator(a))
+		var file *ipc.FileReader
+		if file, err = ipc.NewFileReader(section, ipc.WithAllocator(a)); err == nil {
+			r, batches = file, file.NumRecords()
+		}
 	}
 	if err != nil {
 		return nil, err
 	}
 	if f.list == nil {
+		f.schema, f.lie, f.batches = r.Schema(), places(r.Schema()), batches
 		f.list, err = describeSchema(r.Schema())
 	}
 	return r.Read, err
@@ -94,8 +110,24 @@ func (f *arrowFile) reader(section *io.SectionReader, a *allocator) (func() (arr
 
 // describe reads the schema, and counts the rows.
 func (f *arrowFile) describe(ctx context.Context) error {
+	err := f.open(func(raw *source.Raw, a *allocator) error {
+		if _, err := f.reader(io.NewSectionReader(raw, 0, raw.Size), a); err != nil {
+			return fmt.Errorf("%w: %w", ErrFormat, err)
+		}
+		if f.lie == nil {
+			return nil
+		}
+		plain, err := f.describeRows(ctx, raw, a)
+		if !plain {
+			f.lie, f.count = nil, 0
+		}
+		return err
+	})
+	if err != nil || f.lie != nil {
+		return err
+	}
 	first := true
-	err := f.records(ctx, func(r arrow.Record, row int64) error {
+	return f.records(ctx, func(r arrow.Record, row int64) error {
 		for i := range f.list {
 			if l := &f.list[i]; first && r.NumRows() > 0 && l.list && l.width == 0 && l.bad == "" {
 				lo, hi := bounds(r.Column(i), 0)
@@ -108,10 +140,6 @@ func (f *arrowFile) describe(ctx context.Context) error {
 		f.count = row + r.NumRows()
 		return nil
 	})
-	if err == nil && f.list == nil {
-		err = fmt.Errorf("%w: it has no schema", ErrFormat)
-	}
-	return err
 }
 
 func describeSchema(s *arrow.Schema) ([]field, error) {
@@ -201,6 +229,9 @@ func (f *arrowFile) scan(ctx context.Context, want []int, yield func(*batch) err
 		width += f.list[w].rowBytes() + 8
 	}
 	step := int(rowsOf(width))
+	if f.lie != nil {
+		return f.scanRows(ctx, want, fields, step, yield)
+	}
 	return f.records(ctx, func(r arrow.Record, row int64) error {
 		n := int(r.NumRows())
 		for lo := 0; lo < n; lo += step {

@@ -67,6 +67,10 @@ bench-ops: ## sparse operations beside torch, scipy and C (needs KHOP_TESTDATA, 
 bench-disk: ## features larger than memory: khop, mapped files and numpy.memmap in a control group (root; 7 GB of disk; fio; PYTHON= has NumPy)
 	$(or $(PYTHON),python3) bench/disk/run.py --record $(ARGS)
 
+.PHONY: bench-convert
+bench-convert: ## conversion of a billion int64 pairs beside what the disk does, in DIR= (26 GB of disk); ARGS: go run ./bench/convert -h
+	go run ./bench/convert -dir $(DIR) $(or $(ARGS),-edges 1000000000 -memory 2GiB)
+
 .PHONY: bench-feed
 bench-feed: ## measure the feed; PYTHON= and TORCH= name interpreters with NumPy and with torch
 	go run ./bench/feed -json .bench/feed.json $(if $(PYTHON),-python $(PYTHON)) $(if $(TORCH),-torch $(TORCH))
@@ -125,6 +129,7 @@ fault-test: ## fail system calls, lose power, break disks and kill writers under
 	KHOP_FAULTS=$(or $(SHARE),1) go test -count 1 -timeout 180m -v ./tests/faults
 	KHOP_KILLS=1000 go test -count 1 -run 'KilledAtAnyMoment' -timeout 60m -v ./formats
 	KHOP_KILLS=100 go test -count 1 -run 'AKilledConversion' -timeout 60m -v ./formats/convert
+	KHOP_KILLS=200 go test -count 1 -run 'FilesThatMayNotGrow|AFullFileSystem' -timeout 60m -v ./cmd/khop
 
 .PHONY: fault-memory
 fault-test: fault-memory

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -10,53 +11,152 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
-// TestFilesThatMayNotGrowAnyFurtherLeaveNoHalf converts, adds and exports while files are bounded to random sizes
-// (RLIMIT_FSIZE), as a full disk bounds them: KHOP_KILLS times, with a seed of its own then.
-func TestFilesThatMayNotGrowAnyFurtherLeaveNoHalf(t *testing.T) {
-	seed, rounds := uint64(11), 6
-	if n, err := strconv.Atoi(os.Getenv("KHOP_KILLS")); err == nil {
-		rounds, seed = n, uint64(time.Now().UnixNano())
-	}
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+// writers are commands that write, and what they begin with.
+type writers struct {
+	source, whole, column string
+	shares                []string
+}
+
+func newWriters(t *testing.T, r *rand.Rand) *writers {
 	var text strings.Builder
 	for range 20_000 {
 		fmt.Fprintf(&text, "%d %d %d\n", r.IntN(3000), r.IntN(3000), r.IntN(100))
 	}
-	src := textFile(t, "edges.txt", text.String())
-	whole := filepath.Join(t.TempDir(), "whole.khop")
-	must(t, "convert", src, whole, "--columns", "src,dst,time")
-	failed := 0
+	w := &writers{source: textFile(t, "edges.txt", text.String()), whole: filepath.Join(t.TempDir(), "whole.khop")}
+	must(t, "convert", w.source, w.whole, "--columns", "src,dst,time")
+	w.column = textFile(t, "x.npy", string(expect.NPY(make([]float32, 60_000), 3000, 20)))
+	for i := range 3 {
+		w.shares = append(w.shares, filepath.Join(t.TempDir(), "share.khop"))
+		must(t, "convert", w.source, w.shares[i], "--columns", "src,dst,time", "--partition", fmt.Sprintf("%d/3", i+1))
+	}
+	return w
+}
+
+// numWriters is how many commands there are.
+const numWriters = 5
+
+// command returns a command that writes to a target. All but "add" make it.
+func (w *writers) command(i int, target string) []string {
+	return [numWriters][]string{
+		{"convert", w.source, target, "--columns", "src,dst,time", "--max-memory", "33MiB"},
+		{"convert", w.source, target, "--symmetrise"},
+		{"export", w.whole, target, "--to", "numpy"},
+		append([]string{"merge", target}, w.shares...),
+		{"add", target, "--column", "x=" + w.column},
+	}[i]
+}
+
+// run runs a command in a folder that its files fill, and reports whether it failed. There must be nothing in the
+// folder then, or after add what was there, and all of it else.
+func (w *writers) run(t *testing.T, what, dir string, args []string, shell string) (failed bool) {
+	t.Helper()
+	target := filepath.Join(dir, "target")
+	cmd := exec.CommandContext(t.Context(), "bash", append([]string{"-c", shell + "exec \"$0\" \"$@\"", os.Args[0]},
+		args...)...)
+	cmd.Env = append(os.Environ(), "KHOP_TEST_AS_PROGRAM=1", "GORACE=atexit_sleep_ms=0")
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	_ = cmd.Run()
+	left, _ := os.ReadDir(dir)
+	code, added := cmd.ProcessState.ExitCode(), args[0] == "add"
+	switch {
+	case code == exitDone && len(left) == 1:
+	case code == exitFailed && strings.Contains(stderr.String(), dir) && (len(left) == 0 || added && len(left) == 1):
+		failed = true
+	default:
+		t.Errorf("%q %s: status %d, %s; left: %v", args, what, code, stderr.String(), left)
+	}
+	if args[0] == "export" || failed && !added {
+		return failed
+	}
+	must(t, "check", target)
+	if added {
+		before, after := object(t, "info", w.whole, "--json"), object(t, "info", target, "--json")
+		files, _ := filepath.Glob(filepath.Join(target, "nodes", "*", "*"))
+		if (after["generation"] == before["generation"]) != failed || len(files) != map[bool]int{false: 1}[failed] {
+			t.Errorf("%q %s: status %d, generation %v, files %v", args, what, code, after["generation"], files)
+		}
+	}
+	return failed
+}
+
+// fullRounds returns how many rounds there are: KHOP_KILLS, with a seed of its own then.
+func fullRounds(t *testing.T, rounds int) (int, *rand.Rand) {
+	seed := uint64(11)
+	if n, err := strconv.Atoi(os.Getenv("KHOP_KILLS")); err == nil {
+		rounds, seed = n, uint64(time.Now().UnixNano())
+	}
+	t.Logf("seed %d", seed)
+	return rounds, rand.New(rand.NewPCG(seed, 0))
+}
+
+// TestFilesThatMayNotGrowAnyFurtherLeaveNoHalf runs commands while files are bounded to random sizes (RLIMIT_FSIZE),
+// as a full disk bounds them.
+func TestFilesThatMayNotGrowAnyFurtherLeaveNoHalf(t *testing.T) {
+	rounds, r := fullRounds(t, 4)
+	w, failed := newWriters(t, r), 0
 	for round := range rounds {
-		dir := t.TempDir()
-		target, limit := filepath.Join(dir, "target"), 0 // at first nothing can be written
+		dir, limit := t.TempDir(), 0 // at first nothing can be written
 		if round > 0 {
 			limit = r.IntN(200)
 		}
-		args := [][]string{
-			{"convert", src, target, "--columns", "src,dst,time", "--max-memory", "33MiB"},
-			{"convert", src, target, "--symmetrise"},
-			{"export", whole, target, "--to", "numpy"},
-		}[round%3]
-		line := fmt.Sprintf("ulimit -f %d && exec \"$0\" \"$@\"", limit)
-		cmd := exec.CommandContext(t.Context(), "bash", append([]string{"-c", line, os.Args[0]}, args...)...)
-		cmd.Env = append(os.Environ(), "KHOP_TEST_AS_PROGRAM=1", "GORACE=atexit_sleep_ms=0")
-		var stderr strings.Builder
-		cmd.Stderr = &stderr
-		_ = cmd.Run()
-		left, _ := os.ReadDir(dir)
-		switch code := cmd.ProcessState.ExitCode(); {
-		case code == exitDone && len(left) == 1:
-			if args[0] == "convert" {
-				must(t, "check", target)
-			}
-		case code == exitFailed && len(left) == 0 && strings.Contains(stderr.String(), dir):
+		what := fmt.Sprintf("within %d KiB a file", limit)
+		if w.run(t, what, dir, w.command(round%(numWriters-1), filepath.Join(dir, "target")),
+			fmt.Sprintf("ulimit -f %d && ", limit)) {
 			failed++
-		default:
-			t.Errorf("seed %d, %q within %d KiB: status %d, %s; left: %v", seed, args, limit, code, stderr.String(),
-				left)
+		}
+	}
+	if failed == 0 {
+		t.Error("no command has failed")
+	}
+}
+
+// TestAFullFileSystemLeavesNoHalf runs commands on a file system (tmpfs) that has room for a random part of what they
+// write. What add adds to is there before.
+func TestAFullFileSystemLeavesNoHalf(t *testing.T) {
+	rounds, r := fullRounds(t, numWriters)
+	dir := t.TempDir()
+	if err := unix.Mount("khop", dir, "tmpfs", 0, "size=8m"); err != nil {
+		t.Skipf("no file system can be mounted: %v", err)
+	}
+	defer func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	}()
+	w, failed := newWriters(t, r), 0
+	ballast := filepath.Join(dir, "ballast")
+	for round := range rounds {
+		work := filepath.Join(dir, strconv.Itoa(round))
+		target := filepath.Join(work, "target")
+		args := w.command(round%numWriters, target)
+		if err := os.Mkdir(work, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if args[0] == "add" {
+			if err := os.CopyFS(target, os.DirFS(w.whole)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var st unix.Statfs_t
+		if err := unix.Statfs(dir, &st); err != nil {
+			t.Fatal(err)
+		}
+		room := int64(r.IntN(500)) << 10
+		if err := os.WriteFile(ballast, make([]byte, int64(st.Bavail)*st.Bsize-room), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if w.run(t, fmt.Sprintf("with %d bytes of room", room), work, args, "") {
+			failed++
+		}
+		if err := errors.Join(os.Remove(ballast), os.RemoveAll(work)); err != nil {
+			t.Fatal(err)
 		}
 	}
 	if failed == 0 {

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -21,41 +22,51 @@ func threadTime(b *testing.B) time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// BenchmarkWiden gathers random rows of 128 numbers out of 1 GiB of float32, and of the same stored narrow, in turn. It
-// reports, for each, the median of the processor time of a batch of 8,192 rows by that of float32 just before.
+// BenchmarkWiden gathers random rows of 128 and of 512 numbers out of 1 GiB of float32, and of the same stored narrow:
+// as they are stored, and widened to float32. It reports, for each, the median of float32's processor time by that of
+// the narrow type, of batches of 4 MiB of float32 in turn.
 func BenchmarkWiden(b *testing.B) {
-	const rows, width, batch = 2 << 20, 128, 8192
+	for _, width := range []int{128, 512} {
+		b.Run(strconv.Itoa(width), func(b *testing.B) { benchmarkWiden(b, width) })
+	}
+}
+
+func benchmarkWiden(b *testing.B, width int) {
+	rows, batch := 1<<28/width, 1<<20/width
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	r := rand.New(rand.NewPCG(8, 2))
-	types := []unified.DType{unified.Float32, unified.Float16, unified.BFloat16, unified.Int8}
 	var stores []*Store
-	for _, dtype := range types {
+	names := []string{"GB/cpu-s"}
+	for _, dtype := range []unified.DType{unified.Float32, unified.Float16, unified.BFloat16, unified.Int8} {
 		data := mapped(b, rows*width*int(dtype.Size()), unix.MADV_HUGEPAGE)
-		column, err := unified.New(dtype, data, rows, width)
+		column, err := unified.New(dtype, data, int64(rows), int64(width))
 		if err != nil {
 			b.Fatal(err)
 		}
 		s, err := NewStore(column)
-		if err == nil && dtype != unified.Float32 {
-			scales := unified.Tensor{}
-			if dtype == unified.Int8 {
-				scales = unified.FromSlice(make([]float32, rows))
-			}
-			s, err = s.Widened(scales)
-		}
 		if err != nil {
 			b.Fatal(err)
 		}
-		stores = append(stores, s)
+		if stores = append(stores, s); dtype == unified.Float32 {
+			continue
+		}
+		scales := unified.Tensor{}
+		if dtype == unified.Int8 {
+			scales = unified.FromSlice(make([]float32, rows))
+		}
+		if s, err = s.Widened(scales); err != nil {
+			b.Fatal(err)
+		}
+		stores, names = append(stores, s), append(names, "x-"+dtype.String(), "x-"+dtype.String()+"-widened")
 	}
-	ids, took := make([]int32, batch), make([][]float64, len(types))
+	ids, took := make([]int32, batch), make([][]float64, len(stores))
 	var dst unified.Buffer
 	for b.Loop() {
 		base := 0.0
 		for i, s := range stores {
 			for k := range ids {
-				ids[k] = r.Int32N(rows)
+				ids[k] = r.Int32N(int32(rows))
 			}
 			before := threadTime(b)
 			if _, err := s.Gather(&dst, unified.FromSlice(ids)); err != nil {
@@ -64,18 +75,14 @@ func BenchmarkWiden(b *testing.B) {
 			t := (threadTime(b) - before).Seconds()
 			if i == 0 {
 				base = t
-				took[i] = append(took[i], 4*width*batch/t/1e9)
+				took[i] = append(took[i], float64(4*width*batch)/t/1e9)
 			} else {
 				took[i] = append(took[i], base/t)
 			}
 		}
 	}
-	for i, dtype := range types {
+	for i := range stores {
 		slices.Sort(took[i])
-		unit := "x-" + dtype.String()
-		if i == 0 {
-			unit = "GB/cpu-s"
-		}
-		b.ReportMetric(took[i][len(took[i])/2], unit)
+		b.ReportMetric(took[i][len(took[i])/2], names[i])
 	}
 }

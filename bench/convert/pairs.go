@@ -124,4 +124,3 @@ func scramble(v uint64, levels int) uint64 {
 
 // drop removes a file from the page cache, as far as it is written.
 func drop(f *os.File) error { return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) }
-

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"testing"
 
 	"github.com/khop-gnn/khop/formats/source"
@@ -36,20 +37,37 @@ func BenchmarkRead(b *testing.B) {
 				c.line(&text, r)
 			}
 			at := local(b, "edges.txt", text.Bytes())
-			b.SetBytes(int64(text.Len()))
-			c.opt.Budget = &source.Budget{Dir: b.TempDir()}
-			before, _ := machine.ProcessorTime()
-			for b.Loop() {
-				g, err := Read(context.Background(), at, c.opt)
-				if err != nil {
-					b.Fatal(err)
-				}
-				if err := g.Close(); err != nil {
-					b.Fatal(err)
-				}
-			}
-			after, _ := machine.ProcessorTime()
-			b.ReportMetric(float64(b.N)*float64(text.Len())/1e6/(after-before).Seconds(), "MB/cpu-s")
+			benchmarkRead(b, at, int64(text.Len()), c.opt)
 		})
 	}
+}
+
+// BenchmarkReadFile reads KHOP_BENCH_TEXT.
+func BenchmarkReadFile(b *testing.B) {
+	path := os.Getenv("KHOP_BENCH_TEXT")
+	if path == "" {
+		b.Skip("KHOP_BENCH_TEXT is not set")
+	}
+	st, err := os.Stat(path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	benchmarkRead(b, source.Local(path), st.Size(), Options{})
+}
+
+func benchmarkRead(b *testing.B, at source.Place, size int64, opt Options) {
+	b.SetBytes(size)
+	opt.Budget = &source.Budget{Dir: b.TempDir()}
+	before, _ := machine.ProcessorTime()
+	for b.Loop() {
+		g, err := Read(context.Background(), at, opt)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := g.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	after, _ := machine.ProcessorTime()
+	b.ReportMetric(float64(b.N)*float64(size)/1e6/(after-before).Seconds(), "MB/cpu-s")
 }

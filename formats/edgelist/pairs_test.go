@@ -67,8 +67,8 @@ func TestLinesOfTwoNumbersAreWhatEachLineSays(t *testing.T) {
 			got := newPiece(text)
 			newParser(rd).parse(got)
 			if !slices.Equal(got.src, want.src) || !slices.Equal(got.dst, want.dst) {
-				t.Fatalf("text %d, vectors %v: %d edges, not the same as the %d of single lines:\n%.4000s", n, pairsVectors,
-					len(got.src), len(want.src), text)
+				t.Fatalf("text %d, vectors %v: %d edges, not the same as the %d of single lines:\n%.4000s", n,
+					pairsVectors, len(got.src), len(want.src), text)
 			}
 			switch {
 			case (got.err == nil) != (want.err == nil) || got.err != nil && got.err.Error() != want.err.Error():

@@ -55,7 +55,8 @@ func Read(ctx context.Context, at source.Place, opt Options) (_ *source.Graph, e
 		return nil, err
 	}
 	g := source.Plain()
-	r := &reader{path: f.Path, size: f.Size, opt: opt, store: &source.EdgeStore{Spool: source.Spool{Budget: opt.Budget}}}
+	r := &reader{path: f.Path, size: f.Size, opt: opt,
+		store: &source.EdgeStore{Spool: source.Spool{Budget: opt.Budget}}}
 	g.Own(r.store)
 	defer func() {
 		if err != nil {

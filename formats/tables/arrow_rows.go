@@ -46,7 +46,7 @@ type recordBatch struct {
 }
 
 // walk calls take for each batch, until one is compressed or of another kind: then plain is false.
-func (f *arrowFile) walk(ctx context.Context, raw *source.Raw, take func(b *recordBatch) error) (plain bool, err error) {
+func (f *arrowFile) walk(ctx context.Context, raw *source.Raw, take func(*recordBatch) error) (plain bool, err error) {
 	at := int64(0)
 	if !f.stream {
 		at = 8
@@ -125,7 +125,8 @@ func (b *recordBatch) fits(at [2]int) error {
 }
 
 // scanRows is scan for batches that are read by rows.
-func (f *arrowFile) scanRows(ctx context.Context, want []int, fields []field, step int, yield func(*batch) error) error {
+func (f *arrowFile) scanRows(ctx context.Context, want []int, fields []field, step int,
+	yield func(*batch) error) error {
 	return f.open(func(raw *source.Raw, a *allocator) error {
 		row, step := int64(0), int64(step+7)&^7
 		_, err := f.walk(ctx, raw, func(in *recordBatch) error {
@@ -286,7 +287,8 @@ func (b *recordBatch) bytes(a *allocator, i int, lo, hi int64) *memory.Buffer {
 }
 
 // offsets reads where values lo up to hi lie, and makes the first of them begin at 0.
-func (b *recordBatch) offsets(a *allocator, t arrow.DataType, i int, lo, hi int64) (buf *memory.Buffer, from, to int64) {
+func (b *recordBatch) offsets(a *allocator, t arrow.DataType, i int, lo, hi int64) (buf *memory.Buffer, from,
+	to int64) {
 	width := int64(4)
 	switch t.(type) {
 	case *arrow.LargeStringType, *arrow.LargeBinaryType, *arrow.LargeListType:

@@ -1,0 +1,308 @@
+package formats
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// odd is a graph of two node types and two edge types with some of all that an inspection looks for. Links to predict
+// are in it as edges, or not.
+type odd struct {
+	graph.Arrays
+	edges map[[3]int64]int // type, fused source, fused target
+	links [][3]int64       // own ids and label, of edge type 1
+}
+
+const oddPapers, oddAuthors = 150, 90
+
+func newOdd(r *rand.Rand, order graph.Order) *odd {
+	o := &odd{edges: map[[3]int64]int{}}
+	o.Schema = graph.Schema{
+		Nodes: []graph.NodeType{{Name: "paper", Count: oddPapers, Columns: []graph.Column{
+			{Name: "x", DType: unified.Float32, Shape: []int64{3}}, {Name: "year", DType: unified.Int32}}},
+			{Name: "author", Count: oddAuthors, Columns: []graph.Column{{Name: "time", DType: unified.Float64}}}},
+		Edges: []graph.EdgeType{{Source: "paper", Relation: "cites", Target: "paper", Order: order},
+			{Source: "author", Relation: "writes", Target: "paper", Order: order}},
+		EdgeColumns: []graph.Column{{Name: "time", DType: unified.Float64}},
+	}
+	indptr, indices, types, times := []int64{0}, []int32{}, []uint8{}, []float64{}
+	for v := range int64(oddPapers + oddAuthors) {
+		var in [][2]int64
+		for range []int{0, 1, 2, 3, 9, 0}[r.IntN(6)] {
+			if v >= oddPapers {
+				break // authors have no in-edges, and some no edges at all
+			}
+			if r.IntN(2) == 0 {
+				in = append(in, [2]int64{0, []int64{v, r.Int64N(oddPapers)}[r.IntN(2)]})
+			} else {
+				in = append(in, [2]int64{1, oddPapers + r.Int64N(oddAuthors)})
+			}
+		}
+		slices.SortFunc(in, func(a, b [2]int64) int { return slices.Compare(a[:], b[:]) })
+		if order == graph.ByTime { // of each type backwards
+			slices.SortStableFunc(in, func(a, b [2]int64) int { return int(a[0]-b[0])*1000 - int(a[1]-b[1]) })
+		}
+		for i, e := range in {
+			indices, types, times = append(indices, int32(e[1])), append(types, uint8(e[0])), append(times, float64(i))
+			o.edges[[3]int64{e[0], e[1], v}]++
+			o.Schema.Edges[e[0]].Count++
+		}
+		indptr = append(indptr, int64(len(indices)))
+	}
+	if order == graph.BySource {
+		times[len(times)/2] = math.Inf(1)
+	}
+	x, year, time := make([]float32, 3*oddPapers), make([]int32, oddPapers), make([]float64, oddAuthors)
+	x[3*7+2], x[3*7], x[3*oddPapers-1] = float32(math.NaN()), float32(math.Inf(-1)), float32(math.NaN())
+	for i := range year {
+		year[i] = int32(r.IntN(20))
+	}
+	for i := range time {
+		time[i] = float64(r.IntN(20))
+	}
+	o.Indptr, o.Indices, o.Types = unified.FromSlice(indptr), unified.FromSlice(indices), unified.FromSlice(types)
+	o.EdgeColumns = map[string]unified.Tensor{"time": unified.FromSlice(times)}
+	features, _ := unified.New(unified.Float32, unified.FromSlice(x).Bytes(), oddPapers, 3)
+	o.NodeColumns = []map[string]unified.Tensor{{"x": features, "year": unified.FromSlice(year)},
+		{"time": unified.FromSlice(time)}}
+	for i := range 2 {
+		o.Splits = append(o.Splits, graph.Split{Name: "train", Index: i, Seeds: graph.Seeds{Sets: []graph.SeedSet{
+			{Type: 0, IDs: unified.FromSlice([]int32{1, 2, 3, 4, 5, 6}), Count: 6},
+			{Type: 1, IDs: unified.FromSlice([]int32{0, 80, 89}), Count: 3}}}},
+			graph.Split{Name: "test", Index: i, Seeds: graph.Seeds{Sets: []graph.SeedSet{
+				{Type: i, IDs: unified.FromSlice([]int32{10, 11}), Count: 2}}}})
+	}
+	for range 40 {
+		o.links = append(o.links, [3]int64{r.Int64N(oddAuthors), r.Int64N(oddPapers), r.Int64N(2)})
+	}
+	for e := range o.edges {
+		if e[0] == 1 && len(o.links) < 60 {
+			o.links = append(o.links, [3]int64{e[1] - oddPapers, e[2], r.Int64N(2)})
+		}
+	}
+	return o
+}
+
+// write writes the graph, and its links as "valid" and as "train"; "relations" has labels beyond 1.
+func (o *odd) write(t *testing.T) string {
+	t.Helper()
+	dir := write(t, o.Arrays, WriterOptions{})
+	w, err := Extend(dir, ExtendOptions{})
+	must(t, err)
+	for _, name := range []string{"valid", "train", "relations"} {
+		for end, typ := range []int{1, 0, 0} {
+			v := make([]int64, len(o.links))
+			for i, k := range o.links {
+				if v[i] = k[end]; end == 2 && name == "relations" {
+					v[i] += int64(i % 3)
+				}
+			}
+			cw, err := w.Links(name, 0, 1, typ, linkEnds[end], unified.Int64, int64(len(v)))
+			must(t, err)
+			_, err = cw.Write(unified.FromSlice(v).Bytes())
+			must(t, err, cw.Close())
+		}
+	}
+	ds, err := Open(dir)
+	must(t, err)
+	s := ds.SchemaOf()
+	must(t, ds.Close(), w.Commit(s))
+	return dir
+}
+
+// want counts in the most obvious way.
+func (o *odd) want() *Inspection {
+	x := &Inspection{NotFinite: []NotFinite{{Owner: "paper", Column: "x", Rows: 2, First: 7}}, Late: []LateSplit{},
+		Leaked: []LeakedLink{}}
+	in, touched := map[int64]int64{}, map[int64]bool{}
+	for e, times := range o.edges {
+		in[e[2]] += int64(times)
+		touched[e[1]], touched[e[2]] = true, true
+		if e[1] == e[2] {
+			x.SelfLoops += int64(times)
+		}
+		x.Duplicates += int64(times - 1)
+	}
+	x.Isolated = oddPapers + oddAuthors - int64(len(touched))
+	x.Degrees = []DegreeBin{{0, 0, 0}, {1, 1, 0}, {2, 3, 0}, {4, 7, 0}, {8, 15, 0}}
+	for v := range int64(oddPapers + oddAuthors) {
+		for i := range x.Degrees {
+			if b := &x.Degrees[i]; b.From <= in[v] && in[v] <= b.To {
+				b.Nodes++
+			}
+		}
+	}
+	year, _ := unified.View[int32](o.NodeColumns[0]["year"])
+	time, _ := unified.View[float64](o.NodeColumns[1]["time"])
+	late := func(l LateSplit, train []float64, test ...float64) {
+		for _, at := range train {
+			if l.Of++; at > slices.Min(test) {
+				l.Nodes++
+			}
+		}
+		if l.Nodes > 0 {
+			x.Late = append(x.Late, l)
+		}
+	}
+	var papers []float64
+	for _, y := range year[1:7] {
+		papers = append(papers, float64(y))
+	}
+	late(LateSplit{Type: "paper", Column: "year"}, papers, float64(year[10]), float64(year[11]))
+	authors := []float64{time[0], time[80], time[89]}
+	late(LateSplit{Type: "author", Column: "time", Index: 1}, authors, time[10], time[11])
+	leaked := LeakedLink{Split: "valid"}
+	for _, k := range o.links {
+		if leaked.Of += k[2]; k[2] == 1 && o.edges[[3]int64{1, oddPapers + k[0], k[1]}] > 0 {
+			leaked.Links++
+		}
+	}
+	x.Leaked = append(x.Leaked, leaked)
+	return x
+}
+
+func TestInspectFindsWhatABruteForceFinds(t *testing.T) {
+	for seed := range uint64(6) {
+		o := newOdd(rand.New(rand.NewPCG(seed, 5)), []graph.Order{graph.BySource, graph.ByTime}[seed%2])
+		want := o.want()
+		if seed%2 == 0 {
+			want.NotFinite = append(want.NotFinite, NotFinite{Owner: "edges", Column: "time", Rows: 1,
+				First: o.Indices.Len() / 2})
+		}
+		ds, steps := open(t, o.write(t)), []int64{}
+		got, err := ds.Inspect(context.Background(), func(stage string, done, total int64) {
+			if stage == "inspect" && total == 4 {
+				steps = append(steps, done)
+			}
+		})
+		must(t, err)
+		if diff := expect.Diff(want, got); diff != "" || !slices.Equal(steps, []int64{1, 2, 3, 4}) {
+			t.Errorf("seed %d: %s; steps %v", seed, diff, steps)
+		}
+		stopped, stop := context.WithCancel(context.Background())
+		stop()
+		if _, err := ds.Inspect(stopped, nil); !errors.Is(err, context.Canceled) {
+			t.Errorf("stopped: %v", err)
+		}
+	}
+}
+
+// Edges of one type in order of their sources are searched, and not looked through.
+func TestInspectSearchesForLinksInOrderedEdges(t *testing.T) {
+	a := randomArrays(t, 3, 60, 6)
+	dir := write(t, a, WriterOptions{})
+	g := newGraph(t, a)
+	source, err := unified.Integers(g.Indices())
+	must(t, err)
+	has := map[[2]int64]bool{}
+	for v := range g.NumNodes() {
+		for e := g.Indptr()[v]; e < g.Indptr()[v+1]; e++ {
+			has[[2]int64{source(e), v}] = true
+		}
+	}
+	var ends [2][]int64
+	for u := range g.NumNodes() {
+		for v := range g.NumNodes() {
+			ends[0], ends[1] = append(ends[0], u), append(ends[1], v)
+		}
+	}
+	w, err := Extend(dir, ExtendOptions{})
+	must(t, err)
+	for i, name := range []string{"source", "target"} {
+		cw, err := w.Links("test", 1, 0, 0, name, unified.Int64, int64(len(ends[i])))
+		must(t, err)
+		_, err = cw.Write(unified.FromSlice(ends[i]).Bytes())
+		must(t, err, cw.Close())
+	}
+	must(t, w.Commit(*g.Schema()))
+	got, err := open(t, dir).Inspect(context.Background(), nil)
+	must(t, err)
+	want := []LeakedLink{{Split: "test", Index: 1, Links: int64(len(has)), Of: int64(len(ends[0]))}}
+	if !slices.Equal(got.Leaked, want) {
+		t.Errorf("got %v, want %v", got.Leaked, want)
+	}
+}
+
+// Damage that Open does not see, since it reads no arrays.
+func TestInspectNamesDamageThatItMeets(t *testing.T) {
+	for _, c := range []struct {
+		file  string
+		index int
+		value int32
+		says  string
+	}{
+		{"indices.arrow", 2, oddPapers + oddAuthors, "edge 2 has the source 240 of 240 nodes"},
+		{"indices.arrow", 0, -1, "edge 0 has the source -1 of 240 nodes"},
+		{"indptr.arrow", 2, 1 << 20, "node 0 has the edges 0 to 1048576 of "},
+	} {
+		dir := newOdd(rand.New(rand.NewPCG(1, 5)), graph.BySource).write(t)
+		path := filepath.Join(dir, "graph", c.file)
+		text, err := os.ReadFile(path)
+		must(t, err)
+		ds := open(t, dir)
+		name := strings.TrimSuffix(c.file, ".arrow")
+		body := map[string]unified.Tensor{"indices": ds.Graph().Indices()}[name].Bytes()
+		if name == "indptr" {
+			body = unified.FromSlice(ds.Graph().Indptr()).Bytes()
+		}
+		at := strings.Index(string(text), string(body))
+		copy(text[at+4*c.index:], unified.FromSlice([]int32{c.value}).Bytes())
+		must(t, os.WriteFile(path, text, 0o600))
+		_, err = open(t, dir).Inspect(context.Background(), nil)
+		if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), dir+": corrupt dataset: "+c.says) {
+			t.Errorf("%v: %v", c, err)
+		}
+	}
+}
+
+func TestHintsSayWhatMayNotBeMeant(t *testing.T) {
+	if hints := (&Inspection{SelfLoops: 9}).Hints(); hints == nil || len(hints) > 0 {
+		t.Errorf("of nothing: %q", hints)
+	}
+	got := (&Inspection{Isolated: 1, Duplicates: 2,
+		NotFinite: []NotFinite{{"paper", "x", 1, 1234567}, {"edges", "w", 2, 0}},
+		Late:      []LateSplit{{Type: "paper", Column: "year", Index: 3, Nodes: 1234, Of: 5000}},
+		Leaked:    []LeakedLink{{Split: "test", Index: 2, Links: 1, Of: 1}}}).Hints()
+	want := []string{
+		"1 node without edges: sampling finds nothing around them",
+		"2 edges between the same nodes as another: convert with --dedupe to make one of them",
+		`column "x" of paper: 1 row with NaN or an infinity, the first is row 1,234,567`,
+		`column "w" of edges: 2 rows with NaN or an infinity, the first is row 0`,
+		`1,234 of 5,000 papers in the split train (index 3) are later, by "year", than the first of test: the past ` +
+			"learns from the future",
+		"1 of 1 link to predict in the split test (index 2) are edges of the graph: a model sees them",
+	}
+	if diff := expect.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestLinksAreSeeds(t *testing.T) {
+	dir, _ := writeLinks(t)
+	ds := open(t, dir)
+	links, err := ds.Links("valid", 0)
+	must(t, err)
+	seeds, err := links.Seeds()
+	must(t, err)
+	if len(seeds.Edges) != 2 {
+		t.Fatalf("%d sets", len(seeds.Edges))
+	}
+	for i, labels := range [][]int64{nil, {1, 0, 1}} {
+		set := seeds.Edges[i]
+		if set.Type != i || !slices.Equal(set.Labels, labels) || !equalTensors(set.Sources, links.Sets[i].Sources) ||
+			!equalTensors(set.Targets, links.Sets[i].Targets) {
+			t.Errorf("set %d: %+v", i, set)
+		}
+	}
+}

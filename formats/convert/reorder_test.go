@@ -168,7 +168,8 @@ func TestNodesAreNumberedAsTheOptionSays(t *testing.T) {
 			ByHeat: "hot"} {
 			t.Run(fmt.Sprintf("%s/%d", word, seed), func(t *testing.T) {
 				res, ds := convert(t, src, Options{Reorder: how, Heat: heat})
-				if notes := strings.Join(res.Notes, "\n"); !strings.Contains(notes, "nodes are numbered anew ("+word+")") {
+				notes := strings.Join(res.Notes, "\n")
+				if !strings.Contains(notes, "nodes are numbered anew ("+word+")") {
 					t.Errorf("notes: %s", notes)
 				}
 				l.compare(t, ds, l.order(how, scores))
@@ -330,7 +331,8 @@ func TestLinksFollowTheirNodes(t *testing.T) {
 		for _, v := range []int64{-1, 3} {
 			c, m = linked()
 			at(v)
-			if err := c.renumberLinks(m); err == nil || !strings.Contains(err.Error(), `links "valid": link 2 is between`) {
+			err := c.renumberLinks(m)
+			if err == nil || !strings.Contains(err.Error(), `links "valid": link 2 is between`) {
 				t.Errorf("%s %d: %v", end, v, err)
 			}
 		}

@@ -1,0 +1,201 @@
+package convert
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/formats"
+)
+
+// shares converts a source in n shares, the last first, and returns where they are.
+func shares(t *testing.T, src string, n int, opt Options) (paths []string) {
+	t.Helper()
+	for i := n; i >= 1; i-- {
+		opt.Share = Share{i, n}
+		paths = append(paths, filepath.Join(t.TempDir(), fmt.Sprintf("%d.khop", i)))
+		if _, err := Run(context.Background(), src, paths[len(paths)-1], opt); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return paths
+}
+
+// TestSharesJoinToWhatConvertingAtOnceWrites, of several types, with columns, splits and names.
+func TestSharesJoinToWhatConvertingAtOnceWrites(t *testing.T) {
+	typed := newLibrary(5).write(t)
+	names := write(t, "edges.csv", "src,dst,weight\nada,bob,1\ncal,bob,2\nbob,dan,3\neve,cal,4\nada,ada,5\nada,bob,6\n")
+	for _, c := range []struct {
+		src string
+		n   int
+		opt Options
+	}{{typed, 1, Options{}}, {typed, 4, Options{}}, {names, 3, Options{Direction: Symmetrise, Loops: AddLoops}},
+		{names, 7, Options{Merge: MergeSum}}, {names, 2, Options{Direction: Symmetrise}}} {
+		_, whole := convert(t, c.src, c.opt)
+		paths := shares(t, c.src, c.n, c.opt)
+		dst := filepath.Join(t.TempDir(), "joined")
+		s, err := JoinShares(context.Background(), paths, dst, MergeOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		joined, err := formats.Open(dst)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer joined.Close()
+		if joined.ID() != whole.ID() || s.NumEdges() != whole.Graph().NumEdges() ||
+			s.NumNodes() != whole.Graph().NumNodes() {
+			t.Errorf("%d shares of %s: %s and %d edges, not %s", c.n, filepath.Base(c.src), spell(t, joined),
+				s.NumEdges(), spell(t, whole))
+		}
+		report, err := formats.Check(context.Background(), dst, formats.CheckOptions{})
+		if err != nil || report.Found > 0 {
+			t.Errorf("%v: %v", err, report)
+		}
+		total := int64(0)
+		for i, path := range slices.Backward(paths) {
+			total += ofShare(t, path, Share{c.n - i, c.n})
+		}
+		if total != s.NumEdges() {
+			t.Errorf("shares have %d edges, all %d", total, s.NumEdges())
+		}
+		if _, err := JoinShares(context.Background(), paths, dst, MergeOptions{}); !errors.Is(err, formats.ErrExist) {
+			t.Errorf("a dataset that is there: %v", err)
+		}
+		if _, err := JoinShares(context.Background(), paths, dst, MergeOptions{Force: true}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// ofShare sees that a share has the in-edges of its nodes alone, and returns how many.
+func ofShare(t *testing.T, path string, s Share) int64 {
+	t.Helper()
+	ds, err := formats.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ds.Close()
+	g := ds.Graph()
+	n, of := g.NumNodes(), int64(s.Of)
+	for v := range n {
+		mine := v >= n*int64(s.Number-1)/of && v < n*int64(s.Number)/of
+		if degree := g.Indptr()[v+1] - g.Indptr()[v]; degree > 0 && !mine {
+			t.Errorf("share %v has %d edges to node %d", s, degree, v)
+		}
+	}
+	if ds.Manifest().Provenance["share"] != s.String() {
+		t.Errorf("%s says that it is share %q", path, ds.Manifest().Provenance["share"])
+	}
+	return g.NumEdges()
+}
+
+func TestSharesThatDoNotBelongTogetherAreNotJoined(t *testing.T) {
+	text, table := "0 1\n1 2\n2 3\n", write(t, "more.csv", "src,dst,time\n0,1,5\n1,2,5\n2,3,5\n")
+	one, other := write(t, "a.txt", text), write(t, "b.txt", text+"0 2\n")
+	first, second := shares(t, one, 2, Options{})[1], shares(t, one, 2, Options{})[0]
+	third := shares(t, one, 3, Options{})
+	whole := filepath.Join(t.TempDir(), "whole.khop")
+	if _, err := Run(context.Background(), one, whole, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		paths []string
+		says  string
+	}{
+		{nil, "there are no shares to join"},
+		{[]string{first, whole}, whole + " is not a share: convert with --partition makes one"},
+		{[]string{first}, "share 2/2 is missing: convert with --partition 2/2, and merge again"},
+		{[]string{second}, "share 1/2 is missing: convert with --partition 1/2, and merge again"},
+		{third[:2], "share 1/3 is missing: convert with --partition 1/3, and merge again"},
+		{[]string{third[0], third[2]}, "share 2/3 is missing: convert with --partition 2/3, and merge again"},
+		{third[1:], "share 3/3 is missing: convert with --partition 3/3, and merge again"},
+		{[]string{second, first, second}, second + " and " + second + " are both share 2/2"},
+		{[]string{third[2], second}, third[2] + " is share 1/3, " + second + " share 2/2"},
+		{[]string{first, shares(t, other, 2, Options{})[0]}, `of different conversions: source_edges is "4", not "3"`},
+		{[]string{first, shares(t, one, 2, Options{Merge: MergeFirst})[0]}, `of different conversions: options is "`},
+		{[]string{first, shares(t, table, 2, Options{})[0]}, "of different conversions: their types or columns of edges " +
+			"differ"},
+	} {
+		dst := filepath.Join(t.TempDir(), "x")
+		_, err := JoinShares(context.Background(), c.paths, dst, MergeOptions{})
+		if !errors.Is(err, ErrOptions) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("got %v\nwant %s", err, c.says)
+		}
+		if _, err := formats.Open(dst); err == nil {
+			t.Errorf("%s: there is a dataset", c.says)
+		}
+	}
+	stopped, stop := context.WithCancel(context.Background())
+	stop()
+	dst := filepath.Join(t.TempDir(), "x")
+	if _, err := JoinShares(stopped, []string{first, second}, dst, MergeOptions{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("stopped: %v", err)
+	}
+	if _, err := formats.Open(dst); err == nil {
+		t.Error("stopped: there is a dataset")
+	}
+}
+
+func TestSharesAreReadAsTheyAreWritten(t *testing.T) {
+	for _, s := range []Share{{1, 1}, {3, 8}, {4096, 4096}} {
+		if got, err := ParseShare(s.String()); got != s || err != nil {
+			t.Errorf("%v: %v, %v", s, got, err)
+		}
+	}
+	for text, says := range map[string]string{
+		"": "the third of eight is 3/8", "3": "the third of eight is 3/8", "a/8": "the third of eight is 3/8",
+		"3/b": "the third of eight is 3/8", "0/0": "the third of eight is 3/8",
+		"0/2":    "share 0/2: shares are 1/n to n/n, and n is at most 4096",
+		"3/2":    "share 3/2: shares are 1/n to n/n, and n is at most 4096",
+		"1/-1":   "share 1/-1: shares are 1/n to n/n, and n is at most 4096",
+		"1/4097": "share 1/4097: shares are 1/n to n/n, and n is at most 4096",
+	} {
+		if s, err := ParseShare(text); !errors.Is(err, ErrOptions) || !strings.HasSuffix(err.Error(), says) {
+			t.Errorf("%q: %v, %v", text, s, err)
+		}
+	}
+}
+
+// TestSharesDivideAnyNumberOfNodes without a gap, as evenly as it goes, and without overflow.
+func TestSharesDivideAnyNumberOfNodes(t *testing.T) {
+	for _, nodes := range []int64{0, 1, 7, 4095, 4097, 1 << 48, math.MaxInt64 / maxShares} {
+		for _, of := range []int{1, 2, 7, 4096} {
+			at := int64(0)
+			for i := 1; i <= of; i++ {
+				first, last := (Share{i, of}).bounds(nodes)
+				size, each := last-first, nodes/int64(of)
+				if first != at || size < each || size > each+1 {
+					t.Fatalf("share %d of %d of %d nodes: %d to %d", i, of, nodes, first, last)
+				}
+				at = last
+			}
+			if at != nodes {
+				t.Errorf("%d shares of %d nodes end at %d", of, nodes, at)
+			}
+		}
+	}
+}
+
+// Options that make the same dataset have one digest: limits, folders and who is told. Any other has another.
+func TestDigestsTellOptionsApartThatMakeOtherDatasets(t *testing.T) {
+	same := Options{Share: Share{1, 2}, DryRun: true, Force: true, MemoryLimit: 9, Log: func(string) {},
+		Progress: func(string, int64, int64) {}, Features: "/a/x.npy", Labels: "/a/y.npy"}
+	if a, b := same.digest(), (&Options{Features: "/b/x.npy", Labels: "y.npy"}).digest(); a != b {
+		t.Errorf("%s and %s", a, b)
+	}
+	seen := map[string]bool{}
+	for _, o := range []Options{{}, {From: "npz"}, {Direction: Directed}, {Merge: MergeSum}, {Loops: AddLoops},
+		{ByTime: true}, {RelationsAsTypes: true}, {Features: "x"}, {Labels: "x"}, {Columns: []string{"src", "dst"}},
+		{IDs: "names"}, {FeatureDType: 1}, {Reorder: ByDegree}, {SkipBad: 1}} {
+		if seen[o.digest()] {
+			t.Errorf("%+v: the digest of other options", o)
+		}
+		seen[o.digest()] = true
+	}
+}

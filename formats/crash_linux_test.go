@@ -61,8 +61,12 @@ func TestAWriterKilledAtAnyMomentLeavesTheOldDatasetOrTheNewOne(t *testing.T) {
 	outcomes := map[string]int{}
 	end := func() int64 { return 0 }
 	defer func() { t.Log(end(), "reads meanwhile") }()
+	begin := time.Now()
+	must(t, WriteGraph(context.Background(), dir+".whole", graphs[0], WriterOptions{}))
+	whole := time.Since(begin)
+	must(t, os.RemoveAll(dir+".whole"))
 	for trial := range trials {
-		killWriter(t, dir, r)
+		killWriter(t, dir, time.Duration(r.Int64N(int64(3*whole))))
 		err := readWhole(dir, graphs, false)
 		switch {
 		case err == nil:
@@ -88,7 +92,7 @@ func TestAWriterKilledAtAnyMomentLeavesTheOldDatasetOrTheNewOne(t *testing.T) {
 }
 
 // killWriter starts a writer and kills it some time after it has begun.
-func killWriter(t *testing.T, dir string, r *rand.Rand) {
+func killWriter(t *testing.T, dir string, after time.Duration) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), writerEnv+"="+dir)
@@ -103,7 +107,7 @@ func killWriter(t *testing.T, dir string, r *rand.Rand) {
 	if line, err := lines.ReadString('\n'); line != "go\n" {
 		t.Fatalf("the writer says %q, %v", line, err)
 	}
-	time.Sleep(time.Duration(r.IntN(8000)) * time.Microsecond)
+	time.Sleep(after)
 	must(t, cmd.Process.Kill())
 	rest, _ := io.ReadAll(lines)
 	err = cmd.Wait()

@@ -96,7 +96,8 @@ func Add(ctx context.Context, dir string, list []Addition, opt AddOptions) (*gra
 	}
 	w, err := formats.Extend(dir, formats.ExtendOptions{Provenance: provenance, Progress: opt.Progress,
 		ExpectBytes: bytes, Drop: func(owner, name string, index int) bool {
-			return slices.ContainsFunc(adds, func(x *addition) bool { return x.replaces(owner, name, index) })
+			return opt.Force &&
+				slices.ContainsFunc(adds, func(x *addition) bool { return x.replaces(owner, name, index) })
 		}})
 	if err != nil {
 		return nil, err

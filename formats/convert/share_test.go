@@ -119,8 +119,8 @@ func TestSharesThatDoNotBelongTogetherAreNotJoined(t *testing.T) {
 		{[]string{third[2], second}, third[2] + " is share 1/3, " + second + " share 2/2"},
 		{[]string{first, shares(t, other, 2, Options{})[0]}, `of different conversions: source_edges is "4", not "3"`},
 		{[]string{first, shares(t, one, 2, Options{Merge: MergeFirst})[0]}, `of different conversions: options is "`},
-		{[]string{first, shares(t, table, 2, Options{})[0]}, "of different conversions: their types or columns of edges " +
-			"differ"},
+		{[]string{first, shares(t, table, 2, Options{})[0]}, "of different conversions: their types or columns of " +
+			"edges differ"},
 	} {
 		dst := filepath.Join(t.TempDir(), "x")
 		_, err := JoinShares(context.Background(), c.paths, dst, MergeOptions{})

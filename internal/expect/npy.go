@@ -21,6 +21,8 @@ func NPY(v any, shape ...int) []byte {
 	switch x.Type().Elem().Kind() {
 	case reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
 		kind = "i"
+	case reflect.Bool:
+		kind = "b"
 	case reflect.Float32, reflect.Float64:
 		kind = "f"
 	}

@@ -1,0 +1,250 @@
+package convert
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// adding is a dataset to add to: 30 authors and 80 papers.
+func adding(t *testing.T) string {
+	t.Helper()
+	dst := filepath.Join(t.TempDir(), "data")
+	if _, err := Run(context.Background(), newLibrary(9).write(t), dst, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	return dst
+}
+
+func array(t *testing.T, data []byte) string { t.Helper(); return write(t, "x.npy", string(data)) }
+
+func counted8(n int, first uint8) []uint8 {
+	v := make([]uint8, n)
+	for i := range v {
+		v[i] = first + uint8(i)
+	}
+	return v
+}
+
+func TestArraysAreAddedAsTheyAre(t *testing.T) {
+	data := adding(t)
+	mask := make([]bool, 80)
+	mask[0], mask[7], mask[79] = true, true, true
+	list := []Addition{
+		{NodeColumn, "wide", "paper", array(t, expect.NPY(counted8(240, 1), 80, 3))},
+		{NodeColumn, "thin", "author", array(t, expect.NPY(counted8(30, 2), 30, 1))},
+		{NodeColumn, "label", "author", array(t, expect.NPY(counted8(30, 3)))},
+		{EdgeColumn, "weight", "", array(t, expect.NPY(counted8(140, 4)))},
+		{Split, "masked", "paper", array(t, expect.NPY(mask))},
+		{Split, "listed", "author", array(t, expect.NPY([]int64{29, 0, 29}))},
+	}
+	progress := 0
+	s, err := Add(context.Background(), data, list, AddOptions{Progress: func(string, int64, int64) { progress++ }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ds, err := formats.Open(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ds.Close()
+	report, err := formats.Check(context.Background(), data, formats.CheckOptions{})
+	if err != nil || report.Found > 0 {
+		t.Fatalf("%v: %v", err, report)
+	}
+	g := ds.Graph()
+	wide, _ := g.NodeColumn(2, "wide")
+	thin, _ := g.NodeColumn(0, "thin")
+	label, _ := g.NodeColumn(0, "label")
+	weight, _ := g.EdgeColumn("weight")
+	if !slices.Equal(wide.Bytes(), counted8(240, 1)) || wide.Rank() != 2 ||
+		!slices.Equal(thin.Bytes(), counted8(30, 2)) || thin.Rank() != 1 ||
+		!slices.Equal(weight.Bytes(), counted8(140, 4)) || label.DType() != unified.Int64 {
+		t.Errorf("%v, %v, %v, %v", wide, thin, weight, label)
+	}
+	if v, _ := unified.View[int64](label); v[0] != 3 || v[29] != 32 || ds.Manifest().Provenance["classes"] != "33" {
+		t.Errorf("labels %v of %s classes", v, ds.Manifest().Provenance["classes"])
+	}
+	for name, want := range map[string][]int32{"masked": {0, 7, 79}, "listed": {29, 0, 29}} {
+		seeds, err := g.Split(name, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := unified.View[int32](seeds.Sets[0].IDs); !slices.Equal(got, want) {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	if n := len(s.Nodes[0].Columns); n != 3 || progress == 0 || len(s.EdgeColumns) != 1 {
+		t.Errorf("the schema has %d columns of authors, told %d times", n, progress)
+	}
+}
+
+// TestForceReplacesTheColumnAndTheSplitOfThatNameAlone
+func TestForceReplacesTheColumnAndTheSplitOfThatNameAlone(t *testing.T) {
+	data := adding(t)
+	add := func(force bool, list ...Addition) error {
+		_, err := Add(context.Background(), data, list, AddOptions{Force: force})
+		return err
+	}
+	both := []Addition{{NodeColumn, "x", "paper", array(t, expect.NPY(counted8(80, 1)))},
+		{NodeColumn, "x", "author", array(t, expect.NPY(counted8(30, 2)))},
+		{EdgeColumn, "x", "", array(t, expect.NPY(counted8(140, 3)))},
+		{Split, "x", "paper", array(t, expect.NPY([]int64{1, 2}))}}
+	if err := add(false, both...); err != nil {
+		t.Fatal(err)
+	}
+	for i, says := range []string{`there is a column "x" already: choose another name, or replace it by --force`,
+		`there is a column "x" already`, `there is a column "x" already`, ""} {
+		if err := add(false, both[i]); !errors.Is(err, formats.ErrExist) || !strings.Contains(err.Error(), says) {
+			t.Errorf("addition %d once more: %v", i, err)
+		}
+	}
+	contents := func() map[string]string {
+		ds, err := formats.Open(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ds.Close()
+		g, all := ds.Graph(), map[string]string{}
+		for name, of := range map[string]func() (unified.Tensor, bool){
+			"paper":  func() (unified.Tensor, bool) { return g.NodeColumn(2, "x") },
+			"author": func() (unified.Tensor, bool) { return g.NodeColumn(0, "x") },
+			"edges":  func() (unified.Tensor, bool) { return g.EdgeColumn("x") }} {
+			if c, ok := of(); ok {
+				all[name] = string(c.Bytes())
+			}
+		}
+		if seeds, err := g.Split("x", 0); err == nil {
+			all["split"] = string(seeds.Sets[0].IDs.Bytes())
+		}
+		return all
+	}
+	want := contents()
+	for i, x := range []struct {
+		what string
+		data []byte
+		is   string
+	}{{"paper", expect.NPY(counted8(80, 9)), string(counted8(80, 9))},
+		{"author", expect.NPY(counted8(30, 9)), string(counted8(30, 9))},
+		{"edges", expect.NPY(counted8(140, 9)), string(counted8(140, 9))},
+		{"split", expect.NPY([]int64{5}), "\x05\x00\x00\x00"}} {
+		both[i].Path = array(t, x.data)
+		if err := add(true, both[i]); err != nil {
+			t.Errorf("%s: %v", x.what, err)
+		}
+		want[x.what] = x.is
+		if got := contents(); !maps.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", x.what, got, want)
+		}
+	}
+}
+
+func TestAdditionsThatDoNotFitChangeNothing(t *testing.T) {
+	data := adding(t)
+	before, err := os.ReadFile(filepath.Join(data, "dataset.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := expect.NPY([]int64{3, 80})
+	cut := expect.NPY(counted8(80, 1))
+	for _, c := range []struct {
+		kind      Kind
+		name, typ string
+		data      []byte
+		want      error
+		says      string
+	}{
+		{NodeColumn, "x", "", ids, ErrOptions, `"": there are several types of nodes, or none of that name: name ` +
+			"one, as in author:x="},
+		{NodeColumn, "x", "paer", ids, ErrOptions, `"paer": there are several types of nodes, or none of that name`},
+		{Split, "x", "", ids, ErrOptions, `"": there are several types of nodes`},
+		{NodeColumn, "x", "paper", ids, nil, "has the shape [2], but there are 80 nodes"},
+		{NodeColumn, "x", "paper", expect.NPY([]int64{1}), nil, "has the shape [1], but there are 80 nodes"},
+		{NodeColumn, "x", "author", expect.NPY(counted8(30, 1), 30, 1, 1, 1, 1), nil,
+			"has the shape [30 1 1 1 1], but there are 30 nodes"},
+		{EdgeColumn, "x", "", ids, nil, "has the shape [2], but there are 140 edges"},
+		{NodeColumn, "x", "paper", cut[:len(cut)-1], nil, "79 of 80 bytes: unexpected EOF"},
+		{NodeColumn, "x", "paper", expect.NPY(make([]int64, 3200), 80, 40)[:300], nil,
+			"elements take 25600 bytes, but the file has 300: it is cut short"},
+		{NodeColumn, "x", "paper", []byte("\x93NUMPY\x01\x00\x3a\x00{'descr': '<U4', 'fortran_order': False, " +
+			"'shape': (80,), }\n  \n"), nil, `"<U4": numbers are wanted`},
+		{NodeColumn, "x", "paper", []byte("text"), nil, "x.npy"},
+		{Split, "x", "paper", expect.NPY(make([]bool, 79)), nil, "a mask has a boolean a node, not "},
+		{Split, "x", "paper", expect.NPY(make([]bool, 80), 80, 1), nil, "a mask has a boolean a node, not "},
+		{Split, "x", "paper", expect.NPY([]int64{1, 2}, 2, 1), nil,
+			"a split is a list of ids, or a boolean a node, not "},
+		{Split, "x", "paper", ids, nil, "row 1: node 80 is not below 80"},
+		{Split, "x", "paper", expect.NPY([]int64{-1}), nil, "row 0: node -1 is not below 80"},
+		{Split, "train", "paper", expect.NPY([]int64{1}), formats.ErrExist, ""},
+	} {
+		a := Addition{c.kind, c.name, c.typ, array(t, c.data)}
+		_, err := Add(context.Background(), data, []Addition{a}, AddOptions{})
+		if err == nil || c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) ||
+			c.want == nil && !strings.Contains(err.Error(), a.Path) {
+			t.Errorf("got %v\nwant %s", err, c.says)
+		}
+	}
+	good := Addition{NodeColumn, "y", "paper", array(t, expect.NPY(make([]int64, 80)))}
+	if _, err := Add(context.Background(), data, []Addition{good, {NodeColumn, "x", "paper", "none.npy"}},
+		AddOptions{}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a file that is not there: %v", err)
+	}
+	good.Name = "label"
+	if _, err := Add(context.Background(), data, []Addition{good}, AddOptions{Memory: 600}); !errors.Is(err,
+		pinned.ErrLimit) {
+		t.Errorf("in 600 bytes: %v", err)
+	}
+	stopped, stop := context.WithCancel(context.Background())
+	stop()
+	good.Name = "y"
+	if _, err := Add(stopped, data, []Addition{good}, AddOptions{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("stopped: %v", err)
+	}
+	if _, err := Add(context.Background(), t.TempDir(), []Addition{good}, AddOptions{}); err == nil {
+		t.Error("a folder that is no dataset was added to")
+	}
+	after, err := os.ReadFile(filepath.Join(data, "dataset.json"))
+	if err != nil || string(after) != string(before) {
+		t.Errorf("the manifest changed: %v", err)
+	}
+	report, err := formats.Check(context.Background(), data, formats.CheckOptions{})
+	if err != nil || report.Found > 0 {
+		t.Errorf("%v: %v", err, report)
+	}
+	if left, _ := filepath.Glob(data + "?*"); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestAdditionsAreNamedInOneWay(t *testing.T) {
+	for text, want := range map[string]Addition{"a=b": {Name: "a", Path: "b"}, "a=p:b": {Name: "a", Path: "p:b"},
+		"p:a=b=c": {Name: "a", Type: "p", Path: "b=c"}} {
+		for _, kind := range []Kind{NodeColumn, Split} {
+			want.Kind = kind
+			if got, err := ParseAddition(kind, text); got != want || err != nil {
+				t.Errorf("%q: %+v, %v", text, got, err)
+			}
+		}
+	}
+	if got, err := ParseAddition(EdgeColumn, "a=b"); got != (Addition{EdgeColumn, "a", "", "b"}) || err != nil {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for kind, list := range map[Kind][]string{NodeColumn: {"", "a", "a=", "=b", "p:=b"}, EdgeColumn: {"p:a=b"}} {
+		for _, text := range list {
+			if _, err := ParseAddition(kind, text); !errors.Is(err, ErrOptions) || !strings.HasSuffix(err.Error(),
+				`: write name=file.npy, or type:name=file.npy for nodes of a type`) {
+				t.Errorf("%q: %v", text, err)
+			}
+		}
+	}
+}

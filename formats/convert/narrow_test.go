@@ -1,0 +1,194 @@
+package convert
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/formats/source"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// narrowedBy returns what a narrower passes on of rows that come in pieces of the given lengths, in turn.
+func narrowedBy(col graph.Column, to unified.DType, rows []byte, pieces ...int) ([]byte, error) {
+	var out bytes.Buffer
+	n := &narrower{w: &out, path: "x.npy", col: &col, to: to}
+	for i := 0; len(rows) > 0; i++ {
+		k := min(pieces[i%len(pieces)], len(rows))
+		if taken, err := n.Write(rows[:k]); err != nil || taken != k {
+			return out.Bytes(), err
+		}
+		rows = rows[k:]
+	}
+	return out.Bytes(), nil
+}
+
+// TestRowsAreNarrowedInPiecesOfAnyLength compares with each number by itself, for all pairs of types.
+func TestRowsAreNarrowedInPiecesOfAnyLength(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 8))
+	const rows, width = 211, 5
+	for _, from := range []unified.DType{unified.Float64, unified.Float32, unified.Float16, unified.BFloat16} {
+		col := graph.Column{Name: "x", DType: from, Shape: []int64{width}}
+		var data []byte
+		values := make([]float32, rows*width)
+		for i := range values {
+			v := r.NormFloat64() * 100
+			if i < width {
+				v = 0 // a row of zeros
+			}
+			switch from {
+			case unified.Float64:
+				data, values[i] = binary.LittleEndian.AppendUint64(data, math.Float64bits(v)), float32(v)
+			case unified.Float32:
+				data, values[i] = binary.LittleEndian.AppendUint32(data, math.Float32bits(float32(v))), float32(v)
+			case unified.Float16:
+				h := unified.HalfOf(float32(v))
+				data, values[i] = binary.LittleEndian.AppendUint16(data, uint16(h)), h.Float32()
+			case unified.BFloat16:
+				h := unified.BHalfOf(float32(v))
+				data, values[i] = binary.LittleEndian.AppendUint16(data, uint16(h)), h.Float32()
+			}
+		}
+		want := map[unified.DType][]byte{}
+		for i, v := range values {
+			row := values[i/width*width:][:width]
+			scale := max(slices.Max(row), -slices.Min(row)) / 127
+			b := byte(0)
+			if scale > 0 {
+				b = byte(int8(math.RoundToEven(float64(v) / float64(scale))))
+			}
+			want[unified.Int8] = append(want[unified.Int8], b)
+			want[unified.Float16] = binary.LittleEndian.AppendUint16(want[unified.Float16], uint16(unified.HalfOf(v)))
+			want[unified.BFloat16] = binary.LittleEndian.AppendUint16(want[unified.BFloat16],
+				uint16(unified.BHalfOf(v)))
+			if i%width == 0 {
+				want[unified.Float32] = binary.LittleEndian.AppendUint32(want[unified.Float32], math.Float32bits(scale))
+			}
+		}
+		for to, want := range want {
+			for _, pieces := range [][]int{{len(data)}, {1}, {7, 100, 3}, {width * int(from.Size())}, {1 << 10, 1}} {
+				if got, err := narrowedBy(col, to, data, pieces...); err != nil || !bytes.Equal(got, want) {
+					t.Errorf("%v as %v in pieces of %v: %v, or other bytes", from, to, pieces, err)
+				}
+			}
+		}
+	}
+}
+
+// TestManyRowsAreNarrowedOnAllCores: more than a piece, in which a core's share is not a whole number of rows.
+func TestManyRowsAreNarrowedOnAllCores(t *testing.T) {
+	const width = 333
+	values := make([]float32, 1000*width)
+	var want []byte
+	for i := range values {
+		values[i] = float32(i % 2048)
+		want = binary.LittleEndian.AppendUint16(want, uint16(unified.HalfOf(values[i])))
+	}
+	col := graph.Column{Name: "x", DType: unified.Float32, Shape: []int64{width}}
+	got, err := narrowedBy(col, unified.Float16, unified.FromSlice(values).Bytes(), len(values)*4)
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%v, or other bytes", err)
+	}
+}
+
+// TestNumbersThatDoNotFitAreRefusedWithTheirRow, whichever piece they are in; infinities and NaN fit halves.
+func TestNumbersThatDoNotFitAreRefusedWithTheirRow(t *testing.T) {
+	inf, nan := float32(math.Inf(1)), float32(math.NaN())
+	for _, c := range []struct {
+		value float32
+		to    unified.DType
+		says  string
+	}{
+		{65519, unified.Float16, ""}, {65520, unified.Float16, "65520 does not fit float16"},
+		{-65520, unified.Float16, "-65520 does not fit float16"}, {inf, unified.Float16, ""},
+		{nan, unified.Float16, ""}, {math.MaxFloat32, unified.BFloat16, "3.4028235e+38 does not fit bfloat16"},
+		{3.38e38, unified.BFloat16, ""}, {-inf, unified.BFloat16, ""}, {nan, unified.BFloat16, ""},
+		{math.MaxFloat32, unified.Int8, ""}, {inf, unified.Int8, "+Inf cannot be stored as int8"},
+		{-inf, unified.Float32, "-Inf cannot be stored as int8"}, {nan, unified.Int8, "NaN cannot be stored as int8"},
+	} {
+		for _, piece := range []int{1 << 20, 12, 5} {
+			values := make([]float32, 300)
+			values[2*123+1] = c.value
+			col := graph.Column{Name: "x", DType: unified.Float32, Shape: []int64{2}}
+			_, err := narrowedBy(col, c.to, unified.FromSlice(values).Bytes(), piece)
+			if c.says == "" && err == nil {
+				continue
+			}
+			if err == nil || c.says == "" || err.Error() != `x.npy: column "x": row 123: `+c.says+
+				"; choose another --feature-dtype" {
+				t.Errorf("%g as %v: %v", c.value, c.to, err)
+			}
+		}
+	}
+}
+
+// TestOnlyRowsThatBecomeSmallerAreNarrowed: not single numbers, not integers, not what takes as few bytes.
+func TestOnlyRowsThatBecomeSmallerAreNarrowed(t *testing.T) {
+	columns := []graph.Column{{Name: "a", DType: unified.Float32, Shape: []int64{3}},
+		{Name: "b", DType: unified.Float32}, {Name: "c", DType: unified.Int32, Shape: []int64{3}}, {Name: "d", DType: unified.Float16, Shape: []int64{3}},
+		{Name: "e", DType: unified.Float64, Shape: []int64{2, 2}},
+		{Name: "f", DType: unified.BFloat16, Shape: []int64{1}}}
+	for to, want := range map[unified.DType]string{
+		unified.Invalid:  "a float32[3] b float32[] c int32[3] d float16[3] e float64[2 2] f bfloat16[1]",
+		unified.Float16:  "a float16[3] b float32[] c int32[3] d float16[3] e float16[2 2] f bfloat16[1]",
+		unified.BFloat16: "a bfloat16[3] b float32[] c int32[3] d float16[3] e bfloat16[2 2] f bfloat16[1]",
+		unified.Int8: "a int8[3] b float32[] c int32[3] d int8[3] e int8[2 2] f int8[1] a_scale float32[] " +
+			"d_scale float32[] e_scale float32[] f_scale float32[]",
+	} {
+		c := conversion{graph: source.Plain(), opt: Options{FeatureDType: to}}
+		c.graph.Node().Count = 1000
+		for _, col := range columns {
+			c.graph.Node().Columns = append(c.graph.Node().Columns, source.Column{Column: col})
+		}
+		if err := c.narrow(); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, col := range c.graph.Node().Columns {
+			got = append(got, fmt.Sprintf("%s %v%v", col.Name, col.DType, col.Shape))
+		}
+		if got := strings.Join(got, " "); got != want {
+			t.Errorf("%v: %s", to, got)
+		}
+		if to == unified.Float16 && (len(c.graph.Notes) != 2 || c.graph.Notes[0] != `1000 rows of "a" are stored as `+
+			"float16, not as float32: 6.00 kB (5.86 KiB) in place of 12.0 kB (11.7 KiB)") {
+			t.Errorf("notes: %q", c.graph.Notes)
+		}
+	}
+	c := conversion{graph: source.Plain(), opt: Options{FeatureDType: unified.Float16}}
+	if err := c.narrow(); err != nil || len(c.graph.Notes) != 1 || c.graph.Notes[0] != "no column has rows of "+
+		"floating-point numbers that float16 makes smaller: all stay as they are" {
+		t.Errorf("%v, %q", err, c.graph.Notes)
+	}
+	for _, to := range []unified.DType{unified.Float32, unified.Float64, unified.Int32, unified.Uint8} {
+		_, err := Run(context.Background(), write(t, "edges.txt", "0 1\n"), filepath.Join(t.TempDir(), "x"),
+			Options{FeatureDType: to})
+		want := "features are stored as float16, bfloat16 or int8, not as " + to.String()
+		if !errors.Is(err, ErrOptions) || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%v: %v", to, err)
+		}
+	}
+}
+
+func TestFeaturesAreStoredNarrow(t *testing.T) {
+	src := write(t, "edges.txt", "0 1\n1 2\n")
+	_, ds := convert(t, src, Options{FeatureDType: unified.Int8,
+		Features: write(t, "x.npy", string(expect.NPY([]float64{127, -254, 0, 0, 1, 2}, 3, 2)))})
+	col, _ := ds.Graph().NodeColumn(0, "feature")
+	scale, _ := ds.Graph().NodeColumn(0, "feature_scale")
+	v, _ := unified.View[int8](col)
+	s, _ := unified.View[float32](scale)
+	if !slices.Equal(v, []int8{64, -127, 0, 0, 64, 127}) || !slices.Equal(s, []float32{2, 0, 2. / 127}) {
+		t.Errorf("%v times %v", v, s)
+	}
+}

@@ -63,6 +63,14 @@ func newOdd(r *rand.Rand, order graph.Order) *odd {
 	if order == graph.BySource {
 		times[len(times)/2] = math.Inf(1)
 	}
+	o.Indptr, o.Indices, o.Types = unified.FromSlice(indptr), unified.FromSlice(indices), unified.FromSlice(types)
+	o.EdgeColumns = map[string]unified.Tensor{"time": unified.FromSlice(times)}
+	o.addNodes(r)
+	return o
+}
+
+// addNodes adds columns of nodes, splits and links.
+func (o *odd) addNodes(r *rand.Rand) {
 	x, year, time := make([]float32, 3*oddPapers), make([]int32, oddPapers), make([]float64, oddAuthors)
 	x[3*7+2], x[3*7], x[3*oddPapers-1] = float32(math.NaN()), float32(math.Inf(-1)), float32(math.NaN())
 	for i := range year {
@@ -71,8 +79,6 @@ func newOdd(r *rand.Rand, order graph.Order) *odd {
 	for i := range time {
 		time[i] = float64(r.IntN(20))
 	}
-	o.Indptr, o.Indices, o.Types = unified.FromSlice(indptr), unified.FromSlice(indices), unified.FromSlice(types)
-	o.EdgeColumns = map[string]unified.Tensor{"time": unified.FromSlice(times)}
 	features, _ := unified.New(unified.Float32, unified.FromSlice(x).Bytes(), oddPapers, 3)
 	o.NodeColumns = []map[string]unified.Tensor{{"x": features, "year": unified.FromSlice(year)},
 		{"time": unified.FromSlice(time)}}
@@ -91,7 +97,6 @@ func newOdd(r *rand.Rand, order graph.Order) *odd {
 			o.links = append(o.links, [3]int64{e[1] - oddPapers, e[2], r.Int64N(2)})
 		}
 	}
-	return o
 }
 
 // write writes the graph, and its links as "valid" and as "train"; "relations" has labels beyond 1.

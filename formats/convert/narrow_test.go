@@ -135,7 +135,8 @@ func TestNumbersThatDoNotFitAreRefusedWithTheirRow(t *testing.T) {
 // TestOnlyRowsThatBecomeSmallerAreNarrowed: not single numbers, not integers, not what takes as few bytes.
 func TestOnlyRowsThatBecomeSmallerAreNarrowed(t *testing.T) {
 	columns := []graph.Column{{Name: "a", DType: unified.Float32, Shape: []int64{3}},
-		{Name: "b", DType: unified.Float32}, {Name: "c", DType: unified.Int32, Shape: []int64{3}}, {Name: "d", DType: unified.Float16, Shape: []int64{3}},
+		{Name: "b", DType: unified.Float32}, {Name: "c", DType: unified.Int32, Shape: []int64{3}},
+		{Name: "d", DType: unified.Float16, Shape: []int64{3}},
 		{Name: "e", DType: unified.Float64, Shape: []int64{2, 2}},
 		{Name: "f", DType: unified.BFloat16, Shape: []int64{1}}}
 	for to, want := range map[unified.DType]string{

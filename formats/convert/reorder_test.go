@@ -14,6 +14,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/source"
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -229,14 +230,19 @@ func (l *library) compare(t *testing.T, ds *formats.Dataset, order []int64) {
 	if !slices.Equal(got, want) {
 		t.Error("other edges")
 	}
+	l.compareSeeds(t, g, old[2])
+}
+
+func (l *library) compareSeeds(t *testing.T, g *graph.Graph, old []int64) {
+	t.Helper()
 	seeds, err := g.Split("train", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	id, _ := unified.Integers(seeds.Sets[0].IDs)
 	for i, v := range l.train {
-		if old[2][id(int64(i))] != v {
-			t.Errorf("seed %d is paper %d, not %d", i, old[2][id(int64(i))], v)
+		if old[id(int64(i))] != v {
+			t.Errorf("seed %d is paper %d, not %d", i, old[id(int64(i))], v)
 		}
 	}
 }

@@ -194,6 +194,31 @@ func TestAdditionsThatDoNotFitChangeNothing(t *testing.T) {
 			t.Errorf("got %v\nwant %s", err, c.says)
 		}
 	}
+	unchanged(t, data, before)
+}
+
+// unchanged sees that a dataset is as it was, and that nothing is left beside it.
+func unchanged(t *testing.T, data string, before []byte) {
+	t.Helper()
+	after, err := os.ReadFile(filepath.Join(data, "dataset.json"))
+	if err != nil || string(after) != string(before) {
+		t.Errorf("the manifest changed: %v", err)
+	}
+	report, err := formats.Check(context.Background(), data, formats.CheckOptions{})
+	if err != nil || report.Found > 0 {
+		t.Errorf("%v: %v", err, report)
+	}
+	if left, _ := filepath.Glob(data + "?*"); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestAdditionsThatFailHalfwayChangeNothing(t *testing.T) {
+	data := adding(t)
+	before, err := os.ReadFile(filepath.Join(data, "dataset.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	good := Addition{NodeColumn, "y", "paper", array(t, expect.NPY(make([]int64, 80)))}
 	if _, err := Add(context.Background(), data, []Addition{good, {NodeColumn, "x", "paper", "none.npy"}},
 		AddOptions{}); !errors.Is(err, os.ErrNotExist) {
@@ -213,17 +238,7 @@ func TestAdditionsThatDoNotFitChangeNothing(t *testing.T) {
 	if _, err := Add(context.Background(), t.TempDir(), []Addition{good}, AddOptions{}); err == nil {
 		t.Error("a folder that is no dataset was added to")
 	}
-	after, err := os.ReadFile(filepath.Join(data, "dataset.json"))
-	if err != nil || string(after) != string(before) {
-		t.Errorf("the manifest changed: %v", err)
-	}
-	report, err := formats.Check(context.Background(), data, formats.CheckOptions{})
-	if err != nil || report.Found > 0 {
-		t.Errorf("%v: %v", err, report)
-	}
-	if left, _ := filepath.Glob(data + "?*"); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
-	}
+	unchanged(t, data, before)
 }
 
 func TestAdditionsAreNamedInOneWay(t *testing.T) {

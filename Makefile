@@ -206,6 +206,10 @@ cudasim: ## compile every .cu into dist/libcudasim.so, a driver that checks kern
 cudasim-ptx: cudasim ## write dist/libcudasim-ptx.so, which runs the committed PTX in place of the .cu files
 	@flock dist/.cudasim.lock $(MAKE) --no-print-directory -s -j2 -C internal/cudasim ptx
 
+.PHONY: planted
+planted: cudasim ## plant faults of 14 classes in kernels and device code; fail if a test misses one (ARGS=--write: docs/results/planted.md)
+	@set -e; exports=$$(tools/cuda-env.sh); eval "$$exports"; python3 tools/planted/planted.py $(ARGS)
+
 .PHONY: cuda-headers
 cuda-headers: ## see that device links with the headers of CUDA 11, 12 and 13
 	@set -e; for major in 11 12 13; do \

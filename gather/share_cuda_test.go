@@ -149,6 +149,34 @@ func TestCachesThatCannotBeSharedLeaveNone(t *testing.T) {
 	}
 }
 
+// TestRowsOfAPeerLieBeyondFourGiB: a cache of 4.3 GiB, of which the last row alone is in memory.
+func TestRowsOfAPeerLieBeyondFourGiB(t *testing.T) {
+	if !cudatest.Devices(t, 2, "peers=1,memory=64g") {
+		return
+	}
+	cudatest.NeedSimulator(t)
+	const n, width = 70_000, 1 << 14
+	devices := rigs(t, 2)
+	near, far := devices[0], devices[1]
+	src := random(rand.New(rand.NewPCG(73, 0)), 4*width)
+	base := far.sparse(n * 4 * width)
+	far.upload(bytesAt(base+(n-1)*4*width, 4*width), src)
+	nowhere := near.host(make([]byte, 4*width), 0) // stands for the column, of which nothing is read
+	column := near.farTensor(unified.Float32, addressOf(nowhere), n, width)
+	s := must(NewDeviceStore(near.dev, column, addressOf(nowhere)))(t)
+	near.check(s.Cache(t.Context(), []int64{0}, pinned.Options{}))
+	near.check(s.mark(near.idsOnDevice(unified.Int64, []int64{n - 1}), deviceMark{first: n - 1,
+		where: s.cache.where, place: atPeer | 1<<peerShift}))
+	near.check(s.own.Synchronize())
+	bases := near.take(pinned.Device, 8*MaxPeers, 0)
+	near.upload(bases, unified.FromSlice([]uint64{0, uint64(base), 0, 0, 0, 0, 0, 0}).Bytes())
+	s.cache.bases = addressOf(bases)
+	if got := near.gather(s, near.idsOnDevice(unified.Int32, []int64{n - 1}), 0); !bytes.Equal(got, src) {
+		t.Error("another row")
+	}
+	near.check(s.Close())
+}
+
 // TestMoreBlocksWhereFewRowsComeOverTheBus: as many as keep it as busy, but no more than the device is good for.
 func TestMoreBlocksWhereFewRowsComeOverTheBus(t *testing.T) {
 	for cached, want := range map[float64]int64{0: 40, 0.5: 80, 0.9: 400, 0.99: 1056, 1: 1056} {

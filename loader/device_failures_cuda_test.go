@@ -122,13 +122,14 @@ func TestALostDeviceEndsTheEpochWithItsName(t *testing.T) {
 	}
 }
 
-// TestSteadyStateAllocatesNothing: after a first epoch any allocation of the driver's fails, and none is asked for.
+// TestSteadyStateAllocatesNothing: after a first epoch any allocation of the driver's, and any free, fails, and none is
+// asked for.
 func TestSteadyStateAllocatesNothing(t *testing.T) {
 	cudatest.Open(t)
 	l := open(t, wideGraph(t, 300, 6), onDevice)
 	want := digests(t, l.Epoch(context.Background(), 0))
 	for _, call := range []string{"cuMemAlloc", "cuMemHostAlloc", "cuMemHostRegister", "cuStreamCreateWithPriority",
-		"cuModuleLoadDataEx"} {
+		"cuModuleLoadDataEx", "cuMemFree", "cuMemFreeHost", "cuMemHostUnregister"} {
 		cudatest.Fail(t, call, 1, illegalAddress)
 	}
 	if got := digests(t, l.Epoch(context.Background(), 0)); !slices.Equal(got, want) {

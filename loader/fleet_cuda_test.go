@@ -56,6 +56,13 @@ func sharedOn(t *testing.T, k int, share loader.Sharing, room int64) []*loader.P
 				t.Error(err)
 			}
 		}
+		if i == k-1 {
+			break
+		}
+		again := digests(t, loaders[len(loaders)-1].Range(background, 0, 0, 6))
+		if !slices.Equal(again, want[len(want)-len(again):]) {
+			t.Errorf("the last loader makes other batches once cuda:%d was closed", i)
+		}
 	}
 	for i, p := range all {
 		if n := p.Ledger().Total() + p.Ledger().DeviceTotal(); n != 0 {

@@ -151,10 +151,10 @@ func TestCachesThatCannotBeSharedLeaveNone(t *testing.T) {
 
 // TestRowsOfAPeerLieBeyondFourGiB: a cache of 4.3 GiB, of which the last row alone is in memory.
 func TestRowsOfAPeerLieBeyondFourGiB(t *testing.T) {
+	cudatest.NeedSimulator(t)
 	if !cudatest.Devices(t, 2, "peers=1,memory=64g") {
 		return
 	}
-	cudatest.NeedSimulator(t)
 	const n, width = 70_000, 1 << 14
 	devices := rigs(t, 2)
 	near, far := devices[0], devices[1]

@@ -182,6 +182,18 @@ func TestCloseWaitsForKernels(t *testing.T) {
 	}
 }
 
+// TestSlotsThatNobodyReadsGoOnWhenTheyAreFilled: the loop releases each batch at once and waits for none, so that slots
+// are taken again while rows are still on their way to them.
+func TestSlotsThatNobodyReadsGoOnWhenTheyAreFilled(t *testing.T) {
+	cudatest.Open(t)
+	opt := onDevice
+	opt.Prefetch, opt.BatchSize = 1, 8
+	l := open(t, wideGraph(t, 300, 6), opt)
+	if err := lastError(l.Range(context.Background(), 0, 0, 12)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestAConsumersStreamHoldsTheSlot(t *testing.T) {
 	d := cudatest.Open(t)
 	consumer, err := d.NewStream(device.PriorityLow)

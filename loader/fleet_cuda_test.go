@@ -20,12 +20,12 @@ const nodes = 1500
 func sharedOn(t *testing.T, k int, share loader.Sharing, room int64) []*loader.Placed {
 	t.Helper()
 	g := plainGraph(t, nodes, 6)
-	opt := loader.Options{Sampler: neighbor, BatchSize: 30, Shuffle: true, WorldSize: 2 * k, HotShare: share,
+	opt := loader.Options{Sampler: neighbor, BatchSize: 16, Shuffle: true, WorldSize: 2 * k, HotShare: share,
 		SeedColumns: []string{}, NodeColumns: []string{"feature"}}
 	var want, got []string
 	for opt.Rank = range opt.WorldSize {
 		l := open(t, g, opt)
-		want = append(want, digests(t, l.Range(background, 0, 0, 6))...)
+		want = append(want, digests(t, l.Range(background, 0, 0, 3))...)
 	}
 	var names []string
 	for i := range k {
@@ -40,7 +40,7 @@ func sharedOn(t *testing.T, k int, share loader.Sharing, room int64) []*loader.P
 	for opt.Rank = range opt.WorldSize {
 		opt.Device = names[opt.Rank%k]
 		loaders[opt.Rank] = open(t, all[opt.Rank%k], opt)
-		got = append(got, digests(t, loaders[opt.Rank].Range(background, 0, 0, 6))...)
+		got = append(got, digests(t, loaders[opt.Rank].Range(background, 0, 0, 3))...)
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%d devices make\n%q\nthe CPU\n%q", k, got, want)
@@ -59,7 +59,7 @@ func sharedOn(t *testing.T, k int, share loader.Sharing, room int64) []*loader.P
 		if i == k-1 {
 			break
 		}
-		again := digests(t, loaders[len(loaders)-1].Range(background, 0, 0, 6))
+		again := digests(t, loaders[len(loaders)-1].Range(background, 0, 0, 3))
 		if !slices.Equal(again, want[len(want)-len(again):]) {
 			t.Errorf("the last loader makes other batches once cuda:%d was closed", i)
 		}
@@ -69,8 +69,15 @@ func sharedOn(t *testing.T, k int, share loader.Sharing, room int64) []*loader.P
 			t.Errorf("cuda:%d: %d bytes are held after Close", i, n)
 		}
 	}
-	for i := range k {
-		tier := loaders[i+k].Stats() // of the device, the later of its ranks
+	checkTiers(t, all, loaders)
+	return all
+}
+
+// checkTiers fails where a tier was not read that was to be, by what each device has counted.
+func checkTiers(t *testing.T, all []*loader.Placed, loaders []*loader.Loader) {
+	t.Helper()
+	for i := range all {
+		tier := loaders[i+len(all)].Stats() // of the device, the later of its ranks
 		host := tier.DeviceRows - tier.DeviceHits - tier.DevicePeers
 		t.Logf("cuda:%d: %d rows of its own memory, %d of peers, %d of the host", i, tier.DeviceHits, tier.DevicePeers,
 			host)
@@ -80,7 +87,6 @@ func sharedOn(t *testing.T, k int, share loader.Sharing, room int64) []*loader.P
 			t.Errorf("%+v: a tier was not read; placed %+v", tier, all[i].Arrays())
 		}
 	}
-	return all
 }
 
 // peerShares returns how many times its own cached rows each device finds at its peers.

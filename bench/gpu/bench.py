@@ -32,6 +32,7 @@ class Bench:
         self.dir, self.smoke, self.here = dir, smoke, HERE
         self.khop, self.gpubench = HERE / "khop", HERE / "gpubench"
         self.threads = min(16, os.cpu_count())
+        self.uuid = ""  # of the board
         self.end = self.over = 0  # by the clock: when the step has failed, and when it has to leave off to be tried again
 
     def begin(self, seconds, over):
@@ -95,7 +96,7 @@ class Bench:
         return {"skipped": self.no_sampler} if self.no_sampler else self.python_json(script, *options)
 
     def _environment(self):
-        return {"PYTHONPATH": os.pathsep.join(map(str, [HERE / "python", self.dir / "site", HERE])), "PYTHONDONTWRITEBYTECODE": "1"}
+        return {"PYTHONPATH": os.pathsep.join(map(str, [HERE / "python", self.dir / "site", HERE])), "PYTHONDONTWRITEBYTECODE": "1", "KHOP_GPU_UUID": self.uuid}
 
     def _works(self, code):
         return self.call([sys.executable, "-c", code], env=self._environment(), allowed=range(-64, 256))[0] == 0

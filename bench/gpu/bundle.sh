@@ -16,13 +16,16 @@ rm -rf "$out" "$tests"
 mkdir -p "$out/python" "$out/peers" "$tests"
 touch "$out/tests.txt"
 
+# Tests that a real device cannot pass, which would skip there.
+simulated() { sed -n "s|^$1 \(Test[A-Za-z0-9_]*\)$|\1|p" tests/allowed-skips-device.txt; }
+
 build=(-tags cuda -trimpath "-ldflags=-s -w")
 go build "${build[@]}" -o "$out/khop" ./cmd/khop
 go build "${build[@]}" -o "$out/gpubench" ./bench/gpu/gpubench
 
 # The tests that need a device, a program a package: they share most of their code, so that together they pack well.
 for folder in "${packages[@]}"; do
-    names=$(grep -h -o '^func Test[A-Za-z0-9_]*' "$folder"/*_cuda_test.go | sed 's/^func //; /^TestMain$/d' | paste -sd '|')
+    names=$(grep -h -o '^func Test[A-Za-z0-9_]*' "$folder"/*_cuda_test.go | sed 's/^func //; /^TestMain$/d' | { grep -vxFf <(simulated "$folder") || :; } | paste -sd '|')
     [ -n "$names" ] || continue
     mkdir -p "$tests/$folder"
     go test -c "${build[@]}" -o "$tests/$folder/test" "./$folder"

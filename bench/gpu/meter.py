@@ -55,7 +55,9 @@ class Board:
         try:
             import pynvml
             pynvml.nvmlInit()
-            self.handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+            # NVML's numbers are not CUDA's: the name of the board is what both know it by.
+            uuid = os.environ.get("KHOP_GPU_UUID")
+            self.handle = pynvml.nvmlDeviceGetHandleByUUID(uuid.encode()) if uuid else pynvml.nvmlDeviceGetHandleByIndex(0)
             self.read = lambda: pynvml.nvmlDeviceGetTotalEnergyConsumption(self.handle) / 1e3
             self.read()
         except Exception as error:  # no package, no library, no counter: each is a reason

@@ -66,6 +66,11 @@ def kernels(where, batch):
         yield name, k["launches"], k["device_sectors"] * scale, k["bus_sectors"] * scale, k["bus_lines"] * scale
 
 
+def bus_sectors(batch):
+    """Sectors that the sampler's kernels read over the bus for a batch of so many expanded nodes and edges."""
+    return sum(sectors for name, _, _, sectors, _ in kernels("bus", {"nodes": 0, **batch}) if not name.startswith("gather"))
+
+
 def wire(m, sectors, lines):
     """Seconds that reads over the bus take: by bytes or by requests, whichever is more."""
     link = m.bus * (LINE + OVERHEAD) / LINE
@@ -94,7 +99,7 @@ def predictions(m):
     """(claim as report.py has it, wanted, predicted, why)"""
     card, bus = (work(m, w, ALL, False) for w in ("card", "bus"))
     new = work(m, "card", NEW, False)
-    random = wire(m, ALL["expanded"] + ALL["edges"], ALL["expanded"] + ALL["edges"]) + LAUNCH
+    random = wire(m, bus_sectors(ALL), bus_sectors(ALL)) + LAUNCH
     rows = work(m, "bus", ALL, True)
     copy, cpu = ALL["nodes"] * ROW / (m.bus * 1.02), ALL["nodes"] * ROW / CPU_ROWS
     least = max(t := model_seconds(m), NEW["nodes"] * ROW / m.bus)
@@ -107,8 +112,8 @@ def predictions(m):
     yield ("sampling on the card, edges/s", ">= 0.7e9", ALL["edges"] / card,
            f"sectors of device memory, and {launches:.0f} kernels one after another")
     yield "sampling on the card / PyG on 16 threads", ">= 10", PYG / 16 / new, "both sample alone"
-    yield ("sampling over the bus, share of as many random reads", ">= 0.70", random / bus,
-           "picks of a node share sectors")
+    yield ("sampling over the bus, share of random reads of as many sectors", ">= 0.70", random / bus,
+           "sectors of a line go by in one request")
     yield ("rows over the bus / CPU-centric, unpipelined", "<= 0.60", rows / (cpu + copy),
            "depends most on the copying threads")
     yield ("rows over the bus / CPU-centric, pipelined", "<= 1.05", rows / max(cpu, copy),

@@ -26,6 +26,17 @@ def no_peer(state, phase):
     return None if peers(state, phase) else next((r.get("failed") or r["skipped"] for r in steps.values()), None)
 
 
+def no_figure(state, phase):
+    """Why a figure of a phase is missing: what was not run, skipped or failed."""
+    steps = state.get(phase, {})
+    why = [f"{step}: {' '.join((r.get('failed') or r['skipped']).split())[:150]}" for step, r in steps.items()
+           if "failed" in r or isinstance(r.get("skipped"), str)]
+    return "; ".join(why[:3]) or ("steps that it needs were not run" if steps else "the phase was not run")
+
+
+VERDICTS = {True: "held", False: "not held", None: "not measured"}
+
+
 def ways(result):
     return {w["way"]: w for w in result["ways"]} if result else {}
 
@@ -35,9 +46,10 @@ def claims(phase, state):
     found = []
 
     def claim(text, wanted, measured, holds, why=None):
-        found.append({"claim": text, "wanted": wanted, "measured": measured, "holds": None if measured is None else holds(measured)})
-        if measured is None and why:
-            found[-1]["why"] = why
+        held = None if measured is None else bool(holds(measured))
+        found.append({"claim": text, "wanted": wanted, "measured": measured, "holds": held, "verdict": VERDICTS[held]})
+        if measured is None:
+            found[-1]["why"] = why or no_figure(state, phase)
 
     def ratio(a, b, key):
         return a[key] / b[key] if a and b else None
@@ -57,7 +69,7 @@ def claims(phase, state):
         threads = peer["threads"] if peer else 16
         claim(f"sampling with the topology on the card / {pyg(found_peers)} on {threads} threads in all, edges/s", ">= 10", ratio(new, peer, "edges_per_s"),
               lambda v: v >= 10, no_peer(state, phase))
-        claim("sampling over the bus, share of as many random reads", ">= 0.70", share, lambda v: v >= 0.7)
+        claim("sampling over the bus, share of random reads of as many sectors", ">= 0.70", share, lambda v: v >= 0.7)
     if phase == "transfer":
         khop, torch = ways(usable(state, phase, "khop")), ways(usable(state, phase, "torch"))
         plain = min((w for w in (khop.get("cpu, unpipelined"), torch.get("torch, unpipelined")) if w), key=lambda w: w["ms_per_batch"], default=None)
@@ -83,7 +95,8 @@ def claims(phase, state):
         claim(f"the best CPU-centric pipeline / {way}", ">= 1.6", ratio(best(centric), own, "ms_per_batch"), lambda v: v >= 1.6)
         metered = own and best(centric) and own["board_joules"] and best(centric)["board_joules"]
         claim(f"board energy of {way} / of that pipeline", "<= 0.75",
-              ratio(own, best(centric), "board_joules_per_batch") if metered else None, lambda v: v <= 0.75)
+              ratio(own, best(centric), "board_joules_per_batch") if metered else None, lambda v: v <= 0.75,
+              own and own.get("not_measured", {}).get("board"))
     return found
 
 
@@ -101,7 +114,7 @@ def table(phase, result):
             for line in LINES[phase](step, r):
                 print("  " + line, file=out)
     for c in p["claims"]:
-        verdict = "not measured" if c["holds"] is None else "simulated" if result["simulated"] else "holds" if c["holds"] else "DOES NOT HOLD"
+        verdict = c["verdict"] if c["holds"] is None or not result["simulated"] else "simulated"
         value = "" if c["measured"] is None else f"{c['measured']:.3g}, "
         why = f" ({c['why'].splitlines()[0][:150]})" if "why" in c else ""
         print(f"  {c['claim']}: {value}wanted {c['wanted']}: {verdict}{why}", file=out)
@@ -116,7 +129,7 @@ def machine_lines(step, r):
         for a in r["arrays"]:
             yield f"{a['array']:28} {a['rung']}"
     elif step.startswith("tests"):
-        yield f"{step:36} {r['passed']} passed" + (f", {len(r['skipped'])} need the simulator" if r["skipped"] else "")
+        yield f"{step:36} {r['passed']} passed" + (f", {len(r['skipped'])} need more devices" if r["skipped"] else "")
     elif step.startswith("same"):
         yield f"{step}: {r['batches']} batches, byte for byte"
     else:
@@ -126,7 +139,7 @@ def machine_lines(step, r):
 def gather_lines(step, r):
     bus, memory = r["bus"], r["memory"]
     yield (f"{step}: {memory['rung']}; in order {bus['in_order_gb_per_s']:.1f} GB/s with {bus['blocks']} blocks, copy engine {bus['copy_gb_per_s']:.1f}, "
-           f"link {bus['link_gb_per_s']:.1f}")
+           f"link {bus['link_gb_per_s']:.1f}, {bus['requests_m_per_s']:.0f} million requests/s over {memory['bytes'] / 2**30:.3g} GiB")
     yield f"    {'bytes':>6} {'at':>4} {'blocks':>6} {'model':>7} " + " ".join(f"{m:>14}" for m in ("per-row", "sorted", "shift", "naive")) + "   GB/s, share of the model"
     rows = {}
     for c in r["cells"]:

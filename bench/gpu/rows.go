@@ -38,7 +38,7 @@ type rowsCell struct {
 	SectorsPerRow float64 `json:"sectors_per_row"` // that the rows touch, at least
 	LinesPerRow   float64 `json:"lines_per_row"`
 	GBPerS        float64 `json:"gb_per_s"`       // of rows
-	ModelGBPerS   float64 `json:"model_gb_per_s"` // what the link gives in the model
+	ModelGBPerS   float64 `json:"model_gb_per_s"` // what the bus gives in the model
 	OfModel       float64 `json:"of_model"`       // the one divided by the other
 }
 
@@ -70,12 +70,12 @@ func (r *rig) rows(o rowsOptions) (result *rowsResult, err error) {
 	}
 	defer func() { err = m.undo.run(err) }()
 	result = &rowsResult{machineResult: r.machine(), Memory: m.result}
-	if result.Bus, err = r.bus(m); err != nil {
+	if result.Bus, err = r.bus(m, min(probeReads, max(o.reads/lineBytes, 1))); err != nil {
 		return nil, err
 	}
 	for _, width := range o.widths {
 		for _, offset := range o.offsets {
-			cells, err := r.cells(m, width, offset, o, result.Bus.LinkGBPerS)
+			cells, err := r.cells(m, width, offset, o, &result.Bus)
 			result.Cells = append(result.Cells, cells...)
 			if err != nil {
 				return result, fmt.Errorf("rows of %d bytes at %d: %w", width, offset, err)
@@ -86,7 +86,7 @@ func (r *rig) rows(o rowsOptions) (result *rowsResult, err error) {
 }
 
 // cells measures all methods on rows of one width, in as many bytes as the bus then carries.
-func (r *rig) cells(m *memory, width, offset int64, o rowsOptions, link float64) (cells []rowsCell, err error) {
+func (r *rig) cells(m *memory, width, offset int64, o rowsOptions, bus *busResult) (cells []rowsCell, err error) {
 	n := (int64(len(m.bytes)) - offset) / width
 	at := m.addr + device.Address(offset)
 	column, err := unified.NewPlaced(unified.Pinned, unified.Float32, m.bytes[offset:offset+n*width], n, width/4)
@@ -124,7 +124,7 @@ func (r *rig) cells(m *memory, width, offset int64, o rowsOptions, link float64)
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	model := link * float64(width) / wireBytes(sectors, lines)
+	model := bus.rowsPerS(sectors, lines) * float64(width) / 1e9
 	for _, blocks := range o.blocks {
 		store.MaxBlocks = int(blocks)
 		for _, method := range methods {

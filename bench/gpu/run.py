@@ -26,6 +26,7 @@ import report
 from bench import HERE, Bench, Failed, OutOfTime
 from phases import PHASES
 
+BUILD = 420  # seconds that building PyG's sampler may take, outside of --total
 LEAST = 0.2  # of the seconds that a step may take: with less left it is not begun, for it would likely be tried in vain
 
 
@@ -126,6 +127,17 @@ def driver():
         return None
 
 
+def prepare(bench):
+    """Builds what PyG samples with against the torch that is here, before the clock starts, or says what is missing."""
+    bench.begin(BUILD, math.inf)
+    try:
+        missing = bench.no_sampler
+    except Failed as error:
+        missing = bench.no_sampler = str(error)
+    if missing:
+        print(f"run: no comparison with PyG: {missing.splitlines()[0][:300]}", file=sys.stderr, flush=True)
+
+
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("phases", nargs="*", metavar="phase", help="default: all")
@@ -154,6 +166,9 @@ def main():
     if this["simulated"] and not args.smoke:
         sys.exit("run: this is the simulated device, whose figures mean nothing: take --smoke")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the program of the step ends as well, and what there is is printed
+    bench.uuid = this["cuda"]["devices"][0].get("uuid", "")
+    if {"sampling", "training"} & set(args.phases):
+        prepare(bench)
     run = Run(args, bench, this)
     try:
         run.go()

@@ -5,7 +5,7 @@ import (
 )
 
 // The model of the bus (docs/gpu-bundle.md): a read of a line, or of a part of one, costs its sectors of 32 bytes and
-// 20 bytes besides.
+// 20 bytes besides, and it is one request. So many bytes and so many requests go by in a second.
 const (
 	lineBytes     = 128
 	sectorBytes   = 32
@@ -22,15 +22,28 @@ type busResult struct {
 	Blocks        int     `json:"blocks"`        // of that grid
 	CopyGBPerS    float64 `json:"copy_gb_per_s"` // by the copy engine, to device memory
 	LinkGBPerS    float64 `json:"link_gb_per_s"` // what the bus carries in the model while it is read in order
+	// RequestsMPerS is millions of random reads of one sector a second, over all of the memory: the more there is of
+	// it, the more of them miss in the tables of pages.
+	RequestsMPerS float64 `json:"requests_m_per_s"`
 }
+
+// rowsPerS returns how many rows of so many sectors and lines the bus brings in the model: as many as its bytes or its
+// requests allow, whichever are fewer.
+func (b *busResult) rowsPerS(sectors, lines float64) float64 {
+	return min(b.LinkGBPerS*1e9/wireBytes(sectors, lines), b.RequestsMPerS*1e6/lines)
+}
+
+// probeReads is how many random reads calibrate the requests, at most.
+const probeReads = 4 << 20
 
 // inOrder are the grids that are tried, in blocks of 256 threads.
 var inOrder = []int{40, 80, 160, 320, 640, 1280}
 
 const blockThreads = 256
 
-// bus measures the bus over the first bytes of some memory, 1 GiB at most.
-func (r *rig) bus(m *memory) (b busResult, err error) {
+// bus measures the bus: lines in order over the first bytes of some memory, 1 GiB at most, and so many random reads
+// over all of it.
+func (r *rig) bus(m *memory, reads int64) (b busResult, err error) {
 	n := min(int64(len(m.bytes)), 1<<30) &^ (lineBytes - 1)
 	for _, blocks := range inOrder {
 		took, err := r.time(func() error {
@@ -45,6 +58,11 @@ func (r *rig) bus(m *memory) (b busResult, err error) {
 		}
 	}
 	b.LinkGBPerS = b.InOrderGBPerS * wireBytes(lineBytes/sectorBytes, 1) / lineBytes
+	_, seconds, err := r.reads(m, reads)
+	if err != nil {
+		return b, err
+	}
+	b.RequestsMPerS = float64(reads) / seconds / 1e6
 	n = min(n, 256<<20, m.contiguous)
 	to, err := r.dev.Alloc(n)
 	if err != nil {
@@ -79,23 +97,32 @@ func (r *rig) random(o randomOptions) (result *randomResult, err error) {
 	}
 	defer func() { err = m.undo.run(err) }()
 	result = &randomResult{machineResult: r.machine(), Memory: m.result, Reads: o.reads}
-	if result.Bus, err = r.bus(m); err != nil {
+	if result.Bus, err = r.bus(m, o.reads); err != nil {
 		return nil, err
 	}
+	if result.Blocks, result.Seconds, err = r.reads(m, o.reads); err != nil {
+		return nil, err
+	}
+	result.MReadsPerS = float64(o.reads) / result.Seconds / 1e6
+	return result, nil
+}
+
+// reads makes n random reads of one sector each, and returns the best grid and its time.
+func (r *rig) reads(m *memory, n int64) (best int, least float64, err error) {
 	key := uint64(0)
 	for _, blocks := range inOrder {
 		took, err := r.time(func() error {
 			key++ // other sectors each time
 			return r.probe.readAtRandom.Launch(r.stream, device.Dim(blocks), device.Dim(blockThreads), 0,
-				deviceRandom{from: m.addr, sectors: int64(len(m.bytes)) / sectorBytes, n: o.reads,
+				deviceRandom{from: m.addr, sectors: int64(len(m.bytes)) / sectorBytes, n: n,
 					key: key * 0x9E3779B97F4A7C15, sink: r.sink.Address()})
 		})
 		if err != nil {
-			return nil, err
+			return 0, 0, err
 		}
-		if rate := float64(o.reads) / took / 1e6; rate > result.MReadsPerS {
-			result.MReadsPerS, result.Seconds, result.Blocks = rate, took, blocks
+		if least == 0 || took < least {
+			best, least = blocks, took
 		}
 	}
-	return result, nil
+	return best, least, nil
 }

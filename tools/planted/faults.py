@@ -23,7 +23,7 @@ FAULTS = [
      SAMPLING, "TestDeviceSharesManyDestinationsAmongFewWarps"),
     ("missing event", "loader/maker_cuda.go", "return f.BorrowStream(stream).Wait(f.ready)", "return nil", LOADER, "TestAConsumersStreamHoldsTheSlot"),
     ("missing event", "loader/maker_cuda.go", "\t\tif err := stream.Wait(f.ready); err != nil {\n\t\t\treturn err\n\t\t}\n", "",
-     LOADER, "TestDeviceMakesTheSameBatchesUnderAnyOptions"),
+     LOADER, "TestSlotsThatNobodyReadsGoOnWhenTheyAreFilled"),
     ("slot reused early", "loader/maker_cuda.go", "\t\treturn stream.Wait(f.read)\n", "\t\treturn nil\n", LOADER, "TestAConsumersStreamHoldsTheSlot"),
     ("slot reused early", "loader/maker_cuda.go", "\t\treturn f.read.Synchronize()\n", "\t\treturn nil\n",
      LOADER, "TestMemoryOfAProviderIsGivenBackWhenItsReadersAreDone"),

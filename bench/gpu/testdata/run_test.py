@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import math
+import os
 import pathlib
 import sys
 import tempfile
@@ -14,6 +15,7 @@ from unittest import mock
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.dont_write_bytecode = True
 import report
+import phases
 import run
 from bench import Bench
 from phases import CLAIM, MORE, PEER, Step
@@ -115,7 +117,7 @@ class Claims(unittest.TestCase):
         for steps, measured, holds, why in (
             ({"pyg-15": {"skipped": "no torch"}, "pyg-0": {"skipped": "no torch"}}, None, None, "no torch"),
             ({"pyg-15": {"failed": "it broke"}}, None, None, "it broke"),
-            ({}, None, None, None),
+            ({}, None, None, "steps that it needs were not run"),
             ({"pyg-15": peer(1e7), "pyg-8": peer(4e7), "pyg-0": {"skipped": "no torch"}}, 20, True, None),
             ({"pyg-4": peer(1e8)}, 8, False, None),
         ):
@@ -124,8 +126,59 @@ class Claims(unittest.TestCase):
             said = io.StringIO()
             with contextlib.redirect_stderr(said):
                 report.table("sampling", {"simulated": False, "smoke": False, "phases": {"sampling": {"complete": True, "steps": {}, "claims": found}}})
-            self.assertIn({None: "not measured", True: "holds", False: "DOES NOT HOLD"}[holds], said.getvalue())
+            self.assertIn(": " + {None: "not measured", True: "held", False: "not held"}[holds], said.getvalue())
             self.assertIn(why or "", said.getvalue())
+
+    def test_every_claim_says_what_became_of_it(self):
+        state = {"gather": {"file 1 GiB": {"failed": "no memory"}}}
+        for phase in run.PHASES:
+            for c in report.claims(phase, state):
+                self.assertEqual(c["verdict"], "not measured", c)
+                self.assertTrue("no memory" in c["why"] if phase == "gather" else c["why"], c)
+
+
+class Programs(unittest.TestCase):
+    """Steps over programs that a test makes."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.bench = Bench(pathlib.Path(folder.name), False)
+        self.bench.begin(60, math.inf)
+
+    def program(self, name, text):
+        path = self.bench.dir / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("#!/bin/sh\n" + text)
+        path.chmod(0o755)
+        return path
+
+    def test_a_test_that_skips_on_a_real_driver_has_failed(self):
+        for reason, failed in (("needs 2 devices", False), ("needs the simulated device", True)):
+            self.program("tests/gather/test", f"printf -- '--- PASS: TestA (0.00s)\\n--- SKIP: TestB (0.00s)\\n    b.go:7: {reason}\\n'")
+            result = phases.run_tests(self.bench, "gather", "^(TestA|TestB)$")
+            self.assertEqual(("failed" in result, result["passed"], result["skipped"]), (failed, 1, [] if failed else ["TestB"]), result)
+
+    def test_memcheck_leaves_calls_out_that_the_driver_refuses(self):
+        self.program("compute-sanitizer", 'echo "========= $*"')
+        self.bench.dataset = lambda *_: "D"
+        with mock.patch.dict("os.environ", {"PATH": f"{self.bench.dir}:{os.environ['PATH']}"}):
+            self.assertIn("--report-api-errors no", phases.sanitize(self.bench, "memcheck")["summary"][0])
+            self.assertNotIn("--report-api-errors", phases.sanitize(self.bench, "racecheck")["summary"][0])
+
+    def test_the_board_is_found_by_its_name(self):
+        self.bench.uuid = "GPU-7"
+        code = """
+import sys, types
+sys.modules["numpy"] = types.ModuleType("numpy")
+n = sys.modules["pynvml"] = types.ModuleType("pynvml")
+n.nvmlInit = lambda: None
+n.nvmlDeviceGetHandleByUUID = lambda uuid: uuid
+n.nvmlDeviceGetTotalEnergyConsumption = lambda handle: {b"GPU-7": 5000}[handle]
+import meter
+print(meter.Board().joules())
+"""
+        self.assertEqual(self.bench.call([sys.executable, "-c", code], env=self.bench._environment())[1].strip(), "5.0")
 
 
 unittest.main()

@@ -74,3 +74,37 @@ func matrixOf32(t *testing.T, s []int32, rows, width int) unified.Tensor {
 	}
 	return m
 }
+
+// TestOperationsRefuseShapesThatDoNotFit, and change nothing.
+func TestOperationsRefuseShapesThatDoNotFit(t *testing.T) {
+	p := &problem{rows: 2, cols: 3, width: 2, indptr: []int64{0, 1, 3}, indices: []int64{2, 0, 1}}
+	pool, a := open(t, 2), p.matrix(t, false, false)
+	made := func(rows, width int) unified.Tensor { return matrixOf(t, make([]float32, rows*width), rows, width) }
+	edges, few, none := unified.FromSlice(make([]float32, 3)), unified.FromSlice(make([]float32, 2)), unified.Tensor{}
+	y, x, arg := made(2, 2), made(3, 2), matrixOf32(t, make([]int32, 4), 2, 2)
+	for what, err := range map[string]error{
+		"SpMMBackward":           pool.SpMMBackward(made(2, 2), Sum, a, none, y, none),
+		"SpMMBackward, values":   pool.SpMMBackward(x, Sum, a, few, y, none),
+		"SDDMM, edges":           pool.SDDMM(few, a, y, x),
+		"SDDMM, widths":          pool.SDDMM(edges, a, y, made(3, 1)),
+		"SDDMM, rows":            pool.SDDMM(edges, a, x, x),
+		"SDDMMAdd, heads":        pool.SDDMMAdd(edges, a, y, x),
+		"Softmax":                pool.Softmax(edges, a, few),
+		"SoftmaxBackward":        pool.SoftmaxBackward(edges, a, edges, few),
+		"SpMMExtreme, result":    pool.SpMMExtreme(made(3, 2), arg, Max, a, none, x),
+		"SpMMExtreme, edges":     pool.SpMMExtreme(y, matrixOf32(t, make([]int32, 2), 2, 1), Max, a, none, x),
+		"SpMMExtreme, type":      pool.SpMMExtreme(y, made(2, 2), Max, a, none, x),
+		"SpMMExtreme, heads":     pool.SpMMExtreme(y, arg, Max, a, made(2, 3), x),
+		"SpMMExtremeBackward":    pool.SpMMExtremeBackward(made(2, 2), a, arg, none, y),
+		"Turn":                   pool.Turn(few, a, edges),
+		"MatMul, inner":          pool.MatMul(made(2, 3), y, x),
+		"MatMul, result":         pool.MatMul(made(3, 3), y, made(2, 3)),
+		"MatMul, shared memory":  pool.MatMul(y, y, made(2, 2)),
+		"MatMulTurned, inner":    pool.MatMulTurned(made(2, 2), y, x),
+		"MatMulTurned, of int32": pool.MatMulTurned(made(2, 2), y, arg),
+	} {
+		if !errors.Is(err, ErrShape) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}

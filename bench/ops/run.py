@@ -33,6 +33,7 @@ def parse():
     parser.add_argument("--widths", default=",".join(map(str, WIDTHS)))
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--minutes", type=float, default=9, help="leave out what does not begin within so long; building counts not")
     parser.add_argument("--peers", default=",".join(PEERS))
     parser.add_argument("--command", default="", help="what runs before each measurement, such as \"nice -n -5\"")
     parser.add_argument("--out", type=pathlib.Path, default=REPO / "docs" / "results")
@@ -102,17 +103,25 @@ def tables(results):
     return "\n".join(lines) + "\n"
 
 
+def left_out(record):
+    n = record["left_out"]
+    return f" {n} settings were left out, for want of time." if n else ""
+
+
 def page(record):
     m = record["machine"]
+
+    def of(graph):
+        return record["graphs"].get(graph, "sizes that were not measured")
     return f"""# Sparse operations: measured
 
 Written by `bench/ops/run.py`, {record['rounds']} rounds, at commit {record['commit']}, on {m['processor']}, {m['cores']} cores,
 {m['system']}; torch {record['torch']}. Times are medians in ms of y = A x in float32, with a value an edge and indices of 32 bits;
 in parentheses how often khop fits into the peer's time. khop and C write to memory that was written before; torch and scipy make a new
 output, "tuned" on warm pages. scipy has one thread. The last columns are GB/s: bytes with no reuse of rows, and the bytes that must
-be moved at least, each over khop's time; and how fast as many threads read memory in order.
+be moved at least, each over khop's time; and how fast as many threads read memory in order.{left_out(record)}
 
-cnr-2000 is a web crawl with {record['graphs']['cnr-2000']}. The block has {record['graphs']['block']}: mostly
+cnr-2000 is a web crawl with {of('cnr-2000')}. The block has {of('block')}: mostly
 rows that are read once.
 {tables(record['results'])}"""
 
@@ -128,10 +137,13 @@ def main():
     args = parse()
     work, graphs = prepare(args)
     python = args.dir / "dgl" / "bin" / "python"
-    results = []
-    for threads in map(int, args.threads.split(",")):
+    results, left, end = [], 0, time.monotonic() + 60 * args.minutes
+    for width in map(int, args.widths.split(",")):
         for graph in graphs:
-            for width in map(int, args.widths.split(",")):
+            for threads in map(int, args.threads.split(",")):
+                if time.monotonic() > end:
+                    left += 1
+                    continue
                 settings = {"folder": str(work), "graphs": [graph], "widths": [width], "threads": threads, "rounds": args.rounds,
                             "only": args.peers.split(",")}
                 env = {**os.environ, **TUNED, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
@@ -140,7 +152,7 @@ def main():
                 results += json.loads(done.stdout)
     torch = call([python, "-c", "import torch; print(torch.__version__)"], stdout=subprocess.PIPE).stdout.strip()
     commit = call(["git", "rev-parse", "--short", "HEAD"], stdout=subprocess.PIPE).stdout.strip()
-    record = {"commit": commit, "torch": torch, "rounds": args.rounds, "results": results,
+    record = {"left_out": left, "commit": commit, "torch": torch, "rounds": args.rounds, "results": results,
               "graphs": {r["graph"]: f"{r['rows']:,} rows, {r['distinct']:,} distinct columns and {r['edges']:,} edges"
                          for r in results},
               "machine": {"processor": processor(), "cores": os.cpu_count(), "system": platform.platform()}}

@@ -231,3 +231,49 @@ func TestTrainingThatDivergesSaysSo(t *testing.T) {
 		t.Errorf("a learning rate of 1e30: %v", err)
 	}
 }
+
+// TestNodesWithoutEdgesAreTrained, with more workers than rows and classes of one node.
+func TestNodesWithoutEdgesAreTrained(t *testing.T) {
+	feature, err := unified.FromSlice([]float32{1, 0, 0, 1, 1, 1, 0, 0}).Reshape(4, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := graph.New(graph.Data{Nodes: []graph.NodeData{{Columns: map[string]unified.Tensor{"feature": feature,
+		"label": unified.FromSlice([]int64{0, 1, 0, 2})}}}, Edges: []graph.EdgeData{{Src: []int64{0}, Dst: []int64{1}}},
+		Splits: []graph.Split{{Name: "train", Seeds: graph.NodeIDs([]int64{3, 0, 3, 1})},
+			{Name: "val", Seeds: graph.NodeIDs([]int64{2})}, {Name: "test", Seeds: graph.NodeIDs([]int64{})}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, model := range Models {
+		for _, fanouts := range [][]int{nil, {2, 2}} {
+			r, err := Train(t.Context(), g, Options{Model: model, Epochs: 3, Workers: 16, Fanouts: fanouts, Hidden: 1,
+				Heads: 1, Dropout: 0.5})
+			if err != nil || !(r.Loss > 0) || r.Test != 0 {
+				t.Errorf("%s, fan-outs %v: %+v, %v", model, fanouts, r, err)
+			}
+		}
+	}
+}
+
+func TestCrossEntropyOfRowsThatRepeat(t *testing.T) {
+	pool := sparse.Open(sparse.Options{Workers: 3})
+	defer pool.Close()
+	tape := NewTape(pool)
+	x := &Value{Rows: 3, Cols: 2, Data: []float32{1, 1, 0, 2, 5, 5}, Grad: make([]float32, 6)}
+	loss, right := tape.CrossEntropy(x, []int64{1, 0, 1, 1}, []int64{1, 0, 1, 0})
+	low := math.Log1p(math.Exp(-2))
+	if want := (2*low + math.Ln2 + low + 2) / 4; math.Abs(loss-want) > 1e-6 || right != 3 {
+		t.Errorf("the loss is %g, not %g; %d are right, not 3", loss, want, right)
+	}
+	share := 1 / (1 + math.Exp(2)) // of the first class in row 1
+	for i, want := range []float64{-.125, .125, (3*share - 1) / 4, (1 - 3*share) / 4, 0, 0} {
+		if math.Abs(float64(x.Grad[i])-want) > 1e-6 {
+			t.Errorf("gradient %d is %g, not %g", i, x.Grad[i], want)
+		}
+	}
+	tape.CrossEntropy(x, []int64{2}, []int64{2})
+	if err := tape.Err(); err == nil || !strings.Contains(err.Error(), "label 2 is not below 2 classes") {
+		t.Errorf("a label out of range: %v", err)
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -119,6 +120,7 @@ func TestADiskThatCannotBeReadIsAnErrorThatNamesTheFile(t *testing.T) {
 	v.mount(t)
 	for _, args := range [][]string{
 		{"sample", "data", "--digest"},
+		{"sample", "data", "--digest", "--residence", "disk", "--cache-bytes", "100000"},
 		{"bench", "data"},
 		{"check", "data"},
 		{"serve", "data", "--socket", "s/s", "--epochs", "1"},
@@ -134,5 +136,54 @@ func TestADiskThatCannotBeReadIsAnErrorThatNamesTheFile(t *testing.T) {
 		if r.status != 1 && r.status != 130 || r.timedOut || !named {
 			t.Errorf("%v: %+v", args, r)
 		}
+	}
+}
+
+// A disk that answers nothing for 10 s, in short runs for less: columns that are read from it are right afterwards.
+func TestColumnsOnADiskThatStallsAreRight(t *testing.T) {
+	stall := time.Second / 2
+	if share > 0 {
+		stall = 10 * time.Second
+	}
+	v := newVolume(t, 64<<20)
+	_, err := program(v.dir, "generate", "sbm", "data", "--nodes", "30000", "--features", "32")
+	must(t, err)
+	want, err := program(v.dir, "sample", "data", "--digest")
+	must(t, err)
+	v.again(t)
+	group := fmt.Sprintf("/sys/fs/cgroup/blkio/khop-faults-%d", os.Getpid())
+	if err := os.Mkdir(group, 0o755); err != nil {
+		t.Skip("no control groups of version 1 that slow a disk down: ", err)
+	}
+	t.Cleanup(func() { _ = os.Remove(group) })
+	var st unix.Stat_t
+	must(t, unix.Stat(v.device, &st))
+	limit := func(requests int) {
+		text := fmt.Sprintf("%d:%d %d", unix.Major(st.Rdev), unix.Minor(st.Rdev), requests)
+		must(t, os.WriteFile(group+"/blkio.throttle.read_iops_device", []byte(text), 0))
+	}
+	limit(1) // a second: the files have thousands
+	c := exec.Command("sh", "-c", "echo $$ > "+group+`/tasks && exec "$0" "$@"`, khop, "sample", "data", "--digest",
+		"--residence", "disk", "--cache-bytes", "100000")
+	c.Dir = v.dir
+	var out, errs strings.Builder
+	c.Stdout, c.Stderr = &out, &errs
+	must(t, c.Start())
+	begin, ended := time.Now(), make(chan error)
+	go func() { ended <- c.Wait() }()
+	select {
+	case err := <-ended:
+		t.Fatalf("the disk did not stall: %v after %v: %s", err, time.Since(begin), errs.String())
+	case <-time.After(stall):
+	}
+	limit(0)
+	select {
+	case err := <-ended:
+		if err != nil || out.String() != want {
+			t.Errorf("%v: %s\n%s, want %s", err, errs.String(), out.String(), want)
+		}
+	case <-time.After(time.Minute):
+		_ = c.Process.Kill()
+		t.Error("khop hangs after the disk went on")
 	}
 }

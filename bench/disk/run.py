@@ -1,5 +1,9 @@
 #!/usr/bin/env python3
-"""Measures features larger than memory: khop --residence disk, khop mapped and numpy.memmap, in one memory control group, in turns.
+"""Measures features larger than memory: khop --residence disk, khop mapped, numpy.memmap and GraphBolt, in one memory control group, in turns.
+
+numpy.memmap is x[n_id] of batches that khop sampled, as PyG's loaders do it; sampling costs it nothing. GraphBolt samples by its own functions
+and reads a memory-mapped TorchBasedFeature: DiskBasedFeature came after 2.1, the last version in the package index. It needs --dgl, a Python
+with DGL, such as .bench/dgl/bin/python of `make bench-peers`.
 
 It makes a graph whose features are --times as large as the group's memory, caps a control group (version 1 or 2; needs root), and loads an
 epoch by each way, after one to warm up, with the page cache dropped before. Then it compares what was read with what `khop plan` simulates
@@ -41,6 +45,30 @@ with khop.Loader(path, fanouts=fanouts, seeds=seeds, shuffle=True, node_columns=
             if batch.number + 1 == most:
                 break
         print(json.dumps({"seconds": time.perf_counter() - begin}), flush=True)
+""" % WIDTH
+
+GRAPHBOLT = """
+import json, sys, time, warnings
+warnings.filterwarnings("ignore")
+import numpy as np, torch, dgl.graphbolt as gb
+path, seeds, fanouts, most = sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), int(sys.argv[4])
+manifest = json.load(open(path + "/dataset.json"))["content"]
+def column(name, dtype, width=()):
+    part, = next(c for c in manifest["columns"] if c["name"] == name)["parts"]
+    return torch.from_numpy(np.memmap(path + "/" + part["path"], dtype=dtype, mode="r", offset=part["body_offset"], shape=(part["rows"], *width)))
+graph = gb.fused_csc_sampling_graph(column("indptr", np.int64), column("indices", np.int32))
+feature = gb.TorchBasedFeature(column("feature", np.float32, (%d,)))
+seeds = torch.from_numpy(np.random.default_rng(1).permutation(np.loadtxt(seeds, dtype=np.int32)))
+def batch(nodes):
+    for fanout in fanouts:
+        sampled = graph.sample_neighbors(nodes, torch.LongTensor([fanout]), False, None)
+        nodes, _ = gb.unique_and_compact_csc_formats(sampled.sampled_csc, nodes)
+    return len(feature.read(nodes))
+for epoch in range(2):
+    begin, rows = time.perf_counter(), 0
+    for i in range(most):
+        rows += batch(seeds[1024 * i:1024 * (i + 1)])
+    print(json.dumps({"seconds": time.perf_counter() - begin, "rows": rows}), flush=True)
 """ % WIDTH
 
 
@@ -116,6 +144,7 @@ def main() -> None:
     p.add_argument("--rounds", type=int, default=2)
     p.add_argument("--fanouts", default="15,10,5")
     p.add_argument("--folder", default=os.environ.get("KHOP_BENCH_DIR", str(ROOT / ".bench")) + "/disk")
+    p.add_argument("--dgl", help="a Python with DGL, for GraphBolt")
     p.add_argument("--record", action="store_true", help="write docs/results/disk.md")
     p.add_argument("--json", help="write figures there")
     p.add_argument("--keep", action="store_true")
@@ -139,6 +168,8 @@ def main() -> None:
         "numpy.memmap": [sys.executable, "-c", MEMMAP, str(ROOT / "integrations/python/src"), str(data), f"@{seeds}",
                          json.dumps([int(k) for k in o.fanouts.split(",")]), str(khop), str(o.slow)],
     }
+    if o.dgl:
+        ways["GraphBolt"] = [o.dgl, "-c", GRAPHBOLT, str(data), str(seeds), json.dumps([int(k) for k in o.fanouts.split(",")]), str(o.slow)]
     result: dict = {"memory": o.memory * 10**6, "feature_bytes": nodes * 4 * WIDTH, "cache_bytes": cache, "batches": o.batches,
                     "lookahead": o.lookahead, "fanouts": o.fanouts, "seconds": {name: [] for name in ways}, "bench": []}
     group, ahead = Group(o.memory * 10**6), ReadAhead(folder)
@@ -146,13 +177,16 @@ def main() -> None:
     try:
         for _ in range(o.rounds):
             for name, command in ways.items():
-                if name == "numpy.memmap":
+                if not name.startswith("khop"):
                     seconds = json.loads(group.run(command).splitlines()[-1])["seconds"] * o.batches / o.slow
                 else:
                     n = o.batches if name == "khop disk" else o.slow
                     got = json.loads(group.run([*command, "--warmup", str(n), "--batches", str(n), "--no-memcpy", "--json"]))
                     seconds = got["seconds"] * o.batches / n
                     if got["on_disk"]:
+                        d = got["on_disk"]
+                        size = max(round(d["bytes"] / max(d["requests"], 1) / 4096), 1) * 4096
+                        got["fio_size"], got["fio_requests"] = size, fio(data / "nodes/n0/feature.arrow", size, d["probe"]["depth"], 3)
                         result["bench"].append(got)
                 result["seconds"][name].append(seconds)
                 print(f"{name}: an epoch in {seconds:.2f} s", flush=True)
@@ -163,11 +197,6 @@ def main() -> None:
     plan = json.loads(subprocess.run([khop, "plan", data, *common, *on_disk, "--json"], check=True, capture_output=True, text=True).stdout)
     at = next(c for c in plan["caches"] if c["cache_bytes"] == cache)
     result["plan"] = {x["policy"]: {"misses": x["misses"], "requests": x["requests"], "bytes": x["bytes"]} for x in at["policies"]}
-    got = result["bench"][-1]
-    d = got["on_disk"]
-    size = max(round(d["bytes"] / d["requests"] / 4096), 1) * 4096
-    result["fio_size"], result["khop_requests"] = size, d["requests"] / got["seconds"]
-    result["fio_requests"] = fio(data / "nodes/n0/feature.arrow", size, d["probe"]["depth"], 5)
     text = report(result)
     print("\n" + text)
     if o.record:
@@ -193,9 +222,12 @@ def report(r: dict) -> str:
                  ", ".join(f"{name} {100 * x['misses'] / d['rows']:.2f} %" for name, x in r["plan"].items()))
     lines.append(f"  {d['requests']} requests, {d['bytes'] / 1e9:.2f} GB read, {100 * d['useful'] / max(d['bytes'], 1):.1f} % of it asked for")
     lines.append("  requests simulated: " + ", ".join(f"{name} {x['requests']}" for name, x in r["plan"].items()))
-    share = f", {100 * r['khop_requests'] / r['fio_requests']:.0f} %" if r["fio_requests"] else ""
-    lines.append(f"  {r['khop_requests']:.0f} requests/s of {r['fio_size']} bytes in the mean at depth {d['probe']['depth']}, fio "
-                 f"{r['fio_requests']:.0f}{share}")
+    for got in r["bench"]:
+        d, n = got["on_disk"], got["on_disk"]["requests"] / got["seconds"]
+        share = f", {100 * n / got['fio_requests']:.0f} %" if got["fio_requests"] else ""
+        lines.append(f"  {n:.0f} requests/s, {d['bytes'] / got['seconds'] / 1e6:.0f} MB/s, at depth {d['probe']['depth']}; fio after it, with requests "
+                     f"of {got['fio_size']} bytes, {got['fio_requests']:.0f}{share}; a worker's batch: {got['sample_ms']:.1f} ms of sampling, "
+                     f"{got['disk_ms']:.1f} of waiting for the disk, {got['gather_ms']:.1f} of copying")
     return "\n".join(lines) + "\n"
 
 

@@ -266,7 +266,8 @@ func (w *workshop) drawLoad(r *rand.Rand) []string {
 		"--batch-size", oneOf(r, "1", "100", "1024", "5000", "40000"), "--seeds", "all",
 		"--workers", oneOf(r, "1", "2", "7"), "--prefetch", oneOf(r, "1", "4", "30")}
 	args = append(args, oneOf(r, nil, nil, []string{"--resident"}, []string{"--frontier", "new"},
-		[]string{"--shuffle"})...)
+		[]string{"--shuffle"}, []string{"--residence", "disk", "--cache-bytes", oneOf(r, "4kB", "1MB", "6MB"),
+			"--lookahead", oneOf(r, "1", "20", "500")})...)
 	if r.IntN(6) == 0 && args[1] != "400000000" {
 		args = append(args, "--replace")
 	}

@@ -139,6 +139,21 @@ func folders(t testing.TB) []string {
 	return list
 }
 
+// sectorOf returns the least that is read of a column's file.
+func sectorOf(t *testing.T, m Mapped) int64 {
+	f, _, err := openFile(m.Bytes)
+	if errors.Is(err, pinned.ErrNotMapped) {
+		t.Skip("the system does not tell what file is mapped")
+	}
+	if err == nil {
+		err = f.close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f.sector
+}
+
 func TestBatchesHaveTheRowsOfTheFile(t *testing.T) {
 	r := newRandom(t)
 	for _, folder := range folders(t) {
@@ -146,8 +161,10 @@ func TestBatchesHaveTheRowsOfTheFile(t *testing.T) {
 			rows, bytes := 1+r.IntN(900), []int{1, 8, 100, 512, 4096, 5000, 70000}[r.IntN(7)]
 			rows = min(rows, 1<<19/bytes)
 			m, _ := columnFile(t, folder, rows, bytes)
+			sector := sectorOf(t, m)
 			c := openColumn(t, m, ReaderOptions{Engine: []string{"", "threads"}[r.IntN(2)], Depth: 1 + r.IntN(9),
-				Shape: Shape{Gap: int64(r.IntN(3)) * 4096, Most: int64(1+r.IntN(16)) * 4096}},
+				Shape: Shape{Gap: int64(r.IntN(3)) * 4096, Most: int64(1+r.IntN(16)) * 4096,
+					Sector: []int64{4096, sector}[r.IntN(2)]}},
 				ColumnOptions{PlannerOptions: PlannerOptions{Slots: r.IntN(rows + 1), Lookahead: 1 + r.IntN(6),
 					Along: r.IntN(50)}, Early: int64(r.IntN(3)) * int64(r.IntN(1<<18))})
 			if err := fetch(background, c, m, asksOf(r, 20, rows, min(300, 1<<17/bytes+2)), 1+r.IntN(4)); err != nil {

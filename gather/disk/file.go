@@ -37,7 +37,8 @@ type File struct {
 	path   string
 	size   int64
 	index  int   // among the files of the Reader
-	page   int64 // offsets and lengths of requests are multiples of it
+	page   int64 // offsets and lengths of requests may be multiples of it
+	sector int64 // or of this, which is no more
 	direct bool  // past the page cache
 	why    string
 }
@@ -50,6 +51,9 @@ func (f *File) Direct() (ok bool, why string) { return f.direct, f.why }
 
 // diskPage is what requests are multiples of, where the disk does not ask for more.
 const diskPage = 4096
+
+// diskSector is the least that a disk reads.
+const diskSector = 512
 
 // openFile opens the file that b is mapped from, and says where in it b begins. It is read past the page cache where
 // the file system allows that.
@@ -67,6 +71,7 @@ func openFile(b []byte) (*File, int64, error) {
 	if err := f.goDirect(); err != nil {
 		f.why = err.Error()
 	}
+	setDefault(&f.sector, f.page)
 	return f, offset, nil
 }
 

@@ -30,6 +30,9 @@ func (f *File) goDirect() error {
 		_ = direct.Close()
 		return fmt.Errorf("the file system refuses to read with O_DIRECT: %w", err)
 	}
+	if _, err := unix.Pread(int(direct.Fd()), page.Bytes()[:diskSector], diskSector); err == nil {
+		f.sector = diskSector
+	}
 	_ = f.file.Close()
 	f.file, f.direct = direct, true
 	return nil

@@ -15,9 +15,11 @@ type Layout struct {
 
 // Shape is that of the requests to a disk.
 type Shape struct {
-	Page int64 `json:"page"` // they begin and end at multiples of it
+	Page int64 `json:"page"` // what lies between multiples of it costs as much as any part of it
 	Gap  int64 `json:"gap"`  // bytes that are read along rather than begin another request
 	Most int64 `json:"most"` // the most bytes of one; a multiple of Page
+	// Sector is what they begin and end at multiples of: a part of Page where the system allows it.
+	Sector int64 `json:"sector"`
 }
 
 // Move is a row that is copied: from a slot of the cache or a row of the batch, to a row of the batch or a slot.
@@ -68,25 +70,41 @@ func (l *Layout) place(row uint32) (begin, end int64) {
 	return begin, begin + l.RowBytes
 }
 
-func (s *Shape) floor(n int64) int64 { return n / s.Page * s.Page }
-func (s *Shape) ceil(n int64) int64  { return (n + s.Page - 1) / s.Page * s.Page }
+func floor(n, unit int64) int64 { return n / unit * unit }
+func ceil(n, unit int64) int64  { return (n + unit - 1) / unit * unit }
 
 // merge makes requests of the rows that a plan reads.
 func (l *Layout) merge(p *Plan) {
 	for i := 0; i < len(p.Reads); {
 		first := i
 		begin, end := l.place(p.Reads[i].Row)
-		begin, end = l.floor(begin), l.ceil(end)
+		begin, end = floor(begin, l.Page), ceil(end, l.Page)
 		for i++; i < len(p.Reads); i++ {
 			from, to := l.place(p.Reads[i].Row)
-			if l.floor(from)-end > l.Gap || l.ceil(to)-begin > l.Most {
+			if floor(from, l.Page)-end > l.Gap || ceil(to, l.Page)-begin > l.Most {
 				break
 			}
-			end = max(end, l.ceil(to))
+			end = max(end, ceil(to, l.Page))
 		}
 		for ; begin < end; begin += l.Most {
 			p.extents = append(p.extents, extent{offset: begin, bytes: min(l.Most, end-begin), first: first, end: i})
 		}
+	}
+}
+
+// trim takes from the ends of requests what no row needs.
+func (l *Layout) trim(p *Plan) {
+	for i := range p.extents {
+		e := &p.extents[i]
+		begin, _ := l.place(p.Reads[e.first].Row)
+		_, end := l.place(p.Reads[e.end-1].Row)
+		if e.alongEnd > e.along {
+			first, _ := l.place(p.Along[e.along].Row)
+			_, last := l.place(p.Along[e.alongEnd-1].Row)
+			begin, end = min(begin, first), max(end, last)
+		}
+		begin, end = max(e.offset, floor(begin, l.Sector)), min(e.offset+e.bytes, ceil(end, l.Sector))
+		e.offset, e.bytes = begin, end-begin
 	}
 }
 

@@ -336,6 +336,7 @@ func (p *Planner) Next(plan *Plan) {
 	slices.SortFunc(plan.Reads, func(a, b Read) int { return int(int64(a.Row) - int64(b.Row)) })
 	p.layout.merge(plan)
 	p.readAlong(plan)
+	p.layout.trim(plan)
 	plan.counts(&p.layout)
 	p.count.Add(plan.Counts)
 }

@@ -79,7 +79,7 @@ func optimum(asks [][]uint32, slots int) (misses int) {
 
 func newTestPlanner(t *testing.T, rows, slots, lookahead, along int) *Planner {
 	t.Helper()
-	p, err := NewPlanner(Layout{Offset: 40, RowBytes: 24, Rows: int64(rows), Shape: Shape{64, 32, 256}},
+	p, err := NewPlanner(Layout{Offset: 40, RowBytes: 24, Rows: int64(rows), Shape: Shape{64, 32, 256, 16}},
 		PlannerOptions{Slots: slots, Lookahead: lookahead, Along: along})
 	if err != nil {
 		t.Fatal(err)
@@ -142,5 +142,26 @@ func TestPlansDeliverTheRowsThatWereAskedFor(t *testing.T) {
 		rows := 1 + r.IntN(80)
 		p := newTestPlanner(t, rows, r.IntN(90), 1+r.IntN(9), r.IntN(20))
 		plans(t, p, asksOf(r, r.IntN(40), rows, 40))
+	}
+}
+
+// Where a disk serves parts of pages as fast, the same requests are for fewer bytes.
+func TestRequestsEndWhereRowsEnd(t *testing.T) {
+	asks := asksOf(newRandom(t), 30, 5000, 60)
+	counts := func(sector int64) Counts {
+		p, err := NewPlanner(Layout{Offset: 3 * 512, RowBytes: 512, Rows: 5000, Shape: Shape{4096, 0, 1 << 16, sector}},
+			PlannerOptions{Slots: 300, Lookahead: 10, Along: 40})
+		if err != nil {
+			t.Fatal(err)
+		}
+		plans(t, p, asks)
+		return p.Count()
+	}
+	pages, sectors := counts(4096), counts(512)
+	if sectors.Bytes < sectors.Useful || sectors.Useful*2 < sectors.Bytes || pages.Useful*2 > pages.Bytes {
+		t.Errorf("of %d bytes in sectors and %d in pages %d are rows", sectors.Bytes, pages.Bytes, sectors.Useful)
+	}
+	if sectors.Bytes = pages.Bytes; sectors != pages {
+		t.Errorf("more than bytes differs: %+v, %+v", sectors, pages)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -34,6 +35,7 @@ type Reader struct {
 	staging *pinned.Region
 	engine  engine
 	refused string // why it is not io_uring
+	spare   func() // gives back threads of Go
 
 	mu     sync.Mutex
 	work   sync.Cond
@@ -104,6 +106,7 @@ func newReader(files []*File, opt ReaderOptions) (*Reader, error) {
 	r.limit = int64(r.opt.Depth)
 	setDefault(&r.opt.Shape.Page, pageOf(files))
 	setDefault(&r.opt.Shape.Most, max(1<<16, r.opt.Shape.Page))
+	setDefault(&r.opt.Shape.Sector, sectorOfAll(files))
 	var err error
 	r.staging, err = pinned.Allocate(int64(r.opt.Depth)*r.opt.Shape.Most, r.opt.Memory)
 	if err != nil {
@@ -120,8 +123,10 @@ func newReader(files []*File, opt ReaderOptions) (*Reader, error) {
 		}
 		r.engine = &threads{}
 	}
+	r.spare = machine.Spare() // a disk has nothing to do while the engine waits for its turn
 	go func() {
 		defer close(r.ended)
+		defer r.spare()
 		r.engine.run(r)
 	}()
 	return r, nil
@@ -140,6 +145,13 @@ func pageOf(files []*File) int64 {
 		page = max(page, f.page)
 	}
 	return page
+}
+
+func sectorOfAll(files []*File) (sector int64) {
+	for _, f := range files {
+		sector = max(sector, f.sector)
+	}
+	return sector
 }
 
 func closeFiles(files []*File) (err error) {
@@ -227,7 +239,7 @@ func (r *Reader) complete(q *request, n int, err error) (again bool) {
 	case q.got >= q.need():
 		err = nil
 		q.deliver()
-	case err == nil && n > 0 && (!file.direct || q.got%int(file.page) == 0):
+	case err == nil && n > 0 && (!file.direct || q.got%int(file.sector) == 0):
 		return true
 	case err == nil || errors.Is(err, io.EOF):
 		err = &ReadError{file.path, q.extent.offset + int64(q.got), io.ErrUnexpectedEOF}

@@ -71,6 +71,7 @@ func Simulate(policy Policy, layout Layout, opt PlannerOptions, asks [][]uint32,
 		if i >= from {
 			slices.SortFunc(plan.Reads, func(a, b Read) int { return cmp.Compare(a.Row, b.Row) })
 			layout.merge(&plan)
+			layout.trim(&plan)
 			plan.counts(&layout)
 			total.Add(plan.Counts)
 		}

@@ -76,7 +76,7 @@ func TestPoliciesMissWhatTheirListsMiss(t *testing.T) {
 			r.Shuffle(len(asks[i]), func(a, b int) { asks[i][a], asks[i][b] = asks[i][b], asks[i][a] })
 		}
 		from := r.IntN(len(asks))
-		layout := Layout{RowBytes: 64, Rows: int64(rows), Shape: Shape{64, 0, 256}}
+		layout := Layout{RowBytes: 64, Rows: int64(rows), Shape: Shape{64, 0, 256, 64}}
 		for _, p := range []Policy{Static, LRU, Sieve} {
 			got, err := Simulate(p, layout, PlannerOptions{Slots: slots}, asks, from)
 			if err != nil {

@@ -90,7 +90,7 @@ func (m *Machine) GroupIsFull(sentinel error) error {
 
 // Workers returns the default number of goroutines that compute: as many as Go runs threads, but no more than a quota
 // of processor time keeps busy. Go itself never has fewer than two.
-func Workers() int { return workers(runtime.GOMAXPROCS(0), quota()) }
+func Workers() int { return workers(threads(), quota()) }
 
 var quota = sync.OnceValue(func() float64 { return cpuQuota(os.DirFS("/")) })
 
@@ -106,7 +106,7 @@ func Probe() *Machine { return probe(os.DirFS("/")) }
 
 func probe(root fs.FS) *Machine {
 	m := &Machine{
-		OS: runtime.GOOS, Arch: runtime.GOARCH, Cores: runtime.NumCPU(), Threads: runtime.GOMAXPROCS(0),
+		OS: runtime.GOOS, Arch: runtime.GOARCH, Cores: runtime.NumCPU(), Threads: threads(),
 		PageSize: int64(os.Getpagesize()), Features: features(), LockLimit: lockLimit(),
 	}
 	m.Kernel = text(root, "proc/sys/kernel/osrelease")

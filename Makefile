@@ -81,9 +81,9 @@ docs-site: ## build the pages as a site into dist/site, and fail where a link le
 	dist/.venv-docs/bin/mkdocs build --strict
 
 .PHONY: bench-pyg
-bench-pyg: ## khop.pyg.NeighborLoader beside PyG's (PYTHON= one with torch, PyG and torch-sparse, such as .bench/pyg/bin/python)
+bench-pyg: ## khop.pyg.NeighborLoader beside PyG's, and what it trains: docs/results/pyg.md (PYTHON= one with torch, PyG and torch-sparse)
 	CGO_ENABLED=0 go build -o dist/khop ./cmd/khop
-	KHOP_BIN=$(CURDIR)/dist/khop PYTHONPATH=integrations/python/src $(or $(PYTHON),python3) bench/peers/pyg_names.py speed --json .bench/pyg.json
+	KHOP_BIN=$(CURDIR)/dist/khop PYTHONPATH=integrations/python/src:$(PYTHONPATH) $(or $(PYTHON),python3) bench/peers/pyg_names.py page $(KHOP_TESTDATA) --json .bench/pyg.json
 
 .PHONY: bench-inside
 bench-inside: ## measure batches from a server and within the process, in turn (PYTHON= one with NumPy)

@@ -2,6 +2,7 @@
 
     python bench/peers/pyg_names.py speed                 # a graph of the shape of ogbn-products, [15, 10, 5] x 1024
     python bench/peers/pyg_names.py train FOLDER          # tolokers and facebook-page of FOLDER, ten random seeds
+    python bench/peers/pyg_names.py page FOLDER           # both, and docs/results/pyg.md of them
 
 It needs torch, torch_geometric and the khop package (PYTHONPATH=integrations/python/src, and KHOP_BIN). PyG's own loader
 runs where torch-sparse or pyg-lib is installed (setup.sh makes such an environment); without them khop's runs alone, and
@@ -180,9 +181,79 @@ def whole(data, nodes):
         yield Data(x=data.x[subset[first]], y=data.y[subset[first]], edge_index=at[edge_index], batch_size=len(part))
 
 
+# --- both ---
+
+PAGE = """# khop.pyg beside PyG's own loader
+
+`make bench-pyg`, {date}, khop {commit}, PyG {pyg}, torch {torch}, {backend}, {cores} cores of an {processor}, load {load} before
+the start.
+
+## Speed
+
+Batches with features, of a generated graph of the shape of ogbn-products ({nodes:,} nodes, 100 float32 features), fan-outs
+15, 10, 5, batches of 1,024, {threads} threads of torch; every row is read once. Each way in turn, {rounds} rounds of {batches} batches.
+
+| | ms a batch, median (least to most) | nodes a batch | times PyG's |
+|---|---|---|---|
+{speed}
+
+## Accuracy
+
+GraphSAGE of PyG, two layers of 64, dropout 0.5, Adam 0.01, {epochs} epochs, batches of 512, fan-outs 10, 10, half the nodes to
+train on; the test score (tolokers: ROC AUC, facebook-page: accuracy) at the epoch that validates best. {seeds} seeds, of
+splits, weights and samples; mean and standard deviation.
+
+| | {ways} |
+|---|{rule}|
+{accuracy}
+"""
+
+
+def commit():
+    done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    return done.stdout.strip() or "of no repository"
+
+
+def processor():
+    with open("/proc/cpuinfo") as f:
+        return next((line.split(":")[1].strip() for line in f if line.startswith("model name")), "unknown processor")
+
+
+def page(args):
+    load = os.getloadavg()[0]
+    fast = speed(args)
+    ways, rows, trained = [], [], {}
+    runs = {}
+    for graph in ("tolokers", "facebook-page"):
+        out = args.work / f"train-{graph}.json"
+        runs[graph] = out, subprocess.Popen([
+            sys.executable, __file__, "train", str(args.folder), "--work", str(args.work), "--graph", graph, "--threads", "1",
+            "--seeds", str(args.seeds), "--epochs", str(args.epochs), "--json", str(out)])
+    for graph, (out, run) in runs.items():
+        if run.wait():
+            raise SystemExit(f"training on {graph} failed")
+        scores = json.loads(out.read_text())["results"]
+        trained.update(scores)
+        ways = [key.partition(": ")[2] for key in scores]
+        cells = [f"{statistics.mean(v):.4f} ± {statistics.stdev(v) if len(v) > 1 else 0:.4f}" for v in scores.values()]
+        rows.append(f"| {graph} | {' | '.join(cells)} |")
+    first = next(iter(fast.values()))["seconds_a_batch"]
+    lines = []
+    for way, r in fast.items():
+        ms = [1e3 * s for s in r["rounds"]]
+        lines.append(f"| {way} | {statistics.median(ms):,.1f} ({min(ms):,.1f} to {max(ms):,.1f}) | {r['nodes_a_batch']:,.0f} | "
+                     f"{first / r['seconds_a_batch']:.1f} |")
+    args.page.write_text(PAGE.format(
+        date=time.strftime("%Y-%m-%d"), commit=commit(), pyg=torch_geometric.__version__, torch=torch.__version__,
+        backend=BACKEND, cores=os.cpu_count(), processor=processor(), load=f"{load:.1f}", nodes=args.nodes, threads=args.threads,
+        rounds=args.rounds, batches=args.batches, speed="\n".join(lines), epochs=args.epochs, seeds=args.seeds,
+        ways=" | ".join(ways), rule="|".join(["---"] * len(ways)), accuracy="\n".join(rows)))
+    return {**fast, **trained}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["speed", "train"])
+    parser.add_argument("what", choices=["speed", "train", "page"])
     parser.add_argument("folder", nargs="?", type=pathlib.Path, default=os.environ.get("KHOP_TESTDATA"))
     parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path(os.environ.get("KHOP_BENCH_DIR", ".bench")))
     parser.add_argument("--nodes", type=int, default=500_000)
@@ -196,12 +267,13 @@ def main():
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--page", type=pathlib.Path, default="docs/results/pyg.md", help="where what is page writes it")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     args.work.mkdir(parents=True, exist_ok=True)
     print(f"PyG {torch_geometric.__version__}, torch {torch.__version__}, khop {khop.__version__}, "
           f"{BACKEND or 'neither pyg-lib nor torch-sparse: PyG has no sampler here'}", file=sys.stderr)
-    report = speed(args) if args.what == "speed" else train(args)
+    report = {"speed": speed, "train": train, "page": page}[args.what](args)
     if args.json:
         args.json.write_text(json.dumps({"pyg": torch_geometric.__version__, "backend": BACKEND, "results": report}, indent=1))
 

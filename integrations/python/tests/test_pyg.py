@@ -163,3 +163,25 @@ def test_processes_of_one_job_load_what_each_asks_for(data, monkeypatch):
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert len(list(NeighborLoader(data, [2], input_nodes=torch.arange(60, 120), batch_size=20))) == 3
+
+
+def test_memory_of_rows_is_used_again_and_never_under_a_tensor_that_is_kept(program):
+    """Rows of a batch of a megabyte or more lie in memory that goes from batch to batch, with whatever holds it."""
+    wide = torch.arange(1000 * 400).view(1000, 400)
+    data = pyg.Data(x=wide.float(), half=wide.bfloat16(), y=torch.arange(1000), edge_index=torch.randint(0, 1000, (2, 5000)))
+    whole = NeighborLoader(data, [4, 3], batch_size=500, transform=lambda b: b)
+    places, kept = [], []
+    for epoch in range(3):
+        for batch in whole:
+            assert set(data.keys()) <= set(batch.keys()) and batch.y.tolist() == batch.n_id.tolist()
+            places.append(batch.x.data_ptr())
+            kept.append((batch.x[3:], batch.half, batch.n_id))
+            if len(kept) > 2:
+                del kept[0]
+            for x, half, ids in kept:
+                assert torch.equal(x, data.x[ids[3:]]) and torch.equal(half, data.half[ids])
+    assert len(set(places)) < len(places)
+    data.x = wide.float() + 1  # PyG's loader takes rows of what the data has now
+    batch = next(iter(whole))
+    assert torch.equal(batch.x, data.x[batch.n_id]) and data.x.shape == (1000, 400)
+    whole.close()

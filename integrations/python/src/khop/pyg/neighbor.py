@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Callable, Iterator, Mapping, Optional
 
 import torch
@@ -14,6 +14,7 @@ from torch_geometric.sampler.base import NegativeSampling, NumNeighbors, Subgrap
 from ..batch import Batch
 from ..loader import Loader
 from ..torch import random_seed
+from .rows import Rows, wide, without
 from .served import Served, without_workers
 from .structure import Structure
 
@@ -21,19 +22,34 @@ from .structure import Structure
 class _Filtered(Served):
     """What loaders of nodes and of links share: PyG takes the rows of a batch from the data."""
 
+    data: Any
     transform: Optional[Callable[..., Any]]
+    transform_sampler_output: Optional[Callable[..., Any]]
     filter_fn: Callable[..., Any]
+
+    @cached_property
+    def _rows(self) -> Rows:
+        return Rows()
 
     def _made(self, batch: Batch, out: Any) -> Any:
         """PyG's object of a batch: with attributes of the data, or with the columns of a dataset."""
-        if not self._structure.dataset:
+        of_dataset = self._structure.dataset
+        nodes = out.node if isinstance(out.node, dict) else {None: out.node}
+        taken = [] if of_dataset or self.transform_sampler_output else list(wide(self.data, nodes))
+        if not of_dataset and not taken:
             return self.filter_fn(out)
-        transform, self.transform = self.transform, None
+        whole, transform = self.data, self.transform
+        self.transform = None
         try:
+            if taken:
+                self.data = without(whole, taken)
             data = self.filter_fn(out)
         finally:
-            self.transform = transform
-        self._structure.add_columns(batch, data)
+            self.data, self.transform = whole, transform
+        if of_dataset:
+            self._structure.add_columns(batch, data)
+        for of, name, values in taken:
+            (data if of is None else data[of])[name] = self._rows.take(values, nodes[of])
         return data if transform is None else transform(data)
 
 

@@ -106,15 +106,19 @@ _loaded: Optional[Library] = None
 _parent = 0  # the process that had loaded it before this one was forked
 
 
-def find() -> Optional[str]:
-    """The path of the library: ``$KHOP_LIBRARY``, else the one in this package; None if there is none."""
+def find() -> str:
+    """The path of the library: ``$KHOP_LIBRARY``, else the one in this package. LibraryNotFound if there is none."""
     named = os.environ.get("KHOP_LIBRARY")
     if named:
         if not os.path.isfile(named):
             raise LibraryNotFound(f"$KHOP_LIBRARY names {named}, which is not a file")
         return named
     own = Path(__file__).parent / "lib" / "libkhop.so"
-    return str(own) if own.is_file() else None
+    if not own.is_file():
+        raise LibraryNotFound(
+            "this package was installed without the shared library (libkhop.so): install a wheel that has it, or build "
+            "it with tools/libkhop.sh and set KHOP_LIBRARY")
+    return str(own)
 
 
 def why_not() -> str:
@@ -122,14 +126,9 @@ def why_not() -> str:
     if _parent:
         return str(_forked())
     try:
-        path = find()
+        find()
     except LibraryNotFound as e:
         return str(e)
-    if path is None:
-        return (
-            "this package was installed without the shared library (libkhop.so): install a wheel that has it, or build "
-            "it with tools/libkhop.sh and set KHOP_LIBRARY"
-        )
     return ""
 
 
@@ -143,11 +142,7 @@ def load() -> Library:
         if _parent:
             raise _forked()
         if _loaded is None:
-            reason = why_not()
-            if reason:
-                raise LibraryNotFound(reason)
             path = find()
-            assert path is not None
             try:
                 _loaded = Library(path)
             except OSError as e:

@@ -51,3 +51,37 @@ func TestWhatIsWrongWithALargeDatasetIsNamed(t *testing.T) {
 		sourcetest.Refuses(t, Reader{}, at, c.name, c.says)
 	}
 }
+
+// FuzzRead damages each file of a folder: a fuzzed one takes its place.
+func FuzzRead(f *testing.F) {
+	files := []string{"meta.pt", "split_dict.pt", "processed/paper___cites___paper/edge_index.npy",
+		"processed/paper/node_feat.npy", "processed/paper/node_label.npy"}
+	from, dir := filepath.Join("testdata", "mag", "mag240m_kddcup2021"), f.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(from)); err != nil {
+		f.Fatal(err)
+	}
+	var whole [][]byte
+	for i, name := range files {
+		b, err := os.ReadFile(filepath.Join(from, name))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(byte(i), b)
+		whole = append(whole, b)
+	}
+	f.Fuzz(func(t *testing.T, which byte, b []byte) {
+		i := int(which) % len(files)
+		path := filepath.Join(dir, files[i])
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		tree, err := source.OpenTree(dir, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sourcetest.SurvivesAt(t, Reader{}, t.TempDir(), files[i], tree.At("processed"))
+		if err := os.WriteFile(path, whole[i], 0o600); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

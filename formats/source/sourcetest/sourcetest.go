@@ -60,10 +60,16 @@ func Survives(t testing.TB, r source.Reader, dir, name string, b []byte) {
 	if err := os.WriteFile(path, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	SurvivesAt(t, r, dir, name, source.Local(path))
+}
+
+// SurvivesAt is Survives for what is at a place already. Temporary files go to dir.
+func SurvivesAt(t testing.TB, r source.Reader, dir, name string, at source.Place) {
+	t.Helper()
 	ledger := &pinned.Ledger{}
 	ledger.SetLimit(8 << 20)
 	budget := &source.Budget{Memory: ledger, Dir: dir, Disk: 64 << 20}
-	g, err := r.Read(context.Background(), source.Local(path), &source.Request{Budget: budget})
+	g, err := r.Read(context.Background(), at, &source.Request{Budget: budget})
 	if err == nil {
 		err = g.Edges.Each(func(source.Batch) error { return nil })
 		for _, n := range g.Nodes {

@@ -47,7 +47,7 @@ fuzz: ## run every fuzz target for FUZZTIME (10m) on one core
 	@set -e; grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n 1 dirname | sort -u | while read -r dir; do \
 		for target in $$(grep -h --include='*_test.go' -o '^func Fuzz[A-Za-z0-9_]*' $$dir/*_test.go | sed 's/func //'); do \
 			echo "== $$dir $$target"; \
-			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -parallel 1 $$dir; \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5x -parallel 1 $$dir; \
 		done; \
 	done
 

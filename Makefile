@@ -191,11 +191,16 @@ ptx-check: ## fail if a committed .ptx or launcher is not what its .cu gives
 cuda-env: ## print the exports for go build -tags cuda: eval "$$(make -s cuda-env)"
 	@tools/cuda-env.sh
 
+.PHONY: cubins
+cubins: ## assemble the PTX for sm_80 and sm_90 into device/cubins, for programs that are built with -tags cuda,cubins
+	@tools/cuda-env.sh >/dev/null
+	@python3 tools/ptx/cubins.py
+
 .PHONY: khop-cuda
-khop-cuda: ## write dist/khop-cuda, which uses a GPU where there is one
+khop-cuda: cubins ## write dist/khop-cuda, which uses a GPU where there is one
 	@mkdir -p dist
 	@set -e; exports=$$(tools/cuda-env.sh); eval "$$exports"; \
-		go build -tags cuda -trimpath -ldflags='-s -w' -o dist/khop-cuda ./cmd/khop
+		go build -tags cuda,cubins -trimpath -ldflags='-s -w' -o dist/khop-cuda ./cmd/khop
 	@ls -l dist/khop-cuda
 
 .PHONY: cudasim

@@ -18,6 +18,7 @@ type fake struct {
 	mps        int
 	home       int               // the device of all memory
 	can        bool              // its devices reach each other
+	loaded     []string          // images, in this order
 	fail       map[string]result // by the method's name, instead of what it would do
 	retained   int
 	thread     handle // the current context of the only thread
@@ -118,6 +119,13 @@ func (f *fake) pop() result {
 	return f.fail["pop"]
 }
 
+func (f *fake) load(image []byte) (handle, string, result) {
+	f.mu.Lock()
+	f.loaded = append(f.loaded, string(image))
+	f.mu.Unlock()
+	return 9, "", f.answer("load " + string(image))
+}
+func (f *fake) unload(handle) result          { return f.answer("unload") }
 func (f *fake) synchronize() result           { return f.answer("synchronize") }
 func (f *fake) alloc(int64) (Address, result) { return 4096, f.answer("alloc") }
 func (f *fake) pointer(Address) (PointerInfo, result) {

@@ -11,6 +11,11 @@ import (
 type Module struct {
 	device *primary
 	h      atomic.Uintptr
+
+	// Cubin is the architecture of the code that was assembled when the program was built, such as 80, and is loaded; 0
+	// where the driver has assembled the PTX. Refused is then why it did not take such code, nil where there was none.
+	Cubin   int
+	Refused error
 }
 
 // Kernel is a function of a module. It is valid as long as the module.
@@ -24,9 +29,30 @@ type Kernel struct {
 	Registers, Shared, Local, MaxThreads int
 }
 
-// Load loads PTX text or a cubin for this device. Close it. It fails with ErrInvalidImage, and what the driver's
-// assembler says, if that cannot assemble it.
+// Load loads PTX text or a cubin for this device. Close it. In place of PTX that the program has as a cubin for this
+// device, too (-tags cubins), it loads that, which takes no assembling; where the driver refuses it, the PTX. It fails
+// with ErrInvalidImage, and what the driver's assembler says, if that cannot assemble it.
 func (d *Device) Load(image []byte) (*Module, error) {
+	cubin, arch := cubinOf(image, d.Attribute(AttrComputeMajor), d.Attribute(AttrComputeMinor))
+	if cubin == nil {
+		return d.load(image)
+	}
+	m, err := d.load(cubin)
+	if err == nil {
+		m.Cubin = arch
+		return m, nil
+	} else if !errors.Is(err, ErrInvalidImage) {
+		return nil, err
+	}
+	refused := fmt.Errorf("cubin for sm_%d: %w", arch, err)
+	if m, err = d.load(image); err != nil {
+		return nil, errors.Join(refused, err)
+	}
+	m.Refused = refused
+	return m, nil
+}
+
+func (d *Device) load(image []byte) (*Module, error) {
 	m, op := &Module{device: d.primary}, fmt.Sprintf("load kernels (%d bytes)", len(image))
 	log := ""
 	_, err := made(d, m, &m.h, op, func() (h handle, code result) {

@@ -20,7 +20,8 @@ touch "$out/tests.txt"
 simulated() { sed -n "s|^$1 \(Test[A-Za-z0-9_]*\)$|\1|p" tests/allowed-skips-device.txt; }
 
 build=(-tags cuda -trimpath "-ldflags=-s -w")
-go build "${build[@]}" -o "$out/khop" ./cmd/khop
+make --no-print-directory -s cubins >/dev/null
+go build -tags cuda,cubins "${build[@]:2}" -o "$out/khop" ./cmd/khop
 go build "${build[@]}" -o "$out/gpubench" ./bench/gpu/gpubench
 
 # The tests that need a device, a program a package: they share most of their code, so that together they pack well.

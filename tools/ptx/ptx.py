@@ -16,8 +16,10 @@ The compilers come from the pinned wheels that tools/cuda-env.sh installs; gcc e
 import argparse
 import ctypes
 import glob
+import hashlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -31,6 +33,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TOOLKIT = Path(os.environ.get("KHOP_CUDA_HOME", ROOT / ".venv-cuda")) / "cuda11/nvidia"
 ENVIRONMENT = "device/include/nvrtc"  # holds cuda_env.h
 ARCHITECTURES = [70, 75, 80, 86, 89, 90]
+CUBINS = [80, 90]  # of them, those that programs take along: A100 and what runs its code, H100 and H200; others take the PTX
 SKIPPED = {"testdata", "dist"}  # folders, beside those whose name begins with . or _
 
 
@@ -86,18 +89,28 @@ class NVRTC:
             raise Failure(f"{function} answered {code}")
 
 
-# --- PTX to machine code, only to learn how it fares ---
+# --- PTX to machine code: to learn how it fares, and for programs that take it along (cubins.py) ---
 
 
-def assemble(ptx, architecture):
+def cubin_of(source, ptx, architecture):
+    """Where the machine code of a program's kernels is kept; None where no program takes it along."""
+    if architecture not in CUBINS or source.startswith(("bench/", "examples/", "internal/")):
+        return None
+    return ROOT / "device/cubins" / f"{hashlib.sha256(ptx.encode()).hexdigest()[:16]}.sm_{architecture}.cubin"
+
+
+def assemble(source, ptx, architecture):
     """Returns {kernel: (registers, shared bytes, stack bytes, spilled bytes)}."""
     with tempfile.TemporaryDirectory() as scratch:
-        path = os.path.join(scratch, "kernel.ptx")
+        path, out = os.path.join(scratch, "kernel.ptx"), os.path.join(scratch, "kernel.cubin")
         Path(path).write_text(ptx)
-        run = subprocess.run([TOOLKIT / "cuda_nvcc/bin/ptxas", "-v", f"-arch=sm_{architecture}", "-o", os.path.join(scratch, "kernel.cubin"), path],
-                             capture_output=True, text=True)
-    if run.returncode:
-        raise Failure(f"ptxas for sm_{architecture} failed:\n{run.stdout}{run.stderr}")
+        run = subprocess.run([TOOLKIT / "cuda_nvcc/bin/ptxas", "-v", f"-arch=sm_{architecture}", "-o", out, path], capture_output=True, text=True)
+        if run.returncode:
+            raise Failure(f"{source}: ptxas for sm_{architecture} failed:\n{run.stdout}{run.stderr}")
+        if kept := cubin_of(source, ptx, architecture):
+            kept.parent.mkdir(exist_ok=True)
+            shutil.copyfile(out, kept.with_suffix(".part"))
+            kept.with_suffix(".part").rename(kept)
     return usage(run.stderr + run.stdout)
 
 
@@ -125,7 +138,7 @@ def build(nvrtc, source):
         read = Source(source, ENVIRONMENT, ROOT)
         ptx = nvrtc.compile(source, read.asserts())
         read.check(ptx)
-        columns = [assemble(ptx, a) for a in ARCHITECTURES]
+        columns = [assemble(source, ptx, a) for a in ARCHITECTURES]
         return read, ptx, {kernel: [c[kernel] for c in columns] for kernel in read.kernels}
     except Failure as e:
         return e

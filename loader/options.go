@@ -257,7 +257,7 @@ func (o *Options) Validate() error {
 		{"Residence", int64(o.Residence), int64(Auto), 0},
 		{"CacheBytes", o.CacheBytes, 1<<63 - 1, 0},
 		{"Lookahead", int64(o.Lookahead), disk.MaxLookahead, 1},
-		{"Prepare", int64(o.Prepare), int64(sparse.Transpose | sparse.GCNNorm), 0},
+		{"Prepare", int64(o.Prepare), int64(sparse.Transpose | sparse.GCNNorm | sparse.Loops), 0},
 		{"MaxMemory", o.MaxMemory, 1<<63 - 1, 0},
 		{"PerSlot", o.PerSlot, 1<<63 - 1, 0},
 		{"DeviceMemory", o.DeviceMemory, 1<<63 - 1, 0},

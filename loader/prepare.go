@@ -16,6 +16,7 @@ import (
 
 // preparing is a sampler that adds to each sample what sparse makes of its blocks, as arrays of its own: "sample/" and
 //
+//	loops/L/T/indptr, loops/L/T/indices
 //	transpose/L/T/indptr, transpose/L/T/indices, transpose/L/T/edges, gcn_norm/L/T
 //
 // for layer L and edge type T. It runs on the CPU alone.
@@ -86,6 +87,11 @@ func (p preparing) Bound(s *graph.Schema, batchSize int) sampling.Bound {
 				edges = max(edges, b.Blocks[l][e])
 			}
 			name := s.Edges[e].String()
+			if p.what&sparse.Loops != 0 {
+				edges = sat.Add(edges, nodes)
+				add(unified.Int32, nodes+1, "loops/%d/%s/indptr", layer, name)
+				add(unified.Int32, edges, "loops/%d/%s/indices", layer, name)
+			}
 			if p.what&sparse.Transpose != 0 {
 				add(unified.Int32, nodes+1, "transpose/%d/%s/indptr", layer, name)
 				add(unified.Int32, edges, "transpose/%d/%s/indices", layer, name)
@@ -100,6 +106,12 @@ func (p preparing) Bound(s *graph.Schema, batchSize int) sampling.Bound {
 }
 
 func (p preparing) Open(env sampling.Env) (sampling.Worker, error) {
+	for _, e := range env.Graph.Schema().Edges {
+		if p.what&sparse.Loops != 0 && e.Src != e.Dst {
+			return nil, fmt.Errorf("%w: Prepare: loops are for edges between nodes of one type, and %s leads elsewhere",
+				ErrOptions, e)
+		}
+	}
 	w, err := p.Sampler.Open(env)
 	if err != nil {
 		return nil, err
@@ -121,6 +133,9 @@ func (w *preparingWorker) Close() error { return errors.Join(w.Worker.Close(), w
 
 func (w *preparingWorker) Sample(ctx context.Context, req *sampling.Request, out *graph.Sample) error {
 	perBlock := 0
+	if w.what&sparse.Loops != 0 {
+		perBlock += 2
+	}
 	if w.what&sparse.Transpose != 0 {
 		perBlock += 3
 	}
@@ -151,6 +166,13 @@ func (w *preparingWorker) Sample(ctx context.Context, req *sampling.Request, out
 // block makes the arrays of a block, from number at on.
 func (w *preparingWorker) block(out *graph.Sample, at int, b *graph.Block) error {
 	edges := b.NumEdges()
+	if w.what&sparse.Loops != 0 {
+		looped, err := loops(out, at, b)
+		if err != nil {
+			return err
+		}
+		b, edges, at = looped, looped.NumEdges(), at+2
+	}
 	if w.what&sparse.Transpose != 0 {
 		var of [3][]int32
 		for i, n := range []int64{b.NumSrc + 1, edges, edges} {
@@ -179,4 +201,25 @@ func (w *preparingWorker) block(out *graph.Sample, at int, b *graph.Block) error
 		return err
 	}
 	return sparse.NormBlock(norm[:edges], degrees[:b.NumSrc], b)
+}
+
+// loops makes the arrays of a block with loops, number at and the next, and returns that block.
+func loops(out *graph.Sample, at int, b *graph.Block) (*graph.Block, error) {
+	indptr, err := unified.Grow[int32](out.ArrayBuffer(at), b.NumDst+1, 0)
+	if err != nil {
+		return nil, err
+	}
+	indices, err := unified.Grow[int32](out.ArrayBuffer(at+1), b.NumEdges()+b.NumDst, 0)
+	if err != nil {
+		return nil, err
+	}
+	n, err := sparse.LoopBlock(indptr[:b.NumDst+1], indices[:b.NumEdges()+b.NumDst], b)
+	if err != nil {
+		return nil, err
+	}
+	looped := *b
+	looped.Indptr, _ = out.ArrayBuffer(at).Tensor(unified.Int32, b.NumDst+1)
+	looped.Indices, _ = out.ArrayBuffer(at+1).Tensor(unified.Int32, n)
+	out.Arrays[at].Rows, out.Arrays[at+1].Rows = looped.Indptr, looped.Indices
+	return &looped, nil
 }

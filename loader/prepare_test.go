@@ -1,8 +1,11 @@
 package loader_test
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -51,13 +54,55 @@ func TestPreparedBlocksComeWithTheBatch(t *testing.T) {
 				checkPrepared(t, what, p, b, layer)
 			}
 		}
+		opt.Prepare |= sparse.Loops
+		checkLoops(t, what, open(t, g, opt))
 		if n != len(bare) || n == 0 {
 			t.Errorf("%s: %d batches, not %d", what, n, len(bare))
 		}
 	}
-	if _, err := loader.New(g, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, Prepare: 4}); !errors.Is(
+	if _, err := loader.New(g, loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, Prepare: 8}); !errors.Is(
 		err, loader.ErrOptions) {
 		t.Errorf("an unknown preparation: %v", err)
+	}
+	_, err := loader.New(typedGraph(t, 9, 9), loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2}},
+		Prepare: sparse.Loops, Seeds: loader.AllNodes(), Device: "cpu"})
+	if !errors.Is(err, loader.ErrOptions) || !strings.Contains(err.Error(), "nodes of one type") {
+		t.Errorf("loops from users to items: %v", err)
+	}
+}
+
+// checkLoops compares prepared matrices with those that are made of the blocks.
+func checkLoops(t *testing.T, what string, l *loader.Loader) {
+	t.Helper()
+	for b, err := range l.Epoch(background, 0) {
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		for layer := range b.Sample.Blocks {
+			block := &b.Sample.Blocks[layer][0]
+			got, err := sparse.Prepared(block, func(name string) unified.Tensor {
+				of, part, more := strings.Cut(name, "/")
+				path := fmt.Sprintf("sample/%s/%d/%s", of, layer, g0(l))
+				if more {
+					path += "/" + part
+				}
+				i, err := l.Find(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return b.Array(i)
+			})
+			if err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+			plain, _ := sparse.Block(block)
+			want, err := plain.WithLoops()
+			if err != nil || got.Edges() != want.Edges() ||
+				!bytes.Equal(got.GCNNorm().Bytes(), want.GCNNorm().Bytes()) ||
+				!slices.Equal(got.TransposeOrder(), want.TransposeOrder()) {
+				t.Fatalf("%s, layer %d: other edges or norms (%v)", what, layer, err)
+			}
+		}
 	}
 }
 

@@ -37,6 +37,7 @@ type Matrix struct {
 	transposed *Matrix
 	orders     sync.Once
 	from       []int64 // see order
+	narrow     []int32 // the same of a transpose that was prepared
 
 	means sync.Once
 	mean  []float32 // see turnedMeans

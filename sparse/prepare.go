@@ -17,13 +17,16 @@ const (
 	Transpose Preparation = 1 << iota
 	// GCNNorm is a value for each edge: 1/sqrt(degree of its destination x degree of its source), both in the block.
 	GCNNorm
+	// Loops are the block with an edge from each destination to itself, last in each row that has none, as GCN and GAT
+	// want it: transposes and norms are then of this block. Edges must be between nodes of one type.
+	Loops
 	preparations
 )
 
 // Valid reports whether there is such a preparation.
 func (p Preparation) Valid() bool { return p < preparations }
 
-// UnmarshalText reads names with commas: "transpose", "gcn-norm".
+// UnmarshalText reads names with commas: "transpose", "gcn-norm", "loops".
 func (p *Preparation) UnmarshalText(text []byte) error {
 	*p = 0
 	for _, name := range strings.Split(string(text), ",") {
@@ -32,11 +35,87 @@ func (p *Preparation) UnmarshalText(text []byte) error {
 			*p |= Transpose
 		case "gcn-norm":
 			*p |= GCNNorm
+		case "loops":
+			*p |= Loops
 		default:
-			return fmt.Errorf("%w: %q is not transpose or gcn-norm", ErrShape, name)
+			return fmt.Errorf("%w: %q is not transpose, gcn-norm or loops", ErrShape, name)
 		}
 	}
 	return nil
+}
+
+// LoopBlock writes the arrays of a block with loops, and returns how many edges it has. indptr has NumDst+1 elements,
+// indices room for the block's edges and NumDst more. Errors are those of TransposeBlock, and ErrShape where a block
+// has more destinations than sources.
+func LoopBlock(indptr, indices []int32, b *graph.Block) (edges int64, err error) {
+	ptr, columns, err := blockArrays(b)
+	if err != nil {
+		return 0, err
+	}
+	if b.NumDst > b.NumSrc || int64(len(indptr)) != b.NumDst+1 || int64(len(indices)) < int64(len(columns))+b.NumDst {
+		return 0, fmt.Errorf("%w: room for %d rows and %d edges with loops, of %d destinations, %d sources and %d "+
+			"edges", ErrShape, len(indptr)-1, len(indices), b.NumDst, b.NumSrc, len(columns))
+	}
+	n := 0
+	for i := range b.NumDst {
+		indptr[i] = int32(n)
+		loop := false
+		for _, j := range columns[ptr[i]:ptr[i+1]] {
+			loop = loop || int64(j) == i
+			indices[n] = j
+			n++
+		}
+		if !loop {
+			indices[n] = int32(i)
+			n++
+		}
+	}
+	indptr[b.NumDst] = int32(n)
+	return int64(n), nil
+}
+
+// Prepared returns the matrix of a block with what a loader has made of it, so that it is not made again. of finds an
+// array by its name, without layer and type of edges: "loops/indptr", "loops/indices", "transpose/indptr",
+// "transpose/indices", "transpose/edges" and "gcn_norm", as docs/loader.md describes them, or returns no tensor. With
+// loops the matrix has them. It is valid as long as block and arrays are. Errors are those of New.
+func Prepared(b *graph.Block, of func(name string) unified.Tensor) (*Matrix, error) {
+	list := func(name string) unified.Tensor { // one without elements may be no tensor
+		if t := of(name); t.Valid() {
+			return t
+		}
+		return unified.FromSlice([]int32{})
+	}
+	block := *b
+	if loops := of("loops/indptr"); loops.Valid() {
+		block.Indptr, block.Indices = loops, list("loops/indices")
+	}
+	a, err := Block(&block)
+	if err != nil {
+		return nil, err
+	}
+	if norm := of("gcn_norm"); norm.Valid() {
+		if !perEdge(norm, a) || norm.Rank() != 1 {
+			return nil, fmt.Errorf("%w: the norms are %v, of %d edges", ErrShape, norm, a.edges)
+		}
+		a.norms.Do(func() { a.norm = floats(norm) })
+	}
+	if !of("transpose/indptr").Valid() {
+		return a, nil
+	}
+	t, err := New(a.rows, of("transpose/indptr"), list("transpose/indices"))
+	if err != nil {
+		return nil, err
+	}
+	edges, err := unified.View[int32](list("transpose/edges"))
+	if err != nil || t.rows != a.cols || t.edges != a.edges || int64(len(edges)) != a.edges ||
+		!inRange32(edges, a.edges) && a.edges > 0 {
+		return nil, fmt.Errorf("%w: a transpose of %d x %d with %d edges, and %d of them, of a block of %d x %d with "+
+			"%d", ErrMatrix, t.rows, t.cols, t.edges, len(edges), a.rows, a.cols, a.edges)
+	}
+	t.transposed, t.narrow = a, edges
+	t.turn.Do(func() {})
+	a.turn.Do(func() { a.transposed = t })
+	return a, nil
 }
 
 // TransposeBlock writes the transpose of a block: source j's edges are edges[indptr[j]] .. edges[indptr[j+1]-1], and

@@ -2,6 +2,7 @@ package sparse
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
@@ -36,10 +37,100 @@ func TestBlocksThatContradictThemselvesAreNotPrepared(t *testing.T) {
 		t.Errorf("a block without arrays: %v", err)
 	}
 	var p Preparation
-	if err := p.UnmarshalText([]byte("transpose,gcn-norm")); err != nil || p != Transpose|GCNNorm {
+	if err := p.UnmarshalText([]byte("transpose,gcn-norm,loops")); err != nil || p != Transpose|GCNNorm|Loops {
 		t.Errorf("%v, %v", p, err)
 	}
 	if err := p.UnmarshalText([]byte("turn")); err == nil {
 		t.Error("an unknown name")
 	}
+}
+
+// prepareAll makes all arrays of a block, with loops or without; lists without elements are no tensor.
+func prepareAll(t *testing.T, b *graph.Block, looped bool) map[string]unified.Tensor {
+	t.Helper()
+	arrays, block := map[string]unified.Tensor{}, *b
+	if looped {
+		indptr, indices := make([]int32, b.NumDst+1), make([]int32, b.NumEdges()+b.NumDst)
+		n, err := LoopBlock(indptr, indices, b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		block.Indptr, block.Indices = unified.FromSlice(indptr), unified.FromSlice(indices[:n])
+		arrays["loops/indptr"], arrays["loops/indices"] = block.Indptr, block.Indices
+	}
+	n := block.NumEdges()
+	indptr, norm, rows, edges := make([]int32, b.NumSrc+1), make([]float32, n), make([]int32, n), make([]int32, n)
+	if err := errors.Join(TransposeBlock(indptr, rows, edges, &block),
+		NormBlock(norm, make([]int32, b.NumSrc), &block)); err != nil {
+		t.Fatal(err)
+	}
+	arrays["transpose/indptr"] = unified.FromSlice(indptr)
+	if n > 0 {
+		arrays["transpose/indices"], arrays["transpose/edges"] = unified.FromSlice(rows), unified.FromSlice(edges)
+		arrays["gcn_norm"] = unified.FromSlice(norm)
+	}
+	return arrays
+}
+
+// TestPreparedMatricesAreThoseOfTheirBlocks, with what they keep, and without edges.
+func TestPreparedMatricesAreThoseOfTheirBlocks(t *testing.T) {
+	for _, b := range []*graph.Block{{NumSrc: 4, NumDst: 3, Indptr: unified.FromSlice([]int32{0, 2, 2, 4}),
+		Indices: unified.FromSlice([]int32{3, 0, 1, 3})},
+		{NumSrc: 2, NumDst: 1, Indptr: unified.FromSlice([]int32{0, 0}), Indices: unified.FromSlice([]int32{})}} {
+		for _, looped := range []bool{false, true} {
+			want, err := Block(b)
+			if err == nil && looped {
+				want, err = want.WithLoops()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			arrays := prepareAll(t, b, looped)
+			a, err := Prepared(b, func(name string) unified.Tensor { return arrays[name] })
+			if err != nil {
+				t.Fatal(err)
+			}
+			same := map[string]bool{"columns": slices.Equal(columns(a), columns(want)),
+				"order":        slices.Equal(a.TransposeOrder(), want.TransposeOrder()),
+				"back":         slices.Equal(a.order(), want.order()),
+				"norms":        slices.Equal(floats(a.GCNNorm()), floats(want.GCNNorm())),
+				"turned norms": slices.Equal(floats(a.Transpose().GCNNorm()), floats(want.Transpose().GCNNorm())),
+				"means":        slices.Equal(floats(a.TurnedMeans()), floats(want.TurnedMeans()))}
+			if a.Edges() > 0 {
+				same["memory of norms"] = &floats(a.GCNNorm())[0] == &floats(arrays["gcn_norm"])[0]
+			}
+			for what, is := range same {
+				if !is {
+					t.Errorf("%d edges, loops %v: other %s", a.Edges(), looped, what)
+				}
+			}
+		}
+	}
+}
+
+func TestPreparedArraysThatDoNotFitAreRefused(t *testing.T) {
+	b := &graph.Block{NumSrc: 3, NumDst: 2, Indptr: unified.FromSlice([]int32{0, 1, 3}),
+		Indices: unified.FromSlice([]int32{2, 0, 2})}
+	for name, c := range map[string]struct {
+		array []int32
+		want  error
+	}{"transpose/edges": {[]int32{0, 3, 1}, ErrMatrix}, "transpose/indices": {[]int32{0, 2, 1}, ErrMatrix},
+		"transpose/indptr": {[]int32{0, 3}, ErrMatrix}, "gcn_norm": {[]int32{1, 2, 3}, ErrShape},
+		"loops/indptr": {[]int32{0, 4, 3}, ErrMatrix}} {
+		arrays := prepareAll(t, b, false)
+		if arrays[name] = unified.FromSlice(c.array); name == "loops/indptr" {
+			arrays["loops/indices"] = b.Indices
+		}
+		if _, err := Prepared(b, func(name string) unified.Tensor { return arrays[name] }); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// columns returns the columns of all edges.
+func columns(a *Matrix) (all []int64) {
+	for e := range a.edges {
+		all = append(all, a.column(e))
+	}
+	return all
 }

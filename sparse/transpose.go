@@ -190,9 +190,16 @@ func floats(t unified.Tensor) []float32 {
 // order returns, for each edge of a, which edge of the transpose it is. a has a transpose.
 func (a *Matrix) order() []int64 {
 	a.orders.Do(func() {
-		if a.from == nil {
+		switch {
+		case a.from != nil:
+		case a.narrow != nil:
 			a.from = make([]int64, a.edges)
-			for e, from := range a.transposed.from {
+			for k, e := range a.narrow {
+				a.from[k] = int64(e)
+			}
+		default:
+			a.from = make([]int64, a.edges)
+			for e, from := range a.transposed.order() {
 				a.from[from] = int64(e)
 			}
 		}

@@ -33,7 +33,7 @@ type loadFlags struct {
 
 	Widen bool `help:"Deliver rows of float16, bfloat16 and scaled int8 as float32."`
 
-	Prepare sparse.Preparation `placeholder:"WHAT" help:"Make of each block, with commas: transpose, gcn-norm."`
+	Prepare sparse.Preparation `placeholder:"WHAT" help:"Make of each block, with commas: transpose, gcn-norm, loops."`
 
 	Workers   int        `default:"0" help:"Goroutines that make batches; 0: one a core."`
 	Prefetch  positive   `default:"2" help:"Finished batches that may wait."`

@@ -76,6 +76,9 @@ func floats(g *graph.Graph, column unified.Tensor) ([]float32, error) {
 // matrixBytes is what a matrix keeps for an edge or a row: a copy with loops, its transpose, norms and positions.
 const matrixBytes = 36
 
+// blockBytes is the same of the block of a batch, whose transpose is the loader's: norms and positions.
+const blockBytes = 16
+
 // needs returns the bytes that read takes, up to a tenth of the features for a sparse copy.
 func needs(g *graph.Graph, features unified.Tensor, opt Options) int64 {
 	n := int64(len(features.Bytes()))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/khop-gnn/khop/loader"
@@ -98,12 +99,40 @@ func open(ctx context.Context, source loader.Source, opt Options, memory *budget
 		return nil, fmt.Errorf("%w: %d fan-outs for %d layers", ErrOptions, len(opt.Fanouts), opt.Layers)
 	}
 	o := loader.Options{Sampler: sampling.Neighbor{Fanouts: opt.Fanouts}, BatchSize: opt.BatchSize, Shuffle: true,
-		Seed: opt.Seed, Device: "cpu", Workers: opt.Workers}
+		Seed: opt.Seed, Device: "cpu", Workers: opt.Workers, Prepare: preparation(opt.Model)}
 	if memory.limit > 0 {
 		o.MaxMemory = max((memory.limit-memory.held)/2, 1)
 		memory.held += o.MaxMemory
 	}
 	return loader.NewContext(ctx, source, o)
+}
+
+// preparation returns what workers of the loader make of blocks for a model, while another batch is learned.
+func preparation(model string) sparse.Preparation {
+	switch model {
+	case "gcn":
+		return sparse.Transpose | sparse.GCNNorm | sparse.Loops
+	case "gat":
+		return sparse.Transpose | sparse.Loops
+	}
+	return sparse.Transpose
+}
+
+// block returns the matrix of a layer that the model computes with, of arrays that come with the batch.
+func (t *trainer) block(batch *loader.Batch, layer int) (*sparse.Matrix, error) {
+	edges := t.loader.Schema().Edges[0].String()
+	return sparse.Prepared(&batch.Sample.Blocks[layer][0], func(name string) unified.Tensor {
+		what, part, _ := strings.Cut(name, "/")
+		path := fmt.Sprintf("sample/%s/%d/%s", what, layer, edges)
+		if part != "" {
+			path += "/" + part
+		}
+		i, err := t.loader.Find(path)
+		if err != nil {
+			return unified.Tensor{}
+		}
+		return batch.Array(i)
+	})
 }
 
 // prepared returns the matrix that the model computes with.
@@ -179,14 +208,11 @@ func (t *trainer) epoch(ctx context.Context) (batches int, err error) {
 func (t *trainer) batch(batch *loader.Batch) error {
 	blocks, held := make([]*sparse.Matrix, t.opt.Layers), t.tape.memory.held
 	for i := range blocks {
-		a, err := sparse.Block(&batch.Sample.Blocks[i][0])
+		a, err := t.block(batch, i)
 		if err == nil {
-			err = t.tape.memory.take(matrixBytes*(a.Rows()+a.Edges()), "the blocks")
+			err = t.tape.memory.take(blockBytes*(a.Rows()+a.Edges()), "the blocks")
 		}
-		if err == nil {
-			blocks[i], err = t.prepared(a)
-		}
-		if err != nil {
+		if blocks[i] = a; err != nil {
 			return err
 		}
 	}

@@ -1,11 +1,15 @@
 package sampling
 
 import (
+	"context"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/rng"
+	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -33,6 +37,7 @@ func TestEdgesBeyondTheRangeOfInt32AreDelivered(t *testing.T) {
 	for pos := int64(first); pos < edges; pos++ {
 		runs[[2]int64{1, 0}] = append(runs[[2]int64{1, 0}], pos)
 	}
+	walksOverWideEdges(t, g)
 	for _, n := range []Neighbor{{Fanouts: []int{All}}, {Fanouts: []int{600}}, {Fanouts: []int{7}, Replace: true},
 		{Fanouts: []int{5, 0}, Frontier: NewNodes}, {Fanouts: []int{5}, Disjoint: true}} {
 		w, err := n.Open(Env{Graph: g, BatchSize: 2, EdgePos: true})
@@ -44,5 +49,34 @@ func TestEdgesBeyondTheRangeOfInt32AreDelivered(t *testing.T) {
 		if err := w.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// walksOverWideEdges compares the positions of walks' edges, which are int64 there.
+func walksOverWideEdges(t *testing.T, g *graph.Graph) {
+	t.Helper()
+	k := Walk{Length: 3, Edges: true}
+	w, err := k.Open(Env{Graph: g, BatchSize: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	b, out := k.Bound(g.Schema(), 2), new(graph.Sample)
+	b.Init(out, g.Schema(), pinned.Options{})
+	defer out.Close()
+	req := &Request{Seeds: [][]int64{{1}}, Rand: NewRand(3, 0, 0, 0)}
+	if err := w.Sample(context.Background(), req, out); err != nil {
+		t.Fatal(err)
+	}
+	var want []int64
+	draws := rng.Stream(rng.StageKey(req.Rand.key, 0, rng.Walk, 0), 1)
+	for i := range uint64(3) { // from node 1 to node 0, and around there
+		from := g.Indptr()[max(0, 1-int64(i))]
+		degree := g.Indptr()[max(0, 1-int64(i))+1] - from
+		want = append(want, from+int64(rng.Bounded(rng.Draw(draws, i), uint64(degree))))
+	}
+	got, err := unified.View[int64](out.Arrays[1].Rows)
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("edges %v, want %v: %v", got, want, err)
 	}
 }

@@ -97,3 +97,24 @@ func TestASegmentIsNoLargerThanTheMachinesRoom(t *testing.T) {
 		}
 	}
 }
+
+// A segment is as large as all before it together, so that there are few, but not by more than a GiB larger than what
+// it is made for. Pages that nobody touches take no memory.
+func TestSegmentsGrowWithAnArenaUpToAGiBMoreThanNeeded(t *testing.T) {
+	for _, c := range []struct{ first, want int64 }{{8 << 20, 8 << 20}, {1 << 30, 1 << 30},
+		{1<<30 + 4<<20, 1<<30 + 2<<20}, {3 << 30, 1<<30 + 2<<20}} {
+		a := newArena(wire.ReadWrite, nil)
+		a.least, a.room = 4096, func() int64 { return 0 }
+		for _, n := range []int64{c.first, 4096} {
+			if _, err := a.Take(n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := int64(len(a.all()[1].Data)); len(a.all()) != 2 || got != c.want {
+			t.Errorf("after a segment of %d bytes one of %d, not %d", c.first, got, c.want)
+		}
+		if err := a.close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

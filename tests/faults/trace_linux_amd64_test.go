@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -52,8 +53,64 @@ type hooks struct {
 	once  bool
 }
 
-// limit is the longest that a command of some milliseconds may take: what takes longer hangs.
-const limit = 60 * time.Second
+// limit is the longest that a command of some milliseconds may take: what takes longer hangs. One that got little of
+// the processor in that time has more of it: other programs may have been in its way.
+const (
+	limit      = 60 * time.Second
+	longest    = 10 * limit
+	mostOfIt   = 15 * time.Second // of a processor
+	clockTicks = 100              // a second, in /proc
+)
+
+// hangs ends a program that takes too long, and returns a function that stops looking and says whether it did.
+func hangs(pid int) (stop func() bool) {
+	var late atomic.Bool
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for begin := time.Now(); ; {
+			select {
+			case <-done:
+				return
+			case <-time.After(limit):
+			}
+			if used(pid) > mostOfIt || !wantsProcessor(pid) || time.Since(begin) > longest {
+				late.Store(true)
+				_ = unix.Kill(pid, unix.SIGKILL)
+				return
+			}
+		}
+	}()
+	return func() bool { close(done); <-ended; return late.Load() }
+}
+
+// used returns the time of a processor that a program took.
+func used(pid int) time.Duration {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, rest, _ := strings.Cut(string(text), ") ")
+	f := strings.Fields(rest)
+	if len(f) < 13 {
+		return 0
+	}
+	user, _ := strconv.Atoi(f[11])
+	system, _ := strconv.Atoi(f[12])
+	return time.Duration(user+system) * time.Second / clockTicks
+}
+
+// wantsProcessor reports whether some thread of a program is not asleep, in a hundred looks.
+func wantsProcessor(pid int) bool {
+	for range 100 {
+		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		for _, path := range threads {
+			text, _ := os.ReadFile(path)
+			if _, rest, _ := strings.Cut(string(text), ") "); rest != "" && !strings.HasPrefix(rest, "S") {
+				return true
+			}
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return false
+}
 
 // trace runs a program and tells the hooks of its system calls. started is told the process's id.
 func trace(t *testing.T, dir string, h hooks, started func(pid int), argv ...string) result {
@@ -72,11 +129,9 @@ func trace(t *testing.T, dir string, h hooks, started func(pid int), argv ...str
 		t.Skip("this machine does not let a test trace a program: ", err)
 	}
 	must(t, err)
-	var late atomic.Bool
-	timer := time.AfterFunc(limit, func() { late.Store(true); _ = unix.Kill(pid, unix.SIGKILL) })
-	defer timer.Stop()
+	late := hangs(pid)
 	r := result{status: (&tracer{pid: pid, h: h, started: started, threads: map[int]*call{}}).follow(t)}
-	r.timedOut = late.Load()
+	r.timedOut = late()
 	r.stdout, r.stderr = text(t, out), text(t, errs)
 	return r
 }

@@ -1,0 +1,29 @@
+//go:build !race
+
+package faults
+
+import (
+	"os/exec"
+	"testing"
+	"time"
+)
+
+// A program that sleeps hangs, one that runs wants the processor.
+func TestWhoSleepsIsToldFromWhoWaitsForAProcessor(t *testing.T) {
+	for script, want := range map[string]bool{"sleep 100": false, "while :; do :; done": true} {
+		cmd := exec.Command("sh", "-c", "exec "+script)
+		if want {
+			cmd = exec.Command("sh", "-c", script)
+		}
+		must(t, cmd.Start())
+		got := !want
+		for end := time.Now().Add(10 * time.Second); got != want && time.Now().Before(end); { // sh may just begin
+			got = wantsProcessor(cmd.Process.Pid)
+		}
+		if got != want {
+			t.Errorf("%q: %v", script, got)
+		}
+		must(t, cmd.Process.Kill())
+		_ = cmd.Wait()
+	}
+}

@@ -16,6 +16,7 @@ import (
 	"github.com/khop-gnn/khop/formats/source"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -352,4 +353,30 @@ func linked() (*conversion, *numbering) {
 		Links: []source.Link{{Name: "valid", Types: []int64{0, 1, 0}, Src: []int64{1, 2, 0}, Dst: []int64{1, 2, 0}}}}
 	return &conversion{graph: g, src: "links"}, &numbering{offset: []int64{0, 3}, n: 6,
 		number: []uint32{2, 1, 0, 1, 2, 0}}
+}
+
+// TestNumberingGivesMemoryBack: what a search or scores take is free when the numbers are there, and these when the
+// graph is closed.
+func TestNumberingGivesMemoryBack(t *testing.T) {
+	for _, how := range []Reorder{ByDegree, BreadthFirst, ReverseCuthillMcKee, ByHeat} {
+		c := &conversion{graph: source.Plain(), opt: Options{Reorder: how, Heat: func(context.Context, []int64,
+			unified.Tensor, []int64) ([]float64, error) {
+			return make([]float64, 4), nil
+		}}}
+		c.budget = source.Budget{Memory: &c.ledger, Dir: t.TempDir()}
+		c.graph.Node().Count = 4
+		c.graph.Edges.Count = 2
+		c.graph.Edges.Each = func(yield func(source.Batch) error) error {
+			return yield(source.Batch{Src: []int64{0, 3}, Dst: []int64{1, 2}})
+		}
+		if err := c.reorder(context.Background(), &order{c: c}); err != nil {
+			t.Fatal(err)
+		}
+		if used := c.ledger.Used(pinned.Sources); used != 8*4 {
+			t.Errorf("%v: %d bytes are counted for the numbers of 4 nodes", how, used)
+		}
+		if err := c.graph.Close(); err != nil || c.ledger.Total() != 0 {
+			t.Errorf("%v: %d bytes are still counted: %v", how, c.ledger.Total(), err)
+		}
+	}
 }

@@ -83,7 +83,7 @@ docs-site: ## build the pages as a site into dist/site, and fail where a link le
 .PHONY: bench-pyg
 bench-pyg: ## khop.pyg.NeighborLoader beside PyG's, and what it trains: docs/results/pyg.md (PYTHON= one with torch, PyG and torch-sparse)
 	CGO_ENABLED=0 go build -o dist/khop ./cmd/khop
-	KHOP_BIN=$(CURDIR)/dist/khop PYTHONPATH=integrations/python/src:$(PYTHONPATH) $(or $(PYTHON),python3) bench/peers/pyg_names.py page $(KHOP_TESTDATA) --json .bench/pyg.json
+	KHOP_BIN=$(CURDIR)/dist/khop PYTHONPATH=integrations/python/src:$(PYTHONPATH) $(or $(PYTHON),python3) bench/peers/pyg_names.py page $(KHOP_TESTDATA) --json .bench/pyg.json $(ARGS)
 
 .PHONY: bench-inside
 bench-inside: ## measure batches from a server and within the process, in turn (PYTHON= one with NumPy)

@@ -185,7 +185,8 @@ def main() -> None:
                     seconds = got["seconds"] * o.batches / n
                     if got["on_disk"]:
                         d = got["on_disk"]
-                        size = max(round(d["bytes"] / max(d["requests"], 1) / 4096), 1) * 4096
+                        sector = d["probe"]["sector"]
+                        size = max(round(d["bytes"] / max(d["requests"], 1) / sector), 1) * sector
                         got["fio_size"], got["fio_requests"] = size, fio(data / "nodes/n0/feature.arrow", size, d["probe"]["depth"], 3)
                         result["bench"].append(got)
                 result["seconds"][name].append(seconds)

@@ -21,3 +21,5 @@ func lookTurn8(*int32, int, uint64, uint64, uint64, uint64, uint64, uint64, *uin
 func countUpTo8(*uint64, int, uint64) int { return 0 }
 
 func keepUpTo8(*uint64, *uint64, int, uint64) {}
+
+func leastOf8(*uint64, *uint64, int, int) int { return 0 }

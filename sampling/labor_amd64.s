@@ -258,3 +258,224 @@ next:
 	JLT           next
 	VZEROUPPER
 	RET
+
+// func leastOf8(us *uint64, at *uint64, n int, k int) (found int)
+// Requires: AVX, AVX512F, POPCNT
+TEXT ·leastOf8(SB), NOSPLIT|NOFRAME, $0-40
+	MOVQ         us+0(FP), AX
+	MOVQ         at+8(FP), DX
+	MOVQ         n+16(FP), CX
+	MOVQ         k+24(FP), BX
+	MOVQ         $0x0000000000000001, SI
+	VPBROADCASTQ SI, Z0
+	VPBROADCASTQ BX, Z1
+	MOVQ         AX, SI
+	LEAQ         (AX)(CX*8), DI
+	CMPQ         CX, $0x08
+	JLE          vectors1
+	CMPQ         CX, $0x10
+	JLE          vectors2
+	CMPQ         CX, $0x18
+	JLE          vectors3
+	VMOVDQU64    (AX), Z2
+	VPXORQ       Z3, Z3, Z3
+	VMOVDQU64    64(AX), Z4
+	VPXORQ       Z5, Z5, Z5
+	VMOVDQU64    128(AX), Z6
+	VPXORQ       Z7, Z7, Z7
+	VMOVDQU64    192(AX), Z8
+	VPXORQ       Z9, Z9, Z9
+
+vectors4next:
+	VPBROADCASTQ (SI), Z10
+	VPCMPUQ      $0x01, Z2, Z10, K1
+	VPADDQ       Z0, Z3, K1, Z3
+	VPCMPUQ      $0x01, Z4, Z10, K2
+	VPADDQ       Z0, Z5, K2, Z5
+	VPCMPUQ      $0x01, Z6, Z10, K3
+	VPADDQ       Z0, Z7, K3, Z7
+	VPCMPUQ      $0x01, Z8, Z10, K4
+	VPADDQ       Z0, Z9, K4, Z9
+	ADDQ         $0x08, SI
+	CMPQ         SI, DI
+	JLT          vectors4next
+
+	// the last vector has n numbers less those before
+	SUBQ          $0x18, CX
+	MOVL          $0x00000001, SI
+	SHLL          CL, SI
+	DECL          SI
+	KMOVW         SI, K4
+	XORQ          AX, AX
+	VPCMPUQ       $0x01, Z1, Z3, K1
+	KMOVW         K1, CX
+	POPCNTL       CX, CX
+	ADDQ          CX, AX
+	VPCMPUQ       $0x01, Z1, Z5, K2
+	KMOVW         K2, DI
+	POPCNTL       DI, DI
+	ADDQ          DI, AX
+	VPCMPUQ       $0x01, Z1, Z7, K3
+	KMOVW         K3, R8
+	POPCNTL       R8, R8
+	ADDQ          R8, AX
+	VPCMPUQ       $0x01, Z1, Z9, K4, K4
+	KMOVW         K4, R9
+	POPCNTL       R9, R9
+	ADDQ          R9, AX
+	CMPQ          AX, BX
+	JNE           done
+	XORQ          SI, SI
+	VMOVDQU64     (DX), Z10
+	VPCOMPRESSQ.Z Z10, K1, Z10
+	VMOVDQU64     Z10, (DX)(SI*8)
+	ADDQ          CX, SI
+	VMOVDQU64     64(DX), Z10
+	VPCOMPRESSQ.Z Z10, K2, Z10
+	VMOVDQU64     Z10, (DX)(SI*8)
+	ADDQ          DI, SI
+	VMOVDQU64     128(DX), Z10
+	VPCOMPRESSQ.Z Z10, K3, Z10
+	VMOVDQU64     Z10, (DX)(SI*8)
+	ADDQ          R8, SI
+	VMOVDQU64     192(DX), Z10
+	VPCOMPRESSQ.Z Z10, K4, Z10
+	VMOVDQU64     Z10, (DX)(SI*8)
+	ADDQ          R9, SI
+	JMP           done
+
+vectors3:
+	VMOVDQU64 (AX), Z2
+	VPXORQ    Z3, Z3, Z3
+	VMOVDQU64 64(AX), Z4
+	VPXORQ    Z5, Z5, Z5
+	VMOVDQU64 128(AX), Z6
+	VPXORQ    Z7, Z7, Z7
+
+vectors3next:
+	VPBROADCASTQ (SI), Z8
+	VPCMPUQ      $0x01, Z2, Z8, K1
+	VPADDQ       Z0, Z3, K1, Z3
+	VPCMPUQ      $0x01, Z4, Z8, K2
+	VPADDQ       Z0, Z5, K2, Z5
+	VPCMPUQ      $0x01, Z6, Z8, K3
+	VPADDQ       Z0, Z7, K3, Z7
+	ADDQ         $0x08, SI
+	CMPQ         SI, DI
+	JLT          vectors3next
+
+	// the last vector has n numbers less those before
+	SUBQ          $0x10, CX
+	MOVL          $0x00000001, SI
+	SHLL          CL, SI
+	DECL          SI
+	KMOVW         SI, K3
+	XORQ          AX, AX
+	VPCMPUQ       $0x01, Z1, Z3, K1
+	KMOVW         K1, CX
+	POPCNTL       CX, CX
+	ADDQ          CX, AX
+	VPCMPUQ       $0x01, Z1, Z5, K2
+	KMOVW         K2, DI
+	POPCNTL       DI, DI
+	ADDQ          DI, AX
+	VPCMPUQ       $0x01, Z1, Z7, K3, K3
+	KMOVW         K3, R8
+	POPCNTL       R8, R8
+	ADDQ          R8, AX
+	CMPQ          AX, BX
+	JNE           done
+	XORQ          SI, SI
+	VMOVDQU64     (DX), Z8
+	VPCOMPRESSQ.Z Z8, K1, Z8
+	VMOVDQU64     Z8, (DX)(SI*8)
+	ADDQ          CX, SI
+	VMOVDQU64     64(DX), Z8
+	VPCOMPRESSQ.Z Z8, K2, Z8
+	VMOVDQU64     Z8, (DX)(SI*8)
+	ADDQ          DI, SI
+	VMOVDQU64     128(DX), Z8
+	VPCOMPRESSQ.Z Z8, K3, Z8
+	VMOVDQU64     Z8, (DX)(SI*8)
+	ADDQ          R8, SI
+	JMP           done
+
+vectors2:
+	VMOVDQU64 (AX), Z2
+	VPXORQ    Z3, Z3, Z3
+	VMOVDQU64 64(AX), Z4
+	VPXORQ    Z5, Z5, Z5
+
+vectors2next:
+	VPBROADCASTQ (SI), Z6
+	VPCMPUQ      $0x01, Z2, Z6, K1
+	VPADDQ       Z0, Z3, K1, Z3
+	VPCMPUQ      $0x01, Z4, Z6, K2
+	VPADDQ       Z0, Z5, K2, Z5
+	ADDQ         $0x08, SI
+	CMPQ         SI, DI
+	JLT          vectors2next
+
+	// the last vector has n numbers less those before
+	SUBQ          $0x08, CX
+	MOVL          $0x00000001, SI
+	SHLL          CL, SI
+	DECL          SI
+	KMOVW         SI, K2
+	XORQ          AX, AX
+	VPCMPUQ       $0x01, Z1, Z3, K1
+	KMOVW         K1, CX
+	POPCNTL       CX, CX
+	ADDQ          CX, AX
+	VPCMPUQ       $0x01, Z1, Z5, K2, K2
+	KMOVW         K2, DI
+	POPCNTL       DI, DI
+	ADDQ          DI, AX
+	CMPQ          AX, BX
+	JNE           done
+	XORQ          SI, SI
+	VMOVDQU64     (DX), Z6
+	VPCOMPRESSQ.Z Z6, K1, Z6
+	VMOVDQU64     Z6, (DX)(SI*8)
+	ADDQ          CX, SI
+	VMOVDQU64     64(DX), Z6
+	VPCOMPRESSQ.Z Z6, K2, Z6
+	VMOVDQU64     Z6, (DX)(SI*8)
+	ADDQ          DI, SI
+	JMP           done
+
+vectors1:
+	VMOVDQU64 (AX), Z2
+	VPXORQ    Z3, Z3, Z3
+
+vectors1next:
+	VPBROADCASTQ (SI), Z4
+	VPCMPUQ      $0x01, Z2, Z4, K1
+	VPADDQ       Z0, Z3, K1, Z3
+	ADDQ         $0x08, SI
+	CMPQ         SI, DI
+	JLT          vectors1next
+
+	// the last vector has n numbers less those before
+	SUBQ          $0x00, CX
+	MOVL          $0x00000001, SI
+	SHLL          CL, SI
+	DECL          SI
+	KMOVW         SI, K1
+	XORQ          AX, AX
+	VPCMPUQ       $0x01, Z1, Z3, K1, K1
+	KMOVW         K1, CX
+	POPCNTL       CX, CX
+	ADDQ          CX, AX
+	CMPQ          AX, BX
+	JNE           done
+	XORQ          SI, SI
+	VMOVDQU64     (DX), Z4
+	VPCOMPRESSQ.Z Z4, K1, Z4
+	VMOVDQU64     Z4, (DX)(SI*8)
+	ADDQ          CX, SI
+
+done:
+	VZEROUPPER
+	MOVQ AX, found+32(FP)
+	RET

@@ -25,3 +25,10 @@ func countUpTo8(us *uint64, n int, limit uint64) (count int)
 //
 //go:noescape
 func keepUpTo8(us, at *uint64, n int, limit uint64)
+
+// leastOf8 keeps what stands beside the k least of n numbers, 1 to 32, in their order. It returns how many
+// numbers have fewer than k below them: where these are not k, since some are equal, it changes nothing.
+// Both lists have room for 7 more.
+//
+//go:noescape
+func leastOf8(us, at *uint64, n, k int) (found int)

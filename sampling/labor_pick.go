@@ -255,6 +255,10 @@ func (p *laborPicker[V]) least(k int) {
 	if n < k { // one in fifty
 		n, limit = p.look(k, math.MaxUint64)
 	}
+	const most = 32 // for leastOf8
+	if haveLook8 && n <= most && leastOf8(&p.u[0], &p.at[0], n, k) == k {
+		return
+	}
 	p.keepLeast(n, k, limit)
 }
 

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
@@ -20,6 +22,7 @@ func buildLabor(g *gen) {
 	(&variates{gen: g}).lookTurn(iota)
 	g.countUpTo()
 	g.keepUpTo()
+	g.leastOf()
 }
 
 // words loads the constants that every function needs.
@@ -195,4 +198,89 @@ func (g *gen) keepUpTo() {
 	g.JLT(LabelRef("next"))
 	g.VZEROUPPER()
 	g.RET()
+}
+
+// mostVectors is how many vectors of numbers leastOf8 holds in registers.
+const mostVectors = 4
+
+// leastOf counts, for each number, how many are less: one comparison a vector and number, and no branch that depends on
+// what is found but for the loop's end.
+func (g *gen) leastOf() {
+	g.function("leastOf8", "(us, at *uint64, n, k int) (found int)",
+		"leastOf8 keeps what stands beside the k least of n numbers, 1 to 32, in their order. It returns how many",
+		"numbers have fewer than k below them: where these are not k, since some are equal, it changes nothing.",
+		"Both lists have room for 7 more.")
+	us, places, n, k := g.arg("us", g.GP64()), g.arg("at", g.GP64()), g.arg("n", reg.RCX), g.arg("k", g.GP64())
+	word, found, j, end, one, top := g.GP64(), g.GP64(), g.GP64(), g.GP64(), g.ZMM(), g.ZMM()
+	g.MOVQ(U64(1), word)
+	g.VPBROADCASTQ(word, one)
+	g.VPBROADCASTQ(k, top)
+	g.MOVQ(us, j)
+	g.LEAQ(at2(us, n, 8, 0), end)
+	for v := 1; v < mostVectors; v++ {
+		g.CMPQ(n, Imm(uint64(8*v)))
+		g.JLE(LabelRef(fmt.Sprintf("vectors%d", v)))
+	}
+	for v := mostVectors; v > 0; v-- {
+		g.leastOfVectors(v, us, places, n, k, word, found, j, end, one, top)
+	}
+	g.Label("done")
+	g.VZEROUPPER()
+	g.Store(found, g.Return("found"))
+	g.RET()
+}
+
+// leastOfVectors is leastOf8 for up to 8 v numbers.
+func (g *gen) leastOfVectors(v int, us, places, n, k reg.Register, word, found, j, end reg.GPVirtual,
+	one, top reg.VecVirtual) {
+	name := fmt.Sprintf("vectors%d", v)
+	g.Label(name)
+	var numbers, below [mostVectors]reg.VecVirtual
+	var lanes [mostVectors]reg.OpmaskVirtual
+	var counts [mostVectors]reg.GPVirtual
+	for i := range v {
+		numbers[i], below[i], lanes[i], counts[i] = g.ZMM(), g.ZMM(), g.K(), g.GP64()
+		g.VMOVDQU64(at(us, 64*i), numbers[i])
+		g.VPXORQ(below[i], below[i], below[i])
+	}
+	g.Label(name + "next")
+	each := g.ZMM()
+	g.VPBROADCASTQ(at(j, 0), each)
+	for i := range v {
+		g.VPCMPUQ(Imm(1), numbers[i], each, lanes[i]) // less
+		g.VPADDQ(one, below[i], lanes[i], below[i])
+	}
+	g.ADDQ(Imm(8), j)
+	g.CMPQ(j, end)
+	g.JLT(LabelRef(name + "next"))
+	g.Comment("the last vector has n numbers less those before")
+	g.SUBQ(Imm(uint64(8*(v-1))), n)
+	bits, last := word.As32(), g.K()
+	g.MOVL(U32(1), bits)
+	g.SHLL(reg.CL, bits)
+	g.DECL(bits)
+	g.KMOVW(bits, last)
+	g.XORQ(found, found)
+	for i := range v {
+		if i == v-1 {
+			g.VPCMPUQ(Imm(1), top, below[i], last, lanes[i])
+		} else {
+			g.VPCMPUQ(Imm(1), top, below[i], lanes[i])
+		}
+		g.KMOVW(lanes[i], counts[i].As32())
+		g.POPCNTL(counts[i].As32(), counts[i].As32())
+		g.ADDQ(counts[i], found)
+	}
+	g.CMPQ(found, k)
+	g.JNE(LabelRef("done"))
+	g.XORQ(j, j)
+	for i := range v {
+		g.VMOVDQU64(at(places, 64*i), each)
+		g.VPCOMPRESSQ_Z(each, lanes[i], each)
+		g.VMOVDQU64(each, at2(places, j, 8, 0))
+		g.ADDQ(counts[i], j)
+	}
+	if v > 1 {
+		g.JMP(LabelRef("done"))
+	}
 }

@@ -274,7 +274,7 @@ func TestNegativesEqualTheOracle(t *testing.T) {
 			t.Fatalf("%v, %d bytes are held", err, ledger.Used(pinned.Topology))
 		}
 	}
-	if negatives < 4000 || missed < 200 {
+	if negatives < roundsOf(400)*10 || missed < int64(roundsOf(400)/2) {
 		t.Errorf("%d negatives, %d not found: the test says little", negatives, missed)
 	}
 }

@@ -62,6 +62,26 @@ func TestSpoolGivesBackWhatItTook(t *testing.T) {
 	}
 }
 
+// Few bytes lie anywhere in memory, unless there is room for more.
+func TestFewEdgesAreReadBackWhateverWasExpected(t *testing.T) {
+	for expected := range int64(64) {
+		s := &EdgeStore{Spool: Spool{Budget: &Budget{}}}
+		s.Spool.Expect(expected)
+		if err := s.Append([]int64{expected}, []int64{1}); err != nil {
+			t.Fatal(err)
+		}
+		err := s.Each(func(src, dst []int64) error {
+			if len(src) != 1 || src[0] != expected || dst[0] != 1 {
+				return fmt.Errorf("%d -> %d", src, dst)
+			}
+			return nil
+		})
+		if err = errors.Join(err, s.Close()); err != nil {
+			t.Errorf("%d bytes were expected: %v", expected, err)
+		}
+	}
+}
+
 func TestAFullDiskIsNamed(t *testing.T) {
 	s := &Spool{Budget: &Budget{Dir: "/data"}, size: 12345}
 	err := s.explain(&os.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC})

@@ -58,8 +58,12 @@ func (s *Spool) Expect(n int64) {
 
 // fits makes room in memory for n more bytes, if they may lie there.
 func (s *Spool) fits(n int) (ok bool) {
+	if len(s.mem)+n <= cap(s.mem) {
+		return true
+	}
+	n = max(n, 64) // where few bytes lie is not aligned
 	room := max(len(s.mem)+n, 2*cap(s.mem))
-	if len(s.mem)+n > cap(s.mem) && (len(s.mem)+n > spoolMemory || int64(room) > s.Budget.Ledger().Left()/4) {
+	if len(s.mem)+n > spoolMemory || int64(room) > s.Budget.Ledger().Left()/4 {
 		return false
 	}
 	var err error

@@ -1,6 +1,6 @@
 // Command testreport reads "go test -json" on standard input, shows what a person wants to see of it (a line a package,
-// the output of what failed), and keeps the tests honest about what they leave out: a skipped test that the list of
-// allowed skips does not name is a failure.
+// the output of what failed, the tests that took longest), and keeps the tests honest about what they leave out: a
+// skipped test that the list of allowed skips does not name is a failure.
 //
 // Usage: go test -json ./... | testreport [-allowed FILE] [-any-skip] [-totals FILE]
 package main
@@ -8,12 +8,14 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -52,6 +54,7 @@ func (r *report) run(allowed, totals string) error {
 type event struct {
 	Action, Package, Test, Output, ImportPath string
 	FailedBuild                               string
+	Elapsed                                   float64 // seconds
 }
 
 // test names a test; an empty name is the package itself.
@@ -69,7 +72,19 @@ type report struct {
 	failed  []string
 	skipped int
 	refused []string // skips that are not on the list
+	slow    []slowTest
 }
+
+// slowTest is a test that takes slowSeconds or more, with its parts.
+type slowTest struct {
+	test
+	seconds float64
+}
+
+const (
+	slowSeconds = 5
+	mostSlow    = 12 // are listed
+)
 
 func parseList(text string) ([]pattern, error) {
 	var list []pattern
@@ -147,6 +162,9 @@ func (r *report) add(e event) {
 		if e.Test != "" {
 			r.passed++
 		}
+		if e.Elapsed >= slowSeconds && e.Test != "" && !strings.Contains(e.Test, "/") {
+			r.slow = append(r.slow, slowTest{t, e.Elapsed})
+		}
 		delete(r.output, t)
 	case "skip":
 		r.skip(t)
@@ -210,6 +228,10 @@ func (r *report) finish() bool {
 			fmt.Fprint(r.out, line)
 		}
 		r.failed = append(r.failed, t.pkg+" "+t.name+" (did not end)")
+	}
+	slices.SortFunc(r.slow, func(a, b slowTest) int { return cmp.Compare(b.seconds, a.seconds) })
+	for _, t := range r.slow[:min(len(r.slow), mostSlow)] {
+		fmt.Fprintf(r.out, "slow: %s %s, %.0f s\n", t.pkg, t.name, t.seconds)
 	}
 	for _, name := range r.failed {
 		fmt.Fprintln(r.out, "failed:", name)

@@ -32,6 +32,17 @@ func TestVerdictsAreShownAndPassingIsQuiet(t *testing.T) {
 	}
 }
 
+func TestSlowTestsAreListedTheSlowestFirst(t *testing.T) {
+	event := func(name, elapsed string) string {
+		return `{"Action":"pass","Package":"m/a","Test":"` + name + `","Elapsed":` + elapsed + `}`
+	}
+	out, ok := read(t, &report{}, event("TestQuick", "4.9"), event("TestSlow", "6.2"), event("TestSlower", "30"),
+		event("TestSlower/part", "29"))
+	if want := "slow: m/a TestSlower, 30 s\nslow: m/a TestSlow, 6 s\n4 tests passed"; !ok || !strings.HasPrefix(out, want) {
+		t.Errorf("%q", out)
+	}
+}
+
 func TestASkipMustBeOnTheList(t *testing.T) {
 	for list, want := range map[string]bool{
 		"":                          false,

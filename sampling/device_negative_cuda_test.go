@@ -5,7 +5,6 @@ package sampling
 import (
 	"errors"
 	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
@@ -14,13 +13,17 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// openDrawer opens a drawer and one that draws on the device, for all edge types. They are closed when the test ends.
+// openDrawer opens a drawer and one that draws on the device, for all edge types that can have edges. They are closed when the test ends.
 func (d *deviceUnderTest) openDrawer(n Negatives, g *graph.Graph, ids unified.DType, ledger *pinned.Ledger) (*Drawer,
 	*DeviceDrawer) {
 	d.t.Helper()
 	env := DeviceEnv{Env: Env{Graph: g, Scratch: pinned.Options{Ledger: ledger}}, Device: d.device, Stream: d.stream,
 		Topology: d.topology(g, ids), MaxBlocks: 1}
-	host, err := n.Open(d.t.Context(), env.Env, slices.Repeat([]bool{true}, len(g.Schema().Edges)))
+	types := make([]bool, len(g.Schema().Edges))
+	for e := range types {
+		types[e] = !noEnds(g.Schema(), e)
+	}
+	host, err := n.Open(d.t.Context(), env.Env, types)
 	if err != nil {
 		d.t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/alecthomas/kong"
 
@@ -84,17 +83,14 @@ func samplerHelp() kong.Vars {
 }
 
 // samplersThatTake names the samplers that take a flag; none for a flag that is not of samplers.
-func samplersThatTake(flag string) (names []string) { return takers()[flag] }
-
-var takers = sync.OnceValue(func() map[string][]string {
-	names := map[string][]string{}
+func samplersThatTake(flag string) (names []string) {
 	for _, s := range samplers {
-		for _, flag := range strings.Fields(s.flags) {
-			names[flag] = append(names[flag], s.name)
+		if slices.Contains(strings.Fields(s.flags), flag) {
+			names = append(names, s.name)
 		}
 	}
 	return names
-})
+}
 
 // nameSamplers says in the help of each flag of some samplers which they are.
 func nameSamplers(k *kong.Kong) {

@@ -13,7 +13,8 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// openDrawer opens a drawer and one that draws on the device, for all edge types that can have edges. They are closed when the test ends.
+// openDrawer opens a drawer and one that draws on the device, for all edge types that can have edges. They are closed
+// when the test ends.
 func (d *deviceUnderTest) openDrawer(n Negatives, g *graph.Graph, ids unified.DType, ledger *pinned.Ledger) (*Drawer,
 	*DeviceDrawer) {
 	d.t.Helper()

@@ -38,7 +38,8 @@ func TestSlowTestsAreListedTheSlowestFirst(t *testing.T) {
 	}
 	out, ok := read(t, &report{}, event("TestQuick", "4.9"), event("TestSlow", "6.2"), event("TestSlower", "30"),
 		event("TestSlower/part", "29"))
-	if want := "slow: m/a TestSlower, 30 s\nslow: m/a TestSlow, 6 s\n4 tests passed"; !ok || !strings.HasPrefix(out, want) {
+	want := "slow: m/a TestSlower, 30 s\nslow: m/a TestSlow, 6 s\n4 tests passed"
+	if !ok || !strings.HasPrefix(out, want) {
 		t.Errorf("%q", out)
 	}
 }

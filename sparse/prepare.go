@@ -56,22 +56,12 @@ func LoopBlock(indptr, indices []int32, b *graph.Block) (edges int64, err error)
 		return 0, fmt.Errorf("%w: room for %d rows and %d edges with loops, of %d destinations, %d sources and %d "+
 			"edges", ErrShape, len(indptr)-1, len(indices), b.NumDst, b.NumSrc, len(columns))
 	}
-	n := 0
+	indptr[0], indices = 0, indices[:0]
 	for i := range b.NumDst {
-		indptr[i] = int32(n)
-		loop := false
-		for _, j := range columns[ptr[i]:ptr[i+1]] {
-			loop = loop || int64(j) == i
-			indices[n] = j
-			n++
-		}
-		if !loop {
-			indices[n] = int32(i)
-			n++
-		}
+		indices = appendLooped(indices, columns[ptr[i]:ptr[i+1]], i)
+		indptr[i+1] = int32(len(indices))
 	}
-	indptr[b.NumDst] = int32(n)
-	return int64(n), nil
+	return int64(len(indices)), nil
 }
 
 // Prepared returns the matrix of a block with what a loader has made of it, so that it is not made again. of finds an

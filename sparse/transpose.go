@@ -159,26 +159,37 @@ func (a *Matrix) WithLoops() (*Matrix, error) {
 	if a.rows > a.cols {
 		return nil, fmt.Errorf("%w: a matrix of %d x %d has rows without a loop", ErrShape, a.rows, a.cols)
 	}
-	indptr, indices := make([]int64, a.rows+1), make([]int64, 0, a.edges+a.rows)
+	if a.cols > math.MaxInt32 {
+		return looped[int64](a)
+	}
+	return looped[int32](a)
+}
+
+func looped[I int32 | int64](a *Matrix) (*Matrix, error) {
+	indptr, indices := make([]int64, a.rows+1), make([]I, 0, a.edges+a.rows)
 	for i := range a.rows {
-		loop := false
-		for e := a.start(i); e < a.start(i+1); e++ {
-			loop = loop || a.column(e) == i
-			indices = append(indices, a.column(e))
-		}
-		if !loop {
-			indices = append(indices, i)
+		lo, hi := a.start(i), a.start(i+1)
+		if a.indices64 != nil {
+			indices = appendLooped(indices, a.indices64[lo:hi], i)
+		} else {
+			indices = appendLooped(indices, a.indices32[lo:hi], i)
 		}
 		indptr[i+1] = int64(len(indices))
 	}
-	if a.rows > math.MaxInt32 {
-		return New(a.cols, unified.FromSlice(indptr), unified.FromSlice(indices))
+	return New(a.cols, unified.FromSlice(indptr), unified.FromSlice(indices))
+}
+
+// appendLooped appends row i to the indices of others, with an edge to itself last where it has none.
+func appendLooped[I, J int32 | int64](indices []I, row []J, i int64) []I {
+	loop := false
+	for _, j := range row {
+		loop = loop || int64(j) == i
+		indices = append(indices, I(j))
 	}
-	narrow := make([]int32, len(indices))
-	for e, j := range indices {
-		narrow[e] = int32(j)
+	if !loop {
+		indices = append(indices, I(i))
 	}
-	return New(a.cols, unified.FromSlice(indptr), unified.FromSlice(narrow))
+	return indices
 }
 
 // floats returns the elements of a tensor that dense allows.

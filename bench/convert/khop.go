@@ -11,10 +11,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/khop-gnn/khop/internal/machine"
 )
 
 // usage is what a process took.
@@ -124,7 +125,8 @@ func measure(program string, args ...string) (out []byte, use *usage, err error)
 			case <-done:
 				return
 			case <-tick.C:
-				use.Peak = max(use.Peak, memoryOf(cmd.Process.Pid))
+				now, _ := machine.UsageOf(cmd.Process.Pid)
+				use.Peak = max(use.Peak, now.Anonymous)
 			}
 		}
 	}()
@@ -140,17 +142,4 @@ func measure(program string, args ...string) (out []byte, use *usage, err error)
 		err = fmt.Errorf("%s %s: %w", program, strings.Join(args, " "), err)
 	}
 	return said.Bytes(), use, err
-}
-
-// memoryOf returns the anonymous and shared memory of a process.
-func memoryOf(pid int) (bytes int64) {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	for line := range strings.Lines(string(text)) {
-		name, value, _ := strings.Cut(line, ":")
-		if name == "RssAnon" || name == "RssShmem" {
-			kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
-			bytes += kib << 10
-		}
-	}
-	return bytes
 }

@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
-	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -70,23 +69,15 @@ func writePairs(path string, o *options) error {
 		return err
 	}
 	table, chunks := law(), (o.edges+chunkEdges-1)/chunkEdges
-	var wg sync.WaitGroup
-	errs, workers := make([]error, runtime.GOMAXPROCS(0)), int64(runtime.GOMAXPROCS(0))
-	for w := range workers {
-		wg.Go(func() {
-			buf := make([]byte, 0, 2*o.width*chunkEdges)
-			for c := w; c < chunks && errs[w] == nil; c += workers {
-				n := min(chunkEdges, o.edges-c*chunkEdges)
-				buf = drawChunk(buf[:0], &table, o, c, n)
-				_, errs[w] = f.WriteAt(buf, 128+2*o.width*c*chunkEdges)
-			}
-		})
-	}
-	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
+	if err := inTurn(runtime.GOMAXPROCS(0), chunks, func() func(c int64) error {
+		buf := make([]byte, 0, 2*o.width*chunkEdges)
+		return func(c int64) error {
+			buf = drawChunk(buf[:0], &table, o, c, min(chunkEdges, o.edges-c*chunkEdges))
+			_, err := f.WriteAt(buf, 128+2*o.width*c*chunkEdges)
 			return err
 		}
+	}); err != nil {
+		return err
 	}
 	return f.Sync()
 }

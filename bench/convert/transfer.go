@@ -6,10 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"sync"
 	"time"
 	"unsafe"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 )
 
@@ -36,10 +36,10 @@ func transfers(dir, path string, bytes int64, direct bool) (rates [2]float64, er
 	}
 	blocks := max(bytes/block, 1)
 	begin := time.Now()
-	if err := inTurn(workers, blocks, func(at int64, buf []byte) error {
+	if err := inTurn(workers, blocks, aligned(func(at int64, buf []byte) error {
 		_, err := from.ReadAt(buf, at*block)
 		return err
-	}); err != nil {
+	})); err != nil {
 		return rates, err
 	}
 	rates[0] = float64(blocks*block) / time.Since(begin).Seconds()
@@ -51,10 +51,10 @@ func transfers(dir, path string, bytes int64, direct bool) (rates [2]float64, er
 	}
 	defer to.Close()
 	begin = time.Now()
-	if err := inTurn(1, blocks, func(at int64, buf []byte) error {
+	if err := inTurn(1, blocks, aligned(func(at int64, buf []byte) error {
 		_, err := to.WriteAt(buf, at*block)
 		return err
-	}); err != nil {
+	})); err != nil {
 		return rates, err
 	}
 	err = to.Sync()
@@ -62,28 +62,32 @@ func transfers(dir, path string, bytes int64, direct bool) (rates [2]float64, er
 	return rates, err
 }
 
-// inTurn calls do for each block, with memory that O_DIRECT takes.
-func inTurn(workers int, blocks int64, do func(at int64, buf []byte) error) error {
-	var wg sync.WaitGroup
-	errs := make([]error, workers)
+// aligned returns a function that does something with a block, in memory that O_DIRECT takes.
+func aligned(do func(at int64, buf []byte) error) func() func(at int64) error {
+	return func() func(at int64) error {
+		memory := make([]byte, block+4096)
+		skip := -uintptr(unsafe.Pointer(&memory[0])) & 4095
+		buf := memory[skip:][:block]
+		for i := range buf {
+			buf[i] = byte(i)
+		}
+		return func(at int64) error { return do(at, buf) }
+	}
+}
+
+// inTurn has workers do n things, each every so many-th. worker returns what one of them does.
+func inTurn(workers int, n int64, worker func() func(at int64) error) error {
+	var g errgroup.Group
 	for w := range workers {
-		wg.Go(func() {
-			memory := make([]byte, block+4096)
-			skip := -uintptr(unsafe.Pointer(&memory[0])) & 4095
-			buf := memory[skip:][:block]
-			for i := range buf {
-				buf[i] = byte(i)
+		g.Go(func() error {
+			do := worker()
+			for at := int64(w); at < n; at += int64(workers) {
+				if err := do(at); err != nil {
+					return err
+				}
 			}
-			for at := int64(w); at < blocks && errs[w] == nil; at += int64(workers) {
-				errs[w] = do(at, buf)
-			}
+			return nil
 		})
 	}
-	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return g.Wait()
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/khop-gnn/khop/integrations/shm/consumer"
+	"github.com/khop-gnn/khop/internal/machine"
 )
 
 // These tests draw command lines and limits of memory, and run the program itself: what the system says that it takes
@@ -367,19 +368,8 @@ func watch(pid int, end chan struct{}) (peak int64) {
 			return peak
 		case <-tick.C:
 		}
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-		if err != nil {
-			continue
-		}
-		sum := int64(0)
-		for line := range strings.Lines(string(b)) {
-			key, value, _ := strings.Cut(line, ":")
-			if key == "RssAnon" || key == "RssShmem" {
-				n, _ := strconv.ParseInt(strings.Fields(value)[0], 10, 64)
-				sum += n << 10
-			}
-		}
-		peak = max(peak, sum)
+		use, _ := machine.UsageOf(pid)
+		peak = max(peak, use.Anonymous)
 	}
 }
 

@@ -115,11 +115,11 @@ func TestMemoryLimit(t *testing.T) {
 
 func TestUsageAddsSharedMemoryToAnonymous(t *testing.T) {
 	u, err := readUsage(tree(map[string]string{"proc/self/status": "Name:\tx\nVmHWM:\t  900 kB\n" +
-		"RssAnon:\t  100 kB\nRssFile:\t  200 kB\nRssShmem:\t  30 kB\nThreads:\t5\n"}))
+		"RssAnon:\t  100 kB\nRssFile:\t  200 kB\nRssShmem:\t  30 kB\nThreads:\t5\n"}), "self")
 	if want := (Usage{Anonymous: 130 << 10, File: 200 << 10, Peak: 900 << 10}); err != nil || u != want {
 		t.Errorf("%+v, %v; want %+v", u, err, want)
 	}
-	if _, err := readUsage(tree(nil)); !errors.Is(err, errors.ErrUnsupported) {
+	if _, err := readUsage(tree(nil), "self"); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("a system that does not tell: %v, want ErrUnsupported", err)
 	}
 }

@@ -64,14 +64,14 @@ func planSharing(s Sharing, scores []float64, room, k int64, cost readCost) shar
 		local := near + (p.hits-near)/float64(k)
 		return p, local*cost.own + (p.hits-local)*cost.peer + (1-p.hits)*cost.host
 	}
-	best, least := at(room)
-	_, apart := at(room)
-	_, dealt := at(0)
+	best, apart := at(room)
+	all, dealt := at(0)
+	least := apart
 	switch s {
 	case ShareNone:
 		return best
 	case ShareAll:
-		best, least = at(0)
+		best, least = all, dealt
 	default:
 		for part := range int64(planParts) {
 			if p, seconds := at(room * part / planParts); seconds < least {
@@ -114,13 +114,7 @@ const (
 func measureCost(group []*placer) (cost readCost, err error) {
 	near := group[0].d
 	var mine, other, host *pinned.Region
-	defer func() {
-		for _, r := range []*pinned.Region{mine, other, host} {
-			if e := r.Close(); err == nil {
-				err = e
-			}
-		}
-	}()
+	defer func() { err = errors.Join(err, mine.Close(), other.Close(), host.Close()) }()
 	for _, a := range []struct {
 		region **pinned.Region
 		n      int64

@@ -47,8 +47,9 @@ func Explain(ctx context.Context, source loader.Source, opt Options) ([]Composit
 	}
 	var all []Composition
 	for i := range t.model.layers {
-		r := newMeter(t, i)
-		ways := t.ways(i)
+		r, ways, sizes := newMeter(t, i), t.ways(i), t.sizes(i)
+		price := prices(r.price)
+		fastest := price.fastest(ways, sizes)
 		found, best := make([]Composition, 0, len(ways)), 0.0
 		for _, way := range ways {
 			if err := context.Cause(ctx); err != nil {
@@ -63,9 +64,9 @@ func Explain(ctx context.Context, source loader.Source, opt Options) ([]Composit
 			}
 			l := &t.model.layers[i]
 			found = append(found, Composition{Layer: i + 1, Inputs: l.in, Outputs: l.out, Product: way.name,
-				Predicted: prices(r.price).seconds(way, t.sizes(i)), Measured: took.Seconds(),
+				Predicted: price.seconds(way, sizes), Measured: took.Seconds(),
 				Usual:   way.name == t.model.way(i, i == 0 && t.data.sparse != nil).name,
-				Fastest: way.name == prices(r.price).fastest(ways, t.sizes(i)).name})
+				Fastest: way.name == fastest.name})
 		}
 		if r.err != nil {
 			return nil, r.err

@@ -69,7 +69,8 @@ class Library:
     def function(self, name: str, *arguments: Any) -> Callable[..., int]:
         """A function whose last argument is khop_error *, with its other arguments' types. Called without that one it
         returns OK or AGAIN, and raises what the library says. It lets other threads run meanwhile."""
-        c, local = self.raw(name, *arguments), self._local
+        c, local = self._c[name], self._local
+        c.argtypes, c.restype = [*arguments, ctypes.POINTER(Error)], ctypes.c_int32
 
         def call(*values: Any) -> int:
             if not self.usable:
@@ -82,13 +83,6 @@ class Library:
                 raise failure(error)
             return code
         return call
-
-    def raw(self, name: str, *arguments: Any) -> Callable[..., int]:
-        """As function, but with the Error as the last argument, and nothing is raised. Not for a forked child."""
-        c = self._c[name]
-        c.argtypes = [*arguments, ctypes.POINTER(Error)]
-        c.restype = ctypes.c_int32
-        return c
 
     def close(self, handle: int) -> None:
         """Ends what a handle stands for. Does nothing in a forked child: there it is its parent's."""

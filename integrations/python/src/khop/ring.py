@@ -197,7 +197,7 @@ class Ring:
         """Called once a lease, by its finaliser or its release: in any thread."""
         self.held.pop(lease.slot, None)
         self.returned.append(lease.slot)
-        if len(self.held) + len(self.returned) + len(self.leaving) >= self.hold:  # nothing is passing here
+        if self.away() >= self.hold:
             self._on_return()
 
     def leave(self, most: int) -> None:

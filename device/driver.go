@@ -21,7 +21,7 @@ type driver interface {
 	pop() result                                // undoes the push
 
 	// ---
-	reach(other handle) result // lets kernels of the current context at the memory of another one's device
+	reach(other handle) result // lets kernels of the current context use memory of another one's device
 	memory() (free, total int64, code result)
 	synchronize() result
 

@@ -5,8 +5,9 @@
                                                                      conversion of a folder, and `khop convert` to a dataset on disk
     peers.py text --lines 5000000                                    lines of two ids: numpy.loadtxt and khop's reader
 
-PYTHON has dgl 2.1 and torch (bench/peers/setup.sh makes one); this program needs NumPy. Times are of the wall and of the processor, memory
-is anonymous and shared memory at most, polled. Everything lies in --folder, and is removed at the end.
+PYTHON has dgl 2.1 and torch (bench/peers/setup.sh makes one); this program needs NumPy. Times are of the wall and of
+the processor, memory is anonymous and shared memory at most, polled. Everything lies in --folder, and is removed at the
+end.
 """
 
 from __future__ import annotations

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""Measures features larger than memory: khop --residence disk, khop mapped, numpy.memmap and GraphBolt, in one memory control group, in turns.
+"""Measures features larger than memory: khop --residence disk, khop mapped, numpy.memmap and GraphBolt, in one memory
+control group, in turns.
 
-numpy.memmap is x[n_id] of batches that khop sampled, as PyG's loaders do it; sampling costs it nothing. GraphBolt samples by its own functions
-and reads a memory-mapped TorchBasedFeature: DiskBasedFeature came after 2.1, the last version in the package index. It needs --dgl, a Python
-with DGL, such as .bench/dgl/bin/python of `make bench-peers`.
+numpy.memmap is x[n_id] of batches that khop sampled, as PyG's loaders do it; sampling costs it nothing. GraphBolt
+samples by its own functions and reads a memory-mapped TorchBasedFeature: DiskBasedFeature came after 2.1, the last
+version in the package index. It needs --dgl, a Python with DGL, such as .bench/dgl/bin/python of `make bench-peers`.
 
-It makes a graph whose features are --times as large as the group's memory, caps a control group (version 1 or 2; needs root), and loads an
-epoch by each way, after one to warm up, with the page cache dropped before. Then it compares what was read with what `khop plan` simulates
-for other policies, and requests a second with fio (Debian's package) on the same file, at the same depth and mean size. Disk space: the
-features and a tenth more, under --folder, removed at the end unless --keep. The slow ways load --slow batches alone, after as many to warm
-up, and the time of an epoch is scaled from these.
+It makes a graph whose features are --times as large as the group's memory, caps a control group (version 1 or 2; needs
+root), and loads an epoch by each way, after one to warm up, with the page cache dropped before. Then it compares what
+was read with what `khop plan` simulates for other policies, and requests a second with fio (Debian's package) on the
+same file, at the same depth and mean size. Disk space: the features and a tenth more, under --folder, removed at the
+end unless --keep. The slow ways load --slow batches alone, after as many to warm up, and the time of an epoch is scaled
+from these.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What train.py does where torch is missing and only the rest is to be seen to run (run --smoke): batches come as NumPy arrays, and the model is a
-mean. Its figures mean nothing.
+"""What train.py does where torch is missing and only the rest is to be seen to run (run --smoke): batches come as NumPy
+arrays, and the model is a mean. Its figures mean nothing.
 """
 import itertools
 

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Compares training with sampled gradients (khop train --backward-budget) with training with exact ones: time, gradient and accuracy.
+"""Compares training with sampled gradients (khop train --backward-budget) with training with exact ones: time, gradient
+and accuracy.
 
     go build -o dist/khop ./cmd/khop && python3 bench/ops/backward.py --out docs/results/ops-backward.md
 
-The graph is a stochastic block model whose nodes have a mean degree of 250: half of the edges stay within a class on purpose, and a
-tenth of the labels, which the classes are, is replaced by drawn ones, so that no model is right everywhere. Models are trained with
---seeds seeds, exact and with the budget in turns, on the whole graph and on batches. Needs NumPy. The bound is what Amdahl's law allows: as if the products that are
-sampled took no time. --minutes ends the run: seeds that it did not come to are left out, and the table says how many there are. Writes a
-table in Markdown, or prints it.
+The graph is a stochastic block model whose nodes have a mean degree of 250: half of the edges stay within a class on
+purpose, and a tenth of the labels, which the classes are, is replaced by drawn ones, so that no model is right
+everywhere. Models are trained with --seeds seeds, exact and with the budget in turns, on the whole graph and on
+batches. Needs NumPy. The bound is what Amdahl's law allows: as if the products that are sampled took no time. --minutes
+ends the run: seeds that it did not come to are left out, and the table says how many there are. Writes a table in
+Markdown, or prints it.
 """
 import argparse
 import json
@@ -19,7 +21,8 @@ import time
 
 import numpy as np
 
-REPO = pathlib.Path(__file__).resolve().parents[2]
+import where
+
 SETTINGS = [  # model, layers, hidden, more
     ("gcn", 3, 64, []), ("sage", 3, 64, []), ("gcn", 3, 256, []), ("sage", 2, 64, ["--fanouts", "25,25", "--batch-size", "512"]),
     ("gcn", 2, 64, ["--fanouts", "100,100", "--batch-size", "512"]),
@@ -105,11 +108,11 @@ def main():
             for i, setting in enumerate(chosen):
                 if time.monotonic() < end:
                     runs[i].append((train(args, dataset, setting, seed, 0), train(args, dataset, setting, seed, args.budget)))
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=REPO, stdout=subprocess.PIPE, text=True, check=False).stdout.strip()
     text = f"""# Sampled gradients beside exact ones
 
-Written by `bench/ops/backward.py` at commit {commit}: a stochastic block model of {args.nodes:,} nodes with a mean degree of {args.degree},
-{args.features} features and 8 classes, a tenth of the labels drawn, {args.epochs} epochs, dropout 0.2, rate 0.02, budget {args.budget}, {args.threads} thread(s). Times are medians over the
+Written by `bench/ops/backward.py` {where.here()}: a stochastic block model of
+{args.nodes:,} nodes with a mean degree of {args.degree}, {args.features} features and 8 classes, a tenth of the labels
+drawn, {args.epochs} epochs, dropout 0.2, rate 0.02, budget {args.budget}, {args.threads} thread(s). Times are medians over the
 seeds, exact and sampled in turns; accuracies on the test split are means, with standard deviations. "Product": how often the sampled
 backward product fits into the exact one's time, the choice of rows among the former for batches; "share": of the exact products in the
 time of a step; "bound": what Amdahl's law gives where they take no time.

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Measures how well khop train chooses the way to compute a layer: over graphs, widths and models, the way that is predicted to be the
-fastest beside every other, measured.
+"""Measures how well khop train chooses the way to compute a layer: over graphs, widths and models, the way that is
+predicted to be the fastest beside every other, measured.
 
     go build -o dist/khop ./cmd/khop && python3 bench/ops/compose.py --khop dist/khop
 
-A setting is a generated graph (6), widths of features and hidden layers (6), a model (gcn, sage, gat), and the whole graph or a batch:
-216 settings of two layers each, of which --settings are drawn, always the same. Prints a line of JSON a layer with --json, else a table and how
-many choices are within 5 % of the best, and writes it to --out. A setting is measured --repeat times, in rounds over all settings, and
-each way counts with its least time, for the machine may be busy. --minutes ends the run after the round in hand.
+A setting is a generated graph (6), widths of features and hidden layers (6), a model (gcn, sage, gat), and the whole
+graph or a batch: 216 settings of two layers each, of which --settings are drawn, always the same. Prints a line of JSON
+a layer with --json, else a table and how many choices are within 5 % of the best, and writes it to --out. A setting is
+measured --repeat times, in rounds over all settings, and each way counts with its least time, for the machine may be
+busy. --minutes ends the run after the round in hand.
 """
 import argparse
 import itertools
@@ -19,7 +20,7 @@ import subprocess
 import tempfile
 import time
 
-REPO = pathlib.Path(__file__).resolve().parents[2]
+import where
 
 GRAPHS = [(2000, 20000), (2000, 200000), (10000, 50000), (10000, 500000), (30000, 90000), (30000, 600000)]  # nodes, edges
 WIDTHS = [(16, 16), (16, 128), (64, 16), (64, 64), (128, 16), (128, 128)]  # features, hidden
@@ -88,10 +89,9 @@ def main():
 
 
 def page(args, results):
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=REPO, stdout=subprocess.PIPE, text=True, check=False).stdout.strip()
     lines = [f"""# Ways to compute a layer: the choice beside all others
 
-Written by `bench/ops/compose.py` at commit {commit}: {len(results)} layers of {len({key(r) for r in results})} settings, up to {args.repeat}
+Written by `bench/ops/compose.py` {where.here()}: {len(results)} layers of {len({key(r) for r in results})} settings, up to {args.repeat}
 measurements each, {args.threads} thread(s). The choice is the way that `khop train --fastest` takes; batches have 1,024 seeds and
 fan-outs 10, 10; gat has four heads, which share the hidden width.
 """]

@@ -27,6 +27,8 @@ from torch_geometric.nn.conv import GATConv, GCNConv, SAGEConv
 
 import khop.sparse
 
+import where
+
 warnings.filterwarnings("ignore")
 
 
@@ -164,11 +166,9 @@ def main():
 def page(args, record):
     quartiles = record["quartiles"]
     first = quartiles["PyG, scatter"][1]
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=pathlib.Path(__file__).parent, stdout=subprocess.PIPE, text=True,
-                            check=False).stdout.strip()
     lines = [f"""# An epoch of training on the whole graph
 
-Written by `bench/ops/epoch.py` at commit {commit}: {args.model}, {record['nodes']:,} nodes, {record['edges']:,} edges, {args.features}
+Written by `bench/ops/epoch.py` {where.here()}: {args.model}, {record['nodes']:,} nodes, {record['edges']:,} edges, {args.features}
 features, hidden width {args.hidden}, {args.layers} layers, {args.threads} threads, torch {record['torch']}, up to {args.rounds} rounds.
 
 | way | seconds an epoch (quartiles) | PyG's scatter / it | loss |

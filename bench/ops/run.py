@@ -17,6 +17,8 @@ import subprocess
 import sys
 import time
 
+import where
+
 HERE = pathlib.Path(__file__).resolve().parent
 REPO = HERE.parents[1]
 WIDTHS = (16, 32, 47, 64, 100, 128, 256, 602)
@@ -126,13 +128,6 @@ rows that are read once.
 {tables(record['results'])}"""
 
 
-def processor():
-    for line in open("/proc/cpuinfo", encoding="utf-8"):
-        if line.startswith("model name"):
-            return line.split(":")[1].strip()
-    return platform.machine()
-
-
 def main():
     args = parse()
     work, graphs = prepare(args)
@@ -151,11 +146,10 @@ def main():
                                       input=json.dumps(settings), stdout=subprocess.PIPE, text=True)
                 results += json.loads(done.stdout)
     torch = call([python, "-c", "import torch; print(torch.__version__)"], stdout=subprocess.PIPE).stdout.strip()
-    commit = call(["git", "rev-parse", "--short", "HEAD"], stdout=subprocess.PIPE).stdout.strip()
-    record = {"left_out": left, "commit": commit, "torch": torch, "rounds": args.rounds, "results": results,
+    record = {"left_out": left, "commit": where.commit(), "torch": torch, "rounds": args.rounds, "results": results,
               "graphs": {r["graph"]: f"{r['rows']:,} rows, {r['distinct']:,} distinct columns and {r['edges']:,} edges"
                          for r in results},
-              "machine": {"processor": processor(), "cores": os.cpu_count(), "system": platform.platform()}}
+              "machine": {"processor": where.processor(), "cores": os.cpu_count(), "system": platform.platform()}}
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "ops.json").write_text(json.dumps(record, indent=1) + "\n")
     md = args.out / "ops.md"

@@ -5,8 +5,9 @@
     tools/planted/planted.py TEXT...      those whose class, file or test has a text
     tools/planted/planted.py --write      also writes docs/results/planted.md
 
-A fault in a .cu or .cuh file is planted in a copy, of which a simulator is built; one in Go comes to the compiler by -overlay. The tree stays
-as it is. Needs what tools/test-cuda.sh needs, and "make cudasim" before. Status 1: a fault was not caught, or could not be planted.
+A fault in a .cu or .cuh file is planted in a copy, of which a simulator is built; one in Go comes to the compiler by
+-overlay. The tree stays as it is. Needs what tools/test-cuda.sh needs, and "make cudasim" before. Status 1: a fault was
+not caught, or could not be planted.
 """
 import argparse
 import json

@@ -7,9 +7,16 @@ import (
 )
 
 // plain sums rows lo to hi in Go. It is the specification of the kernels, and what remains where there is no assembly.
-func (t *spmmTask) plain(lo, hi int64) {
+func (t *spmmTask) plain(own *ownRun, lo, hi int64) {
 	a, r := t.a, &t.run
-	x := t.reader()
+	n, halves := a.cols*t.width, t.halves()
+	var x []float32
+	if halves && int64(len(own.wide)) < t.width {
+		own.wide = make([]float32, t.width)
+	}
+	if !halves {
+		x = unsafe.Slice((*float32)(r.x), n)
+	}
 	y := unsafe.Slice((*float32)(t.y), a.rows*t.width)
 	var weights, scale []float32
 	if r.step > 0 {
@@ -22,10 +29,16 @@ func (t *spmmTask) plain(lo, hi int64) {
 		row := y[i*t.width : (i+1)*t.width]
 		clear(row)
 		for e := a.start(i); e < a.start(i+1); e++ {
-			from := x(a.column(e))
+			j := a.column(e)
+			from := own.wide
+			if halves {
+				t.widen(own.wide, j)
+			} else {
+				from = x[j*t.width:][:t.width]
+			}
 			if weights == nil {
-				for k, v := range from {
-					row[k] += v
+				for k := range row {
+					row[k] += from[k]
 				}
 				continue
 			}
@@ -44,26 +57,17 @@ func (t *spmmTask) plain(lo, hi int64) {
 	}
 }
 
-// reader returns what reads a row of x as float32; it is valid until the next is read.
-func (t *spmmTask) reader() func(j int64) []float32 {
-	x, n := t.run.x, t.a.cols*t.width
-	switch t.dtype {
-	case unified.Float16:
-		return widening(unsafe.Slice((*unified.Half)(x), n), t.width, fromHalf)
-	case unified.BFloat16:
-		return widening(unsafe.Slice((*unified.BHalf)(x), n), t.width, unified.BHalf.Float32)
-	}
-	all := unsafe.Slice((*float32)(x), n)
-	return func(j int64) []float32 { return all[j*t.width:][:t.width] }
-}
-
-func widening[H unified.Half | unified.BHalf](all []H, width int64, f func(H) float32) func(j int64) []float32 {
-	row := make([]float32, width)
-	return func(j int64) []float32 {
-		for k, h := range all[j*width:][:width] {
-			row[k] = f(h)
+// widen writes row j of x, which has 16 bits, as float32.
+func (t *spmmTask) widen(to []float32, j int64) {
+	n := t.a.cols * t.width
+	if t.dtype == unified.Float16 {
+		for k, h := range unsafe.Slice((*unified.Half)(t.run.x), n)[j*t.width:][:t.width] {
+			to[k] = fromHalf(h)
 		}
-		return row
+		return
+	}
+	for k, h := range unsafe.Slice((*unified.BHalf)(t.run.x), n)[j*t.width:][:t.width] {
+		to[k] = h.Float32()
 	}
 }
 

@@ -170,7 +170,7 @@ func (t *spmmTask) do(worker int, part, parts int64) {
 		return
 	}
 	if t.plan.variant == plain {
-		t.plain(lo, hi)
+		t.plain(&t.own[worker], lo, hi)
 		return
 	}
 	own := &t.own[worker]

@@ -14,6 +14,7 @@ type ownRun struct {
 	done    int            // bytes of y before those that wait
 	waiting int            // bytes of room that are taken
 	foreign int            // bytes of the first line that are another part's
+	wide    []float32      // a row of x that has 16 bits, as plain reads it
 	_       [cacheLine]byte
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"math/bits"
 	"os"
 	"path/filepath"
@@ -29,6 +30,7 @@ var ErrTuning = errors.New("sparse: choices that do not serve here")
 type Tuning struct {
 	mu      sync.RWMutex
 	choices map[tuneKey]choice
+	ways    map[string]string // see Way
 }
 
 // tuneKey is what an SpMM has in common with others that are computed best in the same way.
@@ -61,6 +63,8 @@ type tuneFile struct {
 	Processor string      `json:"processor"`
 	Kernel    string      `json:"kernel"`
 	Choices   []tuneEntry `json:"choices"`
+
+	Ways map[string]string `json:"ways,omitempty"`
 }
 
 type tuneEntry struct {
@@ -130,7 +134,39 @@ func (t *Tuning) read(text []byte) error {
 	for _, e := range f.Choices {
 		t.choices[e.tuneKey] = e.choice
 	}
+	for key, way := range f.Ways {
+		t.keepWay(key, way)
+	}
 	return nil
+}
+
+// Way returns what KeepWay kept under a key, or "".
+func (t *Tuning) Way(key string) string {
+	if t == nil {
+		return ""
+	}
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.ways[key]
+}
+
+// KeepWay keeps how something that is made of several operations was found to be computed best, such as a layer, under
+// a key that says of what sizes it is. Without a Tuning it does nothing.
+func (t *Tuning) KeepWay(key, way string) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.keepWay(key, way)
+}
+
+// keepWay is KeepWay for who has the lock.
+func (t *Tuning) keepWay(key, way string) {
+	if t.ways == nil {
+		t.ways = map[string]string{}
+	}
+	t.ways[key] = way
 }
 
 // here returns an empty file of this machine.
@@ -161,6 +197,7 @@ func (t *Tuning) MarshalJSON() ([]byte, error) {
 	for k, c := range t.choices {
 		f.Choices = append(f.Choices, tuneEntry{k, c})
 	}
+	f.Ways = maps.Clone(t.ways)
 	t.mu.RUnlock()
 	slices.SortFunc(f.Choices, func(a, b tuneEntry) int {
 		return slices.Compare(a.order(), b.order())
@@ -180,9 +217,18 @@ func (k tuneKey) order() []int64 {
 	return n
 }
 
-// Save writes the choices to a file, beside it first; folders are made.
+// Save writes the choices to a file, beside it first; folders are made. Choices of other keys that the file has stay: a
+// process that ran meanwhile may have made them. A file that does not serve here is replaced.
 func (t *Tuning) Save(path string) error {
-	text, err := json.MarshalIndent(t, "", " ")
+	mine, err := t.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	all, _ := LoadTuning(path)
+	if err := all.UnmarshalJSON(mine); err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(all, "", " ")
 	if err != nil {
 		return err
 	}

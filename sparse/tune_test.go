@@ -81,3 +81,30 @@ func TestChoicesOfOthersAreIgnoredWithANote(t *testing.T) {
 		}
 	}
 }
+
+// TestTwoProcessesKeepTheirChoicesInOneFile: what is saved last leaves the other keys, and wins for its own.
+func TestTwoProcessesKeepTheirChoicesInOneFile(t *testing.T) {
+	path, mine, theirs := filepath.Join(t.TempDir(), "tune.json"), NewTuning(), NewTuning()
+	old, won := choice{Kernel: "plain", Part: 1, Group: 1}, choice{Kernel: "plain", Part: 9, Group: 1}
+	for width, c := range map[int64]choice{3: old, 5: old} {
+		theirs.choices[tuneKey{Workers: 1, Width: width}] = c
+	}
+	mine.choices[tuneKey{Workers: 1, Width: 3}] = won
+	theirs.KeepWay("a layer", "(A (X W))")
+	mine.KeepWay("another", "((A X) W)")
+	if err := errors.Join(theirs.Save(path), mine.Save(path)); err != nil {
+		t.Fatal(err)
+	}
+	both, err := LoadTuning(path)
+	if err != nil || both.Way("a layer") != "(A (X W))" || both.Way("another") != "((A X) W)" ||
+		both.Way("none") != "" {
+		t.Errorf("ways: %v, %v", both.ways, err)
+	}
+	if c := both.choices; len(c) != 2 || c[tuneKey{Workers: 1, Width: 3}] != won {
+		t.Errorf("choices: %v", c)
+	}
+	var none *Tuning
+	if none.KeepWay("a layer", "X"); none.Way("a layer") != "" {
+		t.Error("no Tuning has a way")
+	}
+}

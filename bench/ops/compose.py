@@ -1,21 +1,25 @@
 #!/usr/bin/env python3
-"""Measures how well khop train chooses the way to compute a layer: over graphs, widths and models, the way that is
-predicted to be the fastest beside every other, measured.
+"""Measures how well khop train chooses the way to compute a layer: over graphs, widths and models, the way that is chosen
+beside every other, measured.
 
-    go build -o dist/khop ./cmd/khop && python3 bench/ops/compose.py --khop dist/khop
+    go build -o dist/khop ./cmd/khop && python3 bench/ops/compose.py --khop dist/khop --out docs/results/ops-compose.md
 
 A setting is a generated graph (6), widths of features and hidden layers (6), a model (gcn, sage, gat), and the whole
-graph or a batch: 216 settings of two layers each, of which --settings are drawn, always the same. Prints a line of JSON
-a layer with --json, else a table and how many choices are within 5 % of the best, and writes it to --out. A setting is
-measured --repeat times, in rounds over all settings, and each way counts with its least time, for the machine may be
-busy. --minutes ends the run after the round in hand.
+graph or a batch: 216 settings of two layers each, of which --settings are drawn, always the same. A setting is measured
+by --repeat processes, in rounds over all settings. The first one chooses (khop train --fastest does the same) and keeps
+the choice in a tuning file of this run; then it measures, as the others do, all ways in turns. Two ways are compared by
+the median of the ratios of measurements that followed each other, so a machine that is now fast and now slow does not
+favour one of them. What the choice took is counted apart. Prints a line of JSON a layer with --json, else a table and
+how many choices are within 5 % of the best, and writes it to --out. --minutes ends the run after the process in hand.
 """
 import argparse
 import itertools
 import json
 import math
+import os
 import pathlib
 import random
+import statistics
 import subprocess
 import tempfile
 import time
@@ -27,27 +31,44 @@ WIDTHS = [(16, 16), (16, 128), (64, 16), (64, 64), (128, 16), (128, 128)]  # fea
 BATCH = ["--fanouts", "10,10", "--batch-size", "1024"]
 
 
-def explain(args, dataset, model, hidden, batch, ways):
-    """Adds the ways of each layer to {layer: {product: least seconds measured, least predicted, usual}}."""
+def explain(args, folder, dataset, model, hidden, batch, layers):
+    """Adds what one process measures to {layer: {product: way}}; way has the rounds of each process."""
     width = max(hidden // 4, 1) if model == "gat" else hidden  # of each of four heads
     out = subprocess.run([args.khop, "train", dataset, "--model", model, "--hidden", str(width), "--heads", "4", "--explain", "--json",
                           "--workers", str(args.threads)] + BATCH * batch, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                         text=True).stdout
+                         text=True, env=os.environ | {"XDG_CACHE_HOME": folder}).stdout
     for w in json.loads(out)["compositions"]:
-        way = ways.setdefault(w["layer"], {}).setdefault(w["product"], {"product": w["product"], "usual": w["usual"]})
-        for to, of in (("measured", "measured_seconds"), ("predicted", "predicted_seconds")):
-            way[to] = min(way.get(to, math.inf), w[of])
+        way = layers.setdefault(w["layer"], {}).setdefault(w["product"], {
+            "usual": w["usual"], "chosen": w["fastest"], "predicted": w["predicted_seconds"], "choosing": w["choosing_seconds"],
+            "inputs": w["inputs"], "outputs": w["outputs"], "rounds": []})
+        way["rounds"].append(w["round_seconds"])
+
+
+def ratios(one, other):
+    """Of measurements that followed each other."""
+    return [a / b for of in zip(one["rounds"], other["rounds"]) for a, b in zip(*of)]
+
+
+def ratio(one, other):
+    return statistics.median(ratios(one, other))
 
 
 def judged(layers):
-    """Of each layer: how much longer than the best the choice, the usual way and the worst take."""
+    """Of each layer: how much longer than the best the choice, the best prediction, the usual way and the worst take."""
     for layer, ways in sorted(layers.items()):
-        ways = list(ways.values())
-        best = min(w["measured"] for w in ways)
-        choice = min(ways, key=lambda w: w["predicted"])
-        usual = next(w for w in ways if w["usual"])
-        yield {"layer": layer, "choice": choice["product"], "choice_to_best": choice["measured"] / best,
-               "usual_to_best": usual["measured"] / best, "worst_to_best": max(w["measured"] for w in ways) / best}
+        best = min(ways, key=lambda w: max(ratio(ways[w], o) for o in ways.values()))
+        choice = next(w for w in ways if ways[w]["chosen"])
+        usual = next(w for w in ways if ways[w]["usual"])
+        predicted = min(ways, key=lambda w: ways[w]["predicted"])
+        to_best = {name: ratio(ways[w], ways[best]) for name, w in (("choice", choice), ("predicted", predicted), ("usual", usual))}
+        second = min((w for w in ways if w != best), key=lambda w: ratio(ways[w], ways[best]))
+        halves = ratios(ways[second], ways[best])
+        noise = abs(statistics.median(halves[::2]) / statistics.median(halves[1::2]) - 1)
+        step = statistics.median(t for r in ways[choice]["rounds"] for t in r)
+        yield {"layer": layer, "inputs": ways[best]["inputs"], "outputs": ways[best]["outputs"], "choice": choice, "best": best,
+               **{f"{name}_to_best": max(r, 1) for name, r in to_best.items()},
+               "worst_to_best": max(ratio(w, ways[best]) for w in ways.values()), "noise": noise, "rounds": len(halves),
+               "step_seconds": step, "choosing_steps": ways[choice]["choosing"] / step}
 
 
 def main():
@@ -56,8 +77,8 @@ def main():
     parser.add_argument("--models", default="gcn,sage,gat")
     parser.add_argument("--settings", type=int, default=72)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--minutes", type=float, default=9)
+    parser.add_argument("--repeat", type=int, default=2)
+    parser.add_argument("--minutes", type=float, default=7.5)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--out", type=pathlib.Path, help="the page to write")
     args = parser.parse_args()
@@ -77,7 +98,7 @@ def main():
                     subprocess.run([args.khop, "generate", "sbm", dataset, "--nodes", str(nodes), "--edges", str(edges), "--features",
                                     str(features), "--classes", "16", "--seed", "1"], check=True, stdout=subprocess.DEVNULL,
                                    stderr=subprocess.DEVNULL)
-                explain(args, dataset, model, hidden, batch, found[s])
+                explain(args, folder, dataset, model, hidden, batch, found[s])
     results = [{"model": model, "batch": batch, "nodes": nodes, "edges": edges, "features": features, "hidden": hidden, **layer}
                for ((features, hidden), (nodes, edges), model, batch), layers in found.items() for layer in judged(layers)]
     if args.json:
@@ -89,26 +110,35 @@ def main():
 
 
 def page(args, results):
+    noise = sorted(r["noise"] for r in results)
+    settings = len({key(r) for r in results})
     lines = [f"""# Ways to compute a layer: the choice beside all others
 
-Written by `bench/ops/compose.py` {where.here()}: {len(results)} layers of {len({key(r) for r in results})} settings, up to {args.repeat}
-measurements each, {args.threads} thread(s). The choice is the way that `khop train --fastest` takes; batches have 1,024 seeds and
-fan-outs 10, 10; gat has four heads, which share the hidden width.
+Written by `bench/ops/compose.py` {where.here()}: {len(results)} layers of {settings} settings, {args.threads} thread(s), {min(r["rounds"] for r in results)} to
+{max(r["rounds"] for r in results)} rounds in {args.repeat} processes a layer. The choice is the way that `khop train --fastest` takes: of the ways that are predicted to take at
+most 1.5 times as long as the fastest, the one that wins when they take turns, once for each key. It is made before what
+is measured here. Ratios are medians over rounds; those of odd and of even rounds differ by {100 * statistics.median(noise):.1f} % in the median over
+layers, by {100 * noise[int(0.95 * len(noise))]:.1f} % in 95 of 100. A choice takes as long as {statistics.median(r["choosing_steps"] for r in results if r["choosing_steps"] > 0):.0f} steps of the layer in the median; `khop
+train` keeps it with the choices of `khop tune`. Batches have 1,024 seeds and fan-outs 10, 10; gat has four heads, which
+share the hidden width.
 """]
-    lines += ["| of | layers | within 5 % of the best | usual way / best | worst / best (greatest) |", "|---|---|---|---|---|"]
+    lines += ["| of | layers | within 5 % of the best | best prediction alone | usual way | usual / best (greatest) | worst / best (greatest) |",
+              "|---|---|---|---|---|---|---|"]
     groups = [("all", results)] + [(m + (", batches" if b else ", whole graphs"), [r for r in results if (r["model"], r["batch"]) == (m, b)])
                                    for m in args.models.split(",") for b in (False, True)]
     for name, group in groups:
         if group:
-            good = sum(r["choice_to_best"] <= 1.05 for r in group)
-            usual, worst = (math.exp(sum(math.log(r[k]) for r in group) / len(group)) for k in ("usual_to_best", "worst_to_best"))
-            lines.append(f"| {name} | {len(group)} | {good} ({100 * good / len(group):.0f} %) | {usual:.2f} | {worst:.2f} "
-                         f"({max(r['worst_to_best'] for r in group):.2f}) |")
-    lines += ["", "| model | nodes | edges | features, hidden | layer | choice | choice / best | usual / best | worst / best |",
-              "|---|---|---|---|---|---|---|---|---|"]
+            good = [sum(r[f"{way}_to_best"] <= 1.05 for r in group) for way in ("choice", "predicted", "usual")]
+            usual, worst = (f"{math.exp(sum(math.log(r[k]) for r in group) / len(group)):.2f} ({max(r[k] for r in group):.2f})"
+                            for k in ("usual_to_best", "worst_to_best"))
+            share = [f"{n} ({100 * n / len(group):.0f} %)" for n in good]
+            lines.append(f"| {name} | {len(group)} | {' | '.join(share)} | {usual} | {worst} |")
+    lines += ["", "| model | nodes | edges | columns | layer | choice | choice / best | predicted / best | usual / best | worst / best |",
+              "|---|---|---|---|---|---|---|---|---|---|"]
     for r in results:
-        lines.append(f"| {r['model']}{', batch' * r['batch']} | {r['nodes']:,} | {r['edges']:,} | {r['features']}, {r['hidden']} | {r['layer']} | "
-                     f"`{r['choice']}` | {r['choice_to_best']:.2f} | {r['usual_to_best']:.2f} | {r['worst_to_best']:.2f} |")
+        to_best = " | ".join(f"{r[f'{way}_to_best']:.2f}" for way in ("choice", "predicted", "usual", "worst"))
+        lines.append(f"| {r['model']}{', batch' * r['batch']} | {r['nodes']:,} | {r['edges']:,} | {r['inputs']} to {r['outputs']} | {r['layer']} | "
+                     f"`{r['choice']}` | {to_best} |")
     return "\n".join(lines) + "\n"
 
 

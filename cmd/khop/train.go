@@ -27,7 +27,7 @@ type trainCmd struct {
 	Fanouts      *fanouts      `placeholder:"N,..." help:"Train on batches: fan-outs, one a layer."`
 	BatchSize    positive      `default:"1024" help:"Seeds a batch."`
 	Budget       float64       `name:"backward-budget" default:"0" help:"Share of gradient work to do; 0: all."`
-	Fastest      bool          `help:"Compute each layer in the way that is predicted to be the fastest here."`
+	Fastest      bool          `help:"Compute each layer in the way that is the fastest here."`
 	Explain      bool          `help:"Print ways to compute each layer, and their times; train nothing."`
 	Seed         uint64        `default:"0" help:"Keys every random choice."`
 	Workers      int           `default:"0" placeholder:"N" help:"Goroutines; 0: one a core. They change no result."`
@@ -47,9 +47,16 @@ type trainResult struct {
 
 // Run trains.
 func (c *trainCmd) Run(env *environment) (err error) {
-	opt, err := c.options(env)
+	opt, choices, err := c.options(env)
 	if err != nil {
 		return err
+	}
+	if (c.Fastest || c.Explain) && opt.Tuning != nil {
+		defer func() {
+			if saved := opt.Tuning.Save(choices); saved != nil && err == nil {
+				env.note("choices of ways are not kept: %v", saved)
+			}
+		}()
 	}
 	ds, err := formats.Open(c.Dataset)
 	if err != nil {
@@ -104,7 +111,7 @@ func (c *trainCmd) explain(env *environment, ds *formats.Dataset, opt gnn.Option
 	for _, w := range all {
 		mark := map[bool]string{true: "usual"}[w.Usual]
 		if w.Fastest {
-			mark = strings.TrimPrefix(mark+", predicted fastest", ", ")
+			mark = strings.TrimPrefix(mark+", chosen", ", ")
 		}
 		second := float64(time.Second)
 		t.row(w.Layer, fmt.Sprintf("%d to %d", w.Inputs, w.Outputs), w.Product,
@@ -131,27 +138,26 @@ func trainedText(r *gnn.Result) string {
 		r.Epochs, durationText(time.Duration(r.Seconds*float64(time.Second))), r.Test, r.Val, r.Best, r.Loss)
 }
 
-func (c *trainCmd) options(env *environment) (gnn.Options, error) {
-	opt := gnn.Options{Model: c.Model, Epochs: int(c.Epochs), Layers: int(c.Layers), Hidden: c.Hidden,
+// options returns those of training, and the file of opt.Tuning.
+func (c *trainCmd) options(env *environment) (opt gnn.Options, choices string, err error) {
+	opt = gnn.Options{Model: c.Model, Epochs: int(c.Epochs), Layers: int(c.Layers), Hidden: c.Hidden,
 		Heads: int(c.Heads), Dropout: c.Dropout, Rate: c.Rate, Decay: c.Decay, RowNormalise: c.RowNormalise,
 		BatchSize: int(c.BatchSize), Seed: c.Seed, Workers: c.Workers, Checkpoint: c.Checkpoint,
 		CheckpointEvery: c.SaveEvery, BackwardBudget: c.Budget, Fastest: c.Fastest}
 	if c.Fanouts != nil {
 		if opt.Fanouts = c.Fanouts.all; opt.Fanouts == nil {
-			return opt, usageError("--fanouts: a model of one edge type takes fan-outs alone, such as 15,10")
+			return opt, "", usageError("--fanouts: a model of one edge type takes fan-outs alone, such as 15,10")
 		}
 	}
-	var err error
 	if opt.MaxMemory, err = c.MaxMemory.forData(); err != nil {
-		return opt, err
+		return opt, "", err
 	}
 	limitHeap(opt.MaxMemory, true)
 	if path, err := sparse.TuningPath(); err == nil { // without a home there are no choices
-		if opt.Tuning, _, err = env.tuning(path); err != nil {
-			return opt, err
-		}
+		opt.Tuning, choices, err = env.tuning(path)
+		return opt, choices, err
 	}
-	return opt, nil
+	return opt, "", nil
 }
 
 // trainLine shows on a terminal how training stands.

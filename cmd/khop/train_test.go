@@ -49,12 +49,21 @@ func TestTrainSaysHowWellItLearns(t *testing.T) {
 
 func TestTrainExplainsHowLayersAreComputed(t *testing.T) {
 	data := small(t)
+	for _, place := range []string{"XDG_CACHE_HOME", "HOME", "LocalAppData"} { // of the choices
+		t.Setenv(place, t.TempDir())
+	}
 	args := []string{"train", data, "--explain", "--model"}
-	if all := object(t, append(args, "gcn", "--json")...)["compositions"].([]any); len(all) != 12 {
-		t.Errorf("%v", all)
+	for _, kept := range []bool{false, true} { // the second time both choices come from the file
+		all, took := object(t, append(args, "gcn", "--json")...)["compositions"].([]any), 0.0
+		for _, way := range all {
+			took += way.(map[string]any)["choosing_seconds"].(float64)
+		}
+		if len(all) != 12 || kept == (took > 0) {
+			t.Errorf("kept %v: chosen in %g s: %v", kept, took, all)
+		}
 	}
 	if out := must(t, append(args, "sage")...); !strings.Contains(out, "(M (X W))") ||
-		!strings.Contains(out, "predicted fastest") || !strings.Contains(out, "usual") {
+		!strings.Contains(out, "chosen") || !strings.Contains(out, "usual") {
 		t.Errorf("no table: %s", out)
 	}
 	if out := must(t, append(args, "gat", "--fanouts", "3,3")...); !strings.Contains(out, "((S X) W)") {

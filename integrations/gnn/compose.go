@@ -1,9 +1,6 @@
 package gnn
 
-import (
-	"cmp"
-	"slices"
-)
+import "slices"
 
 // A layer is a product of factors, and products are associative: a graph's sums can be taken of a layer's input or of
 // what its weight makes of it, and the norms of rows and columns (L and R) can scale dense rows or the graph's edges.
@@ -248,9 +245,4 @@ func (r prices) times(p *product, s sizes, columns int, grad bool) float64 {
 func (p *product) summed() bool {
 	w := p.work()
 	return w.sums != [2]int{} || w.valued != [2]int{}
-}
-
-// fastest returns the candidate that takes least by the prices.
-func (r prices) fastest(all []*product, s sizes) *product {
-	return slices.MinFunc(all, func(a, b *product) int { return cmp.Compare(r.seconds(a, s), r.seconds(b, s)) })
 }

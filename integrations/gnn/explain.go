@@ -3,8 +3,8 @@ package gnn
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
-	"time"
 
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sparse"
@@ -20,10 +20,15 @@ type Composition struct {
 	Outputs   int     `json:"outputs"`
 	Product   string  `json:"product"`
 	Predicted float64 `json:"predicted_seconds"` // of a step, forward and backward
-	Measured  float64 `json:"measured_seconds"`
-	Usual     bool    `json:"usual"`   // it is taken where nothing else is asked for
-	Fastest   bool    `json:"fastest"` // it is predicted to be the fastest
-	Regret    float64 `json:"regret"`  // how much longer it takes than the fastest measured: 0.1 is a tenth
+	Measured  float64 `json:"measured_seconds"`  // the median of Rounds
+	Usual     bool    `json:"usual"`             // it is taken where nothing else is asked for
+	Fastest   bool    `json:"fastest"`           // it is chosen as the fastest (Options.Fastest)
+	Regret    float64 `json:"regret"`            // how much longer it takes than the fastest: 0.1 is a tenth
+
+	// Rounds are the seconds of each measurement. All ways of a layer take turns, after the choice was made.
+	Rounds []float64 `json:"round_seconds"`
+	// Choosing is what the choice of the layer's way took; 0 where Tuning had one, and for ways that are not chosen.
+	Choosing float64 `json:"choosing_seconds"`
 }
 
 // Explain predicts and measures every way to compute each layer of a model that can be fastest, over the whole graph
@@ -47,36 +52,45 @@ func Explain(ctx context.Context, source loader.Source, opt Options) ([]Composit
 	}
 	var all []Composition
 	for i := range t.model.layers {
-		r, ways, sizes := newMeter(t, i), t.ways(i), t.sizes(i)
-		price := prices(r.price)
-		fastest := price.fastest(ways, sizes)
-		found, best := make([]Composition, 0, len(ways)), 0.0
-		for _, way := range ways {
-			if err := context.Cause(ctx); err != nil {
-				return nil, err
-			}
-			took, err := t.measure(i, way)
-			if err != nil {
-				return nil, err
-			}
-			if s := took.Seconds(); best == 0 || s < best {
-				best = s
-			}
-			l := &t.model.layers[i]
-			found = append(found, Composition{Layer: i + 1, Inputs: l.in, Outputs: l.out, Product: way.name,
-				Predicted: price.seconds(way, sizes), Measured: took.Seconds(),
-				Usual:   way.name == t.model.way(i, i == 0 && t.data.sparse != nil).name,
-				Fastest: way.name == fastest.name})
-		}
-		if r.err != nil {
-			return nil, r.err
-		}
-		for k := range found {
-			found[k].Regret = found[k].Measured/best - 1
+		found, err := t.explain(ctx, i)
+		if err != nil {
+			return nil, err
 		}
 		all = append(all, found...)
 	}
 	return all, nil
+}
+
+// explain predicts, chooses, and then measures the ways of a layer.
+func (t *trainer) explain(ctx context.Context, number int) ([]Composition, error) {
+	l, ways := &t.model.layers[number], t.ways(number)
+	taken, choosing, err := t.fastest(ctx, number)
+	if err != nil {
+		return nil, err
+	}
+	predicted, err := t.predict(number, ways)
+	if err != nil {
+		return nil, err
+	}
+	seconds, err := t.race(ctx, number, ways, explaining)
+	if err != nil {
+		return nil, err
+	}
+	usual, best := t.model.way(number, number == 0 && t.data.sparse != nil), math.Inf(1)
+	for _, rounds := range seconds {
+		best = min(best, median(rounds))
+	}
+	var found []Composition
+	for k, way := range ways {
+		c := Composition{Layer: number + 1, Inputs: l.in, Outputs: l.out, Product: way.name, Predicted: predicted[k],
+			Measured: median(seconds[k]), Regret: median(seconds[k])/best - 1, Usual: way.name == usual.name,
+			Fastest: way.name == taken.name, Rounds: seconds[k]}
+		if way.name == taken.name {
+			c.Choosing = choosing.Seconds()
+		}
+		found = append(found, c)
+	}
+	return found, nil
 }
 
 // ways returns the candidates of a layer, also for accuracy, which is measured on the whole graph.
@@ -132,24 +146,6 @@ func (t *trainer) sizes(number int) sizes {
 	return s
 }
 
-// choose takes the ways that are predicted to be the fastest.
-func (t *trainer) choose(ctx context.Context) error {
-	if !t.opt.Fastest {
-		return nil
-	}
-	if err := t.sample(ctx); err != nil {
-		return err
-	}
-	for i := range t.model.layers {
-		r := newMeter(t, i)
-		t.model.ways = append(t.model.ways, prices(r.price).fastest(t.ways(i), t.sizes(i)))
-		if r.err != nil {
-			return r.err
-		}
-	}
-	return nil
-}
-
 // take takes the ways of those names.
 func (t *trainer) take(names []string) error {
 	if len(names) != len(t.model.ways) {
@@ -164,50 +160,6 @@ func (t *trainer) take(names []string) error {
 		t.model.ways[i] = ways[at]
 	}
 	return nil
-}
-
-// explainRounds is how often something is measured; the least time counts.
-const explainRounds = 3
-
-func least(f func() error) (best time.Duration, err error) {
-	for range explainRounds + 1 { // the first one warms up
-		start := time.Now()
-		if err := f(); err != nil {
-			return 0, err
-		}
-		if took := time.Since(start); best == 0 || took < best {
-			best = took
-		}
-	}
-	return best, nil
-}
-
-// measure returns the time of a layer's step, forward and backward.
-func (t *trainer) measure(number int, way *product) (time.Duration, error) {
-	l, a := &t.model.layers[number], t.sampled[number]
-	var x *Value
-	if !t.sparseInput(number) {
-		x = NewValue(int(a.Cols()), l.in, waves(int(a.Cols())*l.in))
-		if number > 0 {
-			x.Grad = make([]float32, len(x.Data))
-		}
-	}
-	return least(func() error {
-		t.tape.Reset()
-		return t.tape.memory.within(func() error {
-			y, bias := t.model.layer(t.tape, l, a, func(w *Value) *Value {
-				if x == nil {
-					return t.tape.SparseLinear(t.data.sparse, w)
-				}
-				return t.tape.Linear(x, w)
-			}, x, way)
-			y = t.tape.Activate(y, bias, Same, 0)
-			for i := range y.gradient() {
-				y.Grad[i] = 1
-			}
-			return t.tape.Backward()
-		})
-	})
 }
 
 // waves returns numbers of many sizes.

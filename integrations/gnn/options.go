@@ -24,7 +24,7 @@ type Options struct {
 	Fanouts   []int
 	BatchSize int // default 1024
 	Workers   int // goroutines; default all processors
-	// Tuning says how sparse products are computed; nil is the default. It changes no result.
+	// Tuning says how sparse products are computed; nil is the default. It changes no result. Fastest adds its ways.
 	Tuning *sparse.Tuning
 
 	// BackwardBudget is the share of the work for the gradients of aggregations that is done, in the first four fifths
@@ -32,8 +32,9 @@ type Options struct {
 	// out among the layers, and a choice serves ten steps; with Fanouts each batch and layer has its own, which costs
 	// more time than it saves. GAT, whose edges have trained values, is always exact.
 	BackwardBudget float64
-	// Fastest computes each layer in the way that a model of costs, fitted to this machine, predicts to be the fastest
-	// (Explain). The result then depends on the machine, by rounding. A checkpoint keeps the ways.
+	// Fastest computes each layer in the way that is the fastest here (Explain): of those that a model of costs, fitted
+	// to this machine, predicts to be near the fastest, the one that wins when they take turns. Tuning keeps the winner
+	// for layers of such sizes. The result then depends on the machine, by rounding. A checkpoint keeps the ways.
 	Fastest bool
 	// MaxMemory bounds what training takes outside of the source, in bytes; 0 is no limit. Where it does not suffice,
 	// the error is loader.ErrMemory.
@@ -81,6 +82,8 @@ type Result struct {
 	Loss     float64 `json:"loss"`
 	Seconds  float64 `json:"seconds"` // of training, without measuring accuracy
 	Features string  `json:"features"`
+	// Choosing is the time that the choice of ways took (Options.Fastest), before training.
+	Choosing float64 `json:"choosing_seconds,omitempty"`
 
 	Approximation *Approximation `json:"approximation,omitempty"`
 

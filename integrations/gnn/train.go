@@ -24,10 +24,11 @@ type trainer struct {
 	loader *loader.Loader
 	blocks []*sparse.Matrix // the whole graph, for each layer
 	// sampled are what ways to compute layers are chosen for: see sample.
-	sampled []*sparse.Matrix
-	spent   time.Duration
-	steps   int       // that took it
-	saved   time.Time // when the checkpoint was written, or training began
+	sampled  []*sparse.Matrix
+	choosing time.Duration // of ways to compute layers
+	spent    time.Duration
+	steps    int       // that took it
+	saved    time.Time // when the checkpoint was written, or training began
 	place
 }
 
@@ -284,7 +285,7 @@ func (t *trainer) evaluate(p *Point) error {
 // result returns what training has come to.
 func (t *trainer) result() *Result {
 	r := &Result{Model: t.opt.Model, Features: t.data.kind(), Epochs: len(t.Points), Seconds: t.spent.Seconds(),
-		Curve: t.Points, Approximation: t.tape.approximate.report(t.spent, t.steps)}
+		Choosing: t.choosing.Seconds(), Curve: t.Points, Approximation: t.tape.approximate.report(t.spent, t.steps)}
 	for _, p := range t.Points {
 		if r.Best == 0 || p.Val > r.Val {
 			r.Best, r.Val, r.Test = p.Epoch, p.Val, p.Test

@@ -1,0 +1,69 @@
+//go:build !race
+
+package gnn
+
+import (
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/khop-gnn/khop/sparse"
+)
+
+// TestTheWayOfALayerIsChosenOnceForItsSizes: the choice is kept with those of kernels, and taken from there.
+func TestTheWayOfALayerIsChosenOnceForItsSizes(t *testing.T) {
+	g, tuning := communities(t, 200, false), sparse.NewTuning()
+	opt := Options{Model: "gcn", Tuning: tuning, Fastest: true, Epochs: 1}
+	if r, err := Train(t.Context(), g, opt); err != nil || r.Choosing <= 0 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	path := filepath.Join(t.TempDir(), "tune.json")
+	if err := tuning.Save(path); err != nil {
+		t.Fatal(err)
+	}
+	opt.Tuning, _ = sparse.LoadTuning(path)
+	tr, err := prepare(g, opt.withDefaults())
+	if err == nil {
+		err = tr.sample(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.tape.pool.Close()
+	for i := range tr.model.layers {
+		key, ways := tr.wayKey(i), tr.ways(i)
+		kept := opt.Tuning.Way(key)
+		if !slices.ContainsFunc(ways, func(p *product) bool { return p.name == kept }) {
+			t.Fatalf("layer %d has %q under %q", i+1, kept, key)
+		}
+		for _, other := range ways { // what is kept is taken, whatever it is, and nothing is measured
+			opt.Tuning.KeepWay(key, other.name)
+			way, took, err := tr.fastest(t.Context(), i)
+			if err != nil || way.name != other.name || took != 0 {
+				t.Errorf("layer %d: %s is kept, and %v was chosen in %v: %v", i+1, other.name, way, took, err)
+			}
+		}
+		opt.Tuning.KeepWay(key, "(Z W)") // of another version
+		if way, took, err := tr.fastest(t.Context(), i); err != nil || took == 0 || opt.Tuning.Way(key) != way.name {
+			t.Errorf("layer %d: %v was chosen in %v, %q kept: %v", i+1, way, took, opt.Tuning.Way(key), err)
+		}
+	}
+}
+
+// TestAWayThatIsClearlySlowLeavesTheContest, and the best one stays.
+func TestAWayThatIsClearlySlowLeavesTheContest(t *testing.T) {
+	out := make([]bool, 3)
+	for _, c := range []struct {
+		seconds [][]float64
+		want    []bool
+	}{{[][]float64{{2, 2.2, 2.1}, {1, 1, 9}, {1.05, 1.3, 1.3}}, []bool{true, false, false}},
+		{[][]float64{{2, 2.2}, {1, 1}, {3, 1.2}}, []bool{true, false, true}}} {
+		decided := choosing.decided(c.seconds, out)
+		if one := c.want[2]; decided != one || !slices.Equal(out, c.want) {
+			t.Errorf("%v: decided %v, out are %v", c.seconds, decided, out)
+		}
+	}
+	if explaining.decided([][]float64{{2}, {1}}, make([]bool, 2)) {
+		t.Error("a way was left out of the table")
+	}
+}

@@ -1,4 +1,4 @@
-"""Where the arrays of a batch lie: in a slot of the ring (ring.Lease), in memory of their own, or on a device."""
+"""Where the arrays of a batch lie: in a slot of the ring (ring.SlotArrays), in memory of their own, or on a device."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Batch:
         self._ready = info
         self._source: Optional[Arrays] = source
         self._framework = framework
-        self._index = np.dtype(index_dtype)
+        self._index: np.dtype[Any] = np.dtype(index_dtype) if isinstance(index_dtype, str) else index_dtype
         self._values: dict[str, Array] = {}
         self._table: Optional[list[list[int]]] = None
 
@@ -322,7 +322,7 @@ class Batch:
         """Tells torch's allocator that a CUDA stream uses the arrays; arrays on the host are left alone. The memory of a batch that
         came on a device is kept until that stream has done what is on it when the last array goes."""
         if isinstance(self._source, DeviceArrays):
-            self._source.device_lease.record_stream(stream)
+            self._source.record_stream(stream)
         for value in self._values.values():
             if getattr(value, "is_cuda", False):
                 value.record_stream(stream)

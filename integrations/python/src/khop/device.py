@@ -16,7 +16,7 @@ from . import cuda
 from .errors import DeviceError, ProtocolError
 from .frameworks import Array, Framework, Jax, NumpyArray, Torch
 from .protocol import BatchReady, Layout, Segment, Welcome
-from .ring import Lease, Memory, Ring, SlotArrays
+from .ring import Memory, Ring, SlotArrays
 
 
 class DeviceMemory:
@@ -47,7 +47,7 @@ class DeviceRing(Ring):
 
     def __init__(self, device: cuda.Device, most_bytes: int, on_return: Callable[[], None]) -> None:
         super().__init__(most_bytes, on_return)
-        self.device = device
+        self.device, self._kind = device, DeviceArrays
         self.current_stream: Callable[[], int] = lambda: 0  # of the thread that asks
         self.opened: dict[int, DeviceMemory] = {}  # by segment
         self._afterwards: Optional[Callable[[], object]] = None
@@ -59,13 +59,10 @@ class DeviceRing(Ring):
         self.opened[about.number] = DeviceMemory(about, fds, self.device)
         return None
 
-    def _lease(self, descriptor: bytes, ready: BatchReady, layout: Layout) -> SlotArrays:
-        return DeviceArrays(descriptor, ready, layout, DeviceLease(self, ready))
-
-    def give_back(self, lease: Lease) -> None:
-        """The slot comes back as soon as the lease's streams, and the current one, have done what is on them now."""
-        assert isinstance(lease, DeviceLease)
-        streams = lease.streams
+    def give_back(self, arrays: SlotArrays) -> None:
+        """The slot comes back as soon as its arrays' streams, and the current one, have done what is on them now."""
+        assert isinstance(arrays, DeviceArrays)
+        slot, streams = arrays.ready.slot, arrays.streams
         try:
             streams = streams | {self.current_stream()}
         except Exception:  # the interpreter is ending, and the framework is half gone
@@ -74,8 +71,8 @@ class DeviceRing(Ring):
             events = self.device.record(streams)
         except DeviceError:  # the device is lost: nothing is under way, and the framework reports it
             events = []
-        self.passing.append((lease.slot, events))
-        self.held.pop(lease.slot, None)
+        self.passing.append((slot, events))
+        self.held.pop(slot, None)
         if self.away() >= self.hold:
             self._on_return()
         if not self.held and self._afterwards is not None:
@@ -136,30 +133,20 @@ class DeviceRing(Ring):
             self.opened.clear()
 
 
-class DeviceLease(Lease):
-    """A slot with arrays on a device. It goes back when they are gone and streams have passed."""
+class DeviceArrays(SlotArrays):
+    """The arrays of a slot on a device. Some lie on the host, and where the server shares no device memory all do. The slot goes back when they are
+    gone and streams have passed."""
 
     __slots__ = ("device_ring", "streams")
 
-    def __init__(self, ring: DeviceRing, ready: BatchReady) -> None:
-        super().__init__(ring, ready)
-        self.device_ring = ring
-        self.streams = {ring.current_stream()}
+    def begin(self, ring: Ring, ready: BatchReady, layout: Layout, descriptor: Optional[bytes]) -> None:
+        assert isinstance(ring, DeviceRing)
+        self.device_ring, self.streams = ring, {ring.current_stream()}
+        super().begin(ring, ready, layout, descriptor)
 
     def record_stream(self, stream: Any) -> None:
         """Says that a stream uses the batch: a torch.cuda.Stream, a cupy.cuda.Stream, or a CUstream as a number."""
         self.streams.add(int(getattr(stream, "cuda_stream", getattr(stream, "ptr", stream))))
-
-
-class DeviceArrays(SlotArrays):
-    """The arrays of a slot on a device. Some lie on the host, and where the server shares no device memory all do."""
-
-    __slots__ = ()
-
-    @property
-    def device_lease(self) -> DeviceLease:
-        assert isinstance(self.lease, DeviceLease)
-        return self.lease
 
     def dtype(self, name: str) -> str:
         return self.layout.forms[name].dtype
@@ -167,10 +154,10 @@ class DeviceArrays(SlotArrays):
     def view(self, name: str) -> Optional[DeviceArray]:
         """An array on the device; None for one on the host."""
         segment, offset, shape, numpy, dtype = self._place(name)
-        memory = self.device_lease.device_ring.opened.get(segment)
+        memory = self.device_ring.opened.get(segment)
         if memory is None:
             return None
-        return DeviceArray(self.device_lease, memory, memory.address + offset, shape, numpy, dtype)
+        return DeviceArray(self, memory, memory.address + offset, shape, numpy, dtype)
 
     def numpy(self, name: str) -> tuple[NumpyArray, str]:
         """A view of an array on the host, a copy of one on the device."""
@@ -184,17 +171,17 @@ class DeviceArray:
     It holds the batch's slot, as does whatever was made of it.
     """
 
-    __slots__ = ("shape", "dtype", "dtype_name", "_address", "_lease", "_memory", "__weakref__")
+    __slots__ = ("shape", "dtype", "dtype_name", "_address", "_slot", "_memory", "__weakref__")
 
     def __init__(
-        self, lease: DeviceLease, memory: DeviceMemory, address: int, shape: tuple[int, ...], dtype: np.dtype[Any], dtype_name: str,
+        self, slot: DeviceArrays, memory: DeviceMemory, address: int, shape: tuple[int, ...], dtype: np.dtype[Any], dtype_name: str,
     ) -> None:
         self.shape, self.dtype, self.dtype_name = shape, dtype, dtype_name
-        self._address, self._lease, self._memory = address, lease, memory
+        self._address, self._slot, self._memory = address, slot, memory
 
     def as_type(self, dtype: str) -> DeviceArray:
         """The same memory as elements of another dtype of the same size."""
-        return DeviceArray(self._lease, self._memory, self._address, self.shape, np.dtype(dtype), self.dtype_name)
+        return DeviceArray(self._slot, self._memory, self._address, self.shape, np.dtype(dtype), self.dtype_name)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -204,7 +191,7 @@ class DeviceArray:
         }
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return 2, self._lease.device_ring.device.ordinal  # kDLCUDA
+        return 2, self._slot.device_ring.device.ordinal  # kDLCUDA
 
     def __dlpack__(self, **options: Any) -> Any:
         """Through torch, which has to be there."""
@@ -217,15 +204,15 @@ class DeviceArray:
         """A copy in host memory, after what the batch's streams have been told to do."""
         out = np.empty(self.shape, self.dtype)
         if out.nbytes:
-            ring = self._lease.device_ring
-            for e in ring.device.record(self._lease.streams | {ring.current_stream()}):
+            ring = self._slot.device_ring
+            for e in ring.device.record(self._slot.streams | {ring.current_stream()}):
                 e.wait()
                 e.forget()
             ring.device.download(out.ctypes.data, self._address, out.nbytes)
         return out
 
     def __repr__(self) -> str:
-        return f"<khop.DeviceArray {self.dtype_name}{list(self.shape)} on cuda:{self._lease.device_ring.device.ordinal}>"
+        return f"<khop.DeviceArray {self.dtype_name}{list(self.shape)} on cuda:{self._slot.device_ring.device.ordinal}>"
 
 
 # --- frameworks ---
@@ -296,7 +283,7 @@ def array_of(framework: Framework, arrays: DeviceArrays, name: str, index: Optio
         if view is not None:
             value = tensor_of(framework, view)
         else:
-            value = framework.wrap(*arrays.numpy(name)).to(_name(arrays.device_lease))
+            value = framework.wrap(*arrays.numpy(name)).to(_name(arrays))
         return value if index is None else value.to(getattr(framework.torch, index.name))
     if view is not None:
         return view
@@ -304,13 +291,13 @@ def array_of(framework: Framework, arrays: DeviceArrays, name: str, index: Optio
     return host if index is None else host.astype(index, copy=False)
 
 
-def _name(lease: DeviceLease) -> str:
-    return f"cuda:{lease.device_ring.device.ordinal}"
+def _name(arrays: DeviceArrays) -> str:
+    return f"cuda:{arrays.device_ring.device.ordinal}"
 
 
 def tensor_of(framework: Torch, view: DeviceArray) -> Array:
     """A torch tensor over the same memory."""
-    torch, device, name = framework.torch, _name(view._lease), view.dtype_name
+    torch, device, name = framework.torch, _name(view._slot), view.dtype_name
     try:
         if name == "bfloat16":
             return torch.as_tensor(view.as_type("<i2"), device=device).view(torch.bfloat16)

@@ -19,7 +19,7 @@ from .batch import copying, forget_copied
 from .cuda import Device
 from .device import DeviceRing
 from .errors import ForkError, KhopError, ProtocolError, ServerError, SlotsHeldError, StateError
-from .inside import Inside
+from .inside import BATCH_BYTES, Inside
 from .ring import Ring, SlotArrays
 from .server import END, Server
 
@@ -110,13 +110,12 @@ class Feed:
         if copying:
             forget_copied()
         ring, inside = self.ring, self._inside
-        if inside is not None and len(ring.returned) < self._lazy:
+        if inside is not None and len(ring.returned) < self._lazy and ring.layout is not None:
             ready = inside.take_batch()
             if ready is not None and ready.run == self._run and ready.sequence == ring.sequence:
-                arrays = ring.take_within(ready)
-                if arrays is not None:
-                    inside.taken_batch()
-                    return arrays
+                arrays = ring.lease(ready, ring.layout)
+                inside.place += BATCH_BYTES
+                return arrays
         slots = ring.leaving
         if ring.returned or ring.passing:
             ring.leave(p.CREDITS)
@@ -373,7 +372,7 @@ class Feed:
         self.close()
         return error
 
-    def _death(self) -> Optional[ServerError]:
+    def _death(self) -> Optional[KhopError]:
         """Why the server has ended, after it has closed the connection."""
         return None if self._server is None else self._server.death(END)
 

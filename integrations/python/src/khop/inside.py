@@ -13,12 +13,14 @@ from functools import partial
 from typing import Any, Callable, Optional, Sequence
 
 from . import _library
-from .errors import ForkError, KhopError, LibraryNotFound, ProtocolError, ServerError
+from .errors import ForkError, LibraryNotFound, OptionError, ProtocolError, ServerError
+from .options import failure
 from .protocol import BATCH, BATCH_FORM, MESSAGE_BYTES, BatchReady, Segment
 from .ring import Memory
 
 _log = logging.getLogger("khop")
 _POST, _DATA = 1 << 19, 192  # cmd/libkhop/feed.h: bytes of messages, and where they begin
+BATCH_BYTES = 72  # of a BATCH, with its frame
 _BATCH_FRAME = BATCH << 32 | 64
 _IN_ORDER = platform.machine() == "x86_64"  # one processor's stores are seen by others in order
 _new, _read = tuple.__new__, BATCH_FORM.unpack_from
@@ -113,13 +115,12 @@ class Inside:
                 if time.monotonic() > deadline:
                     raise ServerError(f"the loader was not open after {timeout:.0f} s")
                 self._poll.poll(_TICK)
-        except ForkError:
-            raise
-        except KhopError as e:
-            raise type(e)(self._spell(str(e))) from None
+        except (OptionError, ServerError) as e:
+            raise failure(str(e), isinstance(e, OptionError), self._spell) from None
 
     def take_batch(self) -> Optional[BatchReady]:
-        """The next message, if it is there and a BATCH: the short way of what recvmsg_into and protocol.read do."""
+        """The next message, if it is there and a BATCH: the short way of what recvmsg_into and protocol.read do. BATCH_BYTES on is the next place,
+        when it is dealt with."""
         place = self.place
         if not _IN_ORDER or self._written[0] == place:
             return None
@@ -127,10 +128,6 @@ class Inside:
         if self._frames[at >> 3] != _BATCH_FRAME:
             return None
         return _new(BatchReady, _read(self._data, at + 8))
-
-    def taken_batch(self) -> None:
-        """What take_batch has returned is dealt with."""
-        self.place += 72
 
     def dealt_with(self) -> None:
         """What recvmsg_into has returned is dealt with."""

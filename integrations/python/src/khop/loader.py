@@ -27,6 +27,7 @@ from .inside import Inside, choose
 from .meeting import Meeting
 from .options import HOP_SAMPLERS, EdgeSeeds, Fanouts, Flags, LoaderOptions, Seeds, check_names, edge_list, fanouts_text, seed_list
 from .padding import pad as _pad_batch
+from .protocol import End
 from .ring import SlotArrays
 from .schema import Schema, schema_of
 from .write import write
@@ -248,7 +249,7 @@ class Epoch:
             if loader._feed.closed or e.code:
                 self._loader = None  # the pass is over; the next one begins with the batch that failed
             raise
-        if isinstance(arrays, protocol.End):
+        if isinstance(arrays, End):
             self._loader = None
             loader._epoch, loader._next = loader._place = self.epoch + 1, 0
             raise StopIteration

@@ -13,6 +13,7 @@ from itertools import islice
 from math import prod
 from time import monotonic
 from typing import Any, Callable, Optional, Sequence
+from weakref import ref
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from .protocol import BatchReady, Layout, Segment, layout
 _F_GET_SEALS = 1034  # Linux's numbers: Pythons that were built for old C libraries do not have the names
 _PAGE = mmap.PAGESIZE
 _MOVE_TO = 1 | 2  # MREMAP_MAYMOVE, MREMAP_FIXED
+_new = object.__new__
 _SEALS = 0x0001 | 0x0002 | 0x0004  # F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW
 
 
@@ -107,6 +109,7 @@ class Ring:
         self.within: Optional[Callable[[Segment], Memory]] = None  # finds segments where batches are made in this process
         self._most_bytes = most_bytes
         self._on_return = on_return
+        self._kind: type[SlotArrays] = SlotArrays
         self.layout: Optional[Layout] = None
 
     def add(self, about: Segment, fds: Sequence[int]) -> None:
@@ -140,22 +143,19 @@ class Ring:
             raise ProtocolError(f"the descriptor of batch {ready.number} is on a device")
         descriptor = memory.map[begin:begin + ready.bytes]
         self.layout = layout(descriptor, ready, self.layout)
-        return self._lease(descriptor, ready, self.layout)
+        return self.lease(ready, self.layout, descriptor)
 
-    def take_within(self, ready: BatchReady) -> Optional[SlotArrays]:
-        """As take, of a batch that this process has made: its descriptor is read when an array is asked for. None for the first."""
-        if self.layout is None:
-            return None
-        return SlotArrays(None, ready, self.layout, Lease(self, ready))
+    def lease(self, ready: BatchReady, layout: Layout, descriptor: Optional[bytes] = None) -> SlotArrays:
+        """Takes over a slot. The descriptor of a batch that this process has made is read when an array is asked for."""
+        arrays = _new(self._kind)
+        arrays.begin(self, ready, layout, descriptor)
+        return arrays
 
     def discard(self, ready: BatchReady, slots: int) -> None:
         """Returns the slot of a batch that nobody reads."""
         if ready.slot >= slots or ready.slot in self.held or ready.slot in self.returned:
             raise ProtocolError(f"batch {ready.number} is in slot {ready.slot}, which is {'in use' if ready.slot < slots else 'none'}")
         self.returned.append(ready.slot)
-
-    def _lease(self, descriptor: bytes, ready: BatchReady, layout: Layout) -> SlotArrays:
-        return SlotArrays(descriptor, ready, layout, Lease(self, ready))
 
     def away(self) -> int:
         """Slots that the server does not have, as far as is known here."""
@@ -193,11 +193,12 @@ class Ring:
                     for begin, end in _joined(ranges):
                         where.keep(begin, end)
 
-    def give_back(self, lease: Lease) -> None:
-        """Called once a lease, by its finaliser or its release: in any thread."""
-        self.held.pop(lease.slot, None)
-        self.returned.append(lease.slot)
-        if self.away() >= self.hold:
+    def give_back(self, arrays: SlotArrays) -> None:
+        """Called once for a slot that was taken, by its finaliser or its release: in any thread."""
+        slot, held, returned = arrays.ready.slot, self.held, self.returned
+        held.pop(slot, None)
+        returned.append(slot)
+        if len(held) + len(returned) + len(self.leaving) >= self.hold:  # as away: nothing passes on the host
             self._on_return()
 
     def leave(self, most: int) -> None:
@@ -238,14 +239,21 @@ def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return joined
 
 
-class Lease:
-    """A slot in this process's hands. It goes back when the last array over it is gone, or at release."""
+class SlotArrays:
+    """A slot in this process's hands, and its arrays: views that keep it. It goes back when nothing is left of them, or at release."""
 
-    __slots__ = ("ring", "slot", "_open")
+    __slots__ = ("ring", "ready", "_layout", "_descriptor", "_open", "_segment", "_base")
 
-    def __init__(self, ring: Ring, ready: BatchReady) -> None:
+    ring: Ring
+    ready: BatchReady
+    _base: Optional[ref[SlotBytes]]
+    _segment: int
+
+    def begin(self, ring: Ring, ready: BatchReady, layout: Layout, descriptor: Optional[bytes]) -> None:
+        """Takes the slot of a batch. layout is the batch's, or where there is no descriptor yet, that of one before. (A method, since to call a
+        class takes Python several times as long as the rest.)"""
+        self.ring, self.ready, self._layout, self._descriptor, self._base = ring, ready, layout, descriptor, None
         held = ready, monotonic()
-        self.ring, self.slot = ring, ready.slot
         # At once, as far as signals are concerned: who is interrupted before reads the message again, and not after.
         ring.held[ready.slot], ring.sequence, self._open = held, ready.sequence + 1, True
 
@@ -257,19 +265,8 @@ class Lease:
 
     __del__ = release
 
-
-class SlotArrays:
-    """The arrays of a slot: views that keep its lease."""
-
-    __slots__ = ("ready", "lease", "_layout", "_descriptor", "_bases")
-
-    def __init__(self, descriptor: Optional[bytes], ready: BatchReady, layout: Layout, lease: Lease) -> None:
-        """layout is the batch's, or where there is no descriptor yet, that of one before."""
-        self._descriptor, self.ready, self._layout, self.lease = descriptor, ready, layout, lease
-        self._bases: dict[int, SlotBytes] = {}  # by segment; not kept by the lease, which they keep
-
     def _read(self) -> bytes:
-        ring, ready = self.lease.ring, self.ready
+        ring, ready = self.ring, self.ready
         memory = ring.memory[ready.segment]
         assert memory is not None
         self._descriptor = descriptor = bytes(memory.map[ready.offset:ready.offset + ready.bytes])
@@ -293,30 +290,28 @@ class SlotArrays:
 
     def _place(self, name: str) -> tuple[int, int, tuple[int, ...], np.dtype[Any], str]:
         descriptor = self._descriptor or self._read()
-        return self._layout.place(name, descriptor, self.lease.ring.sizes)
+        return self._layout.place(name, descriptor, self.ring.sizes)
 
     def numpy(self, name: str) -> tuple[NumpyArray, str]:
         """A view of an array, and its dtype's name."""
         segment, offset, shape, numpy, dtype = self._place(name)
-        base = self._bases.get(segment)
+        base = None if self._base is None or segment != self._segment else self._base()
         if base is None:
             if segment < 0:
                 return np.empty(shape, numpy), dtype
-            memory = self.lease.ring.memory[segment]
+            memory = self.ring.memory[segment]
             if memory is None:
                 raise ProtocolError(f"array {name} is in segment {segment}, which is not there")
-            base = self._bases[segment] = SlotBytes(memory.bytes, np.uint8, memory.map)
-            base.lease = self.lease
+            base = SlotBytes(memory.bytes, np.uint8, memory.map)
+            base.slot = self
+            self._segment, self._base = segment, ref(base)  # weakly, for it keeps this
         return np.ndarray(shape, numpy, base, offset), dtype
-
-    def release(self) -> None:
-        self.lease.release()
 
 
 class SlotBytes(np.ndarray):  # type: ignore[type-arg]  # NumPy 2.5 has no NDArray to derive from
-    """A segment's bytes, as the base of a slot's arrays: as long as one of them lives, so does the lease. (NumPy replaces the base of a view
+    """A segment's bytes, as the base of a slot's arrays: as long as one of them lives, the slot is held. (NumPy replaces the base of a view
     by that one's base only where both have the view's own type, so it stops here.)"""
 
-    __slots__ = ("lease",)
+    __slots__ = ("slot",)
 
-    lease: Lease
+    slot: SlotArrays

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"sync"
@@ -31,7 +30,7 @@ func (i *inside) Close() error {
 var ofServers = []string{"broadcast", "epochs", "max-consumers", "reader-timeout", "state", "metrics", "parent", "json"}
 
 // openInside makes a loader of a rank with the arguments of "khop serve": a dataset and flags. Notes and warnings go to
-// stderr. Errors have the words of the command.
+// stderr. Errors have the words of the command; isUsage tells those of its exit status 2.
 func openInside(ctx context.Context, rank int, args []string, stderr io.Writer, w server.Within) (*inside, error) {
 	var cli commands
 	parser, err := newParser(&cli, stderr, stderr)
@@ -40,17 +39,21 @@ func openInside(ctx context.Context, rank int, args []string, stderr io.Writer, 
 	}
 	line, err := parser.Parse(append([]string{"serve", "--socket=none"}, args...))
 	if err != nil {
-		return nil, errors.New(paths.Message(err.Error()))
+		return nil, usageError("%s", paths.Message(err.Error()))
 	}
 	for _, at := range line.Path {
 		if at.Flag != nil && slices.Contains(ofServers, at.Flag.Name) {
-			return nil, fmt.Errorf("--%s is for a server of its own: khop serve", at.Flag.Name)
+			return nil, usageError("--%s is for a server of its own: khop serve", at.Flag.Name)
 		}
 	}
 	i := &inside{release: heaps.enter()}
 	if err := i.open(ctx, &cli.Serve, rank, stderr, w); err != nil {
 		i.release()
-		return nil, errors.New(paths.Message(errorText(err)))
+		text := paths.Message(errorText(err))
+		if isUsage(err) {
+			return nil, usageError("%s", text)
+		}
+		return nil, errors.New(text)
 	}
 	return i, nil
 }

@@ -16,6 +16,9 @@ func init() {
 	libkhop.OpenLoader = func(ctx context.Context, rank int, args []string, stderr io.Writer, w server.Within) (
 		libkhop.Loader, error) {
 		i, err := openInside(ctx, rank, args, stderr, w)
+		if isUsage(err) {
+			err = libkhop.Refused(err)
+		}
 		if err != nil { // an interface that holds nil is not nil
 			return nil, err
 		}

@@ -133,7 +133,7 @@ func TestWithoutATrainSplitAllNodesAreSeeds(t *testing.T) {
 		t.Errorf("it says %q where all nodes were asked for", errOut)
 	}
 	_, errOut, code = khop(t, "sample", path, "--seeds", "train")
-	if code != exitFailed || !strings.Contains(errOut, "--seeds train --split 0: no such split") {
+	if code != exitUsage || !strings.Contains(errOut, "--seeds train --split 0: no such split") {
 		t.Errorf("a train split that is asked for and not there: status %d, %q", code, errOut)
 	}
 }

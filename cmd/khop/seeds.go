@@ -52,7 +52,7 @@ func (env *environment) seedSource(name string, split int, src loader.Source) (l
 		name = "train"
 	}
 	if _, err := src.Split(name, split); err != nil {
-		return loader.SeedSource{}, fmt.Errorf("--seeds %s --split %d: %w; or take all, all:TYPE, @FILE or timed@FILE",
+		return loader.SeedSource{}, usageError("--seeds %s --split %d: %w; or take all, all:TYPE, @FILE or timed@FILE",
 			name, split, err)
 	}
 	return loader.SplitIndex(name, split), nil

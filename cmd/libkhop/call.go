@@ -30,8 +30,11 @@ var errAgain = &coded{C.KHOP_AGAIN, errors.New("nothing is there yet")}
 
 // argument returns an error of the code KHOP_ARGUMENT.
 func argument(format string, args ...any) error {
-	return &coded{C.KHOP_ARGUMENT, fmt.Errorf(format, args...)}
+	return Refused(fmt.Errorf(format, args...))
 }
+
+// Refused makes an error one of arguments that khop does not take, of the code KHOP_ARGUMENT.
+func Refused(err error) error { return &coded{C.KHOP_ARGUMENT, err} }
 
 // call runs a function of the library for C: it makes a code and a text of its error, and of a panic.
 func call(e *C.khop_error, f func() error) (code C.int32_t) {

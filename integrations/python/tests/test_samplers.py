@@ -104,7 +104,7 @@ def test_an_unknown_option_is_refused_with_the_nearest(name, near):
 
 
 def test_an_option_of_another_sampler_or_an_unknown_sampler_is_an_error(dataset):
-    with pytest.raises(khop.ServerError, match="^sampler must be one of"):
+    with pytest.raises(khop.OptionError, match="^sampler must be one of"):
         khop.Loader(dataset("sbm"), sampler="neighbour")
 
 

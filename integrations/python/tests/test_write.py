@@ -131,5 +131,7 @@ def test_what_makes_no_graph_is_refused(data, error, says, program, tmp_path):
     with pytest.raises(error, match=says):
         khop.write(tmp_path / "d.khop", data)
     assert os.listdir(tmp_path) == []
+    with pytest.raises(khop.OptionError, match="^dedupe must be one of [^\n]*$"):
+        khop.write(tmp_path / "a.khop", EDGES, dedupe="nosuch")
     with pytest.raises(khop.WriteError, match="No such file"):
         khop.write(tmp_path / "nowhere" / "d.khop", EDGES)

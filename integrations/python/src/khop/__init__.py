@@ -17,7 +17,8 @@ if sys.platform != "linux":
 from .batch import Batch, Info
 from .device import DeviceArray
 from .errors import (
-    BinaryNotFound, BusyError, DeviceError, ForkError, KhopError, LibraryNotFound, ProtocolError, ServerError, SlotsHeldError, StateError, WriteError,
+    BinaryNotFound, BusyError, DeviceError, ForkError, KhopError, LibraryNotFound, OptionError, ProtocolError, ServerError, SlotsHeldError,
+    StateError, WriteError,
 )
 from .info import info
 from .loader import Connection, Epoch, Loader, connect
@@ -30,6 +31,6 @@ __version__ = "0.1.0.dev0"
 
 __all__ = [
     "Batch", "BinaryNotFound", "Block", "BusyError", "Connection", "DeviceArray", "DeviceError", "EdgeType", "EdgeView",
-    "Epoch", "ForkError", "Info", "KhopError", "LibraryNotFound", "Loader", "NodeView", "Padded", "ProtocolError",
+    "Epoch", "ForkError", "Info", "KhopError", "LibraryNotFound", "Loader", "NodeView", "OptionError", "Padded", "ProtocolError",
     "Schema", "ServerError", "SlotsHeldError", "StateError", "WriteError", "connect", "info", "write",
 ]

@@ -13,14 +13,14 @@ import threading
 from pathlib import Path
 from typing import Any, Callable, Optional
 
-from .errors import ForkError, KhopError, LibraryNotFound, ServerError, StateError
+from .errors import ForkError, KhopError, LibraryNotFound, OptionError, ServerError, StateError
 
 ABI = 2  # KHOP_ABI
 OK, AGAIN, ARGUMENT, CLOSED, FAILED, STATE, BUG = range(7)
 Handle = ctypes.c_uint64
 
 _RAISES: dict[int, type[Exception]] = {
-    ARGUMENT: ServerError, CLOSED: ServerError, FAILED: ServerError, STATE: StateError,
+    ARGUMENT: OptionError, CLOSED: ServerError, FAILED: ServerError, STATE: StateError,
 }
 _GO_NEEDS = (signal.SIGURG, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP)
 

@@ -7,6 +7,12 @@ class KhopError(Exception):
     code = 0
     """What the server calls it (docs/feed.md, "Errors"); 0 for what does not come from there."""
 
+    command = ""
+    """How the khop program was started that said it; empty where that is not known."""
+
+    output = ""
+    """What that program wrote last, all of it that is kept: for reports of bugs."""
+
 
 class BinaryNotFound(KhopError):
     """There is no khop program to start; the message lists where it was looked for."""
@@ -16,14 +22,12 @@ class LibraryNotFound(KhopError):
     """The shared library, which loaders in this process need, is not there or cannot be loaded."""
 
 
+class OptionError(KhopError, ValueError):
+    """An option, or a value of one, that khop does not take. The message names it, and says what khop takes."""
+
+
 class ServerError(KhopError):
     """The server said that it cannot go on, or ended. The message says why, as far as that is known."""
-
-    command = ""
-    """How the server was started; empty where that is not known."""
-
-    output = ""
-    """What the server wrote last, all of it that is kept: for reports of bugs."""
 
 
 class WriteError(KhopError):

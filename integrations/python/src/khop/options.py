@@ -7,9 +7,11 @@ import re
 import tempfile
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import IO, Any, Iterable, Iterator, Mapping, Optional, Sequence, TypedDict, Union
+from typing import IO, Any, Callable, Iterable, Iterator, Mapping, Optional, Sequence, TypedDict, Union
 
 import numpy as np
+
+from .errors import KhopError, OptionError, ServerError
 
 Fanouts = Union[Sequence[int], Mapping[Any, Sequence[int]]]
 Seeds = Any
@@ -107,6 +109,24 @@ def check_names(given: Iterable[str], others: Iterable[str]) -> None:
             raise TypeError(f"khop.Loader has no option {name!r}" + (f": did you mean {near[0]!r}?" if near else "; docs/python.md lists them"))
 
 
+def in_python(said: str) -> str:
+    """What khop says, with the names that options have in Python."""
+    return re.sub(r"--([a-z]+(-[a-z]+)*)\b", lambda m: m[1].replace("-", "_"), said)
+
+
+def failure(
+    said: str, usage: bool, spell: Callable[[str], str] = in_python, otherwise: type[KhopError] = ServerError,
+) -> KhopError:
+    """The error of what khop said when it ended. usage: it does not take what it was called with (exit status 2). Seeds that are a list are an
+    option, too, though khop reads them from a file."""
+    text = "\n".join(line for line in said.splitlines() if not line.startswith('See "khop'))
+    return (OptionError if usage or _LISTS in said else otherwise)(spell(text))
+
+
+_LISTS = "/proc/self/fd/"
+"""What the names of lists of seeds begin with (SeedList)."""
+
+
 class SeedList:
     """The value of --seeds, and where seeds that are a list are: a file without a name, which the server inherits.
 
@@ -124,7 +144,7 @@ class SeedList:
         """What the server says of its options and of the file's lines, in Python's terms."""
         said = re.sub(r"@?/proc/self/fd/\d+: line (\d+)", lambda m: self._where(int(m[1]) - 1), said)
         said = re.sub(r"(edges)?@?/proc/self/fd/\d+", "edge_label_index" if self.text and self.text.startswith("edges@") else "seeds", said)
-        return re.sub(r"--([a-z]+(-[a-z]+)*)\b", lambda m: m[1].replace("-", "_"), said)
+        return in_python(said)
 
     def _where(self, line: int) -> str:
         for name, lines in self._parts:

@@ -14,7 +14,8 @@ import tempfile
 import time
 from typing import Callable, Optional, Sequence
 
-from .errors import ServerError
+from .errors import KhopError, ServerError
+from .options import failure
 
 _TAIL_LINES = 20
 _TAIL_BYTES = 1 << 18
@@ -76,7 +77,7 @@ class Server:
         if error is not None:
             raise error
 
-    def death(self, wait: float = 0.0) -> Optional[ServerError]:
+    def death(self, wait: float = 0.0) -> Optional[KhopError]:
         """Why the server has ended; None while it runs. It has so many seconds to end, and to say what it has to say."""
         if self._process is None:
             return None
@@ -93,10 +94,11 @@ class Server:
         elif crash is not None:
             text = f"khop serve has crashed: {crash.rstrip()}. This is a bug, unless something sent it a signal; the error's .output has what it wrote"
         elif said:
-            text = self._spell("\n".join(line for line in lines[said[-1]:] if not line.startswith('See "khop'))[len("khop: "):])
+            text = "\n".join(lines[said[-1]:])[len("khop: "):]
         else:
             text = f"khop serve has ended with status {status}" + "".join(f"\n{line}" for line in lines[-_TAIL_LINES:])
-        error = ServerError(text)
+        in_words = bool(said) and crash is None
+        error = failure(text, status == 2, self._spell) if in_words else ServerError(text)
         error.command = " ".join(self.command).encode("utf-8", "backslashreplace").decode()  # paths are any bytes
         error.output = "\n".join(lines)
         return error

@@ -15,7 +15,7 @@ import numpy as np
 
 from . import binary as _binary
 from .errors import WriteError
-from .options import Flags
+from .options import Flags, failure
 
 _Key = Union[None, str, Tuple[str, str, str]]  # of a plain graph, a node type, an edge type
 _Arrays = Mapping[str, Any]
@@ -56,7 +56,7 @@ def write(path: _binary.PathLike, data: Any, *, binary: Optional[_binary.PathLik
         if done.returncode:
             said = done.stderr.decode("utf-8", "replace").strip().rpartition("khop: ")[2]
             said = said.replace(str(source) + os.sep, "").replace(str(source), "the graph")
-            raise WriteError(said or f"khop convert has ended with status {done.returncode}")
+            raise failure(said or f"khop convert has ended with status {done.returncode}", done.returncode == 2, otherwise=WriteError)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -15,7 +15,7 @@ from torch_geometric.data import Data
 from torch_geometric.loader import cluster as pyg
 
 from .. import binary as _binary
-from ..errors import KhopError
+from ..options import failure
 from ..torch import random_seed
 from .served import Served, without_workers
 from .structure import Structure
@@ -124,4 +124,4 @@ def _partition(dataset: str, parts: int, file: str) -> None:
     command = [_binary.find(None), "partition", dataset, f"--parts={parts}", slack, f"--out={file}"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     if done.returncode:
-        raise KhopError(done.stderr.decode("utf-8", "replace").strip().rpartition("khop: ")[2])
+        raise failure(done.stderr.decode("utf-8", "replace").strip().rpartition("khop: ")[2], done.returncode == 2)

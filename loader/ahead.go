@@ -446,12 +446,12 @@ func (a *ahead) finished() {
 	a.advance()
 }
 
-// start begins to read what batch b needs of a column to the slot.
-func (c *aheadColumn) start(s *slot, b plannedBatch, k int) error {
+// start begins to read what batch b needs of a column to where m lands it.
+func (c *aheadColumn) start(m lander, s *slot, b plannedBatch, k int) error {
 	parts := make([]disk.Part, len(c.arrays))
 	for p, i := range c.arrays {
 		n := int64(b.rows[k][p]) * c.rowBytes
-		room, err := unified.Grow[uint8](&s.rows[i].buf, n, 0)
+		room, err := unified.Grow[uint8](m.landing(s, i), n, 0)
 		if err != nil {
 			return err
 		}

@@ -122,6 +122,8 @@ func machineFactors() []factor {
 		oneOf("device memory", func(c *deviceCase, n int64) { c.device.DeviceMemory = n }, 0, 64<<20),
 		oneOf("device cache", func(c *deviceCase, n int64) { c.device.DeviceCache = n }, 0, loader.NoDeviceCache, 1_000,
 			2_500, 10_000),
+		oneOf("carry", func(c *deviceCase, w loader.Carry) { c.device.Carry = w }, loader.CarryKernels,
+			loader.CarryCopies, loader.CarryMeasured),
 		oneOf("hot rows", func(c *deviceCase, r loader.Ranking) { c.device.HotRows = r },
 			loader.RankInDegree, loader.RankPageRank, loader.RankPresample, loader.RankUses, loader.RankNone),
 		oneOf("blocks", func(c *deviceCase, n int) { c.device.DeviceBlocks = n }, 1, 3, 16),

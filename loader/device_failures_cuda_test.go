@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/device"
+	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
@@ -195,15 +196,30 @@ func TestSlotsThatNobodyReadsGoOnWhenTheyAreFilled(t *testing.T) {
 }
 
 func TestAConsumersStreamHoldsTheSlot(t *testing.T) {
+	g := wideGraph(t, 300, 6)
+	for name, opt := range map[string]loader.Options{"kernels": {}, "copies": {Carry: loader.CarryCopies},
+		"disk": {Residence: loader.Disk, CacheBytes: 1}} {
+		t.Run(name, func(t *testing.T) {
+			opt.Sampler, opt.Device, opt.BatchSize, opt.DeviceCache = neighbor, "cuda:0", 16, loader.NoDeviceCache
+			opt.Workers, opt.Prefetch, opt.NodeColumns = 1, 1, []string{"feature"}
+			if opt.Residence == loader.Disk {
+				needDisk(t)
+				holdSlot(t, onDisk(t, g), opt)
+				return
+			}
+			holdSlot(t, g, opt)
+		})
+	}
+}
+
+func holdSlot(t *testing.T, g *graph.Graph, opt loader.Options) {
 	d := cudatest.Open(t)
 	consumer, err := d.NewStream(device.PriorityLow)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer consumer.Close()
-	opt := onDevice
-	opt.Workers, opt.Prefetch, opt.NodeColumns = 1, 1, []string{"feature"}
-	l := open(t, wideGraph(t, 300, 6), opt)
+	l := open(t, g, opt)
 	var sums [][]byte
 	var want []string
 	for b, err := range l.Epoch(context.Background(), 0) {
@@ -244,7 +260,7 @@ func TestAConsumersStreamHoldsTheSlot(t *testing.T) {
 func rowsOf(t *testing.T, l *loader.Loader, b *loader.Batch) []byte {
 	t.Helper()
 	opt := l.Options()
-	opt.Device, opt.DeviceMemory, opt.DeviceCache = "cpu", 0, 0
+	opt.Device, opt.DeviceMemory, opt.DeviceCache, opt.Carry, opt.Residence = "cpu", 0, 0, 0, loader.Mapped
 	c := open(t, wideGraph(t, 300, 6), opt)
 	for same, err := range c.Range(context.Background(), b.Epoch, b.Number, 1) {
 		if err != nil {

@@ -32,8 +32,8 @@ func (w *worker) open() (err error) {
 	l := w.loader
 	w.broken = false
 	w.maker, err = l.placed.on.openMaker(l.recipe, l.columns, l.ledger, &l.stats)
-	if m, ok := w.maker.(*cpuMaker); ok && l.ahead != nil {
-		w.maker = &diskMaker{cpuMaker: m, ahead: l.ahead}
+	if err == nil && l.ahead != nil {
+		w.maker = &diskMaker{lander: w.maker.(lander), columns: l.columns, ahead: l.ahead, stats: &l.stats}
 	}
 	return err
 }

@@ -61,6 +61,17 @@ func (m *cpuMaker) fetch(s *slot) error {
 	return s.fetchRows(m)
 }
 
+// The CPU's slots are where rows that are read from disk land: it is a lander.
+func (m *cpuMaker) fetchBy(s *slot, from rowCopier) error                      { return s.fetchRows(from) }
+func (m *cpuMaker) landing(s *slot, array int) *unified.Buffer                 { return &s.rows[array].buf }
+func (m *cpuMaker) clearLanding(*slot) error                                   { return nil }
+func (m *cpuMaker) toHost(_ *slot, ids unified.Tensor) (unified.Tensor, error) { return ids, nil }
+func (m *cpuMaker) landed(*slot, []int) error                                  { return nil }
+
+func (m *cpuMaker) room(i int, to *unified.Buffer, rows int64) (unified.Tensor, error) {
+	return m.columns[i].store.Over(to, rows)
+}
+
 // copyRows implements rowCopier.
 func (m *cpuMaker) copyRows(i int, to *unified.Buffer, ids unified.Tensor) (unified.Tensor, error) {
 	if err := m.columns[i].verified.check(ids); err != nil {
@@ -89,6 +100,7 @@ type noFence struct{}
 
 func (noFence) wait(uintptr) error                            { return nil }
 func (noFence) record(uintptr) error                          { return nil }
+func (noFence) reserve(int, int64) error                      { return nil }
 func (noFence) sync() error                                   { return nil }
 func (noFence) host(t unified.Tensor) (unified.Tensor, error) { return t, nil }
 func (noFence) free() error                                   { return nil }

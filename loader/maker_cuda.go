@@ -21,7 +21,10 @@ func (*onCUDA) workers() int { return deviceWorkers }
 // are on their way while the next is sampled. The host waits once a batch, for the sizes of what was sampled.
 type cudaMaker struct {
 	on             *onCUDA
-	stores         []*gather.DeviceStore // [array]
+	columnOf       []*column             // [array]
+	stores         []*gather.DeviceStore // [array]; nil where copies bring the rows
+	goroutines     int                   // that copy them
+	into           *cudaFence            // of the slot that gets rows
 	stats          *counters
 	sampler        sampling.DeviceWorker
 	drawer         *sampling.DeviceDrawer // of negatives; nil without
@@ -30,7 +33,8 @@ type cudaMaker struct {
 }
 
 func (d *onCUDA) openMaker(r *recipe, columns []*column, ledger *pinned.Ledger, stats *counters) (_ maker, err error) {
-	m := &cudaMaker{on: d, stats: stats, stores: make([]*gather.DeviceStore, len(columns))}
+	m := &cudaMaker{on: d, stats: stats, columnOf: columns, stores: make([]*gather.DeviceStore, len(columns)),
+		goroutines: carryGoroutines(r.opt.Workers)}
 	for i, c := range columns {
 		if c != nil {
 			m.stores[i] = d.storeOf(c)
@@ -105,6 +109,9 @@ func (m *cudaMaker) close() (err error) {
 // is sampled again: the draws are the same.
 func (m *cudaMaker) sample(ctx context.Context, s *slot) error {
 	for _, c := range m.on.columns {
+		if c.device == nil {
+			continue
+		}
 		if err := c.device.Err(); err != nil { // of an earlier batch: only a sampler of yours can cause it
 			return fmt.Errorf("column %s: %w", c.name, err)
 		}
@@ -136,15 +143,19 @@ func (m *cudaMaker) sample(ctx context.Context, s *slot) error {
 }
 
 // fetch starts to copy the columns' rows.
-func (m *cudaMaker) fetch(s *slot) error {
+func (m *cudaMaker) fetch(s *slot) error { return m.fetchBy(s, m) }
+
+func (m *cudaMaker) fetchBy(s *slot, from rowCopier) error {
 	f := s.fence.(*cudaFence)
+	m.into = f
 	if err := f.awaitReaders(m.columns); err != nil {
 		return err
 	}
+	f.carried.of = 0
 	if err := m.columns.Record(f.gathering); err != nil {
 		return err
 	}
-	if err := s.fetchRows(m); err != nil {
+	if err := s.fetchRows(from); err != nil {
 		return errors.Join(err, m.columns.Synchronize()) // nobody could wait for what was enqueued
 	}
 	return nil
@@ -152,6 +163,9 @@ func (m *cudaMaker) fetch(s *slot) error {
 
 // copyRows implements rowCopier, in the order of the stream.
 func (m *cudaMaker) copyRows(i int, to *unified.Buffer, ids unified.Tensor) (unified.Tensor, error) {
+	if m.stores[i] == nil {
+		return m.carry(i, to, ids)
+	}
 	return m.stores[i].Enqueue(m.columns, to, ids)
 }
 
@@ -175,6 +189,8 @@ type cudaFence struct {
 	read             *device.Event // what the last consumer's stream had to do by then
 	wasRead          bool
 
+	carried carried // of columns whose rows copies bring
+
 	down    *device.Stream // brings tensors to the host, from the first on
 	staging pinned.Buffer
 }
@@ -188,6 +204,9 @@ func (d *onCUDA) openFence(r *recipe, ledger *pinned.Ledger, stats *counters) (f
 	memory := pinned.Options{Ledger: ledger, Purpose: pinned.Batches, Device: own, From: r.opt.RowMemory}
 	f := &cudaFence{Device: own, stats: stats, provided: r.opt.RowMemory != nil}
 	f.staging.Options = pinned.Options{Ledger: ledger, Purpose: pinned.Batches, Device: own, Place: pinned.Pinned}
+	for i := range r.arrays {
+		f.carried.add(d.carried(&r.arrays[i]), f.staging.Options)
+	}
 	if f.gathering, err = own.NewEvent(device.Timed); err == nil {
 		f.ready, err = own.NewEvent(device.Timed)
 	}
@@ -268,6 +287,8 @@ func (f *cudaFence) record(stream uintptr) error {
 	return f.BorrowStream(stream).Record(f.read)
 }
 
+func (f *cudaFence) reserve(array int, n int64) error { return f.carried.reserve(array, n) }
+
 func (f *cudaFence) sync() error {
 	if !f.filled {
 		return nil
@@ -300,6 +321,6 @@ func (f *cudaFence) host(t unified.Tensor) (host unified.Tensor, err error) {
 }
 
 func (f *cudaFence) close() error {
-	return errors.Join(f.down.Close(), f.staging.Close(), f.gathering.Close(), f.ready.Close(), f.read.Close(),
-		f.Device.Close())
+	return errors.Join(f.down.Close(), f.staging.Close(), f.carried.close(), f.gathering.Close(), f.ready.Close(),
+		f.read.Close(), f.Device.Close())
 }

@@ -122,6 +122,9 @@ func (*onCPU) expect(e *Estimate, batches, scratch int64) {
 
 func (*onCUDA) expect(e *Estimate, batches, _ int64) {
 	e.Device = Memory{Batches: batches, Scratch: e.DeviceBound.Scratch}
+	if e.Bound.Batches > 0 { // rows are there twice (Carry)
+		e.Expected = Memory{Columns: e.Bound.Columns, Batches: batches}
+	}
 }
 
 // leastTried is how many batches are sampled to learn how large they are.
@@ -224,15 +227,22 @@ func (*onCPU) fit(r *recipe, loaders int, source Memory) (e Estimate, err error)
 }
 
 // fit leaves the numbers: slots take what batches turn out to need, within DeviceMemory.
-func (*onCUDA) fit(r *recipe, _ int, source Memory) (e Estimate, err error) {
+func (*onCUDA) fit(r *recipe, loaders int, source Memory) (e Estimate, err error) {
 	o := &r.opt
 	o.Workers = max(1, int(min(uint64(o.Workers), r.rounds(r.batches))))
 	e.SlotBound, _ = r.slotBound()
 	e.FileBytes = source.Total()
 	e.Workers, e.Prefetch, e.Slots = o.Workers, o.Prefetch, o.Workers+o.Prefetch
+	if r.split != nil {
+		e.Bound.Columns = sat.Mul(r.split.cacheBytes, int64(loaders))
+		e.Bound.Scratch = r.diskMemory(r.withoutColumns(), r.mostScratch())
+	}
 	// The largest that docs/sampling.md names: four slots of 16 bytes a node, 24 bytes a destination, a bit a pick.
 	scratch := sat.Add(sat.Mul(max(0, r.bound.Nodes), 4*16+24), max(0, r.bound.Edges)/8+1<<20)
 	e.DeviceBound = Memory{Batches: sat.Mul(int64(e.Slots), e.SlotBound), Scratch: sat.Mul(int64(e.Workers), scratch)}
+	if o.Carry != CarryKernels || r.split != nil {
+		e.Bound.Batches = e.DeviceBound.Batches
+	}
 	return e, nil
 }
 
@@ -402,7 +412,7 @@ func (l *Loader) reserve(ctx context.Context, bytes []int64) error {
 				if n == 0 || ctx.Err() != nil {
 					return
 				}
-				e := b.Reserve(n)
+				e := errors.Join(b.Reserve(n), s.fence.reserve(i, n))
 				mu.Lock()
 				defer mu.Unlock()
 				err = errors.Join(err, e)

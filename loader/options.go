@@ -61,9 +61,10 @@ const (
 	Resident
 	// Disk reads rows of columns from their files, past the page cache, into a cache of CacheBytes. It samples ahead by
 	// Lookahead batches, and so keeps the rows that are needed soonest. Topology, and columns that lie in no file, are
-	// read as with Mapped. Batches are made on the CPU.
+	// read as with Mapped. For a device rows are read to page-locked memory, from where a copy engine moves them;
+	// columns that CacheBytes has room for as a whole are read as with Mapped.
 	Disk
-	// Auto is Disk where graph and columns in use do not fit in the available memory, on the CPU, else Mapped.
+	// Auto is Disk where graph and columns in use do not fit in the available memory, else Mapped.
 	Auto
 )
 
@@ -106,6 +107,33 @@ func (r Ranking) String() string { return enum.Name(rankings, r) }
 // UnmarshalText is the inverse of String.
 func (r *Ranking) UnmarshalText(text []byte) error {
 	return enum.Parse(ErrOptions, "ranking", rankings, text, r)
+}
+
+// Carry says who brings a device the rows of columns that do not lie in its memory.
+type Carry uint8
+
+const (
+	// CarryKernels lets kernels read the rows over the bus, where they lie in host memory: no CPU thread copies one
+	// (PyTorch-Direct). While they wait for the bus they hold multiprocessors, and without MPS, where another process
+	// trains, all of the device.
+	CarryKernels Carry = iota
+	// CarryCopies lets threads of the CPU copy the rows to page-locked memory, from where a copy engine moves them.
+	// Kernels of another process go on meanwhile. The columns are not page-locked, and of their rows the device keeps
+	// none.
+	CarryCopies
+	// CarryMeasured times both for each column on some batches in New, and takes what is faster there. It cannot see
+	// who else uses the device. PlaceAll takes CarryKernels in its place where Device names several.
+	CarryMeasured
+)
+
+var carries = []string{"kernels", "copies", "measured"}
+
+// String returns the name on the command line.
+func (c Carry) String() string { return enum.Name(carries, c) }
+
+// UnmarshalText is the inverse of String.
+func (c *Carry) UnmarshalText(text []byte) error {
+	return enum.Parse(ErrOptions, "carry", carries, text, c)
 }
 
 // Options say what to load and how. The zero value of every field but Sampler is its default.
@@ -198,6 +226,9 @@ type Options struct {
 	// first, then the rows that HotRows expects to be read most. What does not fit is read over the bus. Default: what
 	// slots and scratch leave, and at least half; NoDeviceCache for none.
 	DeviceCache int64
+	// Carry says who brings the device the rows of columns that do not fit in DeviceCache as a whole. Default
+	// CarryKernels.
+	Carry Carry
 	// HotRows ranks the rows of columns that do not fit in DeviceMemory as a whole. Default RankInDegree.
 	HotRows Ranking
 	// HotShare says how the devices of PlaceAll keep hot rows, where they reach each other's memory. Default ShareAuto.
@@ -263,6 +294,7 @@ func (o *Options) Validate() error {
 		{"DeviceMemory", o.DeviceMemory, 1<<63 - 1, 0},
 		{"DeviceCache", o.DeviceCache, 1<<63 - 1, NoDeviceCache},
 		{"ExcludeSeeds", int64(o.ExcludeSeeds), int64(ExcludeReverse), 0},
+		{"Carry", int64(o.Carry), int64(CarryMeasured), 0},
 		{"HotRows", int64(o.HotRows), int64(RankNone), 0},
 		{"HotShare", int64(o.HotShare), int64(ShareAll), 0},
 		{"DeviceBlocks", int64(o.DeviceBlocks), 1 << 20, 0},

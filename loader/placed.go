@@ -56,12 +56,14 @@ type PlacedArray struct {
 	CachedRows int64 `json:"cached_rows,omitempty"`
 	// PeerRows are the rows that are read from the memory of other devices.
 	PeerRows int64 `json:"peer_rows,omitempty"`
+	// Carry is who brings the device the rows of a column, where kernels do not read them: "copies" or "disk".
+	Carry string `json:"carry,omitempty"`
 }
 
 // Place brings the graph, and the columns that opt names, to where loaders on opt.Device read them, once. New then
 // makes loaders of the result that share it: as many at a time as loaders says, among which the limits of opt are
 // divided. Their options name the same device or "auto", and columns that opt names; their Residence, MaxMemory,
-// DeviceMemory, DeviceCache and HotRows are not looked at. Where loaders share it, RankUses ranks once, as
+// DeviceMemory, DeviceCache, Carry and HotRows are not looked at. Where loaders share it, RankUses ranks once, as
 // RankPresample does.
 //
 // The source must stay open until the loaders and the result are closed. Errors are those of New.
@@ -259,7 +261,7 @@ func (p *Placed) recipeFor(opt Options) (*recipe, error) {
 		opt.Workers = p.on.workers()
 	}
 	opt.Device, opt.Residence, opt.HotRows = own.Device, own.Residence, own.HotRows
-	opt.Verify, opt.Widen = own.Verify, own.Widen
+	opt.Verify, opt.Widen, opt.Carry = own.Verify, own.Widen, own.Carry
 	opt.CacheBytes, opt.Lookahead = own.CacheBytes, own.Lookahead
 	opt.MaxMemory, opt.DeviceMemory, opt.DeviceCache = own.MaxMemory, own.DeviceMemory, own.DeviceCache
 	r, err := newRecipe(p, opt)

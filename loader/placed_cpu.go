@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/khop-gnn/khop/gather"
-	"github.com/khop-gnn/khop/gather/disk"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
@@ -16,8 +15,7 @@ import (
 
 // onCPU reads the source where it lies, or copies of it in memory (Resident).
 type onCPU struct {
-	regions []*pinned.Region // copies
-	reader  *disk.Reader     // of columns on disk; nil for none
+	owned []interface{ Close() error } // copies, and the reader of columns on disk, to close in reverse order
 }
 
 func (*onCPU) String() string                    { return "cpu" }
@@ -29,11 +27,17 @@ func (*onCPU) busAddress() string                { return "" }
 func (*onCPU) bounded(o *Options) bool           { return o.MaxMemory > 0 }
 
 func (c *onCPU) close() error {
-	errs := []error{c.closeReader()}
-	for _, r := range c.regions {
-		errs = append(errs, r.Close())
+	err := closeAll(c.owned)
+	c.owned = nil
+	return err
+}
+
+// closeAll closes all in reverse order.
+func closeAll(owned []interface{ Close() error }) error {
+	var errs []error
+	for _, o := range slices.Backward(owned) {
+		errs = append(errs, o.Close())
 	}
-	c.regions = nil
 	return errors.Join(errs...)
 }
 
@@ -42,7 +46,10 @@ func (c *onCPU) place(ctx context.Context, p *Placed) error {
 		return c.copySource(ctx, p)
 	}
 	if s := p.recipe.split; s != nil {
-		return s.open(ctx, c, p)
+		if err := s.copyWhole(ctx, p, &c.owned); err != nil {
+			return err
+		}
+		return s.open(ctx, p, &c.owned)
 	}
 	return readAhead(ctx, p)
 }
@@ -163,7 +170,7 @@ func (in *copier) stage(name string, purpose pinned.Purpose, tensors []unified.T
 		if err != nil {
 			return err
 		}
-		in.c.regions = append(in.c.regions, r)
+		in.c.owned = append(in.c.owned, r)
 		in.copies[firstByte(t)] = to
 		done += int64(len(t.Bytes()))
 	}

@@ -33,10 +33,12 @@ type onCUDA struct {
 // deviceColumn is a column that a device reads.
 type deviceColumn struct {
 	*column
-	device  *gather.DeviceStore
-	placed  int  // in onCUDA.placed
-	counted bool // its rows are ranked again, from their uses
-	ledger  *pinned.Ledger
+	device   *gather.DeviceStore // nil: copies bring its rows, out of memory or from disk
+	attached *pinned.Attachment
+	placed   int            // in onCUDA.placed
+	counted  bool           // its rows are ranked again, from their uses
+	before   gather.Traffic // what was gathered on trial
+	ledger   *pinned.Ledger
 }
 
 func (d *onCUDA) String() string        { return fmt.Sprintf("cuda:%d", d.Ordinal()) }
@@ -53,32 +55,46 @@ func (d *onCUDA) storeOf(c *column) *gather.DeviceStore {
 	return d.columns[i].device
 }
 
+// carried returns whether copies bring the rows of an array.
+func (d *onCUDA) carried(a *Array) bool {
+	return a.IsColumn() && slices.ContainsFunc(d.columns, func(c *deviceColumn) bool {
+		return c.device == nil && keyOfColumn(a) == columnKey{c.name, c.nodeType}
+	})
+}
+
 // traffic counts what was gathered, by all loaders that share the columns.
 func (d *onCUDA) traffic(stats *counters) error {
 	var sum gather.Traffic
 	for _, c := range d.columns {
+		if c.device == nil {
+			continue
+		}
 		t, err := c.device.Traffic()
 		if err != nil {
 			return err
 		}
-		sum.Rows, sum.Hits, sum.Bytes, sum.Saved = sum.Rows+t.Rows, sum.Hits+t.Hits, sum.Bytes+t.Bytes,
-			sum.Saved+t.Saved
-		sum.Peers += t.Peers
+		addTraffic(&sum, t, c.before)
 	}
 	stats.onDevice.Store(&sum)
 	return nil
+}
+
+// addTraffic adds what was gathered after what had been before.
+func addTraffic(sum *gather.Traffic, t, before gather.Traffic) {
+	sum.Rows += t.Rows - before.Rows
+	sum.Hits += t.Hits - before.Hits
+	sum.Peers += t.Peers - before.Peers
+	sum.Bytes += t.Bytes - before.Bytes
+	sum.Saved += t.Saved - before.Saved
 }
 
 func (*onCUDA) readsInPlace(*Options) bool { return false } // kernels read rows, and cannot wait for a check
 
 // close frees what the source's arrays took. No kernel that reads them may be under way.
 func (d *onCUDA) close() error {
-	var errs []error
-	for i := len(d.owned) - 1; i >= 0; i-- {
-		errs = append(errs, d.owned[i].Close())
-	}
+	err := closeAll(d.owned)
 	d.owned = nil
-	return errors.Join(append(errs, d.Device.Close())...)
+	return errors.Join(err, d.Device.Close())
 }
 
 // place brings each array of the source into device memory while that lasts, topology first, then the columns from the
@@ -101,6 +117,11 @@ func (d *onCUDA) place(ctx context.Context, source *Placed) error {
 	}
 	if err := p.columns(); err != nil {
 		return err
+	}
+	if s := source.recipe.split; s != nil {
+		if err := s.open(ctx, source, &d.owned); err != nil {
+			return err
+		}
 	}
 	return p.stream.Synchronize()
 }
@@ -139,10 +160,10 @@ type placer struct {
 }
 
 // array brings one array to where the budget lets it be.
-func (p *placer) array(name string, t unified.Tensor, purpose pinned.Purpose) (device.Address, error) {
+func (p *placer) array(name string, t unified.Tensor, purpose pinned.Purpose) (*pinned.Attachment, error) {
 	size := int64(len(t.Bytes()))
 	if size == 0 {
-		return 0, nil
+		return new(pinned.Attachment), nil
 	}
 	opt := pinned.AttachOptions{Ledger: &p.source.ledger, Purpose: purpose}
 	if p.opt.Residence == Resident {
@@ -151,18 +172,18 @@ func (p *placer) array(name string, t unified.Tensor, purpose pinned.Purpose) (d
 	opt.Progress = func(done, _ int64) { p.opt.progress("device", p.done+done, p.total) }
 	a, err := p.bring(t.Bytes(), opt)
 	if err != nil {
-		return 0, fmt.Errorf("%s: %w", name, err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	p.d.owned = append(p.d.owned, a)
 	p.d.placed = append(p.d.placed, PlacedArray{Array: name, Bytes: size, Rung: a.Rung(), Refused: a.Reasons()})
 	p.done += size
 	p.opt.log().Debug("array placed", "array", name, "bytes", size, "rung", a.Rung().String())
-	return a.Address(), nil
+	return a, nil
 }
 
 // bring uploads b where the budget allows, and else attaches it.
 func (p *placer) bring(b []byte, opt pinned.AttachOptions) (*pinned.Attachment, error) {
-	held := (pinned.Options{Device: p.d.Device}).Size(int64(len(b)))
+	held := p.held(b)
 	if held > p.rest {
 		return pinned.Attach(p.ctx, p.d.Device, b, opt)
 	}
@@ -173,6 +194,11 @@ func (p *placer) bring(b []byte, opt pinned.AttachOptions) (*pinned.Attachment, 
 	}
 	p.rest -= held
 	return a, err
+}
+
+// held returns the device memory that so many bytes take.
+func (p *placer) held(b []byte) int64 {
+	return (pinned.Options{Device: p.d.Device}).Size(int64(len(b)))
 }
 
 // topology places what samplers read.
@@ -189,9 +215,11 @@ func (p *placer) topology() (err error) {
 	}
 	at := make([]device.Address, len(names))
 	for i, array := range p.source.recipe.topology() {
-		if at[i], err = p.array(names[i], array, pinned.Topology); err != nil {
+		a, err := p.array(names[i], array, pinned.Topology)
+		if err != nil {
 			return err
 		}
+		at[i] = a.Address()
 	}
 	p.d.topology = sampling.Topology{Indptr: at[0], Indices: at[1], Types: at[2], Columns: at[3:edges],
 		NodeColumns: slices.Collect(slices.Chunk(at[edges:], len(p.source.recipe.graph.Schema().Nodes)))}
@@ -214,17 +242,26 @@ func (p *placer) columns() error {
 		p.d.waiting = p
 		return nil
 	}
-	return p.keepHotRows()
+	if err := p.keepHotRows(); err != nil || p.opt.Carry != CarryMeasured {
+		return err
+	}
+	return p.measureCarry()
 }
 
 // column places a column and makes the store that gathers from it.
-func (p *placer) column(c *deviceColumn) error {
-	at, err := p.array("column "+c.name, c.store.Column(), pinned.Columns)
-	if err != nil {
+func (p *placer) column(c *deviceColumn) (err error) {
+	b, onDisk := c.store.Column().Bytes(), p.source.recipe.split.has(c.column)
+	if onDisk || p.opt.Carry == CarryCopies && p.held(b) > p.rest {
+		c.placed = len(p.d.placed)
+		p.d.placed = append(p.d.placed, p.carriedArray(c))
+		p.done += int64(len(b))
+		return nil
+	}
+	if c.attached, err = p.array("column "+c.name, c.store.Column(), pinned.Columns); err != nil {
 		return err
 	}
 	c.placed = len(p.d.placed) - 1
-	if c.device, err = gather.NewDeviceStore(p.d.Device, c.store.Column(), at); err != nil {
+	if c.device, err = gather.NewDeviceStore(p.d.Device, c.store.Column(), c.attached.Address()); err != nil {
 		return err
 	}
 	c.device.MaxBlocks = p.opt.DeviceBlocks

@@ -83,7 +83,7 @@ func (p *placer) hotColumn() (*deviceColumn, int64) {
 	for i := len(p.d.columns) - 1; i >= 0; i-- {
 		c := p.d.columns[i]
 		k := gather.CacheRows(c.store.Column(), p.rest)
-		if p.d.placed[c.placed].Rung != pinned.RungDevice && c.nodeType >= 0 && k > 0 {
+		if c.device != nil && p.d.placed[c.placed].Rung != pinned.RungDevice && c.nodeType >= 0 && k > 0 {
 			return c, k
 		}
 	}

@@ -71,6 +71,8 @@ type fence interface {
 	wait(stream uintptr) error
 	record(stream uintptr) error
 	sync() error
+	// reserve takes what an array of the slot needs besides its own memory, of so many bytes.
+	reserve(array int, n int64) error
 	// host returns the elements of a tensor of the batch in host memory, valid until the next call.
 	host(t unified.Tensor) (unified.Tensor, error)
 	// free waits until the slot's memory can be given back.
@@ -112,10 +114,6 @@ func chooseProcessor(opt *Options) (processor, error) {
 
 // deviceSampler returns the sampler as one that runs on a device.
 func deviceSampler(opt *Options) (sampling.DeviceSampler, error) {
-	if opt.Residence == Disk {
-		return nil, fmt.Errorf("%w: %s: columns on disk (Residence) are read for the CPU only; take \"cpu\"", ErrDevice,
-			opt.Device)
-	}
 	if opt.Widen {
 		return nil, fmt.Errorf("%w: %s: a device widens no rows (Widen); take \"cpu\"", ErrDevice, opt.Device)
 	}

@@ -24,6 +24,11 @@ type diskSplit struct {
 	cacheBytes int64 // of caches, for each loader
 }
 
+// has reports whether a column stays on disk.
+func (s *diskSplit) has(c *column) bool {
+	return s != nil && slices.ContainsFunc(s.onDisk, func(d columnOnDisk) bool { return d.column == c })
+}
+
 // columnOnDisk is a column that is read through a cache.
 type columnOnDisk struct {
 	column   *column
@@ -58,7 +63,7 @@ func (r *recipe) settleResidence(columns []*column, loaders int) error {
 	if o.Residence == Auto {
 		o.Residence = Mapped
 		need := (&Placed{recipe: r, columns: columns}).sourceBytes().Total()
-		if o.Device != "cpu" || o.Widen || len(mapped) == 0 || need < room/10*9 {
+		if o.Widen || len(mapped) == 0 || need < room/10*9 {
 			return nil
 		}
 		o.Residence = Disk
@@ -133,19 +138,24 @@ func (r *recipe) arraysOf(c *column) iter.Seq[*Array] {
 	}
 }
 
-// open copies what is small, and opens the files of the rest.
-func (s *diskSplit) open(ctx context.Context, c *onCPU, p *Placed) error {
+// copyWhole copies what is small.
+func (s *diskSplit) copyWhole(ctx context.Context, p *Placed, owned *[]interface{ Close() error }) error {
 	for _, col := range s.whole {
 		to, region, err := gather.Resident(ctx, col.store.Column(), pinned.Options{Ledger: &p.ledger,
 			Purpose: pinned.Columns}, func(n int64) { p.recipe.opt.progress("columns", n, s.wholeBytes) })
 		if err != nil {
 			return err
 		}
-		c.regions = append(c.regions, region)
+		*owned = append(*owned, region)
 		if col.store, err = gather.NewStore(to); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// open opens the files of what stays on disk.
+func (s *diskSplit) open(ctx context.Context, p *Placed, owned *[]interface{ Close() error }) error {
 	if len(s.onDisk) == 0 {
 		return nil
 	}
@@ -159,7 +169,7 @@ func (s *diskSplit) open(ctx context.Context, c *onCPU, p *Placed) error {
 	if err != nil {
 		return err
 	}
-	c.reader, s.reader = reader, reader
+	*owned, s.reader = append(*owned, reader), reader
 	for i := range s.onDisk {
 		s.onDisk[i].layout = layouts[i]
 	}
@@ -201,12 +211,4 @@ func (r *recipe) withoutColumns() (n int64) {
 		}
 	}
 	return n
-}
-
-// closeReader ends the reading of columns on disk.
-func (c *onCPU) closeReader() error {
-	if c.reader == nil {
-		return nil
-	}
-	return c.reader.Close()
 }

@@ -195,7 +195,7 @@ def training(b):
             command += ("--stand-in",)  # so that all but the model runs
         return b.peer(*command) if way.startswith("pyg") else b.python_json(*command)
 
-    for way in ("staged", "khop-bus", "khop-cuda", "khop-capped", "khop-cpu", "select"):
+    for way in ("staged", "khop-bus", "khop-cuda", "khop-capped", "khop-copies", "khop-cpu", "select"):
         yield Step(way, lambda way=way: train(way), CLAIM)
     for workers in WORKERS[-1:] if b.smoke else WORKERS:
         batches = {0: 16, 4: 48}.get(workers, 96)

@@ -5,6 +5,7 @@
 WAY  staged     the same batches over and over, on the device already: what the model alone takes
      khop-cuda  khop serve makes batches on the device, where the graph and all rows lie
      khop-capped  the same, where the graph and some of the rows lie on the device, the others are read over the bus
+     khop-copies  the graph lies on the device; threads of the CPU and a copy engine bring the rows
      khop-bus   the same, where nothing lies on the device: graph and rows are read over the bus
      khop-cpu   khop serve makes batches on the CPU; they come through shared memory and are copied to the device
      select     khop serve samples on the CPU; torch copies the rows: index_select into pinned memory, while the batch before trains
@@ -44,7 +45,8 @@ def cannot(why):
 
 
 # What of the dataset lies on the device. Of 700 MB the bundle's graph takes three quarters; the hot rows have the rest.
-CACHES = {"khop-cuda": (), "khop-capped": ("--device-cache", "700MB"), "khop-bus": ("--device-cache", "0")}
+CACHES = {"khop-cuda": (), "khop-capped": ("--device-cache", "700MB"), "khop-bus": ("--device-cache", "0"),
+          "khop-copies": ("--device-cache", "700MB", "--carry", "copies")}
 
 try:
     if args.stand_in:

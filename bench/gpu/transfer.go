@@ -109,8 +109,9 @@ type transferring struct {
 
 	attached *pinned.Attachment
 	store    *gather.DeviceStore
-	out      *pinned.Region   // on the device: the rows of one batch, twice
-	cpu      *crew            // what copies rows on the CPU
+	out      *pinned.Region // on the device: the rows of one batch, twice
+	cpu      *gather.Store  // of the column on huge pages, which is the best that the CPU can have
+	staged   [2]unified.Buffer
 	sent     [2]*device.Event // a half is on the device
 	want     uint64           // hash of the last batch's rows
 	undo     undo
@@ -150,10 +151,21 @@ func (t *transferring) prepare(ds *formats.Dataset) error {
 		}
 		t.undo = append(t.undo, t.sent[half].Close)
 	}
-	t.cpu, err = newCrew(t.dev, t.o.threads, t.column)
-	if err == nil {
-		t.undo = append(t.undo, t.cpu.close)
+	return t.prepareCPU()
+}
+
+// prepareCPU takes what threads of the CPU copy rows from, and page-locked memory for the rows of two batches.
+func (t *transferring) prepareCPU() error {
+	own, resident, err := gather.Resident(t.ctx, t.column, pinned.Options{}, nil)
+	if err != nil {
+		return err
 	}
+	t.undo = append(t.undo, resident.Close)
+	for half := range t.staged {
+		t.staged[half].Options = pinned.Options{Device: t.dev, Place: pinned.Pinned}
+		t.undo = append(t.undo, t.staged[half].Close)
+	}
+	t.cpu, err = gather.NewStore(own)
 	return err
 }
 
@@ -284,16 +296,12 @@ func (t *transferring) cpuCentric(depth int) error {
 				return err
 			}
 		}
-		parts, err := t.cpu.gather(half, b.host)
+		rows, err := t.cpu.GatherParallel(&t.staged[half], unified.FromSlice(b.host), t.o.threads)
 		if err != nil {
 			return err
 		}
-		to := t.half(half)
-		for _, part := range parts {
-			if err := t.stream.CopyToDevice(to, part.Bytes()); err != nil {
-				return err
-			}
-			to += device.Address(len(part.Bytes()))
+		if err := t.stream.CopyToDevice(t.half(half), rows.Bytes()); err != nil {
+			return err
 		}
 		if err := t.stream.Record(t.sent[half]); err != nil {
 			return err

@@ -49,6 +49,7 @@ type loadFlags struct {
 	DeviceMemory byteSize       `placeholder:"SIZE" help:"The most device memory; default: half of what is free."`
 	DeviceCache  *byteSize      `placeholder:"SIZE" help:"${device_cache_help}"`
 	HotRows      loader.Ranking `enum:"${rankings}" default:"in-degree" help:"${hot_rows_help}"`
+	Carry        loader.Carry   `enum:"kernels,copies,measured" default:"kernels" help:"${carry_help}"`
 	DeviceBlocks int            `default:"0" help:"The most blocks of a kernel; 0: as many as suit it."`
 }
 
@@ -65,6 +66,9 @@ var longHelp = kong.Vars{
 		"reverses).",
 	"device_cache_help": "How much of it is for graph and columns; the rest is read over the bus. 0: none; default: " +
 		"what batches leave.",
+	"carry_help": "Who brings a device the rows that its memory does not have: kernels, which read them over the bus, " +
+		"copies by the CPU and a copy engine, which leave the device to others meanwhile, or what proves faster " +
+		"(measured).",
 	"residence_help": "Where the dataset lies while it is read: mapped, resident (a copy in memory), disk (columns " +
 		"are read past the page cache, as batches to come need them), auto (disk where memory is too small).",
 	"hot_share_help": "Where several devices reach each other's memory: keep hot rows on each (none), once among " +
@@ -124,7 +128,7 @@ func (f *loadFlags) options(env *environment, src loader.Source) (loader.Options
 	o := loader.Options{
 		Sampler: f.sampler(), Seeds: seeds, BatchSize: int(f.BatchSize), Shuffle: f.Shuffle, DropLast: f.DropLast,
 		Seed: f.Seed, Instance: f.Instance, Workers: f.Workers, Prefetch: int(f.Prefetch), Device: string(f.Device),
-		MaxMemory: limit, DeviceMemory: int64(f.DeviceMemory), HotRows: f.HotRows,
+		MaxMemory: limit, DeviceMemory: int64(f.DeviceMemory), HotRows: f.HotRows, Carry: f.Carry,
 		DeviceBlocks: f.DeviceBlocks, Verify: f.Verify, Prepare: f.Prepare, Widen: f.Widen,
 	}
 	if err := f.linkFlags.set(&o); err != nil {

@@ -1,0 +1,171 @@
+//go:build cuda
+
+package loader_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+
+	"github.com/khop-gnn/khop/gather/disk"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/cudatest"
+	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/pinned"
+)
+
+// Rows that copies bring are those of the CPU; no kernel reads the column, nothing page-locks it, and what the slots
+// need is there when New returns.
+func TestCopiesBringRowsToADevice(t *testing.T) {
+	cudatest.Open(t)
+	g := wideGraph(t, 500, 6)
+	cpu := loader.Options{Sampler: neighbor, Device: "cpu", BatchSize: 100, EdgeColumns: []string{"time"}}
+	want := digests(t, open(t, g, cpu).Epoch(context.Background(), 0))
+	opt := cpu
+	opt.Device, opt.Carry, opt.DeviceCache = "cuda:0", loader.CarryCopies, 10_000
+	l := open(t, g, opt)
+	held := l.Stats().Memory.Batches
+	for _, err := range l.Epoch(context.Background(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Lists of ids are taken with the first batch that needs them.
+	if now := l.Stats().Memory.Batches; held < 100*129*4 || now > held+held/10 {
+		t.Errorf("slots held %d bytes of the host before the first batch, %d after an epoch", held, now)
+	}
+	if got := digests(t, l.Epoch(context.Background(), 0)); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	for _, p := range l.Placed() {
+		if carried := p.Array == "column feature" || p.Array == "column time"; (p.Carry == "copies") != carried ||
+			(p.Rung == pinned.RungHost) != carried || carried && p.CachedRows != 0 {
+			t.Errorf("%+v", p)
+		}
+	}
+	s := l.Stats()
+	if rows := int64(s.Rows); s.DeviceRows == 0 || s.DeviceRows >= rows {
+		t.Errorf("kernels gathered %d of %d rows: want those of small columns alone", s.DeviceRows, rows)
+	}
+}
+
+// The simulator runs a kernel on the CPU, a lane at a time, so a copy is faster by far.
+func TestTheFasterWayToBringRowsIsTaken(t *testing.T) {
+	cudatest.Open(t)
+	g := wideGraph(t, 500, 6)
+	opt := loader.Options{Sampler: neighbor, Device: "cuda:0", BatchSize: 100, Carry: loader.CarryMeasured,
+		DeviceCache: 10_000}
+	l := open(t, g, opt)
+	carried := 0
+	for _, p := range l.Placed() {
+		if p.Carry == "copies" {
+			carried++
+		}
+	}
+	if carried != 1 {
+		t.Errorf("%+v: want the features brought by copies", l.Placed())
+	}
+	opt.DeviceCache = 0 // all fits
+	for _, p := range open(t, g, opt).Placed() {
+		if p.Rung != pinned.RungDevice || p.Carry != "" {
+			t.Errorf("%+v: want it on the device", p)
+		}
+	}
+}
+
+// A mapped file that is cut short under the copying threads is an error of the batch.
+func TestAFileCutShortUnderCopiesIsAFault(t *testing.T) {
+	cudatest.Open(t)
+	ds := storedGraph(t, wideGraph(t, 500, 6))
+	l := open(t, ds, loader.Options{Sampler: neighbor, Device: "cuda:0", BatchSize: 100, Carry: loader.CarryCopies,
+		DeviceCache: loader.NoDeviceCache, NodeColumns: []string{"feature"}, SeedColumns: []string{}})
+	cut := 0
+	for _, err := range l.Epoch(context.Background(), 0) {
+		if err != nil {
+			if !errors.Is(err, pinned.ErrFault) {
+				t.Fatalf("%v; want %v", err, pinned.ErrFault)
+			}
+			return
+		}
+		if cut++; cut == 1 {
+			if err := os.Truncate(filepath.Join(ds.Path(), "nodes/n0/feature.arrow"), 4096); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	t.Errorf("%d batches without an error", cut)
+}
+
+// Columns on disk come to a device, through page-locked memory, as they come to the CPU: over epochs, into a loop that
+// is left and begun again, with a cache of a page, of some rows and of everything.
+func TestColumnsOnDiskComeToADevice(t *testing.T) {
+	needDisk(t)
+	cudatest.Open(t)
+	for name, g := range map[string]*graph.Graph{"plain": onDisk(t, plainGraph(t, 500, 6)),
+		"typed": onDisk(t, typedGraph(t, 150, 120))} {
+		for _, cache := range []int64{1, 3000, 1 << 30} {
+			opt := onDiskOptions
+			opt.CacheBytes, opt.DeviceCache = cache, 2_000
+			if name == "typed" {
+				opt.EdgeColumns, opt.Seeds = []string{"stars"}, loader.AllNodes("user")
+			}
+			mapped := opt
+			mapped.Residence = loader.Mapped
+			opt.Device = "cuda:0"
+			a, b := open(t, g, mapped), open(t, g, opt)
+			for epoch := range uint64(2) {
+				for _, err := range b.Epoch(context.Background(), epoch) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					break
+				}
+				want, got := digests(t, a.Epoch(background, epoch)), digests(t, b.Epoch(background, epoch))
+				if d := expect.Diff(want, got); d != "" {
+					t.Fatalf("%s, cache %d, epoch %d: %s", name, cache, epoch, d)
+				}
+			}
+			s, whole := b.Stats(), cache == 1<<30
+			if (s.OnDisk == nil) != whole || !whole && (s.OnDisk.Misses == 0 || s.Disk.Count == 0) {
+				t.Errorf("%s, cache %d: statistics %+v, disk %+v", name, cache, s.OnDisk, s.Disk)
+			}
+			if fromDisk := slices.ContainsFunc(b.Placed(), func(p loader.PlacedArray) bool {
+				return p.Carry == "disk"
+			}); fromDisk == whole {
+				t.Errorf("%s, cache %d: %+v", name, cache, b.Placed())
+			}
+		}
+	}
+}
+
+// A disk that fails is an error of the batch, with the file, and the device is whole for the next loader.
+func TestADiskThatFailsUnderADeviceIsSaid(t *testing.T) {
+	needDisk(t)
+	cudatest.Open(t)
+	g := onDisk(t, plainGraph(t, 500, 6))
+	opt := onDiskOptions
+	opt.Device, opt.DeviceCache = "cuda:0", 20_000
+	want := digests(t, open(t, g, opt).Epoch(background, 0))
+	t.Run("failing", func(t *testing.T) {
+		loader.ReadWith(t, disk.ReaderOptions{Intercept: func(string, int64, []byte, int, error) (int, error) {
+			return 0, syscall.EIO
+		}})
+		var failed *disk.ReadError
+		for _, err := range open(t, g, opt).Epoch(background, 0) {
+			if errors.As(err, &failed) {
+				break
+			}
+		}
+		if failed == nil || !errors.Is(failed, syscall.EIO) {
+			t.Errorf("%v; want a disk.ReadError of %v", failed, syscall.EIO)
+		}
+	})
+	if got := digests(t, open(t, g, opt).Epoch(background, 0)); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

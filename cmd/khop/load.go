@@ -66,8 +66,8 @@ var longHelp = kong.Vars{
 		"reverses).",
 	"device_cache_help": "How much of it is for graph and columns; the rest is read over the bus. 0: none; default: " +
 		"what batches leave.",
-	"carry_help": "Who brings a device the rows that its memory does not have: kernels, which read them over the bus, " +
-		"copies by the CPU and a copy engine, which leave the device to others meanwhile, or what proves faster " +
+	"carry_help": "Who brings a device the rows that its memory does not have: kernels, which read them over the " +
+		"bus, copies by the CPU and a copy engine, which leave the device to others meanwhile, or what proves faster " +
 		"(measured).",
 	"residence_help": "Where the dataset lies while it is read: mapped, resident (a copy in memory), disk (columns " +
 		"are read past the page cache, as batches to come need them), auto (disk where memory is too small).",

@@ -38,10 +38,14 @@ func TestASourceThatIsChangedWhileItIsReadIsAnError(t *testing.T) {
 			return errors.Join(os.Rename(path, path+".old"), os.WriteFile(path, nil, 0o600))
 		},
 	} {
-		for _, table := range []bool{false, true} {
+		for _, what := range []string{"pairs", "rows", "table"} {
 			src := write(t, "edges.npy", string(expect.NPY(pairs, 400_000, 2)))
 			labels, victim := npyFile(t, make([]int32, 1000)), src
-			if table {
+			switch what {
+			case "rows": // which all workers read where they are mapped
+				src = write(t, "edges.npy", string(expect.NPY(pairs, 2, 400_000)))
+				victim = src
+			case "table":
 				victim = labels
 			}
 			dir, done := t.TempDir(), false
@@ -55,10 +59,10 @@ func TestASourceThatIsChangedWhileItIsReadIsAnError(t *testing.T) {
 					}
 				}})
 			if !errors.Is(err, source.ErrChanged) || !done {
-				t.Errorf("%s, table %v: %v", name, table, err)
+				t.Errorf("%s, %s: %v", name, what, err)
 			}
 			if left, _ := os.ReadDir(dir); len(left) > 0 {
-				t.Errorf("%s: left behind: %v", name, left)
+				t.Errorf("%s, %s: left behind: %v", name, what, left)
 			}
 		}
 	}

@@ -60,7 +60,10 @@ func ReadElements(r io.Reader, h Header, l *pinned.Ledger) (a *Array, err error)
 
 // checkBools checks a run of elements, of which the first is element number at, if they are bools.
 func (h *Header) checkBools(b []byte, at int64) error {
-	if i := slices.IndexFunc(b, func(x byte) bool { return x > 1 }); h.Kind == Bool && i >= 0 {
+	if h.Kind != Bool {
+		return nil
+	}
+	if i := slices.IndexFunc(b, func(x byte) bool { return x > 1 }); i >= 0 {
 		return fmt.Errorf("%w: element %d of a bool array is %d", ErrFormat, at+int64(i), b[i])
 	}
 	return nil

@@ -15,6 +15,9 @@ import (
 // writeBuffer is how much a column writer collects before it writes.
 const writeBuffer = 256 << 10
 
+// ColumnMemory is what an open ColumnWriter takes, in bytes, about.
+const ColumnMemory = writeBuffer + 4<<10
+
 // ColumnWriter takes the elements of one array, in order, as their bytes in little-endian order and in pieces of any
 // length, in constant memory. One goroutine at a time; different column writers are independent.
 type ColumnWriter struct {
@@ -219,7 +222,12 @@ type columnFile struct {
 	w    *Writer
 	need int64 // bytes that the whole file takes, as far as that is known
 	have int64 // bytes written
+	sent int64 // of these the system was told to bring to the disk
 }
+
+// sendStep is how much is written before the system is told to bring it to the disk: by itself it waits for long, and
+// then whoever syncs the file waits for it.
+const sendStep = 32 << 20
 
 // reserve says what the file will take, and takes it from the disk where that is possible.
 func (f *columnFile) reserve(n int64) error {
@@ -235,6 +243,10 @@ func (f *columnFile) writeAll(p []byte) error {
 	f.have += int64(n)
 	if err != nil {
 		return writeError(f.path, err, max(f.need-f.have, int64(len(p)-n)))
+	}
+	if f.have-f.sent >= sendStep {
+		sendToDisk(f.File, f.sent, f.have-f.sent)
+		f.sent = f.have
 	}
 	return nil
 }

@@ -14,3 +14,8 @@ func reserveSpace(f *os.File, n int64) error {
 	}
 	return nil
 }
+
+// sendToDisk has the system begin to bring a part of a file to the disk, and does not wait for it.
+func sendToDisk(f *os.File, at, n int64) {
+	_ = unix.SyncFileRange(int(f.Fd()), at, n, unix.SYNC_FILE_RANGE_WRITE)
+}

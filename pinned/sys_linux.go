@@ -57,6 +57,18 @@ func Populate(b []byte) error {
 	return errno
 }
 
+// ReadAhead asks the system to read the pages that b touches, a part of a mapped file, and does not wait for them. It
+// is a hint, which systems other than Linux do not get.
+func ReadAhead(b []byte) {
+	if len(b) == 0 {
+		return
+	}
+	p := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+	before := p % uintptr(os.Getpagesize())
+	_, _, _ = unix.Syscall(unix.SYS_MADVISE, p-before, uintptr(len(b))+before, unix.MADV_WILLNEED)
+	runtime.KeepAlive(b)
+}
+
 // fileSystem returns "tmpfs" or "hugetlbfs" if the file, named as in /proc/self/maps, lies there, else nothing.
 func fileSystem(path string) string {
 	switch { // of no file system that a path leads to

@@ -10,6 +10,9 @@ import (
 // Populate reads pages ahead on Linux alone; here it returns errors.ErrUnsupported.
 func Populate([]byte) error { return errors.ErrUnsupported }
 
+// ReadAhead is a hint that Linux alone gets.
+func ReadAhead([]byte) {}
+
 func fileSystem(string) string { return "" }
 
 func mapWritable(memory) ([]byte, error) { return nil, errors.ErrUnsupported }

@@ -221,10 +221,21 @@ func (e *ends) next(b *source.Batch, src, dst *npy.Reader, n int64) (err error) 
 		return err
 	}
 	b.Src, b.Dst = slices.Grow(b.Src[:0], int(n))[:n], slices.Grow(b.Dst[:0], int(n))[:n]
-	for i := range b.Src {
-		b.Src[i], b.Dst[i] = both[2*i], both[2*i+1]
-	}
-	return nil
+	return inParts(int(n), func(_, lo, hi int) {
+		src, dst, from := b.Src[lo:hi], b.Dst[lo:hi], both[2*lo:2*hi]
+		for i := range src {
+			src[i], dst[i] = from[2*i], from[2*i+1]
+		}
+	})
+}
+
+// inParts has all cores do a part each of n things, where these are many.
+func inParts(n int, do func(worker, lo, hi int)) error {
+	workers := min(machine.Workers(), n/4096+1)
+	return csc.Parallel(workers, func(w int) error {
+		do(w, n*w/workers, n*(w+1)/workers)
+		return nil
+	})
 }
 
 // width is the elements of a row.
@@ -308,24 +319,46 @@ func (d *Describer) countNodes(ctx context.Context) error {
 }
 
 // greatest returns the greatest id of the edges' ends; -1 without edges.
-func (d *Describer) greatest(ctx context.Context) (int64, error) {
+func (d *Describer) greatest(ctx context.Context) (most int64, err error) {
+	most = -1
+	for _, name := range slices.Compact([]string{d.ends.src, d.ends.dst}) {
+		v, err := d.greatestOf(ctx, name)
+		if err != nil {
+			return most, err
+		}
+		most = max(most, v)
+	}
+	return most, nil
+}
+
+// greatestOf returns the greatest number of an array, and at least -1.
+func (d *Describer) greatestOf(ctx context.Context, name string) (int64, error) {
+	r, c, err := d.Set.Open(name)
+	if err != nil {
+		return -1, err
+	}
+	defer c.Close()
 	most := make([]int64, machine.Workers())
 	for w := range most {
 		most[w] = -1
 	}
-	err := d.each(nil, func(b source.Batch) error {
+	for r.Left() > 0 {
 		if ctx.Err() != nil {
-			return context.Cause(ctx)
+			return -1, context.Cause(ctx)
 		}
-		n, workers := len(b.Src), len(most)
-		return csc.Parallel(workers, func(w int) error {
-			if lo, hi := n*w/workers, n*(w+1)/workers; lo < hi {
-				most[w] = max(most[w], slices.Max(b.Src[lo:hi]), slices.Max(b.Dst[lo:hi]))
+		v, err := r.Ints(2 * chunkEdges)
+		if err != nil {
+			return -1, d.fail(name, -1, "%w", err)
+		}
+		if err := inParts(len(v), func(w, lo, hi int) {
+			if lo < hi {
+				most[w] = max(most[w], slices.Max(v[lo:hi]))
 			}
-			return nil
-		})
-	})
-	return slices.Max(most), err
+		}); err != nil {
+			return -1, err
+		}
+	}
+	return slices.Max(most), nil
 }
 
 // ints reads a whole array of integers. 8 bytes each stay counted.

@@ -54,6 +54,13 @@ func (s *spill) read(b []byte, at int64) error {
 	return err
 }
 
+// ahead asks the system to read bytes that are needed soon.
+func (s *spill) ahead(at, n int64) {
+	if n > 0 {
+		readAhead(s.file, at, n)
+	}
+}
+
 // Close removes the file.
 func (s *spill) Close() error {
 	if s.file == nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"unsafe"
 
+	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -15,6 +16,7 @@ type Reader struct {
 	r     io.Reader
 	mem   []byte // of all elements, if they are mapped
 	at    int64  // elements that were handed on
+	asked int64  // bytes of mem that the system was asked for
 	buf   []byte
 	ints  []int64
 	reals []float64
@@ -40,6 +42,23 @@ func NewMapped(elements []byte, h Header) (*Reader, error) {
 // Left returns how many elements have not been handed on.
 func (r *Reader) Left() int64 { return r.elements - r.at }
 
+// How many bytes of a mapped array the system is asked for before they are needed, and how many at least at a time. By
+// itself it reads a few pages ahead of a mapping, which leaves disk and processor waiting for each other.
+const (
+	aheadBytes = 32 << 20
+	aheadStep  = 8 << 20
+)
+
+// readAhead asks the system for what comes next.
+func (r *Reader) readAhead() {
+	r.asked = max(r.asked, r.at*r.Width)
+	end := min(r.at*r.Width+aheadBytes, int64(len(r.mem)))
+	if end-r.asked >= aheadStep || end == int64(len(r.mem)) {
+		pinned.ReadAhead(r.mem[min(r.asked, end):end])
+		r.asked = end
+	}
+}
+
 // Skip leaves n elements out, of which there are as many.
 func (r *Reader) Skip(n int64) error {
 	if r.mem == nil {
@@ -62,6 +81,9 @@ func (r *Reader) short(have int64, err error) error {
 // the next call.
 func (r *Reader) Next(n int64) ([]byte, error) {
 	n = min(n, r.Left())
+	if r.mem != nil {
+		r.readAhead()
+	}
 	if r.mem != nil && !r.bigEndian {
 		b := r.mem[r.at*r.Width : (r.at+n)*r.Width]
 		err := r.checkBools(b, r.at)

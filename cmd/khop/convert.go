@@ -29,6 +29,7 @@ type convertCmd struct {
 	Features   string   `placeholder:"FILE" help:".npy file with a row of features a node."`
 	Labels     string   `placeholder:"FILE" help:".npy file with a label a node."`
 	FeatureDT  string   `name:"feature-dtype" enum:"as-is,float16,bfloat16,int8" default:"as-is" help:"${enum}."`
+	RowStride  int64    `placeholder:"BYTES" help:"Pad rows of node columns with zeros to a multiple of so many bytes."`
 	Columns    []string `placeholder:"NAME" help:"Names of an edge list's fields, in order."`
 	IDs        string   `name:"ids" enum:"auto,numbers,names" default:"auto" help:"Kind of its ids: ${enum}."`
 	SkipBad    int64    `placeholder:"N" help:"Leave out up to N bad lines of an edge list, and list them."`
@@ -66,8 +67,8 @@ func (c *convertCmd) options() (opt convert.Options, err error) {
 	opt = convert.Options{
 		From: c.From, Features: c.Features, Labels: c.Labels, Columns: c.Columns, IDs: c.IDs,
 		Force: c.Force, DryRun: c.DryRun, ByTime: c.ByTime, RelationsAsTypes: c.Relations, SkipBad: c.SkipBad,
-		Heat: heat, Reorder: map[string]convert.Reorder{"degree": convert.ByDegree, "bfs": convert.BreadthFirst,
-			"rcm": convert.ReverseCuthillMcKee, "hot": convert.ByHeat}[c.Reorder],
+		RowStride: c.RowStride, Heat: heat, Reorder: map[string]convert.Reorder{"degree": convert.ByDegree,
+			"bfs": convert.BreadthFirst, "rcm": convert.ReverseCuthillMcKee, "hot": convert.ByHeat}[c.Reorder],
 		Merge: map[string]convert.Merge{"first": convert.MergeFirst, "sum": convert.MergeSum,
 			"max": convert.MergeMax}[c.Dedupe],
 		Loops: map[string]convert.Loops{"drop": convert.DropLoops, "add": convert.AddLoops}[c.SelfLoops],

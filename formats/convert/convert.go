@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
@@ -86,6 +85,9 @@ type Options struct {
 	// FeatureDType is what rows of floating-point numbers a node are stored as: Float16, BFloat16, or Int8 with a scale
 	// a row in a column of its own, "feature_scale" for "feature". Invalid: as they are.
 	FeatureDType unified.DType
+	// RowStride makes the rows of columns of nodes that have several numbers longer, by zeros, to a multiple of so many
+	// bytes: a power of two from 8 to 65,536; 0: as they are.
+	RowStride int64
 	// Reorder says how nodes are numbered anew. Their numbers in the source are kept as the column "old_id".
 	Reorder Reorder
 	// Heat is asked for scores of nodes by ByHeat.
@@ -267,6 +269,9 @@ func (c *conversion) read(ctx context.Context, t *source.Tree) (err error) {
 	if err = c.addTables(ctx); err == nil {
 		err = c.narrow()
 	}
+	if err == nil {
+		err = c.pad()
+	}
 	if err != nil {
 		err = errors.Join(err, c.graph.Close())
 	}
@@ -443,97 +448,4 @@ func (c *conversion) bytes(s *graph.Schema, edges int64) int64 {
 		n += int64(len(k.Src))*2*s.IDType().Size() + 8*int64(len(k.Labels))
 	}
 	return n
-}
-
-// writeColumns writes node columns, names and splits.
-func (c *conversion) writeColumns(ctx context.Context, w *formats.Writer, id unified.DType) error {
-	for t, n := range c.graph.Nodes {
-		for _, col := range n.Columns {
-			cw, err := w.NodeColumn(t, col.Column, n.Count)
-			if err := fill(cw, err, func() error { return col.Write(ctx, cw) }); err != nil {
-				return err
-			}
-		}
-		for _, list := range n.Strings {
-			sw, err := w.NodeStrings(t, list.Name, list.Rows)
-			if err := fill(sw, err, func() error { return list.Each(sw.Write) }); err != nil {
-				return err
-			}
-		}
-	}
-	return c.writeSplits(w, id == unified.Int32)
-}
-
-// writeSplits writes seeds and links.
-func (c *conversion) writeSplits(w *formats.Writer, narrow bool) error {
-	put := func(cw *formats.ColumnWriter, err error, data []byte) error {
-		return fill(cw, err, func() error { _, err := cw.Write(data); return err })
-	}
-	for _, split := range c.graph.Splits {
-		dtype, data := ids(split.IDs, narrow)
-		cw, err := w.Split(split.Name, split.Index, split.NodeType, dtype, int64(len(split.IDs)))
-		if err := put(cw, err, data); err != nil {
-			return err
-		}
-	}
-	for i := range c.graph.Links {
-		for _, k := range byType(&c.graph.Links[i], len(c.graph.Types)) {
-			t, n := c.graph.Types[k.typ], int64(len(k.Src))
-			for end, list := range [][]int64{k.Src, k.Dst, k.Labels} {
-				if list == nil {
-					continue
-				}
-				dtype, data := ids(list, narrow && end < 2)
-				cw, err := w.Links(k.Name, k.Index, k.typ, []int{t.Source, t.Target, 0}[end],
-					[]string{"source", "target", "label"}[end], dtype, n)
-				if err := put(cw, err, data); err != nil {
-					return err
-				}
-			}
-		}
-	}
-	return nil
-}
-
-// typedLink is the links of one edge type.
-type typedLink struct {
-	source.Link
-	typ int
-}
-
-// byType returns links by their edge type, in order; those of type 0 also where there are none.
-func byType(k *source.Link, types int) []typedLink {
-	if k.Types == nil {
-		return []typedLink{{*k, 0}}
-	}
-	parts := make([]typedLink, types)
-	for i, t := range k.Types {
-		p := &parts[t]
-		p.Src, p.Dst = append(p.Src, k.Src[i]), append(p.Dst, k.Dst[i])
-		if k.Labels != nil {
-			p.Labels = append(p.Labels, k.Labels[i])
-		}
-	}
-	var list []typedLink
-	for t := range parts {
-		if p := parts[t]; p.Src != nil || t == 0 {
-			p.typ, p.Name, p.Index = t, k.Name, k.Index
-			if p.Src == nil {
-				p.Src, p.Dst = []int64{}, []int64{}
-			}
-			list = append(list, p)
-		}
-	}
-	return list
-}
-
-// fill writes what an open writer is for, and closes it.
-func fill(w io.Closer, err error, write func() error) error {
-	if err == nil {
-		err = write()
-	}
-	if err == nil {
-		err = w.Close()
-	}
-	return err
 }

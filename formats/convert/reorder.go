@@ -417,7 +417,7 @@ func (m *numbering) old(t int, count int64) []uint32 { return m.order[m.offset[t
 func (c *conversion) renumberNodes(ctx context.Context, m *numbering, t int) error {
 	n := &c.graph.Nodes[t]
 	for i := range n.Columns {
-		n.Columns[i].Write = c.permuted(m, t, n.Columns[i])
+		n.Columns[i].Write, n.Columns[i].Together = c.permuted(m, t, n.Columns[i]), nil
 	}
 	for i, list := range n.Strings {
 		if list.Rows != n.Count || list.Name == "class" || list.Name == "relation" { // not of nodes

@@ -117,6 +117,15 @@ type Column struct {
 	graph.Column
 	// Write writes all rows, little-endian, to w. It may be called several times.
 	Write func(ctx context.Context, w io.Writer) error
+	// Together, if set, writes several columns while their source is read once, this one among them by its Number.
+	Together *Together
+	Number   int
+}
+
+// Together is columns that lie row by row in one source, so that reading one takes as long as reading all.
+type Together struct {
+	// Write writes all rows of some columns, each to its writer.
+	Write func(ctx context.Context, numbers []int, to []io.Writer) error
 }
 
 // Strings is a list of strings that belongs to the nodes.

@@ -20,6 +20,9 @@ type nodeType struct {
 	keys  *source.Names // of ids that are not the numbers of the rows; nil: they are
 	text  bool          // of keys: they are names, not numbers
 
+	packed   []packed // its columns
+	together *source.Together
+
 	scratch []byte
 	numbers []int64
 }

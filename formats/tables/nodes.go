@@ -136,23 +136,55 @@ func (n *nodeType) column(name string, parts []int) source.Column {
 	if name == "time" && dtype != unified.Int32 {
 		dtype = unified.Int64
 	}
-	c := graph.Column{Name: name, DType: dtype}
+	c := source.Column{Column: graph.Column{Name: name, DType: dtype}, Number: len(n.packed)}
 	if width > 1 || n.table.list[parts[0]].list {
 		c.Shape = []int64{width}
 	}
-	return source.Column{Column: c, Write: func(ctx context.Context, w io.Writer) error {
-		if err != nil {
+	n.packed = append(n.packed, packed{parts, dtype, err})
+	c.Write = func(ctx context.Context, w io.Writer) error {
+		return n.write(ctx, []int{c.Number}, []io.Writer{w})
+	}
+	if n.table.isText() {
+		if n.together == nil {
+			n.together = &source.Together{Write: n.write}
+		}
+		c.Together = n.together
+	}
+	return c
+}
+
+// packed is columns of a table that become one of nodes.
+type packed struct {
+	parts []int
+	dtype unified.DType
+	err   error
+}
+
+// write writes the rows of some of the packed columns, each to its writer, and reads the table once.
+func (n *nodeType) write(ctx context.Context, numbers []int, to []io.Writer) error {
+	var want []int
+	for _, k := range numbers {
+		if err := n.packed[k].err; err != nil {
 			return err
 		}
-		var buf []byte
-		return n.table.scan(ctx, parts, func(b *batch) (err error) {
-			if buf, err = n.table.rows(b, parts, dtype, buf[:0]); err != nil {
+		want = append(want, n.packed[k].parts...)
+	}
+	var buf []byte
+	return n.table.scan(ctx, want, func(b *batch) (err error) {
+		part, at := *b, 0
+		for i, k := range numbers {
+			p := &n.packed[k]
+			part.columns = b.columns[at : at+len(p.parts)]
+			at += len(p.parts)
+			if buf, err = n.table.rows(&part, p.parts, p.dtype, buf[:0]); err == nil {
+				_, err = to[i].Write(buf)
+			}
+			if err != nil {
 				return err
 			}
-			_, err = w.Write(buf)
-			return err
-		})
-	}}
+		}
+		return nil
+	})
 }
 
 // rows appends the rows of columns side by side, as numbers of one type.

@@ -202,6 +202,11 @@ func (t *table) unify(p part) error {
 	return nil
 }
 
+// isText reports whether the table is text, all of which is read for any of its columns.
+func (t *table) isText() bool {
+	return !slices.ContainsFunc(t.parts, func(p part) bool { _, text := p.(*csvFile); return !text })
+}
+
 // column returns the index of a column.
 func (t *table) column(name string) (int, error) {
 	i := slices.IndexFunc(t.list, func(f field) bool { return f.name == name })

@@ -1,0 +1,95 @@
+package convert
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/khop-gnn/khop/formats/source"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/machine"
+)
+
+// maxStride is the greatest RowStride: the alignment of large arrays in their files.
+const maxStride = 1 << 16
+
+// pad makes rows of numbers longer by zeros, to multiples of RowStride.
+func (c *conversion) pad() error {
+	stride := c.opt.RowStride
+	if stride == 0 {
+		return nil
+	}
+	if stride < 8 || stride > maxStride || stride&(stride-1) != 0 {
+		return fmt.Errorf("%w: a row stride is a power of two from 8 to %d bytes, not %d", ErrOptions, maxStride,
+			stride)
+	}
+	rows := 0
+	for t := range c.graph.Nodes {
+		n := &c.graph.Nodes[t]
+		for i, col := range n.Columns {
+			if len(col.Shape) != 1 {
+				continue
+			}
+			rows++
+			if col.RowBytes()%stride != 0 {
+				n.Columns[i] = c.padded(col, n.Count)
+			}
+		}
+	}
+	if rows == 0 {
+		c.graph.Note("no column of nodes has rows of several numbers: --row-stride changes none")
+	}
+	return nil
+}
+
+// padded returns a column with longer rows.
+func (c *conversion) padded(col source.Column, rows int64) source.Column {
+	row, size := col.RowBytes(), col.DType.Size()
+	whole := (row + c.opt.RowStride - 1) / c.opt.RowStride * c.opt.RowStride
+	c.graph.Note("rows of %q have %d elements in place of %d, the last are 0: %d bytes each, in all %s in place of %s",
+		col.Name, whole/size, col.Width(), whole, machine.Bytes(rows*whole), machine.Bytes(rows*row))
+	as := graph.Column{Name: col.Name, DType: col.DType, Shape: []int64{whole / size}}
+	return source.Column{Column: as, Write: func(ctx context.Context, w io.Writer) error {
+		p := &padder{w: w, row: int(row), zeros: make([]byte, whole-row)}
+		if err := col.Write(ctx, p); err != nil {
+			return err
+		}
+		return p.flush()
+	}}
+}
+
+// padder takes rows in pieces of any length, and passes them on with zeros behind each.
+type padder struct {
+	w     io.Writer
+	row   int
+	have  int // bytes of the row that is being taken
+	zeros []byte
+	out   []byte
+}
+
+// padPiece is how many bytes are gathered before they are passed on, about.
+const padPiece = 1 << 18
+
+// Write implements io.Writer.
+func (p *padder) Write(b []byte) (int, error) {
+	taken := len(b)
+	for len(b) > 0 {
+		k := min(p.row-p.have, len(b))
+		p.out, b, p.have = append(p.out, b[:k]...), b[k:], p.have+k
+		if p.have == p.row {
+			p.out, p.have = append(p.out, p.zeros...), 0
+		}
+		if len(p.out) >= padPiece {
+			if err := p.flush(); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return taken, nil
+}
+
+func (p *padder) flush() error {
+	_, err := p.w.Write(p.out)
+	p.out = p.out[:0]
+	return err
+}

@@ -1,0 +1,57 @@
+package convert
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// TestRowsArePaddedToTheirStride converts features of float32, and of int8 with scales, whose rows are and are not
+// multiples of the stride, and in another order of the nodes.
+func TestRowsArePaddedToTheirStride(t *testing.T) {
+	const nodes, width = 3000, 33
+	r := rand.New(rand.NewPCG(3, 4))
+	features := make([]float32, nodes*width)
+	for i := range features {
+		features[i] = r.Float32()
+	}
+	edges := write(t, "edges.txt", "0 1\n1 2\n2 2999\n")
+	table := write(t, "x.npy", string(expect.NPY(features, nodes, width)))
+	rows := func(opt Options) unified.Tensor {
+		opt.Features = table
+		_, ds := convert(t, edges, opt)
+		c, ok := ds.Graph().NodeColumn(0, "feature")
+		if !ok {
+			t.Fatal("there are no features")
+		}
+		return c
+	}
+	for _, opt := range []Options{{}, {FeatureDType: unified.Int8}, {Reorder: ByDegree}} {
+		plain := rows(opt)
+		for _, stride := range []int64{8, 64, 4096} {
+			opt.RowStride = stride
+			padded := rows(opt)
+			row, whole := plain.RowBytes(), (plain.RowBytes()+stride-1)/stride*stride
+			if padded.RowBytes() != whole || padded.DType() != plain.DType() {
+				t.Fatalf("%+v: rows are %v", opt, padded)
+			}
+			for i := range int64(nodes) {
+				got, want := padded.Bytes()[i*whole:(i+1)*whole], plain.Bytes()[i*row:(i+1)*row]
+				if !bytes.Equal(got[:row], want) || !bytes.Equal(got[row:], make([]byte, whole-row)) {
+					t.Fatalf("%+v: row %d is %v, not %v and zeros", opt, i, got, want)
+				}
+			}
+		}
+	}
+	for _, stride := range []int64{-8, 4, 24, 1 << 17} {
+		if _, err := Run(t.Context(), edges, filepath.Join(t.TempDir(), "x.khop"),
+			Options{RowStride: stride, Features: table}); !errors.Is(err, ErrOptions) {
+			t.Errorf("a stride of %d: %v", stride, err)
+		}
+	}
+}

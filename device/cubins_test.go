@@ -17,8 +17,7 @@ func TestACubinIsLoadedInPlaceOfItsPTX(t *testing.T) {
 	defer func() { cubins = nil }()
 	files := fstest.MapFS{}
 	for _, arch := range []int{80, 90} {
-		name := fmt.Sprintf("cubins/%x.sm_%d.cubin", sha256.Sum256([]byte("ptx")), arch)
-		name = name[:len("cubins/")+16] + name[strings.Index(name, ".sm_"):]
+		name := fmt.Sprintf("cubins/%.8x.sm_%d.cubin", sha256.Sum256([]byte("ptx")), arch)
 		files[name] = &fstest.MapFile{Data: fmt.Appendf(nil, "cubin %d", arch)}
 	}
 	for name, c := range map[string]struct {
@@ -57,8 +56,10 @@ func TestACubinIsLoadedInPlaceOfItsPTX(t *testing.T) {
 			t.Errorf("%s: %v after loading %q, want %v after %q", name, err, f.loaded, c.want, c.loads)
 		}
 		if err == nil {
-			if m.Cubin != c.cubin || (m.Refused != nil) != (len(c.loads) > 1) {
-				t.Errorf("%s: cubin %d, refused %v", name, m.Cubin, m.Refused)
+			code, refused := m.Code(), len(c.loads) > 1
+			if m.Cubin != c.cubin || (m.Refused != nil) != refused || strings.Contains(code, "PTX") != (c.cubin == 0) ||
+				strings.Contains(code, "cubin for sm_") != (c.cubin > 0 || refused) {
+				t.Errorf("%s: cubin %d, refused %v: %s", name, m.Cubin, m.Refused, code)
 			}
 			err = m.Close()
 		}

@@ -68,6 +68,17 @@ func (d *Device) load(image []byte) (*Module, error) {
 	return m, nil
 }
 
+// Code says in words what was loaded: "cubin for sm_80", or "PTX, assembled by the driver" and why no cubin.
+func (m *Module) Code() string {
+	switch {
+	case m.Cubin > 0:
+		return fmt.Sprintf("cubin for sm_%d", m.Cubin)
+	case m.Refused != nil:
+		return fmt.Sprintf("PTX, assembled by the driver, which refused what was there: %v", m.Refused)
+	}
+	return "PTX, assembled by the driver"
+}
+
 // Kernel finds a kernel by its name. It fails with ErrNotFound.
 func (m *Module) Kernel(name string) (*Kernel, error) {
 	h := m.h.Load()

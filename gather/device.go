@@ -103,6 +103,16 @@ func (s *DeviceStore) open() (err error) {
 	return s.own.Synchronize()
 }
 
+// TryKernels loads this package's kernels on a device, as a first gather does, and unloads them. It returns what code
+// that was, as device.Module.Code says it.
+func TryKernels(d *device.Device) (code string, err error) {
+	k, err := loadRowsKernels(d)
+	if err != nil {
+		return "", err
+	}
+	return k.Code(), k.Close()
+}
+
 // Column returns the column.
 func (s *DeviceStore) Column() unified.Tensor { return s.column }
 

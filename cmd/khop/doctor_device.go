@@ -7,6 +7,7 @@ import (
 
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
@@ -30,6 +31,7 @@ type deviceReport struct {
 	MemoryBytes int64          `json:"memory_bytes"`
 	MemoryFree  int64          `json:"memory_free_bytes"`
 	PCI         machine.PCI    `json:"pci"`
+	Kernels     string         `json:"kernels"`    // what code of theirs the driver takes
 	Attributes  map[string]int `json:"attributes"` // those that decide how host memory is addressed
 	Error       string         `json:"error,omitempty"`
 }
@@ -91,7 +93,10 @@ func reportDevice(d *device.Device) deviceReport {
 			d.Attribute(device.AttrPCIDevice)),
 	}
 	var err error
-	if r.MemoryFree, r.MemoryBytes, err = d.Memory(); err != nil {
+	if r.MemoryFree, r.MemoryBytes, err = d.Memory(); err == nil {
+		r.Kernels, err = gather.TryKernels(d)
+	}
+	if err != nil {
 		r.Error = err.Error()
 	}
 	for _, a := range memoryAttributes {
@@ -173,6 +178,9 @@ func (r *cudaReport) print(env *environment) error {
 			attributes = append(attributes, fmt.Sprintf("%s %d", a.name, d.Attributes[a.name]))
 		}
 		t.row("", strings.Join(attributes, ", "))
+		if d.Kernels != "" {
+			t.row("", "kernels: "+d.Kernels)
+		}
 		if d.MPS {
 			t.row("", "MPS runs: kernels of several processes run at the same time")
 		} else {

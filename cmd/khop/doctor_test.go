@@ -45,7 +45,8 @@ func TestDoctorSaysWhichDevicesThereAreOrWhyNone(t *testing.T) {
 		return
 	}
 	for _, found := range d.CUDA.Devices {
-		if found.Name == "" || found.SMs == 0 || found.MemoryBytes == 0 ||
+		if found.Name == "" || found.SMs == 0 || found.MemoryBytes == 0 || found.Kernels == "" ||
+			!strings.Contains(text, found.Kernels) ||
 			len(found.Attributes) != len(memoryAttributes) || !strings.Contains(text, found.Name) {
 			t.Errorf("%+v in %s", found, text)
 		}

@@ -6,9 +6,10 @@ from functools import cached_property, partial
 from typing import Any, Callable, Iterator, Mapping, Optional
 
 import torch
+from torch_geometric.data import Data
 from torch_geometric.loader import LinkLoader, NodeLoader
 from torch_geometric.loader.utils import get_edge_label_index
-from torch_geometric.sampler import BaseSampler
+from torch_geometric.sampler import BaseSampler, SamplerOutput
 from torch_geometric.sampler.base import NegativeSampling, NumNeighbors, SubgraphType
 
 from ..batch import Batch
@@ -35,8 +36,10 @@ class _Filtered(Served):
         """PyG's object of a batch: with attributes of the data, or with the columns of a dataset."""
         of_dataset = self._structure.dataset
         nodes = out.node if isinstance(out.node, dict) else {None: out.node}
-        taken = [] if of_dataset or self.transform_sampler_output else list(wide(self.data, nodes))
-        if not of_dataset and not taken:
+        given = self.transform_sampler_output is not None  # then out is for that, too
+        taken = [] if of_dataset or given else list(wide(self.data, nodes))
+        ends = None if given else _ends_apart(out, self.data)
+        if not of_dataset and not taken and ends is None:
             return self.filter_fn(out)
         whole, transform = self.data, self.transform
         self.transform = None
@@ -46,11 +49,26 @@ class _Filtered(Served):
             data = self.filter_fn(out)
         finally:
             self.data, self.transform = whole, transform
+        if ends is not None:
+            data.edge_index = ends
         if of_dataset:
             self._structure.add_columns(batch, data)
         for of, name, values in taken:
             (data if of is None else data[of])[name] = self._rows.take(values, nodes[of])
         return data if transform is None else transform(data)
+
+
+def _ends_apart(out: Any, data: Any) -> Any:
+    """Takes the ends of edges out of a sample of a Data, if they are one array already: PyG would copy them into one. None if it takes none."""
+    if not isinstance(out, SamplerOutput) or type(data) is not Data or "edge_index" not in data:
+        return None
+    ends = out.row._base
+    if ends is None or out.col._base is not ends or ends.shape != (2, len(out.row)) or not ends.is_contiguous():
+        return None
+    if out.row.data_ptr() != ends.data_ptr() or out.col.data_ptr() == out.row.data_ptr():
+        return None
+    out.row = out.col = ends[0, :0]
+    return ends
 
 
 class NeighborLoader(_Filtered, NodeLoader):  # type: ignore[misc]

@@ -26,10 +26,10 @@ func measure(t *testing.T, args ...string) any {
 func TestRowsAreMeasuredAndCompared(t *testing.T) {
 	for _, memory := range [][]string{{"-pages=small"}, {"-pages=huge"},
 		{"-file=" + filepath.Join(t.TempDir(), "rows")}} {
-		args := append([]string{"rows", "-bytes=300K", "-widths=4,128,132", "-offsets=0,4", "-reads=16K", "-reps=1"},
+		args := append([]string{"rows", "-bytes=300K", "-widths=4,7,128,132", "-offsets=0,4", "-reads=16K", "-reps=1"},
 			memory...)
 		r := measure(t, args...).(*rowsResult)
-		if r.Bus.InOrderGBPerS <= 0 || r.Bus.CopyGBPerS <= 0 || len(r.Cells) != 3*2*4 {
+		if r.Bus.InOrderGBPerS <= 0 || r.Bus.CopyGBPerS <= 0 || len(r.Cells) != 3*2*4+2*2 {
 			t.Fatalf("%v: %d cells, bus %+v", memory, len(r.Cells), r.Bus)
 		}
 		for _, c := range r.Cells {
@@ -86,7 +86,7 @@ func TestWaysOfTransferBringTheSameRows(t *testing.T) {
 
 func TestBadOptionsAreRefused(t *testing.T) {
 	for _, args := range [][]string{
-		{}, {"dance"}, {"rows"}, {"rows", "-widths=6"}, {"rows", "-widths=4", "-bytes=100"},
+		{}, {"dance"}, {"rows"}, {"rows", "-widths=-6"}, {"rows", "-widths=4", "-bytes=100"},
 		{"rows", "-widths=4", "-pages=tiny"},
 		{"rows", "-widths=4", "-bytes=1X"}, {"transfer"}, {"transfer", "-batches=0"}, {"random", "-reps=0"},
 	} {

@@ -115,6 +115,7 @@ def gather(b):
     yield Step("alignments", lambda: rows(GIB, widths=ALIGNMENTS, file="rows-1"))
     yield Step("offsets", lambda: rows(GIB, widths="128,400,512,2048", offsets="0,4,16,32,64,100", file="rows-1"))
     yield Step("grids", lambda: rows(GIB, "-blocks", "20,40,80,160,320", widths="128,400,512,2048", file="rows-1"))
+    yield Step("ragged rows", lambda: rows(GIB, "-blocks", "40,80,160", widths="129,402,513,2050", file="rows-1"))
     for pages in ("small", "huge"):
         yield Step(f"anonymous 1 GiB, {pages} pages", lambda pages=pages: rows(GIB, "-pages", pages))
     yield Step("file 8 GiB", lambda: rows(8 * GIB, file="rows-8"))

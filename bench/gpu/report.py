@@ -146,7 +146,7 @@ def gather_lines(step, r):
         rows.setdefault((c["row_bytes"], c["offset"], c["blocks"] or ""), {})[c["method"]] = c
     for (width, offset, blocks), by in rows.items():
         yield f"    {width:6} {offset:4} {blocks:6} {by['per-row']['model_gb_per_s']:7.2f} " + " ".join(
-            f"{by[m]['gb_per_s']:8.2f} {by[m]['of_model']:4.0%} " for m in ("per-row", "sorted", "shift", "naive"))
+            f"{by[m]['gb_per_s']:8.2f} {by[m]['of_model']:4.0%} " for m in ("per-row", "sorted", "shift", "naive") if m in by)
 
 
 def sampling_lines(step, r):

@@ -58,9 +58,8 @@ func (r *rig) rows(o rowsOptions) (result *rowsResult, err error) {
 	}
 	for _, width := range o.widths {
 		for _, offset := range o.offsets {
-			if width%4 != 0 || width <= 0 || offset%4 != 0 || offset < 0 || offset+width > o.memory.bytes {
-				return nil, fmt.Errorf("rows of %d bytes at %d: must be multiples of 4, within the memory", width,
-					offset)
+			if width <= 0 || offset < 0 || offset+width > o.memory.bytes {
+				return nil, fmt.Errorf("rows of %d bytes at %d: must lie within the memory", width, offset)
 			}
 		}
 	}
@@ -89,15 +88,17 @@ func (r *rig) rows(o rowsOptions) (result *rowsResult, err error) {
 func (r *rig) cells(m *memory, width, offset int64, o rowsOptions, bus *busResult) (cells []rowsCell, err error) {
 	n := (int64(len(m.bytes)) - offset) / width
 	at := m.addr + device.Address(offset)
-	column, err := unified.NewPlaced(unified.Pinned, unified.Float32, m.bytes[offset:offset+n*width], n, width/4)
+	dtype, by := unified.Float32, methods
+	if (width|offset)%4 != 0 {
+		dtype, by = unified.Uint8, methods[:2] // the others know float32 alone
+	}
+	wide := width / dtype.Size()
+	column, err := unified.NewPlaced(unified.Pinned, dtype, m.bytes[offset:offset+n*width], n, wide)
 	if err != nil {
 		return nil, err
 	}
 	count := min(max(o.reads/(width+overheadBytes+sectorBytes), 1), maxRows)
-	ids, rnd := make([]int64, count), rand.New(rand.NewPCG(uint64(width), uint64(offset)))
-	for i := range ids {
-		ids[i] = rnd.Int64N(n)
-	}
+	ids := randomRows(count, n, rand.New(rand.NewPCG(uint64(width), uint64(offset))))
 	sectors, lines := touched(ids, uint64(at), uint64(width))
 	idList, release, err := r.idsOnDevice(ids)
 	if err != nil {
@@ -109,7 +110,7 @@ func (r *rig) cells(m *memory, width, offset int64, o rowsOptions, bus *busResul
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, room.Close()) }()
-	out, err := unified.NewPlaced(unified.Device, unified.Float32, room.Bytes(), count, width/4)
+	out, err := unified.NewPlaced(unified.Device, dtype, room.Bytes(), count, wide)
 	if err != nil {
 		return nil, err
 	}
@@ -127,17 +128,14 @@ func (r *rig) cells(m *memory, width, offset int64, o rowsOptions, bus *busResul
 	model := bus.rowsPerS(sectors, lines) * float64(width) / 1e9
 	for _, blocks := range o.blocks {
 		store.MaxBlocks = int(blocks)
-		for _, method := range methods {
+		for _, method := range by {
 			list, want := idList, ids
 			if method == "sorted" {
 				list, want = orderedList, inOrder
 			}
-			took, err := r.time(func() error { return r.gather(method, store, at, out, list, blocks) })
-			if err == nil {
-				err = r.compare(column, out, want)
-			}
+			took, err := r.timeGather(method, store, at, out, list, blocks, want)
 			if err != nil {
-				return cells, fmt.Errorf("%v: %w", method, err)
+				return cells, err
 			}
 			rate := float64(count*width) / took / 1e9
 			cells = append(cells, rowsCell{RowBytes: width, Offset: offset, Method: method, Blocks: blocks, Rows: count,
@@ -147,11 +145,32 @@ func (r *rig) cells(m *memory, width, offset int64, o rowsOptions, bus *busResul
 	return cells, store.Err()
 }
 
+func randomRows(count, n int64, r *rand.Rand) []int64 {
+	ids := make([]int64, count)
+	for i := range ids {
+		ids[i] = r.Int64N(n)
+	}
+	return ids
+}
+
+// timeGather times a gather, and compares what it has left in out with the rows that are wanted.
+func (r *rig) timeGather(method string, store *gather.DeviceStore, at device.Address, out, ids unified.Tensor,
+	blocks int64, want []int64) (seconds float64, err error) {
+	seconds, err = r.time(func() error { return r.gather(method, store, at, out, ids, blocks) })
+	if err == nil {
+		err = r.compare(store.Column(), out, want)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%v: %w", method, err)
+	}
+	return seconds, nil
+}
+
 // methods are the ways to gather that are measured: khop's, the same with ids in the order of the rows, and two that
 // give each element of the result to a thread (elements.cu).
 var methods = []string{"per-row", "sorted", "shift", "naive"}
 
-// gather puts a gather of float32 rows on the stream, in at most so many blocks; 0 is khop's own choice, or 40.
+// gather puts a gather of rows on the stream, in at most so many blocks; 0 is khop's own choice, or 40.
 func (r *rig) gather(method string, store *gather.DeviceStore, at device.Address, out, ids unified.Tensor,
 	blocks int64) error {
 	if method == "per-row" || method == "sorted" {

@@ -1,15 +1,17 @@
 // Command mutate plants small bugs in packages, one at a time, and lists those that the packages' own tests miss: a
 // negated condition, a comparison off by one, a statement left out, an error dropped.
 //
-// It draws a sample of all mutants by a seed. A mutant is compiled as an overlay, so the tree is never touched, and is
-// given to the tests that reach it, the quickest first. One that does not compile does not count, one that no test
-// reaches survives. A file lists mutants that change nothing that can be seen, each with a reason.
+// It draws a sample of all mutants by a seed. They are compiled as an overlay, so the tree is never touched, as many in
+// one binary as may be. Each is given to the tests that reach it, the quickest first. One that does not compile does not
+// count, one that no test reaches survives. A file lists mutants that change nothing that can be seen, each with a
+// reason.
 //
 // Usage: mutate [-n 100] [-seed 1] [-skip REGEXP] [-leave REGEXP] [-equivalent FILE] [-short] [-tags TAGS] PACKAGE...
 package main
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -151,31 +153,31 @@ func (c *campaign) wanted(src *source, m *mutant) bool {
 // judge tries mutants until n of them compile.
 func (c *campaign) judge(all []planted) error {
 	counts, tried := map[outcome]int{}, 0
-	ready := map[*suite]bool{}
-	for i := range all {
-		if tried == c.n {
-			break
+	for next := 0; next < len(all) && tried < c.n; {
+		var batch []*numbered
+		for len(batch) < c.n-tried && next < len(all) {
+			batch = append(batch, &numbered{planted: &all[next]})
+			next++
 		}
-		p := &all[i]
-		if !ready[p.suite] {
-			if err := p.measure(); err != nil {
-				return err
-			}
-			ready[p.suite] = true
-		}
-		before, after := p.lines(&p.mutant)
-		o, err := c.outcome(p, known{c.name(&p.mutant), before, after})
+		outcomes, err := c.outcomes(batch)
 		if err != nil {
 			return err
 		}
-		if o == notBuilt {
-			continue
-		}
-		tried++
-		counts[o]++
-		fmt.Fprintf(c.out, "%s:%d: %s: %s\n", c.name(&p.mutant), p.line, p.operator, o)
-		if o == survived || o == notReached {
-			fmt.Fprintf(c.out, "  - %s\n  + %s\n", before, after)
+		for i, m := range batch {
+			o := <-outcomes[i]
+			if o.err != nil {
+				return o.err
+			}
+			if o.outcome == notBuilt {
+				continue
+			}
+			tried++
+			counts[o.outcome]++
+			fmt.Fprintf(c.out, "%s:%d: %s: %s\n", c.name(&m.mutant), m.line, m.operator, o.outcome)
+			if o.outcome == survived || o.outcome == notReached {
+				before, after := m.lines(&m.mutant)
+				fmt.Fprintf(c.out, "  - %s\n  + %s\n", before, after)
+			}
 		}
 	}
 	count := tried - counts[listed]
@@ -186,6 +188,73 @@ func (c *campaign) judge(all []planted) error {
 	return err
 }
 
+// told is an outcome, or why there is none.
+type told struct {
+	outcome
+	err error
+}
+
+// outcomes plants a batch of mutants: in one binary for each package those that can be there, the others by themselves.
+// Two are tried at a time.
+func (c *campaign) outcomes(batch []*numbered) ([]chan told, error) {
+	shared, binaries := map[*suite][]*numbered{}, map[*suite]string{}
+	for i, m := range batch {
+		if m.shares = m.copyable(m.in) && !c.isKnown(m.planted); m.shares {
+			m.number = i + 1
+			shared[m.suite] = append(shared[m.suite], m)
+		}
+	}
+	list := make([]chan told, len(batch))
+	for _, m := range batch {
+		s := m.suite
+		if !s.ready {
+			if err := s.measure(); err != nil {
+				return nil, err
+			}
+			s.ready = true
+		}
+		if _, built := binaries[s]; !built && len(shared[s]) > 0 {
+			var err error
+			if binaries[s], err = s.build(shared[s]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	places := make(chan bool, 2)
+	for i, m := range batch {
+		list[i] = make(chan told, 1)
+		go func() {
+			places <- true
+			defer func() { <-places }()
+			switch {
+			case c.isKnown(m.planted):
+				list[i] <- told{listed, nil}
+			case !m.shares:
+				o, err := c.alone(m.planted)
+				list[i] <- told{o, err}
+			case m.number == 0:
+				list[i] <- told{notBuilt, nil}
+			default:
+				list[i] <- told{m.judged(binaries[m.suite], m.number), nil}
+			}
+		}()
+	}
+	return list, nil
+}
+
+// judged runs the tests that reach a mutant.
+func (p *planted) judged(binary string, number int) outcome {
+	reaching := p.reaching(&p.mutant)
+	switch {
+	case len(reaching) == 0:
+		return notReached
+	case p.killed(binary, number, reaching):
+		return killed
+	default:
+		return survived
+	}
+}
+
 // name returns the mutant's file as it is printed.
 func (c *campaign) name(m *mutant) string {
 	if rel, err := filepath.Rel(c.root, m.file); err == nil {
@@ -194,33 +263,31 @@ func (c *campaign) name(m *mutant) string {
 	return m.file
 }
 
-// outcome plants a mutant and runs the tests that reach it.
-func (c *campaign) outcome(p *planted, as known) (outcome, error) {
-	if c.known[as] {
-		return listed, nil
+// isKnown reports whether a mutant is on the list of those that change nothing.
+func (c *campaign) isKnown(p *planted) bool {
+	before, after := p.lines(&p.mutant)
+	return c.known[known{c.name(&p.mutant), before, after}]
+}
+
+// alone plants a mutant in a binary of its own, and runs the tests that reach it.
+func (c *campaign) alone(p *planted) (outcome, error) {
+	dir, err := os.MkdirTemp(p.scratch, "alone")
+	if err != nil {
+		return "", err
 	}
-	file, overlay := filepath.Join(p.scratch, "planted.go"), filepath.Join(p.scratch, "overlay.json")
-	binary := filepath.Join(p.scratch, "planted.test")
+	defer os.RemoveAll(dir)
+	file, overlay, binary := filepath.Join(dir, "planted.go"), filepath.Join(dir, "overlay.json"),
+		filepath.Join(dir, "planted.test")
 	text, err := json.Marshal(map[string]map[string]string{"Replace": {p.file: file}})
 	if err != nil {
 		return "", err
 	}
-	if err := os.WriteFile(file, p.apply(&p.mutant), 0o600); err != nil {
+	err = errors.Join(os.WriteFile(file, p.apply(&p.mutant), 0o600), os.WriteFile(overlay, text, 0o600))
+	if err != nil {
 		return "", err
 	}
-	if err := os.WriteFile(overlay, text, 0o600); err != nil {
-		return "", err
-	}
-	if !p.compile(binary, "-overlay", overlay) {
+	if !p.compile(binary, "-vet=off", "-overlay", overlay) {
 		return notBuilt, nil
 	}
-	reaching := p.reaching(&p.mutant)
-	switch {
-	case len(reaching) == 0:
-		return notReached, nil
-	case p.killed(binary, reaching):
-		return killed, nil
-	default:
-		return survived, nil
-	}
+	return p.judged(binary, 0), nil
 }

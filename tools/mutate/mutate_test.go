@@ -69,9 +69,13 @@ func TestMutantsThatTestsNoticeAreKilled(t *testing.T) {
 	for name, text := range map[string]string{
 		"go.mod": "module example.com/p\n\ngo 1.24\n",
 		"p.go": "package p\n\nfunc Abs(x int) int {\n\tif x < 0 {\n\t\treturn -x\n\t}\n\treturn x\n}\n\n" +
-			"func Unused(x int) int { return x + 7 }\n",
+			"func Unused(x int) int { return x + 7 }\n\ntype List[T any] struct{ all []T }\n\n" +
+			"func (l *List[T]) Add(more ...T) {\n\tl.all = append(l.all, more...)\n}\n\n" +
+			"func Len[T any](_ bool, l *List[T]) int { return len(l.all) + 0 }\n\n" +
+			"func Wide[T any](x T, n int) []T { return make([]T, n, n+4) }\n",
 		"p_test.go": "package p\n\nimport \"testing\"\n\nfunc TestAbs(t *testing.T) {\n\tif Abs(-2) != 2 || " +
-			"Abs(2) != 2 {\n\t\tt.Fail()\n\t}\n}\n",
+			"Abs(2) != 2 {\n\t\tt.Fail()\n\t}\n}\n\nfunc TestList(t *testing.T) {\n\tvar l List[int]\n\t" +
+			"if l.Add(1, 2); Len(true, &l) != 2 || cap(Wide(\"\", 3)) != 7 {\n\t\tt.Fail()\n\t}\n}\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -87,7 +91,8 @@ func TestMutantsThatTestsNoticeAreKilled(t *testing.T) {
 	for _, want := range []string{
 		"p.go:4: negate: killed", "p.go:4: boundary: equivalent", "p.go:10: operator: not reached",
 		"p.go:10: number: not reached\n  - " + unused + "7 }\n  + " + unused + "8 }",
-		"p.go:4: number: survived\n  - if x < 0 {\n  + if x < 1 {", " 3 not reached, "} {
+		"p.go:4: number: survived\n  - if x < 0 {\n  + if x < 1 {", " 3 not reached, ",
+		"p.go:15: drop statement: killed", "p.go:18: number: killed", "p.go:20: number: killed"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, out.String())
 		}

@@ -16,8 +16,9 @@ type mutant struct {
 	line     int
 	column   int
 	operator string
-	from, to int    // bytes of the file that are replaced
-	text     string // by this
+	from, to int           // bytes of the file that are replaced
+	text     string        // by this
+	in       *ast.FuncDecl // nil where it is in no function
 }
 
 // source is a file of the package under test.
@@ -59,6 +60,7 @@ func (s *source) lines(m *mutant) (before, after string) {
 type planter struct {
 	*source
 	list []mutant
+	in   *ast.FuncDecl
 }
 
 // mutants returns all that can be planted in a file.
@@ -72,7 +74,9 @@ func mutants(s *source) []mutant {
 			}
 		case *ast.FuncDecl:
 			if d.Body != nil {
+				p.in = d
 				p.function(d.Type, d.Body)
+				p.in = nil
 			}
 		}
 	}
@@ -98,7 +102,7 @@ func (p *planter) function(t *ast.FuncType, body *ast.BlockStmt) {
 func (p *planter) replace(operator string, from, to token.Pos, text string) {
 	at := p.files.Position(from)
 	m := mutant{file: p.path, line: at.Line, column: at.Column, operator: operator, from: at.Offset,
-		to: p.files.Position(to).Offset, text: text}
+		to: p.files.Position(to).Offset, text: text, in: p.in}
 	if string(p.text[m.from:m.to]) != text {
 		p.list = append(p.list, m)
 	}

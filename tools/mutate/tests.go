@@ -2,16 +2,21 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -19,31 +24,40 @@ import (
 type suite struct {
 	path, folder string
 	sources      []*source
-	tests        []test // the quickest first
-	blocks       []block
-	flags        []string // for go test -c
-	args         []string // for the test binary
-	scratch      string
+	ready        bool // it is measured
+	measured
+	flags   []string // for go test -c
+	args    []string // for the test binary
+	scratch string
+
+	mu     sync.Mutex
+	passed map[string]bool // binary and test: whether it passes without a mutant
+}
+
+// measured is what is known of a package's tests.
+type measured struct {
+	Tests  []test // the quickest first
+	Blocks []block
 }
 
 // test is one test function, by itself.
 type test struct {
-	name string
-	took time.Duration
-	runs map[block]bool
+	Name string
+	Took time.Duration
+	Runs []int // of the blocks
 }
 
 // block is a piece of code that is run as a whole, as cover profiles have it: line and column.
 type block struct {
-	file                     string // base name
-	fromLine, fromCol, line2 int
-	col2                     int
+	File                     string // base name
+	FromLine, FromCol, Line2 int
+	Col2                     int
 }
 
 func (b block) contains(m *mutant) bool {
-	after := m.line > b.fromLine || m.line == b.fromLine && m.column >= b.fromCol
-	before := m.line < b.line2 || m.line == b.line2 && m.column < b.col2
-	return b.file == filepath.Base(m.file) && after && before
+	after := m.line > b.FromLine || m.line == b.FromLine && m.column >= b.FromCol
+	before := m.line < b.Line2 || m.line == b.Line2 && m.column < b.Col2
+	return b.File == filepath.Base(m.file) && after && before
 }
 
 // goCommand runs the go tool.
@@ -96,44 +110,83 @@ func (s *suite) compile(to string, extra ...string) bool {
 	return cmd.Run() == nil
 }
 
-// measure runs every test by itself, to learn how long it takes and what it covers.
+// measure runs every test by itself, to learn how long it takes and what it covers. It keeps what it has learned of a
+// binary in the user's folder of caches.
 func (s *suite) measure() error {
-	binary, profile := filepath.Join(s.scratch, "covered.test"), filepath.Join(s.scratch, "profile")
+	binary := filepath.Join(s.scratch, "covered.test")
 	if !s.compile(binary, "-cover", "-covermode", "set") {
 		return fmt.Errorf("%s: its tests do not compile", s.path)
 	}
-	if _, err := os.Stat(binary); err != nil { // no test files
+	text, err := os.ReadFile(binary)
+	if errors.Is(err, fs.ErrNotExist) { // no test files
 		return nil
 	}
+	if err != nil {
+		return err
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(append(text, strings.Join(s.args, " ")...))
+	cache = filepath.Join(cache, "khop-mutate", hex.EncodeToString(sum[:]))
+	known, err := os.ReadFile(cache)
+	if err != nil || json.Unmarshal(known, &s.measured) != nil {
+		if err := s.measureAll(binary); err != nil {
+			return err
+		}
+		if known, err = json.Marshal(&s.measured); err != nil {
+			return err
+		}
+		if err := errors.Join(os.MkdirAll(filepath.Dir(cache), 0o700), os.WriteFile(cache, known, 0o600)); err != nil {
+			return err
+		}
+	}
+	sort.Slice(s.Tests, func(i, j int) bool { return s.Tests[i].Took < s.Tests[j].Took })
+	return nil
+}
+
+func (s *suite) measureAll(binary string) error {
 	names, err := exec.Command(binary, "-test.list", "^(Test|Fuzz|Example)").Output()
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.path, err)
 	}
-	seen := map[block]bool{}
+	profile, number := filepath.Join(s.scratch, "profile"), map[block]int{}
 	for _, name := range strings.Fields(string(names)) {
 		begin := time.Now()
-		out, ok := s.run(binary, 10*time.Minute, "-test.run", "^"+name+"$", "-test.coverprofile", profile)
+		out, ok := s.run(binary, 0, 10*time.Minute, "-test.run", "^"+name+"$", "-test.coverprofile", profile)
 		if !ok {
 			return fmt.Errorf("%s: %s fails as it is:\n%s", s.path, name, out)
 		}
-		t := test{name: name, took: time.Since(begin)}
+		t := test{Name: name, Took: time.Since(begin)}
 		text, err := os.ReadFile(profile)
 		if err != nil {
 			return err
 		}
-		t.runs = covered(string(text), seen)
-		s.tests = append(s.tests, t)
+		for _, b := range covered(string(text)) {
+			i, ok := number[b.block]
+			if !ok {
+				i = len(s.Blocks)
+				number[b.block] = i
+				s.Blocks = append(s.Blocks, b.block)
+			}
+			if b.run {
+				t.Runs = append(t.Runs, i)
+			}
+		}
+		s.Tests = append(s.Tests, t)
 	}
-	for b := range seen {
-		s.blocks = append(s.blocks, b)
-	}
-	sort.Slice(s.tests, func(i, j int) bool { return s.tests[i].took < s.tests[j].took })
 	return nil
 }
 
-// covered reads a cover profile: the blocks that were run, and into seen all that there are.
-func covered(profile string, seen map[block]bool) map[block]bool {
-	runs := map[block]bool{}
+// ran is a block, and whether it was run.
+type ran struct {
+	block
+	run bool
+}
+
+// covered reads a cover profile.
+func covered(profile string) (list []ran) {
 	for _, line := range strings.Split(profile, "\n") {
 		name, rest, ok := strings.Cut(line, ".go:")
 		f := strings.FieldsFunc(rest, func(r rune) bool { return r == '.' || r == ',' || r == ' ' })
@@ -144,41 +197,36 @@ func covered(profile string, seen map[block]bool) map[block]bool {
 		for i := range f {
 			n[i], _ = strconv.Atoi(f[i])
 		}
-		b := block{filepath.Base(name) + ".go", n[0], n[1], n[2], n[3]}
-		if seen[b] = true; n[5] > 0 {
-			runs[b] = true
-		}
+		list = append(list, ran{block{filepath.Base(name) + ".go", n[0], n[1], n[2], n[3]}, n[5] > 0})
 	}
-	return runs
+	return list
 }
 
 // reaching returns the tests that run the code of a mutant; all where no test can be told to, such as for constants.
 func (s *suite) reaching(m *mutant) []test {
-	var at []block
-	for _, b := range s.blocks {
+	at := map[int]bool{}
+	for i, b := range s.Blocks {
 		if b.contains(m) {
-			at = append(at, b)
+			at[i] = true
 		}
 	}
 	if len(at) == 0 {
-		return s.tests
+		return s.Tests
 	}
 	var list []test
-	for _, t := range s.tests {
-		for _, b := range at {
-			if t.runs[b] {
-				list = append(list, t)
-				break
-			}
+	for _, t := range s.Tests {
+		if slices.ContainsFunc(t.Runs, func(i int) bool { return at[i] }) {
+			list = append(list, t)
 		}
 	}
 	return list
 }
 
-// run runs a test binary in its package's folder; false where a test fails or takes longer than the limit.
-func (s *suite) run(binary string, limit time.Duration, args ...string) (string, bool) {
-	tmp := filepath.Join(s.scratch, "tmp")
-	if err := os.MkdirAll(tmp, 0o700); err != nil {
+// run runs a test binary in its package's folder, with a mutant of it where there are several; false where a test fails
+// or takes longer than the limit.
+func (s *suite) run(binary string, number int, limit time.Duration, args ...string) (string, bool) {
+	tmp, err := os.MkdirTemp(s.scratch, "t")
+	if err != nil {
 		return err.Error(), false
 	}
 	defer os.RemoveAll(tmp)
@@ -187,33 +235,55 @@ func (s *suite) run(binary string, limit time.Duration, args ...string) (string,
 	cmd := exec.CommandContext(ctx, binary, append(append([]string{"-test.timeout", limit.String()}, s.args...),
 		args...)...)
 	cmd.Dir, cmd.WaitDelay = s.folder, time.Second
-	cmd.Env = append(os.Environ(), "TMPDIR="+tmp)
+	cmd.Env = append(os.Environ(), "TMPDIR="+tmp, fmt.Sprintf("%s=%d", chosen, number))
 	out, err := cmd.CombinedOutput()
 	return string(out), err == nil
 }
 
-// quick is how long tests take that are run together before the others.
-const quick = 500 * time.Millisecond
+// quick is how long tests take together that are run in one process.
+const quick = 2 * time.Second
 
-// killed reports whether the tests fail that reach the mutant: first all quick ones, then the others one by one.
-func (s *suite) killed(binary string, reaching []test) bool {
-	var names []string
-	together := time.Duration(0)
-	for len(reaching) > 0 && reaching[0].took < quick {
-		names, together = append(names, reaching[0].name), together+reaching[0].took
-		reaching = reaching[1:]
-	}
-	failed := func(names string, took time.Duration) bool {
-		_, ok := s.run(binary, 10*time.Second+5*took, "-test.failfast", "-test.run", "^("+names+")$")
-		return !ok
-	}
-	if len(names) > 0 && failed(strings.Join(names, "|"), together) {
-		return true
-	}
-	for _, t := range reaching {
-		if failed(t.name, t.took) {
-			return true
+var failure = regexp.MustCompile(`(?m)^--- FAIL: (\w+)`)
+
+// killed reports whether tests fail that reach the mutant, the quickest first. A test that fails without the mutant as
+// well, in a binary of many, does not count.
+func (s *suite) killed(binary string, number int, reaching []test) bool {
+	for len(reaching) > 0 {
+		names, together := []string{reaching[0].Name}, reaching[0].Took
+		for _, t := range reaching[1:] {
+			if together += t.Took; together > quick {
+				break
+			}
+			names = append(names, t.Name)
+		}
+		reaching = reaching[len(names):]
+		for len(names) > 0 {
+			out, ok := s.run(binary, number, 10*time.Second+3*together, "-test.failfast", "-test.run",
+				"^("+strings.Join(names, "|")+")$")
+			if ok {
+				break
+			}
+			f := failure.FindStringSubmatch(out)
+			if f == nil || number == 0 || s.passes(binary, f[1]) {
+				return true
+			}
+			names = slices.DeleteFunc(names, func(n string) bool { return n == f[1] })
 		}
 	}
 	return false
+}
+
+// passes reports whether a test passes in a binary without its mutants.
+func (s *suite) passes(binary, name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	passes, known := s.passed[binary+name]
+	if !known {
+		_, passes = s.run(binary, 0, 10*time.Minute, "-test.run", "^"+name+"$")
+		if s.passed == nil {
+			s.passed = map[string]bool{}
+		}
+		s.passed[binary+name] = passes
+	}
+	return passes
 }

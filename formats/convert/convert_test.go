@@ -15,7 +15,10 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-func TestMain(m *testing.M) { expect.NoGoroutines(m) }
+func TestMain(m *testing.M) {
+	expect.ScratchInMemory()
+	expect.NoGoroutines(m)
+}
 
 func write(t testing.TB, name, text string) string {
 	t.Helper()
@@ -188,5 +191,71 @@ func TestADryRunWritesNothing(t *testing.T) {
 	opt.DryRun = false
 	if _, ds := convert(t, src, opt); ds.Graph().Schema().Edges[0].String() != "user:edge:item" {
 		t.Errorf("types %v", ds.Graph().Schema().Edges)
+	}
+}
+
+// arraysOf returns what the arrays of a dataset take.
+func arraysOf(ds *formats.Dataset) (n int64) {
+	g := ds.Graph()
+	add := func(list ...unified.Tensor) {
+		for _, x := range list {
+			n += int64(len(x.Bytes()))
+		}
+	}
+	add(unified.FromSlice(g.Indptr()), g.Indices(), g.Types())
+	for _, c := range g.Schema().EdgeColumns {
+		x, _ := g.EdgeColumn(c.Name)
+		add(x)
+	}
+	for i := range g.Schema().Nodes {
+		for _, c := range g.Schema().Nodes[i].Columns {
+			x, _ := g.NodeColumn(i, c.Name)
+			add(x)
+		}
+	}
+	for _, split := range g.Splits() {
+		for _, set := range split.Seeds.Sets {
+			add(set.IDs)
+		}
+	}
+	for _, split := range ds.LinkSplits() {
+		for _, set := range split.Sets {
+			add(set.Sources, set.Targets, set.Labels)
+		}
+	}
+	return n
+}
+
+// TestWhatADatasetTakesIsSaidToTheByte, before anything is written and afterwards.
+func TestWhatADatasetTakesIsSaidToTheByte(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"train": "a\tr\tb\nb\ts\tc\na\ts\tc\n", "valid": "a\tr\tc\n",
+		"test": "c\tr\ta\nb\tr\ta\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name+".txt"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	table := npyMatrix(t, 4, 3, make([]float32, 12))
+	for name, c := range map[string]struct {
+		src string
+		opt Options
+	}{
+		"columns of edges": {write(t, "e.csv", "src,dst,weight,time\n0,1,0.5,7\n1,2,2,8\n3,1,1,9\n"), Options{}},
+		"one of nodes":     {write(t, "e.txt", "0 1\n1 2\n3 1\n"), Options{Features: table}},
+		"types and splits": {newLibrary(3).write(t), Options{}},
+		"links":            {dir, Options{}},
+		"typed links":      {dir, Options{RelationsAsTypes: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			res, ds := convert(t, c.src, c.opt)
+			c.opt.DryRun = true
+			dry, err := Run(context.Background(), c.src, filepath.Join(t.TempDir(), "x"), c.opt)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := arraysOf(ds); res.Bytes != want || dry.Bytes != want {
+				t.Errorf("said to take %d bytes, before %d; the arrays have %d", res.Bytes, dry.Bytes, want)
+			}
+		})
 	}
 }

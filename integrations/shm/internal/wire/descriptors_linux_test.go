@@ -244,6 +244,31 @@ func TestWhoListensCanBeDialled(t *testing.T) {
 	_ = again.Close()
 }
 
+// Listening where it may not, or where somebody listens, leaves no descriptor behind, and no lock on the directory.
+func TestListeningInVainLeavesNothingOpen(t *testing.T) {
+	dir, path := socketIn(t)
+	l, _, err := Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	before := expect.OpenFiles(t)
+	if _, _, err := Listen(path); !errors.Is(err, shm.ErrRunning) {
+		t.Errorf("beside a server: %v", err)
+	}
+	if _, _, err := Listen(filepath.Join(dir, strings.Repeat("x", 100))); err == nil {
+		t.Error("the path is too long")
+	}
+	other, _, err := Listen(filepath.Join(dir, "other"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = other.Close()
+	if after := expect.OpenFiles(t); after != before {
+		t.Errorf("%d descriptors are open, there were %d", after, before)
+	}
+}
+
 func TestWhoListensLeavesWhatWasThere(t *testing.T) {
 	dir, path := socketIn(t)
 	l, remove, err := Listen(path)

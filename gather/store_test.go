@@ -14,6 +14,7 @@ import (
 	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/pinned/pinnedtest"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -209,15 +210,7 @@ func TestResidentLeavesNothingWhenItFails(t *testing.T) {
 		return // Windows refuses to cut a mapped file
 	}
 	path := filepath.Join(t.TempDir(), "column")
-	if err := os.WriteFile(path, big.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	file, err := pinned.MapFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	mapped, err := unified.New(unified.Uint8, file.Bytes(), file.Len())
+	mapped, err := unified.New(unified.Uint8, pinnedtest.Map(t, path, 0, big.Bytes()), big.Len())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package loader_test
 import (
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -17,33 +16,27 @@ import (
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/pinned/pinnedtest"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
 )
+
+// inFile returns a tensor as a mapped file, which has that many zero bytes before it.
+func inFile(t testing.TB, path string, zeros int, x unified.Tensor) unified.Tensor {
+	t.Helper()
+	y, err := unified.New(x.DType(), pinnedtest.Map(t, path, zeros, x.Bytes()), x.Shape()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return y
+}
 
 // onDisk returns the graph with its columns in mapped files, as those of a dataset are.
 func onDisk(t testing.TB, g *graph.Graph) *graph.Graph {
 	t.Helper()
 	folder := t.TempDir()
 	mapped := func(name string, x unified.Tensor) unified.Tensor {
-		path := filepath.Join(folder, strings.ReplaceAll(name, "/", "_"))
-		if err := os.WriteFile(path, append(make([]byte, 64), x.Bytes()...), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		region, err := pinned.MapFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := region.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-		again, err := unified.New(x.DType(), region.Bytes()[64:], x.Shape()...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return again
+		return inFile(t, filepath.Join(folder, strings.ReplaceAll(name, "/", "_")), 64, x)
 	}
 	s := *g.Schema()
 	a := graph.Arrays{Schema: s, ID: g.ID(), EdgeIDs: g.EdgeIDs(), Splits: g.Splits(),

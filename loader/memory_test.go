@@ -220,20 +220,7 @@ func mappedGraph(t *testing.T, n int) files {
 	g := plainGraph(t, n, 8)
 	dir := t.TempDir()
 	onDisk := func(name string, x unified.Tensor) unified.Tensor {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, x.Bytes(), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		r, err := pinned.MapFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = r.Close() })
-		y, err := unified.New(x.DType(), r.Bytes(), x.Shape()...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return y
+		return inFile(t, filepath.Join(dir, name), 0, x)
 	}
 	feature, _ := g.NodeColumn(0, "feature")
 	label, _ := g.NodeColumn(0, "label")

@@ -10,21 +10,15 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/pinned/pinnedtest"
 	"github.com/khop-gnn/khop/unified"
 )
 
 func TestAFileThatIsCutShortEndsAnOperation(t *testing.T) {
 	p := drawn(rand.New(rand.NewPCG(5, 5)), 300, 4000, 16)
 	path := filepath.Join(t.TempDir(), "x")
-	if err := os.WriteFile(path, matrixOf(t, p.x, p.cols, p.width).Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	r, err := pinned.MapFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	x, err := unified.New(unified.Float32, r.Bytes(), int64(p.cols), int64(p.width))
+	mapped := pinnedtest.Map(t, path, 0, matrixOf(t, p.x, p.cols, p.width).Bytes())
+	x, err := unified.New(unified.Float32, mapped, int64(p.cols), int64(p.width))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,6 @@ package unified
 import (
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/pinned/pinnedtest"
 )
 
 func openProcessor(t *testing.T) *Processor {
@@ -101,15 +101,8 @@ func TestTensorsMoveBetweenAllPlaces(t *testing.T) {
 func TestAMappedFileBecomesUnifiedWithoutACopy(t *testing.T) {
 	p := openProcessor(t)
 	path := filepath.Join(t.TempDir(), "f")
-	if err := os.WriteFile(path, make([]byte, 100_000), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	r, err := pinned.MapFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	x, err := New(Float32, r.Bytes(), 25_000)
+	mapped := pinnedtest.Map(t, path, 0, make([]byte, 100_000))
+	x, err := New(Float32, mapped, 25_000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +111,7 @@ func TestAMappedFileBecomesUnifiedWithoutACopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	inPlace := &m.Bytes()[0] == &x.Bytes()[0]
-	for _, s := range pinned.Ladder(p.CUDA(), r.Bytes()) {
+	for _, s := range pinned.Ladder(p.CUDA(), mapped) {
 		if s.Refused == "" {
 			if inPlace != (s.Rung <= pinned.RungReadOnly) {
 				t.Errorf("in place: %v, by %v", inPlace, s.Rung)

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/pinned/pinnedtest"
 )
 
 var background = context.Background()
@@ -23,25 +24,12 @@ var background = context.Background()
 // columnFile writes a column to a file, at an odd place, and maps it.
 func columnFile(t testing.TB, folder string, rows, rowBytes int) (Mapped, string) {
 	t.Helper()
-	const before = 72
-	b := make([]byte, before+rows*rowBytes)
+	b := make([]byte, rows*rowBytes)
 	for i := range b {
 		b[i] = byte(uint32(i) * 2654435761 >> 20)
 	}
 	path := filepath.Join(folder, "column")
-	if err := os.WriteFile(path, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	region, err := pinned.MapFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := region.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return Mapped{region.Bytes()[before:], int64(rowBytes)}, path
+	return Mapped{pinnedtest.Map(t, path, 72, b), int64(rowBytes)}, path
 }
 
 // openColumn opens a column of one file.

@@ -55,17 +55,17 @@ def test_machine_code_changes_nothing(name, dataset, sample, tmp_path_factory):
     for level in levels():
         program = tmp_path_factory.getbasetemp() / ("khop-" + level)
         if not program.exists():
-            build(program, GOAMD64=level)
+            build(program, GOAMD64=level, CGO_ENABLED="0")
         for o in OPTIONS.values():
             assert sample(dataset(name), *o.split(), program=program) == want[o], f"GOAMD64={level} {o}"
 
 
 def levels():
-    """The instruction-set levels of amd64 to build for, of those that run here."""
+    """The instruction-set levels of amd64 to build for, of those that run here. The program is of v1."""
     if platform.machine() != "x86_64":
         return []
     with open("/proc/cpuinfo", encoding="ascii") as f:
-        return ["v1", "v3"] if " avx2 " in f.read() else ["v1"]
+        return ["v3"] if " avx2 " in f.read() else []
 
 
 @each

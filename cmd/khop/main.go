@@ -98,7 +98,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, terminal 
 		fmt.Fprintln(stderr, "khop:", err)
 		return exitFailed
 	}
-	kongplete.Complete(parser) // answers a shell that asks by COMP_LINE, and exits
+	if os.Getenv("COMP_LINE") != "" { // a shell asks: answers it, and exits
+		kongplete.Complete(parser)
+	}
 	if len(args) == 0 {
 		args = []string{"--help"}
 	}

@@ -3,13 +3,18 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"testing/fstest"
 
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/invariants"
 )
 
 // TestMain lets the test binary stand for the program: with KHOP_TEST_AS_PROGRAM it runs its arguments as khop does.
@@ -19,6 +24,9 @@ func TestMain(m *testing.M) {
 	}
 	if len(os.TempDir()) > 30 {
 		_ = os.Setenv("TMPDIR", "/tmp") // paths of sockets have at most 107 bytes
+	}
+	if invariants.Enabled { // with -race; the tests that it leaves out measure memory
+		expect.ScratchInMemory()
 	}
 	expect.NoGoroutines(m)
 }
@@ -56,12 +64,40 @@ func object(t *testing.T, args ...string) map[string]any {
 	return v
 }
 
-// small generates a small graph and returns its path.
-func small(t *testing.T, more ...string) string {
+// theSmall is the files of a small graph, which is generated once for all tests.
+var theSmall = sync.OnceValues(func() (fstest.MapFS, error) {
+	dir, err := os.MkdirTemp("", "khop-small-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "small.khop")
+	if _, text, code := khopIn(context.Background(), "generate", "sbm", path, "--nodes", "2000", "--edges", "20000",
+		"--features", "9", "--classes", "4", "--seed", "3"); code != exitDone {
+		return nil, errors.New(text)
+	}
+	files := fstest.MapFS{}
+	return files, fs.WalkDir(os.DirFS(path), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(filepath.Join(path, filepath.FromSlash(name)))
+		files[name] = &fstest.MapFile{Data: text, Mode: 0o600}
+		return err
+	})
+})
+
+// small writes a small graph, which is the test's own, and returns its path.
+func small(t *testing.T) string {
 	t.Helper()
+	files, err := theSmall()
 	path := filepath.Join(t.TempDir(), "small.khop")
-	must(t, append([]string{"generate", "sbm", path, "--nodes", "2000", "--edges", "20000", "--features", "9",
-		"--classes", "4", "--seed", "3"}, more...)...)
+	if err == nil {
+		err = os.CopyFS(path, files)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	return path
 }
 

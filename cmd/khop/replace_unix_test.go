@@ -52,7 +52,7 @@ func TestAnInterruptedCommandLeavesTheOldDataset(t *testing.T) {
 func interrupt(t *testing.T, data string, command []string) int {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], command...)
-	cmd.Env = append(os.Environ(), "KHOP_TEST_AS_PROGRAM=1")
+	cmd.Env = append(os.Environ(), "KHOP_TEST_AS_PROGRAM=1", "GORACE=atexit_sleep_ms=0")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

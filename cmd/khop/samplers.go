@@ -94,10 +94,16 @@ func samplersThatTake(flag string) (names []string) {
 
 // nameSamplers says in the help of each flag of some samplers which they are.
 func nameSamplers(k *kong.Kong) {
+	takers := map[string][]string{}
+	for _, s := range samplers {
+		for _, flag := range strings.Fields(s.flags) {
+			takers[flag] = append(takers[flag], s.name)
+		}
+	}
 	for _, command := range k.Model.Children {
 		for _, f := range command.Flags {
-			if takers := samplersThatTake(f.Name); takers != nil && len(takers) < len(samplers) {
-				f.Help += " For " + strings.Join(takers, ", ") + "."
+			if list := takers[f.Name]; list != nil && len(list) < len(samplers) {
+				f.Help += " For " + strings.Join(list, ", ") + "."
 			}
 		}
 	}

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/integrations/shm/consumer"
@@ -110,8 +113,7 @@ func TestSamplersThroughEveryDoor(t *testing.T) {
 			if got := strings.Split(strings.TrimSpace(got), "\n"); !slices.Equal(got, want) {
 				t.Errorf("khop sample makes\n%q, Go options\n%q", got, want)
 			}
-			con := startServer(t, append([]string{data}, args...)...).connect(t, consumer.Options{})
-			if got := digestsFed(t, con, 0); !slices.Equal(got, want) {
+			if got := digestsFed(t, servedHere(t, append([]string{data}, args...)...), 0); !slices.Equal(got, want) {
 				t.Errorf("khop serve makes\n%q, Go options\n%q", got, want)
 			}
 		})
@@ -123,6 +125,35 @@ func TestSamplersThroughEveryDoor(t *testing.T) {
 			}
 		}
 	}
+}
+
+// servedHere runs "khop serve" in this process until the test ends, and returns a consumer of it.
+func servedHere(t *testing.T, args ...string) *consumer.Consumer {
+	t.Helper()
+	ctx := t.Context()
+	socket, ended := socketPath(t), make(chan int, 1)
+	lines, out := io.Pipe()
+	var stderr strings.Builder
+	go func() {
+		ended <- run(ctx, append([]string{"serve", "--socket", socket, "--json"}, args...), out, &stderr, false)
+		out.Close()
+	}()
+	var ready serveReady
+	if err := json.NewDecoder(lines).Decode(&ready); err != nil {
+		t.Fatalf("khop serve %v: status %d, %v: %s", args, <-ended, err, stderr.String())
+	}
+	go func() { _, _ = io.Copy(io.Discard, lines) }()
+	c, err := consumer.Dial(t.Context(), ready.Socket, consumer.Options{Timeout: 2 * time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = c.Close()
+		if code := <-ended; code != exitInterrupted {
+			t.Errorf("khop serve %v: status %d: %s", args, code, stderr.String())
+		}
+	})
+	return c
 }
 
 // someParts returns a partition of 600 nodes, and a file that has it.

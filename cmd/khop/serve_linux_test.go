@@ -176,7 +176,7 @@ func TestServeEndsWithItsParent(t *testing.T) {
 	socket := socketPath(t)
 	parent := exec.Command("sh", "-c", `"$0" serve "$1" --socket "$2" --parent $$ & read nothing`, os.Args[0], small(t),
 		socket)
-	parent.Env = append(os.Environ(), "KHOP_TEST_AS_PROGRAM=1")
+	parent.Env = append(os.Environ(), "KHOP_TEST_AS_PROGRAM=1", "GORACE=atexit_sleep_ms=0")
 	in, err := parent.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -3,24 +3,19 @@ package convert
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
-	"runtime"
-	"strconv"
 	"testing"
 
-	"github.com/khop-gnn/khop/formats/npy"
 	"github.com/khop-gnn/khop/formats/source"
-	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
-	"github.com/khop-gnn/khop/unified"
 )
 
 // TestASourceThatIsChangedWhileItIsReadIsAnError writes to it, cuts it, removes and replaces it when edges are first
 // placed, and does so to a table.
 func TestASourceThatIsChangedWhileItIsReadIsAnError(t *testing.T) {
-	pairs := make([]int64, 2*400_000)
+	const n = 40_000
+	pairs := make([]int64, 2*n)
 	for i := range pairs {
 		pairs[i] = int64(i % 1000)
 	}
@@ -39,11 +34,11 @@ func TestASourceThatIsChangedWhileItIsReadIsAnError(t *testing.T) {
 		},
 	} {
 		for _, what := range []string{"pairs", "rows", "table"} {
-			src := write(t, "edges.npy", string(expect.NPY(pairs, 400_000, 2)))
+			src := write(t, "edges.npy", string(expect.NPY(pairs, n, 2)))
 			labels, victim := npyFile(t, make([]int32, 1000)), src
 			switch what {
 			case "rows": // which all workers read where they are mapped
-				src = write(t, "edges.npy", string(expect.NPY(pairs, 2, 400_000)))
+				src = write(t, "edges.npy", string(expect.NPY(pairs, 2, n)))
 				victim = src
 			case "table":
 				victim = labels
@@ -66,56 +61,4 @@ func TestASourceThatIsChangedWhileItIsReadIsAnError(t *testing.T) {
 			}
 		}
 	}
-}
-
-// TestFeaturesOfAnySizeTakeTheSameMemory streams a table of zeros that takes no room on the disk, of KHOP_FEATURES
-// bytes.
-func TestFeaturesOfAnySizeTakeTheSameMemory(t *testing.T) {
-	bytes := int64(96 << 20)
-	if n, err := strconv.ParseInt(os.Getenv("KHOP_FEATURES"), 10, 64); err == nil {
-		bytes = n
-	}
-	const width = 256
-	rows := bytes / (4 * width)
-	path := filepath.Join(t.TempDir(), "x.npy")
-	f, err := os.Create(path)
-	if err == nil {
-		err = npy.WriteHeader(f, npy.Descr(unified.Float32), []int64{rows, width})
-	}
-	if at, e := f.Seek(0, io.SeekCurrent); err == nil && e == nil {
-		err = f.Truncate(at + 4*width*rows)
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		t.Fatal(err)
-	}
-	c := &conversion{src: path, opt: Options{Features: path}, graph: source.Plain()}
-	if n, err := c.openTables(); err != nil || n != rows {
-		t.Fatalf("%d rows, %v", n, err)
-	}
-	col := source.Column{Column: graph.Column{Name: "feature", DType: unified.Float32, Shape: []int64{width}},
-		Write: c.writer(c.tables[0])}
-	w := &heapWatch{before: heap()}
-	if err := c.narrowed(col, unified.Float16, rows).Write(t.Context(), w); err != nil {
-		t.Fatal(err)
-	}
-	if w.bytes != 2*width*rows || w.most-w.before > 24<<20 || c.ledger.Peak() > 24<<20 {
-		t.Errorf("%d bytes of %d, %d more of heap, %d counted", w.bytes, 2*width*rows, w.most-w.before, c.ledger.Peak())
-	}
-	t.Logf("%d bytes of features: %d more of heap", bytes, w.most-w.before)
-}
-
-func heap() int64 {
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapInuse)
-}
-
-// heapWatch counts bytes, and looks at the heap now and then.
-type heapWatch struct{ bytes, looked, before, most int64 }
-
-func (w *heapWatch) Write(p []byte) (int, error) {
-	if w.bytes += int64(len(p)); w.bytes-w.looked >= 8<<20 {
-		w.looked, w.most = w.bytes, max(w.most, heap())
-	}
-	return len(p), nil
 }

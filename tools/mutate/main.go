@@ -2,9 +2,9 @@
 // negated condition, a comparison off by one, a statement left out, an error dropped.
 //
 // It draws a sample of all mutants by a seed. They are compiled as an overlay, so the tree is never touched, as many in
-// one binary as may be. Each is given to the tests that reach it, the quickest first. One that does not compile does not
-// count, one that no test reaches survives. A file lists mutants that change nothing that can be seen, each with a
-// reason.
+// one binary as may be. Each is given to the tests that reach it, the quickest first. One that does not compile counts
+// for nothing, one that no test reaches survives. A file lists mutants that change nothing that can be seen, each with
+// a reason.
 //
 // Usage: mutate [-n 100] [-seed 1] [-skip REGEXP] [-leave REGEXP] [-equivalent FILE] [-short] [-tags TAGS] PACKAGE...
 package main

@@ -63,6 +63,59 @@ func khop_spmm(matrix, reduce C.int, values, x, y unsafe.Pointer, width C.int64_
 	return 0
 }
 
+// khop_scatter returns the number of the matrix that sums n rows by target, or -1.
+//
+//export khop_scatter
+func khop_scatter(rows, n C.int64_t, targets unsafe.Pointer) C.int {
+	a, err := sparse.Scatter(int64(rows), integers(targets, int64(n), 1))
+	if err != nil {
+		return fail(err)
+	}
+	matrices = append(matrices, a)
+	return C.int(len(matrices) - 1)
+}
+
+// khop_drop forgets a matrix.
+//
+//export khop_drop
+func khop_drop(matrix C.int) { matrices[matrix] = nil }
+
+// khop_extreme is Pool.SpMMExtreme without values; least is 1 for the least.
+//
+//export khop_extreme
+func khop_extreme(matrix, least C.int, x, y, arg unsafe.Pointer, width C.int64_t) C.int {
+	a := matrices[matrix]
+	bytes := unsafe.Slice((*byte)(arg), 4*a.Rows()*int64(width))
+	edges, err := unified.New(unified.Int32, bytes, a.Rows(), int64(width))
+	if err == nil {
+		err = pool.SpMMExtreme(floats(y, a.Rows(), int64(width)), edges, sparse.Extreme(least), a, unified.Tensor{},
+			floats(x, a.Cols(), int64(width)))
+	}
+	if err != nil {
+		return fail(err)
+	}
+	return 0
+}
+
+// khop_transpose makes the transpose of a matrix, which keeps it.
+//
+//export khop_transpose
+func khop_transpose(matrix C.int) C.int {
+	matrices[matrix].Transpose()
+	return 0
+}
+
+// khop_matmul is Pool.MatMul: y [rows, cols] = x [rows, inner] w [inner, cols].
+//
+//export khop_matmul
+func khop_matmul(y, x, w unsafe.Pointer, rows, inner, cols C.int64_t) C.int {
+	if err := pool.MatMul(floats(y, int64(rows), int64(cols)), floats(x, int64(rows), int64(inner)),
+		floats(w, int64(inner), int64(cols))); err != nil {
+		return fail(err)
+	}
+	return 0
+}
+
 func integers(p unsafe.Pointer, n int64, wide C.int) unified.Tensor {
 	if wide != 0 {
 		return unified.FromSlice(unsafe.Slice((*int64)(p), n))

@@ -1,0 +1,373 @@
+#!/usr/bin/env python3
+"""Measures the operations that graph neural networks are made of, over kinds, sparsities and sizes: torch, scipy and khop.
+
+    KHOP_TESTDATA=... .bench/dgl/bin/python bench/ops/kinds.py --out docs/results/ops-kinds.md
+    python bench/ops/kinds.py --device cuda                      # torch, and cupy where it is
+
+The operations, sparsities, factors of reduction and sizes are those of a published benchmark (Hosseini, Simini and Vishwanath,
+"Operation-Level Performance Benchmarking of Graph Neural Networks for Scientific Applications", 2022); spline convolutions are left
+out. Added are quartiles, indices that follow a power law, and the share of the memory's bandwidth: the bytes that an operation must read
+and write at least, by what a copy of large arrays reads and writes in the same time. Contestants take turns in one process,
+with malloc told to keep what it got. khop computes on the CPU alone here. Settings that do not begin within --minutes are left out.
+"""
+import argparse
+import collections
+import ctypes
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+
+import where
+
+TUNED = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(32 << 30), "MALLOC_TOP_PAD_": str(64 << 20)}
+HERE = pathlib.Path(__file__).resolve().parent
+WIDTH = 64
+SIZES = (0.03, 0.4, 4, 40, 400)  # MB of dense rows
+FACTORS = (1, 2, 4, 8)
+SPARSITIES = (0, 0.5, 0.9, 0.99, 0.999)
+warnings.filterwarnings("ignore")
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--minutes", type=float, default=5)
+    parser.add_argument("--largest", type=float, default=400, help="MB of rows")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--out", type=pathlib.Path, help="the page to write")
+    return parser.parse_args()
+
+
+class Bench:
+    def __init__(self, args):
+        import torch
+        self.args, self.torch, self.results = args, torch, []
+        self.end = time.monotonic() + 60 * args.minutes
+        torch.set_num_threads(args.threads)
+        torch.manual_seed(0)
+        self.device = args.device
+        self.khop = Khop(args.threads) if args.device == "cpu" else None
+        x = torch.ones(50_000_000, device=self.device)
+        y = torch.empty_like(x)
+        self.rate = max(8 * x.numel() / self.once(lambda: y.copy_(x)) for _ in range(5))
+
+    def once(self, call):
+        start = time.perf_counter()
+        call()
+        if self.device == "cuda":
+            self.torch.cuda.synchronize()
+        return time.perf_counter() - start
+
+    def add(self, name, setting, moved, ways, check=True):
+        """Measures ways to compute the same: {who: call}. moved: bytes at least."""
+        if time.monotonic() > self.end:
+            return
+        results = {who: call() for who, call in ways.items()}
+        if check and len(ways) > 1:
+            want, *rest = (self.dense(r) for r in results.values())
+            for got in rest:
+                self.torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-2)
+        del results
+        times, began = collections.defaultdict(list), time.monotonic()
+        for r in range(4 * self.args.rounds):
+            if r >= self.args.rounds and time.monotonic() - began > 0.3 or r >= 3 and time.monotonic() - began > 6:
+                break
+            for who, call in ways.items():
+                times[who].append(self.once(call))
+        seconds = {who: statistics.quantiles(t, n=4) for who, t in times.items()}
+        self.results.append({"operation": name, **setting, "bytes": moved, "seconds": seconds})
+        print(name, setting, {w: f"{1e3 * s[1]:.3f} ms" for w, s in seconds.items()}, file=sys.stderr, flush=True)
+
+    def dense(self, r):
+        t = self.torch
+        if not isinstance(r, t.Tensor):
+            return t.as_tensor(r)
+        return r.to_dense() if r.layout != t.strided else r
+
+    def rows(self, n, width=WIDTH):
+        return self.torch.randn(n, width, device=self.device)
+
+    def indices(self, n, below, skewed):
+        """Of a uniform distribution, or of one whose few first numbers are met most."""
+        u = self.torch.rand(n, dtype=self.torch.float64)
+        return (u.pow(4) * below if skewed else u * below).long().clamp(max=below - 1).to(self.device)
+
+
+class Khop:
+    """Package sparse through the library of bench/ops/lib."""
+
+    def __init__(self, threads):
+        self.folder = tempfile.TemporaryDirectory()
+        library = pathlib.Path(self.folder.name) / "libkhop.so"
+        subprocess.run(["go", "build", "-buildmode=c-shared", "-o", library, "./bench/ops/lib"], cwd=HERE.parents[1], check=True)
+        self.lib = ctypes.CDLL(str(library))
+        self.lib.khop_open(threads)
+        self.kept = {}  # what matrices view
+
+    @staticmethod
+    def at(tensor):
+        return ctypes.c_void_p(tensor.data_ptr() if tensor is not None else None)
+
+    def matrix(self, indptr, indices, cols):
+        m = self.lib.khop_matrix(ctypes.c_int64(len(indptr) - 1), ctypes.c_int64(cols), ctypes.c_int64(len(indices)), self.at(indptr), 1,
+                                 self.at(indices), int(indices.element_size() == 8))
+        self.kept[m] = indptr, indices
+        return m
+
+    def scatter(self, rows, targets):
+        return self.lib.khop_scatter(ctypes.c_int64(rows), ctypes.c_int64(len(targets)), self.at(targets))
+
+    def drop(self, matrix):
+        self.lib.khop_drop(matrix)
+        self.kept.pop(matrix, None)
+
+    def product(self, matrix, reduce, values, x, y):
+        self.must(self.lib.khop_spmm(matrix, reduce, self.at(values), self.at(x), self.at(y), ctypes.c_int64(x.shape[1])))
+        return y
+
+    def extreme(self, matrix, least, x, y, arg):
+        self.must(self.lib.khop_extreme(matrix, least, self.at(x), self.at(y), self.at(arg), ctypes.c_int64(x.shape[1])))
+        return y
+
+    def matmul(self, x, w, y):
+        self.must(self.lib.khop_matmul(self.at(y), self.at(x), self.at(w), *map(ctypes.c_int64, (*x.shape, w.shape[1]))))
+        return y
+
+    @staticmethod
+    def must(rc):
+        if rc:
+            raise RuntimeError("khop failed")
+
+
+def dense_products(b, n, mb):
+    t, x = b.torch, b.rows(n)
+    w, c, y = b.rows(WIDTH), b.rows(n), b.torch.empty_like(x)
+    moved = 8 * x.numel()
+    ways = {"torch": lambda: t.matmul(x, w)}
+    if b.khop:
+        ways["khop"] = lambda: b.khop.matmul(x, w, y)
+    b.add("matmul", {"MB": mb}, moved, ways)
+    b.add("addmm", {"MB": mb}, 12 * x.numel(), {"torch": lambda: t.addmm(c, x, w)})
+    zeros = x * (t.rand_like(x) >= 0.99)
+    b.add("matmul", {"MB": mb, "sparsity": 0.99}, moved, {"torch": lambda: t.matmul(zeros, w)})
+
+
+def gathers(b, n, mb, skewed):
+    t, x, kind = b.torch, b.rows(n), {"MB": mb, "indices": "power law" if skewed else "uniform"}
+    at = b.indices(n, n, skewed)
+    wide, y = at.view(-1, 1).expand(-1, WIDTH), t.empty_like(x)
+    moved = 4 * WIDTH * (int(at.unique().numel()) + n) + 8 * n
+    ways = {"torch": lambda: x.index_select(0, at), "torch.gather": lambda: x.gather(0, wide)}
+    if b.khop:
+        m = b.khop.matrix(t.arange(n + 1), at, n)
+        ways["khop"] = lambda: b.khop.product(m, 0, None, x, y)
+    b.add("index_select", kind, moved, ways)
+    if not skewed:
+        b.add("sort", kind, 24 * n, {"torch": lambda: t.sort(at)[0]})
+    if b.khop:
+        b.khop.drop(m)
+
+
+def scatters(b, n, mb, factor, skewed):
+    """Rows of x are reduced to a factor-th of as many."""
+    t, x, rows = b.torch, b.rows(n), max(n // factor, 1)
+    to = b.indices(n, rows, skewed)
+    wide, y = to.view(-1, 1).expand(-1, WIDTH), b.rows(rows)
+    kind = {"MB": mb, "factor": factor, "indices": "power law" if skewed else "uniform"}
+    moved, arg = 4 * WIDTH * (n + rows) + 8 * n, t.empty(rows, WIDTH, dtype=t.int32, device=b.device)
+    m = b.khop.scatter(rows, to) if b.khop else None
+
+    def reduced(how):
+        return lambda: t.zeros(rows, WIDTH, device=b.device).scatter_reduce_(0, wide, x, how, include_self=False)
+    ways = {"torch.index_add": lambda: t.zeros(rows, WIDTH, device=b.device).index_add_(0, to, x), "torch.scatter": reduced("sum")}
+    if m is not None:
+        ways["khop"] = lambda: b.khop.product(m, 0, None, x, y)
+    b.add("scatter sum", kind, moved, ways)
+    if factor == 4 and not skewed:
+        for how, name, call in (("mean", "mean", lambda: b.khop.product(m, 1, None, x, y)),
+                                ("amax", "max", lambda: b.khop.extreme(m, 0, x, y, arg)),
+                                ("amin", "min", lambda: b.khop.extreme(m, 1, x, y, arg)), ("prod", "mul", None)):
+            ways = {"torch.scatter": reduced(how)}
+            if m is not None and call:
+                ways["khop"] = call
+            b.add(f"scatter {name}", kind, moved, ways)
+    # gathered rows that are reduced: in two steps, or in one
+    source = b.indices(n, n, skewed)
+    order = t.sort(to, stable=True)
+    indptr = t.searchsorted(order[0].contiguous(), t.arange(rows + 1, device=b.device))
+    ways = {"torch": lambda: t.zeros(rows, WIDTH, device=b.device).index_add_(0, to, x.index_select(0, source))}
+    if b.khop:
+        s = source[order[1]].int()
+        fused = b.khop.matrix(indptr, s, n)
+        ways["khop"] = lambda: b.khop.product(fused, 0, None, x, y)
+    b.add("index_select, sum", kind, 4 * WIDTH * (int(source.unique().numel()) + rows) + 12 * n, ways)
+    if b.khop:
+        b.khop.drop(m)
+        b.khop.drop(fused)
+
+
+def sparse_products(b, n, sparsity, skewed):
+    """Of an n x n matrix with that share of zeros."""
+    t, x, y = b.torch, b.rows(n), b.rows(n)
+    count = int(n * n * (1 - sparsity))
+    if skewed:
+        at = t.stack([b.indices(count, n, False), b.indices(count, n, True)])
+    else:
+        at = (t.rand(n, n, device=b.device) >= sparsity).nonzero().T.contiguous()
+    coo = t.sparse_coo_tensor(at, t.rand(at.shape[1], device=b.device), (n, n)).coalesce()
+    csr, edges = coo.to_sparse_csr(), coo._nnz()
+    values, kind = csr.values(), {"n": n, "sparsity": sparsity, "indices": "power law" if skewed else "uniform"}
+    ways = {"torch CSR": lambda: t.sparse.mm(csr, x), "torch COO": lambda: t.sparse.mm(coo, x)}
+    scipy = None
+    if b.device == "cpu":
+        import scipy.sparse
+        scipy = scipy.sparse.csr_matrix((values.numpy(), csr.col_indices().int().numpy(), csr.crow_indices().int().numpy()), shape=(n, n))
+        ways["scipy"] = lambda: scipy @ x.numpy()
+        indptr, indices = csr.crow_indices(), csr.col_indices().int()
+        m = b.khop.matrix(indptr, indices, n)
+        ways["khop"] = lambda: b.khop.product(m, 0, values, x, y)
+    else:
+        ways |= cupy_product(csr, x)
+    if sparsity == 0:
+        dense = coo.to_dense()
+        ways["torch dense"] = lambda: t.matmul(dense, x)
+    b.add("spmm", kind, 8 * WIDTH * n + 8 * edges, ways)
+    if b.khop:
+        b.khop.drop(m)
+    if skewed:
+        return
+    turned = coo.indices().flip(0)
+    ways = {"torch": lambda: t.sparse_coo_tensor(turned, values, (n, n)).coalesce().to_sparse_csr()}
+    if scipy is not None:
+        ways["scipy"] = lambda: scipy.T.tocsr()
+
+        def transpose():
+            made = b.khop.matrix(indptr, indices, n)
+            b.khop.must(b.khop.lib.khop_transpose(made))
+            b.khop.drop(made)
+        ways["khop"] = transpose
+    b.add("transpose", kind, 24 * edges, ways, check=False)
+    twice = t.cat([coo.indices(), coo.indices()], 1)
+    b.add("coalesce", kind, 40 * edges, {"torch": lambda: t.sparse_coo_tensor(twice, t.cat([values, values]), (n, n)).coalesce()})
+    if sparsity >= 0.9:
+        ways = {"torch": lambda: t.sparse.mm(coo, coo)}
+        if scipy is not None:
+            ways["scipy"] = lambda: scipy @ scipy
+        b.add("spspmm", kind, 24 * edges, ways, check=False)
+
+
+def cupy_product(csr, x):
+    try:
+        import cupy
+        import cupyx.scipy.sparse
+    except ImportError:
+        return {}
+    parts = (cupy.from_dlpack(p.contiguous()) for p in (csr.values(), csr.col_indices().int(), csr.crow_indices().int()))
+    a, dense = cupyx.scipy.sparse.csr_matrix(tuple(parts), shape=tuple(csr.shape)), cupy.from_dlpack(x)
+    return {"cupy": lambda: torch_of(a @ dense)}
+
+
+def torch_of(array):
+    import torch
+    return torch.from_dlpack(array)
+
+
+def measure(b):
+    for part in ((mb for mb in SIZES if mb < 100), None, (mb for mb in SIZES if mb >= 100)):
+        if part is None:
+            for n, sparsity, skewed in ((n, s, k) for n in (500, 2000) for s in SPARSITIES for k in (False, True)):
+                if not skewed or sparsity >= 0.9:
+                    sparse_products(b, n, sparsity, skewed)
+            continue
+        for mb in part:
+            if mb <= b.args.largest:
+                rows_of(b, mb)
+
+
+def rows_of(b, mb):
+    n = max(int(mb * 1e6 / 4 / WIDTH), 1)
+    dense_products(b, n, mb)
+    for skewed in (False, True):
+        gathers(b, n, mb, skewed)
+        for factor in FACTORS:
+            if mb < 100 or factor in (1, 8) and not skewed:
+                scatters(b, n, mb, factor, skewed)
+
+
+def median(r, who):
+    return r["seconds"][who][1]
+
+
+def mean(values):
+    return statistics.geometric_mean(values) if values else float("nan")
+
+
+def findings(b):
+    """What the published benchmark found, and what is found here."""
+    share = lambda r: r["bytes"] / min(s[1] for s in r["seconds"].values()) / b.rate
+    torch = lambda r: r["bytes"] / min(s[1] for w, s in r["seconds"].items() if w.startswith("torch")) / b.rate
+    large = [r for r in b.results if r.get("MB") == max((r.get("MB", 0) for r in b.results), default=0) and "sparsity" not in r]
+    moving = [r for r in large if r["operation"] not in ("matmul", "addmm", "sort")]
+    yield (f"**Memory**: with rows of {large[0]['MB'] if large else 0} MB, gathers and scatters use {100 * mean(list(map(torch, moving))):.0f} % of the bandwidth "
+           f"of a copy in torch, {100 * mean(list(map(share, moving))):.0f} % by the best contestant (geometric means).")
+    pairs = [(median(r, "torch.gather") / median(r, "torch")) for r in b.results if "torch.gather" in r["seconds"]]
+    pairs2 = [(median(r, "torch.scatter") / median(r, "torch.index_add")) for r in b.results if "torch.index_add" in r["seconds"]]
+    yield (f"**Native operations**: `gather` takes {mean(pairs):.2f} of the time of `index_select`, `scatter_reduce` {mean(pairs2):.2f} of that of "
+           "`index_add`, in the geometric mean over sizes, factors and indices.")
+    dense = {r["MB"]: min(s[1] for s in r["seconds"].values()) for r in b.results if r["operation"] == "matmul" and "sparsity" not in r}
+    zeros = [median(r, "torch") / dense[r["MB"]] for r in b.results if r["operation"] == "matmul" and "sparsity" in r]
+    spmm = {r["sparsity"]: r for r in b.results if r["operation"] == "spmm" and r["n"] == 2000 and r["indices"] == "uniform"}
+    faster = [s for s, r in spmm.items() if s and 0 in spmm and "torch dense" in spmm[0]["seconds"]
+              and median(r, "torch CSR") < median(spmm[0], "torch dense")]
+    yield (f"**Sparsity**: a dense product whose operand is zero in 99 of 100 elements takes {mean(zeros):.2f} of the time of the best one of a full operand. "
+           f"torch's sparse product is faster than its dense one from a share of zeros of {min(faster) if faster else 'none'} on "
+           f"(2,000 x 2,000, {WIDTH} columns).")
+
+
+def page(b):
+    a = b.args
+    lines = [f"""# Operations of graph neural networks, by kind
+
+Written by `bench/ops/kinds.py` {where.here()}: device {a.device}, {a.threads} thread(s), torch {b.torch.__version__}, rows of {WIDTH} float32, at least
+{min(a.rounds, 3)} rounds in turns. A copy moves {b.rate / 1e9:.1f} GB/s. Times are medians in ms, with quartiles in parentheses; "share" is the
+best time's share of that bandwidth, above 1 where caches serve. "factor": how many rows become one.
+
+"""]
+    lines += [f"- {f}" for f in findings(b)]
+    by = collections.defaultdict(list)
+    for r in b.results:
+        by[r["operation"]].append(r)
+    for name, rs in by.items():
+        who = list(dict.fromkeys(w for r in rs for w in r["seconds"]))
+        keys = [k for k in ("MB", "n", "factor", "sparsity", "indices") if any(k in r for r in rs)]
+        lines += ["", f"## {name}", "", "| " + " | ".join(keys + who) + " | share |", "|---" * (len(keys) + len(who) + 1) + "|"]
+        for r in rs:
+            cells = [f"{1e3 * s[1]:.3g} ({1e3 * s[0]:.3g} to {1e3 * s[2]:.3g})" if s else "" for s in (r["seconds"].get(w) for w in who)]
+            best = min(s[1] for s in r["seconds"].values())
+            lines.append("| " + " | ".join([str(r.get(k, "")) for k in keys] + cells) + f" | {r['bytes'] / best / b.rate:.2f} |")
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    args = parse()
+    if args.device == "cpu" and any(os.environ.get(k) != v for k, v in TUNED.items()):
+        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | TUNED)
+    b = Bench(args)
+    measure(b)
+    if args.json:
+        return print("\n".join(map(json.dumps, b.results)))
+    text = page(b)
+    if args.out:
+        args.out.write_text(text)
+    print(text)
+
+
+main()

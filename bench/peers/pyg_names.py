@@ -282,7 +282,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--graph", help="train on this one only")
     parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--page", type=pathlib.Path, default="docs/results/pyg.md", help="where what is page writes it")

@@ -116,6 +116,35 @@ def test_triplets_by_weight_and_time(data):
         assert b.dst_neg_index.shape == (len(b.input_id), 2) and torch.equal(b.seed_time, when[b.input_id])
         against = b.n_id[b.dst_neg_index]
         assert (against < 10).all() and (data.time[against] <= b.seed_time[:, None]).all()  # they exist by then
+        assert torch.equal(b.batch[b.src_index], torch.arange(len(b.input_id)))
+        assert torch.equal(b.batch[b.dst_neg_index], torch.arange(len(b.input_id))[:, None].expand(-1, 2))
+
+
+@pytest.mark.parametrize("options, ends_of", [
+    (dict(drop_last=True), 2), (dict(neg_sampling=dict(mode="binary", amount=0.5)), 3), (dict(neg_sampling="triplet"), 3),
+], ids=["alone", "binary", "triplet"])
+def test_the_ends_of_links_have_trees_of_their_own(data, options, ends_of):
+    pairs = torch.cat([data.edge_index[:, :90], torch.arange(10).expand(2, 10)], 1)  # also from a node to itself
+    how = dict(edge_label_index=pairs, disjoint=True, batch_size=40, shuffle=True, seed=5, **options)
+    loader, again, epochs = LinkNeighborLoader(data, [3, 2], **how), LinkNeighborLoader(data, [3, 2], **how), []
+    for _ in range(2):
+        epochs.append([(b.input_id.tolist(), b.n_id.tolist()) for b in loader])
+    assert sorted(sum((i for i, _ in epochs[0]), [])) == list(range(100)) or options == dict(drop_last=True) and len(epochs[0]) == 2
+    assert epochs[0] != epochs[1] and [(b.input_id.tolist(), b.n_id.tolist()) for b in again] == epochs[0]
+    for b in loader:
+        n, roots = len(b.input_id), b.num_sampled_nodes[0]
+        check(b, data)
+        ends = torch.stack([b.src_index, b.dst_pos_index]) if "src_index" in b else b.edge_label_index[:, :n]
+        assert torch.equal(b.n_id[ends], pairs[:, b.input_id])
+        assert roots == n * ends_of
+        trees = torch.arange(len(b.n_id))  # the root of each node: edges lead from a tree to itself, so follow them
+        for source, target in b.edge_index.t().tolist():
+            assert trees[source] == trees[target] or trees[source] == source >= roots
+            trees[source] = trees[target]
+        assert (trees < roots).all() and len(trees.unique()) == roots
+        assert torch.equal(b.batch, b.batch[trees]) and torch.equal(b.batch[ends[0]], torch.arange(n))
+    one = loader([5, 95])
+    assert one.num_sampled_nodes[0] >= 4 and torch.equal(one.input_id, torch.tensor([5, 95]))
 
 
 def test_links_of_a_type_that_has_no_edges(program):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import tempfile
 from functools import cached_property, partial
 from typing import Any, Callable, Iterator, Mapping, Optional
 
@@ -11,6 +13,7 @@ from torch_geometric.loader import LinkLoader, NodeLoader
 from torch_geometric.loader.utils import get_edge_label_index
 from torch_geometric.sampler import BaseSampler, SamplerOutput
 from torch_geometric.sampler.base import NegativeSampling, NumNeighbors, SubgraphType
+from torch_geometric.sampler.neighbor_sampler import edge_sample
 
 from ..batch import Batch
 from ..loader import Loader
@@ -59,7 +62,7 @@ class _Filtered(Served):
 
 
 def _ends_apart(out: Any, data: Any) -> Any:
-    """Takes the ends of edges out of a sample of a Data, if they are one array already: PyG would copy them into one. None if it takes none."""
+    """Takes the ends of edges out of a sample of a Data, if they are one array, which PyG would copy. Else None."""
     if not isinstance(out, SamplerOutput) or type(data) is not Data or "edge_index" not in data:
         return None
     ends = out.row._base
@@ -139,8 +142,11 @@ class LinkNeighborLoader(_Filtered, LinkLoader):  # type: ignore[misc]
     """torch_geometric.loader.LinkNeighborLoader, see there; docs/python.md says what differs. Else as NeighborLoader.
 
     khop draws the negatives. Their weights are those of the targets for triplets, and the same for both ends of binary
-    ones.
+    ones. Where trees are kept apart (disjoint, times), PyG draws them, and each epoch of data in memory has a server of
+    its own: its seeds are the ends.
     """
+
+    _epochs = 0
 
     def __init__(
         self, data: Any, num_neighbors: Any, edge_label_index: Any = None, edge_label: Any = None,
@@ -195,8 +201,24 @@ class LinkNeighborLoader(_Filtered, LinkLoader):  # type: ignore[misc]
 
     def __iter__(self) -> Iterator[Any]:
         given, sampler = self.input_data, self._khop()
+        if sampler.trees_of_ends:
+            if self._loader is not None:
+                self._loader.close()
+            self._epochs += 1
+            key, numbers = hash((self._how["seed"], self._epochs)), torch.arange(len(given.row))
+            if self._how["shuffle"]:
+                numbers = torch.randperm(len(numbers), generator=torch.Generator().manual_seed(key))
+            size = self._how["batch_size"]
+            full = len(numbers) // size if self._how["drop_last"] else -(-len(numbers) // size)
+            parts = [given[numbers[i * size:(i + 1) * size]] for i in range(full)]
+            if not parts:
+                return
+            self._loader, outputs = sampler.load_ends(parts, key)
+            for batch, out in outputs:
+                yield self._made(batch, out)
+            return
         for batch in self._batches(partial(sampler.load_links, given)):
-            yield self._made(batch, sampler.output(batch, sampler.about_links(batch, given)))
+            yield self._made(batch, sampler.output_links(batch, given))
 
 
 def _type_of_links(edge_label_index: Any) -> Any:
@@ -227,8 +249,12 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
         self.structure = structure = Structure(
             data, weight=weight_attr, time=time_attr, links=links, negative_weight=weights, backward=backward)
         self._seed = seed
+        self._time = time_attr
         self._subgraph = SubgraphType(subgraph_type)
         self._negatives = negatives
+        apart = disjoint or time_attr is not None
+        self.trees_of_ends = apart and not structure.dataset and not _OF_LINKS & set(options or ())
+        """Whether each end of a link has a tree of its own, as PyG has it; else a link and its ends are one."""
         self._options: dict[str, Any] = dict(
             fanouts=self._fanouts(num_neighbors), replace=replace, disjoint=disjoint,
             induced=self._subgraph == SubgraphType.induced)
@@ -286,9 +312,62 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
             return self.output(next(iter(loader)).copy(), (inputs.input_id, inputs.time))
 
     def sample_from_edges(self, inputs: Any, **kwargs: Any) -> Any:
+        if self.trees_of_ends:
+            loader, outputs = self.load_ends([inputs], self._seed)
+            with loader:
+                return next(outputs)[1]
         with self.load_links(inputs, **self._one(len(inputs.row))) as loader:
-            batch = next(iter(loader)).copy()
-            return self.output(batch, self.about_links(batch, inputs))
+            return self.output_links(next(iter(loader)).copy(), inputs)
+
+    def load_ends(self, parts: list[Any], key: int) -> tuple[Loader, Iterator[tuple[Batch, Any]]]:
+        """A loader of an epoch whose batches are of these links, a tree for each of their ends and of their negatives',
+        and its batches with their samples. PyG draws the negatives, by key."""
+        structure = self.structure
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:
+            most, timed = 0, False
+            for number, part in enumerate(parts):
+                seeds, times = self._ends(part, hash((key, number)))
+                timed = any(t is not None for t in times.values())
+                most = max(most, sum(map(len, seeds.values())))
+                for of, ids in seeds.items():
+                    name = "" if len(structure.node_types) == 1 else structure.node_type(of) + " "
+                    columns = [ids.tolist(), *([times[of].tolist()] if timed else [])]
+                    file.writelines(f"{name}{' '.join(map(str, row))}\n" for row in zip(*columns))
+            file.flush()
+            how = {k: v for k, v in self._options.items() if k not in _OF_LINKS}
+            listed = f"{'timed' if timed else ''}@{file.name}"
+            loader = structure.open(**how, batch_size=max(most, 1), seed=key % (1 << 63), seeds=listed)
+
+        def outputs() -> Iterator[tuple[Batch, Any]]:
+            for number, (part, batch) in enumerate(zip(parts, loader)):
+                out = self.output(batch, None)
+                yield batch, self._edge_sample(part, hash((key, number)), lambda *_, out=out: out)
+        return loader, outputs()
+
+    def _ends(self, part: Any, key: int) -> tuple[dict[Any, Any], dict[Any, Any]]:
+        """The nodes, and their times, that PyG samples from for links: by type, with None for the only one."""
+        asked: list[Any] = []
+
+        def note(seeds: Any, times: Any = None) -> None:
+            asked.extend((seeds, times))
+            raise _Noted
+        with contextlib.suppress(_Noted):
+            self._edge_sample(part, key, note)
+        seeds, times = asked
+        if not isinstance(seeds, dict):
+            return {None: seeds}, {None: times}
+        return seeds, dict.fromkeys(seeds) if times is None else times
+
+    def _edge_sample(self, part: Any, key: int, sample: Callable[..., Any]) -> Any:
+        """PyG's sample of links, by a function that samples from nodes."""
+        data, hetero = self.structure.data, self.structure.node_types != [None]
+        times = None
+        if self._time is not None and not self.structure.time_of_edges:
+            times = data.collect(self._time) if hetero else data[self._time]
+        counts = {of: data[of].num_nodes for of in self.structure.node_types} if hetero else data.num_nodes
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(key)
+            return edge_sample(part, sample, counts, True, times, self._negatives)
 
     def _one(self, seeds: int) -> dict[str, Any]:
         if self.only_counted:
@@ -299,7 +378,16 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
     def _open(self, **how: Any) -> Loader:
         return self.structure.open(**{**self._options, **how})
 
-    def about_links(self, batch: Batch, inputs: Any) -> Any:
+    def output_links(self, batch: Batch, inputs: Any) -> Any:
+        """A batch of links in PyG's form. The tree of a negative is told as that of the link which it was drawn for."""
+        out = self.output(batch, self._about_links(batch, inputs))
+        if out.batch is not None:
+            link = batch[self.structure.edge_type(inputs.input_type)].edge_label_group.long()
+            hetero = isinstance(out.batch, dict)
+            out.batch = {of: link[trees] for of, trees in out.batch.items()} if hetero else link[out.batch]
+        return out
+
+    def _about_links(self, batch: Batch, inputs: Any) -> Any:
         """What PyG's loader of links adds to a batch: the seeds' numbers, ends, labels and times."""
         view = batch[self.structure.edge_type(inputs.input_type)]
         seeds, negatives, _ = view.num_links
@@ -324,6 +412,17 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
     def close(self) -> None:
         """Removes the dataset if it is a temporary one."""
         self.structure.close()
+
+
+_OF_LINKS = frozenset({
+    "negatives", "negative_ratio", "negative_weight", "negative_time", "negative_tries", "triplets", "corrupt",
+    "strict", "exclude_seeds", "link_label", "link_time",
+})
+"""Options of khop.Loader that only seeds which are edges have."""
+
+
+class _Noted(Exception):
+    """What was asked for is known."""
 
 
 def _weights_of(negatives: Any) -> Any:

@@ -230,6 +230,21 @@ func TestTrainingThatDivergesSaysSo(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "lower the learning rate") {
 		t.Errorf("a learning rate of 1e30: %v", err)
 	}
+	g := communities(t, 30, false)
+	column, _ := g.NodeColumn(0, "feature")
+	x, err := unified.View[float32](column)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x[3] = float32(math.NaN())
+	for _, fanouts := range [][]int{nil, {2, 2}} {
+		for _, model := range Models {
+			_, err := Train(t.Context(), g, Options{Model: model, Epochs: 3, Fanouts: fanouts})
+			if err == nil || !strings.Contains(err.Error(), "features are finite") {
+				t.Errorf("%s, fan-outs %v: a feature is NaN: %v", model, fanouts, err)
+			}
+		}
+	}
 }
 
 // TestNodesWithoutEdgesAreTrained, with more workers than rows and classes of one node.

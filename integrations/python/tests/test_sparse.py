@@ -81,6 +81,19 @@ def test_means_of_torch():
         close(torch.sparse.mm(a, x, "mean"), torch.sparse.mm(a, x) / counts.clamp(min=1)[:, None], "mean")
 
 
+def test_what_is_not_finite_and_what_is_empty():
+    for rows, cols, edges in ((0, 3, 0), (3, 0, 0), (4, 3, 0), (4, 3, 5)):
+        at = torch.stack([ids(1, max(rows, 1), edges), ids(2, max(cols, 1), edges)])
+        for values in (torch.ones(edges), torch.zeros(edges)):  # 0 times NaN is NaN
+            a, x = torch.sparse_coo_tensor(at, values, (rows, cols)).coalesce().to_sparse_csr(), drawn(3, cols, 2)
+            for odd in (float("nan"), float("inf")):
+                x[:1, :1] = odd
+                want = torch.sparse.mm(a, x)
+                assert edges == 0 or not want.isfinite().all()
+                with khop.sparse.patched():
+                    torch.testing.assert_close(torch.sparse.mm(a, x), want, equal_nan=True)
+
+
 def test_halves():
     for dtype in (torch.float16, torch.bfloat16):
         a, x = matrix("csr", dtype), drawn(4, 20, 16).to(dtype).requires_grad_()

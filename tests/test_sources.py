@@ -1,12 +1,14 @@
 """khop convert reads what the reference libraries of other formats read."""
 import os
 import pickle
+import tarfile
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
+import scipy.io
 
 import oracle
 from conftest import run
@@ -31,6 +33,11 @@ class Dataset:
         """A column of a node type, or of the edges ("edges")."""
         (c,) = [c for c in self.content["columns"] if (c["owner"], c["name"]) == (self.owner.get(owner, owner), name)]
         return oracle.column(self.root, c, c.get("shape"))
+
+    def names(self, name):
+        """A list of strings."""
+        (part,) = [c["parts"][0] for c in self.content["columns"] if (c["dtype"], c["name"]) == ("utf8", name)]
+        return pa.ipc.open_file(pa.memory_map(str(self.root / part["path"]))).get_batch(0).column(0).to_pylist()
 
     def edges(self, *edge_type):
         """The edges of a type as pairs, and where they are in the dataset, whose order is by target, then by source."""
@@ -103,3 +110,99 @@ def test_planetoid(khop, tmp_path, name, nodes, edges, holes):
     train = len(load("y"))
     for split, ids in {"train": np.arange(train), "val": np.arange(train, train + 500), "test": np.sort(test)}.items():
         assert np.array_equal(d.split(split), ids)
+
+
+def links(d, name):
+    """A split of links of the only edge type: sources, targets, labels."""
+    (s,) = [s for s in d.content["splits"] if (s["task"], s["name"]) == ("link", name)]
+    return [oracle.column(d.root, x) for end in ("source", "target", "label") for x in s["sets"] if x["end"] == end]
+
+
+@pytest.mark.parametrize("name", ["bcsstk13", "jagmesh7", "karate", "cryg2500", "west0067", "lp_afiro"])
+def test_matrix_market(khop, tmp_path, name):
+    """As SciPy reads it: entry (i, j) is the edge i -> j, whose value is a column unless it is a pattern."""
+    path = os.path.join(data(), "suitesparse-mtx", name + ".mtx")
+    m = scipy.io.mmread(path).tocoo()
+    d = Dataset(khop, path, tmp_path / "g.khop")
+    (edge_type,) = d.g.edge_types
+    order = ordered(m.row, m.col)
+    pairs, at = d.edges(*edge_type)
+    assert [dict(d.g.node_types)[t] for t in (edge_type[0], edge_type[2])] == list(m.shape)
+    assert np.array_equal(pairs, np.stack((m.row, m.col))[:, order])
+    columns = [c["name"] for c in d.content["columns"] if c["owner"] == "edges"]
+    assert columns == ([] if "pattern" in scipy.io.mminfo(path) else ["weight" if m.data.min() >= 0 else "value"])
+    for column in columns:
+        assert np.array_equal(d.column("edges", column)[at], m.data[order])
+
+
+@pytest.mark.parametrize("name", ["FB15k-237", "WN18RR"])
+def test_knowledge_graphs(khop, tmp_path, name):
+    """Names as they are written, slashes and leading zeros among them; the triples of train are edges, the others links."""
+    archive = os.path.join(data(), name, name + ".tar.gz")
+    with tarfile.open(archive) as files:
+        lines = {part: [line.split("\t") for line in files.extractfile(part + ".txt").read().decode().splitlines()] for part in ("train", "valid", "test")}
+    d = Dataset(khop, archive, tmp_path / "g.khop")
+    entity, relation = ({text: i for i, text in enumerate(d.names(list))} for list in ("id", "relation"))
+
+    def numbers(part):
+        return np.array([(entity[h], relation[r], entity[t]) for h, r, t in lines[part]]).T
+
+    src, kind, dst = numbers("train")
+    order = ordered(src, dst)
+    pairs, at = d.edges(*d.g.edge_types[0])
+    assert np.array_equal(pairs, np.stack((src, dst))[:, order])
+    assert np.array_equal(d.column("edges", "relation")[at], kind[order])
+    for split, part in ("val", "valid"), ("test", "test"):
+        src, kind, dst = numbers(part)
+        assert all(np.array_equal(a, b) for a, b in zip(links(d, split), (src, dst, kind)))
+
+
+def test_links_of_the_open_graph_benchmark(khop, tmp_path):
+    """Edges both ways, and links with the negatives that are given, of pickles that hold NumPy's arrays."""
+    folder = os.path.join(data(), "ogbl-ddi")
+    d = Dataset(khop, folder, tmp_path / "g.khop")
+    src, dst = np.loadtxt(os.path.join(folder, "raw", "edge.csv.gz"), np.int64, delimiter=",").T
+    src, dst = np.concatenate((src, dst)), np.concatenate((dst, src))
+    assert np.array_equal(d.edges(*d.g.edge_types[0])[0], np.stack((src, dst))[:, ordered(src, dst)])
+    for split, file in ("val", "valid"), ("test", "test"):
+        with open(os.path.join(folder, "split", "target", file + ".pt"), "rb") as f:
+            for _ in range(3):  # torch wrote its number, its version and its system before
+                pickle.load(f)
+            given = pickle.load(f)
+        src, dst = np.concatenate((given["edge"], given["edge_neg"])).T
+        label = np.repeat((1, 0), (len(given["edge"]), len(given["edge_neg"])))
+        assert all(np.array_equal(a, b) for a, b in zip(links(d, split), (src, dst, label)))
+
+
+@pytest.mark.parametrize("name", ["4elt.graph", "test.mgraph"])
+def test_metis(khop, tmp_path, name):
+    """A line a node: neighbours from 1 on, each edge in both lines; "010 2" are two weights of each node before them."""
+    path = os.path.join(data(), "metis", name)
+    with open(path) as f:
+        head, *rows = [[int(x) for x in line.split()] for line in f if not line.startswith("%")]
+    weights = head[3] if len(head) > 3 else 0
+    pairs = np.array([(v, u - 1) for v, row in enumerate(rows) for u in row[weights:]]).T
+    d = Dataset(khop, path, tmp_path / "g.khop")
+    assert np.array_equal(d.edges(*d.g.edge_types[0])[0], pairs[:, ordered(*pairs)]) and pairs.shape[1] == 2 * head[1]
+    if weights:
+        assert np.array_equal(d.column("node", "weight"), [row[:weights] for row in rows])
+
+
+@pytest.mark.parametrize("name, options, use", [("CollegeMsg.txt", ("--columns", "src,dst,time"), (0, 1, 2)),
+                                                ("ml_UCI-Msg.csv", ("--columns", "-,src,dst,time,-,-"), (1, 2, 3))])
+def test_events(khop, tmp_path, name, options, use):
+    path = os.path.join(data(), "CollegeMsg-temporal", name)
+    src, dst, time = np.loadtxt(path, delimiter="," if "csv" in name else None, skiprows=int("csv" in name), usecols=use).T.astype(np.int64)
+    d = Dataset(khop, path, tmp_path / "g.khop", *options)
+    order = ordered(src, dst)
+    pairs, at = d.edges(*d.g.edge_types[0])
+    assert np.array_equal(pairs, np.stack((src, dst))[:, order]) and np.array_equal(d.column("edges", "time")[at], time[order])
+
+
+def test_a_web_graph(khop, tmp_path):
+    """The transpose of one that another decoder has read."""
+    folder = os.path.join(data(), "cnr-2000-webgraph")
+    z = np.load(os.path.join(folder, "derived", "cnr-2000.csr.npz"))
+    dst, src = np.repeat(np.arange(len(z["indptr"]) - 1), np.diff(z["indptr"])), z["indices"]
+    d = Dataset(khop, os.path.join(folder, "cnr-2000-t.graph"), tmp_path / "g.khop")
+    assert np.array_equal(d.edges(*d.g.edge_types[0])[0], np.stack((src, dst))[:, ordered(src, dst)])

@@ -37,7 +37,7 @@ func TestConvertLeavesOutAsManyBadLinesAsItMay(t *testing.T) {
 	res := object(t, "convert", src, out, "--skip-bad", "2", "--ids", "numbers", "--json")
 	notes := expectStrings(t, res["notes"])
 	if res["edges"] != 4.0 || res["skipped"] != 2.0 || !strings.Contains(notes, `row 3: id "x" is not a number`) ||
-		!strings.Contains(notes, "row 5: the line has 1 fields, not 2") {
+		!strings.Contains(notes, "row 5: the line has 1 field, not 2") {
 		t.Errorf("two may be bad: %v", res)
 	}
 	must(t, "check", out)

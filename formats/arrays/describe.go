@@ -311,8 +311,8 @@ func (d *Describer) countNodes(ctx context.Context) error {
 		return err
 	}
 	if source.TooSparse(most, e.m) {
-		return d.fail(e.src, -1, "ids reach %d, but there are only %d edges: say how many nodes there are by an array "+
-			"num_nodes", most, e.m)
+		return d.fail(e.src, -1, "ids reach %d, but there are only %s: say how many nodes there are by an array "+
+			"num_nodes", most, source.Counted(e.m, "edge", "edges"))
 	}
 	node.Count = most + 1
 	return nil

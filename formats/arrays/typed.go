@@ -200,7 +200,8 @@ func count(ctx context.Context, p *source.Part, ends [2]*source.NodeType, known 
 	}
 	for i, n := range ends {
 		if !known[i] && source.TooSparse(n.Count, p.Count) {
-			return fmt.Errorf("ids of %q reach %d, but there are only %d edges", n.Name, n.Count-1, p.Count)
+			return fmt.Errorf("ids of %q reach %d, but there are only %s", n.Name, n.Count-1,
+				source.Counted(p.Count, "edge", "edges"))
 		}
 	}
 	return nil

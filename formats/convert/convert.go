@@ -235,7 +235,8 @@ func (c *conversion) open() (*source.Tree, error) {
 		return nil, err
 	}
 	archives := t.Archives()
-	if _, _, err := recognise(t, c.opt.From); err == nil || len(archives) != 1 {
+	_, _, err = recognise(t, c.opt.From)
+	if several := new(severalError); err == nil || errors.As(err, &several) || len(archives) != 1 {
 		return t, nil
 	}
 	if err := t.Close(); err != nil {
@@ -355,8 +356,8 @@ func (c *conversion) write(ctx context.Context) (res *Result, err error) {
 		res.MemoryPeak, res.TempPeak = max(memory+c.ledger.Total(), c.ledger.Peak()), spill+c.budget.DiskPeak()
 		return res, nil
 	}
-	c.opt.Log(fmt.Sprintf("writing %s: %d nodes, %d edges (%s), about %s", c.dst, res.Nodes, res.Edges, res.Direction,
-		machine.Bytes(res.Bytes)))
+	c.opt.Log(fmt.Sprintf("writing %s: %s, %s (%s), about %s", c.dst, source.Counted(res.Nodes, "node", "nodes"),
+		source.Counted(res.Edges, "edge", "edges"), res.Direction, machine.Bytes(res.Bytes)))
 	w, err := formats.Create(c.dst, formats.WriterOptions{
 		Force: c.opt.Force, Progress: c.opt.Progress, ExpectBytes: res.Bytes, Provenance: c.provenance(res)})
 	if err != nil {

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"archive/zip"
 	"bytes"
 	"compress/gzip"
 	"context"
@@ -290,4 +291,35 @@ func runVictim(t *testing.T, src, dst string, after time.Duration) {
 	timer := time.AfterFunc(after, func() { _ = cmd.Process.Kill() })
 	_ = cmd.Wait()
 	timer.Stop()
+}
+
+// TestOfSeveralSourcesNoneIsChosen has two matrices in a folder, and an archive that alone would be taken.
+func TestOfSeveralSourcesNoneIsChosen(t *testing.T) {
+	dir := t.TempDir()
+	matrix := "%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n"
+	f, err := os.Create(filepath.Join(dir, "c.zip"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	z := zip.NewWriter(f)
+	w, err := z.Create("c.mtx")
+	if err == nil {
+		_, err = io.WriteString(w, matrix)
+	}
+	if err = errors.Join(err, z.Close(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, ds := convert(t, dir, Options{}); ds.Graph().NumEdges() != 1 {
+		t.Errorf("the archive has %d edges", ds.Graph().NumEdges())
+	}
+	for _, name := range []string{"a.mtx", "b.mtx"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(matrix), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err = Run(t.Context(), dir, filepath.Join(t.TempDir(), "x.khop"), Options{})
+	if want := `2 sources of the kind "mtx": a.mtx, b.mtx`; !errors.Is(err, ErrUnknown) ||
+		!strings.Contains(err.Error(), want) {
+		t.Errorf("%v", err)
+	}
 }

@@ -65,8 +65,7 @@ func recognise(t *source.Tree, from string) (source.Reader, source.Place, error)
 			return r, t.At(found[0]), nil
 		case len(found) > 1:
 			return nil, source.Place{}, source.Error(t.Path, "", -1, "name one of them, or the folder that it lies in",
-				fmt.Errorf("%w: there are %d sources of the kind %q: %s", ErrUnknown, len(found), r.Info().Name,
-					list(found)))
+				&severalError{r.Info().Name, found})
 		case from != "" && t.Single():
 			return r, t.At(t.Files()[0]), nil // the reader will say what is wrong
 		case from != "":
@@ -79,6 +78,18 @@ func recognise(t *source.Tree, from string) (source.Reader, source.Place, error)
 	return nil, source.Place{}, source.Error(t.Path, "", -1, "name the kind by --from ("+kindNames()+")",
 		fmt.Errorf("%w: %s", ErrUnknown, guess(t)))
 }
+
+// severalError is a place where several sources of a kind lie.
+type severalError struct {
+	kind  string
+	found []string
+}
+
+func (e *severalError) Error() string {
+	return fmt.Sprintf("%v: there are %d sources of the kind %q: %s", ErrUnknown, len(e.found), e.kind, list(e.found))
+}
+
+func (e *severalError) Unwrap() error { return ErrUnknown }
 
 func distinct(names []string) []string {
 	slices.Sort(names)

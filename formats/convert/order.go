@@ -114,8 +114,9 @@ func (o *order) sayNeeds() (memory, spill int64, err error) {
 	all, _ := edgesort.Need(o.opt)
 	memory = min(all, o.c.ledger.Left()-o.c.ledger.Left()/8)
 	spill = edgesort.Spill(o.opt, memory)
-	o.c.opt.Log(fmt.Sprintf("%d nodes, %d edges as listed: ordering takes at most %s of memory, %s of temporary files "+
-		"beside the dataset, and about %v", o.nodes(), o.c.graph.Edges.Count, machine.Bytes(memory),
+	o.c.opt.Log(fmt.Sprintf("%s, %s as listed: ordering takes at most %s of memory, %s of temporary files "+
+		"beside the dataset, and about %v", source.Counted(o.nodes(), "node", "nodes"),
+		source.Counted(o.c.graph.Edges.Count, "edge", "edges"), machine.Bytes(memory),
 		machine.Bytes(spill), time.Duration(o.most/25_000_000+1)*time.Second))
 	return memory, spill, o.c.budget.RoomOnDisk(spill)
 }
@@ -234,32 +235,24 @@ func (o *order) notes() []string {
 	s := &o.stats
 	if s.Reversed > 0 {
 		n = append(n, fmt.Sprintf("%s listed in both directions: stored once each way",
-			counted(s.Reversed/2, "edge was", "edges were")))
+			source.Counted(s.Reversed/2, "edge was", "edges were")))
 	}
 	if s.Parallel > 0 {
-		n = append(n, fmt.Sprintf("%s parallel to an earlier one, and kept", counted(s.Parallel, "edge is",
+		n = append(n, fmt.Sprintf("%s parallel to an earlier one, and kept", source.Counted(s.Parallel, "edge is",
 			"edges are")))
 	}
 	if s.Merged > 0 {
 		n = append(n, fmt.Sprintf("%s merged into an earlier one between the same nodes",
-			counted(s.Merged, "edge was", "edges were")))
+			source.Counted(s.Merged, "edge was", "edges were")))
 	}
 	if s.Loops > 0 {
 		done := "added"
 		if o.opt.Loops == edgesort.DropLoops {
 			done = "dropped"
 		}
-		n = append(n, fmt.Sprintf("%s %s", counted(s.Loops, "self-loop was", "self-loops were"), done))
+		n = append(n, fmt.Sprintf("%s %s", source.Counted(s.Loops, "self-loop was", "self-loops were"), done))
 	}
 	return n
-}
-
-// counted returns "1 edge", "2 edges".
-func counted(n int64, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }
 
 // ids returns node ids as a split stores them.

@@ -153,7 +153,7 @@ var badLines = []struct {
 	row        int64
 	says       string
 }{
-	{"one field", "0 1\n2\n", Options{}, 2, "the line has 1 fields, not 2"},
+	{"one field", "0 1\n2\n", Options{}, 2, "the line has 1 field, not 2"},
 	{"one field in all", "# c\n7\n8\n", Options{}, 2, "one field only"},
 	{"three fields", "0 1\n2 3 4\n", Options{}, 2, "the line has 3 fields"},
 	{"adjacency list", "0 1 2\n1 2\n", Options{}, 2, "the line has 2 fields, not 3"},

@@ -111,8 +111,8 @@ func (p *parser) line(w *piece, line []byte) error {
 		return badf("", "%w", err)
 	}
 	if len(f) != p.lay.fields {
-		return badf("every line must have as many fields as the first one", "the line has %d fields, not %d", len(f),
-			p.lay.fields)
+		return badf("every line must have as many fields as the first one", "the line has %s, not %d",
+			source.Counted(int64(len(f)), "field", "fields"), p.lay.fields)
 	}
 	var ids [2]int64
 	for i, field := range [2]int{p.lay.src, p.lay.dst} {

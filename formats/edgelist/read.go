@@ -143,7 +143,8 @@ func (r *reader) finish(g *source.Graph) error {
 	case r.opt.IDs == Auto && source.TooSparse(greatest, r.store.Len()):
 		return source.Error(r.path, "", -1,
 			"number them in order of appearance by --ids names, or keep all these nodes by --ids numbers",
-			fmt.Errorf("ids reach %d, but there are only %d edges", greatest, r.store.Len()))
+			fmt.Errorf("ids reach %d, but there are only %s", greatest,
+				source.Counted(r.store.Len(), "edge", "edges")))
 	default:
 		if err := r.noteGaps(g, least, greatest); err != nil {
 			return err
@@ -190,7 +191,8 @@ func (r *reader) finishTypes(g *source.Graph) error {
 		case r.opt.IDs == Auto && source.TooSparse(r.most[i], r.store.Len()):
 			return source.Error(r.path, "", -1,
 				"number them in order of appearance by --ids names, or keep all these nodes by --ids numbers",
-				fmt.Errorf("ids of %ss reach %d, but there are only %d edges", node.Name, r.most[i], r.store.Len()))
+				fmt.Errorf("ids of %ss reach %d, but there are only %s", node.Name, r.most[i],
+					source.Counted(r.store.Len(), "edge", "edges")))
 		}
 	}
 	return nil

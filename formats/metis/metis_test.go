@@ -64,17 +64,17 @@ func TestNeighboursAreEdges(t *testing.T) {
 func TestBadGraphsNameTheirLine(t *testing.T) {
 	for text, says := range map[string]string{
 		"":                                  "lines of 0 nodes",
-		"3\n":                               "row 1: the header has 1 fields",
+		"3\n":                               "row 1: the header has 1 field",
 		"3 1 012\n":                         "row 1: the format",
 		"2 1\n2\n3\n":                       "row 3: neighbour 3 is not in 1 .. 2",
 		"2 1\n2\n0\n":                       "neighbour 0",
 		"2 1\n2\n-1\n":                      "row 3: '-' in a number",
-		"2 1\n2\n":                          "lines of 1 nodes, not 2",
+		"2 1\n2\n":                          "lines of 1 node, not 2",
 		"2 1\n2\n1\n1\n":                    "row 4: a line behind those of 2 nodes",
 		"2 2\n2\n1\n":                       "2 neighbours are listed, not twice the 2 edges",
 		"2 1 1\n2\n1 3\n":                   "row 2: neighbour 2 has no weight",
 		"2 1 10 2\n1\n1 1 1\n":              "row 2: node 1 has fewer than 2 weights",
-		"99999999999 1\n2\n1\n":             "99999999999 nodes, but only 1 edges",
+		"99999999999 1\n2\n1\n":             "99999999999 nodes, but only 1 edge",
 		"2 1\n2 999999999999999999999999\n": "in a number",
 	} {
 		sourcetest.Refuses(t, Reader{}, sourcetest.File(t, "m.graph", text), text, says)

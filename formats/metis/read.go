@@ -56,7 +56,8 @@ type header struct {
 
 func parseHeader(f [][]byte) (h header, err error) {
 	if len(f) < 2 || len(f) > 4 {
-		return h, fmt.Errorf("the header has %d fields, not nodes, edges, format and weights", len(f))
+		return h, fmt.Errorf("the header has %s, not nodes, edges, format and weights",
+			source.Counted(int64(len(f)), "field", "fields"))
 	}
 	for i, to := range []*int64{&h.nodes, &h.edges} {
 		if *to, err = strconv.ParseInt(string(f[i]), 10, 64); err != nil || *to < 0 || *to > 1<<48 {
@@ -81,7 +82,7 @@ func parseHeader(f [][]byte) (h header, err error) {
 		h.weights = n
 	}
 	if source.TooSparse(h.nodes, h.edges) {
-		return h, fmt.Errorf("there are %d nodes, but only %d edges", h.nodes, h.edges)
+		return h, fmt.Errorf("there are %d nodes, but only %s", h.nodes, source.Counted(h.edges, "edge", "edges"))
 	}
 	return h, nil
 }
@@ -168,7 +169,8 @@ func (m *file) read(ctx context.Context, f *source.File, r *source.Request) erro
 		}
 	}
 	if node < m.nodes || node < 0 {
-		return fail(fmt.Errorf("there are lines of %d nodes, not %d: it is cut short", max(node, 0), m.nodes))
+		return fail(fmt.Errorf("there are lines of %s, not %d: it is cut short",
+			source.Counted(max(node, 0), "node", "nodes"), m.nodes))
 	}
 	return m.listed.Flush()
 }

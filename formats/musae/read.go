@@ -230,7 +230,7 @@ func addFeatures(ctx context.Context, g *source.Graph, at source.Place, b *pinne
 		return err
 	}
 	if l.missing > 0 {
-		g.Note("%d nodes are missing from %s: their features are zeros", l.missing, path)
+		g.Note("%s missing from %s: features are then zeros", source.Counted(l.missing, "node is", "nodes are"), path)
 	}
 	if l.width == 0 {
 		g.Note("%s holds no features", path)

@@ -2,7 +2,9 @@ package npz
 
 import (
 	"archive/zip"
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -15,9 +17,15 @@ import (
 	"github.com/khop-gnn/khop/pinned"
 )
 
-// Looks reports whether a file's first bytes are those of an archive.
+// Looks reports whether a file's first bytes are those of an archive of arrays: of which the first member is one, or of
+// one without members.
 func Looks(head []byte) bool {
-	return strings.HasPrefix(string(head), "PK\x03\x04") || strings.HasPrefix(string(head), "PK\x05\x06")
+	const nameLength, name = 26, 30 // in the header of a member
+	if len(head) < name || !bytes.HasPrefix(head, []byte("PK\x03\x04")) {
+		return bytes.HasPrefix(head, []byte("PK\x05\x06"))
+	}
+	end := min(name+int(binary.LittleEndian.Uint16(head[nameLength:])), len(head))
+	return bytes.HasSuffix(head[name:end], []byte(".npy"))
 }
 
 // Archive is an open .npz file.

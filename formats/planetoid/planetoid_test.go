@@ -49,7 +49,7 @@ func TestHolesDuplicatesAndLoopsComeOutRight(t *testing.T) {
 	if got := sourcetest.Spell(t, g); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if notes := strings.Join(g.Notes, "\n"); !strings.Contains(notes, "1 nodes have no features") ||
+	if notes := strings.Join(g.Notes, "\n"); !strings.Contains(notes, "1 node has no features") ||
 		!strings.Contains(notes, "2 are there twice and 1 are the node itself") {
 		t.Errorf("notes: %s", notes)
 	}

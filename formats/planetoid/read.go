@@ -276,7 +276,8 @@ func (d *dataset) readFeatures(context.Context) error {
 		row[v] = int64(i) + 1
 	}
 	if holes := node.Count - all.rows - tx.rows; holes > 0 {
-		d.g.Note("%d nodes have no features and no label: their features are 0, their label -1", holes)
+		d.g.Note("%s no features and no label: features are then 0, the label -1",
+			source.Counted(holes, "node has", "nodes have"))
 	}
 	d.g.NoteDense(node.Count, all.cols, int64(len(all.data)+len(tx.data)))
 	c := graph.Column{Name: "feature", DType: unified.Float32, Shape: []int64{all.cols}}

@@ -163,6 +163,14 @@ func List(name string, list []string) Strings {
 	}}
 }
 
+// Counted returns "1 edge", "2 edges".
+func Counted(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
 // Note adds a note.
 func (g *Graph) Note(format string, args ...any) {
 	g.Notes = append(g.Notes, fmt.Sprintf(format, args...))

@@ -40,6 +40,9 @@ func (f *arrowFile) open(do func(raw *source.Raw, a *allocator) error) error {
 			return err
 		}
 		defer raw.Close()
+		if err := checkSchema(raw, f.stream); err != nil {
+			return err
+		}
 		a := newAllocator(f.budget, raw.Size)
 		defer a.close()
 		return do(raw, a)

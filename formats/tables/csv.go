@@ -72,7 +72,8 @@ func (f *csvFile) each(ctx context.Context, take func(line int64, cells []string
 		}
 		if len(cells) != len(f.list) {
 			return source.Error(f.at.Path(), "", int64(line), "each row has a cell a column",
-				fmt.Errorf("the row has %d cells, and there are %d columns", len(cells), len(f.list)))
+				fmt.Errorf("the row has %s, and there are %d columns",
+					source.Counted(int64(len(cells)), "cell", "cells"), len(f.list)))
 		}
 		if err := take(int64(line), cells); err != nil {
 			return err

@@ -146,7 +146,8 @@ func (x *graphOf) closeNodes() error {
 		case source.TooSparse(n.count, edges):
 			return source.Error(x.at.Path(), "", -1,
 				"say by \"count\" how many nodes there are, or take ids as names by --ids names",
-				fmt.Errorf("ids of %q reach %d, but there are only %d edges", n.spec.Type, n.count-1, edges))
+				fmt.Errorf("ids of %q reach %d, but there are only %s", n.spec.Type, n.count-1,
+					source.Counted(edges, "edge", "edges")))
 		}
 		n.fixed = true
 	}

@@ -83,7 +83,7 @@ func extreme[I int32 | int64](p *Pool, arg []I, y unified.Tensor, which Extreme,
 }
 
 // SpMMExtremeBackward is the gradient of SpMMExtreme with respect to x: each element of dy goes to the source of the
-// edge that arg names, times its value. It walks the transpose, so that no two workers meet.
+// edge that arg names, times its value. An arg that names no edge of its row gives nothing.
 func (p *Pool) SpMMExtremeBackward(dx unified.Tensor, a *Matrix, arg, values, dy unified.Tensor) error {
 	if err := checkExtreme(dy, arg, a, values, dx); err != nil {
 		return err
@@ -99,26 +99,27 @@ func (p *Pool) SpMMExtremeBackward(dx unified.Tensor, a *Matrix, arg, values, dy
 	return extremeBackward(p, dx, a, from, values, dy)
 }
 
+// extremeBackward adds up columns, a cache line of them at a time, so that no two workers meet. Each element of dy is
+// looked at once, in the order of rows.
 func extremeBackward[I int32 | int64](p *Pool, dx unified.Tensor, a *Matrix, arg []I, values,
 	dy unified.Tensor) error {
-	t := a.Transpose()
-	order := t.order()
 	to, from, w, width := floats(dx), floats(dy), floats(values), dy.Width()
-	return p.Split(t.rows, 256, func(lo, hi int64) {
-		for j := lo; j < hi; j++ {
-			row := to[j*width : (j+1)*width]
-			clear(row)
-			for at := t.start(j); at < t.start(j+1); at++ {
-				i, e := t.column(at), order[at]
-				for k, d := range from[i*width : (i+1)*width] {
-					if int64(arg[i*width+int64(k)]) != e {
-						continue
-					}
-					if len(w) > 0 {
-						d *= w[e]
-					}
-					row[k] += float32(d)
+	return p.Split(width, cacheLine/floatBytes, func(lo, hi int64) {
+		for j := range a.cols {
+			clear(to[j*width+lo : j*width+hi])
+		}
+		for i := range a.rows {
+			first, end := a.start(i), a.start(i+1)
+			edges := arg[i*width+lo : i*width+hi]
+			for k, d := range from[i*width+lo : i*width+hi] {
+				e := int64(edges[k])
+				if e < first || e >= end {
+					continue
 				}
+				if len(w) > 0 {
+					d *= w[e]
+				}
+				to[a.column(e)*width+lo+int64(k)] += float32(d)
 			}
 		}
 	})

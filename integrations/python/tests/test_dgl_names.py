@@ -64,7 +64,7 @@ def test_types_have_their_own_fanouts(dataset):
     assert b["cites"].num_edges() == b.num_edges(("paper", "cites", "paper")) and b.num_src_nodes("paper") >= 50
     assert blocks[0].srcnodes["paper"].data["feature"].shape[0] == len(inputs["paper"])
     assert b.to("cpu").srcdata[dgl.NID]["author"].tolist() == b.srcnodes["author"].data[dgl.NID].tolist()
-    assert "num_dst_nodes={'paper': 50" in repr(b)
+    assert type(b) is not dgl.Block or "num_dst_nodes={'paper': 50" in repr(b)
 
 
 def test_edges_with_negatives(program):
@@ -82,8 +82,20 @@ def test_edges_with_negatives(program):
         assert torch.equal(against.edges()[0], source.repeat_interleave(2))
         assert not set(blocks[0].edata[dgl.EID].tolist()) & set(want.tolist())
         assert torch.equal(input_nodes[:len(nodes)], nodes)
+        assert torch.equal(pairs.edata[dgl.EID], want) and torch.equal(pairs.edges[pairs.etypes[0]].data[dgl.EID], want)
+        assert torch.equal(pairs.nodes[pairs.ntypes[0]].data[dgl.NID], nodes)
         number += len(source)
     assert number == len(ids)
+
+
+def test_ids_are_as_wide_as_those_of_the_graph(program):
+    g = random_graph()
+    g.idtype = torch.int32
+    sampler = dgl.NeighborSampler([3, 3])
+    for inputs, outputs, blocks in dgl.DataLoader(g, torch.arange(100, dtype=torch.int32), sampler, batch_size=50):
+        assert inputs.dtype == outputs.dtype == blocks[0].edata[dgl.EID].dtype == blocks[0].edges()[0].dtype == torch.int32
+    for inputs, pairs, blocks in dgl.DataLoader(g, torch.arange(100), dgl.as_edge_prediction_sampler(sampler), batch_size=50):
+        assert inputs.dtype == pairs.idtype == pairs.edata[dgl.EID].dtype == torch.int32
 
 
 def test_a_sampler_alone(program):
@@ -102,6 +114,7 @@ def test_what_there_is_not_names_what_there_is(program, dataset):
         (lambda: dgl.DataLoader(random_graph(), [1], [2]), "must be a sampler of khop.dgl"),
         (lambda: dgl.LaborSampler([2], prob="w"), "LABOR-0 without weights"),
         (lambda: dgl.as_edge_prediction_sampler(sampler, exclude=lambda e: e), "must be 'self'"),
+        (lambda: dgl.as_edge_prediction_sampler(sampler, "reverse_types", reverse_etypes={"cites": "cited"}), "'rev_cites'"),
         (lambda: dgl.as_edge_prediction_sampler(sampler, negative_sampler=3), "Uniform, PerSourceUniform or GlobalUniform"),
         (lambda: dgl.DataLoader(dataset("sbm"), [1], dgl.as_edge_prediction_sampler(sampler)), "pairs .2, n."),
         (lambda: dgl.DataLoader(dataset("sbm"), [1], dgl.NeighborSampler([2], prefetch_node_feats=["age"])),

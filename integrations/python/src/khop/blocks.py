@@ -14,7 +14,7 @@ _EdgeKey = Union[None, str, EdgeType]
 _Edges = Tuple[Any, Any, int]  # indptr, indices, number of edges
 
 
-class _Space:
+class Space:
     """What is called as block.srcnodes("paper") and indexed as block.srcnodes["paper"].data."""
 
     def __init__(self, call: Callable[..., Any], get: Callable[[Any], Any]) -> None:
@@ -27,14 +27,14 @@ class _Space:
         return self._get(key)
 
 
-class _Of:
+class OfType:
     """The data of one type."""
 
     def __init__(self, data: dict[str, Any]) -> None:
         self.data = data
 
 
-class _Joined(Mapping[str, Any]):
+class OfTypes(Mapping[str, Any]):
     """The data of all types: of one type its values, of several a mapping of types to values."""
 
     def __init__(self, of: Mapping[Any, dict[str, Any]], plain: bool) -> None:
@@ -156,18 +156,18 @@ class Block:
     def srcnodes(self) -> Any:
         def ids(ntype: Optional[str] = None) -> Any:
             return self._range(self._sources[self._ntype(ntype, self._sources)])
-        return _Space(ids, lambda t: _Of(self._src[t]))
+        return Space(ids, lambda t: OfType(self._src[t]))
 
     @property
     def dstnodes(self) -> Any:
         def ids(ntype: Optional[str] = None) -> Any:
             return self._range(self._targets[self._ntype(ntype, self._targets)])
-        return _Space(ids, lambda t: _Of(self._dst[t]))
+        return Space(ids, lambda t: OfType(self._dst[t]))
 
     @property
     def edges(self) -> Any:
-        return _Space(lambda form="uv", order="eid", etype=None: self._ends(etype, form, order),
-                      lambda e: _Of(self._edata[self._etype(e)]))
+        return Space(lambda form="uv", order="eid", etype=None: self._ends(etype, form, order),
+                      lambda e: OfType(self._edata[self._etype(e)]))
 
     def _range(self, n: int) -> Any:
         return next(iter(self._edges.values()))[0].new_ones(n).cumsum(0) - 1
@@ -175,18 +175,18 @@ class Block:
     # --- data ---
 
     @property
-    def srcdata(self) -> _Joined:
-        return _Joined(self._src, len(self._src) == 1)
+    def srcdata(self) -> OfTypes:
+        return OfTypes(self._src, len(self._src) == 1)
 
     @property
-    def dstdata(self) -> _Joined:
-        return _Joined(self._dst, len(self._dst) == 1)
+    def dstdata(self) -> OfTypes:
+        return OfTypes(self._dst, len(self._dst) == 1)
 
     ndata = srcdata
 
     @property
-    def edata(self) -> _Joined:
-        return _Joined(self._edata, len(self._edata) == 1)
+    def edata(self) -> OfTypes:
+        return OfTypes(self._edata, len(self._edata) == 1)
 
     def __getitem__(self, etype: _EdgeKey) -> Block:
         """The part of one edge type."""
@@ -242,9 +242,9 @@ def _block(dgl: Any, batch: Batch, layer: int) -> Any:
         for column in batch[e].columns():
             data[column] = b[column]
         if "edge_id" in data:
-            data[EID] = data["edge_id"]
+            data[EID] = data["edge_id"].to(b.indices.dtype)
         elif f"block/{layer}/{':'.join(e)}/edge_pos" in batch:
-            data[EID] = b.edge_pos
+            data[EID] = b.edge_pos.to(b.indices.dtype)
     for t in batch.node_types:
         ids = batch[t].n_id
         block.srcnodes[t].data[NID], block.dstnodes[t].data[NID] = ids[:sources[t]], ids[:targets[t]]

@@ -18,7 +18,8 @@ from typing import Any, Iterator, Mapping, Optional, Sequence
 
 from . import names
 from .batch import Batch
-from .blocks import EID, NID, Block, blocks_of
+from .blocks import EID, NID, Block, OfType, OfTypes, Space, blocks_of
+from .schema import EdgeType
 from .sources import OverSource, Source
 from .torch import random_seed
 
@@ -141,8 +142,14 @@ def as_edge_prediction_sampler(
 ) -> _EdgeSampler:
     """dgl.dataloading.as_edge_prediction_sampler.
 
-    khop finds reverses by their ends: reverse_eids and reverse_etypes are taken and have no meaning.
+    khop finds reverses by their ends, so that reverse_eids has no meaning, and the reverse of edge type R in rev_R:
+    reverse_etypes may say so, and nothing else.
     """
+    for of, reverse in (reverse_etypes or {}).items() if exclude == "reverse_types" else ():
+        one, other = (e if isinstance(e, str) else e[1] for e in (of, reverse))
+        if one != other and one != f"rev_{other}" and other != f"rev_{one}":
+            raise TypeError(f"reverse_etypes: {other!r} of {one!r}: khop finds reverse edges by their type's name: "
+                            f"call it 'rev_{one}' (docs/migrating.md, \"{_SECTION}\")")
     if negative_sampler is not None and not isinstance(negative_sampler, _Negatives):
         raise TypeError("negative_sampler: must be one of khop.dgl.negative_sampler: Uniform, PerSourceUniform or "
                         f'GlobalUniform (docs/migrating.md, "{_SECTION}")')
@@ -177,9 +184,11 @@ class DataLoader(OverSource):
         self.graph, self.graph_sampler, self.batch_size = graph, graph_sampler, batch_size
         self._sampler, self._device = sampler, device or sampler.output_device
         self._source = source = Source(graph, [c for c in (sampler.prob, sampler.mask) if c])
+        self._numbers: dict[EdgeType, tuple[int, Any]] = {}  # of the seeds that are edges: those before, and their own
         self._how = {
             **graph_sampler.how, "fanouts": self._fanouts(sampler.fanouts), "batch_size": batch_size,
             "drop_last": drop_last, "shuffle": shuffle, "seed": random_seed(seed), "framework": "torch",
+            "index_dtype": str(getattr(source.memory, "idtype", "int64")).rpartition(".")[2],
             **self._columns(), **self._seeds(indices), **(options or {}),
         }
         if not use_ddp:
@@ -225,14 +234,19 @@ class DataLoader(OverSource):
         if not self._edges:
             of = indices if isinstance(indices, Mapping) else {None: indices}
             return {"seeds": {source.node_type(t): ids for t, ids in of.items()}}
-        pairs = indices if isinstance(indices, Mapping) else {None: indices}
+        pairs, first = indices if isinstance(indices, Mapping) else {None: indices}, 0
+        for e, ids in pairs.items():
+            ids = _tensor(ids)
+            if ids.dim() == 1:
+                self._numbers[source.edge_type(e)] = first, ids
+            first += ids.shape[-1]
         return {"edge_label_index": {source.edge_type(e): self._pairs(e, ids) for e, ids in pairs.items()}}
 
     def _pairs(self, of: Any, ids: Any) -> Any:
         """Sources and targets of edges that are given by their numbers, or as they are."""
         import torch
 
-        ids = torch.as_tensor(ids)
+        ids = _tensor(ids)
         if ids.dim() == 2:
             return ids
         if self._source.memory is None:
@@ -271,7 +285,7 @@ class DataLoader(OverSource):
         sampler = self._sampler
         every = sampler.prefetch_node_feats is None and sampler.prefetch_labels is None
         for name, t in zip(memory.ntypes, batch.node_types):
-            data, ids = memory.nodes[name].data, batch[t].n_id
+            data, ids = memory.nodes[name].data, batch[t].n_id.long()
             for feature in list(data) if every else _of_type(sampler.prefetch_node_feats, name):
                 if feature in data:
                     blocks[0].srcnodes[t].data[feature] = data[feature][ids.to(data[feature].device)].to(ids.device)
@@ -281,12 +295,16 @@ class DataLoader(OverSource):
                     blocks[-1].dstnodes[t].data[feature] = data[feature][seeds.to(data[feature].device)].to(ids.device)
 
     def _pair_graphs(self, batch: Batch, seeds: Mapping[str, Any]) -> list[Any]:
-        """The graph of the seeds, and that of their negatives where there are any, over the seeds' nodes."""
-        ends = {e: batch[e].edge_label_index for e in batch.edge_types if sum(batch[e].num_links[:2])}
-        positive = {e: pairs[:, :batch[e].num_links[0]] for e, pairs in ends.items()}
-        graphs = [PairGraph(positive, seeds)]
+        """The graph of the seeds, with their numbers, and that of their negatives if there are any."""
+        some = next(iter(seeds.values())).new_empty(2, 0)
+        ends = {e: batch[e].edge_label_index if sum(batch[e].num_links[:2]) else some for e in batch.edge_types}
+        graphs = [_pair_graph({e: pairs[:, :batch[e].num_links[0]] for e, pairs in ends.items()}, seeds)]
+        for e in batch.edge_types if self._numbers else ():
+            first, ids = self._numbers.get(e, (0, some[0]))
+            at = batch[e].input_id.long() - first if batch[e].num_links[0] else some[0].long()
+            graphs[0].edges[e].data[EID] = ids[at.to(ids.device)].to(some.dtype).to(some.device)
         if getattr(self.graph_sampler, "negatives", None) is not None:
-            graphs.append(PairGraph({e: pairs[:, batch[e].num_links[0]:] for e, pairs in ends.items()}, seeds))
+            graphs.append(_pair_graph({e: pairs[:, batch[e].num_links[0]:] for e, pairs in ends.items()}, seeds))
         return graphs
 
     def close(self) -> None:
@@ -297,11 +315,11 @@ class DataLoader(OverSource):
 
 
 class PairGraph:
-    """Edges over the distinct nodes that are their ends, as DGL's pair_graph: edges(), num_nodes(), ndata, edata."""
+    """Edges over the distinct nodes that are their ends, where DGL is not installed: the names of DGL's pair_graph."""
 
     def __init__(self, pairs: Mapping[Any, Any], nodes: Mapping[str, Any]) -> None:
         self._pairs = dict(pairs)
-        self._nodes = {t: {NID: ids} for t, ids in nodes.items()}
+        self._nodes: dict[str, dict[str, Any]] = {t: {NID: ids} for t, ids in nodes.items()}
         self._edata: dict[Any, dict[str, Any]] = {e: {} for e in self._pairs}
 
     @property
@@ -309,8 +327,16 @@ class PairGraph:
         return list(self._pairs)
 
     @property
+    def etypes(self) -> list[str]:
+        return [e[1] for e in self._pairs]
+
+    @property
     def ntypes(self) -> list[str]:
         return list(self._nodes)
+
+    @property
+    def idtype(self) -> Any:
+        return next(iter(self._nodes.values()))[NID].dtype
 
     def _etype(self, etype: Any) -> Any:
         found = [e for e in self._pairs if etype is None or etype in (e, e[1])]
@@ -318,10 +344,20 @@ class PairGraph:
             raise KeyError(f"edge type {etype!r}: there are {', '.join(map(str, self._pairs))}")
         return found[0]
 
-    def edges(self, etype: Any = None) -> tuple[Any, Any]:
-        """Sources and targets, as places in the nodes."""
-        source, target = self._pairs[self._etype(etype)]
-        return source, target
+    @property
+    def edges(self) -> Any:
+        """Sources and targets, as places in the nodes, when it is called; edges[type].data."""
+        def ends(etype: Any = None) -> tuple[Any, Any]:
+            source, target = self._pairs[self._etype(etype)]
+            return source, target
+        return Space(ends, lambda e: OfType(self._edata[self._etype(e)]))
+
+    @property
+    def nodes(self) -> Any:
+        def places(ntype: Optional[str] = None) -> Any:
+            ids = self._nodes[self.ntypes[0] if ntype is None else ntype][NID]
+            return ids.new_ones(len(ids)).cumsum(0) - 1
+        return Space(places, lambda t: OfType(self._nodes[t]))
 
     def num_edges(self, etype: Any = None) -> int:
         return sum(p.shape[1] for e, p in self._pairs.items() if etype is None or e == self._etype(etype))
@@ -330,17 +366,35 @@ class PairGraph:
         return sum(len(d[NID]) for t, d in self._nodes.items() if ntype in (None, t))
 
     @property
-    def ndata(self) -> dict[str, Any]:
-        if len(self._nodes) == 1:
-            return next(iter(self._nodes.values()))
-        return {NID: {t: d[NID] for t, d in self._nodes.items()}}
+    def ndata(self) -> Any:
+        return OfTypes(self._nodes, len(self._nodes) == 1)
 
     @property
-    def edata(self) -> dict[str, Any]:
-        return self._edata[self._etype(None)]
+    def edata(self) -> Any:
+        return OfTypes(self._edata, len(self._edata) == 1)
 
     def __repr__(self) -> str:
         return f"PairGraph(num_nodes={self.num_nodes()}, num_edges={self.num_edges()})"
+
+
+def _pair_graph(pairs: Mapping[Any, Any], nodes: Mapping[str, Any]) -> Any:
+    """A graph of DGL, or without DGL a PairGraph."""
+    try:
+        import dgl
+    except ImportError:
+        return PairGraph(pairs, nodes)
+    ids = next(iter(nodes.values()))
+    graph = dgl.heterograph({e: (p[0].to(ids.dtype), p[1].to(ids.dtype)) for e, p in pairs.items()},
+                            {t: len(ids) for t, ids in nodes.items()}, idtype=ids.dtype, device=ids.device)
+    for t, ids in nodes.items():
+        graph.nodes[t].data[NID] = ids
+    return graph
+
+
+def _tensor(values: Any) -> Any:
+    import torch
+
+    return torch.as_tensor(values)
 
 
 def _flat(wanted: Any) -> Optional[list[str]]:

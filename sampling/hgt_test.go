@@ -1,7 +1,6 @@
 package sampling
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -113,50 +112,6 @@ func TestHGTEqualsTheOracle(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-}
-
-// Seeds 0 to 2 have in-edges from nodes 3 to 6. Two of these are drawn, each set as often as successive draws in
-// proportion to squared budgets make it; a relative bias of 1 % is found, and one is planted.
-func TestHGTDrawsByTheSquareOfTheBudget(t *testing.T) {
-	g := plainGraph(t, []int64{0, 2, 5, 6, 6, 6, 6, 6}, []int32{3, 4, 4, 5, 6, 6})
-	law, sets := []float64{0.25, 25. / 36, 1. / 9, 16. / 9}, make([]float64, 16) // 1/2, 1/2 + 1/3, 1/3, 1/3 + 1
-	for a, p := range law {
-		for b, q := range law {
-			if a != b {
-				sets[1<<a|1<<b] += p / sum(law) * q / (sum(law) - p)
-			}
-		}
-	}
-	c, k := newChances(sets), HGT{Nodes: []int{2}}
-	w, err := k.Open(Env{Graph: g, BatchSize: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Close()
-	out := sampleOf(g, k, 3)
-	defer out.Close()
-	trials := trialsOf(400_000)
-	if *heavy {
-		trials *= 100
-	}
-	for batch := range trials {
-		req := &Request{Seeds: [][]int64{{0, 1, 2}}, Rand: NewRand(8, 0, 0, uint64(batch))}
-		if err := w.Sample(context.Background(), req, out); err != nil {
-			t.Fatal(err)
-		}
-		set := 0
-		for _, v := range mustView(t, out.Nodes[0])[3:] {
-			set |= 1 << (v - 3)
-		}
-		c.add(set)
-	}
-	c.each(func(things int) {
-		if d := c.deviate(things); !(d <= chanceLimit && d >= -chanceLimit) {
-			t.Errorf("%04b is there %v times of %d, must be %.4f of them", things, c.of(c.counts, things), trials,
-				c.of(c.law, things))
-		}
-	})
-	c.checkPlanted(t, "budgets", 1<<1) // of a node of probability 0.6
 }
 
 func TestHGTRefusesWhatMakesNoSense(t *testing.T) {

@@ -191,12 +191,8 @@ func sampleOf(g *graph.Graph, s Sampler, batchSize int) *graph.Sample {
 func TestLaborPicksEveryEdgeAndPairAsOftenAsItMust(t *testing.T) {
 	for _, l := range []Labor{{Fanouts: []int{laborK}}, {Fanouts: []int{laborK}, Poisson: true}} {
 		c := newChances(laborGadget.law(laborK, l.Poisson))
-		laborGadget.draw(t, l, 1, trialsOf(1_600_000), func(_ int, sets []int) { c.add(sets[0]) })
-		c.check(t, l.Fingerprint())
-		// edges, and pairs within a destination and across two
-		for _, things := range []int{1, 1 << 8, 3, 1 | 1<<4, 1<<9 | 1<<12} {
-			c.checkPlanted(t, l.Fingerprint(), things)
-		}
+		laborGadget.draw(t, l, 1, finding(c.law), func(_ int, sets []int) { c.add(sets[0]) })
+		c.check(t, l.Fingerprint()) // edges, and pairs within a destination and across two
 	}
 }
 

@@ -25,7 +25,8 @@ func chanceGraph(t *testing.T) *graph.Graph {
 	return g
 }
 
-// Each law gives every node, and every pair of ends, its probability; a bias of 1 % (relative) would be found.
+// Each law gives every node, and every pair of ends, its probability. Of an end's nodes things 0 to 3 are sources, and
+// 4 to 7 targets.
 func TestNegativesFollowTheirLaw(t *testing.T) {
 	g := chanceGraph(t)
 	power := func(d ...float64) (w []float64) {
@@ -35,36 +36,30 @@ func TestNegativesFollowTheirLaw(t *testing.T) {
 		return w
 	}
 	in, out := power(2, 3, 4, 6), power(6, 4, 3, 2)
-	same := []float64{1, 1, 1, 1}
+	same, none := []float64{1, 1, 1, 1}, []float64{0, 0, 0, 0}
 	source, target := []float64{0, 1, 0, 0}, []float64{0, 0, 1, 0} // of the edge that negatives are made of: 1 -> 2
 	for name, c := range map[string]struct {
 		n               Negatives
 		sources, target []float64 // weights of the nodes at either end
-		planted         int
-		millions        int // of negatives; one less would not find it everywhere
 	}{
-		"uniform":          {Negatives{}, source, same, 0x10, 2},
-		"degree of target": {Negatives{Law: ByDegree}, source, in, 0x20, 4},
-		"degree of source": {Negatives{Law: ByDegree, Replace: SourceEnd}, out, target, 0x8, 5},
-		"weight":           {Negatives{Law: ByWeight, Weight: "weight"}, source, []float64{0, 2, 1, 1}, 0x40, 2},
-		"in batch":         {Negatives{Law: InBatch}, source, []float64{1, 0, 1, 1}, 0x80, 2},
-		"by then":          {Negatives{Time: "time"}, source, []float64{1, 1, 0, 1}, 0x10, 2},
-		"weight, by then": {Negatives{Law: ByWeight, Weight: "weight", Time: "time"}, source, []float64{0, 2, 0, 1},
-			0x20, 2},
-		"both, apart": {Negatives{Law: ByDegree, Replace: BothEnds}, out, in, 0x81, 30},
+		"uniform":          {Negatives{}, source, same},
+		"degree of target": {Negatives{Law: ByDegree}, source, in},
+		"degree of source": {Negatives{Law: ByDegree, Replace: SourceEnd}, out, target},
+		"weight":           {Negatives{Law: ByWeight, Weight: "weight"}, source, []float64{0, 2, 1, 1}},
+		"in batch":         {Negatives{Law: InBatch}, source, []float64{1, 0, 1, 1}},
+		"by then":          {Negatives{Time: "time"}, source, []float64{1, 1, 0, 1}},
+		"weight, by then":  {Negatives{Law: ByWeight, Weight: "weight", Time: "time"}, source, []float64{0, 2, 0, 1}},
+		"both, apart":      {Negatives{Replace: BothEnds}, same, same},
+		// Of each end three nodes are refused, so that of 2 tries both are with probability 9/16.
+		"strict": {Negatives{Strict: true, Tries: 2, Replace: EitherEnd}, none, none},
 	} {
-		if c.millions > 10 && !*heavy {
-			continue
-		}
 		t.Run(name, func(t *testing.T) {
-			ends := make([]float64, 256)
-			all := sum(c.sources) * sum(c.target)
-			for u, x := range c.sources {
-				for v, y := range c.target {
-					ends[1<<u|0x10<<v] += x * y / all
-				}
+			ends := apart(successive(c.sources, 1), successive(c.target, 1))
+			if c.n.Strict {
+				ends = make([]float64, 256)
+				ends[0], ends[1<<1|0x10<<0], ends[1<<3|0x10<<2] = 9./16, 7./32, 7./32
 			}
-			checkEnds(t, g, c.n, ends, c.planted, c.millions)
+			checkEnds(t, g, c.n, ends, 1)
 		})
 	}
 	t.Run("either", func(t *testing.T) {
@@ -73,7 +68,11 @@ func TestNegativesFollowTheirLaw(t *testing.T) {
 			ends[1<<1|0x10<<v] += 1. / 8
 			ends[1<<v|0x10<<2] += 1. / 8
 		}
-		checkEnds(t, g, Negatives{Replace: EitherEnd}, ends, 0x20, 5)
+		checkEnds(t, g, Negatives{Replace: EitherEnd}, ends, 1)
+	})
+	t.Run("two of an edge", func(t *testing.T) {
+		one := successive([]float64{1, 1, 0, 1}, 1)
+		checkEnds(t, g, Negatives{Time: "time", Triplets: true}, apart(one, one), 2)
 	})
 }
 
@@ -85,8 +84,8 @@ func sum(w []float64) (s float64) {
 }
 
 // checkEnds draws negatives of the edge 1 -> 2 at time 7, for the law in-batch with two others, and compares their ends
-// with a law.
-func checkEnds(t *testing.T, g *graph.Graph, n Negatives, law []float64, planted, millions int) {
+// with a law: of one, or the targets of two.
+func checkEnds(t *testing.T, g *graph.Graph, n Negatives, law []float64, together int) {
 	t.Helper()
 	const most = 1 << 14
 	n.Ratio = most
@@ -95,13 +94,13 @@ func checkEnds(t *testing.T, g *graph.Graph, n Negatives, law []float64, planted
 		t.Fatal(err)
 	}
 	defer d.Close()
-	c := newChances(law)
+	c, trials := newChances(law), finding(law)
 	edges := [][2]int64{{1, 2}}
 	if n.Law == InBatch {
 		edges = append(edges, [][2]int64{{0, 0}, {3, 3}}...)
 	}
 	l := &LinkSeeds{}
-	for batch := uint64(0); c.trials < trialsOf(millions*1_000_000); batch++ {
+	for batch := uint64(0); c.trials < trials; batch++ {
 		l.Reset()
 		for i, ends := range edges {
 			l.Sources, l.Targets = append(l.Sources, ends[0]), append(l.Targets, ends[1])
@@ -111,12 +110,19 @@ func checkEnds(t *testing.T, g *graph.Graph, n Negatives, law []float64, planted
 		if err := d.Draw(NewRand(20261126, 0, 0, batch), 0, l); err != nil {
 			t.Fatal(err)
 		}
-		for i := len(edges); i < len(l.Sources) && l.Group[i] == 0; i++ {
-			c.add(1<<l.Sources[i] | 0x10<<l.Targets[i])
+		drawn := 0
+		for i := len(edges); i < len(l.Sources) && l.Group[i] == 0; i += together {
+			if drawn += together; together == 2 {
+				c.add(1<<l.Targets[i] | 0x10<<l.Targets[i+1])
+			} else {
+				c.add(1<<l.Sources[i] | 0x10<<l.Targets[i])
+			}
+		}
+		for range (most - drawn) * int(bit(n.Strict)) { // those that are missed
+			c.add(0)
 		}
 	}
 	c.check(t, t.Name())
-	c.checkPlanted(t, t.Name(), planted)
 }
 
 func TestANodeOfWeight0NeverStandsIn(t *testing.T) {

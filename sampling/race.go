@@ -36,7 +36,7 @@ func (r *racer) run(weights []float64, first int64, stream, from uint64, sum flo
 		b.bound, b.n = false, 0
 	}
 	r.chunk(weights, first, stream, from)
-	if b.n > b.k {
+	if b.n > b.k && b.n-b.k >= b.k/8 { // dropping looks at all: not for a few edges of many
 		b.drop()
 	}
 }

@@ -2,16 +2,13 @@ package sampling
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
 	"unsafe"
 
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/internal/invariants"
 	"github.com/khop-gnn/khop/internal/rng"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
@@ -342,109 +339,6 @@ func checkArrays(t *testing.T, what string, got *graph.Sample, want map[string][
 	}
 }
 
-// limitOfLaw is the normal deviate beyond which a sampler fails: a fair one does once in 31,000 seeds.
-const limitOfLaw = 4
-
-// lawOf compares counts with probabilities: the cells of group k, whose trials are its own. It returns the normal
-// deviate of the chi-square statistic (Wilson and Hilferty). With a bias planted every other cell of a group has that
-// much more or less, as far as the rest can give or take it; power is then the deviates that the mean of the statistic
-// lies above the limit, in its own standard deviations (3.09 for a probability of 0.999).
-func lawOf(counts [][]int64, law [][]float64, bias float64) (deviate, power float64) {
-	stat, df, nc := 0.0, 0.0, 0.0
-	for k := range law {
-		n, share := int64(0), [2]float64{}
-		for i, c := range counts[k] {
-			n += c
-			share[i%2] += law[k][i]
-		}
-		if n == 0 {
-			continue
-		}
-		for i, p := range law[k] {
-			q := p
-			if share[1] > 0 {
-				q = p * (1 + bias*[]float64{-1, 1}[i%2]*min(1, share[1-i%2]/share[i%2]))
-			}
-			d := float64(counts[k][i]) - q*float64(n)
-			stat += d * d / (q * float64(n))
-			nc += float64(n) * (p - q) * (p - q) / q
-		}
-		df += float64(len(law[k]) - 1)
-	}
-	spread := 2 / (9 * df)
-	critical := df * math.Pow(1-spread+limitOfLaw*math.Sqrt(spread), 3)
-	return (math.Cbrt(stat/df) - (1 - spread)) / math.Sqrt(spread), (df + nc - critical) / math.Sqrt(2*(df+2*nc))
-}
-
-// checkLaw fails a sampler that is not fair, and a test that would not find a relative bias of 1 % with a probability
-// of 0.999: one is planted.
-func checkLaw(t *testing.T, what string, counts [][]int64, law [][]float64) {
-	t.Helper()
-	fair, _ := lawOf(counts, law, 0)
-	planted, power := lawOf(counts, law, 0.01)
-	text := fmt.Sprintf("%s: %.2f deviations; with a bias of 1 %% planted %.2f, found with a power of %.2f deviations",
-		what, fair, planted, power)
-	if t.Log(text); !(math.Abs(fair) < limitOfLaw) || planted < limitOfLaw || power < 3.09 {
-		t.Error(text)
-	}
-}
-
-func TestNode2VecStepsInProportionToItsWeights(t *testing.T) {
-	// Node 0 is a hub; 1 to 3 are a triangle; an edge is parallel.
-	src := []int64{1, 2, 3, 4, 4, 0, 2, 3, 0, 1, 3, 0, 1, 2, 2, 0, 2}
-	dst := []int64{0, 0, 0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 3, 4, 4}
-	g, err := graph.New(graph.Data{Nodes: []graph.NodeData{{Count: 5}}, Edges: []graph.EdgeData{{Src: src, Dst: dst}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		Node2Vec
-		batches uint64 // of 125,000 steps
-	}{{Node2Vec{P: 0.25, Q: 4}, 34}, {Node2Vec{P: 8, Q: 0.01}, 2}} { // the second takes tries to their end
-		k := c.Node2Vec
-		if invariants.Enabled { // as slow as under -race no bias of 1 % is looked for
-			c.batches = 1
-		}
-		k.Length, k.PerSeed = 100, 250
-		counts, law, cell := transitions(g, planOf(t, k, g.Schema()))
-		sampleMany(t, g, k, &Request{Seeds: [][]int64{{0, 1, 2, 3, 4}}}, c.batches, func(out *graph.Sample) {
-			nodes := widen(t, out.Nodes[0])
-			walk, _ := unified.View[int32](mustFlat(t, out.Arrays[0].Rows))
-			for i := 0; i < len(walk); i += k.Length + 1 {
-				for j := i + 2; j <= i+k.Length; j++ {
-					a, b, x := nodes[walk[j-2]], nodes[walk[j-1]], nodes[walk[j]]
-					counts[a*5+b][cell[b*5+x]]++
-				}
-			}
-		})
-		if c.batches > 2 {
-			checkLaw(t, k.Fingerprint(), counts, law)
-		} else if fair, _ := lawOf(counts, law, 0); !(math.Abs(fair) < limitOfLaw) {
-			t.Errorf("%s: %.2f deviations", k.Fingerprint(), fair)
-		}
-	}
-}
-
-// sampleMany samples a request again and again, as one batch after the other.
-func sampleMany(t *testing.T, g *graph.Graph, k Sampler, req *Request, batches uint64, look func(*graph.Sample)) {
-	t.Helper()
-	out, b := new(graph.Sample), k.Bound(g.Schema(), 64)
-	b.Init(out, g.Schema(), pinned.Options{})
-	w, err := k.Open(Env{Graph: g, BatchSize: 64})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for batch := range batches {
-		if req.Rand = NewRand(7, 0, 0, batch); w.Sample(context.Background(), req, out) != nil {
-			t.Fatal("it does not sample")
-		}
-		look(out)
-	}
-	if err := errors.Join(w.Close(), out.Close()); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func mustFlat(t *testing.T, x unified.Tensor) unified.Tensor {
 	t.Helper()
 	n := int64(1)
@@ -456,47 +350,6 @@ func mustFlat(t *testing.T, x unified.Tensor) unified.Tensor {
 		t.Fatal(err)
 	}
 	return flat
-}
-
-// sources are the distinct sources of a node's in-edges.
-func sources(g *graph.Graph, v int64) (list []int64) {
-	for pos := g.Indptr()[v]; pos < g.Indptr()[v+1]; pos++ {
-		list = append(list, indexAt(g, pos))
-	}
-	return slices.Compact(list)
-}
-
-// transitions are the exact probabilities of node2vec's steps, by t*n + v and the distinct sources of v; cell[v*n+x] is
-// the place of x among these.
-func transitions(g *graph.Graph, k walkPlan) (counts [][]int64, law [][]float64, cell []int) {
-	n := g.NumNodes()
-	counts, law, cell = make([][]int64, n*n), make([][]float64, n*n), make([]int, n*n)
-	for t := range n {
-		for v := range n {
-			if !slices.Contains(sources(g, t), v) {
-				continue
-			}
-			p, sum := make([]float64, len(sources(g, v))), 0.0
-			for pos := g.Indptr()[v]; pos < g.Indptr()[v+1]; pos++ {
-				x, weight := indexAt(g, pos), 1/k.q
-				if x == t {
-					weight = 1 / k.p
-				} else if slices.Contains(sources(g, t), x) {
-					weight = 1
-				}
-				p[slices.Index(sources(g, v), x)] += weight
-				sum += weight
-			}
-			for i := range p {
-				p[i] /= sum
-			}
-			counts[t*n+v], law[t*n+v] = make([]int64, len(p)), p
-			for i, x := range sources(g, v) {
-				cell[v*n+x] = i
-			}
-		}
-	}
-	return counts, law, cell
 }
 
 // What walkers and drawers of subgraphs keep for as long as they live is in their Bound: long walks take much.

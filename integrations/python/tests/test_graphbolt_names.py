@@ -1,4 +1,5 @@
 """khop.graphbolt: GraphBolt's names, without DGL, and its folders as they are."""
+import functools
 import pathlib
 import shutil
 
@@ -148,3 +149,40 @@ def test_processes_of_one_job_load_what_each_asks_for(program, monkeypatch):
     loader = dgl.DataLoader({"edge_index": torch.tensor([[0], [1]]), "num_nodes": 40}, torch.arange(40),
                             dgl.NeighborSampler([1]), batch_size=10)
     assert len(loader) == 4
+
+
+def test_names_of_graphbolt_2_1(program):
+    ends = torch.stack(random_graph().edges())
+    graph = gb.SamplingGraph({"edge_index": ends, "num_nodes": 300})
+    nodes = gb.ItemSet((torch.arange(90), torch.arange(90) % 4), names=("seed_nodes", "labels"))
+    for m in gb.DataLoader(gb.ItemSampler(nodes, batch_size=40, shuffle=True).sample_neighbor(graph, [2])):
+        assert torch.equal(m.labels, m.seed_nodes % 4) and m.input_nodes[:len(m.seed_nodes)].sort()[0].tolist() == m.seed_nodes.sort()[0].tolist()
+    items = gb.ItemSet(ends[:, :50].T, names="node_pairs")
+    pipe = gb.ItemSampler(items, batch_size=50).sample_uniform_negative(graph, 2).sample_neighbor(graph, [-1])
+    pipe = pipe.transform(functools.partial(gb.exclude_seed_edges, include_reverse_edges=True))
+    (m,) = gb.DataLoader(pipe)
+    pairs, labels = m.node_pairs_with_labels
+    assert torch.equal(torch.stack(m.node_pairs), ends[:, :50]) and labels.tolist() == [1] * 50 + [0] * 100
+    assert torch.equal(m.input_nodes[torch.stack(m.positive_node_pairs)], ends[:, :50])
+    assert torch.equal(torch.cat([torch.stack(m.compacted_node_pairs), torch.stack(m.negative_node_pairs)], 1), torch.stack(pairs))
+    sources, targets = m.blocks[0].edges()
+    followed = set(zip(m.input_nodes[sources].tolist(), m.input_nodes[targets].tolist()))
+    asked = set(zip(*ends[:, :50].tolist()))
+    assert followed and not followed & (asked | {(v, u) for u, v in asked})
+
+
+def test_items_alone():
+    pipe = gb.ItemSampler(gb.ItemSet((torch.arange(10), torch.arange(10) * 2), names=("seeds", "labels")), batch_size=4)
+    assert [m.seeds.tolist() for m in pipe] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    assert all(torch.equal(m.labels, 2 * m.seeds) and m.num_layers() == 0 for m in pipe.transform(lambda m: m.to("cpu")))
+    shuffled = gb.ItemSampler(gb.ItemSet(10, names="seeds"), batch_size=4, shuffle=True, drop_last=True, seed=1)
+    assert len({i for m in shuffled for i in m.seeds.tolist()}) == 8
+    both = gb.ItemSetDict({"a": gb.ItemSet(torch.arange(3), names="seeds"), "b": gb.ItemSet(torch.arange(4), names="seeds")})
+    assert both[5] == {"b": 2} and {k: v.tolist() for k, v in both[1:5].items()} == {"a": [1, 2], "b": [0, 1]}
+    assert [{k: v.tolist() for k, v in m.seeds.items()} for m in gb.ItemSampler(both, batch_size=5)] == [
+        {"a": [0, 1, 2], "b": [0, 1]}, {"b": [2, 3]}]
+    feature = gb.TorchBasedFeature(torch.zeros(5, 2))
+    feature.update(torch.ones(2, 2), torch.tensor([1, 3]))
+    assert feature.read().sum() == 4
+    with pytest.raises(ValueError, match="rows of"):
+        feature.update(torch.ones(5, 3))

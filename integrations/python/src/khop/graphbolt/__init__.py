@@ -24,7 +24,7 @@ from .minibatch import (
 )
 from .pipes import (
     CopyTo, DistributedItemSampler, FeatureFetcher, ItemSampler, LayerNeighborSampler, NeighborSampler,
-    TemporalNeighborSampler, UniformNegativeSampler,
+    TemporalNeighborSampler, UniformNegativeSampler, exclude_seed_edges,
 )
 
 __all__ = [
@@ -33,6 +33,6 @@ __all__ = [
     "HeteroItemSet", "ItemSampler", "ItemSet", "ItemSetDict", "LayerNeighborSampler", "MiniBatch",
     "MultiProcessDataLoader", "NeighborSampler", "OnDiskDataset", "SampledSubgraph", "SamplingGraph",
     "SingleProcessDataLoader",
-    "TemporalNeighborSampler", "TorchBasedFeature", "UniformNegativeSampler", "from_dglgraph",
-    "fused_csc_sampling_graph",
+    "TemporalNeighborSampler", "TorchBasedFeature", "UniformNegativeSampler",
+    "exclude_seed_edges", "from_dglgraph", "fused_csc_sampling_graph",
 ]

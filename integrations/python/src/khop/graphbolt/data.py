@@ -81,6 +81,15 @@ class TorchBasedFeature:
     def read(self, ids: Any = None) -> Any:
         return self._tensor if ids is None else self._tensor[ids]
 
+    def update(self, value: Any, ids: Any = None) -> None:
+        """Changes rows of the tensor itself, or takes another of its shape."""
+        if ids is not None:
+            self._tensor[ids] = value
+        elif value.shape[1:] != self._tensor.shape[1:]:
+            raise ValueError(f"value: rows of {tuple(value.shape[1:])}: must be {tuple(self._tensor.shape[1:])}")
+        else:
+            self._tensor = value
+
     def size(self) -> Any:
         return self._tensor.shape[1:]
 

@@ -13,6 +13,10 @@ SECTION = "From GraphBolt"
 """The section of docs/migrating.md that says what differs."""
 
 
+_NAMES_OF_21 = {"seed_nodes": "seeds", "node_pairs": "seeds"}
+"""Names of GraphBolt 2.1, which DGL of PyPI has, for those of 2.2 and later."""
+
+
 class ItemSet:
     """dgl.graphbolt.ItemSet: a tensor, a tuple of tensors with a row for each item, or the number of items 0, 1, .."""
 
@@ -22,6 +26,8 @@ class ItemSet:
         self._items = tuple(map(torch.as_tensor, items if isinstance(items, tuple) else (items,)))
         self.names: tuple[str, ...] = ("seeds", "labels")[:len(self._items)] if names is None else (
             (names,) if isinstance(names, str) else tuple(names))
+        # What khop calls them.
+        self.called = tuple(_NAMES_OF_21.get(name, name) for name in self.names)
         lengths = {len(item) for item in self._items}
         if len(self.names) != len(self._items) or len(lengths) != 1:
             raise ValueError(f"ItemSet: {len(self._items)} arrays of {sorted(lengths)} rows, with names {self.names}: "
@@ -38,7 +44,7 @@ class ItemSet:
 
     def of(self, name: str) -> Any:
         """The array of a name; None if there is none."""
-        return dict(zip(self.names, self._items)).get(name)
+        return dict(zip(self.called, self._items)).get(name)
 
     def __repr__(self) -> str:
         return f"ItemSet({len(self):,} items, names={self.names})"
@@ -49,13 +55,26 @@ class HeteroItemSet:
 
     def __init__(self, itemsets: Mapping[str, ItemSet]) -> None:
         self._itemsets = dict(itemsets)
-        self.names = next(iter(self._itemsets.values())).names
+        some = next(iter(self._itemsets.values()))
+        self.names, self.called = some.names, some.called
 
     def __len__(self) -> int:
         return sum(map(len, self._itemsets.values()))
 
-    def __getitem__(self, key: str) -> ItemSet:
-        return self._itemsets[key]
+    def __getitem__(self, key: Any) -> Any:
+        """The set of a type, an item as {type: item}, or some items as {type: items}, type after type."""
+        if isinstance(key, str):
+            return self._itemsets[key]
+        whole = range(len(self))
+        some = [key] if isinstance(key, int) else key
+        wanted = whole[some] if isinstance(some, slice) else [whole[int(i)] for i in some]
+        found, first = {}, 0
+        for of, items in self._itemsets.items():
+            at = [i - first for i in wanted if first <= i < first + len(items)]
+            first += len(items)
+            if at:
+                found[of] = items[at[0] if isinstance(key, int) else torch.tensor(at)]
+        return found
 
     def __repr__(self) -> str:
         return f"HeteroItemSet({self._itemsets})"
@@ -71,7 +90,7 @@ class Split(ItemSet):
         self.source, self.split, self._count = source, split, count
         self._read: Any = None
         self._whole = None
-        self.names = ("seeds", "labels")
+        self.names = self.called = ("seeds", "labels")
 
     def __len__(self) -> int:
         return self._count

@@ -46,8 +46,8 @@ class CSCFormatBase(NamedTuple):
 class MiniBatch:
     """dgl.graphbolt.MiniBatch. Values are tensors of a graph with one type, mappings of types to tensors of others."""
 
-    def __init__(self, batch: Batch) -> None:
-        self._batch = batch
+    def __init__(self, batch: Any) -> None:
+        self._batch: Any = batch  # None where nothing was sampled
         self.seeds: Any = None
         self.labels: Any = None
         self.indexes: Any = None
@@ -70,7 +70,52 @@ class MiniBatch:
         return [SampledSubgraph(self._batch, layer) for layer in range(self.num_layers())]
 
     def num_layers(self) -> int:
-        return int(self._batch.schema.layers)
+        return 0 if self._batch is None else int(self._batch.schema.layers)
+
+    # --- names of GraphBolt 2.1 ---
+
+    @property
+    def seed_nodes(self) -> Any:
+        """The seeds, where they are nodes."""
+        return self.seeds
+
+    def _pairs(self, name: str, negative: bool = False) -> Any:
+        """Sources and targets of the pairs that were given, or of their negatives."""
+        def ends(pairs: Any, group: Any) -> tuple[Any, Any]:
+            if group is None:
+                pairs = pairs[:0] if negative else pairs
+            else:  # the pairs come first
+                number = int(group.max()) + 1 if len(group) else 0
+                pairs = pairs[number:] if negative else pairs[:number]
+            return pairs[:, 0], pairs[:, 1]
+        pairs = getattr(self, name)
+        if not isinstance(pairs, Mapping):
+            return ends(pairs, self.indexes)
+        return {e: ends(p, (self.indexes or {}).get(e)) for e, p in pairs.items()}
+
+    @property
+    def node_pairs(self) -> Any:
+        """Sources and targets of the pairs."""
+        return self._pairs("seeds")
+
+    @property
+    def compacted_node_pairs(self) -> Any:
+        """The same, as places in input_nodes."""
+        return self._pairs("compacted_seeds")
+
+    positive_node_pairs = compacted_node_pairs
+
+    @property
+    def negative_node_pairs(self) -> Any:
+        """Those of the negatives, as places in input_nodes."""
+        return self._pairs("compacted_seeds", True)
+
+    @property
+    def node_pairs_with_labels(self) -> Any:
+        """Sources and targets of pairs and negatives, as places in input_nodes, and their labels."""
+        if isinstance(self.compacted_seeds, Mapping):
+            return {e: ((p[:, 0], p[:, 1]), self.labels[e]) for e, p in self.compacted_seeds.items()}
+        return (self.compacted_seeds[:, 0], self.compacted_seeds[:, 1]), self.labels
 
     def node_ids(self) -> Any:
         return self.input_nodes
@@ -83,7 +128,7 @@ class MiniBatch:
             if isinstance(value, list):
                 return [move(v) for v in value]
             return value.to(device, non_blocking=non_blocking) if hasattr(value, "to") else value
-        out = MiniBatch(self._batch.to(device, non_blocking))
+        out = MiniBatch(None if self._batch is None else self._batch.to(device, non_blocking))
         for name in ("seeds", "labels", "indexes", "compacted_seeds", "input_nodes", "node_features", "edge_features"):
             setattr(out, name, move(getattr(self, name)))
         return out
@@ -100,6 +145,24 @@ class MiniBatch:
         fields = {n: getattr(self, n) for n in ("seeds", "labels", "compacted_seeds", "input_nodes", "node_features")}
         said = ", ".join(f"{n}={text(v)}" for n, v in fields.items() if v is not None)
         return f"MiniBatch({said}, layers={self.num_layers()})"
+
+
+def of_items(pipe: Datapipe) -> Iterator[Any]:
+    """Minibatches of items alone, of a pipeline that does not sample."""
+    number, size = len(pipe.items), int(pipe.how["batch_size"])
+    order = torch.arange(number)
+    if pipe.how["shuffle"]:
+        order = torch.randperm(number, generator=torch.Generator().manual_seed(pipe.how["seed"]))
+    for begin in range(0, number - size + 1 if pipe.how["drop_last"] else number, size):
+        at = order[begin:begin + size]
+        out: Any = MiniBatch(None)
+        sets = pipe.items[at] if isinstance(pipe.items, HeteroItemSet) else {None: pipe.items[at]}
+        for of, values in sets.items():
+            for name, value in zip(pipe.items.called, values if isinstance(values, tuple) else (values,)):
+                setattr(out, name, value if of is None else {**(getattr(out, name, None) or {}), of: value})
+        for fn in pipe.after:
+            out = fn(out)
+        yield out
 
 
 class DataLoader(OverSource):
@@ -206,7 +269,7 @@ class DataLoader(OverSource):
                     values["labels"][t] = view.y[view.seeds]
                 continue
             of = items[t] if isinstance(items, HeteroItemSet) else items
-            for name in of.names:
+            for name in of.called:
                 if name not in ("seeds", "timestamp"):
                     values.setdefault(name, {})[t] = of.of(name)[view.input_id]
         for name, found in values.items():
@@ -225,7 +288,7 @@ class DataLoader(OverSource):
             if negatives:
                 values["labels"][key] = torch.cat([torch.ones(seeds), torch.zeros(negatives)])
                 values["indexes"][key] = view.edge_label_group
-            for name in items.names:
+            for name in items.called:
                 if name not in ("seeds", "timestamp") and not (negatives and name == "labels"):
                     values.setdefault(name, {})[key] = items.of(name)[view.input_id]
         for name, found in values.items():

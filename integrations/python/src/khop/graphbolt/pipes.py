@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from functools import partial
 from typing import Any, Callable, Iterator, Optional, Sequence
 
 import torch
@@ -58,7 +59,10 @@ class Datapipe:
         return CopyTo(self, device)
 
     def transform(self, fn: Callable[[Any], Any]) -> Datapipe:
-        """Does fn with each minibatch; so does map."""
+        """Does fn with each minibatch; so does map. exclude_seed_edges, alone or in a partial, the server does."""
+        what = fn.func if isinstance(fn, partial) else fn
+        if what is exclude_seed_edges:
+            return self.exclude_seed_edges(*getattr(fn, "args", ()), **getattr(fn, "keywords", {}))
         out = Datapipe(self)
         out.after.append(fn)
         return out
@@ -66,9 +70,9 @@ class Datapipe:
     map = transform
 
     def __iter__(self) -> Iterator[Any]:
-        from .minibatch import DataLoader
+        from .minibatch import DataLoader, of_items
 
-        return iter(DataLoader(self))
+        return iter(DataLoader(self)) if self.graph is not None else of_items(self)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -78,6 +82,12 @@ class Datapipe:
             names.check("a pipeline of khop.graphbolt", [name], known, SECTION)
         except TypeError as e:
             raise AttributeError(str(e)) from None
+
+
+def exclude_seed_edges(minibatch: Any, *args: Any, **kwargs: Any) -> Any:
+    """dgl.graphbolt.exclude_seed_edges, for transform(): what khop samples has no such edges."""
+    raise TypeError("exclude_seed_edges: khop leaves edges out when it samples: give this function to transform() of a "
+                    f'pipeline, alone or in a partial (docs/migrating.md, "{SECTION}")')
 
 
 class ItemSampler(Datapipe):

@@ -312,24 +312,27 @@ def mean(values):
 
 def findings(b):
     """What the published benchmark found, and what is found here."""
-    share = lambda r: r["bytes"] / min(s[1] for s in r["seconds"].values()) / b.rate
-    torch = lambda r: r["bytes"] / min(s[1] for w, s in r["seconds"].items() if w.startswith("torch")) / b.rate
-    large = [r for r in b.results if r.get("MB") == max((r.get("MB", 0) for r in b.results), default=0) and "sparsity" not in r]
-    moving = [r for r in large if r["operation"] not in ("matmul", "addmm", "sort")]
-    yield (f"**Memory**: with rows of {large[0]['MB'] if large else 0} MB, gathers and scatters use {100 * mean(list(map(torch, moving))):.0f} % of the bandwidth "
-           f"of a copy in torch, {100 * mean(list(map(share, moving))):.0f} % by the best contestant (geometric means).")
-    pairs = [(median(r, "torch.gather") / median(r, "torch")) for r in b.results if "torch.gather" in r["seconds"]]
-    pairs2 = [(median(r, "torch.scatter") / median(r, "torch.index_add")) for r in b.results if "torch.index_add" in r["seconds"]]
-    yield (f"**Native operations**: `gather` takes {mean(pairs):.2f} of the time of `index_select`, `scatter_reduce` {mean(pairs2):.2f} of that of "
+    def share(r, who=""):
+        return r["bytes"] / min(s[1] for w, s in r["seconds"].items() if w.startswith(who)) / b.rate
+    moving = [r for r in b.results if r["operation"].startswith(("index_select", "scatter"))]
+    large = [r for r in moving if r["MB"] == max(m["MB"] for m in moving)]
+    if large:
+        yield (f"**Memory**: with rows of {large[0]['MB']} MB, gathers and scatters use {100 * mean([share(r, 'torch') for r in large]):.0f} % of a copy's "
+               f"bandwidth in torch, {100 * mean(list(map(share, large))):.0f} % by the best contestant (geometric means).")
+    gathers_ = [median(r, "torch.gather") / median(r, "torch") for r in moving if "torch.gather" in r["seconds"]]
+    scatters_ = [median(r, "torch.scatter") / median(r, "torch.index_add") for r in moving if "torch.index_add" in r["seconds"]]
+    yield (f"**Native operations**: `gather` takes {mean(gathers_):.2f} of the time of `index_select`, `scatter_reduce` {mean(scatters_):.2f} of that of "
            "`index_add`, in the geometric mean over sizes, factors and indices.")
-    dense = {r["MB"]: min(s[1] for s in r["seconds"].values()) for r in b.results if r["operation"] == "matmul" and "sparsity" not in r}
-    zeros = [median(r, "torch") / dense[r["MB"]] for r in b.results if r["operation"] == "matmul" and "sparsity" in r]
+    products = [r for r in b.results if r["operation"] == "matmul"]
+    full = {r["MB"]: median(r, "torch") for r in products if "sparsity" not in r}
+    zeros = [median(r, "torch") / full[r["MB"]] for r in products if "sparsity" in r]
+    yield f"**Sparsity**: torch's dense product of an operand that is zero in 99 of 100 elements takes {mean(zeros):.2f} of the time of a full one's."
     spmm = {r["sparsity"]: r for r in b.results if r["operation"] == "spmm" and r["n"] == 2000 and r["indices"] == "uniform"}
-    faster = [s for s, r in spmm.items() if s and 0 in spmm and "torch dense" in spmm[0]["seconds"]
-              and median(r, "torch CSR") < median(spmm[0], "torch dense")]
-    yield (f"**Sparsity**: a dense product whose operand is zero in 99 of 100 elements takes {mean(zeros):.2f} of the time of the best one of a full operand. "
-           f"torch's sparse product is faster than its dense one from a share of zeros of {min(faster) if faster else 'none'} on "
-           f"(2,000 x 2,000, {WIDTH} columns).")
+    for who in ("torch CSR", "scipy", "khop"):
+        faster = [s for s, r in spmm.items() if 0 in spmm and who in r["seconds"] and median(r, who) < median(spmm[0], "torch dense")]
+        if faster:
+            yield (f"The sparse product by {who} is faster than torch's dense one from {100 * min(faster):g} % zeros on (2,000 x 2,000, {WIDTH} "
+                   "columns).")
 
 
 def page(b):

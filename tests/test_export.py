@@ -84,3 +84,16 @@ def test_graphbolt(khop, plain, tmp_path):
         seeds, of = (read(d) for d in task[name][0]["data"])
         assert np.array_equal(seeds, column(tmp_path / "sbm.khop", f"splits/node/{split}.arrow"))
         assert np.array_equal(of, labels[seeds])
+
+
+@pytest.mark.parametrize("to", ["numpy", "npz", "parquet"])
+def test_several_splits_come_back(khop, to, tmp_path):
+    rng = np.random.default_rng(2)
+    np.savez(tmp_path / "g.npz", edges=rng.integers(0, 50, (300, 2)), node_features=rng.standard_normal((50, 3)).astype(np.float32),
+             node_labels=rng.integers(0, 4, 50), **{f"{name}_masks": rng.random((12, 50)) < 0.3 for name in ("train", "val", "test")})
+    out = tmp_path / ("out.npz" if to == "npz" else "out")
+    run(khop, "convert", tmp_path / "g.npz", tmp_path / "first.khop")
+    run(khop, "export", tmp_path / "first.khop", out, "--to", to)
+    run(khop, "convert", out, tmp_path / "again.khop")
+    first, again = (json.loads((tmp_path / name / "dataset.json").read_text()) for name in ("first.khop", "again.khop"))
+    assert again["id"] == first["id"] and len(again["content"]["splits"]) == 36

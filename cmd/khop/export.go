@@ -6,6 +6,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/export"
+	"github.com/khop-gnn/khop/formats/source"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/internal/paths"
 )
@@ -65,7 +66,8 @@ func (c *exportCmd) Run(env *environment) (err error) {
 	if c.JSON {
 		return env.printJSON(r)
 	}
-	_, err = fmt.Fprintf(env.stdout, "%s: %d files, %s, in %s\n", r.Target, r.Files, machine.Bytes(r.Bytes),
+	_, err = fmt.Fprintf(env.stdout, "%s: %s, %s, in %s\n", r.Target,
+		source.Counted(int64(r.Files), "file", "files"), machine.Bytes(r.Bytes),
 		durationText(time.Since(start)))
 	return err
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/khop-gnn/khop/formats/npy"
@@ -58,8 +60,8 @@ const maxWidth = 1 << 24
 // other takes an array, if it knows what it is.
 func (d *Describer) other(ctx context.Context, name string, h *npy.Header) (bool, error) {
 	low, nodes, edges := strings.ToLower(name), d.Graph.Node().Count, d.Graph.Edges.Count
-	if split, ok := splitName(low); ok && d.of != ofEdge {
-		return d.split(name, split, h)
+	if split, index, ok := splitName(low); ok && d.of != ofEdge {
+		return d.split(name, split, index, h)
 	}
 	if len(h.Shape) == 0 || len(h.Shape) > 3 || h.DType == unified.Invalid {
 		return false, nil
@@ -176,21 +178,20 @@ func (d *Describer) stream(ctx context.Context, w io.Writer, name string) error 
 	return nil
 }
 
-// splitName returns the split that an array's name names.
-func splitName(name string) (string, bool) {
-	for _, end := range []string{"_masks", "_mask", "_idx", "_index", "_ids", ""} {
-		stem, ok := strings.CutSuffix(name, end)
-		if !ok {
-			continue
-		}
-		switch stem {
-		case "train", "test":
-			return stem, true
-		case "val", "valid", "dev":
-			return "val", true
-		}
+// splitNames are what names of arrays of splits are made of: "train_idx", "val_mask", "test", "train_3_idx".
+var splitNames = regexp.MustCompile(`^(train|test|val|valid|dev)(?:_(\d{1,4}))?(?:_masks|_mask|_idx|_index|_ids)?$`)
+
+// splitName returns the split that an array's name names, and which of several of that name it is.
+func splitName(name string) (split string, index int, ok bool) {
+	m := splitNames.FindStringSubmatch(name)
+	if m == nil {
+		return "", 0, false
 	}
-	return "", false
+	if split = m[1]; split == "valid" || split == "dev" {
+		split = "val"
+	}
+	index, _ = strconv.Atoi(m[2]) // 0 where there is none
+	return split, index, true
 }
 
 // maxSplits is the most splits that one array of masks holds.
@@ -229,9 +230,10 @@ func (d *Describer) masks(name, split string, h *npy.Header) error {
 }
 
 // split takes a mask over all nodes, or a list of nodes.
-func (d *Describer) split(name, split string, h *npy.Header) (bool, error) {
+func (d *Describer) split(name, split string, index int, h *npy.Header) (bool, error) {
 	nodes := d.Graph.Node().Count
-	if len(h.Shape) == 2 && h.Kind == npy.Bool && h.Shape[0] == nodes && h.Shape[1] <= maxSplits && !h.Fortran {
+	if index == 0 && len(h.Shape) == 2 && h.Kind == npy.Bool && h.Shape[0] == nodes && h.Shape[1] <= maxSplits &&
+		!h.Fortran {
 		return true, d.masks(name, split, h)
 	}
 	if len(h.Shape) != 1 || h.DType == unified.Invalid {
@@ -242,7 +244,7 @@ func (d *Describer) split(name, split string, h *npy.Header) (bool, error) {
 		return false, err
 	}
 	defer c.Close()
-	s := source.Split{Name: split, IDs: []int64{}}
+	s := source.Split{Name: split, Index: index, IDs: []int64{}}
 	mask := h.Kind == npy.Bool || h.Shape[0] == nodes && h.DType == unified.Uint8
 	if mask && h.Shape[0] != nodes {
 		return false, d.fail(name, -1, "is %v, but there are %d nodes", h, nodes)

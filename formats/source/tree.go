@@ -162,11 +162,14 @@ func (t *Tree) unzip() error {
 		}
 		r, err := m.Open()
 		if err == nil {
-			err = t.take(m.Name, r, st.Size())
-			err = errors.Join(err, r.Close())
+			if err = t.take(m.Name, r, st.Size()); err != nil {
+				_ = r.Close()
+			} else {
+				err = r.Close()
+			}
 		}
 		if err != nil {
-			return Error(t.Path, paths.Text(m.Name), -1, "", err)
+			return Error(t.Path+"/"+paths.Text(m.Name), "", -1, "", err)
 		}
 	}
 	return nil
@@ -182,7 +185,7 @@ func (t *Tree) begin() {
 // take copies a member of an archive of so many bytes.
 func (t *Tree) take(name string, r io.Reader, size int64) error {
 	clean := path.Clean(strings.TrimPrefix(name, "./"))
-	fail := func(err error) error { return Error(t.Path, paths.Text(name), -1, "", err) }
+	fail := func(err error) error { return Error(t.Path+"/"+paths.Text(name), "", -1, "", err) }
 	switch _, twice := t.spans[clean]; {
 	case !fs.ValidPath(clean) || strings.Count(clean, "/") > maxDepth:
 		return fail(errors.New("the name of a member leads out of the archive"))

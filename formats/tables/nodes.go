@@ -332,17 +332,20 @@ func (x *graphOf) split(ctx context.Context, n *nodeType, node *source.NodeType,
 			return err
 		}
 	}
-	lists := map[string][]int64{}
-	add := func(name string, row int64) (err error) {
-		if lists[name], err = source.Grow(x.r.Budget.Ledger(), lists[name], 1); err == nil {
-			lists[name] = append(lists[name], row)
+	lists := map[splitKey][]int64{}
+	add := func(to splitKey, row int64) (err error) {
+		if lists[to], err = source.Grow(x.r.Budget.Ledger(), lists[to], 1); err == nil {
+			lists[to] = append(lists[to], row)
 		}
 		return err
 	}
+	most := 0 // index of a split
 	switch {
 	case at >= 0 && !used[at] && t.list[at].text:
 		used[at] = true
-		if err := t.eachSplit(ctx, at, add); err != nil {
+		if err := t.eachSplit(ctx, at, func(name string, row int64) error {
+			return add(splitKey{name, 0}, row)
+		}); err != nil {
 			return err
 		}
 	case n.spec.Split != "":
@@ -350,38 +353,54 @@ func (x *graphOf) split(ctx context.Context, n *nodeType, node *source.NodeType,
 	default:
 		for _, name := range []string{"train", "val", "test"} {
 			mask := t.has(name+"_mask", "is_"+name)
-			if mask < 0 || used[mask] {
-				continue
-			}
-			f := &t.list[mask]
-			if f.text || f.list || f.dtype >= unified.Float16 {
-				continue
-			}
-			used[mask] = true
-			row := int64(0)
-			if err := t.scan(ctx, []int{mask}, func(b *batch) error {
-				for i := range b.rows {
-					at := int64(i) * f.dtype.Size()
-					if source.Integer(f.dtype, b.columns[0].data[at:]) != 0 && !b.columns[0].null(i) {
-						if err := add(name, row+int64(i)); err != nil {
-							return err
-						}
-					}
+			for index := 0; mask >= 0; mask = t.has(fmt.Sprintf("%s_%d_mask", name, index)) {
+				if err := t.eachOfMask(ctx, mask, used, func(row int64) error {
+					return add(splitKey{name, index}, row)
+				}); err != nil {
+					return err
 				}
-				row += int64(b.rows)
-				return nil
-			}); err != nil {
-				return err
+				most = max(most, index)
+				index++
 			}
 		}
 	}
-	index := slices.IndexFunc(x.g.Nodes, func(o source.NodeType) bool { return o.Name == node.Name })
+	owner := slices.IndexFunc(x.g.Nodes, func(o source.NodeType) bool { return o.Name == node.Name })
 	for _, name := range []string{"train", "val", "test"} {
-		if lists[name] != nil {
-			x.g.Splits = append(x.g.Splits, source.Split{Name: name, NodeType: index, IDs: lists[name]})
+		for index := range most + 1 {
+			if ids := lists[splitKey{name, index}]; ids != nil {
+				x.g.Splits = append(x.g.Splits, source.Split{Name: name, Index: index, NodeType: owner, IDs: ids})
+			}
 		}
 	}
 	return nil
+}
+
+// splitKey is which of several splits of a name is meant.
+type splitKey struct {
+	name  string
+	index int
+}
+
+// eachOfMask calls add for the rows that a column of numbers marks, unless it has another part.
+func (t *table) eachOfMask(ctx context.Context, mask int, used map[int]bool, add func(row int64) error) error {
+	f := &t.list[mask]
+	if used[mask] || f.text || f.list || f.dtype >= unified.Float16 {
+		return nil
+	}
+	used[mask] = true
+	row := int64(0)
+	return t.scan(ctx, []int{mask}, func(b *batch) error {
+		for i := range b.rows {
+			at := int64(i) * f.dtype.Size()
+			if source.Integer(f.dtype, b.columns[0].data[at:]) != 0 && !b.columns[0].null(i) {
+				if err := add(row + int64(i)); err != nil {
+					return err
+				}
+			}
+		}
+		row += int64(b.rows)
+		return nil
+	})
 }
 
 // eachSplit calls add for each row with the split that it is in.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -258,6 +259,9 @@ func TestCheckFindsBrokenRules(t *testing.T) {
 			report, err := Check(context.Background(), write(t, a, WriterOptions{}), CheckOptions{})
 			if err != nil || report.OK() {
 				t.Fatalf("not found: %+v, %v", report, err)
+			}
+			if n := fmt.Sprint(report.Problems); strings.Contains(n, "there must be") != (c.name == "counts by type") {
+				t.Errorf("edges that are not all seen are counted: %s", n)
 			}
 			for _, problem := range report.Problems {
 				var e *Error

@@ -544,3 +544,16 @@ func TestAFileThatCannotBeWrittenIsNamed(t *testing.T) {
 		t.Errorf("%v, %d bytes are there", err, file.have)
 	}
 }
+
+// A split has a set of seeds for each type: a set of several types has no place in a file.
+func TestASetOfSeveralTypesIsNotWritten(t *testing.T) {
+	a := typedArrays(t)
+	seeds := graph.NodeIDs([]int64{1, 0})
+	seeds.Sets[0].Types = []int32{0, 1}
+	a.Splits = []graph.Split{{Name: "train", Seeds: seeds}}
+	err := WriteGraph(context.Background(), filepath.Join(scratchDir(t), "x"), newGraph(t, a), WriterOptions{})
+	if !errors.Is(err, graph.ErrSchema) || !strings.Contains(err.Error(), `split "train": seeds of several types`) ||
+		!strings.Contains(err.Error(), "make a set of each type") {
+		t.Errorf("%v", err)
+	}
+}

@@ -281,6 +281,9 @@ func TestPlanCountsWhatColumnsOnDiskTake(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := open(t, g, opt)
+	if held := l.Stats().Memory.Columns; plan.Bound.Columns != held || held == 0 {
+		t.Errorf("%d bytes of columns are held, %d planned", held, plan.Bound.Columns)
+	}
 	digests(t, l.Epoch(background, 0))
 	if peak, planned := l.Stats().MemoryPeak, plan.Bound.Total(); peak > planned || planned > opt.MaxMemory {
 		t.Errorf("%d bytes were taken, %d planned", peak, planned)

@@ -137,3 +137,14 @@ func TestALoaderAsksForWhatWasPlaced(t *testing.T) {
 		t.Errorf("for no loader: %v", err)
 	}
 }
+
+// What was said when the source was placed holds for its loaders, whatever their own options are.
+func TestLoadersOfAPlacedSourceHaveItsOptions(t *testing.T) {
+	own := loader.Options{Sampler: neighbor, BatchSize: 16, Residence: loader.Resident, Device: "cpu", Widen: true,
+		MaxMemory: 1 << 30, CacheBytes: 5000, Lookahead: 7}
+	got := open(t, place(t, plainGraph(t, 300, 5), own, 1), loader.Options{Sampler: neighbor}).Options()
+	if got.Device != own.Device || got.Residence != own.Residence || got.Widen != own.Widen ||
+		got.MaxMemory != own.MaxMemory || got.CacheBytes != own.CacheBytes || got.Lookahead != own.Lookahead {
+		t.Errorf("%+v, placed with %+v", got, own)
+	}
+}

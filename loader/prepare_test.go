@@ -41,6 +41,7 @@ func TestPreparedBlocksComeWithTheBatch(t *testing.T) {
 		if p.CheckState(l.State(0, 0)) == nil {
 			t.Errorf("%s: the states are equal", what)
 		}
+		checkMost(t, what, p)
 		n := 0
 		for b, err := range p.Epoch(background, 0) {
 			if err != nil {
@@ -55,7 +56,9 @@ func TestPreparedBlocksComeWithTheBatch(t *testing.T) {
 			}
 		}
 		opt.Prepare |= sparse.Loops
-		checkLoops(t, what, open(t, g, opt))
+		loops := open(t, g, opt)
+		checkMost(t, what, loops)
+		checkLoops(t, what, loops)
 		if n != len(bare) || n == 0 {
 			t.Errorf("%s: %d batches, not %d", what, n, len(bare))
 		}
@@ -68,6 +71,38 @@ func TestPreparedBlocksComeWithTheBatch(t *testing.T) {
 		Prepare: sparse.Loops, Seeds: loader.AllNodes(), Device: "cpu"})
 	if !errors.Is(err, loader.ErrOptions) || !strings.Contains(err.Error(), "nodes of one type") {
 		t.Errorf("loops from users to items: %v", err)
+	}
+}
+
+// checkMost compares the most rows of prepared arrays with those of the nodes and edges that they are of.
+func checkMost(t *testing.T, what string, l *loader.Loader) {
+	t.Helper()
+	most, seen := map[string]int64{}, 0
+	for _, a := range l.Arrays() {
+		most[a.Name] = a.Most
+	}
+	nodes, edges := most["nodes/"+l.Schema().Nodes[0].Name], int64(0)
+	for layer := range 2 { // a layer may be a view of another
+		edges = max(edges, most[fmt.Sprintf("block/%d/%s/indices", layer, g0(l))])
+	}
+	for name, n := range most {
+		of, part, _ := strings.Cut(strings.TrimPrefix(name, "sample/"), "/")
+		want := edges
+		if _, loops := most["sample/loops/0/"+g0(l)+"/indptr"]; loops {
+			want += nodes
+		}
+		switch part = part[strings.LastIndex(part, "/")+1:]; {
+		case of != "loops" && of != "transpose" && of != "gcn_norm":
+			continue
+		case part == "indptr":
+			want = nodes + 1
+		}
+		if seen++; n != want || nodes == 0 || edges == 0 {
+			t.Errorf("%s: %s has %d rows at most, want %d (%d nodes, %d edges)", what, name, n, want, nodes, edges)
+		}
+	}
+	if seen == 0 {
+		t.Errorf("%s: nothing is prepared", what)
 	}
 }
 

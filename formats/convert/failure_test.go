@@ -65,17 +65,19 @@ func npyMatrix(t *testing.T, rows, width int, v []float32) string {
 func TestTablesGoBesideAnEdgeList(t *testing.T) {
 	src := write(t, "edges.txt", "0 1\n1 2\n")
 	res, ds := convert(t, src, Options{
-		Features: npyMatrix(t, 4, 2, []float32{1, 2, 3, 4, 5, 6, 7, 8}), Labels: npyFile(t, []int32{0, 5, -1, 2}),
+		Features: npyMatrix(t, 4, 2, []float32{1, 2, 3, 4, 5, 6, 7, 8}), Labels: npyFile(t, []int32{0, 15, -1, 2}),
 	})
-	if res.Nodes != 4 || res.FeatureDim != 2 || res.Classes != 6 {
-		t.Errorf("%+v", res)
+	p := ds.Manifest().Provenance
+	if res.Nodes != 4 || res.FeatureDim != 2 || res.Classes != 16 || p["classes"] != "16" ||
+		p["source_edges"] != "2" || p["source"] != "edges.txt" || p["kind"] != "edgelist" || p["direction"] == "" {
+		t.Errorf("%+v, provenance %v", res, p)
 	}
 	f, _ := ds.Graph().NodeColumn(0, "feature")
 	if v, err := unified.View[float32](f); err != nil || fmt.Sprint(v) != "[1 2 3 4 5 6 7 8]" {
 		t.Errorf("features %v, %v", v, err)
 	}
 	l, _ := ds.Graph().NodeColumn(0, "label")
-	if v, err := unified.View[int64](l); err != nil || fmt.Sprint(v) != "[0 5 -1 2]" {
+	if v, err := unified.View[int64](l); err != nil || fmt.Sprint(v) != "[0 15 -1 2]" {
 		t.Errorf("labels %v, %v", v, err)
 	}
 }

@@ -117,6 +117,16 @@ func carryOut(ctx context.Context, b *Batch, m Mapped, rows []uint32) error {
 	return nil
 }
 
+func TestOpeningThatIsGivenUpSaysWhy(t *testing.T) {
+	m, _ := columnFile(t, t.TempDir(), 100, 64)
+	why := errors.New("no time")
+	ctx, cancel := context.WithCancelCause(background)
+	cancel(why)
+	if r, _, err := Open(ctx, []Mapped{m}, ReaderOptions{}); r != nil || !errors.Is(err, why) {
+		t.Errorf("%v", err)
+	}
+}
+
 // folders are one on a disk and one in memory, as far as there are such.
 func folders(t testing.TB) []string {
 	list := []string{t.TempDir()}

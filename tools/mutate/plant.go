@@ -204,7 +204,7 @@ func (p *planter) expression(n ast.Node) bool {
 		switch p.of(n.Fun) {
 		case "unsafe.Sizeof":
 			return false
-		case "min", "max", "sat.Add", "sat.Mul": // in any order
+		case "min", "max", "sat.Add", "sat.Mul", "errors.Join": // in any order
 			return true
 		}
 		for i := 1; i < len(n.Args); i++ {

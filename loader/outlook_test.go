@@ -1,0 +1,63 @@
+package loader_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/khop-gnn/khop/gather/disk"
+	"github.com/khop-gnn/khop/loader"
+)
+
+// TestAnOutlookCountsWhatEpochsAskFor compares with the rows of batches, and policies with one another.
+func TestAnOutlookCountsWhatEpochsAskFor(t *testing.T) {
+	g := wideRows(t)
+	opt := onDiskOptions
+	opt.NodeColumns, opt.SeedColumns, opt.CacheBytes = []string{"feature"}, []string{}, 9001
+	o, err := loader.LookOut(background, g, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, asked := open(t, g, opt), int64(0)
+	for epoch := range uint64(2) {
+		for b, err := range l.Epoch(background, epoch) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			asked += b.X().Dim(0)
+		}
+	}
+	column, _ := g.NodeColumn(0, "feature")
+	total := int64(len(column.Bytes()))
+	if o.Batches != int64(l.NumBatches()) || o.Rows != asked/2 || o.Share != 1 || o.ColumnBytes != total {
+		t.Errorf("%d batches of %d, %d rows of %d, a share of %v, %d bytes of %d", o.Batches, l.NumBatches(), o.Rows,
+			asked/2, o.Share, o.ColumnBytes, total)
+	}
+	want := []int64{opt.CacheBytes}
+	for _, percent := range []int64{1, 2, 5, 10, 20, 40} {
+		want = append(want, total/100*percent)
+	}
+	slices.Sort(want)
+	var caches []int64
+	for _, c := range o.Caches {
+		if caches = append(caches, c.CacheBytes); len(c.Policies) != len(disk.Policies()) {
+			t.Fatalf("%+v", c)
+		}
+		best := c.Policies[disk.Optimum].Misses
+		for i, p := range c.Policies {
+			if p.Policy != disk.Policies()[i] || p.Batches != o.Batches || p.Misses > p.Rows || p.Rows > o.Rows*2 ||
+				p.Misses == 0 || p.Policy != disk.Ahead && p.Misses < best || p.Seconds <= 0 {
+				t.Errorf("%d bytes: %+v, at best %d misses", c.CacheBytes, p, best)
+			}
+		}
+		if c.Seconds() != c.Policies[disk.Ahead].Seconds {
+			t.Errorf("%d bytes: %v s", c.CacheBytes, c.Seconds())
+		}
+	}
+	if !slices.Equal(caches, want) {
+		t.Errorf("caches of %d bytes, want %d", caches, want)
+	}
+	if _, err := loader.LookOut(background, plainGraph(t, 50, 4), opt); !errors.Is(err, loader.ErrOptions) {
+		t.Errorf("columns in memory: %v", err)
+	}
+}

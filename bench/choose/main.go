@@ -3,11 +3,14 @@
 //
 //	choose -dir D make           writes indptr, indices, weight and time as raw arrays
 //	choose -dir D run weighted   samples, and prints one JSON object
+//	choose -dir D draw weighted  samples the first batch's seeds again and again, and writes what it picks to D/khop
+//	                             (bench/peers/means.py compares it)
 package main
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"log"
@@ -46,8 +49,10 @@ func main() {
 		err = makeArrays()
 	case "run":
 		err = run(flag.Arg(1))
+	case "draw":
+		err = draw(flag.Arg(1))
 	default:
-		err = fmt.Errorf("%q: must be make or run", flag.Arg(0))
+		err = fmt.Errorf("%q: must be make, run or draw", flag.Arg(0))
 	}
 	if err != nil {
 		log.Fatal(err)
@@ -141,36 +146,101 @@ var samplers = map[string]sampling.Sampler{
 
 var fanouts = []int{15, 10, 5}
 
-func run(name string) error {
+// opened is a sampler over the arrays.
+type opened struct {
+	g      *graph.Graph
+	w      sampling.Worker
+	out    graph.Sample
+	asOf   bool // seeds have times
+	layers int
+}
+
+func openSampler(samplers map[string]sampling.Sampler, name string, edgePos bool) (*opened, error) {
 	g, err := open()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	s, ok := samplers[name]
 	if !ok {
-		return fmt.Errorf("no sampler %q", name)
+		return nil, fmt.Errorf("no sampler %q", name)
 	}
-	w, err := s.Open(sampling.Env{Graph: g, BatchSize: batchSize})
+	b := s.Bound(g.Schema(), batchSize)
+	o := &opened{g: g, layers: b.Layers, asOf: strings.Contains(name, "temporal")}
+	if o.w, err = s.Open(sampling.Env{Graph: g, BatchSize: batchSize, EdgePos: edgePos}); err != nil {
+		return nil, err
+	}
+	b.Init(&o.out, g.Schema(), pinned.Options{})
+	return o, nil
+}
+
+func (o *opened) Close() error { return errors.Join(o.w.Close(), o.out.Close()) }
+
+// beside are samplers of two hops, and of one with times, whose lists of GraphBolt may have a node twice.
+var beside = map[string]sampling.Sampler{
+	"uniform":      sampling.Neighbor{Fanouts: fanouts[:2]},
+	"uniform, new": sampling.Neighbor{Fanouts: fanouts[:2], Frontier: sampling.NewNodes},
+	"weighted":     sampling.Neighbor{Fanouts: fanouts[:2], Weight: "weight"},
+	"labor":        sampling.Labor{Fanouts: fanouts[:2]},
+	"temporal": sampling.Neighbor{Fanouts: fanouts[:1],
+		Time: sampling.Temporal{Edge: "time", Rules: []sampling.TimeRule{sampling.Before}}},
+	"temporal weighted": sampling.Neighbor{Fanouts: fanouts[:1], Weight: "weight", Time: sampling.Temporal{Edge: "time",
+		Rules: []sampling.TimeRule{sampling.Before}}},
+}
+
+// draw writes, for each batch of the same seeds, how many picks hop 0 has, how many edges and nodes the batch has, and
+// the positions of these picks, as int64.
+func draw(name string) error {
+	o, err := openSampler(beside, name, true)
 	if err != nil {
 		return err
 	}
-	defer w.Close()
-	out := new(graph.Sample)
-	b := s.Bound(g.Schema(), batchSize)
-	b.Init(out, g.Schema(), pinned.Options{})
-	defer out.Close()
+	defer o.Close()
+	var all []int64
+	for batch := range *batches {
+		req := request(o.g, 0, o.asOf)
+		req.Rand = sampling.NewRand(1, 0, 0, uint64(batch))
+		if err := o.w.Sample(context.Background(), req, &o.out); err != nil {
+			return err
+		}
+		b := &o.out.Blocks[o.layers-1][0]
+		pos, err := unified.View[int32](b.EdgePos)
+		if err != nil {
+			return err
+		}
+		edges := int64(0)
+		for l := range o.out.Blocks {
+			edges += o.out.Blocks[l][0].NumEdges()
+		}
+		if len(o.out.Blocks) > 1 && name == "uniform, new" {
+			edges = o.out.Blocks[0][0].NumEdges() // which has those of the hops before
+		}
+		all = append(all, int64(len(pos)), edges, o.out.NumNodes[o.layers][0])
+		for _, p := range pos {
+			all = append(all, int64(p))
+		}
+	}
+	return os.WriteFile(filepath.Join(*dir, "khop"), unified.FromSlice(all).Bytes(), 0o644)
+}
+
+func run(name string) error {
+	o, err := openSampler(samplers, name, false)
+	if err != nil {
+		return err
+	}
+	defer o.Close()
+	g, w, out := o.g, o.w, &o.out
 	var wall, cpu time.Duration
 	sampled, reached, shared := int64(0), int64(0), int64(0)
 	last := make([]int, g.NumNodes()) // batch that a node was in
 	for batch := range 3 + *batches {
-		req := request(g, batch, strings.Contains(name, "temporal"))
+		req := request(g, batch, o.asOf)
 		from, began := processorTime(), time.Now()
 		if err := w.Sample(context.Background(), req, out); err != nil {
 			return err
 		}
 		if batch >= 3 {
 			wall, cpu = wall+time.Since(began), cpu+processorTime()-from
-			sampled, reached = sampled+out.NumEdges(), reached+out.NumNodes[b.Layers][0]
+			sampled, reached = sampled+out.NumEdges(), reached+out.NumNodes[o.layers][0]
 		}
 		ids, err := unified.View[int32](out.Nodes[0])
 		if err != nil {

@@ -110,6 +110,11 @@ func (t *trainer) predict(number int, ways []*product) ([]float64, error) {
 // way that is clearly slow has fewer rounds.
 func (t *trainer) race(ctx context.Context, number int, ways []*product, c contest) ([][]float64, error) {
 	step, seconds, out := t.layerStep(number), make([][]float64, len(ways)), make([]bool, len(ways))
+	defer func() { // training begins without gradients
+		for _, p := range t.model.params {
+			clear(p.Grad)
+		}
+	}()
 	var start time.Time
 	for round := -1; round < c.most; round++ { // the first one warms up
 		if round == 0 {

@@ -67,3 +67,36 @@ func TestAWayThatIsClearlySlowLeavesTheContest(t *testing.T) {
 		t.Error("a way was left out of the table")
 	}
 }
+
+// TestTheContestLeavesTheModelAsItWas: what it computed is no part of the first step.
+func TestTheContestLeavesTheModelAsItWas(t *testing.T) {
+	for _, model := range Models {
+		tr, err := prepare(communities(t, 60, false), Options{Model: model}.withDefaults())
+		if err == nil {
+			err = tr.sample(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tr.tape.pool.Close()
+		before := tr.arrays()
+		for i := range before {
+			before[i] = slices.Clone(before[i])
+		}
+		for i := range tr.model.layers {
+			if _, err := tr.race(t.Context(), i, tr.ways(i), choosing); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i, b := range tr.arrays() {
+			if !slices.Equal(b, before[i]) {
+				t.Errorf("%s: numbers %d have changed", model, i)
+			}
+		}
+		for _, p := range tr.model.params {
+			if slices.ContainsFunc(p.Grad, func(v float32) bool { return v != 0 }) {
+				t.Errorf("%s: %s has a gradient before training", model, p.Name)
+			}
+		}
+	}
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/khop-gnn/khop/device"
@@ -14,20 +13,19 @@ import (
 )
 
 // carried is the host's side of a slot's rows that a copy engine moves: page-locked memory for the rows of each array,
-// and for the ids of one list.
+// and the list of ids that was copied to the host last.
 type carried struct {
 	rows []unified.Buffer // [array]
 	is   []bool           // [array] copies bring its rows
-	ids  unified.Buffer
-	of   device.Address // the list that ids holds; 0 for none
-	n    int64          // its bytes
+	of   device.Address   // where the list is on the device; 0 for none
+	ids  unified.Tensor   // in the fence's staging memory
 }
 
 // add tells of the next array. It takes no memory.
 func (c *carried) add(is bool, memory pinned.Options) {
 	c.is = append(c.is, is)
 	c.rows = append(c.rows, unified.Buffer{})
-	c.rows[len(c.rows)-1].Options, c.ids.Options = memory, memory
+	c.rows[len(c.rows)-1].Options = memory
 }
 
 // reserve takes memory for the rows of an array.
@@ -39,7 +37,7 @@ func (c *carried) reserve(array int, n int64) error {
 }
 
 func (c *carried) close() error {
-	errs := []error{c.ids.Close()}
+	var errs []error
 	for i := range c.rows {
 		errs = append(errs, c.rows[i].Close())
 	}
@@ -49,16 +47,16 @@ func (c *carried) close() error {
 // carry copies the rows of a column to page-locked memory and lets the stream move them to the device. The host waits
 // for the ids, which are there since the batch was sampled.
 func (m *cudaMaker) carry(i int, to *unified.Buffer, ids unified.Tensor) (unified.Tensor, error) {
-	c, store := &m.into.carried, m.columnOf[i].store
+	f, store := m.into, m.columnOf[i].store
 	out, err := m.room(i, to, ids.Len())
 	if err != nil || ids.Len() == 0 {
 		return out, err
 	}
-	host, err := c.fetchIDs(m.picks, ids)
+	host, err := f.hostIDs(ids)
 	if err != nil {
 		return unified.Tensor{}, err
 	}
-	rows, err := store.GatherParallel(&c.rows[i], host, m.goroutines)
+	rows, err := store.GatherParallel(&f.carried.rows[i], host, m.goroutines)
 	if err != nil {
 		return unified.Tensor{}, err
 	}
@@ -83,7 +81,7 @@ func (m *cudaMaker) room(i int, to *unified.Buffer, rows int64) (unified.Tensor,
 }
 
 func (m *cudaMaker) toHost(s *slot, ids unified.Tensor) (unified.Tensor, error) {
-	return s.fence.(*cudaFence).carried.fetchIDs(m.picks, ids)
+	return s.fence.(*cudaFence).hostIDs(ids)
 }
 
 func (m *cudaMaker) landed(s *slot, arrays []int) error {
@@ -103,26 +101,17 @@ func (m *cudaMaker) landed(s *slot, arrays []int) error {
 	return nil
 }
 
-// fetchIDs copies ids to the host. Columns of one node type have the same list, or the seeds at its beginning.
-func (c *carried) fetchIDs(stream *device.Stream, ids unified.Tensor) (unified.Tensor, error) {
-	if ids.Placement() != unified.Device {
-		return ids, nil
-	}
-	n := int64(len(ids.Bytes()))
-	if c.of != ids.Address() || c.n < n {
+// hostIDs copies ids to the host. Columns of one node type have the same list, or the seeds at its beginning.
+func (f *cudaFence) hostIDs(ids unified.Tensor) (host unified.Tensor, err error) {
+	c := &f.carried
+	if c.of == 0 || c.of != ids.Address() || c.ids.Len() < ids.Len() {
 		c.of = 0
-		if err := c.ids.Grow(n, 0); err != nil {
-			return unified.Tensor{}, err
+		if c.ids, err = f.host(ids); err != nil {
+			return host, err
 		}
-		if err := stream.CopyToHost(c.ids.Bytes()[:n], ids.Address()); err != nil {
-			return unified.Tensor{}, err
-		}
-		if err := stream.Synchronize(); err != nil {
-			return unified.Tensor{}, err
-		}
-		c.of, c.n = ids.Address(), n
+		c.of = ids.Address()
 	}
-	return c.ids.Tensor(ids.DType(), ids.Len())
+	return c.ids.Rows(0, ids.Len())
 }
 
 // carryGoroutines is how many goroutines of a worker copy rows.
@@ -312,10 +301,7 @@ func (t *carryTrial) close() error {
 
 // leaveToCopies frees what a column took on the device and what lets the device address it.
 func (p *placer) leaveToCopies(c *deviceColumn) error {
-	err := errors.Join(c.device.Close(), c.attached.Close())
-	p.d.owned = slices.DeleteFunc(p.d.owned, func(o interface{ Close() error }) bool {
-		return o == interface{ Close() error }(c.device) || o == interface{ Close() error }(c.attached)
-	})
+	err := errors.Join(c.device.Close(), c.attached.Close()) // onCUDA closes both again, which does nothing
 	c.device, c.attached, c.counted = nil, nil, false
 	p.d.placed[c.placed] = p.carriedArray(c)
 	return err

@@ -3,6 +3,7 @@ package loader
 import (
 	"context"
 	"errors"
+	"io"
 	"slices"
 
 	"github.com/khop-gnn/khop/gather"
@@ -15,7 +16,7 @@ import (
 
 // onCPU reads the source where it lies, or copies of it in memory (Resident).
 type onCPU struct {
-	owned []interface{ Close() error } // copies, and the reader of columns on disk, to close in reverse order
+	owned []io.Closer // copies, and the reader of columns on disk, to close in reverse order
 }
 
 func (*onCPU) String() string                    { return "cpu" }
@@ -33,7 +34,7 @@ func (c *onCPU) close() error {
 }
 
 // closeAll closes all in reverse order.
-func closeAll(owned []interface{ Close() error }) error {
+func closeAll(owned []io.Closer) error {
 	var errs []error
 	for _, o := range slices.Backward(owned) {
 		errs = append(errs, o.Close())

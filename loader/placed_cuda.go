@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 
@@ -22,7 +23,7 @@ import (
 type onCUDA struct {
 	*device.Device
 	topology sampling.Topology
-	owned    []interface{ Close() error } // device copies, attachments and caches, to close in reverse order
+	owned    []io.Closer // device copies, attachments and caches, to close in reverse order
 	placed   []PlacedArray
 	columns  []*deviceColumn
 	log      *slog.Logger

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"iter"
 	"slices"
 
@@ -139,7 +140,7 @@ func (r *recipe) arraysOf(c *column) iter.Seq[*Array] {
 }
 
 // copyWhole copies what is small.
-func (s *diskSplit) copyWhole(ctx context.Context, p *Placed, owned *[]interface{ Close() error }) error {
+func (s *diskSplit) copyWhole(ctx context.Context, p *Placed, owned *[]io.Closer) error {
 	for _, col := range s.whole {
 		to, region, err := gather.Resident(ctx, col.store.Column(), pinned.Options{Ledger: &p.ledger,
 			Purpose: pinned.Columns}, func(n int64) { p.recipe.opt.progress("columns", n, s.wholeBytes) })
@@ -155,7 +156,7 @@ func (s *diskSplit) copyWhole(ctx context.Context, p *Placed, owned *[]interface
 }
 
 // open opens the files of what stays on disk.
-func (s *diskSplit) open(ctx context.Context, p *Placed, owned *[]interface{ Close() error }) error {
+func (s *diskSplit) open(ctx context.Context, p *Placed, owned *[]io.Closer) error {
 	if len(s.onDisk) == 0 {
 		return nil
 	}

@@ -41,32 +41,34 @@ func Populate(b []byte) error {
 	if len(b) == 0 {
 		return nil
 	}
-	// By number, since the page may begin before the object that b is part of, where b is Go memory.
-	p := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
-	before := p % uintptr(os.Getpagesize())
-	_, _, errno := unix.Syscall(unix.SYS_MADVISE, p-before, uintptr(len(b))+before, unix.MADV_POPULATE_READ)
-	runtime.KeepAlive(b)
-	switch {
+	switch errno := advise(b, unix.MADV_POPULATE_READ); {
 	case errno == 0:
 		return nil
 	case errno == unix.EINVAL:
 		return errors.ErrUnsupported
 	case errno == unix.EFAULT:
 		return cmp.Or(touchAll(b), ErrFault)
+	default:
+		return errno
 	}
+}
+
+// advise advises the system about the pages that b touches.
+func advise(b []byte, advice uintptr) unix.Errno {
+	// By number, since the page may begin before the object that b is part of, where b is Go memory.
+	p := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+	before := p % uintptr(os.Getpagesize())
+	_, _, errno := unix.Syscall(unix.SYS_MADVISE, p-before, uintptr(len(b))+before, advice)
+	runtime.KeepAlive(b)
 	return errno
 }
 
 // ReadAhead asks the system to read the pages that b touches, a part of a mapped file, and does not wait for them. It
 // is a hint, which systems other than Linux do not get.
 func ReadAhead(b []byte) {
-	if len(b) == 0 {
-		return
+	if len(b) > 0 {
+		_ = advise(b, unix.MADV_WILLNEED)
 	}
-	p := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
-	before := p % uintptr(os.Getpagesize())
-	_, _, _ = unix.Syscall(unix.SYS_MADVISE, p-before, uintptr(len(b))+before, unix.MADV_WILLNEED)
-	runtime.KeepAlive(b)
 }
 
 // fileSystem returns "tmpfs" or "hugetlbfs" if the file, named as in /proc/self/maps, lies there, else nothing.

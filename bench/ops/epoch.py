@@ -27,6 +27,7 @@ from torch_geometric.nn.conv import GATConv, GCNConv, SAGEConv
 
 import khop.sparse
 
+import given
 import where
 
 warnings.filterwarnings("ignore")
@@ -55,9 +56,7 @@ def graph(args):
     if args.nodes:
         edges = np.random.default_rng(0).integers(0, args.nodes, (5 * args.nodes, 2))
     else:
-        with np.load(pathlib.Path(os.environ["KHOP_TESTDATA"]) / "cnr-2000-webgraph/derived/cnr-2000.csr.npz") as z:
-            indptr, indices = z["indptr"].astype(np.int64), z["indices"].astype(np.int64)
-        edges = np.stack([np.repeat(np.arange(len(indptr) - 1), np.diff(indptr)), indices], 1)
+        edges = given.edges_of_cnr_2000()
     edges = np.unique(np.sort(edges, 1), axis=0)
     return edges[edges[:, 0] != edges[:, 1]]
 

@@ -23,9 +23,9 @@ import tempfile
 import time
 import warnings
 
+import given
 import where
 
-TUNED = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(32 << 30), "MALLOC_TOP_PAD_": str(64 << 20)}
 HERE = pathlib.Path(__file__).resolve().parent
 WIDTH = 64
 SIZES = (0.03, 0.4, 4, 40, 400)  # MB of dense rows
@@ -361,8 +361,8 @@ best time's share of that bandwidth, above 1 where caches serve. "factor": how m
 
 def main():
     args = parse()
-    if args.device == "cpu" and any(os.environ.get(k) != v for k, v in TUNED.items()):
-        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | TUNED)
+    if args.device == "cpu" and any(os.environ.get(k) != v for k, v in given.TUNED.items()):
+        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | given.TUNED)
     b = Bench(args)
     measure(b)
     if args.json:

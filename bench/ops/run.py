@@ -17,12 +17,12 @@ import subprocess
 import sys
 import time
 
+import given
 import where
 
 HERE = pathlib.Path(__file__).resolve().parent
 REPO = HERE.parents[1]
 WIDTHS = (16, 32, 47, 64, 100, 128, 256, 602)
-TUNED = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(32 << 30), "MALLOC_TOP_PAD_": str(64 << 20)}
 PEERS = ("C", "torch tuned", "torch as installed", "scipy")
 BY_HAND = "\n## What the figures say"  # from here on ops.md is not ours
 
@@ -60,8 +60,7 @@ def prepare(args):
         call(["go", "run", "./cmd/khop", "generate", "products", dataset, "--features", "-1"])
     lines = call(["go", "run", "./bench/ops/blocks", dataset, work], stdout=subprocess.PIPE).stdout.splitlines()
     cols = int(lines[0].split()[2])
-    cnr = pathlib.Path(os.environ["KHOP_TESTDATA"]) / "cnr-2000-webgraph/derived/cnr-2000.csr.npz"
-    return work, [{"name": "cnr-2000", "path": str(cnr)}, {"name": "block", "path": str(work / "0"), "cols": cols}]
+    return work, [{"name": "cnr-2000", "path": str(given.cnr_2000())}, {"name": "block", "path": str(work / "0"), "cols": cols}]
 
 
 def geometric(values):
@@ -141,7 +140,7 @@ def main():
                     continue
                 settings = {"folder": str(work), "graphs": [graph], "widths": [width], "threads": threads, "rounds": args.rounds,
                             "only": args.peers.split(",")}
-                env = {**os.environ, **TUNED, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+                env = {**os.environ, **given.TUNED, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
                 done = subprocess.run(args.command.split() + [str(python), str(HERE / "contest.py"), "measure"], check=True, env=env,
                                       input=json.dumps(settings), stdout=subprocess.PIPE, text=True)
                 results += json.loads(done.stdout)

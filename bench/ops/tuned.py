@@ -19,15 +19,14 @@ import tempfile
 
 import numpy as np
 
+import given
 import where
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
 
 
 def tune(args, folder):
-    with np.load(pathlib.Path(os.environ["KHOP_TESTDATA"]) / "cnr-2000-webgraph/derived/cnr-2000.csr.npz") as z:
-        indptr, indices = z["indptr"].astype(np.int64), z["indices"].astype(np.int64)
-    np.savez(folder / "g.npz", edges=np.stack([np.repeat(np.arange(len(indptr) - 1), np.diff(indptr)), indices], 1))
+    np.savez(folder / "g.npz", edges=given.edges_of_cnr_2000())
     subprocess.run([args.khop, "convert", folder / "g.npz", folder / "g.khop"], check=True, stdout=subprocess.DEVNULL,
                    stderr=subprocess.DEVNULL)
     plot = ["--plot", args.out.with_suffix(".svg")] if args.out else []

@@ -147,7 +147,7 @@ func (a *ahead) openColumn(d columnOnDisk) error {
 	var err error
 	c.Column, err = disk.NewColumn(l.split.reader, d.index, d.layout, disk.ColumnOptions{
 		PlannerOptions: disk.PlannerOptions{Slots: d.slots, Lookahead: l.opt.Lookahead, Along: d.along,
-			Asks: int(d.mostAsks), Memory: pinned.Options{Ledger: l.ledger, Purpose: pinned.Scratch}},
+			Asks: int(d.mostAsks), Pack: d.pack, Memory: pinned.Options{Ledger: l.ledger, Purpose: pinned.Scratch}},
 		Early: d.early, Cache: pinned.Options{Ledger: l.ledger, Purpose: pinned.Columns}})
 	if err == nil {
 		a.columns = append(a.columns, c)
@@ -470,6 +470,9 @@ func (a *ahead) stats() *DiskStats {
 	s := &DiskStats{Probe: a.l.split.reader.Probe(), Lookahead: len(a.known)}
 	for _, c := range a.columns {
 		s.Counts.Add(c.Planner().Count())
+		if pack := c.Pack(); pack != nil {
+			s.Pack = append(s.Pack, *pack)
+		}
 		s.CacheRows += int64(c.Planner().Slots())
 	}
 	return s

@@ -103,6 +103,41 @@ func TestColumnsOnDiskMakeTheSameBatches(t *testing.T) {
 	}
 }
 
+// Rows that are packed are those of the file, whatever is loaded after what.
+func TestPackedRowsMakeTheSameBatches(t *testing.T) {
+	g := wideRows(t)
+	opt := onDiskOptions
+	opt.CacheBytes, opt.Lookahead, opt.PackBytes = 20_000, 30, 1<<20
+	mapped := opt
+	mapped.Residence = loader.Mapped
+	a, b := open(t, g, mapped), open(t, g, opt)
+	for _, epoch := range []uint64{0, 1, 7, 8, 2} {
+		for _, err := range b.Range(background, epoch, 3, 9) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			break
+		}
+		want, got := digests(t, a.Epoch(background, epoch)), digests(t, b.Epoch(background, epoch))
+		if d := expect.Diff(want, got); d != "" {
+			t.Fatalf("epoch %d: %s", epoch, d)
+		}
+	}
+	s := b.Stats().OnDisk
+	if len(s.Pack) == 0 {
+		t.Fatalf("%+v", s)
+	}
+	if why := s.Pack[0].Refused; strings.Contains(why, "in memory") || strings.Contains(why, "O_DIRECT") {
+		t.Skip(why)
+	}
+	if s.Packed == 0 || s.Packed > s.Misses || s.Pack[0].Bytes > opt.PackBytes {
+		t.Errorf("%+v", s)
+	}
+	if peak, planned := b.Stats().MemoryPeak, b.Estimate().Bound.Total(); peak > planned {
+		t.Errorf("%d bytes were taken, %d planned", peak, planned)
+	}
+}
+
 // The window goes beyond the end of an epoch, and what the cache has is of use to the next.
 func TestTheNextEpochIsKnownAhead(t *testing.T) {
 	g := wideRows(t)

@@ -198,6 +198,11 @@ type Options struct {
 	// Lookahead is the most batches that Disk samples ahead; fewer where their ids would take more than a quarter of
 	// CacheBytes, and 16 MiB. Default 64.
 	Lookahead int
+	// PackBytes lets Disk write rows that batches known ahead need, and the cache has no room for, to temporary files
+	// of so many bytes beside the columns, where they lie one after another for each batch. It does so where the disk
+	// reads them faster then, and there is room. Ids of batches known ahead may then take as much as CacheBytes.
+	// Default: it does not.
+	PackBytes int64
 	// Verify compares the source's chunks with their checksums as they are first read: the topology, and columns that
 	// are copied or read by a device, in New; other columns as a batch first reads a row of a chunk. A chunk that does
 	// not fit is an error, in the place of the batch that would have read it. ErrOptions for a source that is no
@@ -288,6 +293,7 @@ func (o *Options) Validate() error {
 		{"Residence", int64(o.Residence), int64(Auto), 0},
 		{"CacheBytes", o.CacheBytes, 1<<63 - 1, 0},
 		{"Lookahead", int64(o.Lookahead), disk.MaxLookahead, 1},
+		{"PackBytes", o.PackBytes, 1<<63 - 1, 0},
 		{"Prepare", int64(o.Prepare), int64(sparse.Transpose | sparse.GCNNorm | sparse.Loops), 0},
 		{"MaxMemory", o.MaxMemory, 1<<63 - 1, 0},
 		{"PerSlot", o.PerSlot, 1<<63 - 1, 0},

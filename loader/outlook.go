@@ -26,7 +26,7 @@ type Outlook struct {
 // OutlookCache is an Outlook for a cache of a size.
 type OutlookCache struct {
 	CacheBytes int64           `json:"cache_bytes"` // Options.CacheBytes
-	Policies   []OutlookPolicy `json:"policies"`    // in the order of disk.Policies
+	Policies   []OutlookPolicy `json:"policies"`    // in the order of disk.Policies; Packed last, with PackBytes
 }
 
 // OutlookPolicy is what an epoch reads under a policy.
@@ -272,10 +272,14 @@ func (t *rowTrace) simulate(ctx context.Context, o *Outlook, layouts map[*column
 	}
 	for i, bytes := range caches {
 		o.Caches[i].CacheBytes = bytes
-		for _, p := range disk.Policies() {
+		policies := disk.Policies()
+		if t.opt.PackBytes > 0 {
+			policies = append(policies, disk.Packed)
+		}
+		for _, p := range policies {
 			o.Caches[i].Policies = append(o.Caches[i].Policies, OutlookPolicy{Policy: p})
 		}
-		for p := range disk.Policies() {
+		for p := range policies {
 			if ctx.Err() == nil {
 				runs <- run{i, p}
 			}
@@ -293,7 +297,9 @@ func (t *rowTrace) simulate(ctx context.Context, o *Outlook, layouts map[*column
 // simulateOne fills in what a policy reads with a cache of some bytes.
 func (t *rowTrace) simulateOne(o *Outlook, layouts map[*column]disk.Layout, cache int64, to *OutlookPolicy) error {
 	columns := append([]*column{}, t.columns...)
-	for _, d := range splitColumns(columns, o.ColumnBytes, cache, 1).onDisk {
+	opt := t.opt
+	opt.CacheBytes = cache
+	for _, d := range splitColumns(columns, o.ColumnBytes, &opt, 1).onDisk {
 		asks := t.asks[d.column]
 		perBatch := int64(0)
 		for _, a := range asks {
@@ -301,7 +307,8 @@ func (t *rowTrace) simulateOne(o *Outlook, layouts map[*column]disk.Layout, cach
 		}
 		perBatch = perBatch * int64(t.one) / int64(len(asks))
 		c, err := disk.Simulate(to.Policy, layouts[d.column], disk.PlannerOptions{Slots: d.slots / int(t.one),
-			Lookahead: int(min(int64(t.opt.Lookahead), d.mostAsks/max(perBatch, 1)+1)), Along: d.along / int(t.one)},
+			Lookahead: int(min(int64(t.opt.Lookahead), d.mostAsks/max(perBatch, 1)+1)), Along: d.along / int(t.one),
+			Pack: d.pack.OfShare(int64(t.one))},
 			asks, int(t.batches))
 		if err != nil {
 			return err
@@ -309,6 +316,6 @@ func (t *rowTrace) simulateOne(o *Outlook, layouts map[*column]disk.Layout, cach
 		to.Counts.Add(c.Times(int64(t.one)))
 	}
 	to.Batches = o.Batches
-	to.Seconds = o.Probe.Seconds(to.Requests, to.Bytes)
+	to.Seconds = o.Probe.Seconds(to.Requests+to.Writes, to.Bytes+to.Written) // to write takes about as long as to read
 	return nil
 }

@@ -262,7 +262,7 @@ func (p *Placed) recipeFor(opt Options) (*recipe, error) {
 	}
 	opt.Device, opt.Residence, opt.HotRows = own.Device, own.Residence, own.HotRows
 	opt.Verify, opt.Widen, opt.Carry = own.Verify, own.Widen, own.Carry
-	opt.CacheBytes, opt.Lookahead = own.CacheBytes, own.Lookahead
+	opt.CacheBytes, opt.Lookahead, opt.PackBytes = own.CacheBytes, own.Lookahead, own.PackBytes
 	opt.MaxMemory, opt.DeviceMemory, opt.DeviceCache = own.MaxMemory, own.DeviceMemory, own.DeviceCache
 	r, err := newRecipe(p, opt)
 	if err == nil {

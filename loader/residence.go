@@ -39,6 +39,7 @@ type columnOnDisk struct {
 	mostAsks int64 // rows that a window asks for
 	along    int   // rows that are read along with those of a batch
 	early    int64 // bytes of rows that are read before their batch has a slot
+	pack     disk.PackOptions
 }
 
 const (
@@ -70,7 +71,7 @@ func (r *recipe) settleResidence(columns []*column, loaders int) error {
 		o.Residence = Disk
 	}
 	setDefault(&o.CacheBytes, max(room/2, 1))
-	r.split = splitColumns(mapped, total, o.CacheBytes, loaders)
+	r.split = splitColumns(mapped, total, o, loaders)
 	return nil
 }
 
@@ -98,7 +99,8 @@ func (r *recipe) inFiles(columns []*column) (mapped []*column, total int64, err 
 }
 
 // splitColumns shares the cache among columns: small ones are copied as a whole, the others get room by their size.
-func splitColumns(columns []*column, total, cache int64, loaders int) *diskSplit {
+func splitColumns(columns []*column, total int64, o *Options, loaders int) *diskSplit {
+	cache := o.CacheBytes
 	s := &diskSplit{loaders: loaders}
 	bytes := func(c *column) int64 { return int64(len(c.mapped().Bytes)) }
 	slices.SortStableFunc(columns, func(a, b *column) int { return cmp.Compare(bytes(a), bytes(b)) })
@@ -109,12 +111,20 @@ func splitColumns(columns []*column, total, cache int64, loaders int) *diskSplit
 		total, cache = total-n, cache-n
 	}
 	for i, c := range columns {
-		share, row := int64(float64(cache)*(float64(bytes(c))/float64(total)))/int64(loaders), c.store.RowBytes()
-		window := max(leastWindow, share/4) / disk.AskBytes
+		part, row := float64(bytes(c))/float64(total)/float64(loaders), c.store.RowBytes()
+		share := int64(float64(cache) * part)
+		window := share / 4
+		if o.PackBytes > 0 { // the longer the window, the more of it is packed: that is worth more than what ids take
+			window = share
+		}
+		window = max(leastWindow, window) / disk.AskBytes
 		d := columnOnDisk{column: c, index: i, slots: int(share / row), along: int(alongBytes / row), mostAsks: 1,
 			early: min(mostEarly, share/4)}
 		for d.mostAsks <= window/2 {
 			d.mostAsks *= 2
+		}
+		if o.PackBytes > 0 {
+			d.pack = disk.PackOptions{Bytes: int64(float64(o.PackBytes) * part), Memory: disk.PackMemory}
 		}
 		s.onDisk = append(s.onDisk, d)
 		s.cacheBytes += pinned.Options{}.Size(int64(d.slots) * row)
@@ -199,7 +209,7 @@ func (r *recipe) diskMemory(slotBytes, scratch int64) (n int64) {
 		batches := int64(o.Workers + o.Prefetch)
 		n = sat.Add(n, disk.PlanBytes(d.column.store.Column().Len(), int64(d.slots)))
 		n = sat.Add(n, max(d.mostAsks*disk.AskBytes, disk.WindowBytes(min(rows, 1<<40))))
-		n = sat.Add(n, sat.Add(d.early, sat.Mul(batches, alongBytes)))
+		n = sat.Add(n, sat.Add(d.early+d.pack.Memory, sat.Mul(batches, alongBytes)))
 	}
 	return sat.Add(n, disk.StagingBytes/int64(r.split.loaders))
 }

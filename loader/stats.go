@@ -41,6 +41,8 @@ type DiskStats struct {
 	// CacheRows are the rows that caches hold at most, Lookahead the batches that are known ahead at present.
 	CacheRows int64 `json:"cache_rows"`
 	Lookahead int   `json:"lookahead"`
+	// Pack is how rows of each column are packed; empty without PackBytes.
+	Pack []disk.PackState `json:"pack,omitempty"`
 }
 
 // Stats says what a loader has done since New. It counts batches when the loop receives them.

@@ -143,6 +143,7 @@ def main() -> None:
     p.add_argument("--batches", type=int, default=100, help="of an epoch")
     p.add_argument("--slow", type=int, default=3, help="batches of the slow ways")
     p.add_argument("--lookahead", type=int, default=256)
+    p.add_argument("--pack", type=int, default=0, help="MB of a temporary file for khop's --pack; 0: not measured")
     p.add_argument("--rounds", type=int, default=2)
     p.add_argument("--fanouts", default="15,10,5")
     p.add_argument("--folder", default=os.environ.get("KHOP_BENCH_DIR", str(ROOT / ".bench")) + "/disk")
@@ -170,10 +171,12 @@ def main() -> None:
         "numpy.memmap": [sys.executable, "-c", MEMMAP, str(ROOT / "integrations/python/src"), str(data), f"@{seeds}",
                          json.dumps([int(k) for k in o.fanouts.split(",")]), str(khop), str(o.slow)],
     }
+    if o.pack:
+        ways["khop packed"] = [*ways["khop disk"], "--pack", f"{o.pack}MB"]
     if o.dgl:
         ways["GraphBolt"] = [o.dgl, "-c", GRAPHBOLT, str(data), str(seeds), json.dumps([int(k) for k in o.fanouts.split(",")]), str(o.slow)]
     result: dict = {"memory": o.memory * 10**6, "feature_bytes": nodes * 4 * WIDTH, "cache_bytes": cache, "batches": o.batches,
-                    "lookahead": o.lookahead, "fanouts": o.fanouts, "seconds": {name: [] for name in ways}, "bench": []}
+                    "lookahead": o.lookahead, "fanouts": o.fanouts, "seconds": {name: [] for name in ways}, "bench": [], "packed": []}
     group, ahead = Group(o.memory * 10**6), ReadAhead(folder)
     result["read_ahead_kb"] = [ahead.had.strip(), "128"]
     try:
@@ -182,7 +185,7 @@ def main() -> None:
                 if not name.startswith("khop"):
                     seconds = json.loads(group.run(command).splitlines()[-1])["seconds"] * o.batches / o.slow
                 else:
-                    n = o.batches if name == "khop disk" else o.slow
+                    n = o.slow if name == "khop mapped" else o.batches
                     got = json.loads(group.run([*command, "--warmup", str(n), "--batches", str(n), "--no-memcpy", "--json"]))
                     seconds = got["seconds"] * o.batches / n
                     if got["on_disk"]:
@@ -190,16 +193,16 @@ def main() -> None:
                         sector = d["probe"]["sector"]
                         size = max(round(d["bytes"] / max(d["requests"], 1) / sector), 1) * sector
                         got["fio_size"], got["fio_requests"] = size, fio(data / "nodes/n0/feature.arrow", size, d["probe"]["depth"], 3)
-                        result["bench"].append(got)
+                        result["packed" if name == "khop packed" else "bench"].append(got)
                 result["seconds"][name].append(seconds)
                 print(f"{name}: an epoch in {seconds:.2f} s", flush=True)
         result["oom_kills"] = group.kills()
     finally:
         ahead.close()
         group.close()
-    plan = json.loads(subprocess.run([khop, "plan", data, *common, *on_disk, "--json"], check=True, capture_output=True, text=True).stdout)
+    plan = json.loads(subprocess.run([khop, "plan", data, *common, *on_disk, *(["--pack", f"{o.pack}MB"] if o.pack else []), "--json"], check=True, capture_output=True, text=True).stdout)
     at = next(c for c in plan["caches"] if c["cache_bytes"] == cache)
-    result["plan"] = {x["policy"]: {"misses": x["misses"], "requests": x["requests"], "bytes": x["bytes"]} for x in at["policies"]}
+    result["plan"] = {x["policy"]: {"misses": x["misses"], "requests": x["requests"] + x["writes"], "bytes": x["bytes"] + x["written"]} for x in at["policies"]}
     text = report(result)
     print("\n" + text)
     if o.record:
@@ -225,6 +228,11 @@ def report(r: dict) -> str:
                  ", ".join(f"{name} {100 * x['misses'] / d['rows']:.2f} %" for name, x in r["plan"].items()))
     lines.append(f"  {d['requests']} requests, {d['bytes'] / 1e9:.2f} GB read, {100 * d['useful'] / max(d['bytes'], 1):.1f} % of it asked for")
     lines.append("  requests simulated: " + ", ".join(f"{name} {x['requests']}" for name, x in r["plan"].items()))
+    for got in r["packed"]:
+        d = got["on_disk"]
+        lines.append(f"  packed: {d['requests']} requests to read {d['bytes'] / 1e9:.2f} GB, {100 * d['useful'] / max(d['bytes'], 1):.1f} % of it asked "
+                     f"for, and {d['writes']} to write {d['written'] / 1e9:.2f} GB; {100 * d['packed'] / max(d['misses'], 1):.1f} % of the rows missed "
+                     "were packed" + "".join("; " + p["refused"] for p in d["pack"] if p.get("refused")))
     for got in r["bench"]:
         d, n = got["on_disk"], got["on_disk"]["requests"] / got["seconds"]
         share = f", {100 * n / got['fio_requests']:.0f} %" if got["fio_requests"] else ""

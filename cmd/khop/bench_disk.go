@@ -14,6 +14,20 @@ func (r *benchResult) printDisk(t *table, d *loader.DiskStats) {
 		machine.Bytes(d.Bytes/max(d.Batches, 1)), percent(d.Useful, d.Bytes)))
 	t.row("", fmt.Sprintf("%.0f requests/s by %s; %.2f ms a worker and batch waited for it; %d batches known ahead",
 		float64(d.Requests)/r.Seconds, describeProbe(&d.Probe), r.DiskMs, d.Lookahead))
+	printPack(t, d)
+}
+
+// printPack says what was packed.
+func printPack(t *table, d *loader.DiskStats) {
+	for _, p := range d.Pack {
+		if p.Refused != "" {
+			t.row("", p.Refused)
+		}
+	}
+	if d.Packed > 0 {
+		t.row("", fmt.Sprintf("packed: %s of the rows missed; %d writes of %s in all", percent(d.Packed, d.Misses),
+			d.Writes, machine.Bytes(d.Written)))
+	}
 }
 
 func percent(part, of int64) string {

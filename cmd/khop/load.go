@@ -45,6 +45,7 @@ type loadFlags struct {
 	Residence  loader.Residence `enum:"mapped,resident,disk,auto" default:"mapped" help:"${residence_help}"`
 	CacheBytes byteSize         `placeholder:"SIZE" help:"Rows that --residence disk keeps; default: half of memory."`
 	Lookahead  positive         `default:"64" help:"Batches that --residence disk samples ahead, at most."`
+	Pack       byteSize         `placeholder:"SIZE" help:"${pack_help}"`
 
 	DeviceMemory byteSize       `placeholder:"SIZE" help:"The most device memory; default: half of what is free."`
 	DeviceCache  *byteSize      `placeholder:"SIZE" help:"${device_cache_help}"`
@@ -71,6 +72,8 @@ var longHelp = kong.Vars{
 		"(measured).",
 	"residence_help": "Where the dataset lies while it is read: mapped, resident (a copy in memory), disk (columns " +
 		"are read past the page cache, as batches to come need them), auto (disk where memory is too small).",
+	"pack_help": "Lets --residence disk write rows that batches known ahead need, and the cache has no room for, one " +
+		"after another to a temporary file of so many bytes beside the column. Default: none.",
 	"hot_share_help": "Where several devices reach each other's memory: keep hot rows on each (none), once among " +
 		"them (all), or as copies between them take time (auto).",
 	"index_dtype_help": "Type of ids where a consumer asks for none: auto, int32 or int64.",
@@ -140,6 +143,7 @@ func (f *loadFlags) options(env *environment, src loader.Source) (loader.Options
 		}
 	}
 	o.Residence, o.Lookahead, o.CacheBytes = f.Residence, int(f.Lookahead), int64(f.CacheBytes)
+	o.PackBytes = int64(f.Pack)
 	if f.Resident {
 		if f.Residence != loader.Mapped {
 			return loader.Options{}, usageError("--resident and --residence %v contradict each other", f.Residence)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -107,8 +108,8 @@ func (r *planResult) print(env *environment) error {
 	fmt.Fprintln(env.stdout, "\nRows missed in an epoch, in % of those asked for")
 	t := newTable(env.stdout)
 	head := []any{"  cache"}
-	for _, p := range disk.Policies() {
-		head = append(head, p)
+	for _, p := range r.Caches[0].Policies {
+		head = append(head, p.Policy)
 	}
 	t.row(head...)
 	for i := range r.Caches {
@@ -118,34 +119,55 @@ func (r *planResult) print(env *environment) error {
 		}
 		t.row(row...)
 	}
-	if err := t.flush(); err != nil {
-		return err
-	}
-	fmt.Fprintln(env.stdout, "\nAn epoch with --residence disk")
-	t = newTable(env.stdout)
+	return errors.Join(t.flush(), r.printEpochs(env, "", disk.Ahead), r.printPacked(env), r.printHalf(env))
+}
+
+// printEpochs says what an epoch reads under a policy of khop's.
+func (r *planResult) printEpochs(env *environment, option string, policy disk.Policy) error {
+	fmt.Fprintf(env.stdout, "\nAn epoch with --residence disk%s\n", option)
+	t := newTable(env.stdout)
 	t.row("  cache", "requests", "read", "of these asked for", "time of the disk", "")
 	longest := 0.0
 	for i := range r.Caches {
 		longest = max(longest, r.Caches[i].Seconds())
 	}
 	for i := range r.Caches {
-		p := &r.Caches[i].Policies[disk.Ahead]
+		p := &r.Caches[i].Policies[policy]
 		bar := barOf(p.Seconds, longest)
-		if r.Caches[i].CacheBytes == r.KneeBytes {
+		if policy == disk.Ahead && r.Caches[i].CacheBytes == r.KneeBytes {
 			bar += " knee"
 		}
-		t.row("  "+machine.Bytes(r.Caches[i].CacheBytes), p.Requests, machine.Bytes(p.Bytes),
+		t.row("  "+machine.Bytes(r.Caches[i].CacheBytes), p.Requests+p.Writes, machine.Bytes(p.Bytes),
 			percent(p.Useful, p.Bytes), durationText(time.Duration(p.Seconds*1e9)), bar)
 	}
-	if err := t.flush(); err != nil {
-		return err
+	return t.flush()
+}
+
+// printPacked says what an epoch reads and writes where rows are packed.
+func (r *planResult) printPacked(env *environment) error {
+	if len(r.Caches[0].Policies) <= int(disk.Packed) {
+		return nil
 	}
+	err := r.printEpochs(env, " --pack", disk.Packed)
+	fmt.Fprintln(env.stdout, "\nOf these requests")
+	t := newTable(env.stdout)
+	t.row("  cache", "rows packed, of those missed", "writes", "written")
+	for i := range r.Caches {
+		p := &r.Caches[i].Policies[disk.Packed]
+		t.row("  "+machine.Bytes(r.Caches[i].CacheBytes), percent(p.Packed, p.Misses), p.Writes,
+			machine.Bytes(p.Written))
+	}
+	return errors.Join(err, t.flush())
+}
+
+// printHalf says what halves the time.
+func (r *planResult) printHalf(env *environment) (err error) {
 	if r.HalfBytes > 0 {
-		fmt.Fprintf(env.stdout, "\nA cache of %s halves the time.\n", machine.Bytes(r.HalfBytes))
+		_, err = fmt.Fprintf(env.stdout, "\nA cache of %s halves the time.\n", machine.Bytes(r.HalfBytes))
 	} else {
-		fmt.Fprintln(env.stdout, "\nNo cache of these sizes halves the time.")
+		_, err = fmt.Fprintln(env.stdout, "\nNo cache of these sizes halves the time.")
 	}
-	return nil
+	return err
 }
 
 // barOf draws a part of the longest bar.
@@ -164,8 +186,8 @@ func barOf(part, longest float64) string {
 // draw plots the seconds of an epoch by the size of the cache.
 func (r *planResult) draw(title string) *plot {
 	p := &plot{title: title, bottom: "cache, % of the columns", right: "seconds of the disk an epoch"}
-	for k, policy := range disk.Policies() {
-		line := curve{name: policy.String()}
+	for k, policy := range r.Caches[0].Policies {
+		line := curve{name: policy.Policy.String()}
 		for i := range r.Caches {
 			line.add(math.Log2(float64(max(r.Caches[i].CacheBytes, 1))), r.Caches[i].Policies[k].Seconds)
 		}

@@ -16,8 +16,8 @@ type outlook struct {
 	Caches        []struct {
 		CacheBytes int64 `json:"cache_bytes"`
 		Policies   []struct {
-			Policy          string
-			Misses, Seconds float64
+			Policy                    string
+			Misses, Seconds, Requests float64
 		}
 	}
 	KneeBytes int64 `json:"knee_bytes"`
@@ -52,6 +52,30 @@ func TestPlanComparesPoliciesBySizeOfTheCache(t *testing.T) {
 		t.Errorf("the plot: %v", err)
 	}
 	if text := must(t, args...); !strings.Contains(text, "knee") || !strings.Contains(text, "optimum") {
+		t.Errorf("got %s", text)
+	}
+}
+
+func TestPlanSaysWhatPackingSpares(t *testing.T) {
+	if _, _, err := pinned.OpenMapped([]byte{1}); strings.Contains(err.Error(), "does not tell") {
+		t.Skip("the system does not tell which file is mapped")
+	}
+	args := []string{"plan", small(t), "--fanouts", "5,3", "--batch-size", "100", "--shuffle", "--pack", "10MB"}
+	var o outlook
+	if err := json.Unmarshal([]byte(must(t, append(args, "--json")...)), &o); err != nil {
+		t.Fatal(err)
+	}
+	spared := false
+	for _, c := range o.Caches {
+		if n := len(c.Policies); n != 6 || c.Policies[5].Policy != "packed" {
+			t.Fatalf("%d bytes: %+v", c.CacheBytes, c.Policies)
+		}
+		spared = spared || c.Policies[5].Requests < c.Policies[3].Requests
+	}
+	if !spared {
+		t.Errorf("%+v", o)
+	}
+	if text := must(t, args...); !strings.Contains(text, "disk --pack") || !strings.Contains(text, "rows packed") {
 		t.Errorf("got %s", text)
 	}
 }

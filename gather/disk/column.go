@@ -1,9 +1,11 @@
 package disk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -69,6 +71,9 @@ type Column struct {
 	begun []*Batch      // planned and not ended well, in order
 	spare []*Batch
 	early arena // of rows that are read before their batch has memory
+
+	pack      *pack // nil: rows are not packed
+	notPacked error // why, where that was wanted
 }
 
 // ColumnOptions are a Column's.
@@ -83,11 +88,16 @@ type ColumnOptions struct {
 
 // NewColumn returns the column numbered i of those that the reader was opened with, with an empty cache.
 func NewColumn(r *Reader, i int, layout Layout, opt ColumnOptions) (*Column, error) {
-	p, err := NewPlanner(layout, opt.PlannerOptions)
+	c := &Column{reader: r, file: r.files[i], layout: layout, memory: opt.Memory, last: closedChannel()}
+	err := c.openPack(&opt)
 	if err != nil {
 		return nil, err
 	}
-	c := &Column{reader: r, file: r.files[i], layout: layout, planner: p, memory: opt.Memory, last: closedChannel()}
+	p, err := NewPlanner(layout, opt.PlannerOptions)
+	if err != nil {
+		return nil, errors.Join(err, c.pack.close())
+	}
+	c.planner = p
 	c.cache, err = pinned.Allocate(int64(p.opt.Slots)*layout.RowBytes, opt.Cache)
 	if err == nil {
 		c.early.memory, err = pinned.Allocate(opt.Early, opt.Memory)
@@ -98,6 +108,31 @@ func NewColumn(r *Reader, i int, layout Layout, opt ColumnOptions) (*Column, err
 	return c, nil
 }
 
+// openPack opens what packs rows, where that is wanted. That it is refused is no error.
+func (c *Column) openPack(opt *ColumnOptions) (err error) {
+	if opt.Pack.Bytes <= 0 {
+		return nil
+	}
+	c.pack, err = openPack(c.file, c.layout, opt.Lookahead, &c.reader.probe, opt.Pack, opt.Memory)
+	if errors.Is(err, ErrPack) {
+		c.notPacked, err = err, nil
+	}
+	opt.pack = c.pack
+	return err
+}
+
+// Pack says how rows are packed; nil where nobody asked for it.
+func (c *Column) Pack() *PackState {
+	if c.pack != nil {
+		s := c.pack.state()
+		return &s
+	}
+	if c.notPacked != nil {
+		return &PackState{Refused: c.notPacked.Error()}
+	}
+	return nil
+}
+
 func closedChannel() chan struct{} {
 	c := make(chan struct{})
 	close(c)
@@ -106,7 +141,7 @@ func closedChannel() chan struct{} {
 
 // Close frees cache and plan.
 func (c *Column) Close() error {
-	errs := []error{c.planner.Close(), c.cache.Close(), c.early.memory.Close()}
+	errs := []error{c.planner.Close(), c.cache.Close(), c.early.memory.Close(), c.pack.close()}
 	for _, b := range c.spare {
 		errs = append(errs, b.free())
 	}
@@ -129,6 +164,10 @@ type Batch struct {
 	along        pinned.Buffer
 	counted      int64
 	transfer     *transfer // Column.mu guards when it begins
+
+	unpack Plan      // of packed rows that are read from their file
+	packed *transfer // of these; nil for none
+	kept   []Read    // packed rows in memory
 }
 
 // Part is memory for some of a batch's rows.
@@ -152,7 +191,7 @@ func (c *Column) Next() (*Batch, error) {
 	c.begun = append(c.begun, b)
 	c.mu.Unlock()
 	c.planner.Next(&b.Plan)
-	grown := b.Plan.memory() - b.counted
+	grown := b.Plan.memory() + b.unpack.memory() + int64(cap(b.kept))*8 - b.counted
 	if err := c.memory.Ledger.Take(c.memory.Purpose, grown); err != nil {
 		return nil, err
 	}
@@ -166,19 +205,22 @@ func (c *Column) Next() (*Batch, error) {
 // startEarly begins to read the batch to memory of the column, if there is room. Column.mu is held.
 func (b *Batch) startEarly() {
 	c, p := b.column, &b.Plan
-	if len(p.Reads) == 0 {
+	if len(p.Reads)+len(p.Packed) == 0 {
 		b.read()
 		return
 	}
-	room, end := c.early.take(int64(len(p.Along)+len(p.Reads)) * c.layout.RowBytes)
+	room, end := c.early.take(int64(len(p.Along)+len(p.Reads)+len(p.Packed)) * c.layout.RowBytes)
 	if room == nil {
 		return
 	}
 	b.own, b.earlyEnd = room, end
-	for i := range p.Reads {
-		own := uint32(p.Rows + len(p.Along) + i)
-		b.lands = append(b.lands, Move{own, p.Reads[i].To})
-		p.Reads[i].To = own
+	own := uint32(p.Rows + len(p.Along))
+	for _, rows := range [2][]Read{p.Reads, p.Packed} {
+		for i := range rows {
+			b.lands = append(b.lands, Move{own, rows[i].To})
+			rows[i].To = own
+			own++
+		}
 	}
 	b.read()
 }
@@ -188,6 +230,28 @@ func (b *Batch) read() {
 	c := b.column
 	b.transfer = &transfer{file: c.file, layout: &c.layout, plan: &b.Plan, rowAt: b.row, done: make(chan struct{})}
 	c.reader.start(b.transfer)
+	if c.pack == nil || len(b.Plan.Packed) == 0 {
+		return
+	}
+	b.unpack.reset(0)
+	b.unpack.Reads, b.kept = c.pack.settle(&b.Plan, b.unpack.Reads, b.kept)
+	slices.SortFunc(b.unpack.Reads, func(a, b Read) int { return cmp.Compare(a.Row, b.Row) })
+	c.pack.layout.merge(&b.unpack)
+	b.packed = &transfer{file: c.pack.file, layout: &c.pack.layout, plan: &b.unpack, rowAt: b.row,
+		done: make(chan struct{})}
+	c.reader.start(b.packed)
+}
+
+// transfers calls do for all that is being read for the batch, until there is an error.
+func (b *Batch) transfers(do func(*transfer) error) error {
+	for _, t := range [2]*transfer{b.transfer, b.packed} {
+		if t != nil {
+			if err := do(t); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // Start gives the batch memory: the parts together are as many rows as it has, and belong to it until Finish or Cancel
@@ -265,7 +329,7 @@ func (b *Batch) Asked(part int) []uint32 {
 // ends it.
 func (b *Batch) Finish(ctx context.Context) (waited time.Duration, err error) {
 	begin := time.Now()
-	if err := b.transfer.wait(ctx); err != nil {
+	if err := b.transfers(func(t *transfer) error { return t.wait(ctx) }); err != nil {
 		return time.Since(begin), err
 	}
 	select {
@@ -274,22 +338,8 @@ func (b *Batch) Finish(ctx context.Context) (waited time.Duration, err error) {
 		return time.Since(begin), context.Cause(ctx)
 	}
 	waited = time.Since(begin)
+	b.move()
 	c := b.column
-	cache, n := c.cache.Bytes(), c.layout.RowBytes
-	for _, m := range b.Plan.Hits {
-		at := int64(m.From) * n
-		copy(b.row(m.To), cache[at:at+n])
-	}
-	for _, m := range b.lands {
-		copy(b.row(m.To), b.row(m.From))
-	}
-	for _, m := range b.Plan.Same {
-		copy(b.row(m.To), b.row(m.From))
-	}
-	for _, m := range b.Plan.Keeps {
-		at := int64(m.To) * n
-		copy(cache[at:at+n], b.row(m.From))
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.begun = c.begun[1:] // batches end in order
@@ -299,13 +349,66 @@ func (b *Batch) Finish(ctx context.Context) (waited time.Duration, err error) {
 	return waited, nil
 }
 
+// move copies the rows that were not read, and fills cache and pack.
+func (b *Batch) move() {
+	c := b.column
+	cache, n := c.cache.Bytes(), c.layout.RowBytes
+	for _, m := range b.Plan.Hits {
+		at := int64(m.From) * n
+		copy(b.row(m.To), cache[at:at+n])
+	}
+	if c.pack != nil {
+		b.takeKept()
+	}
+	for _, m := range b.lands {
+		copy(b.row(m.To), b.row(m.From))
+	}
+	for _, m := range b.Plan.Same {
+		copy(b.row(m.To), b.row(m.From))
+	}
+	spills := b.Plan.Spills
+	for i, m := range b.Plan.Keeps {
+		at := int64(m.To) * n
+		for len(spills) > 0 && int(spills[0].at) <= i {
+			b.spill(spills[0])
+			spills = spills[1:]
+		}
+		copy(cache[at:at+n], b.row(m.From))
+	}
+	for _, s := range spills {
+		b.spill(s)
+	}
+}
+
+// takeKept copies rows that were packed, and are in memory still.
+func (b *Batch) takeKept() {
+	p := b.column.pack
+	p.mu.Lock()
+	for _, r := range b.kept {
+		copy(b.row(r.To), p.row(r.Row))
+	}
+	p.mu.Unlock()
+	p.letGo(b.Plan.chunks)
+}
+
+// spill packs a row.
+func (b *Batch) spill(s Spill) {
+	c := b.column
+	if s.at < 0 {
+		c.pack.fill(s.To, b.row(s.From))
+		return
+	}
+	at := int64(s.From) * c.layout.RowBytes
+	c.pack.fill(s.To, c.cache.Bytes()[at:at+c.layout.RowBytes])
+}
+
 // reset lets go of the batch's memory. Column.mu is held.
 func (b *Batch) reset() {
 	if b.earlyEnd > 0 {
 		b.column.early.give(b.earlyEnd)
 	}
 	clear(b.parts)
-	b.own, b.lands, b.earlyEnd, b.transfer = nil, b.lands[:0], 0, nil
+	b.own, b.lands, b.kept, b.earlyEnd, b.transfer, b.packed = nil, b.lands[:0], b.kept[:0], 0, nil, nil
 }
 
 // Cancel ends the reading: no part is written to any more.
@@ -316,10 +419,23 @@ func (b *Batch) Cancel() {
 }
 
 func (b *Batch) cancel() {
-	if b.transfer != nil {
-		b.transfer.finish(context.Canceled)
-	}
+	_ = b.transfers(func(t *transfer) error {
+		t.finish(context.Canceled)
+		return nil
+	})
 }
+
+// idle reports whether nothing is being read for the batch.
+func (b *Batch) idle() bool {
+	return b.transfers(func(t *transfer) error {
+		if t.left.Load() > 0 {
+			return errReading
+		}
+		return nil
+	}) == nil
+}
+
+var errReading = errors.New("something is being read")
 
 // Stop ends the batches that were planned and have not ended well. Nobody may be in Finish.
 func (c *Column) Stop() error {
@@ -329,7 +445,7 @@ func (c *Column) Stop() error {
 	for _, b := range c.begun {
 		b.cancel()
 		c.planner.Lose(&b.Plan)
-		if b.transfer == nil || b.transfer.left.Load() == 0 {
+		if b.idle() {
 			errs = append(errs, b.free())
 		} else { // the disk still reads for it; nothing of it goes anywhere
 			c.memory.Ledger.Give(c.memory.Purpose, b.counted)
@@ -337,6 +453,7 @@ func (c *Column) Stop() error {
 		}
 	}
 	c.begun, c.last = nil, closedChannel()
+	c.planner.losePacked()
 	c.early.reset()
 	return errors.Join(errs...)
 }

@@ -164,7 +164,8 @@ func TestBatchesHaveTheRowsOfTheFile(t *testing.T) {
 				Shape: Shape{Gap: int64(r.IntN(3)) * 4096, Most: int64(1+r.IntN(16)) * 4096,
 					Sector: []int64{4096, sector}[r.IntN(2)]}},
 				ColumnOptions{PlannerOptions: PlannerOptions{Slots: r.IntN(rows + 1), Lookahead: 1 + r.IntN(6),
-					Along: r.IntN(50)}, Early: int64(r.IntN(3)) * int64(r.IntN(1<<18))})
+					Along: r.IntN(50), Pack: PackOptions{Bytes: int64(r.IntN(3)) << 16, Memory: 1 << 18}},
+					Early: int64(r.IntN(3)) * int64(r.IntN(1<<18))})
 			if err := fetch(background, c, m, asksOf(r, 20, rows, min(300, 1<<17/bytes+2)), 1+r.IntN(4)); err != nil {
 				t.Fatalf("%+v: %v", c.reader.Probe(), err)
 			}

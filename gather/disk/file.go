@@ -36,12 +36,15 @@ type File struct {
 	file   *os.File
 	path   string
 	size   int64
-	index  int   // among the files of the Reader
+	index  int   // among the files of the Reader, or notRegistered
 	page   int64 // offsets and lengths of requests may be multiples of it
 	sector int64 // or of this, which is no more
 	direct bool  // past the page cache
 	why    string
 }
+
+// notRegistered is the index of a file that came after its Reader.
+const notRegistered = -1
 
 // Path returns the file's name.
 func (f *File) Path() string { return f.path }

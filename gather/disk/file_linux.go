@@ -1,8 +1,10 @@
 package disk
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
@@ -44,4 +46,34 @@ func unwrapped(err error) error {
 		return p.Err
 	}
 	return err
+}
+
+// createHidden creates a file on the disk of a folder, which is read and written past the page cache. No name leads to
+// it, so the system removes it when the process ends, however that is.
+func createHidden(folder string) (*os.File, error) {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(folder, &fs); err != nil {
+		return nil, err
+	}
+	if fs.Type == unix.TMPFS_MAGIC || fs.Type == unix.RAMFS_MAGIC {
+		return nil, errors.New("the folder is in memory")
+	}
+	const flags = unix.O_RDWR | unix.O_DIRECT | unix.O_CLOEXEC
+	fd, err := unix.Open(folder, unix.O_TMPFILE|flags, 0o600)
+	if err == nil {
+		return os.NewFile(uintptr(fd), filepath.Join(folder, "(packed rows)")), nil
+	}
+	if !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.EISDIR) && !errors.Is(err, unix.ENOENT) {
+		return nil, err
+	}
+	named, err := os.CreateTemp(folder, ".khop-pack-*") // the file system has no files without names
+	if err != nil {
+		return nil, unwrapped(err)
+	}
+	defer named.Close()
+	direct, err := os.OpenFile(named.Name(), flags, 0)
+	if err = errors.Join(err, os.Remove(named.Name())); err != nil {
+		return nil, err
+	}
+	return direct, nil
 }

@@ -11,6 +11,8 @@ type Layout struct {
 	RowBytes int64 `json:"row_bytes"`
 	Rows     int64 `json:"rows"`
 	Shape
+	// Where group is not 0, so many rows lie together, and then there is room up to groupBytes.
+	group, groupBytes int64
 }
 
 // Shape is that of the requests to a disk.
@@ -28,6 +30,13 @@ type Move struct{ From, To uint32 }
 // Read is a row of the column that is read to a row of the batch.
 type Read struct{ Row, To uint32 }
 
+// Spill is a row that is packed for a later batch: from a row of the batch, or from a slot just before it is kept for
+// another row.
+type Spill struct {
+	From, To uint32 // To is its place in the pack
+	at       int32  // of Keeps; -1: From is a row of the batch
+}
+
 // Plan says where the rows of a batch come from, and which of them the cache keeps. Rows of the batch are numbered as
 // they were asked for, and from Rows on as in Along.
 type Plan struct {
@@ -38,9 +47,13 @@ type Plan struct {
 	Same  []Move   // from rows that are there by then, to those that repeat them
 	Along []Read   // from disk, for later batches: on pages of Reads
 	Keeps []Move   // rows to slots, in this order, when all others are there
+	// Packed are rows that come from the places of a pack, as Reads do from those of the column; Spills go there.
+	Packed []Read
+	Spills []Spill
 	Counts
 
 	extents []extent
+	chunks  []uint32 // of the pack, which have rows of this batch alone
 }
 
 // extent is one request.
@@ -52,21 +65,26 @@ type extent struct {
 
 func (p *Plan) reset(rows int) {
 	*p = Plan{Rows: rows, Asked: slices.Grow(p.Asked[:0], rows)[:rows], Hits: p.Hits[:0], Reads: p.Reads[:0],
-		Same: p.Same[:0], Along: p.Along[:0], Keeps: p.Keeps[:0], extents: p.extents[:0]}
+		Same: p.Same[:0], Along: p.Along[:0], Keeps: p.Keeps[:0], Packed: p.Packed[:0],
+		Spills: p.Spills[:0], extents: p.extents[:0], chunks: p.chunks[:0]}
 }
 
 func (p *Plan) counts(l *Layout) {
-	p.Counts = Counts{Batches: 1, Rows: int64(p.Rows - len(p.Same)), Misses: int64(len(p.Reads)),
-		Along: int64(len(p.Along)), Requests: int64(len(p.extents))}
+	p.Counts = Counts{Batches: 1, Rows: int64(p.Rows - len(p.Same)), Misses: int64(len(p.Reads) + len(p.Packed)),
+		Packed: int64(len(p.Packed)), Along: int64(len(p.Along)), Requests: int64(len(p.extents))}
 	for i := range p.extents {
 		p.Bytes += p.extents[i].bytes
 	}
-	p.Useful = (p.Misses + p.Counts.Along) * l.RowBytes
+	p.Useful = (int64(len(p.Reads)) + p.Counts.Along) * l.RowBytes
 }
 
 // place returns where in the file a row lies.
 func (l *Layout) place(row uint32) (begin, end int64) {
-	begin = l.Offset + int64(row)*l.RowBytes
+	if l.group == 0 {
+		begin = l.Offset + int64(row)*l.RowBytes
+	} else {
+		begin = l.Offset + int64(row)/l.group*l.groupBytes + int64(row)%l.group*l.RowBytes
+	}
 	return begin, begin + l.RowBytes
 }
 
@@ -127,6 +145,7 @@ func (l *Layout) needed(p *Plan, e *extent) int64 {
 
 // memory returns what the plan takes.
 func (p *Plan) memory() int64 {
-	return int64(cap(p.Asked))*4 + int64(cap(p.Hits)+cap(p.Reads)+cap(p.Same)+cap(p.Along)+cap(p.Keeps))*8 +
+	pairs := cap(p.Hits) + cap(p.Reads) + cap(p.Same) + cap(p.Along) + cap(p.Keeps) + cap(p.Packed)
+	return int64(pairs)*8 + int64(cap(p.Asked)+cap(p.chunks))*4 + int64(cap(p.Spills))*int64(unsafe.Sizeof(Spill{})) +
 		int64(cap(p.extents))*int64(unsafe.Sizeof(extent{}))
 }

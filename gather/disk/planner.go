@@ -37,7 +37,7 @@ type ask struct {
 	row   uint32
 	next  uint32 // the next ask for the row, or noAsk
 	tail  uint32 // the last ask for it; of its first ask only
-	slot  int32  // of the cache, where the row is there, or -1; of its first ask only
+	slot  int32  // of the cache, where the row is there, -1, or packedAt(place); of its first ask only
 	batch uint32
 }
 
@@ -81,19 +81,26 @@ type PlannerOptions struct {
 	Asks int
 	// Along is the most rows that a batch reads for later batches because they are on its pages.
 	Along int
+	// Pack says what may be taken to pack rows that the cache has no room for.
+	Pack PackOptions
 	// Memory says how memory is taken and counted.
 	Memory pinned.Options
+
+	pack *pack // of rows that the cache has no room for; nil: they are read again
 }
 
 // Counts is what plans came to.
 type Counts struct {
 	Batches  int64 `json:"batches"`
 	Rows     int64 `json:"rows"`     // asked for, each once a batch
-	Misses   int64 `json:"misses"`   // of them, read from disk for the batch
+	Misses   int64 `json:"misses"`   // of them, not in the cache
+	Packed   int64 `json:"packed"`   // of these, packed
 	Along    int64 `json:"along"`    // rows read for later batches, because they were on pages of others
 	Requests int64 `json:"requests"` // to the disk
 	Bytes    int64 `json:"bytes"`    // read from it
 	Useful   int64 `json:"useful"`   // of these, bytes of rows that were read for a batch
+	Writes   int64 `json:"writes"`   // requests that write packed rows
+	Written  int64 `json:"written"`  // bytes of them
 }
 
 // Add adds what other plans came to.
@@ -105,17 +112,22 @@ func (c *Counts) Add(d Counts) {
 	c.Requests += d.Requests
 	c.Bytes += d.Bytes
 	c.Useful += d.Useful
+	c.Packed += d.Packed
+	c.Writes += d.Writes
+	c.Written += d.Written
 }
 
 // Times returns n times c.
 func (c Counts) Times(n int64) Counts {
-	return Counts{c.Batches * n, c.Rows * n, c.Misses * n, c.Along * n, c.Requests * n, c.Bytes * n, c.Useful * n}
+	return Counts{c.Batches * n, c.Rows * n, c.Misses * n, c.Packed * n, c.Along * n, c.Requests * n, c.Bytes * n,
+		c.Useful * n, c.Writes * n, c.Written * n}
 }
 
 // Less returns what c came to beyond d.
 func (c *Counts) Less(d *Counts) Counts {
-	return Counts{c.Batches - d.Batches, c.Rows - d.Rows, c.Misses - d.Misses, c.Along - d.Along,
-		c.Requests - d.Requests, c.Bytes - d.Bytes, c.Useful - d.Useful}
+	return Counts{c.Batches - d.Batches, c.Rows - d.Rows, c.Misses - d.Misses, c.Packed - d.Packed,
+		c.Along - d.Along, c.Requests - d.Requests, c.Bytes - d.Bytes, c.Useful - d.Useful, c.Writes - d.Writes,
+		c.Written - d.Written}
 }
 
 // NewPlanner returns a planner with an empty cache. Errors: ErrRows, and pinned.ErrLimit of the ledger.
@@ -186,7 +198,11 @@ func WindowBytes(asks int64) int64 {
 }
 
 // Count returns what the plans so far came to.
-func (p *Planner) Count() Counts { return p.count }
+func (p *Planner) Count() Counts {
+	c := p.count
+	c.Add(p.opt.pack.Count())
+	return c
+}
 
 // Slots returns how many rows the cache holds at most.
 func (p *Planner) Slots() int { return p.opt.Slots }
@@ -284,6 +300,7 @@ func (p *Planner) Forget() {
 			p.place(slot, row, noAsk)
 		}
 	}
+	p.losePacked()
 	p.begin, p.now = p.end, p.asked
 	p.batches[p.now%uint32(len(p.batches))] = p.end
 }
@@ -326,12 +343,20 @@ func (p *Planner) Next(plan *Plan) {
 		if a.slot >= 0 {
 			plan.Hits = append(plan.Hits, Move{uint32(a.slot), uint32(i)})
 			p.place(a.slot, a.row, next)
+		} else if a.slot < -1 {
+			plan.Packed = append(plan.Packed, Read{placeOf(a.slot), uint32(i)})
 		} else {
 			plan.Reads = append(plan.Reads, Read{a.row, uint32(i)})
 		}
 	}
 	for _, r := range plan.Reads {
 		p.admit(plan, r.Row, r.To)
+	}
+	if p.opt.pack != nil {
+		plan.chunks = p.opt.pack.claim(t, plan.chunks)
+		for _, r := range plan.Packed {
+			p.admit(plan, plan.Asked[r.To], r.To)
+		}
 	}
 	slices.SortFunc(plan.Reads, func(a, b Read) int { return int(int64(a.Row) - int64(b.Row)) })
 	p.layout.merge(plan)
@@ -348,7 +373,7 @@ func (p *Planner) readAlong(plan *Plan) {
 		e.along = len(plan.Along)
 		lo, hi := p.layout.rowsWithin(e)
 		for row := lo; row < hi && len(plan.Along) < p.opt.Along; row++ {
-			if s := p.state[row]; s >= isAsked && p.at(s&^isAsked).slot < 0 {
+			if s := p.state[row]; s >= isAsked && p.at(s&^isAsked).slot == -1 {
 				to := uint32(plan.Rows + len(plan.Along))
 				if p.admit(plan, uint32(row), to) {
 					plan.Along = append(plan.Along, Read{uint32(row), to})
@@ -359,7 +384,8 @@ func (p *Planner) readAlong(plan *Plan) {
 	}
 }
 
-// admit gives a row a slot of the cache, unless all others are of more use.
+// admit gives a row a slot of the cache, unless all others are of more use. Then it goes to the pack, if there is one
+// and the row is needed again. It reports whether the row is kept.
 func (p *Planner) admit(plan *Plan, row, from uint32) bool {
 	next := noAsk
 	if s := p.state[row]; s >= isAsked {
@@ -369,10 +395,15 @@ func (p *Planner) admit(plan *Plan, row, from uint32) bool {
 	if slot == p.freeList() {
 		worst := p.worst(row, next)
 		if worst < 0 {
-			return false
+			return next != noAsk && p.spill(plan, next, Spill{From: from, at: -1})
 		}
 		slot = p.next[worst]
-		p.evict(slot)
+		if s := p.state[p.rows[slot]]; s >= isAsked {
+			p.evict(slot)
+			p.spill(plan, s&^isAsked, Spill{From: uint32(slot), at: int32(len(plan.Keeps))})
+		} else {
+			p.evict(slot)
+		}
 	} else {
 		p.spare--
 	}
@@ -380,6 +411,36 @@ func (p *Planner) admit(plan *Plan, row, from uint32) bool {
 	p.place(slot, row, next)
 	plan.Keeps = append(plan.Keeps, Move{from, uint32(slot)})
 	return true
+}
+
+// packedAt is ask.slot of a row that has a place in the pack, and placeOf its inverse.
+func packedAt(place uint32) int32 { return -2 - int32(place) }
+func placeOf(slot int32) uint32   { return uint32(-2 - slot) }
+
+// spill packs a row for the batch that asks for it next.
+func (p *Planner) spill(plan *Plan, next uint32, s Spill) (ok bool) {
+	if p.opt.pack == nil {
+		return false
+	}
+	a := p.at(next)
+	if s.To, ok = p.opt.pack.take(a.batch); ok {
+		a.slot = packedAt(s.To)
+		plan.Spills = append(plan.Spills, s)
+	}
+	return ok
+}
+
+// losePacked forgets all that is packed. No batch may be under way.
+func (p *Planner) losePacked() {
+	if p.opt.pack == nil {
+		return
+	}
+	for i := p.begin; i != p.end; i = (i + 1) & numbered {
+		if a := p.at(i); a.slot < -1 {
+			a.slot = -1
+		}
+	}
+	p.opt.pack.reset()
 }
 
 // worst returns the list of slots whose rows are of least use, or -1 if a row that is next asked for at next is of no

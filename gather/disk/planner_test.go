@@ -20,8 +20,9 @@ func asksOf(r *rand.Rand, batches, rows, most int) (all [][]uint32) {
 
 // content is a cache whose slots hold the numbers of rows, as a plan is carried out.
 type content struct {
-	slots []int64
-	batch []int64
+	slots  []int64
+	batch  []int64
+	packed map[uint32]int64 // [place]
 }
 
 // run carries out a plan and returns the rows that it delivers.
@@ -36,13 +37,32 @@ func (c *content) run(p *Plan) []int64 {
 	for _, m := range slices.Concat(p.Reads, p.Along) {
 		c.batch[m.To] = int64(m.Row)
 	}
+	for _, m := range p.Packed {
+		c.batch[m.To] = c.packed[m.Row]
+		delete(c.packed, m.Row)
+	}
 	for _, m := range p.Same {
 		c.batch[m.To] = c.batch[m.From]
 	}
-	for _, m := range p.Keeps {
+	spills := p.Spills
+	for i, m := range p.Keeps {
+		for ; len(spills) > 0 && int(spills[0].at) <= i; spills = spills[1:] {
+			c.spill(spills[0])
+		}
 		c.slots[m.To] = c.batch[m.From]
 	}
+	for _, s := range spills {
+		c.spill(s)
+	}
 	return c.batch[:p.Rows]
+}
+
+func (c *content) spill(s Spill) {
+	from := c.batch
+	if s.at >= 0 {
+		from = c.slots
+	}
+	c.packed[s.To] = from[s.From]
 }
 
 // optimum is how many rows must be read at least: Belady's policy, as slowly and plainly as can be. A batch has all of
@@ -95,7 +115,7 @@ func newTestPlanner(t *testing.T, rows, slots, lookahead, along int) *Planner {
 // plans carries out all plans of asks and checks what they deliver.
 func plans(t *testing.T, p *Planner, asks [][]uint32) {
 	t.Helper()
-	c, plan := content{slots: make([]int64, len(p.rows))}, Plan{}
+	c, plan := content{slots: make([]int64, len(p.rows)), packed: map[uint32]int64{}}, Plan{}
 	known := 0
 	for i, rows := range asks {
 		for ; known < len(asks) && !p.Full(); known++ {
@@ -141,7 +161,57 @@ func TestPlansDeliverTheRowsThatWereAskedFor(t *testing.T) {
 	for range 300 {
 		rows := 1 + r.IntN(80)
 		p := newTestPlanner(t, rows, r.IntN(90), 1+r.IntN(9), r.IntN(20))
+		if r.IntN(2) == 0 {
+			p.opt.pack = newTestPack(t, p, int64(r.IntN(5000)))
+		}
 		plans(t, p, asksOf(r, r.IntN(40), rows, 40))
+	}
+}
+
+// newTestPack returns a pack of so many bytes, with memory for chunks of some rows.
+func newTestPack(t *testing.T, p *Planner, bytes int64) *pack {
+	t.Helper()
+	pack, err := newPack(p.layout, p.opt.Lookahead, PackOptions{Bytes: bytes, Memory: 1 << 14})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pack
+}
+
+// Rows that the cache has no room for are read together, where they are packed: the disk has fewer requests, those that
+// write among them, for the same rows.
+func TestPackedRowsAreReadTogether(t *testing.T) {
+	asks := asksOf(newRandom(t), 60, 20000, 400)
+	counts := func(bytes int64) Counts {
+		p, err := NewPlanner(Layout{RowBytes: 64, Rows: 20000, Shape: Shape{4096, 0, 1 << 16, 512}},
+			PlannerOptions{Slots: 500, Lookahead: 30, Along: 100})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes > 0 {
+			p.opt.pack, err = newPack(p.layout, 30, PackOptions{Bytes: bytes, Memory: 1 << 18})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		plans(t, p, asks)
+		if p.opt.pack != nil && len(p.opt.pack.spare) != 1<<18/4096 {
+			t.Errorf("%d buffers of %d were given back", len(p.opt.pack.spare), 1<<18/4096)
+		}
+		return p.Count()
+	}
+	not, some, all := counts(0), counts(40<<10), counts(1<<30)
+	if not.Packed != 0 || not.Writes != 0 {
+		t.Errorf("without a file %+v", not)
+	}
+	if all.Packed*3 < all.Misses || (all.Requests+all.Writes)*4 > not.Requests*3 || all.Rows != not.Rows {
+		t.Errorf("packed: %+v\nelse: %+v", all, not)
+	}
+	if some.Packed == 0 || some.Packed >= all.Packed || some.Requests+some.Writes <= all.Requests+all.Writes {
+		t.Errorf("with a small file: %+v\nwith a large one: %+v", some, all)
+	}
+	if all.Written != all.Writes*4096 || all.Useful > all.Bytes {
+		t.Errorf("%+v", all)
 	}
 }
 

@@ -21,11 +21,13 @@ const (
 	Ahead
 	// Optimum is a Planner's that knows all batches to come, and reads nothing along: the fewest rows that can be read.
 	Optimum
+	// Packed is Ahead with rows packed that the cache has no room for.
+	Packed
 )
 
-var policies = []string{"static", "lru", "sieve", "look-ahead", "optimum"}
+var policies = []string{"static", "lru", "sieve", "look-ahead", "optimum", "packed"}
 
-// Policies returns all of them.
+// Policies returns all of them but Packed.
 func Policies() []Policy { return []Policy{Static, LRU, Sieve, Ahead, Optimum} }
 
 // String returns the policy's name.
@@ -39,6 +41,9 @@ func (p Policy) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 func Simulate(policy Policy, layout Layout, opt PlannerOptions, asks [][]uint32, from int) (Counts, error) {
 	opt.Slots = int(min(int64(opt.Slots), layout.Rows))
 	switch policy {
+	case Packed:
+		opt.pack, _ = newPack(layout, opt.Lookahead, opt.Pack) // where it is refused, rows are not packed
+		return simulatePlans(layout, opt, asks, from)
 	case Ahead:
 		return simulatePlans(layout, opt, asks, from)
 	case Optimum:
@@ -85,19 +90,22 @@ func simulatePlans(layout Layout, opt PlannerOptions, asks [][]uint32, from int)
 		return total, err
 	}
 	var plan Plan
+	var before Counts
 	known := 0
 	for i := range asks {
+		if i == from {
+			before = p.Count()
+		}
 		for ; known < len(asks) && !p.Full() && err == nil; known++ {
 			err = p.Ask(asks[known])
 		}
 		if err != nil {
 			break
 		}
-		if p.Next(&plan); i >= from {
-			total.Add(plan.Counts)
-		}
+		p.Next(&plan)
 	}
-	return total, cmp.Or(err, p.Close())
+	total = p.Count()
+	return total.Less(&before), cmp.Or(err, p.Close())
 }
 
 // queue is the rows of a cache, from the newest to the oldest, as LRU and SIEVE have them.

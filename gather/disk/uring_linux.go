@@ -156,7 +156,7 @@ func (e *ring) submit(i int) {
 	*s = ringEntry{opcode: ringRead, fd: int32(q.of.file.file.Fd()), offset: uint64(q.extent.offset) + uint64(q.got),
 		addr: uint64(uintptr(unsafe.Pointer(&q.buf[q.got]))), bytes: uint32(q.extent.bytes) - uint32(q.got),
 		user: uint64(i)}
-	if e.fixed.files {
+	if e.fixed.files && q.of.file.index != notRegistered {
 		s.fd, s.flags = int32(q.of.file.index), ringFixedFile
 	}
 	if e.fixed.buffers {

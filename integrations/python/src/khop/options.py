@@ -88,6 +88,7 @@ class LoaderOptions(SamplerOptions, total=False):
     residence: str  # "mapped", "resident", "disk", "auto"
     cache_bytes: Union[int, str]  # rows that "disk" keeps: 10**9, "1GB"
     lookahead: int  # batches that "disk" samples ahead
+    pack: Union[int, str]  # bytes of a temporary file in which "disk" lays out rows of batches ahead
     link_label: str
     link_time: str
     negatives: str  # "none", "uniform", "degree", "weight", "batch"

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/integrations/shm/consumer"
+)
+
+// filesBelow are the names of all that is in some folders, but for what others make in shared ones meanwhile.
+func filesBelow(t *testing.T, folders ...string) (list []string) {
+	t.Helper()
+	for _, folder := range folders {
+		err := filepath.WalkDir(folder, func(path string, _ os.DirEntry, err error) error {
+			list = append(list, path)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return list
+}
+
+// A loader or server of columns on disk that is killed, at a moment of its own, leaves no file and no shared memory,
+// whether it packs rows or not.
+func TestKillingWhatReadsFromDiskLeavesNothing(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 1))
+	data, scratch := small(t), t.TempDir()
+	shared, err := filepath.Glob("/dev/shm/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := filesBelow(t, data, scratch)
+	how := []string{"--batch-size", "50", "--shuffle", "--residence", "disk", "--cache-bytes", "5kB", "--lookahead",
+		"20", "--pack", "1MB"}
+	packs := 0
+	for range 6 {
+		packs += killSample(t, r.IntN(20), data, scratch, how)
+	}
+	s := startServer(t, append([]string{data}, how...)...)
+	c := s.connect(t, consumer.Options{})
+	left := 1 + r.IntN(20)
+	for _, err := range c.Epoch(t.Context(), 0) {
+		if left--; left == 0 {
+			packs += hiddenFiles(s.Process.Pid, data)
+			_ = s.Process.Kill()
+		}
+		if err != nil {
+			break
+		}
+	}
+	_ = s.Wait()
+	if after := filesBelow(t, data, scratch); !slices.Equal(before, after) {
+		t.Errorf("before %q, after %q", before, after)
+	}
+	now, err := filepath.Glob("/dev/shm/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range now {
+		if !slices.Contains(shared, path) && strings.Contains(path, "khop") {
+			t.Errorf("%s is left", path)
+		}
+	}
+	if packs == 0 {
+		t.Log("no temporary file was seen: the folder's disk allows none")
+	}
+}
+
+// killSample kills a "khop sample" that has made so many batches, and returns how many files without a name it had.
+func killSample(t *testing.T, batches int, data, scratch string, how []string) (hidden int) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], append([]string{"sample", data, "--digest", "--epoch", "0"}, how...)...)
+	cmd.Env = append(os.Environ(), "KHOP_TEST_AS_PROGRAM=1", "TMPDIR="+scratch)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for lines := bufio.NewScanner(out); batches > 0 && lines.Scan(); {
+		batches--
+	}
+	hidden = hiddenFiles(cmd.Process.Pid, data)
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	return hidden
+}
+
+// hiddenFiles counts the files without a name that a process has open in a folder.
+func hiddenFiles(pid int, folder string) (n int) {
+	links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	for _, link := range links {
+		if to, err := os.Readlink(link); err == nil && strings.HasPrefix(to, folder) &&
+			strings.HasSuffix(to, "(deleted)") {
+			n++
+		}
+	}
+	return n
+}

@@ -68,48 +68,66 @@ func TestMatricesAreViews(t *testing.T) {
 	}
 }
 
-// TestThinMatricesGiveTheSumsOfWhatIsKept: the same as if the other rows of x were zero.
-func TestThinMatricesGiveTheSumsOfWhatIsKept(t *testing.T) {
+// TestThinTransposesGiveTheSumsOfScaledRows: those of the transpose where the other rows of x are zero.
+func TestThinTransposesGiveTheSumsOfScaledRows(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 1))
 	p := drawn(r, 40, 30, 5)
-	pool, keep := open(t, 1), make([]bool, 30)
-	for j := range keep {
-		keep[j] = r.IntN(3) > 0
-	}
-	norms := make([]float64, 30)
-	for e, j := range p.indices {
-		norms[j] += float64(p.values[e]) * float64(p.values[e])
+	pool, scale, x := open(t, 1), make([]float32, 40), numbers(r, 40*5)
+	for i := range scale {
+		scale[i] = float32(r.IntN(3)) // powers of two: to multiply first or later is the same
 	}
 	for _, wide := range []bool{false, true} {
-		a, values := p.matrix(t, wide, wide), unified.FromSlice(p.values)
-		thin, left, err := a.Thin(keep, values)
+		a := p.matrix(t, wide, wide)
+		for _, values := range []unified.Tensor{unified.FromSlice(p.values), {}} {
+			thin, left, err := a.ThinTranspose(scale, values)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, want, scaled, edges := make([]float32, 30*5), make([]float32, 30*5), slices.Clone(x), int64(0)
+			for i, v := range scale {
+				for k := range 5 {
+					scaled[i*5+k] *= v
+				}
+				if v != 0 {
+					edges += a.Degree(int64(i))
+				}
+			}
+			dx, dy := matrixOf(t, want, 30, 5), matrixOf(t, scaled, 40, 5)
+			err = errors.Join(pool.SpMM(matrixOf(t, got, 30, 5), Sum, thin, left, matrixOf(t, x, 40, 5)),
+				pool.SpMMBackward(dx, Sum, a, values, dy, unified.Tensor{}))
+			if err := errors.Join(err, sameBits(got, want)); err != nil || thin.Edges() != edges {
+				t.Errorf("wide %v: %d edges of %d, %v", wide, thin.Edges(), edges, err)
+			}
+		}
+		if _, _, err := a.ThinTranspose(scale[1:], unified.Tensor{}); !errors.Is(err, ErrShape) {
+			t.Errorf("too few rows: %v", err)
+		}
+	}
+}
+
+func TestNormsOfRowsAreEuclidean(t *testing.T) {
+	p := drawn(rand.New(rand.NewPCG(7, 2)), 40, 30, 5)
+	a := p.matrix(t, false, false)
+	for _, values := range []unified.Tensor{unified.FromSlice(p.values), {}} {
+		n, err := a.RowNorms(values)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, want := make([]float32, 40*5), make([]float32, 40*5)
-		x := slices.Clone(p.x)
-		for j, kept := range keep {
-			if !kept {
-				clear(x[j*5 : j*5+5])
+		for i, have := range n {
+			want := 0.0
+			for e := a.start(int64(i)); e < a.start(int64(i)+1); e++ {
+				v := 1.0
+				if values.Valid() {
+					v = float64(p.values[e])
+				}
+				want += v * v
+			}
+			if math.Abs(have*have-want) > 1e-6*want {
+				t.Errorf("the norm of row %d is %g, not the root of %g", i, have, want)
 			}
 		}
-		err = errors.Join(pool.SpMM(matrixOf(t, got, 40, 5), Sum, thin, left, matrixOf(t, p.x, 30, 5)),
-			pool.SpMM(matrixOf(t, want, 40, 5), Sum, a, values, matrixOf(t, x, 30, 5)))
-		if err := errors.Join(err, sameBits(got, want)); err != nil {
-			t.Errorf("wide %v: %v", wide, err)
-		}
-		n, err := a.ColumnNorms(values)
-		for j := range n {
-			if err != nil || math.Abs(n[j]*n[j]-norms[j]) > 1e-6*norms[j] {
-				t.Errorf("the norm of column %d is %g, %v", j, n[j], err)
-			}
-		}
-		bare, none, err := a.Thin(keep, unified.Tensor{})
-		if err != nil || none.Valid() || bare.Edges() != thin.Edges() {
-			t.Errorf("without values: %v", err)
-		}
-		if _, _, err := a.Thin(keep[1:], values); !errors.Is(err, ErrShape) {
-			t.Errorf("too few columns: %v", err)
-		}
+	}
+	if _, err := a.RowNorms(unified.FromSlice(p.values[1:])); !errors.Is(err, ErrShape) {
+		t.Errorf("too few values: %v", err)
 	}
 }

@@ -11,71 +11,88 @@ import (
 // with which the gradient of a mean is a sum. It is computed at the first call, and belongs to a.
 func (a *Matrix) TurnedMeans() unified.Tensor { return a.turnedMeans() }
 
-// ColumnNorms returns the Euclidean norm of the values of each column's edges; without values each counts 1. values
-// are as in SpMM, with one head.
-func (a *Matrix) ColumnNorms(values unified.Tensor) ([]float64, error) {
+// Degree returns the number of edges of row i.
+func (a *Matrix) Degree(i int64) int64 { return a.start(i+1) - a.start(i) }
+
+// RowNorms returns the Euclidean norm of the values of each row's edges; without values each counts 1. values are as in
+// SpMM, with one head.
+func (a *Matrix) RowNorms(values unified.Tensor) ([]float64, error) {
 	if values.Valid() && (!perEdge(values, a) || headsOf(values) != 1) {
 		return nil, fmt.Errorf("%w: the values are %v, not float32[%d] on the host", ErrShape, values, a.edges)
 	}
-	norms, w := make([]float64, a.cols), floats(values)
-	for e := range a.edges {
-		v := 1.0
+	norms, w := make([]float64, a.rows), floats(values)
+	for i := range a.rows {
+		sum := float64(a.Degree(i))
 		if w != nil {
-			v = float64(w[e])
+			sum = 0
+			for _, v := range w[a.start(i):a.start(i+1)] {
+				sum += float64(v) * float64(v)
+			}
 		}
-		norms[a.column(e)] += float64(v * v)
-	}
-	for j, v := range norms {
-		norms[j] = math.Sqrt(v)
+		norms[i] = math.Sqrt(sum)
 	}
 	return norms, nil
 }
 
-// Degree returns the number of edges of row i.
-func (a *Matrix) Degree(i int64) int64 { return a.start(i+1) - a.start(i) }
-
-// Thin returns a matrix of the same shape with the edges alone whose columns are kept, in their order, and the values
-// of those edges; no tensor where values is none. keep has an element a column. Nothing in it is shared with a.
-func (a *Matrix) Thin(keep []bool, values unified.Tensor) (*Matrix, unified.Tensor, error) {
-	if int64(len(keep)) != a.cols || values.Valid() && (!perEdge(values, a) || headsOf(values) != 1) {
-		return nil, unified.Tensor{}, fmt.Errorf("%w: %d columns of %d, values %v of %d edges", ErrShape, len(keep),
-			a.cols, values, a.edges)
+// ThinTranspose returns the transpose of a with some of its rows alone, and the values of its edges: scale has an
+// element a row of a, with which the values of the row's edges are multiplied (1 without values), and the edges of rows
+// whose scale is 0 are left out. Edges have the order that they have in a.Transpose(), which is not needed. Nothing is
+// shared with a. It takes the time of the edges that are kept.
+func (a *Matrix) ThinTranspose(scale []float32, values unified.Tensor) (*Matrix, unified.Tensor, error) {
+	if int64(len(scale)) != a.rows || values.Valid() && (!perEdge(values, a) || headsOf(values) != 1) {
+		return nil, unified.Tensor{}, fmt.Errorf("%w: %d scales of %d rows, values %v of %d edges", ErrShape,
+			len(scale), a.rows, values, a.edges)
 	}
-	n := 0
-	for e := range a.edges {
-		if keep[a.column(e)] {
-			n++
-		}
-	}
-	w, left := floats(values), []float32(nil)
-	t := &Matrix{rows: a.rows, cols: a.cols, edges: int64(n), indptr64: make([]int64, a.rows+1)}
-	if a.indices64 != nil {
-		t.indices64 = make([]int64, 0, n)
-	} else {
-		t.indices32 = make([]int32, 0, n)
-	}
-	if w != nil {
-		left = make([]float32, 0, n)
-	}
-	for i := range a.rows {
-		for e := a.start(i); e < a.start(i+1); e++ {
-			j := a.column(e)
-			if !keep[j] {
-				continue
-			}
-			if a.indices64 != nil {
-				t.indices64 = append(t.indices64, j)
-			} else {
-				t.indices32 = append(t.indices32, int32(j))
-			}
-			if w != nil {
-				left = append(left, w[e])
-			}
-		}
-		t.indptr64[i+1] = int64(max(len(t.indices32), len(t.indices64)))
-	}
-	if w == nil {
-		return t, unified.Tensor{}, nil
+	t := &Matrix{rows: a.cols, cols: a.rows, indptr64: make([]int64, a.cols+1)}
+	var left []float32
+	switch {
+	case a.indices64 != nil:
+		left = thinTranspose(t, a, a.indices64, scale, floats(values))
+	default:
+		left = thinTranspose(t, a, a.indices32, scale, floats(values))
 	}
 	return t, unified.FromSlice(left), nil
+}
+
+// thinTranspose fills t, and returns the values of its edges.
+func thinTranspose[I int32 | int64](t, a *Matrix, columns []I, scale, values []float32) []float32 {
+	next := t.indptr64
+	for i := range a.rows {
+		if scale[i] == 0 {
+			continue
+		}
+		for _, j := range columns[a.start(i):a.start(i+1)] {
+			next[j+1]++
+		}
+	}
+	for j := range t.rows {
+		next[j+1] += next[j]
+	}
+	t.edges = next[t.rows]
+	if a.rows <= math.MaxInt32 {
+		t.indices32 = make([]int32, t.edges)
+	} else {
+		t.indices64 = make([]int64, t.edges)
+	}
+	left := make([]float32, t.edges)
+	for i := range a.rows {
+		if scale[i] == 0 {
+			continue
+		}
+		for e := a.start(i); e < a.start(i+1); e++ {
+			to := next[columns[e]]
+			next[columns[e]]++
+			if left[to] = scale[i]; values != nil {
+				left[to] *= values[e]
+			}
+			if t.indices64 != nil {
+				t.indices64[to] = i
+			} else {
+				t.indices32[to] = int32(i)
+			}
+		}
+	}
+	copy(next[1:], next[:t.rows]) // each has become where the next one begins
+	next[0] = 0
+	return left
 }

@@ -6,9 +6,15 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"math"
+	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/rng"
+	"github.com/khop-gnn/khop/sparse"
+	"github.com/khop-gnn/khop/unified"
 )
 
 func TestSampledGradientsTrainAsWell(t *testing.T) {
@@ -30,12 +36,81 @@ func TestSampledGradientsTrainAsWell(t *testing.T) {
 			t.Errorf("%s: %+v and %+v", model, exact.Approximation, all.Approximation)
 		}
 		if s, f := some.Approximation, few.Approximation; s.Kept > 0.5 || s.Kept < 0.4 || f.Kept > 0.1 ||
-			!(0 < s.Error && s.Error < f.Error && f.Error < 1) || f.Backward <= 0 || f.Sampled <= 0 {
+			!(0 < s.Error && s.Error < f.Error) || f.Backward <= 0 || f.Sampled <= 0 {
 			t.Errorf("%s: %+v, %+v", model, *s, *f)
 		}
 		if slices.Equal(exact.Curve, few.Curve) || some.Test < exact.Test-0.06 || few.Test < 0.7 {
 			t.Errorf("%s: test accuracy is %v with few gradients, %v with half, %v with all", model, few.Test,
 				some.Test, exact.Test)
+		}
+	}
+}
+
+// TestSampledGradientsReachTheLossOfExactOnes, before they become exact, on a dense graph where a tenth of the labels
+// is wrong. Those nodes have the greatest gradients, so that a choice of the greatest learns from little else.
+func TestSampledGradientsReachTheLossOfExactOnes(t *testing.T) {
+	g := crowded(t, 300, 200, false)
+	column, _ := g.NodeColumn(0, "label")
+	labels, err := unified.View[int64](column)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(labels); i += 10 {
+		labels[i] = (labels[i] + 1) % 4
+	}
+	losses := map[float64]float64{}
+	for _, budget := range []float64{0, 0.1} {
+		for seed := range uint64(3) {
+			r, err := Train(t.Context(), g, Options{Model: "gcn", Layers: 3, Epochs: 50, Rate: 0.02, Seed: seed,
+				Dropout: 0.2, Hidden: 16, BackwardBudget: budget})
+			if err != nil {
+				t.Fatal(err)
+			}
+			losses[budget] += r.Curve[39].Loss // before gradients are exact again
+		}
+	}
+	if losses[0.1] > 1.15*losses[0] {
+		t.Errorf("the losses are %v in all, by budget", losses)
+	}
+}
+
+// TestDrawnRowsGiveTheGradientInTheMean: a row's scale is 1 in the mean, however seldom it is kept, within the budget.
+func TestDrawnRowsGiveTheGradientInTheMean(t *testing.T) {
+	const rows, draws = 30, 20000
+	r, indptr, indices := rand.New(rand.NewPCG(4, 4)), []int64{0}, []int64{}
+	s := &site{weights: make([]float64, rows), width: 2}
+	for i := range rows {
+		for range 1 + r.IntN(6) {
+			indices = append(indices, r.Int64N(rows))
+		}
+		indptr = append(indptr, int64(len(indices)))
+		s.weights[i] = r.ExpFloat64() + 0.1
+	}
+	s.weights[3], s.weights[7] = 0, 100
+	var err error
+	if s.matrix, err = sparse.New(rows, unified.FromSlice(indptr), unified.FromSlice(indices)); err != nil {
+		t.Fatal(err)
+	}
+	budget, sums, squares := int64(len(indices)/3), [rows]float64{}, [rows]float64{}
+	for d := range draws {
+		choose(rng.Mix64(uint64(d)), float64(2*budget), s)
+		edges := int64(0)
+		for i, v := range s.scale {
+			sums[i], squares[i] = sums[i]+float64(v), squares[i]+float64(v)*float64(v)
+			if v != 0 {
+				edges += s.matrix.Degree(int64(i))
+			}
+		}
+		if edges > budget || s.scale[3] != 0 || s.scale[7] != 1 {
+			t.Fatalf("%d edges of %d, no gradient scaled by %g, most of it by %g", edges, budget, s.scale[3],
+				s.scale[7])
+		}
+	}
+	for i, sum := range sums {
+		mean := sum / draws
+		deviation := math.Sqrt((squares[i]/draws - mean*mean) / draws)
+		if s.weights[i] > 0 && math.Abs(mean-1) > 5*deviation+0.02 {
+			t.Errorf("row %d, of weight %.2f, has scale %.4f in the mean (%.4f)", i, s.weights[i], mean, deviation)
 		}
 	}
 }
@@ -94,7 +169,7 @@ func TestSampledGradientsOfBatchesTrainAsWell(t *testing.T) {
 	if !slices.Equal(exact.Curve, all.Curve) || all.Approximation.Error != 0 {
 		t.Errorf("a budget of all gives another curve, or errs: %+v", all.Approximation)
 	}
-	if a := few.Approximation; a.Kept > 0.3 || a.Kept < 0.2 || !(a.Error > 0 && a.Error < 1) || a.Sampled <= 0 ||
+	if a := few.Approximation; a.Kept > 0.3 || a.Kept < 0.2 || a.Error <= 0 || a.Sampled <= 0 ||
 		few.Test < 0.7 || slices.Equal(exact.Curve, few.Curve) {
 		t.Errorf("%+v, test accuracy %v, exact %v", a, few.Test, exact.Test)
 	}

@@ -32,7 +32,7 @@ type checkpointHead struct {
 	Loader *loader.State `json:"loader,omitempty"` // before the next batch
 	Params []shape       `json:"params"`
 	Ways   []string      `json:"ways,omitempty"` // to compute layers (Options.Fastest)
-	Kept   [][]byte      `json:"kept,omitempty"` // by aggregation, the rows whose gradients count: a bit each
+	Kept   [][]byte      `json:"kept,omitempty"` // by aggregation, which rows gradients are made of: site.kept
 	// Tuning says how products were computed (sparse.Tuning). Another machine leaves it aside.
 	Tuning json.RawMessage `json:"tuning,omitempty"`
 }
@@ -43,7 +43,7 @@ type shape struct {
 	Cols int    `json:"cols"`
 }
 
-const checkpointFormat = "khop-gnn 2"
+const checkpointFormat = "khop-gnn 3"
 
 // identity names everything but the number of epochs that decides what training gives.
 func (t *trainer) identity() string {
@@ -78,7 +78,7 @@ func (t *trainer) head() (h checkpointHead, err error) {
 	}
 	if p := t.tape.approximate; p != nil {
 		for _, s := range p.sites {
-			h.Kept = append(h.Kept, s.Kept)
+			h.Kept = append(h.Kept, s.kept())
 		}
 	}
 	for _, p := range t.model.params {
@@ -181,7 +181,7 @@ func (t *trainer) load(text []byte) error {
 	t.place = head.place
 	for n, kept := range head.Kept {
 		if t.tape.approximate != nil {
-			t.tape.approximate.site(n).Kept = kept
+			t.tape.approximate.site(n).restore(kept, int(t.data.whole.Rows()))
 		}
 	}
 	if t.loader != nil {

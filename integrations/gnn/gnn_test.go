@@ -22,10 +22,16 @@ func TestMain(m *testing.M) { expect.NoGoroutines(m) }
 // communities returns a graph whose nodes know little of their class and have most edges within it, with splits.
 func communities(t testing.TB, nodes int, mostlyZero bool) *graph.Graph {
 	t.Helper()
+	return crowded(t, nodes, 10, mostlyZero)
+}
+
+// crowded is communities with another mean degree.
+func crowded(t testing.TB, nodes, degree int, mostlyZero bool) *graph.Graph {
+	t.Helper()
 	const classes, width = 4, 40
 	r := rand.New(rand.NewPCG(1, 2))
 	var src, dst []int64
-	for range 5 * nodes {
+	for range degree / 2 * nodes {
 		i, j := r.IntN(nodes), r.IntN(nodes)
 		if r.IntN(10) < 8 {
 			j = (j/classes*classes + i%classes) % nodes

@@ -131,7 +131,8 @@ func (t *Tape) aggregate(a *sparse.Matrix, r sparse.Reduce, x *Value, values uni
 		}
 		dy := y.grad()
 		return t.flow(x, func(to []float32) error {
-			return t.approximate.product(number, t.pool, tensor(to, x.Rows, x.Cols), a.Transpose(), turned(), dy)
+			return t.approximate.product(number, t.pool, gradient{a: a, values: values, turned: turned(),
+				mean: r == sparse.Mean, dx: tensor(to, x.Rows, x.Cols), dy: dy})
 		})
 	})
 	return y

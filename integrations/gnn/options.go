@@ -28,9 +28,9 @@ type Options struct {
 	Tuning *sparse.Tuning
 
 	// BackwardBudget is the share of the work for the gradients of aggregations that is done, in the first four fifths
-	// of the epochs: rows that count most are kept. 0 is all of it, exactly. On the whole graph the budget is shared
-	// out among the layers, and a choice serves ten steps; with Fanouts each batch and layer has its own, which costs
-	// more time than it saves. GAT, whose edges have trained values, is always exact.
+	// of the epochs: rows are drawn, those that count most rather than others, and stand for all. 0 is all of it,
+	// exactly. On the whole graph the layers share the budget, and a choice serves ten steps; with Fanouts each batch
+	// and layer has its own. GAT, whose edges have trained values, is always exact.
 	BackwardBudget float64
 	// Fastest computes each layer in the way that is the fastest here (Explain): of those that a model of costs, fitted
 	// to this machine, predicts to be near the fastest, the one that wins when they take turns. Tuning keeps the winner

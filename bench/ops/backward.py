@@ -2,14 +2,16 @@
 """Compares training with sampled gradients (khop train --backward-budget) with training with exact ones: time, gradient
 and accuracy.
 
-    go build -o dist/khop ./cmd/khop && python3 bench/ops/backward.py --out docs/results/ops-backward.md
+    go build -o dist/khop ./cmd/khop
+    python3 bench/ops/backward.py --settings 0,1 --out docs/results/ops-backward.md    # whole graphs
+    python3 bench/ops/backward.py --settings 2,3 --out docs/results/ops-backward.md    # batches
 
 The graph is a stochastic block model whose nodes have a mean degree of 800: half of the edges stay within a class on
 purpose, and a tenth of the labels, which the classes are, is replaced by drawn ones, so that no model is right
-everywhere. Models are trained with --seeds seeds, exact and with the budget in turns, on the whole graph and on
-batches; the first two settings come first, with all seeds, and then the others take turns. The bound is what Amdahl's law
+everywhere. Models are trained with --seeds seeds, exact and with the budget in turns. The bound is what Amdahl's law
 allows: as if the products that are sampled took no time. --minutes ends the run: seeds that it did not come to are left
-out, and the table says how many there are. Writes a table in Markdown, or prints it. Needs NumPy.
+out, and the table says how many there are. Every setting that is measured takes the place of its own in a file of JSON
+beside the page, and the page has all of them. Needs NumPy.
 """
 import argparse
 import json
@@ -23,10 +25,10 @@ import numpy as np
 
 import where
 
-SETTINGS = [  # model, layers, hidden, more
-    ("gcn", 3, 64, []), ("sage", 3, 64, []),
-    ("sage", 2, 64, ["--fanouts", "25,25", "--batch-size", "512"]),
-    ("gcn", 2, 64, ["--fanouts", "100,100", "--batch-size", "512"]), ("gcn", 3, 256, []),
+SETTINGS = [  # model, layers, hidden, epochs until accuracy hardly rises any more, other options
+    ("gcn", 3, 64, 60, []), ("sage", 3, 64, 120, []),
+    ("sage", 2, 64, 30, ["--fanouts", "25,25", "--batch-size", "512"]),
+    ("gcn", 2, 64, 20, ["--fanouts", "100,100", "--batch-size", "512"]),
 ]
 
 
@@ -56,11 +58,12 @@ def generate(args, folder):
 
 
 def train(args, dataset, setting, seed, budget):
-    model, layers, hidden, more = setting
-    out = subprocess.run([args.khop, "train", dataset, "--model", model, "--layers", str(layers), "--hidden", str(hidden), "--epochs",
-                          str(args.epochs), "--seed", str(seed), "--workers", str(args.threads), "--backward-budget", str(budget), "--dropout", "0.2", "--rate", "0.02",
-                          "--json"]
-                         + more, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
+    model, layers, hidden, epochs, more = setting
+    options = {"model": model, "layers": layers, "hidden": hidden, "epochs": epochs, "seed": seed, "workers": args.threads,
+               "backward-budget": budget, "dropout": 0.2, "rate": 0.02}
+    flags = [part for name, value in options.items() for part in (f"--{name}", str(value))]
+    out = subprocess.run([args.khop, "train", dataset, *flags, *more, "--json"], check=True, stdout=subprocess.PIPE,
+                         stderr=subprocess.DEVNULL, text=True).stdout
     return json.loads(out)
 
 
@@ -68,9 +71,10 @@ def spread(values):
     return f"{statistics.mean(values):.4f} ({statistics.stdev(values) if len(values) > 1 else 0:.4f})"
 
 
-def row(args, setting, runs):
+def row(measured):
     """One line: medians of times, means of accuracies."""
-    model, layers, hidden, more = setting
+    model, layers, hidden, epochs, more = measured["setting"]
+    runs = measured["runs"]
     exact, few = [r[0] for r in runs], [r[1] for r in runs]
     ratios = [e["seconds"] / f["seconds"] for e, f in runs]
     of = [f["approximation"] for f in few]
@@ -80,11 +84,12 @@ def row(args, setting, runs):
     low, _, high = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
     product = statistics.median(a["exact_seconds"] / a["sampled_seconds"] for a in of)
     error, kept = (statistics.median(a[k] for a in of) for k in ("gradient_error", "kept"))
-    points = 100 * statistics.mean(f["test_accuracy"] - e["test_accuracy"] for e, f in runs)
+    points = [100 * (f["test_accuracy"] - e["test_accuracy"]) for e, f in runs]
     how = f"batches of {more[-1]}, fan-outs {more[1]}" if more else "whole graph"
-    return (f"| {model}, {layers} layers of {hidden}, {how} | {len(runs)} | {product:.1f}x | {100 * share:.0f} % | {gain:.2f}x ({low:.2f} to "
+    return (f"| {model}, {layers} layers of {hidden}, {epochs} epochs, {how} | {len(runs)} | {product:.1f}x | {100 * share:.0f} % | {gain:.2f}x ({low:.2f} to "
             f"{high:.2f}) | {bound:.2f}x | {100 * gain / bound:.0f} % | {kept:.3f} | {error:.2f} | {spread([e['test_accuracy'] for e in exact])}"
-            f" | {spread([f['test_accuracy'] for f in few])} | {points:+.2f} |")
+            f" | {spread([f['test_accuracy'] for f in few])} | {statistics.mean(points):+.2f} ({min(points):+.1f} to {max(points):+.1f}) | "
+            f"{measured['commit']} |")
 
 
 def main():
@@ -93,37 +98,44 @@ def main():
     parser.add_argument("--nodes", type=int, default=4000)
     parser.add_argument("--degree", type=int, default=800)
     parser.add_argument("--features", type=int, default=128)
-    parser.add_argument("--epochs", type=int, default=60)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--budget", type=float, default=0.1)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--minutes", type=float, default=5.7)
-    parser.add_argument("--settings", default=",".join(map(str, range(len(SETTINGS)))))
+    parser.add_argument("--minutes", type=float, default=8.5)
+    parser.add_argument("--settings", default="0,1", help="which of those in the source")
     parser.add_argument("--out", type=pathlib.Path, help="the page to write")
     args = parser.parse_args()
     end = time.monotonic() + 60 * args.minutes
     chosen = [SETTINGS[int(i)] for i in args.settings.split(",")]
-    runs = {i: [] for i in range(len(chosen))}
+    runs = [[] for _ in chosen]
     with tempfile.TemporaryDirectory() as folder:
         dataset = generate(args, pathlib.Path(folder))
-        turns = [(seed, i) for part in (range(2), range(2, len(chosen))) for seed in range(args.seeds) for i in part if i < len(chosen)]
-        for seed, i in turns:
-            if time.monotonic() < end:
-                runs[i].append((train(args, dataset, chosen[i], seed, 0), train(args, dataset, chosen[i], seed, args.budget)))
+        for seed in range(args.seeds):
+            for setting, of in zip(chosen, runs):
+                if time.monotonic() < end:
+                    of.append((train(args, dataset, setting, seed, 0), train(args, dataset, setting, seed, args.budget)))
+    kept = args.out.with_suffix(".json") if args.out else None
+    all_of = {m["of"]: m for m in json.loads(kept.read_text())} if kept and kept.exists() else {}
+    for setting, of in zip(chosen, runs):
+        if of:
+            all_of[repr(setting)] = {"of": repr(setting), "setting": setting, "commit": where.commit(), "runs": of}
+    order = [repr(s) for s in SETTINGS]
+    measured = sorted(all_of.values(), key=lambda m: order.index(m["of"]))
     text = f"""# Sampled gradients beside exact ones
 
-Written by `bench/ops/backward.py` {where.here()}: a stochastic block model of
+Written by `bench/ops/backward.py` on {where.machine()}: a stochastic block model of
 {args.nodes:,} nodes with a mean degree of {args.degree}, {args.features} features and 8 classes, a tenth of the labels
-drawn, {args.epochs} epochs, dropout 0.2, rate 0.02, budget {args.budget}, {args.threads} thread(s). Times are medians over the
+drawn, dropout 0.2, rate 0.02, budget {args.budget}, {args.threads} thread(s). Times are medians over the
 seeds, exact and sampled in turns; accuracies on the test split are means, with standard deviations, and "points" is
-their difference in hundredths. "Product": how often the sampled backward product fits into the exact one's time, the
-choice of rows among the former for batches; "share": of the exact products in the time of a step; "bound": what Amdahl's
-law gives where they take no time.
+their difference in hundredths, in the mean and for single seeds. "Product": how often the sampled backward product fits
+into the exact one's time, the choice of rows among the former for batches; "share": of the exact products in the time
+of a step; "bound": what Amdahl's law gives where they take no time.
 
-| model | seeds | product | share | epoch (quartiles) | bound | of the bound | kept | gradient error | accuracy, exact | accuracy, sampled | points |
-|---|---|---|---|---|---|---|---|---|---|---|---|
-""" + "\n".join(row(args, s, runs[i]) for i, s in enumerate(chosen) if runs[i]) + "\n"
+| model | seeds | product | share | epoch (quartiles) | bound | of the bound | kept | gradient error | accuracy, exact | accuracy, sampled | points | commit |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|
+""" + "\n".join(map(row, measured)) + "\n"
     if args.out:
+        kept.write_text(json.dumps(measured, indent=1) + "\n")
         args.out.write_text(text)
     print(text)
 

@@ -2,18 +2,20 @@
 """Measures the operations that graph neural networks are made of, over kinds, sparsities and sizes: torch, scipy and khop.
 
     KHOP_TESTDATA=... .bench/dgl/bin/python bench/ops/kinds.py --out docs/results/ops-kinds.md
-    python bench/ops/kinds.py --device cuda                      # torch, and cupy where it is
+    python bench/ops/kinds.py --device cuda --json               # torch, and cupy where it is: a phase of the GPU bundle
 
 The operations, sparsities, factors of reduction and sizes are those of a published benchmark (Hosseini, Simini and Vishwanath,
 "Operation-Level Performance Benchmarking of Graph Neural Networks for Scientific Applications", 2022); spline convolutions are left
 out. Added are quartiles, indices that follow a power law, and the share of the memory's bandwidth: the bytes that an operation must read
 and write at least, by what a copy of large arrays reads and writes in the same time. Contestants take turns in one process,
-with malloc told to keep what it got. khop computes on the CPU alone here. Settings that do not begin within --minutes are left out.
+with malloc told to keep what it got. khop computes on the CPU alone here. Settings that do not begin within --minutes are left out, and
+the page says how many. --out also draws plots beside the page; that and khop need Go.
 """
 import argparse
 import collections
 import ctypes
 import json
+import math
 import os
 import pathlib
 import statistics
@@ -23,6 +25,7 @@ import tempfile
 import time
 import warnings
 
+import draw
 import given
 import where
 
@@ -41,7 +44,8 @@ def parse():
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--minutes", type=float, default=5)
     parser.add_argument("--largest", type=float, default=400, help="MB of rows")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--no-khop", action="store_true", help="measure the others alone, which needs no Go")
+    parser.add_argument("--json", action="store_true", help="print an object: device, torch, copy_gb_per_s, findings, left_out, results")
     parser.add_argument("--out", type=pathlib.Path, help="the page to write")
     return parser.parse_args()
 
@@ -49,12 +53,12 @@ def parse():
 class Bench:
     def __init__(self, args):
         import torch
-        self.args, self.torch, self.results = args, torch, []
+        self.args, self.torch, self.results, self.left_out = args, torch, [], 0
         self.end = time.monotonic() + 60 * args.minutes
         torch.set_num_threads(args.threads)
         torch.manual_seed(0)
         self.device = args.device
-        self.khop = Khop(args.threads) if args.device == "cpu" else None
+        self.khop = Khop(args.threads) if args.device == "cpu" and not args.no_khop else None
         x = torch.ones(50_000_000, device=self.device)
         y = torch.empty_like(x)
         self.rate = max(8 * x.numel() / self.once(lambda: y.copy_(x)) for _ in range(5))
@@ -69,6 +73,7 @@ class Bench:
     def add(self, name, setting, moved, ways, check=True):
         """Measures ways to compute the same: {who: call}. moved: bytes at least."""
         if time.monotonic() > self.end:
+            self.left_out += 1
             return
         results = {who: call() for who, call in ways.items()}
         if check and len(ways) > 1:
@@ -82,7 +87,7 @@ class Bench:
                 break
             for who, call in ways.items():
                 times[who].append(self.once(call))
-        seconds = {who: statistics.quantiles(t, n=4) for who, t in times.items()}
+        seconds = {who: statistics.quantiles(t, n=4) if len(t) > 1 else t * 3 for who, t in times.items()}
         self.results.append({"operation": name, **setting, "bytes": moved, "seconds": seconds})
         print(name, setting, {w: f"{1e3 * s[1]:.3f} ms" for w, s in seconds.items()}, file=sys.stderr, flush=True)
 
@@ -231,11 +236,12 @@ def sparse_products(b, n, sparsity, skewed):
         import scipy.sparse
         scipy = scipy.sparse.csr_matrix((values.numpy(), csr.col_indices().int().numpy(), csr.crow_indices().int().numpy()), shape=(n, n))
         ways["scipy"] = lambda: scipy @ x.numpy()
+    else:
+        ways |= cupy_product(csr, x)
+    if b.khop:
         indptr, indices = csr.crow_indices(), csr.col_indices().int()
         m = b.khop.matrix(indptr, indices, n)
         ways["khop"] = lambda: b.khop.product(m, 0, values, x, y)
-    else:
-        ways |= cupy_product(csr, x)
     if sparsity == 0:
         dense = coo.to_dense()
         ways["torch dense"] = lambda: t.matmul(dense, x)
@@ -248,12 +254,12 @@ def sparse_products(b, n, sparsity, skewed):
     ways = {"torch": lambda: t.sparse_coo_tensor(turned, values, (n, n)).coalesce().to_sparse_csr()}
     if scipy is not None:
         ways["scipy"] = lambda: scipy.T.tocsr()
-
-        def transpose():
+    if b.khop:
+        def transposed():
             made = b.khop.matrix(indptr, indices, n)
             b.khop.must(b.khop.lib.khop_transpose(made))
             b.khop.drop(made)
-        ways["khop"] = transpose
+        ways["khop"] = transposed
     b.add("transpose", kind, 24 * edges, ways, check=False)
     twice = t.cat([coo.indices(), coo.indices()], 1)
     b.add("coalesce", kind, 40 * edges, {"torch": lambda: t.sparse_coo_tensor(twice, t.cat([values, values]), (n, n)).coalesce()})
@@ -310,41 +316,98 @@ def mean(values):
     return statistics.geometric_mean(values) if values else float("nan")
 
 
+def share(b, r, who=""):
+    """Of a copy's bandwidth, by the best of those whose names begin so."""
+    return r["bytes"] / min(s[1] for w, s in r["seconds"].items() if w.startswith(who)) / b.rate
+
+
+def moving(b):
+    """Gathers and scatters."""
+    return [r for r in b.results if r["operation"].startswith(("index_select", "scatter"))]
+
+
+def holds(verdict):
+    return "holds" if verdict else "does not hold"
+
+
 def findings(b):
-    """What the published benchmark found, and what is found here."""
-    def share(r, who=""):
-        return r["bytes"] / min(s[1] for w, s in r["seconds"].items() if w.startswith(who)) / b.rate
-    moving = [r for r in b.results if r["operation"].startswith(("index_select", "scatter"))]
-    large = [r for r in moving if r["MB"] == max(m["MB"] for m in moving)]
-    if large:
-        yield (f"**Memory**: with rows of {large[0]['MB']} MB, gathers and scatters use {100 * mean([share(r, 'torch') for r in large]):.0f} % of a copy's "
-               f"bandwidth in torch, {100 * mean(list(map(share, large))):.0f} % by the best contestant (geometric means).")
-    gathers_ = [median(r, "torch.gather") / median(r, "torch") for r in moving if "torch.gather" in r["seconds"]]
-    scatters_ = [median(r, "torch.scatter") / median(r, "torch.index_add") for r in moving if "torch.index_add" in r["seconds"]]
-    yield (f"**Native operations**: `gather` takes {mean(gathers_):.2f} of the time of `index_select`, `scatter_reduce` {mean(scatters_):.2f} of that of "
-           "`index_add`, in the geometric mean over sizes, factors and indices.")
+    """What the published benchmark found, and whether it holds here."""
+    if not any("MB" in r for r in moving(b)):
+        return
+    most = max(r["MB"] for r in moving(b))
+    large = [r for r in moving(b) if r["MB"] == most]
+    torchs, best = mean([share(b, r, "torch") for r in large]), mean([share(b, r) for r in large])
+    yield (f"**Memory is used badly** {holds(torchs < 0.5)} for torch: with rows of {most} MB, gathers and scatters use {100 * torchs:.0f} % of a copy's "
+           f"bandwidth, {100 * best:.0f} % by the best contestant (geometric means; half of it is taken for the limit).")
+    selects = [median(r, "torch") / median(r, "torch.gather") for r in moving(b) if "torch.gather" in r["seconds"]]
+    adds = [median(r, "torch.index_add") / median(r, "torch.scatter") for r in moving(b) if "torch.index_add" in r["seconds"]]
+    yield (f"**Native operations match those of graph libraries** {holds(mean(selects + adds) < 1.1)} within torch: `index_select` takes {mean(selects):.2f} "
+           f"of the time of `gather`, `index_add` {mean(adds):.2f} of that of `scatter_reduce`, in the geometric mean over all settings.")
+    own = [min(s[1] for w, s in r["seconds"].items() if w.startswith("torch")) / median(r, "khop") for r in moving(b) if "khop" in r["seconds"]]
+    if own:
+        near = sum(v < 1.1 for v in own)
+        yield (f"Beside khop's kernels it {holds(near > len(own) / 2)}: torch's best takes {mean(own):.2f} of khop's time ({min(own):.2f} to {max(own):.2f}), "
+               f"at most 1.1 in {near} of {len(own)} settings.")
     products = [r for r in b.results if r["operation"] == "matmul"]
     full = {r["MB"]: median(r, "torch") for r in products if "sparsity" not in r}
-    zeros = [median(r, "torch") / full[r["MB"]] for r in products if "sparsity" in r]
-    yield f"**Sparsity**: torch's dense product of an operand that is zero in 99 of 100 elements takes {mean(zeros):.2f} of the time of a full one's."
-    spmm = {r["sparsity"]: r for r in b.results if r["operation"] == "spmm" and r["n"] == 2000 and r["indices"] == "uniform"}
-    for who in ("torch CSR", "scipy", "khop"):
+    zeros = mean([median(r, "torch") / full[r["MB"]] for r in products if "sparsity" in r])
+    yield (f"**Operations make no use of sparsity** {holds(zeros > 0.9)}: torch's dense product of an operand that is zero in 99 of 100 elements takes "
+           f"{zeros:.2f} of the time of a full one's.")
+    spmm = by_sparsity(b)
+    for who in ("torch CSR", "scipy", "cupy", "khop"):
         faster = [s for s, r in spmm.items() if 0 in spmm and who in r["seconds"] and median(r, who) < median(spmm[0], "torch dense")]
         if faster:
             yield (f"The sparse product by {who} is faster than torch's dense one from {100 * min(faster):g} % zeros on (2,000 x 2,000, {WIDTH} "
                    "columns).")
 
 
+def by_sparsity(b):
+    return {r["sparsity"]: r for r in b.results if r["operation"] == "spmm" and r["n"] == 2000 and r["indices"] == "uniform"}
+
+
+def draw_plots(b):
+    """Beside the page: the bandwidth by size, and the time by sparsity, where there are two and more. Yields the names."""
+    memory, sparsity = (b.args.out.with_name(f"{b.args.out.stem}-{what}.svg") for what in ("memory", "sparsity"))
+    curves = collections.defaultdict(dict)
+    sizes = sorted({r["MB"] for r in moving(b)})
+    for mb in sizes:
+        for kind in ("index_select", "scatter sum"):
+            of = [r for r in moving(b) if r["operation"] == kind and r["MB"] == mb and r["indices"] == "uniform"]
+            for who in ("torch", "khop"):
+                shares = [share(b, r, who) for r in of if any(w.startswith(who) for w in r["seconds"])]
+                if shares:
+                    curves[f"{kind}, {who}"][math.log2(mb)] = mean(shares)
+    if len(sizes) > 1:
+        draw.svg(memory, "gathers and scatters: bandwidth, of a copy's", "MB of rows", "share", curves, draw.logarithms(sizes))
+        yield memory.name
+    curves = collections.defaultdict(dict)
+    for at, (_, r) in enumerate(sorted(by_sparsity(b).items())):
+        for who in r["seconds"]:
+            curves[who][at] = math.log10(1e3 * median(r, who))
+    if "torch dense" in curves:  # whatever the share of zeros
+        curves["torch dense"] = dict.fromkeys(range(len(by_sparsity(b))), curves["torch dense"][0])
+    if len(by_sparsity(b)) > 1:
+        draw.svg(sparsity, f"2,000 x 2,000 by {WIDTH} columns: time by share of zeros", "share of zeros", "ms, log10", curves,
+                 {at: f"{s:g}" for at, s in enumerate(sorted(by_sparsity(b)))})
+        yield sparsity.name
+
+
 def page(b):
-    a = b.args
+    a, left = b.args, f" {b.left_out} settings were left out, for want of time." if b.left_out else ""
     lines = [f"""# Operations of graph neural networks, by kind
 
 Written by `bench/ops/kinds.py` {where.here()}: device {a.device}, {a.threads} thread(s), torch {b.torch.__version__}, rows of {WIDTH} float32, at least
 {min(a.rounds, 3)} rounds in turns. A copy moves {b.rate / 1e9:.1f} GB/s. Times are medians in ms, with quartiles in parentheses; "share" is the
-best time's share of that bandwidth, above 1 where caches serve. "factor": how many rows become one.
+best time's share of that bandwidth, above 1 where caches serve. "factor": how many rows become one.{left}
 
+## Three findings
+
+A published benchmark on a GPU (Hosseini, Simini and Vishwanath, 2022) found that inefficient use of memory costs more than sparsity saves, that
+native operations of the framework often match those of graph libraries, and that many operations are not optimised for sparsity. Here:
 """]
     lines += [f"- {f}" for f in findings(b)]
+    if a.out:
+        lines += [""] + [f"![{name}]({name})" for name in draw_plots(b)]
     by = collections.defaultdict(list)
     for r in b.results:
         by[r["operation"]].append(r)
@@ -366,7 +429,8 @@ def main():
     b = Bench(args)
     measure(b)
     if args.json:
-        return print("\n".join(map(json.dumps, b.results)))
+        return print(json.dumps({"device": args.device, "torch": b.torch.__version__, "copy_gb_per_s": b.rate / 1e9, "findings": list(findings(b)),
+                                 "left_out": b.left_out, "results": b.results}, indent=1))
     text = page(b)
     if args.out:
         args.out.write_text(text)

@@ -24,6 +24,24 @@ void plain_spmm(int64_t rows, int64_t width, const int64_t *indptr, const int32_
     }
 }
 
+// Reads the rows that edges name and adds up their elements: what a product reads at least where rows are not met again, without a result.
+float plain_rows(int64_t edges, int64_t width, const int32_t *indices, const float *restrict x, int64_t ahead, int threads) {
+    float sum = 0;
+#pragma omp parallel for schedule(static) num_threads(threads) reduction(+ : sum)
+    for (int64_t e = 0; e < edges; e++) {
+        if (e + ahead < edges) {
+            const float *next = x + indices[e + ahead] * width;
+            for (int64_t k = 0; k < width; k += LINE) __builtin_prefetch(next + k);
+        }
+        const float *from = x + indices[e] * width;
+        float of = 0;
+#pragma omp simd reduction(+ : of)
+        for (int64_t k = 0; k < width; k++) of += from[k];
+        sum += of;
+    }
+    return sum;
+}
+
 // Sums an array of floats: how fast memory is read in order.
 float plain_read(int64_t n, const float *x, int threads) {
     float sum = 0;

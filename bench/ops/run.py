@@ -3,13 +3,15 @@
 
     bench/peers/setup.sh && KHOP_TESTDATA=... python3 bench/ops/run.py
 
-Writes docs/results/ops.json, with the quartiles of every contestant, and the tables of docs/results/ops.md. cnr-2000 comes from
-KHOP_TESTDATA; the block is the outermost layer of a batch ([15, 10, 5] x 1024) of a generated graph with the size and the degrees of
-ogbn-products. Every result is compared with khop's before it is timed. torch runs in the environment dgl of bench/peers; "tuned" is a
-malloc that keeps what it got, so that outputs lie on warm pages. Needs gcc, Go with cgo, 4 GB of memory and 1 GB on disk.
+Writes docs/results/ops.json, with the quartiles of every contestant, the tables of docs/results/ops.md, and the plot ops-spmm.svg;
+--page measures nothing, and writes the latter two again of what ops.json has. cnr-2000 comes from KHOP_TESTDATA; the block is the
+outermost layer of a batch ([15, 10, 5] x 1024) of a generated graph with the size and the degrees of ogbn-products. Every result is
+compared with khop's before it is timed. torch runs in the environment dgl of bench/peers; "tuned" is a malloc that keeps what it got, so
+that outputs lie on warm pages. Needs gcc, Go with cgo, 4 GB of memory and 1 GB on disk.
 """
 import argparse
 import json
+import math
 import os
 import pathlib
 import platform
@@ -17,6 +19,7 @@ import subprocess
 import sys
 import time
 
+import draw
 import given
 import where
 
@@ -39,6 +42,7 @@ def parse():
     parser.add_argument("--peers", default=",".join(PEERS))
     parser.add_argument("--command", default="", help="what runs before each measurement, such as \"nice -n -5\"")
     parser.add_argument("--out", type=pathlib.Path, default=REPO / "docs" / "results")
+    parser.add_argument("--page", action="store_true", help="measure nothing: page and plot of ops.json")
     args = parser.parse_args()
     args.dir = args.dir.absolute()
     return args
@@ -76,13 +80,19 @@ def limits(r):
     return 4 * r["width"] * (r["edges"] + r["rows"]) + rest, 4 * r["width"] * (r["distinct"] + r["rows"]) + rest
 
 
+def rows_alone(r, mine):
+    """What khop would take if it did nothing but read rows, and the share of its time."""
+    ms = 1e3 * r.get("rows_seconds", 0)
+    return f"{ms:.1f} ({100 * ms / mine:.0f} %)" if ms else ""
+
+
 def tables(results):
     lines = []
     for threads in sorted({r["threads"] for r in results}):
         peers = [p for p in PEERS if any(p in r["seconds"] for r in results if r["threads"] == threads)]
         lines += ["", f"### {threads} thread{'s' if threads > 1 else ''}", "",
-                  "| graph | K | khop ms (quartiles) | " + " | ".join(peers) + " | no reuse | compulsory | read |",
-                  "|---|---|---|" + "---|" * (len(peers) + 3)]
+                  "| graph | K | khop ms (quartiles) | " + " | ".join(peers) + " | rows alone | no reuse | compulsory | read |",
+                  "|---|---|---|" + "---|" * (len(peers) + 4)]
         for r in results:
             if r["threads"] != threads:
                 continue
@@ -96,7 +106,7 @@ def tables(results):
                 else:
                     cells.append("")
             lines.append(f"| {r['graph']} | {r['width']} | {mine:.1f} ({low:.1f} to {high:.1f}) | " + " | ".join(cells) +
-                         f" | {none / mine / 1e6:.1f} | {least / mine / 1e6:.1f} | {r['read_bytes_s'] / 1e9:.1f} |")
+                         f" | {rows_alone(r, mine)} | {none / mine / 1e6:.1f} | {least / mine / 1e6:.1f} | {r['read_bytes_s'] / 1e9:.1f} |")
         lines += ["", "Geometric means of peer / khop: " + "; ".join(
             f"{p} {geometric(ratios):.2f}x (least {min(ratios):.2f}x)" for p in peers
             for ratios in [[r["seconds"][p][1] / r["seconds"]["khop"][1] for r in results
@@ -119,16 +129,35 @@ def page(record):
 Written by `bench/ops/run.py`, {record['rounds']} rounds, at commit {record['commit']}, on {m['processor']}, {m['cores']} cores,
 {m['system']}; torch {record['torch']}. Times are medians in ms of y = A x in float32, with a value an edge and indices of 32 bits;
 in parentheses how often khop fits into the peer's time. khop and C write to memory that was written before; torch and scipy make a new
-output, "tuned" on warm pages. scipy has one thread. The last columns are GB/s: bytes with no reuse of rows, and the bytes that must
-be moved at least, each over khop's time; and how fast as many threads read memory in order.{left_out(record)}
+output, "tuned" on warm pages. scipy has one thread. "Rows alone" is what a loop in C takes that reads the row of each edge, prefetched,
+adds its elements up and writes nothing, and its share of khop's time. The last columns are GB/s: bytes with no reuse of rows, and the bytes
+that must be moved at least, each over khop's time; and how fast as many threads read memory in order.{left_out(record)}
 
 cnr-2000 is a web crawl with {of('cnr-2000')}. The block has {of('block')}: mostly
 rows that are read once.
+
+![ops-spmm.svg](ops-spmm.svg)
 {tables(record['results'])}"""
+
+
+def write(args, record):
+    """The page down to its second part, and its plot: times of tuned torch by those of khop."""
+    md = args.out / "ops.md"
+    by_hand = md.read_text().partition(BY_HAND) if md.exists() else ("", "", "")
+    md.write_text(page(record) + by_hand[1] + by_hand[2])
+    curves = {}
+    for r in record["results"]:
+        if "torch tuned" in r["seconds"]:
+            name = f"{r['graph']}, {r['threads']} thread{'s' if r['threads'] > 1 else ''}"
+            curves.setdefault(name, {})[math.log2(r["width"])] = r["seconds"]["torch tuned"][1] / r["seconds"]["khop"][1]
+    draw.svg(args.out / "ops-spmm.svg", "SpMM: speed over torch.sparse.mm with its allocator tuned", "columns", "times as fast", curves,
+             draw.logarithms({r["width"] for r in record["results"]}))
 
 
 def main():
     args = parse()
+    if args.page:
+        return write(args, json.loads((args.out / "ops.json").read_text()))
     work, graphs = prepare(args)
     python = args.dir / "dgl" / "bin" / "python"
     results, left, end = [], 0, time.monotonic() + 60 * args.minutes
@@ -151,9 +180,7 @@ def main():
               "machine": {"processor": where.processor(), "cores": os.cpu_count(), "system": platform.platform()}}
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "ops.json").write_text(json.dumps(record, indent=1) + "\n")
-    md = args.out / "ops.md"
-    by_hand = md.read_text().partition(BY_HAND) if md.exists() else ("", "", "")
-    md.write_text(page(record) + by_hand[1] + by_hand[2])
+    write(args, record)
 
 
 main()

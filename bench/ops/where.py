@@ -19,6 +19,10 @@ def processor():
     return platform.machine()
 
 
+def machine():
+    return f"{processor()}, {os.cpu_count()} cores"
+
+
 def here():
     """Commit and machine, for a sentence."""
-    return f"at commit {commit()}, on {processor()}, {os.cpu_count()} cores"
+    return f"at commit {commit()}, on {machine()}"

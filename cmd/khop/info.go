@@ -100,7 +100,7 @@ func (c *infoCmd) Run(env *environment) (err error) {
 		}
 	}
 	if c.Plot != "" {
-		if err := r.plot().save(c.Plot); err != nil {
+		if err := r.degrees().Save(c.Plot); err != nil {
 			return err
 		}
 	}

@@ -7,10 +7,10 @@ import (
 	"strings"
 
 	"github.com/dustin/go-humanize"
-	"github.com/wcharczuk/go-chart/v2"
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/plot"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -102,15 +102,15 @@ func (d *deepInfo) print(env *environment) error {
 }
 
 // plot draws how many nodes have how many in-edges.
-func (r *infoResult) plot() *plot {
-	line := curve{name: "nodes"}
-	p := &plot{title: "in-edges of nodes: " + r.Dataset, bottom: "in-edges, at least", right: "nodes, log10"}
+func (r *infoResult) degrees() *plot.Plot {
+	line := plot.Curve{Name: "nodes"}
+	p := &plot.Plot{Title: "in-edges of nodes: " + r.Dataset, Bottom: "in-edges, at least", Right: "nodes, log10"}
 	for i, b := range r.Degrees {
-		p.ticks = append(p.ticks, chart.Tick{Value: float64(i), Label: strconv.FormatInt(b.From, 10)})
+		p.Ticks = append(p.Ticks, plot.Tick{At: float64(i), Label: strconv.FormatInt(b.From, 10)})
 		if b.Nodes > 0 {
-			line.add(float64(i), math.Log10(float64(b.Nodes)))
+			line.Add(float64(i), math.Log10(float64(b.Nodes)))
 		}
 	}
-	p.curves = []curve{line}
+	p.Curves = []plot.Curve{line}
 	return p
 }

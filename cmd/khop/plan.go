@@ -6,11 +6,10 @@ import (
 	"math"
 	"time"
 
-	"github.com/wcharczuk/go-chart/v2"
-
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/gather/disk"
 	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/internal/plot"
 	"github.com/khop-gnn/khop/loader"
 )
 
@@ -52,7 +51,7 @@ func (c *planCmd) Run(env *environment) (err error) {
 	r.KneeBytes = knee(o.Caches)
 	r.HalfBytes = r.halving(int64(c.CacheBytes))
 	if c.Plot != "" {
-		if err := r.draw(c.Dataset).save(c.Plot); err != nil {
+		if err := r.draw(c.Dataset).Save(c.Plot); err != nil {
 			return err
 		}
 	}
@@ -184,18 +183,18 @@ func barOf(part, longest float64) string {
 }
 
 // draw plots the seconds of an epoch by the size of the cache.
-func (r *planResult) draw(title string) *plot {
-	p := &plot{title: title, bottom: "cache, % of the columns", right: "seconds of the disk an epoch"}
+func (r *planResult) draw(title string) *plot.Plot {
+	p := &plot.Plot{Title: title, Bottom: "cache, % of the columns", Right: "seconds of the disk an epoch"}
 	for k, policy := range r.Caches[0].Policies {
-		line := curve{name: policy.Policy.String()}
+		line := plot.Curve{Name: policy.Policy.String()}
 		for i := range r.Caches {
-			line.add(math.Log2(float64(max(r.Caches[i].CacheBytes, 1))), r.Caches[i].Policies[k].Seconds)
+			line.Add(math.Log2(float64(max(r.Caches[i].CacheBytes, 1))), r.Caches[i].Policies[k].Seconds)
 		}
-		p.curves = append(p.curves, line)
+		p.Curves = append(p.Curves, line)
 	}
 	for i := range r.Caches {
 		bytes := r.Caches[i].CacheBytes
-		p.ticks = append(p.ticks, chart.Tick{Value: math.Log2(float64(max(bytes, 1))),
+		p.Ticks = append(p.Ticks, plot.Tick{At: math.Log2(float64(max(bytes, 1))),
 			Label: fmt.Sprintf("%.0f", 100*float64(bytes)/float64(max(r.ColumnBytes, 1)))})
 	}
 	return p

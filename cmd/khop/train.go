@@ -79,7 +79,7 @@ func (c *trainCmd) Run(env *environment) (err error) {
 	line.end()
 	if result != nil && c.Plot != "" && len(result.Curve) > 0 { // also of training that was interrupted
 		title := fmt.Sprintf("%s: %s", paths.Text(c.Dataset), c.Model)
-		err = errors.Join(err, learningCurves(title, result.Curve).save(c.Plot))
+		err = errors.Join(err, learningCurves(title, result.Curve).Save(c.Plot))
 	}
 	if env.ctx.Err() != nil && result != nil && c.Checkpoint != "" {
 		env.note("stopped after %d of %d epochs; %s has all steps so far, and the same command goes on from there",

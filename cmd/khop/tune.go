@@ -98,7 +98,7 @@ func (c *tuneCmd) Run(env *environment) (err error) {
 	}
 	bar.finish()
 	if c.Plot != "" {
-		if err := speedUps(r.Tuned).save(c.Plot); err != nil {
+		if err := speedUps(r.Tuned).Save(c.Plot); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,24 @@
+// Command plot draws a plot that it reads as JSON from standard input (internal/plot) to a file, as SVG.
+package main
+
+import (
+	"encoding/json"
+	"log"
+	"os"
+
+	"github.com/khop-gnn/khop/internal/plot"
+)
+
+func main() {
+	log.SetFlags(0)
+	if len(os.Args) != 2 {
+		log.Fatal("give the file to write")
+	}
+	var p plot.Plot
+	if err := json.NewDecoder(os.Stdin).Decode(&p); err != nil {
+		log.Fatal(err)
+	}
+	if err := p.Save(os.Args[1]); err != nil {
+		log.Fatal(err)
+	}
+}

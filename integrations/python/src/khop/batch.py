@@ -13,6 +13,7 @@ from .device import DeviceArrays, array_of
 from .errors import ProtocolError
 from .frameworks import Array, Framework, NumpyArray, framework
 from .protocol import BatchReady
+from .ring import Told
 from .schema import EdgeType, Schema
 from .views import Block, EdgeView, NodeView
 
@@ -36,11 +37,11 @@ class Batch:
     graphs they are those of ``batch["paper"]`` and ``batch["paper", "cites", "paper"]``.
     """
 
-    __slots__ = ("schema", "_ready", "_source", "_framework", "_index", "_values", "_table", "__weakref__")
+    __slots__ = ("schema", "_info", "_source", "_framework", "_index", "_values", "_table", "__weakref__")
 
     def __init__(self, schema: Schema, info: Union[Info, BatchReady], source: Arrays, framework: Framework, index_dtype: Union[str, np.dtype[Any]]) -> None:
         self.schema = schema
-        self._ready = info
+        self._info: Union[Info, Told] = info
         self._source: Optional[Arrays] = source
         self._framework = framework
         self._index: np.dtype[Any] = np.dtype(index_dtype) if isinstance(index_dtype, str) else index_dtype
@@ -51,21 +52,25 @@ class Batch:
 
     @property
     def info(self) -> Info:
-        return Info(self._ready.epoch, self._ready.number, self._ready.padded, self._ready.next)
+        info = self._info
+        if type(info) is not Info:
+            ready = BatchReady(*info)
+            info = self._info = Info(ready.epoch, ready.number, ready.padded, ready.next)
+        return info
 
     @property
     def epoch(self) -> int:
-        return self._ready.epoch
+        return self.info.epoch
 
     @property
     def number(self) -> int:
         """The batch's number in the epoch, over all ranks."""
-        return self._ready.number
+        return self.info.number
 
     @property
     def padded(self) -> bool:
         """Whether this rank repeats a batch of another, so that all have the same number."""
-        return self._ready.padded
+        return self.info.padded
 
     @property
     def _counts(self) -> list[list[int]]:
@@ -330,7 +335,7 @@ class Batch:
     def _with(self, values: Mapping[str, Array]) -> Batch:
         """A batch of the same content with other arrays for all names."""
         out = type(self).__new__(type(self))
-        out.schema, out._ready, out._framework, out._index, out._table = self.schema, self._ready, self._framework, self._index, self._counts
+        out.schema, out._info, out._framework, out._index, out._table = self.schema, self._info, self._framework, self._index, self._counts
         out._values = dict(values)
         out._source = Converted(self._dtypes(), out._values, self._framework)
         return out

@@ -59,10 +59,8 @@ class DeviceRing(Ring):
         self.opened[about.number] = DeviceMemory(about, fds, self.device)
         return None
 
-    def give_back(self, arrays: SlotArrays) -> None:
-        """The slot comes back as soon as its arrays' streams, and the current one, have done what is on them now."""
-        assert isinstance(arrays, DeviceArrays)
-        slot, streams = arrays.ready.slot, arrays.streams
+    def give_back(self, slot: int, streams: set[int]) -> None:
+        """Called once for a slot that was taken: it comes back as soon as its arrays' streams, and the current one, have done what is on them now."""
         try:
             streams = streams | {self.current_stream()}
         except Exception:  # the interpreter is ending, and the framework is half gone
@@ -74,7 +72,7 @@ class DeviceRing(Ring):
         self.passing.append((slot, events))
         self.held.pop(slot, None)
         if self.away() >= self.hold:
-            self._on_return()
+            self.on_return()
         if not self.held and self._afterwards is not None:
             then, self._afterwards = self._afterwards, None
             self.close()
@@ -143,6 +141,13 @@ class DeviceArrays(SlotArrays):
         assert isinstance(ring, DeviceRing)
         self.device_ring, self.streams = ring, {ring.current_stream()}
         super().begin(ring, ready, layout, descriptor)
+
+    def release(self) -> None:
+        if getattr(self, "_open", False):
+            self._open = False
+            self.device_ring.give_back(self.ready.slot, self.streams)
+
+    __del__ = release
 
     def record_stream(self, stream: Any) -> None:
         """Says that a stream uses the batch: a torch.cuda.Stream, a cupy.cuda.Stream, or a CUstream as a number."""

@@ -19,7 +19,7 @@ from .batch import copying, forget_copied
 from .cuda import Device
 from .device import DeviceRing
 from .errors import ForkError, KhopError, ProtocolError, ServerError, SlotsHeldError, StateError
-from .inside import BATCH_BYTES, Inside
+from .inside import Inside
 from .ring import Ring, SlotArrays
 from .server import END, Server
 
@@ -55,7 +55,8 @@ class Feed:
         says why it has ended."""
         self._socket: Union[socket.socket, Inside, None] = connection
         self._inside = connection if isinstance(connection, Inside) else None
-        self._lazy = 0  # how many slots may wait to go back while batches are there: to wake a worker takes longer than to take a batch
+        self.lazy = 0
+        """How many slots may wait to go back while batches are there: to wake a worker takes longer than to take a batch."""
         self._pid = os.getpid()
         self._timeout = max(timeout, start_timeout)
         self._server = server
@@ -86,7 +87,7 @@ class Feed:
             self._timeout = timeout
             self._hold, self._slots = self.welcome.hold, self.welcome.slots
             self.ring.hold = self._hold
-            self._lazy = self._hold // 2
+            self.lazy = self._hold // 2
             if rank is not None and self.welcome.rank != rank:
                 raise ProtocolError(f"the server gives rank {self.welcome.rank} where {rank} was asked for")
         except BaseException:
@@ -109,13 +110,7 @@ class Feed:
         """Acknowledges the batches before, and waits for the next one, or the end of the run."""
         if copying:
             forget_copied()
-        ring, inside = self.ring, self._inside
-        if inside is not None and len(ring.returned) < self._lazy and ring.layout is not None:
-            ready = inside.take_batch()
-            if ready is not None and ready.run == self._run and ready.sequence == ring.sequence:
-                arrays = ring.lease(ready, ring.layout)
-                inside.place += BATCH_BYTES
-                return arrays
+        ring = self.ring
         slots = ring.leaving
         if ring.returned or ring.passing:
             ring.leave(p.CREDITS)

@@ -6,7 +6,6 @@ import ctypes
 import errno
 import logging
 import os
-import platform
 import select
 import time
 from functools import partial
@@ -15,15 +14,13 @@ from typing import Any, Callable, Optional, Sequence
 from . import _library
 from .errors import ForkError, LibraryNotFound, OptionError, ProtocolError, ServerError
 from .options import failure
-from .protocol import BATCH, BATCH_FORM, MESSAGE_BYTES, BatchReady, Segment
+from .protocol import BATCH, MESSAGE_BYTES, Segment
 from .ring import Memory
 
 _log = logging.getLogger("khop")
-_POST, _DATA = 1 << 19, 192  # cmd/libkhop/feed.h: bytes of messages, and where they begin
+POST, _DATA = 1 << 19, 192  # cmd/libkhop/feed.h: bytes of messages, and where they begin
 BATCH_BYTES = 72  # of a BATCH, with its frame
-_BATCH_FRAME = BATCH << 32 | 64
-_IN_ORDER = platform.machine() == "x86_64"  # one processor's stores are seen by others in order
-_new, _read = tuple.__new__, BATCH_FORM.unpack_from
+BATCH_FRAME = BATCH << 32 | 64
 _TICK = 250  # milliseconds between looks at what else may have happened while nothing comes
 
 
@@ -102,9 +99,10 @@ class Inside:
         self._put, self._take = library.feed.khop_feed_put, library.feed.khop_feed_take
         self.place = 0
         """Of the message that is read next. It is read as often as it is asked for, until the place is another."""
-        post = memoryview((ctypes.c_char * (_DATA + _POST)).from_address(self._feed)).cast("B")
-        self._written, self._data = post[:8].cast("Q"), post[_DATA:]
-        self._frames = self._data.cast("Q")
+        post = memoryview((ctypes.c_char * (_DATA + POST)).from_address(self._feed)).cast("B")
+        self.written, self.data = post[:8].cast("Q"), post[_DATA:]
+        """What khop_feed_take reads: how far messages go, and the messages."""
+        self.frames = self.data.cast("Q")
 
     def wait(self, timeout: float) -> None:
         """Returns when the loader is open."""
@@ -117,17 +115,6 @@ class Inside:
                 self._poll.poll(_TICK)
         except (OptionError, ServerError) as e:
             raise failure(str(e), isinstance(e, OptionError), self._spell) from None
-
-    def take_batch(self) -> Optional[BatchReady]:
-        """The next message, if it is there and a BATCH: the short way of what recvmsg_into and protocol.read do. BATCH_BYTES on is the next place,
-        when it is dealt with."""
-        place = self.place
-        if not _IN_ORDER or self._written[0] == place:
-            return None
-        at = place % _POST
-        if self._frames[at >> 3] != _BATCH_FRAME:
-            return None
-        return _new(BatchReady, _read(self._data, at + 8))
 
     def dealt_with(self) -> None:
         """What recvmsg_into has returned is dealt with."""

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import weakref
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Iterator, Mapping, Optional, Sequence, Type, Union
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, Optional, Sequence, Type, Union
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from .meeting import Meeting
 from .options import HOP_SAMPLERS, EdgeSeeds, Fanouts, Flags, LoaderOptions, Seeds, check_names, edge_list, fanouts_text, seed_list
 from .padding import pad as _pad_batch
 from .protocol import End
+from .quick import quick
 from .ring import SlotArrays
 from .schema import Schema, schema_of
 from .write import write
@@ -158,7 +159,15 @@ class Connection:
             self._schema = schema_of(arrays, about)
         batch = Batch(self._schema, ready, arrays, self._framework, self._index_dtype)
         self._place = ready.epoch, ready.next
-        return batch if self._pad is None else _pad_batch(batch, self._pad, self._feed.welcome.about)
+        return batch if self._pad is None else self._padded(batch)
+
+    def _padded(self, batch: Optional[Batch]) -> Any:
+        return None if batch is None else _pad_batch(batch, self._pad, self._feed.welcome.about)
+
+    def _quick(self) -> Optional[Callable[[], Any]]:
+        """Takes a batch of this run if it is ready and in this process."""
+        take = quick(self)
+        return take if take is None or self._pad is None else lambda: self._padded(take())
 
     # --- states ---
 
@@ -226,8 +235,8 @@ class Epoch:
         self._loader: Optional[Connection] = loader
         self.epoch = begun.epoch
         self._first = begun.next
-        self._left = begun.batches
-        self._taken = False
+        self._all = self._left = begun.batches
+        self._quick = loader._quick()
         self.taken_over = False
 
     def __iter__(self) -> Epoch:
@@ -238,6 +247,11 @@ class Epoch:
         return self._left
 
     def __next__(self) -> Batch:
+        if self._quick is not None:
+            batch: Optional[Batch] = self._quick()
+            if batch is not None:
+                self._left -= 1
+                return batch
         loader = self._loader
         if loader is None:
             if self.taken_over:
@@ -247,16 +261,15 @@ class Epoch:
             arrays = loader._feed.next()
         except KhopError as e:
             if loader._feed.closed or e.code:
-                self._loader = None  # the pass is over; the next one begins with the batch that failed
+                self._loader = self._quick = None  # the pass is over; the next one begins with the batch that failed
             raise
         if isinstance(arrays, End):
-            self._loader = None
+            self._loader = self._quick = None
             loader._epoch, loader._next = loader._place = self.epoch + 1, 0
             raise StopIteration
         self._left -= 1
-        self._taken = True
-        batch: Batch = loader._batch(arrays)
-        return batch
+        taken: Batch = loader._batch(arrays)
+        return taken
 
     @property
     def closed(self) -> bool:
@@ -267,10 +280,10 @@ class Epoch:
 
         The loader's state stays the place after the last batch that was taken.
         """
-        loader, self._loader = self._loader, None
+        loader, self._loader, self._quick = self._loader, None, None
         if loader is not None:
             loader._feed.stop()
-            loader._epoch, loader._next = (self.epoch + 1, 0) if self._taken else (self.epoch, self._first)
+            loader._epoch, loader._next = (self.epoch + 1, 0) if self._left < self._all else (self.epoch, self._first)
 
     def __del__(self) -> None:
         if hasattr(self, "_loader"):

@@ -11,8 +11,7 @@ from functools import partial
 from importlib import import_module
 from itertools import islice
 from math import prod
-from time import monotonic
-from typing import Any, Callable, Optional, Sequence
+from typing import Any, Callable, Optional, Sequence, Tuple
 from weakref import ref
 
 import numpy as np
@@ -25,6 +24,8 @@ _F_GET_SEALS = 1034  # Linux's numbers: Pythons that were built for old C librar
 _PAGE = mmap.PAGESIZE
 _MOVE_TO = 1 | 2  # MREMAP_MAYMOVE, MREMAP_FIXED
 _new = object.__new__
+Told = Tuple[int, ...]
+"""The fields of a BatchReady, which is made of them where they are asked for."""
 _SEALS = 0x0001 | 0x0002 | 0x0004  # F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW
 
 
@@ -99,7 +100,7 @@ class Ring:
         """on_return is called, in any thread and at any moment, when a slot has come back and the server has none."""
         self.memory: list[Optional[Memory]] = []  # None for what is not on the host
         self.sizes: list[int] = []
-        self.held: dict[int, tuple[BatchReady, float]] = {}  # what is in the slots that this process holds, and since when
+        self.held: dict[int, Told] = {}  # what is in the slots that this process holds
         self.hold = 1  # slots that this process may have
         self.sequence = 0  # batches of the run that were taken
         self.returned: deque[int] = deque()
@@ -108,7 +109,7 @@ class Ring:
         self.pin = False  # whether segments are page-locked for CUDA
         self.within: Optional[Callable[[Segment], Memory]] = None  # finds segments where batches are made in this process
         self._most_bytes = most_bytes
-        self._on_return = on_return
+        self.on_return = on_return
         self._kind: type[SlotArrays] = SlotArrays
         self.layout: Optional[Layout] = None
 
@@ -177,7 +178,8 @@ class Ring:
         there is none."""
         if self.within is not None:  # it is this process's, and its arrays keep it
             return
-        for ready, _ in list(self.held.values()):
+        for told in list(self.held.values()):
+            ready = BatchReady(*told)
             memory = self.memory[ready.segment]
             if memory is None or self.layout is None:
                 continue
@@ -192,14 +194,6 @@ class Ring:
                 if where is not None:
                     for begin, end in _joined(ranges):
                         where.keep(begin, end)
-
-    def give_back(self, arrays: SlotArrays) -> None:
-        """Called once for a slot that was taken, by its finaliser or its release: in any thread."""
-        slot, held, returned = arrays.ready.slot, self.held, self.returned
-        held.pop(slot, None)
-        returned.append(slot)
-        if len(held) + len(returned) + len(self.leaving) >= self.hold:  # as away: nothing passes on the host
-            self._on_return()
 
     def leave(self, most: int) -> None:
         """Moves returned slots to leaving, up to so many there. For the thread that takes batches: whenever it is
@@ -221,11 +215,8 @@ class Ring:
 
     def holders(self) -> str:
         """Who holds slots, for people."""
-        lines = []
-        now = monotonic()
-        for ready, since in list(self.held.values()):
-            lines.append(f"batch {ready.number} of epoch {ready.epoch} for {now - since:.0f} s")
-        return "; ".join(lines)
+        held = [BatchReady(*told) for told in list(self.held.values())]
+        return "; ".join(f"batch {ready.number} of epoch {ready.epoch}" for ready in held)
 
 
 def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -242,26 +233,38 @@ def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
 class SlotArrays:
     """A slot in this process's hands, and its arrays: views that keep it. It goes back when nothing is left of them, or at release."""
 
-    __slots__ = ("ring", "ready", "_layout", "_descriptor", "_open", "_segment", "_base")
+    __slots__ = ("ring", "told", "_layout", "_descriptor", "_open", "_segment", "_base")
 
     ring: Ring
-    ready: BatchReady
+    told: Told
     _base: Optional[ref[SlotBytes]]
     _segment: int
 
     def begin(self, ring: Ring, ready: BatchReady, layout: Layout, descriptor: Optional[bytes]) -> None:
         """Takes the slot of a batch. layout is the batch's, or where there is no descriptor yet, that of one before. (A method, since to call a
         class takes Python several times as long as the rest.)"""
-        self.ring, self.ready, self._layout, self._descriptor, self._base = ring, ready, layout, descriptor, None
-        held = ready, monotonic()
+        self.ring, self.told, self._layout, self._descriptor, self._base = ring, ready, layout, descriptor, None
         # At once, as far as signals are concerned: who is interrupted before reads the message again, and not after.
-        ring.held[ready.slot], ring.sequence, self._open = held, ready.sequence + 1, True
+        ring.held[ready.slot], ring.sequence, self._open = ready, ready.sequence + 1, True
+
+    @property
+    def ready(self) -> BatchReady:
+        return BatchReady(*self.told)
 
     def release(self) -> None:
-        """Gives the slot back, once."""
-        if getattr(self, "_open", False):  # else whoever took it was interrupted
-            self._open = False
-            self.ring.give_back(self)
+        """Gives the slot back, once: in any thread."""
+        try:
+            if not self._open:
+                return
+        except AttributeError:  # whoever took it was interrupted
+            return
+        self._open = False
+        ring, slot = self.ring, self.told[2]
+        held, returned = ring.held, ring.returned
+        held.pop(slot, None)
+        returned.append(slot)
+        if len(held) + len(returned) + len(ring.leaving) >= ring.hold:  # as Ring.away: nothing passes on the host
+            ring.on_return()
 
     __del__ = release
 

@@ -99,6 +99,9 @@ func (r *recipe) findSeeds(src Source, schema *graph.Schema) error {
 	if err != nil {
 		return err
 	}
+	if what.each != nil && len(seeds.Edges) > 0 {
+		return fmt.Errorf("%w: seeds of each epoch must be nodes", ErrOptions)
+	}
 	if err := r.verifySeeds(src, seeds); err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ type SeedSource struct {
 	index int
 	types []string
 	given graph.Seeds
+	each  func(epoch uint32) (graph.Seeds, error)
 }
 
 type seedKind uint8
@@ -59,6 +60,13 @@ func EdgePairs[T int32 | int64](sources, targets []T) SeedSource {
 
 // GivenSeeds is seeds made by hand, of any types. They are kept and must not change.
 func GivenSeeds(s graph.Seeds) SeedSource { return SeedSource{kind: given, given: s} }
+
+// EachEpoch is nodes made by hand of which each epoch has its own: those that of returns when the epoch, or a part of it,
+// begins. They are as many of each type as first, with times where first has them, and are kept and must not change. A
+// State names first alone.
+func EachEpoch(first graph.Seeds, of func(epoch uint32) (graph.Seeds, error)) SeedSource {
+	return SeedSource{kind: given, given: first, each: of}
+}
 
 // String describes the seeds in a few words, such as "split train".
 func (s SeedSource) String() string {
@@ -205,6 +213,31 @@ func newSeedList(s graph.Seeds, g *graph.Graph, opt *Options) (seedList, error) 
 		l.key = schema.Nodes[t].Key
 	}
 	return l, nil
+}
+
+// takeEpoch takes the seeds of an epoch, where each has its own.
+func (r *recipe) takeEpoch(epoch uint32) error {
+	of := r.opt.Seeds.each
+	if of == nil {
+		return nil
+	}
+	seeds, err := of(epoch)
+	if err == nil {
+		err = seeds.Check(r.graph.Schema())
+	}
+	if err != nil {
+		return fmt.Errorf("seeds of epoch %d: %w", epoch, err)
+	}
+	l, err := newSeedList(seeds, r.graph, &r.opt)
+	if err != nil {
+		return err
+	}
+	if len(seeds.Edges) > 0 || l.timed != r.seeds.timed || !slices.Equal(l.byType, r.seeds.byType) {
+		return fmt.Errorf("%w: seeds of epoch %d: %d of each node type, with times: %t; the loader was made for %d, %t",
+			ErrOptions, epoch, l.byType, l.timed, r.seeds.byType, r.seeds.timed)
+	}
+	r.seeds.sets = l.sets // all else is as it was, and may be read meanwhile
+	return nil
 }
 
 // at returns item i, 0 <= i < n.

@@ -2,6 +2,7 @@ package loader_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -61,4 +62,49 @@ func TestTimesOfSomeSeedsAreRefused(t *testing.T) {
 			t.Errorf("%v, want %s", err, says)
 		}
 	}
+}
+
+// With EachEpoch the seeds of an epoch are those that its function returns, and nothing else of the loader changes.
+func TestEachEpochHasItsOwnSeeds(t *testing.T) {
+	g := columnsGraph(t, 1, 30, 150)
+	lists := [][]int64{{1, 2, 3, 4, 5}, {9, 9, 8, 7, 6}, {1, 2}}
+	opt := loader.Options{Device: "cpu", Sampler: neighbor, BatchSize: 2, Shuffle: true, Seed: 5}
+	each := opt
+	each.Seeds = loader.EachEpoch(graph.NodeIDs(lists[0]), func(epoch uint32) (graph.Seeds, error) {
+		if epoch == 3 {
+			return graph.Seeds{}, errors.New("no list")
+		}
+		return graph.NodeIDs(lists[epoch]), nil
+	})
+	l := open(t, g, each)
+	for epoch := range uint64(2) {
+		opt.Seeds = loader.NodeIDs(lists[epoch])
+		var want, got []uint64
+		for b, err := range open(t, g, opt).Epoch(background, epoch) {
+			want = append(want, digest(t, b, err))
+		}
+		for b, err := range l.Epoch(background, epoch) {
+			got = append(got, digest(t, b, err))
+		}
+		if !slices.Equal(got, want) || len(got) != 3 {
+			t.Errorf("epoch %d has %x, a loader of its list %x", epoch, got, want)
+		}
+	}
+	for epoch, says := range map[uint64]string{2: "[2] of each node type", 3: "epoch 3: no list"} {
+		for _, err := range l.Epoch(background, epoch) {
+			if err == nil || !strings.Contains(err.Error(), says) {
+				t.Errorf("epoch %d: %v, want %q", epoch, err, says)
+			}
+		}
+	}
+}
+
+// digest returns the full digest of a batch.
+func digest(t *testing.T, b *loader.Batch, err error) uint64 {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, full := b.Digest()
+	return full
 }

@@ -89,6 +89,9 @@ func (l *Loader) begin(ctx context.Context, epoch, first, count uint64) (*run, e
 	if l.running != nil {
 		return nil, ErrBusy
 	}
+	if err := l.takeEpoch(uint32(epoch)); err != nil {
+		return nil, err
+	}
 	first = min(first, l.batches)
 	r := &run{l: l, epoch: uint32(epoch), first: first, last: first + min(count, l.batches-first), began: time.Now()}
 	r.rounds = l.rounds(r.last - first)

@@ -33,6 +33,10 @@ func TestSeedsOfAFileHaveTimes(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("khop sample makes %q, Go options %q", got, want)
 	}
+	if each := strings.Split(strings.TrimSpace(must(t, append(args, "each:timed@"+file)...)), "\n"); !slices.Equal(each,
+		want) {
+		t.Errorf("with each: khop sample makes %q, want %q", each, want)
+	}
 	for text, fail := range map[string]string{"5\n": "a line ends with the time", "5 x": "a line ends with the time",
 		"x 3": "not a node id", "999 3": "node 999 is not in"} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

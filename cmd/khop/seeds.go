@@ -21,12 +21,13 @@ import (
 // that has no train split, and tells the user so.
 func (env *environment) seedSource(name string, split int, src loader.Source) (loader.SeedSource, error) {
 	g := src.Graph()
-	if file, ok := strings.CutPrefix(name, "@"); ok {
-		seeds, err := readSeedFile(file, g.Schema(), false)
-		return loader.GivenSeeds(seeds), err
-	}
-	if file, ok := strings.CutPrefix(name, "timed@"); ok {
-		seeds, err := readSeedFile(file, g.Schema(), true)
+	list, each := strings.CutPrefix(name, "each:")
+	if kind, file, ok := strings.Cut(list, "@"); ok && (kind == "" || kind == "timed") {
+		read := func() (graph.Seeds, error) { return readSeedFile(file, g.Schema(), kind == "timed") }
+		seeds, err := read()
+		if each {
+			return loader.EachEpoch(seeds, func(uint32) (graph.Seeds, error) { return read() }), err
+		}
 		return loader.GivenSeeds(seeds), err
 	}
 	if seeds, ok, err := edgeSeeds(name, g.Schema()); ok {

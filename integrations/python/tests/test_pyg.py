@@ -127,8 +127,11 @@ def test_the_ends_of_links_have_trees_of_their_own(data, options, ends_of):
     pairs = torch.cat([data.edge_index[:, :90], torch.arange(10).expand(2, 10)], 1)  # also from a node to itself
     how = dict(edge_label_index=pairs, disjoint=True, batch_size=40, shuffle=True, seed=5, **options)
     loader, again, epochs = LinkNeighborLoader(data, [3, 2], **how), LinkNeighborLoader(data, [3, 2], **how), []
+    servers = set()
     for _ in range(2):
         epochs.append([(b.input_id.tolist(), b.n_id.tolist()) for b in loader])
+        servers.add(loader._ends._loader.server_pid)
+    assert len(servers) == 1
     assert sorted(sum((i for i, _ in epochs[0]), [])) == list(range(100)) or options == dict(drop_last=True) and len(epochs[0]) == 2
     assert epochs[0] != epochs[1] and [(b.input_id.tolist(), b.n_id.tolist()) for b in again] == epochs[0]
     for b in loader:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
 import tempfile
+import weakref
 from functools import cached_property, partial
 from typing import Any, Callable, Iterator, Mapping, Optional
 
@@ -142,10 +145,10 @@ class LinkNeighborLoader(_Filtered, LinkLoader):  # type: ignore[misc]
     """torch_geometric.loader.LinkNeighborLoader, see there; docs/python.md says what differs. Else as NeighborLoader.
 
     khop draws the negatives. Their weights are those of the targets for triplets, and the same for both ends of binary
-    ones. Where trees are kept apart (disjoint, times), PyG draws them, and each epoch of data in memory has a server of
-    its own: its seeds are the ends.
+    ones. Where trees are kept apart (disjoint, times), PyG draws those of data in memory, for an epoch at a time.
     """
 
+    _ends: Optional[Ends] = None
     _epochs = 0
 
     def __init__(
@@ -202,8 +205,8 @@ class LinkNeighborLoader(_Filtered, LinkLoader):  # type: ignore[misc]
     def __iter__(self) -> Iterator[Any]:
         given, sampler = self.input_data, self._khop()
         if sampler.trees_of_ends:
-            if self._loader is not None:
-                self._loader.close()
+            if self._ends is None:
+                self._ends = Ends(sampler)
             self._epochs += 1
             key, numbers = hash((self._how["seed"], self._epochs)), torch.arange(len(given.row))
             if self._how["shuffle"]:
@@ -211,14 +214,17 @@ class LinkNeighborLoader(_Filtered, LinkLoader):  # type: ignore[misc]
             size = self._how["batch_size"]
             full = len(numbers) // size if self._how["drop_last"] else -(-len(numbers) // size)
             parts = [given[numbers[i * size:(i + 1) * size]] for i in range(full)]
-            if not parts:
-                return
-            self._loader, outputs = sampler.load_ends(parts, key)
-            for batch, out in outputs:
+            for batch, out in self._ends.samples(parts, key):
                 yield self._made(batch, out)
             return
         for batch in self._batches(partial(sampler.load_links, given)):
             yield self._made(batch, sampler.output_links(batch, given))
+
+    def close(self) -> None:
+        if self._ends is not None:
+            self._ends.close()
+            self._ends = None
+        super().close()
 
 
 def _type_of_links(edge_label_index: Any) -> Any:
@@ -313,38 +319,17 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
 
     def sample_from_edges(self, inputs: Any, **kwargs: Any) -> Any:
         if self.trees_of_ends:
-            loader, outputs = self.load_ends([inputs], self._seed)
-            with loader:
-                return next(outputs)[1]
+            with contextlib.closing(Ends(self)) as ends:
+                return next(ends.samples([inputs], self._seed))[1]
         with self.load_links(inputs, **self._one(len(inputs.row))) as loader:
             return self.output_links(next(iter(loader)).copy(), inputs)
 
-    def load_ends(self, parts: list[Any], key: int) -> tuple[Loader, Iterator[tuple[Batch, Any]]]:
-        """A loader of an epoch whose batches are of these links, a tree for each of their ends and of their negatives',
-        and its batches with their samples. PyG draws the negatives, by key."""
-        structure = self.structure
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:
-            most, timed = 0, False
-            for number, part in enumerate(parts):
-                seeds, times = self._ends(part, hash((key, number)))
-                timed = any(t is not None for t in times.values())
-                most = max(most, sum(map(len, seeds.values())))
-                for of, ids in seeds.items():
-                    name = "" if len(structure.node_types) == 1 else structure.node_type(of) + " "
-                    columns = [ids.tolist(), *([times[of].tolist()] if timed else [])]
-                    file.writelines(f"{name}{' '.join(map(str, row))}\n" for row in zip(*columns))
-            file.flush()
-            how = {k: v for k, v in self._options.items() if k not in _OF_LINKS}
-            listed = f"{'timed' if timed else ''}@{file.name}"
-            loader = structure.open(**how, batch_size=max(most, 1), seed=key % (1 << 63), seeds=listed)
+    def load_ends(self, seeds: str, most: int, key: int) -> Loader:
+        """A loader of batches of so many seeds, which are ends of links."""
+        how = {k: v for k, v in self._options.items() if k not in _OF_LINKS}
+        return self.structure.open(**how, batch_size=most, seed=key % (1 << 63), seeds=seeds)
 
-        def outputs() -> Iterator[tuple[Batch, Any]]:
-            for number, (part, batch) in enumerate(zip(parts, loader)):
-                out = self.output(batch, None)
-                yield batch, self._edge_sample(part, hash((key, number)), lambda *_, out=out: out)
-        return loader, outputs()
-
-    def _ends(self, part: Any, key: int) -> tuple[dict[Any, Any], dict[Any, Any]]:
+    def ends(self, part: Any, key: int) -> tuple[dict[Any, Any], dict[Any, Any]]:
         """The nodes, and their times, that PyG samples from for links: by type, with None for the only one."""
         asked: list[Any] = []
 
@@ -352,13 +337,13 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
             asked.extend((seeds, times))
             raise _Noted
         with contextlib.suppress(_Noted):
-            self._edge_sample(part, key, note)
+            self.edge_sample(part, key, note)
         seeds, times = asked
         if not isinstance(seeds, dict):
             return {None: seeds}, {None: times}
         return seeds, dict.fromkeys(seeds) if times is None else times
 
-    def _edge_sample(self, part: Any, key: int, sample: Callable[..., Any]) -> Any:
+    def edge_sample(self, part: Any, key: int, sample: Callable[..., Any]) -> Any:
         """PyG's sample of links, by a function that samples from nodes."""
         data, hetero = self.structure.data, self.structure.node_types != [None]
         times = None
@@ -419,6 +404,57 @@ _OF_LINKS = frozenset({
     "strict", "exclude_seeds", "link_label", "link_time",
 })
 """Options of khop.Loader that only seeds which are edges have."""
+
+
+class Ends:
+    """Samples of links in which each end has a tree of its own, and those of their negatives, which PyG draws: by one
+    server, whose seeds are the ends of an epoch's links."""
+
+    def __init__(self, sampler: KhopSampler) -> None:
+        self._sampler = sampler
+        folder = tempfile.mkdtemp(prefix="khop-ends-")
+        self._end = weakref.finalize(self, shutil.rmtree, folder, True)
+        self._path = os.path.join(folder, "seeds")
+        self._form: Any = None
+        self._loader: Optional[Loader] = None
+
+    def samples(self, parts: list[Any], key: int) -> Iterator[tuple[Batch, Any]]:
+        """An epoch of batches, which are of these links, and their samples."""
+        if not parts:
+            return
+        sampler, form = self._sampler, self._write(parts, key)
+        if self._loader is None or form != self._form:  # an epoch has as many seeds as the one before
+            if self._loader is not None:
+                self._loader.close()
+            most, timed, _ = self._form = form
+            self._loader = sampler.load_ends(f"each:{'timed' if timed else ''}@{self._path}", most, key)
+        for number, (part, batch) in enumerate(zip(parts, self._loader.restart())):
+            out = sampler.output(batch, None)
+            yield batch, sampler.edge_sample(part, hash((key, number)), lambda *_, out=out: out)
+
+    def _write(self, parts: list[Any], key: int) -> tuple[int, bool, dict[Any, int]]:
+        """Writes the ends of these links. Returns the most of a batch, whether they have times, and how many there
+        are of each type."""
+        structure = self._sampler.structure
+        most, timed = 1, False
+        counts: dict[Any, int] = {}
+        with open(self._path, "w", encoding="utf-8") as file:
+            for number, part in enumerate(parts):
+                seeds, times = self._sampler.ends(part, hash((key, number)))
+                timed = any(t is not None for t in times.values())
+                most = max(most, sum(map(len, seeds.values())))
+                for of, ids in seeds.items():
+                    counts[of] = counts.get(of, 0) + len(ids)
+                    name = "" if len(structure.node_types) == 1 else structure.node_type(of) + " "
+                    columns = [ids.tolist(), *([times[of].tolist()] if timed else [])]
+                    file.writelines(f"{name}{' '.join(map(str, row))}\n" for row in zip(*columns))
+        return most, timed, counts
+
+    def close(self) -> None:
+        """Ends the server."""
+        if self._loader is not None:
+            self._loader.close()
+        self._end()
 
 
 class _Noted(Exception):

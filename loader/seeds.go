@@ -61,9 +61,9 @@ func EdgePairs[T int32 | int64](sources, targets []T) SeedSource {
 // GivenSeeds is seeds made by hand, of any types. They are kept and must not change.
 func GivenSeeds(s graph.Seeds) SeedSource { return SeedSource{kind: given, given: s} }
 
-// EachEpoch is nodes made by hand of which each epoch has its own: those that of returns when the epoch, or a part of it,
-// begins. They are as many of each type as first, with times where first has them, and are kept and must not change. A
-// State names first alone.
+// EachEpoch is nodes made by hand of which each epoch has its own: those that of returns when the epoch, or a part of
+// it, begins. They are as many of each type as first, with times where first has them, and are kept and must not
+// change. A State names first alone.
 func EachEpoch(first graph.Seeds, of func(epoch uint32) (graph.Seeds, error)) SeedSource {
 	return SeedSource{kind: given, given: first, each: of}
 }

@@ -60,8 +60,8 @@ var longHelp = kong.Vars{
 		"'cites=15,10;writes=5,5;*=5,5'.",
 	"seeds_help": "A split (train, val, test), all, all:TYPE, or @FILE with a node id a line; edges: all-edges, " +
 		"all-edges:TYPE, or edges@FILE with source, target, label and time a line; timed@FILE with a node and its " +
-		"time; each:@FILE, each:timed@FILE read the file anew each epoch; default: train, or all nodes where there is " +
-		"no such split.",
+		"time; each:@FILE, each:timed@FILE read the file anew each epoch; default: train, or all nodes where " +
+		"there is no such split.",
 	"negatives_help": "Add edges that are not true to seeds that are edges; nodes stand in by which law: none, " +
 		"uniform, degree (d^0.75), weight, batch (ends of the batch).",
 	"exclude_help": "Edges that a batch leaves out because they are its seeds: none, seeds, or reverse (and their " +

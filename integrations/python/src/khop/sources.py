@@ -13,6 +13,7 @@ from . import binary as _binary
 from .errors import WriteError
 from .info import info
 from .loader import Loader
+from .options import failure
 from .schema import EdgeType
 from .write import write
 
@@ -28,8 +29,11 @@ class Source:
     are.
     """
 
-    def __init__(self, graph: Any, edge_columns: Sequence[str] = ()) -> None:
+    def __init__(self, graph: Any, edge_columns: Sequence[str] = (), backward: bool = False) -> None:
+        """backward turns the edges of a graph of DGL round."""
         self.memory = graph if hasattr(graph, "canonical_etypes") else None
+        self.names: dict[EdgeType, Any] = {}
+        """DGL's names of the edge types of a graph of DGL."""
         self._end: Optional[weakref.finalize[Any, Any]] = None
         if isinstance(graph, (str, bytes, os.PathLike)):
             self.path = os.path.abspath(os.fsdecode(graph))
@@ -38,7 +42,7 @@ class Source:
         else:
             self.path = self._temporary()
             try:
-                write(self.path, graph if self.memory is None else _structure(graph, edge_columns))
+                write(self.path, graph if self.memory is None else self._structure(graph, edge_columns, backward))
             except BaseException:
                 self.close()
                 raise
@@ -69,6 +73,25 @@ class Source:
         if done.returncode:
             raise WriteError(done.stderr.decode("utf-8", "replace").strip().rpartition("khop: ")[2])
         return target
+
+    def _structure(self, graph: Any, edge_columns: Sequence[str], backward: bool) -> Mapping[Any, Any]:
+        """A graph of DGL without its features. Edges keep their numbers."""
+        import torch
+
+        parts: dict[Any, dict[str, Any]] = {_plain(t, "node"): {"num_nodes": graph.num_nodes(t)} for t in graph.ntypes}
+        for of in graph.canonical_etypes:
+            src, dst = graph.edges(etype=of, order="eid")
+            source, target = of[0], of[2]
+            if backward:
+                src, dst, source, target = dst, src, target, source
+            part = {"src": src, "dst": dst, "edge_id": torch.arange(len(src))}
+            data = graph.edges[of].data
+            for name in edge_columns:
+                if name in data:
+                    part[name] = data[name].reshape(-1)
+            e = _plain(source, "node"), _plain(of[1], "to"), _plain(target, "node")
+            parts[e], self.names[e] = part, of
+        return parts
 
     # --- names ---
 
@@ -135,22 +158,18 @@ def _metadata(folder: str) -> tuple[str, str]:
     return os.path.join(folder, "metadata.yaml"), os.path.join(folder, "preprocessed", "metadata.yaml")
 
 
-def _structure(graph: Any, edge_columns: Sequence[str]) -> Mapping[Any, Any]:
-    """A graph of DGL without its features. Edges keep their numbers."""
-    import torch
-
-    parts: dict[Any, dict[str, Any]] = {_plain(t, "node"): {"num_nodes": graph.num_nodes(t)} for t in graph.ntypes}
-    for source, relation, target in graph.canonical_etypes:
-        src, dst = graph.edges(etype=(source, relation, target), order="eid")
-        part = {"src": src, "dst": dst, "edge_id": torch.arange(len(src))}
-        data = graph.edges[source, relation, target].data
-        for name in edge_columns:
-            if name in data:
-                part[name] = data[name].reshape(-1)
-        parts[_plain(source, "node"), _plain(relation, "to"), _plain(target, "node")] = part
-    return parts
-
-
 def _plain(of: str, plain: str) -> str:
     """DGL's names of types that have none are _N and _E."""
     return plain if of in ("_N", "_E") else of
+
+
+_SLACK = 0.03
+"""How much larger than the mean a part may be: METIS's own bound."""
+
+
+def partition(dataset: str, parts: int, file: str) -> None:
+    """Divides a dataset's nodes into parts: the file, which is not there yet, gets the part of each, one a line."""
+    command = [_binary.find(None), "partition", dataset, f"--parts={parts}", f"--slack={_SLACK}", f"--out={file}"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    if done.returncode:
+        raise failure(done.stderr.decode("utf-8", "replace").strip().rpartition("khop: ")[2], done.returncode == 2)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import weakref
@@ -14,15 +13,10 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.loader import cluster as pyg
 
-from .. import binary as _binary
-from ..options import failure
+from ..sources import partition
 from ..torch import random_seed
 from .served import Served, without_workers
 from .structure import Structure
-
-_SLACK = 0.03
-"""How much larger than the mean a part may be: METIS's own bound."""
-
 
 class ClusterData(pyg.ClusterData):  # type: ignore[misc]
     """torch_geometric.loader.ClusterData, see there, with khop's partition; recursive is taken and has no meaning.
@@ -59,14 +53,14 @@ class ClusterData(pyg.ClusterData):  # type: ignore[misc]
         if not os.path.exists(self.file):
             if log:
                 print("Dividing the nodes into parts ...", file=sys.stderr)
-            _partition(self.structure.path, num_parts, self.file)
+            partition(self.structure.path, num_parts, self.file)
 
     def _metis(self, edge_index: Any, num_nodes: int) -> Any:
         """The part of each node. PyG's own divides by METIS here."""
         structure = Structure(Data(edge_index=edge_index.cpu(), num_nodes=num_nodes))
         try:
             file = structure.path + ".part"
-            _partition(structure.path, self.num_parts, file)
+            partition(structure.path, self.num_parts, file)
             with open(file) as lines:
                 return torch.tensor([int(line) for line in lines], device=edge_index.device)
         finally:
@@ -117,11 +111,3 @@ class ClusterLoader(Served, pyg.ClusterLoader):  # type: ignore[misc]
         """Ends the server. Using the loader after that is a ServerError."""
         if self._served:
             super().close()
-
-
-def _partition(dataset: str, parts: int, file: str) -> None:
-    slack = f"--slack={_SLACK}"
-    command = [_binary.find(None), "partition", dataset, f"--parts={parts}", slack, f"--out={file}"]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    if done.returncode:
-        raise failure(done.stderr.decode("utf-8", "replace").strip().rpartition("khop: ")[2], done.returncode == 2)

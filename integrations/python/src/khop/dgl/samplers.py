@@ -1,0 +1,306 @@
+"""The samplers of dgl.dataloading that khop has: descriptions of batches, which DataLoader loads."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+import pickle
+import tempfile
+from dataclasses import dataclass
+from typing import Any, Mapping, Optional, Sequence
+
+import numpy as np
+
+from .. import names
+from ..sources import Source, partition
+
+SECTION = "From DGL"
+"""Of docs/migrating.md."""
+
+
+class Sampler:
+    """What samplers share: how khop.Loader makes their batches, and which columns come along."""
+
+    fanouts: Sequence[Any] = ()
+    prob: Optional[str] = None
+    mask: Optional[str] = None
+    blocks = True
+    """Whether a batch is made of blocks, or else one graph of all its nodes."""
+
+    def __init__(self, how: Mapping[str, Any], nodes: Any, labels: Any, edges: Any, output_device: Any) -> None:
+        self.how: dict[str, Any] = dict(how)
+        self.prefetch_node_feats, self.prefetch_labels, self.prefetch_edge_feats = nodes, labels, edges
+        self.output_device = output_device
+
+
+class NeighborSampler(Sampler):
+    """dgl.dataloading.NeighborSampler: fanouts as DGL has them, the furthest from the seeds first.
+
+    A fan-out is a number, or a mapping of edge types to numbers. prob and mask name columns of the edges.
+    """
+
+    def __init__(
+        self, fanouts: Sequence[Any], edge_dir: str = "in", prob: Optional[str] = None, mask: Optional[str] = None,
+        replace: bool = False, prefetch_node_feats: Any = None, prefetch_labels: Any = None,
+        prefetch_edge_feats: Any = None, output_device: Any = None, fused: bool = True, **unknown: Any,
+    ) -> None:
+        names.check(type(self).__name__, unknown, inspect.signature(NeighborSampler).parameters, SECTION)
+        super().__init__({"frontier": "all"}, prefetch_node_feats, prefetch_labels, prefetch_edge_feats, output_device)
+        self.fanouts, self.prob, self.mask = list(fanouts), prob, mask
+        if replace:
+            self.how["replace"] = True
+        if edge_dir != "in":
+            self.how["direction"] = edge_dir
+
+    def sample(self, g: Any, seed_nodes: Any, exclude_eids: Any = None) -> Any:
+        """Input nodes, output nodes and blocks of these seeds: a server for one batch. For an epoch take DataLoader."""
+        if exclude_eids is not None:
+            raise TypeError("exclude_eids: khop excludes a batch's seeds: as_edge_prediction_sampler(exclude='self') "
+                            f'(docs/migrating.md, "{SECTION}")')
+        number = sum(map(len, seed_nodes.values())) if isinstance(seed_nodes, Mapping) else len(seed_nodes)
+        return _one(g, seed_nodes, self, max(number, 1))
+
+
+MultiLayerNeighborSampler = NeighborSampler
+
+
+class MultiLayerFullNeighborSampler(NeighborSampler):
+    """dgl.dataloading.MultiLayerFullNeighborSampler: all neighbours, in num_layers layers."""
+
+    def __init__(self, num_layers: int, **kwargs: Any) -> None:
+        super().__init__([-1] * num_layers, **kwargs)
+
+
+class LaborSampler(NeighborSampler):
+    """dgl.dataloading.LaborSampler, without prob and importance sampling."""
+
+    def __init__(
+        self, fanouts: Sequence[Any], edge_dir: str = "in", prob: Optional[str] = None, importance_sampling: int = 0,
+        layer_dependency: bool = False, batch_dependency: int = 1, **kwargs: Any,
+    ) -> None:
+        if prob is not None or importance_sampling:
+            raise TypeError('LaborSampler: khop has LABOR-0 without weights: leave out prob and importance_sampling '
+                            f'(docs/migrating.md, "{SECTION}")')
+        super().__init__(fanouts, edge_dir, **kwargs)
+        self.how.update(sampler="labor", poisson=True)
+        if layer_dependency:
+            self.how["layer_dependent"] = True
+        if batch_dependency != 1:
+            self.how["batch_dependency"] = batch_dependency
+
+
+class ShaDowKHopSampler(NeighborSampler):
+    """dgl.dataloading.ShaDowKHopSampler: input nodes, output nodes, and one graph of all edges between the input nodes.
+
+    fanouts and prob are those of NeighborSampler. The seeds of a batch share their graph, as in DGL.
+    """
+
+    blocks = False
+
+    def __init__(
+        self, fanouts: Sequence[Any], replace: bool = False, prob: Optional[str] = None,
+        prefetch_node_feats: Any = None, prefetch_edge_feats: Any = None, output_device: Any = None,
+    ) -> None:
+        super().__init__(
+            fanouts, prob=prob, replace=replace, prefetch_node_feats=prefetch_node_feats,
+            prefetch_edge_feats=prefetch_edge_feats, output_device=output_device)
+        self.how["induced"] = True
+
+
+class Drawn(Sampler):
+    """A sampler whose batches are one graph each, of a graph with one type of nodes and edges. What DataLoader calls
+    indices are no seeds."""
+
+    blocks = False
+    in_order = False
+    """Whether nodes are listed by id, as DGL has them here."""
+    backward = False
+    """Whether khop follows edges the other way."""
+
+    def items(self, indices: Any, batch_size: int, drop_last: bool, folder: str) -> dict[str, Any]:
+        """Options of khop.Loader for these indices. What they name as a file goes into the folder."""
+        raise NotImplementedError
+
+
+class ClusterGCNSampler(Drawn):
+    """dgl.dataloading.ClusterGCNSampler, with khop's partition: DataLoader's indices are the numbers of all parts.
+
+    cache_path is a file as DGL writes it, which either of the two reads. mode is taken and has no meaning.
+    """
+
+    def __init__(
+        self, g: Any, k: int, cache_path: Any = "cluster_gcn.pkl", balance_ntypes: Any = None,
+        balance_edges: bool = False, mode: str = "k-way", prefetch_ndata: Any = None, prefetch_edata: Any = None,
+        output_device: Any = None,
+    ) -> None:
+        if balance_ntypes is not None or balance_edges:
+            raise TypeError("ClusterGCNSampler: khop's parts have as many nodes each: leave out balance_ntypes and "
+                            f'balance_edges (docs/migrating.md, "{SECTION}")')
+        super().__init__({"sampler": "cluster"}, prefetch_ndata, None, prefetch_edata, output_device)
+        import torch
+
+        if os.path.exists(cache_path):
+            try:
+                with open(cache_path, "rb") as cache:
+                    offset, nodes = pickle.load(cache)
+            except (EOFError, TypeError, ValueError, pickle.UnpicklingError):
+                raise ValueError(f"cache_path: {cache_path} is not what ClusterGCNSampler writes: remove it, or name "
+                                 "another") from None
+            if len(offset) != k + 1:
+                raise ValueError(f"cache_path: {cache_path} has {len(offset) - 1} parts, not {k}: remove it, or name "
+                                 "another")
+        else:
+            of = _divided(g, k)
+            nodes = torch.from_numpy(np.argsort(of, kind="stable"))
+            offset = torch.from_numpy(np.insert(np.cumsum(np.bincount(of, minlength=k)), 0, 0))
+            with open(cache_path, "wb") as cache:
+                pickle.dump((offset, nodes), cache)
+        self.partition_offset, self.partition_node_ids = offset, nodes
+
+    def items(self, indices: Any, batch_size: int, drop_last: bool, folder: str) -> dict[str, Any]:
+        offset, nodes = np.asarray(self.partition_offset), np.asarray(self.partition_node_ids)
+        parts, given = len(offset) - 1, np.asarray(indices)
+        if sorted(given.tolist()) != list(range(parts)):
+            raise TypeError(f"indices: khop goes over all parts: the numbers 0 to {parts - 1}, each once "
+                            f'(docs/migrating.md, "{SECTION}")')
+        place = np.empty(parts, np.int64)  # in the order of an epoch that is not shuffled
+        place[given] = np.arange(parts)
+        of = np.empty(len(nodes), np.int64)
+        of[nodes] = np.repeat(place, np.diff(offset))
+        file = os.path.join(folder, "parts")
+        np.savetxt(file, of, "%d")
+        return {"partition": file, "clusters": batch_size, "drop_last": drop_last}
+
+    def sample(self, g: Any, partition_ids: Any) -> Any:
+        """The graph of these parts: a server for one batch. For an epoch take DataLoader."""
+        import torch
+
+        first = self.partition_offset.tolist()
+        nodes = torch.cat([self.partition_node_ids[first[i]:first[i + 1]] for i in np.asarray(partition_ids).tolist()])
+        return _one(g, nodes, _Induced(self), 1)
+
+
+class SAINTSampler(Drawn):
+    """dgl.dataloading.SAINTSampler: DataLoader's indices are counted alone, a graph for each batch of them.
+
+    mode "walk" has a budget of (roots, length); walks of a dataset follow edges from target to source. cache is taken
+    and has no meaning.
+    """
+
+    in_order = True
+
+    def __init__(
+        self, mode: str, budget: Any, cache: bool = True, prefetch_ndata: Any = None, prefetch_edata: Any = None,
+        output_device: Any = "cpu",
+    ) -> None:
+        if mode not in ("node", "edge", "walk"):
+            raise ValueError(f"Expect mode to be 'node', 'edge' or 'walk', got {mode}.")
+        self.budget, self.backward = budget, mode == "walk"
+        budget, length = budget if mode == "walk" else (budget, None)
+        how = {"sampler": f"saint-{mode}", "budget": int(budget)}
+        if length is not None:
+            how["length"] = int(length)
+        super().__init__(how, prefetch_ndata, None, prefetch_edata, output_device)
+
+    def items(self, indices: Any, batch_size: int, drop_last: bool, folder: str) -> dict[str, Any]:
+        full, rest = divmod(len(indices), batch_size)
+        return {"steps": full + (rest > 0 and not drop_last), "batch_size": 1}
+
+    def sample(self, g: Any, indices: Any = None) -> Any:
+        """A graph: a server for one batch. For an epoch take DataLoader."""
+        return _one(g, [0], self, 1)
+
+
+class _Induced(Drawn):
+    """The nodes given, and all edges between them."""
+
+    def __init__(self, of: Sampler) -> None:
+        super().__init__(
+            {"sampler": "induced"}, of.prefetch_node_feats, None, of.prefetch_edge_feats, of.output_device)
+
+    def items(self, indices: Any, batch_size: int, drop_last: bool, folder: str) -> dict[str, Any]:
+        return {"seeds": indices, "batch_size": max(len(indices), 1)}
+
+
+def _one(g: Any, indices: Any, sampler: Any, batch_size: int) -> Any:
+    """The first batch of a loader."""
+    from .loading import DataLoader
+
+    with contextlib.closing(DataLoader(g, indices, sampler, batch_size=batch_size)) as loader:
+        return next(iter(loader))
+
+
+def _divided(g: Any, parts: int) -> Any:
+    """The part of each node."""
+    with contextlib.closing(Source(g)) as source, tempfile.TemporaryDirectory(prefix="khop-parts-") as folder:
+        if not source.plain:
+            raise TypeError("ClusterGCNSampler: takes a graph with one type of nodes and of edges")
+        file = os.path.join(folder, "parts")
+        partition(source.path, parts, file)
+        return np.loadtxt(file, dtype=np.int64, ndmin=1)
+
+
+@dataclass
+class Negatives:
+    """What a sampler of negatives says."""
+
+    k: int
+    how: Mapping[str, Any]
+
+
+class negative_sampler:
+    """The samplers of dgl.dataloading.negative_sampler that khop has."""
+
+    @staticmethod
+    def Uniform(k: int) -> Negatives:
+        """k targets for each source, uniformly."""
+        return Negatives(k, {"corrupt": "target"})
+
+    PerSourceUniform = Uniform
+
+    @staticmethod
+    def GlobalUniform(k: int, exclude_self_loops: bool = True, replace: bool = False) -> Negatives:
+        """k pairs for each edge that are none of the graph, uniformly."""
+        return Negatives(k, {"corrupt": "both", "strict": True})
+
+
+class EdgeSampler:
+    """What as_edge_prediction_sampler makes: a sampler for seeds that are edges."""
+
+    def __init__(self, sampler: NeighborSampler, exclude: Any, negatives: Optional[Negatives]) -> None:
+        self.sampler, self.how, self.negatives = sampler, dict(sampler.how), negatives
+        kinds = {None: None, "self": "seeds", "reverse_id": "reverse", "reverse_types": "reverse"}
+        if callable(exclude) or exclude not in kinds:
+            raise TypeError(f"exclude={exclude!r}: must be 'self', 'reverse_id', 'reverse_types' or None "
+                            f'(docs/migrating.md, "{SECTION}")')
+        if exclude is not None:
+            if not sampler.blocks:
+                raise TypeError(f"exclude={exclude!r}: {type(sampler).__name__} takes all edges between the nodes: leave "
+                                f'exclude out (docs/migrating.md, "{SECTION}")')
+            self.how["exclude_seeds"] = kinds[exclude]
+        if negatives is not None:
+            self.how.update(negatives="uniform", negative_ratio=float(negatives.k), **negatives.how)
+
+
+def as_edge_prediction_sampler(
+    sampler: NeighborSampler, exclude: Any = None, reverse_eids: Any = None, reverse_etypes: Any = None,
+    negative_sampler: Any = None, prefetch_labels: Any = None,
+) -> EdgeSampler:
+    """dgl.dataloading.as_edge_prediction_sampler.
+
+    khop finds reverses by their ends, so that reverse_eids has no meaning, and the reverse of edge type R in rev_R:
+    reverse_etypes may say so, and nothing else.
+    """
+    for of, reverse in (reverse_etypes or {}).items() if exclude == "reverse_types" else ():
+        one, other = (e if isinstance(e, str) else e[1] for e in (of, reverse))
+        if one != other and one != f"rev_{other}" and other != f"rev_{one}":
+            raise TypeError(f"reverse_etypes: {other!r} of {one!r}: khop finds reverse edges by their type's name: "
+                            f"call it 'rev_{one}' (docs/migrating.md, \"{SECTION}\")")
+    if negative_sampler is not None and not isinstance(negative_sampler, Negatives):
+        raise TypeError("negative_sampler: must be one of khop.dgl.negative_sampler: Uniform, PerSourceUniform or "
+                        f'GlobalUniform (docs/migrating.md, "{SECTION}")')
+    if not isinstance(sampler, NeighborSampler):
+        raise TypeError(f"sampler: {type(sampler).__name__}: must be a sampler of neighbours, for seeds that are edges "
+                        f'(docs/migrating.md, "{SECTION}")')
+    return EdgeSampler(sampler, exclude, negative_sampler)

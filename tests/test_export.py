@@ -55,8 +55,8 @@ def test_types_and_names_and_small_floats(khop, tmp_path):
     run(khop, "convert", tmp_path / "edges.txt", tmp_path / "data.khop", "--columns", "src:user,dst:item,rating", "--ids", "names")
     run(khop, "export", tmp_path / "data.khop", tmp_path / "out", "--to", "numpy")
     read = lambda name: np.load(tmp_path / "out" / f"{name}.npy")
-    users, items = read("user/names_id"), read("item/names_id")
-    edges, rating = read("user__edge__item/edge_index"), read("user__edge__item/edge_rating")
+    users, items = read("nodes/user/names_id"), read("nodes/item/names_id")
+    edges, rating = read("edges/user__edge__item/edge_index"), read("edges/user__edge__item/edge_rating")
     assert {(users[a], items[b], r) for a, b, r in zip(*edges, rating)} == {("u1", "i1", 5), ("u2", "i1", 3), ("u1", "i2", 1)}
 
 
@@ -97,3 +97,23 @@ def test_several_splits_come_back(khop, to, tmp_path):
     run(khop, "convert", out, tmp_path / "again.khop")
     first, again = (json.loads((tmp_path / name / "dataset.json").read_text()) for name in ("first.khop", "again.khop"))
     assert again["id"] == first["id"] and len(again["content"]["splits"]) == 36
+
+
+@pytest.mark.parametrize("options", [[], ["--relations-as-types"]])
+def test_links_come_back_from_arrays(khop, options, tmp_path):
+    """Triples to learn and to predict, as edges of one type with a column, and of several types."""
+    (tmp_path / "g").mkdir()
+    rng = np.random.default_rng(3)
+    for name in ("train", "valid", "test"):
+        rows = "".join(f"n{a}\tr{r}\tn{b}\n" for a, r, b in rng.integers(0, 6, (40, 3)))
+        (tmp_path / "g" / f"{name}.txt").write_text(rows)
+    run(khop, "convert", tmp_path / "g", tmp_path / "first.khop", *options)
+    run(khop, "export", tmp_path / "first.khop", tmp_path / "out", "--to", "numpy")
+    run(khop, "convert", tmp_path / "out", tmp_path / "again.khop")
+    splits = []
+    for name in ("first.khop", "again.khop"):
+        content = json.loads((tmp_path / name / "dataset.json").read_text())["content"]
+        types = content["edges"]
+        splits.append({(s["name"], types[x["edge_type"]]["relation"], x["end"]): column(tmp_path / name, x["parts"][0]["path"]).tolist()
+                       for s in content["splits"] if s["task"] == "link" for x in s["sets"]})
+    assert splits[0] == splits[1] and len(splits[0]) >= 4

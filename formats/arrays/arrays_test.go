@@ -196,3 +196,78 @@ func TestFoldersOfTypesAreATypedGraph(t *testing.T) {
 	files["g/nodes/author/num_nodes.npy"] = expect.NPY([]int64{-5})
 	sourcetest.Refuses(t, Reader{}, sourcetest.Folder(t, "", files).Tree.At("g"), "count", "is [-5], not one number")
 }
+
+// TestLinksAreReadAsExportWritesThem, of one type and of several, and refused where a node is not there.
+func TestLinksAreReadAsExportWritesThem(t *testing.T) {
+	plain := map[string][]byte{"edge_index.npy": expect.NPY([]int64{0, 1, 2, 1, 2, 0}, 2, 3),
+		"link_train_source.npy": expect.NPY([]int32{0, 1}), "link_train_target.npy": expect.NPY([]int32{2, 2}),
+		"link_val_1_source.npy": expect.NPY([]int64{2}), "link_val_1_target.npy": expect.NPY([]int64{0}),
+		"link_val_1_label.npy": expect.NPY([]int64{5})}
+	typed := map[string][]byte{}
+	for _, e := range []string{"edges/a__q__b/", "edges/a__r__a/", "edges/a__s__b/"} {
+		typed[e+"edge_index.npy"] = expect.NPY([]int64{0, 1, 1, 1}, 2, 2)
+		typed[e+"link_test_source.npy"] = expect.NPY([]int64{1})
+		typed[e+"link_test_target.npy"] = expect.NPY([]int64{0})
+	}
+	typed["edges/a__r__a/link_test_label.npy"] = expect.NPY([]int64{0})
+	for _, c := range []struct {
+		files map[string][]byte
+		want  string
+	}{
+		{plain, "train 0 links: [0 1] > [2 2], types [], labels []\nval 1 links: [2] > [0], types [], labels [5]\n"},
+		{typed, "test 0 links: [1 1 1] > [0 0 0], types [0 1 2], labels [1 0 1]\n"},
+	} {
+		read := func() (*source.Graph, error) {
+			return Reader{}.Read(context.Background(), sourcetest.Folder(t, "", c.files), &source.Request{})
+		}
+		g, err := read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := sourcetest.Spell(t, g); !strings.HasSuffix(got, c.want) || len(g.Notes) > 0 {
+			t.Errorf("%s\nwant %s; notes %q", got, c.want, g.Notes)
+		}
+		for name := range c.files {
+			if strings.HasSuffix(name, "_source.npy") {
+				c.files[name] = expect.NPY([]int64{3})
+				c.files[strings.Replace(name, "source", "target", 1)] = expect.NPY([]int64{0})
+			}
+		}
+		if _, err := read(); err == nil || !strings.Contains(err.Error(), "is not between") {
+			t.Errorf("a node that is not there: %v", err)
+		}
+	}
+}
+
+// TestNodesMayBeCountedLater: of many edges a sample is looked at, unless arrays must fit the number of nodes.
+func TestNodesMayBeCountedLater(t *testing.T) {
+	ids := make([]int64, 200_000)
+	for i := range ids {
+		ids[i] = int64(i) % 1000
+	}
+	ids[0], ids[len(ids)-1] = 5000, 6000 // the sample has the first and the last
+	ids[3*len(ids)/8] = 9000             // between two places that it has
+	for _, c := range []struct {
+		more        string
+		late, first int64
+	}{{"", 100_000, 6001}, {"edge_weight", 100_000, 6001}, {"", 100_001, 9001}, {"", 0, 9001},
+		{"node_rank", 1, 9001}, {"other", 1, 9001}} {
+		arrays := map[string][]byte{"edge_index": expect.NPY(ids, 2, 100_000)}
+		if c.more != "" {
+			arrays[c.more] = expect.NPY(make([]int8, 100_000))
+		}
+		g, err := Reader{}.Read(context.Background(), folder(t, arrays), &source.Request{LateCount: c.late})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := g.Node().Count; got != c.first || (g.CountNodes != nil) != (c.first == 6001) {
+			t.Errorf("%+v: %d nodes at first", c, got)
+		}
+		if g.CountNodes == nil {
+			continue
+		}
+		if err := g.CountNodes(context.Background()); err != nil || g.Node().Count != 9001 {
+			t.Errorf("%+v: %d nodes at last, %v", c, g.Node().Count, err)
+		}
+	}
+}

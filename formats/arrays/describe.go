@@ -305,30 +305,32 @@ func (d *Describer) countNodes(ctx context.Context) error {
 			return nil
 		}
 	}
-	e := &d.ends
-	most, err := d.greatest(ctx)
-	if err != nil {
-		return err
+	count := func(ctx context.Context) error { return d.countEnds(ctx, d.greatestOf) }
+	set, places := d.Set.(placeSet)
+	if d.R.LateCount == 0 || d.ends.m < d.R.LateCount || !places || !d.edgesAlone() {
+		return count(ctx)
+	}
+	d.Graph.CountNodes = count
+	return d.countEnds(ctx, func(_ context.Context, name string) (int64, error) { return d.sampleOf(set, name) })
+}
+
+// countEnds counts the nodes by the greatest ids of the edges' ends.
+func (d *Describer) countEnds(ctx context.Context,
+	greatest func(ctx context.Context, name string) (int64, error)) error {
+	most, e := int64(-1), &d.ends
+	for _, name := range slices.Compact([]string{e.src, e.dst}) {
+		v, err := greatest(ctx, name)
+		if err != nil {
+			return err
+		}
+		most = max(most, v)
 	}
 	if source.TooSparse(most, e.m) {
 		return d.fail(e.src, -1, "ids reach %d, but there are only %s: say how many nodes there are by an array "+
 			"num_nodes", most, source.Counted(e.m, "edge", "edges"))
 	}
-	node.Count = most + 1
+	d.Graph.Node().Count = most + 1
 	return nil
-}
-
-// greatest returns the greatest id of the edges' ends; -1 without edges.
-func (d *Describer) greatest(ctx context.Context) (most int64, err error) {
-	most = -1
-	for _, name := range slices.Compact([]string{d.ends.src, d.ends.dst}) {
-		v, err := d.greatestOf(ctx, name)
-		if err != nil {
-			return most, err
-		}
-		most = max(most, v)
-	}
-	return most, nil
 }
 
 // greatestOf returns the greatest number of an array, and at least -1.

@@ -15,9 +15,12 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Others adds what the set holds beside what is used: columns of nodes and edges, labels, splits. It names the rest
-// in a note.
+// Others adds what the set holds beside what is used: columns of nodes and edges, labels, splits, links. It names the
+// rest in a note.
 func (d *Describer) Others(ctx context.Context) error {
+	if err := d.links(); err != nil {
+		return err
+	}
 	var left []string
 	for _, name := range d.Set.Names() {
 		if d.Used[name] {

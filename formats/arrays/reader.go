@@ -150,11 +150,20 @@ func (f *files) Path(name string) string { return f.at[name].Path() }
 
 // Open implements Set.
 func (f *files) Open(name string) (*npy.Reader, io.Closer, error) {
+	return f.open(name, (*source.Raw).Ahead)
+}
+
+// OpenPlaces implements placeSet.
+func (f *files) OpenPlaces(name string) (*npy.Reader, io.Closer, error) {
+	return f.open(name, func(*source.Raw, int64, int64) npy.Blocks { return nil })
+}
+
+func (f *files) open(name string, ahead aheadOf) (*npy.Reader, io.Closer, error) {
 	raw, err := f.at[name].Raw()
 	if err != nil {
 		return nil, nil, err
 	}
-	r, err := open(raw)
+	r, err := open(raw, ahead)
 	if err != nil {
 		_ = raw.Close()
 		return nil, nil, source.Error(raw.Path, "", -1, "write it by numpy.save", err)
@@ -162,8 +171,12 @@ func (f *files) Open(name string) (*npy.Reader, io.Closer, error) {
 	return r, raw, nil
 }
 
-// open reads the header and returns a reader of the mapped elements, where the file can be mapped.
-func open(raw *source.Raw) (*npy.Reader, error) {
+// aheadOf returns a part of a file in order, or nil where it is to be mapped.
+type aheadOf func(raw *source.Raw, at, end int64) npy.Blocks
+
+// open reads the header and returns a reader of the elements: read ahead where the file is large, else mapped, where
+// the file can be mapped.
+func open(raw *source.Raw, ahead aheadOf) (*npy.Reader, error) {
 	s := io.NewSectionReader(raw, 0, raw.Size)
 	h, err := npy.ReadHeader(s)
 	if err != nil {
@@ -176,6 +189,11 @@ func open(raw *source.Raw) (*npy.Reader, error) {
 	if h.Kind != npy.Object && h.Bytes() > raw.Size-at {
 		return nil, fmt.Errorf("%v: elements take %d bytes, but %d are there: it is cut short", &h, h.Bytes(),
 			raw.Size-at)
+	}
+	if end := at + h.Bytes(); h.Kind != npy.Object && h.Bytes() > 0 {
+		if a := ahead(raw, at, end); a != nil {
+			return npy.NewBlocks(a, at, h)
+		}
 	}
 	if mem, err := raw.Map(); err == nil && mem != nil {
 		return npy.NewMapped(mem[at:], h)

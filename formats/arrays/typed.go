@@ -90,6 +90,9 @@ func Typed(ctx context.Context, nodes []Nodes, edges []Edges, r *source.Request)
 	if len(parts) == 0 {
 		return nil, fmt.Errorf("%w: there are no edges", source.ErrUnknown)
 	}
+	if err := checkLinks(g); err != nil {
+		return nil, err
+	}
 	return g, g.Join(parts)
 }
 
@@ -129,7 +132,7 @@ func describeNodes(ctx context.Context, g *source.Graph, index int, n Nodes,
 	return node, known, nil
 }
 
-// describeEdges describes an edge type.
+// describeEdges describes an edge type, the next one of g.
 func describeEdges(ctx context.Context, g *source.Graph, e Edges, r *source.Request) (*source.Part, error) {
 	if e.Set == nil && e.Listed != nil {
 		return &source.Part{Edges: *e.Listed, Reverse: -1}, nil
@@ -151,6 +154,7 @@ func describeEdges(ctx context.Context, g *source.Graph, e Edges, r *source.Requ
 	for _, note := range d.Graph.Notes {
 		g.Note("edges %q: %s", e.Relation, note)
 	}
+	joinLinks(g, len(g.Types), d.Graph.Links)
 	return &source.Part{Edges: d.Graph.Edges, Reverse: -1}, nil
 }
 

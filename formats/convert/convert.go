@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/edgesort"
 	"github.com/khop-gnn/khop/formats/source"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/csc"
@@ -146,14 +147,10 @@ func Run(ctx context.Context, src, dst string, opt Options) (res *Result, err er
 		return nil, err
 	}
 	// say at once, not after an hour of reading, that the target cannot be
-	w, err := formats.Create(dst, formats.WriterOptions{Force: opt.Force})
-	if err != nil {
-		return nil, err
-	}
-	if err := w.Abort(); err != nil {
-		return nil, err
-	}
 	c := &conversion{src: src, dst: dst, opt: opt, skips: source.Skips{Limit: opt.SkipBad}}
+	if err := c.roomFor(0); err != nil {
+		return nil, err
+	}
 	c.budget.Dir, c.budget.Memory = filepath.Dir(filepath.Clean(dst)), &c.ledger
 	c.budget.Disk, _ = formats.FreeSpace(c.budget.Dir)
 	c.ledger.SetLimit(opt.MemoryLimit)
@@ -262,7 +259,8 @@ func (c *conversion) read(ctx context.Context, t *source.Tree) (err error) {
 	}
 	c.opt.Log(fmt.Sprintf("%s: %s", at.Path(), info.Title))
 	c.graph, err = r.Read(ctx, at, &source.Request{Budget: &c.budget, Progress: c.opt.Progress, Nodes: nodes,
-		Columns: c.opt.Columns, IDs: c.opt.IDs, RelationsAsTypes: c.opt.RelationsAsTypes, Skips: &c.skips})
+		Columns: c.opt.Columns, IDs: c.opt.IDs, RelationsAsTypes: c.opt.RelationsAsTypes, Skips: &c.skips,
+		LateCount: lateEdges})
 	if err != nil {
 		return err
 	}
@@ -333,6 +331,12 @@ func (c *conversion) schema(o *order) (*graph.Schema, error) {
 
 // write writes the dataset.
 func (c *conversion) write(ctx context.Context) (res *Result, err error) {
+	later := c.countLater()
+	if c.graph.CountNodes != nil && !later {
+		if err := c.graph.CountNodes(ctx); err != nil {
+			return nil, err
+		}
+	}
 	o, err := c.plan()
 	if err == nil {
 		err = c.reorder(ctx, o)
@@ -356,25 +360,48 @@ func (c *conversion) write(ctx context.Context) (res *Result, err error) {
 		res.MemoryPeak, res.TempPeak = max(memory+c.ledger.Total(), c.ledger.Peak()), spill+c.budget.DiskPeak()
 		return res, nil
 	}
+	var sorter *edgesort.Sorter
+	if later {
+		if err := c.roomFor(res.Bytes); err != nil {
+			return nil, err
+		}
+		if sorter, err = c.placeFirst(ctx, o); err != nil {
+			return nil, err
+		}
+		if sorter != nil {
+			defer func() { _ = sorter.Close() }()
+		}
+		o.opt.Nodes = c.graph.Nodes
+		if schema, err = c.schema(o); err != nil {
+			return nil, err
+		}
+		res = c.result(schema, o)
+	}
+	return res, c.writeAll(ctx, o, schema, res, sorter)
+}
+
+// writeAll writes the dataset, of which the sorter has the edges already, unless it is nil.
+func (c *conversion) writeAll(ctx context.Context, o *order, schema *graph.Schema, res *Result,
+	sorter *edgesort.Sorter) (err error) {
 	c.opt.Log(fmt.Sprintf("writing %s: %s, %s (%s), about %s", c.dst, source.Counted(res.Nodes, "node", "nodes"),
 		source.Counted(res.Edges, "edge", "edges"), res.Direction, machine.Bytes(res.Bytes)))
 	w, err := formats.Create(c.dst, formats.WriterOptions{
 		Force: c.opt.Force, Progress: c.opt.Progress, ExpectBytes: res.Bytes, Provenance: c.provenance(res)})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, w.Abort()) }() // where a mapped file faults, err is not set yet
-	if err = o.write(ctx, w, schema); err != nil {
-		return nil, err
+	if err = o.write(ctx, w, schema, sorter); err != nil {
+		return err
 	}
 	if err = c.writeColumns(ctx, w, schema.IDType()); err != nil {
-		return nil, err
+		return err
 	}
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
 	if err = c.unchanged(); err != nil {
-		return nil, err
+		return err
 	}
 	if res.Edges = o.stats.Edges; len(schema.Edges) == 1 {
 		o.counts[0] = res.Edges
@@ -383,10 +410,10 @@ func (c *conversion) write(ctx context.Context) (res *Result, err error) {
 		schema.Edges[i].Count = o.counts[i]
 	}
 	if err = w.Commit(*schema); err != nil {
-		return nil, err
+		return err
 	}
 	c.finish(res, o, schema)
-	return res, nil
+	return nil
 }
 
 // provenance says where the dataset comes from.

@@ -128,16 +128,27 @@ func (o *order) nodes() (n int64) {
 	return n
 }
 
-// write writes indptr, indices, types and the columns of the edges, and sets counts.
-func (o *order) write(ctx context.Context, w *formats.Writer, s *graph.Schema) error {
+// place has all edges taken in by a sorter, which is the caller's. Its errors are to be explained.
+func (o *order) place(ctx context.Context) (*edgesort.Sorter, error) {
 	sorter, err := edgesort.New(o.opt)
 	if err != nil {
-		return o.explain(err)
+		return nil, err
 	}
-	defer func() { _ = sorter.Close() }()
-	g := o.c.graph
-	if err := g.Edges.Each(func(b source.Batch) error { return sorter.Add(ctx, b) }); err != nil {
-		return o.explain(err)
+	if err := o.c.graph.Edges.Each(func(b source.Batch) error { return sorter.Add(ctx, b) }); err != nil {
+		_ = sorter.Close()
+		return nil, err
+	}
+	return sorter, nil
+}
+
+// write writes indptr, indices, types and the columns of the edges, and sets counts. The sorter has taken the edges in,
+// or is nil.
+func (o *order) write(ctx context.Context, w *formats.Writer, s *graph.Schema, sorter *edgesort.Sorter) (err error) {
+	if sorter == nil {
+		if sorter, err = o.place(ctx); err != nil {
+			return o.explain(err)
+		}
+		defer func() { _ = sorter.Close() }()
 	}
 	sink, close, err := o.sink(w, s)
 	if err != nil {

@@ -50,21 +50,23 @@ type pipeline struct {
 	size  int64    // of a slot
 	work  chan *leaf
 	queue []*leaf // handed to workers, in order
-	asked int     // the part behind those that the system was asked to read
-	ahead int64   // bytes of these that are still to come
 	wg    sync.WaitGroup
 }
 
 func newPipeline(ctx context.Context, l *level, e *emitter, mem []byte) *pipeline {
 	p := &pipeline{ctx: ctx, l: l, e: e, mem: mem}
-	slots := 2 * l.s.opt.Workers
+	sorters := l.s.opt.Workers
+	if len(l.runs) > 0 {
+		sorters *= 2 // some wait for the disk
+	}
+	slots := 2 * sorters
 	p.size = int64(len(mem)/slots) &^ 63
 	for i := range slots {
 		lo, hi := int64(i)*p.size, int64(i+1)*p.size
 		p.free = append(p.free, mem[lo:hi:hi])
 	}
 	p.work = make(chan *leaf, slots)
-	for range l.s.opt.Workers {
+	for range sorters {
 		p.wg.Add(1)
 		go func() {
 			defer p.wg.Done()
@@ -74,33 +76,6 @@ func newPipeline(ctx context.Context, l *level, e *emitter, mem []byte) *pipelin
 		}()
 	}
 	return p
-}
-
-// aheadBytes is how much of the file the system is asked to read before it is needed.
-const aheadBytes = 32 << 20
-
-// readAhead asks the system for what the file has of the parts behind one, so that workers need not wait for it.
-func (p *pipeline) readAhead(part int) {
-	l := p.l
-	record := l.s.record
-	bytes := func(part int) int64 { return l.counts[part] * (l.width + record) }
-	if len(l.runs) == 0 {
-		return
-	}
-	if p.asked <= part {
-		p.asked, p.ahead = part+1, 0
-	} else {
-		p.ahead -= bytes(part)
-	}
-	for ; p.asked < l.parts && p.ahead < aheadBytes; p.asked++ {
-		p.ahead += bytes(p.asked)
-		for i := range l.runs {
-			r := &l.runs[i]
-			lo, n := int64(r.starts[p.asked]), int64(r.starts[p.asked+1]-r.starts[p.asked])
-			l.s.spill.ahead(r.at+lo*l.width, n*l.width)
-			l.s.spill.ahead(r.at+int64(r.starts[l.parts])*l.width+lo*record, n*record)
-		}
-	}
 }
 
 // stop ends the workers.
@@ -118,7 +93,6 @@ func (p *pipeline) next(part int) error {
 	if p.ctx.Err() != nil {
 		return context.Cause(p.ctx)
 	}
-	p.readAhead(part)
 	need := n * p.l.s.leafBytes()
 	if need > p.size || n > math.MaxUint32 {
 		if err := p.drain(); err != nil {

@@ -20,7 +20,7 @@ type run struct {
 
 // level is edges whose keys differ in some low bits only, on their way through the sort.
 //
-// What arrives is collected for a moment, while a core's cache holds it, and then put into a room as a run of its own.
+// What arrives is collected for a moment, while the cores' caches hold it, and then put into a room, a run for each.
 // A room that is full goes to the file as one run, part by part, while the other is filled.
 type level struct {
 	s      *Sorter
@@ -49,7 +49,8 @@ const (
 	partEdges   = 1 << 16 // aimed at: their keys, twice, fill a core's second-level cache
 	maxParts    = 1 << 12 // streams that a core writes side by side while its translation cache still holds them
 	pieceBytes  = 1 << 16 // of a part in a run, at least: reading shorter ones is slow
-	arriveEdges = 1 << 18 // that arrive before they are put into a room
+	roomBytes   = 1 << 17 // of a part in a room: more memory would only have to be taken
+	arriveEdges = 1 << 17 // of each worker, that arrive before they are put into a room
 	maxRun      = math.MaxUint32
 )
 
@@ -57,7 +58,7 @@ const (
 func (s *Sorter) newLevel(prefix uint64, bits int, edges int64) *level {
 	l := &level{s: s, prefix: prefix, bits: bits}
 	per := keyBytes + s.record
-	l.limit = max(min(int64(len(s.mem))/8/per, arriveEdges), 2)
+	l.limit = max(min(int64(len(s.mem))/8/per, arriveEdges*int64(s.opt.Workers)), 2)
 	part := int64(len(s.mem)) / 8 / s.leafBytes()
 	room := int64(len(s.mem)) / 2 / per
 	want := max(min(edges/partEdges, maxParts, max(room*keyBytes/pieceBytes, 16)), 2*edges/max(part, 1), 1)
@@ -117,12 +118,12 @@ func (l *level) carve(edges int64) {
 		l.rooms = [][]byte{rest}
 		return
 	}
-	half := min(int64(len(rest))/2, (l.width+l.s.record)*maxRun) &^ 7
+	half := min(int64(len(rest))/2, (l.width+l.s.record)*maxRun, max(int64(l.parts)*roomBytes, 64<<20)) &^ 7
 	l.rooms = [][]byte{rest[:half:half], rest[half : 2*half : 2*half]}
 }
 
-// overhead is what a run takes in a room beside its records, at most.
-func (l *level) overhead() int64 { return 4*int64(l.parts+1) + 3*8 }
+// overhead is what the runs of what has arrived take in a room beside their records, at most.
+func (l *level) overhead() int64 { return int64(l.s.opt.Workers) * (4*int64(l.parts+1) + 3*8) }
 
 func (l *level) room() int64 { return l.limit - l.have }
 
@@ -162,62 +163,60 @@ func (l *level) mask() uint64 {
 	return 1<<l.bits - 1
 }
 
-// place puts what has arrived into the room, which has room for it, as a run.
+// place puts what has arrived into the room, which has room for it: a run of each worker's share, so that no two write
+// to the same lines of the cache.
 func (l *level) place() {
-	workers, n := l.s.opt.Workers, int64(0)
-	for _, g := range l.segs {
-		n += g.n
-	}
-	shares := share(l.segs, workers)
-	cursors := make([][]uint32, workers)
-	mask, shift := l.mask(), l.shift
-	_ = csc.Parallel(workers, func(w int) error {
-		cnt := make([]uint32, l.parts)
-		for _, g := range shares[w] {
-			for _, k := range l.keys[g.at : g.at+g.n] {
-				cnt[k&mask>>shift]++
-			}
-		}
-		cursors[w] = cnt
-		return nil
-	})
 	cut := func(n int64) []byte {
 		b := l.rooms[0][l.used : l.used+n : l.used+n]
 		l.used = (l.used + n + 7) &^ 7
 		return b
 	}
-	r := run{starts: narrow(cut(4 * int64(l.parts+1))), keys: cut(n * l.width), rows: cut(n * l.s.record)}
-	at := uint32(0)
-	for p := range l.parts {
-		r.starts[p] = at
-		for w := range workers {
-			n := cursors[w][p]
-			cursors[w][p] = at
-			at += n
+	var shares [][]segment
+	first := len(l.near)
+	for _, segs := range share(l.segs, l.s.opt.Workers) {
+		n := int64(0)
+		for _, g := range segs {
+			n += g.n
 		}
-		l.counts[p] += int64(at - r.starts[p])
+		if n > 0 {
+			shares = append(shares, segs)
+			l.near = append(l.near, run{starts: narrow(cut(4 * int64(l.parts+1))), keys: cut(n * l.width),
+				rows: cut(n * l.s.record)})
+		}
 	}
-	r.starts[l.parts] = at
-	_ = csc.Parallel(workers, func(w int) error {
-		l.put(&r, shares[w], cursors[w])
+	runs := l.near[first:]
+	_ = csc.Parallel(len(runs), func(w int) error {
+		l.put(&runs[w], shares[w])
 		return nil
 	})
-	l.near = append(l.near, r)
+	for i := range runs {
+		for p := range l.parts {
+			l.counts[p] += int64(runs[i].starts[p+1] - runs[i].starts[p])
+		}
+	}
 	l.segs, l.have = l.segs[:0], 0
 }
 
-// put puts the records of segments where their part lies.
-func (l *level) put(r *run, segs []segment, cursor []uint32) {
+// put makes a run of the records of segments.
+func (l *level) put(r *run, segs []segment) {
 	mask, shift, record := l.mask(), l.shift, int(l.s.record)
-	low := narrow(r.keys)
+	clear(r.starts)
+	cursor := make([]uint32, l.parts)
+	for _, g := range segs {
+		for _, k := range l.keys[g.at : g.at+g.n] {
+			cursor[k&mask>>shift]++
+		}
+	}
+	at := uint32(0)
+	for p, n := range cursor {
+		r.starts[p], cursor[p] = at, at
+		at += n
+	}
+	r.starts[l.parts] = at
 	for _, g := range segs {
 		keys := l.keys[g.at : g.at+g.n]
-		if record == 0 && l.width == 4 {
-			for _, k := range keys {
-				p := k & mask >> shift
-				low[cursor[p]] = uint32(k)
-				cursor[p]++
-			}
+		if record == 0 {
+			scatter(r.keys, keys, cursor, mask, shift, l.width)
 			continue
 		}
 		rows := l.rows[g.at*int64(record):]
@@ -227,6 +226,41 @@ func (l *level) put(r *run, segs []segment, cursor []uint32) {
 			cursor[p]++
 			putKey(r.keys[at*int(l.width):], k, l.width)
 			copy(r.rows[at*record:(at+1)*record], rows[i*record:(i+1)*record])
+		}
+	}
+}
+
+// scatter puts keys where the cursor of their part is.
+func scatter(to []byte, keys []uint64, cursor []uint32, mask uint64, shift int, width int64) {
+	switch width {
+	case 4:
+		low := narrow(to)
+		for _, k := range keys {
+			p := k & mask >> shift
+			low[cursor[p]] = uint32(k)
+			cursor[p]++
+		}
+	case 5:
+		for _, k := range keys {
+			p := k & mask >> shift
+			at := to[5*uint64(cursor[p]):][:5]
+			cursor[p]++
+			binary.LittleEndian.PutUint32(at, uint32(k))
+			at[4] = byte(k >> 32)
+		}
+	case 6:
+		for _, k := range keys {
+			p := k & mask >> shift
+			at := to[6*uint64(cursor[p]):][:6]
+			cursor[p]++
+			binary.LittleEndian.PutUint32(at, uint32(k))
+			binary.LittleEndian.PutUint16(at[4:], uint16(k>>32))
+		}
+	default:
+		for _, k := range keys {
+			p := k & mask >> shift
+			putKey(to[uint64(width)*uint64(cursor[p]):], k, width)
+			cursor[p]++
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/khop-gnn/khop/internal/direct"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
 )
@@ -61,13 +62,14 @@ func (l *level) writeRoom() error {
 	return nil
 }
 
-// writeBytes is what is gathered of a run before it is written.
-const writeBytes = 1 << 20
+// writeBytes is what is gathered of a run before it is written, at most.
+const writeBytes = 4 << 20
 
 // writeRuns writes runs as one, of n records: the keys part by part, then the rows.
 func (l *level) writeRuns(runs []run, at, n int64) error {
 	s := l.s
-	buf := make([]byte, 0, min(writeBytes, n*max(l.width, s.record)))
+	few := min(writeBytes, max(int64(len(s.mem))/64, direct.Align), n*(l.width+s.record)+direct.Align-1)
+	buf := direct.Buffer(int(few) &^ (direct.Align - 1))[:0]
 	flush := func() error {
 		err := s.spill.write(buf, at)
 		at += int64(len(buf))

@@ -100,6 +100,7 @@ type Sorter struct {
 	spill *spill
 	top   *level
 	edges int64 // that came in
+	high  int64 // the greatest id of these, among all nodes; -1 without edges
 
 	pending chan error // of the run that is being written
 }
@@ -119,7 +120,7 @@ func New(opt Options) (*Sorter, error) {
 	if opt.Workers <= 0 {
 		opt.Workers = machine.Workers()
 	}
-	s := &Sorter{opt: opt}
+	s := &Sorter{opt: opt, high: -1}
 	for _, n := range opt.Nodes {
 		s.offset = append(s.offset, s.nodes)
 		s.nodes += n.Count
@@ -143,7 +144,7 @@ func New(opt Options) (*Sorter, error) {
 	if err := s.allocate(); err != nil {
 		return nil, err
 	}
-	s.spill = &spill{budget: opt.Budget}
+	s.spill = &spill{budget: opt.Budget, large: len(s.mem) >= directMemory}
 	s.top = s.newLevel(0, s.keyBits, s.most())
 	return s, nil
 }
@@ -264,19 +265,20 @@ func (s *Sorter) fill(b source.Batch, lo, hi int) error {
 		times = 2
 	}
 	base := s.top.have
-	stats, segments := make([]Stats, workers), make([]segment, workers)
+	found, segments := make([]tally, workers), make([]segment, workers)
 	err := csc.Parallel(workers, func(w int) error {
 		from, to := lo+(hi-lo)*w/workers, lo+(hi-lo)*(w+1)/workers
 		at := base + int64((from-lo)*times)
-		n, err := s.encode(b, from, to, at, &stats[w])
+		n, err := s.encode(b, from, to, at, &found[w])
 		segments[w] = segment{at, n}
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	for w := range workers {
-		s.Stats.Loops += stats[w].Loops
+	for w := range found {
+		s.Stats.Loops += found[w].loops
+		s.high = max(s.high, int64(found[w].high))
 	}
 	taken := int64((hi - lo) * times)
 	if s.last-s.first < s.nodes {
@@ -286,10 +288,16 @@ func (s *Sorter) fill(b source.Batch, lo, hi int) error {
 	return nil
 }
 
+// tally is what a worker finds while it encodes.
+type tally struct {
+	loops int64  // dropped
+	high  uint64 // the greatest id
+}
+
 // encode makes records of edges, from position at on, and returns how many there are.
-func (s *Sorter) encode(b source.Batch, lo, hi int, at int64, stats *Stats) (int64, error) {
+func (s *Sorter) encode(b source.Batch, lo, hi int, at int64, found *tally) (int64, error) {
 	if b.Types == nil && s.last-s.first == s.nodes && !s.opt.Both && s.opt.Loops != DropLoops && s.record == 0 {
-		return s.encodePlain(b, lo, hi, at)
+		return s.encodePlain(b, lo, hi, at, found)
 	}
 	l, first := s.top, at
 	typ := &s.opt.Types[0]
@@ -310,8 +318,9 @@ func (s *Sorter) encode(b source.Batch, lo, hi int, at int64, stats *Stats) (int
 			return 0, &RangeError{s.edges + int64(i), "destination", dst, s.opt.Nodes[typ.Target].Count}
 		}
 		u, v := uint64(src+s.offset[typ.Source]), uint64(dst+s.offset[typ.Target])
+		found.high = max(found.high, u, v)
 		if u == v && s.opt.Loops == DropLoops {
-			stats.Loops++
+			found.loops++
 			continue
 		}
 		if s.keeps(v) {
@@ -329,12 +338,12 @@ func (s *Sorter) encode(b source.Batch, lo, hi int, at int64, stats *Stats) (int
 }
 
 // encodePlain is encode for edges of type 0 without columns, which are stored as they are listed.
-func (s *Sorter) encodePlain(b source.Batch, lo, hi int, at int64) (int64, error) {
+func (s *Sorter) encodePlain(b source.Batch, lo, hi int, at int64, found *tally) (int64, error) {
 	typ := &s.opt.Types[0]
 	sources, targets := uint64(s.opt.Nodes[typ.Source].Count), uint64(s.opt.Nodes[typ.Target].Count)
 	shift, added := s.typeBits+s.idBits+s.dirBits, s.dirBits
 	first := s.key(uint64(s.offset[typ.Target]), 0, uint64(s.offset[typ.Source]), 0)
-	keys, dst := s.top.keys[at:at+int64(hi-lo)], b.Dst[lo:hi]
+	keys, dst, high := s.top.keys[at:at+int64(hi-lo)], b.Dst[lo:hi], uint64(0)
 	for i, src := range b.Src[lo:hi] {
 		u, v := uint64(src), uint64(dst[i])
 		if u >= sources || v >= targets {
@@ -343,9 +352,21 @@ func (s *Sorter) encodePlain(b source.Batch, lo, hi int, at int64) (int64, error
 			}
 			return 0, &RangeError{s.edges + int64(lo+i), "destination", dst[i], int64(targets)}
 		}
+		high = max(high, u, v)
 		keys[i] = first + (v<<shift | u<<added)
 	}
+	found.high = high // of one node type, or of no use
 	return int64(hi - lo), nil
+}
+
+// Greatest returns the greatest id of the edges that were added; -1 without edges. The nodes are of one type.
+func (s *Sorter) Greatest() int64 { return s.high }
+
+// SetNodes says how many nodes there are, before Emit, where New was told a greater number: no fewer than the edges
+// name. The nodes are of one type, and all destinations are kept.
+func (s *Sorter) SetNodes(n int64) {
+	s.opt.Nodes = []source.NodeType{s.opt.Nodes[0]}
+	s.opt.Nodes[0].Count, s.nodes, s.last = n, n, n
 }
 
 // keeps reports whether edges to a node are kept.

@@ -230,12 +230,14 @@ func TestEdgesAreSortedInAnyMemory(t *testing.T) {
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 1))
 	spilt := 0
+	defer func(n int) { directMemory = n }(directMemory)
 	graphs := 30
 	if invariants.Enabled {
 		graphs = 12 // the race detector makes each take ten times as long
 	}
 	for i := range graphs {
 		opt, edges, offset, nodes := randomGraph(r)
+		directMemory = (i + 1) % 8 << 40 // every eighth graph goes past the page cache
 		opt.Edges = int64(len(edges))
 		ledger := &pinned.Ledger{}
 		ledger.SetLimit(1<<19 + r.Int64N(1<<18))
@@ -335,6 +337,46 @@ func TestAPartBeyondTheMemoryIsPartedAgain(t *testing.T) {
 	}
 	if written, _ := opt.Budget.Traffic(); written < 2*8*n*9/10 {
 		t.Errorf("%d bytes were written: the part was not parted again", written)
+	}
+}
+
+// TestNodesMayBeCountedWhileEdgesAreTakenIn: told a bound of the nodes first, and their number then, a sorter writes
+// what it writes when it is told the number at once.
+func TestNodesMayBeCountedWhileEdgesAreTakenIn(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 5))
+	for _, nodes := range []int64{1, 2, 1000, 1024, 1025} {
+		var b source.Batch
+		b.Src, b.Dst = []int64{0}, []int64{nodes - 1}
+		for range 5000 {
+			b.Src, b.Dst = append(b.Src, r.Int64N(nodes)), append(b.Dst, r.Int64N(nodes))
+		}
+		var written [2][2]bytes.Buffer
+		for i, count := range []int64{nodes, 4096} {
+			s, err := New(Options{Nodes: []source.NodeType{{Count: count}}, Types: []source.EdgeType{{}}, ByTime: -1,
+				Edges: int64(len(b.Src)), Both: nodes == 1024})
+			if err == nil {
+				err = s.Add(context.Background(), b)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s.Greatest() != nodes-1 {
+				t.Errorf("the greatest of %d ids is %d", nodes, s.Greatest())
+			}
+			s.SetNodes(nodes)
+			err = s.Emit(context.Background(), Sink{Indptr: &written[i][0], Indices: &written[i][1]})
+			if err = errors.Join(err, s.Close()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for k := range written[0] {
+			if !bytes.Equal(written[0][k].Bytes(), written[1][k].Bytes()) {
+				t.Errorf("%d nodes: array %d differs: %d and %d bytes", nodes, k, written[0][k].Len(),
+					written[1][k].Len())
+			}
+		}
 	}
 }
 

@@ -21,12 +21,14 @@ type named struct {
 type naming struct {
 	feature, label string
 	node, edge     string // before the names of other columns
+	nodes, edges   string // folders of the folders of types
 	masks          bool   // splits are masks where they can be
 }
 
 var (
-	foldersNames = naming{feature: "node_feat", label: "node_label", node: "node_", edge: "edge_"}
-	pygNames     = naming{feature: "x", label: "y", node: "node_", edge: "edge_", masks: true}
+	foldersNames = naming{feature: "node_feat", label: "node_label", node: "node_", edge: "edge_", nodes: "nodes/",
+		edges: "edges/"}
+	pygNames = naming{feature: "x", label: "y", node: "node_", edge: "edge_", masks: true}
 )
 
 // numpy writes a folder of arrays.
@@ -70,14 +72,18 @@ func npz(j *job) error {
 func (j *job) arrays(by *naming) (list []named, err error) {
 	add := func(folder, name string, a *array) { list = append(list, named{folder + name, a}) }
 	typed := len(j.s.Nodes) > 1 || len(j.s.Edges) > 1
-	folder := func(name string) string {
+	folder := func(in, name string) string {
 		if !typed {
 			return ""
 		}
-		return safe(name) + "/"
+		return in + safe(name) + "/"
 	}
-	for t, e := range j.s.Edges {
-		in := folder(e.Source + "__" + e.Relation + "__" + e.Target)
+	ofEdge := func(t int) string {
+		e := j.s.Edges[t]
+		return folder(by.edges, e.Source+"__"+e.Relation+"__"+e.Target)
+	}
+	for t := range j.s.Edges {
+		in := ofEdge(t)
 		add(in, "edge_index", j.edgeIndex(t))
 		for _, c := range j.s.EdgeColumns {
 			col, _ := j.g.EdgeColumn(c.Name)
@@ -85,7 +91,7 @@ func (j *job) arrays(by *naming) (list []named, err error) {
 		}
 	}
 	for t, n := range j.s.Nodes {
-		in := folder(n.Name)
+		in := folder(by.nodes, n.Name)
 		count := n.Count
 		add(in, "num_nodes", &array{"<i8", nil, func(w io.Writer) error {
 			out := &words{w: w}
@@ -102,7 +108,7 @@ func (j *job) arrays(by *naming) (list []named, err error) {
 	}
 	for _, s := range j.g.Splits() {
 		for _, set := range s.Seeds.Sets {
-			add(folder(j.s.Nodes[set.Type].Name), splitName(s.Name, s.Index, ""), nil)
+			add(folder(by.nodes, j.s.Nodes[set.Type].Name), splitName(s.Name, s.Index, ""), nil)
 			last := &list[len(list)-1]
 			if mask := j.mask(set); by.masks && mask != nil {
 				last.name, last.array = last.name+"_mask", mask
@@ -113,8 +119,7 @@ func (j *job) arrays(by *naming) (list []named, err error) {
 	}
 	for _, k := range j.ds.LinkSplits() {
 		for _, set := range k.Sets {
-			e := j.s.Edges[set.EdgeType]
-			in := folder(e.Source+"__"+e.Relation+"__"+e.Target) + "link_"
+			in := ofEdge(set.EdgeType) + "link_"
 			add(in, splitName(k.Name, k.Index, "_source"), j.list(set.Sources))
 			add(in, splitName(k.Name, k.Index, "_target"), j.list(set.Targets))
 			if set.Labels.Valid() {

@@ -4,8 +4,8 @@
 // # Basics
 //
 // The graph of metadata.yaml is read where its files are there, with the edges in their order; else the preprocessed
-// one. feature_data are columns, the sets of the first task splits and labels, or links to predict with their
-// negatives.
+// one. feature_data are columns, the sets of tasks splits and labels, or links to predict with their negatives; those
+// of the second task have the index 1, and so on.
 //
 // # Safety
 //

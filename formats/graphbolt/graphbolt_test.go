@@ -119,6 +119,37 @@ tasks:
 	}
 }
 
+// TestEveryTaskIsRead: the second task has labels that agree with those of the first, the third has others.
+func TestEveryTaskIsRead(t *testing.T) {
+	dir := folder(t)
+	set := func(nodes, labels string) string {
+		return "  train_set:\n  - type: paper\n    data:\n    - {name: seeds, format: numpy, path: data/" + nodes +
+			".npy}\n    - {name: labels, format: numpy, path: data/" + labels + ".npy}\n"
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "metadata.yaml"))
+	before, _, _ := strings.Cut(string(text), "tasks:")
+	err = errors.Join(err, os.WriteFile(filepath.Join(dir, "metadata.yaml"), []byte(before+"tasks:\n- name: a\n"+
+		set("n0", "l0")+"- name: b\n"+set("n1", "l1")+"- name: c\n"+set("n0", "l1")), 0o600))
+	for name, v := range map[string][]int64{"n0": {0, 2}, "l0": {7, 8}, "n1": {2, 3}, "l1": {8, 9}} {
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, "data", name+".npy"), expect.NPY(v), 0o600))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	got := sourcetest.Spell(t, g)
+	for _, want := range []string{"train 0 of paper: [0 2]", "train 1 of paper: [2 3]", "train 2 of paper: [0 2]",
+		"label int64[]: [7,-1,8,9,-1]", "label_2 int64[]: [8,-1,9,-1,-1]"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is not in\n%s", want, got)
+		}
+	}
+}
+
 func TestWhatIsWrongIsNamed(t *testing.T) {
 	for _, c := range []struct{ file, from, to, says string }{
 		{"metadata.yaml", "data/cites.csv", "../../secret.csv", "leads out of the folder"},

@@ -11,26 +11,37 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// tasks adds the sets of the first task: splits and labels, or links.
+// tasks adds the sets of all tasks: splits and labels, or links. Those of a task have its place in the list as index.
 func (d *dataset) tasks(ctx context.Context, g *source.Graph) error {
-	if len(d.m.Tasks) == 0 {
-		return nil
+	all := make([][][]int64, len(d.m.Tasks)) // labels, by task and node type
+	for i := range all {
+		if i > 0 {
+			g.Note("the sets of the task %q are the splits of index %d", d.m.Tasks[i].Name, i)
+		}
+		all[i] = make([][]int64, len(g.Nodes))
+		if err := d.task(ctx, g, i, all[i]); err != nil {
+			return err
+		}
 	}
-	for _, t := range d.m.Tasks[1:] {
-		g.Note("the task %q is not stored: the first one is %q", t.Name, d.m.Tasks[0].Name)
+	for n := range g.Nodes {
+		addLabels(&g.Nodes[n], func(task int) []int64 { return all[task][n] }, len(all))
 	}
-	labels := map[int][]int64{}
-	t := d.m.Tasks[0]
+	return nil
+}
+
+// task adds the splits and links of a task, and sets the labels of node types that have some.
+func (d *dataset) task(ctx context.Context, g *source.Graph, index int, labels [][]int64) error {
+	t := &d.m.Tasks[index]
 	for _, part := range []struct {
 		name string
 		sets []set
 	}{{"train", t.Train}, {"val", t.Valid}, {"test", t.Test}} {
-		link := source.Link{Name: part.name}
+		link := source.Link{Name: part.name, Index: index}
 		for _, s := range part.sets {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			if err := d.items(g, part.name, s, labels, &link); err != nil {
+			if err := d.items(g, s, labels, &link); err != nil {
 				return err
 			}
 		}
@@ -38,20 +49,49 @@ func (d *dataset) tasks(ctx context.Context, g *source.Graph) error {
 			g.Links = append(g.Links, link)
 		}
 	}
-	for i, list := range labels {
-		n := &g.Nodes[i]
-		if slices.ContainsFunc(n.Columns, func(c source.Column) bool { return c.Name == "label" }) {
-			continue
-		}
-		n.Classes = source.Classes(list)
-		n.Columns = append(n.Columns, source.Bytes(graph.Column{Name: "label", DType: unified.Int64},
-			unified.FromSlice(list).Bytes()))
-	}
 	return nil
 }
 
+// addLabels makes the labels of tasks columns of a node type: "label" for the first that has some and for those that
+// agree with it, "label_2" for the task of index 2 that does not.
+func addLabels(n *source.NodeType, of func(task int) []int64, tasks int) {
+	if slices.ContainsFunc(n.Columns, func(c source.Column) bool { return c.Name == "label" }) {
+		return
+	}
+	var first []int64
+	add := func(name string, list []int64) {
+		n.Columns = append(n.Columns, source.Bytes(graph.Column{Name: name, DType: unified.Int64},
+			unified.FromSlice(list).Bytes()))
+	}
+	for i := range tasks {
+		switch list := of(i); {
+		case list == nil:
+		case first == nil:
+			first = list
+			add("label", list)
+		case !unite(first, list):
+			add(fmt.Sprintf("label_%d", i), list)
+		}
+	}
+	n.Classes = source.Classes(first)
+}
+
+// unite adds labels to others, unless a node has two that differ.
+func unite(to, from []int64) bool {
+	for i, v := range from {
+		if v >= 0 && to[i] >= 0 && v != to[i] {
+			return false
+		}
+	}
+	for i, v := range from {
+		to[i] = max(to[i], v)
+	}
+	return true
+}
+
 // items adds the items of a set: nodes, perhaps with labels, or pairs, perhaps with negative targets.
-func (d *dataset) items(g *source.Graph, name string, s set, labels map[int][]int64, link *source.Link) error {
+func (d *dataset) items(g *source.Graph, s set, labels [][]int64, link *source.Link) error {
+	name := link.Name
 	var nodes, pairs, values, negatives []int64
 	for _, x := range s.Data {
 		v, h, err := d.numbers(x.file)
@@ -74,7 +114,7 @@ func (d *dataset) items(g *source.Graph, name string, s set, labels map[int][]in
 		}
 	}
 	if nodes != nil {
-		return d.split(g, name, s.Type, nodes, values, labels)
+		return d.split(g, link, s.Type, nodes, values, labels)
 	}
 	return d.links(g, s.Type, pairs, values, negatives, link)
 }
@@ -100,8 +140,9 @@ func (d *dataset) numbers(f file) ([]int64, *npy.Header, error) {
 	return all, &r.Header, nil
 }
 
-// split adds nodes and their labels.
-func (d *dataset) split(g *source.Graph, name, typ string, nodes, values []int64, labels map[int][]int64) error {
+// split adds nodes, as a split of the name and index of the links that could be in their place, and their labels.
+func (d *dataset) split(g *source.Graph, of *source.Link, typ string, nodes, values []int64, labels [][]int64) error {
+	name := of.Name
 	at := slices.IndexFunc(g.Nodes, func(n source.NodeType) bool { return n.Name == trim(typ) })
 	if at < 0 {
 		return fmt.Errorf("%s has nodes of the type %q, which is not there", name, typ)
@@ -110,7 +151,7 @@ func (d *dataset) split(g *source.Graph, name, typ string, nodes, values []int64
 	if i := slices.IndexFunc(nodes, func(v int64) bool { return v < 0 || v >= n }); i >= 0 {
 		return fmt.Errorf("%s: item %d is node %d, and there are %d", name, i, nodes[i], n)
 	}
-	g.Splits = append(g.Splits, source.Split{Name: name, NodeType: at, IDs: nodes})
+	g.Splits = append(g.Splits, source.Split{Name: name, Index: of.Index, NodeType: at, IDs: nodes})
 	if values == nil {
 		return nil
 	}

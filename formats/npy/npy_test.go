@@ -209,6 +209,63 @@ func TestIntsRefuseWhatIsNoInteger(t *testing.T) {
 }
 
 // FuzzRead: no input panics, or makes more memory than a multiple of what there is of it.
+// pieces hands on a file in pieces of odd lengths.
+type pieces struct {
+	file []byte
+	at   int64
+}
+
+// From implements Blocks.
+func (p *pieces) From(at int64) ([]byte, error) {
+	if at < p.at || at >= int64(len(p.file)) {
+		return nil, io.ErrUnexpectedEOF
+	}
+	p.at = at
+	return p.file[at:min(int64(len(p.file)), (at/37+1)*37)], nil
+}
+
+// TestElementsMayComeInPieces: whatever their borders, also of another byte order, and cut short.
+func TestElementsMayComeInPieces(t *testing.T) {
+	for _, order := range []string{"<", ">"} {
+		text := file(header(order+"i4", "False", "(100,)"), nil)
+		h, err := ReadHeader(bytes.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := int64(len(text))
+		for i := range uint32(100) {
+			if order == "<" {
+				text = binary.LittleEndian.AppendUint32(text, i)
+			} else {
+				text = binary.BigEndian.AppendUint32(text, i)
+			}
+		}
+		r, err := NewBlocks(&pieces{file: text}, first, h)
+		if err == nil {
+			err = r.Skip(3)
+		}
+		for want := int64(3); err == nil && want < 100; {
+			var v []int64
+			v, err = r.Ints(1 + want%13)
+			for _, x := range v {
+				if x != want {
+					t.Fatalf("%s: %d, not %d", order, x, want)
+				}
+				want++
+			}
+		}
+		if v, end := r.Ints(1); err != nil || end != nil || len(v) > 0 {
+			t.Errorf("%s: %v; behind the end %v, %v", order, err, v, end)
+		}
+		if r, err = NewBlocks(&pieces{file: text[:len(text)-1]}, first, h); err == nil {
+			_, err = r.Ints(100)
+		}
+		if !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("%s, cut short: %v", order, err)
+		}
+	}
+}
+
 func FuzzRead(f *testing.F) {
 	f.Add(file(header("<f4", "False", "(2, 2)"), make([]byte, 16)))
 	f.Add(file(header(">i8", "True", "(2, 2)"), make([]byte, 32)))

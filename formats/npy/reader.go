@@ -17,6 +17,8 @@ type Reader struct {
 	mem   []byte // of all elements, if they are mapped
 	at    int64  // elements that were handed on
 	asked int64  // bytes of mem that the system was asked for
+	from  Blocks // of the elements, if it has them
+	first int64  // the place of the first element in it
 	buf   []byte
 	ints  []int64
 	reals []float64
@@ -37,6 +39,18 @@ func NewMapped(elements []byte, h Header) (*Reader, error) {
 		return nil, fmt.Errorf("%v: %d of %d bytes: %w", &h, len(elements), h.Bytes(), io.ErrUnexpectedEOF)
 	}
 	return &Reader{Header: h, mem: elements[:h.Bytes()]}, nil
+}
+
+// Blocks hands on the bytes of a file in order.
+type Blocks interface {
+	// From returns bytes from a place of the file on, at least one, which is not before that of the last call. They are
+	// valid until the next call.
+	From(at int64) ([]byte, error)
+}
+
+// NewBlocks returns a reader of elements that begin at a place of a file. It is read from the first call on.
+func NewBlocks(b Blocks, at int64, h Header) (*Reader, error) {
+	return &Reader{Header: h, from: b, first: at}, h.numbers()
 }
 
 // Left returns how many elements have not been handed on.
@@ -61,7 +75,7 @@ func (r *Reader) readAhead() {
 
 // Skip leaves n elements out, of which there are as many.
 func (r *Reader) Skip(n int64) error {
-	if r.mem == nil {
+	if r.mem == nil && r.from == nil {
 		if k, err := io.CopyN(io.Discard, r.r, n*r.Width); err != nil {
 			return r.short(k, err)
 		}
@@ -84,20 +98,27 @@ func (r *Reader) Next(n int64) ([]byte, error) {
 	if r.mem != nil {
 		r.readAhead()
 	}
-	if r.mem != nil && !r.bigEndian {
-		b := r.mem[r.at*r.Width : (r.at+n)*r.Width]
-		err := r.checkBools(b, r.at)
+	var there []byte // all of them, or as many as lie together
+	if r.mem != nil {
+		there = r.mem[r.at*r.Width : (r.at+n)*r.Width]
+	} else if r.from != nil && n > 0 {
+		b, err := r.from.From(r.first + r.at*r.Width)
+		if err != nil {
+			return nil, r.short(0, err)
+		}
+		there = b[:min(int64(len(b)), n*r.Width)]
+	}
+	if int64(len(there)) == n*r.Width && !r.bigEndian {
+		err := r.checkBools(there, r.at)
 		r.at += n
-		return b, err
+		return there, err
 	}
 	if int64(cap(r.buf)) < n*r.Width {
 		r.buf = unified.FromSlice(make([]uint64, (n*r.Width+7)/8)).Bytes()
 	}
 	b := r.buf[:n*r.Width]
-	if r.mem != nil {
-		copy(b, r.mem[r.at*r.Width:])
-	} else if k, err := io.ReadFull(r.r, b); err != nil {
-		return nil, r.short(int64(k), err)
+	if err := r.fill(b, there); err != nil {
+		return nil, err
 	}
 	if r.bigEndian {
 		swap(b, r.Width, r.Kind)
@@ -105,6 +126,26 @@ func (r *Reader) Next(n int64) ([]byte, error) {
 	err := r.checkBools(b, r.at)
 	r.at += n
 	return b, err
+}
+
+// fill reads the next elements, of which the first bytes are there.
+func (r *Reader) fill(b, there []byte) error {
+	have := copy(b, there)
+	if r.mem == nil && r.from == nil {
+		k, err := io.ReadFull(r.r, b)
+		if err != nil {
+			return r.short(int64(k), err)
+		}
+		return nil
+	}
+	for have < len(b) {
+		more, err := r.from.From(r.first + r.at*r.Width + int64(have))
+		if err != nil {
+			return r.short(int64(have), err)
+		}
+		have += copy(b[have:], more)
+	}
+	return nil
 }
 
 // Ints is Next as integers; floats are taken if every one is an integer.

@@ -20,6 +20,9 @@ type Graph struct {
 	Edges  Edges
 	Splits []Split
 	Links  []Link
+	// CountNodes, if set, says that nobody has counted the nodes of the only type: its Count is that of a sample of the
+	// edges, and not too large. It counts them by reading all edges. Who reads them anyway need not call it.
+	CountNodes func(ctx context.Context) error
 	// Notes say what a person should know: what was skipped, or guessed. One sentence each.
 	Notes []string
 

@@ -42,6 +42,8 @@ type Request struct {
 	Skips *Skips
 	// RelationsAsTypes makes an edge type of each relation of a knowledge graph.
 	RelationsAsTypes bool
+	// LateCount is the number of edges from which on a graph's nodes may be counted later (Graph.CountNodes); 0: never.
+	LateCount int64
 }
 
 // Report calls Progress, if there is one.

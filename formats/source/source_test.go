@@ -203,3 +203,49 @@ func TestARecordWithoutEndIsRefused(t *testing.T) {
 type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { return len(b), nil }
+
+// TestALargeFileIsReadAheadOfTheCache: where it is not in the page cache, and within the memory, all of which it gives
+// back.
+func TestALargeFileIsReadAheadOfTheCache(t *testing.T) {
+	defer func(file int64, block int) { aheadFile, aheadBlock = file, block }(aheadFile, aheadBlock)
+	aheadFile, aheadBlock = 1<<20, 1<<16
+	path := filepath.Join(t.TempDir(), "x")
+	data := bytes.Repeat([]byte("0123456789abcde"), 1<<17)
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	drop(t, path)
+	for _, limit := range []int64{1 << 22, 1 << 20} {
+		tree, err := OpenTree(path, &Budget{Memory: limited(limit)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := tree.At("x").Raw()
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := raw.budget.Ledger()
+		a := raw.Ahead(100, raw.Size)
+		switch {
+		case limit == 1<<20 && (a != nil || l.Left() != limit):
+			t.Errorf("of %d bytes %d are left", limit, l.Left())
+		case limit == 1<<20:
+		case a == nil:
+			t.Log("the file system does not read past the page cache")
+		default:
+			for at := int64(100); at < raw.Size; {
+				b, err := a.From(at)
+				if err != nil || !bytes.Equal(b, data[at:at+int64(len(b))]) {
+					t.Fatalf("byte %d: %d bytes, %v", at, len(b), err)
+				}
+				at += int64(len(b))
+			}
+			if l.Left() > limit-3<<16 {
+				t.Errorf("only %d bytes are counted", limit-l.Left())
+			}
+		}
+		if err := errors.Join(raw.Close(), tree.Close()); err != nil || l.Left() != limit {
+			t.Errorf("%d of %d bytes are left, %v", l.Left(), limit, err)
+		}
+	}
+}

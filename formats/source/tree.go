@@ -15,7 +15,6 @@ import (
 	"strings"
 
 	"github.com/khop-gnn/khop/internal/paths"
-	"github.com/khop-gnn/khop/pinned"
 )
 
 // Tree is the files of a source: those of a directory at any depth, those of an archive (tar, plain or compressed, or
@@ -333,7 +332,7 @@ func (p Place) Raw() (*Raw, error) {
 		if _, before := p.Tree.opened[p.Path()]; !before {
 			p.Tree.opened[p.Path()] = st
 		}
-		return &Raw{f, f, st.Size(), p.Path(), nil, f}, nil
+		return &Raw{f, f, st.Size(), p.Path(), nil, f, p.Tree.budget}, nil
 	}
 	span, ok := p.Tree.spans[p.Name]
 	if !ok {
@@ -344,41 +343,7 @@ func (p Place) Raw() (*Raw, error) {
 		return nil, err
 	}
 	b = b[span[0]:span[1]:span[1]]
-	return &Raw{bytes.NewReader(b), io.NopCloser(nil), int64(len(b)), p.Path(), b, nil}, nil
-}
-
-// Raw is an open file, as it lies on the disk or in an archive.
-type Raw struct {
-	io.ReaderAt
-	io.Closer
-	Size int64
-	Path string // what messages call it
-
-	mem  []byte
-	file *os.File
-}
-
-// Map returns the bytes of the file, valid until Close, or nil where the system does not map it.
-func (r *Raw) Map() ([]byte, error) {
-	if r.mem != nil || r.file == nil {
-		return r.mem, nil
-	}
-	region, err := pinned.Map(r.file)
-	if err != nil {
-		return nil, err
-	}
-	r.mem, r.Closer = region.Bytes(), closers{region, r.Closer}
-	return r.mem, nil
-}
-
-// closers are closed one after the other.
-type closers []io.Closer
-
-func (c closers) Close() (err error) {
-	for _, x := range c {
-		err = errors.Join(err, x.Close())
-	}
-	return err
+	return &Raw{bytes.NewReader(b), io.NopCloser(nil), int64(len(b)), p.Path(), b, nil, nil}, nil
 }
 
 // Open opens a file as the function Open does.

@@ -3,10 +3,11 @@
 //
 // It draws a sample of all mutants by a seed. They are compiled as an overlay, so the tree is never touched, as many in
 // one binary as may be. Each is given to the tests that reach it, the quickest first. One that does not compile counts
-// for nothing, one that no test reaches survives. A file lists mutants that change nothing that can be seen, each with
-// a reason.
+// for nothing, one that no test reaches survives. Those that survive go to the tests of packages above, where -above
+// names some, and count apart. A file lists mutants that change nothing that can be seen, each with a reason.
 //
-// Usage: mutate [-n 100] [-seed 1] [-skip REGEXP] [-leave REGEXP] [-equivalent FILE] [-short] [-tags TAGS] PACKAGE...
+// Usage: mutate [-n 100] [-seed 1] [-skip REGEXP] [-leave REGEXP] [-equivalent FILE] [-above PACKAGE,...] [-short]
+// [-tags TAGS] PACKAGE...
 package main
 
 import (
@@ -20,6 +21,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 func main() {
@@ -29,12 +31,16 @@ func main() {
 	equivalent := flag.String("equivalent", "", "list of equivalent mutants, see equivalent.txt")
 	leave := flag.String("leave", "", "lines to leave out: a regular expression, such as prefetch")
 	only := flag.String("only", "", "mutants to try: a regular expression of FILE:LINE OPERATOR")
+	above := flag.String("above", "", "packages whose tests get what the package's own tests miss, with commas between")
 	short := flag.Bool("short", false, "run the tests with -short")
 	tags := flag.String("tags", "", "build tags")
 	flag.Parse()
 	known, err := readEquivalent(*equivalent)
 	if err == nil {
 		c := campaign{known: known, n: *n, seed: *seed, out: os.Stdout}
+		if *above != "" {
+			c.above = strings.Split(*above, ",")
+		}
 		if *short {
 			c.args = append(c.args, "-test.short")
 		}
@@ -92,8 +98,11 @@ type campaign struct {
 	skip, only  *regexp.Regexp // nil: none, all
 	leave       *regexp.Regexp // nil: none
 	flags, args []string
+	above       []string // packages
 	root        string
 	out         io.Writer
+
+	building sync.Mutex // one builds and measures at a time
 }
 
 // planted is a mutant and where it belongs.
@@ -109,6 +118,7 @@ type outcome string
 const (
 	notBuilt   outcome = "does not compile"
 	killed     outcome = "killed"
+	above      outcome = "killed by tests of packages above"
 	survived   outcome = "survived"
 	notReached outcome = "not reached"
 	listed     outcome = "equivalent"
@@ -123,13 +133,12 @@ func (c *campaign) run(patterns []string) error {
 	if c.root, err = os.Getwd(); err != nil {
 		return err
 	}
-	suites, err := load(patterns, c.skip, c.flags)
+	suites, err := c.load(patterns, scratch)
 	if err != nil {
 		return err
 	}
 	var all []planted
 	for _, s := range suites {
-		s.scratch, s.args = scratch, c.args
 		for _, src := range s.sources {
 			for _, m := range mutants(src) {
 				if c.wanted(src, &m) {
@@ -174,17 +183,21 @@ func (c *campaign) judge(all []planted) error {
 			tried++
 			counts[o.outcome]++
 			fmt.Fprintf(c.out, "%s:%d: %s: %s\n", c.name(&m.mutant), m.line, m.operator, o.outcome)
-			if o.outcome == survived || o.outcome == notReached {
+			if o.outcome == survived || o.outcome == notReached || o.outcome == above {
 				before, after := m.lines(&m.mutant)
 				fmt.Fprintf(c.out, "  - %s\n  + %s\n", before, after)
 			}
 		}
 	}
 	count := tried - counts[listed]
-	_, err := fmt.Fprintf(c.out, "%d possible, %d tried, %d equivalent; of %d others %d killed, %d not reached, "+
-		"%d survived (%.0f %%)\n",
-		len(all), tried, counts[listed], count, counts[killed], counts[notReached], counts[survived],
-		100*float64(counts[killed])/float64(max(count, 1)))
+	share := func(n int) float64 { return 100 * float64(n) / float64(max(count, 1)) }
+	fmt.Fprintf(c.out, "%d possible, %d tried, %d equivalent; of %d others %d killed, %d not reached, %d survived",
+		len(all), tried, counts[listed], count, counts[killed], counts[notReached], counts[survived])
+	if c.above != nil {
+		fmt.Fprintf(c.out, ", %d killed by tests of packages above alone (%.0f %% with them)", counts[above],
+			share(counts[killed]+counts[above]))
+	}
+	_, err := fmt.Fprintf(c.out, " (%.0f %%)\n", share(counts[killed]))
 	return err
 }
 
@@ -194,65 +207,100 @@ type told struct {
 	err error
 }
 
+// shared are mutants of a package that share binaries, one for the tests of each package.
+type shared struct {
+	list     []*numbered
+	binaries map[*tester]string
+}
+
 // outcomes plants a batch of mutants: in one binary for each package those that can be there, the others by themselves.
 // Two are tried at a time.
 func (c *campaign) outcomes(batch []*numbered) ([]chan told, error) {
-	shared, binaries := map[*suite][]*numbered{}, map[*suite]string{}
+	groups := map[*suite]*shared{}
 	for i, m := range batch {
 		if m.shares = m.copyable(m.in) && !c.isKnown(m.planted); m.shares {
 			m.number = i + 1
-			shared[m.suite] = append(shared[m.suite], m)
+			if groups[m.suite] == nil {
+				groups[m.suite] = &shared{binaries: map[*tester]string{}}
+			}
+			groups[m.suite].list = append(groups[m.suite].list, m)
 		}
 	}
-	list := make([]chan told, len(batch))
-	for _, m := range batch {
-		s := m.suite
-		if !s.ready {
-			if err := s.measure(); err != nil {
-				return nil, err
-			}
-			s.ready = true
-		}
-		if _, built := binaries[s]; !built && len(shared[s]) > 0 {
-			var err error
-			if binaries[s], err = s.build(shared[s]); err != nil {
-				return nil, err
-			}
+	for s, g := range groups {
+		if _, err := c.binary(s.testers[0], g); err != nil { // it takes the numbers from what does not compile
+			return nil, err
 		}
 	}
-	places := make(chan bool, 2)
+	list, places := make([]chan told, len(batch)), make(chan bool, 2)
 	for i, m := range batch {
 		list[i] = make(chan told, 1)
 		go func() {
 			places <- true
 			defer func() { <-places }()
-			switch {
-			case c.isKnown(m.planted):
-				list[i] <- told{listed, nil}
-			case !m.shares:
-				o, err := c.alone(m.planted)
-				list[i] <- told{o, err}
-			case m.number == 0:
-				list[i] <- told{notBuilt, nil}
-			default:
-				list[i] <- told{m.judged(binaries[m.suite], m.number), nil}
-			}
+			o, err := c.outcome(m, groups[m.suite])
+			list[i] <- told{o, err}
 		}()
 	}
 	return list, nil
 }
 
-// judged runs the tests that reach a mutant.
-func (p *planted) judged(binary string, number int) outcome {
-	reaching := p.reaching(&p.mutant)
-	switch {
-	case len(reaching) == 0:
-		return notReached
-	case p.killed(binary, number, reaching):
-		return killed
-	default:
-		return survived
+// binary builds the mutants that share a binary, once for the tests of each package.
+func (c *campaign) binary(t *tester, g *shared) (string, error) {
+	c.building.Lock()
+	defer c.building.Unlock()
+	path, built := g.binaries[t]
+	if built {
+		return path, nil
 	}
+	path, err := t.build(g.list)
+	g.binaries[t] = path
+	return path, err
+}
+
+// outcome tries one mutant.
+func (c *campaign) outcome(m *numbered, g *shared) (outcome, error) {
+	switch {
+	case c.isKnown(m.planted):
+		return listed, nil
+	case !m.shares:
+		return c.alone(m.planted)
+	case m.number == 0:
+		return notBuilt, nil
+	default:
+		return c.judged(m.planted, m.number, func(t *tester) (string, error) { return c.binary(t, g) })
+	}
+}
+
+// judged runs the tests that reach a mutant: those of its own package, and then of packages above.
+func (c *campaign) judged(p *planted, number int, build func(*tester) (string, error)) (outcome, error) {
+	judgement := notReached
+	for i, t := range p.testers {
+		if err := c.measure(t); err != nil {
+			return "", err
+		}
+		reaching := t.reaching(&p.mutant)
+		if i > 0 && len(reaching) == 0 {
+			continue
+		}
+		binary, err := build(t)
+		if err != nil || binary == "" {
+			return notBuilt, err
+		}
+		if len(reaching) > 0 {
+			judgement = survived
+		}
+		if t.killed(binary, number, reaching) {
+			return [2]outcome{killed, above}[min(i, 1)], nil
+		}
+	}
+	return judgement, nil
+}
+
+// measure measures tests, once.
+func (c *campaign) measure(t *tester) error {
+	c.building.Lock()
+	defer c.building.Unlock()
+	return t.measure()
 }
 
 // name returns the mutant's file as it is printed.
@@ -271,13 +319,12 @@ func (c *campaign) isKnown(p *planted) bool {
 
 // alone plants a mutant in a binary of its own, and runs the tests that reach it.
 func (c *campaign) alone(p *planted) (outcome, error) {
-	dir, err := os.MkdirTemp(p.scratch, "alone")
+	dir, err := os.MkdirTemp(p.testers[0].scratch, "alone")
 	if err != nil {
 		return "", err
 	}
 	defer os.RemoveAll(dir)
-	file, overlay, binary := filepath.Join(dir, "planted.go"), filepath.Join(dir, "overlay.json"),
-		filepath.Join(dir, "planted.test")
+	file, overlay := filepath.Join(dir, "planted.go"), filepath.Join(dir, "overlay.json")
 	text, err := json.Marshal(map[string]map[string]string{"Replace": {p.file: file}})
 	if err != nil {
 		return "", err
@@ -286,8 +333,11 @@ func (c *campaign) alone(p *planted) (outcome, error) {
 	if err != nil {
 		return "", err
 	}
-	if !p.compile(binary, "-vet=off", "-overlay", overlay) {
-		return notBuilt, nil
-	}
-	return p.judged(binary, 0), nil
+	return c.judged(p, 0, func(t *tester) (string, error) {
+		binary := filepath.Join(dir, filepath.Base(t.folder)+".test")
+		if !t.compile(binary, "-vet=off", "-overlay", overlay) {
+			return "", nil
+		}
+		return binary, nil
+	})
 }

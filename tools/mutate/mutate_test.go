@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -72,18 +73,25 @@ func TestMutantsThatTestsNoticeAreKilled(t *testing.T) {
 			"func Unused(x int) int { return x + 7 }\n\ntype List[T any] struct{ all []T }\n\n" +
 			"func (l *List[T]) Add(more ...T) {\n\tl.all = append(l.all, more...)\n}\n\n" +
 			"func Len[T any](_ bool, l *List[T]) int { return len(l.all) + 0 }\n\n" +
-			"func Wide[T any](x T, n int) []T { return make([]T, n, n+4) }\n",
+			"func Wide[T any](x T, n int) []T { return make([]T, n, n+4) }\n\n" +
+			"func Next(x int) int { return x + 9 }\n",
+		"q/q.go": "package q\n",
+		"q/q_test.go": "package q\n\nimport (\n\t\"testing\"\n\n\t\"example.com/p\"\n)\n\n" +
+			"func TestNext(t *testing.T) {\n\tif p.Next(1) != 10 {\n\t\tt.Fail()\n\t}\n}\n",
 		"p_test.go": "package p\n\nimport \"testing\"\n\nfunc TestAbs(t *testing.T) {\n\tif Abs(-2) != 2 || " +
 			"Abs(2) != 2 {\n\t\tt.Fail()\n\t}\n}\n\nfunc TestList(t *testing.T) {\n\tvar l List[int]\n\t" +
 			"if l.Add(1, 2); Len(true, &l) != 2 || cap(Wide(\"\", 3)) != 7 {\n\t\tt.Fail()\n\t}\n}\n",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+		path := filepath.Join(dir, name)
+		err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600))
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	t.Chdir(dir)
 	var out strings.Builder
-	c := campaign{n: 100, seed: 1, out: &out, known: map[known]bool{{"p.go", "if x < 0 {", "if x <= 0 {"}: true}}
+	c := campaign{n: 100, seed: 1, out: &out, above: []string{"./q"}, known: map[known]bool{{"p.go", "if x < 0 {",
+		"if x <= 0 {"}: true}}
 	if err := c.run([]string{"."}); err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +100,8 @@ func TestMutantsThatTestsNoticeAreKilled(t *testing.T) {
 		"p.go:4: negate: killed", "p.go:4: boundary: equivalent", "p.go:10: operator: not reached",
 		"p.go:10: number: not reached\n  - " + unused + "7 }\n  + " + unused + "8 }",
 		"p.go:4: number: survived\n  - if x < 0 {\n  + if x < 1 {", " 3 not reached, ",
-		"p.go:15: drop statement: killed", "p.go:18: number: killed", "p.go:20: number: killed"} {
+		"p.go:15: drop statement: killed", "p.go:18: number: killed", "p.go:20: number: killed",
+		"p.go:22: number: killed by tests of packages above\n", ", 3 killed by tests of packages above alone ("} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, out.String())
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -13,17 +14,23 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 )
 
-// suite is a package and its own tests.
+// suite is a package and the tests that may notice what is planted there: its own, then those of packages above it.
 type suite struct {
 	path, folder string
 	sources      []*source
+	testers      []*tester
+}
+
+// tester is the tests of a package.
+type tester struct {
+	of           *suite
+	path, folder string
 	ready        bool // it is measured
 	measured
 	flags   []string // for go test -c
@@ -70,24 +77,47 @@ func goCommand(args ...string) (string, error) {
 	return string(out), err
 }
 
-// load lists the packages and parses their files.
-func load(patterns []string, skip *regexp.Regexp, flags []string) ([]*suite, error) {
+// listedPackage is a package, as go list tells of it.
+type listedPackage struct {
+	Dir, ImportPath string
+	GoFiles         []string
+}
+
+// list lists packages.
+func list(patterns, flags []string) (all []listedPackage, err error) {
+	if len(patterns) == 0 {
+		return nil, nil
+	}
 	out, err := goCommand(append(append([]string{"list", "-json=Dir,ImportPath,GoFiles"}, flags...), patterns...)...)
+	for d := json.NewDecoder(strings.NewReader(out)); err == nil && d.More(); {
+		var p listedPackage
+		err = d.Decode(&p)
+		all = append(all, p)
+	}
+	return all, err
+}
+
+// load lists the packages and those above, and parses the files of the former.
+func (c *campaign) load(patterns []string, scratch string) ([]*suite, error) {
+	packages, err := list(patterns, c.flags)
 	if err != nil {
 		return nil, err
 	}
-	var list []*suite
-	for d := json.NewDecoder(strings.NewReader(out)); d.More(); {
-		var p struct {
-			Dir, ImportPath string
-			GoFiles         []string
+	above, err := list(c.above, c.flags)
+	if err != nil {
+		return nil, err
+	}
+	var suites []*suite
+	for _, p := range packages {
+		s := &suite{path: p.ImportPath, folder: p.Dir}
+		for _, by := range append([]listedPackage{p}, above...) {
+			if len(s.testers) == 0 || by.ImportPath != p.ImportPath {
+				s.testers = append(s.testers, &tester{of: s, path: by.ImportPath, folder: by.Dir, flags: c.flags,
+					args: c.args, scratch: scratch})
+			}
 		}
-		if err := d.Decode(&p); err != nil {
-			return nil, err
-		}
-		s := &suite{path: p.ImportPath, folder: p.Dir, flags: flags}
 		for _, name := range p.GoFiles {
-			if skip != nil && skip.MatchString(name) {
+			if c.skip != nil && c.skip.MatchString(name) {
 				continue
 			}
 			src, err := parse(filepath.Join(p.Dir, name))
@@ -98,23 +128,28 @@ func load(patterns []string, skip *regexp.Regexp, flags []string) ([]*suite, err
 				s.sources = append(s.sources, src)
 			}
 		}
-		list = append(list, s)
+		suites = append(suites, s)
 	}
-	return list, nil
+	return suites, nil
 }
 
-// compile builds the test binary of the package; false where it does not compile.
-func (s *suite) compile(to string, extra ...string) bool {
+// compile builds the test binary; false where it does not compile.
+func (s *tester) compile(to string, extra ...string) bool {
 	args := append(append([]string{"test", "-c", "-o", to, "-ldflags", "-s -w"}, s.flags...), extra...)
 	cmd := exec.Command("go", append(args, s.path)...)
 	return cmd.Run() == nil
 }
 
-// measure runs every test by itself, to learn how long it takes and what it covers. It keeps what it has learned of a
+// measure runs every test by itself, to learn how long it takes and what it covers of the package. It keeps what it
+// has learned of a
 // binary in the user's folder of caches.
-func (s *suite) measure() error {
+func (s *tester) measure() error {
+	if s.ready {
+		return nil
+	}
+	s.ready = true
 	binary := filepath.Join(s.scratch, "covered.test")
-	if !s.compile(binary, "-cover", "-covermode", "set") {
+	if !s.compile(binary, "-cover", "-covermode", "set", "-coverpkg", s.of.path) {
 		return fmt.Errorf("%s: its tests do not compile", s.path)
 	}
 	text, err := os.ReadFile(binary)
@@ -142,11 +177,11 @@ func (s *suite) measure() error {
 			return err
 		}
 	}
-	sort.Slice(s.Tests, func(i, j int) bool { return s.Tests[i].Took < s.Tests[j].Took })
+	slices.SortFunc(s.Tests, func(a, b test) int { return cmp.Compare(a.Took, b.Took) })
 	return nil
 }
 
-func (s *suite) measureAll(binary string) error {
+func (s *tester) measureAll(binary string) error {
 	names, err := exec.Command(binary, "-test.list", "^(Test|Fuzz|Example)").Output()
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.path, err)
@@ -203,7 +238,7 @@ func covered(profile string) (list []ran) {
 }
 
 // reaching returns the tests that run the code of a mutant; all where no test can be told to, such as for constants.
-func (s *suite) reaching(m *mutant) []test {
+func (s *tester) reaching(m *mutant) []test {
 	at := map[int]bool{}
 	for i, b := range s.Blocks {
 		if b.contains(m) {
@@ -224,7 +259,7 @@ func (s *suite) reaching(m *mutant) []test {
 
 // run runs a test binary in its package's folder, with a mutant of it where there are several; false where a test fails
 // or takes longer than the limit.
-func (s *suite) run(binary string, number int, limit time.Duration, args ...string) (string, bool) {
+func (s *tester) run(binary string, number int, limit time.Duration, args ...string) (string, bool) {
 	tmp, err := os.MkdirTemp(s.scratch, "t")
 	if err != nil {
 		return err.Error(), false
@@ -247,7 +282,7 @@ var failure = regexp.MustCompile(`(?m)^--- FAIL: (\w+)`)
 
 // killed reports whether tests fail that reach the mutant, the quickest first. A test that fails without the mutant as
 // well, in a binary of many, does not count.
-func (s *suite) killed(binary string, number int, reaching []test) bool {
+func (s *tester) killed(binary string, number int, reaching []test) bool {
 	for len(reaching) > 0 {
 		names, together := []string{reaching[0].Name}, reaching[0].Took
 		for _, t := range reaching[1:] {
@@ -274,7 +309,7 @@ func (s *suite) killed(binary string, number int, reaching []test) bool {
 }
 
 // passes reports whether a test passes in a binary without its mutants.
-func (s *suite) passes(binary, name string) bool {
+func (s *tester) passes(binary, name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	passes, known := s.passed[binary+name]

@@ -136,10 +136,10 @@ func (s *source) together(list []*numbered) []byte {
 
 var position = regexp.MustCompile(`(?m)^(?:vet: )?([^\s:]+\.go):(\d+):`)
 
-// build builds one binary for those mutants of the suite that may share one, and returns its path. It takes the numbers
-// from those that do not compile.
-func (s *suite) build(list []*numbered) (string, error) {
-	binary := filepath.Join(s.scratch, strings.ReplaceAll(s.path, "/", "_")+".test")
+// build builds one binary for those mutants that may share one, and returns its path. It takes the numbers from those
+// that do not compile.
+func (s *tester) build(list []*numbered) (string, error) {
+	binary := s.folderOf() + "--" + strings.ReplaceAll(s.path, "/", "_") + ".test"
 	for range 20 {
 		files, err := s.overlay(list)
 		if err != nil {
@@ -169,9 +169,14 @@ func (s *suite) build(list []*numbered) (string, error) {
 	return "", fmt.Errorf("%s: mutants do not compile together", s.path)
 }
 
+// folderOf is where the mutants of the package are written.
+func (s *tester) folderOf() string {
+	return filepath.Join(s.scratch, strings.ReplaceAll(s.of.path, "/", "_"))
+}
+
 // overlay writes the files of a build, and the list of them that the go tool reads.
-func (s *suite) overlay(list []*numbered) (string, error) {
-	folder, replace := filepath.Join(s.scratch, strings.ReplaceAll(s.path, "/", "_")), map[string]string{}
+func (s *tester) overlay(list []*numbered) (string, error) {
+	folder, replace := s.folderOf(), map[string]string{}
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return "", err
 	}
@@ -179,7 +184,7 @@ func (s *suite) overlay(list []*numbered) (string, error) {
 		replace[path] = filepath.Join(folder, filepath.Base(path))
 		return os.WriteFile(replace[path], text, 0o600)
 	}
-	for _, src := range s.sources {
+	for _, src := range s.of.sources {
 		var here []*numbered
 		for _, m := range list {
 			if m.source == src && m.number > 0 {
@@ -194,7 +199,7 @@ func (s *suite) overlay(list []*numbered) (string, error) {
 		}
 		if len(replace) == 1 {
 			text := fmt.Sprintf(choosing, src.syntax.Name.Name)
-			if err := add(filepath.Join(s.folder, "mutant__.go"), []byte(text)); err != nil {
+			if err := add(filepath.Join(s.of.folder, "mutant__.go"), []byte(text)); err != nil {
 				return "", err
 			}
 		}

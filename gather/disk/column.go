@@ -45,8 +45,6 @@ func Open(ctx context.Context, columns []Mapped, opt ReaderOptions) (*Reader, []
 	if ctx.Err() != nil {
 		return nil, nil, errors.Join(context.Cause(ctx), r.Close())
 	}
-	r.requests.Store(0)
-	r.bytes.Store(0)
 	for i := range layouts {
 		layouts[i].Shape = r.probe.Shape
 	}

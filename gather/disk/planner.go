@@ -172,6 +172,10 @@ func take[T uint8 | int32 | uint32](p *Planner, before error, n int64) ([]T, err
 	b := &unified.Buffer{}
 	b.Options = p.opt.Memory
 	p.memory = append(p.memory, b)
+	var zero T
+	if err := b.Claim(n * int64(unsafe.Sizeof(zero))); err != nil { // it never grows
+		return nil, err
+	}
 	v, err := unified.Grow[T](b, n, 0)
 	return v[:min(n, int64(len(v)))], err
 }

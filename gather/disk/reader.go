@@ -44,8 +44,7 @@ type Reader struct {
 	broken error         // why the engine has stopped before
 	ended  chan struct{} // when the engine has stopped
 
-	requests, bytes atomic.Int64
-	waiting         atomic.Int64 // requests under way
+	waiting atomic.Int64 // requests under way
 }
 
 // engine carries out requests, in goroutines of its own that end when the reader is closed.
@@ -246,8 +245,6 @@ func (r *Reader) complete(q *request, n int, err error) (again bool) {
 	default:
 		err = &ReadError{file.path, at, err}
 	}
-	r.requests.Add(1)
-	r.bytes.Add(int64(q.got))
 	r.waiting.Add(-1)
 	if left := q.of.left.Add(-1); left == 0 || err != nil {
 		q.of.finish(err)

@@ -216,6 +216,9 @@ func openCluster[V nodeID](k *preparedCluster, env Env, indices []V) (Worker, er
 
 // Sample implements Worker.
 func (w *clusterWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Sample) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	empty := emptyRequest(w.schema, req)
 	if err := w.beginBare(empty, out, 0); err != nil {
 		return err

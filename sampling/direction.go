@@ -199,15 +199,7 @@ func take[T unified.Element](t *turned, env Env, n int64) ([]T, error) {
 	b := new(unified.Buffer)
 	b.Options = env.Scratch
 	t.behind = append(t.behind, b)
-	size := unified.Of[T]().Size()
-	if err := b.Claim(size * max(n, 1)); err != nil {
-		return nil, err
-	}
-	some, err := unified.Grow[T](b, n, 0)
-	if err != nil {
-		return nil, err
-	}
-	return some[:n], nil
+	return exactly[T](b, n)
 }
 
 // turning makes a turned graph.

@@ -245,7 +245,7 @@ func (n *inducer[V]) room(more int, out *graph.Sample) (err error) {
 	if want > maxBlockEdges {
 		return errTooManyEdges(int64(want))
 	}
-	if want <= len(n.sources) && want > 0 {
+	if want <= len(n.sources) && want > 0 && n.pos.has(more) {
 		return nil
 	}
 	if n.sources, err = unified.Grow[int32](n.into, int64(want), int64(n.total)); err != nil {

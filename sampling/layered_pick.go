@@ -97,11 +97,10 @@ func importances[V nodeID](ctx context.Context, k layered, env Env, indices []V,
 	if a.types, err = newTypeColumn(g.Types()); err != nil {
 		return nil, err
 	}
-	sums, err := unified.Grow[uint64](behind, n, 0)
+	sums, err := exactly[uint64](behind, n)
 	if err != nil {
 		return nil, err
 	}
-	sums = sums[:n]
 	clear(sums) // these are doubles at first
 	for v := range n {
 		if v%(1<<14) == 0 {

@@ -189,10 +189,7 @@ func (p *preparedSaint) count(ctx context.Context, env Env) (err error) {
 	sizes := [2]int64{g.NumNodes(), g.NumEdges()}
 	for i, to := range []*[]uint32{&c.nodes, &c.edges} {
 		c.behind[i].Options = env.Scratch
-		if err := c.behind[i].Claim(4 * sizes[i]); err != nil {
-			return err
-		}
-		if *to, err = unified.Grow[uint32](&c.behind[i], sizes[i], 0); err != nil {
+		if *to, err = exactly[uint32](&c.behind[i], sizes[i]); err != nil {
 			return err
 		}
 		clear(*to)

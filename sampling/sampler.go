@@ -194,6 +194,18 @@ type Worker interface {
 	Close() error
 }
 
+// exactly returns n elements of a buffer that holds none yet and takes memory for no more.
+func exactly[T unified.Element](b *unified.Buffer, n int64) ([]T, error) {
+	if err := b.Claim(unified.Of[T]().Size() * max(n, 1)); err != nil {
+		return nil, err
+	}
+	some, err := unified.Grow[T](b, n, 0)
+	if err != nil {
+		return nil, err
+	}
+	return some[:n], nil
+}
+
 // openByWidth opens a worker, or what stands for one, for the width of the graph's ids.
 func openByWidth[W any](env Env, narrow func([]int32) (W, error), wide func([]int64) (W, error)) (W, error) {
 	if ids, err := unified.View[int32](env.Graph.Indices()); err == nil {

@@ -156,19 +156,11 @@ func (d *Drawer) newStandIns(g *graph.Graph, t int, memory pinned.Options) (*sta
 }
 
 func (s *standIns) grow(i int) ([]uint64, error) {
-	v, err := unified.Grow[uint64](&s.memory[i], s.n, 0)
-	if err != nil {
-		return nil, err
-	}
-	return v[:s.n], nil
+	return exactly[uint64](&s.memory[i], s.n)
 }
 
 func (s *standIns) growInts(i int) ([]int64, error) {
-	v, err := unified.Grow[int64](&s.memory[i], s.n, 0)
-	if err != nil {
-		return nil, err
-	}
-	return v[:s.n], nil
+	return exactly[int64](&s.memory[i], s.n)
 }
 
 // byTime finds the times of the nodes, and with ordered puts the nodes in their order.
@@ -317,7 +309,7 @@ func (s *standIns) sumPowers() error {
 	}
 	var byID unified.Buffer
 	byID.Options = s.memory[2].Options
-	weights, err := unified.Grow[uint64](&byID, s.n, 0)
+	weights, err := exactly[uint64](&byID, s.n)
 	if err != nil {
 		return err
 	}

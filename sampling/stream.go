@@ -150,6 +150,9 @@ func (s *posSink) open(b *unified.Buffer, t unified.DType, have int, total int64
 	return err
 }
 
+// has reports whether there is room for so many more.
+func (s *posSink) has(more int) bool { return !s.wanted || more <= len(s.pos32)+len(s.pos64) }
+
 func (s *posSink) put(pos []int64) {
 	switch {
 	case !s.wanted:

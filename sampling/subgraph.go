@@ -67,6 +67,9 @@ func openInduced[V nodeID](k Sampler, env Env, indices []V) (Worker, error) {
 
 // Sample implements Worker.
 func (w *subgraphWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Sample) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	if err := w.beginBare(req, out, w.arrays); err != nil {
 		return err
 	}

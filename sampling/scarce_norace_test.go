@@ -1,0 +1,190 @@
+//go:build !race
+
+package sampling
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/pinned"
+)
+
+// moreSamplers are options that statedSamplers leave out, and that take memory of their own.
+var moreSamplers = map[string]Sampler{
+	"trees":            Neighbor{Fanouts: []int{3, 2}, Disjoint: true, Weight: "w"},
+	"many":             Neighbor{Fanouts: []int{All, 40}, Replace: true},
+	"new nodes":        Neighbor{Fanouts: []int{3, 2}, Frontier: NewNodes},
+	"out":              Neighbor{Fanouts: []int{3, 2}, Direction: Out},
+	"both":             Neighbor{Fanouts: []int{3, 2}, Direction: Both, Weight: "w"},
+	"together, chosen": Neighbor{Fanouts: []int{3, 2}, Together: true, Weight: "w"},
+	"together, many":   Neighbor{Fanouts: []int{300}, Together: true, Replace: true},
+	"times of trees":   Neighbor{Fanouts: []int{3, 2}, Time: Temporal{Edge: "t"}, Disjoint: true},
+	"labor, shared":    Labor{Fanouts: []int{3, 2}, LayerDependent: true, BatchDependency: 3},
+	"shadow, replaced": Shadow{Fanouts: []int{3, 2}, Replace: true},
+}
+
+// giver gives memory to any goroutine, refuses one piece (none at 0), and may give what was something else before.
+type giver struct {
+	scarce
+	mu   sync.Mutex
+	used bool
+}
+
+func newGiver(refuse int) *giver {
+	return &giver{scarce: scarce{refuse: refuse, given: map[*byte]*pinned.Region{}}}
+}
+
+func (g *giver) Take(n int64) ([]byte, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	b, err := g.scarce.Take(n)
+	if g.used {
+		for i := range b {
+			b[i] = 0xA5
+		}
+	}
+	return b, err
+}
+
+func (g *giver) Give(b []byte) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.scarce.Give(b)
+}
+
+// wholly writes all that a sample is.
+func wholly(out *graph.Sample) string {
+	var text strings.Builder
+	fmt.Fprintln(&text, out.NumNodes, out.ViewOf)
+	for i := range out.Nodes {
+		fmt.Fprintf(&text, "%x %x\n", out.Nodes[i].Bytes(), out.SeedLocal[i].Bytes())
+	}
+	for _, layer := range out.Blocks {
+		for e := range layer {
+			b := &layer[e]
+			fmt.Fprintf(&text, "%d %d %x %x %x\n", b.NumSrc, b.NumDst, b.Indptr.Bytes(), b.Indices.Bytes(),
+				b.EdgePos.Bytes())
+		}
+	}
+	for i := range out.Arrays {
+		fmt.Fprintf(&text, "%s %x\n", out.Arrays[i].Name, out.Arrays[i].Rows.Bytes())
+	}
+	return text.String()
+}
+
+// samplesIn makes two batches with scratch and samples in given memory, and closes all. Where a piece is refused, it
+// samples the batch again. It returns the samples, and the first error.
+func samplesIn(t *testing.T, g *graph.Graph, s Sampler, scratch, memory pinned.Provider) (made []string, first error) {
+	t.Helper()
+	var open []io.Closer
+	defer func() {
+		for i := len(open) - 1; i >= 0; i-- {
+			if err := open[i].Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	env := Env{Graph: g, BatchSize: 40, EdgePos: true, Scratch: pinned.Options{From: scratch}}
+	s, err := Prepare(t.Context(), s, env)
+	if err != nil {
+		return nil, err
+	}
+	if c, ok := s.(io.Closer); ok {
+		open = append(open, c)
+	}
+	w, err := s.Open(env)
+	if errors.Is(err, ErrOptions) { // its edges are none of the graph's
+		env.EdgePos = false
+		w, err = s.Open(env)
+	}
+	if err != nil {
+		return nil, err
+	}
+	open = append(open, w)
+	out := &graph.Sample{}
+	bound := s.Bound(g.Schema(), env.BatchSize)
+	bound.Init(out, g.Schema(), pinned.Options{From: memory})
+	open = append(open, out)
+	for batch, seeds := range []int{5, 40} {
+		req, items := &Request{Seeds: [][]int64{make([]int64, seeds)}}, Items{}
+		if own, ok := As[ItemSampler](s); ok {
+			items = own.Items(g.Schema())
+			req.Seeds[0], req.Items = nil, make([]int64, 1)
+		} else if n, ok := s.(Neighbor); ok && n.Time.Edge != "" {
+			req.Times = [][]int64{make([]int64, seeds)}
+			for i := range seeds {
+				req.Times[0][i] = 30
+			}
+		}
+		steadyRequest(req, items, batch)
+		for {
+			err := w.Sample(context.Background(), req, out)
+			if err == nil {
+				break
+			}
+			if first != nil || !errors.Is(err, errScarce) {
+				return nil, errors.Join(first, err)
+			}
+			first = err
+		}
+		made = append(made, wholly(out))
+	}
+	return made, first
+}
+
+// Whichever piece of memory is refused to whatever sampler, it says so, goes on as if nothing had been, and leaves
+// nothing behind. Samples do not depend on what was in the memory before.
+func TestEverySamplerStandsRefusedAndDirtyMemory(t *testing.T) {
+	g := steadyGraph(t)
+	list := map[string]Sampler{}
+	for name, s := range moreSamplers {
+		list[name] = s
+	}
+	for _, c := range statedSamplers {
+		if c.name != "ppr" { // the coarse one takes the same memory, in a tenth of the time
+			list[c.name] = c.sampler
+		}
+	}
+	for name, s := range list {
+		t.Run(name, func(t *testing.T) {
+			want, err := samplesIn(t, g, s, nil, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			used := newGiver(0)
+			used.used = true
+			got, err := samplesIn(t, g, s, nil, used)
+			if d := differsAt(want, got); err != nil || d >= 0 || len(used.given) > 0 {
+				t.Fatalf("in used memory batch %d is another: %v; %d pieces are left", d, err, len(used.given))
+			}
+			for refuse, refused := 1, true; refused; refuse++ {
+				p := newGiver(refuse)
+				got, err := samplesIn(t, g, s, p, p)
+				if refused = p.asked >= refuse; refused != errors.Is(err, errScarce) {
+					t.Fatalf("piece %d of memory was refused: %v, and it says %v", refuse, refused, err)
+				}
+				if d := differsAt(want, got); got != nil && d >= 0 {
+					t.Fatalf("batch %d is another one after piece %d of memory was refused", d, refuse)
+				}
+				if len(p.given) > 0 {
+					t.Fatalf("%d pieces of memory are left after piece %d was refused", len(p.given), refuse)
+				}
+			}
+		})
+	}
+}
+
+func differsAt(want, got []string) int {
+	for i := range want {
+		if i >= len(got) || got[i] != want[i] {
+			return i
+		}
+	}
+	return -1
+}

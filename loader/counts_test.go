@@ -152,6 +152,8 @@ func TestNamesOfOptionsAreReadAndWritten(t *testing.T) {
 		"pad, drop, short":                           func(i uint8) text { r := loader.Remainder(i); return &r },
 		"mapped, resident, disk, auto":               func(i uint8) text { r := loader.Residence(i); return &r },
 		"in-degree, pagerank, presample, uses, none": func(i uint8) text { r := loader.Ranking(i); return &r },
+		"kernels, copies, measured":                  func(i uint8) text { r := loader.Carry(i); return &r },
+		"none, seeds, reverse":                       func(i uint8) text { r := loader.Exclusion(i); return &r },
 	} {
 		names := strings.Split(list, ", ")
 		for i, name := range names {
@@ -175,7 +177,8 @@ func TestSeedSourcesSayWhatTheyAre(t *testing.T) {
 	for want, s := range map[string]loader.SeedSource{
 		"split test": loader.Split("test"), "split test 2": loader.SplitIndex("test", 2),
 		"all nodes":                loader.AllNodes(),
-		"all nodes of [user item]": loader.AllNodes("user", "item"), "3 given nodes": loader.NodeIDs([]int32{5, 6, 5}),
+		"all nodes of [user item]": loader.AllNodes("user", "item"), "all edges": loader.AllEdges(),
+		"all edges of [rates]": loader.AllEdges("rates"), "3 given nodes": loader.NodeIDs([]int32{5, 6, 5}),
 		"split train, or else all nodes": {},
 	} {
 		if s.String() != want {

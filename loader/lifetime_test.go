@@ -51,8 +51,13 @@ func TestAKeptBatchStaysAsItIsUntilReleased(t *testing.T) {
 	}
 	for _, b := range kept {
 		b.Release() // does nothing to whatever lies in its slot now
-		if b.X().Valid() || b.Sample != nil || b.Keep().X().Valid() {
+		if b.X().Valid() || b.Sample != nil || b.Keep().X().Valid() || b.Array(1).Valid() || b.IsView(1) ||
+			b.Links(0) != nil || b.Slot() != -1 || b.State() != (loader.State{}) {
 			t.Error("a released batch still has contents")
+		}
+		topology, full := b.Digest()
+		if err := errors.Join(b.Wait(0), b.RecordStream(0), b.Sync()); err != nil || topology != 0 || full != 0 {
+			t.Errorf("a released batch is waited for: %v, digests %x, %x", err, topology, full)
 		}
 	}
 }

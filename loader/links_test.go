@@ -177,6 +177,45 @@ func TestStatisticsCountNegatives(t *testing.T) {
 	}
 }
 
+// Every type of the seeds has its negatives, which are no edges of the graph, and labels tell them apart.
+func TestEveryTypeOfSeedsHasItsNegatives(t *testing.T) {
+	g := typedGraph(t, 60, 40)
+	s := g.Schema()
+	of := sampling.Negatives{Ratio: 1.5, Strict: true}
+	l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 90, Shuffle: true, Seeds: loader.AllEdges(),
+		Negatives: of})
+	seen := make([]int, len(s.Edges))
+	for b, err := range l.Epoch(t.Context(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for e := range s.Edges {
+			x := b.Links(e)
+			edges := blockEdges(t, b, s, e)
+			sources, targets := endsOf(t, g, b, e)
+			trues := len(x.Items)
+			negatives := int(of.Of(int64(trues))) - int(x.Missed)
+			if len(sources) != trues+negatives || len(targets) != len(sources) {
+				t.Fatalf("batch %d: %d edges of type %d, %d of them true", b.Number, len(sources), e, trues)
+			}
+			for i := range sources {
+				is := edges[[2]int64{sources[i], targets[i]}]
+				if i >= trues && is || x.Labels != nil && (x.Labels[i] != 0) != (i < trues) {
+					t.Errorf("batch %d, type %d: edge %d of %d true ones: in the graph %v, label %d", b.Number, e, i,
+						trues, is,
+						x.Labels[i])
+				}
+			}
+			seen[e] += negatives
+		}
+	}
+	for e, n := range seen {
+		if n < 100 {
+			t.Errorf("type %d has %d negatives", e, n)
+		}
+	}
+}
+
 func TestSeedsThatAreEdgesAreChecked(t *testing.T) {
 	g := plainGraph(t, 50, 3)
 	pairs := func(s graph.EdgeSet) loader.Options {

@@ -151,18 +151,30 @@ func (r *run) work(w *worker) {
 // take waits for a slot and takes the next position with it. Slots go to positions in order, so the batch that the loop
 // waits for always has one, and there is no deadlock.
 func (r *run) take() (*slot, uint64, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.next == r.rounds || r.ctx.Err() != nil {
+	if r.done() {
 		return nil, 0, false
 	}
 	select {
 	case <-r.l.free.ready:
-		r.next++
-		return r.l.free.take(), r.next - 1, true
 	case <-r.ctx.Done():
 		return nil, 0, false
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.l.free.take()
+	if r.next == r.rounds || r.ctx.Err() != nil {
+		r.l.free.put(s)
+		return nil, 0, false
+	}
+	r.next++
+	return s, r.next - 1, true
+}
+
+// done reports whether there is nothing left to make.
+func (r *run) done() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.next == r.rounds || r.ctx.Err() != nil
 }
 
 // loop yields the batches in order.

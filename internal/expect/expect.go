@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// NoGoroutines runs the tests of a package and exits. It fails them where a goroutine of theirs still runs a second
+// NoGoroutines runs the tests of a package and exits. It fails them where a goroutine of theirs still runs ten seconds
 // after the last test.
 func NoGoroutines(m *testing.M) {
 	status := m.Run()
 	if status == 0 {
-		if left := waitForGoroutines(time.Second); len(left) > 0 {
+		if left := waitForGoroutines(10 * time.Second); len(left) > 0 {
 			fmt.Fprintf(os.Stderr, "%d goroutines are left after the tests:\n\n%s\n", len(left),
 				strings.Join(left, "\n\n"))
 			status = 1

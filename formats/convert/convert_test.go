@@ -170,6 +170,11 @@ func TestEqualEdgesLoopsAndTimesAreAsAskedFor(t *testing.T) {
 			}
 		})
 	}
+	_, alone := convert(t, write(t, "times.txt", "src dst time\n0 1 30\n2 1 7\n"), Options{ByTime: true})
+	ids, err := unified.View[int32](alone.Graph().Indices())
+	if s := alone.Graph().Schema(); err != nil || s.Edges[0].Order != graph.ByTime || ids[0] != 2 {
+		t.Errorf("times are the only column, and edges are in the order %v", s.Edges[0].Order)
+	}
 	dst := filepath.Join(t.TempDir(), "x")
 	if _, err := Run(context.Background(), write(t, "e.txt", "0 1\n"), dst, Options{ByTime: true}); !errors.Is(err,
 		ErrOptions) {

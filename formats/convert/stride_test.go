@@ -48,6 +48,11 @@ func TestRowsArePaddedToTheirStride(t *testing.T) {
 			}
 		}
 	}
+	edges, table = write(t, "edges.txt", "0 1\n1 2\n"), write(t, "x.npy", string(expect.NPY(features[:3*width], 3,
+		width)))
+	if c := rows(Options{RowStride: maxStride}); c.RowBytes() != maxStride {
+		t.Errorf("at the greatest stride rows have %d bytes", c.RowBytes())
+	}
 	for _, stride := range []int64{-8, 4, 24, 1 << 17} {
 		if _, err := Run(t.Context(), edges, filepath.Join(t.TempDir(), "x.khop"),
 			Options{RowStride: stride, Features: table}); !errors.Is(err, ErrOptions) {

@@ -1,0 +1,95 @@
+package consumer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"testing"
+
+	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// A run is asked for at an epoch, where the rank stands, or at a state, and the server gets just that.
+func TestARunIsAskedForWhereItIsToBegin(t *testing.T) {
+	state := loader.State{Epoch: 5, Next: 77}
+	text, err := json.Marshal(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for name, c := range map[string]struct {
+		run  func(*Consumer) iter.Seq2[*Batch, error]
+		want wire.Begin
+		tail string
+	}{
+		"epoch": {func(c *Consumer) iter.Seq2[*Batch, error] { return c.Epoch(ended, 9) },
+			wire.Begin{Mode: wire.BeginAt, Epoch: 9}, ""},
+		"go on": {func(c *Consumer) iter.Seq2[*Batch, error] { return c.GoOn(ended) },
+			wire.Begin{Mode: wire.BeginGoOn}, ""},
+		"resume": {func(c *Consumer) iter.Seq2[*Batch, error] { return c.Resume(ended, state) },
+			wire.Begin{Mode: wire.BeginState, JSON: uint32(len(text))}, string(text)},
+	} {
+		consumer, theirs := greeted(t)
+		for b, err := range c.run(consumer) {
+			if b != nil || !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %v, %v", name, b, err)
+			}
+		}
+		list := said(t, consumer, theirs)
+		if len(list) == 0 {
+			t.Fatalf("%s: nothing was asked for", name)
+		}
+		m, tail, err := wire.Parse[wire.Begin](list[0])
+		c.want.Head, c.want.Run = m.Head, m.Run
+		if k, _ := wire.KindOf(list[0]); err != nil || k != wire.KindBegin || m != c.want || m.Run == 0 ||
+			string(tail) != c.tail {
+			t.Errorf("%s: %+v, %q, %v", name, m, tail, err)
+		}
+	}
+}
+
+// A batch has its arrays by name, and says where to go on behind it.
+func TestABatchHasItsArraysByNameAndItsPlace(t *testing.T) {
+	l := newLiar(t)
+	c, theirs := greeted(t)
+	for _, p := range l.packets[1:6] { // BEGUN, SEGMENT, three batches
+		fd := -1
+		if len(p.fds) > 0 {
+			fd = p.fds[0]
+		}
+		tell(t, theirs, p.text, fd)
+	}
+	tell(t, theirs, wire.Append(nil, wire.KindEnd, wire.End{Run: 1, Sent: 3}, nil), -1)
+	n := uint64(0)
+	for b, err := range c.Epoch(t.Context(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := []string{"num_nodes", "nodes/node", "node/node/feature"}
+		for i, a := range b.Arrays() {
+			got := b.Array(names[i])
+			if a.Name != names[i] || !got.Valid() || &got.Bytes()[0] != &a.Tensor.Bytes()[0] ||
+				len(got.Bytes()) != len(a.Tensor.Bytes()) {
+				t.Errorf("batch %d: %s is %v, not %v", n, a.Name, got, a.Tensor)
+			}
+		}
+		nodes := b.Array("nodes/node")
+		if nodes.DType() != unified.Int32 || nodes.Len() != 100 || b.Array("nodes/nobody").Valid() {
+			t.Errorf("batch %d has nodes %v, and %v", n, nodes, b.Array("nodes/nobody"))
+		}
+		want := c.info.State
+		want.Epoch, want.Next = 0, n+1
+		if b.State() != want || b.Number != n {
+			t.Errorf("batch %d, number %d: %+v, want %+v", n, b.Number, b.State(), want)
+		}
+		n++
+	}
+	if n != 3 {
+		t.Errorf("%d batches", n)
+	}
+	_ = said(t, c, theirs)
+}

@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -336,6 +337,58 @@ func TestAPlannerTakesTheMemoryThatIsSaid(t *testing.T) {
 	}
 	if err := p.Close(); err != nil || ledger.Total() != 0 {
 		t.Errorf("%d bytes are left, %v", ledger.Total(), err)
+	}
+}
+
+func TestAWindowTakesAPowerOfTwoOfAsks(t *testing.T) {
+	for asks, want := range map[int64]int64{0: 1, 1: 1, 2: 2, 3: 4, 256: 256, 257: 512, 1<<40 + 1: 1 << 41} {
+		if got := WindowBytes(asks); got != want*AskBytes {
+			t.Errorf("%d asks take %d bytes, want %d", asks, got, want*AskBytes)
+		}
+	}
+}
+
+// A cache has no more slots than the column has rows, and a window from one batch to MaxLookahead.
+func TestAPlannerTakesNoMoreThanItCanUse(t *testing.T) {
+	for _, c := range [][3]int{{5, 9, 5}, {9, 9, 9}, {9, 5, 5}, {0, 4, 0}} {
+		p := newTestPlanner(t, c[0], c[1], 3, 0)
+		if p.Slots() != c[2] || p.Spare() != c[2] {
+			t.Errorf("%d slots, %d spare, for %d rows and %d slots", p.Slots(), p.Spare(), c[0], c[1])
+		}
+	}
+	for lookahead, want := range map[int]int{-1: 1, 0: 1, 1: 1, 7: 7, MaxLookahead: MaxLookahead,
+		MaxLookahead + 1: MaxLookahead} {
+		p, n := newTestPlanner(t, 3, 2, lookahead, 0), 0
+		for ; !p.Full(); n++ {
+			if err := p.Ask([]uint32{1}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n != want {
+			t.Errorf("a window of %d takes %d batches", lookahead, n)
+		}
+	}
+	if _, err := NewPlanner(Layout{RowBytes: 1, Rows: MaxRows}, PlannerOptions{}); !errors.Is(err, ErrRows) {
+		t.Errorf("%d rows: %v", MaxRows, err)
+	}
+}
+
+// A batch of a reader that is closed ends with that error, whoever waits for it.
+func TestABatchOfAClosedReaderIsAnError(t *testing.T) {
+	for _, engine := range []string{"", "threads"} {
+		m, _ := columnFile(t, t.TempDir(), 100, 512)
+		c := openColumn(t, m, ReaderOptions{Engine: engine, Depth: 2}, ColumnOptions{PlannerOptions: PlannerOptions{
+			Lookahead: 2}})
+		if err := errors.Join(c.reader.Close(), c.planner.Ask([]uint32{1})); err != nil {
+			t.Fatal(err)
+		}
+		b, err := c.Next()
+		if err == nil {
+			err = carryOut(background, b, m, []uint32{1})
+		}
+		if !errors.Is(err, ErrClosed) {
+			t.Errorf("engine %q: %v", engine, err)
+		}
 	}
 }
 

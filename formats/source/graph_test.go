@@ -339,13 +339,13 @@ func TestABudgetOfDiskIsKept(t *testing.T) {
 	}
 }
 
-// closing notes that it was closed.
-type closing struct {
+// ownedBy notes that it was closed.
+type ownedBy struct {
 	list *[]int
 	n    int
 }
 
-func (c closing) Close() error {
+func (c ownedBy) Close() error {
 	*c.list = append(*c.list, c.n)
 	return errors.New(Counted(int64(c.n), "one", "others"))
 }
@@ -356,7 +356,7 @@ func TestAGraphClosesWhatItOwnsOnceTheLastFirst(t *testing.T) {
 		t.Errorf("%+v", g)
 	}
 	for i := range 3 {
-		g.Own(closing{&list, i + 1})
+		g.Own(ownedBy{&list, i + 1})
 	}
 	err := g.Close()
 	if text := "3 others\n2 others\n1 one"; err == nil || err.Error() != text || !slices.Equal(list, []int{3, 2, 1}) {

@@ -90,7 +90,14 @@ def write_shop(folder):
     return (folder / "shop.yaml",)
 
 
-WRITTEN = {"events": write_events, "shop": write_shop}  # what khop convert gets
+def write_strided(folder):
+    """Rows of 60 bytes, which are made 128 bytes long."""
+    np.savetxt(folder / "strided.txt", np.stack(edge_table(9000, 700, 40)[:2], 1), "%d %d")
+    np.save(folder / "rows.npy", numbers(700 * 15, 50, 1000).reshape(700, 15).astype(np.float32))
+    return folder / "strided.txt", "--features", folder / "rows.npy", "--row-stride", 128
+
+
+WRITTEN = {"events": write_events, "shop": write_shop, "strided": write_strided}  # what khop convert gets
 
 
 def program(path):

@@ -46,8 +46,10 @@ def test_a_device_makes_the_batches_of_the_cpu(name, options, program, simulated
     ("ddi", "--seeds val --fanouts 3,2 --batch-size 64"),
     ("web", "--sampler labor --seeds all --fanouts 5,3 --batch-size 64 --shuffle"),
     ("events", "--weight weight --seeds all --fanouts 5,3 --batch-size 64 --shuffle"),
+    ("strided", "--seeds all --fanouts 5,3 --batch-size 64 --shuffle --device-cache 0"),
+    ("strided", "--seeds all --fanouts 5,3 --batch-size 64 --shuffle"),
 ])
-def test_a_device_makes_them_of_times_links_and_weights(name, options, program, simulated, dataset):
+def test_a_device_makes_them_of_times_links_weights_and_strides(name, options, program, simulated, dataset):
     ways = [run(program, "sample", dataset(name), *options.split(), "--batches", 2, "--digest", *way) for way in (
         ["--device", "cpu", "--workers", "1"], ["--device", "cpu", "--workers", "3"], ["--device", "cuda"])]
     assert ways[0] == ways[1] == ways[2] and ways[0].count("\n") == 2

@@ -113,7 +113,7 @@ def test_links_come_back_from_arrays(khop, options, tmp_path):
     splits = []
     for name in ("first.khop", "again.khop"):
         content = json.loads((tmp_path / name / "dataset.json").read_text())["content"]
-        types = content["edges"]
+        types = content["edge_types"]
         splits.append({(s["name"], types[x["edge_type"]]["relation"], x["end"]): column(tmp_path / name, x["parts"][0]["path"]).tolist()
                        for s in content["splits"] if s["task"] == "link" for x in s["sets"]})
     assert splits[0] == splits[1] and len(splits[0]) >= 4

@@ -54,6 +54,12 @@ def test_arrays_come_back_as_they_were(program, tmp_path):
     assert len(edges_of(whole(path))[0]) > 7
 
 
+def test_rows_may_have_a_stride(program, tmp_path):
+    khop.write(tmp_path / "d.khop", {"edge_index": EDGES, "x": X}, row_stride=64)
+    batch = whole(tmp_path / "d.khop")
+    assert batch.x.shape[1] == 16 and (batch.x[:, :3] == X[batch.n_id]).all() and not batch.x[:, 3:].any()
+
+
 def test_typed_arrays_make_a_typed_graph(program, tmp_path):
     path = tmp_path / "t.khop"
     khop.write(path, {"paper": {"x": X, "y": Y, "train_mask": MASK}, "author": {"num_nodes": 9},

@@ -36,7 +36,7 @@ def write(path: _binary.PathLike, data: Any, *, binary: Optional[_binary.PathLik
     - a table of edges (pandas or Arrow), or a mapping as docs/cli.md ("Tables") has it with tables in place of files.
 
     options are those of ``khop convert`` (docs/cli.md): ``symmetrise=True``, ``dedupe="first"``,
-    ``feature_dtype="float16"``, ``force=True``, ..
+    ``feature_dtype="float16"``, ``row_stride=64``, ``force=True``, ..
 
     The arrays pass through temporary files beside path, which take as much room as they do. WriteError says what is
     wrong, and where; then there is no dataset, or the one that was there before.

@@ -36,7 +36,7 @@ done
 tar -C "$tests" --sort=name --owner=0 --group=0 -cf - . | xz -T0 -3 >"$out/tests.tar.xz"
 rm -rf "$tests"
 
-cp bench/gpu/*.py bench/gpu/counts.json "$out/"
+cp bench/gpu/*.py bench/gpu/counts.json bench/ops/{kinds,draw,given,where}.py "$out/"
 mv "$out/run.py" "$out/run"
 chmod +x "$out/run"
 cp -r integrations/python/src/khop "$out/python/"

@@ -84,11 +84,37 @@ func TestWaysOfTransferBringTheSameRows(t *testing.T) {
 	}
 }
 
+// TestProductsAreMeasuredOnGraphAndBlock: Run itself compares them with the CPU's.
+func TestProductsAreMeasuredOnGraphAndBlock(t *testing.T) {
+	dataset := filepath.Join(t.TempDir(), "sbm.khop")
+	if _, err := synthetic.Generate(context.Background(), "sbm", dataset,
+		synthetic.Options{Nodes: 60, Features: 1}); err != nil {
+		t.Fatal(err)
+	}
+	r := measure(t, "products", "-dataset", dataset, "-fanouts=3,2", "-batch-size=8", "-widths=5,17",
+		"-reps=1").(*productsResult)
+	cells := map[string]int{}
+	for _, c := range r.Cells {
+		cells[fmt.Sprintf("%s %s", c.Graph, c.Operation)]++
+		if q := c.Seconds; !(0 < q[0] && q[0] <= q[1] && q[1] <= q[2]) || c.NoReuse < c.AtLeast {
+			t.Errorf("%+v", c)
+		}
+	}
+	for _, graph := range []string{"whole", "block"} {
+		for operation, want := range map[string]int{"sum": 2, "weighted sum": 2, "mean": 2, "dot": 2, "softmax": 1} {
+			if got := cells[graph+" "+operation]; got != want {
+				t.Errorf("%s of the %s: %d cells, not %d", operation, graph, got, want)
+			}
+		}
+	}
+}
+
 func TestBadOptionsAreRefused(t *testing.T) {
 	for _, args := range [][]string{
 		{}, {"dance"}, {"rows"}, {"rows", "-widths=-6"}, {"rows", "-widths=4", "-bytes=100"},
 		{"rows", "-widths=4", "-pages=tiny"},
 		{"rows", "-widths=4", "-bytes=1X"}, {"transfer"}, {"transfer", "-batches=0"}, {"random", "-reps=0"},
+		{"products", "-widths=0"}, {"products", "-widths=8", "-dataset=/nonexistent"},
 	} {
 		if r, err := Run(context.Background(), args); err == nil {
 			t.Errorf("%v gives %v", args, fmt.Sprint(r))

@@ -203,4 +203,35 @@ def training(b):
         yield Step(f"pyg-{workers}", lambda workers=workers, batches=batches: train(f"pyg-{workers}", batches, max(5, 2 * workers)), PEER, seconds=420)
 
 
-PHASES = {"machine": machine, "gather": gather, "sampling": sampling, "transfer": transfer, "training": training}
+def ops(b):
+    """(f) Operations on the graph and on a block, and those of the operation benchmark by kind, sparsity and size."""
+    block, widths = b.dir / "block", "33" if b.smoke else "16,32,64,100,128,256"
+
+    def graph():
+        return b.dataset("sbm", "--nodes", "200") if b.smoke else b.dataset()
+
+    def khop():
+        block.mkdir(exist_ok=True)
+        size = ("-fanouts", "3,2", "-batch-size", "16", "-reps", "1") if b.smoke else ("-reps", "7")
+        return b.json([b.gpubench, "products", "-dataset", graph(), "-save", block, "-widths", widths, *size])
+
+    def torch():
+        if b.no_torch:
+            return {"skipped": b.no_torch}
+        if not (block / "block.columns").exists():  # the other step was on another machine
+            khop()
+        size = ("--reps", "1", "--device", "cpu") if b.smoke else ("--reps", "7")
+        return b.python_json("products.py", "--dataset", graph(), "--block", block, "--widths", widths, *size)
+
+    def kinds():
+        if b.no_torch:
+            return {"skipped": b.no_torch}
+        size = ("--device", "cpu", "--no-khop", "--rounds", "1", "--minutes", "0.1") if b.smoke else ("--device", "cuda", "--minutes", "4.5")
+        return b.python_json("kinds.py", "--json", *size)
+
+    yield Step("khop", khop, CLAIM, seconds=300)
+    yield Step("torch", torch, CLAIM, seconds=300)
+    yield Step("kinds", kinds, PEER, seconds=400)
+
+
+PHASES = {"machine": machine, "gather": gather, "sampling": sampling, "transfer": transfer, "training": training, "ops": ops}

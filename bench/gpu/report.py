@@ -1,6 +1,7 @@
 """Tables for people, and what the results say of khop's claims. "report.py FILE" prints those of an object that run has written."""
 import json
 import pathlib
+import statistics
 import sys
 
 
@@ -97,7 +98,24 @@ def claims(phase, state):
         claim(f"board energy of {way} / of that pipeline", "<= 0.75",
               ratio(own, best(centric), "board_joules_per_batch") if metered else None, lambda v: v <= 0.75,
               own and own.get("not_measured", {}).get("board"))
+    if phase == "ops":
+        khop, torch = (usable(state, phase, s) for s in ("khop", "torch"))
+        own = {(c["graph"], c["width"]): c["seconds"][1] for c in khop["cells"] if c["operation"] == "weighted sum"} if khop else {}
+        peer = fastest(torch)
+        both = [peer[at] / own[at] for at in own if at in peer]
+        why = (state.get(phase, {}).get("torch") or {}).get("skipped")
+        claim("product of a graph or block with a dense matrix: the fastest of torch and cupy / khop, geometric mean over widths", ">= 1",
+              statistics.geometric_mean(both) if both else None, lambda v: v >= 1, why)
     return found
+
+
+def fastest(peers):
+    """The fastest peer's seconds, by graph and width."""
+    least = {}
+    for c in peers["cells"] if peers else ():
+        at = c["graph"], c["width"]
+        least[at] = min(least.get(at, c["seconds"][1]), c["seconds"][1])
+    return least
 
 
 def table(phase, result):
@@ -170,13 +188,24 @@ def training_lines(step, r):
     yield f"{step:10} {r['ms_per_batch']:9.2f} ms a batch, {r['cpu_ms_per_batch']:.1f} ms of processors; {energy(r, r['batches'])}"
 
 
+def ops_lines(step, r):
+    if step == "kinds":
+        yield f"{step}: {len(r['results'])} settings on {r['device']}, a copy moves {r['copy_gb_per_s']:.0f} GB/s"
+        for finding in r["findings"]:
+            yield "    " + finding
+        return
+    for c in r["cells"]:
+        rates = f", {c['no_reuse']:.0f} GB/s without reuse, {c['at_least']:.0f} at least" if "no_reuse" in c else ""
+        yield f"{c.get('peer', 'khop')}: {c['operation']}, {c['graph']}, {c['width']} columns: {1e3 * c['seconds'][1]:.3f} ms{rates}"
+
+
 def energy(r, batches):
     if r["board_joules"] is None:
         return f"energy not measured ({r['not_measured'].get('board', '?')})"
     return f"{r['board_joules'] / batches:.3f} J a batch"
 
 
-LINES = {"machine": machine_lines, "gather": gather_lines, "sampling": sampling_lines, "transfer": transfer_lines, "training": training_lines}
+LINES = {"machine": machine_lines, "gather": gather_lines, "sampling": sampling_lines, "transfer": transfer_lines, "training": training_lines, "ops": ops_lines}
 
 if __name__ == "__main__":
     for name in sys.argv[1:]:

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/khop-gnn/khop/device"
 	"github.com/khop-gnn/khop/internal/machine"
@@ -93,31 +92,52 @@ func (r *rig) address() string {
 
 // time returns the median time on the device of what work puts on the stream, after once that does not count.
 func (r *rig) time(work func() error) (seconds float64, err error) {
-	times := make([]time.Duration, 0, r.reps)
+	times, err := r.times(work)
+	if err != nil {
+		return 0, err
+	}
+	return times[len(times)/2], nil
+}
+
+// quartiles returns those of the times on the device, as time takes them.
+func (r *rig) quartiles(work func() error) (q [3]float64, err error) {
+	times, err := r.times(work)
+	if err != nil {
+		return q, err
+	}
+	for i := range q {
+		q[i] = times[(i+1)*(len(times)-1)/4]
+	}
+	return q, nil
+}
+
+// times returns the seconds of r.reps runs on the device, ascending.
+func (r *rig) times(work func() error) ([]float64, error) {
+	times := make([]float64, 0, r.reps)
 	for i := range r.reps + 1 {
 		if r.ctx.Err() != nil {
-			return 0, context.Cause(r.ctx)
+			return nil, context.Cause(r.ctx)
 		}
 		if err := r.stream.Record(r.begin); err != nil {
-			return 0, err
+			return nil, err
 		}
 		if err := work(); err != nil {
-			return 0, err
+			return nil, err
 		}
 		if err := r.stream.Record(r.end); err != nil {
-			return 0, err
+			return nil, err
 		}
 		if err := r.end.Synchronize(); err != nil {
-			return 0, err
+			return nil, err
 		}
 		took, err := r.end.Elapsed(r.begin)
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
 		if i > 0 {
-			times = append(times, took)
+			times = append(times, max(took.Seconds(), 1e-9))
 		}
 	}
 	slices.Sort(times)
-	return max(times[len(times)/2].Seconds(), 1e-9), nil
+	return times, nil
 }

@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// Run executes "rows", "random" or "transfer" with its flags on the first device. With an error the result is what was
-// measured before it, or nil.
+// Run executes "rows", "random", "transfer" or "products" with its flags on the first device. With an error the result
+// is what was measured before it, or nil.
 func Run(ctx context.Context, args []string) (result any, err error) {
 	if len(args) == 0 {
-		return nil, errors.New("say what to measure: rows, random or transfer")
+		return nil, errors.New("say what to measure: rows, random, transfer or products")
 	}
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
@@ -46,8 +46,16 @@ func Run(ctx context.Context, args []string) (result any, err error) {
 		flags.Float64Var(&o.share, "cache", 0.2, "share of the rows that are cached in the cached way")
 		flags.StringVar(&o.save, "save", "", "folder to write the batches' ids to, for other programs")
 		measure = func() (any, error) { return orNothing(r.transfer(o)) }
+	case "products":
+		o := productsOptions{}
+		flags.StringVar(&o.dataset, "dataset", "", "dataset whose graph is multiplied")
+		flags.StringVar(&o.fanouts, "fanouts", "15,10,5", "neighbours a hop, of the block")
+		flags.IntVar(&o.batchSize, "batch-size", 1024, "seeds of the block's batch")
+		flags.Var((*sizes)(&o.widths), "widths", "columns, by commas")
+		flags.StringVar(&o.save, "save", "", "folder to write the block to, for other programs")
+		measure = func() (any, error) { return orNothing(r.products(o)) }
 	default:
-		return nil, fmt.Errorf("%q is none of rows, random, transfer", args[0])
+		return nil, fmt.Errorf("%q is none of rows, random, transfer, products", args[0])
 	}
 	if err := flags.Parse(args[1:]); err != nil {
 		return nil, err

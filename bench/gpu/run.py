@@ -2,13 +2,13 @@
 """Measures khop on this machine's GPU: docs/gpu-bundle.md says what each phase shows.
 
     ./run                     all phases, what is worth most first
-    ./run gather transfer     some: machine (a), gather (b), sampling (c), transfer (d), training (e)
+    ./run gather transfer     some: machine (a), gather (b), sampling (c), transfer (d), training (e), ops (f)
     ./run --total 9           for 9 minutes at most, where a command may not take longer; again, until all is done
 
 Prints one JSON object on standard output, a table a phase on standard error, and after every step writes the object to $OUT as well (a file
 in it, if that is a folder). A phase stops before its time is over (8 minutes) and goes on where it was when it is run again: what is done
 is kept in --dir, with the data that is generated there. On another machine of the kind, --from takes it from the object that was
-written. Needs Python 3.10; the training phase and PyG's sampling need torch.
+written. Needs Python 3.10; training, PyG's sampling and the peers of ops need torch.
 """
 import argparse
 import json
@@ -148,7 +148,7 @@ def arguments():
     parser.add_argument("--again", action="store_true", help="forget what was measured before, in these phases")
     parser.add_argument("--smoke", action="store_true", help="tiny sizes, to see that all runs: also on the simulated device")
     args = parser.parse_args()
-    letters = dict(zip("abcde", PHASES))
+    letters = dict(zip("abcdef", PHASES))
     args.phases = list(dict.fromkeys(letters.get(p, p) for p in args.phases)) or list(PHASES)
     if unknown := [p for p in args.phases if p not in PHASES]:
         parser.error(f"{unknown[0]}: not one of {', '.join(PHASES)}")

@@ -94,6 +94,13 @@ func TestMostRowsAreWhatOptionsAllow(t *testing.T) {
 	if len(want) > 0 || l.Estimate().SlotBound != slot {
 		t.Errorf("%v are not there; a slot is said to take %d, want %d", want, l.Estimate().SlotBound, slot)
 	}
+	links := open(t, typedGraph(t, 60, 40), loader.Options{Sampler: neighbor, BatchSize: 9,
+		Seeds: loader.AllEdges("friend")})
+	for name, most := range map[string]int64{"seeds/item": 0, "seeds/user": 18} { // both ends are users
+		if i, err := links.Find(name); err != nil || links.Arrays()[i].Most != most {
+			t.Errorf("%s of friends: want at most %d rows: %+v, %v", name, most, links.Arrays()[max(i, 0)], err)
+		}
+	}
 	few := open(t, typedGraph(t, 60, 40), loader.Options{Sampler: neighbor, Seeds: loader.AllNodes("item")})
 	for name, most := range map[string]int64{"seeds/item": 40, "seeds/user": 0, "nodes/item": 40, "nodes/user": 60} {
 		if i, err := few.Find(name); err != nil || few.Arrays()[i].Most != most {

@@ -1,0 +1,87 @@
+package loader
+
+import (
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/gather/disk"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// unread is a column of so many rows, whose memory nobody reads.
+func unread(t *testing.T, rows, width int64) *column {
+	t.Helper()
+	b, err := unix.Mmap(-1, 0, int(rows*width), unix.PROT_NONE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Munmap(b) })
+	x, err := unified.New(unified.Uint8, b, rows, width)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := gather.NewStore(x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &column{store: s}
+}
+
+// Small columns are kept whole; the others share the cache by their size, and a quarter of a share, or 16 MiB, is the
+// most that a window's asks take, in a power of two. With a pack it is all of the share.
+func TestTheCacheIsSharedByColumns(t *testing.T) {
+	label, wide, narrow := unread(t, 1<<20, 8), unread(t, 1<<24, 512), unread(t, 1<<25, 128)
+	const total = 8<<20 + 8<<30 + 4<<30
+	for _, c := range []struct {
+		cache, pack int64
+		loaders     int
+		asks        [2]int64 // of narrow and wide
+		early       int64
+	}{
+		{6 << 30, 0, 1, [2]int64{1 << 24, 1 << 25}, 32 << 20}, {6 << 30, 0, 2, [2]int64{1 << 23, 1 << 24}, 32 << 20},
+		{96 << 20, 0, 1, [2]int64{1 << 19, 1 << 19}, 0}, {96 << 20, 1, 1, [2]int64{1 << 20, 1 << 21}, 0},
+	} {
+		s := splitColumns([]*column{wide, label, narrow}, total, &Options{CacheBytes: c.cache, PackBytes: c.pack},
+			c.loaders)
+		if len(s.whole) != 1 || s.whole[0] != label || s.wholeBytes != 8<<20 || len(s.onDisk) != 2 ||
+			s.loaders != c.loaders {
+			t.Fatalf("%+v: %+v", c, s)
+		}
+		sum := int64(0)
+		for i, d := range s.onDisk {
+			of, part := []*column{narrow, wide}[i], []int64{1, 2}[i]
+			share := (c.cache - 8<<20) * part / 3 / int64(c.loaders)
+			row := of.store.RowBytes()
+			early := min(c.early, share/4)
+			if c.early == 0 {
+				early = share / 4
+			}
+			if d.column != of || d.index != i || d.mostAsks != c.asks[i] || d.along != int((4<<20)/row) ||
+				int64(d.slots) > share/row || int64(d.slots) < share/row-1 || d.early < early-1 || d.early > early+1 {
+				t.Errorf("%+v: column %d has %+v, of a share of %d", c, i, d, share)
+			}
+			if window := d.mostAsks * disk.AskBytes; window > max(16<<20, share) || c.pack == 0 && window > max(16<<20,
+				share/4) {
+				t.Errorf("%+v: column %d has a window of %d bytes", c, i, window)
+			}
+			if packed := d.pack.Bytes; packed != c.pack*part/3 || (d.pack.Memory > 0) != (c.pack > 0) {
+				t.Errorf("%+v: column %d packs %+v", c, i, d.pack)
+			}
+			sum += int64(d.slots) * row
+		}
+		if s.cacheBytes < sum || s.cacheBytes > sum+2*pinned.HugePage {
+			t.Errorf("%+v: caches of %d bytes, %d are said", c, sum, s.cacheBytes)
+		}
+	}
+	small := splitColumns([]*column{wide, label, narrow}, total, &Options{CacheBytes: total}, 1)
+	if len(small.whole) != 3 || len(small.onDisk) != 0 || small.cacheBytes != 0 || small.wholeBytes != total {
+		t.Errorf("what fits is not kept whole: %+v", small)
+	}
+	none := splitColumns([]*column{label}, 8<<20, &Options{CacheBytes: 1 << 20}, 1)
+	if len(none.whole) != 0 || len(none.onDisk) != 1 || none.onDisk[0].slots != 1<<17 {
+		t.Errorf("%+v", none)
+	}
+}

@@ -293,7 +293,35 @@ func (c *campaign) judged(p *planted, number int, build func(*tester) (string, e
 			return [2]outcome{killed, above}[min(i, 1)], nil
 		}
 	}
+	if p.operator == "swap arguments" && !c.passesVet(p) {
+		return killed, nil
+	}
 	return judgement, nil
+}
+
+// passesVet reports whether go test, which vets what it tests, runs the tests of a package with a mutant.
+func (c *campaign) passesVet(p *planted) bool {
+	dir, err := os.MkdirTemp(p.testers[0].scratch, "vet")
+	if err != nil {
+		return true
+	}
+	defer os.RemoveAll(dir)
+	overlay, err := p.overlay(dir)
+	if err != nil {
+		return true
+	}
+	_, err = goCommand(append(append([]string{"vet", "-printf", "-overlay", overlay}, c.flags...), p.suite.path)...)
+	return err == nil
+}
+
+// overlay writes the file with a mutant, and the list of it that the go tool reads.
+func (p *planted) overlay(dir string) (string, error) {
+	file, list := filepath.Join(dir, "planted.go"), filepath.Join(dir, "overlay.json")
+	text, err := json.Marshal(map[string]map[string]string{"Replace": {p.file: file}})
+	if err != nil {
+		return "", err
+	}
+	return list, errors.Join(os.WriteFile(file, p.apply(&p.mutant), 0o600), os.WriteFile(list, text, 0o600))
 }
 
 // measure measures tests, once.
@@ -324,12 +352,7 @@ func (c *campaign) alone(p *planted) (outcome, error) {
 		return "", err
 	}
 	defer os.RemoveAll(dir)
-	file, overlay := filepath.Join(dir, "planted.go"), filepath.Join(dir, "overlay.json")
-	text, err := json.Marshal(map[string]map[string]string{"Replace": {p.file: file}})
-	if err != nil {
-		return "", err
-	}
-	err = errors.Join(os.WriteFile(file, p.apply(&p.mutant), 0o600), os.WriteFile(overlay, text, 0o600))
+	overlay, err := p.overlay(dir)
 	if err != nil {
 		return "", err
 	}

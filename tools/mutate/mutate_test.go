@@ -69,12 +69,14 @@ func TestMutantsThatTestsNoticeAreKilled(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"go.mod": "module example.com/p\n\ngo 1.24\n",
-		"p.go": "package p\n\nfunc Abs(x int) int {\n\tif x < 0 {\n\t\treturn -x\n\t}\n\treturn x\n}\n\n" +
+		"p.go": "package p\n\nimport \"fmt\"\n\n" +
+			"func Abs(x int) int {\n\tif x < 0 {\n\t\treturn -x\n\t}\n\treturn x\n}\n\n" +
 			"func Unused(x int) int { return x + 7 }\n\ntype List[T any] struct{ all []T }\n\n" +
 			"func (l *List[T]) Add(more ...T) {\n\tl.all = append(l.all, more...)\n}\n\n" +
 			"func Len[T any](_ bool, l *List[T]) int { return len(l.all) + 0 }\n\n" +
 			"func Wide[T any](x T, n int) []T { return make([]T, n, n+4) }\n\n" +
-			"func Next(x int) int { return x + 9 }\n",
+			"func Next(x int) int { return x + 9 }\n\n" +
+			"func say(n int, s string) string { return fmt.Sprintf(\"%d%s\", n, s) }\n",
 		"q/q.go": "package q\n",
 		"q/q_test.go": "package q\n\nimport (\n\t\"testing\"\n\n\t\"example.com/p\"\n)\n\n" +
 			"func TestNext(t *testing.T) {\n\tif p.Next(1) != 10 {\n\t\tt.Fail()\n\t}\n}\n",
@@ -97,11 +99,12 @@ func TestMutantsThatTestsNoticeAreKilled(t *testing.T) {
 	}
 	const unused = "func Unused(x int) int { return x + "
 	for _, want := range []string{
-		"p.go:4: negate: killed", "p.go:4: boundary: equivalent", "p.go:10: operator: not reached",
-		"p.go:10: number: not reached\n  - " + unused + "7 }\n  + " + unused + "8 }",
-		"p.go:4: number: survived\n  - if x < 0 {\n  + if x < 1 {", " 3 not reached, ",
-		"p.go:15: drop statement: killed", "p.go:18: number: killed", "p.go:20: number: killed",
-		"p.go:22: number: killed by tests of packages above\n", ", 3 killed by tests of packages above alone ("} {
+		"p.go:6: negate: killed", "p.go:6: boundary: equivalent", "p.go:12: operator: not reached",
+		"p.go:12: number: not reached\n  - " + unused + "7 }\n  + " + unused + "8 }",
+		"p.go:6: number: survived\n  - if x < 0 {\n  + if x < 1 {", " 3 not reached, ",
+		"p.go:17: drop statement: killed", "p.go:20: number: killed", "p.go:22: number: killed",
+		"p.go:24: number: killed by tests of packages above\n", "p.go:26: swap arguments: killed\n",
+		", 3 killed by tests of packages above alone ("} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, out.String())
 		}

@@ -206,18 +206,71 @@ func TestAFailingDiskIsAnErrorWithFileAndOffset(t *testing.T) {
 }
 
 func TestShortReadsAreReadOn(t *testing.T) {
+	for name, engine := range map[string]string{"io_uring or threads": "", "threads": "threads"} {
+		t.Run(name, func(t *testing.T) {
+			m, _ := columnFile(t, t.TempDir(), 4000, 512)
+			opt := broken(0, func(b []byte, n int) (int, error) {
+				if n > 4096 {
+					clear(b[4096:])
+					n = 4096
+				}
+				return n, nil
+			})
+			opt.Shape, opt.Engine = Shape{Gap: 1 << 14, Most: 1 << 16}, engine
+			c := openColumn(t, m, opt, ColumnOptions{PlannerOptions: PlannerOptions{Slots: 100, Lookahead: 3}})
+			if err := fetch(background, c, m, asksOf(newRandom(t), 20, 4000, 100), 3); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// Batches whose reader is closed end, whether their requests have begun or wait for others.
+func TestClosingTheReaderEndsItsBatches(t *testing.T) {
+	release, stalled := make(chan struct{}), make(chan struct{}, 100)
 	m, _ := columnFile(t, t.TempDir(), 4000, 512)
-	opt := broken(0, func(b []byte, n int) (int, error) {
-		if n > 4096 {
-			clear(b[4096:])
-			n = 4096
+	c := openColumn(t, m, ReaderOptions{Engine: "threads", Depth: 1, Shape: Shape{Gap: 1, Most: 4096},
+		Intercept: func(_ string, _ int64, _ []byte, n int, err error) (int, error) {
+			stalled <- struct{}{}
+			<-release
+			return n, err
+		}}, ColumnOptions{PlannerOptions: PlannerOptions{Lookahead: 4}})
+	var batches []*Batch
+	for i := range uint32(3) {
+		if err := c.planner.Ask([]uint32{1000*i + 1}); err != nil {
+			t.Fatal(err)
 		}
-		return n, nil
-	})
-	opt.Shape = Shape{Gap: 1 << 14, Most: 1 << 16}
-	c := openColumn(t, m, opt, ColumnOptions{PlannerOptions: PlannerOptions{Slots: 100, Lookahead: 3}})
-	if err := fetch(background, c, m, asksOf(newRandom(t), 20, 4000, 100), 3); err != nil {
+		b, err := c.Next()
+		if err == nil {
+			err = b.Start([]Part{{1, make([]byte, 512)}})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if batches = append(batches, b); i == 0 {
+			<-stalled
+		}
+	}
+	closed := make(chan error)
+	go func() { closed <- c.reader.Close() }()
+	for _, b := range batches[1:] {
+		if _, err := b.Finish(background); !errors.Is(err, ErrClosed) {
+			t.Errorf("got %v", err)
+		}
+	}
+	close(release)
+	if err := <-closed; err != nil {
 		t.Error(err)
+	}
+	if err := c.Stop(); err != nil {
+		t.Error(err)
+	}
+	if err := c.planner.Ask([]uint32{5}); err != nil {
+		t.Fatal(err)
+	}
+	c.planner.Forget()
+	if err := fetch(background, c, m, [][]uint32{{7}}, 1); !errors.Is(err, ErrClosed) {
+		t.Errorf("after it is closed: %v", err)
 	}
 }
 

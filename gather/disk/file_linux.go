@@ -58,22 +58,22 @@ func createHidden(folder string) (*os.File, error) {
 	if fs.Type == unix.TMPFS_MAGIC || fs.Type == unix.RAMFS_MAGIC {
 		return nil, errors.New("the folder is in memory")
 	}
-	const flags = unix.O_RDWR | unix.O_DIRECT | unix.O_CLOEXEC
-	fd, err := unix.Open(folder, unix.O_TMPFILE|flags, 0o600)
-	if err == nil {
-		return os.NewFile(uintptr(fd), filepath.Join(folder, "(packed rows)")), nil
+	fd, err := unix.Open(folder, unix.O_TMPFILE|hiddenFlags, 0o600)
+	if err != nil {
+		return createNamed(folder)
 	}
-	if !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.EISDIR) && !errors.Is(err, unix.ENOENT) {
-		return nil, err
-	}
-	named, err := os.CreateTemp(folder, ".khop-pack-*") // the file system has no files without names
+	return os.NewFile(uintptr(fd), filepath.Join(folder, "(packed rows)")), nil
+}
+
+const hiddenFlags = unix.O_RDWR | unix.O_DIRECT | unix.O_CLOEXEC
+
+// createNamed is createHidden where the file system has no files without names: it takes the name away at once.
+func createNamed(folder string) (*os.File, error) {
+	named, err := os.CreateTemp(folder, ".khop-pack-*")
 	if err != nil {
 		return nil, unwrapped(err)
 	}
 	defer named.Close()
-	direct, err := os.OpenFile(named.Name(), flags, 0)
-	if err = errors.Join(err, os.Remove(named.Name())); err != nil {
-		return nil, err
-	}
-	return direct, nil
+	direct, err := os.OpenFile(named.Name(), hiddenFlags, 0)
+	return direct, errors.Join(err, os.Remove(named.Name()))
 }

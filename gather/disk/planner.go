@@ -7,7 +7,6 @@ import (
 	"unsafe"
 
 	"github.com/khop-gnn/khop/pinned"
-	"github.com/khop-gnn/khop/unified"
 )
 
 // ErrRows is returned for a column that a Planner cannot number.
@@ -66,7 +65,7 @@ type Planner struct {
 	low        int    // no bucket below it has a slot of a row without a next use
 	far        uint32 // no batch after it is the next use of a cached row
 
-	memory []*unified.Buffer
+	memory []*pinned.Region
 	room   *pinned.Region // of the window
 	count  Counts
 }
@@ -169,15 +168,13 @@ func take[T uint8 | int32 | uint32](p *Planner, before error, n int64) ([]T, err
 	if before != nil {
 		return nil, before
 	}
-	b := &unified.Buffer{}
-	b.Options = p.opt.Memory
-	p.memory = append(p.memory, b)
 	var zero T
-	if err := b.Claim(n * int64(unsafe.Sizeof(zero))); err != nil { // it never grows
-		return nil, err
+	room, err := pinned.Allocate(n*int64(unsafe.Sizeof(zero)), p.opt.Memory)
+	if err != nil || n == 0 {
+		return nil, errors.Join(err, room.Close())
 	}
-	v, err := unified.Grow[T](b, n, 0)
-	return v[:min(n, int64(len(v)))], err
+	p.memory = append(p.memory, room)
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(room.Bytes()))), n), nil
 }
 
 // Close frees the planner's memory.

@@ -74,11 +74,14 @@ func (r *Reader) try(ctx context.Context) {
 	}
 	p.Small, r.limit = best, int64(p.Depth)
 	p.Large = r.rate(ctx, largest, max(p.Depth/4, 8), p.Most) * float64(p.Most)
+	p.Gap = p.gap()
+}
+
+// gap returns how many bytes take the disk as long as a request does, in pages, but no more than a quarter of one.
+func (p *Probe) gap() int64 {
 	each, perByte := p.cost()
-	p.Gap = p.Most / 4
-	if gap := each / max(perByte, 1e-12); gap < float64(p.Gap) {
-		p.Gap = int64(gap) / p.Page * p.Page
-	}
+	gap := min(each/max(perByte, 1e-12), float64(p.Most/4))
+	return int64(gap) / p.Page * p.Page
 }
 
 // defaultGap is what a request costs, in bytes, where nothing was tried.

@@ -1,0 +1,142 @@
+package disk
+
+import (
+	"math"
+	"os"
+	"reflect"
+	"testing"
+	"unsafe"
+
+	"github.com/khop-gnn/khop/pinned"
+)
+
+func TestCountsAddUpInEachField(t *testing.T) {
+	var a, b Counts
+	x, y := reflect.ValueOf(&a).Elem(), reflect.ValueOf(&b).Elem()
+	for i := range x.NumField() {
+		x.Field(i).SetInt(int64(10 + i))
+		y.Field(i).SetInt(int64(3 * i))
+	}
+	sum, times, less := a, a.Times(7), a.Less(&b)
+	sum.Add(b)
+	for i := range x.NumField() {
+		name, n, m := x.Type().Field(i).Name, int64(10+i), int64(3*i)
+		for what, c := range map[string]struct {
+			got  Counts
+			want int64
+		}{"sum": {sum, n + m}, "times": {times, 7 * n}, "less": {less, n - m}} {
+			if got := reflect.ValueOf(c.got).Field(i).Int(); got != c.want {
+				t.Errorf("%s of %s is %d, want %d", what, name, got, c.want)
+			}
+		}
+	}
+}
+
+// The probe measures requests of a page and of the most bytes; what lies between them is on a line.
+func TestAProbeSaysWhatRequestsTake(t *testing.T) {
+	near := func(what string, got, want float64) {
+		t.Helper()
+		if math.Abs(got-want) > 1e-9*want {
+			t.Errorf("%s takes %v s, want %v", what, got, want)
+		}
+	}
+	p := Probe{Shape: Shape{Page: 4096, Most: 65536}, Small: 1e5, Large: 65536 * 2e4}
+	near("a page", p.Seconds(1, 4096), 1e-5)
+	near("a request of the most bytes", p.Seconds(1, 65536), 5e-5)
+	near("half as much and three requests", p.Seconds(3, 3*34816), 3*3e-5)
+	if got := p.gap(); got != 8192 { // (1e-5 - 4096 b) / b for b = 4e-5/61440 is 11264
+		t.Errorf("a request takes as long as %d bytes", got)
+	}
+	if p.Large = 1e12; p.gap() != 16384 {
+		t.Errorf("bytes that cost nothing: a gap of %d", p.gap())
+	}
+	for _, p := range []Probe{{Shape: Shape{Page: 4096, Most: 65536}, Large: 1e9}, {Shape: Shape{Page: 4096, Most: 65536},
+		Small: 1e5}, {Shape: Shape{Page: 4096, Most: 4096}, Small: 1e5, Large: 1e9}} {
+		near("what was not tried", p.Seconds(3, 1000), 31e-6)
+	}
+}
+
+func TestMemoryOfPlansAndWindows(t *testing.T) {
+	for asks, want := range map[int64]int64{0: 1, 1: 1, 2: 2, 3: 4, 4: 4, 5: 8, 1000: 1024} {
+		if got := WindowBytes(asks); got != want*AskBytes {
+			t.Errorf("a window of %d asks takes %d bytes, want %d", asks, got, want*AskBytes)
+		}
+	}
+	if size := unsafe.Sizeof(ask{}); size != AskBytes {
+		t.Errorf("an ask takes %d bytes", size)
+	}
+	var l pinned.Ledger
+	p, err := NewPlanner(Layout{RowBytes: 8, Rows: 1 << 20, Shape: Shape{4096, 0, 1 << 16, 512}},
+		PlannerOptions{Slots: 1 << 18, Lookahead: 1, Memory: pinned.Options{Ledger: &l}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if said, held := PlanBytes(1<<20, 1<<18), l.Used(0); held < said || held > said+said/8 {
+		t.Errorf("a planner takes %d bytes, not %d", held, said)
+	}
+	if err := p.Close(); err != nil || l.Used(0) != 0 {
+		t.Errorf("%v; %d bytes are left", err, l.Used(0))
+	}
+}
+
+// A pack needs two rows in a chunk, and chunks for all batches of the window.
+func TestWhatAPackHasRoomFor(t *testing.T) {
+	layout := Layout{RowBytes: 2048, Rows: 1000, Shape: Shape{Page: 4096, Most: 1 << 16, Sector: 512}}
+	for _, c := range []struct {
+		memory, rowBytes, chunk int64
+		most                    int
+	}{
+		{(10 + packAside) * 4096, 2048, 4096, 256},
+		{(10+packAside)*4096 - 1, 2048, 0, 0},
+		{(10 + packAside) * 4096, 2049, 0, 0},
+		{(10 + packAside) * 12 << 10, 2048, 12 << 10, 85},
+		{1 << 30, 2048, 1 << 16, 16},
+	} {
+		layout.RowBytes = c.rowBytes
+		p, err := newPack(layout, 10, PackOptions{Bytes: 1 << 20, Memory: c.memory})
+		switch {
+		case (err == nil) != (c.chunk > 0):
+			t.Errorf("%+v: %v", c, err)
+		case err != nil:
+		case p.layout.groupBytes != c.chunk || p.most != c.most || int64(len(p.spare)) != c.memory/c.chunk ||
+			int64(p.per) != c.chunk/c.rowBytes:
+			t.Errorf("%+v: chunks of %d bytes and %d rows, %d of them, %d in memory", c, p.layout.groupBytes, p.per,
+				p.most, len(p.spare))
+		}
+	}
+}
+
+// A file whose name was taken away can be used, and the folder is empty.
+func TestAHiddenFileHasNoName(t *testing.T) {
+	for name, create := range map[string]func(string) (*os.File, error){"without": createHidden, "taken": createNamed} {
+		folder := t.TempDir()
+		f, err := create(folder)
+		if err != nil {
+			t.Skip(err)
+		}
+		page, err := pinned.Allocate(1<<16, pinned.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		page.Bytes()[77] = 5
+		if n, err := f.WriteAt(page.Bytes(), 1<<16); err != nil || n != 1<<16 {
+			t.Errorf("%s: %d bytes written: %v", name, n, err)
+		}
+		clear(page.Bytes())
+		if _, err := f.ReadAt(page.Bytes(), 1<<16); err != nil || page.Bytes()[77] != 5 {
+			t.Errorf("%s: %v", name, err)
+		}
+		if files, err := os.ReadDir(folder); err != nil || len(files) > 0 {
+			t.Errorf("%s: %v, %v", name, files, err)
+		}
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := page.Close(); err != nil {
+			t.Error(err)
+		}
+		if f, err := create(folder + "/none"); err == nil {
+			t.Errorf("%s: %v is there without its folder", name, f.Name())
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/gather/disk"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
@@ -36,7 +37,8 @@ type ahead struct {
 // aheadColumn is a column on disk.
 type aheadColumn struct {
 	*disk.Column
-	arrays   []int // of a batch
+	hot      *gather.HotRows // that the device keeps, and nobody asks for here; nil for none
+	arrays   []int           // of a batch
 	rowBytes int64
 	mostAsks int64
 }
@@ -134,11 +136,14 @@ func scouts(workers int) int { return (workers + 1) / 2 }
 // openColumn adds a column, where batches of this loader have rows of it.
 func (a *ahead) openColumn(d columnOnDisk) error {
 	l := a.l
-	c := &aheadColumn{rowBytes: d.column.store.RowBytes(), mostAsks: d.mostAsks}
+	c := &aheadColumn{rowBytes: d.column.store.RowBytes(), mostAsks: d.mostAsks, hot: d.column.hot}
 	for i := range l.arrays {
 		if l.columns[i] == d.column {
 			a.arrays[i] = [2]int{len(a.columns), len(c.arrays)}
 			c.arrays = append(c.arrays, i)
+			if c.hot != nil && l.arrays[i].Most > c.hot.Most() {
+				c.hot = nil // it was made for smaller batches
+			}
 		}
 	}
 	if len(c.arrays) == 0 {
@@ -279,6 +284,9 @@ func (s *scout) sample(ctx context.Context, a *ahead, at *course) (b askedBatch)
 			}
 			before := len(s.rows[k])
 			s.rows[k], b.err = a.l.columns[i].store.Rows(s.rows[k], ids)
+			if c.hot != nil {
+				s.rows[k] = s.rows[k][:before+len(c.hot.Missing(s.rows[k][before:]))]
+			}
 			counts[p] = len(s.rows[k]) - before
 		}
 		b.rows = append(b.rows, counts)

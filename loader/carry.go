@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/khop-gnn/khop/device"
+	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
@@ -15,10 +16,11 @@ import (
 // carried is the host's side of a slot's rows that a copy engine moves: page-locked memory for the rows of each array,
 // and the list of ids that was copied to the host last.
 type carried struct {
-	rows []unified.Buffer // [array]
-	is   []bool           // [array] copies bring its rows
-	of   device.Address   // where the list is on the device; 0 for none
-	ids  unified.Tensor   // in the fence's staging memory
+	rows   []unified.Buffer // [array]
+	places []unified.Buffer // [array] where each of its rows comes from, with hot rows of a column on disk
+	is     []bool           // [array] copies bring its rows
+	of     device.Address   // where the list is on the device; 0 for none
+	ids    unified.Tensor   // in the fence's staging memory
 }
 
 // add tells of the next array. It takes no memory.
@@ -26,6 +28,8 @@ func (c *carried) add(is bool, memory pinned.Options) {
 	c.is = append(c.is, is)
 	c.rows = append(c.rows, unified.Buffer{})
 	c.rows[len(c.rows)-1].Options = memory
+	c.places = append(c.places, unified.Buffer{})
+	c.places[len(c.places)-1].Options = memory
 }
 
 // reserve takes memory for the rows of an array.
@@ -39,7 +43,7 @@ func (c *carried) reserve(array int, n int64) error {
 func (c *carried) close() error {
 	var errs []error
 	for i := range c.rows {
-		errs = append(errs, c.rows[i].Close())
+		errs = append(errs, c.rows[i].Close(), c.places[i].Close())
 	}
 	return errors.Join(errs...)
 }
@@ -84,7 +88,16 @@ func (m *cudaMaker) toHost(s *slot, ids unified.Tensor) (unified.Tensor, error) 
 	return s.fence.(*cudaFence).hostIDs(ids)
 }
 
-func (m *cudaMaker) landed(s *slot, arrays []int) error {
+func (m *cudaMaker) place(s *slot, array int, hot *gather.HotRows, rows []uint32) ([]uint32, error) {
+	n := int64(len(rows))
+	places, err := unified.Grow[int32](&s.fence.(*cudaFence).carried.places[array], n, 0)
+	if err != nil {
+		return nil, err
+	}
+	return hot.Places(rows, places[:n]), nil
+}
+
+func (m *cudaMaker) landed(s *slot, arrays []int, hot *gather.HotRows) error {
 	f := s.fence.(*cudaFence)
 	if err := m.columns.Record(f.gathering); err != nil { // the time before was the disk's
 		return err
@@ -92,6 +105,12 @@ func (m *cudaMaker) landed(s *slot, arrays []int) error {
 	for _, i := range arrays {
 		_, view := s.rowIDs(&s.recipe.arrays[i])
 		to := s.rows[i].tensor
+		if hot != nil && !view {
+			if err := m.joinHot(f, i, hot, to); err != nil {
+				return err
+			}
+			continue
+		}
 		if n := len(to.Bytes()); n > 0 && !view {
 			if err := m.columns.CopyToDevice(to.Address(), f.carried.rows[i].Bytes()[:n]); err != nil {
 				return err
@@ -99,6 +118,16 @@ func (m *cudaMaker) landed(s *slot, arrays []int) error {
 		}
 	}
 	return nil
+}
+
+// joinHot lets a kernel put together the rows of an array that landed, and those that the device keeps.
+func (m *cudaMaker) joinHot(f *cudaFence, array int, hot *gather.HotRows, to unified.Tensor) error {
+	places, err := f.carried.places[array].Tensor(unified.Int32, to.Len())
+	if err != nil {
+		return err
+	}
+	landed := &f.carried.rows[array]
+	return hot.Enqueue(m.columns, to, places, landed.Address(), min(landed.Cap()/to.RowBytes(), hot.Most()))
 }
 
 // hostIDs copies ids to the host. Columns of one node type have the same list, or the seeds at its beginning.

@@ -169,3 +169,48 @@ func TestADiskThatFailsUnderADeviceIsSaid(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+// Hot rows of a column on disk stay on the device: nobody asks the disk for them again, and batches are the same.
+func TestHotRowsOfColumnsOnDiskStayOnADevice(t *testing.T) {
+	needDisk(t)
+	cudatest.Open(t)
+	for name, g := range map[string]*graph.Graph{"plain": onDisk(t, plainGraph(t, 500, 6)),
+		"odd rows": onDisk(t, hubGraph(t, 1000)), "typed": onDisk(t, typedGraph(t, 150, 120))} {
+		opt := onDiskOptions
+		opt.CacheBytes, opt.DeviceCache, opt.Device, opt.BatchSize = 3000, 16_000, "cuda:0", 200
+		if name == "typed" {
+			opt.Seeds = loader.AllNodes("user")
+		}
+		hot, cold := opt, opt
+		hot.HotRows, cold.HotRows = loader.RankPresample, loader.RankNone
+		mapped := opt
+		mapped.Residence, mapped.Device = loader.Mapped, "cpu"
+		want := digests(t, open(t, g, mapped).Epoch(background, 0))
+		asked := map[loader.Ranking]int64{} // rows of a batch
+		for _, opt := range []loader.Options{hot, cold} {
+			l := open(t, g, opt)
+			for _, err := range l.Range(background, 0, 1, 2) { // which is given up
+				if err != nil {
+					t.Fatal(err)
+				}
+				break
+			}
+			if d := expect.Diff(want, digests(t, l.Epoch(background, 0))); d != "" {
+				t.Fatalf("%s, %v: %s", name, opt.HotRows, d)
+			}
+			s, kept := l.Stats(), int64(0)
+			for _, p := range l.Placed() {
+				if p.Carry == "disk" {
+					kept += p.CachedRows
+				}
+			}
+			if keeps := opt.HotRows != loader.RankNone; keeps != (kept > 0) || keeps && s.DeviceHits == 0 {
+				t.Errorf("%s, %v: %d rows are kept, %d were asked for", name, opt.HotRows, kept, s.DeviceHits)
+			}
+			asked[opt.HotRows] = s.OnDisk.Rows / s.OnDisk.Batches
+		}
+		if asked[hot.HotRows] >= asked[cold.HotRows] {
+			t.Errorf("%s: a batch asks the disk's cache for %d rows", name, asked)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
@@ -66,7 +67,11 @@ func (m *cpuMaker) fetchBy(s *slot, from rowCopier) error                      {
 func (m *cpuMaker) landing(s *slot, array int) *unified.Buffer                 { return &s.rows[array].buf }
 func (m *cpuMaker) clearLanding(*slot) error                                   { return nil }
 func (m *cpuMaker) toHost(_ *slot, ids unified.Tensor) (unified.Tensor, error) { return ids, nil }
-func (m *cpuMaker) landed(*slot, []int) error                                  { return nil }
+func (m *cpuMaker) landed(*slot, []int, *gather.HotRows) error                 { return nil }
+
+func (m *cpuMaker) place(_ *slot, _ int, _ *gather.HotRows, rows []uint32) ([]uint32, error) {
+	return rows, nil
+}
 
 func (m *cpuMaker) room(i int, to *unified.Buffer, rows int64) (unified.Tensor, error) {
 	return m.columns[i].store.Over(to, rows)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -35,8 +36,10 @@ type lander interface {
 	room(array int, to *unified.Buffer, rows int64) (unified.Tensor, error)
 	// toHost returns ids where the host reads them, valid until the next call.
 	toHost(s *slot, ids unified.Tensor) (unified.Tensor, error)
-	// landed brings the rows of arrays, all of which have been read, to the slot's own memory.
-	landed(s *slot, arrays []int) error
+	// place notes where the rows of an array come from, and returns those that land.
+	place(s *slot, array int, hot *gather.HotRows, rows []uint32) ([]uint32, error)
+	// landed brings the rows of arrays, all of which have been read or are hot, to the slot's own memory.
+	landed(s *slot, arrays []int, hot *gather.HotRows) error
 }
 
 func (m *diskMaker) sample(ctx context.Context, s *slot) error {
@@ -87,6 +90,11 @@ func (d diskCopier) copyRows(i int, to *unified.Buffer, ids unified.Tensor) (uni
 	if m.rows, err = column.store.Rows(m.rows[:0], host); err != nil {
 		return unified.Tensor{}, err
 	}
+	if hot := m.ahead.columns[k].hot; hot != nil {
+		if m.rows, err = m.place(d.s, i, hot, m.rows); err != nil {
+			return unified.Tensor{}, err
+		}
+	}
 	if !slices.Equal(m.rows, d.s.reads[k].Asked(part)) {
 		return unified.Tensor{}, fmt.Errorf("%w: it gave other nodes or edges the second time that it made this "+
 			"batch: columns on disk need a sampler whose batches follow from the request alone", ErrSampler)
@@ -118,7 +126,7 @@ func (m *diskMaker) await(ctx context.Context, s *slot) (waited time.Duration, e
 	}
 	s.reads = nil
 	for _, c := range m.ahead.columns {
-		if err := m.landed(s, c.arrays); err != nil {
+		if err := m.landed(s, c.arrays, c.hot); err != nil {
 			return waited, err
 		}
 	}

@@ -41,8 +41,9 @@ type column struct {
 	name     string
 	nodeType int // -1 for a column of the edges
 	store    *gather.Store
-	scales   unified.Tensor // of a column that is widened with them
-	verified *verifiedRows  // nil: no row has to be verified before it is read
+	scales   unified.Tensor  // of a column that is widened with them
+	verified *verifiedRows   // nil: no row has to be verified before it is read
+	hot      *gather.HotRows // of a column on disk: rows that a device keeps; nil for none
 }
 
 // PlacedArray says where the kernels of a device find an array of the source.

@@ -67,16 +67,28 @@ func (d *onCUDA) carried(a *Array) bool {
 func (d *onCUDA) traffic(stats *counters) error {
 	var sum gather.Traffic
 	for _, c := range d.columns {
-		if c.device == nil {
+		of := c.traffic()
+		if of == nil {
 			continue
 		}
-		t, err := c.device.Traffic()
+		t, err := of()
 		if err != nil {
 			return err
 		}
 		addTraffic(&sum, t, c.before)
 	}
 	stats.onDevice.Store(&sum)
+	return nil
+}
+
+// traffic returns what says what was gathered; nil where no kernel gathers.
+func (c *deviceColumn) traffic() func() (gather.Traffic, error) {
+	switch {
+	case c.device != nil:
+		return c.device.Traffic
+	case c.hot != nil:
+		return c.hot.Traffic
+	}
 	return nil
 }
 
@@ -116,13 +128,13 @@ func (d *onCUDA) place(ctx context.Context, source *Placed) error {
 	if err := p.topology(); err != nil {
 		return err
 	}
-	if err := p.columns(); err != nil {
-		return err
-	}
 	if s := source.recipe.split; s != nil {
 		if err := s.open(ctx, source, &d.owned); err != nil {
 			return err
 		}
+	}
+	if err := p.columns(); err != nil {
+		return err
 	}
 	return p.stream.Synchronize()
 }

@@ -105,7 +105,7 @@ func (p *placer) scoresOf(c *deviceColumn) ([]float64, error) {
 func (p *placer) keepHotRows() error {
 	c, k := p.hotColumn()
 	if c == nil {
-		return nil
+		return p.keepHotOnDisk()
 	}
 	scores, err := p.scoresOf(c)
 	if err != nil {
@@ -124,6 +124,55 @@ func (p *placer) keepHotRows() error {
 	}
 	p.opt.log().Info("rows kept in device memory", "column", c.name, "rows", k, "of", c.store.Column().Len(),
 		"ranked_by", p.opt.HotRows.String())
+	return nil
+}
+
+// keepHotOnDisk is keepHotRows where no column is read over the bus: for the largest of those on disk. Its rows are
+// ranked once.
+func (p *placer) keepHotOnDisk() error {
+	r := p.source.recipe
+	if p.opt.HotRows == RankNone || r.split == nil || r.split.reader == nil {
+		return nil
+	}
+	for i := len(p.d.columns) - 1; i >= 0; i-- {
+		c := p.d.columns[i]
+		at := slices.IndexFunc(r.split.onDisk, func(d columnOnDisk) bool { return d.column == c.column })
+		if at < 0 || c.nodeType < 0 {
+			continue
+		}
+		most := int64(0)
+		for a := range r.arraysOf(c.column) {
+			most = max(most, a.Most)
+		}
+		k := gather.HotRowsCount(c.store.Column(), most, p.rest)
+		if k == 0 {
+			return nil
+		}
+		return p.keepOnDisk(c, &r.split.onDisk[at], most, k)
+	}
+	return nil
+}
+
+// keepOnDisk reads the k hottest rows of a column on disk to the device.
+func (p *placer) keepOnDisk(c *deviceColumn, d *columnOnDisk, most, k int64) error {
+	scores, err := p.scoresOf(c)
+	if err != nil {
+		return err
+	}
+	reader := p.source.recipe.split.reader
+	c.column.hot, err = gather.NewHotRows(p.ctx, p.d.Device, gather.HotRowsOptions{Column: c.store.Column(),
+		Rows: gather.Hottest(scores, k), Most: most,
+		Memory: pinned.Options{Ledger: &p.source.ledger, Purpose: pinned.Columns},
+		Read: func(ctx context.Context, rows []int64, to []byte) error {
+			return reader.Fetch(ctx, d.index, d.layout, rows, to)
+		}})
+	if err != nil {
+		return fmt.Errorf("column %s: %w", c.name, err)
+	}
+	p.d.owned = append(p.d.owned, c.column.hot)
+	p.d.placed[c.placed].CachedRows = k
+	p.opt.log().Info("rows of a column on disk kept in device memory", "column", c.name, "rows", k, "of",
+		c.store.Column().Len(), "ranked_by", p.opt.HotRows.String())
 	return nil
 }
 

@@ -50,8 +50,9 @@ func TestAProbeSaysWhatRequestsTake(t *testing.T) {
 	if p.Large = 1e12; p.gap() != 16384 {
 		t.Errorf("bytes that cost nothing: a gap of %d", p.gap())
 	}
-	for _, p := range []Probe{{Shape: Shape{Page: 4096, Most: 65536}, Large: 1e9}, {Shape: Shape{Page: 4096, Most: 65536},
-		Small: 1e5}, {Shape: Shape{Page: 4096, Most: 4096}, Small: 1e5, Large: 1e9}} {
+	for _, p := range []Probe{{Shape: Shape{Page: 4096, Most: 65536}, Large: 1e9},
+		{Shape: Shape{Page: 4096, Most: 65536}, Small: 1e5},
+		{Shape: Shape{Page: 4096, Most: 4096}, Small: 1e5, Large: 1e9}} {
 		near("what was not tried", p.Seconds(3, 1000), 31e-6)
 	}
 }

@@ -355,3 +355,18 @@ func (t *transfer) wait(ctx context.Context) error {
 	defer t.mu.RUnlock()
 	return t.err
 }
+
+// Fetch reads rows, ascending, of the column numbered i of those that the reader was opened with, one after another to
+// memory of the caller. When the context ends nothing is written any more.
+func (r *Reader) Fetch(ctx context.Context, i int, layout Layout, rows []int64, to []byte) error {
+	plan := &Plan{Rows: len(rows)}
+	for k, row := range rows {
+		plan.Reads = append(plan.Reads, Read{uint32(row), uint32(k)})
+	}
+	layout.merge(plan)
+	layout.trim(plan)
+	t := &transfer{file: r.files[i], layout: &layout, plan: plan, done: make(chan struct{}),
+		rowAt: func(k uint32) []byte { return to[int64(k)*layout.RowBytes : int64(k+1)*layout.RowBytes] }}
+	r.start(t)
+	return t.wait(ctx)
+}

@@ -97,6 +97,10 @@ bench-inside: ## measure batches from a server and within the process, in turn (
 pip-check: ## what lies in dist/ as pip gets it: tags by auditwheel, metadata, and installing with Python 3.9 to 3.13
 	tools/pip-check.sh
 
+.PHONY: arm64-check
+arm64-check: ## run the wheel for aarch64 by qemu-user, and compare its batches with this machine's
+	tools/arm64-check.sh
+
 .PHONY: sdist
 sdist: ## the source distribution of the Python package; the program is built of it where it is installed
 	$(if $(PYTHON),PYTHON=$(PYTHON)) tools/sdist.sh

@@ -44,11 +44,12 @@ python=$PWD/.venv-python/bin/python
 "$python" -c 'import sys, numpy; print("Python", sys.version.split()[0], "NumPy", numpy.__version__, end=" ")'
 "$python" -c 'import torch; print("torch", torch.__version__)' 2>/dev/null || echo "no torch"
 
-(cd integrations/python && "$python" -m mypy)
-
 # The wheel, in an environment that has nothing else, with no Go on PATH.
 # Without a commit in it, as that of tools/reproducible.sh, which compares the two.
-GOFLAGS=-buildvcs=false PYTHON=$python WHEELS=$(go env GOOS)/$(go env GOARCH) tools/wheel.sh >/dev/null
+GOFLAGS=-buildvcs=false PYTHON=$python WHEELS=$(go env GOOS)/$(go env GOARCH) tools/wheel.sh >/dev/null &
+wheel=$!
+(cd integrations/python && "$python" -m mypy)
+wait $wheel || fail "the wheel is not built"
 "$python" -m venv "$work/clean"
 "$work/clean/bin/python" -m pip install --quiet --disable-pip-version-check dist/khop-*"$(uname -m)"*.whl
 (cd "$work" && env -i PATH=/usr/bin:/bin HOME="$work" clean/bin/khop generate sbm small.khop --nodes 2000 --edges 20000 >/dev/null 2>&1 &&
@@ -63,7 +64,8 @@ with khop.Loader("small.khop", fanouts=[5, 3], batch_size=256) as loader:
 export KHOP_LIBRARY=${KHOP_LIBRARY-$(compgen -G "$work/clean/lib/python*/site-packages/khop/lib/libkhop.so")} # tests want it
 
 log=$work/pytest.log
-(cd integrations/python && KHOP_BIN=$khop PYTHONPATH=src "$python" -m pytest) 2>&1 | tee "$log"
+# In two processes: tests wait for others for a third of their time.
+(cd integrations/python && KHOP_BIN=$khop PYTHONPATH=src "$python" -m pytest -n 2 --dist worksteal) 2>&1 | tee "$log"
 if [ -n "${KHOP_TESTDATA:-}" ] && grep '^SKIPPED' "$log" | grep -vFf <(sed -n 's/^pytest //p' tests/allowed-skips.txt); then
     fail "the tests above were skipped, but are not on tests/allowed-skips.txt"
 fi

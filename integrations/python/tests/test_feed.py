@@ -189,7 +189,7 @@ def test_holding_every_slot_waits_and_then_says_who_holds_them(start):
     epoch = iter(loader)
     held = [next(epoch), next(epoch)]
     loader._feed._timeout = 0.3
-    with pytest.raises(khop.SlotsHeldError, match=r"all 2 slots .* batch 0 of epoch 0 .*; batch 1 of epoch 0 .* copy"):
+    with pytest.raises(khop.SlotsHeldError, match=r"all 2 slots .* batch 0 of epoch 0; batch 1 of epoch 0. .*copy"):
         next(epoch)
     loader._feed._timeout = PATIENCE
     timer = threading.Timer(0.2, held.pop)  # another thread lets go of one

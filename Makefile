@@ -75,6 +75,10 @@ bench-disk: ## features larger than memory: khop, mapped files and numpy.memmap 
 bench-convert: ## conversion of a billion int64 pairs beside what the disk does, in DIR= (26 GB of disk); ARGS: go run ./bench/convert -h
 	go run ./bench/convert -dir $(DIR) $(or $(ARGS),-edges 1000000000 -memory 2GiB)
 
+.PHONY: bench-features
+bench-features: ## memory of converting GB= (100) gigabytes of features, in DIR= (4 GB of disk); needs root, btrfs-progs, strace
+	go build -o dist/khop ./cmd/khop && bench/convert/features.sh $(or $(GB),100) $(DIR) dist/khop
+
 .PHONY: bench-feed
 bench-feed: ## measure the feed; PYTHON= and TORCH= name interpreters with NumPy and with torch
 	go run ./bench/feed -json .bench/feed.json $(if $(PYTHON),-python $(PYTHON)) $(if $(TORCH),-torch $(TORCH))

@@ -11,7 +11,8 @@
 // to 8 bytes. When the memory is full of such runs it goes to one temporary file as one long run, and memory is filled
 // anew meanwhile. Then each part is gathered from all runs, sorted in a core's cache and handed on. What fits the
 // memory never sees the file. A part that is too large for the memory is parted again by its next bits. All reading and
-// writing of files is sequential, in pieces as long as the memory allows, and all workers sort.
+// writing of files is sequential, in pieces as long as the memory allows, and all workers sort. A large file passes the
+// page cache by.
 //
 // # Caveats
 //

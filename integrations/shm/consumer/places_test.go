@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -92,4 +93,50 @@ func TestABatchHasItsArraysByNameAndItsPlace(t *testing.T) {
 		t.Errorf("%d batches", n)
 	}
 	_ = said(t, c, theirs)
+}
+
+// A batch that is held when its consumer is closed stays as it is, whatever the server writes into the slot; the memory
+// is mapped until it is released.
+func TestAHeldBatchOutlivesItsConsumer(t *testing.T) {
+	l := newLiar(t)
+	for i := range l.ring.Data[:4*slotSize] {
+		if i%slotSize >= 8192 {
+			l.ring.Data[i] = byte(i / 7)
+		}
+	}
+	c, theirs := greeted(t)
+	for _, p := range l.packets[1:6] { // BEGUN, SEGMENT, three batches
+		fd := -1
+		if len(p.fds) > 0 {
+			fd = p.fds[0]
+		}
+		tell(t, theirs, p.text, fd)
+	}
+	var held *Batch
+	for b, err := range c.Epoch(t.Context(), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = b.Keep()
+		break
+	}
+	var want [][]byte
+	for _, a := range held.Arrays() {
+		want = append(want, bytes.Clone(a.Tensor.Bytes()))
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range l.ring.Data {
+		l.ring.Data[i] ^= 0xff
+	}
+	for i, a := range held.Arrays() {
+		if !bytes.Equal(a.Tensor.Bytes(), want[i]) {
+			t.Errorf("%s of a batch that is held has changed", a.Name)
+		}
+	}
+	held.Release()
+	if c.mapped {
+		t.Error("the last batch was released, and the memory is mapped still")
+	}
 }

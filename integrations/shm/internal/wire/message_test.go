@@ -154,3 +154,12 @@ func TestLimitsAreThoseOfVersionOne(t *testing.T) {
 		t.Error("a longer message was taken")
 	}
 }
+
+func TestKindsOfMessagesHaveTheirNames(t *testing.T) {
+	for kind, want := range map[Kind]string{KindHello: "HELLO", KindBatch: "BATCH", KindBye: "BYE",
+		KindBye + 1: "message of kind 14", 1<<16 - 1: "message of kind 65535"} {
+		if got := kind.String(); got != want {
+			t.Errorf("%d is %q, want %q", uint16(kind), got, want)
+		}
+	}
+}

@@ -195,6 +195,7 @@ var badLines = []struct {
 	{"Matrix Market", "%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n", Options{}, 1,
 		"Matrix Market"},
 	{"pickle", "\x80\x02}q", Options{}, -1, "never executed"},
+	{"tar archive", strings.Repeat("1 2\n", 64) + "1ustar\x0000 3\n", Options{}, -1, "unpack it first"},
 	{"long line", strings.Repeat("1", 3<<20), Options{}, 1, "longer than"},
 	{"long line later", "1 2\n" + strings.Repeat("x", MaxLine+5) + "\n", Options{}, 2, "longer than"},
 	{"open quotes", "\"a,b\n", Options{}, 1, "quotes do not end"},

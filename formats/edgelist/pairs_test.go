@@ -83,3 +83,26 @@ func TestLinesOfTwoNumbersAreWhatEachLineSays(t *testing.T) {
 func newPiece(text []byte) *piece {
 	return &piece{buf: slices.Concat(text, bytes.Repeat([]byte{0}, slack)), n: len(text)}
 }
+
+// What is found of a text are the bytes that are no digits, however many there are in a block.
+func TestBytesThatAreNoDigitsAreFound(t *testing.T) {
+	const seed = 20261128
+	r := rand.New(rand.NewPCG(seed, 0))
+	var at marks
+	for round := range 200 {
+		blocks, from := 1+r.IntN(markBlocks), r.IntN(70)
+		b, share := make([]byte, from+64*blocks), r.IntN(101)
+		var want []int32
+		for i := range b {
+			if b[i] = '0' + byte(r.IntN(10)); r.IntN(100) < share {
+				b[i] = []byte{0, ' ', '\n', '/', ':', 'a', 0xb5, 0xff}[r.IntN(8)]
+			}
+			if i >= from && (b[i] < '0' || b[i] > '9') {
+				want = append(want, int32(i))
+			}
+		}
+		if n := at.find(b, from, blocks); !slices.Equal(at[:n], want) {
+			t.Fatalf("seed %d, round %d: %v, want %v", seed, round, at[:n], want)
+		}
+	}
+}

@@ -34,7 +34,14 @@ func inFile(t testing.TB, path string, zeros int, x unified.Tensor) unified.Tens
 // onDisk returns the graph with its columns in mapped files, as those of a dataset are.
 func onDisk(t testing.TB, g *graph.Graph) *graph.Graph {
 	t.Helper()
-	folder := t.TempDir()
+	again, _ := inFiles(t, g, false)
+	return again
+}
+
+// inFiles returns the graph with its columns, and its topology as well if that is wanted, in mapped files of a folder.
+func inFiles(t testing.TB, g *graph.Graph, topology bool) (_ *graph.Graph, folder string) {
+	t.Helper()
+	folder = t.TempDir()
 	mapped := func(name string, x unified.Tensor) unified.Tensor {
 		return inFile(t, filepath.Join(folder, strings.ReplaceAll(name, "/", "_")), 64, x)
 	}
@@ -42,6 +49,12 @@ func onDisk(t testing.TB, g *graph.Graph) *graph.Graph {
 	a := graph.Arrays{Schema: s, ID: g.ID(), EdgeIDs: g.EdgeIDs(), Splits: g.Splits(),
 		Indptr: unified.FromSlice(g.Indptr()), Indices: g.Indices(), Types: g.Types(),
 		EdgeColumns: map[string]unified.Tensor{}}
+	if topology {
+		a.Indptr, a.Indices = mapped("indptr", a.Indptr), mapped("indices", a.Indices)
+		if a.Types.Len() > 0 {
+			a.Types = mapped("types", a.Types)
+		}
+	}
 	for i := range s.Nodes {
 		columns := map[string]unified.Tensor{}
 		for _, c := range s.Nodes[i].Columns {
@@ -58,7 +71,7 @@ func onDisk(t testing.TB, g *graph.Graph) *graph.Graph {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return again
+	return again, folder
 }
 
 // needDisk skips where the system does not tell which file is mapped: columns are read as mapped there.

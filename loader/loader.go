@@ -82,6 +82,7 @@ func (l *Loader) prepare(ctx context.Context) error {
 	if err := l.openShared(ctx, l.ledger); err != nil {
 		return l.placed.on.explain(err, &l.opt)
 	}
+	l.paged.begin()
 	if err := l.openAhead(); err != nil {
 		return l.placed.on.explain(err, &l.opt)
 	}

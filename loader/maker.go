@@ -64,7 +64,10 @@ func (w *worker) make(ctx context.Context, s *slot, j job) error {
 	if err != nil {
 		return err
 	}
-	l.stats.sample.add(time.Since(begin))
+	l.stats.sample.add(time.Since(begin) - s.awaited)
+	if s.awaited > 0 && l.ahead == nil { // else it is counted with waiting for columns
+		l.stats.disk.add(s.awaited)
+	}
 	region = trace.StartRegion(ctx, "khop.gather")
 	err = w.checked(s, j, func() error {
 		if err := s.to(fetching, w.maker.fetch(s)); err != nil {

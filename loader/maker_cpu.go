@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/gather/disk"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
@@ -19,6 +20,7 @@ type cpuMaker struct {
 	drawer  *sampling.Drawer // of negatives; nil without
 	columns []*column        // [array]
 	stats   *counters
+	asker   *disk.Asker // of the topology's pages; nil where it is not on disk
 }
 
 func (*onCPU) openMaker(r *recipe, columns []*column, ledger *pinned.Ledger, stats *counters) (_ maker, err error) {
@@ -27,11 +29,20 @@ func (*onCPU) openMaker(r *recipe, columns []*column, ledger *pinned.Ledger, sta
 	if r.prepared != nil {
 		opener = r.prepared
 	}
-	sampler, err := opener.Open(r.env(ledger))
+	env := r.env(ledger)
+	asker, err := r.paged.ask()
 	if err != nil {
 		return nil, err
 	}
-	return &cpuMaker{sampler, r.drawer, columns, stats}, nil
+	if asker != nil {
+		env.Pages = asker
+	}
+	m := &cpuMaker{drawer: r.drawer, columns: columns, stats: stats, asker: asker}
+	if m.sampler, err = opener.Open(env); err != nil {
+		asker.Close()
+		return nil, err
+	}
+	return m, nil
 }
 
 // env is what a sampler's worker works with.
@@ -53,7 +64,7 @@ func (m *cpuMaker) negatives(r sampling.Rand, links []sampling.LinkSeeds) error 
 }
 
 func (m *cpuMaker) sample(ctx context.Context, s *slot) error {
-	return m.sampler.Sample(ctx, &s.request, &s.sample)
+	return s.sampleFrom(ctx, m.sampler, m.asker)
 }
 
 func (m *cpuMaker) fetch(s *slot) error {
@@ -90,6 +101,7 @@ func (m *cpuMaker) drain() error                        { return nil }
 
 func (m *cpuMaker) close() (err error) {
 	defer recovered(&err)
+	defer m.asker.Close()
 	return m.sampler.Close()
 }
 

@@ -105,7 +105,7 @@ func (d diskCopier) copyRows(i int, to *unified.Buffer, ids unified.Tensor) (uni
 func (m *diskMaker) finish(ctx context.Context, s *slot) error {
 	begin := time.Now()
 	waited, err := m.await(ctx, s)
-	m.stats.disk.add(waited)
+	m.stats.disk.add(waited + s.awaited)
 	if err != nil {
 		return errors.Join(err, m.drain()) // nobody could wait for rows of other columns
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"runtime"
 	"sync"
@@ -67,10 +68,15 @@ func plan(ctx context.Context, r *recipe, on processor) (e Estimate, err error) 
 	var ledger pinned.Ledger
 	ledger.SetLimit(r.limit())
 	z, scratch := sizes{limited: on.bounded(&r.opt)}, int64(0)
-	defer func() { err = errors.Join(err, r.closeShared()) }()
+	var owned []io.Closer
+	defer func() { err = errors.Join(err, r.closeShared(), closeAll(owned)) }()
+	if err := r.openPages(&pinned.Ledger{}, &owned); err != nil { // counted by diskMemory
+		return e, on.explain(err, &r.opt)
+	}
 	if err := r.openShared(ctx, &ledger); err != nil {
 		return e, on.explain(err, &r.opt)
 	}
+	r.paged.begin()
 	tables := ledger.Used(pinned.Scratch)
 	err = r.trial(ctx, min(r.batches, leastTried), &ledger, func(s *slot) {
 		z.learn(s)

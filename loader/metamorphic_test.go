@@ -146,10 +146,11 @@ func columnsGraph(t testing.TB, types, nodes, edges int) *graph.Graph {
 	return g
 }
 
-// drawnGraph is columnsGraph with its columns in files.
+// drawnGraph is columnsGraph with its columns and its topology in files.
 func drawnGraph(t testing.TB, types, nodes, edges int) *graph.Graph {
 	t.Helper()
-	return onDisk(t, columnsGraph(t, types, nodes, edges))
+	g, _ := inFiles(t, columnsGraph(t, types, nodes, edges), true)
+	return g
 }
 
 // samplersOfCases make a sampler of a case, with its fan-outs where it has such.

@@ -60,8 +60,9 @@ const (
 	// Resident copies topology and the columns in use once, in New, into memory on huge pages.
 	Resident
 	// Disk reads rows of columns from their files, past the page cache, into a cache of CacheBytes. It samples ahead by
-	// Lookahead batches, and so keeps the rows that are needed soonest. Topology, and columns that lie in no file, are
-	// read as with Mapped. For a device rows are read to page-locked memory, from where a copy engine moves them;
+	// Lookahead batches, and so keeps the rows that are needed soonest. A topology of files that CacheBytes has no
+	// room for is read page by page, those of a hop together; else topology, and columns that lie in no file, are read
+	// as with Mapped. For a device rows are read to page-locked memory, from where a copy engine moves them;
 	// columns that CacheBytes has room for as a whole are read as with Mapped.
 	Disk
 	// Auto is Disk where graph and columns in use do not fit in the available memory, else Mapped.
@@ -172,7 +173,8 @@ type Options struct {
 	// Remainder says what happens where the batches do not divide by WorldSize. Default Pad.
 	Remainder Remainder
 
-	// Workers are the goroutines that sample and gather. Default: all cores; on a device, where they mostly wait, 2.
+	// Workers are the goroutines that sample and gather. Default: all cores; on a device, where they mostly wait, 2;
+	// twice the cores and two more for a topology on disk, which some wait for.
 	Workers int
 	// Prefetch is how many finished batches may wait for the loop. Default 2.
 	Prefetch int
@@ -192,7 +194,8 @@ type Options struct {
 	// Residence says where the dataset lies while it is read. Default Mapped.
 	Residence Residence
 	// CacheBytes is how many bytes of rows Disk keeps in memory: columns as a whole where they are small, and of others
-	// the rows that are needed soonest. What planning takes comes on top. Default: half of MaxMemory, or of what is
+	// the rows that are needed soonest. What planning takes comes on top. As many bytes of a topology on disk are taken
+	// to be in the page cache. Default: half of MaxMemory, or of what is
 	// available.
 	CacheBytes int64
 	// Lookahead is the most batches that Disk samples ahead; fewer where their ids would take more than a quarter of

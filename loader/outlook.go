@@ -1,9 +1,11 @@
 package loader
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"sync"
 
@@ -21,6 +23,10 @@ type Outlook struct {
 	ColumnBytes int64          `json:"column_bytes"` // of the columns that can stay on disk
 	Probe       disk.Probe     `json:"probe"`
 	Caches      []OutlookCache `json:"caches"` // ascending
+	// TopologyBytes is of the arrays that the sampler reads. Topology is what an epoch reads of those that stay on
+	// disk, with Options.CacheBytes, as the sampling of two has shown; nil where they do not stay there.
+	TopologyBytes int64          `json:"topology_bytes"`
+	Topology      *TopologyStats `json:"topology_on_disk,omitempty"`
 }
 
 // OutlookCache is an Outlook for a cache of a size.
@@ -67,20 +73,36 @@ func (r *recipe) lookOut(ctx context.Context) (_ *Outlook, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(mapped) == 0 || r.batches == 0 {
-		return nil, fmt.Errorf("%w: %s: batches have no rows of columns that lie in files", ErrOptions, r.name)
+	if r.paged = r.pageTopology(cmp.Or(r.opt.CacheBytes, r.defaultCache()), 1); r.batches == 0 || len(mapped) == 0 &&
+		r.paged == nil {
+		return nil, fmt.Errorf("%w: %s: batches have no rows of columns that lie in files, and the topology fits in "+
+			"memory", ErrOptions, r.name)
 	}
 	t := &rowTrace{recipe: r, columns: mapped}
-	defer func() { err = errors.Join(err, r.closeShared()) }()
+	var owned []io.Closer
+	defer func() { err = errors.Join(err, r.closeShared(), closeAll(owned)) }()
+	if err := r.openPages(&pinned.Ledger{}, &owned); err != nil {
+		return nil, err
+	}
 	if err := t.sample(ctx); err != nil {
 		return nil, err
 	}
-	probe, layouts, err := probeColumns(ctx, mapped)
-	if err != nil {
+	o := &Outlook{Batches: int64(r.batches), Rows: t.asked / 2, Share: 1 / float64(t.one), ColumnBytes: total,
+		Topology: r.paged.stats()}
+	for _, array := range r.topology() {
+		o.TopologyBytes += int64(len(array.Bytes()))
+	}
+	if o.Topology != nil {
+		o.Topology.PageCounts = o.Topology.Half()
+		o.Probe = o.Topology.Probe
+	}
+	if len(mapped) == 0 {
+		return o, nil
+	}
+	var layouts map[*column]disk.Layout
+	if o.Probe, layouts, err = probeColumns(ctx, mapped); err != nil {
 		return nil, err
 	}
-	o := &Outlook{Batches: int64(r.batches), Rows: t.asked / 2, Share: 1 / float64(t.one), ColumnBytes: total,
-		Probe: probe}
 	var caches []int64
 	for _, percent := range []int64{1, 2, 5, 10, 20, 40} {
 		caches = append(caches, total/100*percent)
@@ -136,6 +158,7 @@ func (t *rowTrace) sample(ctx context.Context) error {
 	if err := t.openShared(ctx, &ledger); err != nil {
 		return err
 	}
+	t.paged.begin()
 	mean := int64(0)
 	err := t.trial(ctx, min(t.batches, leastTried), &ledger, func(s *slot) {
 		for _, c := range t.columns {

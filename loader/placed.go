@@ -115,7 +115,7 @@ func settle(src Source, opt Options) (*recipe, processor, error) {
 	if err != nil {
 		return nil, nil, errors.Join(err, on.close())
 	}
-	r.room = room
+	r.room, r.anyWorkers = room, chosen == 0
 	return r, on, nil
 }
 
@@ -260,6 +260,9 @@ func (p *Placed) recipeFor(opt Options) (*recipe, error) {
 	}
 	if workers == 0 {
 		opt.Workers = p.on.workers()
+		if p.recipe.paged != nil {
+			opt.Workers = pagedWorkers()
+		}
 	}
 	opt.Device, opt.Residence, opt.HotRows = own.Device, own.Residence, own.HotRows
 	opt.Verify, opt.Widen, opt.Carry = own.Verify, own.Widen, own.Carry
@@ -267,7 +270,7 @@ func (p *Placed) recipeFor(opt Options) (*recipe, error) {
 	opt.MaxMemory, opt.DeviceMemory, opt.DeviceCache = own.MaxMemory, own.DeviceMemory, own.DeviceCache
 	r, err := newRecipe(p, opt)
 	if err == nil {
-		r.split = p.recipe.split
+		r.split, r.paged = p.recipe.split, p.recipe.paged
 	}
 	return r, err
 }

@@ -50,7 +50,7 @@ func (c *onCPU) place(ctx context.Context, p *Placed) error {
 		if err := s.copyWhole(ctx, p, &c.owned); err != nil {
 			return err
 		}
-		return s.open(ctx, p, &c.owned)
+		return errors.Join(s.open(ctx, p, &c.owned), p.recipe.openPages(&p.ledger, &c.owned))
 	}
 	return readAhead(ctx, p)
 }

@@ -34,6 +34,8 @@ type recipe struct {
 	reverses    [][]int          // edge types with the reverses of each, where batches leave those out
 	drawer      *sampling.Drawer // of negatives, once there is memory for it; nil for none
 	split       *diskSplit       // of the columns, with Disk
+	paged       *pagedTopology   // where the topology stays on disk
+	anyWorkers  bool             // Options.Workers was left open
 	indexed     *pinned.Ledger   // counts the index of seeds that are edges of some types; nil before it is there
 	shared      bool             // openShared has made prepared and drawer
 }

@@ -61,19 +61,29 @@ func (r *recipe) settleResidence(columns []*column, loaders int) error {
 	if err != nil {
 		return err
 	}
-	room := cmp.Or(r.limit(), probeMachine().Room())
+	cache := cmp.Or(o.CacheBytes, r.defaultCache())
+	paged := r.pageTopology(cache, loaders)
 	if o.Residence == Auto {
 		o.Residence = Mapped
 		need := (&Placed{recipe: r, columns: columns}).sourceBytes().Total()
-		if o.Widen || len(mapped) == 0 || need < room/10*9 {
+		if o.Widen || need < r.memoryRoom()/10*9 || len(mapped) == 0 && paged == nil {
 			return nil
 		}
 		o.Residence = Disk
 	}
-	setDefault(&o.CacheBytes, max(room/2, 1))
+	o.CacheBytes, r.paged = cache, paged
 	r.split = splitColumns(mapped, total, o, loaders)
+	if r.paged != nil && r.anyWorkers {
+		o.Workers = pagedWorkers()
+	}
 	return nil
 }
+
+// memoryRoom returns the memory that there is for the loaders.
+func (r *recipe) memoryRoom() int64 { return cmp.Or(r.limit(), probeMachine().Room()) }
+
+// defaultCache returns the default of Options.CacheBytes.
+func (r *recipe) defaultCache() int64 { return max(r.memoryRoom()/2, 1) }
 
 // inFiles returns the columns that lie in files and can be read from there, and their bytes.
 func (r *recipe) inFiles(columns []*column) (mapped []*column, total int64, err error) {
@@ -193,14 +203,14 @@ func (s *diskSplit) open(ctx context.Context, p *Placed, owned *[]io.Closer) err
 // readerOptions is a variable for tests only.
 var readerOptions disk.ReaderOptions
 
-// diskMemory returns what columns on disk take beside their caches in a loader. slotBytes and scratch are what a slot
-// and a sampler take: for the most that batches can need, or for what is expected of them.
+// diskMemory returns what topology and columns on disk take beside caches of rows in a loader. slotBytes and scratch
+// are what a slot and a sampler take: for the most that batches can need, or for what is expected of them.
 func (r *recipe) diskMemory(slotBytes, scratch int64) (n int64) {
-	if r.split == nil || len(r.split.onDisk) == 0 {
-		return 0
+	if n = r.pagedMemory(); r.split == nil || len(r.split.onDisk) == 0 {
+		return n
 	}
 	o := &r.opt
-	n = int64(scouts(o.Workers)) * sat.Add(slotBytes, scratch)
+	n += int64(scouts(o.Workers)) * sat.Add(slotBytes, scratch)
 	for _, d := range r.split.onDisk {
 		rows := int64(0)
 		for a := range r.arraysOf(d.column) {

@@ -32,6 +32,8 @@ type slot struct {
 	rows       []gathered // [array]; empty for what is not a column
 	digest     *digester  // of the first Digest on
 
+	awaited time.Duration // what sampling waited for the disk
+
 	turn  uint64        // of the run's batches, from 1 on; 0 on trial
 	reads []*disk.Batch // under way, by column on disk
 

@@ -77,6 +77,8 @@ type Stats struct {
 	DeviceSaved int64 `json:"device_saved"`
 
 	OnDisk *DiskStats `json:"on_disk,omitempty"` // columns on disk; nil where there are none
+	// TopologyOnDisk is the topology on disk; nil where it is not there.
+	TopologyOnDisk *TopologyStats `json:"topology_on_disk,omitempty"`
 
 	Memory     Memory `json:"memory"`      // held now
 	MemoryPeak int64  `json:"memory_peak"` // the most that was ever held
@@ -97,7 +99,8 @@ func (l *Loader) Stats() Stats {
 		Batches: c.batches.Load(), Nodes: c.nodes.Load(), Edges: c.edges.Load(), Rows: c.rows.Load(),
 		Bytes: c.bytes.Load(), Sample: c.sample.durations(), Gather: c.gather.durations(), Deliver: c.ready.durations(),
 		Wait: c.wait.durations(), Body: c.body.durations(), Disk: c.disk.durations(), OnDisk: l.ahead.stats(),
-		Links: c.links[0].Load(), Negatives: c.links[1].Load(), NegativesMissed: c.links[2].Load(),
+		TopologyOnDisk: l.paged.stats(),
+		Links:          c.links[0].Load(), Negatives: c.links[1].Load(), NegativesMissed: c.links[2].Load(),
 		Device: l.opt.Device, Replays: c.replays.Load(),
 		Memory: l.memory(), MemoryPeak: l.ledger.Peak(), Slots: len(l.slots),
 		DeviceMemory: l.deviceMemory(), DeviceMemoryPeak: l.ledger.DevicePeak(),

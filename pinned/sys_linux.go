@@ -71,6 +71,22 @@ func ReadAhead(b []byte) {
 	}
 }
 
+// ReadAtRandom tells the system that the pages which b touches, a part of a mapped file, are read at random: a fault
+// then reads its own page alone, and the system no longer looks at which pages of the mapping were read when it needs
+// memory. ReadInOrder takes that back. Both are hints, which systems other than Linux do not get.
+func ReadAtRandom(b []byte) {
+	if len(b) > 0 {
+		_ = advise(b, unix.MADV_RANDOM)
+	}
+}
+
+// ReadInOrder takes back ReadAtRandom.
+func ReadInOrder(b []byte) {
+	if len(b) > 0 {
+		_ = advise(b, unix.MADV_NORMAL)
+	}
+}
+
 // fileSystem returns "tmpfs" or "hugetlbfs" if the file, named as in /proc/self/maps, lies there, else nothing.
 func fileSystem(path string) string {
 	switch { // of no file system that a path leads to

@@ -13,6 +13,12 @@ func Populate([]byte) error { return errors.ErrUnsupported }
 // ReadAhead is a hint that Linux alone gets.
 func ReadAhead([]byte) {}
 
+// ReadAtRandom is a hint that Linux alone gets.
+func ReadAtRandom([]byte) {}
+
+// ReadInOrder takes back ReadAtRandom.
+func ReadInOrder([]byte) {}
+
 func fileSystem(string) string { return "" }
 
 func mapWritable(memory) ([]byte, error) { return nil, errors.ErrUnsupported }

@@ -1,6 +1,7 @@
 package sampling
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,6 +56,7 @@ type assembly[V nodeID] struct {
 	known          int            // of these, how many hold from the hop before; only with one edge type
 	cursors        []cursor       // [node type]
 
+	pages   paged    // what is brought from disk
 	out     excluded // edges that the batch leaves out
 	skipper pastHoles[V]
 }
@@ -123,6 +125,7 @@ func newAssembly[V nodeID](env Env, indices []V, frontier Frontier, disjoint boo
 	} else {
 		a.local = newRelabeler[V](g.NumNodes(), b.Nodes, env.Scratch)
 	}
+	a.openPages(env)
 	return a, err
 }
 
@@ -183,7 +186,7 @@ func (a *assembly[V]) begin(req *Request, out *graph.Sample) error {
 	if err := a.beginLocal(req); err != nil {
 		return err
 	}
-	a.known = 0
+	a.known, a.pages.err = 0, nil
 	clear(a.edges)
 	for t := range a.lists {
 		l := &a.lists[t]
@@ -300,7 +303,7 @@ func (a *assembly[V]) expand(st *stage[V], out *graph.Sample, p picker[V]) error
 		indptr[0] = 0
 	}
 	total, err := p.count(st, indptr[1:st.hi+1])
-	if err != nil {
+	if err = cmp.Or(err, a.pages.failure()); err != nil {
 		return err
 	}
 	if total > maxBlockEdges {
@@ -321,7 +324,8 @@ func (a *assembly[V]) expand(st *stage[V], out *graph.Sample, p picker[V]) error
 	if a.forest != nil {
 		a.forest.expand(st, indptr)
 	}
-	return a.stream(st, a.past(st, p, indptr), out, local[st.have:total], &pos)
+	err = a.stream(st, a.fromDisk(a.past(st, p, indptr)), out, local[st.have:total], &pos)
+	return cmp.Or(err, a.pages.failure())
 }
 
 // finish views the buffers, which move while they grow, as the sample's tensors.
@@ -367,6 +371,11 @@ func (a *assembly[V]) ranges(st *stage[V]) (err error) {
 	if len(a.edges) == 1 {
 		lo = max(lo, a.known) // a node's range is the same at every hop
 		a.known = st.hi
+	}
+	if a.pages.Pages != nil {
+		if err := a.bringRanges(st, lo); err != nil {
+			return err
+		}
 	}
 	if err := a.columns(st, lo); err != nil {
 		return err

@@ -84,6 +84,13 @@ func newChoosePicker[V nodeID](a *assembly[V], opt Neighbor, p plan, env Env) (*
 		return nil, err
 	}
 	c := &choosePicker[V]{a: a, plan: p, opt: opt, share: fixedShare(opt.Share), values: values}
+	columns, err := EdgeColumns(opt, env.Graph)
+	if err != nil {
+		return nil, err
+	}
+	if a.pages.looksAt(columns...); opt.Time.Node != "" {
+		a.pages.looksAt(env.Graph.Indices())
+	}
 	c.late.last = true
 	for _, b := range c.buffers() {
 		b.Options = env.Scratch
@@ -183,6 +190,7 @@ func (p *choosePicker[V]) count(st *stage[V], ends []int32) (int64, error) {
 		if next := i + ahead; next < st.hi {
 			p.prefetch(p.a.start[next], min(p.a.degree[next], chunkEdges))
 		}
+		p.a.reach(i)
 		p.see(i)
 		if err := p.choose(); err != nil {
 			return 0, err

@@ -165,6 +165,17 @@ func (w *hgtWorker[V]) Sample(ctx context.Context, req *Request, out *graph.Samp
 // spend gives budgets to the in-neighbours of the nodes of a type that came to the list since the last time.
 func (w *hgtWorker[V]) spend(t int) error {
 	l := &w.lists[t]
+	if w.pages.Pages != nil {
+		ids := l.ids[w.spent[t]:l.n]
+		if err := w.bringNodes(ids, l.offset); err != nil {
+			return err
+		}
+		for _, array := range []int{w.pages.types, w.pages.indices} {
+			if err := w.bringEdges(array, ids, l.offset); err != nil {
+				return err
+			}
+		}
+	}
 	for ; w.spent[t] < l.n; w.spent[t]++ {
 		from, to, err := w.column(l.ids[w.spent[t]] + l.offset)
 		if err != nil {

@@ -1,6 +1,7 @@
 package sampling
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"sort"
@@ -46,6 +47,7 @@ func newInducer[V nodeID](a *assembly[V], env Env) *inducer[V] {
 	for t := range n.behind {
 		n.behind[t].Options = env.Scratch
 	}
+	a.pages.looksAt(env.Graph.Indices())
 	return n
 }
 
@@ -101,7 +103,7 @@ func (n *inducer[V]) block(e int, out *graph.Sample) (err error) {
 	if err := n.ranges(&n.st); err != nil {
 		return err
 	}
-	if err := n.candidates(out); err != nil {
+	if err := cmp.Or(n.candidates(out), n.pages.failure()); err != nil {
 		return err
 	}
 	if err := n.closeUntil(dst.n, out); err != nil {
@@ -186,6 +188,7 @@ func (n *inducer[V]) fill(k int) {
 		if n.searched(degree) {
 			degree = 0
 		}
+		n.reach(n.next)
 		first := n.start[n.next] + n.done
 		m := min(degree-n.done, int64(chunkPicks-c.n))
 		for q := range m {

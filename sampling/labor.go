@@ -122,6 +122,7 @@ func openLabor[V nodeID](opt Labor, env Env, indices []V) (Worker, error) {
 	if err != nil {
 		return nil, err
 	}
+	a.pages.looksAt(env.Graph.Indices())
 	w := &laborPicker[V]{a: a, plan: p, opt: opt}
 	w.seen.Options = env.Scratch
 	return &worker[V]{a, w}, nil

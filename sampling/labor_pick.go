@@ -118,6 +118,7 @@ func (p *laborPicker[V]) count(st *stage[V], ends []int32) (int64, error) {
 		}
 		ends[i] = int32(n)
 	}
+	p.a.pages.again(st.lo)
 	return n, p.makeRoom(most)
 }
 
@@ -153,7 +154,10 @@ func (p *laborPicker[V]) below(i int, limit uint64) (n int64) {
 }
 
 // see turns to destination i.
-func (p *laborPicker[V]) see(i int) { p.holes = p.a.left(p.edgeType, int64(p.dst.ids[i])) }
+func (p *laborPicker[V]) see(i int) {
+	p.a.reach(i)
+	p.holes = p.a.left(p.edgeType, int64(p.dst.ids[i]))
+}
 
 // sources returns those of destination i from edge at on, not counting edges that the batch leaves out: all, or all
 // before the next edge that is left out.

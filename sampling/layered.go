@@ -222,6 +222,11 @@ func openLayered[V nodeID](k layered, env Env, indices []V, sums []uint64) (Work
 	if err != nil {
 		return nil, err
 	}
+	columns, err := EdgeColumns(k.values, env.Graph)
+	if err != nil {
+		return nil, errors.Join(err, a.close())
+	}
+	a.pages.looksAt(append(columns, env.Graph.Indices())...)
 	w := &layerWorker[V]{assembly: a}
 	w.pick = layerPicker[V]{a: a, opt: k, values: values, sums: sums}
 	w.pick.pool.init(k.candidates(s), env.Scratch)

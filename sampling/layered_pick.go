@@ -1,6 +1,7 @@
 package sampling
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -176,7 +177,7 @@ func (p *layerPicker[V]) hop(r Rand, stages []stage[V]) error {
 		return p.drawAnywhere(s)
 	}
 	for e := range stages {
-		if err := p.gather(&stages[e]); err != nil {
+		if err := cmp.Or(p.gather(&stages[e]), p.a.pages.failure()); err != nil {
 			return err
 		}
 	}
@@ -237,6 +238,7 @@ func (p *layerPicker[V]) gather(st *stage[V]) error {
 		return err
 	}
 	for i := st.lo; i < st.hi; i++ {
+		p.a.reach(i)
 		start, degree := p.a.start[i], p.a.degree[i]
 		for from := start; from < start+degree; from += chunkPicks {
 			ids := p.a.indices[from:min(from+chunkPicks, start+degree)]
@@ -276,6 +278,7 @@ func (p *layerPicker[V]) count(st *stage[V], ends []int32) (int64, error) {
 		return 0, err
 	}
 	for i := st.lo; i < st.hi; i++ {
+		p.a.reach(i)
 		start, degree := p.a.start[i], p.a.degree[i]
 		for from := start; from < start+degree; from += chunkPicks {
 			if err := p.choose(st, from, min(from+chunkPicks, start+degree), degree); err != nil {

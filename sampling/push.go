@@ -45,6 +45,11 @@ func (u *pusher[V]) scores(ctx context.Context, root V, l *list[V], best *[]scor
 		return err
 	}
 	u.queue, u.head = u.queue[:0], 0
+	if u.a.pages.Pages != nil {
+		if err := u.a.bringNodes([]V{root}, 0); err != nil {
+			return err
+		}
+	}
 	if err := u.touch([]V{root}); err != nil {
 		return err
 	}
@@ -132,6 +137,11 @@ func (u *pusher[V]) spend(at int32) error {
 	if share == 0 {
 		return nil
 	}
+	if u.a.pages.Pages != nil {
+		if err := u.a.bringEdges(u.a.pages.indices, u.nodes.ids[at:at+1], 0); err != nil {
+			return err
+		}
+	}
 	for ; from < to; from += chunkPicks {
 		column := u.a.indices[from:min(from+chunkPicks, to)]
 		for i, v := range column {
@@ -141,6 +151,11 @@ func (u *pusher[V]) spend(at int32) error {
 		}
 		if err := u.touch(column); err != nil {
 			return err
+		}
+		if u.a.pages.Pages != nil {
+			if err := u.a.bringNodes(column, 0); err != nil {
+				return err
+			}
 		}
 		prefetchNodes8(unsafe.Pointer(&u.a.indptr[0]), column)
 		for i := range column {

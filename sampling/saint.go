@@ -337,6 +337,11 @@ func (w *saintWorker[V]) pick(s, stride int) error {
 
 // follow takes each draw to the source of the edge that it chose. A draw of an edge of a node that has none is void.
 func (w *saintWorker[V]) follow(s, stride int) error {
+	if w.pages.Pages != nil {
+		if err := w.pages.bringAt(w.pages.indices, w.pos); err != nil {
+			return err
+		}
+	}
 	for b := 0; b < w.Budget; b += walkBlock {
 		end := min(b+walkBlock, w.Budget)
 		prefetchPositions(w.indices, w.pos[min(b+walkBlock, w.Budget):min(end+walkBlock, w.Budget)])

@@ -174,6 +174,8 @@ type Env struct {
 	BatchSize int            // the most seeds that a request will have; each end of an edge counts
 	EdgePos   bool           // whether Block.EdgePos is wanted
 	Scratch   pinned.Options // how to take memory that is not the sample's
+	// Pages brings the graph's arrays from disk for one worker; nil where they are in memory. A worker need not ask it.
+	Pages Pages
 	// Progress is told how far Prepare is, in units of its own; nil for none. One goroutine calls it.
 	Progress func(done, total int64)
 }

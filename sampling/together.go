@@ -71,7 +71,8 @@ func (a *assembly[V]) allEdges() *assembly[V] {
 		}
 		s.Edges = append(s.Edges, in)
 	}
-	b := &assembly[V]{graph: a.graph, schema: s, indptr: a.indptr, indices: a.indices, lists: a.lists, forest: a.forest}
+	b := &assembly[V]{graph: a.graph, schema: s, indptr: a.indptr, indices: a.indices, lists: a.lists, forest: a.forest,
+		pages: a.pages}
 	b.starts.Options, b.counts.Options = a.starts.Options, a.counts.Options
 	return b
 }
@@ -175,6 +176,15 @@ func (p *togetherPicker[V]) deal(st *stage[V], d *dealt[V]) (err error) {
 	for n := int64(0); n < total; n += int64(p.chunk.n) {
 		p.each.fill(&p.chunk)
 		copy(d.picks[n:], p.chunk.pos[:p.chunk.n])
+	}
+	g := &p.all.pages
+	if err := g.failure(); err != nil {
+		return err
+	}
+	if g.Pages != nil {
+		if err := g.bringAt(g.types, d.picks[:total]); err != nil {
+			return err
+		}
 	}
 	if p.sort {
 		for i := st.lo; i < st.hi; i++ {

@@ -178,6 +178,11 @@ func fillWith[T any](s []T, v T) {
 // walk takes all steps of a group.
 func (w *walkWorker[V]) walk() (err error) {
 	for s := 0; s < w.length && w.n > 0 && err == nil; s++ {
+		if w.pages.Pages != nil {
+			if err := w.bringStep(s); err != nil {
+				return err
+			}
+		}
 		switch {
 		case w.p != 0 && s > 0:
 			err = w.biased(s)
@@ -186,11 +191,36 @@ func (w *walkWorker[V]) walk() (err error) {
 		default:
 			err = w.plain()
 		}
+		if err == nil && w.pages.Pages != nil {
+			err = w.pages.bringAt(w.pages.indices, w.pos[:w.n])
+		}
 		if err == nil {
 			err = w.step(s)
 		}
 	}
 	return err
+}
+
+// bringStep brings what the next step looks at before it chooses edges.
+func (w *walkWorker[V]) bringStep(s int) error {
+	at := w.at[:w.n]
+	if err := w.bringNodes(at, 0); err != nil {
+		return err
+	}
+	if w.p == 0 || s == 0 {
+		if len(w.path) == 0 {
+			return nil
+		}
+		return w.bringEdges(w.pages.types, at, 0)
+	}
+	for _, array := range []int{w.pages.types, w.pages.indices} { // it looks for edges between nodes
+		for _, nodes := range [][]V{w.prev[:w.n], at} {
+			if err := w.bringEdges(array, nodes, 0); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // plain picks an in-edge of any type for each walk, and drops those that end.

@@ -64,6 +64,8 @@ type benchResult struct {
 
 	DiskMs float64           `json:"disk_ms"` // a worker's time to wait for a disk, mean
 	OnDisk *loader.DiskStats `json:"on_disk"` // null: no column stays on disk
+	// TopologyOnDisk is null where the topology does not stay there.
+	TopologyOnDisk *loader.TopologyStats `json:"topology_on_disk"`
 
 	Device string        `json:"device"` // where batches were made
 	Meters loader.Meters `json:"meters"` // energy, utilisation and traffic while the measured batches were loaded
@@ -244,6 +246,9 @@ func (r *benchResult) fill(total *work, before, after loader.Stats, start time.T
 	if r.OnDisk != nil {
 		r.OnDisk.Counts = r.OnDisk.Less(&before.OnDisk.Counts)
 	}
+	if r.TopologyOnDisk = after.TopologyOnDisk; r.TopologyOnDisk != nil {
+		r.TopologyOnDisk.PageCounts = r.TopologyOnDisk.Less(&before.TopologyOnDisk.PageCounts)
+	}
 	if gather > 0 {
 		r.GatherGBPerS = r.BytesPerBatch / gather * float64(r.Workers) / 1e9
 	}
@@ -351,6 +356,11 @@ func (r *benchResult) print(env *environment) error {
 	}
 	if d := r.OnDisk; d != nil {
 		r.printDisk(t, d)
+	}
+	if d := r.TopologyOnDisk; d != nil {
+		t.row("topology", fmt.Sprintf("%s on disk, %s of the pages asked for were read: %d requests, %s; %.2f ms a "+
+			"worker and batch to wait", machine.Bytes(d.Bytes), percent(d.Read, d.Wanted), d.Requests,
+			machine.Bytes(d.PageCounts.Bytes), r.DiskMs))
 	}
 	if r.DeviceMemoryPeak > 0 {
 		t.row("memory", fmt.Sprintf("loader: %s of device memory taken, %s of host memory",

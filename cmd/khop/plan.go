@@ -82,6 +82,9 @@ func knee(caches []loader.OutlookCache) (bytes int64) {
 
 // halving returns the least size tried that takes at most half the time of a size, or of the smallest where it is 0.
 func (r *planResult) halving(of int64) int64 {
+	if len(r.Caches) == 0 {
+		return 0
+	}
 	now := r.Caches[0].Seconds()
 	for i := range r.Caches {
 		if r.Caches[i].CacheBytes <= of {
@@ -101,6 +104,10 @@ func (r *planResult) print(env *environment) error {
 		r.Batches, float64(r.Rows)/1e6, machine.Bytes(r.ColumnBytes))
 	path, why := (&diskReport{Probe: &r.Probe}).row()
 	fmt.Fprintf(env.stdout, "%s: %s\n", path, why)
+	r.printTopology(env)
+	if len(r.Caches) == 0 {
+		return nil
+	}
 	if r.Share < 1 {
 		fmt.Fprintf(env.stdout, "%.2g %% of the rows were simulated\n", 100*r.Share)
 	}
@@ -167,6 +174,18 @@ func (r *planResult) printHalf(env *environment) (err error) {
 		_, err = fmt.Fprintln(env.stdout, "\nNo cache of these sizes halves the time.")
 	}
 	return err
+}
+
+// printTopology says where the topology lies.
+func (r *planResult) printTopology(env *environment) {
+	d := r.Topology
+	if d == nil {
+		fmt.Fprintf(env.stdout, "the topology, %s, has room in memory\n", machine.Bytes(r.TopologyBytes))
+		return
+	}
+	fmt.Fprintf(env.stdout, "the topology, %s, stays on disk: with a cache of %s an epoch reads %s in %d requests, "+
+		"%s of the pages that it asks for\n", machine.Bytes(r.TopologyBytes), machine.Bytes(d.CacheBytes),
+		machine.Bytes(d.PageCounts.Bytes), d.Requests, percent(d.Read, d.Wanted))
 }
 
 // barOf draws a part of the longest bar.

@@ -1,0 +1,219 @@
+package loader_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/khop-gnn/khop/gather/disk"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/sampling"
+)
+
+// wideTopology is a graph whose topology lies in files, which the folder has.
+func wideTopology(t testing.TB) (g *graph.Graph, folder string) {
+	t.Helper()
+	needDisk(t)
+	return inFiles(t, plainGraph(t, 20_000, 6), true)
+}
+
+var pagedOptions = loader.Options{Sampler: neighbor, BatchSize: 500, Shuffle: true, Residence: loader.Disk,
+	CacheBytes: 40_000, Lookahead: 5, Device: "cpu", NodeColumns: []string{}, SeedColumns: []string{}}
+
+// A topology on disk makes the batches that a mapped one makes, with rows on disk or without, wherever it resumes, and
+// the statistics say what was read.
+func TestATopologyOnDiskMakesTheSameBatches(t *testing.T) {
+	g, _ := wideTopology(t)
+	for _, cache := range []int64{1, 40_000, 1 << 30} {
+		for _, columns := range [][]string{{}, {"feature"}} {
+			opt := pagedOptions
+			opt.CacheBytes, opt.NodeColumns = cache, columns
+			mapped := opt
+			mapped.Residence = loader.Mapped
+			a, b := open(t, g, mapped), open(t, g, opt)
+			want, got := digests(t, a.Range(background, 1, 5, 10)), digests(t, b.Range(background, 1, 5, 10))
+			if d := expect.Diff(want, got); d != "" {
+				t.Fatalf("cache %d, columns %v: %s", cache, columns, d)
+			}
+			s := b.Stats()
+			if onDisk := s.TopologyOnDisk; (onDisk == nil) != (cache == 1<<30) {
+				t.Errorf("cache %d: %+v", cache, onDisk)
+			} else if onDisk != nil && (onDisk.Read == 0 || onDisk.Requests == 0 || onDisk.Bytes < 500_000 ||
+				onDisk.CacheBytes != cache || s.Disk.Sum == 0) {
+				t.Errorf("cache %d: %+v, %v of waiting", cache, onDisk, s.Disk)
+			}
+		}
+	}
+}
+
+// While some workers wait for the disk, others sample: unless the user says otherwise.
+func TestATopologyOnDiskHasMoreWorkersThanCores(t *testing.T) {
+	g, _ := wideTopology(t)
+	mapped, opt := pagedOptions, pagedOptions
+	mapped.Residence = loader.Mapped
+	few, many := open(t, g, mapped).Options().Workers, open(t, g, opt).Options().Workers
+	if opt.Workers = 1; few >= many || open(t, g, opt).Options().Workers != 1 {
+		t.Errorf("%d workers where the topology is mapped, %d where it is on disk", few, many)
+	}
+	opt.Workers = 0
+	shared := open(t, place(t, g, opt, 1), opt)
+	if n := shared.Options().Workers; n != many {
+		t.Errorf("%d workers of a placed source, %d of another", n, many)
+	}
+	if len(digests(t, shared.Range(background, 0, 0, 3))) != 3 || shared.Stats().TopologyOnDisk == nil {
+		t.Error("a placed source reads nothing from disk")
+	}
+}
+
+func TestAFailingDiskUnderTheTopologyIsTheErrorOfItsBatch(t *testing.T) {
+	g, folder := wideTopology(t)
+	var requests atomic.Int64
+	fail := int64(-1)
+	loader.ReadWith(t, disk.ReaderOptions{Intercept: func(_ string, _ int64, _ []byte, n int, err error) (int,
+		error) {
+		if requests.Add(1) == fail {
+			return 0, syscall.EIO
+		}
+		return n, err
+	}})
+	opt := pagedOptions
+	opt.CacheBytes, opt.Workers = 1, 2
+	l := open(t, g, opt)
+	want := digests(t, l.Epoch(background, 0))
+	fail = requests.Load() + 200
+	var got []string
+	var failed error
+	for b, err := range l.Epoch(background, 0) {
+		if failed = err; err == nil {
+			got = append(got, digestOf(b))
+		}
+	}
+	var at *disk.ReadError
+	if !errors.As(failed, &at) || !errors.Is(failed, syscall.EIO) || filepath.Dir(at.Path) != folder ||
+		!strings.Contains(failed.Error(), ": byte ") {
+		t.Fatalf("got %v", failed)
+	}
+	if d := expect.Diff(want[:len(got)], got); d != "" {
+		t.Error(d)
+	}
+	if d := expect.Diff(want, digests(t, l.Epoch(background, 0))); d != "" {
+		t.Errorf("after the failure: %s", d)
+	}
+}
+
+func TestATopologyThatIsCutShortIsAnErrorWithItsPlace(t *testing.T) {
+	g, folder := wideTopology(t)
+	opt := pagedOptions
+	opt.CacheBytes = 1
+	l := open(t, g, opt)
+	path := filepath.Join(folder, "indices")
+	if err := os.Truncate(path, 8192); err != nil {
+		t.Fatal(err)
+	}
+	var failed error
+	for _, err := range l.Epoch(background, 0) {
+		failed = err
+	}
+	if !errors.Is(failed, pinned.ErrFault) || !errors.Is(failed, io.ErrUnexpectedEOF) ||
+		!strings.Contains(failed.Error(), path+": byte ") {
+		t.Errorf("got %v", failed)
+	}
+}
+
+// The trainer is told that it waits for the disk, and can stop waiting.
+func TestWaitingForATopologyIsSaidSo(t *testing.T) {
+	g, _ := wideTopology(t)
+	release, stalled := make(chan struct{}), make(chan struct{})
+	var stall atomic.Bool
+	var once sync.Once
+	loader.ReadWith(t, disk.ReaderOptions{Intercept: func(_ string, _ int64, _ []byte, n int, err error) (int,
+		error) {
+		if stall.Load() {
+			once.Do(func() { close(stalled) })
+			<-release
+		}
+		return n, err
+	}})
+	opt := pagedOptions
+	opt.CacheBytes = 1
+	l := open(t, g, opt)
+	stall.Store(true)
+	ctx, cancel := context.WithCancel(background)
+	go func() {
+		<-stalled
+		cancel()
+	}()
+	for _, err := range l.Epoch(ctx, 0) {
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+	}
+	close(release)
+	digests(t, l.Epoch(background, 0))
+	s := l.Stats()
+	if s.Disk.Count == 0 || s.Disk.Sum == 0 || s.Disk.Count != s.Sample.Count {
+		t.Errorf("waiting for the disk is not in the statistics: %+v, sampling %+v", s.Disk, s.Sample)
+	}
+}
+
+func TestPlanCountsWhatATopologyOnDiskTakes(t *testing.T) {
+	g, _ := wideTopology(t)
+	opt := pagedOptions
+	opt.MaxMemory = 400 << 20
+	plan, err := loader.Plan(background, g, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := open(t, g, opt)
+	digests(t, l.Epoch(background, 0))
+	if peak, planned := l.Stats().MemoryPeak, plan.Bound.Total(); peak > planned || planned > opt.MaxMemory {
+		t.Errorf("%d bytes were taken, %d planned", peak, planned)
+	}
+}
+
+// An outlook says what an epoch reads of the topology, with columns or without.
+func TestAnOutlookSaysWhatATopologyOnDiskCosts(t *testing.T) {
+	g, _ := wideTopology(t)
+	opt := pagedOptions
+	for _, columns := range [][]string{{}, {"feature"}} {
+		opt.NodeColumns, opt.CacheBytes = columns, 40_000
+		o, err := loader.LookOut(background, g, opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := o.Topology; d == nil || d.Requests == 0 || d.Bytes != o.TopologyBytes ||
+			len(o.Caches) > 0 == (len(columns) == 0) {
+			t.Errorf("columns %v: %+v", columns, o)
+		}
+		opt.CacheBytes = 1 << 30
+		o, err = loader.LookOut(background, g, opt)
+		if len(columns) == 0 && !errors.Is(err, loader.ErrOptions) ||
+			len(columns) > 0 && (err != nil || o.Topology != nil) {
+			t.Errorf("columns %v, with room for all: %+v, %v", columns, o, err)
+		}
+	}
+}
+
+func TestAutoLeavesATopologyOnDiskThatIsLargerThanMemory(t *testing.T) {
+	g, _ := wideTopology(t)
+	opt := pagedOptions
+	opt.Residence, opt.CacheBytes = loader.Auto, 0
+	opt.Sampler = sampling.Neighbor{Fanouts: []int{2}}
+	for available, want := range map[int64]loader.Residence{1 << 30: loader.Mapped, 300_000: loader.Disk} {
+		loader.AvailableMemory(t, available)
+		l := open(t, g, opt)
+		if got := l.Options().Residence; got != want || (l.Stats().TopologyOnDisk != nil) != (want == loader.Disk) {
+			t.Errorf("%d bytes available: %v, %+v", available, got, l.Stats().TopologyOnDisk)
+		}
+	}
+}

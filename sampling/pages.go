@@ -1,0 +1,222 @@
+package sampling
+
+import (
+	"math"
+	"slices"
+
+	"github.com/khop-gnn/khop/unified"
+)
+
+// Pages brings parts of a graph's arrays to memory, where these are in files that are larger than memory. A worker says
+// what a hop will read, and waits for all of it at once. What was not brought can be read all the same, but slowly: a
+// page at a time, while a processor waits. One goroutine uses it.
+type Pages interface {
+	// Array returns the number of an array, -1 for one that is in memory.
+	Array(t unified.Tensor) int
+	// Want says that elements from .. to-1 of an array will be read.
+	Want(array int, from, to int64)
+	// Bring waits until all that was wanted since the last call is in memory.
+	Bring() error
+}
+
+const (
+	pickWindow = 1 << 15 // picks whose sources are brought together; also the nodes
+	listWindow = 1 << 21 // edges whose columns are brought together, about
+)
+
+// paged is what an assembly brings from disk, where the graph is there.
+type paged struct {
+	Pages // nil where it is not
+
+	indptr, indices, types int   // arrays, or -1
+	looks                  []int // arrays that the picker looks at for all edges of a destination
+
+	hi      int // destinations of the stage at hand
+	reached int // before this one, the columns have been brought; all of them where there is nothing to bring
+	err     error
+	window  []int64 // picks that are made ahead
+}
+
+// openPages finds the graph's arrays among the pages.
+func (a *assembly[V]) openPages(env Env) {
+	a.pages.Pages = env.Pages
+	if p := &a.pages; p.Pages != nil {
+		g := env.Graph
+		p.indptr, p.indices, p.types = p.Array(unified.FromSlice(g.Indptr())), p.Array(g.Indices()), -1
+		if g.Types().Valid() {
+			p.types = p.Array(g.Types())
+		}
+		p.window = make([]int64, pickWindow)
+	}
+}
+
+// looksAt says that the picker looks at all edges of a destination, in some arrays.
+func (p *paged) looksAt(arrays ...unified.Tensor) {
+	if p.Pages == nil {
+		return
+	}
+	for _, t := range arrays {
+		if at := p.Array(t); at >= 0 {
+			p.looks = append(p.looks, at)
+		}
+	}
+}
+
+// want says that elements from .. to-1 of an array will be read, unless it is in memory.
+func (p *paged) want(array int, from, to int64) {
+	if array >= 0 {
+		p.Want(array, from, to)
+	}
+}
+
+// bringNodes brings where the columns of nodes begin and end: of ids plus an offset, as far as they are not negative.
+func (a *assembly[V]) bringNodes(ids []V, offset V) error {
+	p := &a.pages
+	for i, id := range ids {
+		if id >= 0 {
+			v := int64(id + offset)
+			p.want(p.indptr, v, v+2)
+		}
+		if (i+1)%pickWindow == 0 {
+			if err := p.Bring(); err != nil {
+				return err
+			}
+		}
+	}
+	return p.Bring()
+}
+
+// bringAt brings an array's elements at some positions, as far as these are not negative.
+func (p *paged) bringAt(array int, positions []int64) error {
+	if array < 0 {
+		return nil
+	}
+	for part := range slices.Chunk(positions, pickWindow) {
+		for _, pos := range part {
+			if pos >= 0 {
+				p.Want(array, pos, pos+1)
+			}
+		}
+		if err := p.Bring(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bringEdges brings an array's elements for all edges of nodes whose indptr was brought, by ids plus an offset.
+func (a *assembly[V]) bringEdges(array int, ids []V, offset V) error {
+	p := &a.pages
+	if array < 0 {
+		return nil
+	}
+	edges := int64(0)
+	for _, id := range ids {
+		from, to, err := a.column(id + offset)
+		if err != nil {
+			return err
+		}
+		p.Want(array, from, to)
+		if edges += to - from; edges > listWindow {
+			edges = 0
+			if err := p.Bring(); err != nil {
+				return err
+			}
+		}
+	}
+	return p.Bring()
+}
+
+// bringRanges brings what says where the edges of a stage's destinations lie, from lo on.
+func (a *assembly[V]) bringRanges(st *stage[V], lo int) error {
+	p, ids := &a.pages, st.dst.ids[min(lo, st.hi):st.hi]
+	p.hi = st.hi
+	p.again(st.lo)
+	if err := a.bringNodes(ids, st.dst.offset); err != nil || len(a.edges) < 2 {
+		return err
+	}
+	return a.bringEdges(p.types, ids, st.dst.offset)
+}
+
+// again says that the picker begins with destination lo of the stage at hand, or begins anew.
+func (p *paged) again(lo int) {
+	if len(p.looks) > 0 {
+		p.reached = lo
+	}
+}
+
+// reach brings the columns that the picker looks at, of destination i of the stage at hand, and of those behind it as
+// far as a window goes. What goes wrong ends the stage.
+func (a *assembly[V]) reach(i int) {
+	if i >= a.pages.reached {
+		a.bringColumns(i)
+	}
+}
+
+func (a *assembly[V]) bringColumns(i int) {
+	p := &a.pages
+	if p.Pages == nil {
+		p.reached = math.MaxInt
+		return
+	}
+	edges := int64(0)
+	for ; i < p.hi && edges < listWindow; i++ {
+		for _, array := range p.looks {
+			p.Want(array, a.start[i], a.start[i]+a.degree[i])
+		}
+		edges += a.degree[i] + 16
+	}
+	if p.reached = i; p.err == nil {
+		p.err = p.Bring()
+	}
+}
+
+// failure returns what went wrong where nobody could be told, once.
+func (p *paged) failure() error {
+	err := p.err
+	p.err = nil
+	return err
+}
+
+// aheadPicker is a picker whose picks are made a window at a time, so that the sources of all of them are brought
+// together.
+type aheadPicker[V nodeID] struct {
+	picker[V]
+	a     *assembly[V]
+	n, at int // picks in the window, and of these, how many were delivered
+}
+
+// fromDisk returns p, or where sources are on disk what makes its picks ahead.
+func (a *assembly[V]) fromDisk(p picker[V]) picker[V] {
+	if a.pages.Pages == nil || a.pages.indices < 0 {
+		return p
+	}
+	return &aheadPicker[V]{picker: p, a: a}
+}
+
+func (p *aheadPicker[V]) fill(c *chunk[V]) {
+	if p.at == p.n {
+		p.makeWindow()
+	}
+	c.n = copy(c.pos, p.a.pages.window[p.at:p.n])
+	p.at += c.n
+	prefetchPicks(p.a.indices, c.pos[:c.n], 0, int64(len(p.a.indices)))
+}
+
+func (p *aheadPicker[V]) makeWindow() {
+	g := &p.a.pages
+	p.n, p.at = 0, 0
+	for g.err == nil && p.n+chunkPicks <= pickWindow {
+		some := chunk[V]{pos: g.window[p.n : p.n+chunkPicks]}
+		if p.picker.fill(&some); some.n == 0 {
+			break
+		}
+		p.n += some.n
+	}
+	if g.err == nil {
+		g.err = g.bringAt(g.indices, g.window[:p.n])
+	}
+	if g.err != nil {
+		p.n = 0
+	}
+}

@@ -1,0 +1,293 @@
+package sampling
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+const testPage = 4096
+
+// hiddenPages are arrays that cannot be read but for the pages that were brought: any other read is a fault.
+type hiddenPages struct {
+	t      *testing.T
+	arrays [][]byte
+	sizes  []int64
+	wanted [][2]int64 // array and page
+	left   int        // calls of Bring before the one that fails
+	fail   error      // of that
+}
+
+// hide returns a copy of an array that is hidden from the first call of conceal on.
+func (p *hiddenPages) hide(x unified.Tensor) unified.Tensor {
+	if len(x.Bytes()) == 0 {
+		return x
+	}
+	n := (len(x.Bytes()) + testPage - 1) / testPage * testPage
+	b, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() { _ = unix.Munmap(b) })
+	copy(b, x.Bytes())
+	p.arrays, p.sizes = append(p.arrays, b), append(p.sizes, int64(len(x.Bytes()))/x.Len())
+	y, err := unified.New(x.DType(), b[:len(x.Bytes())], x.Shape()...)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return y
+}
+
+func (p *hiddenPages) protect(b []byte, how int) {
+	if err := unix.Mprotect(b, how); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *hiddenPages) conceal() {
+	for _, b := range p.arrays {
+		p.protect(b, unix.PROT_NONE)
+	}
+}
+
+func (p *hiddenPages) reveal() {
+	for _, b := range p.arrays {
+		p.protect(b, unix.PROT_READ)
+	}
+}
+
+func (p *hiddenPages) Array(x unified.Tensor) int {
+	for i, b := range p.arrays {
+		if len(x.Bytes()) > 0 && &b[0] == &x.Bytes()[0] {
+			return i
+		}
+	}
+	return -1
+}
+
+func (p *hiddenPages) Want(array int, from, to int64) {
+	for page := from * p.sizes[array] / testPage; page*testPage < to*p.sizes[array] && from < to; page++ {
+		p.wanted = append(p.wanted, [2]int64{int64(array), page})
+	}
+}
+
+func (p *hiddenPages) Bring() error {
+	for _, w := range p.wanted {
+		p.protect(p.arrays[w[0]][w[1]*testPage:][:testPage], unix.PROT_READ)
+	}
+	p.wanted = p.wanted[:0]
+	if p.left--; p.left == -1 {
+		return p.fail
+	}
+	return nil
+}
+
+// hiddenGraph returns a graph of some edge types whose arrays are hidden pages.
+func hiddenGraph(t *testing.T, types int) (*graph.Graph, *hiddenPages) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(3, uint64(types)))
+	const nodes, edges = 20_000, 60_000
+	d := graph.Data{Nodes: []graph.NodeData{{Name: "a", Count: nodes}}}
+	for i := range types {
+		e := graph.EdgeData{Relation: string(rune('r' + i))}
+		w, m, s := make([]float32, edges), make([]uint8, edges), make([]int64, edges)
+		for k := range edges {
+			e.Src, e.Dst = append(e.Src, r.Int64N(nodes)), append(e.Dst, min(r.Int64N(nodes), r.Int64N(nodes)))
+			w[k], m[k], s[k] = r.Float32(), uint8(r.IntN(3)), r.Int64N(50)
+		}
+		e.Columns = map[string]unified.Tensor{"w": unified.FromSlice(w), "m": unified.FromSlice(m),
+			"t": unified.FromSlice(s)}
+		d.Edges = append(d.Edges, e)
+	}
+	g, err := graph.New(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &hiddenPages{t: t}
+	a := graph.Arrays{Schema: *g.Schema(), ID: g.ID(), Indptr: p.hide(unified.FromSlice(g.Indptr())),
+		Indices: p.hide(g.Indices()), EdgeColumns: map[string]unified.Tensor{}}
+	if types > 1 {
+		a.Types = p.hide(g.Types())
+	}
+	for _, c := range g.Schema().EdgeColumns {
+		x, _ := g.EdgeColumn(c.Name)
+		a.EdgeColumns[c.Name] = p.hide(x)
+	}
+	hidden, err := graph.FromArrays(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hidden, p
+}
+
+var samplersFromDisk = map[string]Sampler{
+	"uniform":    Neighbor{Fanouts: []int{3, 2}},
+	"all":        Neighbor{Fanouts: []int{-1, 2}},
+	"many":       Neighbor{Fanouts: []int{2, 700}, Replace: true},
+	"new nodes":  Neighbor{Fanouts: []int{3, 3, 2}, Frontier: NewNodes},
+	"disjoint":   Neighbor{Fanouts: []int{3, 2}, Disjoint: true},
+	"weighted":   Neighbor{Fanouts: []int{2, 2}, Weight: "w"},
+	"masked":     Neighbor{Fanouts: []int{2, 2}, Mask: "m", Share: 0.5},
+	"in time":    Neighbor{Fanouts: []int{2, 2}, Time: Temporal{Edge: "t", Recent: true, AsOf: new(int64)}},
+	"together":   Neighbor{Fanouts: []int{2, 2}, Together: true},
+	"induced":    Neighbor{Fanouts: []int{2, 2}, Induced: true},
+	"labor":      Labor{Fanouts: []int{1, 1}},
+	"poisson":    Labor{Fanouts: []int{1, 1}, Poisson: true},
+	"hgt":        HGT{Nodes: []int{6, 5}},
+	"fastgcn":    FastGCN{Nodes: []int{6, 5}},
+	"ladies":     Ladies{Nodes: []int{6, 5}, Weight: "w"},
+	"shadow":     Shadow{Fanouts: []int{2, 2}},
+	"subgraph":   Induced{},
+	"saint":      Saint{Kind: SaintNodes, Budget: 9},
+	"walk":       Walk{Length: 6, PerSeed: 2, Edges: true},
+	"metapath":   Walk{Metapath: []string{"r"}, Length: 4, Restart: 0.1},
+	"node2vec":   Node2Vec{Length: 4, P: 0.5, Q: 2},
+	"pinsage":    PinSage{Neighbors: 3, Length: 2, Walks: 4, As: "r"},
+	"ppr":        PPR{Neighbors: 3, Epsilon: 0.05, As: "r"},
+	"outsider's": outsider{},
+}
+
+// outsider is a sampler like those of other modules.
+type outsider struct{ Neighbor }
+
+func (outsider) Bound(s *graph.Schema, n int) Bound { return BoundFanout(s, n, 1, 2) }
+func (outsider) Validate(*graph.Schema) error       { return nil }
+
+type outsidersWorker struct{ *Assembler }
+
+func (o outsider) Open(env Env) (Worker, error) {
+	a, err := NewAssembler(env, AllNodes, o.Bound(env.Graph.Schema(), env.BatchSize))
+	return outsidersWorker{a}, err
+}
+
+func (w outsidersWorker) Sample(ctx context.Context, req *Request, out *graph.Sample) error {
+	return w.Assembler.Sample(ctx, req, out, func(d *Destination, picks []int64) []int64 {
+		if d.First < d.Last {
+			picks = append(picks, d.Last-1)
+		}
+		return picks
+	})
+}
+
+// A sampler has brought what it reads, before it reads it, and makes the batch that it makes of arrays in memory.
+func TestSamplersBringWhatTheyReadFromDisk(t *testing.T) {
+	for types := 1; types <= 2; types++ {
+		g, pages := hiddenGraph(t, types)
+		for name, k := range samplersFromDisk {
+			if k.Validate(g.Schema()) != nil {
+				t.Fatalf("%s: %v", name, k.Validate(g.Schema()))
+			}
+			pages.reveal()
+			for number := range uint64(2) {
+				if d := sameFromDisk(t, g, pages, k, number); d != "" {
+					t.Errorf("%s, %d edge types, batch %d: %s", name, types, number, d)
+				}
+			}
+		}
+	}
+}
+
+// sameFromDisk makes a batch of arrays in memory, and again of hidden ones. It returns how they differ.
+func sameFromDisk(t *testing.T, g *graph.Graph, pages *hiddenPages, k Sampler, number uint64) (different string) {
+	pages.reveal()
+	env := Env{Graph: g, BatchSize: 4}
+	prepared, err := Prepare(context.Background(), k, env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := &Request{Seeds: [][]int64{{7, 3, 15_000, 511}}, Rand: NewRand(5, 0, 0, number)}
+	if _, ok := k.(ItemSampler); ok {
+		req.Seeds, req.Items = [][]int64{nil}, []int64{int64(number)}
+	}
+	var made [2]string
+	for i := range made {
+		if i == 1 {
+			env.Pages = pages
+		}
+		w, err := prepared.Open(env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out graph.Sample
+		b := k.Bound(g.Schema(), 4)
+		b.Init(&out, g.Schema(), pinned.Options{})
+		if i == 1 {
+			pages.conceal()
+		}
+		err = pinned.Guard(func() error { return w.Sample(context.Background(), req, &out) })
+		pages.reveal()
+		if err != nil {
+			different = err.Error()
+		} else {
+			made[i] = arraysOf(&out)
+		}
+		if err := errors.Join(w.Close(), out.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if different == "" && made[0] != made[1] {
+		different = "another batch"
+	}
+	return different
+}
+
+func arraysOf(s *graph.Sample) string {
+	var all bytes.Buffer
+	for _, x := range s.Nodes {
+		all.Write(x.Bytes())
+	}
+	for _, layer := range s.Blocks {
+		for i := range layer {
+			for _, x := range []unified.Tensor{layer[i].Indptr, layer[i].Indices, layer[i].EdgePos} {
+				all.Write(x.Bytes())
+			}
+		}
+	}
+	for _, a := range s.Arrays {
+		all.Write(a.Rows.Bytes())
+	}
+	return all.String()
+}
+
+// A disk that fails ends the batch with its error, in whatever step that was, and the next batch goes on.
+func TestADiskThatFailsEndsTheBatch(t *testing.T) {
+	g, pages := hiddenGraph(t, 2)
+	broken := errors.New("broken")
+	for name, k := range samplersFromDisk {
+		pages.reveal()
+		env := Env{Graph: g, BatchSize: 4, Pages: pages}
+		prepared, err := Prepare(context.Background(), k, env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, err := prepared.Open(env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out graph.Sample
+		b := k.Bound(g.Schema(), 4)
+		b.Init(&out, g.Schema(), pinned.Options{})
+		req := &Request{Seeds: [][]int64{{7, 3, 15_000, 511}}, Rand: NewRand(5, 0, 0, 1)}
+		if _, ok := k.(ItemSampler); ok {
+			req.Seeds, req.Items = [][]int64{nil}, []int64{1}
+		}
+		for calls, more := 0, true; more; calls++ {
+			pages.left, pages.fail = calls, broken
+			err := w.Sample(context.Background(), req, &out)
+			if more = pages.left < 0; more != errors.Is(err, broken) {
+				t.Fatalf("%s: %v where the disk fails after %d calls, %d left", name, err, calls, pages.left)
+			}
+		}
+		if err := errors.Join(w.Close(), out.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -77,8 +77,8 @@ func incomplete(dir string, root *os.Root) error {
 		return fileError(dir, "wait for its writer, or write it again",
 			fmt.Errorf("%w: it is being written, or was left unfinished", ErrIncomplete))
 	}
-	return fileError(dir, "name the directory of a dataset", fmt.Errorf("%w: there is no %s", ErrIncomplete,
-		manifestName))
+	return fileError(dir, `name the directory of a dataset, or make one of a source with "khop convert"`,
+		fmt.Errorf("%w: there is no %s", ErrIncomplete, manifestName))
 }
 
 // parseManifest checks the text's checksum, then its structure, then what it says.

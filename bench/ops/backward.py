@@ -64,7 +64,7 @@ def train(args, dataset, setting, seed, budget):
     flags = [part for name, value in options.items() for part in (f"--{name}", str(value))]
     out = subprocess.run([args.khop, "train", dataset, *flags, *more, "--json"], check=True, stdout=subprocess.PIPE,
                          stderr=subprocess.DEVNULL, text=True).stdout
-    return json.loads(out)
+    return {name: value for name, value in json.loads(out).items() if name != "dataset"}
 
 
 def spread(values):

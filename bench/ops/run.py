@@ -150,8 +150,10 @@ def write(args, record):
         if "torch tuned" in r["seconds"]:
             name = f"{r['graph']}, {r['threads']} thread{'s' if r['threads'] > 1 else ''}"
             curves.setdefault(name, {})[math.log2(r["width"])] = r["seconds"]["torch tuned"][1] / r["seconds"]["khop"][1]
-    draw.svg(args.out / "ops-spmm.svg", "SpMM: speed over torch.sparse.mm with its allocator tuned", "columns", "times as fast", curves,
-             draw.logarithms({r["width"] for r in record["results"]}))
+    widths = {r["width"] for r in record["results"]}
+    if len(widths) > 1:
+        draw.svg(args.out / "ops-spmm.svg", "SpMM: speed over torch.sparse.mm with its allocator tuned", "columns", "times as fast", curves,
+                 draw.logarithms(widths))
 
 
 def main():

@@ -25,7 +25,11 @@ func read(g *graph.Graph, opt Options, memory *budget) (*data, error) {
 		return nil, fmt.Errorf("%w: the graph has %d types of nodes and %d of edges; a model here takes one each",
 			ErrOptions, len(s.Nodes), len(s.Edges))
 	}
-	column, _ := g.NodeColumn(0, "feature")
+	column, ok := g.NodeColumn(0, "feature")
+	if !ok {
+		return nil, fmt.Errorf(`%w: nodes have no column "feature", which a model reads; "khop add" gives them one`,
+			ErrOptions)
+	}
 	if err := memory.take(needs(g, column, opt), "graph and features"); err != nil {
 		return nil, err
 	}
@@ -96,7 +100,8 @@ func needs(g *graph.Graph, features unified.Tensor, opt Options) int64 {
 func (d *data) split(g *graph.Graph, i int, name string, labels []int64) error {
 	seeds, err := g.Split(name, 0)
 	if err != nil {
-		return err
+		return fmt.Errorf(`%w: training reads the splits train, val and test, which "khop add --split" writes: %w`,
+			ErrOptions, err)
 	}
 	if len(seeds.Edges) > 0 {
 		return fmt.Errorf("%w: split %s has edges, not nodes", ErrOptions, name)

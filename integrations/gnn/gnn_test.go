@@ -206,15 +206,19 @@ func TestCheckpointsOfOthersAreRefused(t *testing.T) {
 
 func TestTrainRefusesWhatItCannotTrain(t *testing.T) {
 	g := communities(t, 30, false)
+	feature, _ := unified.FromSlice([]float32{1, 2, 3}).Reshape(3, 1)
+	columns := map[string]unified.Tensor{"feature": feature, "label": unified.FromSlice([]int64{0, 1, 0})}
 	bare, err := graph.New(graph.Data{Nodes: []graph.NodeData{{Count: 3}}})
-	if err != nil {
+	unsplit, err2 := graph.New(graph.Data{Nodes: []graph.NodeData{{Columns: columns}}, Edges: []graph.EdgeData{{}}})
+	if err := errors.Join(err, err2); err != nil {
 		t.Fatal(err)
 	}
 	for what, c := range map[string]struct {
 		g   *graph.Graph
 		opt Options
 	}{"model": {g, Options{Model: "rnn"}}, "fan-outs": {g, Options{Model: "gcn", Fanouts: []int{3}}},
-		"features": {bare, Options{Model: "gcn"}}, "dropout": {g, Options{Model: "gcn", Dropout: 1}},
+		"features": {bare, Options{Model: "gcn"}}, "splits": {unsplit, Options{Model: "gcn"}},
+		"dropout":          {g, Options{Model: "gcn", Dropout: 1}},
 		"a dropout of NaN": {g, Options{Model: "gcn", Dropout: float32(math.NaN())}},
 		"rate":             {g, Options{Model: "gcn", Rate: math.NaN()}},
 		"decay":            {g, Options{Model: "gcn", Decay: -1}}} {

@@ -97,7 +97,8 @@ func prepare(source loader.Source, opt Options) (*trainer, error) {
 // open opens the loader, which may take half of the memory that is left.
 func open(ctx context.Context, source loader.Source, opt Options, memory *budget) (*loader.Loader, error) {
 	if len(opt.Fanouts) != opt.Layers {
-		return nil, fmt.Errorf("%w: %d fan-outs for %d layers", ErrOptions, len(opt.Fanouts), opt.Layers)
+		return nil, fmt.Errorf("%w: %d fan-outs for %d layers: give one a layer", ErrOptions, len(opt.Fanouts),
+			opt.Layers)
 	}
 	o := loader.Options{Sampler: sampling.Neighbor{Fanouts: opt.Fanouts}, BatchSize: opt.BatchSize, Shuffle: true,
 		Seed: opt.Seed, Device: "cpu", Workers: opt.Workers, Prepare: preparation(opt.Model)}

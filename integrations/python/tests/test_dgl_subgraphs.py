@@ -138,5 +138,12 @@ def test_subgraphs_of_a_dataset_have_its_columns(dataset):
         subgraph.ndata[dgl.NID][0] not in ids)
     with pytest.raises(TypeError, match="SAINTSampler: takes a graph with one type"):
         dgl.DataLoader(dataset("typed"), [0], dgl.SAINTSampler("node", 50))
-    with pytest.raises(ValueError, match="'node', 'edge' or 'walk', got tree"):
-        dgl.SAINTSampler("tree", 5)
+    for use, says in [
+        (lambda: dgl.SAINTSampler("tree", 5), "'node', 'edge' or 'walk', got tree"),
+        (lambda: dgl.SAINTSampler("walk", 5), "of mode 'walk' it is roots and length"),
+        (lambda: dgl.SAINTSampler("node", (5, 2)), "of mode 'node' it is a number"),
+        (lambda: dgl.ShaDowKHopSampler([5], repalce=True), "did you mean 'replace'"),
+        (lambda: dgl.DataLoader(path, [0], dgl.SAINTSampler("node", 5), batch_size=0), "must be 1 or more"),
+    ]:
+        with pytest.raises((TypeError, ValueError), match=says):
+            use()

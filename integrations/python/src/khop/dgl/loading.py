@@ -52,6 +52,8 @@ class DataLoader(OverSource):
             what = type(graph_sampler).__name__
             raise TypeError(f"graph_sampler: {what}: must be a sampler of khop.dgl, such as NeighborSampler, or "
                             f'as_edge_prediction_sampler of one (docs/migrating.md, "{SECTION}")')
+        if batch_size < 1:
+            raise ValueError(f"batch_size={batch_size}: must be 1 or more")
         self._end: Any = list  # removes what was made for this loader
         self._edges = isinstance(graph_sampler, EdgeSampler)
         sampler: Sampler = graph_sampler.sampler if isinstance(graph_sampler, EdgeSampler) else graph_sampler

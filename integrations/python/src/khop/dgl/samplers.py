@@ -100,8 +100,9 @@ class ShaDowKHopSampler(NeighborSampler):
 
     def __init__(
         self, fanouts: Sequence[Any], replace: bool = False, prob: Optional[str] = None,
-        prefetch_node_feats: Any = None, prefetch_edge_feats: Any = None, output_device: Any = None,
+        prefetch_node_feats: Any = None, prefetch_edge_feats: Any = None, output_device: Any = None, **unknown: Any,
     ) -> None:
+        names.check("ShaDowKHopSampler", unknown, inspect.signature(ShaDowKHopSampler).parameters, SECTION)
         super().__init__(
             fanouts, prob=prob, replace=replace, prefetch_node_feats=prefetch_node_feats,
             prefetch_edge_feats=prefetch_edge_feats, output_device=output_device)
@@ -197,10 +198,11 @@ class SAINTSampler(Drawn):
         if mode not in ("node", "edge", "walk"):
             raise ValueError(f"Expect mode to be 'node', 'edge' or 'walk', got {mode}.")
         self.budget, self.backward = budget, mode == "walk"
-        budget, length = budget if mode == "walk" else (budget, None)
-        how = {"sampler": f"saint-{mode}", "budget": int(budget)}
-        if length is not None:
-            how["length"] = int(length)
+        numbers = tuple(budget) if isinstance(budget, (tuple, list)) else (budget,)
+        if len(numbers) != 1 + self.backward:
+            form = "roots and length, (3000, 4)" if self.backward else "a number, 6000"
+            raise ValueError(f"budget={budget!r}: of mode {mode!r} it is {form}")
+        how = {"sampler": f"saint-{mode}", "coverage": 0, **dict(zip(("budget", "length"), map(int, numbers)))}
         super().__init__(how, prefetch_ndata, None, prefetch_edata, output_device)
 
     def items(self, indices: Any, batch_size: int, drop_last: bool, folder: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 staticcheck=honnef.co/go/tools/cmd/staticcheck@v0.8.2
-step() { printf '\n== cuda: %s\n' "$*"; }
+step() { printf '\n== cuda: %s (after %d s)\n' "$*" $SECONDS; }
 fail() { printf 'test-cuda.sh: %s\n' "$*" >&2; exit 1; }
 
 if [ "$(go env GOOS)" != linux ]; then

@@ -4,7 +4,8 @@
 For each x.cu: x.ptx (by NVRTC, for compute capability 7.0), which is committed and embedded, and x_launch.go with a typed
 launcher for each kernel and the struct that it takes, in Go; structs of a header y.cuh go to y_launch.go (mirror.py). NVRTC
 confirms the offsets of all fields, and so does the Go compiler. ptxas then assembles the PTX for the architectures below, to see
-that it does, and prints each kernel's registers and shared memory; a kernel that spills registers fails the run.
+that it does, and prints each kernel's registers and shared memory; a kernel that spills registers fails the run. With --check it
+assembles for those alone that programs take along: the PTX is the one that was assembled for all when it was written.
 
   ptx.py            writes the files
   ptx.py --check    writes nothing and fails if a file is not what the sources give
@@ -132,26 +133,26 @@ def usage(log):
 # --- all together ---
 
 
-def build(nvrtc, source):
+def build(nvrtc, source, architectures):
     """Returns (Source, PTX, {kernel: [what assemble says for each architecture]}), or a Failure."""
     try:
         read = Source(source, ENVIRONMENT, ROOT)
         ptx = nvrtc.compile(source, read.asserts())
         read.check(ptx)
-        columns = [assemble(source, ptx, a) for a in ARCHITECTURES]
+        columns = [assemble(source, ptx, a) for a in architectures]
         return read, ptx, {kernel: [c[kernel] for c in columns] for kernel in read.kernels}
     except Failure as e:
         return e
 
 
-def report(source, rows):
+def report(source, rows, architectures):
     """Prints registers a thread for each kernel and architecture; returns those that spill."""
     bad = []
     print(source)
     for kernel, row in rows.items():
         shared, stack, spilled = (max(r[i] for r in row) for i in (1, 2, 3))
         print(f"  {kernel:32} {' '.join(f'{r[0]:5}' for r in row)} {shared:8} {stack:6} {spilled:6}")
-        bad += [f"{source}: kernel {kernel} spills {r[3]} bytes on sm_{a}" for a, r in zip(ARCHITECTURES, row) if r[3]]
+        bad += [f"{source}: kernel {kernel} spills {r[3]} bytes on sm_{a}" for a, r in zip(architectures, row) if r[3]]
     return bad
 
 
@@ -179,15 +180,16 @@ def main():
     chosen = [p for p in find(".cu") if not asked or os.path.dirname(p) in asked]  # whole folders: headers are shared
     os.chdir(ROOT)
     nvrtc, bad, folders = NVRTC(), [], {}
-    print(f"  {'registers a thread':32} {' '.join(f'sm_{a}' for a in ARCHITECTURES)} {'shared B':>8} {'stack':>6} {'spills':>6}")
+    architectures = CUBINS if options.check else ARCHITECTURES
+    print(f"  {'registers a thread':32} {' '.join(f'sm_{a}' for a in architectures)} {'shared B':>8} {'stack':>6} {'spills':>6}")
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for source, made in zip(chosen, pool.map(lambda s: build(nvrtc, s), chosen)):
+        for source, made in zip(chosen, pool.map(lambda s: build(nvrtc, s, architectures), chosen)):
             if isinstance(made, Failure):
                 bad.append(str(made))
             else:
                 read, ptx, rows = made
                 folders.setdefault(os.path.dirname(source), []).append(read)
-                bad += report(source, rows) + settle(source, {os.path.splitext(source)[0] + ".ptx": ptx}, options.check)
+                bad += report(source, rows, architectures) + settle(source, {os.path.splitext(source)[0] + ".ptx": ptx}, options.check)
     for folder, sources in folders.items() if not bad or options.check else []:
         files = go_files(folder, sources)
         bad += settle(folder, files, options.check)

@@ -2,7 +2,6 @@ package disk
 
 import (
 	"math"
-	"os"
 	"reflect"
 	"testing"
 	"unsafe"
@@ -103,41 +102,6 @@ func TestWhatAPackHasRoomFor(t *testing.T) {
 			int64(p.per) != c.chunk/c.rowBytes:
 			t.Errorf("%+v: chunks of %d bytes and %d rows, %d of them, %d in memory", c, p.layout.groupBytes, p.per,
 				p.most, len(p.spare))
-		}
-	}
-}
-
-// A file whose name was taken away can be used, and the folder is empty.
-func TestAHiddenFileHasNoName(t *testing.T) {
-	for name, create := range map[string]func(string) (*os.File, error){"without": createHidden, "taken": createNamed} {
-		folder := t.TempDir()
-		f, err := create(folder)
-		if err != nil {
-			t.Skip(err)
-		}
-		page, err := pinned.Allocate(1<<16, pinned.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		page.Bytes()[77] = 5
-		if n, err := f.WriteAt(page.Bytes(), 1<<16); err != nil || n != 1<<16 {
-			t.Errorf("%s: %d bytes written: %v", name, n, err)
-		}
-		clear(page.Bytes())
-		if _, err := f.ReadAt(page.Bytes(), 1<<16); err != nil || page.Bytes()[77] != 5 {
-			t.Errorf("%s: %v", name, err)
-		}
-		if files, err := os.ReadDir(folder); err != nil || len(files) > 0 {
-			t.Errorf("%s: %v, %v", name, files, err)
-		}
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := page.Close(); err != nil {
-			t.Error(err)
-		}
-		if f, err := create(folder + "/none"); err == nil {
-			t.Errorf("%s: %v is there without its folder", name, f.Name())
 		}
 	}
 }

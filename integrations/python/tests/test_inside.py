@@ -289,8 +289,8 @@ held = batch = next(batches)
 def test_interpreters_that_are_killed_leave_nothing(dataset, temporary_folder):
     """KHOP_KILLS says how many; 20 are killed without it."""
     def shared():
-        """Names of shared memory, but those that other tests of torch and multiprocessing may make meanwhile."""
-        return {name for name in os.listdir("/dev/shm") if not name.startswith(("torch_", "psm_", "sem."))}
+        """Names of shared memory, but those of torch, multiprocessing and folders, which other tests may make meanwhile."""
+        return {e.name for e in os.scandir("/dev/shm") if not e.is_dir() and not e.name.startswith(("torch_", "psm_", "sem."))}
     before = shared()
     print("seed", seed := random.randrange(1 << 32))
     run("""

@@ -5,6 +5,8 @@ package growth
 
 import (
 	"errors"
+	"runtime"
+	"runtime/debug"
 	"testing"
 	"time"
 
@@ -19,7 +21,10 @@ const factor, most = 4, 9
 // What takes less than a few milliseconds counts as that: choose n so that a quadratic cost would show.
 func Linear(t testing.TB, n int, do func(n int)) {
 	t.Helper()
+	// The collector takes idle processors, in jumps: a few collections would look like a cost that explodes.
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	least := func(n int, best time.Duration) time.Duration {
+		runtime.GC()
 		before := used(t)
 		do(n)
 		return min(best, used(t)-before)

@@ -174,7 +174,7 @@ func (h *HotRows) Close() error {
 	return errors.Join(err, h.table.Close(), h.mem.Close())
 }
 
-// rowIndex numbers some rows, ascending, in three bits for each row of a column.
+// rowIndex numbers some rows, ascending, in one and a half bits for each row of a column.
 type rowIndex struct {
 	bits   []uint64
 	before []uint32 // bits that are set before a word

@@ -231,6 +231,23 @@ func TestAFailingDiskIsTheErrorOfItsBatch(t *testing.T) {
 	}
 }
 
+// leaveAStalledDisk leaves an epoch when the disk stalls, and goes through one when that reads again.
+func leaveAStalledDisk(t *testing.T, l *loader.Loader, stalled <-chan struct{}, release chan<- struct{}) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(background)
+	go func() {
+		<-stalled
+		cancel()
+	}()
+	for _, err := range l.Epoch(ctx, 0) {
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+	}
+	close(release)
+	digests(t, l.Epoch(background, 0))
+}
+
 // The trainer is told that it waits for the disk, and can stop waiting.
 func TestWaitingForADiskIsSaidSo(t *testing.T) {
 	g := wideRows(t)
@@ -245,18 +262,7 @@ func TestWaitingForADiskIsSaidSo(t *testing.T) {
 		return n, err
 	}})
 	l := open(t, g, onDiskOptions)
-	ctx, cancel := context.WithCancel(background)
-	go func() {
-		<-stalled
-		cancel()
-	}()
-	for _, err := range l.Epoch(ctx, 0) {
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("got %v", err)
-		}
-	}
-	close(release)
-	digests(t, l.Epoch(background, 0))
+	leaveAStalledDisk(t, l, stalled, release)
 	if s := l.Stats(); s.Disk.Count == 0 || s.Disk.Sum == 0 {
 		t.Errorf("waiting for the disk is not in the statistics: %+v", s.Disk)
 	}

@@ -195,8 +195,7 @@ type Options struct {
 	Residence Residence
 	// CacheBytes is how many bytes of rows Disk keeps in memory: columns as a whole where they are small, and of others
 	// the rows that are needed soonest. What planning takes comes on top. As many bytes of a topology on disk are taken
-	// to be in the page cache. Default: half of MaxMemory, or of what is
-	// available.
+	// to be in the page cache. Default: half of MaxMemory, or of what is available.
 	CacheBytes int64
 	// Lookahead is the most batches that Disk samples ahead; fewer where their ids would take more than a quarter of
 	// CacheBytes, and 16 MiB. Default 64.

@@ -92,7 +92,7 @@ func (t *pagedTopology) ask() (*disk.Asker, error) {
 	return t.pages.Ask()
 }
 
-// memory returns what the topology on disk takes in a loader.
+// pagedMemory returns what the topology on disk takes in a loader.
 func (r *recipe) pagedMemory() int64 {
 	if r.paged == nil {
 		return 0

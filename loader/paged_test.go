@@ -1,7 +1,6 @@
 package loader_test
 
 import (
-	"context"
 	"errors"
 	"io"
 	"os"
@@ -148,18 +147,7 @@ func TestWaitingForATopologyIsSaidSo(t *testing.T) {
 	opt.CacheBytes = 1
 	l := open(t, g, opt)
 	stall.Store(true)
-	ctx, cancel := context.WithCancel(background)
-	go func() {
-		<-stalled
-		cancel()
-	}()
-	for _, err := range l.Epoch(ctx, 0) {
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("got %v", err)
-		}
-	}
-	close(release)
-	digests(t, l.Epoch(background, 0))
+	leaveAStalledDisk(t, l, stalled, release)
 	s := l.Stats()
 	if s.Disk.Count == 0 || s.Disk.Sum == 0 || s.Disk.Count != s.Sample.Count {
 		t.Errorf("waiting for the disk is not in the statistics: %+v, sampling %+v", s.Disk, s.Sample)

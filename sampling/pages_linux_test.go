@@ -203,10 +203,7 @@ func sameFromDisk(t *testing.T, g *graph.Graph, pages *hiddenPages, k Sampler, n
 	if err != nil {
 		t.Fatal(err)
 	}
-	req := &Request{Seeds: [][]int64{{7, 3, 15_000, 511}}, Rand: NewRand(5, 0, 0, number)}
-	if _, ok := k.(ItemSampler); ok {
-		req.Seeds, req.Items = [][]int64{nil}, []int64{int64(number)}
-	}
+	req := requestFromDisk(k, number)
 	var made [2]string
 	for i := range made {
 		if i == 1 {
@@ -237,6 +234,15 @@ func sameFromDisk(t *testing.T, g *graph.Graph, pages *hiddenPages, k Sampler, n
 		different = "another batch"
 	}
 	return different
+}
+
+// requestFromDisk asks for the batch of a number: of seeds far apart, or of the item of that number.
+func requestFromDisk(k Sampler, number uint64) *Request {
+	req := &Request{Seeds: [][]int64{{7, 3, 15_000, 511}}, Rand: NewRand(5, 0, 0, number)}
+	if _, ok := k.(ItemSampler); ok {
+		req.Seeds, req.Items = [][]int64{nil}, []int64{int64(number)}
+	}
+	return req
 }
 
 func arraysOf(s *graph.Sample) string {
@@ -275,10 +281,7 @@ func TestADiskThatFailsEndsTheBatch(t *testing.T) {
 		var out graph.Sample
 		b := k.Bound(g.Schema(), 4)
 		b.Init(&out, g.Schema(), pinned.Options{})
-		req := &Request{Seeds: [][]int64{{7, 3, 15_000, 511}}, Rand: NewRand(5, 0, 0, 1)}
-		if _, ok := k.(ItemSampler); ok {
-			req.Seeds, req.Items = [][]int64{nil}, []int64{1}
-		}
+		req := requestFromDisk(k, 1)
 		for calls, more := 0, true; more; calls++ {
 			pages.left, pages.fail = calls, broken
 			err := w.Sample(context.Background(), req, &out)

@@ -101,7 +101,7 @@ func (d *deepInfo) print(env *environment) error {
 	return nil
 }
 
-// plot draws how many nodes have how many in-edges.
+// degrees draws how many nodes have how many in-edges.
 func (r *infoResult) degrees() *plot.Plot {
 	line := plot.Curve{Name: "nodes"}
 	p := &plot.Plot{Title: "in-edges of nodes: " + r.Dataset, Bottom: "in-edges, at least", Right: "nodes, log10"}

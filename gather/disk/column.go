@@ -161,11 +161,10 @@ type Batch struct {
 	earlyEnd     int64  // of own in Column.early; 0: it is along
 	along        pinned.Buffer
 	counted      int64
-	transfer     *transfer // Column.mu guards when it begins
+	transfers    []*transfer // what is being read for it; Column.mu guards when they begin
 
-	unpack Plan      // of packed rows that are read from their file
-	packed *transfer // of these; nil for none
-	kept   []Read    // packed rows in memory
+	unpack Plan   // of packed rows that are read from their file
+	kept   []Read // packed rows in memory
 }
 
 // Part is memory for some of a batch's rows.
@@ -226,8 +225,7 @@ func (b *Batch) startEarly() {
 // read begins to read what the cache lacks.
 func (b *Batch) read() {
 	c := b.column
-	b.transfer = &transfer{file: c.file, layout: &c.layout, plan: &b.Plan, rowAt: b.row, done: make(chan struct{})}
-	c.reader.start(b.transfer)
+	b.start(c.file, &c.layout, &b.Plan)
 	if c.pack == nil || len(b.Plan.Packed) == 0 {
 		return
 	}
@@ -235,21 +233,14 @@ func (b *Batch) read() {
 	b.unpack.Reads, b.kept = c.pack.settle(&b.Plan, b.unpack.Reads, b.kept)
 	slices.SortFunc(b.unpack.Reads, func(a, b Read) int { return cmp.Compare(a.Row, b.Row) })
 	c.pack.layout.merge(&b.unpack)
-	b.packed = &transfer{file: c.pack.file, layout: &c.pack.layout, plan: &b.unpack, rowAt: b.row,
-		done: make(chan struct{})}
-	c.reader.start(b.packed)
+	b.start(c.pack.file, &c.pack.layout, &b.unpack)
 }
 
-// transfers calls do for all that is being read for the batch, until there is an error.
-func (b *Batch) transfers(do func(*transfer) error) error {
-	for _, t := range [2]*transfer{b.transfer, b.packed} {
-		if t != nil {
-			if err := do(t); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+// start begins to read what a plan says.
+func (b *Batch) start(file *File, layout *Layout, plan *Plan) {
+	t := &transfer{file: file, layout: layout, plan: plan, rowAt: b.row, done: make(chan struct{})}
+	b.transfers = append(b.transfers, t)
+	b.column.reader.start(t)
 }
 
 // Start gives the batch memory: the parts together are as many rows as it has, and belong to it until Finish or Cancel
@@ -259,7 +250,7 @@ func (b *Batch) Start(parts []Part) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b.parts = append(b.parts[:0], parts...)
-	if b.transfer != nil {
+	if len(b.transfers) > 0 {
 		return nil
 	}
 	n := int64(len(b.Plan.Along)) * c.layout.RowBytes
@@ -281,8 +272,8 @@ func (c *Column) Ready() bool {
 		return true
 	}
 	last := c.begun[n-1]
-	if last.transfer == nil {
-		if last.startEarly(); last.transfer == nil {
+	if len(last.transfers) == 0 {
+		if last.startEarly(); len(last.transfers) == 0 {
 			return false
 		}
 	}
@@ -327,8 +318,10 @@ func (b *Batch) Asked(part int) []uint32 {
 // ends it.
 func (b *Batch) Finish(ctx context.Context) (waited time.Duration, err error) {
 	begin := time.Now()
-	if err := b.transfers(func(t *transfer) error { return t.wait(ctx) }); err != nil {
-		return time.Since(begin), err
+	for _, t := range b.transfers {
+		if err := t.wait(ctx); err != nil {
+			return time.Since(begin), err
+		}
 	}
 	select {
 	case <-b.before:
@@ -406,7 +399,9 @@ func (b *Batch) reset() {
 		b.column.early.give(b.earlyEnd)
 	}
 	clear(b.parts)
-	b.own, b.lands, b.kept, b.earlyEnd, b.transfer, b.packed = nil, b.lands[:0], b.kept[:0], 0, nil, nil
+	b.own, b.lands, b.kept, b.earlyEnd = nil, b.lands[:0], b.kept[:0], 0
+	clear(b.transfers)
+	b.transfers = b.transfers[:0]
 }
 
 // Cancel ends the reading: no part is written to any more.
@@ -417,23 +412,15 @@ func (b *Batch) Cancel() {
 }
 
 func (b *Batch) cancel() {
-	_ = b.transfers(func(t *transfer) error {
+	for _, t := range b.transfers {
 		t.finish(context.Canceled)
-		return nil
-	})
+	}
 }
 
 // idle reports whether nothing is being read for the batch.
 func (b *Batch) idle() bool {
-	return b.transfers(func(t *transfer) error {
-		if t.left.Load() > 0 {
-			return errReading
-		}
-		return nil
-	}) == nil
+	return !slices.ContainsFunc(b.transfers, func(t *transfer) bool { return t.left.Load() > 0 })
 }
-
-var errReading = errors.New("something is being read")
 
 // Stop ends the batches that were planned and have not ended well. Nobody may be in Finish.
 func (c *Column) Stop() error {

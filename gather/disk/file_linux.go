@@ -8,12 +8,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/khop-gnn/khop/internal/direct"
 	"github.com/khop-gnn/khop/pinned"
 )
 
 // goDirect reopens the file past the page cache and tries whether it can be read so.
 func (f *File) goDirect() error {
-	direct, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", f.file.Fd()), os.O_RDONLY|unix.O_DIRECT, 0)
+	past, err := direct.Open(f.file)
 	if err != nil {
 		return fmt.Errorf("the file system refuses O_DIRECT: %w", unwrapped(err))
 	}
@@ -23,20 +24,20 @@ func (f *File) goDirect() error {
 	}
 	defer page.Close()
 	for _, f.page = range []int64{diskPage, 1 << 14, 1 << 16} {
-		if _, err = unix.Pread(int(direct.Fd()), page.Bytes()[:f.page], 0); err == nil {
+		if _, err = unix.Pread(int(past.Fd()), page.Bytes()[:f.page], 0); err == nil {
 			break
 		}
 	}
 	if err != nil {
 		f.page = diskPage
-		_ = direct.Close()
+		_ = past.Close()
 		return fmt.Errorf("the file system refuses to read with O_DIRECT: %w", err)
 	}
-	if _, err := unix.Pread(int(direct.Fd()), page.Bytes()[:diskSector], diskSector); err == nil {
+	if _, err := unix.Pread(int(past.Fd()), page.Bytes()[:diskSector], diskSector); err == nil {
 		f.sector = diskSector
 	}
 	_ = f.file.Close()
-	f.file, f.direct = direct, true
+	f.file, f.direct = past, true
 	return nil
 }
 
@@ -74,6 +75,6 @@ func createNamed(folder string) (*os.File, error) {
 		return nil, unwrapped(err)
 	}
 	defer named.Close()
-	direct, err := os.OpenFile(named.Name(), hiddenFlags, 0)
-	return direct, errors.Join(err, os.Remove(named.Name()))
+	hidden, err := os.OpenFile(named.Name(), hiddenFlags, 0)
+	return hidden, errors.Join(err, os.Remove(named.Name()))
 }

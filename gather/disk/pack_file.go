@@ -154,17 +154,5 @@ func (p *pack) close() error {
 	if again {
 		return nil
 	}
-	free := func() error { return errors.Join(p.file.close(), p.memory.Close()) }
-	late := time.NewTimer(closing)
-	defer late.Stop()
-	select {
-	case <-p.ended:
-		return free()
-	case <-late.C:
-		go func() {
-			<-p.ended
-			_ = free()
-		}()
-		return nil
-	}
+	return freeAfter(p.ended, func() error { return errors.Join(p.file.close(), p.memory.Close()) })
 }

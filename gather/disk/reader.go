@@ -299,15 +299,22 @@ func (r *Reader) Close() error {
 	if again {
 		return nil
 	}
-	free := func() error { return errors.Join(r.engine.close(), closeFiles(r.files), r.staging.Close()) }
+	return freeAfter(r.ended, func() error {
+		return errors.Join(r.engine.close(), closeFiles(r.files), r.staging.Close())
+	})
+}
+
+// freeAfter frees what is used until a goroutine ends. It waits for that, but not long: else memory is given back when
+// the disk answers.
+func freeAfter(ended <-chan struct{}, free func() error) error {
 	late := time.NewTimer(closing)
 	defer late.Stop()
 	select {
-	case <-r.ended:
+	case <-ended:
 		return free()
 	case <-late.C:
 		go func() {
-			<-r.ended
+			<-ended
 			_ = free()
 		}()
 		return nil

@@ -110,17 +110,23 @@ func TestAForkReturnsNoSlots(t *testing.T) {
 	}
 }
 
-// A run that is left gives back the batches that were announced for it, read or not.
-func TestARunThatIsLeftGivesAllItsSlotsBack(t *testing.T) {
-	l := newLiar(t)
-	c, theirs := greeted(t)
-	for _, p := range l.packets[1:6] { // BEGUN, SEGMENT, three batches
+// tellBatches sends what a server says of a run, but for its end: BEGUN, SEGMENT and three batches.
+func (l *liar) tellBatches(t *testing.T, theirs *wire.Socket) {
+	t.Helper()
+	for _, p := range l.packets[1:6] {
 		fd := -1
 		if len(p.fds) > 0 {
 			fd = p.fds[0]
 		}
 		tell(t, theirs, p.text, fd)
 	}
+}
+
+// A run that is left gives back the batches that were announced for it, read or not.
+func TestARunThatIsLeftGivesAllItsSlotsBack(t *testing.T) {
+	l := newLiar(t)
+	c, theirs := greeted(t)
+	l.tellBatches(t, theirs)
 	tell(t, theirs, wire.Append(nil, wire.KindEnd, wire.End{Run: 9, Reason: wire.EndStopped}, nil), -1)
 	tell(t, theirs, wire.Append(nil, wire.KindEnd, wire.End{Run: 1, Reason: wire.EndStopped}, nil), -1)
 	for _, err := range c.Epoch(t.Context(), 0) {

@@ -59,13 +59,7 @@ func TestARunIsAskedForWhereItIsToBegin(t *testing.T) {
 func TestABatchHasItsArraysByNameAndItsPlace(t *testing.T) {
 	l := newLiar(t)
 	c, theirs := greeted(t)
-	for _, p := range l.packets[1:6] { // BEGUN, SEGMENT, three batches
-		fd := -1
-		if len(p.fds) > 0 {
-			fd = p.fds[0]
-		}
-		tell(t, theirs, p.text, fd)
-	}
+	l.tellBatches(t, theirs)
 	tell(t, theirs, wire.Append(nil, wire.KindEnd, wire.End{Run: 1, Sent: 3}, nil), -1)
 	n := uint64(0)
 	for b, err := range c.Epoch(t.Context(), 0) {
@@ -107,13 +101,7 @@ func TestAHeldBatchOutlivesItsConsumer(t *testing.T) {
 		}
 	}
 	c, theirs := greeted(t)
-	for _, p := range l.packets[1:6] { // BEGUN, SEGMENT, three batches
-		fd := -1
-		if len(p.fds) > 0 {
-			fd = p.fds[0]
-		}
-		tell(t, theirs, p.text, fd)
-	}
+	l.tellBatches(t, theirs)
 	var held *Batch
 	for b, err := range c.Epoch(t.Context(), 0) {
 		if err != nil {

@@ -76,11 +76,10 @@ func TestATopologyOnDiskHasMoreWorkersThanCores(t *testing.T) {
 
 func TestAFailingDiskUnderTheTopologyIsTheErrorOfItsBatch(t *testing.T) {
 	g, folder := wideTopology(t)
-	var requests atomic.Int64
-	fail := int64(-1)
+	var requests, fail atomic.Int64
 	loader.ReadWith(t, disk.ReaderOptions{Intercept: func(_ string, _ int64, _ []byte, n int, err error) (int,
 		error) {
-		if requests.Add(1) == fail {
+		if requests.Add(1) == fail.Load() {
 			return 0, syscall.EIO
 		}
 		return n, err
@@ -89,7 +88,7 @@ func TestAFailingDiskUnderTheTopologyIsTheErrorOfItsBatch(t *testing.T) {
 	opt.CacheBytes, opt.Workers = 1, 2
 	l := open(t, g, opt)
 	want := digests(t, l.Epoch(background, 0))
-	fail = requests.Load() + 200
+	fail.Store(requests.Load() + 200)
 	var got []string
 	var failed error
 	for b, err := range l.Epoch(background, 0) {

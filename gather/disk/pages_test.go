@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -105,10 +106,11 @@ func TestPagesThatFollowOneAnotherAreReadTogether(t *testing.T) {
 }
 
 func TestAPageThatCannotBeReadIsAnErrorWithItsPlace(t *testing.T) {
-	fail := true
+	var fail atomic.Bool // a request may still be under way when another one's error is known
+	fail.Store(true)
 	p, _, path := openPagesOf(t, 50_000, PagesOptions{Bytes: 1 << 20, Reader: ReaderOptions{
 		Intercept: func(_ string, _ int64, _ []byte, n int, err error) (int, error) {
-			if fail {
+			if fail.Load() {
 				return 0, syscall.EIO
 			}
 			return n, err
@@ -125,7 +127,7 @@ func TestAPageThatCannotBeReadIsAnErrorWithItsPlace(t *testing.T) {
 		!errors.Is(err, pinned.ErrFault) || at.Path != path || at.Offset%PageBytes != 0 {
 		t.Errorf("got %v", err)
 	}
-	fail = false
+	fail.Store(false)
 	before := p.Count()
 	if err := bring(3000, 9000); err != nil || p.Count().Read != before.Read+2 {
 		t.Errorf("after the failure: %v, %+v", err, p.Count())

@@ -105,7 +105,7 @@ func TempFile(b *Budget) (*os.File, string, error) {
 	if err != nil {
 		return nil, "", fmt.Errorf("make a temporary file beside the target: %w", err)
 	}
-	if runtime.GOOS == "linux" && os.Remove(f.Name()) == nil { // the name is not needed: /proc leads to it
+	if runtime.GOOS == "linux" && os.Remove(f.Name()) == nil { // the name is not needed
 		return f, "", nil
 	}
 	return f, f.Name(), nil
@@ -137,11 +137,7 @@ func (s *Spool) Bytes() ([]byte, error) {
 		if err := s.toFile(); err != nil {
 			return nil, err
 		}
-		path := s.path
-		if path == "" {
-			path = fmt.Sprintf("/proc/self/fd/%d", s.file.Fd())
-		}
-		r, err := pinned.MapFile(path)
+		r, err := pinned.Map(s.file)
 		if err != nil {
 			return nil, err
 		}

@@ -293,6 +293,7 @@ func (b *bench) named(hit *call, stderr string) bool {
 	if !strings.HasPrefix(object, b.dir) {
 		return true
 	}
+	object = strings.TrimSuffix(object, " (deleted)") // as the system says of a file without a name
 	return strings.Contains(stderr, filepath.Base(object)) || strings.Contains(stderr, "data")
 }
 

@@ -10,6 +10,8 @@ import (
 
 	"github.com/dustin/go-humanize"
 	"github.com/zeebo/xxh3"
+
+	"github.com/khop-gnn/khop/internal/direct"
 )
 
 // writeBuffer is how much a column writer collects before it writes.
@@ -34,6 +36,9 @@ func newColumnWriter(w *Writer, a *written, rows int64) (*ColumnWriter, error) {
 	c := &ColumnWriter{a: a, l: newLayout(a.typ, rows, 0), sums: newChunkHasher(w.opt.chunkBytes)}
 	if err := a.file.reserve(c.l.bodyOffset + c.l.bytes + int64(len(c.l.tail()))); err != nil {
 		return nil, err
+	}
+	if max(w.opt.ExpectBytes, c.l.bytes) >= directDataset && c.l.bytes >= directArray {
+		a.file.passCache()
 	}
 	head := c.l.head()
 	if err := a.file.writeAll(head); err != nil {
@@ -132,6 +137,9 @@ func (c *ColumnWriter) shorten() error {
 	rows := c.n / c.a.typ.rowBytes()
 	l := newLayout(c.a.typ, rows, 0)
 	f := c.a.file
+	if err := f.settle(); err != nil {
+		return err
+	}
 	fail := func(err error) error { return writeError(f.path, err, 0) }
 	if l.bodyOffset != c.l.bodyOffset { // of a short body, which has another alignment
 		body := make([]byte, l.bytes)
@@ -223,6 +231,49 @@ type columnFile struct {
 	need int64 // bytes that the whole file takes, as far as that is known
 	have int64 // bytes written
 	sent int64 // of these the system was told to bring to the disk
+	// takes what is written, past the page cache; nil: it goes through the cache
+	behind *direct.Behind
+}
+
+// Arrays of datasets from directDataset bytes on pass the page cache by, where they have directArray or more: copying
+// costs more than writing does, and the cache, which would lose what it holds, could keep little of them. Smaller ones
+// stay in the cache, where whoever trains next finds them. Tests change these.
+var (
+	directDataset int64 = 1 << 30
+	directArray   int64 = 64 << 20
+	directBlock         = 1 << 20
+)
+
+// mostDirect is how many files of a dataset pass the cache by at a time: each takes memory.
+const mostDirect = 8
+
+// passCache has what is written from here on, the beginning of the file, pass the page cache by where that can be.
+func (f *columnFile) passCache() {
+	f.w.mu.Lock()
+	defer f.w.mu.Unlock()
+	if f.w.direct == mostDirect {
+		return
+	}
+	if b, err := direct.NewBehind(f.File, directBlock); err == nil {
+		f.behind = b
+		f.w.direct++
+	}
+}
+
+// settle ends that, and returns the error of what was written so far.
+func (f *columnFile) settle() error {
+	if f.behind == nil {
+		return nil
+	}
+	err := f.behind.Close()
+	f.behind = nil
+	f.w.mu.Lock()
+	f.w.direct--
+	f.w.mu.Unlock()
+	if err != nil {
+		return writeError(f.path, err, f.need)
+	}
+	return nil
 }
 
 // sendStep is how much is written before the system is told to bring it to the disk: by itself it waits for long, and
@@ -239,12 +290,16 @@ func (f *columnFile) reserve(n int64) error {
 }
 
 func (f *columnFile) writeAll(p []byte) error {
-	n, err := f.File.Write(p)
+	var to io.Writer = f.File
+	if f.behind != nil {
+		to = f.behind
+	}
+	n, err := to.Write(p)
 	f.have += int64(n)
 	if err != nil {
 		return writeError(f.path, err, max(f.need-f.have, int64(len(p)-n)))
 	}
-	if f.have-f.sent >= sendStep {
+	if f.behind == nil && f.have-f.sent >= sendStep {
 		sendToDisk(f.File, f.sent, f.have-f.sent)
 		f.sent = f.have
 	}
@@ -253,7 +308,10 @@ func (f *columnFile) writeAll(p []byte) error {
 
 // sync makes the file durable and closes it.
 func (f *columnFile) sync() error {
-	err := f.File.Sync()
+	err := f.settle()
+	if err == nil {
+		err = f.File.Sync()
+	}
 	if e := f.File.Close(); err == nil {
 		err = e
 	}

@@ -33,6 +33,9 @@ func TestMain(m *testing.M) {
 }
 
 func writeUntilKilled(dir string) {
+	if os.Getpid()%2 == 0 {
+		directDataset, directArray, directBlock = 0, 0, 1<<16 // past the page cache
+	}
 	err := error(nil)
 	for i := uint64(os.Getpid()); err == nil; i++ {
 		g, e := graph.FromArrays(randomArrays(&testing.T{}, i%2, 2000, 5))

@@ -45,6 +45,7 @@ type Writer struct {
 	arrays    []*written
 	paths     map[string]bool // made so far, within the marker's directory
 	progress  progressMeter
+	direct    int  // files that pass the page cache by, now
 	done      bool // committed or aborted
 	unsettled bool // names were exchanged, and the disk may not have that
 }

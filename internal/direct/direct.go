@@ -4,7 +4,7 @@
 //
 // Set switches an open file, and Open opens another one like it. What is read and written then begins at multiples of
 // Align in the file and in memory, and is as long; Buffer returns such memory. ReadAt reads any range. An Ahead reads a
-// file from one end to the other, and asks the disk for what comes next.
+// file from one end to the other, and asks the disk for what comes next; a Behind writes one.
 //
 // # Caveats
 //

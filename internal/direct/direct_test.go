@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 )
 
 // TestFilesAreReadAndWrittenPastTheCache writes a file, reads random ranges of it, and compares them. Where the file
@@ -95,5 +96,68 @@ func TestAFileIsReadAheadFromAnyPlace(t *testing.T) {
 	defer a.Close()
 	if _, err := a.From(int64(len(b)) - 1); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("a file that is cut short: %v", err)
+	}
+}
+
+// TestAFileIsWrittenBehindItsOwner writes files in pieces of any length, through memory that the file system takes and
+// through memory that it refuses, and compares what is there.
+func TestAFileIsWrittenBehindItsOwner(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	r := rand.New(rand.NewPCG(seed, 0))
+	for i := range 100 {
+		f, err := os.Create(filepath.Join(t.TempDir(), "x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		b, err := NewBehind(f, Align*(1+r.IntN(3)))
+		if err != nil {
+			t.Skip(err)
+		}
+		if i%2 == 1 { // memory that no transfer past the cache takes
+			b.buf, b.spare = make([]byte, Align+1)[1:1:Align+1], make([]byte, Align+1)[1:1:Align+1]
+		}
+		want := make([]byte, r.IntN(8*Align))
+		for i := range want {
+			want[i] = byte(r.Uint32())
+		}
+		for rest := want; len(rest) > 0; {
+			n := 1 + r.IntN(min(len(rest), 2*Align))
+			if k, err := b.Write(rest[:n]); err != nil || k != n {
+				t.Fatalf("seed %d: %d of %d bytes, %v", seed, k, n, err)
+			}
+			rest = rest[n:]
+		}
+		if err := b.Close(); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		if _, err := f.WriteString("tail"); err != nil { // not aligned, from where it ended
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		got, err := os.ReadFile(f.Name())
+		if err != nil || !bytes.Equal(got, append(want, "tail"...)) {
+			t.Fatalf("seed %d: %d bytes written, %d are there, %v", seed, len(want)+4, len(got), err)
+		}
+	}
+}
+
+// TestAnErrorOfWritingBehindIsNotLost closes the file under blocks that are full, and under one that is not.
+func TestAnErrorOfWritingBehindIsNotLost(t *testing.T) {
+	for _, n := range []int{1, Align, 2*Align - 1, 5 * Align} {
+		f, err := os.Create(filepath.Join(t.TempDir(), "x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := NewBehind(f, Align)
+		if err != nil {
+			t.Skip(err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = b.Write(make([]byte, n))
+		if err := b.Close(); err == nil || n >= Align && !errors.Is(err, os.ErrClosed) {
+			t.Errorf("%d bytes to a closed file: %v", n, err)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package disk
 
 import (
 	"errors"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,14 +31,25 @@ func openPacking(t *testing.T, read ReaderOptions, opt ColumnOptions) (*Column, 
 	return c, m, path
 }
 
+// fetchUntil fetches batches until something is so that comes of packing, which a goroutine of its own does.
+func fetchUntil(t *testing.T, c *Column, m Mapped, r *rand.Rand, is func() bool) {
+	t.Helper()
+	for rounds := 0; rounds == 0 || !is(); rounds++ {
+		if rounds == 100 {
+			t.Fatalf("it is not so after %d rounds: %+v, %+v", rounds, c.Pack(), c.Planner().Count())
+		}
+		if err := fetch(background, c, m, asksOf(r, 80, 4000, 400), 3); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestPackedRowsAreThoseOfTheFile(t *testing.T) {
 	r := newRandom(t)
 	c, m, path := openPacking(t, small, packing(1<<20))
-	if err := fetch(background, c, m, asksOf(r, 60, 4000, 400), 3); err != nil {
-		t.Fatal(err)
-	}
+	fetchUntil(t, c, m, r, func() bool { return c.Planner().Count().Writes > 0 })
 	n, s := c.Planner().Count(), c.Pack()
-	if n.Packed == 0 || n.Writes == 0 || n.Written != n.Writes*4096 || s.Refused != "" || s.Bytes != 1<<20 ||
+	if n.Packed == 0 || n.Written != n.Writes*4096 || s.Refused != "" || s.Bytes != 1<<20 ||
 		s.Chunk != 4096 {
 		t.Errorf("%+v, %+v", n, s)
 	}
@@ -84,7 +96,10 @@ func TestPackedRowsOfBatchesThatWereGivenUpAreReadAgain(t *testing.T) {
 	if c.Planner().Count().Packed == 0 {
 		t.Error("no row was packed")
 	}
-	if p := c.pack; len(p.spare) < 1<<20/4096-1 { // one may be being written
+	p := c.pack
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.spare) < 1<<20/4096-1 { // one may be being written
 		t.Errorf("%d buffers are free", len(p.spare))
 	}
 }
@@ -104,9 +119,7 @@ func TestAFullDiskPacksNoMore(t *testing.T) {
 			return n, err
 		}
 		c, m, _ := openPacking(t, small, opt)
-		if err := fetch(background, c, m, asksOf(newRandom(t), 80, 4000, 400), 3); err != nil {
-			t.Fatalf("full from write %d on: %v", from, err)
-		}
+		fetchUntil(t, c, m, newRandom(t), func() bool { return c.Pack().Refused != "" })
 		s, n := c.Pack(), c.Planner().Count()
 		if !strings.Contains(s.Refused, syscall.ENOSPC.Error()) {
 			t.Errorf("full from write %d on: %+v", from, s)
@@ -129,11 +142,12 @@ func TestBatchesDoNotWaitForPackedRowsToBeWritten(t *testing.T) {
 	}
 	c, m, _ := openPacking(t, small, opt)
 	err := fetch(background, c, m, asksOf(newRandom(t), 60, 4000, 400), 2)
+	n := c.Planner().Count() // before the writes go on
 	close(release)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := c.Planner().Count(); n.Packed < 100 || n.Writes > 4 {
+	if n.Packed < 100 || n.Writes > 4 {
 		t.Errorf("%+v", n)
 	}
 }

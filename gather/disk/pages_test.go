@@ -174,6 +174,8 @@ func TestPagesAreReadSideBySide(t *testing.T) {
 	var mu sync.Mutex
 	under, most := 0, 0
 	all := make(chan struct{})
+	late, cancel := context.WithTimeout(background, 2*time.Minute) // where some are not asked for
+	defer cancel()
 	p, _, _ := openPagesOf(t, 4*pages*PageBytes, PagesOptions{Bytes: 1, Reader: ReaderOptions{Engine: "threads",
 		Intercept: func(_ string, _ int64, _ []byte, n int, err error) (int, error) {
 			mu.Lock()
@@ -184,7 +186,7 @@ func TestPagesAreReadSideBySide(t *testing.T) {
 			mu.Unlock()
 			select {
 			case <-all:
-			case <-time.After(10 * time.Second):
+			case <-late.Done():
 			}
 			return n, err
 		}}})

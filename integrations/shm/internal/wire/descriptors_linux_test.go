@@ -109,7 +109,7 @@ func TestTheLastWordComesToWhoWaits(t *testing.T) {
 			}
 			got <- string(room[:n])
 		}()
-		time.AfterFunc(time.Millisecond, func() { _, _ = b.Send([]byte("last"), -1, time.Second), b.Close() })
+		soon(t, time.Millisecond, func() { _, _ = b.Send([]byte("last"), -1, time.Second), b.Close() })
 		if text := <-got; text != "last" {
 			t.Fatalf("%q", text)
 		}

@@ -40,6 +40,16 @@ const patience = 2 * time.Minute
 // inTime is the end of a wait that should be over long before.
 func inTime() time.Time { return time.Now().Add(patience) }
 
+// soon calls f after a while, likely when somebody waits, and ends the test no sooner than f has returned.
+func soon(t *testing.T, after time.Duration, f func()) {
+	done := make(chan struct{})
+	time.AfterFunc(after, func() {
+		defer close(done)
+		f()
+	})
+	t.Cleanup(func() { <-done })
+}
+
 // fill sends until there is no room, and returns how many messages that took.
 func fill(t testing.TB, s *Socket) (n int) {
 	t.Helper()
@@ -61,14 +71,14 @@ func TestCancellingEndsAWaitAndNotTheConnection(t *testing.T) {
 	room := make([]byte, 64)
 	for range 3 {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		time.AfterFunc(10*time.Millisecond, func() { cancel(errTest) })
+		soon(t, 10*time.Millisecond, func() { cancel(errTest) })
 		if _, _, err := a.Receive(ctx, inTime(), room); !errors.Is(err, errTest) {
 			t.Fatalf("%v, want the context's cause", err)
 		}
 		if _, _, err := a.Receive(ctx, inTime(), room); !errors.Is(err, errTest) {
 			t.Fatalf("with a context that has ended: %v, want its cause", err)
 		}
-		time.AfterFunc(10*time.Millisecond, func() { _ = b.Send([]byte("next"), -1, time.Second) })
+		soon(t, 10*time.Millisecond, func() { _ = b.Send([]byte("next"), -1, time.Second) })
 		if n, _, err := a.Receive(t.Context(), inTime(), room); err != nil || string(room[:n]) != "next" {
 			t.Fatalf("afterwards: %q, %v", room[:n], err)
 		}
@@ -91,7 +101,7 @@ func TestClosingEndsAllWaits(t *testing.T) {
 	a, b := socketPair(t)
 	ended := waitBothWays(t, a)
 	begin := time.Now()
-	time.AfterFunc(10*time.Millisecond, func() { _ = a.Close() })
+	soon(t, 10*time.Millisecond, func() { _ = a.Close() })
 	for range 2 {
 		if err := <-ended; !errors.Is(err, net.ErrClosed) && !IsBroken(err) {
 			t.Errorf("%v, want that it is closed", err)
@@ -124,7 +134,7 @@ func TestClosingEndsAllWaits(t *testing.T) {
 func TestTheOtherEndsDeathEndsAllWaits(t *testing.T) {
 	a, b := socketPair(t)
 	ended := waitBothWays(t, a)
-	time.AfterFunc(10*time.Millisecond, func() { _ = b.Close() })
+	soon(t, 10*time.Millisecond, func() { _ = b.Close() })
 	for range 2 {
 		if err := <-ended; !IsBroken(err) {
 			t.Errorf("%v, want that the other end is gone", err)
@@ -188,7 +198,7 @@ func TestASenderWaitsNoLongerThanThisEndReads(t *testing.T) {
 	if err := b.Send([]byte("before"), -1, time.Second); err != nil {
 		t.Fatal(err)
 	}
-	time.AfterFunc(10*time.Millisecond, a.CloseRead)
+	soon(t, 10*time.Millisecond, a.CloseRead)
 	begin := time.Now()
 	if err := a.Send([]byte("more"), -1, patience); !IsBroken(err) {
 		t.Errorf("%v, want that nobody reads", err)
@@ -218,18 +228,19 @@ func TestAWaitEndsInTimeAndNotBefore(t *testing.T) {
 		t.Errorf("%v, want os.ErrDeadlineExceeded", err)
 	}
 	for range 3 {
-		stop := make(chan struct{})
-		rung := make(chan int)
+		waited, sent := make(chan struct{}), make(chan error)
 		go func() { // who waits is told to look again, for nothing
-			for n := 0; ; n++ {
+			more := 20
+			for more > 0 {
+				<-time.After(time.Millisecond)
+				a.wake()
 				select {
-				case <-stop:
-					rung <- n
-					return
-				case <-time.After(time.Millisecond):
-					a.wake()
+				case <-waited:
+					more--
+				default:
 				}
 			}
+			sent <- b.Send([]byte("late"), -1, patience)
 		}()
 		begin := time.Now()
 		_, _, err := a.Receive(t.Context(), begin.Add(50*time.Millisecond), room)
@@ -237,13 +248,12 @@ func TestAWaitEndsInTimeAndNotBefore(t *testing.T) {
 			d > patience/2 {
 			t.Errorf("%v after %v, want os.ErrDeadlineExceeded", err, d)
 		}
-		time.AfterFunc(20*time.Millisecond, func() { _ = b.Send([]byte("late"), -1, time.Second) })
+		close(waited)
 		if n, _, err := a.Receive(t.Context(), time.Time{}, room); err != nil || string(room[:n]) != "late" {
 			t.Errorf("without an end: %q, %v", room[:n], err)
 		}
-		close(stop)
-		if n := <-rung; n == 0 {
-			t.Error("nobody rang, so this shows nothing")
+		if err := <-sent; err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -155,7 +155,11 @@ func (f *files) Open(name string) (*npy.Reader, io.Closer, error) {
 
 // OpenPlaces implements placeSet.
 func (f *files) OpenPlaces(name string) (*npy.Reader, io.Closer, error) {
-	return f.open(name, func(*source.Raw, int64, int64) npy.Blocks { return nil })
+	r, c, err := f.open(name, func(*source.Raw, int64, int64) npy.Blocks { return nil })
+	if err == nil {
+		r.Few()
+	}
+	return r, c, err
 }
 
 func (f *files) open(name string, ahead aheadOf) (*npy.Reader, io.Closer, error) {

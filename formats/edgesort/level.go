@@ -288,20 +288,14 @@ func putKey(to []byte, k uint64, width int64) {
 // widen makes keys of the stored ones of a part. The stored ones may lie in the last bytes of the memory of the keys.
 func (l *level) widen(keys []uint64, stored []byte, part int) {
 	high, mask := l.prefix|uint64(part)<<l.shift, uint64(1)<<l.shift-1 // of a shift by 64 the mask is all ones
-	width := int(l.width)
-	for i := range keys {
-		b := stored[i*width:]
+	width, i := int(l.width), 0
+	for ; i < len(keys) && i*width+8 <= len(stored); i++ { // a key, and some bytes of the next that the mask clears
+		keys[i] = high | binary.LittleEndian.Uint64(stored[i*width:])&mask
+	}
+	for ; i < len(keys); i++ {
 		var k uint64
-		switch width {
-		case 4:
-			k = uint64(binary.LittleEndian.Uint32(b))
-		case 8:
-			k = binary.LittleEndian.Uint64(b)
-		default:
-			k = uint64(binary.LittleEndian.Uint32(b))
-			for j := 4; j < width; j++ {
-				k |= uint64(b[j]) << (8 * j)
-			}
+		for j, b := range stored[i*width : (i+1)*width] {
+			k |= uint64(b) << (8 * j)
 		}
 		keys[i] = high | k&mask
 	}

@@ -17,6 +17,7 @@ type Reader struct {
 	mem   []byte // of all elements, if they are mapped
 	at    int64  // elements that were handed on
 	asked int64  // bytes of mem that the system was asked for
+	few   bool   // it is not asked
 	from  Blocks // of the elements, if it has them
 	first int64  // the place of the first element in it
 	buf   []byte
@@ -52,6 +53,9 @@ type Blocks interface {
 func NewBlocks(b Blocks, at int64, h Header) (*Reader, error) {
 	return &Reader{Header: h, from: b, first: at}, h.numbers()
 }
+
+// Few says that little is read, here and there: the system is not asked for what lies behind it.
+func (r *Reader) Few() { r.few = true }
 
 // Left returns how many elements have not been handed on.
 func (r *Reader) Left() int64 { return r.elements - r.at }
@@ -95,7 +99,7 @@ func (r *Reader) short(have int64, err error) error {
 // the next call.
 func (r *Reader) Next(n int64) ([]byte, error) {
 	n = min(n, r.Left())
-	if r.mem != nil {
+	if r.mem != nil && !r.few {
 		r.readAhead()
 	}
 	var there []byte // all of them, or as many as lie together

@@ -130,7 +130,7 @@ def test_the_ends_of_links_have_trees_of_their_own(data, options, ends_of):
     servers = set()
     for _ in range(2):
         epochs.append([(b.input_id.tolist(), b.n_id.tolist()) for b in loader])
-        servers.add(loader._ends._loader.server_pid)
+        servers.add(loader._ends._listed._loader.server_pid)
     assert len(servers) == 1
     assert sorted(sum((i for i, _ in epochs[0]), [])) == list(range(100)) or options == dict(drop_last=True) and len(epochs[0]) == 2
     assert epochs[0] != epochs[1] and [(b.input_id.tolist(), b.n_id.tolist()) for b in again] == epochs[0]
@@ -179,6 +179,7 @@ def test_types_may_have_any_names(program):
 
 @pytest.mark.parametrize("options, says", [
     (dict(input_time=torch.arange(N)), "input_time"), (dict(neighbor_sampler=1), "neighbor_sampler"),
+    (dict(batch_sampler=[[1]]), "sampler"),
 ])
 def test_what_khop_does_not_have_is_refused(options, says, data):
     with pytest.raises((TypeError, ValueError), match=says):
@@ -189,6 +190,119 @@ def test_what_khop_does_not_have_is_refused(options, says, data):
         LinkNeighborLoader(data, [2], edge_label_time=torch.arange(M))
     with pytest.raises(TypeError, match="the same weights for both ends"):
         LinkNeighborLoader(data, [2], neg_sampling=dict(mode="binary", amount=1, dst_weight=torch.ones(N)))
+
+
+def sums(nodes, edges, hops):
+    """Ids of nodes, summed along the edges of a sample as often as it has hops: what a model computes of each node."""
+    x = nodes.double()
+    for _ in range(hops):
+        x = x + 3 * torch.zeros(len(x), dtype=torch.double).index_add_(0, edges[1], x[edges[0]])
+    return x
+
+
+@pytest.mark.parametrize("options", [{}, dict(replace=True), dict(subgraph_type="induced"), dict(disjoint=True)], ids=str)
+def test_repeated_seeds_have_nodes_of_their_own(options, data):
+    g = torch.Generator().manual_seed(8)
+    for turn in range(5):
+        seeds = torch.randint(0, 12, (30,), generator=g)
+        loader = NeighborLoader(data, [3, 4], input_nodes=seeds, batch_size=10, seed=turn, **options)
+        edges, how = {"edge_index": data.edge_index, "num_nodes": N}, {k: v for k, v in options.items() if k != "subgraph_type"}
+        same = khop.Loader(edges, [3, 4], seeds=seeds, batch_size=10, seed=turn, framework="torch",
+                           induced="subgraph_type" in options, **how)
+        for b, want in zip(loader, same):
+            check(b, data)
+            assert b.batch_size == 10 and torch.equal(b.n_id[:10], seeds[b.input_id])
+            assert b.num_sampled_nodes[0] == 10 and sum(b.num_sampled_nodes) == len(b.n_id)
+            assert sum(b.num_sampled_edges) == len(b.e_id)
+            ends = [0, *torch.tensor(b.num_sampled_nodes).cumsum(0).tolist()]
+            for hop, targets in enumerate(b.edge_index[1].split(b.num_sampled_edges)):
+                assert "subgraph_type" in options or ((targets >= ends[hop]) & (targets < ends[hop + 1])).all()
+                assert hop or torch.equal(targets, targets.sort()[0])
+            rows = want["node"].seeds.long()
+            hops = 1 if "subgraph_type" in options else 2
+            assert torch.equal(sums(b.n_id, b.edge_index, hops)[:10], sums(want.n_id, want.edge_index, hops)[rows])
+        same.close()
+        again = loader(seeds[:10])  # numbers in the list of seeds
+        assert torch.equal(again.n_id[:10], seeds[seeds[:10]])
+
+
+def test_repeated_seeds_of_types_and_of_a_dataset(program, tmp_path):
+    whole = pyg.HeteroData()
+    g = torch.Generator().manual_seed(4)
+    whole["a"].x, whole["b"].x = torch.arange(N)[:, None].float(), torch.arange(40)[:, None].float()
+    whole["b", "to", "a"].edge_index = torch.stack([torch.randint(0, 40, (M,), generator=g), torch.randint(0, N, (M,), generator=g)])
+    whole["a", "by", "b"].edge_index = whole["b", "to", "a"].edge_index.flip(0)
+    whole["a", "on", "a"].edge_index = torch.randint(0, N, (2, M), generator=g)
+    for of in whole.edge_types:
+        whole[of].edge_id = torch.arange(M)
+    path = str(tmp_path / "typed.khop")
+    khop.write(path, whole)
+    seeds = torch.tensor([5, 6, 5, 5, 7, 6, 9])
+    for given in (whole, path):
+        for b in NeighborLoader(given, [3, 2], input_nodes=("a", seeds), batch_size=4, seed=2):
+            n = b["a"].batch_size
+            assert torch.equal(b["a"].n_id[:n], seeds[b["a"].input_id]) and b["a"].num_sampled_nodes[0] == n
+            for of in b.node_types:
+                assert torch.equal(b[of].x.flatten().long(), b[of].n_id)
+            for of in b.edge_types:
+                source, target = whole[of].edge_index[:, b[of].e_id]
+                assert torch.equal(b[of[0]].n_id[b[of].edge_index[0]], source)
+                assert torch.equal(b[of[2]].n_id[b[of].edge_index[1]], target)
+                assert sum(b[of].num_sampled_edges) == len(b[of].e_id)
+                if of[2] == "a":
+                    lists = [b[of].e_id[b[of].edge_index[1] == i].tolist() for i in range(n)]
+                    for i in range(n):
+                        assert lists[i] == lists[b["a"].n_id.tolist().index(int(b["a"].n_id[i]))]
+
+
+class Drawn:
+    """A sampler of torch: each epoch has a list of its own, repeats among them."""
+
+    def __init__(self, *lists):
+        self.lists, self.turns = lists, 0
+
+    def __len__(self):
+        return len(self.lists[0])
+
+    def __iter__(self):
+        self.turns += 1
+        return iter(self.lists[(self.turns - 1) % len(self.lists)])
+
+
+@pytest.mark.parametrize("times", [None, "time"])
+def test_a_sampler_of_torch_draws_the_seeds_of_each_epoch(data, times):
+    nodes = torch.arange(0, N, 2)
+    when = None if times is None else data.time[nodes]
+    order = Drawn([5, 0, 5, 59, 7], [1, 2, 3, 4, 4], [9, 8], [])
+    loader = NeighborLoader(data, [3, 2], input_nodes=nodes, input_time=when, time_attr=times, batch_size=2, seed=1,
+                            sampler=order)
+    assert len(loader) == 3
+    for drawn in order.lists:
+        batches = list(loader)
+        assert torch.cat([torch.empty(0), *(b.input_id for b in batches)]).tolist() == drawn
+        for b in batches:
+            check(b, data)
+            assert b.batch_size == len(b.input_id) and torch.equal(b.n_id[:b.batch_size], nodes[b.input_id])
+            if when is not None:
+                assert torch.equal(b.seed_time, when[b.input_id])
+    loader.close()
+    assert os.listdir(tempfile.gettempdir()) == []
+    with pytest.raises(ValueError, match="mutually exclusive with shuffle"):
+        NeighborLoader(data, [3], sampler=order, shuffle=True)
+
+
+@pytest.mark.parametrize("disjoint", [False, True])
+def test_a_sampler_of_torch_draws_the_links_of_each_epoch(data, disjoint):
+    order = Drawn([5, 0, 5, 59, 7], [1, 2, 3, 4, 4])
+    loader = LinkNeighborLoader(data, [3], edge_label_index=data.edge_index[:, :60], neg_sampling_ratio=1.0, batch_size=2,
+                                seed=1, disjoint=disjoint, sampler=order)
+    for drawn in order.lists:
+        batches = list(loader)
+        assert torch.cat([b.input_id for b in batches]).tolist() == drawn and len(batches) == len(loader)
+        for b in batches:
+            check(b, data)
+            n = len(b.input_id)
+            assert torch.equal(b.n_id[b.edge_label_index[:, :n]], data.edge_index[:, b.input_id])
 
 
 def test_processes_of_one_job_load_what_each_asks_for(data, monkeypatch):

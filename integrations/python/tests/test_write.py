@@ -106,8 +106,12 @@ def test_graphs_of_pyg(program, tmp_path):
     hetero["author", "writes", "paper"].edge_index = torch.tensor(EDGES)
     khop.write(tmp_path / "h.khop", hetero)
     batch = whole(tmp_path / "h.khop")
+    assert set(batch.node_types) == {"author", "paper"} and list(batch.edge_types) == [("author", "writes", "paper")]
     edges = batch["author", "writes", "paper"].edge_index
     assert listed(batch["author"].n_id[edges[0]], batch["paper"].n_id[edges[1]]) == listed(*EDGES)
+    hetero.made_at = torch.tensor(7)
+    with pytest.warns(UserWarning, match="made_at is left out: it belongs to no type"):
+        khop.write(tmp_path / "i.khop", hetero)
 
 
 @pytest.mark.parametrize("library", ["pandas", "pyarrow"])

@@ -117,7 +117,10 @@ def _of_pyg(folder: pathlib.Path, data: Any) -> pathlib.Path:
     for store in data.stores:
         key = store._key
         values = dict(store.items())
-        if key is None:  # a Data: one type of nodes and of edges, whose attributes lie side by side
+        if key is None and hasattr(data, "node_types"):  # what a HeteroData says of the whole graph
+            for name in values:
+                warnings.warn(f"khop.write: {name} is left out: it belongs to no type of nodes or edges", stacklevel=5)
+        elif key is None:  # a Data: one type of nodes and of edges, whose attributes lie side by side
             of_nodes = {k for k in values if store.is_node_attr(k)} | {"num_nodes"}
             parts["node"] = {**{k: v for k, v in values.items() if k in of_nodes}, "num_nodes": data.num_nodes}
             parts["node", "to", "node"] = adjacency({k: v for k, v in values.items() if k not in of_nodes})

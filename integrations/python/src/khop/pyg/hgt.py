@@ -24,7 +24,7 @@ class HGTLoader(NeighborLoader):
         if isinstance(data, (Data, tuple)):
             what = type(data).__name__
             raise NotImplementedError(f"HGTLoader: {what}: must be a HeteroData, or the path of a dataset")
-        kwargs = without_workers(HGTLoader, kwargs, ("custom_cls", "input_id"))
+        kwargs = without_workers(HGTLoader, kwargs, ("custom_cls", "input_id", "sampler"))
         self._how = dict(batch_size=batch_size, shuffle=shuffle, drop_last=drop_last, seed=random_seed(seed))
         sampler = _HGTSampler(data, num_samples, self._how["seed"], options)
         self._structure = sampler.structure
@@ -47,5 +47,5 @@ class _HGTSampler(KhopSampler):
         layers = {structure.node_type(of): k for of, k in numbers.items()}
         self._options = {"sampler": "hgt", "layer_nodes": layers, **(options or {})}
 
-    def output(self, batch: Any, metadata: Any) -> Any:
-        return self.structure.output(batch, metadata, counts=False)
+    def output(self, batch: Any, metadata: Any, repeats: Any = None) -> Any:
+        return self.structure.output(batch, metadata, repeats, counts=False)

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
-import tempfile
-import weakref
 from functools import cached_property, partial
 from typing import Any, Callable, Iterator, Mapping, Optional
 
@@ -21,8 +17,9 @@ from torch_geometric.sampler.neighbor_sampler import edge_sample
 from ..batch import Batch
 from ..loader import Loader
 from ..torch import random_seed
+from .repeats import Repeats
 from .rows import Rows, wide, without
-from .served import Served, without_workers
+from .served import Listed, Served, without_workers
 from .structure import Structure
 
 
@@ -33,12 +30,13 @@ class _Filtered(Served):
     transform: Optional[Callable[..., Any]]
     transform_sampler_output: Optional[Callable[..., Any]]
     filter_fn: Callable[..., Any]
+    _order: Any = None  # a sampler of torch that draws the seeds of each epoch
 
     @cached_property
     def _rows(self) -> Rows:
         return Rows()
 
-    def _made(self, batch: Batch, out: Any) -> Any:
+    def _made(self, batch: Batch, out: Any, repeats: Optional[Repeats] = None) -> Any:
         """PyG's object of a batch: with attributes of the data, or with the columns of a dataset."""
         of_dataset = self._structure.dataset
         nodes = out.node if isinstance(out.node, dict) else {None: out.node}
@@ -58,7 +56,7 @@ class _Filtered(Served):
         if ends is not None:
             data.edge_index = ends
         if of_dataset:
-            self._structure.add_columns(batch, data)
+            self._structure.add_columns(batch, data, repeats)
         for of, name, values in taken:
             (data if of is None else data[of])[name] = self._rows.take(values, nodes[of])
         return data if transform is None else transform(data)
@@ -83,7 +81,8 @@ class NeighborLoader(_Filtered, NodeLoader):  # type: ignore[misc]
     data is a Data, a HeteroData, a feature store and a graph store, or the path of a dataset of khop, whose columns
     come with the batches; then input_nodes may also name a split. seed decides what is drawn; without it, torch's
     random numbers do when the loader is made. num_workers and other options of worker processes are taken and have
-    no meaning: a khop server makes batches ahead. options are further ones of khop.Loader, such as max_memory.
+    no meaning: a khop server makes batches ahead. sampler, one of torch's such as PyG's ImbalancedSampler, draws the
+    seeds of each epoch before it begins. options are further ones of khop.Loader, such as max_memory.
     TypeError or ValueError for what khop does not have.
 
     One iteration runs at a time: beginning another ends it. close() ends the server, and so does the loader's end.
@@ -101,7 +100,7 @@ class NeighborLoader(_Filtered, NodeLoader):  # type: ignore[misc]
         if input_time is not None and time_attr is None:
             raise ValueError("input_time: times of seeds are for sampling by time: give time_attr as well")
         kwargs = without_workers(
-            NeighborLoader, {**kwargs, "neighbor_sampler": neighbor_sampler}, ("custom_cls", "input_id"))
+            NeighborLoader, {**kwargs, "neighbor_sampler": neighbor_sampler}, ("custom_cls", "input_id", "sampler"))
         self._how = dict(batch_size=batch_size, shuffle=shuffle, drop_last=drop_last, seed=random_seed(seed))
         sampler = KhopSampler(
             data, num_neighbors, replace=replace, subgraph_type=subgraph_type if directed else "induced",
@@ -111,13 +110,15 @@ class NeighborLoader(_Filtered, NodeLoader):  # type: ignore[misc]
         self._begin(sampler, data, input_nodes, input_time=input_time, transform=transform,
                     transform_sampler_output=transform_sampler_output, **kwargs)
 
-    def _begin(self, sampler: KhopSampler, data: Any, input_nodes: Any, **kwargs: Any) -> None:
+    def _begin(self, sampler: KhopSampler, data: Any, input_nodes: Any, /, **kwargs: Any) -> None:
         """What PyG's loader of nodes sets up. Seeds that are a split of a dataset or all nodes the server lists."""
-        structure = self._structure
+        structure, self._order = self._structure, kwargs.get("sampler")
         of, name = input_nodes if isinstance(input_nodes, tuple) else (None, input_nodes)
         if structure.dataset:
             data = structure.data
             if isinstance(name, str) and name in structure.splits and name not in structure.node_types:
+                if self._order is not None:
+                    raise TypeError("sampler: the seeds are a split, which only the server lists: give input_nodes ids")
                 self._how["seeds"], sampler.only_counted = name, True
                 input_nodes = torch.zeros(1, dtype=torch.int64).expand(structure.splits[name])
                 if not structure.plain:
@@ -125,7 +126,7 @@ class NeighborLoader(_Filtered, NodeLoader):  # type: ignore[misc]
         super().__init__(
             data=data, node_sampler=sampler, input_nodes=input_nodes, filter_per_worker=False,
             **{name: self._how[name] for name in ("batch_size", "shuffle", "drop_last")}, **kwargs)
-        if "seeds" not in self._how and self.input_data.time is None and (name is None or isinstance(name, str)):
+        if self._order is None and "seeds" not in self._how and self.input_data.time is None and (name is None or isinstance(name, str)):
             self._how["seeds"] = f"all:{structure.node_type(self.input_data.input_type)}"
 
     def _khop(self) -> KhopSampler:
@@ -134,15 +135,37 @@ class NeighborLoader(_Filtered, NodeLoader):  # type: ignore[misc]
 
     def __iter__(self) -> Iterator[Any]:
         given, sampler = self.input_data, self._khop()
-        for batch in self._batches(partial(sampler.load, given)):
+        if self._order is None:
+            batches = self._batches(partial(sampler.load, given))
+        else:
+            given = given[_numbers(self._order)]
+            batches = self._in_order(given, sampler)
+        for batch in batches:
             items = self._structure.own(batch[self._structure.node_type(given.input_type)].input_id)
             ids = items if given.input_id is None else given.input_id[items]
             times = None if given.time is None else given.time[items]
-            yield self._made(batch, sampler.output(batch, (ids, times)))
+            repeats = self._structure.repeats(batch, given.input_type)
+            yield self._made(batch, sampler.output(batch, (ids, times), repeats), repeats)
+
+    def _in_order(self, given: Any, sampler: KhopSampler) -> Iterator[Batch]:
+        """Batches of these seeds, which a sampler of torch has drawn for an epoch."""
+        if not len(given.node):
+            return iter(())
+        if self._listed is None:
+            self._listed = Listed()
+        of = self._structure.seed_type(given.input_type)
+        return self._listed.batches(
+            [(of, given.node, given.time)], None, lambda listed: sampler.load(given, **{**self._how, "seeds": listed}))
+
+
+def _numbers(order: Any) -> Any:
+    """What a sampler of torch draws: places in a loader's list of seeds."""
+    return torch.tensor(list(order), dtype=torch.int64)
 
 
 class LinkNeighborLoader(_Filtered, LinkLoader):  # type: ignore[misc]
     """torch_geometric.loader.LinkNeighborLoader, see there; docs/python.md says what differs. Else as NeighborLoader.
+    With sampler each epoch has a server of its own, unless trees are kept apart.
 
     khop draws the negatives. Their weights are those of the targets for triplets, and the same for both ends of binary
     ones. Where trees are kept apart (disjoint, times), PyG draws those of data in memory, for an epoch at a time.
@@ -165,7 +188,7 @@ class LinkNeighborLoader(_Filtered, LinkLoader):  # type: ignore[misc]
             missing = "edge_label_time" if edge_label_time is None else "time_attr"
             raise ValueError(f"'{missing}' is not set: sampling by time needs both edge_label_time and time_attr")
         kwargs = without_workers(
-            LinkNeighborLoader, {**kwargs, "neighbor_sampler": neighbor_sampler}, ("custom_cls", "input_id"))
+            LinkNeighborLoader, {**kwargs, "neighbor_sampler": neighbor_sampler}, ("custom_cls", "input_id", "sampler"))
         self._how = dict(batch_size=batch_size, shuffle=shuffle, drop_last=drop_last, seed=random_seed(seed))
         negatives = NegativeSampling.cast(neg_sampling)
         if neg_sampling_ratio:
@@ -176,7 +199,7 @@ class LinkNeighborLoader(_Filtered, LinkLoader):  # type: ignore[misc]
             data, num_neighbors, replace=replace, subgraph_type=subgraph_type if directed else "induced",
             disjoint=disjoint, temporal_strategy=temporal_strategy, time_attr=time_attr, weight_attr=weight_attr,
             seed=self._how["seed"], options=options, links=links, negatives=negatives)
-        self._structure = sampler.structure
+        self._structure, self._order = sampler.structure, kwargs.get("sampler")
         if self._structure.dataset:
             data = self._structure.data
             edge_label_index = self._edges_of(sampler, links, edge_label_index, edge_label)
@@ -190,6 +213,8 @@ class LinkNeighborLoader(_Filtered, LinkLoader):  # type: ignore[misc]
         """edge_label_index for a dataset. All its edges are counted alone: the server knows them."""
         pairs = given[1] if isinstance(given, (tuple, list)) and len(given) == 2 and links is not None else given
         if pairs is None or isinstance(pairs, (str, tuple)):
+            if self._order is not None:
+                raise TypeError("sampler: the seeds are all edges, which only the server lists: give edge_label_index")
             if labels is not None:
                 raise TypeError('edge_label: of all edges of a dataset is a column: options={"link_label": NAME}')
             if links is None and not self._structure.plain:
@@ -204,21 +229,33 @@ class LinkNeighborLoader(_Filtered, LinkLoader):  # type: ignore[misc]
 
     def __iter__(self) -> Iterator[Any]:
         given, sampler = self.input_data, self._khop()
+        self._epochs += 1
+        key = hash((self._how["seed"], self._epochs))
         if sampler.trees_of_ends:
             if self._ends is None:
                 self._ends = Ends(sampler)
-            self._epochs += 1
-            key, numbers = hash((self._how["seed"], self._epochs)), torch.arange(len(given.row))
-            if self._how["shuffle"]:
-                numbers = torch.randperm(len(numbers), generator=torch.Generator().manual_seed(key))
-            size = self._how["batch_size"]
-            full = len(numbers) // size if self._how["drop_last"] else -(-len(numbers) // size)
-            parts = [given[numbers[i * size:(i + 1) * size]] for i in range(full)]
-            for batch, out in self._ends.samples(parts, key):
+            for batch, out in self._ends.samples(list(self._parts(key)), key):
                 yield self._made(batch, out)
             return
+        if self._order is not None:
+            given = given[_numbers(self._order)]
+            if self._loader is not None:
+                self._loader.close()
+            self._loader = sampler.load_links(given, **{**self._how, "seed": key % (1 << 63)})
         for batch in self._batches(partial(sampler.load_links, given)):
             yield self._made(batch, sampler.output_links(batch, given))
+
+    def _parts(self, key: int) -> Iterator[Any]:
+        """The links of each batch of an epoch."""
+        given, size = self.input_data, self._how["batch_size"]
+        numbers = torch.arange(len(given.row))
+        if self._order is not None:
+            numbers = _numbers(self._order)
+        elif self._how["shuffle"]:
+            numbers = torch.randperm(len(numbers), generator=torch.Generator().manual_seed(key))
+        end = len(numbers) // size * size if self._how["drop_last"] else len(numbers)
+        for first in range(0, end, size):
+            yield given[numbers[first:min(first + size, end)]]
 
     def close(self) -> None:
         if self._ends is not None:
@@ -315,7 +352,8 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
     def sample_from_nodes(self, inputs: Any, **kwargs: Any) -> Any:
         """A sample of its own, for loader(ids): a server for one batch."""
         with self.load(inputs, **self._one(len(inputs.node))) as loader:
-            return self.output(next(iter(loader)).copy(), (inputs.input_id, inputs.time))
+            batch = next(iter(loader)).copy()
+            return self.output(batch, (inputs.input_id, inputs.time), self.structure.repeats(batch, inputs.input_type))
 
     def sample_from_edges(self, inputs: Any, **kwargs: Any) -> Any:
         if self.trees_of_ends:
@@ -389,9 +427,9 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
             labels = torch.cat([labels, labels.new_zeros(negatives, *labels.shape[1:])])
         return ids, view.edge_label_index, labels, None if times is None else times[view.edge_label_group.long()]
 
-    def output(self, batch: Batch, metadata: Any) -> Any:
+    def output(self, batch: Batch, metadata: Any, repeats: Optional[Repeats] = None) -> Any:
         """A batch in PyG's form."""
-        out = self.structure.output(batch, metadata)
+        out = self.structure.output(batch, metadata, repeats)
         return out.to_bidirectional() if self._subgraph == SubgraphType.bidirectional else out
 
     def close(self) -> None:
@@ -412,49 +450,24 @@ class Ends:
 
     def __init__(self, sampler: KhopSampler) -> None:
         self._sampler = sampler
-        folder = tempfile.mkdtemp(prefix="khop-ends-")
-        self._end = weakref.finalize(self, shutil.rmtree, folder, True)
-        self._path = os.path.join(folder, "seeds")
-        self._form: Any = None
-        self._loader: Optional[Loader] = None
+        self._listed = Listed()
 
     def samples(self, parts: list[Any], key: int) -> Iterator[tuple[Batch, Any]]:
         """An epoch of batches, which are of these links, and their samples."""
         if not parts:
             return
-        sampler, form = self._sampler, self._write(parts, key)
-        if self._loader is None or form != self._form:  # an epoch has as many seeds as the one before
-            if self._loader is not None:
-                self._loader.close()
-            most, timed, _ = self._form = form
-            self._loader = sampler.load_ends(f"each:{'timed' if timed else ''}@{self._path}", most, key)
-        for number, (part, batch) in enumerate(zip(parts, self._loader.restart())):
+        sampler = self._sampler
+        ends = [sampler.ends(part, hash((key, number))) for number, part in enumerate(parts)]
+        most = max(1, *(sum(map(len, nodes.values())) for nodes, _ in ends))
+        seeds = ((sampler.structure.seed_type(of), ids, times[of]) for nodes, times in ends for of, ids in nodes.items())
+        batches = self._listed.batches(seeds, most, lambda listed: sampler.load_ends(listed, most, key))
+        for number, (part, batch) in enumerate(zip(parts, batches)):
             out = sampler.output(batch, None)
             yield batch, sampler.edge_sample(part, hash((key, number)), lambda *_, out=out: out)
 
-    def _write(self, parts: list[Any], key: int) -> tuple[int, bool, dict[Any, int]]:
-        """Writes the ends of these links. Returns the most of a batch, whether they have times, and how many there
-        are of each type."""
-        structure = self._sampler.structure
-        most, timed = 1, False
-        counts: dict[Any, int] = {}
-        with open(self._path, "w", encoding="utf-8") as file:
-            for number, part in enumerate(parts):
-                seeds, times = self._sampler.ends(part, hash((key, number)))
-                timed = any(t is not None for t in times.values())
-                most = max(most, sum(map(len, seeds.values())))
-                for of, ids in seeds.items():
-                    counts[of] = counts.get(of, 0) + len(ids)
-                    name = "" if len(structure.node_types) == 1 else structure.node_type(of) + " "
-                    columns = [ids.tolist(), *([times[of].tolist()] if timed else [])]
-                    file.writelines(f"{name}{' '.join(map(str, row))}\n" for row in zip(*columns))
-        return most, timed, counts
-
     def close(self) -> None:
         """Ends the server."""
-        if self._loader is not None:
-            self._loader.close()
-        self._end()
+        self._listed.close()
 
 
 class _Noted(Exception):

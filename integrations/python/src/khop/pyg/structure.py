@@ -18,6 +18,7 @@ from ..errors import ServerError
 from ..info import info
 from ..loader import Loader
 from ..write import adjacency, write
+from .repeats import Repeats
 
 NAMES = {"feature": "x", "label": "y"}
 """PyG's names for columns of nodes."""
@@ -117,6 +118,10 @@ class Structure:
         at = self.node_types.index(of)
         return str(self._names[0][at]) if self.dataset else f"n{at}"
 
+    def seed_type(self, of: Optional[str]) -> str:
+        """The name of a node type in a list of seeds, where that of the only one may be left out."""
+        return "" if len(self.node_types) == 1 else self.node_type(of)
+
     def edge_type(self, of: Any) -> tuple[str, str, str]:
         at = self.edge_types.index(of)
         if self.dataset:
@@ -173,7 +178,12 @@ class Structure:
         """An array that holds no slot, if PyG takes the rest of the batch: so one may keep all batches."""
         return values if self.dataset else values.clone()
 
-    def output(self, batch: Batch, metadata: Any, counts: bool = True) -> Any:
+    def repeats(self, batch: Batch, of: Optional[str]) -> Optional[Repeats]:
+        """What gives repeated seeds, nodes of this type, nodes of their own in the batch; None where none is repeated."""
+        view = batch[self.node_type(of)]
+        return Repeats.find(of, view.seeds, view.num_nodes)
+
+    def output(self, batch: Batch, metadata: Any, repeats: Optional[Repeats] = None, counts: bool = True) -> Any:
         """A batch in PyG's form. Without counts the nodes and edges that a hop has added are not told."""
         heads = {of: batch[self.node_type(of)] for of in self.node_types}
         edges = {of: self.edges(batch, of) for of in self.edge_types}  # with a type that seeds alone have
@@ -183,6 +193,8 @@ class Structure:
         nodes = {of: self.own(v.n_id) for of, v in heads.items()}
         of_nodes = {of: v.num_sampled_nodes for of, v in heads.items()} if counts else None
         of_edges = {of: v.num_sampled_edges for of, v in views.items()} if counts else None
+        if repeats is not None:
+            repeats.give(nodes, edges, of_nodes, of_edges)
         if self.node_types == [None]:
             (row, col), edge = edges[None]
             return SamplerOutput(
@@ -194,16 +206,18 @@ class Structure:
             edge={of: e[1] for of, e in edges.items()}, batch=trees, num_sampled_nodes=of_nodes,
             num_sampled_edges=of_edges, metadata=metadata)
 
-    def add_columns(self, batch: Batch, out: Any) -> None:
+    def add_columns(self, batch: Batch, out: Any, repeats: Optional[Repeats] = None) -> None:
         """Adds what a dataset has of the batch's nodes and edges to a Data or HeteroData."""
         for of in self.node_types:
             view, store = batch[self.node_type(of)], out if of is None else out[of]
             for column in view.columns():
-                store[NAMES.get(column, column)] = view[column]
+                rows = view[column]
+                store[NAMES.get(column, column)] = rows if repeats is None or repeats.of != of else rows[repeats.nodes]
         for of in self.edge_types:
             edges, store = batch[self.edge_type(of)], out if of is None else out[of]
             for column in edges.columns():
-                store[EDGE_NAMES.get(column, column)] = edges[column]
+                rows = edges[column]
+                store[EDGE_NAMES.get(column, column)] = rows if repeats is None else rows[repeats.edges[of]]
 
     def close(self) -> None:
         """Removes the dataset if it is a temporary one."""

@@ -40,10 +40,10 @@ func Extend(dir string, opt ExtendOptions) (w *Writer, err error) {
 	if err != nil {
 		return nil, err
 	}
+	begun := w
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, w.Abort())
-			w = nil
+			w, err = nil, errors.Join(err, begun.Abort())
 		}
 	}()
 	m, err := replaceable(dir) // again, now that no other writer can replace it

@@ -1,0 +1,5 @@
+package expect
+
+import "golang.org/x/sys/unix"
+
+const sysStatAt = unix.SYS_FSTATAT

@@ -37,7 +37,7 @@ type Loops uint8
 const (
 	KeepLoops Loops = iota
 	DropLoops
-	AddLoops // each node without one gets one
+	AddLoops // each node without one of its first edge type, the first between nodes of its type, gets one
 )
 
 // Options say what to sort. Nodes and Types are those of the graph.

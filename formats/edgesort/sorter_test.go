@@ -31,11 +31,13 @@ type edge struct {
 	weight, time  int64
 }
 
-// slow is what the sorter promises, spelt out.
-func slow(edges []edge, opt *Options, nodes int64) []edge {
+// slow is what the sorter promises, spelt out, and what it says of it.
+func slow(edges []edge, opt *Options, nodes int64) ([]edge, Stats) {
 	var all []edge
+	var stats Stats
 	for _, e := range edges {
 		if e.src == e.dst && opt.Loops == DropLoops {
+			stats.Loops++
 			continue
 		}
 		all = append(all, e)
@@ -46,31 +48,36 @@ func slow(edges []edge, opt *Options, nodes int64) []edge {
 	if opt.Loops == AddLoops {
 		loops := map[int64]bool{}
 		for _, e := range all {
-			loops[e.src] = loops[e.src] || e.src == e.dst
+			loops[e.src] = loops[e.src] || e.src == e.dst && e.typ == 0
 		}
 		for v := range nodes {
 			if !loops[v] {
 				all = append(all, edge{v, v, 0, true, 1, 0})
+				if opt.Last == 0 || v >= opt.First && v < opt.Last {
+					stats.Loops++
+				}
 			}
 		}
 	}
+	all = slices.DeleteFunc(all, func(e edge) bool { return opt.Last > 0 && (e.dst < opt.First || e.dst >= opt.Last) })
 	order := func(a, b edge) int {
 		return cmp.Or(cmp.Compare(a.dst, b.dst), cmp.Compare(a.typ, b.typ), cmp.Compare(a.src, b.src))
 	}
 	slices.SortStableFunc(all, func(a, b edge) int {
 		return cmp.Or(order(a, b), cmp.Compare(map[bool]int{true: 1}[a.back], map[bool]int{true: 1}[b.back]))
 	})
-	kept := merged(all, opt, order)
+	kept := merged(all, opt, order, &stats)
 	if opt.ByTime >= 0 {
 		slices.SortStableFunc(kept, func(a, b edge) int {
 			return cmp.Or(cmp.Compare(a.dst, b.dst), cmp.Compare(a.typ, b.typ), cmp.Compare(a.time, b.time))
 		})
 	}
-	return kept
+	stats.Edges = int64(len(kept))
+	return kept, stats
 }
 
 // merged makes of equal edges what the options say.
-func merged(all []edge, opt *Options, order func(a, b edge) int) (kept []edge) {
+func merged(all []edge, opt *Options, order func(a, b edge) int, stats *Stats) (kept []edge) {
 	for lo := 0; lo < len(all); {
 		hi, back := lo, 0
 		for hi < len(all) && order(all[lo], all[hi]) == 0 {
@@ -82,6 +89,7 @@ func merged(all []edge, opt *Options, order func(a, b edge) int) (kept []edge) {
 		n := hi - lo
 		switch e := &all[lo]; opt.Merge {
 		case MostOfTwo:
+			stats.Reversed += int64(min(back, n-back))
 			n = max(back, n-back)
 		case First, Sum, Max:
 			for _, o := range all[lo+1 : hi] {
@@ -92,8 +100,10 @@ func merged(all []edge, opt *Options, order func(a, b edge) int) (kept []edge) {
 					e.weight, e.time = max(e.weight, o.weight), max(e.time, o.time)
 				}
 			}
+			stats.Merged += int64(n - 1)
 			n = 1
 		}
+		stats.Parallel += int64(n - 1)
 		kept = append(kept, all[lo:lo+n]...)
 		lo = hi
 	}
@@ -180,6 +190,9 @@ func want(edges []edge, nodes int64, types int, columns bool) *result {
 		if types > 1 {
 			r.types.WriteByte(byte(e.typ))
 		}
+		if types > 256 {
+			r.types.WriteByte(byte(e.typ >> 8))
+		}
 		if columns {
 			r.weight.Write(binary.LittleEndian.AppendUint16(nil, uint16(e.weight)))
 			u64(&r.time, e.time)
@@ -190,12 +203,18 @@ func want(edges []edge, nodes int64, types int, columns bool) *result {
 
 // randomGraph draws a graph and what is to be done with it.
 func randomGraph(r *rand.Rand) (opt Options, edges []edge, offset []int64, nodes int64) {
-	opt = Options{Nodes: []source.NodeType{{Count: 1 + r.Int64N(300)}}, Types: []source.EdgeType{{}}, ByTime: -1,
+	few := int64(300)
+	if r.IntN(6) == 0 {
+		few = 1 << (10 + r.IntN(8))
+	}
+	opt = Options{Nodes: []source.NodeType{{Count: 1 + r.Int64N(few)}}, Types: []source.EdgeType{{}}, ByTime: -1,
 		Workers: 1 + r.IntN(3), Both: r.IntN(2) == 0, Loops: Loops(r.IntN(3))}
 	if r.IntN(3) == 0 {
 		opt.Nodes = append(opt.Nodes, source.NodeType{Count: 1 + r.Int64N(300)})
 		opt.Types = append(opt.Types, source.EdgeType{Source: 0, Target: 1}, source.EdgeType{Source: 1, Target: 0})
 		opt.Both, opt.Loops = false, Loops(r.IntN(2))
+	} else if r.IntN(4) == 0 {
+		opt.Types = make([]source.EdgeType, 1<<[]int{1, 8, 9, 16}[r.IntN(4)]-r.IntN(2))
 	}
 	columns := r.IntN(3) > 0
 	if columns {
@@ -207,6 +226,10 @@ func randomGraph(r *rand.Rand) (opt Options, edges []edge, offset []int64, nodes
 	}
 	for _, n := range opt.Nodes {
 		offset, nodes = append(offset, nodes), nodes+n.Count
+	}
+	if r.IntN(4) == 0 {
+		opt.First = r.Int64N(nodes)
+		opt.Last = opt.First + 1 + r.Int64N(nodes-opt.First)
 	}
 	skew := 1 + r.Int64N(5)
 	for range 1 + r.IntN(60_000) {
@@ -246,12 +269,16 @@ func TestEdgesAreSortedInAnyMemory(t *testing.T) {
 		if got == nil {
 			continue
 		}
-		w := want(slow(edges, &opt, nodes), nodes, len(opt.Types), len(opt.Columns) > 0)
+		sorted, stats := slow(edges, &opt, nodes)
+		w := want(sorted, nodes, len(opt.Types), len(opt.Columns) > 0)
 		for _, b := range [][2]*bytes.Buffer{{&got.indptr, &w.indptr}, {&got.indices, &w.indices},
 			{&got.types, &w.types}, {&got.weight, &w.weight}, {&got.time, &w.time}} {
 			if !bytes.Equal(b[0].Bytes(), b[1].Bytes()) {
 				t.Fatalf("graph %d: %+v: %d bytes differ from %d", i, opt, b[0].Len(), b[1].Len())
 			}
+		}
+		if s.Stats != stats {
+			t.Errorf("graph %d: %+v: %+v, not %+v", i, opt, s.Stats, stats)
 		}
 		if written, _ := opt.Budget.Traffic(); written > 0 {
 			spilt++
@@ -278,7 +305,8 @@ func TestMoreDroppedLoopsThanTheMemoryHolds(t *testing.T) {
 	opt := Options{Nodes: []source.NodeType{{Count: n}}, Types: []source.EdgeType{{}}, ByTime: -1, Loops: DropLoops,
 		Edges: n, Budget: &source.Budget{Memory: ledger, Dir: t.TempDir()}}
 	got, s := sortAll(t, opt, edges, 1<<14, []int64{0})
-	if w := want(slow(edges, &opt, n), n, 1, false); !bytes.Equal(got.indices.Bytes(), w.indices.Bytes()) ||
+	sorted, _ := slow(edges, &opt, n)
+	if w := want(sorted, n, 1, false); !bytes.Equal(got.indices.Bytes(), w.indices.Bytes()) ||
 		s.Stats.Loops != n {
 		t.Errorf("%d bytes of indices, %d loops were dropped", got.indices.Len(), s.Stats.Loops)
 	}
@@ -331,7 +359,8 @@ func TestAPartBeyondTheMemoryIsPartedAgain(t *testing.T) {
 	opt := Options{Nodes: []source.NodeType{{Count: 1 << 20}}, Types: []source.EdgeType{{}}, ByTime: -1, Edges: n,
 		Budget: &source.Budget{Memory: ledger, Dir: t.TempDir()}}
 	got, _ := sortAll(t, opt, edges, 100_000, []int64{0})
-	w := want(slow(edges, &opt, 1<<20), 1<<20, 1, false)
+	sorted, _ := slow(edges, &opt, 1<<20)
+	w := want(sorted, 1<<20, 1, false)
 	if !bytes.Equal(got.indices.Bytes(), w.indices.Bytes()) || !bytes.Equal(got.indptr.Bytes(), w.indptr.Bytes()) {
 		t.Errorf("the edges are not in order")
 	}

@@ -39,9 +39,9 @@ var named = map[string]bool{"openat": true, "mkdirat": true, "unlinkat": true, "
 	"renameat2": true, "linkat": true, "statx": true, "newfstatat": true}
 
 // FailingCall calls f on a thread of its own, where the system call of a number, counted from 0, fails with an error;
-// -1 for none. It returns the calls about files below dir that f made there, up to the one that failed. What f has other
-// goroutines do is neither seen nor failed. The test skips where the kernel does not let a program watch its own calls
-// (seccomp).
+// -1 for none. It returns the calls about files below dir that f made there, up to the one that failed. What f has
+// other goroutines do is neither seen nor failed. The test skips where the kernel does not let a program watch its own
+// calls (seccomp).
 func FailingCall(t testing.TB, dir string, number int, failure error, f func()) []Call {
 	t.Helper()
 	w := &watcher{dir: dir, number: number}

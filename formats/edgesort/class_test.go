@@ -373,11 +373,12 @@ func TestASorterTakesWhatItSays(t *testing.T) {
 	}
 	for _, c := range []struct {
 		limit, want int64
-	}{{0, 24<<14 + 6<<14 + 1<<18}, {1 << 20, 24<<14 + 6<<14 + 1<<18}, {600_000, 525_000 &^ 63}, {1 << 18, 1 << 18}, {1<<18 - 1, 0}} {
+	}{{0, 24<<14 + 6<<14 + 1<<18}, {1 << 20, 24<<14 + 6<<14 + 1<<18}, {600_000, 525_000 &^ 63}, {1 << 18, 1 << 18},
+		{1<<18 - 1, 0}} {
 		ledger := &pinned.Ledger{}
 		ledger.SetLimit(c.limit)
-		opt := Options{Nodes: []source.NodeType{{Count: 3}}, Types: make([]source.EdgeType, 1), ByTime: -1, Edges: 1 << 14,
-			Budget: &source.Budget{Memory: ledger}}
+		opt := Options{Nodes: []source.NodeType{{Count: 3}}, Types: make([]source.EdgeType, 1), ByTime: -1,
+			Edges: 1 << 14, Budget: &source.Budget{Memory: ledger}}
 		s, err := New(opt)
 		if c.want == 0 {
 			if !errors.Is(err, pinned.ErrLimit) || !strings.HasPrefix(err.Error(), "sort 16384 edges: ") ||
@@ -436,8 +437,8 @@ func TestWhatASorterRefusesItNames(t *testing.T) {
 		b    source.Batch
 		want string
 	}{
-		{Options{Nodes: []source.NodeType{{Count: 1 << 30}, {Count: 1}}, Types: make([]source.EdgeType, 5)}, source.Batch{},
-			"too many nodes and edge types: 1073741825 nodes, 5 edge types: of 64 bits they take 65"},
+		{Options{Nodes: []source.NodeType{{Count: 1 << 30}, {Count: 1}}, Types: make([]source.EdgeType, 5)},
+			source.Batch{}, "too many nodes and edge types: 1073741825 nodes, 5 edge types: of 64 bits they take 65"},
 		{Options{Nodes: node, Types: types}, source.Batch{Src: []int64{1, 2}, Dst: []int64{1}, Types: []uint16{0}},
 			"a batch of 2 sources, 1 destinations, 1 types, 0 columns"},
 		{Options{Nodes: node, Types: types}, source.Batch{Src: []int64{1}, Dst: []int64{1}, Types: []uint16{0, 1}},

@@ -192,6 +192,18 @@ def test_what_khop_does_not_have_is_refused(options, says, data):
         LinkNeighborLoader(data, [2], neg_sampling=dict(mode="binary", amount=1, dst_weight=torch.ones(N)))
 
 
+def test_loaders_are_pygs_to_pyg_itself(data):
+    import torch_geometric.loader
+    from torch_geometric.nn import GraphSAGE
+    model = GraphSAGE(1, 8, num_layers=2, out_channels=3).eval()
+    loader = NeighborLoader(data, [-1], batch_size=50)
+    assert torch.allclose(model.inference(loader), model(data.x, data.edge_index), rtol=1e-4, atol=1e-4)
+    assert loader.node_sampler.num_neighbors.get_values() == [-1]
+    with loader.enable_cpu_affinity(), loader.enable_multithreading(2):
+        assert len(list(loader)) == 3
+    assert isinstance(LinkNeighborLoader(data, [2]), torch_geometric.loader.LinkNeighborLoader)
+
+
 def sums(nodes, edges, hops):
     """Ids of nodes, summed along the edges of a sample as often as it has hops: what a model computes of each node."""
     x = nodes.double()

@@ -8,6 +8,7 @@ from typing import Any, Callable, Iterator, Mapping, Optional
 
 import torch
 from torch_geometric.data import Data
+from torch_geometric import loader as of_pyg
 from torch_geometric.loader import LinkLoader, NodeLoader
 from torch_geometric.loader.utils import get_edge_label_index
 from torch_geometric.sampler import BaseSampler, SamplerOutput
@@ -35,6 +36,16 @@ class _Filtered(Served):
     @cached_property
     def _rows(self) -> Rows:
         return Rows()
+
+    @contextlib.contextmanager
+    def enable_cpu_affinity(self, loader_cores: Any = None) -> Iterator[None]:
+        """Takes what PyG takes, and does nothing: there are no workers to bind to cores."""
+        yield
+
+    @contextlib.contextmanager
+    def enable_multithreading(self, worker_threads: Optional[int] = None) -> Iterator[None]:
+        """Takes what PyG takes, and does nothing: khop's threads are the option workers of khop.Loader."""
+        yield
 
     def _made(self, batch: Batch, out: Any, repeats: Optional[Repeats] = None) -> Any:
         """PyG's object of a batch: with attributes of the data, or with the columns of a dataset."""
@@ -75,7 +86,7 @@ def _ends_apart(out: Any, data: Any) -> Any:
     return ends
 
 
-class NeighborLoader(_Filtered, NodeLoader):  # type: ignore[misc]
+class NeighborLoader(_Filtered, of_pyg.NeighborLoader):  # type: ignore[misc]
     """torch_geometric.loader.NeighborLoader, see there; docs/migrating.md says what differs.
 
     data is a Data, a HeteroData, a feature store and a graph store, or the path of a dataset of khop, whose columns
@@ -123,8 +134,8 @@ class NeighborLoader(_Filtered, NodeLoader):  # type: ignore[misc]
                 input_nodes = torch.zeros(1, dtype=torch.int64).expand(structure.splits[name])
                 if not structure.plain:
                     input_nodes = (of or structure.node_types[0], input_nodes)
-        super().__init__(
-            data=data, node_sampler=sampler, input_nodes=input_nodes, filter_per_worker=False,
+        NodeLoader.__init__(
+            self, data=data, node_sampler=sampler, input_nodes=input_nodes, filter_per_worker=False,
             **{name: self._how[name] for name in ("batch_size", "shuffle", "drop_last")}, **kwargs)
         if self._order is None and "seeds" not in self._how and self.input_data.time is None and (name is None or isinstance(name, str)):
             self._how["seeds"] = f"all:{structure.node_type(self.input_data.input_type)}"
@@ -163,7 +174,7 @@ def _numbers(order: Any) -> Any:
     return torch.tensor(list(order), dtype=torch.int64)
 
 
-class LinkNeighborLoader(_Filtered, LinkLoader):  # type: ignore[misc]
+class LinkNeighborLoader(_Filtered, of_pyg.LinkNeighborLoader):  # type: ignore[misc]
     """torch_geometric.loader.LinkNeighborLoader, see there; docs/python.md says what differs. Else as NeighborLoader.
     With sampler each epoch has a server of its own, unless trees are kept apart.
 
@@ -203,8 +214,8 @@ class LinkNeighborLoader(_Filtered, LinkLoader):  # type: ignore[misc]
         if self._structure.dataset:
             data = self._structure.data
             edge_label_index = self._edges_of(sampler, links, edge_label_index, edge_label)
-        super().__init__(
-            data=data, link_sampler=sampler, edge_label_index=edge_label_index, edge_label=edge_label,
+        LinkLoader.__init__(
+            self, data=data, link_sampler=sampler, edge_label_index=edge_label_index, edge_label=edge_label,
             edge_label_time=edge_label_time, neg_sampling=negatives, transform=transform,
             transform_sampler_output=transform_sampler_output, filter_per_worker=False, batch_size=batch_size,
             shuffle=shuffle, drop_last=drop_last, **kwargs)
@@ -293,14 +304,16 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
             data, weight=weight_attr, time=time_attr, links=links, negative_weight=weights, backward=backward)
         self._seed = seed
         self._time = time_attr
-        self._subgraph = SubgraphType(subgraph_type)
+        # What PyG and its users ask a sampler for.
+        self.num_neighbors = num_neighbors if isinstance(num_neighbors, NumNeighbors) else NumNeighbors(num_neighbors)
+        self.replace, self.disjoint, self.subgraph_type = replace, disjoint, SubgraphType(subgraph_type)
         self._negatives = negatives
         apart = disjoint or time_attr is not None
         self.trees_of_ends = apart and not structure.dataset and not _OF_LINKS & set(options or ())
         """Whether each end of a link has a tree of its own, as PyG has it; else a link and its ends are one."""
         self._options: dict[str, Any] = dict(
-            fanouts=self._fanouts(num_neighbors), replace=replace, disjoint=disjoint,
-            induced=self._subgraph == SubgraphType.induced)
+            fanouts=self._fanouts(), replace=replace, disjoint=disjoint,
+            induced=self.subgraph_type == SubgraphType.induced)
         if weight_attr is not None:
             self._options["weight"] = weight_attr if structure.dataset else "weight"
         if time_attr is not None:
@@ -318,10 +331,9 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
                 self._options["negative_time"] = self._options["node_time"]
         self._options.update(options or {})
 
-    def _fanouts(self, num_neighbors: Any) -> Any:
+    def _fanouts(self) -> Any:
         """Fan-outs of the data's own edge types; nobody follows the others."""
-        types, own = self.structure.edge_types, self.structure.own_edge_types
-        given = num_neighbors if isinstance(num_neighbors, NumNeighbors) else NumNeighbors(num_neighbors)
+        types, own, given = self.structure.edge_types, self.structure.own_edge_types, self.num_neighbors
         if types == [None]:
             return list(given.get_values()) or [0]
         values = given.get_values(types[:own]) if own else {}
@@ -430,7 +442,7 @@ class KhopSampler(BaseSampler):  # type: ignore[misc]
     def output(self, batch: Batch, metadata: Any, repeats: Optional[Repeats] = None) -> Any:
         """A batch in PyG's form."""
         out = self.structure.output(batch, metadata, repeats)
-        return out.to_bidirectional() if self._subgraph == SubgraphType.bidirectional else out
+        return out.to_bidirectional() if self.subgraph_type == SubgraphType.bidirectional else out
 
     def close(self) -> None:
         """Removes the dataset if it is a temporary one."""

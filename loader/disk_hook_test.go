@@ -21,3 +21,11 @@ func AvailableMemory(t testing.TB, bytes int64) {
 	}
 	t.Cleanup(func() { probeMachine = machine.Probe })
 }
+
+// GroupRoom makes loaders find a control group that leaves them so many bytes until the test ends.
+func GroupRoom(t testing.TB, bytes int64) {
+	probeMachine = func() *machine.Machine {
+		return &machine.Machine{MemoryLimit: 10<<20 + machine.Own + bytes, MemoryInGroup: 10 << 20}
+	}
+	t.Cleanup(func() { probeMachine = machine.Probe })
+}

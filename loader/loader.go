@@ -79,10 +79,15 @@ func newLoader(ctx context.Context, src Source, opt Options) (l *Loader, err err
 
 // prepare makes the workers and takes the memory.
 func (l *Loader) prepare(ctx context.Context) error {
+	before := l.ledger.Used(pinned.Scratch)
 	if err := l.openShared(ctx, l.ledger); err != nil {
 		return l.placed.on.explain(err, &l.opt)
 	}
+	tables := l.ledger.Used(pinned.Scratch) - before
 	l.paged.begin()
+	if err := l.fitWorkers(ctx, tables); err != nil {
+		return err
+	}
 	if err := l.openAhead(); err != nil {
 		return l.placed.on.explain(err, &l.opt)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math"
 	"runtime"
 	"sync"
@@ -67,7 +68,6 @@ func plan(ctx context.Context, r *recipe, on processor) (e Estimate, err error) 
 	}
 	var ledger pinned.Ledger
 	ledger.SetLimit(r.limit())
-	z, scratch := sizes{limited: on.bounded(&r.opt)}, int64(0)
 	var owned []io.Closer
 	defer func() { err = errors.Join(err, r.closeShared(), closeAll(owned)) }()
 	if err := r.openPages(&pinned.Ledger{}, &owned); err != nil { // counted by diskMemory
@@ -77,27 +77,69 @@ func plan(ctx context.Context, r *recipe, on processor) (e Estimate, err error) 
 		return e, on.explain(err, &r.opt)
 	}
 	r.paged.begin()
-	tables := ledger.Used(pinned.Scratch)
-	err = r.trial(ctx, min(r.batches, leastTried), &ledger, func(s *slot) {
-		z.learn(s)
-		scratch = ledger.Used(pinned.Scratch) - tables
-	})
-	switch {
-	case errors.Is(err, pinned.ErrLimit) || ctx.Err() != nil:
-		return e, on.explain(err, &r.opt)
-	case err != nil: // it is left for the epoch to report
-		r.opt.log().Debug("a batch on trial failed", "error", err)
+	needs, err := r.tryBatches(ctx, on, &ledger)
+	if err != nil {
+		return e, err
 	}
-	slotBytes := e.SlotBound // with a limit all of it is taken
-	if r.opt.MaxMemory == 0 {
-		slotBytes = z.total() + r.linkBytes()
+	needs.tables = ledger.Used(pinned.Scratch)
+	if err := r.expect(&e, on, needs, 1, p.sourceBytes()); err != nil {
+		return e, err
 	}
-	on.expect(&e, sat.Mul(int64(e.Slots), slotBytes), scratch)
-	e.Expected.Scratch = sat.Add(e.Expected.Scratch, sat.Add(tables, r.diskMemory(slotBytes, scratch)))
 	if limit := r.limit(); limit > 0 && e.Expected.Total() > limit {
 		return e, e.tooMuch(limit)
 	}
 	return e, nil
+}
+
+// needs is what batches on trial took, in bytes.
+type needs struct {
+	slot    int64 // of a batch, with room for larger ones
+	scratch int64 // of a sampler
+	tables  int64 // of all samplers together
+}
+
+// tryBatches samples some batches in one slot to learn how large they are. Its memory is given back.
+func (r *recipe) tryBatches(ctx context.Context, on processor, within *pinned.Ledger) (n needs, err error) {
+	ledger, z := pinned.Ledger{Within: within}, sizes{limited: on.bounded(&r.opt)}
+	err = r.trial(ctx, min(r.batches, leastTried), &ledger, func(s *slot) {
+		z.learn(s)
+		n.scratch = ledger.Used(pinned.Scratch)
+	})
+	switch {
+	case errors.Is(err, pinned.ErrLimit) || ctx.Err() != nil:
+		return n, on.explain(err, &r.opt)
+	case err != nil: // it is left for the epoch to report
+		r.opt.log().Debug("a batch on trial failed", "error", err)
+	}
+	n.slot = z.total() + r.linkBytes()
+	if r.opt.MaxMemory > 0 { // all of the bound is taken
+		n.slot, _ = r.slotBound()
+	}
+	return n, nil
+}
+
+// expect sets what is expected of each of some loaders. Workers that a topology on disk has by default beyond the cores
+// become fewer until that is within the room.
+func (r *recipe) expect(e *Estimate, on processor, n needs, loaders int, source Memory) (err error) {
+	had := r.opt.Workers
+	for {
+		on.expect(e, sat.Mul(int64(e.Slots), n.slot), n.scratch)
+		e.Expected.Scratch = sat.Add(e.Expected.Scratch, sat.Add(n.tables, r.diskMemory(n.slot, n.scratch)))
+		m := &e.Expected
+		all := sat.Add(m.Topology+m.Columns, sat.Mul(int64(loaders), sat.Add(m.Batches, m.Scratch)))
+		if limit := r.limit(); !r.spareWorkers() || limit == 0 || sat.Add(all, all/spareRoom) <= limit {
+			break
+		}
+		r.opt.Workers--
+		if *e, err = on.fit(r, loaders, source); err != nil {
+			return err
+		}
+	}
+	if r.opt.Workers < had {
+		r.opt.log().Info("fewer workers than a topology on disk has by default, to keep within the room", "room",
+			r.limit(), "workers", r.opt.Workers)
+	}
+	return nil
 }
 
 // limit returns the most host memory that the loaders of a placed source take: MaxMemory, or what the control group
@@ -212,10 +254,16 @@ func (*onCPU) fit(r *recipe, loaders int, source Memory) (e Estimate, err error)
 		switch {
 		case sat.Add(e.Bound.Batches, e.Bound.Scratch) <= limit:
 			if wanted.Workers != e.Workers || wanted.Prefetch != e.Prefetch {
-				o.log().Warn("fewer workers or slots, to keep within MaxMemory", "max_memory", o.MaxMemory,
-					"workers", e.Workers, "prefetch", e.Prefetch)
+				level := slog.LevelWarn
+				if wanted.Prefetch == e.Prefetch && r.anyWorkers && e.Workers >= machine.Workers() {
+					level = slog.LevelInfo // nobody asked for so many
+				}
+				o.log().Log(context.Background(), level, "fewer workers or slots, to keep within MaxMemory",
+					"max_memory", o.MaxMemory, "workers", e.Workers, "prefetch", e.Prefetch)
 			}
 			return e, nil
+		case r.spareWorkers():
+			o.Workers--
 		case o.Prefetch > 1:
 			o.Prefetch--
 		case o.Workers > 1:

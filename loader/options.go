@@ -174,7 +174,7 @@ type Options struct {
 	Remainder Remainder
 
 	// Workers are the goroutines that sample and gather. Default: all cores; on a device, where they mostly wait, 2;
-	// twice the cores and two more for a topology on disk, which some wait for.
+	// for a topology on disk, which some wait for, twice the cores and two more, as far as memory has room for them.
 	Workers int
 	// Prefetch is how many finished batches may wait for the loop. Default 2.
 	Prefetch int

@@ -59,6 +59,35 @@ func (r *recipe) pageTopology(cache int64, loaders int) *pagedTopology {
 // pagedWorkers is the default of Options.Workers for a topology on disk: while some wait for the disk, others sample.
 func pagedWorkers() int { return 2*machine.Workers() + 2 }
 
+// spareWorkers reports whether there are more workers than cores that nobody asked for.
+func (r *recipe) spareWorkers() bool {
+	return r.paged != nil && r.anyWorkers && r.opt.Workers > machine.Workers()
+}
+
+// spareRoom says what is left free where there are spare workers: such a part of what is expected. Batches differ.
+const spareRoom = 8
+
+// fitWorkers makes spare workers fewer until what is expected of them is within the room. The tables that all samplers
+// share have taken so many bytes.
+func (l *Loader) fitWorkers(ctx context.Context, tables int64) error {
+	if !l.spareWorkers() || l.limit() == 0 || l.opt.MaxMemory > 0 || l.batches == 0 {
+		return nil
+	}
+	p := l.placed
+	n, err := l.tryBatches(ctx, p.on, l.ledger)
+	if err != nil {
+		return err
+	}
+	n.tables = tables
+	e, source := l.estimate, p.sourceBytes()
+	if e, err = p.on.fit(l.recipe, p.loaders, source); err == nil {
+		err = l.expect(&e, p.on, n, p.loaders, source)
+	}
+	l.estimate.Workers, l.estimate.Slots = e.Workers, e.Slots
+	l.estimate.Bound.Batches, l.estimate.Bound.Scratch = e.Bound.Batches, e.Bound.Scratch
+	return err
+}
+
 // openPages opens the files.
 func (r *recipe) openPages(ledger *pinned.Ledger, owned *[]io.Closer) (err error) {
 	t := r.paged
@@ -97,7 +126,10 @@ func (r *recipe) pagedMemory() int64 {
 	if r.paged == nil {
 		return 0
 	}
-	askers := r.opt.Workers + scouts(r.opt.Workers) + 1
+	askers := r.opt.Workers
+	if r.split != nil && len(r.split.onDisk) > 0 {
+		askers += scouts(r.opt.Workers)
+	}
 	return sat.Add(disk.PagesBytes(r.paged.bytes)/int64(r.paged.loaders), int64(askers)*disk.AskerBytes)
 }
 

@@ -2,7 +2,9 @@ package loader_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,10 +12,12 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/khop-gnn/khop/gather/disk"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
@@ -71,6 +75,89 @@ func TestATopologyOnDiskHasMoreWorkersThanCores(t *testing.T) {
 	}
 	if len(digests(t, shared.Range(background, 0, 0, 3))) != 3 || shared.Stats().TopologyOnDisk == nil {
 		t.Error("a placed source reads nothing from disk")
+	}
+}
+
+// The workers beyond the cores, which nobody asked for, are no reason to refuse: in a control group of any size a
+// loader opens where one with as many workers as cores does, with as many as have room, and the plan says how many.
+func TestWorkersThatNobodyAskedForFitTheRoom(t *testing.T) {
+	g, _ := wideTopology(t)
+	seed := uint64(time.Now().UnixNano())
+	r := rand.New(rand.NewPCG(seed, 0))
+	cores := machine.Workers()
+	for _, columns := range [][]string{{}, {"feature"}} {
+		opt := pagedOptions
+		opt.NodeColumns, opt.BatchSize = columns, 100
+		few := opt
+		few.Workers = cores
+		loader.GroupRoom(t, 1<<40)
+		all := open(t, g, opt)
+		want, most := digests(t, all.Range(background, 1, 2, 4)), all.Options().Workers
+		lo, hi := planned(t, g, few).Expected.Total(), planned(t, g, opt).Expected.Total()
+		counts := map[int]int{}
+		for i := range 20 {
+			room := lo + r.Int64N(hi+hi/4-lo)
+			if i < 2 {
+				room = []int64{lo, 2 * hi}[i]
+			}
+			loader.GroupRoom(t, room)
+			of := fmt.Sprintf("seed %d: columns %v, room for %d, %d to %d are planned", seed, columns, room, lo, hi)
+			plan := planned(t, g, opt)
+			l, err := loader.New(g, opt)
+			if err != nil {
+				t.Fatalf("%s: %v", of, err)
+			}
+			n := l.Options().Workers
+			counts[n]++
+			if d := expect.Diff(want, digests(t, l.Range(background, 1, 2, 4))); d != "" {
+				t.Errorf("%s: %s", of, d)
+			}
+			if n < cores || n > most || i == 0 && n != cores || i == 1 && n != most || plan.Workers != n ||
+				l.Estimate().Workers != n || plan.Expected.Total() > room || l.Stats().MemoryPeak > room {
+				t.Errorf("%s: %d workers, %d planned, at most %d bytes", of, n, plan.Workers, l.Stats().MemoryPeak)
+			}
+			if err := l.Close(); err != nil {
+				t.Fatalf("%s: %v", of, err)
+			}
+		}
+		t.Logf("workers, and how often: %v", counts)
+	}
+}
+
+func planned(t *testing.T, g *graph.Graph, opt loader.Options) loader.Estimate {
+	t.Helper()
+	e, err := loader.Plan(background, g, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// MaxMemory takes such workers before it takes batches that wait for the loop.
+func TestWorkersThatNobodyAskedForGoBeforeBatchesAhead(t *testing.T) {
+	g, _ := wideTopology(t)
+	opt := pagedOptions
+	opt.MaxMemory = 1 << 40
+	most := open(t, g, opt)
+	opt.MaxMemory = most.Estimate().Bound.Total() - 1
+	l := open(t, g, opt)
+	if o := l.Options(); o.Workers != most.Options().Workers-1 || o.Prefetch != most.Options().Prefetch {
+		t.Errorf("%d workers, %d batches ahead", o.Workers, o.Prefetch)
+	}
+	p := place(t, g, opt, 2)
+	a, b := open(t, p, opt), open(t, p, opt)
+	if a.Options().Workers >= l.Options().Workers || b.Options().Workers != a.Options().Workers {
+		t.Errorf("%d and %d workers of two loaders that share the memory", a.Options().Workers, b.Options().Workers)
+	}
+	opt.MaxMemory = 0
+	loader.GroupRoom(t, planned(t, g, opt).Expected.Total()*3/2)
+	if n := open(t, g, opt).Options().Workers; n != most.Options().Workers {
+		t.Errorf("%d workers in a control group", n)
+	}
+	p = place(t, g, opt, 2)
+	a, b = open(t, p, opt), open(t, p, opt)
+	if n := a.Options().Workers; n >= most.Options().Workers || b.Options().Workers != n {
+		t.Errorf("%d and %d workers of two loaders that share a control group", n, b.Options().Workers)
 	}
 }
 

@@ -270,7 +270,7 @@ func (p *Placed) recipeFor(opt Options) (*recipe, error) {
 	opt.MaxMemory, opt.DeviceMemory, opt.DeviceCache = own.MaxMemory, own.DeviceMemory, own.DeviceCache
 	r, err := newRecipe(p, opt)
 	if err == nil {
-		r.split, r.paged = p.recipe.split, p.recipe.paged
+		r.split, r.paged, r.room, r.anyWorkers = p.recipe.split, p.recipe.paged, p.recipe.room, workers == 0
 	}
 	return r, err
 }

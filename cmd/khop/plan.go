@@ -27,6 +27,11 @@ type planResult struct {
 	// smallest, or of --cache-bytes; 0: none of those tried.
 	KneeBytes int64 `json:"knee_bytes"`
 	HalfBytes int64 `json:"half_bytes"`
+	// Workers is how many a loader has where the topology stays on disk: without --workers as many as the room leaves,
+	// Needs the memory that it takes then, in bytes. 0 where the topology has room in memory.
+	Workers int   `json:"workers"`
+	Needs   int64 `json:"needs_bytes"`
+	tooMuch error
 }
 
 // Run simulates.
@@ -48,6 +53,14 @@ func (c *planCmd) Run(env *environment) (err error) {
 		return err
 	}
 	r := planResult{Outlook: o}
+	if o.Topology != nil {
+		opt.Residence, opt.Progress = loader.Disk, nil
+		e, err := loader.Plan(env.ctx, ds, opt)
+		if r.tooMuch = err; err != nil && !errors.Is(err, loader.ErrMemory) {
+			return err
+		}
+		r.Workers, r.Needs = e.Workers, e.Expected.Total()
+	}
 	r.KneeBytes = knee(o.Caches)
 	r.HalfBytes = r.halving(int64(c.CacheBytes))
 	if c.Plot != "" {
@@ -186,6 +199,12 @@ func (r *planResult) printTopology(env *environment) {
 	fmt.Fprintf(env.stdout, "the topology, %s, stays on disk: with a cache of %s an epoch reads %s in %d requests, "+
 		"%s of the pages that it asks for\n", machine.Bytes(r.TopologyBytes), machine.Bytes(d.CacheBytes),
 		machine.Bytes(d.PageCounts.Bytes), d.Requests, percent(d.Read, d.Wanted))
+	if r.tooMuch != nil {
+		fmt.Fprintf(env.stdout, "training would be refused: %v\n", r.tooMuch)
+		return
+	}
+	fmt.Fprintf(env.stdout, "training has %d workers (%d cores), and takes %s of memory\n", r.Workers,
+		machine.Workers(), machine.Bytes(r.Needs))
 }
 
 // barOf draws a part of the longest bar.

@@ -2,11 +2,13 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -21,6 +23,8 @@ type outlook struct {
 		}
 	}
 	KneeBytes int64 `json:"knee_bytes"`
+	Workers   int
+	Needs     int64 `json:"needs_bytes"`
 }
 
 func TestPlanComparesPoliciesBySizeOfTheCache(t *testing.T) {
@@ -77,6 +81,25 @@ func TestPlanSaysWhatPackingSpares(t *testing.T) {
 	}
 	if text := must(t, args...); !strings.Contains(text, "disk --pack") || !strings.Contains(text, "rows packed") {
 		t.Errorf("got %s", text)
+	}
+}
+
+// Of a topology on disk a plan says how many workers there will be, and what they take, or that there is no room.
+func TestPlanSaysHowManyWorkersATopologyOnDiskHas(t *testing.T) {
+	if _, _, err := pinned.OpenMapped([]byte{1}); strings.Contains(err.Error(), "does not tell") {
+		t.Skip("the system does not tell which file is mapped")
+	}
+	args := []string{"plan", small(t), "--fanouts", "5,3", "--batch-size", "100", "--cache-bytes", "5kB"}
+	var o outlook
+	if err := json.Unmarshal([]byte(must(t, append(args, "--json")...)), &o); err != nil {
+		t.Fatal(err)
+	}
+	if text := must(t, args...); o.Workers == 0 || o.Needs == 0 ||
+		!strings.Contains(text, fmt.Sprintf("training has %d workers (%d cores)", o.Workers, machine.Workers())) {
+		t.Errorf("%d workers, %d bytes: %s", o.Workers, o.Needs, text)
+	}
+	if text := must(t, append(args, "--max-memory", "42MB")...); !strings.Contains(text, "training would be refused") {
+		t.Errorf("in 42 MB: %s", text)
 	}
 }
 

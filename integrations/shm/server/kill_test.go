@@ -282,13 +282,13 @@ func left(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// withinASecond checks that a death is noticed within a second where the machine does not stand still meanwhile: most
-// were.
-func withinASecond(t *testing.T, noticed []time.Duration) {
+// noticedSoon checks that most deaths are noticed long before anybody stops waiting, on a machine that is busy, too.
+func noticedSoon(t *testing.T, noticed []time.Duration) {
 	t.Helper()
 	slices.Sort(noticed)
-	if half := noticed[len(noticed)/2]; half > time.Second {
-		t.Errorf("deaths are noticed after %v, half of them after %v", noticed, half)
+	half := noticed[len(noticed)/2]
+	if t.Logf("half of the deaths are noticed after %v", half); half > patience/4 {
+		t.Errorf("deaths are noticed after %v", noticed)
 	}
 }
 
@@ -318,7 +318,7 @@ func TestKilledConsumersAreNoticedAndOthersGoOnWhereTheyWere(t *testing.T) {
 			t.FailNow()
 		}
 	}
-	withinASecond(t, noticed)
+	noticedSoon(t, noticed)
 	if err := server.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -361,7 +361,7 @@ func TestKilledServersAreNoticedAndOthersGoOnWhereTheyWere(t *testing.T) {
 			t.FailNow()
 		}
 	}
-	withinASecond(t, noticed)
+	noticedSoon(t, noticed)
 	if err := os.Remove(socket); err != nil { // of a server that was killed
 		t.Error(err)
 	}
@@ -397,7 +397,7 @@ func TestAConsumerThatDiesIsNoticedThoughItsChildHasTheSocket(t *testing.T) {
 			t.Errorf("the child is not there any more, so this shows nothing: %v", err)
 		}
 	}
-	withinASecond(t, noticed)
+	noticedSoon(t, noticed)
 	next := play(t, "consume", socket, "")
 	next.wait(t, "got 0 0", nil)
 }

@@ -49,11 +49,13 @@ func (s *sparing) rest(log *slog.Logger, text string) {
 // allowance bounds the messages of a consumer that change nothing: they take locks that others need.
 type allowance struct{ due time.Time }
 
+// idleEvery says that one message may come in so long. A variable for tests only.
+var idleEvery = 100 * time.Microsecond
+
 const (
-	idleEvery  = 100 * time.Microsecond // one message in so long,
-	idleBurst  = time.Second            // and before that as many as come in so long
-	usefulGain = 4                      // and so many for each message that changes something
-	askCost    = 10                     // an answer is more work
+	idleBurst  = time.Second // and as many at once as come in so long
+	usefulGain = 4           // and so many for each message that changes something
+	askCost    = 10          // an answer is more work
 )
 
 // take counts so many messages; false where they are too many.

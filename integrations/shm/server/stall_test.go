@@ -64,10 +64,11 @@ func TestTheOthersGoOnWithoutAReaderThatStops(t *testing.T) {
 		"and says nothing new": {append(begin, slices.Repeat([][]byte{wire.AppendNext(nil, 1, 0, nil)}, 500)...), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := serve(t, g, Options{Readers: 2, Hold: 3, ReaderTimeout: 100 * time.Millisecond})
+			s := serve(t, g, Options{Readers: 2, Hold: 3, ReaderTimeout: time.Hour})
 			frozen := raw(t, s)
 			send(t, frozen, hello(good))
 			next(t, frozen, wire.KindWelcome)
+			waits := s.waitsForTheOne()
 			fit := connect(t, s, consumer.Options{})
 			taken := make(chan bool)
 			go func() {
@@ -80,6 +81,8 @@ func TestTheOthersGoOnWithoutAReaderThatStops(t *testing.T) {
 					}
 					send(t, frozen, wire.AppendNext(nil, 1, uint64(n)+1, []uint32{m.Slot}))
 				}
+				until(t, waits)
+				s.allow(time.Millisecond) // not before: a busy machine may keep the other reader waiting as long
 			}()
 			for range 2 { // the second run does not wait for it
 				if got := lines(t, fit.Epoch(t.Context(), 0)); !slices.Equal(got, all) {
@@ -88,6 +91,7 @@ func TestTheOthersGoOnWithoutAReaderThatStops(t *testing.T) {
 			}
 			<-taken
 			stalled(t, frozen)
+			s.allow(time.Hour)
 			// Who comes back is waited for.
 			again := connect(t, s, consumer.Options{})
 			together(2, func(i int) {
@@ -97,6 +101,41 @@ func TestTheOthersGoOnWithoutAReaderThatStops(t *testing.T) {
 			})
 		})
 	}
+}
+
+// isRunning says whether a run has begun.
+func (s *serving) isRunning() bool {
+	r := s.ranks[0]
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.current != nil
+}
+
+// waitsForTheOne returns a function that says whether the clock of the only reader that is there now runs.
+func (s *serving) waitsForTheOne() func() bool {
+	r := s.ranks[0]
+	var one *peer
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for one = range r.peers {
+	}
+	return func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return one.late != nil
+	}
+}
+
+// allow gives readers so much time from now on.
+func (s *serving) allow(limit time.Duration) {
+	r := s.ranks[0]
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s.opt.ReaderTimeout = limit
+	for p := range r.peers {
+		p.forgive()
+	}
+	r.judge()
 }
 
 // clocks returns which readers' clocks run, in the order of their runs' numbers.
@@ -213,6 +252,8 @@ func TestWhoReadsNothingIsNotAnswered(t *testing.T) {
 
 // A consumer that floods the server is let go of; nobody waits for it.
 func TestWhoFloodsTheServerIsRefused(t *testing.T) {
+	defer func(was time.Duration) { idleEvery = was }(idleEvery)
+	idleEvery = 10 * time.Millisecond // any machine sends more
 	g := plainGraph(t, 500)
 	for name, m := range map[string][]byte{
 		"NEXT": wire.AppendNext(nil, 1, 0, nil), "NEXT of no run": wire.AppendNext(nil, 0, 0, nil),
@@ -223,6 +264,7 @@ func TestWhoFloodsTheServerIsRefused(t *testing.T) {
 			k, fit := raw(t, s), connect(t, s, consumer.Options{})
 			send(t, k, hello(good), start(wire.Begin{Run: 1}))
 			go func() {
+				until(t, s.isRunning) // else the other reader would wait for one that is gone
 				for k.Send(m, -1, patience) == nil {
 				}
 			}()

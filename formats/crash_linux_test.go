@@ -62,8 +62,8 @@ func TestAWriterKilledAtAnyMomentLeavesTheOldDatasetOrTheNewOne(t *testing.T) {
 	dir := filepath.Join(scratchDir(t), "x.khop")
 	graphs := []*graph.Graph{newGraph(t, randomArrays(t, 0, 2000, 5)), newGraph(t, randomArrays(t, 1, 2000, 5))}
 	outcomes := map[string]int{}
-	end := func() int64 { return 0 }
-	defer func() { t.Log(end(), "reads meanwhile") }()
+	reads, end := func() int64 { return 0 }, func() {}
+	defer func() { end(); t.Log(reads(), "reads meanwhile") }()
 	begin := time.Now()
 	must(t, WriteGraph(context.Background(), dir+".whole", graphs[0], WriterOptions{}))
 	whole := time.Since(begin)
@@ -74,7 +74,7 @@ func TestAWriterKilledAtAnyMomentLeavesTheOldDatasetOrTheNewOne(t *testing.T) {
 		switch {
 		case err == nil:
 			if outcomes["complete"]++; outcomes["complete"] == 1 {
-				end = keepReading(t, dir, graphs)
+				reads, end = keepReading(t, dir, graphs)
 			}
 			if err := readWhole(dir, graphs, true); err != nil {
 				t.Fatalf("trial %d: a dataset was left that is not right: %v", trial, err)

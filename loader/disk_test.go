@@ -281,7 +281,7 @@ func TestTheDiskReadsAheadOfTheSlots(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for deadline := time.Now().Add(20 * time.Second); len(got) == 0 && l.Stats().OnDisk.Batches < 5; {
+		for deadline := time.Now().Add(2 * time.Minute); len(got) == 0 && l.Stats().OnDisk.Batches < 5; {
 			if time.Now().After(deadline) {
 				t.Fatalf("reads of %d batches have begun", l.Stats().OnDisk.Batches)
 			}

@@ -98,10 +98,11 @@ func TestWhoReadsMetricsCannotTakeAllThereIs(t *testing.T) {
 func TestMetricsAreServedToSoManyAtATime(t *testing.T) {
 	address := scrapesHere(t, scraping{connections: 2, header: 1 << 10, read: time.Hour, write: time.Hour,
 		idle: time.Hour})
-	get := func(k net.Conn) error {
-		if _, err := io.WriteString(k, scrape); err != nil {
-			return err
-		}
+	ask := func(k net.Conn) error {
+		_, err := io.WriteString(k, scrape)
+		return err
+	}
+	read := func(k net.Conn) error {
 		r, err := http.ReadResponse(bufio.NewReader(k), nil)
 		if err != nil {
 			return err
@@ -110,13 +111,13 @@ func TestMetricsAreServedToSoManyAtATime(t *testing.T) {
 		return errors.Join(err, r.Body.Close())
 	}
 	a, b, c := dial(t, address), dial(t, address), dial(t, address)
-	if err := errors.Join(get(a), get(b)); err != nil {
+	if err := errors.Join(ask(a), ask(b), read(a), read(b), ask(c)); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.SetDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
 		t.Fatal(err)
 	}
-	if err := get(c); !errors.Is(err, os.ErrDeadlineExceeded) {
+	if err := read(c); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("the third of two: %v", err)
 	}
 	a.Close()

@@ -1,0 +1,341 @@
+package formats
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/unified"
+)
+
+var updateSaid = flag.Bool("update.said", false, "write testdata/said.txt anew, where errors are meant to say else")
+
+// said compares what is said of some cases, by their names, with a section of testdata/said.txt: a line a case, with
+// the whole text of each error.
+func said(t *testing.T, section string, lines map[string]string) {
+	t.Helper()
+	const path = "testdata/said.txt"
+	text, err := os.ReadFile(path)
+	must(t, err)
+	sections := map[string]string{}
+	for _, s := range strings.Split(string(text), "\n# ")[1:] {
+		name, rest, _ := strings.Cut(s, "\n")
+		sections[name] = rest
+	}
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(lines)) {
+		fmt.Fprintf(&b, "%s: %s\n", name, strings.ReplaceAll(lines[name], "\n", " | "))
+	}
+	if *updateSaid {
+		sections[section] = b.String()
+		out := "What errors of this package say. go test ./formats -update.said writes it.\n"
+		for _, name := range slices.Sorted(maps.Keys(sections)) {
+			out += "\n# " + name + "\n" + strings.TrimSuffix(sections[name], "\n") + "\n"
+		}
+		must(t, os.WriteFile(path, []byte(out), 0o666))
+		return
+	}
+	want, got := strings.Split(strings.TrimSpace(sections[section]), "\n"), strings.Split(strings.TrimSpace(b.String()),
+		"\n")
+	for i := range max(len(want), len(got)) {
+		if i >= len(want) || i >= len(got) || want[i] != got[i] {
+			t.Errorf("%s differs from line %d on:\ngot  %q\nwant %q", section, i+1, got[min(i, len(got)-1)],
+				want[min(i, len(want)-1)])
+			return
+		}
+	}
+}
+
+func textOf(err error) string {
+	if err == nil {
+		return "fine"
+	}
+	return err.Error()
+}
+
+// TestADamagedArrowFileIsNamedAsItWas sets each byte around the elements to other values: all that is said of that has
+// one digest, and each kind of it is listed.
+func TestADamagedArrowFileIsNamedAsItWas(t *testing.T) {
+	digits := regexp.MustCompile(`[-\d]+|"[^"]*"|int\w+|float\w+`)
+	for name, l := range map[string]layout{
+		"numbers": newLayout(arrayType{name: "x", dtype: unified.BFloat16, shape: []int64{2, 3}}, 5, 0),
+		"floats":  newLayout(arrayType{name: "x", dtype: unified.Float64}, 5, 0),
+		"strings": newLayout(arrayType{name: "s", strings: true}, 3, 11),
+	} {
+		head, tail := l.head(), l.tail()
+		file := slices.Concat(head, make([]byte, l.bytes), tail)
+		counts, digest := map[string]int{}, xxh3.New()
+		try := func(i int) {
+			l, err := walk(file)
+			text := fmt.Sprintf("%v %d %d %d ", l, l.bodyOffset, l.data, l.bytes) + textOf(err)
+			_, _ = fmt.Fprintf(digest, "%d %s\n", i, text)
+			counts[digits.ReplaceAllString(textOf(err), "#")]++
+		}
+		for i := range file {
+			if i >= len(head) && i < len(head)+int(l.bytes) {
+				continue
+			}
+			was := file[i]
+			for _, v := range []byte{0, 1, 2, 3, 4, 5, 6, 8, 16, 20, 0x7f, 0x80, 0xff, was + 1, was - 1, was ^ 0x20} {
+				file[i] = v
+				try(i)
+			}
+			file[i] = was
+			for _, wide := range []uint64{math.MaxInt64, 1 << 63, uint64(len(file)), 1 << 20, 1<<20 + 8} {
+				if i%4 == 0 && i+8 <= len(file) && (i+8 <= len(head) || i >= len(head)+int(l.bytes)) {
+					keep := slices.Clone(file[i : i+8])
+					binary.LittleEndian.PutUint64(file[i:], wide)
+					try(i)
+					copy(file[i:], keep)
+				}
+			}
+		}
+		for n := range len(file) {
+			all := file
+			file = file[:n:n]
+			try(n)
+			file = all
+		}
+		lines := map[string]string{"digest": fmt.Sprintf("%016x", digest.Sum64())}
+		for text, n := range counts {
+			lines[text] = fmt.Sprint(n)
+		}
+		said(t, "walk, "+name, lines)
+	}
+}
+
+// borders change a manifest to what is just allowed, and to what is just not.
+func borders(m *Content) map[string]func() {
+	p, long := &m.Columns[0].Parts[0], func(n int) string { return strings.Repeat("x", n) }
+	path := func(lengths ...int) string {
+		var parts []string
+		for _, n := range lengths {
+			parts = append(parts, long(n))
+		}
+		return strings.Join(parts, "/") + extension
+	}
+	tail := func(n int) { p.FileBytes = p.BodyOffset + p.Bytes + int64(n) }
+	return map[string]func(){
+		"tail, least": func() { tail(footerSuffix) }, "tail, less": func() { tail(footerSuffix - 1) },
+		"tail, most": func() { tail(maxMetadata) }, "tail, more": func() { tail(maxMetadata + 1) },
+		"body, first":   func() { p.BodyOffset = alignSmall; tail(100) },
+		"body, before":  func() { p.BodyOffset = 0; tail(100) },
+		"body, last":    func() { p.BodyOffset = maxMetadata; tail(100) },
+		"body, behind":  func() { p.BodyOffset = maxMetadata + alignSmall; tail(100) },
+		"body, between": func() { p.BodyOffset += 64; tail(100) },
+		"bytes, all":    func() { p.FileBytes = p.Bytes }, "bytes, one more": func() { p.Bytes++; tail(100) },
+		"bytes, negative": func() { p.Bytes = -8; tail(200) }, "file bytes, negative": func() { p.FileBytes = -1 },
+		"chunks, least": func() { m.ChunkBytes = 4096 }, "chunks, less": func() { m.ChunkBytes = 2048 },
+		"chunks, odd": func() { m.ChunkBytes = 4097 }, "chunks, most": func() { m.ChunkBytes = 1 << 40 },
+		"chunks, more":       func() { m.ChunkBytes = 1 << 41 },
+		"nodes, most":        func() { m.NodeTypes[2].Count = maxCount },
+		"nodes, more":        func() { m.NodeTypes[2].Count = maxCount + 1 },
+		"nodes, negative":    func() { m.NodeTypes[2].Count = -1 },
+		"edges, most":        func() { m.EdgeTypes[3].Count = maxCount },
+		"edges, more":        func() { m.EdgeTypes[3].Count = maxCount + 1 },
+		"edges, negative":    func() { m.EdgeTypes[3].Count = -1 },
+		"edges, of all":      func() { m.EdgeTypes[0].Count, m.EdgeTypes[1].Count = maxCount, maxCount },
+		"nodes, of all":      func() { m.NodeTypes[0].Count, m.NodeTypes[1].Count = maxCount, maxCount },
+		"type, long":         func() { m.NodeTypes[2].Name = long(maxName) },
+		"type, longer":       func() { m.NodeTypes[2].Name = long(maxName + 1) },
+		"relation, long":     func() { m.EdgeTypes[3].Relation = long(maxName) },
+		"relation, longer":   func() { m.EdgeTypes[3].Relation = long(maxName + 1) },
+		"source, longer":     func() { m.EdgeTypes[3].Source = long(maxName + 1) },
+		"target, longer":     func() { m.EdgeTypes[3].Target = long(maxName + 1) },
+		"column, long":       func() { m.Columns[5].Name = long(maxName) },
+		"column, longer":     func() { m.Columns[5].Name = long(maxName + 1) },
+		"split, long":        func() { m.Splits[0].Name = long(maxName) },
+		"split, longer":      func() { m.Splits[0].Name = long(maxName + 1) },
+		"split, unnamed":     func() { m.Splits[0].Name = "" },
+		"split, negative":    func() { m.Splits[0].Index = -1 },
+		"order":              func() { m.EdgeTypes[1].Order = "degree" },
+		"order, time":        func() { m.EdgeTypes[1].Order = "time" },
+		"time, wide":         func() { m.Columns[4].Shape = []int64{1} },
+		"indices, wide":      func() { m.Columns[1].Shape = []int64{1} },
+		"type, wide":         func() { m.Columns[2].DType = "uint16" },
+		"indices, long":      func() { m.Columns[1].DType = "int64" },
+		"id, short":          func() { m.Columns[3].DType = "int32" },
+		"dimension, most":    func() { m.Columns[5].Shape = []int64{maxListSize} },
+		"dimension, more":    func() { m.Columns[5].Shape = []int64{maxListSize + 1} },
+		"dimensions, three":  func() { m.Columns[5].Shape = []int64{1, 1, 1} },
+		"dimensions, four":   func() { m.Columns[5].Shape = []int64{1, 1, 1, 1} },
+		"dimensions, large":  func() { m.Columns[5].Shape = []int64{1 << 28, 1 << 28} },
+		"dimensions, huge":   func() { m.Columns[5].Shape = []int64{1 << 28, 1<<28 + 1} },
+		"strings of rows":    func() { m.Columns[5].DType, m.Columns[5].Shape = stringsDType, []int64{2} },
+		"strings of edges":   func() { m.Columns[4].DType = stringsDType },
+		"path, long":         func() { p.Path = path(100, 120, 27) },
+		"path, longer":       func() { p.Path = path(100, 120, 28) },
+		"path, deep":         func() { p.Path = path(1, 1, 1, 1) },
+		"path, deeper":       func() { p.Path = path(1, 1, 1, 1, 1) },
+		"name, long":         func() { p.Path = path(128, 1) },
+		"name, longer":       func() { p.Path = path(129, 1) },
+		"name, hidden":       func() { p.Path = "graph/.x.arrow" },
+		"name, empty":        func() { p.Path = "graph//x.arrow" },
+		"name, of another":   func() { p.Path = "graph/x.json" },
+		"name, characters":   func() { p.Path = "az09-_.x/az09-_.arrow" },
+		"name, large":        func() { p.Path = "graph/A.arrow" },
+		"name, a brace":      func() { p.Path = "graph/{.arrow" },
+		"name, an accent":    func() { p.Path = "graph/`.arrow" },
+		"name, a colon":      func() { p.Path = "graph/:.arrow" },
+		"parts, two":         func() { m.Columns[0].Parts = append(m.Columns[0].Parts, *p) },
+		"rows, another":      func() { p.Rows++ },
+		"twice":              func() { m.Columns[1].Parts[0].Path = p.Path },
+		"sum, short":         func() { p.HeadXXH3 = p.HeadXXH3[1:] },
+		"sum, large":         func() { p.HeadXXH3 = "00000000000000AB" },
+		"links, backwards":   func() { m.Splits[len(m.Splits)-1].Sets[0].End = "target" },
+		"links, unknown end": func() { m.Splits[len(m.Splits)-1].Sets[0].End = "middle" },
+		"node type, beyond":  func() { m.Splits[0].Sets[0].NodeType = len(m.NodeTypes) },
+		"seeds, of bytes":    func() { m.Splits[0].Sets[0].DType = "uint8" },
+		"task":               func() { m.Splits[0].Task = "graph" },
+		"types, missing":     func() { m.Columns = slices.Delete(m.Columns, 2, 3) },
+		"indptr, missing":    func() { m.Columns = m.Columns[1:] },
+		"indices, missing":   func() { m.Columns = slices.Delete(m.Columns, 1, 2) },
+		"owner":              func() { m.Columns[5].Owner = "nodes/3" },
+		"structure":          func() { m.Columns[0].Name = "csr" },
+		"a column twice":     func() { m.Columns = append(m.Columns, m.Columns[0]) },
+	}
+}
+
+func TestManifestsAreRefusedAtTheirBorders(t *testing.T) {
+	lines := map[string]string{}
+	dir, _ := writeLinks(t) // it has everything
+	for name := range borders(&manifestOf(t, dir).Content) {
+		c := &manifestOf(t, dir).Content
+		borders(c)[name]()
+		lines[name] = textOf(c.check())
+	}
+	said(t, "manifest", lines)
+}
+
+// TestDamageIsNamedWhole: what Check and Open say of rules that are broken, with the whole text.
+func TestDamageIsNamedWhole(t *testing.T) {
+	lines := map[string]string{}
+	for _, c := range brokenRules {
+		a := plainArrays(t)
+		if c.typed {
+			a = typedArrays(t)
+		}
+		c.change(&a)
+		dir := write(t, a, WriterOptions{})
+		report, err := Check(context.Background(), dir, CheckOptions{Workers: 1})
+		must(t, err)
+		var list []string
+		for _, p := range report.Problems {
+			list = append(list, p.Error())
+		}
+		lines[c.name] = strings.ReplaceAll(strings.Join(list, " | "), dir, "DATASET")
+	}
+	said(t, "check", lines)
+	lines = map[string]string{}
+	for name, change := range lyingManifests {
+		dir := write(t, plainArrays(t), WriterOptions{})
+		forge(t, dir, change)
+		lines[name] = strings.ReplaceAll(textOf(openError(dir)), dir, "DATASET")
+	}
+	said(t, "open", lines)
+}
+
+// TestWhatIsWrittenWrongIsNamed: what a writer refuses, and nothing of it is made.
+func TestWhatIsWrittenWrongIsNamed(t *testing.T) {
+	dir := filepath.Join(scratchDir(t), "x.khop")
+	w, err := Create(dir, WriterOptions{})
+	must(t, err)
+	defer func() { must(t, w.Abort()) }()
+	col := func(name string, d unified.DType, shape ...int64) graph.Column {
+		return graph.Column{Name: name, DType: d, Shape: shape}
+	}
+	first := func(_ any, err error) error { return err }
+	strings1, err := w.NodeStrings(0, "one", 1)
+	must(t, err, strings1.Write("é"))
+	strings2, err := w.NodeStrings(0, "two", 2)
+	must(t, err)
+	strings3, err := w.NodeStrings(0, "three", 2)
+	must(t, err, strings3.Write("a"))
+	full, err := w.NodeColumn(0, col("full", unified.Int32), 3)
+	must(t, err)
+	lines := map[string]string{}
+	for name, err := range map[string]error{
+		"structure":             first(w.Topology("csr", unified.Int64, 1)),
+		"node column, negative": first(w.NodeColumn(-1, col("x", unified.Int8), 1)),
+		"strings, negative":     first(w.NodeStrings(-1, "x", 1)),
+		"strings, rows":         first(w.NodeStrings(0, "x", -1)),
+		"split, index":          first(w.Split("x", -1, 0, unified.Int32, 1)),
+		"split, node type":      first(w.Split("x", 0, -1, unified.Int32, 1)),
+		"split, dtype":          first(w.Split("x", 1, 2, unified.Int16, 1)),
+		"split, name":           first(w.Split("", 1, 2, unified.Int64, 1)),
+		"links, index":          first(w.Links("x", -1, 2, 3, "source", unified.Int64, 1)),
+		"links, edge type":      first(w.Links("x", 0, -1, 3, "source", unified.Int64, 1)),
+		"links, node type":      first(w.Links("x", 0, 2, -1, "source", unified.Int64, 1)),
+		"links, end":            first(w.Links("x", 1, 2, 3, "middle", unified.Int64, 1)),
+		"links, dtype":          first(w.Links("x", 1, 2, 3, "label", unified.Uint8, 1)),
+		"links, name":           first(w.Links("", 1, 2, 3, "label", unified.Int32, 1)),
+		"column, rows":          first(w.EdgeColumn(col("x", unified.Int8, 3), -1)),
+		"column, many rows":     first(w.EdgeColumn(col("x", unified.Int8, 3), maxCount/3+1)),
+		"column, shape":         first(w.EdgeColumn(col("x", unified.Int8, 0), 1)),
+		"column, dtype":         first(w.EdgeColumn(col("x", unified.Invalid), 1)),
+		"column, zero":          first(w.EdgeColumn(col("a\x00b", unified.Int8), 1)),
+		"column, unnamed":       first(w.EdgeColumn(col("", unified.Int8), 1)),
+		"column, long":          first(w.EdgeColumn(col(strings.Repeat("x", maxName+1), unified.Int8), 1)),
+		"column, twice": cmp.Or(first(w.EdgeColumn(col("y", unified.Int8), 0)), first(w.EdgeColumn(col("y",
+			unified.Int8), 0))),
+		"strings, one more": strings1.Write("b"),
+		"strings, broken":   strings2.Write("\xff"),
+		"strings, missing":  strings3.Close(),
+		"column, bytes":     first(full.Write(make([]byte, 13))),
+	} {
+		lines[name] = strings.ReplaceAll(textOf(err), dir, "DATASET")
+	}
+	for name, again := range map[string]error{"strings, one more": strings1.Write("c"),
+		"strings, broken":  strings2.Close(),
+		"strings, missing": strings3.Write("b"), "column, bytes": first(full.Write(nil))} {
+		if got := strings.ReplaceAll(textOf(again), dir, "DATASET"); got != lines[name] {
+			t.Errorf("%s: then it says %s, not %s", name, got, lines[name])
+		}
+	}
+	said(t, "writer", lines)
+	for name, err := range map[string]error{"the longest name": first(w.EdgeColumn(col(strings.Repeat("x", maxName),
+		unified.Int8), 1)), "a split of no ids": first(w.Split("x", 0, 0, unified.Int64, 0))} {
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestFilesAreNamedByOneRule: names are part of the format.
+func TestFilesAreNamedByOneRule(t *testing.T) {
+	lines := map[string]string{}
+	for _, name := range []string{"az09_-", "a`", "a{", "a/", "a:", "AZ", "A@", "Z[", "", "con", "prn", "aux", "nul",
+		"com1",
+		"lpt9", "com", "com12", "xcom", "lpt", "clock", strings.Repeat("x", 60), strings.Repeat("x", 61),
+		strings.Repeat("Y", 70), "é", "type", "by_source"} {
+		lines[fmt.Sprintf("%q", name)] = strings.Join([]string{edgeColumnPath(name), nodeColumnPath(2, name),
+			splitPath(name, 0, 0), splitPath(name, 3, 4), linkPath(name, 0, 1, "source"), linkPath(name, 2, 0,
+				"label"), topologyPath(name)}, " ")
+	}
+	said(t, "names", lines)
+	for name, want := range map[string][2]bool{"graph/x.arrow": {true, true}, "graph": {false, true}, ".": {false,
+		true},
+		"dataset.json": {false, true}, "dataset.json.tmp": {true, true}, "new": {false, true}, "old": {false, true},
+		"new/dataset.json": {true, true}, "old/.khop-incomplete": {true, false}, "next/dataset.json": {false, true},
+		"new/graph": {false, true}, "new/new/x.arrow": {true, true}, "new/..": {false, false}, "..": {false, false},
+		"new/dataset.json.tmp": {true, true}, "Graph": {false, false}, "a/b/c": {false, true}, "a/b/c/d": {false,
+			false},
+		"new/a/b/c": {false, true}, "new/a/b/c/d": {false, false}} {
+		if file, dir := mayNameFile(name), mayNameDir(name); file != want[0] || dir != want[1] {
+			t.Errorf("a writer makes a file %q: %t; a directory: %t", name, file, dir)
+		}
+	}
+}

@@ -109,7 +109,10 @@ func Open(path string) (*File, error) { return Local(path).Open() }
 func newFile(raw *Raw) (*File, error) {
 	file := &File{Path: raw.Path, Size: raw.Size, in: &counted{r: raw}, raw: raw, close: func() {}}
 	b := bufio.NewReaderSize(file.in, 1<<18)
-	head, _ := b.Peek(6)
+	head, err := b.Peek(6)
+	if err != nil && err != io.EOF { // it could be compressed
+		return nil, errors.Join(Error(file.Path, "", -1, "", err), raw.Close())
+	}
 	for _, m := range magics {
 		if bytes.HasPrefix(head, []byte(m.bytes)) {
 			file.Compression = m.name

@@ -15,6 +15,8 @@ type Attempt struct {
 	Do     func(dir string) error
 	// State says what is at dir, and how many others are beside it; nil where Do changes nothing.
 	State func(dir string) (what string, beside int)
+	// Elsewhere leaves out calls about the dataset: those about other files below root fail.
+	Elsewhere bool
 }
 
 // FailingCalls lets each call about a file that an attempt makes fail in turn, below root. What was to be made is then
@@ -25,7 +27,7 @@ func FailingCalls(t *testing.T, root string, a Attempt) {
 	f := &failing{Attempt: a, root: root}
 	dir := f.begin(t, "whole")
 	var err error
-	calls := FailingCall(t, filepath.Dir(dir), -1, nil, func() { err = a.Do(dir) })
+	calls := FailingCall(t, f.folder(dir), -1, nil, func() { err = a.Do(dir) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,6 +43,9 @@ func FailingCalls(t *testing.T, root string, a Attempt) {
 		if i+1 < len(calls) && (strings.HasPrefix(calls[i+1].Path, c.Path+"/") || calls[i+1] == c) {
 			continue // of the way to a file, or the first of two ways to remove it: Go's, not ours
 		}
+		if a.Elsewhere && strings.HasPrefix(c.Path, dir) {
+			continue
+		}
 		f.try(t, i, c)
 	}
 }
@@ -52,6 +57,14 @@ type failing struct {
 	whole  string
 	beside int
 	last   int // the number of the last fsync: what is behind it tidies up
+}
+
+// folder is where calls are failed.
+func (f *failing) folder(dir string) string {
+	if f.Elsewhere {
+		return f.root
+	}
+	return filepath.Dir(dir)
 }
 
 // begin makes a folder with what is there before.
@@ -85,7 +98,7 @@ func (f *failing) try(t *testing.T, number int, c Call) {
 	defer os.RemoveAll(filepath.Dir(dir))
 	name, opened := c.Name+" "+strings.TrimPrefix(c.Path, f.root), OpenFiles(t)
 	var err error
-	FailingCall(t, filepath.Dir(dir), number, unix.EIO, func() { err = f.Do(dir) })
+	FailingCall(t, f.folder(dir), number, unix.EIO, func() { err = f.Do(dir) })
 	if n := OpenFiles(t); n != opened {
 		t.Errorf("%s: %d files stay open", name, n-opened)
 	}

@@ -1,0 +1,81 @@
+//go:build !race
+
+package convert
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// stateOf says what is at dir: the id of a dataset, or that there is none; and how many others are beside it.
+func stateOf(dir string) (id string, beside int) {
+	list, _ := filepath.Glob(filepath.Dir(dir) + "/*")
+	d, err := formats.Open(dir)
+	if errors.Is(err, formats.ErrIncomplete) || errors.Is(err, os.ErrNotExist) {
+		return "none", len(list)
+	}
+	if err != nil {
+		return err.Error(), len(list)
+	}
+	defer d.Close()
+	return fmt.Sprintf("%x, generation %d", d.ID(), d.Manifest().Generation), len(list)
+}
+
+// TestEveryFailingSystemCallIsAnErrorAndHarmsNothing of those by which a conversion, an addition and a merge read and
+// write; what a dataset's writer does is tested in its own package.
+func TestEveryFailingSystemCallIsAnErrorAndHarmsNothing(t *testing.T) {
+	ctx := context.Background()
+	var src, features string
+	run := func(opt Options) func(dir string) error {
+		return func(dir string) error {
+			_, err := Run(ctx, src, dir, opt)
+			return err
+		}
+	}
+	root := t.TempDir()
+	src, features = filepath.Join(root, "edges.csv"), filepath.Join(root, "x.npy")
+	if err := errors.Join(os.WriteFile(src, []byte("src,dst,weight\nada,bob,1\ncal,bob,2\n"), 0o600),
+		os.WriteFile(features, expect.NPY(make([]float32, 6), 3, 2), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	var parts []string
+	for i := range 2 {
+		parts = append(parts, filepath.Join(root, "parts", fmt.Sprint(i)))
+		if err := os.MkdirAll(filepath.Dir(parts[i]), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := run(Options{Share: Share{i + 1, 2}})(parts[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, a := range map[string]expect.Attempt{
+		"convert": {State: stateOf, Do: run(Options{Features: features, FeatureDType: unified.Int8, Loops: AddLoops})},
+		"reorder": {State: stateOf, Do: run(Options{Reorder: BreadthFirst, Force: true})},
+		"merge": {State: stateOf, Do: func(dir string) error {
+			_, err := JoinShares(ctx, parts, dir, MergeOptions{})
+			return err
+		}},
+		"add": {Before: run(Options{}), State: stateOf, Do: func(dir string) error {
+			_, err := Add(ctx, dir, []Addition{{NodeColumn, "x", "", features}}, AddOptions{})
+			return err
+		}},
+	} {
+		a.Elsewhere = true
+		t.Run(name, func(t *testing.T) {
+			expect.FailingCalls(t, root, a)
+			for _, name := range []string{"whole", "old"} {
+				if err := os.RemoveAll(filepath.Join(root, name)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -105,7 +105,8 @@ func (f *failing) try(t *testing.T, number int, c Call) {
 		t.Errorf("%s: %d files stay open", name, n-opened)
 	}
 	switch {
-	case err == nil && !unnoticed[c.Name] && c.Name != f.Again && (f.State == nil || number < f.last) && filepath.Base(c.Path) != "old":
+	case err == nil && !unnoticed[c.Name] && c.Name != f.Again && (f.State == nil || number < f.last) &&
+		filepath.Base(c.Path) != "old":
 		t.Errorf("%s: it fails, and nobody says so", name)
 	case err != nil && !strings.Contains(err.Error(), unix.EIO.Error()) && !unnoticed[c.Name]:
 		t.Errorf("%s: %v", name, err)

@@ -21,42 +21,6 @@ func smallest(t testing.TB) *graph.Graph {
 		Indices: unified.FromSlice([]int32{1})})
 }
 
-// writeShort writes a dataset of two nodes, without edges, of which a thousand were announced at most, and with names.
-func writeShort(dir string, opt WriterOptions) (err error) {
-	w, err := Create(dir, opt)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, w.Abort()) }()
-	indptr, err := w.Topology("indptr", unified.Int64, 3)
-	if err != nil {
-		return err
-	}
-	if _, err := indptr.Write(make([]byte, 24)); err != nil {
-		return err
-	}
-	indices, err := w.Topology("indices", unified.Int32, largeArray)
-	if err != nil {
-		return err
-	}
-	indices.AtMost()
-	names, err := w.NodeStrings(0, "id", 2)
-	if err != nil {
-		return err
-	}
-	for _, name := range []string{"ada", "bob"} {
-		if err := names.Write(name); err != nil {
-			return err
-		}
-	}
-	for _, c := range []interface{ Close() error }{indptr, indices, names} {
-		if err := c.Close(); err != nil {
-			return err
-		}
-	}
-	return w.Commit(plainSchema(2, 0))
-}
-
 // addNames adds a list of names to a dataset.
 func addNames(dir string) (err error) {
 	w, err := Extend(dir, ExtendOptions{})
@@ -88,7 +52,17 @@ func attempts(t *testing.T) map[string]expect.Attempt {
 			leave(t, dir)
 			return err
 		}, State: stateOf, Do: func(dir string) error { return writeShort(dir, WriterOptions{}) }},
-		"add":  {Before: there, State: stateOf, Do: addNames},
+		"add": {Before: there, State: stateOf, Do: addNames},
+		"replace without an exchange": {Before: there, State: stateOf, Only: "renameat fsync", Do: func(dir string) error {
+			defer func() { inOneStep = Exchange }()
+			inOneStep = func(string, string) error { return errors.ErrUnsupported }
+			return writeShort(dir, WriterOptions{Force: true})
+		}},
+		"add without links": {Before: there, State: stateOf, Only: "openat fsync", Do: func(dir string) error {
+			defer func() { link = os.Link }()
+			link = func(string, string) error { return errors.ErrUnsupported }
+			return addNames(dir)
+		}},
 		"open": {Before: there, Do: openError},
 		"check": {Before: there, Do: func(dir string) error {
 			r, err := Check(context.Background(), dir, CheckOptions{Workers: 1})

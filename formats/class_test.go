@@ -1,0 +1,397 @@
+package formats
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// ending is a context that ends when it has been asked so often whether it has.
+type ending struct {
+	context.Context
+	left atomic.Int64
+}
+
+func (e *ending) Err() error {
+	if e.left.Add(-1) < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestEveryLookAtTheContextEndsTheWork: writing, checking, scrubbing and inspecting end at each of them, with nothing
+// left behind.
+func TestEveryLookAtTheContextEndsTheWork(t *testing.T) {
+	dir := write(t, plainArrays(t), WriterOptions{})
+	links, _ := writeLinks(t)
+	d, odd := open(t, dir), open(t, links)
+	for name, work := range map[string]func(ctx context.Context) error{
+		"write": func(ctx context.Context) error {
+			return WriteGraph(ctx, filepath.Join(scratchDir(t), "x.khop"), d.Graph(), WriterOptions{})
+		},
+		"check": func(ctx context.Context) error {
+			_, err := Check(ctx, dir, CheckOptions{Workers: 1})
+			return err
+		},
+		"scrub": func(ctx context.Context) error {
+			_, err := Check(ctx, dir, CheckOptions{Scrub: true, Rate: 1 << 50})
+			return err
+		},
+		"inspect": func(ctx context.Context) error { _, err := odd.Inspect(ctx, nil); return err },
+	} {
+		looks := 0
+		for ; ; looks++ {
+			ctx := &ending{Context: context.Background()}
+			ctx.left.Store(int64(looks))
+			err := work(ctx)
+			if err == nil {
+				break
+			}
+			if !errors.Is(err, context.Canceled) {
+				t.Fatalf("%s, look %d: %v", name, looks, err)
+			}
+		}
+		if least := map[string]int{"write": 6, "check": 12, "scrub": 12, "inspect": 4}[name]; looks < least {
+			t.Errorf("%s looks %d times", name, looks)
+		}
+	}
+}
+
+// TestWritersTellProgressEvery16MiB, and at the end.
+func TestWritersTellProgressEvery16MiB(t *testing.T) {
+	var told []string
+	w, err := Create(filepath.Join(scratchDir(t), "x.khop"), WriterOptions{ExpectBytes: 99,
+		Progress: func(stage string, done, total int64) {
+			told = append(told, fmt.Sprint(stage, " ", done>>10, " ", total))
+		}})
+	must(t, err)
+	const n = 33 << 20
+	indptr, err := w.Topology("indptr", unified.Int64, 2)
+	must(t, err)
+	feed(t, indptr, 16)
+	indices, err := w.Topology("indices", unified.Int32, 0)
+	must(t, err)
+	col := graph.Column{Name: "x", DType: unified.Uint8, Shape: []int64{n}}
+	x, err := w.NodeColumn(0, col, 1)
+	must(t, err)
+	for range n >> 20 {
+		feed(t, x, 1<<20)
+	}
+	s := plainSchema(1, 0)
+	s.Nodes[0].Columns = []graph.Column{col}
+	must(t, indptr.Close(), indices.Close(), x.Close(), w.Commit(s))
+	if want := []string{"write 16384 99", "write 32768 99", "write 33792 34603024"}; !slices.Equal(told, want) {
+		t.Errorf("told %q, not %q", told, want)
+	}
+}
+
+// reseal changes the elements of a file, and makes their checksums right again.
+func reseal(t *testing.T, dir, path string, change func(body []byte)) {
+	t.Helper()
+	forge(t, dir, func(m *Manifest) {
+		for _, p := range m.parts() {
+			if p.Path == path {
+				b := files(t, dir)[path]
+				body := b[p.BodyOffset : p.BodyOffset+p.Bytes]
+				change(body)
+				put(t, dir, path, b)
+				h := newChunkHasher(m.ChunkBytes)
+				h.add(body)
+				p.ChunkXXH3 = newSums(h.finish())
+			}
+		}
+	})
+}
+
+// problems are what Check finds, with the dataset's name replaced.
+func problems(t *testing.T, dir string) string {
+	t.Helper()
+	report, err := Check(context.Background(), dir, CheckOptions{Workers: 1})
+	must(t, err)
+	return strings.ReplaceAll(fmt.Sprint(report.Problems), dir, "DATASET")
+}
+
+// TestDamagedStringsAreNamed by Check and by who reads them.
+func TestDamagedStringsAreNamed(t *testing.T) {
+	lines := map[string]string{}
+	for name, change := range map[string]func(body []byte){
+		"fine":           func([]byte) {},
+		"first not 0":    func(b []byte) { b[0] = 1 },
+		"last too small": func(b []byte) { b[16] = 5 },
+		"last too large": func(b []byte) { b[16] = 7 },
+		"descending":     func(b []byte) { b[8] = 9 },
+		"negative":       func(b []byte) { b[15] = 0x80 },
+		"not UTF-8":      func(b []byte) { b[len(b)-1] = 0xff },
+	} {
+		dir := filepath.Join(scratchDir(t), "x.khop")
+		must(t, writeShort(dir, WriterOptions{}))
+		reseal(t, dir, "nodes/n0/id.arrow", change)
+		list, err := open(t, dir).Strings(0, "id")
+		must(t, err)
+		text := problems(t, dir)
+		for i := int64(-1); i < 3; i++ {
+			v, err := list.At(i)
+			text += fmt.Sprintf(" | %d is %q, %s", i, v, strings.ReplaceAll(textOf(err), dir, "DATASET"))
+		}
+		lines[name] = text
+	}
+	said(t, "strings", lines)
+}
+
+// writeShort writes a dataset of two nodes, without edges, of which a thousand were announced at most, and with names.
+func writeShort(dir string, opt WriterOptions) (err error) {
+	w, err := Create(dir, opt)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.Abort()) }()
+	indptr, err := w.Topology("indptr", unified.Int64, 3)
+	if err != nil {
+		return err
+	}
+	if _, err := indptr.Write(make([]byte, 24)); err != nil {
+		return err
+	}
+	indices, err := w.Topology("indices", unified.Int32, largeArray)
+	if err != nil {
+		return err
+	}
+	indices.AtMost()
+	names, err := w.NodeStrings(0, "id", 2)
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"ada", "bob"} {
+		if err := names.Write(name); err != nil {
+			return err
+		}
+	}
+	for _, c := range []interface{ Close() error }{indptr, indices, names} {
+		if err := c.Close(); err != nil {
+			return err
+		}
+	}
+	return w.Commit(plainSchema(2, 0))
+}
+
+// TestChecksumsThatCannotBeAreNamed by Check, Scrub and Verify.
+func TestChecksumsThatCannotBeAreNamed(t *testing.T) {
+	lines := map[string]string{}
+	for name, text := range map[string]string{"none": `[]`, "too many": `["0000000000000000","0000000000000000"]`,
+		"no list": `{}`, "numbers": `[1]`, "short": `["00"]`, "large": `["000000000000000A"]`,
+		"another": `["0000000000000000"]`} {
+		dir := write(t, plainArrays(t), WriterOptions{})
+		forge(t, dir, part(func(p *Part) { p.ChunkXXH3 = Sums{[]byte(text)} }))
+		scrubbed, err := Check(context.Background(), dir, CheckOptions{Scrub: true, Rate: 1 << 50})
+		must(t, err)
+		d := open(t, dir)
+		lines[name] = problems(t, dir) + " | " + strings.ReplaceAll(fmt.Sprintf("%v | %v", scrubbed.Problems,
+			d.Verify(unified.FromSlice(d.Graph().Indptr()).Bytes())), dir, "DATASET")
+	}
+	said(t, "checksums", lines)
+	if b, err := (Sums{}).MarshalJSON(); string(b) != "[]" || err != nil {
+		t.Errorf("no checksums are written as %s, %v", b, err)
+	}
+}
+
+// TestGraphsOfManyTypesAreChecked: of one edge type between two node types, and of 300 edge types.
+func TestGraphsOfManyTypesAreChecked(t *testing.T) {
+	two := graph.Arrays{Schema: plainSchema(2, 2), Indptr: unified.FromSlice([]int64{0, 0, 0, 2}),
+		Indices: unified.FromSlice([]int32{0, 1})}
+	two.Schema.Nodes = append(two.Schema.Nodes, graph.NodeType{Name: "other", Count: 1})
+	two.Schema.Edges[0].Target = "other"
+	many := graph.Arrays{Schema: plainSchema(3, 1), Indptr: unified.FromSlice([]int64{0, 3, 4, 6}),
+		Indices: unified.FromSlice([]int32{1, 1, 2, 0, 2, 2}), Types: unified.FromSlice([]uint16{0, 255, 256, 299, 7,
+			7}),
+		EdgeIDs: unified.FromSlice([]int64{0, 1, 2, 3, 4, 5})}
+	for i := 1; i < 300; i++ {
+		n := map[int]int64{7: 2, 255: 1, 256: 1, 299: 1}[i]
+		many.Schema.Edges = append(many.Schema.Edges, graph.EdgeType{Source: "node", Relation: fmt.Sprint(i),
+			Target: "node", Count: n})
+	}
+	wide := func(i int, v uint64) func([]byte) {
+		return func(b []byte) { binary.LittleEndian.PutUint64(b[8*i:], v) }
+	}
+	lines := map[string]string{}
+	for name, c := range map[string]struct {
+		a      graph.Arrays
+		path   string
+		change func([]byte)
+	}{
+		"two, fine":           {two, "graph/indices.arrow", func([]byte) {}},
+		"two, another target": {two, "graph/indptr.arrow", wide(2, 1)},
+		"two, another source": {two, "graph/indices.arrow", func(b []byte) { b[4] = 2 }},
+		"two, descending":     {two, "graph/indices.arrow", func(b []byte) { b[0] = 1; b[4] = 0 }},
+		"many, fine":          {many, "graph/indices.arrow", func([]byte) {}},
+		"many, type":          {many, "graph/type.arrow", func(b []byte) { b[7] = 2 }},
+		"many, types":         {many, "graph/type.arrow", func(b []byte) { b[5] = 0 }},
+		"many, counts":        {many, "graph/type.arrow", func(b []byte) { b[6]-- }},
+		"many, ids equal":     {many, "graph/edge_id.arrow", wide(5, 4)},
+		"many, ids less":      {many, "graph/edge_id.arrow", wide(5, 3)},
+		"many, indptr":        {many, "graph/indptr.arrow", wide(2, 7)},
+		"many, indptr's end":  {many, "graph/indptr.arrow", wide(3, 5)},
+		"many, indptr's 0":    {many, "graph/indptr.arrow", wide(0, 1)},
+	} {
+		dir := write(t, c.a, WriterOptions{})
+		reseal(t, dir, c.path, c.change)
+		lines[name] = problems(t, dir)
+	}
+	said(t, "types", lines)
+}
+
+// TestWhatADatasetLacksIsNamed, with what there is.
+func TestWhatADatasetLacksIsNamed(t *testing.T) {
+	dir, _ := writeLinks(t)
+	d := open(t, dir)
+	_, noStrings := d.Strings(1, "x")
+	_, noLinks := d.Links("x", 3)
+	_, noSplit := d.Split("x", 3)
+	lines := map[string]string{}
+	for name, err := range map[string]error{"strings": noStrings, "links": noLinks, "split": noSplit} {
+		lines[name] = strings.ReplaceAll(textOf(err), dir, "DATASET")
+	}
+	said(t, "lacking", lines)
+	if seeds, err := d.Split("valid", 0); err != nil || len(seeds.Edges) != 2 || seeds.Edges[1].Labels[1] != 0 {
+		t.Errorf("links as seeds: %+v, %v", seeds, err)
+	}
+	if seeds, err := d.Split("train", 1); err != nil || len(seeds.Sets) != 2 {
+		t.Errorf("nodes as seeds: %+v, %v", seeds, err)
+	}
+}
+
+// TestLinksToADatasetAreFollowed to where it lies, forty of them at most.
+func TestLinksToADatasetAreFollowed(t *testing.T) {
+	root := scratchDir(t)
+	dir := filepath.Join(root, "x.khop")
+	must(t, os.Mkdir(filepath.Join(root, "a"), 0o700), os.Symlink("../x.khop", filepath.Join(root, "a", "near")),
+		os.Symlink(filepath.Join(root, "a", "near"), filepath.Join(root, "far")))
+	for _, name := range []string{"x.khop", "far", "a/near", "a/../far", "./x.khop"} {
+		if got := target(filepath.Join(root, name)); got != dir {
+			t.Errorf("%s is %s", name, got)
+		}
+	}
+	for i := range 41 {
+		must(t, os.Symlink(fmt.Sprint("l", i-1), filepath.Join(root, fmt.Sprint("l", i))))
+	}
+	for i, want := range map[int]string{39: "l-1", 40: "l0"} {
+		if got := target(filepath.Join(root, fmt.Sprint("l", i))); got != filepath.Join(root, want) {
+			t.Errorf("after %d links: %s", i+1, got)
+		}
+	}
+	t.Chdir(filepath.Join(root, "a"))
+	if target(".") != filepath.Join(root, "a") || target("..") != root || target("near") != "../x.khop" {
+		t.Errorf("from within: %s, %s, %s", target("."), target(".."), target("near"))
+	}
+}
+
+// TestRoomIsComparedToTheByte: what is needed with what is free and what will be.
+func TestRoomIsComparedToTheByte(t *testing.T) {
+	dir := scratchDir(t)
+	free, err := FreeSpace(dir)
+	must(t, err)
+	var st syscall.Statfs_t
+	must(t, syscall.Statfs(dir, &st))
+	if now := int64(st.Bavail) * st.Bsize; free < now/2 || free > 2*now {
+		t.Errorf("%d bytes are free, not %d", free, now)
+	}
+	const far = 1 << 60
+	for _, c := range []struct {
+		need, freed int64
+		want        bool
+	}{{0, 0, true}, {-1, -far, true}, {far, far, true}, {far, far - 1<<59, false}, {1, -far, false}, {1, 0, true}} {
+		if err := checkSpace(dir, c.need, c.freed); (err == nil) != c.want || err != nil && !errors.Is(err, ErrSpace) {
+			t.Errorf("%d are needed, %d become free: %v", c.need, c.freed, err)
+		}
+	}
+	if err := checkSpace(filepath.Join(dir, "none"), far, 0); err != nil {
+		t.Errorf("what is free is not known: %v", err)
+	}
+	err = checkSpace(dir, far, -free)
+	if want := ": not enough disk space: 1,152,921,504,606,846,976 bytes (1.0 EiB) are needed, "; err == nil ||
+		!strings.HasPrefix(err.Error(), dir+want) || !strings.HasSuffix(err.Error(),
+		" are free; make room, or choose another disk") {
+		t.Errorf("%v", err)
+	}
+	for _, full := range []error{syscall.ENOSPC, syscall.EDQUOT} {
+		err := writeError(filepath.Join(dir, "x"), full, 0)
+		if !errors.Is(err, ErrSpace) || !strings.HasPrefix(err.Error(), dir+"/x: not enough disk space: ") ||
+			strings.Contains(err.Error(), "for this file alone") || writeError("y", err, 1) != err {
+			t.Errorf("%v", err)
+		}
+	}
+	if err := writeError("x", syscall.EIO, 5); err.Error() != "x: input/output error" || writeError("x", nil,
+		1) != nil {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestADatasetThatWasRemovedMeanwhileIsReplacedAllTheSame.
+func TestADatasetThatWasRemovedMeanwhileIsReplacedAllTheSame(t *testing.T) {
+	dir := write(t, typedArrays(t), WriterOptions{})
+	g := newGraph(t, plainArrays(t))
+	w, err := Create(dir, WriterOptions{Force: true})
+	must(t, err, w.writeArrays(context.Background(), g), os.RemoveAll(dir), w.Commit(*g.Schema()))
+	requireEqualGraphs(t, g, open(t, dir).Graph())
+	requireEqualNames(t, filepath.Dir(dir), filepath.Dir(write(t, plainArrays(t), WriterOptions{})))
+	if w.Path() != dir {
+		t.Errorf("it was written to %s", w.Path())
+	}
+}
+
+// TestManifestsOfAnotherFormAreRefused, with the whole text.
+func TestManifestsOfAnotherFormAreRefused(t *testing.T) {
+	const content = `{"chunk_bytes": 4096, "node_types": [], "edge_types": [], "columns": [], "splits": []}`
+	whole := string(asContent([]byte(content)))
+	lines := map[string]string{}
+	for name, change := range map[string][2]string{
+		"no format": {`"format": [1, 0]`, `"format": []`}, "three": {`"format": [1, 0]`, `"format": [1, 0, 0]`},
+		"version":  {`"format": [1, 0]`, `"format": [3, 7]`},
+		"a text":   {`"format": [1, 0]`, `"format": "1.0"`},
+		"requires": {`"requires": []`, `"requires": ["a", "b", "c", "d", "e", "f", "g", "h", "i"]`},
+		"short id": {`"id": "`, `"id": "0`}, "odd id": {`"id": "`, `"id": "x", "i": "`},
+		"large id":   {`"id": "`, `"id": "ABCDEFABCDEFABCDEFABCDEFABCDEFAB", "i": "`},
+		"another id": {`"id": "`, `"id": "00000000000000000000000000000000", "i": "`},
+		"fine":       {`"provenance": {}`, `"provenance": {"a": 1, "b": "c", "d": {"e": [null]}}`},
+	} {
+		m, err := parseManifest(seal(strings.Replace(whole, change[0], change[1], 1)))
+		lines[name] = textOf(err)
+		if m != nil {
+			lines[name] += fmt.Sprint(" ", m.Provenance, m.Generation, m.Format)
+		}
+	}
+	for name, content := range map[string]string{"a list": `[]`, "counts": `{"node_types": [{"count": "1"}]}`} {
+		_, err := parseManifest(asContent([]byte(content)))
+		lines[name] = textOf(err)
+	}
+	for name, text := range map[string]string{"nothing": "", "an end": manifestEnd, "a sum": strings.Repeat("0", 16) +
+		manifestEnd, "no sum": strings.Repeat("0", 40) + manifestEnd, "cut": whole[:len(whole)-1]} {
+		_, err := parseManifest([]byte(text))
+		lines[name] = textOf(err)
+	}
+	said(t, "form", lines)
+}
+
+// TestAnOldDatasetThatCannotBePutBackIsNamed: a file is in the way of the one that a dead writer had set aside.
+func TestAnOldDatasetThatCannotBePutBackIsNamed(t *testing.T) {
+	dir := write(t, typedArrays(t), WriterOptions{})
+	killed["when the old one was set aside"](t, dir)
+	m, err := lockMarker(dir + workSuffix)
+	must(t, err)
+	beside := filepath.Join(filepath.Dir(dir), "none", "x.khop")
+	if err := m.tidy(beside); !errors.Is(err, os.ErrNotExist) || !strings.HasPrefix(err.Error(), beside+": rename ") {
+		t.Errorf("%v", err)
+	}
+	must(t, m.release())
+	requireEqualGraphs(t, newGraph(t, typedArrays(t)), open(t, dir).Graph())
+}

@@ -53,7 +53,7 @@ func attempts(t *testing.T) map[string]expect.Attempt {
 			return err
 		}, State: stateOf, Do: func(dir string) error { return writeShort(dir, WriterOptions{}) }},
 		"add": {Before: there, State: stateOf, Do: addNames},
-		"replace without an exchange": {Before: there, State: stateOf, Only: "renameat fsync", Do: func(dir string) error {
+		"replace in steps": {Before: there, State: stateOf, Only: "renameat fsync", Do: func(dir string) error {
 			defer func() { inOneStep = Exchange }()
 			inOneStep = func(string, string) error { return errors.ErrUnsupported }
 			return writeShort(dir, WriterOptions{Force: true})

@@ -77,7 +77,10 @@ func (d *Describer) header(name string) (npy.Header, error) {
 		d.headers = map[string]npy.Header{}
 	}
 	d.headers[name] = r.Header
-	return r.Header, c.Close()
+	if err := c.Close(); err != nil {
+		return r.Header, d.fail(name, -1, "%w", err)
+	}
+	return r.Header, nil
 }
 
 func (d *Describer) fail(name string, row int64, format string, args ...any) error {

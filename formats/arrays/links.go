@@ -25,7 +25,8 @@ func (d *Describer) links() error {
 		}
 		k := source.Link{Name: m[1]}
 		k.Index, _ = strconv.Atoi(m[2]) // 0 where there is none
-		for end, list := range map[string]*[]int64{"source": &k.Src, "target": &k.Dst, "label": &k.Labels} {
+		for i, list := range []*[]int64{&k.Src, &k.Dst, &k.Labels} {
+			end := []string{"source", "target", "label"}[i]
 			if end == "label" && !slices.Contains(d.Set.Names(), set+end) {
 				continue
 			}
@@ -45,28 +46,26 @@ func (d *Describer) links() error {
 			return d.fail(name, -1, "there are %d sources, %d targets and %d labels", len(k.Src), len(k.Dst),
 				len(k.Labels))
 		}
+		if d.of != ofEdge { // of these the nodes are counted later
+			if err := checkLink(d.Graph, &k); err != nil {
+				return d.fail(name, -1, "%w", err)
+			}
+		}
 		d.Graph.Links = append(d.Graph.Links, k)
 	}
-	if d.of == ofEdge { // the nodes are counted later
-		return nil
-	}
-	return checkLinks(d.Graph)
+	return nil
 }
 
-// checkLinks refuses links between nodes that are not there.
-func checkLinks(g *source.Graph) error {
-	for i := range g.Links {
-		k := &g.Links[i]
-		for j := range k.Src {
-			t := &g.Types[0]
-			if k.Types != nil {
-				t = &g.Types[k.Types[j]]
-			}
-			from, to := g.Nodes[t.Source].Count, g.Nodes[t.Target].Count
-			if u, v := k.Src[j], k.Dst[j]; u < 0 || u >= from || v < 0 || v >= to {
-				return fmt.Errorf("links %q %d: %d to %d is not between %d and %d nodes", k.Name, k.Index, u, v, from,
-					to)
-			}
+// checkLink refuses links between nodes that are not there.
+func checkLink(g *source.Graph, k *source.Link) error {
+	for j := range k.Src {
+		t := &g.Types[0]
+		if k.Types != nil {
+			t = &g.Types[k.Types[j]]
+		}
+		from, to := g.Nodes[t.Source].Count, g.Nodes[t.Target].Count
+		if u, v := k.Src[j], k.Dst[j]; u < 0 || u >= from || v < 0 || v >= to {
+			return fmt.Errorf("links %q %d: %d to %d is not between %d and %d nodes", k.Name, k.Index, u, v, from, to)
 		}
 	}
 	return nil

@@ -60,6 +60,19 @@ func short(err error) string {
 // maxWidth is the greatest width of rows that is taken.
 const maxWidth = 1 << 24
 
+// rows says how many rows an array may have.
+func (d *Describer) rows() string {
+	nodes := source.Counted(d.Graph.Node().Count, "node", "nodes")
+	edges := source.Counted(d.Graph.Edges.Count, "edge", "edges")
+	switch d.of {
+	case ofNode:
+		return nodes
+	case ofEdge:
+		return edges
+	}
+	return nodes + " and " + edges
+}
+
 // other takes an array, if it knows what it is.
 func (d *Describer) other(ctx context.Context, name string, h *npy.Header) (bool, error) {
 	low, nodes, edges := strings.ToLower(name), d.Graph.Node().Count, d.Graph.Edges.Count
@@ -88,7 +101,7 @@ func (d *Describer) other(ctx context.Context, name string, h *npy.Header) (bool
 	case edge != "" && rows == edges:
 		node = ""
 	case node != "" || edge != "":
-		return false, d.fail(name, -1, "is %v, but there are %d nodes and %d edges", h, nodes, edges)
+		return false, d.fail(name, -1, "is %v, but there are %s", h, d.rows())
 	case rows == nodes && (rows != edges || strings.HasPrefix(low, "node")):
 		node = strings.TrimPrefix(low, "node_")
 	case rows == edges && (rows != nodes || strings.HasPrefix(low, "edge")):

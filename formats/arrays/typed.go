@@ -90,8 +90,10 @@ func Typed(ctx context.Context, nodes []Nodes, edges []Edges, r *source.Request)
 	if len(parts) == 0 {
 		return nil, fmt.Errorf("%w: there are no edges", source.ErrUnknown)
 	}
-	if err := checkLinks(g); err != nil {
-		return nil, err
+	for i := range g.Links {
+		if err := checkLink(g, &g.Links[i]); err != nil {
+			return nil, err
+		}
 	}
 	return g, g.Join(parts)
 }

@@ -2,6 +2,7 @@ package bvgraph
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,17 +70,15 @@ func readProperties(at source.Place) (p properties, err error) {
 	if v := values["endianness"]; v != "" && v != "big" {
 		return p, fail("endianness", fmt.Errorf("%.40q is not supported: only big", v))
 	}
-	for key, to := range map[string]*int64{"nodes": &p.nodes, "arcs": &p.arcs} {
+	for i, to := range []*int64{&p.nodes, &p.arcs} {
+		key := []string{"nodes", "arcs"}[i]
 		if *to, err = strconv.ParseInt(values[key], 10, 64); err != nil || *to < 0 || *to > 1<<48 {
 			return p, fail(key, fmt.Errorf("%.40q is not a number of %s", values[key], key))
 		}
 	}
-	for key, to := range map[string]*int{"windowsize": &p.window, "minintervallength": &p.intervals,
-		"zetak": &p.zetaK} {
-		v := values[key]
-		if v == "" {
-			v = map[string]string{"windowsize": "7", "minintervallength": "4", "zetak": "3"}[key]
-		}
+	for i, to := range []*int{&p.window, &p.intervals, &p.zetaK} {
+		key := []string{"windowsize", "minintervallength", "zetak"}[i]
+		v := cmp.Or(values[key], []string{"7", "4", "3"}[i])
 		if *to, err = strconv.Atoi(v); err != nil || *to < 0 || *to > 1<<16 || key == "zetak" && (*to < 1 || *to > 16) {
 			return p, fail(key, fmt.Errorf("%.40q is out of range", v))
 		}

@@ -168,6 +168,10 @@ func readTarget(ctx context.Context, at source.Place, l *pinned.Ledger) (*target
 // target numbers the classes and puts the rows in the order of their nodes.
 func (r *rows) target(path string, named bool) (*target, error) {
 	n := int64(len(r.list))
+	if n == 0 {
+		return nil, source.Error(path, "", -1, "every node from 0 on must have a row",
+			errors.New("the table has no rows"))
+	}
 	const perNode = 8 + 16 + 8 // label, name, line
 	if err := r.ledger.Take(pinned.Sources, perNode*n); err != nil {
 		return nil, source.Error(path, "", -1, "", err)

@@ -58,11 +58,28 @@ func (a *Archive) Open(name string) (*npy.Reader, io.Closer, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	v, err := npy.NewReader(r, h)
+	v, err := npy.NewReader(&toEnd{r, h.Bytes()}, h)
 	if err != nil {
 		return nil, nil, errors.Join(a.fail(name, -1, "%w", err), r.Close())
 	}
 	return v, r, nil
+}
+
+// toEnd reads the elements of a member. With the last ones it compares the archive's checksum.
+type toEnd struct {
+	r    io.Reader
+	left int64
+}
+
+func (t *toEnd) Read(p []byte) (int, error) {
+	n, err := t.r.Read(p[:min(int64(len(p)), t.left)])
+	if t.left -= int64(n); t.left == 0 && err == nil {
+		err = atEnd(t.r)
+	}
+	if err != nil && err != io.EOF {
+		return 0, err // io.ReadFull leaves out the error where all bytes are there
+	}
+	return n, err
 }
 
 // Open opens an archive, whose arrays are an arrays.Set. What is expanded is counted in b. Its owner calls Close.

@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/khop-gnn/khop/formats/source"
@@ -34,10 +36,10 @@ func pack(t testing.TB, arrays map[string][]byte) string {
 	t.Helper()
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)
-	for name, array := range arrays {
+	for _, name := range slices.Sorted(maps.Keys(arrays)) {
 		w, err := z.Create(name + ".npy")
 		if err == nil {
-			_, err = w.Write(array)
+			_, err = w.Write(arrays[name])
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -170,7 +170,8 @@ func (d *dataset) asMatrix(v any) (*sparse, error) {
 		return nil, fmt.Errorf("it is %s, not a sparse matrix", pickle.Describe(v))
 	}
 	m := &sparse{}
-	for name, to := range map[string]*[]int64{"indptr": &m.indptr, "indices": &m.indices} {
+	for i, to := range []*[]int64{&m.indptr, &m.indices} {
+		name := []string{"indptr", "indices"}[i]
 		x, _ := state.Get(name)
 		a, err := pickle.AsArray(x)
 		if err == nil {

@@ -345,7 +345,7 @@ def test_a_server_may_take_its_time_to_load(start):
         time.sleep(0.5)
         s.greet()
     with pytest.raises(khop.ServerError, match="HELLO did not come"):
-        start(script, timeout=0.1)
+        start(lambda s: s.receive(f.BYE), timeout=0.1)
     _, loader = start(script, timeout=0.1, start_timeout=float(PATIENCE))
     assert loader._feed._timeout == 0.1  # from then on
 

@@ -141,12 +141,14 @@ def test_arrays_outlive_the_loader_and_their_memory_goes_with_the_last(dataset):
 
 
 def test_a_slot_comes_back_when_the_last_array_over_it_is_gone(load):
-    loader = load(hold=2, timeout=0.5, batch_size=64)
-    kept = []
+    loader = load(hold=2, batch_size=64)
+    batches = iter(loader)
+    kept = [next(batches).x, next(batches).x]
+    patient, loader._feed._timeout = loader._feed._timeout, 0.5
     with pytest.raises(khop.SlotsHeldError, match="batch 1 of epoch 0"):
-        for batch in loader:
-            kept.append(batch.x)
-    del batch
+        next(batches)
+    loader._feed._timeout = patient
+    batches.close()
     kept.clear()
     assert len([b.number for b in loader]) == len(loader)  # the next epoch
     for _ in range(5):  # iterators that are dropped
@@ -171,7 +173,7 @@ def test_several_loaders_in_threads_at_once(load):
 
 
 def test_who_waits_lets_others_run_and_hears_signals(load):
-    """All slots are held, so next waits, for a minute: a timer's signal ends that at once, and threads run meanwhile."""
+    """All slots are held, so next waits, for a minute: threads run meanwhile, and a signal, which one of them sends, ends that at once."""
     loader = load(hold=2, batch_size=64)
     taken = iter(loader)
     held = [next(taken), next(taken)]
@@ -179,34 +181,43 @@ def test_who_waits_lets_others_run_and_hears_signals(load):
 
     def alarm(*_):
         raise KeyboardInterrupt
+
+    def work():
+        time.sleep(0.2)  # the other thread is likely to wait by then
+        ran.extend(range(100000))
+        os.kill(os.getpid(), signal.SIGALRM)
     old = signal.signal(signal.SIGALRM, alarm)
-    thread = threading.Thread(target=lambda: ran.extend(range(100000)))
+    thread = threading.Thread(target=work)
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.2)
-        thread.start()
-        begin = time.monotonic()
         with pytest.raises(KeyboardInterrupt):
+            begin = time.monotonic()
+            thread.start()
             next(taken)
         assert time.monotonic() - begin < 30  # the time-out is 60 s
         thread.join(PATIENCE)
         assert len(ran) == 100000
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, old)
     held.clear()
     assert [b.number for b in taken] == list(range(2, len(loader)))
 
 
 def test_opening_can_be_interrupted(load, dataset):
+    rang = False
+
     def alarm(*_):
+        nonlocal rang
+        rang = True
         raise KeyboardInterrupt
     old = signal.signal(signal.SIGALRM, alarm)
     try:
         for after in (1e-4, 1e-3, 5e-3, 2e-2):
-            signal.setitimer(signal.ITIMER_REAL, after)
+            rang = False
             try:
+                signal.setitimer(signal.ITIMER_REAL, after)
                 load()
-                signal.pause()
+                while not rang:  # it may come before one waits for it, or where nobody hears what it raises
+                    time.sleep(0.001)
             except KeyboardInterrupt:
                 pass
     finally:
@@ -289,8 +300,8 @@ held = batch = next(batches)
 def test_interpreters_that_are_killed_leave_nothing(dataset, temporary_folder):
     """KHOP_KILLS says how many; 20 are killed without it."""
     def shared():
-        """Names of shared memory, but those of torch, multiprocessing and folders, which other tests may make meanwhile."""
-        return {e.name for e in os.scandir("/dev/shm") if not e.is_dir() and not e.name.startswith(("torch_", "psm_", "sem."))}
+        """Names of khop's shared memory. Folders are those of other tests, which may make them meanwhile."""
+        return {e.name for e in os.scandir("/dev/shm") if not e.is_dir() and "khop" in e.name}
     before = shared()
     print("seed", seed := random.randrange(1 << 32))
     run("""

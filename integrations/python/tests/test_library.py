@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(bool(_library.why_not()), reason="no shared libr
 def python(program: str, **environment: str) -> "subprocess.CompletedProcess[str]":
     """Runs a program in an interpreter of its own."""
     return subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, env={**os.environ, **environment},
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=600, env={**os.environ, **environment},
     )
 
 

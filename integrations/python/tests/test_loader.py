@@ -308,21 +308,18 @@ def test_a_server_ends_with_its_trainer_however_that_ends(how, dataset, python):
     assert not os.listdir(tempfile.gettempdir())
 
 
-def test_a_server_that_is_killed_is_reported_within_a_second(load):
-    took = []
-    while not took or min(took) > 1 and len(took) < 5:  # a busy machine may stand still that long, but not each time
-        loader = load("sbm", fanouts=[3], batch_size=16)
-        epoch = iter(loader)
-        batch = next(epoch)
-        x = batch.x.copy()
-        os.kill(loader.server_pid, signal.SIGKILL)
-        began = time.monotonic()
-        with pytest.raises(khop.ServerError, match=r"was ended by signal 9 \(SIGKILL\).*max_memory="):
-            for _ in epoch:
-                pass
-        took.append(time.monotonic() - began)
-        np.testing.assert_array_equal(batch.x, x)
-    assert min(took) < 1, took
+def test_a_server_that_is_killed_is_reported_at_once(load):
+    loader = load("sbm", fanouts=[3], batch_size=16)
+    epoch = iter(loader)
+    batch = next(epoch)
+    x = batch.x.copy()
+    os.kill(loader.server_pid, signal.SIGKILL)
+    began = time.monotonic()
+    with pytest.raises(khop.ServerError, match=r"was ended by signal 9 \(SIGKILL\).*max_memory="):
+        for _ in epoch:
+            pass
+    assert time.monotonic() - began < 30  # not when a batch is overdue, after a minute
+    np.testing.assert_array_equal(batch.x, x)
 
 
 def test_a_server_that_hangs_is_reported_with_what_it_wrote(load):

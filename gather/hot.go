@@ -20,6 +20,7 @@ type HotRows struct {
 	most  int64
 	table *pinned.Region // on the device: Column.where of rows.cuh, the rows that are kept before those that land
 	mem   *pinned.Region
+	took  func() // gives back what the index was counted as; nil: it was not
 }
 
 // HotRowsOptions say which rows NewHotRows keeps.
@@ -30,7 +31,7 @@ type HotRowsOptions struct {
 	Most int64
 	// Read reads rows of the column, ascending, to memory of the host.
 	Read func(ctx context.Context, rows []int64, to []byte) error
-	// Memory says who counts the bytes.
+	// Memory says who counts the bytes, those of an index in host memory (HotIndexBytes) among them.
 	Memory pinned.Options
 }
 
@@ -40,13 +41,19 @@ func HotRowsCount(column unified.Tensor, most, budget int64) int64 {
 	return min(max(budget/(column.RowBytes()+entryBytes), 0), column.Len(), maxSlots-most)
 }
 
-// NewHotRows copies rows to device memory. Close it before the device.
+// HotIndexBytes returns what HotRows takes of host memory for a column of so many rows: a bit and a half a row.
+func HotIndexBytes(rows int64) int64 { return (rows/64 + 1) * (8 + 4) }
+
+// NewHotRows copies rows to device memory. Close it before the device. pinned.ErrLimit where the index has no room.
 func NewHotRows(ctx context.Context, dev *device.Device, opt HotRowsOptions) (_ *HotRows, err error) {
 	n := int64(len(opt.Rows))
 	if err := checkHot(opt.Rows, opt.Column.Len()); err != nil {
 		return nil, err
 	}
-	h := &HotRows{most: opt.Most, index: newRowIndex(opt.Column.Len(), opt.Rows)}
+	h := &HotRows{most: opt.Most}
+	if err := h.takeIndex(&opt); err != nil {
+		return nil, err
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, h.Close())
@@ -80,6 +87,18 @@ func NewHotRows(ctx context.Context, dev *device.Device, opt HotRowsOptions) (_ 
 		return nil, err
 	}
 	return h, h.fill(ctx, &opt)
+}
+
+// takeIndex makes the index, of memory that it has counted before.
+func (h *HotRows) takeIndex(opt *HotRowsOptions) error {
+	rows, ledger, purpose := opt.Column.Len(), opt.Memory.Ledger, opt.Memory.Purpose
+	n := HotIndexBytes(rows)
+	if err := ledger.Take(purpose, n); err != nil {
+		return fmt.Errorf("to find %d rows on the device among %d: %w", len(opt.Rows), rows, err)
+	}
+	h.took = func() { ledger.Give(purpose, n) }
+	h.index = newRowIndex(rows, opt.Rows)
+	return nil
 }
 
 // fill reads the rows and copies them to the device, some at a time.
@@ -168,6 +187,10 @@ func (h *HotRows) Traffic() (Traffic, error) { return h.store.Traffic() }
 // Close frees the rows. Nothing may be under way.
 func (h *HotRows) Close() error {
 	var err error
+	if h.took != nil {
+		h.took()
+		h.took, h.index = nil, rowIndex{}
+	}
 	if h.store != nil {
 		err = h.store.Close()
 	}

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/gather/disk"
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/cudatest"
@@ -186,6 +187,11 @@ func TestHotRowsOfColumnsOnDiskStayOnADevice(t *testing.T) {
 		mapped := opt
 		mapped.Residence, mapped.Device = loader.Mapped, "cpu"
 		want := digests(t, open(t, g, mapped).Epoch(background, 0))
+		rows, _ := g.NodeColumn(0, "feature")
+		if n := planned(t, g, hot).Expected.Columns - planned(t, g, cold).Expected.Columns; name != "typed" &&
+			n != gather.HotIndexBytes(rows.Len()) {
+			t.Errorf("%s: %d bytes are planned for finding hot rows", name, n)
+		}
 		asked := map[loader.Ranking]int64{} // rows of a batch
 		for _, opt := range []loader.Options{hot, cold} {
 			l := open(t, g, opt)

@@ -288,7 +288,7 @@ func (*onCUDA) fit(r *recipe, loaders int, source Memory) (e Estimate, err error
 	e.FileBytes = source.Total()
 	e.Workers, e.Prefetch, e.Slots = o.Workers, o.Prefetch, o.Workers+o.Prefetch
 	if r.split != nil {
-		e.Bound.Columns = sat.Mul(r.split.cacheBytes, int64(loaders))
+		e.Bound.Columns = sat.Add(sat.Mul(r.split.cacheBytes, int64(loaders)), r.hotIndexBytes())
 		e.Bound.Scratch = r.diskMemory(r.withoutColumns(), r.mostScratch())
 	}
 	// The largest that docs/sampling.md names: four slots of 16 bytes a node, 24 bytes a destination, a bit a pick.

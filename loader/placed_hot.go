@@ -153,6 +153,19 @@ func (p *placer) keepHotOnDisk() error {
 	return nil
 }
 
+// hotIndexBytes returns what finding the hot rows of a column on disk takes, at most.
+func (r *recipe) hotIndexBytes() (n int64) {
+	if r.opt.HotRows == RankNone || r.split == nil {
+		return 0
+	}
+	for _, d := range r.split.onDisk {
+		if d.column.nodeType >= 0 {
+			n = max(n, gather.HotIndexBytes(d.column.store.Column().Len()))
+		}
+	}
+	return n
+}
+
 // keepOnDisk reads the k hottest rows of a column on disk to the device.
 func (p *placer) keepOnDisk(c *deviceColumn, d *columnOnDisk, most, k int64) error {
 	scores, err := p.scoresOf(c)
@@ -167,7 +180,7 @@ func (p *placer) keepOnDisk(c *deviceColumn, d *columnOnDisk, most, k int64) err
 			return reader.Fetch(ctx, d.index, d.layout, rows, to)
 		}})
 	if err != nil {
-		return fmt.Errorf("column %s: %w", c.name, err)
+		return fmt.Errorf("column %s: keep rows on the device (HotRows: RankNone keeps none): %w", c.name, err)
 	}
 	p.d.owned = append(p.d.owned, c.column.hot)
 	p.d.placed[c.placed].CachedRows = k

@@ -1,0 +1,429 @@
+package convert
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/formats/source"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// ending is a context that ends when it has been asked so often whether it has.
+type ending struct {
+	context.Context
+	left atomic.Int64
+}
+
+func (e *ending) Err() error {
+	if e.left.Add(-1) < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// knowledge is a knowledge graph of so many relations, with a split of links that has some of them.
+func knowledge(t *testing.T, relations int) string {
+	t.Helper()
+	dir := t.TempDir()
+	var train, valid strings.Builder
+	for i := range relations {
+		fmt.Fprintf(&train, "e%d\tr%d\te%d\n", i%7, i, i%5+1)
+		if i%2 == 1 {
+			fmt.Fprintf(&valid, "e%d\tr%d\te%d\n", i%5, i, i%3)
+		}
+	}
+	for name, text := range map[string]string{"train": train.String(), "valid": valid.String(),
+		"test": "e0\tr0\te1\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name+".txt"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// works are conversions, an addition and a merge, that between them do all that there is.
+func works(t *testing.T) map[string]func(ctx context.Context, dst string, memory int64) error {
+	run := func(src string, opt Options) func(ctx context.Context, dst string, memory int64) error {
+		return func(ctx context.Context, dst string, memory int64) error {
+			opt.MemoryLimit = memory
+			_, err := Run(ctx, src, dst, opt)
+			return err
+		}
+	}
+	library, names := newLibrary(3).write(t), write(t, "n.csv", "src,dst,weight\na,b,1\nb,c,2\nd,a,3\na,a,4\n")
+	features := npyMatrix(t, 4, 3, make([]float32, 12))
+	parts := shares(t, library, 3, Options{})
+	heat := func(_ context.Context, indptr []int64, _ unified.Tensor, _ []int64) ([]float64, error) {
+		return make([]float64, len(indptr)-1), nil
+	}
+	return map[string]func(ctx context.Context, dst string, memory int64) error{
+		"folder": run(library, Options{Reorder: ReverseCuthillMcKee, RowStride: 64}),
+		"heat":   run(library, Options{Reorder: ByHeat, Heat: heat}),
+		"names": run(names, Options{Reorder: ByDegree, Features: features, FeatureDType: unified.Int8,
+			Loops: AddLoops}),
+		"labels":  run(names, Options{Labels: npyFile(t, []int32{1, 0, 2, 1}), Merge: MergeMax, Direction: Symmetrise}),
+		"triples": run(knowledge(t, 9), Options{RelationsAsTypes: true}),
+		"share":   run(library, Options{Share: Share{2, 3}}),
+		"merge": func(ctx context.Context, dst string, _ int64) error {
+			_, err := JoinShares(ctx, parts, dst, MergeOptions{})
+			return err
+		},
+		"add": func(ctx context.Context, dst string, memory int64) error {
+			if err := os.CopyFS(dst, os.DirFS(parts[0])); err != nil {
+				return err
+			}
+			_, err := Add(ctx, dst, []Addition{{NodeColumn, "x", "paper", array(t, expect.NPY(make([]int64, 80)))},
+				{NodeColumn, "label", "author", array(t, expect.NPY(make([]int64, 30)))}}, AddOptions{Memory: memory})
+			if err != nil {
+				return errors.Join(err, os.RemoveAll(dst))
+			}
+			return nil
+		},
+	}
+}
+
+// TestEveryLookAtTheContextEndsTheWork, with the context's cause and nothing left behind.
+func TestEveryLookAtTheContextEndsTheWork(t *testing.T) {
+	for name, work := range works(t) {
+		for looks := 0; ; looks++ {
+			ctx := &ending{Context: context.Background()}
+			ctx.left.Store(int64(looks))
+			dir := t.TempDir()
+			err := work(ctx, filepath.Join(dir, "x"), 0)
+			if err == nil {
+				if looks < 1 {
+					t.Errorf("%s looks %d times", name, looks)
+				}
+				break
+			}
+			if left, _ := os.ReadDir(dir); !errors.Is(err, context.Canceled) || len(left) > 0 {
+				t.Fatalf("%s, look %d: %v; left behind: %v", name, looks, err, left)
+			}
+		}
+	}
+}
+
+// TestAnyLimitOfMemoryIsEnoughOrIsNamed: with more and more memory, from too little on, there is the same dataset,
+// or an
+// error that says what to allow, and nothing.
+func TestAnyLimitOfMemoryIsEnoughOrIsNamed(t *testing.T) {
+	for name, work := range works(t) {
+		if name == "merge" {
+			continue // it takes none
+		}
+		refused, ids := 0, map[string]bool{}
+		for memory, enough := int64(64), 0; enough < 3; memory = memory*3/2 + 1 {
+			dir := t.TempDir()
+			dst := filepath.Join(dir, "x")
+			err := work(t.Context(), dst, memory)
+			left, _ := os.ReadDir(dir)
+			if err != nil {
+				refused++
+				if !errors.Is(err, pinned.ErrLimit) || !strings.Contains(err.Error(),
+					"allow at least") || len(left) > 0 {
+					t.Fatalf("%s in %d bytes: %v; left behind: %v", name, memory, err, left)
+				}
+				continue
+			}
+			enough++
+			ds, err := formats.Open(dst)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids[fmt.Sprintf("%x", ds.ID())] = true
+			if err := ds.Close(); err != nil || len(left) != 1 {
+				t.Errorf("%s in %d bytes: %v; there are %v", name, memory, err, left)
+			}
+		}
+		if len(ids) != 1 || refused == 0 {
+			t.Errorf("%s: %d datasets; refused %d times", name, len(ids), refused)
+		}
+	}
+}
+
+// TestAGraphOfManyRelationsHasThatManyTypes: their numbers take two bytes beyond 256, and shares of it join again.
+func TestAGraphOfManyRelationsHasThatManyTypes(t *testing.T) {
+	for _, n := range []int{2, 256, 257, 300} {
+		src := knowledge(t, n)
+		_, ds := convert(t, src, Options{RelationsAsTypes: true})
+		s := ds.Graph().Schema()
+		if len(s.Edges) != n || int64(len(ds.Graph().Types().Bytes())) != s.NumEdges()*map[bool]int64{true: 2,
+			false: 1}[n > 256] {
+			t.Errorf("%d relations: %d edge types, %v", n, len(s.Edges), ds.Graph().Types())
+		}
+		for i, e := range s.Edges {
+			if e.Count != 1 {
+				t.Errorf("%d relations: type %d has %d edges", n, i, e.Count)
+			}
+		}
+		joined := filepath.Join(t.TempDir(), "joined")
+		if _, err := JoinShares(t.Context(), shares(t, src, 3, Options{RelationsAsTypes: true}), joined,
+			MergeOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		got, err := formats.Open(joined)
+		if err != nil || got.ID() != ds.ID() {
+			t.Errorf("%d relations: shares join to another dataset: %v", n, err)
+		}
+		if err := got.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestLinksArePutByTheirTypes, those of type 0 also where there are none.
+func TestLinksArePutByTheirTypes(t *testing.T) {
+	k := source.Link{Name: "valid", Index: 3, Src: []int64{1, 2, 3}, Dst: []int64{4, 5, 6}, Labels: []int64{7, 8, 9}}
+	spell := func(types []int64, labels bool, n int) (s []string) {
+		k := k
+		if k.Types = types; !labels {
+			k.Labels = nil
+		}
+		for _, p := range byType(&k, n) {
+			s = append(s, fmt.Sprint(p.typ, p.Name, p.Index, p.Src, p.Dst, p.Labels, p.Src == nil))
+		}
+		return s
+	}
+	for _, c := range []struct{ got, want []string }{
+		{spell(nil, true, 1), []string{"0 valid 3 [1 2 3] [4 5 6] [7 8 9] false"}},
+		{spell([]int64{2, 0, 2}, true, 4), []string{"0 valid 3 [2] [5] [8] false",
+			"2 valid 3 [1 3] [4 6] [7 9] false"}},
+		{spell([]int64{1, 1, 1}, false, 2), []string{"0 valid 3 [] [] [] false", "1 valid 3 [1 2 3] [4 5 6] [] false"}},
+	} {
+		for i := range c.want {
+			c.want[i] = strings.Replace(c.want[i], " valid 3", "valid3", 1)
+		}
+		if fmt.Sprint(c.got) != fmt.Sprint(c.want) {
+			for i, s := range c.got {
+				c.got[i] = strings.ReplaceAll(s, " valid 3 ", "valid3 ")
+			}
+			t.Errorf("got  %q\nwant %q", c.got, c.want)
+		}
+	}
+}
+
+// TestSharesOfManyNodesJoin: more than a buffer of them, with shares that are damaged.
+func TestSharesOfManyNodesJoin(t *testing.T) {
+	const n = 100_000
+	src := write(t, "e.npy", string(expect.NPY([]int64{0, n - 1, n - 1, 0, n / 2, 7, n/3 + 1, n / 2}, 4, 2)))
+	_, whole := convert(t, src, Options{})
+	for _, of := range []int{1, 2, 5} {
+		joined := filepath.Join(t.TempDir(), "joined")
+		if _, err := JoinShares(t.Context(), shares(t, src, of, Options{}), joined, MergeOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		got, err := formats.Open(joined)
+		if err != nil || got.ID() != whole.ID() {
+			t.Errorf("of %d: %v, or another dataset", of, err)
+		}
+		if err := got.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestWhatIsUnderstoodIsLogged, and what is found noted, to the letter.
+func TestWhatIsUnderstoodIsLogged(t *testing.T) {
+	src := write(t, "e.csv", "src,dst\n0,1\n1,0\n0,1\n0,1\n2,2\n1,2\n")
+	for _, c := range []struct {
+		opt   Options
+		notes []string
+		log   string
+	}{
+		{Options{}, []string{"2 edges are parallel to an earlier one, and kept"},
+			"3 nodes, 6 edges as listed: ordering " +
+				"takes at most 262 kB (256 KiB) of memory, 0 B of temporary files beside the dataset, and about 1s"},
+		{Options{Direction: Symmetrise}, []string{"1 edge was listed in both directions: stored once each way",
+			"4 edges are parallel to an earlier one, and kept"},
+			"12 edges (both directions, self-loops once, by request)"},
+		{Options{Direction: Directed, Merge: MergeFirst}, []string{
+			"2 edges were merged into an earlier one between the same nodes"}, "(directed, as listed, by request)"},
+		{Options{Loops: DropLoops, Merge: MergeSum}, []string{
+			"2 edges were merged into an earlier one between the same nodes", "1 self-loop was dropped"},
+			"6 edges (directed, as listed), about 56 B"},
+		{Options{Loops: AddLoops}, []string{"2 edges are parallel to an earlier one, and kept",
+			"2 self-loops were added"}, "9 edges (directed, as listed), about 68 B"},
+		{Options{RowStride: 64}, []string{"no column of nodes has rows of several numbers: --row-stride changes none",
+			"2 edges are parallel to an earlier one, and kept"}, ""},
+	} {
+		var log []string
+		opt := c.opt
+		opt.Log = func(line string) { log = append(log, line) }
+		res, err := Run(t.Context(), src, filepath.Join(t.TempDir(), "x"), opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(res.Notes, c.notes) {
+			t.Errorf("%+v: notes %q", c.opt, res.Notes)
+		}
+		if !strings.Contains(strings.Join(log, "\n"), c.log) {
+			t.Errorf("%+v: log %q lacks %q", c.opt, log, c.log)
+		}
+		for _, n := range c.notes {
+			if !slices.Contains(log, "note: "+n) {
+				t.Errorf("%+v: the note %q is not in the log", c.opt, n)
+			}
+		}
+	}
+}
+
+// TestWhatIsRefusedIsNamedWhole: options and tables that make no sense.
+func TestWhatIsRefusedIsNamedWhole(t *testing.T) {
+	src := write(t, "e.csv", "src,dst\n0,1\n1,2\n")
+	items := write(t, "i.csv", "user,item\n0,1\n1,2\n")
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, "notes.bin"), []byte("\x00\x01"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, old := convert(t, src, Options{})
+	text := npyText(t)
+	for _, c := range []struct {
+		src  string
+		opt  Options
+		want string
+	}{
+		{src, Options{Merge: 9}, "merge 9"}, {src, Options{Direction: 3}, "direction 3"},
+		{src, Options{Share: Share{0, 3}}, "share 0/3: shares are 1/n to n/n, and n is at most 4096"},
+		{src, Options{Share: Share{1, 4097}}, "share 1/4097: shares are 1/n to n/n, and n is at most 4096"},
+		{src, Options{Share: Share{4, 3}}, "share 4/3: shares are 1/n to n/n, and n is at most 4096"},
+		{src, Options{RowStride: 12}, "a row stride is a power of two from 8 to 65536 bytes, not 12"},
+		{src, Options{ByTime: true}, "edges have no column time of one number each: name it by --columns"},
+		{items, Options{Columns: []string{"src:user", "dst:item"}, Direction: Symmetrise},
+			`edges from "user" to "item" have no reverse of their own type: leave out --symmetrise`},
+		{src, Options{Features: npyMatrix(t, 3, 0, nil)}, "features have the shape (nodes, width), not [3 0]"},
+		{src, Options{Labels: npyMatrix(t, 3, 2, make([]float32, 6))}, "labels have the shape (nodes,), not [3 2]"},
+		{src, Options{Features: text}, `"<U4": numbers are wanted`},
+		{src, Options{Features: npyMatrix(t, 3, 1, make([]float32, 3)), Labels: npyFile(t, []int64{1, 2})},
+			"there are 2 rows, but "},
+		{src, Options{Labels: cutShort(t, npyFile(t, make([]int64, 100)))},
+			"elements take 800 bytes, but the file has 600: it is cut short"},
+		{folder, Options{}, "it holds nothing that is known: notes.bin"},
+		{old.Path(), Options{}, "it is a khop dataset already"},
+		{t.TempDir(), Options{}, "there is no file in it"},
+		{write(t, "x.bin", "\x00\x01\x02"), Options{}, ""},
+		{folder, Options{From: "musae"}, "not recognised; name a directory with X_edges.csv"},
+	} {
+		dir := t.TempDir()
+		_, err := Run(t.Context(), c.src, filepath.Join(dir, "x"), c.opt)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v, want %q", c.opt, err, c.want)
+		}
+		if left, _ := os.ReadDir(dir); len(left) > 0 {
+			t.Errorf("%+v: left behind: %v", c.opt, left)
+		}
+	}
+	if _, ds := convert(t, src, Options{Labels: npyMatrixOf(t, []int64{1, 0, 2}, 3, 1)}); ds == nil {
+		t.Error("labels of one column are refused")
+	}
+}
+
+func npyText(t *testing.T) string {
+	t.Helper()
+	return write(t, "x.npy", "\x93NUMPY\x01\x00\x3a\x00{'descr': '<U4', 'fortran_order': False, "+
+		"'shape': (3,), }  \n \n"+strings.Repeat("x", 48))
+}
+
+func npyMatrixOf(t *testing.T, v any, shape ...int) string {
+	t.Helper()
+	return write(t, "x.npy", string(expect.NPY(v, shape...)))
+}
+
+func cutShort(t *testing.T, path string) string {
+	t.Helper()
+	if err := os.Truncate(path, 600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// refusing takes so many bytes, and then none.
+type refusing struct{ left int }
+
+var errRefused = errors.New("refused")
+
+func (w *refusing) Write(p []byte) (int, error) {
+	if w.left -= len(p); w.left < 0 {
+		return 0, errRefused
+	}
+	return len(p), nil
+}
+
+// TestRowsThatCannotBeWrittenAreAnError: narrow ones, padded ones, those in another order; after any number of them.
+func TestRowsThatCannotBeWrittenAreAnError(t *testing.T) {
+	const rows = 200_000
+	data := make([]byte, 8*rows)
+	col := source.Bytes(graph.Column{Name: "x", DType: unified.Float32, Shape: []int64{2}}, data)
+	c := &conversion{graph: source.Plain(), opt: Options{RowStride: 16}}
+	c.budget.Dir = t.TempDir()
+	c.graph.Node().Count = rows
+	m := &numbering{offset: []int64{0}, n: rows, order: make([]uint32, rows)}
+	for name, write := range map[string]func(context.Context, io.Writer) error{
+		"narrow": c.narrowed(col, unified.Float16, rows).Write, "scales": c.narrowWriter(col, unified.Float32),
+		"padded": c.padded(col, rows).Write, "ordered": c.permuted(m, 0, col),
+	} {
+		var out bytes.Buffer
+		if err := write(t.Context(), &out); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for _, left := range []int{0, 1, out.Len() / 2, out.Len() - 1} {
+			if err := write(t.Context(), &refusing{left}); !errors.Is(err, errRefused) {
+				t.Errorf("%s, after %d of %d bytes: %v", name, left, out.Len(), err)
+			}
+		}
+		if err := write(t.Context(), &refusing{out.Len()}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	short := source.Bytes(graph.Column{Name: "x", DType: unified.Int32}, make([]byte, 4*rows-4))
+	if err := c.permuted(m, 0, short)(t.Context(), io.Discard); err == nil ||
+		err.Error() != `column "x" has 799996 bytes for 200000 nodes` {
+		t.Errorf("a column that is short: %v", err)
+	}
+	if left, _ := os.ReadDir(c.budget.Dir); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// TestNumbersBeyondTheirLimitsAreRefused: of nodes that are converted, and of those that are numbered anew.
+func TestNumbersBeyondTheirLimitsAreRefused(t *testing.T) {
+	for _, n := range []int64{maxNodes, maxNodes + 1} {
+		c := &conversion{graph: source.Plain(), src: "x"}
+		c.graph.Node().Count = n
+		if _, err := c.plan(); (err != nil) != (n > maxNodes) || err != nil && err.Error() !=
+			"x: there are 281474976710657 nodes; number the nodes from 0, or take the ids as names" {
+			t.Errorf("%d nodes: %v", n, err)
+		}
+	}
+	for _, n := range []int64{math.MaxUint32, math.MaxUint32 + 1} {
+		c := &conversion{graph: source.Plain(), opt: Options{Reorder: ByDegree}}
+		c.ledger.SetLimit(1)
+		c.graph.Node().Count = n
+		err := c.reorder(t.Context(), &order{c: c})
+		if large := errors.Is(err, ErrOptions); large != (n > math.MaxUint32) || !large && !errors.Is(err,
+			pinned.ErrLimit) {
+			t.Errorf("%d nodes: %v", n, err)
+		}
+	}
+	g := source.Plain()
+	g.Node().Count = 3
+	g.Splits = []source.Split{{Name: "train", IDs: []int64{0, 3}}}
+	c := &conversion{graph: g, src: "x"}
+	if err := c.renumber(t.Context(), &numbering{offset: []int64{0}, number: []uint32{2, 1, 0}}); err == nil ||
+		err.Error() != `x: split "train": node 3 is not below 3` {
+		t.Errorf("a split: %v", err)
+	}
+}

@@ -317,6 +317,34 @@ def test_a_sampler_of_torch_draws_the_links_of_each_epoch(data, disjoint):
             assert torch.equal(b.n_id[b.edge_label_index[:, :n]], data.edge_index[:, b.input_id])
 
 
+@pytest.mark.parametrize("make, says", [
+    (lambda d, h: NeighborLoader(d, [2], input_nodes=torch.tensor([3, N])), r"input_nodes: 120, number 1: must be in 0 \.\. 119"),
+    (lambda d, h: NeighborLoader(d, [2], input_nodes=torch.tensor([-1])), "input_nodes: -1, number 0"),
+    (lambda d, h: NeighborLoader(h, [2]), "input_nodes: must name a node type, .*'a', 'b'"),
+    (lambda d, h: NeighborLoader(h, [2], input_nodes=("c", torch.tensor([1]))), "input_nodes: must name a node type"),
+    (lambda d, h: NeighborLoader(d, [2], weight_attr="wieght"), "weight_attr: no edges have an attribute 'wieght'"),
+    (lambda d, h: NeighborLoader(h, [2], input_nodes="a", weight_attr="w"), "weight_attr: no edges"),
+    (lambda d, h: NeighborLoader(d, [2], time_attr="tmie"), "time_attr: no nodes or edges"),
+    (lambda d, h: NeighborLoader(pyg.Data(edge_index=d.edge_index, weight=1 - 2 * d.weight), [2], weight_attr="weight"),
+     r"weight_attr: weight\[\d+\] is -0\.\d+: must be finite and not negative"),
+    (lambda d, h: NeighborLoader(pyg.Data(edge_index=d.edge_index, num_nodes=9), [2]), r"^edge_index: edge \d+: \w+ \d+ is not below 9"),
+    (lambda d, h: NeighborLoader(pyg.HeteroData({"a": {"num_nodes": 3}, ("a", "to", "a"): {"edge_index": d.edge_index}}), [2], "a"),
+     r"^edge_index of \('a', 'to', 'a'\): edge \d+: .* below 3"),
+])
+def test_errors_name_what_pyg_names(make, says, data):
+    hetero = pyg.HeteroData({"a": {"num_nodes": 3}, "b": {"num_nodes": 3}, ("a", "to", "b"): {"edge_index": torch.tensor([[0], [1]])}})
+    with pytest.raises((ValueError, khop.WriteError), match=says):
+        make(data, hetero)
+
+
+def test_no_seeds_are_no_batches(data):
+    none = torch.zeros(N, dtype=torch.bool)
+    for loader in (NeighborLoader(data, [2], input_nodes=none), NeighborLoader(data, [2], input_nodes=none, sampler=Drawn([])),
+                   LinkNeighborLoader(data, [2], edge_label_index=data.edge_index[:, :0]),
+                   LinkNeighborLoader(data, [2], edge_label_index=data.edge_index[:, :0], disjoint=True)):
+        assert len(loader) == 0 and list(loader) == []
+
+
 def test_processes_of_one_job_load_what_each_asks_for(data, monkeypatch):
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")

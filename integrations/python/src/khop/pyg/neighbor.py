@@ -125,6 +125,11 @@ class NeighborLoader(_Filtered, of_pyg.NeighborLoader):  # type: ignore[misc]
         """What PyG's loader of nodes sets up. Seeds that are a split of a dataset or all nodes the server lists."""
         structure, self._order = self._structure, kwargs.get("sampler")
         of, name = input_nodes if isinstance(input_nodes, tuple) else (None, input_nodes)
+        if not structure.dataset and structure.node_types != [None]:
+            type_of = of if isinstance(input_nodes, tuple) else name
+            if not isinstance(type_of, str) or type_of not in structure.node_types:
+                there_are = ", ".join(map(repr, structure.node_types))
+                raise ValueError(f"input_nodes: must name a node type, alone or before ids or a mask: {there_are}")
         if structure.dataset:
             data = structure.data
             if isinstance(name, str) and name in structure.splits and name not in structure.node_types:
@@ -137,7 +142,13 @@ class NeighborLoader(_Filtered, of_pyg.NeighborLoader):  # type: ignore[misc]
         NodeLoader.__init__(
             self, data=data, node_sampler=sampler, input_nodes=input_nodes, filter_per_worker=False,
             **{name: self._how[name] for name in ("batch_size", "shuffle", "drop_last")}, **kwargs)
-        if self._order is None and "seeds" not in self._how and self.input_data.time is None and (name is None or isinstance(name, str)):
+        given = self.input_data
+        bad = (given.node < 0) | (given.node >= structure.num_nodes(given.input_type))
+        if bad.any():
+            at = int(bad.nonzero()[0])
+            most = structure.num_nodes(given.input_type) - 1
+            raise ValueError(f"input_nodes: {int(given.node[at])}, number {at}: must be in 0 .. {most}")
+        if self._order is None and "seeds" not in self._how and given.time is None and (name is None or isinstance(name, str)):
             self._how["seeds"] = f"all:{structure.node_type(self.input_data.input_type)}"
 
     def _khop(self) -> KhopSampler:
@@ -146,27 +157,24 @@ class NeighborLoader(_Filtered, of_pyg.NeighborLoader):  # type: ignore[misc]
 
     def __iter__(self) -> Iterator[Any]:
         given, sampler = self.input_data, self._khop()
-        if self._order is None:
-            batches = self._batches(partial(sampler.load, given))
-        else:
+        if self._order is not None:
             given = given[_numbers(self._order)]
-            batches = self._in_order(given, sampler)
-        for batch in batches:
+        if not len(given.node):
+            return
+        for batch in self._batches(partial(sampler.load, given)) if self._order is None else self._listed_batches(given):
             items = self._structure.own(batch[self._structure.node_type(given.input_type)].input_id)
             ids = items if given.input_id is None else given.input_id[items]
             times = None if given.time is None else given.time[items]
             repeats = self._structure.repeats(batch, given.input_type)
             yield self._made(batch, sampler.output(batch, (ids, times), repeats), repeats)
 
-    def _in_order(self, given: Any, sampler: KhopSampler) -> Iterator[Batch]:
+    def _listed_batches(self, given: Any) -> Iterator[Batch]:
         """Batches of these seeds, which a sampler of torch has drawn for an epoch."""
-        if not len(given.node):
-            return iter(())
         if self._listed is None:
             self._listed = Listed()
-        of = self._structure.seed_type(given.input_type)
+        of, load = self._structure.seed_type(given.input_type), self._khop().load
         return self._listed.batches(
-            [(of, given.node, given.time)], None, lambda listed: sampler.load(given, **{**self._how, "seeds": listed}))
+            [(of, given.node, given.time)], None, lambda listed: load(given, **{**self._how, "seeds": listed}))
 
 
 def _numbers(order: Any) -> Any:
@@ -250,6 +258,9 @@ class LinkNeighborLoader(_Filtered, of_pyg.LinkNeighborLoader):  # type: ignore[
             return
         if self._order is not None:
             given = given[_numbers(self._order)]
+        if not len(given.row):
+            return
+        if self._order is not None:
             if self._loader is not None:
                 self._loader.close()
             self._loader = sampler.load_links(given, **{**self._how, "seed": key % (1 << 63)})

@@ -14,7 +14,7 @@ from torch_geometric.data import Data, HeteroData, remote_backend_utils
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
 from ..batch import Batch
-from ..errors import ServerError
+from ..errors import ServerError, WriteError
 from ..info import info
 from ..loader import Loader
 from ..write import adjacency, write
@@ -71,10 +71,22 @@ class Structure:
             parts = self._parts(weight, time)
             if negative_weight is not None:
                 parts[self.edge_type(links)[2]]["negative_weight"] = negative_weight
-            write(self.path, parts)
+            self._write(parts)
         except BaseException:
             self._end()
             raise
+
+    def _write(self, parts: dict[Any, Any]) -> None:
+        """Writes the dataset. An error names PyG's types, not the dataset's."""
+        try:
+            write(self.path, parts)
+        except WriteError as e:
+            said = str(e).replace("the graph: ", "")
+            for of in self.edge_types:
+                for file in ("src", "dst"):
+                    path = f"edges/{'__'.join(self.edge_type(of))}/{file}.npy"
+                    said = said.replace(path, "edge_index" if of is None else f"edge_index of {of}")
+            raise WriteError(said) from None
 
     def _open(self, path: str, weight: Optional[str], time: Optional[str], negative_weight: Any, links: Any) -> None:
         if negative_weight is not None:
@@ -118,6 +130,9 @@ class Structure:
         at = self.node_types.index(of)
         return str(self._names[0][at]) if self.dataset else f"n{at}"
 
+    def num_nodes(self, of: Optional[str]) -> int:
+        return int((self.data if of is None else self.data[of]).num_nodes)
+
     def seed_type(self, of: Optional[str]) -> str:
         """The name of a node type in a list of seeds, where that of the only one may be left out."""
         return "" if len(self.node_types) == 1 else self.node_type(of)
@@ -138,6 +153,10 @@ class Structure:
 
     def _parts(self, weight: Optional[str], time: Optional[str]) -> dict[Any, Any]:
         data = self.data
+        if weight is not None and not any(weight in s for s in data.stores):
+            raise ValueError(f"weight_attr: no edges have an attribute {weight!r}")
+        if time is not None and not any(time in s for s in data.stores):
+            raise ValueError(f"time_attr: no nodes or edges have an attribute {time!r}")
         parts: dict[Any, Any] = {}
         for of in self.node_types:
             store = data._store if of is None else data[of]
@@ -153,7 +172,7 @@ class Structure:
                 source, target = target, source
             part = {"src": source, "dst": target, "edge_id": torch.arange(len(source))}
             if weight is not None:
-                part["edge_weight"] = store[weight] if weight in store else torch.ones(len(source))
+                part["edge_weight"] = _weights(weight, store, len(source))
             if time is not None and time in store and (of is not None or data.is_edge_attr(time)):
                 part["edge_time"] = store[time]
             parts[self.edge_type(of)] = part
@@ -222,6 +241,18 @@ class Structure:
     def close(self) -> None:
         """Removes the dataset if it is a temporary one."""
         self._end()
+
+
+def _weights(name: str, store: Any, edges: int) -> Any:
+    """The weights of edges of a type, which are equal where it has none."""
+    if name not in store:
+        return torch.ones(edges)
+    weights = store[name]
+    bad = ~((weights >= 0) & (weights < float("inf")))
+    if bad.any():
+        at = int(bad.reshape(-1).nonzero()[0])
+        raise ValueError(f"weight_attr: {name}[{at}] is {weights.reshape(-1)[at].item()}: must be finite and not negative")
+    return weights
 
 
 def _of_stores(features: Any, graph: Any, time: Optional[str]) -> Any:

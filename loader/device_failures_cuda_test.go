@@ -226,24 +226,7 @@ func holdSlot(t *testing.T, g *graph.Graph, opt loader.Options) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		x := b.X()
-		host, err := d.HostAlloc(int64(len(x.Bytes())))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer d.HostFree(host)
-		// The consumer copies on its own stream and waits for nothing on the host: the batch's memory must stay until
-		// then.
-		if err := b.Wait(consumer.Handle()); err != nil {
-			t.Fatal(err)
-		}
-		if err := consumer.CopyToHost(host, x.Address()); err != nil {
-			t.Fatal(err)
-		}
-		if err := b.RecordStream(consumer.Handle()); err != nil {
-			t.Fatal(err)
-		}
-		sums = append(sums, host)
+		sums = append(sums, copyLater(t, d, consumer, b))
 		want = append(want, string(rowsOf(t, l, b)))
 	}
 	if err := consumer.Synchronize(); err != nil {
@@ -254,6 +237,20 @@ func holdSlot(t *testing.T, g *graph.Graph, opt loader.Options) {
 			t.Errorf("batch %d changed under its consumer", i)
 		}
 	}
+}
+
+// copyLater has a consumer copy the features of a batch on its own stream, and waits for nothing on the host: the
+// batch's memory must stay until then.
+func copyLater(t *testing.T, d *device.Device, consumer *device.Stream, b *loader.Batch) []byte {
+	t.Helper()
+	x := b.X()
+	host, err := d.HostAlloc(int64(len(x.Bytes())))
+	check(t, err)
+	t.Cleanup(func() { check(t, d.HostFree(host)) })
+	check(t, b.Wait(consumer.Handle()))
+	check(t, consumer.CopyToHost(host, x.Address()))
+	check(t, b.RecordStream(consumer.Handle()))
+	return host
 }
 
 // rowsOf returns the features that the batch of the same number has on the CPU.

@@ -427,3 +427,64 @@ func TestNumbersBeyondTheirLimitsAreRefused(t *testing.T) {
 		t.Errorf("a split: %v", err)
 	}
 }
+
+// TestAnIDThatIsNoNodesIsRefused by what numbers nodes or counts shares, before edges are sorted.
+func TestAnIDThatIsNoNodesIsRefused(t *testing.T) {
+	for _, end := range []string{"source", "destination"} {
+		for id, fine := range map[int64]bool{-1: false, 0: true, 3: true, 4: false} {
+			g := source.Plain()
+			g.Node().Count, g.Edges.Count = 4, 3
+			b := source.Batch{Src: []int64{0, 1, 2}, Dst: []int64{1, 2, 3}}
+			if end == "source" {
+				b.Src[1] = id
+			} else {
+				b.Dst[1] = id
+			}
+			g.Edges.Each = func(yield func(source.Batch) error) error { return errors.Join(yield(b), yield(b)) }
+			c := &conversion{graph: g, src: "x", opt: Options{Reorder: ByDegree}}
+			err := c.reorder(t.Context(), &order{c: c})
+			if want := fmt.Sprintf("x: edge 1: %s %d is not below 4 nodes", end,
+				id); (err == nil) != fine || err != nil &&
+				!strings.HasPrefix(err.Error(), want) {
+				t.Errorf("%s %d: %v", end, id, err)
+			}
+		}
+	}
+}
+
+// looking is a context that calls a function whenever it is asked whether it has ended.
+type looking struct {
+	context.Context
+	look func()
+}
+
+func (l looking) Err() error { l.look(); return l.Context.Err() }
+
+// TestNumberingTakesWhatItSays: scores and searches take so many bytes a node beside the numbers, and not one less.
+func TestNumberingTakesWhatItSays(t *testing.T) {
+	const n = 100_000
+	for how, each := range map[Reorder]int64{ByDegree: 16, BreadthFirst: 13, ReverseCuthillMcKee: 13, ByHeat: 32} {
+		g := source.Plain()
+		g.Node().Count, g.Edges.Count = n, 1
+		g.Edges.Each = func(yield func(source.Batch) error) error {
+			return yield(source.Batch{Src: []int64{0}, Dst: []int64{n - 1}})
+		}
+		c := &conversion{graph: g, src: "x", opt: Options{Reorder: how}}
+		c.budget = source.Budget{Memory: &c.ledger, Dir: t.TempDir()}
+		most := int64(0)
+		look := func() { most = max(most, c.ledger.Used(pinned.Sources)) }
+		c.opt.Heat = func(context.Context, []int64, unified.Tensor, []int64) ([]float64, error) {
+			look()
+			return make([]float64, n), nil
+		}
+		if err := c.reorder(looking{t.Context(), look}, &order{c: c}); err != nil {
+			t.Fatal(err)
+		}
+		if most != each*n {
+			t.Errorf("%v: %d bytes a node, and %d", how, most/n, most%n)
+		}
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

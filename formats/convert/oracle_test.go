@@ -248,7 +248,7 @@ func TestEveryOptionDoesWhatAPlainConverterDoes(t *testing.T) {
 		dry.DryRun = true
 		if said, err := Run(t.Context(), src, filepath.Join(t.TempDir(), "x"), dry); err != nil ||
 			said.Edges < res.Edges || said.Bytes < res.Bytes || d.opt.MemoryLimit > 0 &&
-			(said.MemoryPeak < res.MemoryPeak || said.MemoryPeak > d.opt.MemoryLimit) {
+			(said.MemoryPeak*5/4 < res.MemoryPeak || said.MemoryPeak > d.opt.MemoryLimit) { // about
 			t.Errorf("%d: a dry run says %+v, %v; then it is %+v", i, said, err, res)
 		}
 		if i%4 > 0 {

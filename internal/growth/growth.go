@@ -14,10 +14,10 @@ import (
 )
 
 // factor is how much larger the second input is, most how many times the cost may be then: what is linear takes factor
-// times as long, what is quadratic 16 times.
-const factor, most = 4, 9
+// times as long, or twice that where the caches have the smaller input alone; what is quadratic takes 64 times as long.
+const factor, most = 8, 32
 
-// Linear fails the test where do(4 * n) costs more than 9 times as much as do(n). It takes the cheapest of some runs.
+// Linear fails the test where do(8 * n) costs more than 32 times as much as do(n). It takes the cheapest of some runs.
 // What takes less than a few milliseconds counts as that: choose n so that a quadratic cost would show.
 func Linear(t testing.TB, n int, do func(n int)) {
 	t.Helper()

@@ -29,7 +29,7 @@ func TestAQuadraticCostIsSeen(t *testing.T) {
 				sum += i ^ sum
 			}
 		}, false},
-		"quadratic": {1 << 12, func(n int) {
+		"quadratic": {1 << 11, func(n int) {
 			for i := range n {
 				for k := range n {
 					sum += i ^ k ^ sum

@@ -75,6 +75,12 @@ def test_digests_equal_those_of_the_program(name, world, index_dtype, load, data
         loader.close()
 
 
+@pytest.mark.parametrize("fanouts", [5, [2.5], "5,3", [], [None], np.array(3)], ids=str)
+def test_fanouts_are_whole_numbers_one_a_hop(fanouts, dataset):
+    with pytest.raises(ValueError, match=r"fanouts=.*: must be whole numbers, one a hop, such as \[15, 10, 5\]"):
+        khop.Loader(dataset("sbm"), fanouts)
+
+
 def test_any_option_that_python_has_reaches_the_server(load, dataset, sample):
     pytest.importorskip("xxhash")
     options = dict(fanouts=[4, 4], frontier="new", replace=True, batch_size=100, shuffle=True, drop_last=True, seed=2**64 - 1, instance=3,

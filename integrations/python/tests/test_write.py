@@ -54,6 +54,15 @@ def test_arrays_come_back_as_they_were(program, tmp_path):
     assert len(edges_of(whole(path))[0]) > 7
 
 
+@pytest.mark.parametrize("rows, columns", [(N, 3), (7, 1 << 20)], ids=["small", "in blocks"])
+def test_columns_may_lie_together_in_memory(rows, columns, program, tmp_path):
+    x = np.asfortranarray(np.arange(rows * columns, dtype=np.float32).reshape(rows, columns))
+    edges = EDGES[:, (EDGES < rows).all(0)]
+    for given in (x, x[:, ::2]):  # the second is neither way in one piece
+        batch = whole({"edge_index": edges, "x": given, "num_nodes": rows})
+        assert (batch.x == given[batch.n_id]).all() and batch.x.shape[1] == given.shape[1]
+
+
 def test_rows_may_have_a_stride(program, tmp_path):
     khop.write(tmp_path / "d.khop", {"edge_index": EDGES, "x": X}, row_stride=64)
     batch = whole(tmp_path / "d.khop")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import operator
 import re
 import tempfile
 from dataclasses import dataclass, field
@@ -28,9 +29,13 @@ def fanouts_text(fanouts: Fanouts) -> str:
 
 
 def _numbers(values: Sequence[int]) -> str:
-    if isinstance(values, (str, bytes)) or not len(values):
-        raise ValueError(f"fanouts={values!r}: must be numbers, one a hop, such as [15, 10, 5]")
-    return ",".join(str(int(k)) for k in values)
+    try:
+        numbers = [] if isinstance(values, (str, bytes)) else [operator.index(k) for k in values]
+    except TypeError:
+        numbers = []
+    if not numbers:
+        raise ValueError(f"fanouts={values!r}: must be whole numbers, one a hop, such as [15, 10, 5]")
+    return ",".join(map(str, numbers))
 
 
 HOP_SAMPLERS = frozenset({"neighbor", "temporal", "labor"})

@@ -469,3 +469,119 @@ func TestNumberingByDegreeTakesWhatItSays(t *testing.T) {
 		}
 	}
 }
+
+// rewrite writes a dataset anew, with its provenance, after a change of its graph.
+func rewrite(t *testing.T, path string, change func(a *graph.Arrays)) string {
+	t.Helper()
+	ds, err := formats.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ds.Close()
+	g := ds.Graph()
+	a := graph.Arrays{Schema: ds.SchemaOf(), Indptr: unified.FromSlice(slices.Clone(g.Indptr())), Indices: g.Indices(),
+		Types: g.Types(), EdgeColumns: map[string]unified.Tensor{}, Splits: g.Splits()}
+	for i, n := range a.Schema.Nodes {
+		a.NodeColumns = append(a.NodeColumns, map[string]unified.Tensor{})
+		for _, c := range n.Columns {
+			a.NodeColumns[i][c.Name], _ = g.NodeColumn(i, c.Name)
+		}
+	}
+	change(&a)
+	g, err = graph.FromArrays(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := filepath.Join(t.TempDir(), "share")
+	if err := formats.WriteGraph(t.Context(), to, g,
+		formats.WriterOptions{Provenance: ds.Manifest().Provenance}); err !=
+		nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// TestSharesThatAreNotWholeAreNotJoined: with edges to nodes of others, without columns, of other types.
+func TestSharesThatAreNotWholeAreNotJoined(t *testing.T) {
+	parts := shares(t, newLibrary(5).write(t), 2, Options{}) // the last first
+	for name, c := range map[string]struct {
+		change func(a *graph.Arrays)
+		want   string
+	}{
+		"as it is": {func(*graph.Arrays) {}, ""},
+		"an edge of another share": {func(a *graph.Arrays) {
+			v, _ := unified.View[int64](a.Indptr)
+			for i := 1; i < len(v)-1; i++ {
+				v[i] = v[len(v)-1]
+			}
+		}, ": it has edges to nodes of other shares; convert the share again"},
+		"no column": {func(a *graph.Arrays) {
+			for i := range a.Schema.Nodes {
+				a.Schema.Nodes[i].Columns, a.NodeColumns[i] = nil, nil
+			}
+		}, ": it lacks columns of nodes, or another share has too many; convert the share again"},
+		"another name": {func(a *graph.Arrays) { a.Schema.Edges[0].Relation = "x" },
+			"of different conversions: their types or columns of edges differ"},
+		"another order": {func(a *graph.Arrays) {
+			a.Schema.Edges[0].Order = graph.ByTime
+			a.Schema.EdgeColumns = []graph.Column{{Name: "time", DType: unified.Int64}}
+			a.EdgeColumns["time"] = unified.FromSlice(make([]int64, a.Indices.Len()))
+		}, "of different conversions: their types or columns of edges differ"},
+	} {
+		dst := filepath.Join(t.TempDir(), "x")
+		_, err := JoinShares(t.Context(), []string{parts[1], rewrite(t, parts[0], c.change)}, dst, MergeOptions{})
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.HasSuffix(err.Error(), c.want)) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := os.Stat(dst); (err == nil) != (c.want == "") {
+			t.Errorf("%s: there is a dataset, or none: %v", name, err)
+		}
+	}
+}
+
+// TestColumnsThatLieTogetherFailAsOne: without memory, not written, or short; nothing stays counted.
+func TestColumnsThatLieTogetherFailAsOne(t *testing.T) {
+	for name, c := range map[string]struct {
+		limit int64
+		write func(to []io.Writer) error
+		fine  bool
+	}{
+		"fine":   {0, func(to []io.Writer) error { return writeEach(to, 8) }, true},
+		"memory": {2*formats.ColumnMemory - 1, func(to []io.Writer) error { return writeEach(to, 8) }, false},
+		"error":  {0, func([]io.Writer) error { return errRefused }, false},
+		"short":  {0, func(to []io.Writer) error { return writeEach(to, 7) }, false},
+		"long":   {0, func(to []io.Writer) error { return writeEach(to, 9) }, false},
+	} {
+		conv := &conversion{graph: source.Plain()}
+		conv.ledger.SetLimit(c.limit)
+		conv.graph.Node().Count = 1
+		table := &source.Together{Write: func(_ context.Context, _ []int, to []io.Writer) error { return c.write(to) }}
+		var list []source.Column
+		for _, name := range []string{"a", "b"} {
+			list = append(list, source.Column{Column: graph.Column{Name: name, DType: unified.Int64}, Together: table})
+		}
+		w, err := formats.Create(filepath.Join(t.TempDir(), "x"), formats.WriterOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = conv.writeSome(t.Context(), w, 0, list)
+		if (err == nil) != c.fine || conv.ledger.Total() != 0 {
+			t.Errorf("%s: %v; %d bytes stay counted", name, err, conv.ledger.Total())
+		}
+		if again := conv.writeSome(t.Context(), w, 0, list); c.fine && !errors.Is(again, formats.ErrExist) {
+			t.Errorf("%s: a column is written twice: %v", name, again)
+		}
+		if err := w.Abort(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func writeEach(to []io.Writer, n int) error {
+	for _, w := range to {
+		if _, err := w.Write(make([]byte, n)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

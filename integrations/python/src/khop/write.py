@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -55,7 +56,7 @@ def write(path: _binary.PathLike, data: Any, *, binary: Optional[_binary.PathLik
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         if done.returncode:
             said = done.stderr.decode("utf-8", "replace").strip().rpartition("khop: ")[2]
-            said = said.replace(str(source) + os.sep, "").replace(str(source), "the graph")
+            said = said.replace(str(source) + os.sep, "").replace(str(source), "the graph").replace(folder + os.sep, "")
             raise failure(said or f"khop convert has ended with status {done.returncode}", done.returncode == 2, otherwise=WriteError)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -212,17 +213,17 @@ def _of_table(folder: pathlib.Path, table: Any) -> pathlib.Path:
 
 
 def _of_tables(folder: pathlib.Path, mapping: Mapping[str, Any]) -> pathlib.Path:
-    tables = 0
+    tables: list[str] = []
 
-    def filed(value: Any) -> Any:
-        nonlocal tables
+    def filed(value: Any, *where: str) -> Any:
         if _is_table(value):
-            tables += 1
-            return _save_table(folder / f"table{tables}", value)
+            name = re.sub(r"[^\w.-]", "_", ".".join(w for w in where if w != "file"))  # an error says it
+            tables.append(name)
+            return _save_table(folder / (name + f".{len(tables)}" * (tables.count(name) > 1)), value)
         if isinstance(value, Mapping):
-            return {k: filed(v) for k, v in value.items()}
+            return {k: filed(v, *where, str(k)) for k, v in value.items()}
         if isinstance(value, (list, tuple)):
-            return [filed(v) for v in value]
+            return [filed(v, *where) for v in value]
         return os.path.abspath(value) if isinstance(value, os.PathLike) else value
     source = folder / "graph.json"
     source.write_text(json.dumps(filed(mapping)))
@@ -233,10 +234,10 @@ def _save_table(path: pathlib.Path, table: Any) -> str:
     try:
         import pyarrow
     except ImportError:
-        table.to_csv(path.with_suffix(".csv"), index=False)
+        table.to_csv(f"{path}.csv", index=False)
         return path.name + ".csv"
     arrow = table if isinstance(table, pyarrow.Table) else pyarrow.Table.from_pandas(table, preserve_index=False)
-    with pyarrow.ipc.new_file(str(path.with_suffix(".arrow")), arrow.schema) as file:
+    with pyarrow.ipc.new_file(f"{path}.arrow", arrow.schema) as file:
         file.write_table(arrow)
     return path.name + ".arrow"
 

@@ -95,7 +95,7 @@ func TestWorkersThatNobodyAskedForFitTheRoom(t *testing.T) {
 		want, most := digests(t, all.Range(background, 1, 2, 4)), all.Options().Workers
 		lo, hi := planned(t, g, few).Expected.Total(), planned(t, g, opt).Expected.Total()
 		counts := map[int]int{}
-		for i := range 20 {
+		for i := range 8 {
 			room := lo + r.Int64N(hi+hi/4-lo)
 			if i < 2 {
 				room = []int64{lo, 2 * hi}[i]

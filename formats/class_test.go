@@ -395,3 +395,19 @@ func TestAnOldDatasetThatCannotBePutBackIsNamed(t *testing.T) {
 	must(t, m.release())
 	requireEqualGraphs(t, newGraph(t, typedArrays(t)), open(t, dir).Graph())
 }
+
+// TestAGraphTakesWhatWasExpected of the disk, small and large, and little less.
+func TestAGraphTakesWhatWasExpected(t *testing.T) {
+	for _, a := range []graph.Arrays{plainArrays(t), typedArrays(t), randomArrays(t, 4, 140_000, 3)} {
+		d := open(t, write(t, a, WriterOptions{}))
+		expected, most := graphBytes(newGraph(t, a)), int64(1<<16)
+		for _, p := range d.Manifest().parts() {
+			if most += 2 * alignSmall; p.Bytes >= largeArray {
+				most += alignLarge
+			}
+		}
+		if is := d.FileBytes(); expected < is || expected > is+most {
+			t.Errorf("%d bytes were expected, at most %d more than there are; there are %d", expected, most, is)
+		}
+	}
+}

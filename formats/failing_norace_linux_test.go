@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
@@ -92,4 +93,19 @@ func stateOf(dir string) (id string, beside int) {
 	}
 	defer d.Close()
 	return fmt.Sprintf("%x, generation %d", d.ID(), d.Manifest().Generation), len(list)
+}
+
+// TestWhatIsForeignIsSeenBeforeAnythingIsMade: not even a marker.
+func TestWhatIsForeignIsSeenBeforeAnythingIsMade(t *testing.T) {
+	dir := scratchDir(t)
+	put(t, dir, "notes.txt", nil)
+	var err error
+	for _, c := range expect.FailingCall(t, dir, -1, nil, func() { _, err = Create(dir, WriterOptions{}) }) {
+		if c.Path == filepath.Join(dir, markerName) {
+			t.Errorf("%s %s", c.Name, c.Path)
+		}
+	}
+	if !errors.Is(err, ErrExist) || !strings.Contains(err.Error(), `it holds "notes.txt", which no khop dataset has`) {
+		t.Errorf("%v", err)
+	}
 }

@@ -394,10 +394,21 @@ func (d *disk) damaged(name string) string {
 		count[fmt.Sprintf("%d found: %s%s", len(s.found), general(s.text), s.leftovers)]++
 	}
 	try("missing", "", false)
-	try("twice", b+b, true)
+	damage(b, d.c.Lines, func(what, text string) { try(what, text, true) })
+	var s strings.Builder
+	fmt.Fprintf(&s, "## %s: %x\n", name, all.Sum(nil)[:6])
+	for _, text := range slices.Sorted(maps.Keys(count)) {
+		fmt.Fprintf(&s, "%d x %s\n", count[text], text)
+	}
+	return s.String()
+}
+
+// damage tries a text twice over, cut short, with other bytes, and, if it has lines, without each and with each twice.
+func damage(b string, byLine bool, try func(what, text string)) {
+	try("twice", b+b)
 	step := 1 + 2*len(b)/readings
 	for at := 0; at < len(b); at += step {
-		try(fmt.Sprint("cut at ", at), b[:at], true)
+		try(fmt.Sprint("cut at ", at), b[:at])
 	}
 	others := []func(c byte) byte{func(c byte) byte { return c ^ 1 }, func(byte) byte { return '-' },
 		func(byte) byte { return 0xff }, func(byte) byte { return '\n' }, func(c byte) byte { return c ^ 0x80 },
@@ -405,23 +416,40 @@ func (d *disk) damaged(name string) string {
 	for i, at := 0, 0; at < len(b); at += step {
 		for range max(1, min(readings/2/len(b), len(others))) {
 			if c := others[i%len(others)](b[at]); c != b[at] {
-				try(fmt.Sprint("byte ", at, " is ", c), b[:at]+string([]byte{c})+b[at+1:], true)
+				try(fmt.Sprint("byte ", at, " is ", c), b[:at]+string([]byte{c})+b[at+1:])
 			}
 			i++
 		}
 	}
-	if lines := strings.SplitAfter(b, "\n"); d.c.Lines && len(lines) < 100 {
+	if lines := strings.SplitAfter(b, "\n"); byLine && len(lines) < 100 {
 		for i, line := range lines {
-			try(fmt.Sprint("without line ", i), strings.Join(lines[:i], "")+strings.Join(lines[i+1:], ""), true)
-			try(fmt.Sprint("twice line ", i), strings.Join(lines[:i], "")+line+strings.Join(lines[i:], ""), true)
+			try(fmt.Sprint("without line ", i), strings.Join(lines[:i], "")+strings.Join(lines[i+1:], ""))
+			try(fmt.Sprint("twice line ", i), strings.Join(lines[:i], "")+line+strings.Join(lines[i:], ""))
 		}
 	}
-	var s strings.Builder
-	fmt.Fprintf(&s, "## %s: %x\n", name, all.Sum(nil)[:6])
-	for _, text := range slices.Sorted(maps.Keys(count)) {
-		fmt.Fprintf(&s, "%d x %s\n", count[text], text)
+}
+
+// Texts is Outcomes for what reads bytes: look says what it sees in some. of has texts by name.
+func Texts(t *testing.T, of map[string]string, look func(text string) string) {
+	t.Helper()
+	var all strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		good, digest, count := look(of[name]), sha256.New(), map[string]int{}
+		fmt.Fprintf(&all, "# %s\n%s\n", name, short(good))
+		damage(of[name], false, func(what, text string) {
+			got := look(text)
+			fmt.Fprintf(digest, "%s\n", got)
+			if got == good {
+				got = "the same"
+			}
+			count[general(got)]++
+		})
+		fmt.Fprintf(&all, "## %x\n", digest.Sum(nil)[:6])
+		for _, text := range slices.Sorted(maps.Keys(count)) {
+			fmt.Fprintf(&all, "%d x %s\n", count[text], text)
+		}
 	}
-	return s.String()
+	compare(t, all.String())
 }
 
 var (

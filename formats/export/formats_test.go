@@ -1,0 +1,335 @@
+package export
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/khop-gnn/khop/formats"
+	fromnumpy "github.com/khop-gnn/khop/formats/arrays"
+	frombolt "github.com/khop-gnn/khop/formats/graphbolt"
+	fromnpz "github.com/khop-gnn/khop/formats/npz"
+	foreign "github.com/khop-gnn/khop/formats/source"
+	"github.com/khop-gnn/khop/formats/source/sourcetest"
+	fromtables "github.com/khop-gnn/khop/formats/tables"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/unified"
+)
+
+var update = flag.Bool("update-exports", false, "write testdata/exports.txt again")
+
+// drawn returns a column of n rows.
+func drawn(t *testing.T, r *rand.Rand, c graph.Column, n int64) unified.Tensor {
+	t.Helper()
+	b := unified.FromSlice(make([]uint64, n*c.RowBytes()/8+1)).Bytes()[:n*c.RowBytes()]
+	for i := range b {
+		b[i] = byte(r.Uint32())
+		if c.DType >= unified.Float16 && int64(i)%c.DType.Size() == c.DType.Size()-1 {
+			b[i] = b[i]&0xbf | 0x20 // a number
+		}
+	}
+	x, err := unified.New(c.DType, b, append([]int64{n}, c.Shape...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+var allDTypes = []unified.DType{unified.Int8, unified.Uint8, unified.Int16, unified.Uint16, unified.Int32,
+	unified.Int64, unified.Uint64, unified.Float16, unified.BFloat16, unified.Float32, unified.Float64}
+
+// dataset writes a dataset: of one type, or of several.
+func dataset(t *testing.T, nodes, edges int64, typed bool) *formats.Dataset {
+	t.Helper()
+	r := rand.New(rand.NewPCG(61, 1))
+	a := graph.Arrays{Schema: graph.Schema{
+		Nodes: []graph.NodeType{{Name: "node", Count: nodes, Columns: []graph.Column{{Name: "feature",
+			DType: unified.Float32, Shape: []int64{3}}, {Name: "label", DType: unified.Int64}}}},
+		Edges:       []graph.EdgeType{{Source: "node", Relation: "edge", Target: "node", Count: edges}},
+		EdgeColumns: []graph.Column{{Name: "weight", DType: unified.Float32}},
+	}, EdgeColumns: map[string]unified.Tensor{}}
+	if typed {
+		n := &a.Schema.Nodes[0]
+		for _, d := range allDTypes {
+			n.Columns = append(n.Columns, graph.Column{Name: d.String(), DType: d},
+				graph.Column{Name: d.String() + "s", DType: d, Shape: []int64{2}})
+		}
+		n.Columns = append(n.Columns, graph.Column{Name: "a*b", DType: unified.Int8})
+		a.Schema.Nodes = append(a.Schema.Nodes, graph.NodeType{Name: "x/y", Count: 2})
+		a.Schema.Edges = []graph.EdgeType{{Source: "node", Relation: "edge", Target: "node", Count: edges - 3},
+			{Source: "x/y", Relation: "of", Target: "node", Count: 2}, {Source: "node", Relation: "in", Target: "x/y",
+				Count: 1}}
+		a.Schema.EdgeColumns = append(a.Schema.EdgeColumns, graph.Column{Name: "time", DType: unified.Int64},
+			graph.Column{Name: "feature", DType: unified.Float16, Shape: []int64{2}})
+	}
+	ends, types := make([]int32, edges), make([]uint8, edges)
+	indptr, of := []int64{0}, make([]int64, edges)
+	for e := range edges {
+		ends[e], of[e] = int32(r.Int64N(nodes)), e*nodes/edges
+	}
+	if typed { // two edges of the first node come from the other type, and the last edge leads to it
+		ends[1], ends[2], types[1], types[2] = int32(nodes), int32(nodes+1), 1, 1
+		of[0], of[1], of[2], of[edges-1], types[edges-1] = 0, 0, 0, nodes, 2
+	}
+	for v := range a.Schema.NumNodes() {
+		at := indptr[v]
+		for at < edges && of[at] == v {
+			at++
+		}
+		indptr = append(indptr, at)
+	}
+	a.Indptr, a.Indices = unified.FromSlice(indptr), unified.FromSlice(ends)
+	if typed {
+		a.Types = unified.FromSlice(types)
+	}
+	for v := range nodes {
+		if lo, hi := indptr[v], indptr[v+1]; v > 0 || !typed {
+			slices.Sort(ends[lo:hi])
+		}
+	}
+	for _, c := range a.Schema.EdgeColumns {
+		a.EdgeColumns[c.Name] = drawn(t, r, c, edges)
+	}
+	weights, _ := unified.View[float32](a.EdgeColumns["weight"])
+	for i := range weights {
+		weights[i] = float32(r.IntN(100)) / 4
+	}
+	for _, n := range a.Schema.Nodes {
+		columns := map[string]unified.Tensor{}
+		for _, c := range n.Columns {
+			columns[c.Name] = drawn(t, r, c, n.Count)
+		}
+		if x, ok := columns["label"]; ok {
+			labels, _ := unified.View[int64](x)
+			for i := range labels {
+				labels[i] = int64(i%4) - 1
+			}
+		}
+		a.NodeColumns = append(a.NodeColumns, columns)
+	}
+	a.Splits = []graph.Split{{Name: "train", Seeds: graph.NodeIDs([]int32{3, 1, 3})},
+		{Name: "val", Seeds: graph.NodeIDs([]int32{0, 2})}, {Name: "odd", Seeds: graph.NodeIDs([]int32{1})},
+		{Name: "test", Seeds: graph.Seeds{Sets: []graph.SeedSet{{Count: 2}}}},
+		{Name: "train", Index: 1, Seeds: graph.NodeIDs([]int32{})}}
+	return written(t, a)
+}
+
+// written writes a graph with names and links.
+func written(t *testing.T, a graph.Arrays) *formats.Dataset {
+	t.Helper()
+	dir, ctx := filepath.Join(t.TempDir(), "g.khop"), context.Background()
+	g, err := graph.FromArrays(a)
+	if err == nil {
+		err = formats.WriteGraph(ctx, dir, g, formats.WriterOptions{Provenance: map[string]string{"classes": "3"}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := formats.Extend(dir, formats.ExtendOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := a.Schema.Nodes[0].Count
+	names, err := w.NodeStrings(0, "id", n)
+	for i := range n {
+		err = errors.Join(err, names.Write(strings.Repeat("é", int(i%7))+fmt.Sprint(i)))
+	}
+	err = errors.Join(err, names.Close())
+	for i, v := range [][]int64{{1, 0}, {2, 3}, {1, 0}} {
+		cw, e := w.Links("val", 0, 0, 0, []string{"source", "target", "label"}[i], unified.Int64, 2)
+		if e == nil {
+			_, e = cw.Write(unified.FromSlice(v).Bytes())
+		}
+		err = errors.Join(err, e, cw.Close())
+	}
+	if err = errors.Join(err, w.Commit(a.Schema)); err != nil {
+		t.Fatal(err)
+	}
+	ds, err := formats.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := ds.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return ds
+}
+
+// contents lists the files of an export: what is text as it is, of others size and digest.
+func contents(t *testing.T, target, format string) string {
+	t.Helper()
+	var s strings.Builder
+	err := filepath.WalkDir(target, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		name, digest := strings.TrimPrefix(path, target), sha256.Sum256(b)
+		switch {
+		case filepath.Ext(name) == ".parquet": // its bytes are those of a library
+			fmt.Fprintf(&s, "%s\n", name)
+		case slices.Contains([]string{".yaml", ".txt"}, filepath.Ext(name)) && len(b) < 3000:
+			id, _, _ := strings.Cut(string(b), "of the dataset")
+			fmt.Fprintf(&s, "%s: %s\n", name, strings.TrimSpace(id))
+		default:
+			fmt.Fprintf(&s, "%s: %d bytes, %x\n", name, len(b), digest[:6])
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := map[string]foreign.Reader{"numpy": fromnumpy.Reader{}, "npz": fromnpz.Reader{}, "graphbolt": frombolt.Reader{},
+		"parquet": fromtables.Reader{}}[format]
+	tree, err := foreign.OpenTree(target, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range r.Find(tree) {
+		g, err := r.Read(context.Background(), tree.At(at), &foreign.Request{})
+		if err != nil {
+			fmt.Fprintf(&s, "it is not read: %s\n", strings.ReplaceAll(err.Error(), target, "it"))
+			continue
+		}
+		text := sourcetest.Spell(t, g)
+		digest := sha256.Sum256([]byte(text))
+		fmt.Fprintf(&s, "read as %.3000s %x\n%s\n", text, digest[:6], strings.ReplaceAll(strings.Join(g.Notes, "\n"),
+			target, "it"))
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	return s.String()
+}
+
+// TestEveryFormatIsWrittenAndReadAgain compares files, notes and what readers read of them with testdata/exports.txt.
+func TestEveryFormatIsWrittenAndReadAgain(t *testing.T) {
+	var all strings.Builder
+	for _, c := range []struct {
+		name         string
+		nodes, edges int64
+		typed        bool
+	}{{"plain", 5, 6, false}, {"types", 6, 12, true}, {"large of types", 20_000, 40_000, true}} {
+		ds := dataset(t, c.nodes, c.edges, c.typed)
+		for _, format := range Formats {
+			target, stages := filepath.Join(t.TempDir(), "out"), ""
+			if format[0] == "npz" {
+				target += ".npz"
+			}
+			res, err := Run(context.Background(), ds, target, Options{To: format[0],
+				Progress: func(stage string, done, total int64) {
+					stages = fmt.Sprintf("%s %d, all %t", stage, done, total == ds.FileBytes())
+				}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := contents(t, target, format[0])
+			if format[0] == "parquet" {
+				res.Bytes, stages = 0, ""
+			}
+			fmt.Fprintf(&all, "# %s as %s: %+v, %s\n%s", c.name, format[0], *res, stages, text)
+			if c.edges == 6 || c.edges == 12 {
+				again(t, ds, target, format[0], text)
+			}
+		}
+	}
+	if *update {
+		err := errors.Join(os.MkdirAll("testdata", 0o755), os.WriteFile("testdata/exports.txt", []byte(all.String()),
+			0o644))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile("testdata/exports.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, lines := strings.Split(all.String(), "\n"), strings.Split(string(want), "\n")
+	for i := range max(len(got), len(lines)) {
+		if i >= len(got) || i >= len(lines) || got[i] != lines[i] {
+			t.Fatalf("testdata/exports.txt:%d: got\n%.500s\nif that is meant: go test -update-exports", i+1,
+				strings.Join(got[min(i, len(got)):], "\n"))
+		}
+	}
+}
+
+// ending is a context that is done after it has been looked at so many times.
+type ending struct {
+	context.Context
+	left atomic.Int64
+}
+
+func (e *ending) Err() error {
+	if e.left.Add(-1) < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// again exports where an export lies already: refused, replaced by force, and left as it is where the context ends.
+func again(t *testing.T, ds *formats.Dataset, target, format, before string) {
+	t.Helper()
+	if _, err := Run(context.Background(), ds, target, Options{To: format}); !errors.Is(err, formats.ErrExist) ||
+		err.Error() != target+": "+formats.ErrExist.Error()+"; choose another target, or replace it by --force" {
+		t.Errorf("%s: a second export: %v", format, err)
+	}
+	ctx := &ending{Context: context.Background()}
+	for looks := int64(0); ; looks += 1 + looks {
+		ctx.left.Store(looks)
+		_, err := Run(ctx, ds, target, Options{To: format, Force: true})
+		if left, _ := os.ReadDir(filepath.Dir(target)); len(left) != 1 {
+			t.Fatalf("%s: left behind: %v", format, left)
+		}
+		if after := contents(t, target, format); after != before {
+			t.Fatalf("%s: after %v it is\n%s\nand was\n%s", format, err, after, before)
+		}
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, context.Canceled) {
+			t.Fatalf("%s: the context ends at look %d: %v", format, looks, err)
+		}
+	}
+}
+
+// TestOnlyAnExportIsReplaced: neither by force nor without is another folder or a file.
+func TestOnlyAnExportIsReplaced(t *testing.T) {
+	ds := dataset(t, 5, 6, false)
+	for _, format := range Formats {
+		dir := t.TempDir()
+		folder, file := filepath.Join(dir, "folder"), filepath.Join(dir, "file")
+		if err := errors.Join(os.Mkdir(folder, 0o700), os.WriteFile(file, []byte("x"), 0o600),
+			os.WriteFile(filepath.Join(folder, "x"), []byte("x"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		const says = ", and was not written by khop export; choose another target, or remove it yourself"
+		for _, target := range []string{folder, file} {
+			_, err := Run(context.Background(), ds, target, Options{To: format[0], Force: true})
+			if target == file && format[0] == "npz" {
+				if err != nil {
+					t.Errorf("an archive does not replace a file by force: %v", err)
+				}
+				continue
+			}
+			if want := target + ": " + formats.ErrExist.Error() + says; err == nil || err.Error() != want ||
+				!errors.Is(err, formats.ErrExist) {
+				t.Errorf("%s: got %v, want %s", format[0], err, want)
+			}
+		}
+	}
+	if _, err := Run(context.Background(), ds, filepath.Join(t.TempDir(), "x"), Options{To: "csv"}); !errors.Is(err,
+		ErrFormat) || !strings.Contains(err.Error(), `"csv"`) {
+		t.Errorf("%v", err)
+	}
+}

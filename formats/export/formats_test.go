@@ -96,8 +96,15 @@ func dataset(t *testing.T, nodes, edges int64, typed bool) *formats.Dataset {
 			slices.Sort(ends[lo:hi])
 		}
 	}
+	fill(t, r, &a)
+	return written(t, a)
+}
+
+// fill draws columns and splits.
+func fill(t *testing.T, r *rand.Rand, a *graph.Arrays) {
+	t.Helper()
 	for _, c := range a.Schema.EdgeColumns {
-		a.EdgeColumns[c.Name] = drawn(t, r, c, edges)
+		a.EdgeColumns[c.Name] = drawn(t, r, c, a.Schema.NumEdges())
 	}
 	weights, _ := unified.View[float32](a.EdgeColumns["weight"])
 	for i := range weights {
@@ -120,7 +127,6 @@ func dataset(t *testing.T, nodes, edges int64, typed bool) *formats.Dataset {
 		{Name: "val", Seeds: graph.NodeIDs([]int32{0, 2})}, {Name: "odd", Seeds: graph.NodeIDs([]int32{1})},
 		{Name: "test", Seeds: graph.Seeds{Sets: []graph.SeedSet{{Count: 2}}}},
 		{Name: "train", Index: 1, Seeds: graph.NodeIDs([]int32{})}}
-	return written(t, a)
 }
 
 // written writes a graph with names and links.

@@ -30,6 +30,7 @@ type Tree struct {
 	opened map[string]fs.FileInfo // files on the disk, as they were when they were first opened
 	spool  *Spool                 // of an archive: its members, one behind the other
 	spans  map[string][2]int64    // where in spool each lies
+	buf    []byte                 // for copying members
 }
 
 // The limits of a tree: what an archive or a folder may hold.
@@ -179,6 +180,7 @@ func (t *Tree) begin() {
 	t.single, t.names, t.dir = false, nil, ""
 	t.heads = map[string][]byte{}
 	t.spool, t.spans = &Spool{Budget: t.budget}, map[string][2]int64{}
+	t.buf = make([]byte, 1<<16)
 }
 
 // take copies a member of an archive of so many bytes.
@@ -197,10 +199,9 @@ func (t *Tree) take(name string, r io.Reader, size int64) error {
 		return nil
 	}
 	from := t.spool.Len()
-	buf := make([]byte, 1<<16)
 	for {
-		n, err := r.Read(buf)
-		if _, werr := t.spool.Write(buf[:n]); werr != nil {
+		n, err := r.Read(t.buf)
+		if _, werr := t.spool.Write(t.buf[:n]); werr != nil {
 			return fail(werr)
 		}
 		if t.spool.Len() > freeInflate && t.spool.Len()/maxInflate > size {

@@ -159,6 +159,7 @@ func TestNamesOfOptionsAreReadAndWritten(t *testing.T) {
 		"pad, drop, short":                           func(i uint8) text { r := loader.Remainder(i); return &r },
 		"mapped, resident, disk, auto":               func(i uint8) text { r := loader.Residence(i); return &r },
 		"in-degree, pagerank, presample, uses, none": func(i uint8) text { r := loader.Ranking(i); return &r },
+		"ladder, measured":                           func(i uint8) text { r := loader.HostPages(i); return &r },
 		"kernels, copies, measured":                  func(i uint8) text { r := loader.Carry(i); return &r },
 		"none, seeds, reverse":                       func(i uint8) text { r := loader.Exclusion(i); return &r },
 	} {

@@ -305,6 +305,7 @@ func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 		"negative prefetch":  {Sampler: neighbor, Prefetch: -1},
 		"unknown remainder":  {Sampler: neighbor, Remainder: 9},
 		"unknown residence":  {Sampler: neighbor, Residence: 9},
+		"unknown pages":      {Sampler: neighbor, HostPages: 9},
 		"negative memory":    {Sampler: neighbor, MaxMemory: -1},
 		"unknown device":     {Sampler: neighbor, Device: "tpu"},
 		"negative timeout":   {Sampler: neighbor, SlotTimeout: -1},

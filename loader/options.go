@@ -233,6 +233,9 @@ type Options struct {
 	// first, then the rows that HotRows expects to be read most. What does not fit is read over the bus. Default: what
 	// slots and scratch leave, and at least half; NoDeviceCache for none.
 	DeviceCache int64
+	// HostPages says on which pages of host memory a device reads columns that do not fit in DeviceCache as a whole.
+	// Default PagesByLadder.
+	HostPages HostPages
 	// Carry says who brings the device the rows of columns that do not fit in DeviceCache as a whole. Default
 	// CarryKernels.
 	Carry Carry
@@ -302,6 +305,7 @@ func (o *Options) Validate() error {
 		{"DeviceMemory", o.DeviceMemory, 1<<63 - 1, 0},
 		{"DeviceCache", o.DeviceCache, 1<<63 - 1, NoDeviceCache},
 		{"ExcludeSeeds", int64(o.ExcludeSeeds), int64(ExcludeReverse), 0},
+		{"HostPages", int64(o.HostPages), int64(PagesMeasured), 0},
 		{"Carry", int64(o.Carry), int64(CarryMeasured), 0},
 		{"HotRows", int64(o.HotRows), int64(RankNone), 0},
 		{"HotShare", int64(o.HotShare), int64(ShareAll), 0},

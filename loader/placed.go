@@ -57,6 +57,8 @@ type PlacedArray struct {
 	CachedRows int64 `json:"cached_rows,omitempty"`
 	// PeerRows are the rows that are read from the memory of other devices.
 	PeerRows int64 `json:"peer_rows,omitempty"`
+	// Pages is what measuring its pages found, with PagesMeasured; nil where nothing was to be chosen.
+	Pages *PageTrial `json:"pages,omitempty"`
 	// Carry is who brings the device the rows of a column, where kernels do not read them: "copies" or "disk".
 	Carry string `json:"carry,omitempty"`
 }
@@ -64,8 +66,8 @@ type PlacedArray struct {
 // Place brings the graph, and the columns that opt names, to where loaders on opt.Device read them, once. New then
 // makes loaders of the result that share it: as many at a time as loaders says, among which the limits of opt are
 // divided. Their options name the same device or "auto", and columns that opt names; their Residence, MaxMemory,
-// DeviceMemory, DeviceCache, Carry and HotRows are not looked at. Where loaders share it, RankUses ranks once, as
-// RankPresample does.
+// DeviceMemory, DeviceCache, HostPages, Carry and HotRows are not looked at. Where loaders share it, RankUses ranks
+// once, as RankPresample does.
 //
 // The source must stay open until the loaders and the result are closed. Errors are those of New.
 func Place(ctx context.Context, src Source, opt Options, loaders int) (*Placed, error) {
@@ -265,7 +267,7 @@ func (p *Placed) recipeFor(opt Options) (*recipe, error) {
 		}
 	}
 	opt.Device, opt.Residence, opt.HotRows = own.Device, own.Residence, own.HotRows
-	opt.Verify, opt.Widen, opt.Carry = own.Verify, own.Widen, own.Carry
+	opt.Verify, opt.Widen, opt.Carry, opt.HostPages = own.Verify, own.Widen, own.Carry, own.HostPages
 	opt.CacheBytes, opt.Lookahead, opt.PackBytes = own.CacheBytes, own.Lookahead, own.PackBytes
 	opt.MaxMemory, opt.DeviceMemory, opt.DeviceCache = own.MaxMemory, own.DeviceMemory, own.DeviceCache
 	r, err := newRecipe(p, opt)

@@ -173,12 +173,12 @@ type placer struct {
 }
 
 // array brings one array to where the budget lets it be.
-func (p *placer) array(name string, t unified.Tensor, purpose pinned.Purpose) (*pinned.Attachment, error) {
+func (p *placer) array(name string, t unified.Tensor, opt pinned.AttachOptions) (*pinned.Attachment, error) {
 	size := int64(len(t.Bytes()))
 	if size == 0 {
 		return new(pinned.Attachment), nil
 	}
-	opt := pinned.AttachOptions{Ledger: &p.source.ledger, Purpose: purpose}
+	opt.Ledger = &p.source.ledger
 	if p.opt.Residence == Resident {
 		opt.From = pinned.RungCopy
 	}
@@ -228,7 +228,7 @@ func (p *placer) topology() (err error) {
 	}
 	at := make([]device.Address, len(names))
 	for i, array := range p.source.recipe.topology() {
-		a, err := p.array(names[i], array, pinned.Topology)
+		a, err := p.array(names[i], array, pinned.AttachOptions{Purpose: pinned.Topology})
 		if err != nil {
 			return err
 		}
@@ -270,7 +270,7 @@ func (p *placer) column(c *deviceColumn) (err error) {
 		p.done += int64(len(b))
 		return nil
 	}
-	if c.attached, err = p.array("column "+c.name, c.store.Column(), pinned.Columns); err != nil {
+	if err := p.attachColumn(c); err != nil {
 		return err
 	}
 	c.placed = len(p.d.placed) - 1

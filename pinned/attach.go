@@ -1,9 +1,11 @@
 package pinned
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/khop-gnn/khop/device"
@@ -21,9 +23,10 @@ type AttachOptions struct {
 	// least. It begins again at 0 where a rung fails half-way and the next one is tried.
 	Progress func(done, total int64)
 
-	From      Rung  // the best rung to try; 0 tries all
-	Available int64 // bytes of host memory that may be page-locked or copied to; 0 asks the system
-	chunk     int64 // for tests: smaller pieces than chunkBytes and stageBytes; 0 is those
+	From, Last Rung   // the best rung to try, and the last; 0 tries all
+	Why        string // against rungs before From, for Attachment.Reasons; empty: "not asked for"
+	Available  int64  // bytes of host memory that may be page-locked or copied to; 0 asks the system
+	chunk      int64  // for tests: smaller pieces than chunkBytes and stageBytes; 0 is those
 }
 
 // chunkBytes is how much is registered at a time: the driver holds the process's memory map meanwhile, and above 2 GiB
@@ -103,8 +106,11 @@ func Attach(ctx context.Context, dev *device.Device, b []byte, opt AttachOptions
 	}
 	c.steps = ladder(factsOf(dev), c.what)
 	for i := range c.steps {
-		if c.steps[i].Rung < opt.From {
-			c.steps[i].Refused = "not asked for"
+		switch s := &c.steps[i]; {
+		case s.Rung < opt.From && (opt.Why == "" || s.Refused == ""): // Why is against what could be taken
+			s.Refused = cmp.Or(opt.Why, "not asked for")
+		case opt.Last != 0 && s.Rung > opt.Last:
+			s.Refused = "not asked for"
 		}
 	}
 	if c.steps[0].Refused == "" { // nothing to register, so nothing to share
@@ -123,4 +129,13 @@ func Attach(ctx context.Context, dev *device.Device, b []byte, opt AttachOptions
 		}
 	}
 	return &Attachment{bytes: e.view(b), entry: e, rung: e.rung, steps: e.steps}, nil
+}
+
+// Attached reports whether Attach would share what b lies in with an attachment that is there, or is being made.
+func Attached(b []byte) bool {
+	lo := uintptr(addressOf(b))
+	hi := lo + uintptr(len(b))
+	attached.Lock()
+	defer attached.Unlock()
+	return slices.ContainsFunc(attached.all, func(e *entry) bool { return e.lo <= lo && hi <= e.hi })
 }

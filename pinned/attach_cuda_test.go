@@ -262,6 +262,38 @@ func TestWritableMemoryIsCopiedForEachAttachment(t *testing.T) {
 	}
 }
 
+// A caller that has a reason of its own against better rungs gets it back, and no rung beyond the last.
+func TestRungsAreTriedFromOneToAnother(t *testing.T) {
+	dev := cudatest.Open(t)
+	file, _ := mapped(t, t.TempDir(), 300_000)
+	var ledger Ledger
+	opt := AttachOptions{Ledger: &ledger, From: RungCopy, Last: RungCopy, Why: "it is slow", chunk: testChunk}
+	if Attached(file.Bytes()) {
+		t.Error("it is attached already")
+	}
+	a, err := Attach(context.Background(), dev, file.Bytes(), opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range a.Reasons() {
+		if slow := s.Refused == opt.Why; slow != (s.Rung == RungReadOnly) {
+			t.Errorf("%v: %s", s.Rung, s.Refused)
+		}
+	}
+	if a.Rung() != RungCopy || !Attached(file.Bytes()[100:200]) || len(a.Reasons()) != 3 {
+		t.Errorf("%v, %v", a.Rung(), a.Reasons())
+	}
+	if err := a.Close(); err != nil || Attached(file.Bytes()) {
+		t.Errorf("after Close it is attached: %v", err)
+	}
+	opt.Available = 200_000
+	if _, err := Attach(context.Background(), dev, file.Bytes(), opt); !errors.Is(err, ErrMemory) ||
+		!strings.Contains(err.Error(), RungHostAlloc.String()+": not asked for") {
+		t.Errorf("%v, want %v and no memory of the driver", err, ErrMemory)
+	}
+	unchanged(t, &ledger)
+}
+
 func TestOverlappingRangesAreCopied(t *testing.T) {
 	dev := cudatest.Open(t)
 	file, _ := mapped(t, onTmpfs(t), 300_000)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/khop-gnn/khop/formats/synthetic"
 	"github.com/khop-gnn/khop/internal/cudatest"
+	"github.com/khop-gnn/khop/pinned"
 )
 
 func measure(t *testing.T, args ...string) any {
@@ -25,12 +26,15 @@ func measure(t *testing.T, args ...string) any {
 // TestRowsAreMeasuredAndCompared: every cell has a rate, and the model's sectors and lines are those of its rows.
 func TestRowsAreMeasuredAndCompared(t *testing.T) {
 	for _, memory := range [][]string{{"-pages=small"}, {"-pages=huge"},
-		{"-file=" + filepath.Join(t.TempDir(), "rows")}} {
+		{"-file=" + filepath.Join(t.TempDir(), "rows")}, {"-copy", "-file=" + filepath.Join(t.TempDir(), "rows")}} {
 		args := append([]string{"rows", "-bytes=300K", "-widths=4,7,128,132", "-offsets=0,4", "-reads=16K", "-reps=1"},
 			memory...)
 		r := measure(t, args...).(*rowsResult)
 		if r.Bus.InOrderGBPerS <= 0 || r.Bus.CopyGBPerS <= 0 || len(r.Cells) != 3*2*4+2*2 {
 			t.Fatalf("%v: %d cells, bus %+v", memory, len(r.Cells), r.Bus)
+		}
+		if copied := r.Memory.Rung == pinned.RungCopy.String(); copied != (memory[0] == "-copy") {
+			t.Errorf("%v: %+v", memory, r.Memory)
 		}
 		for _, c := range r.Cells {
 			if c.GBPerS <= 0 || c.OfModel <= 0 {

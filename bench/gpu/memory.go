@@ -18,18 +18,20 @@ type memoryOptions struct {
 	bytes int64
 	file  string // to map; made where it is missing. Empty: anonymous memory
 	pages string // of anonymous memory: small, huge
+	copy  bool   // the file to huge pages, rather than attach it where it lies
 }
 
 func (o *memoryOptions) flags(f *flag.FlagSet) {
 	f.Var((*size)(&o.bytes), "bytes", "size of the memory that is read")
 	f.StringVar(&o.file, "file", "", "file to map, made where it is missing; default: anonymous memory")
 	f.StringVar(&o.pages, "pages", "huge", "pages of anonymous memory: small or huge")
+	f.BoolVar(&o.copy, "copy", false, "copy the file to huge pages, rather than read its own")
 }
 
 type memoryResult struct {
 	Bytes   int64         `json:"bytes"`
 	Backing string        `json:"backing"` // file or anonymous
-	Pages   string        `json:"pages"`   // small, huge; of a file: page cache
+	Pages   string        `json:"pages"`   // small, huge; of a file: page cache, or huge of its copy
 	Rung    string        `json:"rung"`    // how the device addresses it (docs/memory.md)
 	Better  []pinned.Step `json:"better,omitempty"`
 	Seconds float64       `json:"seconds"` // to make it addressable
@@ -72,14 +74,18 @@ func (r *rig) mapFile(m *memory, o memoryOptions) error {
 	}
 	m.undo = append(m.undo, region.Close)
 	begin := seconds()
-	a, err := pinned.Attach(r.ctx, r.dev, region.Bytes(), pinned.AttachOptions{})
+	opt := pinned.AttachOptions{}
+	m.result.Pages = "page cache"
+	if o.copy {
+		opt.From, m.result.Pages = pinned.RungCopy, "huge"
+	}
+	a, err := pinned.Attach(r.ctx, r.dev, region.Bytes(), opt)
 	if err != nil {
 		return err
 	}
 	m.undo = append(m.undo, a.Close)
 	m.bytes, m.addr, m.contiguous = a.Bytes(), a.Address(), a.Contiguous(0)
-	m.result.Backing, m.result.Pages, m.result.Rung, m.result.Better = "file", "page cache", a.Rung().String(),
-		a.Reasons()
+	m.result.Backing, m.result.Rung, m.result.Better = "file", a.Rung().String(), a.Reasons()
 	m.result.Seconds = begin()
 	return nil
 }

@@ -209,6 +209,9 @@ CLAIMS = """
 ## Predicted claims
 """
 FOOT = """
+Not predicted: what a file's pages of 4 KiB cost against a copy on huge ones. Nobody states how many pages a device's
+caches of translations hold. The requests over a whole footprint, which the bundle calibrates, show it.
+
 Expected to fail as the bundle measures them, and why:
 
 - **A step without MPS**, whose trainer is another process than the server: their kernels take turns, so loading and

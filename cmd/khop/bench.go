@@ -67,8 +67,9 @@ type benchResult struct {
 	// TopologyOnDisk is null where the topology does not stay there.
 	TopologyOnDisk *loader.TopologyStats `json:"topology_on_disk"`
 
-	Device string        `json:"device"` // where batches were made
-	Meters loader.Meters `json:"meters"` // energy, utilisation and traffic while the measured batches were loaded
+	Device string               `json:"device"` // where batches were made
+	Placed []loader.PlacedArray `json:"placed"` // where a device found each array; null on the CPU
+	Meters loader.Meters        `json:"meters"` // energy, utilisation and traffic while the measured batches were loaded
 
 	Versions versions `json:"versions"`
 }
@@ -114,7 +115,7 @@ func (c *benchCmd) Run(env *environment) (err error) {
 		Residence: opt.Residence.String(),
 		Features:  !c.NoFeatures,
 		BatchSize: opt.BatchSize, Seed: opt.Seed, Workers: opt.Workers, Prefetch: opt.Prefetch, Warmup: c.Warmup,
-		Batches: int(c.Batches), MemoryEstimate: memory.Expected.Total(), Device: opt.Device,
+		Batches: int(c.Batches), MemoryEstimate: memory.Expected.Total(), Device: opt.Device, Placed: ld.Placed(),
 		Versions: currentVersions(),
 	}
 	if err := c.measure(env, ld, &r); err != nil {

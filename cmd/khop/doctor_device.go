@@ -220,5 +220,11 @@ func printLadders(env *environment, all []arrayLadder) error {
 	for i, text := range reasons {
 		fmt.Fprintf(env.stdout, "  [%d] %s\n", i+1, text)
 	}
+	if slices.ContainsFunc(all, func(a arrayLadder) bool {
+		return a.Rung == pinned.RungReadOnly || a.Rung == pinned.RungInPlace
+	}) {
+		fmt.Fprintln(env.stdout, "  Registered columns lie on the small pages of their files; --host-pages measured "+
+			"tries a copy on huge pages when loading begins.")
+	}
 	return nil
 }

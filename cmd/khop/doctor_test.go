@@ -76,6 +76,17 @@ func TestDoctorSaysHowEachArrayWouldBeAddressed(t *testing.T) {
 		}
 	}
 	text := must(t, "doctor", data)
+	registers := slices.ContainsFunc(d.Arrays, func(a struct {
+		Array  string                           `json:"array"`
+		Bytes  int64                            `json:"bytes"`
+		Rung   string                           `json:"rung"`
+		Better []struct{ Rung, Refused string } `json:"better"`
+	}) bool {
+		return a.Rung == pinned.RungReadOnly.String() || a.Rung == pinned.RungInPlace.String()
+	})
+	if said := strings.Contains(text, "--host-pages measured"); said != registers {
+		t.Errorf("registered: %t, but the choice of pages is named: %t", registers, said)
+	}
 	for _, name := range []string{"graph/indptr.arrow", "graph/indices.arrow", "nodes/n0/feature.arrow",
 		"nodes/n0/label.arrow"} {
 		if !seen[name] || !strings.Contains(text, name) {

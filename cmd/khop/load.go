@@ -47,11 +47,13 @@ type loadFlags struct {
 	Lookahead  positive         `default:"64" help:"Batches that --residence disk samples ahead, at most."`
 	Pack       byteSize         `placeholder:"SIZE" help:"${pack_help}"`
 
-	DeviceMemory byteSize       `placeholder:"SIZE" help:"The most device memory; default: half of what is free."`
-	DeviceCache  *byteSize      `placeholder:"SIZE" help:"${device_cache_help}"`
-	HotRows      loader.Ranking `enum:"${rankings}" default:"in-degree" help:"${hot_rows_help}"`
-	Carry        loader.Carry   `enum:"kernels,copies,measured" default:"kernels" help:"${carry_help}"`
-	DeviceBlocks int            `default:"0" help:"The most blocks of a kernel; 0: as many as suit it."`
+	DeviceMemory byteSize         `placeholder:"SIZE" help:"The most device memory; default: half of what is free."`
+	DeviceCache  *byteSize        `placeholder:"SIZE" help:"${device_cache_help}"`
+	HotRows      loader.Ranking   `enum:"${rankings}" default:"in-degree" help:"${hot_rows_help}"`
+	HostPages    loader.HostPages `enum:"ladder,measured" default:"ladder" help:"${host_pages_help}"`
+
+	Carry        loader.Carry `enum:"kernels,copies,measured" default:"kernels" help:"${carry_help}"`
+	DeviceBlocks int          `default:"0" help:"The most blocks of a kernel; 0: as many as suit it."`
 }
 
 // longHelp is help that is too long for a line of a struct.
@@ -68,6 +70,8 @@ var longHelp = kong.Vars{
 		"reverses).",
 	"device_cache_help": "How much of it is for graph and columns; the rest is read over the bus. 0: none; default: " +
 		"what batches leave.",
+	"host_pages_help": "On which pages of host memory a device reads columns that do not fit: as the ladder says, or " +
+		"what gathers faster when loading begins, a file's own pages or a copy on huge pages (measured).",
 	"carry_help": "Who brings a device the rows that its memory does not have: kernels, which read them over the " +
 		"bus, copies by the CPU and a copy engine, which leave the device to others meanwhile, or what proves faster " +
 		"(measured).",
@@ -133,7 +137,7 @@ func (f *loadFlags) options(env *environment, src loader.Source) (loader.Options
 		Sampler: f.sampler(), Seeds: seeds, BatchSize: int(f.BatchSize), Shuffle: f.Shuffle, DropLast: f.DropLast,
 		Seed: f.Seed, Instance: f.Instance, Workers: f.Workers, Prefetch: int(f.Prefetch), Device: string(f.Device),
 		MaxMemory: limit, DeviceMemory: int64(f.DeviceMemory), HotRows: f.HotRows, Carry: f.Carry,
-		DeviceBlocks: f.DeviceBlocks, Verify: f.Verify, Prepare: f.Prepare, Widen: f.Widen,
+		DeviceBlocks: f.DeviceBlocks, HostPages: f.HostPages, Verify: f.Verify, Prepare: f.Prepare, Widen: f.Widen,
 	}
 	if err := f.linkFlags.set(&o); err != nil {
 		return loader.Options{}, err

@@ -5,6 +5,7 @@ package loader_test
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -46,8 +47,8 @@ func ofCPU(t *testing.T, g *graph.Graph) []string {
 func TestThePagesThatGatherFasterAreTaken(t *testing.T) {
 	needDisk(t)
 	cudatest.Open(t)
-	g := onDisk(t, wideGraph(t, 100, 3))
-	want := ofCPU(t, g)
+	g, folder := inFiles(t, wideGraph(t, 100, 3), false)
+	want, mapped := ofCPU(t, g), mappings(t, folder)
 	for _, c := range []struct {
 		registered, copied float64
 		rung               pinned.Rung
@@ -77,7 +78,20 @@ func TestThePagesThatGatherFasterAreTaken(t *testing.T) {
 		if now := cudatest.NowLive(t); now != before {
 			t.Errorf("the driver holds %+v, before it held %+v", now, before)
 		}
+		if now := mappings(t, folder); now != mapped {
+			t.Errorf("files are mapped %d times, before %d times", now, mapped)
+		}
 	}
+}
+
+// mappings counts the mappings of files in a folder.
+func mappings(t *testing.T, folder string) int {
+	t.Helper()
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Count(string(maps), " "+folder+"/")
 }
 
 // Where there is nothing to choose, nothing is timed.

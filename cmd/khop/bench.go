@@ -69,7 +69,7 @@ type benchResult struct {
 
 	Device string               `json:"device"` // where batches were made
 	Placed []loader.PlacedArray `json:"placed"` // where a device found each array; null on the CPU
-	Meters loader.Meters        `json:"meters"` // energy, utilisation and traffic while the measured batches were loaded
+	Meters loader.Meters        `json:"meters"` // energy, utilisation and traffic of the measured batches
 
 	Versions versions `json:"versions"`
 }

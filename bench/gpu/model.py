@@ -180,7 +180,7 @@ is far off shows a mistake, of the kernels or of this page. `bench/gpu/model.py`
 
 - What kernels ask for is counted by the simulated device, warp instruction by warp instruction
   (`bench/gpu/counts.json`), for small batches, and scaled: by edges, by expanded nodes, or by rows. Caches are left
-  out. A test compares the counts with the kernels as they are, to a tenth.
+  out. A test compares the counts with the kernels as they are, to a sixth.
 - The bus has two limits: bytes, of which a read costs its sectors and 20 more, and requests, of which so many can be
   under way at its latency. The greater time counts.
 - Scattered sectors get half of the device memory's rate. A kernel of a batch costs 3 us besides: a launch in a graph,

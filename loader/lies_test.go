@@ -1,8 +1,10 @@
 package loader_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"strings"
 	"testing"
@@ -193,5 +195,25 @@ func TestAnEstimateSaysWhatIsReadFromFiles(t *testing.T) {
 	if mapped.FileBytes == 0 || onDisk.FileBytes > mapped.FileBytes || onDisk.FileBytes < mapped.FileBytes-
 		onDisk.Bound.Columns || onDisk.FileBytes == 0 {
 		t.Errorf("%d bytes are read from files of %d, %d are copied", onDisk.FileBytes, mapped.FileBytes, copied)
+	}
+}
+
+// A state of links names what else decides what is in a batch; the log says of a loader what its estimate has.
+func TestALoaderOfLinksSaysWhatItLoads(t *testing.T) {
+	log := &bytes.Buffer{}
+	opt := loader.Options{Sampler: neighbor, Seeds: loader.AllEdges(), BatchSize: 50, Workers: 2,
+		ExcludeSeeds: loader.ExcludeReverse, Negatives: sampling.Negatives{Ratio: 2},
+		Logger: slog.New(slog.NewTextHandler(log, nil))}
+	l := open(t, typedGraph(t, 60, 40), opt)
+	want := fmt.Sprintf("%s links label=\"\" time=\"\" exclude=%v %s", neighbor.Fingerprint(), loader.ExcludeReverse,
+		opt.Negatives.Fingerprint())
+	if got := l.State(0, 0).Sampler; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	e := l.Estimate()
+	want = fmt.Sprintf("device=cpu workers=2 slots=%d memory=%d memory_bound=%d device_memory=0", e.Slots,
+		e.Expected.Total(), e.Bound.Total())
+	if text := log.String(); !strings.Contains(text, `msg="loader ready" source=`) || !strings.Contains(text, want) {
+		t.Errorf("the log says %s, want %s", text, want)
 	}
 }

@@ -123,7 +123,7 @@ test-python: ## run the tests of the Python package
 
 .PHONY: kill-test
 kill-test: ## kill servers and consumers of the feed a thousand times
-	KHOP_KILLS=1000 go test -run 'Kill' -timeout 60m -v ./integrations/shm/server
+	KHOP_SEED=new KHOP_KILLS=1000 go test -run 'Kill' -timeout 60m -v ./integrations/shm/server
 
 .PHONY: mutate
 mutate: ## plant N bugs in PKG, by SEED, and list those that its own tests miss (ARGS: more options of tools/mutate)
@@ -139,7 +139,7 @@ device-test: cudasim-ptx ## compare 2,000 drawn ways to load on the simulated de
 .PHONY: fault-test
 fault-test: ## fail system calls, lose power, break disks and kill writers under khop (SHARE=3: one fault in 3; docs/results/faults.md)
 	KHOP_FAULTS=$(or $(SHARE),1) go test -count 1 -timeout 180m -v ./tests/faults
-	KHOP_KILLS=1000 go test -count 1 -run 'KilledAtAnyMoment' -timeout 60m -v ./formats
+	KHOP_SEED=new KHOP_KILLS=1000 go test -count 1 -run 'KilledAtAnyMoment' -timeout 60m -v ./formats
 	KHOP_KILLS=100 go test -count 1 -run 'AKilledConversion' -timeout 60m -v ./formats/convert
 	KHOP_KILLS=200 go test -count 1 -run 'FilesThatMayNotGrow|AFullFileSystem' -timeout 60m -v ./cmd/khop
 

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -56,9 +57,7 @@ func TestAWriterKilledAtAnyMomentLeavesTheOldDatasetOrTheNewOne(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv("KHOP_KILLS")); err == nil {
 		trials = n
 	}
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := rand.New(rand.NewPCG(expect.Seed(t), 0))
 	dir := filepath.Join(scratchDir(t), "x.khop")
 	graphs := []*graph.Graph{newGraph(t, randomArrays(t, 0, 2000, 5)), newGraph(t, randomArrays(t, 1, 2000, 5))}
 	outcomes := map[string]int{}

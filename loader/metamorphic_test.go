@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	metamorphicSeed  = flag.Uint64("metamorphic.seed", 0, "seed of the random cases; 0 draws a new one")
+	metamorphicSeed  = flag.Uint64("metamorphic.seed", 0, "seed of the random cases; 0: as KHOP_SEED says")
 	metamorphicLoads = flag.Int("metamorphic.loads", 240, "cases of TestBatchesAreTheSameHoweverTheyAreLoaded")
 	metamorphicLoad  = flag.Int("metamorphic.load", -1, "the one case of these to run")
 )
@@ -26,10 +26,9 @@ var (
 func newCases(t *testing.T, more func() string) *rand.Rand {
 	t.Helper()
 	seed := *metamorphicSeed
-	for seed == 0 {
-		seed = rand.Uint64()
+	if seed == 0 {
+		seed = expect.Seed(t)
 	}
-	t.Logf("-metamorphic.seed=%d", seed)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("repeat it with: go test ./loader -run '^%s$' -metamorphic.seed=%d%s", t.Name(), seed, more())

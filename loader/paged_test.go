@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/khop-gnn/khop/gather/disk"
 	"github.com/khop-gnn/khop/graph"
@@ -82,7 +81,7 @@ func TestATopologyOnDiskHasMoreWorkersThanCores(t *testing.T) {
 // loader opens where one with as many workers as cores does, with as many as have room, and the plan says how many.
 func TestWorkersThatNobodyAskedForFitTheRoom(t *testing.T) {
 	g, _ := wideTopology(t)
-	seed := uint64(time.Now().UnixNano())
+	seed := expect.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 0))
 	cores := machine.Workers()
 	for _, columns := range [][]string{{}, {"feature"}} {

@@ -160,8 +160,7 @@ func (p *problem) computeOf(t testing.TB, pool *Pool, a *Matrix, reduce Reduce, 
 }
 
 func TestEveryPlanGivesTheSameSums(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := expect.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 0))
 	pools := []*Pool{open(t, 1), open(t, 3)}
 	widths := []int{1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 64, 100, 128, 129, 256, 257, 602}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/integrations/shm/consumer"
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // filesBelow are the names of all that is in some folders, but for what others make in shared ones meanwhile.
@@ -32,9 +33,7 @@ func filesBelow(t *testing.T, folders ...string) (list []string) {
 // A loader or server of columns on disk that is killed, at a moment of its own, leaves no file and no shared memory,
 // whether it packs rows or not.
 func TestKillingWhatReadsFromDiskLeavesNothing(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 1))
+	r := rand.New(rand.NewPCG(expect.Seed(t), 1))
 	data, scratch := small(t), t.TempDir()
 	shared := sharedMemory(t)
 	before := filesBelow(t, data, scratch)

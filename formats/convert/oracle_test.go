@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -205,9 +206,7 @@ func (d *drawn) merged(all []line, pair func(a, b line) int) (kept []line) {
 // TestEveryOptionDoesWhatAPlainConverterDoes compares drawn edge lists under drawn options, array by array, whole and
 // in drawn shares; and a dry run with what was then taken.
 func TestEveryOptionDoesWhatAPlainConverterDoes(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 11))
+	r := rand.New(rand.NewPCG(expect.Seed(t), 11))
 	for i := range 30 {
 		d := draw(r)
 		src := write(t, "edges.csv", d.text())

@@ -17,6 +17,7 @@ import (
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/source"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -24,9 +25,7 @@ import (
 // TestKeysOfEveryLengthAreSorted has keys of which 4 to 8 bytes are kept, with columns and without, in memory and
 // through a file.
 func TestKeysOfEveryLengthAreSorted(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 3))
+	r := rand.New(rand.NewPCG(expect.Seed(t), 3))
 	for _, c := range []struct{ nodes, types int64 }{{200, 1}, {60_000, 1}, {60_000, 2}, {1 << 16, 256},
 		{1 << 16, 257}, {1 << 16, 1 << 16}, {1 << 17, 1 << 15}} {
 		for _, columns := range []bool{false, true} {

@@ -249,8 +249,7 @@ func randomGraph(r *rand.Rand) (opt Options, edges []edge, offset []int64, nodes
 
 // TestEdgesAreSortedInAnyMemory compares random graphs under random options with the slow function.
 func TestEdgesAreSortedInAnyMemory(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := expect.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 1))
 	spilt := 0
 	defer func(n int) { directMemory = n }(directMemory)
@@ -372,8 +371,7 @@ func TestAPartBeyondTheMemoryIsPartedAgain(t *testing.T) {
 // TestNodesMayBeCountedWhileEdgesAreTakenIn: told a bound of the nodes first, and their number then, a sorter writes
 // what it writes when it is told the number at once.
 func TestNodesMayBeCountedWhileEdgesAreTakenIn(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := expect.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 5))
 	for _, nodes := range []int64{1, 2, 1000, 1024, 1025} {
 		var b source.Batch

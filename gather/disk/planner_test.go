@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // asksOf draws batches of rows, some of which are asked for much more often than others.
@@ -133,8 +135,7 @@ func plans(t *testing.T, p *Planner, asks [][]uint32) {
 }
 
 func newRandom(t *testing.T) *rand.Rand {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := expect.Seed(t)
 	return rand.New(rand.NewPCG(seed, 1))
 }
 

@@ -8,7 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // TestFilesAreReadAndWrittenPastTheCache writes a file, reads random ranges of it, and compares them. Where the file
@@ -102,7 +103,7 @@ func TestAFileIsReadAheadFromAnyPlace(t *testing.T) {
 // TestAFileIsWrittenBehindItsOwner writes files in pieces of any length, through memory that the file system takes and
 // through memory that it refuses, and compares what is there.
 func TestAFileIsWrittenBehindItsOwner(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
+	seed := expect.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 0))
 	for i := range 100 {
 		f, err := os.Create(filepath.Join(t.TempDir(), "x"))

@@ -165,7 +165,7 @@ func TestALyingServerIsAnError(t *testing.T) {
 	if n, err := newLiar(t).consume(t); n != 3 || err != nil {
 		t.Fatalf("a server that does not lie: %d batches, %v", n, err)
 	}
-	seed := uint64(time.Now().UnixNano())
+	seed := expect.Seed(t)
 	for name, change := range changes {
 		t.Run(name, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 0))

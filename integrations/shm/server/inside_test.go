@@ -10,10 +10,10 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 )
 
@@ -220,8 +220,7 @@ func TestWithinAProcessABadMessageEndsTheConnectionAndSaysWhy(t *testing.T) {
 func TestAMailboxKeepsMessagesWholeAroundItsEnd(t *testing.T) {
 	p := new(Post)
 	room := make([]byte, wire.MaxMessage)
-	seed := uint64(time.Now().UnixNano())
-	t.Log("seed", seed)
+	seed := expect.Seed(t)
 	draw := rand.New(rand.NewPCG(seed, 0))
 	message := func(n uint64) []byte {
 		own := rand.New(rand.NewPCG(n, seed))

@@ -25,6 +25,7 @@ import (
 
 	"github.com/khop-gnn/khop/integrations/shm"
 	"github.com/khop-gnn/khop/integrations/shm/consumer"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/loader"
 )
 
@@ -293,8 +294,7 @@ func noticedSoon(t *testing.T, noticed []time.Duration) {
 }
 
 func TestKilledConsumersAreNoticedAndOthersGoOnWhereTheyWere(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := expect.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 0))
 	dir := filepath.Dir(filepath.Dir(socketPath(t)))
 	before := left(t, dir)
@@ -335,8 +335,7 @@ func TestKilledConsumersAreNoticedAndOthersGoOnWhereTheyWere(t *testing.T) {
 }
 
 func TestKilledServersAreNoticedAndOthersGoOnWhereTheyWere(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := expect.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 0))
 	dir := filepath.Dir(filepath.Dir(socketPath(t)))
 	before := left(t, dir)

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/khop-gnn/khop/internal/expect"
 )
 
 // socketPair returns two ends of a connection.
@@ -259,7 +261,7 @@ func TestAWaitEndsInTimeAndNotBefore(t *testing.T) {
 }
 
 func TestNoMessageIsMissedAtAnyPace(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
+	seed := expect.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 0))
 	a, b := socketPair(t)
 	const rounds = 3000

@@ -1,0 +1,30 @@
+package expect
+
+import (
+	"hash/fnv"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+)
+
+// Seed returns the seed of the cases that a test draws: the same in each run, unless KHOP_SEED says another one, or
+// "new" to draw it. The test prints it if it fails.
+func Seed(t testing.TB) uint64 {
+	t.Helper()
+	name := fnv.New64a()
+	_, _ = name.Write([]byte(t.Name()))
+	seed := name.Sum64()
+	switch s := os.Getenv("KHOP_SEED"); s {
+	case "":
+	case "new":
+		seed = rand.Uint64()
+	default:
+		var err error
+		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
+			t.Fatalf("KHOP_SEED: %v", err)
+		}
+	}
+	t.Logf("KHOP_SEED=%d", seed)
+	return seed
+}

@@ -512,3 +512,16 @@ func TestBytesOfAFileAreMappedOnce(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestASpoolTakesAQuarterOfTheMemoryThatIsLeft and not a byte more.
+func TestASpoolTakesAQuarterOfTheMemoryThatIsLeft(t *testing.T) {
+	for limit, within := range map[int64]bool{4096: true, 4095: false} {
+		s := &Spool{Budget: &Budget{Dir: t.TempDir(), Memory: limited(limit)}}
+		if _, err := s.Write(make([]byte, 1024)); err != nil || (s.file == nil) != within {
+			t.Errorf("1024 bytes of %d: in memory %t, %v", limit, s.file == nil, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

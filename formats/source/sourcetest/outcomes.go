@@ -64,12 +64,15 @@ func Outcomes(t *testing.T, cases ...Case) {
 		}
 		fmt.Fprintf(&b, "# %s\n", c.Name)
 		d := &disk{t: t, c: c, dir: filepath.Join(t.TempDir(), "in"), temp: t.TempDir()}
+		before := held(d.dir)
 		for _, r := range c.Requests {
 			b.WriteString(d.good(r))
 		}
+		d.closed("as it is", before)
 		for _, name := range slices.Sorted(maps.Keys(c.Files)) {
 			if !slices.Contains(c.Keep, name) {
 				b.WriteString(d.damaged(name))
+				d.closed(name, before)
 			}
 		}
 	}
@@ -151,6 +154,26 @@ func rewrite(path, text string) error {
 	}
 	_, err = f.WriteString(text)
 	return errors.Join(err, f.Truncate(int64(len(text))), f.Close())
+}
+
+// held counts the files in a folder that are open, and the mappings of them; 0 where the system does not list them.
+func held(dir string) (n int) {
+	list, _ := os.ReadDir("/proc/self/fd")
+	for _, fd := range list {
+		if name, err := os.Readlink("/proc/self/fd/" + fd.Name()); err == nil && strings.HasPrefix(name, dir) {
+			n++
+		}
+	}
+	maps, _ := os.ReadFile("/proc/self/maps")
+	return n + strings.Count(string(maps), dir)
+}
+
+// closed fails the test where more files are held than before.
+func (d *disk) closed(what string, before int) {
+	d.t.Helper()
+	if n := held(d.dir) - before; n > 0 {
+		d.t.Errorf("%s, %s: %d files are still open or mapped", d.c.Name, what, n)
+	}
 }
 
 // seen is what a reading comes to.

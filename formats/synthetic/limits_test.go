@@ -1,0 +1,35 @@
+package synthetic
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+)
+
+// TestLimitsOfOptionsAreKeptToTheOne, and are in the error.
+func TestLimitsOfOptionsAreKeptToTheOne(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		most int64
+		set  func(n int64) Options
+	}{
+		{"nodes", 1 << 50, func(n int64) Options { return Options{Nodes: n, Edges: 1} }},
+		{"edges", 1 << 50, func(n int64) Options { return Options{Edges: n} }},
+		{"features", 1 << 20, func(n int64) Options { return Options{Features: int(n)} }},
+		{"classes", 1 << 20, func(n int64) Options { return Options{Nodes: 1 << 21, Classes: int(n)} }},
+		{"workers", 1<<15 - 1, func(n int64) Options { return Options{Workers: int(n)} }},
+	} {
+		for n, good := range map[int64]bool{c.most: true, c.most + 1: false, -2: false, -1: c.name != "workers"} {
+			_, err := c.set(n).Resolve(SBM)
+			if c.name == "nodes" && n == -1 { // an edge without nodes
+				good = false
+			} else if want := fmt.Sprintf("%v: %d %s: not within 0 .. %d", ErrOptions, n, c.name, c.most); !good &&
+				(err == nil || err.Error() != want) {
+				t.Errorf("%d %s: %v, want %s", n, c.name, err, want)
+			}
+			if (err == nil) != good || err != nil && !errors.Is(err, ErrOptions) {
+				t.Errorf("%d %s: %v", n, c.name, err)
+			}
+		}
+	}
+}

@@ -1,6 +1,6 @@
 """What planted.py plants: a class of faults, a file, what stands there, what is planted in its place, and the test that catches it."""
 
-SAMPLING, GATHER, LOADER = "sampling", "gather", "loader"
+SAMPLING, GATHER, LOADER, SPARSE = "sampling", "gather", "loader", "sparse"
 
 FAULTS = [
     ("bounds", "sampling/neighbor.cu", "if (dst < seg->hi && part == 0) seg->indptr", "if (dst <= seg->hi && part == 0) seg->indptr",
@@ -53,4 +53,17 @@ FAULTS = [
     ("scratch not restored", "sampling/device_assembly.go",
      "\tif err := w.env.Stream.Fill32(w.values.Address(), ^uint32(0), 2*slots); err != nil {\n\t\treturn err\n\t}\n", "",
      SAMPLING, "TestDeviceStampsStartOver"),
+    ("bounds", "sparse/device.cu", "if ((uint64_t)j >= (uint64_t)m.a.cols) continue;", "if ((uint64_t)j > (uint64_t)m.a.cols) continue;",
+     SPARSE, "TestDeviceLeavesOutEdgesOutOfRange"),
+    ("bounds", "sparse/device.cu", "const bool there = (uint64_t)j < (uint64_t)s.a.cols;", "const bool there = (uint64_t)j <= (uint64_t)s.a.cols;",
+     SPARSE, "TestDeviceLeavesOutEdgesOutOfRange"),
+    ("tail rows", "sparse/device.cu", "row < m.a.rows; row += groups(shift)", "row < (m.a.rows & ~3ll); row += groups(shift)",
+     SPARSE, "TestDeviceComputesWhatTheCPUDoes"),
+    ("tail rows", "sparse/device.cu", "if (e < degree) out[e] = t", "if (e <= degree) out[e] = t", SPARSE, "TestDeviceComputesWhatTheCPUDoes"),
+    ("wrong mask", "sparse/device.cu", "__shfl_down_sync(0xffffffffu, sum, n, 16)", "__shfl_down_sync(0xffffu, sum, n, 16)",
+     SPARSE, "TestDeviceComputesWhatTheCPUDoes"),
+    ("32-bit overflow", "sparse/device.cu", "const float* from = m.x + j * m.width;", "const float* from = m.x + (int)(j * m.width);",
+     SPARSE, "TestMatricesReachBeyondFourBillionElements"),
+    ("32-bit overflow", "sparse/device.cu", "__ldg(s.v + j * s.width + k)", "__ldg(s.v + (int)(j * s.width) + k)",
+     SPARSE, "TestMatricesReachBeyondFourBillionElements"),
 ]

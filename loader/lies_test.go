@@ -15,8 +15,8 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// rowsOf is an array of zeros.
-func rowsOf(t *testing.T, d unified.DType, shape ...int64) unified.Tensor {
+// zeroRows is an array of zeros.
+func zeroRows(t *testing.T, d unified.DType, shape ...int64) unified.Tensor {
 	t.Helper()
 	n := d.Size()
 	for _, s := range shape {
@@ -37,7 +37,7 @@ func block(change func(b *graph.Block)) func(*graph.Sample) {
 // Each part of what a sampler makes is looked at: what is as it may be is taken, and the rest is refused in words.
 func TestEachPartOfASampleIsLookedAt(t *testing.T) {
 	own := func(d unified.DType, shape ...int64) func(*graph.Sample) {
-		return func(s *graph.Sample) { s.Arrays[0].Rows = rowsOf(t, d, shape...) }
+		return func(s *graph.Sample) { s.Arrays[0].Rows = zeroRows(t, d, shape...) }
 	}
 	const reshaped, rows = "it reshaped the sample", "array sample/own is "
 	for name, c := range map[string]struct {
@@ -66,11 +66,11 @@ func TestEachPartOfASampleIsLookedAt(t *testing.T) {
 		"a negative count":    {func(s *graph.Sample) { s.NumNodes[0][0] = -1 }, "NumNodes is [[-1] [8]]"},
 		"fewer nodes later":   {func(s *graph.Sample) { s.NumNodes[0][0] = 9 }, "NumNodes is [[9] [8]]"},
 		"more nodes":          {func(s *graph.Sample) { s.NumNodes[1][0] = 9 }, "but there are 9 nodes"},
-		"nodes twice as wide": {func(s *graph.Sample) { s.Nodes[0] = rowsOf(t, unified.Int64, 8) },
+		"nodes twice as wide": {func(s *graph.Sample) { s.Nodes[0] = zeroRows(t, unified.Int64, 8) },
 			"but there are 8 nodes"},
-		"nodes in rows": {func(s *graph.Sample) { s.Nodes[0] = rowsOf(t, unified.Int32, 8, 1) },
+		"nodes in rows": {func(s *graph.Sample) { s.Nodes[0] = zeroRows(t, unified.Int32, 8, 1) },
 			"but there are 8 nodes"},
-		"wide seeds": {func(s *graph.Sample) { s.SeedLocal[0] = rowsOf(t, unified.Int64, 7) },
+		"wide seeds": {func(s *graph.Sample) { s.SeedLocal[0] = zeroRows(t, unified.Int64, 7) },
 			" for 7 seeds"},
 		"no seeds":           {func(s *graph.Sample) { s.SeedLocal[0] = unified.Tensor{} }, " for 7 seeds"},
 		"fewer destinations": {block(func(b *graph.Block) { b.NumDst-- }), "Blocks[0][0]: 6 destinations, indptr "},
@@ -78,11 +78,11 @@ func TestEachPartOfASampleIsLookedAt(t *testing.T) {
 			"Blocks[0][0]: -1 destinations, indptr "},
 		"negative sources": {block(func(b *graph.Block) { b.NumSrc = -1 }),
 			"Blocks[0][0]: 7 destinations, indptr "},
-		"indices of 64 bits": {block(func(b *graph.Block) { b.Indices = rowsOf(t, unified.Int64, 7) }),
+		"indices of 64 bits": {block(func(b *graph.Block) { b.Indices = zeroRows(t, unified.Int64, 7) }),
 			"Blocks[0][0]: 7 destinations"},
-		"indptr of 64 bits": {block(func(b *graph.Block) { b.Indptr = rowsOf(t, unified.Int64, 8) }),
+		"indptr of 64 bits": {block(func(b *graph.Block) { b.Indptr = zeroRows(t, unified.Int64, 8) }),
 			"Blocks[0][0]: 7 destinations"},
-		"positions of 64 bits": {block(func(b *graph.Block) { b.EdgePos = rowsOf(t, unified.Int64, 7) }),
+		"positions of 64 bits": {block(func(b *graph.Block) { b.EdgePos = zeroRows(t, unified.Int64, 7) }),
 			"Blocks[0][0]: edge positions "},
 		"no positions": {block(func(b *graph.Block) { b.EdgePos = unified.Tensor{} }),
 			"Blocks[0][0]: edge positions "},

@@ -419,6 +419,9 @@ func TestTheLogHearsOfLessAndOfNoConnections(t *testing.T) {
 		opt.MaxMemory = limit
 		s := serve(t, plainGraph(t, 500), Options{Loader: opt, Hold: 100,
 			Logger: slog.New(slog.NewTextHandler(log, nil))})
+		if r := s.ranks[0]; r.hold != min(100, r.loader.Stats().Slots-1) {
+			t.Errorf("limit %d: %d of %d slots may be held", limit, r.hold, r.loader.Stats().Slots)
+		}
 		if text := log.String(); strings.Contains(text, less) != want ||
 			want && !strings.Contains(text, fmt.Sprintf("hold=%d", s.ranks[0].hold)) || s.ranks[0].hold < 100 != want {
 			t.Errorf("limit %d, hold %d: %s", limit, s.ranks[0].hold, text)

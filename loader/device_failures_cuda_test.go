@@ -15,6 +15,7 @@ import (
 	"github.com/khop-gnn/khop/internal/cudatest"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/sampling"
 )
 
 // What the driver answers, by its numbers.
@@ -124,10 +125,17 @@ func TestALostDeviceEndsTheEpochWithItsName(t *testing.T) {
 }
 
 // TestSteadyStateAllocatesNothing: after a first epoch any allocation of the driver's, and any free, fails, and none is
-// asked for.
+// asked for. All batches are of one size, for a slot may meet its largest batch late.
 func TestSteadyStateAllocatesNothing(t *testing.T) {
 	cudatest.Open(t)
-	l := open(t, wideGraph(t, 300, 6), onDevice)
+	opt := onDevice
+	opt.Sampler = sampling.Neighbor{Fanouts: []int{sampling.All, sampling.All}}
+	seeds := make([]int64, 20*opt.BatchSize)
+	for i := range seeds {
+		seeds[i] = int64(i % opt.BatchSize)
+	}
+	opt.Seeds = loader.NodeIDs(seeds)
+	l := open(t, wideGraph(t, 300, 6), opt)
 	want := digests(t, l.Epoch(context.Background(), 0))
 	for _, call := range []string{"cuMemAlloc", "cuMemHostAlloc", "cuMemHostRegister", "cuStreamCreateWithPriority",
 		"cuModuleLoadDataEx", "cuMemFree", "cuMemFreeHost", "cuMemHostUnregister"} {

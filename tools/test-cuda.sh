@@ -71,7 +71,7 @@ dist/khop-cuda sample "$scratch/sbm.khop" --digest --device cuda | cmp - "$scrat
 
 # Without the real graphs any test may skip; with them only those on the list.
 skips=(-any-skip)
-[ -z "${KHOP_TESTDATA:-}" ] || skips=(-allowed tests/allowed-skips.txt)
+[ -z "${KHOP_TESTDATA:-}" ] || skips=(-allowed "$PWD/tests/allowed-skips.txt")
 
 # The tests that need a device are those of the files named *_cuda_test.go.
 [ -n "${REPORT:-}" ] || { REPORT=$scratch/testreport; go build -o "$REPORT" ./tools/testreport; }

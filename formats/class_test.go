@@ -9,25 +9,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
-
-// ending is a context that ends when it has been asked so often whether it has.
-type ending struct {
-	context.Context
-	left atomic.Int64
-}
-
-func (e *ending) Err() error {
-	if e.left.Add(-1) < 0 {
-		return context.Canceled
-	}
-	return nil
-}
 
 // TestEveryLookAtTheContextEndsTheWork: writing, checking, scrubbing and inspecting end at each of them, with nothing
 // left behind.
@@ -51,8 +38,7 @@ func TestEveryLookAtTheContextEndsTheWork(t *testing.T) {
 	} {
 		looks := 0
 		for ; ; looks++ {
-			ctx := &ending{Context: context.Background()}
-			ctx.left.Store(int64(looks))
+			ctx := expect.EndsAfter(context.Background(), int64(looks))
 			err := work(ctx)
 			if err == nil {
 				break

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/unified"
 )
@@ -176,21 +177,6 @@ func compareVisits(t *testing.T, what string, g *graph.Graph, k Sampler, w Worke
 	}
 }
 
-// What forward push has kept and left together is PageRank: p(v) + the sum of r(u) times the PageRank of v from u.
-// endsAfter is a context that ends once it has been asked so often whether it has.
-type endsAfter struct {
-	context.Context
-	left int
-	end  func()
-}
-
-func (c *endsAfter) Err() error {
-	if c.left--; c.left < 0 {
-		c.end()
-	}
-	return c.Context.Err()
-}
-
 // A single seed can take a push for each of a billion edges.
 func TestScoresOfOneSeedEndWithTheContext(t *testing.T) {
 	g := sizedGraph(t, rand.New(rand.NewPCG(1, 2)), 1, 1, 200, func() int { return 8 })
@@ -204,14 +190,14 @@ func TestScoresOfOneSeedEndWithTheContext(t *testing.T) {
 	b := k.Bound(g.Schema(), 1)
 	b.Init(&out, g.Schema(), pinned.Options{})
 	defer out.Close()
-	inner, end := context.WithCancel(t.Context())
-	ctx := &endsAfter{inner, 1, end} // once before the seed
+	ctx := expect.EndsAfter(context.Background(), 1) // once before the seed
 	err = w.Sample(ctx, &Request{Seeds: [][]int64{{0}}, Rand: NewRand(1, 0, 0, 0)}, &out)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("%v; want %v", err, context.Canceled)
 	}
 }
 
+// What forward push has kept and left together is PageRank: p(v) + the sum of r(u) times the PageRank of v from u.
 func TestScoresAndResidualsMakeUpPageRank(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 8))
 	for range 30 {

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/khop-gnn/khop/formats"
@@ -22,6 +21,7 @@ import (
 	"github.com/khop-gnn/khop/formats/source/sourcetest"
 	fromtables "github.com/khop-gnn/khop/formats/tables"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/unified"
 )
 
@@ -270,19 +270,6 @@ func TestEveryFormatIsWrittenAndReadAgain(t *testing.T) {
 	}
 }
 
-// ending is a context that is done after it has been looked at so many times.
-type ending struct {
-	context.Context
-	left atomic.Int64
-}
-
-func (e *ending) Err() error {
-	if e.left.Add(-1) < 0 {
-		return context.Canceled
-	}
-	return nil
-}
-
 // again exports where an export lies already: refused, replaced by force, and left as it is where the context ends.
 func again(t *testing.T, ds *formats.Dataset, target, format, before string) {
 	t.Helper()
@@ -290,10 +277,8 @@ func again(t *testing.T, ds *formats.Dataset, target, format, before string) {
 		err.Error() != target+": "+formats.ErrExist.Error()+"; choose another target, or replace it by --force" {
 		t.Errorf("%s: a second export: %v", format, err)
 	}
-	ctx := &ending{Context: context.Background()}
 	for looks := int64(0); ; looks += 1 + looks {
-		ctx.left.Store(looks)
-		_, err := Run(ctx, ds, target, Options{To: format, Force: true})
+		_, err := Run(expect.EndsAfter(context.Background(), looks), ds, target, Options{To: format, Force: true})
 		if left, _ := os.ReadDir(filepath.Dir(target)); len(left) != 1 {
 			t.Fatalf("%s: left behind: %v", format, left)
 		}

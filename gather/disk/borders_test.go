@@ -57,19 +57,7 @@ func plainlyCounted(t *testing.T) (arrays []Mapped, p *Pages, plain *plainPages)
 		plain.times = append(plain.times, make([]int64, pages))
 		plain.wanted = append(plain.wanted, make([]bool, pages))
 	}
-	p, err := OpenPages(arrays, PagesOptions{Bytes: 1 << 30})
-	if errors.Is(err, pinned.ErrNotMapped) {
-		t.Skip("the system does not tell what file is mapped")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return arrays, p, plain
+	return arrays, openPages(t, arrays, PagesOptions{Bytes: 1 << 30}), plain
 }
 
 // Each page of each array is told apart from all others, wherever elements begin and end.
@@ -213,12 +201,7 @@ func TestFetchedRowsAreThoseOfTheFile(t *testing.T) {
 	m, _ := columnFile(t, t.TempDir(), 3000, 100)
 	before := expect.OpenFiles(t)
 	r, layouts, err := Open(background, []Mapped{m}, ReaderOptions{Depth: 4, Shape: Shape{Gap: 4096, Most: 1 << 16}})
-	if errors.Is(err, pinned.ErrNotMapped) {
-		t.Skip("the system does not tell what file is mapped")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	mustOpen(t, err)
 	for _, rows := range [][]int64{{0}, {2999}, {0, 1, 2, 40, 41, 2000, 2999}, {}} {
 		to := make([]byte, len(rows)*100)
 		if err := r.Fetch(background, 0, layouts[0], rows, to); err != nil {
@@ -324,12 +307,7 @@ func TestFetchingEndsWithTheContext(t *testing.T) {
 			<-release
 			return n, err
 		}})
-	if errors.Is(err, pinned.ErrNotMapped) {
-		t.Skip("the system does not tell what file is mapped")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	mustOpen(t, err)
 	enough := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(background)
 	cancel(enough)

@@ -32,16 +32,22 @@ func columnFile(t testing.TB, folder string, rows, rowBytes int) (Mapped, string
 	return Mapped{pinnedtest.Map(t, path, 72, b), int64(rowBytes)}, path
 }
 
-// openColumn opens a column of one file.
-func openColumn(t testing.TB, m Mapped, read ReaderOptions, plan ColumnOptions) *Column {
+// mustOpen skips a test where the system does not tell what file is mapped, and fails it for any other error.
+func mustOpen(t testing.TB, err error) {
 	t.Helper()
-	r, layouts, err := Open(background, []Mapped{m}, read)
 	if errors.Is(err, pinned.ErrNotMapped) {
 		t.Skip("the system does not tell what file is mapped")
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// openColumn opens a column of one file.
+func openColumn(t testing.TB, m Mapped, read ReaderOptions, plan ColumnOptions) *Column {
+	t.Helper()
+	r, layouts, err := Open(background, []Mapped{m}, read)
+	mustOpen(t, err)
 	c, err := NewColumn(r, 0, layouts[0], plan)
 	if err != nil {
 		t.Fatal(err)

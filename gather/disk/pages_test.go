@@ -17,22 +17,24 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// openPages opens pages of a file of that many elements of 4 bytes.
-func openPagesOf(t testing.TB, elements int, opt PagesOptions) (*Pages, unified.Tensor, string) {
+// openPages opens pages until the test ends.
+func openPages(t testing.TB, arrays []Mapped, opt PagesOptions) *Pages {
 	t.Helper()
-	m, path := columnFile(t, t.TempDir(), elements, 4)
-	p, err := OpenPages([]Mapped{m}, opt)
-	if errors.Is(err, pinned.ErrNotMapped) {
-		t.Skip("the system does not tell what file is mapped")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	p, err := OpenPages(arrays, opt)
+	mustOpen(t, err)
 	t.Cleanup(func() {
 		if err := p.Close(); err != nil {
 			t.Error(err)
 		}
 	})
+	return p
+}
+
+// openPagesOf opens pages of a file of that many elements of 4 bytes.
+func openPagesOf(t testing.TB, elements int, opt PagesOptions) (*Pages, unified.Tensor, string) {
+	t.Helper()
+	m, path := columnFile(t, t.TempDir(), elements, 4)
+	p := openPages(t, []Mapped{m}, opt)
 	array, err := unified.New(unified.Int32, m.Bytes, int64(elements))
 	if err != nil {
 		t.Fatal(err)

@@ -135,8 +135,7 @@ func plans(t *testing.T, p *Planner, asks [][]uint32) {
 }
 
 func newRandom(t *testing.T) *rand.Rand {
-	seed := expect.Seed(t)
-	return rand.New(rand.NewPCG(seed, 1))
+	return rand.New(rand.NewPCG(expect.Seed(t), 1))
 }
 
 func TestPlansReadAsLittleAsTheOptimum(t *testing.T) {

@@ -15,11 +15,11 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/khop-gnn/khop/formats"
 	"github.com/khop-gnn/khop/formats/source"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 )
 
@@ -294,14 +294,12 @@ func (d *disk) good(r source.Request) string {
 	}
 	x = d.read(ctx, r, least, nil)
 	looks := int64(1 << 40)
-	counting := &ending{Context: ctx}
-	counting.left.Store(looks)
+	counting := expect.EndsAfter(ctx, looks)
 	d.read(counting, r, 0, nil)
-	looks -= counting.left.Load()
+	looks -= counting.Left()
 	for i := range min(looks, 12) {
 		n := i * looks / min(looks, 12)
-		counting.left.Store(n)
-		if s := d.read(counting, r, 0, nil); s.err == nil || !errors.Is(s.err, context.Canceled) {
+		if s := d.read(expect.EndsAfter(ctx, n), r, 0, nil); s.err == nil || !errors.Is(s.err, context.Canceled) {
 			d.t.Errorf("%s: the context ends at look %d of %d: %v", d.c.Name, n, looks, s.err)
 		}
 	}
@@ -323,20 +321,6 @@ func short(s string) string {
 	digest := sha256.Sum256([]byte(s))
 	tail := s[len(s)-1000:]
 	return fmt.Sprintf("%s ... %d bytes: %x ... %s", s[:200], len(s), digest[:8], tail[strings.IndexByte(tail, ' ')+1:])
-}
-
-// ending is a context that is done after it has been looked at so many times.
-type ending struct {
-	context.Context
-	left atomic.Int64
-}
-
-// Err implements context.Context.
-func (e *ending) Err() error {
-	if e.left.Add(-1) < 0 {
-		return context.Canceled
-	}
-	return nil
 }
 
 // promises checks what each graph promises who uses it.

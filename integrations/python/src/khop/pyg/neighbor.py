@@ -143,13 +143,10 @@ class NeighborLoader(_Filtered, of_pyg.NeighborLoader):  # type: ignore[misc]
             self, data=data, node_sampler=sampler, input_nodes=input_nodes, filter_per_worker=False,
             **{name: self._how[name] for name in ("batch_size", "shuffle", "drop_last")}, **kwargs)
         given = self.input_data
-        bad = (given.node < 0) | (given.node >= structure.num_nodes(given.input_type))
-        if bad.any():
-            at = int(bad.nonzero()[0])
-            most = structure.num_nodes(given.input_type) - 1
-            raise ValueError(f"input_nodes: {int(given.node[at])}, number {at}: must be in 0 .. {most}")
-        if self._order is None and "seeds" not in self._how and given.time is None and (name is None or isinstance(name, str)):
-            self._how["seeds"] = f"all:{structure.node_type(self.input_data.input_type)}"
+        if name is not None and not isinstance(name, str):
+            _check_range(given.node, structure.num_nodes(given.input_type))
+        elif self._order is None and "seeds" not in self._how and given.time is None:
+            self._how["seeds"] = f"all:{structure.node_type(given.input_type)}"
 
     def _khop(self) -> KhopSampler:
         sampler: KhopSampler = self.node_sampler
@@ -161,7 +158,8 @@ class NeighborLoader(_Filtered, of_pyg.NeighborLoader):  # type: ignore[misc]
             given = given[_numbers(self._order)]
         if not len(given.node):
             return
-        for batch in self._batches(partial(sampler.load, given)) if self._order is None else self._listed_batches(given):
+        listed = self._order is not None
+        for batch in self._listed_batches(given) if listed else self._batches(partial(sampler.load, given)):
             items = self._structure.own(batch[self._structure.node_type(given.input_type)].input_id)
             ids = items if given.input_id is None else given.input_id[items]
             times = None if given.time is None else given.time[items]
@@ -175,6 +173,14 @@ class NeighborLoader(_Filtered, of_pyg.NeighborLoader):  # type: ignore[misc]
         of, load = self._structure.seed_type(given.input_type), self._khop().load
         return self._listed.batches(
             [(of, given.node, given.time)], None, lambda listed: load(given, **{**self._how, "seeds": listed}))
+
+
+def _check_range(nodes: Any, num_nodes: int) -> None:
+    """A ValueError for the first of these seeds that is no node."""
+    bad = (nodes < 0) | (nodes >= num_nodes)
+    if bad.any():
+        at = int(bad.nonzero()[0])
+        raise ValueError(f"input_nodes: {int(nodes[at])}, number {at}: must be in 0 .. {num_nodes - 1}")
 
 
 def _numbers(order: Any) -> Any:
@@ -482,7 +488,8 @@ class Ends:
         sampler = self._sampler
         ends = [sampler.ends(part, hash((key, number))) for number, part in enumerate(parts)]
         most = max(1, *(sum(map(len, nodes.values())) for nodes, _ in ends))
-        seeds = ((sampler.structure.seed_type(of), ids, times[of]) for nodes, times in ends for of, ids in nodes.items())
+        name = sampler.structure.seed_type
+        seeds = ((name(of), ids, times[of]) for nodes, times in ends for of, ids in nodes.items())
         batches = self._listed.batches(seeds, most, lambda listed: sampler.load_ends(listed, most, key))
         for number, (part, batch) in enumerate(zip(parts, batches)):
             out = sampler.output(batch, None)

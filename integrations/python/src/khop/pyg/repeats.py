@@ -9,7 +9,7 @@ import torch
 
 class Repeats:
     """Where the nodes and edges of a batch go when each seed gets a node of its own. These are the first nodes, in the
-    order of the seeds. Each has all in-edges that khop drew for the seed; out-edges are those of the first one alone."""
+    order of the seeds. Each has all in-edges that khop drew for the seed; the first one alone has its out-edges."""
 
     def __init__(self, of: Optional[str], seeds: Any, num_nodes: int) -> None:
         """seeds is the place of each seed, a node of type of, among the batch's distinct ones, of which each has its
@@ -58,7 +58,8 @@ class Repeats:
         end = times.cumsum(0)
         edge = torch.repeat_interleave(torch.arange(len(col)), times)
         copy = torch.arange(len(edge)) - (end - times)[edge]
-        new = torch.where(col[edge] < self.distinct, self._copies[self._first[seed[edge]] + copy], self._place[col[edge]])
+        own = self._copies[self._first[seed[edge]] + copy]
+        new = torch.where(col[edge] < self.distinct, own, self._place[col[edge]])
         if hops:
             ends = torch.cat([torch.zeros(1, dtype=torch.int64), end])[torch.tensor([0, *hops]).cumsum(0)]
             hops = ends.diff().tolist()

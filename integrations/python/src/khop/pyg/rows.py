@@ -67,8 +67,8 @@ class Rows:
 
 
 def wide(data: Any, nodes: dict[Any, Any]) -> Iterator[tuple[Any, str, Any]]:
-    """What Rows takes over of the attributes of a Data or HeteroData: type of node, name and values. nodes are those of a
-    batch by type, with None for the only one."""
+    """What Rows takes over of the attributes of a Data or HeteroData: type of node, name and values. nodes are those of
+    a batch by type, with None for the only one."""
     if type(data) not in (Data, HeteroData):
         return
     for of, ids in nodes.items():

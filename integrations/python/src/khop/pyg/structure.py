@@ -198,7 +198,7 @@ class Structure:
         return values if self.dataset else values.clone()
 
     def repeats(self, batch: Batch, of: Optional[str]) -> Optional[Repeats]:
-        """What gives repeated seeds, nodes of this type, nodes of their own in the batch; None where none is repeated."""
+        """What gives repeated seeds of this node type nodes of their own in the batch; None where none is repeated."""
         view = batch[self.node_type(of)]
         return Repeats.find(of, view.seeds, view.num_nodes)
 
@@ -251,7 +251,8 @@ def _weights(name: str, store: Any, edges: int) -> Any:
     bad = ~((weights >= 0) & (weights < float("inf")))
     if bad.any():
         at = int(bad.reshape(-1).nonzero()[0])
-        raise ValueError(f"weight_attr: {name}[{at}] is {weights.reshape(-1)[at].item()}: must be finite and not negative")
+        weight = weights.reshape(-1)[at].item()
+        raise ValueError(f"weight_attr: {name}[{at}] is {weight}: must be finite and not negative")
     return weights
 
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"syscall"
 
 	"github.com/khop-gnn/khop/formats"
@@ -97,18 +96,6 @@ func (s *Spool) append(p []byte) (int, error) {
 	n, err := s.file.Write(p)
 	s.Budget.Moved(int64(n), 0)
 	return n, s.explain(err)
-}
-
-// TempFile makes a temporary file. Its path is empty where it has no name any more.
-func TempFile(b *Budget) (*os.File, string, error) {
-	f, err := os.CreateTemp(b.dir(), ".khop-edges-*.tmp")
-	if err != nil {
-		return nil, "", fmt.Errorf("make a temporary file beside the target: %w", err)
-	}
-	if runtime.GOOS == "linux" && os.Remove(f.Name()) == nil { // the name is not needed
-		return f, "", nil
-	}
-	return f, f.Name(), nil
 }
 
 func (s *Spool) explain(err error) error { return explainSpace(s.Budget.dir(), s.size, err) }

@@ -297,7 +297,9 @@ func (b *bench) named(hit *call, stderr string) bool {
 	if !strings.HasPrefix(object, b.dir) {
 		return true
 	}
-	object = strings.TrimSuffix(object, " (deleted)") // as the system says of a file without a name
+	if unnamed, ok := strings.CutSuffix(object, " (deleted)"); ok { // as the system says of a file without a name
+		return strings.Contains(stderr, filepath.Dir(unnamed))
+	}
 	return strings.Contains(stderr, filepath.Base(object)) || strings.Contains(stderr, "data")
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/apache/arrow/go/v15/arrow"
 	"github.com/apache/arrow/go/v15/arrow/array"
 	"github.com/apache/arrow/go/v15/arrow/ipc"
+	"github.com/apache/arrow/go/v15/arrow/memory"
 
 	"github.com/khop-gnn/khop/unified"
 )
@@ -250,5 +251,24 @@ func TestAMessageThatLiesElsewhereIsNamed(t *testing.T) {
 		if _, err := readMessage(make([]byte, 16), pos, 16); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
+	}
+}
+
+// Arrow's writers compress record batches where they are asked to, and what is mapped must not be.
+func TestCompressedBatchesAreNamed(t *testing.T) {
+	fields := arrow.NewSchema([]arrow.Field{{Name: "x", Type: arrow.PrimitiveTypes.Int32}}, nil)
+	values := array.NewInt32Builder(memory.DefaultAllocator)
+	values.AppendValues(make([]int32, 1000), nil)
+	column := values.NewArray()
+	path := filepath.Join(scratchDir(t), "x.arrow")
+	f, err := os.Create(path)
+	must(t, err)
+	w, err := ipc.NewFileWriter(f, ipc.WithSchema(fields), ipc.WithZstd())
+	must(t, err)
+	must(t, w.Write(array.NewRecord(fields, []arrow.Array{column}, 1000)), w.Close(), f.Close())
+	file, err := os.ReadFile(path)
+	must(t, err)
+	if err := checkWalk(t, file); err == nil || !strings.HasSuffix(err.Error(), "record batch is compressed") {
+		t.Errorf("%v", err)
 	}
 }

@@ -134,6 +134,46 @@ func TestDamagedStringsAreNamed(t *testing.T) {
 	said(t, "strings", lines)
 }
 
+// A list of no strings has the place of its end alone.
+func TestDamageOfNoStringsIsNamed(t *testing.T) {
+	dir := filepath.Join(scratchDir(t), "x.khop")
+	must(t, WriteGraph(context.Background(), dir, newGraph(t, plainArrays(t)), WriterOptions{}))
+	w, err := Extend(dir, ExtendOptions{})
+	must(t, err)
+	names, err := w.NodeStrings(0, "none", 0)
+	must(t, err)
+	d, err := Open(dir)
+	must(t, err)
+	must(t, names.Close(), w.Commit(d.SchemaOf()), d.Close())
+	if text := problems(t, dir); text != "[]" {
+		t.Errorf("%s", text)
+	}
+	reseal(t, dir, "nodes/n0/none.arrow", func(body []byte) { body[0] = 1 })
+	if text := problems(t, dir); !strings.Contains(text, "strings run from 1 to 1 of 0 bytes") {
+		t.Errorf("%s", text)
+	}
+}
+
+// TestStringsTellTheirProgress: all their bytes, when they are written.
+func TestStringsTellTheirProgress(t *testing.T) {
+	var last int64
+	opt := WriterOptions{Progress: func(_ string, done, _ int64) { last = done }}
+	w, err := Create(filepath.Join(scratchDir(t), "x.khop"), opt)
+	must(t, err)
+	names, err := w.NodeStrings(0, "id", 3)
+	must(t, err)
+	long := strings.Repeat("x", writeBuffer)
+	must(t, names.Write(long), names.Write("y"), names.Write(long), names.Close())
+	indptr, err := w.Topology("indptr", unified.Int64, 4)
+	must(t, err)
+	feed(t, indptr, 32)
+	indices, err := w.Topology("indices", unified.Int32, 0)
+	must(t, err, indptr.Close(), indices.Close(), w.Commit(plainSchema(3, 0)))
+	if want := int64(2*writeBuffer + 1 + 4*8 + 32); last != want {
+		t.Errorf("%d bytes were told of, not %d", last, want)
+	}
+}
+
 // writeShort writes a dataset of two nodes, without edges, of which a thousand were announced at most, and with names.
 func writeShort(dir string, opt WriterOptions) (err error) {
 	w, err := Create(dir, opt)

@@ -39,6 +39,64 @@ func addNames(dir string) (err error) {
 	return w.Commit(plainSchema(2, 1))
 }
 
+// withColumns is the schema of a graph of two nodes and one edge that have a column each.
+func withColumns() graph.Schema {
+	schema := plainSchema(2, 1)
+	schema.Nodes[0].Columns = []graph.Column{{Name: "x", DType: unified.Float32}}
+	schema.EdgeColumns = []graph.Column{{Name: "weight", DType: unified.Int8}}
+	return schema
+}
+
+// writeColumns writes columns, seeds that are listed, and seeds that are all nodes.
+func writeColumns(dir string) error {
+	schema := withColumns()
+	g, err := graph.FromArrays(graph.Arrays{Schema: schema, Indptr: unified.FromSlice([]int64{0, 1, 1}),
+		Indices:     unified.FromSlice([]int32{1}),
+		EdgeColumns: map[string]unified.Tensor{"weight": unified.FromSlice([]int8{3})},
+		NodeColumns: []map[string]unified.Tensor{{"x": unified.FromSlice([]float32{1, 2})}},
+		Splits: []graph.Split{{Name: "train", Seeds: graph.Seeds{Sets: []graph.SeedSet{{Count: 2}}}},
+			{Name: "test", Seeds: graph.NodeIDs([]int32{1})}},
+	})
+	if err != nil {
+		return err
+	}
+	return WriteGraph(context.Background(), dir, g, WriterOptions{})
+}
+
+// addLinks adds links and names to that, in place of the nodes' column and of the seeds that are listed.
+func addLinks(dir string) (err error) {
+	drop := func(_, name string, _ int) bool { return name == "x" || name == "test" }
+	w, err := Extend(dir, ExtendOptions{Drop: drop})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.Abort()) }()
+	for _, end := range []string{"source", "target", "label"} {
+		cw, err := w.Links("valid", 0, 0, 0, end, unified.Int64, 1)
+		if err := writeTensor(context.Background(), cw, err, unified.FromSlice([]int64{1})); err != nil {
+			return err
+		}
+	}
+	names, err := w.NodeStrings(0, "id", 2)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(names.Write("ada"), names.Write("bob"), names.Close()); err != nil {
+		return err
+	}
+	schema := withColumns()
+	schema.Nodes[0].Columns = nil
+	return w.Commit(schema)
+}
+
+// writeLinked writes all kinds of arrays.
+func writeLinked(dir string) error {
+	if err := writeColumns(dir); err != nil {
+		return err
+	}
+	return addLinks(dir)
+}
+
 // attempts are all that this package does to datasets on a disk.
 func attempts(t *testing.T) map[string]expect.Attempt {
 	g := smallest(t)
@@ -64,7 +122,10 @@ func attempts(t *testing.T) map[string]expect.Attempt {
 			link = func(string, string) error { return errors.ErrUnsupported }
 			return addNames(dir)
 		}},
-		"open": {Before: there, Do: openError},
+		"write columns": {State: stateOf, Only: "write pwrite64", Do: writeColumns},
+		"add links":     {Before: writeColumns, State: stateOf, Only: "linkat pwrite64", Do: addLinks},
+		"open links":    {Before: writeLinked, Do: openError},
+		"open":          {Before: there, Do: openError},
 		"check": {Before: there, Do: func(dir string) error {
 			r, err := Check(context.Background(), dir, CheckOptions{Workers: 1})
 			if err == nil && !r.OK() {

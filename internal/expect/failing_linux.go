@@ -97,6 +97,12 @@ func (f *failing) begin(t *testing.T, name string) (dir string) {
 // unnoticed are calls of whose answer a writer does without, or takes none for another one.
 var unnoticed = map[string]bool{"newfstatat": true, "statx": true, "fstat": true, "statfs": true, "fallocate": true}
 
+// names reports whether an error names a file of the attempt that was whole: as it is called now, or below its folder.
+func (f *failing) names(err error, path string) bool {
+	now := filepath.Join(f.root, strings.Replace(strings.TrimPrefix(path, f.root), "whole", "now", 1))
+	return strings.Contains(err.Error(), now) || strings.Contains(err.Error(), filepath.Base(path)+":")
+}
+
 // try makes the attempt while a call fails.
 func (f *failing) try(t *testing.T, number int, c Call) {
 	t.Helper()
@@ -114,6 +120,8 @@ func (f *failing) try(t *testing.T, number int, c Call) {
 		t.Errorf("%s: it fails, and nobody says so", name)
 	case err != nil && !strings.Contains(err.Error(), unix.EIO.Error()) && !unnoticed[c.Name]:
 		t.Errorf("%s: %v", name, err)
+	case err != nil && !unnoticed[c.Name] && c.Name != "flock" && !f.names(err, c.Path):
+		t.Errorf("%s: the error does not name it: %v", name, err)
 	}
 	if f.State == nil {
 		return

@@ -296,7 +296,7 @@ func TestDeviceNeighborTakesManyEdgeTypes(t *testing.T) {
 	const seed = 41
 	r := rand.New(rand.NewPCG(seed, 0))
 	d := openDevice(t)
-	// More types, of 16 bits, than the threads that put them in order (512), and nodes that are new in the last of them.
+	// More types, of 16 bits, than threads that put them in order (512), and nodes that are new in the last of them.
 	g := sizedGraph(t, r, 2, 1100, 900, func() int { return max(0, r.IntN(10)-8) })
 	runs := newEdgeRuns(g)
 	for _, n := range []Neighbor{{Fanouts: []int{2, 1}}, {PerType: map[string][]int{"r7": {5, 5}, "r250": {All},

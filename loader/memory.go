@@ -105,11 +105,10 @@ func (r *recipe) tryBatches(ctx context.Context, on processor, within *pinned.Le
 		z.learn(s)
 		n.scratch = ledger.Used(pinned.Scratch)
 	})
-	switch {
-	case errors.Is(err, pinned.ErrLimit) || ctx.Err() != nil:
+	if failed := (failedBatch{}); errors.As(err, &failed) && !errors.Is(err, pinned.ErrLimit) && ctx.Err() == nil {
+		r.opt.log().Debug("a batch on trial failed", "error", err) // it is left for the epoch to report
+	} else if err != nil {
 		return n, on.explain(err, &r.opt)
-	case err != nil: // it is left for the epoch to report
-		r.opt.log().Debug("a batch on trial failed", "error", err)
 	}
 	n.slot = z.total() + r.linkBytes()
 	if r.opt.MaxMemory > 0 { // all of the bound is taken
@@ -175,6 +174,11 @@ func (*onCUDA) expect(e *Estimate, batches, _ int64) {
 	}
 }
 
+// failedBatch is the error of a batch on trial.
+type failedBatch struct{ error }
+
+func (e failedBatch) Unwrap() error { return e.error }
+
 // leastTried is how many batches are sampled to learn how large they are.
 const leastTried = 4
 
@@ -204,7 +208,7 @@ func (r *recipe) trial(ctx context.Context, n uint64, ledger *pinned.Ledger, see
 		number := uint64(float64(r.batches) * float64(i) / float64(n))
 		j := job{number: number, order: order}
 		if err := guarded(func() error { return s.fill(ctx, m, j) }); err != nil {
-			return r.explain(err, j)
+			return failedBatch{r.explain(err, j)}
 		}
 		see(s)
 	}

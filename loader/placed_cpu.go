@@ -8,7 +8,6 @@ import (
 
 	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/graph"
-	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
 	"github.com/khop-gnn/khop/unified"
@@ -75,30 +74,15 @@ func (r *recipe) topology() []unified.Tensor {
 // readAhead reads what will be read from mapped files: in order, which a disk gives many times faster than pages at
 // random. It is worth it where all of it stays in memory: at most half of what is available.
 func readAhead(ctx context.Context, p *Placed) error {
-	const chunk = 64 << 20
-	total, done := p.sourceBytes().Total(), int64(0)
-	if total > machine.Probe().Room()/2 {
+	if p.sourceBytes().Total() > probeMachine().Room()/2 {
 		return nil
 	}
 	list := p.recipe.topology()
 	for _, c := range p.columns {
 		list = append(list, c.tensors()...)
 	}
-	for _, t := range list {
-		for part := range slices.Chunk(t.Bytes(), chunk) {
-			err := pinned.Populate(part)
-			if errors.Is(err, errors.ErrUnsupported) {
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			done += int64(len(part))
-			p.recipe.opt.progress("read ahead", done, total)
-		}
+	if err := p.recipe.opt.goThrough(ctx, "read ahead", list, pinned.Populate); !errors.Is(err, errors.ErrUnsupported) {
+		return err
 	}
 	return nil
 }

@@ -141,7 +141,7 @@ func (p *placer) keepHotOnDisk() error {
 			continue
 		}
 		most := int64(0)
-		for a := range r.arraysOf(c.column) {
+		for _, a := range r.arraysOf(c.column) {
 			most = max(most, a.Most)
 		}
 		k := gather.HotRowsCount(c.store.Column(), most, p.rest)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"iter"
 	"slices"
 
 	"github.com/khop-gnn/khop/gather"
@@ -57,10 +56,7 @@ func (r *recipe) settleResidence(columns []*column, loaders int) error {
 	if o.Residence != Disk && o.Residence != Auto {
 		return nil
 	}
-	mapped, total, err := r.inFiles(columns)
-	if err != nil {
-		return err
-	}
+	mapped, total := r.inFiles(columns)
 	cache := cmp.Or(o.CacheBytes, r.defaultCache())
 	paged := r.pageTopology(cache, loaders)
 	if o.Residence == Auto {
@@ -86,7 +82,7 @@ func (r *recipe) memoryRoom() int64 { return cmp.Or(r.limit(), probeMachine().Ro
 func (r *recipe) defaultCache() int64 { return max(r.memoryRoom()/2, 1) }
 
 // inFiles returns the columns that lie in files and can be read from there, and their bytes.
-func (r *recipe) inFiles(columns []*column) (mapped []*column, total int64, err error) {
+func (r *recipe) inFiles(columns []*column) (mapped []*column, total int64) {
 	o := &r.opt
 	for _, c := range columns {
 		t := c.store.Column()
@@ -101,11 +97,9 @@ func (r *recipe) inFiles(columns []*column) (mapped []*column, total int64, err 
 			mapped = append(mapped, c)
 			total += int64(len(t.Bytes()))
 		}
-		if err := f.Close(); err != nil {
-			return nil, 0, err
-		}
+		_ = f.Close() // nothing was read
 	}
-	return mapped, total, nil
+	return mapped, total
 }
 
 // splitColumns shares the cache among columns: small ones are copied as a whole, the others get room by their size.
@@ -148,15 +142,13 @@ func (c *column) mapped() disk.Mapped {
 }
 
 // arraysOf returns the arrays of a batch that are rows of a column.
-func (r *recipe) arraysOf(c *column) iter.Seq[*Array] {
-	return func(yield func(*Array) bool) {
-		for i := range r.arrays {
-			a := &r.arrays[i]
-			if a.IsColumn() && keyOfColumn(a) == (columnKey{c.name, c.nodeType}) && !yield(a) {
-				return
-			}
+func (r *recipe) arraysOf(c *column) (list []*Array) {
+	for i := range r.arrays {
+		if a := &r.arrays[i]; a.IsColumn() && keyOfColumn(a) == (columnKey{c.name, c.nodeType}) {
+			list = append(list, a)
 		}
 	}
+	return list
 }
 
 // copyWhole copies what is small.
@@ -213,7 +205,7 @@ func (r *recipe) diskMemory(slotBytes, scratch int64) (n int64) {
 	n += int64(scouts(o.Workers)) * sat.Add(slotBytes, scratch)
 	for _, d := range r.split.onDisk {
 		rows := int64(0)
-		for a := range r.arraysOf(d.column) {
+		for _, a := range r.arraysOf(d.column) {
 			rows = sat.Add(rows, a.Most)
 		}
 		batches := int64(o.Workers + o.Prefetch)

@@ -46,21 +46,26 @@ func (p *Placed) verify(ctx context.Context) error {
 			list = append(list, c.tensors()...)
 		}
 	}
-	const chunk = 64 << 20
+	return p.recipe.opt.goThrough(ctx, "verify", list, v.Verify)
+}
+
+// goThrough calls f for all bytes of some arrays, in order and a part at a time, and tells how far it is.
+func (o *Options) goThrough(ctx context.Context, stage string, list []unified.Tensor, f func([]byte) error) error {
+	const part = 64 << 20
 	done, total := int64(0), int64(0)
 	for _, t := range list {
 		total += int64(len(t.Bytes()))
 	}
 	for _, t := range list {
-		for part := range slices.Chunk(t.Bytes(), chunk) {
-			if err := v.Verify(part); err != nil {
-				return err
-			}
+		for b := range slices.Chunk(t.Bytes(), part) {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			done += int64(len(part))
-			p.recipe.opt.progress("verify", done, total)
+			if err := f(b); err != nil {
+				return err
+			}
+			done += int64(len(b))
+			o.progress(stage, done, total)
 		}
 	}
 	return nil
@@ -100,12 +105,9 @@ type verifiedRows struct {
 const pieceShift = 20
 
 func newVerifiedRows(v Verifier, t unified.Tensor) *verifiedRows {
-	r := &verifiedRows{by: v, bytes: t.Bytes(), rows: t.Len()}
-	if r.rows > 0 {
-		r.row = int64(len(r.bytes)) / r.rows
-	}
-	r.seen = make([]atomic.Uint32, len(r.bytes)>>pieceShift/32+1)
-	return r
+	b := t.Bytes()
+	return &verifiedRows{by: v, bytes: b, rows: t.Len(), row: t.RowBytes(),
+		seen: make([]atomic.Uint32, len(b)>>pieceShift/32+1)}
 }
 
 // check verifies the rows of ids. Ids that are out of range are for who gathers to report.

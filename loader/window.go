@@ -111,6 +111,7 @@ func (l *Loader) begin(ctx context.Context, epoch, first, count uint64) (*run, e
 		r.window[i] = make(chan *slot, 1)
 	}
 	if err := l.ahead.begin(r); err != nil {
+		r.cancel(err)
 		return nil, err
 	}
 	for _, w := range workers {

@@ -1,0 +1,127 @@
+package loader_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+
+	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/sampling"
+)
+
+// ways are calls that take a context, by name, and the stages that they tell of.
+func ways(t *testing.T) map[string]func(ctx context.Context, told func(stage string, done, total int64)) error {
+	needDisk(t)
+	stored, wide := storedGraph(t, plainGraph(t, 90, 4)), onDisk(t, plainGraph(t, 240, 4))
+	deep, _ := inFiles(t, plainGraph(t, 2000, 6), true)
+	opt := loader.Options{Sampler: neighbor, BatchSize: 10, Workers: 1, Device: "cpu"}
+	load := func(src loader.Source, opt loader.Options) func(context.Context, func(string, int64, int64)) error {
+		return func(ctx context.Context, told func(string, int64, int64)) error {
+			opt.Progress = told
+			l, err := loader.NewContext(ctx, src, opt)
+			if err != nil {
+				if l != nil {
+					return errors.New("a loader and an error")
+				}
+				return err
+			}
+			return errors.Join(lastError(l.Epoch(background, 0)), l.Close())
+		}
+	}
+	verified, resident, cached, paged := opt, opt, opt, opt
+	verified.Verify, verified.Seeds = true, loader.AllEdges()
+	verified.Negatives = sampling.Negatives{Ratio: 1, Law: sampling.ByDegree}
+	resident.Residence = loader.Resident
+	cached.Residence, cached.CacheBytes, cached.Lookahead = loader.Disk, 900, 2
+	paged.Residence, paged.CacheBytes, paged.BatchSize = loader.Disk, 1, 200
+	return map[string]func(context.Context, func(string, int64, int64)) error{
+		"verified": load(stored, verified), "mapped": load(stored, opt), "resident": load(stored, resident),
+		"rows on disk": load(wide, cached), "topology on disk": load(deep, paged),
+		"plan": func(ctx context.Context, told func(string, int64, int64)) error {
+			opt := paged
+			opt.Progress = told
+			_, err := loader.Plan(ctx, deep, opt)
+			return err
+		},
+		"outlook": func(ctx context.Context, told func(string, int64, int64)) error {
+			opt := cached
+			opt.Progress = told
+			o, err := loader.LookOut(ctx, wide, opt)
+			if err != nil && o != nil {
+				return errors.New("an outlook and an error")
+			}
+			return err
+		},
+	}
+}
+
+// A context may end at any look at it: the call says so, and leaves nothing.
+func TestAContextMayEndAtAnyLook(t *testing.T) {
+	for name, do := range ways(t) {
+		opened := expect.OpenFiles(t)
+		for looks := int64(0); ; looks += 1 + looks/4 {
+			ctx := expect.EndsAfter(background, looks)
+			err := do(ctx, nil)
+			if n := expect.OpenFiles(t); n != opened {
+				t.Fatalf("%s, %d looks: %d files stay open", name, looks, n-opened)
+			}
+			if ctx.Left() >= 0 {
+				if err != nil || looks == 0 {
+					t.Errorf("%s: %v", name, err)
+				}
+				break
+			}
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("%s, %d looks: %v", name, looks, err)
+			}
+		}
+	}
+}
+
+// When a context ends nothing of the stage at hand follows but what is under way, and the error is the context's cause.
+func TestNothingFollowsTheEndOfAContext(t *testing.T) {
+	why := errors.New("why")
+	for name, do := range ways(t) {
+		last := map[string][2]int64{} // of each stage
+		steps := map[string]int64{}
+		if err := do(background, func(stage string, done, total int64) {
+			if before := last[stage]; done <= before[0] && stage != "prepare" || before[1] != 0 && total != before[1] {
+				t.Errorf("%s, %s: %d of %d after %d of %d", name, stage, done, total, before[0], before[1])
+			}
+			last[stage] = [2]int64{done, total}
+			steps[stage]++
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for stage, n := range steps {
+			if at := last[stage]; at[0] != at[1] && stage != "prepare" {
+				t.Errorf("%s, %s: at its end %d of %d", name, stage, at[0], at[1])
+			}
+			for _, at := range []int64{1, n / 2} {
+				if at == 0 || at == n {
+					continue
+				}
+				ctx, end := context.WithCancelCause(background)
+				told := int64(0)
+				err := do(ctx, func(now string, _, _ int64) {
+					if now != stage {
+						return
+					}
+					if told++; told == at {
+						end(why)
+					}
+				})
+				underWay := int64(0)
+				if stage == "slots" {
+					underWay = int64(runtime.GOMAXPROCS(0)) - 1
+				}
+				if !errors.Is(err, why) || told > at+underWay {
+					t.Errorf("%s ended at step %d of %d of %s: %d were told, %v", name, at, n, stage, told, err)
+				}
+				end(nil)
+			}
+		}
+	}
+}

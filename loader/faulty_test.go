@@ -1,0 +1,271 @@
+package loader_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/sampling"
+)
+
+var errFault = errors.New("a fault of the sampler")
+
+// faults is what a faulty sampler counts, and which call of it fails.
+type faults struct {
+	mu     sync.Mutex
+	point  string // of what: prepare, open, sample, close or end
+	left   int    // calls, of which the last fails
+	hit    bool
+	opened int // workers and tables that are not closed yet
+}
+
+func (f *faults) at(point string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if point == f.point {
+		if f.left--; f.left == 0 {
+			f.hit = true
+			return errFault
+		}
+	}
+	return nil
+}
+
+func (f *faults) count(n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.opened += n
+}
+
+// faulty is Neighbor with tables and faults.
+type faulty struct {
+	sampling.Neighbor
+	f *faults
+}
+
+// faultyTables opens the workers of a faulty sampler.
+type faultyTables struct{ faulty }
+
+type faultyWorker struct {
+	sampling.Worker
+	f *faults
+}
+
+func (s faulty) Prepare(context.Context, sampling.Env) (sampling.Sampler, error) {
+	if err := s.f.at("prepare"); err != nil {
+		return nil, err
+	}
+	s.f.count(1)
+	return faultyTables{s}, nil
+}
+
+func (s faultyTables) Close() error {
+	s.f.count(-1)
+	return s.f.at("end")
+}
+
+func (s faulty) Open(env sampling.Env) (sampling.Worker, error) {
+	if err := s.f.at("open"); err != nil {
+		return nil, err
+	}
+	s.f.count(1)
+	w, err := s.Neighbor.Open(env)
+	return faultyWorker{w, s.f}, err
+}
+
+func (w faultyWorker) Sample(ctx context.Context, r *sampling.Request, out *graph.Sample) error {
+	if err := w.f.at("sample"); err != nil {
+		return err
+	}
+	return w.Worker.Sample(ctx, r, out)
+}
+
+func (w faultyWorker) Close() error {
+	w.f.count(-1)
+	return errors.Join(w.Worker.Close(), w.f.at("close"))
+}
+
+// loadOnce loads two epochs of a placed source, and says what is still held then.
+func loadOnce(src loader.Source, opt loader.Options) error {
+	p, err := loader.Place(background, src, opt, 1)
+	if err != nil {
+		return err
+	}
+	l, err := loader.New(p, opt)
+	if err == nil {
+		err = errors.Join(lastError(l.Epoch(background, 0)), lastError(l.Epoch(background, 1)), l.Close())
+	}
+	err = errors.Join(err, p.Close())
+	if n := p.Ledger().Total(); n != 0 {
+		err = errors.Join(err, fmt.Errorf("%d bytes are held", n))
+	}
+	return err
+}
+
+// Whichever call of a sampler fails, whoever makes it hears of it, and what was opened is closed.
+func TestEveryFaultOfASamplerIsToldAndLeavesNothing(t *testing.T) {
+	needDisk(t)
+	small, wide := plainGraph(t, 60, 4), onDisk(t, plainGraph(t, 240, 4))
+	opt := loader.Options{BatchSize: 10, Workers: 2, Device: "cpu"}
+	cached := opt
+	cached.Residence, cached.CacheBytes, cached.Lookahead = loader.Disk, 900, 2
+	for name, do := range map[string]func(s sampling.Sampler) error{
+		"New": func(s sampling.Sampler) error {
+			opt.Sampler = s
+			l, err := loader.New(small, opt)
+			if err == nil {
+				err = errors.Join(lastError(l.Epoch(background, 0)), l.Close())
+			}
+			return err
+		},
+		"Place": func(s sampling.Sampler) error {
+			opt.Sampler = s
+			return loadOnce(small, opt)
+		},
+		"a disk": func(s sampling.Sampler) error {
+			cached.Sampler = s
+			return loadOnce(wide, cached)
+		},
+		"Plan": func(s sampling.Sampler) error {
+			opt.Sampler = s
+			_, err := loader.Plan(background, small, opt)
+			return err
+		},
+		"LookOut": func(s sampling.Sampler) error {
+			cached.Sampler = s
+			o, err := loader.LookOut(background, wide, cached)
+			if err != nil && o != nil {
+				err = fmt.Errorf("an outlook and %w", err)
+			}
+			return err
+		},
+	} {
+		for _, point := range []string{"prepare", "open", "sample", "close", "end"} {
+			for n := 1; ; n += 1 + n/5 {
+				f := &faults{point: point, left: n}
+				err := do(faulty{neighbor, f})
+				what := fmt.Sprintf("%s, %s %d", name, point, n)
+				if !f.hit {
+					if err != nil || n == 1 {
+						t.Errorf("%s: %v", what, err)
+					}
+					break
+				}
+				// a batch on trial is left to epochs, and one that is sampled ahead to those that come
+				left := point == "sample" && (name == "Plan" || name == "a disk" || n <= 4 && name != "LookOut")
+				if !errors.Is(err, errFault) && !left || err != nil && strings.Contains(err.Error(), "held") ||
+					f.opened != 0 {
+					t.Errorf("%s: %v, and %d are open", what, err, f.opened)
+				}
+				if point == "sample" && err != nil && !strings.Contains(err.Error(), "epoch ") {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+		}
+	}
+}
+
+// Workers that a panic broke are made anew when the next epoch begins. If that fails, the epoch has the error, and one
+// after it is whole.
+func TestWorkersThatBrokeAreOpenedAgain(t *testing.T) {
+	g := plainGraph(t, 60, 4)
+	f := &faults{}
+	var both sync.WaitGroup
+	var breaks bool // written between epochs
+	s := hooked{Neighbor: neighbor, before: func(context.Context, int64) error {
+		if breaks {
+			both.Done()
+			both.Wait() // both workers have a batch
+			panic("broken")
+		}
+		return nil
+	}}
+	l := open(t, g, loader.Options{Sampler: breaking{faulty{neighbor, f}, s}, BatchSize: 10, Workers: 2})
+	want := digests(t, l.Epoch(background, 0))
+	for fails := range 3 {
+		breaks = true
+		both.Add(2)
+		if err := lastError(l.Range(background, 0, 0, 2)); !errors.Is(err, loader.ErrSampler) {
+			t.Fatal(err)
+		}
+		breaks = false
+		f.point, f.left = "open", fails
+		if err := lastError(l.Epoch(background, 0)); errors.Is(err, errFault) != (fails > 0) {
+			t.Errorf("%d: %v", fails, err)
+		}
+		if d := expect.Diff(want[:1], digests(t, l.Range(background, 0, 0, 1))); d != "" {
+			t.Error(d)
+		}
+		if d := expect.Diff(want, digests(t, l.Epoch(background, 0))); d != "" {
+			t.Error(d)
+		}
+	}
+}
+
+// breaking is a faulty sampler whose workers have a hook.
+type breaking struct {
+	faulty
+	hook hooked
+}
+
+func (s breaking) Prepare(context.Context, sampling.Env) (sampling.Sampler, error) { return s, nil }
+
+func (s breaking) Open(env sampling.Env) (sampling.Worker, error) {
+	w, err := s.faulty.Open(env)
+	return hookedWorker{w, s.hook}, err
+}
+
+// full is memory of which nothing can be given back.
+type full struct{ *shelf }
+
+func (f full) Give(b []byte) error { return errors.Join(f.shelf.Give(b), errFault) }
+
+// Memory that is not taken back is an error of who closes last: the loader, or the batch that was kept.
+func TestMemoryThatIsNotTakenBackIsAnError(t *testing.T) {
+	s := &shelf{given: map[*byte]int{}}
+	opt := loader.Options{Sampler: neighbor, BatchSize: 10, Workers: 1, Device: "cpu", RowMemory: full{s}}
+	l, err := loader.New(plainGraph(t, 60, 4), opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(lastError(l.Epoch(background, 0))); err != nil {
+		t.Error(err)
+	}
+	if err := l.Close(); !errors.Is(err, errFault) || len(s.given) != 0 || !errors.Is(l.Close(), errFault) {
+		t.Errorf("Close: %v", err)
+	}
+	if n := l.Stats().Memory.Total(); n != 0 {
+		t.Errorf("%d bytes are held", n)
+	}
+	none := &shelf{given: map[*byte]int{}}
+	opt.Prefetch, opt.RowMemory = 1, none
+	if l, err = loader.New(plainGraph(t, 60, 4), opt); err != nil {
+		t.Fatal(err)
+	}
+	for b, err := range l.Epoch(background, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Keep()
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		b.Release()
+		if len(none.given) == 0 {
+			t.Error("the memory was taken from the body")
+		}
+		break
+	}
+	if len(none.given) != 0 || l.Stats().Memory.Total() != 0 {
+		t.Errorf("%d pieces are held", len(none.given))
+	}
+}
+
+var _ pinned.Provider = full{}

@@ -118,7 +118,7 @@ func probeColumns(ctx context.Context, columns []*column) (disk.Probe, map[*colu
 	for _, c := range columns {
 		list = append(list, c.mapped())
 	}
-	reader, layouts, err := disk.Open(ctx, list, disk.ReaderOptions{})
+	reader, layouts, err := disk.Open(ctx, list, readerOptions)
 	if err != nil {
 		return disk.Probe{}, nil, err
 	}

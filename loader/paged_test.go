@@ -256,7 +256,9 @@ func TestPlanCountsWhatATopologyOnDiskTakes(t *testing.T) {
 
 // An outlook says what an epoch reads of the topology, with columns or without.
 func TestAnOutlookSaysWhatATopologyOnDiskCosts(t *testing.T) {
-	g, _ := wideTopology(t)
+	needDisk(t)
+	g, _ := inFiles(t, plainGraph(t, 4000, 6), true)
+	loader.ReadWith(t, disk.ReaderOptions{Depth: 8}) // without a probe, which takes its time
 	opt := pagedOptions
 	for _, columns := range [][]string{{}, {"feature"}} {
 		opt.NodeColumns, opt.CacheBytes = columns, 40_000

@@ -1,0 +1,190 @@
+package loader_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/khop-gnn/khop/gather/disk"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// broadRows is a graph whose features, in a file, are rows of a page each.
+func broadRows(t *testing.T, n int) *graph.Graph {
+	t.Helper()
+	needDisk(t)
+	g := plainGraph(t, n, 5)
+	s := *g.Schema()
+	s.Nodes = slices.Clone(s.Nodes)
+	s.Nodes[0].Columns = []graph.Column{{Name: "feature", DType: unified.Float32, Shape: []int64{1024}}}
+	s.EdgeColumns = nil
+	g, err := graph.FromArrays(graph.Arrays{Schema: s, ID: g.ID(), Splits: g.Splits(),
+		Indptr: unified.FromSlice(g.Indptr()), Indices: g.Indices(),
+		NodeColumns: []map[string]unified.Tensor{{"feature": zeroRows(t, unified.Float32, int64(n), 1024)}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return onDisk(t, g)
+}
+
+// traced is what a test finds of two epochs: which rows each batch asks for.
+type traced struct {
+	asks        [][]uint32
+	trial, rows int64 // rows of the batches on trial, and of all
+}
+
+// trace loads two epochs with the columns in memory.
+func trace(t *testing.T, g *graph.Graph, opt loader.Options) (x traced) {
+	t.Helper()
+	opt.Residence = loader.Mapped
+	l := open(t, g, opt)
+	n := l.NumBatches()
+	tried := min(n, 4)
+	for epoch := range uint64(2) {
+		for b, err := range l.Epoch(background, epoch) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			var rows []uint32
+			nodes := view[int32](t, b.Sample.Nodes[0])
+			for _, part := range [][]int32{nodes, nodes[:b.Sample.NumNodes[0][0]]} { // of nodes, and of seeds
+				for _, v := range part {
+					rows = append(rows, uint32(v))
+				}
+			}
+			for k := range tried {
+				if epoch == 0 && b.Number == n*k/tried {
+					x.trial += int64(len(rows))
+				}
+			}
+			x.asks, x.rows = append(x.asks, rows), x.rows+int64(len(rows))
+		}
+	}
+	return x
+}
+
+// share leaves those rows whose places are in a trace of one of so many, numbered anew, and says how many rows there
+// are then.
+func (x *traced) share(one uint32, place uint32, rows int64) (asks [][]uint32, of int64) {
+	if one == 1 {
+		return x.asks, rows
+	}
+	number := map[uint32]uint32{}
+	for _, all := range x.asks {
+		var kept []uint32
+		for _, row := range all {
+			at := row / place
+			if (at*2654435761>>4)%one != 0 {
+				continue
+			}
+			if _, ok := number[at]; !ok {
+				number[at] = uint32(len(number))
+			}
+			kept = append(kept, 2*number[at]*place+row%place)
+		}
+		asks = append(asks, kept)
+	}
+	return asks, 2 * int64(len(number)) * int64(place)
+}
+
+// TestAnOutlookIsWhatATraceOfTwoEpochsComesTo compares with a simulation of what batches were loaded with, in plain
+// code, for all rows and for a share of them.
+func TestAnOutlookIsWhatATraceOfTwoEpochsComesTo(t *testing.T) {
+	const n, row, place = 800, 4096, 16
+	g := broadRows(t, n)
+	fixed := disk.ReaderOptions{Depth: 4}
+	loader.ReadWith(t, fixed)
+	column, _ := g.NodeColumn(0, "feature")
+	reader, layouts, err := disk.Open(background, []disk.Mapped{{Bytes: column.Bytes(), RowBytes: row}}, fixed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	probe := reader.Probe()
+	if err := reader.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		batch, lookahead int
+		cache, pack      int64
+		one              uint32
+	}{
+		{100, 3, 0, 0, 1}, {90, 64, 1 << 20, 1 << 20, 1}, {70, 5, 700_000, 0, 3}, {60, 9, 0, 2 << 20, 2},
+		{170, 2, 1 << 20, 3 << 20, 5},
+	} {
+		opt := loader.Options{Sampler: neighbor, BatchSize: c.batch, Shuffle: true, Device: "cpu", Workers: 3,
+			NodeColumns: []string{"feature"}, SeedColumns: []string{"feature"}, CacheBytes: c.cache,
+			Lookahead: c.lookahead, PackBytes: c.pack}
+		x := trace(t, g, opt)
+		batches := int64(len(x.asks)) / 2
+		all := x.trial / min(batches, 4) * batches * 2
+		what := fmt.Sprintf("%+v, %d rows", c, x.rows)
+		loader.SimulateAbout(t, all/int64(c.one)+1)
+		o, err := loader.LookOut(background, g, opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o.Share != 1/float64(c.one) || o.Rows != x.rows/2 || o.Batches != batches || o.ColumnBytes != n*row ||
+			o.TopologyBytes != (n+1)*8+5*n*4 || o.Topology != nil {
+			t.Errorf("%s: %+v", what, o)
+		}
+		var caches []int64
+		layout := layouts[0]
+		asks, rows := x.share(c.one, place, layout.Rows)
+		layout.Rows = rows
+		for _, cache := range o.Caches {
+			caches = append(caches, cache.CacheBytes)
+			want := x.policies(t, asks, layout, opt, cache.CacheBytes, int(c.one), probe)
+			if d := expect.Diff(want, cache.Policies); d != "" {
+				t.Errorf("%s, cache %d: %s", what, cache.CacheBytes, d)
+			}
+		}
+		want := []int64{n * row / 100, n * row / 50, n * row / 20, n * row / 10, n * row / 5, n * row / 5 * 2}
+		if c.cache > 0 {
+			want = append(want, c.cache)
+			slices.Sort(want)
+		}
+		if !slices.Equal(caches, want) {
+			t.Errorf("%s: caches of %d bytes, want %d", what, caches, want)
+		}
+	}
+}
+
+// policies simulates what an outlook says of a cache.
+func (x *traced) policies(t *testing.T, asks [][]uint32, layout disk.Layout, opt loader.Options, cache int64, one int,
+	probe disk.Probe) (list []loader.OutlookPolicy) {
+	t.Helper()
+	policies, window := disk.Policies(), max(16<<20, cache/4)/20
+	if opt.PackBytes > 0 {
+		policies, window = append(policies, disk.Packed), max(16<<20, cache)/20
+	}
+	most := int64(1)
+	for most <= window/2 {
+		most *= 2
+	}
+	sum := int64(0)
+	for _, a := range asks {
+		sum += int64(len(a))
+	}
+	perBatch := max(sum*int64(one)/int64(len(asks)), 1)
+	pack := disk.PackOptions{}
+	if opt.PackBytes > 0 {
+		pack = disk.PackOptions{Bytes: opt.PackBytes, Memory: disk.PackMemory}
+	}
+	for _, p := range policies {
+		of := disk.PlannerOptions{Slots: int(cache/layout.RowBytes) / one,
+			Lookahead: int(min(int64(opt.Lookahead), most/perBatch+1)), Along: int(4<<20/layout.RowBytes) / one,
+			Pack: pack.OfShare(int64(one))}
+		counts, err := disk.Simulate(p, layout, of, asks, len(asks)/2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		counts = counts.Times(int64(one))
+		counts.Batches = int64(len(asks) / 2)
+		list = append(list, loader.OutlookPolicy{Policy: p, Counts: counts,
+			Seconds: probe.Seconds(counts.Requests+counts.Writes, counts.Bytes+counts.Written)})
+	}
+	return list
+}

@@ -1,0 +1,178 @@
+package loader
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/gather/disk"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/machine"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// What columns and a topology on disk take is counted to the byte.
+func TestWhatADiskTakesIsCountedToTheByte(t *testing.T) {
+	const mib, staging, asker = 1 << 20, 8 << 20, 1 << 15 * 68
+	wide, narrow := unread(t, 1000, 512), unread(t, 70_000, 16)
+	wide.name, narrow.name, narrow.nodeType = "x", "y", -1
+	arrays := []Array{{Kind: ArrayNodes, Most: 1 << 20}, {Kind: ArrayNodeColumn, Column: "x", Most: 300},
+		{Kind: ArraySeedColumn, Column: "x", Most: 213}, {Kind: ArrayNodeColumn, Type: 1, Column: "x", Most: 1 << 20},
+		{Kind: ArrayEdgeColumn, Column: "y", Most: 1 << 50}, {Kind: ArrayEdgeColumn, Type: 1, Column: "y", Most: 5}}
+	onDisk := []columnOnDisk{{column: wide, slots: 40, mostAsks: 16, early: 777},
+		{column: narrow, slots: 9, mostAsks: 1 << 30, early: 10, pack: disk.PackOptions{Memory: 3 * mib}}}
+	ofWide := int64(1000*5 + 40*12 + 1024*20 + 777 + 8*4*mib) // 513 rows are asked for
+	ofNarrow := int64(70_000*5 + 9*12 + 1<<40*20 + 10 + 3*mib + 8*4*mib)
+	paged := &pagedTopology{bytes: 4096 * 126, loaders: 2}
+	ofPages := int64(2*8*3+staging) / 2 // 128 pages, in words of 64
+	for name, c := range map[string]struct {
+		split *diskSplit
+		paged *pagedTopology
+		want  int64
+	}{
+		"nothing":  {nil, nil, 0},
+		"no rows":  {&diskSplit{loaders: 2}, nil, 0},
+		"rows":     {&diskSplit{loaders: 4, onDisk: onDisk[:1]}, nil, 3*(100+30) + ofWide + staging/4},
+		"both":     {&diskSplit{loaders: 1, onDisk: onDisk}, nil, 3*(100+30) + ofWide + ofNarrow + staging},
+		"topology": {nil, paged, ofPages + 5*asker},
+		"whole":    {&diskSplit{loaders: 2}, paged, ofPages + 5*asker},
+		"all":      {&diskSplit{loaders: 1, onDisk: onDisk[:1]}, paged, ofPages + 8*asker + 3*130 + ofWide + staging},
+	} {
+		r := &recipe{opt: Options{Workers: 5, Prefetch: 3}, arrays: arrays, split: c.split, paged: c.paged}
+		if n := r.diskMemory(100, 30); n != c.want {
+			t.Errorf("%s: %d bytes, want %d", name, n, c.want)
+		}
+	}
+	s := &diskSplit{onDisk: onDisk[:1]}
+	if !s.has(wide) || s.has(narrow) || (*diskSplit)(nil).has(wide) {
+		t.Error("which columns are on disk")
+	}
+}
+
+// A sampler's scratch has room for buffers that move, and for huge pages where it needs such.
+func TestScratchHasRoomForBuffersThatMove(t *testing.T) {
+	const more = 64 << 10
+	for says, want := range map[int64]int64{-9: more, 0: more, 4: 7 + more, 5: 8 + more, 1198372: 1<<21 - 1 + more,
+		1198373: 1<<21 + 4<<21 + more, 1 << 62: 1<<63 - 1} {
+		r := &recipe{bound: sampling.Bound{Scratch: says}}
+		if got := r.mostScratch(); got != want && (says < 1<<62 || got < 1<<60) {
+			t.Errorf("%d bytes of a sampler that says %d, want %d", got, says, want)
+		}
+	}
+}
+
+// A slot that is only sampled into has no rows of columns.
+func TestASlotWithoutColumnsIsCountedByPages(t *testing.T) {
+	r, err := newRecipe(ring(t, 5000), *(&Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, BatchSize: 600, EdgePos: true,
+		Device: "cpu"}).EnsureDefaults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := func(n int64) int64 { return (n + 4095) / 4096 * 4096 }
+	// nodes, seeds as they are in the batch and as they were asked for, indptr, indices, positions
+	want := page((1800+1024)*4) + page(600*4) + page(600*8) + page(1801*4) + 2*page(1200*4)
+	if got := r.withoutColumns(); os.Getpagesize() == 4096 && got != want {
+		t.Errorf("%d bytes, want %d", got, want)
+	}
+	r.arrays = append(r.arrays, Array{Kind: ArrayNodeColumn, DType: unified.Float32, Most: 1 << 20})
+	r.arrays = append(r.arrays, Array{Kind: ArrayIndices, DType: unified.Int32, Most: 1 << 61})
+	if got := r.withoutColumns(); os.Getpagesize() == 4096 && got != want+1<<60 {
+		t.Errorf("%d bytes, want %d", got, want+1<<60)
+	}
+}
+
+// The cache has by default half of the room there is, and at least a byte.
+func TestTheDefaultCacheIsHalfOfTheRoom(t *testing.T) {
+	for _, c := range []struct{ limit, room, available, want int64 }{{0, 0, 1000, 500}, {600, 0, 1000, 300},
+		{0, 400, 1000, 200}, {600, 400, 1000, 300}, {0, 0, 1, 1}, {0, 0, 3, 1}, {0, 0, 4, 2}} {
+		AvailableMemory(t, c.available)
+		r := &recipe{opt: Options{MaxMemory: c.limit}, room: c.room}
+		if got := r.defaultCache(); got != c.want {
+			t.Errorf("%+v: %d bytes", c, got)
+		}
+	}
+}
+
+// sparseColumn is a column of a byte a row in a file that has no blocks.
+func sparseColumn(t *testing.T, rows int64) *column {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "column")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Truncate(rows); err != nil {
+		t.Skip("a sparse file: ", err)
+	}
+	m, err := pinned.Map(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = m.Close() })
+	x, err := unified.New(unified.Uint8, m.Bytes(), rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := gather.NewStore(x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &column{name: "many", store: s}
+}
+
+// A column that has more rows than can be numbered is read as a mapped one.
+func TestAColumnOfTooManyRowsIsNotReadFromDisk(t *testing.T) {
+	few, many := sparseColumn(t, disk.MaxRows-1), sparseColumn(t, disk.MaxRows)
+	log := &bytes.Buffer{}
+	r := &recipe{opt: Options{Logger: slog.New(slog.NewTextHandler(log, nil))}}
+	mapped, total := r.inFiles([]*column{many, few})
+	if len(mapped) != 1 || mapped[0] != few || total != disk.MaxRows-1 {
+		t.Errorf("%d columns of %d bytes", len(mapped), total)
+	}
+	want := "level=WARN msg=\"a column has too many rows to be read from disk\" column=many rows=2147483647\n"
+	if text := log.String(); !strings.HasSuffix(text, want) || strings.Count(text, "\n") != 1 {
+		t.Errorf("the log says %s", text)
+	}
+}
+
+// A topology that the cache has room for, and one that a device reads, stay as they are.
+func TestATopologyIsPagedWhereTheCacheHasNoRoom(t *testing.T) {
+	x := sparseColumn(t, 8*5001).store.Column()
+	indptr, err := unified.New(unified.Int64, x.Bytes(), 5001)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := graph.FromArrays(graph.Arrays{Schema: graph.Schema{Nodes: []graph.NodeType{{Name: "n", Count: 5000}},
+		Edges: []graph.EdgeType{{Source: "n", Relation: "e", Target: "n"}}}, Indptr: indptr,
+		Indices: unified.FromSlice([]int32{})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &recipe{graph: g, opt: Options{Sampler: sampling.Neighbor{}}}
+	size := int64(8 * 5001)
+	for _, c := range []struct {
+		device string
+		cache  int64
+		paged  bool
+	}{{"cpu", size - 1, true}, {"cpu", size, false}, {"cuda:0", 1, false}} {
+		r.opt.Device = c.device
+		p := r.pageTopology(c.cache, 3)
+		if (p != nil) != c.paged || p != nil && (p.bytes != size || p.cache != c.cache || p.loaders != 3 ||
+			len(p.arrays) != 1 || p.stats() != nil) {
+			t.Errorf("%+v: %+v", c, p)
+		}
+	}
+	if asker, err := (*pagedTopology)(nil).ask(); asker != nil || err != nil {
+		t.Errorf("%v, %v", asker, err)
+	}
+	if pagedWorkers() != 2*machine.Workers()+2 {
+		t.Errorf("%d workers", pagedWorkers())
+	}
+}

@@ -1,0 +1,199 @@
+package loader_test
+
+import (
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// telling is a source that has all that a source may have, and counts what it is asked.
+type telling struct {
+	loader.Source
+	changed  error
+	verified int
+}
+
+func (*telling) Path() string   { return "/data/told.khop" }
+func (*telling) Remedy() string { return "ask for another" }
+
+func (s *telling) Unchanged() error { return s.changed }
+
+func (s *telling) Verify(b []byte) error {
+	s.verified += len(b)
+	return nil
+}
+
+// A placed source stands in for its source.
+func TestAPlacedSourceSaysWhatItsSourceSays(t *testing.T) {
+	src := &telling{Source: plainGraph(t, 60, 4)}
+	opt := loader.Options{Sampler: neighbor, BatchSize: 10}
+	p := place(t, src, opt, 1)
+	if p.ID() != src.ID() || p.Graph() != src.Graph() || p.Path() != src.Path() || p.Remedy() != src.Remedy() ||
+		p.Device() != "cpu" || p.Arrays() != nil {
+		t.Errorf("%x, %s, %s, %s, %v", p.ID(), p.Path(), p.Remedy(), p.Device(), p.Arrays())
+	}
+	l := open(t, p, opt)
+	var want, got []string
+	for _, a := range l.Arrays() {
+		want = append(want, a.Name)
+	}
+	for _, a := range p.BatchArrays() {
+		got = append(got, a.Name)
+	}
+	if !slices.Equal(got, want) || len(got) == 0 || l.Placed() != nil || l.Graph() != src.Graph() {
+		t.Errorf("arrays %q, those of a loader are %q", got, want)
+	}
+	seeds, err := p.Split("train", 0)
+	if _, none := p.Split("train", 1); err != nil || seeds.Len() != 30 || !errors.Is(none, graph.ErrNoSplit) {
+		t.Errorf("a split: %v, %v; of another number: %v", seeds, err, none)
+	}
+	if err := p.Verify(make([]byte, 17)); err != nil || src.verified != 17 {
+		t.Errorf("%d bytes were verified: %v", src.verified, err)
+	}
+	src.changed = errors.New("it has changed")
+	if err := lastError(l.Epoch(background, 0)); !errors.Is(err, src.changed) {
+		t.Errorf("an epoch of what has changed: %v", err)
+	}
+	src.changed = nil
+	if n := len(digests(t, l.Epoch(background, 0))); n != 3 {
+		t.Errorf("%d batches", n)
+	}
+	bare := place(t, plainGraph(t, 60, 4), opt, 1)
+	if err := bare.Verify([]byte{1}); err != nil || !strings.HasPrefix(bare.Path(), "dataset ") || bare.Remedy() != "" ||
+		len(bare.Path()) != len("dataset ")+32 {
+		t.Errorf("%v, %q, %q", err, bare.Path(), bare.Remedy())
+	}
+}
+
+// What was decided as a source was placed holds for each of its loaders, whatever its own options say; the rest of its
+// options is its own.
+func TestLoadersTakeOverWhatWasPlaced(t *testing.T) {
+	g := plainGraph(t, 60, 4)
+	own := loader.Options{Sampler: neighbor, BatchSize: 9, Residence: loader.Mapped, Device: "cpu", Workers: 2,
+		Verify: false, Widen: true, Carry: loader.CarryCopies, HostPages: loader.PagesMeasured, CacheBytes: 5000,
+		Lookahead: 7, PackBytes: 11, MaxMemory: 1 << 40, DeviceMemory: 12, DeviceCache: 13, HotRows: loader.RankUses}
+	p := place(t, &telling{Source: g}, own, 3)
+	asked := loader.Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, BatchSize: 5, Prefetch: 3, Workers: 3,
+		Residence: loader.Resident, Verify: true, Carry: loader.CarryMeasured, CacheBytes: 1, Lookahead: 2,
+		PackBytes: 3, MaxMemory: 4, DeviceMemory: 5, DeviceCache: 6, HotRows: loader.RankNone, Seed: 5, Instance: 2}
+	want := own
+	want.Sampler, want.BatchSize, want.Prefetch, want.Workers = asked.Sampler, 5, 3, 3
+	want.Seed, want.Instance = 5, 2
+	got := open(t, p, asked).Options()
+	want.Seeds, want.WorldSize, want.SlotTimeout = got.Seeds, 1, got.SlotTimeout
+	if !reflect.DeepEqual(want, got) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	for says, change := range map[string]func(o *loader.Options){
+		"BatchSize is -1: must be 1 to 1073741824":      func(o *loader.Options) { o.BatchSize = -1 },
+		"Device is cuda:0, but /data/told.khop was":     func(o *loader.Options) { o.Device = "cuda" },
+		"Device is cuda:3, but /data/told.khop was":     func(o *loader.Options) { o.Device = "cuda:3" },
+		" was placed for cpu":                           func(o *loader.Options) { o.Device = "cuda:1" },
+		"no column \"none\"":                            func(o *loader.Options) { o.NodeColumns = []string{"none"} },
+		"the column was not placed: name it in the opt": func(o *loader.Options) { o.EdgeColumns = []string{"weight"} },
+		`reads columns ["weight"] of the edges, but /data/told.khop was placed for one that reads []`: func(
+			o *loader.Options) {
+			o.Sampler = weighing{neighbor, "weight", func(*graph.Graph) {}}
+		},
+	} {
+		o := asked
+		change(&o)
+		if l, err := loader.New(p, o); l != nil || !errors.Is(err, loader.ErrOptions) ||
+			!strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want %s", err, says)
+		}
+	}
+	asked.Sampler, asked.PerSlot = neighbor, 1<<40
+	if l, err := loader.New(p, asked); l != nil || !errors.Is(err, loader.ErrMemory) {
+		t.Errorf("no room for a slot: %v", err)
+	}
+	if _, err := loader.Place(background, g, own, 0); err == nil ||
+		!strings.HasSuffix(err.Error(), ": 0 loaders share a placed source: must be 1 or more") {
+		t.Error(err)
+	}
+	if _, err := loader.Place(background, p, own, 1); err == nil ||
+		!strings.HasSuffix(err.Error(), ": /data/told.khop is placed already") {
+		t.Error(err)
+	}
+}
+
+// A placed source that is closed takes no further loader, and is freed with the last that it has.
+func TestAPlacedSourceEndsWithItsLastLoader(t *testing.T) {
+	opt := loader.Options{Sampler: neighbor, BatchSize: 10, Residence: loader.Resident, Device: "cpu", Workers: 1}
+	p, err := loader.Place(background, plainGraph(t, 60, 4), opt, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := open(t, p, opt), open(t, p, opt)
+	copies := func() int64 { return p.Ledger().Total() - a.Stats().Memory.Total() - b.Stats().Memory.Total() }
+	held := copies()
+	for i, end := range []func() error{p.Close, p.Close, a.Close, a.Close} {
+		if err := end(); err != nil || copies() != held || held == 0 {
+			t.Fatalf("%d: %v, copies of %d bytes, there were %d", i, err, copies(), held)
+		}
+		if l, err := loader.New(p, opt); l != nil || !errors.Is(err, loader.ErrClosed) ||
+			!strings.HasPrefix(err.Error(), p.Path()+": ") {
+			t.Errorf("%v", err)
+		}
+	}
+	if n := len(digests(t, b.Epoch(background, 0))); n != 3 {
+		t.Errorf("%d batches", n)
+	}
+	if err := b.Close(); err != nil || p.Ledger().Total() != 0 {
+		t.Errorf("%v, %d bytes are held", err, p.Ledger().Total())
+	}
+}
+
+// A resident graph is the source's, but for what is read: that is copied, once, whoever reads it.
+func TestAResidentGraphHasCopiesOfWhatIsRead(t *testing.T) {
+	g := columnsGraph(t, 2, 30, 150)
+	s := weighing{sampling.Neighbor{Fanouts: []int{2}}, "weight", func(*graph.Graph) {}}
+	opt := loader.Options{Sampler: s, BatchSize: 10, Residence: loader.Resident, Seeds: loader.AllNodes("n1"),
+		NodeColumns: []string{"feature"}, SeedColumns: []string{"feature"}, EdgeColumns: []string{"weight", "mask"}}
+	l := open(t, g, opt)
+	got := l.Graph()
+	same := func(name string, copied bool, a, b unified.Tensor) {
+		t.Helper()
+		at, bt := unsafe.SliceData(a.Bytes()), unsafe.SliceData(b.Bytes())
+		if (at != bt) != copied || !slices.Equal(a.Bytes(), b.Bytes()) || a.String() != b.String() {
+			t.Errorf("%s: copied: %v, want %v; %v of %v", name, at != bt, copied, b, a)
+		}
+	}
+	same("indptr", true, unified.FromSlice(g.Indptr()), unified.FromSlice(got.Indptr()))
+	same("indices", true, g.Indices(), got.Indices())
+	same("types", true, g.Types(), got.Types())
+	same("ids", false, g.EdgeIDs(), got.EdgeIDs())
+	for _, c := range g.Schema().EdgeColumns {
+		a, _ := g.EdgeColumn(c.Name)
+		b, _ := got.EdgeColumn(c.Name)
+		same(c.Name, c.Name != "time", a, b)
+	}
+	for i := range g.Schema().Nodes {
+		for _, c := range g.Schema().Nodes[i].Columns {
+			a, _ := g.NodeColumn(i, c.Name)
+			b, _ := got.NodeColumn(i, c.Name)
+			same(c.Name, c.Name == "feature", a, b)
+		}
+	}
+	if d := expect.Diff(*g.Schema(), *got.Schema()); d != "" || g.ID() != got.ID() {
+		t.Errorf("the schema: %s", d)
+	}
+	page := pinned.Options{}.Size
+	m, edges := l.Stats().Memory, g.NumEdges()
+	if topology := page(61*8) + page(4*edges) + page(edges) + page(4*edges); m.Topology != topology {
+		t.Errorf("the topology takes %d bytes, want %d", m.Topology, topology)
+	}
+	if columns := 2*page(30*20) + page(edges); m.Columns != columns {
+		t.Errorf("columns take %d bytes, want %d", m.Columns, columns)
+	}
+}

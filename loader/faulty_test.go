@@ -13,6 +13,7 @@ import (
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/sparse"
 )
 
 var errFault = errors.New("a fault of the sampler")
@@ -127,6 +128,11 @@ func TestEveryFaultOfASamplerIsToldAndLeavesNothing(t *testing.T) {
 		},
 		"Place": func(s sampling.Sampler) error {
 			opt.Sampler = s
+			return loadOnce(small, opt)
+		},
+		"Prepare": func(s sampling.Sampler) error {
+			opt := opt
+			opt.Sampler, opt.Prepare = s, sparse.Transpose|sparse.GCNNorm|sparse.Loops
 			return loadOnce(small, opt)
 		},
 		"a disk": func(s sampling.Sampler) error {

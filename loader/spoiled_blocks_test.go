@@ -1,0 +1,65 @@
+package loader_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/sparse"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// Blocks that cannot be prepared are an error with their layer, and the batch's; the sampler's own error stays as it is.
+func TestBlocksThatCannotBePreparedAreAnError(t *testing.T) {
+	g := plainGraph(t, 100, 3)
+	beyond := block(func(b *graph.Block) {
+		v, _ := unified.View[int32](b.Indices)
+		v[0] = int32(b.NumSrc)
+	})
+	for _, what := range []sparse.Preparation{sparse.Transpose, sparse.GCNNorm, sparse.Loops,
+		sparse.Loops | sparse.Transpose} {
+		for _, fails := range []int{1, 0} {
+			opt := loader.Options{Sampler: cycle{}, BatchSize: 7, Workers: 1, Device: "cpu", Prepare: what}
+			if fails > 0 {
+				opt.Sampler = cycle{spoil: beyond}
+			}
+			err := lastError(open(t, g, opt).Epoch(background, 0))
+			if (err != nil) != (fails > 0) || err != nil && (!errors.Is(err, sparse.ErrShape) &&
+				!errors.Is(err, sparse.ErrMatrix) || !strings.HasPrefix(err.Error(), "epoch 0, batch 0: layer 0: ")) {
+				t.Errorf("%v: %v", what, err)
+			}
+		}
+	}
+	f := &faults{point: "sample", left: 9}
+	l := open(t, g, loader.Options{Sampler: faulty{neighbor, f}, BatchSize: 7, Workers: 1, Prepare: sparse.Transpose})
+	if err := lastError(l.Epoch(background, 0)); !errors.Is(err, errFault) || strings.Contains(err.Error(), "layer") {
+		t.Errorf("%v", err)
+	}
+	if n := len(digests(t, l.Epoch(background, 0))); n != 8 {
+		t.Errorf("%d batches", n)
+	}
+	typed, s := typedGraph(t, 9, 9), sampling.Neighbor{Fanouts: []int{2}}
+	_, err := loader.New(typed, loader.Options{Sampler: s, Prepare: sparse.Loops, Seeds: loader.AllNodes(),
+		Device: "cpu"})
+	want := fmt.Sprintf(": Prepare: loops are for edges between nodes of one type, and %s leads elsewhere",
+		typed.Schema().Edges[0])
+	if !errors.Is(err, loader.ErrOptions) || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+	for _, what := range []sparse.Preparation{8, 255} {
+		o := loader.Options{Sampler: s, Prepare: what}
+		if o.EnsureDefaults(); o.Validate() == nil || o.Sampler.Fingerprint() != s.Fingerprint() {
+			t.Errorf("%d: %v", what, o.Sampler.Fingerprint())
+		}
+	}
+	o := loader.Options{Sampler: s, Prepare: sparse.Transpose}
+	o.EnsureDefaults().EnsureDefaults()
+	if want := s.Fingerprint() + " prepare=1"; o.Sampler.Fingerprint() != want {
+		t.Errorf("%s, want %s", o.Sampler.Fingerprint(), want)
+	}
+	new(loader.Options).EnsureDefaults()
+}

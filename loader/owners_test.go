@@ -1,0 +1,246 @@
+package loader
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/sampling"
+)
+
+// closer notes when it is closed.
+type closer struct {
+	name string
+	list *[]string
+}
+
+func (c closer) Close() error {
+	*c.list = append(*c.list, c.name)
+	return errors.New(c.name)
+}
+
+// What a placed source took is closed from the last to the first, all of it, whatever fails.
+func TestWhatWasPlacedIsClosedInReverseOrder(t *testing.T) {
+	var list []string
+	c := &onCPU{owned: []io.Closer{closer{"a", &list}, closer{"b", &list}, closer{"c", &list}}}
+	if err := c.close(); err == nil || err.Error() != "c\nb\na" || !slices.Equal(list, []string{"c", "b", "a"}) {
+		t.Errorf("%v: %v", list, err)
+	}
+	if err := c.close(); err != nil || len(list) != 3 {
+		t.Errorf("again: %v, %v", list, err)
+	}
+	list = nil
+	r := &recipe{prepared: closing{closer: closer{"tables", &list}}}
+	if err := r.closeShared(); err == nil || err.Error() != "tables" || len(list) != 1 || r.closeShared() != nil {
+		t.Errorf("%v: %v", list, err)
+	}
+}
+
+// closing is a prepared sampler that is closed.
+type closing struct {
+	sampling.Sampler
+	closer
+}
+
+// A placed source is a loader's alone only if it is for one, and there never was another.
+func TestALoaderIsAloneWithItsSource(t *testing.T) {
+	for _, c := range []struct {
+		loaders, taken int
+		alone          bool
+	}{{1, 0, false}, {1, 1, true}, {1, 2, false}, {2, 1, false}, {2, 2, false}} {
+		opt := Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, Device: "cpu"}
+		p, err := Place(t.Context(), ring(t, 30), opt, c.loaders)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range c.taken {
+			l, err := New(p, opt)
+			if err == nil {
+				err = l.Close()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if p.alone() != c.alone || p.users != 1 || p.Close() != nil || p.users != 0 {
+			t.Errorf("%+v: %v, %d users", c, p.alone(), p.users)
+		}
+	}
+}
+
+// small is a loader of a ring of 30 nodes in batches of 10.
+func small(t *testing.T) *Loader {
+	t.Helper()
+	l, err := New(ring(t, 30), Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, Device: "cpu", BatchSize: 10,
+		Workers: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil || l.ledger.Total() != 0 {
+			t.Errorf("%v, %d bytes are held", err, l.ledger.Total())
+		}
+	})
+	return l
+}
+
+// A batch that fails because its run has ended says why that ended; its slot is free again. One that is done as the
+// loader is closed is not delivered.
+func TestABatchThatComesTooLateIsNotDelivered(t *testing.T) {
+	l, why, mine := small(t), errors.New("why"), errors.New("mine")
+	ctx, end := context.WithCancelCause(t.Context())
+	defer end(nil)
+	r := &run{l: l, ctx: ctx}
+	for _, want := range []error{mine, why} {
+		<-l.free.ready
+		s := l.free.take()
+		s.err = mine
+		if err := r.accept(s, time.Now()); err != want {
+			t.Errorf("%v, want %v", err, want)
+		}
+		if n := len(l.free.slots); n != len(l.slots) || len(l.free.ready) != n {
+			t.Errorf("%d slots of %d are free", n, len(l.slots))
+		}
+		s.err = nil
+		end(why)
+	}
+	l.closed = true
+	if err := r.accept(l.slots[0], time.Now()); err != ErrClosed || l.slots[0].inBody || l.stats.batches.Load() != 0 {
+		t.Errorf("%v", err)
+	}
+	l.closed = false
+}
+
+// A run takes slots and positions together, up to its last, and none once it has ended.
+func TestARunTakesEachPositionOnce(t *testing.T) {
+	l := small(t)
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	r := &run{l: l, ctx: ctx, rounds: 2}
+	for want := range uint64(2) {
+		s, position, ok := r.take()
+		if !ok || position != want || s == nil {
+			t.Errorf("position %d: %d, %v", want, position, ok)
+		}
+		l.free.put(s)
+	}
+	if _, _, ok := r.take(); ok || !r.done() {
+		t.Error("a position beyond the last")
+	}
+	r.rounds = 3
+	if end(); !r.done() {
+		t.Error("an ended run goes on")
+	}
+	if _, _, ok := r.take(); ok || len(l.free.slots) != len(l.slots) || len(l.free.ready) != len(l.slots) {
+		t.Errorf("%d slots of %d are free", len(l.free.slots), len(l.slots))
+	}
+}
+
+// The slot that was given back last is taken first: its memory is still in the caches.
+func TestTheSlotThatWasGivenBackLastComesFirst(t *testing.T) {
+	f, slots := newFreeList(3), []*slot{{index: 0}, {index: 1}, {index: 2}}
+	for _, s := range slots {
+		s.state = delivered
+		f.put(s)
+	}
+	if cap(f.ready) != 3 || len(f.ready) != 3 {
+		t.Errorf("%d of %d are ready", len(f.ready), cap(f.ready))
+	}
+	for i := range slots {
+		if s := f.take(); s.index != 2-i || s.state != free {
+			t.Errorf("%d. is slot %d, %v", i, s.index, s.state)
+		}
+	}
+}
+
+// Beyond the end of a part ranks repeat batches of the epoch.
+func TestBatchesBeyondAPartAreOnesOfTheEpoch(t *testing.T) {
+	for _, c := range []struct {
+		rank, world           int
+		first, last, position uint64
+		number                uint64
+		padded                bool
+	}{{0, 1, 0, 3, 2, 2, false}, {1, 2, 0, 3, 1, 0, true}, {1, 2, 1, 3, 0, 2, false}, {2, 4, 1, 3, 0, 0, true},
+		{3, 4, 1, 3, 0, 1, true}, {3, 4, 1, 3, 1, 2, true}, {0, 2, 1, 3, 1, 0, true}} {
+		r := &run{first: c.first, last: c.last, l: &Loader{recipe: &recipe{batches: 3, opt: Options{Rank: c.rank,
+			WorldSize: c.world}}}}
+		if number, padded := r.batchAt(c.position); number != c.number || padded != c.padded {
+			t.Errorf("%+v: %d, %v", c, number, padded)
+		}
+	}
+}
+
+// Statistics say what the ledger and the slots have, and what a device has counted.
+func TestStatisticsAreThoseOfTheLoader(t *testing.T) {
+	l := small(t)
+	l.stats.onDevice.Store(&gather.Traffic{Rows: 7, Hits: 5, Peers: 3, Saved: 2})
+	l.stats.replays.Add(4)
+	if err := l.ledger.Take(pinned.Columns, 1000); err != nil {
+		t.Fatal(err)
+	}
+	l.ledger.Give(pinned.Columns, 900)
+	s := l.Stats()
+	if s.DeviceRows != 7 || s.DeviceHits != 5 || s.DevicePeers != 3 || s.DeviceSaved != 2 || s.Replays != 4 ||
+		s.Device != "cpu" || s.Slots != 4 || s.SlotsHeld != 0 || s.OnDisk != nil || s.TopologyOnDisk != nil ||
+		s.Meters != nil || s.DeviceMemory != (Memory{}) || s.DeviceMemoryPeak != 0 {
+		t.Errorf("%+v", s)
+	}
+	want := Memory{Columns: 100, Batches: l.ledger.Used(pinned.Batches), Scratch: l.ledger.Used(pinned.Scratch)}
+	if s.Memory != want || want.Batches == 0 || want.Scratch == 0 || s.MemoryPeak < want.Total()+900 ||
+		want.Total() != 100+want.Batches+want.Scratch {
+		t.Errorf("%+v, want %+v; at most %d", s.Memory, want, s.MemoryPeak)
+	}
+	l.ledger.Give(pinned.Columns, 100)
+	if m := (Memory{1, 20, 300, 4000}); m.Total() != 4321 {
+		t.Errorf("%d in all", m.Total())
+	}
+}
+
+// A state is plain data with names that stay, and names the first difference to another.
+func TestAStateIsStoredByItsNames(t *testing.T) {
+	s := State{1, "0a", "x", "1f", 10, true, false, 1<<64 - 1, 3, 1 << 33, 1<<64 - 2}
+	text, err := json.Marshal(s)
+	want := `{"semantics":1,"dataset":"0a","sampler":"x","seeds":"1f","batch_size":10,"shuffle":true,"drop_last":false,` +
+		`"seed":18446744073709551615,"instance":3,"epoch":8589934592,"next":18446744073709551614}`
+	if err != nil || string(text) != want {
+		t.Errorf("%s, want %s", text, want)
+	}
+	for says, change := range map[string]func(o *State){
+		"version of the sampling semantics is 2, the loader's 1": func(o *State) { o.Semantics = 2 },
+		"dataset is 0b, the loader's 0a":                         func(o *State) { o.Dataset = "0b" },
+		"sampler is y, the loader's x":                           func(o *State) { o.Sampler = "y" },
+		"seed list is 2f, the loader's 1f":                       func(o *State) { o.Seeds = "2f" },
+		"batch size is 11, the loader's 10":                      func(o *State) { o.BatchSize = 11 },
+		"shuffle is false, the loader's true":                    func(o *State) { o.Shuffle = false },
+		"drop last is true, the loader's false":                  func(o *State) { o.DropLast = true },
+		"seed is 4, the loader's 18446744073709551615":           func(o *State) { o.Seed = 4 },
+		"instance is 2, the loader's 3":                          func(o *State) { o.Instance = 2 },
+	} {
+		other := s
+		change(&other)
+		err := other.check(s)
+		if !errors.Is(err, ErrState) || !strings.HasSuffix(err.Error(), ": its "+says+
+			"; open the loader as it was, or start an epoch anew") {
+			t.Errorf("%v, want %s", err, says)
+		}
+	}
+	other := s
+	if other.Epoch, other.Next = 5, 6; other.check(s) != nil {
+		t.Error("another place is refused")
+	}
+	l := small(t)
+	id := l.Graph().ID()
+	other = State{1, fmt.Sprintf("%x", id), l.opt.Sampler.Fingerprint(), l.state.Seeds, 10, false, false, 0, 0, 7, 2}
+	if d := expect.Diff(other, l.State(7, 2)); d != "" || len(other.Seeds) != 16 || l.CheckState(other) != nil {
+		t.Error(d)
+	}
+}

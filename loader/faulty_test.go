@@ -110,14 +110,14 @@ func loadOnce(src loader.Source, opt loader.Options) error {
 	return err
 }
 
-// Whichever call of a sampler fails, whoever makes it hears of it, and what was opened is closed.
-func TestEveryFaultOfASamplerIsToldAndLeavesNothing(t *testing.T) {
+// faultyWays are calls that use a sampler, by name.
+func faultyWays(t *testing.T) map[string]func(s sampling.Sampler) error {
 	needDisk(t)
 	small, wide := plainGraph(t, 60, 4), onDisk(t, plainGraph(t, 240, 4))
 	opt := loader.Options{BatchSize: 10, Workers: 2, Device: "cpu"}
 	cached := opt
 	cached.Residence, cached.CacheBytes, cached.Lookahead = loader.Disk, 900, 2
-	for name, do := range map[string]func(s sampling.Sampler) error{
+	return map[string]func(s sampling.Sampler) error{
 		"New": func(s sampling.Sampler) error {
 			opt.Sampler = s
 			l, err := loader.New(small, opt)
@@ -152,7 +152,12 @@ func TestEveryFaultOfASamplerIsToldAndLeavesNothing(t *testing.T) {
 			}
 			return err
 		},
-	} {
+	}
+}
+
+// Whichever call of a sampler fails, whoever makes it hears of it, and what was opened is closed.
+func TestEveryFaultOfASamplerIsToldAndLeavesNothing(t *testing.T) {
+	for name, do := range faultyWays(t) {
 		for _, point := range []string{"prepare", "open", "sample", "close", "end"} {
 			for n := 1; ; n += 1 + n/5 {
 				f := &faults{point: point, left: n}

@@ -209,8 +209,8 @@ func TestStatisticsAreThoseOfTheLoader(t *testing.T) {
 func TestAStateIsStoredByItsNames(t *testing.T) {
 	s := State{1, "0a", "x", "1f", 10, true, false, 1<<64 - 1, 3, 1 << 33, 1<<64 - 2}
 	text, err := json.Marshal(s)
-	want := `{"semantics":1,"dataset":"0a","sampler":"x","seeds":"1f","batch_size":10,"shuffle":true,"drop_last":false,` +
-		`"seed":18446744073709551615,"instance":3,"epoch":8589934592,"next":18446744073709551614}`
+	want := `{"semantics":1,"dataset":"0a","sampler":"x","seeds":"1f","batch_size":10,"shuffle":true,` +
+		`"drop_last":false,"seed":18446744073709551615,"instance":3,"epoch":8589934592,"next":18446744073709551614}`
 	if err != nil || string(text) != want {
 		t.Errorf("%s, want %s", text, want)
 	}

@@ -105,7 +105,8 @@ func TestASeedSourceSaysWhatItTurnsOutToBe(t *testing.T) {
 			t.Errorf("%s turned out to be %s: %d", c.seeds, is, l.NumSeeds())
 		}
 	}
-	items := open(t, plainGraph(t, 60, 4), loader.Options{Sampler: sampling.Saint{Kind: sampling.SaintNodes, Budget: 30}})
+	saint := sampling.Saint{Kind: sampling.SaintNodes, Budget: 30}
+	items := open(t, plainGraph(t, 60, 4), loader.Options{Sampler: saint})
 	again := open(t, plainGraph(t, 60, 4), items.Options())
 	if is := again.Options().Seeds.String(); is != "items of the sampler" || again.NumSeeds() != items.NumSeeds() {
 		t.Errorf("the seeds are %s", is)
@@ -141,8 +142,8 @@ func TestItemsOfASamplerStandInForSeeds(t *testing.T) {
 		": -1 items, 1 a batch": {ofItems{items: sampling.Items{Count: -1, PerBatch: 1}}, loader.Options{},
 			loader.ErrSampler},
 		": 4 items, 0 a batch": {ofItems{items: sampling.Items{Count: 4}}, loader.Options{}, loader.ErrSampler},
-		": items of the sampler are not": {ofItems{items: sampling.Items{Count: 4, PerBatch: 1}}, loader.Options{LinkLabel: "weight"},
-			loader.ErrOptions},
+		": items of the sampler are not": {ofItems{items: sampling.Items{Count: 4, PerBatch: 1}},
+			loader.Options{LinkLabel: "weight"}, loader.ErrOptions},
 	} {
 		c.opt.Sampler, c.opt.Device = c.s, "cpu"
 		if l, err := loader.New(g, c.opt); l != nil || !errors.Is(err, c.is) || !strings.Contains(err.Error(), says) {

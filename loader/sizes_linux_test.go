@@ -69,8 +69,8 @@ func TestScratchHasRoomForBuffersThatMove(t *testing.T) {
 
 // A slot that is only sampled into has no rows of columns.
 func TestASlotWithoutColumnsIsCountedByPages(t *testing.T) {
-	r, err := newRecipe(ring(t, 5000), *(&Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, BatchSize: 600, EdgePos: true,
-		Device: "cpu"}).EnsureDefaults())
+	opt := Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, BatchSize: 600, EdgePos: true, Device: "cpu"}
+	r, err := newRecipe(ring(t, 5000), *opt.EnsureDefaults())
 	if err != nil {
 		t.Fatal(err)
 	}

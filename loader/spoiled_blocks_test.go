@@ -13,7 +13,7 @@ import (
 	"github.com/khop-gnn/khop/unified"
 )
 
-// Blocks that cannot be prepared are an error with their layer, and the batch's; the sampler's own error stays as it is.
+// Blocks that cannot be prepared are an error with layer and batch; the sampler's own error stays as it is.
 func TestBlocksThatCannotBePreparedAreAnError(t *testing.T) {
 	g := plainGraph(t, 100, 3)
 	beyond := block(func(b *graph.Block) {

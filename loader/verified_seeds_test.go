@@ -32,12 +32,10 @@ func (c *checksums) Verify(b []byte) error {
 	return nil
 }
 
-// What is read anywhere at any time is verified whole in New, each array once and the seeds of a split before they are
-// used; columns that are read in place are not, but for the scales of narrow ones.
-func TestNewVerifiesWhatBatchesReadAnywhere(t *testing.T) {
-	links := graph.EdgePairs([]int32{1, 2, 0}, []int32{0, 1, 2})
-	narrow := narrowGraph(t)
-	columns := map[string]unified.Tensor{}
+// splitGraph is narrowGraph with a split of nodes and one of edges, and its columns by name.
+func splitGraph(t *testing.T, links graph.Seeds) (*graph.Graph, map[string]unified.Tensor) {
+	t.Helper()
+	narrow, columns := narrowGraph(t), map[string]unified.Tensor{}
 	for _, c := range narrow.Schema().Nodes[0].Columns {
 		columns[c.Name], _ = narrow.NodeColumn(0, c.Name)
 	}
@@ -48,6 +46,14 @@ func TestNewVerifiesWhatBatchesReadAnywhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return g, columns
+}
+
+// What is read anywhere at any time is verified whole in New, each array once and the seeds of a split before they are
+// used; columns that are read in place are not, but for the scales of narrow ones.
+func TestNewVerifiesWhatBatchesReadAnywhere(t *testing.T) {
+	links := graph.EdgePairs([]int32{1, 2, 0}, []int32{0, 1, 2})
+	g, columns := splitGraph(t, links)
 	feature, scales, label := columns["feature"], columns["feature_scale"], columns["label"]
 	train, _ := g.Split("train", 0)
 	always := []unified.Tensor{unified.FromSlice(g.Indptr()), g.Indices()}
@@ -58,9 +64,10 @@ func TestNewVerifiesWhatBatchesReadAnywhere(t *testing.T) {
 		"nodes": {loader.Options{}, []unified.Tensor{train.Sets[0].IDs}},
 		"links": {loader.Options{Seeds: loader.Split("links")}, []unified.Tensor{links.Edges[0].Sources,
 			links.Edges[0].Targets}},
-		"given":    {loader.Options{Seeds: loader.AllNodes()}, nil},
-		"widened":  {loader.Options{Seeds: loader.AllNodes(), Widen: true}, []unified.Tensor{scales}},
-		"resident": {loader.Options{Seeds: loader.AllNodes(), Residence: loader.Resident}, []unified.Tensor{feature, label}},
+		"given":   {loader.Options{Seeds: loader.AllNodes()}, nil},
+		"widened": {loader.Options{Seeds: loader.AllNodes(), Widen: true}, []unified.Tensor{scales}},
+		"resident": {loader.Options{Seeds: loader.AllNodes(), Residence: loader.Resident},
+			[]unified.Tensor{feature, label}},
 		"both": {loader.Options{Seeds: loader.AllNodes(), Residence: loader.Resident, Widen: true},
 			[]unified.Tensor{feature, label, scales}},
 	} {
@@ -89,7 +96,7 @@ func TestNewVerifiesWhatBatchesReadAnywhere(t *testing.T) {
 			t.Errorf("%s: verified without being asked for: %v", name, src.seen)
 		}
 	}
-	_, err = loader.New(g, loader.Options{Sampler: neighbor, Verify: true, Device: "cpu"})
+	_, err := loader.New(g, loader.Options{Sampler: neighbor, Verify: true, Device: "cpu"})
 	id := g.ID()
 	if want := fmt.Sprintf(": Verify: dataset %x has no checksums", id); !errors.Is(err, loader.ErrOptions) ||
 		!strings.HasSuffix(err.Error(), want) {

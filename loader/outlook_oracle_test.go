@@ -2,6 +2,7 @@ package loader_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
@@ -90,6 +91,21 @@ func (x *traced) share(one uint32, place uint32, rows int64) (asks [][]uint32, o
 	return asks, 2 * int64(len(number)) * int64(place)
 }
 
+// layoutOf returns how features are read, and where they lie.
+func layoutOf(t *testing.T, g *graph.Graph, opt disk.ReaderOptions) (disk.Probe, disk.Layout) {
+	t.Helper()
+	column, _ := g.NodeColumn(0, "feature")
+	reader, layouts, err := disk.Open(background, []disk.Mapped{{Bytes: column.Bytes(), RowBytes: column.RowBytes()}},
+		opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := reader.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return reader.Probe(), layouts[0]
+}
+
 // TestAnOutlookIsWhatATraceOfTwoEpochsComesTo compares with a simulation of what batches were loaded with, in plain
 // code, for all rows and for a share of them.
 func TestAnOutlookIsWhatATraceOfTwoEpochsComesTo(t *testing.T) {
@@ -97,15 +113,7 @@ func TestAnOutlookIsWhatATraceOfTwoEpochsComesTo(t *testing.T) {
 	g := broadRows(t, n)
 	fixed := disk.ReaderOptions{Depth: 4}
 	loader.ReadWith(t, fixed)
-	column, _ := g.NodeColumn(0, "feature")
-	reader, layouts, err := disk.Open(background, []disk.Mapped{{Bytes: column.Bytes(), RowBytes: row}}, fixed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	probe := reader.Probe()
-	if err := reader.Close(); err != nil {
-		t.Fatal(err)
-	}
+	probe, layout := layoutOf(t, g, fixed)
 	for _, c := range []struct {
 		batch, lookahead int
 		cache, pack      int64
@@ -122,6 +130,8 @@ func TestAnOutlookIsWhatATraceOfTwoEpochsComesTo(t *testing.T) {
 		all := x.trial / min(batches, 4) * batches * 2
 		what := fmt.Sprintf("%+v, %d rows", c, x.rows)
 		loader.SimulateAbout(t, all/int64(c.one)+1)
+		last := map[string][3]int64{}
+		opt.Progress = func(stage string, done, total int64) { last[stage] = [3]int64{last[stage][0] + 1, done, total} }
 		o, err := loader.LookOut(background, g, opt)
 		if err != nil {
 			t.Fatal(err)
@@ -130,8 +140,13 @@ func TestAnOutlookIsWhatATraceOfTwoEpochsComesTo(t *testing.T) {
 			o.TopologyBytes != (n+1)*8+5*n*4 || o.Topology != nil {
 			t.Errorf("%s: %+v", what, o)
 		}
+		steps := int64(len(o.Caches))
+		if want := map[string][3]int64{"sampling": {2 * batches, 2 * batches, 2 * batches},
+			"simulating": {steps, steps, steps}}; !maps.Equal(last, want) {
+			t.Errorf("%s: told %v, want %v", what, last, want)
+		}
 		var caches []int64
-		layout := layouts[0]
+		layout := layout
 		asks, rows := x.share(c.one, place, layout.Rows)
 		layout.Rows = rows
 		for _, cache := range o.Caches {

@@ -1,11 +1,13 @@
 package loader
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -118,6 +120,61 @@ func TestABatchThatComesTooLateIsNotDelivered(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	l.closed = false
+}
+
+// failing is a processor, and a maker, of which some calls fail.
+type failing struct {
+	processor
+	maker
+	err error
+}
+
+func (f failing) String() string                      { return "failing" }
+func (f failing) close() error                        { return f.maker.close() }
+func (f failing) begin(context.Context, bool) error   { return f.err }
+func (f failing) drain() error                        { return f.err }
+func (f failing) explain(err error, _ *Options) error { return err }
+func (f failing) openFence(*recipe, *pinned.Ledger, *counters) (fence, pinned.Options, pinned.Options, error) {
+	return nil, pinned.Options{}, pinned.Options{}, f.err
+}
+
+// What a device fails with before an epoch is the epoch's error, and after it stands in the log.
+func TestWhatADeviceFailsWithIsTold(t *testing.T) {
+	l, mine, log := small(t), errors.New("mine"), &bytes.Buffer{}
+	l.opt.Logger = slog.New(slog.NewTextHandler(log, nil))
+	on := l.placed.on
+	l.placed.on = failing{processor: on, err: mine}
+	for b, err := range l.Epoch(t.Context(), 0) {
+		if b != nil || err != mine {
+			t.Errorf("%v, %v", b, err)
+		}
+	}
+	if _, err := newSlot(l.recipe, l.placed.on, l.ledger, &l.stats); err != mine {
+		t.Errorf("a slot: %v", err)
+	}
+	l.placed.on = on
+	if log.Len() > 0 {
+		t.Errorf("the log says %s", log)
+	}
+	l.workers[1].maker = failing{maker: l.workers[1].maker, err: mine}
+	n := 0
+	for _, err := range l.Epoch(t.Context(), 0) {
+		if n++; err != nil {
+			t.Error(err)
+		}
+	}
+	if n != 3 || !strings.HasSuffix(log.String(), "level=ERROR msg=\"the device failed\" error=mine\n") {
+		t.Errorf("%d batches, and the log says %s", n, log)
+	}
+	log.Reset()
+	for range l.Epoch(t.Context(), 0) {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if log.Len() > 0 {
+		t.Errorf("a loader that is closed asks the device: %s", log)
+	}
 }
 
 // A run takes slots and positions together, up to its last, and none once it has ended.

@@ -123,12 +123,9 @@ func (c *onCPU) copySource(ctx context.Context, p *Placed) error {
 		a.EdgeColumns[c.Name] = in.of(col)
 	}
 	copied, err := graph.FromArrays(a)
-	if err != nil {
-		return err
-	}
 	p.recipe.graph = copied
-	for _, col := range p.columns {
-		err = errors.Join(err, col.find(copied, p.recipe.opt.Widen))
+	for i := 0; i < len(p.columns) && err == nil; i++ {
+		err = p.columns[i].find(copied, p.recipe.opt.Widen)
 	}
 	return err
 }

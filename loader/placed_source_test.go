@@ -129,6 +129,20 @@ func TestLoadersTakeOverWhatWasPlaced(t *testing.T) {
 	}
 }
 
+// A loader's sampler may read columns of the edges that were placed, all of them, or none.
+func TestASamplerReadsColumnsThatWerePlaced(t *testing.T) {
+	g := plainGraph(t, 60, 4)
+	reads := func(column string) loader.Options {
+		return loader.Options{Sampler: weighing{neighbor, column, func(*graph.Graph) {}}, BatchSize: 10}
+	}
+	p := place(t, g, reads("weight"), 2)
+	for _, opt := range []loader.Options{reads("weight"), {Sampler: neighbor, BatchSize: 10}} {
+		if n := len(digests(t, open(t, p, opt).Epoch(background, 0))); n != 3 {
+			t.Errorf("%d batches", n)
+		}
+	}
+}
+
 // A placed source that is closed takes no further loader, and is freed with the last that it has.
 func TestAPlacedSourceEndsWithItsLastLoader(t *testing.T) {
 	opt := loader.Options{Sampler: neighbor, BatchSize: 10, Residence: loader.Resident, Device: "cpu", Workers: 1}

@@ -178,12 +178,8 @@ func (r *recipe) askSampler(schema *graph.Schema) (err error) {
 	return nil
 }
 
-// openShared makes what all workers share: tables of negatives, and what the sampler learns of the whole graph. It does
-// nothing if that is there.
+// openShared makes what all workers share: tables of negatives, and what the sampler learns of the whole graph.
 func (r *recipe) openShared(ctx context.Context, ledger *pinned.Ledger) error {
-	if r.shared {
-		return nil
-	}
 	r.shared = true
 	env := r.env(ledger)
 	env.Progress = func(done, total int64) { r.opt.progress("prepare", done, total) }

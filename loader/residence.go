@@ -156,11 +156,11 @@ func (s *diskSplit) copyWhole(ctx context.Context, p *Placed, owned *[]io.Closer
 	for _, col := range s.whole {
 		to, region, err := gather.Resident(ctx, col.store.Column(), pinned.Options{Ledger: &p.ledger,
 			Purpose: pinned.Columns}, func(n int64) { p.recipe.opt.progress("columns", n, s.wholeBytes) })
-		if err != nil {
-			return err
+		if err == nil {
+			*owned = append(*owned, region)
+			col.store, err = gather.NewStore(to)
 		}
-		*owned = append(*owned, region)
-		if col.store, err = gather.NewStore(to); err != nil {
+		if err != nil {
 			return err
 		}
 	}

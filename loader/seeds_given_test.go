@@ -83,6 +83,22 @@ func TestSeedsThatCannotBeAreRefusedInWords(t *testing.T) {
 	}
 }
 
+// splitless is a source whose splits cannot be read.
+type splitless struct{ loader.Source }
+
+func (splitless) Split(string, int) (graph.Seeds, error) { return graph.Seeds{}, errFault }
+
+// That a split cannot be read is not that there is none.
+func TestASplitThatCannotBeReadIsAnError(t *testing.T) {
+	for _, seeds := range []loader.SeedSource{{}, loader.Split("train"), loader.SplitIndex("test", 1)} {
+		l, err := loader.New(splitless{plainGraph(t, 60, 4)}, loader.Options{Sampler: neighbor, Seeds: seeds,
+			Device: "cpu"})
+		if l != nil || !errors.Is(err, errFault) {
+			t.Errorf("%v: %v", seeds, err)
+		}
+	}
+}
+
 // Every way to name seeds says what it is, and a loader says what they turned out to be.
 func TestASeedSourceSaysWhatItTurnsOutToBe(t *testing.T) {
 	g := typedGraph(t, 20, 10)

@@ -115,15 +115,11 @@ func (r *verifiedRows) check(ids unified.Tensor) error {
 	if r == nil {
 		return nil
 	}
-	switch ids.DType() {
-	case unified.Int32:
-		v, _ := unified.View[int32](ids)
-		return checkRows(r, v)
-	case unified.Int64:
-		v, _ := unified.View[int64](ids)
+	if v, err := unified.View[int32](ids); err == nil {
 		return checkRows(r, v)
 	}
-	return nil
+	v, _ := unified.View[int64](ids)
+	return checkRows(r, v)
 }
 
 func checkRows[T int32 | int64](r *verifiedRows, ids []T) error {

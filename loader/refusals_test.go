@@ -1,0 +1,191 @@
+package loader_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// none is a source without a graph.
+type none struct{ loader.Source }
+
+func (none) Graph() *graph.Graph { return nil }
+
+// naming is a sampler of somebody's that names a column and does not look whether it is there.
+type naming struct{ cycle }
+
+func (naming) EdgeColumns() []string { return []string{"price"} }
+
+// refusing makes a loader, a plan, a placed source and an outlook, each of which must be refused alike.
+func refusing(t *testing.T, what string, src loader.Source, opt loader.Options, is error, says string) {
+	t.Helper()
+	opt.Device = "cpu"
+	opened := 0
+	if runtime.GOOS == "linux" {
+		opened = expect.OpenFiles(t)
+	}
+	l, err1 := loader.New(src, opt)
+	p, err2 := loader.Place(background, src, opt, 1)
+	_, err3 := loader.Plan(background, src, opt)
+	o, err4 := loader.LookOut(background, src, opt)
+	if l != nil || p != nil || o != nil {
+		t.Errorf("%s: a result and an error", what)
+	}
+	for i, err := range []error{err1, err2, err3, err4} {
+		if !errors.Is(err, is) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s, %d: %v, want %s", what, i, err, says)
+		}
+	}
+	if runtime.GOOS == "linux" && expect.OpenFiles(t) != opened {
+		t.Errorf("%s: files stay open", what)
+	}
+}
+
+// What no loader can load is refused alike, whoever asks.
+func TestWhatCannotBeLoadedIsRefusedByAll(t *testing.T) {
+	g := plainGraph(t, 60, 4)
+	opt := loader.Options{Sampler: neighbor, BatchSize: 10}
+	refusing(t, "no graph", none{rotten{g}}, opt, loader.ErrOptions, ": dataset ")
+	refusing(t, "no graph of a path", pathless{g}, opt, loader.ErrOptions, ": /data/none.khop has no graph")
+	opt.Sampler = naming{}
+	refusing(t, "no column", g, opt, sampling.ErrOptions, `reads column "price"`)
+	opt.Sampler, opt.Prefetch = neighbor, -1
+	refusing(t, "an option", g, opt, loader.ErrOptions, "Prefetch is -1")
+	opt.Prefetch = 0
+	refusing(t, "rows of gigabytes", giantRows(t), opt, unified.ErrShape, "column of node/b/feature: ")
+}
+
+// pathless is a source that has a path and no graph.
+type pathless struct{ loader.Source }
+
+func (pathless) Path() string        { return "/data/none.khop" }
+func (pathless) Graph() *graph.Graph { return nil }
+
+// giantRows is a graph with a column whose rows are too wide to be gathered; it has none.
+func giantRows(t *testing.T) *graph.Graph {
+	t.Helper()
+	g, err := graph.New(graph.Data{Nodes: []graph.NodeData{{Name: "a", Count: 20}, {Name: "b",
+		Columns: map[string]unified.Tensor{"feature": zeroRows(t, unified.Float32, 0, 1<<40)}}},
+		Edges: []graph.EdgeData{{Source: "a", Relation: "to", Target: "a", Src: []int64{1}, Dst: []int64{2}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// Memory that is too little for copies, or for an index of seeds, is an error that says so, and nothing stays.
+func TestTooLittleMemoryForCopiesIsSaid(t *testing.T) {
+	wide := wideRows(t)
+	opt := onDiskOptions
+	opt.CacheBytes = 1 << 30 // all columns are copied
+	for _, residence := range []loader.Residence{loader.Disk, loader.Resident} {
+		opt.Residence = residence
+		for _, room := range []int64{1, 20_000, 60_000} {
+			loader.GroupRoom(t, room)
+			if p, err := loader.Place(background, wide, opt, 1); p != nil || !errors.Is(err, loader.ErrMemory) ||
+				!errors.Is(err, pinned.ErrLimit) || !strings.Contains(err.Error(), "take smaller batches") {
+				t.Errorf("%v, room for %d: %v", residence, room, err)
+			}
+		}
+	}
+	loader.GroupRoom(t, 1<<40)
+	links := loader.Options{Sampler: neighbor, Seeds: loader.AllEdges("rates"), BatchSize: 10}
+	p := place(t, typedGraph(t, 60, 40), links, 1)
+	p.Ledger().SetLimit(1)
+	if l, err := loader.New(p, links); l != nil || !errors.Is(err, loader.ErrMemory) || p.Ledger().Total() != 0 {
+		t.Errorf("an index in a byte: %v; %d bytes are held", err, p.Ledger().Total())
+	}
+}
+
+// A file that was cut short before it is read ahead is told by New.
+func TestAFileCutShortIsToldAsItIsReadAhead(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("nothing is read ahead here")
+	}
+	for _, name := range []string{"feature", "label", "indices"} {
+		src := mappedGraph(t, 3000)
+		if err := os.Truncate(filepath.Join(src.dir, name), 4096); err != nil {
+			t.Fatal(err)
+		}
+		if l, err := loader.New(src, loader.Options{Sampler: neighbor, BatchSize: 50, Device: "cpu"}); l != nil ||
+			!errors.Is(err, pinned.ErrFault) || !strings.HasPrefix(err.Error(), src.dir+": ") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A batch of an outlook that asks for rows that are not there is an error with its number.
+func TestAnOutlookSaysWhichBatchFailed(t *testing.T) {
+	g := wideRows(t)
+	opt := onDiskOptions
+	opt.Workers = 1
+	n := 0 // batches, which one worker samples
+	opt.Sampler = cycle{spoil: func(s *graph.Sample) {
+		if n++; n == 8 { // after four on trial
+			v, _ := unified.View[int32](s.Nodes[0])
+			v[0] = 1 << 30
+		}
+	}}
+	o, err := loader.LookOut(background, g, opt)
+	if o != nil || !errors.Is(err, gather.ErrRange) || !strings.Contains(err.Error(), "epoch 0, batch 3: ") {
+		t.Errorf("%v", err)
+	}
+}
+
+// Batches are tried for the number of workers only where that was left open, a limit is not said, and there are some:
+// else each worker opens a sampler, and nobody does besides.
+func TestWorkersAreFittedOnlyWhereTheyMayBeFewer(t *testing.T) {
+	needDisk(t)
+	g, _ := inFiles(t, plainGraph(t, 2000, 6), true)
+	empty := loader.NodeIDs([]int64{})
+	for name, c := range map[string]struct {
+		room, most int64
+		workers    int
+		seeds      loader.SeedSource
+		tried      int
+	}{
+		"in a group": {room: 1 << 40, tried: 1}, "in none": {}, "with a limit": {room: 1 << 41, most: 1 << 40},
+		"as many as asked for": {room: 1 << 40, workers: 9}, "without batches": {room: 1 << 40, seeds: empty},
+		"a limit and no batch": {room: 1 << 41, most: 1 << 40, seeds: empty},
+	} {
+		if loader.AvailableMemory(t, 1<<42); c.room > 0 {
+			loader.GroupRoom(t, c.room)
+		}
+		opt := pagedOptions
+		opt.CacheBytes, opt.BatchSize, opt.Workers, opt.MaxMemory, opt.Seeds = 1, 5, c.workers, c.most, c.seeds
+		f := &faults{point: "open"}
+		opt.Sampler = faulty{neighbor, f}
+		l := open(t, g, opt)
+		if n := l.Options().Workers; -f.left != n+c.tried {
+			t.Errorf("%s: %d samplers of %d workers", name, -f.left, n)
+		}
+	}
+}
+
+// Where a group leaves little room batches are tried with the workers that are to spare; a sampler that fails then is
+// told of.
+func TestAFaultWhileWorkersAreFittedIsTold(t *testing.T) {
+	needDisk(t)
+	g, _ := inFiles(t, plainGraph(t, 2000, 6), true)
+	loader.GroupRoom(t, 1<<40)
+	opt := pagedOptions
+	opt.CacheBytes, opt.BatchSize = 1, 100
+	for _, point := range []string{"open", "close", "prepare"} {
+		f := &faults{point: point, left: 1}
+		opt.Sampler = faulty{neighbor, f}
+		if l, err := loader.New(g, opt); l != nil || !errors.Is(err, errFault) || f.opened != 0 {
+			t.Errorf("%s: %v", point, err)
+		}
+	}
+}

@@ -90,7 +90,7 @@ func (r *recipe) lookOut(ctx context.Context) (_ *Outlook, err error) {
 		o.TopologyBytes += int64(len(array.Bytes()))
 	}
 	if o.Topology != nil {
-		o.Topology.PageCounts = o.Topology.Half()
+		o.Topology.PageCounts = o.Topology.Less(&t.before).Half()
 		o.Probe = o.Topology.Probe
 	}
 	if len(mapped) == 0 {
@@ -135,6 +135,7 @@ type rowTrace struct {
 	columns []*column
 	one     uint32 // of so many places is in the trace
 	asked   int64
+	before  disk.PageCounts        // of batches on trial
 	sampled int64                  // batches
 	asks    map[*column][][]uint32 // by batch
 	mu      sync.Mutex
@@ -168,6 +169,9 @@ func (t *rowTrace) sample(ctx context.Context) error {
 	})
 	if err != nil {
 		return err
+	}
+	if on := t.paged.stats(); on != nil {
+		t.before = on.PageCounts
 	}
 	all := mean / int64(min(t.batches, leastTried)) * int64(t.batches) * 2
 	t.one, t.asks = uint32(all/mostSimulated+1), map[*column][][]uint32{}

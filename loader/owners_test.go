@@ -202,6 +202,32 @@ func TestARunTakesEachPositionOnce(t *testing.T) {
 	}
 }
 
+// The states of a slot follow one another, on to the loop body and back.
+func TestASlotGoesThroughItsStates(t *testing.T) {
+	l := small(t)
+	var seen []slotState
+	l.opt.Made = func(b *Batch) error {
+		seen = append(seen, b.slot.state) // one worker
+		return nil
+	}
+	all := l.workers
+	l.workers = all[:1]
+	defer func() { l.workers = all }()
+	for b, err := range l.Epoch(t.Context(), 0) {
+		if err != nil || b.slot.state != delivered || !b.slot.inBody {
+			t.Errorf("state %d: %v", b.slot.state, err)
+		}
+	}
+	if !slices.Equal(seen, []slotState{ready, ready, ready}) {
+		t.Errorf("batches are made in states %v", seen)
+	}
+	for _, s := range l.slots {
+		if s.state != free || s.inBody {
+			t.Errorf("slot %d is left in state %d", s.index, s.state)
+		}
+	}
+}
+
 // The slot that was given back last is taken first: its memory is still in the caches.
 func TestTheSlotThatWasGivenBackLastComesFirst(t *testing.T) {
 	f, slots := newFreeList(3), []*slot{{index: 0}, {index: 1}, {index: 2}}

@@ -266,8 +266,17 @@ func TestAnOutlookSaysWhatATopologyOnDiskCosts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := o.Topology; d == nil || d.Requests == 0 || d.Bytes != o.TopologyBytes ||
-			len(o.Caches) > 0 == (len(columns) == 0) {
+		l := open(t, g, opt)
+		before := l.Stats().TopologyOnDisk.Wanted
+		if len(columns) == 0 { // nobody samples ahead
+			digests(t, l.Epoch(background, 0))
+			digests(t, l.Epoch(background, 1))
+			if is := (l.Stats().TopologyOnDisk.Wanted - before) / 2; is != o.Topology.Wanted || is == 0 {
+				t.Errorf("%d pages are wanted in an epoch, an outlook has %d", is, o.Topology.Wanted)
+			}
+		}
+		if d := o.Topology; d == nil || d.Requests == 0 || d.Bytes != o.TopologyBytes || d.Read > d.Wanted ||
+			len(o.Caches) > 0 == (len(columns) == 0) || len(columns) == 0 && o.Probe.Depth != 8 {
 			t.Errorf("columns %v: %+v", columns, o)
 		}
 		opt.CacheBytes = 1 << 30

@@ -3,8 +3,10 @@ package loader
 import (
 	"bytes"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -52,6 +54,72 @@ func TestWhatADiskTakesIsCountedToTheByte(t *testing.T) {
 	s := &diskSplit{onDisk: onDisk[:1]}
 	if !s.has(wide) || s.has(narrow) || (*diskSplit)(nil).has(wide) {
 		t.Error("which columns are on disk")
+	}
+}
+
+// A column of an eighth of the cache is kept whole, and one a byte larger is not. A window is of the power of two that
+// is more than half of what it may have.
+func TestTheBordersOfWhatIsKeptWhole(t *testing.T) {
+	const cache = 167_772_160 // a quarter is 2^21 asks
+	fits, large, rest := unread(t, cache/8, 1), unread(t, cache/8+1, 1), unread(t, 1<<22, 512)
+	for c, whole := range map[*column]int{fits: 1, large: 0} {
+		total := c.store.Column().Len() + 1<<31
+		if s := splitColumns([]*column{rest, c}, total, &Options{CacheBytes: cache}, 1); len(s.whole) != whole ||
+			len(s.onDisk) != 2-whole {
+			t.Errorf("a column of %d bytes in a cache of %d: %+v", total-1<<31, cache, s)
+		}
+	}
+	s := splitColumns([]*column{rest}, 1<<31, &Options{CacheBytes: cache}, 1)
+	if d := s.onDisk[0]; d.mostAsks != 1<<21 || d.slots != cache/512 {
+		t.Errorf("%+v", d)
+	}
+	s = splitColumns([]*column{rest}, 1<<31, &Options{CacheBytes: cache - 200}, 1)
+	if d := s.onDisk[0]; d.mostAsks != 1<<20 {
+		t.Errorf("%+v", d)
+	}
+	a := Array{Kind: ArrayNodes, DType: unified.Int32, Most: 5}
+	b := Array{Kind: ArrayNodeColumn, DType: unified.Int64, Most: 5, Row: []int64{3, 7}}
+	if a.mostBytes() != (5+1024)*4 || b.mostBytes() != 5*8*21 || b.rowBytes() != 168 {
+		t.Errorf("%d and %d bytes", a.mostBytes(), b.mostBytes())
+	}
+}
+
+// An outlook of a share looks as far ahead as the window of all would.
+func TestAnOutlookOfAShareLooksAsFarAhead(t *testing.T) {
+	const one, width = 20_000, 64
+	c := unread(t, 1<<24, width)
+	layout := disk.Layout{RowBytes: width, Rows: 4000, Shape: disk.Shape{Page: 4096, Most: 1 << 16, Sector: 4096}}
+	r := rand.New(rand.NewPCG(1, 2))
+	var asks [][]uint32
+	for range 40 {
+		var rows []uint32
+		for range 10 {
+			if row := uint32(r.IntN(4000)); !slices.Contains(rows, row) {
+				rows = append(rows, row)
+			}
+		}
+		asks = append(asks, rows)
+	}
+	sum := 0
+	for _, a := range asks {
+		sum += len(a)
+	}
+	ahead := 1<<19/(sum*one/40) + 1
+	if ahead != 3 {
+		t.Fatalf("%d batches ahead", ahead)
+	}
+	tr := &rowTrace{recipe: &recipe{opt: Options{Lookahead: 64, CacheBytes: 5}, batches: 20}, columns: []*column{c},
+		one: one, asks: map[*column][][]uint32{c: asks}}
+	o := &Outlook{ColumnBytes: 1 << 30, Batches: 20}
+	to := &OutlookPolicy{Policy: disk.Ahead}
+	if err := tr.simulateOne(o, map[*column]disk.Layout{c: layout}, one*width*50, to); err != nil {
+		t.Fatal(err)
+	}
+	want, err := disk.Simulate(disk.Ahead, layout, disk.PlannerOptions{Slots: 50, Lookahead: ahead,
+		Along: 4 << 20 / width / one}, asks, 20)
+	if want = want.Times(one); err != nil || to.Misses != want.Misses || to.Requests != want.Requests ||
+		to.Batches != 20 {
+		t.Errorf("%+v, want %+v: %v", to.Counts, want, err)
 	}
 }
 

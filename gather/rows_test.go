@@ -1,0 +1,71 @@
+package gather_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/gather"
+	"github.com/khop-gnn/khop/pinned"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// TestRowsAreAppendedInTheirOrder of both widths of ids, and what is no row is named.
+func TestRowsAreAppendedInTheirOrder(t *testing.T) {
+	c := unified.FromSlice([]float32{1, 2, 3, 4})
+	s, err := gather.NewStore(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Column(); &got.Bytes()[0] != &c.Bytes()[0] || got.Len() != 4 {
+		t.Errorf("the column is %v, not %v", got, c)
+	}
+	for _, ids := range []unified.Tensor{unified.FromSlice([]int32{3, 0, 3}), unified.FromSlice([]int64{3, 0, 3})} {
+		list, err := s.Rows([]uint32{7}, ids)
+		if err != nil || !slices.Equal(list, []uint32{7, 3, 0, 3}) {
+			t.Errorf("%v: %v, %v", ids, list, err)
+		}
+	}
+	if list, err := s.Rows([]uint32{7}, unified.Tensor{}); err != nil || !slices.Equal(list, []uint32{7}) {
+		t.Errorf("no ids: %v, %v", list, err)
+	}
+	for text, ids := range map[string]unified.Tensor{
+		"ids[1] is 4, but the column has 4 rows": unified.FromSlice([]int32{0, 4}),
+		"ids[0] is -1":                           unified.FromSlice([]int64{-1, 4}),
+	} {
+		list, err := s.Rows([]uint32{7}, ids)
+		if !errors.Is(err, gather.ErrRange) || !strings.Contains(err.Error(), text) || len(list) != 1 {
+			t.Errorf("%s: %v, %v", text, list, err)
+		}
+	}
+	ids := unified.FromSlice([]int32{0, 1})
+	far, err := unified.NewPlaced(unified.Device, ids.DType(), ids.Bytes(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if list, err := s.Rows([]uint32{7}, far); err == nil || len(list) != 1 {
+		t.Errorf("ids on a device: %v, %v", list, err)
+	}
+}
+
+// A result for which there is no memory is an error, by one goroutine and by several, and takes none.
+func TestAResultThatIsRefusedMemoryIsAnError(t *testing.T) {
+	s, err := gather.NewStore(unified.FromSlice(make([]float64, 100)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ledger pinned.Ledger
+	ledger.SetLimit(1000)
+	var dst unified.Buffer
+	dst.Options.Ledger = &ledger
+	ids := unified.FromSlice(make([]int32, 40_000))
+	for _, goroutines := range []int{1, 4} {
+		if x, err := s.GatherParallel(&dst, ids, goroutines); !errors.Is(err, pinned.ErrLimit) || x.Valid() {
+			t.Errorf("%d goroutines: %v, %v", goroutines, x, err)
+		}
+	}
+	if n := ledger.Total(); n != 0 {
+		t.Errorf("%d bytes are taken", n)
+	}
+}

@@ -241,7 +241,8 @@ func TestADiskThatWritesSlowlyPacksNoRows(t *testing.T) {
 		if tries == 0 {
 			t.Skip(err) // as in openPacking
 		}
-		if c.refused != errors.Is(err, ErrPack) || c.refused && !strings.Contains(err.Error(), "us, another one takes 100 us") {
+		if c.refused != errors.Is(err, ErrPack) ||
+			c.refused && !strings.Contains(err.Error(), "us, another one takes 100 us") {
 			t.Errorf("%+v: %v", c, err)
 		}
 		if tries != packTries {

@@ -1,6 +1,8 @@
 package loader_test
 
 import (
+	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -35,6 +37,66 @@ func TestDefaultsAreThoseOfTheComments(t *testing.T) {
 	if l := open(t, plainGraph(t, 60, 4), loader.Options{Sampler: neighbor}); l.Options().BatchSize != 1024 ||
 		l.Options().Prefetch != 2 || l.Options().SlotTimeout != time.Minute {
 		t.Errorf("%+v", l.Options())
+	}
+}
+
+// Every choice among names is taken up to the last, and refused beyond it by its name and the numbers there are.
+func TestChoicesEndWithTheirNames(t *testing.T) {
+	for name, c := range map[string]struct {
+		last int
+		set  func(o *loader.Options, v int)
+	}{
+		"ExcludeSeeds": {2, func(o *loader.Options, v int) { o.ExcludeSeeds = loader.Exclusion(v) }},
+		"HostPages":    {1, func(o *loader.Options, v int) { o.HostPages = loader.HostPages(v) }},
+		"Carry":        {2, func(o *loader.Options, v int) { o.Carry = loader.Carry(v) }},
+		"HotRows":      {4, func(o *loader.Options, v int) { o.HotRows = loader.Ranking(v) }},
+		"HotShare":     {int(loader.ShareAll), func(o *loader.Options, v int) { o.HotShare = loader.Sharing(v) }},
+		"Residence":    {3, func(o *loader.Options, v int) { o.Residence = loader.Residence(v) }},
+		"Remainder":    {2, func(o *loader.Options, v int) { o.Remainder = loader.Remainder(v) }},
+	} {
+		for v := range c.last + 2 {
+			o := loader.Options{Sampler: neighbor}
+			c.set(o.EnsureDefaults(), v)
+			err := o.Validate()
+			says := fmt.Sprintf(": %s is %d: must be 0 to %d", name, v, c.last)
+			if v <= c.last && err != nil || v > c.last && (!errors.Is(err, loader.ErrOptions) ||
+				!strings.HasSuffix(err.Error(), says)) {
+				t.Errorf("%s %d: %v", name, v, err)
+			}
+		}
+	}
+	for v, fits := range map[int]bool{0: false, 1: true, disk.MaxLookahead: true, disk.MaxLookahead + 1: false} {
+		o := loader.Options{Sampler: neighbor}
+		o.EnsureDefaults().Lookahead = v
+		if err := o.Validate(); (err == nil) != fits {
+			t.Errorf("Lookahead of %d: %v", v, err)
+		}
+	}
+}
+
+// What is read where it lies is counted as the pages that hold it, each column once, with its scales.
+func TestBytesOfFilesAreThoseOfTheArraysThatAreRead(t *testing.T) {
+	g := columnsGraph(t, 2, 700, 1500) // types n0 and n1, with features of 20 bytes
+	page := pinned.Options{}.Size
+	edges := g.NumEdges()
+	topology := page(1401*8) + page(4*edges) + page(edges)
+	narrow := page(51*8) + page(3*4) + page(50*9) + page(50*4) + page(50*8)
+	for name, c := range map[string]struct {
+		src  loader.Source
+		opt  loader.Options
+		want int64
+	}{
+		"topology": {g, loader.Options{NodeColumns: []string{}}, topology},
+		"features": {g, loader.Options{SeedColumns: []string{"feature"}}, topology + 2*page(700*20)},
+		"edges": {g, loader.Options{NodeColumns: []string{"born"}, EdgeColumns: []string{"weight", "mask"}},
+			topology + 2*page(700*8) + page(4*edges) + page(edges)},
+		"scales": {narrowGraph(t), loader.Options{Widen: true}, narrow},
+		"narrow": {narrowGraph(t), loader.Options{}, narrow - page(50*4)},
+	} {
+		c.opt.Sampler, c.opt.Seeds, c.opt.BatchSize = neighbor, loader.AllNodes(), 500
+		if e := open(t, c.src, c.opt).Estimate(); e.FileBytes != c.want || e.Bound.Topology+e.Bound.Columns != 0 {
+			t.Errorf("%s: %d bytes, want %d", name, e.FileBytes, c.want)
+		}
 	}
 }
 

@@ -132,6 +132,7 @@ func TestAnOutlookIsWhatATraceOfTwoEpochsComesTo(t *testing.T) {
 		loader.SimulateAbout(t, all/int64(c.one)+1)
 		last := map[string][3]int64{}
 		opt.Progress = func(stage string, done, total int64) { last[stage] = [3]int64{last[stage][0] + 1, done, total} }
+		opt.Device, opt.Residence = "cuda:9", loader.Residence(9) // which an outlook does not look at
 		o, err := loader.LookOut(background, g, opt)
 		if err != nil {
 			t.Fatal(err)

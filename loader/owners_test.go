@@ -42,7 +42,9 @@ func TestWhatWasPlacedIsClosedInReverseOrder(t *testing.T) {
 	}
 	list = nil
 	r := &recipe{prepared: closing{closer: closer{"tables", &list}}}
-	if err := r.closeShared(); err == nil || err.Error() != "tables" || len(list) != 1 || r.closeShared() != nil {
+	r.shared = true
+	if err := r.closeShared(); err == nil || err.Error() != "tables" || len(list) != 1 || r.shared ||
+		r.closeShared() != nil {
 		t.Errorf("%v: %v", list, err)
 	}
 }
@@ -129,6 +131,7 @@ type failing struct {
 	err error
 }
 
+func (failing) workers() int                          { return 77 }
 func (f failing) String() string                      { return "failing" }
 func (f failing) close() error                        { return f.maker.close() }
 func (f failing) begin(context.Context, bool) error   { return f.err }
@@ -151,6 +154,10 @@ func TestWhatADeviceFailsWithIsTold(t *testing.T) {
 	}
 	if _, err := newSlot(l.recipe, l.placed.on, l.ledger, &l.stats); err != mine {
 		t.Errorf("a slot: %v", err)
+	}
+	r, err := l.placed.recipeFor(Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, Device: "cpu"})
+	if err != nil || r.opt.Workers != 77 {
+		t.Errorf("%d workers: %v", r.opt.Workers, err)
 	}
 	l.placed.on = on
 	if log.Len() > 0 {
@@ -225,6 +232,93 @@ func TestASlotGoesThroughItsStates(t *testing.T) {
 		if s.state != free || s.inBody {
 			t.Errorf("slot %d is left in state %d", s.index, s.state)
 		}
+	}
+}
+
+// What a batch can have at most is within the graph, what the sampler says, and what blocks can number.
+func TestTheMostOfABatchIsWithinWhatIsSaid(t *testing.T) {
+	g := ring(t, 30)
+	for _, c := range []struct {
+		bound               sampling.Bound
+		byEdge              []int64
+		size, seeds         int64
+		batch, nodes, edges int64
+		ofSeeds             int64
+	}{
+		{sampling.Bound{Nodes: 50, Edges: 60}, nil, 10, 30, 10, 30, 60, 10},
+		{sampling.Bound{Nodes: 20, Edges: -1}, nil, 10, 4, 4, 20, 0, 4},
+		{sampling.Bound{Nodes: -5, Edges: 1 << 40}, nil, 10, 0, 1, 0, 1<<31 - 1, 0},
+		{sampling.Bound{Nodes: 90, Lists: []int64{70}}, nil, 40, 30, 30, 70, 0, 30},
+		{sampling.Bound{Nodes: 60, Lists: []int64{70}}, nil, 40, 30, 30, 60, 0, 30},
+		{sampling.Bound{Nodes: 60, Lists: []int64{0}}, nil, 40, 30, 30, 0, 0, 30},
+		{sampling.Bound{Nodes: 60, Lists: []int64{-1}}, nil, 40, 30, 30, 0, 0, 30},
+		{sampling.Bound{Edges: 9, Blocks: [][]int64{{7}}}, nil, 40, 30, 30, 0, 7, 30},
+		{sampling.Bound{Edges: 9, Blocks: [][]int64{}}, nil, 40, 30, 30, 0, 9, 30},
+		{sampling.Bound{Edges: 9, Blocks: [][]int64{{}}}, nil, 40, 30, 30, 0, 9, 30},
+		{sampling.Bound{}, []int64{240}, 10, 240, 20, 0, 0, 20},
+		{sampling.Bound{}, []int64{0}, 10, 0, 1, 0, 0, 0},
+	} {
+		r := &recipe{graph: g, bound: c.bound, opt: Options{BatchSize: int(c.size)},
+			seeds: seedList{n: c.seeds, byType: []int64{c.seeds}, byEdge: c.byEdge}}
+		if b, n, e, s := r.batchSize(), r.mostNodes(0), r.mostEdges(0, 0), r.mostSeeds(0); b != c.batch ||
+			n != c.nodes || e != c.edges || s != c.ofSeeds {
+			t.Errorf("%+v: %d, %d nodes, %d edges, %d seeds", c, b, n, e, s)
+		}
+	}
+}
+
+// Where the system reads nothing ahead a loader does without, and tells nobody of it; another failure is its own.
+func TestNothingIsReadAheadWhereTheSystemDoesNot(t *testing.T) {
+	defer func() { populate = pinned.Populate }()
+	mine := errors.New("mine")
+	for fails, want := range map[error]error{errors.ErrUnsupported: nil, mine: mine,
+		fmt.Errorf("old: %w", errors.ErrUnsupported): nil} {
+		populate = func([]byte) error { return fails }
+		l, err := New(ring(t, 30), Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, Device: "cpu",
+			Progress: func(stage string, _, _ int64) {
+				if stage == "read ahead" {
+					t.Error("progress")
+				}
+			}})
+		if !errors.Is(err, want) {
+			t.Errorf("%v: %v", fails, err)
+		}
+		if err == nil && l.Close() != nil {
+			t.Error("it does not close")
+		}
+	}
+}
+
+// fenced is a processor that knows whether its fences are closed.
+type fenced struct {
+	processor
+	fence
+	open *int
+}
+
+func (f fenced) openFence(*recipe, *pinned.Ledger, *counters) (fence, pinned.Options, pinned.Options, error) {
+	*f.open++
+	return f, pinned.Options{}, pinned.Options{}, nil
+}
+
+func (f fenced) close() error {
+	*f.open--
+	return nil
+}
+
+// A slot that there is no memory for is an error, and leaves nothing.
+func TestASlotWithoutMemoryForItsEdgesIsAnError(t *testing.T) {
+	opt := Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, Device: "cpu", Seeds: AllEdges()}
+	r, err := newRecipe(ring(t, 30), *opt.EnsureDefaults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ledger pinned.Ledger
+	ledger.SetLimit(1)
+	open := 0
+	s, err := newSlot(r, fenced{open: &open}, &ledger, nil)
+	if s != nil || !errors.Is(err, pinned.ErrLimit) || open != 0 || ledger.Total() != 0 {
+		t.Errorf("%v, %d fences are open, %d bytes are held", err, open, ledger.Total())
 	}
 }
 

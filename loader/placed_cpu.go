@@ -81,11 +81,14 @@ func readAhead(ctx context.Context, p *Placed) error {
 	for _, c := range p.columns {
 		list = append(list, c.tensors()...)
 	}
-	if err := p.recipe.opt.goThrough(ctx, "read ahead", list, pinned.Populate); !errors.Is(err, errors.ErrUnsupported) {
+	if err := p.recipe.opt.goThrough(ctx, "read ahead", list, populate); !errors.Is(err, errors.ErrUnsupported) {
 		return err
 	}
 	return nil
 }
+
+// populate is a variable for tests only.
+var populate = pinned.Populate
 
 // copySource replaces the graph by one whose topology and columns in use are in memory.
 func (c *onCPU) copySource(ctx context.Context, p *Placed) error {

@@ -34,13 +34,13 @@ func TestSeedsThatCannotBeAreRefusedInWords(t *testing.T) {
 		seeds loader.SeedSource
 		is    error
 	}{
-		`seeds: no node type "none"`:                {loader.AllNodes("user", "none"), loader.ErrOptions},
-		`seeds: `:                                   {loader.AllEdges("none"), loader.ErrOptions},
-		"seeds of each epoch must be nodes":         {loader.EachEpoch(edges, none), loader.ErrOptions},
-		"viewed as int64 on the host":               {loader.GivenSeeds(onADevice(t)), unified.ErrShape},
-		"2 given nodes: seed out of range: seed 1 ": {loader.NodeIDs([]int64{1, 99}), graph.ErrSeed},
-		`1 given edges: seed out of range: edge 0 `: {loader.EdgePairs([]int64{1}, []int64{99}), graph.ErrSeed},
-		`no such split: "train" (split 7)`:          {loader.SplitIndex("train", 7), graph.ErrNoSplit},
+		`loader options: seeds: no node type "none"`: {loader.AllNodes("user", "none"), loader.ErrOptions},
+		`loader options: seeds: `:                    {loader.AllEdges("none"), loader.ErrOptions},
+		"epoch must be nodes":                        {loader.EachEpoch(edges, none), loader.ErrOptions},
+		"viewed as int64 on the host":                {loader.GivenSeeds(onADevice(t)), unified.ErrShape},
+		"2 given nodes: seed out of range: ":         {loader.NodeIDs([]int64{1, 99}), graph.ErrSeed},
+		`1 given edges: seed out of range: edge 0 `:  {loader.EdgePairs([]int64{1}, []int64{99}), graph.ErrSeed},
+		`no such split: "train" (split 7)`:           {loader.SplitIndex("train", 7), graph.ErrNoSplit},
 	} {
 		l, err := loader.New(g, loader.Options{Sampler: neighbor, Seeds: c.seeds, Device: "cpu"})
 		if l != nil || !errors.Is(err, c.is) || !strings.Contains(err.Error(), says) {

@@ -25,11 +25,11 @@ func TestWhatADiskTakesIsCountedToTheByte(t *testing.T) {
 	wide, narrow := unread(t, 1000, 512), unread(t, 70_000, 16)
 	wide.name, narrow.name, narrow.nodeType = "x", "y", -1
 	arrays := []Array{{Kind: ArrayNodes, Most: 1 << 20}, {Kind: ArrayNodeColumn, Column: "x", Most: 300},
-		{Kind: ArraySeedColumn, Column: "x", Most: 213}, {Kind: ArrayNodeColumn, Type: 1, Column: "x", Most: 1 << 20},
+		{Kind: ArraySeedColumn, Column: "x", Most: 212}, {Kind: ArrayNodeColumn, Type: 1, Column: "x", Most: 1 << 20},
 		{Kind: ArrayEdgeColumn, Column: "y", Most: 1 << 50}, {Kind: ArrayEdgeColumn, Type: 1, Column: "y", Most: 5}}
 	onDisk := []columnOnDisk{{column: wide, slots: 40, mostAsks: 16, early: 777},
 		{column: narrow, slots: 9, mostAsks: 1 << 30, early: 10, pack: disk.PackOptions{Memory: 3 * mib}}}
-	ofWide := int64(1000*5 + 40*12 + 1024*20 + 777 + 8*4*mib) // 513 rows are asked for
+	ofWide := int64(1000*5 + 40*12 + 512*20 + 777 + 8*4*mib) // 512 rows are asked for
 	ofNarrow := int64(70_000*5 + 9*12 + 1<<40*20 + 10 + 3*mib + 8*4*mib)
 	paged := &pagedTopology{bytes: 4096 * 126, loaders: 2}
 	ofPages := int64(2*8*3+staging) / 2 // 128 pages, in words of 64

@@ -1,0 +1,52 @@
+package loader_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/pinned"
+)
+
+// Auto reads from the disk from where graph and columns take nine tenths of memory on: unless nothing of them lies in a
+// file, or rows are to be widened, which Disk refuses.
+func TestAutoTakesTheDiskFromNineTenthsOfMemoryOn(t *testing.T) {
+	needDisk(t)
+	page, nodes := pinned.Options{}.Size, int64(900)
+	need := func() int64 { return page(8*(nodes+1)) + page(24*nodes) + page(12*nodes) + page(8*nodes) }
+	for need()%9 != 0 {
+		nodes++
+	}
+	g := plainGraph(t, int(nodes), 6)
+	stored := onDisk(t, g)
+	border := need() / 9 * 10
+	opt := loader.Options{Sampler: neighbor, BatchSize: 10, Workers: 1, Residence: loader.Auto, CacheBytes: 8000}
+	for name, c := range map[string]struct {
+		src   loader.Source
+		room  int64
+		limit int64 // MaxMemory
+		widen bool
+		want  loader.Residence
+	}{
+		"at the border": {stored, border, 0, false, loader.Disk},
+		"more":          {stored, border + 10, 0, false, loader.Mapped},
+		"less":          {stored, border - 10, 0, false, loader.Disk}, "in no file": {g, 1000, 0, false, loader.Mapped},
+		"widened":    {stored, 1000, 0, true, loader.Mapped},
+		"with limit": {stored, 1, 1 << 40, false, loader.Mapped},
+	} {
+		loader.AvailableMemory(t, c.room)
+		opt.MaxMemory, opt.Widen = c.limit, c.widen
+		l := open(t, c.src, opt)
+		if o := l.Options(); o.Residence != c.want || o.CacheBytes != 8000 || (l.Stats().OnDisk != nil) !=
+			(c.want == loader.Disk) {
+			t.Errorf("%s: %v, a cache of %d", name, o.Residence, o.CacheBytes)
+		}
+	}
+	opt.Residence = loader.Disk
+	opt.Widen = true
+	if _, err := loader.New(stored, opt); !errors.Is(err, loader.ErrOptions) || !strings.HasSuffix(err.Error(),
+		": Widen: rows that are read from disk are delivered as they are stored") {
+		t.Error(err)
+	}
+}

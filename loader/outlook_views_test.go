@@ -1,0 +1,53 @@
+package loader_test
+
+import (
+	"testing"
+
+	"github.com/khop-gnn/khop/gather/disk"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/sampling"
+)
+
+// Rows of layers that are views of one another are asked for once, in outlooks as in batches.
+func TestAnOutlookCountsRowsOfViewsOnce(t *testing.T) {
+	g := wideRows(t)
+	loader.ReadWith(t, disk.ReaderOptions{Depth: 4})
+	for _, f := range []sampling.Frontier{sampling.AllNodes, sampling.NewNodes} {
+		opt := onDiskOptions
+		opt.Sampler = sampling.Neighbor{Fanouts: []int{3, 2}, Frontier: f}
+		opt.NodeColumns, opt.SeedColumns, opt.EdgeColumns = []string{}, []string{}, []string{"weight"}
+		o, err := loader.LookOut(background, g, opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		opt.Residence = loader.Mapped
+		l := open(t, g, opt)
+		for epoch := range uint64(2) {
+			for _, err := range l.Epoch(background, epoch) {
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if rows := int64(l.Stats().Rows) / 2; o.Rows != rows || rows == 0 {
+			t.Errorf("%v: %d rows, batches have %d", f, o.Rows, rows)
+		}
+	}
+}
+
+// An eighth of what is expected is left free where workers may be fewer, and not a byte more.
+func TestAnEighthIsLeftFreeForBatchesThatDiffer(t *testing.T) {
+	needDisk(t)
+	g, _ := inFiles(t, plainGraph(t, 2000, 6), true)
+	opt := pagedOptions
+	opt.CacheBytes, opt.BatchSize = 1, 5
+	loader.GroupRoom(t, 1<<40)
+	most := planned(t, g, opt)
+	all := most.Expected.Total()
+	for room, workers := range map[int64]int{all + all/8: most.Workers, all + all/8 - 1: most.Workers - 1} {
+		loader.GroupRoom(t, room)
+		if n := planned(t, g, opt).Workers; n != workers {
+			t.Errorf("%d workers in %d bytes, of which %d are expected; want %d", n, room, all, workers)
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package loader_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/loader"
+)
+
+// alike is what statistics say of durations that are alike but for the longest.
+func alike(count uint64, each, longest time.Duration) loader.Durations {
+	sum := each*time.Duration(count-1) + longest
+	return loader.Durations{Count: count, Sum: sum, P50: each, P90: longest, P99: longest, Max: longest}
+}
+
+// Statistics of time say what took how long: sampling, what stood ready, what the loop waited for, and its body.
+func TestStatisticsOfTimeAreThoseOfAClock(t *testing.T) {
+	g, log := plainGraph(t, 60, 4), &lines{}
+	synctest.Test(t, func(t *testing.T) { // its clock goes on when all wait
+		s := hooked{Neighbor: neighbor, before: func(context.Context, int64) error {
+			time.Sleep(3 * time.Second)
+			return nil
+		}}
+		l := open(t, g, loader.Options{Sampler: s, BatchSize: 10, Workers: 1, Prefetch: 1, Logger: log.logger(),
+			Made: func(*loader.Batch) error {
+				time.Sleep(2 * time.Second)
+				return nil
+			}})
+		for _, err := range l.Epoch(background, 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(10 * time.Second)
+		}
+		is := l.Stats()
+		got := []loader.Durations{is.Sample, is.Body, is.Gather, is.Disk}
+		const sec = time.Second
+		want := []loader.Durations{alike(3, 3*sec, 3*sec), alike(3, 10*sec, 10*sec), alike(3, 0, 0), {}}
+		if d := expect.Diff(want, got); d != "" {
+			t.Errorf("sampling, body, gathering, disk: %s", d)
+		}
+		// The first batch is waited for; each of the others is ready, but for Made, seven seconds before the body ends.
+		if w, r := is.Wait, is.Deliver; w != alike(3, 0, 5*sec) || r.Count != 3 || r.Sum != 14*sec || r.Max != 7*sec ||
+			r.P90 != 7*sec {
+			t.Errorf("waited %+v, stood ready %+v", w, r)
+		}
+		if text := log.String(); !strings.HasSuffix(text, `msg="epoch ended" epoch=0 first=0 duration=35s`+"\n") {
+			t.Errorf("the log says %s", text)
+		}
+	})
+}
+
+// A loop that holds every slot waits for as long as it is told, and a release meanwhile lets it go on.
+func TestAHeldLoopWaitsForAsLongAsItIsTold(t *testing.T) {
+	g := plainGraph(t, 60, 4)
+	for _, held := range []time.Duration{6 * time.Second, 8 * time.Second, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			l := open(t, g, loader.Options{Sampler: neighbor, BatchSize: 10, Workers: 1, Prefetch: 1,
+				SlotTimeout: 7 * time.Second})
+			var kept []*loader.Batch
+			var begin time.Time
+			var last error
+			n := 0
+			for b, err := range l.Epoch(background, 0) {
+				if last = err; err != nil {
+					continue
+				}
+				if n++; n <= 2 {
+					kept = append(kept, b.Keep())
+				}
+				if begin = time.Now(); n == 2 {
+					time.AfterFunc(held, kept[0].Release)
+				}
+			}
+			took := time.Since(begin)
+			if late := held > 7*time.Second; errors.Is(last, loader.ErrSlotsHeld) != late || late && (n != 2 ||
+				took != 7*time.Second) || !late && (n != 3 || last != nil || l.Stats().Wait.Max != held) {
+				t.Errorf("held for %v: %d batches, then %v after %v", held, n, last, took)
+			}
+			if last != nil && !strings.Contains(last.Error(), fmt.Sprint(7*time.Second)) {
+				t.Errorf("%v", last)
+			}
+			time.Sleep(2 * time.Hour)
+			kept[1].Release()
+		})
+	}
+}

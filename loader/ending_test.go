@@ -29,7 +29,8 @@ func ways(t *testing.T) map[string]func(ctx context.Context, told func(stage str
 			return errors.Join(lastError(l.Epoch(background, 0)), l.Close())
 		}
 	}
-	verified, resident, cached, paged, ofType := opt, opt, opt, opt, opt
+	verified, resident, cached, paged, ofType, whole := opt, opt, opt, opt, opt, opt
+	whole.Residence, whole.CacheBytes = loader.Disk, 1<<30
 	ofType.Seeds = loader.AllEdges("rates")
 	verified.Verify, verified.Seeds = true, loader.AllEdges()
 	verified.Negatives = sampling.Negatives{Ratio: 1, Law: sampling.ByDegree}
@@ -39,6 +40,7 @@ func ways(t *testing.T) map[string]func(ctx context.Context, told func(stage str
 	return map[string]func(context.Context, func(string, int64, int64)) error{
 		"verified": load(stored, verified), "mapped": load(stored, opt), "resident": load(stored, resident),
 		"edges": load(typedGraph(t, 20, 10), ofType), "rows on disk": load(wide, cached),
+		"rows for a disk":  load(wide, whole),
 		"topology on disk": load(deep, paged),
 		"plan": func(ctx context.Context, told func(string, int64, int64)) error {
 			opt := paged

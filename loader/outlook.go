@@ -288,9 +288,7 @@ func (t *rowTrace) simulate(ctx context.Context, o *Outlook, layouts map[*column
 			defer wg.Done()
 			for x := range runs {
 				p := &o.Caches[x.cache].Policies[x.policy]
-				if err := t.simulateOne(o, layouts, caches[x.cache], p); err != nil {
-					errs[w] = errors.Join(errs[w], err)
-				}
+				errs[w] = errors.Join(errs[w], t.simulateOne(o, layouts, caches[x.cache], p))
 			}
 		}()
 	}
@@ -323,7 +321,7 @@ func (t *rowTrace) simulate(ctx context.Context, o *Outlook, layouts map[*column
 
 // simulateOne fills in what a policy reads with a cache of some bytes.
 func (t *rowTrace) simulateOne(o *Outlook, layouts map[*column]disk.Layout, cache int64, to *OutlookPolicy) error {
-	columns := append([]*column{}, t.columns...)
+	columns := slices.Clone(t.columns)
 	opt := t.opt
 	opt.CacheBytes = cache
 	for _, d := range splitColumns(columns, o.ColumnBytes, &opt, 1).onDisk {

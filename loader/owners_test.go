@@ -141,6 +141,14 @@ func (f failing) openFence(*recipe, *pinned.Ledger, *counters) (fence, pinned.Op
 	return nil, pinned.Options{}, pinned.Options{}, f.err
 }
 
+// counting is a processor that cannot say what was gathered.
+type counting struct {
+	processor
+	err error
+}
+
+func (c counting) traffic(*counters) error { return c.err }
+
 // What a device fails with before an epoch is the epoch's error, and after it stands in the log.
 func TestWhatADeviceFailsWithIsTold(t *testing.T) {
 	l, mine, log := small(t), errors.New("mine"), &bytes.Buffer{}
@@ -159,10 +167,20 @@ func TestWhatADeviceFailsWithIsTold(t *testing.T) {
 	if err != nil || r.opt.Workers != 77 {
 		t.Errorf("%d workers: %v", r.opt.Workers, err)
 	}
-	l.placed.on = on
 	if log.Len() > 0 {
 		t.Errorf("the log says %s", log)
 	}
+	l.placed.on = counting{on, mine}
+	for _, err := range l.Epoch(t.Context(), 0) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	l.placed.on = on
+	if text := log.String(); !strings.HasSuffix(text, "level=ERROR msg=\"the device failed\" error=mine\n") {
+		t.Errorf("the log says %s", text)
+	}
+	log.Reset()
 	l.workers[1].maker = failing{maker: l.workers[1].maker, err: mine}
 	n := 0
 	for _, err := range l.Epoch(t.Context(), 0) {

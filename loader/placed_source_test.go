@@ -177,7 +177,7 @@ func TestAResidentGraphHasCopiesOfWhatIsRead(t *testing.T) {
 	opt := loader.Options{Sampler: s, BatchSize: 10, Residence: loader.Resident, Seeds: loader.AllNodes("n1"),
 		NodeColumns: []string{"feature"}, SeedColumns: []string{"feature"}, EdgeColumns: []string{"weight", "mask"}}
 	l := open(t, g, opt)
-	got := l.Graph()
+	got, want := l.Graph(), digests(t, l.Epoch(background, 0))
 	same := func(name string, copied bool, a, b unified.Tensor) {
 		t.Helper()
 		at, bt := unsafe.SliceData(a.Bytes()), unsafe.SliceData(b.Bytes())
@@ -203,6 +203,18 @@ func TestAResidentGraphHasCopiesOfWhatIsRead(t *testing.T) {
 	}
 	if d := expect.Diff(*g.Schema(), *got.Schema()); d != "" || g.ID() != got.ID() {
 		t.Errorf("the schema: %s", d)
+	}
+	for _, name := range []string{"weight", "mask"} {
+		x, _ := g.EdgeColumn(name)
+		clear(x.Bytes())
+	}
+	for i := range 2 {
+		x, _ := g.NodeColumn(i, "feature")
+		clear(x.Bytes())
+	}
+	clear(g.Indices().Bytes())
+	if d := expect.Diff(want, digests(t, l.Epoch(background, 0))); d != "" {
+		t.Errorf("batches are of the source's own memory: %s", d)
 	}
 	page := pinned.Options{}.Size
 	m, edges := l.Stats().Memory, g.NumEdges()

@@ -63,7 +63,11 @@ func TestWhatCannotBeLoadedIsRefusedByAll(t *testing.T) {
 	opt.Sampler, opt.Prefetch = neighbor, -1
 	refusing(t, "an option", g, opt, loader.ErrOptions, "Prefetch is -1")
 	opt.Prefetch = 0
-	refusing(t, "rows of gigabytes", giantRows(t), opt, unified.ErrShape, "column of node/b/feature: ")
+	refusing(t, "rows of gigabytes", giantRows(t, unified.Float32, 1<<40), opt, unified.ErrShape,
+		"column of node/b/feature: ")
+	opt.Widen = true
+	refusing(t, "rows too wide to widen", giantRows(t, unified.Float16, 1<<28), opt, unified.ErrShape,
+		"column of node/b/feature: ")
 }
 
 // pathless is a source that has a path and no graph.
@@ -73,10 +77,10 @@ func (pathless) Path() string        { return "/data/none.khop" }
 func (pathless) Graph() *graph.Graph { return nil }
 
 // giantRows is a graph with a column whose rows are too wide to be gathered; it has none.
-func giantRows(t *testing.T) *graph.Graph {
+func giantRows(t *testing.T, of unified.DType, width int64) *graph.Graph {
 	t.Helper()
 	g, err := graph.New(graph.Data{Nodes: []graph.NodeData{{Name: "a", Count: 20}, {Name: "b",
-		Columns: map[string]unified.Tensor{"feature": zeroRows(t, unified.Float32, 0, 1<<40)}}},
+		Columns: map[string]unified.Tensor{"feature": zeroRows(t, of, 0, width)}}},
 		Edges: []graph.EdgeData{{Source: "a", Relation: "to", Target: "a", Src: []int64{1}, Dst: []int64{2}}}})
 	if err != nil {
 		t.Fatal(err)

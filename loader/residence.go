@@ -153,9 +153,13 @@ func (r *recipe) arraysOf(c *column) (list []*Array) {
 
 // copyWhole copies what is small.
 func (s *diskSplit) copyWhole(ctx context.Context, p *Placed, owned *[]io.Closer) error {
+	done, total := int64(0), int64(0)
+	for _, col := range s.whole {
+		total += int64(len(col.store.Column().Bytes()))
+	}
 	for _, col := range s.whole {
 		to, region, err := gather.Resident(ctx, col.store.Column(), pinned.Options{Ledger: &p.ledger,
-			Purpose: pinned.Columns}, func(n int64) { p.recipe.opt.progress("columns", n, s.wholeBytes) })
+			Purpose: pinned.Columns}, func(n int64) { p.recipe.opt.progress("columns", done+n, total) })
 		if err == nil {
 			*owned = append(*owned, region)
 			col.store, err = gather.NewStore(to)
@@ -163,6 +167,7 @@ func (s *diskSplit) copyWhole(ctx context.Context, p *Placed, owned *[]io.Closer
 		if err != nil {
 			return err
 		}
+		done += int64(len(to.Bytes()))
 	}
 	return nil
 }

@@ -129,6 +129,24 @@ func TestASeedSourceSaysWhatItTurnsOutToBe(t *testing.T) {
 	}
 }
 
+// The first of a pair is the source, whatever way the pair is given.
+func TestPairsLeadFromTheirFirst(t *testing.T) {
+	g := typedGraph(t, 20, 10) // edges of type 0 lead from users to items
+	for _, seeds := range []loader.SeedSource{loader.EdgePairs([]int32{15, 11}, []int32{3, 4}),
+		loader.EdgePairs([]int64{15, 11}, []int64{3, 4}),
+		loader.GivenSeeds(graph.EdgePairs([]int64{15, 11}, []int64{3, 4}))} {
+		l := open(t, g, loader.Options{Sampler: neighbor, Seeds: seeds})
+		for b, err := range l.Epoch(background, 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if x := b.Links(0); !slices.Equal(x.Sources, []int64{15, 11}) || !slices.Equal(x.Targets, []int64{3, 4}) {
+				t.Errorf("from %d to %d", x.Sources, x.Targets)
+			}
+		}
+	}
+}
+
 // ofItems is a sampler of items of its own.
 type ofItems struct {
 	cycle
@@ -136,8 +154,13 @@ type ofItems struct {
 	veto  error
 }
 
-func (s ofItems) Validate(*graph.Schema) error       { return s.veto }
-func (s ofItems) Items(*graph.Schema) sampling.Items { return s.items }
+func (s ofItems) Validate(*graph.Schema) error { return s.veto }
+func (s ofItems) Items(*graph.Schema) sampling.Items {
+	if s.items.PerBatch == 99 {
+		panic("no items")
+	}
+	return s.items
+}
 
 // A sampler that has items of its own takes no other seeds; they come in batches of its size.
 func TestItemsOfASamplerStandInForSeeds(t *testing.T) {
@@ -155,6 +178,7 @@ func TestItemsOfASamplerStandInForSeeds(t *testing.T) {
 		": Shuffle is set, but this sampler's batches have an order": {
 			ofItems{items: sampling.Items{Count: 3, PerBatch: 1, InOrder: true}}, loader.Options{Shuffle: true},
 			loader.ErrOptions},
+		"panic: no items": {ofItems{items: sampling.Items{PerBatch: 99}}, loader.Options{}, loader.ErrSampler},
 		": -1 items, 1 a batch": {ofItems{items: sampling.Items{Count: -1, PerBatch: 1}}, loader.Options{},
 			loader.ErrSampler},
 		": 4 items, 0 a batch": {ofItems{items: sampling.Items{Count: 4}}, loader.Options{}, loader.ErrSampler},

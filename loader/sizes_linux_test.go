@@ -13,6 +13,7 @@ import (
 	"github.com/khop-gnn/khop/gather"
 	"github.com/khop-gnn/khop/gather/disk"
 	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/internal/machine"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
@@ -27,9 +28,9 @@ func TestWhatADiskTakesIsCountedToTheByte(t *testing.T) {
 	arrays := []Array{{Kind: ArrayNodes, Most: 1 << 20}, {Kind: ArrayNodeColumn, Column: "x", Most: 300},
 		{Kind: ArraySeedColumn, Column: "x", Most: 212}, {Kind: ArrayNodeColumn, Type: 1, Column: "x", Most: 1 << 20},
 		{Kind: ArrayEdgeColumn, Column: "y", Most: 1 << 50}, {Kind: ArrayEdgeColumn, Type: 1, Column: "y", Most: 5}}
-	onDisk := []columnOnDisk{{column: wide, slots: 40, mostAsks: 16, early: 777},
-		{column: narrow, slots: 9, mostAsks: 1 << 30, early: 10, pack: disk.PackOptions{Memory: 3 * mib}}}
-	ofWide := int64(1000*5 + 40*12 + 512*20 + 777 + 8*4*mib) // 512 rows are asked for
+	onDisk := []columnOnDisk{{column: wide, slots: 40, mostAsks: 1 << 12, early: 777},
+		{column: narrow, slots: 9, mostAsks: 1 << 9, early: 10, pack: disk.PackOptions{Memory: 3 * mib}}}
+	ofWide := int64(1000*5 + 40*12 + 1<<12*20 + 777 + 8*4*mib) // 512 rows are asked for
 	ofNarrow := int64(70_000*5 + 9*12 + 1<<40*20 + 10 + 3*mib + 8*4*mib)
 	paged := &pagedTopology{bytes: 4096 * 126, loaders: 2}
 	ofPages := int64(2*8*3+staging) / 2 // 128 pages, in words of 64
@@ -120,6 +121,52 @@ func TestAnOutlookOfAShareLooksAsFarAhead(t *testing.T) {
 	if want = want.Times(one); err != nil || to.Misses != want.Misses || to.Requests != want.Requests ||
 		to.Batches != 20 {
 		t.Errorf("%+v, want %+v: %v", to.Counts, want, err)
+	}
+}
+
+// Rows of a column are verified up to its last piece, however many it has.
+func TestTheLastPieceOfALargeColumnIsVerified(t *testing.T) {
+	x := unread(t, 1<<21, 1<<10).store.Column()
+	p := &pieces{whole: x.Bytes(), times: make([]int, 1<<11), rotten: 1<<11 - 1}
+	v := newVerifiedRows(p, x)
+	for _, c := range []struct {
+		row  int64
+		fits bool
+	}{{-1, true}, {0, true}, {1 << 21, true}, {1<<21 - 1, false}, {1<<21 - 1025, true}} {
+		if err := v.check(unified.FromSlice([]int64{c.row})); (err == nil) != c.fits {
+			t.Errorf("row %d: %v", c.row, err)
+		}
+	}
+	if p.times[0] != 1 || p.times[1<<11-1] != 1 || p.times[1<<11-2] != 1 {
+		t.Errorf("%v", p.times)
+	}
+}
+
+// A trace has the rows of two epochs, batch by batch; packing it keeps neighbours, and makes no others.
+func TestATraceIsPackedWithoutNewNeighbours(t *testing.T) {
+	opt := Options{Sampler: sampling.Neighbor{Fanouts: []int{2}}, Device: "cpu", BatchSize: 10}
+	r, on, err := settle(ring(t, 35), opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := unread(t, 35, 64)
+	tr := &rowTrace{recipe: r, columns: []*column{c}}
+	if err := tr.sample(t.Context()); err != nil || r.closeShared() != nil || on.close() != nil {
+		t.Fatal(err)
+	}
+	if len(tr.asks[c]) != 8 || tr.one != 1 || tr.sampled != 8 {
+		t.Errorf("%d batches, one of %d", len(tr.asks[c]), tr.one)
+	}
+	tr.asks[c] = [][]uint32{{9000, 9001, 500}, {1024 * 3, 501, 9001}, nil}
+	if rows := tr.pack(c); c.place() != 1024 || rows != 2*3*1024 {
+		t.Errorf("places of %d rows, %d in all", c.place(), rows)
+	}
+	if d := expect.Diff([][]uint32{{9000 - 8*1024, 9001 - 8*1024, 2*1024 + 500}, {4 * 1024, 2*1024 + 501,
+		9001 - 8*1024}, nil}, tr.asks[c]); d != "" {
+		t.Error(d)
+	}
+	if one := unread(t, 4, 1<<20); one.place() != 1 {
+		t.Errorf("%d rows of a megabyte are neighbours", one.place())
 	}
 }
 

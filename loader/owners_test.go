@@ -274,7 +274,7 @@ func TestTheMostOfABatchIsWithinWhatIsSaid(t *testing.T) {
 		{sampling.Bound{Edges: 9, Blocks: [][]int64{}}, nil, 40, 30, 30, 0, 9, 30},
 		{sampling.Bound{Edges: 9, Blocks: [][]int64{{}}}, nil, 40, 30, 30, 0, 9, 30},
 		{sampling.Bound{}, []int64{240}, 10, 240, 20, 0, 0, 20},
-		{sampling.Bound{}, []int64{0}, 10, 0, 1, 0, 0, 0},
+		{sampling.Bound{}, []int64{0}, 10, 0, 1, 0, 0, 0}, {sampling.Bound{}, []int64{1}, 10, 1, 2, 0, 0, 2},
 	} {
 		r := &recipe{graph: g, bound: c.bound, opt: Options{BatchSize: int(c.size)},
 			seeds: seedList{n: c.seeds, byType: []int64{c.seeds}, byEdge: c.byEdge}}

@@ -68,7 +68,8 @@ func TestSeedsThatCannotBeAreRefusedInWords(t *testing.T) {
 			"the loader was made for [2 0], false"},
 		{other, nil, loader.ErrOptions, ": seeds of epoch 6: [0 2] of each node type, with times: false; " +
 			"the loader was made for [2 0], false"},
-		{graph.Seeds{}, nil, loader.ErrOptions, ": seeds of epoch 7: [0 0] of each node type"},
+		{graph.Seeds{}, nil, loader.ErrOptions, ": seeds of epoch 7: [0 0] of each node type, " +
+			"with times: false; the loader was made for [2 0], false"},
 		{seeds: graph.NodeIDs([]int32{3, 4})},
 	}
 	l := open(t, g, loader.Options{Sampler: neighbor, Seeds: loader.EachEpoch(nodes, func(n uint32) (graph.Seeds,

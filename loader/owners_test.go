@@ -17,6 +17,7 @@ import (
 	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/sampling"
+	"github.com/khop-gnn/khop/unified"
 )
 
 // closer notes when it is closed.
@@ -337,6 +338,22 @@ func TestASlotWithoutMemoryForItsEdgesIsAnError(t *testing.T) {
 	s, err := newSlot(r, fenced{open: &open}, &ledger, nil)
 	if s != nil || !errors.Is(err, pinned.ErrLimit) || open != 0 || ledger.Total() != 0 {
 		t.Errorf("%v, %d fences are open, %d bytes are held", err, open, ledger.Total())
+	}
+}
+
+// All memory of the slots is counted as batches'.
+func TestTheMemoryOfSlotsIsCounted(t *testing.T) {
+	l := small(t)
+	held := int64(0)
+	for _, s := range l.slots {
+		s.each(func(i int, b *unified.Buffer, most int64) {
+			if held += b.Options.Size(b.Cap()); b.Cap() < s.used(i) || b.Cap() == 0 || most <= 0 {
+				t.Errorf("%s has room for %d bytes of %d", l.arrays[i].Name, b.Cap(), most)
+			}
+		})
+	}
+	if counted := l.Stats().Memory.Batches; counted != held {
+		t.Errorf("%d bytes are counted, %d are held", counted, held)
 	}
 }
 

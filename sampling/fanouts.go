@@ -2,9 +2,9 @@ package sampling
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 
@@ -66,16 +66,11 @@ func formatFanouts(all []int, perType map[string][]int) string {
 	if len(perType) == 0 {
 		return formatList(all)
 	}
-	names := make([]string, 0, len(perType))
-	for name := range perType {
-		names = append(names, name)
-	}
-	sort.Strings(names)
 	var parts []string
 	if all != nil {
 		parts = append(parts, "*="+formatList(all))
 	}
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(perType)) {
 		parts = append(parts, name+"="+formatList(perType[name]))
 	}
 	return strings.Join(parts, ";")
@@ -106,13 +101,16 @@ func planFor(what string, types int, all []int, perType map[string][]int, find f
 	if hops == 0 || hops > maxHops {
 		return nil, fmt.Errorf("%w: %d hops; there must be a %s for each of 1 to %d", ErrOptions, hops, what, maxHops)
 	}
-	lists := slices.Repeat([][]int{all}, types)
-	for name, k := range perType {
+	lists, named := slices.Repeat([][]int{all}, types), make([]string, types)
+	for _, name := range slices.Sorted(maps.Keys(perType)) {
 		t, err := find(name)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %s: %w", ErrOptions, what, err)
 		}
-		lists[t] = k
+		if named[t] != "" {
+			return nil, fmt.Errorf("%w: %s: %q and %q name the same type", ErrOptions, what, named[t], name)
+		}
+		lists[t], named[t] = perType[name], name
 	}
 	p := make(plan, hops)
 	for h := range p {

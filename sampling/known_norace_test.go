@@ -80,8 +80,8 @@ func knownRequest(g *graph.Graph, s Sampler, n, seeds int) *Request {
 		req.Edges = make([]SeedEdges, len(schema.Edges))
 		for e := range schema.Edges {
 			source, target := schema.Nodes[schema.Edges[e].Src].Count, schema.Nodes[schema.Edges[e].Dst].Count
-			req.Edges[e] = SeedEdges{Sources: []int64{3 % source, 50 % source}, Targets: []int64{60 % target, 2 % target},
-				Times: []int64{30, 20}}
+			req.Edges[e] = SeedEdges{Sources: []int64{3 % source, 50 % source},
+				Targets: []int64{60 % target, 2 % target}, Times: []int64{30, 20}}
 		}
 	}
 	for of := range req.Seeds {
@@ -139,9 +139,9 @@ func known(t *testing.T, g *graph.Graph, s Sampler) string {
 			}
 		}
 	}
-	text := fmt.Sprintf("%s\n  %v; %d edges, %016x; prepared with %s, scratch %s, samples %s; stated %d, %d, %d nodes, "+
-		"%d edges\n", name, failed, edges, hash.Sum64(), prepared, scratch, memory, bound.Scratch, bound.Shared, bound.Nodes,
-		bound.Edges)
+	text := fmt.Sprintf("%s\n  %v; %d edges, %016x; prepared with %s, scratch %s, samples %s; ", name, failed, edges,
+		hash.Sum64(), prepared, scratch, memory)
+	text += fmt.Sprintf("stated %d, %d, %d nodes, %d edges\n", bound.Scratch, bound.Shared, bound.Nodes, bound.Edges)
 	errs := []error{w.Close(), out.Close()}
 	if c, ok := s.(io.Closer); ok {
 		errs = append(errs, c.Close())
@@ -177,8 +177,8 @@ func typedGraph(t *testing.T) *graph.Graph {
 
 // damaged returns a graph of the same arrays, but for sources, weights or times that are none.
 func damaged(t *testing.T, g *graph.Graph, sources, weights bool) *graph.Graph {
-	a := graph.Arrays{Schema: *g.Schema(), Indptr: unified.FromSlice(g.Indptr()), Indices: g.Indices(), Types: g.Types(),
-		EdgeColumns: map[string]unified.Tensor{}}
+	a := graph.Arrays{Schema: *g.Schema(), Indptr: unified.FromSlice(g.Indptr()), Indices: g.Indices(),
+		Types: g.Types(), EdgeColumns: map[string]unified.Tensor{}}
 	for _, c := range g.Schema().EdgeColumns {
 		a.EdgeColumns[c.Name], _ = g.EdgeColumn(c.Name)
 	}

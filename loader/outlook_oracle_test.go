@@ -119,7 +119,7 @@ func TestAnOutlookIsWhatATraceOfTwoEpochsComesTo(t *testing.T) {
 		cache, pack      int64
 		one              uint32
 	}{
-		{100, 3, 0, 0, 1}, {90, 64, 1 << 20, 1 << 20, 1}, {70, 5, 700_000, 0, 3}, {60, 9, 0, 2 << 20, 2},
+		{100, 3, 0, 0, 1}, {90, 64, 1 << 20, 1 << 20, 1}, {70, 5, 1, 0, 3}, {60, 9, 0, 2 << 20, 2},
 		{170, 2, 1 << 20, 3 << 20, 5},
 	} {
 		opt := loader.Options{Sampler: neighbor, BatchSize: c.batch, Shuffle: true, Device: "cpu", Workers: 3,

@@ -1,6 +1,8 @@
 package loader_test
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/khop-gnn/khop/gather/disk"
@@ -32,6 +34,26 @@ func TestAnOutlookCountsRowsOfViewsOnce(t *testing.T) {
 		if rows := int64(l.Stats().Rows) / 2; o.Rows != rows || rows == 0 {
 			t.Errorf("%v: %d rows, batches have %d", f, o.Rows, rows)
 		}
+	}
+}
+
+// An outlook is of one batch as well, and where so little is simulated that nothing is left. Without batches there is
+// none.
+func TestAnOutlookNeedsABatch(t *testing.T) {
+	g := wideRows(t)
+	loader.ReadWith(t, disk.ReaderOptions{Depth: 4})
+	opt := onDiskOptions
+	opt.Seeds, opt.BatchSize = loader.NodeIDs([]int64{5, 6}), 2
+	loader.SimulateAbout(t, 1)
+	o, err := loader.LookOut(background, g, opt)
+	if err != nil || o.Batches != 1 || o.Share >= 1 || o.Rows == 0 {
+		t.Errorf("%+v, %v", o, err)
+	}
+	opt.Seeds = loader.NodeIDs([]int64{})
+	if o, err := loader.LookOut(background, g, opt); o != nil || !errors.Is(err, loader.ErrOptions) ||
+		!strings.HasSuffix(err.Error(), ": batches have no rows of columns that lie in files, and the topology "+
+			"fits in memory") {
+		t.Errorf("without batches: %v", err)
 	}
 }
 

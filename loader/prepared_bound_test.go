@@ -121,3 +121,28 @@ func TestPreparingWithLittleMemorySaysSo(t *testing.T) {
 		refused++
 	}
 }
+
+// A block whose rows fill whole pages has room for the end of the last.
+func TestPreparedRowsThatFillAPageHaveTheirEnd(t *testing.T) {
+	g := ring(t, 4000)
+	p := preparing{sampling.Neighbor{Fanouts: []int{1}}, sparse.Loops | sparse.Transpose}
+	bound := p.Bound(g.Schema(), 1024)
+	var out graph.Sample
+	bound.Init(&out, g.Schema(), pinned.Options{})
+	w, err := p.Open(sampling.Env{Graph: g, BatchSize: 1024})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seeds := make([]int64, 1024)
+	for i := range seeds {
+		seeds[i] = int64(i)
+	}
+	err = w.Sample(context.Background(), &sampling.Request{Seeds: [][]int64{seeds},
+		Rand: sampling.NewRand(1, 2, 3, 4)}, &out)
+	if err != nil || out.Arrays[0].Rows.Len() != 1025 || out.Blocks[0][0].NumDst != 1024 {
+		t.Errorf("%v: %v of %d rows", err, out.Arrays[0].Rows, out.Blocks[0][0].NumDst)
+	}
+	if err := errors.Join(w.Close(), out.Close()); err != nil {
+		t.Error(err)
+	}
+}

@@ -27,11 +27,12 @@ func TestWhatADiskTakesIsCountedToTheByte(t *testing.T) {
 	wide.name, narrow.name, narrow.nodeType = "x", "y", -1
 	arrays := []Array{{Kind: ArrayNodes, Most: 1 << 20}, {Kind: ArrayNodeColumn, Column: "x", Most: 300},
 		{Kind: ArraySeedColumn, Column: "x", Most: 212}, {Kind: ArrayNodeColumn, Type: 1, Column: "x", Most: 1 << 20},
-		{Kind: ArrayEdgeColumn, Column: "y", Most: 1 << 50}, {Kind: ArrayEdgeColumn, Type: 1, Column: "y", Most: 5}}
+		{Kind: ArrayEdgeColumn, Column: "y", Most: 1<<20 - 5}, {Kind: ArrayEdgeColumn, Type: 1, Column: "y", Most: 5}}
 	onDisk := []columnOnDisk{{column: wide, slots: 40, mostAsks: 1 << 12, early: 777},
 		{column: narrow, slots: 9, mostAsks: 1 << 9, early: 10, pack: disk.PackOptions{Memory: 3 * mib}}}
 	ofWide := int64(1000*5 + 40*12 + 1<<12*20 + 777 + 8*4*mib) // 512 rows are asked for
-	ofNarrow := int64(70_000*5 + 9*12 + 1<<40*20 + 10 + 3*mib + 8*4*mib)
+	ofNarrow := int64(70_000*5 + 9*12 + 1<<20*20 + 10 + 3*mib + 8*4*mib)
+	endless := []columnOnDisk{{column: wide, mostAsks: 1}}
 	paged := &pagedTopology{bytes: 4096 * 126, loaders: 2}
 	ofPages := int64(2*8*3+staging) / 2 // 128 pages, in words of 64
 	for name, c := range map[string]struct {
@@ -51,6 +52,11 @@ func TestWhatADiskTakesIsCountedToTheByte(t *testing.T) {
 		if n := r.diskMemory(100, 30); n != c.want {
 			t.Errorf("%s: %d bytes, want %d", name, n, c.want)
 		}
+	}
+	r := &recipe{opt: Options{Workers: 1, Prefetch: 1}, split: &diskSplit{loaders: 1, onDisk: endless}, arrays: []Array{
+		{Kind: ArrayNodeColumn, Column: "x", Most: 1 << 60}}}
+	if n, want := r.diskMemory(1, 2), int64(3+1000*5+1<<40*20+2*4*mib+staging); n != want {
+		t.Errorf("batches without end: %d bytes, want %d", n, want)
 	}
 	s := &diskSplit{onDisk: onDisk[:1]}
 	if !s.has(wide) || s.has(narrow) || (*diskSplit)(nil).has(wide) {

@@ -353,8 +353,8 @@ func (r *recipe) checkLinks() error {
 			o.BatchSize, o.Negatives.Ratio)
 	}
 	if x, ok := sampling.As[sampling.Excluder](o.Sampler); o.ExcludeSeeds != ExcludeNone && (!ok || !x.CanExclude()) {
-		return fmt.Errorf("%w: ExcludeSeeds is %v, but the sampler cannot leave edges out: %+v", ErrOptions,
-			o.ExcludeSeeds, o.Sampler)
+		return fmt.Errorf("%w: ExcludeSeeds is %v, but the sampler cannot leave edges out: %s", ErrOptions,
+			o.ExcludeSeeds, o.Sampler.Fingerprint())
 	}
 	if o.ExcludeSeeds == ExcludeReverse {
 		r.reverses = reverses(r.graph.Schema())

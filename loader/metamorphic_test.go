@@ -303,6 +303,20 @@ func (c *loadCase) load(o *loader.Options) {
 	o.CacheBytes, o.Lookahead = c.how.CacheBytes, c.how.Lookahead
 }
 
+// settle makes the sampler, and takes back what does not go with it or with the seeds.
+func (c *loadCase) settle(t *testing.T) sampling.Sampler {
+	t.Helper()
+	c.opt.Device, c.opt.Sampler = "cpu", c.make(c)
+	s, edges := suit(t, &c.opt, c.graph), strings.Contains(c.opt.Seeds.String(), "edges")
+	if x, ok := s.(sampling.Excluder); !ok || !x.CanExclude() || !edges {
+		c.opt.ExcludeSeeds = 0
+	}
+	if !edges {
+		c.opt.Negatives = sampling.Negatives{}
+	}
+	return s
+}
+
 // sameEitherWay loads a case in both ways. It returns how many batches there were, or why the case is refused.
 func sameEitherWay(t *testing.T, options []option, choice []int, r *rand.Rand) (batches int, refused string) {
 	t.Helper()
@@ -311,14 +325,7 @@ func sameEitherWay(t *testing.T, options []option, choice []int, r *rand.Rand) (
 		options[o].set(&c, i)
 		text = append(text, fmt.Sprintf("%s %d", options[o].name, i))
 	}
-	c.opt.Device, c.opt.Sampler = "cpu", c.make(&c)
-	s := suit(t, &c.opt, c.graph)
-	if x, ok := s.(sampling.Excluder); (!ok || !x.CanExclude()) || !strings.Contains(c.opt.Seeds.String(), "edges") {
-		c.opt.ExcludeSeeds = 0
-	}
-	if !strings.Contains(c.opt.Seeds.String(), "edges") {
-		c.opt.Negatives = sampling.Negatives{}
-	}
+	s := c.settle(t)
 	one, other := c.opt, c.opt
 	one.Workers, one.Prefetch = 1, 1
 	c.load(&other)

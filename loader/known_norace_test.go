@@ -91,4 +91,3 @@ func TestLoadersLoadWhatTheyLoadedAndPlanWhatTheyPlanned(t *testing.T) {
 		t.Errorf("%s", d)
 	}
 }
-

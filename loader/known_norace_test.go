@@ -45,8 +45,8 @@ func known(t *testing.T, c *loadCase) string {
 	}
 	e, n := l.Estimate(), l.Stats()
 	text := name + fmt.Sprintf("%d of %d batches of %d seeds, %016x; %d nodes, %d edges, %d rows, %d bytes, "+
-		"%d links, %d negatives, %d missed; %d layers, %d arrays %016x\n  ", l.NumBatches(), l.AllBatches(), l.NumSeeds(),
-		hash.Sum64(), n.Nodes, n.Edges, n.Rows, n.Bytes, n.Links, n.Negatives, n.NegativesMissed, l.NumLayers(),
+		"%d links, %d negatives, %d missed; %d layers, %d arrays %016x\n  ", l.NumBatches(), l.AllBatches(),
+		l.NumSeeds(), hash.Sum64(), n.Nodes, n.Edges, n.Rows, n.Bytes, n.Links, n.Negatives, n.NegativesMissed, l.NumLayers(),
 		len(l.Arrays()), arrays.Sum64())
 	text += fmt.Sprintf("%d workers, %d slots, expected %v, bound %v, slot %d, file %d, %s\n", e.Workers, e.Slots,
 		e.Expected, e.Bound, e.SlotBound, e.FileBytes, l.State(c.epoch, 1).Seeds)

@@ -44,10 +44,11 @@ func known(t *testing.T, c *loadCase) string {
 		fmt.Fprintf(arrays, "%+v\n", a)
 	}
 	e, n := l.Estimate(), l.Stats()
-	text := name + fmt.Sprintf("%d of %d batches of %d seeds, %016x; %d nodes, %d edges, %d rows, %d bytes, "+
-		"%d links, %d negatives, %d missed; %d layers, %d arrays %016x\n  ", l.NumBatches(), l.AllBatches(),
-		l.NumSeeds(), hash.Sum64(), n.Nodes, n.Edges, n.Rows, n.Bytes, n.Links, n.Negatives, n.NegativesMissed, l.NumLayers(),
-		len(l.Arrays()), arrays.Sum64())
+	text := fmt.Sprintf("%s%d of %d batches of %d seeds, %016x; ", name, l.NumBatches(), l.AllBatches(), l.NumSeeds(),
+		hash.Sum64())
+	text += fmt.Sprintf("%d nodes, %d edges, %d rows, %d bytes, %d links, %d negatives, %d missed; ", n.Nodes, n.Edges,
+		n.Rows, n.Bytes, n.Links, n.Negatives, n.NegativesMissed)
+	text += fmt.Sprintf("%d layers, %d arrays %016x\n  ", l.NumLayers(), len(l.Arrays()), arrays.Sum64())
 	text += fmt.Sprintf("%d workers, %d slots, expected %v, bound %v, slot %d, file %d, %s\n", e.Workers, e.Slots,
 		e.Expected, e.Bound, e.SlotBound, e.FileBytes, l.State(c.epoch, 1).Seeds)
 	if err := l.Close(); err != nil {

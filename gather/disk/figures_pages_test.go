@@ -9,6 +9,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/khop-gnn/khop/internal/expect"
 	"github.com/khop-gnn/khop/pinned"
 	"github.com/khop-gnn/khop/pinned/pinnedtest"
 )
@@ -323,6 +324,30 @@ func TestSimulationsOfPlansCountWhatPlansDo(t *testing.T) {
 	opt.Memory.Ledger.SetLimit(10)
 	if _, err := Simulate(Ahead, layout, opt, asks, 0); !errors.Is(err, pinned.ErrLimit) {
 		t.Errorf("without memory: %v", err)
+	}
+}
+
+// Closing a column that packs rows gives its file and its memory back.
+func TestClosingAColumnThatPacksLeavesNothing(t *testing.T) {
+	m, _ := columnFile(t, t.TempDir(), 4000, 512)
+	var l pinned.Ledger
+	opt := packing(1 << 20)
+	opt.Memory.Ledger, opt.Cache.Ledger = &l, &l
+	before := expect.OpenFiles(t)
+	r, layouts, err := Open(background, []Mapped{m}, small)
+	mustOpen(t, err)
+	c, err := NewColumn(r, 0, layouts[0], opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := c.Pack(); s.Refused != "" {
+		t.Log("not packed here: ", s.Refused)
+	}
+	if err := errors.Join(c.Stop(), r.Close(), c.Close()); err != nil {
+		t.Error(err)
+	}
+	if n := expect.OpenFiles(t) - before; n != 0 || l.Total() != 0 {
+		t.Errorf("%d files are open, %d bytes are taken", n, l.Total())
 	}
 }
 

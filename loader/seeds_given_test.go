@@ -148,6 +148,22 @@ func TestPairsLeadFromTheirFirst(t *testing.T) {
 	}
 }
 
+// Types of nodes come in the order in which they are named, or in the schema's.
+func TestNodesComeInTheOrderOfTheirTypes(t *testing.T) {
+	g := typedGraph(t, 20, 10)
+	for first, seeds := range map[int]loader.SeedSource{0: loader.AllNodes(), 1: loader.AllNodes("item", "user")} {
+		l := open(t, g, loader.Options{Sampler: neighbor, Seeds: seeds, BatchSize: 10})
+		for b, err := range l.Range(background, 0, 0, 1) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ids, items := b.Seeds(first); len(ids) != 10 || ids[9] != 9 || items[9] != 9 {
+				t.Errorf("%v: nodes %d, numbers %d", seeds, ids, items)
+			}
+		}
+	}
+}
+
 // ofItems is a sampler of items of its own.
 type ofItems struct {
 	cycle

@@ -25,7 +25,7 @@ func TestExtendKeepsTheFilesThatThereAre(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		schema, id := ds.SchemaOf(), ds.ID()
+		schema, id, mode := ds.SchemaOf(), ds.ID(), modeOf(t, dir)
 		if err := ds.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -62,6 +62,12 @@ func TestExtendKeepsTheFilesThatThereAre(t *testing.T) {
 		if err := ds.Close(); err != nil {
 			t.Fatal(err)
 		}
+		if !links { // copies are as if they had been written
+			mode = modeOf(t, write(t, plainArrays(t), WriterOptions{}))
+		}
+		if now := modeOf(t, dir); now != mode {
+			t.Errorf("links %v: the files' mode is %v, not %v", links, now, mode)
+		}
 		if exists(dir + workSuffix) {
 			t.Error("the workspace is still there")
 		}
@@ -69,3 +75,11 @@ func TestExtendKeepsTheFilesThatThereAre(t *testing.T) {
 }
 
 func copyTree(from, to string) error { return os.CopyFS(to, os.DirFS(from)) }
+
+// modeOf is who may read and write a dataset's indices.
+func modeOf(t *testing.T, dir string) os.FileMode {
+	t.Helper()
+	st, err := os.Stat(filepath.Join(dir, "graph/indices.arrow"))
+	must(t, err)
+	return st.Mode()
+}

@@ -254,6 +254,8 @@ func TestADatasetIsReplacedWhereItLies(t *testing.T) {
 
 func TestAWorkspaceThatHoldsAnythingElseIsLeftAlone(t *testing.T) {
 	g := newGraph(t, plainArrays(t))
+	said := map[string]string{"a dataset of that name": `it holds "dataset.json", which no khop dataset has`,
+		"files of the user": `it holds "notes.txt", which no khop dataset has`}
 	for name, prepare := range map[string]func(t *testing.T, work string){
 		"files of the user": func(t *testing.T, work string) {
 			must(t, os.Mkdir(work, 0o777))
@@ -275,10 +277,26 @@ func TestAWorkspaceThatHoldsAnythingElseIsLeftAlone(t *testing.T) {
 			dir := write(t, typedArrays(t), WriterOptions{})
 			prepare(t, dir+workSuffix)
 			before := files(t, filepath.Dir(dir))
-			if err := WriteGraph(context.Background(), dir, g, WriterOptions{Force: true}); !errors.Is(err, ErrExist) {
+			err := WriteGraph(context.Background(), dir, g, WriterOptions{Force: true})
+			if !errors.Is(err, ErrExist) || !strings.HasPrefix(err.Error(), dir+workSuffix+": ") ||
+				!strings.Contains(err.Error(), said[name]) {
 				t.Errorf("%v", err)
 			}
 			requireEqualFiles(t, before, files(t, filepath.Dir(dir)))
 		})
 	}
+}
+
+// Where a dataset cannot be put in another's place, the error names it and says that the old one is there.
+func TestADatasetThatCannotTakeItsPlaceIsNamed(t *testing.T) {
+	dir := write(t, typedArrays(t), WriterOptions{})
+	before := files(t, filepath.Dir(dir))
+	defer func() { inOneStep = Exchange }()
+	inOneStep = func(string, string) error { return errors.New("the disk is tired") }
+	err := WriteGraph(context.Background(), dir, newGraph(t, plainArrays(t)), WriterOptions{Force: true})
+	if want := dir + ": the disk is tired; the old dataset is as it was: choose another target"; err == nil ||
+		err.Error() != want {
+		t.Errorf("%v, not %s", err, want)
+	}
+	requireEqualFiles(t, before, files(t, filepath.Dir(dir)))
 }

@@ -1,6 +1,7 @@
 package sampling
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -111,5 +112,27 @@ func TestPartitionsThatCannotBeAreRefused(t *testing.T) {
 	g.Indptr()[3] = 1 << 40
 	if _, _, err := StreamPartition(context.Background(), g, PartitionOptions{Parts: 2}); !errors.Is(err, ErrGraph) {
 		t.Errorf("damaged: %v", err)
+	}
+}
+
+// A partition is written as a line for each node, in decimal digits, and read again.
+func TestAPartitionIsWrittenAsItIsRead(t *testing.T) {
+	of := []int32{11, 0, 9, 10, 8, 11, 1, 2, 3, 4, 5, 6, 7}
+	p, err := NewPartition(of, 12)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text bytes.Buffer
+	if err := p.Write(&text); err != nil || text.String() != "11\n0\n9\n10\n8\n11\n1\n2\n3\n4\n5\n6\n7\n" {
+		t.Errorf("%q, %v", text.String(), err)
+	}
+	again, err := ReadPartition(&text)
+	if err != nil || again.Parts() != 12 {
+		t.Fatalf("%v", err)
+	}
+	for i := range p.Parts() {
+		if !slices.Equal(again.Part(i), p.Part(i)) {
+			t.Errorf("part %d is %v, not %v", i, again.Part(i), p.Part(i))
+		}
 	}
 }

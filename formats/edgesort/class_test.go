@@ -477,3 +477,40 @@ func TestWhatASorterRefusesItNames(t *testing.T) {
 		}
 	}
 }
+
+// Shares cover all segments in order, and are equal to the record.
+func TestSharesAreEqual(t *testing.T) {
+	r := rand.New(rand.NewPCG(20261123, 4))
+	for range 300 {
+		var segs []segment
+		var want []int64
+		at := int64(0)
+		for range r.IntN(6) {
+			at += r.Int64N(50)
+			g := segment{at, 1 + r.Int64N(40)}
+			for i := range g.n {
+				want = append(want, at+i)
+			}
+			segs, at = append(segs, g), at+g.n
+		}
+		n := 1 + r.IntN(5)
+		var got []int64
+		pieces := 0
+		for _, list := range share(segs, n) {
+			records := int64(0)
+			pieces += len(list)
+			for _, g := range list {
+				records += g.n
+				for i := range g.n {
+					got = append(got, g.at+i)
+				}
+			}
+			if most := (int64(len(want)) + int64(n) - 1) / int64(n); records > most || records < most-2 && records > 0 {
+				t.Fatalf("%v in %d shares: one has %d of %d", segs, n, records, len(want))
+			}
+		}
+		if !slices.Equal(got, want) || pieces > len(segs)+n {
+			t.Fatalf("%v in %d shares: %d pieces of %v, not of %v", segs, n, pieces, got, want)
+		}
+	}
+}

@@ -62,12 +62,7 @@ func TestExtendKeepsTheFilesThatThereAre(t *testing.T) {
 		if err := ds.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if !links { // copies are as if they had been written
-			mode = modeOf(t, write(t, plainArrays(t), WriterOptions{}))
-		}
-		if now := modeOf(t, dir); now != mode {
-			t.Errorf("links %v: the files' mode is %v, not %v", links, now, mode)
-		}
+		requireMode(t, dir, links, mode)
 		if exists(dir + workSuffix) {
 			t.Error("the workspace is still there")
 		}
@@ -75,6 +70,17 @@ func TestExtendKeepsTheFilesThatThereAre(t *testing.T) {
 }
 
 func copyTree(from, to string) error { return os.CopyFS(to, os.DirFS(from)) }
+
+// requireMode wants the mode that files had; that of copies is as if they had been written.
+func requireMode(t *testing.T, dir string, links bool, want os.FileMode) {
+	t.Helper()
+	if !links {
+		want = modeOf(t, write(t, plainArrays(t), WriterOptions{}))
+	}
+	if now := modeOf(t, dir); now != want {
+		t.Errorf("links %v: the files' mode is %v, not %v", links, now, want)
+	}
+}
 
 // modeOf is who may read and write a dataset's indices.
 func modeOf(t *testing.T, dir string) os.FileMode {

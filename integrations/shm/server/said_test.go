@@ -43,10 +43,18 @@ func reproach(t *testing.T, s *serving, message []byte) string {
 		t.Fatal(err)
 	}
 	_ = k.Send(pair(wire.KindBye, 0, 0), -1, time.Second) // it may have ended the connection
+	ended := ""
 	for {
 		b, err := answer(t, k)
 		if err != nil {
-			return "it goes on"
+			return "it goes on" + ended
+		}
+		if kindOf(b) == wire.KindEnd {
+			m, _, err := wire.Parse[wire.End](b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ended += fmt.Sprintf(", run %d ended for reason %d", m.Run, m.Reason)
 		}
 		if kindOf(b) != wire.KindError {
 			continue
@@ -66,7 +74,8 @@ func TestWhatIsSaidOfMessagesIsKnown(t *testing.T) {
 	state := []byte(`{"semantics":1,"epoch":0,"next":0}`)
 	sound := [][]byte{start(wire.Begin{Run: 2}), start(wire.Begin{Run: 2, Mode: wire.BeginState}, state...),
 		start(wire.Begin{Run: 3, Epoch: 5, Next: 1}), wire.AppendNext(nil, 1, 1, nil),
-		wire.AppendNext(nil, 1, 2, []uint32{77}), pair(wire.KindStop, 1, 0), pair(wire.KindAsk, wire.AskState, 1),
+		wire.AppendNext(nil, 1, 2, []uint32{77}), pair(wire.KindStop, 1, 0), pair(wire.KindStop, 7, 0),
+		pair(wire.KindAsk, wire.AskState, 1),
 		pair(wire.KindAsk, wire.AskStatistics, 2), pair(wire.KindBye, 0, 0), hello(good)}
 	numbers := []uint64{0, 1, 2, 3, 7, 8, 127, 1 << 16, 1 << 31, 1 << 32, 1<<40 - 1, 1 << 62, 1 << 63, 1<<64 - 1}
 	r := rand.New(rand.NewPCG(20261123, 8))

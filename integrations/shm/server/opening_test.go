@@ -1,0 +1,65 @@
+//go:build linux
+
+package server
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/integrations/shm/consumer"
+	"github.com/khop-gnn/khop/loader"
+	"github.com/khop-gnn/khop/sampling"
+)
+
+// A server, and one within a process, whose loader cannot be made says what its loader says, and leaves nothing.
+func TestAServerWithoutALoaderSaysWhy(t *testing.T) {
+	g := plainGraph(t, 50)
+	for name, change := range map[string]func(o *loader.Options){
+		"options":  func(o *loader.Options) { o.BatchSize = -1 },
+		"a column": func(o *loader.Options) { o.EdgeColumns = []string{"none"} },
+		"fan-outs": func(o *loader.Options) { o.Sampler = sampling.Neighbor{Fanouts: []int{-7}} },
+	} {
+		opt := usual()
+		change(&opt)
+		_, want := loader.New(g, opt)
+		if want == nil {
+			t.Fatalf("%s: a loader takes them", name)
+		}
+		for _, hold := range []int{0, 2} { // 0 asks the loader's plan first
+			path := socketPath(t)
+			_, err := New(t.Context(), g, Options{Path: path, Loader: opt, Hold: hold})
+			if err == nil || !strings.Contains(err.Error(), want.Error()) {
+				t.Errorf("%s, hold %d: %v, not %v", name, hold, err, want)
+			}
+			if _, err := os.Stat(filepath.Dir(path)); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("%s, hold %d: the directory is left: %v", name, hold, err)
+			}
+			in, err := NewInside(t.Context(), g, Options{Loader: opt, Hold: hold}, Within{})
+			if err == nil || in != nil || !strings.Contains(err.Error(), want.Error()) {
+				t.Errorf("%s, hold %d, within a process: %v, not %v", name, hold, err, want)
+			}
+		}
+	}
+}
+
+// pathed is a graph that comes from somewhere.
+type pathed struct {
+	loader.Source
+	path string
+}
+
+func (p pathed) Path() string { return p.path }
+
+// A server names its dataset by its path, where it has one, and a device that nobody named is the CPU.
+func TestAServerNamesItsDataset(t *testing.T) {
+	opt := usual()
+	opt.Device = ""
+	s := serve(t, pathed{plainGraph(t, 50), "/data/some\n.khop"}, Options{Loader: opt})
+	info := string(connect(t, s, consumer.Options{}).Info().Server)
+	if !strings.Contains(info, `/data/some\\n.khop`) || !strings.Contains(info, `"device":"cpu"`) {
+		t.Errorf("%s", info)
+	}
+}

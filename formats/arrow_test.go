@@ -272,3 +272,14 @@ func TestCompressedBatchesAreNamed(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestColumnsHaveAsManyDimensionsAsTensors, and no more.
+func TestColumnsHaveAsManyDimensionsAsTensors(t *testing.T) {
+	for dims := range unified.MaxRank + 1 {
+		l := newLayout(arrayType{name: "x", dtype: unified.Int8, shape: slices.Repeat([]int64{1}, dims)}, 3, 0)
+		err := checkWalk(t, fileOf(l, counting(l.bytes)))
+		if good := dims < unified.MaxRank; good != (err == nil) {
+			t.Errorf("rows of %d dimensions: %v", dims, err)
+		}
+	}
+}

@@ -54,14 +54,13 @@ func addTypedEdges[T int32 | int64, U uint8 | uint16](c *checker, indptr *checke
 	complete := e.openEdges(c)
 	c.edges.checked = complete
 	n := c.schema.NumNodes()
-	// about how many edges a task looks at
-	share := int64(float64(len(e.indices)) * float64(checkRows) / float64(max(n, 1)))
 	for lo := int64(0); lo < n || lo == 0; lo += checkRows {
 		hi := min(lo+checkRows, n)
 		c.tasks = append(c.tasks, task{file: indptr, at: indptr.l.bodyOffset + 8*lo, bytes: 8 * (hi - lo),
 			run: func(*scratch) error { return e.checkIndptr(lo, hi) }})
 		if complete {
-			c.tasks = append(c.tasks, task{file: e.indicesFile, at: e.indicesFile.l.bodyOffset, bytes: share,
+			share := float64(e.indicesFile.l.bytes) * float64(hi-lo) / float64(max(n, 1)) // about what a task looks at
+			c.tasks = append(c.tasks, task{file: e.indicesFile, at: e.indicesFile.l.bodyOffset, bytes: int64(share),
 				run: func(s *scratch) error {
 					err := e.checkDestinations(lo, hi, s.counts)
 					if err != nil {

@@ -332,3 +332,25 @@ func TestAFileThatIsCutWhileOpenIsAnErrorToItsReader(t *testing.T) {
 		t.Errorf("writing a graph whose file was cut short: %v", err)
 	}
 }
+
+// Seeds that are all nodes of a type are written out, piece by piece.
+func TestSeedsThatAreManyNodesAreWrittenOut(t *testing.T) {
+	const n = 1<<17 + 3
+	g := newGraph(t, graph.Arrays{Schema: plainSchema(n, 0), Indptr: unified.FromSlice(make([]int64, n+1)),
+		Indices: unified.FromSlice([]int32{}),
+		Splits:  []graph.Split{{Name: "train", Seeds: graph.Seeds{Sets: []graph.SeedSet{{Count: n}}}}}})
+	dir := filepath.Join(scratchDir(t), "x.khop")
+	must(t, WriteGraph(context.Background(), dir, g, WriterOptions{}))
+	seeds, err := open(t, dir).Graph().Split("train", 0)
+	must(t, err)
+	ids, err := unified.View[int32](seeds.Sets[0].IDs)
+	must(t, err)
+	if len(ids) != n {
+		t.Fatalf("%d seeds", len(ids))
+	}
+	for i, id := range ids {
+		if int(id) != i {
+			t.Fatalf("seed %d is %d", i, id)
+		}
+	}
+}

@@ -127,8 +127,9 @@ func sortAll(t *testing.T, opt Options, edges []edge, batch int, offset []int64)
 			b.Src, b.Dst = append(b.Src, e.src-offset[typ.Source]), append(b.Dst, e.dst-offset[typ.Target])
 			b.Types = append(b.Types, uint16(e.typ))
 			if len(opt.Columns) > 0 {
-				b.Columns[0] = binary.LittleEndian.AppendUint16(b.Columns[0], uint16(e.weight))
-				b.Columns[1] = binary.LittleEndian.AppendUint64(b.Columns[1], uint64(e.time))
+				time := timeColumn(&opt)
+				b.Columns[1-time] = binary.LittleEndian.AppendUint16(b.Columns[1-time], uint16(e.weight))
+				b.Columns[time] = binary.LittleEndian.AppendUint64(b.Columns[time], uint64(e.time))
 			}
 		}
 		if err := s.Add(context.Background(), b); err != nil {
@@ -139,6 +140,9 @@ func sortAll(t *testing.T, opt Options, edges []edge, batch int, offset []int64)
 	sink := Sink{Indptr: &r.indptr, Indices: &r.indices, Types: &r.types}
 	if len(opt.Columns) > 0 {
 		sink.Columns = append(sink.Columns, &r.weight, &r.time)
+		if timeColumn(&opt) == 0 {
+			slices.Reverse(sink.Columns)
+		}
 	}
 	err = s.Emit(context.Background(), sink)
 	if cerr := s.Close(); cerr != nil {
@@ -151,6 +155,11 @@ func sortAll(t *testing.T, opt Options, edges []edge, batch int, offset []int64)
 		t.Fatal(err)
 	}
 	return &r, s
+}
+
+// timeColumn is which of the two columns has the times.
+func timeColumn(opt *Options) int {
+	return slices.IndexFunc(opt.Columns, func(c graph.Column) bool { return c.Name == "time" })
 }
 
 // largestAtOnce counts the edges that no sorter can divide: those of a node by time, those between two nodes to merge.
@@ -221,6 +230,10 @@ func randomGraph(r *rand.Rand) (opt Options, edges []edge, offset []int64, nodes
 		opt.Columns = []graph.Column{{Name: "weight", DType: unified.Uint16}, {Name: "time", DType: unified.Int64}}
 		opt.Merge = []Merge{Keep, First, Sum, Max}[r.IntN(4)]
 		opt.ByTime = r.IntN(2)*2 - 1
+		if r.IntN(2) == 0 {
+			slices.Reverse(opt.Columns)
+			opt.ByTime = min(opt.ByTime, 0)
+		}
 	} else {
 		opt.Merge = []Merge{Keep, MostOfTwo, First}[r.IntN(3)]
 	}

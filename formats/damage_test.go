@@ -324,22 +324,6 @@ func TestCheckStopsWhenCancelled(t *testing.T) {
 	}
 }
 
-func TestCheckTellsProgress(t *testing.T) {
-	dir := write(t, plainArrays(t), WriterOptions{})
-	done, total := int64(-1), int64(0)
-	_, err := Check(context.Background(), dir, CheckOptions{Progress: func(_ string, d, n int64) {
-		done, total = d,
-			n
-	}})
-	bytes := int64(0) // of what is hashed, and of what is looked at once more
-	for _, p := range manifestOf(t, dir).parts() {
-		bytes += p.Bytes
-	}
-	if err != nil || done != total || total < bytes || total > 3*bytes {
-		t.Errorf("told %d of %d, where the arrays have %d bytes, %v", done, total, bytes, err)
-	}
-}
-
 func TestCheckReportsADamagedManifest(t *testing.T) {
 	dir := write(t, plainArrays(t), WriterOptions{})
 	put(t, dir, manifestName, []byte("{}"))

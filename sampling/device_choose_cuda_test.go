@@ -14,6 +14,7 @@ import (
 
 	"github.com/khop-gnn/khop/graph"
 	"github.com/khop-gnn/khop/internal/cudatest"
+	"github.com/khop-gnn/khop/unified"
 )
 
 // choiceOnDevice draws a graph and a Neighbor that chooses, small enough for the simulator: fan-outs below and above a
@@ -84,5 +85,46 @@ func TestDeviceNamesTheEdgeWhoseWeightIsNone(t *testing.T) {
 		if !errors.Is(err, ErrGraph) || !strings.Contains(err.Error(), want) {
 			t.Errorf("weight %v: %v", bad, err)
 		}
+	}
+}
+
+// Fan-outs above a warp's lanes, out of hubs: what is chosen is merged and laid out in memory, not in the lanes.
+func TestDeviceChoosesManyOfHubs(t *testing.T) {
+	const seed = 20261123
+	r := rand.New(rand.NewPCG(seed, 0))
+	g := withColumns(t, r, sizedGraph(t, r, 1, 1, 5, func() int { return 150 + r.IntN(150) }))
+	req := &Request{Seeds: [][]int64{{}}, Rand: NewRand(seed, 0, 0, 1)}
+	for v := range g.NumNodes() {
+		req.Seeds[0] = append(req.Seeds[0], int64(v))
+	}
+	d := openDevice(t)
+	for _, k := range []int{33, 40, 64, 100} {
+		for _, n := range []Neighbor{{Mask: "mask"}, {Mask: "mask32", Replace: true}, {Weight: "w64"}, {Weight: "w32"},
+			{Weight: "w64", Mask: "mask"}, {Share: 0.4}} {
+			n.Fanouts = []int{k}
+			w := d.openSome(n, g, 2, []string{"as opened"})["as opened"]
+			compare(t, fmt.Sprintf("seed %d: %s", seed, n.Fingerprint()), g, w, req, oracle(g, newEdgeRuns(g), n, req))
+		}
+	}
+}
+
+// A sampler that looks at the times of nodes names the edge whose source is none.
+func TestDeviceNamesASourceThatHasNoTime(t *testing.T) {
+	g, err := graph.FromArrays(graph.Arrays{
+		Schema: graph.Schema{Nodes: []graph.NodeType{{Name: "node", Count: 3,
+			Columns: []graph.Column{{Name: "born", DType: unified.Int64}}}},
+			Edges: []graph.EdgeType{{Source: "node", Relation: "edge", Target: "node", Count: 4}}},
+		Indptr: unified.FromSlice([]int64{0, 4, 4, 4}), Indices: unified.FromSlice([]int32{1, 2, 7, 1}),
+		NodeColumns: []map[string]unified.Tensor{{"born": unified.FromSlice([]int64{1, 2, 3})}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := Neighbor{Fanouts: []int{2}, Time: Temporal{Node: "born"}}
+	o := openDevice(t).openSome(n, g, 2, []string{"as opened"})["as opened"]
+	err = o.Sample(context.Background(), &Request{Seeds: [][]int64{{0}}, Times: [][]int64{{9}}}, new(graph.Sample))
+	want := `edge 2: source 7 is none of the 3 nodes of type "node"`
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, not %s", err, want)
 	}
 }

@@ -86,6 +86,11 @@ func TestDeviceNamesTheEdgeWhoseWeightIsNone(t *testing.T) {
 			t.Errorf("weight %v: %v", bad, err)
 		}
 	}
+	g := starGraph(t, []float64{math.MaxFloat64, 1, 1, 0}, nil)
+	o := openDevice(t).openSome(Neighbor{Fanouts: []int{2}, Weight: "w"}, g, 2, []string{"as opened"})["as opened"]
+	if err := sampleOn(t, o, g, 1, &Request{Seeds: [][]int64{{0}}}); err != nil {
+		t.Errorf("the greatest weight that there is: %v", err)
+	}
 }
 
 // Fan-outs above a warp's lanes, out of hubs: what is chosen is merged and laid out in memory, not in the lanes.

@@ -227,6 +227,10 @@ cudasim-ptx: cudasim ## write dist/libcudasim-ptx.so, which runs the committed P
 planted: cudasim ## plant faults of 15 classes in kernels and device code; fail if a test misses one (ARGS=--write: docs/results/planted.md)
 	@set -e; exports=$$(tools/cuda-env.sh); eval "$$exports"; python3 tools/planted/planted.py $(ARGS)
 
+.PHONY: planted-drawn
+planted-drawn: cudasim ## plant N faults in kernels, drawn by SEED, and list those that the device tests miss (ARGS: files)
+	@set -e; exports=$$(tools/cuda-env.sh); eval "$$exports"; python3 tools/planted/drawn.py --count $(or $(N),40) --seed $(or $(SEED),1) $(ARGS)
+
 .PHONY: cuda-headers
 cuda-headers: ## see that device links with the headers of CUDA 11, 12 and 13
 	@set -e; for major in 11 12 13; do \

@@ -1,0 +1,139 @@
+//go:build !race
+
+package convert
+
+import (
+	"archive/zip"
+	"bytes"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/formats"
+	"github.com/khop-gnn/khop/internal/expect"
+	"github.com/khop-gnn/khop/unified"
+)
+
+var writeKnown = flag.Bool("write-known", false, "write testdata/known.txt in place of comparing with it")
+
+// knownSources are small sources of each kind that conversions treat in a way of its own.
+func knownSources(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	r := rand.New(rand.NewPCG(20261123, 10))
+	put := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	var pairs, timed, names strings.Builder
+	timed.WriteString("src,dst,weight,time\n")
+	for range 90 {
+		u, v := r.IntN(25), r.IntN(25)
+		fmt.Fprintln(&pairs, u, v)
+		fmt.Fprintf(&timed, "%d,%d,%d,%d\n", u, v, r.IntN(9), r.IntN(40))
+		fmt.Fprintf(&names, "n%d n%d\n", u*7, v*7)
+	}
+	var archive bytes.Buffer
+	z := zip.NewWriter(&archive)
+	ends, x, y := make([]int64, 120), make([]float32, 25*3), make([]int64, 25)
+	for i := range ends {
+		ends[i] = r.Int64N(25)
+	}
+	for i := range x {
+		x[i] = r.Float32()
+	}
+	for i := range y {
+		y[i] = r.Int64N(4)
+	}
+	members := map[string][]byte{"edge_index": expect.NPY(ends, 2, 60), "x": expect.NPY(x, 25, 3),
+		"y": expect.NPY(y, 25), "train_idx": expect.NPY([]int64{3, 1, 9}, 3)}
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		w, err := z.Create(name + ".npy")
+		if err == nil {
+			_, err = w.Write(members[name])
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	put("features.npy", string(expect.NPY(x, 25, 3)))
+	put("labels.npy", string(expect.NPY(y, 25)))
+	put("few.npy", string(expect.NPY(y[:9], 9)))
+	return map[string]string{"pairs": put("pairs.txt", pairs.String()), "timed": put("timed.csv", timed.String()),
+		"names": put("names.txt", names.String()), "archive": put("archive.npz", archive.String())}
+}
+
+// knownOptions are what each source is converted with.
+func knownOptions(dir string) map[string]Options {
+	in := func(name string) string { return filepath.Join(dir, name) }
+	return map[string]Options{
+		"as given": {}, "directed": {Direction: Directed}, "symmetrised": {Direction: Symmetrise},
+		"first": {Merge: MergeFirst}, "sum": {Merge: MergeSum, Direction: Symmetrise}, "max": {Merge: MergeMax},
+		"no loops": {Loops: DropLoops}, "loops": {Loops: AddLoops, Direction: Symmetrise}, "by time": {ByTime: true},
+		"features": {Features: in("features.npy"), Labels: in("labels.npy")}, "few labels": {Labels: in("few.npy")},
+		"no features": {Features: in("labels.npy")}, "none there": {Features: in("none.npy")},
+		"narrow":   {Features: in("features.npy"), FeatureDType: unified.Int8},
+		"half":     {Features: in("features.npy"), FeatureDType: unified.Float16, RowStride: 64},
+		"degree":   {Reorder: ByDegree, Features: in("features.npy")},
+		"breadth":  {Reorder: BreadthFirst, Labels: in("labels.npy")},
+		"share":    {Share: Share{2, 3}, Labels: in("labels.npy")},
+		"tiny":     {MemoryLimit: 1000},
+		"as names": {IDs: "names"}, "renamed": {Columns: []string{"dst", "src"}},
+		"two types": {Columns: []string{"src:user", "dst:item"}},
+	}
+}
+
+// A source converts to the same dataset in every version, with the same notes, or is refused in the same words. What
+// differs here on purpose, -write-known writes down.
+func TestConversionsMakeWhatTheyMadeAndSayWhatTheySaid(t *testing.T) {
+	dir := t.TempDir()
+	sources, options := knownSources(t, dir), knownOptions(dir)
+	var got strings.Builder
+	for _, of := range []string{"pairs", "timed", "names", "archive"} {
+		for _, name := range slices.Sorted(maps.Keys(options)) {
+			to := filepath.Join(t.TempDir(), "x.khop")
+			res, err := Run(t.Context(), sources[of], to, options[name])
+			fmt.Fprintf(&got, "%s, %s: ", of, name)
+			if err != nil {
+				fmt.Fprintln(&got, err)
+				continue
+			}
+			ds, err := formats.Open(to)
+			if err != nil {
+				t.Fatal(err)
+			}
+			id := ds.ID()
+			fmt.Fprintf(&got, "%x, %d nodes, %d of %d edges, %s, %d wide, %d classes, %d splits, %d bytes %q\n", id[:6],
+				res.Nodes, res.Edges, res.SourceEdges, res.Direction, res.FeatureDim, res.Classes, res.Splits, res.Bytes,
+				res.Notes)
+			if err := ds.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	const file = "testdata/known.txt"
+	text := strings.ReplaceAll(got.String(), dir, "FOLDER")
+	if *writeKnown {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := expect.Diff(strings.Split(string(want), "\n"), strings.Split(text, "\n")); d != "" {
+		t.Errorf("%s", d)
+	}
+}

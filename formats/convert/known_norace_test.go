@@ -115,8 +115,8 @@ func TestConversionsMakeWhatTheyMadeAndSayWhatTheySaid(t *testing.T) {
 			}
 			id := ds.ID()
 			fmt.Fprintf(&got, "%x, %d nodes, %d of %d edges, %s, %d wide, %d classes, %d splits, %d bytes %q\n", id[:6],
-				res.Nodes, res.Edges, res.SourceEdges, res.Direction, res.FeatureDim, res.Classes, res.Splits, res.Bytes,
-				res.Notes)
+				res.Nodes, res.Edges, res.SourceEdges, res.Direction, res.FeatureDim, res.Classes, res.Splits,
+				res.Bytes, res.Notes)
 			if err := ds.Close(); err != nil {
 				t.Error(err)
 			}

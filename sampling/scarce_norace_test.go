@@ -152,31 +152,34 @@ func TestEverySamplerStandsRefusedAndDirtyMemory(t *testing.T) {
 		}
 	}
 	for name, s := range list {
-		t.Run(name, func(t *testing.T) {
-			want, err := samplesIn(t, g, s, nil, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			used := newGiver(0)
-			used.used = true
-			got, err := samplesIn(t, g, s, nil, used)
-			if d := differsAt(want, got); err != nil || d >= 0 || len(used.given) > 0 {
-				t.Fatalf("in used memory batch %d is another: %v; %d pieces are left", d, err, len(used.given))
-			}
-			for refuse, refused := 1, true; refused; refuse++ {
-				p := newGiver(refuse)
-				got, err := samplesIn(t, g, s, p, p)
-				if refused = p.asked >= refuse; refused != errors.Is(err, errScarce) {
-					t.Fatalf("piece %d of memory was refused: %v, and it says %v", refuse, refused, err)
-				}
-				if d := differsAt(want, got); got != nil && d >= 0 {
-					t.Fatalf("batch %d is another one after piece %d of memory was refused", d, refuse)
-				}
-				if len(p.given) > 0 {
-					t.Fatalf("%d pieces of memory are left after piece %d was refused", len(p.given), refuse)
-				}
-			}
-		})
+		t.Run(name, func(t *testing.T) { standsScarceMemory(t, g, s) })
+	}
+}
+
+func standsScarceMemory(t *testing.T, g *graph.Graph, s Sampler) {
+	t.Helper()
+	want, err := samplesIn(t, g, s, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := newGiver(0)
+	used.used = true
+	got, err := samplesIn(t, g, s, nil, used)
+	if d := differsAt(want, got); err != nil || d >= 0 || len(used.given) > 0 {
+		t.Fatalf("in used memory batch %d is another: %v; %d pieces are left", d, err, len(used.given))
+	}
+	for refuse, refused := 1, true; refused; refuse++ {
+		p := newGiver(refuse)
+		got, err := samplesIn(t, g, s, p, p)
+		if refused = p.asked >= refuse; refused != errors.Is(err, errScarce) {
+			t.Fatalf("piece %d of memory was refused: %v, and it says %v", refuse, refused, err)
+		}
+		if d := differsAt(want, got); got != nil && d >= 0 {
+			t.Fatalf("batch %d is another one after piece %d of memory was refused", d, refuse)
+		}
+		if len(p.given) > 0 {
+			t.Fatalf("%d pieces of memory are left after piece %d was refused", len(p.given), refuse)
+		}
 	}
 }
 

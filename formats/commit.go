@@ -46,8 +46,11 @@ func (w *Writer) content(s graph.Schema) (*Content, error) {
 			return nil, w.schemaError(want.name, "%v was not written", want)
 		}
 		delete(byKey, key)
-		if a.part.Rows != want.rows || a.typ.dtype != want.dtype || a.typ.strings ||
-			!slices.Equal(a.typ.shape, want.shape) {
+		if a.typ.strings {
+			return nil, w.schemaError(want.name, "%s strings were written; expected %v", humanize.Comma(a.part.Rows),
+				want)
+		}
+		if a.part.Rows != want.rows || a.typ.dtype != want.dtype || !slices.Equal(a.typ.shape, want.shape) {
 			return nil, w.schemaError(want.name, "%s rows of %v%v were written; expected %v",
 				humanize.Comma(a.part.Rows), a.typ.dtype, a.typ.shape, want)
 		}

@@ -1,0 +1,98 @@
+package formats
+
+import (
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/khop-gnn/khop/graph"
+	"github.com/khop-gnn/khop/unified"
+)
+
+// unfitting change a schema, or what is written, of a dataset that fits.
+func unfitting(t *testing.T) map[string]func(w *Writer, s *graph.Schema) error {
+	return map[string]func(w *Writer, s *graph.Schema) error{
+		"fits": func(*Writer, *graph.Schema) error { return nil },
+		"other dtype": func(_ *Writer, s *graph.Schema) error {
+			s.Nodes[0].Columns[0].DType = unified.Int8
+			return nil
+		},
+		"other shape": func(_ *Writer, s *graph.Schema) error {
+			s.Nodes[0].Columns[0].Shape = []int64{1, 3}
+			return nil
+		},
+		"more nodes": func(_ *Writer, s *graph.Schema) error { s.Nodes[0].Count = 1234; return nil },
+		"more edges": func(_ *Writer, s *graph.Schema) error { s.Edges[0].Count = 12345; return nil },
+		"not there": func(_ *Writer, s *graph.Schema) error {
+			s.Nodes[0].Columns = append(s.Nodes[0].Columns, graph.Column{Name: "y", DType: unified.Int64})
+			return nil
+		},
+		"not asked for": func(_ *Writer, s *graph.Schema) error { s.Nodes[0].Columns = nil; return nil },
+		"an edge column that is not there": func(_ *Writer, s *graph.Schema) error {
+			s.EdgeColumns = append(s.EdgeColumns, graph.Column{Name: "w", DType: unified.Float64, Shape: []int64{2}})
+			return nil
+		},
+		"types that are not there": func(_ *Writer, s *graph.Schema) error {
+			s.Edges = append(s.Edges, graph.EdgeType{Source: "node", Relation: "more", Target: "node"})
+			return nil
+		},
+		"strings of a column": func(w *Writer, s *graph.Schema) error {
+			s.Nodes[0].Columns = append(s.Nodes[0].Columns, graph.Column{Name: "z", DType: unified.Int8})
+			z, err := w.NodeStrings(0, "z", 2)
+			must(t, err, z.Write("a"), z.Write("b"))
+			return z.Close()
+		},
+		"strings of other nodes": func(w *Writer, s *graph.Schema) error {
+			z, err := w.NodeStrings(3, "z", 2)
+			must(t, err, z.Write("a"), z.Write("b"))
+			return z.Close()
+		},
+		"not closed": func(w *Writer, s *graph.Schema) error {
+			_, err := w.NodeStrings(0, "z", 2)
+			return err
+		},
+	}
+}
+
+// TestWhatDoesNotFitTheSchemaIsNamed: what was written, and what was expected.
+func TestWhatDoesNotFitTheSchemaIsNamed(t *testing.T) {
+	x := graph.Column{Name: "x", DType: unified.Float32, Shape: []int64{3}}
+	lines := map[string]string{}
+	for name, change := range unfitting(t) {
+		dir := filepath.Join(scratchDir(t), "x.khop")
+		w, err := Create(dir, WriterOptions{})
+		must(t, err)
+		s := plainSchema(2, 0)
+		s.Nodes[0].Columns = []graph.Column{x}
+		indptr, err := w.Topology("indptr", unified.Int64, 3)
+		must(t, err)
+		feed(t, indptr, 24)
+		indices, err := w.Topology("indices", unified.Int32, 0)
+		must(t, err)
+		cw, err := w.NodeColumn(0, x, 2)
+		must(t, err)
+		feed(t, cw, 24)
+		must(t, indptr.Close(), indices.Close(), cw.Close(), change(w, &s))
+		lines[name] = strings.ReplaceAll(textOf(w.Commit(s)), dir, "DATASET")
+		must(t, w.Abort())
+	}
+	said(t, "commit", lines)
+}
+
+// A full disk is named with what is needed and what is free, in bytes and as people read them.
+func TestAFullDiskIsToldInBytes(t *testing.T) {
+	path := filepath.Join(scratchDir(t), "x.arrow")
+	of := `[0-9,]+ bytes \([0-9.]+ [KMGT]?i?B\)`
+	for need, want := range map[int64]string{
+		0: `: not enough disk space: ` + of + ` are free: no space left on device; make room, or choose another disk$`,
+		2048: `: not enough disk space: 2,048 bytes \(2.0 KiB\) more are needed for this file alone, ` + of +
+			` are free: no space left on device; make room, or choose another disk$`,
+	} {
+		err := writeError(path, syscall.ENOSPC, need)
+		if !regexp.MustCompile(want).MatchString(err.Error()) {
+			t.Errorf("%v, not %s", err, want)
+		}
+	}
+}

@@ -303,6 +303,7 @@ func TestRunsBeginWithinTheEpoch(t *testing.T) {
 		{3, 0, wire.Begin{Next: 19}, 0, shm.CodeMessage, "BEGIN at batch 19, the epoch has 16"},
 		{1, 3, wire.Begin{Epoch: 2, Next: 1}, 1, 0, ""},
 		{1, 3, wire.Begin{Epoch: 3}, 0, shm.CodeEpochs, "epoch 3: the server offers 3, from 0"},
+		{1, 3, wire.Begin{Epoch: 7}, 0, shm.CodeEpochs, "epoch 7: the server offers 3, from 0"},
 		{1, 0, wire.Begin{Epoch: 1<<32 - 1}, 0, 0, ""},
 		{1, 0, wire.Begin{Epoch: 1 << 32}, 0, shm.CodeEpochs, "epoch 4294967296: must be below 2^32"},
 		{1, 0, wire.Begin{Mode: wire.BeginState, Epoch: 1}, 0, shm.CodeState, "no state of a loader: "},

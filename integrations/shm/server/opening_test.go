@@ -8,8 +8,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/khop-gnn/khop/integrations/shm/consumer"
+	"github.com/khop-gnn/khop/integrations/shm/internal/wire"
 	"github.com/khop-gnn/khop/loader"
 	"github.com/khop-gnn/khop/sampling"
 )
@@ -61,5 +63,24 @@ func TestAServerNamesItsDataset(t *testing.T) {
 	info := string(connect(t, s, consumer.Options{}).Info().Server)
 	if !strings.Contains(info, `/data/some\\n.khop`) || !strings.Contains(info, `"device":"cpu"`) {
 		t.Errorf("%s", info)
+	}
+}
+
+// TestWhoSpeaksAnotherVersionIsToldBoth: the consumer's versions, and the server's.
+func TestWhoSpeaksAnotherVersionIsToldBoth(t *testing.T) {
+	k := raw(t, serve(t, plainGraph(t, 50), Options{}))
+	h := good
+	h.Oldest, h.Newest = 2, 3
+	if err := k.Send(hello(h), -1, time.Second); err != nil {
+		t.Fatal(err)
+	}
+	b, err := answer(t, k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, err := wire.Parse[wire.Text](b)
+	if want := "you speak versions 2 to 3 of the feed, the server 1: "; err != nil ||
+		!strings.HasPrefix(string(text), want) {
+		t.Errorf("%q, %v, not %q", text, err, want)
 	}
 }

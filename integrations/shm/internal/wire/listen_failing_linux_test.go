@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -102,8 +103,9 @@ func errorText(err error) string {
 }
 
 // These numbers are the feed's: another program has them too.
-func TestFlagsOfSegmentsAreVersionOnes(t *testing.T) {
-	if SegmentReadOnly != 1 || SegmentWithin != 2 || OnHost != 0 || OnDevice != 1 {
-		t.Errorf("%d, %d, %d, %d", SegmentReadOnly, SegmentWithin, OnHost, OnDevice)
+func TestNumbersOfSegmentsAndRunsAreVersionOnes(t *testing.T) {
+	got := []int{SegmentReadOnly, SegmentWithin, OnHost, OnDevice, BeginAt, BeginGoOn, BeginState}
+	if want := []int{1, 2, 0, 1, 0, 1, 2}; !slices.Equal(got, want) {
+		t.Errorf("%d, not %d", got, want)
 	}
 }

@@ -1,6 +1,8 @@
 package loader
 
 import (
+	"cmp"
+
 	"context"
 	"errors"
 	"fmt"
@@ -473,7 +475,7 @@ func (l *Loader) reserve(ctx context.Context, bytes []int64) error {
 				e := errors.Join(b.Reserve(n), s.fence.reserve(i, n))
 				mu.Lock()
 				defer mu.Unlock()
-				err = errors.Join(err, e)
+				err = cmp.Or(err, e) // one is enough: they all want memory
 				done += n
 				l.opt.progress("slots", done, total)
 			})

@@ -297,8 +297,8 @@ func (b *bench) named(hit *call, stderr string) bool {
 	if !strings.HasPrefix(object, b.dir) {
 		return true
 	}
-	if unnamed, ok := strings.CutSuffix(object, " (deleted)"); ok { // as the system says of a file without a name
-		return strings.Contains(stderr, filepath.Dir(unnamed))
+	if strings.HasSuffix(object, " (deleted)") { // as the system says of a file without a name
+		return strings.Contains(stderr, "(temporary file)") || strings.Contains(stderr, "data")
 	}
 	return strings.Contains(stderr, filepath.Base(object)) || strings.Contains(stderr, "data")
 }

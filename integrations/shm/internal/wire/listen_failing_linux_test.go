@@ -102,10 +102,13 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// These numbers are the feed's: another program has them too.
-func TestNumbersOfSegmentsAndRunsAreVersionOnes(t *testing.T) {
-	got := []int{SegmentReadOnly, SegmentWithin, OnHost, OnDevice, BeginAt, BeginGoOn, BeginState}
-	if want := []int{1, 2, 0, 1, 0, 1, 2}; !slices.Equal(got, want) {
+// These numbers are the feed's: another program has them too (docs/feed.md).
+func TestNumbersOfMessagesAreVersionOnes(t *testing.T) {
+	got := []int{SegmentReadOnly, SegmentWithin, OnHost, OnDevice, BeginAt, BeginGoOn, BeginState, IsBroadcast,
+		IsDurable, IsOnDevice, EndComplete, EndStopped, AskStatistics, AskState, ByeDone, ByeInterrupted, ByeAllEpochs,
+		MaxMessage, MaxSegments, MaxSlots, MaxReturned, MaxText, MaxArrays, MaxName, Alignment}
+	want := []int{1, 2, 0, 1, 0, 1, 2, 1, 2, 4, 0, 1, 1, 2, 0, 1, 2, 65536, 4096, 65536, 1024, 4096, 1 << 20, 4096, 128}
+	if !slices.Equal(got, want) {
 		t.Errorf("%d, not %d", got, want)
 	}
 }

@@ -1,0 +1,28 @@
+package loader_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/khop-gnn/khop/loader"
+)
+
+// empty has no memory to give.
+type empty struct{}
+
+var errEmpty = errors.New("there is none")
+
+func (empty) Take(int64) ([]byte, error) { return nil, errEmpty }
+func (empty) Give([]byte) error          { return nil }
+
+// Slots are given memory side by side. Where there is none for several of them, that is said once.
+func TestMemoryThatNoSlotHasIsMissedOnce(t *testing.T) {
+	opt := loader.Options{Sampler: neighbor, BatchSize: 16, Workers: 4, Prefetch: 4, Device: "cpu", RowMemory: empty{}}
+	for range 20 {
+		_, err := loader.New(plainGraph(t, 300, 5), opt)
+		if !errors.Is(err, errEmpty) || strings.Count(err.Error(), errEmpty.Error()) != 1 {
+			t.Fatalf("%v", err)
+		}
+	}
+}

@@ -2,7 +2,6 @@ package loader
 
 import (
 	"cmp"
-
 	"context"
 	"errors"
 	"fmt"

@@ -49,7 +49,10 @@ func (c *onCPU) place(ctx context.Context, p *Placed) error {
 		if err := s.copyWhole(ctx, p, &c.owned); err != nil {
 			return err
 		}
-		return errors.Join(s.open(ctx, p, &c.owned), p.recipe.openPages(&p.ledger, &c.owned))
+		if err := s.open(ctx, p, &c.owned); err != nil {
+			return err
+		}
+		return p.recipe.openPages(&p.ledger, &c.owned)
 	}
 	return readAhead(ctx, p)
 }

@@ -160,7 +160,7 @@ step "Python tests"
 python_passed=0
 if compgen -G 'tests/test_*.py' >/dev/null; then
     log=$(dirname "$report")/pytest.log
-    .venv/bin/python -m pytest -q -rs tests 2>&1 | tee "$log"
+    PYTHONPATH=tests .venv/bin/python -m pytest -p skips --note-skips="$PWD/dist/skips-tests.txt" -q -rs tests 2>&1 | tee "$log"
     if [ "$(go env GOOS)" = linux ]; then # here are SciPy and pyarrow
         KHOP_BIN=$KHOP PYTHONPATH=integrations/python/src .venv/bin/python -m pytest integrations/python/tests/test_write.py 2>&1 |
             tee -a "$log"
@@ -191,5 +191,6 @@ fi
 
 awk -v python="$python_passed" -v s=$((SECONDS - started)) \
     '{p += $1; k += $3} END {printf "\nAll passed: %d Go tests, %d skipped, %d Python tests, in %d s.\n", p, k, python, s}' "$totals"
-[ -n "${KHOP_TESTDATA:-}" ] || echo "KHOP_TESTDATA is not set: tests on real graphs were left out."
+[ -n "${KHOP_TESTDATA:-}" ] ||
+    echo "KHOP_TESTDATA is not set: tests on real graphs were left out. tools/test-graphs.sh runs them alone."
 [ -z "$unchecked" ] || echo "Not checked: $unchecked."

@@ -64,8 +64,10 @@ with khop.Loader("small.khop", fanouts=[5, 3], batch_size=256) as loader:
 export KHOP_LIBRARY=${KHOP_LIBRARY-$(compgen -G "$work/clean/lib/python*/site-packages/khop/lib/libkhop.so")} # tests want it
 
 log=$work/pytest.log
+noted=$PWD/dist/skips-python.txt
 # In two processes: tests wait for others for a third of their time.
-(cd integrations/python && KHOP_BIN=$khop PYTHONPATH=src "$python" -m pytest -n 2 --dist worksteal) 2>&1 | tee "$log"
+(cd integrations/python && KHOP_BIN=$khop PYTHONPATH=src:../../tests "$python" -m pytest -p skips --note-skips="$noted" -n 2 --dist worksteal) 2>&1 |
+    tee "$log"
 if [ -n "${KHOP_TESTDATA:-}" ] && grep '^SKIPPED' "$log" | grep -vFf <(sed -n 's/^pytest //p' tests/allowed-skips.txt); then
     fail "the tests above were skipped, but are not on tests/allowed-skips.txt"
 fi
